@@ -1,0 +1,121 @@
+package gloom
+
+import (
+	"encoding/binary"
+	"strconv"
+)
+
+// header is where a frame's length is filled in when it is known.
+const header = "\x00\x00\x00\x00"
+
+// end fills in the length of the frame that ends dst and began at start.
+func end(dst []byte, start int) []byte {
+	putSize(dst[start:], len(dst)-start-HeaderLen)
+	return dst
+}
+
+func putSize(header []byte, size int) {
+	if size > MaxPayload {
+		panic("BUG: a payload over MaxPayload")
+	}
+	binary.BigEndian.PutUint32(header, uint32(size))
+}
+
+// The functions below append whole frames, header included, and panic over MaxPayload. Ids, types, bodies and reasons
+// are raw JSON text and stand in the frame as they are.
+
+// AppendOK appends the answer to join and respond.
+func AppendOK(dst []byte) []byte {
+	return append(dst, "\x00\x00\x00\x0b{\"ok\":true}"...)
+}
+
+// AppendSubmitted appends the answer to submit.
+func AppendSubmitted(dst, id []byte) []byte {
+	start := len(dst)
+	dst = append(dst, header+`{"ok":true,"id":`...)
+	dst = append(dst, id...)
+	return end(append(dst, '}'), start)
+}
+
+// AppendJob appends a job for a slave.
+func AppendJob(dst, id, typ, body []byte) []byte {
+	start := len(dst)
+	dst = append(dst, header+`{"action":"job","id":`...)
+	dst = append(dst, id...)
+	dst = append(dst, `,"type":`...)
+	dst = append(dst, typ...)
+	dst = append(dst, `,"body":`...)
+	dst = append(dst, body...)
+	return end(append(dst, '}'), start)
+}
+
+// AppendResponse appends a job's response for its master.
+func AppendResponse(dst, id, body []byte) []byte {
+	start := len(dst)
+	dst = append(dst, header+`{"id":`...)
+	dst = append(dst, id...)
+	dst = append(dst, `,"body":`...)
+	dst = append(dst, body...)
+	return end(append(dst, '}'), start)
+}
+
+// AppendError appends an error frame. name is one of the constants from MissingField to SizeError.
+func AppendError(dst []byte, name string, reason []byte) []byte {
+	start := len(dst)
+	dst = append(appendReason(dst, name), reason...)
+	return end(append(dst, '}'), start)
+}
+
+// appendReason appends an error frame up to its reason.
+func appendReason(dst []byte, name string) []byte {
+	dst = append(dst, header+`{"error":"`...)
+	dst = append(dst, name...)
+	return append(dst, `","reason":`...)
+}
+
+// AppendInvalid appends the error frame for a payload that is not valid JSON: the reason is all of it as text, bytes
+// that are not UTF-8 as one \ufffd each. It may be six times as long as the payload.
+func AppendInvalid(dst, payload []byte) []byte {
+	start := len(dst)
+	dst = appendString(appendReason(dst, InvalidJSON), payload, false)
+	return end(append(dst, '}'), start)
+}
+
+// AppendTooLarge appends the error frame for a header over the limit.
+func AppendTooLarge(dst []byte) []byte {
+	start := len(dst)
+	return end(append(appendReason(dst, SizeError), `"length too large"}`...), start)
+}
+
+// AppendJoin appends a slave's join, on the client's side.
+func AppendJoin(dst, typ []byte) []byte {
+	start := len(dst)
+	dst = append(dst, header+`{"action":"join","type":`...)
+	dst = append(dst, typ...)
+	return end(append(dst, '}'), start)
+}
+
+// AppendSubmit appends a master's submit, on the client's side. The priority is left out when it is 0, which is what
+// the server takes for a missing one.
+func AppendSubmit(dst, id, typ []byte, priority int64, body []byte) []byte {
+	start := len(dst)
+	dst = append(dst, header+`{"action":"submit","id":`...)
+	dst = append(dst, id...)
+	dst = append(dst, `,"type":`...)
+	dst = append(dst, typ...)
+	if priority != 0 {
+		dst = append(dst, `,"priority":`...)
+		dst = strconv.AppendInt(dst, priority, 10)
+	}
+	dst = append(dst, `,"body":`...)
+	dst = append(dst, body...)
+	return end(append(dst, '}'), start)
+}
+
+// AppendRespond appends a slave's response, on the client's side.
+func AppendRespond(dst, body []byte) []byte {
+	start := len(dst)
+	dst = append(dst, header+`{"action":"respond","body":`...)
+	dst = append(dst, body...)
+	return end(append(dst, '}'), start)
+}

@@ -1,0 +1,59 @@
+package gloom
+
+// Reply is one decoded payload of a server: OK tells that it has "ok":true, the rest is as in Message. Reason says more
+// about Error, and Action is "job" in a job for a slave.
+type Reply struct {
+	OK     bool
+	ID     []byte
+	Type   []byte
+	Body   []byte
+	Error  []byte
+	Reason []byte
+	Action []byte
+}
+
+// ParseReply is Parse for what a server sends, on the client's side.
+func ParseReply(payload []byte, r *Reply) error {
+	*r = Reply{}
+	var o object
+	if !o.open(payload) {
+		return judgeOther(payload)
+	}
+	var ok []byte
+	for o.next() {
+		f := r.field(o.key, &ok)
+		if f == nil && mayBeWord(o.key) {
+			var word [wordRoom]byte
+			f = r.field(appendUnescaped(word[:0], o.key), &ok)
+		}
+		if f != nil && *f == nil {
+			*f = o.value
+		}
+	}
+	if !o.ok {
+		return ErrInvalid
+	}
+	r.OK = string(ok) == "true"
+	return nil
+}
+
+// field returns the field of that name, or nil; ok is that of the value behind OK.
+func (r *Reply) field(name []byte, ok *[]byte) *[]byte {
+	switch string(name) {
+	case "ok":
+		return ok
+	case "id":
+		return &r.ID
+	case "type":
+		return &r.Type
+	case "body":
+		return &r.Body
+	case "error":
+		return &r.Error
+	case "reason":
+		return &r.Reason
+	case "action":
+		return &r.Action
+	}
+	return nil
+}

@@ -1,0 +1,333 @@
+package gloom
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"unicode/utf8"
+)
+
+// The functions of the scanner are given the place where something begins and return the place behind it. 0, where
+// nothing can end, means that it is not JSON. None recurses: the open arrays and objects are a stack of bytes.
+
+const (
+	// tooDeep is returned in place of an end when more arrays and objects are open than the stack has room for.
+	tooDeep = -1
+
+	// shallow is the room of the stack that is tried first: to clear a larger one costs more than most values do.
+	shallow = 64
+)
+
+// Valid tells whether b is one JSON value in UTF-8, white space around it allowed, and not nested deeper than
+// MaxNesting. It is what encoding/json calls valid, but for strings that are not UTF-8.
+func Valid(b []byte) bool {
+	_, end := find(b)
+	return end > 0
+}
+
+// find returns where the one JSON value in b begins and ends. end is 0 when b is anything else.
+func find(b []byte) (start, end int) {
+	start = skipSpace(b, 0)
+	end = skipValue(b, start, MaxNesting)
+	if end > 0 && skipSpace(b, end) < len(b) {
+		end = 0
+	}
+	return start, end
+}
+
+// object walks over the members of the one JSON object in p.
+type object struct {
+	p     []byte
+	at    int    // where the next member begins, 0 when there is none
+	ok    bool   // the object has ended, and nothing but white space follows
+	key   []byte // what stands between the quotes
+	value []byte // its text, without outer white space
+}
+
+// open tells whether p begins with an object, and stands before its first member then.
+func (o *object) open(p []byte) bool {
+	i := skipSpace(p, 0)
+	if i == len(p) || p[i] != '{' {
+		return false
+	}
+	i = skipSpace(p, i+1)
+	if i < len(p) && p[i] == '}' {
+		*o = object{ok: skipSpace(p, i+1) == len(p)}
+		return true
+	}
+	*o = object{p: p, at: i}
+	return true
+}
+
+// next sets key and value to the next member's. Without one it is false, and ok tells whether all of p was right.
+func (o *object) next() bool {
+	p, start := o.p, o.at
+	if start == 0 {
+		return false
+	}
+	o.at = 0
+	keyEnd, value := skipKey(p, start)
+	if value == 0 {
+		return false
+	}
+	end := skipValue(p, value, MaxNesting-1)
+	if end == 0 {
+		return false
+	}
+	i := skipSpace(p, end)
+	if i == len(p) {
+		return false
+	}
+	switch p[i] {
+	case ',':
+		o.at = skipSpace(p, i+1)
+	case '}':
+		o.ok = skipSpace(p, i+1) == len(p)
+	default:
+		return false
+	}
+	o.key = p[start+1 : keyEnd-1]
+	o.value = p[value:end:end]
+	return true
+}
+
+// skipKey skips an object's key, and finds the value behind the colon. Both are 0 when it is not JSON.
+func skipKey(p []byte, i int) (end, value int) {
+	if i == len(p) || p[i] != '"' {
+		return 0, 0
+	}
+	end = skipString(p, i+1)
+	if end == 0 {
+		return 0, 0
+	}
+	i = skipSpace(p, end)
+	if i == len(p) || p[i] != ':' {
+		return 0, 0
+	}
+	return end, skipSpace(p, i+1)
+}
+
+// skipValue skips the value at p[i], in which at most levels arrays and objects may stand inside each other.
+func skipValue(p []byte, i, levels int) (end int) {
+	if i == len(p) {
+		return 0
+	}
+	if p[i] != '{' && p[i] != '[' {
+		return skipScalar(p, i)
+	}
+	var stack [shallow]byte
+	if end = skipNested(p, i, stack[:]); end == tooDeep {
+		end = skipDeep(p, i, levels)
+	}
+	return end
+}
+
+// skipDeep is skipNested again, with room for levels arrays and objects. It stands alone so that only those who need
+// it pay for its stack.
+//
+//go:noinline
+func skipDeep(p []byte, i, levels int) (end int) {
+	var stack [MaxNesting]byte
+	return max(skipNested(p, i, stack[:levels]), 0)
+}
+
+// skipNested skips the array or object at p[i]. The stack holds the closing bracket of each that is open.
+func skipNested(p []byte, i int, stack []byte) (end int) {
+	depth := 0
+	for {
+		if i == len(p) {
+			return 0
+		}
+		if c := p[i]; c == '{' || c == '[' {
+			if depth == len(stack) {
+				return tooDeep
+			}
+			closer := c + 2 // in ASCII
+			stack[depth] = closer
+			depth++
+			if i = skipSpace(p, i+1); i == len(p) {
+				return 0
+			}
+			if p[i] != closer {
+				if i = skipOptionalKey(p, i, closer); i == 0 {
+					return 0
+				}
+				continue
+			}
+		} else {
+			if i = skipScalar(p, i); i == 0 {
+				return 0
+			}
+			i = skipSpace(p, i)
+		}
+		for i < len(p) && p[i] == stack[depth-1] {
+			i++
+			if depth--; depth == 0 {
+				return i
+			}
+			i = skipSpace(p, i)
+		}
+		if i == len(p) || p[i] != ',' {
+			return 0
+		}
+		if i = skipOptionalKey(p, skipSpace(p, i+1), stack[depth-1]); i == 0 {
+			return 0
+		}
+	}
+}
+
+// skipOptionalKey skips what stands before a value in the array or object of that closing bracket.
+func skipOptionalKey(p []byte, i int, closer byte) (value int) {
+	if closer == '}' {
+		_, i = skipKey(p, i)
+	}
+	return i
+}
+
+// skipScalar skips the string, number or literal at p[i].
+func skipScalar(p []byte, i int) (end int) {
+	switch c := p[i]; c {
+	case '"':
+		return skipString(p, i+1)
+	case 't':
+		return skipLiteral(p, i, "true")
+	case 'f':
+		return skipLiteral(p, i, "false")
+	case 'n':
+		return skipLiteral(p, i, "null")
+	default:
+		return skipNumber(p, i)
+	}
+}
+
+func skipLiteral(p []byte, i int, word string) (end int) {
+	end = i + len(word)
+	if end > len(p) || string(p[i:end]) != word {
+		return 0
+	}
+	return end
+}
+
+func skipNumber(p []byte, i int) (end int) {
+	i = skipInteger(p, i)
+	if i == 0 || i == len(p) {
+		return i
+	}
+	if p[i] == '.' {
+		if i = skipDigits(p, i+1); i == 0 {
+			return 0
+		}
+	}
+	if i < len(p) && p[i]|0x20 == 'e' {
+		i++
+		if i < len(p) && (p[i] == '+' || p[i] == '-') {
+			i++
+		}
+		return skipDigits(p, i)
+	}
+	return i
+}
+
+// skipInteger skips a number's sign and the digits before its fraction: no zero leads but a lone one.
+func skipInteger(p []byte, i int) (end int) {
+	if i < len(p) && p[i] == '-' {
+		i++
+	}
+	if i < len(p) && p[i] == '0' {
+		return i + 1
+	}
+	return skipDigits(p, i)
+}
+
+// skipDigits skips one digit or more.
+func skipDigits(p []byte, i int) (end int) {
+	start := i
+	for i < len(p) && p[i]-'0' <= 9 {
+		i++
+	}
+	if i == start {
+		return 0
+	}
+	return i
+}
+
+func skipSpace(p []byte, i int) (end int) {
+	for i < len(p) && (p[i] == ' ' || p[i] == '\n' || p[i] == '\t' || p[i] == '\r') {
+		i++
+	}
+	return i
+}
+
+// The eight bytes of a word at once.
+const (
+	ones  = 0x0101010101010101
+	highs = 0x80 * ones
+)
+
+// notPlain marks the lowest of the eight bytes of w that does not stand for itself inside a string, being a quote, a
+// backslash, a control character or outside ASCII. 0: there is none. Bytes above the lowest may be marked wrongly, by
+// the borrow that it takes from them.
+func notPlain(w uint64) (marks uint64) {
+	quote := (w ^ '"'*ones) - ones
+	backslash := (w ^ '\\'*ones) - ones
+	control := w - ' '*ones
+	return (quote | backslash | control | w) & highs
+}
+
+// skipString skips what follows a string's opening quote, the closing one with it.
+func skipString(p []byte, i int) (end int) {
+	for {
+		for i+8 <= len(p) {
+			if marks := notPlain(binary.LittleEndian.Uint64(p[i:])); marks != 0 {
+				i += bits.TrailingZeros64(marks) / 8
+				break
+			}
+			i += 8
+		}
+		if i == len(p) {
+			return 0
+		}
+		switch c := p[i]; {
+		case c == '"':
+			return i + 1
+		case c == '\\':
+			i = skipEscape(p, i+1)
+		case c < ' ':
+			return 0
+		case c < utf8.RuneSelf: // in the last bytes of p
+			i++
+		default:
+			i = skipRunes(p, i)
+		}
+		if i == 0 {
+			return 0
+		}
+	}
+}
+
+// skipEscape skips what follows a backslash.
+func skipEscape(p []byte, i int) (end int) {
+	if i == len(p) {
+		return 0
+	}
+	switch p[i] {
+	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		return i + 1
+	case 'u':
+		if i+5 <= len(p) && hexValue(p[i+1:i+5]) >= 0 {
+			return i + 5
+		}
+	}
+	return 0
+}
+
+// skipRunes skips a run of characters outside ASCII.
+func skipRunes(p []byte, i int) (end int) {
+	for i < len(p) && p[i] >= utf8.RuneSelf {
+		_, size := utf8.DecodeRune(p[i:])
+		if size == 1 {
+			return 0
+		}
+		i += size
+	}
+	return i
+}

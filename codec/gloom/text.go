@@ -1,0 +1,195 @@
+package gloom
+
+import (
+	"bytes"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// Surrogates, U+D800 to U+DFFF, are no characters: two in the right order stand for one character above U+FFFF. JSON
+// text may hold the escape of one alone, for which UTF-8 has no form. It is kept as WTF-8 keeps it: in the three bytes
+// that UTF-8 would have used.
+const surrogateLen = 3
+
+const hexDigits = "0123456789abcdef"
+
+// Text returns the characters of raw, the text of a JSON string, as UTF-8, a lone surrogate's escape as the three bytes
+// of WTF-8: two strings have the same characters exactly when the bytes are equal. For any other JSON value it returns
+// raw itself and false. Without escapes text is a view into raw; else it is written behind dst, whose own bytes stay,
+// and nothing is allocated when dst has room for another len(raw) bytes.
+func Text(dst, raw []byte) (text []byte, isString bool) {
+	if len(raw) == 0 || raw[0] != '"' {
+		return raw, false
+	}
+	inner := raw[1 : len(raw)-1 : len(raw)-1]
+	if bytes.IndexByte(inner, '\\') < 0 {
+		return inner, true
+	}
+	return appendUnescaped(dst, inner)[len(dst):], true
+}
+
+// AppendKey appends what raw, the text of a JSON value, is told apart by. Two keys are equal exactly when the protocol
+// takes their values for the same: two strings of the same characters, whatever the escapes, or the same text of any
+// other kind. A key that begins with a quote is a string's, and the string's characters follow it as Text gives them.
+func AppendKey(dst, raw []byte) []byte {
+	if len(raw) == 0 || raw[0] != '"' {
+		return append(dst, raw...)
+	}
+	raw = raw[:len(raw)-1]
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return append(dst, raw...)
+	}
+	return appendUnescaped(append(dst, '"'), raw[1:])
+}
+
+// appendUnescaped appends what stands between the quotes of a valid JSON string with its escapes resolved. That is
+// never longer.
+func appendUnescaped(dst, text []byte) []byte {
+	for {
+		n := bytes.IndexByte(text, '\\')
+		if n < 0 {
+			return append(dst, text...)
+		}
+		dst = append(dst, text[:n]...)
+		text = text[n+1:]
+		if text[0] != 'u' {
+			dst = append(dst, unescape(text[0]))
+			text = text[1:]
+			continue
+		}
+		r := rune(hexValue(text[1:5]))
+		text = text[5:]
+		if !utf16.IsSurrogate(r) {
+			dst = utf8.AppendRune(dst, r)
+			continue
+		}
+		if pair := secondHalf(r, text); pair != 0 {
+			dst = utf8.AppendRune(dst, pair)
+			text = text[6:]
+			continue
+		}
+		dst = append(dst, 0xe0|byte(r>>12), 0x80|byte(r>>6)&0x3f, 0x80|byte(r)&0x3f)
+	}
+}
+
+// unescape returns the character of an escape of two.
+func unescape(c byte) byte {
+	switch c {
+	case 'b':
+		return '\b'
+	case 'f':
+		return '\f'
+	case 'n':
+		return '\n'
+	case 'r':
+		return '\r'
+	case 't':
+		return '\t'
+	}
+	return c
+}
+
+// secondHalf returns the character that the surrogate r makes with the escape that text begins with, or 0.
+func secondHalf(r rune, text []byte) rune {
+	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
+		return 0
+	}
+	if pair := utf16.DecodeRune(r, rune(hexValue(text[2:6]))); pair != utf8.RuneError {
+		return pair
+	}
+	return 0
+}
+
+// hexValue returns the value of four hexadecimal digits, negative when they are none.
+func hexValue(digits []byte) int {
+	_ = digits[3]
+	return digit(digits[0])<<12 | digit(digits[1])<<8 | digit(digits[2])<<4 | digit(digits[3])
+}
+
+func digit(c byte) int {
+	if n := int(c) - '0'; uint(n) <= 9 {
+		return n
+	}
+	if n := int(c|0x20) - 'a'; uint(n) <= 5 {
+		return n + 10
+	}
+	return -1
+}
+
+// AppendText appends text as the server writes a JSON string of its own: ASCII, with the escapes of the reference
+// server. Bytes that are not UTF-8 become one \ufffd each, but the form in which Text gives a lone surrogate becomes
+// its escape again: Text undoes AppendText whenever text came from Text or is UTF-8.
+func AppendText(dst, text []byte) []byte {
+	return appendString(dst, text, true)
+}
+
+// appendString is AppendText; surrogates tells whether their form in WTF-8 is looked for.
+func appendString(dst, text []byte, surrogates bool) []byte {
+	dst = append(dst, '"')
+	for len(text) > 0 {
+		n := plainLen(text)
+		dst = append(dst, text[:n]...)
+		if text = text[n:]; len(text) == 0 {
+			break
+		}
+		if text[0] < utf8.RuneSelf {
+			dst = appendEscaped(dst, text[0])
+			text = text[1:]
+			continue
+		}
+		r, size := utf8.DecodeRune(text)
+		if size == 1 && surrogates {
+			r, size = decodeSurrogate(text)
+		}
+		if r > 0xffff {
+			var low rune
+			r, low = utf16.EncodeRune(r)
+			dst, r = appendHex(dst, r), low
+		}
+		dst = appendHex(dst, r)
+		text = text[size:]
+	}
+	return append(dst, '"')
+}
+
+// plainLen returns how many of text's first bytes stand for themselves in a JSON string that the server writes.
+func plainLen(text []byte) int {
+	for i, c := range text {
+		if c < ' ' || c >= 0x7f || c == '"' || c == '\\' {
+			return i
+		}
+	}
+	return len(text)
+}
+
+// appendEscaped appends an ASCII character that does not stand for itself.
+func appendEscaped(dst []byte, c byte) []byte {
+	switch c {
+	case '"', '\\':
+		return append(dst, '\\', c)
+	case '\b':
+		return append(dst, `\b`...)
+	case '\f':
+		return append(dst, `\f`...)
+	case '\n':
+		return append(dst, `\n`...)
+	case '\r':
+		return append(dst, `\r`...)
+	case '\t':
+		return append(dst, `\t`...)
+	}
+	return appendHex(dst, rune(c))
+}
+
+// appendHex appends an escape of a character up to U+FFFF by its number.
+func appendHex(dst []byte, r rune) []byte {
+	return append(dst, '\\', 'u', hexDigits[r>>12], hexDigits[r>>8&0xf], hexDigits[r>>4&0xf], hexDigits[r&0xf])
+}
+
+// decodeSurrogate reads a surrogate in WTF-8; without one the first byte is no character.
+func decodeSurrogate(text []byte) (r rune, size int) {
+	if len(text) >= surrogateLen && text[0] == 0xed && text[1]&0xe0 == 0xa0 && text[2]&0xc0 == 0x80 {
+		return 0xd000 | rune(text[1]&0x3f)<<6 | rune(text[2]&0x3f), surrogateLen
+	}
+	return utf8.RuneError, 1
+}

@@ -1,0 +1,151 @@
+package periodic
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+)
+
+// Frame is one decoded request. It is reused from call to call: Next sets every field.
+type Frame struct {
+	// MsgID is the 4 opaque bytes that the requester chose and that the reply repeats, read big-endian.
+	MsgID uint32
+	Cmd   Command
+	// Args is what follows the command: a view into the decoded bytes, valid until they change. Nil for LOAD.
+	Args []byte
+	// More is, for LOAD alone, how many bytes of arguments follow behind the n bytes that Next took. The caller
+	// consumes them as a stream before it calls Next again.
+	More int
+	// Sum is the announced checksum of a LOAD in the CRC framing, and PartialSum that of its message id and command.
+	// The caller goes on with crc32.Update over the More bytes and compares at their end.
+	Sum        uint32
+	PartialSum uint32
+}
+
+// Next decodes one request from the front of in and returns the bytes it takes up. n == 0 and err == nil: more bytes
+// are needed. limit bounds the payload in bytes, of every command but LOAD, which is returned as soon as its command
+// byte is there and bounded by MaxPayload. Errors are ErrMagic, ErrShort, ErrTooLarge and ErrChecksum, each as soon as
+// the byte that decides it is there, at the latest the command byte but for ErrChecksum. f is set with n > 0 only.
+// Nothing is allocated. The checksum of a LOAD is the caller's to check.
+func Next(in []byte, fr Framing, limit int, f *Frame) (n int, err error) {
+	head := fr.HeaderLen()
+	if len(in) < head+messageLen || binary.BigEndian.Uint32(in) != wordRequest {
+		return 0, judgeHeader(in)
+	}
+	size := int64(binary.BigEndian.Uint32(in[sizeAt:]))
+	msg := in[head:]
+	cmd := Command(msg[msgIDLen])
+	if size < messageLen || size > int64(limit) || cmd == Load {
+		return nextUncommon(in, head, f)
+	}
+	if int64(len(msg)) < size {
+		return 0, nil
+	}
+	msg = msg[:size:size]
+	if fr == CRC && crc32.ChecksumIEEE(msg) != binary.BigEndian.Uint32(in[sumAt:]) {
+		return 0, ErrChecksum
+	}
+	f.MsgID = binary.BigEndian.Uint32(msg)
+	f.Cmd = cmd
+	f.Args = msg[messageLen:]
+	f.More, f.Sum, f.PartialSum = 0, 0, 0
+	return head + int(size), nil
+}
+
+// judgeHeader tells whether a packet that cannot be decoded yet still can be one day: its magic, and its size when
+// that is there.
+func judgeHeader(in []byte) error {
+	if !hasMagic(in, magicRequest) {
+		return ErrMagic
+	}
+	if len(in) < plainHeaderLen {
+		return nil
+	}
+	size := binary.BigEndian.Uint32(in[sizeAt:])
+	if size < messageLen {
+		return ErrShort
+	}
+	if size > MaxPayload {
+		return ErrTooLarge
+	}
+	return nil
+}
+
+// nextUncommon decodes what Next leaves aside, from the header to the command byte: a LOAD, and sizes that are not
+// allowed.
+func nextUncommon(in []byte, head int, f *Frame) (n int, err error) {
+	if err := judgeHeader(in); err != nil {
+		return 0, err
+	}
+	msg := in[head : head+messageLen]
+	if Command(msg[msgIDLen]) != Load {
+		return 0, ErrTooLarge
+	}
+	*f = Frame{
+		MsgID: binary.BigEndian.Uint32(msg),
+		Cmd:   Load,
+		More:  int(binary.BigEndian.Uint32(in[sizeAt:])) - messageLen,
+	}
+	if head == crcHeaderLen {
+		f.Sum = binary.BigEndian.Uint32(in[sumAt:])
+		f.PartialSum = crc32.ChecksumIEEE(msg)
+	}
+	return head + messageLen, nil
+}
+
+// Need returns how many bytes in must hold before Next can return something new, so that a caller who buffers a large
+// frame calls Next once and not for every chunk. It is for bytes of which Next has just returned n == 0 without an
+// error. 0 means that it is not known yet: the size is not there.
+func Need(in []byte, fr Framing) int {
+	if len(in) < plainHeaderLen || judgeHeader(in) != nil {
+		return 0
+	}
+	head := fr.HeaderLen()
+	if len(in) < head+messageLen || Command(in[head+msgIDLen]) == Load {
+		return head + messageLen
+	}
+	return head + int(binary.BigEndian.Uint32(in[sizeAt:]))
+}
+
+// Response is one decoded response. Body is a view into the decoded bytes: all that follows the message id, because
+// some replies of 2018 (STATUS, RUN_JOB, DUMP) carry no command byte.
+type Response struct {
+	MsgID uint32
+	Body  []byte
+}
+
+// NextResponse decodes one response from the front of in and returns the bytes it takes up, on the client's side.
+// n == 0 and err == nil: more bytes are needed. limit bounds the payload in bytes, at most MaxPayload. Errors are those
+// of Next; r is set with n > 0 only. The answer to a hello has no message id: its 4 or 5 payload bytes fill MsgID and
+// Body, and a client takes from it only that it came.
+func NextResponse(in []byte, fr Framing, limit int, r *Response) (n int, err error) {
+	if !hasMagic(in, magicResponse) {
+		return 0, ErrMagic
+	}
+	if len(in) < plainHeaderLen {
+		return 0, nil
+	}
+	size := int64(binary.BigEndian.Uint32(in[sizeAt:]))
+	if size < msgIDLen {
+		return 0, ErrShort
+	}
+	if size > min(int64(limit), MaxPayload) {
+		return 0, ErrTooLarge
+	}
+	head := fr.HeaderLen()
+	if int64(len(in)-head) < size {
+		return 0, nil
+	}
+	n = head + int(size)
+	payload := in[head:n:n]
+	if fr == CRC && crc32.ChecksumIEEE(payload) != binary.BigEndian.Uint32(in[sumAt:]) {
+		return 0, ErrChecksum
+	}
+	*r = Response{MsgID: binary.BigEndian.Uint32(payload), Body: payload[msgIDLen:]}
+	return n, nil
+}
+
+// hasMagic tells whether in begins with magic, as far as it goes.
+func hasMagic(in []byte, magic string) bool {
+	n := min(len(in), len(magic))
+	return string(in[:n]) == magic[:n]
+}
