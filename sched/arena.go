@@ -1,0 +1,166 @@
+package sched
+
+import (
+	"encoding/binary"
+	"math/bits"
+)
+
+// The arena's geometry. Sizes up to 256 bytes have a class every 8 bytes, larger
+// ones eight classes to a doubling, so that at most an eighth is lost; from
+// ownChunk on, bytes have a chunk of their own size.
+const (
+	arenaChunk = 64 << 10
+	slotBits   = 13 // a chunk of the smallest class has 8192 slots
+	fineStep   = 8
+	fineMax    = 256
+	fineCount  = fineMax / fineStep
+	ownChunk   = 16 << 10
+	// arenaClasses: 32 fine ones, then 8 for each doubling from 256 to 16 KiB.
+	arenaClasses = fineCount + 8*6
+	// maxChunks is what a reference has bits for: 32 GiB of small jobs, or half
+	// a million of 16 KiB and more, a shard.
+	maxChunks = 1 << (32 - slotBits)
+)
+
+// arena keeps the bytes of jobs in size-classed chunks without pointers. It keeps
+// no length: the owner of a reference knows it.
+type arena struct {
+	chunks  []arenaPart
+	spare   []uint32
+	classes [arenaClasses]chain // chunks with room, by class
+	bytes   int                 // held in chunks
+}
+
+type arenaPart struct {
+	buf   []byte
+	link  link
+	class int16 // ownClass for a chunk of its own
+	free  uint16
+	fresh uint16
+	live  uint16
+	slots uint16
+}
+
+const (
+	ownClass = -1
+	noSlot   = ^uint16(0)
+)
+
+func newArena() arena {
+	var a arena
+	for i := range a.classes {
+		a.classes[i].first = noLink
+	}
+	return a
+}
+
+// classOf returns the class for n bytes, n below ownChunk.
+func classOf(n int) int {
+	if n <= fineMax {
+		return max(n-1, 0) / fineStep
+	}
+	shift := bits.Len(uint(n-1)) - 4 // n-1 has its top four bits in 8..15
+	return fineCount + (shift-5)*8 + (n-1)>>shift - 8
+}
+
+// classSize is the slot size of a class.
+func classSize(c int) int {
+	if c < fineCount {
+		return (c + 1) * fineStep
+	}
+	c -= fineCount
+	return (c%8 + 9) << (c/8 + 5)
+}
+
+// take returns room for n bytes; ok is false when the arena is out of references.
+func (a *arena) take(n int) (ref uint32, room []byte, ok bool) {
+	if n >= ownChunk {
+		c, ok := a.grow(arenaPart{buf: make([]byte, n), class: ownClass, slots: 1, live: 1})
+		if !ok {
+			return 0, nil, false
+		}
+		return uint32(c) << slotBits, a.chunks[c].buf, true
+	}
+	class := classOf(n)
+	size := classSize(class)
+	c := a.classes[class].first
+	if c == noLink {
+		slots := arenaChunk / size
+		c, ok = a.grow(arenaPart{buf: make([]byte, slots*size), class: int16(class), free: noSlot, slots: uint16(slots)})
+		if !ok {
+			return 0, nil, false
+		}
+		a.classes[class].push(a, c)
+	}
+	p := &a.chunks[c]
+	i := p.free
+	if i != noSlot {
+		p.free = binary.LittleEndian.Uint16(p.buf[int(i)*size:])
+	} else {
+		i = p.fresh
+		p.fresh++
+	}
+	p.live++
+	if p.live == p.slots {
+		a.classes[class].remove(a, c)
+	}
+	at := int(i) * size
+	return uint32(c)<<slotBits | uint32(i), p.buf[at : at+n], true
+}
+
+// view returns the n bytes behind a reference.
+func (a *arena) view(ref uint32, n int) []byte {
+	p := &a.chunks[ref>>slotBits]
+	if p.class == ownClass {
+		return p.buf[:n:n]
+	}
+	at := int(ref&(1<<slotBits-1)) * classSize(int(p.class))
+	return p.buf[at : at+n : at+n]
+}
+
+// give frees a reference. A class keeps its last open chunk even when empty, so
+// that one job coming and going costs no allocation.
+func (a *arena) give(ref uint32) {
+	c := int32(ref >> slotBits)
+	p := &a.chunks[c]
+	if p.class == ownClass {
+		a.drop(c)
+		return
+	}
+	i := uint16(ref & (1<<slotBits - 1))
+	binary.LittleEndian.PutUint16(p.buf[int(i)*classSize(int(p.class)):], p.free)
+	p.free = i
+	list := &a.classes[p.class]
+	if p.live == p.slots {
+		list.push(a, c)
+	}
+	p.live--
+	if p.live == 0 && (list.first != c || p.link.next != noLink) {
+		list.remove(a, c)
+		a.drop(c)
+	}
+}
+
+func (a *arena) grow(p arenaPart) (int32, bool) {
+	var c int32
+	if n := len(a.spare); n > 0 {
+		c = int32(a.spare[n-1])
+		a.spare = a.spare[:n-1]
+		a.chunks[c] = p
+	} else if len(a.chunks) < maxChunks {
+		c = int32(len(a.chunks))
+		a.chunks = append(a.chunks, p)
+	} else {
+		return 0, false
+	}
+	a.bytes += len(p.buf)
+	return c, true
+}
+
+func (a *arena) drop(c int32) {
+	a.bytes -= len(a.chunks[c].buf)
+	a.chunks[c] = arenaPart{}
+	a.spare = append(a.spare, uint32(c))
+}
+
+func (a *arena) linkOf(c int32) *link { return &a.chunks[c].link }

@@ -1,0 +1,150 @@
+package sched
+
+import (
+	"bytes"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// Every size has the smallest class that holds it, and no class loses more than 7
+// bytes or an eighth.
+func TestArenaClasses(t *testing.T) {
+	for n := 1; n < ownChunk; n++ {
+		c := classOf(n)
+		if c < 0 || c >= arenaClasses || classSize(c) < n || c > 0 && classSize(c-1) >= n {
+			t.Fatalf("%d bytes: class %d of %d bytes", n, c, classSize(c))
+		}
+		if lost := classSize(c) - n; lost > 7 && lost > n/8 {
+			t.Fatalf("%d bytes: class of %d", n, classSize(c))
+		}
+		if slots := arenaChunk / classSize(c); slots > 1<<slotBits {
+			t.Fatalf("class %d has %d slots", c, slots)
+		}
+	}
+}
+
+// arenaPiece is room taken from an arena and what was written there.
+type arenaPiece struct {
+	ref  uint32
+	want []byte
+}
+
+// What is written to one reference is never seen behind another, whatever sizes
+// come and go, up to those with a chunk of their own; when all are given back one
+// chunk a class is left at most.
+func TestArenaAgainstCopies(t *testing.T) {
+	sizes := rapid.OneOf(rapid.IntRange(1, 40), rapid.IntRange(1, fineMax+64), rapid.IntRange(1, 3*ownChunk), rapid.SampledFrom([]int{
+		8, 9, fineMax - 1, fineMax, fineMax + 1, 288, 289, ownChunk - 1, ownChunk, ownChunk + 1}))
+	rapid.Check(t, func(t *rapid.T) {
+		a := newArena()
+		var all []arenaPiece
+		give := func(i int) {
+			p := all[i]
+			if !bytes.Equal(a.view(p.ref, len(p.want)), p.want) {
+				t.Fatalf("the bytes behind %x were overwritten", p.ref)
+			}
+			a.give(p.ref)
+			all[i] = all[len(all)-1]
+			all = all[:len(all)-1]
+		}
+		for i := range rapid.IntRange(1, 200).Draw(t, "ops") {
+			if rapid.IntRange(0, 9).Draw(t, "op") < 4 && len(all) > 0 {
+				give(rapid.IntRange(0, len(all)-1).Draw(t, "which"))
+				continue
+			}
+			n := sizes.Draw(t, "size")
+			for range rapid.IntRange(1, 20).Draw(t, "times") {
+				ref, room, ok := a.take(n)
+				if !ok || len(room) != n {
+					t.Fatalf("%d bytes wanted, %d given", n, len(room))
+				}
+				p := arenaPiece{ref, bytes.Repeat([]byte{byte(i + len(all))}, n)}
+				copy(room, p.want)
+				all = append(all, p)
+			}
+		}
+		for len(all) > 0 {
+			give(len(all) / 2)
+		}
+		held, perClass := 0, make(map[int16]int)
+		for i := range a.chunks {
+			if p := &a.chunks[i]; p.buf != nil {
+				held += len(p.buf)
+				perClass[p.class]++
+			}
+		}
+		if held != a.bytes || perClass[ownClass] != 0 {
+			t.Fatalf("%d bytes counted, %d held; %d own chunks left", a.bytes, held, perClass[ownClass])
+		}
+		for class, n := range perClass {
+			if n > 1 {
+				t.Fatalf("%d empty chunks of class %d are kept", n, class)
+			}
+		}
+	})
+}
+
+// A filled arena gives its memory back as its bytes go, in whatever order.
+func TestArenaDrain(t *testing.T) {
+	f := func(name string, next func(i, n int) int) {
+		t.Helper()
+		a := newArena()
+		const n = 20000
+		refs := make([]uint32, n)
+		for i := range refs {
+			refs[i], _, _ = a.take(100)
+		}
+		if a.bytes < n*100 || a.bytes > n*104+2*arenaChunk {
+			t.Errorf("%s: %d bytes for %d times 100", name, a.bytes, n)
+		}
+		for i := range refs {
+			a.give(refs[next(i, n)])
+		}
+		if a.bytes > arenaChunk {
+			t.Errorf("%s: %d bytes are kept", name, a.bytes)
+		}
+	}
+	f("oldest first", func(i, _ int) int { return i })
+	f("newest first", func(i, n int) int { return n - 1 - i })
+	f("scattered", func(i, n int) int { return i * 7919 % n })
+}
+
+// An arena out of references says so and is as it was.
+func TestArenaFull(t *testing.T) {
+	a := newArena()
+	a.chunks = make([]arenaPart, maxChunks)
+	if _, _, ok := a.take(10); ok {
+		t.Error("room in a full arena for a small size")
+	}
+	if _, _, ok := a.take(ownChunk); ok {
+		t.Error("room in a full arena for a large size")
+	}
+	a.spare = append(a.spare, 7)
+	if ref, _, ok := a.take(10); !ok || ref>>slotBits != 7 {
+		t.Errorf("a spare chunk is not used: %x %v", ref, ok)
+	}
+}
+
+// Names and workloads of any length, none and 127/128 among them, come back from
+// the bytes they were packed into, as views that cannot be appended to.
+func TestPack(t *testing.T) {
+	f := func(name, workload int) {
+		t.Helper()
+		n, w := bytes.Repeat([]byte("n"), name), bytes.Repeat([]byte("w"), workload)
+		b := make([]byte, packedLen(n, w))
+		pack(b, n, w)
+		gotName, gotWorkload := unpack(b)
+		if !bytes.Equal(gotName, n) || !bytes.Equal(gotWorkload, w) || cap(gotName) != name || cap(gotWorkload) != workload {
+			t.Errorf("%d, %d: got %d, %d", name, workload, len(gotName), len(gotWorkload))
+		}
+	}
+	f(0, 0)
+	f(1, 0)
+	f(0, 1)
+	f(127, 3)
+	f(128, 3)
+	f(255, 70000)
+	f(16383, 1)
+	f(16384, 0)
+}

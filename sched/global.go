@@ -1,0 +1,110 @@
+package sched
+
+import (
+	"hash/maphash"
+	"sync"
+)
+
+// id is a name in a space whose names are unique over all queues.
+type id struct {
+	space Space
+	name  string
+}
+
+// idShards is how many parts the table of global names has, each with its own lock.
+const idShards = 16
+
+// idTable is one part: the names of live jobs. Its lock is never taken together with
+// a shard's.
+type idTable struct {
+	mu    sync.Mutex
+	names map[id]struct{}
+}
+
+func (s *Scheduler) idTable(space Space, name []byte) *idTable {
+	return &s.ids[(maphash.Bytes(s.seed, name)+uint64(space))%idShards]
+}
+
+// claimID takes a global name; false when a live job has it.
+func (s *Scheduler) claimID(space Space, name []byte) bool {
+	t := s.idTable(space, name)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, taken := t.names[id{space, string(name)}]; taken {
+		return false
+	}
+	if t.names == nil {
+		t.names = make(map[id]struct{})
+	}
+	t.names[id{space, string(name)}] = struct{}{}
+	return true
+}
+
+func (s *Scheduler) freeID(n id) {
+	t := s.idTable(n.space, []byte(n.name))
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.names, n)
+	if len(t.names) == 0 {
+		t.names = nil // a map keeps the memory of its largest size
+	}
+}
+
+// leavers are peers that have left more awaits behind than can be ended at once.
+type leavers struct {
+	mu  sync.Mutex
+	all []leaver
+}
+
+type leaver struct {
+	peer   *Peer
+	awaits []JobRef
+}
+
+// leave ends the awaits of a peer that goes: some at once, many by the Ticks that
+// follow, so that nobody else waits for it.
+func (s *Scheduler) leave(now Time, p *Peer, awaits map[JobRef]int, sink Sink) {
+	l := leaver{peer: p}
+	for ref := range awaits {
+		if len(awaits) <= tickBatch {
+			s.shards[ref.Shard].forgetAwait(now, p, ref, sink)
+		} else {
+			l.awaits = append(l.awaits, ref)
+		}
+	}
+	if len(l.awaits) > 0 {
+		s.leavers.mu.Lock()
+		s.leavers.all = append(s.leavers.all, l)
+		s.leavers.mu.Unlock()
+		s.alarmMono(0)
+	}
+}
+
+// buryBatch is how many awaits one Tick ends, so that due jobs do not wait for them.
+const buryBatch = 16 * tickBatch
+
+// bury ends awaits that peers left behind; true when there are more.
+func (s *Scheduler) bury(now Time, sink Sink) bool {
+	for room := buryBatch; room > 0; {
+		s.leavers.mu.Lock()
+		n := len(s.leavers.all)
+		if n == 0 {
+			s.leavers.mu.Unlock()
+			return false
+		}
+		l := &s.leavers.all[n-1]
+		k := min(room, len(l.awaits))
+		peer, batch := l.peer, l.awaits[:k]
+		l.awaits = l.awaits[k:]
+		if len(l.awaits) == 0 {
+			s.leavers.all[n-1] = leaver{}
+			s.leavers.all = s.leavers.all[:n-1]
+		}
+		s.leavers.mu.Unlock()
+		for _, ref := range batch {
+			s.shards[ref.Shard].forgetAwait(now, peer, ref, sink)
+		}
+		room -= k
+	}
+	return true
+}

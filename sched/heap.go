@@ -1,0 +1,78 @@
+package sched
+
+// ranked is what a heap holds: it knows its rank and is told its place.
+type ranked[T any] interface {
+	ahead(other T) bool
+	place() int
+	setPlace(int)
+}
+
+// heap is a binary heap whose elements know where they stand, so that one that
+// changes or leaves is mended in place. (container/heap would box every call of
+// the hand-off's hottest lines.)
+type heap[T ranked[T]] []T
+
+func (h *heap[T]) push(v T) {
+	*h = append(*h, v)
+	v.setPlace(len(*h) - 1)
+	h.up(len(*h) - 1)
+}
+
+func (h *heap[T]) remove(v T) {
+	i, last := v.place(), len(*h)-1
+	if i != last {
+		(*h)[i] = (*h)[last]
+		(*h)[i].setPlace(i)
+	}
+	var zero T
+	(*h)[last] = zero
+	*h = (*h)[:last]
+	v.setPlace(-1)
+	if i != last {
+		h.fix((*h)[i])
+	}
+}
+
+// fix restores the order around an element whose rank has changed.
+func (h heap[T]) fix(v T) {
+	if i := v.place(); !h.down(i) {
+		h.up(i)
+	}
+}
+
+func (h heap[T]) up(i int) {
+	v := h[i]
+	for i > 0 {
+		parent := (i - 1) / 2
+		if !v.ahead(h[parent]) {
+			break
+		}
+		h[i] = h[parent]
+		h[i].setPlace(i)
+		i = parent
+	}
+	h[i] = v
+	v.setPlace(i)
+}
+
+func (h heap[T]) down(i int) bool {
+	v, start := h[i], i
+	for {
+		c := 2*i + 1
+		if c >= len(h) {
+			break
+		}
+		if c+1 < len(h) && h[c+1].ahead(h[c]) {
+			c++
+		}
+		if !h[c].ahead(v) {
+			break
+		}
+		h[i] = h[c]
+		h[i].setPlace(i)
+		i = c
+	}
+	h[i] = v
+	v.setPlace(i)
+	return i > start
+}

@@ -1,0 +1,139 @@
+package sched
+
+import (
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// standing is a job of an index under test: key, and age in its key.
+type standing struct {
+	key  key
+	age  int
+	slot uint32
+}
+
+// indexTwin is an index beside the sorted slice that it stands for.
+type indexTwin struct {
+	t   *rapid.T
+	sh  *shard
+	x   *index
+	all []standing
+	age int
+}
+
+func (w *indexTwin) push(k key) {
+	slot, _ := w.sh.slab.take()
+	w.x.pushBack(&w.sh.buckets, &w.sh.slab, k, slot)
+	w.age++
+	w.all = append(w.all, standing{k, w.age, slot})
+}
+
+func (w *indexTwin) remove(i int) {
+	w.x.remove(&w.sh.buckets, &w.sh.slab, w.all[i].slot)
+	w.sh.slab.give(w.all[i].slot)
+	w.all = slices.Delete(w.all, i, i+1)
+}
+
+// check compares the whole order, its first and the smallest second part.
+func (w *indexTwin) check() {
+	slices.SortFunc(w.all, func(a, b standing) int {
+		if a.key != b.key {
+			return 1 - 2*count(a.key.less(b.key))
+		}
+		return a.age - b.age
+	})
+	i := 0
+	c := checker{sh: w.sh, used: make(map[uint32]bool)}
+	err := c.index(w.x, "index", func(slot uint32, _ *record, k key) error {
+		if i >= len(w.all) || w.all[i].slot != slot || w.all[i].key != k {
+			w.t.Fatalf("job %d at place %d, want %v", slot, i, w.all)
+		}
+		i++
+		return nil
+	})
+	if err == nil {
+		err = c.pool()
+	}
+	if err != nil || i != len(w.all) {
+		w.t.Fatalf("%d of %d jobs: %v", i, len(w.all), err)
+	}
+	k, ok := w.x.min(&w.sh.buckets)
+	b, okB := w.x.minB(&w.sh.buckets)
+	head := w.x.head(&w.sh.buckets)
+	if len(w.all) == 0 {
+		if ok || okB || head != none {
+			w.t.Fatal("an empty index has a first job")
+		}
+		return
+	}
+	least := slices.MinFunc(w.all, func(a, b standing) int { return int(a.key.b - b.key.b) })
+	if !ok || k != w.all[0].key || head != w.all[0].slot || !okB || b != least.key.b {
+		w.t.Fatalf("min %v, head %d, least b %d; want %v and %d", k, head, b, w.all[0], least.key.b)
+	}
+}
+
+// An index is a sorted slice: keys new and known, before, between and behind, jobs
+// leaving from anywhere, emptied and filled again under another key.
+func TestIndexAgainstSlice(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		sh := &shard{slab: newSlab()}
+		x := newIndex()
+		w := indexTwin{t: t, sh: sh, x: &x}
+		spread := rapid.SampledFrom([]int64{0, 1, 3, 100}).Draw(t, "spread")
+		keys := rapid.Custom(func(t *rapid.T) key {
+			return key{rapid.Int64Range(-1, 1).Draw(t, "a"), rapid.Int64Range(-spread, spread).Draw(t, "b")}
+		})
+		for range rapid.IntRange(1, 100).Draw(t, "ops") {
+			switch op := rapid.IntRange(0, 9).Draw(t, "op"); {
+			case op < 5 || len(w.all) == 0:
+				w.push(keys.Draw(t, "key"))
+			case op < 7:
+				w.remove(0)
+			case op < 9:
+				w.remove(rapid.IntRange(0, len(w.all)-1).Draw(t, "which"))
+			default:
+				for len(w.all) > 0 {
+					w.remove(len(w.all) - 1)
+				}
+			}
+			w.check()
+		}
+		for len(w.all) > 0 {
+			w.remove(0)
+		}
+		x.release(&sh.buckets)
+		if len(sh.buckets.spare) != len(sh.buckets.all) {
+			t.Fatalf("%d of %d buckets are spare", len(sh.buckets.spare), len(sh.buckets.all))
+		}
+	})
+}
+
+// One job that comes and goes costs no allocation, under one key and under keys
+// that move on, also after the tree has been needed.
+func TestIndexEmptyAndBack(t *testing.T) {
+	f := func(name string, step int64, before ...key) {
+		t.Helper()
+		sh := &shard{slab: newSlab()}
+		x := newIndex()
+		slot, _ := sh.slab.take()
+		for _, k := range before {
+			other, _ := sh.slab.take()
+			x.pushBack(&sh.buckets, &sh.slab, k, other)
+			defer x.remove(&sh.buckets, &sh.slab, other)
+		}
+		k := key{0, 1000}
+		if a := testing.AllocsPerRun(100, func() {
+			k.b += step
+			x.pushBack(&sh.buckets, &sh.slab, k, slot)
+			x.remove(&sh.buckets, &sh.slab, slot)
+		}); a != 0 {
+			t.Errorf("%s: %v allocations", name, a)
+		}
+	}
+	f("one key", 0)
+	f("moving keys", 1)
+	f("moving keys behind another", 1, key{0, 1})
+	f("moving keys between others", 1, key{0, 1}, key{0, 1 << 40})
+}

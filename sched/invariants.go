@@ -1,0 +1,274 @@
+package sched
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// check re-derives everything that the scheduler keeps twice and returns the first
+// disagreement. It is for tests: it holds all shard locks at once, takes time in
+// proportion to all there is and expects that no verb is under way.
+func (s *Scheduler) check() error {
+	awaits, topics := make(map[*Peer]map[JobRef]int), make(map[*Peer]map[topic]bool)
+	queues := 0
+	for i := range s.shards {
+		sh := &s.shards[i]
+		sh.mu.Lock()
+		defer sh.mu.Unlock()
+		queues += len(sh.byName)
+		c := checker{sh: sh, awaits: awaits, topics: topics, seen: make(map[uint32]string), used: make(map[uint32]bool)}
+		if err := c.run(); err != nil {
+			return fmt.Errorf("shard %d: %w", i, err)
+		}
+	}
+	if n := s.queueCount.Load(); n != int64(queues) {
+		return fmt.Errorf("%d queues are counted, %d are there", n, queues)
+	}
+	for p, want := range awaits {
+		if err := s.checkAwaits(p, want); err != nil {
+			return err
+		}
+		if !maps.Equal(p.topics, topics[p]) {
+			return fmt.Errorf("peer %d listens to %v, the shards say %v", p.id, p.topics, topics[p])
+		}
+	}
+	if err := s.checkIDs(); err != nil {
+		return err
+	}
+	return s.checkLocks()
+}
+
+// checkAwaits compares what a peer thinks it awaits with what the jobs say. Of one
+// that has left, some awaits may be there still.
+func (s *Scheduler) checkAwaits(p *Peer, want map[JobRef]int) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if slices.ContainsFunc(s.leavers.all, func(l leaver) bool { return l.peer == p }) {
+		return nil
+	}
+	if len(p.awaits) != len(want) {
+		return fmt.Errorf("peer %d awaits %d jobs, %d jobs are awaited by it", p.id, len(p.awaits), len(want))
+	}
+	for ref, n := range want {
+		if p.awaits[ref] != n {
+			return fmt.Errorf("peer %d awaits job %v %d times, the job says %d", p.id, ref, p.awaits[ref], n)
+		}
+	}
+	return nil
+}
+
+// checker is one check of one shard.
+type checker struct {
+	sh      *shard
+	tallies map[*queue]tally
+	awaits  map[*Peer]map[JobRef]int
+	seen    map[uint32]string // job -> where it stands
+	used    map[uint32]bool   // buckets
+	states  [parked + 1]int   // jobs by state
+	topics  map[*Peer]map[topic]bool
+}
+
+func (c *checker) run() error {
+	for _, f := range []func() error{
+		c.slab, c.count, c.queues, c.watches, c.deadlines, c.parked, c.pool, c.everyJob, c.names, c.arena, c.timers, c.lines, c.awaited, c.listened,
+	} {
+		if err := f(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stand notes that a job stands at a place, which is its only one.
+func (c *checker) stand(job uint32, where string) error {
+	if other, ok := c.seen[job]; ok {
+		return fmt.Errorf("job %d stands in %s and in %s", job, other, where)
+	}
+	c.seen[job] = where
+	return nil
+}
+
+// index walks an index: its tree, its buckets in order, their lists. visit is
+// given each job with its bucket's key.
+func (c *checker) index(x *index, where string, visit func(job uint32, r *record, k key) error) error {
+	order, err := c.order(x)
+	if err != nil {
+		return fmt.Errorf("%s: %w", where, err)
+	}
+	jobs := 0
+	for _, i := range order {
+		b := &c.sh.buckets.all[i]
+		if c.used[i] {
+			return fmt.Errorf("%s: bucket %d belongs to two indexes", where, i)
+		}
+		c.used[i] = true
+		if b.count == 0 && x.keys > 1 {
+			return fmt.Errorf("%s: empty bucket %v among others", where, b.key)
+		}
+		n, prev := uint32(0), none
+		for job := b.head; job != none; job = c.sh.slab.at(job).next {
+			r := c.sh.slab.at(job)
+			if r.prev != prev || r.bucket != i {
+				return fmt.Errorf("%s: job %d has prev %d bucket %d, want %d and %d", where, job, r.prev, r.bucket, prev, i)
+			}
+			if err := visit(job, r, b.key); err != nil {
+				return fmt.Errorf("%s: job %d: %w", where, job, err)
+			}
+			if n, prev = n+1, job; n > b.count {
+				break
+			}
+		}
+		if n != b.count || b.tail != prev {
+			return fmt.Errorf("%s: bucket %v counts %d and ends at %d, its list has %d and ends at %d", where, b.key, b.count, b.tail, n, prev)
+		}
+		jobs += int(n)
+	}
+	if jobs != x.jobs {
+		return fmt.Errorf("%s: counts %d jobs, has %d", where, x.jobs, jobs)
+	}
+	return nil
+}
+
+// order returns an index's buckets as its tree has them.
+func (c *checker) order(x *index) ([]uint32, error) {
+	var order []uint32
+	switch {
+	case x.tree != nil:
+		var err error
+		x.tree.Scan(func(e entry) bool {
+			k := c.sh.buckets.all[e.bucket].key
+			if k != e.key || len(order) > 0 && !c.sh.buckets.all[order[len(order)-1]].key.less(k) {
+				err = fmt.Errorf("the tree has %v for the bucket of %v, or out of order", e.key, k)
+			}
+			order = append(order, e.bucket)
+			return err == nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	case x.keys > 0:
+		order = []uint32{x.first}
+	}
+	if len(order) != x.keys {
+		return nil, fmt.Errorf("%d keys are counted, %d are there", x.keys, len(order))
+	}
+	if x.keys > 0 && (x.first != order[0] || x.last != order[x.keys-1]) {
+		return nil, fmt.Errorf("first and last are %d and %d, want %d and %d", x.first, x.last, order[0], order[x.keys-1])
+	}
+	return order, nil
+}
+
+func (c *checker) queues() error {
+	dropped := 0
+	for id, q := range c.sh.queues {
+		if q == nil {
+			continue
+		}
+		if q.id != uint32(id) || !q.dropped && c.sh.byName[q.name] != q {
+			return fmt.Errorf("queue %q stands at %d under id %d, or is not found by name", q.name, id, q.id)
+		}
+		if q.dropped {
+			dropped++
+		}
+		if err := c.queue(q); err != nil {
+			return fmt.Errorf("queue %q: %w", q.name, err)
+		}
+	}
+	live := len(c.sh.queues) - len(c.sh.idle) - dropped
+	if len(c.sh.byName) != live || len(c.sh.dropped) != dropped {
+		return fmt.Errorf("%d queues by name and %d dropped, want %d and %d", len(c.sh.byName), len(c.sh.dropped), live, dropped)
+	}
+	return nil
+}
+
+func (c *checker) queue(q *queue) error {
+	immediates := 0
+	pending := func(state State, in *index) func(uint32, *record, key) error {
+		return func(job uint32, r *record, k key) error {
+			want := readyKey(r)
+			if state == delayed {
+				want = key{r.due, int64(r.place)}
+			}
+			if r.state != state || k != want || r.home != q.id {
+				return fmt.Errorf("state %d key %v home %d, want %d %v %d", r.state, k, r.home, state, want, q.id)
+			}
+			if state == ready && q.readyFor(r) != in {
+				return errors.New("is in the ready index of others")
+			}
+			if q.spaces&(1<<r.space) == 0 {
+				return fmt.Errorf("space %d is not noted", r.space)
+			}
+			immediates += count(r.flags&immediate != 0)
+			return c.stand(job, "queue "+q.name)
+		}
+	}
+	if err := c.index(&q.ready, "ready", pending(ready, &q.ready)); err != nil {
+		return err
+	}
+	if err := c.index(&q.wide, "wide", pending(ready, &q.wide)); err != nil {
+		return err
+	}
+	if err := c.index(&q.delayed, "delayed", pending(delayed, nil)); err != nil {
+		return err
+	}
+	if immediates != q.immediate {
+		return fmt.Errorf("%d immediate jobs are counted, %d are there", q.immediate, immediates)
+	}
+	if got := (tally{q.workers, q.broadcasts, q.named, q.running}); got != c.tallies[q] {
+		return fmt.Errorf("counts %+v, has %+v", got, c.tallies[q])
+	}
+	if q.dropped && (q.workers > 0 || q.running > 0) {
+		return errors.New("was dropped while it was served")
+	}
+	return nil
+}
+
+// tally is what a queue counts of its watches.
+type tally struct{ workers, broadcasts, named, running int }
+
+func (c *checker) count() error {
+	c.tallies = make(map[*queue]tally)
+	for _, w := range c.sh.watches {
+		if w != nil {
+			t := c.tallies[w.queue]
+			t.workers += count(!w.ended)
+			t.broadcasts += count(w.broadcast)
+			t.named += count(!w.ended && w.peer.skills&Named != 0)
+			t.running += len(w.held)
+			c.tallies[w.queue] = t
+		}
+	}
+	return nil
+}
+
+// watches checks numbers, and that each held job and its watch agree.
+func (c *checker) watches() error {
+	live := 0
+	for id, w := range c.sh.watches {
+		if w == nil {
+			continue
+		}
+		live++
+		switch {
+		case w.id != uint32(id) || w.shard != c.sh:
+			return fmt.Errorf("watch %d stands at %d, or in another shard", w.id, id)
+		case w.ended && (len(w.held) == 0 || w.at >= 0 || w.broadcast):
+			return fmt.Errorf("ended watch %d holds %d jobs at place %d in line", id, len(w.held), w.at)
+		}
+		for i, h := range w.held {
+			job := h.job
+			if r := c.sh.slab.at(job); r.state != reserved || r.home != w.id || r.place != uint32(i) {
+				return fmt.Errorf("job %d held by watch %d at %d says state %d home %d place %d", job, id, i, r.state, r.home, r.place)
+			}
+			if err := c.stand(job, fmt.Sprint("watch ", id)); err != nil {
+				return err
+			}
+		}
+	}
+	if n := len(c.sh.watches) - len(c.sh.unused); n != live {
+		return fmt.Errorf("%d watches by number, %d live", n, live)
+	}
+	return nil
+}

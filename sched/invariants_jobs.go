@@ -1,0 +1,212 @@
+package sched
+
+import (
+	"fmt"
+	"sort"
+)
+
+// deadlines checks that the two deadline indexes hold exactly the reserved jobs.
+func (c *checker) deadlines() error {
+	visit := func(flag uint8) func(uint32, *record, key) error {
+		return func(_ uint32, r *record, k key) error {
+			if r.state != reserved || r.flags&(ownDeadline|untimed) != flag || k.b != 0 || k.a%grain != 0 {
+				return fmt.Errorf("state %d flags %b at key %v", r.state, r.flags, k)
+			}
+			return nil
+		}
+	}
+	if err := c.index(&c.sh.running, "running", visit(0)); err != nil {
+		return err
+	}
+	if err := c.index(&c.sh.deadline, "deadline", visit(ownDeadline)); err != nil {
+		return err
+	}
+	forever := 0
+	for job := range c.seen {
+		r := c.sh.slab.at(job)
+		forever += count(r.state == reserved && r.flags&untimed != 0)
+	}
+	if n := c.sh.running.jobs + c.sh.deadline.jobs + forever; n != c.states[reserved] {
+		return fmt.Errorf("%d jobs have a deadline or need none, %d are reserved", n, c.states[reserved])
+	}
+	return nil
+}
+
+// parked checks that the index of jobs that wait for a lock holds exactly those.
+func (c *checker) parked() error {
+	perQueue := make(map[uint32]int)
+	if err := c.index(&c.sh.parked, "parked", func(job uint32, r *record, k key) error {
+		if r.state != parked || k.b != 0 || k.a%grain != 0 {
+			return fmt.Errorf("state %d at key %v", r.state, k)
+		}
+		perQueue[r.home]++
+		return c.stand(job, "parked")
+	}); err != nil {
+		return err
+	}
+	for id, q := range c.sh.queues {
+		if q != nil && q.parked != perQueue[uint32(id)] {
+			return fmt.Errorf("queue %q counts %d parked jobs, has %d", q.name, q.parked, perQueue[uint32(id)])
+		}
+	}
+	if len(c.sh.ended)+len(c.sh.freed) > 0 {
+		return fmt.Errorf("%d ended jobs were not told to the locks, %d not to the global names", len(c.sh.ended), len(c.sh.freed))
+	}
+	return nil
+}
+
+// pool checks that each bucket is either an index's or spare.
+func (c *checker) pool() error {
+	for _, i := range c.sh.buckets.spare {
+		if c.used[i] {
+			return fmt.Errorf("bucket %d is spare and used", i)
+		}
+		c.used[i] = true
+	}
+	if len(c.used) != len(c.sh.buckets.all) {
+		return fmt.Errorf("%d of %d buckets are used or spare", len(c.used), len(c.sh.buckets.all))
+	}
+	return nil
+}
+
+// slab recounts the records and follows the free lists.
+func (c *checker) slab() error {
+	s := &c.sh.slab
+	live := 0
+	open := make(map[int32]bool)
+	for i, prev := s.open.first, noLink; i != noLink; prev, i = i, s.chunks[i].link.next {
+		if s.chunks[i].link.prev != prev || open[i] {
+			return fmt.Errorf("slab: the chain of open chunks is broken at %d", i)
+		}
+		open[i] = true
+	}
+	for i := range s.chunks {
+		p := &s.chunks[i]
+		if p.records == nil {
+			continue
+		}
+		n := uint32(0)
+		for j := range p.records {
+			r := &p.records[j]
+			c.states[r.state]++
+			n += uint32(count(r.state != free))
+		}
+		vacant := uint32(0)
+		for j := p.free; j != none && vacant <= slabChunk; j = p.records[j].next {
+			if p.records[j].state != free {
+				return fmt.Errorf("slab: chunk %d has slot %d in use and free", i, j)
+			}
+			vacant++
+		}
+		if n != p.live || n+vacant != p.fresh || open[int32(i)] != (n < slabChunk) {
+			return fmt.Errorf("slab: chunk %d counts %d live of %d, has %d and %d free, open %v", i, p.live, p.fresh, n, vacant, open[int32(i)])
+		}
+		live += int(n)
+	}
+	if live != s.live {
+		return fmt.Errorf("slab: counts %d live, has %d", s.live, live)
+	}
+	return nil
+}
+
+func (c *checker) everyJob() error {
+	if len(c.seen) != c.sh.slab.live {
+		return fmt.Errorf("%d jobs stand somewhere, %d live", len(c.seen), c.sh.slab.live)
+	}
+	return nil
+}
+
+// names checks that the table has exactly the live jobs and finds each.
+func (c *checker) names() error {
+	if c.sh.names.count != c.sh.slab.live {
+		return fmt.Errorf("names: %d, jobs: %d", c.sh.names.count, c.sh.slab.live)
+	}
+	if err := c.sh.names.check(); err != nil {
+		return err
+	}
+	for job := range c.seen {
+		r := c.sh.slab.at(job)
+		q := c.sh.queueOf(r)
+		name, _ := unpack(c.sh.arena.view(r.bytes, int(r.size)))
+		if found, ok := c.sh.lookup(c.sh.s.tag(q.id, r.space, name), q, r.space, name); !ok || found != job {
+			return fmt.Errorf("names: %q of queue %q is found as %d, %v, want %d", name, q.name, found, ok, job)
+		}
+	}
+	return nil
+}
+
+// check recounts the segments and looks at what the directory says of them.
+func (t *names) check() error {
+	if len(t.dir) != 1<<t.depth {
+		return fmt.Errorf("names: depth %d, %d entries", t.depth, len(t.dir))
+	}
+	total := 0
+	for i := 0; i < len(t.dir); {
+		s := t.dir[i]
+		if s.depth > t.depth {
+			return fmt.Errorf("names: a segment of depth %d below depth %d", s.depth, t.depth)
+		}
+		span := 1 << (t.depth - s.depth)
+		for j := i; j < i+span; j++ {
+			if i%span != 0 || j >= len(t.dir) || t.dir[j] != s {
+				return fmt.Errorf("names: entry %d is not of the segment at %d", j, i)
+			}
+		}
+		n := 0
+		for _, w := range s.words {
+			if w == 0 {
+				continue
+			}
+			if n++; t.segmentOf(uint32(w>>32)) != s {
+				return fmt.Errorf("names: tag %x is in the segment at %d", w>>32, i)
+			}
+		}
+		if n != s.count {
+			return fmt.Errorf("names: the segment at %d counts %d, has %d", i, s.count, n)
+		}
+		total += n
+		i += span
+	}
+	if total != t.count {
+		return fmt.Errorf("names: counts %d, has %d", t.count, total)
+	}
+	return nil
+}
+
+// arena checks that the bytes of jobs lie apart and that the chunks' counts are theirs.
+func (c *checker) arena() error {
+	a := &c.sh.arena
+	live := make(map[uint32]int)
+	refs := make([]uint32, 0, len(c.seen))
+	for job := range c.seen {
+		r := c.sh.slab.at(job)
+		refs = append(refs, r.bytes)
+		chunk := &a.chunks[r.bytes>>slotBits]
+		live[r.bytes>>slotBits]++
+		if slot := r.bytes & (1<<slotBits - 1); chunk.class == ownClass {
+			if slot != 0 || int(r.size) != len(chunk.buf) {
+				return fmt.Errorf("arena: job %d has slot %d and %d bytes in its own chunk of %d", job, slot, r.size, len(chunk.buf))
+			}
+		} else if slot >= uint32(chunk.fresh) || int(r.size) > classSize(int(chunk.class)) {
+			return fmt.Errorf("arena: job %d has slot %d of %d used, %d bytes in class %d", job, slot, chunk.fresh, r.size, chunk.class)
+		}
+	}
+	sort.Slice(refs, func(i, j int) bool { return refs[i] < refs[j] })
+	for i := 1; i < len(refs); i++ {
+		if refs[i] == refs[i-1] {
+			return fmt.Errorf("arena: two jobs share reference %x", refs[i])
+		}
+	}
+	bytes, gone := 0, 0
+	for i := range a.chunks {
+		bytes += len(a.chunks[i].buf)
+		gone += count(a.chunks[i].buf == nil)
+		if int(a.chunks[i].live) != live[uint32(i)] {
+			return fmt.Errorf("arena: chunk %d counts %d live, has %d", i, a.chunks[i].live, live[uint32(i)])
+		}
+	}
+	if bytes != a.bytes || gone != len(a.spare) {
+		return fmt.Errorf("arena: counts %d bytes and %d spare chunks, has %d and %d", a.bytes, len(a.spare), bytes, gone)
+	}
+	return nil
+}

@@ -1,0 +1,200 @@
+package sched
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// timers checks that exactly the queues with delayed jobs are in the heap, by
+// their earliest.
+func (c *checker) timers() error {
+	for _, q := range c.sh.queues {
+		if q == nil {
+			continue
+		}
+		k, ok := q.delayed.min(&c.sh.buckets)
+		in := q.at >= 0 && q.at < len(c.sh.timers) && c.sh.timers[q.at] == q
+		if in != (ok && !q.dropped) || q.at >= 0 && !in || in && q.timer != k {
+			return fmt.Errorf("timers: queue %q at %d under %v, its first is %v, %v", q.name, q.at, q.timer, k, ok)
+		}
+	}
+	return c.sh.timers.check()
+}
+
+// check looks at the order of a heap and at what its elements know of it.
+func (h heap[T]) check() error {
+	for i, v := range h {
+		if v.place() != i {
+			return fmt.Errorf("heap: the element at %d thinks it is at %d", i, v.place())
+		}
+		if i > 0 && v.ahead(h[(i-1)/2]) {
+			return fmt.Errorf("heap: the element at %d is ahead of its parent", i)
+		}
+	}
+	return nil
+}
+
+// lines checks who stands in line, and that nobody stands there in vain.
+func (c *checker) lines() error {
+	for _, q := range c.sh.queues {
+		if q == nil {
+			continue
+		}
+		if err := q.line.check(); err != nil {
+			return err
+		}
+		for _, w := range q.line {
+			if w.queue != q || w.ended {
+				return fmt.Errorf("queue %q has a watch of %q in line, ended %v", q.name, w.queue.name, w.ended)
+			}
+		}
+	}
+	for _, w := range c.sh.watches {
+		if w != nil && !w.ended {
+			if err := c.line(w); err != nil {
+				return fmt.Errorf("peer %d in queue %q: %w", w.peer.id, w.queue.name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// line: a peer with slots is in line unless it is kept from work, and nothing that it
+// could be given is ready then.
+func (c *checker) line(w *watch) error {
+	first := c.sh.jobFor(w)
+	w.peer.mu.Lock()
+	defer w.peer.mu.Unlock()
+	p, q := w.peer, w.queue
+	if w.at >= 0 && (w.at >= len(q.line) || q.line[w.at] != w) {
+		return fmt.Errorf("thinks it is at %d of %d in line", w.at, len(q.line))
+	}
+	if p.blocked && p.unsent < p.window {
+		return fmt.Errorf("is blocked with %d bytes unsent of %d", p.unsent, p.window)
+	}
+	if p.slots.len() == 0 {
+		return nil
+	}
+	oldest := p.slots.first()
+	if w.at >= 0 && w.seq > oldest.seq {
+		return fmt.Errorf("is in line as of %d with a slot of %d", w.seq, oldest.seq)
+	}
+	if !p.blocked && w.at < 0 {
+		return errors.New("has slots and is not in line")
+	}
+	if first != none && (oldest.wake || p.unsent < p.window) {
+		return fmt.Errorf("waits with %d and %d jobs ready, for it the first is %d", q.ready.jobs, q.wide.jobs, first)
+	}
+	return nil
+}
+
+// awaited checks that awaits are of live jobs with the flag, and notes them by peer.
+func (c *checker) awaited() error {
+	for _, w := range c.sh.watches {
+		if w != nil {
+			c.note(w.peer)
+		}
+	}
+	flagged := 0
+	for job := range c.seen {
+		r := c.sh.slab.at(job)
+		if r.flags&awaited == 0 {
+			continue
+		}
+		flagged++
+		for _, a := range c.sh.awaits[job] {
+			c.note(a.peer)
+			c.awaits[a.peer][c.sh.ref(job, r)]++
+		}
+		if n := len(c.sh.awaits[job]); n == 0 || n > MaxAwaits {
+			return fmt.Errorf("job %d is awaited %d times", job, n)
+		}
+	}
+	if flagged != len(c.sh.awaits) {
+		return fmt.Errorf("%d jobs have the flag, %d have awaits", flagged, len(c.sh.awaits))
+	}
+	return nil
+}
+
+// note makes room for what a peer is found to wait for.
+func (c *checker) note(p *Peer) {
+	if c.awaits[p] == nil {
+		c.awaits[p], c.topics[p] = make(map[JobRef]int), make(map[topic]bool)
+	}
+}
+
+// listened notes the topics by peer.
+func (c *checker) listened() error {
+	for t, all := range c.sh.topics {
+		if len(all) == 0 || len(all) > MaxAwaits || c.sh.s.shardOf([]byte(t.queue)) != c.sh {
+			return fmt.Errorf("topic %v has %d listeners, or is in another shard", t, len(all))
+		}
+		for _, a := range all {
+			c.note(a.peer)
+			c.topics[a.peer][t] = true
+		}
+	}
+	return nil
+}
+
+// checkLocks checks that locks, their holders and those who wait for them agree:
+// holders are running and marked, each waiter is parked, and no lock is there for
+// nobody.
+func (s *Scheduler) checkLocks() error {
+	l := &s.locks
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	held, waits := 0, 0
+	for name, k := range l.byName {
+		if len(k.holders)+len(k.waiting) == 0 {
+			return fmt.Errorf("lock %q is nobody's", name)
+		}
+		for ref := range k.holders {
+			held++
+			if r := s.shards[ref.Shard].slab.find(ref.Slot); r == nil || r.seq != ref.Seq || r.state != reserved || r.flags&locking == 0 || !slices.Contains(l.held[ref], name) {
+				return fmt.Errorf("lock %q is held by %v, which is not running or does not know", name, ref)
+			}
+		}
+		for _, w := range k.waiting {
+			waits++
+			if r := s.shards[w.job.Shard].slab.find(w.job.Slot); r == nil || r.seq != w.job.Seq || r.state != parked || l.waits[w.job] != name {
+				return fmt.Errorf("lock %q is waited for by %v, which is not parked or does not know", name, w.job)
+			}
+		}
+	}
+	for _, names := range l.held {
+		held -= len(names)
+	}
+	if held != 0 || waits != len(l.waits) {
+		return fmt.Errorf("locks: %d holders too many, %d waiters, %d jobs wait", held, waits, len(l.waits))
+	}
+	return nil
+}
+
+// checkIDs checks that the global names are those of the live jobs, each once.
+func (s *Scheduler) checkIDs() error {
+	names := make(map[id]int)
+	for i := range s.shards {
+		sh := &s.shards[i]
+		for slot := range uint32(len(sh.slab.chunks)) << slabBits {
+			if r := sh.slab.find(slot); r != nil && r.state != free && s.rules[r.space].Global {
+				name, _ := unpack(sh.arena.view(r.bytes, int(r.size)))
+				names[id{r.space, string(name)}]++
+			}
+		}
+	}
+	known := 0
+	for i := range s.ids {
+		known += len(s.ids[i].names)
+	}
+	for n, times := range names {
+		if _, ok := s.idTable(n.space, []byte(n.name)).names[n]; !ok || times != 1 {
+			return fmt.Errorf("the global name %v is known %v, of %d jobs", n, ok, times)
+		}
+	}
+	if known != len(names) {
+		return fmt.Errorf("%d global names are known, %d jobs have one", known, len(names))
+	}
+	return nil
+}

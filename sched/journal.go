@@ -1,0 +1,117 @@
+package sched
+
+// Journal is told what has to survive the process. Its methods are called under the
+// shard's lock, in the order of the changes, and must neither block nor keep the
+// bytes that they are given.
+type Journal interface {
+	// Save notes a job that is new or has changed.
+	Save(shard int, j *Job)
+	// Drop notes that a job, known by its Ref.Seq, is gone.
+	Drop(shard int, seq uint64)
+}
+
+// Spaces of what is saved and is no job: they appear in Job.Space of Save and Restore
+// alone.
+const (
+	// SpaceQueue: a queue exists, with or without jobs.
+	SpaceQueue Space = MaxSpaces - 2
+	// SpaceDropped: the jobs of a queue up to this sequence number were dropped with
+	// it; it is gone itself when all of them are.
+	SpaceDropped Space = MaxSpaces - 1
+)
+
+// save journals a job whose space is durable.
+func (sh *shard) save(job uint32, r *record, q *queue) {
+	if sh.s.journal == nil || !sh.s.rules[r.space].Durable {
+		return
+	}
+	sh.saveQueue(q)
+	sh.view(job, r, q, &sh.saved)
+	sh.s.journal.Save(int(sh.id), &sh.saved)
+}
+
+// saveQueue journals a queue that durable jobs or their workers use, once.
+func (sh *shard) saveQueue(q *queue) {
+	if sh.s.journal == nil || q.saved != 0 {
+		return
+	}
+	q.saved = sh.s.jobs.Add(1)
+	sh.saved = Job{Ref: JobRef{Shard: sh.id, Seq: q.saved}, Queue: q.name, Space: SpaceQueue}
+	sh.s.journal.Save(int(sh.id), &sh.saved)
+}
+
+// unsave journals that a job is gone.
+func (sh *shard) unsave(r *record) {
+	if sh.s.journal != nil && sh.s.rules[r.space].Durable {
+		sh.s.journal.Drop(int(sh.id), r.seq)
+	}
+}
+
+// saveDrop journals that a queue was dropped: what it still holds is taken apart
+// later, and none of it may come back meanwhile.
+func (sh *shard) saveDrop(q *queue) {
+	if sh.s.journal == nil || q.saved == 0 {
+		return
+	}
+	sh.s.journal.Drop(int(sh.id), q.saved)
+	q.saved = 0
+	if q.pending() > 0 {
+		q.saved = sh.s.jobs.Add(1)
+		sh.saved = Job{Ref: JobRef{Shard: sh.id, Seq: q.saved}, Queue: q.name, Space: SpaceDropped}
+		sh.s.journal.Save(int(sh.id), &sh.saved)
+	}
+}
+
+// Restore puts back what a Journal had been told to save, in ascending order of
+// Ref.Seq, before any other verb is called. Job.Queue, Space, Name, Workload, SchedAt,
+// Due, Priority, Count and Timeout count. Nothing is journaled by it, except what
+// ends a drop that was cut short.
+func (s *Scheduler) Restore(now Time, j *Job) error {
+	sh := s.shardOf([]byte(j.Queue))
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	s.jobs.Store(max(s.jobs.Load(), j.Ref.Seq))
+	if j.Space == SpaceDropped {
+		if q := sh.byName[j.Queue]; q != nil {
+			sh.discard(q)
+			q.saved = j.Ref.Seq
+		} else {
+			s.journal.Drop(int(sh.id), j.Ref.Seq)
+		}
+		return nil
+	}
+	q, err := sh.queue([]byte(j.Queue))
+	if err != nil {
+		return err
+	}
+	if j.Space == SpaceQueue {
+		q.saved = j.Ref.Seq
+		return nil
+	}
+	tag := s.tag(q.id, j.Space, j.Name)
+	if _, taken := sh.lookup(tag, q, j.Space, j.Name); taken {
+		return ErrDuplicate
+	}
+	job, r, err := sh.make(tag, q, j.Space, j.Name, j.Workload)
+	if err != nil {
+		return err
+	}
+	r.seq, r.priority, r.count, r.timeout = j.Ref.Seq, j.Priority, j.Count, j.Timeout
+	second := floorSecond(j.Due)
+	past := uint32(j.Due - second*1000)
+	if r.due = j.SchedAt; j.SchedAt == 0 {
+		r.flags |= immediate
+		r.due = second
+	}
+	if r.due != second {
+		past = 0
+	}
+	sh.enqueue(now, job, r, q, past)
+	return nil
+}
+
+// Continue sees to it that sequence numbers go on above last.
+func (s *Scheduler) Continue(last uint64) { s.jobs.Store(max(s.jobs.Load(), last)) }
+
+// ShardOf returns the number of a queue's shard, as the Journal is told it.
+func (s *Scheduler) ShardOf(queue []byte) int { return int(s.shardOf(queue).id) }

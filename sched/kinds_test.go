@@ -1,0 +1,186 @@
+package sched
+
+import "testing"
+
+// The tests here are of jobs and peers of different kinds that share a queue; the
+// rules are those of the wild.
+
+func (x *stand) skilled(skills Skills, queues ...string) *Peer {
+	p := x.peer(queues...)
+	for _, q := range queues { // once more, with its skills
+		x.s.Unwatch(p, []byte(q))
+	}
+	p.skills = skills
+	for _, q := range queues {
+		if err := x.s.Watch(x.now, p, []byte(q), false, &x.rec); err != nil {
+			x.t.Fatal(err)
+		}
+	}
+	return p
+}
+
+func owned(by *Peer, tag uint64) func(*Submission) {
+	return func(j *Submission) { j.Space, j.Await, j.Tag = wildOwned, by, tag }
+}
+
+func (x *stand) ok(err error) {
+	x.t.Helper()
+	if err != nil {
+		x.t.Error(err)
+	}
+}
+
+// A peer that knows jobs by name and holds one of them is kept from another of that
+// name, and given it as soon as the first is no longer in its hands, whatever became
+// of that.
+func TestNamedTwin(t *testing.T) {
+	f := func(name string, leave func(x *stand, p, master *Peer, ref JobRef), want ...string) {
+		t.Helper()
+		x := newStand(t, Options{Rules: wildRules})
+		master, p := x.peer(), x.skilled(Named, "f")
+		x.reserve(p, 1)
+		x.reserve(p, 2)
+		x.submit("f", "a", owned(master, 7))
+		ref := x.want("2 1 assign a")[0].job.ref
+		x.submit("f", "a")
+		x.want()
+		leave(x, p, master, ref)
+		x.want(want...)
+	}
+	f("finished", func(x *stand, p, _ *Peer, ref JobRef) { x.ok(x.s.Finish(x.now, p, ref, nil, &x.rec)) },
+		"1 7 result ", "2 2 assign a")
+	f("removed", func(x *stand, _, _ *Peer, _ JobRef) { x.s.Remove(x.now, wildOwned, []byte("f"), []byte("a"), &x.rec) },
+		"1 7 removed ", "2 2 assign a")
+	f("failed", func(x *stand, p, _ *Peer, ref JobRef) { x.ok(x.s.Fail(x.now, p, ref, &x.rec)) },
+		"2 2 assign a")
+	f("failed, its owner gone", func(x *stand, p, master *Peer, ref JobRef) {
+		x.s.Forget(x.now, master, &x.rec)
+		x.ok(x.s.Fail(x.now, p, ref, &x.rec))
+	}, "2 2 assign a")
+	f("postponed", func(x *stand, p, _ *Peer, ref JobRef) { x.ok(x.s.Postpone(x.now, p, ref, 5, 0, &x.rec)) },
+		"2 2 assign a")
+	f("parked", func(x *stand, p, _ *Peer, ref JobRef) {
+		if got, err := x.s.Acquire(x.now, p, ref, "lock", 0, &x.rec); got || err != nil {
+			x.t.Error(got, err)
+		}
+	}, "2 2 assign a")
+}
+
+// Sleepers that are woken for a broadcast leave the line while it is read.
+func TestBroadcastAmongKinds(t *testing.T) {
+	x := newStand(t, Options{Rules: wildRules})
+	master, first, named := x.peer(), x.peer("f"), x.skilled(Named, "f")
+	x.reserve(named, 1)
+	x.submit("f", "a", owned(master, 7))
+	x.want("3 1 assign a")
+	x.ok(x.s.Watch(x.now, first, []byte("f"), true, &x.rec))
+	x.ok(x.s.Sleep(x.now, first, 2, &x.rec))
+	x.ok(x.s.Sleep(x.now, named, 3, &x.rec))
+	later := func(j *Submission) { j.SchedAt = x.now.Wall/1000 + 1 }
+	x.submit("f", "a", later) // not for named, which holds one of that name
+	x.submit("f", "b", owned(master, 8), later)
+	x.now.Wall += 1000
+	x.s.Tick(x.now, &x.rec)
+	x.want("2 2 wake ", "3 3 wake ")
+}
+
+// A job of a global name that ends while it is submitted, because it is broadcast,
+// gives its name back at once.
+func TestGlobalBroadcast(t *testing.T) {
+	rules := wildRules
+	rules[5] = Rules{Global: true}
+	x := newStand(t, Options{Rules: rules})
+	p := x.peer("f")
+	x.ok(x.s.Watch(x.now, p, []byte("f"), true, &x.rec))
+	for range 2 {
+		x.reserve(p, 1)
+		if out, err := x.submit("f", "a", func(j *Submission) { j.Space = 5 }); out != Added || err != nil {
+			t.Error(out, err)
+		}
+		x.want("1 1 broadcast a")
+	}
+	x.submit("f", "b", func(j *Submission) { j.Space = 5 })
+	if _, err := x.submit("g", "b", func(j *Submission) { j.Space = 5 }); err != ErrDuplicate {
+		t.Error(err)
+	}
+	x.reserve(p, 1)
+	x.want("1 1 broadcast b")
+}
+
+// Return gives back what was handed out last under a tag, over all queues.
+func TestReturnNewest(t *testing.T) {
+	for _, order := range [][]string{{"f", "g"}, {"g", "f"}} {
+		x := newStand(t, Options{Shards: 3})
+		p := x.peer("f", "g")
+		for _, q := range order {
+			x.reserve(p, 5)
+			x.submit(q, q)
+		}
+		x.want("1 5 assign "+order[0], "1 5 assign "+order[1])
+		x.ok(x.s.Return(x.now, p, 5, &x.rec))
+		x.reserve(p, 6)
+		x.want("1 6 assign " + order[1])
+		x.ok(x.s.Return(x.now, p, 5, &x.rec))
+		x.reserve(p, 7)
+		x.want("1 7 assign " + order[0])
+		if err := x.s.Return(x.now, p, 5, &x.rec); err != ErrNotFound {
+			t.Error(err)
+		}
+		x.want()
+	}
+}
+
+// A job that wants a lock with few others does not keep one that is content with
+// more; whoever is let in first asks again and may be let in.
+func TestLockLine(t *testing.T) {
+	x := newStand(t, Options{})
+	p := x.peer("f")
+	var refs []JobRef
+	for i, name := range []string{"a", "b", "c", "d"} {
+		x.reserve(p, uint64(i))
+		x.submit("f", name)
+		refs = append(refs, x.rec.take()[0].job.ref)
+	}
+	f := func(job, most int, want bool) {
+		t.Helper()
+		if got, err := x.s.Acquire(x.now, p, refs[job], "lock", most, &x.rec); got != want || err != nil {
+			t.Errorf("job %d: %v, %v", job, got, err)
+		}
+	}
+	f(0, 2, true)
+	f(1, 2, true)
+	f(2, 1, false)
+	f(3, 2, false)
+	x.reserve(p, 9)
+	x.ok(x.s.Release(x.now, p, refs[0], "lock", &x.rec))
+	x.want("1 9 assign d")
+	f(3, 2, true)
+	x.ok(x.s.Finish(x.now, p, refs[1], nil, &x.rec))
+	x.want()
+	x.reserve(p, 10)
+	x.ok(x.s.Finish(x.now, p, refs[3], nil, &x.rec))
+	x.want("1 10 assign c")
+	f(2, 1, true)
+}
+
+// A job whose owner leaves while it is running, and that is parked then, is not run
+// again.
+func TestParkedOrphan(t *testing.T) {
+	x := newStand(t, Options{Rules: wildRules})
+	master, p := x.peer(), x.peer("f")
+	x.s.SetLockTimeout(1000)
+	x.reserve(p, 1)
+	x.submit("f", "a", owned(master, 7))
+	ref := x.want("2 1 assign a")[0].job.ref
+	x.s.Forget(x.now, master, &x.rec)
+	if got, err := x.s.Acquire(x.now, p, ref, "lock", 0, &x.rec); got || err != nil {
+		t.Error(got, err)
+	}
+	x.reserve(p, 2)
+	x.now.Mono += 2000
+	x.s.Tick(x.now, &x.rec)
+	x.want()
+	if n := x.s.Stats().Jobs; n != 0 {
+		t.Errorf("%d jobs are left", n)
+	}
+}

@@ -1,0 +1,115 @@
+package sched
+
+// topic names the job whose data a listener receives, whether it exists yet or not.
+type topic struct{ queue, name string }
+
+// ack is a Proceed owed to a publisher.
+type ack struct {
+	to  SessionID
+	tag uint64
+}
+
+// Listen has the data that the workers of a job publish delivered to the peer as
+// Chunks under tag, until End. ErrNoWorker when no peer serves the queue.
+func (s *Scheduler) Listen(p *Peer, queueName, name []byte, tag uint64) error {
+	sh := s.shardOf(queueName)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	q := sh.byName[string(queueName)]
+	if q == nil || q.workers == 0 {
+		return ErrNoWorker
+	}
+	t := topic{q.name, string(name)}
+	if len(sh.topics[t]) >= MaxAwaits {
+		return ErrAwaits
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.topics) >= MaxAwaits && !p.topics[t] {
+		return ErrAwaits
+	}
+	if p.topics == nil {
+		p.topics = make(map[topic]bool)
+	}
+	p.topics[t] = true
+	sh.topics[t] = append(sh.topics[t], await{peer: p, tag: tag})
+	return nil
+}
+
+// Publish sends data from the holder of a job to its listeners. When one of them
+// reads too slowly, wait is true: the publisher gets a Proceed under tag once that
+// one has caught up.
+func (s *Scheduler) Publish(p *Peer, ref JobRef, data []byte, tag uint64, sink Sink) (wait bool, err error) {
+	sh, err := s.lock(ref)
+	if err != nil {
+		return false, err
+	}
+	defer sh.mu.Unlock()
+	r, err := sh.holding(p, ref)
+	if err != nil {
+		sh.counters.Stale++
+		return false, err
+	}
+	if len(sh.topics) == 0 {
+		return false, nil
+	}
+	name, _ := unpack(sh.arena.view(r.bytes, int(r.size)))
+	for _, a := range sh.topics[topic{sh.queueOf(r).name, string(name)}] {
+		if a.peer.burden(len(data), ack{p.id, tag}, !wait) {
+			wait = true
+		}
+		sh.out = Delivery{To: a.peer.id, Tag: a.tag, Effect: Chunk, Data: data}
+		sink.Deliver(&sh.out)
+	}
+	return wait, nil
+}
+
+// burden notes bytes sent to the peer; over its window, it notes whom to tell when
+// that is over, and says so.
+func (p *Peer) burden(n int, owed ack, note bool) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.unsent += n
+	if p.unsent < p.window {
+		return false
+	}
+	if note {
+		p.stalled = append(p.stalled, owed)
+	}
+	return true
+}
+
+// proceed tells publishers to go on.
+func proceed(stalled []ack, sink Sink) {
+	for _, a := range stalled {
+		sink.Deliver(&Delivery{To: a.to, Tag: a.tag, Effect: Proceed})
+	}
+}
+
+// endTopic tells a job's listeners that it is over.
+func (sh *shard) endTopic(t topic, sink Sink) {
+	for _, a := range sh.topics[t] {
+		a.peer.mu.Lock()
+		delete(a.peer.topics, t)
+		a.peer.mu.Unlock()
+		sh.out = Delivery{To: a.peer.id, Tag: a.tag, Effect: End}
+		sink.Deliver(&sh.out)
+	}
+	delete(sh.topics, t)
+}
+
+func (sh *shard) forgetTopic(p *Peer, t topic) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	kept := sh.topics[t][:0]
+	for _, a := range sh.topics[t] {
+		if a.peer != p {
+			kept = append(kept, a)
+		}
+	}
+	if len(kept) == 0 {
+		delete(sh.topics, t)
+	} else {
+		sh.topics[t] = kept
+	}
+}

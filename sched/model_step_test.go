@@ -1,0 +1,294 @@
+package sched
+
+import (
+	"fmt"
+	"slices"
+)
+
+// size is what a job counts for in a peer's window: the bytes kept of it.
+func (j *modelJob) size() int { return packedLen([]byte(j.name), []byte(j.workload)) }
+
+// ahead says whether a ready job of one queue comes before another for certain.
+func (j *modelJob) ahead(o *modelJob) bool {
+	switch {
+	case j.priority != o.priority:
+		return j.priority > o.priority
+	case j.second != o.second:
+		return j.second < o.second
+	}
+	return j.stamp < o.stamp
+}
+
+// aheadAcross is ahead for jobs of different queues.
+func (j *modelJob) aheadAcross(o *modelJob) bool {
+	if j.priority == o.priority && j.second == o.second {
+		return j.id < o.id
+	}
+	return j.ahead(o)
+}
+
+// heads returns the ready jobs of a queue that no other is ahead of.
+func (m *model) heads(queue string) []*modelJob {
+	var in, heads []*modelJob
+	for _, j := range m.jobs {
+		if j.queue == queue && j.state == ready {
+			in = append(in, j)
+		}
+	}
+	for _, j := range in {
+		if !slices.ContainsFunc(in, func(o *modelJob) bool { return o.ahead(j) }) {
+			heads = append(heads, j)
+		}
+	}
+	return heads
+}
+
+// nextSlot returns the peer whose turn it is in a queue: the one with the oldest
+// slot, of those that may be given something.
+func (m *model) nextSlot(queue string) *modelPeer {
+	var first *modelPeer
+	for _, p := range m.peers {
+		if _, ok := p.watches[queue]; !ok || len(p.slots) == 0 || !p.slots[0].wake && p.unsent >= m.window {
+			continue
+		}
+		if first == nil || p.slots[0].age < first.slots[0].age {
+			first = p
+		}
+	}
+	return first
+}
+
+func (p *modelPeer) claim(size int) modelSlot {
+	s := p.slots[0]
+	p.slots = slices.Delete(p.slots, 0, 1)
+	if !s.wake {
+		p.unsent += size
+	}
+	return s
+}
+
+// step takes one delivery, which the rules must allow now.
+func (m *model) step(d seen) error {
+	if len(m.owed) > 0 {
+		if d != m.owed[0] {
+			return fmt.Errorf("want %+v", m.owed[0])
+		}
+		m.owed = m.owed[1:]
+		return nil
+	}
+	switch d.effect {
+	case Assign, Broadcast:
+		return m.stepJob(d)
+	case Wake:
+		return m.stepWake(d)
+	case Removed:
+		for i, j := range m.leaving {
+			if len(j.waits) > 0 && j.waits[0].peer.id == d.to && j.waits[0].tag == d.tag {
+				m.leaving = slices.Delete(m.leaving, i, i+1)
+				m.jobs = append(m.jobs, j)
+				m.end(j, Removed, "")
+				return m.step(d)
+			}
+		}
+	}
+	return fmt.Errorf("nothing asks for it")
+}
+
+func (m *model) stepWake(d seen) error {
+	for _, p := range m.peers {
+		if p.id != d.to || len(p.slots) == 0 || !p.slots[0].wake || p.slots[0].tag != d.tag {
+			continue
+		}
+		for queue := range p.watches {
+			if m.nextSlot(queue) == p && (len(m.heads(queue)) > 0 || m.arriving[queue] != nil) {
+				p.claim(0)
+				return nil
+			}
+		}
+	}
+	return fmt.Errorf("it is not this session's turn, or nothing is ready")
+}
+
+func (m *model) stepJob(d seen) error {
+	j := m.find(d.job.space, d.job.queue, d.job.name)
+	if j == nil {
+		return fmt.Errorf("there is no such job")
+	}
+	m.arrive(j)
+	if !slices.Contains(m.heads(j.queue), j) {
+		return fmt.Errorf("it is not first among the ready jobs of its queue")
+	}
+	if err := m.stepAsker(d, j); err != nil {
+		return err
+	}
+	if _, broadcasts := m.workers(j.queue); (broadcasts > 0) != (d.effect == Broadcast) {
+		return fmt.Errorf("%d workers of the queue are registered for broadcasts", broadcasts)
+	}
+	p := m.nextSlot(j.queue)
+	if p == nil || p.id != d.to || p.slots[0].tag != d.tag || p.slots[0].wake {
+		return fmt.Errorf("it is not this session's turn, or not this slot's: %+v", p)
+	}
+	if err := m.stepRef(d, j); err != nil {
+		return err
+	}
+	want := j.seen()
+	want.running = d.effect == Assign
+	if d.job != want {
+		return fmt.Errorf("want %+v", want)
+	}
+	p.claim(j.size())
+	if d.effect == Assign {
+		m.counted.Assigned++
+		j.state, j.holder, j.since = reserved, p, m.now.Mono
+		return nil
+	}
+	m.counted.Broadcast++
+	for p := m.nextSlot(j.queue); p != nil; p = m.nextSlot(j.queue) {
+		s := p.claim(j.size())
+		if s.wake {
+			m.owed = append(m.owed, seen{to: p.id, tag: s.tag, effect: Wake})
+		} else {
+			m.owed = append(m.owed, seen{to: p.id, tag: s.tag, effect: Broadcast, job: want})
+		}
+	}
+	m.end(j, Result, "")
+	return nil
+}
+
+func (j *modelJob) seen() seenJob {
+	return seenJob{
+		ref: j.ref, queue: j.queue, space: j.space, name: j.name, workload: j.workload,
+		schedAt: j.schedAt, priority: j.priority, count: j.count, timeout: j.timeout, running: j.state == reserved,
+	}
+}
+
+// stepAsker: who asks for itself gets the first job over all queues that it watches.
+func (m *model) stepAsker(d seen, j *modelJob) error {
+	if m.asker == nil {
+		return nil
+	}
+	if d.to != m.asker.id {
+		return fmt.Errorf("session %d asked", m.asker.id)
+	}
+	for queue := range m.asker.watches {
+		heads := m.heads(queue)
+		if queue == j.queue || len(heads) == 0 {
+			continue
+		}
+		if !slices.ContainsFunc(heads, func(h *modelJob) bool { return !h.aheadAcross(j) }) {
+			return fmt.Errorf("queue %q has one that is ahead: %+v", queue, *heads[0])
+		}
+	}
+	return nil
+}
+
+// stepRef: a job has one reference for life, and no other job ever has it.
+func (m *model) stepRef(d seen, j *modelJob) error {
+	if j.ref == (JobRef{}) && m.refs[d.job.ref] == nil {
+		j.ref = d.job.ref
+		m.refs[j.ref] = j
+	}
+	if m.refs[d.job.ref] != j {
+		return fmt.Errorf("its reference was %v, or is another job's", j.ref)
+	}
+	return nil
+}
+
+// arrive makes a job ready that becomes so in the course of the verb, with those
+// that do so before it.
+func (m *model) arrive(j *modelJob) {
+	a := m.arriving[j.queue]
+	if a == nil {
+		return
+	}
+	loose := slices.Index(a.loose, j)
+	upTo := slices.Index(a.ordered, j) + 1
+	if loose >= 0 {
+		upTo = len(a.ordered)
+	}
+	for _, o := range a.ordered[:upTo] {
+		o.state, o.stamp = ready, m.tock()
+	}
+	a.ordered = a.ordered[upTo:]
+	if loose >= 0 {
+		a.loose = slices.Delete(a.loose, loose, loose+1)
+		m.arriveLoose(a, j)
+	}
+}
+
+func (m *model) arriveLoose(a *arrivals, j *modelJob) {
+	if a.stamp == 0 {
+		a.stamp = m.tock()
+	}
+	j.state, j.stamp = ready, a.stamp
+}
+
+// settled ends a verb: all that was owed has come and nobody waits for what is ready.
+func (m *model) settled() error {
+	for _, a := range m.arriving {
+		for _, j := range a.ordered {
+			j.state, j.stamp = ready, m.tock()
+		}
+		for _, j := range a.loose {
+			m.arriveLoose(a, j)
+		}
+	}
+	clear(m.arriving)
+	m.asker = nil
+	if len(m.owed) > 0 {
+		return fmt.Errorf("did not come: %+v", m.owed)
+	}
+	for _, j := range m.leaving {
+		if len(j.waits) > 0 {
+			return fmt.Errorf("who awaits job %q of a dropped queue was not told", j.name)
+		}
+	}
+	m.leaving = nil
+	for queue := range m.queues {
+		if p := m.nextSlot(queue); p != nil && len(m.heads(queue)) > 0 {
+			return fmt.Errorf("session %d waits and job %q of queue %q is ready", p.id, m.heads(queue)[0].name, queue)
+		}
+	}
+	return nil
+}
+
+// status is what STATUS shows of a queue.
+func (m *model) status(queue string) QueueStatus {
+	st := QueueStatus{Name: queue, SchedAt: Never}
+	st.Workers, _ = m.workers(queue)
+	pending, immediates := 0, 0
+	for _, j := range m.jobs {
+		switch {
+		case j.queue != queue:
+			continue
+		case j.state == reserved:
+			st.Running++
+		default:
+			pending++
+			st.SchedAt = min(st.SchedAt, j.second)
+			immediates += count(j.schedAt == 0)
+		}
+		st.Jobs++
+	}
+	if pending == 0 || immediates > 0 {
+		st.SchedAt = 0
+	}
+	return st
+}
+
+// nextTick is the latest that the next Tick may be, by either clock.
+func (m *model) nextTick() Time {
+	next := Time{Wall: Never, Mono: Never}
+	for _, j := range m.jobs {
+		switch {
+		case j.state == delayed && j.second < Never/1000-1:
+			next.Wall = min(next.Wall, j.second*1000+j.past)
+		case j.state == reserved:
+			next.Mono = min(next.Mono, m.overdue(j))
+		}
+	}
+	if len(m.dropped) > 0 {
+		next.Mono = m.now.Mono
+	}
+	return next
+}

@@ -1,0 +1,388 @@
+package sched
+
+import (
+	"math"
+	"slices"
+)
+
+// seen is a delivery as a test keeps it. What an effect does not carry is zero.
+type seen struct {
+	to     SessionID
+	tag    uint64
+	effect Effect
+	job    seenJob // Assign, Broadcast
+	data   string  // Result
+}
+
+type seenJob struct {
+	ref            JobRef
+	queue          string
+	space          Space
+	name, workload string
+	schedAt        int64
+	priority       int64
+	count, timeout int32
+	running        bool
+}
+
+func sawJob(j *Job) seenJob {
+	return seenJob{
+		ref: j.Ref, queue: j.Queue, space: j.Space, name: string(j.Name), workload: string(j.Workload),
+		schedAt: j.SchedAt, priority: j.Priority, count: j.Count, timeout: j.Timeout, running: j.Running,
+	}
+}
+
+// recorder is a Sink that keeps copies.
+type recorder struct{ all []seen }
+
+func (r *recorder) Deliver(d *Delivery) {
+	v := seen{to: d.To, tag: d.Tag, effect: d.Effect}
+	switch d.Effect {
+	case Assign, Broadcast:
+		v.job = sawJob(&d.Job)
+	case Result:
+		v.data = string(d.Data)
+	}
+	r.all = append(r.all, v)
+}
+
+func (r *recorder) take() []seen {
+	all := r.all
+	r.all = nil
+	return all
+}
+
+// model is the scheduler written without a thought for speed, from the protocol's
+// page and the verbs' comments: one slice of jobs, everything found by looking at
+// all of them. A verb changes it at once; what waiting peers then get is checked
+// delivery by delivery against the rules (step), and at the end nothing may be left
+// that the rules demand (settled). So the order within a queue, a session and a
+// verb is exact, and the order between queues that a Tick wakes is free.
+type model struct {
+	now       Time
+	timeout   int64
+	window    int
+	maxQueues int
+
+	queues  map[string]bool
+	peers   []*modelPeer
+	jobs    []*modelJob // in order of submission
+	dropped []*modelJob // of dropped queues, until the next Tick
+	refs    map[JobRef]*modelJob
+	clock   int // counts what happens: submissions, reserves, jobs becoming ready
+	counted Counters
+
+	// Of the verb under way:
+	owed     []seen               // deliveries that must come next
+	leaving  []*modelJob          // dropped jobs whose awaits end, in any order
+	arriving map[string]*arrivals // jobs that become ready in the course of it, by queue
+	asker    *modelPeer           // who gets the first job over all its queues
+}
+
+// arrivals become ready in the order of ordered; loose ones after them, in any order.
+type arrivals struct {
+	ordered, loose []*modelJob
+	stamp          int // of the loose ones, once the first has arrived
+}
+
+type modelJob struct {
+	id             int // order of submission
+	space          Space
+	queue, name    string
+	workload       string
+	schedAt        int64
+	second, past   int64 // due: Unix second, and milliseconds after it
+	priority       int64
+	count, timeout int32
+	state          State
+	stamp          int // order of becoming ready; equal where that order is free
+	holder         *modelPeer
+	since          int64 // when it was reserved
+	waits          []modelWait
+	ref            JobRef
+}
+
+type modelWait struct {
+	peer   *modelPeer
+	tag    uint64
+	onFail bool
+}
+
+type modelPeer struct {
+	id      SessionID
+	watches map[string]bool // queue -> broadcast
+	slots   []modelSlot
+	unsent  int
+}
+
+type modelSlot struct {
+	tag  uint64
+	age  int
+	wake bool
+}
+
+func newModel(now Time, window, maxQueues int) *model {
+	return &model{
+		now: now, window: window, maxQueues: maxQueues, queues: make(map[string]bool),
+		refs: make(map[JobRef]*modelJob), arriving: make(map[string]*arrivals),
+	}
+}
+
+func (m *model) second() int64 { return int64(math.Floor(float64(m.now.Wall) / 1000)) }
+
+func (m *model) tock() int {
+	m.clock++
+	return m.clock
+}
+
+func (m *model) find(space Space, queue, name string) *modelJob {
+	for _, j := range m.jobs {
+		if j.space == space && j.queue == queue && j.name == name {
+			return j
+		}
+	}
+	return nil
+}
+
+func (m *model) workers(queue string) (n, broadcasts int) {
+	for _, p := range m.peers {
+		if b, ok := p.watches[queue]; ok {
+			n++
+			broadcasts += count(b)
+		}
+	}
+	return n, broadcasts
+}
+
+func (m *model) makeQueue(name string) error {
+	if !m.queues[name] && len(m.queues) >= m.maxQueues {
+		return ErrQueues
+	}
+	m.queues[name] = true
+	return nil
+}
+
+func (m *model) submit(s *Submission, await *modelPeer) (Outcome, error) {
+	queue := string(s.Queue)
+	if n, _ := m.workers(queue); s.NeedWorker && n == 0 {
+		return 0, ErrNoWorker
+	}
+	if err := m.makeQueue(queue); err != nil {
+		return 0, err
+	}
+	outcome := Replaced
+	j := m.find(s.Space, queue, string(s.Name))
+	if j == nil {
+		j = &modelJob{id: m.tock(), space: s.Space, queue: queue, name: string(s.Name)}
+		m.jobs = append(m.jobs, j)
+		outcome = Added
+	}
+	if await != nil {
+		j.waits = append(j.waits, modelWait{await, s.Tag, s.OnFail})
+	}
+	if j.state == reserved {
+		m.counted.Ignored++
+		return Running, nil
+	}
+	m.counted.Submitted += uint64(count(outcome == Added))
+	m.counted.Replaced += uint64(count(outcome == Replaced))
+	j.workload, j.schedAt, j.priority = string(s.Workload), s.SchedAt, s.Priority
+	j.count, j.timeout = s.Count, s.Timeout
+	j.second, j.past = s.SchedAt, 0
+	if s.SchedAt == 0 {
+		j.second = m.second()
+	}
+	m.place(j)
+	return outcome, nil
+}
+
+// isDue says whether a pending job's time has come.
+func (m *model) isDue(j *modelJob) bool {
+	second := m.second()
+	return j.second < second || j.second == second && j.past <= m.now.Wall-second*1000
+}
+
+func (m *model) place(j *modelJob) {
+	j.state, j.stamp, j.holder = delayed, m.tock(), nil
+	if m.isDue(j) {
+		j.state = ready
+	}
+}
+
+// due gives a job a new due time, which is what it shows from now on.
+func (j *modelJob) due(wall int64) {
+	j.second = int64(math.Floor(float64(wall) / 1000))
+	j.past = wall - j.second*1000
+	j.schedAt = j.second
+}
+
+func (m *model) watch(p *modelPeer, queue string, broadcast bool) error {
+	if _, ok := p.watches[queue]; !ok {
+		if err := m.makeQueue(queue); err != nil {
+			return err
+		}
+	}
+	p.watches[queue] = broadcast
+	return nil
+}
+
+// reserve adds a slot unless the tag waits already.
+func (m *model) reserve(p *modelPeer, tag uint64, wake bool) {
+	m.asker = p
+	for _, s := range p.slots {
+		if s.tag == tag && s.wake == wake {
+			return
+		}
+	}
+	p.slots = append(p.slots, modelSlot{tag, m.tock(), wake})
+}
+
+// unreserve is the end of a TryReserve: true when the slot was served.
+func (m *model) unreserve(p *modelPeer, tag uint64) bool {
+	for i := len(p.slots) - 1; i >= 0; i-- {
+		if p.slots[i].tag == tag && !p.slots[i].wake {
+			p.slots = slices.Delete(p.slots, i, i+1)
+			return false
+		}
+	}
+	return true
+}
+
+// held returns the job that a peer holds under ref.
+func (m *model) held(p *modelPeer, ref JobRef, shards int) (*modelJob, error) {
+	j := m.refs[ref]
+	err := error(nil)
+	switch {
+	case int(ref.Shard) >= shards:
+		return nil, ErrNotFound
+	case j == nil || j.state != reserved:
+		err = ErrNotFound
+	case j.holder != p:
+		err = ErrNotOwner
+	}
+	m.counted.Stale += uint64(count(err != nil))
+	return j, err
+}
+
+// end takes a job out and owes its awaits an effect.
+func (m *model) end(j *modelJob, e Effect, data string) {
+	for _, w := range j.waits {
+		m.owed = append(m.owed, seen{to: w.peer.id, tag: w.tag, effect: e, data: data})
+	}
+	j.state, j.waits = free, nil
+	m.jobs = slices.DeleteFunc(m.jobs, func(o *modelJob) bool { return o == j })
+}
+
+func (m *model) finish(j *modelJob, data string) {
+	m.counted.Done++
+	m.end(j, Result, data)
+}
+
+// release is Fail and Postpone.
+func (m *model) release(j *modelJob, wall int64, step int32) {
+	m.counted.Released++
+	j.waits = slices.DeleteFunc(j.waits, func(w modelWait) bool {
+		if w.onFail {
+			m.owed = append(m.owed, seen{to: w.peer.id, tag: w.tag, effect: Failed})
+		}
+		return w.onFail
+	})
+	j.count = int32(min(max(int64(j.count)+int64(step), math.MinInt32), math.MaxInt32))
+	j.due(wall)
+	m.place(j)
+}
+
+func (m *model) remove(space Space, queue, name string) bool {
+	j := m.find(space, queue, name)
+	if j == nil {
+		return false
+	}
+	m.counted.Removed++
+	m.end(j, Removed, "")
+	return true
+}
+
+func (m *model) drop(queue string) bool {
+	if n, _ := m.workers(queue); n > 0 || !m.queues[queue] {
+		return false
+	}
+	for _, j := range m.jobs {
+		if j.queue == queue && j.state == reserved {
+			return false
+		}
+	}
+	delete(m.queues, queue)
+	m.jobs = slices.DeleteFunc(m.jobs, func(j *modelJob) bool {
+		if j.queue == queue {
+			m.dropped = append(m.dropped, j)
+		}
+		return j.queue == queue
+	})
+	return true
+}
+
+// forget ends a peer; the jobs it holds become ready in an order that is free.
+func (m *model) forget(p *modelPeer) {
+	p.slots, p.watches = nil, nil
+	for _, j := range slices.Concat(m.jobs, m.dropped) {
+		j.waits = slices.DeleteFunc(j.waits, func(w modelWait) bool { return w.peer == p })
+		if j.holder == p && j.state == reserved {
+			m.counted.Abandoned++
+			m.back(j)
+		}
+	}
+	m.peers = slices.DeleteFunc(m.peers, func(o *modelPeer) bool { return o == p })
+}
+
+// back makes a reserved job one that becomes ready in the course of the verb.
+func (m *model) back(j *modelJob) {
+	j.due(m.now.Wall)
+	j.state, j.holder = delayed, nil
+	m.arrivals(j.queue).loose = append(m.arrivals(j.queue).loose, j)
+}
+
+func (m *model) arrivals(queue string) *arrivals {
+	if m.arriving[queue] == nil {
+		m.arriving[queue] = &arrivals{}
+	}
+	return m.arriving[queue]
+}
+
+// overdue says when a reserved job's time is over; never for none.
+func (m *model) overdue(j *modelJob) int64 {
+	switch {
+	case j.timeout > 0:
+		return j.since + int64(j.timeout)*1000
+	case m.timeout > 0:
+		return j.since + m.timeout
+	}
+	return Never
+}
+
+// tick: first the delayed jobs become ready, by due time, then the overdue ones.
+func (m *model) tick() {
+	for _, j := range m.jobs {
+		if j.state == delayed && m.isDue(j) {
+			m.arrivals(j.queue).ordered = append(m.arrivals(j.queue).ordered, j)
+		}
+	}
+	for _, a := range m.arriving {
+		slices.SortFunc(a.ordered, func(x, y *modelJob) int {
+			if x.second != y.second {
+				return 1 - 2*count(x.second < y.second)
+			}
+			if x.past != y.past {
+				return int(x.past - y.past)
+			}
+			return x.stamp - y.stamp
+		})
+	}
+	for _, j := range m.jobs {
+		if j.state == reserved && m.overdue(j) <= m.now.Mono {
+			m.counted.TimedOut++
+			m.back(j)
+		}
+	}
+	m.counted.Removed += uint64(len(m.dropped))
+	m.leaving, m.dropped = m.dropped, nil
+}

@@ -1,0 +1,165 @@
+package sched
+
+// The name table's geometry: extendible hashing over segments of 8 KiB, so that
+// growing never moves more than one segment's words. A segment splits when four
+// fifths full: beyond that, runs of linear probing grow long.
+const (
+	segmentBits = 10
+	segmentSize = 1 << segmentBits
+	segmentFull = segmentSize * 4 / 5
+	maxDepth    = 32 - segmentBits
+)
+
+// names finds a job's slot by the hash of its name. A word is {tag, slot+1}; the
+// tag is the whole 32-bit hash: its low bits say where in a segment, its high bits
+// which segment. The caller tells equal names from equal hashes.
+type names struct {
+	dir   []*segment // 1<<depth entries
+	depth uint
+	count int
+}
+
+type segment struct {
+	words [segmentSize]uint64
+	depth uint // the high bits of a tag that all words here share
+	count int
+}
+
+func newNames() names { return names{dir: []*segment{{}}} }
+
+func (t *names) segmentOf(tag uint32) *segment {
+	// In two steps: a shift by 32 of a uint32 is 0, as wanted at depth 0.
+	return t.dir[tag>>(32-t.depth)]
+}
+
+// find returns the first slot under tag that match accepts.
+func (t *names) find(tag uint32, match func(slot uint32) bool) (uint32, bool) {
+	s := t.segmentOf(tag)
+	for i := tag & (segmentSize - 1); ; i = (i + 1) & (segmentSize - 1) {
+		w := s.words[i]
+		if w == 0 {
+			return 0, false
+		}
+		if uint32(w>>32) == tag && match(uint32(w)-1) {
+			return uint32(w) - 1, true
+		}
+	}
+}
+
+// insert adds a slot; false when the table can't grow, which takes hundreds of
+// millions of names or a broken hash.
+func (t *names) insert(tag, slot uint32) bool {
+	s := t.segmentOf(tag)
+	for s.count >= segmentFull {
+		if !t.split(s, tag) {
+			return false
+		}
+		s = t.segmentOf(tag)
+	}
+	s.put(tag, slot)
+	t.count++
+	return true
+}
+
+func (s *segment) put(tag, slot uint32) {
+	i := tag & (segmentSize - 1)
+	for s.words[i] != 0 {
+		i = (i + 1) & (segmentSize - 1)
+	}
+	s.words[i] = uint64(tag)<<32 | uint64(slot+1)
+	s.count++
+}
+
+// remove takes the word {tag, slot} out and closes the gap it leaves.
+func (t *names) remove(tag, slot uint32) {
+	s := t.segmentOf(tag)
+	word := uint64(tag)<<32 | uint64(slot+1)
+	i := tag & (segmentSize - 1)
+	for s.words[i] != word {
+		if s.words[i] == 0 {
+			panic("BUG: name to remove is not in the table")
+		}
+		i = (i + 1) & (segmentSize - 1)
+	}
+	for j := i; ; {
+		j = (j + 1) & (segmentSize - 1)
+		w := s.words[j]
+		if w == 0 {
+			break
+		}
+		// w may move to the gap when its own place is not between gap and j.
+		if home := uint32(w>>32) & (segmentSize - 1); (j-home)&(segmentSize-1) >= (j-i)&(segmentSize-1) {
+			s.words[i] = w
+			i = j
+		}
+	}
+	s.words[i] = 0
+	s.count--
+	t.count--
+	if s.count == 0 {
+		t.merge(s, tag)
+	}
+}
+
+// split parts a full segment by one more bit of the tags.
+func (t *names) split(s *segment, tag uint32) bool {
+	if s.depth == maxDepth {
+		return false
+	}
+	if s.depth == t.depth {
+		dir := make([]*segment, 2*len(t.dir))
+		for i, e := range t.dir {
+			dir[2*i], dir[2*i+1] = e, e
+		}
+		t.dir = dir
+		t.depth++
+	}
+	old := *s
+	*s = segment{depth: old.depth + 1}
+	sibling := &segment{depth: old.depth + 1}
+	bit := uint32(1) << (31 - old.depth)
+	for _, w := range old.words {
+		if w == 0 {
+			continue
+		}
+		if uint32(w>>32)&bit != 0 {
+			sibling.put(uint32(w>>32), uint32(w)-1)
+		} else {
+			s.put(uint32(w>>32), uint32(w)-1)
+		}
+	}
+	first, n := t.span(tag|bit, sibling.depth)
+	for i := first; i < first+n; i++ {
+		t.dir[i] = sibling
+	}
+	return true
+}
+
+// merge gives the directory entries of an empty segment to its sibling, when that
+// one shares as many bits, and drops it: names that went leave no memory behind.
+func (t *names) merge(s *segment, tag uint32) {
+	for s.count == 0 && s.depth > 0 {
+		bit := uint32(1) << (32 - s.depth)
+		first, n := t.span(tag^bit, s.depth)
+		sibling := t.dir[first]
+		if sibling.depth != s.depth {
+			return
+		}
+		sibling.depth--
+		mine, _ := t.span(tag, s.depth)
+		for i := mine; i < mine+n; i++ {
+			t.dir[i] = sibling
+		}
+		s = sibling
+	}
+	if t.count == 0 && t.depth > 0 {
+		*t = newNames()
+	}
+}
+
+// span returns the directory entries whose tags share their first depth bits with
+// tag.
+func (t *names) span(tag uint32, depth uint) (first, n int) {
+	n = 1 << (t.depth - depth)
+	return int(uint64(tag)>>(32-depth)) << (t.depth - depth), n
+}

@@ -1,0 +1,225 @@
+package sched
+
+import (
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+const (
+	onceJobs    = 100000
+	onceQueues  = 24
+	onceWorkers = 12
+	onceClients = 4
+	onceWindow  = 400
+	// onceTimeout is long against the clock's steps, so that most jobs are done in
+	// time, and some are not.
+	onceTimeout = 40 * grain
+)
+
+// once is a crowd of workers, clients and a timer around one scheduler. The clock
+// steps with each Tick.
+type once struct {
+	t      *testing.T
+	s      *Scheduler
+	sink   boxes
+	wall   atomic.Int64
+	done   [onceJobs]atomic.Int32
+	left   atomic.Int64
+	finish chan struct{} // closed with the last job
+	broken sync.Once
+}
+
+func (x *once) now() Time {
+	wall := x.wall.Load()
+	return Time{Wall: wall, Mono: wall - wall%grain - 1_700_000_000_000}
+}
+
+func (x *once) fail(format string, args ...any) {
+	x.t.Errorf(format, args...)
+	x.broken.Do(func() { close(x.finish) })
+}
+
+// worker is one goroutine's peer and what it has asked for.
+type worker struct {
+	x       *once
+	r       *rand.Rand
+	box     int
+	life    SessionID // how many peers it has been
+	peer    *Peer
+	tags    uint64
+	waiting map[uint64]bool
+}
+
+func (w *worker) connect() {
+	w.life++
+	w.peer = w.x.s.NewPeer(SessionID(w.box)<<boxShift | w.life)
+	w.waiting = make(map[uint64]bool)
+	for q := w.box; q < onceQueues; q += onceWorkers { // every queue has its worker
+		w.watch(q)
+	}
+	for range w.r.IntN(5) {
+		w.watch(w.r.IntN(onceQueues))
+	}
+}
+
+func (w *worker) watch(queue int) {
+	if err := w.x.s.Watch(w.x.now(), w.peer, strconv.AppendInt(nil, int64(queue), 10), false, w.x.sink); err != nil {
+		w.x.fail("watch: %v", err)
+	}
+}
+
+func (w *worker) run() {
+	w.connect()
+	for {
+		for len(w.waiting) < 3 {
+			w.tags++
+			w.waiting[w.tags] = true
+			if err := w.x.s.Reserve(w.x.now(), w.peer, w.tags, w.x.sink); err != nil {
+				w.x.fail("reserve: %v", err)
+			}
+		}
+		letters := w.x.sink[w.box].wait(w.x.finish)
+		if letters == nil {
+			select {
+			case <-w.x.finish:
+			default:
+				w.x.fail("%d jobs are left and worker %d waits", w.x.left.Load(), w.box)
+			}
+			break
+		}
+		for _, d := range letters {
+			if d.to == w.peer.ID() { // not one of its former peers
+				w.take(d)
+			}
+		}
+		w.x.s.Flushed(w.x.now(), w.peer, 0, w.x.sink)
+	}
+	w.x.s.Forget(w.x.now(), w.peer, w.x.sink)
+}
+
+// take does what workers do with a job, the bad ones among them too.
+func (w *worker) take(d seen) {
+	x, now := w.x, w.x.now()
+	if d.effect != Assign || !w.waiting[d.tag] {
+		x.fail("worker %d got effect %d under tag %d, which it waits for: %v", w.box, d.effect, d.tag, w.waiting[d.tag])
+	}
+	delete(w.waiting, d.tag)
+	err := error(nil)
+	switch what := w.r.IntN(100); {
+	case what < 3: // lets its time run out
+	case what < 10:
+		err = x.s.Fail(now, w.peer, d.job.ref, x.sink)
+	case what < 16:
+		err = x.s.Postpone(now, w.peer, d.job.ref, int64(w.r.IntN(2)), 1, x.sink)
+	case what < 20:
+		queue, _ := strconv.Atoi(d.job.queue)
+		x.s.Unwatch(w.peer, []byte(d.job.queue))
+		w.watch(queue)
+		fallthrough
+	case what < 98:
+		if err = x.s.Finish(now, w.peer, d.job.ref, nil, x.sink); err == nil {
+			x.finished(d.job.name)
+		}
+	default:
+		x.s.Forget(now, w.peer, x.sink)
+		w.connect()
+	}
+	if err != nil && err != ErrNotFound && err != ErrNotOwner {
+		x.fail("worker %d: %v", w.box, err)
+	}
+}
+
+func (x *once) finished(name string) {
+	i, err := strconv.Atoi(name)
+	if err != nil || x.done[i].Add(1) != 1 {
+		x.fail("job %q was done %d times", name, x.done[i].Load())
+	}
+	if x.left.Add(-1) == 0 {
+		x.broken.Do(func() { close(x.finish) })
+	}
+}
+
+// client submits its share of the jobs, some of them for later, and awaits some of
+// the results, of which some would come after it has gone.
+func (x *once) client(first int) {
+	r := rand.New(rand.NewPCG(uint64(first), 1))
+	box := onceWorkers + first
+	peer, awaited := x.s.NewPeer(SessionID(box)<<boxShift), 0
+	for i := first; i < onceJobs; i += onceClients {
+		now := x.now()
+		j := Submission{
+			Queue: strconv.AppendInt(nil, int64(r.IntN(onceQueues)), 10), Name: strconv.AppendInt(nil, int64(i), 10),
+			Workload: make([]byte, r.IntN(300)), Priority: int64(r.IntN(3)),
+		}
+		if r.IntN(5) == 0 {
+			j.SchedAt = now.Wall/1000 + int64(r.IntN(2))
+		}
+		if r.IntN(4) == 0 {
+			j.Await, j.Tag = peer, uint64(i)
+			awaited++
+		}
+		if out, err := x.s.Submit(now, &j, x.sink); err != nil || out != Added {
+			x.fail("job %d: %v, %v", i, out, err)
+		}
+	}
+	results := make(map[uint64]int)
+	for len(results) < awaited*(4+first)/8 {
+		letters := x.sink[box].wait(nil)
+		if letters == nil {
+			x.fail("client %d has %d of %d results", first, len(results), awaited)
+			break
+		}
+		for _, d := range letters {
+			if results[d.tag]++; d.effect != Result || results[d.tag] != 1 {
+				x.fail("client %d: effect %d for job %d, %d times", first, d.effect, d.tag, results[d.tag])
+			}
+		}
+	}
+	x.s.Forget(x.now(), peer, x.sink)
+}
+
+// timer ticks until the last job is done. Nobody waits for it, and it for nobody.
+func (x *once) timer() {
+	for {
+		select {
+		case <-x.finish:
+			return
+		default:
+			x.wall.Add(grain)
+			x.s.Tick(x.now(), x.sink)
+		}
+	}
+}
+
+// Every job is done exactly once, every Reserve answered and every result told at
+// most once, whatever goes on at the same time: workers of several queues on several
+// shards that finish, fail, postpone, come too late, leave and come back, clients
+// that leave before all results have come. Nothing is left at the end.
+func TestExactlyOnce(t *testing.T) {
+	x := &once{t: t, s: New(Options{Shards: 8, Window: onceWindow}), sink: newBoxes(onceWorkers + onceClients), finish: make(chan struct{})}
+	x.wall.Store(1_700_000_000_000)
+	x.left.Store(onceJobs)
+	x.s.SetTimeout(onceTimeout)
+	var all sync.WaitGroup
+	for i := range onceClients {
+		all.Go(func() { x.client(i) })
+	}
+	for i := range onceWorkers {
+		all.Go(func() { (&worker{x: x, r: rand.New(rand.NewPCG(uint64(i), 2)), box: i}).run() })
+	}
+	all.Go(x.timer)
+	all.Wait()
+	if err := x.s.check(); err != nil {
+		t.Error(err)
+	}
+	st := x.s.Stats()
+	if st.Jobs != 0 || st.Submitted != onceJobs || st.Done != onceJobs {
+		t.Errorf("%+v", st)
+	}
+	if st.Assigned != st.Done+st.Released+st.Abandoned+st.TimedOut {
+		t.Errorf("assigned and given back do not agree: %+v", st)
+	}
+}

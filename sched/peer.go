@@ -1,0 +1,204 @@
+package sched
+
+import (
+	"slices"
+	"sync"
+)
+
+// Peer is one connected party. Its owner, one goroutine at a time, calls the verbs
+// that take it; other goroutines reach it only through its lock, to serve a slot
+// or to deliver a result.
+type Peer struct {
+	id      SessionID
+	skills  Skills
+	watches []*watch          // the owner's
+	byQueue map[string]*watch // the owner's
+
+	mu      sync.Mutex
+	slots   slotLine       // outstanding reserves, oldest first
+	unsent  int            // bytes handed out since the last Flushed
+	window  int            // unsent from which nothing more is handed out
+	blocked bool           // a job was kept back because of window
+	awaits  map[JobRef]int // results it waits for, and how often
+	topics  map[topic]bool // jobs whose data it receives
+	stalled []ack          // senders kept waiting because of window
+}
+
+// Skills say which jobs a peer can be given.
+type Skills uint8
+
+// The skills.
+const (
+	// Wide peers take names and queues of any length, others up to MaxShort bytes.
+	Wide Skills = 1 << iota
+	// Named peers know a job by its queue and name: they never hold two jobs, of
+	// different spaces, that have both in common.
+	Named
+)
+
+// MaxShort is the longest name, of a job or a queue, for a peer that is not Wide.
+const MaxShort = 255
+
+// ID returns the session that the peer was made for.
+func (p *Peer) ID() SessionID { return p.id }
+
+// Watching returns how many queues the peer serves.
+func (p *Peer) Watching() int {
+	n := 0
+	for _, w := range p.watches {
+		n += count(!w.ended) // only the owner's verbs end a watch
+	}
+	return n
+}
+
+// prune lets go of watches that ended while jobs were held, once these are gone.
+func (p *Peer) prune() {
+	p.watches = slices.DeleteFunc(p.watches, func(w *watch) bool {
+		w.shard.mu.Lock()
+		defer w.shard.mu.Unlock()
+		over := w.over()
+		if over {
+			delete(p.byQueue, w.queue.name)
+		}
+		return over
+	})
+}
+
+// slot is one outstanding Reserve.
+type slot struct {
+	tag  uint64
+	seq  uint64 // age: smaller is older, over all peers
+	wake bool   // wants to be woken, not served
+}
+
+// slotLine is a first-in first-out line of slots.
+type slotLine struct {
+	all  []slot
+	head int
+}
+
+func (l *slotLine) len() int     { return len(l.all) - l.head }
+func (l *slotLine) first() *slot { return &l.all[l.head] }
+
+func (l *slotLine) has(tag uint64, wake bool) bool {
+	for _, s := range l.all[l.head:] {
+		if s.tag == tag && s.wake == wake {
+			return true
+		}
+	}
+	return false
+}
+
+// push moves the slots to the front only when that makes room for as many again as
+// are moved.
+func (l *slotLine) push(s slot) {
+	if l.head > len(l.all)/2 && len(l.all) == cap(l.all) {
+		n := copy(l.all, l.all[l.head:])
+		l.all, l.head = l.all[:n], 0
+	}
+	l.all = append(l.all, s)
+}
+
+func (l *slotLine) pop() slot {
+	s := l.all[l.head]
+	l.head++
+	if l.head == len(l.all) {
+		l.all, l.head = l.all[:0], 0
+		if cap(l.all) > 1024 { // a burst's memory is not kept
+			l.all = nil
+		}
+	}
+	return s
+}
+
+// drop takes the newest slot with tag out; false when it was served meanwhile.
+func (l *slotLine) drop(tag uint64) bool {
+	for i := len(l.all) - 1; i >= l.head; i-- {
+		if l.all[i].tag == tag && !l.all[i].wake {
+			l.all = append(l.all[:i], l.all[i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
+// answer says what came of asking a peer for a slot.
+type answer uint8
+
+const (
+	served  answer = iota // a slot was taken
+	moved                 // its oldest slot is younger than the line thought
+	nothing               // no slot, or it is to get nothing now
+)
+
+// claim takes the peer's oldest slot for a job of size bytes, if that slot is the
+// one that the line knows by seq; next is the seq the line shall know it by.
+func (p *Peer) claim(seq uint64, size int) (s slot, next uint64, a answer) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.slots.len() == 0 {
+		return s, 0, nothing
+	}
+	oldest := p.slots.first()
+	if p.unsent >= p.window && !oldest.wake {
+		p.blocked = true
+		return s, 0, nothing
+	}
+	if oldest.seq != seq {
+		return s, oldest.seq, moved
+	}
+	s = p.slots.pop()
+	if !s.wake {
+		p.unsent += size
+	}
+	if p.slots.len() == 0 {
+		return s, seq, served
+	}
+	return s, p.slots.first().seq, served
+}
+
+// watch is one peer serving one queue.
+type watch struct {
+	peer      *Peer
+	queue     *queue
+	shard     *shard
+	id        uint32 // in the shard's watches
+	seq       uint64 // the oldest slot of the peer, as the line last knew it
+	at        int    // place in the queue's line, -1: not in it
+	broadcast bool   // registered for broadcasts
+	ended     bool   // unwatched, kept while jobs are held
+	held      []held // the jobs that the peer holds from this queue
+}
+
+// over says that a watch has ended and nothing is held under it any more.
+func (w *watch) over() bool { return w.ended && len(w.held) == 0 }
+
+func (w *watch) ahead(o *watch) bool { return w.seq < o.seq }
+func (w *watch) place() int          { return w.at }
+func (w *watch) setPlace(i int)      { w.at = i }
+
+// held is one job in the hands of a peer.
+type held struct {
+	job   uint32 // its slot
+	order uint64 // larger: handed out later to this peer; the age of its slot
+	tag   uint64 // of the Reserve that it answered
+}
+
+// await is one session waiting for a job's result.
+type await struct {
+	peer   *Peer
+	tag    uint64
+	onFail bool
+}
+
+// settle forgets one await of a job, from whichever goroutine ended it.
+func (p *Peer) settle(ref JobRef) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch n := p.awaits[ref]; {
+	case n > 1:
+		p.awaits[ref] = n - 1
+	case n == 1: // 0: forgotten meanwhile
+		delete(p.awaits, ref)
+	}
+}

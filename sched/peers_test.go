@@ -1,0 +1,176 @@
+package sched
+
+import (
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// patience is how long a test waits for what must come before it says it is lost.
+const patience = 5 * time.Second
+
+// spin waits without leaving its processor, for 200 microseconds: longer than it takes
+// to wake a goroutine, so that two that have slept run side by side again.
+func spin(done func() bool) bool {
+	for began := time.Now(); time.Since(began) < 200*time.Microsecond; {
+		for range 1000 {
+			if done() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// box is where one goroutine's deliveries arrive.
+type box struct {
+	mu    sync.Mutex
+	all   []seen
+	any   atomic.Bool
+	bell  chan struct{}
+	timer *time.Timer
+}
+
+func newBox() *box {
+	return &box{bell: make(chan struct{}, 1), timer: time.NewTimer(patience)}
+}
+
+func (b *box) put(d seen) {
+	b.mu.Lock()
+	b.all = append(b.all, d)
+	b.any.Store(true)
+	b.mu.Unlock()
+	select {
+	case b.bell <- struct{}{}:
+	default:
+	}
+}
+
+// wait returns what has arrived, at least one delivery; none when stop is closed
+// or nothing comes for as long as patience lasts.
+func (b *box) wait(stop <-chan struct{}) []seen {
+	spin(b.any.Load)
+	b.timer.Reset(patience)
+	for {
+		b.mu.Lock()
+		all := b.all
+		b.all = nil
+		b.any.Store(false)
+		b.mu.Unlock()
+		if len(all) > 0 {
+			return all
+		}
+		select {
+		case <-b.bell:
+		case <-stop:
+			return nil
+		case <-b.timer.C:
+			return nil
+		}
+	}
+}
+
+// boxes is the Sink of all goroutines of a test. The low bits of a session's id
+// count the sessions that a box has had.
+type boxes []*box
+
+const boxShift = 32
+
+func newBoxes(n int) boxes {
+	all := make(boxes, n)
+	for i := range all {
+		all[i] = newBox()
+	}
+	return all
+}
+
+func (all boxes) Deliver(d *Delivery) {
+	var one recorder
+	one.Deliver(d)
+	all[d.To>>boxShift].put(one.all[0])
+}
+
+// gate lets two goroutines through together, round by round, as close to each other
+// as can be.
+type gate struct {
+	arrived atomic.Int64
+	asleep  atomic.Bool
+	wake    chan struct{}
+}
+
+func newGate() *gate { return &gate{wake: make(chan struct{}, 1)} }
+
+// pass spins, so that both sides stay on their processors, and sleeps in the end:
+// where there are not two idle ones, the other side needs this one.
+func (g *gate) pass(round int) {
+	both := int64(2*round + 2)
+	if g.arrived.Add(1) == both {
+		if g.asleep.Swap(false) {
+			g.wake <- struct{}{}
+		}
+		return
+	}
+	if spin(func() bool { return g.arrived.Load() == both }) {
+		return
+	}
+	g.asleep.Store(true)
+	if g.arrived.Load() == both && g.asleep.Swap(false) {
+		return
+	}
+	<-g.wake
+}
+
+// stagger holds a side back for up to a microsecond or so, so that over the rounds
+// each moment of the one meets each of the other.
+func (g *gate) stagger(r *rand.Rand) {
+	for range r.IntN(1 << r.IntN(14)) {
+		g.arrived.Load()
+	}
+}
+
+// duelRounds is enough for each window that was opened on purpose to be hit, given
+// two processors. Where the rounds take long, because others want the processors, or
+// under the race detector, duelTime is enough.
+const (
+	duelRounds = 60_000
+	duelTime   = 2 * time.Second
+)
+
+// duel runs two sides of a race for many rounds and stops at the first that fails.
+// Each round begins with before, alone; then both sides run at once; right says
+// whether all was well.
+func duel(t *testing.T, before, left func(round int), right func(round int) bool) {
+	t.Helper()
+	start, end := newGate(), newGate()
+	var over atomic.Bool
+	var all sync.WaitGroup
+	all.Go(func() {
+		r := rand.New(rand.NewPCG(1, 0))
+		for i := 0; ; i++ {
+			start.pass(i)
+			if over.Load() {
+				return
+			}
+			start.stagger(r)
+			left(i)
+			end.pass(i)
+		}
+	})
+	r := rand.New(rand.NewPCG(2, 0))
+	began := time.Now()
+	i, ok := 0, true
+	for ; ok && i < duelRounds && time.Since(began) < duelTime; i++ {
+		before(i)
+		start.pass(i)
+		start.stagger(r)
+		if ok = right(i); !ok {
+			t.Errorf("round %d: nothing came", i)
+		}
+		end.pass(i)
+	}
+	over.Store(true)
+	start.pass(i)
+	all.Wait()
+}

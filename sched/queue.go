@@ -1,0 +1,72 @@
+package sched
+
+// queue is one kind of work. Everything in it is guarded by its shard's lock.
+type queue struct {
+	name string
+	id   uint32 // in the shard's queues
+
+	ready   index // key {^priority, due second}
+	wide    index // the same, for jobs that only wide peers get
+	delayed index // key {due second, milliseconds}
+	timer   key   // the delayed index's smallest key, while in the timers heap
+	at      int   // place in the timers heap, -1: not in it
+
+	line       heap[*watch] // watches whose peers may have a slot, oldest slot first
+	workers    int
+	broadcasts int    // of the workers, those that registered for broadcasts
+	named      int    // of the workers, those that know jobs by name
+	spaces     uint16 // name spaces that ever had a job here
+	running    int    // reserved jobs
+	parked     int    // jobs waiting for a lock
+	immediate  int    // pending jobs submitted with sched_at 0
+	dropped    bool
+	saved      uint64 // what the journal knows it by, 0: not at all
+}
+
+func (q *queue) ahead(o *queue) bool { return q.timer.less(o.timer) }
+func (q *queue) place() int          { return q.at }
+func (q *queue) setPlace(i int)      { q.at = i }
+
+func (q *queue) pending() int { return q.ready.jobs + q.wide.jobs + q.delayed.jobs }
+
+// readyFor is the ready index that a job belongs in.
+func (q *queue) readyFor(r *record) *index {
+	if r.flags&wide != 0 {
+		return &q.wide
+	}
+	return &q.ready
+}
+
+// picky says that not every ready job fits every watch: some are too long for some,
+// or a peer that knows jobs by name could get two of one name.
+func (q *queue) picky() bool {
+	return q.wide.jobs > 0 || q.named > 0 && q.spaces&(q.spaces-1) != 0
+}
+
+// readyKey is the key under which a due job stands: larger priority first, then
+// the earlier second. ^ turns the order round without overflow.
+func readyKey(r *record) key { return key{^r.priority, r.due} }
+
+// nextSlot takes the oldest slot among the watches in line, for a job of size
+// bytes. Watches whose peers have none leave the line: their next Reserve puts
+// them back.
+func (q *queue) nextSlot(size int) (*watch, slot, bool) {
+	for len(q.line) > 0 {
+		w := q.line[0]
+		s, next, a := w.peer.claim(w.seq, size)
+		switch a {
+		case served:
+			if next != w.seq {
+				w.seq = next
+				q.line.down(0)
+			}
+			return w, s, true
+		case moved:
+			w.seq = next
+			q.line.down(0)
+		case nothing:
+			q.line.remove(w)
+		}
+	}
+	return nil, slot{}, false
+}

@@ -1,0 +1,350 @@
+package sched
+
+import "slices"
+
+// NewPeer returns the scheduler's side of a session, with the skills given. It has to
+// be given back with Forget.
+func (s *Scheduler) NewPeer(id SessionID, skills ...Skills) *Peer {
+	p := &Peer{id: id, window: s.window}
+	for _, k := range skills {
+		p.skills |= k
+	}
+	return p
+}
+
+// Watch makes the peer a worker of a queue: its reserves match the queue's jobs.
+// With broadcast the queue's jobs go to every waiting slot, as long as any peer is
+// registered so. Watching twice changes only broadcast.
+func (s *Scheduler) Watch(now Time, p *Peer, name []byte, broadcast bool, sink Sink) error {
+	w := p.byQueue[string(name)]
+	if w == nil && len(p.watches) >= MaxWatches {
+		if p.prune(); len(p.watches) >= MaxWatches {
+			return ErrWatches
+		}
+	}
+	sh := s.shardOf(name)
+	sh.mu.Lock()
+	defer sh.unlock(now, sink)
+	switch {
+	case w == nil:
+		q, err := sh.queue(name)
+		if err != nil {
+			return err
+		}
+		w = &watch{peer: p, queue: q, shard: sh, at: -1}
+		w.id = place(&sh.watches, &sh.unused, w)
+		if p.byQueue == nil {
+			p.byQueue = make(map[string]*watch)
+		}
+		p.byQueue[q.name] = w
+		p.watches = append(p.watches, w)
+		q.workers++
+		q.named += count(p.skills&Named != 0)
+	case w.ended:
+		if err := sh.revive(w); err != nil {
+			return err
+		}
+	}
+	if p.skills&Wide == 0 { // what the others serve is not durable
+		sh.saveQueue(w.queue)
+	}
+	if w.broadcast != broadcast {
+		w.broadcast = broadcast
+		w.queue.broadcasts += count(broadcast) - count(!broadcast)
+	}
+	sh.join(w)
+	sh.match(now, w.queue, sink)
+	return nil
+}
+
+func count(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// revive makes a watch that ended while jobs were held a full one again.
+func (sh *shard) revive(w *watch) error {
+	if len(w.held) == 0 { // its last job went meanwhile; so did its number, perhaps its queue
+		q, err := sh.queue([]byte(w.queue.name))
+		if err != nil {
+			return err
+		}
+		w.queue = q
+		w.id = place(&sh.watches, &sh.unused, w)
+	}
+	w.ended = false
+	w.queue.workers++
+	w.queue.named += count(w.peer.skills&Named != 0)
+	return nil
+}
+
+// join puts a watch in its queue's line when its peer has a slot, unless it stands
+// there still.
+func (sh *shard) join(w *watch) {
+	if w.at >= 0 {
+		return
+	}
+	w.peer.mu.Lock()
+	has, seq := w.peer.slots.len() > 0, uint64(0)
+	if has {
+		seq = w.peer.slots.first().seq
+	}
+	w.peer.mu.Unlock()
+	if has {
+		w.seq = seq
+		w.queue.line.push(w)
+	}
+}
+
+// Unwatch ends Watch; jobs that the peer holds stay with it.
+func (s *Scheduler) Unwatch(p *Peer, name []byte) {
+	w := p.byQueue[string(name)]
+	if w == nil {
+		return
+	}
+	w.shard.mu.Lock()
+	defer w.shard.mu.Unlock()
+	if !w.ended {
+		w.shard.endWatch(w)
+	}
+	if len(w.held) > 0 {
+		return
+	}
+	delete(p.byQueue, w.queue.name)
+	i := slices.Index(p.watches, w)
+	p.watches = slices.Delete(p.watches, i, i+1)
+}
+
+// endWatch takes a watch out of its queue; its number is freed when nothing is
+// held under it any more.
+func (sh *shard) endWatch(w *watch) {
+	q := w.queue
+	if w.at >= 0 {
+		q.line.remove(w)
+	}
+	q.workers--
+	q.named -= count(w.peer.skills&Named != 0)
+	if w.broadcast {
+		w.broadcast = false
+		q.broadcasts--
+	}
+	w.ended = true
+	if len(w.held) == 0 {
+		sh.dropWatch(w)
+	}
+}
+
+// Reserve asks for a job from any queue that the peer watches. The answer is an
+// Assign with tag, now or later. A tag that waits already is not added again.
+func (s *Scheduler) Reserve(now Time, p *Peer, tag uint64, sink Sink) error {
+	if err := s.addSlot(p, tag, false); err != nil {
+		return err
+	}
+	s.serve(now, p, sink)
+	return nil
+}
+
+// TryReserve is Reserve that does not wait: false means that nothing was ready. Its
+// tag must not be one that waits already.
+func (s *Scheduler) TryReserve(now Time, p *Peer, tag uint64, sink Sink) (bool, error) {
+	if err := s.addSlot(p, tag, false); err != nil {
+		return false, err
+	}
+	s.serve(now, p, sink)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.slots.drop(tag), nil
+}
+
+// Sleep asks for one Wake with tag as soon as a queue that the peer watches has a
+// ready job, at once if one has.
+func (s *Scheduler) Sleep(now Time, p *Peer, tag uint64, sink Sink) error {
+	if err := s.addSlot(p, tag, true); err != nil {
+		return err
+	}
+	s.serve(now, p, sink)
+	return nil
+}
+
+func (s *Scheduler) addSlot(p *Peer, tag uint64, wake bool) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.slots.has(tag, wake):
+		return nil
+	case p.slots.len() >= MaxSlots:
+		return ErrSlots
+	}
+	p.slots.push(slot{tag: tag, seq: s.slots.Add(1), wake: wake})
+	return nil
+}
+
+// serve puts the peer in every line it belongs in and gives its slots what is
+// ready. No wake-up is lost: the slot stands before the lines are looked at, and
+// under each shard's lock either the queue has nothing ready and the peer is in
+// its line, or the two are matched.
+func (s *Scheduler) serve(now Time, p *Peer, sink Sink) {
+	if len(p.watches) == 1 {
+		p.watches[0].shard.serve(now, p.watches[0], lastRank, sink)
+		return
+	}
+	for {
+		best, next := s.bestWatch(p)
+		if best == nil {
+			return
+		}
+		best.shard.serve(now, best, next, sink)
+		p.mu.Lock()
+		done := p.slots.len() == 0 || p.blocked
+		p.mu.Unlock()
+		if done {
+			return
+		}
+	}
+}
+
+// serve matches one queue's jobs with the line that w's peer now stands in: the
+// first, and those ahead of next, the first of the peer's other queues.
+func (sh *shard) serve(now Time, w *watch, next rank, sink Sink) {
+	sh.mu.Lock()
+	defer sh.unlock(now, sink)
+	if w.ended {
+		return
+	}
+	sh.join(w)
+	for sh.matchOne(now, w.queue, sink) && sh.rank(w).less(next) {
+	}
+}
+
+// rank is the place of a ready job among those of several queues: larger priority,
+// then the earlier due second, then the earlier submission.
+type rank struct {
+	key key
+	seq uint64
+}
+
+// lastRank is behind every job's.
+var lastRank = rank{key{Never, Never}, ^uint64(0)}
+
+func (x rank) less(y rank) bool { return x.key.less(y.key) || x.key == y.key && x.seq < y.seq }
+
+// rank returns the rank of the first ready job for a watch.
+func (sh *shard) rank(w *watch) rank {
+	job := sh.jobFor(w)
+	if job == none {
+		return lastRank
+	}
+	r := sh.slab.at(job)
+	return rank{readyKey(r), r.seq}
+}
+
+// bestWatch enters the peer in all its lines, in one pass, and returns the watch
+// whose queue has the first ready job and the rank of the next queue's.
+func (s *Scheduler) bestWatch(p *Peer) (*watch, rank) {
+	var best *watch
+	first, next, over := lastRank, lastRank, false
+	for _, w := range p.watches {
+		sh := w.shard
+		sh.mu.Lock()
+		over = over || w.over()
+		if !w.ended {
+			sh.join(w)
+			if r := sh.rank(w); r.less(first) {
+				best, first, next = w, r, first
+			} else if r.less(next) {
+				next = r
+			}
+		}
+		sh.mu.Unlock()
+	}
+	if over {
+		p.prune()
+	}
+	return best, next
+}
+
+// Flushed tells how many bytes handed to the peer are still to be sent. Work that
+// was kept back because too much was unsent is handed out when that has changed.
+func (s *Scheduler) Flushed(now Time, p *Peer, unsent int, sink Sink) {
+	p.mu.Lock()
+	p.unsent = unsent
+	resume := p.blocked && unsent < p.window
+	if resume {
+		p.blocked = false
+	}
+	var stalled []ack
+	if unsent < p.window {
+		stalled, p.stalled = p.stalled, nil
+	}
+	p.mu.Unlock()
+	proceed(stalled, sink)
+	if resume {
+		s.serve(now, p, sink)
+	}
+}
+
+// Forget ends a peer: its reserves and awaits are dropped and the jobs it holds are
+// ready again. It takes the shard's lock once for each batch of held jobs.
+func (s *Scheduler) Forget(now Time, p *Peer, sink Sink) {
+	p.mu.Lock()
+	p.slots = slotLine{}
+	awaits := p.awaits
+	p.awaits = nil
+	topics := p.topics
+	p.topics = nil
+	stalled := p.stalled
+	p.stalled = nil
+	p.mu.Unlock()
+	proceed(stalled, sink)
+	// Before the jobs that it holds: some may end when they are given back.
+	s.leave(now, p, awaits, sink)
+	for t := range topics {
+		s.shardOf([]byte(t.queue)).forgetTopic(p, t)
+	}
+	for _, w := range p.watches {
+		for more := true; more; {
+			more = w.shard.forgetWatch(now, w, sink)
+		}
+	}
+	p.watches, p.byQueue = nil, nil
+}
+
+// forgetWatch ends a watch and releases a batch of what is held under it; true
+// when more is left.
+func (sh *shard) forgetWatch(now Time, w *watch, sink Sink) bool {
+	sh.mu.Lock()
+	defer sh.unlock(now, sink)
+	if !w.ended {
+		sh.endWatch(w)
+	}
+	for n := 0; n < tickBatch && len(w.held) > 0; n++ {
+		job := w.held[0].job
+		r := sh.slab.at(job)
+		sh.counters.Abandoned++
+		q := sh.unhold(job, r)
+		sh.fail(now, job, r, q, sink)
+	}
+	return len(w.held) > 0
+}
+
+func (sh *shard) forgetAwait(now Time, p *Peer, ref JobRef, sink Sink) {
+	sh.mu.Lock()
+	defer sh.unlock(now, sink)
+	r := sh.slab.find(ref.Slot)
+	if r == nil || r.state == free || r.seq != ref.Seq {
+		return
+	}
+	if sh.s.rules[r.space].Owned && r.state != reserved {
+		q := sh.queueOf(r)
+		sh.leave(ref.Slot, r, q)
+		sh.counters.Removed++
+		sh.end(ref.Slot, r, q, Removed, nil, sink)
+		return
+	}
+	if sh.s.rules[r.space].Owned {
+		r.flags |= orphan
+	}
+	sh.keepAwaits(ref.Slot, r, func(a await) bool { return a.peer != p })
+}

@@ -1,0 +1,422 @@
+package sched
+
+import (
+	"math"
+	"slices"
+	"sync"
+)
+
+// shard is one part of the scheduler: the queues whose names hash to it and all
+// of their jobs.
+type shard struct {
+	mu sync.Mutex
+	s  *Scheduler
+	id uint16
+
+	byName  map[string]*queue
+	queues  []*queue // by id
+	idle    []uint32 // free queue ids
+	watches []*watch // by id
+	unused  []uint32 // free watch ids
+	timers  heap[*queue]
+	dropped []*queue // queues to take apart, see Tick
+
+	slab     slab
+	arena    arena
+	names    names
+	buckets  buckets
+	running  index // reserved under the default time-out, key {start}
+	deadline index // reserved under their own, key {deadline}
+	parked   index // waiting for a lock, key {start}
+	awaits   map[uint32][]await
+	topics   map[topic][]await
+	ended    []JobRef // jobs that may have held a lock, see unlock
+	freed    []id     // names of global spaces whose jobs have ended, see unlock
+	counters Counters
+
+	out   Delivery // the one being delivered
+	saved Job      // the one being journaled
+}
+
+func (sh *shard) init(s *Scheduler, id int) {
+	sh.s, sh.id = s, uint16(id)
+	sh.byName = make(map[string]*queue)
+	sh.awaits = make(map[uint32][]await)
+	sh.topics = make(map[topic][]await)
+	sh.slab, sh.arena, sh.names = newSlab(), newArena(), newNames()
+	sh.running, sh.deadline, sh.parked = newIndex(), newIndex(), newIndex()
+}
+
+// queue returns the queue of a name, made when it is missing.
+func (sh *shard) queue(name []byte) (*queue, error) {
+	if q := sh.byName[string(name)]; q != nil {
+		return q, nil
+	}
+	if n := sh.s.queueCount.Add(1); n > int64(sh.s.maxQueues) {
+		sh.s.queueCount.Add(-1)
+		return nil, ErrQueues
+	}
+	q := &queue{name: string(name), ready: newIndex(), wide: newIndex(), delayed: newIndex(), at: -1}
+	q.id = place(&sh.queues, &sh.idle, q)
+	sh.byName[q.name] = q
+	return q, nil
+}
+
+// place puts v in the first free place of all and returns its number.
+func place[T any](all *[]T, free *[]uint32, v T) uint32 {
+	if n := len(*free); n > 0 {
+		i := (*free)[n-1]
+		*free = (*free)[:n-1]
+		(*all)[i] = v
+		return i
+	}
+	*all = append(*all, v)
+	return uint32(len(*all) - 1)
+}
+
+// queueOf returns the queue of a job in any state.
+func (sh *shard) queueOf(r *record) *queue {
+	if r.state == reserved {
+		return sh.watches[r.home].queue
+	}
+	return sh.queues[r.home]
+}
+
+func (sh *shard) ref(slot uint32, r *record) JobRef {
+	return JobRef{Shard: sh.id, Space: r.space, Slot: slot, Seq: r.seq}
+}
+
+// view fills a Job with what a job looks like from outside.
+func (sh *shard) view(slot uint32, r *record, q *queue, j *Job) {
+	name, workload := unpack(sh.arena.view(r.bytes, int(r.size)))
+	*j = Job{
+		Ref: sh.ref(slot, r), Queue: q.name, Space: r.space, Running: r.state == reserved,
+		Name: name, Workload: workload,
+		SchedAt: r.schedAt(), Due: r.dueWall(), Priority: r.priority, Count: r.count, Timeout: r.timeout,
+	}
+}
+
+// enqueue puts a job that stands nowhere in its queue's ready or sched-time index;
+// past is how many milliseconds after its due second it is due.
+func (sh *shard) enqueue(now Time, slot uint32, r *record, q *queue, past uint32) {
+	r.home = q.id
+	if r.flags&immediate != 0 {
+		q.immediate++
+	}
+	second := floorSecond(now.Wall)
+	if r.due < second || r.due == second && int64(past) <= now.Wall-second*1000 {
+		r.state = ready
+		q.readyFor(r).pushBack(&sh.buckets, &sh.slab, readyKey(r), slot)
+		return
+	}
+	r.state = delayed
+	r.place = past
+	q.delayed.pushBack(&sh.buckets, &sh.slab, key{r.due, int64(past)}, slot)
+	sh.resetTimer(q)
+}
+
+// dequeue takes a pending job out of its index.
+func (sh *shard) dequeue(slot uint32, r *record, q *queue) {
+	if r.flags&immediate != 0 {
+		q.immediate--
+	}
+	if r.state == ready {
+		q.readyFor(r).remove(&sh.buckets, &sh.slab, slot)
+		return
+	}
+	q.delayed.remove(&sh.buckets, &sh.slab, slot)
+	sh.resetTimer(q)
+}
+
+// leave takes a job in any state from where it stands.
+func (sh *shard) leave(job uint32, r *record, q *queue) {
+	switch r.state {
+	case reserved:
+		sh.unhold(job, r)
+	case parked:
+		sh.unpark(job, r, q)
+		sh.ended = append(sh.ended, sh.ref(job, r))
+	default:
+		sh.dequeue(job, r, q)
+	}
+}
+
+// resetTimer keeps a queue's place among the timers after its delayed jobs changed.
+func (sh *shard) resetTimer(q *queue) {
+	if q.dropped {
+		return
+	}
+	k, ok := q.delayed.min(&sh.buckets)
+	switch {
+	case !ok && q.at >= 0:
+		sh.timers.remove(q)
+	case ok && q.at < 0:
+		q.timer = k
+		sh.timers.push(q)
+		sh.s.alarmWall(wallOf(k))
+	case ok && q.timer != k:
+		q.timer = k
+		sh.timers.fix(q)
+		sh.s.alarmWall(wallOf(k))
+	}
+}
+
+// match hands ready jobs to waiting slots until one of the two runs out.
+func (sh *shard) match(now Time, q *queue, sink Sink) {
+	for sh.matchOne(now, q, sink) {
+	}
+}
+
+// matchOne hands the first ready job to the oldest waiting slot, or wakes that;
+// false when there is no such pair.
+func (sh *shard) matchOne(now Time, q *queue, sink Sink) bool {
+	if q.picky() {
+		return sh.matchPicky(now, q, sink)
+	}
+	if q.ready.jobs == 0 || len(q.line) == 0 {
+		return false
+	}
+	job := q.ready.head(&sh.buckets)
+	r := sh.slab.at(job)
+	if q.broadcasts > 0 && !sh.s.rules[r.space].Owned {
+		return sh.broadcast(job, r, q, sink)
+	}
+	w, s, ok := q.nextSlot(int(r.size))
+	if !ok {
+		return false
+	}
+	if s.wake {
+		sh.out = Delivery{To: w.peer.id, Tag: s.tag, Effect: Wake}
+		sink.Deliver(&sh.out)
+		return true
+	}
+	sh.assign(now, job, r, q, w, s, sink)
+	return true
+}
+
+// assign hands a ready job to a slot.
+func (sh *shard) assign(now Time, job uint32, r *record, q *queue, w *watch, s slot, sink Sink) {
+	sh.dequeue(job, r, q)
+	sh.hold(now, job, r, w, s)
+	sh.counters.Assigned++
+	sh.out = Delivery{To: w.peer.id, Tag: s.tag, Effect: Assign}
+	sh.view(job, r, q, &sh.out.Job)
+	sink.Deliver(&sh.out)
+}
+
+// broadcast sends a ready job to every slot in line and forgets it; false when there
+// was no slot, and the job stays.
+func (sh *shard) broadcast(job uint32, r *record, q *queue, sink Sink) bool {
+	sent := false
+	sh.out = Delivery{Effect: Broadcast}
+	sh.view(job, r, q, &sh.out.Job)
+	for {
+		w, s, ok := q.nextSlot(int(r.size))
+		if !ok {
+			break
+		}
+		sh.out.To, sh.out.Tag, sh.out.Effect = w.peer.id, s.tag, Broadcast
+		if s.wake {
+			sh.out.Effect = Wake
+		} else {
+			sent = true
+		}
+		sink.Deliver(&sh.out)
+	}
+	if sent {
+		sh.counters.Broadcast++
+		sh.dequeue(job, r, q)
+		sh.end(job, r, q, Result, nil, sink)
+	}
+	return sent
+}
+
+// hold gives a job that stands nowhere to a watch's peer and starts its time.
+func (sh *shard) hold(now Time, job uint32, r *record, w *watch, s slot) {
+	r.state, r.home, r.place = reserved, w.id, uint32(len(w.held))
+	w.held = append(w.held, held{job, s.seq, s.tag})
+	w.queue.running++
+	r.flags &^= ownDeadline | untimed
+	if sh.s.rules[r.space].Untimed {
+		r.flags |= untimed
+		return
+	}
+	if r.timeout > 0 {
+		r.flags |= ownDeadline
+		at := roundUp(now.Mono + int64(r.timeout)*1000)
+		sh.deadline.pushBack(&sh.buckets, &sh.slab, key{at, 0}, job)
+		sh.s.alarmMono(at)
+		return
+	}
+	start := roundUp(now.Mono)
+	sh.running.pushBack(&sh.buckets, &sh.slab, key{start, 0}, job)
+	if d := sh.s.timeout.Load(); d > 0 {
+		sh.s.alarmMono(start + d)
+	}
+}
+
+// unhold takes a job from its holder.
+func (sh *shard) unhold(job uint32, r *record) *queue {
+	w := sh.watches[r.home]
+	last := len(w.held) - 1
+	if moved := w.held[last]; moved.job != job {
+		w.held[r.place] = moved
+		sh.slab.at(moved.job).place = r.place
+	}
+	w.held = w.held[:last]
+	if last == 0 && cap(w.held) > 1024 {
+		w.held = nil // a burst's memory is not kept
+	}
+	switch {
+	case r.flags&untimed != 0:
+	case r.flags&ownDeadline != 0:
+		sh.deadline.remove(&sh.buckets, &sh.slab, job)
+	default:
+		sh.running.remove(&sh.buckets, &sh.slab, job)
+	}
+	if r.flags&locking != 0 {
+		r.flags &^= locking
+		sh.ended = append(sh.ended, sh.ref(job, r))
+	}
+	q := w.queue
+	q.running--
+	if w.ended && last == 0 {
+		sh.dropWatch(w)
+	}
+	return q
+}
+
+func (sh *shard) dropWatch(w *watch) {
+	sh.watches[w.id] = nil
+	sh.unused = append(sh.unused, w.id)
+}
+
+// fail makes a job ready again that was just taken from a holder who did not do it,
+// or ends it: its owner has gone, or it has failed often enough.
+func (sh *shard) fail(now Time, job uint32, r *record, q *queue, sink Sink) {
+	rules := &sh.s.rules[r.space]
+	if rules.Deaths == 0 {
+		sh.requeue(now, job, r, q, now.Wall, sink)
+		return
+	}
+	r.count++
+	if r.flags&orphan != 0 || r.count >= rules.Deaths {
+		sh.end(job, r, q, Failed, nil, sink)
+		sh.rematch(now, q, sink)
+		return
+	}
+	if r.priority < math.MaxInt64 {
+		r.priority++
+	}
+	r.due, r.flags = aheadOfAll, r.flags|immediate
+	q.immediate++
+	r.state, r.home = ready, q.id
+	q.readyFor(r).pushFront(&sh.buckets, &sh.slab, readyKey(r), job)
+	sh.match(now, q, sink)
+}
+
+// aheadOfAll is a due second before any other, for jobs that go ahead of their equals.
+const aheadOfAll = math.MinInt64
+
+// requeue makes a job that was just taken from its holder pending again, due at wall;
+// one whose owner has gone it ends.
+func (sh *shard) requeue(now Time, job uint32, r *record, q *queue, wall int64, sink Sink) {
+	if r.flags&orphan != 0 {
+		sh.end(job, r, q, Failed, nil, sink)
+		sh.rematch(now, q, sink)
+		return
+	}
+	r.flags &^= immediate
+	r.due = floorSecond(wall)
+	sh.enqueue(now, job, r, q, uint32(wall-r.due*1000))
+	sh.save(job, r, q)
+	sh.match(now, q, sink)
+}
+
+// end frees a job that stands nowhere and tells those who await it.
+func (sh *shard) end(job uint32, r *record, q *queue, e Effect, data []byte, sink Sink) {
+	if r.flags&awaited != 0 {
+		for _, a := range sh.awaits[job] {
+			sh.tell(a, job, r, q, e, data, sink)
+		}
+		delete(sh.awaits, job)
+	}
+	name, _ := unpack(sh.arena.view(r.bytes, int(r.size)))
+	if len(sh.topics) > 0 {
+		sh.endTopic(topic{q.name, string(name)}, sink)
+	}
+	if sh.s.rules[r.space].Global {
+		sh.freed = append(sh.freed, id{r.space, string(name)})
+	}
+	sh.unsave(r)
+	sh.names.remove(sh.s.tag(q.id, r.space, name), job)
+	sh.arena.give(r.bytes)
+	sh.slab.give(job)
+}
+
+func (sh *shard) tell(a await, job uint32, r *record, q *queue, e Effect, data []byte, sink Sink) {
+	a.peer.settle(sh.ref(job, r))
+	sh.out = Delivery{To: a.peer.id, Tag: a.tag, Effect: e, Data: data}
+	if sh.s.rules[r.space].Owned {
+		sh.view(job, r, q, &sh.out.Job)
+	}
+	sink.Deliver(&sh.out)
+}
+
+// failAwaits ends the awaits that asked to hear of the first failure.
+func (sh *shard) failAwaits(job uint32, r *record, sink Sink) {
+	if r.flags&awaited == 0 {
+		return
+	}
+	sh.keepAwaits(job, r, func(a await) bool {
+		if a.onFail {
+			sh.tell(a, job, r, sh.queueOf(r), Failed, nil, sink)
+		}
+		return !a.onFail
+	})
+}
+
+// keepAwaits ends the awaits of a job that keep does not want.
+func (sh *shard) keepAwaits(job uint32, r *record, keep func(await) bool) {
+	kept := slices.DeleteFunc(sh.awaits[job], func(a await) bool { return !keep(a) })
+	if len(kept) > 0 {
+		sh.awaits[job] = kept
+		return
+	}
+	delete(sh.awaits, job)
+	r.flags &^= awaited
+}
+
+// holding returns a job that the peer holds under ref.
+func (sh *shard) holding(p *Peer, ref JobRef) (*record, error) {
+	r := sh.slab.find(ref.Slot)
+	switch {
+	case r == nil || r.state != reserved || r.seq != ref.Seq || r.space != ref.Space:
+		return nil, ErrNotFound
+	case sh.watches[r.home].peer != p:
+		return nil, ErrNotOwner
+	}
+	return r, nil
+}
+
+// grain is the resolution of time-outs: jobs reserved within it share a bucket. A
+// time-out is late by at most this and never early.
+const grain = 128
+
+func roundUp(ms int64) int64 { return (ms + grain - 1) &^ (grain - 1) }
+
+func floorSecond(ms int64) int64 {
+	s := ms / 1000
+	if ms%1000 < 0 {
+		s--
+	}
+	return s
+}
+
+// wallOf is the wall time of a sched-time key, clamped to what fits.
+func wallOf(k key) int64 {
+	if k.a > Never/1000-1 {
+		return Never
+	}
+	return k.a*1000 + k.b
+}

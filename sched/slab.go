@@ -1,0 +1,128 @@
+package sched
+
+// Records come in chunks of 1024: 64 or 72 KiB of pointer-free memory each, few
+// enough chunks for the collector and small enough that emptied ones return.
+const (
+	slabBits  = 10
+	slabChunk = 1 << slabBits
+)
+
+// slab hands out record slots. A slot's number stays its own until it is freed.
+type slab struct {
+	chunks []slabPart
+	spare  []uint32 // numbers of chunks that were let go
+	open   chain    // chunks with room
+	live   int
+}
+
+type slabPart struct {
+	records *[slabChunk]record
+	link    link
+	free    uint32 // first free slot of the list through next, or none
+	fresh   uint32 // slots from here on were never used
+	live    uint32
+}
+
+// at returns the record of a slot that is in use.
+func (s *slab) at(slot uint32) *record {
+	return &s.chunks[slot>>slabBits].records[slot&(slabChunk-1)]
+}
+
+// find returns the record of any slot number, nil when there is none.
+func (s *slab) find(slot uint32) *record {
+	if c := slot >> slabBits; c < uint32(len(s.chunks)) && s.chunks[c].records != nil {
+		return &s.chunks[c].records[slot&(slabChunk-1)]
+	}
+	return nil
+}
+
+// take returns a zeroed record.
+func (s *slab) take() (uint32, *record) {
+	c := s.open.first
+	if c == noLink {
+		c = s.grow()
+	}
+	p := &s.chunks[c]
+	i := p.free
+	if i != none {
+		p.free = p.records[i].next
+		p.records[i] = record{}
+	} else {
+		i = p.fresh
+		p.fresh++
+	}
+	p.live++
+	s.live++
+	if p.live == slabChunk {
+		s.open.remove(s, c)
+	}
+	return uint32(c)<<slabBits | i, &p.records[i]
+}
+
+// give frees a slot. An emptied chunk is let go unless it is the only open one.
+func (s *slab) give(slot uint32) {
+	c := int32(slot >> slabBits)
+	p := &s.chunks[c]
+	i := slot & (slabChunk - 1)
+	p.records[i] = record{next: p.free}
+	p.free = i
+	if p.live == slabChunk {
+		s.open.push(s, c)
+	}
+	p.live--
+	s.live--
+	if p.live == 0 && (s.open.first != c || p.link.next != noLink) {
+		s.open.remove(s, c)
+		*p = slabPart{}
+		s.spare = append(s.spare, uint32(c))
+	}
+}
+
+func (s *slab) grow() int32 {
+	p := slabPart{records: new([slabChunk]record), free: none}
+	var c int32
+	if n := len(s.spare); n > 0 {
+		c = int32(s.spare[n-1])
+		s.spare = s.spare[:n-1]
+		s.chunks[c] = p
+	} else {
+		c = int32(len(s.chunks))
+		s.chunks = append(s.chunks, p)
+	}
+	s.open.push(s, c)
+	return c
+}
+
+func (s *slab) linkOf(c int32) *link { return &s.chunks[c].link }
+
+// chain is a doubly linked list of chunk numbers; the links stand in the chunks.
+type chain struct{ first int32 }
+
+type link struct{ prev, next int32 }
+
+const noLink = int32(-1)
+
+// linked is what holds the chunks of a chain.
+type linked interface{ linkOf(c int32) *link }
+
+func (l *chain) push(of linked, c int32) {
+	*of.linkOf(c) = link{prev: noLink, next: l.first}
+	if l.first != noLink {
+		of.linkOf(l.first).prev = c
+	}
+	l.first = c
+}
+
+func (l *chain) remove(of linked, c int32) {
+	k := *of.linkOf(c)
+	if k.prev != noLink {
+		of.linkOf(k.prev).next = k.next
+	} else {
+		l.first = k.next
+	}
+	if k.next != noLink {
+		of.linkOf(k.next).prev = k.prev
+	}
+}
+
+func newSlab() slab { return slab{open: chain{noLink}} }

@@ -1,0 +1,152 @@
+package sched
+
+// Counters count what happened since the start.
+type Counters struct {
+	Submitted uint64 // new jobs
+	Replaced  uint64 // submissions that replaced a pending job
+	Ignored   uint64 // submissions of a running job's name
+	Assigned  uint64
+	Broadcast uint64
+	Done      uint64
+	Released  uint64 // failed or postponed by their holder
+	Abandoned uint64 // given back because their holder went away
+	TimedOut  uint64
+	Removed   uint64
+	Stale     uint64 // results and failures from peers that did not hold the job
+}
+
+// Stats is a reading of counters and gauges.
+type Stats struct {
+	Counters
+	Queues     int
+	Jobs       int // in any state
+	ArenaBytes int // held for the bytes of jobs
+}
+
+// Stats sums over the shards. Each shard's part is of one moment.
+func (s *Scheduler) Stats() Stats {
+	var t Stats
+	for i := range s.shards {
+		sh := &s.shards[i]
+		sh.mu.Lock()
+		c := &sh.counters
+		t.Submitted += c.Submitted
+		t.Replaced += c.Replaced
+		t.Ignored += c.Ignored
+		t.Assigned += c.Assigned
+		t.Broadcast += c.Broadcast
+		t.Done += c.Done
+		t.Released += c.Released
+		t.Abandoned += c.Abandoned
+		t.TimedOut += c.TimedOut
+		t.Removed += c.Removed
+		t.Stale += c.Stale
+		t.Queues += len(sh.byName)
+		t.Jobs += sh.slab.live
+		t.ArenaBytes += sh.arena.bytes
+		sh.mu.Unlock()
+	}
+	return t
+}
+
+// QueueStatus is one queue as STATUS shows it.
+type QueueStatus struct {
+	Name    string
+	Workers int
+	Jobs    int // pending, running and parked
+	Running int
+	Parked  int   // waiting for a lock
+	SchedAt int64 // smallest sched_at among the pending jobs, 0 when that is now or there is none
+}
+
+// Status calls fn for every queue, under the shard's lock: shard by shard, in no
+// order that means anything.
+func (s *Scheduler) Status(fn func(QueueStatus)) {
+	for i := range s.shards {
+		sh := &s.shards[i]
+		sh.mu.Lock()
+		for _, q := range sh.queues {
+			if q != nil && !q.dropped {
+				fn(sh.status(q))
+			}
+		}
+		sh.mu.Unlock()
+	}
+}
+
+func (sh *shard) status(q *queue) QueueStatus {
+	st := QueueStatus{Name: q.name, Workers: q.workers, Jobs: q.pending() + q.running + q.parked, Running: q.running, Parked: q.parked}
+	if q.immediate > 0 || q.pending() == 0 {
+		return st
+	}
+	st.SchedAt = Never
+	if k, ok := q.delayed.min(&sh.buckets); ok {
+		st.SchedAt = k.a
+	}
+	for _, x := range [...]*index{&q.ready, &q.wide} {
+		if due, ok := x.minB(&sh.buckets); ok {
+			st.SchedAt = min(st.SchedAt, due)
+		}
+	}
+	return st
+}
+
+// QueueCount returns how many queues there are.
+func (s *Scheduler) QueueCount() int { return int(s.queueCount.Load()) }
+
+// Cursor is a place in a walk over all jobs; the zero value is the start.
+type Cursor struct {
+	shard int
+	slot  uint32
+}
+
+// Walk calls fn for the next jobs behind a cursor, at most n slots of one shard
+// under its lock, and returns the cursor behind them; done says that the walk is
+// over. A job that lives from the first call to the last is seen exactly once.
+func (s *Scheduler) Walk(c Cursor, n int, fn func(*Job)) (_ Cursor, done bool) {
+	if c.shard >= len(s.shards) {
+		return c, true
+	}
+	sh := &s.shards[c.shard]
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	for end := uint64(len(sh.slab.chunks)) << slabBits; n > 0 && uint64(c.slot) < end; n-- {
+		r := sh.slab.find(c.slot)
+		if r == nil {
+			c.slot = (c.slot>>slabBits + 1) << slabBits
+			continue
+		}
+		if r.state != free {
+			if q := sh.queueOf(r); !q.dropped {
+				sh.view(c.slot, r, q, &sh.out.Job)
+				fn(&sh.out.Job)
+			}
+		}
+		c.slot++
+	}
+	if uint64(c.slot) >= uint64(len(sh.slab.chunks))<<slabBits {
+		c = Cursor{shard: c.shard + 1}
+	}
+	return c, c.shard >= len(s.shards)
+}
+
+// Awaited says whether a job is running whose result a peer awaits.
+func (s *Scheduler) Awaited() bool {
+	for i := range s.shards {
+		if s.shards[i].awaited() {
+			return true
+		}
+	}
+	return false
+}
+
+func (sh *shard) awaited() bool {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	for job := range sh.awaits {
+		if sh.slab.at(job).state == reserved {
+			return true
+		}
+	}
+	return false
+}

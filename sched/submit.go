@@ -1,0 +1,172 @@
+package sched
+
+// Submission is a job to be. Its bytes are copied by Submit.
+type Submission struct {
+	Space    Space
+	Queue    []byte
+	Name     []byte // unique per space and queue
+	Workload []byte
+	SchedAt  int64 // Unix seconds; 0: at once
+	Priority int64 // larger first
+	Count    int32
+	Timeout  int32 // seconds; 0: the scheduler's default
+
+	// Await, when set, asks for the job's result to be delivered to the peer
+	// under Tag, whether the job is new, pending or running.
+	Await  *Peer
+	Tag    uint64
+	OnFail bool // the await ends with Failed at the first failure
+	// NeedWorker refuses the job with ErrNoWorker when no peer serves the queue.
+	NeedWorker bool
+}
+
+// Outcome says what a Submit did.
+type Outcome uint8
+
+// The outcomes.
+const (
+	Added    Outcome = iota + 1
+	Replaced         // a pending job of that name took the new values
+	Running          // a job of that name is running or waits for a lock: nothing was changed
+)
+
+// Submit adds a job, or replaces the pending one of its name. It costs one copy of
+// the job's bytes; a waiting peer is handed the job before Submit returns.
+func (s *Scheduler) Submit(now Time, j *Submission, sink Sink) (Outcome, error) {
+	global := s.rules[j.Space].Global
+	if global && !s.claimID(j.Space, j.Name) {
+		return 0, ErrDuplicate
+	}
+	outcome, err := s.shardOf(j.Queue).submit(now, j, sink)
+	if global && err != nil {
+		s.freeID(id{j.Space, string(j.Name)})
+	}
+	return outcome, err
+}
+
+func (sh *shard) submit(now Time, j *Submission, sink Sink) (Outcome, error) {
+	sh.mu.Lock()
+	defer sh.unlock(now, sink)
+	q := sh.byName[string(j.Queue)]
+	if j.NeedWorker && (q == nil || q.workers == 0) {
+		return 0, ErrNoWorker
+	}
+	if q == nil {
+		var err error
+		if q, err = sh.queue(j.Queue); err != nil {
+			return 0, err
+		}
+	}
+	tag := sh.s.tag(q.id, j.Space, j.Name)
+	if job, ok := sh.lookup(tag, q, j.Space, j.Name); ok {
+		return sh.resubmit(now, job, q, j, sink)
+	}
+	if err := sh.add(now, tag, q, j, sink); err != nil {
+		return 0, err
+	}
+	return Added, nil
+}
+
+// lookup finds a job by name in any state.
+func (sh *shard) lookup(tag uint32, q *queue, space Space, name []byte) (uint32, bool) {
+	return sh.names.find(tag, func(job uint32) bool {
+		r := sh.slab.at(job)
+		if r.space != space || sh.queueOf(r) != q {
+			return false
+		}
+		n, _ := unpack(sh.arena.view(r.bytes, int(r.size)))
+		return string(n) == string(name)
+	})
+}
+
+func (sh *shard) add(now Time, tag uint32, q *queue, j *Submission, sink Sink) error {
+	job, r, err := sh.make(tag, q, j.Space, j.Name, j.Workload)
+	if err != nil {
+		return err
+	}
+	r.seq = sh.s.jobs.Add(1)
+	sh.counters.Submitted++
+	sh.await(job, r, j)
+	sh.settle(now, job, r, q, j, sink)
+	return nil
+}
+
+// make puts a job's bytes and name in their tables; the job stands nowhere yet.
+func (sh *shard) make(tag uint32, q *queue, space Space, name, workload []byte) (uint32, *record, error) {
+	size := packedLen(name, workload)
+	bytes, room, ok := sh.arena.take(size)
+	if !ok {
+		return none, nil, ErrFull
+	}
+	job, r := sh.slab.take()
+	if !sh.names.insert(tag, job) {
+		sh.slab.give(job)
+		sh.arena.give(bytes)
+		return none, nil, ErrFull
+	}
+	pack(room, name, workload)
+	r.bytes, r.size, r.space = bytes, uint32(size), space
+	if len(name) > MaxShort || len(q.name) > MaxShort {
+		r.flags |= wide
+	}
+	q.spaces |= 1 << space
+	return job, r, nil
+}
+
+// settle gives a job that stands nowhere the submission's values and a place. The
+// job may be gone when it returns: a broadcast sends and forgets it.
+func (sh *shard) settle(now Time, job uint32, r *record, q *queue, j *Submission, sink Sink) {
+	r.priority, r.count, r.timeout = j.Priority, j.Count, j.Timeout
+	r.due = j.SchedAt
+	r.flags &^= immediate
+	if j.SchedAt == 0 {
+		r.flags |= immediate
+		r.due = floorSecond(now.Wall)
+	}
+	sh.enqueue(now, job, r, q, 0)
+	sh.save(job, r, q)
+	sh.match(now, q, sink)
+}
+
+// resubmit is Submit for a name that is taken.
+func (sh *shard) resubmit(now Time, job uint32, q *queue, j *Submission, sink Sink) (Outcome, error) {
+	r := sh.slab.at(job)
+	if j.Await != nil && len(sh.awaits[job]) >= MaxAwaits {
+		return 0, ErrAwaits
+	}
+	if r.state == reserved || r.state == parked {
+		sh.await(job, r, j)
+		sh.counters.Ignored++
+		return Running, nil
+	}
+	size := packedLen(j.Name, j.Workload)
+	bytes, room, ok := sh.arena.take(size)
+	if !ok {
+		return 0, ErrFull
+	}
+	sh.await(job, r, j)
+	pack(room, j.Name, j.Workload)
+	sh.dequeue(job, r, q)
+	sh.arena.give(r.bytes)
+	r.bytes, r.size = bytes, uint32(size)
+	sh.counters.Replaced++
+	sh.settle(now, job, r, q, j, sink)
+	return Replaced, nil
+}
+
+// await notes whom a submission wants told of the job's end, if anybody.
+func (sh *shard) await(job uint32, r *record, j *Submission) {
+	p := j.Await
+	if p == nil {
+		return
+	}
+	ref := sh.ref(job, r)
+	p.mu.Lock()
+	if p.awaits == nil {
+		p.awaits = make(map[JobRef]int)
+	}
+	p.awaits[ref]++
+	p.mu.Unlock()
+	sh.awaits[job] = append(sh.awaits[job], await{peer: p, tag: j.Tag, onFail: j.OnFail})
+	r.flags |= awaited
+}

@@ -1,0 +1,288 @@
+package sched
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"testing"
+)
+
+// bench is a scheduler with what the tests below need of it.
+type stand struct {
+	t   testing.TB
+	s   *Scheduler
+	rec recorder
+	now Time
+	id  SessionID
+}
+
+func newStand(t testing.TB, o Options) *stand {
+	return &stand{t: t, s: New(o), now: Time{Wall: 1_700_000_000_000, Mono: 10 * grain}}
+}
+
+func (x *stand) peer(queues ...string) *Peer {
+	x.t.Helper()
+	x.id++
+	p := x.s.NewPeer(x.id)
+	for _, q := range queues {
+		if err := x.s.Watch(x.now, p, []byte(q), false, &x.rec); err != nil {
+			x.t.Fatal(err)
+		}
+	}
+	return p
+}
+
+func (x *stand) submit(queue, name string, change ...func(*Submission)) (Outcome, error) {
+	j := Submission{Queue: []byte(queue), Name: []byte(name)}
+	for _, f := range change {
+		f(&j)
+	}
+	return x.s.Submit(x.now, &j, &x.rec)
+}
+
+func (x *stand) reserve(p *Peer, tag uint64) {
+	x.t.Helper()
+	if err := x.s.Reserve(x.now, p, tag, &x.rec); err != nil {
+		x.t.Fatal(err)
+	}
+}
+
+// want compares the deliveries since the last call, written as "session tag effect
+// name-or-data", and checks the structures.
+func (x *stand) want(want ...string) []seen {
+	x.t.Helper()
+	all := x.rec.take()
+	got := make([]string, len(all))
+	for i, d := range all {
+		got[i] = fmt.Sprint(d.to, " ", d.tag, " ", effects[d.effect], " ", d.job.name, d.data)
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		x.t.Errorf("got %q, want %q", got, want)
+	}
+	if err := x.s.check(); err != nil {
+		x.t.Error(err)
+	}
+	return all
+}
+
+var effects = map[Effect]string{
+	Assign: "assign", Broadcast: "broadcast", Wake: "wake", Result: "result", Removed: "removed", Failed: "failed",
+	Chunk: "chunk", End: "end", Proceed: "proceed",
+}
+
+// The zero Options are good for a scheduler.
+func TestZeroOptions(t *testing.T) {
+	x := newStand(t, Options{})
+	p := x.peer("f")
+	x.reserve(p, 7)
+	if out, err := x.submit("f", "a"); out != Added || err != nil {
+		t.Fatal(out, err)
+	}
+	d := x.want("1 7 assign a")
+	if err := x.s.Finish(x.now, p, d[0].job.ref, nil, &x.rec); err != nil {
+		t.Error(err)
+	}
+	x.want()
+}
+
+// A submission that is refused for want of room changes nothing: the job it would
+// have replaced is as it was, and the submitter is told of no result.
+func TestSubmitFull(t *testing.T) {
+	x := newStand(t, Options{})
+	client, worker := x.peer(), x.peer("f")
+	await := func(j *Submission) { j.Await, j.Tag = client, 9 }
+	if _, err := x.submit("f", "a", func(j *Submission) { j.Workload = make([]byte, 20) }); err != nil {
+		t.Fatal(err)
+	}
+	a := &x.s.shards[0].arena
+	full := *a
+	a.chunks = append(a.chunks[:len(a.chunks):len(a.chunks)], make([]arenaPart, maxChunks-len(a.chunks))...)
+	for _, name := range []string{"a", "b"} {
+		if out, err := x.submit("f", name, await, func(j *Submission) { j.Workload = make([]byte, 200) }); err != ErrFull || out != 0 {
+			t.Errorf("%s: %v, %v", name, out, err)
+		}
+	}
+	a.chunks = full.chunks
+	x.reserve(worker, 1)
+	d := x.want("2 1 assign a")
+	if n := len(d[0].job.workload); n != 20 {
+		t.Errorf("the workload has %d bytes", n)
+	}
+	if err := x.s.Finish(x.now, worker, d[0].job.ref, []byte("done"), &x.rec); err != nil {
+		t.Error(err)
+	}
+	x.want()
+}
+
+// One job's result is awaited by so many and no more; who is refused is not told.
+func TestAwaitLimit(t *testing.T) {
+	x := newStand(t, Options{})
+	client := x.peer()
+	await := func(j *Submission) { j.Await, j.Tag = client, j.Tag+1 }
+	for i := range MaxAwaits {
+		if _, err := x.submit("f", "a", await); err != nil {
+			t.Fatal(i, err)
+		}
+	}
+	if _, err := x.submit("f", "a", await, func(j *Submission) { j.Workload = []byte("w") }); err != ErrAwaits {
+		t.Error(err)
+	}
+	if _, err := x.submit("f", "a", func(j *Submission) { j.Workload = []byte("x") }); err != nil {
+		t.Error(err)
+	}
+	x.s.Forget(x.now, client, &x.rec)
+	x.want()
+	if !x.s.Remove(x.now, 0, []byte("f"), []byte("a"), &x.rec) {
+		t.Error("not removed")
+	}
+	x.want()
+}
+
+// The limits of a peer: slots, queues; a repeated tag is none more.
+func TestPeerLimits(t *testing.T) {
+	x := newStand(t, Options{MaxQueues: 3})
+	p := x.peer("f")
+	for tag := range uint64(MaxSlots) {
+		x.s.slots.Add(1) // reserving each would read all of them each time
+		p.slots.push(slot{tag: tag, seq: x.s.slots.Load()})
+	}
+	if err := x.s.Reserve(x.now, p, MaxSlots, &x.rec); err != ErrSlots {
+		t.Error(err)
+	}
+	if ok, err := x.s.TryReserve(x.now, p, MaxSlots, &x.rec); ok || err != ErrSlots {
+		t.Error(ok, err)
+	}
+	if err := x.s.Sleep(x.now, p, MaxSlots, &x.rec); err != ErrSlots {
+		t.Error(err)
+	}
+	x.reserve(p, 5)
+	x.want()
+	x.peer("g", "h")
+	if err := x.s.Watch(x.now, p, []byte("i"), false, &x.rec); err != ErrQueues {
+		t.Error(err)
+	}
+	if _, err := x.submit("i", "a"); err != ErrQueues {
+		t.Error(err)
+	}
+	if !x.s.Drop([]byte("none")) && x.s.QueueCount() != 3 {
+		t.Error(x.s.QueueCount())
+	}
+	x.want()
+}
+
+// A peer's queues are bounded. Those that it has left while it held a job of theirs
+// count only as long as it holds it.
+func TestWatchLimit(t *testing.T) {
+	x := newStand(t, Options{Shards: 2})
+	p := x.peer()
+	watch := func(i int) error { return x.s.Watch(x.now, p, fmt.Append(nil, "q", i), false, &x.rec) }
+	var refs []JobRef
+	for i := range MaxWatches {
+		if err := watch(i); err != nil {
+			t.Fatal(i, err)
+		}
+	}
+	for i := range 3 {
+		x.reserve(p, uint64(i))
+		x.submit(fmt.Sprint("q", i), "a")
+		refs = append(refs, x.rec.take()[0].job.ref)
+		x.s.Unwatch(p, fmt.Append(nil, "q", i))
+	}
+	if err := watch(MaxWatches); err != ErrWatches {
+		t.Error(err)
+	}
+	for _, ref := range refs {
+		if err := x.s.Finish(x.now, p, ref, nil, &x.rec); err != nil {
+			t.Error(err)
+		}
+	}
+	if n := p.Watching(); n != MaxWatches-3 {
+		t.Errorf("watching %d", n)
+	}
+	for i := range 3 {
+		if err := watch(MaxWatches + i); err != nil {
+			t.Error(i, err)
+		}
+	}
+	if err := watch(MaxWatches + 3); err != ErrWatches {
+		t.Error(err)
+	}
+	x.s.Forget(x.now, p, &x.rec)
+	x.want()
+}
+
+// What a peer that left a queue still held does not stay with it for ever: a Reserve
+// lets go of the watches that have nothing left.
+func TestEndedWatchesGo(t *testing.T) {
+	x := newStand(t, Options{Shards: 2})
+	p := x.peer("stays", "stays too")
+	for i := range 10 {
+		q := fmt.Sprint("q", i)
+		if err := x.s.Watch(x.now, p, []byte(q), false, &x.rec); err != nil {
+			t.Fatal(err)
+		}
+		x.reserve(p, 1)
+		x.submit(q, "a")
+		ref := x.rec.take()[0].job.ref
+		x.s.Unwatch(p, []byte(q))
+		if err := x.s.Finish(x.now, p, ref, nil, &x.rec); err != nil {
+			t.Error(err)
+		}
+	}
+	x.reserve(p, 1)
+	if len(p.watches) != 2 || len(p.byQueue) != 2 || p.Watching() != 2 {
+		t.Errorf("%d watches, %d by queue, watching %d", len(p.watches), len(p.byQueue), p.Watching())
+	}
+	x.want()
+}
+
+// References that never were, or are no more, reach nothing.
+func TestStaleReferences(t *testing.T) {
+	x := newStand(t, Options{Shards: 2})
+	p, other := x.peer("f"), x.peer("f")
+	x.reserve(p, 1)
+	x.submit("f", "a")
+	ref := x.want("1 1 assign a")[0].job.ref
+	f := func(who *Peer, ref JobRef, want error) {
+		t.Helper()
+		for _, err := range []error{
+			x.s.Finish(x.now, who, ref, nil, &x.rec), x.s.Fail(x.now, who, ref, &x.rec),
+			x.s.Postpone(x.now, who, ref, 1, 1, &x.rec),
+		} {
+			if !errors.Is(err, want) {
+				t.Errorf("%v: %v, want %v", ref, err, want)
+			}
+		}
+	}
+	f(p, JobRef{}, ErrNotFound)
+	f(p, JobRef{Shard: math.MaxUint16, Slot: ref.Slot, Seq: ref.Seq}, ErrNotFound)
+	f(p, JobRef{Shard: ref.Shard ^ 1, Slot: ref.Slot, Seq: ref.Seq}, ErrNotFound)
+	f(p, JobRef{Shard: ref.Shard, Slot: none, Seq: ref.Seq}, ErrNotFound)
+	f(p, JobRef{Shard: ref.Shard, Slot: ref.Slot + 1, Seq: ref.Seq}, ErrNotFound)
+	f(p, JobRef{Shard: ref.Shard, Slot: ref.Slot, Seq: ref.Seq + 1}, ErrNotFound)
+	f(p, JobRef{Shard: ref.Shard, Slot: ref.Slot, Seq: ref.Seq, Space: ref.Space + 1}, ErrNotFound)
+	f(other, ref, ErrNotOwner)
+	if err := x.s.Finish(x.now, p, ref, nil, &x.rec); err != nil {
+		t.Error(err)
+	}
+	f(p, ref, ErrNotFound)
+	x.submit("f", "b") // takes the same slot
+	f(p, ref, ErrNotFound)
+	x.want()
+}
+
+// A peer that leaves is told nothing any more, not even what becomes of a job that it
+// both awaits and holds.
+func TestForgetOwnJob(t *testing.T) {
+	x := newStand(t, Options{})
+	p, other := x.peer("f"), x.peer("f")
+	x.reserve(p, 1)
+	x.submit("f", "a", func(j *Submission) { j.Await, j.Tag = p, 9 })
+	x.want("1 1 assign a")
+	x.reserve(other, 2)
+	if err := x.s.Watch(x.now, other, []byte("f"), true, &x.rec); err != nil {
+		t.Error(err)
+	}
+	x.s.Forget(x.now, p, &x.rec)
+	x.want("2 2 broadcast a")
+}

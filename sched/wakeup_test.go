@@ -1,0 +1,185 @@
+package sched
+
+import (
+	"fmt"
+	"testing"
+)
+
+// air is a scheduler with one submitter, one worker and at most one job in the air:
+// a wake-up that is lost is not made good by later traffic.
+type air struct {
+	t      *testing.T
+	s      *Scheduler
+	worker *Peer
+	queues [][]byte
+	sink   boxes
+}
+
+var airNow = Time{Wall: 1_700_000_000_000}
+
+func newAir(t *testing.T, queues, window int) *air {
+	x := &air{t: t, s: New(Options{Shards: 8, Window: window}), sink: newBoxes(1)}
+	x.worker = x.s.NewPeer(0)
+	for i := range queues {
+		x.queues = append(x.queues, fmt.Append(nil, "queue ", i))
+		x.watch(i)
+	}
+	return x
+}
+
+func (x *air) watch(round int) {
+	if err := x.s.Watch(airNow, x.worker, x.queues[round%len(x.queues)], false, x.sink); err != nil {
+		x.t.Error(err)
+	}
+}
+
+func (x *air) submit(round int) {
+	j := Submission{Queue: x.queues[round%len(x.queues)], Name: fmt.Append(nil, round), Workload: make([]byte, 100)}
+	if _, err := x.s.Submit(airNow, &j, x.sink); err != nil {
+		x.t.Error(err)
+	}
+}
+
+func (x *air) reserve(round int) {
+	if err := x.s.Reserve(airNow, x.worker, uint64(round), x.sink); err != nil {
+		x.t.Error(err)
+	}
+}
+
+// served waits for the round's job and finishes it.
+func (x *air) served(round int) bool {
+	all := x.sink[0].wait(nil)
+	if len(all) == 0 {
+		return false
+	}
+	d := all[0]
+	if d.effect != Assign || d.tag != uint64(round) || d.job.name != fmt.Sprint(round) {
+		x.t.Errorf("round %d: %+v", round, d)
+	}
+	return x.s.Finish(airNow, x.worker, d.job.ref, nil, x.sink) == nil
+}
+
+func (x *air) flushed(int) { x.s.Flushed(airNow, x.worker, 0, x.sink) }
+
+func (x *air) end() {
+	if err := x.s.check(); err != nil {
+		x.t.Error(err)
+	}
+	if n := x.s.Stats().Jobs; n != 0 {
+		x.t.Errorf("%d jobs are left", n)
+	}
+}
+
+// unlined sees to it that the worker, who has no slot, does not stand in line still:
+// a job that finds it there without one sends it off.
+func (x *air) unlined(round int) {
+	j := Submission{Queue: x.queues[round%len(x.queues)], Name: []byte("primer")}
+	if _, err := x.s.Submit(airNow, &j, x.sink); err != nil {
+		x.t.Error(err)
+	}
+	if !x.s.Remove(airNow, 0, j.Queue, j.Name, x.sink) {
+		x.t.Error("the primer was gone")
+	}
+}
+
+// A job submitted while its only worker asks for one is handed out, whichever of
+// the two comes first: for a worker of one queue, and for one of several on several
+// shards, where asking takes several locks one after the other.
+func TestNoLostWakeupReserve(t *testing.T) {
+	for _, queues := range []int{1, 2, 5} {
+		t.Run(fmt.Sprint(queues, " queues"), func(t *testing.T) {
+			x := newAir(t, queues, 0)
+			duel(t, x.unlined, x.submit, func(round int) bool {
+				x.reserve(round)
+				x.flushed(round)
+				return x.served(round)
+			})
+			x.end()
+		})
+	}
+}
+
+// A job submitted while its only worker, kept from work by unsent bytes, reports
+// that they are sent, is handed out.
+func TestNoLostWakeupFlushed(t *testing.T) {
+	for _, queues := range []int{1, 5} {
+		t.Run(fmt.Sprint(queues, " queues"), func(t *testing.T) {
+			x := newAir(t, queues, 100) // one job fills the window
+			duel(t, x.reserve, x.submit, func(round int) bool {
+				x.flushed(round)
+				return x.served(round)
+			})
+			x.end()
+		})
+	}
+}
+
+// A job submitted while its worker falls asleep wakes it, and is there when it asks.
+func TestNoLostWakeupSleep(t *testing.T) {
+	for _, queues := range []int{1, 5} {
+		t.Run(fmt.Sprint(queues, " queues"), func(t *testing.T) {
+			x := newAir(t, queues, 0)
+			duel(t, x.unlined, x.submit, func(round int) bool {
+				if err := x.s.Sleep(airNow, x.worker, uint64(round), x.sink); err != nil {
+					t.Error(err)
+				}
+				if d := x.sink[0].wait(nil); len(d) != 1 || d[0].effect != Wake {
+					return false
+				}
+				x.flushed(round)
+				ok, err := x.s.TryReserve(airNow, x.worker, uint64(round), x.sink)
+				return ok && err == nil && x.served(round)
+			})
+			x.end()
+		})
+	}
+}
+
+// A job submitted to a queue while a peer with a slot becomes its worker is handed
+// out.
+func TestNoLostWakeupWatch(t *testing.T) {
+	x := newAir(t, 5, 0)
+	before := func(round int) {
+		x.s.Unwatch(x.worker, x.queues[round%len(x.queues)])
+		x.reserve(round)
+	}
+	duel(t, before, x.submit, func(round int) bool {
+		x.watch(round)
+		x.flushed(round)
+		return x.served(round)
+	})
+	x.end()
+}
+
+// A job given back by one peer while another asks for work is handed to that one.
+func TestNoLostWakeupFail(t *testing.T) {
+	x := newAir(t, 2, 0)
+	x.sink = newBoxes(2)
+	other := x.s.NewPeer(1 << boxShift)
+	var held JobRef
+	before := func(round int) {
+		if err := x.s.Watch(airNow, other, x.queues[round%2], false, x.sink); err != nil {
+			t.Error(err)
+		}
+		if err := x.s.Reserve(airNow, other, 0, x.sink); err != nil {
+			t.Error(err)
+		}
+		x.submit(round)
+		held = x.sink[1].wait(nil)[0].job.ref
+		x.s.Flushed(airNow, other, 0, x.sink)
+	}
+	giveBack := func(round int) {
+		if round%3 == 0 {
+			x.s.Forget(airNow, other, x.sink)
+			other = x.s.NewPeer(1 << boxShift)
+		} else if err := x.s.Fail(airNow, other, held, x.sink); err != nil {
+			t.Error(err)
+		}
+	}
+	duel(t, before, giveBack, func(round int) bool {
+		x.reserve(round)
+		x.flushed(round)
+		return x.served(round)
+	})
+	x.end()
+}

@@ -1,0 +1,263 @@
+package sched
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// The spaces of the wild: jobs as they come, jobs that go with their owner, and jobs
+// that are journaled.
+const (
+	wildPlain Space = iota
+	wildOwned
+	wildDurable
+)
+
+var wildRules = [MaxSpaces]Rules{
+	wildOwned:   {Global: true, Owned: true, Untimed: true, Deaths: 3},
+	wildDurable: {Durable: true},
+}
+
+// wildVerbs are all verbs there are, those of the model's machine and those that it
+// does not know.
+var wildVerbs = strings.Fields(`submit submit submit submit submit submit watch watch watch broadcast unwatch
+	reserve reserve reserve reserve reserve try sleep finish finish finish fail postpone remove drop flushed flushed
+	forget pass pass tick tick timeout acquire acquire acquire release locktime listen publish return held`)
+
+var (
+	wildQueues = []string{"f", "g", "h"}
+	wildNames  = []string{"a", "b", "c", strings.Repeat("long", 64)}
+	wildLocks  = []string{"x", "y"}
+	wildSkills = []Skills{0, 0, Named, Wide, Named | Wide}
+)
+
+// book is a Journal that keeps what it was told, by shard and sequence.
+type book []map[uint64]Job
+
+func (b book) Save(shard int, j *Job) {
+	k := *j
+	k.Name, k.Workload = slices.Clone(j.Name), slices.Clone(j.Workload)
+	b[shard][j.Ref.Seq] = k
+}
+
+func (b book) Drop(shard int, seq uint64) { delete(b[shard], seq) }
+
+// wild is a scheduler under verbs of every kind.
+type wild struct {
+	t      *rapid.T
+	s      *Scheduler
+	book   book
+	rec    recorder
+	now    Time
+	peers  []*Peer
+	refs   []JobRef
+	holder map[JobRef]int
+	lastID SessionID
+	tags   uint64
+}
+
+func newWild(t *rapid.T, shards int) *wild {
+	x := &wild{t: t, now: Time{Wall: 1_700_000_000_250}, holder: make(map[JobRef]int), book: make(book, shards)}
+	for i := range x.book {
+		x.book[i] = make(map[uint64]Job)
+	}
+	x.s = New(Options{Shards: shards, Window: 600, Rules: wildRules, Journal: x.book})
+	for range wildSkills {
+		x.lastID++
+		x.peers = append(x.peers, x.s.NewPeer(x.lastID, wildSkills[x.lastID-1]))
+	}
+	return x
+}
+
+func (x *wild) n(label string, n int) int { return rapid.IntRange(0, n-1).Draw(x.t, label) }
+
+// held draws a reference, mostly one that is held, and who reports it, mostly its
+// holder.
+func (x *wild) held() (*Peer, JobRef) {
+	if len(x.refs) == 0 {
+		return x.peers[0], JobRef{}
+	}
+	ref := x.refs[len(x.refs)-1-x.n("ref", min(len(x.refs), 6))]
+	if x.n("other", 8) == 0 {
+		return x.peers[x.n("peer", len(x.peers))], ref
+	}
+	return x.peers[x.holder[ref]], ref
+}
+
+func (x *wild) verb() {
+	s, now, sink := x.s, x.now, &x.rec
+	queue, name := []byte(wildQueues[x.n("queue", len(wildQueues))]), []byte(wildNames[x.n("name", len(wildNames))])
+	i := x.n("peer", len(x.peers))
+	p := x.peers[i]
+	switch verb := rapid.SampledFrom(wildVerbs).Draw(x.t, "verb"); verb {
+	case "submit":
+		x.submit(queue, name, p)
+	case "watch", "broadcast":
+		_ = s.Watch(now, p, queue, verb == "broadcast", sink)
+	case "unwatch":
+		s.Unwatch(p, queue)
+	case "reserve":
+		_ = s.Reserve(now, p, uint64(x.n("tag", 4)), sink)
+	case "try":
+		_, _ = s.TryReserve(now, p, uint64(10+x.n("tag", 4)), sink)
+	case "sleep":
+		_ = s.Sleep(now, p, uint64(x.n("tag", 2)), sink)
+	case "remove":
+		s.Remove(now, Space(x.n("space", 3)), queue, name, sink)
+	case "drop":
+		s.Drop(queue)
+	case "flushed":
+		s.Flushed(now, p, []int{0, 0, 600}[x.n("unsent", 3)], sink)
+	case "forget":
+		s.Forget(now, p, sink)
+		x.lastID++
+		x.peers[i] = s.NewPeer(x.lastID, wildSkills[i])
+	case "pass":
+		x.now.Wall += int64(x.n("wall", 2500))
+		x.now.Mono += int64(x.n("mono", 2500))
+	case "tick":
+		s.Tick(now, sink)
+	case "timeout":
+		s.SetTimeout(int64(x.n("ms", 3) * 1500))
+	case "locktime":
+		s.SetLockTimeout(int64(x.n("ms", 3) * 1500))
+	case "listen":
+		_ = s.Listen(p, queue, name, 7)
+	case "return":
+		_ = s.Return(now, p, uint64(x.n("tag", 4)), sink)
+	case "held":
+		if ref, ok := s.Held(p, queue, name); ok && x.s.Finish(now, p, ref, nil, sink) != nil {
+			x.t.Fatalf("%v is held and cannot be finished", ref)
+		}
+	default:
+		x.report(verb)
+	}
+}
+
+func (x *wild) report(verb string) {
+	s, now, sink := x.s, x.now, &x.rec
+	p, ref := x.held()
+	lock := wildLocks[x.n("lock", len(wildLocks))]
+	switch verb {
+	case "finish":
+		_ = s.Finish(now, p, ref, []byte("done"), sink)
+	case "fail":
+		_ = s.Fail(now, p, ref, sink)
+	case "postpone":
+		_ = s.Postpone(now, p, ref, int64(x.n("delay", 4)), 1, sink)
+	case "acquire":
+		_, _ = s.Acquire(now, p, ref, lock, x.n("count", 3), sink)
+	case "release":
+		_ = s.Release(now, p, ref, lock, sink)
+	case "publish":
+		_, _ = s.Publish(p, ref, make([]byte, 300), 9, sink)
+	}
+}
+
+func (x *wild) submit(queue, name []byte, p *Peer) {
+	x.tags++
+	j := Submission{
+		Space: Space(x.n("space", 3)), Queue: queue, Name: name, Workload: make([]byte, x.n("workload", 150)),
+		Priority: int64(x.n("priority", 2)), Timeout: int32(x.n("timeout", 3)),
+	}
+	if x.n("later", 4) == 0 {
+		j.SchedAt = x.now.Wall/1000 + int64(x.n("at", 4)) - 1
+	}
+	if j.Space == wildOwned || x.n("await", 4) == 0 {
+		j.Await, j.Tag, j.OnFail = p, x.tags, x.n("onFail", 2) == 0
+	}
+	if len(name) > MaxShort && j.Space != wildOwned {
+		j.Name = name[:MaxShort]
+	}
+	_, _ = x.s.Submit(x.now, &j, &x.rec)
+}
+
+// note keeps what was handed out, and looks at whether it might have been.
+func (x *wild) note() {
+	for _, d := range x.rec.take() {
+		if d.effect != Assign && d.effect != Broadcast {
+			continue
+		}
+		i := slices.IndexFunc(x.peers, func(p *Peer) bool { return p.id == d.to })
+		if i < 0 || len(d.job.name) > MaxShort && wildSkills[i]&Wide == 0 || d.effect == Broadcast && d.job.space == wildOwned {
+			x.t.Fatalf("peer %d of skills %v got %+v", i, wildSkills, d)
+		}
+		if d.effect == Assign {
+			x.refs, x.holder[d.job.ref] = append(x.refs, d.job.ref), i
+		}
+	}
+}
+
+// durable returns what of a scheduler's jobs a journal has to know. When a job became
+// due, if it did, is of no account.
+func (x *wild) durable(s *Scheduler) []string {
+	var all []string
+	for c, done := (Cursor{}), false; !done; {
+		c, done = s.Walk(c, slabChunk, func(j *Job) {
+			if j.Space == wildDurable {
+				all = append(all, fmt.Sprint(j.Ref.Seq, j.Queue, " ", string(j.Name), len(j.Workload), j.SchedAt, max(j.Due, x.now.Wall), j.Priority, j.Count, j.Timeout))
+			}
+		})
+	}
+	slices.Sort(all)
+	return all
+}
+
+// restored returns a scheduler made from the journal alone.
+func (x *wild) restored() *Scheduler {
+	var saved []Job
+	for _, shard := range x.book {
+		saved = slices.AppendSeq(saved, maps.Values(shard))
+	}
+	slices.SortFunc(saved, func(a, b Job) int { return cmp.Compare(a.Ref.Seq, b.Ref.Seq) })
+	s := New(Options{Shards: 2, Rules: wildRules, Journal: book{{}, {}}})
+	for i := range saved {
+		if err := s.Restore(x.now, &saved[i]); err != nil {
+			x.t.Fatalf("%+v: %v", saved[i], err)
+		}
+	}
+	return s
+}
+
+// compare holds what the journal was told against what there is.
+func (x *wild) compare() {
+	s := x.restored()
+	if err := s.check(); err != nil {
+		x.t.Fatal("restored:", err)
+	}
+	if got, want := x.durable(s), x.durable(x.s); !slices.Equal(got, want) {
+		x.t.Fatalf("restored %q, want %q", got, want)
+	}
+}
+
+// After any sequence of verbs of every kind, over jobs of every kind and peers of
+// every skill, all structures agree, nobody waits for what is ready, and what a
+// journal was told makes a scheduler with the same durable jobs.
+func TestWild(t *testing.T) {
+	for _, shards := range []int{1, 3} {
+		t.Run(fmt.Sprint(shards, " shards"), func(t *testing.T) {
+			rapid.Check(t, func(t *rapid.T) {
+				x := newWild(t, shards)
+				t.Repeat(map[string]func(*rapid.T){
+					"verbs": func(t *rapid.T) {
+						x.t = t
+						for range 5 {
+							x.verb()
+							x.note()
+							if err := x.s.check(); err != nil {
+								t.Fatal(err)
+							}
+						}
+						x.compare()
+					},
+				})
+			})
+		})
+	}
+}
