@@ -1,0 +1,177 @@
+// Package client is a blocking client of the Periodic and the Gloom protocol, for
+// the command line and for tests. In Periodic a Client submits jobs and
+// administers the server, a Worker does jobs; the 2018 framing forbids one
+// connection to be both. Both keep reading whatever the caller does, so that a
+// reply nobody waits for never blocks the server, and both ping, so that an idle
+// connection outlives the server's keepalive. In Gloom a Master submits jobs and a
+// Slave does them.
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"treadle/codec/periodic"
+)
+
+const (
+	// defaultPingEvery is what the client libraries of the protocol use; the
+	// server's keepalive is three times as long.
+	defaultPingEvery = 100 * time.Second
+	// dialTimeout bounds connecting and the handshake: a peer that accepts and
+	// says nothing is not a Periodic server.
+	dialTimeout = 10 * time.Second
+)
+
+// CRC is the framing of 2019 and later.
+const CRC = periodic.CRC
+
+// Options are the settings of a connection; the zero value is the 2018 framing.
+type Options struct {
+	// Framing is periodic.Plain (2018) or periodic.CRC.
+	Framing periodic.Framing
+	// PingEvery is the time between two pings; default 100 s. A connection on
+	// which nothing at all arrives between two pings is given up.
+	PingEvery time.Duration
+}
+
+// Sentinels of what a server may answer instead of doing what was asked.
+var (
+	// ErrRefused is the server's UNKNOWN: it does not know the request, or
+	// refuses it for want of disk, by a limit or by a setting.
+	ErrRefused = errors.New("the server refused the request (it answered UNKNOWN)")
+	// ErrNoWorker is NO_WORKER of the CRC eras: nobody can do the function.
+	ErrNoWorker = errors.New("no worker for this function is connected")
+	// ErrClosed is the end of a connection by the server.
+	ErrClosed = errors.New("the server closed the connection")
+	// ErrNotPeriodic is a peer whose bytes are not frames of the protocol.
+	ErrNotPeriodic = errors.New("what answers there does not speak Periodic in this framing")
+
+	errClosedHere = errors.New("this connection has been closed")
+)
+
+// DialError is a server that could not be reached.
+type DialError struct {
+	Address string // as network://address
+	Setting string // what names it on the command line
+	Err     error
+}
+
+func (e *DialError) Error() string {
+	return fmt.Sprintf("cannot connect to %s: %v (is `treadle serve` running? %s names the server)", e.Address, e.Err, e.Setting)
+}
+
+// Unwrap returns the reason.
+func (e *DialError) Unwrap() error { return e.Err }
+
+// Dial connects to the server at address as a client: tcp://host:port,
+// unix:///path, host:port or a path. Connecting takes at most 10 s, or less by
+// ctx; the connection itself does not depend on ctx afterwards.
+func Dial(ctx context.Context, address string, o Options) (*Client, error) {
+	c, err := dial(ctx, address, periodic.Client, o)
+	if err != nil {
+		return nil, err
+	}
+	c.start()
+	return &Client{c}, nil
+}
+
+// DialWorker connects to the server at address as a worker; see Dial.
+func DialWorker(ctx context.Context, address string, o Options) (*Worker, error) {
+	c, err := dial(ctx, address, periodic.Worker, o)
+	if err != nil {
+		return nil, err
+	}
+	w := &Worker{c}
+	c.stray = w.handBack
+	c.start()
+	return w, nil
+}
+
+// hostSetting names a Periodic server on the command line.
+const hostSetting = "-H or TREADLE_HOST"
+
+// reach connects to what a user has written, and returns it as network://address.
+func reach(ctx context.Context, address, setting string) (nc net.Conn, name string, err error) {
+	network, target, err := splitAddress(address)
+	if err != nil {
+		return nil, "", err
+	}
+	name = network + "://" + target
+	nc, err = (&net.Dialer{}).DialContext(ctx, network, target)
+	if err != nil {
+		return nil, name, &DialError{name, setting, plain(err)}
+	}
+	return nc, name, nil
+}
+
+func dial(ctx context.Context, address string, role periodic.Role, o Options) (*conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	nc, name, err := reach(ctx, address, hostSetting)
+	if err != nil {
+		return nil, err
+	}
+	if o.PingEvery <= 0 {
+		o.PingEvery = defaultPingEvery
+	}
+	c := newConn(nc, name, o)
+	if err := c.handshake(ctx, role); err != nil {
+		nc.Close()
+		return nil, &DialError{name, hostSetting, plain(err)}
+	}
+	return c, nil
+}
+
+// splitAddress turns what a user writes into what net.Dial takes.
+func splitAddress(a string) (network, address string, err error) {
+	switch scheme, rest, found := strings.Cut(a, "://"); {
+	case found && scheme == "unix" && rest != "":
+		return "unix", rest, nil
+	case found && scheme == "tcp":
+		a = rest
+	case found:
+		return "", "", fmt.Errorf("cannot connect to %q: neither tcp://host:port, unix:///path, host:port nor a path", a)
+	case strings.Contains(a, "/"):
+		return "unix", a, nil
+	}
+	if _, _, err := net.SplitHostPort(a); err != nil {
+		return "", "", fmt.Errorf("cannot connect to %q: %w; write it as tcp://host:port, unix:///path, host:port or a path", a, err)
+	}
+	return "tcp", a, nil
+}
+
+// plain reduces the nested errors of net to the one thing that happened, since
+// the callers already say what was tried and where.
+func plain(err error) error {
+	var errno syscall.Errno
+	var dns *net.DNSError
+	switch {
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
+		return &reworded{"no answer in time", context.DeadlineExceeded}
+	case errors.Is(err, context.Canceled):
+		return &reworded{"interrupted", context.Canceled}
+	case errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.ECONNRESET):
+		return ErrClosed
+	case errors.As(err, &errno):
+		return errno
+	case errors.As(err, &dns):
+		return dns
+	}
+	return err
+}
+
+// reworded is an error of context in words that mean something to a user.
+type reworded struct {
+	text string
+	err  error
+}
+
+func (e *reworded) Error() string { return e.text }
+func (e *reworded) Unwrap() error { return e.err }

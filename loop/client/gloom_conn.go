@@ -1,0 +1,197 @@
+package client
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"sync"
+	"time"
+
+	"treadle/codec/gloom"
+)
+
+// ErrNotGloom is a peer whose bytes are not frames of the Gloom protocol.
+var ErrNotGloom = errors.New("what answers there does not speak Gloom")
+
+// GloomError is an error that a Gloom server answered.
+type GloomError struct {
+	Name   string // as gloom.JobFailed
+	Reason string // JSON
+}
+
+func (e *GloomError) Error() string {
+	switch e.Name {
+	case gloom.JobFailed:
+		return "the job failed (the server answered job_failed)"
+	case gloom.IDExists:
+		return "a job with this id exists already (the server answered id_exists)"
+	}
+	return fmt.Sprintf("the server answered %s: %s", e.Name, e.Reason)
+}
+
+func refusal(r *gloom.Reply) error {
+	name, _ := gloom.Text(nil, r.Error)
+	return &GloomError{string(name), string(r.Reason)}
+}
+
+// gloomConn is one connection: one goroutine reads frames, and each waits until
+// the caller takes it.
+type gloomConn struct {
+	address string
+	net     net.Conn
+	in      *bufio.Reader    // of the reading goroutine
+	frames  chan gloom.Reply // its views are the receiver's own
+	out     []byte           // of the caller
+
+	mu    sync.Mutex
+	err   error // why the connection ended
+	ended chan struct{}
+	done  sync.WaitGroup
+}
+
+func dialGloom(ctx context.Context, address, setting string) (*gloomConn, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	nc, name, err := reach(ctx, address, setting)
+	if err != nil {
+		return nil, err
+	}
+	c := &gloomConn{
+		address: name, net: nc, in: bufio.NewReaderSize(nc, readBuffer),
+		frames: make(chan gloom.Reply), ended: make(chan struct{}),
+	}
+	c.done.Go(func() {
+		for {
+			r, err := c.readFrame()
+			if err != nil {
+				c.fail(err)
+				return
+			}
+			select {
+			case c.frames <- r:
+			case <-c.ended:
+				return
+			}
+		}
+	})
+	return c, nil
+}
+
+// readFrame reads one frame. The buffer grows as bytes arrive, not by what a
+// header promises.
+func (c *gloomConn) readFrame() (r gloom.Reply, err error) {
+	head, err := c.in.Peek(gloom.HeaderLen + 1)
+	if err != nil {
+		return r, ending(err)
+	}
+	size := int64(binary.BigEndian.Uint32(head))
+	if head[gloom.HeaderLen] != '{' || size > math.MaxInt32 {
+		return r, ErrNotGloom
+	}
+	var frame bytes.Buffer
+	if _, err := io.CopyN(&frame, c.in, gloom.HeaderLen+size); err != nil {
+		return r, ending(err)
+	}
+	if err := gloom.ParseReply(frame.Bytes()[gloom.HeaderLen:], &r); err != nil {
+		return r, ErrNotGloom
+	}
+	return r, nil
+}
+
+func ending(err error) error {
+	if errors.Is(err, io.EOF) {
+		return ErrClosed
+	}
+	return err
+}
+
+// fail ends the connection for the first reason given.
+func (c *gloomConn) fail(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return
+	}
+	c.err = plain(err)
+	c.net.Close()
+	close(c.ended)
+}
+
+func (c *gloomConn) close() {
+	c.fail(errClosedHere)
+	c.done.Wait()
+}
+
+// next waits for a frame.
+func (c *gloomConn) next(ctx context.Context) (gloom.Reply, error) {
+	select {
+	case r := <-c.frames:
+		return r, nil
+	case <-ctx.Done():
+		return gloom.Reply{}, plain(ctx.Err())
+	case <-c.ended:
+		return gloom.Reply{}, c.reason()
+	}
+}
+
+// send writes what encode appends. When ctx ends in the middle the connection
+// ends, because half a frame cannot be taken back.
+func (c *gloomConn) send(ctx context.Context, encode func(dst []byte) []byte) error {
+	if err := ctx.Err(); err != nil {
+		return plain(err)
+	}
+	if c.out = encode(c.out[:0]); cap(c.out) > keepBuffer {
+		defer func() { c.out = nil }()
+	}
+	// Setting a deadline can only fail on a connection whose writes fail too.
+	stop := context.AfterFunc(ctx, func() { _ = c.net.SetWriteDeadline(time.Unix(1, 0)) })
+	_, err := c.net.Write(c.out)
+	if err == nil && stop() {
+		return nil
+	}
+	if err == nil {
+		err = ctx.Err() // behind the last byte: whether the next write works is not known
+	} else if r, readErr := c.next(ctx); readErr == nil && r.Error != nil {
+		c.fail(err)
+		return refusal(&r) // the server has said why before it closed
+	}
+	c.fail(err)
+	return c.reason()
+}
+
+func (c *gloomConn) reason() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// await waits for the server's "ok". Whatever else comes is given to other; nil
+// there means that it does not belong here.
+func (c *gloomConn) await(ctx context.Context, other func(r *gloom.Reply) bool) error {
+	for {
+		r, err := c.next(ctx)
+		switch {
+		case err != nil:
+			return err
+		case r.OK:
+			return nil
+		case r.Error != nil && (other == nil || !other(&r)):
+			return refusal(&r)
+		case r.Error == nil && (other == nil || !other(&r)):
+			return errors.New("the server sent something that does not belong here")
+		}
+	}
+}
+
+func (c *gloomConn) fault(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("cannot %s at %s: %w", what, c.address, err)
+}
