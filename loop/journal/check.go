@@ -1,0 +1,233 @@
+package journal
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/batchrepr"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// Report is what Check found and Repair did.
+type Report struct {
+	Format int    // of the data directory; 0: unknown
+	Group  uint64 // the last that can be read
+	Epoch  uint64 // the last opening
+	// Jobs and Settings count what can be read; after a repair, what was kept.
+	Jobs, Settings int64
+	Tables, Logs   int // files in use
+	Size           uint64
+	Damage         []Damage // none: all is well
+	// Kept is the directory, below the data directory, to which a repair moved the
+	// damaged store; empty if there was nothing to repair.
+	Kept string
+
+	top uint64 // the highest Seq ever put
+}
+
+// Check reads a data directory that no server uses and tells what is there and what
+// is damaged. It changes nothing but the lock file. The error says why it could not
+// look; damage is no error. Without a file system it takes the disk.
+func Check(dir string, f vfs.FS) (Report, error) {
+	h, err := openHome(orDisk(f), dir, false)
+	if err != nil {
+		return Report{}, err
+	}
+	r, err := h.check(nil)
+	if err == nil {
+		err = h.count(&r)
+	}
+	return r, errors.Join(err, h.close())
+}
+
+func orDisk(f vfs.FS) vfs.FS {
+	if f == nil {
+		return vfs.Default
+	}
+	return f
+}
+
+// check reads everything and hands all versions that can be read to each.
+func (h *home) check(each func(version) error) (Report, error) {
+	if err := h.needStore(exists(h.fs, h.store())); err != nil {
+		return Report{}, err
+	}
+	format, ferr := h.readFormat()
+	if format > Format {
+		return Report{}, ferr
+	}
+	s, err := h.survey()
+	if err != nil {
+		return Report{}, err
+	}
+	if ferr != nil {
+		s.add(formatName, -1, 0, "%v", ferr)
+	}
+	c := census{survey: s, each: each, last: s.last}
+	if err := c.readTables(); err != nil {
+		return Report{}, err
+	}
+	if err := c.readLogs(); err != nil {
+		return Report{}, err
+	}
+	slices.SortFunc(s.damage, func(a, b Damage) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Offset, b.Offset), cmp.Compare(a.What, b.What))
+	})
+	return Report{
+		Format: format, Group: c.last.group, Epoch: c.last.epoch, top: c.last.top,
+		Tables: len(s.tables), Logs: len(s.logs),
+		Size: treeSize(h.fs, h.dir), Damage: slices.Compact(s.damage),
+	}, nil
+}
+
+// count fills in how many jobs and settings there are. Of a damaged store it sorts
+// the keys in memory.
+func (h *home) count(r *Report) error {
+	if len(r.Damage) == 0 {
+		return h.read(func(db *pebble.DB) error {
+			return first(
+				scan(db, jobKeys(), func(_, _ []byte) error { r.Jobs++; return nil }),
+				scan(db, settingKeys(), func(_, _ []byte) error { r.Settings++; return nil }))
+		})
+	}
+	keys, err := openSorter(vfs.NewMem(), "keys")
+	if err != nil {
+		return err
+	}
+	_, err = h.check(func(v version) error {
+		v.value = nil
+		return keys.add(v)
+	})
+	if err == nil {
+		err = keys.each(func(key, _ []byte) error { r.tally(key); return nil })
+	}
+	return errors.Join(err, keys.close())
+}
+
+func (r *Report) tally(key []byte) {
+	switch key[0] {
+	case keyJob:
+		r.Jobs++
+		if seq, err := jobSeq(key); err == nil {
+			r.top = max(r.top, seq)
+		}
+	case keySetting:
+		r.Settings++
+	}
+}
+
+// read opens the store to read only.
+func (h *home) read(use func(*pebble.DB) error) error {
+	o := storeOptions(h.fs, 0, quiet(), nil)
+	o.ReadOnly, o.ErrorIfNotExists = true, true
+	db, err := pebble.Open(h.store(), o)
+	if err != nil {
+		return fmt.Errorf("cannot open the store in %q: %w", h.dir, err)
+	}
+	return first(use(db), db.Close())
+}
+
+// census hands out every version in the live tables and logs.
+type census struct {
+	*survey
+	each func(version) error
+	last meta
+}
+
+func (c *census) readTables() error {
+	for _, name := range slices.Sorted(maps.Keys(c.tables)) {
+		t, err := openTable(c.home.fs, c.home.fs.PathJoin(c.home.store(), name))
+		if err != nil {
+			c.complain(name, err)
+			continue
+		}
+		err = t.walk(c.take(name, -1), func(err error) { c.complain(name, err) })
+		t.close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// complain notes what a table could not be read for.
+func (c *census) complain(name string, err error) {
+	d := damageOf(err)
+	c.add(name, d.Offset, d.Length, "%s", d.What)
+}
+
+func (c *census) readLogs() error {
+	for _, name := range c.logs {
+		b, err := readFile(c.home.fs, c.home.fs.PathJoin(c.home.store(), name))
+		if err != nil {
+			return fmt.Errorf("cannot read %s: %w", name, cause(err))
+		}
+		parts, _ := scanLog(b, fileNumber(name))
+		for _, p := range parts {
+			if !p.whole {
+				continue
+			}
+			if err := walkBatch(p.data, c.take(name, p.offset)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// take checks that a version can be understood and hands it on.
+func (c *census) take(file string, offset int64) func(version) error {
+	return func(v version) error {
+		if err := c.understand(v); err != nil {
+			c.add(file, offset, 0, "%v", err)
+			return nil
+		}
+		if c.each == nil {
+			return nil
+		}
+		return c.each(v)
+	}
+}
+
+func (c *census) understand(v version) error {
+	switch {
+	case len(v.key) == 1 && v.key[0] == keyMeta:
+		m, err := parseMeta(v.value)
+		if err == nil && m.group >= c.last.group {
+			c.last = m
+		}
+		return err
+	case len(v.key) > 0 && v.key[0] == keySetting:
+		return nil
+	case len(v.key) > 0 && v.key[0] == keyJob:
+		_, err := jobSeq(v.key)
+		if err == nil && !v.deleted {
+			var r Record
+			err = parseJob(v.key, v.value, &r)
+		}
+		return err
+	default:
+		return fmt.Errorf("a key that no journal writes: %q", v.key)
+	}
+}
+
+// walkBatch hands out the versions in a batch.
+func walkBatch(b []byte, each func(version) error) error {
+	head, ok := batchrepr.ReadHeader(b)
+	r := batchrepr.Read(b)
+	for i := range head.Count {
+		kind, key, value, more, err := r.Next()
+		if !ok || !more || err != nil {
+			return fmt.Errorf("a batch ends after %d of %d changes", i, head.Count)
+		}
+		number := uint64(head.SeqNum) + uint64(i)
+		if err := each(version{key: key, value: value, number: number, deleted: kind == pebble.InternalKeyKindDelete}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,162 @@
+package journal
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// commitLoop commits groups until the journal is closed or broken. In mode Always
+// a group begins when the one before it is synced and a turn has ended; in the
+// others it gathers for an interval first.
+func (j *Journal) commitLoop() {
+	gathering := time.NewTimer(j.options.Interval)
+	defer gathering.Stop()
+	for {
+		select {
+		case <-j.wake:
+		case <-j.guard.failed:
+			return
+		case <-j.closing:
+			j.commitAll()
+			return
+		}
+		if j.options.Sync != Always {
+			gathering.Reset(j.options.Interval)
+			select {
+			case <-gathering.C:
+			case <-j.guard.failed:
+				return
+			case <-j.closing:
+			}
+		}
+		if j.options.Sync == Always {
+			j.commitAll()
+		} else {
+			j.commitGroup()
+		}
+	}
+}
+
+// commitAll commits until nothing is appended or the journal is broken.
+func (j *Journal) commitAll() {
+	for j.commitGroup() {
+	}
+}
+
+// commitGroup takes what all shards gathered, makes it durable and says so. It
+// returns false when there was nothing, or when it failed.
+func (j *Journal) commitGroup() bool {
+	if j.guard.broken.Load() || !j.touched.Swap(false) {
+		return false
+	}
+	began := time.Now()
+	group := j.committed.Load() + 1
+	live := j.take(group + 1)
+	if live > 0 {
+		bytes, err := j.writeGroup(group)
+		if err != nil {
+			j.guard.trip(err)
+			return false
+		}
+		j.figures.committed(live, bytes, time.Since(began))
+	}
+	j.writing.Store(0)
+	if !j.guard.whole(func() { j.committed.Store(group) }) {
+		return false
+	}
+	j.options.Committed(group)
+	return true
+}
+
+// take empties all gathers, which go on gathering for the group next. It returns
+// the number of changes.
+func (j *Journal) take(next uint64) int {
+	live := 0
+	for i := range j.shards {
+		t := j.shards[i].take(next, j.spares[i])
+		j.takings[i], j.spares[i] = t, t.ops[:0]
+		live += t.live
+	}
+	j.writing.Store(int64(live))
+	return live
+}
+
+// writeGroup writes what was taken, in one batch unless it is very large. It
+// returns the bytes written.
+func (j *Journal) writeGroup(group uint64) (int, error) {
+	bytes, count := 0, 0
+	var grown int64
+	j.batch = startBatch(j.batch)
+	for i := range j.takings {
+		t := &j.takings[i]
+		grown += t.grown
+		for rest := t.ops; len(rest) > 0; {
+			if len(j.batch) >= j.options.batch {
+				bytes += len(j.batch)
+				if err := j.write(group, count, 0); err != nil {
+					return bytes, err
+				}
+				j.batch, count = startBatch(j.batch), 0
+			}
+			n := t.live
+			if t.dead == 0 && len(rest) == len(t.ops) && len(j.batch)+len(rest) <= j.options.batch {
+				j.batch, rest = append(j.batch, rest...), nil
+			} else {
+				j.batch, n, rest = appendLive(j.batch, rest, j.options.batch)
+			}
+			count += n
+		}
+		j.last.top = max(j.last.top, t.top)
+	}
+	bytes += len(j.batch)
+	return bytes, j.write(group, count, grown)
+}
+
+// write commits j.batch, of count operations, as the group or a part of it.
+func (j *Journal) write(group uint64, count int, grown int64) error {
+	m := meta{
+		group: group, previous: j.last.group, epoch: j.epoch, top: j.last.top, jobs: j.last.jobs + grown,
+		settled: j.options.Sync != Never,
+	}
+	sealBatch(j.batch, &m, count)
+	size := len(j.batch)
+	kept, err := j.apply(j.batch)
+	if kept {
+		j.batch = nil
+	}
+	if err != nil {
+		return err
+	}
+	j.last = m
+	j.jobs.Store(m.jobs)
+	if j.unwatched += size; j.unwatched >= spaceBytes {
+		j.unwatched = 0
+		select {
+		case j.space <- struct{}{}:
+		default:
+		}
+	}
+	return nil
+}
+
+// apply gives one batch to the store and waits for its sync. It reports whether the
+// store kept the bytes. That the store returns no error says little: the guard
+// knows whether everything reached the disk.
+func (j *Journal) apply(data []byte) (kept bool, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			j.wedged = true
+			kept, err = true, fmt.Errorf("the store panicked: %v", p)
+		}
+	}()
+	var b pebble.Batch
+	if err := b.SetRepr(data); err != nil {
+		return false, err
+	}
+	if err := j.db.Apply(&b, pebble.Sync); err != nil {
+		return true, fmt.Errorf("cannot commit: %w", err)
+	}
+	return b.Empty(), j.guard.failure()
+}

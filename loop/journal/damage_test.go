@@ -1,0 +1,328 @@
+package journal
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// groups makes a journal with some groups of a few jobs, tables and a log that is
+// still needed, and takes the directory's image as kill -9 leaves it. states[i] is
+// what it holds when the last i groups are missing.
+func groups(t *testing.T, mode Mode, flush bool) (m image, states []state) {
+	t.Helper()
+	f := vfs.NewCrashableMem()
+	o := testOptions(f)
+	o.Sync = mode
+	d := mustOpen(t, o)
+	for turn := range 12 {
+		for range 3 {
+			d.create(40)
+		}
+		if turn > 4 {
+			d.remove(uint64(turn))
+		}
+		d.setting("turn", fmt.Sprint(turn))
+		d.wait()
+		if flush && (turn == 3 || turn == 6) {
+			if err := d.j.db.Flush(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	d.quiet()
+	m = imageOf(t, f)
+	last := d.j.Committed()
+	if err := d.j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for g := last; g > 0; g-- {
+		states = append(states, d.after(g))
+	}
+	return m, states
+}
+
+// missing is how many of the last groups a state lacks, -1 if it is no such state.
+func missing(states []state, got state) int { return slices.IndexFunc(states, got.equal) }
+
+// open opens an image and says how many groups it lacks.
+func (m image) open(t *testing.T, states []state) (lacks int, err error) {
+	t.Helper()
+	got, err := reopen(m.disk(t))
+	if err != nil {
+		return 0, err
+	}
+	return missing(states, got), nil
+}
+
+// liveLog is the log in use, with what was written of it.
+func (m image) liveLog(t *testing.T) (name string, b []byte) {
+	t.Helper()
+	names := m.names(".log")
+	name = names[len(names)-1]
+	return name, m[name]
+}
+
+// A log that is cut anywhere, or ends in zeros or in garbage, loses the groups that
+// are not whole and nothing else, and never refuses to start.
+func TestTornAndZeroedTails(t *testing.T) {
+	for mode, step := range map[Mode]int{Always: 1, Never: 9} {
+		if testing.Short() {
+			step *= 7
+		}
+		m, states := groups(t, mode, true)
+		name, b := m.liveLog(t)
+		parts, _ := scanLog(b, fileNumber(path.Base(name)))
+		if len(parts) < 5 {
+			t.Fatalf("%d groups in the log", len(parts))
+		}
+		for n := 0; n <= len(b); n += step {
+			whole := 0
+			for _, p := range parts {
+				if p.whole && int(p.end) <= n {
+					whole++
+				}
+			}
+			if lacks, err := m.with(name, b[:n]).open(t, states); err != nil || lacks != len(parts)-whole {
+				t.Fatalf("%v: cut at %d of %d: %v, lacks %d groups, want %d", mode, n, len(b), err, lacks, len(parts)-whole)
+			}
+			if n%(11*step) > 0 {
+				continue
+			}
+			for _, fill := range []byte{0, 0xff} {
+				tail := append(bytes.Clone(b[:n]), bytes.Repeat([]byte{fill}, len(b)-n+100)...)
+				if lacks, err := m.with(name, tail).open(t, states); err != nil || lacks != len(parts)-whole {
+					t.Fatalf("%v: %#x from %d of %d: %v, lacks %d groups, want %d", mode, fill, n, len(b), err, lacks, len(parts)-whole)
+				}
+			}
+		}
+	}
+}
+
+// Whatever byte of the log is wrong: the damage is reported with the log's name and
+// a place before that byte, except in the last group, which then counts as torn.
+func TestCorruptLog(t *testing.T) {
+	m, states := groups(t, Always, true)
+	name, b := m.liveLog(t)
+	parts, _ := scanLog(b, fileNumber(path.Base(name)))
+	last := parts[len(parts)-1]
+	step := 1
+	if testing.Short() {
+		step = 17
+	}
+	for at := 0; at < len(b); at += step {
+		bad := bytes.Clone(b)
+		bad[at] ^= 0x41
+		lacks, err := m.with(name, bad).open(t, states)
+		if at >= int(last.offset) {
+			if err != nil || lacks > 1 || lacks < 0 {
+				t.Fatalf("byte %d, in or behind the last group: %v, lacks %d groups", at, err, lacks)
+			}
+			continue
+		}
+		var damage *DamageError
+		if !errors.As(err, &damage) {
+			t.Fatalf("byte %d of %d: %v, lacks %d groups", at, len(b), err, lacks)
+		}
+		d := damage.Damage[0]
+		if path.Join(testDir, d.File) != name || d.Offset < 0 || int(d.Offset) > at || int(d.Offset+d.Length) <= at {
+			t.Fatalf("byte %d of %s is reported as %v", at, name, d)
+		}
+		if !strings.Contains(err.Error(), d.File) || !strings.Contains(err.Error(), fmt.Sprint("offset ", d.Offset)) {
+			t.Fatalf("the error does not tell: %v", err)
+		}
+	}
+}
+
+// In mode Never nothing vouches for the middle of a log: after a loss of power it
+// may have holes, and the journal begins with what is before the first.
+func TestHoleWithoutSync(t *testing.T) {
+	f := vfs.NewCrashableMem()
+	o := testOptions(f)
+	o.Sync, o.memTable = Never, 4<<20
+	d := mustOpen(t, o)
+	for range 40 {
+		for range 20 {
+			d.create(500)
+		}
+		d.wait()
+	}
+	m := imageOf(t, f)
+	if err := d.j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	name, b := m.liveLog(t)
+	if len(b) < 8*logBlock {
+		t.Fatalf("the log has %d bytes only", len(b))
+	}
+	for at := 4096; at+4096 < len(b); at += 9 * 4096 {
+		bad := bytes.Clone(b)
+		clear(bad[at : at+4096])
+		got, err := reopen(m.with(name, bad).disk(t))
+		if err == nil {
+			err = d.verify(got, 0)
+		}
+		if err != nil {
+			t.Fatalf("a hole at %d of %d: %v", at, len(b), err)
+		}
+	}
+}
+
+// Whatever byte of the manifest is wrong: it is reported, or nothing that was
+// committed is missing.
+func TestCorruptManifest(t *testing.T) {
+	m, states := groups(t, Always, true)
+	names := m.names("")
+	i := slices.IndexFunc(names, func(n string) bool { return strings.Contains(n, "/MANIFEST-") && n != testDir+"/store/MANIFEST-000001" })
+	name := names[i]
+	b := m[name]
+	reported := 0
+	for at := range b {
+		bad := bytes.Clone(b)
+		bad[at] ^= 0x41
+		lacks, err := m.with(name, bad).open(t, states)
+		var damage *DamageError
+		switch {
+		case errors.As(err, &damage):
+			reported++
+		case err != nil || lacks != 0:
+			t.Fatalf("byte %d of %d of %s: %v, lacks %d groups", at, len(b), name, err, lacks)
+		}
+	}
+	if reported < len(b)/2 {
+		t.Fatalf("%d of %d bytes reported", reported, len(b))
+	}
+}
+
+// Whatever byte of a table is wrong: Open or Replay reports it with the table's
+// name, or nothing is missing; of what holds records, every byte is reported.
+func TestCorruptTable(t *testing.T) {
+	m, states := groups(t, Always, true)
+	disk := m.disk(t)
+	reported := 0
+	for _, name := range m.names(".sst") {
+		table, err := openTable(disk, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		layout, err := table.r.Layout()
+		if err != nil {
+			t.Fatal(err)
+		}
+		table.close()
+		b := m[name]
+		step := 3
+		if testing.Short() {
+			step = 29
+		}
+		for at := 0; at < len(b); at += step {
+			bad := bytes.Clone(b)
+			bad[at] ^= 0x41
+			lacks, err := m.with(name, bad).open(t, states)
+			var damage *DamageError
+			if errors.As(err, &damage) {
+				reported++
+				if path.Join(testDir, damage.Damage[0].File) != name {
+					t.Errorf("byte %d of %s: %v", at, name, err)
+				}
+				continue
+			}
+			if err != nil || lacks != 0 {
+				t.Fatalf("byte %d of %d of %s: %v, lacks %d groups", at, len(b), name, err, lacks)
+			}
+			for _, d := range layout.Data {
+				if at >= int(d.Offset) && at < int(d.Offset+d.Length) {
+					t.Errorf("byte %d of %s: nobody noticed", at, name)
+				}
+			}
+		}
+	}
+	if reported == 0 {
+		t.Fatal("nothing was reported")
+	}
+}
+
+// A file that is missing or cut is reported by its name.
+func TestMissingFiles(t *testing.T) {
+	m, states := groups(t, Always, true)
+	live, _ := m.liveLog(t)
+	for name, b := range m {
+		base := path.Base(name)
+		for _, cut := range []bool{false, true} {
+			if cut && len(b) < 100 {
+				continue
+			}
+			bad := m.with(name, b[:len(b)/2])
+			if !cut {
+				delete(bad, name)
+			}
+			lacks, err := bad.open(t, states)
+			switch {
+			case base == lockName || strings.HasPrefix(base, "OPTIONS") || strings.HasPrefix(base, "marker.format") || base == "MANIFEST-000001":
+				// The store can do without, or says itself what it misses.
+			case strings.HasSuffix(base, ".log") && name != live:
+				if err != nil || lacks != 0 {
+					t.Errorf("without %s, which waits for its next use: %v, lacks %d groups", base, err, lacks)
+				}
+			case strings.HasSuffix(base, ".log"):
+				// With all that came later gone too there is nothing left that could tell.
+				if err != nil || lacks < 1 {
+					t.Errorf("without %s (cut: %v): %v, lacks %d groups", base, cut, err, lacks)
+				}
+			case err == nil && lacks == 0: // a table that was compacted away, say
+			case err == nil:
+				t.Errorf("without %s (cut: %v): lacks %d groups and nobody noticed", base, cut, lacks)
+			case !cut && base != formatName && !strings.Contains(err.Error(), strings.TrimPrefix(base, "marker.")[:4]):
+				t.Errorf("without %s: %v", base, err)
+			}
+		}
+	}
+}
+
+// A log that is missing before others breaks the chain of groups; so does one that
+// was not closed properly.
+func TestMissingLogInTheMiddle(t *testing.T) {
+	f := &slowSync{FS: vfs.NewCrashableMem()}
+	f.tables.Lock() // no table is written: all logs stay in use
+	d := mustOpen(t, testOptions(f))
+	for range 60 {
+		d.create(2000)
+		d.wait()
+	}
+	m := imageOf(t, f.FS.(*vfs.MemFS))
+	f.tables.Unlock()
+	if err := d.j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	logs := m.names(".log")
+	if len(logs) < 3 {
+		t.Fatalf("logs %v", logs)
+	}
+	for i, name := range logs {
+		bad := m.with(name, nil)
+		delete(bad, name)
+		got, err := reopen(bad.disk(t))
+		if i == len(logs)-1 {
+			if err != nil || d.verify(got, 0) != nil {
+				t.Errorf("without the last log: %v", err)
+			}
+			continue
+		}
+		next := path.Base(logs[i+1])
+		if err == nil || !strings.Contains(err.Error(), "missing before group") || !strings.Contains(err.Error(), next) {
+			t.Errorf("without %s: %v", name, err)
+		}
+		b := m[name]
+		for _, cut := range []int{len(b) / 2, len(b) - logHead - 1} {
+			if _, err := reopen(m.with(name, b[:cut]).disk(t)); err == nil {
+				t.Errorf("%s cut at %d of %d, and nobody noticed", name, cut, len(b))
+			}
+		}
+	}
+}

@@ -1,0 +1,83 @@
+// Package journal is the server's durable store, and the only one that writes the
+// data directory. It knows records and settings; what they mean, protocols know.
+//
+// # Groups
+//
+// Shards append changes to buffers in memory and never wait. One goroutine, the
+// committer, takes what all buffers hold, a group, writes it as one batch and syncs
+// it; meanwhile the next group gathers. When the sync is back, the group's number is
+// published, and everything appended up to it is durable: whoever has to answer for
+// a change waits until Committed reaches the number that Group gave after the change
+// was appended. Groups are committed in order, and within a shard the order of
+// changes is the order of the calls.
+//
+// Within a group only the last change of a job is kept, and nothing of a job that
+// was put for the first time and deleted: it is committed without ever having been
+// written. A group of more than 2 MiB is written and synced in several batches; a
+// crash between them keeps the first ones, of which nothing was acknowledged.
+//
+// # When a change is committed
+//
+//	Always    when its group is synced: it survives kill -9 and a loss of power
+//	Interval  at once: Group names a group that is committed already, and nobody
+//	          waits. What gathered for an interval is written and synced as a group;
+//	          a crash of any kind costs the last interval at most
+//	Never     likewise, but groups are handed to the system and not synced: kill -9
+//	          costs the last interval at most, a loss of power whatever the system
+//	          had not written. Logs are synced when they are complete
+//
+// # Failure
+//
+// The first change of the disk that fails, whatever it is, ends it: no group is
+// committed any more, nothing more reaches the disk, Failed is called once, and Close
+// returns the reason. A sync that failed is never tried again, because the second
+// one would succeed without having written anything. Space is watched so that the
+// disk is not full without notice: Full tells when new jobs are to be refused.
+//
+// # The data directory
+//
+//	LOCK            held by the process that uses it
+//	store           the store, of github.com/cockroachdb/pebble
+//	store/FORMAT    "treadle journal 1": the version of all this. It is written last,
+//	                so a store with this file is whole
+//	store.new       one that is being made; becomes store when it is whole
+//	store.damaged-N what a repair took out of use
+//	store.scratch   what a repair sorts
+//
+// In the store a job is under 'j' and its Seq in eight bytes, big-endian, so that
+// they come back in the order of creation whatever number of shards there are; a
+// setting is under 's' and its key; and under 'm' every group writes its head: its
+// number, the number of the group before it, the epoch (which counts openings: it
+// names the writer), the highest Seq ever put, the number of jobs, whether all
+// groups before it were synced when it was written, and a checksum over its
+// operations. The numbers go on over restarts. They are what a replicated journal
+// would need to append a group after the one it expects.
+//
+// # Damage
+//
+// Open checks what the store would not: it follows the chain of group heads from the
+// tables through the logs. A log's end that cannot be read was never acknowledged
+// and is dropped. The same in the middle is damage when a group behind it says that
+// everything before it was synced; so is a group that is missing, a table that is
+// missing or cut, a manifest with a gap. Open refuses such a directory with a
+// *DamageError that names file and offset. Check tells all that is damaged, Repair
+// keeps what can be read.
+//
+// # Export
+//
+// Export and Import use JSON lines: UTF-8, one object a line. The first is
+//
+//	{"treadle_journal":1}
+//
+// and each other one a setting or a job:
+//
+//	{"kind":"setting","key":"timeout","value":"600"}
+//	{"kind":"job","seq":7,"space":1,"queue":"echo","name":"a","due":1700000000000,"workload":"hi"}
+//
+// A job's members are those of Record: seq (ascending; without it, one more than the
+// last), space (required), queue, name, workload, holder and extra (bytes), sched_at,
+// due, priority, count, timeout and revision (whole numbers; without it, 0). Bytes
+// that are UTF-8 stand as a string, others in base64 under the member's name with
+// _base64 behind it: "name_base64":"/w==". Empty bytes and zeros are left out.
+// Anything else is refused.
+package journal

@@ -1,0 +1,166 @@
+package journal
+
+import (
+	"bufio"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// exportVersion is in the first line of an export.
+const exportVersion = 1
+
+// Export writes what is stored in the data directory as JSON lines, in the form
+// that the package comment describes: the settings, then the jobs by their Seq. No
+// server may use the directory. progress, which may be nil, hears of jobs.
+func Export(dir string, w io.Writer, progress func(done, total int64)) error {
+	return export(vfs.Default, dir, w, progress)
+}
+
+func export(f vfs.FS, dir string, w io.Writer, progress func(done, total int64)) error {
+	h, err := openHome(f, dir, false)
+	if err != nil {
+		return err
+	}
+	return errors.Join(h.export(w, progress), h.close())
+}
+
+func (h *home) export(w io.Writer, progress func(done, total int64)) error {
+	if err := h.needStore(h.complete()); err != nil {
+		return err
+	}
+	if _, err := h.readFormat(); err != nil {
+		return err
+	}
+	if err := h.verify(); err != nil {
+		return err
+	}
+	err := h.read(func(db *pebble.DB) error { return exportStore(db, w, progress) })
+	var own callerError
+	if errors.As(err, &own) {
+		return fmt.Errorf("cannot write the export: %w", own.error)
+	}
+	if err != nil {
+		return damageError(h.dir, err)
+	}
+	return nil
+}
+
+func exportStore(db *pebble.DB, to io.Writer, progress func(done, total int64)) error {
+	m, err := readMeta(db)
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriterSize(to, 256<<10)
+	if _, err := fmt.Fprintf(w, "{\"treadle_journal\":%d}\n", exportVersion); err != nil {
+		return callers(err)
+	}
+	var l jsonLine
+	err = scan(db, settingKeys(), func(key, value []byte) error {
+		l.begin("setting")
+		l.bytes("key", key[1:])
+		l.bytes("value", value)
+		return callers(l.end(w))
+	})
+	if err != nil {
+		return err
+	}
+	var done int64
+	var r Record
+	err = scan(db, jobKeys(), func(key, value []byte) error {
+		if err := parseJob(key, value, &r); err != nil {
+			return garbled{err}
+		}
+		l.job(&r)
+		if done++; done%progressEvery == 0 && progress != nil {
+			progress(done, max(done, m.jobs))
+		}
+		return callers(l.end(w))
+	})
+	if err == nil && progress != nil {
+		progress(done, done)
+	}
+	if err != nil {
+		return err
+	}
+	return callers(w.Flush())
+}
+
+// jsonLine makes one line.
+type jsonLine struct{ b []byte }
+
+func (l *jsonLine) begin(kind string) {
+	l.b = append(append(append(l.b[:0], `{"kind":"`...), kind...), '"')
+}
+
+func (l *jsonLine) end(w io.Writer) error {
+	l.b = append(l.b, '}', '\n')
+	_, err := w.Write(l.b)
+	return err
+}
+
+func (l *jsonLine) name(name string) {
+	l.b = append(append(append(l.b, ',', '"'), name...), '"', ':')
+}
+
+func (l *jsonLine) number(name string, v int64) {
+	if v != 0 {
+		l.name(name)
+		l.b = strconv.AppendInt(l.b, v, 10)
+	}
+}
+
+func (l *jsonLine) job(r *Record) {
+	l.begin("job")
+	l.name("seq")
+	l.b = strconv.AppendUint(l.b, r.Seq, 10)
+	l.number("space", int64(r.Space))
+	l.bytes("queue", r.Queue)
+	l.bytes("name", r.Name)
+	l.number("sched_at", r.SchedAt)
+	l.number("due", r.Due)
+	l.number("priority", r.Priority)
+	l.number("count", int64(r.Count))
+	l.number("timeout", int64(r.Timeout))
+	l.bytes("holder", r.Holder)
+	l.number("revision", r.Revision)
+	l.bytes("extra", r.Extra)
+	l.bytes("workload", r.Workload)
+}
+
+// bytes writes text as it is, and what is not valid UTF-8 in base64.
+func (l *jsonLine) bytes(name string, v []byte) {
+	switch {
+	case len(v) == 0:
+	case utf8.Valid(v):
+		l.name(name)
+		l.text(v)
+	default:
+		l.name(name + "_base64")
+		l.b = append(l.b, '"')
+		l.b = base64.StdEncoding.AppendEncode(l.b, v)
+		l.b = append(l.b, '"')
+	}
+}
+
+func (l *jsonLine) text(v []byte) {
+	const hex = "0123456789abcdef"
+	l.b = append(l.b, '"')
+	for _, c := range v {
+		switch {
+		case c == '"' || c == '\\':
+			l.b = append(l.b, '\\', c)
+		case c < ' ' || c == 0x7f:
+			l.b = append(l.b, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+		default:
+			l.b = append(l.b, c)
+		}
+	}
+	l.b = append(l.b, '"')
+}

@@ -1,0 +1,284 @@
+package journal
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"pgregory.net/rapid"
+)
+
+// What was exported is imported again: the same jobs under the same Seq, the same
+// settings; and an export of that is the same text. Every line is JSON.
+func TestExportImport(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := vfs.NewMem()
+		d := mustOpen(t, testOptions(f))
+		for range rapid.IntRange(0, 20).Draw(t, "jobs") {
+			r := drawRecord(t)
+			r.Space = max(r.Space, 1)
+			d.next += 1 + rapid.Uint64Range(0, 1<<40).Draw(t, "gap")
+			r.Seq = d.next
+			d.put(int(r.Seq%3), r)
+		}
+		key := rapid.OneOf(rapid.String(), rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) }))
+		for range rapid.IntRange(0, 4).Draw(t, "settings") {
+			d.setting(key.Draw(t, "key"), key.Draw(t, "value"))
+		}
+		d.wait()
+		want := d.after(d.j.Committed())
+		if err := d.j.Close(); err != nil {
+			t.Fatalf("%v", err)
+		}
+		var text, again bytes.Buffer
+		if err := export(f, testDir, &text, nil); err != nil {
+			t.Fatalf("%v", err)
+		}
+		for _, line := range bytes.Split(bytes.TrimSpace(text.Bytes()), []byte("\n")) {
+			if !json.Valid(line) {
+				t.Fatalf("not JSON: %s", line)
+			}
+		}
+		to := vfs.NewMem()
+		if err := importFrom(to, testDir, bytes.NewReader(text.Bytes()), nil); err != nil {
+			t.Fatalf("%v\n%s", err, text.String())
+		}
+		if err := export(to, testDir, &again, nil); err != nil || again.String() != text.String() {
+			t.Fatalf("%v\n%s\n%s", err, text.String(), again.String())
+		}
+		got, err := reopen(to)
+		if err != nil || !got.equal(want) {
+			t.Fatalf("%v, %s", err, got.diff(want))
+		}
+	})
+}
+
+// The form, to the letter: others read and write it.
+func TestExportForm(t *testing.T) {
+	const text = `{"treadle_journal":1}
+{"kind":"setting","key":"timeout","value":"600"}
+{"kind":"setting","key_base64":"/w=="}
+{"kind":"job","seq":1,"space":1,"queue":"echo","name":"a \"b\" \\ \u0001\u000a\u007f <é€𝄞>","sched_at":-5,"due":1700000000000,"priority":9223372036854775807,"count":2,"timeout":-30,"holder":"w1","revision":7,"extra":"x","workload":"{\"n\":1}"}
+{"kind":"job","seq":2,"space":255,"queue_base64":"cf8=","name_base64":"/w==","workload_base64":"AP8="}
+{"kind":"job","seq":18446744073709551615,"space":1}
+`
+	f := vfs.NewMem()
+	if err := importFrom(f, testDir, strings.NewReader(text), nil); err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := export(f, testDir, &out, nil); err != nil || out.String() != text {
+		t.Fatalf("%v\n%s", err, out.String())
+	}
+	j, err := Open(testOptions(f))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	if j.Stats().Jobs != 3 || j.LastSeq() != 1<<64-1 {
+		t.Fatalf("%d jobs, last %d", j.Stats().Jobs, j.LastSeq())
+	}
+}
+
+// What others may write: other spacing and order, escapes, text for base64, no seq,
+// empty lines, no line end at the end.
+func TestImportAccepts(t *testing.T) {
+	lines := []string{
+		` { "treadle_journal" : 1 } `, ``,
+		`{"name":"n","kind":"job","queue":"\u0071\ud834\udd1e\/","space":1,"workload_base64":"aGk="}`, `  `,
+		`{"kind":"job","space":2,"due":5}`,
+		`{"kind":"setting","value":"","key":""}`,
+		`{"kind":"job","space":2,"seq":10,"extra":null}`,
+		`{"kind":"job","space":1}`,
+	}
+	f := vfs.NewMem()
+	if err := importFrom(f, testDir, strings.NewReader(strings.Join(lines, "\r\n")), nil); err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := export(f, testDir, &out, nil); err != nil {
+		t.Fatal(err)
+	}
+	want := `{"treadle_journal":1}
+{"kind":"setting"}
+{"kind":"job","seq":1,"space":1,"queue":"q𝄞/","name":"n","workload":"hi"}
+{"kind":"job","seq":2,"space":2,"due":5}
+{"kind":"job","seq":10,"space":2}
+{"kind":"job","seq":11,"space":1}
+`
+	if out.String() != want {
+		t.Fatalf("%s", out.String())
+	}
+}
+
+// What an import does not understand is an error with the line's number, and nothing
+// is imported.
+func TestImportRefuses(t *testing.T) {
+	const head = "{\"treadle_journal\":1}\n"
+	const job = `{"kind":"job","space":1}` + "\n"
+	for text, want := range map[string]string{
+		"":                               "line 1: missing",
+		"\n" + head:                      "line 1:",
+		"hello\n":                        "line 1:",
+		"{}\n":                           "line 1: an export of version 0",
+		`{"treadle_journal":2}` + "\n":   "line 1: an export of version 2; this program knows version 1",
+		`{"treadle_journal":1,"x":1}`:    `line 1: an unknown member "x"`,
+		job:                              `line 1: an unknown member "kind"`,
+		head + "{}":                      `line 2: a line of the kind ""`,
+		head + `{"kind":"lock"}`:         `line 2: a line of the kind "lock"`,
+		head + job + job[:9]:             "line 3: unexpected end of JSON input",
+		head + `[1]`:                     "line 2:",
+		head + job + job + `null`:        "line 4:",
+		head + `{"kind":"job"}`:          "line 2: a job without a space",
+		head + `{"kind":"job","x":1}`:    `line 2: an unknown member "x"`,
+		head + `{"Kind":"job"}`:          `line 2: an unknown member "Kind"`,
+		head + `{"kind":"job","key":""}`: `line 2: an unknown member "key"`,
+		head + `{"kind":"job","space":1,"space":1}`:                                           `line 2: two members "space"`,
+		head + `{"kind":"job","sp\u0061ce":1}`:                                                `line 2: a member's name with an escape`,
+		head + `{"kind":"job","space":256}`:                                                   "line 2:",
+		head + `{"kind":"job","space":1,"count":2147483648}`:                                  "line 2:",
+		head + `{"kind":"job","space":1,"due":1.5}`:                                           "line 2:",
+		head + `{"kind":"job","space":1,"name":5}`:                                            "line 2:",
+		head + `{"kind":"job","space":1,"name":{"a":1}}`:                                      "line 2:",
+		head + `{"kind":"job","space":1,"name":"a","name_base64":"YQ=="}`:                     `line 2: both "name" and "name_base64"`,
+		head + `{"kind":"job","space":1,"name_base64":"?"}`:                                   "line 2:",
+		head + `{"kind":"job","space":1,"name":"\ud834"}`:                                     "line 2: half a surrogate pair",
+		head + `{"kind":"job","space":1,"name":"\ud834x\udd1e"}`:                              "line 2: half a surrogate pair",
+		head + `{"kind":"job","space":1,"name":"\udd1e"}`:                                     "line 2: half a surrogate pair",
+		head + `{"kind":"job","space":1,"name":"\ud834\n"}`:                                   "line 2: half a surrogate pair",
+		head + "{\"kind\":\"job\",\"space\":1,\"name\":\"\xff\"}":                             "line 2: not UTF-8",
+		head + `{"kind":"job","space":1,"seq":5}` + "\n" + `{"kind":"job","space":1,"seq":5}`: "line 3: the seq 5 is not above the last, 5",
+		head + `{"kind":"setting","key":"a"}` + "\n" + `{"kind":"setting","key":"a"}`:         `line 3: the setting "a" comes twice`,
+		head + `{"kind":"setting","key":"a","space":1}`:                                       `line 2: an unknown member "space"`,
+		head + job + job + "\x00":                                                             "line 4:",
+	} {
+		f := vfs.NewMem()
+		err := importFrom(f, testDir, strings.NewReader(text), nil)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+			continue
+		}
+		if got, err := reopen(f); err != nil || len(got.jobs)+len(got.settings) > 0 {
+			t.Errorf("%q left %d jobs, %v", text, len(got.jobs), err)
+		}
+	}
+}
+
+// An import into a directory that holds anything is refused and changes nothing; one
+// into an opened and empty directory goes on with its numbers.
+func TestImportNeedsEmpty(t *testing.T) {
+	text := "{\"treadle_journal\":1}\n{\"kind\":\"job\",\"space\":1}\n"
+	f := vfs.NewMem()
+	d := mustOpen(t, testOptions(f))
+	for range 5 {
+		d.create(1)
+	}
+	d.wait()
+	for seq := uint64(1); seq <= 5; seq++ {
+		d.remove(seq)
+	}
+	d.wait()
+	group := d.j.Committed()
+	if err := d.j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := importFrom(f, testDir, strings.NewReader(text), nil); err != nil {
+		t.Fatal(err)
+	}
+	d = mustOpen(t, testOptions(f))
+	if d.j.epoch != 2 || d.j.Committed() <= group || d.j.LastSeq() != 6 {
+		t.Fatalf("epoch %d, group %d after %d, last %d", d.j.epoch, d.j.Committed(), group, d.j.LastSeq())
+	}
+	if err := d.j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	err := importFrom(f, testDir, strings.NewReader(text), nil)
+	if err == nil || !strings.Contains(err.Error(), "holds 1 jobs and 0 settings") {
+		t.Fatal(err)
+	}
+	if got, err := reopen(f); err != nil || len(got.jobs) != 1 {
+		t.Fatal(len(got.jobs), err)
+	}
+}
+
+// Errors of the reader and the writer come through; progress is told.
+func TestExportImportErrors(t *testing.T) {
+	mine := errors.New("mine")
+	f := vfs.NewMem()
+	var text strings.Builder
+	text.WriteString("{\"treadle_journal\":1}\n")
+	const jobs = progressEvery + 5
+	for range jobs {
+		text.WriteString("{\"kind\":\"job\",\"space\":1}\n")
+	}
+	if err := importFrom(f, testDir, io.MultiReader(strings.NewReader(text.String()), iotest.ErrReader(mine)), nil); !errors.Is(err, mine) {
+		t.Fatal(err)
+	}
+	var told []string
+	tell := func(done, total int64) { told = append(told, fmt.Sprint(done, "/", total)) }
+	if err := importFrom(f, testDir, strings.NewReader(text.String()), tell); err != nil || strings.Join(told, " ") != "16384/0" {
+		t.Fatal(told, err)
+	}
+	told = nil
+	if err := export(f, testDir, io.Discard, tell); err != nil || strings.Join(told, " ") != "16384/16389 16389/16389" {
+		t.Fatal(told, err)
+	}
+	if err := export(f, testDir, failingWriter{mine}, nil); !errors.Is(err, mine) || !strings.Contains(err.Error(), "cannot write the export") {
+		t.Fatal(err)
+	}
+}
+
+type failingWriter struct{ err error }
+
+func (w failingWriter) Write([]byte) (int, error) { return 0, w.err }
+
+// An export of a damaged directory is refused: it would be silently short.
+func TestExportOfDamage(t *testing.T) {
+	m, _ := groups(t, Always, true)
+	name, b := m.liveLog(t)
+	bad := bytes.Clone(b)
+	bad[50] ^= 1
+	var damage *DamageError
+	if err := export(m.with(name, bad).disk(t), testDir, io.Discard, nil); !errors.As(err, &damage) {
+		t.Fatal(err)
+	}
+	refused := 0
+	for _, table := range m.names(".sst") {
+		bad = bytes.Clone(m[table])
+		bad[10] ^= 1
+		if err := export(m.with(table, bad).disk(t), testDir, io.Discard, nil); errors.As(err, &damage) {
+			refused++
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if refused == 0 {
+		t.Fatal("no damage of a table was noticed")
+	}
+}
+
+// An import that the disk fails leaves the directory as it was.
+func TestImportFails(t *testing.T) {
+	text := "{\"treadle_journal\":1}\n{\"kind\":\"job\",\"space\":1,\"workload\":\"" + strings.Repeat("x", 3000) + "\"}\n"
+	for at := int64(1); ; at++ {
+		disk := vfs.NewMem()
+		f := &faultFS{FS: disk, kind: failENOSPC, at: at, forever: true}
+		err := importFrom(f, testDir, strings.NewReader(text), nil)
+		if f.hit.Load() == nil {
+			if err != nil || at < 40 {
+				t.Fatal(at, err)
+			}
+			return
+		}
+		got, rerr := reopen(disk)
+		if rerr != nil || err == nil && len(got.jobs) != 1 || err != nil && len(got.jobs) > 1 {
+			t.Fatalf("after operation %d (%s), %v: %d jobs, %v", at, *f.hit.Load(), err, len(got.jobs), rerr)
+		}
+	}
+}

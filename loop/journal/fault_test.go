@@ -1,0 +1,207 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// outcome is what a scenario ended with.
+type outcome struct {
+	opened       bool
+	err          error // of Open, Replay or Close
+	d            *driver
+	acknowledged uint64 // of d
+}
+
+// scenario opens a journal, makes enough changes for logs to be rotated and used
+// again, tables to be written and compacted, and closes it.
+func scenario(tb testTB, f vfs.FS) outcome {
+	d, err := openDriver(tb, testOptions(f))
+	if err != nil {
+		return outcome{err: err}
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	alive := []uint64{}
+	for turn := range 24 {
+		for range 12 {
+			alive = append(alive, d.create(1+r.IntN(900)))
+		}
+		for range 8 {
+			i := r.IntN(len(alive))
+			d.remove(alive[i])
+			alive = append(alive[:i], alive[i+1:]...)
+		}
+		d.change(alive[0], int64(turn))
+		d.setting(fmt.Sprint("key", turn%3), fmt.Sprint(turn))
+		if turn == 15 {
+			d.create(100 << 10)
+		}
+		if !d.wait() {
+			break
+		}
+	}
+	acknowledged := d.j.Committed()
+	err = d.j.Close()
+	return outcome{opened: true, err: err, d: d, acknowledged: acknowledged}
+}
+
+// Whatever operation of the disk fails, in whatever way: it is noticed once, nothing
+// is acknowledged any more, Close comes back with the reason, and what had been
+// acknowledged is there when the disk works again, after kill -9 as after a loss of
+// power.
+func TestFaultAtEveryOperation(t *testing.T) {
+	used := image{}
+	if f := vfs.NewMem(); true {
+		if out := scenario(t, f); out.err != nil {
+			t.Fatal(out.err)
+		}
+		used = takeImage(t, f, testDir)
+	}
+	for kind := range lostSync {
+		for _, forever := range []bool{false, true} {
+			if forever && kind >= shortError {
+				continue // a disk that only ever writes halves
+			}
+			for name, m := range map[string]image{"new": {}, "used": used} {
+				// Every operation of a new journal fails once in every way; where a
+				// start with tables and logs is in question too, every second does.
+				step := int64(1)
+				if name == "used" {
+					step = 2
+				}
+				if forever {
+					step *= 3
+				}
+				if testing.Short() {
+					step *= 11
+				}
+				t.Run(fmt.Sprintf("%v/forever=%v/%s", kind, forever, name), func(t *testing.T) {
+					t.Parallel()
+					at := int64(1)
+					for faultAt(t, m, kind, at, forever) {
+						at += step
+					}
+					if at < 120 {
+						t.Fatalf("only %d operations", at)
+					}
+				})
+			}
+		}
+	}
+}
+
+// faultAt lets operation at go wrong; false means that there are fewer.
+func faultAt(t *testing.T, m image, kind fault, at int64, forever bool) bool {
+	base := m.crashable(t)
+	f := &faultFS{FS: base, kind: kind, at: at, forever: forever}
+	out := scenario(t, f)
+	hit := f.hit.Load()
+	if hit == nil {
+		if out.err != nil {
+			t.Fatalf("without a fault: %v", out.err)
+		}
+		return false
+	}
+	name := fmt.Sprintf("operation %d (%s)", at, *hit)
+	harmless := kind == failENOSPC && harmlessENOSPC(*hit) || kind >= shortError && !strings.HasPrefix(*hit, "write")
+	if !forever && !harmless && out.err == nil && !strings.HasPrefix(*hit, "remove") {
+		t.Errorf("%s: nobody noticed", name)
+	}
+	if out.opened {
+		checkFailure(t, name, out)
+	}
+	percent := []int{0, 50, 100}[at%3]
+	after := base.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rand.New(rand.NewPCG(uint64(at), 3))})
+	got, err := reopen(after)
+	if err != nil {
+		t.Fatalf("%s: cannot open afterwards with %d %% of what was not synced: %v", name, percent, err)
+	}
+	if out.opened {
+		if err := out.d.verify(got, out.acknowledged); err != nil {
+			t.Fatalf("%s, with %d %% of what was not synced: %v", name, percent, err)
+		}
+	}
+	return true
+}
+
+// harmlessENOSPC are the operations that need no room.
+func harmlessENOSPC(op string) bool {
+	return strings.HasPrefix(op, "remove") || strings.HasPrefix(op, "close")
+}
+
+// checkFailure checks that Failed was called at most once, that Close tells the
+// same, and that nothing was acknowledged after it.
+func checkFailure(t *testing.T, name string, out outcome) {
+	t.Helper()
+	d := out.d
+	n := d.failed.Load()
+	switch broke := d.j.guard.failure(); {
+	case n > 1:
+		t.Errorf("%s: Failed was called %d times", name, n)
+	case n == 1 && !errors.Is(out.err, d.failure):
+		t.Errorf("%s: Failed heard %v, Close says %v", name, d.failure, out.err)
+	case broke != nil && out.err == nil:
+		t.Errorf("%s: Close says nothing about %v", name, broke)
+	case broke != nil && d.j.Stats().LastError != broke.Error():
+		t.Errorf("%s: the last error is %q", name, d.j.Stats().LastError)
+	}
+	if d.j.guard.broken.Load() {
+		d.create(10)
+		d.j.Flush()
+		if d.j.Group(1) <= d.j.Committed() || d.j.Committed() != out.acknowledged {
+			t.Errorf("%s: acknowledges after the failure", name)
+		}
+		d.changes = d.changes[:len(d.changes)-1]
+	}
+}
+
+// A disk that loses one sync and some operations later its power breaks every
+// promise about what was acknowledged since; but what is left is the state after
+// some group, or it is reported as damage.
+func TestLostSyncAtEveryOperation(t *testing.T) {
+	damaged, whole := 0, 0
+	for _, laterBy := range []int64{1, 4, 20} {
+		step := int64(1)
+		if testing.Short() {
+			step = 5
+		}
+		for at := int64(1); ; at += step {
+			base := vfs.NewCrashableMem()
+			f := &faultFS{FS: base, kind: lostSync, at: at, laterBy: laterBy}
+			f.only = func(op string) bool { return strings.HasPrefix(op, "sync") }
+			var after *vfs.MemFS
+			f.later = func() {
+				after = base.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: int(at % 2 * 50), RNG: rand.New(rand.NewPCG(uint64(at), 4))})
+			}
+			out := scenario(t, f)
+			if f.hit.Load() == nil {
+				break
+			}
+			name := fmt.Sprintf("sync %d (%s) and the power %d syncs later", at, *f.hit.Load(), laterBy)
+			if out.err != nil {
+				t.Fatalf("%s: %v", name, out.err)
+			}
+			if after == nil {
+				continue
+			}
+			got, err := reopen(after)
+			if err != nil {
+				damaged++
+				continue
+			}
+			whole++
+			if err := out.d.verify(got, 0); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+	t.Logf("%d times damage, %d times a whole state", damaged, whole)
+	if damaged == 0 || whole == 0 {
+		t.Fatalf("%d times damage, %d times a whole state", damaged, whole)
+	}
+}

@@ -1,0 +1,240 @@
+package journal
+
+import (
+	"bufio"
+	"errors"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// A directory that is in use is refused with its name and the setting that names
+// another, by everything that would touch it; afterwards it is free again.
+func TestInUse(t *testing.T) {
+	for name, f := range map[string]vfs.FS{"disk": vfs.Default, "memory": vfs.NewMem()} {
+		dir := filepath.Join(t.TempDir(), "data")
+		j, err := Open(Options{Dir: dir, FS: f})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, second := Open(Options{Dir: dir, FS: f})
+		_, check := Check(dir, f)
+		_, repair := Repair(dir, f)
+		imp := importFrom(f, dir, strings.NewReader(`{"treadle_journal":1}`), nil)
+		exp := export(f, dir, &strings.Builder{}, nil)
+		for what, err := range map[string]error{"open": second, "check": check, "repair": repair, "import": imp, "export": exp} {
+			if !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), "--data") {
+				t.Errorf("%s, %s: %v", name, what, err)
+			}
+		}
+		if err := j.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if j, err = Open(Options{Dir: dir, FS: f}); err != nil {
+			t.Fatal(err)
+		}
+		if err := j.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Another process holds the directory: the same answer.
+func TestInUseByAnotherProcess(t *testing.T) {
+	if dir := os.Getenv("JOURNAL_TEST_HOLD"); dir != "" {
+		j, err := Open(Options{Dir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		os.Stdout.WriteString("held\n")
+		bufio.NewReader(os.Stdin).ReadString('\n')
+		if err := j.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	dir := filepath.Join(t.TempDir(), "data")
+	other := exec.Command(os.Args[0], "-test.run=^TestInUseByAnotherProcess$")
+	other.Env = append(os.Environ(), "JOURNAL_TEST_HOLD="+dir)
+	in, err := other.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := other.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "held\n" {
+		t.Fatal(line, err)
+	}
+	if _, err := Open(Options{Dir: dir}); !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), "--data") {
+		t.Errorf("%v", err)
+	}
+	in.Close()
+	if err := other.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	j, err := Open(Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A directory of a newer version is refused by both versions' numbers, before
+// anything in it is touched; one without a version is not guessed at.
+func TestVersion(t *testing.T) {
+	m, _ := groups(t, Always, false)
+	name := testDir + "/store/" + formatName
+	if got := string(m[name]); got != "treadle journal 1\n" {
+		t.Fatalf("the format file says %q", got)
+	}
+	for text, want := range map[string]string{
+		"treadle journal 2\n":   "has version 2, written by a newer treadle; this one knows version 1",
+		"treadle journal 99":    "has version 99",
+		"":                      "does not say which version",
+		"treadle journal 0\n":   "does not say which version",
+		"treadle journal one\n": "does not say which version",
+		"something else\n":      "does not say which version",
+	} {
+		newer := m.with(name, []byte(text))
+		disk := newer.disk(t)
+		if _, err := Open(testOptions(disk)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", text, err)
+		}
+		for n, b := range takeImage(t, disk, testDir) {
+			if n != testDir+"/"+lockName && string(b) != string(newer[n]) {
+				t.Errorf("%q: %s was changed", text, n)
+			}
+		}
+		if strings.Contains(want, "newer") || strings.Contains(want, "99") {
+			if _, err := Check(testDir, newer.disk(t)); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("check of %q: %v", text, err)
+			}
+			if _, err := Repair(testDir, newer.disk(t)); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("repair of %q: %v", text, err)
+			}
+		}
+	}
+}
+
+// The steps of a swap: wherever it is interrupted, the next opening finds a whole
+// store, the old or the new, and leaves no litter.
+func TestInterruptedSwap(t *testing.T) {
+	m, states := groups(t, Always, false)
+	moved := func(from, to string) func(image) {
+		return func(m image) {
+			for name, b := range m {
+				if rest, ok := strings.CutPrefix(name, testDir+"/"+from+"/"); ok {
+					delete(m, name)
+					m[testDir+"/"+to+"/"+rest] = b
+				}
+			}
+		}
+	}
+	for name, c := range map[string]struct {
+		change func(image)
+		err    string
+	}{
+		"a new store without its format file": {change: func(m image) { m[testDir+"/store.new/x.sst"] = []byte("x") }},
+		"a new store beside the old": {change: func(m image) {
+			m[testDir+"/store.new/FORMAT"] = []byte("treadle journal 1\n")
+		}},
+		"the old one moved away":             {change: moved("store", "store.new")},
+		"scratch of a repair":                {change: func(m image) { m[testDir+"/store.scratch/1.sst"] = nil }},
+		"only a damaged one":                 {change: moved("store", "store.damaged-1"), err: "rename the latter"},
+		"a damaged one and half a new one":   {change: func(m image) { moved("store", "store.damaged-1")(m); m[testDir+"/store.new/x"] = nil }, err: "rename the latter"},
+		"a damaged one and the one in place": {change: func(m image) { m[testDir+"/store.damaged-1/x"] = nil }},
+	} {
+		copied := maps.Clone(m)
+		c.change(copied)
+		disk := copied.disk(t)
+		got, err := reopen(disk)
+		switch {
+		case c.err != "":
+			if err == nil || !strings.Contains(err.Error(), c.err) {
+				t.Errorf("%s: %v", name, err)
+			}
+			continue
+		case err != nil || missing(states, got) != 0:
+			t.Errorf("%s: %v, lacks %d groups", name, err, missing(states, got))
+		}
+		for file := range takeImage(t, disk, testDir) {
+			if strings.Contains(file, "store.new") || strings.Contains(file, "store.scratch") {
+				t.Errorf("%s: %s is left", name, file)
+			}
+		}
+	}
+}
+
+// What cannot be made, read or locked is told with the directory's name.
+func TestHomeErrors(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(Options{Dir: file}); err == nil || !strings.Contains(err.Error(), file) {
+		t.Error(err)
+	}
+	if _, err := Open(Options{Dir: filepath.Join(file, "below")}); err == nil || !strings.Contains(err.Error(), "cannot make the data directory") {
+		t.Error(err)
+	}
+	nowhere := filepath.Join(t.TempDir(), "nowhere")
+	_, check := Check(nowhere, nil)
+	_, repair := Repair(nowhere, nil)
+	for what, err := range map[string]error{"check": check, "repair": repair, "export": Export(nowhere, nil, nil)} {
+		if err == nil || !strings.Contains(err.Error(), "cannot open the data directory") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if _, err := os.Stat(nowhere); !os.IsNotExist(err) {
+		t.Errorf("looking made the directory: %v", err)
+	}
+	empty := t.TempDir()
+	_, check = Check(empty, nil)
+	_, repair = Repair(empty, nil)
+	for what, err := range map[string]error{"check": check, "repair": repair, "export": Export(empty, nil, nil)} {
+		if err == nil || !strings.Contains(err.Error(), "holds no store") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// On the disk a new directory is for its owner only.
+func TestDirectoryMode(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a", "data")
+	j, err := Open(Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(dir)
+	if err != nil || info.Mode().Perm() != 0o700 {
+		t.Fatal(info.Mode(), err)
+	}
+}
+
+// The store's format does not rise by itself with the store's package.
+func TestStoreFormatIsPinned(t *testing.T) {
+	f := vfs.NewMem()
+	if _, err := reopen(f); err != nil {
+		t.Fatal(err)
+	}
+	desc, err := pebble.Peek(testDir+"/store", f)
+	if err != nil || desc.FormatMajorVersion != 21 || storeFormat != 21 {
+		t.Fatal(desc, err)
+	}
+}

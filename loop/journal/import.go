@@ -1,0 +1,256 @@
+package journal
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"unicode/utf8"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// Import reads what Export wrote into a data directory, which is made when it does
+// not exist and must hold neither jobs nor settings. It takes everything or, on an
+// error, nothing; what it does not understand is an error with the line's number.
+// No server may use the directory. progress, which may be nil, hears of lines; the
+// total is not known and 0.
+func Import(dir string, r io.Reader, progress func(done, total int64)) error {
+	return importFrom(vfs.Default, dir, r, progress)
+}
+
+func importFrom(f vfs.FS, dir string, r io.Reader, progress func(done, total int64)) error {
+	h, err := openHome(f, dir, true)
+	if err != nil {
+		return err
+	}
+	return errors.Join(h.importFrom(r, progress), h.close())
+}
+
+func (h *home) importFrom(from io.Reader, progress func(done, total int64)) error {
+	if err := h.prepare(); err != nil {
+		return err
+	}
+	if _, err := h.readFormat(); err != nil {
+		return err
+	}
+	if err := h.verify(); err != nil {
+		return err
+	}
+	var r Report
+	if err := h.count(&r); err != nil {
+		return err
+	}
+	if r.Jobs+r.Settings > 0 {
+		return fmt.Errorf("the data directory %q holds %d jobs and %d settings; an import needs an empty one", h.dir, r.Jobs, r.Settings)
+	}
+	var last meta
+	if err := h.read(func(db *pebble.DB) (err error) { last, err = readMeta(db); return err }); err != nil {
+		return err
+	}
+	err := createStore(h.fs, h.path(newName), func(db *pebble.DB) error {
+		in := importer{w: storeWriter{db: db, batch: db.NewBatch()}, meta: last, progress: progress}
+		return in.run(from)
+	})
+	if err != nil {
+		return errors.Join(err, h.fs.RemoveAll(h.path(newName)))
+	}
+	if err := h.fs.RemoveAll(h.store()); err != nil {
+		return err
+	}
+	return h.rename(newName, storeName)
+}
+
+// importer turns lines into a store.
+type importer struct {
+	w        storeWriter
+	meta     meta
+	settings map[string]bool
+	progress func(done, total int64)
+	value    []byte
+}
+
+func (in *importer) run(from io.Reader) error {
+	in.settings = map[string]bool{}
+	r := bufio.NewReaderSize(from, 256<<10)
+	for n := int64(1); ; n++ {
+		line, err := r.ReadBytes('\n')
+		if err != nil && !errors.Is(err, io.EOF) {
+			return fmt.Errorf("cannot read the import: %w", err)
+		}
+		if err != nil && len(line) == 0 {
+			if n == 1 {
+				return errors.New("line 1: missing; an import begins with {\"treadle_journal\":1}")
+			}
+			break
+		}
+		if err := in.line(n, bytes.TrimSpace(line)); err != nil {
+			return fmt.Errorf("line %d: %w", n, err)
+		}
+		if n%progressEvery == 0 && in.progress != nil {
+			in.progress(n, 0)
+		}
+	}
+	in.meta.previous = in.meta.group
+	in.meta.settled = true
+	return in.w.finish(in.meta)
+}
+
+// The names that a line of each kind may have.
+var (
+	headNames    = []string{"treadle_journal"}
+	settingNames = withBase64([]string{"kind"}, "key", "value")
+	jobNames     = withBase64([]string{"kind", "seq", "space", "sched_at", "due", "priority", "count", "timeout", "revision"},
+		"queue", "name", "holder", "extra", "workload")
+)
+
+func withBase64(names []string, texts ...string) []string {
+	for _, t := range texts {
+		names = append(names, t, t+"_base64")
+	}
+	return names
+}
+
+// importLine is any line. Its names are checked before it is read.
+type importLine struct {
+	TreadleJournal int `json:"treadle_journal"`
+	Kind           string
+
+	Key         *string
+	KeyBase64   []byte `json:"key_base64"`
+	Value       *string
+	ValueBase64 []byte `json:"value_base64"`
+
+	Seq            uint64
+	Space          uint8
+	Queue          *string
+	QueueBase64    []byte `json:"queue_base64"`
+	Name           *string
+	NameBase64     []byte `json:"name_base64"`
+	Holder         *string
+	HolderBase64   []byte `json:"holder_base64"`
+	Extra          *string
+	ExtraBase64    []byte `json:"extra_base64"`
+	Workload       *string
+	WorkloadBase64 []byte `json:"workload_base64"`
+	SchedAt        int64  `json:"sched_at"`
+	Due            int64
+	Priority       int64
+	Count          int32
+	Timeout        int32
+	Revision       int64
+}
+
+func (in *importer) line(n int64, b []byte) error {
+	if len(b) == 0 && n > 1 {
+		return nil
+	}
+	if !utf8.Valid(b) {
+		return errors.New("not UTF-8")
+	}
+	var l importLine
+	if err := json.Unmarshal(b, &l); err != nil {
+		return err
+	}
+	names, err := memberNames(b)
+	if err != nil {
+		return err
+	}
+	switch {
+	case n == 1:
+		if err := allow(names, headNames); err != nil {
+			return fmt.Errorf("%w; an import begins with {\"treadle_journal\":1}", err)
+		}
+		if l.TreadleJournal != exportVersion {
+			return fmt.Errorf("an export of version %d; this program knows version %d", l.TreadleJournal, exportVersion)
+		}
+		return nil
+	case l.Kind == "setting":
+		if err := allow(names, settingNames); err != nil {
+			return err
+		}
+		return in.setting(&l)
+	case l.Kind == "job":
+		if err := allow(names, jobNames); err != nil {
+			return err
+		}
+		return in.job(&l)
+	default:
+		return fmt.Errorf("a line of the kind %q", l.Kind)
+	}
+}
+
+// allow refuses names that are not allowed or come twice.
+func allow(names, allowed []string) error {
+	for i, name := range names {
+		if !slices.Contains(allowed, name) {
+			return fmt.Errorf("an unknown member %q", name)
+		}
+		if slices.Contains(names[:i], name) {
+			return fmt.Errorf("two members %q", name)
+		}
+	}
+	return nil
+}
+
+// either is a member that is given as text or in base64.
+func either(name string, text *string, coded []byte) ([]byte, error) {
+	if text != nil && coded != nil {
+		return nil, fmt.Errorf("both %q and \"%s_base64\"", name, name)
+	}
+	if text != nil {
+		return []byte(*text), nil
+	}
+	return coded, nil
+}
+
+func (in *importer) setting(l *importLine) error {
+	key, err := either("key", l.Key, l.KeyBase64)
+	if err != nil {
+		return err
+	}
+	value, err := either("value", l.Value, l.ValueBase64)
+	if err != nil {
+		return err
+	}
+	if in.settings[string(key)] {
+		return fmt.Errorf("the setting %q comes twice", key)
+	}
+	in.settings[string(key)] = true
+	return in.w.set(append([]byte{keySetting}, key...), value)
+}
+
+// job takes one job. Without a seq it gets the next; with one, it must be higher
+// than those before.
+func (in *importer) job(l *importLine) error {
+	r := Record{
+		Seq: l.Seq, Space: l.Space, SchedAt: l.SchedAt, Due: l.Due, Priority: l.Priority,
+		Count: l.Count, Timeout: l.Timeout, Revision: l.Revision,
+	}
+	var errs [5]error
+	r.Queue, errs[0] = either("queue", l.Queue, l.QueueBase64)
+	r.Name, errs[1] = either("name", l.Name, l.NameBase64)
+	r.Holder, errs[2] = either("holder", l.Holder, l.HolderBase64)
+	r.Extra, errs[3] = either("extra", l.Extra, l.ExtraBase64)
+	r.Workload, errs[4] = either("workload", l.Workload, l.WorkloadBase64)
+	if err := errors.Join(errs[:]...); err != nil {
+		return err
+	}
+	if r.Space == 0 {
+		return errors.New("a job without a space")
+	}
+	if r.Seq == 0 {
+		r.Seq = in.meta.top + 1
+	}
+	if r.Seq <= in.meta.top {
+		return fmt.Errorf("the seq %d is not above the last, %d", r.Seq, in.meta.top)
+	}
+	in.meta.top = r.Seq
+	in.meta.jobs++
+	in.value = AppendRecord(in.value[:0], &r)
+	return in.w.set(jobKey(r.Seq), in.value)
+}

@@ -1,0 +1,320 @@
+package journal
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// Journal is an open data directory. Its appending methods, Group, Flush,
+// Committed, Full and Stats may be called from any goroutine and never wait for the
+// disk.
+type Journal struct {
+	options Options
+	home    *home
+	guard   *guard
+	db      *pebble.DB
+	shards  []gather // one each, and the last for settings
+	figures *figures
+
+	epoch     uint64
+	committed atomic.Uint64 // the last committed group
+	jobs      atomic.Int64  // stored
+	writing   atomic.Int64  // changes taken and not yet committed
+
+	touched atomic.Bool   // something was appended since the last taking
+	wake    chan struct{} // tells the committer that a turn ended
+	closing chan struct{} // to the committer
+	closed  chan struct{} // to the watcher, when the committer has ended
+	workers struct{ committer, watcher sync.WaitGroup }
+	once    sync.Once
+	ended   error // what Close found
+
+	full  atomic.Bool
+	free  atomic.Uint64
+	space chan struct{} // much was written since the last look at the free space
+	blind bool          // the watcher's own: the free space cannot be read
+
+	// The committer's own.
+	last      meta   // the last written group
+	batch     []byte // reused
+	takings   []taking
+	spares    [][]byte // a buffer for each shard
+	unwatched int      // bytes written since the watcher was woken
+	wedged    bool     // the store panicked: it cannot be closed
+}
+
+// Open locks the data directory, checks it, makes it when it is new, and brings
+// back what was committed. The caller calls Replay next, and Close in the end.
+//
+// A directory that another process uses gives an error that wraps ErrInUse, one
+// that is damaged a *DamageError.
+func Open(o Options) (*Journal, error) {
+	began := time.Now()
+	if err := o.fill(); err != nil {
+		return nil, err
+	}
+	h, err := openHome(o.FS, o.Dir, true)
+	if err != nil {
+		return nil, err
+	}
+	j, err := openJournal(o, h)
+	if err != nil {
+		return nil, errors.Join(err, h.close())
+	}
+	j.figures.Recovery = time.Since(began)
+	j.look()
+	j.workers.committer.Go(j.commitLoop)
+	j.workers.watcher.Go(j.watch)
+	return j, nil
+}
+
+func openJournal(o Options, h *home) (*Journal, error) {
+	if err := h.prepare(); err != nil {
+		return nil, fmt.Errorf("cannot prepare the data directory %q: %w", h.dir, cause(err))
+	}
+	if _, err := h.readFormat(); err != nil {
+		return nil, err
+	}
+	if err := h.verify(); err != nil {
+		return nil, err
+	}
+	j := &Journal{
+		options: o, home: h,
+		guard:   newGuard(o.FS, o.Sync == Never),
+		shards:  make([]gather, o.Shards+1),
+		takings: make([]taking, o.Shards+1),
+		spares:  make([][]byte, o.Shards+1),
+		figures: newFigures(),
+		wake:    make(chan struct{}, 1),
+		closing: make(chan struct{}),
+		closed:  make(chan struct{}),
+		space:   make(chan struct{}, 1),
+	}
+	if err := j.openStore(); err != nil {
+		return nil, err
+	}
+	if err := j.begin(); err != nil {
+		return nil, errors.Join(err, j.closeStore())
+	}
+	return j, nil
+}
+
+func (j *Journal) openStore() (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("cannot open the store in %q: it panicked: %v", j.options.Dir, p)
+		}
+	}()
+	stalled := func(why string) {
+		j.figures.Lock()
+		j.figures.Stalls++
+		j.figures.Unlock()
+		j.options.Log.Debug("the journal waits for the disk", "why", why)
+	}
+	log := storeLog{log: j.options.Log, trip: j.guard.trip}
+	o := storeOptions(j.guard, j.options.memTable, log, storeEvents(j.guard, stalled))
+	o.ErrorIfNotExists = true
+	db, err := pebble.Open(j.home.store(), o)
+	if broke := j.guard.failure(); broke != nil {
+		err = broke
+		if db != nil {
+			err = errors.Join(err, closeStore(db))
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("cannot open the store in %q: %w", j.options.Dir, err)
+	}
+	j.db = db
+	return nil
+}
+
+// begin reads where the journal stands and commits a group without changes that
+// says who owns it from now on.
+func (j *Journal) begin() error {
+	last, err := readMeta(j.db)
+	if err != nil {
+		return j.damaged(err)
+	}
+	top, err := lastJob(j.db)
+	if err != nil {
+		return j.damaged(err)
+	}
+	last.top = max(last.top, top)
+	j.last, j.epoch = last, last.epoch+1
+	j.jobs.Store(last.jobs)
+	next := last.group + 1
+	j.batch = startBatch(j.batch)
+	if err := j.write(next, 0, 0); err != nil {
+		return err
+	}
+	j.committed.Store(next)
+	for i := range j.shards {
+		j.shards[i].group, j.shards[i].top = next+1, last.top
+	}
+	return nil
+}
+
+// readMeta reads the last group's meta, zero in a new store.
+func readMeta(r pebble.Reader) (m meta, err error) {
+	b, done, err := r.Get([]byte{keyMeta})
+	if errors.Is(err, pebble.ErrNotFound) {
+		return meta{}, nil
+	}
+	if err != nil {
+		return meta{}, err
+	}
+	if m, err = parseMeta(b); err != nil {
+		err = garbled{err}
+	}
+	return m, first(err, done.Close())
+}
+
+// lastJob is the highest Seq in the store.
+func lastJob(r pebble.Reader) (seq uint64, err error) {
+	it, err := r.NewIter(jobKeys())
+	if err != nil {
+		return 0, err
+	}
+	if it.Last() {
+		seq, err = jobSeq(it.Key())
+	}
+	return seq, first(err, it.Error(), it.Close())
+}
+
+func jobKeys() *pebble.IterOptions {
+	return &pebble.IterOptions{LowerBound: []byte{keyJob}, UpperBound: []byte{keyJob + 1}}
+}
+
+func settingKeys() *pebble.IterOptions {
+	return &pebble.IterOptions{LowerBound: []byte{keySetting}, UpperBound: []byte{keySetting + 1}}
+}
+
+// jobKey is the key of the job with that Seq.
+func jobKey(seq uint64) []byte {
+	return binary.BigEndian.AppendUint64([]byte{keyJob}, seq)
+}
+
+func jobSeq(key []byte) (uint64, error) {
+	if len(key) != jobKeySize {
+		return 0, fmt.Errorf("a job's key has %d bytes", len(key))
+	}
+	return binary.BigEndian.Uint64(key[1:]), nil
+}
+
+// LastSeq is the highest Seq that was committed by former openings, of a job that
+// may be gone: the next job's must be higher.
+func (j *Journal) LastSeq() uint64 { return j.settings().top } // where no job raises it
+
+// Put appends a job that is new or has changed. The record's bytes are copied.
+//
+// All changes of one job are appended to the same shard, and a shard's changes are
+// committed in the order of the calls: the caller holds the lock under which they
+// happened. Put takes one short lock below it and calls nothing.
+func (j *Journal) Put(shard int, r *Record) {
+	if !j.guard.broken.Load() {
+		j.shards[shard].put(r)
+		j.touch()
+	}
+}
+
+// Delete appends the end of a job, under the rules of Put. A job that does not
+// exist is no error.
+func (j *Journal) Delete(shard int, seq uint64) {
+	if !j.guard.broken.Load() {
+		j.shards[shard].remove(seq)
+		j.touch()
+	}
+}
+
+// PutSetting appends a setting's value; SettingsGroup covers it.
+func (j *Journal) PutSetting(key string, value []byte) {
+	j.settings().raw(opSet, key, value)
+	j.touch()
+}
+
+// DeleteSetting appends a setting's end; SettingsGroup covers it.
+func (j *Journal) DeleteSetting(key string) {
+	j.settings().raw(opDelete, key, nil)
+	j.touch()
+}
+
+func (j *Journal) settings() *gather { return &j.shards[len(j.shards)-1] }
+
+func (j *Journal) touch() {
+	if !j.touched.Load() {
+		j.touched.Store(true)
+	}
+}
+
+// Group is the group that covers everything appended to the shard so far: when
+// Committed reaches it, all of that is durable. In the modes Interval and Never,
+// which wait for nothing, it is a group that is committed already. Once the journal
+// has failed, it is one that never will be.
+func (j *Journal) Group(shard int) uint64 { return j.groupOf(&j.shards[shard]) }
+
+// SettingsGroup is Group for the settings.
+func (j *Journal) SettingsGroup() uint64 { return j.groupOf(j.settings()) }
+
+func (j *Journal) groupOf(g *gather) uint64 {
+	switch {
+	case j.guard.broken.Load():
+		return math.MaxUint64
+	case j.options.Sync == Always:
+		return g.last.Load()
+	default:
+		return 0
+	}
+}
+
+// Flush says that a turn has ended and wakes the committer if anything was
+// appended. Whoever appends calls it once, after the last append of its turn and
+// without locks.
+func (j *Journal) Flush() {
+	if !j.touched.Load() {
+		return
+	}
+	select {
+	case j.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Committed is the last committed group. All groups before it are committed too.
+func (j *Journal) Committed() uint64 { return j.committed.Load() }
+
+// Full reports whether the free space is under MinFree, so that new jobs are to be
+// refused. It recovers by itself.
+func (j *Journal) Full() bool { return j.full.Load() }
+
+// Close commits what was appended, closes the store and unlocks the directory. If
+// the journal failed, it returns that failure. Nothing may be appended after or
+// beside it.
+func (j *Journal) Close() error {
+	j.once.Do(func() {
+		close(j.closing)
+		j.workers.committer.Wait()
+		close(j.closed)
+		j.workers.watcher.Wait()
+		err := j.closeStore()
+		unlock := j.home.close()
+		if j.ended = j.guard.failure(); j.ended == nil {
+			j.ended = errors.Join(err, unlock)
+		}
+	})
+	return j.ended
+}
+
+// closeStore leaves a store that panicked alone: it may hold its own locks.
+func (j *Journal) closeStore() error {
+	if j.wedged {
+		return nil
+	}
+	return closeStore(j.db)
+}

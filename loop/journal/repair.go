@@ -1,0 +1,91 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// Repair makes a new store of everything that can be read in the data directory's,
+// puts it in the old one's place in one step, and keeps the old one, unchanged,
+// under the name that the report tells. A store without damage is left alone.
+//
+// What was damaged is lost: jobs may be missing, and where the end of a job is lost
+// or the store's manifest, jobs may be back that were done. No server may use the
+// directory. Without a file system it takes the disk.
+func Repair(dir string, f vfs.FS) (Report, error) {
+	h, err := openHome(orDisk(f), dir, false)
+	if err != nil {
+		return Report{}, err
+	}
+	r, err := h.repair()
+	return r, errors.Join(err, h.close())
+}
+
+func (h *home) repair() (Report, error) {
+	if err := h.needStore(h.complete()); err != nil {
+		return Report{}, err
+	}
+	r, err := h.check(nil)
+	if err != nil {
+		return r, err
+	}
+	if len(r.Damage) == 0 {
+		return r, h.count(&r)
+	}
+	sorted, err := openSorter(h.fs, h.path(scratchName))
+	if err != nil {
+		return r, fmt.Errorf("cannot make room for the repair in %q: %w", h.dir, cause(err))
+	}
+	if _, err = h.check(sorted.add); err == nil {
+		err = createStore(h.fs, h.path(newName), func(db *pebble.DB) error { return r.keep(sorted, db) })
+	}
+	if err = errors.Join(err, sorted.close()); err != nil {
+		return r, fmt.Errorf("cannot repair %q: %w", h.dir, cause(err))
+	}
+	r.Kept, err = h.swap()
+	return r, err
+}
+
+// keep copies what the sorter holds to a new store.
+func (r *Report) keep(from *sorter, db *pebble.DB) error {
+	w := storeWriter{db: db, batch: db.NewBatch()}
+	err := from.each(func(key, value []byte) error {
+		if key[0] == keyMeta {
+			return nil
+		}
+		r.tally(key)
+		return w.set(key, value)
+	})
+	return errors.Join(err, w.finish(meta{group: r.Group, previous: r.Group, epoch: r.Epoch, top: r.top, jobs: r.Jobs, settled: true}))
+}
+
+// storeWriter fills a new store.
+type storeWriter struct {
+	db    *pebble.DB
+	batch *pebble.Batch
+}
+
+func (w *storeWriter) set(key, value []byte) error {
+	if err := w.batch.Set(key, value, nil); err != nil {
+		return err
+	}
+	if w.batch.Len() < sorterBatch {
+		return nil
+	}
+	return w.flush()
+}
+
+func (w *storeWriter) flush() error {
+	err := w.batch.Commit(pebble.NoSync)
+	w.batch = w.db.NewBatch()
+	return err
+}
+
+// finish writes the meta and what is left.
+func (w *storeWriter) finish(m meta) error {
+	err := w.batch.Set([]byte{keyMeta}, appendMeta(nil, &m, nil), nil)
+	return errors.Join(err, w.flush(), w.batch.Close())
+}

@@ -1,0 +1,61 @@
+package journal
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// The directory follows the stored jobs: however many come and go, synced each, it
+// stays below a bound that does not depend on their number. In mode Always a job and
+// its end are in different groups, so that all of them reach the disk.
+func TestSizeBound(t *testing.T) {
+	jobs := 100_000
+	if n := os.Getenv("JOURNAL_TEST_JOBS"); n == "million" {
+		jobs = 1_000_000
+	}
+	w := newWaiters()
+	dir := filepath.Join(t.TempDir(), "data")
+	j, err := Open(Options{Dir: dir, Shards: 4, Committed: w.committed})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.j.Store(j)
+	r := benchRecord()
+	var highest uint64
+	const turn = 500
+	for first := uint64(1); first < uint64(jobs); first += turn {
+		for seq := first; seq < first+turn; seq++ {
+			r.Seq = seq
+			j.Put(0, &r)
+		}
+		j.Flush()
+		w.wait(j.Group(0))
+		for seq := first; seq < first+turn; seq++ {
+			j.Delete(0, seq)
+		}
+		j.Flush()
+		w.wait(j.Group(0))
+		if first%(20*turn) == 1 {
+			highest = max(highest, j.Stats().Size)
+		}
+	}
+	s := j.Stats()
+	t.Logf("%d jobs, %d records: %d KiB at the end, %d KiB at most", jobs, s.Records, s.Size>>10, highest>>10)
+	if s.Jobs != 0 || s.Records != uint64(2*jobs) || max(s.Size, highest) > 64<<20 {
+		t.Fatalf("%+v", s)
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	// The next start leaves nothing but the empty store.
+	if j, err = Open(Options{Dir: dir}); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if size := treeSize(j.options.FS, dir); size > 1<<20 {
+		t.Fatalf("%d KiB after a restart", size>>10)
+	}
+}

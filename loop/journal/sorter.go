@@ -1,0 +1,97 @@
+package journal
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// sorter sorts any number of versions in a store of its own, which is thrown away.
+// Its keys are a version's key with its length before and its number, inverted,
+// behind: of each key the newest version comes first.
+type sorter struct {
+	fs    vfs.FS
+	guard *guard
+	dir   string
+	db    *pebble.DB
+	batch *pebble.Batch
+	key   []byte
+	value []byte
+}
+
+// sorterBatch is how many bytes gather before they are given to the store.
+const sorterBatch = 1 << 20
+
+func openSorter(f vfs.FS, dir string) (*sorter, error) {
+	if err := f.RemoveAll(dir); err != nil {
+		return nil, err
+	}
+	g := newGuard(f, false)
+	o := storeOptions(g, 0, storeLog{log: quiet().log, trip: g.trip}, storeEvents(g, func(string) {}))
+	o.DisableWAL = true
+	db, err := pebble.Open(dir, o)
+	if broke := g.failure(); broke != nil {
+		if err == nil {
+			_ = closeStore(db) // the failure says more
+		}
+		err = broke
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &sorter{fs: f, guard: g, dir: dir, db: db, batch: db.NewBatch()}, nil
+}
+
+func (s *sorter) add(v version) error {
+	s.key = binary.BigEndian.AppendUint32(s.key[:0], uint32(len(v.key)))
+	s.key = binary.BigEndian.AppendUint64(append(s.key, v.key...), ^v.number)
+	s.value = append(s.value[:0], opSet)
+	if v.deleted {
+		s.value[0] = opDelete
+	}
+	s.value = append(s.value, v.value...)
+	if err := s.batch.Set(s.key, s.value, nil); err != nil {
+		return err
+	}
+	if s.batch.Len() < sorterBatch {
+		return nil
+	}
+	return s.flush()
+}
+
+func (s *sorter) flush() error {
+	err := s.batch.Commit(pebble.NoSync)
+	s.batch = s.db.NewBatch()
+	return errors.Join(err, s.guard.failure())
+}
+
+// each hands out the newest version of every key that is not deleted.
+func (s *sorter) each(each func(key, value []byte) error) error {
+	if err := s.flush(); err != nil {
+		return err
+	}
+	var last []byte
+	return scan(s.db, nil, func(k, value []byte) error {
+		key := k[4 : len(k)-8]
+		if last != nil && bytes.Equal(key, last) {
+			return nil
+		}
+		last = append(last[:0], key...)
+		if value[0] == opDelete {
+			return nil
+		}
+		return each(key, value[1:])
+	})
+}
+
+// close throws everything away.
+func (s *sorter) close() error {
+	err := errors.Join(s.batch.Close(), closeStore(s.db))
+	if broke := s.guard.failure(); broke != nil {
+		err = broke
+	}
+	return errors.Join(err, s.fs.RemoveAll(s.dir))
+}

@@ -1,0 +1,101 @@
+package journal
+
+import (
+	"errors"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// roomFS is a disk with so much room.
+type roomFS struct {
+	vfs.FS
+	free atomic.Int64 // below 0: it does not tell
+}
+
+func (f *roomFS) GetDiskUsage(string) (vfs.DiskUsage, error) {
+	if free := f.free.Load(); free >= 0 {
+		return vfs.DiskUsage{AvailBytes: uint64(free)}, nil
+	}
+	return vfs.DiskUsage{}, errors.New("it does not tell")
+}
+
+// eventually waits for what another goroutine does soon.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !is(); time.Sleep(100 * time.Microsecond) {
+		if time.Now().After(end) {
+			t.Fatal(what)
+		}
+	}
+}
+
+// Below the minimum of free space the journal is full, from the start and later, and
+// recovers by itself; it goes on committing. A disk that does not tell is not full.
+func TestFull(t *testing.T) {
+	f := &roomFS{FS: vfs.NewMem()}
+	var log lines
+	o := testOptions(f)
+	o.MinFree, o.every, o.Log = 1000, time.Millisecond, slog.New(slog.NewTextHandler(&log, nil))
+	f.free.Store(999)
+	d := mustOpen(t, o)
+	defer d.j.Close()
+	if !d.j.Full() {
+		t.Fatal("not full at the start")
+	}
+	d.create(10)
+	if !d.wait() {
+		t.Fatal("a full disk keeps from committing")
+	}
+	f.free.Store(1000)
+	eventually(t, "it does not recover", func() bool { return !d.j.Full() })
+	f.free.Store(0)
+	eventually(t, "it does not notice", d.j.Full)
+	if s := d.j.Stats(); !s.Full || s.Free != 0 {
+		t.Fatalf("%+v", s)
+	}
+	f.free.Store(-1)
+	eventually(t, "nobody is told that it does not tell", func() bool { return strings.Contains(log.String(), "cannot read the free space") })
+	f.free.Store(5000)
+	eventually(t, "it does not recover", func() bool { return !d.j.Full() })
+	if s := d.j.Stats(); s.Full || s.Free != 5000 {
+		t.Fatalf("%+v", s)
+	}
+	for text, times := range map[string]int{"almost full": 2, "has room again": 2, "cannot read the free space": 1} {
+		if n := strings.Count(log.String(), text); n != times {
+			t.Errorf("%q is said %d times, want %d:\n%s", text, n, times, log.String())
+		}
+	}
+}
+
+// Much that is written makes it look before the second is over.
+func TestFullAfterMuch(t *testing.T) {
+	f := &roomFS{FS: vfs.NewMem()}
+	f.free.Store(1 << 40)
+	o := testOptions(f)
+	o.MinFree, o.every = 1000, time.Hour
+	d := mustOpen(t, o)
+	defer d.j.Close()
+	f.free.Store(10)
+	for range 20 {
+		d.create(1 << 20)
+		d.wait()
+	}
+	eventually(t, "it does not look", d.j.Full)
+}
+
+// Without a minimum nothing is ever full.
+func TestNeverFull(t *testing.T) {
+	f := &roomFS{FS: vfs.NewMem()}
+	d := mustOpen(t, testOptions(f))
+	if d.j.Full() {
+		t.Fatal("full")
+	}
+	if err := d.j.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,380 @@
+package journal
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// testTB is a testing.T or a rapid.T.
+type testTB interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+const testDir = "data"
+
+// testOptions are for a journal in memory that writes tables often.
+func testOptions(f vfs.FS) Options {
+	return Options{Dir: testDir, FS: f, Shards: 3, memTable: 64 << 10, Interval: time.Millisecond}
+}
+
+// state is what a journal should hold: the jobs' and the settings' stored values.
+type state struct {
+	jobs     map[uint64]string
+	settings map[string]string
+}
+
+func newState() state { return state{jobs: map[uint64]string{}, settings: map[string]string{}} }
+
+func (s state) equal(o state) bool {
+	return maps.Equal(s.jobs, o.jobs) && maps.Equal(s.settings, o.settings)
+}
+
+func (s state) clone() state { return state{maps.Clone(s.jobs), maps.Clone(s.settings)} }
+
+// diff says shortly how a state is not as it should be.
+func (s state) diff(want state) string {
+	var b strings.Builder
+	n := 0
+	note := func(format string, args ...any) {
+		if n++; n <= 8 {
+			fmt.Fprintf(&b, format, args...)
+		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(want.jobs)) {
+		if s.jobs[k] != want.jobs[k] {
+			note(" job %d is %.40q, not %.40q;", k, s.jobs[k], want.jobs[k])
+		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(s.jobs)) {
+		if _, ok := want.jobs[k]; !ok {
+			note(" job %d is back;", k)
+		}
+	}
+	if !maps.Equal(s.settings, want.settings) {
+		note(" settings %v, not %v;", s.settings, want.settings)
+	}
+	return fmt.Sprintf("%d differences:%s", n, b.String())
+}
+
+// readState replays a journal.
+func readState(j *Journal) (state, error) {
+	s := newState()
+	err := j.Replay(func(r *Record) error {
+		if n := len(s.jobs); n > 0 {
+			if _, twice := s.jobs[r.Seq]; twice {
+				return fmt.Errorf("job %d comes twice", r.Seq)
+			}
+		}
+		s.jobs[r.Seq] = string(AppendRecord(nil, r))
+		return nil
+	}, func(key string, value []byte) error {
+		s.settings[key] = string(value)
+		return nil
+	}, nil)
+	return s, err
+}
+
+// change is one change that was appended.
+type change struct {
+	group uint64 // that it belongs to
+	do    func(state)
+}
+
+// driver appends to a journal and remembers what, so that after a crash it can be
+// asked what may be there.
+type driver struct {
+	tb      testTB
+	j       *Journal
+	start   state
+	changes []change
+	failed  atomic.Int32
+	failure error
+	next    uint64
+}
+
+// open opens the journal that the options describe and reads what it holds.
+func openDriver(tb testTB, o Options) (*driver, error) {
+	tb.Helper()
+	d := &driver{tb: tb}
+	o.Failed = func(err error) {
+		d.failure = err
+		d.failed.Add(1)
+	}
+	j, err := Open(o)
+	if err != nil {
+		return nil, err
+	}
+	d.j = j
+	if d.start, err = readState(j); err != nil {
+		return nil, errors.Join(err, j.Close())
+	}
+	d.next = j.LastSeq() + 1
+	return d, nil
+}
+
+func mustOpen(tb testTB, o Options) *driver {
+	tb.Helper()
+	d, err := openDriver(tb, o)
+	if err != nil {
+		tb.Fatalf("cannot open: %v", err)
+	}
+	return d
+}
+
+// group is the group of the change that was just appended, in every mode. If the
+// journal has failed by now, the change may have been dropped.
+func (d *driver) group(g *gather) uint64 {
+	if d.j.guard.broken.Load() {
+		return math.MaxUint64
+	}
+	return g.last.Load()
+}
+
+func (d *driver) put(shard int, r Record) {
+	value := string(AppendRecord(nil, &r))
+	d.j.Put(shard, &r)
+	d.changes = append(d.changes, change{d.group(&d.j.shards[shard]), func(s state) { s.jobs[r.Seq] = value }})
+}
+
+// create puts a new job with a workload of some size.
+func (d *driver) create(size int) uint64 {
+	seq := d.next
+	d.next++
+	d.put(int(seq)%d.j.options.Shards, Record{
+		Seq: seq, Space: 1, Queue: []byte("queue"), Name: fmt.Appendf(nil, "name-%d", seq),
+		Workload: bytes.Repeat([]byte{byte(seq)}, size),
+	})
+	return seq
+}
+
+func (d *driver) change(seq uint64, revision int64) {
+	d.put(int(seq)%d.j.options.Shards, Record{Seq: seq, Space: 1, Revision: revision, Holder: []byte("holder")})
+}
+
+func (d *driver) remove(seq uint64) {
+	shard := int(seq) % d.j.options.Shards
+	d.j.Delete(shard, seq)
+	d.changes = append(d.changes, change{d.group(&d.j.shards[shard]), func(s state) { delete(s.jobs, seq) }})
+}
+
+func (d *driver) setting(key, value string) {
+	if value == "" {
+		d.j.DeleteSetting(key)
+	} else {
+		d.j.PutSetting(key, []byte(value))
+	}
+	d.changes = append(d.changes, change{d.group(d.j.settings()), func(s state) {
+		if value == "" {
+			delete(s.settings, key)
+		} else {
+			s.settings[key] = value
+		}
+	}})
+}
+
+// wait flushes and waits until all that was appended is committed or the journal
+// has failed. It returns whether it is committed.
+func (d *driver) wait() bool {
+	d.tb.Helper()
+	d.j.Flush()
+	var last uint64
+	for _, c := range d.changes {
+		last = max(last, c.group)
+	}
+	for end := time.Now().Add(20 * time.Second); d.j.Committed() < last; time.Sleep(20 * time.Microsecond) {
+		if d.j.guard.broken.Load() {
+			return d.j.Committed() >= last
+		}
+		if time.Now().After(end) {
+			d.tb.Fatalf("group %d is not committed, only %d", last, d.j.Committed())
+		}
+	}
+	return true
+}
+
+// after is the state after all changes up to a group.
+func (d *driver) after(group uint64) state {
+	s := d.start.clone()
+	for _, c := range d.changes {
+		if c.group <= group {
+			c.do(s)
+		}
+	}
+	return s
+}
+
+// verify checks that got is the state after the acknowledged group or a later one.
+func (d *driver) verify(got state, acknowledged uint64) error {
+	groups := []uint64{acknowledged}
+	for _, c := range d.changes {
+		if c.group > acknowledged {
+			groups = append(groups, c.group)
+		}
+	}
+	slices.Sort(groups)
+	groups = slices.Compact(groups)
+	for _, g := range groups {
+		if got.equal(d.after(g)) {
+			return nil
+		}
+	}
+	return fmt.Errorf("not the state after any group of %v; compared with the first, %s", groups, got.diff(d.after(acknowledged)))
+}
+
+// reopen opens what is on f and returns its state.
+func reopen(f vfs.FS) (state, error) {
+	j, err := Open(testOptions(f))
+	if err != nil {
+		return state{}, err
+	}
+	s, err := readState(j)
+	return s, errors.Join(err, j.Close())
+}
+
+// image is a copy of all files in a directory.
+type image map[string][]byte
+
+func takeImage(tb testTB, f vfs.FS, dir string) image {
+	tb.Helper()
+	m := image{}
+	names, err := f.List(dir)
+	if err != nil {
+		tb.Fatalf("%v", err)
+	}
+	for _, name := range names {
+		name = f.PathJoin(dir, name)
+		info, err := f.Stat(name)
+		if err != nil {
+			tb.Fatalf("%v", err)
+		}
+		if info.IsDir() {
+			maps.Copy(m, takeImage(tb, f, name))
+			continue
+		}
+		b, err := readFile(f, name)
+		if err != nil {
+			tb.Fatalf("%v", err)
+		}
+		m[name] = b
+	}
+	return m
+}
+
+// quiet waits until the store has nothing to do in the background.
+func (d *driver) quiet() {
+	d.tb.Helper()
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(100 * time.Microsecond) {
+		m := d.j.db.Metrics()
+		if m.Flush.NumInProgress+m.Compact.NumInProgress+m.Table.ObsoleteCount+m.Table.ZombieCount == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			d.tb.Fatalf("the store is not quiet: %v", m)
+		}
+	}
+}
+
+// imageOf is the image of a disk at one moment, whatever goes on.
+func imageOf(tb testTB, f *vfs.MemFS) image {
+	tb.Helper()
+	return takeImage(tb, f.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(1, 1))}), testDir)
+}
+
+// disk is a file system with the files of the image.
+func (m image) disk(tb testTB) *vfs.MemFS {
+	tb.Helper()
+	return m.writeTo(tb, vfs.NewMem())
+}
+
+// crashable is a disk on which the image is synced.
+func (m image) crashable(tb testTB) *vfs.MemFS {
+	tb.Helper()
+	return m.writeTo(tb, vfs.NewCrashableMem())
+}
+
+func (m image) writeTo(tb testTB, f *vfs.MemFS) *vfs.MemFS {
+	tb.Helper()
+	dirs := map[string]bool{".": true, testDir: true}
+	if len(m) == 0 {
+		return f
+	}
+	for name, b := range m {
+		if f.PathBase(name) == lockName {
+			continue
+		}
+		if err := f.MkdirAll(f.PathDir(name), 0o755); err != nil {
+			tb.Fatalf("%v", err)
+		}
+		dirs[f.PathDir(name)] = true
+		file, err := f.Create(name, vfs.WriteCategoryUnspecified)
+		if err != nil {
+			tb.Fatalf("%v", err)
+		}
+		if _, err := file.Write(bytes.Clone(b)); err != nil {
+			tb.Fatalf("%v", err)
+		}
+		if err := errors.Join(file.Sync(), file.Close()); err != nil {
+			tb.Fatalf("%v", err)
+		}
+	}
+	for dir := range dirs {
+		if err := syncDir(f, dir); err != nil {
+			tb.Fatalf("%v", err)
+		}
+	}
+	return f
+}
+
+// with is the image with one file replaced.
+func (m image) with(name string, b []byte) image {
+	c := maps.Clone(m)
+	c[name] = b
+	return c
+}
+
+// names are the files that end so, in order.
+func (m image) names(suffix string) []string {
+	var names []string
+	for name := range m {
+		if strings.HasSuffix(name, suffix) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// lines is a log handler's writer that remembers.
+type lines struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+var _ io.Writer = (*lines)(nil)
+var _ testTB = (*testing.T)(nil)
