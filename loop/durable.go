@@ -1,0 +1,231 @@
+package loop
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"treadle/loop/journal"
+	"treadle/sched"
+)
+
+// feed tells the journal what the scheduler says must survive. Each shard has a
+// record of its own, under that shard's lock.
+type feed struct {
+	journal *journal.Journal
+	records []journal.Record
+	dirty   atomic.Bool // something was appended since the last flush
+}
+
+// Save implements sched.Journal.
+func (f *feed) Save(shard int, j *sched.Job) {
+	r := &f.records[shard]
+	*r = journal.Record{
+		Seq: j.Ref.Seq, Space: uint8(j.Space), Queue: append(r.Queue[:0], j.Queue...), Name: j.Name, Workload: j.Workload,
+		SchedAt: j.SchedAt, Due: j.Due, Priority: j.Priority, Count: j.Count, Timeout: j.Timeout,
+	}
+	f.journal.Put(shard, r)
+	r.Name, r.Workload = nil, nil
+	f.dirty.Store(true)
+}
+
+// Drop implements sched.Journal.
+func (f *feed) Drop(shard int, seq uint64) {
+	f.journal.Delete(shard, seq)
+	f.dirty.Store(true)
+}
+
+// flush wakes the committer if there is something for it.
+func (f *feed) flush() {
+	if f != nil && f.dirty.Load() && f.dirty.Swap(false) {
+		f.journal.Flush()
+	}
+}
+
+// JournalError ends a server that cannot write what it would have to acknowledge.
+type JournalError struct{ Err error }
+
+func (e *JournalError) Error() string {
+	return fmt.Sprintf("the journal failed, stopping so that nothing is acknowledged that is not on disk: %v", e.Err)
+}
+func (e *JournalError) Unwrap() error { return e.Err }
+
+// ExitCode is the process's for this error.
+func (e *JournalError) ExitCode() int { return 3 }
+
+// openJournal opens the data directory and puts back what is in it.
+func (s *Server) openJournal() error {
+	mode, err := journal.ParseMode(s.o.Sync)
+	if err != nil {
+		return &OptionError{"sync", err}
+	}
+	o := journal.Options{
+		Dir: s.o.Data, Shards: s.o.Shards, Sync: mode, Interval: s.o.SyncInterval, MinFree: uint64(s.o.MinFree),
+		Log: s.log, Committed: s.committed, Failed: s.journalFailed,
+	}
+	if s.tune != nil {
+		s.tune(&o)
+	}
+	j, err := journal.Open(o)
+	if err != nil {
+		return &OptionError{"data", err}
+	}
+	s.feed.journal = j
+	if err := s.replay(); err != nil {
+		return errors.Join(err, j.Close())
+	}
+	s.sched.Continue(j.LastSeq())
+	return nil
+}
+
+// closeJournal writes what is left. A journal that failed is why the server stops.
+func (s *Server) closeJournal(why error) error {
+	err := s.feed.journal.Close()
+	if f := s.failure.Load(); f != nil {
+		return f
+	}
+	if err != nil && why == nil {
+		return &JournalError{err}
+	}
+	return why
+}
+
+// progressEvery is the time between two lines about a long replay.
+const progressEvery = time.Second
+
+func (s *Server) replay() error {
+	now, shown, began := s.now(), time.Now(), time.Now()
+	jobs := 0
+	err := s.feed.journal.Replay(
+		func(r *journal.Record) error {
+			if r.Space < uint8(sched.SpaceQueue) {
+				jobs++
+			}
+			return s.restore(now, r)
+		},
+		func(key string, value []byte) error { return s.config.restore(key, value) },
+		func(done, total int64) {
+			if time.Since(shown) >= progressEvery {
+				shown = time.Now()
+				s.log.Info("reading the journal", "done", done, "of", total)
+			}
+		})
+	if err != nil {
+		return fmt.Errorf("cannot read the journal in %s: %w", s.o.Data, err)
+	}
+	s.config.apply(s)
+	s.log.Info("the journal is read", "data", s.o.Data, "jobs", jobs, "took", time.Since(began).Round(time.Millisecond))
+	return nil
+}
+
+func (s *Server) restore(now sched.Time, r *journal.Record) error {
+	err := s.sched.Restore(now, &sched.Job{
+		Ref: sched.JobRef{Seq: r.Seq}, Space: sched.Space(r.Space), Queue: string(r.Queue), Name: r.Name, Workload: r.Workload,
+		SchedAt: r.SchedAt, Due: r.Due, Priority: r.Priority, Count: r.Count, Timeout: r.Timeout,
+	})
+	if err != nil {
+		return fmt.Errorf("job %d, %q in queue %q: %w", r.Seq, r.Name, r.Queue, err)
+	}
+	return nil
+}
+
+// committed has the acknowledgements sent that waited for a group. The committer
+// calls it.
+func (s *Server) committed(uint64) {
+	for i := range s.reactors {
+		if r := s.reactors[i].Load(); r != nil && r.waits.Load() {
+			r.exec(r.finish)
+		}
+	}
+}
+
+// journalFailed stops the server at once. The committer calls it.
+func (s *Server) journalFailed(err error) {
+	s.failure.CompareAndSwap(nil, &JournalError{err})
+	s.stop()
+}
+
+// durable says what the caller's acknowledgement has to wait for: the group that
+// covers what was changed last in the journal's part for queue; false: nothing.
+func (s *Server) durable(queue []byte) (group uint64, wait bool) {
+	if s.feed == nil {
+		return 0, false
+	}
+	group = s.feed.journal.Group(s.sched.ShardOf(queue))
+	return group, group > s.feed.journal.Committed()
+}
+
+// durableAll is durable for changes in any part.
+func (s *Server) durableAll() (group uint64, wait bool) {
+	if s.feed == nil {
+		return 0, false
+	}
+	group = s.feed.journal.SettingsGroup()
+	for i := range s.o.Shards {
+		group = max(group, s.feed.journal.Group(i))
+	}
+	return group, group > s.feed.journal.Committed()
+}
+
+// full says that nothing more may be taken in for want of disk.
+func (s *Server) full() bool { return s.feed != nil && s.feed.journal.Full() }
+
+// mark says that the late bytes up to end wait for a group.
+type mark struct {
+	group uint64
+	end   int
+}
+
+// after has what encode appends sent once a group is committed; what the session has
+// to send otherwise does not wait for it.
+func (s *session) after(group uint64, encode func([]byte) []byte) {
+	s.late = encode(s.late)
+	s.marks = append(s.marks, mark{group, len(s.late)})
+	if len(s.marks) == 1 {
+		s.r.waiting = append(s.r.waiting, s)
+		s.r.waits.Store(true)
+	}
+}
+
+// releaseLate moves the acknowledgements that are due to their sessions' out buffers.
+// Every turn ends with it: a group that is committed between an acknowledgement's
+// look at Committed and waits being set would wake nobody.
+func (r *reactor) releaseLate() {
+	if len(r.waiting) == 0 {
+		return
+	}
+	committed := r.server.feed.journal.Committed()
+	kept := r.waiting[:0]
+	for _, s := range r.waiting {
+		if !s.gone && !s.release(committed) {
+			kept = append(kept, s)
+		}
+	}
+	clear(r.waiting[len(kept):])
+	r.waiting = kept
+	r.waits.Store(len(kept) > 0)
+}
+
+// release sends what waited for groups up to committed; true when nothing waits any
+// more.
+func (s *session) release(committed uint64) bool {
+	n := 0
+	for n < len(s.marks) && s.marks[n].group <= committed {
+		n++
+	}
+	if n > 0 {
+		end := s.marks[n-1].end
+		s.touch()
+		s.out = append(s.out, s.late[:end]...)
+		s.late = s.late[:copy(s.late, s.late[end:])]
+		s.marks = s.marks[:copy(s.marks, s.marks[n:])]
+		for i := range s.marks {
+			s.marks[i].end -= end
+		}
+		if len(s.late) == 0 && cap(s.late) > keepBuffer {
+			s.late, s.marks = nil, nil
+		}
+	}
+	return len(s.marks) == 0
+}

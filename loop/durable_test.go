@@ -1,0 +1,214 @@
+package loop
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"treadle/codec/periodic"
+	"treadle/loop/journal"
+)
+
+// disk is a journal's file system whose syncs can be held back or fail, and whose
+// free space is what the test says.
+type disk struct {
+	vfs.FS
+	gate sync.RWMutex // held for writing: syncs wait
+	fail atomic.Bool  // syncs give EIO
+	free atomic.Uint64
+}
+
+func newDisk() *disk {
+	d := &disk{}
+	d.free.Store(1 << 40)
+	d.FS = errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		switch op.Kind {
+		case errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpFileSyncTo:
+			d.gate.RLock()
+			defer d.gate.RUnlock()
+			if d.fail.Load() {
+				return syscall.EIO
+			}
+		}
+		return nil
+	}))
+	return d
+}
+
+// GetDiskUsage implements vfs.FS.
+func (d *disk) GetDiskUsage(string) (vfs.DiskUsage, error) {
+	return vfs.DiskUsage{AvailBytes: d.free.Load(), TotalBytes: 1 << 41}, nil
+}
+
+// on starts a server whose journal is on the disk.
+func (d *disk) on(t *testing.T, o Options) *rig {
+	t.Helper()
+	o.Data = "data"
+	return startServer(t, o, func(s *Server) { s.tune = func(o *journal.Options) { o.FS = d } })
+}
+
+func later(function, name string, at int64) []byte {
+	return periodic.AppendJob(nil, &periodic.Job{Func: []byte(function), Name: []byte(name), Workload: []byte("w"), SchedAt: at, Count: 3, Timeout: 9})
+}
+
+func setting(key string, value uint32) []byte {
+	return binary.BigEndian.AppendUint32(str8(key), value)
+}
+
+func jobName(function, name string) []byte { return append(str8(function), str8(name)...) }
+
+// TestAcknowledgedAfterSync: what has to be on disk is acknowledged when it is, and
+// nothing else waits for it: with the disk's syncs held back, a PING sent behind each
+// request is answered, the request is not; then it is.
+func TestAcknowledgedAfterSync(t *testing.T) {
+	d := newDisk()
+	r := d.on(t, Options{})
+	c := r.greet(periodic.Client)
+	c.ask(1, periodic.SubmitJob, job("f", "old"), byte(periodic.Success))
+	for _, each := range []struct {
+		cmd  periodic.Command
+		args []byte
+	}{
+		{periodic.SubmitJob, job("f", "new")},
+		{periodic.SubmitJob, later("f", "old", 1<<40)}, // replaced
+		{periodic.Load, append(count(2), append(job("f", "l1"), job("g", "l2")...)...)},
+		{periodic.RemoveJob, jobName("f", "new")},
+		{periodic.DropFunc, str8("g")},
+		{periodic.ConfigSet, setting("timeout", 99)},
+	} {
+		d.gate.Lock()
+		c.send(request(2, each.cmd, each.args))
+		c.ping()
+		if !c.silent() {
+			t.Errorf("%v is acknowledged before it is on disk", each.cmd)
+		}
+		d.gate.Unlock()
+		c.want(2, byte(periodic.Success))
+	}
+}
+
+// TestAtOnce: a job is handed out, done and its result delivered before anything of
+// it is on disk; a worker's words wait for nothing either.
+func TestAtOnce(t *testing.T) {
+	d := newDisk()
+	r := d.on(t, Options{})
+	c, w := r.greet(periodic.Client), r.greet(periodic.Worker)
+	w.send(request(1, periodic.CanDo, str8("f")), request(2, periodic.GrabJob), request(3, periodic.GrabJob))
+	w.ping()
+	d.gate.Lock()
+	c.send(request(1, periodic.RunJob, job("f", "run")), request(2, periodic.SubmitJob, job("f", "submit")))
+	run, _ := assigned(t, w.next())
+	submit, _ := assigned(t, w.next())
+	w.send(request(4, periodic.WorkDone, run, []byte("result")), request(5, periodic.WorkFail, submit))
+	c.want(1, []byte("result")...)
+	w.ping()
+	d.gate.Unlock()
+	c.want(2, byte(periodic.Success))
+}
+
+// TestRestart: what survives the process and what it comes back as.
+func TestRestart(t *testing.T) {
+	d := newDisk()
+	at := time.Now().Unix() + 3600
+	r := d.on(t, Options{GloomMasters: []string{"tcp://127.0.0.1:0"}})
+	c, w := r.greet(periodic.Client), r.greet(periodic.Worker)
+	w.send(request(1, periodic.CanDo, str8("served")), request(2, periodic.GrabJob))
+	w.ping()
+	c.ask(1, periodic.SubmitJob, job("served", "running", 'w'), byte(periodic.Success))
+	assigned(t, w.next())
+	c.ask(2, periodic.SubmitJob, later("f", "later", at), byte(periodic.Success))
+	c.ask(3, periodic.SubmitJob, job("dropped", "gone"), byte(periodic.Success))
+	c.ask(4, periodic.DropFunc, str8("dropped"), byte(periodic.Success))
+	c.ask(5, periodic.ConfigSet, setting("poll-interval", 7), byte(periodic.Success))
+	w.ping()
+	r.stop()
+
+	r = d.on(t, Options{})
+	c, w = r.greet(periodic.Client), r.greet(periodic.Worker)
+	c.ask(1, periodic.ConfigGet, str8("poll-delay"), append([]byte{byte(periodic.Config)}, 0, 0, 0, 7)...)
+	c.send(request(2, periodic.Dump))
+	want := append(count(2), later("f", "later", at)...)
+	if got := c.next(); !bytes.Contains(got.Body, later("f", "later", at)) || len(got.Body) != len(want)+len(job("served", "running", 'w')) {
+		t.Errorf("the dump is %x", got.Body)
+	}
+	w.send(request(1, periodic.CanDo, str8("served")), request(2, periodic.GrabJob))
+	if _, j := assigned(t, w.next()); string(j.Name) != "running" || string(j.Workload) != "w" {
+		t.Errorf("the running job came back as %q with %q", j.Name, j.Workload)
+	}
+	c.send(request(3, periodic.Status))
+	if got := string(c.next().Body); !bytes.Contains([]byte(got), []byte("f,0,1,0,")) || bytes.Contains([]byte(got), []byte("dropped")) {
+		t.Errorf("the status is %q", got)
+	}
+}
+
+// TestWriteError: a disk that fails stops the server with the reason and its exit
+// code, and nothing is acknowledged from memory.
+func TestWriteError(t *testing.T) {
+	d := newDisk()
+	r := d.on(t, Options{Drain: time.Hour})
+	c := r.greet(periodic.Client)
+	c.ask(1, periodic.SubmitJob, job("f", "kept"), byte(periodic.Success))
+	d.fail.Store(true)
+	c.send(request(2, periodic.SubmitJob, job("f", "lost")))
+	if said := c.wantClosed(); len(said) > 0 {
+		t.Errorf("the client was told %x", said)
+	}
+	<-r.ended
+	var failed *JournalError
+	if !errors.As(r.err, &failed) || !errors.Is(r.err, syscall.EIO) || failed.ExitCode() != 3 {
+		t.Errorf("Run gives %v", r.err)
+	}
+	r.err = nil // it is as it should be
+	d.fail.Store(false)
+	r = d.on(t, Options{})
+	c = r.greet(periodic.Client)
+	c.send(request(1, periodic.Dump))
+	if got := c.next(); !bytes.Contains(got.Body, job("f", "kept")) {
+		t.Errorf("after the failure the dump is %x", got.Body)
+	}
+}
+
+// TestFullDisk: below --min-free new jobs are refused and everything else goes on,
+// and it ends when space is back.
+func TestFullDisk(t *testing.T) {
+	d := newDisk()
+	r := d.on(t, Options{MinFree: 1 << 20})
+	c, w := r.greet(periodic.Client), r.greet(periodic.Worker)
+	c.ask(1, periodic.SubmitJob, job("f", "before"), byte(periodic.Success))
+	d.free.Store(1)
+	r.until("the disk to be full", r.full)
+	for _, cmd := range []periodic.Command{periodic.SubmitJob, periodic.RunJob} {
+		c.ask(2, cmd, job("f", "refused"), byte(periodic.Unknown))
+	}
+	c.ask(3, periodic.Load, append(count(1), job("f", "refused")...), byte(periodic.Unknown))
+	w.send(request(1, periodic.CanDo, str8("f")), request(2, periodic.GrabJob))
+	handle, _ := assigned(t, w.next())
+	w.send(request(3, periodic.WorkDone, handle))
+	w.ping()
+	c.ask(4, periodic.RemoveJob, jobName("f", "none"), byte(periodic.Success))
+	d.free.Store(1 << 40)
+	r.until("space to be back", func() bool { return !r.full() })
+	c.ask(5, periodic.SubmitJob, job("f", "after"), byte(periodic.Success))
+}
+
+// TestDataInUse: a directory has one server, and the second is told so.
+func TestDataInUse(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	r := startServer(t, Options{Data: dir})
+	o := r.o
+	o.Periodic, o.HTTP, o.GloomMasters, o.GloomSlaves, o.Started = []string{"tcp://127.0.0.1:0"}, "off", []string{"off"}, []string{"off"}, nil
+	err := Run(t.Context(), o)
+	var wrong *OptionError
+	if !errors.As(err, &wrong) || wrong.Setting != "data" || !errors.Is(err, journal.ErrInUse) {
+		t.Errorf("the second server gives %v", err)
+	}
+}

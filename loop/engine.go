@@ -1,0 +1,133 @@
+package loop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+
+	"github.com/panjf2000/gnet/v2"
+)
+
+// engine runs the event loops on gnet. Connections are accepted elsewhere and
+// enrolled: an accept that fails for want of descriptors must not stop the loops.
+type engine struct {
+	gnet.BuiltinEventEngine
+	server *Server
+	client *gnet.Client // gnet's name for an engine without listeners
+
+	mu       sync.Mutex
+	reactors map[gnet.EventLoop]*reactor
+}
+
+// scribble makes every read buffer unreadable once it has been handled, so that a
+// view kept too long fails loudly. Tests and the invariants build turn it on.
+var scribble = false
+
+func newEngine(server *Server) (*engine, error) {
+	e := &engine{server: server, reactors: make(map[gnet.EventLoop]*reactor)}
+	client, err := gnet.NewClient(e,
+		gnet.WithNumEventLoop(server.o.Loops),
+		gnet.WithReadBufferCap(readBuffer),
+		gnet.WithLogger(gnetLog{server.log}),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("cannot set up the event loops: %w", err)
+	}
+	e.client = client
+	if err := client.Start(); err != nil {
+		return nil, fmt.Errorf("cannot start the event loops: %w", err)
+	}
+	return e, nil
+}
+
+// readBuffer is what a loop reads at a time: a pipelining peer's whole window.
+const readBuffer = 64 << 10
+
+// enroll gives an accepted connection to the loop that has the fewest.
+func (e *engine) enroll(c net.Conn, talk talker) error {
+	_, err := e.client.EnrollContext(c, talk)
+	return err
+}
+
+func (e *engine) stop() error { return e.client.Stop() }
+
+// reactorOf returns the reactor of an event loop, made at its first connection.
+func (e *engine) reactorOf(el gnet.EventLoop) *reactor {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r := e.reactors[el]
+	if r == nil {
+		r = newReactor(e.server, len(e.reactors))
+		r.hangUp = func(c connection) {
+			if err := el.Close(c.(gnet.Conn)); err != nil {
+				e.server.log.Debug("closing a connection", "error", err)
+			}
+		}
+		r.exec = func(fn func()) {
+			run := gnet.RunnableFunc(func(context.Context) error { fn(); return nil })
+			// It fails only after the engine has stopped, when nobody is left to serve.
+			_ = el.Execute(context.Background(), run)
+		}
+		e.reactors[el] = r
+		e.server.reactors[r.index].Store(r)
+	}
+	return r
+}
+
+// OnOpen implements gnet.EventHandler.
+func (e *engine) OnOpen(c gnet.Conn) ([]byte, gnet.Action) {
+	r := e.reactorOf(c.EventLoop())
+	c.SetContext(r.open(c, c.Context().(talker)))
+	return nil, gnet.None
+}
+
+// OnTraffic implements gnet.EventHandler.
+func (e *engine) OnTraffic(c gnet.Conn) gnet.Action {
+	s := c.Context().(*session)
+	in, err := c.Peek(-1)
+	if err != nil {
+		return gnet.None
+	}
+	s.r.traffic(s, in)
+	if scribble {
+		for i := range in {
+			in[i] = 0xdb
+		}
+	}
+	if !s.gone {
+		if _, err := c.Discard(-1); err != nil {
+			return gnet.Close
+		}
+	}
+	return gnet.None
+}
+
+// OnClose implements gnet.EventHandler.
+func (e *engine) OnClose(c gnet.Conn, err error) gnet.Action {
+	if s, ok := c.Context().(*session); ok {
+		if errors.Is(err, io.EOF) {
+			s.r.farewell(s)
+		}
+		s.r.shut(s)
+	}
+	return gnet.None
+}
+
+// gnetLog passes gnet's log on; its debug lines are its own business.
+type gnetLog struct{ log *slog.Logger }
+
+func (l gnetLog) Debugf(string, ...any) {}
+func (l gnetLog) Infof(string, ...any)  {}
+func (l gnetLog) Warnf(format string, args ...any) {
+	l.log.Debug("gnet: " + fmt.Sprintf(format, args...))
+}
+func (l gnetLog) Errorf(format string, args ...any) {
+	l.log.Debug("gnet: " + fmt.Sprintf(format, args...))
+}
+func (l gnetLog) Fatalf(format string, args ...any) {
+	l.log.Error("gnet: " + fmt.Sprintf(format, args...))
+}

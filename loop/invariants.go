@@ -1,0 +1,5 @@
+//go:build invariants
+
+package loop
+
+func init() { scribble = true }

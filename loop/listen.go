@@ -1,0 +1,160 @@
+package loop
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"syscall"
+	"time"
+
+	"treadle/loop/web"
+)
+
+// listen opens every address before anything is served.
+func (s *Server) listen() error {
+	for _, p := range []struct {
+		setting   string
+		addresses []string
+		talk      talker
+	}{
+		{"periodic", s.o.Periodic, newPeriodic},
+		{"gloom-masters", s.o.GloomMasters, newGloomMaster},
+		{"gloom-slaves", s.o.GloomSlaves, newGloomSlave},
+	} {
+		for _, a := range p.addresses {
+			if err := s.listenOn(p.setting, a, p.talk); err != nil {
+				return err
+			}
+		}
+	}
+	if s.o.HTTP == "" {
+		return nil
+	}
+	l, err := net.Listen("tcp", s.o.HTTP)
+	if err != nil {
+		return badOption("http", "cannot listen on %s: %w", s.o.HTTP, plain(err))
+	}
+	s.web = web.New(l, s.samples)
+	s.listening = append(s.listening, Listening{"http", "http://" + l.Addr().String()})
+	return nil
+}
+
+// talker makes the conversation of a new session.
+type talker = func(*session) conversation
+
+// listener is an open address and what is spoken there.
+type listener struct {
+	net.Listener
+	address string
+	talk    talker
+}
+
+func (s *Server) listenOn(protocol, address string, talk talker) error {
+	network, where, err := splitAddress(address)
+	if err != nil {
+		return &OptionError{protocol, err}
+	}
+	if network == "unix" {
+		if err := clearSocket(where); err != nil {
+			return badOption(protocol, "cannot listen on %s: %w", address, err)
+		}
+	}
+	l, err := net.Listen(network, where)
+	if err != nil {
+		return badOption(protocol, "cannot listen on %s: %w", address, plain(err))
+	}
+	s.listeners = append(s.listeners, listener{l, address, talk})
+	if network == "unix" {
+		if err := os.Chmod(where, socketMode); err != nil {
+			return badOption(protocol, "cannot set the mode of %s: %w", address, err)
+		}
+	}
+	s.listening = append(s.listening, Listening{protocol, network + "://" + l.Addr().String()})
+	return nil
+}
+
+// socketMode lets the owner and the group connect.
+const socketMode = 0o660
+
+// clearSocket removes a socket file that nobody listens on any more, as a killed
+// server leaves it. One that answers, or another kind of file, stays.
+func clearSocket(path string) error {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case info.Mode().Type() != fs.ModeSocket:
+		return errors.New("the file is there and is no socket")
+	}
+	c, err := net.DialTimeout("unix", path, time.Second)
+	if err == nil {
+		_ = c.Close()
+		return errors.New("another server listens there")
+	}
+	if !errors.Is(err, syscall.ECONNREFUSED) {
+		return plain(err)
+	}
+	return os.Remove(path)
+}
+
+// plain strips what the message around it says anyway.
+func plain(err error) error {
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		return errno
+	}
+	return err
+}
+
+func (s *Server) closeListeners() {
+	for _, l := range s.listeners {
+		_ = l.Close() // closing twice is no fault
+	}
+}
+
+// acceptPause is how long accepting rests when the system is out of descriptors or
+// memory: connections wait in the backlog meanwhile.
+const acceptPause = 50 * time.Millisecond
+
+func (s *Server) accept(l listener) {
+	for {
+		c, err := l.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			s.counters.acceptErrors.Add(1)
+			if s.noise.allow(s.now().Mono) {
+				s.log.Warn("cannot accept", "address", l.address, "error", err)
+			}
+			time.Sleep(acceptPause)
+			continue
+		}
+		s.admit(c, l.talk)
+	}
+}
+
+// admit takes a connection in, or turns it away at the limit.
+func (s *Server) admit(c net.Conn, talk talker) {
+	if n := s.conns.Add(1); n > int64(s.o.MaxConnections) {
+		s.conns.Add(-1)
+		s.counters.refused.Add(1)
+		if s.noise.allow(s.now().Mono) {
+			s.log.Warn("turning a connection away: all of --max-connections are open", "max-connections", s.o.MaxConnections)
+		}
+		_ = c.Close()
+		return
+	}
+	s.counters.accepted.Add(1)
+	if err := s.engine.enroll(c, talk); err != nil {
+		s.conns.Add(-1)
+		s.counters.acceptErrors.Add(1)
+		if s.noise.allow(s.now().Mono) {
+			s.log.Warn("cannot take a connection in", "error", fmt.Sprint(err))
+		}
+	}
+}

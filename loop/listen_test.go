@@ -1,0 +1,86 @@
+package loop
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"treadle/codec/periodic"
+)
+
+// refuses runs a server that cannot start and checks what it says.
+func refuses(t *testing.T, setting, says string, o Options) {
+	t.Helper()
+	others := []*[]string{&o.Periodic, &o.GloomMasters, &o.GloomSlaves}
+	for _, list := range others {
+		if *list == nil {
+			*list = []string{"off"}
+		}
+	}
+	if o.HTTP == "" {
+		o.HTTP = "off"
+	}
+	o.Data = NoData
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	err := Run(ctx, o)
+	var wrong *OptionError
+	if !errors.As(err, &wrong) || wrong.Setting != setting || !strings.Contains(err.Error(), says) ||
+		!strings.HasPrefix(err.Error(), "--"+setting+": ") || strings.Contains(err.Error(), "\n") {
+		t.Errorf("got %v, want one line on --%s that says %q", err, setting, says)
+	}
+}
+
+// TestUsedAddresses: a port in use, a socket that is served and a file that is no
+// socket are refused, by name of the setting, and left alone.
+func TestUsedAddresses(t *testing.T) {
+	r := startServer(t, Options{HTTP: "127.0.0.1:0"})
+	refuses(t, "periodic", "cannot listen on tcp://"+r.tcp+": address already in use", Options{Periodic: []string{"tcp://" + r.tcp}})
+	refuses(t, "periodic", "cannot listen on unix://"+r.unix+": another server listens there", Options{Periodic: []string{"unix://" + r.unix}})
+	refuses(t, "http", "cannot listen on "+r.http+": address already in use", Options{HTTP: r.http})
+	r.greet(periodic.Client).ping()
+
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refuses(t, "periodic", "the file is there and is no socket", Options{Periodic: []string{"unix://" + file}})
+	refuses(t, "periodic", "the file is there and is no socket", Options{Periodic: []string{"unix://" + dir}})
+	if text, err := os.ReadFile(file); string(text) != "precious" || err != nil {
+		t.Errorf("the file is now %q, %v", text, err)
+	}
+	refuses(t, "periodic", "no such file or directory", Options{Periodic: []string{"unix://" + dir + "/none/s"}})
+	// What had been opened before the fault is closed again.
+	free := filepath.Join(dir, "free")
+	refuses(t, "periodic", "address already in use", Options{Periodic: []string{"unix://" + free, "tcp://" + r.tcp}})
+	if _, err := os.Lstat(free); !os.IsNotExist(err) {
+		t.Errorf("a server that does not start leaves its socket behind: %v", err)
+	}
+}
+
+// TestStaleSocket: a socket file that nobody listens on, as a killed server leaves
+// it, is replaced; the new one is open to owner and group.
+func TestStaleSocket(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetUnlinkOnClose(false)
+	l.Close()
+	r := startServer(t, Options{Periodic: []string{"unix://" + path}})
+	r.greet(periodic.Client).ping()
+	info, err := os.Lstat(path)
+	if err != nil || info.Mode() != os.ModeSocket|0o660 {
+		t.Errorf("the socket is %v, %v; want mode 0660", info.Mode(), err)
+	}
+	r.stop()
+	if _, err := os.Lstat(path); !os.IsNotExist(err) {
+		t.Errorf("the socket is left behind: %v", err)
+	}
+}

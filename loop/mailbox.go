@@ -1,0 +1,102 @@
+package loop
+
+import (
+	"encoding/binary"
+	"sync"
+
+	"treadle/sched"
+)
+
+// mailbox holds deliveries bound for one reactor's sessions, as bytes: whoever
+// puts one copies it there, the reactor takes all at once. Only the put that finds
+// it empty has to wake the reactor.
+type mailbox struct {
+	mu    sync.Mutex
+	bytes []byte
+	spare []byte
+}
+
+// put adds a delivery; wake says that the box was empty.
+func (m *mailbox) put(d *sched.Delivery) (wake bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	wake = len(m.bytes) == 0
+	m.bytes = appendDelivery(m.bytes, d)
+	return wake
+}
+
+// take empties the box. The bytes are the caller's until its next take.
+func (m *mailbox) take() []byte {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	b := m.bytes
+	m.bytes = m.spare[:0]
+	if cap(b) > 4<<20 { // a burst's memory is not kept
+		m.spare = nil
+	} else {
+		m.spare = b
+	}
+	return b
+}
+
+// appendDelivery writes what nextDelivery reads. The form never leaves the process.
+func appendDelivery(b []byte, d *sched.Delivery) []byte {
+	b = binary.LittleEndian.AppendUint64(b, uint64(d.To))
+	b = binary.LittleEndian.AppendUint64(b, d.Tag)
+	b = append(b, byte(d.Effect), byte(d.Job.Space), byte(d.Job.Ref.Space))
+	b = binary.LittleEndian.AppendUint16(b, d.Job.Ref.Shard)
+	b = binary.LittleEndian.AppendUint32(b, d.Job.Ref.Slot)
+	b = binary.LittleEndian.AppendUint64(b, d.Job.Ref.Seq)
+	b = binary.LittleEndian.AppendUint64(b, uint64(d.Job.SchedAt))
+	b = binary.LittleEndian.AppendUint64(b, uint64(d.Job.Priority))
+	b = binary.LittleEndian.AppendUint32(b, uint32(d.Job.Count))
+	b = binary.LittleEndian.AppendUint32(b, uint32(d.Job.Timeout))
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(d.Job.Queue)))
+	b = append(b, d.Job.Queue...)
+	for _, part := range [...][]byte{d.Job.Name, d.Job.Workload, d.Data} {
+		b = binary.LittleEndian.AppendUint32(b, uint32(len(part)))
+		b = append(b, part...)
+	}
+	return b
+}
+
+// nextDelivery reads one delivery; its bytes are views into b.
+func nextDelivery(b []byte, d *sched.Delivery) (rest []byte) {
+	r := letter{b}
+	d.To = sched.SessionID(r.uint64())
+	d.Tag = r.uint64()
+	d.Effect, d.Job.Space, d.Job.Ref.Space = sched.Effect(r.b[0]), sched.Space(r.b[1]), sched.Space(r.b[2])
+	d.Job.Ref.Shard = binary.LittleEndian.Uint16(r.b[3:])
+	r.b = r.b[5:]
+	d.Job.Ref.Slot = r.uint32()
+	d.Job.Ref.Seq = r.uint64()
+	d.Job.SchedAt = int64(r.uint64())
+	d.Job.Priority = int64(r.uint64())
+	d.Job.Count = int32(r.uint32())
+	d.Job.Timeout = int32(r.uint32())
+	d.Job.Queue = string(r.bytes())
+	d.Job.Name, d.Job.Workload, d.Data = r.bytes(), r.bytes(), r.bytes()
+	return r.b
+}
+
+// letter reads the parts of a delivery off its bytes.
+type letter struct{ b []byte }
+
+func (r *letter) uint64() uint64 {
+	v := binary.LittleEndian.Uint64(r.b)
+	r.b = r.b[8:]
+	return v
+}
+
+func (r *letter) uint32() uint32 {
+	v := binary.LittleEndian.Uint32(r.b)
+	r.b = r.b[4:]
+	return v
+}
+
+func (r *letter) bytes() []byte {
+	n := int(r.uint32())
+	v := r.b[:n:n]
+	r.b = r.b[n:]
+	return v
+}

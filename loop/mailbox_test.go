@@ -1,0 +1,95 @@
+package loop
+
+import (
+	"math/rand/v2"
+	"reflect"
+	"sync"
+	"testing"
+
+	"treadle/sched"
+)
+
+// scramble fills every field below v with something.
+func scramble(t *testing.T, rng *rand.Rand, v reflect.Value) {
+	t.Helper()
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			switch v.Type().Field(i).Name {
+			case "Running", "Due": // what only a journal and a DUMP ask for
+			default:
+				scramble(t, rng, v.Field(i))
+			}
+		}
+	case reflect.String:
+		v.SetString(string(make([]byte, rng.IntN(300))))
+	case reflect.Slice:
+		v.SetBytes(make([]byte, rng.IntN(300)))
+	case reflect.Int64, reflect.Int32:
+		v.SetInt(int64(rng.Uint64()))
+	case reflect.Uint64, reflect.Uint32, reflect.Uint16, reflect.Uint8:
+		v.SetUint(rng.Uint64() >> (64 - v.Type().Bits()))
+	default:
+		t.Fatalf("a delivery has a %v, which the mail does not know", v.Type())
+	}
+}
+
+// TestMail: every field of a delivery arrives as it was sent, however many there are
+// in one box.
+func TestMail(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 5))
+	var box mailbox
+	for range 100 {
+		sent := make([]sched.Delivery, 1+rng.IntN(20))
+		for i := range sent {
+			scramble(t, rng, reflect.ValueOf(&sent[i]).Elem())
+			if wake := box.put(&sent[i]); wake != (i == 0) {
+				t.Fatalf("letter %d: wake is %v", i, wake)
+			}
+		}
+		b := box.take()
+		var got sched.Delivery // reused, as the reactor does
+		for i := range sent {
+			b = nextDelivery(b, &got)
+			if !reflect.DeepEqual(got, sent[i]) {
+				t.Fatalf("got  %+v\nwant %+v", got, sent[i])
+			}
+		}
+		if len(b) > 0 || len(box.take()) > 0 {
+			t.Fatalf("%d bytes are left", len(b))
+		}
+	}
+}
+
+// TestMailWhileReading: letters that are put while the mail is read neither change it
+// nor get lost, and one of them wakes the reader.
+func TestMailWhileReading(t *testing.T) {
+	const writers, each = 4, 5000
+	var box mailbox
+	wakes := make(chan struct{}, writers*each)
+	var all sync.WaitGroup
+	for w := range writers {
+		all.Go(func() {
+			for i := range each {
+				if box.put(&sched.Delivery{To: sched.SessionID(w), Tag: uint64(i), Data: []byte("data")}) {
+					wakes <- struct{}{}
+				}
+			}
+		})
+	}
+	go func() { all.Wait(); close(wakes) }()
+	var next [writers]uint64
+	var d sched.Delivery
+	for range wakes {
+		for b := box.take(); len(b) > 0; {
+			b = nextDelivery(b, &d)
+			if d.Tag != next[d.To] || string(d.Data) != "data" {
+				t.Fatalf("writer %d: letter %d came in place %d with %q", d.To, d.Tag, next[d.To], d.Data)
+			}
+			next[d.To]++
+		}
+	}
+	if next != [writers]uint64{each, each, each, each} {
+		t.Errorf("%v letters have arrived, want %d of each", next, each)
+	}
+}

@@ -1,0 +1,290 @@
+package loop
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"net"
+	"os"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Defaults and bounds of the settings. Each bound has its reason beside it.
+const (
+	DefaultPeriodicTCP  = "tcp://127.0.0.1:5000"
+	DefaultPeriodicUnix = "unix:///tmp/periodic.sock"
+	DefaultGloomMasters = "tcp://127.0.0.1:9998"
+	DefaultGloomSlaves  = "tcp://127.0.0.1:9999"
+	DefaultHTTP         = "127.0.0.1:5001"
+	DefaultData         = "./treadle-data"
+	NoData              = "none" // jobs live in memory alone
+	DefaultMinFree      = 256 << 20
+	DefaultMaxFrame     = 64 << 20
+	DefaultDrain        = 10 * time.Second
+	DefaultShards       = 16
+
+	// minFrame keeps room for the largest request without a workload: a Job
+	// record with two 255-byte names.
+	minFrame = 1 << 10
+	// maxFrame leaves room for what a job is sent out with, its handle, in a
+	// frame whose size clients read as signed.
+	maxFrame = math.MaxInt32 - minFrame
+	// maxShards is what a job reference has bits for.
+	maxShards = 1 << 12
+	// maxLoops is what a session id has bits for.
+	maxLoops = 1 << 8
+	// reservedFiles are the descriptors the server needs beside its
+	// connections: listeners, pollers, journal files, HTTP, logs.
+	reservedFiles = 128
+)
+
+// Grab says how a Periodic worker's GRAB_JOB is answered when no job is ready.
+type Grab string
+
+// The two readings of the protocol, see protocols/periodic.md section 4.
+const (
+	// GrabHold keeps the request and answers it with the next job.
+	GrabHold Grab = "hold"
+	// GrabDocument answers NO_JOB at once and wakes a sleeping worker by NOOP.
+	GrabDocument Grab = "document"
+)
+
+// Options are all settings of a server. The zero value of a field means its
+// default; validate fills the defaults in and refuses what cannot work.
+type Options struct {
+	// Periodic lists the addresses of the Periodic protocol, each
+	// tcp://host:port or unix:///path. Empty means the two defaults; the one
+	// word "off" means none.
+	Periodic []string
+	// Bind replaces the host of every default TCP address.
+	Bind string
+	// PeriodicGrab is GrabHold (default) or GrabDocument.
+	PeriodicGrab Grab
+	// PeriodicCRC is the era whose replies clients of the CRC framing get: "2019",
+	// "2020", "2023" (default) or "2026".
+	PeriodicCRC string
+	// PeriodicShutdown says whether SHUTDOWN from a client stops the server:
+	// "on" (default) or "off", which answers UNKNOWN.
+	PeriodicShutdown string
+	// GloomMasters and GloomSlaves list the addresses of the Gloom protocol's two
+	// ports, as Periodic does.
+	GloomMasters, GloomSlaves []string
+	// GloomMaxFrame caps one Gloom frame in bytes; default 64 MiB.
+	GloomMaxFrame int
+	// HTTP is the host:port of metrics, health and profiles, or "off".
+	HTTP string
+
+	// Data is the directory of the journal, default ./treadle-data, or NoData.
+	Data string
+	// Sync says when a change counts as durable: "always" (default) before it is
+	// acknowledged, "interval" at most SyncInterval later, "never" when the system
+	// gets to it.
+	Sync string
+	// SyncInterval is the time between commits that nothing waits for; default 50 ms.
+	SyncInterval time.Duration
+	// MinFree is how many bytes must be free on the disk of Data for new jobs to be
+	// taken in; default 256 MiB.
+	MinFree int
+
+	// Loops is the number of event loops; default max(1, GOMAXPROCS-1).
+	Loops int
+	// Shards is the number of scheduler shards; default 16.
+	Shards int
+	// MaxConnections caps open connections over all ports; default: the
+	// descriptor limit less what the server itself needs.
+	MaxConnections int
+	// MaxFrame caps one request in bytes; default 64 MiB.
+	MaxFrame int
+	// MaxOutbound caps the bytes queued for a peer that does not read, beyond
+	// which it is closed; default twice the largest frame, so that one
+	// largest result always fits.
+	MaxOutbound int
+
+	// HandshakeTimeout closes a connection that has not said who it is;
+	// default 10 s.
+	HandshakeTimeout time.Duration
+	// FrameTimeout closes a connection whose frame stays unfinished; default
+	// 100 s.
+	FrameTimeout time.Duration
+	// Drain is how long a stopping server goes on delivering what is owed;
+	// default 10 s.
+	Drain time.Duration
+
+	// Version is named in the start line.
+	Version string
+	// Log receives the server's log; default: discard.
+	Log *slog.Logger
+	// Started, when set, is called once with the addresses that are listening,
+	// in the order of the settings (port 0 resolved).
+	Started func(listening []Listening)
+}
+
+// Listening is one open address.
+type Listening struct {
+	Protocol string // periodic, http
+	Address  string // tcp://host:port, unix:///path or http://host:port
+}
+
+// OptionError is a setting that cannot work: cmd prints it as one line and
+// exits with 2.
+type OptionError struct {
+	Setting string // the flag's name, without dashes
+	Err     error
+}
+
+func (e *OptionError) Error() string { return fmt.Sprintf("--%s: %v", e.Setting, e.Err) }
+func (e *OptionError) Unwrap() error { return e.Err }
+
+func badOption(setting, format string, args ...any) error {
+	return &OptionError{Setting: setting, Err: fmt.Errorf(format, args...)}
+}
+
+// validate fills defaults in place and refuses values that cannot work.
+func (o *Options) validate() error {
+	o.fillDefaults()
+	if err := o.validateAddresses(); err != nil {
+		return err
+	}
+	switch {
+	case o.PeriodicGrab != GrabHold && o.PeriodicGrab != GrabDocument:
+		return badOption("periodic-grab", "%q is neither hold nor document", o.PeriodicGrab)
+	case eras[o.PeriodicCRC] == nil:
+		return badOption("periodic-crc", "%q is none of 2019, 2020, 2023, 2026", o.PeriodicCRC)
+	case o.PeriodicShutdown != "on" && o.PeriodicShutdown != "off":
+		return badOption("periodic-shutdown", "%q is neither on nor off", o.PeriodicShutdown)
+	case o.Loops < 1 || o.Loops > maxLoops:
+		return badOption("loops", "%d is not between 1 and %d", o.Loops, maxLoops)
+	case o.Shards < 1 || o.Shards > maxShards:
+		return badOption("shards", "%d is not between 1 and %d", o.Shards, maxShards)
+	case o.MaxFrame < minFrame || o.MaxFrame > maxFrame:
+		return badOption("max-frame", "%d is not between %d and %d bytes", o.MaxFrame, minFrame, maxFrame)
+	case o.GloomMaxFrame < minFrame || o.GloomMaxFrame > math.MaxInt32:
+		return badOption("gloom-max-frame", "%d is not between %d and %d bytes", o.GloomMaxFrame, minFrame, math.MaxInt32)
+	case o.MaxOutbound < max(o.MaxFrame, o.GloomMaxFrame):
+		return badOption("max-outbound", "%d is below the largest frame, %d: the largest result would never fit", o.MaxOutbound, max(o.MaxFrame, o.GloomMaxFrame))
+	case o.SyncInterval < 0:
+		return badOption("sync-interval", "a time cannot be negative")
+	case o.MinFree < 0:
+		return badOption("min-free", "a size cannot be negative")
+	case o.HandshakeTimeout < 0:
+		return badOption("handshake-timeout", "a time cannot be negative")
+	case o.FrameTimeout < 0:
+		return badOption("frame-timeout", "a time cannot be negative")
+	case o.Drain < 0:
+		return badOption("drain", "a time cannot be negative")
+	}
+	return o.validateConnections()
+}
+
+func (o *Options) fillDefaults() {
+	host := "127.0.0.1"
+	if o.Bind != "" {
+		host = o.Bind
+	}
+	if len(o.Periodic) == 0 {
+		o.Periodic = []string{"tcp://" + net.JoinHostPort(host, "5000"), DefaultPeriodicUnix}
+	}
+	if len(o.GloomMasters) == 0 {
+		o.GloomMasters = []string{"tcp://" + net.JoinHostPort(host, "9998")}
+	}
+	if len(o.GloomSlaves) == 0 {
+		o.GloomSlaves = []string{"tcp://" + net.JoinHostPort(host, "9999")}
+	}
+	setDefault(&o.GloomMaxFrame, DefaultMaxFrame)
+	setDefault(&o.HTTP, net.JoinHostPort(host, "5001"))
+	setDefault(&o.PeriodicGrab, GrabHold)
+	setDefault(&o.PeriodicCRC, "2023")
+	setDefault(&o.PeriodicShutdown, "on")
+	setDefault(&o.Data, DefaultData)
+	setDefault(&o.Sync, "always")
+	setDefault(&o.SyncInterval, 50*time.Millisecond)
+	setDefault(&o.MinFree, DefaultMinFree)
+	setDefault(&o.Loops, max(1, runtime.GOMAXPROCS(0)-1))
+	setDefault(&o.Shards, DefaultShards)
+	setDefault(&o.MaxFrame, DefaultMaxFrame)
+	setDefault(&o.MaxOutbound, 2*max(o.MaxFrame, o.GloomMaxFrame))
+	setDefault(&o.HandshakeTimeout, 10*time.Second)
+	setDefault(&o.FrameTimeout, 100*time.Second)
+	setDefault(&o.Drain, DefaultDrain)
+	setDefault(&o.Version, "devel")
+	if o.Log == nil {
+		o.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
+	}
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+func (o *Options) validateAddresses() error {
+	for _, p := range []struct {
+		setting   string
+		addresses *[]string
+	}{{"periodic", &o.Periodic}, {"gloom-masters", &o.GloomMasters}, {"gloom-slaves", &o.GloomSlaves}} {
+		if len(*p.addresses) == 1 && (*p.addresses)[0] == "off" {
+			*p.addresses = nil
+		}
+		for _, a := range *p.addresses {
+			if _, _, err := splitAddress(a); err != nil {
+				return &OptionError{p.setting, err}
+			}
+		}
+	}
+	if o.HTTP == "off" {
+		o.HTTP = ""
+	} else if _, _, err := net.SplitHostPort(o.HTTP); err != nil {
+		return badOption("http", "%q is not host:port: %w", o.HTTP, err)
+	}
+	return nil
+}
+
+// splitAddress turns tcp://host:port or unix:///path into what net.Listen takes.
+func splitAddress(a string) (network, address string, err error) {
+	network, address, ok := strings.Cut(a, "://")
+	switch {
+	case !ok || (network != "tcp" && network != "unix"):
+		return "", "", fmt.Errorf("%q is neither tcp://host:port nor unix:///path", a)
+	case network == "unix" && !strings.HasPrefix(address, "/"):
+		return "", "", fmt.Errorf("%q: the socket's path must be absolute, as in unix:///run/periodic.sock", a)
+	case network == "tcp":
+		if _, _, err := net.SplitHostPort(address); err != nil {
+			return "", "", fmt.Errorf("%q: %w", a, err)
+		}
+	}
+	return network, address, nil
+}
+
+// validateConnections raises the soft descriptor limit as far as it goes and
+// keeps the cap below it: running out of descriptors must never be how a
+// server learns that it is full.
+func (o *Options) validateConnections() error {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return os.NewSyscallError("getrlimit", err)
+	}
+	if limit.Cur < limit.Max {
+		limit.Cur = limit.Max
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+			return os.NewSyscallError("setrlimit", err)
+		}
+	}
+	room := int(min(limit.Cur, 1<<20)) - reservedFiles
+	if room < 1 {
+		return badOption("max-connections", "RLIMIT_NOFILE is %d: the server needs at least %d", limit.Cur, reservedFiles+1)
+	}
+	if o.MaxConnections == 0 {
+		o.MaxConnections = room
+	}
+	if o.MaxConnections < 1 || o.MaxConnections > room {
+		return badOption("max-connections", "%d is not between 1 and %d (RLIMIT_NOFILE %d less %d for the server itself)",
+			o.MaxConnections, room, limit.Cur, reservedFiles)
+	}
+	return nil
+}

@@ -1,0 +1,331 @@
+package loop
+
+import (
+	"encoding/binary"
+	"math"
+
+	"treadle/codec/periodic"
+	"treadle/sched"
+)
+
+// periodicSpace is the name space of jobs that came in by the Periodic protocol.
+const periodicSpace sched.Space = 1
+
+// periodicTalk is a conversation in the Periodic protocol, protocols/periodic.md:
+// one client or worker.
+type periodicTalk struct {
+	s       *session
+	framing periodic.Framing
+	era     *era     // what replies look like
+	may     uint8    // the commands it may send, 0 until the handshake
+	load    *load    // a LOAD under way
+	reports *reports // DUMPs and long STATUSes under way
+}
+
+func newPeriodic(s *session) conversation { return &periodicTalk{s: s} }
+
+func (p *periodicTalk) consume(in []byte) (n int, err error) {
+	if p.may == 0 {
+		if n, err = p.greet(in); n == 0 {
+			return 0, err
+		}
+	}
+	var f periodic.Frame
+	for n < len(in) {
+		if p.load != nil {
+			k, err := p.load.consume(p, in[n:])
+			if n += k; k == 0 || err != nil {
+				return n, err
+			}
+			continue
+		}
+		k, err := periodic.Next(in[n:], p.framing, p.s.r.server.o.MaxFrame, &f)
+		if k == 0 {
+			return n, err
+		}
+		n += k
+		p.handle(&f)
+		if p.s.congested() {
+			break
+		}
+	}
+	return n, nil
+}
+
+func (p *periodicTalk) need(in []byte) int {
+	switch {
+	case p.may == 0:
+		return len(in) + 1 // a handshake is a few bytes
+	case p.load != nil:
+		return p.load.need(in)
+	}
+	return max(periodic.Need(in, p.framing), len(in)+1)
+}
+
+func (p *periodicTalk) idleLimit() int64 {
+	if p.load != nil { // between two jobs of it, and so in the middle of a message
+		return p.s.r.server.o.FrameTimeout.Milliseconds()
+	}
+	return p.s.r.server.config.keepalive.Load()
+}
+
+func (p *periodicTalk) closed() {
+	if p.reports != nil {
+		p.reports.abandoned.Store(true)
+	}
+}
+
+// greet takes the handshake and answers with the connection's id: the slot and the
+// low bits of the generation, which is unique among open connections.
+func (p *periodicTalk) greet(in []byte) (int, error) {
+	var h periodic.Hello
+	n, err := periodic.NextHello(in, &h)
+	if n == 0 {
+		return 0, err
+	}
+	if h.Role != periodic.Client && h.Role != periodic.Worker {
+		return 0, errAuth
+	}
+	p.framing, p.era, p.may = h.Framing, &plainEra, 1<<h.Role
+	if h.Framing == periodic.CRC {
+		p.s.skills = sched.Named
+		p.era, p.may = eras[p.s.r.server.o.PeriodicCRC], byClient|byWorker|byCRC
+	}
+	p.s.settled = true
+	p.s.touch()
+	if id := connectionID(p.s.id); p.era.dataReports {
+		p.s.out = periodic.AppendHelloReplyData(p.s.out, id)
+	} else {
+		p.s.out = periodic.AppendHelloReply(p.s.out, p.framing, id)
+	}
+	return n, nil
+}
+
+// connectionID folds a session id to the four bytes of the handshake's answer.
+func connectionID(id sched.SessionID) uint32 {
+	slot := uint64(id) >> slotShift & slotMask
+	return uint32(uint64(id)>>loopShift)<<30 | uint32(slot)<<8&(1<<30-1) | uint32(id)&0xff
+}
+
+// Which role may send which command; a server's own commands are nobody's. In the
+// CRC framing every connection is client and worker in one, and has more commands.
+const (
+	byClient = 1 << periodic.Client
+	byWorker = 1 << periodic.Worker
+	byCRC    = 1 << 7
+)
+
+var allowed = [256]uint8{
+	periodic.Ping:       byClient | byWorker,
+	periodic.SubmitJob:  byClient,
+	periodic.RunJob:     byClient,
+	periodic.Status:     byClient,
+	periodic.DropFunc:   byClient,
+	periodic.RemoveJob:  byClient,
+	periodic.Dump:       byClient,
+	periodic.Load:       byClient,
+	periodic.Shutdown:   byClient,
+	periodic.ConfigGet:  byClient,
+	periodic.ConfigSet:  byClient,
+	periodic.GrabJob:    byWorker,
+	periodic.SchedLater: byWorker,
+	periodic.WorkDone:   byWorker,
+	periodic.WorkFail:   byWorker,
+	periodic.CanDo:      byWorker,
+	periodic.CantDo:     byWorker,
+	periodic.Sleep:      byWorker,
+	periodic.Broadcast:  byWorker,
+
+	periodic.Acquire:       byCRC,
+	periodic.Release:       byCRC,
+	periodic.RecvData:      byCRC,
+	periodic.WorkData:      byCRC,
+	periodic.JobAssigned:   byCRC,
+	periodic.JobUnassigned: byCRC,
+}
+
+// handle does one request. Whatever can't be done is answered with UNKNOWN.
+func (p *periodicTalk) handle(f *periodic.Frame) {
+	p.s.r.frames++
+	if allowed[f.Cmd]&p.may == 0 {
+		p.refuseCommand(f)
+		return
+	}
+	ok := true
+	switch f.Cmd {
+	case periodic.SubmitJob:
+		ok = p.submit(f, false)
+	case periodic.GrabJob:
+		ok = p.grab(f.MsgID)
+	case periodic.WorkDone:
+		ok = p.workDone(f)
+	case periodic.RunJob:
+		ok = p.submit(f, true)
+	case periodic.WorkFail:
+		ok = p.workFail(f)
+	case periodic.SchedLater:
+		ok = p.schedLater(f)
+	case periodic.CanDo, periodic.CantDo, periodic.Broadcast:
+		ok = p.serve(f)
+	case periodic.Sleep:
+		ok = p.sleep(f.MsgID)
+	case periodic.Ping:
+		p.reply(f.MsgID, periodic.Pong)
+	case periodic.Acquire, periodic.Release, periodic.RecvData, periodic.WorkData, periodic.JobAssigned, periodic.JobUnassigned:
+		ok = p.crcOnly(f)
+	default:
+		ok = p.administer(f)
+	}
+	if !ok {
+		p.s.r.server.counters.truncated.Add(1)
+		p.reply(f.MsgID, periodic.Unknown)
+	}
+}
+
+func (p *periodicTalk) refuseCommand(f *periodic.Frame) {
+	c := &p.s.r.server.counters
+	if allowed[f.Cmd]&(byClient|byWorker) == 0 {
+		c.unknownCommands.Add(1)
+	} else {
+		c.wrongRole.Add(1)
+	}
+	if f.Cmd == periodic.Load { // its arguments still have to be read past
+		p.beginLoad(f, true)
+		return
+	}
+	p.reply(f.MsgID, periodic.Unknown)
+}
+
+// reply sends a response without arguments.
+func (p *periodicTalk) reply(msgID uint32, cmd periodic.Command) {
+	p.s.touch()
+	p.s.out = periodic.AppendReply(p.s.out, p.framing, msgID, cmd)
+}
+
+// acknowledge replies once what the request changed in a queue is durable.
+func (p *periodicTalk) acknowledge(msgID uint32, cmd periodic.Command, queue []byte) {
+	group, wait := p.s.r.server.durable(queue)
+	p.replyAfter(msgID, cmd, group, wait)
+}
+
+func (p *periodicTalk) replyAfter(msgID uint32, cmd periodic.Command, group uint64, wait bool) {
+	if !wait {
+		p.reply(msgID, cmd)
+		return
+	}
+	p.s.after(group, func(out []byte) []byte { return periodic.AppendReply(out, p.framing, msgID, cmd) })
+}
+
+// refuse answers a request that a limit forbids.
+func (p *periodicTalk) refuse(msgID uint32) {
+	p.s.r.server.counters.refusedRequests.Add(1)
+	p.reply(msgID, periodic.Unknown)
+}
+
+// deliver implements conversation.
+func (p *periodicTalk) deliver(d *sched.Delivery) {
+	msgID := uint32(d.Tag)
+	switch d.Effect {
+	case sched.Assign, sched.Broadcast:
+		p.s.given = true
+		p.assign(msgID, &d.Job)
+	case sched.Wake:
+		p.s.out = periodic.AppendReply(p.s.out, p.framing, msgID, periodic.Noop)
+	case sched.Result:
+		p.data(msgID, p.era.dataResults, d.Data)
+	case sched.Removed:
+		p.data(msgID, p.era.dataResults, p.era.removed)
+	case sched.Failed:
+		p.data(msgID, p.era.dataResults, p.era.failed)
+	case sched.Chunk:
+		p.s.given = true
+		p.data(msgID, true, d.Data)
+	case sched.End:
+		p.data(msgID, true, endOfData)
+	case sched.Proceed:
+		p.reply(msgID, periodic.Success)
+	}
+}
+
+// assign encodes JOB_ASSIGN: the handle, then the Job record. In the CRC eras there
+// is no handle, and the record says what the server fills in: when, and how long.
+func (p *periodicTalk) assign(msgID uint32, j *sched.Job) {
+	start := len(p.s.out)
+	out := periodic.BeginResponse(p.s.out, p.framing)
+	out = periodic.AppendMessage(out, msgID, periodic.JobAssign)
+	schedAt, count, timeout, workload := j.SchedAt, j.Count, j.Timeout, j.Workload
+	if p.framing == periodic.Plain {
+		out = appendHandle(out, j.Ref)
+	}
+	if isGloom(j.Space) {
+		schedAt, count, timeout = 0, 0, 0
+		_, _, workload = splitGloomJob(workload)
+	} else if p.framing == periodic.CRC {
+		if schedAt == 0 {
+			schedAt = p.s.r.now.Wall / 1000
+		}
+		if timeout == 0 {
+			timeout = int32(min(p.s.r.server.config.timeout.Load(), math.MaxInt32))
+		}
+	}
+	out = appendFunction(out, j.Queue)
+	out = periodic.AppendStr8(out, j.Name)
+	out = periodic.AppendStr32(out, workload)
+	out = periodic.AppendJobTail(out, schedAt, count, timeout)
+	periodic.End(out, start, p.framing)
+	p.s.out = out
+}
+
+// appendFunction appends a queue's name as the function that it is.
+func appendFunction(out []byte, queue string) []byte {
+	if len(queue) > 0 && queue[0] == queueEscape {
+		queue = queue[1:]
+	}
+	return periodic.AppendStr8String(out, queue)
+}
+
+// data encodes the message id and the bytes, with the command DATA between them
+// where the era has it.
+func (p *periodicTalk) data(msgID uint32, command bool, data []byte) {
+	start := len(p.s.out)
+	out := periodic.BeginResponse(p.s.out, p.framing)
+	out = binary.BigEndian.AppendUint32(out, msgID)
+	if command {
+		out = append(out, byte(periodic.Data))
+	}
+	out = append(out, data...)
+	periodic.End(out, start, p.framing)
+	p.s.out = out
+}
+
+// A handle names a job to its worker: a length byte and the job's reference.
+const (
+	handleLen  = 2 + 4 + 8
+	spaceShift = 12 // the space stands above the shard: maxShards has 12 bits, sched.MaxSpaces 4
+)
+
+func appendHandle(out []byte, ref sched.JobRef) []byte {
+	out = append(out, handleLen)
+	out = binary.BigEndian.AppendUint16(out, ref.Shard|uint16(ref.Space)<<spaceShift)
+	out = binary.BigEndian.AppendUint32(out, ref.Slot)
+	return binary.BigEndian.AppendUint64(out, ref.Seq)
+}
+
+// parseHandle reads a handle; ok is false when in ends inside it. One of another
+// length names no job.
+func parseHandle(in []byte) (ref sched.JobRef, rest []byte, ok bool) {
+	handle, rest, ok := periodic.Str8(in)
+	if !ok || len(handle) != handleLen {
+		return noJob, rest, ok
+	}
+	where := binary.BigEndian.Uint16(handle)
+	return sched.JobRef{
+		Shard: where & (1<<spaceShift - 1),
+		Space: sched.Space(where >> spaceShift),
+		Slot:  binary.BigEndian.Uint32(handle[2:]),
+		Seq:   binary.BigEndian.Uint64(handle[6:]),
+	}, rest, true
+}
+
+// noJob is a reference that no job has.
+var noJob = sched.JobRef{Shard: math.MaxUint16}

@@ -1,0 +1,211 @@
+package loop
+
+import (
+	"encoding/binary"
+	"strconv"
+	"sync/atomic"
+
+	"treadle/codec/periodic"
+	"treadle/sched"
+)
+
+// administer does the requests about functions, settings and the server itself;
+// false when the arguments are cut.
+func (p *periodicTalk) administer(f *periodic.Frame) bool {
+	server := p.s.r.server
+	switch f.Cmd {
+	case periodic.Status:
+		p.status(f.MsgID)
+		return true
+	case periodic.Dump:
+		p.report(f.MsgID, server.dumps, server.encodeDump)
+		return true
+	case periodic.Load:
+		p.beginLoad(f, false)
+		return true
+	case periodic.Shutdown:
+		if server.o.PeriodicShutdown != "on" {
+			p.refuse(f.MsgID)
+			return true
+		}
+		server.log.Info("a client asks to shut down", "remote", addressOf(p.s.conn))
+		server.quit()
+		return true
+	case periodic.ConfigGet, periodic.ConfigSet:
+		return p.configure(f)
+	}
+	return p.remove(f)
+}
+
+func (p *periodicTalk) configure(f *periodic.Frame) bool {
+	server := p.s.r.server
+	key, rest, ok := periodic.Str8(f.Args)
+	if !ok {
+		return false
+	}
+	if f.Cmd == periodic.ConfigSet {
+		value, _, ok := periodic.Uint32(rest)
+		if !ok {
+			return false
+		}
+		server.config.set(string(key), value)
+		server.config.apply(server)
+		server.config.save(server, string(key))
+		group, wait := server.durableAll()
+		p.replyAfter(f.MsgID, periodic.Success, group, wait)
+		return true
+	}
+	p.s.touch()
+	start := len(p.s.out)
+	out := periodic.AppendMessage(periodic.BeginResponse(p.s.out, p.framing), f.MsgID, periodic.Config)
+	out = binary.BigEndian.AppendUint32(out, server.config.get(string(key)))
+	periodic.End(out, start, p.framing)
+	p.s.out = out
+	return true
+}
+
+// remove is REMOVE_JOB and DROP_FUNC, which succeed whether there was anything.
+func (p *periodicTalk) remove(f *periodic.Frame) bool {
+	r := p.s.r
+	function, rest, ok := periodic.Str8(f.Args)
+	if !ok {
+		return false
+	}
+	if f.Cmd == periodic.DropFunc {
+		r.server.sched.Drop(queueOf(function))
+	} else {
+		name, _, ok := periodic.Str8(rest)
+		if !ok {
+			return false
+		}
+		r.server.sched.Remove(r.now, periodicSpace, queueOf(function), name, r)
+	}
+	p.acknowledge(f.MsgID, periodic.Success, queueOf(function))
+	return true
+}
+
+// longStatus is how many functions a STATUS may list on the event loop; a longer
+// one is written beside it.
+const longStatus = 1000
+
+// status is STATUS: a line a function, joined with newlines.
+func (p *periodicTalk) status(msgID uint32) {
+	server := p.s.r.server
+	if server.sched.QueueCount() > longStatus {
+		p.report(msgID, server.statuses, server.encodeStatus)
+		return
+	}
+	p.s.touch()
+	start := len(p.s.out)
+	out := binary.BigEndian.AppendUint32(periodic.BeginResponse(p.s.out, p.framing), msgID)
+	if p.era.dataReports {
+		out = append(out, byte(periodic.Data))
+	}
+	mark := len(out)
+	server.sched.Status(func(q sched.QueueStatus) {
+		out = p.era.appendStatus(out, q, len(out) > mark, p.s.r.now)
+	})
+	periodic.End(out, start, p.framing)
+	p.s.out = out
+}
+
+// appendStatus writes one line: func,workers,jobs,processing,schedat; in the CRC eras
+// with the locked jobs before schedat.
+func (e *era) appendStatus(out []byte, q sched.QueueStatus, more bool, now sched.Time) []byte {
+	name, ok := functionOf(q.Name)
+	if !ok || len(name) > periodic.MaxStr8 {
+		return out // no Periodic function: its name fits no str8
+	}
+	if more {
+		out = append(out, '\n')
+	}
+	out = append(out, name...)
+	for _, n := range [...]int{q.Workers, q.Jobs, q.Running} {
+		out = strconv.AppendInt(append(out, ','), int64(n), 10)
+	}
+	if e.locked {
+		out = strconv.AppendInt(append(out, ','), int64(q.Parked), 10)
+	}
+	at := q.SchedAt
+	if at == 0 {
+		at = now.Wall / 1000
+	}
+	return strconv.AppendInt(append(out, ','), at, 10)
+}
+
+// reports counts the long replies that one session has asked for.
+type reports struct {
+	open      int         // the reactor's
+	abandoned atomic.Bool // the session has ended
+}
+
+// maxReports bounds them, and maxWaiting those of all sessions: each waits for its
+// turn with a goroutine of its own.
+const (
+	maxReports = 8
+	maxWaiting = 1024
+)
+
+// report has a long reply encoded beside the loop and streamed to the session, one
+// at a time for each turn in the server. encode returns the reply behind the message
+// id, or nil when it would be larger than a frame can be.
+func (p *periodicTalk) report(msgID uint32, turn chan struct{}, encode func(*era) [][]byte) {
+	if p.reports == nil {
+		p.reports = &reports{}
+	}
+	r, id, mine := p.s.r, p.s.id, p.reports
+	if mine.open >= maxReports || r.server.reports.Load() >= maxWaiting {
+		p.refuse(msgID)
+		return
+	}
+	mine.open++
+	r.server.reports.Add(1)
+	release := func() { <-turn }
+	r.server.workers.Go(func() {
+		select {
+		case turn <- struct{}{}:
+		case <-r.server.stopped:
+			return
+		}
+		var pieces [][]byte
+		if !mine.abandoned.Load() {
+			pieces = p.frameOf(msgID, encode(p.era))
+		}
+		r.exec(func() {
+			r.begin()
+			mine.open--
+			r.server.reports.Add(-1)
+			switch s := r.session(id); {
+			case s == nil:
+				release()
+			case pieces == nil:
+				release()
+				p.refuse(msgID)
+			default:
+				s.send(pieces, release)
+			}
+		})
+	})
+}
+
+// frameOf makes a frame of a long reply's body; nil stays nil. It reads only what the
+// handshake has settled for good, so it may run beside the loop.
+func (p *periodicTalk) frameOf(msgID uint32, body [][]byte) [][]byte {
+	if body == nil {
+		return nil
+	}
+	head := binary.BigEndian.AppendUint32(nil, msgID)
+	if p.era.dataReports {
+		head = append(head, byte(periodic.Data))
+	}
+	size, sum := len(head), crcOf(p.framing, 0, head)
+	for _, b := range body {
+		size += len(b)
+		sum = crcOf(p.framing, sum, b)
+	}
+	if size > periodic.MaxPayload {
+		return nil
+	}
+	frame := periodic.AppendResponseHeader(nil, p.framing, size, sum)
+	return append([][]byte{append(frame, head...)}, body...)
+}

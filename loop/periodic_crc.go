@@ -1,0 +1,140 @@
+package loop
+
+import (
+	"treadle/codec/periodic"
+	"treadle/sched"
+)
+
+// era says how the replies of one age of the protocol differ.
+type era struct {
+	dataResults bool   // RUN_JOB is answered as DATA
+	dataReports bool   // STATUS, DUMP and the handshake too
+	locked      bool   // STATUS has a column for jobs waiting for a lock
+	failEnds    bool   // RUN_JOB ends with the first failure, and needs a worker
+	acksWorkers bool   // SUCCESS answers what a worker notifies
+	acksGrabs   bool   // SUCCESS answers GRAB_JOB
+	failed      []byte // the result of a RUN_JOB whose job failed
+	removed     []byte // or was removed
+}
+
+// plainEra is that of the 2018 framing.
+var plainEra = era{}
+
+// eras are those of the CRC framing, by the values of --periodic-crc.
+var eras = map[string]*era{
+	"2019": crcEra(false, false, false),
+	"2020": crcEra(true, false, false),
+	"2023": crcEra(true, true, false),
+	"2026": crcEra(true, true, true),
+}
+
+func crcEra(dataReports, acksWorkers, acksGrabs bool) *era {
+	return &era{
+		dataResults: true, dataReports: dataReports, locked: true, failEnds: true,
+		acksWorkers: acksWorkers, acksGrabs: acksGrabs,
+		failed: []byte("failed"), removed: []byte("removed"),
+	}
+}
+
+// endOfData is the last DATA of a stream.
+var endOfData = []byte("EOF")
+
+// crcOnly does the requests that only the CRC framing has; false when the arguments
+// are cut.
+func (p *periodicTalk) crcOnly(f *periodic.Frame) bool {
+	r := p.s.r
+	switch f.Cmd {
+	case periodic.Acquire:
+		return p.acquire(f)
+	case periodic.Release:
+		return p.release(f)
+	case periodic.WorkData:
+		return p.workData(f)
+	case periodic.RecvData:
+		return p.recvData(f)
+	case periodic.JobUnassigned:
+		_ = r.server.sched.Return(r.now, p.s.party(), uint64(f.MsgID), r)
+	}
+	return true // JOB_ASSIGNED asks for nothing
+}
+
+// acquire is ACQUIRE: 1 when the job has the lock, 0 when it has not, and is the
+// worker's no more.
+func (p *periodicTalk) acquire(f *periodic.Frame) bool {
+	name, rest, ok := periodic.Str8(f.Args)
+	if !ok {
+		return false
+	}
+	count, rest, ok := periodic.Int16(rest)
+	if !ok {
+		return false
+	}
+	ref, _, ok := p.handleOf(rest)
+	if !ok {
+		return false
+	}
+	r := p.s.r
+	got, err := r.server.sched.Acquire(r.now, p.s.party(), ref, string(name), int(count), r)
+	if err == sched.ErrLocks {
+		p.refuse(f.MsgID)
+		return true
+	}
+	p.s.touch()
+	start := len(p.s.out)
+	out := periodic.AppendMessage(periodic.BeginResponse(p.s.out, p.framing), f.MsgID, periodic.Acquired)
+	if got {
+		out = append(out, 1)
+	} else {
+		out = append(out, 0)
+	}
+	periodic.End(out, start, p.framing)
+	p.s.out = out
+	return true
+}
+
+func (p *periodicTalk) release(f *periodic.Frame) bool {
+	name, rest, ok := periodic.Str8(f.Args)
+	if !ok {
+		return false
+	}
+	ref, _, ok := p.handleOf(rest)
+	if !ok {
+		return false
+	}
+	r := p.s.r
+	_ = r.server.sched.Release(r.now, p.s.party(), ref, string(name), r)
+	p.received(f.MsgID)
+	return true
+}
+
+// workData is WORK_DATA. Its SUCCESS waits for receivers that read too slowly: a
+// worker that waits for it keeps their pace.
+func (p *periodicTalk) workData(f *periodic.Frame) bool {
+	ref, data, ok := p.handleOf(f.Args)
+	if !ok {
+		return false
+	}
+	r := p.s.r
+	wait, _ := r.server.sched.Publish(p.s.party(), ref, data, uint64(f.MsgID), r)
+	if !wait {
+		p.reply(f.MsgID, periodic.Success)
+	}
+	return true
+}
+
+// recvData is RECV_DATA: of the Job record only function and name count.
+func (p *periodicTalk) recvData(f *periodic.Frame) bool {
+	var j periodic.Job
+	if _, err := periodic.ParseJob(f.Args, &j); err != nil {
+		return false
+	}
+	switch err := p.s.r.server.sched.Listen(p.s.party(), queueOf(j.Func), j.Name, uint64(f.MsgID)); {
+	case err == sched.ErrNoWorker:
+		p.reply(f.MsgID, periodic.NoWorker)
+	case err != nil:
+		p.refuse(f.MsgID)
+	default:
+		p.reply(f.MsgID, periodic.Success)
+	}
+	return true
+}

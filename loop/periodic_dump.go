@@ -1,0 +1,209 @@
+package loop
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+	"sync/atomic"
+
+	"treadle/codec/periodic"
+	"treadle/sched"
+)
+
+// crcOf goes on with a checksum, where the framing has one.
+func crcOf(framing periodic.Framing, sum uint32, b []byte) uint32 {
+	if framing == periodic.CRC {
+		return crc32.Update(sum, crc32.IEEETable, b)
+	}
+	return 0
+}
+
+// walkBatch is how many jobs a DUMP looks at under one hold of a shard's lock.
+const walkBatch = 256
+
+// pieces collects encoded bytes in parts that a stream sends one by one.
+type pieces struct {
+	all  [][]byte
+	size int
+}
+
+// add lets encode append to the last piece.
+func (p *pieces) add(encode func([]byte) []byte) {
+	last := len(p.all) - 1
+	if last < 0 || len(p.all[last]) >= pieceSize-pieceSize/8 {
+		p.all = append(p.all, make([]byte, 0, pieceSize))
+		last++
+	}
+	n := len(p.all[last])
+	p.all[last] = encode(p.all[last])
+	p.size += len(p.all[last]) - n
+}
+
+// encodeDump writes the body of a DUMP's answer: the count, the pending jobs, the
+// running ones. Every job that is there from beginning to end is in it once. nil:
+// it does not fit a frame.
+func (s *Server) encodeDump(*era) [][]byte {
+	var pending, running pieces
+	count := uint64(0)
+	var cursor sched.Cursor
+	for done := false; !done; {
+		cursor, done = s.sched.Walk(cursor, walkBatch, func(j *sched.Job) {
+			if j.Space != periodicSpace {
+				return
+			}
+			count++
+			to := &pending
+			if j.Running {
+				to = &running
+			}
+			to.add(func(out []byte) []byte { return appendJob(out, j) })
+		})
+		if pending.size+running.size > periodic.MaxPayload {
+			return nil
+		}
+	}
+	body := append([][]byte{binary.BigEndian.AppendUint64(nil, count)}, pending.all...)
+	return append(body, running.all...)
+}
+
+func appendJob(out []byte, j *sched.Job) []byte {
+	out = appendFunction(out, j.Queue)
+	out = periodic.AppendStr8(out, j.Name)
+	out = periodic.AppendStr32(out, j.Workload)
+	return periodic.AppendJobTail(out, j.SchedAt, j.Count, j.Timeout)
+}
+
+// encodeStatus writes the body of a long STATUS.
+func (s *Server) encodeStatus(e *era) [][]byte {
+	var p pieces
+	now := s.now()
+	s.sched.Status(func(q sched.QueueStatus) {
+		p.add(func(out []byte) []byte { return e.appendStatus(out, q, p.size > 0, now) })
+	})
+	if p.size > periodic.MaxPayload {
+		return nil
+	}
+	return p.all
+}
+
+// load is a LOAD under way: its jobs are submitted one by one as they arrive, so
+// that a load of any size takes no memory.
+type load struct {
+	msgID   uint32
+	left    int            // bytes of arguments to come
+	jobs    int64          // jobs to come, once counted
+	counted bool           // the count has been read
+	refused bool           // answered UNKNOWN; what is left is read past
+	reason  *atomic.Uint64 // counts it, unless it has been counted
+	sum     uint32         // so far
+	want    uint32         // as announced
+}
+
+// beginLoad starts a LOAD; a refused one is only read past.
+func (p *periodicTalk) beginLoad(f *periodic.Frame, refused bool) {
+	p.load = &load{msgID: f.MsgID, left: f.More, refused: refused, sum: f.PartialSum, want: f.Sum}
+	if !refused && p.s.r.server.full() {
+		p.load.refuse(&p.s.r.server.counters.refusedRequests)
+	}
+	if f.More == 0 {
+		if !refused { // not even a count
+			p.load.refuse(&p.s.r.server.counters.truncated)
+		}
+		if err := p.load.end(p); err != nil {
+			p.s.end(err)
+		}
+	}
+}
+
+func (l *load) refuse(reason *atomic.Uint64) { l.refused, l.reason = true, reason }
+
+const countLen = 8
+
+// need implements its half of conversation.need.
+func (l *load) need(in []byte) int {
+	switch {
+	case l.refused || l.counted && l.jobs == 0:
+		return len(in) + 1
+	case !l.counted:
+		return min(countLen, l.left)
+	}
+	return min(max(periodic.NeedJob(in), len(in)+1), l.left)
+}
+
+// consume takes what it can of in. 0 and no error: more bytes are needed.
+func (l *load) consume(p *periodicTalk, in []byte) (n int, err error) {
+	in = in[:min(len(in), l.left)]
+	last := len(in) == l.left
+	if !l.counted && !l.refused {
+		if len(in) < countLen && !last {
+			return 0, nil
+		}
+		count, rest, ok := periodic.Int64(in)
+		l.jobs, l.counted = count, true
+		if !ok || count < 0 {
+			l.refuse(&p.s.r.server.counters.truncated)
+		}
+		n = len(in) - len(rest)
+	}
+	for l.jobs > 0 && !l.refused {
+		k := l.submit(p, in[n:], last)
+		if k == 0 && !l.refused {
+			break
+		}
+		n += k
+		if p.s.congested() {
+			break
+		}
+	}
+	if l.refused || l.jobs == 0 {
+		n = len(in) // what follows the last job, or the fault
+	}
+	l.left -= n
+	l.sum = crcOf(p.framing, l.sum, in[:n])
+	if l.left > 0 {
+		return n, nil
+	}
+	return max(n, 0), l.end(p)
+}
+
+// submit takes one job; 0 when it is not whole yet, or is refused. last says that
+// nothing comes behind in.
+func (l *load) submit(p *periodicTalk, in []byte, last bool) int {
+	var j periodic.Job
+	r := p.s.r
+	k, err := periodic.ParseJob(in, &j)
+	switch need := periodic.NeedJob(in); {
+	case err == periodic.ErrTruncated && need > r.server.o.MaxFrame || k > r.server.o.MaxFrame:
+		l.refuse(&r.server.counters.refusedRequests)
+		return 0
+	case err == periodic.ErrTruncated && !last:
+		return 0
+	case err != nil:
+		l.refuse(&r.server.counters.truncated)
+		return 0
+	}
+	sub := submission(&j)
+	if _, err := r.server.sched.Submit(r.now, &sub, r); err != nil {
+		l.refuse(&r.server.counters.refusedRequests)
+		return 0
+	}
+	l.jobs--
+	return k
+}
+
+// end answers the LOAD.
+func (l *load) end(p *periodicTalk) error {
+	p.load = nil
+	if p.framing == periodic.CRC && l.sum != l.want {
+		return periodic.ErrChecksum
+	}
+	if l.reason != nil {
+		l.reason.Add(1)
+	}
+	if l.refused {
+		p.reply(l.msgID, periodic.Unknown)
+	} else {
+		group, wait := p.s.r.server.durableAll()
+		p.replyAfter(l.msgID, periodic.Success, group, wait)
+	}
+	return nil
+}

@@ -1,0 +1,167 @@
+package loop
+
+import (
+	"treadle/codec/periodic"
+	"treadle/sched"
+)
+
+// The requests of jobs and workers. Each returns false when its arguments are cut.
+
+// submit is SUBMIT_JOB, and RUN_JOB when the result is awaited.
+func (p *periodicTalk) submit(f *periodic.Frame, await bool) bool {
+	var j periodic.Job
+	if _, err := periodic.ParseJob(f.Args, &j); err != nil {
+		return false
+	}
+	sub := submission(&j)
+	if await {
+		sub.Await, sub.Tag = p.s.party(), uint64(f.MsgID)
+		sub.OnFail, sub.NeedWorker = p.era.failEnds, p.era.failEnds
+	}
+	r := p.s.r
+	if r.server.full() {
+		p.refuse(f.MsgID)
+		return true
+	}
+	switch _, err := r.server.sched.Submit(r.now, &sub, r); {
+	case err == sched.ErrNoWorker:
+		p.reply(f.MsgID, periodic.NoWorker)
+	case err != nil:
+		p.refuse(f.MsgID)
+	case !await:
+		p.acknowledge(f.MsgID, periodic.Success, sub.Queue)
+	}
+	return true
+}
+
+func submission(j *periodic.Job) sched.Submission {
+	return sched.Submission{
+		Space: periodicSpace, Queue: queueOf(j.Func), Name: j.Name, Workload: j.Workload,
+		SchedAt: j.SchedAt, Count: j.Count, Timeout: j.Timeout,
+	}
+}
+
+// grab is GRAB_JOB: held until there is a job, or answered NO_JOB at once.
+func (p *periodicTalk) grab(msgID uint32) bool {
+	r := p.s.r
+	if p.era.acksGrabs {
+		p.reply(msgID, periodic.Success)
+	}
+	if r.server.o.PeriodicGrab == GrabHold {
+		if err := r.server.sched.Reserve(r.now, p.s.party(), uint64(msgID), r); err != nil {
+			p.refuse(msgID)
+		}
+		return true
+	}
+	switch given, err := r.server.sched.TryReserve(r.now, p.s.party(), uint64(msgID), r); {
+	case err != nil:
+		p.refuse(msgID)
+	case !given:
+		p.reply(msgID, periodic.NoJob)
+	}
+	return true
+}
+
+// sleep is SLEEP: answered at once where grabs are held, else when a job is ready.
+func (p *periodicTalk) sleep(msgID uint32) bool {
+	r := p.s.r
+	if r.server.o.PeriodicGrab == GrabHold {
+		p.reply(msgID, periodic.Noop)
+		return true
+	}
+	if err := r.server.sched.Sleep(r.now, p.s.party(), uint64(msgID), r); err != nil {
+		p.refuse(msgID)
+	}
+	return true
+}
+
+// handleOf reads what names a job to its worker: the handle, or in the CRC framing its
+// function and name. ok is false when in ends inside it; a job that the worker does
+// not hold is noJob.
+func (p *periodicTalk) handleOf(in []byte) (ref sched.JobRef, rest []byte, ok bool) {
+	if p.framing == periodic.Plain {
+		return parseHandle(in)
+	}
+	function, rest, ok := periodic.Str8(in)
+	if !ok {
+		return noJob, nil, false
+	}
+	name, rest, ok := periodic.Str8(rest)
+	if !ok {
+		return noJob, nil, false
+	}
+	if ref, ok = p.s.r.server.sched.Held(p.s.party(), queueOf(function), name); !ok {
+		ref = noJob
+	}
+	return ref, rest, true
+}
+
+// received acknowledges a worker's notification, in the eras that do: it means that
+// it was read, whether or not the job was still the worker's.
+func (p *periodicTalk) received(msgID uint32) {
+	if p.era.acksWorkers {
+		p.reply(msgID, periodic.Success)
+	}
+}
+
+// workDone is WORK_DONE. A job that the worker does not hold is counted and ignored,
+// here and below: its time was over, or it was removed.
+func (p *periodicTalk) workDone(f *periodic.Frame) bool {
+	ref, data, ok := p.handleOf(f.Args)
+	if ok {
+		r := p.s.r
+		if isGloom(ref.Space) {
+			r.scratch, _ = appendBody(r.scratch[:0], data)
+			data = r.scratch
+		}
+		_ = r.server.sched.Finish(r.now, p.s.party(), ref, data, r)
+		p.received(f.MsgID)
+	}
+	return ok
+}
+
+func (p *periodicTalk) workFail(f *periodic.Frame) bool {
+	ref, _, ok := p.handleOf(f.Args)
+	if ok {
+		r := p.s.r
+		_ = r.server.sched.Fail(r.now, p.s.party(), ref, r)
+		p.received(f.MsgID)
+	}
+	return ok
+}
+
+func (p *periodicTalk) schedLater(f *periodic.Frame) bool {
+	ref, rest, ok := p.handleOf(f.Args)
+	if !ok {
+		return false
+	}
+	delay, rest, ok := periodic.Int64(rest)
+	if !ok {
+		return false
+	}
+	step, _, ok := periodic.Int16(rest)
+	if !ok {
+		return false
+	}
+	r := p.s.r
+	_ = r.server.sched.Postpone(r.now, p.s.party(), ref, delay, int32(step), r)
+	p.received(f.MsgID)
+	return true
+}
+
+// serve is CAN_DO, BROADCAST and CANT_DO.
+func (p *periodicTalk) serve(f *periodic.Frame) bool {
+	name, _, ok := periodic.Str8(f.Args)
+	if !ok {
+		return false
+	}
+	r := p.s.r
+	if f.Cmd == periodic.CantDo {
+		r.server.sched.Unwatch(p.s.party(), queueOf(name))
+	} else if err := r.server.sched.Watch(r.now, p.s.party(), queueOf(name), f.Cmd == periodic.Broadcast, r); err != nil {
+		p.refuse(f.MsgID)
+		return true
+	}
+	p.received(f.MsgID)
+	return true
+}

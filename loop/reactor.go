@@ -1,0 +1,254 @@
+package loop
+
+import (
+	"fmt"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"treadle/sched"
+)
+
+// A session id is loop, slot and generation.
+const (
+	slotShift  = 32
+	loopShift  = 56
+	slotMask   = 1<<(loopShift-slotShift) - 1
+	sparePool  = 256 // out buffers kept for the next turn
+	outInitial = 512
+)
+
+// reactor is one event loop's part of the server: its sessions and their turns.
+// Everything in it belongs to the loop's goroutine, except box.
+type reactor struct {
+	server *Server
+	index  int
+	exec   func(func())     // runs a function on the loop, from anywhere
+	hangUp func(connection) // closes a connection, on the loop
+	after  func(time.Duration, func()) *time.Timer
+
+	box mailbox
+
+	now      sched.Time
+	turning  bool // now has been read
+	armed    bool // finish is queued
+	sessions []*session
+	gens     []uint32 // by slot: the generation of its next session
+	free     []uint32
+	dirty    []*session
+	slow     []*session // unsent bytes or a stream: looked at every slowPeriod
+	mailed   []bool     // by loop: its box was empty before this turn's first put
+	buffers  [][]byte
+	waiting  []*session  // those with late acknowledgements
+	waits    atomic.Bool // there are some
+	letter   sched.Delivery
+	scratch  []byte // for what a conversation puts together, within one request
+	frames   uint64 // requests read, published at the end of the turn
+}
+
+func newReactor(server *Server, index int) *reactor {
+	return &reactor{server: server, index: index, after: time.AfterFunc, mailed: make([]bool, server.o.Loops)}
+}
+
+// begin starts a turn, unless one is on.
+func (r *reactor) begin() {
+	if !r.turning {
+		r.turning = true
+		r.now = r.server.now()
+	}
+	if !r.armed {
+		r.armed = true
+		r.exec(r.finish)
+	}
+}
+
+// finish ends a turn: it takes the mail and writes to every session that has
+// something to send, each once.
+func (r *reactor) finish() {
+	r.armed = false
+	if !r.turning {
+		r.turning = true
+		r.now = r.server.now()
+	}
+	for b := r.box.take(); len(b) > 0; {
+		b = r.unpack(b)
+	}
+	r.server.feed.flush()
+	r.releaseLate()
+	// Writing may hand out more work, and so make more sessions dirty.
+	for i := 0; i < len(r.dirty); i++ {
+		r.flush(r.dirty[i])
+	}
+	clear(r.dirty)
+	r.dirty = r.dirty[:0]
+	r.server.wake(r.mailed)
+	if r.frames > 0 {
+		r.server.counters.frames.Add(r.frames)
+		r.frames = 0
+	}
+	r.turning = false
+}
+
+// unpack delivers the first letter of the mail and returns the rest.
+func (r *reactor) unpack(mail []byte) (rest []byte) {
+	rest = nextDelivery(mail, &r.letter)
+	if s := r.session(r.letter.To); s != nil {
+		defer r.rescue(s)
+	}
+	r.Deliver(&r.letter)
+	return rest
+}
+
+// open makes the session of a new connection.
+func (r *reactor) open(c connection, talk func(*session) conversation) *session {
+	r.begin()
+	s := &session{r: r, conn: c, last: r.now.Mono, begun: r.now.Mono}
+	var slot uint32
+	if n := len(r.free); n > 0 {
+		slot = r.free[n-1]
+		r.free = r.free[:n-1]
+		r.sessions[slot] = s
+	} else {
+		slot = uint32(len(r.sessions))
+		r.sessions = append(r.sessions, s)
+		r.gens = append(r.gens, 0)
+	}
+	s.id = sched.SessionID(uint64(r.index)<<loopShift | uint64(slot)<<slotShift | uint64(r.gens[slot]))
+	s.talk = talk(s)
+	return s
+}
+
+// session returns the session of an id, nil when it has ended.
+func (r *reactor) session(id sched.SessionID) *session {
+	slot := uint64(id) >> slotShift & slotMask
+	if slot < uint64(len(r.sessions)) {
+		if s := r.sessions[slot]; s != nil && s.id == id {
+			return s
+		}
+	}
+	return nil
+}
+
+// traffic gives a session what its connection has read. A panic in there is this
+// session's end, not the server's.
+func (r *reactor) traffic(s *session, in []byte) {
+	r.begin()
+	defer r.rescue(s)
+	if s.open() {
+		s.receive(in)
+	}
+}
+
+func (r *reactor) rescue(s *session) {
+	if p := recover(); p != nil {
+		r.server.log.Error("internal error, closing the session", "remote", s.conn.RemoteAddr(),
+			"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+		s.end(errPanic)
+	}
+}
+
+// farewell sends what a peer that has closed its side is still to read: it may have
+// closed only its writing side, behind its last request.
+func (r *reactor) farewell(s *session) {
+	if !s.gone && s.stream == nil && len(s.out) > 0 {
+		_, _ = s.conn.Write(s.out) // nobody is left to hear of an error
+		s.out = nil
+	}
+}
+
+// shut ends a session whose connection is closed.
+func (r *reactor) shut(s *session) {
+	r.begin()
+	if s.gone {
+		return
+	}
+	s.gone = true
+	slot := uint64(s.id) >> slotShift & slotMask
+	r.sessions[slot] = nil
+	r.gens[slot]++
+	r.free = append(r.free, uint32(slot))
+	r.server.conns.Add(-1)
+	if s.why != nil {
+		r.server.closed(s)
+	}
+	for ; s.stream != nil; s.stream = s.stream.next {
+		s.stream.done()
+	}
+	defer r.rescue(s)
+	s.talk.closed()
+	if s.peer != nil {
+		r.server.sched.Forget(r.now, s.peer, r)
+	}
+	s.out, s.partial, s.late, s.marks = nil, nil, nil, nil
+}
+
+// Deliver implements sched.Sink.
+func (r *reactor) Deliver(d *sched.Delivery) {
+	if loop := int(uint64(d.To) >> loopShift); loop != r.index {
+		if r.server.post(loop, d) {
+			r.mailed[loop] = true
+		}
+		return
+	}
+	if s := r.session(d.To); s != nil && !s.gone {
+		s.touch()
+		s.talk.deliver(d)
+	} else {
+		r.server.counters.lateDeliveries.Add(1)
+	}
+}
+
+// flush is a session's part in the end of a turn.
+func (r *reactor) flush(s *session) {
+	defer r.rescue(s)
+	s.dirty = false
+	r.write(s)
+	if s.gone {
+		return
+	}
+	if s.why == nil && s.piledUp() {
+		s.why = errSlowReader
+	}
+	if s.why != nil {
+		r.hangUp(s.conn)
+		return
+	}
+	if s.given {
+		s.given = false
+		r.server.sched.Flushed(r.now, s.peer, s.unsent(), r)
+	}
+	if s.stream != nil || s.conn.OutboundBuffered() > 0 {
+		r.watchSlow(s)
+	}
+}
+
+// write sends what a session has, unless a stream is under way: then it waits.
+// The connection may be closed by it.
+func (r *reactor) write(s *session) {
+	if s.gone || s.stream != nil || s.out == nil {
+		return
+	}
+	out := s.out
+	s.out = nil
+	if len(out) > 0 {
+		if _, err := s.conn.Write(out); err != nil && !s.gone {
+			s.end(err)
+		}
+	}
+	if cap(out) <= keepBuffer && len(r.buffers) < sparePool {
+		r.buffers = append(r.buffers, out[:0])
+	}
+	if s.dirty && s.out == nil && !s.gone {
+		s.out = r.buffer() // written in mid-turn: there is more to come
+	}
+}
+
+// buffer returns an empty out buffer.
+func (r *reactor) buffer() []byte {
+	if n := len(r.buffers); n > 0 {
+		b := r.buffers[n-1]
+		r.buffers = r.buffers[:n-1]
+		return b
+	}
+	return make([]byte, 0, outInitial)
+}

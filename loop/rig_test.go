@@ -1,0 +1,370 @@
+package loop
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"treadle/codec/periodic"
+	"treadle/sched"
+)
+
+// rig is a real server in this process, on sockets of its own.
+type rig struct {
+	*Server
+	t     *testing.T
+	unix  string // address of its socket
+	tcp   string
+	http  string
+	timer timerSink
+	end   context.CancelFunc
+	ended chan struct{}
+	err   error // what Run returned
+}
+
+// startServer runs a server on a unix socket and a TCP port, and HTTP when o asks
+// for it. prepare may change it before it listens. The server is stopped at the end
+// of the test, and then no goroutine of it may be left.
+func startServer(t *testing.T, o Options, prepare ...func(*Server)) *rig {
+	t.Helper()
+	before := goleak.IgnoreCurrent()
+	dir, err := os.MkdirTemp("", "treadle")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if o.Periodic == nil {
+		o.Periodic = []string{"unix://" + filepath.Join(dir, "s"), "tcp://127.0.0.1:0"}
+	}
+	if o.GloomMasters == nil {
+		o.GloomMasters, o.GloomSlaves = []string{"off"}, []string{"off"}
+	}
+	for _, other := range []*[]string{&o.GloomMasters, &o.GloomSlaves} {
+		if *other == nil {
+			*other = []string{"off"}
+		}
+	}
+	if o.Data == "" {
+		o.Data = NoData
+	}
+	if o.HTTP == "" {
+		o.HTTP = "off"
+	}
+	if o.Data == "" {
+		o.Data = NoData
+	}
+	started := make(chan []Listening, 1)
+	o.Started = func(l []Listening) { started <- l }
+	s, err := newServer(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range prepare {
+		f(s)
+	}
+	r := &rig{Server: s, t: t, ended: make(chan struct{}), timer: timerSink{s, make([]bool, s.o.Loops)}}
+	var ctx context.Context
+	ctx, r.end = context.WithCancel(context.Background())
+	go func() {
+		defer close(r.ended)
+		r.err = s.run(ctx)
+	}()
+	t.Cleanup(func() {
+		r.stop()
+		if err := goleak.Find(before); err != nil {
+			t.Errorf("after Run: %v", err)
+		}
+	})
+	select {
+	case all := <-started:
+		for _, l := range all {
+			switch network, address, _ := strings.Cut(l.Address, "://"); l.Protocol + " " + network {
+			case "periodic unix":
+				r.unix = address
+			case "periodic tcp":
+				r.tcp = address
+			case "http http":
+				r.http = address
+			}
+		}
+	case <-r.ended:
+		t.Fatalf("the server does not start: %v", r.err)
+	}
+	return r
+}
+
+// stop ends the server and waits for it.
+func (r *rig) stop() {
+	r.t.Helper()
+	r.end()
+	r.wait()
+}
+
+// wait waits for the server's end.
+func (r *rig) wait() {
+	r.t.Helper()
+	select {
+	case <-r.ended:
+		if r.err != nil {
+			r.t.Errorf("Run: %v", r.err)
+		}
+	case <-time.After(patience):
+		r.t.Fatal("Run does not return")
+	}
+}
+
+// metric reads one number from /metrics.
+func (r *rig) metric(name string) int {
+	r.t.Helper()
+	client := http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
+	answer, err := client.Get("http://" + r.http + "/metrics")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if value, ok := strings.CutPrefix(line, name+" "); ok {
+			n, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+			if err != nil {
+				r.t.Fatal(err)
+			}
+			return int(n)
+		}
+	}
+	r.t.Fatalf("no metric is called %s in:\n%s", name, text)
+	return 0
+}
+
+// wantMetric waits until a metric has a value: what happens on a loop is counted
+// there, after the peer may have seen it.
+func (r *rig) wantMetric(name string, want int) {
+	r.t.Helper()
+	r.until(fmt.Sprintf("%s to be %d", name, want), func() bool { return r.metric(name) == want })
+}
+
+// closedMetric is the name of the count of connections closed for a reason.
+func closedMetric(reason string) string {
+	return `treadle_connections_closed_total{reason="` + reason + `"}`
+}
+
+// until waits for a condition; between two looks every loop has a turn.
+func (r *rig) until(what string, ok func() bool) {
+	r.t.Helper()
+	for deadline := time.Now().Add(patience); !ok(); {
+		if time.Now().After(deadline) {
+			r.t.Fatalf("waited in vain for %s", what)
+		}
+		r.turns()
+	}
+}
+
+// turns waits until what the loops have begun is done, the mail between them
+// included.
+func (r *rig) turns() {
+	r.t.Helper()
+	for range 2 * r.o.Loops {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			r.eachReactor(func(*reactor) {})
+		}()
+		select {
+		case <-done:
+		case <-time.After(patience):
+			r.t.Fatal("the loops have ended, or do not take their turns")
+		}
+	}
+}
+
+// tick does what the timer does when something is due.
+func (r *rig) tick() sched.Time {
+	next := r.sched.Tick(r.now(), &r.timer)
+	r.wake(r.timer.mailed)
+	r.turns()
+	r.eachReactor((*reactor).sweep)
+	r.turns()
+	return next
+}
+
+// wire is one connection to a rig.
+type wire struct {
+	net.Conn
+	t  *testing.T
+	in []byte // read, not yet taken
+}
+
+// dial connects; network is unix or tcp.
+func (r *rig) dial(network string) *wire {
+	r.t.Helper()
+	address := r.unix
+	if network == "tcp" {
+		address = r.tcp
+	}
+	c, err := net.DialTimeout(network, address, patience)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	w := &wire{Conn: c, t: r.t}
+	r.t.Cleanup(func() { c.Close() })
+	return w
+}
+
+// greet connects to the socket and says hello in the framing of 2018.
+func (r *rig) greet(role periodic.Role) *wire {
+	r.t.Helper()
+	w := r.dial("unix")
+	w.send(periodic.AppendHello(nil, &periodic.Hello{Role: role}))
+	w.next()
+	return w
+}
+
+func (w *wire) send(b ...[]byte) {
+	w.t.Helper()
+	for _, piece := range b {
+		if err := w.trySend(piece); err != nil {
+			w.t.Fatalf("cannot send: %v", err)
+		}
+	}
+}
+
+func (w *wire) trySend(b []byte) error {
+	w.SetWriteDeadline(time.Now().Add(patience))
+	_, err := w.Write(b)
+	return err
+}
+
+// next returns the next frame; its body is the caller's.
+func (w *wire) next() periodic.Response {
+	w.t.Helper()
+	r, err := w.tryNext()
+	if err != nil {
+		w.t.Fatalf("no reply: %v", err)
+	}
+	return r
+}
+
+func (w *wire) tryNext() (r periodic.Response, err error) {
+	for {
+		n, err := periodic.NextResponse(w.in, periodic.Plain, periodic.MaxPayload, &r)
+		if err != nil {
+			return r, err
+		}
+		if n > 0 {
+			w.in = w.in[n:]
+			return r, nil
+		}
+		if err := w.more(); err != nil {
+			return r, err
+		}
+	}
+}
+
+// more reads what there is, at least a byte.
+func (w *wire) more() error {
+	w.SetReadDeadline(time.Now().Add(patience))
+	buffer := make([]byte, 64<<10)
+	n, err := w.Read(buffer)
+	w.in = append(w.in[:len(w.in):len(w.in)], buffer[:n]...)
+	return err
+}
+
+// want reads the reply to a request and checks it.
+func (w *wire) want(id uint32, body ...byte) {
+	w.t.Helper()
+	if r := w.next(); r.MsgID != id || string(r.Body) != string(body) {
+		w.t.Fatalf("got %.60x for message %d, want %.60x for %d", r.Body, r.MsgID, body, id)
+	}
+}
+
+// ask sends a request and checks its reply.
+func (w *wire) ask(id uint32, cmd periodic.Command, args []byte, reply ...byte) {
+	w.t.Helper()
+	w.send(request(id, cmd, args))
+	w.want(id, reply...)
+}
+
+// ping returns when the server has read everything before it.
+func (w *wire) ping() {
+	w.t.Helper()
+	w.ask(0xfffffffe, periodic.Ping, nil, byte(periodic.Pong))
+}
+
+// wantClosed waits until the server has hung up, and returns what it said before.
+func (w *wire) wantClosed() []byte {
+	w.t.Helper()
+	for {
+		switch err := w.more(); {
+		case err == nil:
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			w.t.Fatal("the server does not hang up")
+		default:
+			return w.in
+		}
+	}
+}
+
+// arrived says whether everything that was sent is in the server's kernel.
+func (w *wire) arrived() bool {
+	n := 0
+	w.raw(func(fd int) { n, _ = unix.IoctlGetInt(fd, unix.TIOCOUTQ) })
+	return n == 0
+}
+
+// silent says whether nothing waits to be read.
+func (w *wire) silent() bool {
+	n := 0
+	w.raw(func(fd int) { n, _, _ = unix.Recvfrom(fd, make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT) })
+	return n <= 0 && len(w.in) == 0
+}
+
+func (w *wire) raw(fn func(fd int)) {
+	w.t.Helper()
+	c, err := w.Conn.(syscall.Conn).SyscallConn()
+	if err == nil {
+		err = c.Control(func(fd uintptr) { fn(int(fd)) })
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// str8 and job make arguments of requests.
+func str8(s string) []byte { return periodic.AppendStr8(nil, []byte(s)) }
+
+func job(function, name string, workload ...byte) []byte {
+	return periodic.AppendJob(nil, &periodic.Job{Func: []byte(function), Name: []byte(name), Workload: workload})
+}
+
+// assigned takes a JOB_ASSIGN apart.
+func assigned(t *testing.T, r periodic.Response) (handle []byte, j periodic.Job) {
+	t.Helper()
+	if len(r.Body) == 0 || r.Body[0] != byte(periodic.JobAssign) {
+		t.Fatalf("got %x, which is no JOB_ASSIGN", r.Body)
+	}
+	h, record, _ := periodic.Str8(r.Body[1:])
+	if _, err := periodic.ParseJob(record, &j); err != nil {
+		t.Fatal(err)
+	}
+	return periodic.AppendStr8(nil, h), j
+}
+
+// count is the front of a DUMP or LOAD.
+func count(n int) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }

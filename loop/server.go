@@ -1,0 +1,264 @@
+package loop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"treadle/loop/journal"
+	"treadle/loop/web"
+	"treadle/sched"
+)
+
+// Server is a running server: the scheduler, the event loops around it, the
+// listeners and the timer.
+type Server struct {
+	o        Options
+	log      *slog.Logger
+	started  time.Time
+	clock    func() sched.Time
+	sched    *sched.Scheduler
+	config   config
+	reactors []atomic.Pointer[reactor] // by loop; nil until its first connection
+	engine   *engine
+	alarm    chan struct{} // the timer has something to do earlier
+	conns    atomic.Int64
+	counters counters
+	noise    throttle               // of the log lines that hostile peers can cause
+	dumps    chan struct{}          // the right to have a DUMP in memory
+	statuses chan struct{}          // and a long STATUS
+	reports  atomic.Int64           // long replies that nothing has been sent of yet
+	stopped  chan struct{}          // closed when the event loops have ended
+	feed     *feed                  // to the journal, nil without one
+	tune     func(*journal.Options) // by tests
+	failure  atomic.Pointer[JournalError]
+
+	listeners []listener
+	listening []Listening
+	web       *web.Server
+	stop      context.CancelFunc
+	accepters sync.WaitGroup
+	workers   sync.WaitGroup // timer, encoders, HTTP
+}
+
+// Run serves until ctx ends or a peer shuts the server down, then delivers what is
+// owed within Options.Drain and returns nil. A setting that cannot work is an
+// *OptionError.
+func Run(ctx context.Context, o Options) error {
+	s, err := newServer(o)
+	if err != nil {
+		return err
+	}
+	return s.run(ctx)
+}
+
+func (s *Server) run(ctx context.Context) (err error) {
+	ctx, s.stop = context.WithCancel(ctx)
+	defer s.stop()
+	if s.feed != nil {
+		if err := s.openJournal(); err != nil {
+			return err
+		}
+		defer func() { err = s.closeJournal(err) }()
+	}
+	if err := s.listen(); err != nil {
+		s.closeListeners()
+		return err
+	}
+	if s.engine, err = newEngine(s); err != nil {
+		s.closeListeners()
+		return err
+	}
+	s.serve(ctx)
+	<-ctx.Done()
+	return s.shutdown()
+}
+
+// rules are those of the name spaces of each protocol.
+var rules = [sched.MaxSpaces]sched.Rules{
+	periodicSpace:   {Durable: true},
+	gloomTextSpace:  gloomRules,
+	gloomValueSpace: gloomRules,
+}
+
+func newServer(o Options) (*Server, error) {
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
+	s := &Server{
+		o: o, log: o.Log, started: time.Now(),
+		reactors: make([]atomic.Pointer[reactor], o.Loops),
+		alarm:    make(chan struct{}, 1),
+		dumps:    make(chan struct{}, 1),
+		statuses: make(chan struct{}, 1),
+		stopped:  make(chan struct{}),
+	}
+	s.clock = s.readClocks
+	so := sched.Options{Shards: o.Shards, Seed: maphash.MakeSeed(), Alarm: s.ring, Rules: rules}
+	if o.Data != NoData {
+		s.feed = &feed{records: make([]journal.Record, o.Shards)}
+		so.Journal = s.feed
+	}
+	s.sched = sched.New(so)
+	s.config.init()
+	s.config.apply(s)
+	return s, nil
+}
+
+// now is the time by both clocks.
+func (s *Server) now() sched.Time { return s.clock() }
+
+// readClocks reads them. Started is the origin of the one that never steps.
+func (s *Server) readClocks() sched.Time {
+	t := time.Now()
+	return sched.Time{Wall: t.UnixMilli(), Mono: t.Sub(s.started).Milliseconds()}
+}
+
+func (s *Server) serve(ctx context.Context) {
+	for _, l := range s.listeners {
+		s.accepters.Go(func() { s.accept(l) })
+	}
+	s.workers.Go(func() { s.runTimer(ctx) })
+	if s.web != nil {
+		s.workers.Go(func() {
+			if err := s.web.Serve(); err != nil {
+				s.log.Error("HTTP stopped", "error", err)
+			}
+		})
+	}
+	s.announce()
+}
+
+// announce writes the start lines: version, limits, and what listens where.
+func (s *Server) announce() {
+	s.log.Info("treadle is ready", "version", s.o.Version, "loops", s.o.Loops, "shards", s.o.Shards,
+		"max-connections", s.o.MaxConnections, "max-frame", s.o.MaxFrame)
+	for _, l := range s.listening {
+		s.log.Info("listening", "protocol", l.Protocol, "address", l.Address)
+	}
+	if s.o.Started != nil {
+		s.o.Started(s.listening)
+	}
+}
+
+// drainPeriod is how often a stopping server looks whether anything is owed.
+const drainPeriod = 10 * time.Millisecond
+
+// shutdown stops accepting, waits until everything owed has been sent or Drain is
+// over, and stops.
+func (s *Server) shutdown() error {
+	s.closeListeners()
+	s.accepters.Wait() // a connection given to a loop that has ended would wait for ever
+	deadline := time.Now().Add(s.o.Drain)
+	for s.failure.Load() == nil && s.owes() && time.Now().Before(deadline) {
+		time.Sleep(drainPeriod)
+	}
+	if s.failure.Load() == nil && s.owes() {
+		s.log.Warn("stopping although peers have not read all they are owed", "drain", s.o.Drain)
+	}
+	s.eachReactor(func(r *reactor) {
+		for _, session := range r.sessions {
+			if session != nil {
+				session.end(errStopping)
+			}
+		}
+	})
+	err := s.engine.stop()
+	close(s.stopped)
+	if s.web != nil {
+		err = errors.Join(err, s.web.Close())
+	}
+	s.workers.Wait()
+	s.log.Info("treadle has stopped")
+	return err
+}
+
+// owes says whether a session has something unsent, or waits for a long reply or
+// for the result of a job that is running.
+func (s *Server) owes() bool {
+	owed := s.sched.Awaited() || s.reports.Load() > 0
+	s.eachReactor(func(r *reactor) {
+		for _, session := range r.sessions {
+			if session != nil && (session.stream != nil || session.unsent() > 0) {
+				owed = true
+			}
+		}
+	})
+	return owed
+}
+
+// eachReactor runs fn on every reactor's loop, one after the other, and waits.
+func (s *Server) eachReactor(fn func(*reactor)) {
+	for i := range s.reactors {
+		if r := s.reactors[i].Load(); r != nil {
+			done := make(chan struct{})
+			r.exec(func() {
+				defer close(done)
+				r.begin()
+				fn(r)
+			})
+			<-done
+		}
+	}
+}
+
+// post puts a delivery in another reactor's mailbox; true when the caller has to
+// wake it.
+func (s *Server) post(loop int, d *sched.Delivery) bool {
+	if isGloom(d.Job.Space) && d.Effect != sched.Assign {
+		// Who is answered needs the job's id, not its body.
+		_, _, body := splitGloomJob(d.Job.Workload)
+		d.Job.Workload = d.Job.Workload[:len(d.Job.Workload)-len(body)]
+	}
+	return s.reactors[loop].Load().box.put(d)
+}
+
+// wake rouses the marked reactors and clears the marks.
+func (s *Server) wake(marked []bool) {
+	for i, m := range marked {
+		if m {
+			marked[i] = false
+			r := s.reactors[i].Load()
+			r.exec(r.finish)
+		}
+	}
+}
+
+// ring tells the timer to look again. It never blocks.
+func (s *Server) ring() {
+	select {
+	case s.alarm <- struct{}{}:
+	default:
+	}
+}
+
+// quit stops the server as SIGTERM does.
+func (s *Server) quit() { s.stop() }
+
+// closed counts and logs a session that the server ended.
+func (s *Server) closed(session *session) {
+	s.counters.closedFor(session.why)
+	if s.noise.allow(s.now().Mono) {
+		s.log.Info("closing a connection", "remote", addressOf(session.conn), "reason", session.why.Error())
+	}
+}
+
+func addressOf(c connection) string {
+	if a := c.RemoteAddr(); a != nil {
+		return fmt.Sprintf("%s://%s", a.Network(), a)
+	}
+	return "unknown"
+}
+
+// throttle lets one log line pass a second.
+type throttle struct{ last atomic.Int64 }
+
+func (t *throttle) allow(mono int64) bool {
+	last := t.last.Load()
+	return mono-last >= 1000 && t.last.CompareAndSwap(last, mono) || last == 0 && t.last.CompareAndSwap(0, max(mono, 1))
+}

@@ -1,0 +1,190 @@
+package loop
+
+import (
+	"errors"
+	"net"
+
+	"treadle/sched"
+)
+
+// Bounds of a session's buffers, each a matter of memory per connection.
+const (
+	// flushAt is how much a turn may pile up for one peer before it is written
+	// in mid-turn: one large write is as good as several.
+	flushAt = 256 << 10
+	// keepBuffer is the largest buffer that a session keeps between turns; an
+	// idle connection keeps none.
+	keepBuffer = 64 << 10
+)
+
+// connection is what a session sends through: a gnet connection, or a test's.
+type connection interface {
+	Write(p []byte) (int, error)
+	// OutboundBuffered is how much of what was written the kernel did not take.
+	OutboundBuffered() int
+	RemoteAddr() net.Addr
+}
+
+// conversation is one protocol spoken with one peer. All of its methods run on the
+// session's reactor.
+type conversation interface {
+	// consume handles the whole messages at the front of in and returns how many
+	// bytes they took. An error ends the session after what it has to send.
+	consume(in []byte) (n int, err error)
+	// need is how many bytes in, the front of an unfinished message, must hold
+	// before consume can do more; more than len(in).
+	need(in []byte) int
+	// deliver encodes one delivery into the session's out buffer. It runs under a
+	// scheduler lock.
+	deliver(d *sched.Delivery)
+	// idleLimit is how long, in milliseconds, the peer may be silent between
+	// messages; 0 for ever.
+	idleLimit() int64
+	// closed gives back what the conversation holds.
+	closed()
+}
+
+// session is one connected peer.
+type session struct {
+	id      sched.SessionID
+	r       *reactor
+	conn    connection
+	talk    conversation
+	skills  sched.Skills
+	peer    *sched.Peer // nil until the peer asks for something that lasts
+	out     []byte      // encoded, not yet written
+	partial []byte      // an unfinished message
+	late    []byte      // acknowledgements that wait for the journal, see durable.go
+	marks   []mark      // for what
+	stream  *stream     // a long reply being sent in pieces, see stream.go
+	last    int64       // Mono of the last read
+	begun   int64       // Mono when the unfinished message began, 0: none
+	why     error       // why it is to be closed, nil: it is not
+
+	dirty   bool // in the reactor's dirty list
+	given   bool // was handed jobs this turn
+	slow    bool // in the reactor's slow list
+	settled bool // the handshake is over
+	gone    bool // the connection is closed; nothing may be written
+}
+
+// Reasons for which the server closes a session. Each is a row of the metrics.
+var (
+	errHandshake  = errors.New("no handshake in time")
+	errUnfinished = errors.New("a message stayed unfinished")
+	errIdle       = errors.New("silent for longer than keepalive")
+	errSlowReader = errors.New("it does not read what it is sent")
+	errPanic      = errors.New("an internal error")
+	errStopping   = errors.New("the server stops")
+	errAuth       = errors.New("it wants to authenticate (client type 3 or 4), which this server does not offer")
+)
+
+// receive takes what was read. in is the caller's again when it returns.
+func (s *session) receive(in []byte) {
+	s.last = s.r.now.Mono
+	for len(in) > 0 && s.open() {
+		if len(s.partial) > 0 {
+			in = s.complete(in)
+			continue
+		}
+		n, err := s.talk.consume(in)
+		if err != nil {
+			s.end(err)
+			return
+		}
+		if n > 0 {
+			s.begun = 0
+		}
+		in = in[n:]
+		if len(in) > 0 && s.open() {
+			if s.begun == 0 {
+				s.begun = s.r.now.Mono
+			}
+			s.partial = append(s.partial, in...)
+			return
+		}
+	}
+}
+
+// open says whether what the peer sends still counts.
+func (s *session) open() bool { return s.why == nil && !s.gone }
+
+// complete moves bytes from in to the unfinished message until it can go on, and
+// no more: what follows is read where it lies. It returns the rest of in.
+func (s *session) complete(in []byte) []byte {
+	need := s.talk.need(s.partial)
+	take := min(need-len(s.partial), len(in))
+	s.partial = append(s.partial, in[:take]...)
+	if len(s.partial) < need {
+		return in[take:]
+	}
+	n, err := s.talk.consume(s.partial)
+	if err != nil {
+		s.end(err)
+	}
+	if !s.open() {
+		return nil
+	}
+	if n > 0 {
+		s.begun = 0
+	}
+	rest := copy(s.partial, s.partial[n:])
+	s.partial = s.partial[:rest]
+	if rest == 0 && cap(s.partial) > keepBuffer {
+		s.partial = nil
+	}
+	return in[take:]
+}
+
+// touch says that the session is about to have something to write, and gives it
+// the buffer to write it to.
+func (s *session) touch() {
+	if !s.dirty {
+		s.dirty = true
+		s.r.dirty = append(s.r.dirty, s)
+	}
+	if s.out == nil {
+		s.out = s.r.buffer()
+	}
+}
+
+// end closes the session after this turn's last write. Only the first reason counts.
+func (s *session) end(why error) {
+	if s.why == nil {
+		s.why = why
+		s.touch()
+	}
+}
+
+// congested says whether the peer has to read before it is answered further;
+// it ends the session of one that lets too much pile up.
+func (s *session) congested() bool {
+	if s.stream == nil && (len(s.out) >= flushAt || s.piledUp()) {
+		s.r.write(s)
+	}
+	if s.open() && s.piledUp() {
+		s.end(errSlowReader)
+	}
+	return !s.open()
+}
+
+// piledUp says whether more waits for the peer than may. A stream has limits of its
+// own.
+func (s *session) piledUp() bool {
+	n := len(s.out)
+	if s.stream == nil {
+		n = s.unsent()
+	}
+	return n > s.r.server.o.MaxOutbound
+}
+
+// unsent is how many bytes wait for the peer to read.
+func (s *session) unsent() int { return len(s.out) + len(s.late) + s.conn.OutboundBuffered() }
+
+// party returns the scheduler's side of the session, made when first needed.
+func (s *session) party() *sched.Peer {
+	if s.peer == nil {
+		s.peer = s.r.server.sched.NewPeer(s.id, s.skills)
+	}
+	return s.peer
+}

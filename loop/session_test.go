@@ -1,0 +1,281 @@
+package loop
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+
+	"treadle/codec/periodic"
+	"treadle/sched"
+)
+
+// TestOneWriteATurn: however much a turn has to say to a peer, and however often the
+// peer was read from, it is written to once; only much is written in parts.
+func TestOneWriteATurn(t *testing.T) {
+	w := newWorld(t, Options{})
+	a, b := w.join(0, periodic.Client), w.join(0, periodic.Client)
+	for range 10 {
+		a.receive(pings(10))
+		b.receive(pings(7))
+	}
+	w.settle()
+	if a.writes != 1 || b.writes != 1 || len(a.frames()) != 100 || len(b.frames()) != 70 {
+		t.Errorf("%d and %d writes, want one for each", a.writes, b.writes)
+	}
+	worker := w.worker(0, "f")
+	worker.grabs(0, 100)
+	worker.writes = 0
+	for i := range 50 {
+		a.receive(request(1, periodic.SubmitJob, job("f", fmt.Sprint("a", i))))
+		b.receive(request(1, periodic.SubmitJob, job("f", fmt.Sprint("b", i))))
+	}
+	w.settle()
+	if worker.writes != 1 || len(worker.frames()) != 100 {
+		t.Errorf("%d writes of 100 jobs, want one", worker.writes)
+	}
+	a.writes = 0
+	a.frames()
+	a.send(pings(1 << 20 / 13)) // as many bytes back
+	if n := len(a.frames()); a.writes < 2 || a.writes > 5 || n != 1<<20/13 {
+		t.Errorf("%d replies in %d writes, want some of at least %d bytes", n, a.writes, flushAt)
+	}
+	for _, c := range []*memConn{a, b, worker} {
+		if c.s.out != nil || c.s.partial != nil {
+			t.Errorf("an idle session keeps buffers of %d and %d bytes", cap(c.s.out), cap(c.s.partial))
+		}
+	}
+}
+
+// TestFailedWrite: a write that fails ends the session within the write, as gnet
+// does. Nothing is written afterwards, nothing else of what had been read is done,
+// and the jobs in hand go to others.
+func TestFailedWrite(t *testing.T) {
+	f := func(what string, send func(c *memConn)) {
+		t.Helper()
+		w := newWorld(t, Options{})
+		client := w.join(0, periodic.Client)
+		c := w.worker(0, "f")
+		client.send(request(1, periodic.SubmitJob, job("f", "mine")))
+		c.grabs(10, 1)
+		other := w.worker(0, "f")
+		other.grabs(1, 1)
+		c.failing = true
+		send(c)
+		if got := names(t, other.frames()); len(got) != 1 || got[0] != "mine" {
+			t.Errorf("%s: the other worker got %q, want the job that was left behind", what, got)
+		}
+		for _, q := range statusOf(w.Server) {
+			if q.Name != "f" || q.Workers != 1 {
+				t.Errorf("%s: after the end its requests were still done: %+v", what, q)
+			}
+		}
+		if w.closedFor(errPanic) != 0 {
+			t.Errorf("%s: an internal error", what)
+		}
+	}
+	much := pings(flushAt/13 + 1) // so much that it is written in mid-turn
+	after := request(1, periodic.CanDo, str8("after"))
+	f("at the end of a turn", func(c *memConn) { c.send(pings(3)) })
+	f("in mid-turn", func(c *memConn) { c.send(append(bytes.Clone(much), after...)) })
+	f("in mid-turn, more read in the same turn", func(c *memConn) {
+		c.receive(much)
+		c.receive(after)
+		c.w.settle()
+	})
+	f("in mid-turn, behind an unfinished request", func(c *memConn) {
+		cut := len(much) - 5
+		c.receive(much[:cut-13*1000])
+		c.receive(much[cut-13*1000 : cut]) // ends inside a request
+		c.receive(append(bytes.Clone(much[cut:]), after...))
+		c.w.settle()
+	})
+}
+
+// TestFailedWriteInsideARequest: the request that completes an unfinished one makes
+// the write that fails.
+func TestFailedWriteInsideARequest(t *testing.T) {
+	w := newWorld(t, Options{})
+	client := w.join(0, periodic.Client)
+	for i := range 900 {
+		client.send(request(1, periodic.SubmitJob, job(fmt.Sprint(strings.Repeat("f", 250), i), "n")))
+	}
+	client.frames()
+	status := request(2, periodic.Status)
+	client.receive(status)
+	client.receive(status[:7])
+	client.failing = true
+	client.receive(append(bytes.Clone(status[7:]), request(3, periodic.SubmitJob, job("after", "n"))...))
+	w.settle()
+	if n := w.closedFor(errPanic); !client.closed || n != 0 {
+		t.Errorf("closed: %v, internal errors: %d", client.closed, n)
+	}
+	for _, q := range statusOf(w.Server) {
+		if q.Name == "after" {
+			t.Error("a request of an ended session was done")
+		}
+	}
+}
+
+// TestStaleSession: what was on its way to a session that has ended does not reach
+// the one that has its place.
+func TestStaleSession(t *testing.T) {
+	w := newWorld(t, Options{Loops: 2})
+	worker := w.worker(0, "f")
+	worker.grabs(7, 1)
+	client := w.join(1, periodic.Client)
+	client.receive(request(1, periodic.SubmitJob, job("f", "n"))) // its mail is not read yet
+	old := worker.s.id
+	worker.end()
+	heir := w.open(0)
+	if heir.s.id == old || heir.s.id>>slotShift != old>>slotShift {
+		t.Fatalf("the session %x does not have the place of %x", heir.s.id, old)
+	}
+	w.settle()
+	if len(heir.read) > 0 || w.counters.lateDeliveries.Load() != 1 {
+		t.Errorf("the heir got %x; %d deliveries were late, want 1", heir.read, w.counters.lateDeliveries.Load())
+	}
+	if q := statusOf(w.Server)[0]; q.Jobs != 1 || q.Running != 0 {
+		t.Errorf("the job is not ready again: %+v", q)
+	}
+}
+
+// TestWindow: a worker that does not read is given no more than its window, others
+// get the work, and it gets work again when it reads.
+func TestWindow(t *testing.T) {
+	for _, loops := range []int{1, 2} {
+		w := newWorld(t, Options{Loops: loops})
+		client := w.join(loops-1, periodic.Client)
+		deaf, good := w.worker(0, "f"), w.worker(loops-1, "f")
+		deaf.room = 1000
+		deaf.grabs(1000, 1000)
+		workload := make([]byte, 4096)
+		submit := func(from, to int) {
+			for i := from; i < to; i++ {
+				client.send(request(1, periodic.SubmitJob, job("f", fmt.Sprint(i), workload...)))
+			}
+		}
+		submit(0, 200)
+		given := len(deaf.backlog) / len(workload)
+		if most := sched.DefaultWindow/len(workload) + 2; given < 10 || given > most {
+			t.Errorf("%d loops: %d jobs wait for a worker that does not read, want at most %d", loops, given, most)
+		}
+		good.grabs(0, 1000)
+		if n := len(good.frames()); n < 200-given-2 {
+			t.Errorf("%d loops: the other worker got %d of %d jobs", loops, n, 200-given)
+		}
+		submit(200, 300)
+		if n := len(good.frames()); n != 100 {
+			t.Errorf("%d loops: the other worker got %d of 100 jobs", loops, n)
+		}
+		good.close()
+		deaf.take(1 << 40)
+		w.look()
+		if n := len(deaf.frames()); n != 300 {
+			t.Errorf("%d loops: the worker that reads again has got %d jobs in all, want 300", loops, n)
+		}
+	}
+}
+
+// TestSlowReader: a peer is closed when more waits for it than may, whoever made it
+// wait: its own requests or the results of its jobs.
+func TestSlowReader(t *testing.T) {
+	w := newWorld(t, Options{MaxFrame: 16 << 10, GloomMaxFrame: 16 << 10, MaxOutbound: 64 << 10})
+	client := w.join(0, periodic.Client)
+	client.room = 0
+	for range 2 {
+		client.send(pings(100))
+	}
+	if client.closed {
+		t.Fatal("closed with 2.6 KB unread")
+	}
+	client.send(pings(64<<10/13 + 1))
+	if !client.closed || client.s.why != errSlowReader {
+		t.Errorf("closed: %v, because %v", client.closed, client.s.why)
+	}
+
+	runner, worker := w.join(0, periodic.Client), w.worker(0, "f")
+	runner.room = 0
+	for i := range 10 {
+		runner.send(request(uint32(i), periodic.RunJob, job("f", fmt.Sprint(i))))
+	}
+	worker.grabs(0, 10)
+	done := 0
+	for _, r := range worker.frames() {
+		if runner.closed {
+			break
+		}
+		handle, _ := assigned(t, r)
+		worker.send(request(1, periodic.WorkDone, handle, make([]byte, 10<<10)))
+		done++
+	}
+	if !runner.closed || done != 7 {
+		t.Errorf("closed: %v, after %d results of 10 KiB, want 7", runner.closed, done)
+	}
+	if n := w.closedFor(errSlowReader); n != 2 {
+		t.Errorf("%d slow readers are counted, want 2", n)
+	}
+}
+
+// panicky is a conversation that has a fault.
+type panicky struct {
+	conversation
+	consuming, delivering bool
+}
+
+func (p *panicky) consume(in []byte) (int, error) {
+	if p.consuming {
+		panic("a fault in consume")
+	}
+	return p.conversation.consume(in)
+}
+
+func (p *panicky) deliver(d *sched.Delivery) {
+	if p.delivering {
+		panic("a fault in deliver")
+	}
+	p.conversation.deliver(d)
+}
+
+// TestPanic: a panic ends the session in whose turn it happens, and nothing else.
+func TestPanic(t *testing.T) {
+	w := newWorld(t, Options{Loops: 2})
+	client, worker, other := w.join(0, periodic.Client), w.worker(1, "f"), w.worker(0, "f")
+	client.s.talk = &panicky{conversation: client.s.talk, consuming: true}
+	client.send(pings(1))
+	if !client.closed {
+		t.Error("the session with a fault is not closed")
+	}
+	worker.grabs(0, 1)
+	worker.s.talk = &panicky{conversation: worker.s.talk, delivering: true}
+	client = w.join(0, periodic.Client)
+	client.send(request(1, periodic.SubmitJob, job("f", "n"))) // goes to worker by mail
+	if !worker.closed || client.closed {
+		t.Errorf("closed: %v, want the worker; the client: %v", worker.closed, client.closed)
+	}
+	other.grabs(0, 1)
+	if got := names(t, other.frames()); len(got) != 1 {
+		t.Errorf("the job did not come back: %q", got)
+	}
+	if n := w.closedFor(errPanic); n != 2 {
+		t.Errorf("%d internal errors are counted, want 2", n)
+	}
+	client.send(request(2, periodic.Ping))
+	if got := client.frames(); len(got) != 2 {
+		t.Errorf("the client got %d replies, want 2", len(got))
+	}
+}
+
+// TestAnnouncedSize: a size that is announced is no reason to take memory.
+func TestAnnouncedSize(t *testing.T) {
+	w := newWorld(t, Options{})
+	for _, head := range []string{"\x00REQ\x04\x00\x00\x00aaaa\x0d\x01f", "\x00REQ\x7f\xff\xff\xffaaaa\x13\x00\x00\x00\x00\x00\x00\x00\x02\x01f\x01n\x03\xff\x00\x00"} {
+		c := w.join(0, periodic.Client)
+		for i := range len(head) {
+			c.send([]byte(head[i : i+1]))
+		}
+		if c.closed || cap(c.s.partial) > 1024 {
+			t.Errorf("closed: %v; %d bytes for the announcement %q", c.closed, cap(c.s.partial), head)
+		}
+	}
+}

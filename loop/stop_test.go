@@ -1,0 +1,192 @@
+package loop
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"treadle/codec/periodic"
+)
+
+// refused waits until nobody listens at an address any more.
+func (r *rig) refused() {
+	r.t.Helper()
+	r.until("the listeners to be closed", func() bool {
+		c, err := net.DialTimeout("unix", r.unix, patience)
+		if err == nil {
+			c.Close()
+		}
+		return err != nil
+	})
+}
+
+// TestStopDeliversResults: a client that waits for the result of a running job gets
+// it although the server is stopping, and then everybody is hung up on.
+func TestStopDeliversResults(t *testing.T) {
+	for _, loops := range []int{1, 2} {
+		r := startServer(t, Options{Loops: loops, Drain: time.Hour})
+		client, worker := r.greet(periodic.Client), r.greet(periodic.Worker)
+		client.send(request(1, periodic.RunJob, job("f", "n")), request(2, periodic.RunJob, job("g", "nobody does it")))
+		worker.send(request(1, periodic.CanDo, str8("f")), request(2, periodic.GrabJob))
+		handle, _ := assigned(t, worker.next())
+		r.end()
+		r.refused()
+		client.ping() // who is connected is served
+		worker.send(request(3, periodic.WorkDone, handle, []byte("result")))
+		client.want(1, []byte("result")...)
+		r.wait()
+		if got := client.wantClosed(); len(got) > 0 {
+			t.Errorf("the client got %x in the end", got)
+		}
+		worker.wantClosed()
+		if n := r.closedFor(errStopping); n != 2 {
+			t.Errorf("%d connections are counted as closed by the stop, want 2", n)
+		}
+	}
+}
+
+// TestStopDeliversDump: so does a client that reads a DUMP, or waits for its turn.
+func TestStopDeliversDump(t *testing.T) {
+	r := startServer(t, Options{Drain: time.Hour})
+	first, second := r.greet(periodic.Client), r.greet(periodic.Client)
+	first.send(loadFrame(1, "f", 100_000))
+	first.want(1, byte(periodic.Success))
+	first.send(request(2, periodic.Dump))
+	r.until("the first dump to be begun", func() bool { return len(r.dumps) == 1 && r.reports.Load() == 0 })
+	second.send(request(2, periodic.Dump))
+	second.ping()
+	r.end()
+	r.refused()
+	for _, w := range []*wire{first, second} {
+		if n, _ := fingerprint(t, w.read(func() {})); n != 100_000 {
+			t.Errorf("a dump of %d jobs, want 100000", n)
+		}
+	}
+	r.wait()
+}
+
+// TestStopWithStuckPeers: peers that do not read what they are owed keep the server
+// no longer than its drain time, however it is owed.
+func TestStopWithStuckPeers(t *testing.T) {
+	f := func(what string, stick func(r *rig)) {
+		t.Helper()
+		r := startServer(t, Options{Drain: 50 * time.Millisecond})
+		stick(r)
+		r.stop()
+		if t.Failed() {
+			t.Fatal(what)
+		}
+	}
+	load := func(r *rig) {
+		w := r.greet(periodic.Client)
+		w.send(loadFrame(1, "f", 100_000))
+		w.want(1, byte(periodic.Success))
+	}
+	f("a job that nobody ends", func(r *rig) {
+		client, worker := r.greet(periodic.Client), r.greet(periodic.Worker)
+		client.send(request(1, periodic.RunJob, job("f", "n")))
+		worker.send(request(1, periodic.CanDo, str8("f")), request(2, periodic.GrabJob))
+		assigned(t, worker.next())
+	})
+	f("replies that nobody reads", func(r *rig) {
+		client := r.greet(periodic.Client)
+		client.send(request(1, periodic.SubmitJob, job(strings.Repeat("f", 255), "n")))
+		client.next()
+		client.send(bytes.Repeat(request(1, periodic.Status), 10_000))
+		r.until("replies to pile up", func() (piled bool) {
+			r.eachReactor(func(re *reactor) {
+				for _, s := range re.sessions {
+					piled = piled || s != nil && s.unsent() > 0
+				}
+			})
+			return piled
+		})
+	})
+	f("dumps that nobody reads, and those that wait behind them", func(r *rig) {
+		load(r)
+		for range 4 {
+			w := r.greet(periodic.Client)
+			w.send(request(1, periodic.Dump), request(2, periodic.Dump))
+			w.ping()
+		}
+	})
+}
+
+// TestStopWhileDumping: a stop in the moments in which dumps are asked for, encoded
+// and begun to be sent.
+func TestStopWhileDumping(t *testing.T) {
+	for i := range 20 {
+		r := startServer(t, Options{Drain: time.Duration(1 + i%3*5000), Loops: 1 + i%2})
+		w := r.greet(periodic.Client)
+		w.send(loadFrame(1, "f", 20_000))
+		w.want(1, byte(periodic.Success))
+		for range 3 {
+			w.send(request(1, periodic.Dump), request(2, periodic.Dump))
+		}
+		for range i % 4 {
+			r.turns()
+		}
+		r.stop()
+	}
+}
+
+// TestShutdownRequest: SHUTDOWN stops the server as a signal does, and gets no reply.
+func TestShutdownRequest(t *testing.T) {
+	r := startServer(t, Options{Loops: 2})
+	client, other := r.greet(periodic.Client), r.greet(periodic.Worker)
+	client.send(request(1, periodic.Shutdown))
+	r.wait()
+	if got := append(client.wantClosed(), other.wantClosed()...); len(got) > 0 {
+		t.Errorf("SHUTDOWN was answered with %x", got)
+	}
+}
+
+// TestRunTwice: two servers in one process serve on addresses of their own, and a
+// new one can have the addresses of one that has ended at once.
+func TestRunTwice(t *testing.T) {
+	a, b := startServer(t, Options{HTTP: "127.0.0.1:0"}), startServer(t, Options{HTTP: "127.0.0.1:0"})
+	a.greet(periodic.Client).ask(1, periodic.SubmitJob, job("only in a", "n"), byte(periodic.Success))
+	b.greet(periodic.Client).ask(1, periodic.Status, nil)
+	if n := b.metric("treadle_jobs"); n != 0 {
+		t.Errorf("the other server has %d jobs", n)
+	}
+	left := a.greet(periodic.Client) // the server hangs up first, so its port rests in TIME_WAIT
+	a.stop()
+	left.wantClosed()
+	b.greet(periodic.Client).ping()
+	again := startServer(t, Options{Periodic: []string{"tcp://" + a.tcp, "unix://" + a.unix}, HTTP: a.http})
+	w := again.dial("tcp")
+	w.send(hello)
+	w.next()
+	w.ask(1, periodic.Status, nil)
+	again.greet(periodic.Client).ping()
+}
+
+// TestRun: the exported door; its end is the context's.
+func TestRun(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	started := make(chan []Listening, 1)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- Run(ctx, Options{
+			Periodic: []string{"tcp://127.0.0.1:0"}, GloomMasters: []string{"off"}, GloomSlaves: []string{"off"}, HTTP: "off", Data: NoData,
+			Started: func(l []Listening) { started <- l },
+		})
+	}()
+	all := <-started
+	if len(all) != 1 || all[0].Protocol != "periodic" || !strings.HasPrefix(all[0].Address, "tcp://127.0.0.1:") || strings.HasSuffix(all[0].Address, ":0") {
+		t.Errorf("listening on %+v", all)
+	}
+	cancel()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(patience):
+		t.Fatal("Run does not return")
+	}
+}

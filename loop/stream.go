@@ -1,0 +1,140 @@
+package loop
+
+import "time"
+
+// slowPeriod is how often connections with unsent bytes are looked at: gnet does
+// not say when a socket has drained.
+const slowPeriod = 2 * time.Millisecond
+
+// pieceSize is what a stream sends at a time, and how much it lets wait unsent.
+const pieceSize = 256 << 10
+
+// stream is one reply too large for the out buffer, sent piece by piece as the
+// peer reads. What else the session has to say waits until all of it is on its way.
+type stream struct {
+	pieces [][]byte
+	done   func() // called once, when it is sent or its session has ended
+	moved  int64  // Mono of the last piece sent
+	next   *stream
+}
+
+// send starts a stream behind what the session has to send already.
+func (s *session) send(pieces [][]byte, done func()) {
+	st := &stream{pieces: pieces, done: done, moved: s.r.now.Mono}
+	if s.stream != nil {
+		last := s.stream
+		for last.next != nil {
+			last = last.next
+		}
+		last.next = st
+		return
+	}
+	s.touch()
+	s.r.write(s)
+	if s.gone {
+		done()
+		return
+	}
+	s.stream = st
+	s.pump()
+}
+
+// pump sends as many pieces as the peer takes.
+func (s *session) pump() {
+	st := s.stream
+	for len(st.pieces) > 0 && s.conn.OutboundBuffered() < pieceSize {
+		piece := st.pieces[0]
+		st.pieces[0] = nil
+		st.pieces = st.pieces[1:]
+		st.moved = s.r.now.Mono
+		if _, err := s.conn.Write(piece); err != nil && !s.gone {
+			s.end(err)
+			break
+		}
+		if s.gone {
+			return
+		}
+	}
+	if s.why == nil && (len(st.pieces) > 0 || s.conn.OutboundBuffered() > 0) {
+		return
+	}
+	s.last = s.r.now.Mono
+	if s.stream = st.next; s.stream != nil {
+		s.stream.moved = s.last
+	}
+	st.done()
+	s.touch()
+}
+
+// watchSlow has a session looked at until it has nothing unsent.
+func (r *reactor) watchSlow(s *session) {
+	if s.slow {
+		return
+	}
+	s.slow = true
+	r.slow = append(r.slow, s)
+	if len(r.slow) == 1 {
+		r.lookLater()
+	}
+}
+
+func (r *reactor) lookLater() {
+	r.after(slowPeriod, func() { r.exec(r.look) })
+}
+
+// look gives streams their next pieces and tells the scheduler who has caught up.
+func (r *reactor) look() {
+	r.begin()
+	kept := r.slow[:0]
+	for _, s := range r.slow {
+		if s.gone {
+			continue
+		}
+		if s.stream != nil {
+			s.pump()
+		}
+		if s.gone {
+			continue
+		}
+		if s.peer != nil {
+			r.server.sched.Flushed(r.now, s.peer, s.unsent(), r)
+		}
+		if s.stream != nil || s.conn.OutboundBuffered() > 0 {
+			kept = append(kept, s)
+		} else {
+			s.slow = false
+		}
+	}
+	clear(r.slow[len(kept):])
+	r.slow = kept
+	if len(kept) > 0 {
+		r.lookLater()
+	}
+}
+
+// sweep closes sessions that have kept the server waiting too long.
+func (r *reactor) sweep() {
+	r.begin()
+	o := &r.server.o
+	now := r.now.Mono
+	for _, s := range r.sessions {
+		if s == nil || s.why != nil {
+			continue
+		}
+		idle := s.talk.idleLimit()
+		last := s.last
+		if s.stream != nil {
+			last = max(last, s.stream.moved)
+		}
+		switch {
+		case s.stream != nil && now-s.stream.moved > o.FrameTimeout.Milliseconds():
+			s.end(errSlowReader)
+		case !s.settled && now-s.begun > o.HandshakeTimeout.Milliseconds():
+			s.end(errHandshake)
+		case s.settled && s.begun > 0 && now-s.begun > o.FrameTimeout.Milliseconds():
+			s.end(errUnfinished)
+		case s.settled && idle > 0 && now-last > idle:
+			s.end(errIdle)
+		}
+	}
+}

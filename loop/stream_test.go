@@ -1,0 +1,216 @@
+package loop
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"treadle/codec/periodic"
+)
+
+// fill submits jobs of a kibibyte.
+func (c *memConn) fill(from, to int) {
+	var b []byte
+	for i := from; i < to; i++ {
+		b = append(b, request(1, periodic.SubmitJob, job("big", fmt.Sprint(i), make([]byte, 1024)...))...)
+	}
+	c.send(b)
+	c.frames()
+}
+
+// records counts the jobs of a DUMP's reply.
+func records(t *testing.T, r periodic.Response) (names map[string]bool) {
+	t.Helper()
+	n, rest, _ := periodic.Int64(r.Body)
+	names = map[string]bool{}
+	for range n {
+		var j periodic.Job
+		k, err := periodic.ParseJob(rest, &j)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names[string(j.Func)+"/"+string(j.Name)] = true
+		rest = rest[k:]
+	}
+	if len(rest) > 0 || len(names) != int(n) {
+		t.Errorf("a dump of %d jobs has %d names and %d bytes behind them", n, len(names), len(rest))
+	}
+	return names
+}
+
+// TestDumpInPieces: a DUMP goes out as the peer reads, a piece at a time; what else
+// its session has to say comes behind it, and others are served meanwhile. A peer
+// that makes progress is not too slow, whatever --max-outbound says.
+func TestDumpInPieces(t *testing.T) {
+	w := newWorld(t, Options{MaxFrame: 4096, GloomMaxFrame: 4096, MaxOutbound: 8192})
+	client, reader := w.join(0, periodic.Client), w.join(0, periodic.Client)
+	client.fill(0, 3000)
+	reader.room = 100
+	reader.send(request(7, periodic.Dump))
+	reader.send(request(8, periodic.Ping), request(9, periodic.Status))
+	steps := 0
+	for reader.s.stream != nil {
+		if n := len(reader.backlog); n > 2*pieceSize {
+			t.Fatalf("%d bytes wait for a peer that reads slowly, want at most two pieces", n)
+		}
+		client.send(request(1, periodic.Ping))
+		if got := client.frames(); len(got) != 1 {
+			t.Fatal("another client is not served while a DUMP is sent")
+		}
+		reader.take(pieceSize / 3)
+		reader.send(request(uint32(10+steps), periodic.Ping))
+		w.look()
+		steps++
+	}
+	reader.take(1 << 40)
+	w.look()
+	if reader.closed {
+		t.Fatalf("the reader was closed: %v", reader.s.why)
+	}
+	got := reader.frames()
+	if len(got) != 3+steps || got[0].MsgID != 7 || got[1].MsgID != 8 || got[2].MsgID != 9 {
+		t.Fatalf("%d frames, the first for %d, want %d, the first for 7", len(got), got[0].MsgID, 3+steps)
+	}
+	if n := len(records(t, got[0])); n != 3000 {
+		t.Errorf("a dump of %d jobs, want 3000", n)
+	}
+	if steps < 20 {
+		t.Errorf("3 MB went out in %d steps", steps)
+	}
+}
+
+// TestDumpStuck: a peer that asks for a DUMP and does not read is closed after
+// --frame-timeout, and another's DUMP, which had to wait, is sent. A long STATUS does
+// not wait for it.
+func TestDumpStuck(t *testing.T) {
+	w := newWorld(t, Options{FrameTimeout: 20 * time.Second})
+	client, stuck := w.join(0, periodic.Client), w.join(0, periodic.Client)
+	client.fill(0, 2000)
+	for i := range longStatus + 1 {
+		client.send(request(1, periodic.SubmitJob, job(fmt.Sprint("f", i), "n")))
+	}
+	client.frames()
+	stuck.room = 0
+	stuck.send(request(1, periodic.Dump), request(2, periodic.Status))
+	client.send(request(2, periodic.Dump))
+	if got := client.frames(); len(got) != 0 {
+		t.Fatal("two DUMPs are in memory at once")
+	}
+	w.advance(19_000)
+	client.send(pings(1))
+	client.frames()
+	if stuck.closed {
+		t.Fatal("closed too early")
+	}
+	w.advance(3000)
+	if !stuck.closed || w.closedFor(errSlowReader) != 1 {
+		t.Fatalf("closed: %v, %d slow readers are counted", stuck.closed, w.closedFor(errSlowReader))
+	}
+	w.settle()
+	got := client.frames()
+	if len(got) != 1 || len(records(t, got[0])) != 2000+longStatus+1 {
+		t.Errorf("%d frames after the stuck peer was closed, want a dump", len(got))
+	}
+	client.send(request(3, periodic.Status))
+	if got := client.frames(); len(got) != 1 || strings.Count(string(got[0].Body), "\n") != longStatus+1 {
+		t.Errorf("%d frames, want a status", len(got))
+	}
+}
+
+// TestStatusDoesNotWaitForDump: a stuck DUMP keeps no other client from its STATUS,
+// however long that is; and the peer that asked for both gets both, in turn.
+func TestStatusDoesNotWaitForDump(t *testing.T) {
+	w := newWorld(t, Options{})
+	client, slow := w.join(0, periodic.Client), w.join(0, periodic.Client)
+	client.fill(0, 1000)
+	for i := range longStatus + 1 {
+		client.send(request(1, periodic.SubmitJob, job(fmt.Sprint("f", i), "n")))
+	}
+	client.frames()
+	slow.room = 0
+	slow.send(request(1, periodic.Dump))
+	client.send(request(2, periodic.Status))
+	w.await("a STATUS while another's DUMP is stuck", func() bool { return len(client.read) > longStatus })
+	slow.send(request(2, periodic.Status), request(3, periodic.Ping))
+	w.await("the STATUS to be ready", func() bool { return w.reports.Load() == 0 })
+	slow.take(1 << 40)
+	w.look()
+	w.look()
+	got := slow.frames()
+	if len(got) != 3 || len(records(t, got[0])) != 1000+longStatus+1 || got[1].MsgID != 2 || got[2].MsgID != 3 {
+		t.Errorf("got %d frames, want DUMP, STATUS and PONG", len(got))
+	}
+}
+
+// TestDumpAbandoned: a peer that leaves, before its DUMP is encoded or in the middle
+// of it, keeps nobody from theirs, and the session that gets its place gets nothing
+// of it.
+func TestDumpAbandoned(t *testing.T) {
+	w := newWorld(t, Options{})
+	client, first, second := w.join(0, periodic.Client), w.join(0, periodic.Client), w.join(0, periodic.Client)
+	client.fill(0, 1000)
+	first.room, second.room = 0, 0
+	first.send(request(1, periodic.Dump), request(2, periodic.Dump))
+	second.receive(request(1, periodic.Dump))
+	second.end()
+	heir := w.join(0, periodic.Client)
+	client.send(request(2, periodic.Dump))
+	first.close()
+	w.settle()
+	if got := client.frames(); len(got) != 1 || len(records(t, got[0])) != 1000 {
+		t.Errorf("%d frames, want a dump", len(got))
+	}
+	if got := heir.frames(); len(got) != 0 {
+		t.Errorf("the heir of a session got %d frames", len(got))
+	}
+	if n := w.reports.Load(); n != 0 || len(w.dumps) != 0 {
+		t.Errorf("%d long replies are still counted, %d hold the turn", n, len(w.dumps))
+	}
+}
+
+// TestTooManyReports: long replies that a peer asks for without reading are bounded.
+func TestTooManyReports(t *testing.T) {
+	w := newWorld(t, Options{})
+	c := w.join(0, periodic.Client)
+	c.fill(0, 2000)
+	c.room = 0
+	c.send(request(1, periodic.Dump))
+	c.send(bytes.Repeat(request(2, periodic.Dump), maxReports+5))
+	if n := w.counters.refusedRequests.Load(); n != 5 {
+		t.Errorf("%d of %d requests were refused, want 5", n, maxReports+5)
+	}
+	c.room = 1 << 40
+	c.take(0)
+	for range 3 * (maxReports + 1) {
+		w.look()
+	}
+	dumps, refusals := 0, 0
+	for _, r := range c.frames() {
+		if len(r.Body) > 1 {
+			dumps++
+		} else if r.Body[0] == byte(periodic.Unknown) {
+			refusals++
+		}
+	}
+	if dumps != 1+maxReports || refusals != 5 {
+		t.Errorf("%d dumps and %d refusals, want %d and 5", dumps, refusals, 1+maxReports)
+	}
+}
+
+// TestLargeResult: one result of the largest size goes to a peer that reads slowly.
+func TestLargeResult(t *testing.T) {
+	w := newWorld(t, Options{MaxFrame: 1 << 20, GloomMaxFrame: 1 << 20})
+	client, worker := w.join(0, periodic.Client), w.worker(0, "f")
+	client.room = 0
+	client.send(request(1, periodic.RunJob, job("f", "n", make([]byte, 1<<20-100)...)))
+	worker.grabs(1, 1)
+	handle, _ := assigned(t, worker.frames()[0])
+	data := bytes.Repeat([]byte("x"), 1<<20-5-len(handle))
+	worker.send(request(2, periodic.WorkDone, handle, data))
+	client.take(1 << 40)
+	if got := client.frames(); client.closed || len(got) != 1 || !bytes.Equal(got[0].Body, data) {
+		t.Errorf("closed: %v; got %d frames", client.closed, len(got))
+	}
+}

@@ -1,0 +1,53 @@
+package loop
+
+import (
+	"context"
+	"time"
+
+	"treadle/sched"
+)
+
+// sweepPeriod is how often sessions are looked at for silence.
+const sweepPeriod = time.Second
+
+// timerSink sends what a Tick causes to the sessions' reactors.
+type timerSink struct {
+	server *Server
+	mailed []bool
+}
+
+// Deliver implements sched.Sink.
+func (t *timerSink) Deliver(d *sched.Delivery) {
+	if loop := int(uint64(d.To) >> loopShift); t.server.post(loop, d) {
+		t.mailed[loop] = true
+	}
+}
+
+// runTimer ticks the scheduler when something is due and sweeps the sessions.
+func (s *Server) runTimer(ctx context.Context) {
+	sink := &timerSink{s, make([]bool, s.o.Loops)}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	sweep := time.NewTicker(sweepPeriod)
+	defer sweep.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.alarm:
+		case <-timer.C:
+		case <-sweep.C:
+			for i := range s.reactors {
+				if r := s.reactors[i].Load(); r != nil {
+					r.exec(r.sweep)
+				}
+			}
+			continue
+		}
+		next := s.sched.Tick(s.now(), sink)
+		s.feed.flush()
+		s.wake(sink.mailed)
+		now := s.now()
+		timer.Reset(time.Duration(max(min(next.Wall-now.Wall, next.Mono-now.Mono), 0)) * time.Millisecond)
+	}
+}

@@ -1,0 +1,107 @@
+// Package web serves what people and their monitors look at over HTTP: metrics in
+// Prometheus' form at /metrics, /healthz, and Go's profiles under /debug/pprof.
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Sample is one metric's value at one moment.
+type Sample struct {
+	Name, Help        string
+	Counter           bool   // else a gauge
+	Label, LabelValue string // optional
+	Value             float64
+	// Buckets makes it a histogram: how many observations were not above each bound.
+	// Value is then their sum, Count their number.
+	Buckets map[float64]uint64
+	Count   uint64
+}
+
+// Server answers HTTP on one listener.
+type Server struct {
+	listener net.Listener
+	http     http.Server
+}
+
+// Time-outs of a request: scrapes are small, profiles take up to a minute or two.
+const (
+	headerTimeout = 5 * time.Second
+	writeTimeout  = 3 * time.Minute
+	maxHeader     = 16 << 10
+)
+
+// New returns a server on l that reads the metrics by calling samples, once per
+// scrape.
+func New(l net.Listener, samples func() []Sample) *Server {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collector(samples))
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprintln(w, "ok")
+	})
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	return &Server{listener: l, http: http.Server{
+		Handler: mux, ReadHeaderTimeout: headerTimeout, WriteTimeout: writeTimeout, MaxHeaderBytes: maxHeader,
+	}}
+}
+
+// Serve answers until Close.
+func (s *Server) Serve() error {
+	if err := s.http.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// Close ends Serve and lets requests under way finish for a second.
+func (s *Server) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if err := s.http.Shutdown(ctx); err != nil {
+		return s.http.Close()
+	}
+	return nil
+}
+
+// collector turns samples into metrics; which there are is known at the scrape.
+type collector func() []Sample
+
+// Describe implements prometheus.Collector: an unchecked one describes nothing.
+func (c collector) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (c collector) Collect(out chan<- prometheus.Metric) {
+	for _, s := range c() {
+		kind := prometheus.GaugeValue
+		if s.Counter {
+			kind = prometheus.CounterValue
+		}
+		var names, values []string
+		if s.Label != "" {
+			names, values = []string{s.Label}, []string{s.LabelValue}
+		}
+		desc := prometheus.NewDesc(s.Name, s.Help, names, nil)
+		if s.Buckets != nil {
+			out <- prometheus.MustNewConstHistogram(desc, s.Count, s.Value, s.Buckets, values...)
+			continue
+		}
+		out <- prometheus.MustNewConstMetric(desc, kind, s.Value, values...)
+	}
+}
