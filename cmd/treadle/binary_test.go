@@ -1,0 +1,213 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// binary is the program, built once for the tests that use it as a user does.
+var binary string
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "treadle-test-*")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(dir)
+		binary = filepath.Join(dir, "treadle")
+		if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "cannot build: %v\n%s", err, out)
+			return 1
+		}
+		for _, name := range []string{"TREADLE_HOST", "PERIODIC_PORT", "TREADLE_GLOOM_MASTERS", "TREADLE_GLOOM_SLAVES"} {
+			os.Unsetenv(name)
+		}
+		return m.Run()
+	}())
+}
+
+// patience bounds a test that hangs; nothing waits for it otherwise.
+const patience = 30 * time.Second
+
+// process is a running treadle.
+type process struct {
+	t *testing.T
+	*exec.Cmd
+	lines *bufio.Scanner // of standard error, or of standard output with stdout
+	rest  io.Closer
+}
+
+// start runs treadle and reads one of its outputs line by line.
+func start(t *testing.T, stdout bool, args ...string) *process {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(binary, args...)
+	cmd.Stderr = w
+	if stdout {
+		cmd.Stdout, cmd.Stderr = w, os.Stderr
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	timer := time.AfterFunc(patience, func() { cmd.Process.Kill() })
+	p := &process{t, cmd, bufio.NewScanner(r), r}
+	t.Cleanup(func() {
+		timer.Stop()
+		cmd.Process.Kill()
+		cmd.Wait()
+		r.Close()
+	})
+	return p
+}
+
+// until reads lines up to one that contains text, and returns it.
+func (p *process) until(text string) string {
+	p.t.Helper()
+	for p.lines.Scan() {
+		if strings.Contains(p.lines.Text(), text) {
+			return p.lines.Text()
+		}
+	}
+	p.t.Fatalf("%v ended without saying %q", p.Args, text)
+	return ""
+}
+
+func (p *process) signal(s os.Signal) {
+	p.t.Helper()
+	if err := p.Process.Signal(s); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// exit waits for the end and checks the exit code.
+func (p *process) exit(want int) {
+	p.t.Helper()
+	for p.lines.Scan() {
+	}
+	p.Wait()
+	if got := p.ProcessState.ExitCode(); got != want {
+		p.t.Fatalf("%v: exit code %d (%v), want %d", p.Args, got, p.ProcessState, want)
+	}
+}
+
+// serve starts a server on a socket and waits until it listens.
+func serve(t *testing.T, socket string, args ...string) *process {
+	t.Helper()
+	p := start(t, false, append([]string{"serve", "--periodic", "unix://" + socket, "--gloom-masters", "off", "--gloom-slaves", "off", "--data", "none", "--http", "off"}, args...)...)
+	p.until("listening")
+	return p
+}
+
+// treadle runs a command to its end.
+func treadle(t *testing.T, stdin string, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	cmd := exec.Command(binary, args...)
+	var out, errs bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &out, &errs
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	timer := time.AfterFunc(patience, func() { cmd.Process.Kill() })
+	defer timer.Stop()
+	cmd.Wait()
+	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+}
+
+// TestExitCodes: 1 for what does not work, 2 for what is not understood, and
+// one line that says why.
+func TestExitCodes(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := l.Addr().String()
+	l.Close()
+	file := config(t, "x")
+	f := func(args string, code int, says string) {
+		t.Helper()
+		out, errs, got := treadle(t, "", append([]string{"-H", closed}, strings.Fields(args)...)...)
+		if got != code || out != "" || strings.Count(errs, "\n") != 1 || !strings.HasPrefix(errs, "treadle: ") || !strings.Contains(errs, says) {
+			t.Errorf("%s: exit code %d, stdout %q, stderr %q; want %d and one line that says %q", args, got, out, errs, code, says)
+		}
+	}
+	for _, args := range []string{
+		"ping", "status", "status --json", "submit f n", "run f n", "remove f n", "drop f", "config get timeout", "config set timeout 1",
+		"dump -", "dump " + file, "load " + file, "shutdown", "work f -- cat", "--crc ping", "recv f n", "work f --stream -- cat",
+	} {
+		f(args, 1, "cannot connect to tcp://"+closed+": connection refused (is `treadle serve` running? -H or TREADLE_HOST names the server)")
+	}
+	f("gloom submit t 1 --masters "+closed, 1, "cannot connect to tcp://"+closed+": connection refused (is `treadle serve` running? --masters or TREADLE_GLOOM_MASTERS names the server)")
+	f("gloom work t --slaves "+closed+" -- cat", 1, "cannot connect to tcp://"+closed+": connection refused (is `treadle serve` running? --slaves or TREADLE_GLOOM_SLAVES names the server)")
+	f("gloom work t -- no-such-command", 1, "no-such-command")
+	f("work f -- no-such-command", 1, "no-such-command")
+	f("load /nowhere/file", 1, "/nowhere/file")
+	f("submit f n -w @/nowhere/file", 1, "/nowhere/file")
+	long := strings.Repeat("x", 256)
+	f("-H elsewhere ping", 1, "tcp://host:port")
+	f("frob", 2, "frob")
+	f("submit f", 2, "treadle submit --help")
+	f("submit f n --frob", 2, "--frob")
+	f("submit f n --later -5", 2, "--later")
+	f("submit f n --timeout=-5", 2, "--timeout")
+	f("submit f "+long, 2, "256 bytes")
+	f("config set timeout -- -1", 2, "-1")
+	f("work f", 2, "no command")
+	f("recv f "+long, 2, "256 bytes")
+	f("gloom", 2, "gloom")
+	f("gloom submit t", 2, "treadle gloom submit --help")
+	f("gloom work t", 2, "no command")
+	f("serve --loops x", 2, "--loops")
+	f("serve --loops 9999", 2, "--loops")
+	f("serve --periodic nowhere", 2, "--periodic")
+	f("serve --periodic-grab none", 2, "--periodic-grab")
+	f("serve --max-frame 64MB", 2, "--max-frame")
+	f("serve --drain -1s", 2, "--drain")
+	f("serve --drain=-1s", 2, "--drain")
+	f("serve --handshake-timeout 0s", 2, "--handshake-timeout")
+	f("serve --config "+file, 2, file+" line 1")
+
+	if out, errs, code := treadle(t, ""); code != 2 || out != "" || !strings.Contains(errs, "treadle serve") {
+		t.Errorf("no arguments: exit code %d, %q, %q", code, out, errs)
+	}
+	if out, errs, code := treadle(t, "", "--version"); code != 0 || !strings.HasPrefix(out, "treadle ") || errs != "" {
+		t.Errorf("--version: exit code %d, %q, %q", code, out, errs)
+	}
+}
+
+// TestServeSignals: the first signal drains, the second does not wait.
+func TestServeSignals(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s")
+	serve(t, socket).stop()
+
+	server := serve(t, socket, "--drain", "60s")
+	worker := start(t, true, "-H", socket, "work", "f", "--", "sh", "-c", "echo started; sleep 60")
+	start(t, false, "-H", socket, "run", "f", "n")
+	worker.until("started") // so a result is owed
+	server.signal(syscall.SIGTERM)
+	server.until("stopping")
+	server.signal(syscall.SIGINT)
+	server.exit(exitInterrupted)
+}
+
+// stop is how a server normally ends.
+func (p *process) stop() {
+	p.t.Helper()
+	p.signal(syscall.SIGTERM)
+	p.exit(0)
+}

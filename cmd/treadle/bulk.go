@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+
+	"treadle/loop/client"
+)
+
+// progressEvery keeps drawing cheap beside copying.
+const progressEvery = 100 * time.Millisecond
+
+type dumpCmd struct {
+	File string `arg:"" help:"File to write, or - for standard output."`
+}
+
+// Run dumps.
+func (d *dumpCmd) Run(c *cli, con *console) error {
+	return c.with(0, func(ctx context.Context, server *client.Client) error {
+		bar := progress(con.err, "dump")
+		if d.File == "-" {
+			_, err := server.Dump(ctx, con.out, bar)
+			return err
+		}
+		return replaceFile(d.File, func(w io.Writer) error {
+			_, err := server.Dump(ctx, w, bar)
+			return err
+		})
+	})
+}
+
+// replaceFile writes a file that takes the place of path only when it is
+// complete. What is not a regular file, as a pipe, is written to directly.
+func replaceFile(path string, write func(io.Writer) error) (err error) {
+	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
+		if err != nil {
+			return err
+		}
+		return errors.Join(write(f), f.Close())
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", path, err)
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(f.Name()) // the first error is the one to report
+		}
+	}()
+	err = write(f)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
+
+type loadCmd struct {
+	File string `arg:"" help:"File to read, or - for standard input."`
+}
+
+// Run loads. The protocol announces the size first, so what has no size known
+// in advance goes through a temporary file.
+func (l *loadCmd) Run(c *cli, con *console) error {
+	source := con.in
+	if l.File != "-" {
+		f, err := os.Open(l.File)
+		if err != nil {
+			return fmt.Errorf("cannot load: %w", err)
+		}
+		source = f
+	}
+	// What is only read here is left open to the end of the process.
+	f, size, err := sized(source)
+	if err != nil {
+		return fmt.Errorf("cannot load %s: %w", l.File, err)
+	}
+	return c.with(0, func(ctx context.Context, server *client.Client) error {
+		return server.Load(ctx, f, size, progress(con.err, "load"))
+	})
+}
+
+// sized returns r as a file and how many bytes are left in it.
+func sized(r io.Reader) (*os.File, int64, error) {
+	if f, ok := r.(*os.File); ok {
+		info, err := f.Stat()
+		if err == nil && info.IsDir() {
+			err = errors.New("it is a directory")
+		}
+		if err != nil {
+			return nil, 0, err
+		}
+		if info.Mode().IsRegular() {
+			at, err := f.Seek(0, io.SeekCurrent)
+			return f, info.Size() - at, err
+		}
+	}
+	f, err := os.CreateTemp("", "treadle-load-*")
+	if err != nil {
+		return nil, 0, err
+	}
+	// Without a name the file goes away with the last who has it open.
+	err = os.Remove(f.Name())
+	var size int64
+	if err == nil {
+		size, err = io.Copy(f, r)
+	}
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		return nil, 0, errors.Join(err, f.Close())
+	}
+	return f, size, nil
+}
+
+// progress shows a bar when w is a terminal.
+func progress(w io.Writer, what string) client.Progress {
+	f, ok := w.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return nil
+	}
+	var bar *progressbar.ProgressBar
+	return func(done, total int64) {
+		if bar == nil {
+			bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(w), progressbar.OptionSetDescription(what),
+				progressbar.OptionShowBytes(true), progressbar.OptionThrottle(progressEvery), progressbar.OptionClearOnFinish())
+		}
+		// A bar that cannot be drawn is no reason to stop.
+		_ = bar.Set64(done)
+	}
+}

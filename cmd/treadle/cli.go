@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strings"
+
+	"github.com/alecthomas/kong"
+
+	"treadle/loop"
+)
+
+// Exit codes: what was asked could not be done, could not be understood, or was
+// interrupted by a signal.
+const (
+	exitFailure     = 1
+	exitUsage       = 2
+	exitInterrupted = 130
+)
+
+// version is set by the linker: -X main.version=v1.2.3.
+var version = "devel"
+
+// console is where a command reads and writes.
+type console struct {
+	in       io.Reader
+	out, err io.Writer
+}
+
+// say prints one line about what goes on.
+func (c *console) say(format string, args ...any) {
+	fmt.Fprintln(c.err, "treadle: "+oneLine(fmt.Sprintf(format, args...)))
+}
+
+// cli is every command with its flags.
+type cli struct {
+	Host    string           `short:"H" env:"TREADLE_HOST,PERIODIC_PORT" placeholder:"ADDR" help:"Server that the client commands talk to: tcp://host:port, unix:///path, host:port or a path (default: ${default_host})."`
+	CRC     bool             `name:"crc" help:"Speak to the server in the framing of 2019 and later, with checksums, instead of that of 2018."`
+	Version kong.VersionFlag `help:"Print the version and exit."`
+
+	Serve    serveCmd    `cmd:"" help:"Run the job server."`
+	Submit   submitCmd   `cmd:"" help:"Submit a job and return."`
+	Run      runCmd      `cmd:"" help:"Submit a job, wait for its result and print it."`
+	Status   statusCmd   `cmd:"" help:"Show the functions, their workers and jobs."`
+	Work     workCmd     `cmd:"" help:"Do a function's jobs by running a command for each."`
+	Recv     recvCmd     `cmd:"" help:"Print what a job's worker sends while it runs."`
+	Remove   removeCmd   `cmd:"" help:"Remove a job."`
+	Drop     dropCmd     `cmd:"" help:"Remove a function without workers and all its jobs."`
+	Config   configCmd   `cmd:"" help:"Read or change a setting of the running server."`
+	Dump     dumpCmd     `cmd:"" help:"Write all jobs to a file."`
+	Load     loadCmd     `cmd:"" help:"Submit all jobs of a dump."`
+	Ping     pingCmd     `cmd:"" help:"Ask the server for a sign of life."`
+	Shutdown shutdownCmd `cmd:"" help:"Stop the server."`
+	Journal  journalCmd  `cmd:"" help:"Check, repair, export or import a data directory."`
+	Gloom    gloomCmd    `cmd:"" help:"Submit and do jobs over the Gloom protocol."`
+}
+
+// usageError is a mistake in how the program was called.
+type usageError struct{ error }
+
+func (usageError) ExitCode() int { return exitUsage }
+
+func badUsage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// exitPanic carries the exit code that kong asks for after --help and --version.
+type exitPanic int
+
+// run is the whole program: it returns the exit code.
+func run(args []string, con console) (code int) {
+	defer func() {
+		switch asked := recover().(type) {
+		case nil:
+		case exitPanic:
+			code = int(asked)
+		default:
+			panic(asked)
+		}
+	}()
+	parser, err := newParser(&cli{}, con)
+	if err != nil {
+		return report(con, err)
+	}
+	if len(args) == 0 {
+		run([]string{"--help"}, console{in: con.in, out: con.err, err: con.err})
+		return exitUsage
+	}
+	parsed, err := parser.Parse(args)
+	if err != nil {
+		return report(con, usage(err))
+	}
+	return report(con, parsed.Run())
+}
+
+func newParser(c *cli, con console) (*kong.Kong, error) {
+	return kong.New(c,
+		kong.Name("treadle"),
+		kong.Description(topHelp),
+		kong.Vars{
+			"version": versionLine(), "default_host": defaultHost,
+			"gloom_masters": loop.DefaultGloomMasters, "gloom_slaves": loop.DefaultGloomSlaves,
+		},
+		kong.Writers(con.out, con.err),
+		kong.Bind(&con, c),
+		kong.Exit(func(code int) { panic(exitPanic(code)) }),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, WrapUpperBound: 100}),
+	)
+}
+
+// usage points at the help of the command that was misunderstood.
+func usage(err error) error {
+	command := "treadle"
+	var parse *kong.ParseError
+	if errors.As(err, &parse) && parse.Context.Selected() != nil {
+		command = "treadle " + parse.Context.Selected().Path()
+	}
+	var file *configError
+	if errors.As(err, &file) {
+		return usageError{file}
+	}
+	return badUsage("%w (see %s --help)", err, command)
+}
+
+// report prints an error as one line and returns the exit code it stands for.
+func report(con console, err error) int {
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintln(con.err, "treadle: "+oneLine(err.Error()))
+	var coded interface{ ExitCode() int }
+	var option *loop.OptionError
+	switch {
+	case errors.As(err, &coded):
+		return coded.ExitCode()
+	case errors.As(err, &option):
+		return exitUsage
+	case errors.Is(err, context.Canceled):
+		return exitInterrupted
+	}
+	return exitFailure
+}
+
+func oneLine(s string) string { return strings.ReplaceAll(strings.TrimSpace(s), "\n", "; ") }
+
+// versionLine is what --version prints.
+func versionLine() string {
+	line := fmt.Sprintf("treadle %s", version)
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				line += " " + s.Value[:min(12, len(s.Value))]
+			}
+		}
+	}
+	return fmt.Sprintf("%s %s %s/%s", line, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
+// readWorkload returns what -w names: the text itself, @FILE's content or, for
+// @-, standard input.
+func readWorkload(w string, in io.Reader) ([]byte, error) {
+	file, isFile := strings.CutPrefix(w, "@")
+	switch {
+	case !isFile:
+		return []byte(w), nil
+	case file == "-":
+		return io.ReadAll(in)
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the workload: %w", err)
+	}
+	return data, nil
+}

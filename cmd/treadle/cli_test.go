@@ -1,0 +1,225 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"treadle/loop"
+)
+
+// parse reads a command line without running it.
+func parse(t *testing.T, args ...string) (*cli, error) {
+	t.Helper()
+	c := &cli{}
+	parser, err := newParser(c, console{in: strings.NewReader(""), out: &bytes.Buffer{}, err: &bytes.Buffer{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = parser.Parse(args)
+	return c, err
+}
+
+// config writes a configuration file and returns its path.
+func config(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "treadle.toml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestSizes(t *testing.T) {
+	f := func(text string, want int) {
+		t.Helper()
+		var s byteSize
+		if err := s.UnmarshalText([]byte(text)); err != nil || int(s) != want {
+			t.Errorf("%q: got %d, %v, want %d", text, s, err, want)
+		}
+	}
+	f("0", 0)
+	f("67108864", 64<<20)
+	f("64MiB", 64<<20)
+	f("64 MiB", 64<<20)
+	f("64m", 64<<20)
+	f("64M", 64<<20)
+	f("1k", 1024)
+	f("1KiB", 1024)
+	f("2g", 2<<30)
+	f("5b", 5)
+	for _, bad := range []string{"", "m", "-1", "1.5m", "64MB", "64mm", "1t", "9223372036854775808", "9007199254740992k", "0x10"} {
+		var s byteSize
+		if err := s.UnmarshalText([]byte(bad)); err == nil {
+			t.Errorf("%q was taken for %d", bad, s)
+		}
+	}
+}
+
+func TestServeOptions(t *testing.T) {
+	f := func(args []string, want loop.Options) {
+		t.Helper()
+		c, err := parse(t, append([]string{"serve"}, args...)...)
+		if err != nil {
+			t.Errorf("%q: %v", args, err)
+			return
+		}
+		got, err := c.Serve.options()
+		want.MaxFrame, want.GloomMaxFrame = orDefault(want.MaxFrame, loop.DefaultMaxFrame), orDefault(want.GloomMaxFrame, 64<<20)
+		want.Data, want.Sync = orDefault(want.Data, loop.DefaultData), orDefault(want.Sync, "always")
+		want.SyncInterval, want.MinFree = orDefault(want.SyncInterval, 50*time.Millisecond), orDefault(want.MinFree, 256<<20)
+		want.PeriodicGrab, want.PeriodicShutdown = orDefault(want.PeriodicGrab, loop.GrabHold), orDefault(want.PeriodicShutdown, "on")
+		want.PeriodicCRC = orDefault(want.PeriodicCRC, "2023")
+		want.HandshakeTimeout, want.FrameTimeout = orDefault(want.HandshakeTimeout, 10*time.Second), orDefault(want.FrameTimeout, 100*time.Second)
+		want.Drain, want.Version = orDefault(want.Drain, loop.DefaultDrain), version
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%q:\n got %+v, %v\nwant %+v", args, got, err, want)
+		}
+	}
+	f(nil, loop.Options{})
+	f([]string{"--periodic", "tcp://a:1", "--periodic=unix:///x,y"}, loop.Options{Periodic: []string{"tcp://a:1", "unix:///x,y"}})
+	f([]string{"--bind", "0.0.0.0", "--periodic-grab", "document", "--periodic-crc=2019", "--periodic-shutdown=off", "--http", "off"},
+		loop.Options{Bind: "0.0.0.0", PeriodicGrab: loop.GrabDocument, PeriodicCRC: "2019", PeriodicShutdown: "off", HTTP: "off"})
+	f([]string{"--gloom-masters", "tcp://a:1", "--gloom-masters=tcp://b:2", "--gloom-slaves", "off", "--gloom-max-frame=1KiB"},
+		loop.Options{GloomMasters: []string{"tcp://a:1", "tcp://b:2"}, GloomSlaves: []string{"off"}, GloomMaxFrame: 1 << 10})
+	f([]string{"--data", "none", "--sync=interval", "--sync-interval", "1s", "--min-free=1g"},
+		loop.Options{Data: loop.NoData, Sync: "interval", SyncInterval: time.Second, MinFree: 1 << 30})
+	f([]string{"--loops=2", "--shards=3", "--max-connections=4", "--max-frame=5m", "--max-outbound=6m"},
+		loop.Options{Loops: 2, Shards: 3, MaxConnections: 4, MaxFrame: 5 << 20, MaxOutbound: 6 << 20})
+	f([]string{"--handshake-timeout=1s", "--frame-timeout=2m", "--drain=0s"},
+		loop.Options{HandshakeTimeout: time.Second, FrameTimeout: 2 * time.Minute, Drain: time.Nanosecond})
+
+	file := config(t, `
+periodic = ["tcp://a:1", "unix:///x,y"]
+periodic-grab = "document"
+max-frame = "1MiB"
+max-outbound = 3000000
+gloom-masters = "off"
+gloom-slaves = ["tcp://a:2"]
+gloom-max-frame = "2MiB"
+loops = 2
+drain = "30s"
+log-level = "debug"
+`)
+	fromFile := loop.Options{
+		Periodic: []string{"tcp://a:1", "unix:///x,y"}, PeriodicGrab: loop.GrabDocument,
+		GloomMasters: []string{"off"}, GloomSlaves: []string{"tcp://a:2"}, GloomMaxFrame: 2 << 20,
+		MaxFrame: 1 << 20, MaxOutbound: 3000000, Loops: 2, Drain: 30 * time.Second,
+	}
+	f([]string{"--config", file}, fromFile)
+	over := fromFile
+	over.Periodic, over.Loops, over.Drain = []string{"tcp://b:2"}, 1, 10*time.Second
+	f([]string{"--loops=1", "--config", file, "--periodic", "tcp://b:2", "--drain=10s"}, over)
+	f([]string{"--config", config(t, `periodic = "off"`)}, loop.Options{Periodic: []string{"off"}})
+}
+
+func orDefault[T comparable](value, otherwise T) T {
+	var zero T
+	if value == zero {
+		return otherwise
+	}
+	return value
+}
+
+func TestConfigMistakes(t *testing.T) {
+	f := func(text string, parts ...string) {
+		t.Helper()
+		path := config(t, text)
+		_, err := parse(t, "serve", "--config", path)
+		if err == nil {
+			t.Errorf("%q was accepted", text)
+			return
+		}
+		for _, part := range append(parts, path) {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("%q: %q does not say %q", text, err, part)
+			}
+		}
+	}
+	f("loops = 1\nshard = 2\n", `unknown setting "shard"`, "line 2")
+	f("\n\n[server]\nloops = 1\n", `unknown setting "server`, "line ")
+	f("config = \"x\"\n", `unknown setting "config"`, "line 1")
+	f("host = \"x\"\n", `unknown setting "host"`, "line 1")
+	f("loops = = 1\n", "line 1")
+	f("loops = 1\nloops = 2\n", "loops", "line 2")
+	f("loops = \"many\"\n", "loops: ", "many")
+	f("loops = 1.5\n", "loops: 1.5 cannot be its value")
+	f("loops = [\"1\"]\n", "loops: [1] cannot be its value")
+	f("drain = 10\n", "drain: ", "duration", "10")
+	f("max-frame = \"64MB\"\n", "max-frame: ", "is not a size")
+	f("periodic = [1]\n", "periodic: [1] cannot be its value")
+	_, err := parse(t, "serve", "--config", "/nowhere/treadle.toml")
+	if !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a missing file: %v", err)
+	}
+	_, err = parse(t, "serve", "--config", config(t, `log-level = "loud"`))
+	if err == nil || !strings.Contains(err.Error(), "--log-level must be one of") {
+		t.Errorf("a wrong level: %v", err)
+	}
+}
+
+func TestHost(t *testing.T) {
+	f := func(treadle, periodic string, args []string, want string) {
+		t.Helper()
+		t.Setenv("TREADLE_HOST", treadle)
+		t.Setenv("PERIODIC_PORT", periodic)
+		for name, value := range map[string]string{"TREADLE_HOST": treadle, "PERIODIC_PORT": periodic} {
+			if value == "" {
+				os.Unsetenv(name)
+			}
+		}
+		c, err := parse(t, append(args, "ping")...)
+		if err != nil || c.host() != want {
+			t.Errorf("%q %q %q: got %q, %v, want %q", treadle, periodic, args, c.host(), err, want)
+		}
+	}
+	f("", "", nil, defaultHost)
+	f("", "unix:///p", nil, "unix:///p")
+	f("t:1", "unix:///p", nil, "t:1")
+	f("t:1", "unix:///p", []string{"-H", "h:2"}, "h:2")
+	f("t:1", "", []string{"--host=h:2"}, "h:2")
+}
+
+func TestWorkArguments(t *testing.T) {
+	f := func(args string, command string) {
+		t.Helper()
+		c, err := parse(t, append([]string{"work"}, strings.Fields(args)...)...)
+		if err != nil || strings.Join(c.Work.Command, " ") != command || c.Work.Func != "echo" {
+			t.Errorf("%s: got %q, %v, want %q", args, c.Work.Command, err, command)
+		}
+	}
+	f("echo -- cat", "cat")
+	f("echo cat -n", "cat -n")
+	f("echo --data --thread 4 -- cat --data -n", "cat --data -n")
+	f("--thread 4 echo -- sh -c -- x", "sh -c -- x")
+	for _, bad := range []string{"echo", "echo --", "echo --thread 0 -- cat", "echo --broadcast --thread 2 -- cat", "echo --timeout -1 -- cat",
+		"echo --lock-count 2 -- cat", "echo --lock-name x --lock-count 0 -- cat", "echo --lock-name x --lock-count 32768 -- cat",
+		"echo --broadcast --stream -- cat", "echo --broadcast --lock-name x -- cat", "echo --lock-name " + strings.Repeat("x", 256) + " -- cat",
+	} {
+		if c, err := parse(t, append([]string{"work"}, strings.Fields(bad)...)...); err == nil {
+			t.Errorf("%s was accepted as %+v", bad, c.Work)
+		}
+	}
+}
+
+func TestWorkload(t *testing.T) {
+	f := func(w, want string) {
+		t.Helper()
+		got, err := readWorkload(w, strings.NewReader("from stdin"))
+		if err != nil || string(got) != want {
+			t.Errorf("%q: got %q, %v, want %q", w, got, err, want)
+		}
+	}
+	f("", "")
+	f("text", "text")
+	f("@-", "from stdin")
+	f("@"+config(t, "in a file"), "in a file")
+	if _, err := readWorkload("@/nowhere/file", nil); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a missing file: %v", err)
+	}
+}

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+
+	"github.com/alecthomas/kong"
+	"github.com/pelletier/go-toml/v2"
+)
+
+// configPath is a --config flag: it makes the file's values the defaults of the
+// command's other flags.
+type configPath string
+
+// configError is a mistake in the configuration file, by file and line.
+type configError struct {
+	path string
+	line int // 0: unknown
+	err  error
+}
+
+func (e *configError) Error() string {
+	if e.line == 0 {
+		return fmt.Sprintf("--config %s: %v", e.path, e.err)
+	}
+	return fmt.Sprintf("--config %s line %d: %v", e.path, e.line, e.err)
+}
+
+func (e *configError) Unwrap() error { return e.err }
+
+// BeforeResolve reads the file once kong knows its path.
+func (configPath) BeforeResolve(ctx *kong.Context, trace *kong.Path) error {
+	path := string(ctx.FlagValue(trace.Flag).(configPath))
+	var names []string
+	for _, f := range ctx.Selected().Flags {
+		if f.Name != trace.Flag.Name {
+			names = append(names, f.Name)
+		}
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return &configError{path: path, err: err}
+	}
+	values, err := parseConfig(path, text, names)
+	if err != nil {
+		return err
+	}
+	ctx.AddResolver(&configValues{path, values})
+	return nil
+}
+
+// parseConfig returns the values of a TOML text that may hold these names only.
+func parseConfig(path string, text []byte, names []string) (map[string]any, error) {
+	// The decoder knows the line of a key that has no field: so make one for
+	// every name.
+	fields := make([]reflect.StructField, len(names))
+	for i, name := range names {
+		fields[i] = reflect.StructField{
+			Name: fmt.Sprintf("F%d", i), Type: reflect.TypeFor[any](),
+			Tag: reflect.StructTag(fmt.Sprintf(`toml:"%s"`, name)),
+		}
+	}
+	target := reflect.New(reflect.StructOf(fields))
+	err := toml.NewDecoder(bytes.NewReader(text)).DisallowUnknownFields().Decode(target.Interface())
+	if err != nil {
+		return nil, located(path, err)
+	}
+	values := map[string]any{}
+	for i, name := range names {
+		if v := target.Elem().Field(i).Interface(); v != nil {
+			values[name] = v
+		}
+	}
+	return values, nil
+}
+
+func located(path string, err error) error {
+	var unknown *toml.StrictMissingError
+	if errors.As(err, &unknown) && len(unknown.Errors) > 0 {
+		first := &unknown.Errors[0]
+		line, _ := first.Position()
+		key := strings.Join(first.Key(), ".")
+		return &configError{path, line, fmt.Errorf("unknown setting %q; the settings are the flags of treadle serve --help", key)}
+	}
+	var syntax *toml.DecodeError
+	if errors.As(err, &syntax) {
+		line, _ := syntax.Position()
+		return &configError{path, line, errors.New(strings.TrimPrefix(syntax.Error(), "toml: "))}
+	}
+	return &configError{path: path, err: err}
+}
+
+// configValues answers kong for flags that the command line does not give.
+type configValues struct {
+	path   string
+	values map[string]any
+}
+
+// Validate is part of kong.Resolver; parseConfig has done it.
+func (*configValues) Validate(*kong.Application) error { return nil }
+
+// Resolve returns the file's value of a flag, after trying it.
+func (c *configValues) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
+	value, ok := c.values[flag.Name]
+	if !ok {
+		return nil, nil
+	}
+	value, err := tokens(value, flag.IsSlice())
+	if err == nil {
+		scratch := reflect.New(flag.Target.Type()).Elem()
+		scan := kong.Scan().PushTyped(value, kong.FlagValueToken)
+		err = flag.Mapper.Decode(&kong.DecodeContext{Value: flag.Value, Scan: scan}, scratch)
+	}
+	if err != nil {
+		return nil, &configError{path: c.path, err: fmt.Errorf("%s: %w", flag.Name, err)}
+	}
+	return value, nil
+}
+
+// tokens turns a TOML value into what the same flag's text would be.
+func tokens(value any, list bool) (any, error) {
+	switch v := value.(type) {
+	case string:
+		return v, nil
+	case int64:
+		return fmt.Sprint(v), nil
+	case []any:
+		for _, element := range v {
+			if _, ok := element.(string); !ok || !list {
+				return nil, fmt.Errorf("%v cannot be its value", v)
+			}
+		}
+		if list {
+			return v, nil
+		}
+	}
+	return nil, fmt.Errorf("%v cannot be its value", value)
+}

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"os/signal"
+	"syscall"
+
+	"treadle/loop/client"
+)
+
+type gloomCmd struct {
+	Submit gloomSubmitCmd `cmd:"" help:"Submit a job, wait for its response and print it."`
+	Work   gloomWorkCmd   `cmd:"" help:"Do a type's jobs by running a command for each."`
+}
+
+type gloomSubmitCmd struct {
+	Type     string `arg:"" help:"Type: which slaves do the job."`
+	Body     string `arg:"" help:"Body: JSON, @FILE for a file's content or @- for standard input; what is no JSON is sent as a JSON string."`
+	Priority int64  `default:"0" placeholder:"N" help:"Jobs of larger priority are done first (default: ${default})."`
+	ID       string `name:"id" placeholder:"ID" help:"Id of the job, unique among all that are not done (default: a random one)."`
+	Wait     bool   `default:"true" negatable:"" help:"Wait for the response. With --no-wait the job is lost unless a slave is free to take it at once."`
+	Masters  string `env:"TREADLE_GLOOM_MASTERS" default:"${gloom_masters}" placeholder:"ADDR" help:"Address where the server listens for masters: tcp://host:port, unix:///path, host:port or a path (default: ${default})."`
+}
+
+// Run submits.
+func (g *gloomSubmitCmd) Run(con *console) error {
+	body, err := readWorkload(g.Body, con.in)
+	if err != nil {
+		return err
+	}
+	if g.ID == "" {
+		g.ID = rand.Text()
+	}
+	job := &client.GloomJob{
+		ID: client.GloomText(g.ID), Type: client.GloomText(g.Type),
+		Priority: g.Priority, Body: client.GloomValue(body),
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	master, err := client.DialMaster(ctx, g.Masters)
+	if err != nil {
+		return err
+	}
+	defer master.Close()
+	if !g.Wait {
+		ctx, cancel := context.WithTimeout(ctx, replyTimeout)
+		defer cancel()
+		return master.Submit(ctx, job)
+	}
+	response, err := master.Run(ctx, job)
+	if err == nil {
+		_, err = fmt.Fprintf(con.out, "%s\n", response)
+	}
+	return err
+}

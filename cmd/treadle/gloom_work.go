@@ -1,0 +1,194 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"treadle/loop/client"
+)
+
+type gloomWorkCmd struct {
+	Type     string   `arg:"" help:"Type whose jobs to do."`
+	Command  []string `arg:"" name:"cmd" passthrough:"" help:"Command and arguments, after --; the job's id is added as the last."`
+	Thread   int      `default:"1" placeholder:"N" help:"Jobs done at a time, each over a connection of its own (default: ${default})."`
+	Timeout  uint32   `default:"0" placeholder:"SECONDS" help:"Seconds after which the command and its children are killed and the job has failed; 0: none (default: ${default})."`
+	SkipFail bool     `help:"Respond to a failed job with what the command has printed."`
+	Slaves   string   `env:"TREADLE_GLOOM_SLAVES" default:"${gloom_slaves}" placeholder:"ADDR" help:"Address where the server listens for slaves: tcp://host:port, unix:///path, host:port or a path (default: ${default})."`
+}
+
+// Validate is called by kong.
+func (g *gloomWorkCmd) Validate() error {
+	if len(g.Command) > 0 && g.Command[0] == "--" {
+		g.Command = g.Command[1:]
+	}
+	switch {
+	case len(g.Command) == 0:
+		return errors.New("no command: write it after --, as in treadle gloom work echo -- cat")
+	case g.Thread < 1:
+		return fmt.Errorf("--thread: %d is below 1", g.Thread)
+	}
+	return nil
+}
+
+// Run works until a signal.
+func (g *gloomWorkCmd) Run(con *console) error {
+	if _, err := exec.LookPath(g.Command[0]); err != nil {
+		return fmt.Errorf("cannot run the command: %w", err)
+	}
+	stop, kill, end := signals()
+	defer end()
+	crew := &crew{gloomWorkCmd: g, con: con}
+	err := crew.run(stop, kill)
+	if err == nil && kill.Err() != nil {
+		return fmt.Errorf("the running commands were killed: %w", context.Canceled)
+	}
+	return err
+}
+
+// crew is the slaves of one treadle gloom work.
+type crew struct {
+	*gloomWorkCmd
+	con  *console
+	lost atomic.Bool // the server is; said once, whoever notices
+}
+
+func (c *crew) say(format string, args ...any) { c.con.say(format, args...) }
+
+// run works until stop ends, then lets running commands finish unless kill ends.
+func (c *crew) run(stop, kill context.Context) error {
+	first, err := c.join(stop)
+	if err != nil {
+		return err
+	}
+	stop, fail := context.WithCancelCause(stop)
+	defer fail(nil)
+	var slaves sync.WaitGroup
+	for i := range c.Thread {
+		slave := first
+		if i > 0 {
+			slave = nil
+		}
+		slaves.Go(func() {
+			if err := c.slave(stop, kill, slave); err != nil {
+				fail(err)
+			}
+		})
+	}
+	slaves.Wait()
+	if err := context.Cause(stop); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// join makes a connection that is a slave of the type.
+func (c *crew) join(ctx context.Context) (*client.Slave, error) {
+	ctx, cancel := context.WithTimeout(ctx, replyTimeout)
+	defer cancel()
+	slave, err := client.DialSlave(ctx, c.Slaves)
+	if err != nil {
+		return nil, err
+	}
+	if err := slave.Join(ctx, client.GloomText(c.Type)); err != nil {
+		slave.Close()
+		return nil, err
+	}
+	return slave, nil
+}
+
+// slave does one job after the other, over one connection after the other; the
+// first may be given.
+func (c *crew) slave(stop, kill context.Context, given *client.Slave) error {
+	pause := firstPause
+	for stop.Err() == nil {
+		slave, err := given, error(nil)
+		if given = nil; slave == nil {
+			slave, err = c.join(stop)
+		}
+		if err == nil {
+			if c.lost.CompareAndSwap(true, false) {
+				c.say("connected to %s again", slave.Address())
+			}
+			since := time.Now()
+			err = c.serve(stop, kill, slave)
+			slave.Close()
+			if time.Since(since) > lastPause {
+				pause = firstPause
+			}
+		}
+		var refused *client.GloomError
+		switch {
+		case err == nil || stop.Err() != nil:
+			continue
+		case errors.As(err, &refused):
+			return err // not a lost connection: trying again would not help
+		case c.lost.CompareAndSwap(false, true):
+			c.say("%v; trying again until the server is back", err)
+		}
+		select {
+		case <-stop.Done():
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, lastPause)
+	}
+	return nil
+}
+
+// serve does jobs until stop ends, which is no error, a command has failed, which
+// is none either, or the connection is lost.
+func (c *crew) serve(stop, kill context.Context, slave *client.Slave) error {
+	for stop.Err() == nil {
+		job, err := slave.Next(stop)
+		if stop.Err() != nil && err != nil {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if done, err := c.do(kill, slave, job); !done {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(kill, replyTimeout)
+	defer cancel()
+	// On failure closing the connection has the same effect, at the cost of a job
+	// that is on its way.
+	if job, err := slave.Leave(ctx); err == nil && job != nil {
+		_, err = c.do(kill, slave, job)
+		return err
+	}
+	return nil
+}
+
+// do runs the command for a job and responds. Not done: the end of the connection
+// is to tell the server so, which is how the protocol's slaves fail.
+func (c *crew) do(kill context.Context, slave *client.Slave, job *client.GloomJob) (done bool, err error) {
+	id := client.GloomCharacters(job.ID)
+	run := &child{command: c.Command, name: id, input: job.Body, timeout: c.Timeout, con: c.con, keep: true}
+	result := run.run(kill)
+	if kill.Err() != nil {
+		return false, nil
+	}
+	body := client.GloomValue(result.data)
+	if len(body) > maxResult && result.err == nil {
+		result.err = fmt.Errorf("its response is larger than %d bytes", maxResult)
+	}
+	if result.err != nil {
+		c.say("%q %q failed: %v", c.Type, id, result.err)
+		if !c.SkipFail || len(body) > maxResult {
+			return false, nil
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), replyTimeout)
+	defer cancel()
+	if err := slave.Respond(ctx, body); err != nil {
+		c.say("%v; another slave will be given the job", err)
+		return false, err
+	}
+	return true, nil
+}

@@ -1,0 +1,174 @@
+package main
+
+// The long help texts. Kong prints them behind the synopsis and keeps indented
+// lines as they are.
+
+const topHelp = `Treadle is a job server, and this is also its command line.
+
+Start a server, do the jobs of a function "echo" with a command, and submit one:
+
+	treadle serve
+	treadle work echo --data -- sh -c 'cat; echo " from $0"'
+	treadle run echo first-job -w hello
+
+Every command explains itself: treadle submit --help.
+
+The exit code is 0 when it worked, 1 when it did not, 2 for a usage error.`
+
+// Help is printed by treadle serve --help.
+func (serveCmd) Help() string {
+	return `Serves until SIGTERM or SIGINT, then stops accepting, delivers what is owed within --drain and exits 0; a second signal exits at once.
+
+	treadle serve
+	treadle serve --periodic tcp://0.0.0.0:5000 --periodic unix:///run/periodic.sock
+	treadle serve --config /etc/treadle.toml --log-level debug
+
+A configuration file is TOML with the names of the flags; flags on the command line win over it:
+
+	periodic = ["tcp://0.0.0.0:5000"]
+	max-frame = "16MiB"
+	drain = "30s"`
+}
+
+// Help is printed by treadle submit --help.
+func (submitCmd) Help() string {
+	return `Returns when the server has the job. FUNC and NAME identify it: a pending job of the same name is replaced, a running one is left alone.
+
+	treadle submit mail alice@example.org -w 'Hello Alice'
+	treadle submit resize photo-17 -w @photo.jpg
+	date | treadle submit log now -w @-
+	treadle submit report weekly --later 3600 --timeout 60`
+}
+
+// Help is printed by treadle run --help.
+func (runCmd) Help() string {
+	return `Prints the result's bytes as the worker returned them. The job goes on when this command is interrupted.
+
+	treadle run echo first-job -w hello
+	treadle run resize photo-17 -w @photo.jpg --wait 30 > small.jpg
+
+Without --crc it waits for a worker and through every retry. With --crc a function without workers is an error, and a job that fails or is removed has the result "failed" or "removed".`
+}
+
+// Help is printed by treadle status --help.
+func (statusCmd) Help() string {
+	return `One line a function: workers that can do it, jobs (running ones included), running jobs, and when the next pending job is due ("-": none is pending). With --crc also the jobs that wait for a lock (treadle work --lock-name).
+
+	treadle status
+	treadle --crc status
+	treadle status --json | jq '.[] | select(.workers == 0) | .function'`
+}
+
+// Help is printed by treadle work --help.
+func (workCmd) Help() string {
+	return `Runs CMD once a job, with the job's name as the last argument and its workload on standard input. Exit code 0 is done, any other is failed, and a failed job is tried again at once unless --retry-secs or --skip-fail says otherwise. An integer as the last line on standard error, with exit code 0, puts the job off by that many seconds.
+
+	treadle work log -- tee -a
+	treadle work resize --data --thread 4 -- ./resize.sh
+	treadle work fetch --timeout 60 --retry-secs 300 -- curl -fsSO
+	treadle work charge --thread 8 --lock-name bank --lock-count 2 -- ./charge.sh
+	treadle work build --stream -- make -C
+
+With --lock-name a job runs only while it has the lock, which at most --lock-count jobs have at a time. One that cannot have it is put aside by the server and comes back when the lock is free. All workers of a lock should name the same count.
+
+With --stream whoever runs treadle recv FUNC NAME sees what the command prints. A receiver that reads slowly makes the command wait, and the job's time-out goes on meanwhile. What the command leaves running keeps the stream open for 5 s at most.
+
+SIGTERM and SIGINT: no more jobs are taken, running commands finish; a second signal kills them. When the server goes away the worker reconnects; commands that are running then finish, but their jobs are given to others.`
+}
+
+// Help is printed by treadle recv --help.
+func (recvCmd) Help() string {
+	return `Prints what the job's worker publishes from now on, as it comes, until the job is over; nothing is kept for those who come late. The job need not exist yet, but a worker must be connected that can do FUNC: otherwise the exit code is 1. Implies --crc.
+
+	treadle work build --stream -- make -C
+	treadle recv build ./parser & treadle submit build ./parser; wait
+	treadle recv build ./parser --wait 60 > build.log`
+}
+
+// Help is printed by treadle gloom --help.
+func (gloomCmd) Help() string {
+	return `Gloom's masters submit jobs of a type, its slaves do them; bodies are JSON. Types and Periodic functions share their names: what treadle gloom submit echo sends may be done by treadle work echo, and the other way round.
+
+	treadle gloom work add -- sh -c 'jq add'
+	treadle gloom submit add '[1,2,3]'`
+}
+
+// Help is printed by treadle gloom submit --help.
+func (gloomSubmitCmd) Help() string {
+	return `Prints the response's body as JSON. A job lives as long as its master is connected: when this command is interrupted, a queued job is cleared, and the response of a running one is lost. A job whose slaves died four times (job_failed) and an id that is in use (id_exists) are errors, exit code 1.
+
+	treadle gloom submit echo '{"text":"hello"}'
+	treadle gloom submit echo hello --priority 5
+	treadle gloom submit resize @photo.json --id photo-17 | jq -r .url
+	date | treadle gloom submit log @- --no-wait
+	treadle gloom submit idle null --priority=-1 --masters tcp://gloom:9998
+
+TYPE and --id are taken as text, not as JSON: 7 is sent as "7".`
+}
+
+// Help is printed by treadle gloom work --help.
+func (gloomWorkCmd) Help() string {
+	return `Runs CMD once a job, with the job's id as the last argument (the characters of a string, the JSON of any other id) and its body, JSON, on standard input. What CMD prints is the response if it is JSON, else it is sent as a JSON string.
+
+	treadle gloom work add -- sh -c 'jq add'
+	treadle gloom work resize --thread 4 --timeout 60 -- ./resize.sh
+	treadle gloom work count --skip-fail -- sh -c 'grep -c error'
+
+CMD has failed when its exit code is not 0. The protocol has no word for that, so the connection is closed and made again: to the server a slave has died. It gives the job to the next slave, ahead of its equals, and after the fourth death tells the master job_failed. With --skip-fail a failed job is responded to with what CMD has printed.
+
+SIGTERM and SIGINT: no more jobs are taken, running commands finish; a second signal kills them, which counts as a death. When the server goes away the worker reconnects.`
+}
+
+// Help is printed by treadle remove --help.
+func (removeCmd) Help() string {
+	return `A running job is removed too: what its worker reports is ignored. A job that does not exist is no error.
+
+	treadle remove report weekly`
+}
+
+// Help is printed by treadle drop --help.
+func (dropCmd) Help() string {
+	return `A function that workers serve is not dropped; that is reported with exit code 1.
+
+	treadle drop report`
+}
+
+// Help is printed by treadle config --help.
+func (configCmd) Help() string {
+	return `Keys: timeout (seconds a job may run, 600), keepalive (seconds a connection may be silent, 300), lock-timeout (seconds, 300); poll-delay, revert-delay, max-patch and assign-wait are kept for old clients and change nothing. An unknown key reads as 0.
+
+	treadle config get timeout
+	treadle config set timeout 120`
+}
+
+// Help is printed by treadle dump --help.
+func (dumpCmd) Help() string {
+	return `The file, readable by its owner only, replaces FILE when the dump is complete; "-" is standard output. It holds exactly the bytes of the protocol's DUMP.
+
+	treadle dump jobs.dump
+	treadle dump - | gzip > jobs.dump.gz`
+}
+
+// Help is printed by treadle load --help.
+func (loadCmd) Help() string {
+	return `Every job of the dump is submitted as by treadle submit; "-" is standard input.
+
+	treadle load jobs.dump
+	gunzip < jobs.dump.gz | treadle load -
+	treadle -H old:5000 dump - | treadle -H new:5000 load -`
+}
+
+// Help is printed by treadle ping --help.
+func (pingCmd) Help() string {
+	return `Prints the time it took; exit code 1 when there is no answer.
+
+	treadle ping
+	treadle -H unix:///tmp/periodic.sock ping`
+}
+
+// Help is printed by treadle shutdown --help.
+func (shutdownCmd) Help() string {
+	return `Returns when the server has taken the request; it then stops as by SIGTERM. A server with --periodic-shutdown off refuses.
+
+	treadle shutdown`
+}

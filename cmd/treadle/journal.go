@@ -1,0 +1,145 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+
+	"treadle/loop/journal"
+)
+
+// journalCmd works on a data directory that no server uses.
+type journalCmd struct {
+	Check  journalCheckCmd  `cmd:"" help:"Tell what a data directory holds and what is damaged."`
+	Repair journalRepairCmd `cmd:"" help:"Keep what can be read of a damaged data directory."`
+	Export journalExportCmd `cmd:"" help:"Write everything in a data directory as JSON lines."`
+	Import journalImportCmd `cmd:"" help:"Put JSON lines into a data directory."`
+}
+
+// Help is printed by treadle journal --help.
+func (journalCmd) Help() string {
+	return `These commands need the data directory to themselves: stop its server first.
+
+	treadle journal check treadle-data
+	treadle journal export treadle-data > jobs.jsonl
+	treadle journal import new-data < jobs.jsonl`
+}
+
+type journalCheckCmd struct {
+	Dir  string `arg:"" help:"Data directory."`
+	JSON bool   `name:"json" help:"Print the report as JSON."`
+}
+
+// Help is printed by treadle journal check --help.
+func (journalCheckCmd) Help() string {
+	return `Reads every file and changes nothing. The exit code is 1 when something is damaged.
+
+	treadle journal check treadle-data`
+}
+
+// Run checks.
+func (j *journalCheckCmd) Run(con *console) error {
+	r, err := journal.Check(j.Dir, nil)
+	if err != nil {
+		return err
+	}
+	if err := printReport(con.out, j.Dir, r, j.JSON); err != nil {
+		return err
+	}
+	if len(r.Damage) > 0 {
+		return fmt.Errorf("%s is damaged in %d places; treadle journal repair keeps what can be read", j.Dir, len(r.Damage))
+	}
+	return nil
+}
+
+type journalRepairCmd struct {
+	Dir  string `arg:"" help:"Data directory."`
+	JSON bool   `name:"json" help:"Print the report as JSON."`
+}
+
+// Help is printed by treadle journal repair --help.
+func (journalRepairCmd) Help() string {
+	return `Copies every record that can be read into a fresh store and puts that in the damaged one's place, which is kept beside it. Without damage nothing is changed.
+
+	treadle journal repair treadle-data`
+}
+
+// Run repairs.
+func (j *journalRepairCmd) Run(con *console) error {
+	r, err := journal.Repair(j.Dir, nil)
+	if err != nil {
+		return err
+	}
+	return printReport(con.out, j.Dir, r, j.JSON)
+}
+
+func printReport(out io.Writer, dir string, r journal.Report, asJSON bool) error {
+	if asJSON {
+		e := json.NewEncoder(out)
+		e.SetIndent("", "  ")
+		return e.Encode(r)
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "directory\t%s\n", dir)
+	fmt.Fprintf(w, "format\t%d\n", r.Format)
+	fmt.Fprintf(w, "records\t%d\n", r.Jobs)
+	fmt.Fprintf(w, "settings\t%d\n", r.Settings)
+	fmt.Fprintf(w, "last group\t%d\n", r.Group)
+	fmt.Fprintf(w, "files\t%d tables, %d logs, %d bytes\n", r.Tables, r.Logs, r.Size)
+	for _, d := range r.Damage {
+		fmt.Fprintf(w, "damaged\t%v\n", d)
+	}
+	if r.Kept != "" {
+		fmt.Fprintf(w, "old store\t%s\n", r.Kept)
+	}
+	return w.Flush()
+}
+
+type journalExportCmd struct {
+	Dir string `arg:"" help:"Data directory."`
+}
+
+// Help is printed by treadle journal export --help.
+func (journalExportCmd) Help() string {
+	return `Writes to standard output: a first line {"treadle_journal":1}, then one object a line, a job or a setting. Bytes that are not UTF-8 text stand as base64 in fields whose names end with _base64.
+
+	treadle journal export treadle-data > jobs.jsonl
+	treadle journal export treadle-data | jq -r 'select(.kind=="job").name'`
+}
+
+// Run exports.
+func (j *journalExportCmd) Run(con *console) error {
+	w := bufio.NewWriterSize(con.out, 1<<20)
+	return errors.Join(journal.Export(j.Dir, w, progress(con.err, "export")), w.Flush())
+}
+
+type journalImportCmd struct {
+	Dir  string `arg:"" help:"Data directory; made when it does not exist."`
+	File string `arg:"" optional:"" default:"-" help:"File of JSON lines, or - for standard input (default: ${default})."`
+}
+
+// Help is printed by treadle journal import --help.
+func (journalImportCmd) Help() string {
+	return `Takes what treadle journal export writes; anything else is refused with its line number.
+
+	treadle journal import treadle-data < jobs.jsonl
+	treadle journal import treadle-data jobs.jsonl`
+}
+
+// Run imports.
+func (j *journalImportCmd) Run(con *console) error {
+	in := con.in
+	if j.File != "-" {
+		f, err := os.Open(j.File)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = f.Close() }() // it was only read
+		in = f
+	}
+	return journal.Import(j.Dir, in, progress(con.err, "import"))
+}

@@ -1,0 +1,207 @@
+package main
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const (
+	root   = "../.."
+	module = "treadle/"
+)
+
+// topLevel is all the module's root may hold besides dot-files; bin and
+// treadle-data are made by building and running and are not committed.
+var topLevel = []string{
+	"loop", "codec", "sched", "cmd", "bench", "fuzz", "go.mod", "go.sum", "Makefile", "README.md", "LICENSE", "bin", "treadle-data",
+}
+
+// pure are the rooms without I/O, clock, randomness and logging, and pureBans
+// what would bring those in: import paths with everything below them, and
+// functions.
+var (
+	pure     = []string{"sched", "codec"}
+	pureBans = []string{"net", "os", "io/fs", "io/ioutil", "syscall", "log", "math/rand", "crypto/rand", "golang.org/x/sys", "github.com/panjf2000/gnet"}
+	clock    = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "NewTimer", "NewTicker", "Tick"}
+)
+
+// onlyIn names the one place of a library; "unsafe" has none.
+var onlyIn = []struct{ library, place string }{
+	{"github.com/panjf2000/gnet", "loop/engine.go"},
+	{"github.com/go-zeromq", "loop/dwork.go"},
+	{"go.mongodb.org/mongo-driver", "loop/disbatch"},
+	{"unsafe", "nowhere"},
+}
+
+var badNames = []string{"util", "utils", "common", "types", "helpers", "interfaces"}
+
+// TestLayers checks every Go file of the module against the house's rules of
+// who may import whom.
+func TestLayers(t *testing.T) {
+	files := 0
+	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		file, err := filepath.Rel(root, name)
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if hidden(d.Name()) || d.Name() == "testdata" || file == "bin" || file == "treadle-data" {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if path.Ext(file) != ".go" {
+			return nil
+		}
+		files++
+		source, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		for _, fault := range layerFaults(filepath.ToSlash(file), string(source)) {
+			t.Error(fault)
+		}
+		return nil
+	})
+	if err != nil || files == 0 {
+		t.Fatalf("%d files read, %v", files, err)
+	}
+}
+
+func TestTopLevel(t *testing.T) {
+	entries, err := os.ReadDir(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if !hidden(e.Name()) && !slices.Contains(topLevel, e.Name()) {
+			t.Errorf("%s has no place at the top level: %v", e.Name(), topLevel)
+		}
+	}
+}
+
+func hidden(name string) bool { return len(name) > 2 && name[0] == '.' && name != ".." }
+
+// layerFaults returns what is wrong with one file, named by its path in the
+// module.
+func layerFaults(file, source string) (faults []string) {
+	set := token.NewFileSet()
+	parsed, err := parser.ParseFile(set, file, source, parser.SkipObjectResolution)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	fault := func(at token.Pos, format string, args ...any) {
+		faults = append(faults, fmt.Sprintf("%s: %s", set.Position(at), fmt.Sprintf(format, args...)))
+	}
+	if name := strings.TrimSuffix(parsed.Name.Name, "_test"); slices.Contains(badNames, name) {
+		fault(parsed.Name.Pos(), "a package called %s says nothing", name)
+	}
+	room := path.Dir(file)
+	strict := within(room, pure...) && !strings.HasSuffix(file, "_test.go")
+	for _, i := range parsed.Imports {
+		target, _ := strconv.Unquote(i.Path.Value)
+		inner, ours := strings.CutPrefix(target, module)
+		switch {
+		case ours && !mayImport(room, inner):
+			fault(i.Pos(), "%s may not import %s", room, inner)
+		case strict && within(target, pureBans...):
+			fault(i.Pos(), "%s is pure: it may not import %s", room, target)
+		case strict && target == "time" && i.Name != nil:
+			fault(i.Pos(), "%s is pure: it imports time under its own name", room)
+		}
+		for _, rule := range onlyIn {
+			if within(target, rule.library) && !within(file, rule.place, "bench", "fuzz") {
+				fault(i.Pos(), "%s belongs in %s only", target, rule.place)
+			}
+		}
+	}
+	if strict {
+		ast.Inspect(parsed, func(n ast.Node) bool {
+			if s, ok := n.(*ast.SelectorExpr); ok && fmt.Sprint(s.X) == "time" && slices.Contains(clock, s.Sel.Name) {
+				fault(s.Pos(), "%s is pure: it may not call time.%s", room, s.Sel.Name)
+			}
+			return true
+		})
+	}
+	return faults
+}
+
+// mayImport says whether a room may import another package of the module.
+func mayImport(room, target string) bool {
+	switch {
+	case within(target, "bench", "fuzz", "cmd"):
+		return within(room, "bench") && within(target, "bench") || within(room, "fuzz") && within(target, "fuzz")
+	case within(room, "bench", "fuzz"):
+		return true
+	case within(room, "cmd"):
+		return within(target, "loop")
+	case within(room, "loop"):
+		return within(target, "loop", "sched", "codec")
+	case within(room, "sched"):
+		return within(target, "sched")
+	case within(room, "codec"):
+		return within(target, "codec")
+	}
+	return false
+}
+
+// within says whether a path is one of these or below one.
+func within(p string, parents ...string) bool {
+	return slices.ContainsFunc(parents, func(parent string) bool {
+		return p == parent || strings.HasPrefix(p, parent+"/")
+	})
+}
+
+// TestLayersCanFail shows each rule broken once.
+func TestLayersCanFail(t *testing.T) {
+	f := func(file, source, want string) {
+		t.Helper()
+		faults := layerFaults(file, source)
+		if want == "" && len(faults) > 0 || want != "" && (len(faults) != 1 || !strings.Contains(faults[0], want)) {
+			t.Errorf("%s: got %q, want %q", file, faults, want)
+		}
+	}
+	imports := func(p string) string { return "package p\nimport \"" + p + "\"\n" }
+	f("cmd/treadle/x.go", imports("treadle/loop/client"), "")
+	f("cmd/treadle/x.go", imports("treadle/sched"), "cmd/treadle may not import sched")
+	f("loop/x.go", imports("treadle/codec/periodic"), "")
+	f("loop/client/x_test.go", imports("treadle/cmd/treadle"), "loop/client may not import cmd/treadle")
+	f("loop/x_test.go", imports("treadle/bench"), "loop may not import bench")
+	f("sched/x_test.go", imports("treadle/codec/periodic"), "sched may not import codec/periodic")
+	f("codec/gloom/x.go", imports("treadle/sched"), "codec/gloom may not import sched")
+	f("codec/gloom/x.go", imports("treadle/codec"), "")
+	f("codec/gloom/x.go", imports("treadle/loop"), "codec/gloom may not import loop")
+	f("bench/x.go", imports("treadle/sched"), "")
+	f("bench/x.go", imports("treadle/fuzz"), "bench may not import fuzz")
+	f("codecs/x.go", imports("treadle/sched"), "codecs may not import sched")
+	f("sched/x.go", imports("log/slog"), "sched is pure: it may not import log/slog")
+	f("sched/x_test.go", imports("os"), "")
+	f("sched/x.go", imports("math/rand/v2"), "may not import math/rand/v2")
+	f("codec/dwork/x.go", imports("net/netip"), "may not import net/netip")
+	f("sched/x.go", "package p\nimport \"time\"\nvar d time.Duration = time.Second\n", "")
+	f("sched/x.go", "package p\nimport \"time\"\nvar n = time.Now()\n", "may not call time.Now")
+	f("sched/x.go", "package p\nimport \"time\"\nvar n = time.After\n", "may not call time.After")
+	f("sched/x.go", "package p\nimport clock \"time\"\nvar n = clock.Now()\n", "imports time under its own name")
+	f("sched/x_test.go", "package p\nimport \"time\"\nvar n = time.Now()\n", "")
+	f("loop/engine.go", imports("github.com/panjf2000/gnet/v2"), "")
+	f("loop/session.go", imports("github.com/panjf2000/gnet/v2"), "belongs in loop/engine.go only")
+	f("loop/periodic.go", imports("github.com/go-zeromq/zmq4"), "belongs in loop/dwork.go only")
+	f("loop/disbatch/x.go", imports("go.mongodb.org/mongo-driver/v2/bson"), "")
+	f("loop/x.go", imports("go.mongodb.org/mongo-driver/v2/bson"), "belongs in loop/disbatch only")
+	f("loop/x.go", imports("unsafe"), "belongs in nowhere only")
+	f("loop/x.go", "package common\n", "a package called common says nothing")
+	f("loop/x.go", "package", "expected 'IDENT'")
+}

@@ -1,0 +1,9 @@
+// Command treadle is the job server and its command line: `treadle serve` runs
+// the server, the other commands talk to one.
+package main
+
+import "os"
+
+func main() {
+	os.Exit(run(os.Args[1:], console{in: os.Stdin, out: os.Stdout, err: os.Stderr}))
+}

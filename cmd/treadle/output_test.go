@@ -1,0 +1,134 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"treadle/loop/client"
+)
+
+func TestStatusTable(t *testing.T) {
+	now := time.Unix(1_000_000, 0)
+	f := func(rows []client.Queue, want string) {
+		t.Helper()
+		var got bytes.Buffer
+		if err := writeTable(&got, rows, now); err != nil || got.String() != want {
+			t.Errorf("got\n%s%v, want\n%s", got.String(), err, want)
+		}
+	}
+	f(nil, "FUNCTION  WORKERS  JOBS  RUNNING  NEXT\n")
+	f([]client.Queue{
+		{Func: "resize", Workers: 12, Jobs: 123456, Running: 12, Next: 0},
+		{Func: "größe", Jobs: 1, Next: 1_000_090},
+		{Func: "idle", Workers: 1, Jobs: 1, Running: 1, Next: 1_000_000},
+		{Func: "a\nb\x1b", Jobs: 1, Next: 5_000_000_000},
+	}, ""+
+		"FUNCTION    WORKERS    JOBS  RUNNING        NEXT\n"+
+		"resize           12  123456       12         now\n"+
+		"größe             0       1        0    in 1m30s\n"+
+		"idle              1       1        1           -\n"+
+		"\"a\\nb\\x1b\"        0       1        0  2128-06-11\n")
+	locked := int64(3)
+	f([]client.Queue{{Func: "f", Jobs: 5, Locked: &locked}}, ""+
+		"FUNCTION  WORKERS  JOBS  RUNNING  LOCKED  NEXT\n"+
+		"f               0     5        0       3   now\n")
+}
+
+func TestStatusJSON(t *testing.T) {
+	f := func(rows []client.Queue, want string) {
+		t.Helper()
+		var got bytes.Buffer
+		if err := writeJSON(&got, rows); err != nil || strings.Join(strings.Fields(got.String()), "") != want {
+			t.Errorf("got %s, %v, want %s", got.String(), err, want)
+		}
+	}
+	f(nil, `[]`)
+	f([]client.Queue{{Func: "a<b", Workers: 1, Jobs: 2, Running: 1, Next: 9}}, `[{"function":"a<b","workers":1,"jobs":2,"running":1,"next":9}]`)
+	locked := int64(0)
+	f([]client.Queue{{Func: "f", Locked: &locked}}, `[{"function":"f","workers":0,"jobs":0,"running":0,"locked":0,"next":0}]`)
+}
+
+// A dump that fails leaves the one before it alone, and nothing beside it.
+func TestReplaceFile(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "jobs.dump")
+	write := func(text string, err error) error {
+		return replaceFile(path, func(w io.Writer) error {
+			_, _ = io.WriteString(w, text)
+			return err
+		})
+	}
+	want := func(text string) {
+		t.Helper()
+		got, _ := os.ReadFile(path)
+		entries, err := os.ReadDir(dir)
+		if string(got) != text || len(entries) != 1 || err != nil {
+			t.Errorf("got %q among %v, %v, want %q", got, entries, err, text)
+		}
+	}
+	if err := write("one", nil); err != nil {
+		t.Fatal(err)
+	}
+	want("one")
+	broken := errors.New("broken")
+	if err := write("two", broken); !errors.Is(err, broken) {
+		t.Errorf("got %v", err)
+	}
+	want("one")
+	if err := write("three", nil); err != nil {
+		t.Fatal(err)
+	}
+	want("three")
+	if err := replaceFile("/dev/null", func(w io.Writer) error { _, err := io.WriteString(w, "x"); return err }); err != nil {
+		t.Errorf("a device: %v", err)
+	}
+	if info, err := os.Stat("/dev/null"); err != nil || info.Mode().IsRegular() {
+		t.Errorf("/dev/null is now %v, %v", info, err)
+	}
+}
+
+// What has no size is spooled; a file is loaded from where it stands.
+func TestSized(t *testing.T) {
+	f := func(what string, r io.Reader, want string) {
+		t.Helper()
+		file, size, err := sized(r)
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+			return
+		}
+		defer file.Close()
+		got, err := io.ReadAll(file)
+		if err != nil || string(got) != want || size != int64(len(want)) {
+			t.Errorf("%s: got %q of %d bytes, %v, want %q", what, got, size, err, want)
+		}
+	}
+	f("a reader", strings.NewReader("hello"), "hello")
+	file, err := os.Open(config(t, "hello"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = file.Seek(2, io.SeekStart)
+	f("a file", file, "llo")
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.WriteString(w, "piped")
+	w.Close()
+	defer r.Close()
+	f("a pipe", r, "piped")
+	dir, err := os.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	if _, _, err := sized(dir); err == nil {
+		t.Error("a directory was accepted")
+	}
+}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"treadle/loop"
+)
+
+// serveCmd holds the flags of treadle serve: the settings of loop.Options.
+type serveCmd struct {
+	Config configPath `placeholder:"FILE" help:"TOML file of settings, named as these flags without the dashes; flags win (default: none)."`
+
+	Periodic         []string `sep:"none" placeholder:"ADDR" help:"Address of the Periodic protocol, tcp://host:port or unix:///path (mode 0660), or off; repeatable (default: tcp://127.0.0.1:5000 and unix:///tmp/periodic.sock)."`
+	Bind             string   `placeholder:"HOST" help:"Host of every default TCP address (default: 127.0.0.1)."`
+	PeriodicGrab     string   `enum:"hold,document" default:"hold" help:"Answer to a worker's GRAB_JOB when no job is ready: hold it until there is one, or NO_JOB as the document says: hold or document (default: ${default})."`
+	PeriodicCRC      string   `name:"periodic-crc" enum:"2019,2020,2023,2026" default:"2023" help:"Era whose replies clients of the CRC framing get: 2019, 2020, 2023 or 2026 (default: ${default})."`
+	PeriodicShutdown string   `enum:"on,off" default:"on" help:"Whether a client's SHUTDOWN stops the server: on or off (default: ${default})."`
+	GloomMasters     []string `sep:"none" placeholder:"ADDR" help:"Address of the Gloom protocol for masters, or off; repeatable (default: tcp://127.0.0.1:9998)."`
+	GloomSlaves      []string `sep:"none" placeholder:"ADDR" help:"Address of the Gloom protocol for slaves, or off; repeatable (default: tcp://127.0.0.1:9999)."`
+	GloomMaxFrame    byteSize `default:"64MiB" placeholder:"SIZE" help:"Largest Gloom frame (default: ${default})."`
+	HTTP             string   `name:"http" placeholder:"HOST:PORT" help:"Address of /metrics, /healthz and /debug/pprof, or off (default: 127.0.0.1:5001)."`
+
+	Data         string        `default:"./treadle-data" placeholder:"DIR" help:"Directory of the journal, made when missing, or none: jobs live in memory alone (default: ${default})."`
+	Sync         string        `enum:"always,interval,never" default:"always" help:"When a change is on disk: always (before it is acknowledged), interval (a crash costs the last one) or never (when the system gets to it) (default: ${default})."`
+	SyncInterval time.Duration `default:"50ms" placeholder:"TIME" help:"Time between commits that nothing waits for (default: ${default})."`
+	MinFree      byteSize      `default:"256MiB" placeholder:"SIZE" help:"Free space on the disk of --data below which new jobs are refused (default: ${default})."`
+
+	Loops          int      `placeholder:"N" help:"Event loops (default: one fewer than the processors, at least 1)."`
+	Shards         int      `placeholder:"N" help:"Shards of the scheduler, each with its own lock (default: 16)."`
+	MaxConnections int      `placeholder:"N" help:"Most connections open at once, over all ports (default: the limit of open files less the server's own)."`
+	MaxFrame       byteSize `default:"64MiB" placeholder:"SIZE" help:"Largest request in bytes, or with k, m, g for powers of 1024 (default: ${default})."`
+	MaxOutbound    byteSize `placeholder:"SIZE" help:"Most bytes queued for a peer that does not read; beyond, it is closed (default: twice --max-frame)."`
+
+	HandshakeTimeout time.Duration `default:"10s" placeholder:"TIME" help:"Time a new connection has to say who it is, as in 500ms, 10s, 2m (default: ${default})."`
+	FrameTimeout     time.Duration `default:"100s" placeholder:"TIME" help:"Time a request may stay unfinished (default: ${default})."`
+	Drain            time.Duration `default:"10s" placeholder:"TIME" help:"Time a stopping server goes on delivering what is owed; 0s: none (default: ${default})."`
+
+	LogLevel  string `enum:"debug,info,warn,error" default:"info" help:"Least level that is logged: debug, info, warn or error (default: ${default})."`
+	LogFormat string `enum:"text,json" default:"text" help:"Form of the log on standard error: text or json (default: ${default})."`
+}
+
+// Run serves until a signal.
+func (s *serveCmd) Run(con *console) error {
+	o, err := s.options()
+	if err != nil {
+		return err
+	}
+	o.Log = newLog(con.err, s.LogLevel, s.LogFormat)
+	first, second, stop := signals()
+	defer stop()
+	context.AfterFunc(first, func() { o.Log.Info("stopping", "drain", s.Drain) })
+	context.AfterFunc(second, func() { os.Exit(exitInterrupted) })
+	return loop.Run(first, o)
+}
+
+// options are the flags as the server takes them. A zero there means the
+// default, so a zero that was asked for is refused or made the next best.
+func (s *serveCmd) options() (loop.Options, error) {
+	for _, t := range []struct {
+		setting string
+		value   time.Duration
+		least   time.Duration
+	}{
+		{"handshake-timeout", s.HandshakeTimeout, time.Nanosecond},
+		{"frame-timeout", s.FrameTimeout, time.Nanosecond},
+		{"drain", s.Drain, 0},
+	} {
+		if t.value < t.least {
+			return loop.Options{}, &loop.OptionError{Setting: t.setting, Err: fmt.Errorf("%v is too short", t.value)}
+		}
+	}
+	return loop.Options{
+		Periodic: s.Periodic, Bind: s.Bind, PeriodicGrab: loop.Grab(s.PeriodicGrab), PeriodicCRC: s.PeriodicCRC, PeriodicShutdown: s.PeriodicShutdown, HTTP: s.HTTP,
+		GloomMasters: s.GloomMasters, GloomSlaves: s.GloomSlaves, GloomMaxFrame: int(s.GloomMaxFrame),
+		Data: s.Data, Sync: s.Sync, SyncInterval: s.SyncInterval, MinFree: int(s.MinFree),
+		Loops: s.Loops, Shards: s.Shards, MaxConnections: s.MaxConnections, MaxFrame: int(s.MaxFrame), MaxOutbound: int(s.MaxOutbound),
+		HandshakeTimeout: s.HandshakeTimeout, FrameTimeout: s.FrameTimeout, Drain: max(s.Drain, time.Nanosecond),
+		Version: version,
+	}, nil
+}
+
+// newLog returns a logger of a level and format that the flags' enums allow.
+func newLog(w io.Writer, level, format string) *slog.Logger {
+	o := &slog.HandlerOptions{}
+	var least slog.Level
+	if err := least.UnmarshalText([]byte(level)); err == nil {
+		o.Level = least
+	}
+	if format == "json" {
+		return slog.New(slog.NewJSONHandler(w, o))
+	}
+	return slog.New(slog.NewTextHandler(w, o))
+}
+
+// signals returns contexts that end with the first and the second SIGTERM or
+// SIGINT.
+func signals() (first, second context.Context, stop func()) {
+	first, endFirst := context.WithCancel(context.Background())
+	second, endSecond := context.WithCancel(context.Background())
+	received := make(chan os.Signal, 2)
+	signal.Notify(received, syscall.SIGTERM, syscall.SIGINT)
+	stopped := make(chan struct{})
+	go func() {
+		for _, end := range []func(){endFirst, endSecond} {
+			select {
+			case <-received:
+				end()
+			case <-stopped:
+				return
+			}
+		}
+	}()
+	return first, second, func() {
+		signal.Stop(received)
+		close(stopped)
+	}
+}
