@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// contender is one server in the comparison.
+type contender struct {
+	name     string
+	version  string
+	protocol protocol
+	ours     bool   // a Treadle; the others are its peers
+	variant  string // takes part in the rows that ask for this variant alone; "": in all
+	base     string // the contender to compare a Treadle with, in place of the peers
+	gloom    bool   // has Gloom addresses too, and takes part in the rows that need them
+	start    func(ctx context.Context) (*server, error)
+}
+
+// systemDirectories are searched after PATH: Debian keeps gearmand there, outside an ordinary user's PATH.
+var systemDirectories = []string{"/usr/sbin", "/usr/local/sbin", "/sbin"}
+
+// find returns the path of a program, or "" when the machine has none.
+func find(program string) string {
+	if path, err := exec.LookPath(program); err == nil {
+		if path, err = filepath.Abs(path); err == nil {
+			return path
+		}
+	}
+	for _, directory := range systemDirectories {
+		if path, err := exec.LookPath(filepath.Join(directory, program)); err == nil {
+			return path
+		}
+	}
+	return ""
+}
+
+// The variants of Treadle.
+const (
+	overUnix = "unix" // talks over its unix socket
+	inCRC    = "crc"  // talks in the CRC framing of Periodic, over TCP
+)
+
+// serveArguments make a Treadle listen on its ports.
+func serveArguments(ports [3]string, more ...string) []string {
+	return append([]string{
+		"serve", "--periodic", "tcp://127.0.0.1:" + ports[0],
+		"--gloom-masters", "tcp://127.0.0.1:" + ports[1], "--gloom-slaves", "tcp://127.0.0.1:" + ports[2],
+		"--http", "off",
+	}, more...)
+}
+
+// contenders lists Treadle with its variants, unless its path is empty, and every peer that the machine has. All of them
+// run one thread for connections and jobs, and all but the durable ones, which come last, keep their jobs in memory alone.
+func contenders(treadle string) []contender {
+	const socket = "periodic.sock"
+	serve := command{path: treadle, gloom: true, arguments: func(ports [3]string, directory string) []string {
+		return serveArguments(ports, "--periodic", "unix://"+filepath.Join(directory, socket), "--data", "none")
+	}}
+	local := serve
+	local.socket = socket
+	var list []contender
+	if treadle != "" {
+		version := ask(treadle, "--version")
+		list = append(list,
+			contender{name: "treadle", version: version, protocol: newPeriodic(), ours: true, gloom: true, start: serve.start},
+			contender{name: "treadle unix", version: version, protocol: newPeriodic(), ours: true, variant: overUnix, start: local.start},
+			contender{name: "treadle crc", version: version, protocol: newPeriodicCRC(), ours: true, variant: inCRC, base: "treadle", start: serve.start},
+		)
+	}
+	for _, peer := range []struct {
+		name      string
+		program   string
+		version   string // the flag that prints it
+		protocol  protocol
+		arguments func(ports [3]string, directory string) []string
+	}{
+		{"beanstalkd", "beanstalkd", "-v", newBeanstalkd(), func(ports [3]string, _ string) []string {
+			return []string{"-l", "127.0.0.1", "-p", ports[0]}
+		}},
+		{"gearmand", "gearmand", "--version", newGearman(), func(ports [3]string, directory string) []string {
+			return []string{"-t", "0", "-L", "127.0.0.1", "-p", ports[0], "-l", filepath.Join(directory, "log")}
+		}},
+		{"redis", "redis-server", "--version", newRedis(), func(ports [3]string, directory string) []string {
+			return []string{
+				"--bind", "127.0.0.1", "--port", ports[0], "--dir", directory, "--save", "", "--appendonly", "no",
+			}
+		}},
+	} {
+		path := find(peer.program)
+		if path == "" {
+			continue
+		}
+		list = append(list, contender{
+			name: peer.name, version: ask(path, peer.version), protocol: peer.protocol,
+			start: command{path: path, arguments: peer.arguments}.start,
+		})
+	}
+	return append(list, durables(treadle)...)
+}
+
+// ask runs a program for its version: the second word of what it prints, or what stands behind "v=".
+func ask(path, flag string) string {
+	said, _ := exec.Command(path, flag).CombinedOutput()
+	words := strings.Fields(string(said))
+	for _, word := range words {
+		if number, ok := strings.CutPrefix(word, "v="); ok {
+			return number
+		}
+	}
+	if len(words) < 2 {
+		return "unknown"
+	}
+	return words[1]
+}

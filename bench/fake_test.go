@@ -1,0 +1,227 @@
+package main
+
+import (
+	"bufio"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+)
+
+// fakeFlaws are the ways in which the fake server can be told to misbehave.
+const (
+	flawless   = "flawless"
+	duplicates = "duplicates" // assigns the tenth job twice
+	loses      = "loses"      // acknowledges the tenth job and drops it
+	forgets    = "forgets"    // takes no notice of completions
+	crashes    = "crashes"    // ends at the tenth job
+	refuses    = "refuses"    // ends before it listens
+	withholds  = "withholds"  // does not acknowledge the tenth completion; in the CRC framing
+)
+
+// TestMain runs the fake server instead of the tests when the test program is started as a child of itself.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 5 && os.Args[1] == "fake-server" {
+		if err := serveFake(os.Args[2], os.Args[3], os.Args[4]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// fakeContender is a Periodic server with one flaw, run as a child process.
+func fakeContender(t *testing.T, name, flaw, socket string) contender {
+	t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := command{path: program, socket: socket, arguments: func(ports [3]string, directory string) []string {
+		return []string{"fake-server", flaw, ports[0], directory}
+	}}
+	made := contender{name: name, version: "1.0", protocol: newPeriodic(), ours: true, start: c.start}
+	if socket != "" {
+		made.variant = overUnix
+	}
+	return made
+}
+
+// fake is as little of a Periodic server as the load generator needs: one function, no names, one lock.
+type fake struct {
+	flaw string
+
+	mu      sync.Mutex
+	count   int        // jobs submitted
+	queue   [][]byte   // Job records
+	running int        // jobs assigned and not completed
+	done    int        // completions
+	slots   []fakeSlot // grabs that wait
+}
+
+// fakeConn is a connection in one of the two framings.
+type fakeConn struct {
+	net.Conn
+	crc bool
+}
+
+type fakeSlot struct {
+	conn  fakeConn
+	msgID []byte
+}
+
+// serveFake listens on a port and on a unix socket until it is killed.
+func serveFake(flaw, port, directory string) error {
+	if flaw == refuses {
+		return fmt.Errorf("this server does not want to")
+	}
+	f := &fake{flaw: flaw}
+	local, err := net.Listen("unix", filepath.Join(directory, "fake.sock"))
+	if err != nil {
+		return err
+	}
+	remote, err := net.Listen("tcp", "127.0.0.1:"+port)
+	if err != nil {
+		return err
+	}
+	go f.accept(local)
+	f.accept(remote)
+	return nil
+}
+
+func (f *fake) accept(listener net.Listener) {
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer conn.Close()
+			f.converse(conn)
+			f.leave(conn)
+		}()
+	}
+}
+
+// converse answers one connection until it ends.
+func (f *fake) converse(plain net.Conn) {
+	r := bufio.NewReader(plain)
+	first, err := r.Peek(periodicHeaderLen + 1)
+	if err != nil {
+		return
+	}
+	conn := fakeConn{Conn: plain, crc: first[periodicHeaderLen] > 2}
+	if _, err := conn.readFrame(r); err != nil {
+		return
+	}
+	id := []byte{0, 0, 0, 1}
+	if conn.crc {
+		id = append([]byte{periodicData}, id...)
+	}
+	conn.send(id)
+	for {
+		payload, err := conn.readFrame(r)
+		if err != nil || len(payload) < 5 {
+			return
+		}
+		f.handle(conn, payload[:4], payload[4], payload[5:])
+	}
+}
+
+func (f *fake) handle(conn fakeConn, msgID []byte, command byte, args []byte) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch command {
+	case periodicPing:
+		conn.reply(msgID, []byte{periodicPong})
+	case periodicCanDo:
+		if conn.crc {
+			conn.reply(msgID, []byte{periodicSuccess})
+		}
+	case periodicStatus:
+		jobs := len(f.queue) + f.running
+		if conn.crc {
+			conn.reply(msgID, fmt.Appendf(nil, "\x1eother,0,3,0,0,1\n%s,1,%d,%d,0,1", queueName, jobs, f.running))
+		} else {
+			conn.reply(msgID, fmt.Appendf(nil, "other,0,3,0,1\n%s,1,%d,%d,1", queueName, jobs, f.running))
+		}
+	case periodicWorkDone:
+		f.done++
+		if conn.crc && (f.done != 10 || f.flaw != withholds) {
+			conn.reply(msgID, []byte{periodicSuccess})
+		}
+		if f.flaw != forgets {
+			f.running--
+		}
+	case periodicGrabJob:
+		f.slots = append(f.slots, fakeSlot{conn, msgID})
+	case periodicSubmitJob:
+		f.count++
+		conn.reply(msgID, []byte{periodicSuccess})
+		f.submit(args)
+	}
+	for len(f.queue) > 0 && len(f.slots) > 0 {
+		handle := []byte("\x02id")
+		if f.slots[0].conn.crc {
+			handle = nil
+		}
+		f.slots[0].conn.reply(f.slots[0].msgID, slices.Concat([]byte{periodicJobAssign}, handle, f.queue[0]))
+		f.queue, f.slots = f.queue[1:], f.slots[1:]
+		f.running++
+	}
+}
+
+func (f *fake) submit(record []byte) {
+	tenth := f.count == 10
+	switch {
+	case tenth && f.flaw == crashes:
+		fmt.Fprintln(os.Stderr, "the tenth job was too much")
+		os.Exit(3)
+	case tenth && f.flaw == loses:
+		return
+	case tenth && f.flaw == duplicates:
+		f.queue = append(f.queue, record)
+	}
+	f.queue = append(f.queue, record)
+}
+
+// leave forgets the grabs of a connection that ended.
+func (f *fake) leave(conn net.Conn) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.slots = slices.DeleteFunc(f.slots, func(s fakeSlot) bool { return s.conn.Conn == conn })
+}
+
+func (c fakeConn) reply(msgID, body []byte) { c.send(slices.Concat(msgID, body)) }
+
+func (c fakeConn) send(payload []byte) {
+	frame := binary.BigEndian.AppendUint32([]byte("\x00RES"), uint32(len(payload)))
+	if c.crc {
+		frame = binary.BigEndian.AppendUint32(frame, crc32.ChecksumIEEE(payload))
+	}
+	_, _ = c.Write(append(frame, payload...))
+}
+
+// readFrame returns the payload of the next request.
+func (c fakeConn) readFrame(r *bufio.Reader) ([]byte, error) {
+	header := make([]byte, periodicHeaderLen)
+	if c.crc {
+		header = make([]byte, periodicCRCHeaderLen)
+	}
+	if _, err := io.ReadFull(r, header); err != nil {
+		return nil, err
+	}
+	payload := make([]byte, binary.BigEndian.Uint32(header[4:]))
+	_, err := io.ReadFull(r, payload)
+	if err == nil && c.crc && binary.BigEndian.Uint32(header[periodicCRCAt:]) != crc32.ChecksumIEEE(payload) {
+		return nil, errMalformed
+	}
+	return payload, err
+}

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// talker opens with a long request and waits until it was echoed.
+type talker struct {
+	request []byte
+	heard   []byte
+}
+
+func (c *talker) open(_ int64, out []byte) []byte { return append(out, c.request...) }
+
+func (c *talker) turn(_ int64, in, out []byte) (int, []byte, error) {
+	c.heard = append(c.heard, in...)
+	return len(in), out, nil
+}
+
+func (c *talker) reached() bool { return len(c.heard) >= len(c.request) }
+func (c *talker) progress() int { return len(c.heard) }
+
+// TestPumpKeepsWhatTheSocketDoesNotTake sends far more than a socket buffer holds to a peer that echoes it.
+func TestPumpKeepsWhatTheSocketDoesNotTake(t *testing.T) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := os.NewFile(uintptr(pair[1]), "peer")
+	peer, err := net.FileConn(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file.Close()
+	defer peer.Close()
+	go func() {
+		request := make([]byte, 4<<20)
+		_, _ = io.ReadFull(peer, request) // all of it, before the first byte goes back
+		_, _ = peer.Write(request)
+	}()
+	c := &talker{request: bytes.Repeat([]byte("0123456789abcdef"), 4<<20/16)}
+	p, err := newPump([]*line{{fd: pair[0], talk: c}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.close()
+	if err := p.open(); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.run(c, new(atomic.Bool), 5*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(c.heard, c.request) {
+		t.Error("the echo is not what was sent")
+	}
+}
+
+// TestPollingWorker leads a worker of a protocol in which an empty queue answers through its states.
+func TestPollingWorker(t *testing.T) {
+	g := newGearman()
+	grab, sleep := string(g.appendGrab(nil, 0)), string(g.appendSleep(nil))
+	const none, noop = "\x00RES\x00\x00\x00\x0a\x00\x00\x00\x00", "\x00RES\x00\x00\x00\x06\x00\x00\x00\x00"
+	job := func(id uint64) string {
+		return "\x00RES\x00\x00\x00\x1f\x00\x00\x00\x6e" + "H\x00bench\x00j\x00" + string(appendWorkload(nil, id, 0))
+	}
+	done := string(g.appendDone(nil, &event{handle: []byte("H\x00")}))
+	w := &worker{harvest: newHarvest(g, 10), depth: 2}
+	if got := string(w.open(0, nil)); got != grab+grab {
+		t.Fatalf("opens with %q", got)
+	}
+	f := func(when, in, want string) {
+		t.Helper()
+		n, out, err := w.turn(1, []byte(in), nil)
+		if err != nil || n != len(in) || string(out) != want {
+			t.Fatalf("%s: got %q, %d of %d bytes, %v; want %q", when, out, n, len(in), err, want)
+		}
+	}
+	f("the first grab finds nothing", none, "")
+	f("nor does the second", none, sleep)
+	f("woken", noop, grab+grab)
+	f("one job, one empty answer: work goes on", job(0)+none, done+grab+grab)
+	f("two jobs", job(1)+job(2), done+grab+done+grab)
+	f("nothing left", none+none, sleep)
+	if w.harvest.arrived.received != 3 {
+		t.Errorf("%d jobs arrived, want 3", w.harvest.arrived.received)
+	}
+}
+
+// TestBacklog checks when producers must wait, and when the bell rings for them.
+func TestBacklog(t *testing.T) {
+	p, err := newPump(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.close()
+	b, err := newBacklog(p, load{connections: 25, depth: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.close()
+	rung := func(taken int) bool {
+		t.Helper()
+		if err := b.arrived(taken); err != nil {
+			t.Fatal(err)
+		}
+		n, err := p.serve(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n == 1
+	}
+	if got := b.room(70); got != 30 {
+		t.Errorf("room for %d after 70 submits, want 30", got)
+	}
+	if !b.wait(100) {
+		t.Error("100 jobs wait, and the producers need not")
+	}
+	if rung(49) {
+		t.Error("the bell rang before half of the backlog was gone")
+	}
+	if !rung(50) {
+		t.Error("the bell did not ring")
+	}
+	if rung(60) {
+		t.Error("the bell rang for nobody")
+	}
+	if b.wait(110) {
+		t.Error("half of the backlog is gone already, and the producers wait")
+	}
+}
+
+// TestProducerUsesSlotsInOrder fills, holds back at the backlog's limit, and goes on with the slots that were freed
+// first.
+func TestProducerUsesSlotsInOrder(t *testing.T) {
+	b := &backlog{limit: 3}
+	f := newFeed(newBeanstalkd(), 100)
+	f.backlog = b
+	p := newProducer(f, 4, false)
+	p.open(10, nil)
+	if f.next != 3 || len(p.free) != 1 {
+		t.Fatalf("%d submits, free slots %v; want 3 and one slot", f.next, p.free)
+	}
+	b.taken.Store(2)
+	if _, _, err := p.turn(20, []byte("INSERTED 1\r\nINSERTED 2\r\n"), nil); err != nil {
+		t.Fatal(err)
+	}
+	// Slot 3 was free first, then slots 0 and 1 were freed: 3 and 0 are used, 1 waits.
+	if f.next != 5 || p.sent[3] != 20 || p.sent[0] != 20 || p.sent[1] != 10 || len(p.free) != 1 || p.free[0] != 1 {
+		t.Errorf("%d submits, sent at %v, free slots %v", f.next, p.sent, p.free)
+	}
+	if _, _, err := p.turn(30, []byte(strings.Repeat("INSERTED 3\r\n", 20)), nil); err == nil {
+		t.Error("more acknowledgements than submits were accepted")
+	}
+}

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"math"
+	"slices"
+)
+
+// kind says how a row is measured.
+type kind int
+
+const (
+	flow   kind = iota // producers and workers at a time
+	drain              // queue everything, then time the workers
+	memory             // queue everything, then look at the memory
+	idle               // many connections that say nothing after their greeting
+)
+
+const (
+	pipeline  = 64   // requests in flight a connection in the pipelined rows
+	pacedRate = 1000 // jobs a second in the paced row
+	// leastJobs keeps a scaled-down row meaningful: every connection should still see a few jobs.
+	leastJobs = 200
+)
+
+// row is one line of the comparison for each contender.
+type row struct {
+	name     string
+	section  section
+	kind     kind
+	load     load           // jobs is filled in for each contender
+	variants []string       // these variants take part too
+	once     bool           // one round is enough: a size, or a time of many seconds
+	fewer    bool           // one round fewer than the others: many contenders, and slow ones
+	passes   int            // this many trials, one after the other, are one measurement; 0: one
+	fixed    int            // the same number of jobs, or connections, for everyone; 0: by guess
+	guess    map[string]int // jobs for about one to two seconds, by contender
+	against  string         // a row to compare with
+}
+
+// section is a part of the tables: the rows of one protocol.
+type section string
+
+const (
+	periodicSection section = ""        // Periodic, beside the peers
+	gloomSection    section = "gloom"   // Gloom masters and slaves
+	acrossSection   section = "across"  // submitted in one protocol, done in another
+	durableSection  section = "durable" // Periodic, beside the peers, jobs on disk
+)
+
+// sides says who speaks what in a section's rows.
+func (s section) sides(c contender, running *server) sides {
+	ask := side{protocol: c.protocol, network: running.network, address: running.address}
+	work := side{protocol: newGloom(), network: "tcp", address: running.slaves}
+	switch s {
+	case gloomSection:
+		return sides{produce: side{protocol: newGloom(), network: "tcp", address: running.masters}, work: work, ask: ask}
+	case acrossSection:
+		produce := ask
+		produce.protocol = newPeriodicText()
+		return sides{produce: produce, work: work, ask: ask}
+	}
+	return sides{produce: ask, work: ask, ask: ask}
+}
+
+// rows lists what is measured, in this order. The guesses come from trial runs on two cores.
+func rows() []row {
+	jobs := func(treadle, beanstalkd, gearmand, redis int) map[string]int {
+		return map[string]int{
+			"treadle": treadle, "treadle unix": 2 * treadle, "treadle crc": treadle,
+			"beanstalkd": beanstalkd, "gearmand": gearmand, "redis": redis,
+		}
+	}
+	// The queued row gives gearmand fewer jobs: its hash table of 991 chains takes a minute for a million, and its memory
+	// grows by the job.
+	return append([]row{
+		{name: "sync 1", load: load{connections: 1, depth: 1}, guess: jobs(30e3, 15e3, 30e3, 15e3)},
+		{name: "sync 8", load: load{connections: 8, depth: 1}, guess: jobs(80e3, 50e3, 80e3, 50e3)},
+		{name: "sync 64", load: load{connections: 64, depth: 1}, variants: []string{overUnix, inCRC}, guess: jobs(100e3, 60e3, 90e3, 60e3)},
+		{name: "pipe 1", load: load{connections: 1, depth: pipeline}, guess: jobs(1500e3, 70e3, 800e3, 600e3)},
+		{name: "pipe 8", load: load{connections: 8, depth: pipeline}, variants: []string{inCRC}, guess: jobs(2000e3, 70e3, 1200e3, 800e3)},
+		{name: "pipe 64", load: load{connections: 64, depth: pipeline}, guess: jobs(2000e3, 80e3, 1200e3, 800e3)},
+		{name: "paced 1000/s", load: load{connections: 8, depth: 1, rate: pacedRate}, fixed: 3000},
+		{name: "drain", kind: drain, load: load{connections: 8, depth: pipeline}, fixed: 500e3, once: true},
+		{name: "queued", kind: memory, load: load{connections: 8, depth: pipeline}, once: true, guess: jobs(1e6, 1e6, 300e3, 1e6)},
+		{name: "idle", kind: idle, fixed: 2000, once: true},
+		gloomRow("gloom 1x1", 1, 1, 15e3),
+		gloomRow("gloom 64x8", 64, 8, 100e3),
+		gloomRow("gloom 64x64", 64, 64, 100e3),
+		gloomRow("gloom 1000x64", 1000, 64, 100e3),
+		// A thousand jobs are over in some milliseconds: fifty times.
+		{name: "gloom drain 1000", section: gloomSection, kind: drain, load: gloomDrain, fixed: 1000, passes: 50},
+		{name: "gloom drain 100000", section: gloomSection, kind: drain, load: gloomDrain, fixed: 100e3, against: "gloom drain 1000"},
+		{name: "periodic to gloom", section: acrossSection, load: load{connections: 8, workers: 64, depth: pipeline}, fixed: 100e3,
+			against: "gloom 1000x64"},
+	}, durableRows()...)
+}
+
+// gloomDrain is one master, whose submits wait for their acknowledgements alone, and then eight slaves.
+var gloomDrain = load{connections: 1, workers: 8, depth: 8 * pipeline}
+
+// gloomRow has so many jobs of one master submitted and not answered, and so many slaves.
+func gloomRow(name string, outstanding, slaves, jobs int) row {
+	return row{
+		name: name, section: gloomSection, fixed: jobs,
+		load: load{connections: 1, workers: slaves, depth: outstanding},
+	}
+}
+
+// size is how many jobs, or idle connections, a contender gets in this row at the given scale.
+func (r row) size(contender string, scale float64) int {
+	jobs := r.fixed
+	if jobs == 0 {
+		jobs = r.guess[contender]
+	}
+	return max(leastJobs, int(math.Round(float64(jobs)*scale)))
+}
+
+// admits says whether a contender takes part in this row.
+func (r row) admits(c contender) bool {
+	switch r.section {
+	case periodicSection:
+		return c.variant == "" || slices.Contains(r.variants, c.variant)
+	case durableSection:
+		return c.variant == "" && c.ours || slices.Contains(r.variants, c.variant)
+	}
+	return c.gloom
+}

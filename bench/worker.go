@@ -1,0 +1,155 @@
+package main
+
+import "fmt"
+
+// harvest is the working side of a trial: which jobs arrived, and how long after their submit. All its workers live
+// in one pump, so nothing here is locked.
+type harvest struct {
+	protocol protocol
+	traits   traits
+	parse    func(workload []byte) (id uint64, sent int64, ok bool)
+	arrived  *checker
+	backlog  *backlog   // nil: nobody waits
+	last     int64      // when the latest job arrived
+	latency  *latencies // from submit to arrival at a worker
+	owed     int        // acknowledgements to come, in protocols that confirm
+}
+
+func newHarvest(p protocol, jobs int) *harvest {
+	h := &harvest{protocol: p, traits: p.traits(), parse: parseWorkload, arrived: newChecker(jobs), latency: newLatencies()}
+	if h.traits.text {
+		h.parse = parseTextWorkload
+	}
+	return h
+}
+
+func (h *harvest) reached() bool { return h.arrived.received == h.arrived.total }
+func (h *harvest) progress() int { return h.arrived.received }
+
+// confirmation is the goal of a harvest that has all its jobs: the acknowledgements of the last completions.
+type confirmation struct{ *harvest }
+
+func (c confirmation) reached() bool { return c.owed == 0 }
+func (c confirmation) progress() int { return -c.owed }
+
+// take notes the arrival of one job.
+func (h *harvest) take(now int64, workload []byte) error {
+	id, sent, ok := h.parse(workload)
+	if !ok {
+		return fmt.Errorf("%w: a job arrived with a damaged workload: %.40q", errMalformed, workload)
+	}
+	h.last = now
+	h.latency.record(now - sent)
+	return h.arrived.take(id)
+}
+
+// worker is one connection that takes and completes jobs, with up to depth grabs outstanding.
+type worker struct {
+	harvest     *harvest
+	depth       int
+	outstanding int // grabs not answered yet; counted in protocols that poll
+	owed        int // acknowledgements to come, in protocols that confirm
+}
+
+func (w *worker) open(_ int64, out []byte) []byte {
+	for slot := range w.depth {
+		out = w.harvest.protocol.appendGrab(out, uint32(slot))
+	}
+	w.outstanding = w.depth
+	if w.harvest.traits.pushes {
+		w.owe(w.depth)
+	}
+	return out
+}
+
+func (w *worker) owe(more int) {
+	w.owed += more
+	w.harvest.owed += more
+}
+
+// accept completes a job and asks for the next one.
+func (w *worker) accept(now int64, e *event, out []byte) ([]byte, error) {
+	h := w.harvest
+	if h.traits.pushes && w.owed > 0 {
+		return out, fmt.Errorf("%w: a job came before the acknowledgement that unlocks it", errMalformed)
+	}
+	if err := h.take(now, e.workload); err != nil {
+		return out, err
+	}
+	out = h.protocol.appendDone(out, e)
+	if h.traits.confirms {
+		w.owe(1)
+	}
+	if !h.traits.pushes {
+		out = h.protocol.appendGrab(out, e.slot)
+	}
+	return out, nil
+}
+
+// confirm notes the acknowledgement of a completion.
+func (w *worker) confirm() error {
+	if !w.harvest.traits.confirms {
+		return nil
+	}
+	if w.owed == 0 {
+		return fmt.Errorf("%w: an acknowledgement that no completion asked for", errMalformed)
+	}
+	w.owe(-1)
+	return nil
+}
+
+func (w *worker) turn(now int64, in, out []byte) (int, []byte, error) {
+	h := w.harvest
+	used, grabbed, roused := 0, 0, false
+	var e event
+	for {
+		n, err := h.protocol.next(in[used:], &e)
+		if err != nil {
+			return used, out, err
+		}
+		if n == 0 {
+			break
+		}
+		used += n
+		switch e.kind {
+		case assigned:
+			if out, err = w.accept(now, &e, out); err != nil {
+				return used, out, err
+			}
+			grabbed++
+		case finished:
+			if err := w.confirm(); err != nil {
+				return used, out, err
+			}
+		case empty:
+			w.outstanding--
+		case woken:
+			roused = true
+		case submitted, answered:
+			return used, out, fmt.Errorf("%w: a worker got what is meant for who submits", errMalformed)
+		}
+	}
+	if h.traits.polls {
+		out = w.poll(grabbed > 0 || roused, out)
+	}
+	if grabbed > 0 {
+		if err := h.backlog.arrived(h.arrived.received); err != nil {
+			return used, out, err
+		}
+	}
+	return used, out, nil
+}
+
+// poll is for protocols in which an empty queue answers a grab. While there is work, every grab that came back empty
+// is sent again; when all came back empty, the worker sleeps until it is woken.
+func (w *worker) poll(busy bool, out []byte) []byte {
+	switch {
+	case busy:
+		for ; w.outstanding < w.depth; w.outstanding++ {
+			out = w.harvest.protocol.appendGrab(out, 0)
+		}
+	case w.outstanding == 0:
+		out = w.harvest.protocol.appendSleep(out)
+	}
+	return out
+}
