@@ -1,0 +1,95 @@
+# Plain `make` prints the targets. `make test` and `make run` need Go alone; `make check` is what CI adds.
+
+GO = go
+# Everything that is not shipped runs at a pinned version and stays out of go.mod.
+GOLANGCI = $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+# Settings for one call, as in `make run ARGS='--log-level debug'`.
+ARGS =
+BENCH =
+GOBENCH = .
+N = 300
+SEED = 1
+FUZZTIME = 30s
+
+.POSIX:
+.NOTPARALLEL:
+.PHONY: help build run test race lint layers race-short check golden interop fuzz crash bench bench-go peers clean
+
+help: ## print this list
+	@echo 'usage: make TARGET [NAME=value]'
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' Makefile
+
+# Without cgo the program is one static file, the same with and without a C compiler on the machine.
+build: ## compile bin/treadle, with the version from git
+	@version=$$(git describe --tags --always --dirty 2>/dev/null || echo unknown); set -x; \
+	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags "-X main.version=$$version" -o bin/treadle ./cmd/treadle
+
+run: build ## build, then serve on the default addresses; settings in ARGS="..."
+	@exec bin/treadle serve $(ARGS)
+
+test: ## all tests; needs Go alone
+	$(GO) test ./...
+
+race: ## all tests with the race detector and the invariants checked; needs a C compiler
+	CGO_ENABLED=1 $(GO) test -race -tags invariants ./...
+
+lint: ## gofmt, go vet with and without the invariants tag, golangci-lint
+	@files=$$("$$($(GO) env GOROOT)/bin/gofmt" -l .) || exit 1; \
+	test -z "$$files" || { echo "not formatted with gofmt:"; echo "$$files"; exit 1; }
+	$(GO) vet ./...
+	$(GO) vet -tags invariants ./...
+	$(GOLANGCI) run ./...
+
+# A renamed test must not turn this into a check of nothing.
+layers: ## the test of who may import whom
+	@$(GO) test -list Layer ./cmd/treadle | grep '^Test' >/dev/null || { echo "./cmd/treadle has no layers test, or does not build"; exit 1; }
+	$(GO) test -count=1 -run Layer ./cmd/treadle
+
+race-short: ## the short tests with the race detector and the invariants checked
+	CGO_ENABLED=1 $(GO) test -race -short -tags invariants ./...
+
+check: lint layers race-short interop fuzz ## what CI runs after the tests: lint, layers, short race, interop, FUZZTIME=30s of each fuzz target
+
+golden: ## rewrite the golden transcripts of ./loop; read the diff before you keep it
+	$(GO) test ./loop -run Golden -args -rewrite
+
+# The clients are a module of their own, so that go.mod holds only what ships.
+interop: build ## clients that others wrote, against the built server
+	cd bench/interop && $(GO) vet ./... && TREADLE_BINARY="$(CURDIR)/bin/treadle" $(GO) test -count=1 ./...
+
+# Go 1.26 sometimes reports the end of -fuzztime itself as a failure (golang/go#75804): one line "context deadline
+# exceeded" and no input. That alone passes; a failing input, seed, subtest, panic or lost worker never does.
+fuzz: ## every fuzz target of ./fuzz, one after the other, FUZZTIME=30s each
+	@targets=$$($(GO) test -tags invariants -list '^Fuzz' ./fuzz) || { echo "$$targets"; exit 1; }; \
+	targets=$$(echo "$$targets" | grep '^Fuzz') || { echo "no fuzz target in ./fuzz"; exit 1; }; \
+	dir=$$(mktemp -d) || exit 1; trap 'rm -rf "$$dir"' EXIT; trap 'exit 130' INT TERM; \
+	for target in $$targets; do \
+		echo "fuzz $$target for $(FUZZTIME)"; \
+		rm -f "$$dir/passed"; \
+		{ $(GO) test -tags invariants ./fuzz -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) 2>&1 && \
+			touch "$$dir/passed" || true; } | tee "$$dir/log"; \
+		if test -e "$$dir/passed"; then continue; fi; \
+		grep -q '^    context deadline exceeded$$' "$$dir/log" || exit 1; \
+		if grep -Eq 'Failing input|seed corpus|panic|--- FAIL: .*/|hung or terminated' "$$dir/log"; then exit 1; fi; \
+		echo "fuzz $$target: the time was over, no failing input"; \
+	done
+
+crash: ## kill the built server under load N=300 times and audit what it acknowledged; SEED=
+	$(GO) test ./cmd/treadle -count=1 -timeout 2h -v -run 'TestCrash$$' -args -crash.n $(N) -crash.seed $(SEED)
+
+bench: build ## load the built server and every peer on PATH over real sockets; flags in BENCH="..."
+	$(GO) run ./bench $(BENCH)
+
+bench-go: ## Go micro-benchmarks with allocations; a pattern in GOBENCH=...
+	$(GO) test -run '^$$' -bench '$(GOBENCH)' -benchmem ./...
+
+peers: ## install the servers that bench compares with (Debian, root or sudo)
+	@as_root=; test "$$(id -u)" = 0 || as_root=sudo; set -ex; \
+	$$as_root apt-get update; \
+	$$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
+		beanstalkd gearman-job-server redis-server
+
+clean: ## remove what the targets above leave behind; never a data directory
+	rm -rf bin
+	rm -f bench/results/latest.json
+	find . -type f \( -name '*.test' -o -name '*.prof' \) ! -path './.git/*' -exec rm -f {} +
