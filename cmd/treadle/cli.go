@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"reflect"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -106,9 +107,25 @@ func newParser(c *cli, con console) (*kong.Kong, error) {
 		},
 		kong.Writers(con.out, con.err),
 		kong.Bind(&con, c),
+		kong.KindMapper(reflect.String, kong.MapperFunc(decodeText)),
 		kong.Exit(func(code int) { panic(exitPanic(code)) }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, WrapUpperBound: 100}),
 	)
+}
+
+// decodeText takes an argument byte for byte: names and workloads need not be UTF-8, and
+// kong's own mapper replaces what is not.
+func decodeText(ctx *kong.DecodeContext, target reflect.Value) error {
+	token, err := ctx.Scan.PopValue("string")
+	if err != nil {
+		return err
+	}
+	text, ok := token.Value.(string)
+	if !ok {
+		return fmt.Errorf("expected text but got %v", token.Value)
+	}
+	target.SetString(text)
+	return nil
 }
 
 // usage points at the help of the command that was misunderstood.

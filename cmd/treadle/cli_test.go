@@ -35,6 +35,23 @@ func config(t *testing.T, text string) string {
 	return path
 }
 
+// Names, workloads and commands are bytes: what is no UTF-8 reaches the server as it is.
+func TestArgumentsAreBytes(t *testing.T) {
+	const text = "\xff\xfe é \x80"
+	submit, err := parse(t, "submit", text, "n"+text, "-w", text)
+	if s := &submit.Submit; err != nil || s.Func != text || s.Name != "n"+text || s.Workload != text {
+		t.Errorf("submit: got %+v, %v", s, err)
+	}
+	work, err := parse(t, "work", text, "--lock-name="+text, "--", "cat", text)
+	if w := &work.Work; err != nil || w.Func != text || w.LockName != text || w.Command[1] != text {
+		t.Errorf("work: got %+v, %v", w, err)
+	}
+	gloom, err := parse(t, "gloom", "submit", text, text, "--id", text)
+	if g := &gloom.Gloom.Submit; err != nil || g.Type != text || g.Body != text || g.ID != text {
+		t.Errorf("gloom submit: got %+v, %v", g, err)
+	}
+}
+
 func TestSizes(t *testing.T) {
 	f := func(text string, want int) {
 		t.Helper()

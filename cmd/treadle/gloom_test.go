@@ -59,6 +59,8 @@ func TestGloom(t *testing.T) {
 		t.Helper()
 		g.gets(want, says, append([]string{"gloom", "submit", "t"}, args...)...)
 	}
+	g.gets("", `.*that is the port of the other role \(the server answered invalid_action: "not_a_master"\)\n`, "gloom", "submit", "t", "1", "--masters", g.path("s"))
+	g.gets("", `.*that is the port of the other role \(the server answered invalid_action: "not_a_slave"\)\n`, "gloom", "work", "t", "--slaves", g.path("m"), "--", "true")
 	worker := g.work(`case "$0" in bad*) echo no; exit 3; esac; cat; test "$0" = plain || echo`, "--thread", "2")
 	submit("\\[1, {\"b\":2 ,\"a\":\"ü\"}\\]\n", "", ` [1, {"b":2 ,"a":"ü"}] `)
 	submit("\"hello\"\n", "", "hello")

@@ -28,7 +28,7 @@ func (g *gloomWorkCmd) Validate() error {
 	}
 	switch {
 	case len(g.Command) == 0:
-		return errors.New("no command: write it after --, as in treadle gloom work echo -- cat")
+		return errors.New("no command: write it after --, as in treadle gloom work echo -- sh -c cat")
 	case g.Thread < 1:
 		return fmt.Errorf("--thread: %d is below 1", g.Thread)
 	}

@@ -41,7 +41,7 @@ func (w *workCmd) Validate() error {
 	}
 	switch {
 	case len(w.Command) == 0:
-		return errors.New("no command: write it after --, as in treadle work echo -- cat")
+		return errors.New("no command: write it after --, as in treadle work echo -- sh -c cat")
 	case w.Thread < 1:
 		return fmt.Errorf("--thread: %d is below 1", w.Thread)
 	case w.Broadcast && w.Thread > 1:

@@ -31,6 +31,10 @@ func (e *GloomError) Error() string {
 		return "the job failed (the server answered job_failed)"
 	case gloom.IDExists:
 		return "a job with this id exists already (the server answered id_exists)"
+	case gloom.SizeError:
+		return "it is larger than the server's --gloom-max-frame (the server answered size_error)"
+	case gloom.InvalidAction:
+		return fmt.Sprintf("that is the port of the other role (the server answered invalid_action: %s)", e.Reason)
 	}
 	return fmt.Sprintf("the server answered %s: %s", e.Name, e.Reason)
 }

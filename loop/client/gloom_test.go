@@ -206,7 +206,7 @@ func TestGloomTooLarge(t *testing.T) {
 	j := *jobA
 	j.Body = GloomText(strings.Repeat("x", 1<<20-len(`{"action":"submit","id":"a","type":"t","body":""}`)))
 	_, err := m.Run(within(t), &j)
-	if err == nil || !strings.HasSuffix(err.Error(), `size_error: "length too large"`) {
+	if err == nil || !strings.HasSuffix(err.Error(), `--gloom-max-frame (the server answered size_error)`) {
 		t.Errorf("got %v", err)
 	}
 }
