@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -157,7 +158,8 @@ func (c *census) readTables() error {
 // complain notes what a table could not be read for.
 func (c *census) complain(name string, err error) {
 	d := damageOf(err)
-	c.add(name, d.Offset, d.Length, "%s", d.What)
+	d.File = filepath.Join(storeName, name)
+	c.damage = append(c.damage, c.home.locate(d))
 }
 
 func (c *census) readLogs() error {

@@ -25,6 +25,7 @@ type crashed struct {
 // group. A crash keeps all, some or nothing of what was not synced; the journal goes
 // on from there.
 func TestCrashes(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		o := testOptions(vfs.NewCrashableMem())
 		o.Sync = rapid.SampledFrom([]Mode{Always, Always, Interval, Never}).Draw(t, "mode")

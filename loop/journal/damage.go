@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 
 	"github.com/cockroachdb/pebble/v2"
 )
@@ -56,15 +57,15 @@ func (j *Journal) damaged(err error) error {
 	if broke := j.guard.failure(); broke != nil {
 		err = broke // it knows the file
 	}
-	return damageError(j.options.Dir, err)
+	return j.home.damageError(err)
 }
 
-func damageError(dir string, err error) error {
+func (h *home) damageError(err error) error {
 	var g garbled
 	if pebble.IsCorruptionError(err) || errors.As(err, &g) {
-		return &DamageError{Dir: dir, Damage: []Damage{damageOf(err)}}
+		return &DamageError{Dir: h.dir, Damage: []Damage{h.locate(damageOf(err))}}
 	}
-	return fmt.Errorf("cannot read the data directory %q: %w", dir, cause(err))
+	return fmt.Errorf("cannot read the data directory %q: %w", h.dir, cause(err))
 }
 
 // garbled is an error for what the store reads well and this package does not
@@ -84,23 +85,46 @@ func first(errs ...error) error {
 
 // The store names files by number and blocks by place in its messages only.
 var (
-	tableInError = regexp.MustCompile(`\b(\d{6,})(?:\.sst)?\b`)
-	blockInError = regexp.MustCompile(`\bblock (\d+)/(\d+): `)
+	tableInError  = regexp.MustCompile(`\b(\d{6,})(?:\.sst)?\b`)
+	blockInError  = regexp.MustCompile(`\bblock (\d+)/(\d+): `)
+	footerInError = regexp.MustCompile(`\binvalid table \d+: `)
+)
+
+// Of tables in the form of storeFormat.
+const (
+	blockTrailer = 5  // bytes behind each block: how it is packed, and its sum
+	tableFooter  = 57 // bytes at the end, which say where the blocks are
 )
 
 // damageOf reads the place out of an error of the store.
 func damageOf(err error) Damage {
-	d := Damage{Offset: -1, What: err.Error()}
+	what, _, _ := strings.Cut(err.Error(), "\n") // the rest is for the store's makers
+	d := Damage{Offset: -1, What: what}
 	if !pebble.IsCorruptionError(err) {
 		return d
 	}
-	if m := tableInError.FindStringSubmatch(d.What); m != nil {
+	if m := tableInError.FindStringSubmatch(what); m != nil {
 		d.File = filepath.Join(storeName, m[1]+".sst")
 	}
-	if m := blockInError.FindStringSubmatchIndex(d.What); m != nil {
-		d.Offset, _ = strconv.ParseInt(d.What[m[2]:m[3]], 10, 64)
-		d.Length, _ = strconv.ParseInt(d.What[m[4]:m[5]], 10, 64)
-		d.What = "a block cannot be read: " + d.What[m[1]:]
+	if m := blockInError.FindStringSubmatchIndex(what); m != nil {
+		d.Offset, _ = strconv.ParseInt(what[m[2]:m[3]], 10, 64)
+		d.Length, _ = strconv.ParseInt(what[m[4]:m[5]], 10, 64)
+		d.Length += blockTrailer
+		d.What = "a block cannot be read: " + what[m[1]:]
+	} else if m := footerInError.FindStringIndex(what); m != nil {
+		d.Length = tableFooter
+		d.What = "the table's footer cannot be read: " + what[m[1]:]
+	}
+	return d
+}
+
+// locate puts a footer's damage at the end of its file.
+func (h *home) locate(d Damage) Damage {
+	if d.Offset >= 0 || d.Length == 0 {
+		return d
+	}
+	if info, err := h.fs.Stat(h.path(d.File)); err == nil {
+		d.Offset = max(info.Size()-d.Length, 0)
 	}
 	return d
 }

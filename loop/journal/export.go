@@ -47,7 +47,7 @@ func (h *home) export(w io.Writer, progress func(done, total int64)) error {
 		return fmt.Errorf("cannot write the export: %w", own.error)
 	}
 	if err != nil {
-		return damageError(h.dir, err)
+		return h.damageError(err)
 	}
 	return nil
 }

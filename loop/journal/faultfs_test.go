@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync/atomic"
 	"syscall"
 
@@ -24,6 +25,22 @@ const (
 
 func (f fault) String() string {
 	return [...]string{"EIO", "ENOSPC", "short write with an error", "short write", "lost sync"}[f]
+}
+
+// befalls reports whether the fault can hit an operation: removing and closing need no
+// room, nor does a sync, and only what is written can be cut short.
+func (f fault) befalls(op string) bool {
+	verb, _, _ := strings.Cut(op, " ")
+	switch f {
+	case failENOSPC:
+		return verb != "remove" && verb != "close" && verb != "sync"
+	case shortError, shortQuiet:
+		return verb == "write"
+	case lostSync:
+		return verb == "sync"
+	default:
+		return true
+	}
 }
 
 // faultFS counts the operations that change the disk, and lets one of them, or all

@@ -151,6 +151,7 @@ func tables(t *testing.T) (image, *driver) {
 // A table with damaged blocks loses the jobs in these blocks and no others: a run of
 // neighbours for each block. Jobs that were removed since stay removed.
 func TestRepairTable(t *testing.T) {
+	t.Parallel()
 	m, d := tables(t)
 	want := d.after(math.MaxUint64)
 	name := ""
@@ -293,6 +294,7 @@ func TestUnknownRecord(t *testing.T) {
 
 // A repair that runs out of room says so, destroys nothing and can be done again.
 func TestRepairFails(t *testing.T) {
+	t.Parallel()
 	m, _ := groups(t, Always, true)
 	name, b := m.liveLog(t)
 	bad := bytes.Clone(b)

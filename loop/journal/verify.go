@@ -129,7 +129,7 @@ func (s *survey) list() error {
 			if d.File == "" {
 				d.File = storeName
 			}
-			s.damage = append(s.damage, d)
+			s.damage = append(s.damage, s.home.locate(d))
 		} else {
 			s.listed = true
 		}
