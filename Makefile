@@ -13,11 +13,11 @@ FUZZTIME = 30s
 
 .POSIX:
 .NOTPARALLEL:
-.PHONY: help build run test race lint layers race-short check golden interop fuzz crash bench bench-go peers clean
+.PHONY: help build run test race lint layers race-short check golden interop fuzz crash bench bench-go peers proto proto-current clean
 
 help: ## print this list
 	@echo 'usage: make TARGET [NAME=value]'
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile
 
 # Without cgo the program is one static file, the same with and without a C compiler on the machine.
 build: ## compile bin/treadle, with the version from git
@@ -48,10 +48,19 @@ layers: ## the test of who may import whom
 race-short: ## the short tests with the race detector and the invariants checked
 	CGO_ENABLED=1 $(GO) test -race -short -tags invariants ./...
 
-check: lint layers race-short interop fuzz ## what CI runs after the tests: lint, layers, short race, interop, FUZZTIME=30s of each fuzz target
+check: lint layers proto-current race-short interop fuzz ## what CI runs after the tests: lint, layers, generated code, short race, interop, FUZZTIME=30s of each fuzz target
 
 golden: ## rewrite the golden transcripts of ./loop; read the diff before you keep it
 	$(GO) test ./loop -run Golden -args -rewrite
+
+# The generator is a module of its own, with protobuf's compiler and generator at pinned versions: no protoc is needed.
+proto: ## write the code of codec/dwork/dwork.proto anew
+	code=$$(mktemp) && ( cd codec/dwork/gen && $(GO) run . ) >"$$code" && cat "$$code" >codec/dwork/dworkpb/dwork.pb.go; \
+	status=$$?; rm -f "$$code"; exit $$status
+
+proto-current: ## check that the generated code is what `make proto` would write
+	@code=$$(mktemp) && ( cd codec/dwork/gen && $(GO) run . ) >"$$code" && cmp "$$code" codec/dwork/dworkpb/dwork.pb.go; \
+	status=$$?; rm -f "$$code"; test $$status = 0 || echo "the code of dwork.proto is not current: run make proto"; exit $$status
 
 # The clients are a module of their own, so that go.mod holds only what ships.
 interop: build ## clients that others wrote, against the built server

@@ -1,0 +1,113 @@
+package dwork
+
+import "errors"
+
+// What is wrong with the bytes of a message.
+var (
+	errWire         = errors.New("dwork: the bytes are no protobuf message, or end too soon")
+	errNoType       = errors.New("dwork: a message without a type")
+	errUnknownType  = errors.New("dwork: a message of unknown type")
+	errNoTaskName   = errors.New("dwork: a task without a name")
+	errNoOrigin     = errors.New("dwork: a task without an origin")
+	errNoDepName    = errors.New("dwork: a dependency without a name")
+	errNoState      = errors.New("dwork: a log entry without a state")
+	errUnknownState = errors.New("dwork: a log entry of unknown state")
+	errNoTime       = errors.New("dwork: a log entry without a time")
+)
+
+// invalid is a message whose fields are not those of its type.
+type invalid struct {
+	kind  Type
+	fault string
+}
+
+func (e *invalid) Error() string { return "dwork: " + e.kind.String() + " " + e.fault }
+
+// part is a set of a message's parts.
+type part uint8
+
+const (
+	tasks part = 1 << iota
+	name
+	n
+	location
+)
+
+var partNames = [...]struct {
+	part
+	name string
+}{{tasks, "tasks"}, {name, "name"}, {n, "n"}, {location, "location"}}
+
+// shape is what messages of a type must have and may have.
+type shape struct {
+	legal     bool
+	must, may part
+}
+
+// requests and replies are the pairs of the messaging API, with Lookup and its answer. A type that is not legal is
+// never asked, or never answered.
+var (
+	requests = [...]shape{
+		Create:   {true, tasks, 0},
+		Steal:    {true, location, n},
+		Complete: {true, tasks | location, 0},
+		Transfer: {true, tasks | location, 0},
+		Lookup:   {true, name, 0},
+		OK:       {true, 0, 0},
+		Exit:     {true, location, 0},
+		Error:    {},
+	}
+	replies = [...]shape{
+		Transfer: {true, tasks, 0},
+		NotFound: {true, 0, tasks},
+		OK:       {true, 0, tasks | name | n | location},
+		Exit:     {true, 0, 0},
+		Error:    {true, 0, 0},
+	}
+)
+
+// Decode sets q to the request in payload. An error means that it must be answered with Error and nothing else; its
+// text says why, for a log. q is not to be used then. Unknown fields are ignored. Nothing is allocated without an error.
+func Decode(payload []byte, q *Query) error { return decode(payload, q, &requests, "is no request") }
+
+// DecodeReply is Decode for what a server sends, on the client's side.
+func DecodeReply(payload []byte, q *Query) error {
+	return decode(payload, q, &replies, "is no reply")
+}
+
+func decode(payload []byte, q *Query, shapes *[Error + 1]shape, illegal string) error {
+	if err := q.parse(payload); err != nil {
+		return err
+	}
+	s := shapes[q.Type]
+	if !s.legal {
+		return &invalid{q.Type, illegal}
+	}
+	has := q.parts()
+	for _, p := range partNames {
+		switch {
+		case s.must&p.part != 0 && has&p.part == 0:
+			return &invalid{q.Type, "without " + p.name}
+		case has&p.part != 0 && (s.must|s.may)&p.part == 0:
+			return &invalid{q.Type, "with " + p.name}
+		}
+	}
+	return nil
+}
+
+// parts returns what the message has.
+func (q *Query) parts() (has part) {
+	if q.Count > 0 {
+		has |= tasks
+	}
+	if q.Name != nil {
+		has |= name
+	}
+	if q.HasN {
+		has |= n
+	}
+	if q.Location != nil {
+		has |= location
+	}
+	return has
+}
