@@ -3,8 +3,9 @@ package sched
 // Time is one reading of both clocks. Jobs become due by the wall clock, which an
 // administrator may step; reservations run out by the other, which never steps.
 type Time struct {
-	Wall int64 // milliseconds since the Unix epoch
-	Mono int64 // milliseconds on a clock that only goes forward
+	Wall   int64 // milliseconds since the Unix epoch
+	Mono   int64 // milliseconds on a clock that only goes forward
+	Micros int64 // the wall clock's, since the Unix epoch; what logs say
 }
 
 // Never is later than every time.

@@ -18,8 +18,12 @@ func (s *Scheduler) Finish(now Time, p *Peer, ref JobRef, data []byte, sink Sink
 		sh.counters.Stale++
 		return err
 	}
-	sh.counters.Done++
 	q := sh.unhold(ref.Slot, r)
+	if r.flags&task != 0 {
+		sh.finishTask(now, ref.Slot, r, q, sink)
+		return nil
+	}
+	sh.counters.Done++
 	sh.end(ref.Slot, r, q, Result, data, sink)
 	sh.rematch(now, q, sink)
 	return nil
@@ -95,7 +99,7 @@ func (s *Scheduler) Remove(now Time, space Space, queueName, name []byte, sink S
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)
 	q := sh.byName[string(queueName)]
-	if q == nil {
+	if q == nil || s.rules[space].Graph {
 		return false
 	}
 	job, ok := sh.lookup(s.tag(q.id, space, name), q, space, name)
@@ -111,14 +115,14 @@ func (s *Scheduler) Remove(now Time, space Space, queueName, name []byte, sink S
 }
 
 // Drop removes a queue with all its pending jobs, unless a peer serves it or holds
-// one of its jobs. The queue is gone when Drop returns; its jobs are taken apart by
+// one of its jobs, or it has tasks. The queue is gone when Drop returns; its jobs are taken apart by
 // the Ticks that follow.
 func (s *Scheduler) Drop(name []byte) bool {
 	sh := s.shardOf(name)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	q := sh.byName[string(name)]
-	if q == nil || q.workers > 0 || q.running > 0 || q.parked > 0 {
+	if q == nil || q.workers > 0 || q.running > 0 || q.parked > 0 || q.tasks > 0 {
 		return false
 	}
 	sh.saveDrop(q)

@@ -66,13 +66,13 @@ type checker struct {
 	awaits  map[*Peer]map[JobRef]int
 	seen    map[uint32]string // job -> where it stands
 	used    map[uint32]bool   // buckets
-	states  [parked + 1]int   // jobs by state
+	states  [ending + 1]int   // jobs by state
 	topics  map[*Peer]map[topic]bool
 }
 
 func (c *checker) run() error {
 	for _, f := range []func() error{
-		c.slab, c.count, c.queues, c.watches, c.deadlines, c.parked, c.pool, c.everyJob, c.names, c.arena, c.timers, c.lines, c.awaited, c.listened,
+		c.slab, c.count, c.queues, c.watches, c.deadlines, c.parked, c.graph, c.pool, c.everyJob, c.names, c.arena, c.timers, c.lines, c.awaited, c.listened,
 	} {
 		if err := f(); err != nil {
 			return err

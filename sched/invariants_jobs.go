@@ -118,8 +118,8 @@ func (c *checker) everyJob() error {
 
 // names checks that the table has exactly the live jobs and finds each.
 func (c *checker) names() error {
-	if c.sh.names.count != c.sh.slab.live {
-		return fmt.Errorf("names: %d, jobs: %d", c.sh.names.count, c.sh.slab.live)
+	if c.sh.names.count != c.sh.slab.live-c.states[ending] {
+		return fmt.Errorf("names: %d, jobs: %d, of them ending: %d", c.sh.names.count, c.sh.slab.live, c.states[ending])
 	}
 	if err := c.sh.names.check(); err != nil {
 		return err
@@ -128,6 +128,9 @@ func (c *checker) names() error {
 		r := c.sh.slab.at(job)
 		q := c.sh.queueOf(r)
 		name, _ := unpack(c.sh.arena.view(r.bytes, int(r.size)))
+		if r.state == ending {
+			continue
+		}
 		if found, ok := c.sh.lookup(c.sh.s.tag(q.id, r.space, name), q, r.space, name); !ok || found != job {
 			return fmt.Errorf("names: %q of queue %q is found as %d, %v, want %d", name, q.name, found, ok, job)
 		}
@@ -180,15 +183,25 @@ func (c *checker) arena() error {
 	refs := make([]uint32, 0, len(c.seen))
 	for job := range c.seen {
 		r := c.sh.slab.at(job)
-		refs = append(refs, r.bytes)
-		chunk := &a.chunks[r.bytes>>slotBits]
-		live[r.bytes>>slotBits]++
-		if slot := r.bytes & (1<<slotBits - 1); chunk.class == ownClass {
-			if slot != 0 || int(r.size) != len(chunk.buf) {
-				return fmt.Errorf("arena: job %d has slot %d and %d bytes in its own chunk of %d", job, slot, r.size, len(chunk.buf))
+		parts := [...][2]uint32{{r.bytes, r.size}, {}}
+		if r.flags&task != 0 {
+			parts[1] = [2]uint32{c.sh.slab.node(job).log, c.sh.slab.node(job).logSize}
+		}
+		for _, p := range parts {
+			ref, size := p[0], int(p[1])
+			if size == 0 {
+				continue
 			}
-		} else if slot >= uint32(chunk.fresh) || int(r.size) > classSize(int(chunk.class)) {
-			return fmt.Errorf("arena: job %d has slot %d of %d used, %d bytes in class %d", job, slot, chunk.fresh, r.size, chunk.class)
+			refs = append(refs, ref)
+			chunk := &a.chunks[ref>>slotBits]
+			live[ref>>slotBits]++
+			if slot := ref & (1<<slotBits - 1); chunk.class == ownClass {
+				if slot != 0 || size != len(chunk.buf) {
+					return fmt.Errorf("arena: job %d has slot %d and %d bytes in its own chunk of %d", job, slot, size, len(chunk.buf))
+				}
+			} else if slot >= uint32(chunk.fresh) || size > classSize(int(chunk.class)) {
+				return fmt.Errorf("arena: job %d has slot %d of %d used, %d bytes in class %d", job, slot, chunk.fresh, size, chunk.class)
+			}
 		}
 	}
 	sort.Slice(refs, func(i, j int) bool { return refs[i] < refs[j] })

@@ -11,7 +11,10 @@ const (
 	delayed
 	ready
 	reserved
-	parked // refused a lock, waiting for it
+	parked     // refused a lock, waiting for it
+	waiting    // a task whose predecessors are not complete
+	remembered // a complete task that can be looked up for a while
+	ending     // a complete task whose successors are not all free yet
 )
 
 // Flags of a record.
@@ -32,6 +35,8 @@ const (
 	wide
 	// orphan: its owner has gone; it ends with its present run.
 	orphan
+	// task: it is part of a graph, see node.
+	task
 )
 
 // none is no slot, no bucket, no queue.

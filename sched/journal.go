@@ -25,6 +25,10 @@ func (sh *shard) save(job uint32, r *record, q *queue) {
 	if sh.s.journal == nil || !sh.s.rules[r.space].Durable {
 		return
 	}
+	if r.flags&task != 0 {
+		sh.saveTask(job, r, q)
+		return
+	}
 	sh.saveQueue(q)
 	sh.view(job, r, q, &sh.saved)
 	sh.s.journal.Save(int(sh.id), &sh.saved)
@@ -88,9 +92,15 @@ func (s *Scheduler) Restore(now Time, j *Job) error {
 		q.saved = j.Ref.Seq
 		return nil
 	}
+	if j.Space == SpaceEdge {
+		return sh.restoreEdge(j)
+	}
 	tag := s.tag(q.id, j.Space, j.Name)
 	if _, taken := sh.lookup(tag, q, j.Space, j.Name); taken {
 		return ErrDuplicate
+	}
+	if s.rules[j.Space].Graph {
+		return sh.restoreTask(j, q)
 	}
 	job, r, err := sh.make(tag, q, j.Space, j.Name, j.Workload)
 	if err != nil {
@@ -110,8 +120,15 @@ func (s *Scheduler) Restore(now Time, j *Job) error {
 	return nil
 }
 
-// Continue sees to it that sequence numbers go on above last.
-func (s *Scheduler) Continue(last uint64) { s.jobs.Store(max(s.jobs.Load(), last)) }
+// Resume ends a restoration, also one of nothing: sequence numbers go on above last, and
+// restored tasks get their places. holder returns the peer that holds a task under a
+// name, nil when the task is to be ready again; a nil holder says so of all.
+func (s *Scheduler) Resume(now Time, last uint64, holder func(name string) *Peer, sink Sink) {
+	s.jobs.Store(max(s.jobs.Load(), last))
+	for i := range s.shards {
+		s.shards[i].resumeTasks(now, holder, sink)
+	}
+}
 
 // ShardOf returns the number of a queue's shard, as the Journal is told it.
 func (s *Scheduler) ShardOf(queue []byte) int { return int(s.shardOf(queue).id) }

@@ -43,7 +43,9 @@ var (
 	machineTimeout   = []int32{0, 0, 0, 1, 2, 60, -1}
 	machineCount     = []int32{0, 0, 1, math.MaxInt32, math.MinInt32}
 	machineWorkloads = []int{0, 0, 3, 3, 60, 60, 130, 300, ownChunk}
-	machinePass      = []Time{{1, 0}, {200, 0}, {750, grain}, {1000, 8 * grain}, {0, 8 * grain}, {5000, 40 * grain}, {-1500, grain}}
+	machinePass      = []Time{
+		{Wall: 1}, {Wall: 200}, {Wall: 750, Mono: grain}, {Wall: 1000, Mono: 8 * grain}, {Mono: 8 * grain}, {Wall: 5000, Mono: 40 * grain}, {Wall: -1500, Mono: grain},
+	}
 )
 
 const (
@@ -103,7 +105,7 @@ type machine struct {
 
 func newMachine(t *rapid.T, shards int) *machine {
 	now := Time{Wall: 1_700_000_000_250, Mono: 10 * grain}
-	x := &machine{t: t, m: newModel(now, machineWindow, len(machineQueues)-1), next: Time{Never, Never}}
+	x := &machine{t: t, m: newModel(now, machineWindow, len(machineQueues)-1), next: Time{Wall: Never, Mono: Never}}
 	x.s = New(Options{Shards: shards, Window: machineWindow, MaxQueues: len(machineQueues) - 1, Alarm: func() { x.alarmed = true }})
 	x.peers, x.twins = make([]*Peer, machinePeers), make([]*modelPeer, machinePeers)
 	for i := range x.peers {

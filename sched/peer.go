@@ -10,6 +10,7 @@ import (
 // or to deliver a result.
 type Peer struct {
 	id      SessionID
+	name    string // of a holder
 	skills  Skills
 	watches []*watch          // the owner's
 	byQueue map[string]*watch // the owner's

@@ -28,7 +28,7 @@ func (sh *shard) pair(now Time, q *queue, w *watch, sink Sink) bool {
 		return false
 	}
 	r := sh.slab.at(job)
-	if q.broadcasts > 0 && !sh.s.rules[r.space].Owned {
+	if q.broadcasts > 0 && sh.s.rules[r.space].shared() {
 		sh.broadcast(job, r, q, sink)
 		return true // sent or not, it has emptied the line
 	}
@@ -76,7 +76,10 @@ func (sh *shard) jobFor(w *watch) uint32 {
 		return long
 	}
 	a, b := sh.slab.at(first), sh.slab.at(long)
-	if ka, kb := readyKey(a), readyKey(b); kb.less(ka) || kb == ka && b.seq < a.seq {
+	switch ka, kb := readyKey(a), readyKey(b); {
+	case ka == kb && ka.b == taskDue: // tasks, both
+		return sh.firstTask(q)
+	case kb.less(ka) || kb == ka && b.seq < a.seq:
 		return long
 	}
 	return first

@@ -18,6 +18,11 @@ type queue struct {
 	spaces     uint16 // name spaces that ever had a job here
 	running    int    // reserved jobs
 	parked     int    // jobs waiting for a lock
+	waiting    int    // tasks waiting for others
+	tasks      int    // tasks that are not complete
+	lined      int    // of these, those that are ready
+	frontPlace int64  // of the task that was last put first in line
+	backPlace  int64  // of the task that was last put last
 	immediate  int    // pending jobs submitted with sched_at 0
 	dropped    bool
 	saved      uint64 // what the journal knows it by, 0: not at all

@@ -31,15 +31,7 @@ func (s *Scheduler) Watch(now Time, p *Peer, name []byte, broadcast bool, sink S
 		if err != nil {
 			return err
 		}
-		w = &watch{peer: p, queue: q, shard: sh, at: -1}
-		w.id = place(&sh.watches, &sh.unused, w)
-		if p.byQueue == nil {
-			p.byQueue = make(map[string]*watch)
-		}
-		p.byQueue[q.name] = w
-		p.watches = append(p.watches, w)
-		q.workers++
-		q.named += count(p.skills&Named != 0)
+		w = sh.newWatch(p, q)
 	case w.ended:
 		if err := sh.revive(w); err != nil {
 			return err
@@ -55,6 +47,32 @@ func (s *Scheduler) Watch(now Time, p *Peer, name []byte, broadcast bool, sink S
 	sh.join(w)
 	sh.match(now, w.queue, sink)
 	return nil
+}
+
+// newWatch makes the peer a worker of a queue that it does not serve yet.
+func (sh *shard) newWatch(p *Peer, q *queue) *watch {
+	w := &watch{peer: p, queue: q, shard: sh, at: -1}
+	w.id = place(&sh.watches, &sh.unused, w)
+	if p.byQueue == nil {
+		p.byQueue = make(map[string]*watch)
+	}
+	p.byQueue[q.name] = w
+	p.watches = append(p.watches, w)
+	q.workers++
+	q.named += count(p.skills&Named != 0)
+	return w
+}
+
+// enlist returns the watch of a peer that takes tasks without asking to serve the queue.
+func (sh *shard) enlist(p *Peer, q *queue) (*watch, error) {
+	w := p.byQueue[q.name]
+	switch {
+	case w == nil:
+		return sh.newWatch(p, q), nil
+	case w.ended:
+		return w, sh.revive(w)
+	}
+	return w, nil
 }
 
 func count(b bool) int {

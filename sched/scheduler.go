@@ -59,10 +59,17 @@ type Rules struct {
 	Owned bool
 	// Untimed: a reservation lasts until its holder ends it or leaves.
 	Untimed bool
+	// Graph: its jobs are tasks, which wait for each other and stand in a line of their
+	// own. Extend, Transfer, Steal and Complete are their verbs; they are never
+	// broadcast, removed or dropped with their queue.
+	Graph bool
 	// Deaths, when not 0: each failure gives the job one more priority and puts it
 	// ahead of its equals, and so many failures end it with Failed.
 	Deaths int32
 }
+
+// shared says that a job may go to many peers at once.
+func (r *Rules) shared() bool { return !r.Owned && !r.Graph }
 
 // Options are a Scheduler's settings; the zero value of a field means its default.
 type Options struct {
@@ -95,6 +102,7 @@ type Scheduler struct {
 
 	timeout     atomic.Int64 // default time-out in milliseconds, 0: none
 	lockTimeout atomic.Int64 // how long a job waits for a lock, in milliseconds, 0: for ever
+	remember    atomic.Int64 // how long a complete task is known, in milliseconds
 	queueCount  atomic.Int64
 	wakeWall    atomic.Int64 // when the next Tick is due, by either clock
 	wakeMono    atomic.Int64

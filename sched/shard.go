@@ -34,8 +34,16 @@ type shard struct {
 	freed    []id     // names of global spaces whose jobs have ended, see unlock
 	counters Counters
 
-	out   Delivery // the one being delivered
-	saved Job      // the one being journaled
+	edges     edges
+	freeing   []uint32 // complete tasks whose successors are still to be freed
+	memory    index    // remembered tasks, key {end of it}
+	gone      int      // records in use whose jobs have ended: remembered or ending
+	restoring restoring
+
+	out    Delivery // the one being delivered
+	saved  Job      // the one being journaled
+	packed []byte   // its workload, when that is not the job's
+	task   TaskView // the one being shown
 }
 
 func (sh *shard) init(s *Scheduler, id int) {
@@ -45,6 +53,7 @@ func (sh *shard) init(s *Scheduler, id int) {
 	sh.topics = make(map[topic][]await)
 	sh.slab, sh.arena, sh.names = newSlab(), newArena(), newNames()
 	sh.running, sh.deadline, sh.parked = newIndex(), newIndex(), newIndex()
+	sh.edges, sh.memory = newEdges(), newIndex()
 }
 
 // queue returns the queue of a name, made when it is missing.
@@ -99,12 +108,23 @@ func (sh *shard) view(slot uint32, r *record, q *queue, j *Job) {
 // enqueue puts a job that stands nowhere in its queue's ready or sched-time index;
 // past is how many milliseconds after its due second it is due.
 func (sh *shard) enqueue(now Time, slot uint32, r *record, q *queue, past uint32) {
+	second := floorSecond(now.Wall)
+	due := r.due < second || r.due == second && int64(past) <= now.Wall-second*1000
+	if r.flags&task != 0 {
+		switch {
+		case sh.slab.node(slot).ins > 0:
+			sh.wait(r, q)
+			return
+		case due:
+			sh.ready(now, slot, r, q, back)
+			return
+		}
+	}
 	r.home = q.id
 	if r.flags&immediate != 0 {
 		q.immediate++
 	}
-	second := floorSecond(now.Wall)
-	if r.due < second || r.due == second && int64(past) <= now.Wall-second*1000 {
+	if due {
 		r.state = ready
 		q.readyFor(r).pushBack(&sh.buckets, &sh.slab, readyKey(r), slot)
 		return
@@ -121,6 +141,7 @@ func (sh *shard) dequeue(slot uint32, r *record, q *queue) {
 		q.immediate--
 	}
 	if r.state == ready {
+		q.lined -= count(r.flags&task != 0)
 		q.readyFor(r).remove(&sh.buckets, &sh.slab, slot)
 		return
 	}
@@ -178,7 +199,7 @@ func (sh *shard) matchOne(now Time, q *queue, sink Sink) bool {
 	}
 	job := q.ready.head(&sh.buckets)
 	r := sh.slab.at(job)
-	if q.broadcasts > 0 && !sh.s.rules[r.space].Owned {
+	if q.broadcasts > 0 && sh.s.rules[r.space].shared() {
 		return sh.broadcast(job, r, q, sink)
 	}
 	w, s, ok := q.nextSlot(int(r.size))
@@ -199,6 +220,9 @@ func (sh *shard) assign(now Time, job uint32, r *record, q *queue, w *watch, s s
 	sh.dequeue(job, r, q)
 	sh.hold(now, job, r, w, s)
 	sh.counters.Assigned++
+	if r.flags&task != 0 {
+		sh.logEvents(job, Event{StageReserved, now.Micros})
+	}
 	sh.out = Delivery{To: w.peer.id, Tag: s.tag, Effect: Assign}
 	sh.view(job, r, q, &sh.out.Job)
 	sink.Deliver(&sh.out)
@@ -294,6 +318,11 @@ func (sh *shard) dropWatch(w *watch) {
 // fail makes a job ready again that was just taken from a holder who did not do it,
 // or ends it: its owner has gone, or it has failed often enough.
 func (sh *shard) fail(now Time, job uint32, r *record, q *queue, sink Sink) {
+	if r.flags&task != 0 {
+		sh.comeBack(now, job, r, q, front)
+		sh.match(now, q, sink)
+		return
+	}
 	rules := &sh.s.rules[r.space]
 	if rules.Deaths == 0 {
 		sh.requeue(now, job, r, q, now.Wall, sink)
@@ -321,6 +350,10 @@ const aheadOfAll = math.MinInt64
 // requeue makes a job that was just taken from its holder pending again, due at wall;
 // one whose owner has gone it ends.
 func (sh *shard) requeue(now Time, job uint32, r *record, q *queue, wall int64, sink Sink) {
+	if r.flags&task != 0 && wall <= now.Wall {
+		sh.fail(now, job, r, q, sink)
+		return
+	}
 	if r.flags&orphan != 0 {
 		sh.end(job, r, q, Failed, nil, sink)
 		sh.rematch(now, q, sink)

@@ -17,6 +17,7 @@ type slab struct {
 
 type slabPart struct {
 	records *[slabChunk]record
+	nodes   *[slabChunk]node // nil as long as no task was among them
 	link    link
 	free    uint32 // first free slot of the list through next, or none
 	fresh   uint32 // slots from here on were never used
@@ -65,6 +66,9 @@ func (s *slab) give(slot uint32) {
 	p := &s.chunks[c]
 	i := slot & (slabChunk - 1)
 	p.records[i] = record{next: p.free}
+	if p.nodes != nil {
+		p.nodes[i] = node{}
+	}
 	p.free = i
 	if p.live == slabChunk {
 		s.open.push(s, c)

@@ -42,7 +42,7 @@ func (s *Scheduler) Stats() Stats {
 		t.Removed += c.Removed
 		t.Stale += c.Stale
 		t.Queues += len(sh.byName)
-		t.Jobs += sh.slab.live
+		t.Jobs += sh.slab.live - sh.gone
 		t.ArenaBytes += sh.arena.bytes
 		sh.mu.Unlock()
 	}
@@ -53,7 +53,7 @@ func (s *Scheduler) Stats() Stats {
 type QueueStatus struct {
 	Name    string
 	Workers int
-	Jobs    int // pending, running and parked
+	Jobs    int // pending, running, parked and waiting for others
 	Running int
 	Parked  int   // waiting for a lock
 	SchedAt int64 // smallest sched_at among the pending jobs, 0 when that is now or there is none
@@ -75,7 +75,7 @@ func (s *Scheduler) Status(fn func(QueueStatus)) {
 }
 
 func (sh *shard) status(q *queue) QueueStatus {
-	st := QueueStatus{Name: q.name, Workers: q.workers, Jobs: q.pending() + q.running + q.parked, Running: q.running, Parked: q.parked}
+	st := QueueStatus{Name: q.name, Workers: q.workers, Jobs: q.pending() + q.running + q.parked + q.waiting, Running: q.running, Parked: q.parked}
 	if q.immediate > 0 || q.pending() == 0 {
 		return st
 	}
@@ -104,6 +104,13 @@ type Cursor struct {
 // under its lock, and returns the cursor behind them; done says that the walk is
 // over. A job that lives from the first call to the last is seen exactly once.
 func (s *Scheduler) Walk(c Cursor, n int, fn func(*Job)) (_ Cursor, done bool) {
+	return s.walk(c, n, func(sh *shard, slot uint32, r *record, q *queue) {
+		sh.view(slot, r, q, &sh.out.Job)
+		fn(&sh.out.Job)
+	})
+}
+
+func (s *Scheduler) walk(c Cursor, n int, fn func(*shard, uint32, *record, *queue)) (_ Cursor, done bool) {
 	if c.shard >= len(s.shards) {
 		return c, true
 	}
@@ -116,10 +123,9 @@ func (s *Scheduler) Walk(c Cursor, n int, fn func(*Job)) (_ Cursor, done bool) {
 			c.slot = (c.slot>>slabBits + 1) << slabBits
 			continue
 		}
-		if r.state != free {
+		if r.state != free && r.live() {
 			if q := sh.queueOf(r); !q.dropped {
-				sh.view(c.slot, r, q, &sh.out.Job)
-				fn(&sh.out.Job)
+				fn(sh, c.slot, r, q)
 			}
 		}
 		c.slot++

@@ -39,6 +39,8 @@ func (sh *shard) tick(now Time, sink Sink) (next Time, more bool) {
 		room = sh.expireParked(now, lockTimeout, room, sink)
 	}
 	room = sh.takeApart(room, sink)
+	room = sh.freeSuccessors(now, room, sink)
+	room = sh.forgetOld(now, room)
 	next = Time{Wall: Never, Mono: Never}
 	if len(sh.timers) > 0 {
 		next.Wall = wallOf(sh.timers[0].timer)
@@ -51,6 +53,9 @@ func (sh *shard) tick(now Time, sink Sink) (next Time, more bool) {
 	}
 	if k, ok := sh.parked.min(&sh.buckets); ok && lockTimeout > 0 {
 		next.Mono = min(next.Mono, k.a+lockTimeout)
+	}
+	if k, ok := sh.memory.min(&sh.buckets); ok {
+		next.Mono = min(next.Mono, k.a)
 	}
 	return next, room <= 0
 }

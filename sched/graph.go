@@ -1,0 +1,242 @@
+package sched
+
+import "strings"
+
+// Task is a job of a graph, as Extend, Complete and Transfer take it: it waits until
+// the tasks that it comes after are complete. The bytes are copied.
+type Task struct {
+	Name     []byte
+	Workload []byte
+	After    [][]byte // names; one that is not there, or is complete, counts as done
+	Log      []Event  // appended to what the task has
+}
+
+// Event is an entry of a task's log.
+type Event struct {
+	Stage  uint8
+	Micros int64 // since the Unix epoch
+}
+
+// The stages that the scheduler logs itself. Numbers from StageOther on are the
+// caller's.
+const (
+	StageReady uint8 = iota + 1
+	StageReserved
+	StageDone
+	StageOther
+)
+
+// TaskView is what a task looks like from outside. Its bytes are valid until the call
+// that was given it returns.
+type TaskView struct {
+	Job
+	Stage  uint8     // 0: it waits for others
+	Holder string    // of a reserved one: the name of the peer that holds it, "" when it has none
+	By     SessionID // and its session
+	Log    []Event
+
+	shard *shard
+}
+
+// CycleError says that tasks would have waited for each other for ever.
+type CycleError struct{ Names []string } // each comes after the next, the last is the first
+
+func (e *CycleError) Error() string { return "a cycle: " + strings.Join(e.Names, " after ") }
+
+// node is the part of a record that tasks have in addition.
+type node struct {
+	out, outLast uint32 // edges to the tasks that come after it, oldest first
+	in           uint32 // edges from the tasks that it waits for, newest first
+	outs, ins    uint32 // how many
+	log          uint32 // arena reference, when logSize is not 0
+	logSize      uint32
+	place        int64 // ready: where it stands in the line
+	// order is larger than that of every task it waits for. It starts as the sequence
+	// number and moves only when a task is to wait for a younger one.
+	order uint64
+}
+
+// edge says that to waits for from. It stands in two lists.
+type edge struct {
+	from, to         uint32
+	nextOut, prevOut uint32
+	nextIn, prevIn   uint32
+	saved            uint64 // the journal's number for it; 0: it is part of its task's record
+}
+
+// Edges come in chunks of 4096, 128 KiB each, that never move.
+const (
+	edgeBits  = 12
+	edgeChunk = 1 << edgeBits
+)
+
+// edges is the pool of a shard. It lets its memory go when it empties.
+type edges struct {
+	chunks []*[edgeChunk]edge
+	free   uint32 // first of the list through nextOut
+	fresh  uint32
+	live   int
+}
+
+func newEdges() edges { return edges{free: none} }
+
+func (p *edges) at(i uint32) *edge { return &p.chunks[i>>edgeBits][i&(edgeChunk-1)] }
+
+func (p *edges) take() (uint32, *edge) {
+	i := p.free
+	if i == none {
+		i = p.fresh
+		p.fresh++
+		if int(i>>edgeBits) == len(p.chunks) {
+			p.chunks = append(p.chunks, new([edgeChunk]edge))
+		}
+	} else {
+		p.free = p.at(i).nextOut
+	}
+	p.live++
+	return i, p.at(i)
+}
+
+func (p *edges) give(i uint32) {
+	p.live--
+	if p.live == 0 {
+		*p = newEdges()
+		return
+	}
+	*p.at(i) = edge{nextOut: p.free}
+	p.free = i
+}
+
+// node returns the node of a task's slot.
+func (s *slab) node(slot uint32) *node {
+	p := &s.chunks[slot>>slabBits]
+	if p.nodes == nil {
+		p.nodes = new([slabChunk]node)
+	}
+	return &p.nodes[slot&(slabChunk-1)]
+}
+
+// link adds an edge.
+func (sh *shard) link(from, to uint32) uint32 {
+	i, e := sh.edges.take()
+	f, t := sh.slab.node(from), sh.slab.node(to)
+	*e = edge{from: from, to: to, nextOut: none, prevOut: none, nextIn: none, prevIn: none}
+	if f.outs > 0 {
+		e.prevOut = f.outLast
+		sh.edges.at(f.outLast).nextOut = i
+	} else {
+		f.out = i
+	}
+	f.outLast = i
+	f.outs++
+	if t.ins > 0 {
+		e.nextIn = t.in
+		sh.edges.at(t.in).prevIn = i
+	}
+	t.in = i
+	t.ins++
+	return i
+}
+
+// unlink takes an edge away.
+func (sh *shard) unlink(i uint32) {
+	e := sh.edges.at(i)
+	f, t := sh.slab.node(e.from), sh.slab.node(e.to)
+	if e.prevOut != none {
+		sh.edges.at(e.prevOut).nextOut = e.nextOut
+	} else {
+		f.out = e.nextOut
+	}
+	if e.nextOut != none {
+		sh.edges.at(e.nextOut).prevOut = e.prevOut
+	} else {
+		f.outLast = e.prevOut
+	}
+	f.outs--
+	sh.unlinkIn(e, t)
+	sh.edges.give(i)
+}
+
+// unlinkIn takes an edge off the list of its later task alone.
+func (sh *shard) unlinkIn(e *edge, t *node) {
+	if e.prevIn != none {
+		sh.edges.at(e.prevIn).nextIn = e.nextIn
+	} else {
+		t.in = e.nextIn
+	}
+	if e.nextIn != none {
+		sh.edges.at(e.nextIn).prevIn = e.prevIn
+	}
+	t.ins--
+}
+
+// linked says whether to waits for from already. It reads the shorter of the two lists.
+func (sh *shard) linked(from, to uint32) bool {
+	f, t := sh.slab.node(from), sh.slab.node(to)
+	if f.outs < t.ins {
+		for i, n := f.out, f.outs; n > 0; n-- {
+			e := sh.edges.at(i)
+			if e.to == to {
+				return true
+			}
+			i = e.nextOut
+		}
+		return false
+	}
+	for i, n := t.in, t.ins; n > 0; n-- {
+		e := sh.edges.at(i)
+		if e.from == from {
+			return true
+		}
+		i = e.nextIn
+	}
+	return false
+}
+
+// eventSize is what a log entry takes in the arena: a byte of stage, eight of time.
+const eventSize = 9
+
+// logEvents appends to a task's log; what finds no room is lost, it is for people.
+func (sh *shard) logEvents(job uint32, events ...Event) {
+	if len(events) == 0 {
+		return
+	}
+	n := sh.slab.node(job)
+	size := int(n.logSize) + len(events)*eventSize
+	ref, room, ok := sh.arena.take(size)
+	if !ok {
+		return
+	}
+	at := 0
+	if n.logSize > 0 {
+		at = copy(room, sh.arena.view(n.log, int(n.logSize)))
+		sh.arena.give(n.log)
+	}
+	for _, e := range events {
+		room[at] = e.Stage
+		putMicros(room[at+1:], e.Micros)
+		at += eventSize
+	}
+	n.log, n.logSize = ref, uint32(size)
+}
+
+// viewTask fills a TaskView. Its log is the shard's to reuse.
+func (sh *shard) viewTask(job uint32, r *record, q *queue, v *TaskView) {
+	sh.view(job, r, q, &v.Job)
+	v.shard = sh
+	v.Stage, v.Holder, v.By, v.Log = 0, "", 0, v.Log[:0]
+	switch r.state {
+	case ready, delayed:
+		v.Stage = StageReady
+	case reserved:
+		p := sh.watches[r.home].peer
+		v.Stage, v.Holder, v.By = StageReserved, p.name, p.id
+	case remembered:
+		v.Stage = StageDone
+	}
+	if n := sh.slab.node(job); n.logSize > 0 {
+		for b := sh.arena.view(n.log, int(n.logSize)); len(b) > 0; b = b[eventSize:] {
+			v.Log = append(v.Log, Event{b[0], micros(b[1:])})
+		}
+	}
+}

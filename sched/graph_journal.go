@@ -1,0 +1,181 @@
+package sched
+
+import (
+	"encoding/binary"
+	"errors"
+)
+
+// SpaceEdge marks what is saved of a predecessor that a task got after it was made. It
+// appears in Job.Space of Save and Restore alone.
+const SpaceEdge Space = MaxSpaces - 3
+
+// errTask says that a saved task can't be read: no journal hands such a thing out.
+var errTask = errors.New("the saved form of a task is broken")
+
+func putMicros(b []byte, t int64) { binary.LittleEndian.PutUint64(b, uint64(t)) }
+func micros(b []byte) int64       { return int64(binary.LittleEndian.Uint64(b)) }
+
+// saveTask journals a task. In the place of the workload stand, each with its length as
+// a uvarint ahead: the holder's name, the log, the sequence numbers of its
+// predecessors; then the workload.
+func (sh *shard) saveTask(job uint32, r *record, q *queue) {
+	sh.saveQueue(q)
+	sh.view(job, r, q, &sh.saved)
+	n := sh.slab.node(job)
+	holder := ""
+	if r.state == reserved {
+		holder = sh.watches[r.home].peer.name
+	}
+	b := appendText(sh.packed[:0], holder)
+	b = binary.AppendUvarint(b, uint64(n.logSize))
+	if n.logSize > 0 {
+		b = append(b, sh.arena.view(n.log, int(n.logSize))...)
+	}
+	ins := 0
+	sh.predecessors(n, func(uint64) { ins++ })
+	b = binary.AppendUvarint(b, uint64(ins))
+	sh.predecessors(n, func(seq uint64) { b = binary.LittleEndian.AppendUint64(b, seq) })
+	sh.packed = append(b, sh.saved.Workload...)
+	sh.saved.Workload = sh.packed
+	sh.saved.SchedAt = 0
+	sh.s.journal.Save(int(sh.id), &sh.saved)
+	if cap(sh.packed) > 64<<10 {
+		sh.packed = nil
+	}
+}
+
+func appendText(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+// predecessors calls fn with those that belong into the task's own record.
+func (sh *shard) predecessors(n *node, fn func(seq uint64)) {
+	for i, k := n.in, n.ins; k > 0; k-- {
+		e := sh.edges.at(i)
+		if i = e.nextIn; e.saved == 0 {
+			if r := sh.slab.at(e.from); r.live() {
+				fn(r.seq)
+			}
+		}
+	}
+}
+
+// saveEdge journals a predecessor that a task got after it was made.
+func (sh *shard) saveEdge(i uint32, q *queue) {
+	e := sh.edges.at(i)
+	from, to := sh.slab.at(e.from), sh.slab.at(e.to)
+	if sh.s.journal == nil || !sh.s.rules[to.space].Durable {
+		return
+	}
+	e.saved = sh.s.jobs.Add(1)
+	b := binary.LittleEndian.AppendUint64(sh.packed[:0], from.seq)
+	sh.packed = binary.LittleEndian.AppendUint64(b, to.seq)
+	sh.saved = Job{Ref: JobRef{Shard: sh.id, Seq: e.saved}, Queue: q.name, Space: SpaceEdge, Workload: sh.packed}
+	sh.s.journal.Save(int(sh.id), &sh.saved)
+}
+
+// restoring is what Restore collects of graphs until Resume puts it together.
+type restoring struct {
+	tasks map[uint64]uint32 // slots by sequence number
+	order []uint64          // their sequence numbers, ascending
+	edges []restoredEdge
+	holds map[uint32]string // holders by slot
+}
+
+type restoredEdge struct{ from, to, saved uint64 }
+
+// restoreTask takes the saved form of a task apart and makes it.
+func (sh *shard) restoreTask(j *Job, q *queue) error {
+	holder, rest, ok := cutText(j.Workload)
+	if !ok {
+		return errTask
+	}
+	log, rest, ok := cutText(rest)
+	if !ok || len(log)%eventSize != 0 {
+		return errTask
+	}
+	ins, n := binary.Uvarint(rest)
+	if n <= 0 || ins > uint64(len(rest)-n)/8 {
+		return errTask
+	}
+	rest = rest[n:]
+	m := &sh.restoring
+	if m.tasks == nil {
+		m.tasks, m.holds = make(map[uint64]uint32), make(map[uint32]string)
+	}
+	for ; ins > 0; ins-- {
+		m.edges = append(m.edges, restoredEdge{from: binary.LittleEndian.Uint64(rest), to: j.Ref.Seq})
+		rest = rest[8:]
+	}
+	job, r, err := sh.make(sh.s.tag(q.id, j.Space, j.Name), q, j.Space, j.Name, rest)
+	if err != nil {
+		return err
+	}
+	r.seq, r.flags, r.due = j.Ref.Seq, r.flags|task, floorSecond(j.Due)
+	q.tasks++
+	sh.wait(r, q)
+	*sh.slab.node(job) = node{order: r.seq}
+	for b := log; len(b) > 0; b = b[eventSize:] {
+		sh.logEvents(job, Event{b[0], micros(b[1:])})
+	}
+	m.tasks[r.seq] = job
+	m.order = append(m.order, r.seq)
+	if len(holder) > 0 {
+		m.holds[job] = string(holder)
+	}
+	return nil
+}
+
+func cutText(b []byte) (text, rest []byte, ok bool) {
+	l, n := binary.Uvarint(b)
+	if n <= 0 || l > uint64(len(b)-n) {
+		return nil, nil, false
+	}
+	return b[n : n+int(l)], b[n+int(l):], true
+}
+
+func (sh *shard) restoreEdge(j *Job) error {
+	if len(j.Workload) != 16 {
+		return errTask
+	}
+	sh.restoring.edges = append(sh.restoring.edges, restoredEdge{
+		binary.LittleEndian.Uint64(j.Workload), binary.LittleEndian.Uint64(j.Workload[8:]), j.Ref.Seq,
+	})
+	return nil
+}
+
+// resumeTasks gives restored tasks their predecessors, holders and places in line: that of
+// their making. holder returns the peer for a name; nil: the task is ready again.
+func (sh *shard) resumeTasks(now Time, holder func(name string) *Peer, sink Sink) {
+	sh.mu.Lock()
+	defer sh.unlock(now, sink)
+	m := sh.restoring
+	sh.restoring = restoring{}
+	for _, e := range m.edges {
+		from, known := m.tasks[e.from]
+		to, waits := m.tasks[e.to]
+		if !known || !waits || sh.linked(from, to) || sh.makeOrder(from, to) != nil {
+			if e.saved != 0 {
+				sh.s.journal.Drop(int(sh.id), e.saved)
+			}
+			continue
+		}
+		sh.edges.at(sh.link(from, to)).saved = e.saved
+	}
+	for _, seq := range m.order {
+		job := m.tasks[seq]
+		r := sh.slab.at(job)
+		q := sh.queues[r.home]
+		if name, held := m.holds[job]; held && holder != nil {
+			if p := holder(name); p != nil {
+				if w, err := sh.enlist(p, q); err == nil {
+					q.waiting--
+					sh.hold(now, job, r, w, slot{})
+					continue
+				}
+			}
+		}
+		q.waiting--
+		sh.enqueue(now, job, r, q, 0)
+	}
+}

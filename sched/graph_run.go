@@ -1,0 +1,347 @@
+package sched
+
+import (
+	"bytes"
+	"slices"
+)
+
+// taskDue is the due second that all tasks in line stand under: before any other
+// job's but those that go ahead of their equals.
+const taskDue = aheadOfAll + 1
+
+// The ends of the line.
+type end bool
+
+const (
+	front end = true
+	back  end = false
+)
+
+// SetRemember sets how long a complete task can still be looked up, in milliseconds;
+// 0: not at all.
+func (s *Scheduler) SetRemember(ms int64) { s.remember.Store(ms) }
+
+// NewHolder returns a peer that is not connected: it holds tasks under a name that
+// outlives connections and, with a journal, the process.
+func (s *Scheduler) NewHolder(name string) *Peer { return &Peer{name: name, window: s.window} }
+
+// Steal hands the peer up to n tasks from the front of a queue's line, and fn a view of
+// each, under the shard's lock. The peer serves the queue from the first one on.
+func (s *Scheduler) Steal(now Time, p *Peer, queue []byte, n int, sink Sink, fn func(*TaskView)) (got int) {
+	sh := s.shardOf(queue)
+	for got < n {
+		k := sh.steal(now, p, queue, min(n-got, tickBatch), sink, fn)
+		if got += k; k == 0 {
+			break
+		}
+	}
+	return got
+}
+
+func (sh *shard) steal(now Time, p *Peer, queue []byte, n int, sink Sink, fn func(*TaskView)) (got int) {
+	sh.mu.Lock()
+	defer sh.unlock(now, sink)
+	q := sh.byName[string(queue)]
+	if q == nil {
+		return 0
+	}
+	for ; got < n; got++ {
+		for q.lined == 0 && len(sh.freeing) > 0 {
+			sh.freeSuccessors(now, tickBatch, sink)
+		}
+		if q.lined == 0 {
+			break
+		}
+		w, err := sh.enlist(p, q)
+		if err != nil {
+			break
+		}
+		job := sh.firstTask(q)
+		r := sh.slab.at(job)
+		sh.dequeue(job, r, q)
+		sh.hold(now, job, r, w, slot{})
+		sh.counters.Assigned++
+		sh.logEvents(job, Event{StageReserved, now.Micros})
+		sh.save(job, r, q)
+		sh.viewTask(job, r, q, &sh.task)
+		fn(&sh.task)
+	}
+	return got
+}
+
+// firstTask returns the first task in line; there is one.
+func (sh *shard) firstTask(q *queue) uint32 {
+	k := key{^0, taskDue}
+	a, b := q.ready.headOf(&sh.buckets, k), q.wide.headOf(&sh.buckets, k)
+	if a == none || b != none && sh.slab.node(b).place < sh.slab.node(a).place {
+		return b
+	}
+	return a
+}
+
+// headOf returns the first job of a key, none when there is none.
+func (x *index) headOf(p *buckets, k key) uint32 {
+	switch {
+	case x.jobs == 0:
+		return none
+	case p.all[x.first].key == k:
+		return p.all[x.first].head
+	case x.tree == nil:
+		return none
+	}
+	if e, ok := x.tree.Get(entry{key: k}); ok {
+		return p.all[e.bucket].head
+	}
+	return none
+}
+
+// Complete ends tasks that the peer holds; missing is told the indexes of those that it
+// does not. The lock is let go between batches of tasks and of their successors.
+func (s *Scheduler) Complete(now Time, p *Peer, space Space, queue []byte, tasks []Task, sink Sink, missing func(i int)) {
+	sh := s.shardOf(queue)
+	for i := 0; i < len(tasks); {
+		batch := tasks[i:min(i+tickBatch, len(tasks))]
+		sh.complete(now, p, space, queue, batch, sink, func(k int) { missing(i + k) })
+		i += len(batch)
+	}
+	for more := len(tasks) > 0; more; {
+		more = sh.freeMore(now, sink)
+	}
+}
+
+func (sh *shard) complete(now Time, p *Peer, space Space, queue []byte, tasks []Task, sink Sink, missing func(i int)) {
+	sh.mu.Lock()
+	defer sh.unlock(now, sink)
+	q := sh.byName[string(queue)]
+	for i := range tasks {
+		job, ok := uint32(0), false
+		if q != nil {
+			job, ok = sh.lookupTask(q, space, tasks[i].Name)
+		}
+		if !ok || !sh.holds(p, job) {
+			sh.counters.Stale++
+			missing(i)
+			continue
+		}
+		r := sh.slab.at(job)
+		if sh.s.remember.Load() > 0 {
+			sh.logEvents(job, tasks[i].Log...)
+		}
+		sh.unhold(job, r)
+		sh.finishTask(now, job, r, q, sink)
+	}
+}
+
+// freeMore makes a batch of successors ready; true when there are more.
+func (sh *shard) freeMore(now Time, sink Sink) bool {
+	sh.mu.Lock()
+	defer sh.unlock(now, sink)
+	sh.freeSuccessors(now, tickBatch, sink)
+	return len(sh.freeing) > 0
+}
+
+// holds says whether the peer holds a task.
+func (sh *shard) holds(p *Peer, job uint32) bool {
+	r := sh.slab.at(job)
+	return r.state == reserved && sh.watches[r.home].peer == p
+}
+
+// GiveBack makes what a holder holds of a queue ready again, first in line, in the order
+// of the names, and ends its serving the queue.
+func (s *Scheduler) GiveBack(now Time, p *Peer, queue []byte, sink Sink) {
+	w := p.byQueue[string(queue)]
+	if w == nil {
+		return
+	}
+	type named struct {
+		name []byte
+		ref  JobRef
+	}
+	w.shard.mu.Lock()
+	all := make([]named, 0, len(w.held))
+	for _, h := range w.held {
+		all = append(all, named{[]byte(w.shard.taskName(h.job)), w.shard.ref(h.job, w.shard.slab.at(h.job))})
+	}
+	w.shard.mu.Unlock()
+	slices.SortFunc(all, func(a, b named) int { return bytes.Compare(a.name, b.name) })
+	for batch := range slices.Chunk(all, tickBatch) {
+		w.shard.mu.Lock()
+		for _, t := range batch {
+			if r, err := w.shard.holding(p, t.ref); err == nil {
+				w.shard.counters.Abandoned++
+				w.shard.fail(now, t.ref.Slot, r, w.shard.unhold(t.ref.Slot, r), sink)
+			}
+		}
+		w.shard.unlock(now, sink)
+	}
+	s.Unwatch(p, queue)
+}
+
+// ready puts a task that stands nowhere in line.
+func (sh *shard) ready(now Time, job uint32, r *record, q *queue, where end) {
+	r.state, r.home, r.due = ready, q.id, taskDue
+	r.flags |= immediate
+	q.immediate++
+	q.lined++
+	n := sh.slab.node(job)
+	if where == front {
+		q.frontPlace--
+		n.place = q.frontPlace
+		q.readyFor(r).pushFront(&sh.buckets, &sh.slab, readyKey(r), job)
+	} else {
+		q.backPlace++
+		n.place = q.backPlace
+		q.readyFor(r).pushBack(&sh.buckets, &sh.slab, readyKey(r), job)
+	}
+	sh.logEvents(job, Event{StageReady, now.Micros})
+}
+
+// wait notes that a task that stands nowhere waits for others.
+func (sh *shard) wait(r *record, q *queue) {
+	r.state, r.home = waiting, q.id
+	q.waiting++
+}
+
+// comeBack gives a task that was just taken from its holder a place again.
+func (sh *shard) comeBack(now Time, job uint32, r *record, q *queue, where end) {
+	if sh.slab.node(job).ins > 0 {
+		sh.wait(r, q)
+	} else {
+		sh.ready(now, job, r, q, where)
+	}
+	sh.save(job, r, q)
+}
+
+// finishTask ends a task that was just taken from its holder. Many successors become
+// ready in the Ticks that follow, unless the caller sees to it.
+func (sh *shard) finishTask(now Time, job uint32, r *record, q *queue, sink Sink) {
+	sh.counters.Done++
+	sh.unsave(r)
+	q.tasks--
+	sh.gone++
+	r.home = q.id
+	n := sh.slab.node(job)
+	if ms := sh.s.remember.Load(); ms > 0 {
+		sh.logEvents(job, Event{StageDone, now.Micros})
+		r.state = remembered
+		at := roundUp(now.Mono + ms)
+		sh.memory.pushBack(&sh.buckets, &sh.slab, key{at, 0}, job)
+		sh.s.alarmMono(at)
+	} else {
+		r.state = ending
+		name, _ := unpack(sh.arena.view(r.bytes, int(r.size)))
+		sh.names.remove(sh.s.tag(q.id, r.space, name), job)
+	}
+	for n.ins > 0 { // added while it was held
+		sh.dropEdge(n.in)
+	}
+	switch {
+	case n.outs > 0:
+		sh.freeing = append(sh.freeing, job)
+		sh.freeSuccessors(now, tickBatch, sink)
+		if len(sh.freeing) > 0 {
+			sh.s.alarmMono(0)
+		}
+	case r.state == ending:
+		sh.freeSlot(job, r)
+	}
+}
+
+// dropEdge takes an edge away, and what the journal has of it.
+func (sh *shard) dropEdge(i uint32) {
+	if saved := sh.edges.at(i).saved; saved != 0 {
+		sh.s.journal.Drop(int(sh.id), saved)
+	}
+	sh.unlink(i)
+}
+
+// freeSuccessors takes up to room tasks off the complete ones that they waited for; those
+// that wait for no other become ready, first in line. It returns what is left of room.
+func (sh *shard) freeSuccessors(now Time, room int, sink Sink) int {
+	if len(sh.freeing) == 0 {
+		return room
+	}
+	q := sh.queueOf(sh.slab.at(sh.freeing[0]))
+	for room > 0 && len(sh.freeing) > 0 {
+		job := sh.freeing[0]
+		n := sh.slab.node(job)
+		for ; room > 0 && n.outs > 0; room-- {
+			i := n.out
+			to := sh.edges.at(i).to
+			sh.dropEdge(i)
+			if r := sh.slab.at(to); r.state == waiting && sh.slab.node(to).ins == 0 {
+				q.waiting--
+				sh.ready(now, to, r, q, front)
+			}
+		}
+		if n.outs > 0 {
+			break
+		}
+		sh.freeing = sh.freeing[1:]
+		if r := sh.slab.at(job); r.state == ending {
+			sh.freeSlot(job, r)
+		}
+		if len(sh.freeing) > 0 {
+			if next := sh.queueOf(sh.slab.at(sh.freeing[0])); next != q {
+				sh.match(now, q, sink)
+				q = next
+			}
+		}
+	}
+	if len(sh.freeing) == 0 {
+		sh.freeing = nil
+	}
+	sh.match(now, q, sink)
+	return room
+}
+
+// freeSlot lets the record of a task go that is no longer in the name table.
+func (sh *shard) freeSlot(job uint32, r *record) {
+	sh.gone--
+	sh.freeRecord(job, r)
+}
+
+func (sh *shard) freeRecord(job uint32, r *record) {
+	if n := sh.slab.node(job); n.logSize > 0 {
+		sh.arena.give(n.log)
+	}
+	sh.arena.give(r.bytes)
+	sh.slab.give(job)
+}
+
+// lookupTask finds a task that is not complete.
+func (sh *shard) lookupTask(q *queue, space Space, name []byte) (uint32, bool) {
+	job, ok := sh.lookup(sh.s.tag(q.id, space, name), q, space, name)
+	return job, ok && sh.slab.at(job).state != remembered
+}
+
+// forget ends the memory of a complete task, if there is one of that name.
+func (sh *shard) forgetComplete(q *queue, space Space, name []byte) {
+	tag := sh.s.tag(q.id, space, name)
+	job, ok := sh.lookup(tag, q, space, name)
+	if !ok {
+		return
+	}
+	r := sh.slab.at(job)
+	sh.memory.remove(&sh.buckets, &sh.slab, job)
+	sh.names.remove(tag, job)
+	r.state = ending
+	if sh.slab.node(job).outs == 0 {
+		sh.freeSlot(job, r)
+	}
+}
+
+// forgetOld ends the memory of tasks whose time is over.
+func (sh *shard) forgetOld(now Time, room int) int {
+	for ; room > 0; room-- {
+		k, ok := sh.memory.min(&sh.buckets)
+		if !ok || k.a > now.Mono {
+			break
+		}
+		job := sh.memory.head(&sh.buckets)
+		r := sh.slab.at(job)
+		name, _ := unpack(sh.arena.view(r.bytes, int(r.size)))
+		sh.forgetComplete(sh.queueOf(r), r.space, name)
+	}
+	return room
+}

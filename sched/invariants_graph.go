@@ -1,0 +1,102 @@
+package sched
+
+import (
+	"errors"
+	"fmt"
+)
+
+// graph checks tasks: their edges, their orders, their counts by queue.
+func (c *checker) graph() error {
+	sh := c.sh
+	if err := c.index(&sh.memory, "memory", func(job uint32, r *record, k key) error {
+		if r.state != remembered || k.b != 0 || k.a%grain != 0 {
+			return fmt.Errorf("state %d at key %v", r.state, k)
+		}
+		return c.stand(job, "memory")
+	}); err != nil {
+		return err
+	}
+	freeing := make(map[uint32]bool)
+	for _, job := range sh.freeing {
+		freeing[job] = true
+		if r := sh.slab.at(job); r.state == ending {
+			if err := c.stand(job, "freeing"); err != nil {
+				return err
+			}
+		}
+	}
+	edges, waits, tasks, lined := 0, make(map[uint32]int), make(map[*queue]int), make(map[*queue]int)
+	for i := range sh.slab.chunks {
+		p := &sh.slab.chunks[i]
+		if p.records == nil || p.nodes == nil {
+			continue
+		}
+		for k := range p.records {
+			job, r := uint32(i)<<slabBits|uint32(k), &p.records[k]
+			if r.flags&task == 0 {
+				if p.nodes[k] != (node{}) {
+					return fmt.Errorf("job %d is no task and has a node", job)
+				}
+				continue
+			}
+			if err := c.taskNode(job, r, &p.nodes[k], freeing[job]); err != nil {
+				return fmt.Errorf("task %d: %w", job, err)
+			}
+			edges += int(p.nodes[k].outs)
+			if !r.live() {
+				continue
+			}
+			q := sh.queueOf(r)
+			tasks[q]++
+			lined[q] += count(r.state == ready)
+			if r.state == waiting {
+				waits[r.home]++
+				if err := c.stand(job, "waiting"); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	if edges != sh.edges.live || sh.gone != c.states[ending]+c.states[remembered] {
+		return fmt.Errorf("%d edges and %d complete tasks are counted, %d and %d are there", sh.edges.live, sh.gone, edges, c.states[ending]+c.states[remembered])
+	}
+	for id, q := range sh.queues {
+		if q != nil && (q.waiting != waits[uint32(id)] || q.tasks != tasks[q] || q.lined != lined[q]) {
+			return fmt.Errorf("queue %q counts %d tasks, %d waiting, %d in line, has %d, %d, %d", q.name, q.tasks, q.waiting, q.lined, tasks[q], waits[uint32(id)], lined[q])
+		}
+	}
+	return nil
+}
+
+func (c *checker) taskNode(job uint32, r *record, n *node, freeing bool) error {
+	sh := c.sh
+	switch {
+	case r.state == waiting && n.ins == 0, (r.state == ready || !r.live()) && n.ins > 0:
+		return fmt.Errorf("state %d with %d predecessors", r.state, n.ins)
+	case !r.live() && (n.outs > 0) != freeing, r.state == ending && !freeing:
+		return fmt.Errorf("state %d with %d successors, being freed: %v", r.state, n.outs, freeing)
+	}
+	k, prev := uint32(0), none
+	for i := n.out; k < n.outs; k++ {
+		e := sh.edges.at(i)
+		if e.from != job || e.prevOut != prev || sh.slab.node(e.to).ins == 0 {
+			return fmt.Errorf("edge %d goes from %d, behind %d, want from %d behind %d", i, e.from, e.prevOut, job, prev)
+		}
+		if sh.slab.node(e.to).order <= n.order {
+			return fmt.Errorf("has order %d, its successor %d has %d", n.order, e.to, sh.slab.node(e.to).order)
+		}
+		prev, i = i, e.nextOut
+	}
+	if n.outs > 0 && n.outLast != prev {
+		return errors.New("its last edge is not the last of its list")
+	}
+	k, prev = 0, none
+	for i := n.in; k < n.ins; k++ {
+		e := sh.edges.at(i)
+		if e.to != job || e.prevIn != prev {
+			return fmt.Errorf("edge %d goes to %d, behind %d, want to %d behind %d", i, e.to, e.prevIn, job, prev)
+		}
+		prev, i = i, e.nextIn
+	}
+	return nil
+}
