@@ -75,7 +75,7 @@ func (s *Server) openJournal() error {
 	if err := s.replay(); err != nil {
 		return errors.Join(err, j.Close())
 	}
-	s.sched.Continue(j.LastSeq())
+	s.sched.Resume(s.now(), j.LastSeq(), nil, &timerSink{s, nil})
 	return nil
 }
 

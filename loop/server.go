@@ -116,7 +116,7 @@ func (s *Server) now() sched.Time { return s.clock() }
 // readClocks reads them. Started is the origin of the one that never steps.
 func (s *Server) readClocks() sched.Time {
 	t := time.Now()
-	return sched.Time{Wall: t.UnixMilli(), Mono: t.Sub(s.started).Milliseconds()}
+	return sched.Time{Wall: t.UnixMilli(), Mono: t.Sub(s.started).Milliseconds(), Micros: t.UnixMicro()}
 }
 
 func (s *Server) serve(ctx context.Context) {
