@@ -71,7 +71,7 @@
 //
 // and each other one a setting or a job:
 //
-//	{"kind":"setting","key":"timeout","value":"600"}
+//	{"kind":"setting","key":"config.timeout","value":"\u0000\u0000\u0002X"}
 //	{"kind":"job","seq":7,"space":1,"queue":"echo","name":"a","due":1700000000000,"workload":"hi"}
 //
 // A job's members are those of Record: seq (ascending; without it, one more than the

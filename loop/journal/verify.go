@@ -246,6 +246,7 @@ func (s *survey) readLog(name string, last bool) error {
 			for _, g := range gaps {
 				if g.offset < p.offset {
 					s.add(name, g.offset, g.end-g.offset, "cannot be read, and group %d behind it says that it was synced", m.group)
+					s.last.group = max(s.last.group, m.previous) // the gap is told: what was in it is not told again
 				}
 			}
 			gaps = gaps[:0]
