@@ -27,10 +27,12 @@ type disk struct {
 	free atomic.Uint64
 }
 
-func newDisk() *disk {
+func newDisk() *disk { return newDiskOn(vfs.NewMem()) }
+
+func newDiskOn(f vfs.FS) *disk {
 	d := &disk{}
 	d.free.Store(1 << 40)
-	d.FS = errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+	d.FS = errorfs.Wrap(f, errorfs.InjectorFunc(func(op errorfs.Op) error {
 		switch op.Kind {
 		case errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpFileSyncTo:
 			d.gate.RLock()

@@ -78,13 +78,15 @@ type world struct {
 	delayed []func()   // what runs after slowPeriod
 }
 
-// newWorld makes a server at a fixed time. One shard keeps the order of STATUS.
-func newWorld(t *testing.T, o Options) *world {
+// newWorld makes a server at a fixed time, in memory alone unless o says otherwise. One
+// shard keeps the order of STATUS. prepare may change it before it begins.
+func newWorld(t *testing.T, o Options, prepare ...func(*Server)) *world {
 	t.Helper()
-	o.Data = NoData
+	if o.Data == "" {
+		o.Data = NoData
+	}
 	o.Shards = max(o.Shards, 1)
 	o.Loops = max(o.Loops, 1)
-	o.Data = NoData
 	s, err := newServer(o)
 	if err != nil {
 		t.Fatal(err)
@@ -107,6 +109,19 @@ func newWorld(t *testing.T, o Options) *world {
 		}
 		s.reactors[i].Store(r)
 		w.loops = append(w.loops, r)
+	}
+	for _, f := range prepare {
+		f(s)
+	}
+	if s.feed != nil {
+		if err := s.openJournal(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := s.feed.journal.Close(); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 	t.Cleanup(w.finish)
 	return w
