@@ -63,7 +63,7 @@ func newGloomMaster(s *session) conversation {
 }
 
 func newGloomSlave(s *session) conversation {
-	s.settled, s.begun, s.skills = true, 0, sched.Wide
+	s.settled, s.begun, s.skills, s.label = true, 0, sched.Wide, "gloom"
 	return &gloomTalk{s: s}
 }
 
@@ -288,9 +288,12 @@ func (g *gloomTalk) push(j *sched.Job) {
 	function, _ := functionOf(j.Queue)
 	all := gloom.AppendText(id, function)
 	typ := all[len(id):]
-	var body []byte
-	all, g.wrapped = appendBody(all, j.Workload)
-	body = all[len(id)+len(typ):]
+	if j.Space == dworkSpace {
+		all = appendTaskJSON(all, j.Name, j.Workload)
+	} else {
+		all, g.wrapped = appendBody(all, j.Workload)
+	}
+	body := all[len(id)+len(typ):]
 	r.scratch = all
 	g.s.out = gloom.AppendJob(g.s.out, all[:len(id)], all[len(id):len(id)+len(typ)], body)
 }

@@ -19,6 +19,7 @@ const (
 	DefaultPeriodicUnix = "unix:///tmp/periodic.sock"
 	DefaultGloomMasters = "tcp://127.0.0.1:9998"
 	DefaultGloomSlaves  = "tcp://127.0.0.1:9999"
+	DefaultDwork        = "tcp://127.0.0.1:6125"
 	DefaultHTTP         = "127.0.0.1:5001"
 	DefaultData         = "./treadle-data"
 	NoData              = "none" // jobs live in memory alone
@@ -75,6 +76,8 @@ type Options struct {
 	GloomMasters, GloomSlaves []string
 	// GloomMaxFrame caps one Gloom frame in bytes; default 64 MiB.
 	GloomMaxFrame int
+	// Dwork are the settings of the dwork protocol.
+	Dwork DworkOptions
 	// HTTP is the host:port of metrics, health and profiles, or "off".
 	HTTP string
 
@@ -177,6 +180,9 @@ func (o *Options) validate() error {
 	case o.Drain < 0:
 		return badOption("drain", "a time cannot be negative")
 	}
+	if err := o.Dwork.validate(); err != nil {
+		return err
+	}
 	return o.validateConnections()
 }
 
@@ -195,6 +201,10 @@ func (o *Options) fillDefaults() {
 		o.GloomSlaves = []string{"tcp://" + net.JoinHostPort(host, "9999")}
 	}
 	setDefault(&o.GloomMaxFrame, DefaultMaxFrame)
+	if len(o.Dwork.Listen) == 0 {
+		o.Dwork.Listen = []string{"tcp://" + net.JoinHostPort(host, "6125")}
+	}
+	o.Dwork.fillDefaults()
 	setDefault(&o.HTTP, net.JoinHostPort(host, "5001"))
 	setDefault(&o.PeriodicGrab, GrabHold)
 	setDefault(&o.PeriodicCRC, "2023")
@@ -227,7 +237,7 @@ func (o *Options) validateAddresses() error {
 	for _, p := range []struct {
 		setting   string
 		addresses *[]string
-	}{{"periodic", &o.Periodic}, {"gloom-masters", &o.GloomMasters}, {"gloom-slaves", &o.GloomSlaves}} {
+	}{{"periodic", &o.Periodic}, {"gloom-masters", &o.GloomMasters}, {"gloom-slaves", &o.GloomSlaves}, {"dwork", &o.Dwork.Listen}} {
 		if len(*p.addresses) == 1 && (*p.addresses)[0] == "off" {
 			*p.addresses = nil
 		}

@@ -22,7 +22,10 @@ type periodicTalk struct {
 	reports *reports // DUMPs and long STATUSes under way
 }
 
-func newPeriodic(s *session) conversation { return &periodicTalk{s: s} }
+func newPeriodic(s *session) conversation {
+	s.label = "periodic"
+	return &periodicTalk{s: s}
+}
 
 func (p *periodicTalk) consume(in []byte) (n int, err error) {
 	if p.may == 0 {
@@ -257,10 +260,14 @@ func (p *periodicTalk) assign(msgID uint32, j *sched.Job) {
 	if p.framing == periodic.Plain {
 		out = appendHandle(out, j.Ref)
 	}
-	if isGloom(j.Space) {
+	switch {
+	case isGloom(j.Space):
 		schedAt, count, timeout = 0, 0, 0
 		_, _, workload = splitGloomJob(workload)
-	} else if p.framing == periodic.CRC {
+	case j.Space == dworkSpace:
+		p.s.r.scratch = appendTaskJSON(p.s.r.scratch[:0], j.Name, workload)
+		schedAt, workload = 0, p.s.r.scratch
+	case p.framing == periodic.CRC:
 		if schedAt == 0 {
 			schedAt = p.s.r.now.Wall / 1000
 		}

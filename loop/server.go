@@ -84,6 +84,7 @@ var rules = [sched.MaxSpaces]sched.Rules{
 	periodicSpace:   {Durable: true},
 	gloomTextSpace:  gloomRules,
 	gloomValueSpace: gloomRules,
+	dworkSpace:      dworkRules,
 }
 
 func newServer(o Options) (*Server, error) {

@@ -51,6 +51,7 @@ type session struct {
 	conn    connection
 	talk    conversation
 	skills  sched.Skills
+	label   string      // the protocol, for people
 	peer    *sched.Peer // nil until the peer asks for something that lasts
 	out     []byte      // encoded, not yet written
 	partial []byte      // an unfinished message
@@ -185,6 +186,7 @@ func (s *session) unsent() int { return len(s.out) + len(s.late) + s.conn.Outbou
 func (s *session) party() *sched.Peer {
 	if s.peer == nil {
 		s.peer = s.r.server.sched.NewPeer(s.id, s.skills)
+		s.peer.SetLabel(s.label)
 	}
 	return s.peer
 }

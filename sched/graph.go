@@ -31,8 +31,8 @@ const (
 type TaskView struct {
 	Job
 	Stage  uint8     // 0: it waits for others
-	Holder string    // of a reserved one: the name of the peer that holds it, "" when it has none
-	By     SessionID // and its session
+	Holder string    // of a reserved one: the name, or the label, of the peer that holds it
+	By     SessionID // and its session, 0 for a holder of NewHolder
 	Log    []Event
 
 	shard *shard
@@ -230,7 +230,7 @@ func (sh *shard) viewTask(job uint32, r *record, q *queue, v *TaskView) {
 		v.Stage = StageReady
 	case reserved:
 		p := sh.watches[r.home].peer
-		v.Stage, v.Holder, v.By = StageReserved, p.name, p.id
+		v.Stage, v.Holder, v.By = StageReserved, p.name+p.label, p.id
 	case remembered:
 		v.Stage = StageDone
 	}

@@ -26,35 +26,29 @@ func (s *Scheduler) SetRemember(ms int64) { s.remember.Store(ms) }
 func (s *Scheduler) NewHolder(name string) *Peer { return &Peer{name: name, window: s.window} }
 
 // Steal hands the peer up to n tasks from the front of a queue's line, and fn a view of
-// each, under the shard's lock. The peer serves the queue from the first one on.
-func (s *Scheduler) Steal(now Time, p *Peer, queue []byte, n int, sink Sink, fn func(*TaskView)) (got int) {
+// each, under the shard's lock, until fn returns false. The peer serves the queue from
+// the first one on.
+func (s *Scheduler) Steal(now Time, p *Peer, queue []byte, n int, sink Sink, fn func(*TaskView) bool) {
 	sh := s.shardOf(queue)
-	for got < n {
-		k := sh.steal(now, p, queue, min(n-got, tickBatch), sink, fn)
-		if got += k; k == 0 {
-			break
-		}
+	for more := true; more && n > 0; n -= tickBatch {
+		more = sh.steal(now, p, queue, min(n, tickBatch), sink, fn)
 	}
-	return got
 }
 
-func (sh *shard) steal(now Time, p *Peer, queue []byte, n int, sink Sink, fn func(*TaskView)) (got int) {
+func (sh *shard) steal(now Time, p *Peer, queue []byte, n int, sink Sink, fn func(*TaskView) bool) (more bool) {
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)
 	q := sh.byName[string(queue)]
-	if q == nil {
-		return 0
-	}
-	for ; got < n; got++ {
+	for more = q != nil; more && n > 0; n-- {
 		for q.lined == 0 && len(sh.freeing) > 0 {
 			sh.freeSuccessors(now, tickBatch, sink)
 		}
 		if q.lined == 0 {
-			break
+			return false
 		}
 		w, err := sh.enlist(p, q)
 		if err != nil {
-			break
+			return false
 		}
 		job := sh.firstTask(q)
 		r := sh.slab.at(job)
@@ -64,9 +58,9 @@ func (sh *shard) steal(now Time, p *Peer, queue []byte, n int, sink Sink, fn fun
 		sh.logEvents(job, Event{StageReserved, now.Micros})
 		sh.save(job, r, q)
 		sh.viewTask(job, r, q, &sh.task)
-		fn(&sh.task)
+		more = fn(&sh.task)
 	}
-	return got
+	return more
 }
 
 // firstTask returns the first task in line; there is one.

@@ -10,7 +10,8 @@ import (
 // or to deliver a result.
 type Peer struct {
 	id      SessionID
-	name    string // of a holder
+	name    string // of a holder, see NewHolder
+	label   string // of a session: what people are told that it is
 	skills  Skills
 	watches []*watch          // the owner's
 	byQueue map[string]*watch // the owner's
@@ -39,6 +40,10 @@ const (
 
 // MaxShort is the longest name, of a job or a queue, for a peer that is not Wide.
 const MaxShort = 255
+
+// SetLabel says what people are told about the peer, beside its session. Its owner calls
+// it before any other verb.
+func (p *Peer) SetLabel(label string) { p.label = label }
 
 // ID returns the session that the peer was made for.
 func (p *Peer) ID() SessionID { return p.id }

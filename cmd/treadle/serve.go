@@ -25,12 +25,20 @@ type serveCmd struct {
 	GloomMasters     []string `sep:"none" placeholder:"ADDR" help:"Address of the Gloom protocol for masters, or off; repeatable (default: tcp://127.0.0.1:9998)."`
 	GloomSlaves      []string `sep:"none" placeholder:"ADDR" help:"Address of the Gloom protocol for slaves, or off; repeatable (default: tcp://127.0.0.1:9999)."`
 	GloomMaxFrame    byteSize `default:"64MiB" placeholder:"SIZE" help:"Largest Gloom frame (default: ${default})."`
+	Dwork            []string `sep:"none" placeholder:"ADDR" help:"Address of the dwork protocol, or off; repeatable (default: tcp://127.0.0.1:6125)."`
 	HTTP             string   `name:"http" placeholder:"HOST:PORT" help:"Address of /metrics, /healthz and /debug/pprof, or off (default: 127.0.0.1:5001)."`
 
 	Data         string        `default:"./treadle-data" placeholder:"DIR" help:"Directory of the journal, made when missing, or none: jobs live in memory alone (default: ${default})."`
 	Sync         string        `enum:"always,interval,never" default:"always" help:"When a change is on disk: always (before it is acknowledged), interval (a crash costs the last one) or never (when the system gets to it) (default: ${default})."`
 	SyncInterval time.Duration `default:"50ms" placeholder:"TIME" help:"Time between commits that nothing waits for (default: ${default})."`
 	MinFree      byteSize      `default:"256MiB" placeholder:"SIZE" help:"Free space on the disk of --data below which new jobs are refused (default: ${default})."`
+
+	DworkMaxFrame byteSize      `default:"16MiB" placeholder:"SIZE" help:"Largest ZeroMQ frame of the dwork protocol (default: ${default})."`
+	DworkMaxSteal int           `default:"65536" placeholder:"N" help:"Most tasks that one Steal is given (default: ${default})."`
+	DworkIdle     string        `enum:"exit,notfound" default:"exit" help:"Answer to a Steal when no task is left: exit, which ends workers, or notfound (default: ${default})."`
+	DworkRestart  string        `enum:"keep,ready" default:"keep" help:"What becomes of assigned tasks at a restart: keep them with their worker, or make them ready (default: ${default})."`
+	DworkLease    time.Duration `default:"0s" placeholder:"TIME" help:"Silence of a worker after which its tasks are ready again; 0s: never (default: ${default})."`
+	DworkRemember time.Duration `default:"0s" placeholder:"TIME" help:"How long complete tasks can be looked up; 0s: not at all (default: ${default})."`
 
 	Loops          int      `placeholder:"N" help:"Event loops (default: one fewer than the processors, at least 1)."`
 	Shards         int      `placeholder:"N" help:"Shards of the scheduler, each with its own lock (default: 16)."`
@@ -79,6 +87,10 @@ func (s *serveCmd) options() (loop.Options, error) {
 	return loop.Options{
 		Periodic: s.Periodic, Bind: s.Bind, PeriodicGrab: loop.Grab(s.PeriodicGrab), PeriodicCRC: s.PeriodicCRC, PeriodicShutdown: s.PeriodicShutdown, HTTP: s.HTTP,
 		GloomMasters: s.GloomMasters, GloomSlaves: s.GloomSlaves, GloomMaxFrame: int(s.GloomMaxFrame),
+		Dwork: loop.DworkOptions{
+			Listen: s.Dwork, MaxFrame: int(s.DworkMaxFrame), MaxSteal: s.DworkMaxSteal, Idle: s.DworkIdle,
+			Restart: s.DworkRestart, Lease: s.DworkLease, Remember: s.DworkRemember,
+		},
 		Data: s.Data, Sync: s.Sync, SyncInterval: s.SyncInterval, MinFree: int(s.MinFree),
 		Loops: s.Loops, Shards: s.Shards, MaxConnections: s.MaxConnections, MaxFrame: int(s.MaxFrame), MaxOutbound: int(s.MaxOutbound),
 		HandshakeTimeout: s.HandshakeTimeout, FrameTimeout: s.FrameTimeout, Drain: max(s.Drain, time.Nanosecond),
