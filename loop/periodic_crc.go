@@ -128,7 +128,7 @@ func (p *periodicTalk) recvData(f *periodic.Frame) bool {
 	if _, err := periodic.ParseJob(f.Args, &j); err != nil {
 		return false
 	}
-	switch err := p.s.r.server.sched.Listen(p.s.party(), queueOf(j.Func), j.Name, uint64(f.MsgID)); {
+	switch err := p.s.r.server.sched.Listen(p.s.party(), periodicSpace, queueOf(j.Func), j.Name, uint64(f.MsgID)); {
 	case err == sched.ErrNoWorker:
 		p.reply(f.MsgID, periodic.NoWorker)
 	case err != nil:

@@ -184,3 +184,24 @@ func TestParkedOrphan(t *testing.T) {
 		t.Errorf("%d jobs are left", n)
 	}
 }
+
+// Who listens to a job hears the end of that one, not of its namesake in another space.
+func TestListenToNamesake(t *testing.T) {
+	x := newStand(t, Options{Rules: wildRules})
+	master, listener, p := x.peer(), x.peer(), x.peer("f")
+	x.ok(x.s.Listen(listener, 0, []byte("f"), []byte("a"), 5))
+	x.submit("f", "a", owned(master, 7))
+	x.reserve(p, 1)
+	namesake := x.want("3 1 assign a")[0].job.ref
+	_, err := x.s.Publish(p, namesake, []byte("not for it"), 9, &x.rec)
+	x.ok(err)
+	x.ok(x.s.Finish(x.now, p, namesake, nil, &x.rec))
+	x.want("1 7 result ")
+	x.submit("f", "a")
+	x.reserve(p, 2)
+	ref := x.want("3 2 assign a")[0].job.ref
+	_, err = x.s.Publish(p, ref, []byte("data"), 9, &x.rec)
+	x.ok(err)
+	x.ok(x.s.Finish(x.now, p, ref, nil, &x.rec))
+	x.want("2 5 chunk ", "2 5 end ")
+}

@@ -1,7 +1,10 @@
 package sched
 
 // topic names the job whose data a listener receives, whether it exists yet or not.
-type topic struct{ queue, name string }
+type topic struct {
+	space       Space
+	queue, name string
+}
 
 // ack is a Proceed owed to a publisher.
 type ack struct {
@@ -11,7 +14,7 @@ type ack struct {
 
 // Listen has the data that the workers of a job publish delivered to the peer as
 // Chunks under tag, until End. ErrNoWorker when no peer serves the queue.
-func (s *Scheduler) Listen(p *Peer, queueName, name []byte, tag uint64) error {
+func (s *Scheduler) Listen(p *Peer, space Space, queueName, name []byte, tag uint64) error {
 	sh := s.shardOf(queueName)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -19,7 +22,7 @@ func (s *Scheduler) Listen(p *Peer, queueName, name []byte, tag uint64) error {
 	if q == nil || q.workers == 0 {
 		return ErrNoWorker
 	}
-	t := topic{q.name, string(name)}
+	t := topic{space, q.name, string(name)}
 	if len(sh.topics[t]) >= MaxAwaits {
 		return ErrAwaits
 	}
@@ -54,7 +57,7 @@ func (s *Scheduler) Publish(p *Peer, ref JobRef, data []byte, tag uint64, sink S
 		return false, nil
 	}
 	name, _ := unpack(sh.arena.view(r.bytes, int(r.size)))
-	for _, a := range sh.topics[topic{sh.queueOf(r).name, string(name)}] {
+	for _, a := range sh.topics[topic{r.space, sh.queueOf(r).name, string(name)}] {
 		if a.peer.burden(len(data), ack{p.id, tag}, !wait) {
 			wait = true
 		}

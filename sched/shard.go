@@ -376,7 +376,7 @@ func (sh *shard) end(job uint32, r *record, q *queue, e Effect, data []byte, sin
 	}
 	name, _ := unpack(sh.arena.view(r.bytes, int(r.size)))
 	if len(sh.topics) > 0 {
-		sh.endTopic(topic{q.name, string(name)}, sink)
+		sh.endTopic(topic{r.space, q.name, string(name)}, sink)
 	}
 	if sh.s.rules[r.space].Global {
 		sh.freed = append(sh.freed, id{r.space, string(name)})

@@ -128,7 +128,7 @@ func (x *wild) verb() {
 	case "locktime":
 		s.SetLockTimeout(int64(x.n("ms", 3) * 1500))
 	case "listen":
-		_ = s.Listen(p, queue, name, 7)
+		_ = s.Listen(p, Space(x.n("space", 3)), queue, name, 7)
 	case "return":
 		_ = s.Return(now, p, uint64(x.n("tag", 4)), sink)
 	case "held":
