@@ -185,6 +185,23 @@ func TestParkedOrphan(t *testing.T) {
 	}
 }
 
+// A peer that leaves with jobs of its own still queued is told of none of them: nobody
+// is there to hear it.
+func TestLeavingOwnerIsToldNothing(t *testing.T) {
+	x := newStand(t, Options{Rules: wildRules})
+	master, p := x.peer(), x.peer("f")
+	x.reserve(p, 1)
+	for _, name := range []string{"running", "queued", "queued too"} {
+		x.submit("f", name, owned(master, 7))
+	}
+	x.want("2 1 assign running")
+	x.s.Forget(x.now, master, &x.rec)
+	x.want()
+	if n := x.s.Stats().Jobs; n != 1 {
+		t.Errorf("%d jobs are left, want the one that runs", n)
+	}
+}
+
 // Who listens to a job hears the end of that one, not of its namesake in another space.
 func TestListenToNamesake(t *testing.T) {
 	x := newStand(t, Options{Rules: wildRules})

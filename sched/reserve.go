@@ -354,15 +354,15 @@ func (sh *shard) forgetAwait(now Time, p *Peer, ref JobRef, sink Sink) {
 	if r == nil || r.state == free || r.seq != ref.Seq {
 		return
 	}
-	if sh.s.rules[r.space].Owned && r.state != reserved {
+	sh.keepAwaits(ref.Slot, r, func(a await) bool { return a.peer != p })
+	switch {
+	case !sh.s.rules[r.space].Owned:
+	case r.state == reserved:
+		r.flags |= orphan
+	default:
 		q := sh.queueOf(r)
 		sh.leave(ref.Slot, r, q)
 		sh.counters.Removed++
 		sh.end(ref.Slot, r, q, Removed, nil, sink)
-		return
 	}
-	if sh.s.rules[r.space].Owned {
-		r.flags |= orphan
-	}
-	sh.keepAwaits(ref.Slot, r, func(a await) bool { return a.peer != p })
 }
