@@ -28,8 +28,8 @@
 //
 // Every verb may be called from any goroutine. The verbs that take a Peer must
 // not be called for one peer by two goroutines at once: a session belongs to one
-// goroutine. A goroutine holds one shard lock at a time, with a peer's own lock
-// as the only one below it. Deliveries are made while the shard lock is held, see
+// goroutine. A goroutine holds one shard lock at a time, and below it at most
+// one of a peer's own lock and that of the named locks. Deliveries are made while the shard lock is held, see
 // Sink.
 //
 // # Memory

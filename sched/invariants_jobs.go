@@ -49,8 +49,8 @@ func (c *checker) parked() error {
 			return fmt.Errorf("queue %q counts %d parked jobs, has %d", q.name, q.parked, perQueue[uint32(id)])
 		}
 	}
-	if len(c.sh.ended)+len(c.sh.freed) > 0 {
-		return fmt.Errorf("%d ended jobs were not told to the locks, %d not to the global names", len(c.sh.ended), len(c.sh.freed))
+	if len(c.sh.calls)+len(c.sh.freed) > 0 {
+		return fmt.Errorf("for %d locks nobody was called, %d global names were not freed", len(c.sh.calls), len(c.sh.freed))
 	}
 	return nil
 }

@@ -138,28 +138,37 @@ func (c *checker) listened() error {
 	return nil
 }
 
-// checkLocks checks that locks, their holders and those who wait for them agree:
-// holders are running and marked, each waiter is parked, and no lock is there for
-// nobody.
+// checkLocks checks that locks, their holders and those who wait for them or were called
+// agree, that no lock is there for nobody, and that nobody waits in vain.
 func (s *Scheduler) checkLocks() error {
 	l := &s.locks
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	held, waits := 0, 0
+	called := make(map[string]int)
+	for ref, name := range l.called {
+		called[name]++
+		if !s.knowsLocks(ref, delayed, ready, reserved) {
+			return fmt.Errorf("%v was called for lock %q, and is gone or does not know", ref, name)
+		}
+	}
 	for name, k := range l.byName {
 		if len(k.holders)+len(k.waiting) == 0 {
 			return fmt.Errorf("lock %q is nobody's", name)
 		}
 		for ref := range k.holders {
 			held++
-			if r := s.shards[ref.Shard].slab.find(ref.Slot); r == nil || r.seq != ref.Seq || r.state != reserved || r.flags&locking == 0 || !slices.Contains(l.held[ref], name) {
+			if !s.knowsLocks(ref, reserved) || !slices.Contains(l.held[ref], name) {
 				return fmt.Errorf("lock %q is held by %v, which is not running or does not know", name, ref)
 			}
 		}
 		for _, w := range k.waiting {
 			waits++
-			if r := s.shards[w.job.Shard].slab.find(w.job.Slot); r == nil || r.seq != w.job.Seq || r.state != parked || l.waits[w.job] != name {
+			if !s.knowsLocks(w.job, parked) || l.waits[w.job] != name {
 				return fmt.Errorf("lock %q is waited for by %v, which is not parked or does not know", name, w.job)
+			}
+			if len(k.holders)+called[name] < w.count {
+				return fmt.Errorf("%v waits to be one of %d with lock %q, which %d have and %d are called for", w.job, w.count, name, len(k.holders), called[name])
 			}
 		}
 	}
@@ -170,6 +179,13 @@ func (s *Scheduler) checkLocks() error {
 		return fmt.Errorf("locks: %d holders too many, %d waiters, %d jobs wait", held, waits, len(l.waits))
 	}
 	return nil
+}
+
+// knowsLocks says whether a job is there, in one of the states, and will tell the locks
+// of its end.
+func (s *Scheduler) knowsLocks(ref JobRef, states ...State) bool {
+	r := s.shards[ref.Shard].slab.find(ref.Slot)
+	return r != nil && r.seq == ref.Seq && r.flags&locking != 0 && slices.Contains(states, r.state)
 }
 
 // checkIDs checks that the global names are those of the live jobs, each once.

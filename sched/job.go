@@ -27,7 +27,8 @@ const (
 	// ownDeadline: reserved under the job's own time-out, in the deadlines
 	// index; without it under the default, in the running index.
 	ownDeadline
-	// locking: reserved, and has asked for a lock: its end ends what it holds.
+	// locking: the named locks know the job, which holds one, waits for one or was
+	// called for one: they are told of its end.
 	locking
 	// untimed: reserved without any time-out, in neither index.
 	untimed

@@ -9,8 +9,8 @@ import (
 )
 
 // A job that asks for a lock while its only holder gives it back, or ends, gets it, at
-// once or when it comes again: the refusal, the parking and the line of those who wait
-// are three steps, and the holder may be gone before each.
+// once or when it comes again: whoever is refused stands in line before the holder, whose
+// job may be of another shard, can be gone.
 func TestNoLostWakeupLock(t *testing.T) {
 	s, sink := New(Options{Shards: 8}), newBoxes(2)
 	var peers [2]*Peer

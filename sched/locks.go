@@ -5,17 +5,21 @@ import (
 	"sync"
 )
 
-// locks are counting semaphores by name, held by running jobs. The table has a
-// lock of its own, never taken together with a shard's: what one decides about the
-// other is decided again under that one's lock.
+// locks are counting semaphores by name, held by running jobs. The table's lock comes
+// below a shard's: what it says of a job changes only under the lock of that job's
+// shard, except that anyone may call one that waits.
 type locks struct {
 	mu     sync.Mutex
 	byName map[string]*lock
 	held   map[JobRef][]string // the locks that a job holds
 	waits  map[JobRef]string   // the lock that a parked job waits for
+	called map[JobRef]string   // the lock that a job was made ready for and has not got yet
 }
 
 // lock is one semaphore. It is gone when nobody holds it or waits for it.
+//
+// For each job that waits, those that hold the lock and those that were called for it
+// are at least as many as the job's count: whatever makes them fewer calls the next.
 type lock struct {
 	holders map[JobRef]bool
 	waiting []waiter // oldest first
@@ -31,76 +35,78 @@ func (l *locks) init() {
 	l.byName = make(map[string]*lock)
 	l.held = make(map[JobRef][]string)
 	l.waits = make(map[JobRef]string)
+	l.called = make(map[JobRef]string)
 }
 
-// acquire gives the lock to a job if fewer than count hold it.
-func (l *locks) acquire(name string, job JobRef, count int) (bool, error) {
+// acquire gives the lock to a job if fewer than count hold it. A job that is refused
+// loses the locks that it holds, which are returned, and stands in line.
+func (l *locks) acquire(name string, job JobRef, count int) (got bool, freed []string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	k := l.byName[name]
 	switch {
-	case k == nil && count <= 0:
-		return false, nil
+	case k == nil && count <= 0: // lets nobody in: the job waits for its time-out
+		return false, l.leave(job), nil
 	case k == nil && len(l.byName) >= MaxLocks:
-		return false, ErrLocks
+		return false, nil, ErrLocks
 	case k == nil:
 		k = &lock{holders: make(map[JobRef]bool)}
 		l.byName[name] = k
 	case k.holders[job]:
-		return true, nil
+		return true, nil, nil
 	case len(k.holders) >= count:
-		return false, nil
+		k.waiting = append(k.waiting, waiter{job, count})
+		freed = l.leave(job)
+		l.waits[job] = name
+		return false, freed, nil
 	}
 	k.holders[job] = true
 	l.held[job] = append(l.held[job], name)
-	return true, nil
+	if l.called[job] == name {
+		delete(l.called, job)
+	}
+	return true, nil, nil
 }
 
-// wait puts a job that was refused in line; false when the lock has room meanwhile.
-func (l *locks) wait(name string, job JobRef, count int) bool {
+// release takes a lock from a job that holds it or was called for it; false when it
+// is neither.
+func (l *locks) release(name string, job JobRef) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	i := slices.Index(l.held[job], name)
+	if i < 0 {
+		called := l.called[job] == name
+		if called {
+			delete(l.called, job)
+		}
+		return called
+	}
+	if names := slices.Delete(l.held[job], i, i+1); len(names) > 0 {
+		l.held[job] = names
+	} else {
+		delete(l.held, job)
+	}
 	k := l.byName[name]
-	if k == nil && count > 0 || k != nil && len(k.holders) < count {
-		return false
-	}
-	if k == nil { // count lets nobody in: the job waits for its time-out
-		return true
-	}
-	k.waiting = append(k.waiting, waiter{job, count})
-	l.waits[job] = name
+	delete(k.holders, job)
+	l.tidy(name, k)
 	return true
 }
 
-// release takes a lock from a job.
-func (l *locks) release(name string, job JobRef) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	k := l.byName[name]
-	if k == nil || !k.holders[job] {
-		return
-	}
-	delete(k.holders, job)
-	names := l.held[job]
-	for i, n := range names {
-		if n == name {
-			names = append(names[:i], names[i+1:]...)
-			break
-		}
-	}
-	if len(names) == 0 {
-		delete(l.held, job)
-	} else {
-		l.held[job] = names
-	}
-	l.tidy(name, k)
-}
-
-// drop takes every lock from a job and takes it out of line; it returns the names
-// of the locks that it held.
+// drop forgets a job; it returns the names of the locks that others may have now.
 func (l *locks) drop(job JobRef) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if name, ok := l.waits[job]; ok {
+		delete(l.waits, job)
+		k := l.byName[name]
+		k.take(slices.IndexFunc(k.waiting, func(w waiter) bool { return w.job == job }))
+		l.tidy(name, k)
+	}
+	return l.leave(job)
+}
+
+// leave takes from a job what it holds and what it was called for.
+func (l *locks) leave(job JobRef) []string {
 	names := l.held[job]
 	delete(l.held, job)
 	for _, name := range names {
@@ -108,22 +114,15 @@ func (l *locks) drop(job JobRef) []string {
 		delete(k.holders, job)
 		l.tidy(name, k)
 	}
-	if name, ok := l.waits[job]; ok {
-		delete(l.waits, job)
-		k := l.byName[name]
-		for i, w := range k.waiting {
-			if w.job == job {
-				k.waiting = append(k.waiting[:i], k.waiting[i+1:]...)
-				break
-			}
-		}
-		l.tidy(name, k)
+	if name, ok := l.called[job]; ok {
+		delete(l.called, job)
+		names = append(names, name)
 	}
 	return names
 }
 
-// next takes the first waiter out of line that the lock has room for. One that wants
-// to be among fewer does not keep the others.
+// next calls the first in line that the lock has room for. One that wants to be among
+// fewer does not keep the others.
 func (l *locks) next(name string) (JobRef, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -135,15 +134,30 @@ func (l *locks) next(name string) (JobRef, bool) {
 	if i < 0 {
 		return JobRef{}, false
 	}
+	job := k.take(i)
+	delete(l.waits, job)
+	l.called[job] = name
+	l.tidy(name, k)
+	return job, true
+}
+
+// isCalled says whether a job was called and has not come yet.
+func (l *locks) isCalled(job JobRef) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, ok := l.called[job]
+	return ok
+}
+
+// take takes a job out of line: the first, as nearly always, without moving the others.
+func (k *lock) take(i int) JobRef {
 	job := k.waiting[i].job
 	if i == 0 {
 		k.waiting = k.waiting[1:]
 	} else {
 		k.waiting = slices.Delete(k.waiting, i, i+1)
 	}
-	delete(l.waits, job)
-	l.tidy(name, k)
-	return job, true
+	return job
 }
 
 func (l *locks) tidy(name string, k *lock) {
@@ -156,125 +170,104 @@ func (l *locks) tidy(name string, k *lock) {
 // hold it at once. A job that is refused is parked: it is the peer's no more, and
 // ready again when the lock is free or the lock time-out has passed.
 func (s *Scheduler) Acquire(now Time, p *Peer, ref JobRef, name string, count int, sink Sink) (bool, error) {
-	if err := s.markLocking(p, ref); err != nil {
+	sh, err := s.lock(ref)
+	if err != nil {
 		return false, err
 	}
-	got, err := s.locks.acquire(name, ref, count)
+	defer sh.unlock(now, sink)
+	r, err := sh.holding(p, ref)
+	if err != nil {
+		sh.counters.Stale++
+		return false, err
+	}
+	got, freed, err := s.locks.acquire(name, ref, count)
 	if err != nil {
 		return false, err
 	}
 	if got {
-		// Had the job ended before the lock knew of it, nobody would release it.
-		if err := s.markLocking(p, ref); err != nil {
-			s.dropLocks(now, ref, sink)
-			return false, err
-		}
+		r.flags |= locking
 		return true, nil
 	}
-	if err := s.park(now, p, ref, sink); err != nil {
-		return false, err
-	}
-	if !s.locks.wait(name, ref, count) {
-		s.wakeParked(now, ref, sink)
-	}
+	sh.calls = append(sh.calls, freed...)
+	sh.park(now, ref.Slot, r, sink)
 	return false, nil
 }
 
 // Release gives a lock back that a job of the peer holds.
 func (s *Scheduler) Release(now Time, p *Peer, ref JobRef, name string, sink Sink) error {
-	if err := s.markLocking(p, ref); err != nil {
-		return err
-	}
-	s.locks.release(name, ref)
-	s.wakeNext(now, name, sink)
-	return nil
-}
-
-// markLocking sees that the peer holds the job and that its end will be told to the
-// locks.
-func (s *Scheduler) markLocking(p *Peer, ref JobRef) error {
 	sh, err := s.lock(ref)
 	if err != nil {
 		return err
 	}
-	defer sh.mu.Unlock()
-	r, err := sh.holding(p, ref)
-	if err != nil {
+	defer sh.unlock(now, sink)
+	if _, err := sh.holding(p, ref); err != nil {
 		sh.counters.Stale++
 		return err
 	}
-	r.flags |= locking
+	if s.locks.release(name, ref) {
+		sh.calls = append(sh.calls, name)
+	}
 	return nil
 }
 
-// unlock unlocks the shard and then tells the tables that span shards, the locks and
-// the global names, which jobs ended meanwhile.
+// dropLocks has the locks forget a job that they know.
+func (sh *shard) dropLocks(job uint32, r *record) {
+	r.flags &^= locking
+	sh.calls = append(sh.calls, sh.s.locks.drop(sh.ref(job, r))...)
+}
+
+// unlock unlocks the shard and then does what reaches beyond it: it frees global names
+// of jobs that have ended, and calls those who wait for locks that have become free.
 func (sh *shard) unlock(now Time, sink Sink) {
-	ended, freed := sh.ended, sh.freed
-	sh.ended, sh.freed = nil, nil
+	calls, freed := sh.calls, sh.freed
+	sh.calls, sh.freed = nil, nil
 	sh.mu.Unlock()
 	for _, name := range freed {
 		sh.s.freeID(name)
 	}
-	for _, ref := range ended {
-		sh.s.dropLocks(now, ref, sink)
+	for _, name := range calls {
+		sh.s.callNext(now, name, sink)
 	}
 }
 
-func (s *Scheduler) dropLocks(now Time, ref JobRef, sink Sink) {
-	for _, name := range s.locks.drop(ref) {
-		s.wakeNext(now, name, sink)
-	}
-}
-
-// wakeNext makes the first parked job ready that still waits for the lock.
-func (s *Scheduler) wakeNext(now Time, name string, sink Sink) {
+// callNext makes the first parked job ready that waits for the lock. One that is parked
+// no more, because its time was over meanwhile, does not keep the others.
+func (s *Scheduler) callNext(now Time, name string, sink Sink) {
 	for {
 		ref, ok := s.locks.next(name)
-		if !ok || s.wakeParked(now, ref, sink) {
+		if !ok || s.shards[ref.Shard].unparkCalled(now, ref, sink) {
 			return
 		}
 	}
 }
 
-// park takes a job from its holder and puts it aside.
-func (s *Scheduler) park(now Time, p *Peer, ref JobRef, sink Sink) error {
-	sh, err := s.lock(ref)
-	if err != nil {
-		return err
-	}
-	defer sh.unlock(now, sink)
-	r, err := sh.holding(p, ref)
-	if err != nil {
-		return err
-	}
-	q := sh.unhold(ref.Slot, r)
+// park takes a job that was refused a lock from its holder and puts it aside.
+func (sh *shard) park(now Time, job uint32, r *record, sink Sink) {
+	r.flags &^= locking // what it held is taken from it already
+	q := sh.unhold(job, r)
+	r.flags |= locking
 	r.state, r.home = parked, q.id
 	q.parked++
 	start := roundUp(now.Mono)
-	sh.parked.pushBack(&sh.buckets, &sh.slab, key{start, 0}, ref.Slot)
-	if d := s.lockTimeout.Load(); d > 0 {
-		s.alarmMono(start + d)
+	sh.parked.pushBack(&sh.buckets, &sh.slab, key{start, 0}, job)
+	if d := sh.s.lockTimeout.Load(); d > 0 {
+		sh.s.alarmMono(start + d)
 	}
 	sh.rematch(now, q, sink)
-	return nil
 }
 
 // unpark takes a parked job from where it stands.
-func (sh *shard) unpark(job uint32, _ *record, q *queue) {
+func (sh *shard) unpark(job uint32, q *queue) {
 	sh.parked.remove(&sh.buckets, &sh.slab, job)
 	q.parked--
 }
 
-// wakeParked makes a parked job ready; false when it is parked no more.
-func (s *Scheduler) wakeParked(now Time, ref JobRef, sink Sink) bool {
-	sh, err := s.lock(ref)
-	if err != nil {
-		return false
-	}
+// unparkCalled makes a job ready that was called; false when it is parked no more.
+func (sh *shard) unparkCalled(now Time, ref JobRef, sink Sink) bool {
+	sh.mu.Lock()
 	defer sh.unlock(now, sink)
 	r := sh.slab.find(ref.Slot)
-	if r == nil || r.state != parked || r.seq != ref.Seq {
+	if r == nil || r.state != parked || r.seq != ref.Seq || !sh.s.locks.isCalled(ref) {
 		return false
 	}
 	sh.resume(now, ref.Slot, r, sink)
@@ -285,7 +278,7 @@ func (s *Scheduler) wakeParked(now Time, ref JobRef, sink Sink) bool {
 // owner has gone it ends.
 func (sh *shard) resume(now Time, job uint32, r *record, sink Sink) {
 	q := sh.queues[r.home]
-	sh.unpark(job, r, q)
+	sh.unpark(job, q)
 	if r.flags&orphan != 0 {
 		sh.end(job, r, q, Failed, nil, sink)
 		return
@@ -303,7 +296,7 @@ func (sh *shard) expireParked(now Time, timeout int64, room int, sink Sink) int 
 		}
 		job := sh.parked.head(&sh.buckets)
 		r := sh.slab.at(job)
-		sh.ended = append(sh.ended, sh.ref(job, r))
+		sh.dropLocks(job, r)
 		sh.resume(now, job, r, sink)
 	}
 	return room

@@ -30,7 +30,7 @@ type shard struct {
 	parked   index // waiting for a lock, key {start}
 	awaits   map[uint32][]await
 	topics   map[topic][]await
-	ended    []JobRef // jobs that may have held a lock, see unlock
+	calls    []string // locks that may have room for a job that waits, see unlock
 	freed    []id     // names of global spaces whose jobs have ended, see unlock
 	counters Counters
 
@@ -155,8 +155,7 @@ func (sh *shard) leave(job uint32, r *record, q *queue) {
 	case reserved:
 		sh.unhold(job, r)
 	case parked:
-		sh.unpark(job, r, q)
-		sh.ended = append(sh.ended, sh.ref(job, r))
+		sh.unpark(job, q)
 	default:
 		sh.dequeue(job, r, q)
 	}
@@ -299,8 +298,7 @@ func (sh *shard) unhold(job uint32, r *record) *queue {
 		sh.running.remove(&sh.buckets, &sh.slab, job)
 	}
 	if r.flags&locking != 0 {
-		r.flags &^= locking
-		sh.ended = append(sh.ended, sh.ref(job, r))
+		sh.dropLocks(job, r)
 	}
 	q := w.queue
 	q.running--
@@ -373,6 +371,9 @@ func (sh *shard) end(job uint32, r *record, q *queue, e Effect, data []byte, sin
 			sh.tell(a, job, r, q, e, data, sink)
 		}
 		delete(sh.awaits, job)
+	}
+	if r.flags&locking != 0 {
+		sh.dropLocks(job, r)
 	}
 	name, _ := unpack(sh.arena.view(r.bytes, int(r.size)))
 	if len(sh.topics) > 0 {

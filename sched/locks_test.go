@@ -1,0 +1,236 @@
+package sched
+
+import (
+	"fmt"
+	"runtime"
+	"sync/atomic"
+	"testing"
+)
+
+// lockStand is a worker with a job that has a lock and others that are parked for it.
+func lockStand(t *testing.T, parked ...string) (x *stand, p *Peer, holder JobRef) {
+	t.Helper()
+	x = newStand(t, Options{Shards: 3})
+	p = x.peer("f", "g")
+	for i, name := range append([]string{"holder"}, parked...) {
+		queue := "fg"[i%2 : i%2+1]
+		x.submit(queue, name)
+		ref := x.take(p, name)
+		if i == 0 {
+			holder = ref
+		}
+		x.acquire(p, ref, 1, i == 0)
+	}
+	return x, p, holder
+}
+
+// take has a peer given the job that is ready.
+func (x *stand) take(p *Peer, name string) JobRef {
+	x.t.Helper()
+	x.reserve(p, 1)
+	all := x.want(fmt.Sprintf("%d 1 assign %s", p.id, name))
+	if len(all) != 1 {
+		x.t.FailNow()
+	}
+	return all[0].job.ref
+}
+
+func (x *stand) acquire(p *Peer, ref JobRef, most int, want bool) {
+	x.t.Helper()
+	if got, err := x.s.Acquire(x.now, p, ref, "lock", most, &x.rec); got != want || err != nil {
+		x.t.Errorf("acquire: %v, %v, want %v", got, err, want)
+	}
+}
+
+// A job that was called for a free lock and does not take it passes the call on,
+// whatever becomes of it: the others in line do not wait for their time-outs.
+func TestLockCallIsPassedOn(t *testing.T) {
+	f := func(how string, leave func(x *stand, p *Peer)) {
+		t.Helper()
+		x, p, holder := lockStand(t, "a", "b", "c")
+		x.ok(x.s.Finish(x.now, p, holder, nil, &x.rec)) // calls a
+		other := x.peer("g")
+		x.s.Unwatch(p, []byte("f"))
+		x.want()
+		leave(x, other)
+		x.reserve(x.peer("f"), 9)
+		if got := x.rec.take(); len(got) != 1 || got[0].job.name != "b" {
+			t.Errorf("%s: got %v, want b", how, got)
+		}
+		if err := x.s.check(); err != nil {
+			t.Errorf("%s: %v", how, err)
+		}
+	}
+	f("removed", func(x *stand, _ *Peer) { x.s.Remove(x.now, 0, []byte("g"), []byte("a"), &x.rec) })
+	f("done without the lock", func(x *stand, p *Peer) {
+		x.ok(x.s.Finish(x.now, p, x.take(p, "a"), nil, &x.rec))
+	})
+	f("failed", func(x *stand, p *Peer) { x.ok(x.s.Fail(x.now, p, x.take(p, "a"), &x.rec)) })
+	f("put off", func(x *stand, p *Peer) { x.ok(x.s.Postpone(x.now, p, x.take(p, "a"), 60, 0, &x.rec)) })
+	f("given back", func(x *stand, p *Peer) {
+		x.take(p, "a")
+		x.ok(x.s.Return(x.now, p, 1, &x.rec))
+	})
+	f("its worker has gone", func(x *stand, p *Peer) {
+		x.take(p, "a")
+		x.s.Forget(x.now, p, &x.rec)
+	})
+	f("its time is over", func(x *stand, p *Peer) {
+		x.s.SetTimeout(1000)
+		x.take(p, "a")
+		x.now.Mono += 2000
+		x.s.Tick(x.now, &x.rec)
+	})
+	f("gives the lock back unasked", func(x *stand, p *Peer) {
+		x.ok(x.s.Release(x.now, p, x.take(p, "a"), "lock", &x.rec))
+	})
+	f("wants another lock, in vain", func(x *stand, p *Peer) {
+		if got, err := x.s.Acquire(x.now, p, x.take(p, "a"), "other", 0, &x.rec); got || err != nil {
+			t.Error(got, err)
+		}
+	})
+	f("broadcast", func(x *stand, p *Peer) {
+		x.ok(x.s.Watch(x.now, p, []byte("g"), true, &x.rec))
+		x.reserve(p, 1)
+		x.want(fmt.Sprintf("%d 1 broadcast a", p.id))
+	})
+}
+
+// Who takes the lock that it was called for passes nothing on; its end calls the next.
+func TestLockCallIsTaken(t *testing.T) {
+	x, p, holder := lockStand(t, "a", "b")
+	x.ok(x.s.Release(x.now, p, holder, "lock", &x.rec))
+	a := x.take(p, "a")
+	x.acquire(p, a, 1, true)
+	x.reserve(p, 2)
+	x.want()
+	x.ok(x.s.Release(x.now, p, holder, "lock", &x.rec)) // it has none
+	x.want()
+	x.ok(x.s.Finish(x.now, p, a, nil, &x.rec))
+	x.want("1 2 assign b")
+}
+
+// A parked job that is removed, or has waited too long, is called no more.
+func TestLockLineIsLeft(t *testing.T) {
+	x, p, holder := lockStand(t, "a", "b", "c")
+	x.s.Remove(x.now, 0, []byte("g"), []byte("a"), &x.rec)
+	x.want()
+	x.s.SetLockTimeout(1000)
+	x.now.Mono += 2000
+	x.s.Tick(x.now, &x.rec)
+	for _, name := range []string{"b", "c"} {
+		x.acquire(p, x.take(p, name), 1, false)
+	}
+	x.reserve(p, 2)
+	x.ok(x.s.Finish(x.now, p, holder, nil, &x.rec))
+	x.want("1 2 assign b")
+}
+
+// handOn is a peer that leaves and another that gets its jobs at that moment.
+type handOn struct {
+	t           *testing.T
+	s           *Scheduler
+	sink        boxes
+	first, next *Peer
+}
+
+func (x *handOn) watch(p *Peer, queue string) {
+	if err := x.s.Watch(airNow, p, []byte(queue), false, x.sink); err != nil {
+		x.t.Error(err)
+	}
+}
+
+// take submits jobs and has a peer given them.
+func (x *handOn) take(p *Peer, queue string, names ...string) (refs []JobRef) {
+	for i, name := range names {
+		if _, err := x.s.Submit(airNow, &Submission{Queue: []byte(queue), Name: []byte(name)}, x.sink); err != nil {
+			x.t.Error(err)
+		}
+		x.reserve(p, i)
+	}
+	return x.given(p, len(names))
+}
+
+func (x *handOn) reserve(p *Peer, tag int) {
+	if err := x.s.Reserve(airNow, p, uint64(tag), x.sink); err != nil {
+		x.t.Error(err)
+	}
+}
+
+// given waits for so many jobs.
+func (x *handOn) given(p *Peer, n int) (refs []JobRef) {
+	for len(refs) < n {
+		all := x.sink[p.id>>boxShift].wait(nil)
+		if all == nil {
+			x.t.Fatalf("got %d of %d jobs", len(refs), n)
+		}
+		for _, d := range all {
+			refs = append(refs, d.job.ref)
+		}
+		x.s.Flushed(airNow, p, 0, x.sink)
+	}
+	return refs
+}
+
+func (x *handOn) acquire(p *Peer, ref JobRef, name string) bool {
+	got, err := x.s.Acquire(airNow, p, ref, name, 1, x.sink)
+	if err != nil {
+		x.t.Error(err)
+	}
+	return got
+}
+
+func (x *handOn) finish(p *Peer, ref JobRef) {
+	if err := x.s.Finish(airNow, p, ref, nil, x.sink); err != nil {
+		x.t.Error(err)
+	}
+}
+
+// What the next holder of a job takes stays taken: the end of the hold before it, which
+// takes a while with many locks, does not end that one too.
+func TestLockOfNextHolder(t *testing.T) {
+	const many = 64
+	x := &handOn{t: t, s: New(Options{Shards: 2}), sink: newBoxes(2)}
+	x.next = x.s.NewPeer(1 << boxShift)
+	var other JobRef
+	var left atomic.Int64 // rounds in which the first has left
+	before := func(int) {
+		x.first = x.s.NewPeer(0)
+		x.watch(x.first, "f")
+		refs := x.take(x.first, "f", "a", "b")
+		for i := range many {
+			x.acquire(x.first, refs[0], fmt.Sprint(i))
+		}
+		if !x.acquire(x.first, refs[1], "lock") {
+			t.Error("a free lock is refused")
+		}
+		x.watch(x.next, "g")
+		other = x.take(x.next, "g", "other")[0]
+		x.watch(x.next, "f")
+		x.reserve(x.next, 1)
+		x.reserve(x.next, 2)
+	}
+	leave := func(round int) {
+		x.s.Forget(airNow, x.first, x.sink)
+		left.Store(int64(round + 1))
+	}
+	duel(t, before, leave, func(round int) bool {
+		refs := x.given(x.next, 2)
+		got := x.acquire(x.next, refs[1], "lock")
+		for left.Load() <= int64(round) {
+			runtime.Gosched()
+		}
+		if !got || x.acquire(x.next, other, "lock") {
+			t.Errorf("the next holder has the lock: %v; another has it too: %v", got, got)
+			return false
+		}
+		x.finish(x.next, refs[0])
+		x.finish(x.next, refs[1])
+		x.reserve(x.next, 3)
+		x.finish(x.next, x.given(x.next, 1)[0])
+		return !t.Failed()
+	})
+	if err := x.s.check(); err != nil {
+		t.Error(err)
+	}
+}
