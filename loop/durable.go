@@ -95,7 +95,8 @@ func (s *Server) closeJournal(why error) error {
 const progressEvery = time.Second
 
 func (s *Server) replay() error {
-	now, shown, began := s.now(), time.Now(), time.Now()
+	now := s.now()
+	shown := now
 	jobs := 0
 	err := s.feed.journal.Replay(
 		func(r *journal.Record) error {
@@ -106,8 +107,8 @@ func (s *Server) replay() error {
 		},
 		func(key string, value []byte) error { return s.config.restore(key, value) },
 		func(done, total int64) {
-			if time.Since(shown) >= progressEvery {
-				shown = time.Now()
+			if t := s.now(); t.Mono-shown.Mono >= progressEvery.Milliseconds() {
+				shown = t
 				s.log.Info("reading the journal", "done", done, "of", total)
 			}
 		})
@@ -115,7 +116,7 @@ func (s *Server) replay() error {
 		return fmt.Errorf("cannot read the journal in %s: %w", s.o.Data, err)
 	}
 	s.config.apply(s)
-	s.log.Info("the journal is read", "data", s.o.Data, "jobs", jobs, "took", time.Since(began).Round(time.Millisecond))
+	s.log.Info("the journal is read", "data", s.o.Data, "jobs", jobs, "took", time.Duration(s.now().Mono-now.Mono)*time.Millisecond)
 	return nil
 }
 

@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
+	"log/slog"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -16,6 +19,7 @@ import (
 
 	"treadle/codec/periodic"
 	"treadle/loop/journal"
+	"treadle/sched"
 )
 
 // disk is a journal's file system whose syncs can be held back or fail, and whose
@@ -212,5 +216,70 @@ func TestDataInUse(t *testing.T) {
 	var wrong *OptionError
 	if !errors.As(err, &wrong) || wrong.Setting != "data" || !errors.Is(err, journal.ErrInUse) {
 		t.Errorf("the second server gives %v", err)
+	}
+}
+
+// TestJournalMetrics: what the journal does can be read from /metrics.
+func TestJournalMetrics(t *testing.T) {
+	d := newDisk()
+	r := d.on(t, Options{HTTP: "127.0.0.1:0"})
+	c := r.greet(periodic.Client)
+	c.ask(1, periodic.SubmitJob, job("f", "n"), byte(periodic.Success))
+	const p = "treadle_journal_"
+	r.wantMetric(p+"records_total", 2) // the job and its function
+	groups := r.metric(p + "groups_total")
+	if groups < 1 || r.metric(p+"commit_seconds_count") != groups || r.metric(p+"group_records_count") != groups || r.metric(p+"group_records_sum") != 2 ||
+		r.metric(p+`commit_seconds_bucket{le="+Inf"}`) != groups || r.metric(p+"bytes_total") < 50 || r.metric(p+"size_bytes") < 50 {
+		t.Errorf("%d groups; the other figures do not fit", groups)
+	}
+	r.wantMetric(p+"jobs", 2)
+	r.wantMetric(p+"free_bytes", 1<<40)
+	r.wantMetric(p+"stalls_total", 0)
+	r.wantMetric(p+"failed", 0)
+	d.gate.Lock()
+	c.send(request(2, periodic.SubmitJob, job("f", "m")))
+	r.wantMetric(p+"backlog", 1)
+	d.gate.Unlock()
+	c.want(2, byte(periodic.Success))
+	r.wantMetric(p+"backlog", 0)
+	r.stop()
+	r = d.on(t, Options{HTTP: "127.0.0.1:0"})
+	r.wantMetric(p+"recovered", 3)
+	r.metric(p + "recovery_seconds")
+}
+
+// TestProgress: a long start tells how far it is, once a second.
+func TestProgress(t *testing.T) {
+	const jobs = 40_000
+	d := newDisk()
+	j, err := journal.Open(journal.Options{Dir: "data", FS: d})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for seq := uint64(1); seq <= jobs; seq++ {
+		j.Put(0, &journal.Record{Seq: seq, Space: uint8(periodicSpace), Queue: []byte("f"), Name: fmt.Append(nil, seq)})
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []int64{0, progressEvery.Milliseconds()} {
+		var said bytes.Buffer // read when the server has ended
+		var ms atomic.Int64
+		r := startServer(t, Options{Data: "data", Log: slog.New(slog.NewTextHandler(&said, nil))}, func(s *Server) {
+			s.tune = func(o *journal.Options) { o.FS = d }
+			now := s.now()
+			s.clock = func() sched.Time { return sched.Time{Wall: now.Wall, Mono: ms.Add(step), Micros: now.Micros} }
+		})
+		r.stop()
+		want := 0
+		if step > 0 {
+			want = 2 + 1 // at 16384, at 32768, and at the end
+		}
+		if n := strings.Count(said.String(), "reading the journal"); n != want {
+			t.Errorf("%d lines of progress, want %d:\n%s", n, want, said.String())
+		}
+		if !strings.Contains(said.String(), "the journal is read") || !strings.Contains(said.String(), fmt.Sprint("jobs=", jobs)) {
+			t.Errorf("the log is\n%s", said.String())
+		}
 	}
 }

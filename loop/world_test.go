@@ -5,10 +5,11 @@ import (
 	"flag"
 	"math/rand/v2"
 	"net"
-	"os"
 	"sync"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
 
 	"treadle/sched"
 )
@@ -16,9 +17,10 @@ import (
 // rewrite makes the golden tests write what they got instead of comparing it.
 var rewrite = flag.Bool("rewrite", false, "rewrite the golden files in testdata")
 
+// No test may leave a goroutine behind: neither a real server's nor a journal's.
 func TestMain(m *testing.M) {
 	scribble = true
-	os.Exit(m.Run())
+	goleak.VerifyTestMain(m, goleak.IgnoreCurrent()) // gnet starts a pool of its own
 }
 
 // patience bounds a test that hangs; nothing waits for it otherwise.

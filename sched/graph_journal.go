@@ -19,7 +19,6 @@ func micros(b []byte) int64       { return int64(binary.LittleEndian.Uint64(b)) 
 // a uvarint ahead: the holder's name, the log, the sequence numbers of its
 // predecessors; then the workload.
 func (sh *shard) saveTask(job uint32, r *record, q *queue) {
-	sh.saveQueue(q)
 	sh.view(job, r, q, &sh.saved)
 	n := sh.slab.node(job)
 	holder := ""

@@ -4,7 +4,8 @@ package sched
 // shard's lock, in the order of the changes, and must neither block nor keep the
 // bytes that they are given.
 type Journal interface {
-	// Save notes a job that is new or has changed.
+	// Save notes a job that is new or has changed. A shard's new ones come in
+	// ascending order of Ref.Seq.
 	Save(shard int, j *Job)
 	// Drop notes that a job, known by its Ref.Seq, is gone.
 	Drop(shard int, seq uint64)
@@ -27,11 +28,11 @@ func (sh *shard) save(job uint32, r *record, q *queue) {
 	}
 	if r.flags&task != 0 {
 		sh.saveTask(job, r, q)
-		return
+	} else {
+		sh.view(job, r, q, &sh.saved)
+		sh.s.journal.Save(int(sh.id), &sh.saved)
 	}
 	sh.saveQueue(q)
-	sh.view(job, r, q, &sh.saved)
-	sh.s.journal.Save(int(sh.id), &sh.saved)
 }
 
 // saveQueue journals a queue that durable jobs or their workers use, once.
