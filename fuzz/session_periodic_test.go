@@ -1,0 +1,162 @@
+//go:build invariants
+
+package fuzz
+
+import (
+	"encoding/binary"
+	"slices"
+	"testing"
+	"time"
+
+	"treadle/codec/periodic"
+	"treadle/loop"
+)
+
+// The peers of a Periodic script: clients and workers in both framings, and two that speak Gloom over the same queues.
+const (
+	plainClient = iota
+	plainWorker
+	crcClient
+	crcWorker
+	gloomMaster
+	gloomSlave
+	periodicPeers
+)
+
+var periodicPorts = []string{"periodic", "periodic", "periodic", "periodic", "gloom-masters", "gloom-slaves"}
+
+func periodicHellos() (hellos [][]byte) {
+	for _, h := range []periodic.Hello{
+		{Framing: periodic.Plain, Role: periodic.Client}, {Framing: periodic.Plain, Role: periodic.Worker},
+		{Framing: periodic.CRC, Role: periodic.Client}, {Framing: periodic.CRC, Role: periodic.Worker},
+	} {
+		hellos = append(hellos, periodic.AppendHello(nil, &h))
+	}
+	return append(hellos, nil, nil)
+}
+
+// The kinds of steps of a Periodic script. One takes a byte for its peer and kind, a byte for how many follow, and these.
+const (
+	sendsRaw     = iota // any bytes
+	sendsRequest        // a request in the peer's framing: the last byte of the message id, the command, the arguments
+	hangsUp
+	waits // as many tenths of a second as bytes are announced
+	stepKinds
+)
+
+func periodicStep(peer, kind int, bytes ...byte) []byte {
+	return append([]byte{byte(kind*periodicPeers + peer), byte(len(bytes))}, bytes...)
+}
+
+func periodicScript(in []byte) (script []step, dumps bool) {
+	for len(in) >= 2 {
+		peer, kind, size := int(in[0])%periodicPeers, int(in[0])/periodicPeers%stepKinds, int(in[1])
+		b := in[2:min(2+size, len(in))]
+		if in = in[2:]; kind == waits {
+			script = append(script, step{peer, wait(time.Duration(size) * time.Second / 10)})
+			continue
+		}
+		in = in[len(b):]
+		dumps = dumps || slices.Contains(b, byte(periodic.Dump))
+		switch {
+		case kind == hangsUp:
+			script = append(script, step{peer, hangUp})
+		case kind == sendsRaw:
+			script = append(script, step{peer, raw(b)})
+		case peer >= gloomMaster:
+			script = append(script, step{peer, request(gloomFrame(b))})
+		case len(b) >= 2:
+			fr := periodic.Plain
+			if peer >= crcClient {
+				fr = periodic.CRC
+			}
+			f := periodic.Frame{MsgID: uint32(b[0]), Cmd: periodic.Command(b[1])}
+			script = append(script, step{peer, request(periodicRequest(&f, fr, b[2:]))})
+		}
+	}
+	return script, dumps
+}
+
+// forWorkers are the commands of a captured stream that a worker sent.
+var forWorkers = []periodic.Command{
+	periodic.GrabJob, periodic.SchedLater, periodic.WorkDone, periodic.WorkFail, periodic.CanDo, periodic.CantDo, periodic.Sleep,
+	periodic.Broadcast, periodic.Acquire, periodic.Release, periodic.WorkData, periodic.JobAssigned, periodic.JobUnassigned,
+}
+
+// periodicScenes makes scripts of the captured requests, client's and worker's, in the order of their capture.
+func periodicScenes(f *testing.F, file string, header, client int) (scripts [][]byte) {
+	f.Helper()
+	var script []byte
+	for i, p := range periodicPackets(f, file, "req") {
+		if len(p) < header+5 || len(p) > header+200 {
+			continue
+		}
+		peer := client
+		if slices.Contains(forWorkers, periodic.Command(p[header+4])) {
+			peer++
+		}
+		script = append(script, periodicStep(peer, sendsRequest, p[header+3:]...)...)
+		if i%20 == 19 {
+			scripts, script = append(scripts, script), nil
+		}
+	}
+	return append(scripts, script)
+}
+
+// areResponses tells whether all that a connection was sent are frames of a framing, with the right checksums.
+func areResponses(sent []byte, fr periodic.Framing) bool {
+	for len(sent) > 0 {
+		var r periodic.Response
+		n, err := periodic.NextResponse(sent, fr, periodic.MaxPayload, &r)
+		if err != nil || n == 0 {
+			return false
+		}
+		sent = sent[n:]
+	}
+	return true
+}
+
+// FuzzPeriodicSession: clients and workers in both framings, in every era, and a master and a slave of Gloom, that send
+// anything, come and go. A DUMP is taken beside the loop: what it shows depends on how the rest was cut.
+func FuzzPeriodicSession(f *testing.F) {
+	eras := []string{"2023", "2019", "2020", "2026"}
+	for era := range eras {
+		for _, s := range periodicScenes(f, "periodic-plain.txt", periodic.Plain.HeaderLen(), plainClient) {
+			f.Add(byte(era), s)
+		}
+		for _, s := range periodicScenes(f, "periodic-crc.txt", periodic.CRC.HeaderLen(), crcClient) {
+			f.Add(byte(era), s)
+		}
+	}
+	ask := func(peer int, cmd periodic.Command, args string) []byte {
+		return periodicStep(peer, sendsRequest, append([]byte{9, byte(cmd)}, args...)...)
+	}
+	const job = "\x01f\x01n\x00\x00\x00\x01w\x00\x00\x00\x00\x00\x00\x00\x00\x00"
+	first := string(binary.BigEndian.AppendUint64([]byte("\x0e\x10\x00\x00\x00\x00\x00"), 1))
+	cross := slices.Concat(ask(plainClient, periodic.RunJob, job), periodicStep(gloomSlave, sendsRequest, []byte(`{"action":"join","type":"f"}`)...),
+		periodicStep(gloomSlave, sendsRequest, []byte(`{"action":"respond","body":1}`)...),
+		ask(plainWorker, periodic.CanDo, "\x01f"), ask(plainWorker, periodic.GrabJob, ""), ask(crcWorker, periodic.CanDo, "\x01f"), ask(crcWorker, periodic.GrabJob, ""),
+		periodicStep(gloomMaster, sendsRequest, []byte(`{"action":"submit","id":"n","type":"f","body":1}`)...), ask(plainClient, periodic.SubmitJob, job),
+		ask(crcWorker, periodic.WorkDone, "\x01f\x01nx"), ask(plainWorker, periodic.WorkFail, first), periodicStep(gloomMaster, hangsUp), periodicStep(crcWorker, hangsUp))
+	f.Add(byte(0), cross)
+	f.Add(byte(3), append(cross, slices.Concat(ask(crcWorker, periodic.Acquire, "\x01l\x00\x01\x01f\x01n"), ask(crcClient, periodic.RecvData, job),
+		ask(crcWorker, periodic.WorkData, "\x01f\x01npart"), []byte{waits * periodicPeers, 200}, ask(crcWorker, periodic.Release, "\x01l\x01f\x01n"))...))
+	f.Add(byte(0), slices.Concat(periodicStep(plainClient, sendsRaw, periodicHellos()[crcClient]...), periodicStep(plainClient, sendsRaw, []byte("\x00REQ\x00\x00\x00\x05")...),
+		ask(crcClient, periodic.Ping, ""), periodicStep(crcClient, sendsRaw, []byte("\x00REQ\x00\x00\x00\x05\x00\x00\x00\x01\x09")...)))
+	f.Fuzz(func(t *testing.T, era byte, in []byte) {
+		script, dumps := periodicScript(in[:min(len(in), sessionBytes)])
+		o := loop.Options{PeriodicCRC: eras[int(era)%len(eras)], GloomMaxFrame: 1 << 10, MaxFrame: 1 << 10}
+		for peer, all := range sameHowever(t, o, periodicPorts, periodicHellos(), script, 1+len(in)%7, !dumps) {
+			for _, l := range all {
+				switch {
+				case peer == gloomMaster:
+					checkMaster(t, l)
+				case peer == gloomSlave:
+					checkSlave(t, l)
+				case !areResponses(l.sent, periodic.Plain) && !areResponses(l.sent, periodic.CRC):
+					t.Fatalf("peer %d was sent %q, which is not made of responses", peer, l.sent)
+				}
+			}
+		}
+	})
+}

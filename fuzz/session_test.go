@@ -1,0 +1,139 @@
+//go:build invariants
+
+package fuzz
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"treadle/loop"
+)
+
+// A session target plays a script of what several peers send to one server in memory. After each step the structures
+// of the scheduler must agree, and when all have left nothing of them may stay. Then the script is played again with
+// everything that is sent cut in pieces: each peer must be sent the same bytes.
+
+// Longer scripts find nothing more: the invariants are checked after each step, in proportion to all there is, and the
+// fuzzer is kept busy making inputs shorter.
+const (
+	sessionSteps = 32
+	sessionBytes = 1 << 10
+)
+
+// step is one thing that a peer does.
+type step struct {
+	peer int
+	do   func(s *sessions, peer int)
+}
+
+// sessions is one play of a script.
+type sessions struct {
+	t      *testing.T
+	server *loop.Offline
+	ports  []string // by peer
+	hellos [][]byte // by peer, what its connections begin with unless the script says otherwise
+	peers  []*loop.OfflinePeer
+	piece  int      // bytes sent at a time, 0: all
+	lives  [][]life // by peer, its connections
+}
+
+// life is one connection: what it was sent, and whether the server ended it.
+type life struct {
+	sent   []byte
+	closed bool
+}
+
+func (l life) String() string { return fmt.Sprintf("%q, closed: %v", l.sent, l.closed) }
+
+// connected returns a peer's connection, a new one after the end of the one before. greet makes it say its hello.
+func (s *sessions) connected(peer int, greet bool) *loop.OfflinePeer {
+	if p := s.peers[peer]; p != nil && !p.Closed() {
+		return p
+	}
+	s.peers[peer] = s.server.Connect(s.ports[peer])
+	s.lives[peer] = append(s.lives[peer], life{})
+	if greet {
+		s.peers[peer].Send(bytes.Clone(s.hellos[peer]))
+	}
+	return s.peers[peer]
+}
+
+// send sends what a connection takes of b.
+func (s *sessions) send(p *loop.OfflinePeer, b []byte) {
+	size := len(b)
+	if s.piece > 0 {
+		size = s.piece
+	}
+	for piece := range slices.Chunk(b, max(size, 1)) {
+		p.Send(bytes.Clone(piece))
+	}
+}
+
+// raw is a step that sends bytes, which may be anything.
+func raw(b []byte) func(*sessions, int) {
+	return func(s *sessions, peer int) { s.send(s.connected(peer, false), b) }
+}
+
+// request is a step that sends a well-formed frame behind a hello.
+func request(b []byte) func(*sessions, int) {
+	return func(s *sessions, peer int) { s.send(s.connected(peer, true), b) }
+}
+
+// hangUp is a step that ends the connection.
+func hangUp(s *sessions, peer int) { s.connected(peer, false).Close() }
+
+// wait is a step in which time passes.
+func wait(d time.Duration) func(*sessions, int) {
+	return func(s *sessions, _ int) { s.server.Advance(d) }
+}
+
+// play plays a script and returns the connections of each peer.
+func play(t *testing.T, o loop.Options, ports []string, hellos [][]byte, script []step, piece int) [][]life {
+	t.Helper()
+	// One shard: which queues share one is by chance, and with it the order in which a STATUS lists them.
+	o.Shards = 1
+	server, err := loop.NewOffline(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &sessions{t: t, server: server, ports: ports, hellos: hellos, piece: piece,
+		peers: make([]*loop.OfflinePeer, len(ports)), lives: make([][]life, len(ports))}
+	for i, step := range script[:min(len(script), sessionSteps)] {
+		step.do(s, step.peer)
+		for j, p := range s.peers {
+			if p != nil {
+				now := &s.lives[j][len(s.lives[j])-1]
+				now.sent, now.closed = append(now.sent, p.Read()...), p.Closed()
+			}
+		}
+		if err := server.Check(); err != nil {
+			t.Fatalf("after step %d: %v", i, err)
+		}
+	}
+	for _, p := range s.peers {
+		if p != nil {
+			p.Close()
+		}
+	}
+	if err := server.Check(); err != nil {
+		t.Fatalf("when all have left: %v", err)
+	}
+	return s.lives
+}
+
+// sameHowever plays a script whole and with all that is sent in pieces, and returns what was heard. Unless compare is
+// set it may differ.
+func sameHowever(t *testing.T, o loop.Options, ports []string, hellos [][]byte, script []step, piece int, compare bool) [][]life {
+	t.Helper()
+	want := play(t, o, ports, hellos, script, 0)
+	got := play(t, o, ports, hellos, script, piece)
+	for i := range want {
+		if compare && fmt.Sprint(got[i]) != fmt.Sprint(want[i]) {
+			t.Fatalf("peer %d, %d bytes at a time, was sent\n%v, all at once\n%v", i, piece, got[i], want[i])
+		}
+	}
+	return want
+}
