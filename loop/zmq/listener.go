@@ -1,0 +1,163 @@
+package zmq
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// maxTurn is how many messages a connection may post at once when nobody else does: enough to make the way through
+	// the hub cheap, and done in a few milliseconds.
+	maxTurn = 2048
+	// minTurn is what remains of it, however many connections wait.
+	minTurn = 8
+	// acceptPause is how long accepting rests when the system is out of descriptors or memory: connections wait in the
+	// backlog meanwhile.
+	acceptPause = 50 * time.Millisecond
+	// closeGrace is how long Close lets connections write what they were given.
+	closeGrace = time.Second
+)
+
+// Listener serves the connections of one address. Ready and Take belong to one goroutine, the hub's; the rest may be
+// called by any.
+type Listener struct {
+	ln       net.Listener
+	o        Options
+	ready    chan struct{}
+	quit     chan struct{}
+	done     sync.WaitGroup
+	budget   budget
+	counters counters
+	waiting  atomic.Int64 // connections that wait for replies
+
+	mu     sync.Mutex
+	posted []*conn // what Take takes next, oldest first
+	conns  map[*conn]struct{}
+	closed bool
+}
+
+// Listen serves what ln accepts, until Close. ln is closed then too.
+func Listen(ln net.Listener, o Options) *Listener {
+	l := &Listener{
+		ln:    ln,
+		o:     o.withDefaults(),
+		ready: make(chan struct{}, 1),
+		quit:  make(chan struct{}),
+		conns: make(map[*conn]struct{}),
+	}
+	l.budget.most = int64(l.o.MaxBuffered)
+	l.done.Go(l.accept)
+	return l
+}
+
+// Ready is sent to when Take has something to take.
+func (l *Listener) Ready() <-chan struct{} { return l.ready }
+
+// Take appends all requests to batch that connections have posted since the last call, each connection's in their order
+// and connections in the order of their posts. Every request must be answered, sooner or later: its connection reads no
+// further before.
+func (l *Listener) Take(batch []Request) []Request {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i, c := range l.posted {
+		batch = append(batch, c.requests...)
+		l.posted[i] = nil
+	}
+	l.posted = l.posted[:0]
+	return batch
+}
+
+// post puts a connection's requests in front of the hub.
+func (l *Listener) post(c *conn) {
+	l.mu.Lock()
+	l.posted = append(l.posted, c)
+	l.mu.Unlock()
+	select {
+	case l.ready <- struct{}{}:
+	default:
+	}
+}
+
+// turn returns how many messages a connection may post now.
+func (l *Listener) turn() int { return max(minTurn, maxTurn/(1+int(l.waiting.Load()))) }
+
+func (l *Listener) accept() {
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	for {
+		nc, err := l.ln.Accept()
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return
+		case err != nil:
+			l.counters.acceptErrors.Add(1)
+			l.o.Trouble(fmt.Errorf("zmq: cannot accept: %w", err))
+			pause.Reset(acceptPause)
+			select {
+			case <-pause.C:
+			case <-l.quit:
+				return
+			}
+		default:
+			l.admit(nc)
+		}
+	}
+}
+
+// admit serves a connection on a goroutine of its own, or turns it away.
+func (l *Listener) admit(nc net.Conn) {
+	c := newConn(l, nc)
+	l.mu.Lock()
+	full := len(l.conns) >= l.o.MaxConnections
+	if !full && !l.closed {
+		l.conns[c] = struct{}{}
+		l.counters.accepted.Add(1)
+		l.done.Go(c.run)
+		l.mu.Unlock()
+		return
+	}
+	l.mu.Unlock()
+	_ = nc.Close() // nothing was written
+	if full {
+		l.counters.refused.Add(1)
+		l.o.Trouble(fmt.Errorf("zmq: turned a connection away: all %d (max-connections) are open", l.o.MaxConnections))
+	}
+}
+
+func (l *Listener) remove(c *conn) {
+	l.mu.Lock()
+	delete(l.conns, c)
+	l.mu.Unlock()
+}
+
+// Close stops accepting and reading, lets replies that were given leave for up to a second, closes every connection and
+// returns when all goroutines have ended. Requests that were taken may still be answered, to no effect.
+func (l *Listener) Close() error {
+	l.mu.Lock()
+	again := l.closed
+	l.closed = true
+	l.mu.Unlock()
+	if again {
+		l.done.Wait()
+		return nil
+	}
+	close(l.quit)
+	err := l.ln.Close()
+	l.each(func(nc net.Conn) { _ = nc.SetReadDeadline(time.Unix(1, 0)) }) // fails only when it is closed
+	hurry := time.AfterFunc(closeGrace, func() { l.each(func(nc net.Conn) { _ = nc.Close() }) })
+	l.done.Wait()
+	hurry.Stop()
+	return err
+}
+
+func (l *Listener) each(do func(net.Conn)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for c := range l.conns {
+		do(c.Conn)
+	}
+}

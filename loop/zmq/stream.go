@@ -1,0 +1,86 @@
+package zmq
+
+import (
+	"errors"
+	"io"
+	"sync/atomic"
+)
+
+const (
+	// smallBuffer is what a connection begins with: most have one short request at a time.
+	smallBuffer = 4 << 10
+	// readBuffer is what a connection that keeps its buffer full is given. More is only for a larger message.
+	readBuffer = 64 << 10
+)
+
+var errBuffered = errors.New("zmq: unfinished messages of all connections take too much memory")
+
+// budget is what all large buffers may take together, beyond readBuffer each.
+type budget struct {
+	used atomic.Int64
+	most int64
+}
+
+// take asks for n bytes more, or gives bytes back.
+func (b *budget) take(n int) bool {
+	if used := b.used.Add(int64(n)); n > 0 && used > b.most {
+		b.used.Add(int64(-n))
+		return false
+	}
+	return true
+}
+
+// stream is the buffer between a socket and the messages in it. It grows as bytes arrive, never because a peer says
+// that they will, and shrinks when a large message is done with.
+type stream struct {
+	from   io.Reader
+	limit  int // bytes it may have to hold
+	budget *budget
+
+	buf   []byte
+	taken int // bytes at the start of buf that are done with
+}
+
+// held returns what was read and not taken. It is valid until fill.
+func (s *stream) held() []byte { return s.buf[s.taken:] }
+
+// take is done with n bytes of held.
+func (s *stream) take(n int) { s.taken += n }
+
+// fill reads more than held, which must be less than the limit.
+func (s *stream) fill() error {
+	held := s.held()
+	size := cap(s.buf)
+	switch {
+	case size == 0:
+		size = smallBuffer
+	case size > readBuffer && len(held) <= readBuffer/2 && s.taken > 0:
+		size = readBuffer
+	case len(s.buf) == size && (s.taken == 0 || size < readBuffer):
+		size = min(2*size, max(s.limit, readBuffer))
+	}
+	if size != cap(s.buf) {
+		if !s.budget.take(large(size) - large(cap(s.buf))) {
+			return errBuffered
+		}
+		s.buf = append(make([]byte, 0, size), held...)
+	} else {
+		s.buf = s.buf[:copy(s.buf, held)]
+	}
+	s.taken = 0
+	n, err := s.from.Read(s.buf[len(s.buf):size])
+	s.buf = s.buf[:len(s.buf)+n]
+	if n > 0 {
+		return nil
+	}
+	return err
+}
+
+// release gives the buffer up.
+func (s *stream) release() {
+	s.budget.take(-large(cap(s.buf)))
+	s.buf, s.taken = nil, 0
+}
+
+// large returns how much of a buffer's size counts.
+func large(size int) int { return max(size-readBuffer, 0) }
