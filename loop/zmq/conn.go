@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-zeromq/zmq4"
@@ -253,20 +254,22 @@ func (c *conn) account(err error) {
 		early errHandshake
 		bad   badFrame
 		k     = &c.l.counters
+		count *atomic.Int64
 	)
 	switch {
 	case c.quitting() != nil:
 		return
 	case errors.As(err, &early):
-		k.badHandshakes.Add(1)
+		count = &k.badHandshakes
 	case errors.As(err, &bad):
-		k.badFrames.Add(1)
+		count = &k.badFrames
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		k.stalled.Add(1)
+		count = &k.stalled
 	case errors.Is(err, errBuffered), errors.Is(err, errOutbound):
-		k.overflows.Add(1)
+		count = &k.overflows
 	default: // to go is no fault
 		return
 	}
 	c.l.o.Trouble(fmt.Errorf("closed the connection of %s: %w", c.RemoteAddr(), err))
+	count.Add(1)
 }

@@ -94,8 +94,8 @@ func (l *Listener) accept() {
 		case errors.Is(err, net.ErrClosed):
 			return
 		case err != nil:
-			l.counters.acceptErrors.Add(1)
 			l.o.Trouble(fmt.Errorf("zmq: cannot accept: %w", err))
+			l.counters.acceptErrors.Add(1)
 			pause.Reset(acceptPause)
 			select {
 			case <-pause.C:
@@ -121,11 +121,11 @@ func (l *Listener) admit(nc net.Conn) {
 		return
 	}
 	l.mu.Unlock()
-	_ = nc.Close() // nothing was written
 	if full {
-		l.counters.refused.Add(1)
 		l.o.Trouble(fmt.Errorf("zmq: turned a connection away: all %d (max-connections) are open", l.o.MaxConnections))
+		l.counters.refused.Add(1)
 	}
+	_ = nc.Close() // nothing was written
 }
 
 func (l *Listener) remove(c *conn) {
