@@ -2,6 +2,7 @@ package sched
 
 import (
 	"hash/maphash"
+	"slices"
 	"sync"
 )
 
@@ -56,6 +57,12 @@ type leavers struct {
 	all []leaver
 }
 
+func (l *leavers) has(p *Peer) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.ContainsFunc(l.all, func(l leaver) bool { return l.peer == p })
+}
+
 type leaver struct {
 	peer   *Peer
 	awaits []JobRef
@@ -107,4 +114,31 @@ func (s *Scheduler) bury(now Time, sink Sink) bool {
 		room -= k
 	}
 	return true
+}
+
+// exhume ends, ahead of bury, what a peer that has left awaits of a job of this queue and
+// name: who comes back and submits its jobs again must find their names free. false: there
+// is no such job.
+func (s *Scheduler) exhume(now Time, j *Submission, sink Sink) bool {
+	ref, owner := s.shardOf(j.Queue).awaiter(j)
+	if owner == nil || !s.leavers.has(owner) {
+		return false
+	}
+	s.shards[ref.Shard].forgetAwait(now, owner, ref, sink)
+	return true
+}
+
+// awaiter returns the job of a submission's name and the first peer that awaits it, or nil.
+func (sh *shard) awaiter(j *Submission) (JobRef, *Peer) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	q := sh.byName[string(j.Queue)]
+	if q == nil {
+		return JobRef{}, nil
+	}
+	job, ok := sh.lookup(sh.s.tag(q.id, j.Space, j.Name), q, j.Space, j.Name)
+	if !ok || len(sh.awaits[job]) == 0 {
+		return JobRef{}, nil
+	}
+	return sh.ref(job, sh.slab.at(job)), sh.awaits[job][0].peer
 }

@@ -1,6 +1,9 @@
 package sched
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+)
 
 // The tests here are of jobs and peers of different kinds that share a queue; the
 // rules are those of the wild.
@@ -105,6 +108,34 @@ func TestGlobalBroadcast(t *testing.T) {
 	}
 	x.reserve(p, 1)
 	x.want("1 1 broadcast b")
+}
+
+// Who comes back with all its jobs finds their names free before the Ticks have ended
+// what it left behind, but for those that are running.
+func TestNamesOfALeaver(t *testing.T) {
+	x := newStand(t, Options{Rules: wildRules})
+	first, second, p := x.peer(), x.peer(), x.peer("f")
+	for i := range 2 * tickBatch {
+		x.submit("f", fmt.Sprint(i), owned(first, 1))
+	}
+	x.reserve(p, 9)
+	x.want("3 9 assign 0")
+	x.s.Forget(x.now, first, &x.rec)
+	for i := range 2 * tickBatch {
+		out, err := x.submit("f", fmt.Sprint(i), owned(second, 2))
+		if i == 0 && err != ErrDuplicate || i > 0 && (out != Added || err != nil) {
+			t.Fatalf("job %d: %v, %v", i, out, err)
+		}
+	}
+	if _, err := x.submit("f", "1", owned(first, 1)); err != ErrDuplicate {
+		t.Errorf("the name of one who is here: %v", err)
+	}
+	x.want()
+	x.s.Tick(x.now, &x.rec)
+	x.want()
+	if n := x.s.Stats().Jobs; n != 2*tickBatch {
+		t.Errorf("%d jobs are left", n)
+	}
 }
 
 // Return gives back what was handed out last under a tag, over all queues.

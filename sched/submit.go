@@ -34,7 +34,7 @@ const (
 // the job's bytes; a waiting peer is handed the job before Submit returns.
 func (s *Scheduler) Submit(now Time, j *Submission, sink Sink) (Outcome, error) {
 	global := s.rules[j.Space].Global
-	if global && !s.claimID(j.Space, j.Name) {
+	if global && !s.claimID(j.Space, j.Name) && (!s.exhume(now, j, sink) || !s.claimID(j.Space, j.Name)) {
 		return 0, ErrDuplicate
 	}
 	outcome, err := s.shardOf(j.Queue).submit(now, j, sink)
