@@ -47,7 +47,7 @@ const (
 func serveArguments(ports [3]string, more ...string) []string {
 	return append([]string{
 		"serve", "--periodic", "tcp://127.0.0.1:" + ports[0],
-		"--gloom-masters", "tcp://127.0.0.1:" + ports[1], "--gloom-slaves", "tcp://127.0.0.1:" + ports[2],
+		"--gloom-masters", "tcp://127.0.0.1:" + ports[1], "--gloom-slaves", "tcp://127.0.0.1:" + ports[2], "--dwork", "off",
 		"--http", "off",
 	}, more...)
 }

@@ -75,7 +75,7 @@ func (s *Server) openJournal() error {
 	if err := s.replay(); err != nil {
 		return errors.Join(err, j.Close())
 	}
-	s.sched.Resume(s.now(), j.LastSeq(), nil, &timerSink{s, nil})
+	s.sched.Resume(s.now(), j.LastSeq(), s.dwork.holder, &s.dwork.sink)
 	return nil
 }
 
@@ -134,6 +134,9 @@ func (s *Server) restore(now sched.Time, r *journal.Record) error {
 // committed has the acknowledgements sent that waited for a group. The committer
 // calls it.
 func (s *Server) committed(uint64) {
+	if s.dwork.owed.Load() > 0 {
+		s.dwork.wake()
+	}
 	for i := range s.reactors {
 		if r := s.reactors[i].Load(); r != nil && r.waits.Load() {
 			r.exec(r.finish)

@@ -3,10 +3,12 @@ package loop
 import (
 	"errors"
 	"fmt"
+	"net"
 	"sync/atomic"
 
 	"treadle/codec/dwork"
 	"treadle/codec/gloom"
+	"treadle/loop/zmq"
 	"treadle/sched"
 )
 
@@ -41,6 +43,14 @@ type dworkHub struct {
 	stopping atomic.Bool // everything is answered Exit
 	stats    dworkStats
 
+	sockets   []net.Listener
+	listeners []*zmq.Listener
+	ready     chan struct{} // there is something to do, see wake
+	batch     []zmq.Request
+	out       []byte
+	parked    []parkedReply
+	owed      atomic.Int64 // how many are parked
+
 	query dwork.Query
 	tasks []sched.Task // of the request at hand
 	after [][]byte     // their predecessors, one behind the other
@@ -61,7 +71,10 @@ type dworkStats struct {
 }
 
 func newDworkHub(s *Server) *dworkHub {
-	return &dworkHub{server: s, workers: make(map[string]*dworkWorker), sink: timerSink{s, make([]bool, s.o.Loops)}}
+	return &dworkHub{
+		server: s, workers: make(map[string]*dworkWorker), sink: timerSink{s, make([]bool, s.o.Loops)},
+		ready: make(chan struct{}, 1),
+	}
 }
 
 // holder finds the peer of a restored task's worker.

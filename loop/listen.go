@@ -29,6 +29,9 @@ func (s *Server) listen() error {
 			}
 		}
 	}
+	if err := s.dwork.listen(); err != nil {
+		return err
+	}
 	if s.o.HTTP == "" {
 		return nil
 	}
@@ -36,7 +39,7 @@ func (s *Server) listen() error {
 	if err != nil {
 		return badOption("http", "cannot listen on %s: %w", s.o.HTTP, plain(err))
 	}
-	s.web = web.New(l, s.samples)
+	s.web = web.New(l, s.samples, web.Page{Pattern: "GET /dwork/graph", Handler: s.dwork.graph})
 	s.listening = append(s.listening, Listening{"http", "http://" + l.Addr().String()})
 	return nil
 }
@@ -52,27 +55,36 @@ type listener struct {
 }
 
 func (s *Server) listenOn(protocol, address string, talk talker) error {
+	l, err := s.open(protocol, address)
+	if err == nil {
+		s.listeners = append(s.listeners, listener{l, address, talk})
+	}
+	return err
+}
+
+// open opens one address of a protocol, which is also its setting.
+func (s *Server) open(protocol, address string) (net.Listener, error) {
 	network, where, err := splitAddress(address)
 	if err != nil {
-		return &OptionError{protocol, err}
+		return nil, &OptionError{protocol, err}
 	}
 	if network == "unix" {
 		if err := clearSocket(where); err != nil {
-			return badOption(protocol, "cannot listen on %s: %w", address, err)
+			return nil, badOption(protocol, "cannot listen on %s: %w", address, err)
 		}
 	}
 	l, err := net.Listen(network, where)
 	if err != nil {
-		return badOption(protocol, "cannot listen on %s: %w", address, plain(err))
+		return nil, badOption(protocol, "cannot listen on %s: %w", address, plain(err))
 	}
-	s.listeners = append(s.listeners, listener{l, address, talk})
 	if network == "unix" {
 		if err := os.Chmod(where, socketMode); err != nil {
-			return badOption(protocol, "cannot set the mode of %s: %w", address, err)
+			_ = l.Close() // it was never used
+			return nil, badOption(protocol, "cannot set the mode of %s: %w", address, err)
 		}
 	}
 	s.listening = append(s.listening, Listening{protocol, network + "://" + l.Addr().String()})
-	return nil
+	return l, nil
 }
 
 // socketMode lets the owner and the group connect.
@@ -138,8 +150,8 @@ func (s *Server) accept(l listener) {
 	}
 }
 
-// admit takes a connection in, or turns it away at the limit.
-func (s *Server) admit(c net.Conn, talk talker) {
+// count counts a connection, or turns it away at the limit.
+func (s *Server) count(c net.Conn) bool {
 	if n := s.conns.Add(1); n > int64(s.o.MaxConnections) {
 		s.conns.Add(-1)
 		s.counters.refused.Add(1)
@@ -147,9 +159,17 @@ func (s *Server) admit(c net.Conn, talk talker) {
 			s.log.Warn("turning a connection away: all of --max-connections are open", "max-connections", s.o.MaxConnections)
 		}
 		_ = c.Close()
-		return
+		return false
 	}
 	s.counters.accepted.Add(1)
+	return true
+}
+
+// admit takes a connection in, unless the limit is reached.
+func (s *Server) admit(c net.Conn, talk talker) {
+	if !s.count(c) {
+		return
+	}
 	if err := s.engine.enroll(c, talk); err != nil {
 		s.conns.Add(-1)
 		s.counters.acceptErrors.Add(1)

@@ -85,6 +85,7 @@ func (s *Server) samples() []web.Sample {
 		counter("treadle_late_deliveries_total", "Deliveries whose session had ended.", c.lateDeliveries.Load()),
 	}
 	all = append(all, c.closedSamples()...)
+	all = append(all, s.dwork.samples()...)
 	if s.feed != nil {
 		all = append(all, journalSamples(s.feed.journal.Stats())...)
 	}

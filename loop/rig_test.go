@@ -53,7 +53,7 @@ func startServer(t *testing.T, o Options, prepare ...func(*Server)) *rig {
 	if o.GloomMasters == nil {
 		o.GloomMasters, o.GloomSlaves = []string{"off"}, []string{"off"}
 	}
-	for _, other := range []*[]string{&o.GloomMasters, &o.GloomSlaves} {
+	for _, other := range []*[]string{&o.GloomMasters, &o.GloomSlaves, &o.Dwork.Listen} {
 		if *other == nil {
 			*other = []string{"off"}
 		}

@@ -38,6 +38,7 @@ type Server struct {
 	tune     func(*journal.Options) // by tests
 	failure  atomic.Pointer[JournalError]
 
+	dwork     *dworkHub
 	listeners []listener
 	listening []Listening
 	web       *web.Server
@@ -68,10 +69,12 @@ func (s *Server) run(ctx context.Context) (err error) {
 	}
 	if err := s.listen(); err != nil {
 		s.closeListeners()
+		s.dwork.closeSockets()
 		return err
 	}
 	if s.engine, err = newEngine(s); err != nil {
 		s.closeListeners()
+		s.dwork.closeSockets()
 		return err
 	}
 	s.serve(ctx)
@@ -106,6 +109,8 @@ func newServer(o Options) (*Server, error) {
 		so.Journal = s.feed
 	}
 	s.sched = sched.New(so)
+	s.sched.SetRemember(o.Dwork.Remember.Milliseconds())
+	s.dwork = newDworkHub(s)
 	s.config.init()
 	s.config.apply(s)
 	return s, nil
@@ -124,6 +129,7 @@ func (s *Server) serve(ctx context.Context) {
 	for _, l := range s.listeners {
 		s.accepters.Go(func() { s.accept(l) })
 	}
+	s.dwork.serve()
 	s.workers.Go(func() { s.runTimer(ctx) })
 	if s.web != nil {
 		s.workers.Go(func() {
@@ -153,6 +159,7 @@ const drainPeriod = 10 * time.Millisecond
 // shutdown stops accepting, waits until everything owed has been sent or Drain is
 // over, and stops.
 func (s *Server) shutdown() error {
+	s.dwork.stopping.Store(true)
 	s.closeListeners()
 	s.accepters.Wait() // a connection given to a loop that has ended would wait for ever
 	deadline := time.Now().Add(s.o.Drain)
@@ -170,6 +177,7 @@ func (s *Server) shutdown() error {
 		}
 	})
 	err := s.engine.stop()
+	s.dwork.closeSockets()
 	close(s.stopped)
 	if s.web != nil {
 		err = errors.Join(err, s.web.Close())
@@ -182,7 +190,7 @@ func (s *Server) shutdown() error {
 // owes says whether a session has something unsent, or waits for a long reply or
 // for the result of a job that is running.
 func (s *Server) owes() bool {
-	owed := s.sched.Awaited() || s.reports.Load() > 0
+	owed := s.sched.Awaited() || s.reports.Load() > 0 || s.dwork.owed.Load() > 0
 	s.eachReactor(func(r *reactor) {
 		for _, session := range r.sessions {
 			if session != nil && (session.stream != nil || session.unsent() > 0) {

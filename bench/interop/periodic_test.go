@@ -34,7 +34,7 @@ func serve(t *testing.T, args ...string) string {
 	// The client library ends the process when a server goes away, so servers live as
 	// long as the test process: the shell ends its server when standard input closes.
 	cmd := exec.Command("sh", append([]string{"-c", `"$@" & read end; kill $!; wait`, "sh",
-		binary, "serve", "--periodic", "tcp://127.0.0.1:0", "--gloom-masters", "off", "--gloom-slaves", "off", "--data", "none", "--http", "off"}, args...)...)
+		binary, "serve", "--periodic", "tcp://127.0.0.1:0", "--gloom-masters", "off", "--gloom-slaves", "off", "--dwork", "off", "--data", "none", "--http", "off"}, args...)...)
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

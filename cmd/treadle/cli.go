@@ -59,6 +59,7 @@ type cli struct {
 	Shutdown shutdownCmd `cmd:"" help:"Stop the server."`
 	Journal  journalCmd  `cmd:"" help:"Check, repair, export or import a data directory."`
 	Gloom    gloomCmd    `cmd:"" help:"Submit and do jobs over the Gloom protocol."`
+	Dwork    dworkCmd    `cmd:"" help:"Make and do graphs of tasks over the dwork protocol."`
 }
 
 // usageError is a mistake in how the program was called.
@@ -104,6 +105,7 @@ func newParser(c *cli, con console) (*kong.Kong, error) {
 		kong.Vars{
 			"version": versionLine(), "default_host": defaultHost,
 			"gloom_masters": loop.DefaultGloomMasters, "gloom_slaves": loop.DefaultGloomSlaves,
+			"dwork": loop.DefaultDwork, "http": loop.DefaultHTTP,
 		},
 		kong.Writers(con.out, con.err),
 		kong.Bind(&con, c),
@@ -147,7 +149,9 @@ func report(con console, err error) int {
 	if err == nil {
 		return 0
 	}
-	fmt.Fprintln(con.err, "treadle: "+oneLine(err.Error()))
+	if !errors.As(err, new(silent)) {
+		fmt.Fprintln(con.err, "treadle: "+oneLine(err.Error()))
+	}
 	var coded interface{ ExitCode() int }
 	var option *loop.OptionError
 	switch {

@@ -31,7 +31,7 @@ func (g *gloom) path(name string) string { return filepath.Join(g.dir, name) }
 func (g *gloom) serve() {
 	g.t.Helper()
 	g.process = start(g.t, false, "serve", "--periodic", "unix://"+g.path("p"), "--http", "off", "--data", "none",
-		"--gloom-masters", "unix://"+g.path("m"), "--gloom-slaves", "unix://"+g.path("s"))
+		"--gloom-masters", "unix://"+g.path("m"), "--gloom-slaves", "unix://"+g.path("s"), "--dwork", "off")
 	g.until("gloom-slaves")
 }
 

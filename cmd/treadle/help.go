@@ -172,3 +172,44 @@ func (shutdownCmd) Help() string {
 
 	treadle shutdown`
 }
+
+// Help is printed by treadle dwork --help.
+func (dworkCmd) Help() string {
+	return `A hub keeps a graph of tasks; a task is ready when all those that it comes after are complete. Workers steal ready tasks, do them, and complete them. A worker is known by a name, not by its connection: its tasks stay its own, also over a restart of the server, until it completes them, transfers them or exits.
+
+	treadle dwork create chop
+	treadle dwork create soup chop
+	treadle dwork work -j 4 -- echo
+	treadle dwork status
+
+Exit code 1 when the hub answers Error or finds nothing, or does not answer in 30 s.`
+}
+
+// Help is printed by treadle dwork addfile --help.
+func (dworkAddfileCmd) Help() string {
+	return `Tasks are made line by line, so what a task comes after stands above it:
+
+	chop
+	soup  chop
+	"serve the soup"  soup
+
+	treadle dwork addfile dinner.txt
+	make -Bn | ./to-tasks | treadle dwork addfile -`
+}
+
+// Help is printed by treadle dwork work --help.
+func (dworkWorkCmd) Help() string {
+	return `Runs CMD once a task, with the task's name as the last argument, until the hub says that no task is left. Exit code 0 completes the task. Any other gives it back, behind all others, and ends the worker with exit code 1, unless --keep-going.
+
+	treadle dwork work -- ./simulate.sh
+	treadle dwork work -j 8 --keep-going -s tcp://head:6125 -- ./simulate.sh
+
+SIGTERM and SIGINT: no more tasks are stolen, running commands finish; a second signal kills them. Whatever the worker then still holds is ready again.`
+}
+
+// Help is printed by treadle dwork graph --help.
+func (dworkGraphCmd) Help() string {
+	return `Writes the tasks that are not complete in Graphviz' DOT language: ready ones are bold, assigned ones filled.
+
+	treadle dwork graph live.dot && dot -Tsvg live.dot -o live.svg`
+}

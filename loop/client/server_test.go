@@ -20,7 +20,7 @@ func server(t *testing.T, o loop.Options) (address string) {
 	ctx, stop := context.WithCancel(context.Background())
 	ended, started := make(chan error, 1), make(chan string, 1)
 	o.Periodic, o.HTTP = []string{"unix://" + filepath.Join(t.TempDir(), "s")}, "off"
-	o.Data = loop.NoData
+	o.Data, o.Dwork.Listen = loop.NoData, []string{"off"}
 	if o.GloomMasters == nil {
 		o.GloomMasters, o.GloomSlaves = []string{"off"}, []string{"off"}
 	}

@@ -41,9 +41,15 @@ const (
 	maxHeader     = 16 << 10
 )
 
+// Page is something else to serve: a pattern of net/http and what answers it.
+type Page struct {
+	Pattern string
+	Handler http.HandlerFunc
+}
+
 // New returns a server on l that reads the metrics by calling samples, once per
-// scrape.
-func New(l net.Listener, samples func() []Sample) *Server {
+// scrape, and serves the pages.
+func New(l net.Listener, samples func() []Sample, pages ...Page) *Server {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collector(samples))
@@ -57,6 +63,9 @@ func New(l net.Listener, samples func() []Sample) *Server {
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	for _, p := range pages {
+		mux.HandleFunc(p.Pattern, p.Handler)
+	}
 	return &Server{listener: l, http: http.Server{
 		Handler: mux, ReadHeaderTimeout: headerTimeout, WriteTimeout: writeTimeout, MaxHeaderBytes: maxHeader,
 	}}

@@ -1,0 +1,205 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"treadle/loop/client"
+)
+
+type dworkAddfileCmd struct {
+	File string `arg:"" help:"File to read, or - for standard input: a task a line, its name and then those of the tasks that must be complete first. A name with spaces stands in double quotes, as a Go string; a line that begins with # is a comment."`
+}
+
+// Bounds of addfile.
+const (
+	// fileBlock is how many tasks are sent at a time: enough to share one sync.
+	fileBlock = 1024
+	// maxTaskLine holds a join of a hundred thousand names.
+	maxTaskLine = 16 << 20
+	// fileBlockBytes keeps a block well within the server's largest frame.
+	fileBlockBytes = 1 << 20
+)
+
+// Run adds the tasks in their order, block by block: a fault leaves those before it.
+func (d *dworkAddfileCmd) Run(c *cli, con *console) error {
+	source, size := con.in, int64(-1)
+	if d.File != "-" {
+		f, err := os.Open(d.File)
+		if err != nil {
+			return fmt.Errorf("cannot add: %w", err)
+		}
+		defer f.Close()
+		info, err := f.Stat()
+		if err != nil {
+			return err
+		}
+		source, size = f, info.Size()
+	}
+	origin, err := location("")
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	dialed, cancel := context.WithTimeout(ctx, replyTimeout)
+	defer cancel()
+	hub, err := client.DialHub(dialed, c.Dwork.Server)
+	if err != nil {
+		return err
+	}
+	defer hub.Close()
+	a := adder{hub: hub, origin: origin, size: size, progress: progress(con.err, "add")}
+	if err := a.read(ctx, source); err != nil {
+		return fmt.Errorf("%s: %w (the %d tasks before are added)", d.File, err, a.added)
+	}
+	fmt.Fprintf(con.out, "%d tasks added\n", a.added)
+	return nil
+}
+
+// adder sends a file's tasks.
+type adder struct {
+	hub      *client.Hub
+	origin   string
+	size     int64
+	progress client.Progress
+
+	block []client.DworkTask
+	bytes int // in the block
+	done  int64
+	added int
+}
+
+func (a *adder) read(ctx context.Context, r io.Reader) error {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(make([]byte, 0, 64<<10), maxTaskLine)
+	for n := 1; lines.Scan(); n++ {
+		a.done += int64(len(lines.Bytes())) + 1
+		words, err := splitWords(lines.Text())
+		if err != nil {
+			return fmt.Errorf("line %d: %w", n, err)
+		}
+		if len(words) == 0 {
+			continue
+		}
+		a.block = append(a.block, client.DworkTask{Name: words[0], Origin: a.origin, After: words[1:]})
+		if a.bytes += len(lines.Bytes()); len(a.block) == fileBlock || a.bytes > fileBlockBytes {
+			if err := a.send(ctx); err != nil {
+				return fmt.Errorf("up to line %d: %w", n, err)
+			}
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return err
+	}
+	return a.send(ctx)
+}
+
+func (a *adder) send(ctx context.Context) error {
+	if len(a.block) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, replyTimeout)
+	defer cancel()
+	if err := a.hub.Create(ctx, a.block...); err != nil {
+		return err
+	}
+	a.added += len(a.block)
+	a.block, a.bytes = a.block[:0], 0
+	if a.progress != nil {
+		a.progress(min(a.done, max(a.size, a.done)), a.size)
+	}
+	return nil
+}
+
+// splitWords parts a line at white space; a word in double quotes is a Go string.
+func splitWords(line string) (words []string, err error) {
+	for line = strings.TrimSpace(line); line != ""; line = strings.TrimLeft(line, " \t") {
+		switch line[0] {
+		case '#':
+			if len(words) == 0 {
+				return nil, nil
+			}
+			fallthrough
+		default:
+			end := strings.IndexAny(line, " \t")
+			if end < 0 {
+				end = len(line)
+			}
+			words, line = append(words, line[:end]), line[end:]
+		case '"':
+			quoted, err := strconv.QuotedPrefix(line)
+			if err != nil {
+				return nil, errors.New("a quoted name does not end")
+			}
+			word, err := strconv.Unquote(quoted)
+			if err != nil {
+				return nil, err
+			}
+			words, line = append(words, word), line[len(quoted):]
+		}
+	}
+	return words, nil
+}
+
+type dworkGraphCmd struct {
+	File string `arg:"" help:"File to write, or - for standard output."`
+	HTTP string `name:"http" env:"TREADLE_HTTP" default:"${http}" placeholder:"HOST:PORT" help:"Where the server serves HTTP, see treadle serve --http (default: ${default})."`
+}
+
+// Run fetches the graph: the protocol itself has no request for it.
+func (d *dworkGraphCmd) Run(con *console) error {
+	if _, _, err := net.SplitHostPort(d.HTTP); err != nil {
+		return badUsage("--http: %q is not host:port", d.HTTP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+d.HTTP+"/dwork/graph", nil)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %s", d.HTTP, response.Status)
+	}
+	write := func(w io.Writer) error {
+		// A graph that was cut off has no last line.
+		var end tail
+		if _, err := io.Copy(io.MultiWriter(w, &end), response.Body); err != nil {
+			return err
+		}
+		if !bytes.HasSuffix(end.last, []byte("}\n")) {
+			return errors.New("the graph is not whole: the server stopped writing it")
+		}
+		return nil
+	}
+	if d.File == "-" {
+		return write(con.out)
+	}
+	return replaceFile(d.File, write)
+}
+
+// tail keeps the last bytes written.
+type tail struct{ last []byte }
+
+// Write never fails.
+func (t *tail) Write(p []byte) (int, error) {
+	t.last = append(t.last, p[max(0, len(p)-2):]...)
+	t.last = t.last[max(0, len(t.last)-2):]
+	return len(p), nil
+}

@@ -1,0 +1,68 @@
+package loop
+
+import (
+	"bufio"
+	"net/http"
+	"strconv"
+
+	"treadle/sched"
+)
+
+// graphBatch is how many records are looked at under one hold of a shard's lock.
+const graphBatch = 256
+
+// graph writes the tasks that are not complete, and who waits for whom, in Graphviz' DOT
+// language. The graph goes on living meanwhile: each task is as it was when its line was
+// written. The last line is there only when nothing is missing.
+func (h *dworkHub) graph(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/vnd.graphviz; charset=utf-8")
+	out := bufio.NewWriterSize(w, 64<<10)
+	line := []byte("digraph dwork {\n")
+	for cursor, done := (sched.Cursor{}), false; !done; {
+		cursor, done = h.server.sched.WalkTasks(cursor, graphBatch, dworkSpace, func(t *sched.TaskView) {
+			line = appendDotTask(line, t)
+		})
+		if _, err := out.Write(line); err != nil {
+			return // whoever asked is gone
+		}
+		line = line[:0]
+	}
+	_, _ = out.WriteString("}\n") // Flush says it again
+	_ = out.Flush()               // whoever asked sees that the end is missing
+}
+
+func appendDotTask(line []byte, t *sched.TaskView) []byte {
+	shape := ""
+	switch t.Stage {
+	case sched.StageReady:
+		shape = " [style=bold]"
+	case sched.StageReserved:
+		shape = " [style=filled]"
+	}
+	line = appendDotName(append(line, '\t'), t.Name)
+	line = append(append(line, shape...), ";\n"...)
+	for name := range t.Before() {
+		line = appendDotName(append(line, '\t'), t.Name)
+		line = appendDotName(append(line, " -> "...), name)
+		line = append(line, ";\n"...)
+	}
+	return line
+}
+
+// appendDotName appends a quoted id: DOT knows no escape but the quote's and, in labels,
+// the backslash's.
+func appendDotName(line, name []byte) []byte {
+	line = append(line, '"')
+	for _, r := range string(name) {
+		switch {
+		case r == '"' || r == '\\':
+			line = append(line, '\\', byte(r))
+		case strconv.IsPrint(r):
+			line = append(line, string(r)...)
+		default:
+			quoted := strconv.QuoteRuneToASCII(r)
+			line = append(append(line, '\\'), quoted[1:len(quoted)-1]...)
+		}
+	}
+	return append(line, '"')
+}

@@ -1,0 +1,217 @@
+package loop
+
+import (
+	"net"
+	"sync"
+	"time"
+
+	"treadle/codec/dwork"
+	"treadle/loop/web"
+	"treadle/loop/zmq"
+)
+
+// parkedReply waits for the journal.
+type parkedReply struct {
+	request zmq.Request
+	reply   []byte
+	group   uint64
+}
+
+// wake has the hub look for what there is to do. It never blocks.
+func (h *dworkHub) wake() {
+	select {
+	case h.ready <- struct{}{}:
+	default:
+	}
+}
+
+// listen opens the protocol's addresses; nothing is accepted before serve.
+func (h *dworkHub) listen() error {
+	for _, a := range h.server.o.Dwork.Listen {
+		l, err := h.server.open("dwork", a)
+		if err != nil {
+			return err
+		}
+		h.sockets = append(h.sockets, l)
+	}
+	return nil
+}
+
+// serve accepts connections and starts the goroutine that owns the conversation.
+func (h *dworkHub) serve() {
+	s := h.server
+	for _, l := range h.sockets {
+		h.listeners = append(h.listeners, zmq.Listen(&countedListener{l, s}, zmq.Options{
+			MaxConnections: s.o.MaxConnections, MaxFrame: s.o.Dwork.MaxFrame, MaxOutbound: max(s.o.MaxOutbound, 2*maxDworkReply),
+			HandshakeTimeout: s.o.HandshakeTimeout, FrameTimeout: s.o.FrameTimeout, Trouble: h.trouble,
+		}))
+	}
+	for _, l := range h.listeners {
+		s.workers.Go(func() {
+			for {
+				select {
+				case <-s.stopped:
+					return
+				case <-l.Ready():
+					h.wake()
+				}
+			}
+		})
+	}
+	s.workers.Go(h.run)
+}
+
+// trouble logs what peers did wrong, a line a second at most.
+func (h *dworkHub) trouble(err error) {
+	if h.server.noise.allow(h.server.now().Mono) {
+		h.server.log.Info("dwork connection", "trouble", err.Error())
+	}
+}
+
+// closeSockets ends the connections, or, before serve, the sockets.
+func (h *dworkHub) closeSockets() {
+	for _, l := range h.sockets {
+		_ = l.Close() // closing twice is no fault
+	}
+	for _, l := range h.listeners {
+		_ = l.Close() // it was only to stop
+	}
+}
+
+// run answers until the server has stopped.
+func (h *dworkHub) run() {
+	var silence <-chan time.Time
+	if lease := h.server.o.Dwork.Lease; lease > 0 {
+		ticker := time.NewTicker(max(lease/leaseChecks, time.Millisecond))
+		defer ticker.Stop()
+		silence = ticker.C
+	}
+	for {
+		select {
+		case <-h.server.stopped:
+			return
+		case <-silence:
+			h.now = h.server.now()
+			h.expire()
+			h.endTurn()
+		case <-h.ready:
+			h.turn()
+		}
+	}
+}
+
+// leaseChecks is how often a lease's length is looked for silent workers.
+const leaseChecks = 4
+
+// turn answers all that came in since the last one.
+func (h *dworkHub) turn() {
+	h.now = h.server.now()
+	h.batch = h.batch[:0]
+	for _, l := range h.listeners {
+		h.batch = l.Take(h.batch)
+	}
+	for i, request := range h.batch {
+		var group uint64
+		var wait bool
+		h.out, group, wait = h.answer(h.out[:0], request.Payload)
+		if wait {
+			h.parked = append(h.parked, parkedReply{request, append([]byte(nil), h.out...), group})
+			h.owed.Add(1)
+		} else {
+			request.Reply(h.out)
+		}
+		h.batch[i] = zmq.Request{}
+	}
+	if cap(h.out) > maxDworkReply/16 {
+		h.out = nil
+	}
+	h.endTurn()
+}
+
+// endTurn hands on what was caused, and sends the replies whose changes are on disk.
+func (h *dworkHub) endTurn() {
+	h.server.feed.flush()
+	h.server.wake(h.sink.mailed)
+	if len(h.parked) == 0 {
+		return
+	}
+	committed := h.server.feed.journal.Committed()
+	kept := h.parked[:0]
+	for _, p := range h.parked {
+		if p.group <= committed {
+			p.request.Reply(p.reply)
+			h.owed.Add(-1)
+		} else {
+			kept = append(kept, p)
+		}
+	}
+	clear(h.parked[len(kept):])
+	h.parked = kept
+}
+
+// countedListener counts its connections among the server's, up to their cap.
+type countedListener struct {
+	net.Listener
+	server *Server
+}
+
+// Accept implements net.Listener.
+func (l *countedListener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if l.server.count(c) {
+			return &countedConn{Conn: c, server: l.server}, nil
+		}
+	}
+}
+
+// countedConn gives its place back when it is closed.
+type countedConn struct {
+	net.Conn
+	server *Server
+	once   sync.Once
+}
+
+// Close implements net.Conn.
+func (c *countedConn) Close() error {
+	c.once.Do(func() { c.server.conns.Add(-1) })
+	return c.Conn.Close()
+}
+
+// samples are the protocol's rows of the metrics.
+func (h *dworkHub) samples() (all []web.Sample) {
+	for t := range h.stats.requests {
+		if n := h.stats.requests[t].Load(); n > 0 {
+			s := counter("treadle_dwork_requests_total", "Requests of the dwork protocol.", n)
+			s.Label, s.LabelValue = "type", dwork.Type(t).String()
+			all = append(all, s)
+		}
+	}
+	var st zmq.Stats
+	for _, l := range h.listeners {
+		k := l.Stats()
+		st.Open += k.Open
+		st.BadHandshakes += k.BadHandshakes
+		st.BadFrames += k.BadFrames
+		st.Stalled += k.Stalled
+		st.Overflows += k.Overflows
+		st.NoDelimiter += k.NoDelimiter
+		st.ExtraFrames += k.ExtraFrames
+		st.Heartbeats += k.Heartbeats
+		st.AcceptErrors += k.AcceptErrors
+	}
+	return append(all,
+		counter("treadle_dwork_refused_total", "Requests answered Error.", h.stats.refused.Load()),
+		gauge("treadle_dwork_connections", "Open ZeroMQ connections.", st.Open),
+		counter("treadle_dwork_bad_handshakes_total", "Connections closed before their first message.", uint64(st.BadHandshakes)),
+		counter("treadle_dwork_bad_frames_total", "Connections closed for a frame against ZMTP or the limits.", uint64(st.BadFrames)),
+		counter("treadle_dwork_stalled_total", "Connections closed for an unfinished message or unread replies.", uint64(st.Stalled)),
+		counter("treadle_dwork_overflows_total", "Connections closed for taking too much memory.", uint64(st.Overflows)),
+		counter("treadle_dwork_no_delimiter_total", "Messages dropped: no delimiter.", uint64(st.NoDelimiter)),
+		counter("treadle_dwork_extra_frames_total", "Messages dropped: more than one frame behind the delimiter.", uint64(st.ExtraFrames)),
+		counter("treadle_dwork_heartbeats_total", "PINGs answered.", uint64(st.Heartbeats)),
+	)
+}
