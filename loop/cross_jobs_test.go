@@ -109,13 +109,22 @@ func TestPeriodicJobAtGloomSlave(t *testing.T) {
 }
 
 // TestSlaveGoneIsAFailure: a Periodic job whose Gloom slave goes is ready again, however
-// often, with its count unchanged, and its waiter waits on.
+// often, with its count unchanged, and its waiter waits on, or in the CRC eras is told, as by
+// WORK_FAIL.
 func TestSlaveGoneIsAFailure(t *testing.T) {
 	w := newWorld(t, Options{})
 	client := w.join(0, periodic.Client)
 	client.send(request(1, periodic.RunJob, periodic.AppendJob(nil, &periodic.Job{Func: []byte("f"), Name: []byte("n"), Count: 7})))
 	for range 20 {
-		w.slave(0, `"f"`).close()
+		slave, crc := w.slave(0, `"f"`), w.joinCRC(0, periodic.Client)
+		crc.send(crcRequest(1, periodic.RunJob, job("f", "n")))
+		if got := crc.crcBodies(); len(got) != 0 {
+			t.Fatalf("the CRC client got %q before the slave went", got)
+		}
+		slave.close()
+		if got := crc.crcBodies(); len(got) != 1 || got[0] != fmt.Sprintf("1:1e%x", "failed") {
+			t.Fatalf("the CRC client got %q, want failed", got)
+		}
 	}
 	worker := w.worker(0, "f")
 	worker.grabs(1, 1)

@@ -156,6 +156,60 @@ func TestRestart(t *testing.T) {
 	}
 }
 
+// TestGloomJobsAreNotJournaled: whatever happens to a Gloom job, at slaves and at Periodic
+// workers, nothing of it is committed.
+func TestGloomJobsAreNotJournaled(t *testing.T) {
+	d := newDisk()
+	r := d.on(t, Options{GloomMasters: []string{"tcp://127.0.0.1:0"}, GloomSlaves: []string{"tcp://127.0.0.1:0"}})
+	c, w, master := r.greet(periodic.Client), r.greet(periodic.Worker), r.dialGloom(true)
+	submit := func() uint64 {
+		t.Helper()
+		c.ask(1, periodic.SubmitJob, later("kept", "n", 1<<40), byte(periodic.Success))
+		return r.feed.journal.Stats().Records
+	}
+	hears := func(w *wire, want string) {
+		t.Helper()
+		if got := w.nextGloom("", ""); got != " < "+want {
+			t.Fatalf("got %s, want %s", got, want)
+		}
+	}
+	w.send(request(1, periodic.CanDo, str8("f")))
+	w.ping()
+	first := submit()
+	one := submit() - first
+	for i, command := range []periodic.Command{periodic.SchedLater, periodic.WorkFail, periodic.WorkDone} {
+		id := fmt.Sprint(i)
+		master.send(gloomFrame(`{"action":"submit","id":` + id + `,"type":"f","body":1}`))
+		hears(master, `{"ok":true,"id":`+id+`}`)
+		w.send(request(2, periodic.GrabJob))
+		handle, _ := assigned(t, w.next())
+		w.send(request(3, command, handle, make([]byte, 10)))
+		w.ping()
+		slave := r.dialGloom(false)
+		slave.send(gloomFrame(`{"action":"join","type":"f"}`))
+		hears(slave, ok)
+		if command == periodic.WorkDone {
+			break
+		}
+		hears(slave, pushedTo("f", id))
+		slave.send(gloomFrame(`{"action":"respond","body":2}`))
+		hears(slave, ok)
+		hears(master, `{"id":`+id+`,"body":2}`)
+		slave.Close()
+	}
+	master.send(gloomFrame(`{"action":"submit","id":"left","type":"nobody","body":1}`))
+	hears(master, `{"id":2,"body":"\u0000\u0000\u0000\u0000\u0000\u0000\u0000\u0000\u0000\u0000"}`)
+	hears(master, `{"ok":true,"id":"left"}`)
+	if before, after := first+one, submit(); one == 0 || after != before+one {
+		t.Errorf("%d records were committed, want the %d of a SUBMIT_JOB", after-before, one)
+	}
+}
+
+// pushedTo is the frame that brings a slave a job of a type.
+func pushedTo(typ, id string) string {
+	return `{"action":"job","id":` + id + `,"type":"` + typ + `","body":1}`
+}
+
 // TestWriteError: a disk that fails stops the server with the reason and its exit
 // code, and nothing is acknowledged from memory.
 func TestWriteError(t *testing.T) {

@@ -63,7 +63,7 @@ func newGloomMaster(s *session) conversation {
 }
 
 func newGloomSlave(s *session) conversation {
-	s.settled, s.begun, s.skills, s.label = true, 0, sched.Wide, "gloom"
+	s.settled, s.begun, s.skills, s.label = true, 0, sched.Wide|sched.Mortal, "gloom"
 	return &gloomTalk{s: s}
 }
 

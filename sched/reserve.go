@@ -341,6 +341,9 @@ func (sh *shard) forgetWatch(now Time, w *watch, sink Sink) bool {
 		job := w.held[0].job
 		r := sh.slab.at(job)
 		sh.counters.Abandoned++
+		if w.peer.skills&Mortal != 0 {
+			sh.failAwaits(job, r, sink)
+		}
 		q := sh.unhold(job, r)
 		sh.fail(now, job, r, q, sink)
 	}
