@@ -21,10 +21,13 @@ func (s *Scheduler) Finish(now Time, p *Peer, ref JobRef, data []byte, sink Sink
 	q := sh.unhold(ref.Slot, r)
 	if r.flags&task != 0 {
 		sh.finishTask(now, ref.Slot, r, q, sink)
-		return nil
+		if sh.freeSuccessors(now, tickBatch, sink); len(sh.freeing) > 0 {
+			s.alarmMono(0)
+		}
+	} else {
+		sh.counters.Done++
+		sh.end(ref.Slot, r, q, Result, data, sink)
 	}
-	sh.counters.Done++
-	sh.end(ref.Slot, r, q, Result, data, sink)
 	sh.rematch(now, q, sink)
 	return nil
 }
@@ -115,14 +118,14 @@ func (s *Scheduler) Remove(now Time, space Space, queueName, name []byte, sink S
 }
 
 // Drop removes a queue with all its pending jobs, unless a peer serves it or holds
-// one of its jobs, or it has tasks. The queue is gone when Drop returns; its jobs are taken apart by
-// the Ticks that follow.
+// one of its jobs, or it has had tasks. The queue is gone when Drop returns; its jobs
+// are taken apart by the Ticks that follow.
 func (s *Scheduler) Drop(name []byte) bool {
 	sh := s.shardOf(name)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	q := sh.byName[string(name)]
-	if q == nil || q.workers > 0 || q.running > 0 || q.parked > 0 || q.tasks > 0 {
+	if q == nil || q.workers > 0 || q.running > 0 || q.parked > 0 || s.graphs&q.spaces != 0 {
 		return false
 	}
 	sh.saveDrop(q)

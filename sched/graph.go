@@ -53,7 +53,7 @@ type node struct {
 	place        int64 // ready: where it stands in the line
 	// order is larger than that of every task it waits for. It starts as the sequence
 	// number and moves only when a task is to wait for a younger one.
-	order uint64
+	order int64
 }
 
 // edge says that to waits for from. It stands in two lists.
@@ -226,7 +226,7 @@ func (sh *shard) viewTask(job uint32, r *record, q *queue, v *TaskView) {
 	v.shard = sh
 	v.Stage, v.Holder, v.By, v.Log = 0, "", 0, v.Log[:0]
 	switch r.state {
-	case ready, delayed:
+	case ready, delayed, parked:
 		v.Stage = StageReady
 	case reserved:
 		p := sh.watches[r.home].peer

@@ -2,6 +2,7 @@ package sched
 
 import (
 	"cmp"
+	"math"
 	"slices"
 )
 
@@ -62,6 +63,7 @@ type edit struct {
 	start uint64   // tasks with a larger sequence number are its own
 	fresh []uint32 // tasks that it made, in state waiting
 	known []uint32 // tasks that were there, in the order of the request
+	stale []uint32 // remembered tasks whose names its own took
 	added []uint32 // edges
 }
 
@@ -73,16 +75,19 @@ func (e *edit) task(t *Task) error {
 		e.known = append(e.known, job)
 		return e.after(job, t)
 	}
-	sh.forgetComplete(e.q, e.space, t.Name)
+	if old, ok := sh.lookup(sh.s.tag(e.q.id, e.space, t.Name), e.q, e.space, t.Name); ok {
+		sh.names.remove(sh.s.tag(e.q.id, e.space, t.Name), old)
+		e.stale = append(e.stale, old)
+	}
 	job, r, err := sh.make(sh.s.tag(e.q.id, e.space, t.Name), e.q, e.space, t.Name, t.Workload)
 	if err != nil {
 		return err
 	}
 	r.seq = sh.s.jobs.Add(1)
 	r.flags |= task
-	sh.wait(r, e.q)
+	sh.wait(r, e.q, 0)
 	e.q.tasks++
-	*sh.slab.node(job) = node{order: r.seq}
+	*sh.slab.node(job) = node{order: int64(r.seq)}
 	e.fresh = append(e.fresh, job)
 	sh.logEvents(job, t.Log...)
 	return e.after(job, t)
@@ -112,19 +117,26 @@ func (e *edit) undo() {
 	for _, i := range slices.Backward(e.added) {
 		e.sh.unlink(i)
 	}
+	sh := e.sh
 	for _, job := range slices.Backward(e.fresh) {
-		sh, r := e.sh, e.sh.slab.at(job)
-		name, _ := unpack(sh.arena.view(r.bytes, int(r.size)))
-		sh.names.remove(sh.s.tag(e.q.id, e.space, name), job)
-		sh.freeRecord(job, r)
+		sh.names.remove(sh.s.tag(e.q.id, e.space, sh.nameView(job)), job)
+		sh.freeRecord(job, sh.slab.at(job))
 		e.q.waiting--
 		e.q.tasks--
+	}
+	for _, job := range e.stale {
+		if !sh.names.insert(sh.s.tag(e.q.id, e.space, sh.nameView(job)), job) {
+			panic("BUG: a name does not fit where it was")
+		}
 	}
 }
 
 // settle gives the tasks their places and tells the journal.
 func (e *edit) settle(now Time, sink Sink) {
 	sh := e.sh
+	for _, job := range e.stale {
+		sh.forgetTask(job, sh.slab.at(job))
+	}
 	for _, job := range e.fresh {
 		r := sh.slab.at(job)
 		sh.counters.Submitted++
@@ -138,7 +150,7 @@ func (e *edit) settle(now Time, sink Sink) {
 		r := sh.slab.at(job)
 		if (r.state == ready || r.state == delayed) && sh.slab.node(job).ins > 0 {
 			sh.dequeue(job, r, e.q)
-			sh.wait(r, e.q)
+			sh.wait(r, e.q, r.place)
 		}
 	}
 	for _, i := range e.added {
@@ -168,18 +180,36 @@ func (e *edit) giveBack(now Time, tasks []Task, sink Sink) {
 // makeOrder sees to it that the orders allow an edge, which is at once the proof that
 // it closes no cycle: Pearce and Kelly's algorithm, "A dynamic topological sort
 // algorithm for directed acyclic graphs" (2006). An edge from an older task to a
-// younger one, nearly every one, costs one comparison.
+// younger one, nearly every one, costs one comparison. Of the others nearly all are of
+// a task that few come before, which can be the first of all with those, or that few
+// come after, which can be the last.
 func (sh *shard) makeOrder(from, to uint32) error {
 	low, high := sh.slab.node(to).order, sh.slab.node(from).order
 	if high < low {
 		return nil
 	}
-	later, err := sh.later(to, from, high)
+	if tasks := sh.earlier(from, math.MinInt64, few); len(tasks) <= few && !slices.Contains(tasks, to) {
+		for _, job := range slices.Backward(tasks) {
+			sh.foremost--
+			sh.slab.node(job).order = sh.foremost
+		}
+		return nil
+	}
+	tasks, err := sh.later(to, from, math.MaxInt64, few)
+	if err == nil && len(tasks) <= few {
+		for _, job := range tasks {
+			sh.slab.node(job).order = int64(sh.s.jobs.Add(1))
+		}
+		return nil
+	}
+	if err == nil {
+		tasks, err = sh.later(to, from, high, math.MaxInt)
+	}
 	if err != nil {
 		return err
 	}
-	tasks := append(sh.earlier(from, low), later...)
-	orders := make([]uint64, len(tasks))
+	tasks = append(sh.earlier(from, low, math.MaxInt), tasks...)
+	orders := make([]int64, len(tasks))
 	for i, job := range tasks {
 		orders[i] = sh.slab.node(job).order
 	}
@@ -190,14 +220,17 @@ func (sh *shard) makeOrder(from, to uint32) error {
 	return nil
 }
 
+// few is how many tasks are looked at to save the search among all.
+const few = 32
+
 // later returns the tasks that come after start, itself included, up to an order, in
-// order. A way that leads to end is a cycle.
-func (sh *shard) later(start, end uint32, high uint64) ([]uint32, error) {
+// order; just more than limit when there are more. A way that leads to end is a cycle.
+func (sh *shard) later(start, end uint32, high int64, limit int) ([]uint32, error) {
 	via := map[uint32]uint32{start: none}
 	all := []uint32{start}
 	for i := 0; i < len(all); i++ {
 		n := sh.slab.node(all[i])
-		for x, k := n.out, n.outs; k > 0; k-- {
+		for x, k := n.out, n.outs; k > 0 && len(all) <= limit; k-- {
 			e := sh.edges.at(x)
 			x = e.nextOut
 			if _, seen := via[e.to]; seen || sh.slab.node(e.to).order > high {
@@ -215,13 +248,13 @@ func (sh *shard) later(start, end uint32, high uint64) ([]uint32, error) {
 }
 
 // earlier returns the tasks that end comes after, itself included, down to an order,
-// in order.
-func (sh *shard) earlier(end uint32, low uint64) []uint32 {
+// in order; just more than limit when there are more.
+func (sh *shard) earlier(end uint32, low int64, limit int) []uint32 {
 	seen := map[uint32]bool{end: true}
 	all := []uint32{end}
 	for i := 0; i < len(all); i++ {
 		n := sh.slab.node(all[i])
-		for x, k := n.in, n.ins; k > 0; k-- {
+		for x, k := n.in, n.ins; k > 0 && len(all) <= limit; k-- {
 			e := sh.edges.at(x)
 			x = e.nextIn
 			if !seen[e.from] && sh.slab.node(e.from).order >= low {

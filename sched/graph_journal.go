@@ -110,10 +110,10 @@ func (sh *shard) restoreTask(j *Job, q *queue) error {
 	if err != nil {
 		return err
 	}
-	r.seq, r.flags, r.due = j.Ref.Seq, r.flags|task, floorSecond(j.Due)
+	r.seq, r.flags, r.due, r.count = j.Ref.Seq, r.flags|task, floorSecond(j.Due), j.Count
 	q.tasks++
-	sh.wait(r, q)
-	*sh.slab.node(job) = node{order: r.seq}
+	sh.wait(r, q, uint32(j.Due-r.due*1000))
+	*sh.slab.node(job) = node{order: int64(r.seq)}
 	for b := log; len(b) > 0; b = b[eventSize:] {
 		sh.logEvents(job, Event{b[0], micros(b[1:])})
 	}
@@ -165,16 +165,19 @@ func (sh *shard) resumeTasks(now Time, holder func(name string) *Peer, sink Sink
 		job := m.tasks[seq]
 		r := sh.slab.at(job)
 		q := sh.queues[r.home]
-		if name, held := m.holds[job]; held && holder != nil {
+		q.waiting--
+		name, held := m.holds[job]
+		if held && holder != nil {
 			if p := holder(name); p != nil {
 				if w, err := sh.enlist(p, q); err == nil {
-					q.waiting--
 					sh.hold(now, job, r, w, slot{})
 					continue
 				}
 			}
 		}
-		q.waiting--
-		sh.enqueue(now, job, r, q, 0)
+		sh.enqueue(now, job, r, q, r.place)
+		if held { // no more
+			sh.save(job, r, q)
+		}
 	}
 }

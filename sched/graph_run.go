@@ -30,25 +30,29 @@ func (s *Scheduler) NewHolder(name string) *Peer { return &Peer{name: name, wind
 // the first one on.
 func (s *Scheduler) Steal(now Time, p *Peer, queue []byte, n int, sink Sink, fn func(*TaskView) bool) {
 	sh := s.shardOf(queue)
-	for more := true; more && n > 0; n -= tickBatch {
-		more = sh.steal(now, p, queue, min(n, tickBatch), sink, fn)
+	for more := true; more && n > 0; {
+		var got int
+		got, more = sh.steal(now, p, queue, min(n, tickBatch), sink, fn)
+		n -= got
 	}
 }
 
-func (sh *shard) steal(now Time, p *Peer, queue []byte, n int, sink Sink, fn func(*TaskView) bool) (more bool) {
+// steal does one batch, of tasks or of successors of complete ones; more says that there
+// may be another.
+func (sh *shard) steal(now Time, p *Peer, queue []byte, n int, sink Sink, fn func(*TaskView) bool) (got int, more bool) {
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)
 	q := sh.byName[string(queue)]
-	for more = q != nil; more && n > 0; n-- {
-		for q.lined == 0 && len(sh.freeing) > 0 {
-			sh.freeSuccessors(now, tickBatch, sink)
-		}
-		if q.lined == 0 {
-			return false
-		}
+	if q == nil {
+		return 0, false
+	}
+	if q.lined == 0 {
+		sh.freeSuccessors(now, tickBatch, sink)
+	}
+	for got < n && q.lined > 0 {
 		w, err := sh.enlist(p, q)
 		if err != nil {
-			return false
+			return got, false
 		}
 		job := sh.firstTask(q)
 		r := sh.slab.at(job)
@@ -58,9 +62,11 @@ func (sh *shard) steal(now Time, p *Peer, queue []byte, n int, sink Sink, fn fun
 		sh.logEvents(job, Event{StageReserved, now.Micros})
 		sh.save(job, r, q)
 		sh.viewTask(job, r, q, &sh.task)
-		more = fn(&sh.task)
+		if got++; !fn(&sh.task) {
+			return got, false
+		}
 	}
-	return more
+	return got, q.lined > 0 || len(sh.freeing) > 0
 }
 
 // firstTask returns the first task in line; there is one.
@@ -124,6 +130,7 @@ func (sh *shard) complete(now Time, p *Peer, space Space, queue []byte, tasks []
 		sh.unhold(job, r)
 		sh.finishTask(now, job, r, q, sink)
 	}
+	sh.freeSuccessors(now, tickBatch, sink)
 }
 
 // freeMore makes a batch of successors ready; true when there are more.
@@ -190,24 +197,25 @@ func (sh *shard) ready(now Time, job uint32, r *record, q *queue, where end) {
 	sh.logEvents(job, Event{StageReady, now.Micros})
 }
 
-// wait notes that a task that stands nowhere waits for others.
-func (sh *shard) wait(r *record, q *queue) {
-	r.state, r.home = waiting, q.id
+// wait notes that a task that stands nowhere waits for others; past is how many
+// milliseconds after its due second it is due, when it was postponed.
+func (sh *shard) wait(r *record, q *queue, past uint32) {
+	r.state, r.home, r.place = waiting, q.id, past
 	q.waiting++
 }
 
 // comeBack gives a task that was just taken from its holder a place again.
 func (sh *shard) comeBack(now Time, job uint32, r *record, q *queue, where end) {
 	if sh.slab.node(job).ins > 0 {
-		sh.wait(r, q)
+		sh.wait(r, q, 0)
 	} else {
 		sh.ready(now, job, r, q, where)
 	}
 	sh.save(job, r, q)
 }
 
-// finishTask ends a task that was just taken from its holder. Many successors become
-// ready in the Ticks that follow, unless the caller sees to it.
+// finishTask ends a task that was just taken from its holder. freeSuccessors does the
+// rest.
 func (sh *shard) finishTask(now Time, job uint32, r *record, q *queue, sink Sink) {
 	sh.counters.Done++
 	sh.unsave(r)
@@ -223,8 +231,10 @@ func (sh *shard) finishTask(now Time, job uint32, r *record, q *queue, sink Sink
 		sh.s.alarmMono(at)
 	} else {
 		r.state = ending
-		name, _ := unpack(sh.arena.view(r.bytes, int(r.size)))
-		sh.names.remove(sh.s.tag(q.id, r.space, name), job)
+		sh.names.remove(sh.s.tag(q.id, r.space, sh.nameView(job)), job)
+	}
+	if len(sh.topics) > 0 {
+		sh.endTopic(topic{q.name, sh.taskName(job)}, sink)
 	}
 	for n.ins > 0 { // added while it was held
 		sh.dropEdge(n.in)
@@ -232,10 +242,6 @@ func (sh *shard) finishTask(now Time, job uint32, r *record, q *queue, sink Sink
 	switch {
 	case n.outs > 0:
 		sh.freeing = append(sh.freeing, job)
-		sh.freeSuccessors(now, tickBatch, sink)
-		if len(sh.freeing) > 0 {
-			sh.s.alarmMono(0)
-		}
 	case r.state == ending:
 		sh.freeSlot(job, r)
 	}
@@ -265,7 +271,11 @@ func (sh *shard) freeSuccessors(now Time, room int, sink Sink) int {
 			sh.dropEdge(i)
 			if r := sh.slab.at(to); r.state == waiting && sh.slab.node(to).ins == 0 {
 				q.waiting--
-				sh.ready(now, to, r, q, front)
+				if sh.isDue(now, r, r.place) {
+					sh.ready(now, to, r, q, front)
+				} else {
+					sh.enqueue(now, to, r, q, r.place)
+				}
 			}
 		}
 		if n.outs > 0 {
@@ -309,16 +319,9 @@ func (sh *shard) lookupTask(q *queue, space Space, name []byte) (uint32, bool) {
 	return job, ok && sh.slab.at(job).state != remembered
 }
 
-// forget ends the memory of a complete task, if there is one of that name.
-func (sh *shard) forgetComplete(q *queue, space Space, name []byte) {
-	tag := sh.s.tag(q.id, space, name)
-	job, ok := sh.lookup(tag, q, space, name)
-	if !ok {
-		return
-	}
-	r := sh.slab.at(job)
+// forgetTask ends the memory of a complete task whose name is free or another's.
+func (sh *shard) forgetTask(job uint32, r *record) {
 	sh.memory.remove(&sh.buckets, &sh.slab, job)
-	sh.names.remove(tag, job)
 	r.state = ending
 	if sh.slab.node(job).outs == 0 {
 		sh.freeSlot(job, r)
@@ -334,8 +337,8 @@ func (sh *shard) forgetOld(now Time, room int) int {
 		}
 		job := sh.memory.head(&sh.buckets)
 		r := sh.slab.at(job)
-		name, _ := unpack(sh.arena.view(r.bytes, int(r.size)))
-		sh.forgetComplete(sh.queueOf(r), r.space, name)
+		sh.names.remove(sh.s.tag(r.home, r.space, sh.nameView(job)), job)
+		sh.forgetTask(job, r)
 	}
 	return room
 }

@@ -56,7 +56,7 @@ type record struct {
 	home       uint32 // its queue; reserved: its watch
 	count      int32
 	timeout    int32  // seconds
-	place      uint32 // delayed: milliseconds past due; reserved: index in its watch's held
+	place      uint32 // delayed, waiting: milliseconds past due; reserved: index in its watch's held
 	state      State
 	space      Space
 	flags      uint8
@@ -72,10 +72,11 @@ func (r *record) schedAt() int64 {
 
 // dueWall is when the job is due, in Unix milliseconds.
 func (r *record) dueWall() int64 {
-	if r.state == delayed {
-		return wallOf(key{r.due, int64(r.place)})
+	past := int64(0)
+	if r.state == delayed || r.state == waiting {
+		past = int64(r.place)
 	}
-	return wallOf(key{max(r.due, -Never/1000), 0})
+	return wallOf(key{max(r.due, -Never/1000), past})
 }
 
 // packedLen is the arena room that a name and a workload take.

@@ -78,7 +78,9 @@ func (sh *shard) jobFor(w *watch) uint32 {
 	a, b := sh.slab.at(first), sh.slab.at(long)
 	switch ka, kb := readyKey(a), readyKey(b); {
 	case ka == kb && ka.b == taskDue: // tasks, both
-		return sh.firstTask(q)
+		if sh.slab.node(long).place < sh.slab.node(first).place {
+			return long
+		}
 	case kb.less(ka) || kb == ka && b.seq < a.seq:
 		return long
 	}

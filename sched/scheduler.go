@@ -96,6 +96,7 @@ type Scheduler struct {
 	window    int
 
 	rules   [MaxSpaces]Rules
+	graphs  uint16 // the spaces of tasks
 	locks   locks
 	ids     [idShards]idTable
 	leavers leavers
@@ -129,6 +130,9 @@ func New(o Options) *Scheduler {
 	}
 	if s.seed == (maphash.Seed{}) {
 		s.seed = maphash.MakeSeed()
+	}
+	for i := range s.rules {
+		s.graphs |= uint16(count(s.rules[i].Graph)) << i
 	}
 	for i := range s.shards {
 		s.shards[i].init(s, i)

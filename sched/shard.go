@@ -37,6 +37,7 @@ type shard struct {
 	edges     edges
 	freeing   []uint32 // complete tasks whose successors are still to be freed
 	memory    index    // remembered tasks, key {end of it}
+	foremost  int64    // the smallest order that was ever given to a task to be first of all
 	gone      int      // records in use whose jobs have ended: remembered or ending
 	restoring restoring
 
@@ -108,12 +109,11 @@ func (sh *shard) view(slot uint32, r *record, q *queue, j *Job) {
 // enqueue puts a job that stands nowhere in its queue's ready or sched-time index;
 // past is how many milliseconds after its due second it is due.
 func (sh *shard) enqueue(now Time, slot uint32, r *record, q *queue, past uint32) {
-	second := floorSecond(now.Wall)
-	due := r.due < second || r.due == second && int64(past) <= now.Wall-second*1000
+	due := sh.isDue(now, r, past)
 	if r.flags&task != 0 {
 		switch {
 		case sh.slab.node(slot).ins > 0:
-			sh.wait(r, q)
+			sh.wait(r, q, past)
 			return
 		case due:
 			sh.ready(now, slot, r, q, back)
@@ -133,6 +133,13 @@ func (sh *shard) enqueue(now Time, slot uint32, r *record, q *queue, past uint32
 	r.place = past
 	q.delayed.pushBack(&sh.buckets, &sh.slab, key{r.due, int64(past)}, slot)
 	sh.resetTimer(q)
+}
+
+// isDue says whether the time of a job has come that is due past milliseconds after its
+// due second.
+func (sh *shard) isDue(now Time, r *record, past uint32) bool {
+	second := floorSecond(now.Wall)
+	return r.due < second || r.due == second && int64(past) <= now.Wall-second*1000
 }
 
 // dequeue takes a pending job out of its index.

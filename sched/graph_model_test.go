@@ -1,0 +1,349 @@
+package sched
+
+import (
+	"errors"
+	"slices"
+	"strings"
+)
+
+// graphJob is a job of the one queue of a graphModel: a task, or one of another space.
+type graphJob struct {
+	made           int // by the model's clock
+	space          Space
+	name, workload string
+	state          State
+	priority       int64
+	due            int64 // second, as in a ready key; of a delayed or waiting one in milliseconds
+	count          int32
+	log, saved     []Event // as it is, and as the journal has it
+	holder         string  // a holder's name, or a worker's
+	age            int     // of the slot that it was assigned to
+	tag            uint64
+	until          int64 // how long a complete one is remembered; since when a parked one waits
+}
+
+// graphEdge says that to waits for from. own: it is in the journal's record of to.
+type graphEdge struct {
+	from, to *graphJob
+	own      bool
+	made     int // unless own
+}
+
+// since says when the journal came to have an edge.
+func (e *graphEdge) since() int {
+	if e.own {
+		return e.to.made
+	}
+	return e.made
+}
+
+// graphModel is the table "Graph and scheduling" of the dwork page, written without a
+// thought for speed: a list of what lives, a list of edges, a line. Beside the holders
+// it knows workers, who are handed the first of the line that suits them.
+type graphModel struct {
+	now      Time
+	remember int64
+	all      []*graphJob // not complete, oldest first
+	past     []*graphJob // complete and remembered, oldest first
+	edges    []graphEdge // oldest first
+	line     []*graphJob
+	delayed  []*graphJob // in the order in which they were put off
+	parked   []*graphJob // in the order in which they were parked
+	locked   *graphJob   // who has the lock
+	queueing []*graphJob // who waits for it
+	workers  []*graphWorker
+	clock    int
+	want     []seen // deliveries
+}
+
+type graphWorker struct {
+	id     SessionID
+	name   string
+	skills Skills
+	serves bool
+	slots  []modelSlot // wake is unused
+	held   []*graphJob // in no order that means anything, but the scheduler's
+}
+
+// The spaces of the graph tests: tasks, jobs as they come, jobs that die.
+const (
+	graphTasks Space = iota
+	graphPlain
+	graphDeaths
+)
+
+var graphRules = [MaxSpaces]Rules{
+	graphTasks:  {Durable: true, Graph: true, Untimed: true},
+	graphDeaths: {Untimed: true, Deaths: 3},
+}
+
+func (m *graphModel) find(space Space, name string) *graphJob {
+	for _, j := range m.all {
+		if j.space == space && j.name == name {
+			return j
+		}
+	}
+	return nil
+}
+
+func (m *graphModel) remembered(name string) *graphJob {
+	for _, j := range m.past {
+		if j.name == name {
+			return j
+		}
+	}
+	return nil
+}
+
+// after and before return the names that a task waits for, or that wait for it.
+func (m *graphModel) after(j *graphJob) (names []string) {
+	for _, e := range m.edges {
+		if e.to == j {
+			names = append(names, e.from.name)
+		}
+	}
+	return names
+}
+
+func (m *graphModel) before(j *graphJob) (names []string) {
+	for _, e := range m.edges {
+		if e.from == j {
+			names = append(names, e.to.name)
+		}
+	}
+	return names
+}
+
+func (m *graphModel) logs(j *graphJob, stage uint8) {
+	j.log = append(slices.Clone(j.log), Event{stage, m.now.Micros})
+}
+
+// closes says whether the tasks wait for each other in a circle, or for themselves,
+// once those of a request have been added one after the other.
+func (m *graphModel) closes(tasks []Task) bool {
+	waits := make(map[string][]string)
+	for _, j := range m.all {
+		if j.space == graphTasks {
+			waits[j.name] = m.after(j)
+		}
+	}
+	for _, t := range tasks {
+		name := string(t.Name)
+		waits[name] = append([]string{}, waits[name]...)
+		for _, a := range t.After {
+			if string(a) == name {
+				return true
+			}
+			if _, ok := waits[string(a)]; ok {
+				waits[name] = append(waits[name], string(a))
+			}
+		}
+	}
+	for name := range waits {
+		if reaches(waits, name, name, len(waits)) {
+			return true
+		}
+	}
+	return false
+}
+
+// reaches says whether a way of at most n steps leads from one name to another.
+func reaches(waits map[string][]string, from, to string, n int) bool {
+	return n > 0 && slices.ContainsFunc(waits[from], func(a string) bool { return a == to || reaches(waits, a, to, n-1) })
+}
+
+// addEdges gives a task more predecessors.
+func (m *graphModel) addEdges(j *graphJob, after [][]byte, own bool) {
+	for _, name := range after {
+		from := m.find(graphTasks, string(name))
+		if from != nil && !slices.Contains(m.after(j), from.name) {
+			m.edges = append(m.edges, graphEdge{from: from, to: j, own: own})
+		}
+	}
+}
+
+func (m *graphModel) extend(tasks []Task) error {
+	if m.closes(tasks) {
+		return &CycleError{}
+	}
+	fresh := make(map[*graphJob]bool)
+	var order []*graphJob
+	for _, t := range tasks {
+		j := m.find(graphTasks, string(t.Name))
+		if j == nil {
+			m.past = slices.DeleteFunc(m.past, func(o *graphJob) bool { return o.name == string(t.Name) })
+			m.clock++
+			j = &graphJob{made: m.clock, space: graphTasks, name: string(t.Name), workload: string(t.Workload), log: t.Log, state: waiting}
+			m.all, fresh[j] = append(m.all, j), true
+			order = append(order, j)
+		}
+		m.addEdges(j, t.After, fresh[j])
+	}
+	for i := range m.edges {
+		if m.edges[i].since() == 0 {
+			m.clock++
+			m.edges[i].made = m.clock
+		}
+	}
+	for _, j := range order {
+		if len(m.after(j)) == 0 {
+			m.ready(j, back)
+		}
+		j.saved = j.log
+	}
+	for _, j := range m.all {
+		if (j.state == ready || j.state == delayed) && len(m.after(j)) > 0 {
+			m.leave(j)
+			j.state = waiting
+		}
+	}
+	m.match()
+	return nil
+}
+
+// leave takes a job out of the line and out of those put off.
+func (m *graphModel) leave(j *graphJob) {
+	same := func(o *graphJob) bool { return o == j }
+	m.line, m.delayed = slices.DeleteFunc(m.line, same), slices.DeleteFunc(m.delayed, same)
+}
+
+// ahead is the order of the line: larger priority, then the earlier second.
+func (j *graphJob) ahead(o *graphJob) bool {
+	return j.priority > o.priority || j.priority == o.priority && j.due < o.due
+}
+
+// ready puts a job in line, before or behind its equals.
+func (m *graphModel) ready(j *graphJob, where end) {
+	j.state, j.holder = ready, ""
+	if j.space == graphTasks {
+		j.due = taskDue
+		m.logs(j, StageReady)
+	}
+	at := slices.IndexFunc(m.line, func(o *graphJob) bool { return j.ahead(o) || where == front && !o.ahead(j) })
+	if at < 0 {
+		at = len(m.line)
+	}
+	m.line = slices.Insert(m.line, at, j)
+}
+
+// comeBack gives a task that nobody holds any more a place.
+func (m *graphModel) comeBack(j *graphJob, where end) {
+	j.holder, j.due = "", 0
+	if j.state = waiting; len(m.after(j)) == 0 {
+		m.ready(j, where)
+	}
+	j.saved = j.log
+}
+
+func (m *graphModel) steal(holder string, n int) (names []string) {
+	for _, j := range slices.Clone(m.line) {
+		if j.space == graphTasks && len(names) < n {
+			m.leave(j)
+			j.state, j.holder = reserved, holder
+			m.logs(j, StageReserved)
+			j.saved = j.log
+			names = append(names, j.name)
+		}
+	}
+	return names
+}
+
+func (m *graphModel) complete(holder string, tasks []Task) (missing []int) {
+	var done []*graphJob
+	for i, t := range tasks {
+		j := m.find(graphTasks, string(t.Name))
+		if j == nil || j.state != reserved || j.holder != holder {
+			missing = append(missing, i)
+			continue
+		}
+		if m.remember > 0 {
+			j.log = slices.Concat(j.log, t.Log)
+		}
+		m.done(j)
+		done = append(done, j)
+	}
+	for _, j := range done {
+		m.free(j)
+	}
+	m.match()
+	return missing
+}
+
+// done takes a complete task out; free makes what waited for it ready.
+func (m *graphModel) done(j *graphJob) {
+	m.all = slices.DeleteFunc(m.all, func(o *graphJob) bool { return o == j })
+	m.edges = slices.DeleteFunc(m.edges, func(e graphEdge) bool { return e.to == j })
+	if m.remember > 0 {
+		m.logs(j, StageDone)
+		j.state, j.holder, j.until = remembered, "", roundUp(m.now.Mono+m.remember)
+		m.past = append(m.past, j)
+	}
+}
+
+func (m *graphModel) free(j *graphJob) {
+	var next []*graphJob
+	m.edges = slices.DeleteFunc(m.edges, func(e graphEdge) bool {
+		if e.from == j {
+			next = append(next, e.to)
+		}
+		return e.from == j
+	})
+	for _, to := range next {
+		if to.state != waiting || len(m.after(to)) > 0 {
+			continue
+		}
+		if to.due > m.now.Wall {
+			to.state = delayed
+			m.delayed = append(m.delayed, to)
+			continue
+		}
+		m.ready(to, front)
+	}
+}
+
+func (m *graphModel) transfer(holder string, tasks []Task) error {
+	for i, t := range tasks {
+		j := m.find(graphTasks, string(t.Name))
+		if j == nil || j.state != reserved || j.holder != holder {
+			if m.closes(tasks[:i]) { // it was met before
+				return &CycleError{}
+			}
+			return ErrNotFound
+		}
+	}
+	if m.closes(tasks) {
+		return &CycleError{}
+	}
+	for _, t := range tasks {
+		m.addEdges(m.find(graphTasks, string(t.Name)), t.After, true)
+	}
+	for _, t := range tasks {
+		j := m.find(graphTasks, string(t.Name))
+		j.log = slices.Concat(j.log, t.Log)
+		if j.state == reserved {
+			m.comeBack(j, back)
+		}
+	}
+	m.match()
+	return nil
+}
+
+func (m *graphModel) giveBack(holder string) {
+	var all []*graphJob
+	for _, j := range m.all {
+		if j.state == reserved && j.holder == holder {
+			all = append(all, j)
+		}
+	}
+	slices.SortFunc(all, func(a, b *graphJob) int { return strings.Compare(a.name, b.name) })
+	for _, j := range all {
+		m.comeBack(j, front)
+		m.match()
+	}
+}
+
+// sameGraphError compares what kind of error there is.
+func sameGraphError(got, want error) bool {
+	var a, b *CycleError
+	return got == want || errors.As(got, &a) && errors.As(want, &b)
+}

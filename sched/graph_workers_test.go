@@ -1,0 +1,263 @@
+package sched
+
+import "slices"
+
+// submit adds a job of another space to the tasks' queue, unless one of that name is
+// held or aside.
+func (m *graphModel) submit(space Space, name string, priority int64) Outcome {
+	j := m.find(space, name)
+	outcome := Replaced
+	switch {
+	case j == nil:
+		j = &graphJob{space: space, name: name}
+		m.all = append(m.all, j)
+		outcome = Added
+	case j.state == reserved || j.state == parked:
+		return Running
+	}
+	m.leave(j)
+	j.priority, j.count, j.due = priority, 0, floorSecond(m.now.Wall)
+	m.ready(j, back)
+	m.match()
+	return outcome
+}
+
+// suits says whether a worker can be given a job.
+func (w *graphWorker) suits(j *graphJob) bool {
+	twin := slices.ContainsFunc(w.held, func(o *graphJob) bool { return o.name == j.name })
+	return (w.skills&Wide != 0 || len(j.name) <= MaxShort) && (w.skills&Named == 0 || !twin)
+}
+
+// match hands out until no worker waits for whom there is a job: the oldest slot first.
+func (m *graphModel) match() {
+	for {
+		line := slices.Clone(m.workers)
+		line = slices.DeleteFunc(line, func(w *graphWorker) bool { return !w.serves || len(w.slots) == 0 })
+		slices.SortFunc(line, func(a, b *graphWorker) int { return a.slots[0].age - b.slots[0].age })
+		served := slices.ContainsFunc(line, func(w *graphWorker) bool {
+			at := slices.IndexFunc(m.line, w.suits)
+			if at >= 0 {
+				m.assign(w, m.line[at])
+			}
+			return at >= 0
+		})
+		if !served {
+			return
+		}
+	}
+}
+
+func (m *graphModel) assign(w *graphWorker, j *graphJob) {
+	m.leave(j)
+	j.state, j.holder, j.age, j.tag = reserved, w.name, w.slots[0].age, w.slots[0].tag
+	w.slots = w.slots[1:]
+	w.held = append(w.held, j)
+	if j.space == graphTasks {
+		m.logs(j, StageReserved)
+	}
+	m.want = append(m.want, seen{to: w.id, tag: j.tag, effect: Assign, job: seenJob{space: j.space, name: j.name, workload: j.workload, count: j.count}})
+}
+
+func (m *graphModel) reserve(w *graphWorker, tag uint64) {
+	if slices.ContainsFunc(w.slots, func(s modelSlot) bool { return s.tag == tag }) {
+		return
+	}
+	m.clock++
+	w.slots = append(w.slots, modelSlot{tag: tag, age: m.clock})
+	m.match()
+}
+
+// drop takes a job from a worker: the last of its list takes the place. What gets the
+// lock then is told by unlock.
+func (w *graphWorker) drop(j *graphJob) {
+	i, last := slices.Index(w.held, j), len(w.held)-1
+	w.held[i] = w.held[last]
+	w.held = w.held[:last]
+}
+
+// unlock ends what a job that left its holder's hands had of the lock.
+func (m *graphModel) unlock(j *graphJob) {
+	m.queueing = slices.DeleteFunc(m.queueing, func(o *graphJob) bool { return o == j })
+	if m.locked != j {
+		return
+	}
+	m.locked = nil
+	if len(m.queueing) > 0 {
+		next := m.queueing[0]
+		m.queueing = m.queueing[1:]
+		m.resume(next)
+	}
+}
+
+func (m *graphModel) finish(w *graphWorker, j *graphJob) {
+	w.drop(j)
+	m.done(j)
+	if j.space != graphTasks {
+		m.past = slices.DeleteFunc(m.past, func(o *graphJob) bool { return o == j })
+	}
+	m.free(j)
+	m.match()
+	m.unlock(j)
+}
+
+// fail: a task and one that died go first, others are due again.
+func (m *graphModel) fail(j *graphJob) {
+	switch j.space {
+	case graphTasks:
+		m.comeBack(j, front)
+	case graphPlain:
+		m.again(j)
+	case graphDeaths:
+		if j.count++; j.count >= graphRules[graphDeaths].Deaths {
+			m.all = slices.DeleteFunc(m.all, func(o *graphJob) bool { return o == j })
+			break
+		}
+		j.priority++
+		j.due = aheadOfAll
+		m.ready(j, front)
+	}
+	m.match()
+}
+
+// again makes a job ready that is due now.
+func (m *graphModel) again(j *graphJob) {
+	if j.space == graphTasks {
+		m.comeBack(j, front)
+	} else {
+		j.due = floorSecond(m.now.Wall)
+		m.ready(j, back)
+	}
+}
+
+func (m *graphModel) postpone(w *graphWorker, j *graphJob, seconds int64, step int32) {
+	w.drop(j)
+	if j.space != graphDeaths {
+		j.count += step
+	}
+	switch {
+	case seconds <= 0:
+		m.again(j)
+	default:
+		j.due, j.holder, j.saved = m.now.Wall+seconds*1000, "", j.log
+		if j.state = waiting; len(m.after(j)) == 0 || j.space != graphTasks {
+			j.state = delayed
+			m.delayed = append(m.delayed, j)
+		}
+	}
+	m.match()
+	m.unlock(j)
+}
+
+// acquire asks for the lock, which one may have, or nobody.
+func (m *graphModel) acquire(w *graphWorker, j *graphJob, most int) bool {
+	switch {
+	case m.locked == j:
+		return true
+	case m.locked == nil && most > 0:
+		m.locked = j
+		return true
+	}
+	w.drop(j)
+	j.state, j.holder, j.until = parked, "", roundUp(m.now.Mono)
+	m.parked = append(m.parked, j)
+	m.match()
+	if most > 0 { // who wants to be among nobody waits for the time-out
+		m.queueing = append(m.queueing, j)
+	}
+	return false
+}
+
+// resume makes a parked job ready.
+func (m *graphModel) resume(j *graphJob) {
+	m.parked = slices.DeleteFunc(m.parked, func(o *graphJob) bool { return o == j })
+	if j.state = waiting; j.space != graphTasks || len(m.after(j)) == 0 {
+		m.ready(j, back)
+	}
+	m.match()
+}
+
+// returned gives back what a worker was last handed under a tag.
+func (m *graphModel) returned(w *graphWorker, tag uint64) error {
+	var last *graphJob
+	for _, j := range w.held {
+		if j.tag == tag && (last == nil || j.age > last.age) {
+			last = j
+		}
+	}
+	if last == nil {
+		return ErrNotFound
+	}
+	w.drop(last)
+	m.again(last)
+	m.match()
+	m.unlock(last)
+	return nil
+}
+
+func (m *graphModel) forget(w *graphWorker) {
+	w.slots, w.serves = nil, false
+	var gone []*graphJob
+	for len(w.held) > 0 {
+		j := w.held[0]
+		w.drop(j)
+		m.fail(j)
+		gone = append(gone, j)
+	}
+	for _, j := range gone {
+		m.unlock(j)
+	}
+}
+
+// tick: what was put off becomes ready by its due time, then what was parked too long,
+// then old tasks are forgotten.
+func (m *graphModel) tick() {
+	due := slices.DeleteFunc(slices.Clone(m.delayed), func(j *graphJob) bool { return j.due > m.now.Wall })
+	slices.SortStableFunc(due, func(a, b *graphJob) int { return int(a.due - b.due) })
+	for _, j := range due {
+		m.leave(j)
+		j.due = floorSecond(j.due)
+		m.ready(j, back)
+	}
+	m.match()
+	var over []*graphJob
+	for _, j := range m.parked {
+		if j.until+graphLockTimeout <= m.now.Mono {
+			over = append(over, j)
+		}
+	}
+	for _, j := range over {
+		m.resume(j)
+	}
+	for _, j := range over {
+		m.unlock(j)
+	}
+	m.past = slices.DeleteFunc(m.past, func(j *graphJob) bool { return j.until <= m.now.Mono })
+}
+
+// restart is what a crash leaves: tasks alone, with what the journal knows of them; of
+// the holders those that come back keep theirs.
+func (m *graphModel) restart(comes func(name string) bool) {
+	m.all = slices.DeleteFunc(m.all, func(j *graphJob) bool { return j.space != graphTasks })
+	slices.SortStableFunc(m.edges, func(a, b graphEdge) int { return a.since() - b.since() })
+	m.line, m.past, m.delayed, m.parked, m.queueing, m.locked, m.workers = nil, nil, nil, nil, nil, nil, nil
+	for _, j := range m.all {
+		j.log = j.saved
+		held := j.state == reserved && j.holder[0] == 'h'
+		if held && comes(j.holder) {
+			continue
+		}
+		put := j.state == delayed || j.state == waiting
+		switch j.holder = ""; {
+		case len(m.after(j)) > 0:
+			j.state = waiting
+		case put && j.due > m.now.Wall:
+			j.state = delayed
+			m.delayed = append(m.delayed, j)
+		default:
+			m.ready(j, back)
+		}
+		if held {
+			j.saved = j.log
+		}
+	}
+}
