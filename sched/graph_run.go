@@ -234,7 +234,7 @@ func (sh *shard) finishTask(now Time, job uint32, r *record, q *queue, sink Sink
 		sh.names.remove(sh.s.tag(q.id, r.space, sh.nameView(job)), job)
 	}
 	if len(sh.topics) > 0 {
-		sh.endTopic(topic{q.name, sh.taskName(job)}, sink)
+		sh.endTopic(topic{r.space, q.name, sh.taskName(job)}, sink)
 	}
 	for n.ins > 0 { // added while it was held
 		sh.dropEdge(n.in)
