@@ -250,7 +250,7 @@ func TestGloomFlaws(t *testing.T) {
 			l.jobs = 100
 			trial := newTrial(t.Context(), r.section.sides(c, s), l)
 			defer trial.close()
-			trial.stall = 200 * time.Millisecond
+			trial.stall = time.Second // the others, which are not to stall, share the processors
 			if err := errors.Join(trial.hireWorkers(), trial.hireProducers()); err != nil {
 				t.Fatal(err)
 			}

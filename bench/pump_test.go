@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -56,7 +55,7 @@ func TestPumpKeepsWhatTheSocketDoesNotTake(t *testing.T) {
 	if err := p.open(); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.run(c, new(atomic.Bool), 5*time.Second); err != nil {
+	if err := p.run(c, new(atomic.Bool), stallLimit); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(c.heard, c.request) {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"runtime"
 	"testing"
-	"time"
 
 	"treadle/codec/periodic"
 )
@@ -66,7 +65,8 @@ func TestBadInput(t *testing.T) {
 // TestSilence: no handshake, half of one, half a request and half a LOAD do not
 // stay for ever.
 func TestSilence(t *testing.T) {
-	r := startServer(t, Options{HTTP: "127.0.0.1:0", HandshakeTimeout: time.Millisecond, FrameTimeout: time.Millisecond})
+	clock := &manualClock{time: newWorld(t, Options{}).manual.now()}
+	r := startServer(t, Options{HTTP: "127.0.0.1:0"}, func(s *Server) { s.clock = clock.now })
 	bystander := r.greet(periodic.Client)
 	dumb, half := r.dial("unix"), r.dial("tcp")
 	half.send(hello[:5])
@@ -77,6 +77,21 @@ func TestSilence(t *testing.T) {
 	loading, between := r.greet(periodic.Client), r.greet(periodic.Client)
 	loading.send(load[:len(load)-3])
 	between.send(load[:len(load)-len(job("f", "m"))])
+	r.until("all of it to be read", func() bool {
+		unfinished, waiting := 0, 0
+		r.eachReactor(func(re *reactor) {
+			for _, s := range re.sessions {
+				if s != nil && len(s.partial) > 0 {
+					unfinished++
+				} else if s != nil && s.settled && s.talk.idleLimit() == r.o.FrameTimeout.Milliseconds() {
+					waiting++
+				}
+			}
+		})
+		return unfinished == 3 && waiting == 1 && r.conns.Load() == 6
+	})
+	clock.add(r.o.FrameTimeout.Milliseconds() + 1)
+	r.tick()
 	for _, w := range []*wire{dumb, half, frame, loading, between} {
 		if got := w.wantClosed(); len(got) > 0 {
 			t.Errorf("%x was said before the end", got)
@@ -175,6 +190,7 @@ func TestDeafWorker(t *testing.T) {
 	grabs(deaf, 2000)
 	deaf.ping()
 	submit(0, 1000) // all for the deaf one, if it could
+	r.turns()       // its loop may still be about to hand out some
 	given := int(r.sched.Stats().Assigned)
 	if given < 50 || given > 250 {
 		t.Errorf("%d jobs of 4 KiB are on their way to a worker that does not read", given)

@@ -9,7 +9,7 @@ import (
 )
 
 // patience is how long a test waits for what must come before it says it is lost.
-const patience = 5 * time.Second
+const patience = 30 * time.Second
 
 // spin waits without leaving its processor, for 200 microseconds: longer than it takes
 // to wake a goroutine, so that two that have slept run side by side again.
@@ -135,7 +135,7 @@ func (g *gate) stagger(r *rand.Rand) {
 // under the race detector, duelTime is enough.
 const (
 	duelRounds = 60_000
-	duelTime   = 2 * time.Second
+	duelTime   = time.Second
 )
 
 // duel runs two sides of a race for many rounds and stops at the first that fails.

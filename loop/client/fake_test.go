@@ -20,7 +20,7 @@ import (
 // codec the client uses; message ids count from 1 on each connection.
 
 // patience bounds a test that hangs; nothing waits for it otherwise.
-const patience = 10 * time.Second
+const patience = 30 * time.Second
 
 // peer is the server's end of one connection.
 type peer struct {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"treadle/codec/gloom"
 	"treadle/loop"
@@ -18,7 +17,7 @@ func TestGloomAgainstServer(t *testing.T) {
 	dir := t.TempDir()
 	masters, slaves := "unix://"+filepath.Join(dir, "m"), "unix://"+filepath.Join(dir, "s")
 	server(t, loop.Options{GloomMasters: []string{masters}, GloomSlaves: []string{slaves}})
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	ok := func(err error) {
 		t.Helper()

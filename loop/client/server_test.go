@@ -41,6 +41,9 @@ func server(t *testing.T, o loop.Options) (address string) {
 	return address
 }
 
+// patience bounds a test that hangs; nothing waits for it otherwise.
+const patience = 30 * time.Second
+
 // session holds one connection of each role and fails the test on any error.
 type session struct {
 	t      *testing.T
@@ -51,7 +54,7 @@ type session struct {
 
 func open(t *testing.T, address string, framing periodic.Framing) *session {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	s := &session{t: t, ctx: ctx}
 	var err, workerErr error
 	s.client, err = client.Dial(ctx, address, client.Options{Framing: framing})
