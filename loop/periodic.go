@@ -20,6 +20,7 @@ type periodicTalk struct {
 	may     uint8    // the commands it may send, 0 until the handshake
 	load    *load    // a LOAD under way
 	reports *reports // DUMPs and long STATUSes under way
+	kept    kept     // what was broadcast to it while it slept
 }
 
 func newPeriodic(s *session) conversation {
@@ -232,6 +233,9 @@ func (p *periodicTalk) deliver(d *sched.Delivery) {
 	case sched.Assign, sched.Broadcast:
 		p.s.given = true
 		p.assign(msgID, &d.Job)
+	case sched.WakeWith:
+		p.kept.put(d)
+		fallthrough
 	case sched.Wake:
 		p.s.out = periodic.AppendReply(p.s.out, p.framing, msgID, periodic.Noop)
 	case sched.Result:

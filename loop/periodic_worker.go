@@ -41,11 +41,17 @@ func submission(j *periodic.Job) sched.Submission {
 	}
 }
 
-// grab is GRAB_JOB: held until there is a job, or answered NO_JOB at once.
+// grab is GRAB_JOB: answered with what was broadcast while the worker slept, else held until there is a job, or answered NO_JOB at once.
 func (p *periodicTalk) grab(msgID uint32) bool {
 	r := p.s.r
 	if p.era.acksGrabs {
 		p.reply(msgID, periodic.Success)
+	}
+	if d := p.kept.take(); d != nil {
+		d.Tag, d.Effect = uint64(msgID), sched.Broadcast
+		p.s.touch()
+		p.deliver(d)
+		return true
 	}
 	if r.server.o.PeriodicGrab == GrabHold {
 		if err := r.server.sched.Reserve(r.now, p.s.party(), uint64(msgID), r); err != nil {
@@ -65,7 +71,7 @@ func (p *periodicTalk) grab(msgID uint32) bool {
 // sleep is SLEEP: answered at once where grabs are held, else when a job is ready.
 func (p *periodicTalk) sleep(msgID uint32) bool {
 	r := p.s.r
-	if r.server.o.PeriodicGrab == GrabHold {
+	if r.server.o.PeriodicGrab == GrabHold || !p.kept.empty() {
 		p.reply(msgID, periodic.Noop)
 		return true
 	}
@@ -157,6 +163,7 @@ func (p *periodicTalk) serve(f *periodic.Frame) bool {
 	}
 	r := p.s.r
 	if f.Cmd == periodic.CantDo {
+		p.kept.drop(string(queueOf(name)))
 		r.server.sched.Unwatch(p.s.party(), queueOf(name))
 	} else if err := r.server.sched.Watch(r.now, p.s.party(), queueOf(name), f.Cmd == periodic.Broadcast, r); err != nil {
 		p.refuse(f.MsgID)

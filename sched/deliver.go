@@ -56,6 +56,9 @@ const (
 	Broadcast
 	// Wake tells a sleeping session that a job is ready; answer to Sleep with Tag.
 	Wake
+	// WakeWith is a Wake and a Broadcast in one, for a session that sleeps when a job is
+	// broadcast: Job is the session's, to be handed out at its next request.
+	WakeWith
 	// Result carries Data to the session that awaits the job under Tag.
 	Result
 	// Removed ends an await: the job was removed before it was done.
@@ -75,7 +78,7 @@ type Delivery struct {
 	To     SessionID
 	Tag    uint64
 	Effect Effect
-	Job    Job    // Assign, Broadcast; what ends an await of a job whose space is Owned
+	Job    Job    // Assign, Broadcast, WakeWith; what ends an await of a job whose space is Owned
 	Data   []byte // Result, Chunk
 }
 

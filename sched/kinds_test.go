@@ -69,7 +69,7 @@ func TestNamedTwin(t *testing.T) {
 	}, "2 2 assign a")
 }
 
-// Sleepers that are woken for a broadcast leave the line while it is read.
+// Sleepers are told of a broadcast with a copy each, and leave the line while it is read.
 func TestBroadcastAmongKinds(t *testing.T) {
 	x := newStand(t, Options{Rules: wildRules})
 	master, first, named := x.peer(), x.peer("f"), x.skilled(Named, "f")
@@ -84,7 +84,7 @@ func TestBroadcastAmongKinds(t *testing.T) {
 	x.submit("f", "b", owned(master, 8), later)
 	x.now.Wall += 1000
 	x.s.Tick(x.now, &x.rec)
-	x.want("2 2 wake ", "3 3 wake ")
+	x.want("2 2 wake-with a", "3 3 wake-with a")
 }
 
 // A job of a global name that ends while it is submitted, because it is broadcast,

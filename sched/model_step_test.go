@@ -77,7 +77,7 @@ func (m *model) step(d seen) error {
 		return nil
 	}
 	switch d.effect {
-	case Assign, Broadcast:
+	case Assign, Broadcast, WakeWith:
 		return m.stepJob(d)
 	case Wake:
 		return m.stepWake(d)
@@ -100,7 +100,8 @@ func (m *model) stepWake(d seen) error {
 			continue
 		}
 		for queue := range p.watches {
-			if m.nextSlot(queue) == p && (len(m.heads(queue)) > 0 || m.arriving[queue] != nil) {
+			_, broadcasts := m.workers(queue)
+			if broadcasts == 0 && m.nextSlot(queue) == p && (len(m.heads(queue)) > 0 || m.arriving[queue] != nil) {
 				p.claim(0)
 				return nil
 			}
@@ -121,11 +122,11 @@ func (m *model) stepJob(d seen) error {
 	if err := m.stepAsker(d, j); err != nil {
 		return err
 	}
-	if _, broadcasts := m.workers(j.queue); (broadcasts > 0) != (d.effect == Broadcast) {
+	if _, broadcasts := m.workers(j.queue); (broadcasts > 0) != (d.effect != Assign) {
 		return fmt.Errorf("%d workers of the queue are registered for broadcasts", broadcasts)
 	}
 	p := m.nextSlot(j.queue)
-	if p == nil || p.id != d.to || p.slots[0].tag != d.tag || p.slots[0].wake {
+	if p == nil || p.id != d.to || p.slots[0].tag != d.tag || p.slots[0].wake != (d.effect == WakeWith) {
 		return fmt.Errorf("it is not this session's turn, or not this slot's: %+v", p)
 	}
 	if err := m.stepRef(d, j); err != nil {
@@ -144,12 +145,11 @@ func (m *model) stepJob(d seen) error {
 	}
 	m.counted.Broadcast++
 	for p := m.nextSlot(j.queue); p != nil; p = m.nextSlot(j.queue) {
-		s := p.claim(j.size())
+		s, effect := p.claim(j.size()), Broadcast
 		if s.wake {
-			m.owed = append(m.owed, seen{to: p.id, tag: s.tag, effect: Wake})
-		} else {
-			m.owed = append(m.owed, seen{to: p.id, tag: s.tag, effect: Broadcast, job: want})
+			effect = WakeWith
 		}
+		m.owed = append(m.owed, seen{to: p.id, tag: s.tag, effect: effect, job: want})
 	}
 	m.end(j, Result, "")
 	return nil

@@ -38,7 +38,7 @@ type recorder struct{ all []seen }
 func (r *recorder) Deliver(d *Delivery) {
 	v := seen{to: d.To, tag: d.Tag, effect: d.Effect}
 	switch d.Effect {
-	case Assign, Broadcast:
+	case Assign, Broadcast, WakeWith:
 		v.job = sawJob(&d.Job)
 	case Result:
 		v.data = string(d.Data)

@@ -234,8 +234,8 @@ func (sh *shard) assign(now Time, job uint32, r *record, q *queue, w *watch, s s
 	sink.Deliver(&sh.out)
 }
 
-// broadcast sends a ready job to every slot in line and forgets it; false when there
-// was no slot, and the job stays.
+// broadcast sends a ready job to every slot in line, sleepers too, and forgets it; false
+// when there was no slot, and the job stays.
 func (sh *shard) broadcast(job uint32, r *record, q *queue, sink Sink) bool {
 	sent := false
 	sh.out = Delivery{Effect: Broadcast}
@@ -247,11 +247,10 @@ func (sh *shard) broadcast(job uint32, r *record, q *queue, sink Sink) bool {
 		}
 		sh.out.To, sh.out.Tag, sh.out.Effect = w.peer.id, s.tag, Broadcast
 		if s.wake {
-			sh.out.Effect = Wake
-		} else {
-			sent = true
+			sh.out.Effect = WakeWith
 		}
 		sink.Deliver(&sh.out)
+		sent = true
 	}
 	if sent {
 		sh.counters.Broadcast++

@@ -66,7 +66,7 @@ func (x *stand) want(want ...string) []seen {
 }
 
 var effects = map[Effect]string{
-	Assign: "assign", Broadcast: "broadcast", Wake: "wake", Result: "result", Removed: "removed", Failed: "failed",
+	Assign: "assign", Broadcast: "broadcast", Wake: "wake", WakeWith: "wake-with", Result: "result", Removed: "removed", Failed: "failed",
 	Chunk: "chunk", End: "end", Proceed: "proceed",
 }
 
