@@ -27,9 +27,10 @@ func storeOptions(f vfs.FS, memTable uint64, log pebble.Logger, events *pebble.E
 		Logger:             log,
 		EventListener:      events,
 		MemTableSize:       memTable,
-		// So many memory tables may wait to be written before a commit waits; the
-		// store keeps one more log than that for reuse.
-		MemTableStopWritesThreshold: 4,
+		// So many memory tables may wait to be written before a commit waits. The
+		// store keeps one more log than that for reuse, each with the room of a
+		// memory table and a tenth: that is most of an empty store's size.
+		MemTableStopWritesThreshold: 3,
 		L0CompactionThreshold:       2,
 		// Nothing reads while the server runs, so many files on the first level
 		// harm nobody, and a commit need not wait for a compaction.
