@@ -44,10 +44,10 @@ const (
 )
 
 // serveArguments make a Treadle listen on its ports.
-func serveArguments(ports [3]string, more ...string) []string {
+func serveArguments(ports [portCount]string, more ...string) []string {
 	return append([]string{
 		"serve", "--periodic", "tcp://127.0.0.1:" + ports[0],
-		"--gloom-masters", "tcp://127.0.0.1:" + ports[1], "--gloom-slaves", "tcp://127.0.0.1:" + ports[2], "--dwork", "off",
+		"--gloom-masters", "tcp://127.0.0.1:" + ports[1], "--gloom-slaves", "tcp://127.0.0.1:" + ports[2], "--dwork", "tcp://127.0.0.1:" + ports[3],
 		"--http", "off",
 	}, more...)
 }
@@ -56,7 +56,7 @@ func serveArguments(ports [3]string, more ...string) []string {
 // run one thread for connections and jobs, and all but the durable ones, which come last, keep their jobs in memory alone.
 func contenders(treadle string) []contender {
 	const socket = "periodic.sock"
-	serve := command{path: treadle, gloom: true, arguments: func(ports [3]string, directory string) []string {
+	serve := command{path: treadle, gloom: true, arguments: func(ports [portCount]string, directory string) []string {
 		return serveArguments(ports, "--periodic", "unix://"+filepath.Join(directory, socket), "--data", "none")
 	}}
 	local := serve
@@ -75,15 +75,15 @@ func contenders(treadle string) []contender {
 		program   string
 		version   string // the flag that prints it
 		protocol  protocol
-		arguments func(ports [3]string, directory string) []string
+		arguments func(ports [portCount]string, directory string) []string
 	}{
-		{"beanstalkd", "beanstalkd", "-v", newBeanstalkd(), func(ports [3]string, _ string) []string {
+		{"beanstalkd", "beanstalkd", "-v", newBeanstalkd(), func(ports [portCount]string, _ string) []string {
 			return []string{"-l", "127.0.0.1", "-p", ports[0]}
 		}},
-		{"gearmand", "gearmand", "--version", newGearman(), func(ports [3]string, directory string) []string {
+		{"gearmand", "gearmand", "--version", newGearman(), func(ports [portCount]string, directory string) []string {
 			return []string{"-t", "0", "-L", "127.0.0.1", "-p", ports[0], "-l", filepath.Join(directory, "log")}
 		}},
-		{"redis", "redis-server", "--version", newRedis(), func(ports [3]string, directory string) []string {
+		{"redis", "redis-server", "--version", newRedis(), func(ports [portCount]string, directory string) []string {
 			return []string{
 				"--bind", "127.0.0.1", "--port", ports[0], "--dir", directory, "--save", "", "--appendonly", "no",
 			}
@@ -97,6 +97,9 @@ func contenders(treadle string) []contender {
 			name: peer.name, version: ask(path, peer.version), protocol: peer.protocol,
 			start: command{path: path, arguments: peer.arguments}.start,
 		})
+	}
+	if c, err := echoContender(); err == nil && treadle != "" { // no path to this program: no limit to compare with
+		list = append(list, c)
 	}
 	return append(list, durables(treadle)...)
 }

@@ -54,7 +54,7 @@ func durables(treadle string) []contender {
 	}
 	if treadle != "" {
 		for _, mode := range []string{"always", "interval", "never"} {
-			add("treadle "+mode, treadle, newPeriodic(), command{gloom: true, arguments: func(ports [3]string, directory string) []string {
+			add("treadle "+mode, treadle, newPeriodic(), command{gloom: true, arguments: func(ports [portCount]string, directory string) []string {
 				return serveArguments(ports, "--data", filepath.Join(directory, data), "--sync", mode)
 			}})
 			list[len(list)-1].ours = true
@@ -62,7 +62,7 @@ func durables(treadle string) []contender {
 	}
 	if path := find("redis-server"); path != "" {
 		for _, mode := range []string{"always", "everysec"} {
-			add("redis "+mode, path, newRedis(), command{arguments: func(ports [3]string, directory string) []string {
+			add("redis "+mode, path, newRedis(), command{arguments: func(ports [portCount]string, directory string) []string {
 				return []string{
 					"--bind", "127.0.0.1", "--port", ports[0], "--dir", directory, "--save", "",
 					"--appendonly", "yes", "--appendfsync", mode,
@@ -72,7 +72,7 @@ func durables(treadle string) []contender {
 	}
 	if path := find("beanstalkd"); path != "" {
 		for _, mode := range []string{"-f0", "-f50"} {
-			add("beanstalkd "+mode, path, newBeanstalkd(), command{arguments: func(ports [3]string, directory string) []string {
+			add("beanstalkd "+mode, path, newBeanstalkd(), command{arguments: func(ports [portCount]string, directory string) []string {
 				return []string{"-l", "127.0.0.1", "-p", ports[0], "-b", directory, mode}
 			}})
 		}

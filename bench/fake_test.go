@@ -44,7 +44,7 @@ func fakeContender(t *testing.T, name, flaw, socket string) contender {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := command{path: program, socket: socket, arguments: func(ports [3]string, directory string) []string {
+	c := command{path: program, socket: socket, arguments: func(ports [portCount]string, directory string) []string {
 		return []string{"fake-server", flaw, ports[0], directory}
 	}}
 	made := contender{name: name, version: "1.0", protocol: newPeriodic(), ours: true, start: c.start}

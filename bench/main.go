@@ -45,6 +45,9 @@ func bench(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if s.Echo != "" {
+		return echo(ctx, s.Echo)
+	}
 	return run(ctx, s, rows(), contenders(s.Server), stdout, stderr)
 }
 
@@ -59,6 +62,7 @@ func parseSettings(args []string, stderr io.Writer) (settings, error) {
 	flags.IntVar(&s.Rounds, "rounds", 3, "measure each row this many `times` and take the medians")
 	flags.Float64Var(&s.Scale, "scale", 1, "`factor` on the number of jobs; 0.01 for a quick look whether all works")
 	flags.StringVar(&s.Out, "out", "bench/results/latest.json", "write the results as JSON to this `file`")
+	flags.StringVar(&s.Echo, "echo", "", "be a ZeroMQ echo on this `address`, as the dwork rows need one beside them")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return s, err
@@ -80,7 +84,7 @@ func parseSettings(args []string, stderr io.Writer) (settings, error) {
 	case s.Scale <= 0:
 		return s, usageError{errors.New("-scale: must be above 0")}
 	}
-	if *server == "" {
+	if *server == "" || s.Echo != "" {
 		return s, nil
 	}
 	if s.Server, err = filepath.Abs(*server); err != nil {

@@ -62,6 +62,12 @@ func measure(ctx context.Context, r row, c contender, size int) (sample, error) 
 		return s, err
 	}
 	defer running.stop()
+	if r.section == dworkSection || r.section == attackSection {
+		if c.variant == echoVariant {
+			running.hub = running.address
+		}
+		return s, s.measureHub(ctx, r, c, running, size)
+	}
 	for range max(1, r.passes) {
 		if err = s.pass(ctx, r, c, running, size); err != nil {
 			break

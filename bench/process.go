@@ -33,17 +33,21 @@ type server struct {
 	address string
 	masters string        // the Gloom addresses, of servers that have them
 	slaves  string        //
+	hub     string        // that of the dwork protocol
 	stop    func()        // ends the server and removes its directory; may be called again
 	said    func() string // the end of what the server printed, until stop
 }
 
+// portCount is how many ports a server gets.
+const portCount = 4
+
 // command says how to run one server: the arguments may depend on its free ports and its own directory. The first port
-// is the one to talk to, the other two are for the masters and the slaves of Gloom.
+// is the one to talk to, the others are for the masters and the slaves of Gloom, and for dwork.
 type command struct {
 	path      string
-	arguments func(ports [3]string, directory string) []string
+	arguments func(ports [portCount]string, directory string) []string
 	socket    string // the unix socket in the directory to talk to; empty: TCP
-	gloom     bool   // listens on the ports of Gloom too
+	gloom     bool   // listens on the ports of the other protocols too
 	place     string // where to make the directory; empty: with all other temporary files
 }
 
@@ -78,6 +82,7 @@ func (c command) start(ctx context.Context) (*server, error) {
 	s := &server{pid: child.Process.Pid, network: "tcp", address: net.JoinHostPort("127.0.0.1", ports[0])}
 	if c.gloom {
 		s.masters, s.slaves = net.JoinHostPort("127.0.0.1", ports[1]), net.JoinHostPort("127.0.0.1", ports[2])
+		s.hub = net.JoinHostPort("127.0.0.1", ports[3])
 	}
 	if c.socket != "" {
 		s.network, s.address = "unix", filepath.Join(directory, c.socket)
@@ -101,7 +106,7 @@ func (c command) start(ctx context.Context) (*server, error) {
 // await returns when the server accepts connections on all its addresses.
 func (s *server) await(ctx context.Context, exited <-chan struct{}) error {
 	err := awaitAddress(ctx, exited, s.network, s.address)
-	for _, address := range []string{s.masters, s.slaves} {
+	for _, address := range []string{s.masters, s.slaves, s.hub} {
 		if err == nil && address != "" {
 			err = awaitAddress(ctx, exited, "tcp", address)
 		}
@@ -139,7 +144,7 @@ func end(process *os.Process, exited <-chan struct{}) {
 }
 
 // freePorts finds ports that nobody listens on. They are held all at a time, or the same one might come twice.
-func freePorts() (ports [3]string, err error) {
+func freePorts() (ports [portCount]string, err error) {
 	for i := range ports {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {

@@ -45,6 +45,8 @@ const (
 	gloomSection    section = "gloom"   // Gloom masters and slaves
 	acrossSection   section = "across"  // submitted in one protocol, done in another
 	durableSection  section = "durable" // Periodic, beside the peers, jobs on disk
+	dworkSection    section = "dwork"   // steals and completions, beside an echo
+	attackSection   section = "attack"  // a client of dwork while others attack
 )
 
 // sides says who speaks what in a section's rows.
@@ -92,7 +94,7 @@ func rows() []row {
 		{name: "gloom drain 100000", section: gloomSection, kind: drain, load: gloomDrain, fixed: 100e3, against: "gloom drain 1000"},
 		{name: "periodic to gloom", section: acrossSection, load: load{connections: 8, workers: 64, depth: pipeline}, fixed: 100e3,
 			against: "gloom 1000x64"},
-	}, durableRows()...)
+	}, append(dworkRows(), durableRows()...)...)
 }
 
 // gloomDrain is one master, whose submits wait for their acknowledgements alone, and then eight slaves.
@@ -122,6 +124,8 @@ func (r row) admits(c contender) bool {
 		return c.variant == "" || slices.Contains(r.variants, c.variant)
 	case durableSection:
 		return c.variant == "" && c.ours || slices.Contains(r.variants, c.variant)
+	case dworkSection, attackSection:
+		return r.admitsHub(c)
 	}
 	return c.gloom
 }

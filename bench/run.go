@@ -17,6 +17,7 @@ type settings struct {
 	Rows   *regexp.Regexp `json:"-"`
 	Peers  *regexp.Regexp `json:"-"`
 	Out    string         `json:"-"`
+	Echo   string         `json:"-"`
 	Rounds int            `json:"rounds"`
 	Scale  float64        `json:"scale"`
 }
@@ -55,7 +56,9 @@ func plan(list []row, field []contender, rounds int) []task {
 // always take part.
 func choose(s settings, list []row, field []contender) ([]row, []contender) {
 	list = slices.DeleteFunc(list, func(r row) bool { return !s.Rows.MatchString(r.name) })
-	field = slices.DeleteFunc(field, func(c contender) bool { return !c.ours && c.variant != rawDisk && !s.Peers.MatchString(c.name) })
+	field = slices.DeleteFunc(field, func(c contender) bool {
+		return !c.ours && c.variant != rawDisk && c.variant != echoVariant && !s.Peers.MatchString(c.name)
+	})
 	return list, field
 }
 

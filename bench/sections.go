@@ -44,6 +44,8 @@ func (r *report) parts() []part {
 	return []part{
 		{periodicSection, "Periodic and its peers", byWorker, periodicLegend},
 		{gloomSection, "Gloom", slices.Concat(rate, answer, submit, quantileColumns("to slave", toWorker), cost), gloomLegend},
+		{dworkSection, "dwork", slices.Concat(rate, quantileColumns("request", func(s *sample) *quantiles { return &s.Submit }), cost), dworkLegend},
+		{attackSection, "dwork under attack", slices.Concat(rate, quantileColumns("request", func(s *sample) *quantiles { return &s.Submit })), attackLegend},
 		{acrossSection, "Submitted in one protocol, done in another", byWorker, acrossLegend},
 		{durableSection, "Periodic and its peers, jobs on disk", slices.Concat(rate, submit, cost), durableLegend +
 			"files       in fresh directories, removed afterwards, on a file system of the type " + r.Machine.Disk + "\n"},
@@ -77,6 +79,18 @@ rows        gloom NxM: one master with N submits not yet answered, M slaves that
 ratio       of the two drains: jobs/s of 1 or more and CPU of 1 or less mean that a long queue costs nothing per job
 jobs        JSON of 100 bytes, unique ids; each was checked to be acknowledged, pushed, and answered with its own answer,
             all exactly once, and no slave to get a job before the acknowledgement that unlocks it
+`
+
+const dworkLegend = `jobs/s      tasks created, or stolen and completed, a second
+request     microseconds from a Steal, or a Create, to its reply
+rows        dwork WxN: W workers, a connection each, that steal N tasks at a time and complete them in one request; create:
+            one producer, 16 tasks a request. The tasks wait for nothing; each was checked to be handed out exactly once
+always      --sync always: Create and Complete are answered when they are on disk
+zmq echo    the limit: the same requests and sockets, and a server that sends back what it gets
+`
+
+const attackLegend = `rows        100 connections do the same bad thing again and again, while one client asks for the status
+request     microseconds that this one waits; jobs/s: how often it is answered a second
 `
 
 const acrossLegend = `rows        periodic to gloom: 8 Periodic producers as in pipe 8, 64 Gloom slaves as in gloom 1000x64
