@@ -63,7 +63,7 @@ proto-current: ## check that the generated code is what `make proto` would write
 	status=$$?; rm -f "$$code"; test $$status = 0 || echo "the code of dwork.proto is not current: run make proto"; exit $$status
 
 # The clients are a module of their own, so that go.mod holds only what ships.
-interop: build ## clients that others wrote, against the built server
+interop: build ## clients that others wrote, against the built server; needs gcc, libzmq3-dev, python3-zmq
 	cd bench/interop && $(GO) vet ./... && TREADLE_BINARY="$(CURDIR)/bin/treadle" $(GO) test -count=1 ./...
 
 # Go 1.26 sometimes reports the end of -fuzztime itself as a failure (golang/go#75804): one line "context deadline

@@ -24,17 +24,24 @@ const patience = 30 * time.Second
 // lifelines are the standard inputs of the servers' shells, kept from being closed.
 var lifelines []io.Closer
 
-// serve starts the server on a free port and returns its address.
-func serve(t *testing.T, args ...string) string {
+// serve starts the server with one protocol on a free port and returns its address.
+func serve(t *testing.T, protocol string, args ...string) string {
 	t.Helper()
 	binary := os.Getenv("TREADLE_BINARY")
 	if binary == "" {
 		t.Fatal("TREADLE_BINARY does not name the server to test: run `make interop`")
 	}
+	command := []string{"-c", `"$@" & read end; kill $!; wait`, "sh", binary, "serve", "--data", "none", "--http", "off"}
+	for _, p := range []string{"periodic", "gloom-masters", "gloom-slaves", "dwork"} {
+		address := "off"
+		if p == protocol {
+			address = "tcp://127.0.0.1:0"
+		}
+		command = append(command, "--"+p, address)
+	}
 	// The client library ends the process when a server goes away, so servers live as
 	// long as the test process: the shell ends its server when standard input closes.
-	cmd := exec.Command("sh", append([]string{"-c", `"$@" & read end; kill $!; wait`, "sh",
-		binary, "serve", "--periodic", "tcp://127.0.0.1:0", "--gloom-masters", "off", "--gloom-slaves", "off", "--dwork", "off", "--data", "none", "--http", "off"}, args...)...)
+	cmd := exec.Command("sh", append(command, args...)...)
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +57,7 @@ func serve(t *testing.T, args ...string) string {
 	lines := make(chan string, 1)
 	go func() {
 		for s := bufio.NewScanner(log); s.Scan(); {
-			if _, address, ok := strings.Cut(s.Text(), "protocol=periodic address="); ok {
+			if _, address, ok := strings.Cut(s.Text(), "protocol="+protocol+" address="); ok {
 				lines <- address
 			}
 		}
@@ -104,7 +111,7 @@ func check(t *testing.T, err error) {
 // TestGoPeriodicJobs takes one job down each path: done, failed, put off, run with a
 // result, run without a worker, removed, dropped.
 func TestGoPeriodicJobs(t *testing.T) {
-	address := serve(t)
+	address := serve(t, "periodic")
 	c := client(t, address)
 	w := worker(t, address, 4)
 	within(t, "a ping", func() {
@@ -191,7 +198,7 @@ func column(t *testing.T, c *periodic.Client, function string, i int) int {
 
 // TestGoPeriodicBroadcast: one job reaches every worker, and a locked job waits.
 func TestGoPeriodicBroadcast(t *testing.T) {
-	address := serve(t)
+	address := serve(t, "periodic")
 	got := make(chan int, 8)
 	for i := range 3 {
 		w := worker(t, address, 1)
@@ -222,7 +229,7 @@ func TestGoPeriodicBroadcast(t *testing.T) {
 
 // TestGoPeriodicLocks: of ten jobs, never more than two hold the lock, and all end.
 func TestGoPeriodicLocks(t *testing.T) {
-	address := serve(t)
+	address := serve(t, "periodic")
 	c := client(t, address)
 	var inside, most atomic.Int32
 	ended := make(chan string, 64)
@@ -264,7 +271,7 @@ func TestGoPeriodicLocks(t *testing.T) {
 // TestGoPeriodicLoad: 8 workers do 10,000 jobs each, every job once.
 func TestGoPeriodicLoad(t *testing.T) {
 	const workers, each = 8, 10_000
-	address := serve(t)
+	address := serve(t, "periodic")
 	var mu sync.Mutex
 	runs := make(map[string]int)
 	var left sync.WaitGroup
@@ -317,7 +324,7 @@ func TestGoPeriodicLoad(t *testing.T) {
 // TestGoPeriodicEras runs a job through every era that this client can read.
 func TestGoPeriodicEras(t *testing.T) {
 	for _, era := range []string{"2023", "2026"} {
-		address := serve(t, "--periodic-crc", era)
+		address := serve(t, "periodic", "--periodic-crc", era)
 		c, w := client(t, address), worker(t, address, 1)
 		within(t, "era "+era, func() {
 			check(t, w.AddFunc("echo", func(j periodic.Job) { check(t, j.Done([]byte(j.Args))) }))
