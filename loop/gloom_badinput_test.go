@@ -13,15 +13,15 @@ import (
 // exchange has a master and a slave do one job, to see that they are served.
 func (r *rig) exchange(master, slave *wire, id string) {
 	r.t.Helper()
-	slave.send(gloomFrame(`{"action":"join","type":"exchange"}`))
-	master.send(gloomFrame(`{"action":"submit","id":` + id + `,"type":"exchange","body":1}`))
 	want := func(w *wire, line string) {
 		r.t.Helper()
 		if got := w.nextGloom("", ""); got != " < "+line {
 			r.t.Fatalf("got %s, want %s", got, line)
 		}
 	}
+	slave.send(gloomFrame(`{"action":"join","type":"exchange"}`))
 	want(slave, ok)
+	master.send(gloomFrame(`{"action":"submit","id":` + id + `,"type":"exchange","body":1}`))
 	want(slave, pushedTo("exchange", id))
 	slave.send(gloomFrame(`{"action":"respond","body":2}`))
 	want(slave, ok)
