@@ -1,0 +1,363 @@
+package kts46
+
+import (
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// Call is one XML-RPC call.
+type Call struct {
+	Method string
+	Params []any
+}
+
+// ReadCall reads a call and everything behind it, which may only be blank. The caller
+// bounds r, see MaxRequest.
+func ReadCall(r io.Reader) (c Call, err error) {
+	err = newReader(r).document("methodCall", func(d *reader) error {
+		named := false
+		return d.children(func(name string) error {
+			switch {
+			case name == "methodName" && !named:
+				named = true
+				c.Method, err = d.text()
+				c.Method = strings.TrimSpace(c.Method)
+				return err
+			case name == "params" && named && c.Params == nil:
+				c.Params, err = d.params()
+				return err
+			}
+			return unexpected(name)
+		})
+	})
+	if err == nil && c.Method == "" {
+		err = errors.New("the call names no method")
+	}
+	return c, err
+}
+
+// ReadAnswer reads the answer to a call. A fault is the error *Fault.
+func ReadAnswer(r io.Reader) (v any, err error) {
+	answered := false
+	err = newReader(r).document("methodResponse", func(d *reader) error {
+		return d.children(func(name string) error {
+			switch {
+			case answered:
+				return unexpected(name)
+			case name == "params":
+				answered = true
+				all, err := d.params()
+				if err == nil && len(all) != 1 {
+					err = fmt.Errorf("an answer of %d values", len(all))
+				}
+				if err == nil {
+					v = all[0]
+				}
+				return err
+			case name == "fault":
+				answered = true
+				return d.fault()
+			}
+			return unexpected(name)
+		})
+	})
+	if err == nil && !answered {
+		err = errors.New("the answer is empty")
+	}
+	return v, err
+}
+
+// fault reads a fault and returns it as the error that it is.
+func (d *reader) fault() error {
+	var f any
+	err := d.children(func(name string) (err error) {
+		if name != "value" || f != nil {
+			return unexpected(name)
+		}
+		f, err = d.value(0)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	s, _ := f.(Struct)
+	code, _ := s.Get("faultCode").(int64)
+	text, ok := s.Get("faultString").(string)
+	if !ok {
+		return errors.New("the fault says nothing")
+	}
+	return &Fault{code, text}
+}
+
+// reader reads XML-RPC's elements from a stream of tokens.
+type reader struct {
+	*xml.Decoder
+	values int
+}
+
+func newReader(r io.Reader) *reader {
+	d := &reader{Decoder: xml.NewDecoder(r)}
+	d.CharsetReader = func(charset string, in io.Reader) (io.Reader, error) {
+		if strings.EqualFold(charset, "us-ascii") { // a part of UTF-8
+			return in, nil
+		}
+		return nil, fmt.Errorf("the encoding %q is not UTF-8", charset)
+	}
+	return d
+}
+
+func unexpected(name string) error { return fmt.Errorf("an element %q has no place here", name) }
+
+// next returns the next token that counts: a start, an end or text.
+func (d *reader) next() (xml.Token, error) {
+	for {
+		t, err := d.Token()
+		if err != nil {
+			return nil, err
+		}
+		switch t.(type) {
+		case xml.Directive:
+			return nil, errors.New("a document type definition is not allowed")
+		case xml.ProcInst, xml.Comment:
+			continue
+		}
+		return t, nil
+	}
+}
+
+// document reads the one element of a document with read, and what follows it.
+func (d *reader) document(name string, read func(*reader) error) error {
+	seen := false
+	for {
+		t, err := d.next()
+		if err == io.EOF && seen {
+			return nil
+		}
+		if err == io.EOF {
+			return io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			return err
+		}
+		switch t := t.(type) {
+		case xml.CharData:
+			if err := blank(t); err != nil {
+				return err
+			}
+		case xml.StartElement:
+			if seen || t.Name.Local != name {
+				return unexpected(t.Name.Local)
+			}
+			seen = true
+			if err := read(d); err != nil {
+				return noEOF(err)
+			}
+		}
+	}
+}
+
+func noEOF(err error) error {
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+func blank(text []byte) error {
+	if s := strings.TrimSpace(string(text)); s != "" {
+		return fmt.Errorf("the text %.20q has no place here", s)
+	}
+	return nil
+}
+
+// children calls read for each element up to the end of the one that is open; read reads
+// up to the end of its own.
+func (d *reader) children(read func(name string) error) error {
+	for {
+		t, err := d.next()
+		if err != nil {
+			return err
+		}
+		switch t := t.(type) {
+		case xml.CharData:
+			err = blank(t)
+		case xml.StartElement:
+			err = read(t.Name.Local)
+		case xml.EndElement:
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// text reads the text of the open element and its end.
+func (d *reader) text() (string, error) {
+	var all strings.Builder
+	for {
+		t, err := d.next()
+		if err != nil {
+			return "", err
+		}
+		switch t := t.(type) {
+		case xml.CharData:
+			all.Write(t)
+		case xml.StartElement:
+			return "", unexpected(t.Name.Local)
+		case xml.EndElement:
+			return all.String(), nil
+		}
+	}
+}
+
+// params reads a list of parameters: never nil.
+func (d *reader) params() ([]any, error) {
+	all := []any{}
+	err := d.children(func(name string) error {
+		if name != "param" {
+			return unexpected(name)
+		}
+		count := len(all)
+		err := d.children(func(name string) error {
+			if name != "value" || len(all) > count {
+				return unexpected(name)
+			}
+			v, err := d.value(0)
+			all = append(all, v)
+			return err
+		})
+		if err == nil && len(all) == count {
+			err = errors.New("a parameter has no value")
+		}
+		return err
+	})
+	return all, err
+}
+
+// value reads what is in a <value>, and its end.
+func (d *reader) value(depth int) (v any, err error) {
+	if d.values++; depth > maxDepth || d.values > maxValues {
+		return nil, ErrLimit
+	}
+	var text strings.Builder
+	typed := false
+	for {
+		t, err := d.next()
+		if err != nil {
+			return nil, err
+		}
+		switch t := t.(type) {
+		case xml.CharData:
+			text.Write(t)
+		case xml.StartElement:
+			if typed {
+				return nil, unexpected(t.Name.Local)
+			}
+			typed = true
+			if v, err = d.typed(t.Name.Local, depth); err != nil {
+				return nil, err
+			}
+		case xml.EndElement:
+			if !typed {
+				return text.String(), nil
+			}
+			return v, blank([]byte(text.String()))
+		}
+	}
+}
+
+// typed reads a value of a type whose element is open.
+func (d *reader) typed(name string, depth int) (any, error) {
+	switch name {
+	case "array":
+		return d.array(depth)
+	case "struct":
+		return d.structure(depth)
+	}
+	text, err := d.text()
+	if err != nil {
+		return nil, err
+	}
+	word := strings.TrimSpace(text)
+	switch name {
+	case "string":
+		return text, nil
+	case "dateTime.iso8601":
+		return DateTime(word), nil
+	case "int", "i4", "i8":
+		n, err := strconv.ParseInt(word, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("%.20q is no whole number", word)
+		}
+		return n, nil
+	case "boolean":
+		if word != "0" && word != "1" {
+			return nil, fmt.Errorf("%.20q is no truth value", word)
+		}
+		return word == "1", nil
+	case "double":
+		f, err := strconv.ParseFloat(word, 64)
+		if err != nil || math.IsNaN(f) || math.IsInf(f, 0) {
+			return nil, fmt.Errorf("%.20q is no number", word)
+		}
+		return f, nil
+	case "nil":
+		return nil, blank([]byte(text))
+	}
+	return nil, fmt.Errorf("the type %.20q is not known", name)
+}
+
+func (d *reader) array(depth int) (any, error) {
+	all, seen := []any{}, false
+	err := d.children(func(name string) error {
+		if name != "data" || seen {
+			return unexpected(name)
+		}
+		seen = true
+		return d.children(func(name string) error {
+			if name != "value" {
+				return unexpected(name)
+			}
+			v, err := d.value(depth + 1)
+			all = append(all, v)
+			return err
+		})
+	})
+	return all, err
+}
+
+func (d *reader) structure(depth int) (any, error) {
+	all := Struct{}
+	err := d.children(func(name string) error {
+		if name != "member" {
+			return unexpected(name)
+		}
+		var m Member
+		named, valued := false, false
+		err := d.children(func(name string) (err error) {
+			switch {
+			case name == "name" && !named:
+				named = true
+				m.Name, err = d.text()
+			case name == "value" && !valued:
+				valued = true
+				m.Value, err = d.value(depth + 1)
+			default:
+				err = unexpected(name)
+			}
+			return err
+		})
+		if err == nil && !(named && valued) {
+			err = errors.New("a member lacks its name or its value")
+		}
+		all = append(all, m)
+		return err
+	})
+	return all, err
+}

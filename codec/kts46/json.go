@@ -1,0 +1,80 @@
+package kts46
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+)
+
+// ErrNotJSON says that a request is not JSON.
+var ErrNotJSON = errors.New("the request is not JSON")
+
+// Request is one JSON-RPC 1.0 request.
+type Request struct {
+	Method string            // empty when there is none
+	Params []json.RawMessage // none when they are not an array
+	// ID is the text of the id, nil when it is missing or null: such a request is
+	// answered with an empty body.
+	ID json.RawMessage
+	// Null: the request is the word null.
+	Null bool
+}
+
+// Param returns a parameter's text, nil when it is missing.
+func (r *Request) Param(i int) json.RawMessage {
+	if i < len(r.Params) {
+		return r.Params[i]
+	}
+	return nil
+}
+
+// ParseRequest reads a request. JSON that is no object is a request without a method.
+func ParseRequest(body []byte) (r Request, err error) {
+	if !json.Valid(body) {
+		return r, ErrNotJSON
+	}
+	var members map[string]json.RawMessage
+	if json.Unmarshal(body, &members) != nil {
+		return r, nil
+	}
+	r.Null = members == nil
+	_ = json.Unmarshal(members["method"], &r.Method) // what is no string names no method
+	_ = json.Unmarshal(members["params"], &r.Params)
+	if id := members["id"]; len(id) > 0 && string(id) != "null" {
+		r.ID = id
+	}
+	return r, nil
+}
+
+// Error is what version 2 says no with.
+type Error struct {
+	Type         string `json:"type"`
+	TaskType     string `json:"taskType,omitempty"`
+	ArgumentName string `json:"argumentName,omitempty"`
+}
+
+func (e *Error) Error() string { return e.Type }
+
+// AppendResult appends the answer to a request that worked.
+func AppendResult(dst []byte, id json.RawMessage, result any) []byte {
+	return appendReply(dst, result, nil, id)
+}
+
+// AppendError appends the answer to a request that did not; why is an *Error or a string.
+func AppendError(dst []byte, id json.RawMessage, why any) []byte {
+	return appendReply(dst, nil, why, id)
+}
+
+func appendReply(dst []byte, result, why any, id json.RawMessage) []byte {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(struct {
+		Result any             `json:"result"`
+		Error  any             `json:"error"`
+		ID     json.RawMessage `json:"id"`
+	}{result, why, id}); err != nil {
+		panic("BUG: an answer is no JSON: " + err.Error())
+	}
+	return append(dst, bytes.TrimRight(b.Bytes(), "\n")...)
+}
