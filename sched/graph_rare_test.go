@@ -1,0 +1,359 @@
+package sched
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// graphStand is a stand for tasks, with a journal. Tasks are written "name" or
+// "name<first,second": those that it comes after.
+type graphStand struct {
+	*stand
+	book book
+	h    *Peer
+}
+
+func newGraphStand(t testing.TB) *graphStand {
+	x := &graphStand{book: book{make(map[uint64]Job)}}
+	x.stand = newStand(t, Options{Rules: graphRules, Journal: x.book})
+	x.h = x.s.NewHolder("h")
+	return x
+}
+
+func graphTask(text string) Task {
+	name, after, _ := strings.Cut(text, "<")
+	t := Task{Name: []byte(name)}
+	for a := range strings.SplitSeq(after, ",") {
+		if a != "" {
+			t.After = append(t.After, []byte(a))
+		}
+	}
+	return t
+}
+
+func graphTaskList(texts ...string) (tasks []Task) {
+	for _, t := range texts {
+		tasks = append(tasks, graphTask(t))
+	}
+	return tasks
+}
+
+func (x *graphStand) extend(tasks ...string) {
+	x.t.Helper()
+	x.ok(x.s.Extend(x.now, graphTasks, graphQueue, graphTaskList(tasks...), &x.rec))
+}
+
+func (x *graphStand) complete(names ...string) {
+	x.t.Helper()
+	x.s.Complete(x.now, x.h, graphTasks, graphQueue, graphTaskList(names...), &x.rec, func(i int) { x.t.Errorf("%s is missing", names[i]) })
+}
+
+// stolen steals all there is and checks the names.
+func (x *graphStand) stolen(want ...string) {
+	x.t.Helper()
+	var got []string
+	x.s.Steal(x.now, x.h, graphQueue, 1<<20, &x.rec, func(v *TaskView) bool {
+		got = append(got, string(v.Name))
+		return true
+	})
+	if !slices.Equal(got, want) {
+		x.t.Errorf("stolen: got %q, want %q", got, want)
+	}
+	if err := x.s.check(); err != nil {
+		x.t.Error(err)
+	}
+}
+
+// restart is a crash, and a start of the same holder.
+func (x *graphStand) restart() {
+	x.t.Helper()
+	last := x.s.jobs.Load()
+	x.s = New(Options{Rules: graphRules, Journal: x.book})
+	x.h = x.s.NewHolder("h")
+	for _, seq := range x.book.order() {
+		j := x.book[0][seq]
+		x.ok(x.s.Restore(x.now, &j))
+	}
+	x.s.Resume(x.now, last, func(string) *Peer { return x.h }, &x.rec)
+}
+
+func (b book) order() (seqs []uint64) {
+	for seq := range b[0] {
+		seqs = append(seqs, seq)
+	}
+	slices.Sort(seqs)
+	return seqs
+}
+
+// A worker that knows jobs by name gets the twin of a task as soon as that is complete,
+// and listeners of the task hear of it.
+func TestTaskTwin(t *testing.T) {
+	x := newGraphStand(t)
+	p, listener := x.skilled(Named, string(graphQueue)), x.peer()
+	x.extend("a")
+	x.reserve(p, 1)
+	ref := x.want("1 1 assign a")[0].job.ref
+	x.ok(x.s.Listen(listener, graphTasks, graphQueue, []byte("a"), 9))
+	x.submit(string(graphQueue), "a", func(j *Submission) { j.Space = graphPlain })
+	x.reserve(p, 2)
+	x.want()
+	x.ok(x.s.Finish(x.now, p, ref, nil, &x.rec))
+	x.want("2 9 end ", "1 2 assign a")
+}
+
+// A queue of tasks can't be dropped, complete or not.
+func TestDropTasks(t *testing.T) {
+	x := newGraphStand(t)
+	x.s.SetRemember(1000)
+	f := func(when string) {
+		t.Helper()
+		if x.s.Drop(graphQueue) {
+			t.Errorf("the queue was dropped: %s", when)
+		}
+	}
+	x.extend("a")
+	f("a task is ready")
+	x.stolen("a")
+	x.complete("a")
+	x.s.GiveBack(x.now, x.h, graphQueue, &x.rec)
+	f("a task is remembered")
+	x.now.Mono += 5000
+	x.s.Tick(x.now, &x.rec)
+	x.want()
+}
+
+// A task that was put off keeps its delay, to the millisecond, while it waits for
+// another, also over a restart.
+func TestPostponedTaskWaits(t *testing.T) {
+	for _, restarts := range []bool{false, true} {
+		x := newGraphStand(t)
+		x.now.Wall += 600
+		p := x.peer(string(graphQueue))
+		x.reserve(p, 1)
+		x.extend("a")
+		ref := x.want("1 1 assign a")[0].job.ref
+		x.ok(x.s.Postpone(x.now, p, ref, 5, 2, &x.rec))
+		x.extend("b", "a<b")
+		x.stolen("b")
+		if restarts {
+			x.restart()
+		}
+		x.now.Wall += 4999
+		x.complete("b")
+		x.s.Tick(x.now, &x.rec)
+		x.stolen()
+		x.now.Wall++
+		x.s.Tick(x.now, &x.rec)
+		x.s.LookupTask(graphTasks, graphQueue, []byte("a"), func(v *TaskView) {
+			if v.Count != 2 {
+				t.Errorf("count %d", v.Count)
+			}
+		})
+		x.stolen("a")
+	}
+}
+
+// A task that was put off and waits is saved anew with the time that it is due.
+func TestPostponedWhileNoted(t *testing.T) {
+	x := newGraphStand(t)
+	x.now.Wall += 600
+	p := x.peer(string(graphQueue))
+	x.reserve(p, 1)
+	x.extend("a")
+	ref := x.want("1 1 assign a")[0].job.ref
+	x.extend("b", "a<b")
+	x.ok(x.s.Postpone(x.now, p, ref, 5, 0, &x.rec))
+	x.stolen("b")
+	x.restart()
+	x.complete("b")
+	x.now.Wall += 4999
+	x.s.Tick(x.now, &x.rec)
+	x.stolen()
+	x.now.Wall++
+	x.s.Tick(x.now, &x.rec)
+	x.stolen("a")
+}
+
+// A crash can come between the end of a task and that of its edges, of which more are
+// there than one batch ends. Nothing of them is left after a restart.
+func TestTornEdges(t *testing.T) {
+	const n = 2*tickBatch + 5
+	x := newGraphStand(t)
+	x.extend("hub", "other")
+	x.stolen("hub", "other")
+	for i := range n {
+		x.extend(fmt.Sprint("task ", i, "<other"))
+		x.extend(fmt.Sprint("task ", i, "<hub"))
+	}
+	sh := &x.s.shards[0]
+	sh.complete(x.now, x.h, graphTasks, graphQueue, graphTaskList("hub"), &x.rec, nil)
+	before := len(x.book[0])
+	x.restart()
+	if got := before - len(x.book[0]); got != n-tickBatch {
+		t.Errorf("%d records of edges were dropped, want %d", got, n-tickBatch)
+	}
+	x.stolen()
+	x.complete("other")
+	if active, ready := x.s.Backlog(graphQueue); active != n || ready != n {
+		t.Errorf("%d active, %d ready", active, ready)
+	}
+}
+
+// A remembered task whose name is used again while its successors are still being
+// made ready: they are, and those of the new one wait.
+func TestRecreatedWhileFreeing(t *testing.T) {
+	for _, remember := range []int64{0, 1000} {
+		const n = 2*tickBatch + 5
+		x := newGraphStand(t)
+		x.s.SetRemember(remember)
+		x.extend("hub")
+		x.stolen("hub")
+		for i := range n {
+			x.extend(fmt.Sprint("task ", i, "<hub"))
+		}
+		sh := &x.s.shards[0]
+		sh.complete(x.now, x.h, graphTasks, graphQueue, graphTaskList("hub"), &x.rec, nil)
+		x.extend("hub", "late<hub")
+		if err := x.s.check(); err != nil {
+			t.Error(err)
+		}
+		x.now.Mono += 5000 // the old one would be forgotten now
+		x.s.Tick(x.now, &x.rec)
+		if active, ready := x.s.Backlog(graphQueue); active != n+2 || ready != n+1 {
+			t.Errorf("%d active, %d ready", active, ready)
+		}
+		if err := x.s.check(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// One hold of the lock ends a batch of edges and no more, whatever verb it is.
+func TestFreeingInBatches(t *testing.T) {
+	const n = 10 * tickBatch
+	x := newGraphStand(t)
+	x.extend("first", "second")
+	x.stolen("first", "second")
+	for i := range n { // that wait for a third, so that no verb is content with the first batch
+		x.extend(fmt.Sprint("task ", i, "<first,second"))
+	}
+	sh := &x.s.shards[0]
+	f := func(verb string, most int, one func()) {
+		t.Helper()
+		before := sh.edges.live
+		one()
+		if got := before - sh.edges.live; got != most {
+			t.Errorf("%s ended %d edges, want %d", verb, got, most)
+		}
+		if err := x.s.check(); err != nil {
+			t.Error(err)
+		}
+	}
+	f("Complete", tickBatch, func() {
+		sh.complete(x.now, x.h, graphTasks, graphQueue, graphTaskList("first", "second"), &x.rec, nil)
+	})
+	f("Steal", tickBatch, func() { sh.steal(x.now, x.h, graphQueue, 9, &x.rec, nil) })
+	f("Tick", tickBatch, func() { sh.tick(x.now, &x.rec) })
+	f("the rest of Complete", tickBatch, func() { sh.freeMore(x.now, &x.rec) })
+	f("all Steals", n-3*tickBatch, func() {
+		x.s.Steal(x.now, x.h, graphQueue, 1, &x.rec, func(*TaskView) bool { return false })
+	})
+}
+
+// Orders hold for any edges in any direction, the searches among few and among all
+// tasks included, and exactly the edges that close a cycle are refused.
+func TestGraphOrders(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for _, n := range []int{40, 400} {
+		x := newGraphStand(t)
+		waits := make(map[int][]int)
+		var reached func(from, to int, seen map[int]bool) bool
+		reached = func(from, to int, seen map[int]bool) bool {
+			seen[from] = true
+			return from == to || slices.ContainsFunc(waits[from], func(a int) bool { return !seen[a] && reached(a, to, seen) })
+		}
+		for i := range n {
+			x.extend(fmt.Sprint(i))
+		}
+		refused := 0
+		for range 4 * n {
+			to, from := r.IntN(n), r.IntN(n)
+			closes := reached(from, to, make(map[int]bool))
+			var cycle *CycleError
+			err := x.s.Extend(x.now, graphTasks, graphQueue, graphTaskList(fmt.Sprint(to, "<", from)), &x.rec)
+			if errors.As(err, &cycle) != closes || err != nil && cycle == nil {
+				t.Fatalf("%d after %d: %v, want a cycle: %v", to, from, err, closes)
+			}
+			if !closes {
+				waits[to] = append(waits[to], from)
+				continue
+			}
+			refused++
+			last := len(cycle.Names) - 1
+			for i := range last {
+				a, b := atoi(t, cycle.Names[i]), atoi(t, cycle.Names[i+1])
+				if !slices.Contains(waits[a], b) && (a != to || b != from) && last < maxCycleNames {
+					t.Fatalf("%v: %d does not come after %d", err, a, b)
+				}
+			}
+		}
+		if err := x.s.check(); err != nil || refused < n/2 {
+			t.Errorf("%d refused, %v", refused, err)
+		}
+	}
+}
+
+func atoi(t *testing.T, s string) (n int) {
+	if _, err := fmt.Sscan(s, &n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// A chain that is built from its end, and tasks that get new subtasks ahead of all that
+// waits for them, move few tasks each, not all there are.
+func TestBackwardEdges(t *testing.T) {
+	const n = 1000
+	f := func(name string, most int, build, then func(i int) []string) {
+		t.Helper()
+		x := newGraphStand(t)
+		for i := range n {
+			x.extend(build(i)...)
+		}
+		for i := range n - 1 {
+			before, moved := x.orders(), 0
+			x.extend(then(i)...)
+			for job, order := range x.orders() {
+				moved += count(before[job] != 0 && before[job] != order)
+			}
+			if moved > most {
+				t.Fatalf("%s: step %d moved %d tasks", name, i, moved)
+			}
+		}
+		if err := x.s.check(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	alone := func(i int) []string { return []string{fmt.Sprint(i)} }
+	chained := func(i int) []string { return []string{fmt.Sprint(i, "<", i-1)} }
+	f("a chain from its end", 1, alone, func(i int) []string { return []string{fmt.Sprint(i, "<", i+1)} })
+	f("a chain from its start", few, alone, func(i int) []string { return []string{fmt.Sprint(n-2-i, "<", n-1-i)} })
+	f("subtasks of the first of a chain", 0, chained, func(i int) []string {
+		return []string{fmt.Sprint("sub", i), fmt.Sprint("subsub", i, "<sub", i), fmt.Sprint("0<subsub", i)}
+	})
+	f("the last of a chain waits for one more", few, chained, func(i int) []string {
+		return []string{"new", fmt.Sprint("new", i, "<new,500"), fmt.Sprint(n-1, "<new", i)}
+	})
+}
+
+func (x *graphStand) orders() map[uint32]int64 {
+	all := make(map[uint32]int64)
+	for c, done := (Cursor{}), false; !done; {
+		c, done = x.s.WalkTasks(c, slabChunk, graphTasks, func(v *TaskView) { all[v.Ref.Slot] = x.s.shards[0].slab.node(v.Ref.Slot).order })
+	}
+	return all
+}
