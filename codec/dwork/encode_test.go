@@ -100,3 +100,21 @@ func TestNoAllocations(t *testing.T) {
 		}
 	})
 }
+
+// TestLengths reads names of all sizes of length prefix, short and long messages behind them.
+func TestLengths(t *testing.T) {
+	for _, size := range []int{0, 1, 127, 128, 129, 200, 255, 256, 300, 1 << 14, 1 << 21} {
+		want := bytes.Repeat([]byte("n"), size)
+		in := AppendLocation(AppendTask(AppendType(nil, Complete), want, want), want)
+		var q Query
+		if err := Decode(in, &q); err != nil || !bytes.Equal(q.Location, want) || q.Count != 1 {
+			t.Errorf("%d bytes: %v, %d tasks", size, err, q.Count)
+			continue
+		}
+		for task := range q.Tasks {
+			if !bytes.Equal(task.Name, want) || !bytes.Equal(task.Origin, want) || cap(task.Name) != size {
+				t.Errorf("%d bytes: the name has %d, the origin %d", size, len(task.Name), len(task.Origin))
+			}
+		}
+	}
+}
