@@ -36,11 +36,10 @@ const (
 func (d *dworkAddfileCmd) Run(c *cli, con *console) error {
 	source, size := con.in, int64(-1)
 	if d.File != "-" {
-		f, err := os.Open(d.File)
+		f, err := os.Open(d.File) // only read: left open to the end of the process
 		if err != nil {
 			return fmt.Errorf("cannot add: %w", err)
 		}
-		defer f.Close()
 		info, err := f.Stat()
 		if err != nil {
 			return err

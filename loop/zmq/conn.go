@@ -119,12 +119,31 @@ func (c *conn) turn() error {
 	if n == 0 {
 		return c.read()
 	}
-	if len(c.requests) > 0 {
-		if err := c.ask(); err != nil {
-			return err
-		}
+	if len(c.requests) == 0 {
+		return c.rest(c.flush())
+	}
+	if err := c.ask(); err != nil {
+		return err
 	}
 	return c.flush()
+}
+
+// droppedRest is how long a connection rests that has sent nothing but PINGs and messages to drop: reading them costs
+// next to nothing, and so a hundred peers that send them without end would leave others no processor.
+const droppedRest = 10 * time.Millisecond
+
+// rest makes a flood of nothing slow.
+func (c *conn) rest(err error) error {
+	if err != nil || len(c.in.held()) == 0 {
+		return err // more than a flood would leave
+	}
+	pause := time.NewTimer(droppedRest)
+	defer pause.Stop()
+	select {
+	case <-pause.C:
+	case <-c.l.quit:
+	}
+	return nil
 }
 
 // gather takes up to most messages from what is held, and returns how many it took. A fault is returned when everything
