@@ -152,3 +152,27 @@ func TestStreamShrinks(t *testing.T) {
 		t.Errorf("%d bytes are kept, %d counted, %d held", cap(s.buf), b.used.Load(), len(s.held()))
 	}
 }
+
+// TestStreamStaysSmall reads a long pipeline of short messages, each read filling the buffer: it grows to what a busy
+// connection is given and no further.
+func TestStreamStaysSmall(t *testing.T) {
+	in := []byte(strings.Repeat(frames("", strings.Repeat("x", 90)), 1<<15))
+	s := stream{from: bytes.NewReader(in), limit: 2 << 20, budget: new(budget)}
+	for taken := 0; taken < len(in); {
+		_, n, err := next(s.held(), testLimits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n == 0 {
+			err = s.fill()
+		}
+		if err != nil || cap(s.buf) > readBuffer {
+			t.Fatalf("%v, a buffer of %d bytes", err, cap(s.buf))
+		}
+		s.take(n)
+		taken += n
+	}
+	if cap(s.buf) != readBuffer {
+		t.Errorf("a buffer of %d bytes", cap(s.buf))
+	}
+}
