@@ -1,0 +1,210 @@
+package sched
+
+import (
+	"math/rand/v2"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+const (
+	graphOnceTasks     = 20_000
+	graphOnceProducers = 3
+	graphOnceHolders   = 4
+	graphOnceWorkers   = 2
+)
+
+// graphOnce is a crowd around one graph: producers, holders, workers and a timer.
+type graphOnce struct {
+	once
+	book  book
+	inAir [2 * graphOnceTasks]atomic.Int32 // tasks in somebody's hands
+	over  [2 * graphOnceTasks]atomic.Bool  // tasks whose end was reported
+	after [2 * graphOnceTasks][]int        // written before the task is made
+	fresh atomic.Int64                     // the next task that a holder makes
+}
+
+// make adds a task; of those that it comes after all are made already.
+func (x *graphOnce) make(i int, more ...Task) {
+	t := Task{Name: strconv.AppendInt(nil, int64(i), 10)}
+	for _, a := range x.after[i] {
+		t.After = append(t.After, strconv.AppendInt(nil, int64(a), 10))
+	}
+	if err := x.s.Extend(x.now(), graphTasks, graphQueue, append([]Task{t}, more...), x.sink); err != nil {
+		x.fail("task %d: %v", i, err)
+	}
+}
+
+func (x *graphOnce) producer(first int) {
+	r := rand.New(rand.NewPCG(uint64(first), 3))
+	for i := first; i < graphOnceTasks; i += graphOnceProducers {
+		for range min(r.IntN(5), i/graphOnceProducers) {
+			x.after[i] = append(x.after[i], i-graphOnceProducers*(1+r.IntN(min(i/graphOnceProducers, 50))))
+		}
+		x.make(i)
+	}
+}
+
+// handed checks that a task is in no other hands and that all it comes after is done.
+func (x *graphOnce) handed(name []byte) int {
+	i, err := strconv.Atoi(string(name))
+	if err != nil || x.inAir[i].Add(1) != 1 || x.over[i].Load() {
+		x.fail("task %q is in %d hands, done: %v", name, x.inAir[i].Load(), x.over[i].Load())
+	}
+	for _, a := range x.after[i] {
+		if !x.over[a].Load() {
+			x.fail("task %d was handed out before task %d was done", i, a)
+		}
+	}
+	return i
+}
+
+// ends is called before a task's end is reported.
+func (x *graphOnce) ends(i int) {
+	if x.inAir[i].Add(-1); x.over[i].Swap(true) {
+		x.fail("task %d is done twice", i)
+	}
+}
+
+func (x *graphOnce) ended() {
+	if x.left.Add(-1) == 0 {
+		x.broken.Do(func() { close(x.finish) })
+	}
+}
+
+func (x *graphOnce) holder(n int) {
+	r := rand.New(rand.NewPCG(uint64(n), 4))
+	p := x.s.NewHolder(strconv.Itoa(n))
+	for {
+		select {
+		case <-x.finish:
+			return
+		default:
+		}
+		x.round(r, p)
+	}
+}
+
+// round steals some tasks, completes most of them, divides some and gives the others
+// back.
+func (x *graphOnce) round(r *rand.Rand, p *Peer) {
+	var held, kept []int
+	var done []Task
+	x.s.Steal(x.now(), p, graphQueue, 1+r.IntN(16), x.sink, func(v *TaskView) bool {
+		held = append(held, x.handed(v.Name))
+		return true
+	})
+	for _, i := range held {
+		switch what := r.IntN(100); {
+		case what < 3:
+			kept = append(kept, i)
+		case what < 6:
+			x.divide(p, i)
+		default:
+			x.ends(i)
+			done = append(done, Task{Name: strconv.AppendInt(nil, int64(i), 10)})
+		}
+	}
+	x.s.Complete(x.now(), p, graphTasks, graphQueue, done, x.sink, func(i int) { x.fail("task %s is missing", done[i].Name) })
+	for range done {
+		x.ended()
+	}
+	for _, i := range kept {
+		x.inAir[i].Add(-1)
+	}
+	if len(kept) > 0 {
+		x.s.GiveBack(x.now(), p, graphQueue, x.sink)
+	}
+	if len(held) == 0 {
+		runtime.Gosched()
+	}
+}
+
+// divide makes a task that is to be done before the rest of one that the peer holds.
+func (x *graphOnce) divide(p *Peer, i int) {
+	part := int(x.fresh.Add(1))
+	x.left.Add(1)
+	x.make(part)
+	x.after[i] = append(x.after[i], part)
+	x.inAir[i].Add(-1)
+	t := Task{Name: strconv.AppendInt(nil, int64(i), 10), After: [][]byte{strconv.AppendInt(nil, int64(part), 10)}}
+	if err := x.s.Transfer(x.now(), p, graphTasks, graphQueue, []Task{t}, x.sink); err != nil {
+		x.fail("task %d: %v", i, err)
+	}
+}
+
+// worker does tasks as jobs, not all of them at once.
+func (x *graphOnce) worker(box int) {
+	r := rand.New(rand.NewPCG(uint64(box), 5))
+	p := x.s.NewPeer(SessionID(box) << boxShift)
+	if err := x.s.Watch(x.now(), p, graphQueue, false, x.sink); err != nil {
+		x.fail("watch: %v", err)
+	}
+	for tag := uint64(0); ; tag++ {
+		if err := x.s.Reserve(x.now(), p, tag, x.sink); err != nil {
+			x.fail("reserve: %v", err)
+		}
+		letters := x.sink[box].wait(x.finish)
+		if letters == nil {
+			select {
+			case <-x.finish:
+			default:
+				x.fail("%d tasks are left and worker %d waits", x.left.Load(), box)
+			}
+			return
+		}
+		for _, d := range letters {
+			i := x.handed([]byte(d.job.name))
+			err := error(nil)
+			switch what := r.IntN(100); {
+			case what < 5:
+				x.inAir[i].Add(-1)
+				err = x.s.Fail(x.now(), p, d.job.ref, x.sink)
+			case what < 10:
+				x.inAir[i].Add(-1)
+				err = x.s.Postpone(x.now(), p, d.job.ref, int64(r.IntN(2)), 1, x.sink)
+			default:
+				x.ends(i)
+				if err = x.s.Finish(x.now(), p, d.job.ref, nil, x.sink); err == nil {
+					x.ended()
+				}
+			}
+			if err != nil {
+				x.fail("task %d: %v", i, err)
+			}
+		}
+		x.s.Flushed(x.now(), p, 0, x.sink)
+	}
+}
+
+// Every task is done exactly once, never before all that it comes after, and in one
+// pair of hands at a time, whatever goes on at the same time. The journal is left with
+// the queue.
+func TestGraphExactlyOnce(t *testing.T) {
+	x := &graphOnce{book: book{make(map[uint64]Job)}}
+	x.once = once{t: t, s: New(Options{Rules: graphRules, Journal: x.book}), sink: newBoxes(graphOnceWorkers), finish: make(chan struct{})}
+	x.wall.Store(1_700_000_000_000)
+	x.left.Store(graphOnceTasks)
+	x.fresh.Store(graphOnceTasks - 1)
+	x.s.SetRemember(40 * grain)
+	var all sync.WaitGroup
+	for i := range graphOnceProducers {
+		all.Go(func() { x.producer(i) })
+	}
+	for i := range graphOnceHolders {
+		all.Go(func() { x.holder(i) })
+	}
+	for i := range graphOnceWorkers {
+		all.Go(func() { x.worker(i) })
+	}
+	all.Go(x.timer)
+	all.Wait()
+	if err := x.s.check(); err != nil {
+		t.Error(err)
+	}
+	if active, _ := x.s.Backlog(graphQueue); active != 0 || len(x.book[0]) != 1 {
+		t.Errorf("%d tasks and %d records are left", active, len(x.book[0]))
+	}
+}
