@@ -1,0 +1,237 @@
+package loop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"treadle/loop/client"
+	"treadle/sched"
+)
+
+// hub connects a client of the dwork protocol.
+func (r *rig) hub() *client.Hub {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
+	defer cancel()
+	for _, l := range r.listening {
+		if l.Protocol == "dwork" {
+			h, err := client.DialHub(ctx, l.Address)
+			if err != nil {
+				r.t.Fatal(err)
+			}
+			r.t.Cleanup(h.Close)
+			return h
+		}
+	}
+	r.t.Fatal("nobody speaks dwork")
+	return nil
+}
+
+var dworkOn = Options{Dwork: DworkOptions{Listen: []string{"tcp://127.0.0.1:0"}}}
+
+func tasksOf(names ...string) (all []client.DworkTask) {
+	for _, n := range names {
+		all = append(all, client.DworkTask{Name: n, Origin: "o"})
+	}
+	return all
+}
+
+func namesOf(tasks []client.DworkTask) (all []string) {
+	for _, t := range tasks {
+		all = append(all, t.Name)
+	}
+	return all
+}
+
+// TestDworkAcknowledgedAfterSync: Create, Complete and Transfer are answered when they are on
+// disk; steals, Exit, Lookup and the status wait for nothing, over the same connection or
+// another.
+func TestDworkAcknowledgedAfterSync(t *testing.T) {
+	d := newDisk()
+	r := d.on(t, dworkOn)
+	writer, other := r.hub(), r.hub()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := writer.Create(ctx, tasksOf("a", "b", "c")...); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := writer.Steal(ctx, "w", 2); err != nil || !slices.Equal(namesOf(got), []string{"a", "b"}) {
+		t.Fatal(got, err)
+	}
+	for what, do := range map[string]func() error{
+		"create":   func() error { return writer.Create(ctx, tasksOf("d")...) },
+		"complete": func() error { _, err := writer.Complete(ctx, "w", tasksOf("a")...); return err },
+		"transfer": func() error { return writer.Transfer(ctx, "w", tasksOf("b")...) },
+	} {
+		d.gate.Lock()
+		answered := make(chan error, 1)
+		go func() { answered <- do() }()
+		// The hub has taken the request when the one behind it, of another connection, is parked too, or
+		// when it owes a reply.
+		for r.dwork.owed.Load() == 0 && ctx.Err() == nil {
+			if _, _, err := other.Status(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := other.Lookup(ctx, "nothing"); !errors.Is(err, client.ErrNoTask) {
+			t.Errorf("%s: a lookup meanwhile: %v", what, err)
+		}
+		if err := other.Exit(ctx, "nobody"); !errors.Is(err, client.ErrNoTask) {
+			t.Errorf("%s: an exit meanwhile: %v", what, err)
+		}
+		if _, err := other.Steal(ctx, "thief", 1); err != nil && !errors.Is(err, client.ErrNoTask) {
+			t.Errorf("%s: a steal meanwhile: %v", what, err)
+		}
+		select {
+		case err := <-answered:
+			t.Errorf("%s is answered before it is on disk: %v", what, err)
+		default:
+		}
+		d.gate.Unlock()
+		if err := <-answered; err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// TestDworkRestart: the graph survives the process: assigned tasks stay with their worker's
+// location, or are ready again when the setting says so; what was complete stays complete.
+func TestDworkRestart(t *testing.T) {
+	for _, restart := range []string{DworkKeep, DworkReady} {
+		d := newDisk()
+		o := dworkOn
+		o.Dwork.Restart = restart
+		r := d.on(t, o)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		h := r.hub()
+		if err := h.Create(ctx, client.DworkTask{Name: "a", Origin: "o"}, client.DworkTask{Name: "b", Origin: "o", After: []string{"a"}},
+			client.DworkTask{Name: "c", Origin: "o"}, client.DworkTask{Name: "d", Origin: "o", After: []string{"b", "c"}}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.Steal(ctx, "w", 2); err != nil { // a and c
+			t.Fatal(err)
+		}
+		if _, err := h.Complete(ctx, "w", tasksOf("a")...); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.Create(ctx, client.DworkTask{Name: "d", Origin: "o", After: []string{"e"}}, client.DworkTask{Name: "e", Origin: "o"},
+			client.DworkTask{Name: "d", Origin: "o", After: []string{"e"}}); err != nil {
+			t.Fatal(err)
+		}
+		r.stop()
+		<-r.ended
+
+		r = d.on(t, o)
+		h = r.hub()
+		text, ready, err := h.Status(ctx)
+		want, wantReady := "dhub: 4 active tasks, 2 ready.", 2
+		if restart == DworkReady {
+			want, wantReady = "dhub: 4 active tasks, 3 ready.", 3
+		}
+		if err != nil || text != want || ready != wantReady {
+			t.Errorf("%s: %s, %v", restart, text, err)
+		}
+		info, err := h.Lookup(ctx, "d")
+		slices.Sort(info.After)
+		if err != nil || !slices.Equal(info.After, []string{"b", "c", "e"}) {
+			t.Errorf("%s: d waits for %q, %v", restart, info.After, err)
+		}
+		info, err = h.Lookup(ctx, "c")
+		if err != nil || restart == DworkKeep != (info.Location == "w") {
+			t.Errorf("%s: c is at %q, %v", restart, info.Location, err)
+		}
+		if restart == DworkKeep {
+			if _, err := h.Complete(ctx, "w", tasksOf("c")...); err != nil {
+				t.Error(err)
+			}
+		}
+		done := workOff(t, ctx, h, "w2")
+		slices.Sort(done)
+		if want := map[string][]string{DworkKeep: {"b", "d", "e"}, DworkReady: {"b", "c", "d", "e"}}[restart]; !slices.Equal(done, want) {
+			t.Errorf("%s: %q were done, want %q", restart, done, want)
+		}
+	}
+}
+
+// workOff steals and completes until no task is left.
+func workOff(t *testing.T, ctx context.Context, h *client.Hub, location string) (done []string) {
+	t.Helper()
+	for {
+		tasks, err := h.Steal(ctx, location, 1)
+		if errors.Is(err, client.ErrAllDone) {
+			return done
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		done = append(done, namesOf(tasks)...)
+		if _, err := h.Complete(ctx, location, tasks...); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestDworkFullDisk: without room Create is refused, and what is there can be done.
+func TestDworkFullDisk(t *testing.T) {
+	d := newDisk()
+	r := d.on(t, dworkOn)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	h := r.hub()
+	if err := h.Create(ctx, tasksOf("a")...); err != nil {
+		t.Fatal(err)
+	}
+	d.free.Store(1)
+	var err error
+	for n := 0; err == nil && ctx.Err() == nil; n++ { // the journal looks now and then
+		err = h.Create(ctx, tasksOf(fmt.Sprint("more ", n))...)
+	}
+	if !errors.Is(err, client.ErrHubRefused) {
+		t.Errorf("a Create without room: %v", err)
+	}
+	if done := workOff(t, ctx, h, "w"); !slices.Contains(done, "a") {
+		t.Errorf("done: %q", done)
+	}
+}
+
+// TestDworkLease: with a lease, the tasks of a worker that was silent for longer are ready
+// again; one that asks anything keeps its own.
+func TestDworkLease(t *testing.T) {
+	rig := newDworkRig(t, Options{Dwork: DworkOptions{Lease: 10 * time.Second}})
+	rig.ask(`type: Create task { name: "a" origin: "o" } task { name: "b" origin: "o" }`)
+	rig.ask(`type: Steal location: "silent"`)
+	rig.ask(`type: Steal location: "alive"`)
+	for range 3 {
+		rig.pass(9 * time.Second)
+		rig.expire()
+		rig.ask(`type: Steal location: "alive"`)
+	}
+	if got := taskNames(t, rig.ask(`type: Steal location: "heir"`)); got != "NotFound" {
+		// "alive" was given a when "silent" lost it.
+		t.Errorf("the heir gets %s", got)
+	}
+	if got := rig.ask(`type: Exit location: "silent"`); got != "type:NotFound" {
+		t.Errorf("the silent worker's exit: %s", got)
+	}
+	if got := rig.ask(`type: Complete task { name: "a" origin: "" } task { name: "b" origin: "" } location: "alive"`); got != "type:OK" {
+		t.Errorf("the other completes both: %s", got)
+	}
+}
+
+// TestDworkWorkersBounded: locations that nobody knows are refused when too many are known.
+func TestDworkWorkersBounded(t *testing.T) {
+	rig := newDworkRig(t, Options{})
+	for i := range maxLocations {
+		rig.workers[fmt.Sprint(i)] = &dworkWorker{peer: &sched.Peer{}}
+	}
+	for _, request := range []string{`type: Steal location: "w"`, `type: Complete task { name: "a" origin: "" } location: "w"`, `type: Transfer task { name: "a" origin: "" } location: "w"`} {
+		if got := rig.ask(request); got != "type:Error" {
+			t.Errorf("%s is answered %s", request, got)
+		}
+	}
+}
