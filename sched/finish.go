@@ -21,13 +21,11 @@ func (s *Scheduler) Finish(now Time, p *Peer, ref JobRef, data []byte, sink Sink
 	q := sh.unhold(ref.Slot, r)
 	if r.flags&task != 0 {
 		sh.finishTask(now, ref.Slot, r, q, sink)
-		if sh.freeSuccessors(now, tickBatch, sink); len(sh.freeing) > 0 {
-			s.alarmMono(0)
-		}
-	} else {
-		sh.counters.Done++
-		sh.end(ref.Slot, r, q, Result, data, sink)
+		sh.moveOn(now, q, sink)
+		return nil
 	}
+	sh.counters.Done++
+	sh.end(ref.Slot, r, q, Result, data, sink)
 	sh.rematch(now, q, sink)
 	return nil
 }

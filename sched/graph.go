@@ -35,6 +35,9 @@ type TaskView struct {
 	By     SessionID // and its session, 0 for a holder of NewHolder
 	Log    []Event
 
+	// Revision is that of the last Lease, also when it is held no more; 0: there was none.
+	Revision int64
+
 	shard *shard
 }
 
@@ -50,7 +53,8 @@ type node struct {
 	outs, ins    uint32 // how many
 	log          uint32 // arena reference, when logSize is not 0
 	logSize      uint32
-	place        int64 // ready: where it stands in the line
+	place        int64 // ready: where it stands in the line, among all queues' tasks
+	revision     int64 // of the last Lease, also when it is held no more
 	// order is larger than that of every task it waits for. It starts as the sequence
 	// number and moves only when a task is to wait for a younger one.
 	order int64
@@ -234,7 +238,9 @@ func (sh *shard) viewTask(job uint32, r *record, q *queue, v *TaskView) {
 	case remembered:
 		v.Stage = StageDone
 	}
-	if n := sh.slab.node(job); n.logSize > 0 {
+	n := sh.slab.node(job)
+	v.Revision = n.revision
+	if n.logSize > 0 {
 		for b := sh.arena.view(n.log, int(n.logSize)); len(b) > 0; b = b[eventSize:] {
 			v.Log = append(v.Log, Event{b[0], micros(b[1:])})
 		}

@@ -17,7 +17,7 @@ func micros(b []byte) int64       { return int64(binary.LittleEndian.Uint64(b)) 
 
 // saveTask journals a task. In the place of the workload stand, each with its length as
 // a uvarint ahead: the holder's name, the log, the sequence numbers of its
-// predecessors; then the workload.
+// predecessors; then the revision as a varint, and the workload.
 func (sh *shard) saveTask(job uint32, r *record, q *queue) {
 	sh.view(job, r, q, &sh.saved)
 	n := sh.slab.node(job)
@@ -34,6 +34,7 @@ func (sh *shard) saveTask(job uint32, r *record, q *queue) {
 	sh.predecessors(n, func(uint64) { ins++ })
 	b = binary.AppendUvarint(b, uint64(ins))
 	sh.predecessors(n, func(seq uint64) { b = binary.LittleEndian.AppendUint64(b, seq) })
+	b = binary.AppendVarint(b, n.revision)
 	sh.packed = append(b, sh.saved.Workload...)
 	sh.saved.Workload = sh.packed
 	sh.saved.SchedAt = 0
@@ -106,6 +107,11 @@ func (sh *shard) restoreTask(j *Job, q *queue) error {
 		m.edges = append(m.edges, restoredEdge{from: binary.LittleEndian.Uint64(rest), to: j.Ref.Seq})
 		rest = rest[8:]
 	}
+	revision, n := binary.Varint(rest)
+	if n <= 0 {
+		return errTask
+	}
+	rest = rest[n:]
 	job, r, err := sh.make(sh.s.tag(q.id, j.Space, j.Name), q, j.Space, j.Name, rest)
 	if err != nil {
 		return err
@@ -113,7 +119,7 @@ func (sh *shard) restoreTask(j *Job, q *queue) error {
 	r.seq, r.flags, r.due, r.count = j.Ref.Seq, r.flags|task, floorSecond(j.Due), j.Count
 	q.tasks++
 	sh.wait(r, q, uint32(j.Due-r.due*1000))
-	*sh.slab.node(job) = node{order: int64(r.seq)}
+	*sh.slab.node(job) = node{order: int64(r.seq), revision: revision}
 	for b := log; len(b) > 0; b = b[eventSize:] {
 		sh.logEvents(job, Event{b[0], micros(b[1:])})
 	}
@@ -145,7 +151,7 @@ func (sh *shard) restoreEdge(j *Job) error {
 
 // resumeTasks gives restored tasks their predecessors, holders and places in line: that of
 // their making. holder returns the peer for a name; nil: the task is ready again.
-func (sh *shard) resumeTasks(now Time, holder func(name string) *Peer, sink Sink) {
+func (sh *shard) resumeTasks(now Time, holder func(space Space, name string) *Peer, sink Sink) {
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)
 	m := sh.restoring
@@ -168,7 +174,7 @@ func (sh *shard) resumeTasks(now Time, holder func(name string) *Peer, sink Sink
 		q.waiting--
 		name, held := m.holds[job]
 		if held && holder != nil {
-			if p := holder(name); p != nil {
+			if p := holder(r.space, name); p != nil {
 				if w, err := sh.enlist(p, q); err == nil {
 					sh.hold(now, job, r, w, slot{})
 					continue
@@ -176,6 +182,9 @@ func (sh *shard) resumeTasks(now Time, holder func(name string) *Peer, sink Sink
 			}
 		}
 		sh.enqueue(now, job, r, q, r.place)
+		if r.state == ready { // ahead of all that come later, in whichever shard
+			sh.slab.node(job).place = int64(seq)
+		}
 		if held { // no more
 			sh.save(job, r, q)
 		}

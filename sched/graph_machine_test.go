@@ -285,7 +285,7 @@ func (x *graphMachine) complete(holder string, tasks []Task) error {
 // none come back.
 func (x *graphMachine) crash(who int) error {
 	comes := func(name string) bool { return who < 2 || who == 2 && name == "h0" }
-	holder := func(name string) *Peer {
+	holder := func(_ Space, name string) *Peer {
 		if comes(name) {
 			return x.holder(name)
 		}

@@ -78,7 +78,7 @@ func (x *graphStand) restart() {
 		j := x.book[0][seq]
 		x.ok(x.s.Restore(x.now, &j))
 	}
-	x.s.Resume(x.now, last, func(string) *Peer { return x.h }, &x.rec)
+	x.s.Resume(x.now, last, func(Space, string) *Peer { return x.h }, &x.rec)
 }
 
 func (b book) order() (seqs []uint64) {

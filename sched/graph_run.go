@@ -71,12 +71,14 @@ func (sh *shard) steal(now Time, p *Peer, queue []byte, n int, sink Sink, fn fun
 
 // firstTask returns the first task in line; there is one.
 func (sh *shard) firstTask(q *queue) uint32 {
-	k := key{^0, taskDue}
-	a, b := q.ready.headOf(&sh.buckets, k), q.wide.headOf(&sh.buckets, k)
-	if a == none || b != none && sh.slab.node(b).place < sh.slab.node(a).place {
-		return b
+	first := none
+	for _, x := range [...]*index{&q.ready, &q.wide, &q.private} {
+		job := x.headOf(&sh.buckets, key{^0, taskDue})
+		if first == none || job != none && sh.slab.node(job).place < sh.slab.node(first).place {
+			first = job
+		}
 	}
-	return a
+	return first
 }
 
 // headOf returns the first job of a key, none when there is none.
@@ -186,12 +188,10 @@ func (sh *shard) ready(now Time, job uint32, r *record, q *queue, where end) {
 	q.lined++
 	n := sh.slab.node(job)
 	if where == front {
-		q.frontPlace--
-		n.place = q.frontPlace
+		n.place = -sh.s.places.Add(1)
 		q.readyFor(r).pushFront(&sh.buckets, &sh.slab, readyKey(r), job)
 	} else {
-		q.backPlace++
-		n.place = q.backPlace
+		n.place = sh.s.places.Add(1)
 		q.readyFor(r).pushBack(&sh.buckets, &sh.slab, readyKey(r), job)
 	}
 	sh.logEvents(job, Event{StageReady, now.Micros})
@@ -218,6 +218,11 @@ func (sh *shard) comeBack(now Time, job uint32, r *record, q *queue, where end) 
 // rest.
 func (sh *shard) finishTask(now Time, job uint32, r *record, q *queue, sink Sink) {
 	sh.counters.Done++
+	sh.endTask(now, job, r, q, sink)
+}
+
+// endTask is finishTask but for the count of what is done.
+func (sh *shard) endTask(now Time, job uint32, r *record, q *queue, sink Sink) {
 	sh.unsave(r)
 	q.tasks--
 	sh.gone++

@@ -210,6 +210,9 @@ func (c *checker) queue(q *queue) error {
 	if err := c.index(&q.wide, "wide", pending(ready, &q.wide)); err != nil {
 		return err
 	}
+	if err := c.index(&q.private, "private", pending(ready, &q.private)); err != nil {
+		return err
+	}
 	if err := c.index(&q.delayed, "delayed", pending(delayed, nil)); err != nil {
 		return err
 	}

@@ -7,7 +7,7 @@ import (
 
 // deadlines checks that the two deadline indexes hold exactly the reserved jobs.
 func (c *checker) deadlines() error {
-	visit := func(flag uint8) func(uint32, *record, key) error {
+	visit := func(flag uint16) func(uint32, *record, key) error {
 		return func(_ uint32, r *record, k key) error {
 			if r.state != reserved || r.flags&(ownDeadline|untimed) != flag || k.b != 0 || k.a%grain != 0 {
 				return fmt.Errorf("state %d flags %b at key %v", r.state, r.flags, k)

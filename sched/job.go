@@ -38,6 +38,8 @@ const (
 	orphan
 	// task: it is part of a graph, see node.
 	task
+	// private: it is never matched with a Reserve, only stolen.
+	private
 )
 
 // none is no slot, no bucket, no queue.
@@ -59,7 +61,7 @@ type record struct {
 	place      uint32 // delayed, waiting: milliseconds past due; reserved: index in its watch's held
 	state      State
 	space      Space
-	flags      uint8
+	flags      uint16
 }
 
 // schedAt is the record's sched_at as a client sees it.

@@ -122,10 +122,11 @@ func (s *Scheduler) Restore(now Time, j *Job) error {
 }
 
 // Resume ends a restoration, also one of nothing: sequence numbers go on above last, and
-// restored tasks get their places. holder returns the peer that holds a task under a
-// name, nil when the task is to be ready again; a nil holder says so of all.
-func (s *Scheduler) Resume(now Time, last uint64, holder func(name string) *Peer, sink Sink) {
+// restored tasks get their places. holder returns the peer that holds a task of a space
+// under a name, nil when the task is to be ready again; a nil holder says so of all.
+func (s *Scheduler) Resume(now Time, last uint64, holder func(space Space, name string) *Peer, sink Sink) {
 	s.jobs.Store(max(s.jobs.Load(), last))
+	s.places.Store(int64(s.jobs.Load()))
 	for i := range s.shards {
 		s.shards[i].resumeTasks(now, holder, sink)
 	}

@@ -97,7 +97,7 @@ func (sh *shard) rematch(now Time, q *queue, sink Sink) {
 
 // anyPending returns a pending job of a queue that has one.
 func (q *queue) anyPending(p *buckets) uint32 {
-	for _, x := range [...]*index{&q.ready, &q.wide, &q.delayed} {
+	for _, x := range [...]*index{&q.ready, &q.wide, &q.private, &q.delayed} {
 		if job := x.head(p); job != none {
 			return job
 		}

@@ -7,6 +7,7 @@ type queue struct {
 
 	ready   index // key {^priority, due second}
 	wide    index // the same, for jobs that only wide peers get
+	private index // the same, for tasks that are only stolen
 	delayed index // key {due second, milliseconds}
 	timer   key   // the delayed index's smallest key, while in the timers heap
 	at      int   // place in the timers heap, -1: not in it
@@ -21,8 +22,6 @@ type queue struct {
 	waiting    int    // tasks waiting for others
 	tasks      int    // tasks that are not complete
 	lined      int    // of these, those that are ready
-	frontPlace int64  // of the task that was last put first in line
-	backPlace  int64  // of the task that was last put last
 	immediate  int    // pending jobs submitted with sched_at 0
 	dropped    bool
 	saved      uint64 // what the journal knows it by, 0: not at all
@@ -32,14 +31,17 @@ func (q *queue) ahead(o *queue) bool { return q.timer.less(o.timer) }
 func (q *queue) place() int          { return q.at }
 func (q *queue) setPlace(i int)      { q.at = i }
 
-func (q *queue) pending() int { return q.ready.jobs + q.wide.jobs + q.delayed.jobs }
+func (q *queue) pending() int { return q.ready.jobs + q.wide.jobs + q.private.jobs + q.delayed.jobs }
 
 // readyFor is the ready index that a job belongs in.
 func (q *queue) readyFor(r *record) *index {
-	if r.flags&wide != 0 {
-		return &q.wide
+	switch {
+	case r.flags&(wide|private) == 0: // nearly always
+		return &q.ready
+	case r.flags&private != 0:
+		return &q.private
 	}
-	return &q.ready
+	return &q.wide
 }
 
 // picky says that not every ready job fits every watch: some are too long for some,

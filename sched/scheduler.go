@@ -36,6 +36,7 @@ var (
 	ErrNotOwner  = errors.New("the job is held by another peer")
 	ErrNoWorker  = errors.New("no worker serves the queue")
 	ErrDuplicate = errors.New("a job of that name is known")
+	ErrStale     = errors.New("the revision is not the latest")
 	ErrFull      = errors.New("no room for more jobs")
 	ErrQueues    = errors.New("too many queues")
 	ErrSlots     = errors.New("too many outstanding reserves on one session")
@@ -60,9 +61,11 @@ type Rules struct {
 	// Untimed: a reservation lasts until its holder ends it or leaves.
 	Untimed bool
 	// Graph: its jobs are tasks, which wait for each other and stand in a line of their
-	// own. Extend, Transfer, Steal and Complete are their verbs; they are never
-	// broadcast, removed or dropped with their queue.
+	// own. Extend, Transfer, Steal, Complete and those of a Lease are their verbs; they
+	// are never broadcast or dropped with their queue, and Cancel alone removes them.
 	Graph bool
+	// Private: its tasks are handed out by Steal alone, never to a Reserve.
+	Private bool
 	// Deaths, when not 0: each failure gives the job one more priority and puts it
 	// ahead of its equals, and so many failures end it with Failed.
 	Deaths int32
@@ -111,6 +114,8 @@ type Scheduler struct {
 	_     [64]byte // the two sequences below change with every job
 	jobs  atomic.Uint64
 	slots atomic.Uint64
+
+	places atomic.Int64 // the last place in line that was given, of all queues
 }
 
 // New returns an empty scheduler.

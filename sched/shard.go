@@ -66,7 +66,7 @@ func (sh *shard) queue(name []byte) (*queue, error) {
 		sh.s.queueCount.Add(-1)
 		return nil, ErrQueues
 	}
-	q := &queue{name: string(name), ready: newIndex(), wide: newIndex(), delayed: newIndex(), at: -1}
+	q := &queue{name: string(name), ready: newIndex(), wide: newIndex(), private: newIndex(), delayed: newIndex(), at: -1}
 	q.id = place(&sh.queues, &sh.idle, q)
 	sh.byName[q.name] = q
 	return q, nil

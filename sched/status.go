@@ -83,7 +83,7 @@ func (sh *shard) status(q *queue) QueueStatus {
 	if k, ok := q.delayed.min(&sh.buckets); ok {
 		st.SchedAt = k.a
 	}
-	for _, x := range [...]*index{&q.ready, &q.wide} {
+	for _, x := range [...]*index{&q.ready, &q.wide, &q.private} {
 		if due, ok := x.minB(&sh.buckets); ok {
 			st.SchedAt = min(st.SchedAt, due)
 		}

@@ -109,6 +109,9 @@ func (sh *shard) make(tag uint32, q *queue, space Space, name, workload []byte) 
 	if len(name) > MaxShort || len(q.name) > MaxShort {
 		r.flags |= wide
 	}
+	if sh.s.rules[space].Private {
+		r.flags |= private
+	}
 	q.spaces |= 1 << space
 	return job, r, nil
 }

@@ -113,6 +113,7 @@ func (sh *shard) takeApart(room int, sink Sink) int {
 			}
 			q.ready.release(&sh.buckets)
 			q.wide.release(&sh.buckets)
+			q.private.release(&sh.buckets)
 			q.delayed.release(&sh.buckets)
 			sh.queues[q.id] = nil
 			sh.idle = append(sh.idle, q.id)

@@ -1,0 +1,292 @@
+package sched
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// leaseSpace is the space of these tests, whose tasks are only stolen.
+const leaseSpace Space = 3
+
+var leaseRules = [MaxSpaces]Rules{leaseSpace: {Durable: true, Graph: true, Untimed: true, Private: true}}
+
+// leaseStand is a stand of several shards, with a journal and one holder.
+type leaseStand struct {
+	*stand
+	book book
+	h    *Peer
+}
+
+func newLeaseStand(t testing.TB) *leaseStand {
+	x := &leaseStand{book: make(book, 8)}
+	for i := range x.book {
+		x.book[i] = make(map[uint64]Job)
+	}
+	x.stand = newStand(t, Options{Rules: leaseRules, Journal: x.book, Shards: len(x.book)})
+	x.h = x.s.NewHolder("h")
+	t.Cleanup(x.sane)
+	return x
+}
+
+func (x *leaseStand) sane() {
+	x.t.Helper()
+	if err := x.s.check(); err != nil {
+		x.t.Error(err)
+	}
+}
+
+func (x *leaseStand) extend(queue string, tasks ...string) {
+	x.t.Helper()
+	x.ok(x.s.Extend(x.now, leaseSpace, []byte(queue), graphTaskList(tasks...), &x.rec))
+}
+
+// steal takes the first task, "" when there is none.
+func (x *leaseStand) steal(queue string) (name string, l Lease) {
+	x.s.Steal(x.now, x.h, []byte(queue), 1, &x.rec, func(v *TaskView) bool {
+		name, l = string(v.Name), Lease{v.Ref, v.Revision}
+		return true
+	})
+	return name, l
+}
+
+// all steals all of them.
+func (x *leaseStand) all(queue string) (names []string) {
+	for {
+		name, _ := x.steal(queue)
+		if name == "" {
+			return names
+		}
+		names = append(names, name)
+	}
+}
+
+func (x *leaseStand) wantAll(queue string, want ...string) {
+	x.t.Helper()
+	if got := x.all(queue); !slices.Equal(got, want) {
+		x.t.Errorf("queue %s: got %q, want %q", queue, got, want)
+	}
+}
+
+func (x *leaseStand) refused(want, err error) {
+	x.t.Helper()
+	if !errors.Is(err, want) {
+		x.t.Errorf("got %v, want %v", err, want)
+	}
+	x.sane()
+}
+
+// restart is a crash, and a start with one holder for each space and name.
+func (x *leaseStand) restart() (holders map[string]*Peer) {
+	x.t.Helper()
+	holders = make(map[string]*Peer)
+	last := x.s.jobs.Load()
+	var saved []Job
+	for _, shard := range x.book {
+		for _, j := range shard {
+			saved = append(saved, j)
+		}
+		clear(shard)
+	}
+	slices.SortFunc(saved, func(a, b Job) int { return int(int64(a.Ref.Seq - b.Ref.Seq)) })
+	x.s = New(Options{Rules: leaseRules, Journal: x.book, Shards: len(x.book), Seed: x.s.seed})
+	for _, j := range saved {
+		x.book.Save(x.s.ShardOf([]byte(j.Queue)), &j)
+		x.ok(x.s.Restore(x.now, &j))
+	}
+	x.s.Resume(x.now, last, func(space Space, name string) *Peer {
+		key := fmt.Sprint(space, name)
+		if holders[key] == nil {
+			holders[key] = x.s.NewHolder(name)
+		}
+		return holders[key]
+	}, &x.rec)
+	x.h = x.s.NewHolder("later")
+	return holders
+}
+
+// A private task is never handed to a peer that reserves, whatever the peer can do and
+// whenever it asks; other jobs of the queue are.
+func TestPrivate(t *testing.T) {
+	x := newLeaseStand(t)
+	early, late := x.skilled(Wide, "q"), x.skilled(Named|Wide)
+	x.reserve(early, 1)
+	long := strings.Repeat("n", MaxShort+1)
+	x.extend("q", "a", long, "b<a")
+	x.ok(x.s.Watch(x.now, late, []byte("q"), true, &x.rec))
+	x.reserve(late, 2)
+	x.now.Mono += 1 << 20
+	x.now.Wall += 1 << 20
+	x.s.Tick(x.now, &x.rec)
+	x.want()
+	if got := x.s.Stats().Jobs; got != 3 {
+		t.Errorf("%d jobs are counted", got)
+	}
+	x.s.Status(func(q QueueStatus) {
+		if q.Jobs != 3 || q.Workers != 2 {
+			t.Errorf("the status is %+v", q)
+		}
+	})
+	x.submit("q", "public")
+	x.want("1 1 broadcast public", "2 2 broadcast public") // as long as late asks for it
+	if x.s.Drop([]byte("q")) || x.s.Remove(x.now, leaseSpace, []byte("q"), []byte("a"), &x.rec) {
+		t.Error("the tasks were dropped or removed")
+	}
+	x.wantAll("q", "a", long)
+	x.sane()
+}
+
+// A revision counts once: with an old one nothing can be done, and a task that comes
+// back keeps its last.
+func TestLease(t *testing.T) {
+	x := newLeaseStand(t)
+	x.extend("q", "a", "b", "c")
+	name, l := x.steal("q")
+	if name != "a" || l.Revision != 0 {
+		t.Fatalf("%s under %v", name, l)
+	}
+	x.ok(x.s.Touch(x.h, l, 7))
+	old, l := l, Lease{l.Ref, 7}
+	other := x.s.NewHolder("other")
+	for _, f := range []struct {
+		p    *Peer
+		l    Lease
+		want error
+	}{{x.h, old, ErrStale}, {other, l, ErrNotOwner}, {x.h, Lease{JobRef{Shard: 99}, 7}, ErrNotFound}} {
+		x.refused(f.want, x.s.Touch(f.p, f.l, 8))
+		x.refused(f.want, x.s.Requeue(x.now, f.p, f.l, true, &x.rec))
+		x.refused(f.want, x.s.FinishLease(x.now, f.p, f.l, &x.rec))
+	}
+	if got := x.s.Stats().Stale; got != 6 { // of the third there is not even a shard
+		t.Errorf("%d stale ones are counted", got)
+	}
+	x.ok(x.s.Requeue(x.now, x.h, l, false, &x.rec))
+	x.refused(ErrNotFound, x.s.Requeue(x.now, x.h, l, false, &x.rec))
+	if name, l = x.steal("q"); name != "b" {
+		t.Fatalf("%s is the next", name)
+	}
+	x.ok(x.s.Requeue(x.now, x.h, l, true, &x.rec))
+	x.wantAll("q", "b", "c", "a")
+	found := x.s.LookupTask(leaseSpace, []byte("q"), []byte("a"), func(v *TaskView) { l = Lease{v.Ref, v.Revision} })
+	if !found || l.Revision != 7 {
+		t.Errorf("a came back under %v", l)
+	}
+	x.ok(x.s.Touch(x.h, l, 8, Event{StageOther, 5}))
+	x.s.LookupTask(leaseSpace, []byte("q"), []byte("a"), func(v *TaskView) {
+		if last := v.Log[len(v.Log)-1]; last != (Event{StageOther, 5}) || v.Revision != 8 {
+			t.Errorf("its log ends with %v, its revision is %d", last, v.Revision)
+		}
+	})
+	l.Revision = 8
+	x.ok(x.s.FinishLease(x.now, x.h, l, &x.rec))
+	x.refused(ErrNotFound, x.s.FinishLease(x.now, x.h, l, &x.rec))
+	if active, _ := x.s.Backlog([]byte("q")); active != 2 {
+		t.Errorf("%d tasks are left", active)
+	}
+}
+
+// Holder and revision outlive the process. Holders of different spaces are different.
+func TestLeaseRestart(t *testing.T) {
+	x := newLeaseStand(t)
+	x.extend("q", "a", "b")
+	_, l := x.steal("q")
+	x.ok(x.s.Touch(x.h, l, -5))
+	l.Revision = -5
+	x.ok(x.s.Touch(x.h, l, 1<<60))
+	holders := x.restart()
+	p := holders["3h"]
+	if p == nil || len(holders) != 1 {
+		t.Fatalf("the holders are %v", holders)
+	}
+	x.s.LookupTask(leaseSpace, []byte("q"), []byte("a"), func(v *TaskView) { l = Lease{v.Ref, v.Revision} })
+	if l.Revision != 1<<60 {
+		t.Fatalf("a came back under %v", l)
+	}
+	x.ok(x.s.Requeue(x.now, p, l, false, &x.rec))
+	x.restart()
+	x.s.LookupTask(leaseSpace, []byte("q"), []byte("a"), func(v *TaskView) {
+		if v.Revision != 1<<60 || v.Stage != StageReady {
+			t.Errorf("a came back in stage %d under %d", v.Stage, v.Revision)
+		}
+	})
+	x.wantAll("q", "a", "b")
+}
+
+// Cancel removes a task from wherever it stands and frees those that wait for it.
+func TestCancel(t *testing.T) {
+	x := newLeaseStand(t)
+	cancel := func(name string, want bool) {
+		t.Helper()
+		if got := x.s.Cancel(x.now, leaseSpace, []byte("q"), []byte(name), &x.rec); got != want {
+			t.Errorf("cancelling %s: %v", name, got)
+		}
+		x.sane()
+	}
+	cancel("nothing", false)
+	x.extend("q", "held", "ready", "waiting<held", "after-waiting<waiting", "after-held<held", "kept")
+	_, l := x.steal("q")
+	cancel("ready", true)
+	cancel("ready", false)
+	cancel("waiting", true)
+	cancel("held", true)
+	x.refused(ErrNotFound, x.s.Touch(x.h, l, 1))
+	if st := x.s.Stats(); st.Removed != 3 || st.Done != 0 {
+		t.Errorf("%+v", st.Counters)
+	}
+	if _, ready := x.s.Backlog([]byte("q")); ready != 3 {
+		t.Errorf("%d tasks are ready", ready)
+	}
+	x.restart()
+	x.wantAll("q", "after-waiting", "after-held", "kept")
+}
+
+// Heads of queues can be compared, whatever their shards, also after a restart.
+func TestHead(t *testing.T) {
+	x := newLeaseStand(t)
+	queues := strings.Fields("e d c b a f g h i j")
+	if _, ok := x.s.Head([]byte("a")); ok {
+		t.Error("an empty queue has a head")
+	}
+	for _, q := range queues {
+		x.extend(q, "1")
+	}
+	for _, q := range queues {
+		x.extend(q, "2")
+	}
+	order := func() string {
+		var all []string
+		for {
+			first, least := "", int64(0)
+			for _, q := range queues {
+				if place, ok := x.s.Head([]byte(q)); ok && (first == "" || place < least) {
+					first, least = q, place
+				}
+			}
+			if first == "" {
+				return strings.Join(all, " ")
+			}
+			name, _ := x.steal(first)
+			all = append(all, first+name)
+		}
+	}
+	_, l := x.steal("a")
+	x.ok(x.s.Requeue(x.now, x.h, l, true, &x.rec))
+	_, l = x.steal("e")
+	x.ok(x.s.Requeue(x.now, x.h, l, false, &x.rec))
+	if got, want := order(), "a1 d1 c1 b1 f1 g1 h1 i1 j1 e2 d2 c2 b2 a2 f2 g2 h2 i2 j2 e1"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	for _, p := range x.restart() {
+		for _, q := range queues {
+			x.s.GiveBack(x.now, p, []byte(q), &x.rec)
+		}
+	}
+	x.restart()
+	queues = append(queues, "z")
+	x.extend("z", "1")
+	if got, want := order(), "e1 d1 c1 b1 a1 f1 g1 h1 i1 j1 e2 d2 c2 b2 a2 f2 g2 h2 i2 j2 z1"; got != want {
+		t.Errorf("after a restart: got %s, want %s", got, want)
+	}
+}
