@@ -200,20 +200,26 @@ func (sh *shard) linked(from, to uint32) bool {
 // eventSize is what a log entry takes in the arena: a byte of stage, eight of time.
 const eventSize = 9
 
+// maxEvents bounds a task's log, of which the newest entries are kept: each change of a
+// task journals it, and one that no worker can do comes back for ever.
+const maxEvents = 1024
+
 // logEvents appends to a task's log; what finds no room is lost, it is for people.
 func (sh *shard) logEvents(job uint32, events ...Event) {
 	if len(events) == 0 {
 		return
 	}
 	n := sh.slab.node(job)
-	size := int(n.logSize) + len(events)*eventSize
+	events = events[max(len(events)-maxEvents, 0):]
+	old := min(int(n.logSize), (maxEvents-len(events))*eventSize)
+	size := old + len(events)*eventSize
 	ref, room, ok := sh.arena.take(size)
 	if !ok {
 		return
 	}
 	at := 0
 	if n.logSize > 0 {
-		at = copy(room, sh.arena.view(n.log, int(n.logSize)))
+		at = copy(room, sh.arena.view(n.log, int(n.logSize))[int(n.logSize)-old:])
 		sh.arena.give(n.log)
 	}
 	for _, e := range events {

@@ -157,7 +157,7 @@ func (x *graphOnce) worker(box int) {
 		}
 		for _, d := range letters {
 			i := x.handed([]byte(d.job.name))
-			err := error(nil)
+			var err error
 			switch what := r.IntN(100); {
 			case what < 5:
 				x.inAir[i].Add(-1)

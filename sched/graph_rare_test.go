@@ -232,6 +232,45 @@ func TestRecreatedWhileFreeing(t *testing.T) {
 	}
 }
 
+// A task's log keeps its newest entries.
+func TestTaskLogBounded(t *testing.T) {
+	x := newGraphStand(t)
+	f := func(when string) {
+		t.Helper()
+		x.s.LookupTask(graphTasks, graphQueue, []byte("a"), func(v *TaskView) {
+			if last := v.Log[len(v.Log)-1]; len(v.Log) != maxEvents || last.Micros != x.now.Micros {
+				t.Errorf("%s: %d entries, the last %+v", when, len(v.Log), last)
+			}
+		})
+		if err := x.s.check(); err != nil {
+			t.Errorf("%s: %v", when, err)
+		}
+	}
+	x.extend("a")
+	for range maxEvents {
+		x.now.Micros++
+		x.stolen("a")
+		x.s.GiveBack(x.now, x.h, graphQueue, &x.rec)
+	}
+	f("after many turns")
+	x.now.Micros++
+	x.restart()
+	f("after a restart")
+	x.stolen("a")
+	back := graphTaskList("a")
+	for i := range maxEvents + 5 {
+		x.now.Micros++
+		back[0].Log = append(back[0].Log, Event{StageOther, int64(i)})
+	}
+	x.ok(x.s.Transfer(x.now, x.h, graphTasks, graphQueue, back, &x.rec))
+	f("after a long Transfer")
+	x.s.LookupTask(graphTasks, graphQueue, []byte("a"), func(v *TaskView) {
+		if got := v.Log[maxEvents-2]; got != (Event{StageOther, maxEvents + 4}) {
+			t.Errorf("the newest that was sent is %+v", got)
+		}
+	})
+}
+
 // One hold of the lock ends a batch of edges and no more, whatever verb it is.
 func TestFreeingInBatches(t *testing.T) {
 	const n = 10 * tickBatch
