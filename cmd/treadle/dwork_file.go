@@ -170,7 +170,7 @@ func (d *dworkGraphCmd) Run(con *console) error {
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return err
+		return fmt.Errorf("cannot reach http://%s: %w (is `treadle serve` running? --http or TREADLE_HTTP names it)", d.HTTP, cause(err))
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
@@ -191,6 +191,15 @@ func (d *dworkGraphCmd) Run(con *console) error {
 		return write(con.out)
 	}
 	return replaceFile(d.File, write)
+}
+
+// cause is what the message around an error does not say.
+func cause(err error) error {
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		return errno
+	}
+	return err
 }
 
 // tail keeps the last bytes written.

@@ -41,11 +41,21 @@ type Hub struct {
 	q    dwork.Query
 }
 
-// DialHub connects to tcp://host:port or host:port.
+// hubSetting names a hub on the command line.
+const hubSetting = "-s or TREADLE_DWORK"
+
+// DialHub connects to tcp://host:port, unix:///path, host:port or a path. Connecting takes
+// at most 10 s, or less by ctx; the connection itself does not depend on ctx afterwards.
 func DialHub(ctx context.Context, address string) (*Hub, error) {
-	c, err := zmq.Dial(ctx, address)
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	nc, name, err := reach(ctx, address, hubSetting)
 	if err != nil {
 		return nil, err
+	}
+	c, err := zmq.NewClient(ctx, nc)
+	if err != nil {
+		return nil, &DialError{name, hubSetting, err}
 	}
 	return &Hub{conn: c}, nil
 }

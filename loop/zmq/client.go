@@ -43,13 +43,18 @@ func Dial(ctx context.Context, address string) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot connect to %s: %w", address, err)
 	}
+	return NewClient(ctx, nc)
+}
+
+// NewClient makes the handshake on a connection, until ctx ends. The connection is the client's, and closed when it
+// fails.
+func NewClient(ctx context.Context, nc net.Conn) (*Client, error) {
 	c := &Client{conn: nc}
 	c.ended.most = math.MaxInt64
-	c.in = stream{from: nc, limit: clientLimits.buffer(), budget: &c.ended}
-	err = c.until(ctx, func() error { return handshake(nc, &c.in, zmq4.Dealer, false) })
-	if err != nil {
+	c.in = stream{from: nc, limit: clientLimits.message(), budget: &c.ended}
+	if err := c.until(ctx, func() error { return handshake(nc, &c.in, zmq4.Dealer, false) }); err != nil {
 		_ = nc.Close()
-		return nil, fmt.Errorf("cannot connect to %s: it does not speak ZeroMQ: %w", address, err)
+		return nil, fmt.Errorf("%s does not speak ZeroMQ: %w", nc.RemoteAddr(), err)
 	}
 	return c, nil
 }
