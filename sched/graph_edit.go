@@ -85,7 +85,7 @@ func (e *edit) task(t *Task) error {
 	}
 	r.seq = sh.s.jobs.Add(1)
 	r.flags |= task
-	sh.wait(r, e.q, 0)
+	sh.wait(job, r, e.q, 0)
 	e.q.tasks++
 	*sh.slab.node(job) = node{order: int64(r.seq)}
 	e.fresh = append(e.fresh, job)
@@ -150,7 +150,7 @@ func (e *edit) settle(now Time, sink Sink) {
 		r := sh.slab.at(job)
 		if (r.state == ready || r.state == delayed) && sh.slab.node(job).ins > 0 {
 			sh.dequeue(job, r, e.q)
-			sh.wait(r, e.q, r.place)
+			sh.wait(job, r, e.q, r.place)
 		}
 	}
 	for _, i := range e.added {

@@ -118,7 +118,7 @@ func (sh *shard) restoreTask(j *Job, q *queue) error {
 	}
 	r.seq, r.flags, r.due, r.count = j.Ref.Seq, r.flags|task, floorSecond(j.Due), j.Count
 	q.tasks++
-	sh.wait(r, q, uint32(j.Due-r.due*1000))
+	sh.wait(job, r, q, uint32(j.Due-r.due*1000))
 	*sh.slab.node(job) = node{order: int64(r.seq), revision: revision}
 	for b := log; len(b) > 0; b = b[eventSize:] {
 		sh.logEvents(job, Event{b[0], micros(b[1:])})

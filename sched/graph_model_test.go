@@ -51,6 +51,7 @@ type graphModel struct {
 	parked   []*graphJob // in the order in which they were parked
 	locked   *graphJob   // who has the lock
 	queueing []*graphJob // who waits for it
+	called   []*graphJob // who was made ready for it, and has not come
 	workers  []*graphWorker
 	clock    int
 	want     []seen // deliveries
@@ -198,6 +199,7 @@ func (m *graphModel) extend(tasks []Task) error {
 		}
 	}
 	m.match()
+	m.passOn()
 	return nil
 }
 
@@ -266,6 +268,9 @@ func (m *graphModel) complete(holder string, tasks []Task) (missing []int) {
 		m.free(j)
 	}
 	m.match()
+	for _, j := range done {
+		m.unlock(j)
+	}
 	return missing
 }
 
@@ -325,6 +330,9 @@ func (m *graphModel) transfer(holder string, tasks []Task) error {
 		}
 	}
 	m.match()
+	for _, t := range tasks {
+		m.unlock(m.find(graphTasks, string(t.Name)))
+	}
 	return nil
 }
 
@@ -339,6 +347,9 @@ func (m *graphModel) giveBack(holder string) {
 	for _, j := range all {
 		m.comeBack(j, front)
 		m.match()
+	}
+	for _, j := range all {
+		m.unlock(j)
 	}
 }
 

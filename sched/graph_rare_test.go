@@ -232,6 +232,62 @@ func TestRecreatedWhileFreeing(t *testing.T) {
 	}
 }
 
+// lockedOut are three tasks of which the first has a lock and the others wait for it, and
+// a worker that asks for more.
+func lockedOut(t *testing.T) (x *graphStand, p *Peer, first JobRef) {
+	x = newGraphStand(t)
+	p = x.peer(string(graphQueue))
+	for i, name := range []string{"a", "b", "c"} {
+		x.reserve(p, uint64(i))
+		x.extend(name)
+		ref := x.rec.take()[0].job.ref
+		if got, err := x.s.Acquire(x.now, p, ref, "lock", 1, &x.rec); got != (i == 0) || err != nil {
+			t.Error(name, got, err)
+		}
+		if i == 0 {
+			first = ref
+		}
+	}
+	return x, p, first
+}
+
+// A task that is called for a lock and has to wait for another task first, which perhaps
+// wants that lock itself, leaves its turn to the next.
+func TestCalledTaskWaits(t *testing.T) {
+	x, p, a := lockedOut(t)
+	x.ok(x.s.Finish(x.now, p, a, nil, &x.rec)) // b is ready
+	x.extend("b<c")
+	x.reserve(p, 7)
+	x.want("1 7 assign c")
+
+	x, p, a = lockedOut(t)
+	x.extend("b<c") // while it is parked
+	x.ok(x.s.Finish(x.now, p, a, nil, &x.rec))
+	x.reserve(p, 7)
+	x.want("1 7 assign c")
+}
+
+// A task that is cancelled while it waits for a lock, or was called for it, or has it, is
+// forgotten by the lock.
+func TestCancelLocked(t *testing.T) {
+	f := func(name string, calledFirst bool, want ...string) {
+		t.Helper()
+		x, p, a := lockedOut(t)
+		if calledFirst {
+			x.ok(x.s.Finish(x.now, p, a, nil, &x.rec))
+		}
+		if !x.s.Cancel(x.now, graphTasks, graphQueue, []byte(name), &x.rec) {
+			t.Errorf("%q is not there", name)
+		}
+		x.reserve(p, 7)
+		x.want(want...)
+	}
+	f("a", false, "1 7 assign b")
+	f("b", false)
+	f("b", true, "1 7 assign c")
+	f("c", true, "1 7 assign b")
+}
+
 // A task's log keeps its newest entries.
 func TestTaskLogBounded(t *testing.T) {
 	x := newGraphStand(t)

@@ -198,8 +198,12 @@ func (sh *shard) ready(now Time, job uint32, r *record, q *queue, where end) {
 }
 
 // wait notes that a task that stands nowhere waits for others; past is how many
-// milliseconds after its due second it is due, when it was postponed.
-func (sh *shard) wait(r *record, q *queue, past uint32) {
+// milliseconds after its due second it is due, when it was postponed. It leaves its turn
+// at a lock to others: it may even wait for one of them.
+func (sh *shard) wait(job uint32, r *record, q *queue, past uint32) {
+	if r.flags&locking != 0 {
+		sh.dropLocks(job, r)
+	}
 	r.state, r.home, r.place = waiting, q.id, past
 	q.waiting++
 }
@@ -207,7 +211,7 @@ func (sh *shard) wait(r *record, q *queue, past uint32) {
 // comeBack gives a task that was just taken from its holder a place again.
 func (sh *shard) comeBack(now Time, job uint32, r *record, q *queue, where end) {
 	if sh.slab.node(job).ins > 0 {
-		sh.wait(r, q, 0)
+		sh.wait(job, r, q, 0)
 	} else {
 		sh.ready(now, job, r, q, where)
 	}
@@ -224,6 +228,9 @@ func (sh *shard) finishTask(now Time, job uint32, r *record, q *queue, sink Sink
 // endTask is finishTask but for the count of what is done.
 func (sh *shard) endTask(now Time, job uint32, r *record, q *queue, sink Sink) {
 	sh.unsave(r)
+	if r.flags&locking != 0 { // it was cancelled
+		sh.dropLocks(job, r)
+	}
 	q.tasks--
 	sh.gone++
 	r.home = q.id

@@ -77,15 +77,33 @@ func (w *graphWorker) drop(j *graphJob) {
 
 // unlock ends what a job that left its holder's hands had of the lock.
 func (m *graphModel) unlock(j *graphJob) {
-	m.queueing = slices.DeleteFunc(m.queueing, func(o *graphJob) bool { return o == j })
-	if m.locked != j {
-		return
+	same := func(o *graphJob) bool { return o == j }
+	m.queueing = slices.DeleteFunc(m.queueing, same)
+	if m.locked == j || slices.ContainsFunc(m.called, same) {
+		m.called = slices.DeleteFunc(m.called, same)
+		if m.locked == j {
+			m.locked = nil
+		}
+		m.callNext()
 	}
-	m.locked = nil
-	if len(m.queueing) > 0 {
+}
+
+// callNext makes the first ready that waits for the lock, when nobody has it.
+func (m *graphModel) callNext() {
+	if m.locked == nil && len(m.queueing) > 0 {
 		next := m.queueing[0]
-		m.queueing = m.queueing[1:]
+		m.queueing, m.called = m.queueing[1:], append(m.called, next)
 		m.resume(next)
+		m.passOn()
+	}
+}
+
+// passOn calls others in the place of tasks that wait for tasks.
+func (m *graphModel) passOn() {
+	for _, j := range slices.Clone(m.called) {
+		if j.state == waiting {
+			m.unlock(j)
+		}
 	}
 }
 
@@ -155,6 +173,7 @@ func (m *graphModel) acquire(w *graphWorker, j *graphJob, most int) bool {
 		return true
 	case m.locked == nil && most > 0:
 		m.locked = j
+		m.called = slices.DeleteFunc(m.called, func(o *graphJob) bool { return o == j })
 		return true
 	}
 	w.drop(j)
@@ -163,6 +182,10 @@ func (m *graphModel) acquire(w *graphWorker, j *graphJob, most int) bool {
 	m.match()
 	if most > 0 { // who wants to be among nobody waits for the time-out
 		m.queueing = append(m.queueing, j)
+	}
+	if at := slices.Index(m.called, j); at >= 0 {
+		m.called = slices.Delete(m.called, at, at+1)
+		m.callNext()
 	}
 	return false
 }
@@ -239,7 +262,7 @@ func (m *graphModel) tick() {
 func (m *graphModel) restart(comes func(name string) bool) {
 	m.all = slices.DeleteFunc(m.all, func(j *graphJob) bool { return j.space != graphTasks })
 	slices.SortStableFunc(m.edges, func(a, b graphEdge) int { return a.since() - b.since() })
-	m.line, m.past, m.delayed, m.parked, m.queueing, m.locked, m.workers = nil, nil, nil, nil, nil, nil, nil
+	m.line, m.past, m.delayed, m.parked, m.queueing, m.called, m.locked, m.workers = nil, nil, nil, nil, nil, nil, nil, nil
 	for _, j := range m.all {
 		j.log = j.saved
 		held := j.state == reserved && j.holder[0] == 'h'

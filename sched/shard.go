@@ -113,7 +113,7 @@ func (sh *shard) enqueue(now Time, slot uint32, r *record, q *queue, past uint32
 	if r.flags&task != 0 {
 		switch {
 		case sh.slab.node(slot).ins > 0:
-			sh.wait(r, q, past)
+			sh.wait(slot, r, q, past)
 			return
 		case due:
 			sh.ready(now, slot, r, q, back)
