@@ -100,7 +100,7 @@ func putOff(seconds int64) []byte {
 }
 
 const (
-	createAB = `type: Create task { name: "a" origin: "o\"1" } task { name: "b" origin: "o" pred { name: "a" } }`
+	createAB  = `type: Create task { name: "a" origin: "o\"1" } task { name: "b" origin: "o" pred { name: "a" } }`
 	askStatus = `type: OK`
 )
 
