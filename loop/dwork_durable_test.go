@@ -150,7 +150,7 @@ func TestDworkRestart(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		done := workOff(t, ctx, h, "w2")
+		done := workOff(ctx, t, h, "w2")
 		slices.Sort(done)
 		if want := map[string][]string{DworkKeep: {"b", "d", "e"}, DworkReady: {"b", "c", "d", "e"}}[restart]; !slices.Equal(done, want) {
 			t.Errorf("%s: %q were done, want %q", restart, done, want)
@@ -159,7 +159,7 @@ func TestDworkRestart(t *testing.T) {
 }
 
 // workOff steals and completes until no task is left.
-func workOff(t *testing.T, ctx context.Context, h *client.Hub, location string) (done []string) {
+func workOff(ctx context.Context, t *testing.T, h *client.Hub, location string) (done []string) {
 	t.Helper()
 	for {
 		tasks, err := h.Steal(ctx, location, 1)
@@ -194,7 +194,7 @@ func TestDworkFullDisk(t *testing.T) {
 	if !errors.Is(err, client.ErrHubRefused) {
 		t.Errorf("a Create without room: %v", err)
 	}
-	if done := workOff(t, ctx, h, "w"); !slices.Contains(done, "a") {
+	if done := workOff(ctx, t, h, "w"); !slices.Contains(done, "a") {
 		t.Errorf("done: %q", done)
 	}
 }

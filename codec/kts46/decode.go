@@ -353,7 +353,7 @@ func (d *reader) structure(depth int) (any, error) {
 			}
 			return err
 		})
-		if err == nil && !(named && valued) {
+		if err == nil && (!named || !valued) {
 			err = errors.New("a member lacks its name or its value")
 		}
 		all = append(all, m)
