@@ -1,0 +1,240 @@
+package disbatch
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Config is the original's config.json, with Treadle's own keys beside it. Keys that are
+// not in this list are the original's business and are ignored.
+type Config struct {
+	Path string `json:"-"` // where it was read, for the runners that are started with it
+
+	MongoHost  string            `json:"mongohost"` // host, host:port, several with commas, or a mongodb:// address
+	Database   string            `json:"database"`
+	Attributes json.RawMessage   `json:"attributes"` // of the original's driver: ssl, username, password and others
+	Auth       map[string]string `json:"auth"`       // passwords by component; the component's name is the user
+
+	TaskRunner   string          `json:"task_runner"` // the original's runner, for plugins that have no entry of their own
+	GFS          GFS             `json:"gfs"`
+	WebRoot      string          `json:"web_root"`
+	Plugins      Names           `json:"plugins"`
+	Log          json.RawMessage `json:"log"`
+	ActiveQueues Names           `json:"activequeues"` // ids; if there are any, only these queues are served
+	IgnoreQueues Names           `json:"ignorequeues"` // ids
+
+	TreadlePlugins map[string]PluginConfig `json:"treadle_plugins"`
+	Schema         Schema                  `json:"schema"` // dialect of new queues; 2018 unless it says 2016
+	Node           NodeConfig              `json:"treadle_node"`
+
+	named map[string]bool // the keys that the file has: it wins over the config collection
+}
+
+// PluginConfig says how a plugin is run.
+type PluginConfig struct {
+	Kind      string            `json:"kind"`       // exec, function or runner
+	Command   []string          `json:"command"`    // of exec and runner: a program and its arguments
+	Function  string            `json:"function"`   // of function: the queue of the server that the task becomes a job of
+	Timeout   float64           `json:"timeout"`    // seconds a task may take, 0 is for ever
+	Env       map[string]string `json:"env"`        // added to the environment
+	Dir       string            `json:"dir"`        // working directory
+	MaxOutput int               `json:"max_output"` // bytes kept of stdout and of stderr
+}
+
+// Kinds of plugins.
+const (
+	KindExec     = "exec"
+	KindFunction = "function"
+	KindRunner   = "runner"
+)
+
+// NodeConfig are settings of the node that the originals do not have.
+type NodeConfig struct {
+	ReclaimAfter float64 `json:"reclaim_after"` // seconds without a sign of a node until its running tasks are orphaned, 0 is never
+	MTime        string  `json:"mtime"`         // of a finished task: finish, the time it ended, or claim, the time it was claimed
+}
+
+// Schema is the dialect of a queue's documents.
+type Schema int
+
+// The dialects: of the design text, and of the last release.
+const (
+	Schema2016 Schema = 2016
+	Schema2018 Schema = 2018
+)
+
+// GFS says when a task's output goes to GridFS.
+type GFS int
+
+// Values of GFS: when the document would be too large for the database, always, or when
+// it is over 15 MiB. GFSNever and GFSAuto differ in nothing but name, since the output of a
+// task is not to be lost.
+const (
+	GFSNever GFS = iota
+	GFSAlways
+	GFSAuto
+)
+
+// ParseGFS reads a value as the original writes it: false, true, auto, 0, 1.
+func ParseGFS(text string) (GFS, error) {
+	switch strings.Trim(text, `"`) {
+	case "", "false", "0", "null", "no":
+		return GFSNever, nil
+	case "true", "1", "yes":
+		return GFSAlways, nil
+	case "auto":
+		return GFSAuto, nil
+	}
+	return GFSNever, fmt.Errorf("gfs is %s: say false, true or auto", text)
+}
+
+// String is the value as a task runner takes it.
+func (g GFS) String() string { return [...]string{"0", "1", "auto"}[g] }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (g *GFS) UnmarshalJSON(text []byte) (err error) {
+	*g, err = ParseGFS(string(text))
+	return err
+}
+
+// Names is a list of names: an array, the keys of an object, or one string.
+type Names []string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (n *Names) UnmarshalJSON(text []byte) error {
+	var list []any
+	var object map[string]any
+	var one string
+	*n = nil
+	switch {
+	case json.Unmarshal(text, &list) == nil:
+		for _, e := range list {
+			switch e := e.(type) {
+			case string:
+				*n = append(*n, e)
+			case map[string]any:
+				id, _ := e["$oid"].(string)
+				*n = append(*n, id)
+			default:
+				return fmt.Errorf("%s is no list of names", text)
+			}
+		}
+	case json.Unmarshal(text, &object) == nil:
+		for name := range object {
+			*n = append(*n, name)
+		}
+		slices.Sort(*n)
+	case json.Unmarshal(text, &one) == nil:
+		if one != "" {
+			*n = Names{one}
+		}
+	default:
+		return fmt.Errorf("%s is no list of names", text)
+	}
+	return nil
+}
+
+// UnmarshalJSON implements json.Unmarshaler: 2016, 2018, or one of them as a string.
+func (s *Schema) UnmarshalJSON(text []byte) error {
+	switch string(bytes.Trim(text, `"`)) {
+	case "2016":
+		*s = Schema2016
+	case "2018", "null", "":
+		*s = Schema2018
+	default:
+		return fmt.Errorf("schema is %s: say 2016 or 2018", text)
+	}
+	return nil
+}
+
+// Defaults of the configuration.
+const (
+	defaultMongoHost = "localhost:27017"
+	defaultDatabase  = "disbatch"
+)
+
+// pluginName is what the original takes for the name of a plugin.
+var pluginName = regexp.MustCompile(`^[\w:]+$`)
+
+// ReadConfig reads a configuration file.
+func ReadConfig(path string) (*Config, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the configuration of Disbatch: %w", err)
+	}
+	c, err := ParseConfig(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	c.Path = path
+	return c, nil
+}
+
+// ParseConfig reads the text of a configuration and checks it.
+func ParseConfig(text []byte) (*Config, error) {
+	text = strict(text)
+	c := &Config{Schema: Schema2018, named: make(map[string]bool)}
+	var keys map[string]json.RawMessage
+	if err := json.Unmarshal(text, &keys); err != nil {
+		return nil, located(text, err)
+	}
+	for key, value := range keys {
+		c.named[key] = string(value) != "null"
+	}
+	if err := json.Unmarshal(text, c); err != nil {
+		return nil, located(text, err)
+	}
+	c.MongoHost = cmp.Or(c.MongoHost, defaultMongoHost)
+	c.Database = cmp.Or(c.Database, defaultDatabase)
+	return c, c.validate()
+}
+
+// located adds the line to an error of encoding/json.
+func located(text []byte, err error) error {
+	var syntax *json.SyntaxError
+	if errors.As(err, &syntax) {
+		return fmt.Errorf("line %d: %w", 1+bytes.Count(text[:syntax.Offset], []byte("\n")), err)
+	}
+	return err
+}
+
+func (c *Config) validate() error {
+	for name, p := range c.TreadlePlugins {
+		fault := ""
+		switch {
+		case !pluginName.MatchString(name):
+			fault = "a plugin's name is letters, digits, _ and :"
+		case (p.Kind == KindExec || p.Kind == KindRunner) && (len(p.Command) == 0 || p.Command[0] == ""):
+			fault = "a plugin of the kind " + p.Kind + " needs a command, a list of a program and its arguments"
+		case p.Kind == KindFunction && len(p.Function) > 255:
+			fault = "the name of a function has at most 255 bytes"
+		case p.Kind != KindExec && p.Kind != KindRunner && p.Kind != KindFunction:
+			fault = fmt.Sprintf("kind is %q: say exec, function or runner", p.Kind)
+		case p.Timeout < 0 || p.MaxOutput < 0:
+			fault = "timeout and max_output are not negative"
+		}
+		if fault != "" {
+			return fmt.Errorf("treadle_plugins: %q: %s", name, fault)
+		}
+	}
+	if c.Node.ReclaimAfter < 0 {
+		return errors.New("treadle_node: reclaim_after is a number of seconds, 0 for never")
+	}
+	if c.Node.MTime != "" && c.Node.MTime != "finish" && c.Node.MTime != "claim" {
+		return fmt.Errorf("treadle_node: mtime is %q: say finish or claim", c.Node.MTime)
+	}
+	return nil
+}
+
+// timeout is how long a task may take, 0 for ever.
+func (p *PluginConfig) timeout() time.Duration {
+	return time.Duration(p.Timeout * float64(time.Second))
+}

@@ -1,0 +1,101 @@
+package disbatch
+
+import (
+	"context"
+	"crypto/md5"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+// Names of the files of a task's output.
+const (
+	FileStdout = "stdout"
+	FileStderr = "stderr"
+)
+
+const (
+	// chunkSize is how many characters a chunk has, the original's.
+	chunkSize = 261120
+	// maxFile bounds what ReadFile returns: what a runner keeps of an output at most.
+	maxFile = 1 << 30
+)
+
+// WriteFile writes a task's output to GridFS the way the original does, with chunks that
+// are strings and not binary. The text must be UTF-8.
+func (s *Store) WriteFile(ctx context.Context, task bson.ObjectID, name, text string) (bson.ObjectID, error) {
+	id := bson.NewObjectID()
+	for n, rest := int32(0), text; rest != ""; n++ {
+		cut := cutAfter(rest, chunkSize)
+		chunk := bson.D{{Key: "files_id", Value: id}, {Key: "n", Value: n}, {Key: "data", Value: rest[:cut]}}
+		if _, err := s.chunks.InsertOne(ctx, chunk); err != nil {
+			return id, fmt.Errorf("cannot write a chunk of %s: %w", name, err)
+		}
+		rest = rest[cut:]
+	}
+	sum := md5.Sum([]byte(text))
+	_, err := s.files.InsertOne(ctx, bson.D{
+		{Key: "_id", Value: id}, {Key: "uploadDate", Value: bson.NewDateTimeFromTime(time.Now())}, {Key: "filename", Value: name},
+		{Key: "chunkSize", Value: int32(chunkSize)}, {Key: "length", Value: int64(len(text))}, {Key: "md5", Value: hex.EncodeToString(sum[:])},
+		{Key: "metadata", Value: bson.D{{Key: "task_id", Value: task}}},
+	})
+	return id, err
+}
+
+// cutAfter is the length in bytes of the first characters of a text.
+func cutAfter(text string, characters int) int {
+	if len(text) <= characters {
+		return len(text)
+	}
+	for i := range text {
+		if characters == 0 {
+			return i
+		}
+		characters--
+	}
+	return len(text)
+}
+
+// ReadFile reads a file of GridFS whose chunks are strings or binary.
+func (s *Store) ReadFile(ctx context.Context, id bson.ObjectID) (string, error) {
+	file, err := s.files.FindOne(ctx, byID(id)).Raw()
+	if err != nil {
+		return "", found(err)
+	}
+	cursor, err := s.chunks.Find(ctx, bson.D{{Key: "files_id", Value: id}}, options.Find().SetSort(bson.D{{Key: "n", Value: 1}}))
+	if err != nil {
+		return "", err
+	}
+	defer cursor.Close(ctx)
+	var b strings.Builder
+	for want := int64(0); cursor.Next(ctx); want++ {
+		if n, ok := integer(cursor.Current.Lookup("n")); !ok || n != want {
+			return "", fmt.Errorf("the file %s is damaged: chunk %d is missing", id.Hex(), want)
+		}
+		data := cursor.Current.Lookup("data")
+		switch data.Type {
+		case bson.TypeString:
+			b.WriteString(data.StringValue())
+		case bson.TypeBinary:
+			_, bytes := data.Binary()
+			b.Write(bytes)
+		default:
+			return "", fmt.Errorf("the file %s is damaged: a chunk is of the type %s", id.Hex(), data.Type)
+		}
+		if b.Len() > maxFile {
+			return "", fmt.Errorf("the file %s is over %d bytes", id.Hex(), maxFile)
+		}
+	}
+	if err := cursor.Err(); err != nil {
+		return "", err
+	}
+	if length, ok := integer(file.Lookup("length")); ok && length != int64(b.Len()) && length != int64(utf8.RuneCountInString(b.String())) {
+		return "", fmt.Errorf("the file %s is damaged: %d of its %d bytes are there", id.Hex(), b.Len(), length)
+	}
+	return b.String(), nil
+}

@@ -1,0 +1,132 @@
+package disbatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+// ErrNotFound says that no such queue, node, task or file is there.
+var ErrNotFound = errors.New("not found")
+
+// Store is the database of a Disbatch site. Its methods may be called by several
+// goroutines; each returns within the time-out of a call.
+type Store struct {
+	client *mongo.Client
+	db     *mongo.Database
+	schema Schema // of new queues
+
+	queues, tasks, nodes, config, files, chunks *mongo.Collection
+}
+
+// Open prepares the store of a configuration for a component. It does not wait for the
+// database, which may be away; see Ping.
+func Open(c *Config, component string) (*Store, error) {
+	o, err := clientOptions(c, component)
+	if err != nil {
+		return nil, err
+	}
+	client, err := mongo.Connect(o)
+	if err != nil {
+		return nil, fmt.Errorf("cannot use the database: %w", err)
+	}
+	db := client.Database(c.Database)
+	return &Store{
+		client: client, db: db, schema: c.Schema,
+		queues: db.Collection("queues"), tasks: db.Collection("tasks"), nodes: db.Collection("nodes"),
+		config: db.Collection("config"), files: db.Collection("tasks.files"), chunks: db.Collection("tasks.chunks"),
+	}, nil
+}
+
+// Close lets go of the connections.
+func (s *Store) Close() {
+	ctx, cancel := context.WithTimeout(context.Background(), connectTimeout)
+	defer cancel()
+	_ = s.client.Disconnect(ctx) // it fails if calls do not end in time, and there is nothing left to do about it
+}
+
+// Ping asks the database for a sign of life.
+func (s *Store) Ping(ctx context.Context) error { return s.client.Ping(ctx, nil) }
+
+// EnsureIndexes creates the indexes that are not there yet and returns what could not be
+// created; none of them is necessary to run.
+func (s *Store) EnsureIndexes(ctx context.Context) (faults []error) {
+	asc := func(names ...string) (keys bson.D) {
+		for _, n := range names {
+			keys = append(keys, bson.E{Key: n, Value: 1})
+		}
+		return keys
+	}
+	unique := options.Index().SetUnique(true)
+	name := mongo.IndexModel{Keys: asc("name")}
+	if s.schema == Schema2018 {
+		name.Options = unique
+	}
+	for _, want := range []struct {
+		in    *mongo.Collection
+		index mongo.IndexModel
+	}{
+		{s.tasks, mongo.IndexModel{Keys: asc("node", "status", "queue")}},
+		{s.tasks, mongo.IndexModel{Keys: asc("node", "status", "queue", "_id")}},
+		{s.tasks, mongo.IndexModel{Keys: append(asc("node", "status", "queue"), bson.E{Key: "_id", Value: -1})}},
+		{s.tasks, mongo.IndexModel{Keys: asc("queue", "status")}},
+		{s.queues, name},
+		{s.nodes, mongo.IndexModel{Keys: asc("node"), Options: unique}},
+		{s.chunks, mongo.IndexModel{Keys: asc("files_id", "n"), Options: unique}},
+		{s.files, mongo.IndexModel{Keys: asc("filename", "metadata.task_id")}},
+	} {
+		if _, err := want.in.Indexes().CreateOne(ctx, want.index); err != nil {
+			faults = append(faults, fmt.Errorf("cannot create an index of %s: %w", want.in.Name(), err))
+		}
+	}
+	return faults
+}
+
+// Collection reads documents of any collection of the database, as creating tasks from a
+// query does. The caller closes the cursor.
+func (s *Store) Collection(ctx context.Context, name string, filter any) (*mongo.Cursor, error) {
+	return s.db.Collection(name).Find(ctx, filter)
+}
+
+// byIDOrName is a filter for the document with this id, as 24 hexadecimal digits, or
+// else with this name.
+func byIDOrName(field, idOrName string) bson.D {
+	if id, err := bson.ObjectIDFromHex(idOrName); err == nil {
+		return bson.D{{Key: "$or", Value: bson.A{bson.D{{Key: "_id", Value: id}}, bson.D{{Key: field, Value: idOrName}}}}}
+	}
+	return bson.D{{Key: field, Value: idOrName}}
+}
+
+// all decodes every document of a find.
+func all[T any](ctx context.Context, in *mongo.Collection, filter any, decode func(bson.Raw) T, o ...options.Lister[options.FindOptions]) ([]T, error) {
+	cursor, err := in.Find(ctx, filter, o...)
+	if err != nil {
+		return nil, err
+	}
+	return drain(ctx, cursor, decode)
+}
+
+func drain[T any](ctx context.Context, cursor *mongo.Cursor, decode func(bson.Raw) T) ([]T, error) {
+	defer cursor.Close(ctx)
+	var out []T
+	for cursor.Next(ctx) {
+		out = append(out, decode(append(bson.Raw(nil), cursor.Current...)))
+	}
+	return out, cursor.Err()
+}
+
+// found translates the driver's word for nothing.
+func found(err error) error {
+	if errors.Is(err, mongo.ErrNoDocuments) {
+		return ErrNotFound
+	}
+	return err
+}
+
+func byID(id bson.ObjectID) bson.D { return bson.D{{Key: "_id", Value: id}} }
+
+func set(fields bson.D) bson.D { return bson.D{{Key: "$set", Value: fields}} }

@@ -1,0 +1,212 @@
+package disbatch
+
+import (
+	"context"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+// InsertTasks creates queued tasks with these payloads, in the dialect of the queue, and
+// counts them. What was inserted before an error is in the result.
+func (s *Store) InsertTasks(ctx context.Context, q *Queue, params []any) (*mongo.InsertManyResult, error) {
+	now := bson.NewDateTimeFromTime(time.Now())
+	docs := make([]any, len(params))
+	for i, p := range params {
+		docs[i] = bson.D{
+			{Key: "queue", Value: q.ID}, {Key: "status", Value: int32(StatusQueued)}, {Key: "node", Value: q.Schema.Nobody()},
+			{Key: "stdout", Value: nil}, {Key: "stderr", Value: nil}, {Key: "ctime", Value: now}, {Key: "mtime", Value: now},
+			{Key: q.Schema.ParamsField(), Value: p},
+		}
+	}
+	result, err := s.tasks.InsertMany(ctx, docs)
+	if result != nil && q.Schema == Schema2016 && len(result.InsertedIDs) > 0 {
+		n := int64(len(result.InsertedIDs))
+		if cerr := s.count(ctx, q.ID, n, n); err == nil {
+			err = cerr
+		}
+	}
+	return result, err
+}
+
+// Task returns one task.
+func (s *Store) Task(ctx context.Context, id bson.ObjectID) (Task, error) {
+	raw, err := s.tasks.FindOne(ctx, byID(id)).Raw()
+	if err != nil {
+		return Task{}, found(err)
+	}
+	return DecodeTask(raw), nil
+}
+
+// SearchOptions bound and order a search.
+type SearchOptions struct {
+	Limit, Skip int64
+	Sort        bson.D // none, if empty
+	Projection  bson.D // all fields, if empty
+}
+
+// Search returns the tasks that a filter finds.
+func (s *Store) Search(ctx context.Context, filter any, o SearchOptions) ([]Task, error) {
+	find := options.Find().SetLimit(o.Limit).SetSkip(o.Skip)
+	if len(o.Sort) > 0 {
+		find.SetSort(o.Sort)
+	}
+	if len(o.Projection) > 0 {
+		find.SetProjection(o.Projection)
+	}
+	return all(ctx, s.tasks, filter, DecodeTask, find)
+}
+
+// CountTasks counts the tasks that a filter finds.
+func (s *Store) CountTasks(ctx context.Context, filter any) (int64, error) {
+	return s.tasks.CountDocuments(ctx, filter)
+}
+
+// claim takes the next task of a queue for a node, ErrNotFound if there is none. No task
+// is claimed twice, because the database changes a document in one step.
+func (s *Store) claim(ctx context.Context, q *Queue, node string, now time.Time) (Task, error) {
+	o := options.FindOneAndUpdate().SetReturnDocument(options.After)
+	switch q.Sort {
+	case SortFIFO:
+		o.SetSort(idAscending)
+	case SortLIFO:
+		o.SetSort(bson.D{{Key: "_id", Value: -1}})
+	}
+	raw, err := s.tasks.FindOneAndUpdate(ctx, bson.D{
+		{Key: "node", Value: in(bson.A{nil, int32(-1)})}, {Key: "status", Value: StatusQueued}, {Key: "queue", Value: q.ID},
+	}, set(bson.D{
+		{Key: "node", Value: node}, {Key: "status", Value: int32(StatusClaimed)}, {Key: "mtime", Value: bson.NewDateTimeFromTime(now)},
+	}), o).Raw()
+	if err != nil {
+		return Task{}, found(err)
+	}
+	return DecodeTask(raw), nil
+}
+
+// runField holds, while a task runs, who began it: the proof, after a lost reply, that it
+// was this runner and no other.
+const runField = "treadle_run"
+
+// begin turns a claimed task into a running one, for one runner. It says whether it did;
+// asked again with the same run it answers the same.
+func (s *Store) begin(ctx context.Context, t *Task, run bson.ObjectID) (bool, error) {
+	filter := bson.D{{Key: "_id", Value: t.ID}, {Key: "status", Value: StatusClaimed}, {Key: "node", Value: t.Node}}
+	result, err := s.tasks.UpdateOne(ctx, filter, set(bson.D{{Key: "status", Value: int32(StatusRunning)}, {Key: runField, Value: run}}))
+	if err != nil {
+		return false, err
+	}
+	if result.MatchedCount == 1 {
+		return true, nil
+	}
+	now, err := s.Task(ctx, t.ID)
+	if err == ErrNotFound {
+		return false, nil
+	}
+	mine, _ := now.Raw.Lookup(runField).ObjectIDOK()
+	return err == nil && mine == run && now.Status == StatusRunning, err
+}
+
+// outcome is how a task ended.
+type outcome struct {
+	status         int
+	stdout, stderr any // a string, or the id of a file
+}
+
+// finish writes the end of a running task in one update and says whether this or an
+// earlier call of this run did.
+func (s *Store) finish(ctx context.Context, t *Task, run bson.ObjectID, o outcome, mtime time.Time) (bool, error) {
+	fields := bson.D{
+		{Key: "status", Value: int32(o.status)}, {Key: "stdout", Value: o.stdout}, {Key: "stderr", Value: o.stderr}, {Key: "complete", Value: true},
+	}
+	if !mtime.IsZero() {
+		fields = append(fields, bson.E{Key: "mtime", Value: bson.NewDateTimeFromTime(mtime)})
+	}
+	filter := bson.D{{Key: "_id", Value: t.ID}, {Key: runField, Value: run}}
+	result, err := s.tasks.UpdateOne(ctx, filter, append(set(fields), bson.E{Key: "$unset", Value: bson.D{{Key: runField, Value: ""}}}))
+	if err != nil {
+		return false, err
+	}
+	if result.MatchedCount == 1 {
+		return true, nil
+	}
+	now, err := s.Task(ctx, t.ID)
+	if err == ErrNotFound {
+		return false, nil
+	}
+	return err == nil && now.Status == o.status, err
+}
+
+// giveBack queues the claimed tasks of a node again: one by id, or all that have not begun.
+func (s *Store) giveBack(ctx context.Context, node string, queues []Queue, only ...bson.ObjectID) (int64, error) {
+	var of2016 []bson.ObjectID
+	for _, q := range queues {
+		if q.Schema == Schema2016 {
+			of2016 = append(of2016, q.ID)
+		}
+	}
+	total := int64(0)
+	for _, schema := range []Schema{Schema2016, Schema2018} {
+		filter := bson.D{{Key: "node", Value: node}, {Key: "status", Value: StatusClaimed}}
+		switch {
+		case schema == Schema2018:
+		case len(of2016) == 0:
+			continue
+		default:
+			filter = append(filter, bson.E{Key: "queue", Value: in(of2016)})
+		}
+		if len(only) > 0 {
+			filter = append(filter, bson.E{Key: "_id", Value: in(only)})
+		}
+		result, err := s.tasks.UpdateMany(ctx, filter, set(bson.D{{Key: "node", Value: schema.Nobody()}, {Key: "status", Value: int32(StatusQueued)}}))
+		if err != nil {
+			return total, err
+		}
+		total += result.ModifiedCount
+	}
+	return total, nil
+}
+
+// claimed returns the tasks that are claimed by a node and have not begun, except these.
+func (s *Store) claimed(ctx context.Context, node string, except []bson.ObjectID) ([]Task, error) {
+	filter := bson.D{{Key: "node", Value: node}, {Key: "status", Value: StatusClaimed}}
+	if len(except) > 0 {
+		filter = append(filter, bson.E{Key: "_id", Value: bson.D{{Key: "$nin", Value: except}}})
+	}
+	return all(ctx, s.tasks, filter, DecodeTask)
+}
+
+// orphan marks a node's tasks that were claimed before a time and have not begun, except
+// these. Times are dates or, in old data, epochs.
+func (s *Store) orphan(ctx context.Context, node string, before time.Time, except []bson.ObjectID) (int64, error) {
+	filter := bson.D{
+		{Key: "node", Value: node}, {Key: "status", Value: StatusClaimed},
+		{Key: "$or", Value: bson.A{
+			bson.D{{Key: "mtime", Value: bson.D{{Key: "$lt", Value: bson.NewDateTimeFromTime(before)}}}},
+			bson.D{{Key: "mtime", Value: bson.D{{Key: "$lt", Value: before.Unix()}}}},
+		}},
+	}
+	if len(except) > 0 {
+		filter = append(filter, bson.E{Key: "_id", Value: bson.D{{Key: "$nin", Value: except}}})
+	}
+	return s.mark(ctx, filter)
+}
+
+// abandon marks the running tasks of a node as orphaned: those of these queues, or of any
+// if there are none.
+func (s *Store) abandon(ctx context.Context, node string, queues []bson.ObjectID) (int64, error) {
+	filter := bson.D{{Key: "node", Value: node}, {Key: "status", Value: StatusRunning}}
+	if len(queues) > 0 {
+		filter = append(filter, bson.E{Key: "queue", Value: in(queues)})
+	}
+	return s.mark(ctx, filter)
+}
+
+func (s *Store) mark(ctx context.Context, filter bson.D) (int64, error) {
+	result, err := s.tasks.UpdateMany(ctx, filter, set(bson.D{{Key: "status", Value: int32(StatusOrphaned)}}))
+	if err != nil {
+		return 0, err
+	}
+	return result.ModifiedCount, nil
+}

@@ -1,0 +1,104 @@
+package disbatch
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// integer reads a number as the originals wrote it: of any numeric type, or as text.
+func integer(v bson.RawValue) (int64, bool) {
+	switch v.Type {
+	case bson.TypeInt32:
+		return int64(v.Int32()), true
+	case bson.TypeInt64:
+		return v.Int64(), true
+	case bson.TypeDouble:
+		return fromFloat(v.Double())
+	case bson.TypeString:
+		text := strings.TrimSpace(v.StringValue())
+		if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+			return n, true
+		}
+		f, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			return 0, false
+		}
+		return fromFloat(f)
+	}
+	return 0, false
+}
+
+func fromFloat(f float64) (int64, bool) {
+	if f != math.Trunc(f) || math.Abs(f) > 1<<53 {
+		return 0, false
+	}
+	return int64(f), true
+}
+
+// newestSecond is the largest epoch that is taken for seconds: larger ones are
+// milliseconds.
+const newestSecond = 9999999999
+
+// instant reads a time: a date, or an epoch in seconds or milliseconds.
+func instant(v bson.RawValue) time.Time {
+	if v.Type == bson.TypeDateTime {
+		return v.Time()
+	}
+	seconds := math.NaN()
+	switch v.Type {
+	case bson.TypeDouble:
+		seconds = v.Double()
+	case bson.TypeString:
+		if f, err := strconv.ParseFloat(v.StringValue(), 64); err == nil {
+			seconds = f
+		}
+	default:
+		if n, ok := integer(v); ok {
+			seconds = float64(n)
+		}
+	}
+	if math.IsNaN(seconds) || math.Abs(seconds) > 1<<53 {
+		return time.Time{}
+	}
+	if seconds > newestSecond {
+		return time.UnixMilli(int64(seconds))
+	}
+	return time.UnixMilli(int64(seconds * 1000))
+}
+
+// text reads a string; anything else is none.
+func text(v bson.RawValue) string {
+	s, _ := v.StringValueOK()
+	return s
+}
+
+// texts reads an array of strings, or one string.
+func texts(v bson.RawValue) []string {
+	if s, ok := v.StringValueOK(); ok && s != "" {
+		return []string{s}
+	}
+	array, ok := v.ArrayOK()
+	if !ok {
+		return nil
+	}
+	values, _ := array.Values()
+	var out []string
+	for _, e := range values {
+		switch {
+		case e.Type == bson.TypeObjectID:
+			out = append(out, e.ObjectID().Hex())
+		case text(e) != "":
+			out = append(out, text(e))
+		}
+	}
+	return out
+}
+
+// missing says that a field is null or not there.
+func missing(v bson.RawValue) bool {
+	return v.Type == 0 || v.Type == bson.TypeNull || v.Type == bson.TypeUndefined
+}
