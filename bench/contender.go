@@ -48,7 +48,7 @@ func serveArguments(ports [portCount]string, more ...string) []string {
 	return append([]string{
 		"serve", "--periodic", "tcp://127.0.0.1:" + ports[0],
 		"--gloom-masters", "tcp://127.0.0.1:" + ports[1], "--gloom-slaves", "tcp://127.0.0.1:" + ports[2], "--dwork", "tcp://127.0.0.1:" + ports[3],
-		"--http", "off",
+		"--kts46", "off", "--kts46-json", "off", "--http", "off",
 	}, more...)
 }
 

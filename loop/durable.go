@@ -75,8 +75,19 @@ func (s *Server) openJournal() error {
 	if err := s.replay(); err != nil {
 		return errors.Join(err, j.Close())
 	}
-	s.sched.Resume(s.now(), j.LastSeq(), s.dwork.holder, &s.dwork.sink)
+	s.sched.Resume(s.now(), j.LastSeq(), s.holder, &s.dwork.sink)
+	if err := s.kts46.restore(); err != nil {
+		return errors.Join(err, j.Close())
+	}
 	return nil
+}
+
+// holder finds the peer of a restored task's worker.
+func (s *Server) holder(space sched.Space, name string) *sched.Peer {
+	if space == ktsSpace {
+		return s.kts46.holder(name)
+	}
+	return s.dwork.holder(name)
 }
 
 // closeJournal writes what is left. A journal that failed is why the server stops.
@@ -105,7 +116,10 @@ func (s *Server) replay() error {
 			}
 			return s.restore(now, r)
 		},
-		func(key string, value []byte) error { return s.config.restore(key, value) },
+		func(key string, value []byte) error {
+			s.kts46.keep(key, value)
+			return s.config.restore(key, value)
+		},
 		func(done, total int64) {
 			if t := s.now(); t.Mono-shown.Mono >= progressEvery.Milliseconds() {
 				shown = t
@@ -134,6 +148,7 @@ func (s *Server) restore(now sched.Time, r *journal.Record) error {
 // committed has the acknowledgements sent that waited for a group. The committer
 // calls it.
 func (s *Server) committed(uint64) {
+	s.wakeCommits()
 	if s.dwork.owed.Load() > 0 {
 		s.dwork.wake()
 	}
@@ -147,6 +162,7 @@ func (s *Server) committed(uint64) {
 // journalFailed stops the server at once. The committer calls it.
 func (s *Server) journalFailed(err error) {
 	s.failure.CompareAndSwap(nil, &JournalError{err})
+	s.wakeCommits()
 	s.stop()
 }
 

@@ -266,7 +266,7 @@ func TestDataInUse(t *testing.T) {
 	r := startServer(t, Options{Data: dir})
 	o := r.o
 	o.Periodic, o.HTTP, o.GloomMasters, o.GloomSlaves, o.Started = []string{"tcp://127.0.0.1:0"}, "off", []string{"off"}, []string{"off"}, nil
-	o.Dwork.Listen = []string{"off"}
+	o.Dwork.Listen, o.Kts46 = []string{"off"}, kts46Off
 	err := Run(t.Context(), o)
 	var wrong *OptionError
 	if !errors.As(err, &wrong) || wrong.Setting != "data" || !errors.Is(err, journal.ErrInUse) {

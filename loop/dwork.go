@@ -78,7 +78,7 @@ func newDworkHub(s *Server) *dworkHub {
 }
 
 // holder finds the peer of a restored task's worker.
-func (h *dworkHub) holder(_ sched.Space, location string) *sched.Peer {
+func (h *dworkHub) holder(location string) *sched.Peer {
 	if h.server.o.Dwork.Restart == DworkReady {
 		return nil
 	}

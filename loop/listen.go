@@ -32,6 +32,9 @@ func (s *Server) listen() error {
 	if err := s.dwork.listen(); err != nil {
 		return err
 	}
+	if err := s.kts46.listen(); err != nil {
+		return err
+	}
 	if s.o.HTTP == "" {
 		return nil
 	}

@@ -15,7 +15,7 @@ import (
 // refuses runs a server that cannot start and checks what it says.
 func refuses(t *testing.T, setting, says string, o Options) {
 	t.Helper()
-	others := []*[]string{&o.Periodic, &o.GloomMasters, &o.GloomSlaves, &o.Dwork.Listen}
+	others := []*[]string{&o.Periodic, &o.GloomMasters, &o.GloomSlaves, &o.Dwork.Listen, &o.Kts46.Listen, &o.Kts46.JSON}
 	for _, list := range others {
 		if *list == nil {
 			*list = []string{"off"}

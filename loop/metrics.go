@@ -86,6 +86,7 @@ func (s *Server) samples() []web.Sample {
 	}
 	all = append(all, c.closedSamples()...)
 	all = append(all, s.dwork.samples()...)
+	all = append(all, s.kts46.samples()...)
 	if s.feed != nil {
 		all = append(all, journalSamples(s.feed.journal.Stats())...)
 	}

@@ -20,6 +20,8 @@ const (
 	DefaultGloomMasters = "tcp://127.0.0.1:9998"
 	DefaultGloomSlaves  = "tcp://127.0.0.1:9999"
 	DefaultDwork        = "tcp://127.0.0.1:6125"
+	DefaultKts46        = "tcp://127.0.0.1:46210"
+	DefaultKts46JSON    = "tcp://127.0.0.1:46400"
 	DefaultHTTP         = "127.0.0.1:5001"
 	DefaultData         = "./treadle-data"
 	NoData              = "none" // jobs live in memory alone
@@ -78,6 +80,8 @@ type Options struct {
 	GloomMaxFrame int
 	// Dwork are the settings of the dwork protocol.
 	Dwork DworkOptions
+	// Kts46 are the settings of the kts46 protocols.
+	Kts46 Kts46Options
 	// HTTP is the host:port of metrics, health and profiles, or "off".
 	HTTP string
 
@@ -183,6 +187,9 @@ func (o *Options) validate() error {
 	if err := o.Dwork.validate(); err != nil {
 		return err
 	}
+	if err := o.Kts46.validate(); err != nil {
+		return err
+	}
 	return o.validateConnections()
 }
 
@@ -205,6 +212,7 @@ func (o *Options) fillDefaults() {
 		o.Dwork.Listen = []string{"tcp://" + net.JoinHostPort(host, "6125")}
 	}
 	o.Dwork.fillDefaults()
+	o.Kts46.fillDefaults(host)
 	setDefault(&o.HTTP, net.JoinHostPort(host, "5001"))
 	setDefault(&o.PeriodicGrab, GrabHold)
 	setDefault(&o.PeriodicCRC, "2023")
@@ -237,7 +245,7 @@ func (o *Options) validateAddresses() error {
 	for _, p := range []struct {
 		setting   string
 		addresses *[]string
-	}{{"periodic", &o.Periodic}, {"gloom-masters", &o.GloomMasters}, {"gloom-slaves", &o.GloomSlaves}, {"dwork", &o.Dwork.Listen}} {
+	}{{"periodic", &o.Periodic}, {"gloom-masters", &o.GloomMasters}, {"gloom-slaves", &o.GloomSlaves}, {"dwork", &o.Dwork.Listen}, {"kts46", &o.Kts46.Listen}, {"kts46-json", &o.Kts46.JSON}} {
 		if len(*p.addresses) == 1 && (*p.addresses)[0] == "off" {
 			*p.addresses = nil
 		}

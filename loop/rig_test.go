@@ -53,7 +53,7 @@ func startServer(t *testing.T, o Options, prepare ...func(*Server)) *rig {
 	if o.GloomMasters == nil {
 		o.GloomMasters, o.GloomSlaves = []string{"off"}, []string{"off"}
 	}
-	for _, other := range []*[]string{&o.GloomMasters, &o.GloomSlaves, &o.Dwork.Listen} {
+	for _, other := range []*[]string{&o.GloomMasters, &o.GloomSlaves, &o.Dwork.Listen, &o.Kts46.Listen, &o.Kts46.JSON} {
 		if *other == nil {
 			*other = []string{"off"}
 		}

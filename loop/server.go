@@ -38,7 +38,9 @@ type Server struct {
 	tune     func(*journal.Options) // by tests
 	failure  atomic.Pointer[JournalError]
 
+	commits   *sync.Cond // something was committed, or nothing ever will be
 	dwork     *dworkHub
+	kts46     *ktsHub
 	listeners []listener
 	listening []Listening
 	web       *web.Server
@@ -70,11 +72,13 @@ func (s *Server) run(ctx context.Context) (err error) {
 	if err := s.listen(); err != nil {
 		s.closeListeners()
 		s.dwork.closeSockets()
+		s.kts46.closeSockets()
 		return err
 	}
 	if s.engine, err = newEngine(s); err != nil {
 		s.closeListeners()
 		s.dwork.closeSockets()
+		s.kts46.closeSockets()
 		return err
 	}
 	s.serve(ctx)
@@ -88,6 +92,7 @@ var rules = [sched.MaxSpaces]sched.Rules{
 	gloomTextSpace:  gloomRules,
 	gloomValueSpace: gloomRules,
 	dworkSpace:      dworkRules,
+	ktsSpace:        ktsRules,
 }
 
 func newServer(o Options) (*Server, error) {
@@ -101,6 +106,7 @@ func newServer(o Options) (*Server, error) {
 		dumps:    make(chan struct{}, 1),
 		statuses: make(chan struct{}, 1),
 		stopped:  make(chan struct{}),
+		commits:  sync.NewCond(new(sync.Mutex)),
 	}
 	s.clock = s.readClocks
 	so := sched.Options{Shards: o.Shards, Seed: maphash.MakeSeed(), Alarm: s.ring, Rules: rules}
@@ -111,6 +117,7 @@ func newServer(o Options) (*Server, error) {
 	s.sched = sched.New(so)
 	s.sched.SetRemember(o.Dwork.Remember.Milliseconds())
 	s.dwork = newDworkHub(s)
+	s.kts46 = newKtsHub(s)
 	s.config.init()
 	s.config.apply(s)
 	return s, nil
@@ -130,6 +137,7 @@ func (s *Server) serve(ctx context.Context) {
 		s.accepters.Go(func() { s.accept(l) })
 	}
 	s.dwork.serve()
+	s.kts46.serve()
 	s.workers.Go(func() { s.runTimer(ctx) })
 	if s.web != nil {
 		s.workers.Go(func() {
@@ -161,6 +169,7 @@ const drainPeriod = 10 * time.Millisecond
 func (s *Server) shutdown() error {
 	s.dwork.stopping.Store(true)
 	s.closeListeners()
+	s.kts46.closeSockets()
 	s.accepters.Wait() // a connection given to a loop that has ended would wait for ever
 	deadline := time.Now().Add(s.o.Drain)
 	for s.failure.Load() == nil && s.owes() && time.Now().Before(deadline) {
@@ -178,6 +187,7 @@ func (s *Server) shutdown() error {
 	})
 	err := s.engine.stop()
 	s.dwork.closeSockets()
+	s.kts46.close()
 	close(s.stopped)
 	if s.web != nil {
 		err = errors.Join(err, s.web.Close())
@@ -190,7 +200,7 @@ func (s *Server) shutdown() error {
 // owes says whether a session has something unsent, or waits for a long reply or
 // for the result of a job that is running.
 func (s *Server) owes() bool {
-	owed := s.sched.Awaited() || s.reports.Load() > 0 || s.dwork.owed.Load() > 0
+	owed := s.sched.Awaited() || s.reports.Load() > 0 || s.dwork.owed.Load() > 0 || s.kts46.active.Load() > 0
 	s.eachReactor(func(r *reactor) {
 		for _, session := range r.sessions {
 			if session != nil && (session.stream != nil || session.unsent() > 0) {

@@ -174,7 +174,7 @@ func TestRun(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		ended <- Run(ctx, Options{
-			Periodic: []string{"tcp://127.0.0.1:0"}, GloomMasters: []string{"off"}, GloomSlaves: []string{"off"}, Dwork: DworkOptions{Listen: []string{"off"}}, HTTP: "off", Data: NoData,
+			Periodic: []string{"tcp://127.0.0.1:0"}, GloomMasters: []string{"off"}, GloomSlaves: []string{"off"}, Dwork: DworkOptions{Listen: []string{"off"}}, Kts46: kts46Off, HTTP: "off", Data: NoData,
 			Started: func(l []Listening) { started <- l },
 		})
 	}()

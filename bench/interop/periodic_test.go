@@ -32,7 +32,7 @@ func serve(t *testing.T, protocol string, args ...string) string {
 		t.Fatal("TREADLE_BINARY does not name the server to test: run `make interop`")
 	}
 	command := []string{"-c", `"$@" & read end; kill $!; wait`, "sh", binary, "serve", "--data", "none", "--http", "off"}
-	for _, p := range []string{"periodic", "gloom-masters", "gloom-slaves", "dwork"} {
+	for _, p := range []string{"periodic", "gloom-masters", "gloom-slaves", "dwork", "kts46", "kts46-json"} {
 		address := "off"
 		if p == protocol {
 			address = "tcp://127.0.0.1:0"

@@ -109,7 +109,7 @@ func (p *process) exit(want int) {
 // serve starts a server on a socket and waits until it listens.
 func serve(t *testing.T, socket string, args ...string) *process {
 	t.Helper()
-	p := start(t, false, append([]string{"serve", "--periodic", "unix://" + socket, "--gloom-masters", "off", "--gloom-slaves", "off", "--dwork", "off", "--data", "none", "--http", "off"}, args...)...)
+	p := start(t, false, append([]string{"serve", "--periodic", "unix://" + socket, "--gloom-masters", "off", "--gloom-slaves", "off", "--dwork", "off", "--kts46", "off", "--kts46-json", "off", "--data", "none", "--http", "off"}, args...)...)
 	p.until("listening")
 	return p
 }

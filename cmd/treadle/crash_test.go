@@ -69,7 +69,7 @@ func TestCrash(t *testing.T) {
 	l := &ledger{jobs: make(map[string]*fate)}
 	checked, kept := 0, 0
 	for i := range *crashes {
-		p := start(t, false, "serve", "--periodic", "unix://"+socket, "--gloom-masters", "off", "--gloom-slaves", "off", "--dwork", "off",
+		p := start(t, false, "serve", "--periodic", "unix://"+socket, "--gloom-masters", "off", "--gloom-slaves", "off", "--dwork", "off", "--kts46", "off", "--kts46-json", "off",
 			"--http", "off", "--data", filepath.Join(dir, "data"), "--loops", fmt.Sprint(1+i%2))
 		p.until("listening")
 		go func() {

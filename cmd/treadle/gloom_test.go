@@ -31,7 +31,7 @@ func (g *gloom) path(name string) string { return filepath.Join(g.dir, name) }
 func (g *gloom) serve() {
 	g.t.Helper()
 	g.process = start(g.t, false, "serve", "--periodic", "unix://"+g.path("p"), "--http", "off", "--data", "none",
-		"--gloom-masters", "unix://"+g.path("m"), "--gloom-slaves", "unix://"+g.path("s"), "--dwork", "off")
+		"--gloom-masters", "unix://"+g.path("m"), "--gloom-slaves", "unix://"+g.path("s"), "--dwork", "off", "--kts46", "off", "--kts46-json", "off")
 	g.until("gloom-slaves")
 }
 

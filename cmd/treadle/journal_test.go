@@ -26,7 +26,7 @@ func newStore(t *testing.T) *store {
 
 // serveArgs are the arguments of a server on the directory.
 func (s *store) serveArgs() []string {
-	return []string{"serve", "--periodic", "unix://" + s.socket, "--gloom-masters", "off", "--gloom-slaves", "off", "--dwork", "off", "--http", "off", "--data", s.dir}
+	return []string{"serve", "--periodic", "unix://" + s.socket, "--gloom-masters", "off", "--gloom-slaves", "off", "--dwork", "off", "--kts46", "off", "--kts46-json", "off", "--http", "off", "--data", s.dir}
 }
 
 // serve starts a server on the directory.

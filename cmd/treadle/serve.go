@@ -26,6 +26,8 @@ type serveCmd struct {
 	GloomSlaves      []string `sep:"none" placeholder:"ADDR" help:"Address of the Gloom protocol for slaves, or off; repeatable (default: tcp://127.0.0.1:9999)."`
 	GloomMaxFrame    byteSize `default:"64MiB" placeholder:"SIZE" help:"Largest Gloom frame (default: ${default})."`
 	Dwork            []string `sep:"none" placeholder:"ADDR" help:"Address of the dwork protocol, or off; repeatable (default: tcp://127.0.0.1:6125)."`
+	Kts46            []string `name:"kts46" sep:"none" placeholder:"ADDR" help:"Address of the kts46 scheduler's XML-RPC, or off; repeatable (default: tcp://127.0.0.1:46210)."`
+	Kts46JSON        []string `name:"kts46-json" sep:"none" placeholder:"ADDR" help:"Address of its JSON-RPC, version 2, or off; repeatable (default: tcp://127.0.0.1:46400)."`
 	HTTP             string   `name:"http" placeholder:"HOST:PORT" help:"Address of /metrics, /healthz and /debug/pprof, or off (default: 127.0.0.1:5001)."`
 
 	Data         string        `default:"./treadle-data" placeholder:"DIR" help:"Directory of the journal, made when missing, or none: jobs live in memory alone (default: ${default})."`
@@ -39,6 +41,11 @@ type serveCmd struct {
 	DworkRestart  string        `enum:"keep,ready" default:"keep" help:"What becomes of assigned tasks at a restart: keep them with their worker, or make them ready (default: ${default})."`
 	DworkLease    time.Duration `default:"0s" placeholder:"TIME" help:"Silence of a worker after which its tasks are ready again; 0s: never (default: ${default})."`
 	DworkRemember time.Duration `default:"0s" placeholder:"TIME" help:"How long complete tasks can be looked up; 0s: not at all (default: ${default})."`
+
+	Kts46Timeout      time.Duration `name:"kts46-timeout" default:"5s" placeholder:"TIME" help:"How often a kts46 worker is told to report (default: ${default})."`
+	Kts46TimeoutUnit  string        `name:"kts46-timeout-unit" enum:"ms,s" default:"ms" help:"Unit in which version 1 is told that: ms as its document says, or s as its original worker reads it (default: ${default})."`
+	Kts46RestartAfter time.Duration `name:"kts46-restart-after" default:"0s" placeholder:"TIME" help:"Silence of a worker after which its task is queued again; 0s: never, as a supervisor outside sees to it (default: ${default})."`
+	Kts46Databases    []string      `name:"kts46-databases" placeholder:"HOST:PORT,..." help:"Databases that version 2 names to its workers (default: none)."`
 
 	Loops          int      `placeholder:"N" help:"Event loops (default: one fewer than the processors, at least 1)."`
 	Shards         int      `placeholder:"N" help:"Shards of the scheduler, each with its own lock (default: 16)."`
@@ -78,6 +85,7 @@ func (s *serveCmd) options() (loop.Options, error) {
 	}{
 		{"handshake-timeout", s.HandshakeTimeout, time.Nanosecond},
 		{"frame-timeout", s.FrameTimeout, time.Nanosecond},
+		{"kts46-timeout", s.Kts46Timeout, time.Nanosecond},
 		{"drain", s.Drain, 0},
 	} {
 		if t.value < t.least {
@@ -90,6 +98,10 @@ func (s *serveCmd) options() (loop.Options, error) {
 		Dwork: loop.DworkOptions{
 			Listen: s.Dwork, MaxFrame: int(s.DworkMaxFrame), MaxSteal: s.DworkMaxSteal, Idle: s.DworkIdle,
 			Restart: s.DworkRestart, Lease: s.DworkLease, Remember: s.DworkRemember,
+		},
+		Kts46: loop.Kts46Options{
+			Listen: s.Kts46, JSON: s.Kts46JSON, Timeout: s.Kts46Timeout, TimeoutUnit: s.Kts46TimeoutUnit,
+			RestartAfter: s.Kts46RestartAfter, Databases: s.Kts46Databases,
 		},
 		Data: s.Data, Sync: s.Sync, SyncInterval: s.SyncInterval, MinFree: int(s.MinFree),
 		Loops: s.Loops, Shards: s.Shards, MaxConnections: s.MaxConnections, MaxFrame: int(s.MaxFrame), MaxOutbound: int(s.MaxOutbound),

@@ -25,7 +25,7 @@ type served struct {
 func serveEverywhere(t *testing.T, tcp, socket string) *served {
 	t.Helper()
 	p := start(t, false, "serve", "--periodic", "tcp://"+tcp, "--periodic", "unix://"+socket, "--http", "127.0.0.1:0",
-		"--gloom-masters", "off", "--gloom-slaves", "off", "--dwork", "off", "--data", "none")
+		"--gloom-masters", "off", "--gloom-slaves", "off", "--dwork", "off", "--kts46", "off", "--kts46-json", "off", "--data", "none")
 	s := &served{process: p}
 	for _, to := range []*string{&s.tcp, &s.unix, &s.http} {
 		line := p.until("listening")
@@ -178,7 +178,7 @@ func TestServerKilled(t *testing.T) {
 
 	// A server that is alive is not replaced, by port or by socket.
 	for _, address := range []string{s.tcp, s.unix} {
-		_, errs, code := treadle(t, "", "serve", "--periodic", address, "--gloom-masters", "off", "--gloom-slaves", "off", "--dwork", "off", "--data", "none", "--http", "off")
+		_, errs, code := treadle(t, "", "serve", "--periodic", address, "--gloom-masters", "off", "--gloom-slaves", "off", "--dwork", "off", "--kts46", "off", "--kts46-json", "off", "--data", "none", "--http", "off")
 		if code != 2 || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, "--periodic: cannot listen on "+address) {
 			t.Errorf("a second server on %s: exit code %d, %q", address, code, errs)
 		}

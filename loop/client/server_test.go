@@ -21,6 +21,7 @@ func server(t *testing.T, o loop.Options) (address string) {
 	ended, started := make(chan error, 1), make(chan string, 1)
 	o.Periodic, o.HTTP = []string{"unix://" + filepath.Join(t.TempDir(), "s")}, "off"
 	o.Data, o.Dwork.Listen = loop.NoData, []string{"off"}
+	o.Kts46.Listen, o.Kts46.JSON = []string{"off"}, []string{"off"}
 	if o.GloomMasters == nil {
 		o.GloomMasters, o.GloomSlaves = []string{"off"}, []string{"off"}
 	}

@@ -1,0 +1,464 @@
+package loop
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"treadle/sched"
+)
+
+// ktsSpace is the name space of the tasks of the kts46 protocols.
+const ktsSpace sched.Space = 5
+
+// ktsRules are those of tasks: their workers steal them, and keep them until somebody who
+// knows their revision says otherwise.
+var ktsRules = sched.Rules{Durable: true, Graph: true, Untimed: true, Private: true}
+
+// ktsAccepted is the log entry of a task whose worker has accepted it, behind the one of
+// its being handed out.
+const ktsAccepted = sched.StageOther
+
+// Grains of revisions, in milliseconds: what a version's form of a time has room for.
+const (
+	ktsSecond      = 1000
+	ktsMillisecond = 1
+)
+
+// maxKtsWorkers bounds the workers known at a time; each takes about 500 bytes.
+const maxKtsWorkers = 1 << 18
+
+// Refusals that the two versions word differently.
+var (
+	errKtsNoTask    = errors.New("the worker has no task")
+	errKtsHasTask   = errors.New("the worker has a task")
+	errKtsStale     = errors.New("the task was updated by somebody else")
+	errKtsDone      = errors.New("the job is done already")
+	errKtsDiskFull  = errors.New("the disk is nearly full, see --min-free")
+	errKtsWorkers   = errors.New("too many workers are known: have some finish their tasks")
+	errKtsJobs      = fmt.Errorf("there are %d projects and jobs already: delete some", maxKtsJobs)
+	errKtsStopping  = errors.New("the server is stopping")
+	errKtsDuplicate = errors.New("there is one of that name already")
+)
+
+// ktsMissing says that there is no such project or, with a job's name, no such job in it.
+type ktsMissing struct{ project, job string }
+
+func (e *ktsMissing) Error() string {
+	if e.job == "" {
+		return fmt.Sprintf("there is no project %q", e.project)
+	}
+	return fmt.Sprintf("there is no job %q in project %q", e.job, e.project)
+}
+
+// ktsHub is the conversation of the kts46 protocols, protocols/kts46.md: the book of
+// projects and jobs, and the workers of both versions. The tasks are the scheduler's. What
+// the book says decides which tasks there are to be, see settle.
+type ktsHub struct {
+	server    *Server
+	databases []ktsDatabase
+	stats     ktsStats
+	active    atomic.Int64 // calls that are being answered
+	sockets   []net.Listener
+	servers   []*http.Server
+
+	mu       sync.Mutex // guards what follows, and the workers' sides of the scheduler
+	now      sched.Time
+	sink     timerSink
+	changed  bool // something was journaled in this turn
+	closed   bool
+	projects map[string]*ktsProject
+	entries  int // projects and jobs
+	workers  map[string]*ktsWorker
+	sweepAt  int   // number of workers at which the idle ones are forgotten
+	floor    int64 // no revision given before the start is larger
+	restored map[string][]byte
+}
+
+func newKtsHub(s *Server) *ktsHub {
+	databases, _ := s.o.Kts46.databases() // validated
+	return &ktsHub{
+		server: s, databases: databases, stats: ktsStats{requests: ktsCounters()}, sink: timerSink{s, make([]bool, s.o.Loops)},
+		projects: make(map[string]*ktsProject), workers: make(map[string]*ktsWorker),
+		sweepAt: minKtsSweep, restored: make(map[string][]byte),
+	}
+}
+
+// turn runs fn as the owner of the book. It returns when what fn changed is on disk.
+func (h *ktsHub) turn(fn func() error) error {
+	group, wait, err := h.own(fn)
+	h.server.feed.flush()
+	if wait {
+		if failed := h.server.awaitCommit(group); failed != nil {
+			return failed
+		}
+	}
+	return err
+}
+
+func (h *ktsHub) own(fn func() error) (group uint64, wait bool, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return 0, false, errKtsStopping
+	}
+	h.now, h.changed = h.server.now(), false
+	err = fn()
+	h.server.wake(h.sink.mailed)
+	if h.changed {
+		group, wait = h.server.durableAll()
+	}
+	return group, wait, err
+}
+
+// project finds a project.
+func (h *ktsHub) project(name string) (*ktsProject, error) {
+	p := h.projects[name]
+	if p == nil {
+		return nil, &ktsMissing{project: name}
+	}
+	return p, nil
+}
+
+// job finds a job.
+func (h *ktsHub) job(project, name string) (*ktsJob, error) {
+	p, err := h.project(project)
+	if err != nil {
+		return nil, err
+	}
+	j := p.jobs[name]
+	if j == nil {
+		return nil, &ktsMissing{project, name}
+	}
+	return j, nil
+}
+
+// room says whether another project or job may be taken in.
+func (h *ktsHub) room() error {
+	switch {
+	case h.server.full():
+		return errKtsDiskFull
+	case h.entries >= maxKtsJobs:
+		return errKtsJobs
+	}
+	return nil
+}
+
+func (h *ktsHub) createProject(name string) error {
+	if err := checkKtsName("project", name); err != nil {
+		return err
+	}
+	if h.projects[name] != nil {
+		return errKtsDuplicate
+	}
+	if err := h.room(); err != nil {
+		return err
+	}
+	p := &ktsProject{name: name, jobs: make(map[string]*ktsJob)}
+	h.projects[name] = p
+	h.entries++
+	h.saveProject(p)
+	return nil
+}
+
+// deleteProject deletes a project with its jobs. The jobs of a project that is gone are
+// nobody's: a crash in the middle leaves none behind.
+func (h *ktsHub) deleteProject(name string) error {
+	p, err := h.project(name)
+	if err != nil {
+		return err
+	}
+	h.drop(ktsProjectKey + name)
+	for _, j := range p.jobs {
+		h.discard(j)
+	}
+	delete(h.projects, name)
+	h.entries--
+	return nil
+}
+
+func (h *ktsHub) addJob(project, name, definition string) error {
+	p, err := h.project(project)
+	if err != nil {
+		return err
+	}
+	if err := checkKtsName("job", name); err != nil {
+		return err
+	}
+	if p.jobs[name] != nil {
+		return errKtsDuplicate
+	}
+	j := &ktsJob{project: p, name: name}
+	if err := j.define(definition); err != nil {
+		return err
+	}
+	if err := h.room(); err != nil {
+		return err
+	}
+	p.jobs[name] = j
+	h.entries++
+	h.put(j.key(ktsDefinitionKey), []byte(definition))
+	return nil
+}
+
+func (h *ktsHub) deleteJob(project, name string) error {
+	j, err := h.job(project, name)
+	if err == nil {
+		h.discard(j)
+	}
+	return err
+}
+
+// discard takes a job out of its project, with its tasks.
+func (h *ktsHub) discard(j *ktsJob) {
+	h.abort(j)
+	h.drop(j.key(ktsProgressKey))
+	h.drop(j.key(ktsDefinitionKey))
+	delete(j.project.jobs, j.name)
+	h.entries--
+}
+
+// run starts a job unless it runs or is done; left ends it.
+func (h *ktsHub) run(j *ktsJob, left ktsSet) error {
+	switch {
+	case j.progress.Finished:
+		return errKtsDone
+	case j.progress.Running:
+		return errKtsDuplicate
+	case h.server.full():
+		return errKtsDiskFull
+	}
+	before := j.progress
+	j.start(left)
+	if err := h.settle(j); err != nil {
+		j.progress = before
+		return err
+	}
+	h.saveProgress(j)
+	return nil
+}
+
+// abort stops a job that runs and returns how many tasks that ended. What is done of it
+// stays done.
+func (h *ktsHub) abort(j *ktsJob) (tasks int) {
+	if !j.progress.Running {
+		return 0
+	}
+	for k := range ktsKinds {
+		if j.tasks[k] != nil {
+			h.cancel(j, k)
+			tasks++
+		}
+	}
+	j.progress.Running = false
+	h.saveProgress(j)
+	return tasks
+}
+
+// cancel removes a task from the scheduler.
+func (h *ktsHub) cancel(j *ktsJob, k ktsKind) {
+	t := j.tasks[k]
+	j.tasks[k] = nil
+	h.changed = true
+	h.server.sched.Cancel(h.now, ktsSpace, k.queue(), j.taskName(), &h.sink)
+	if t.holder != nil {
+		h.letGo(t.holder)
+	}
+}
+
+// settle queues the tasks that a job is to have and has not. With an error nothing has
+// happened.
+func (h *ktsHub) settle(j *ktsJob) error {
+	var added ktsSet
+	for k := range ktsKinds {
+		if !j.plan().has(k) || j.tasks[k] != nil {
+			continue
+		}
+		j.tasks[k] = &ktsTask{job: j, kind: k}
+		added |= 1 << k
+		h.changed = true
+		err := h.server.sched.Extend(h.now, ktsSpace, k.queue(), []sched.Task{{Name: j.taskName()}}, &h.sink)
+		if err != nil {
+			for k := range ktsKinds {
+				if added.has(k) {
+					h.cancel(j, k)
+				}
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// take hands a worker that holds nothing the task, of the kinds given, that has been in
+// line for longest; nil when there is none. unit is the grain of the revision in
+// milliseconds.
+func (h *ktsHub) take(id string, kinds ktsSet, unit int64, log ...sched.Event) (*ktsTask, error) {
+	k, ok := h.first(kinds)
+	if !ok {
+		return nil, nil
+	}
+	w, err := h.worker(id)
+	if err != nil {
+		return nil, err
+	}
+	var t *ktsTask
+	h.changed = true
+	h.server.sched.Steal(h.now, w.peer, k.queue(), 1, &h.sink, func(v *sched.TaskView) bool {
+		if t = h.known(k, v.Name); t != nil {
+			t.lease = sched.Lease{Ref: v.Ref, Revision: v.Revision}
+		}
+		return true
+	})
+	if t == nil {
+		panic("BUG: the scheduler has a task in line that the book has not")
+	}
+	t.holder, t.accepted, t.started, w.task = w, false, h.now.Wall, t
+	return t, h.touch(t, unit, log...)
+}
+
+// first returns the kind whose line has the oldest head.
+func (h *ktsHub) first(kinds ktsSet) (best ktsKind, ok bool) {
+	least := int64(0)
+	for k := range ktsKinds {
+		if !kinds.has(k) {
+			continue
+		}
+		if place, found := h.server.sched.Head(k.queue()); found && (!ok || place < least) {
+			best, least, ok = k, place, true
+		}
+	}
+	return best, ok
+}
+
+// known finds the book's task for a name of the scheduler's.
+func (h *ktsHub) known(k ktsKind, name []byte) *ktsTask {
+	parts := splitKtsName(name)
+	j, err := h.job(parts[0], parts[1])
+	if err != nil || string(j.taskName()) != string(name) {
+		return nil
+	}
+	return j.tasks[k]
+}
+
+// touch gives a held task its next revision: the time, or the next of its unit when the
+// task or the worker has had that already, so that no report made earlier can match.
+func (h *ktsHub) touch(t *ktsTask, unit int64, log ...sched.Event) error {
+	last := max(t.lease.Revision, t.holder.last)
+	next := max(h.now.Wall/unit*unit, (last/unit+1)*unit)
+	if err := h.server.sched.Touch(t.holder.peer, t.lease, next, log...); err != nil {
+		panic("BUG: a task that the book says is held: " + err.Error())
+	}
+	h.changed = true
+	t.lease.Revision, t.holder.last, t.seen = next, next, h.now.Mono
+	return nil
+}
+
+// accepting is the log entry of a worker that means to do its task.
+func (h *ktsHub) accepting() sched.Event {
+	return sched.Event{Stage: ktsAccepted, Micros: h.now.Micros}
+}
+
+// requeue takes a task from its holder and queues it again, first or last.
+func (h *ktsHub) requeue(t *ktsTask, first bool) {
+	if err := h.server.sched.Requeue(h.now, t.holder.peer, t.lease, first, &h.sink); err != nil {
+		panic("BUG: a task that the book says is held: " + err.Error())
+	}
+	h.changed = true
+	h.letGo(t.holder)
+}
+
+// finish ends a held task and queues what comes next. With an error nothing has happened.
+func (h *ktsHub) finish(t *ktsTask) error {
+	j, before, w := t.job, t.job.progress, t.holder
+	j.count(t.kind)
+	j.progress.Last = t.lease.Revision
+	j.tasks[t.kind] = nil
+	if err := h.settle(j); err != nil {
+		j.progress, j.tasks[t.kind] = before, t
+		return err
+	}
+	if err := h.server.sched.FinishLease(h.now, w.peer, t.lease, &h.sink); err != nil {
+		panic("BUG: a task that the book says is held: " + err.Error())
+	}
+	h.letGo(w)
+	h.saveProgress(j)
+	return nil
+}
+
+// letGo notes that a worker's task is not its own any more.
+func (h *ktsHub) letGo(w *ktsWorker) {
+	w.task.holder = nil
+	h.server.sched.Unwatch(w.peer, w.task.kind.queue())
+	w.task = nil
+	if h.outlived(w) {
+		delete(h.workers, w.id)
+	}
+}
+
+// outlived says that a worker which holds nothing will get a larger revision than ever
+// before without our remembering it.
+func (h *ktsHub) outlived(w *ktsWorker) bool {
+	return w.task == nil && (w.last <= h.floor || w.last < h.now.Wall/ktsSecond*ktsSecond)
+}
+
+// minKtsSweep is a number of workers that are not worth a look.
+const minKtsSweep = 1024
+
+// worker returns the worker of an id, known from now on.
+func (h *ktsHub) worker(id string) (*ktsWorker, error) {
+	if w := h.workers[id]; w != nil {
+		return w, nil
+	}
+	if len(h.workers) >= h.sweepAt {
+		for id, w := range h.workers {
+			if h.outlived(w) {
+				delete(h.workers, id)
+			}
+		}
+		h.sweepAt = max(2*len(h.workers), minKtsSweep)
+	}
+	if len(h.workers) >= maxKtsWorkers {
+		return nil, errKtsWorkers
+	}
+	w := &ktsWorker{id: id, peer: h.server.sched.NewHolder(id), last: h.floor}
+	h.workers[id] = w
+	return w, nil
+}
+
+// held returns the task that a worker holds.
+func (h *ktsHub) held(id string) (*ktsTask, error) {
+	if w := h.workers[id]; w != nil && w.task != nil {
+		return w.task, nil
+	}
+	return nil, errKtsNoTask
+}
+
+// current returns all tasks that are held, in the order of their workers' ids.
+func (h *ktsHub) current() (all []*ktsTask) {
+	for _, w := range h.workers {
+		if w.task != nil {
+			all = append(all, w.task)
+		}
+	}
+	slices.SortFunc(all, func(a, b *ktsTask) int { return cmp.Compare(a.holder.id, b.holder.id) })
+	return all
+}
+
+// expire queues again what silent workers hold.
+func (h *ktsHub) expire() error {
+	after := h.server.o.Kts46.RestartAfter
+	for _, t := range h.current() {
+		if h.now.Mono-t.seen >= after.Milliseconds() {
+			h.server.log.Info("a kts46 worker is silent, its task is queued again", "worker", t.holder.id,
+				"project", t.job.project.name, "job", t.job.name, "kts46-restart-after", after)
+			h.requeue(t, false)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,243 @@
+package loop
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+
+	"treadle/sched"
+)
+
+// ktsKind is a kind of task. Each has a queue of its own.
+type ktsKind uint8
+
+// The kinds: the batches of a simulation, the one task behind them that version 1 knows,
+// and the three of version 2.
+const (
+	ktsSimulation ktsKind = iota
+	ktsStatistics
+	ktsBasicStatistics
+	ktsIdleTimes
+	ktsThroughput
+	ktsKinds
+)
+
+var ktsNames = [ktsKinds]string{"simulation", "statistics", "basicStatistics", "idleTimes", "throughput"}
+
+func (k ktsKind) String() string { return ktsNames[k] }
+
+// queue is the kind's in the scheduler.
+func (k ktsKind) queue() []byte { return []byte("kts46." + ktsNames[k]) }
+
+// ktsSet is a set of kinds, a bit each.
+type ktsSet uint8
+
+func ktsSetOf(kinds ...ktsKind) (s ktsSet) {
+	for _, k := range kinds {
+		s |= 1 << k
+	}
+	return s
+}
+
+func (s ktsSet) has(k ktsKind) bool { return s&(1<<k) != 0 }
+
+// The kinds that each version's workers are given, and that end a job which it started.
+var (
+	ktsV1, ktsV1End = ktsSetOf(ktsSimulation, ktsStatistics), ktsSetOf(ktsStatistics)
+	ktsV2End        = ktsSetOf(ktsBasicStatistics, ktsIdleTimes, ktsThroughput)
+	ktsV2           = ktsSetOf(ktsSimulation) | ktsV2End
+)
+
+// Bounds of the book.
+const (
+	// maxKtsName is a name's length in bytes: file systems and databases, where the
+	// projects' results go, know no longer ones.
+	maxKtsName = 255
+	// maxKtsJobs bounds projects and jobs together; each takes about 500 bytes here, and
+	// about 300 of getServerStatus, which is made in memory.
+	maxKtsJobs = 1 << 17
+	// maxKtsSteps is up to where numbers are whole in JavaScript, which workers use.
+	maxKtsSteps = 1 << 53
+)
+
+// ktsProject is a project of simulations.
+type ktsProject struct {
+	name   string
+	lastID int64 // that getNewJobId gave out
+	jobs   map[string]*ktsJob
+}
+
+// ktsJob is one simulation. Its parameters never change.
+type ktsJob struct {
+	project  *ktsProject
+	name     string
+	duration float64 // of the simulated time
+	step     float64 // of it that is one step
+	batch    int64   // steps that are one task
+	total    int64   // steps
+	progress ktsProgress
+	tasks    [ktsKinds]*ktsTask // those that are queued or held
+}
+
+// ktsProgress is what changes about a job, as the journal has it.
+type ktsProgress struct {
+	Done     int64  `json:"done"` // steps, counted by whole batches
+	Running  bool   `json:"running,omitempty"`
+	Finished bool   `json:"finished,omitempty"`
+	Left     ktsSet `json:"left,omitempty"` // kinds to be done behind the simulation
+	Last     int64  `json:"last,omitempty"` // revision under which a task of it was finished last
+}
+
+// ktsTask is a task that the scheduler has.
+type ktsTask struct {
+	job    *ktsJob
+	kind   ktsKind
+	holder *ktsWorker // nil: it is queued
+
+	// Of a held one:
+	lease    sched.Lease // its revision is the last update, in Unix milliseconds
+	accepted bool
+	started  int64 // Unix milliseconds
+	seen     int64 // Mono of the holder's last sign of life
+}
+
+// ktsWorker is a worker that is known by its id, over both versions.
+type ktsWorker struct {
+	id   string
+	peer *sched.Peer
+	task *ktsTask // that it holds, if any
+	last int64    // the largest revision that it was ever given
+}
+
+// plan says which tasks a job is to have now.
+func (j *ktsJob) plan() ktsSet {
+	switch {
+	case !j.progress.Running:
+		return 0
+	case j.progress.Done < j.total:
+		return ktsSetOf(ktsSimulation)
+	}
+	return j.progress.Left
+}
+
+// start makes a job run that does not; left ends it.
+func (j *ktsJob) start(left ktsSet) {
+	j.progress.Running, j.progress.Left = true, left
+}
+
+// count notes that a task is done.
+func (j *ktsJob) count(k ktsKind) {
+	if k == ktsSimulation {
+		j.progress.Done += j.batch
+		return
+	}
+	if j.progress.Left &^= 1 << k; j.progress.Left == 0 {
+		j.progress.Running, j.progress.Finished = false, true
+	}
+}
+
+// taskName is what the scheduler knows the job's present task of a kind by. It says how
+// far the job is, so that a task which was overtaken has another name.
+func (j *ktsJob) taskName() []byte {
+	return strconv.AppendInt([]byte(j.project.name+"\x00"+j.name+"\x00"), j.progress.Done, 10)
+}
+
+// ktsKindOf is the kind whose queue it is.
+func ktsKindOf(queue string) (ktsKind, bool) {
+	for k := range ktsKinds {
+		if queue == string(k.queue()) {
+			return k, true
+		}
+	}
+	return 0, false
+}
+
+// checkKtsName refuses names that could not be told apart or shown.
+func checkKtsName(what, name string) error {
+	switch {
+	case name == "":
+		return fmt.Errorf("the %s's name is empty", what)
+	case len(name) > maxKtsName:
+		return fmt.Errorf("the %s's name has %d bytes, more than %d", what, len(name), maxKtsName)
+	case !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl):
+		return fmt.Errorf("the %s's name has characters that are no text", what)
+	}
+	return nil
+}
+
+// define reads a job's definition.
+func (j *ktsJob) define(definition string) error {
+	var d struct {
+		Parameters *struct {
+			Duration     float64 `yaml:"duration"`
+			StepDuration float64 `yaml:"stepDuration"`
+			BatchLength  int64   `yaml:"batchLength"`
+		} `yaml:"simulationParameters"`
+	}
+	if err := yaml.Unmarshal([]byte(definition), &d); err != nil {
+		return fmt.Errorf("the definition is no YAML that can be read: %w", err)
+	}
+	if d.Parameters == nil {
+		return errors.New("the definition has no simulationParameters: duration, stepDuration and batchLength")
+	}
+	j.duration, j.step, j.batch = d.Parameters.Duration, d.Parameters.StepDuration, d.Parameters.BatchLength
+	steps := math.Ceil(j.duration / j.step)
+	switch {
+	case !(j.duration >= 0) || !(j.step > 0):
+		return fmt.Errorf("simulationParameters: duration %v and stepDuration %v have to be times", j.duration, j.step)
+	case j.batch < 1 || j.batch > maxKtsSteps:
+		return fmt.Errorf("simulationParameters: batchLength %d is not between 1 and %d", j.batch, int64(maxKtsSteps))
+	case !(steps <= maxKtsSteps):
+		return fmt.Errorf("simulationParameters: %v steps are more than %d", steps, int64(maxKtsSteps))
+	}
+	j.total = int64(steps)
+	return nil
+}
+
+// Keys of the journal's settings: a project, the definition of a job, the progress of
+// one. Names have no NUL.
+const (
+	ktsPrefix        = "kts46."
+	ktsProjectKey    = ktsPrefix + "project."
+	ktsDefinitionKey = ktsPrefix + "definition."
+	ktsProgressKey   = ktsPrefix + "progress."
+)
+
+func (j *ktsJob) key(prefix string) string { return prefix + j.project.name + "\x00" + j.name }
+
+// put journals a setting.
+func (h *ktsHub) put(key string, value []byte) {
+	h.changed = true
+	if h.server.feed != nil {
+		h.server.feed.journal.PutSetting(key, value)
+		h.server.feed.dirty.Store(true)
+	}
+}
+
+// drop journals that a setting is gone.
+func (h *ktsHub) drop(key string) {
+	h.changed = true
+	if h.server.feed != nil {
+		h.server.feed.journal.DeleteSetting(key)
+		h.server.feed.dirty.Store(true)
+	}
+}
+
+func (h *ktsHub) saveProgress(j *ktsJob) {
+	value, err := json.Marshal(j.progress)
+	if err != nil {
+		panic("BUG: progress is no JSON: " + err.Error())
+	}
+	h.put(j.key(ktsProgressKey), value)
+}
+
+func (h *ktsHub) saveProject(p *ktsProject) {
+	h.put(ktsProjectKey+p.name, strconv.AppendInt(nil, p.lastID, 10))
+}

@@ -1,0 +1,97 @@
+package loop
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+)
+
+// Kts46Options are the settings of the kts46 protocols. The zero value of a field means
+// its default.
+type Kts46Options struct {
+	// Listen and JSON list the addresses of XML-RPC and of JSON-RPC, as
+	// Options.Periodic does; default tcp://127.0.0.1:46210 and tcp://127.0.0.1:46400.
+	Listen, JSON []string
+	// Timeout is how often workers are told to report; default 5 s.
+	Timeout time.Duration
+	// TimeoutUnit is the unit in which version 1 is told: "ms" (default), as the
+	// document says, or "s", as the original worker reads it.
+	TimeoutUnit string
+	// RestartAfter is the silence of a worker after which its task is queued again;
+	// default 0, never: supervisors outside see to it.
+	RestartAfter time.Duration
+	// Databases are the host:port pairs that version 2 names to its workers.
+	Databases []string
+}
+
+// Units of Kts46Options.TimeoutUnit.
+const (
+	KtsMilliseconds = "ms"
+	KtsSeconds      = "s"
+)
+
+const (
+	defaultKtsTimeout = 5 * time.Second
+	// minKtsTimeout keeps a worker from being told to report all the time.
+	minKtsTimeout = time.Millisecond
+	// maxKtsTimeout is what XML-RPC's int has bits for, in milliseconds.
+	maxKtsTimeout = (1<<31 - 1) * time.Millisecond
+)
+
+func (o *Kts46Options) fillDefaults(host string) {
+	if len(o.Listen) == 0 {
+		o.Listen = []string{"tcp://" + net.JoinHostPort(host, "46210")}
+	}
+	if len(o.JSON) == 0 {
+		o.JSON = []string{"tcp://" + net.JoinHostPort(host, "46400")}
+	}
+	setDefault(&o.Timeout, defaultKtsTimeout)
+	setDefault(&o.TimeoutUnit, KtsMilliseconds)
+}
+
+func (o *Kts46Options) validate() error {
+	switch {
+	case o.Timeout < minKtsTimeout || o.Timeout > maxKtsTimeout:
+		return badOption("kts46-timeout", "%v is not between %v and %v", o.Timeout, minKtsTimeout, maxKtsTimeout)
+	case o.TimeoutUnit != KtsMilliseconds && o.TimeoutUnit != KtsSeconds:
+		return badOption("kts46-timeout-unit", "%q is neither ms nor s", o.TimeoutUnit)
+	case o.RestartAfter < 0:
+		return badOption("kts46-restart-after", "a time cannot be negative")
+	}
+	if _, err := o.databases(); err != nil {
+		return &OptionError{"kts46-databases", err}
+	}
+	return nil
+}
+
+// ktsDatabase is a database as version 2 names it.
+type ktsDatabase struct {
+	Host string `json:"host"`
+	Port uint16 `json:"port"`
+}
+
+func (o *Kts46Options) databases() ([]ktsDatabase, error) {
+	all := []ktsDatabase{}
+	for _, d := range o.Databases {
+		host, digits, err := net.SplitHostPort(d)
+		if err != nil {
+			return nil, fmt.Errorf("%q is not host:port: %w", d, err)
+		}
+		port, err := strconv.ParseUint(digits, 10, 16)
+		if err != nil || host == "" {
+			return nil, fmt.Errorf("%q is not host:port, as in 127.0.0.1:27017", d)
+		}
+		all = append(all, ktsDatabase{host, uint16(port)})
+	}
+	return all, nil
+}
+
+// timeoutV1 is the time between reports in the unit that version 1 is told, rounded up.
+func (o *Kts46Options) timeoutV1() int64 {
+	unit := time.Millisecond
+	if o.TimeoutUnit == KtsSeconds {
+		unit = time.Second
+	}
+	return int64((o.Timeout + unit - 1) / unit)
+}

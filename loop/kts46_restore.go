@@ -1,0 +1,178 @@
+package loop
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"treadle/sched"
+)
+
+// splitKtsName splits a name at its first two NULs: project, job and the rest.
+func splitKtsName(name []byte) (parts [3]string) {
+	for i, p := range bytes.SplitN(name, []byte{0}, 3) {
+		parts[i] = string(p)
+	}
+	return parts
+}
+
+// keep takes a setting from the journal, for restore.
+func (h *ktsHub) keep(key string, value []byte) {
+	if strings.HasPrefix(key, ktsPrefix) {
+		h.restored[key] = bytes.Clone(value)
+	}
+}
+
+// holder finds the peer of a restored task's worker.
+func (h *ktsHub) holder(id string) *sched.Peer {
+	w, err := h.worker(id)
+	if err != nil {
+		return nil
+	}
+	return w.peer
+}
+
+// restore makes the book from the journal's settings. A crash may have kept the progress
+// of a job and not its tasks, or the other way round, of what was not acknowledged: the
+// progress counts. Tasks that it does not ask for are removed, and missing ones queued.
+func (h *ktsHub) restore() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.now = h.server.now()
+	h.floor = (h.now.Wall/ktsSecond + 1) * ktsSecond // whatever was given a moment ago
+	if err := h.readBook(); err != nil {
+		return err
+	}
+	h.adopt()
+	for _, name := range slices.Sorted(maps.Keys(h.projects)) {
+		p := h.projects[name]
+		for _, name := range slices.Sorted(maps.Keys(p.jobs)) {
+			if err := h.settle(p.jobs[name]); err != nil {
+				return fmt.Errorf("cannot queue the tasks of job %q in project %q: %w", name, p.name, err)
+			}
+		}
+	}
+	h.server.feed.flush()
+	return nil
+}
+
+// readBook takes the settings apart. They come in the order of definition, progress,
+// project by name; a definition makes the job, but not without its project.
+func (h *ktsHub) readBook() error {
+	settings := h.restored
+	h.restored = nil
+	broken := func(key string, err error) error {
+		return fmt.Errorf("cannot read the setting %q of the journal: %w", key, err)
+	}
+	for _, key := range slices.Sorted(maps.Keys(settings)) {
+		name, ok := strings.CutPrefix(key, ktsProjectKey)
+		if !ok {
+			continue
+		}
+		last, err := strconv.ParseInt(string(settings[key]), 10, 64)
+		if err != nil {
+			return broken(key, err)
+		}
+		h.projects[name] = &ktsProject{name: name, lastID: last, jobs: make(map[string]*ktsJob)}
+		h.entries++
+	}
+	for _, key := range slices.Sorted(maps.Keys(settings)) {
+		name, ok := strings.CutPrefix(key, ktsDefinitionKey)
+		if !ok {
+			continue
+		}
+		parts := splitKtsName([]byte(name))
+		p := h.projects[parts[0]]
+		if p == nil { // it was being deleted
+			h.drop(key)
+			h.drop(ktsProgressKey + name)
+			continue
+		}
+		j := &ktsJob{project: p, name: parts[1]}
+		if err := j.define(string(settings[key])); err != nil {
+			return broken(key, err)
+		}
+		if progress := settings[ktsProgressKey+name]; progress != nil {
+			if err := json.Unmarshal(progress, &j.progress); err != nil {
+				return broken(ktsProgressKey+name, err)
+			}
+		}
+		h.floor = max(h.floor, j.progress.Last)
+		p.jobs[j.name] = j
+		h.entries++
+	}
+	return nil
+}
+
+// ktsRestored is a task that the scheduler has from the journal.
+type ktsRestored struct {
+	kind     ktsKind
+	queue    string
+	name     []byte
+	holder   string
+	lease    sched.Lease
+	accepted bool
+	started  int64
+}
+
+// adopt enters the scheduler's tasks in the book, and removes those that it has no use for.
+func (h *ktsHub) adopt() {
+	var all []ktsRestored
+	for cursor, done := (sched.Cursor{}), false; !done; {
+		cursor, done = h.server.sched.WalkTasks(cursor, graphBatch, ktsSpace, func(v *sched.TaskView) {
+			k, ok := ktsKindOf(v.Queue)
+			if !ok {
+				k = ktsKinds
+			}
+			t := ktsRestored{kind: k, queue: v.Queue, name: bytes.Clone(v.Name), lease: sched.Lease{Ref: v.Ref, Revision: v.Revision}}
+			if v.Stage == sched.StageReserved {
+				t.holder = v.Holder
+			}
+			for _, e := range v.Log {
+				switch e.Stage {
+				case sched.StageReserved:
+					t.started, t.accepted = e.Micros/1000, false
+				case ktsAccepted:
+					t.accepted = true
+				}
+			}
+			all = append(all, t)
+			h.floor = max(h.floor, t.lease.Revision)
+		})
+	}
+	// A worker that gave one task back and was given another may be restored with both:
+	// the one with the later revision is its own.
+	slices.SortFunc(all, func(a, b ktsRestored) int { return cmp.Compare(a.lease.Revision, b.lease.Revision) })
+	for i := range all {
+		h.adoptTask(&all[i])
+	}
+}
+
+func (h *ktsHub) adoptTask(r *ktsRestored) {
+	parts := splitKtsName(r.name)
+	j, err := h.job(parts[0], parts[1])
+	if err != nil || string(j.taskName()) != string(r.name) || !j.plan().has(r.kind) {
+		h.server.sched.Cancel(h.now, ktsSpace, []byte(r.queue), r.name, &h.sink)
+		if w := h.workers[r.holder]; w != nil {
+			w.last = max(w.last, r.lease.Revision)
+			h.server.sched.Unwatch(w.peer, []byte(r.queue))
+		}
+		return
+	}
+	t := &ktsTask{job: j, kind: r.kind, lease: r.lease, accepted: r.accepted, started: r.started, seen: h.now.Mono}
+	j.tasks[r.kind] = t
+	if r.holder == "" {
+		return
+	}
+	w := h.workers[r.holder]
+	if w.task != nil {
+		h.requeue(w.task, false)
+		h.workers[w.id] = w // letGo may have forgotten it
+	}
+	t.holder, w.task, w.last = w, t, max(w.last, r.lease.Revision)
+}

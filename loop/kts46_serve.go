@@ -1,0 +1,199 @@
+package loop
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"treadle/codec/kts46"
+	"treadle/loop/web"
+)
+
+// ktsIdleTimeout is how long a connection is kept for its next call: workers report every
+// few seconds.
+const ktsIdleTimeout = 5 * time.Minute
+
+// maxKtsHeader is plenty for what clients send.
+const maxKtsHeader = 16 << 10
+
+// listen opens both versions' addresses; nothing is accepted before serve.
+func (h *ktsHub) listen() error {
+	o := &h.server.o.Kts46
+	for _, p := range []struct {
+		protocol  string
+		addresses []string
+		answer    http.HandlerFunc
+	}{{"kts46", o.Listen, h.serveXML}, {"kts46-json", o.JSON, h.serveJSON}} {
+		for _, a := range p.addresses {
+			l, err := h.server.open(p.protocol, a)
+			if err != nil {
+				return err
+			}
+			h.sockets = append(h.sockets, l)
+			h.servers = append(h.servers, h.newServer(p.answer))
+		}
+	}
+	return nil
+}
+
+// newServer is net/http's with a bound for everything: a call arrives within
+// FrameTimeout, and its answer is written within another after the sync.
+func (h *ktsHub) newServer(answer http.HandlerFunc) *http.Server {
+	o := &h.server.o
+	return &http.Server{
+		Handler: answer, ReadHeaderTimeout: o.HandshakeTimeout, ReadTimeout: o.FrameTimeout,
+		WriteTimeout: 2 * o.FrameTimeout, IdleTimeout: ktsIdleTimeout, MaxHeaderBytes: maxKtsHeader,
+		ErrorLog: slog.NewLogLogger(h.server.log.Handler(), slog.LevelDebug), // hostile peers cause these lines
+	}
+}
+
+// serve starts what answers, and the supervisor when there is to be one.
+func (h *ktsHub) serve() {
+	s := h.server
+	for i, l := range h.sockets {
+		s.workers.Go(func() {
+			if err := h.servers[i].Serve(&countedListener{l, s}); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
+				s.log.Error("kts46 stopped", "error", err)
+			}
+		})
+	}
+	if s.o.Kts46.RestartAfter > 0 {
+		s.workers.Go(h.supervise)
+	}
+}
+
+// supervise looks for silent workers until the server has stopped.
+func (h *ktsHub) supervise() {
+	ticker := time.NewTicker(max(h.server.o.Kts46.RestartAfter/leaseChecks, time.Millisecond))
+	defer ticker.Stop()
+	for {
+		select {
+		case <-h.server.stopped:
+			return
+		case <-ticker.C:
+			_ = h.turn(h.expire) // what fails stops the server
+		}
+	}
+}
+
+// closeSockets stops accepting.
+func (h *ktsHub) closeSockets() {
+	for _, l := range h.sockets {
+		_ = l.Close() // closing twice is no fault
+	}
+}
+
+// close ends the connections. Nothing is changed by a call from now on.
+func (h *ktsHub) close() {
+	h.mu.Lock()
+	h.closed = true
+	h.mu.Unlock()
+	for _, s := range h.servers {
+		_ = s.Close() // it was only to stop
+	}
+}
+
+// answering counts a call that is being answered until the function returned is called.
+func (h *ktsHub) answering() (done func()) {
+	h.active.Add(1)
+	return func() { h.active.Add(-1) }
+}
+
+// body reads what a call says. A longer one than a call can be is refused unread; false:
+// it was.
+func (h *ktsHub) body(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
+	if r.ContentLength <= kts46.MaxRequest {
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, kts46.MaxRequest))
+		if err == nil {
+			return body, true
+		}
+		if !errors.As(err, new(*http.MaxBytesError)) {
+			h.stats.cut.Add(1)
+			panic(http.ErrAbortHandler) // nobody is there to answer
+		}
+	}
+	h.stats.tooLarge.Add(1)
+	w.Header().Set("Connection", "close")
+	h.send(w, http.StatusRequestEntityTooLarge, "text/plain", []byte("a call has at most "+strconv.Itoa(kts46.MaxRequest)+" bytes\n"))
+	return nil, false
+}
+
+// send writes an answer all the way to the socket.
+func (h *ktsHub) send(w http.ResponseWriter, status int, kind string, body []byte) {
+	w.Header().Set("Content-Type", kind)
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	_, err := w.Write(body)
+	if err == nil {
+		err = http.NewResponseController(w).Flush()
+	}
+	if err != nil {
+		h.stats.cut.Add(1)
+	}
+}
+
+// awaitCommit returns when a group is committed, or the journal has failed.
+func (s *Server) awaitCommit(group uint64) error {
+	s.commits.L.Lock()
+	defer s.commits.L.Unlock()
+	for s.feed.journal.Committed() < group {
+		if f := s.failure.Load(); f != nil {
+			return f
+		}
+		s.commits.Wait()
+	}
+	return nil
+}
+
+// wakeCommits has awaitCommit look again.
+func (s *Server) wakeCommits() {
+	s.commits.L.Lock()
+	defer s.commits.L.Unlock()
+	s.commits.Broadcast()
+}
+
+// ktsStats counts what happened since the start.
+type ktsStats struct {
+	requests      map[string]*atomic.Uint64 // by method; the map never changes
+	refused       atomic.Uint64
+	tooLarge, cut atomic.Uint64
+}
+
+// ktsCounters makes a counter for each method of both versions.
+func ktsCounters() map[string]*atomic.Uint64 {
+	all := make(map[string]*atomic.Uint64)
+	for name := range ktsCalls {
+		all[name] = new(atomic.Uint64)
+	}
+	for name := range ktsRequests {
+		all[name] = new(atomic.Uint64)
+	}
+	return all
+}
+
+// samples are the protocol's rows of the metrics.
+func (h *ktsHub) samples() (all []web.Sample) {
+	for name, n := range h.stats.requests {
+		if n := n.Load(); n > 0 {
+			s := counter("treadle_kts46_requests_total", "Calls of the kts46 protocols.", n)
+			s.Label, s.LabelValue = "method", name
+			all = append(all, s)
+		}
+	}
+	h.mu.Lock()
+	held, projects, jobs := len(h.current()), len(h.projects), h.entries-len(h.projects)
+	h.mu.Unlock()
+	return append(all,
+		gauge("treadle_kts46_projects", "Projects known.", projects),
+		gauge("treadle_kts46_jobs", "Jobs of projects, done ones included.", jobs),
+		gauge("treadle_kts46_held_tasks", "Tasks that a worker holds.", held),
+		counter("treadle_kts46_refused_total", "Calls answered with a fault or an error.", h.stats.refused.Load()),
+		counter("treadle_kts46_too_large_total", "Calls refused unread for their length.", h.stats.tooLarge.Load()),
+		counter("treadle_kts46_cut_total", "Calls whose rest never came, and answers that could not be sent.", h.stats.cut.Load()),
+	)
+}
