@@ -43,6 +43,9 @@ var onlyIn = []struct{ library, place string }{
 	{"unsafe", "codec/dwork/dworkpb/dwork.pb.go"}, // generated so
 }
 
+// testDoubles stand in for what tests cannot have: nothing that ships imports them.
+var testDoubles = []string{"loop/disbatch/mongodouble"}
+
 var badNames = []string{"util", "utils", "common", "types", "helpers", "interfaces"}
 
 // TestLayers checks every Go file of the module against the house's rules of
@@ -120,6 +123,8 @@ func layerFaults(file, source string) (faults []string) {
 		switch {
 		case ours && !mayImport(room, inner):
 			fault(i.Pos(), "%s may not import %s", room, inner)
+		case ours && within(inner, testDoubles...) && !strings.HasSuffix(file, "_test.go") && !within(room, append(testDoubles, "bench")...):
+			fault(i.Pos(), "%s is a double for tests and benchmarks", inner)
 		case strict && within(target, pureBans...):
 			fault(i.Pos(), "%s is pure: it may not import %s", room, target)
 		case strict && target == "time" && i.Name != nil:
@@ -205,6 +210,9 @@ func TestLayersCanFail(t *testing.T) {
 	f("loop/dwork.go", imports("github.com/go-zeromq/zmq4"), "belongs in loop/zmq only")
 	f("loop/disbatch/x.go", imports("go.mongodb.org/mongo-driver/v2/bson"), "")
 	f("loop/x.go", imports("go.mongodb.org/mongo-driver/v2/bson"), "belongs in loop/disbatch only")
+	f("loop/disbatch/x.go", imports("treadle/loop/disbatch/mongodouble"), "is a double for tests and benchmarks")
+	f("loop/disbatch/x_test.go", imports("treadle/loop/disbatch/mongodouble"), "")
+	f("bench/x.go", imports("treadle/loop/disbatch/mongodouble"), "")
 	f("loop/x.go", imports("unsafe"), "unsafe belongs in codec/dwork/dworkpb/dwork.pb.go only")
 	f("loop/x.go", "package common\n", "a package called common says nothing")
 	f("loop/x.go", "package", "expected 'IDENT'")
