@@ -2,7 +2,6 @@ package periodic
 
 import (
 	"encoding/binary"
-	"hash/crc32"
 )
 
 // BeginResponse appends the header of a response to dst, its size and checksum left open. The payload is appended
@@ -34,7 +33,7 @@ func End(dst []byte, start int, fr Framing) {
 	}
 	binary.BigEndian.PutUint32(dst[start+sizeAt:], uint32(size))
 	if fr == CRC {
-		binary.BigEndian.PutUint32(dst[start+sumAt:], crc32.ChecksumIEEE(dst[head:]))
+		binary.BigEndian.PutUint32(dst[start+sumAt:], checksum(dst[head:]))
 	}
 }
 

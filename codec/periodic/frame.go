@@ -2,7 +2,6 @@ package periodic
 
 import (
 	"encoding/binary"
-	"hash/crc32"
 )
 
 // Frame is one decoded request. It is reused from call to call: Next sets every field.
@@ -41,7 +40,7 @@ func Next(in []byte, fr Framing, limit int, f *Frame) (n int, err error) {
 		return 0, nil
 	}
 	msg = msg[:size:size]
-	if fr == CRC && crc32.ChecksumIEEE(msg) != binary.BigEndian.Uint32(in[sumAt:]) {
+	if fr == CRC && checksum(msg) != binary.BigEndian.Uint32(in[sumAt:]) {
 		return 0, ErrChecksum
 	}
 	f.MsgID = binary.BigEndian.Uint32(msg)
@@ -87,7 +86,7 @@ func nextUncommon(in []byte, head int, f *Frame) (n int, err error) {
 	}
 	if head == crcHeaderLen {
 		f.Sum = binary.BigEndian.Uint32(in[sumAt:])
-		f.PartialSum = crc32.ChecksumIEEE(msg)
+		f.PartialSum = checksum(msg)
 	}
 	return head + messageLen, nil
 }
@@ -137,7 +136,7 @@ func NextResponse(in []byte, fr Framing, limit int, r *Response) (n int, err err
 	}
 	n = head + int(size)
 	payload := in[head:n:n]
-	if fr == CRC && crc32.ChecksumIEEE(payload) != binary.BigEndian.Uint32(in[sumAt:]) {
+	if fr == CRC && checksum(payload) != binary.BigEndian.Uint32(in[sumAt:]) {
 		return 0, ErrChecksum
 	}
 	*r = Response{MsgID: binary.BigEndian.Uint32(payload), Body: payload[msgIDLen:]}

@@ -2,7 +2,6 @@ package periodic
 
 import (
 	"encoding/binary"
-	"hash/crc32"
 )
 
 // Hello is the first packet of a connection. Name and Token are set for the authenticated roles alone, and are views
@@ -112,7 +111,7 @@ func nextNamedHello(in []byte, end int, h *Hello) (n int, err error) {
 	if len(in) < end {
 		return 0, nil
 	}
-	if crc32.ChecksumIEEE(in[crcHeaderLen:end]) != binary.BigEndian.Uint32(in[sumAt:]) {
+	if checksum(in[crcHeaderLen:end]) != binary.BigEndian.Uint32(in[sumAt:]) {
 		return 0, ErrChecksum
 	}
 	*h = Hello{Framing: CRC, Role: role, Name: in[name:nameEnd:nameEnd], Token: in[token:end:end]}
