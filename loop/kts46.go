@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -36,8 +37,6 @@ const maxKtsWorkers = 1 << 18
 // Refusals that the two versions word differently.
 var (
 	errKtsNoTask    = errors.New("the worker has no task")
-	errKtsHasTask   = errors.New("the worker has a task")
-	errKtsStale     = errors.New("the task was updated by somebody else")
 	errKtsDone      = errors.New("the job is done already")
 	errKtsDiskFull  = errors.New("the disk is nearly full, see --min-free")
 	errKtsWorkers   = errors.New("too many workers are known: have some finish their tasks")
@@ -77,6 +76,7 @@ type ktsHub struct {
 	workers  map[string]*ktsWorker
 	sweepAt  int   // number of workers at which the idle ones are forgotten
 	floor    int64 // no revision given before the start is larger
+	retired  int64 // nor one of a task that is gone
 	restored map[string][]byte
 }
 
@@ -267,12 +267,22 @@ func (h *ktsHub) cancel(j *ktsJob, k ktsKind) {
 	h.changed = true
 	h.server.sched.Cancel(h.now, ktsSpace, k.queue(), j.taskName(), &h.sink)
 	if t.holder != nil {
+		h.retire(t)
 		h.letGo(t.holder)
 	}
 }
 
-// settle queues the tasks that a job is to have and has not. With an error nothing has
-// happened.
+// retire journals the revision of a held task that ends, when none of a task that is gone
+// was larger: behind a restart no worker is given it again.
+func (h *ktsHub) retire(t *ktsTask) {
+	if t.lease.Revision > h.retired {
+		h.retired = t.lease.Revision
+		h.put(ktsRetiredKey, strconv.AppendInt(nil, h.retired, 10))
+	}
+}
+
+// settle queues the tasks that a job is to have and has not; its callers save the
+// progress behind it. With an error nothing has happened.
 func (h *ktsHub) settle(j *ktsJob) error {
 	var added ktsSet
 	for k := range ktsKinds {
@@ -281,7 +291,6 @@ func (h *ktsHub) settle(j *ktsJob) error {
 		}
 		j.tasks[k] = &ktsTask{job: j, kind: k}
 		added |= 1 << k
-		h.changed = true
 		err := h.server.sched.Extend(h.now, ktsSpace, k.queue(), []sched.Task{{Name: j.taskName()}}, &h.sink)
 		if err != nil {
 			for k := range ktsKinds {
@@ -377,7 +386,6 @@ func (h *ktsHub) requeue(t *ktsTask, first bool) {
 func (h *ktsHub) finish(t *ktsTask) error {
 	j, before, w := t.job, t.job.progress, t.holder
 	j.count(t.kind)
-	j.progress.Last = t.lease.Revision
 	j.tasks[t.kind] = nil
 	if err := h.settle(j); err != nil {
 		j.progress, j.tasks[t.kind] = before, t
@@ -386,6 +394,7 @@ func (h *ktsHub) finish(t *ktsTask) error {
 	if err := h.server.sched.FinishLease(h.now, w.peer, t.lease, &h.sink); err != nil {
 		panic("BUG: a task that the book says is held: " + err.Error())
 	}
+	h.retire(t)
 	h.letGo(w)
 	h.saveProgress(j)
 	return nil

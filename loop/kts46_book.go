@@ -92,7 +92,6 @@ type ktsProgress struct {
 	Running  bool   `json:"running,omitempty"`
 	Finished bool   `json:"finished,omitempty"`
 	Left     ktsSet `json:"left,omitempty"` // kinds to be done behind the simulation
-	Last     int64  `json:"last,omitempty"` // revision under which a task of it was finished last
 }
 
 // ktsTask is a task that the scheduler has.
@@ -202,12 +201,13 @@ func (j *ktsJob) define(definition string) error {
 }
 
 // Keys of the journal's settings: a project, the definition of a job, the progress of
-// one. Names have no NUL.
+// one, the largest revision of a task that is gone. Names have no NUL.
 const (
 	ktsPrefix        = "kts46."
 	ktsProjectKey    = ktsPrefix + "project."
 	ktsDefinitionKey = ktsPrefix + "definition."
 	ktsProgressKey   = ktsPrefix + "progress."
+	ktsRetiredKey    = ktsPrefix + "retired"
 )
 
 func (j *ktsJob) key(prefix string) string { return prefix + j.project.name + "\x00" + j.name }

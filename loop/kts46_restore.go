@@ -44,7 +44,6 @@ func (h *ktsHub) restore() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.now = h.server.now()
-	h.floor = (h.now.Wall/ktsSecond + 1) * ktsSecond // whatever was given a moment ago
 	if err := h.readBook(); err != nil {
 		return err
 	}
@@ -68,6 +67,13 @@ func (h *ktsHub) readBook() error {
 	h.restored = nil
 	broken := func(key string, err error) error {
 		return fmt.Errorf("cannot read the setting %q of the journal: %w", key, err)
+	}
+	if retired := settings[ktsRetiredKey]; retired != nil {
+		var err error
+		if h.retired, err = strconv.ParseInt(string(retired), 10, 64); err != nil {
+			return broken(ktsRetiredKey, err)
+		}
+		h.floor = h.retired
 	}
 	for _, key := range slices.Sorted(maps.Keys(settings)) {
 		name, ok := strings.CutPrefix(key, ktsProjectKey)
@@ -102,7 +108,6 @@ func (h *ktsHub) readBook() error {
 				return broken(ktsProgressKey+name, err)
 			}
 		}
-		h.floor = max(h.floor, j.progress.Last)
 		p.jobs[j.name] = j
 		h.entries++
 	}

@@ -100,6 +100,9 @@ func TestKtsRevisions(t *testing.T) {
 			stale := *task
 			r.does("restartTask", "w", task.last)
 			r.faults("no current tasks", "reportStatus", "w", "finished", stale.last)
+			other := r.wantJob("other", "a simulation")
+			fresh(string(other.last))
+			r.report(other, "abort")
 			task = r.wantJob("w", "a simulation")
 			fresh(string(task.last))
 			r.faults("doesn't match", "reportStatus", "w", "finished", stale.last)
@@ -169,13 +172,9 @@ func TestKtsAccept(t *testing.T) {
 		sig = r.sigOf(r.json("getTask", fmt.Sprint("w", i), []string{kind}))
 		sig = r.sigOf(r.json("acceptTask", fmt.Sprint("w", i), sig))
 		r.wants(`"success"`, "taskFinished", fmt.Sprint("w", i), sig)
-		want := `{"type":"DuplicateTask","taskType":"basicStatistics"}`
-		if i == 1 {
-			want = `{"type":"DuplicateTask","taskType":"idleTimes"}`
-		} else if i == 2 {
-			want = `{"type":"AlreadyDone"}`
-		}
-		r.wants(want, "addTask", "p", "b")
+		r.wants([]string{
+			`{"type":"DuplicateTask","taskType":"basicStatistics"}`, `{"type":"DuplicateTask","taskType":"idleTimes"}`, `{"type":"AlreadyDone"}`,
+		}[i], "addTask", "p", "b")
 	}
 }
 
@@ -365,11 +364,24 @@ func TestKtsPrivate(t *testing.T) {
 	r.does("createProject", "p")
 	r.does("addJob", "p", "j", definition(1, 1, 1))
 	r.does("runJob", "p", "j")
+	status := func(workers, jobs, running int) {
+		t.Helper()
+		s.Status(func(q sched.QueueStatus) {
+			if q.Name == "kts46.simulation" && (q.Workers != workers || q.Jobs != jobs || q.Running != running) {
+				t.Errorf("the status is %+v", q)
+			}
+		})
+	}
+	status(1, 1, 0)
 	s.Unwatch(p, ktsSimulation.queue())
+	status(0, 1, 0)
 	if s.Drop(ktsSimulation.queue()) {
 		t.Error("the queue was dropped")
 	}
-	r.report(r.wantJob("w", "j simulation"), "finished")
+	task := r.wantJob("w", "j simulation")
+	status(1, 1, 1)
+	r.report(task, "finished")
+	status(0, 0, 0)
 	r.wantJob("w", "j statistics")
 }
 

@@ -1,0 +1,248 @@
+package loop
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"treadle/codec/kts46"
+)
+
+// again ends the server and starts it on the same disk, at the same moment.
+func (r *ktsRig) again(d *disk) *ktsRig {
+	r.t.Helper()
+	r.end()
+	return newKtsDiskRig(r.t, d, r.clock)
+}
+
+// TestKtsRestart: projects, jobs, progress, what is queued and what is held under which
+// revision survive the process, for both versions.
+func TestKtsRestart(t *testing.T) {
+	d := newDisk()
+	r := newKtsDiskRig(t, d, newKtsRig(t, Kts46Options{}).clock)
+	r.does("createProject", "p")
+	r.does("createProject", "empty")
+	r.does("getNewJobId", "p")
+	for _, name := range []string{"a", "b", "c", "idle", "gone"} {
+		r.does("addJob", "p", name, definition(4, 1, 2))
+	}
+	r.does("runJob", "p", "a")
+	r.report(r.wantJob("w", "a simulation"), "finished")
+	a := r.wantJob("w", "a simulation")
+	r.report(a, "working")
+	r.wants(ktsQuoted, "addTask", "p", "b")
+	sig := r.sigOf(r.json("getTask", "v", []string{"simulation"}))
+	r.does("runJob", "p", "c")
+	r.does("deleteJob", "p", "gone")
+	before := r.does("getServerStatus")
+	status := ktsGet(t, r.serveJSON)
+
+	r = r.again(d)
+	if after := r.does("getServerStatus"); !sameJSON(before, after) {
+		t.Errorf("the status was %v, is %v", before, after)
+	}
+	if after := ktsGet(t, r.serveJSON); !sameJSON(status, after) {
+		t.Errorf("the status was %+v, is %+v", status, after)
+	}
+	if got := r.does("getNewJobId", "p"); got != int64(2) {
+		t.Errorf("the next job id is %v", got)
+	}
+	r.wants(`{"type":"InvalidWorkerId"}`, "taskInProgress", "v", sig) // not accepted yet
+	sig = r.sigOf(r.json("acceptTask", "v", sig))
+	r = r.again(d)
+	r.wants(ktsQuoted, "taskFinished", "v", r.sigOf(r.json("taskInProgress", "v", sig)))
+	r.report(a, "working")
+	r.report(a, "finished")
+	for _, want := range []string{"c simulation", "b simulation", "a statistics"} {
+		r.wantJob(want, want)
+	}
+}
+
+func sameJSON(a, b any) bool {
+	x, errX := json.Marshal(a)
+	y, errY := json.Marshal(b)
+	return errX == nil && errY == nil && string(x) == string(y)
+}
+
+// TestKtsReconcile: a crash may keep half of what was not acknowledged, the progress or
+// the tasks. The progress counts.
+func TestKtsReconcile(t *testing.T) {
+	d := newDisk()
+	r := newKtsDiskRig(t, d, newKtsRig(t, Kts46Options{}).clock)
+	r.does("createProject", "p")
+	r.does("createProject", "q")
+	for _, name := range []string{"ahead", "behind", "stopped", "started"} {
+		r.does("addJob", "p", name, definition(6, 1, 2))
+	}
+	r.does("addJob", "q", "orphan", definition(6, 1, 2))
+	for _, name := range []string{"ahead", "behind", "stopped"} {
+		r.does("runJob", "p", name)
+	}
+	r.does("runJob", "q", "orphan")
+	ahead := r.wantJob("w1", "ahead simulation")
+	behind := r.wantJob("w2", "behind simulation")
+	r.report(behind, "finished")
+	progress := func(name string, p ktsProgress) {
+		t.Helper()
+		j, err := r.job("p", name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		j.progress = p
+		r.saveProgress(j)
+	}
+	progress("ahead", ktsProgress{Done: 6, Running: true, Left: ktsV2End}) // the batch and all behind it are done
+	progress("behind", ktsProgress{Done: 0, Running: true, Left: ktsV1End})
+	progress("stopped", ktsProgress{})
+	progress("started", ktsProgress{Done: 2, Running: true, Left: ktsV1End})
+	r.drop(ktsProjectKey + "q")
+
+	r = r.again(d)
+	check := func() {
+		t.Helper()
+		var waiting []string
+		for _, q := range ktsGet(t, r.serveJSON).WaitingQueue {
+			waiting = append(waiting, q.Job+" "+q.Type)
+		}
+		want := "ahead basicStatistics, ahead idleTimes, ahead throughput, behind simulation, started simulation"
+		if got := strings.Join(waiting, ", "); got != want {
+			t.Errorf("waiting: %s, want %s", got, want)
+		}
+		if got := r.server.sched.Stats().Jobs; got != 5 || len(r.current()) != 0 || r.projects["q"] != nil {
+			t.Errorf("%d tasks, %d held", got, len(r.current()))
+		}
+	}
+	check()
+	r.faults("no current tasks", "reportStatus", "w1", "finished", ahead.last)
+	r = r.again(d)
+	check() // and the same on disk
+	r.does("createProject", "q")
+	r.does("addJob", "q", "orphan", definition(6, 1, 2))
+	orphan := r.does("getJobStatus", "q", "orphan")
+	r = r.again(d)
+	if got := r.does("getJobStatus", "q", "orphan"); got != orphan || r.server.sched.Stats().Jobs != 5 {
+		t.Errorf("a job was %v, is %v: it has the progress of another of its name", orphan, got)
+	}
+}
+
+// TestKtsTwoHeld: the journal may say that a worker holds two tasks, when the end of the
+// first was not written and the second was. The later one is its own.
+func TestKtsTwoHeld(t *testing.T) {
+	d := newDisk()
+	r := newKtsDiskRig(t, d, newKtsRig(t, Kts46Options{}).clock)
+	r.does("createProject", "p")
+	for _, name := range []string{"a", "b"} {
+		r.does("addJob", "p", name, definition(0, 1, 1))
+		r.does("runJob", "p", name)
+	}
+	first := r.wantJob("w", "a statistics")
+	w := r.workers["w"]
+	w.task.holder, w.task = nil, nil // as if it was put back, which the scheduler does not know
+	second := r.wantJob("w", "b statistics")
+	if first.last >= second.last {
+		t.Fatalf("%s, then %s", first.last, second.last)
+	}
+	r = r.again(d)
+	r.faults("doesn't match", "reportStatus", "w", "finished", first.last)
+	r.wantJob("x", "a statistics")
+	r.report(second, "finished")
+}
+
+// TestKtsRevisionsAfterRestart: what a worker was given before the start never matches
+// what it is given behind it, also when the task is gone without a trace.
+func TestKtsRevisionsAfterRestart(t *testing.T) {
+	d := newDisk()
+	r := newKtsDiskRig(t, d, newKtsRig(t, Kts46Options{}).clock)
+	r.does("createProject", "p")
+	for _, name := range []string{"a", "b"} {
+		r.does("addJob", "p", name, definition(0, 1, 1))
+		r.does("runJob", "p", name)
+	}
+	a := r.wantJob("w", "a statistics")
+	r.does("deleteJob", "p", "a")
+	r = r.again(d)
+	b := r.wantJob("w", "b statistics")
+	if a.last >= b.last {
+		t.Errorf("%s, then %s", a.last, b.last)
+	}
+	r.faults("doesn't match", "reportStatus", "w", "finished", a.last)
+}
+
+// TestKtsAcknowledgedAfterSync: a call that changes something is answered when that is on
+// disk; what changes nothing waits for nothing.
+func TestKtsAcknowledgedAfterSync(t *testing.T) {
+	d := newDisk()
+	r := newKtsDiskRig(t, d, newKtsRig(t, Kts46Options{}).clock)
+	r.does("createProject", "p")
+	r.does("addJob", "p", "a", definition(40, 1, 1))
+	r.does("runJob", "p", "a")
+	for _, f := range []struct {
+		method string
+		args   []any
+	}{
+		{"createProject", []any{"q"}}, {"addJob", []any{"p", "b", definition(1, 1, 1)}}, {"runJob", []any{"p", "b"}}, {"getJob", []any{"w"}},
+		{"reportStatus", []any{"w", "working", nil}}, {"reportStatus", []any{"w", "finished", nil}}, {"getJob", []any{"w"}},
+		{"restartTask", []any{"w", nil}}, {"getNewJobId", []any{"p"}}, {"deleteJob", []any{"p", "b"}}, {"deleteProject", []any{"q"}},
+	} {
+		if n := len(f.args); n > 0 && f.args[n-1] == nil {
+			f.args[n-1] = r.getCurrent("w")
+		}
+		d.gate.Lock()
+		body := string(kts46.AppendCall(nil, f.method, f.args...))
+		answered := make(chan struct{})
+		go func() {
+			defer close(answered)
+			post(r.serveXML, "/", body)
+		}()
+		changed := func() bool {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			return r.changed
+		}
+		for !changed() {
+			select {
+			case <-answered:
+				t.Fatalf("%s changed nothing", f.method)
+			default:
+			}
+		}
+		r.does("getServerStatus") // also has changed be false for the next call
+		select {
+		case <-answered:
+			t.Errorf("%s is answered before it is on disk", f.method)
+		default:
+		}
+		d.gate.Unlock()
+		<-answered
+	}
+}
+
+// TestKtsJournalFails: nothing is acknowledged that could not be written.
+func TestKtsJournalFails(t *testing.T) {
+	d := newDisk()
+	s := newKtsDiskRig(t, d, newKtsRig(t, Kts46Options{}).clock)
+	s.t = nopErrors{t}
+	d.fail.Store(true)
+	w := post(s.serveXML, "/", string(kts46.AppendCall(nil, "createProject", "p")))
+	if w.Code != 503 || !strings.Contains(w.Body.String(), "the journal failed") {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	w = post(s.serveJSON, "/jsonrpc", `{"method":"hello","id":1}`) // which needs no disk
+	if w.Code != 200 {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+// nopErrors lets the journal's end fail, as it must here.
+type nopErrors struct{ testing.TB }
+
+func (nopErrors) Error(...any) {}
+
+// TestKtsDiskFull: nothing is taken in when the disk is nearly full; workers go on.
+func TestKtsDiskFull(t *testing.T) {
+	r := newKtsRig(t, Kts46Options{})
+	r.does("createProject", "p")
+	r.entries = maxKtsJobs
+	r.faults("delete some", "createProject", "q")
+	r.faults("delete some", "addJob", "p", "a", definition(1, 1, 1))
+}
