@@ -60,6 +60,7 @@ type cli struct {
 	Journal  journalCmd  `cmd:"" help:"Check, repair, export or import a data directory."`
 	Gloom    gloomCmd    `cmd:"" help:"Submit and do jobs over the Gloom protocol."`
 	Dwork    dworkCmd    `cmd:"" help:"Make and do graphs of tasks over the dwork protocol."`
+	Disbatch disbatchCmd `cmd:"" help:"Do the tasks of a Disbatch site, in its MongoDB."`
 }
 
 // usageError is a mistake in how the program was called.

@@ -3,6 +3,7 @@ package disbatch
 import (
 	"context"
 	"crypto/md5"
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
@@ -30,11 +32,19 @@ const (
 // are strings and not binary. The text must be UTF-8.
 func (s *Store) WriteFile(ctx context.Context, task bson.ObjectID, name, text string) (bson.ObjectID, error) {
 	id := bson.NewObjectID()
-	for n, rest := int32(0), text; rest != ""; n++ {
+	return id, s.writeFile(ctx, id, task, name, text)
+}
+
+// writeFile is WriteFile under an id; called again, it writes what is not there yet. The
+// ids of the chunks follow from that of the file, so that a chunk is never there twice.
+func (s *Store) writeFile(ctx context.Context, id, task bson.ObjectID, name, text string) error {
+	for n, rest := uint32(0), text; rest != ""; n++ {
 		cut := cutAfter(rest, chunkSize)
-		chunk := bson.D{{Key: "files_id", Value: id}, {Key: "n", Value: n}, {Key: "data", Value: rest[:cut]}}
-		if _, err := s.chunks.InsertOne(ctx, chunk); err != nil {
-			return id, fmt.Errorf("cannot write a chunk of %s: %w", name, err)
+		chunk := bson.D{
+			{Key: "_id", Value: chunkID(id, n)}, {Key: "files_id", Value: id}, {Key: "n", Value: int32(n)}, {Key: "data", Value: rest[:cut]},
+		}
+		if _, err := s.chunks.InsertOne(ctx, chunk); err != nil && !mongo.IsDuplicateKeyError(err) {
+			return fmt.Errorf("cannot write a chunk of %s: %w", name, err)
 		}
 		rest = rest[cut:]
 	}
@@ -44,7 +54,19 @@ func (s *Store) WriteFile(ctx context.Context, task bson.ObjectID, name, text st
 		{Key: "chunkSize", Value: int32(chunkSize)}, {Key: "length", Value: int64(len(text))}, {Key: "md5", Value: hex.EncodeToString(sum[:])},
 		{Key: "metadata", Value: bson.D{{Key: "task_id", Value: task}}},
 	})
-	return id, err
+	if mongo.IsDuplicateKeyError(err) {
+		return nil
+	}
+	return err
+}
+
+// chunkID is the id of a file's chunk: the file's time, and a hash of its id and the
+// number.
+func chunkID(file bson.ObjectID, n uint32) bson.ObjectID {
+	sum := md5.Sum(binary.BigEndian.AppendUint32(file[:], n))
+	id := file
+	copy(id[4:], sum[:8])
+	return id
 }
 
 // cutAfter is the length in bytes of the first characters of a text.

@@ -165,3 +165,9 @@ func (s *Store) recount(ctx context.Context, queue bson.ObjectID) error {
 	_, err = s.queues.UpdateOne(ctx, byID(queue), set(bson.D{{Key: "count_todo", Value: todo}, {Key: "count_total", Value: total}}))
 	return err
 }
+
+// uncount has the node recount a queue of 2016.
+func (s *Store) uncount(ctx context.Context, queue bson.ObjectID) error {
+	_, err := s.queues.UpdateOne(ctx, byID(queue), set(bson.D{{Key: "count_todo", Value: nil}}))
+	return err
+}

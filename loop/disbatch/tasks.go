@@ -117,14 +117,8 @@ type outcome struct {
 // finish writes the end of a running task in one update and says whether this or an
 // earlier call of this run did.
 func (s *Store) finish(ctx context.Context, t *Task, run bson.ObjectID, o outcome, mtime time.Time) (bool, error) {
-	fields := bson.D{
-		{Key: "status", Value: int32(o.status)}, {Key: "stdout", Value: o.stdout}, {Key: "stderr", Value: o.stderr}, {Key: "complete", Value: true},
-	}
-	if !mtime.IsZero() {
-		fields = append(fields, bson.E{Key: "mtime", Value: bson.NewDateTimeFromTime(mtime)})
-	}
 	filter := bson.D{{Key: "_id", Value: t.ID}, {Key: runField, Value: run}}
-	result, err := s.tasks.UpdateOne(ctx, filter, append(set(fields), bson.E{Key: "$unset", Value: bson.D{{Key: runField, Value: ""}}}))
+	result, err := s.tasks.UpdateOne(ctx, filter, o.update(mtime))
 	if err != nil {
 		return false, err
 	}
@@ -136,6 +130,36 @@ func (s *Store) finish(ctx context.Context, t *Task, run bson.ObjectID, o outcom
 		return false, nil
 	}
 	return err == nil && now.Status == o.status, err
+}
+
+// crash writes the end of a node's task if it is still claimed or running, and says
+// whether it was.
+func (s *Store) crash(ctx context.Context, t *Task, o outcome, mtime time.Time) (bool, error) {
+	filter := bson.D{{Key: "_id", Value: t.ID}, {Key: "node", Value: t.Node}, {Key: "status", Value: in([]int{StatusClaimed, StatusRunning})}}
+	result, err := s.tasks.UpdateOne(ctx, filter, o.update(mtime))
+	if err != nil {
+		return false, err
+	}
+	return result.MatchedCount == 1, nil
+}
+
+// update is what an end changes. Without a time mtime stays.
+func (o *outcome) update(mtime time.Time) bson.D {
+	fields := bson.D{
+		{Key: "status", Value: int32(o.status)}, {Key: "stdout", Value: o.stdout}, {Key: "stderr", Value: o.stderr}, {Key: "complete", Value: true},
+	}
+	if !mtime.IsZero() {
+		fields = append(fields, bson.E{Key: "mtime", Value: bson.NewDateTimeFromTime(mtime)})
+	}
+	return append(set(fields), bson.E{Key: "$unset", Value: bson.D{{Key: runField, Value: ""}}})
+}
+
+// requeue gives a running task back that no worker has seen.
+func (s *Store) requeue(ctx context.Context, t *Task, run bson.ObjectID, schema Schema) error {
+	_, err := s.tasks.UpdateOne(ctx, bson.D{{Key: "_id", Value: t.ID}, {Key: runField, Value: run}}, append(
+		set(bson.D{{Key: "node", Value: schema.Nobody()}, {Key: "status", Value: int32(StatusQueued)}}),
+		bson.E{Key: "$unset", Value: bson.D{{Key: runField, Value: ""}}}))
+	return err
 }
 
 // giveBack queues the claimed tasks of a node again: one by id, or all that have not begun.
@@ -168,13 +192,10 @@ func (s *Store) giveBack(ctx context.Context, node string, queues []Queue, only 
 	return total, nil
 }
 
-// claimed returns the tasks that are claimed by a node and have not begun, except these.
-func (s *Store) claimed(ctx context.Context, node string, except []bson.ObjectID) ([]Task, error) {
-	filter := bson.D{{Key: "node", Value: node}, {Key: "status", Value: StatusClaimed}}
-	if len(except) > 0 {
-		filter = append(filter, bson.E{Key: "_id", Value: bson.D{{Key: "$nin", Value: except}}})
-	}
-	return all(ctx, s.tasks, filter, DecodeTask)
+// mine returns the tasks that are claimed by a node or run there, without their payload.
+func (s *Store) mine(ctx context.Context, node string) ([]Task, error) {
+	return all(ctx, s.tasks, bson.D{{Key: "node", Value: node}, {Key: "status", Value: in([]int{StatusClaimed, StatusRunning})}}, DecodeTask,
+		options.Find().SetProjection(bson.D{{Key: "queue", Value: 1}, {Key: "status", Value: 1}, {Key: "node", Value: 1}}))
 }
 
 // orphan marks a node's tasks that were claimed before a time and have not begun, except
@@ -193,14 +214,16 @@ func (s *Store) orphan(ctx context.Context, node string, before time.Time, excep
 	return s.mark(ctx, filter)
 }
 
-// abandon marks the running tasks of a node as orphaned: those of these queues, or of any
-// if there are none.
-func (s *Store) abandon(ctx context.Context, node string, queues []bson.ObjectID) (int64, error) {
-	filter := bson.D{{Key: "node", Value: node}, {Key: "status", Value: StatusRunning}}
-	if len(queues) > 0 {
-		filter = append(filter, bson.E{Key: "queue", Value: in(queues)})
-	}
-	return s.mark(ctx, filter)
+// abandon marks the running tasks of a node as orphaned. A runner that still lives may
+// finish them all the same.
+func (s *Store) abandon(ctx context.Context, node string) (int64, error) {
+	return s.mark(ctx, bson.D{{Key: "node", Value: node}, {Key: "status", Value: StatusRunning}})
+}
+
+// abandonTask is abandon for one task.
+func (s *Store) abandonTask(ctx context.Context, t *Task) error {
+	_, err := s.mark(ctx, bson.D{{Key: "_id", Value: t.ID}, {Key: "node", Value: t.Node}, {Key: "status", Value: StatusRunning}})
+	return err
 }
 
 func (s *Store) mark(ctx context.Context, filter bson.D) (int64, error) {

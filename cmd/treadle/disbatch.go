@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"treadle/loop/disbatch"
+)
+
+type disbatchCmd struct {
+	Node disbatchNodeCmd `cmd:"" help:"Run an execution node: claim tasks and have them done."`
+	Task disbatchTaskCmd `cmd:"" help:"Run one claimed task, as the original's task runner does."`
+}
+
+// disbatchConfig reads a configuration; its path is made absolute for the runners that are
+// started with it.
+func disbatchConfig(path string) (*disbatch.Config, error) {
+	absolute, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	c, err := disbatch.ReadConfig(absolute)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return c, nil
+}
+
+// Help is printed by treadle disbatch --help.
+func (disbatchCmd) Help() string {
+	return `The database and the configuration are those of Disbatch 4; its execution node, task runner and command interface can be replaced one at a time.
+
+	treadle disbatch node --config /etc/disbatch/config.json
+	treadle disbatch task --config /etc/disbatch/config.json --task 571fac85ee63413233049fbd`
+}
+
+type disbatchNodeCmd struct {
+	Config    string `default:"/etc/disbatch/config.json" placeholder:"FILE" help:"The original's config.json (default: ${default})."`
+	Node      string `placeholder:"NAME" help:"Name of the node (default: the host's)."`
+	LogLevel  string `enum:"debug,info,warn,error" default:"info" help:"Least level that is logged: debug, info, warn or error (default: ${default})."`
+	LogFormat string `enum:"text,json" default:"text" help:"Form of the log on standard error: text or json (default: ${default})."`
+}
+
+// Help is printed by treadle disbatch node --help.
+func (disbatchNodeCmd) Help() string {
+	return `Claims tasks of the queues whose plugins can run here, and has them done by a process of its own, treadle disbatch task --task -. That process goes on when the node ends, until what it runs is finished.
+
+	treadle disbatch node
+	treadle disbatch node --config jobs.json --node spare
+
+SIGTERM and SIGINT: no more tasks are claimed, and those that have not begun are given back. Under systemd, set KillMode=process, so that running tasks survive a restart.`
+}
+
+// Run serves until a signal.
+func (d *disbatchNodeCmd) Run(con *console) error {
+	c, err := disbatchConfig(d.Config)
+	if err != nil {
+		return err
+	}
+	runner, err := disbatchRunner(c)
+	if err != nil {
+		return err
+	}
+	node, err := disbatch.NewExecutionNode(disbatch.NodeOptions{
+		Config: c, Name: d.Node, Runner: runner, Log: newLog(con.err, d.LogLevel, d.LogFormat),
+	})
+	if err != nil {
+		return err
+	}
+	first, second, stop := signals()
+	defer stop()
+	context.AfterFunc(second, func() { os.Exit(exitInterrupted) })
+	return node.Run(first)
+}
+
+// disbatchRunner is the command that runs a node's tasks: this program.
+func disbatchRunner(c *disbatch.Config) ([]string, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("cannot find this program's own file, which runs the tasks: %w", err)
+	}
+	return []string{program, "disbatch", "task", "--config", c.Path, "--task", disbatchAll}, nil
+}
+
+// disbatchAll in place of a task's id makes the task runner that of a node.
+const disbatchAll = "-"
+
+type disbatchTaskCmd struct {
+	Config string `default:"/etc/disbatch/config.json" placeholder:"FILE" help:"The original's config.json (default: ${default})."`
+	Task   string `required:"" placeholder:"ID" help:"Id of the task, 24 hexadecimal digits; - reads assignments of a node from standard input (default: none, it must be given)."`
+	GFS    string `name:"gfs" placeholder:"V" help:"Whether output goes to GridFS: 0, 1 or auto (default: what the configuration says)."`
+	Quiet  bool   `help:"Log errors only."`
+}
+
+// Run runs the task, or all tasks of a node.
+func (d *disbatchTaskCmd) Run(con *console) error {
+	c, err := disbatchConfig(d.Config)
+	if err != nil {
+		return err
+	}
+	level := "info"
+	if d.Quiet {
+		level = "error"
+	}
+	log := newLog(con.err, level, "text")
+	if d.Task == disbatchAll {
+		return disbatchTasks(c, con, log)
+	}
+	gfs := c.GFS
+	if d.GFS != "" {
+		if gfs, err = disbatch.ParseGFS(d.GFS); err != nil {
+			return badUsage("--gfs: %w", err)
+		}
+	}
+	ctx, _, stop := signals()
+	defer stop()
+	return disbatch.RunTask(ctx, c, d.Task, gfs, log)
+}
+
+func disbatchTasks(c *disbatch.Config, con *console, log *slog.Logger) error {
+	err := disbatch.RunTasks(c, con.in, con.out, log)
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil // the node died while it sent a task; that one is claimed and will be found
+	}
+	return err
+}

@@ -1,0 +1,79 @@
+package disbatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// Functions is a server whose workers do tasks.
+type Functions interface {
+	// Submit makes a job of a function. done is called once, from any goroutine and
+	// without blocking: with a worker's bytes, or with an error if the worker failed the
+	// job. After an error of Submit it is not called.
+	Submit(function, name string, workload []byte, done func(data []byte, err error)) error
+	// Withdraw removes a job that is not at its end. It says whether no worker had it;
+	// done is not called any more if it returns true, and may be if not.
+	Withdraw(function, name string) (unseen bool)
+}
+
+// Reasons for which a task of a function ended without a result.
+var (
+	errStopped  = errors.New("the server stopped before the worker was done")
+	errOverTime = errors.New("its time-out is over")
+)
+
+type answer struct {
+	data []byte
+	err  error
+}
+
+// function does a task through the server's workers.
+func (n *ExecutionNode) function(a *assignment) error {
+	t := DecodeTask(a.Task)
+	id, run := t.ID.Hex(), bson.NewObjectID()
+	if err := n.begin(n.calls, &t, run); err != nil {
+		return err
+	}
+	answers := make(chan answer, 1)
+	err := n.o.Functions.Submit(a.Plugin.Function, id, extended(a.Task), func(data []byte, err error) {
+		answers <- answer{append([]byte(nil), data...), err}
+	})
+	if err != nil {
+		return n.finish(n.calls, a, &t, run, ended(unableToStart, err))
+	}
+	var late <-chan time.Time
+	if a.Plugin.Timeout > 0 {
+		timer := time.NewTimer(a.Plugin.timeout())
+		defer timer.Stop()
+		late = timer.C
+	}
+	stopping := n.stopping
+	for {
+		select {
+		case got := <-answers:
+			if got.err != nil {
+				return n.finish(n.calls, a, &t, run, outcome{status: StatusFailed, stdout: "", stderr: got.err.Error()})
+			}
+			return n.finish(n.calls, a, &t, run, parseResult(got.data))
+		case <-late:
+			n.o.Functions.Withdraw(a.Plugin.Function, id)
+			return n.finish(n.calls, a, &t, run, ended(unableToComplete, fmt.Errorf("%w: %v", errOverTime, a.Plugin.timeout())))
+		case <-stopping:
+			stopping = nil
+			if n.o.Functions.Withdraw(a.Plugin.Function, id) {
+				return n.persist(n.calls, "giving back task "+id, func() error { return n.store.requeue(n.calls, &t, run, a.Schema) })
+			}
+		case <-n.calls.Done():
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(n.calls), lastWrite)
+			defer cancel()
+			return n.finish(ctx, a, &t, run, ended(unableToComplete, errStopped))
+		}
+	}
+}
+
+// lastWrite bounds what a stopping node writes when its time is over.
+const lastWrite = 2 * time.Second

@@ -1,0 +1,236 @@
+package disbatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// Times of the node.
+const (
+	defaultInterval = time.Second
+	defaultDrain    = 10 * time.Second
+	// jitter is the part of an interval by which ticks are earlier or later, so that nodes
+	// that were started together do not ask together.
+	jitter = 0.1
+	// twinWatch is for how many intervals a node that starts looks whether another process
+	// writes its entry, and twinAge the age of an entry that nobody is believed to write.
+	twinWatch = 2.5
+	twinAge   = time.Hour
+	// orphanAge is how long a task may be claimed and not begun, the document's.
+	orphanAge = 5 * time.Minute
+)
+
+// ErrTwin says that another process updates the entry of this node.
+var ErrTwin = errors.New("another process is this node: stop it, or give this one a name of its own with --node")
+
+// NodeOptions are the settings of a node; the zero value of a field means its default.
+type NodeOptions struct {
+	Config *Config
+	Name   string // default: the host's
+	// Runner is the command that runs RunTasks with the node's pipes; without it
+	// plugins that need one are not available.
+	Runner []string
+	// Functions is the server whose workers do tasks; without it plugins of the kind
+	// function are not available.
+	Functions Functions
+	Interval  time.Duration // between ticks, default 1 s, the document's
+	Drain     time.Duration // for the tasks of functions that a stopping node waits for, default 10 s
+	Log       *slog.Logger  // default: discard
+}
+
+// ExecutionNode is a Disbatch execution node: it claims tasks and has them run.
+type ExecutionNode struct {
+	performer
+	o      NodeOptions
+	runner runner
+	calls  context.Context    // of calls of the database, ends some time after the node is told to
+	end    context.CancelFunc // of calls
+	claims sync.WaitGroup     // claims under way
+	waits  sync.WaitGroup     // tasks that workers of the server do
+
+	// Of the goroutine that ticks.
+	ticks   int
+	written []int64                // the last times that this node wrote to its entry, in ms
+	known   map[bson.ObjectID]bool // tasks of this node that were not this process's at the last tick
+	seen    map[string]sighting    // by name of a node
+
+	stopping chan struct{} // closed when the node is told to stop
+
+	mu     sync.Mutex
+	view   view
+	queues map[bson.ObjectID]*queueState
+	local  map[bson.ObjectID]bool // tasks that this process deals with
+	slots  int                    // held by claimers and tasks, over all queues
+	halted bool                   // nothing is claimed any more
+	said   map[string]string      // what was reported, by what it is about
+}
+
+// view is what a tick saw of the database.
+type view struct {
+	config  *Config
+	queues  []Queue
+	limit   int  // of this node
+	alone   bool // no other node is alive
+	foreign int  // tasks of this node that another life of it has
+}
+
+// queueState is what a node knows of a queue that it serves.
+type queueState struct {
+	queue   Queue
+	plugin  PluginConfig
+	slots   int  // held by claimers and tasks of this process
+	others  int  // tasks that count against the limit and are not this process's
+	drained bool // nothing was there to claim; until the next tick
+}
+
+// NewExecutionNode prepares a node.
+func NewExecutionNode(o NodeOptions) (*ExecutionNode, error) {
+	if o.Name == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return nil, fmt.Errorf("the host has no name, give the node one with --node: %w", err)
+		}
+		o.Name = host
+	}
+	if o.Interval == 0 {
+		o.Interval = defaultInterval
+	}
+	if o.Drain == 0 {
+		o.Drain = defaultDrain
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
+	}
+	store, err := Open(o.Config, ComponentNode)
+	if err != nil {
+		return nil, err
+	}
+	n := &ExecutionNode{
+		performer: *newPerformer(store, o.Config, o.Log), o: o, runner: runner{command: o.Runner, log: o.Log},
+		stopping: make(chan struct{}),
+		queues:   make(map[bson.ObjectID]*queueState), local: make(map[bson.ObjectID]bool), said: make(map[string]string),
+		known: make(map[bson.ObjectID]bool), seen: make(map[string]sighting),
+	}
+	n.calls, n.end = context.WithCancel(context.Background())
+	return n, nil
+}
+
+// Run serves until ctx ends; then it gives back what has not begun, and waits for the tasks
+// of functions. Tasks that are commands go on without it. A database that is away is waited
+// for.
+func (n *ExecutionNode) Run(ctx context.Context) error {
+	defer n.store.Close()
+	defer n.end()
+	if err := n.begins(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	n.log.Info("the Disbatch node is ready", "node", n.o.Name, "database", n.o.Config.Database)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+			if err := n.tick(ctx); err != nil && ctx.Err() == nil {
+				n.say("tick", err.Error())
+			} else {
+				n.say("tick", "")
+			}
+			timer.Reset(n.interval())
+			n.fill()
+		}
+	}
+	n.stop()
+	return nil
+}
+
+func (n *ExecutionNode) interval() time.Duration {
+	return time.Duration(float64(n.o.Interval) * (1 + jitter*(2*rand.Float64()-1)))
+}
+
+// begins waits for the database, sees that no other process is this node, and ensures the
+// indexes.
+func (n *ExecutionNode) begins(ctx context.Context) error {
+	err := n.persist(ctx, "starting", func() error { return n.store.Ping(ctx) })
+	if err != nil {
+		return err
+	}
+	if err := n.twin(ctx); err != nil {
+		return err
+	}
+	for _, fault := range n.store.EnsureIndexes(ctx) {
+		n.log.Warn("going on without an index", "error", fault.Error())
+	}
+	return nil
+}
+
+// twin says whether the entry of this node changes while nobody here writes it. Clocks of
+// others are not believed.
+func (n *ExecutionNode) twin(ctx context.Context) error {
+	before, err := n.entry(ctx)
+	if err != nil || before.Timestamp.IsZero() || time.Since(before.Timestamp).Abs() > twinAge {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(time.Duration(twinWatch * float64(n.o.Interval))):
+	}
+	after, err := n.entry(ctx)
+	if err == nil && !after.Timestamp.Equal(before.Timestamp) {
+		return fmt.Errorf("node %s: %w", n.o.Name, ErrTwin)
+	}
+	return err
+}
+
+// say reports something once, until it changes; nothing ends it.
+func (n *ExecutionNode) say(about, what string) {
+	n.mu.Lock()
+	changed := n.said[about] != what
+	n.said[about] = what
+	n.mu.Unlock()
+	switch {
+	case !changed:
+	case what == "":
+		n.log.Info("well again", "about", about)
+	default:
+		n.log.Warn("not well", "about", about, "reason", what)
+	}
+}
+
+// stop gives back what has not begun, and waits for functions.
+func (n *ExecutionNode) stop() {
+	n.mu.Lock()
+	n.halted = true
+	queues := n.view.queues
+	n.mu.Unlock()
+	close(n.stopping)
+	after := time.AfterFunc(n.o.Drain, n.end)
+	defer after.Stop()
+	n.claims.Wait() // each ends with the time-out of a call
+	err := n.persist(n.calls, "giving tasks back", func() error {
+		given, err := n.store.giveBack(n.calls, n.o.Name, queues)
+		if given > 0 {
+			n.log.Info("gave claimed tasks back", "tasks", given)
+		}
+		return err
+	})
+	if err != nil {
+		n.log.Warn("claimed tasks stay claimed until this node starts again", "error", err.Error())
+	}
+	n.runner.release()
+	n.waits.Wait()
+	n.log.Info("the Disbatch node has stopped", "node", n.o.Name)
+}

@@ -1,0 +1,151 @@
+package disbatch
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// The test binary runs a node's tasks when this names the configuration.
+const runnerVariable = "TREADLE_TEST_RUNNER_CONFIG"
+
+func TestMain(m *testing.M) {
+	if path := os.Getenv(runnerVariable); path != "" {
+		c, err := ReadConfig(path)
+		if err == nil {
+			err = RunTasks(c, os.Stdin, os.Stdout, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// patience is how long a test waits for what has to happen.
+const patience = 30 * time.Second
+
+// started is a running node of a test.
+type started struct {
+	node *ExecutionNode
+	stop func() // and waits for its end
+}
+
+// node starts a node that ticks often.
+func (s *site) node(name string, change ...func(*NodeOptions)) *started {
+	s.t.Helper()
+	o := NodeOptions{
+		Config: s.config, Name: name, Interval: 20 * time.Millisecond,
+		Runner: []string{"/usr/bin/env", runnerVariable + "=" + s.config.Path, os.Args[0]},
+		Log:    slog.New(slog.NewTextHandler(logTo{s.t}, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	}
+	for _, c := range change {
+		c(&o)
+	}
+	n, err := NewExecutionNode(o)
+	must(s.t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- n.Run(ctx) }()
+	stop := sync.OnceFunc(func() {
+		cancel()
+		select {
+		case err := <-done:
+			if err != nil {
+				s.t.Errorf("node %s: %v", name, err)
+			}
+		case <-time.After(patience):
+			s.t.Errorf("node %s does not stop", name)
+		}
+	})
+	s.t.Cleanup(stop)
+	return &started{n, stop}
+}
+
+// logTo keeps a node's log with its test's.
+type logTo struct{ t *testing.T }
+
+func (l logTo) Write(b []byte) (int, error) {
+	if l.t.Context().Err() == nil {
+		l.t.Logf("%s", b)
+	}
+	return len(b), nil
+}
+
+var _ io.Writer = logTo{}
+
+// until waits for a condition of the database.
+func (s *site) until(what string, ok func() bool) {
+	s.t.Helper()
+	ticker := time.NewTicker(5 * time.Millisecond)
+	defer ticker.Stop()
+	for end := time.Now().Add(patience); !ok(); <-ticker.C {
+		if time.Now().After(end) {
+			tasks, _ := s.store.Search(s.ctx, bson.D{}, SearchOptions{Limit: 5})
+			for _, t := range tasks {
+				s.t.Logf("%s", t.Raw)
+			}
+			s.t.Fatalf("waited %v for %s", patience, what)
+		}
+	}
+}
+
+// ends waits until tasks have a status of 1 or more, or the wanted one.
+func (s *site) ends(ids ...bson.ObjectID) []Task {
+	s.t.Helper()
+	s.until("the end of the tasks", func() bool {
+		n, err := s.store.CountTasks(s.ctx, d("_id", in(ids), "status", d("$gte", 1)))
+		return err == nil && int(n) == len(ids)
+	})
+	var out []Task
+	for _, id := range ids {
+		out = append(out, s.task(id))
+	}
+	return out
+}
+
+func (s *site) status(id bson.ObjectID, want int) {
+	s.t.Helper()
+	s.until(fmt.Sprintf("status %d", want), func() bool {
+		t, err := s.store.Task(s.ctx, id)
+		return err == nil && t.Status == want
+	})
+}
+
+func (t *Task) field(name string) string { return text(t.Raw.Lookup(name)) }
+
+func TestTheDemoRuns(t *testing.T) {
+	s := newSite(t)
+	q := s.queue(d("name", "demo", "plugin", DemoPlugin, "threads", "2"))
+	old := s.queue(d("name", "old", "constructor", DemoPlugin, "maxthreads", 2, "count_todo", nil))
+	ids := append(s.fill(&q, d("commands", "ab"), d("commands", "ac")), s.fill(&old, d("commands", "a"))...)
+	s.node("me")
+	got := s.ends(ids...)
+	for i, want := range []struct {
+		status         int
+		stdout, stderr string
+	}{{1, "a\n", "b\n"}, {2, "a\n", ""}, {1, "a\n", ""}} {
+		if got[i].Status != want.status || got[i].field("stdout") != want.stdout || got[i].field("stderr") != want.stderr || got[i].Node != "me" ||
+			!got[i].Raw.Lookup("complete").Boolean() || got[i].Raw.Lookup(runField).Type != 0 || !got[i].MTime.After(got[i].CTime) {
+			t.Errorf("task %d ended as %s", i, got[i].Raw)
+		}
+	}
+	s.until("the counters", func() bool {
+		q, err := s.store.Queue(s.ctx, "old")
+		return err == nil && q.Todo == 0 && q.Total == 1
+	})
+	s.until("the report", func() bool {
+		n, err := s.store.Node(s.ctx, "me")
+		done, _ := integer(n.Raw.Lookup("queues", "0", "tasks_done"))
+		return err == nil && text(n.Raw.Lookup("queues", "0", "constructor")) == DemoPlugin && done == 1
+	})
+}

@@ -1,0 +1,284 @@
+package disbatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+)
+
+// Bounds of writing to a database that may be away.
+const (
+	firstRetry = 100 * time.Millisecond
+	lastRetry  = 5 * time.Second
+	// maxInline is how much output a task's document takes beside what it has: the
+	// database's limit on documents is 16 MiB.
+	maxInline = 15 << 20
+)
+
+// performer begins tasks, runs their plugins and writes their ends.
+type performer struct {
+	store  *Store
+	log    *slog.Logger
+	config string // path of the configuration, for runners
+	claim  bool   // a finished task keeps the time of its claim
+}
+
+// assignment is a claimed task and how it is to be run.
+type assignment struct {
+	Task   bson.Raw     `bson:"task"`
+	Plugin PluginConfig `bson:"plugin"`
+	Schema Schema       `bson:"schema"`
+	GFS    GFS          `bson:"gfs"`
+}
+
+// persist repeats a call until the database answers it or ctx ends. What the database
+// refuses is repeated as well, since most of its refusals pass, save what can never fit.
+func (p *performer) persist(ctx context.Context, what string, call func() error) error {
+	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
+		err := call()
+		if err == nil || tooLarge(err) {
+			return err
+		}
+		p.log.Warn("the database does not answer, trying again", "for", what, "in", wait, "error", err.Error())
+		select {
+		case <-ctx.Done():
+			return errors.Join(err, ctx.Err())
+		case <-time.After(wait):
+		}
+	}
+}
+
+// Codes of the database for a document that is over its limit.
+const (
+	codeTooLarge      = 10334
+	codeTooLargeAfter = 17419
+)
+
+func tooLarge(err error) bool {
+	var server mongo.ServerError
+	return errors.As(err, &server) && (server.HasErrorCode(codeTooLarge) || server.HasErrorCode(codeTooLargeAfter))
+}
+
+// errNotMine says that the task was not there to be begun: somebody else began it, or it
+// was given back.
+var errNotMine = errors.New("the task is not claimed by this node any more")
+
+// perform begins a task, runs it here and writes its end.
+func (p *performer) perform(ctx context.Context, a *assignment) error {
+	t := DecodeTask(a.Task)
+	if a.Plugin.Kind == KindRunner {
+		return p.delegate(ctx, a, &t)
+	}
+	run := bson.NewObjectID()
+	if err := p.begin(ctx, &t, run); err != nil {
+		return err
+	}
+	return p.finish(ctx, a, &t, run, p.execute(a, &t))
+}
+
+func (p *performer) begin(ctx context.Context, t *Task, run bson.ObjectID) error {
+	begun := false
+	err := p.persist(ctx, "beginning task "+t.ID.Hex(), func() (err error) {
+		begun, err = p.store.begin(ctx, t, run)
+		return err
+	})
+	if err == nil && !begun {
+		return errNotMine
+	}
+	return err
+}
+
+// execute runs the plugins that are commands or built in.
+func (p *performer) execute(a *assignment, t *Task) outcome {
+	switch {
+	case a.Plugin.Kind == kindDemo:
+		return demo(t)
+	case a.Plugin.Kind != KindExec:
+		return ended(unableToStart, fmt.Errorf("a plugin of the kind %q runs in treadle serve --disbatch only", a.Plugin.Kind))
+	}
+	r, err := a.Plugin.execute(t.ID.Hex(), nil, append(extended(a.Task), '\n'))
+	switch {
+	case err != nil:
+		return ended(unableToStart, err)
+	case r.broken != nil:
+		return ended(unableToComplete, fmt.Errorf("%w\n%s", r.broken, utf8Text(r.stderr.Bytes())))
+	}
+	stdout, status, ok := statusLine(r.stdout.Bytes())
+	if !ok {
+		status = StatusSucceeded
+		if r.exit != 0 {
+			status = StatusFailed
+		}
+	}
+	o := outcome{status: status, stdout: utf8Text(stdout)}
+	notes := ""
+	for _, stream := range []struct {
+		name string
+		cut  int64
+	}{{FileStdout, r.stdout.cut}, {FileStderr, r.stderr.cut}} {
+		if stream.cut > 0 {
+			notes += fmt.Sprintf("\ntreadle: %d bytes of %s were cut, see max_output\n", stream.cut, stream.name)
+		}
+	}
+	o.stderr = utf8Text(r.stderr.Bytes()) + notes
+	return o
+}
+
+// delegate has an original task runner do all of it, and looks after a task that it leaves
+// unfinished.
+func (p *performer) delegate(ctx context.Context, a *assignment, t *Task) error {
+	id := t.ID.Hex()
+	if os.Getenv(selfVariable) == id {
+		return p.crash(ctx, a, t, ended(unableToStart, errors.New("its task runner is treadle itself: give the plugin an entry of the kind exec in treadle_plugins")))
+	}
+	r, err := a.Plugin.execute(id, []string{"--config", p.config, "--task", id, "--gfs", a.GFS.String()}, nil)
+	var o outcome
+	switch {
+	case err != nil:
+		o = ended(unableToStart, err)
+	case r.broken != nil:
+		o = ended(unableToComplete, r.broken)
+	case r.exit != 0:
+		o = ended(unableToComplete, fmt.Errorf("the task runner %s ended with %d\n%s", a.Plugin.Command[0], r.exit, utf8Text(r.stderr.Bytes())))
+	default:
+		o = ended(unableToComplete, fmt.Errorf("the task runner %s ended without finishing the task\n%s", a.Plugin.Command[0], utf8Text(r.stderr.Bytes())))
+	}
+	return p.crash(ctx, a, t, o)
+}
+
+// crash ends a task that whoever was to run it has left claimed or running; one that is
+// finished stays as it is.
+func (p *performer) crash(ctx context.Context, a *assignment, t *Task, o outcome) error {
+	crashed := false
+	err := p.persist(ctx, "ending task "+t.ID.Hex(), func() (err error) {
+		crashed, err = p.store.crash(ctx, t, o, p.mtime())
+		return err
+	})
+	if err == nil && crashed {
+		p.count(ctx, a, t)
+	}
+	return err
+}
+
+func (p *performer) mtime() time.Time {
+	if p.claim {
+		return time.Time{}
+	}
+	return time.Now()
+}
+
+// finish writes the end of a task, its output to GridFS if that is asked for or necessary,
+// and counts it.
+func (p *performer) finish(ctx context.Context, a *assignment, t *Task, run bson.ObjectID, o outcome) error {
+	stdout, stderr := o.stdout.(string), o.stderr.(string)
+	if a.GFS == GFSAlways || len(stdout)+len(stderr)+len(a.Task) > maxInline {
+		var err error
+		if o.stdout, err = p.file(ctx, t, FileStdout, stdout); err == nil {
+			o.stderr, err = p.file(ctx, t, FileStderr, stderr)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	finished, mtime := false, p.mtime()
+	write := func() (err error) {
+		finished, err = p.store.finish(ctx, t, run, o, mtime)
+		return err
+	}
+	err := p.persist(ctx, "finishing task "+t.ID.Hex(), write)
+	if tooLarge(err) { // the payload leaves no room: then the status alone
+		o.stdout, o.stderr = nil, nil
+		err = p.persist(ctx, "finishing task "+t.ID.Hex(), write)
+	}
+	switch {
+	case err != nil:
+		return err
+	case finished:
+		p.count(ctx, a, t)
+	default:
+		p.log.Warn("a task was taken from its runner, its result is dropped", "task", t.ID.Hex())
+	}
+	return nil
+}
+
+// file writes one stream to GridFS, whole, however often the database goes away.
+func (p *performer) file(ctx context.Context, t *Task, name, text string) (id bson.ObjectID, err error) {
+	id = bson.NewObjectID()
+	err = p.persist(ctx, "writing "+name+" of task "+t.ID.Hex(), func() error {
+		return p.store.writeFile(ctx, id, t.ID, name, text)
+	})
+	return id, err
+}
+
+// count notes a finished task in a queue of 2016.
+func (p *performer) count(ctx context.Context, a *assignment, t *Task) {
+	if a.Schema != Schema2016 {
+		return
+	}
+	if err := p.store.count(ctx, t.Queue, -1, 0); err != nil {
+		// Whether it was counted is not known: have the node count anew.
+		err = p.persist(ctx, "counting anew", func() error { return p.store.uncount(ctx, t.Queue) })
+		if err != nil {
+			p.log.Warn("the counters of a queue may be off", "queue", t.Queue.Hex(), "error", err.Error())
+		}
+	}
+}
+
+// RunTask does what the original's task runner does for one claimed task: it begins it,
+// runs its plugin and writes its end.
+func RunTask(ctx context.Context, c *Config, task string, gfs GFS, log *slog.Logger) error {
+	id, err := bson.ObjectIDFromHex(strings.TrimSpace(task))
+	if err != nil {
+		return fmt.Errorf("--task %s: not the 24 hexadecimal digits of a task's id", task)
+	}
+	store, err := Open(c, ComponentRunner)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	p := newPerformer(store, c, log)
+	var t Task
+	var q Queue
+	err = p.persist(ctx, "reading task "+id.Hex(), func() (err error) {
+		if t, err = store.Task(ctx, id); err == nil {
+			q, err = store.Queue(ctx, t.Queue.Hex())
+		}
+		if errors.Is(err, ErrNotFound) {
+			return nil
+		}
+		return err
+	})
+	switch {
+	case err != nil:
+		return err
+	case t.ID.IsZero():
+		return fmt.Errorf("task %s: %w", id.Hex(), ErrNotFound)
+	case q.ID.IsZero():
+		return fmt.Errorf("queue %s of task %s: %w", t.Queue.Hex(), id.Hex(), ErrNotFound)
+	case t.Status != StatusClaimed:
+		return fmt.Errorf("task %s has status %d: only a claimed one, -1, can be run", id.Hex(), t.Status)
+	}
+	own := *c
+	own.TaskRunner = "" // that is this program
+	plugin, err := own.plugin(q.Plugin)
+	a := &assignment{Task: t.Raw, Plugin: plugin, Schema: q.Schema, GFS: gfs}
+	if err != nil {
+		run := bson.NewObjectID()
+		if berr := p.begin(ctx, &t, run); berr != nil {
+			return berr
+		}
+		return p.finish(ctx, a, &t, run, ended(unableToStart, err))
+	}
+	return p.perform(ctx, a)
+}
+
+func newPerformer(store *Store, c *Config, log *slog.Logger) *performer {
+	return &performer{store: store, log: log, config: c.Path, claim: c.Node.MTime == "claim"}
+}

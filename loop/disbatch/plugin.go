@@ -1,0 +1,149 @@
+package disbatch
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// DemoPlugin is the plugin that is built in, for trials.
+const DemoPlugin = "Disbatch::Plugin::Demo"
+
+// kindDemo is the kind of DemoPlugin; no configuration names it.
+const kindDemo = "demo"
+
+// What a task's stdout says when its plugin did not run or did not end; stderr has the
+// reason.
+const (
+	unableToStart    = "Unable to start"
+	unableToComplete = "Unable to complete"
+)
+
+// PluginNames returns the names that queues may be created with: those of plugins and of
+// treadle_plugins, or the built-in one if there are none.
+func (c *Config) PluginNames() []string {
+	names := slices.Clone([]string(c.Plugins))
+	for name := range c.TreadlePlugins {
+		names = append(names, name)
+	}
+	if len(names) == 0 {
+		names = []string{DemoPlugin}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// plugin returns how a plugin is run by the node, or why it cannot be.
+func (c *Config) plugin(name string) (PluginConfig, error) {
+	p, ok := c.TreadlePlugins[name]
+	switch {
+	case ok:
+		if p.Kind == KindFunction && p.Function == "" {
+			p.Function = name
+		}
+	case c.TaskRunner != "" && slices.Contains(c.Plugins, name):
+		p = PluginConfig{Kind: KindRunner, Command: []string{c.TaskRunner}}
+	case name == DemoPlugin:
+		return PluginConfig{Kind: kindDemo}, nil
+	default:
+		return p, fmt.Errorf("the plugin %s is unknown: give it an entry in treadle_plugins, or list it in plugins and set task_runner", name)
+	}
+	return p, p.available()
+}
+
+// available says why the plugin cannot run on this machine, if so.
+func (p *PluginConfig) available() error {
+	if len(p.Command) == 0 {
+		return nil
+	}
+	program := p.Command[0]
+	if p.Dir != "" && strings.Contains(program, "/") && !filepath.IsAbs(program) {
+		program = filepath.Join(p.Dir, program)
+	}
+	_, err := exec.LookPath(program)
+	return err
+}
+
+// ended is the end of a task whose plugin said nothing about it.
+func ended(stdout string, reason error) outcome {
+	return outcome{status: StatusFailed, stdout: stdout, stderr: reason.Error()}
+}
+
+// statusOf is the status that a plugin's number stands for.
+func statusOf(number json.RawMessage) int {
+	var n json.Number
+	if json.Unmarshal(number, &n) == nil {
+		if i, err := n.Int64(); err == nil && i > 0 && i <= 1<<31-1 {
+			return int(i)
+		}
+	}
+	return StatusFailed
+}
+
+// parseResult reads what a worker answers: an object with status, stdout and stderr, or
+// else bytes that are the stdout of a success.
+func parseResult(data []byte) outcome {
+	var r struct{ Status, Stdout, Stderr json.RawMessage }
+	if json.Unmarshal(data, &r) != nil || r.Status == nil {
+		return outcome{status: StatusSucceeded, stdout: utf8Text(data), stderr: ""}
+	}
+	return outcome{status: statusOf(r.Status), stdout: outputOf(r.Stdout), stderr: outputOf(r.Stderr)}
+}
+
+// outputOf is the text of a JSON string, or the JSON of anything else.
+func outputOf(v json.RawMessage) string {
+	var s string
+	if v == nil || string(v) == "null" || json.Unmarshal(v, &s) == nil {
+		return s
+	}
+	return string(v)
+}
+
+// statusLine takes the last line off a plugin's stdout if it is an object with a status.
+func statusLine(stdout []byte) (rest []byte, status int, ok bool) {
+	all := bytes.TrimRight(stdout, " \t\r\n")
+	start := bytes.LastIndexByte(all, '\n') + 1
+	var line struct{ Status json.RawMessage }
+	if start == len(all) || all[start] != '{' || json.Unmarshal(all[start:], &line) != nil || line.Status == nil {
+		return stdout, 0, false
+	}
+	return all[:start], statusOf(line.Status), true
+}
+
+// utf8Text makes a string that BSON takes: what is not UTF-8 is replaced.
+func utf8Text(b []byte) string { return strings.ToValidUTF8(string(b), "\uFFFD") }
+
+// demo runs the built-in plugin: each letter of the payload's commands is a line of stdout
+// (a), a line of stderr (b) or a failure (c).
+func demo(t *Task) outcome {
+	commands, _ := t.Params().DocumentOK()
+	var stdout, stderr strings.Builder
+	o := outcome{status: StatusSucceeded}
+	for _, letter := range text(commands.Lookup("commands")) {
+		switch letter {
+		case 'a':
+			stdout.WriteString("a\n")
+		case 'b':
+			stderr.WriteString("b\n")
+		case 'c':
+			o.status = StatusFailed
+		}
+	}
+	o.stdout, o.stderr = stdout.String(), stderr.String()
+	return o
+}
+
+// extended is a document as extended JSON, the form in which plugins and workers get it.
+func extended(doc bson.Raw) []byte {
+	b, err := bson.MarshalExtJSON(doc, false, false)
+	if err != nil {
+		panic("BUG: a document that is no JSON: " + err.Error())
+	}
+	return b
+}

@@ -1,0 +1,195 @@
+package disbatch
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"os/signal"
+	"sync"
+	"syscall"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// A node's tasks are run by a process of their own, one for all of them, that goes on when
+// the node stops or dies: it finishes what it runs, and ends. The node sends it assignments
+// over a pipe, as documents; it answers each with a report.
+
+// report is what became of an assignment.
+type report struct {
+	Task  bson.ObjectID `bson:"task"`
+	Error string        `bson:"error"` // why its end could not be written
+}
+
+// maxAssignment bounds a document on the pipe: a task and some words.
+const maxAssignment = 17 << 20
+
+// readDocument reads one document of a pipe.
+func readDocument(in io.Reader, into any) error {
+	var head [4]byte
+	if _, err := io.ReadFull(in, head[:]); err != nil {
+		return err
+	}
+	size := binary.LittleEndian.Uint32(head[:])
+	if size < 5 || size > maxAssignment {
+		return fmt.Errorf("a document of %d bytes on the pipe", size)
+	}
+	doc := make([]byte, size)
+	copy(doc, head[:])
+	if _, err := io.ReadFull(in, doc[4:]); err != nil {
+		return err
+	}
+	return bson.Unmarshal(doc, into)
+}
+
+// RunTasks is the process that runs a node's tasks: it takes assignments from in until that
+// ends, reports to out, and returns when the last task is finished.
+func RunTasks(c *Config, in io.Reader, out io.Writer, log *slog.Logger) error {
+	// The node may be gone, and its terminal with it; the tasks are to be finished all the same.
+	signal.Ignore(syscall.SIGPIPE, syscall.SIGHUP)
+	store, err := Open(c, ComponentRunner)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	p := newPerformer(store, c, log)
+	var running sync.WaitGroup
+	var mu sync.Mutex
+	for {
+		a := new(assignment)
+		if err = readDocument(in, a); err != nil {
+			break
+		}
+		running.Go(func() {
+			t := DecodeTask(a.Task)
+			r := report{Task: t.ID}
+			if err := p.perform(context.Background(), a); err != nil && err != errNotMine {
+				r.Error = err.Error()
+			}
+			doc, err := bson.Marshal(r)
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				_, _ = out.Write(doc) // a node that is gone does not miss it
+			}
+		})
+	}
+	running.Wait()
+	if err == io.EOF {
+		return nil
+	}
+	return err
+}
+
+// runner is the node's end of that process.
+type runner struct {
+	command []string // that runs RunTasks
+	log     *slog.Logger
+
+	mu      sync.Mutex
+	process *exec.Cmd // nil: to be started
+	pipe    io.WriteCloser
+	waiting map[bson.ObjectID]chan error
+}
+
+// errRunnerEnded says that the process ended before it reported on a task.
+var errRunnerEnded = errors.New("the process that runs the tasks of the node ended")
+
+// run has the process do an assignment and waits until it has. An error is about the
+// process; it may or may not have begun the task.
+func (r *runner) run(id bson.ObjectID, a *assignment) error {
+	doc, err := bson.Marshal(a)
+	if err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	if err := r.send(id, doc, done); err != nil {
+		return err
+	}
+	return <-done
+}
+
+func (r *runner) send(id bson.ObjectID, doc []byte, done chan error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.process == nil {
+		if err := r.start(); err != nil {
+			return fmt.Errorf("cannot start the process that runs tasks: %w", err)
+		}
+	}
+	r.waiting[id] = done
+	if _, err := r.pipe.Write(doc); err != nil {
+		delete(r.waiting, id)
+		return fmt.Errorf("%w: %w", errRunnerEnded, err)
+	}
+	return nil
+}
+
+// start begins the process, in a session of its own: what ends the node does not end it.
+func (r *runner) start() error {
+	c := exec.Command(r.command[0], r.command[1:]...)
+	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	c.Stderr = os.Stderr
+	in, err := c.StdinPipe()
+	if err != nil {
+		return err
+	}
+	out, err := c.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := c.Start(); err != nil {
+		return err
+	}
+	waiting := make(map[bson.ObjectID]chan error)
+	r.process, r.pipe, r.waiting = c, in, waiting
+	go r.listen(c, in, out, waiting)
+	return nil
+}
+
+// listen hands out the reports of one process until it ends.
+func (r *runner) listen(c *exec.Cmd, in io.Closer, out io.Reader, waiting map[bson.ObjectID]chan error) {
+	for {
+		var answer report
+		if err := readDocument(out, &answer); err != nil {
+			break
+		}
+		r.mu.Lock()
+		done := waiting[answer.Task]
+		delete(waiting, answer.Task)
+		r.mu.Unlock()
+		switch {
+		case done == nil:
+		case answer.Error != "":
+			done <- errors.New(answer.Error)
+		default:
+			done <- nil
+		}
+	}
+	_ = in.Close() // so that a process that talks nonsense ends
+	err := c.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.process == c {
+		r.process = nil
+	}
+	for id, done := range waiting {
+		delete(waiting, id)
+		done <- fmt.Errorf("%w: %v", errRunnerEnded, err)
+	}
+}
+
+// release lets go of the process: it goes on until what it runs is finished.
+func (r *runner) release() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.process != nil {
+		_ = r.pipe.Close() // the process notices, whatever this says
+		r.process = nil
+	}
+}

@@ -1,0 +1,313 @@
+package disbatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// sighting is when this process saw an entry of a node change, by its own clock: those of
+// the nodes are not compared.
+type sighting struct {
+	timestamp time.Time
+	at        time.Time
+}
+
+// aliveFor is for how many intervals after its last sign another node counts as alive.
+const aliveFor = 10
+
+// tick reads the database once and does what is due: the document's "at a set interval".
+func (n *ExecutionNode) tick(ctx context.Context) error {
+	config, err := n.store.overlay(ctx, n.o.Config)
+	if config == nil {
+		return err
+	}
+	n.say("collection config", reason(err))
+	queues, err := n.store.Queues(ctx)
+	if err != nil {
+		return err
+	}
+	busy, err := n.store.occupation(ctx)
+	if err != nil {
+		return err
+	}
+	nodes, err := n.store.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	v := view{config: config, queues: queues, limit: NoLimit}
+	n.watch(nodes, &v)
+	if err := n.report(ctx, queues, busy); err != nil {
+		return err
+	}
+	mine, err := n.foreign(ctx)
+	if err != nil {
+		return err
+	}
+	v.foreign = len(mine)
+	n.adjust(&v, busy, mine)
+	if err := n.clean(ctx); err != nil {
+		return err
+	}
+	return errors.Join(n.recover(ctx, mine), n.recount(ctx, queues), n.reclaim(ctx, nodes))
+}
+
+func reason(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// entry is the document of this node, empty if there is none.
+func (n *ExecutionNode) entry(ctx context.Context) (Node, error) {
+	e, err := n.store.Node(ctx, n.o.Name)
+	if errors.Is(err, ErrNotFound) {
+		return Node{}, nil
+	}
+	return e, err
+}
+
+// watch notes which nodes are alive, and what this one's entry says.
+func (n *ExecutionNode) watch(nodes []Node, v *view) {
+	now := time.Now()
+	v.alone = true
+	for _, e := range nodes {
+		last, known := n.seen[e.Name]
+		if !known || !last.timestamp.Equal(e.Timestamp) {
+			last = sighting{e.Timestamp, now}
+			n.seen[e.Name] = last
+		}
+		if e.Name != n.o.Name {
+			v.alone = v.alone && now.Sub(last.at) > aliveFor*n.o.Interval
+			continue
+		}
+		v.limit = e.Limit
+		n.say("node "+e.Name, e.Problem)
+		if len(n.written) > 0 && !slices.Contains(n.written, e.Timestamp.UnixMilli()) {
+			n.say("name of the node", ErrTwin.Error())
+		}
+	}
+}
+
+// report writes this node's entry, with what the document asks for of the queues of 2016.
+func (n *ExecutionNode) report(ctx context.Context, queues []Queue, busy []occupied) error {
+	var of2016 bson.A
+	for i := range queues {
+		q := &queues[i]
+		if q.Schema != Schema2016 {
+			continue
+		}
+		doing := int64(0)
+		for _, b := range busy {
+			if b.queue == q.ID {
+				doing += int64(b.tasks)
+			}
+		}
+		of2016 = append(of2016, bson.D{
+			{Key: "name", Value: q.Name}, {Key: "id", Value: q.ID.Hex()}, {Key: "constructor", Value: q.Plugin}, {Key: "maxthreads", Value: int32(q.Limit)},
+			{Key: "tasks_todo", Value: max(q.Todo-doing, 0)}, {Key: "tasks_doing", Value: doing}, {Key: "tasks_done", Value: max(q.Total-q.Todo, 0)},
+			{Key: "preemptive", Value: int32(1)}, {Key: "tasks_backfill", Value: int32(0)},
+		})
+	}
+	now := time.Now()
+	// A reply may be lost: what was tried counts as written.
+	n.written = append(n.written, now.UnixMilli())
+	if len(n.written) > keptTimes {
+		n.written = n.written[1:]
+	}
+	return n.store.report(ctx, n.o.Name, now, of2016)
+}
+
+// keptTimes is how many of its own times a node knows again in its entry.
+const keptTimes = 8
+
+// foreign returns the tasks that are claimed by this node or run there, and were not this
+// process's at two ticks: those of an earlier life, and those whose claim's reply was lost.
+func (n *ExecutionNode) foreign(ctx context.Context) (out []Task, err error) {
+	tasks, err := n.store.mine(ctx, n.o.Name)
+	if err != nil {
+		return nil, err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	known := make(map[bson.ObjectID]bool)
+	for _, t := range tasks {
+		if n.local[t.ID] {
+			continue
+		}
+		known[t.ID] = true
+		if n.known[t.ID] || n.ticks == 0 {
+			out = append(out, t)
+		}
+	}
+	n.known = known
+	n.ticks++
+	return out, nil
+}
+
+// adjust makes the queues' states those of a new view.
+func (n *ExecutionNode) adjust(v *view, busy []occupied, mine []Task) {
+	others := make(map[bson.ObjectID]int)
+	for _, b := range busy {
+		if b.node != n.o.Name {
+			others[b.queue] += b.tasks
+		}
+	}
+	for i := range v.queues {
+		if v.queues[i].Schema == Schema2016 {
+			others[v.queues[i].ID] = 0
+		}
+	}
+	for _, t := range mine {
+		others[t.Queue]++
+	}
+	states := make(map[bson.ObjectID]*queueState)
+	var faults []struct{ name, problem string }
+	for _, q := range v.queues {
+		plugin, problem := n.serves(v.config, &q)
+		faults = append(faults, struct{ name, problem string }{"queue " + q.Name + " " + q.ID.Hex(), problem})
+		if problem != "" || !wanted(v.config, &q, n.o.Name) {
+			continue
+		}
+		states[q.ID] = &queueState{queue: q, plugin: plugin, others: others[q.ID]}
+	}
+	n.mu.Lock()
+	for id, old := range n.queues {
+		state := states[id]
+		if state == nil && old.slots > 0 {
+			// Its tasks still run: nothing more is claimed.
+			state = &queueState{queue: old.queue, plugin: old.plugin}
+			state.queue.Limit = 0
+			states[id] = state
+		}
+		if state != nil {
+			*old, state.slots = queueState{queue: state.queue, plugin: state.plugin, others: state.others, slots: old.slots}, old.slots
+			states[id] = old
+		}
+	}
+	n.queues, n.view = states, *v
+	n.mu.Unlock()
+	for _, f := range faults {
+		n.say(f.name, f.problem)
+	}
+}
+
+// serves returns how a queue's plugin is run here, or why the queue is ignored.
+func (n *ExecutionNode) serves(c *Config, q *Queue) (PluginConfig, string) {
+	if q.Problem != "" {
+		return PluginConfig{}, q.Problem
+	}
+	plugin, err := c.plugin(q.Plugin)
+	switch {
+	case err != nil:
+		return plugin, err.Error()
+	case plugin.Kind == KindFunction && n.o.Functions == nil:
+		return plugin, "the plugin " + q.Plugin + " is of the kind function: that is served by treadle serve --disbatch"
+	case plugin.Kind != KindFunction && n.o.Runner == nil:
+		return plugin, "the plugin " + q.Plugin + " needs a task runner"
+	}
+	return plugin, ""
+}
+
+// wanted says whether a node is to serve a queue.
+func wanted(c *Config, q *Queue, node string) bool {
+	id := q.ID.Hex()
+	switch {
+	case len(c.ActiveQueues) > 0 && !slices.Contains(c.ActiveQueues, id):
+		return false
+	case len(c.ActiveQueues) == 0 && slices.Contains(c.IgnoreQueues, id):
+		return false
+	case len(q.Pin) > 0:
+		return slices.Contains(q.Pin, node)
+	}
+	return !slices.Contains(q.Ignore, node)
+}
+
+// clean marks orphans: tasks that were claimed long ago and never began.
+func (n *ExecutionNode) clean(ctx context.Context) error {
+	n.mu.Lock()
+	var local []bson.ObjectID
+	for id := range n.local {
+		local = append(local, id)
+	}
+	n.mu.Unlock()
+	marked, err := n.store.orphan(ctx, n.o.Name, time.Now().Add(-orphanAge), local)
+	if marked > 0 {
+		n.log.Warn("marked orphaned tasks", "tasks", marked)
+	}
+	return err
+}
+
+// recover starts the tasks that this node has claimed and does not know: the reply to the
+// claim was lost, or the node was started again. Tasks that an earlier life had submitted
+// to workers are lost with its server.
+func (n *ExecutionNode) recover(ctx context.Context, mine []Task) error {
+	for _, t := range mine {
+		n.mu.Lock()
+		state := n.queues[t.Queue]
+		n.mu.Unlock()
+		switch {
+		case t.Status == StatusClaimed && state == nil:
+			if _, err := n.store.giveBack(ctx, n.o.Name, n.view.queues, t.ID); err != nil {
+				return err
+			}
+		case t.Status == StatusClaimed:
+			whole, err := n.store.Task(ctx, t.ID)
+			if err == nil && whole.Status == StatusClaimed && whole.Node == n.o.Name {
+				n.adopt(state, &whole)
+			} else if err != nil && !errors.Is(err, ErrNotFound) {
+				return err
+			}
+		case state != nil && state.plugin.Kind == KindFunction && !n.isLocal(t.ID):
+			if err := n.store.abandonTask(ctx, &t); err != nil {
+				return err
+			}
+			n.log.Warn("orphaned a task: the server that had it is gone", "task", t.ID.Hex())
+		}
+	}
+	return nil
+}
+
+func (n *ExecutionNode) isLocal(id bson.ObjectID) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.local[id]
+}
+
+// recount writes missing counters of 2016.
+func (n *ExecutionNode) recount(ctx context.Context, queues []Queue) error {
+	for _, q := range queues {
+		if q.Schema == Schema2016 && (q.Todo < 0 || q.Total < 0) {
+			if err := n.store.recount(ctx, q.ID); err != nil {
+				return fmt.Errorf("cannot count the tasks of queue %s: %w", q.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// reclaim marks the running tasks of nodes that gave no sign for longer than the setting.
+func (n *ExecutionNode) reclaim(ctx context.Context, nodes []Node) error {
+	limit := time.Duration(n.o.Config.Node.ReclaimAfter * float64(time.Second))
+	if limit == 0 {
+		return nil
+	}
+	for _, e := range nodes {
+		if e.Name == n.o.Name || e.Name == "" || time.Since(n.seen[e.Name].at) <= limit {
+			continue
+		}
+		marked, err := n.store.abandon(ctx, e.Name)
+		if err != nil {
+			return err
+		}
+		if marked > 0 {
+			n.log.Warn("orphaned the running tasks of a node that is gone", "node", e.Name, "tasks", marked)
+		}
+	}
+	return nil
+}
