@@ -61,6 +61,7 @@ type cli struct {
 	Gloom    gloomCmd    `cmd:"" help:"Submit and do jobs over the Gloom protocol."`
 	Dwork    dworkCmd    `cmd:"" help:"Make and do graphs of tasks over the dwork protocol."`
 	Disbatch disbatchCmd `cmd:"" help:"Do the tasks of a Disbatch site, in its MongoDB."`
+	Kts46    kts46Cmd    `cmd:"" name:"kts46" help:"Run simulations with the kts46 scheduler."`
 }
 
 // usageError is a mistake in how the program was called.
@@ -106,7 +107,7 @@ func newParser(c *cli, con console) (*kong.Kong, error) {
 		kong.Vars{
 			"version": versionLine(), "default_host": defaultHost,
 			"gloom_masters": loop.DefaultGloomMasters, "gloom_slaves": loop.DefaultGloomSlaves,
-			"dwork": loop.DefaultDwork, "http": loop.DefaultHTTP,
+			"dwork": loop.DefaultDwork, "kts46": loop.DefaultKts46, "http": loop.DefaultHTTP,
 		},
 		kong.Writers(con.out, con.err),
 		kong.Bind(&con, c),

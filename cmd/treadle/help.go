@@ -213,3 +213,37 @@ func (dworkGraphCmd) Help() string {
 
 	treadle dwork graph live.dot && dot -Tsvg live.dot -o live.svg`
 }
+
+// Help is printed by treadle kts46 --help.
+func (kts46Cmd) Help() string {
+	return `A job of a project is simulated batch by batch by whatever workers ask for one; its statistics come last.
+
+	treadle kts46 add-project traffic
+	treadle kts46 add-job traffic north @north.yaml
+	treadle kts46 run traffic north
+	treadle kts46 status
+	treadle kts46 tasks`
+}
+
+// Help is printed by treadle kts46 add-job --help.
+func (kts46AddJobCmd) Help() string {
+	return `The definition is YAML; the scheduler reads simulationParameters and leaves the rest to the workers. duration and stepDuration are simulated time in one unit, batchLength is how many steps are one task.
+
+	treadle kts46 add-job traffic north @north.yaml
+	treadle kts46 add-job traffic north '{simulationParameters: {duration: 600, stepDuration: 0.5, batchLength: 100}}'`
+}
+
+// Help is printed by treadle kts46 run --help.
+func (kts46RunCmd) Help() string {
+	return `Returns when the jobs are queued. One that is queued, running or done is left alone.
+
+	treadle kts46 run traffic north south`
+}
+
+// Help is printed by treadle kts46 restart --help.
+func (kts46RestartCmd) Help() string {
+	return `Prints a line for each task that is queued again. A worker that reports meanwhile keeps its task; one that lost it learns so by its next report. treadle serve --kts46-restart-after does this by itself.
+
+	treadle kts46 restart worker-7
+	treadle kts46 restart --older 45s`
+}

@@ -32,9 +32,10 @@ func (s *statusCmd) Run(c *cli, con *console) error {
 	})
 }
 
-func writeJSON(w io.Writer, rows []client.Queue) error {
+// writeJSON writes a list, [] when it has nothing.
+func writeJSON[T any](w io.Writer, rows []T) error {
 	if rows == nil {
-		rows = []client.Queue{}
+		rows = []T{}
 	}
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)

@@ -4,7 +4,7 @@
 // connection to be both. Both keep reading whatever the caller does, so that a
 // reply nobody waits for never blocks the server, and both ping, so that an idle
 // connection outlives the server's keepalive. In Gloom a Master submits jobs and a
-// Slave does them.
+// Slave does them. A Hub speaks dwork, a Kts46 the kts46 scheduler's XML-RPC.
 package client
 
 import (

@@ -1,0 +1,149 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"treadle/codec/kts46"
+)
+
+// Kts46 is a client of the kts46 scheduler, over XML-RPC. It may be used by several
+// goroutines; a scheduler's fault is the error *kts46.Fault.
+type Kts46 struct{ http http.Client }
+
+// KtsTask is a task that a worker holds.
+type KtsTask struct {
+	Worker     string    `json:"worker"`
+	Project    string    `json:"project"`
+	Job        string    `json:"job"`
+	LastUpdate time.Time `json:"last_update"`
+}
+
+// KtsJob is how far a job is. A project without jobs is one without a name.
+type KtsJob struct {
+	Project string `json:"project"`
+	Name    string `json:"job,omitempty"`
+	Done    int64  `json:"done"`
+	Total   int64  `json:"total"`
+}
+
+// ktsSetting names a scheduler on the command line.
+const ktsSetting = "-s or TREADLE_KTS46"
+
+// maxKtsAnswer bounds an answer: the status of 128k jobs has 40 MiB.
+const maxKtsAnswer = 256 << 20
+
+// NewKts46 returns a client of the scheduler at tcp://host:port, unix:///path, host:port
+// or a path. Nothing is connected before the first call.
+func NewKts46(address string) *Kts46 {
+	return &Kts46{http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+			defer cancel()
+			c, _, err := reach(ctx, address, ktsSetting)
+			return c, err
+		},
+	}}}
+}
+
+// Close ends the connections that no call uses.
+func (k *Kts46) Close() { k.http.CloseIdleConnections() }
+
+// call makes one call and returns its answer.
+func (k *Kts46) call(ctx context.Context, method string, params ...any) (any, error) {
+	body := bytes.NewReader(kts46.AppendCall(nil, method, params...))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://scheduler/RPC2", body)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Content-Type", "text/xml")
+	answer, err := k.http.Do(request)
+	if err != nil {
+		var dial *DialError
+		if errors.As(err, &dial) {
+			return nil, dial
+		}
+		return nil, fmt.Errorf("the scheduler did not answer: %w", err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(io.LimitReader(answer.Body, 200)) // as much as there is
+		return nil, fmt.Errorf("the scheduler answered %s: %s", answer.Status, bytes.TrimSpace(text))
+	}
+	v, err := kts46.ReadAnswer(io.LimitReader(answer.Body, maxKtsAnswer))
+	var fault *kts46.Fault
+	if err != nil && !errors.As(err, &fault) {
+		return nil, fmt.Errorf("the scheduler's answer: %w", err)
+	}
+	return v, err
+}
+
+// CreateProject makes an empty project.
+func (k *Kts46) CreateProject(ctx context.Context, name string) error {
+	_, err := k.call(ctx, "createProject", name)
+	return err
+}
+
+// AddJob adds a job to a project; the definition is YAML.
+func (k *Kts46) AddJob(ctx context.Context, project, job, definition string) error {
+	_, err := k.call(ctx, "addJob", project, job, definition)
+	return err
+}
+
+// RunJob queues a job, unless it is queued, running or done.
+func (k *Kts46) RunJob(ctx context.Context, project, job string) error {
+	_, err := k.call(ctx, "runJob", project, job)
+	return err
+}
+
+// Tasks lists what workers hold.
+func (k *Kts46) Tasks(ctx context.Context) ([]KtsTask, error) {
+	v, err := k.call(ctx, "getCurrentTasks")
+	list, _ := v.([]any)
+	all := make([]KtsTask, 0, len(list))
+	for _, e := range list {
+		s, _ := e.(kts46.Struct)
+		var t KtsTask
+		t.Worker, _ = s.Get("workerId").(string)
+		t.Project, _ = s.Get("project").(string)
+		t.Job, _ = s.Get("job").(string)
+		last, _ := s.Get("lastUpdate").(kts46.DateTime)
+		t.LastUpdate, _ = last.Time()
+		all = append(all, t)
+	}
+	return all, err
+}
+
+// Restart queues a worker's task again; false: the worker has another by now, or none.
+func (k *Kts46) Restart(ctx context.Context, worker string, lastUpdate time.Time) (bool, error) {
+	v, err := k.call(ctx, "restartTask", worker, kts46.NewDateTime(lastUpdate))
+	done, _ := v.(bool)
+	return done, err
+}
+
+// Status lists the jobs of a project, or, when that has no name, of all.
+func (k *Kts46) Status(ctx context.Context, project string) ([]KtsJob, error) {
+	method, params := "getServerStatus", []any{}
+	if project != "" {
+		method, params = "getProjectStatus", []any{project}
+	}
+	v, err := k.call(ctx, method, params...)
+	list, _ := v.([]any)
+	all := make([]KtsJob, 0, len(list))
+	for _, e := range list {
+		s, _ := e.(kts46.Struct)
+		var j KtsJob
+		j.Project, _ = s.Get("project").(string)
+		j.Name, _ = s.Get("name").(string)
+		j.Done, _ = s.Get("done").(int64)
+		j.Total, _ = s.Get("total").(int64)
+		all = append(all, j)
+	}
+	return all, err
+}
