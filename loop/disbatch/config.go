@@ -34,6 +34,7 @@ type Config struct {
 	TreadlePlugins map[string]PluginConfig `json:"treadle_plugins"`
 	Schema         Schema                  `json:"schema"` // dialect of new queues; 2018 unless it says 2016
 	Node           NodeConfig              `json:"treadle_node"`
+	Web            WebConfig               `json:"treadle_web"`
 
 	named map[string]bool // the keys that the file has: it wins over the config collection
 }

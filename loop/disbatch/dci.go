@@ -1,0 +1,231 @@
+package disbatch
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// WebConfig are settings of the command interface that the original does not have.
+type WebConfig struct {
+	Listen string            `json:"listen"` // host:port, 127.0.0.1:8080 if it is empty
+	Users  map[string]string `json:"users"`  // passwords by name; if there are any, every request needs one (basic authentication)
+}
+
+// WebOptions say what a command interface serves.
+type WebOptions struct {
+	Config *Config
+	Listen string            // wins over the configuration
+	Users  map[string]string // win over the configuration
+	Log    *slog.Logger
+	Ready  func(address string) // is called with the address when requests are accepted; may be nil
+}
+
+// Bounds of the command interface.
+const (
+	defaultListen = "127.0.0.1:8080"
+	// maxBody holds a hundred thousand tasks with parameters of usual size.
+	maxBody = 32 << 20
+	// maxRequests keeps the memory of bodies and results bounded; more requests wait.
+	maxRequests = 32
+	// requestTimeout is enough for the database to take the largest body.
+	requestTimeout = time.Minute
+	headerTimeout  = 5 * time.Second
+	idleTimeout    = 2 * time.Minute
+	maxHeader      = 64 << 10
+	// stopTimeout is what requests under way have to finish when the server stops.
+	stopTimeout = 10 * time.Second
+)
+
+// RunWeb serves the command interface until ctx ends. The database may be away: requests
+// are then answered with its error.
+func RunWeb(ctx context.Context, o WebOptions) error {
+	store, err := Open(o.Config, ComponentWeb)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	address := cmp.Or(o.Listen, o.Config.Web.Listen, defaultListen)
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return fmt.Errorf("cannot listen on %s (--listen, or treadle_web: listen): %w", address, err)
+	}
+	c := &dci{config: o.Config, store: store, users: o.Users, log: o.Log}
+	if c.users == nil {
+		c.users = o.Config.Web.Users
+	}
+	server := http.Server{
+		Handler: c.handler(), ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: 2 * requestTimeout,
+		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader, ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
+	}
+	bound := l.Addr().String()
+	o.Log.Info("listening", "protocol", "disbatch", "address", "http://"+bound, "database", o.Config.Database, "users", len(c.users))
+	if !l.Addr().(*net.TCPAddr).IP.IsLoopback() && len(c.users) == 0 {
+		o.Log.Warn("everybody who reaches the address may change queues: set treadle_web: users, or --users", "address", bound)
+	}
+	if o.Ready != nil {
+		o.Ready(bound)
+	}
+	stopped := make(chan error, 1)
+	stop := context.AfterFunc(ctx, func() {
+		ending, cancel := context.WithTimeout(context.Background(), stopTimeout)
+		defer cancel()
+		stopped <- server.Shutdown(ending)
+	})
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		stop()
+		return err
+	}
+	if err := <-stopped; err != nil {
+		return errors.Join(fmt.Errorf("requests were cut off: %w", err), server.Close())
+	}
+	return nil
+}
+
+// dci answers the requests of the command interface.
+type dci struct {
+	config *Config
+	store  *Store
+	users  map[string]string
+	log    *slog.Logger
+	logged atomic.Int64 // when a fault of the database was last logged, in unix seconds
+}
+
+// reply is a status and what is sent as JSON.
+type reply struct {
+	status int
+	body   any
+	pretty bool
+}
+
+func success(body any) reply { return reply{status: http.StatusOK, body: body} }
+
+// bad is the reply to what cannot be done.
+func bad(format string, args ...any) reply {
+	return reply{status: http.StatusBadRequest, body: object{"error": fmt.Sprintf(format, args...)}}
+}
+
+// route is how the reply to a request is found; params are its parameters.
+type route func(r *http.Request, params any) reply
+
+// handler serves everything, to whom it may be served.
+func (c *dci) handler() http.Handler {
+	mux := http.NewServeMux()
+	for pattern, f := range map[string]route{
+		"GET /nodes":                    c.getNodes,
+		"GET /nodes/{node...}":          c.getNode,
+		"POST /nodes/{node...}":         c.postNode,
+		"GET /plugins":                  c.getPlugins,
+		"GET /queues":                   c.getQueues,
+		"GET /queues/{queue...}":        c.getQueue,
+		"POST /queues":                  c.postQueues,
+		"POST /queues/{queue...}":       c.postQueue,
+		"DELETE /queues/{queue...}":     c.deleteQueue,
+		"POST /tasks/search":            c.postSearch,
+		"POST /tasks/{queue}":           c.postTasks,
+		"POST /tasks/{queue}/{from...}": c.postTasksFrom,
+
+		"GET /scheduler-json":                      c.getQueues,
+		"POST /set-queue-attr-json":                c.setQueueAttr,
+		"POST /start-queue-json":                   c.startQueue,
+		"POST /delete-queue-json":                  c.deleteQueueOld,
+		"GET /queue-prototypes-json":               c.prototypes,
+		"POST /queue-prototypes-json":              c.prototypes,
+		"POST /queue-create-tasks-json":            c.createTasks,
+		"POST /queue-create-tasks-from-query-json": c.createTasksFrom,
+		"POST /search-tasks-json":                  c.searchOld,
+	} {
+		mux.Handle(pattern, c.json(f))
+	}
+	c.pages(mux)
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain")
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = w.Write([]byte("This is the void")) // the original's words
+	})
+	sameOrigin := http.NewCrossOriginProtection()
+	sameOrigin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		send(w, reply{status: http.StatusForbidden, body: object{"error": "a page of another site may not write here"}})
+	}))
+	return c.authenticated(bounded(sameOrigin.Handler(mux)))
+}
+
+// json turns a route into a handler.
+func (c *dci) json(f route) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		params, err := readParams(r)
+		var large *http.MaxBytesError
+		switch {
+		case errors.As(err, &large):
+			send(w, reply{status: http.StatusRequestEntityTooLarge, body: object{"error": fmt.Sprintf("the body is over %d bytes", large.Limit)}})
+		case err != nil:
+			send(w, bad("%v", err))
+		default:
+			send(w, f(r, params))
+		}
+	})
+}
+
+func send(w http.ResponseWriter, a reply) {
+	text, err := encode(a.body, a.pretty)
+	if err != nil {
+		a.status, text = http.StatusInternalServerError, []byte(`{"error":"the reply cannot be said in JSON"}`)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(a.status)
+	_, _ = w.Write(text) // a client that is gone needs no reply
+}
+
+// authenticated lets nobody in who is not a user, if there are users.
+func (c *dci) authenticated(next http.Handler) http.Handler {
+	if len(c.users) == 0 {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name, password, _ := r.BasicAuth()
+		want, known := c.users[name]
+		given, right := sha256.Sum256([]byte(password)), sha256.Sum256([]byte(want))
+		if same := subtle.ConstantTimeCompare(given[:], right[:]) == 1; same && known {
+			next.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("WWW-Authenticate", `Basic realm="Disbatch", charset="UTF-8"`)
+		send(w, reply{status: http.StatusUnauthorized, body: object{"error": "a user's name and password are required"}})
+	})
+}
+
+// bounded keeps requests in their limits.
+func bounded(next http.Handler) http.Handler {
+	slots := make(chan struct{}, maxRequests)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+		defer cancel()
+		select {
+		case slots <- struct{}{}:
+			defer func() { <-slots }()
+		case <-ctx.Done():
+			send(w, reply{status: http.StatusServiceUnavailable, body: object{"error": "too many requests at once"}})
+			return
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+// failed is the reply to what the database did not do. It is logged once a second at most.
+func (c *dci) failed(what string, err error) reply {
+	now := time.Now().Unix()
+	if last := c.logged.Load(); last != now && c.logged.CompareAndSwap(last, now) {
+		c.log.Warn("the database failed", "doing", what, "error", err)
+	}
+	return bad("Could not %s: %s", what, strings.ReplaceAll(err.Error(), "\n", "; "))
+}

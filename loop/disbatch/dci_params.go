@@ -1,0 +1,193 @@
+package disbatch
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// readParams returns the parameters of a request, as the original finds them: a form or
+// JSON in the body, else the query. They are a bson.D, or whatever the JSON is.
+func readParams(r *http.Request) (any, error) {
+	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")) // of no known type, if it cannot be read
+	if kind != "application/x-www-form-urlencoded" && kind != "application/json" {
+		return parseForm(r.URL.RawQuery)
+	}
+	body, err := io.ReadAll(r.Body)
+	switch {
+	case err != nil:
+		return nil, err
+	case kind == "application/json":
+		v, err := parseJSON(string(body))
+		if err != nil {
+			return nil, fmt.Errorf("cannot read the JSON: %w", err)
+		}
+		return v, nil
+	}
+	return parseForm(string(body))
+}
+
+// parseForm reads a form. A name that is there more than once has an array.
+func parseForm(text string) (any, error) {
+	values, err := url.ParseQuery(text)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the form: %w", err)
+	}
+	form := bson.D{}
+	for name, v := range values {
+		var value any = v[0]
+		if len(v) > 1 {
+			several := bson.A{}
+			for _, one := range v {
+				several = append(several, one)
+			}
+			value = several
+		}
+		form = append(form, bson.E{Key: name, Value: value})
+	}
+	slices.SortFunc(form, func(a, b bson.E) int { return cmp.Compare(a.Key, b.Key) })
+	return form, nil
+}
+
+// get returns a parameter, nil if it is not there or null.
+func get(d bson.D, name string) any {
+	for _, e := range d {
+		if e.Key == name {
+			return e.Value
+		}
+	}
+	return nil
+}
+
+// unknown is the first parameter that is not one of these.
+func unknown(d bson.D, names ...string) (string, bool) {
+	for _, e := range d {
+		if !slices.Contains(names, e.Key) {
+			return e.Key, true
+		}
+	}
+	return "", false
+}
+
+// structured returns a parameter that is an object or array, or the JSON text of one, as
+// forms have it.
+func structured(v any) (any, error) {
+	text, ok := v.(string)
+	if !ok {
+		return v, nil
+	}
+	return parseJSON(text)
+}
+
+// truth is what Perl takes for true.
+func truth(v any) bool {
+	switch v := v.(type) {
+	case nil:
+		return false
+	case bool:
+		return v
+	case string:
+		return v != "" && v != "0"
+	case int32, int64, float64:
+		return scalar(v) != "0"
+	}
+	return true
+}
+
+// scalar is the text of a string or a number, and empty for anything else.
+func scalar(v any) string {
+	switch v := v.(type) {
+	case string:
+		return v
+	case int32:
+		return strconv.Itoa(int(v))
+	case int64:
+		return strconv.FormatInt(v, 10)
+	case float64:
+		return strconv.FormatFloat(v, 'g', -1, 64)
+	}
+	return ""
+}
+
+var digits = regexp.MustCompile(`\A[0-9]+\z`)
+
+// limit reads a limit of a queue or node: digits, at most maxLimit.
+func limit(v any) (n int, ok bool) {
+	text := scalar(v)
+	n, err := strconv.Atoi(text)
+	return n, err == nil && digits.MatchString(text) && n <= maxLimit
+}
+
+// whole reads a number that is not negative.
+func whole(v any) (int64, bool) {
+	n, err := strconv.ParseInt(scalar(v), 10, 64)
+	return n, err == nil && n >= 0
+}
+
+// errBadID says that an id is not 24 hexadecimal digits.
+var errBadID = errors.New("Bad OID passed: an id is 24 hexadecimal digits") //nolint:staticcheck // the original's words
+
+// objectID reads an id.
+func objectID(v any) (bson.ObjectID, error) {
+	id, err := bson.ObjectIDFromHex(scalar(v))
+	if err != nil {
+		return id, errBadID
+	}
+	return id, nil
+}
+
+// withIDs turns every {"$oid": hex} of a filter into the id.
+func withIDs(v any) (any, error) {
+	var err error
+	switch v := v.(type) {
+	case bson.D:
+		if hex := get(v, "$oid"); hex != nil {
+			return objectID(hex)
+		}
+		for i := range v {
+			if v[i].Value, err = withIDs(v[i].Value); err != nil {
+				return nil, err
+			}
+		}
+	case bson.A:
+		for i := range v {
+			if v[i], err = withIDs(v[i]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return v, nil
+}
+
+// withTimes turns numbers that are too large for seconds into the times that they are in
+// milliseconds.
+func withTimes(v any) any {
+	switch v := v.(type) {
+	case bson.D:
+		for i := range v {
+			v[i].Value = withTimes(v[i].Value)
+		}
+	case bson.A:
+		for i := range v {
+			v[i] = withTimes(v[i])
+		}
+	case int64:
+		if v > newestSecond {
+			return bson.DateTime(v)
+		}
+	case float64:
+		if v > newestSecond && v < 1<<53 {
+			return bson.DateTime(v)
+		}
+	}
+	return v
+}

@@ -1,0 +1,170 @@
+package disbatch
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// Bounds of what the page shows of a task's output.
+const (
+	maxShown     = 16 << 10 // characters
+	maxShownFile = 1 << 20  // bytes of a file that is read for them
+)
+
+// asked is the form of a search.
+type asked struct {
+	Queue, Status, Node, Filter, Limit string
+	Output, Ran                        bool
+}
+
+type shownOutput struct{ Name, Note, Text string }
+
+type taskRow struct {
+	ID, Queue, Status, Node, Created, Changed, Params string
+	Outputs                                           []shownOutput
+}
+
+type statusWord struct{ Code, Word string }
+
+// statusWords are the standard statuses.
+var statusWords = []statusWord{
+	{"-6", "orphaned"}, {"-5", "cancelled"}, {"-4", "blocked"}, {"-3", "terminated"}, {"-2", "queued"},
+	{"-1", "claimed"}, {"0", "running"}, {"1", "succeeded"}, {"2", "failed"},
+}
+
+// searchPage is the page with a form for tasks and what it finds.
+func (c *dci) searchPage(w http.ResponseWriter, r *http.Request) {
+	form := r.URL.Query()
+	page := struct {
+		shared
+		Asked        asked
+		Queues       []queueRow
+		Statuses     []statusWord
+		Tasks        []taskRow
+		Total        int64
+		First, Last  int64
+		Before, Next string
+	}{shared: c.shared("Tasks", r.URL.RequestURI()), Statuses: statusWords}
+	page.Asked = asked{
+		Queue: form.Get("queue"), Status: form.Get("status"), Node: form.Get("node"), Filter: form.Get("filter"), Limit: form.Get("limit"),
+		Output: form.Get("output") != "", Ran: len(form) > 0,
+	}
+	status := http.StatusOK
+	refuse := func(code int, a reply) {
+		status, page.Asked.Ran = code, false
+		page.Notice, _ = a.body.(object)["error"].(string)
+	}
+	queues, err := c.store.Queues(r.Context())
+	if err != nil {
+		refuse(http.StatusServiceUnavailable, c.failed("read the queues", err))
+	}
+	for i := range queues {
+		page.Queues = append(page.Queues, newQueueRow(&queues[i], nil))
+	}
+	if q, fault := pageQuery(form, page.Asked); fault != nil {
+		refuse(fault.status, *fault)
+	} else if page.Asked.Ran {
+		tasks, err := c.store.Search(r.Context(), q.filter, q.options)
+		if err == nil {
+			page.Total, err = c.store.CountTasks(r.Context(), q.filter)
+		}
+		if err != nil {
+			refuse(http.StatusBadRequest, c.failed("find tasks", err))
+		}
+		called := names(queues)
+		for i := range tasks {
+			page.Tasks = append(page.Tasks, c.taskRow(r, &tasks[i], called, page.Asked.Output))
+		}
+		skip, limit := q.options.Skip, q.options.Limit
+		page.First, page.Last = skip+1, skip+int64(len(tasks))
+		if skip > 0 {
+			page.Before = skipTo(form, max(0, skip-limit))
+		}
+		if page.Last < page.Total {
+			page.Next = skipTo(form, skip+limit)
+		}
+	}
+	render(w, status, "search", page)
+}
+
+// pageQuery is the search that the form asks for: its fields, and its filter for the rest.
+func pageQuery(form url.Values, a asked) (query, *reply) {
+	var filter any = bson.D{}
+	if a.Filter != "" {
+		var err error
+		if filter, err = parseJSON(a.Filter); err != nil {
+			fault := bad("the filter is no JSON: %v", err)
+			return query{}, &fault
+		}
+	}
+	where, ok := filter.(bson.D)
+	if !ok {
+		fault := bad("the filter must be a JSON object")
+		return query{}, &fault
+	}
+	if a.Queue != "" {
+		where = append(where, bson.E{Key: "queue", Value: a.Queue})
+	}
+	if a.Node != "" {
+		where = append(where, bson.E{Key: "node", Value: a.Node})
+	}
+	if a.Status != "" {
+		n, err := strconv.Atoi(a.Status)
+		if err != nil {
+			fault := bad("status must be an integer")
+			return query{}, &fault
+		}
+		where = append(where, bson.E{Key: "status", Value: n})
+	}
+	options := bson.D{{Key: "sort", Value: bson.D{{Key: "_id", Value: int32(-1)}}}}
+	for _, name := range []string{"limit", "skip"} {
+		if v := form.Get(name); v != "" {
+			options = append(options, bson.E{Key: name, Value: v})
+		}
+	}
+	return searchQuery(bson.D{{Key: "filter", Value: where}, {Key: "options", Value: options}})
+}
+
+// skipTo is the address of the same search further on.
+func skipTo(form url.Values, skip int64) string {
+	form.Set("skip", strconv.FormatInt(skip, 10))
+	return "/search?" + form.Encode()
+}
+
+func (c *dci) taskRow(r *http.Request, t *Task, called map[bson.ObjectID]string, output bool) taskRow {
+	row := taskRow{ID: t.ID.Hex(), Queue: called[t.Queue], Status: strconv.Itoa(t.Status), Node: t.Node, Created: shownTime(t.CTime), Changed: shownTime(t.MTime)}
+	if row.Queue == "" {
+		row.Queue = t.Queue.Hex() // it is deleted
+	}
+	for _, s := range statusWords {
+		if s.Code == row.Status {
+			row.Status = s.Word
+		}
+	}
+	var b bytes.Buffer
+	if err := json.Indent(&b, valueJSON(t.Params()), "", " "); err == nil {
+		row.Params = b.String()[:cutAfter(b.String(), maxShown)]
+	}
+	for _, name := range []string{FileStdout, FileStderr} {
+		if !output {
+			continue
+		}
+		if out, ok := c.outputOf(r.Context(), t, name); ok {
+			row.Outputs = append(row.Outputs, out)
+		}
+	}
+	return row
+}
+
+func shownTime(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.DateTime)
+}

@@ -1,0 +1,332 @@
+package disbatch
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+const (
+	// searchLimit is how many tasks a search returns at most: the original's limit.
+	searchLimit = 100
+	// maxReplyOutput bounds what a reply holds of outputs in GridFS: what is beyond is shown as
+	// the file's id, as one that cannot be read is.
+	maxReplyOutput = 64 << 20
+	// insertBlock is how many tasks from a query are in memory at a time.
+	insertBlock = 10000
+)
+
+// terse stands for an output that was not asked for.
+const terse = "[terse mode]"
+
+// query is what a search asks for.
+type query struct {
+	filter  bson.D
+	options SearchOptions
+}
+
+// searchQuery reads the filter and options of a search.
+func searchQuery(given bson.D) (q query, fault *reply) {
+	refuse := func(format string, args ...any) (query, *reply) {
+		a := bad(format, args...)
+		return query{}, &a
+	}
+	filter, ferr := structured(get(given, "filter"))
+	asked, oerr := structured(get(given, "options"))
+	var options bson.D
+	var ok [2]bool
+	q.filter, ok[0] = filter.(bson.D)
+	options, ok[1] = asked.(bson.D)
+	if ferr != nil || oerr != nil || filter != nil && !ok[0] || asked != nil && !ok[1] {
+		return refuse("filter and options must be name/value objects")
+	}
+	if q.filter == nil {
+		q.filter = bson.D{}
+	}
+	if err := convertFilter(q.filter); err != nil {
+		return refuse("%v", err)
+	}
+	q.options.Limit = searchLimit
+	for _, o := range options {
+		n, isNumber := whole(o.Value)
+		doc, isDocument := o.Value.(bson.D)
+		switch o.Key {
+		case "limit":
+			switch {
+			case !isNumber:
+				return refuse("limit must be a non-negative integer")
+			case n > searchLimit:
+				return refuse("limit cannot exceed %d", searchLimit)
+			case n > 0:
+				q.options.Limit = n
+			}
+		case "skip":
+			if !isNumber {
+				return refuse("skip must be a non-negative integer")
+			}
+			q.options.Skip = n
+		case "sort", "projection":
+			if !isDocument {
+				return refuse("%s must be a name/value object", o.Key)
+			}
+			if o.Key == "sort" {
+				q.options.Sort = doc
+			} else {
+				q.options.Projection = doc
+			}
+		case "batchSize", "comment", "maxTimeMS", "noCursorTimeout", "allowPartialResults", "cursorType":
+			// how the documents are fetched, not which
+		default:
+			return refuse("unknown option: %s", o.Key)
+		}
+	}
+	return q, nil
+}
+
+// convertFilter turns ids and times of a filter of tasks into what the database has.
+func convertFilter(filter bson.D) error {
+	for i := range filter {
+		e := &filter[i]
+		var err error
+		switch text, isText := e.Value.(string); {
+		case e.Key == "queue" && isText:
+			e.Value, err = objectID(text)
+		default:
+			e.Value, err = withIDs(e.Value)
+		}
+		if err != nil {
+			return err
+		}
+		if e.Key == "ctime" || e.Key == "mtime" {
+			e.Value = withTimes(e.Value)
+		}
+	}
+	return nil
+}
+
+// postSearch searches tasks.
+func (c *dci) postSearch(r *http.Request, params any) reply {
+	given, ok := params.(bson.D)
+	if !ok && params != nil {
+		return bad("filter and options must be name/value objects")
+	}
+	q, fault := searchQuery(given)
+	if fault != nil {
+		return *fault
+	}
+	if truth(get(given, "count")) {
+		n, err := c.store.CountTasks(r.Context(), q.filter)
+		if err != nil {
+			return c.failed("count tasks", err)
+		}
+		return success(object{"count": n})
+	}
+	tasks, err := c.store.Search(r.Context(), q.filter, q.options)
+	if err != nil {
+		return c.failed("find tasks", err)
+	}
+	brief := get(given, "terse")
+	out, room := make([]any, len(tasks)), maxReplyOutput
+	for i := range tasks {
+		t := &tasks[i]
+		instead := object{}
+		if brief == nil || truth(brief) {
+			for _, name := range []string{FileStdout, FileStderr} {
+				if text, ok := t.Raw.Lookup(name).StringValueOK(); ok && text != "" {
+					instead[name] = terse
+				}
+			}
+		} else {
+			c.readOutput(r.Context(), t, &room, instead)
+		}
+		for name, at := range map[string]any{"ctime": epoch(t.CTime), "mtime": epoch(t.MTime)} {
+			if t.Raw.Lookup(name).Type == bson.TypeDateTime {
+				instead[name] = at
+			}
+		}
+		out[i] = documentJSON(t.Raw, instead)
+	}
+	a := success(out)
+	a.pretty = truth(get(given, "pretty"))
+	return a
+}
+
+// readOutput puts the outputs of a task that are files in place of their ids, as long as
+// there is room.
+func (c *dci) readOutput(ctx context.Context, t *Task, room *int, instead object) {
+	for _, name := range []string{FileStdout, FileStderr} {
+		id, ok := t.Raw.Lookup(name).ObjectIDOK()
+		if !ok {
+			continue
+		}
+		size, err := c.store.fileLength(ctx, id)
+		if err != nil || size > int64(*room) {
+			continue
+		}
+		text, err := c.store.ReadFile(ctx, id)
+		if err != nil {
+			continue
+		}
+		*room -= len(text)
+		instead[name] = text
+	}
+}
+
+// fileLength is the length of a file of GridFS in bytes.
+func (s *Store) fileLength(ctx context.Context, id bson.ObjectID) (int64, error) {
+	file, err := s.files.FindOne(ctx, byID(id)).Raw()
+	if err != nil {
+		return 0, found(err)
+	}
+	n, ok := integer(file.Lookup("length"))
+	if !ok {
+		return 0, fmt.Errorf("the file %s has no length", id.Hex())
+	}
+	return n, nil
+}
+
+// postTasks creates tasks with the parameters that an array has.
+func (c *dci) postTasks(r *http.Request, params any) reply {
+	list, fault := taskParams(params)
+	if fault != "" {
+		return bad("%s", fault)
+	}
+	if slices.ContainsFunc(list, func(p any) bool { return len(p.(bson.D)) == 0 }) {
+		return bad("params must be a JSON array of task params objects with key/value pairs")
+	}
+	ids, refused := c.insert(r.Context(), r.PathValue("queue"), list)
+	if refused != nil {
+		return *refused
+	}
+	return success(insertManyResult(ids))
+}
+
+// taskParams is an array of objects, and not empty.
+func taskParams(v any) (list []any, fault string) {
+	list, ok := v.(bson.A)
+	if !ok || len(list) == 0 || slices.ContainsFunc(list, func(p any) bool { _, isObject := p.(bson.D); return !isObject }) {
+		return nil, "params must be a JSON array of task params objects"
+	}
+	return list, ""
+}
+
+// insert creates tasks in a queue and returns their ids, or why that did not work.
+func (c *dci) insert(ctx context.Context, name string, params []any) ([]any, *reply) {
+	queue, err := c.store.Queue(ctx, name)
+	if err != nil {
+		a := c.missing("queue", "create tasks", err, nil)
+		return nil, &a
+	}
+	return c.insertInto(ctx, &queue, nil, params)
+}
+
+// insertInto creates tasks and returns their ids after those of before. When it cannot
+// create them all, the reply has those that are.
+func (c *dci) insertInto(ctx context.Context, q *Queue, before, params []any) ([]any, *reply) {
+	result, err := c.store.InsertTasks(ctx, q, params)
+	if result != nil {
+		before = append(before, result.InsertedIDs...)
+	}
+	if err == nil {
+		return before, nil
+	}
+	a := c.failed("create tasks", err)
+	if result != nil && len(result.InsertedIDs) == len(params) {
+		return before, nil // all are there; what failed is their count in the queue
+	}
+	a.body.(object)["MongoDB::InsertManyResult"] = insertManyResult(before)["MongoDB::InsertManyResult"]
+	return before, &a
+}
+
+// postTasksFrom creates a task for every document that a filter finds in a collection.
+func (c *dci) postTasksFrom(r *http.Request, params any) reply {
+	given, _ := params.(bson.D)
+	filter, ferr := structured(get(given, "filter"))
+	template, perr := structured(get(given, "params"))
+	where, ok := filter.(bson.D)
+	pattern, ok2 := template.(bson.D)
+	if ferr != nil || perr != nil || !ok || !ok2 {
+		return bad("filter and params required and must be name/value objects")
+	}
+	ids, fault := c.insertFrom(r.Context(), r.PathValue("queue"), r.PathValue("from"), where, pattern)
+	if fault != nil {
+		return *fault
+	}
+	return success(insertManyResult(ids))
+}
+
+// insertFrom creates a task with the parameters of a pattern for every document that is
+// found. A value document.FIELD is that field's, null if the document has none.
+func (c *dci) insertFrom(ctx context.Context, name, collection string, filter, pattern bson.D) ([]any, *reply) {
+	refuse := func(a reply) ([]any, *reply) { return nil, &a }
+	if collection == "" || strings.HasPrefix(collection, "system.") || strings.ContainsAny(collection, "$\x00") {
+		return refuse(bad("%q is no name of a collection to read", collection))
+	}
+	if _, err := withIDs(filter); err != nil {
+		return refuse(bad("%v", err))
+	}
+	queue, err := c.store.Queue(ctx, name)
+	if err != nil {
+		return refuse(c.missing("queue", "create tasks", err, nil))
+	}
+	iterate := "iterate on collection " + collection
+	cursor, err := c.store.Collection(ctx, collection, filter)
+	if err != nil {
+		return refuse(c.failed(iterate, err))
+	}
+	defer cursor.Close(context.WithoutCancel(ctx))
+	var ids, block []any
+	for {
+		more := cursor.Next(ctx)
+		if more {
+			block = append(block, fill(pattern, cursor.Current))
+		}
+		if len(block) == insertBlock || !more && len(block) > 0 {
+			var fault *reply
+			if ids, fault = c.insertInto(ctx, &queue, ids, block); fault != nil {
+				return ids, fault
+			}
+			block = block[:0]
+		}
+		if !more {
+			break
+		}
+	}
+	switch err := cursor.Err(); {
+	case err != nil:
+		a := c.failed(iterate, err)
+		a.body.(object)["MongoDB::InsertManyResult"] = insertManyResult(ids)["MongoDB::InsertManyResult"]
+		return ids, &a
+	case len(ids) == 0:
+		return refuse(reply{status: http.StatusBadRequest, body: object{
+			"error": "Unknown error", "MongoDB::InsertManyResult": insertManyResult(nil)["MongoDB::InsertManyResult"],
+		}})
+	}
+	return ids, nil
+}
+
+// fill is a pattern with the values of a document.
+func fill(pattern bson.D, doc bson.Raw) bson.D {
+	out := slices.Clone(pattern)
+	for i := range out {
+		text, _ := out[i].Value.(string)
+		field, ok := strings.CutPrefix(text, "document.")
+		if !ok {
+			continue
+		}
+		value, err := doc.LookupErr(field)
+		if err != nil {
+			value, err = doc.LookupErr(strings.Split(field, ".")...)
+		}
+		out[i].Value = nil
+		if err == nil {
+			value.Value = slices.Clone(value.Value) // the cursor's next document overwrites it
+			out[i].Value = value
+		}
+	}
+	return out
+}
