@@ -53,10 +53,8 @@ func (c *dci) form(do func(*http.Request, bson.D) reply) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		params, err := readParams(r)
 		given, _ := params.(bson.D)
-		a := reply{}
-		if err != nil {
-			a = bad("%v", err)
-		} else {
+		a := bad("%v", err)
+		if err == nil {
 			a = do(r, given)
 		}
 		if a.status == http.StatusOK {

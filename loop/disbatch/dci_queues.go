@@ -69,7 +69,7 @@ func (c *dci) updateNode(ctx context.Context, name string, params any) reply {
 	most := NoLimit
 	if value := get(given, "maxthreads"); value != nil {
 		if most, ok = limit(value); !ok {
-			return bad("maxthreads must be a non-negative integer or null%s", tooLarge(value))
+			return bad("maxthreads must be a non-negative integer or null%s", overLimit(value))
 		}
 	}
 	node, err := c.store.Node(ctx, name)
@@ -80,8 +80,8 @@ func (c *dci) updateNode(ctx context.Context, name string, params any) reply {
 	return c.updated("node", name, result, err)
 }
 
-// tooLarge says what is wrong with a limit that is digits only.
-func tooLarge(v any) string {
+// overLimit says what is wrong with a limit that is digits only.
+func overLimit(v any) string {
 	if digits.MatchString(scalar(v)) {
 		return ", and at most " + strconv.Itoa(maxLimit)
 	}
@@ -104,23 +104,15 @@ func (c *dci) updated(kind, name string, result *mongo.UpdateResult, err error) 
 // getPlugins is the names that a queue's plugin may have.
 func (c *dci) getPlugins(r *http.Request, _ any) reply { return success(c.plugins(r.Context())) }
 
-// plugins are those of the configuration in their order, then those that only Treadle
-// knows. Where the file names none the collection config does; it is not missed.
+// plugins are those of the configuration. Where the file names none the collection config
+// does; it is not missed.
 func (c *dci) plugins(ctx context.Context) []string {
 	config, err := c.store.overlay(ctx, c.config)
 	if err != nil {
 		c.failed("read the collection config", err)
 		config = c.config
 	}
-	out := append([]string{}, config.Plugins...)
-	var more []string
-	for name := range config.TreadlePlugins {
-		if !slices.Contains(out, name) {
-			more = append(more, name)
-		}
-	}
-	slices.Sort(more)
-	return append(out, more...)
+	return config.PluginNames()
 }
 
 // getQueues is all queues with the counts of their tasks.
@@ -224,7 +216,7 @@ func (c *dci) updateQueue(ctx context.Context, name string, params any) reply {
 		case "threads":
 			n, ok := limit(e.Value)
 			if !ok {
-				return bad("threads must be a non-negative integer%s", tooLarge(e.Value))
+				return bad("threads must be a non-negative integer%s", overLimit(e.Value))
 			}
 			change.Limit = &n
 		case "name":

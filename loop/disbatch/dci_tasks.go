@@ -278,7 +278,7 @@ func (c *dci) insertFrom(ctx context.Context, name, collection string, filter, p
 	if err != nil {
 		return refuse(c.failed(iterate, err))
 	}
-	defer cursor.Close(context.WithoutCancel(ctx))
+	defer func() { _ = cursor.Close(context.WithoutCancel(ctx)) }() // it was only read
 	var ids, block []any
 	for {
 		more := cursor.Next(ctx)
