@@ -38,8 +38,9 @@ const (
 	maxFrame = math.MaxInt32 - minFrame
 	// maxShards is what a job reference has bits for.
 	maxShards = 1 << 12
-	// maxLoops is what a session id has bits for.
-	maxLoops = 1 << 8
+	// maxLoops is what a session id has bits for, less one number for parties that are on
+	// no loop.
+	maxLoops = 1<<8 - 1
 	// reservedFiles are the descriptors the server needs beside its
 	// connections: listeners, pollers, journal files, HTTP, logs.
 	reservedFiles = 128
@@ -82,6 +83,8 @@ type Options struct {
 	Dwork DworkOptions
 	// Kts46 are the settings of the kts46 protocols.
 	Kts46 Kts46Options
+	// Disbatch are the settings of the Disbatch node inside of the server.
+	Disbatch DisbatchOptions
 	// HTTP is the host:port of metrics, health and profiles, or "off".
 	HTTP string
 
@@ -128,6 +131,19 @@ type Options struct {
 	// Started, when set, is called once with the addresses that are listening,
 	// in the order of the settings (port 0 resolved).
 	Started func(listening []Listening)
+}
+
+// DisbatchOptions are the settings of the Disbatch node inside of the server.
+type DisbatchOptions struct {
+	// Config is the original's config.json; empty means no node.
+	Config string
+	// Node is the node's name, default the host's.
+	Node string
+	// Runner is the command of the process that runs tasks which are commands; without
+	// it only tasks of functions are done.
+	Runner []string
+
+	interval time.Duration // by tests
 }
 
 // Listening is one open address.

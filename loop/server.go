@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"treadle/loop/disbatch"
 	"treadle/loop/journal"
 	"treadle/loop/web"
 	"treadle/sched"
@@ -38,15 +39,19 @@ type Server struct {
 	tune     func(*journal.Options) // by tests
 	failure  atomic.Pointer[JournalError]
 
-	commits   *sync.Cond // something was committed, or nothing ever will be
-	dwork     *dworkHub
-	kts46     *ktsHub
-	listeners []listener
-	listening []Listening
-	web       *web.Server
-	stop      context.CancelFunc
-	accepters sync.WaitGroup
-	workers   sync.WaitGroup // timer, encoders, HTTP
+	commits         *sync.Cond // something was committed, or nothing ever will be
+	dwork           *dworkHub
+	kts46           *ktsHub
+	functions       *functionHub            // nil without a Disbatch node
+	disbatch        *disbatch.ExecutionNode // the same
+	draining        atomic.Int64            // the node has tasks to wait for
+	disbatchFailure atomic.Pointer[error]   // why the node does not run
+	listeners       []listener
+	listening       []Listening
+	web             *web.Server
+	stop            context.CancelFunc
+	accepters       sync.WaitGroup
+	workers         sync.WaitGroup // timer, encoders, HTTP
 }
 
 // Run serves until ctx ends or a peer shuts the server down, then delivers what is
@@ -93,6 +98,7 @@ var rules = [sched.MaxSpaces]sched.Rules{
 	gloomValueSpace: gloomRules,
 	dworkSpace:      dworkRules,
 	ktsSpace:        ktsRules,
+	disbatchSpace:   disbatchRules,
 }
 
 func newServer(o Options) (*Server, error) {
@@ -120,7 +126,7 @@ func newServer(o Options) (*Server, error) {
 	s.kts46 = newKtsHub(s)
 	s.config.init()
 	s.config.apply(s)
-	return s, nil
+	return s, newDisbatchNode(s)
 }
 
 // now is the time by both clocks.
@@ -138,6 +144,7 @@ func (s *Server) serve(ctx context.Context) {
 	}
 	s.dwork.serve()
 	s.kts46.serve()
+	s.serveDisbatch(ctx)
 	s.workers.Go(func() { s.runTimer(ctx) })
 	if s.web != nil {
 		s.workers.Go(func() {
@@ -193,6 +200,9 @@ func (s *Server) shutdown() error {
 		err = errors.Join(err, s.web.Close())
 	}
 	s.workers.Wait()
+	if why := s.disbatchFailure.Load(); why != nil {
+		err = errors.Join(*why, err)
+	}
 	s.log.Info("treadle has stopped")
 	return err
 }
@@ -200,7 +210,7 @@ func (s *Server) shutdown() error {
 // owes says whether a session has something unsent, or waits for a long reply or
 // for the result of a job that is running.
 func (s *Server) owes() bool {
-	owed := s.sched.Awaited() || s.reports.Load() > 0 || s.dwork.owed.Load() > 0 || s.kts46.active.Load() > 0
+	owed := s.sched.Awaited() || s.reports.Load() > 0 || s.dwork.owed.Load() > 0 || s.kts46.active.Load() > 0 || s.draining.Load() > 0
 	s.eachReactor(func(r *reactor) {
 		for _, session := range r.sessions {
 			if session != nil && (session.stream != nil || session.unsent() > 0) {
@@ -229,6 +239,10 @@ func (s *Server) eachReactor(fn func(*reactor)) {
 // post puts a delivery in another reactor's mailbox; true when the caller has to
 // wake it.
 func (s *Server) post(loop int, d *sched.Delivery) bool {
+	if loop == ownLoop {
+		s.functions.put(d)
+		return false
+	}
 	if isGloom(d.Job.Space) && d.Effect != sched.Assign {
 		// Who is answered needs the job's id, not its body.
 		_, _, body := splitGloomJob(d.Job.Workload)

@@ -96,6 +96,16 @@ func (s *Scheduler) lock(ref JobRef) (*shard, error) {
 // Remove removes a job by name, whatever its state; false when there is none. Its
 // holder's later Finish finds nothing.
 func (s *Scheduler) Remove(now Time, space Space, queueName, name []byte, sink Sink) bool {
+	return s.remove(now, space, queueName, name, true, sink)
+}
+
+// Withdraw is Remove for a job that no peer holds; one that is held stays, and the answer
+// is false.
+func (s *Scheduler) Withdraw(now Time, space Space, queueName, name []byte, sink Sink) bool {
+	return s.remove(now, space, queueName, name, false, sink)
+}
+
+func (s *Scheduler) remove(now Time, space Space, queueName, name []byte, held bool, sink Sink) bool {
 	sh := s.shardOf(queueName)
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)
@@ -108,6 +118,9 @@ func (s *Scheduler) Remove(now Time, space Space, queueName, name []byte, sink S
 		return false
 	}
 	r := sh.slab.at(job)
+	if r.state == reserved && !held {
+		return false
+	}
 	sh.leave(job, r, q)
 	sh.counters.Removed++
 	sh.end(job, r, q, Removed, nil, sink)
@@ -116,14 +129,14 @@ func (s *Scheduler) Remove(now Time, space Space, queueName, name []byte, sink S
 }
 
 // Drop removes a queue with all its pending jobs, unless a peer serves it or holds
-// one of its jobs, or it has had tasks. The queue is gone when Drop returns; its jobs
+// one of its jobs, or it has had tasks or jobs of a space that keeps its queues. The queue is gone when Drop returns; its jobs
 // are taken apart by the Ticks that follow.
 func (s *Scheduler) Drop(name []byte) bool {
 	sh := s.shardOf(name)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	q := sh.byName[string(name)]
-	if q == nil || q.workers > 0 || q.running > 0 || q.parked > 0 || s.graphs&q.spaces != 0 {
+	if q == nil || q.workers > 0 || q.running > 0 || q.parked > 0 || s.keepers&q.spaces != 0 {
 		return false
 	}
 	sh.saveDrop(q)

@@ -66,6 +66,8 @@ type Rules struct {
 	Graph bool
 	// Private: its tasks are handed out by Steal alone, never to a Reserve.
 	Private bool
+	// Kept: a queue that has had one of its jobs is never dropped. Graph implies it.
+	Kept bool
 	// Deaths, when not 0: each failure gives the job one more priority and puts it
 	// ahead of its equals, and so many failures end it with Failed.
 	Deaths int32
@@ -99,7 +101,7 @@ type Scheduler struct {
 	window    int
 
 	rules   [MaxSpaces]Rules
-	graphs  uint16 // the spaces of tasks
+	keepers uint16 // those whose queues are never dropped
 	locks   locks
 	ids     [idShards]idTable
 	leavers leavers
@@ -137,7 +139,7 @@ func New(o Options) *Scheduler {
 		s.seed = maphash.MakeSeed()
 	}
 	for i := range s.rules {
-		s.graphs |= uint16(count(s.rules[i].Graph)) << i
+		s.keepers |= uint16(count(s.rules[i].Graph || s.rules[i].Kept)) << i
 	}
 	for i := range s.shards {
 		s.shards[i].init(s, i)

@@ -47,6 +47,9 @@ type serveCmd struct {
 	Kts46RestartAfter time.Duration `name:"kts46-restart-after" default:"0s" placeholder:"TIME" help:"Silence of a worker after which its task is queued again; 0s: never, as a supervisor outside sees to it (default: ${default})."`
 	Kts46Databases    []string      `name:"kts46-databases" placeholder:"HOST:PORT,..." help:"Databases that version 2 names to its workers (default: none)."`
 
+	Disbatch     string `placeholder:"FILE" help:"The config.json of a Disbatch site; the server is an execution node of it, and its workers do tasks (default: none)."`
+	DisbatchNode string `placeholder:"NAME" help:"Name of that node (default: the host's)."`
+
 	Loops          int      `placeholder:"N" help:"Event loops (default: one fewer than the processors, at least 1)."`
 	Shards         int      `placeholder:"N" help:"Shards of the scheduler, each with its own lock (default: 16)."`
 	MaxConnections int      `placeholder:"N" help:"Most connections open at once, over all ports (default: the limit of open files less the server's own)."`
@@ -92,7 +95,20 @@ func (s *serveCmd) options() (loop.Options, error) {
 			return loop.Options{}, &loop.OptionError{Setting: t.setting, Err: fmt.Errorf("%v is too short", t.value)}
 		}
 	}
+	var node loop.DisbatchOptions
+	if s.Disbatch != "" {
+		c, err := disbatchConfig(s.Disbatch)
+		if err != nil {
+			return loop.Options{}, &loop.OptionError{Setting: "disbatch", Err: err}
+		}
+		runner, err := disbatchRunner(c)
+		if err != nil {
+			return loop.Options{}, err
+		}
+		node = loop.DisbatchOptions{Config: c.Path, Node: s.DisbatchNode, Runner: runner}
+	}
 	return loop.Options{
+		Disbatch: node,
 		Periodic: s.Periodic, Bind: s.Bind, PeriodicGrab: loop.Grab(s.PeriodicGrab), PeriodicCRC: s.PeriodicCRC, PeriodicShutdown: s.PeriodicShutdown, HTTP: s.HTTP,
 		GloomMasters: s.GloomMasters, GloomSlaves: s.GloomSlaves, GloomMaxFrame: int(s.GloomMaxFrame),
 		Dwork: loop.DworkOptions{

@@ -1,0 +1,236 @@
+package loop
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"treadle/codec/periodic"
+	"treadle/loop/client"
+	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/mongodouble"
+)
+
+// disbatchSite is a server that is a node of a Disbatch site, on a double of a database.
+type disbatchSite struct {
+	*rig
+	double *mongodouble.Server
+	store  *disbatch.Store
+	queue  disbatch.Queue
+	slaves string
+}
+
+// newDisbatchSite starts one with a queue whose tasks are jobs of the function "work".
+func newDisbatchSite(t *testing.T, more string) *disbatchSite {
+	t.Helper()
+	double, err := mongodouble.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(double.Stop)
+	path := filepath.Join(t.TempDir(), "config.json")
+	text := fmt.Sprintf(`{"mongohost": %q, "treadle_plugins": {"P": {"kind": "function", "function": "work"%s}}}`, double.Address(), more)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	config, err := disbatch.ReadConfig(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &disbatchSite{double: double}
+	if s.store, err = disbatch.Open(config, disbatch.ComponentWeb); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.store.Close)
+	if _, err := s.store.InsertQueue(t.Context(), "q", "P"); err != nil {
+		t.Fatal(err)
+	}
+	if s.queue, err = s.store.Queue(t.Context(), "q"); err != nil {
+		t.Fatal(err)
+	}
+	limit := 3
+	if _, err := s.store.UpdateQueue(t.Context(), &s.queue, disbatch.QueueChange{Limit: &limit}); err != nil {
+		t.Fatal(err)
+	}
+	s.rig = startServer(t, Options{
+		Disbatch:    DisbatchOptions{Config: path, Node: "me", interval: 20 * time.Millisecond},
+		GloomSlaves: []string{"unix://" + filepath.Join(t.TempDir(), "g")}, GloomMasters: []string{"off"},
+		Drain: 5 * time.Second,
+	})
+	for _, l := range s.listening {
+		if l.Protocol != "periodic" {
+			s.slaves = l.Address
+		}
+	}
+	return s
+}
+
+// add makes one task.
+func (s *disbatchSite) add() {
+	s.t.Helper()
+	if _, err := s.store.InsertTasks(s.t.Context(), &s.queue, []any{map[string]any{"user": "a"}}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// wants waits until the only task stands so; stdout and stderr are parts of it.
+func (s *disbatchSite) wants(status int, stdout, stderr string) {
+	s.t.Helper()
+	var last disbatch.Task
+	text := func(name string) string {
+		v, _ := last.Raw.Lookup(name).StringValueOK()
+		return v
+	}
+	ticker := time.NewTicker(5 * time.Millisecond)
+	defer ticker.Stop()
+	for end := time.Now().Add(20 * time.Second); ; <-ticker.C {
+		tasks, err := s.store.Search(context.Background(), map[string]any{}, disbatch.SearchOptions{})
+		if err == nil && len(tasks) == 1 {
+			if last = tasks[0]; last.Status == status && text("stdout") == stdout && strings.Contains(text("stderr"), stderr) {
+				return
+			}
+		}
+		if time.Now().After(end) {
+			s.t.Fatalf("the task is %s, %v; want status %d, stdout %q, stderr %q", last.Raw, err, status, stdout, stderr)
+		}
+	}
+}
+
+func (s *disbatchSite) worker() *client.Worker {
+	s.t.Helper()
+	w, err := client.DialWorker(s.t.Context(), "unix://"+s.unix, client.Options{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(w.Close)
+	if err := w.CanDo(s.t.Context(), "work"); err != nil {
+		s.t.Fatal(err)
+	}
+	return w
+}
+
+func grab(t *testing.T, w *client.Worker) *client.Assignment {
+	t.Helper()
+	a, err := w.Grab(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// A task of a function is done by a Periodic worker: its name is the id, its workload the
+// document, and what the worker says decides its status.
+func TestDisbatchTaskAtPeriodicWorker(t *testing.T) {
+	f := func(answer func(*client.Worker, *client.Assignment) error, status int, stdout, stderr string) {
+		t.Helper()
+		s := newDisbatchSite(t, "")
+		s.add()
+		w := s.worker()
+		a := grab(t, w)
+		var doc struct {
+			ID struct {
+				OID string `json:"$oid"`
+			} `json:"_id"`
+			Params map[string]string
+		}
+		if err := json.Unmarshal(a.Job.Workload, &doc); err != nil || doc.ID.OID != a.Job.Name || doc.Params["user"] != "a" {
+			t.Errorf("the job is %q with %s, %v", a.Job.Name, a.Job.Workload, err)
+		}
+		s.wants(0, "", "")
+		if err := answer(w, a); err != nil {
+			t.Error(err)
+		}
+		s.wants(status, stdout, stderr)
+	}
+	done := func(result string) func(*client.Worker, *client.Assignment) error {
+		return func(w *client.Worker, a *client.Assignment) error { return w.Done(t.Context(), a, []byte(result)) }
+	}
+	f(done(`{"status": 7, "stdout": "out", "stderr": "err"}`), 7, "out", "err")
+	f(done(`{"status": -1, "stdout": {"a":1}}`), 2, `{"a":1}`, "")
+	f(done("plain \xff text"), 1, "plain \uFFFD text", "")
+	f(done(""), 1, "", "")
+	f(func(w *client.Worker, a *client.Assignment) error { return w.Fail(t.Context(), a) }, 2, "", "failed the job")
+	f(func(w *client.Worker, a *client.Assignment) error { w.Close(); return nil }, 2, "", "failed the job or left")
+}
+
+func TestDisbatchTaskAtGloomSlave(t *testing.T) {
+	s := newDisbatchSite(t, "")
+	s.add()
+	slave, err := client.DialSlave(t.Context(), s.slaves)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slave.Close()
+	if err := slave.Join(t.Context(), client.GloomText("work")); err != nil {
+		t.Fatal(err)
+	}
+	job, err := slave.Next(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(client.GloomCharacters(job.ID)) != 24 || !strings.Contains(string(job.Body), `"params":{"user":"a"}`) {
+		t.Errorf("the job is %s: %s", job.ID, job.Body)
+	}
+	if err := slave.Respond(t.Context(), []byte(`{"status":1,"stdout":"done"}`)); err != nil {
+		t.Fatal(err)
+	}
+	s.wants(1, "done", "")
+}
+
+// DROP_FUNC and REMOVE_JOB leave tasks of Disbatch alone.
+func TestDisbatchQueueCannotBeDropped(t *testing.T) {
+	s := newDisbatchSite(t, "")
+	s.add()
+	s.wants(0, "", "")
+	c := s.greet(periodic.Client)
+	c.send(request(1, periodic.DropFunc, str8("work")))
+	c.next()
+	w := s.worker()
+	a := grab(t, w)
+	if err := w.Done(t.Context(), a, []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	s.wants(1, "x", "")
+}
+
+// A worker that takes longer than the plugin's time-out has the task failed; what it says
+// later is dropped.
+func TestDisbatchTaskIsOverTime(t *testing.T) {
+	s := newDisbatchSite(t, `, "timeout": 0.1`)
+	s.add()
+	w := s.worker()
+	a := grab(t, w)
+	s.wants(2, "Unable to complete", "time-out")
+	if err := w.Done(t.Context(), a, []byte("late")); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Ping(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.wants(2, "Unable to complete", "time-out")
+}
+
+// A server that stops gives back what no worker has seen, and waits for the others.
+func TestDisbatchTasksOfAStoppingServer(t *testing.T) {
+	s := newDisbatchSite(t, "")
+	s.add()
+	s.wants(0, "", "")
+	s.stop()
+	s.wants(-2, "", "")
+
+	s = newDisbatchSite(t, "")
+	s.add()
+	w := s.worker()
+	a := grab(t, w)
+	s.end()
+	if err := w.Done(t.Context(), a, []byte("in time")); err != nil {
+		t.Fatal(err)
+	}
+	s.wait()
+	s.wants(1, "in time", "")
+}
