@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 			fmt.Fprintf(os.Stderr, "cannot build: %v\n%s", err, out)
 			return 1
 		}
-		for _, name := range []string{"TREADLE_HOST", "PERIODIC_PORT", "TREADLE_GLOOM_MASTERS", "TREADLE_GLOOM_SLAVES"} {
+		for _, name := range []string{"TREADLE_HOST", "PERIODIC_PORT", "TREADLE_GLOOM_MASTERS", "TREADLE_GLOOM_SLAVES", "TREADLE_DISBATCH_URL", "TREADLE_DISBATCH_USERNAME", "TREADLE_DISBATCH_PASSWORD"} {
 			os.Unsetenv(name)
 		}
 		return m.Run()

@@ -15,6 +15,18 @@ import (
 type disbatchCmd struct {
 	Node disbatchNodeCmd `cmd:"" help:"Run an execution node: claim tasks and have them done."`
 	Task disbatchTaskCmd `cmd:"" help:"Run one claimed task, as the original's task runner does."`
+	Web  disbatchWebCmd  `cmd:"" help:"Run a command interface: REST and pages."`
+
+	Plugins     disbatchPluginsCmd     `cmd:"" help:"List the plugins that queues may have."`
+	Queues      disbatchQueuesCmd      `cmd:"" help:"Show the queues and how many tasks they have."`
+	Status      disbatchQueuesCmd      `cmd:"" help:"The same as queues."`
+	Nodes       disbatchNodesCmd       `cmd:"" help:"Show the execution nodes."`
+	CreateQueue disbatchCreateQueueCmd `cmd:"" help:"Create a queue."`
+	UpdateQueue disbatchUpdateQueueCmd `cmd:"" help:"Change a queue."`
+	DeleteQueue disbatchDeleteQueueCmd `cmd:"" help:"Delete a queue, and not its tasks."`
+	CreateTask  disbatchCreateTaskCmd  `cmd:"" help:"Create a task."`
+	CreateTasks disbatchCreateTasksCmd `cmd:"" help:"Create many tasks."`
+	Search      disbatchSearchCmd      `cmd:"" help:"Search tasks."`
 }
 
 // disbatchConfig reads a configuration; its path is made absolute for the runners that are
@@ -36,7 +48,15 @@ func (disbatchCmd) Help() string {
 	return `The database and the configuration are those of Disbatch 4; its execution node, task runner and command interface can be replaced one at a time.
 
 	treadle disbatch node --config /etc/disbatch/config.json
-	treadle disbatch task --config /etc/disbatch/config.json --task 571fac85ee63413233049fbd`
+	treadle disbatch task --config /etc/disbatch/config.json --task 571fac85ee63413233049fbd
+	treadle disbatch web --config /etc/disbatch/config.json
+
+The other commands talk to a command interface, this one or the original:
+
+	treadle disbatch create-queue demo Disbatch::Plugin::Demo
+	treadle disbatch update-queue demo threads 4
+	treadle disbatch create-task demo commands a
+	treadle disbatch status`
 }
 
 type disbatchNodeCmd struct {

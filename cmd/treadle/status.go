@@ -57,6 +57,12 @@ func writeTable(w io.Writer, rows []client.Queue, now time.Time) error {
 		}
 		lines = append(lines, append(line, next(r, now)))
 	}
+	return align(w, lines, 1)
+}
+
+// align writes a table. The first columns are text and are aligned to the left, the others
+// to the right.
+func align(w io.Writer, lines [][]string, left int) error {
 	widths := make([]int, len(lines[0]))
 	for _, line := range lines {
 		for i, cell := range line {
@@ -67,11 +73,16 @@ func writeTable(w io.Writer, rows []client.Queue, now time.Time) error {
 	for _, line := range lines {
 		for i, cell := range line {
 			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
-			switch i {
-			case 0:
-				b.WriteString(cell + pad)
+			if i > 0 {
+				b.WriteString("  ")
+			}
+			switch {
+			case i >= left:
+				b.WriteString(pad + cell)
+			case i == len(line)-1:
+				b.WriteString(cell)
 			default:
-				b.WriteString("  " + pad + cell)
+				b.WriteString(cell + pad)
 			}
 		}
 		b.WriteByte('\n')

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// disbatchREST are the flags of every command that talks to a command interface.
+type disbatchREST struct {
+	URL      string `name:"url" env:"TREADLE_DISBATCH_URL" default:"http://localhost:8080" placeholder:"URL" help:"Where the command interface is (default: ${default})."`
+	Username string `env:"TREADLE_DISBATCH_USERNAME" placeholder:"NAME" help:"User of the command interface, if it has users (default: none)."`
+	Password string `env:"TREADLE_DISBATCH_PASSWORD" placeholder:"TEXT" help:"Password of the user. The environment keeps it out of the list of processes (default: none)."`
+}
+
+// disbatchJSON is the flag of those whose reply is shown as something else.
+type disbatchJSON struct {
+	JSON bool `name:"json" help:"Print the reply as it came."`
+}
+
+const (
+	// disbatchTimeout is longer than the command interface may take.
+	disbatchTimeout = 3 * time.Minute
+	// maxReply bounds what is kept of a reply that is looked into.
+	maxReply = 256 << 20
+)
+
+// call sends a request, with a body as JSON if there is one, and gives the reply's body to
+// read. A refusal is an error with the reply's words.
+func (d *disbatchREST) call(method, path string, body any, read func(io.Reader) error) error {
+	base, err := url.Parse(d.URL)
+	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" {
+		return badUsage("--url: %q is not http://host:port", d.URL)
+	}
+	var text []byte
+	if body != nil {
+		if text, err = json.Marshal(body); err != nil {
+			return err
+		}
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, disbatchTimeout)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(d.URL, "/")+path, bytes.NewReader(text))
+	if err != nil {
+		return badUsage("--url: %w", err)
+	}
+	if body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	if d.Username != "" || d.Password != "" {
+		r.SetBasicAuth(d.Username, d.Password)
+	}
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return fmt.Errorf("cannot reach %s: %w (is `treadle disbatch web` running? --url or TREADLE_DISBATCH_URL names it)", d.URL, cause(err))
+	}
+	defer response.Body.Close()
+	if response.StatusCode == http.StatusOK {
+		return read(io.LimitReader(response.Body, maxReply))
+	}
+	return refusal(response)
+}
+
+// refusal is what the reply says was wrong.
+func refusal(response *http.Response) error {
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxReply))
+	if err != nil {
+		return err
+	}
+	var said struct {
+		Error json.RawMessage `json:"error"`
+		Param string          `json:"param"`
+	}
+	why := ""
+	if json.Unmarshal(text, &said) == nil && json.Unmarshal(said.Error, &why) != nil {
+		why = string(said.Error)
+	}
+	switch {
+	case response.StatusCode == http.StatusUnauthorized:
+		return fmt.Errorf("%s: give --username and --password", response.Status)
+	case why == "":
+		return fmt.Errorf("the command interface answers %s", response.Status)
+	case said.Param != "":
+		why += ": " + said.Param
+	}
+	return fmt.Errorf("%s", why)
+}
+
+// get reads a reply into a value, and keeps its text.
+func (d *disbatchREST) get(method, path string, body, into any) (text []byte, err error) {
+	err = d.call(method, path, body, func(r io.Reader) error {
+		if text, err = io.ReadAll(r); err != nil {
+			return err
+		}
+		if err := json.Unmarshal(text, into); err != nil {
+			return fmt.Errorf("the reply is not what a command interface says: %w", err)
+		}
+		return nil
+	})
+	return text, err
+}
+
+// hexID is an id, which is text or {"$oid": text}.
+type hexID string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (h *hexID) UnmarshalJSON(text []byte) error {
+	var object struct {
+		OID string `json:"$oid"`
+	}
+	if json.Unmarshal(text, &object) == nil {
+		*h = hexID(object.OID)
+		return nil
+	}
+	return json.Unmarshal(text, (*string)(h))
+}
+
+// shown is a number or text of a reply as a table has it.
+func shown(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return "-"
+	case float64:
+		return fmt.Sprintf("%v", v)
+	}
+	return printable(fmt.Sprint(v))
+}
