@@ -1,0 +1,226 @@
+package loop
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"treadle/codec/kts46"
+)
+
+// ktsOn listens with both versions.
+var ktsOn = Kts46Options{Listen: []string{"tcp://127.0.0.1:0"}, JSON: []string{"tcp://127.0.0.1:0"}}
+
+// address is where a protocol is served.
+func (r *rig) address(protocol string) string {
+	r.t.Helper()
+	for _, l := range r.listening {
+		if l.Protocol == protocol {
+			return strings.TrimPrefix(l.Address, "tcp://")
+		}
+	}
+	r.t.Fatalf("nobody speaks %s", protocol)
+	return ""
+}
+
+// dialKts opens a connection for bytes of the test's own.
+func (r *rig) dialKts(protocol string) net.Conn {
+	r.t.Helper()
+	c, err := net.Dial("tcp", r.address(protocol))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { c.Close() })
+	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+		r.t.Fatal(err)
+	}
+	return c
+}
+
+func head(length int) string {
+	return fmt.Sprintf("POST /RPC2 HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", length)
+}
+
+// answer reads one answer.
+func answer(t *testing.T, c io.Reader) (status int, body string) {
+	t.Helper()
+	a, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Body.Close()
+	text, err := io.ReadAll(a.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a.StatusCode, string(text)
+}
+
+// TestKtsHTTP: what is no call is answered by HTTP, whatever the content type says.
+func TestKtsHTTP(t *testing.T) {
+	r := startServer(t, Options{Kts46: ktsOn})
+	hello := string(kts46.AppendCall(nil, "hello"))
+	f := func(method, protocol, path, kind, body string, status int, says string) {
+		t.Helper()
+		request, err := http.NewRequest(method, "http://"+r.address(protocol)+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Content-Type", kind)
+		request.Close = true
+		a, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer a.Body.Close()
+		text, err := io.ReadAll(a.Body)
+		if err != nil || a.StatusCode != status || !strings.Contains(string(text), says) || a.ContentLength != int64(len(text)) {
+			t.Errorf("%s %s: %v, status %d, length %d, %q", method, path, err, a.StatusCode, a.ContentLength, text)
+		}
+	}
+	f("POST", "kts46", "/", "text/xml", hello, 200, ktsGreeting)
+	f("POST", "kts46", "/RPC2", "application/x-whatever", hello, 200, ktsGreeting)
+	f("POST", "kts46", "/rpc2", "text/xml", hello, 404, "")
+	f("GET", "kts46", "/RPC2", "text/xml", "", 404, "")
+	f("POST", "kts46", "/RPC2", "text/xml", "", 200, "cannot be read")
+	f("POST", "kts46", "/RPC2", "text/xml", "\xff\xfe<", 200, "cannot be read")
+	f("POST", "kts46", "/RPC2", "text/xml", "<!DOCTYPE x [<!ENTITY a 'b'>]>"+hello, 200, "document type")
+	f("POST", "kts46-json", "/jsonrpc", "application/x-www-form-urlencoded", `{"method":"hello","id":1}`, 200, ktsGreeting)
+	f("POST", "kts46-json", "/", "application/json", `{"method":"hello","id":1}`, 404, "Unknown path!")
+	f("PUT", "kts46-json", "/jsonrpc", "application/json", `{"method":"hello","id":1}`, 404, "Unknown path!")
+	f("GET", "kts46-json", "/anything", "", "", 200, `"waitingQueue": []`)
+}
+
+// TestKtsHugeBodies: a body longer than a call can be is refused, announced or not, and
+// costs no memory.
+func TestKtsHugeBodies(t *testing.T) {
+	r := startServer(t, Options{Kts46: ktsOn, HTTP: "127.0.0.1:0"})
+	const huge = 100 << 20
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for _, protocol := range []string{"kts46", "kts46-json"} {
+		// Announced: it is answered before any of the body has come.
+		c := r.dialKts(protocol)
+		request := strings.Replace(head(huge), "/RPC2", map[string]string{"kts46": "/RPC2", "kts46-json": "/jsonrpc"}[protocol], 1)
+		if _, err := io.WriteString(c, request); err != nil {
+			t.Fatal(err)
+		}
+		if status, body := answer(t, c); status != 413 || !strings.Contains(body, "1048576") {
+			t.Errorf("%s: status %d, %s", protocol, status, body)
+		}
+		// In chunks, without end: the connection is closed when it is too long.
+		c = r.dialKts(protocol)
+		request = request[:strings.Index(request, "Content-Length")] + "Transfer-Encoding: chunked\r\n\r\n"
+		chunk := append(append([]byte("10000\r\n"), bytes.Repeat([]byte("x"), 1<<16)...), "\r\n"...)
+		_, err := io.WriteString(c, request)
+		sent := 0
+		for ; err == nil && sent < huge; sent += 1 << 16 {
+			_, err = c.Write(chunk)
+		}
+		if sent >= huge {
+			t.Errorf("%s: all of %d bytes were taken", protocol, sent)
+		}
+	}
+	runtime.ReadMemStats(&after)
+	if grown := after.TotalAlloc - before.TotalAlloc; grown > huge {
+		t.Errorf("%d bytes were allocated", grown)
+	}
+	r.wantMetric("treadle_kts46_too_large_total", 4)
+}
+
+// TestKtsSlowBodies: a call that does not come to its end is given up, in the head or in
+// the body, and does not keep others waiting.
+func TestKtsSlowBodies(t *testing.T) {
+	r := startServer(t, Options{Kts46: ktsOn, HandshakeTimeout: 50 * time.Millisecond, FrameTimeout: 100 * time.Millisecond, HTTP: "127.0.0.1:0"})
+	for _, text := range []string{"", "POST /RPC2 HTTP/1.1\r\nHo", head(100), head(100) + "<methodCall>"} {
+		c := r.dialKts("kts46")
+		if _, err := io.WriteString(c, text); err != nil {
+			t.Fatal(err)
+		}
+		a, err := http.Post("http://"+r.address("kts46"), "text/xml", bytes.NewReader(kts46.AppendCall(nil, "hello")))
+		if err != nil || a.StatusCode != 200 {
+			t.Errorf("%q keeps others waiting: %v", text, err)
+		} else {
+			a.Body.Close()
+		}
+		if _, err := io.Copy(io.Discard, c); err != nil && !strings.Contains(err.Error(), "reset") {
+			t.Errorf("%q: the connection is not closed: %v", text, err)
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
+	r.wantMetric("treadle_kts46_cut_total", 2)
+	r.wantMetric("treadle_connections", 0)
+}
+
+// TestKtsConnections: they count under --max-connections.
+func TestKtsConnections(t *testing.T) {
+	r := startServer(t, Options{Kts46: ktsOn, MaxConnections: 2, HTTP: "127.0.0.1:0"})
+	first, second := r.dialKts("kts46"), r.dialKts("kts46-json")
+	r.wantMetric("treadle_connections", 2)
+	third := r.dialKts("kts46")
+	if n, err := third.Read(make([]byte, 1)); n > 0 || err == nil {
+		t.Error("a third connection is served")
+	}
+	first.Close()
+	second.Close()
+	r.wantMetric("treadle_connections", 0)
+	hello := string(kts46.AppendCall(nil, "hello"))
+	c := r.dialKts("kts46")
+	if _, err := io.WriteString(c, head(len(hello))+hello); err != nil {
+		t.Fatal(err)
+	}
+	if status, _ := answer(t, c); status != 200 {
+		t.Errorf("status %d", status)
+	}
+}
+
+// TestKtsStop: a call under way is answered before the server ends, though its change is
+// on disk only then; what comes later is not heard.
+func TestKtsStop(t *testing.T) {
+	d := newDisk()
+	r := d.on(t, Options{Kts46: ktsOn})
+	call := string(kts46.AppendCall(nil, "createProject", "p"))
+	c := r.dialKts("kts46")
+	d.gate.Lock()
+	if _, err := io.WriteString(c, head(len(call))+call); err != nil {
+		t.Fatal(err)
+	}
+	r.until("the call to be under way", func() bool { return r.kts46.active.Load() > 0 })
+	r.end()
+	d.gate.Unlock()
+	if status, body := answer(t, c); status != 200 || !strings.Contains(body, "<nil/>") {
+		t.Errorf("status %d, %s", status, body)
+	}
+	r.wait()
+	if err := r.kts46.turn(func() error { t.Error("a call is heard"); return nil }); err != errKtsStopping {
+		t.Error(err)
+	}
+	again := d.on(t, Options{Kts46: ktsOn})
+	if again.kts46.projects["p"] == nil {
+		t.Error("what was answered is lost")
+	}
+}
+
+// TestKtsSuperviseServer: the supervisor of a server restarts by itself.
+func TestKtsSuperviseServer(t *testing.T) {
+	o := ktsOn
+	o.RestartAfter = 20 * time.Millisecond
+	r := startServer(t, Options{Kts46: o})
+	rig := &ktsRig{t: t, ktsHub: r.kts46}
+	rig.does("createProject", "p")
+	rig.does("addJob", "p", "a", definition(1, 1, 1))
+	rig.does("runJob", "p", "a")
+	task := rig.wantJob("silent", "a simulation")
+	r.until("the task to be queued again", func() bool {
+		all, _ := rig.does("getCurrentTasks").([]any)
+		return len(all) == 0
+	})
+	rig.faults("no current tasks", "reportStatus", "silent", "finished", task.last)
+}
