@@ -47,6 +47,8 @@ type process struct {
 	*exec.Cmd
 	lines *bufio.Scanner // of standard error, or of standard output with stdout
 	rest  io.Closer
+
+	drained chan struct{} // closed when drain has read to the end; nil: it does not
 }
 
 // start runs treadle and reads one of its outputs line by line.
@@ -66,7 +68,7 @@ func start(t *testing.T, stdout bool, args ...string) *process {
 	}
 	w.Close()
 	timer := time.AfterFunc(patience, func() { cmd.Process.Kill() })
-	p := &process{t, cmd, bufio.NewScanner(r), r}
+	p := &process{t: t, Cmd: cmd, lines: bufio.NewScanner(r), rest: r}
 	t.Cleanup(func() {
 		timer.Stop()
 		cmd.Process.Kill()
@@ -88,6 +90,16 @@ func (p *process) until(text string) string {
 	return ""
 }
 
+// drain reads on for the rest of the process's life, so that it never waits for a reader.
+func (p *process) drain() {
+	p.drained = make(chan struct{})
+	go func() {
+		defer close(p.drained)
+		for p.lines.Scan() {
+		}
+	}()
+}
+
 func (p *process) signal(s os.Signal) {
 	p.t.Helper()
 	if err := p.Process.Signal(s); err != nil {
@@ -98,6 +110,9 @@ func (p *process) signal(s os.Signal) {
 // exit waits for the end and checks the exit code.
 func (p *process) exit(want int) {
 	p.t.Helper()
+	if p.drained != nil {
+		<-p.drained
+	}
 	for p.lines.Scan() {
 	}
 	p.Wait()

@@ -72,10 +72,7 @@ func TestCrash(t *testing.T) {
 		p := start(t, false, "serve", "--periodic", "unix://"+socket, "--gloom-masters", "off", "--gloom-slaves", "off", "--dwork", "off", "--kts46", "off", "--kts46-json", "off",
 			"--http", "off", "--data", filepath.Join(dir, "data"), "--loops", fmt.Sprint(1+i%2))
 		p.until("listening")
-		go func() {
-			for p.lines.Scan() {
-			}
-		}()
+		p.drain()
 		if i > 0 {
 			k := audit(t, socket, l, i)
 			checked++

@@ -36,10 +36,7 @@ func startDCI(t *testing.T, lines string, flags ...string) *dciProcess {
 	d := &dciProcess{process: start(t, false, append([]string{"disbatch", "web", "--config", config, "--listen", "127.0.0.1:0"}, flags...)...)}
 	line := d.until("protocol=disbatch")
 	d.url = regexp.MustCompile(`http://[0-9.:]+`).FindString(line)
-	go func() {
-		for d.lines.Scan() {
-		}
-	}()
+	d.drain()
 	return d
 }
 

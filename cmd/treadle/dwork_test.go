@@ -29,10 +29,7 @@ func startHub(t *testing.T, dir string, args ...string) *hub {
 	h.process = start(t, false, append([]string{"serve", "--periodic", "unix://" + filepath.Join(dir, "p"), "--gloom-masters", "off", "--gloom-slaves", "off",
 		"--dwork", "unix://" + h.socket, "--kts46", "off", "--kts46-json", "off", "--http", "127.0.0.1:0", "--data", h.data}, args...)...)
 	_, h.http, _ = strings.Cut(h.until("protocol=http"), "address=http://")
-	go func() {
-		for h.lines.Scan() {
-		}
-	}()
+	h.drain()
 	return h
 }
 

@@ -27,10 +27,7 @@ func startScheduler(t *testing.T, dir string, args ...string) *scheduler {
 		"--dwork", "off", "--kts46", "tcp://127.0.0.1:0", "--kts46-json", "tcp://127.0.0.1:0", "--http", "off", "--data", filepath.Join(dir, "data")}, args...)...)}
 	_, s.xml, _ = strings.Cut(s.until("protocol=kts46 "), "address=tcp://")
 	_, s.json, _ = strings.Cut(s.until("protocol=kts46-json "), "address=tcp://")
-	go func() {
-		for s.lines.Scan() {
-		}
-	}()
+	s.drain()
 	return s
 }
 
