@@ -57,7 +57,6 @@ func (r *ktsRig) quietly(method string, args ...any) {
 // simJob is what the naive model knows of a job: how many steps were acknowledged as done,
 // and whether what ends it was.
 type simJob struct {
-	project      string
 	total, batch int64
 	version      int
 	done         int64
