@@ -50,6 +50,8 @@ func FuzzKts46(f *testing.F) {
 			f.Add([]byte(body))
 		}
 	}
+	f.Add([]byte("<methodCall><methodName>m</methodName><params><param><value>a&amp;b&lt;c&gt;&#13;\n</value></param><param><value><struct><member>" +
+		"<name>&amp;</name><value><array><data><value><double>0.25</double></value><value><nil/></value></data></array></value></member></struct></value></param></params></methodCall>"))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		if c, err := kts46.ReadCall(bytes.NewReader(body)); err == nil {
 			text := kts46.AppendCall(nil, c.Method, c.Params...)

@@ -31,9 +31,3 @@ const sigLayout = "2006-01-02T15:04:05.000Z"
 
 // Sig is a time as version 2 writes it.
 func Sig(t time.Time) string { return t.UTC().Format(sigLayout) }
-
-// ParseSig reads a signature; ok is false for a text that Sig does not write.
-func ParseSig(s string) (t time.Time, ok bool) {
-	t, err := time.Parse(sigLayout, s)
-	return t, err == nil && Sig(t) == s
-}

@@ -155,17 +155,10 @@ func (d *reader) document(name string, read func(*reader) error) error {
 			}
 			seen = true
 			if err := read(d); err != nil {
-				return noEOF(err)
+				return err
 			}
 		}
 	}
-}
-
-func noEOF(err error) error {
-	if err == io.EOF {
-		return io.ErrUnexpectedEOF
-	}
-	return err
 }
 
 func blank(text []byte) error {
