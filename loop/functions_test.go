@@ -46,7 +46,6 @@ func newDisbatchSite(t *testing.T, more string) *disbatchSite {
 	if s.store, err = disbatch.Open(config, disbatch.ComponentWeb); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(s.store.Close)
 	if _, err := s.store.InsertQueue(t.Context(), "q", "P"); err != nil {
 		t.Fatal(err)
 	}
@@ -62,6 +61,7 @@ func newDisbatchSite(t *testing.T, more string) *disbatchSite {
 		GloomSlaves: []string{"unix://" + filepath.Join(t.TempDir(), "g")}, GloomMasters: []string{"off"},
 		Drain: 5 * time.Second,
 	})
+	t.Cleanup(s.store.Close) // before the server's end: nothing of it may be left then
 	for _, l := range s.listening {
 		if l.Protocol != "periodic" {
 			s.slaves = l.Address
@@ -128,24 +128,26 @@ func grab(t *testing.T, w *client.Worker) *client.Assignment {
 func TestDisbatchTaskAtPeriodicWorker(t *testing.T) {
 	f := func(answer func(*client.Worker, *client.Assignment) error, status int, stdout, stderr string) {
 		t.Helper()
-		s := newDisbatchSite(t, "")
-		s.add()
-		w := s.worker()
-		a := grab(t, w)
-		var doc struct {
-			ID struct {
-				OID string `json:"$oid"`
-			} `json:"_id"`
-			Params map[string]string
-		}
-		if err := json.Unmarshal(a.Job.Workload, &doc); err != nil || doc.ID.OID != a.Job.Name || doc.Params["user"] != "a" {
-			t.Errorf("the job is %q with %s, %v", a.Job.Name, a.Job.Workload, err)
-		}
-		s.wants(0, "", "")
-		if err := answer(w, a); err != nil {
-			t.Error(err)
-		}
-		s.wants(status, stdout, stderr)
+		t.Run("", func(t *testing.T) { // a server each, and its end before the next
+			s := newDisbatchSite(t, "")
+			s.add()
+			w := s.worker()
+			a := grab(t, w)
+			var doc struct {
+				ID struct {
+					OID string `json:"$oid"`
+				} `json:"_id"`
+				Params map[string]string
+			}
+			if err := json.Unmarshal(a.Job.Workload, &doc); err != nil || doc.ID.OID != a.Job.Name || doc.Params["user"] != "a" {
+				t.Errorf("the job is %q with %s, %v", a.Job.Name, a.Job.Workload, err)
+			}
+			s.wants(0, "", "")
+			if err := answer(w, a); err != nil {
+				t.Error(err)
+			}
+			s.wants(status, stdout, stderr)
+		})
 	}
 	done := func(result string) func(*client.Worker, *client.Assignment) error {
 		return func(w *client.Worker, a *client.Assignment) error { return w.Done(t.Context(), a, []byte(result)) }
