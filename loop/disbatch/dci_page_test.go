@@ -6,13 +6,17 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"treadle/loop/disbatch/mongodouble"
 )
 
 // page fetches a page and wants texts in it; a text that begins with ! must not be there.
@@ -118,7 +122,7 @@ func TestTaskSearchPage(t *testing.T) {
 	must(t, err)
 	s.page("/search", 200, `<option value="`+old.ID.Hex()+`">old</option>`, "!found")
 	s.page("/search?queue="+old.ID.Hex(), 200, "2 found", "shown from 1 to 2", "alice", "&lt;bob&gt;", "!carol", "!from a file", "succeeded", "queued")
-	s.page("/search?status=1&node=n1&output=1", 200, "1 found", "<pre>from a file</pre>", fmt.Sprintf("the first %d of %d bytes", maxShown, maxShown+1))
+	s.page("/search?status=1&node=n1&output=1", 200, "1 found", "<pre>from a file</pre>", fmt.Sprintf("the first %d of %d bytes", maxShown, maxShown+1), "!"+strings.Repeat("x", maxShown+1))
 	s.page("/search?filter="+url.QueryEscape(`{"params.user":"carol"}`), 200, "1 found", "young")
 	text := s.page("/search?limit=1", 200, "3 found", "shown from 1 to 1", "carol", "!Before")
 	next := regexp.MustCompile(`<a href="([^"]*)">Next`).FindStringSubmatch(text)
@@ -146,6 +150,8 @@ func TestSearch(t *testing.T) {
 	must(t, err)
 	_, err = s.store.tasks.UpdateOne(s.ctx, byID(ids[0]), set(d("ctime", at, "mtime", at.Unix(), "stdout", file, "stderr", "words", "when", at)))
 	must(t, err)
+	_, err = s.store.tasks.UpdateOne(s.ctx, byID(ids[1]), set(d("stdout", "")))
+	must(t, err)
 	search := func(body string, want int) any {
 		t.Helper()
 		_, v := s.json("POST", "/tasks/search", body, 200)
@@ -156,7 +162,7 @@ func TestSearch(t *testing.T) {
 		return v
 	}
 	search(`{}`, 100)
-	search(`{"options":{"limit":0}}`, 100)
+	search(`{"options":{"limit":0},"count":"0"}`, 100)
 	search(`{"options":{"limit":"7"}}`, 7)
 	wants(t, search(`{"options":{"limit":1,"skip":3,"sort":{"_id":-1}}}`, 1), 146, 0, "params", "a")
 	wants(t, search(`{"options":{"limit":1,"projection":{"params":1,"_id":0}}}`, 1), "map[params:map[a:0]]", 0)
@@ -168,6 +174,7 @@ func TestSearch(t *testing.T) {
 	search(`{"filter":{"mtime":1461693573}}`, 1)
 	_, v := s.json("POST", "/tasks/search", `{"filter":{"queue":"`+q.ID.Hex()+`"},"count":"1"}`, 200)
 	wants(t, v, "map[count:150]")
+	wants(t, search(`{"filter":{"_id":{"$oid":"`+ids[1].Hex()+`"}}}`, 1), "", 0, "stdout")
 	one := `{"filter":{"_id":{"$oid":"` + ids[0].Hex() + `"}}`
 	v = search(one+`}`, 1)
 	wants(t, v, "map[$oid:"+file.Hex()+"]", 0, "stdout")
@@ -310,5 +317,79 @@ func TestRunWeb(t *testing.T) {
 	cancel()
 	if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
 		t.Errorf("it ended with %v", err)
+	}
+}
+
+// TestRequestsAreBounded: as many as there are places are answered at once.
+func TestRequestsAreBounded(t *testing.T) {
+	entered, leave := make(chan bool), make(chan bool)
+	h := bounded(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { entered <- true; <-leave }))
+	request := func(ctx context.Context) int {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+		return w.Code
+	}
+	var all sync.WaitGroup
+	for range maxRequests {
+		all.Go(func() { request(t.Context()) })
+		<-entered
+	}
+	impatient, cancel := context.WithCancel(t.Context())
+	cancel()
+	if code := request(impatient); code != http.StatusServiceUnavailable {
+		t.Errorf("one too many: %d", code)
+	}
+	all.Go(func() { request(t.Context()) })
+	leave <- true
+	<-entered
+	for range maxRequests {
+		leave <- true
+	}
+	all.Wait()
+}
+
+// TestOutputBeyondTheRoomStaysAnID: a reply does not hold more than it may.
+func TestOutputBeyondTheRoomStaysAnID(t *testing.T) {
+	s := newSite(t)
+	q := s.queue(d("name", "q", "plugin", "P"))
+	id := s.fill(&q, d("a", 1))[0]
+	one, err := s.store.WriteFile(s.ctx, id, FileStdout, "12345")
+	must(t, err)
+	two, err := s.store.WriteFile(s.ctx, id, FileStderr, "678")
+	must(t, err)
+	_, err = s.store.tasks.UpdateOne(s.ctx, byID(id), set(d("stdout", one, "stderr", two)))
+	must(t, err)
+	task := s.task(id)
+	for room, want := range map[int]string{8: "map[stderr:678 stdout:12345]", 7: "map[stdout:12345]", 4: "map[stderr:678]", 2: "map[]"} {
+		got := object{}
+		if (&dci{store: s.store}).readOutput(s.ctx, &task, &room, got); fmt.Sprint(got) != want {
+			t.Errorf("in a room: %v, want %s", got, want)
+		}
+	}
+}
+
+// TestTasksThatAreThereAreNotRefused: a client that is refused would create them again.
+func TestTasksThatAreThereAreNotRefused(t *testing.T) {
+	s := newWebSite(t, demoPlugins)
+	if s.double == nil {
+		return // the faults of the one at hand cannot be chosen
+	}
+	s.queue(d("name", "old", "constructor", "P", "count_todo", 0, "count_total", 0))
+	fail := func(what string) {
+		s.double.Inject(func(command string) mongodouble.Fault {
+			if command == what {
+				return mongodouble.LoseCall
+			}
+			return mongodouble.None
+		})
+	}
+	fail("update") // of the queue's counters
+	_, v := s.json("POST", "/tasks/old", `[{"a":1},{"a":2}]`, 200)
+	wants(t, v, 1, "MongoDB::InsertManyResult", "inserted", 1, "index")
+	fail("insert")
+	s.says("POST", "/tasks/old", `[{"a":3}]`, 400, "Could not create tasks")
+	s.double.Inject(nil)
+	if n, err := s.store.CountTasks(s.ctx, bson.D{}); err != nil || n != 2 {
+		t.Errorf("there are %d tasks, %v", n, err)
 	}
 }

@@ -196,7 +196,6 @@ func TestBodiesOfEveryKind(t *testing.T) {
 	f("/queues", "text/plain", queue(8), 400)
 	f("/queues", jsonKind, `{"name":`, 400)
 	f("/queues", jsonKind, `{"name":"q9","plugin":"Disbatch::Plugin::Demo"} x`, 400)
-	f("/queues", jsonKind, strings.Repeat("[", 200)+strings.Repeat("]", 200), 400)
 	f("/queues", formKind, "name=%zz", 400)
 	f("/queues", jsonKind, `"`+strings.Repeat("x", maxBody)+`"`, 413)
 	if queues, err := s.store.Queues(s.ctx); err != nil || len(queues) != 6 {
@@ -208,9 +207,11 @@ func TestQueuesOfBothDialectsOverREST(t *testing.T) {
 	s := newWebSite(t, demoPlugins)
 	was := s.queue(d("name", "old", "constructor", "Disbatch::Plugin::Demo", "count_todo", 0, "count_total", 0))
 	s.queue(d("name", "young", "plugin", "Disbatch::Plugin::Demo", "threads", "5"))
-	_, v := s.json("GET", "/queues", "", 200)
+	text, v := s.json("GET", "/queues", "", 200)
 	wants(t, v, "map[completed:0 id:"+was.ID.Hex()+" name:old plugin:Disbatch::Plugin::Demo queued:0 running:0 threads:<nil>]", 0)
-	wants(t, v, 5, 1, "threads")
+	if !strings.Contains(text, `"threads":5}`) {
+		t.Errorf("threads that are text: %s", text)
+	}
 	s.json("POST", "/queues/old", `{"threads":"3","sort":"fifo"}`, 200)
 	s.json("POST", "/queues/"+was.ID.Hex(), `{"name":"renamed"}`, 200)
 	q, err := s.store.Queue(s.ctx, "renamed")
@@ -275,6 +276,7 @@ func TestRefusals(t *testing.T) {
 		{"POST /queues/q", `{"maxthreads":1}`, 400, `{"error":"unknown param","param":"maxthreads"}`},
 		{"POST /tasks/x", `[{"a":1}]`, 404, `"error":"queue not found"`},
 		{"POST /tasks/q", `{"a":1}`, 400, "params must be a JSON array of task params objects"},
+		{"POST /tasks/q", `[{"a":` + strings.Repeat("[", 99) + strings.Repeat("]", 99) + `}]`, 400, "nested deeper than 100"},
 		{"POST /tasks/q", `[1]`, 400, "params must be a JSON array of task params objects"},
 		{"POST /tasks/q", `[{"a\u0000b":1}]`, 400, "Could not create tasks"},
 		{"POST /tasks/q/queues", `{"filter":{}}`, 400, "filter and params required and must be name/value objects"},
