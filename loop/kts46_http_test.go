@@ -5,10 +5,13 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -223,4 +226,41 @@ func TestKtsSuperviseServer(t *testing.T) {
 		return len(all) == 0
 	})
 	rig.faults("no current tasks", "reportStatus", "silent", "finished", task.last)
+}
+
+// lockedBuffer takes what many goroutines write.
+type lockedBuffer struct {
+	mu  sync.Mutex
+	all bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.all.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.all.String()
+}
+
+// TestKtsGuard: a mistake of our own closes the connection and is logged; the server and
+// its book go on.
+func TestKtsGuard(t *testing.T) {
+	var log lockedBuffer
+	r := startServer(t, Options{Kts46: ktsOn, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	broken := httptest.NewServer(r.kts46.guard(func(http.ResponseWriter, *http.Request) {
+		_ = r.kts46.turn(func() error { panic("BUG: broken") })
+	}))
+	defer broken.Close()
+	if a, err := http.Get(broken.URL); err == nil {
+		a.Body.Close()
+		t.Errorf("it is answered with %s", a.Status)
+	}
+	if !strings.Contains(log.String(), "BUG: broken") {
+		t.Errorf("the log has %q", log.String())
+	}
+	(&ktsRig{t: t, ktsHub: r.kts46}).does("createProject", "p")
 }

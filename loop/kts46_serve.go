@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime/debug"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -46,9 +47,26 @@ func (h *ktsHub) listen() error {
 func (h *ktsHub) newServer(answer http.HandlerFunc) *http.Server {
 	o := &h.server.o
 	return &http.Server{
-		Handler: answer, ReadHeaderTimeout: o.HandshakeTimeout, ReadTimeout: o.FrameTimeout,
+		Handler: h.guard(answer), ReadHeaderTimeout: o.HandshakeTimeout, ReadTimeout: o.FrameTimeout,
 		WriteTimeout: 2 * o.FrameTimeout, IdleTimeout: ktsIdleTimeout, MaxHeaderBytes: maxKtsHeader,
 		ErrorLog: slog.NewLogLogger(h.server.log.Handler(), slog.LevelDebug), // hostile peers cause these lines
+	}
+}
+
+// guard has a mistake of our own close one connection, and be told of.
+func (h *ktsHub) guard(answer http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			why := recover()
+			if why == nil {
+				return
+			}
+			if why != http.ErrAbortHandler {
+				h.server.log.Error("a kts46 call met a mistake of the server, closing its connection", "path", r.URL.Path, "panic", why, "stack", string(debug.Stack()))
+			}
+			panic(http.ErrAbortHandler)
+		}()
+		answer(w, r)
 	}
 }
 
