@@ -26,14 +26,15 @@ const selfVariable = "TREADLE_DISBATCH_TASK"
 
 // capture keeps the front of what is written to it.
 type capture struct {
-	bytes.Buffer
+	kept []byte
 	room int
 	cut  int64
 }
 
+// Write implements io.Writer.
 func (c *capture) Write(b []byte) (int, error) {
-	keep := min(len(b), c.room-c.Len())
-	c.Buffer.Write(b[:keep])
+	keep := min(len(b), c.room-len(c.kept))
+	c.kept = append(c.kept, b[:keep]...)
 	c.cut += int64(len(b) - keep)
 	return len(b), nil
 }

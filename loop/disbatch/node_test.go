@@ -18,9 +18,12 @@ const runnerVariable = "TREADLE_TEST_RUNNER_CONFIG"
 
 func TestMain(m *testing.M) {
 	if path := os.Getenv(runnerVariable); path != "" {
+		log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 		c, err := ReadConfig(path)
-		if err == nil {
-			err = RunTasks(c, os.Stdin, os.Stdout, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+		if err == nil && len(os.Args) > 1 { // as the original's: --config F --task HEX --gfs V
+			err = RunTask(context.Background(), c, os.Args[4], GFSAuto, log)
+		} else if err == nil {
+			err = RunTasks(c, os.Stdin, os.Stdout, log)
 		}
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)

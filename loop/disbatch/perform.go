@@ -108,9 +108,9 @@ func (p *performer) execute(a *assignment, t *Task) outcome {
 	case err != nil:
 		return ended(unableToStart, err)
 	case r.broken != nil:
-		return ended(unableToComplete, fmt.Errorf("%w\n%s", r.broken, utf8Text(r.stderr.Bytes())))
+		return ended(unableToComplete, fmt.Errorf("%w\n%s", r.broken, utf8Text(r.stderr.kept)))
 	}
-	stdout, status, ok := statusLine(r.stdout.Bytes())
+	stdout, status, ok := statusLine(r.stdout.kept)
 	if !ok {
 		status = StatusSucceeded
 		if r.exit != 0 {
@@ -127,7 +127,7 @@ func (p *performer) execute(a *assignment, t *Task) outcome {
 			notes += fmt.Sprintf("\ntreadle: %d bytes of %s were cut, see max_output\n", stream.cut, stream.name)
 		}
 	}
-	o.stderr = utf8Text(r.stderr.Bytes()) + notes
+	o.stderr = utf8Text(r.stderr.kept) + notes
 	return o
 }
 
@@ -146,9 +146,9 @@ func (p *performer) delegate(ctx context.Context, a *assignment, t *Task) error 
 	case r.broken != nil:
 		o = ended(unableToComplete, r.broken)
 	case r.exit != 0:
-		o = ended(unableToComplete, fmt.Errorf("the task runner %s ended with %d\n%s", a.Plugin.Command[0], r.exit, utf8Text(r.stderr.Bytes())))
+		o = ended(unableToComplete, fmt.Errorf("the task runner %s ended with %d\n%s", a.Plugin.Command[0], r.exit, utf8Text(r.stderr.kept)))
 	default:
-		o = ended(unableToComplete, fmt.Errorf("the task runner %s ended without finishing the task\n%s", a.Plugin.Command[0], utf8Text(r.stderr.Bytes())))
+		o = ended(unableToComplete, fmt.Errorf("the task runner %s ended without finishing the task\n%s", a.Plugin.Command[0], utf8Text(r.stderr.kept)))
 	}
 	return p.crash(ctx, a, t, o)
 }

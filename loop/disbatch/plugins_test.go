@@ -1,0 +1,176 @@
+package disbatch
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// shell is an entry of treadle_plugins that runs a script.
+func shell(script, more string) string {
+	return fmt.Sprintf(`{"kind": "exec", "command": ["/bin/sh", "-c", %q]%s}`, script, more)
+}
+
+// plugins is the configuration of plugins by name.
+func plugins(entries map[string]string) string {
+	var all []string
+	for name, entry := range entries {
+		all = append(all, fmt.Sprintf("%q: %s", name, entry))
+	}
+	return `"treadle_plugins": {` + strings.Join(all, ", ") + "},"
+}
+
+// what a task of the plugin with this entry ends as.
+func (s *site) endOf(plugin string, params ...any) Task {
+	s.t.Helper()
+	q := s.queue(d("name", plugin+bson.NewObjectID().Hex(), "plugin", plugin, "threads", 10))
+	if len(params) == 0 {
+		params = []any{d("user", "a b")}
+	}
+	return s.ends(s.fill(&q, params...)...)[0]
+}
+
+func TestTheContractOfExec(t *testing.T) {
+	t.Parallel()
+	broken := filepath.Join(t.TempDir(), "broken")
+	must(t, os.WriteFile(broken, []byte("#!/no/such/interpreter\n"), 0o700))
+	dir := t.TempDir()
+	entries := map[string]string{
+		"Good": shell("echo out; echo err >&2", ""), "Bad": shell("echo out; exit 3", ""),
+		"Status": shell(`echo out; echo '{"status": 7, "more": 1}'`, ""), "Zero": shell(`echo '{"status": 0}'; exit 0`, ""),
+		"Word": shell(`echo '{"status": "fine"}'`, ""), "NoStatus": shell(`echo '{"state": 4}'`, ""),
+		"Input":  shell("cat; echo end", ""),
+		"Env":    shell(`echo "$A $HOME"; pwd`, fmt.Sprintf(`, "env": {"A": "1", "HOME": "/h"}, "dir": %q`, dir)),
+		"Signal": shell("echo out; echo err >&2; kill -9 $$", ""), "Broken": fmt.Sprintf(`{"kind": "exec", "command": [%q]}`, broken),
+		"Bytes": shell(`printf 'a\377b\n'; printf '\376' >&2`, ""), "Long": shell("printf 123456789; printf 12345 >&2", `, "max_output": 6`),
+		"Stubborn": shell(`trap "" TERM; echo begun; while :; do sleep 1; done`, `, "timeout": 0.3`),
+		"Child":    shell("sleep 300 & echo out", ""),
+	}
+	s := newSite(t, plugins(entries))
+	s.node("me")
+	f := func(plugin string, status int, stdout, stderr string) {
+		t.Helper()
+		if got := s.endOf(plugin); got.Status != status || got.field("stdout") != stdout || !strings.Contains(got.field("stderr"), stderr) {
+			t.Errorf("%s ended as %s", plugin, got.Raw)
+		}
+	}
+	f("Good", 1, "out\n", "err\n")
+	f("Bad", 2, "out\n", "")
+	f("Status", 7, "out\n", "")
+	f("Zero", 2, "", "")
+	f("Word", 2, "", "")
+	f("NoStatus", 1, "{\"state\": 4}\n", "")
+	f("Env", 1, "1 /h\n"+dir+"\n", "")
+	f("Signal", 2, unableToComplete, "signal: killed\nerr")
+	f("Broken", 2, unableToStart, "no such file")
+	f("Bytes", 1, "a\uFFFDb\n", "\uFFFD")
+	f("Long", 1, "123456", "12345\ntreadle: 3 bytes of stdout were cut")
+	f("Stubborn", 2, unableToComplete, "its time-out of 300ms is over")
+	f("Child", 1, "out\n", "")
+	var doc struct {
+		ID     bson.ObjectID `bson:"_id"`
+		Status int
+		Params struct{ User string }
+	}
+	input := s.endOf("Input")
+	if err := bson.UnmarshalExtJSON([]byte(strings.TrimSuffix(input.field("stdout"), "end\n")), false, &doc); err != nil || doc.ID != input.ID || doc.Status != -1 || doc.Params.User != "a b" {
+		t.Errorf("the plugin read %q, %v", input.field("stdout"), err)
+	}
+}
+
+func TestLargeOutputGoesToGridFS(t *testing.T) {
+	t.Parallel()
+	const big = 20 << 20
+	s := newSite(t, `"gfs": "auto",`, plugins(map[string]string{
+		"Big": shell(fmt.Sprintf("head -c %d /dev/zero | tr '\\0' x; echo err >&2", big), ""), "Small": shell("echo out", ""),
+	}))
+	s.node("me")
+	if small := s.endOf("Small"); small.field("stdout") != "out\n" {
+		t.Errorf("a small output is %s", small.Raw)
+	}
+	task := s.endOf("Big")
+	for name, want := range map[string]string{"stdout": strings.Repeat("x", big), "stderr": "err\n"} {
+		id, ok := task.Raw.Lookup(name).ObjectIDOK()
+		got, err := s.store.ReadFile(s.ctx, id)
+		if !ok || err != nil || got != want {
+			t.Errorf("%s is %s: %d bytes, %v", name, task.Raw.Lookup(name), len(got), err)
+		}
+	}
+	if task.Status != 1 {
+		t.Errorf("status %d", task.Status)
+	}
+}
+
+func TestGFSAlwaysWritesFiles(t *testing.T) {
+	s := newSite(t, `"gfs": true,`)
+	s.node("me")
+	task := s.endOf(DemoPlugin, d("commands", "ab"))
+	id, ok := task.Raw.Lookup("stderr").ObjectIDOK()
+	if got, err := s.store.ReadFile(s.ctx, id); !ok || err != nil || got != "b\n" {
+		t.Errorf("stderr is %s: %q, %v", task.Raw.Lookup("stderr"), got, err)
+	}
+}
+
+// The kind runner starts programs by the command line of the original's task runner, and
+// looks after what they leave behind. This program is one of them.
+func TestTheContractOfRunner(t *testing.T) {
+	dir := t.TempDir()
+	script := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		must(t, os.WriteFile(path, []byte("#!/bin/sh\n"+text), 0o700))
+		return path
+	}
+	runner := func(path string) string { return fmt.Sprintf(`{"kind": "runner", "command": [%q]}`, path) }
+	s := newSite(t, fmt.Sprintf(`"task_runner": %q, "plugins": ["Listed", %q], "gfs": "auto",`, script("listed", `echo "$@" >&2`), DemoPlugin),
+		plugins(map[string]string{"Lazy": runner(script("lazy", "exit 0")), "Failing": runner(script("failing", "echo why >&2; exit 9"))}))
+	s.node("me")
+	f := func(plugin, stdout, stderr string) {
+		t.Helper()
+		got := s.endOf(plugin)
+		want := strings.ReplaceAll(stderr, "ID", got.ID.Hex())
+		if got.Status != 2 || got.field("stdout") != stdout || !strings.Contains(got.field("stderr"), want) {
+			t.Errorf("%s ended as %s, want %q", plugin, got.Raw, want)
+		}
+	}
+	f("Listed", unableToComplete, "--config "+s.config.Path+" --task ID --gfs auto")
+	f("Lazy", unableToComplete, "ended without finishing")
+	f("Failing", unableToComplete, "ended with 9\nwhy")
+
+	own := newSite(t)
+	text := fmt.Sprintf(`{"mongohost": %q, "database": %q, "task_runner": %q, "plugins": ["Demo", %q]}`, own.config.MongoHost, own.config.Database,
+		script("own", fmt.Sprintf("%s=%s exec %s \"$@\"\n", runnerVariable, own.config.Path, os.Args[0])), DemoPlugin)
+	must(t, os.WriteFile(own.config.Path, []byte(text), 0o600))
+	var err error
+	own.config, err = ReadConfig(own.config.Path)
+	must(t, err)
+	own.node("me")
+	if got := own.endOf(DemoPlugin, d("commands", "ab")); got.Status != 1 || got.field("stdout") != "a\n" || got.field("stderr") != "b\n" {
+		t.Errorf("through a task runner the demo ended as %s", got.Raw)
+	}
+	if got := own.endOf("Demo"); got.Status != 2 || got.field("stdout") != unableToStart {
+		t.Errorf("an unknown plugin ended as %s", got.Raw)
+	}
+}
+
+func TestQueuesThatCannotRunAreIgnored(t *testing.T) {
+	s := newSite(t, plugins(map[string]string{"Gone": `{"kind": "exec", "command": ["/no/such/program"]}`, "Far": `{"kind": "function"}`}))
+	n := s.node("me")
+	good := s.queue(d("name", "good", "plugin", DemoPlugin, "threads", 1))
+	for name, want := range map[string]string{"Gone": "no such file", "Far": "treadle serve --disbatch", "Other": "treadle_plugins", "../x": "no name of a plugin"} {
+		q := s.queue(d("name", "q"+want, "plugin", name, "threads", 1))
+		s.fill(&q, d("a", 1))
+		s.until("a report of "+name, func() bool {
+			n.node.mu.Lock()
+			defer n.node.mu.Unlock()
+			return strings.Contains(n.node.said["queue "+q.Name+" "+q.ID.Hex()], want)
+		})
+	}
+	s.ends(s.fill(&good, d("commands", "a"))...)
+	if n, err := s.store.CountTasks(s.ctx, d("status", StatusQueued)); err != nil || n != 4 {
+		t.Errorf("%d tasks are queued, %v", n, err)
+	}
+}
