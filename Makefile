@@ -9,11 +9,14 @@ BENCH =
 GOBENCH = .
 N = 300
 SEED = 1
+OPS = 1000
+KEEP =
+MINUTES = 10
 FUZZTIME = 30s
 
 .POSIX:
 .NOTPARALLEL:
-.PHONY: help build run test race lint layers race-short check golden interop fuzz crash bench bench-go peers proto proto-current clean
+.PHONY: help build run test race lint layers race-short check golden interop fuzz sim soak canary crash bench bench-go peers proto proto-current clean
 
 help: ## print this list
 	@echo 'usage: make TARGET [NAME=value]'
@@ -27,8 +30,10 @@ build: ## compile bin/treadle, with the version from git
 run: build ## build, then serve on the default addresses; settings in ARGS="..."
 	@exec bin/treadle serve $(ARGS)
 
-test: ## all tests; needs Go alone
+# The simulation looks into the server at each step, which is in builds with the invariants tag alone.
+test: ## all tests and a short simulation; needs Go alone
 	$(GO) test ./...
+	$(GO) test -tags invariants ./fuzz -run '^TestSimulation'
 
 race: ## all tests with the race detector and the invariants checked; needs a C compiler
 	CGO_ENABLED=1 $(GO) test -race -tags invariants ./...
@@ -83,6 +88,17 @@ fuzz: ## every fuzz target of ./fuzz, one after the other, FUZZTIME=30s each
 		if grep -Eq 'Failing input|seed corpus|panic|--- FAIL: .*/|hung or terminated' "$$dir/log"; then exit 1; fi; \
 		echo "fuzz $$target: the time was over, no failing input"; \
 	done
+
+sim: ## play one seed of the simulation and print what it came to: SEED=1 OPS=1000, and KEEP= as a failure says
+	@$(GO) test -tags invariants ./fuzz -count=1 -v -run '^TestSimulation$$' -args -sim.seed $(SEED) -sim.ops $(OPS) -sim.keep '$(KEEP)' 2>&1 | \
+		awk '/^(=== RUN|ok |PASS|--- PASS)/ || /sim_run_test.go:[0-9]*: [0-9]+ seeds/ { next } { print } /^(--- )?FAIL/ { bad = 1 } END { exit bad }'
+
+# New seeds each time: the first is taken from the clock, and every failure names its own.
+soak: ## play new seeds of the simulation for MINUTES=10
+	$(GO) test -tags invariants ./fuzz -count=1 -timeout 0 -v -run '^TestSimulation$$' -args -sim.from $$(date +%s)000 -sim.for $(MINUTES)m
+
+canary: ## plant bugs in the server, one at a time, and see that the simulation finds each
+	$(GO) test -tags canary ./fuzz -count=1 -timeout 1h -v -run '^TestCanary$$'
 
 crash: ## kill the built server under load N=300 times and audit what it acknowledged; SEED=
 	$(GO) test ./cmd/treadle -count=1 -timeout 2h -v -run 'TestCrash$$' -args -crash.n $(N) -crash.seed $(SEED)

@@ -16,6 +16,7 @@ type feed struct {
 	journal *journal.Journal
 	records []journal.Record
 	dirty   atomic.Bool // something was appended since the last flush
+	held    bool        // by tests: nothing is flushed until they say so
 }
 
 // Save implements sched.Journal.
@@ -38,7 +39,7 @@ func (f *feed) Drop(shard int, seq uint64) {
 
 // flush wakes the committer if there is something for it.
 func (f *feed) flush() {
-	if f != nil && f.dirty.Load() && f.dirty.Swap(false) {
+	if f != nil && !f.held && f.dirty.Load() && f.dirty.Swap(false) {
 		f.journal.Flush()
 	}
 }

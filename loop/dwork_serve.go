@@ -10,9 +10,12 @@ import (
 	"treadle/loop/zmq"
 )
 
+// replier is what a request is answered through: a zmq.Request, or a test's.
+type replier interface{ Reply(payload []byte) }
+
 // parkedReply waits for the journal.
 type parkedReply struct {
-	request zmq.Request
+	request replier
 	reply   []byte
 	group   uint64
 }
@@ -111,21 +114,26 @@ func (h *dworkHub) turn() {
 		h.batch = l.Take(h.batch)
 	}
 	for i, request := range h.batch {
-		var group uint64
-		var wait bool
-		h.out, group, wait = h.answer(h.out[:0], request.Payload)
-		if wait {
-			h.parked = append(h.parked, parkedReply{request, append([]byte(nil), h.out...), group})
-			h.owed.Add(1)
-		} else {
-			request.Reply(h.out)
-		}
+		respond(h, request, request.Payload)
 		h.batch[i] = zmq.Request{}
 	}
 	if cap(h.out) > maxDworkReply/16 {
 		h.out = nil
 	}
 	h.endTurn()
+}
+
+// respond answers a request, now or when what it changed is on disk.
+func respond[R replier](h *dworkHub, to R, payload []byte) {
+	var group uint64
+	var wait bool
+	h.out, group, wait = h.answer(h.out[:0], payload)
+	if !wait {
+		to.Reply(h.out)
+		return
+	}
+	h.parked = append(h.parked, parkedReply{to, append([]byte(nil), h.out...), group})
+	h.owed.Add(1)
 }
 
 // endTurn hands on what was caused, and sends the replies whose changes are on disk.

@@ -5,76 +5,199 @@ package loop
 import (
 	"errors"
 	"fmt"
-	"net"
+	"hash/maphash"
 	"sync"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"treadle/loop/journal"
 	"treadle/sched"
 )
 
-// Offline is a server of one loop without sockets, disk, timer and running clock: its
-// peers are calls, and nothing happens between them. It is there in test builds only, for
-// tests of other rooms that play whole conversations fast enough to fuzz them; the rest of
-// the server is the same code as ever. One goroutine at a time may use it.
+// Surroundings are what an Offline server stands in. The zero value is one loop at a fixed
+// time, without a disk.
+type Surroundings struct {
+	// Disk has the journal; nil: jobs live in memory alone. Nothing is committed but by
+	// Commit and BeginCommit.
+	Disk vfs.FS
+	// Now is what the clocks show at first; zero: some time in 2026.
+	Now sched.Time
+	// Seed says which queue is of which shard; zero: by chance.
+	Seed maphash.Seed
+	// Pick chooses which of the n event loops that have something to do runs next; nil:
+	// the first.
+	Pick func(n int) int
+}
+
+// Offline is a server without sockets, timer and running clock: its peers are calls, and
+// nothing happens between them. It is there in test builds only, for tests of other rooms
+// that play whole conversations fast enough to fuzz them; the rest of the server is the
+// same code as ever. One goroutine at a time may use it.
 type Offline struct {
 	server *Server
-	r      *reactor
+	loops  []*reactor
+	pick   func(int) int
 	time   sched.Time
 	timer  timerSink
 
-	mu     sync.Mutex
-	pushed sync.Cond
-	queue  []func() // what the loop has to run
+	mu        sync.Mutex
+	pushed    sync.Cond  // a queue, announced or stopped has changed
+	queues    [][]func() // what the loops have to run
+	announced uint64     // the last group whose commit the loops know of
+	stopped   bool       // the server wants to stop: its journal has failed, or a client has asked for it
+	later     []func()   // what the loops run when time has passed
 }
 
-// NewOffline makes a server at a fixed time. Of the settings those of sockets, loops and
-// the journal do not count.
+// NewOffline makes a server of one loop without a disk.
 func NewOffline(settings Options) (*Offline, error) {
-	settings.Data, settings.Loops = NoData, 1
+	settings.Loops = 1
+	return NewOfflineIn(settings, Surroundings{})
+}
+
+// NewOfflineIn makes a server in its surroundings. Of the settings those of sockets and the
+// journal's directory do not count. An error is the journal's.
+func NewOfflineIn(settings Options, in Surroundings) (*Offline, error) {
+	settings.Data, settings.seed = NoData, in.Seed
+	if in.Disk != nil {
+		settings.Data = "data"
+	}
 	s, err := newServer(settings)
 	if err != nil {
 		return nil, err
 	}
-	o := &Offline{server: s, time: sched.Time{Wall: 1_795_239_475_000, Mono: 1000}, timer: timerSink{s, make([]bool, 1)}}
+	if in.Now == (sched.Time{}) {
+		in.Now = sched.Time{Wall: 1_795_239_475_000, Mono: 1000, Micros: 1_795_239_475_000_000}
+	}
+	o := &Offline{
+		server: s, pick: in.Pick, time: in.Now,
+		timer: timerSink{s, make([]bool, s.o.Loops)}, queues: make([][]func(), s.o.Loops),
+	}
 	o.pushed.L = &o.mu
 	s.clock = func() sched.Time { return o.time }
-	s.stop = func() {}
-	o.r = newReactor(s, 0)
-	o.r.exec = func(fn func()) {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		o.queue = append(o.queue, fn)
-		o.pushed.Signal()
+	s.stop = func() { o.change(func() { o.stopped = true }) }
+	for i := range s.o.Loops {
+		o.loops = append(o.loops, o.newLoop(i))
+		s.reactors[i].Store(o.loops[i])
 	}
-	o.r.hangUp = func(c connection) { c.(*OfflinePeer).end() }
-	o.r.after = func(time.Duration, func()) *time.Timer { return nil } // every peer reads at once
-	s.reactors[0].Store(o.r)
-	return o, nil
+	if in.Disk == nil {
+		return o, nil
+	}
+	s.feed.held = true
+	s.tune = func(jo *journal.Options) {
+		jo.FS = in.Disk
+		jo.Committed = func(group uint64) {
+			s.committed(group)
+			o.change(func() { o.announced = group })
+		}
+	}
+	return o, s.openJournal()
 }
 
-// settle runs the loop until it has nothing to do, long replies included.
-func (o *Offline) settle() {
-	for fn := o.next(); fn != nil; fn = o.next() {
+func (o *Offline) newLoop(i int) *reactor {
+	r := newReactor(o.server, i)
+	r.exec = func(fn func()) { o.change(func() { o.queues[i] = append(o.queues[i], fn) }) }
+	r.hangUp = func(c connection) { c.(*OfflinePeer).end() }
+	r.after = func(_ time.Duration, fn func()) *time.Timer {
+		o.later = append(o.later, fn)
+		return nil
+	}
+	return r
+}
+
+// change makes a change that wait waits for.
+func (o *Offline) change(fn func()) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	fn()
+	o.pushed.Broadcast()
+}
+
+// wait waits until something has happened that happens on other goroutines.
+func (o *Offline) wait(happened func() bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for !happened() {
+		o.pushed.Wait()
+	}
+}
+
+// Settle runs the loops until they have nothing to do, long replies included.
+func (o *Offline) Settle() {
+	for {
+		for fn := o.next(); fn != nil; fn = o.next() {
+			fn()
+		}
+		select {
+		case <-o.server.dwork.ready:
+			o.server.dwork.turn()
+			continue
+		default:
+		}
+		if o.server.reports.Load() == 0 || o.streaming() {
+			return
+		}
+		o.wait(func() bool { return o.busy() > 0 })
+	}
+}
+
+// Turn runs one thing that a loop has to do; false: none has anything.
+func (o *Offline) Turn() bool {
+	fn := o.next()
+	if fn != nil {
 		fn()
 	}
+	return fn != nil
 }
 
-// next waits for what the loop has to run; nil: nothing will come.
+// busy counts the loops that have something to do.
+func (o *Offline) busy() (n int) {
+	for _, q := range o.queues {
+		if len(q) > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// streaming says whether a long reply waits for its peer to read, and others behind it.
+func (o *Offline) streaming() bool {
+	for _, r := range o.loops {
+		for _, s := range r.sessions {
+			if s != nil && s.stream != nil {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// next takes what one of the loops has to run; nil: none has anything.
 func (o *Offline) next() (fn func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for len(o.queue) == 0 {
-		if o.server.reports.Load() == 0 {
-			return nil
-		}
-		o.pushed.Wait()
+	n := o.busy()
+	if n == 0 {
+		return nil
 	}
-	fn = o.queue[0]
-	o.queue = o.queue[1:]
-	return fn
+	chosen := 0
+	if o.pick != nil && n > 1 {
+		chosen = o.pick(n)
+	}
+	for i, q := range o.queues {
+		if len(q) == 0 {
+			continue
+		}
+		if chosen == 0 {
+			o.queues[i] = q[1:]
+			return q[0]
+		}
+		chosen--
+	}
+	panic("no loop was chosen")
 }
 
-// Advance moves the clock, and does what is due when it is due.
+// Advance moves the clocks, and does what is due when it is due.
 func (o *Offline) Advance(d time.Duration) {
 	for left := d.Milliseconds(); ; {
 		next := o.tick()
@@ -82,10 +205,19 @@ func (o *Offline) Advance(d time.Duration) {
 		if left -= step; step == 0 {
 			return
 		}
-		o.time.Wall += step
+		o.Jump(time.Duration(step) * time.Millisecond)
 		o.time.Mono += step
 	}
 }
+
+// Jump sets the clock on the wall forward or back; nothing is done yet.
+func (o *Offline) Jump(d time.Duration) {
+	o.time.Wall += d.Milliseconds()
+	o.time.Micros += d.Microseconds()
+}
+
+// Now is what the clocks show.
+func (o *Offline) Now() sched.Time { return o.time }
 
 func (o *Offline) tick() (next sched.Time) {
 	select {
@@ -94,10 +226,55 @@ func (o *Offline) tick() (next sched.Time) {
 	}
 	next = o.server.sched.Tick(o.time, &o.timer)
 	o.server.wake(o.timer.mailed)
-	o.settle()
-	o.r.sweep()
-	o.settle()
+	o.Settle()
+	later := o.later
+	o.later = nil
+	for _, fn := range later {
+		fn()
+	}
+	for _, r := range o.loops {
+		r.sweep()
+	}
+	o.Settle()
 	return next
+}
+
+// Commit has the journal commit all that has happened, and what waited for it go out; false:
+// the disk has failed and the server wants to stop.
+func (o *Offline) Commit() bool {
+	<-o.BeginCommit()
+	o.Settle()
+	return o.server.failure.Load() == nil
+}
+
+// BeginCommit has the journal begin to commit what has happened. Until over is closed, or the
+// server is abandoned, nothing else may be asked of it.
+func (o *Offline) BeginCommit() (over <-chan struct{}) {
+	done := make(chan struct{})
+	group, waits := o.server.durableAll()
+	if !waits {
+		close(done)
+		return done
+	}
+	o.server.feed.held = false
+	o.server.feed.flush()
+	o.server.feed.held = true
+	go func() {
+		defer close(done)
+		o.wait(func() bool { return o.announced >= group || o.stopped })
+	}()
+	return done
+}
+
+// ShardOf says which shard a queue is of.
+func (o *Offline) ShardOf(queue string) int { return o.server.sched.ShardOf([]byte(queue)) }
+
+// Abandon ends a server that has crashed: nobody is told anything. The disk must let go of it.
+func (o *Offline) Abandon() {
+	o.change(func() { o.stopped = true })
+	if o.server.feed != nil {
+		_ = o.server.feed.journal.Close() // what it has to say is about a disk that is gone
+	}
 }
 
 // Check returns the first thing that is wrong with the server: structures of the scheduler
@@ -114,12 +291,19 @@ func (o *Offline) Check() error {
 	if o.server.conns.Load() > 0 {
 		return nil
 	}
+	for _, r := range o.loops {
+		for _, s := range r.sessions {
+			if s != nil {
+				return fmt.Errorf("nobody is connected, and session %#x is open", uint64(s.id))
+			}
+		}
+	}
 	if o.server.sched.Awaited() {
 		return errors.New("nobody is connected, and a running job is awaited")
 	}
 	var err error
 	o.server.sched.Status(func(q sched.QueueStatus) {
-		if q.Workers != 0 || q.Running != 0 {
+		if q.Name != string(dworkQueue) && (q.Workers != 0 || q.Running != 0) { // dwork's workers need no connection
 			err = fmt.Errorf("nobody is connected, but %+v", q)
 		}
 	})
@@ -132,74 +316,3 @@ func (o *Offline) Check() error {
 	}
 	return err
 }
-
-// OfflinePeer is a connection to an Offline server, whose other end reads at once.
-type OfflinePeer struct {
-	server  *Offline
-	session *session
-	read    []byte
-	closed  bool
-}
-
-// Connect connects a peer to a port, named as the setting with its addresses: periodic,
-// gloom-masters or gloom-slaves. It panics for any other.
-func (o *Offline) Connect(port string) *OfflinePeer {
-	talk := map[string]talker{"periodic": newPeriodic, "gloom-masters": newGloomMaster, "gloom-slaves": newGloomSlave}[port]
-	if talk == nil {
-		panic("no port is called " + port)
-	}
-	p := &OfflinePeer{server: o}
-	o.server.conns.Add(1)
-	p.session = o.r.open(p, talk)
-	return p
-}
-
-// Send hands the server what the peer sends, and ends the turn. b is not kept, and not
-// readable as it was when Send returns.
-func (p *OfflinePeer) Send(b []byte) {
-	if !p.closed && len(b) > 0 {
-		p.server.r.traffic(p.session, b)
-		for i := range b {
-			b[i] = 0xdb
-		}
-	}
-	p.server.settle()
-}
-
-// Read returns all that the peer has been sent since the last Read.
-func (p *OfflinePeer) Read() []byte {
-	read := p.read
-	p.read = nil
-	return read
-}
-
-// Closed says whether the connection has ended.
-func (p *OfflinePeer) Closed() bool { return p.closed }
-
-// Close is the peer's leaving.
-func (p *OfflinePeer) Close() {
-	p.end()
-	p.server.settle()
-}
-
-func (p *OfflinePeer) end() {
-	if !p.closed {
-		p.closed = true
-		p.server.r.shut(p.session)
-	}
-}
-
-// Write implements connection.
-func (p *OfflinePeer) Write(b []byte) (int, error) {
-	if p.closed {
-		panic("BUG: written to after its end, when another peer may have its descriptor")
-	}
-	p.read = append(p.read, b...)
-	return len(b), nil
-}
-
-// OutboundBuffered implements connection.
-func (p *OfflinePeer) OutboundBuffered() int { return 0 }
-
-// RemoteAddr implements connection.
-func (p *OfflinePeer) RemoteAddr() net.Addr { return nil }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -115,7 +114,7 @@ func newServer(o Options) (*Server, error) {
 		commits:  sync.NewCond(new(sync.Mutex)),
 	}
 	s.clock = s.readClocks
-	so := sched.Options{Shards: o.Shards, Seed: maphash.MakeSeed(), Alarm: s.ring, Rules: rules}
+	so := sched.Options{Shards: o.Shards, Seed: o.seed, Alarm: s.ring, Rules: rules}
 	if o.Data != NoData {
 		s.feed = &feed{records: make([]journal.Record, o.Shards)}
 		so.Journal = s.feed

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"treadle/codec/periodic"
 )
@@ -174,4 +175,29 @@ func TestTimerWakesInTime(t *testing.T) {
 	client.send(request(2, periodic.RunJob, job("g", "n")), request(3, periodic.DropFunc, str8("g")))
 	client.want(3, byte(periodic.Success))
 	client.want(2)
+}
+
+// TestClockSet: jobs are due by the clock on the wall also when it is set: one that waits for
+// a time that has come because the clock was set forward is handed out within moments, though
+// nothing else happens; one whose time is not there any more waits for it again.
+func TestClockSet(t *testing.T) {
+	clock := &manualClock{time: newWorld(t, Options{}).manual.now()}
+	r := startServer(t, Options{}, func(s *Server) { s.clock = clock.now })
+	client, worker := r.greet(periodic.Client), r.greet(periodic.Worker)
+	worker.send(request(1, periodic.CanDo, str8("f")), request(2, periodic.GrabJob))
+	worker.ping()
+	hour := int64(time.Hour / time.Millisecond)
+	client.ask(1, periodic.SubmitJob, later("f", "in half an hour", clock.now().Wall/1000+1800), byte(periodic.Success))
+	clock.set(hour)
+	assigned(t, worker.next())
+	worker.send(request(3, periodic.GrabJob))
+	client.ask(2, periodic.SubmitJob, later("f", "in a second", clock.now().Wall/1000+1), byte(periodic.Success))
+	clock.set(-hour)
+	r.tick()
+	worker.ping()
+	if !worker.silent() {
+		t.Errorf("a job is handed out an hour early: %x", worker.next().Body)
+	}
+	clock.set(hour + 1000)
+	assigned(t, worker.next())
 }

@@ -45,6 +45,13 @@ func (c *manualClock) add(ms int64) {
 	c.time.Mono += ms
 }
 
+// set moves the clock on the wall alone, as people and daemons do.
+func (c *manualClock) set(ms int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.time.Wall += ms
+}
+
 // advance moves the clock by ms and stops wherever tick says that something is
 // due, as the server's timer does.
 func (c *manualClock) advance(ms int64, tick func() sched.Time) {

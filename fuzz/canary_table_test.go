@@ -1,0 +1,55 @@
+package fuzz
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// canary is a bug on purpose: in a copy of file, what is old becomes new.
+type canary struct{ name, file, old, new string }
+
+// canaries are what `make canary` plants, one at a time: the simulation must find each. A
+// list of them stands in the README.
+var canaries = []canary{
+	{"an acknowledgement does not wait for its sync", "loop/durable.go", "s.marks[n].group <= committed", "s.marks[n].group <= committed+1"},
+	{"a removal is not journaled", "loop/durable.go", "f.journal.Delete(shard, seq)", "_ = seq"},
+	{"a result goes to whoever has the slot now", "loop/reactor.go", "s != nil && s.id == id", "s != nil"},
+	{"mail between loops wakes nobody", "loop/mailbox.go", "wake = len(m.bytes) == 0", "wake = false"},
+	{"a frame in two pieces loses its end", "loop/session.go", "take := min(need-len(s.partial), len(in))\n", "take := min(need-len(s.partial), len(in))\n\tif take > 40 {\n\t\tin = in[1:]\n\t\ttake--\n\t}\n"},
+	{"a session that has ended is not forgotten", "loop/reactor.go", "if s.peer != nil {\n\t\tr.server.sched.Forget", "if s.peer != nil && s.why == nil {\n\t\tr.server.sched.Forget"},
+	{"smaller priorities go first", "sched/queue.go", "key{^r.priority, r.due}", "key{r.priority, r.due}"},
+	{"the due second does not count", "sched/queue.go", "key{^r.priority, r.due}", "key{^r.priority, 0}"},
+	{"jobs are due two seconds early", "sched/shard.go", "return r.due < second ||", "return r.due < second+2 ||"},
+	{"a time-out comes after a tenth of its time", "sched/shard.go", "int64(r.timeout)*1000)", "int64(r.timeout)*100)"},
+	{"a job is ended by who does not hold it", "sched/shard.go", "sh.watches[r.home].peer != p:", "sh.watches[r.home].peer != p && r.seq%4 != 0:"},
+	{"a leaving worker takes its last job along", "sched/reserve.go", "n < tickBatch && len(w.held) > 0", "n < tickBatch && len(w.held) > 1"},
+	{"a replaced job keeps its workload", "sched/submit.go", "\tsh.arena.give(r.bytes)\n\tr.bytes, r.size = bytes, uint32(size)\n", "\tsh.arena.give(bytes)\n"},
+	{"a Gloom job fails at its third death", "loop/gloom.go", "Owned: true, Untimed: true, Deaths: 4", "Owned: true, Untimed: true, Deaths: 3"},
+	{"a task does not wait for those before it", "sched/graph_run.go", "if sh.slab.node(job).ins > 0 {", "if sh.slab.node(job).ins > 1 {"},
+	{"a dump leaves out what is running", "loop/periodic_dump.go", "if j.Space != periodicSpace {", "if j.Space != periodicSpace || j.Running {"},
+}
+
+// overlaid returns the file with the bug in it.
+func (c *canary) overlaid(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", c.file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(text), c.old); n != 1 {
+		t.Fatalf("%s: what is to be replaced is %d times in %s: adapt the table", c.name, n, c.file)
+	}
+	return strings.Replace(string(text), c.old, c.new, 1)
+}
+
+// TestCanariesFit: every bug of the table can be planted still.
+func TestCanariesFit(t *testing.T) {
+	if len(canaries) < 10 {
+		t.Errorf("%d planted bugs", len(canaries))
+	}
+	for i := range canaries {
+		canaries[i].overlaid(t)
+	}
+}

@@ -1,0 +1,228 @@
+//go:build invariants
+
+package fuzz
+
+import (
+	"fmt"
+	"slices"
+
+	"treadle/codec/dwork"
+)
+
+// flight is a request of a dwork worker on its way to the hub.
+type flight struct {
+	kind     dwork.Type
+	location string
+	tasks    []*simJob
+	payload  []byte
+	after    [][]*simJob // of each task, what it shall wait for
+	sure     []bool      // of each task, when it arrived: the worker held it
+}
+
+const dworkQueueOfSim = -1
+
+// locations are the workers of the simulation's graph.
+var locations = []string{"w0", "w1", "w2", "w3"}
+
+// task finds a task by its name on the wire.
+func (s *sim) task(name []byte) *simJob {
+	var id int
+	if _, err := fmt.Sscanf(string(name), "n%d", &id); err != nil || id >= len(s.jobs) || s.jobs[id].by != ofDwork {
+		s.fail("no task is called %q", name)
+	}
+	return s.jobs[id]
+}
+
+// tasksOf lists the last tasks that were made, n at most, oldest first.
+func (s *sim) lastTasks(n int) (all []*simJob) {
+	for i := len(s.jobs) - 1; i > 0 && len(all) < n; i-- {
+		if s.jobs[i].by == ofDwork {
+			all = append(all, s.jobs[i])
+		}
+	}
+	slices.Reverse(all)
+	return all
+}
+
+// send puts a request on its way.
+func (s *sim) send(f *flight) {
+	f.payload = dwork.AppendType(nil, f.kind)
+	for i, t := range f.tasks {
+		var parts []byte
+		if f.after != nil {
+			for _, p := range f.after[i] {
+				parts = dwork.AppendPred(parts, dwork.Dep{Name: []byte(p.name)})
+			}
+		}
+		f.payload = dwork.AppendTask(f.payload, []byte(t.name), []byte(t.workload()), parts)
+	}
+	switch f.kind {
+	case dwork.Steal:
+		f.payload = dwork.AppendN(f.payload, int32(1+s.rng.IntN(3)))
+		f.payload = dwork.AppendLocation(f.payload, []byte(f.location))
+	case dwork.Create:
+	default:
+		f.payload = dwork.AppendLocation(f.payload, []byte(f.location))
+	}
+	s.flights = append(s.flights, f)
+	s.say("dwork %v %s %v %v", f.kind, f.location, f.tasks, f.after)
+}
+
+// graphStep is something that a user or a worker of the graph does.
+func (s *sim) graphStep() {
+	location := locations[s.rng.IntN(len(locations))]
+	n := s.rng.IntN(20)
+	held := s.stolen[location]
+	switch {
+	case n < 6 && s.live() < mostJobs:
+		f := &flight{kind: dwork.Create}
+		for range 1 + s.rng.IntN(3) {
+			var after []*simJob
+			for _, t := range s.lastTasks(6) {
+				if s.rng.IntN(3) == 0 {
+					after = append(after, t)
+				}
+			}
+			f.tasks, f.after = append(f.tasks, s.job(ofDwork, dworkQueueOfSim, "")), append(f.after, after)
+		}
+		s.send(f)
+	case n == 6:
+		s.send(&flight{kind: dwork.Exit, location: location})
+	case len(held) > 0 && n < 14:
+		k := 1 + s.rng.IntN(len(held))
+		s.send(&flight{kind: dwork.Complete, location: location, tasks: slices.Clone(held[:k])})
+		s.stolen[location] = held[k:]
+	case len(held) > 0 && n < 16:
+		t := held[0]
+		s.stolen[location] = held[1:]
+		var after []*simJob
+		for _, p := range s.lastTasks(20) {
+			if p.id < t.id && s.rng.IntN(8) == 0 { // older ones alone: that makes no cycle
+				after = append(after, p)
+			}
+		}
+		s.send(&flight{kind: dwork.Transfer, location: location, tasks: []*simJob{t}, after: [][]*simJob{after}})
+	default:
+		s.send(&flight{kind: dwork.Steal, location: location})
+	}
+}
+
+// land has one request arrive at the hub.
+func (s *sim) land(f *flight) {
+	for i, t := range f.tasks {
+		held := t.location == f.location && !t.lost
+		f.sure = append(f.sure, held)
+		switch f.kind {
+		case dwork.Create:
+			t.now, t.disk, t.turn = sure, maybe, s.turn
+			t.preds = unfinished(f.after[i])
+		case dwork.Complete:
+			if held {
+				s.end(t)
+				s.done++
+			} else if t.lost {
+				s.doubt(t)
+			}
+		case dwork.Transfer:
+			if held {
+				t.location = ""
+				t.late = append(t.late, unfinished(f.after[i])...)
+			}
+		}
+	}
+	if f.kind == dwork.Exit {
+		delete(s.stolen, f.location)
+		for _, t := range s.jobs {
+			if t.by == ofDwork && t.location == f.location && !t.lost {
+				t.location = ""
+			}
+		}
+	}
+	crash := s.crashes
+	s.server.Dwork(f.payload, func(reply []byte) {
+		if s.crashes == crash {
+			s.hubSays(f, reply)
+		}
+	})
+}
+
+// unfinished leaves out what counts as done.
+func unfinished(all []*simJob) (left []*simJob) {
+	for _, p := range all {
+		if p.now == sure {
+			left = append(left, p)
+		}
+	}
+	return left
+}
+
+// hubSays checks an answer of the hub.
+func (s *sim) hubSays(f *flight, reply []byte) {
+	var q dwork.Query
+	if err := dwork.DecodeReply(reply, &q); err != nil {
+		s.fail("the hub answers %v with %x: %v", f.kind, reply, err)
+	}
+	s.say("dwork %v %s is answered %v", f.kind, f.location, q.Type)
+	switch {
+	case q.Type == dwork.Error:
+		s.fail("the hub refuses %v of %v", f.kind, f.tasks)
+	case f.kind == dwork.Steal && q.Type == dwork.Transfer:
+		for t := range q.Tasks {
+			s.steals(f.location, s.task(t.Name))
+		}
+	case f.kind == dwork.Steal && q.Type == dwork.Exit:
+		for _, t := range s.jobs {
+			if t.by == ofDwork && t.now == sure {
+				s.fail("%s is told that all is done, and %v is not", f.location, t)
+			}
+		}
+	case f.kind == dwork.Create:
+		for _, t := range f.tasks {
+			s.acknowledged(t)
+		}
+	case f.kind == dwork.Complete || f.kind == dwork.Transfer:
+		s.hubTook(f, &q)
+	}
+}
+
+// hubTook checks the answer to a Complete or a Transfer.
+func (s *sim) hubTook(f *flight, q *dwork.Query) {
+	var refused []*simJob
+	for t := range q.Tasks {
+		refused = append(refused, s.task(t.Name))
+	}
+	for i, t := range f.tasks {
+		no := q.Type == dwork.NotFound && (f.kind == dwork.Transfer || slices.Contains(refused, t))
+		switch {
+		case no && f.sure[i]:
+			s.fail("%s held %v, and the hub finds it not", f.location, t)
+		case no:
+		case f.kind == dwork.Complete:
+			s.end(t)
+			s.removed([]*simJob{t})
+		case f.sure[i]:
+			t.preds, t.late = append(t.preds, t.late...), nil
+		}
+	}
+}
+
+// steals checks that a worker may be given a task, and notes it.
+func (s *sim) steals(location string, t *simJob) {
+	s.say("%s is given %v", location, t)
+	switch {
+	case t.now == gone:
+		s.fail("%v is handed out after its end, or before it came", t)
+	case t.location != "" && !t.lost:
+		s.fail("%v is handed to %s and %s holds it", t, location, t.location)
+	}
+	for _, p := range slices.Concat(t.preds, t.late) {
+		if p.now == sure {
+			s.fail("%v is handed out before %v is complete", t, p)
+		}
+	}
+	t.now, t.location, t.lost = sure, location, false
+	if !slices.Contains(s.stolen[location], t) { // it may have been stolen before a crash, too
+		s.stolen[location] = append(s.stolen[location], t)
+	}
+	s.handed++
+}

@@ -1,0 +1,336 @@
+//go:build invariants
+
+package fuzz
+
+import (
+	"fmt"
+	"strings"
+)
+
+// certainty is what the ledger knows of a job's being there.
+type certainty int8
+
+const (
+	gone certainty = iota
+	maybe
+	sure
+)
+
+// protocol is the one that a job came in by.
+type protocol int8
+
+const (
+	ofPeriodic protocol = iota
+	ofGloom
+	ofDwork
+)
+
+// simJob is what the ledger knows of one job. A name that is submitted again is another job.
+type simJob struct {
+	id    int
+	by    protocol
+	queue int
+	name  string
+
+	now  certainty // that the server has it
+	disk certainty // that it would have it after a crash
+	turn int       // of the last change of now or holder
+
+	keyed     bool // priority and due are known
+	priority  int64
+	due       int64 // Unix milliseconds
+	notBefore int64 // likewise, but never too late
+	putOff    bool  // a worker has said so
+	timeout   int64 // milliseconds
+
+	holder   *simConn // who was given it and has not ended it
+	location string   // the same for a dwork task
+	lost     bool     // nobody knows any more who
+	heldAt   int64    // Mono
+	stale    int      // 1 + the turn in which one who did not hold it had something to say about it
+
+	owner    *simConn // who waits for its result
+	message  uint32   // under what, with Periodic
+	results  []string // what workers said
+	failures int
+	preds    []*simJob // of a dwork task
+	late     []*simJob // those that are not acknowledged yet
+}
+
+func (j *simJob) String() string { return fmt.Sprintf("j%d", j.id) }
+
+// workload is a job's, one that is JSON, by which it is known again.
+func (j *simJob) workload() string { return fmt.Sprintf(`"j%d"`, j.id) }
+
+// ledger is all jobs.
+type ledger struct {
+	jobs  []*simJob // by id
+	names map[string][]*simJob
+	wall  int64 // the latest time that was ever shown
+	swaps []swap
+}
+
+// swap is a job that was handed out before others that seem to be better.
+type swap struct {
+	given  *simJob
+	better []*simJob
+}
+
+// job makes a job that nobody has heard of yet.
+func (s *sim) job(by protocol, queue int, name string) *simJob {
+	j := &simJob{id: len(s.jobs), by: by, queue: queue, name: name}
+	if j.name == "" {
+		j.name = fmt.Sprintf("n%d", j.id)
+	}
+	s.jobs = append(s.jobs, j)
+	return j
+}
+
+// known finds a job by its workload, or by the result of one.
+func (s *sim) known(workload []byte, what string) *simJob {
+	text := strings.TrimPrefix(strings.Trim(string(workload), `"`), "r")
+	var id int
+	if _, err := fmt.Sscanf(text, "j%d", &id); err != nil || id >= len(s.jobs) {
+		s.fail("%s: %q is nobody's", what, workload)
+	}
+	return s.jobs[id]
+}
+
+// live counts the jobs that may be there.
+func (s *sim) live() (n int) {
+	for _, j := range s.jobs {
+		if j.now != gone {
+			n++
+		}
+	}
+	return n
+}
+
+// arrives is a job's coming to the server.
+func (s *sim) arrives(j *simJob, at int64) {
+	key := fmt.Sprint(j.queue, j.by, j.name)
+	j.now, j.disk, j.turn = sure, maybe, s.turn
+	if j.by == ofGloom {
+		j.disk = gone
+	}
+	j.keyed, j.due, j.notBefore = true, at*1000, at*1000
+	if at == 0 {
+		j.due = s.server.Now().Wall
+	}
+	for _, old := range s.names[key] {
+		switch {
+		case old.now == gone:
+		case old.now == sure && old.turn < s.turn && old.holder == nil && !old.lost && !s.mixed:
+			s.say("%v replaces %v", j, old)
+			s.end(old)
+		case old.now == sure && old.turn < s.turn && s.holds(old.holder, old) && !s.mixed:
+			s.say("%v is ignored, %v runs", j, old)
+			j.now, j.disk = gone, gone
+		default:
+			s.doubt(old)
+			j.now = maybe
+		}
+	}
+	s.names[key] = append(s.names[key], j)
+}
+
+// end is a job's: it is done, removed or replaced.
+func (s *sim) end(j *simJob) {
+	j.now, j.turn, j.holder, j.location = gone, s.turn, nil, ""
+	j.disk = min(j.disk, maybe)
+}
+
+// doubt is the end of a job of which it is not known whether it was ended.
+func (s *sim) doubt(j *simJob) {
+	j.now, j.disk, j.holder, j.keyed, j.turn = min(j.now, maybe), min(j.disk, maybe), nil, false, s.turn
+	j.lost = true
+}
+
+// acknowledged: what came with a request survives.
+func (s *sim) acknowledged(j *simJob) {
+	if j.now == sure {
+		j.disk = sure
+	}
+}
+
+// removed: an end was acknowledged.
+func (s *sim) removed(jobs []*simJob) {
+	for _, j := range jobs {
+		if j.now == gone {
+			j.disk = gone
+		}
+	}
+}
+
+// committed: all is on disk.
+func (s *sim) committed() {
+	for _, j := range s.jobs {
+		if j.disk = j.now; j.by == ofGloom {
+			j.disk = gone
+		}
+		j.preds, j.late = append(j.preds, j.late...), nil
+	}
+}
+
+// crashed: what is not on disk for sure is not there for sure.
+func (s *sim) crashed() {
+	for _, j := range s.jobs {
+		if j.putOff {
+			j.notBefore = 0 // that may be lost
+		}
+		j.now, j.holder, j.keyed, j.owner, j.late = j.disk, nil, false, nil, nil
+		j.lost = j.by == ofDwork
+	}
+}
+
+// holds says whether c has been given j for sure, and nothing has ended that.
+func (s *sim) holds(c *simConn, j *simJob) bool {
+	if c == nil || j.holder != c || c.peer.Closed() {
+		return false
+	}
+	return j.by == ofGloom || s.server.Now().Mono < j.heldAt+j.timeout
+}
+
+// mayHold says whether c may have j still: time-outs may be late by a little.
+func (s *sim) mayHold(c *simConn, j *simJob) bool {
+	return j.holder == c && (j.by == ofGloom || s.server.Now().Mono < j.heldAt+j.timeout+200)
+}
+
+// assigned checks that c may be given j, and notes it.
+func (s *sim) assigned(c *simConn, j *simJob, queue, name string) {
+	s.say("c%d is given %v", c.id, j)
+	s.wall = max(s.wall, s.server.Now().Wall)
+	if queue != s.queues[j.queue] || name != j.name {
+		s.fail("%v of q%d, %q, is handed out as %q of %q", j, j.queue, j.name, name, queue)
+	}
+	if s.holds(j.holder, j) && j.holder != c {
+		s.fail("%v is handed to c%d and c%d holds it", j, c.id, j.holder.id)
+	}
+	if j.now == gone {
+		if j.turn < s.turn || j.id == 0 {
+			s.fail("%v is handed out after its end, or before it came", j)
+		}
+		return // on its way when it ended
+	}
+	if j.notBefore > s.wall {
+		s.fail("%v is handed out %d ms early", j, j.notBefore-s.wall)
+	}
+	if j.holder != nil {
+		j.keyed = false // its time was over, and that was a new place in line
+		j.failures++
+	} else if j.keyed {
+		s.ordered(j)
+	}
+	j.now, j.holder, j.heldAt, j.turn, j.lost = sure, c, s.server.Now().Mono, s.turn, false
+	s.handed++
+	if j.stale == s.turn+1 {
+		s.doubt(j)
+	}
+}
+
+// ordered notes the jobs that j was handed out before, against the order.
+func (s *sim) ordered(j *simJob) {
+	var better []*simJob
+	for _, r := range s.jobs {
+		if r.now != sure || r.queue != j.queue || !r.keyed || r.holder != nil || r.by == ofDwork || r.turn >= s.turn || r.due > s.began {
+			continue
+		}
+		if r.priority > j.priority || r.priority == j.priority && r.due/1000 < j.due/1000 {
+			better = append(better, r)
+		}
+	}
+	if better != nil {
+		s.swaps = append(s.swaps, swap{j, better})
+	}
+}
+
+// endTurn is the end of all turns under way: nothing is in the air in the server.
+func (s *sim) endTurn() {
+	s.reap()
+	for _, w := range s.swaps {
+		for _, r := range w.better {
+			if r.now == sure && r.turn < s.turn && r.keyed {
+				s.fail("%v (priority %d, due %d) is handed out before %v (%d, %d)", w.given, w.given.priority, w.given.due, r, r.priority, r.due)
+			}
+		}
+	}
+	s.swaps = s.swaps[:0]
+	s.turn++
+	s.mixed = false
+	s.began = s.server.Now().Wall
+}
+
+// finishes is a worker's word that j is done, with a result. Who does not hold it may be given
+// it again in this very turn, and then that was the word about it.
+func (s *sim) finishes(c *simConn, j *simJob, result string) {
+	if s.holds(c, j) {
+		j.results = append(j.results, result)
+		s.end(j)
+		s.done++
+		return
+	}
+	j.results, j.stale = append(j.results, result), s.turn+1
+	if s.mayHold(c, j) || j.lost && j.now != gone {
+		s.doubt(j)
+	}
+}
+
+// returns is a worker's word that it has not done j, which is due again then; at 0: at once.
+func (s *sim) returns(c *simConn, j *simJob, at int64) {
+	j.failures++
+	if s.holds(c, j) {
+		j.holder, j.turn = nil, s.turn
+		j.keyed = j.by == ofPeriodic
+		j.due = s.server.Now().Wall
+		if at > 0 {
+			j.due, j.notBefore, j.putOff = at, at, true
+		}
+		return
+	}
+	j.stale = s.turn + 1
+	if s.mayHold(c, j) || j.lost {
+		j.holder, j.keyed, j.notBefore, j.turn = nil, false, 0, s.turn
+	}
+}
+
+// left is a connection's end: what it held is ready again, what it owned is gone.
+func (s *sim) left(c *simConn) {
+	for _, j := range s.jobs {
+		if j.holder == c {
+			j.holder, j.keyed, j.turn = nil, false, s.turn
+			j.failures++
+		}
+		if j.owner == c {
+			if j.owner = nil; j.by == ofGloom {
+				holder := j.holder
+				s.end(j)
+				j.holder = holder
+			}
+		}
+	}
+}
+
+// mayHaveHeld is the end of a connection to which jobs may have been on their way: they are
+// ready again, at another place.
+func (s *sim) mayHaveHeld() {
+	for _, j := range s.jobs {
+		if j.now != gone && j.holder == nil && j.by != ofDwork {
+			j.keyed = false
+			j.failures++
+		}
+	}
+}
+
+// failuresOf is how often j has failed at most, with those that are seen at the end of the turn.
+func (s *sim) failuresOf(j *simJob) int {
+	n := j.failures
+	if j.holder != nil && !s.holds(j.holder, j) {
+		n++
+	}
+	for _, c := range s.conns {
+		if c.peer.Closed() && !c.reset {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,351 @@
+//go:build invariants
+
+package fuzz
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"treadle/codec/gloom"
+	"treadle/codec/periodic"
+	"treadle/loop"
+)
+
+// The kinds of the simulation's connections: those of a Periodic script, see periodicPeers.
+// A peer of the CRC framing is client and worker in one.
+
+// simConn is one connection: the peer on its far end, what is on its way there and back,
+// and what the ledger sees pass at the server's door.
+type simConn struct {
+	id   int
+	kind int
+	peer *loop.OfflinePeer
+
+	outgoing []byte // sent, not arrived
+	passed   int    // bytes that have arrived
+	marks    []mark // what is complete when so many have
+	fin      bool   // nothing more is sent
+	recent   []*simRequest
+	reset    bool // it ends when nothing is under way
+
+	written  []byte                 // at the server's door
+	greeted  bool                   // the answer to the hello has passed
+	requests map[uint32]*simRequest // arrived and not answered, by message id
+	busy     bool                   // a slave has a job
+
+	heard []byte // what the peer has read
+	met   bool   // it has read the answer to its hello
+	next  uint32 // message id
+	grabs int    // outstanding
+	held  []heldJob
+}
+
+// heldJob is one that a peer has read of.
+type heldJob struct {
+	job    *simJob
+	handle []byte
+}
+
+// mark is a request whose last byte is the one before at.
+type mark struct {
+	at      int
+	request *simRequest
+}
+
+// simRequest is what the ledger has to know of a request: what its arrival does, and what
+// its answer means.
+type simRequest struct {
+	id     uint32
+	cmd    periodic.Command
+	job    *simJob
+	also   *simJob   // the other one of a LOAD
+	jobs   []*simJob // of a removal
+	arrive func()
+	silent bool // nothing answers it
+}
+
+func (c *simConn) framing() periodic.Framing {
+	if c.kind >= crcClient {
+		return periodic.CRC
+	}
+	return periodic.Plain
+}
+
+func (c *simConn) gloom() bool  { return c.kind >= gloomMaster }
+func (c *simConn) client() bool { return c.kind != plainWorker && !c.gloom() }
+func (c *simConn) worker() bool { return c.kind != plainClient && !c.gloom() }
+
+// connect opens a connection of a kind, and says hello.
+func (s *sim) connect(kind int) *simConn {
+	s.made++
+	c := &simConn{id: s.made, kind: kind, peer: s.server.Connect(periodicPorts[kind]), requests: map[uint32]*simRequest{}}
+	c.peer.Written = func(b []byte) { s.written(c, b) }
+	s.conns = append(s.conns, c)
+	c.outgoing = append(c.outgoing, periodicHellos()[kind]...)
+	s.say("c%d opens as %d", c.id, kind)
+	return c
+}
+
+// ask sends a request of the Periodic protocol.
+func (c *simConn) ask(r *simRequest, args []byte) {
+	c.next++
+	r.id = c.next
+	f := periodic.Frame{MsgID: r.id, Cmd: r.cmd}
+	c.outgoing = append(c.outgoing, periodicRequest(&f, c.framing(), args)...)
+	c.mark(r, 0)
+}
+
+// mark notes a request that ends before the last bytes of what has been sent.
+func (c *simConn) mark(r *simRequest, before int) {
+	c.marks = append(c.marks, mark{c.passed + len(c.outgoing) - before, r})
+}
+
+// tell is ask in the Gloom protocol.
+func (c *simConn) tell(r *simRequest, frame []byte) {
+	c.outgoing = append(c.outgoing, frame...)
+	r.silent = true // which answer is whose is seen by its content
+	c.mark(r, 0)
+}
+
+// deliver has n bytes of what was sent arrive.
+func (s *sim) deliver(c *simConn, n int) {
+	if c.peer.Closed() {
+		return
+	}
+	n = min(n, len(c.outgoing))
+	c.passed += n
+	for len(c.marks) > 0 && c.marks[0].at <= c.passed {
+		r := c.marks[0].request
+		c.marks = c.marks[1:]
+		c.recent = append(c.recent, r)
+		if !r.silent {
+			c.requests[r.id] = r
+		}
+		if r.arrive != nil {
+			r.arrive()
+		}
+		s.mixed = true
+	}
+	chunk := slices.Clone(c.outgoing[:n])
+	c.outgoing = c.outgoing[n:]
+	c.peer.Feed(chunk)
+	if len(c.outgoing) == 0 && c.fin {
+		c.peer.Finish()
+	}
+}
+
+// reap forgets the connections that have ended. Of what had just arrived on one that the
+// server ended, nobody knows whether it was read.
+func (s *sim) reap() {
+	s.conns = slices.DeleteFunc(s.conns, func(c *simConn) bool {
+		if !c.peer.Closed() {
+			c.recent = c.recent[:0]
+			return false
+		}
+		s.say("c%d has ended", c.id)
+		for _, r := range c.recent {
+			for _, j := range append(r.jobs, r.job) {
+				if j != nil && j.by != ofDwork {
+					s.doubt(j)
+				}
+			}
+		}
+		s.left(c)
+		if !c.reset {
+			s.mayHaveHeld()
+		}
+		return true
+	})
+}
+
+// written takes what the server writes apart, at its door.
+func (s *sim) written(c *simConn, b []byte) {
+	c.written = append(c.written, b...)
+	for len(c.written) > 0 {
+		reply := s.periodicReply
+		if c.gloom() {
+			reply = s.gloomReply
+		}
+		n := reply(c)
+		if n == 0 {
+			return
+		}
+		c.written = c.written[n:]
+	}
+}
+
+func (s *sim) periodicReply(c *simConn) int {
+	var r periodic.Response
+	n, err := periodic.NextResponse(c.written, c.framing(), periodic.MaxPayload, &r)
+	if err != nil {
+		s.fail("c%d is sent %x: %v", c.id, c.written, err)
+	}
+	if n == 0 || !c.greeted {
+		c.greeted = c.greeted || n > 0
+		return n
+	}
+	q := c.requests[r.MsgID]
+	if q == nil {
+		s.fail("c%d is sent %x for message %d, which it does not wait for", c.id, r.Body, r.MsgID)
+	}
+	delete(c.requests, r.MsgID)
+	is := func(cmd periodic.Command) bool { return len(r.Body) == 1 && r.Body[0] == byte(cmd) }
+	switch q.cmd {
+	case periodic.GrabJob:
+		if is(periodic.Success) && s.era == "2026" && c.framing() == periodic.CRC {
+			c.requests[r.MsgID] = q
+			return n
+		}
+		if len(r.Body) == 0 || r.Body[0] != byte(periodic.JobAssign) {
+			s.fail("c%d is sent %x for a GRAB_JOB", c.id, r.Body)
+		}
+		_, j := takeAssign(c, r.Body)
+		s.assigned(c, s.known(j.Workload, "an assignment"), string(j.Func), string(j.Name))
+	case periodic.RunJob:
+		s.result(c, q.job, r.Body)
+	case periodic.Status, periodic.Dump:
+	case periodic.Ping:
+		if !is(periodic.Pong) {
+			s.fail("c%d is sent %x for a PING", c.id, r.Body)
+		}
+	default:
+		if !is(periodic.Success) {
+			s.fail("c%d is sent %x for a %v", c.id, r.Body, q.cmd)
+		}
+		for _, j := range []*simJob{q.job, q.also} {
+			if j != nil {
+				s.acknowledged(j)
+			}
+		}
+		s.removed(q.jobs)
+	}
+	s.say("c%d hears of its %v", c.id, q.cmd)
+	return n
+}
+
+// takeAssign takes a JOB_ASSIGN apart, into what names the job to the server and the job.
+func takeAssign(c *simConn, body []byte) (handle []byte, j periodic.Job) {
+	record := body[1:]
+	if c.framing() == periodic.Plain {
+		h, rest, _ := periodic.Str8(record)
+		handle, record = periodic.AppendStr8(nil, h), rest
+	}
+	if _, err := periodic.ParseJob(record, &j); err != nil {
+		panic(simFailure(fmt.Sprintf("c%d is assigned %x: %v", c.id, body, err)))
+	}
+	if c.framing() == periodic.CRC {
+		handle = periodic.AppendStr8(periodic.AppendStr8(nil, j.Func), j.Name)
+	}
+	return handle, j
+}
+
+// result checks what a RUN_JOB is answered with.
+func (s *sim) result(c *simConn, j *simJob, body []byte) {
+	if c.framing() == periodic.CRC {
+		if len(body) == 1 && body[0] == byte(periodic.NoWorker) {
+			s.say("c%d hears that nobody does %v", c.id, j)
+			j.owner = nil
+			s.end(j)
+			return
+		}
+		if len(body) == 0 || body[0] != byte(periodic.Data) && s.era != "2019" {
+			s.fail("c%d is sent %x as a result", c.id, body)
+		}
+		body = body[1:]
+	}
+	s.say("c%d has the result %s of %v", c.id, body, j)
+	if j.owner != c {
+		s.fail("c%d is sent a result of %v, which it does not wait for", c.id, j)
+	}
+	j.owner = nil
+	s.results++
+	ended := string(body) == "" || string(body) == "removed"
+	switch {
+	case slices.Contains(j.results, string(body)):
+	case string(body) == "failed" && s.failuresOf(j) > 0:
+	case ended && j.now != sure:
+	default:
+		s.fail("c%d is sent %q as the result of %v, of which workers said %q", c.id, body, j, j.results)
+	}
+}
+
+func (s *sim) gloomReply(c *simConn) int {
+	payload, n, err := gloom.Next(c.written, 1<<20)
+	if n == 0 {
+		return 0
+	}
+	var r gloom.Reply
+	if err == nil {
+		err = gloom.ParseReply(payload, &r)
+	}
+	if err != nil {
+		s.fail("c%d is sent %q: %v", c.id, c.written, err)
+	}
+	switch {
+	case r.Action != nil:
+		typ, _ := gloom.Text(nil, r.Type)
+		id, _ := gloom.Text(nil, r.ID)
+		if c.busy {
+			s.fail("c%d is sent %q and has a job", c.id, payload)
+		}
+		c.busy = true
+		s.assigned(c, s.known(r.Body, "a job for a slave"), string(typ), string(id))
+	case r.Error != nil && string(r.Error) == `"`+gloom.JobFailed+`"`:
+		id, _ := gloom.Text(nil, r.Reason)
+		j := s.known(append([]byte("j"), id[1:]...), "a failed job")
+		if j.owner != c || s.failuresOf(j) < 4 {
+			s.fail("c%d hears that %v has failed, after %d deaths", c.id, j, s.failuresOf(j))
+		}
+		j.owner = nil
+		s.end(j)
+	case r.Error != nil:
+		s.fail("c%d is sent %q", c.id, payload)
+	case r.Body != nil:
+		id, _ := gloom.Text(nil, r.ID)
+		j := s.known(append([]byte("j"), id[1:]...), "a response")
+		if j.owner != c || !slices.Contains(j.results, string(r.Body)) {
+			s.fail("c%d is sent the response %q of %v, of which workers said %q", c.id, r.Body, j, j.results)
+		}
+		s.say("c%d has the response %s", c.id, r.Body)
+		j.owner = nil
+		s.results++
+	}
+	return n
+}
+
+// read has the peer read n bytes, and notes the jobs it hears of.
+func (s *sim) read(c *simConn, n int) {
+	c.heard = append(c.heard, c.peer.ReadUpTo(n)...)
+	for len(c.heard) > 0 {
+		if c.gloom() {
+			payload, n, _ := gloom.Next(c.heard, 1<<20)
+			if n == 0 {
+				return
+			}
+			c.heard = c.heard[n:]
+			var r gloom.Reply
+			if gloom.ParseReply(payload, &r) == nil && r.Action != nil {
+				c.held = append(c.held, heldJob{s.known(r.Body, "a job"), nil})
+			}
+			continue
+		}
+		var r periodic.Response
+		n, _ := periodic.NextResponse(c.heard, c.framing(), periodic.MaxPayload, &r)
+		if n == 0 {
+			return
+		}
+		c.heard = c.heard[n:]
+		if !c.met {
+			c.met = true
+		} else if len(r.Body) > 1 && r.Body[0] == byte(periodic.JobAssign) {
+			handle, j := takeAssign(c, r.Body)
+			c.held = append(c.held, heldJob{s.known(j.Workload, "a job"), handle})
+			c.grabs--
+		}
+	}
+}
+
+func later(seconds int64, step uint16) []byte {
+	return binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint64(nil, uint64(seconds)), step)
+}

@@ -1,0 +1,318 @@
+//go:build invariants
+
+package fuzz
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"time"
+
+	"treadle/codec/gloom"
+	"treadle/codec/periodic"
+)
+
+// mostJobs is how many jobs may be there: each step checks all of them.
+const mostJobs = 60
+
+// step does the next thing, which depends on the seed and the step's number alone as far as
+// it can: a step that is left out changes the others little, and that makes failures short.
+func (s *sim) step() {
+	n := s.rng.IntN(1000)
+	switch {
+	case len(s.conns) < 4 || n < 40 && len(s.conns) < 14:
+		s.connect(s.rng.IntN(periodicPeers))
+	case n < 300:
+		s.act(s.any())
+	case n < 400:
+		s.graphStep()
+	case n < 640:
+		s.arrive(s.any())
+	case n < 720:
+		if len(s.flights) > 0 { // in any order: each worker has a connection of its own
+			i := s.rng.IntN(len(s.flights))
+			f := s.flights[i]
+			s.flights = append(s.flights[:i:i], s.flights[i+1:]...)
+			s.settle()
+			s.land(f)
+			s.settle()
+		}
+	case n < 850:
+		s.read(s.any(), []int{1, 40, math.MaxInt}[s.rng.IntN(3)])
+	case n < 910:
+		s.commit()
+	case n < 955:
+		s.pass(time.Duration(s.rng.IntN(3000)) * time.Millisecond)
+	case n < 985:
+		s.misfortune(s.any())
+	case n < 990:
+		s.pass(time.Duration(5+s.rng.IntN(30)) * time.Second)
+	case n < 993:
+		s.settle()
+		d := time.Duration(s.rng.IntN(7200)-3600) * time.Second
+		s.say("the clock is set by %v", d)
+		s.server.Jump(d)
+		s.pass(0)
+	case n < 997:
+		s.crash()
+	default:
+		s.audit()
+	}
+}
+
+// any is one of the connections.
+func (s *sim) any() *simConn { return s.conns[s.rng.IntN(len(s.conns))] }
+
+// arrive has some of what a peer has sent arrive, at once or among what others send.
+func (s *sim) arrive(c *simConn) {
+	n := math.MaxInt
+	if s.rng.IntN(3) == 0 {
+		n = 1 + s.rng.IntN(60)
+	}
+	s.deliver(c, n)
+	if s.rng.IntN(3) > 0 {
+		s.settle()
+		return
+	}
+	s.mixed = true
+	for range s.rng.IntN(3) {
+		s.server.Turn()
+	}
+}
+
+// settle lets the server do all that it has to do.
+func (s *sim) settle() {
+	s.server.Settle()
+	s.endTurn()
+}
+
+func (s *sim) commit() {
+	s.settle()
+	if !s.server.Commit() {
+		s.fail("the disk has failed")
+	}
+	s.endTurn()
+	s.committed()
+	s.say("committed")
+}
+
+// pass lets time go by.
+func (s *sim) pass(d time.Duration) {
+	s.settle()
+	s.server.Advance(d)
+	s.wall = max(s.wall, s.server.Now().Wall)
+	s.endTurn()
+}
+
+// misfortune befalls a connection.
+func (s *sim) misfortune(c *simConn) {
+	s.settle()
+	if c.peer.Closed() {
+		return
+	}
+	switch s.rng.IntN(6) {
+	case 0, 1:
+		s.say("c%d is reset", c.id)
+		c.reset = true
+		c.peer.Close()
+	case 2:
+		s.say("c%d says nothing more", c.id)
+		c.fin = true
+	case 3:
+		s.say("c%d cannot be written to", c.id)
+		c.peer.Broken = true
+	case 4:
+		s.say("c%d reads slowly", c.id)
+		c.peer.Window = s.rng.IntN(500)
+	case 5:
+		c.peer.Window = math.MaxInt
+	}
+	s.settle()
+}
+
+// act is something that a peer does.
+func (s *sim) act(c *simConn) {
+	switch {
+	case c.fin || len(c.outgoing) > 4000:
+	case c.kind == gloomMaster:
+		if s.live() >= mostJobs {
+			return
+		}
+		j := s.job(ofGloom, s.rng.IntN(worked), "")
+		j.priority = int64(s.rng.IntN(3))
+		c.tell(&simRequest{job: j, arrive: func() { s.arrives(j, 0); j.owner = c }},
+			gloom.AppendSubmit(nil, fmt.Appendf(nil, "%q", j.name), fmt.Appendf(nil, "%q", s.queues[j.queue]), j.priority, []byte(j.workload())))
+		s.say("c%d submits %v", c.id, j)
+	case c.kind == gloomSlave:
+		s.slaves(c)
+	case c.worker() && (!c.client() || s.rng.IntN(2) == 0):
+		s.works(c)
+	default:
+		s.asks(c)
+	}
+}
+
+// slaves is something that a slave does.
+func (s *sim) slaves(c *simConn) {
+	if c.next == 0 {
+		c.next = 1
+		c.tell(&simRequest{}, gloom.AppendJoin(nil, fmt.Appendf(nil, "%q", s.queues[s.rng.IntN(worked)])))
+		return
+	}
+	if len(c.held) == 0 {
+		return
+	}
+	j := c.held[0].job
+	c.held = c.held[1:]
+	result := s.resultOf(j)
+	c.tell(&simRequest{arrive: func() { c.busy = false; s.finishes(c, j, result) }}, gloom.AppendRespond(nil, []byte(result)))
+	s.say("c%d does %v", c.id, j)
+}
+
+// resultOf makes a result that no other job has.
+func (s *sim) resultOf(j *simJob) string { return fmt.Sprintf(`"r%v"`, j) }
+
+// works is something that a Periodic worker does.
+func (s *sim) works(c *simConn) {
+	if len(c.held) > 0 && s.rng.IntN(3) > 0 {
+		i := s.rng.IntN(len(c.held))
+		h := c.held[i]
+		c.held = append(c.held[:i:i], c.held[i+1:]...)
+		s.gives(c, h, s.rng.IntN(6))
+		return
+	}
+	n := s.rng.IntN(worked)
+	if c.grabs < 3 && s.rng.IntN(3) > 0 {
+		c.grabs++
+		c.ask(&simRequest{cmd: periodic.GrabJob}, nil)
+		return
+	}
+	c.ask(&simRequest{cmd: periodic.CanDo, silent: c.framing() == periodic.Plain || s.era < "2023"}, periodic.AppendStr8String(nil, s.queues[n]))
+}
+
+// gives is what a worker says about a job that it has: 0 that it has failed, 1 that it is for
+// later, else that it is done.
+func (s *sim) gives(c *simConn, h heldJob, what int) {
+	j := h.job
+	r := &simRequest{silent: c.framing() == periodic.Plain || s.era < "2023"}
+	args := h.handle
+	switch what {
+	case 0:
+		r.cmd, r.arrive = periodic.WorkFail, func() { s.returns(c, j, 0) }
+	case 1:
+		delay := s.rng.IntN(20)
+		r.cmd, args = periodic.SchedLater, append(args[:len(args):len(args)], later(int64(delay), 1)...)
+		r.arrive = func() { s.returns(c, j, s.server.Now().Wall+int64(delay)*1000) }
+	default:
+		result := s.resultOf(j)
+		r.cmd, args = periodic.WorkDone, append(args[:len(args):len(args)], result...)
+		r.arrive = func() { s.finishes(c, j, result) }
+	}
+	c.ask(r, args)
+	s.say("c%d says %v of %v", c.id, r.cmd, j)
+}
+
+// record makes a Job record.
+func (s *sim) record(j *simJob, at int64) []byte {
+	return periodic.AppendJob(nil, &periodic.Job{
+		Func: []byte(s.queues[j.queue]), Name: []byte(j.name), Workload: []byte(j.workload()), SchedAt: at, Timeout: int32(j.timeout / 1000),
+	})
+}
+
+// fresh makes a Periodic job that is submitted next.
+func (s *sim) fresh(queue int, name string) *simJob {
+	j := s.job(ofPeriodic, queue, name)
+	j.timeout = []int64{600_000, 600_000, 4000}[s.rng.IntN(3)]
+	return j
+}
+
+// asks is something that a Periodic client does.
+func (s *sim) asks(c *simConn) {
+	n := s.rng.IntN(20)
+	if s.live() >= mostJobs && n < 14 {
+		n = 14
+	}
+	at := int64(0)
+	if s.rng.IntN(3) == 0 {
+		at = s.server.Now().Wall/1000 + int64(s.rng.IntN(20)-5)
+	}
+	switch {
+	case n < 10:
+		name := ""
+		if s.rng.IntN(3) == 0 {
+			name = fmt.Sprint("again", s.rng.IntN(4))
+		}
+		j := s.fresh(s.rng.IntN(len(s.queues)), name)
+		c.ask(&simRequest{cmd: periodic.SubmitJob, job: j, arrive: func() { s.arrives(j, at) }}, s.record(j, at))
+		s.say("c%d submits %v at %d", c.id, j, at)
+	case n < 12:
+		s.loads(c, at)
+	case n < 14:
+		j := s.fresh(s.rng.IntN(worked), "")
+		c.ask(&simRequest{cmd: periodic.RunJob, job: j, arrive: func() {
+			s.arrives(j, 0)
+			j.owner, j.message = c, c.next
+		}}, s.record(j, 0))
+		s.say("c%d runs %v", c.id, j)
+	case n < 16:
+		s.removes(c)
+	case n == 16:
+		c.ask(&simRequest{cmd: periodic.Status}, nil)
+	case n == 17 && s.rng.IntN(3) == 0:
+		r := &simRequest{cmd: periodic.DropFunc}
+		r.arrive = func() {
+			for _, j := range s.jobs {
+				if j.queue == worked && j.by == ofPeriodic && j.now != gone {
+					s.end(j)
+				}
+				if j.queue == worked {
+					r.jobs = append(r.jobs, j)
+				}
+			}
+		}
+		c.ask(r, periodic.AppendStr8String(nil, s.queues[worked]))
+		s.say("c%d drops", c.id)
+	case n == 18:
+		args := binary.BigEndian.AppendUint32(periodic.AppendStr8String(nil, "poll-delay"), uint32(s.rng.IntN(100)))
+		c.ask(&simRequest{cmd: periodic.ConfigSet}, args)
+	default:
+		c.ask(&simRequest{cmd: periodic.Ping}, nil)
+	}
+}
+
+// loads sends two jobs at once: the first is there when its bytes are.
+func (s *sim) loads(c *simConn, at int64) {
+	a, b := s.fresh(s.rng.IntN(len(s.queues)), ""), s.fresh(s.rng.IntN(len(s.queues)), "")
+	first, second := s.record(a, at), s.record(b, at)
+	args := append(append(binary.BigEndian.AppendUint64(nil, 2), first...), second...)
+	c.ask(&simRequest{cmd: periodic.Load, job: b, also: a, arrive: func() { s.arrives(b, at) }}, args)
+	last := c.marks[len(c.marks)-1]
+	front := mark{last.at - len(second), &simRequest{silent: true, job: a, arrive: func() { s.arrives(a, at) }}}
+	c.marks = append(c.marks[:len(c.marks)-1], front, last)
+	s.say("c%d loads %v and %v at %d", c.id, a, b, at)
+}
+
+// removes removes a job that may be there.
+func (s *sim) removes(c *simConn) {
+	var all []*simJob
+	for _, j := range s.jobs {
+		if j.by == ofPeriodic && j.now != gone {
+			all = append(all, j)
+		}
+	}
+	if len(all) == 0 {
+		return
+	}
+	j := all[s.rng.IntN(len(all))]
+	r := &simRequest{cmd: periodic.RemoveJob}
+	r.arrive = func() {
+		for _, same := range s.names[fmt.Sprint(j.queue, j.by, j.name)] {
+			if same.now != gone {
+				s.end(same)
+			}
+			r.jobs = append(r.jobs, same)
+		}
+	}
+	c.ask(r, periodic.AppendStr8String(periodic.AppendStr8String(nil, s.queues[j.queue]), j.name))
+	s.say("c%d removes %v", c.id, j)
+}

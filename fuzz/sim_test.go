@@ -1,0 +1,396 @@
+//go:build invariants
+
+package fuzz
+
+import (
+	"flag"
+	"fmt"
+	"hash/fnv"
+	"hash/maphash"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"treadle/codec/dwork"
+	"treadle/codec/periodic"
+	"treadle/loop"
+)
+
+// The simulation: one server in memory, with the real sessions, codecs, scheduler and journal,
+// and peers of Periodic in both framings, Gloom and dwork around it. The clock, the network
+// and the disk are simulated, and whatever can happen to them happens, in an order that the
+// seed alone decides. A ledger at the server's door knows what the server has promised. It
+// is checked all the time, as are the scheduler's own structures; at the end all peers behave,
+// and everything that was promised must have come true.
+var (
+	simSeed  = flag.Uint64("sim.seed", 0, "the one seed that TestSimulation plays; 0: the first -sim.seeds")
+	simSeeds = flag.Uint64("sim.seeds", 30, "how many seeds TestSimulation plays")
+	simFor   = flag.Duration("sim.for", 0, "play seeds from -sim.from on for so long")
+	simFrom  = flag.Uint64("sim.from", 1, "the first seed")
+	simOps   = flag.Int("sim.ops", 1000, "steps of each seed")
+	simKeep  = flag.String("sim.keep", "", "play these steps alone, as in 0-7,12")
+	simTrace = flag.Bool("sim.trace", false, "print all that happens")
+)
+
+// worked is how many queues have workers. One more has none.
+const worked = 3
+
+// simFailure ends a play.
+type simFailure string
+
+// sim is one play.
+type sim struct {
+	ledger
+	rng    *rand.Rand
+	server *loop.Offline
+	disk   *simDisk
+	seed   maphash.Seed
+	era    string
+	shards int
+	queues []string
+	trace  strings.Builder
+
+	conns   []*simConn
+	flights []*flight
+	stolen  map[string][]*simJob // by location: what its worker has heard of
+	turn    int                  // settled so often
+	mixed   bool                 // something is under way in the server
+	began   int64                // the wall clock at the end of the last turn
+
+	first string // failure
+
+	made, handed, done, results, crashes int
+}
+
+// fail ends the play. It may be called from within the server, which ends a session then and
+// no more: so the first one is kept.
+func (s *sim) fail(format string, args ...any) {
+	if s.first == "" {
+		s.first = fmt.Sprintf(format, args...)
+	}
+	panic(simFailure(s.first))
+}
+
+func (s *sim) say(format string, args ...any) { fmt.Fprintf(&s.trace, format+"\n", args...) }
+
+// play plays the steps of a seed that keep names, nil: all, and returns what went wrong.
+func playSim(seed uint64, ops int, keep []bool) (s *sim, failedAt int, failure error) {
+	first := rand.New(rand.NewPCG(seed, math.MaxUint64))
+	s = &sim{
+		ledger: ledger{names: map[string][]*simJob{}}, seed: maphash.MakeSeed(), stolen: map[string][]*simJob{},
+		era: []string{"2019", "2020", "2023", "2026"}[first.IntN(4)], shards: []int{1, 4}[first.IntN(2)],
+	}
+	s.job(ofPeriodic, 0, "") // no job is called j0
+	at := 0
+	defer func() {
+		if p := recover(); p != nil {
+			f, ok := p.(simFailure)
+			if !ok {
+				panic(p)
+			}
+			if s.first == "" {
+				s.first = string(f)
+			}
+			failedAt, failure = at, fmt.Errorf("seed %d, step %d: %s", seed, at, s.first)
+		}
+		s.letGo()
+	}()
+	s.rng = first
+	s.start(vfs.NewCrashableMem(), loop.Surroundings{Seed: s.seed})
+	s.name()
+	for ; at < ops; at++ {
+		if keep != nil && !keep[at] {
+			continue
+		}
+		s.rng = rand.New(rand.NewPCG(seed, uint64(at)))
+		s.say("step %d", at)
+		s.step()
+		if err := s.server.Check(); err != nil {
+			s.fail("%v", err)
+		}
+	}
+	s.rng = rand.New(rand.NewPCG(seed, uint64(ops)))
+	s.finish()
+	return s, 0, nil
+}
+
+// start starts a server on a disk.
+func (s *sim) start(mem *vfs.MemFS, in loop.Surroundings) {
+	s.disk = newSimDisk(mem)
+	in.Disk, in.Pick = s.disk, func(n int) int { return s.rng.IntN(n) }
+	var err error
+	s.server, err = loop.NewOfflineIn(loop.Options{
+		Loops: 2, Shards: s.shards, PeriodicCRC: s.era, MaxFrame: 1 << 12, GloomMaxFrame: 1 << 12, MaxOutbound: 1 << 12,
+	}, in)
+	if err != nil {
+		s.fail("the server does not start: %v", err)
+	}
+	s.began = s.server.Now().Wall
+	s.wall = max(s.wall, s.began)
+}
+
+// name names the queues, so that each is of the same shard in every play.
+func (s *sim) name() {
+	for i := range worked + 1 {
+		name := ""
+		for k := 0; name == "" || s.server.ShardOf(name) != i%s.shards; k++ {
+			name = fmt.Sprintf("q%d.%d", i, k)
+		}
+		s.queues = append(s.queues, name)
+	}
+}
+
+// letGo ends what a play has left running.
+func (s *sim) letGo() {
+	if s.server != nil {
+		s.disk.failing.Store(true)
+		if g := s.disk.gate.Swap(nil); g != nil {
+			close(g.open)
+		}
+		s.server.Abandon()
+	}
+}
+
+// crash ends the server's process and all connections, at rest, in the middle of a sync, or
+// because the disk fails, and starts another on what is left of the disk.
+func (s *sim) crash() {
+	s.settle()
+	s.crashes++
+	how, keeps, chance, down := s.rng.IntN(3), s.rng.IntN(remains), s.rng.Uint64(), s.rng.IntN(5000)
+	s.say("crash %d, %d", how, keeps)
+	switch how {
+	case 0:
+		g := s.disk.hold()
+		select {
+		case <-s.server.BeginCommit():
+		case <-g.came:
+		}
+	case 1:
+		s.disk.failing.Store(true)
+		s.server.Commit()
+	}
+	left := s.disk.afterCrash(keeps, chance)
+	now := s.server.Now()
+	s.letGo()
+	s.conns, s.flights = nil, nil
+	s.crashed()
+	now.Wall += int64(down)
+	s.start(left, loop.Surroundings{Seed: s.seed, Now: now})
+	s.endTurn()
+	s.audit()
+}
+
+// audit asks for everything that is there.
+func (s *sim) audit() {
+	s.settle()
+	there := map[*simJob]bool{}
+	for _, j := range s.dump() {
+		k := s.known(j.Workload, "a job of a dump")
+		if k.now == gone || there[k] {
+			s.fail("%v is in a dump, and has ended or is there twice", k)
+		}
+		if string(j.Name) != k.name || string(j.Func) != s.queues[k.queue] {
+			s.fail("%v is in a dump as %q of %q", k, j.Name, j.Func)
+		}
+		there[k] = true
+	}
+	var q dwork.Query
+	for _, j := range s.jobs {
+		switch j.by {
+		case ofPeriodic:
+			if j.now == sure && !there[j] {
+				s.fail("%v is lost", j)
+			}
+			if j.now == maybe && !there[j] {
+				s.end(j)
+			} else if j.now == maybe {
+				j.now = sure
+			}
+		case ofDwork:
+			s.server.Dwork(dwork.AppendName(dwork.AppendType(nil, dwork.Lookup), []byte(j.name)), func(b []byte) {
+				if err := dwork.DecodeReply(b, &q); err != nil {
+					s.fail("a lookup is answered with %x: %v", b, err)
+				}
+				if q.Type == dwork.OK && j.now == gone || q.Type == dwork.NotFound && j.now == sure {
+					s.fail("%v is lost, or back: a lookup says %v", j, q.Type)
+				}
+				if q.Type == dwork.OK {
+					j.now = sure
+				} else {
+					j.now = gone
+				}
+			})
+		}
+	}
+	s.say("audited")
+}
+
+// dump takes a DUMP.
+func (s *sim) dump() (all []periodic.Job) {
+	p := s.server.Connect("periodic")
+	p.Send(periodic.AppendHello(nil, &periodic.Hello{Framing: periodic.Plain, Role: periodic.Client}))
+	p.Read()
+	p.Send(periodicRequest(&periodic.Frame{MsgID: 1, Cmd: periodic.Dump}, periodic.Plain, nil))
+	var r periodic.Response
+	if n, err := periodic.NextResponse(p.Read(), periodic.Plain, periodic.MaxPayload, &r); n == 0 || err != nil {
+		s.fail("a dump is no frame: %v", err)
+	}
+	n, rest, _ := periodic.Int64(r.Body)
+	for range n {
+		var j periodic.Job
+		k, err := periodic.ParseJob(rest, &j)
+		if err != nil {
+			s.fail("a dump: %v", err)
+		}
+		all, rest = append(all, j), rest[k:]
+	}
+	p.Close()
+	return all
+}
+
+// finish lets everybody behave until all is done, and all leave: then nothing is left that
+// was promised, and no trace of anybody.
+func (s *sim) finish() {
+	s.say("finish")
+	s.settle()
+	for _, c := range s.conns {
+		c.peer.Broken, c.peer.Window, c.fin = false, math.MaxInt, false
+	}
+	s.server.Jump(time.Duration(s.wall-s.server.Now().Wall) * time.Millisecond) // jobs may be due then
+	s.pass(0)
+	w := s.connect(plainWorker)
+	for _, q := range s.queues {
+		w.ask(&simRequest{cmd: periodic.CanDo, silent: true}, periodic.AppendStr8String(nil, q))
+	}
+	s.drainGraph()
+	for range 60 {
+		for s.pump(w) {
+		}
+		s.pass(3 * time.Second) // what was put off comes due
+	}
+	s.audit()
+	for _, j := range s.jobs {
+		if j.now == sure {
+			s.fail("%v is never done", j)
+		}
+		if j.owner != nil {
+			s.fail("c%d never hears of %v", j.owner.id, j)
+		}
+	}
+	for _, c := range s.conns {
+		for _, r := range c.requests {
+			if r.cmd != periodic.GrabJob {
+				s.fail("c%d never has an answer to its %v", c.id, r.cmd)
+			}
+		}
+	}
+	for _, c := range slices.Clone(s.conns) {
+		c.peer.Close()
+	}
+	s.settle()
+	if err := s.server.Check(); err != nil {
+		s.fail("when all have left: %v", err)
+	}
+	s.say("all is done")
+}
+
+// pump has all peers say what they have to, hear what there is to hear and do what they have;
+// false: nothing happened.
+func (s *sim) pump(w *simConn) (more bool) {
+	if w.grabs == 0 {
+		w.grabs++
+		w.ask(&simRequest{cmd: periodic.GrabJob}, nil)
+	}
+	for _, c := range slices.Clone(s.conns) {
+		for len(c.held) > 0 {
+			more = true
+			if c.gloom() {
+				s.slaves(c)
+				continue
+			}
+			h := c.held[0]
+			c.held = c.held[1:]
+			s.gives(c, h, 2)
+		}
+		s.deliver(c, math.MaxInt)
+		s.settle()
+		s.read(c, math.MaxInt)
+	}
+	s.commit()
+	for _, c := range s.conns {
+		s.read(c, math.MaxInt)
+		more = more || len(c.held) > 0
+	}
+	return more
+}
+
+// allExit has all workers of the graph say that they leave.
+func (s *sim) allExit() {
+	for _, l := range locations {
+		s.send(&flight{kind: dwork.Exit, location: l})
+		s.land(s.flights[len(s.flights)-1])
+	}
+	s.flights = nil
+}
+
+// drainGraph does all tasks.
+func (s *sim) drainGraph() {
+	for _, f := range s.flights {
+		s.land(f)
+		s.commit()
+	}
+	s.flights = nil
+	s.allExit()
+	for slices.ContainsFunc(s.jobs, func(j *simJob) bool { return j.by == ofDwork && j.now != gone }) {
+		s.send(&flight{kind: dwork.Steal, location: locations[0]})
+		s.land(s.flights[0])
+		s.flights = nil
+		held := s.stolen[locations[0]]
+		if len(held) == 0 {
+			return
+		}
+		delete(s.stolen, locations[0])
+		s.send(&flight{kind: dwork.Complete, location: locations[0], tasks: held})
+		s.land(s.flights[0])
+		s.flights = nil
+		s.commit()
+	}
+}
+
+// summary is what a play came to; it is the same whenever it is played.
+func (s *sim) summary(seed uint64) string {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(s.trace.String()))
+	return fmt.Sprintf("seed %d: %d connections, %d jobs, handed out %d times, %d done, %d results, %d crashes, trace %016x",
+		seed, s.made, len(s.jobs)-1, s.handed, s.done, s.results, s.crashes, h.Sum64())
+}
+
+// parseKeep reads -sim.keep.
+func parseKeep(t *testing.T, text string, ops int) []bool {
+	t.Helper()
+	if text == "" {
+		return nil
+	}
+	keep := make([]bool, ops)
+	for part := range strings.SplitSeq(text, ",") {
+		from, to, ranged := strings.Cut(part, "-")
+		if !ranged {
+			to = from
+		}
+		a, err := strconv.Atoi(from)
+		b, err2 := strconv.Atoi(to)
+		if err != nil || err2 != nil || a < 0 || a > b || b >= ops {
+			t.Fatalf("-sim.keep: %q is no range of steps below %d", part, ops)
+		}
+		for i := a; i <= b; i++ {
+			keep[i] = true
+		}
+	}
+	return keep
+}
