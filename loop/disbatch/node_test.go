@@ -152,3 +152,27 @@ func TestTheDemoRuns(t *testing.T) {
 		return err == nil && text(n.Raw.Lookup("queues", "0", "constructor")) == DemoPlugin && done == 1
 	})
 }
+
+// lineCount counts lines of log.
+type lineCount struct {
+	mu sync.Mutex
+	n  int
+}
+
+func newLineCount() *lineCount { return &lineCount{} }
+
+func (l *lineCount) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
+
+// Write implements io.Writer.
+func (l *lineCount) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.n++
+	return len(b), nil
+}
+
+func (l *lineCount) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.n
+}

@@ -152,17 +152,24 @@ func (s *Store) count(ctx context.Context, queue bson.ObjectID, todo, total int6
 	return err
 }
 
-// recount writes the counters of a 2016 queue anew.
-func (s *Store) recount(ctx context.Context, queue bson.ObjectID) error {
-	todo, err := s.tasks.CountDocuments(ctx, bson.D{{Key: "queue", Value: queue}, {Key: "status", Value: bson.D{{Key: "$lte", Value: 0}}}})
+// recount counts the tasks of a 2016 queue and writes its counters if they are others,
+// unless they were changed meanwhile.
+func (s *Store) recount(ctx context.Context, q *Queue) error {
+	todo, err := s.tasks.CountDocuments(ctx, bson.D{{Key: "queue", Value: q.ID}, {Key: "status", Value: bson.D{{Key: "$lte", Value: 0}}}})
 	if err != nil {
 		return err
 	}
-	total, err := s.tasks.CountDocuments(ctx, bson.D{{Key: "queue", Value: queue}})
-	if err != nil {
+	total, err := s.tasks.CountDocuments(ctx, bson.D{{Key: "queue", Value: q.ID}})
+	if err != nil || todo == q.Todo && total == q.Total {
 		return err
 	}
-	_, err = s.queues.UpdateOne(ctx, byID(queue), set(bson.D{{Key: "count_todo", Value: todo}, {Key: "count_total", Value: total}}))
+	filter := byID(q.ID)
+	for _, name := range []string{"count_todo", "count_total"} {
+		if was := q.Raw.Lookup(name); was.Type != 0 {
+			filter = append(filter, bson.E{Key: name, Value: was})
+		}
+	}
+	_, err = s.queues.UpdateOne(ctx, filter, set(bson.D{{Key: "count_todo", Value: todo}, {Key: "count_total", Value: total}}))
 	return err
 }
 

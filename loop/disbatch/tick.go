@@ -279,11 +279,15 @@ func (n *ExecutionNode) isLocal(id bson.ObjectID) bool {
 	return n.local[id]
 }
 
-// recount writes missing counters of 2016.
+// recountTicks is how often the counters of 2016 are compared with what is there: a lost
+// reply can put them off by one.
+const recountTicks = 60
+
+// recount writes missing counters of 2016 at once, and wrong ones from time to time.
 func (n *ExecutionNode) recount(ctx context.Context, queues []Queue) error {
 	for _, q := range queues {
-		if q.Schema == Schema2016 && (q.Todo < 0 || q.Total < 0) {
-			if err := n.store.recount(ctx, q.ID); err != nil {
+		if q.Schema == Schema2016 && (q.Todo < 0 || q.Total < 0 || n.ticks%recountTicks == 0) {
+			if err := n.store.recount(ctx, &q); err != nil {
 				return fmt.Errorf("cannot count the tasks of queue %s: %w", q.Name, err)
 			}
 		}

@@ -1,0 +1,304 @@
+package disbatch
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"treadle/loop/disbatch/mongodouble"
+)
+
+// newFaultySite is newSite on a double, for what no real database does on request.
+func newFaultySite(t *testing.T, lines ...string) *site {
+	t.Helper()
+	s := newSite(t, lines...)
+	if s.double == nil {
+		s.double = startDouble(t)
+		s.store.Close()
+		s.config.MongoHost, s.config.Auth = s.double.Address(), nil
+		text := fmt.Sprintf("{\"mongohost\": %q, \"database\": %q,\n%s }", s.config.MongoHost, s.config.Database, strings.Join(lines, "\n"))
+		must(t, os.WriteFile(s.config.Path, []byte(text), 0o600))
+		var err error
+		s.store, err = Open(s.config, ComponentNode)
+		must(t, err)
+	}
+	return s
+}
+
+// faults has one in so many calls of these commands go wrong, in all ways in turn.
+func (s *site) faults(seed uint64, oneIn int, commands ...string) {
+	var mu sync.Mutex
+	random := rand.New(rand.NewPCG(seed, 0))
+	s.double.Inject(func(command string) mongodouble.Fault {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, c := range commands {
+			if c == command && random.IntN(oneIn) == 0 {
+				return mongodouble.Fault(1 + random.IntN(3))
+			}
+		}
+		return mongodouble.None
+	})
+}
+
+// All tasks are done, each once, although replies are lost, calls are lost, and calls are
+// executed twice.
+func TestEveryTaskIsDoneOnceOverFaults(t *testing.T) {
+	const tasks = 200
+	s, w := newFaultySite(t, functionPlugin), newWorkers(false)
+	q := s.queue(d("name", "a", "constructor", "F", "maxthreads", 10, "count_todo", nil))
+	s.fill(&q, payloads(tasks)...)
+	s.faults(1, 20, "findAndModify", "update", "find", "aggregate")
+	a, b := s.node("a", with(w)), s.node("b", with(w))
+	s.until("the end of all tasks", func() bool {
+		n, err := s.store.CountTasks(s.ctx, d("status", 1, "complete", true))
+		return err == nil && n == tasks
+	})
+	s.double.Inject(nil)
+	s.until("the counters", func() bool {
+		q, err := s.store.Queue(s.ctx, q.ID.Hex())
+		return err == nil && q.Todo == 0 && q.Total == tasks
+	})
+	a.stop()
+	b.stop()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for id, runs := range w.runs {
+		if runs != 1 {
+			t.Errorf("task %s ran %d times", id, runs)
+		}
+	}
+	if len(w.runs) != tasks {
+		t.Errorf("%d tasks ran", len(w.runs))
+	}
+}
+
+// Eight nodes do 5000 tasks: none twice, none is left.
+func TestNoTaskIsClaimedTwice(t *testing.T) {
+	const nodes, tasks = 8, 5000
+	s, w := newSite(t, functionPlugin), newWorkers(false)
+	q := s.queue(d("name", "a", "plugin", "F", "threads", 64, "sort", "fifo"))
+	for range tasks / 500 {
+		s.fill(&q, payloads(500)...)
+	}
+	for i := range nodes {
+		s.node(fmt.Sprint("node", i), with(w))
+	}
+	s.until("the end of all tasks", func() bool {
+		n, err := s.store.CountTasks(s.ctx, d("status", 1))
+		return err == nil && n == tasks
+	})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for id, runs := range w.runs {
+		if runs != 1 {
+			t.Errorf("task %s ran %d times", id, runs)
+		}
+	}
+	if len(w.runs) != tasks {
+		t.Errorf("%d tasks ran", len(w.runs))
+	}
+}
+
+// A database that disappears while tasks run: nothing is lost, the node does not spin, and
+// it is back by itself.
+func TestTheDatabaseDisappears(t *testing.T) {
+	s, w := newFaultySite(t, functionPlugin), newWorkers(true)
+	q := s.queue(d("name", "a", "plugin", "F", "threads", 4))
+	ids := s.fill(&q, payloads(12)...)
+	n := s.node("me", with(w))
+	s.until("tasks at work", func() bool { return w.holding() == 4 })
+	s.double.Stop()
+	w.mu.Lock()
+	w.hold = false
+	w.mu.Unlock()
+	w.finish(4) // their ends have nowhere to go
+	lines := newLineCount()
+	n.node.log = lines.logger()
+	gone := time.NewTimer(2 * time.Second)
+	<-gone.C
+	if got := lines.count(); got > 100 {
+		t.Errorf("%d lines of log in two seconds without a database", got)
+	}
+	must(t, s.double.Resume())
+	s.ends(ids...)
+	if len(w.runs) != len(ids) {
+		t.Errorf("%d tasks ran", len(w.runs))
+	}
+}
+
+// A node that stops gives back what it claimed and has not begun, in the dialect of the
+// queue.
+func TestClaimedTasksAreGivenBack(t *testing.T) {
+	s := newSite(t)
+	var ids []bson.ObjectID
+	for field, limit := range map[string]string{"constructor": "maxthreads", "plugin": "threads"} {
+		q := s.queue(d("name", field, field, DemoPlugin, limit, 2))
+		ids = append(ids, s.fill(&q, payloads(2)...)...)
+	}
+	// The process that is to run them begins none.
+	n := s.node("me", func(o *NodeOptions) { o.Runner = []string{"/bin/sh", "-c", "cat > /dev/null"} })
+	s.until("claims", func() bool {
+		claimed, err := s.store.CountTasks(s.ctx, d("status", StatusClaimed, "node", "me"))
+		return err == nil && claimed == 4
+	})
+	n.stop()
+	for _, id := range ids {
+		task := s.task(id)
+		_, is2016 := task.Raw.Lookup("parameters").DocumentOK()
+		if node := task.Raw.Lookup("node"); task.Status != StatusQueued || is2016 != (node.Type == bson.TypeInt32) || !is2016 && node.Type != bson.TypeNull {
+			t.Errorf("given back as %s", task.Raw)
+		}
+	}
+}
+
+// Before it claims its first task, a node marks its orphans; what it claimed not long ago
+// it starts, and what is running it leaves alone, counting it.
+func TestANodeStartsAgain(t *testing.T) {
+	s, w := newSite(t, functionPlugin), newWorkers(true)
+	q := s.queue(d("name", "a", "plugin", DemoPlugin, "threads", 2))
+	f := s.queue(d("name", "f", "plugin", "F", "threads", 9))
+	ids, mine := s.fill(&q, payloads(6)...), s.fill(&f, payloads(1)...)
+	put := func(id bson.ObjectID, status int, mtime any) {
+		_, err := s.store.tasks.UpdateOne(s.ctx, byID(id), set(d("status", status, "node", "me", "mtime", mtime)))
+		must(t, err)
+	}
+	long, short := time.Now().Add(-6*time.Minute), time.Now().Add(-4*time.Minute)
+	put(ids[0], StatusClaimed, long)
+	put(ids[1], StatusClaimed, long.Unix()) // as old code wrote it
+	put(ids[2], StatusClaimed, short)
+	put(ids[3], StatusRunning, long)
+	put(ids[4], StatusRunning, long)
+	put(mine[0], StatusRunning, short)
+	n := s.node("me", with(w))
+	s.ends(ids[2])
+	s.status(mine[0], StatusOrphaned) // the server whose workers had it is gone
+	s.ticks(n, 5)
+	for i, want := range []int{StatusOrphaned, StatusOrphaned, 1, StatusRunning, StatusRunning, StatusQueued} {
+		if got := s.task(ids[i]).Status; got != want {
+			t.Errorf("task %d has status %d, want %d", i, got, want)
+		}
+	}
+	put(ids[4], 1, long) // whoever ran it has finished it: there is room for another
+	s.ends(ids[5])
+}
+
+// A task that is a command survives the node, also one that is killed: the process that
+// runs it writes its end, and a new node counts it.
+func TestCommandsSurviveTheNode(t *testing.T) {
+	dir := t.TempDir()
+	gate, begun := filepath.Join(dir, "gate"), filepath.Join(dir, "begun")
+	s := newSite(t, plugins(map[string]string{"Wait": shell(fmt.Sprintf("echo >> %s; while ! test -e %s; do sleep 0.05; done; echo done", begun, gate), "")}))
+	q := s.queue(d("name", "a", "plugin", "Wait", "threads", 1))
+	ids := s.fill(&q, payloads(2)...)
+	first := s.node("me")
+	s.status(ids[0], StatusRunning)
+	first.stop()
+	second := s.node("me")
+	s.ticks(second, 3)
+	if a, b := s.task(ids[0]), s.task(ids[1]); a.Status != StatusRunning || b.Status != StatusQueued {
+		t.Errorf("between: %s, %s", a.Raw, b.Raw)
+	}
+	must(t, os.WriteFile(gate, nil, 0o600))
+	for _, task := range s.ends(ids...) {
+		if task.Status != 1 || task.field("stdout") != "done\n" {
+			t.Errorf("ended as %s", task.Raw)
+		}
+	}
+	if times, err := os.ReadFile(begun); err != nil || len(times) != 2 {
+		t.Errorf("%d starts, %v", len(times), err)
+	}
+}
+
+// When the process that runs tasks dies, they are failed, and the next ones run in a new
+// one.
+func TestTheRunnerDies(t *testing.T) {
+	s := newSite(t, plugins(map[string]string{"Kill": shell("kill -9 $PPID; sleep 0.2", ""), "Good": shell("echo out", "")}))
+	s.node("me")
+	if got := s.endOf("Kill"); got.Status != 2 || got.field("stdout") != unableToComplete || !strings.Contains(got.field("stderr"), "signal: killed") {
+		t.Errorf("ended as %s", got.Raw)
+	}
+	if got := s.endOf("Good"); got.Status != 1 {
+		t.Errorf("the next one ended as %s", got.Raw)
+	}
+}
+
+// Tasks of a node that gives no sign are orphaned if that is asked for; clocks are not
+// compared, only whether the entry changes.
+func TestRunningTasksOfGoneNodes(t *testing.T) {
+	s := newSite(t, `"treadle_node": {"reclaim_after": 0.2},`)
+	q := s.queue(d("name", "a", "plugin", DemoPlugin, "threads", 0))
+	ids := s.fill(&q, payloads(2)...)
+	for i, node := range []string{"gone", "slow"} {
+		_, err := s.store.tasks.UpdateOne(s.ctx, byID(ids[i]), set(d("status", StatusRunning, "node", node)))
+		must(t, err)
+	}
+	// One stands still in the future, the other goes on a day behind.
+	must(t, s.store.report(s.ctx, "gone", time.Now().Add(24*time.Hour), nil))
+	s.node("me")
+	behind := time.Now().Add(-24 * time.Hour)
+	s.until("the tasks of the node that is gone", func() bool {
+		behind = behind.Add(time.Second)
+		must(t, s.store.report(s.ctx, "slow", behind, nil))
+		return s.task(ids[0]).Status == StatusOrphaned
+	})
+	if got := s.task(ids[1]).Status; got != StatusRunning {
+		t.Errorf("the task of the slow node has status %d", got)
+	}
+}
+
+// A node does not start while another process is it, and says so if that happens later.
+func TestOneNodeOneProcess(t *testing.T) {
+	s := newSite(t)
+	s.node("me")
+	s.until("the entry", func() bool { _, err := s.store.Node(s.ctx, "me"); return err == nil })
+	twin, err := NewExecutionNode(NodeOptions{Config: s.config, Name: "me", Interval: 100 * time.Millisecond})
+	must(t, err)
+	if err := twin.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "--node") {
+		t.Errorf("a second process starts: %v", err)
+	}
+	other := s.node("other")
+	s.ticks(other, 1)
+	must(t, s.store.report(s.ctx, "other", time.Now().Add(time.Hour), nil))
+	s.until("a word about it", func() bool {
+		must(t, s.store.report(s.ctx, "other", time.Now().Add(time.Hour), nil))
+		other.node.mu.Lock()
+		defer other.node.mu.Unlock()
+		return other.node.said["name of the node"] != ""
+	})
+}
+
+// The database is away when the node starts, and comes.
+func TestTheDatabaseComesLater(t *testing.T) {
+	s := newFaultySite(t)
+	q := s.queue(d("name", "a", "plugin", DemoPlugin, "threads", 1))
+	ids := s.fill(&q, d("commands", "a"))
+	s.double.Stop()
+	s.node("me")
+	must(t, s.double.Resume())
+	s.ends(ids...)
+}
+
+// The keys of the active document of the collection config count at once.
+func TestTheConfigCollectionIsReadAgain(t *testing.T) {
+	s := newSite(t)
+	q := s.queue(d("name", "a", "plugin", DemoPlugin, "threads", 1))
+	_, err := s.store.config.InsertOne(s.ctx, d("active", true, "ignorequeues", bson.A{q.ID.Hex()}))
+	must(t, err)
+	n := s.node("me")
+	ids := s.fill(&q, d("commands", "a"))
+	s.ticks(n, 3)
+	if got := s.task(ids[0]).Status; got != StatusQueued {
+		t.Errorf("a task of an ignored queue has status %d", got)
+	}
+	_, err = s.store.config.UpdateOne(s.ctx, bson.D{}, set(d("ignorequeues", bson.A{})))
+	must(t, err)
+	s.ends(ids...)
+}
