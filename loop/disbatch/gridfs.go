@@ -93,7 +93,7 @@ func (s *Store) ReadFile(ctx context.Context, id bson.ObjectID) (string, error) 
 	if err != nil {
 		return "", err
 	}
-	defer cursor.Close(ctx)
+	defer func() { _ = cursor.Close(ctx) }() // it was only read
 	var b strings.Builder
 	for want := int64(0); cursor.Next(ctx); want++ {
 		if n, ok := integer(cursor.Current.Lookup("n")); !ok || n != want {

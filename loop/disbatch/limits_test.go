@@ -11,12 +11,11 @@ import (
 
 // workers do tasks at once, or when they are told to, and count them.
 type workers struct {
-	mu     sync.Mutex
-	held   map[string]func([]byte, error) // of tasks that wait for a word
-	hold   bool
-	runs   map[string]int
-	most   int // held at once
-	doneBy []string
+	mu   sync.Mutex
+	held map[string]func([]byte, error) // of tasks that wait for a word
+	hold bool
+	runs map[string]int
+	most int // held at once
 }
 
 func newWorkers(hold bool) *workers {

@@ -111,7 +111,7 @@ func all[T any](ctx context.Context, in *mongo.Collection, filter any, decode fu
 }
 
 func drain[T any](ctx context.Context, cursor *mongo.Cursor, decode func(bson.Raw) T) ([]T, error) {
-	defer cursor.Close(ctx)
+	defer func() { _ = cursor.Close(ctx) }() // it was only read
 	var out []T
 	for cursor.Next(ctx) {
 		out = append(out, decode(append(bson.Raw(nil), cursor.Current...)))

@@ -96,7 +96,7 @@ func operator(have bson.RawValue, name string, want bson.RawValue, all bson.Raw)
 	case "$type":
 		return isType(have, want)
 	case "$not":
-		return !holds(bson.Raw(document(bson.D{{Key: "v", Value: have}})), "v", want)
+		return !holds(document(bson.D{{Key: "v", Value: have}}), "v", want)
 	case "$regex":
 		options, _ := all.Lookup("$options").StringValueOK()
 		if want.Type == bson.TypeRegex {
