@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -40,6 +41,26 @@ type home struct {
 	lock io.Closer
 }
 
+// lockPatience is how long Open waits for a lock: a killed server of many gigabytes takes
+// seconds to give its memory back, and holds the lock meanwhile, while its successor starts.
+const lockPatience = 3 * time.Second
+
+// lockRetry is the time between two tries.
+const lockRetry = 50 * time.Millisecond
+
+// awaitHome is openHome with patience for a predecessor that is ending.
+func awaitHome(f vfs.FS, dir string) (*home, error) {
+	for end := time.Now().Add(lockPatience); ; time.Sleep(lockRetry) {
+		h, err := openHome(f, dir, true)
+		if !errors.Is(err, errOtherProcess) || time.Now().After(end) {
+			return h, err
+		}
+	}
+}
+
+// errOtherProcess is an ErrInUse that may end without us.
+var errOtherProcess = fmt.Errorf("%w by another treadle", ErrInUse)
+
 // openHome locks dir, which it makes if create is set.
 func openHome(f vfs.FS, dir string, create bool) (*home, error) {
 	if create {
@@ -56,7 +77,9 @@ func openHome(f vfs.FS, dir string, create bool) (*home, error) {
 	switch {
 	case err == nil:
 		return &home{fs: f, dir: dir, lock: lock}, nil
-	case errors.Is(err, syscall.EAGAIN), strings.Contains(err.Error(), "lock held"): // another process, this one
+	case errors.Is(err, syscall.EAGAIN):
+		return nil, fmt.Errorf("the data directory %q is %w; give this one its own with --data", dir, errOtherProcess)
+	case strings.Contains(err.Error(), "lock held"): // by this process
 		return nil, fmt.Errorf("the data directory %q is %w by another treadle; give this one its own with --data", dir, ErrInUse)
 	default:
 		return nil, fmt.Errorf("cannot lock the data directory %q: %w", dir, cause(err))

@@ -60,7 +60,7 @@ func Open(o Options) (*Journal, error) {
 	if err := o.fill(); err != nil {
 		return nil, err
 	}
-	h, err := openHome(o.FS, o.Dir, true)
+	h, err := awaitHome(o.FS, o.Dir)
 	if err != nil {
 		return nil, err
 	}
