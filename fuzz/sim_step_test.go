@@ -78,6 +78,18 @@ func (s *sim) arrive(c *simConn) {
 	for range s.rng.IntN(3) {
 		s.server.Turn()
 	}
+	if s.rng.IntN(8) == 0 {
+		s.replace(s.any())
+	}
+}
+
+// replace resets a connection, whatever is on its way to it, and its peer comes back.
+func (s *sim) replace(c *simConn) {
+	if !c.peer.Closed() {
+		s.say("c%d is reset at once, and another comes", c.id)
+		c.peer.Reset()
+		s.connect(c.kind)
+	}
 }
 
 // settle lets the server do all that it has to do.

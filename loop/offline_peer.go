@@ -82,6 +82,9 @@ func (p *OfflinePeer) Close() {
 	p.server.Settle()
 }
 
+// Reset is Close within a turn that goes on.
+func (p *OfflinePeer) Reset() { p.end() }
+
 // Finish is the end of what the peer has to say; it still reads what it is sent meanwhile.
 func (p *OfflinePeer) Finish() {
 	if !p.closed {
