@@ -320,6 +320,9 @@ func (h *ktsHub) take(id string, kinds ktsSet, unit int64, log ...sched.Event) (
 	h.changed = true
 	h.server.sched.Steal(h.now, w.peer, k.queue(), 1, &h.sink, func(v *sched.TaskView) bool {
 		if t = h.known(k, v.Name); t != nil {
+			// Handed out and under its new revision at once: a crash must not keep the one without the other.
+			v.Revision = h.nextRevision(max(v.Revision, w.last), unit)
+			v.Log = append(v.Log, log...)
 			t.lease = sched.Lease{Ref: v.Ref, Revision: v.Revision}
 		}
 		return true
@@ -327,8 +330,9 @@ func (h *ktsHub) take(id string, kinds ktsSet, unit int64, log ...sched.Event) (
 	if t == nil {
 		panic("BUG: the scheduler has a task in line that the book has not")
 	}
-	t.holder, t.accepted, t.started, w.task = w, false, h.now.Wall, t
-	return t, h.touch(t, unit, log...)
+	t.holder, t.accepted, t.started, t.seen = w, len(log) > 0, h.now.Wall, h.now.Mono
+	w.task, w.last = t, t.lease.Revision
+	return t, nil
 }
 
 // first returns the kind whose line has the oldest head.
@@ -355,11 +359,15 @@ func (h *ktsHub) known(k ktsKind, name []byte) *ktsTask {
 	return j.tasks[k]
 }
 
-// touch gives a held task its next revision: the time, or the next of its unit when the
-// task or the worker has had that already, so that no report made earlier can match.
+// nextRevision is the time, or the next of its unit when the task or the worker has had
+// that already, so that no report made earlier can match.
+func (h *ktsHub) nextRevision(last, unit int64) int64 {
+	return max(h.now.Wall/unit*unit, (last/unit+1)*unit)
+}
+
+// touch gives a held task its next revision.
 func (h *ktsHub) touch(t *ktsTask, unit int64, log ...sched.Event) error {
-	last := max(t.lease.Revision, t.holder.last)
-	next := max(h.now.Wall/unit*unit, (last/unit+1)*unit)
+	next := h.nextRevision(max(t.lease.Revision, t.holder.last), unit)
 	if err := h.server.sched.Touch(t.holder.peer, t.lease, next, log...); err != nil {
 		panic("BUG: a task that the book says is held: " + err.Error())
 	}

@@ -160,7 +160,6 @@ func (h *ktsHub) xmlGetJob(_ []any, s []string) (any, error) {
 	if t == nil {
 		return nil, err
 	}
-	t.accepted = true
 	return kts46.Struct{
 		{Name: "project", Value: t.job.project.name},
 		{Name: "lastUpdate", Value: ktsDateTime(t)},

@@ -26,8 +26,9 @@ func (s *Scheduler) SetRemember(ms int64) { s.remember.Store(ms) }
 func (s *Scheduler) NewHolder(name string) *Peer { return &Peer{name: name, window: s.window} }
 
 // Steal hands the peer up to n tasks from the front of a queue's line, and fn a view of
-// each, under the shard's lock, until fn returns false. The peer serves the queue from
-// the first one on.
+// each, under the shard's lock, until fn returns false. The Revision that fn sets and the
+// entries that it appends to Log become the task's, in the same record of the journal.
+// The peer serves the queue from the first one on.
 func (s *Scheduler) Steal(now Time, p *Peer, queue []byte, n int, sink Sink, fn func(*TaskView) bool) {
 	sh := s.shardOf(queue)
 	for more := true; more && n > 0; {
@@ -60,9 +61,13 @@ func (sh *shard) steal(now Time, p *Peer, queue []byte, n int, sink Sink, fn fun
 		sh.hold(now, job, r, w, slot{})
 		sh.counters.Assigned++
 		sh.logEvents(job, Event{StageReserved, now.Micros})
-		sh.save(job, r, q)
 		sh.viewTask(job, r, q, &sh.task)
-		if got++; !fn(&sh.task) {
+		entries := len(sh.task.Log)
+		goOn := fn(&sh.task)
+		sh.slab.node(job).revision = sh.task.Revision
+		sh.logEvents(job, sh.task.Log[entries:]...)
+		sh.save(job, r, q)
+		if got++; !goOn {
 			return got, false
 		}
 	}

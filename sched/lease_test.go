@@ -290,3 +290,48 @@ func TestHead(t *testing.T) {
 		t.Errorf("after a restart: got %s, want %s", got, want)
 	}
 }
+
+// oneSave is a Journal that notes what it is told of tasks, in order.
+type oneSave struct{ saved []Job }
+
+func (o *oneSave) Save(_ int, j *Job) {
+	if j.Space == leaseSpace {
+		saved := *j
+		saved.Workload = slices.Clone(j.Workload)
+		o.saved = append(o.saved, saved)
+	}
+}
+func (o *oneSave) Drop(int, uint64) {}
+
+// TestLeaseIsOneRecord: a task is journaled as handed out, under its new revision and with
+// the entries of its log, in one record: a crash cannot keep a part of it.
+func TestLeaseIsOneRecord(t *testing.T) {
+	var journal oneSave
+	s := New(Options{Rules: leaseRules, Journal: &journal})
+	var rec recorder
+	if err := s.Extend(Time{}, leaseSpace, []byte("q"), graphTaskList("a"), &rec); err != nil {
+		t.Fatal(err)
+	}
+	before := len(journal.saved)
+	s.Steal(Time{}, s.NewHolder("h"), []byte("q"), 1, &rec, func(v *TaskView) bool {
+		v.Revision = 46
+		v.Log = append(v.Log, Event{StageOther, 9})
+		return true
+	})
+	if n := len(journal.saved) - before; n != 1 {
+		t.Fatalf("%d records were saved, want 1", n)
+	}
+	back := New(Options{Rules: leaseRules})
+	if err := back.Restore(Time{}, &journal.saved[before]); err != nil {
+		t.Fatal(err)
+	}
+	h := back.NewHolder("h")
+	back.Resume(Time{}, 0, func(Space, string) *Peer { return h }, &rec)
+	if !back.LookupTask(leaseSpace, []byte("q"), []byte("a"), func(v *TaskView) {
+		if v.Holder != "h" || v.Revision != 46 || v.Log[len(v.Log)-1] != (Event{StageOther, 9}) {
+			t.Errorf("restored as %+v", v)
+		}
+	}) {
+		t.Error("the task is lost")
+	}
+}
