@@ -128,8 +128,8 @@ func (t *Task) field(name string) string { return text(t.Raw.Lookup(name)) }
 
 func TestTheDemoRuns(t *testing.T) {
 	s := newSite(t)
-	q := s.queue(d("name", "demo", "plugin", DemoPlugin, "threads", "2"))
-	old := s.queue(d("name", "old", "constructor", DemoPlugin, "maxthreads", 2, "count_todo", nil))
+	q := s.queue(d("name", "demo", "plugin", DemoPlugin, "threads", "1"))
+	old := s.queue(d("name", "old", "constructor", DemoPlugin, "maxthreads", 1, "count_todo", nil))
 	ids := append(s.fill(&q, d("commands", "ab"), d("commands", "ac")), s.fill(&old, d("commands", "a"))...)
 	s.node("me")
 	got := s.ends(ids...)

@@ -27,7 +27,7 @@ func plugins(entries map[string]string) string {
 // what a task of the plugin with this entry ends as.
 func (s *site) endOf(plugin string, params ...any) Task {
 	s.t.Helper()
-	q := s.queue(d("name", plugin+bson.NewObjectID().Hex(), "plugin", plugin, "threads", 10))
+	q := s.queue(d("name", plugin+bson.NewObjectID().Hex(), "plugin", plugin, "threads", 1))
 	if len(params) == 0 {
 		params = []any{d("user", "a b")}
 	}

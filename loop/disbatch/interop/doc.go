@@ -1,0 +1,4 @@
+// Package interop runs the tests of loop/disbatch against FerretDB, a database that this
+// project did not write and that speaks MongoDB's protocol. It is a module of its own: what
+// it needs is no part of what ships.
+package interop

@@ -1,0 +1,76 @@
+package interop
+
+import (
+	"context"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/FerretDB/FerretDB/ferretdb"
+)
+
+// suite are the tests that run: those of the store, and those in which one node claims one
+// task at a time, because FerretDB 1 changes a document in two steps and hands a task to
+// two claims that meet.
+var suite = []string{
+	"TestTasksAre", "TestClaimsFollow", "TestOnlyOneRun", "TestFiles", "TestIndexes", "TestTheConfigCollection", "TestTheDemoRuns",
+	"TestGFSAlways", "TestLargeOutput", "TestTheContractOf", "TestQueuesThat", "TestQueuesTakeTurns",
+	"TestANodeStarts", "TestCommandsSurvive", "TestTheRunnerDies", "TestRunningTasks",
+}
+
+func TestOnFerretDB(t *testing.T) {
+	address := start(t)
+	run := exec.Command("go", "test", "-count=1", "-v", "-timeout=8m", "-run", "^("+strings.Join(suite, "|")+")", ".")
+	run.Dir = ".."
+	run.Env = append(os.Environ(), "TREADLE_TEST_MONGODB="+address)
+	said, err := run.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, said)
+	}
+	for _, name := range suite {
+		if !strings.Contains(string(said), "--- PASS: "+name) {
+			t.Errorf("no test %s... has run", name)
+		}
+	}
+}
+
+// start runs FerretDB in this process until the end of the test.
+func start(t *testing.T) (address string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0") // for a free port: FerretDB does not say which it took
+	if err != nil {
+		t.Fatal(err)
+	}
+	address = l.Addr().String()
+	l.Close()
+	f, err := ferretdb.New(&ferretdb.Config{
+		Handler: "sqlite", SQLiteURL: "file:" + t.TempDir() + "/", Listener: ferretdb.ListenerConfig{TCP: address},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- f.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("FerretDB: %v", err)
+		}
+	})
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	for end := time.Now().Add(30 * time.Second); ; <-ticker.C {
+		c, err := net.Dial("tcp", address)
+		if err == nil {
+			c.Close()
+			return address
+		}
+		if time.Now().After(end) {
+			t.Fatalf("FerretDB does not listen: %v", err)
+		}
+	}
+}
