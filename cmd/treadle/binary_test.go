@@ -54,11 +54,17 @@ type process struct {
 // start runs treadle and reads one of its outputs line by line.
 func start(t *testing.T, stdout bool, args ...string) *process {
 	t.Helper()
+	return startCommand(t, stdout, binary, args...)
+}
+
+// startCommand is start for a command that ends in running treadle.
+func startCommand(t *testing.T, stdout bool, command string, args ...string) *process {
+	t.Helper()
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(binary, args...)
+	cmd := exec.Command(command, args...)
 	cmd.Stderr = w
 	if stdout {
 		cmd.Stdout, cmd.Stderr = w, os.Stderr

@@ -1,0 +1,222 @@
+package main
+
+import (
+	enc "encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	gloomcodec "treadle/codec/gloom"
+	"treadle/codec/periodic"
+)
+
+// hello is the first packet of a Periodic peer of 2018.
+func hello(role periodic.Role) []byte {
+	return periodic.AppendHello(nil, &periodic.Hello{Framing: periodic.Plain, Role: role})
+}
+
+// ask appends a Periodic request of 2018.
+func ask(dst []byte, id uint32, cmd periodic.Command, args []byte) []byte {
+	start := len(dst)
+	dst = periodic.AppendMessage(periodic.BeginRequest(dst, periodic.Plain), id, cmd)
+	dst = append(dst, args...)
+	periodic.End(dst, start, periodic.Plain)
+	return dst
+}
+
+// The greeting of ZMTP 3.1 with the NULL mechanism, and the READY of a DEALER.
+const (
+	zmtpGreeting = "\xff\x00\x00\x00\x00\x00\x00\x00\x01\x7f\x03\x00NULL"
+	zmtpReady    = "\x04\x1c\x05READY\x0bSocket-Type\x00\x00\x00\x06DEALER"
+)
+
+// zmtp is how a ZeroMQ peer begins.
+func zmtp() []byte {
+	return []byte(zmtpGreeting + strings.Repeat("\x00", 64-len(zmtpGreeting)) + zmtpReady)
+}
+
+// unfinished is, by port, the front of something that never comes.
+var unfinished = map[string][]byte{
+	"periodic":      hello(periodic.Client)[:5],
+	"gloom-masters": []byte("\x00\x00\x10\x00{"),
+	"gloom-slaves":  []byte("\x00\x00"),
+	"dwork":         zmtp()[:20],
+}
+
+// huge is, by port, what announces far too much.
+var huge = map[string][]byte{
+	"periodic":      append(hello(periodic.Client), "\x00REQ\xff\xff\xff\xff\x00\x00\x00\x01\x0d"...),
+	"gloom-masters": []byte("\xff\xff\xff\xff{"),
+	"gloom-slaves":  []byte("\xff\xff\xff\xff{"),
+	"dwork":         enc.BigEndian.AppendUint64(append(zmtp(), 2), 4<<30),
+}
+
+// endless is, by port, what a peer that never reads asks for again and again.
+var endless = map[string][]byte{
+	"periodic":      ask(nil, 1, periodic.ConfigGet, periodic.AppendStr8String(nil, "timeout")),
+	"gloom-masters": gloomcodec.AppendRespond(nil, []byte("1")),
+	"gloom-slaves":  gloomcodec.AppendRespond(nil, []byte("1")),
+	"dwork":         []byte("\x01\x00\x00\x02\x08\x06"),
+}
+
+// deaf writes until the server hangs up.
+func deaf(c net.Conn, first, again []byte) error {
+	defer c.Close()
+	if _, err := c.Write(first); err != nil {
+		return err
+	}
+	again = []byte(strings.Repeat(string(again), 1+(64<<10)/len(again)))
+	for {
+		if _, err := c.Write(again); err != nil {
+			return err
+		}
+	}
+}
+
+// crowd offers functions and asks for jobs, in one go, and returns when the server has read it
+// all.
+func (s *siege) crowd(functions func(i int) string, count, grabs int) net.Conn {
+	c := s.dial("periodic")
+	b := hello(periodic.Worker)
+	for i := range count {
+		b = ask(b, 0, periodic.CanDo, periodic.AppendStr8String(nil, functions(i)))
+	}
+	for i := range grabs {
+		b = ask(b, uint32(i+1), periodic.GrabJob, nil)
+	}
+	s.answered(c, b)
+	return c
+}
+
+// answered sends b and a PING, and reads up to its PONG.
+func (s *siege) answered(c net.Conn, b []byte) {
+	b = ask(b, 0xfffffffe, periodic.Ping, nil)
+	go func() { _, _ = c.Write(b) }() // an error shows in what is read
+	want := string(periodic.AppendReply(nil, periodic.Plain, 0xfffffffe, periodic.Pong))
+	tail := ""
+	buffer := make([]byte, 64<<10)
+	for !strings.HasSuffix(tail, want) {
+		n, err := c.Read(buffer)
+		if err != nil {
+			s.t.Errorf("no PONG: %v", err)
+			return
+		}
+		tail += string(buffer[:n])
+		tail = tail[max(0, len(tail)-len(want)):]
+	}
+}
+
+// hostiles are what peers do to the server.
+var hostiles = []struct {
+	name   string
+	attack func(s *siege)
+}{
+	{"unfinished beginnings on each port", func(s *siege) {
+		s.onEach(s.files(200*s.scale)/4, func(protocol string) {
+			c := s.dial(protocol)
+			_, _ = c.Write(unfinished[protocol])
+			s.wantHungUp(c, protocol)
+		})
+	}},
+	{"four gigabytes announced on each port", func(s *siege) {
+		s.onEach(s.files(200*s.scale)/4, func(protocol string) {
+			c := s.dial(protocol)
+			_, _ = c.Write(huge[protocol])
+			s.wantHungUp(c, protocol)
+		})
+	}},
+	{"peers that never read", func(s *siege) {
+		s.onEach(4, func(protocol string) {
+			first := map[string][]byte{"periodic": hello(periodic.Client), "dwork": zmtp()}[protocol]
+			if err := deaf(s.dial(protocol), first, endless[protocol]); errors.Is(err, os.ErrDeadlineExceeded) {
+				s.t.Errorf("%s: the server neither reads nor hangs up: %v", protocol, err)
+			}
+		})
+	}},
+	{"idle connections", func(s *siege) {
+		n := s.files(500 * s.scale)
+		s.t.Logf("%d idle connections", n)
+		var open []net.Conn
+		for range n {
+			c := s.dial("gloom-masters") // where being idle is no fault
+			open = append(open, c)
+		}
+		for _, c := range open {
+			c.Close()
+		}
+	}},
+	{"connecting and leaving", func(s *siege) {
+		for i := range 1000 * s.scale {
+			s.dial([]string{"periodic", "gloom-masters", "gloom-slaves", "dwork"}[i%4]).Close()
+		}
+	}},
+	{"one function with very many slots", func(s *siege) {
+		for range 3 * s.scale { // each up to the limit of a connection
+			defer s.crowd(func(int) string { return "slots" }, 1, 16<<10).Close()
+		}
+		c := s.dial("periodic")
+		defer c.Close()
+		b := hello(periodic.Client)
+		for i := range 1000 {
+			b = ask(b, 1, periodic.SubmitJob, periodic.AppendJob(nil, &periodic.Job{Func: []byte("slots"), Name: fmt.Append(nil, i)}))
+		}
+		s.answered(c, b)
+	}},
+	{"very many functions, and their STATUS", func(s *siege) {
+		const each = 50_000
+		for n := range min(s.scale, 10) {
+			defer s.crowd(func(i int) string { return fmt.Sprintf("function %0100d", n*each+i) }, each, 0).Close()
+		}
+		for range 4 {
+			c := s.dial("periodic")
+			defer c.Close()
+			s.answered(c, ask(hello(periodic.Client), 1, periodic.Status, nil))
+		}
+	}},
+	{"names that collide in common hashes", func(s *siege) {
+		c := s.dial("periodic")
+		defer c.Close()
+		b := hello(periodic.Client)
+		for i := range 1 << 16 {
+			var name strings.Builder // all the same to h*31 + c
+			for bit := range 16 {
+				name.WriteString([]string{"Aa", "BB"}[i>>bit&1])
+			}
+			b = ask(b, 1, periodic.SubmitJob, periodic.AppendJob(nil, &periodic.Job{Func: []byte("hash"), Name: []byte(name.String())}))
+		}
+		s.answered(c, b)
+	}},
+	{"empty names and the longest", func(s *siege) {
+		c := s.dial("periodic")
+		defer c.Close()
+		b := hello(periodic.Client)
+		long := strings.Repeat("\xff", periodic.MaxStr8)
+		for _, function := range []string{"", long} {
+			for _, name := range []string{"", long} {
+				j := periodic.AppendJob(nil, &periodic.Job{Func: []byte(function), Name: []byte(name)})
+				b = ask(b, 1, periodic.SubmitJob, j)
+			}
+		}
+		s.answered(c, b)
+		w := s.crowd(func(i int) string { return []string{"", long}[i] }, 2, 0)
+		defer w.Close()
+		s.answered(w, ask(ask(nil, 1, periodic.GrabJob, nil), 2, periodic.GrabJob, nil))
+	}},
+	{"SIGSTOP for a while", func(s *siege) {
+		s.rest = true
+		s.server.signal(syscall.SIGSTOP)
+		<-time.After(500 * time.Millisecond * time.Duration(s.scale))
+		s.server.signal(syscall.SIGCONT)
+	}},
+	{"garbage on each port", func(s *siege) {
+		s.onEach(10*s.scale, func(protocol string) {
+			c := s.dial(protocol)
+			_, _ = c.Write([]byte(strings.Repeat("garbage\n", 1<<10)))
+			s.wantHungUp(c, protocol)
+		})
+	}},
+}

@@ -1,0 +1,296 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"treadle/loop/client"
+)
+
+// hostileScale multiplies what TestHostile does to the server: 1 in every test run, 20 in
+// `make soak`.
+var hostileScale = flag.Int("hostile.scale", 1, "how much TestHostile does")
+
+const (
+	// hostileLimit is the server's GOMEMLIMIT, and hostileRSS what it may have taken at most:
+	// the limit and what the runtime and the program itself need beside it.
+	hostileLimit = 256 << 20
+	hostileRSS   = hostileLimit + 128<<20
+	// hostileWait is how long the well-behaved client may have to wait for a result: far more
+	// than it does, because tests share their machine.
+	hostileWait = 3 * time.Second
+)
+
+// siege is a built server, the peers that do it harm and the one that does not.
+type siege struct {
+	t      *testing.T
+	server *process
+	ports  map[string]string // addresses by protocol
+	socket string
+	scale  int
+	rest   bool // the well-behaved client rests: nobody can be served
+}
+
+// besiege starts the server with little memory and short patience.
+func besiege(t *testing.T) *siege {
+	t.Helper()
+	t.Setenv("GOMEMLIMIT", strconv.Itoa(hostileLimit))
+	s := &siege{t: t, ports: map[string]string{}, socket: filepath.Join(t.TempDir(), "s"), scale: *hostileScale}
+	s.server = start(t, false, "serve", "--periodic", "tcp://127.0.0.1:0", "--periodic", "unix://"+s.socket,
+		"--gloom-masters", "tcp://127.0.0.1:0", "--gloom-slaves", "tcp://127.0.0.1:0", "--dwork", "tcp://127.0.0.1:0", "--kts46", "off", "--kts46-json", "off",
+		"--http", "off", "--data", "none", "--max-frame", "4MiB", "--gloom-max-frame", "4MiB", "--max-outbound", "8MiB", "--dwork-max-frame", "4MiB",
+		"--handshake-timeout", "500ms", "--frame-timeout", "1s")
+	for len(s.ports) < 4 {
+		line := s.server.until("listening")
+		_, rest, _ := strings.Cut(line, "protocol=")
+		protocol, rest, _ := strings.Cut(rest, " ")
+		if address, ok := strings.CutPrefix(rest, "address=tcp://"); ok {
+			s.ports[protocol] = strings.TrimSpace(address)
+		}
+	}
+	s.server.drain()
+	return s
+}
+
+// dial connects to a port.
+func (s *siege) dial(protocol string) net.Conn {
+	s.t.Helper()
+	c, err := net.DialTimeout("tcp", s.ports[protocol], patience)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+		s.t.Fatal(err)
+	}
+	return c
+}
+
+// wantHungUp waits until the server has hung up on c.
+func (s *siege) wantHungUp(c net.Conn, what string) {
+	if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
+		s.t.Errorf("%s: the server does not hang up", what)
+	}
+	c.Close()
+}
+
+// withGuest runs the attack beside a client and a worker that behave, and checks that they are
+// served all the time, and what memory the server has taken in the end.
+func (s *siege) withGuest(attack func()) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*patience)
+	defer cancel()
+	address := "unix://" + s.socket
+	w, err := client.DialWorker(ctx, address, client.Options{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer w.Close()
+	if err := w.CanDo(ctx, "guest"); err != nil {
+		s.t.Fatal(err)
+	}
+	c, err := client.Dial(ctx, address, client.Options{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer c.Close()
+	go func() {
+		for {
+			a, err := w.Grab(ctx)
+			if err != nil || w.Done(ctx, a, []byte(a.Job.Name)) != nil {
+				return
+			}
+		}
+	}()
+	over := make(chan struct{})
+	var served int
+	var worst time.Duration
+	var guest sync.WaitGroup
+	guest.Go(func() {
+		for more := true; more; served++ {
+			select {
+			case <-over:
+				more = false // and once more, behind it all
+			default:
+			}
+			began, name := time.Now(), fmt.Sprint("run ", served)
+			if got, err := c.Run(ctx, &client.Job{Func: "guest", Name: name}); err != nil || string(got) != name {
+				s.t.Errorf("the guest's result is %q, %v", got, err)
+				return
+			}
+			worst = max(worst, time.Since(began))
+		}
+	})
+	attack()
+	close(over)
+	guest.Wait()
+	memory := s.peak()
+	s.t.Logf("the guest was served %d times, the longest wait was %v; %d MiB", served, worst.Round(100*time.Microsecond), memory>>20)
+	if worst > hostileWait && !s.rest {
+		s.t.Errorf("the guest waited for %v", worst)
+	}
+	if memory > hostileRSS {
+		s.t.Errorf("the server took %d bytes, of %d", memory, hostileRSS)
+	}
+}
+
+// peak is the most memory that the server has had.
+func (s *siege) peak() int {
+	s.t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.server.Process.Pid))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(status), "VmHWM:")
+	kib, _, _ := strings.Cut(rest, "kB")
+	n, err := strconv.Atoi(strings.TrimSpace(kib))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return n << 10
+}
+
+// onEach does something on n connections to each port, all at a time.
+func (s *siege) onEach(n int, do func(protocol string)) {
+	var all sync.WaitGroup
+	for protocol := range s.ports {
+		for range n {
+			all.Go(func() { do(protocol) })
+		}
+	}
+	all.Wait()
+}
+
+// files is n, or what the descriptors of this process and the server's allow.
+func (s *siege) files(n int) int {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		s.t.Fatal(err)
+	}
+	room := int(min(limit.Cur, 1<<20)) - 400
+	if n > room {
+		s.t.Logf("%d connections instead of %d: RLIMIT_NOFILE is %d", room, n, limit.Cur)
+	}
+	return min(n, room)
+}
+
+// TestHostile: whatever peers do to the built server, it takes bounded memory and serves others
+// meanwhile. More of the same, in memory and by the function, is in the tests of loop.
+func TestHostile(t *testing.T) {
+	for _, h := range hostiles {
+		t.Run(h.name, func(t *testing.T) {
+			s := besiege(t)
+			s.withGuest(func() { h.attack(s) })
+			s.server.signal(syscall.SIGTERM)
+			s.server.exit(0)
+		})
+	}
+}
+
+// TestFewDescriptors: a server with hardly any descriptors turns connections away that it has
+// no room for, keeps those that it has, and has room again when some leave.
+func TestFewDescriptors(t *testing.T) {
+	t.Setenv("GOMEMLIMIT", strconv.Itoa(hostileLimit))
+	s := &siege{t: t, socket: filepath.Join(t.TempDir(), "s")}
+	s.server = startCommand(t, false, "sh", "-c", "ulimit -n 200; exec "+binary+" serve --periodic unix://"+s.socket+
+		" --gloom-masters off --gloom-slaves off --dwork off --kts46 off --kts46-json off --http off --data none")
+	s.server.until("listening")
+	s.server.drain()
+	s.withGuest(func() {
+		for range 3 {
+			var open []net.Conn
+			away := 0
+			for range 300 {
+				c, err := net.DialTimeout("unix", s.socket, patience)
+				if err != nil {
+					continue // its backlog is full
+				}
+				open = append(open, c)
+			}
+			for _, c := range open {
+				_ = c.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
+				if _, err := c.Read(make([]byte, 1)); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+					away++
+				}
+			}
+			for _, c := range open {
+				c.Close()
+			}
+			if away == 0 || away == len(open) {
+				t.Errorf("%d of %d connections are turned away", away, len(open))
+			}
+		}
+		c, err := client.Dial(t.Context(), "unix://"+s.socket, client.Options{})
+		if err != nil {
+			t.Errorf("there is no room again: %v", err)
+		} else {
+			c.Close()
+		}
+	})
+}
+
+// TestTermUnderLoad: SIGTERM while clients submit as fast as they can: the server ends in order,
+// and all that it had acknowledged is there when it starts again.
+func TestTermUnderLoad(t *testing.T) {
+	dir := t.TempDir()
+	socket := filepath.Join(dir, "s")
+	args := []string{"--data", filepath.Join(dir, "data"), "--drain", "2s"}
+	p := serve(t, socket, args...)
+	p.drain()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	const clients, enough = 8, 50
+	var peers, warm sync.WaitGroup
+	var acked [clients]int
+	warm.Add(clients)
+	for n := range clients {
+		peers.Go(func() {
+			c, err := client.Dial(ctx, socket, client.Options{})
+			if err != nil {
+				t.Error(err)
+				warm.Done()
+				return
+			}
+			defer c.Close()
+			for c.Submit(ctx, &client.Job{Func: "f", Name: fmt.Sprint(n, " ", acked[n])}) == nil {
+				if acked[n]++; acked[n] == enough {
+					warm.Done()
+				}
+			}
+		})
+	}
+	warm.Wait()
+	p.signal(syscall.SIGTERM)
+	peers.Wait()
+	p.exit(0)
+	serve(t, socket, args...)
+	c, err := client.Dial(ctx, socket, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	var dump bytes.Buffer
+	if _, err := c.Dump(ctx, &dump, nil); err != nil {
+		t.Fatal(err)
+	}
+	there := parseDump(t, dump.Bytes())
+	for n, k := range acked {
+		for i := range k {
+			if _, ok := there[fmt.Sprint(n, " ", i)]; !ok {
+				t.Errorf("the acknowledged job %d %d is lost", n, i)
+			}
+		}
+	}
+}

@@ -1,0 +1,47 @@
+package fuzz
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestReadme: the README lists the planted bugs, and the tests that it names for what Treadle
+// promises exist.
+func TestReadme(t *testing.T) {
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range canaries {
+		if !strings.Contains(string(readme), c.name) {
+			t.Errorf("the README does not list %q", c.name)
+		}
+	}
+	var code strings.Builder
+	err = filepath.WalkDir("..", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		code.Write(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, promises, _ := strings.Cut(string(readme), "## What Treadle promises")
+	promises, _, _ = strings.Cut(promises, "\n## ")
+	named := regexp.MustCompile("`(Test[A-Z][A-Za-z]+)`").FindAllStringSubmatch(promises, -1)
+	if len(named) < 20 {
+		t.Errorf("the README names %d tests for its promises", len(named))
+	}
+	for _, name := range named {
+		if !strings.Contains(code.String(), "\nfunc "+name[1]+"(t *testing.T)") {
+			t.Errorf("the README promises something that %s tests, and there is no such test", name[1])
+		}
+	}
+}
