@@ -286,3 +286,31 @@ func TestForgetOwnJob(t *testing.T) {
 	x.s.Forget(x.now, p, &x.rec)
 	x.want("2 2 broadcast a")
 }
+
+// Withdraw takes back what nobody holds, and nothing else.
+func TestWithdraw(t *testing.T) {
+	x := newStand(t, Options{})
+	withdraw := func(name string) bool { return x.s.Withdraw(x.now, 0, []byte("f"), []byte(name), &x.rec) }
+	p := x.peer("f")
+	x.submit("f", "held")
+	x.reserve(p, 1)
+	job := x.want("1 1 assign held")[0].job.ref
+	x.submit("f", "pending")
+	if withdraw("held") || !withdraw("pending") || withdraw("pending") {
+		t.Error("a held job was withdrawn, or a pending one was not, or twice")
+	}
+	if err := x.s.Finish(x.now, p, job, nil, &x.rec); err != nil {
+		t.Errorf("the held job: %v", err)
+	}
+	x.want()
+}
+
+// A queue that has had a job of a space that keeps its queues is never dropped.
+func TestKeptQueues(t *testing.T) {
+	x := newStand(t, Options{Rules: [MaxSpaces]Rules{1: {Kept: true}}})
+	x.submit("kept", "a", func(j *Submission) { j.Space = 1 })
+	x.submit("other", "a")
+	if x.s.Drop([]byte("kept")) || !x.s.Drop([]byte("other")) {
+		t.Error("the kept queue was dropped, or the other was not")
+	}
+}

@@ -1,0 +1,104 @@
+package disbatch
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// still is a node that does not run: its claims are calls.
+func (s *site) still(name string, q *Queue) (*ExecutionNode, *queueState) {
+	s.t.Helper()
+	n, err := NewExecutionNode(NodeOptions{Config: s.config, Name: name, Functions: newWorkers(true)})
+	must(s.t, err)
+	s.t.Cleanup(n.store.Close)
+	n.view = view{limit: NoLimit, queues: []Queue{*q}}
+	state := &queueState{queue: *q, plugin: PluginConfig{Kind: KindFunction, Function: "F"}}
+	state.slots = q.Limit // no other claimer is started
+	n.queues[q.ID] = state
+	return n, state
+}
+
+// Two nodes of which neither has seen the other's tasks claim from a queue with one thread
+// at all nodes: the second gives its claim back.
+func TestClaimsThatMeetKeepTheLimit(t *testing.T) {
+	s := newSite(t)
+	q := s.queue(d("name", "a", "plugin", "F", "threads", 1, "sort", "fifo"))
+	ids := s.fill(&q, payloads(2)...)
+	a, at := s.still("a", &q)
+	b, of := s.still("b", &q)
+	if got, ok := a.next(at); !ok || DecodeTask(got.Task).ID != ids[0] {
+		t.Fatalf("the first claim: %v, %v", got, ok)
+	}
+	if got, ok := b.next(of); ok {
+		t.Errorf("the second claim is kept: %s", got.Task)
+	}
+	if got := s.task(ids[1]); got.Status != StatusQueued || got.Raw.Lookup("node").Type != bson.TypeNull {
+		t.Errorf("its task is %s", got.Raw)
+	}
+}
+
+// A claim whose task a tick has found and started already does not start it again.
+func TestATaskIsStartedOnce(t *testing.T) {
+	s := newSite(t)
+	q := s.queue(d("name", "a", "plugin", "F", "threads", 1))
+	ids := s.fill(&q, payloads(1)...)
+	n, state := s.still("me", &q)
+	n.local[ids[0]] = true
+	if got, ok := n.next(state); ok {
+		t.Errorf("started again: %s", got.Task)
+	}
+}
+
+// rarely has a node tick once.
+func rarely(o *NodeOptions) { o.Interval = time.Hour }
+
+// A slot is refilled when a task ends, and not at the next tick; with a limit of the node
+// by any queue.
+func TestSlotsAreRefilledAtOnce(t *testing.T) {
+	for _, limit := range []any{nil, 1} {
+		t.Run(fmt.Sprint(limit), func(t *testing.T) {
+			s, w := newSite(t, functionPlugin), newWorkers(false)
+			_, err := s.store.nodes.InsertOne(s.ctx, d("node", "me", "maxthreads", limit))
+			must(t, err)
+			var ids []bson.ObjectID
+			for i := range 2 {
+				q := s.queue(d("name", fmt.Sprint(i), "plugin", "F", "threads", 1))
+				ids = append(ids, s.fill(&q, payloads(20)...)...)
+			}
+			s.node("me", with(w), rarely)
+			s.ends(ids...)
+		})
+	}
+}
+
+// Counters of 2016 that are off are set right.
+func TestCountersAreComparedWithTheTasks(t *testing.T) {
+	s := newSite(t)
+	q := s.queue(d("name", "a", "constructor", DemoPlugin, "maxthreads", 0, "count_todo", 999, "count_total", "7"))
+	s.fill(&q, payloads(2)...)
+	s.node("me")
+	s.until("the right counters", func() bool {
+		q, err := s.store.Queue(s.ctx, q.ID.Hex())
+		return err == nil && q.Todo == 2 && q.Total == 2
+	})
+}
+
+// The process that runs commands is in a session of its own: what a terminal or a shell
+// sends to the node does not reach it.
+func TestTheRunnerHasItsOwnSession(t *testing.T) {
+	s := newSite(t, plugins(map[string]string{"Session": shell("cut -d' ' -f6 /proc/$PPID/stat", "")}))
+	s.node("me")
+	task := s.endOf("Session")
+	theirs, err := strconv.Atoi(strings.TrimSpace(task.field("stdout")))
+	ours, _, fault := syscall.Syscall(syscall.SYS_GETSID, uintptr(os.Getpid()), 0, 0)
+	if err != nil || fault != 0 || theirs == int(ours) {
+		t.Errorf("its session is %d, ours %d, %v", theirs, ours, err)
+	}
+}
