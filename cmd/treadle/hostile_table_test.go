@@ -110,26 +110,31 @@ func (s *siege) answered(c net.Conn, b []byte) {
 	}
 }
 
+// functionsEach is how many functions a worker has: twenty times as many are about as many as
+// there can be. Each takes less than a kilobyte.
+const functionsEach = 50_000
+
 // hostiles are what peers do to the server.
 var hostiles = []struct {
 	name   string
+	memory int // that the server may take more, times the scale
 	attack func(s *siege)
 }{
-	{"unfinished beginnings on each port", func(s *siege) {
+	{"unfinished beginnings on each port", 0, func(s *siege) {
 		s.onEach(s.files(200*s.scale)/4, func(protocol string) {
 			c := s.dial(protocol)
 			_, _ = c.Write(unfinished[protocol])
 			s.wantHungUp(c, protocol)
 		})
 	}},
-	{"four gigabytes announced on each port", func(s *siege) {
+	{"four gigabytes announced on each port", 0, func(s *siege) {
 		s.onEach(s.files(200*s.scale)/4, func(protocol string) {
 			c := s.dial(protocol)
 			_, _ = c.Write(huge[protocol])
 			s.wantHungUp(c, protocol)
 		})
 	}},
-	{"peers that never read", func(s *siege) {
+	{"peers that never read", 0, func(s *siege) {
 		s.onEach(4, func(protocol string) {
 			first := map[string][]byte{"periodic": hello(periodic.Client), "dwork": zmtp()}[protocol]
 			if err := deaf(s.dial(protocol), first, endless[protocol]); errors.Is(err, os.ErrDeadlineExceeded) {
@@ -137,7 +142,7 @@ var hostiles = []struct {
 			}
 		})
 	}},
-	{"idle connections", func(s *siege) {
+	{"idle connections", 0, func(s *siege) {
 		n := s.files(500 * s.scale)
 		s.t.Logf("%d idle connections", n)
 		var open []net.Conn
@@ -149,12 +154,12 @@ var hostiles = []struct {
 			c.Close()
 		}
 	}},
-	{"connecting and leaving", func(s *siege) {
+	{"connecting and leaving", 0, func(s *siege) {
 		for i := range 1000 * s.scale {
 			s.dial([]string{"periodic", "gloom-masters", "gloom-slaves", "dwork"}[i%4]).Close()
 		}
 	}},
-	{"one function with very many slots", func(s *siege) {
+	{"one function with very many slots", 0, func(s *siege) {
 		for range 3 * s.scale { // each up to the limit of a connection
 			defer s.crowd(func(int) string { return "slots" }, 1, 16<<10).Close()
 		}
@@ -166,10 +171,9 @@ var hostiles = []struct {
 		}
 		s.answered(c, b)
 	}},
-	{"very many functions, and their STATUS", func(s *siege) {
-		const each = 50_000
-		for n := range min(s.scale, 10) {
-			defer s.crowd(func(i int) string { return fmt.Sprintf("function %0100d", n*each+i) }, each, 0).Close()
+	{"very many functions, and their STATUS", functionsEach << 10, func(s *siege) {
+		for n := range s.scale {
+			defer s.crowd(func(i int) string { return fmt.Sprintf("function %0100d", n*functionsEach+i) }, functionsEach, 0).Close()
 		}
 		for range 4 {
 			c := s.dial("periodic")
@@ -177,7 +181,7 @@ var hostiles = []struct {
 			s.answered(c, ask(hello(periodic.Client), 1, periodic.Status, nil))
 		}
 	}},
-	{"names that collide in common hashes", func(s *siege) {
+	{"names that collide in common hashes", 0, func(s *siege) {
 		c := s.dial("periodic")
 		defer c.Close()
 		b := hello(periodic.Client)
@@ -190,7 +194,7 @@ var hostiles = []struct {
 		}
 		s.answered(c, b)
 	}},
-	{"empty names and the longest", func(s *siege) {
+	{"empty names and the longest", 0, func(s *siege) {
 		c := s.dial("periodic")
 		defer c.Close()
 		b := hello(periodic.Client)
@@ -206,13 +210,13 @@ var hostiles = []struct {
 		defer w.Close()
 		s.answered(w, ask(ask(nil, 1, periodic.GrabJob, nil), 2, periodic.GrabJob, nil))
 	}},
-	{"SIGSTOP for a while", func(s *siege) {
+	{"SIGSTOP for a while", 0, func(s *siege) {
 		s.rest = true
 		s.server.signal(syscall.SIGSTOP)
 		<-time.After(500 * time.Millisecond * time.Duration(s.scale))
 		s.server.signal(syscall.SIGCONT)
 	}},
-	{"garbage on each port", func(s *siege) {
+	{"garbage on each port", 0, func(s *siege) {
 		s.onEach(10*s.scale, func(protocol string) {
 			c := s.dial(protocol)
 			_, _ = c.Write([]byte(strings.Repeat("garbage\n", 1<<10)))
