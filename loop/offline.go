@@ -42,9 +42,10 @@ type Offline struct {
 	timer  timerSink
 
 	mu        sync.Mutex
-	pushed    sync.Cond  // a queue, announced or stopped has changed
+	pushed    sync.Cond  // a queue, rested or stopped has changed
 	queues    [][]func() // what the loops have to run
 	announced uint64     // the last group whose commit the loops know of
+	rested    uint64     // the same when the journal was last at rest
 	stopped   bool       // the server wants to stop: its journal has failed, or a client has asked for it
 	later     []func()   // what the loops run when time has passed
 }
@@ -90,6 +91,7 @@ func NewOfflineIn(settings Options, in Surroundings) (*Offline, error) {
 			s.committed(group)
 			o.change(func() { o.announced = group })
 		}
+		jo.Rested = func() { o.change(func() { o.rested = o.announced }) }
 	}
 	return o, s.openJournal()
 }
@@ -261,7 +263,7 @@ func (o *Offline) BeginCommit() (over <-chan struct{}) {
 	o.server.feed.held = true
 	go func() {
 		defer close(done)
-		o.wait(func() bool { return o.announced >= group || o.stopped })
+		o.wait(func() bool { return o.rested >= group || o.stopped })
 	}()
 	return done
 }

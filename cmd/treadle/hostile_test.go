@@ -226,6 +226,9 @@ func TestFewDescriptors(t *testing.T) {
 					away++
 				}
 			}
+			if files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", s.server.Process.Pid)); err != nil || len(files) > 150 {
+				t.Errorf("the server has %d of its 200 descriptors in use: none are left for what it needs itself, %v", len(files), err)
+			}
 			for _, c := range open {
 				c.Close()
 			}

@@ -33,6 +33,7 @@ func (j *Journal) commitLoop() {
 		}
 		if j.options.Sync == Always {
 			j.commitAll()
+			j.options.Rested()
 		} else {
 			j.commitGroup()
 		}

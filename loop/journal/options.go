@@ -83,6 +83,10 @@ type Options struct {
 	// Always the group is synced, in Interval too, in Never it was handed to the
 	// system. It must neither block nor call Close.
 	Committed func(group uint64)
+	// Rested, when set, is called in mode Always by the same goroutine, whenever nothing is
+	// left to commit: only then the next group begins with a Flush and not by itself. It
+	// is for whoever must know what a group will hold.
+	Rested func()
 	// Failed is called once, from a goroutine of its own, when something could not
 	// be written or the store is found damaged: from then on nothing is committed
 	// any more, and the server must stop. It must not call Close itself.
@@ -116,6 +120,9 @@ func (o *Options) fill() error {
 	}
 	if o.Committed == nil {
 		o.Committed = func(uint64) {}
+	}
+	if o.Rested == nil {
+		o.Rested = func() {}
 	}
 	if o.Failed == nil {
 		o.Failed = func(error) {}
