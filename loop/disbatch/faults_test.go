@@ -113,22 +113,24 @@ func TestTheDatabaseDisappears(t *testing.T) {
 	s, w := newFaultySite(t, functionPlugin), newWorkers(true)
 	q := s.queue(d("name", "a", "plugin", "F", "threads", 4))
 	ids := s.fill(&q, payloads(12)...)
-	n := s.node("me", with(w))
+	lines := newLineCount()
+	s.node("me", with(w), func(o *NodeOptions) { o.Log = lines.logger() })
 	s.until("tasks at work", func() bool { return w.holding() == 4 })
 	s.double.Stop()
 	w.mu.Lock()
 	w.hold = false
 	w.mu.Unlock()
 	w.finish(4) // their ends have nowhere to go
-	lines := newLineCount()
-	n.node.log = lines.logger()
+	before := lines.count()
 	gone := time.NewTimer(2 * time.Second)
 	<-gone.C
-	if got := lines.count(); got > 100 {
+	if got := lines.count() - before; got > 100 {
 		t.Errorf("%d lines of log in two seconds without a database", got)
 	}
 	must(t, s.double.Resume())
 	s.ends(ids...)
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if len(w.runs) != len(ids) {
 		t.Errorf("%d tasks ran", len(w.runs))
 	}
