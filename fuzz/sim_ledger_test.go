@@ -314,9 +314,12 @@ func (s *sim) left(c *simConn) {
 // ready again, at another place.
 func (s *sim) mayHaveHeld() {
 	for _, j := range s.jobs {
-		if j.now != gone && j.holder == nil && j.by != ofDwork {
+		if j.now != gone && (j.holder == nil || j.stale == s.turn+1) && j.by != ofDwork {
 			j.keyed = false
 			j.failures++
+			if j.stale == s.turn+1 { // and what was said about it counted
+				s.doubt(j)
+			}
 		}
 	}
 }

@@ -210,18 +210,32 @@ func (s *sim) gives(c *simConn, h heldJob, what int) {
 	args := h.handle
 	switch what {
 	case 0:
-		r.cmd, r.arrive = periodic.WorkFail, func() { s.returns(c, j, 0) }
+		r.cmd, r.arrive = periodic.WorkFail, func() { s.returns(c, s.meant(c, j), 0) }
 	case 1:
 		delay := s.rng.IntN(20)
 		r.cmd, args = periodic.SchedLater, append(args[:len(args):len(args)], later(int64(delay), 1)...)
-		r.arrive = func() { s.returns(c, j, s.server.Now().Wall+int64(delay)*1000) }
+		r.arrive = func() { s.returns(c, s.meant(c, j), s.server.Now().Wall+int64(delay)*1000) }
 	default:
 		result := s.resultOf(j)
 		r.cmd, args = periodic.WorkDone, append(args[:len(args):len(args)], result...)
-		r.arrive = func() { s.finishes(c, j, result) }
+		r.arrive = func() { s.finishes(c, s.meant(c, j), result) }
 	}
 	c.ask(r, args)
 	s.say("c%d says %v of %v", c.id, r.cmd, j)
+}
+
+// meant is the job that a worker's word about j is about: in the CRC framing the one of its
+// name that the connection holds, which may be a later one.
+func (s *sim) meant(c *simConn, j *simJob) *simJob {
+	if c.framing() == periodic.CRC && j.by == ofPeriodic {
+		for _, same := range s.names[fmt.Sprint(j.queue, j.by, j.name)] {
+			same.stale = s.turn + 1 // it may be given to c in this turn, too
+			if same.holder == c {
+				j = same
+			}
+		}
+	}
+	return j
 }
 
 // record makes a Job record.
