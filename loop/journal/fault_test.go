@@ -195,7 +195,7 @@ func TestLostSyncAtEveryOperation(t *testing.T) {
 		}
 	}
 	t.Logf("%d times damage, %d times a whole state", damaged, whole)
-	if damaged == 0 || whole == 0 {
+	if whole == 0 || damaged == 0 && !testing.Short() { // a short run may miss the few syncs that matter
 		t.Fatalf("%d times damage, %d times a whole state", damaged, whole)
 	}
 }
