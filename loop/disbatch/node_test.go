@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience is how long a test waits for what has to happen.
-const patience = 30 * time.Second
+const patience = 60 * time.Second
 
 // started is a running node of a test.
 type started struct {
@@ -70,7 +70,19 @@ func (s *site) node(name string, change ...func(*NodeOptions)) *started {
 			s.t.Errorf("node %s does not stop", name)
 		}
 	})
-	s.t.Cleanup(stop)
+	s.t.Cleanup(func() { // the database is there until its runner has written all
+		stop()
+		ended := make(chan struct{})
+		go func() {
+			n.runner.lives.Wait()
+			close(ended)
+		}()
+		select {
+		case <-ended:
+		case <-time.After(patience):
+			s.t.Errorf("the runner of node %s does not end", name)
+		}
+	})
 	return &started{n, stop}
 }
 

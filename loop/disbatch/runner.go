@@ -95,6 +95,8 @@ type runner struct {
 	process *exec.Cmd // nil: to be started
 	pipe    io.WriteCloser
 	waiting map[bson.ObjectID]chan error
+
+	lives sync.WaitGroup // processes that have not ended
 }
 
 // errRunnerEnded says that the process ended before it reported on a task.
@@ -148,7 +150,7 @@ func (r *runner) start() error {
 	}
 	waiting := make(map[bson.ObjectID]chan error)
 	r.process, r.pipe, r.waiting = c, in, waiting
-	go r.listen(c, in, out, waiting)
+	r.lives.Go(func() { r.listen(c, in, out, waiting) })
 	return nil
 }
 
