@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -232,4 +233,16 @@ func TestWriteErrorExit(t *testing.T) {
 	p, u = s.serve()
 	u.gets(`.*\nf +0 +1 +0 +now\n`, "status")
 	p.stop()
+}
+
+// TestSuccessorWaits: a server that starts while its killed predecessor still has the
+// directory waits for it to end.
+func TestSuccessorWaits(t *testing.T) {
+	s := newStore(t)
+	dying, _ := s.serve()
+	kill := time.AfterFunc(500*time.Millisecond, func() { _ = dying.Process.Kill() })
+	defer kill.Stop()
+	s.socket += "2"
+	successor, _ := s.serve()
+	successor.stop()
 }
