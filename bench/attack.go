@@ -1,61 +1,74 @@
 package main
 
 import (
-	"context"
 	"encoding/binary"
-	"errors"
-	"fmt"
 	"io"
 	"net"
 	"strings"
 	"time"
-
-	"treadle/codec/dwork"
 )
 
 // attackers is how many connections attack at a time.
 const attackers = 100
 
-// attack is something that a peer does to a hub while a well-behaved one goes on asking.
+// attack is something that peers do to a server while a well-behaved one goes on asking.
 type attack struct {
-	name string
-	do   func(conn net.Conn) error // until the connection is closed; an error is the server's defence
+	name   string
+	do     func(conn net.Conn) error // until the connection is closed; an error is the server's defence; nil: nobody attacks
+	scarce bool                      // the server is left with hardly any descriptors
 }
 
 // The greeting of ZMTP 3.1 with the NULL mechanism, and the READY of a DEALER.
 var (
 	zmtpGreeting = append(append([]byte{0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0x7f, 3, 0, 'N', 'U', 'L', 'L'}, make([]byte, 16)...), make([]byte, 32)...)
 	zmtpReady    = []byte("\x04\x1c\x05READY\x0bSocket-Type\x00\x00\x00\x06DEALER")
+	zmtpSame     = []byte("\x04\x2d\x05READY\x0bSocket-Type\x00\x00\x00\x06DEALER\x08Identity\x00\x00\x00\x04same")
 )
 
-var attacks = []attack{
-	{"no attack", nil},
-	{"silence", func(net.Conn) error { return nil }},
-	{"half a handshake", func(c net.Conn) error { return send(c, zmtpGreeting[:20]) }},
-	{"lying READY", func(c net.Conn) error {
+// dworkAttacks are those that ZeroMQ libraries and the original hub fell to.
+var dworkAttacks = []attack{
+	{name: "no attack"},
+	{name: "no attack, busy machine", do: compute},
+	{name: "silence", do: silent},
+	{name: "half a handshake", do: func(c net.Conn) error { return send(c, zmtpGreeting[:20]) }},
+	{name: "lying READY", do: func(c net.Conn) error {
 		return send(c, zmtpGreeting, []byte("\x04\x1c\x05READY\x0bSocket-Type\x7f\xff\xff\xffDEALER"))
 	}},
-	{"frame of 2^62 bytes", func(c net.Conn) error { return attackFrame(c, 1<<62) }},
-	{"frame of 8 GiB", func(c net.Conn) error { return attackFrame(c, 8<<30) }},
-	{"endless MORE", func(c net.Conn) error {
-		if err := send(c, zmtpGreeting, zmtpReady); err != nil {
-			return err
-		}
-		return flood(c, strings.Repeat("\x01\x00", 32<<10))
+	{name: "frame of 2^62 bytes", do: func(c net.Conn) error { return attackFrame(c, 1<<62) }},
+	{name: "frame of 8 GiB", do: func(c net.Conn) error { return attackFrame(c, 8<<30) }},
+	{name: "endless MORE", do: func(c net.Conn) error { return flood(c, strings.Repeat("\x01\x00", 32<<10), zmtpGreeting, zmtpReady) }},
+	{name: "pipelining, never reading", do: func(c net.Conn) error {
+		return flood(c, strings.Repeat("\x01\x00\x00\x02\x08\x06", 10<<10), zmtpGreeting, zmtpReady)
 	}},
-	{"pipelining, never reading", func(c net.Conn) error {
-		if err := send(c, zmtpGreeting, zmtpReady); err != nil {
-			return err
-		}
-		return flood(c, strings.Repeat("\x01\x00\x00\x02\x08\x06", 10<<10))
+	{name: "no delimiter", do: func(c net.Conn) error {
+		return flood(c, strings.Repeat("\x00\x02\x08\x06", 10<<10), zmtpGreeting, zmtpReady)
 	}},
-	{"no delimiter", func(c net.Conn) error {
-		if err := send(c, zmtpGreeting, zmtpReady); err != nil {
-			return err
-		}
-		return flood(c, strings.Repeat("\x00\x02\x08\x06", 10<<10))
+	{name: "extra frames", do: func(c net.Conn) error {
+		return flood(c, strings.Repeat("\x01\x00\x01\x02\x08\x06\x00\x02\x08\x06", 6<<10), zmtpGreeting, zmtpReady)
 	}},
-	{"connecting and leaving", func(c net.Conn) error { return c.Close() }},
+	{name: "heartbeats", do: func(c net.Conn) error { // whose answers are read
+		go func() { _, _ = io.Copy(io.Discard, c) }()
+		return flood(c, strings.Repeat("\x04\x07\x04PING\x00\x00", 6<<10), zmtpGreeting, zmtpReady)
+	}},
+	{name: "equal identities", do: func(c net.Conn) error { // each looks for a task that is not there
+		err := send(c, zmtpGreeting, zmtpSame)
+		for answer := make([]byte, 256); err == nil; _, err = c.Read(answer) {
+			err = send(c, []byte("\x01\x00\x00\x05\x08\x04\x1a\x01x"))
+		}
+		return err
+	}},
+	{name: "no descriptors", do: silent, scarce: true},
+	{name: "connecting and leaving", do: net.Conn.Close},
+}
+
+func silent(net.Conn) error { return nil }
+
+// compute keeps a processor busy and leaves the server alone: what a client waits for meanwhile is the machine.
+func compute(c net.Conn) (err error) {
+	for err == nil {
+		err = c.SetDeadline(time.Time{})
+	}
+	return err
 }
 
 func send(c net.Conn, parts ...[]byte) error {
@@ -71,65 +84,11 @@ func attackFrame(c net.Conn, size uint64) error {
 	return send(c, zmtpGreeting, zmtpReady, binary.BigEndian.AppendUint64([]byte{2}, size))
 }
 
-func flood(c net.Conn, text string) error {
-	for {
-		if _, err := io.WriteString(c, text); err != nil {
-			return err
-		}
+// flood sends the beginning once, and the text until the server has enough of it.
+func flood(c net.Conn, text string, beginning ...[]byte) error {
+	err := send(c, beginning...)
+	for err == nil {
+		_, err = io.WriteString(c, text)
 	}
-}
-
-// underAttack measures how long one client waits for its answers meanwhile.
-func (s *sample) underAttack(ctx context.Context, name, address string, requests int) error {
-	ctx, cancel := context.WithTimeout(ctx, trialLimit)
-	defer cancel()
-	h := &hubTrial{address: address}
-	c, release, err := h.dial(ctx)
-	if err != nil {
-		return err
-	}
-	defer release()
-	attacking, end := context.WithCancel(ctx)
-	defer end()
-	for _, a := range attacks {
-		if "dwork, "+a.name == name && a.do != nil {
-			for range attackers {
-				go keepAttacking(attacking, address, a)
-			}
-		}
-	}
-	ask := dwork.AppendType(nil, dwork.OK)
-	waited := newLatencies()
-	start := now()
-	for range requests {
-		began := now()
-		if _, err := exchange(c, ask); err != nil {
-			return fmt.Errorf("the well-behaved client: %w", err)
-		}
-		waited.record(now() - began)
-	}
-	s.Jobs, s.JobsPerSecond, s.Submit = requests, float64(requests)*1e9/float64(now()-start), waited.quantiles()
-	return nil
-}
-
-// keepAttacking attacks over one connection after the other until ctx ends.
-func keepAttacking(ctx context.Context, address string, a attack) {
-	for ctx.Err() == nil {
-		conn, err := net.DialTimeout("tcp", address, dialLimit)
-		if err != nil {
-			continue
-		}
-		stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
-		if err = a.do(conn); err == nil {
-			_, err = io.Copy(io.Discard, conn) // until the server has enough of it
-		}
-		stop()
-		_ = conn.Close()
-		if !errors.Is(err, net.ErrClosed) {
-			select { // a hostile client may be quick, but not so quick that it leaves no processor to the others
-			case <-ctx.Done():
-			case <-time.After(time.Millisecond):
-			}
-		}
-	}
+	return err
 }

@@ -31,17 +31,13 @@ func dworkRows() []row {
 	hub := func(name string, workers, n int, guess map[string]int) row {
 		return row{name: name, section: dworkSection, variants: []string{synced, echoVariant}, load: load{workers: workers, depth: n}, guess: guess}
 	}
-	rows := []row{
+	return []row{
 		hub("dwork create", 0, createBlock, jobs(400e3, 60e3, 400e3)),
 		hub("dwork 1x1", 1, 1, jobs(20e3, 3e3, 20e3)),
 		hub("dwork 8x1", 8, 1, jobs(50e3, 15e3, 50e3)),
 		hub("dwork 1x16", 1, 16, jobs(200e3, 40e3, 200e3)),
 		hub("dwork 8x16", 8, 16, jobs(600e3, 200e3, 600e3)),
 	}
-	for _, a := range attacks {
-		rows = append(rows, row{name: "dwork, " + a.name, section: attackSection, once: true, fixed: 2000})
-	}
-	return rows
 }
 
 // admitsHub says who takes part in the rows of the dwork protocol: Treadle in memory and with a synced journal, and, as
@@ -63,9 +59,6 @@ type hubTrial struct {
 
 // measureHub takes one sample over the dwork protocol.
 func (s *sample) measureHub(ctx context.Context, r row, c contender, running *server, size int) error {
-	if r.section == attackSection {
-		return s.underAttack(ctx, r.name, running.hub, size)
-	}
 	h := &hubTrial{address: running.hub, echo: c.variant == echoVariant, n: r.load.depth, arrived: make([]atomic.Uint32, size), latency: newLatencies()}
 	// A trial that stands still ends.
 	ctx, cancel := context.WithTimeout(ctx, trialLimit)

@@ -48,6 +48,9 @@ func bench(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if s.Echo != "" {
 		return echo(ctx, s.Echo)
 	}
+	if s.Attack != "" {
+		return besiege(ctx, s.Attack, s.At, os.Stdin, stdout)
+	}
 	return run(ctx, s, rows(), contenders(s.Server), stdout, stderr)
 }
 
@@ -63,6 +66,8 @@ func parseSettings(args []string, stderr io.Writer) (settings, error) {
 	flags.Float64Var(&s.Scale, "scale", 1, "`factor` on the number of jobs; 0.01 for a quick look whether all works")
 	flags.StringVar(&s.Out, "out", "bench/results/latest.json", "write the results as JSON to this `file`")
 	flags.StringVar(&s.Echo, "echo", "", "be a ZeroMQ echo on this `address`, as the dwork rows need one beside them")
+	flags.StringVar(&s.Attack, "attack", "", "be the attackers of this `row` on the address of -at until standard input ends, as that row needs them beside it")
+	flags.StringVar(&s.At, "at", "", "the `address` to attack")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return s, err
@@ -84,7 +89,7 @@ func parseSettings(args []string, stderr io.Writer) (settings, error) {
 	case s.Scale <= 0:
 		return s, usageError{errors.New("-scale: must be above 0")}
 	}
-	if *server == "" || s.Echo != "" {
+	if *server == "" || s.Echo != "" || s.Attack != "" {
 		return s, nil
 	}
 	if s.Server, err = filepath.Abs(*server); err != nil {

@@ -25,6 +25,7 @@ type sample struct {
 	Answer        quantiles `json:"answer,omitzero"`    // from submit to the arrival of the result at the master
 	ServerCPU     float64   `json:"server_cpu_s_per_million,omitempty"`
 	DriverCPU     float64   `json:"driver_cpu_s_per_million,omitempty"`
+	Attacks       float64   `json:"attacks_per_second,omitempty"` // connections that the attackers made
 
 	QueuedMB float64 `json:"mb_per_million_queued,omitempty"`
 	IdleKB   float64 `json:"kb_per_idle_connection,omitempty"`
@@ -62,7 +63,10 @@ func measure(ctx context.Context, r row, c contender, size int) (sample, error) 
 		return s, err
 	}
 	defer running.stop()
-	if r.section == dworkSection || r.section == attackSection {
+	if r.section == attackSection {
+		return s, s.underAttack(ctx, r, running, size)
+	}
+	if r.section == dworkSection {
 		if c.variant == echoVariant {
 			running.hub = running.address
 		}

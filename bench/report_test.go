@@ -45,7 +45,7 @@ func TestQuantiles(t *testing.T) {
 	about("p50", q.P50, 50)
 	about("p99", q.P99, 200)
 	about("p99.9", q.P999, 200)
-	about("highest", float64(l.histogram.Max())/1000, latencyHighest/1000)
+	about("highest", q.Max, latencyHighest/1000)
 	if l.histogram.TotalCount() != 1000 {
 		t.Errorf("got %d values, want 1000", l.histogram.TotalCount())
 	}

@@ -35,6 +35,7 @@ type row struct {
 	fixed    int            // the same number of jobs, or connections, for everyone; 0: by guess
 	guess    map[string]int // jobs for about one to two seconds, by contender
 	against  string         // a row to compare with
+	attack   attack         // what others do meanwhile
 }
 
 // section is a part of the tables: the rows of one protocol.
@@ -46,7 +47,7 @@ const (
 	acrossSection   section = "across"  // submitted in one protocol, done in another
 	durableSection  section = "durable" // Periodic, beside the peers, jobs on disk
 	dworkSection    section = "dwork"   // steals and completions, beside an echo
-	attackSection   section = "attack"  // a client of dwork while others attack
+	attackSection   section = "attack"  // a client that behaves while others attack
 )
 
 // sides says who speaks what in a section's rows.
@@ -94,7 +95,7 @@ func rows() []row {
 		{name: "gloom drain 100000", section: gloomSection, kind: drain, load: gloomDrain, fixed: 100e3, against: "gloom drain 1000"},
 		{name: "periodic to gloom", section: acrossSection, load: load{connections: 8, workers: 64, depth: pipeline}, fixed: 100e3,
 			against: "gloom 1000x64"},
-	}, append(dworkRows(), durableRows()...)...)
+	}, slices.Concat(dworkRows(), attackRows(), durableRows())...)
 }
 
 // gloomDrain is one master, whose submits wait for their acknowledgements alone, and then eight slaves.

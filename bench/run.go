@@ -18,6 +18,8 @@ type settings struct {
 	Peers  *regexp.Regexp `json:"-"`
 	Out    string         `json:"-"`
 	Echo   string         `json:"-"`
+	Attack string         `json:"-"`
+	At     string         `json:"-"`
 	Rounds int            `json:"rounds"`
 	Scale  float64        `json:"scale"`
 }

@@ -38,14 +38,18 @@ func (r *report) parts() []part {
 		{"driver", func(s *sample) float64 { return s.DriverCPU }},
 	}
 	toWorker := func(s *sample) *quantiles { return &s.ToWorker }
-	submit := quantileColumns("submit", func(s *sample) *quantiles { return &s.Submit })
+	request := func(s *sample) *quantiles { return &s.Submit }
+	submit := quantileColumns("submit", request)
 	answer := quantileColumns("answer", func(s *sample) *quantiles { return &s.Answer })
 	byWorker := slices.Concat(rate, submit, quantileColumns("to worker", toWorker), cost)
 	return []part{
 		{periodicSection, "Periodic and its peers", byWorker, periodicLegend},
 		{gloomSection, "Gloom", slices.Concat(rate, answer, submit, quantileColumns("to slave", toWorker), cost), gloomLegend},
-		{dworkSection, "dwork", slices.Concat(rate, quantileColumns("request", func(s *sample) *quantiles { return &s.Submit }), cost), dworkLegend},
-		{attackSection, "dwork under attack", slices.Concat(rate, quantileColumns("request", func(s *sample) *quantiles { return &s.Submit })), attackLegend},
+		{dworkSection, "dwork", slices.Concat(rate, quantileColumns("request", request), cost), dworkLegend},
+		{attackSection, "A client that behaves, under attack", slices.Concat(quantileColumns("request", request), []column{
+			{"longest", func(s *sample) float64 { return s.Submit.Max }},
+			{"attacks/s", func(s *sample) float64 { return s.Attacks }},
+		}), attackLegend + r.attackVerdict()},
 		{acrossSection, "Submitted in one protocol, done in another", byWorker, acrossLegend},
 		{durableSection, "Periodic and its peers, jobs on disk", slices.Concat(rate, submit, cost), durableLegend +
 			"files       in fresh directories, removed afterwards, on a file system of the type " + r.Machine.Disk + "\n"},
@@ -89,8 +93,12 @@ always      --sync always: Create and Complete are answered when they are on dis
 zmq echo    the limit: the same requests and sockets, and a server that sends back what it gets
 `
 
-const attackLegend = `rows        100 connections do the same bad thing again and again, while one client asks for the status
-request     microseconds that this one waits; jobs/s: how often it is answered a second
+const attackLegend = `rows        100 connections of another process do the same bad thing again and again, while one client asks for the status
+            a thousand times, with 2 ms between an answer and the next request. The attackers use one processor at most; in the
+            row of the busy machine they use that and do nothing else: what is waited for there is the machine
+request     microseconds that this one waits; longest: its longest wait
+attacks/s   connections that the attackers made, after one that the server closed and those that the attack itself ends
+descriptors of no descriptors: the server's limit is taken down to 32 more than it has open, when it runs
 `
 
 const acrossLegend = `rows        periodic to gloom: 8 Periodic producers as in pipe 8, 64 Gloom slaves as in gloom 1000x64

@@ -47,12 +47,13 @@ type quantiles struct {
 	P50  float64 `json:"p50_us"`
 	P99  float64 `json:"p99_us"`
 	P999 float64 `json:"p999_us"`
+	Max  float64 `json:"max_us"`
 }
 
 func (l *latencies) quantiles() quantiles {
 	l.flush()
 	at := func(percent float64) float64 { return float64(l.histogram.ValueAtQuantile(percent)) / 1000 }
-	return quantiles{P50: at(50), P99: at(99), P999: at(99.9)}
+	return quantiles{P50: at(50), P99: at(99), P999: at(99.9), Max: float64(l.histogram.Max()) / 1000}
 }
 
 // median is the middle value, or the mean of the two in the middle; 0 of nothing.
