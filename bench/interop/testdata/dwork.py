@@ -174,4 +174,5 @@ def main():
     print(f"done in {time.monotonic() - start:.1f} s with libzmq {zmq.zmq_version()}")
 
 
-main()
+if __name__ == "__main__":
+    main()
