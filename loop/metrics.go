@@ -87,6 +87,9 @@ func (s *Server) samples() []web.Sample {
 	all = append(all, c.closedSamples()...)
 	all = append(all, s.dwork.samples()...)
 	all = append(all, s.kts46.samples()...)
+	if s.disbatch != nil {
+		all = append(all, s.disbatch.Samples()...)
+	}
 	if s.feed != nil {
 		all = append(all, journalSamples(s.feed.journal.Stats())...)
 	}

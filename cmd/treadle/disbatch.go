@@ -62,6 +62,7 @@ The other commands talk to a command interface, this one or the original:
 type disbatchNodeCmd struct {
 	Config    string `default:"/etc/disbatch/config.json" placeholder:"FILE" help:"The original's config.json (default: ${default})."`
 	Node      string `placeholder:"NAME" help:"Name of the node (default: the host's)."`
+	HTTP      string `name:"http" default:"off" placeholder:"HOST:PORT" help:"Address of /metrics, /healthz and /debug/pprof, or off (default: ${default})."`
 	LogLevel  string `enum:"debug,info,warn,error" default:"info" help:"Least level that is logged: debug, info, warn or error (default: ${default})."`
 	LogFormat string `enum:"text,json" default:"text" help:"Form of the log on standard error: text or json (default: ${default})."`
 }
@@ -86,9 +87,11 @@ func (d *disbatchNodeCmd) Run(con *console) error {
 	if err != nil {
 		return err
 	}
-	node, err := disbatch.NewExecutionNode(disbatch.NodeOptions{
-		Config: c, Name: d.Node, Runner: runner, Log: newLog(con.err, d.LogLevel, d.LogFormat),
-	})
+	o := disbatch.NodeOptions{Config: c, Name: d.Node, Runner: runner, Log: newLog(con.err, d.LogLevel, d.LogFormat)}
+	if d.HTTP != "off" {
+		o.HTTP = d.HTTP
+	}
+	node, err := disbatch.NewExecutionNode(o)
 	if err != nil {
 		return err
 	}

@@ -65,6 +65,7 @@ func (n *ExecutionNode) function(a *assignment) error {
 		case <-stopping:
 			stopping = nil
 			if n.o.Functions.Withdraw(a.Plugin.Function, id) {
+				n.tally.givenBack.Add(1)
 				return n.persist(n.calls, "giving back task "+id, func() error { return n.store.requeue(n.calls, &t, run, a.Schema) })
 			}
 		case <-n.calls.Done():

@@ -44,6 +44,7 @@ type NodeOptions struct {
 	Functions Functions
 	Interval  time.Duration // between ticks, default 1 s, the document's
 	Drain     time.Duration // for the tasks of functions that a stopping node waits for, default 10 s
+	HTTP      string        // address of /metrics, /healthz and /debug/pprof; empty: none
 	Log       *slog.Logger  // default: discard
 }
 
@@ -114,8 +115,9 @@ func NewExecutionNode(o NodeOptions) (*ExecutionNode, error) {
 	if err != nil {
 		return nil, err
 	}
+	p := newPerformer(store, o.Config, o.Log)
 	n := &ExecutionNode{
-		performer: *newPerformer(store, o.Config, o.Log), o: o, runner: runner{command: o.Runner, log: o.Log},
+		performer: *p, o: o, runner: runner{command: o.Runner, log: o.Log, tally: p.tally},
 		stopping: make(chan struct{}),
 		queues:   make(map[bson.ObjectID]*queueState), local: make(map[bson.ObjectID]bool), said: make(map[string]string),
 		known: make(map[bson.ObjectID]bool), seen: make(map[string]sighting),
@@ -130,6 +132,11 @@ func NewExecutionNode(o NodeOptions) (*ExecutionNode, error) {
 func (n *ExecutionNode) Run(ctx context.Context) error {
 	defer n.store.Close()
 	defer n.end()
+	stop, err := n.serveMetrics()
+	if err != nil {
+		return err
+	}
+	defer stop()
 	if err := n.begins(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil
@@ -144,6 +151,7 @@ func (n *ExecutionNode) Run(ctx context.Context) error {
 		case <-ctx.Done():
 		case <-timer.C:
 			if err := n.tick(ctx); err != nil && ctx.Err() == nil {
+				n.tally.errors.Add(1)
 				n.say("tick", err.Error())
 			} else {
 				n.say("tick", "")
@@ -210,6 +218,13 @@ func (n *ExecutionNode) say(about, what string) {
 	}
 }
 
+// giveBack queues claimed tasks of this node again: one by id, or all that have not begun.
+func (n *ExecutionNode) giveBack(ctx context.Context, queues []Queue, only ...bson.ObjectID) (int64, error) {
+	given, err := n.store.giveBack(ctx, n.o.Name, queues, only...)
+	n.tally.givenBack.Add(uint64(given))
+	return given, err
+}
+
 // stop gives back what has not begun, and waits for functions.
 func (n *ExecutionNode) stop() {
 	n.mu.Lock()
@@ -221,7 +236,7 @@ func (n *ExecutionNode) stop() {
 	defer after.Stop()
 	n.claims.Wait() // each ends with the time-out of a call
 	err := n.persist(n.calls, "giving tasks back", func() error {
-		given, err := n.store.giveBack(n.calls, n.o.Name, queues)
+		given, err := n.giveBack(n.calls, queues)
 		if given > 0 {
 			n.log.Info("gave claimed tasks back", "tasks", given)
 		}

@@ -28,6 +28,7 @@ type performer struct {
 	log    *slog.Logger
 	config string // path of the configuration, for runners
 	claim  bool   // a finished task keeps the time of its claim
+	tally  *tally
 }
 
 // assignment is a claimed task and how it is to be run.
@@ -46,6 +47,7 @@ func (p *performer) persist(ctx context.Context, what string, call func() error)
 		if err == nil || tooLarge(err) {
 			return err
 		}
+		p.tally.errors.Add(1)
 		p.log.Warn("the database does not answer, trying again", "for", what, "in", wait, "error", err.Error())
 		select {
 		case <-ctx.Done():
@@ -154,17 +156,25 @@ func (p *performer) delegate(ctx context.Context, a *assignment, t *Task) error 
 }
 
 // crash ends a task that whoever was to run it has left claimed or running; one that is
-// finished stays as it is.
+// finished stays as it is, and is counted here, because whoever finished it has not.
 func (p *performer) crash(ctx context.Context, a *assignment, t *Task, o outcome) error {
 	crashed := false
 	err := p.persist(ctx, "ending task "+t.ID.Hex(), func() (err error) {
 		crashed, err = p.store.crash(ctx, t, o, p.mtime())
 		return err
 	})
-	if err == nil && crashed {
+	switch {
+	case err != nil:
+		return err
+	case crashed:
+		p.tally.ended[endOf(o.status)].Add(1)
 		p.count(ctx, a, t)
+	default:
+		if now, err := p.store.Task(ctx, t.ID); err == nil && now.Status >= StatusSucceeded {
+			p.tally.ended[endOf(now.Status)].Add(1)
+		}
 	}
-	return err
+	return nil
 }
 
 func (p *performer) mtime() time.Time {
@@ -201,6 +211,7 @@ func (p *performer) finish(ctx context.Context, a *assignment, t *Task, run bson
 	case err != nil:
 		return err
 	case finished:
+		p.tally.ended[endOf(o.status)].Add(1)
 		p.count(ctx, a, t)
 	default:
 		p.log.Warn("a task was taken from its runner, its result is dropped", "task", t.ID.Hex())
@@ -280,5 +291,5 @@ func RunTask(ctx context.Context, c *Config, task string, gfs GFS, log *slog.Log
 }
 
 func newPerformer(store *Store, c *Config, log *slog.Logger) *performer {
-	return &performer{store: store, log: log, config: c.Path, claim: c.Node.MTime == "claim"}
+	return &performer{store: store, log: log, config: c.Path, claim: c.Node.MTime == "claim", tally: new(tally)}
 }

@@ -22,8 +22,9 @@ import (
 
 // report is what became of an assignment.
 type report struct {
-	Task  bson.ObjectID `bson:"task"`
-	Error string        `bson:"error"` // why its end could not be written
+	Task   bson.ObjectID `bson:"task"`
+	Error  string        `bson:"error"`  // why its end could not be written
+	Counts counts        `bson:"counts"` // of all tasks, since the last report
 }
 
 // maxAssignment bounds a document on the pipe: a task and some words.
@@ -71,9 +72,10 @@ func RunTasks(c *Config, in io.Reader, out io.Writer, log *slog.Logger) error {
 			if err := p.perform(context.Background(), a); err != nil && err != errNotMine {
 				r.Error = err.Error()
 			}
-			doc, err := bson.Marshal(r)
 			mu.Lock()
 			defer mu.Unlock()
+			r.Counts = p.tally.take()
+			doc, err := bson.Marshal(r)
 			if err == nil {
 				_, _ = out.Write(doc) // a node that is gone does not miss it
 			}
@@ -90,6 +92,7 @@ func RunTasks(c *Config, in io.Reader, out io.Writer, log *slog.Logger) error {
 type runner struct {
 	command []string // that runs RunTasks
 	log     *slog.Logger
+	tally   *tally
 
 	mu      sync.Mutex
 	process *exec.Cmd // nil: to be started
@@ -161,6 +164,7 @@ func (r *runner) listen(c *exec.Cmd, in io.Closer, out io.Reader, waiting map[bs
 		if err := readDocument(out, &answer); err != nil {
 			break
 		}
+		r.tally.add(answer.Counts)
 		r.mu.Lock()
 		done := waiting[answer.Task]
 		delete(waiting, answer.Task)

@@ -72,6 +72,9 @@ func (n *ExecutionNode) next(q *queueState) (*assignment, bool) {
 	n.mu.Unlock()
 	defer n.claims.Done()
 	t, err := n.store.claim(n.calls, &queue, n.o.Name, time.Now())
+	if err == nil {
+		n.tally.claimed.Add(1)
+	}
 	if err == nil && shared {
 		err = n.verify(&queue, &t)
 	}
@@ -80,6 +83,7 @@ func (n *ExecutionNode) next(q *queueState) (*assignment, bool) {
 	if err != nil {
 		q.drained = true
 		if !errors.Is(err, ErrNotFound) && !n.halted {
+			n.tally.errors.Add(1)
 			n.log.Warn("cannot claim", "queue", queue.Name, "error", err.Error())
 		}
 		return nil, false
@@ -101,7 +105,7 @@ func (n *ExecutionNode) verify(q *Queue, t *Task) error {
 	if err != nil || count <= int64(q.Limit) {
 		return err
 	}
-	if _, err := n.store.giveBack(n.calls, n.o.Name, []Queue{*q}, t.ID); err != nil {
+	if _, err := n.giveBack(n.calls, []Queue{*q}, t.ID); err != nil {
 		return err
 	}
 	return ErrNotFound

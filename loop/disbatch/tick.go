@@ -50,6 +50,7 @@ func (n *ExecutionNode) tick(ctx context.Context) error {
 	}
 	v.foreign = len(mine)
 	n.adjust(&v, busy, mine)
+	n.tally.ticked.Store(time.Now().UnixMilli())
 	if err := n.clean(ctx); err != nil {
 		return err
 	}
@@ -238,6 +239,7 @@ func (n *ExecutionNode) clean(ctx context.Context) error {
 	n.mu.Unlock()
 	marked, err := n.store.orphan(ctx, n.o.Name, time.Now().Add(-orphanAge), local)
 	if marked > 0 {
+		n.tally.orphaned.Add(uint64(marked))
 		n.log.Warn("marked orphaned tasks", "tasks", marked)
 	}
 	return err
@@ -253,7 +255,7 @@ func (n *ExecutionNode) recover(ctx context.Context, mine []Task) error {
 		n.mu.Unlock()
 		switch {
 		case t.Status == StatusClaimed && state == nil:
-			if _, err := n.store.giveBack(ctx, n.o.Name, n.view.queues, t.ID); err != nil {
+			if _, err := n.giveBack(ctx, n.view.queues, t.ID); err != nil {
 				return err
 			}
 		case t.Status == StatusClaimed:
@@ -267,6 +269,7 @@ func (n *ExecutionNode) recover(ctx context.Context, mine []Task) error {
 			if err := n.store.abandonTask(ctx, &t); err != nil {
 				return err
 			}
+			n.tally.orphaned.Add(1)
 			n.log.Warn("orphaned a task: the server that had it is gone", "task", t.ID.Hex())
 		}
 	}
@@ -310,6 +313,7 @@ func (n *ExecutionNode) reclaim(ctx context.Context, nodes []Node) error {
 			return err
 		}
 		if marked > 0 {
+			n.tally.orphaned.Add(uint64(marked))
 			n.log.Warn("orphaned the running tasks of a node that is gone", "node", e.Name, "tasks", marked)
 		}
 	}
