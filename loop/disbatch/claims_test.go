@@ -33,10 +33,10 @@ func TestClaimsThatMeetKeepTheLimit(t *testing.T) {
 	ids := s.fill(&q, payloads(2)...)
 	a, at := s.still("a", &q)
 	b, of := s.still("b", &q)
-	if got, ok := a.next(at); !ok || DecodeTask(got.Task).ID != ids[0] {
+	if got, ok := a.next(at, nil); !ok || DecodeTask(got.Task).ID != ids[0] {
 		t.Fatalf("the first claim: %v, %v", got, ok)
 	}
-	if got, ok := b.next(of); ok {
+	if got, ok := b.next(of, nil); ok {
 		t.Errorf("the second claim is kept: %s", got.Task)
 	}
 	if got := s.task(ids[1]); got.Status != StatusQueued || got.Raw.Lookup("node").Type != bson.TypeNull {
@@ -51,8 +51,37 @@ func TestATaskIsStartedOnce(t *testing.T) {
 	ids := s.fill(&q, payloads(1)...)
 	n, state := s.still("me", &q)
 	n.local[ids[0]] = true
-	if got, ok := n.next(state); ok {
+	if got, ok := n.next(state, nil); ok {
 		t.Errorf("started again: %s", got.Task)
+	}
+}
+
+// Tasks that a node finds claimed by itself take the room of others, in both dialects and
+// for as long as they run: the limit is kept, that of the node too.
+func TestFoundTasksKeepTheLimits(t *testing.T) {
+	for _, c := range []struct{ queue, node bson.D }{
+		{d("constructor", "F", "maxthreads", 2), d()}, {d("plugin", "F", "threads", 2), d()}, {d("constructor", "F", "maxthreads", 9), d("maxthreads", 2)},
+	} {
+		t.Run(fmt.Sprint(c), func(t *testing.T) {
+			s, w := newSite(t, functionPlugin), newWorkers(true)
+			_, err := s.store.nodes.InsertOne(s.ctx, append(d("node", "me"), c.node...))
+			must(t, err)
+			q := s.queue(c.queue)
+			ids := s.fill(&q, payloads(6)...)
+			_, err = s.store.tasks.UpdateMany(s.ctx, d("_id", in(ids[:3])), set(d("status", StatusClaimed, "node", "me")))
+			must(t, err)
+			n := s.node("me", with(w))
+			s.until("tasks at work", func() bool { return w.holding() == 2 })
+			s.ticks(n, 5)
+			for range ids {
+				w.finish(1)
+				s.ticks(n, 2)
+			}
+			s.ends(ids...)
+			if w.most != 2 {
+				t.Errorf("%d tasks at once", w.most)
+			}
+		})
 	}
 }
 

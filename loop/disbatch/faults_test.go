@@ -41,61 +41,70 @@ func (s *site) faults(seed uint64, oneIn int, commands ...string) {
 		defer mu.Unlock()
 		for _, c := range commands {
 			if c == command && random.IntN(oneIn) == 0 {
-				return mongodouble.Fault(1 + random.IntN(3))
+				return mongodouble.Fault(1 + random.IntN(int(mongodouble.Faults)-1))
 			}
 		}
 		return mongodouble.None
 	})
 }
 
-// All tasks are done, each once, although replies are lost, calls are lost, and calls are
-// executed twice.
+// All tasks are done, each once, although replies are lost or cut, calls are lost, and
+// calls are executed twice.
 func TestEveryTaskIsDoneOnceOverFaults(t *testing.T) {
-	const tasks = 200
-	s, w := newFaultySite(t, functionPlugin), newWorkers(false)
-	q := s.queue(d("name", "a", "constructor", "F", "maxthreads", 10, "count_todo", nil))
-	s.fill(&q, payloads(tasks)...)
-	s.faults(1, 20, "findAndModify", "update", "find", "aggregate")
-	a, b := s.node("a", with(w)), s.node("b", with(w))
-	s.until("the end of all tasks", func() bool {
-		n, err := s.store.CountTasks(s.ctx, d("status", 1, "complete", true))
-		return err == nil && n == tasks
-	})
-	s.double.Inject(nil)
-	s.until("the counters", func() bool {
-		q, err := s.store.Queue(s.ctx, q.ID.Hex())
-		return err == nil && q.Todo == 0 && q.Total == tasks
-	})
-	a.stop()
-	b.stop()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for id, runs := range w.runs {
-		if runs != 1 {
-			t.Errorf("task %s ran %d times", id, runs)
-		}
-	}
-	if len(w.runs) != tasks {
-		t.Errorf("%d tasks ran", len(w.runs))
+	const tasks, threads = 200, 10
+	for most, queue := range map[int]bson.D{
+		2 * threads: d("name", "a", "constructor", "F", "maxthreads", threads, "count_todo", nil),
+		threads:     d("name", "a", "plugin", "F", "threads", threads),
+	} {
+		t.Run(fmt.Sprint(queue), func(t *testing.T) {
+			s, w := newFaultySite(t, functionPlugin), newWorkers(false)
+			q := s.queue(queue)
+			s.fill(&q, payloads(tasks)...)
+			s.faults(1, 20, "findAndModify", "update", "find", "aggregate")
+			a, b := s.node("a", with(w)), s.node("b", with(w))
+			s.until("the end of all tasks", func() bool {
+				n, err := s.store.CountTasks(s.ctx, d("status", 1, "complete", true))
+				return err == nil && n == tasks
+			})
+			s.double.Inject(nil)
+			s.until("the counters", func() bool {
+				q, err := s.store.Queue(s.ctx, q.ID.Hex())
+				return err == nil && (q.Schema == Schema2018 || q.Todo == 0 && q.Total == tasks)
+			})
+			a.stop()
+			b.stop()
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			for id, runs := range w.runs {
+				if runs != 1 {
+					t.Errorf("task %s ran %d times", id, runs)
+				}
+			}
+			if len(w.runs) != tasks || w.most > most {
+				t.Errorf("%d tasks ran, %d at once", len(w.runs), w.most)
+			}
+		})
 	}
 }
 
-// Eight nodes do 5000 tasks: none twice, none is left. With -short, which goes with the
-// race detector, they are 1000.
+// Eight nodes do 5000 tasks: none twice, none is left, and never more at once than the
+// queue has threads, some more than there are nodes. With -short, which goes with the race
+// detector, they are 1000.
 func TestNoTaskIsClaimedTwice(t *testing.T) {
-	nodes, tasks := 8, 5000
+	nodes, threads, tasks := 8, 12, 5000
 	if testing.Short() {
 		tasks = 1000
 	}
-	s, w := newSite(t, functionPlugin), newWorkers(false)
-	q := s.queue(d("name", "a", "plugin", "F", "threads", 64, "sort", "fifo"))
+	s, w := newSite(t, functionPlugin), newWorkers(true)
+	q := s.queue(d("name", "a", "plugin", "F", "threads", threads, "sort", "fifo"))
 	for range tasks / 500 {
 		s.fill(&q, payloads(500)...)
 	}
 	for i := range nodes {
-		s.node(fmt.Sprint("node", i), with(w))
+		s.node(fmt.Sprint("node", i), with(w), func(o *NodeOptions) { o.Interval = 200 * time.Millisecond })
 	}
 	s.until("the end of all tasks", func() bool {
+		w.finish(threads / 2) // the others stay at work until the next look
 		n, err := s.store.CountTasks(s.ctx, d("status", 1))
 		return err == nil && int(n) == tasks
 	})
@@ -106,8 +115,8 @@ func TestNoTaskIsClaimedTwice(t *testing.T) {
 			t.Errorf("task %s ran %d times", id, runs)
 		}
 	}
-	if len(w.runs) != tasks {
-		t.Errorf("%d tasks ran", len(w.runs))
+	if len(w.runs) != tasks || w.most > threads {
+		t.Errorf("%d tasks ran, %d at once", len(w.runs), w.most)
 	}
 }
 
@@ -166,12 +175,14 @@ func TestClaimedTasksAreGivenBack(t *testing.T) {
 }
 
 // Before it claims its first task, a node marks its orphans; what it claimed not long ago
-// it starts, and what is running it leaves alone, counting it.
+// it starts, or gives back where there is no room, and what is running it leaves alone,
+// counting it.
 func TestANodeStartsAgain(t *testing.T) {
 	s, w := newSite(t, functionPlugin), newWorkers(true)
 	q := s.queue(d("name", "a", "plugin", DemoPlugin, "threads", 2))
 	f := s.queue(d("name", "f", "plugin", "F", "threads", 9))
-	ids, mine := s.fill(&q, payloads(6)...), s.fill(&f, payloads(1)...)
+	g := s.queue(d("name", "g", "plugin", DemoPlugin, "threads", 1))
+	ids, mine, begins := s.fill(&q, payloads(6)...), s.fill(&f, payloads(1)...), s.fill(&g, payloads(1)...)
 	put := func(id bson.ObjectID, status int, mtime any) {
 		_, err := s.store.tasks.UpdateOne(s.ctx, byID(id), set(d("status", status, "node", "me", "mtime", mtime)))
 		must(t, err)
@@ -183,17 +194,18 @@ func TestANodeStartsAgain(t *testing.T) {
 	put(ids[3], StatusRunning, long)
 	put(ids[4], StatusRunning, long)
 	put(mine[0], StatusRunning, short)
+	put(begins[0], StatusClaimed, short)
 	n := s.node("me", with(w))
-	s.ends(ids[2])
+	s.ends(begins...)
 	s.status(mine[0], StatusOrphaned) // the server whose workers had it is gone
 	s.ticks(n, 5)
-	for i, want := range []int{StatusOrphaned, StatusOrphaned, 1, StatusRunning, StatusRunning, StatusQueued} {
+	for i, want := range []int{StatusOrphaned, StatusOrphaned, StatusQueued, StatusRunning, StatusRunning, StatusQueued} {
 		if got := s.task(ids[i]).Status; got != want {
 			t.Errorf("task %d has status %d, want %d", i, got, want)
 		}
 	}
 	put(ids[4], 1, long) // whoever ran it has finished it: there is room for another
-	s.ends(ids[5])
+	s.ends(ids[2], ids[5])
 }
 
 // A task that is a command survives the node, also one that is killed: the process that

@@ -15,7 +15,8 @@ type workers struct {
 	held map[string]func([]byte, error) // of tasks that wait for a word
 	hold bool
 	runs map[string]int
-	most int // held at once
+	busy int // tasks at work
+	most int // at work at once
 }
 
 func newWorkers(hold bool) *workers {
@@ -27,12 +28,18 @@ func (w *workers) Submit(_, name string, _ []byte, done func([]byte, error)) err
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.runs[name]++
+	w.busy++
+	w.most = max(w.most, w.busy)
 	if w.hold {
 		w.held[name] = done
-		w.most = max(w.most, len(w.held))
 		return nil
 	}
-	go done([]byte(`{"status": 1}`), nil)
+	go func() {
+		w.mu.Lock()
+		w.busy--
+		w.mu.Unlock()
+		done([]byte(`{"status": 1}`), nil)
+	}()
 	return nil
 }
 
@@ -48,6 +55,7 @@ func (w *workers) finish(n int) {
 			return
 		}
 		delete(w.held, name)
+		w.busy--
 		done(nil, nil)
 	}
 }

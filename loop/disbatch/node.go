@@ -79,9 +79,8 @@ type ExecutionNode struct {
 type view struct {
 	config  *Config
 	queues  []Queue
-	limit   int  // of this node
-	alone   bool // no other node is alive
-	foreign int  // tasks of this node that another life of it has
+	limit   int // of this node
+	foreign int // tasks of this node that another life of it has
 }
 
 // queueState is what a node knows of a queue that it serves.
@@ -90,7 +89,8 @@ type queueState struct {
 	plugin  PluginConfig
 	slots   int  // held by claimers and tasks of this process
 	others  int  // tasks that count against the limit and are not this process's
-	drained bool // nothing was there to claim; until the next tick
+	drained bool // nothing was there to claim; until the next tick, or after more of them
+	rest    int  // ticks after the next in which the queue is left to other nodes
 }
 
 // NewExecutionNode prepares a node.

@@ -116,7 +116,7 @@ type occupied struct {
 // occupation counts the tasks that are claimed or running.
 func (s *Store) occupation(ctx context.Context) ([]occupied, error) {
 	cursor, err := s.tasks.Aggregate(ctx, bson.A{
-		match(bson.D{{Key: "status", Value: in([]int{StatusClaimed, StatusRunning})}}),
+		match(bson.D{{Key: "status", Value: active}}),
 		group(bson.D{{Key: "queue", Value: "$queue"}, {Key: "node", Value: "$node"}}),
 	})
 	if err != nil {

@@ -3,21 +3,38 @@ package disbatch
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"time"
-
-	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
 // maxClaimers bounds how many claims a queue has under way at once: enough for the way to
 // the database and back, and few enough not to crowd it.
 const maxClaimers = 8
 
-// fill starts claimers for all queues that have room.
+// Of claims that meet: how long one that has room waits between counts for the others to
+// give back, and how long at most, since the node of one of them may be gone; and for how
+// many ticks at most a node that gave back leaves the queue to the others.
+const (
+	firstMeeting    = 2 * time.Millisecond
+	lastMeeting     = 20 * time.Millisecond
+	meetingPatience = 3 * time.Second
+	maxRest         = 4
+)
+
+// errMet says that a claim was given back, since others were before it.
+var errMet = errors.New("the queue is at its limit over all nodes")
+
+// fill starts claimers for all queues that have room: one where other nodes may be doing
+// the same, which brings more with it if it keeps its claim.
 func (n *ExecutionNode) fill() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, q := range n.queues { // in another order every time: no queue is always first
-		n.spawn(q, maxClaimers)
+		claimers := maxClaimers
+		if q.queue.Schema == Schema2018 {
+			claimers = 1
+		}
+		n.spawn(q, claimers)
 	}
 }
 
@@ -26,21 +43,28 @@ func (n *ExecutionNode) spawn(q *queueState, claimers int) {
 	for ; claimers > 0 && n.room(q, 1); claimers-- {
 		q.slots++
 		n.slots++
-		go n.slot(q)
+		go n.slot(q, nil)
 	}
 }
 
 // room says whether a queue may have more slots. The caller holds mu.
 func (n *ExecutionNode) room(q *queueState, more int) bool {
-	return !n.halted && !q.drained && q.slots+q.others+more <= q.queue.Limit &&
+	return !n.halted && !q.drained && n.within(q, more)
+}
+
+// within says whether more tasks of a queue keep its limit and the node's. The caller
+// holds mu.
+func (n *ExecutionNode) within(q *queueState, more int) bool {
+	return q.slots+q.others+more <= q.queue.Limit &&
 		(n.view.limit == NoLimit || n.slots+n.view.foreign+more <= n.view.limit)
 }
 
-// slot claims tasks and has them run, one after the other, while there is room. Where the
-// node has a limit of its own, it ends with each task, so that all queues get a turn.
-func (n *ExecutionNode) slot(q *queueState) {
-	for again := true; again; {
-		a, ok := n.next(q)
+// slot claims tasks and has them run, one after the other, while there is room; the first
+// may be one that is claimed already. Where the node has a limit of its own, it ends with
+// each task, so that all queues get a turn.
+func (n *ExecutionNode) slot(q *queueState, claimed *Task) {
+	for again := true; again; claimed = nil {
+		a, ok := n.next(q, claimed)
 		if ok {
 			n.do(a)
 		}
@@ -59,30 +83,27 @@ func (n *ExecutionNode) slot(q *queueState) {
 	}
 }
 
-// next claims a task for a slot; not ok ends the slot.
-func (n *ExecutionNode) next(q *queueState) (*assignment, bool) {
+// next claims a task for a slot, or takes the one that is claimed already; not ok ends the
+// slot.
+func (n *ExecutionNode) next(q *queueState, claimed *Task) (*assignment, bool) {
 	n.mu.Lock()
-	if !n.room(q, 0) {
+	if n.halted || claimed == nil && !n.room(q, 0) {
 		n.mu.Unlock()
 		return nil, false
 	}
 	n.claims.Add(1)
-	queue, shared := q.queue, q.queue.Schema == Schema2018 && !n.view.alone
+	queue := q.queue
 	a := &assignment{Plugin: q.plugin, Schema: queue.Schema, GFS: n.o.Config.GFS}
 	n.mu.Unlock()
 	defer n.claims.Done()
-	t, err := n.store.claim(n.calls, &queue, n.o.Name, time.Now())
-	if err == nil {
-		n.tally.claimed.Add(1)
-	}
-	if err == nil && shared {
-		err = n.verify(&queue, &t)
-	}
+	t, err := n.claim(&queue, claimed)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if err != nil {
 		q.drained = true
-		if !errors.Is(err, ErrNotFound) && !n.halted {
+		if err == errMet {
+			q.rest = rand.IntN(maxRest + 1)
+		} else if !errors.Is(err, ErrNotFound) && !n.halted {
 			n.tally.errors.Add(1)
 			n.log.Warn("cannot claim", "queue", queue.Name, "error", err.Error())
 		}
@@ -92,44 +113,80 @@ func (n *ExecutionNode) next(q *queueState) (*assignment, bool) {
 		return nil, false // a tick was faster, or the task is about to be given back
 	}
 	a.Task = t.Raw
-	n.take(&t, a)
-	n.spawn(q, 1)
-	return a, true
-}
-
-// verify gives a claimed task back if the queue is over the limit that it has at all nodes
-// together. Nodes that claim at the same time see each other here, since each counts after
-// its claim: more than the limit never begin.
-func (n *ExecutionNode) verify(q *Queue, t *Task) error {
-	count, err := n.store.CountTasks(n.calls, bson.D{{Key: "queue", Value: q.ID}, {Key: "status", Value: in([]int{StatusClaimed, StatusRunning})}})
-	if err != nil || count <= int64(q.Limit) {
-		return err
-	}
-	if _, err := n.giveBack(n.calls, []Queue{*q}, t.ID); err != nil {
-		return err
-	}
-	return ErrNotFound
-}
-
-// adopt has a task run that was claimed by this node, beside the limits: it counts against
-// them already.
-func (n *ExecutionNode) adopt(q *queueState, t *Task) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.local[t.ID] || n.halted {
-		return
-	}
-	a := &assignment{Task: t.Raw, Plugin: q.plugin, Schema: q.queue.Schema, GFS: n.o.Config.GFS}
-	n.take(t, a)
-	go n.do(a)
-}
-
-// take notes that a task is this process's. The caller holds mu and calls do.
-func (n *ExecutionNode) take(t *Task, a *assignment) {
 	n.local[t.ID] = true
 	if a.Plugin.Kind == KindFunction {
 		n.waits.Add(1)
 	}
+	n.spawn(q, 1)
+	return a, true
+}
+
+// claim claims a task of a queue, unless one is claimed already, and settles it.
+func (n *ExecutionNode) claim(q *Queue, claimed *Task) (t Task, err error) {
+	if claimed != nil {
+		t = *claimed
+	} else if t, err = n.store.claim(n.calls, q, n.o.Name, time.Now()); err != nil {
+		return t, err
+	} else {
+		n.tally.claimed.Add(1)
+	}
+	if q.Schema == Schema2018 {
+		err = n.settle(q, &t)
+	}
+	return t, err
+}
+
+// settle keeps a claim if the queue, whose limit is over all nodes, is within it; else it
+// gives the task back. Every node counts after its claim, so of claims that meet the last
+// one sees all others: more than the limit never begin. Those that are too many by the
+// order of the queue, which is the same at all nodes, give back at once; the others wait for
+// that. So as many are kept as there is room for, whatever claims meet.
+func (n *ExecutionNode) settle(q *Queue, t *Task) error {
+	end := time.Now().Add(meetingPatience)
+	for wait := firstMeeting; ; wait = min(2*wait, lastMeeting) {
+		count, err := n.store.occupying(n.calls, q)
+		if err != nil || count <= int64(q.Limit) {
+			return err
+		}
+		before, err := n.store.before(n.calls, q, t)
+		if err != nil {
+			return err
+		}
+		if before >= int64(q.Limit) || time.Now().After(end) || !n.wait(wait) {
+			if _, err := n.giveBack(n.calls, []Queue{*q}, t.ID); err != nil {
+				return err
+			}
+			return errMet
+		}
+	}
+}
+
+// wait waits, and says whether the node goes on.
+func (n *ExecutionNode) wait(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-n.stopping:
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// adopt gives a slot to a task that was claimed by this node and is not this process's yet,
+// and says whether it did: the limits, which it counts against already, may have changed.
+func (n *ExecutionNode) adopt(q *queueState, t *Task) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	q.others--
+	n.view.foreign--
+	if !n.within(q, 1) {
+		return false
+	}
+	q.slots++
+	n.slots++
+	go n.slot(q, t)
+	return true
 }
 
 // do has a task run and returns when it is over.
@@ -153,18 +210,10 @@ func (n *ExecutionNode) do(a *assignment) {
 	}
 	n.log.Error("a task is not finished", "task", t.ID.Hex(), "error", err.Error())
 	if !errors.Is(err, errRunnerEnded) {
-		n.pause()
+		n.wait(n.o.Interval)
 		return // it stays claimed, and is tried again
 	}
 	if err := n.crash(n.calls, a, &t, ended(unableToComplete, err)); err != nil && !errors.Is(err, context.Canceled) {
 		n.log.Error("a task stays running", "task", t.ID.Hex(), "error", err.Error())
-	}
-}
-
-// pause keeps a slot that cannot start tasks from trying again at once.
-func (n *ExecutionNode) pause() {
-	select {
-	case <-n.stopping:
-	case <-time.After(n.o.Interval):
 	}
 }

@@ -85,6 +85,26 @@ func (s *Store) claim(ctx context.Context, q *Queue, node string, now time.Time)
 	return DecodeTask(raw), nil
 }
 
+// active are the statuses that count against a queue's limit.
+var active = in([]int{StatusClaimed, StatusRunning})
+
+// occupying counts the tasks of a queue that are claimed or running, at all nodes.
+func (s *Store) occupying(ctx context.Context, q *Queue) (int64, error) {
+	return s.CountTasks(ctx, bson.D{{Key: "queue", Value: q.ID}, {Key: "status", Value: active}})
+}
+
+// before counts the tasks of a queue that go before a claimed one: those that run, and
+// those claimed that the queue's sort puts first.
+func (s *Store) before(ctx context.Context, q *Queue, t *Task) (int64, error) {
+	first := "$lt"
+	if q.Sort == SortLIFO {
+		first = "$gt"
+	}
+	return s.CountTasks(ctx, bson.D{{Key: "queue", Value: q.ID}, {Key: "status", Value: active}, {Key: "$or", Value: bson.A{
+		bson.D{{Key: "status", Value: StatusRunning}}, bson.D{{Key: "_id", Value: bson.D{{Key: first, Value: t.ID}}}},
+	}}})
+}
+
 // runField holds, while a task runs, who began it: the proof, after a lost reply, that it
 // was this runner and no other.
 const runField = "treadle_run"
@@ -135,7 +155,7 @@ func (s *Store) finish(ctx context.Context, t *Task, run bson.ObjectID, o outcom
 // crash writes the end of a node's task if it is still claimed or running, and says
 // whether it was.
 func (s *Store) crash(ctx context.Context, t *Task, o outcome, mtime time.Time) (bool, error) {
-	filter := bson.D{{Key: "_id", Value: t.ID}, {Key: "node", Value: t.Node}, {Key: "status", Value: in([]int{StatusClaimed, StatusRunning})}}
+	filter := bson.D{{Key: "_id", Value: t.ID}, {Key: "node", Value: t.Node}, {Key: "status", Value: active}}
 	result, err := s.tasks.UpdateOne(ctx, filter, o.update(mtime))
 	if err != nil {
 		return false, err
@@ -194,7 +214,7 @@ func (s *Store) giveBack(ctx context.Context, node string, queues []Queue, only 
 
 // mine returns the tasks that are claimed by a node or run there, without their payload.
 func (s *Store) mine(ctx context.Context, node string) ([]Task, error) {
-	return all(ctx, s.tasks, bson.D{{Key: "node", Value: node}, {Key: "status", Value: in([]int{StatusClaimed, StatusRunning})}}, DecodeTask,
+	return all(ctx, s.tasks, bson.D{{Key: "node", Value: node}, {Key: "status", Value: active}}, DecodeTask,
 		options.Find().SetProjection(bson.D{{Key: "queue", Value: 1}, {Key: "status", Value: 1}, {Key: "node", Value: 1}}))
 }
 

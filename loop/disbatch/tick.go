@@ -17,9 +17,6 @@ type sighting struct {
 	at        time.Time
 }
 
-// aliveFor is for how many intervals after its last sign another node counts as alive.
-const aliveFor = 10
-
 // tick reads the database once and does what is due: the document's "at a set interval".
 func (n *ExecutionNode) tick(ctx context.Context) error {
 	config, err := n.store.overlay(ctx, n.o.Config)
@@ -44,6 +41,9 @@ func (n *ExecutionNode) tick(ctx context.Context) error {
 	if err := n.report(ctx, queues, busy); err != nil {
 		return err
 	}
+	if err := n.clean(ctx); err != nil {
+		return err
+	}
 	mine, err := n.foreign(ctx)
 	if err != nil {
 		return err
@@ -51,9 +51,6 @@ func (n *ExecutionNode) tick(ctx context.Context) error {
 	v.foreign = len(mine)
 	n.adjust(&v, busy, mine)
 	n.tally.ticked.Store(time.Now().UnixMilli())
-	if err := n.clean(ctx); err != nil {
-		return err
-	}
 	return errors.Join(n.recover(ctx, mine), n.recount(ctx, queues), n.reclaim(ctx, nodes))
 }
 
@@ -73,10 +70,9 @@ func (n *ExecutionNode) entry(ctx context.Context) (Node, error) {
 	return e, err
 }
 
-// watch notes which nodes are alive, and what this one's entry says.
+// watch notes when the nodes gave a sign, and what this one's entry says.
 func (n *ExecutionNode) watch(nodes []Node, v *view) {
 	now := time.Now()
-	v.alone = true
 	for _, e := range nodes {
 		last, known := n.seen[e.Name]
 		if !known || !last.timestamp.Equal(e.Timestamp) {
@@ -84,7 +80,6 @@ func (n *ExecutionNode) watch(nodes []Node, v *view) {
 			n.seen[e.Name] = last
 		}
 		if e.Name != n.o.Name {
-			v.alone = v.alone && now.Sub(last.at) > aliveFor*n.o.Interval
 			continue
 		}
 		v.limit = e.Limit
@@ -187,7 +182,8 @@ func (n *ExecutionNode) adjust(v *view, busy []occupied, mine []Task) {
 			states[id] = state
 		}
 		if state != nil {
-			*old, state.slots = queueState{queue: state.queue, plugin: state.plugin, others: state.others, slots: old.slots}, old.slots
+			state.slots, state.drained, state.rest = old.slots, old.rest > 0, max(old.rest-1, 0)
+			*old = *state
 			states[id] = old
 		}
 	}
@@ -254,15 +250,8 @@ func (n *ExecutionNode) recover(ctx context.Context, mine []Task) error {
 		state := n.queues[t.Queue]
 		n.mu.Unlock()
 		switch {
-		case t.Status == StatusClaimed && state == nil:
-			if _, err := n.giveBack(ctx, n.view.queues, t.ID); err != nil {
-				return err
-			}
 		case t.Status == StatusClaimed:
-			whole, err := n.store.Task(ctx, t.ID)
-			if err == nil && whole.Status == StatusClaimed && whole.Node == n.o.Name {
-				n.adopt(state, &whole)
-			} else if err != nil && !errors.Is(err, ErrNotFound) {
+			if err := n.resume(ctx, state, t.ID); err != nil {
 				return err
 			}
 		case state != nil && state.plugin.Kind == KindFunction && !n.isLocal(t.ID):
@@ -274,6 +263,24 @@ func (n *ExecutionNode) recover(ctx context.Context, mine []Task) error {
 		}
 	}
 	return nil
+}
+
+// resume starts a task that this node has claimed and does not know, or gives it back if
+// its queue is none of this node's any more or has no room.
+func (n *ExecutionNode) resume(ctx context.Context, state *queueState, id bson.ObjectID) error {
+	t, err := n.store.Task(ctx, id)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return nil
+	case err != nil:
+		return err
+	case t.Status != StatusClaimed || t.Node != n.o.Name || n.isLocal(id):
+		return nil
+	case state != nil && n.adopt(state, &t):
+		return nil
+	}
+	_, err = n.giveBack(ctx, n.view.queues, id)
+	return err
 }
 
 func (n *ExecutionNode) isLocal(id bson.ObjectID) bool {

@@ -28,6 +28,8 @@ const (
 	LoseReply       // it is executed, and the connection drops before the reply
 	LoseCall        // the connection drops before it is executed
 	Twice           // it is executed twice, and the second reply is sent
+	CutReply        // it is executed, and the connection drops in the middle of the reply
+	Faults          // how many there are, with None
 )
 
 // Server is a double that listens on a port of this machine.
@@ -40,6 +42,7 @@ type Server struct {
 	conns    map[net.Conn]bool
 	fault    func(command string) Fault
 	calls    map[string]int
+	accepted int
 	serving  sync.WaitGroup
 }
 
@@ -83,7 +86,7 @@ func (s *Server) Resume() error {
 }
 
 // Inject has every command ask what is to go wrong with it; nil ends that. fault is called
-// by several goroutines.
+// by several goroutines, and its command waits for it.
 func (s *Server) Inject(fault func(command string) Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,6 +98,13 @@ func (s *Server) Calls(command string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.calls[command]
+}
+
+// Accepted returns how many connections there were.
+func (s *Server) Accepted() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.accepted
 }
 
 func (s *Server) serve(l net.Listener) {
@@ -111,6 +121,7 @@ func (s *Server) serve(l net.Listener) {
 			stopped := s.listener != l
 			if !stopped {
 				s.conns[c] = true
+				s.accepted++
 			}
 			s.mu.Unlock()
 			if stopped {
@@ -160,14 +171,18 @@ func (s *Server) talk(c net.Conn) {
 		if err != nil {
 			return
 		}
-		reply, ok := s.execute(command)
-		if !ok {
+		reply, fault := s.execute(command)
+		if fault == LoseCall || fault == LoseReply {
 			return
 		}
 		if silent {
 			continue
 		}
-		if _, err := c.Write(encode(code, id, reply)); err != nil {
+		answer := encode(code, id, reply)
+		if fault == CutReply {
+			answer = answer[:len(answer)/2]
+		}
+		if _, err := c.Write(answer); err != nil || fault == CutReply {
 			return
 		}
 	}
@@ -269,24 +284,23 @@ func encode(code, id uint32, reply bson.D) []byte {
 	return out
 }
 
-// execute runs a command with what is to go wrong with it. Without ok the connection drops.
-func (s *Server) execute(command bson.D) (reply bson.D, ok bool) {
+// execute runs a command with what is to go wrong with it.
+func (s *Server) execute(command bson.D) (reply bson.D, fault Fault) {
 	name := command[0].Key
 	s.mu.Lock()
-	fault := None
-	if s.fault != nil {
-		fault = s.fault(name)
-	}
-	if fault != LoseCall {
-		s.calls[name]++
-	}
+	ask := s.fault
 	s.mu.Unlock()
-	switch fault {
-	case LoseCall:
-		return nil, false
-	case Twice:
+	if ask != nil {
+		fault = ask(name)
+	}
+	if fault == LoseCall {
+		return nil, fault
+	}
+	s.mu.Lock()
+	s.calls[name]++
+	s.mu.Unlock()
+	if fault == Twice {
 		s.store.run(command)
 	}
-	reply = s.store.run(command)
-	return reply, fault != LoseReply
+	return s.store.run(command), fault
 }
