@@ -36,7 +36,11 @@ func newBacklog(p *pump, l load) (*backlog, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot create an event: %w", err)
 	}
-	b := &backlog{limit: max(backlogLeast, backlogFactor*l.connections*l.depth), bell: bell}
+	inFlight := l.connections
+	if l.functions > 0 { // many workers, and a queue each: let them find more than one job at a time
+		inFlight = max(inFlight, l.workers)
+	}
+	b := &backlog{limit: max(backlogLeast, backlogFactor*inFlight*l.depth), bell: bell}
 	if err := p.watch(unix.EPOLL_CTL_ADD, bell, backlogToken, unix.EPOLLIN); err != nil {
 		b.close()
 		return nil, err

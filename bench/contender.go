@@ -39,16 +39,17 @@ func find(program string) string {
 
 // The variants of Treadle.
 const (
-	overUnix = "unix" // talks over its unix socket
-	inCRC    = "crc"  // talks in the CRC framing of Periodic, over TCP
+	twoLoops = "2 loops" // has two event loops
+	overUnix = "unix"    // talks over its unix socket
+	inCRC    = "crc"     // talks in the CRC framing of Periodic, over TCP
 )
 
-// serveArguments make a Treadle listen on its ports.
+// serveArguments make a Treadle listen on its ports, in every protocol that it speaks.
 func serveArguments(ports [portCount]string, more ...string) []string {
 	return append([]string{
 		"serve", "--periodic", "tcp://127.0.0.1:" + ports[0],
 		"--gloom-masters", "tcp://127.0.0.1:" + ports[1], "--gloom-slaves", "tcp://127.0.0.1:" + ports[2], "--dwork", "tcp://127.0.0.1:" + ports[3],
-		"--kts46", "off", "--kts46-json", "off", "--http", "off",
+		"--kts46", "tcp://127.0.0.1:" + ports[4], "--kts46-json", "tcp://127.0.0.1:" + ports[5], "--http", "127.0.0.1:" + ports[6],
 	}, more...)
 }
 
@@ -61,12 +62,17 @@ func contenders(treadle string) []contender {
 	}}
 	local := serve
 	local.socket = socket
+	double := serve
+	double.arguments = func(ports [portCount]string, directory string) []string {
+		return append(serve.arguments(ports, directory), "--loops", "2")
+	}
 	var list []contender
 	if treadle != "" {
 		version := ask(treadle, "--version")
 		list = append(list,
 			contender{name: "treadle", version: version, protocol: newPeriodic(), ours: true, gloom: true, start: serve.start},
 			contender{name: "treadle unix", version: version, protocol: newPeriodic(), ours: true, variant: overUnix, start: local.start},
+			contender{name: "treadle 2 loops", version: version, protocol: newPeriodic(), ours: true, variant: twoLoops, start: double.start},
 			contender{name: "treadle crc", version: version, protocol: newPeriodicCRC(), ours: true, variant: inCRC, base: "treadle", start: serve.start},
 		)
 	}
@@ -99,6 +105,9 @@ func contenders(treadle string) []contender {
 		})
 	}
 	if c, err := echoContender(); err == nil && treadle != "" { // no path to this program: no limit to compare with
+		list = append(list, c)
+	}
+	if c, err := frameEchoContender(); err == nil && treadle != "" {
 		list = append(list, c)
 	}
 	return append(list, durables(treadle)...)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
@@ -25,10 +26,17 @@ const (
 	withholds  = "withholds"  // does not acknowledge the tenth completion; in the CRC framing
 )
 
-// TestMain runs the fake server instead of the tests when the test program is started as a child of itself.
+// TestMain runs the fake server, or the echo of frames, instead of the tests when the test program is started as a child of itself.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 5 && os.Args[1] == "fake-server" {
 		if err := serveFake(os.Args[2], os.Args[3], os.Args[4]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	if len(os.Args) == 3 && os.Args[1] == "-echo-frames" {
+		if err := echoFrames(context.Background(), os.Args[2]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

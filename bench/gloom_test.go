@@ -248,7 +248,7 @@ func TestGloomFlaws(t *testing.T) {
 			r := someGloomRows()[0]
 			l := r.load
 			l.jobs = 100
-			trial := newTrial(t.Context(), r.section.sides(c, s), l)
+			trial := newTrial(t.Context(), r.sides(c, s), l)
 			defer trial.close()
 			trial.stall = time.Second // the others, which are not to stall, share the processors
 			if err := errors.Join(trial.hireWorkers(), trial.hireProducers()); err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -27,8 +26,17 @@ type sample struct {
 	DriverCPU     float64   `json:"driver_cpu_s_per_million,omitempty"`
 	Attacks       float64   `json:"attacks_per_second,omitempty"` // connections that the attackers made
 
-	QueuedMB float64 `json:"mb_per_million_queued,omitempty"`
-	IdleKB   float64 `json:"kb_per_idle_connection,omitempty"`
+	QueuedMB    float64 `json:"mb_per_million_queued,omitempty"`
+	RestMB      float64 `json:"mb_after_drain,omitempty"`
+	RestSeconds float64 `json:"seconds_after_drain,omitempty"` // until the server had given back so much
+	IdleKB      float64 `json:"kb_per_idle_connection,omitempty"`
+	ConnectCPU  float64 `json:"server_us_per_connect,omitempty"` // processor time to accept and greet one connection
+
+	Payload     int         `json:"payload_bytes,omitempty"`
+	Ready       int         `json:"ready,omitempty"`       // jobs that stood in the server meanwhile
+	Delayed     int         `json:"delayed,omitempty"`     //
+	Connections int         `json:"connections,omitempty"` // those that said nothing; fewer than asked for where files are limited
+	Collections collections `json:"collections,omitzero"`
 
 	against string // the row to compare this one with
 	elapsed int64  // nanoseconds of all passes
@@ -63,6 +71,9 @@ func measure(ctx context.Context, r row, c contender, size int) (sample, error) 
 		return s, err
 	}
 	defer running.stop()
+	if c.variant == frameEcho {
+		return s, s.echoFlow(ctx, r.load, running, size)
+	}
 	if r.section == attackSection {
 		return s, s.underAttack(ctx, r, running, size)
 	}
@@ -72,10 +83,12 @@ func measure(ctx context.Context, r row, c contender, size int) (sample, error) 
 		}
 		return s, s.measureHub(ctx, r, c, running, size)
 	}
+	err = fill(ctx, running, r.load)
 	for range max(1, r.passes) {
-		if err = s.pass(ctx, r, c, running, size); err != nil {
+		if err != nil {
 			break
 		}
+		err = s.pass(ctx, r, c, running, size)
 	}
 	if err == nil {
 		return s, nil
@@ -96,15 +109,18 @@ func (s *sample) pass(ctx context.Context, r row, c contender, running *server, 
 	if r.kind == idle {
 		l.jobs = 0
 	}
-	t := newTrial(ctx, r.section.sides(c, running), l)
+	t := newTrial(ctx, r.sides(c, running), l)
 	defer t.close()
 	switch r.kind {
 	case flow:
-		return s.flow(t, running.pid)
+		return s.collected(ctx, running, l, func() error { return s.flow(t, running.pid) })
 	case drain:
 		return s.drain(t, running.pid)
 	case memory:
-		return s.queued(t, running.pid)
+		if err := s.queued(t, running.pid); err != nil || !c.ours {
+			return err
+		}
+		return s.rest(t, running.pid)
 	default:
 		return s.idle(t, running.pid, size)
 	}
@@ -136,13 +152,19 @@ func (s *sample) timed(t *trial, pid int, phase func() (int64, error)) error {
 }
 
 func (s *sample) flow(t *trial, pid int) error {
+	idlers, err := t.crowd(t.load.idlers)
+	if err != nil {
+		return err
+	}
+	defer leave(idlers)
 	if err := errors.Join(t.hireWorkers(), t.hireProducers()); err != nil {
 		return err
 	}
 	if err := s.timed(t, pid, t.produceAndWork); err != nil {
 		return err
 	}
-	s.Rate = t.load.rate
+	s.Rate, s.Payload, s.Connections = t.load.rate, t.load.payload, t.load.idlers
+	s.Ready, s.Delayed = t.load.ready, t.load.delayed
 	s.Submit, s.ToWorker = t.feed.latency.quantiles(), t.harvest.latency.quantiles()
 	if t.master != nil {
 		s.Submit, s.Answer = t.master.ack.quantiles(), t.master.answer.quantiles()
@@ -182,33 +204,5 @@ func (s *sample) queued(t *trial, pid int) error {
 	}
 	s.Jobs = t.load.jobs
 	s.QueuedMB = float64(after-before) / float64(s.Jobs) // bytes a job are megabytes a million
-	return err
-}
-
-// idle measures the growth of the server's memory over many greeted connections. The first one is not counted: it may
-// set up what all of them share.
-func (s *sample) idle(t *trial, pid, connections int) error {
-	var open []net.Conn
-	defer func() {
-		for _, conn := range open {
-			conn.Close()
-		}
-	}()
-	var before int64
-	for i := range connections + 1 {
-		conn, err := t.dial(idling)
-		if err != nil {
-			return fmt.Errorf("idle connection %d: %w", i, err)
-		}
-		open = append(open, conn)
-		if i > 0 {
-			continue
-		}
-		if before, err = residentBytes(pid); err != nil {
-			return err
-		}
-	}
-	after, err := residentBytes(pid)
-	s.IdleKB = float64(after-before) / 1024 / float64(connections)
 	return err
 }

@@ -19,6 +19,7 @@ type periodic struct {
 	submit []byte // a whole SUBMIT_JOB
 	grab   []byte // a whole GRAB_JOB
 	text   bool   // workloads are JSON
+	size   int    // bytes of a workload
 }
 
 // The commands of the Periodic protocol that occur here.
@@ -41,14 +42,18 @@ const (
 	periodicArgsAt         = periodicMsgIDAt + 5
 	periodicNameAt         = periodicArgsAt + 1 + len(queueName) + 1
 	periodicWorkloadAt     = periodicNameAt + jobNameLen + 4
-	periodicMaxMessage     = 1 << 20 // far above any message of a run: a wrong size must not look like a wait
+	periodicMaxMessage     = 4 << 20 // far above any message of a run: a wrong size must not look like a wait
 	periodicMinimalPayload = 5
 )
 
-func newPeriodic() *periodic {
+func newPeriodic() *periodic { return newPeriodicOf(workloadLen) }
+
+// newPeriodicOf submits workloads of the given size.
+func newPeriodicOf(size int) *periodic {
 	return &periodic{
-		submit: appendPeriodic(nil, periodicSubmitJob, appendRecord(nil, workloadFiller[:])),
+		submit: appendPeriodic(nil, periodicSubmitJob, appendRecord(nil, workloadOf(size))),
 		grab:   appendPeriodic(nil, periodicGrabJob, nil),
+		size:   size,
 	}
 }
 
@@ -65,7 +70,7 @@ func appendRecord(dst, workload []byte) []byte {
 	dst = append(dst, queueName...)
 	dst = append(dst, byte(jobNameLen))
 	dst = append(dst, make([]byte, jobNameLen)...)
-	dst = binary.BigEndian.AppendUint32(dst, workloadLen)
+	dst = binary.BigEndian.AppendUint32(dst, uint32(len(workload)))
 	dst = append(dst, workload...)
 	dst = append(dst, make([]byte, 8)...) // sched_at: at once
 	return append(dst, 0)                 // version 0: neither count nor timeout
@@ -79,9 +84,17 @@ func appendPeriodic(dst []byte, command byte, args []byte) []byte {
 	return append(dst, args...)
 }
 
-func (p *periodic) traits() traits { return traits{tagged: true, text: p.text} }
+func (p *periodic) traits() traits { return traits{tagged: true, text: p.text, size: p.size} }
 
 func (p *periodic) greet(conn net.Conn, as role) error {
+	if err := periodicHello(conn, as); err != nil || as != working {
+		return err
+	}
+	return canDo(conn, queueName)
+}
+
+// periodicHello says what the connection is.
+func periodicHello(conn net.Conn, as role) error {
 	hello := []byte("\x00REQ\x00\x00\x00\x01\x01")
 	if as == working {
 		hello[len(hello)-1] = 2
@@ -90,11 +103,15 @@ func (p *periodic) greet(conn net.Conn, as role) error {
 		return err
 	}
 	reply := make([]byte, periodicHeaderLen+4) // the connection id, raw
-	if err := readReply(conn, reply, []byte("\x00RES\x00\x00\x00\x04"), "periodic"); err != nil || as != working {
-		return err
+	return readReply(conn, reply, []byte("\x00RES\x00\x00\x00\x04"), "periodic")
+}
+
+// canDo makes a worker serve the functions. CAN_DO has no reply; the answer to a PING behind it says that it was taken.
+func canDo(conn net.Conn, functions ...string) error {
+	var request []byte
+	for _, function := range functions {
+		request = appendPeriodic(request, periodicCanDo, append([]byte{byte(len(function))}, function...))
 	}
-	// CAN_DO has no reply; the answer to a PING behind it says that it was taken.
-	request := appendPeriodic(nil, periodicCanDo, append([]byte{byte(len(queueName))}, queueName...))
 	if _, err := conn.Write(appendPeriodic(request, periodicPing, nil)); err != nil {
 		return err
 	}
@@ -111,7 +128,7 @@ func (p *periodic) appendSubmit(dst []byte, slot uint32, id uint64, sent int64) 
 	if p.text {
 		putTextWorkload(request[periodicWorkloadAt:], id, sent)
 	} else {
-		putWorkload(request[periodicWorkloadAt:], id, sent)
+		putSizedWorkload(request[periodicWorkloadAt:periodicWorkloadAt+p.size], id, sent)
 	}
 	return dst
 }
@@ -194,8 +211,11 @@ func parseRecord(body []byte, at int, e *event) bool {
 }
 
 // pending reads the jobs column of STATUS, which counts the running ones too.
-func (p *periodic) pending(conn net.Conn) (int, error) {
-	if err := p.greet(conn, producing); err != nil {
+func (p *periodic) pending(conn net.Conn) (int, error) { return periodicPending(conn, queueName) }
+
+// periodicPending asks for the jobs of all functions whose names begin so.
+func periodicPending(conn net.Conn, prefix string) (int, error) {
+	if err := periodicHello(conn, producing); err != nil {
 		return 0, err
 	}
 	if _, err := conn.Write(appendPeriodic(nil, periodicStatus, nil)); err != nil {
@@ -213,18 +233,23 @@ func (p *periodic) pending(conn net.Conn) (int, error) {
 	if _, err := io.ReadFull(conn, text); err != nil {
 		return 0, err
 	}
-	return statusJobs(text[4:], 5)
+	return statusJobs(text[4:], 5, prefix)
 }
 
-// statusJobs finds the number of jobs of the one function in a STATUS text with so many columns.
-func statusJobs(text []byte, columns int) (int, error) {
+// statusJobs adds up the jobs of the functions whose names begin so, in a STATUS text with so many columns.
+func statusJobs(text []byte, columns int, prefix string) (jobs int, err error) {
 	for line := range bytes.Lines(text) {
 		column := bytes.Split(bytes.TrimSpace(line), []byte(","))
-		if len(column) == columns && string(column[0]) == queueName {
-			return strconv.Atoi(string(column[2]))
+		if len(column) != columns || !bytes.HasPrefix(column[0], []byte(prefix)) {
+			continue
 		}
+		n, err := strconv.Atoi(string(column[2]))
+		if err != nil {
+			return 0, err
+		}
+		jobs += n
 	}
-	return 0, nil
+	return jobs, nil
 }
 
 // readReply fills reply from conn and compares its beginning with want.

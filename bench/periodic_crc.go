@@ -210,5 +210,5 @@ func (p *periodicCRC) pending(conn net.Conn) (int, error) {
 	if binary.BigEndian.Uint32(header[periodicCRCAt:]) != crc32.ChecksumIEEE(payload) {
 		return 0, unexpected("periodic crc", payload)
 	}
-	return statusJobs(payload[periodicMinimalPayload:], 6)
+	return statusJobs(payload[periodicMinimalPayload:], 6, queueName)
 }

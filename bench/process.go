@@ -34,15 +34,16 @@ type server struct {
 	masters string        // the Gloom addresses, of servers that have them
 	slaves  string        //
 	hub     string        // that of the dwork protocol
+	http    string        // that of the metrics
 	stop    func()        // ends the server and removes its directory; may be called again
 	said    func() string // the end of what the server printed, until stop
 }
 
 // portCount is how many ports a server gets.
-const portCount = 4
+const portCount = 7
 
 // command says how to run one server: the arguments may depend on its free ports and its own directory. The first port
-// is the one to talk to, the others are for the masters and the slaves of Gloom, and for dwork.
+// is the one to talk to, the others are for the masters and the slaves of Gloom, for dwork, the two of kts46, and HTTP.
 type command struct {
 	path      string
 	arguments func(ports [portCount]string, directory string) []string
@@ -82,7 +83,7 @@ func (c command) start(ctx context.Context) (*server, error) {
 	s := &server{pid: child.Process.Pid, network: "tcp", address: net.JoinHostPort("127.0.0.1", ports[0])}
 	if c.gloom {
 		s.masters, s.slaves = net.JoinHostPort("127.0.0.1", ports[1]), net.JoinHostPort("127.0.0.1", ports[2])
-		s.hub = net.JoinHostPort("127.0.0.1", ports[3])
+		s.hub, s.http = net.JoinHostPort("127.0.0.1", ports[3]), net.JoinHostPort("127.0.0.1", ports[6])
 	}
 	if c.socket != "" {
 		s.network, s.address = "unix", filepath.Join(directory, c.socket)
@@ -106,7 +107,7 @@ func (c command) start(ctx context.Context) (*server, error) {
 // await returns when the server accepts connections on all its addresses.
 func (s *server) await(ctx context.Context, exited <-chan struct{}) error {
 	err := awaitAddress(ctx, exited, s.network, s.address)
-	for _, address := range []string{s.masters, s.slaves, s.hub} {
+	for _, address := range []string{s.masters, s.slaves, s.hub, s.http} {
 		if err == nil && address != "" {
 			err = awaitAddress(ctx, exited, "tcp", address)
 		}

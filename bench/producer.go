@@ -8,7 +8,8 @@ type feed struct {
 	protocol protocol
 	traits   traits
 	jobs     int
-	next     int // the first job not submitted yet
+	first    uint64 // the id of the first job
+	next     int    // the first job not submitted yet, counted from 0
 	acked    int
 	latency  *latencies // from submit to acknowledgement
 	backlog  *backlog   // nil: no bound
@@ -69,7 +70,7 @@ func (p *producer) fill(now int64, out []byte) []byte {
 // submitNext submits the next job of the feed as sent or due at the given time.
 func (p *producer) submitNext(at int64, slot int, out []byte) []byte {
 	p.sent[slot] = at
-	out = p.feed.protocol.appendSubmit(out, uint32(slot), uint64(p.feed.next), at)
+	out = p.feed.protocol.appendSubmit(out, uint32(slot), p.feed.first+uint64(p.feed.next), at)
 	p.feed.next++
 	return out
 }

@@ -1,14 +1,18 @@
 package main
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
 )
 
-// workloadLen is the size of every job's workload in bytes.
+// workloadLen is the size of a job's workload in bytes, except in the payload rows.
 const workloadLen = 100
+
+// timedLen is the least size of a workload that has room for its id, its time and its end.
+const timedLen = 17
 
 // workloadEnd is the last byte of every workload, so that a cut or shifted workload is noticed.
 const workloadEnd = '.'
@@ -72,6 +76,8 @@ type traits struct {
 	answers bool
 	// text: workloads are JSON, as putTextWorkload writes them.
 	text bool
+	// size is the bytes of a workload; 0: workloadLen.
+	size int
 }
 
 // protocol is one server's wire language, as much of it as a load generator needs. A protocol holds nothing but
@@ -116,21 +122,39 @@ func putWorkload(workload []byte, id uint64, sent int64) {
 	binary.BigEndian.PutUint64(workload[8:], uint64(sent))
 }
 
-// parseWorkload takes apart what appendWorkload wrote.
-func parseWorkload(workload []byte) (id uint64, sent int64, ok bool) {
-	if len(workload) != workloadLen || workload[workloadLen-1] != workloadEnd {
-		return 0, 0, false
+// putSizedWorkload does the same in a workload of any size; one that is too short for both goes without the time.
+func putSizedWorkload(workload []byte, id uint64, sent int64) {
+	if len(workload) >= timedLen {
+		putWorkload(workload, id, sent)
+		return
 	}
-	return binary.BigEndian.Uint64(workload), int64(binary.BigEndian.Uint64(workload[8:])), true
+	binary.BigEndian.PutUint64(workload, id)
 }
 
-var workloadFiller = func() (filler [workloadLen]byte) {
-	for i := range filler {
-		filler[i] = 'x'
+// parseWorkload takes apart what appendWorkload wrote.
+func parseWorkload(workload []byte) (id uint64, sent int64, ok bool) {
+	return parseSizedWorkload(workload, workloadLen)
+}
+
+// parseSizedWorkload takes apart what putSizedWorkload wrote: a time of 0 means that there is none.
+func parseSizedWorkload(workload []byte, size int) (id uint64, sent int64, ok bool) {
+	if len(workload) != size || workload[size-1] != workloadEnd {
+		return 0, 0, false
 	}
-	filler[workloadLen-1] = workloadEnd
+	if size >= timedLen {
+		sent = int64(binary.BigEndian.Uint64(workload[8:]))
+	}
+	return binary.BigEndian.Uint64(workload), sent, true
+}
+
+// workloadOf returns the filler of a workload of any size above 8.
+func workloadOf(size int) []byte {
+	filler := bytes.Repeat([]byte("x"), size)
+	filler[size-1] = workloadEnd
 	return filler
-}()
+}
+
+var workloadFiller = [workloadLen]byte(workloadOf(workloadLen))
 
 // hexPairs holds the two hexadecimal digits of every byte value: a name costs six table look-ups.
 var hexPairs = func() (pairs [256][2]byte) {

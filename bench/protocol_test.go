@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -216,6 +217,34 @@ func TestWorkload(t *testing.T) {
 	for _, damaged := range [][]byte{workload[1:], append([]byte{0}, workload[:99]...), nil} {
 		if _, _, ok := parseWorkload(damaged); ok {
 			t.Errorf("%q was accepted", damaged)
+		}
+	}
+}
+
+// TestSizedWorkload does the same for other sizes. The shortest has no room for the time.
+func TestSizedWorkload(t *testing.T) {
+	for _, size := range []int{10, 16, 17, 1 << 10} {
+		workload := workloadOf(size)
+		putSizedWorkload(workload, someID, someTime)
+		want := int64(someTime)
+		if size < timedLen {
+			want = 0
+		}
+		if id, sent, ok := parseSizedWorkload(workload, size); id != someID || sent != want || !ok {
+			t.Errorf("%d bytes: got id %d, time %d, %v", size, id, sent, ok)
+		}
+		if _, _, ok := parseSizedWorkload(workload[:size-1], size); ok {
+			t.Errorf("%d bytes: a short workload was accepted", size)
+		}
+	}
+	for _, p := range []protocol{newPeriodicOf(10), newRedisOf(1 << 10)} {
+		var e event
+		stream := map[string]string{
+			"*main.periodic": "\x00RES\x00\x00\x00\x27\x00\x00\x00\x09\x05\x03abc\x05bench\x00\x00\x00\x00\x0a\x00\x00\x00\x01\x02\x03\x04\x05x.\x00\x00\x00\x00\x00\x00\x00\x00\x00",
+			"*main.redis":    "*2\r\n$5\r\nbench\r\n$1024\r\n" + strings.Repeat("x", 1024) + "\r\n",
+		}[fmt.Sprintf("%T", p)]
+		if n, err := p.next([]byte(stream), &e); n != len(stream) || err != nil || len(e.workload) != p.traits().size {
+			t.Errorf("%T: n = %d of %d, %v, %d bytes", p, n, len(stream), err, len(e.workload))
 		}
 	}
 }

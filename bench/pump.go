@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -21,6 +22,10 @@ func now() int64 { return int64(time.Since(epoch)) }
 const (
 	// pumpBuffer holds what one read takes and what one turn writes; more than 64 replies or requests of any protocol.
 	pumpBuffer = 256 << 10
+	// longRest is from how many bytes on the beginning of a message stays where it is.
+	longRest = 32 << 10
+	// maxRest is above the length of any message: a wrong length must not look like a wait.
+	maxRest = 8 << 20
 	// pumpTick bounds how long a pump waits before it looks whether it should stop.
 	pumpTick = 100 * time.Millisecond
 )
@@ -179,8 +184,15 @@ func (p *pump) turn(index int, events uint32) error {
 	if events&^uint32(unix.EPOLLOUT) == 0 {
 		return nil
 	}
-	held := copy(p.in, l.rest)
-	n, err := unix.Read(l.fd, p.in[held:])
+	// A long message is read to where its beginning lies, so that it is not copied with each of its parts.
+	in, held := p.in, len(l.rest)
+	if held < longRest {
+		copy(in, l.rest)
+	} else {
+		l.rest = slices.Grow(l.rest, pumpBuffer)
+		in = l.rest[:cap(l.rest)]
+	}
+	n, err := unix.Read(l.fd, in[held:])
 	switch {
 	case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EINTR):
 		return nil
@@ -189,17 +201,23 @@ func (p *pump) turn(index int, events uint32) error {
 	case n == 0:
 		return fmt.Errorf("the server closed a connection: %w", io.ErrUnexpectedEOF)
 	}
-	used, out, err := l.talk.turn(now(), p.in[:held+n], p.out[:0])
+	used, out, err := l.talk.turn(now(), in[:held+n], p.out[:0])
 	if err != nil {
 		return err
 	}
-	l.rest = append(l.rest[:0], p.in[used:held+n]...)
-	if len(l.rest) == len(p.in) {
-		return fmt.Errorf("%w: no end within %d bytes", errMalformed, len(p.in))
+	switch {
+	case used == 0 && held >= longRest:
+		l.rest = in[:held+n]
+	default:
+		l.rest = append(l.rest[:0], in[used:held+n]...)
+	}
+	if len(l.rest) >= maxRest {
+		return fmt.Errorf("%w: no end within %d bytes", errMalformed, len(l.rest))
 	}
 	if len(out) == 0 {
 		return nil
 	}
+	p.out = out[:0] // keep what it grew to
 	return p.send(l, index, out)
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"fmt"
 	"io"
 	"net"
 )
@@ -15,21 +16,27 @@ import (
 // once; on an empty list the first one blocks the connection and the others wait behind it, so no worker polls.
 type redis struct {
 	submit []byte
+	push   int    // where the element begins in it
+	job    string // the beginning of the reply to BLPOP: the list's name, then the element
+	size   int    // bytes of a workload
 }
 
 const (
-	redisPush = "*3\r\n$5\r\nRPUSH\r\n$5\r\n" + queueName + "\r\n$100\r\n"
+	redisPush = "*3\r\n$5\r\nRPUSH\r\n$5\r\n" + queueName + "\r\n$%d\r\n"
 	redisPop  = "*3\r\n$5\r\nBLPOP\r\n$5\r\n" + queueName + "\r\n$1\r\n0\r\n"
-	// redisJob begins the reply to BLPOP: the list's name, then the element.
-	redisJob = "*2\r\n$5\r\n" + queueName + "\r\n$100\r\n"
+	redisJob  = "*2\r\n$5\r\n" + queueName + "\r\n$%d\r\n"
 )
 
-func newRedis() *redis {
-	submit := appendWorkload([]byte(redisPush), 0, 0)
-	return &redis{submit: append(submit, "\r\n"...)}
+func newRedis() *redis { return newRedisOf(workloadLen) }
+
+// newRedisOf submits workloads of the given size.
+func newRedisOf(size int) *redis {
+	push := fmt.Sprintf(redisPush, size)
+	submit := append([]byte(push), workloadOf(size)...)
+	return &redis{submit: append(submit, "\r\n"...), push: len(push), job: fmt.Sprintf(redisJob, size), size: size}
 }
 
-func (r *redis) traits() traits { return traits{} }
+func (r *redis) traits() traits { return traits{size: r.size} }
 
 func (r *redis) greet(conn net.Conn, _ role) error {
 	if _, err := io.WriteString(conn, "*1\r\n$4\r\nPING\r\n"); err != nil {
@@ -42,7 +49,7 @@ func (r *redis) greet(conn net.Conn, _ role) error {
 func (r *redis) appendSubmit(dst []byte, _ uint32, id uint64, sent int64) []byte {
 	start := len(dst)
 	dst = append(dst, r.submit...)
-	putWorkload(dst[start+len(redisPush):], id, sent)
+	putSizedWorkload(dst[start+r.push:start+r.push+r.size], id, sent)
 	return dst
 }
 
@@ -61,15 +68,15 @@ func (r *redis) next(in []byte, e *event) (int, error) {
 		e.kind = submitted
 		return end, nil
 	}
-	head := min(len(in), len(redisJob))
-	if string(in[:head]) != redisJob[:head] {
+	head := min(len(in), len(r.job))
+	if string(in[:head]) != r.job[:head] {
 		return 0, unexpected("redis", in)
 	}
-	const end = len(redisJob) + workloadLen + 2
+	end := len(r.job) + r.size + 2
 	if len(in) < end {
 		return 0, nil
 	}
-	e.kind, e.workload = assigned, in[len(redisJob):end-2]
+	e.kind, e.workload = assigned, in[len(r.job):end-2]
 	return end, nil
 }
 

@@ -104,7 +104,14 @@ var sampleValues = []func(*sample) *float64{
 	func(s *sample) *float64 { return &s.ServerCPU },
 	func(s *sample) *float64 { return &s.DriverCPU },
 	func(s *sample) *float64 { return &s.QueuedMB },
+	func(s *sample) *float64 { return &s.RestMB },
+	func(s *sample) *float64 { return &s.RestSeconds },
 	func(s *sample) *float64 { return &s.IdleKB },
+	func(s *sample) *float64 { return &s.ConnectCPU },
+	func(s *sample) *float64 { return &s.Collections.Cycles },
+	func(s *sample) *float64 { return &s.Collections.PauseUS },
+	func(s *sample) *float64 { return &s.Collections.AssistMS },
+	func(s *sample) *float64 { return &s.Collections.TotalMS },
 }
 
 // save writes the report as JSON, and makes the directory when it is missing.

@@ -18,6 +18,7 @@ const (
 const (
 	pipeline  = 64   // requests in flight a connection in the pipelined rows
 	pacedRate = 1000 // jobs a second in the paced row
+	pacedRow  = "paced 1000/s"
 	// leastJobs keeps a scaled-down row meaningful: every connection should still see a few jobs.
 	leastJobs = 200
 )
@@ -32,6 +33,7 @@ type row struct {
 	once     bool           // one round is enough: a size, or a time of many seconds
 	fewer    bool           // one round fewer than the others: many contenders, and slow ones
 	passes   int            // this many trials, one after the other, are one measurement; 0: one
+	exact    bool           // of which the scale makes no fewer
 	fixed    int            // the same number of jobs, or connections, for everyone; 0: by guess
 	guess    map[string]int // jobs for about one to two seconds, by contender
 	against  string         // a row to compare with
@@ -48,13 +50,15 @@ const (
 	durableSection  section = "durable" // Periodic, beside the peers, jobs on disk
 	dworkSection    section = "dwork"   // steals and completions, beside an echo
 	attackSection   section = "attack"  // a client that behaves while others attack
+	aloneSection    section = "alone"   // Treadle beside itself: long queues, many queues, many connections
+	payloadSection  section = "payload" // Periodic beside redis, workloads of other sizes
 )
 
-// sides says who speaks what in a section's rows.
-func (s section) sides(c contender, running *server) sides {
-	ask := side{protocol: c.protocol, network: running.network, address: running.address}
+// sides says who speaks what in a row.
+func (r row) sides(c contender, running *server) sides {
+	ask := side{protocol: r.load.shape(c.protocol), network: running.network, address: running.address}
 	work := side{protocol: newGloom(), network: "tcp", address: running.slaves}
-	switch s {
+	switch r.section {
 	case gloomSection:
 		return sides{produce: side{protocol: newGloom(), network: "tcp", address: running.masters}, work: work, ask: ask}
 	case acrossSection:
@@ -65,11 +69,25 @@ func (s section) sides(c contender, running *server) sides {
 	return sides{produce: ask, work: ask, ask: ask}
 }
 
+// shape is a protocol with the workloads and the functions of a load.
+func (l load) shape(p protocol) protocol {
+	if l.functions > 0 {
+		return newFunctions(l.functions)
+	}
+	if l.payload == 0 {
+		return p
+	}
+	if _, ok := p.(*redis); ok {
+		return newRedisOf(l.payload)
+	}
+	return newPeriodicOf(l.payload)
+}
+
 // rows lists what is measured, in this order. The guesses come from trial runs on two cores.
 func rows() []row {
 	jobs := func(treadle, beanstalkd, gearmand, redis int) map[string]int {
 		return map[string]int{
-			"treadle": treadle, "treadle unix": 2 * treadle, "treadle crc": treadle,
+			"treadle": treadle, "treadle unix": 2 * treadle, "treadle crc": treadle, "treadle 2 loops": treadle,
 			"beanstalkd": beanstalkd, "gearmand": gearmand, "redis": redis,
 		}
 	}
@@ -78,11 +96,11 @@ func rows() []row {
 	return append([]row{
 		{name: "sync 1", load: load{connections: 1, depth: 1}, guess: jobs(30e3, 15e3, 30e3, 15e3)},
 		{name: "sync 8", load: load{connections: 8, depth: 1}, guess: jobs(80e3, 50e3, 80e3, 50e3)},
-		{name: "sync 64", load: load{connections: 64, depth: 1}, variants: []string{overUnix, inCRC}, guess: jobs(100e3, 60e3, 90e3, 60e3)},
+		{name: "sync 64", load: load{connections: 64, depth: 1}, variants: []string{overUnix, twoLoops, inCRC}, guess: jobs(100e3, 60e3, 90e3, 60e3)},
 		{name: "pipe 1", load: load{connections: 1, depth: pipeline}, guess: jobs(1500e3, 70e3, 800e3, 600e3)},
 		{name: "pipe 8", load: load{connections: 8, depth: pipeline}, variants: []string{inCRC}, guess: jobs(2000e3, 70e3, 1200e3, 800e3)},
 		{name: "pipe 64", load: load{connections: 64, depth: pipeline}, guess: jobs(2000e3, 80e3, 1200e3, 800e3)},
-		{name: "paced 1000/s", load: load{connections: 8, depth: 1, rate: pacedRate}, fixed: 3000},
+		{name: pacedRow, load: load{connections: 8, depth: 1, rate: pacedRate}, fixed: 5000},
 		{name: "drain", kind: drain, load: load{connections: 8, depth: pipeline}, fixed: 500e3, once: true},
 		{name: "queued", kind: memory, load: load{connections: 8, depth: pipeline}, once: true, guess: jobs(1e6, 1e6, 300e3, 1e6)},
 		{name: "idle", kind: idle, fixed: 2000, once: true},
@@ -95,7 +113,25 @@ func rows() []row {
 		{name: "gloom drain 100000", section: gloomSection, kind: drain, load: gloomDrain, fixed: 100e3, against: "gloom drain 1000"},
 		{name: "periodic to gloom", section: acrossSection, load: load{connections: 8, workers: 64, depth: pipeline}, fixed: 100e3,
 			against: "gloom 1000x64"},
-	}, slices.Concat(dworkRows(), attackRows(), durableRows())...)
+	}, slices.Concat(payloadRows(), dworkRows(), attackRows(), durableRows(), aloneRows())...)
+}
+
+// payloadRows have fewer requests in flight the longer they are: what waits in sockets and servers is bounded in bytes.
+func payloadRows() []row {
+	var rows []row
+	for _, p := range []struct {
+		name           string
+		payload, depth int
+		jobs           int
+	}{
+		{"10 B", 10, pipeline, 1000e3},
+		{"1 KB", 1 << 10, pipeline, 500e3},
+		{"64 KB", 64 << 10, 8, 30e3},
+		{"1 MB", 1 << 20, 1, 2000},
+	} {
+		rows = append(rows, row{name: p.name, section: payloadSection, fixed: p.jobs, load: load{connections: 8, depth: p.depth, payload: p.payload}})
+	}
+	return rows
 }
 
 // gloomDrain is one master, whose submits wait for their acknowledgements alone, and then eight slaves.
@@ -115,6 +151,9 @@ func (r row) size(contender string, scale float64) int {
 	if jobs == 0 {
 		jobs = r.guess[contender]
 	}
+	if r.exact {
+		return jobs
+	}
 	return max(leastJobs, int(math.Round(float64(jobs)*scale)))
 }
 
@@ -127,6 +166,13 @@ func (r row) admits(c contender) bool {
 		return c.variant == "" && c.ours || slices.Contains(r.variants, c.variant)
 	case dworkSection, attackSection:
 		return r.admitsHub(c)
+	case payloadSection:
+		return c.name == "treadle" || c.name == "redis"
+	case aloneSection:
+		if len(r.variants) > 0 {
+			return slices.Contains(r.variants, c.variant)
+		}
+		return c.name == "treadle"
 	}
 	return c.gloom
 }

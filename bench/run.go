@@ -20,6 +20,8 @@ type settings struct {
 	Echo   string         `json:"-"`
 	Attack string         `json:"-"`
 	At     string         `json:"-"`
+	Frames string         `json:"-"`
+	Judge  string         `json:"-"`
 	Rounds int            `json:"rounds"`
 	Scale  float64        `json:"scale"`
 }
@@ -59,7 +61,7 @@ func plan(list []row, field []contender, rounds int) []task {
 func choose(s settings, list []row, field []contender) ([]row, []contender) {
 	list = slices.DeleteFunc(list, func(r row) bool { return !s.Rows.MatchString(r.name) })
 	field = slices.DeleteFunc(field, func(c contender) bool {
-		return !c.ours && c.variant != rawDisk && c.variant != echoVariant && !s.Peers.MatchString(c.name)
+		return !c.ours && c.variant != rawDisk && c.variant != echoVariant && c.variant != frameEcho && !s.Peers.MatchString(c.name)
 	})
 	return list, field
 }
@@ -91,7 +93,7 @@ func take(ctx context.Context, s settings, tasks []task, stderr io.Writer) ([]sa
 	var samples []sample
 	for _, t := range tasks {
 		show.begin(t)
-		taken, err := measure(ctx, t.row, t.contender, t.row.size(t.contender.name, s.Scale))
+		taken, err := measure(ctx, t.row.scaled(s.Scale), t.contender, t.row.size(t.contender.name, s.Scale))
 		if err != nil {
 			return samples, fmt.Errorf("%s, %s, round %d: %w", t.row.name, t.contender.name, t.round, err)
 		}

@@ -51,6 +51,14 @@ func (r *report) parts() []part {
 			{"attacks/s", func(s *sample) float64 { return s.Attacks }},
 		}), attackLegend + r.attackVerdict()},
 		{acrossSection, "Submitted in one protocol, done in another", byWorker, acrossLegend},
+		{payloadSection, "Periodic and redis, workloads of other sizes",
+			slices.Concat([]column{{"MB/s", func(s *sample) float64 { return s.JobsPerSecond * float64(s.Payload) / 1e6 }}}, rate, submit, cost), payloadLegend},
+		{aloneSection, "Long queues, many queues, many connections", slices.Concat(rate, submit, cost, []column{
+			{"cycles", func(s *sample) float64 { return s.Collections.Cycles }},
+			{"pause", func(s *sample) float64 { return s.Collections.PauseUS }},
+			{"assist", func(s *sample) float64 { return s.Collections.AssistMS }},
+			{"silent", func(s *sample) float64 { return float64(s.Connections) }},
+		}), aloneLegend},
 		{durableSection, "Periodic and its peers, jobs on disk", slices.Concat(rate, submit, cost), durableLegend +
 			"files       in fresh directories, removed afterwards, on a file system of the type " + r.Machine.Disk + "\n"},
 	}
@@ -62,7 +70,8 @@ to worker   microseconds from the same moment to the job's arrival at a worker. 
             wait in the queue, which producers fill up to 4 jobs for each request in flight (64 at least)
 CPU         the server's processor time, user and system, in seconds per million jobs; driver: the load generator's
 MB/1M       growth of the server's resident memory over 1,000,000 acknowledged submits (gearmand: 300,000, it needs a
-            minute for more), per million jobs
+            minute for more), per million jobs. MB later: what is resident when all of them were done; after s: so many
+            seconds later, a minute at most
 KB/conn     growth of the server's resident memory over 2,000 greeted idle connections, per connection
 rows        sync N: N producers and N workers, one connection each with one request in flight; pipe N: 64 in flight;
             paced: an open loop of 1000 jobs/s over 8 connections; drain: 8 pipelined workers alone, on 500,000 queued
@@ -117,11 +126,31 @@ targets     synced pipe 8: jobs/s of always 2.5 redis always and 60 beanstalkd -
             (disk + treadle)
 `
 
+const payloadLegend = `MB/s        bytes of workloads a second, each submitted once and handed out once
+rows        8 producers and 8 workers; 64 requests in flight a connection up to 1 KB, 8 of 64 KB, 1 of 1 MB
+`
+
+const aloneLegend = `values      as in the first table; growth: the row divided by the one that it names
+rows        1000 functions: as pipe 8, over 1000 functions and 100 workers serving 10 each; 1 function: the same workers, all
+            serving one. N ready, M delayed: as pipe 8, with so many jobs in the server from before the first submit to
+            after the last arrival, of the same function; those ready go first. collecting: the server is made to collect its
+            garbage again and again meanwhile. 1000 active: as sync 500; of 10000: with so many more connections that are
+            silent, which the limit of open files bounds. connect N: N connections are opened and greeted
+cycles      of Go's collector meanwhile; pause: the longest, in microseconds; assist: processor time in milliseconds of
+            goroutines that were made to help
+connect us  the server's processor time to accept and greet one connection, in microseconds
+frames      no server: one event loop that sends back what it gets. The same requests, connections and depth as pipe 8;
+            jobs/s are echoed frames a second divided by 3 (submit, grab, done)
+`
+
 // print writes the tables, the ratios and the legends.
 func (r *report) print(w io.Writer) error {
 	var text strings.Builder
 	for _, p := range r.parts() {
 		r.printPart(&text, p)
+	}
+	if judged := r.targetTable(false); len(judged) > 1 {
+		fmt.Fprintf(&text, "Targets\n\n%s\n", align(judged))
 	}
 	fmt.Fprintf(&text, "Servers on loopback, jobs in memory except where a table says on disk, started afresh for each measurement\n")
 	m := r.Machine
@@ -144,13 +173,13 @@ func (r *report) printPart(text *strings.Builder, p part) {
 		heading = append(heading, c.heading)
 	}
 	flows := [][]string{heading}
-	sizes := [][]string{{"row", "server", "MB/1M", "KB/conn"}}
+	sizes := [][]string{{"row", "server", "MB/1M", "MB later", "after s", "KB/conn", "connect us"}}
 	for i := range r.Medians {
 		m := &r.Medians[i]
 		switch {
 		case m.Section != p.section:
 		case m.JobsPerSecond == 0:
-			sizes = append(sizes, []string{m.Row, m.Server, number(m.QueuedMB), number(m.IdleKB)})
+			sizes = append(sizes, []string{m.Row, m.Server, number(m.QueuedMB), number(m.RestMB), number(m.RestSeconds), number(m.IdleKB), number(m.ConnectCPU)})
 		default:
 			cells := []string{m.Row, m.Server}
 			for _, c := range p.columns {

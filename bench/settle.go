@@ -13,19 +13,23 @@ func (t *trial) settle() error {
 	if t.load.depth > 1 {
 		allowed = t.harvest.traits.unfinished * t.load.depth * t.load.workers
 	}
+	standing := t.load.ready + t.load.delayed
 	for deadline := now() + int64(t.stall); ; time.Sleep(time.Millisecond) {
 		pending, err := t.pending()
 		if err != nil {
 			return fmt.Errorf("cannot ask for the jobs left: %w", err)
 		}
-		if pending <= allowed {
+		if pending < standing {
+			return fmt.Errorf("the server holds %d jobs of the %d that nobody took", pending, standing)
+		}
+		if pending <= standing+allowed {
 			break
 		}
 		if t.stop.Load() {
 			return errStopped
 		}
 		if now() > deadline {
-			return fmt.Errorf("the server still holds %d jobs %v after the last one arrived", pending, t.stall)
+			return fmt.Errorf("the server still holds %d jobs %v after the last one arrived", pending-standing, t.stall)
 		}
 	}
 	if err := t.workers.run(confirmation{t.harvest}, &t.stop, t.stall); err != nil {

@@ -51,11 +51,12 @@ func (r *report) compares(our, other string) bool {
 
 // rowRatios compares rows of a section with the rows that they name.
 func (r *report) rowRatios(part section) [][]string {
-	table := [][]string{{"row", "divided by", "jobs/s", "CPU"}}
+	table := [][]string{{"row", "divided by", "jobs/s", "CPU", "submit p99", "p99.9", "KB/conn", "connect us"}}
 	for _, a := range r.Medians {
 		for _, b := range r.Medians {
 			if a.Section == part && a.against == b.Row && a.Server == b.Server {
-				table = append(table, []string{a.Row, b.Row, ratio(a.JobsPerSecond, b.JobsPerSecond), ratio(a.ServerCPU, b.ServerCPU)})
+				table = append(table, []string{a.Row, b.Row, ratio(a.JobsPerSecond, b.JobsPerSecond), ratio(a.ServerCPU, b.ServerCPU),
+					ratio(a.Submit.P99, b.Submit.P99), ratio(a.Submit.P999, b.Submit.P999), ratio(a.IdleKB, b.IdleKB), ratio(a.ConnectCPU, b.ConnectCPU)})
 			}
 		}
 	}

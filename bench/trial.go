@@ -28,6 +28,13 @@ type load struct {
 	depth       int // requests in flight a connection; a worker that is pushed its jobs has one
 	jobs        int
 	rate        int // jobs a second in an open loop; 0: as fast as the answers come
+	payload     int // bytes of a workload; 0: workloadLen
+	functions   int // Periodic functions, of which a worker serves functionsServed; 0: one
+
+	// ready and delayed jobs stand in the server from before the clock starts until after it has stopped.
+	ready, delayed int
+	idlers         int  // connections that were greeted and say nothing
+	collects       bool // the server is made to collect its garbage all the time
 }
 
 // side is one side of a trial: what is spoken, and where.
@@ -70,8 +77,9 @@ func newTrial(ctx context.Context, s sides, l load) *trial {
 	}
 	t := &trial{
 		sides: s, load: l, stall: stallLimit,
-		feed: newFeed(s.produce.protocol, l.jobs), harvest: newHarvest(s.work.protocol, l.jobs),
+		feed: newFeed(s.produce.protocol, l.jobs), harvest: newHarvest(s.work.protocol, l.ready+l.jobs),
 	}
+	t.feed.first, t.harvest.arrived.wanted = uint64(l.ready), l.jobs
 	if s.produce.protocol.traits().answers {
 		t.master = newMaster(s.produce.protocol, l, answered)
 	}

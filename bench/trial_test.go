@@ -23,6 +23,9 @@ func someRows() []row {
 		{name: "drain", kind: drain, load: load{connections: 2, depth: 16}, fixed: 2000, once: true},
 		{name: "queued", kind: memory, load: load{connections: 2, depth: 16}, fixed: 20000, once: true},
 		{name: "idle", kind: idle, fixed: 200, once: true},
+		{name: "behind", section: aloneSection, load: load{connections: 2, depth: 16, ready: 300}, fixed: 3000, once: true},
+		{name: "crowd", section: aloneSection, load: load{connections: 2, depth: 1, idlers: 20}, fixed: 300, once: true},
+		{name: "large", section: payloadSection, load: load{connections: 2, depth: 2, payload: 200 << 10}, fixed: 200, once: true},
 	}
 }
 
@@ -48,7 +51,7 @@ func TestRun(t *testing.T) {
 	if err := json.Unmarshal(text, &r); err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Samples) != 2*(4+2+2)+3*2 || len(r.Medians) != 4+5*2 {
+	if len(r.Samples) != 2*(4+2+2)+3*2+3 || len(r.Medians) != 4+5*2+3 {
 		t.Errorf("got %d samples and %d medians", len(r.Samples), len(r.Medians))
 	}
 	for _, m := range r.Medians {
@@ -71,7 +74,7 @@ func TestRun(t *testing.T) {
 			t.Errorf("nothing about %s in\n%s", ratio, stdout.String())
 		}
 	}
-	if strings.Contains(stdout.String(), "treadle crc / peer") || !strings.Contains(stderr.String(), "[22/22] idle, peer") {
+	if strings.Contains(stdout.String(), "treadle crc / peer") || !strings.Contains(stderr.String(), "[22/25] idle, peer") {
 		t.Errorf("stdout:\n%s\nstderr:\n%s", stdout.String(), stderr.String())
 	}
 }

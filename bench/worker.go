@@ -13,17 +13,30 @@ type harvest struct {
 	last     int64      // when the latest job arrived
 	latency  *latencies // from submit to arrival at a worker
 	owed     int        // acknowledgements to come, in protocols that confirm
+	grabs    int        // sent so far, where jobs are to stay behind
+}
+
+// mayGrab says whether one more grab is due: always, unless jobs are to stay in the server.
+func (h *harvest) mayGrab() bool {
+	if h.arrived.wanted == h.arrived.total {
+		return true
+	}
+	h.grabs++
+	return h.grabs <= h.arrived.wanted
 }
 
 func newHarvest(p protocol, jobs int) *harvest {
 	h := &harvest{protocol: p, traits: p.traits(), parse: parseWorkload, arrived: newChecker(jobs), latency: newLatencies()}
-	if h.traits.text {
+	switch size := h.traits.size; {
+	case h.traits.text:
 		h.parse = parseTextWorkload
+	case size != 0 && size != workloadLen:
+		h.parse = func(workload []byte) (uint64, int64, bool) { return parseSizedWorkload(workload, size) }
 	}
 	return h
 }
 
-func (h *harvest) reached() bool { return h.arrived.received == h.arrived.total }
+func (h *harvest) reached() bool { return h.arrived.received == h.arrived.wanted }
 func (h *harvest) progress() int { return h.arrived.received }
 
 // confirmation is the goal of a harvest that has all its jobs: the acknowledgements of the last completions.
@@ -39,7 +52,9 @@ func (h *harvest) take(now int64, workload []byte) error {
 		return fmt.Errorf("%w: a job arrived with a damaged workload: %.40q", errMalformed, workload)
 	}
 	h.last = now
-	h.latency.record(now - sent)
+	if sent > 0 {
+		h.latency.record(now - sent)
+	}
 	return h.arrived.take(id)
 }
 
@@ -53,6 +68,9 @@ type worker struct {
 
 func (w *worker) open(_ int64, out []byte) []byte {
 	for slot := range w.depth {
+		if !w.harvest.mayGrab() {
+			break
+		}
 		out = w.harvest.protocol.appendGrab(out, uint32(slot))
 	}
 	w.outstanding = w.depth
@@ -80,7 +98,7 @@ func (w *worker) accept(now int64, e *event, out []byte) ([]byte, error) {
 	if h.traits.confirms {
 		w.owe(1)
 	}
-	if !h.traits.pushes {
+	if !h.traits.pushes && h.mayGrab() {
 		out = h.protocol.appendGrab(out, e.slot)
 	}
 	return out, nil

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"regexp"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -41,6 +42,10 @@ const (
 	maxHeader     = 16 << 10
 )
 
+// collection are Go's own metrics of what garbage collection costs: its cycles, the pauses, and the processor time of it
+// and of those that were made to help.
+var collection = collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile(`^/(gc/cycles|sched/pauses/total/gc|cpu/classes/gc)[/:]`)}
+
 // Page is something else to serve: a pattern of net/http and what answers it.
 type Page struct {
 	Pattern string
@@ -51,7 +56,7 @@ type Page struct {
 // scrape, and serves the pages.
 func New(l net.Listener, samples func() []Sample, pages ...Page) *Server {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(),
+	registry.MustRegister(collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(collection)),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collector(samples))
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))

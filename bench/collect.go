@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	// collectPause is the time between the end of one collection that the server is made to do and the next.
+	collectPause = time.Second
+	// collectPath has Go's profiler collect first.
+	collectPath = "/debug/pprof/heap?gc=1"
+	// questionLimit bounds one question to the server over HTTP: a collection of a heap of gigabytes takes a while.
+	questionLimit = time.Minute
+)
+
+// The names of Go's own metrics in Prometheus' form.
+const (
+	pausesMetric  = "go_sched_pauses_total_gc_seconds_bucket"
+	cyclesMetric  = "go_gc_cycles_total_gc_cycles_total"
+	assistsMetric = "go_cpu_classes_gc_mark_assist_cpu_seconds_total"
+	collectMetric = "go_cpu_classes_gc_total_cpu_seconds_total"
+)
+
+// collections is what Go's collector did to a server while jobs flowed.
+type collections struct {
+	Cycles   float64 `json:"cycles"`
+	PauseUS  float64 `json:"longest_pause_us"` // the upper bound of its bucket
+	AssistMS float64 `json:"assist_ms"`        // processor time of goroutines that were made to help
+	TotalMS  float64 `json:"total_ms"`         // processor time of all of it
+}
+
+// metrics are the values of a page of Prometheus' text form, by name and labels as they stand there.
+type metrics map[string]float64
+
+// parseMetrics reads a page. Lines that it cannot read are left out.
+func parseMetrics(page string) metrics {
+	m := metrics{}
+	for line := range strings.Lines(page) {
+		name, text, ok := strings.Cut(strings.TrimSpace(line), "} ")
+		if ok {
+			name += "}"
+		} else if name, text, ok = strings.Cut(strings.TrimSpace(line), " "); !ok {
+			continue
+		}
+		if value, err := strconv.ParseFloat(text, 64); err == nil {
+			m[name] = value
+		}
+	}
+	return m
+}
+
+// since is what happened between two readings.
+func (m metrics) since(before metrics) collections {
+	of := func(name string) float64 { return m[name] - before[name] }
+	c := collections{Cycles: of(cyclesMetric), AssistMS: of(assistsMetric) * 1000, TotalMS: of(collectMetric) * 1000}
+	all := of(pausesMetric + `{le="+Inf"}`)
+	bound := 0.0
+	for name := range m {
+		text, ok := strings.CutPrefix(name, pausesMetric+`{le="`)
+		if !ok || of(name) < all || all == 0 {
+			continue
+		}
+		// The lowest bound below which all the pauses were.
+		if limit, err := strconv.ParseFloat(strings.TrimSuffix(text, `"}`), 64); err == nil && (bound == 0 || limit < bound) {
+			bound = limit
+		}
+	}
+	c.PauseUS = bound * 1e6
+	return c
+}
+
+// ask reads a page of the server's HTTP address.
+func (s *server) ask(ctx context.Context, path string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, questionLimit)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.http+path, nil)
+	if err != nil {
+		return "", err
+	}
+	reply, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = reply.Body.Close() }()
+	page, err := io.ReadAll(reply.Body)
+	if err == nil && reply.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s was answered %s", path, reply.Status)
+	}
+	return string(page), err
+}
+
+// collected runs a phase and finds out what the server's collector did meanwhile, which it is made to do all the time if
+// the load says so.
+func (s *sample) collected(ctx context.Context, running *server, l load, phase func() error) error {
+	if running.http == "" || l.ready+l.delayed == 0 {
+		return phase()
+	}
+	page, err := running.ask(ctx, "/metrics")
+	if err != nil {
+		return err
+	}
+	before := parseMetrics(page)
+	collecting, end := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- running.collect(collecting, l.collects) }()
+	err = phase()
+	end()
+	if err = errors.Join(err, <-ended); err != nil {
+		return err
+	}
+	if page, err = running.ask(ctx, "/metrics"); err != nil {
+		return err
+	}
+	s.Collections = parseMetrics(page).since(before)
+	return nil
+}
+
+// collect makes the server collect its garbage, again and again until ctx ends.
+func (s *server) collect(ctx context.Context, wanted bool) error {
+	for wanted && ctx.Err() == nil {
+		if _, err := s.ask(ctx, collectPath); err != nil && ctx.Err() == nil {
+			return fmt.Errorf("a collection: %w", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(collectPause):
+		}
+	}
+	return nil
+}

@@ -1,0 +1,40 @@
+package main
+
+import "testing"
+
+// TestFunctions sees to it that all functions get as many jobs, and that each is served by one worker.
+func TestFunctions(t *testing.T) {
+	const total, jobs = 1000, 5000
+	f := newFunctions(total)
+	got := map[string]int{}
+	for id := range jobs {
+		frame := f.appendSubmit(nil, 1, uint64(id), 0)
+		got[string(frame[periodicArgsAt+1:periodicArgsAt+1+int(frame[periodicArgsAt])])]++
+	}
+	for worker := range total / functionsServed {
+		for _, name := range f.servedBy(worker) {
+			if got[name] != jobs/total {
+				t.Errorf("%s, of worker %d: %d jobs are left for it, want %d", name, worker, got[name], jobs/total)
+			}
+			delete(got, name)
+		}
+	}
+	if len(got) > 0 {
+		t.Errorf("nobody serves %v", got)
+	}
+	one := newFunctions(1)
+	if a, b := one.servedBy(0), one.servedBy(7); len(a) != 1 || len(b) != 1 || a[0] != b[0] {
+		t.Errorf("of one function: got %v and %v", a, b)
+	}
+}
+
+// TestStatusOfFunctions adds up what the functions of a run hold.
+func TestStatusOfFunctions(t *testing.T) {
+	const text = "b0001,1,3,0,1\nother,0,5,0,1\nb0002,1,4,1,1\n"
+	if got, err := statusJobs([]byte(text), 5, functionPrefix); got != 7 || err != nil {
+		t.Errorf("got %d, %v", got, err)
+	}
+	if _, err := statusJobs([]byte("b0001,1,many,0,1\n"), 5, functionPrefix); err == nil {
+		t.Error("a number that is none was accepted")
+	}
+}
