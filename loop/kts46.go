@@ -62,7 +62,8 @@ type ktsHub struct {
 	server    *Server
 	databases []ktsDatabase
 	stats     ktsStats
-	active    atomic.Int64 // calls that are being answered
+	active    atomic.Int64       // calls that are being answered
+	await     func(uint64) error // awaitCommit, but in an Offline server
 	sockets   []net.Listener
 	servers   []*http.Server
 
@@ -75,7 +76,7 @@ type ktsHub struct {
 	entries  int // projects and jobs
 	workers  map[string]*ktsWorker
 	sweepAt  int   // number of workers at which the idle ones are forgotten
-	floor    int64 // no revision given before the start is larger
+	floor    int64 // no revision given before the start, or to a worker that is forgotten, is of a later second
 	retired  int64 // nor one of a task that is gone
 	restored map[string][]byte
 }
@@ -83,7 +84,7 @@ type ktsHub struct {
 func newKtsHub(s *Server) *ktsHub {
 	databases, _ := s.o.Kts46.databases() // validated
 	return &ktsHub{
-		server: s, databases: databases, stats: ktsStats{requests: ktsCounters()}, sink: timerSink{s, make([]bool, s.o.Loops)},
+		server: s, databases: databases, await: s.awaitCommit, stats: ktsStats{requests: ktsCounters()}, sink: timerSink{s, make([]bool, s.o.Loops)},
 		projects: make(map[string]*ktsProject), workers: make(map[string]*ktsWorker),
 		sweepAt: minKtsSweep, restored: make(map[string][]byte),
 	}
@@ -94,7 +95,7 @@ func (h *ktsHub) turn(fn func() error) error {
 	group, wait, err := h.own(fn)
 	h.server.feed.flush()
 	if wait {
-		if failed := h.server.awaitCommit(group); failed != nil {
+		if failed := h.await(group); failed != nil {
 			return failed
 		}
 	}
@@ -321,7 +322,7 @@ func (h *ktsHub) take(id string, kinds ktsSet, unit int64, log ...sched.Event) (
 	h.server.sched.Steal(h.now, w.peer, k.queue(), 1, &h.sink, func(v *sched.TaskView) bool {
 		if t = h.known(k, v.Name); t != nil {
 			// Handed out and under its new revision at once: a crash must not keep the one without the other.
-			v.Revision = h.nextRevision(max(v.Revision, w.last), unit)
+			v.Revision = h.nextRevision(v.Revision, w, unit)
 			v.Log = append(v.Log, log...)
 			t.lease = sched.Lease{Ref: v.Ref, Revision: v.Revision}
 		}
@@ -360,14 +361,19 @@ func (h *ktsHub) known(k ktsKind, name []byte) *ktsTask {
 }
 
 // nextRevision is the time, or the next of its unit when the task or the worker has had
-// that already, so that no report made earlier can match.
-func (h *ktsHub) nextRevision(last, unit int64) int64 {
+// that already, so that no report made earlier can match. Version 1 knows a revision by
+// its second: the one behind it is of another, in version 2 too.
+func (h *ktsHub) nextRevision(task int64, w *ktsWorker, unit int64) int64 {
+	last := max(task, w.last)
+	if unit < ktsSecond && w.last%ktsSecond == 0 {
+		last = max(last, w.last+ktsSecond)
+	}
 	return max(h.now.Wall/unit*unit, (last/unit+1)*unit)
 }
 
 // touch gives a held task its next revision.
 func (h *ktsHub) touch(t *ktsTask, unit int64, log ...sched.Event) error {
-	next := h.nextRevision(max(t.lease.Revision, t.holder.last), unit)
+	next := h.nextRevision(t.lease.Revision, t.holder, unit)
 	if err := h.server.sched.Touch(t.holder.peer, t.lease, next, log...); err != nil {
 		panic("BUG: a task that the book says is held: " + err.Error())
 	}
@@ -414,14 +420,20 @@ func (h *ktsHub) letGo(w *ktsWorker) {
 	h.server.sched.Unwatch(w.peer, w.task.kind.queue())
 	w.task = nil
 	if h.outlived(w) {
-		delete(h.workers, w.id)
+		h.forget(w)
 	}
 }
 
 // outlived says that a worker which holds nothing will get a larger revision than ever
-// before without our remembering it.
+// before without our remembering it, unless the clock is set back.
 func (h *ktsHub) outlived(w *ktsWorker) bool {
 	return w.task == nil && (w.last <= h.floor || w.last < h.now.Wall/ktsSecond*ktsSecond)
+}
+
+// forget forgets a worker that is outlived. The floor sees to it that the clock may be set.
+func (h *ktsHub) forget(w *ktsWorker) {
+	h.floor = max(h.floor, w.last)
+	delete(h.workers, w.id)
 }
 
 // minKtsSweep is a number of workers that are not worth a look.
@@ -433,9 +445,9 @@ func (h *ktsHub) worker(id string) (*ktsWorker, error) {
 		return w, nil
 	}
 	if len(h.workers) >= h.sweepAt {
-		for id, w := range h.workers {
+		for _, w := range h.workers {
 			if h.outlived(w) {
-				delete(h.workers, id)
+				h.forget(w)
 			}
 		}
 		h.sweepAt = max(2*len(h.workers), minKtsSweep)
@@ -443,7 +455,7 @@ func (h *ktsHub) worker(id string) (*ktsWorker, error) {
 	if len(h.workers) >= maxKtsWorkers {
 		return nil, errKtsWorkers
 	}
-	w := &ktsWorker{id: id, peer: h.server.sched.NewHolder(id), last: h.floor}
+	w := &ktsWorker{id: id, peer: h.server.sched.NewHolder(id), last: h.floor/ktsSecond*ktsSecond + ktsSecond - 1}
 	h.workers[id] = w
 	return w, nil
 }

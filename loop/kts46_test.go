@@ -118,6 +118,55 @@ func TestKtsRevisions(t *testing.T) {
 	}
 }
 
+// TestKtsLateOtherVersion: version 1 knows a revision by its second; a report of that second
+// does not match what the same worker was given by version 2 later in it, nor after a
+// restart in it.
+func TestKtsLateOtherVersion(t *testing.T) {
+	d := newDisk()
+	r := newKtsDiskRig(t, d, newKtsRig(t, Kts46Options{}).clock)
+	r.does("createProject", "p")
+	r.does("addJob", "p", "a", definition(50, 1, 1))
+	r.does("runJob", "p", "a")
+	for range 3 {
+		other := r.sigOf(r.json("getTask", "other", []string{"simulation"}))
+		r.wants(ktsQuoted, "rejectTask", "other", other)
+		stale := r.wantJob("w", "a simulation").last
+		r.does("reportStatus", "w", "abort", stale)
+		r.sigOf(r.json("getTask", "w", []string{"simulation"}))
+		r.faults("doesn't match", "reportStatus", "w", "finished", stale)
+		r.does("restartTask", "w", r.getCurrent("w"))
+
+		stale = r.wantJob("w", "a simulation").last
+		r.does("reportStatus", "w", "abort", stale)
+		other = r.sigOf(r.json("getTask", "other", []string{"simulation"}))
+		r.wants(ktsQuoted, "rejectTask", "other", other)
+		r = r.again(d)
+		r.sigOf(r.json("getTask", "w", []string{"simulation"}))
+		r.faults("doesn't match", "reportStatus", "w", "finished", stale)
+		r.does("restartTask", "w", r.getCurrent("w"))
+	}
+}
+
+// TestKtsClockSetBack: a worker that was forgotten is given no revision again that it has had
+// when the clock is set back.
+func TestKtsClockSetBack(t *testing.T) {
+	r := newKtsRig(t, Kts46Options{})
+	r.does("createProject", "p")
+	r.does("addJob", "p", "a", definition(50, 1, 1))
+	r.does("addJob", "p", "b", definition(50, 1, 1))
+	r.does("runJob", "p", "a")
+	r.does("runJob", "p", "b")
+	stale := r.wantJob("w", "a simulation")
+	r.pass(time.Minute)
+	r.does("reportStatus", "w", "abort", stale.last)
+	if len(r.workers) > 0 {
+		t.Error("the worker is not forgotten")
+	}
+	r.pass(-time.Minute)
+	r.wantJob("w", "b simulation")
+	r.faults("doesn't match", "reportStatus", "w", "finished", stale.last)
+}
+
 // sigOf reads the sig of a result.
 func (r *ktsRig) sigOf(result string) string {
 	r.t.Helper()
