@@ -27,6 +27,9 @@ var canaries = []canary{
 	{"a replaced job keeps its workload", "sched/submit.go", "\tsh.arena.give(r.bytes)\n\tr.bytes, r.size = bytes, uint32(size)\n", "\tsh.arena.give(bytes)\n"},
 	{"a Gloom job fails at its second death", "loop/gloom.go", "Owned: true, Untimed: true, Deaths: 4", "Owned: true, Untimed: true, Deaths: 2"},
 	{"a task does not wait for those before it", "sched/graph_run.go", "if sh.slab.node(job).ins > 0 {", "if sh.slab.node(job).ins > 1 {"},
+	{"a late kts46 report matches", "loop/kts46_xml.go", "return ok && at.Unix() == time.UnixMilli(t.lease.Revision).Unix()", "return ok && !at.IsZero()"},
+	{"a kts46 call does not wait for its sync", "loop/kts46.go", "\tif wait {\n", "\tif wait && h.closed {\n"},
+	{"the progress of a kts46 job is not journaled", "loop/kts46.go", "\th.letGo(w)\n\th.saveProgress(j)\n", "\th.letGo(w)\n"},
 	{"a dump leaves out what is running", "loop/periodic_dump.go", "if j.Space != periodicSpace {", "if j.Space != periodicSpace || j.Running {"},
 }
 

@@ -170,6 +170,7 @@ func (s *sim) committed() {
 		}
 		j.preds, j.late = append(j.preds, j.late...), nil
 	}
+	s.ktsDisk = s.kts.clone()
 }
 
 // crashed: what is not on disk for sure is not there for sure.

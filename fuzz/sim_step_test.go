@@ -22,21 +22,16 @@ func (s *sim) step() {
 	switch {
 	case len(s.conns) < 4 || n < 40 && len(s.conns) < 14:
 		s.connect(s.rng.IntN(periodicPeers))
-	case n < 300:
+	case n < 270:
 		s.act(s.any())
-	case n < 400:
+	case n < 340:
 		s.graphStep()
-	case n < 640:
+	case n < 420:
+		s.ktsStep()
+	case n < 620:
 		s.arrive(s.any())
 	case n < 720:
-		if len(s.flights) > 0 { // in any order: each worker has a connection of its own
-			i := s.rng.IntN(len(s.flights))
-			f := s.flights[i]
-			s.flights = append(s.flights[:i:i], s.flights[i+1:]...)
-			s.settle()
-			s.land(f)
-			s.settle()
-		}
+		s.lands()
 	case n < 850:
 		s.read(s.any(), []int{1, 40, math.MaxInt}[s.rng.IntN(3)])
 	case n < 910:
@@ -58,6 +53,27 @@ func (s *sim) step() {
 	default:
 		s.audit()
 	}
+}
+
+// lands has a call to one of the servers without lasting connections arrive. They do so in any
+// order: each has a connection of its own.
+func (s *sim) lands() {
+	n := len(s.flights) + len(s.ktsFlights)
+	if n == 0 {
+		return
+	}
+	s.settle()
+	if i := s.rng.IntN(n); i < len(s.flights) {
+		f := s.flights[i]
+		s.flights = append(s.flights[:i:i], s.flights[i+1:]...)
+		s.land(f)
+	} else {
+		i -= len(s.flights)
+		f := s.ktsFlights[i]
+		s.ktsFlights = append(s.ktsFlights[:i:i], s.ktsFlights[i+1:]...)
+		s.ktsLand(f)
+	}
+	s.settle()
 }
 
 // any is one of the connections.
@@ -114,6 +130,7 @@ func (s *sim) pass(d time.Duration) {
 	s.server.Advance(d)
 	s.wall = max(s.wall, s.server.Now().Wall)
 	s.endTurn()
+	s.ktsExpired()
 }
 
 // misfortune befalls a connection.

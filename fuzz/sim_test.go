@@ -23,7 +23,7 @@ import (
 )
 
 // The simulation: one server in memory, with the real sessions, codecs, scheduler and journal,
-// and peers of Periodic in both framings, Gloom and dwork around it. The clock, the network
+// and peers of Periodic in both framings, Gloom, dwork and kts46 around it. The clock, the network
 // and the disk are simulated, and whatever can happen to them happens, in an order that the
 // seed alone decides. A ledger at the server's door knows what the server has promised. It
 // is checked all the time, as are the scheduler's own structures; at the end all peers behave,
@@ -59,9 +59,17 @@ type sim struct {
 	conns   []*simConn
 	flights []*flight
 	stolen  map[string][]*simJob // by location: what its worker has heard of
-	turn    int                  // settled so often
-	mixed   bool                 // something is under way in the server
-	began   int64                // the wall clock at the end of the last turn
+
+	kts, ktsDisk *ktsBook // now, and as of the last commit
+	ktsPeers     []*ktsPeer
+	ktsFlights   []*ktsFlight
+	ktsAcked     int64         // the last change of the book that was acknowledged
+	ktsOwed      int           // calls that wait for a commit
+	restartAfter time.Duration // of silent kts46 workers; 0: never
+
+	turn  int   // settled so often
+	mixed bool  // something is under way in the server
+	began int64 // the wall clock at the end of the last turn
 
 	first string // failure
 
@@ -87,6 +95,10 @@ func playSim(seed uint64, ops int, keep []bool) (s *sim, failedAt int, failure e
 		era: []string{"2019", "2020", "2023", "2026"}[first.IntN(4)], shards: []int{1, 4}[first.IntN(2)],
 	}
 	s.job(ofPeriodic, 0, "") // no job is called j0
+	s.kts, s.ktsDisk, s.restartAfter = newKtsBook(), newKtsBook(), []time.Duration{0, 20 * time.Second}[first.IntN(2)]
+	for i := range s.kts.tops {
+		s.ktsPeers = append(s.ktsPeers, &ktsPeer{number: i, v2: i%2 == 1})
+	}
 	at := 0
 	defer func() {
 		if p := recover(); p != nil {
@@ -127,6 +139,7 @@ func (s *sim) start(mem *vfs.MemFS, in loop.Surroundings) {
 	var err error
 	s.server, err = loop.NewOfflineIn(loop.Options{
 		Loops: 2, Shards: s.shards, PeriodicCRC: s.era, MaxFrame: 1 << 12, GloomMaxFrame: 1 << 12, MaxOutbound: 1 << 12,
+		Kts46: loop.Kts46Options{RestartAfter: s.restartAfter},
 	}, in)
 	if err != nil {
 		s.fail("the server does not start: %v", err)
@@ -178,11 +191,15 @@ func (s *sim) crash() {
 	left := s.disk.afterCrash(keeps, chance)
 	now := s.server.Now()
 	s.letGo()
-	s.conns, s.flights = nil, nil
+	s.conns, s.flights, s.ktsFlights, s.ktsOwed = nil, nil, nil, 0
 	s.crashed()
 	now.Wall += int64(down)
 	s.start(left, loop.Surroundings{Seed: s.seed, Now: now})
 	s.endTurn()
+	s.ktsCrashed()
+	for _, w := range s.ktsPeers {
+		w.waiting = nil // the connection has ended
+	}
 	s.audit()
 }
 
@@ -269,6 +286,7 @@ func (s *sim) finish() {
 		w.ask(&simRequest{cmd: periodic.CanDo, silent: true}, periodic.AppendStr8String(nil, q))
 	}
 	s.drainGraph()
+	s.ktsFinish()
 	for range 60 {
 		for s.pump(w) {
 		}

@@ -42,12 +42,14 @@ type Offline struct {
 	timer  timerSink
 
 	mu        sync.Mutex
-	pushed    sync.Cond  // a queue, rested or stopped has changed
-	queues    [][]func() // what the loops have to run
-	announced uint64     // the last group whose commit the loops know of
-	rested    uint64     // the same when the journal was last at rest
-	stopped   bool       // the server wants to stop: its journal has failed, or a client has asked for it
-	later     []func()   // what the loops run when time has passed
+	pushed    sync.Cond      // a queue, rested or stopped has changed
+	queues    [][]func()     // what the loops have to run
+	announced uint64         // the last group whose commit the loops know of
+	rested    uint64         // the same when the journal was last at rest
+	stopped   bool           // the server wants to stop: its journal has failed, or a client has asked for it
+	later     []func()       // what the loops run when time has passed
+	calls     []*offlineCall // of kts46 that wait for a commit, in the order of their coming
+	calling   *offlineCall   // the one that runs
 }
 
 // NewOffline makes a server of one loop without a disk.
@@ -77,6 +79,7 @@ func NewOfflineIn(settings Options, in Surroundings) (*Offline, error) {
 	o.pushed.L = &o.mu
 	s.clock = func() sched.Time { return o.time }
 	s.stop = func() { o.change(func() { o.stopped = true }) }
+	s.kts46.await = o.parkCall
 	for i := range s.o.Loops {
 		o.loops = append(o.loops, o.newLoop(i))
 		s.reactors[i].Store(o.loops[i])
@@ -135,6 +138,9 @@ func (o *Offline) Settle() {
 			o.server.dwork.turn()
 			continue
 		default:
+		}
+		if o.resumeCalls() {
+			continue
 		}
 		if o.server.reports.Load() == 0 || o.streaming() {
 			return
@@ -228,6 +234,9 @@ func (o *Offline) tick() (next sched.Time) {
 	}
 	next = o.server.sched.Tick(o.time, &o.timer)
 	o.server.wake(o.timer.mailed)
+	if hub := o.server.kts46; o.server.o.Kts46.RestartAfter > 0 {
+		_, _, _ = hub.own(hub.expire) // it cannot fail
+	}
 	o.Settle()
 	later := o.later
 	o.later = nil
@@ -274,6 +283,11 @@ func (o *Offline) ShardOf(queue string) int { return o.server.sched.ShardOf([]by
 // Abandon ends a server that has crashed: nobody is told anything. The disk must let go of it.
 func (o *Offline) Abandon() {
 	o.change(func() { o.stopped = true })
+	for _, c := range o.calls {
+		c.reply = func(int, []byte) {}
+		c.goOn(errKtsStopping)
+	}
+	o.calls = nil
 	if o.server.feed != nil {
 		_ = o.server.feed.journal.Close() // what it has to say is about a disk that is gone
 	}
@@ -305,7 +319,8 @@ func (o *Offline) Check() error {
 	}
 	var err error
 	o.server.sched.Status(func(q sched.QueueStatus) {
-		if q.Name != string(dworkQueue) && (q.Workers != 0 || q.Running != 0) { // dwork's workers need no connection
+		_, kts := ktsKindOf(q.Name)
+		if q.Name != string(dworkQueue) && !kts && (q.Workers != 0 || q.Running != 0) { // those workers need no connection
 			err = fmt.Errorf("nobody is connected, but %+v", q)
 		}
 	})

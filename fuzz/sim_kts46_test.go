@@ -1,0 +1,384 @@
+//go:build invariants
+
+package fuzz
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"treadle/codec/kts46"
+)
+
+// ktsPeer is a worker of the kts46 protocols, of either version: what it believes to have.
+type ktsPeer struct {
+	number   int
+	v2       bool
+	stamp    ktsStamp   // of its task; zero: it has none
+	accepted bool       // with version 2
+	stale    []ktsStamp // of former ones
+	waiting  *ktsFlight // for the answer to this
+}
+
+// ktsStamp is a lastUpdate or sig, as it stands on the wire.
+type ktsStamp struct {
+	text string
+	v2   bool
+}
+
+// ktsFlight is a call on its way to the server, and what it must be answered.
+type ktsFlight struct {
+	v2     bool
+	method string
+	args   []any
+	peer   *ktsPeer // who hears the answer, unless it has given up
+	want   string
+	change int64 // of the book, that it made
+}
+
+func (f *ktsFlight) String() string { return fmt.Sprintf("%s%q", f.method, f.args) }
+
+// ktsRefused stands for a fault of version 1: its words are tested elsewhere.
+const ktsRefused = "refused"
+
+// ktsAsk puts a call on its way.
+func (s *sim) ktsAsk(f *ktsFlight) {
+	s.ktsFlights = append(s.ktsFlights, f)
+	s.say("kts46 %v", f)
+}
+
+// ktsPost makes a call. answer gets what it is answered, in a short form.
+func (s *sim) ktsPost(v2 bool, method string, args []any, answer func(string)) {
+	port, path, body := "kts46", "/RPC2", []byte(nil)
+	if v2 {
+		port, path = "kts46-json", "/jsonrpc"
+		body, _ = json.Marshal(map[string]any{"method": method, "params": args, "id": 1}) // strings, and lists of them
+	} else {
+		body = kts46.AppendCall(nil, method, args...)
+	}
+	r, err := http.NewRequest(http.MethodPost, path, bytes.NewReader(body))
+	if err != nil {
+		s.fail("%v", err)
+	}
+	crash := s.crashes
+	s.server.Kts46(port, r, func(status int, body []byte) {
+		if s.crashes != crash || s.disk.failing.Load() {
+			return
+		}
+		read := ktsRead1
+		if v2 {
+			read = ktsRead2
+		}
+		text, err := read(status, body)
+		if err != nil {
+			s.fail("%s%v is answered %d %q: %v", method, args, status, body, err)
+		}
+		answer(text)
+	})
+}
+
+// ktsRead1 reads an answer of version 1.
+func ktsRead1(status int, body []byte) (string, error) {
+	if status != http.StatusOK {
+		return "", errors.New("not 200")
+	}
+	v, err := kts46.ReadAnswer(bytes.NewReader(body))
+	if errors.As(err, new(*kts46.Fault)) {
+		return ktsRefused, nil
+	}
+	if t, ok := v.(kts46.Struct); ok {
+		return fmt.Sprintf("%v/%v %v %v", t.Get("project"), t.Get("job"), t.Get("type"), t.Get("lastUpdate")), err
+	}
+	return fmt.Sprint(v), err
+}
+
+// ktsRead2 reads an answer of version 2.
+func ktsRead2(status int, body []byte) (string, error) {
+	var a struct{ Result, Error json.RawMessage }
+	if err := json.Unmarshal(body, &a); err != nil {
+		return "", err
+	}
+	if (status == http.StatusOK) != (string(a.Error) == "null") {
+		return "", errors.New("that status with that body")
+	}
+	if status != http.StatusOK {
+		return string(a.Error), nil
+	}
+	var t ktsTaskShown
+	if json.Unmarshal(a.Result, &t) == nil && t.Job != "" {
+		return fmt.Sprintf("%s/%s %s %s", t.Project, t.Job, t.Type, t.Sig), nil
+	}
+	return string(a.Result), nil
+}
+
+// ktsTaskShown is a task as version 2 shows it.
+type ktsTaskShown struct {
+	Project, Job, Type, Sig string
+	StartState              *int64
+}
+
+// ktsLook asks the server what there is.
+func (s *sim) ktsLook() *ktsShown {
+	v := &ktsShown{}
+	r, err := http.NewRequest(http.MethodGet, "/", http.NoBody)
+	if err != nil {
+		s.fail("%v", err)
+	}
+	var status struct {
+		WaitingQueue                    []ktsTaskShown
+		WaitingActivation, RunningTasks map[string]ktsTaskShown
+	}
+	s.server.Kts46("kts46-json", r, func(_ int, body []byte) {
+		if err := json.Unmarshal(body, &status); err != nil {
+			s.fail("the status is %q: %v", body, err)
+		}
+	})
+	var text strings.Builder
+	for _, t := range status.WaitingQueue {
+		fmt.Fprintf(&text, "%s/%s %s waits\n", t.Project, t.Job, t.Type)
+	}
+	for w := range v.revisions {
+		id := fmt.Sprint("w", w)
+		t, accepted := status.RunningTasks[id]
+		if !accepted {
+			t = status.WaitingActivation[id]
+		}
+		if t.Job == "" {
+			continue
+		}
+		at, err := time.Parse(time.RFC3339Nano, t.Sig)
+		if err != nil {
+			s.fail("%s has the signature %q: %v", id, t.Sig, err)
+		}
+		v.revisions[w] = at.UnixMilli()
+		start := int64(-1)
+		if t.StartState != nil {
+			start = *t.StartState
+		}
+		fmt.Fprintf(&text, "%s %s/%s %s %d, accepted: %v\n", id, t.Project, t.Job, t.Type, start, accepted)
+	}
+	v.tasks = text.String()
+	v.list = s.ktsListed()
+	return v
+}
+
+// ktsListed reads getServerStatus.
+func (s *sim) ktsListed() string {
+	r, err := http.NewRequest(http.MethodPost, "/", bytes.NewReader(kts46.AppendCall(nil, "getServerStatus")))
+	if err != nil {
+		s.fail("%v", err)
+	}
+	var text strings.Builder
+	s.server.Kts46("kts46", r, func(_ int, body []byte) {
+		v, err := kts46.ReadAnswer(bytes.NewReader(body))
+		all, ok := v.([]any)
+		if err != nil || !ok {
+			s.fail("getServerStatus is answered %q: %v", body, err)
+		}
+		project := ""
+		for _, e := range all {
+			j, _ := e.(kts46.Struct)
+			if p := fmt.Sprint(j.Get("project")); p != project {
+				if project != "" {
+					text.WriteString("\n")
+				}
+				project = p
+				fmt.Fprintf(&text, "%s:", p)
+			}
+			if j.Get("name") != nil {
+				fmt.Fprintf(&text, " %v %v/%v", j.Get("name"), j.Get("done"), j.Get("total"))
+			}
+		}
+		if project != "" {
+			text.WriteString("\n")
+		}
+	})
+	return text.String()
+}
+
+// ktsStep is something that a user, a worker or a supervisor does.
+func (s *sim) ktsStep() {
+	n := s.rng.IntN(24)
+	project, job, v2 := fmt.Sprint("p", s.rng.IntN(2)), fmt.Sprint("j", s.rng.IntN(4)), s.rng.IntN(2) == 1
+	switch {
+	case len(s.ktsFlights) > 12:
+	case n == 0:
+		s.ktsAsk(&ktsFlight{method: "createProject", args: []any{project}})
+	case n < 4:
+		batch := 1 + s.rng.IntN(3)
+		yaml := fmt.Sprintf("simulationParameters:\n  duration: %d\n  stepDuration: 0.5\n  batchLength: %d\n", s.rng.IntN(4), batch)
+		s.ktsAsk(&ktsFlight{method: "addJob", args: []any{project, job, yaml}})
+	case n < 8 && v2:
+		s.ktsAsk(&ktsFlight{method: "addTask", args: []any{project, job}, v2: true})
+	case n < 8:
+		s.ktsAsk(&ktsFlight{method: "runJob", args: []any{project, job}})
+	case n == 8 && v2:
+		s.ktsAsk(&ktsFlight{method: "abortTask", args: []any{project, job}, v2: true})
+	case n == 8 && s.rng.IntN(6) == 0:
+		s.ktsAsk(&ktsFlight{method: "deleteProject", args: []any{project}})
+	case n == 8:
+		s.ktsAsk(&ktsFlight{method: "deleteJob", args: []any{project, job}})
+	case n == 9:
+		s.ktsAsk(&ktsFlight{method: "getNewJobId", args: []any{project}})
+	case n == 10:
+		s.ktsSupervises(v2)
+	case n < 13:
+		s.ktsHurries(s.ktsPeers[s.rng.IntN(len(s.ktsPeers))])
+	default:
+		s.ktsWorks(s.ktsPeers[s.rng.IntN(len(s.ktsPeers))])
+	}
+}
+
+// ktsHurries has a worker do several things within a moment; between two tasks it may go on in
+// the other version.
+func (s *sim) ktsHurries(w *ktsPeer) {
+	for range 3 + s.rng.IntN(6) {
+		before := len(s.ktsFlights)
+		if w.stamp.text == "" && s.rng.IntN(3) == 0 {
+			w.v2 = !w.v2
+		}
+		s.ktsWorks(w)
+		if n := len(s.ktsFlights); n > before {
+			s.settle()
+			s.ktsNow(s.ktsFlights[n-1])
+		}
+	}
+}
+
+// ktsSupervises restarts the task of a worker, as the list of current ones says or as it
+// may have said some time ago.
+func (s *sim) ktsSupervises(v2 bool) {
+	w := s.ktsPeers[s.rng.IntN(len(s.ktsPeers))]
+	stamp := w.stamp
+	if _, t, _ := s.kts.held(w.number); t != nil && s.rng.IntN(2) == 0 {
+		stamp = ktsStampOf(t.revision, v2)
+	}
+	if stamp.text == "" {
+		return
+	}
+	id := fmt.Sprint("w", w.number)
+	if stamp.v2 {
+		s.ktsAsk(&ktsFlight{method: "restartTasks", args: []any{[]any{map[string]string{"id": id, "sig": stamp.text}}}, v2: true})
+		return
+	}
+	s.ktsAsk(&ktsFlight{method: "restartTask", args: []any{id, kts46.DateTime(stamp.text)}})
+}
+
+// ktsStampOf writes a revision as a version does.
+func ktsStampOf(revision int64, v2 bool) ktsStamp {
+	at := time.UnixMilli(revision)
+	if v2 {
+		return ktsStamp{kts46.Sig(at), true}
+	}
+	return ktsStamp{string(kts46.NewDateTime(at)), false}
+}
+
+// ktsWorks is something that a worker does: it dies and comes back, reports late or goes on.
+func (s *sim) ktsWorks(w *ktsPeer) {
+	id := fmt.Sprint("w", w.number)
+	n := s.rng.IntN(24)
+	switch {
+	case n < 2: // it has died; what comes next may be of the other version
+		s.say("%s dies", id)
+		w.drop()
+		w.waiting, w.v2 = nil, s.rng.IntN(2) == 0
+		return
+	case n < 6 && len(w.stale) > 0:
+		s.ktsReports(w, w.stale[s.rng.IntN(len(w.stale))], nil)
+		return
+	case w.waiting != nil:
+		return
+	case w.stamp.text != "" && (n > 7 || w.v2):
+		s.ktsReports(w, w.stamp, w)
+		return
+	}
+	f := &ktsFlight{method: "getJob", args: []any{id}, v2: w.v2, peer: w}
+	if w.v2 {
+		kinds := []string{"simulation", "basicStatistics", "idleTimes", "throughput"}
+		f.method, f.args = "getTask", append(f.args, kinds[:1+s.rng.IntN(4)])
+	}
+	w.waiting = f
+	s.ktsAsk(f)
+}
+
+// drop: the worker has no task any more.
+func (w *ktsPeer) drop() {
+	if w.stamp.text != "" {
+		w.stale = append(w.stale, w.stamp)
+		w.stale = w.stale[max(0, len(w.stale)-8):]
+	}
+	w.stamp, w.accepted = ktsStamp{}, false
+}
+
+// ktsReports has a worker say something about the task of a stamp. Unless hears is nil it
+// waits for the answer.
+func (s *sim) ktsReports(w *ktsPeer, stamp ktsStamp, hears *ktsPeer) {
+	id := fmt.Sprint("w", w.number)
+	n := s.rng.IntN(4)
+	f := &ktsFlight{v2: stamp.v2, peer: hears}
+	if stamp.v2 {
+		f.method, f.args = []string{"taskInProgress", "taskFinished", "taskFinished", "taskInProgress"}[n], []any{id, stamp.text}
+		if !w.accepted {
+			f.method = []string{"acceptTask", "acceptTask", "acceptTask", "rejectTask"}[n]
+		}
+	} else {
+		state := []string{"working", "finished", "finished", "abort"}[n]
+		f.method, f.args = "reportStatus", []any{id, state, kts46.DateTime(stamp.text)}
+	}
+	if hears != nil {
+		w.waiting = f
+	}
+	s.ktsAsk(f)
+}
+
+// ktsHears is a worker's reading of an answer.
+func (s *sim) ktsHears(f *ktsFlight, answer string) {
+	w := f.peer
+	if w == nil || w.waiting != f {
+		return // nobody, or one that has died
+	}
+	w.waiting = nil
+	parts := strings.Fields(answer)
+	switch {
+	case f.method == "getJob" || f.method == "getTask":
+		w.drop()
+		if len(parts) == 3 {
+			w.stamp = ktsStamp{parts[2], f.v2}
+		}
+	case strings.HasPrefix(answer, `{"sig":`):
+		w.drop()
+		w.stamp, w.accepted = ktsStamp{strings.Trim(answer[len(`{"sig":`):], `"}`), true}, true
+	case f.method == "reportStatus" && f.args[1] == "working" && answer != ktsRefused:
+		w.drop()
+		w.stamp = ktsStamp{answer, false}
+	default: // it is done or given back, or not this worker's any more
+		w.drop()
+	}
+}
+
+// ktsIDs finds out the last job ids of projects, one of two.
+func (s *sim) ktsIDs(disk, now *ktsBook) {
+	for _, p := range slices.Sorted(maps.Keys(disk.projects)) {
+		a, b := disk.projects[p], now.projects[p]
+		if a == b {
+			continue
+		}
+		s.ktsPost(false, "getNewJobId", []any{p}, func(answer string) {
+			switch answer {
+			case fmt.Sprint(a + 1):
+				s.kts.projects[p] = a + 1
+			case fmt.Sprint(b + 1):
+				s.kts.projects[p] = b + 1
+			default:
+				s.fail("the next job id of %s is %s, the last was %d or %d", p, answer, a, b)
+			}
+		})
+	}
+	s.commit()
+}

@@ -1,0 +1,296 @@
+//go:build invariants
+
+package fuzz
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+)
+
+// The kinds of kts46 tasks, and which of them a version's workers do and end its jobs with.
+var (
+	ktsKinds = []string{"simulation", "statistics", "basicStatistics", "idleTimes", "throughput"}
+	ktsEnds  = map[bool][]int{false: {1}, true: {2, 3, 4}}
+	ktsDoes  = map[bool][]int{false: {0, 1}, true: {0, 2, 3, 4}}
+)
+
+// ktsBook is what the ledger knows of the kts46 protocols. Calls happen one at a time, when
+// they arrive, so it knows what each has to be answered. It knows of no answer and no
+// time-out by looking at the server's insides, but is told of each revision by the server's
+// own list of current tasks, and sees to it that it is larger than all before.
+type ktsBook struct {
+	projects map[string]int64   // the last job id that was given out
+	jobs     map[string]*ktsJob // by project/job
+	tops     [4]int64           // the largest revision of each worker
+	back     int64              // place in line
+	front    int64
+	made     int64 // tasks
+	changes  int64 // so often was anything of this changed
+}
+
+// ktsJob is a simulation.
+type ktsJob struct {
+	project, name     string
+	total, batch      int64
+	done              int64
+	running, finished bool
+	left              [5]bool // kinds to be done behind the simulation
+	tasks             [5]ktsTask
+}
+
+// ktsTask is one task, if it is there; a zero holder holds nothing.
+type ktsTask struct {
+	there       bool
+	place, made int64
+	holder      int // 1 + worker
+	accepted    bool
+	revision    int64 // Unix milliseconds; 0: it was given a new one just now
+	before      int64 // the one before that
+	seen        int64 // Mono of the last sign of life
+}
+
+func newKtsBook() *ktsBook {
+	return &ktsBook{projects: map[string]int64{}, jobs: map[string]*ktsJob{}}
+}
+
+func (b *ktsBook) clone() *ktsBook {
+	c := *b
+	c.projects, c.jobs = maps.Clone(b.projects), map[string]*ktsJob{}
+	for key, j := range b.jobs {
+		same := *j
+		c.jobs[key] = &same
+	}
+	return &c
+}
+
+// sorted lists the jobs by name.
+func (b *ktsBook) sorted() (all []*ktsJob) {
+	for _, key := range slices.Sorted(maps.Keys(b.jobs)) {
+		all = append(all, b.jobs[key])
+	}
+	return all
+}
+
+// held is what a worker holds; nil: nothing.
+func (b *ktsBook) held(worker int) (*ktsJob, *ktsTask, int) {
+	for _, j := range b.jobs {
+		for k := range j.tasks {
+			if j.tasks[k].there && j.tasks[k].holder == worker+1 {
+				return j, &j.tasks[k], k
+			}
+		}
+	}
+	return nil, nil, 0
+}
+
+// plan queues what a job is to have and has not.
+func (b *ktsBook) plan(j *ktsJob) {
+	for k := range j.tasks {
+		wanted := j.running && (j.done < j.total && k == 0 || j.done >= j.total && j.left[k])
+		if wanted && !j.tasks[k].there {
+			b.made++
+			b.back++
+			j.tasks[k] = ktsTask{there: true, made: b.made, place: b.back}
+		}
+	}
+}
+
+// run starts a job; false: it runs, or is done.
+func (b *ktsBook) run(j *ktsJob, v2 bool) bool {
+	if j.running || j.finished {
+		return false
+	}
+	j.running, j.left = true, [5]bool{}
+	for _, k := range ktsEnds[v2] {
+		j.left[k] = true
+	}
+	b.plan(j)
+	return true
+}
+
+// abort stops a job and says how many tasks that ended.
+func (j *ktsJob) abort() (n int) {
+	for k := range j.tasks {
+		if j.tasks[k].there {
+			n++
+		}
+		j.tasks[k] = ktsTask{}
+	}
+	j.running = false
+	return n
+}
+
+// requeue puts a held task back in line.
+func (b *ktsBook) requeue(t *ktsTask, first bool) {
+	t.holder, t.accepted = 0, false
+	if first {
+		b.front--
+		t.place = b.front
+	} else {
+		b.back++
+		t.place = b.back
+	}
+}
+
+// finish ends a held task.
+func (b *ktsBook) finish(j *ktsJob, k int) {
+	j.tasks[k] = ktsTask{}
+	if k == 0 {
+		j.done += j.batch
+	} else {
+		j.left[k] = false
+	}
+	if j.done >= j.total && j.left == [5]bool{} {
+		j.running, j.finished = false, true
+	}
+	b.plan(j)
+}
+
+// first lists the tasks of kinds that may be handed out next: one, unless several came in
+// line at once.
+func (b *ktsBook) first(kinds []int) (best []*ktsTask) {
+	least := int64(math.MaxInt64)
+	for _, j := range b.sorted() {
+		for _, k := range kinds {
+			t := &j.tasks[k]
+			if !t.there || t.holder != 0 || t.place > least {
+				continue
+			}
+			if t.place < least {
+				best = nil
+			}
+			best, least = append(best, t), t.place
+		}
+	}
+	return best
+}
+
+// tasks describes all tasks, as the server's status would be described if it knew of
+// them: those in line by name, those that are held by worker.
+func (b *ktsBook) tasks() string {
+	var text strings.Builder
+	for _, j := range b.sorted() {
+		for k, t := range j.tasks {
+			if t.there && t.holder == 0 {
+				fmt.Fprintf(&text, "%s/%s %s waits\n", j.project, j.name, ktsKinds[k])
+			}
+		}
+	}
+	for w := range b.tops {
+		if j, t, k := b.held(w); j != nil {
+			fmt.Fprintf(&text, "w%d %s, accepted: %v\n", w, j.shown(k), t.accepted)
+		}
+	}
+	return text.String()
+}
+
+// shown is how a worker is shown a task.
+func (j *ktsJob) shown(k int) string {
+	start := int64(-1)
+	if k == 0 {
+		start = j.done
+	}
+	return fmt.Sprintf("%s/%s %s %d", j.project, j.name, ktsKinds[k], start)
+}
+
+// list describes all projects and jobs, as getServerStatus does.
+func (b *ktsBook) list() string {
+	var text strings.Builder
+	for _, p := range slices.Sorted(maps.Keys(b.projects)) {
+		fmt.Fprintf(&text, "%s:", p)
+		for _, j := range b.sorted() {
+			if j.project == p {
+				fmt.Fprintf(&text, " %s %d/%d", j.name, j.done, j.total)
+			}
+		}
+		text.WriteString("\n")
+	}
+	return text.String()
+}
+
+// ktsShown is what the server shows of its book.
+type ktsShown struct {
+	list, tasks string
+	revisions   [4]int64 // by worker; 0: it holds nothing
+}
+
+// agrees says whether the server shows what the book says, but for revisions that
+// are not known yet.
+func (b *ktsBook) agrees(v *ktsShown) bool {
+	for w, revision := range v.revisions {
+		_, t, _ := b.held(w)
+		if t == nil != (revision == 0) || t != nil && t.revision != 0 && t.revision != revision {
+			return false
+		}
+	}
+	return b.list() == v.list && b.tasks() == v.tasks
+}
+
+// ktsSettled takes what the server shows after a call, which has to be what the book says.
+// A revision of 0 in the book is one that was just given.
+func (s *sim) ktsSettled(after string) {
+	v := s.ktsLook()
+	if !s.kts.agrees(v) {
+		s.fail("after %s the server shows\n%s%s%v, and the ledger has\n%s%s", after, v.list, v.tasks, v.revisions, s.kts.list(), s.kts.tasks())
+	}
+	for w, revision := range v.revisions {
+		_, t, _ := s.kts.held(w)
+		if t == nil || t.revision != 0 {
+			continue
+		}
+		if revision <= s.kts.tops[w] || revision <= t.before {
+			s.fail("after %s the revision of w%d's task is %d, its own were up to %d, the task's up to %d", after, w, revision, s.kts.tops[w], t.before)
+		}
+		t.revision, s.kts.tops[w] = revision, revision
+	}
+}
+
+// ktsCrashed finds out which book a crash has left: the one that was on disk last, or the
+// one that was about to be. What was acknowledged is in it.
+func (s *sim) ktsCrashed() {
+	v, now, disk := s.ktsLook(), s.kts, s.ktsDisk
+	newer, older := now.agrees(v), disk.agrees(v) && disk.changes >= s.ktsAcked
+	switch {
+	case older:
+		s.kts = disk
+	case !newer:
+		s.fail("after the crash the server shows\n%s%s%v, had on disk\n%s%sand was about to have\n%s%sof which change %d of %d was acknowledged",
+			v.list, v.tasks, v.revisions, disk.list(), disk.tasks(), now.list(), now.tasks(), s.ktsAcked, now.changes)
+	}
+	for _, j := range s.kts.jobs {
+		for k := range j.tasks {
+			t := &j.tasks[k]
+			if !t.there {
+				continue
+			}
+			t.place, t.seen = t.made, s.server.Now().Mono // the line is in the order of their making
+			if newer && older {
+				t.place = 0 // it is not known which
+			}
+		}
+	}
+	s.kts.back, s.kts.front, s.kts.changes = now.made, 0, now.changes
+	if newer && older {
+		s.ktsIDs(disk, now)
+	}
+	s.ktsDisk = s.kts.clone()
+}
+
+// ktsExpired notes whose tasks were taken away from them while time passed.
+func (s *sim) ktsExpired() {
+	if s.restartAfter == 0 {
+		return
+	}
+	place := s.kts.back + 1 // the same for all: which was first is by chance
+	for w := range s.kts.tops {
+		if _, t, _ := s.kts.held(w); t != nil && s.server.Now().Mono-t.seen >= s.restartAfter.Milliseconds() {
+			s.kts.requeue(t, false)
+			t.place = place
+			s.kts.changes++
+			s.say("w%d is silent", w)
+		}
+	}
+}

@@ -1,0 +1,343 @@
+//go:build invariants
+
+package fuzz
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"treadle/codec/kts46"
+)
+
+// What version 2 answers with.
+const (
+	ktsSuccess     = `"success"`
+	ktsNoJob       = `{"type":"JobNotFound"}`
+	ktsWrongWorker = `{"type":"InvalidWorkerId"}`
+	ktsWrongSig    = `{"type":"InvalidSignature"}`
+	ktsEmpty       = `{"empty":true}`
+)
+
+// ktsAwaits stands for the revision that a call has the server give, in what it must be
+// answered.
+const ktsAwaits = "?"
+
+// ktsLand has one call arrive.
+func (s *sim) ktsLand(f *ktsFlight) {
+	before := s.kts.changes
+	var given []*ktsTask // one of these is handed out
+	switch f.method {
+	case "getJob", "getTask":
+		given = s.ktsGets(f)
+	case "reportStatus":
+		s.ktsReported1(f)
+	case "acceptTask", "rejectTask", "taskInProgress", "taskFinished":
+		s.ktsReported2(f)
+	case "restartTask", "restartTasks":
+		s.ktsRestarts(f)
+	default:
+		s.ktsOrders(f)
+	}
+	changed := s.kts.changes > before
+	if changed {
+		f.change = s.kts.changes
+	}
+	answered, landed := "", false
+	s.ktsPost(f.v2, f.method, f.args, func(answer string) {
+		if answered = answer; landed {
+			s.ktsOwed--
+			s.ktsAnswered(f, answer)
+		}
+	})
+	if given != nil {
+		s.ktsGiven(f, given)
+	}
+	s.ktsSettled(f.String())
+	if _, t, _ := s.kts.held(ktsWorkerOf(f)); t != nil && strings.Contains(f.want, ktsAwaits) {
+		f.want = strings.Replace(f.want, ktsAwaits, ktsStampOf(t.revision, f.v2).text, 1)
+	}
+	landed = true
+	if answered != "" {
+		if changed {
+			s.fail("%v is answered before what it changed is on disk", f)
+		}
+		s.ktsAnswered(f, answered)
+	} else {
+		s.ktsOwed++
+	}
+}
+
+// ktsAnswered checks an answer.
+func (s *sim) ktsAnswered(f *ktsFlight, answer string) {
+	s.say("kts46 %v is answered %s", f, answer)
+	if answer != f.want {
+		s.fail("%v is answered %s, and must be answered %s", f, answer, f.want)
+	}
+	s.ktsAcked = max(s.ktsAcked, f.change)
+	s.ktsHears(f, answer)
+}
+
+// ktsWorkerOf is the number of the worker whose call it is; -1: nobody's.
+func ktsWorkerOf(f *ktsFlight) int {
+	worker := -1
+	if len(f.args) > 0 {
+		_, _ = fmt.Sscanf(fmt.Sprint(f.args[0]), "w%d", &worker)
+	}
+	return worker
+}
+
+// ktsGets is a worker's asking for work: it returns what it may be given.
+func (s *sim) ktsGets(f *ktsFlight) []*ktsTask {
+	worker, kinds := ktsWorkerOf(f), ktsDoes[false]
+	_, t, _ := s.kts.held(worker)
+	if f.v2 {
+		if t != nil {
+			f.want = `{"type":"WorkerHasTask"}`
+			return nil
+		}
+		kinds = nil
+		for _, name := range f.args[1].([]string) {
+			kinds = append(kinds, slices.Index(ktsKinds, name))
+		}
+	} else if t != nil {
+		s.kts.changes++
+		s.kts.requeue(t, false)
+	}
+	given := s.kts.first(kinds)
+	f.want = fmt.Sprint(nil)
+	if f.v2 {
+		f.want = ktsEmpty
+	}
+	if given != nil {
+		s.kts.changes++
+	}
+	return given
+}
+
+// ktsGiven finds out which task was handed out, and notes it.
+func (s *sim) ktsGiven(f *ktsFlight, given []*ktsTask) {
+	worker, v := ktsWorkerOf(f), s.ktsLook()
+	for _, t := range given {
+		queued := *t
+		t.holder, t.accepted, t.seen = worker+1, !f.v2, s.server.Now().Mono
+		t.before, t.revision = t.revision, 0
+		if s.kts.agrees(v) {
+			j, _, k := s.kts.held(worker)
+			f.want = fmt.Sprintf("%s/%s %s %s", j.project, j.name, ktsKinds[k], ktsAwaits)
+			s.handed++
+			return
+		}
+		*t = queued
+	}
+	s.fail("after %v the server shows\n%s%s, and the ledger has\n%s%sof which it may be given %d", f, v.list, v.tasks, s.kts.list(), s.kts.tasks(), len(given))
+}
+
+// touched: a task is given its next revision.
+func (s *sim) ktsTouched(t *ktsTask) {
+	s.kts.changes++
+	t.before, t.revision, t.seen = t.revision, 0, s.server.Now().Mono
+}
+
+// ktsReported1 is a report of version 1.
+func (s *sim) ktsReported1(f *ktsFlight) {
+	j, t, k := s.kts.held(ktsWorkerOf(f))
+	f.want = ktsRefused
+	if t == nil || f.args[2] != kts46.NewDateTime(time.UnixMilli(t.revision)) {
+		return
+	}
+	if t.revision%1000 != 0 {
+		s.fail("%v is about another revision than %d, and matches it", f, t.revision)
+	}
+	f.want = fmt.Sprint(nil)
+	switch f.args[1] {
+	case "working":
+		s.ktsTouched(t)
+		f.want = ktsAwaits
+	case "abort":
+		s.kts.changes++
+		s.kts.requeue(t, false)
+	default:
+		s.kts.changes++
+		s.kts.finish(j, k)
+		s.done++
+	}
+}
+
+// ktsReported2 is a report of version 2.
+func (s *sim) ktsReported2(f *ktsFlight) {
+	j, t, k := s.kts.held(ktsWorkerOf(f))
+	before := f.method == "acceptTask" || f.method == "rejectTask"
+	switch {
+	case t == nil || t.accepted == before:
+		f.want = ktsWrongWorker
+		return
+	case f.args[1] != ktsStampOf(t.revision, true).text:
+		f.want = ktsWrongSig
+		return
+	}
+	f.want = ktsSuccess
+	switch f.method {
+	case "rejectTask":
+		s.kts.changes++
+		s.kts.requeue(t, true)
+	case "taskFinished":
+		s.kts.changes++
+		s.kts.finish(j, k)
+		s.done++
+	default:
+		s.ktsTouched(t)
+		t.accepted = true
+		f.want = `{"sig":"` + ktsAwaits + `"}`
+	}
+}
+
+// ktsRestarts is a supervisor's call.
+func (s *sim) ktsRestarts(f *ktsFlight) {
+	worker, stamp := ktsWorkerOf(f), ""
+	if f.v2 {
+		task := f.args[0].([]any)[0].(map[string]string)
+		stamp = task["sig"]
+		_, _ = fmt.Sscanf(task["id"], "w%d", &worker)
+	} else {
+		stamp = string(f.args[1].(kts46.DateTime))
+	}
+	_, t, _ := s.kts.held(worker)
+	restarted := t != nil && ktsStampOf(t.revision, f.v2).text == stamp
+	if restarted {
+		s.kts.changes++
+		s.kts.requeue(t, false)
+	}
+	f.want = fmt.Sprint(restarted)
+	if f.v2 {
+		f.want = map[bool]string{false: `{"restarted":0}`, true: `{"restarted":1}`}[restarted]
+	}
+}
+
+// ktsOrders is a user's call.
+func (s *sim) ktsOrders(f *ktsFlight) {
+	b := s.kts
+	project, key := fmt.Sprint(f.args[0]), ""
+	if len(f.args) > 1 {
+		key = fmt.Sprintf("%v/%v", f.args[0], f.args[1])
+	}
+	_, there := b.projects[project]
+	j := b.jobs[key]
+	f.want = ktsRefused
+	switch {
+	case f.method == "createProject" && !there:
+		b.projects[project] = 0
+		f.want = fmt.Sprint(nil)
+	case f.method == "createProject" || !there && !f.v2:
+		return
+	case f.method == "deleteProject":
+		delete(b.projects, project)
+		maps.DeleteFunc(b.jobs, func(_ string, j *ktsJob) bool { return j.project == project })
+		f.want = fmt.Sprint(nil)
+	case f.method == "getNewJobId":
+		b.projects[project]++
+		f.want = fmt.Sprint(b.projects[project])
+	case f.method == "addJob" && j == nil:
+		j = &ktsJob{project: project, name: fmt.Sprint(f.args[1])}
+		var duration int64
+		_, _ = fmt.Sscanf(f.args[2].(string), "simulationParameters:\n  duration: %d\n  stepDuration: 0.5\n  batchLength: %d\n", &duration, &j.batch)
+		j.total = 2 * duration
+		b.jobs[key] = j
+		f.want = fmt.Sprint(nil)
+	case f.method == "addJob":
+		return
+	case j == nil:
+		if f.v2 {
+			f.want = ktsNoJob
+		}
+		return
+	default:
+		if !s.ktsOrdersJob(f, j, key) {
+			return
+		}
+	}
+	b.changes++
+}
+
+// ktsOrdersJob is a user's call about a job that is there; false: it changes nothing.
+func (s *sim) ktsOrdersJob(f *ktsFlight, j *ktsJob, key string) bool {
+	f.want = fmt.Sprint(nil)
+	switch f.method {
+	case "deleteJob":
+		delete(s.kts.jobs, key)
+		return true
+	case "abortTask":
+		ran := j.running
+		f.want = fmt.Sprint(j.abort())
+		return ran
+	case "runJob":
+		return s.kts.run(j, false)
+	}
+	f.want = ktsSuccess
+	if s.kts.run(j, true) {
+		return true
+	}
+	f.want = `{"type":"AlreadyDone"}`
+	for k := range j.tasks {
+		if j.running && j.tasks[k].there {
+			f.want = fmt.Sprintf(`{"type":"DuplicateTask","taskType":"%s"}`, ktsKinds[k])
+			break
+		}
+	}
+	return false
+}
+
+// ktsFinish has everything be done that is to be.
+func (s *sim) ktsFinish() {
+	for len(s.ktsFlights) > 0 {
+		s.ktsNow(s.ktsFlights[0])
+	}
+	if s.ktsOwed > 0 {
+		s.fail("%d calls of kts46 have no answer", s.ktsOwed)
+	}
+	for _, w := range s.ktsPeers {
+		w.drop()
+		if _, t, _ := s.kts.held(w.number); t != nil {
+			s.ktsNow(&ktsFlight{method: "restartTask", args: []any{fmt.Sprint("w", w.number), kts46.DateTime(ktsStampOf(t.revision, false).text)}})
+		}
+	}
+	for before := int64(-1); before != s.kts.changes; {
+		before = s.kts.changes
+		for _, w := range s.ktsPeers[:2] {
+			s.ktsDoes(w, w.number == 1)
+		}
+	}
+	for _, j := range s.kts.sorted() {
+		if j.running || j.tasks != [5]ktsTask{} {
+			s.fail("%s/%s is never done", j.project, j.name)
+		}
+	}
+}
+
+// ktsNow has a call arrive and what it changed be on disk.
+func (s *sim) ktsNow(f *ktsFlight) {
+	s.ktsFlights = slices.DeleteFunc(s.ktsFlights, func(e *ktsFlight) bool { return e == f })
+	if f.peer != nil {
+		f.peer.waiting = f
+	}
+	s.ktsLand(f)
+	s.commit()
+}
+
+// ktsDoes has a worker do one task as a version does, if there is any.
+func (s *sim) ktsDoes(w *ktsPeer, v2 bool) {
+	id := fmt.Sprint("w", w.number)
+	if !v2 {
+		if s.ktsNow(&ktsFlight{method: "getJob", args: []any{id}, peer: w}); w.stamp.text != "" {
+			s.ktsNow(&ktsFlight{method: "reportStatus", args: []any{id, "finished", kts46.DateTime(w.stamp.text)}, peer: w})
+		}
+		return
+	}
+	kinds := []string{"simulation", "basicStatistics", "idleTimes", "throughput"}
+	if s.ktsNow(&ktsFlight{method: "getTask", args: []any{id, kinds}, v2: true, peer: w}); w.stamp.text != "" {
+		s.ktsNow(&ktsFlight{method: "acceptTask", args: []any{id, w.stamp.text}, v2: true, peer: w})
+		s.ktsNow(&ktsFlight{method: "taskFinished", args: []any{id, w.stamp.text}, v2: true, peer: w})
+	}
+}
