@@ -157,10 +157,37 @@ func (sh *shard) endWatch(w *watch) {
 // Reserve asks for a job from any queue that the peer watches. The answer is an
 // Assign with tag, now or later. A tag that waits already is not added again.
 func (s *Scheduler) Reserve(now Time, p *Peer, tag uint64, sink Sink) error {
+	if len(p.watches) == 1 { // nearly always
+		return p.watches[0].shard.reserve(now, p.watches[0], tag, sink)
+	}
 	if err := s.addSlot(p, tag, false); err != nil {
 		return err
 	}
 	s.serve(now, p, sink)
+	return nil
+}
+
+// reserve is Reserve for a peer that watches one queue: each lock is taken once. When
+// jobs wait, and nobody for them, the slot is served without standing in line first.
+func (sh *shard) reserve(now Time, w *watch, tag uint64, sink Sink) error {
+	sh.mu.Lock()
+	defer sh.unlock(now, sink)
+	p, q := w.peer, w.queue
+	direct := q.ready.jobs > 0 && len(q.line) == 0 && q.broadcasts == 0 && !w.ended && !q.picky()
+	p.mu.Lock()
+	if !direct || p.slots.len() > 0 || p.unsent >= p.window {
+		err := p.addSlot(sh.s, tag, false)
+		p.mu.Unlock()
+		if err == nil {
+			sh.serveLine(now, w, lastRank, sink)
+		}
+		return err
+	}
+	job := q.ready.head(&sh.buckets)
+	r := sh.slab.at(job)
+	p.unsent += int(r.size)
+	p.mu.Unlock()
+	sh.assign(now, job, r, q, w, slot{tag: tag, seq: sh.s.slots.Add(1)}, sink)
 	return nil
 }
 
@@ -189,6 +216,11 @@ func (s *Scheduler) Sleep(now Time, p *Peer, tag uint64, sink Sink) error {
 func (s *Scheduler) addSlot(p *Peer, tag uint64, wake bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	return p.addSlot(s, tag, wake)
+}
+
+// addSlot adds a slot, unless one with its tag waits already. The peer is locked.
+func (p *Peer) addSlot(s *Scheduler, tag uint64, wake bool) error {
 	switch {
 	case p.slots.has(tag, wake):
 		return nil
@@ -223,11 +255,15 @@ func (s *Scheduler) serve(now Time, p *Peer, sink Sink) {
 	}
 }
 
-// serve matches one queue's jobs with the line that w's peer now stands in: the
-// first, and those ahead of next, the first of the peer's other queues.
 func (sh *shard) serve(now Time, w *watch, next rank, sink Sink) {
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)
+	sh.serveLine(now, w, next, sink)
+}
+
+// serveLine matches one queue's jobs with the line that w's peer now stands in: the
+// first, and those ahead of next, the first of the peer's other queues.
+func (sh *shard) serveLine(now Time, w *watch, next rank, sink Sink) {
 	if w.ended {
 		return
 	}
