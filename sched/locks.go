@@ -219,6 +219,14 @@ func (sh *shard) dropLocks(job uint32, r *record) {
 // unlock unlocks the shard and then does what reaches beyond it: it frees global names
 // of jobs that have ended, and calls those who wait for locks that have become free.
 func (sh *shard) unlock(now Time, sink Sink) {
+	if sh.calls == nil && sh.freed == nil { // nearly always
+		sh.mu.Unlock()
+		return
+	}
+	sh.unlockBeyond(now, sink)
+}
+
+func (sh *shard) unlockBeyond(now Time, sink Sink) {
 	calls, freed := sh.calls, sh.freed
 	sh.calls, sh.freed = nil, nil
 	sh.mu.Unlock()

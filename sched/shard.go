@@ -98,12 +98,10 @@ func (sh *shard) ref(slot uint32, r *record) JobRef {
 
 // view fills a Job with what a job looks like from outside.
 func (sh *shard) view(slot uint32, r *record, q *queue, j *Job) {
-	name, workload := unpack(sh.arena.view(r.bytes, int(r.size)))
-	*j = Job{
-		Ref: sh.ref(slot, r), Queue: q.name, Space: r.space, Running: r.state == reserved,
-		Name: name, Workload: workload,
-		SchedAt: r.schedAt(), Due: r.dueWall(), Priority: r.priority, Count: r.count, Timeout: r.timeout,
-	}
+	// Field by field: a whole Job would be put together elsewhere and copied.
+	j.Ref, j.Queue, j.Space, j.Running = sh.ref(slot, r), q.name, r.space, r.state == reserved
+	j.Name, j.Workload = unpack(sh.arena.view(r.bytes, int(r.size)))
+	j.SchedAt, j.Due, j.Priority, j.Count, j.Timeout = r.schedAt(), r.dueWall(), r.priority, r.count, r.timeout
 }
 
 // enqueue puts a job that stands nowhere in its queue's ready or sched-time index;
@@ -229,7 +227,7 @@ func (sh *shard) assign(now Time, job uint32, r *record, q *queue, w *watch, s s
 	if r.flags&task != 0 {
 		sh.logEvents(job, Event{StageReserved, now.Micros})
 	}
-	sh.out = Delivery{To: w.peer.id, Tag: s.tag, Effect: Assign}
+	sh.out.To, sh.out.Tag, sh.out.Effect, sh.out.Data = w.peer.id, s.tag, Assign, nil
 	sh.view(job, r, q, &sh.out.Job)
 	sink.Deliver(&sh.out)
 }
