@@ -44,10 +44,14 @@ type reactor struct {
 	letter   sched.Delivery
 	scratch  []byte // for what a conversation puts together, within one request
 	frames   uint64 // requests read, published at the end of the turn
+	flushAt  int    // below this much for one peer, nothing is written in mid-turn
 }
 
 func newReactor(server *Server, index int) *reactor {
-	return &reactor{server: server, index: index, after: time.AfterFunc, mailed: make([]bool, server.o.Loops)}
+	return &reactor{
+		server: server, index: index, after: time.AfterFunc, mailed: make([]bool, server.o.Loops),
+		flushAt: min(flushAt, server.o.MaxOutbound),
+	}
 }
 
 // begin starts a turn, unless one is on.

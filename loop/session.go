@@ -160,8 +160,14 @@ func (s *session) end(why error) {
 // congested says whether the peer has to read before it is answered further;
 // it ends the session of one that lets too much pile up.
 func (s *session) congested() bool {
+	if s.stream == nil && !s.slow && len(s.out)+len(s.late) < s.r.flushAt { // nearly always
+		return !s.open()
+	}
 	if s.stream == nil && (len(s.out) >= flushAt || s.piledUp()) {
 		s.r.write(s)
+		if !s.gone && s.conn.OutboundBuffered() > 0 {
+			s.r.watchSlow(s)
+		}
 	}
 	if s.open() && s.piledUp() {
 		s.end(errSlowReader)
