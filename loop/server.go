@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -157,8 +159,12 @@ func (s *Server) serve(ctx context.Context) {
 
 // announce writes the start lines: version, limits, and what listens where.
 func (s *Server) announce() {
+	var memory any = "none"
+	if limit := debug.SetMemoryLimit(-1); limit != math.MaxInt64 {
+		memory = limit
+	}
 	s.log.Info("treadle is ready", "version", s.o.Version, "loops", s.o.Loops, "shards", s.o.Shards,
-		"max-connections", s.o.MaxConnections, "max-frame", s.o.MaxFrame)
+		"max-connections", s.o.MaxConnections, "max-frame", s.o.MaxFrame, "memory-limit", memory)
 	for _, l := range s.listening {
 		s.log.Info("listening", "protocol", l.Protocol, "address", l.Address)
 	}

@@ -71,6 +71,7 @@ func (s *serveCmd) Run(con *console) error {
 		return err
 	}
 	o.Log = newLog(con.err, s.LogLevel, s.LogFormat)
+	limitMemory(os.DirFS("/"))
 	first, second, stop := signals()
 	defer stop()
 	context.AfterFunc(first, func() { o.Log.Info("stopping", "drain", s.Drain) })

@@ -26,6 +26,9 @@ func serveEverywhere(t *testing.T, tcp, socket string) *served {
 	t.Helper()
 	p := start(t, false, "serve", "--periodic", "tcp://"+tcp, "--periodic", "unix://"+socket, "--http", "127.0.0.1:0",
 		"--gloom-masters", "off", "--gloom-slaves", "off", "--dwork", "off", "--kts46", "off", "--kts46-json", "off", "--data", "none")
+	if line := p.until("treadle is ready"); !strings.Contains(line, " memory-limit=") {
+		t.Errorf("the line %q says nothing of memory", line)
+	}
 	s := &served{process: p}
 	for _, to := range []*string{&s.tcp, &s.unix, &s.http} {
 		line := p.until("listening")

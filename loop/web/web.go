@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"regexp"
+	"runtime"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -46,6 +47,17 @@ const (
 // and of those that were made to help.
 var collection = collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile(`^/(gc/cycles|sched/pauses/total/gc|cpu/classes/gc)[/:]`)}
 
+// contended serves a profile of waits, which Go takes at a cost and therefore only when
+// told to: for as long as a request with ?seconds=N lasts.
+func contended(profile http.Handler, begin func() (end func())) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.FormValue("seconds") != "" {
+			defer begin()()
+		}
+		profile.ServeHTTP(w, r)
+	}
+}
+
 // Page is something else to serve: a pattern of net/http and what answers it.
 type Page struct {
 	Pattern string
@@ -68,6 +80,14 @@ func New(l net.Listener, samples func() []Sample, pages ...Page) *Server {
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	mux.HandleFunc("/debug/pprof/mutex", contended(pprof.Handler("mutex"), func() func() {
+		before := runtime.SetMutexProfileFraction(1)
+		return func() { runtime.SetMutexProfileFraction(before) }
+	}))
+	mux.HandleFunc("/debug/pprof/block", contended(pprof.Handler("block"), func() func() {
+		runtime.SetBlockProfileRate(1)
+		return func() { runtime.SetBlockProfileRate(0) }
+	}))
 	for _, p := range pages {
 		mux.HandleFunc(p.Pattern, p.Handler)
 	}

@@ -1,0 +1,54 @@
+package web
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestContended sees to it that a profile of waits is taken while it is asked for with a time, and only then.
+func TestContended(t *testing.T) {
+	server := New(nil, func() []Sample { return nil })
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/debug/pprof/mutex?seconds=60", nil)
+		server.http.Handler.ServeHTTP(httptest.NewRecorder(), r)
+	}()
+	fraction := func() int { return runtime.SetMutexProfileFraction(-1) }
+	for deadline := time.Now().Add(10 * time.Second); fraction() == 0; runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatal("the profile is not taken")
+		}
+	}
+	cancel()
+	<-ended
+	if fraction() != 0 {
+		t.Error("the profile is still taken when nobody asks any more")
+	}
+	reply := httptest.NewRecorder()
+	server.http.Handler.ServeHTTP(reply, httptest.NewRequest(http.MethodGet, "/debug/pprof/mutex", nil))
+	if reply.Code != http.StatusOK || fraction() != 0 {
+		t.Errorf("without a time: %d, one in %d is taken", reply.Code, fraction())
+	}
+}
+
+// TestCollectionMetrics names what the load generator reads.
+func TestCollectionMetrics(t *testing.T) {
+	server := New(nil, func() []Sample { return nil })
+	reply := httptest.NewRecorder()
+	server.http.Handler.ServeHTTP(reply, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	for _, name := range []string{
+		"go_gc_cycles_total_gc_cycles_total", "go_cpu_classes_gc_mark_assist_cpu_seconds_total",
+		"go_cpu_classes_gc_total_cpu_seconds_total", `go_sched_pauses_total_gc_seconds_bucket{le="+Inf"}`,
+	} {
+		if !strings.Contains(reply.Body.String(), "\n"+name+" ") {
+			t.Errorf("there is no %s", name)
+		}
+	}
+}
