@@ -49,6 +49,8 @@ func TestTheContractOfExec(t *testing.T) {
 		"Bytes": shell(`printf 'a\377b\n'; printf '\376' >&2`, ""), "Long": shell("printf 123456789; printf 12345 >&2", `, "max_output": 6`),
 		"Stubborn": shell(`trap "" TERM; echo begun; while :; do sleep 1; done`, `, "timeout": 0.3`),
 		"Child":    shell("sleep 300 & echo out", ""),
+		// Of a pipeline whose reader leaves, the writer ends by SIGPIPE, without a word.
+		"Pipe": shell("yes 2>words | head -n 1; cat words", fmt.Sprintf(`, "dir": %q`, dir)),
 	}
 	s := newSite(t, plugins(entries))
 	s.node("me")
@@ -71,6 +73,7 @@ func TestTheContractOfExec(t *testing.T) {
 	f("Long", 1, "123456", "12345\ntreadle: 3 bytes of stdout were cut")
 	f("Stubborn", 2, unableToComplete, "its time-out of 300ms is over")
 	f("Child", 1, "out\n", "")
+	f("Pipe", 1, "y\n", "")
 	var doc struct {
 		ID     bson.ObjectID `bson:"_id"`
 		Status int

@@ -52,7 +52,11 @@ func readDocument(in io.Reader, into any) error {
 // ends, reports to out, and returns when the last task is finished.
 func RunTasks(c *Config, in io.Reader, out io.Writer, log *slog.Logger) error {
 	// The node may be gone, and its terminal with it; the tasks are to be finished all the same.
-	signal.Ignore(syscall.SIGPIPE, syscall.SIGHUP)
+	// Not by ignoring the signals: the plugins would inherit that, and a pipeline whose reader has
+	// had enough would not end.
+	gone := make(chan os.Signal, 1)
+	signal.Notify(gone, syscall.SIGPIPE, syscall.SIGHUP)
+	defer signal.Stop(gone)
 	store, err := Open(c, ComponentRunner)
 	if err != nil {
 		return err
