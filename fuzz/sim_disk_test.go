@@ -83,16 +83,14 @@ func (d *simDisk) afterCrash(keeps int, chance uint64) *vfs.MemFS {
 
 // tear cuts the store's logs somewhere in what was not synced.
 func tear(synced, all *vfs.MemFS, chance uint64) {
-	names, err := all.List("data")
+	const dir = "data/store/log"
+	names, err := all.List(dir)
 	if err != nil {
 		return // a crash before the first sync
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		path := "data/" + name
-		if all.PathBase(path) != name || len(name) < 4 || name[len(name)-4:] != ".log" {
-			continue
-		}
+		path := all.PathJoin(dir, name)
 		long, short := contents(all, path), contents(synced, path)
 		same := 0
 		for same < len(short) && same < len(long) && short[same] == long[same] {

@@ -98,7 +98,7 @@ func TestJournalInUse(t *testing.T) {
 	u.gets(`.*\nf +0 +1 +0 +now\n`, "status")
 	first.stop()
 	// The job and its function.
-	s.says(0, `directory +`+s.dir+`\nformat +1\nrecords +2\nsettings +0\nlast group +\d+\nfiles +\d+ tables, 1 logs, \d+ bytes\n`, "", "check", s.dir)
+	s.says(0, `directory +`+s.dir+`\nformat +2\nrecords +2\nsettings +0\nlast group +\d+\nfiles +\d+ tables, 1 logs, \d+ bytes\n`, "", "check", s.dir)
 }
 
 // TestJournalNewer: what a newer program wrote is left alone by all commands.
@@ -107,11 +107,11 @@ func TestJournalNewer(t *testing.T) {
 	p, _ := s.serve()
 	p.stop()
 	path, b := s.file("FORMAT")
-	if string(b) != "treadle journal 1\n" {
+	if string(b) != "treadle journal 2\n" {
 		t.Fatalf("the format is %q", b)
 	}
-	s.write(path, []byte("treadle journal 2\n"))
-	newer := "has version 2, written by a newer treadle; this one knows version 1"
+	s.write(path, []byte("treadle journal 3\n"))
+	newer := "has version 3, written by a newer treadle; this one knows version 2"
 	s.refused("--data: ", newer)
 	for _, command := range []string{"check", "repair", "export", "import"} {
 		s.says(1, "", "treadle: .*"+newer+"\n", command, s.dir)
@@ -191,14 +191,14 @@ func TestJournalDamaged(t *testing.T) {
 	}
 	p.signal(syscall.SIGKILL)
 	p.exit(-1)
-	path, b := s.file("*.log")
+	path, b := s.file("log/*.log")
 	at := bytes.Index(b, []byte("the-workload-of-two"))
 	if at < 0 {
 		t.Fatalf("the job is not in %s", path)
 	}
 	b[at] ^= 1
 	s.write(path, b)
-	place := "store/" + filepath.Base(path) + " at offset "
+	place := "store/log/" + filepath.Base(path) + " at offset "
 	s.refused("--data: ", "is damaged: "+place, "see treadle journal check")
 	s.says(1, `.*records +4\n.*damaged +`+place+`\d+: .*\n`, `treadle: .* is damaged in 1 places; treadle journal repair keeps what can be read\n`, "check", s.dir)
 	s.says(1, `.*"File": "store/.*\.log",.*"Offset": \d+,.*`, `.*`, "check", "--json", s.dir)

@@ -38,9 +38,9 @@ func Check(dir string, f vfs.FS) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	r, err := h.check(nil)
+	r, s, err := h.check(nil)
 	if err == nil {
-		err = h.count(&r)
+		err = h.count(s, &r)
 	}
 	return r, errors.Join(err, h.close())
 }
@@ -53,27 +53,27 @@ func orDisk(f vfs.FS) vfs.FS {
 }
 
 // check reads everything and hands all versions that can be read to each.
-func (h *home) check(each func(version) error) (Report, error) {
+func (h *home) check(each func(version) error) (Report, *survey, error) {
 	if err := h.needStore(exists(h.fs, h.store())); err != nil {
-		return Report{}, err
+		return Report{}, nil, err
 	}
 	format, ferr := h.readFormat()
-	if format > Format {
-		return Report{}, ferr
+	if format != 0 && format != Format {
+		return Report{}, nil, ferr
 	}
 	s, err := h.survey()
 	if err != nil {
-		return Report{}, err
+		return Report{}, nil, err
 	}
 	if ferr != nil {
 		s.add(formatName, -1, 0, "%v", ferr)
 	}
 	c := census{survey: s, each: each, last: s.last}
 	if err := c.readTables(); err != nil {
-		return Report{}, err
+		return Report{}, nil, err
 	}
 	if err := c.readLogs(); err != nil {
-		return Report{}, err
+		return Report{}, nil, err
 	}
 	slices.SortFunc(s.damage, func(a, b Damage) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Offset, b.Offset), cmp.Compare(a.What, b.What))
@@ -82,14 +82,14 @@ func (h *home) check(each func(version) error) (Report, error) {
 		Format: format, Group: c.last.group, Epoch: c.last.epoch, top: c.last.top,
 		Tables: len(s.tables), Logs: len(s.logs),
 		Size: treeSize(h.fs, h.dir), Damage: slices.Compact(s.damage),
-	}, nil
+	}, s, nil
 }
 
 // count fills in how many jobs and settings there are. Of a damaged store it sorts
 // the keys in memory.
-func (h *home) count(r *Report) error {
+func (h *home) count(s *survey, r *Report) error {
 	if len(r.Damage) == 0 {
-		return h.read(func(db *pebble.DB) error {
+		return h.read(s, func(db pebble.Reader) error {
 			return first(
 				scan(db, jobKeys(), func(_, _ []byte) error { r.Jobs++; return nil }),
 				scan(db, settingKeys(), func(_, _ []byte) error { r.Settings++; return nil }))
@@ -99,7 +99,7 @@ func (h *home) count(r *Report) error {
 	if err != nil {
 		return err
 	}
-	_, err = h.check(func(v version) error {
+	_, _, err = h.check(func(v version) error {
 		v.value = nil
 		return keys.add(v)
 	})
@@ -121,22 +121,48 @@ func (r *Report) tally(key []byte) {
 	}
 }
 
-// read opens the store to read only.
-func (h *home) read(use func(*pebble.DB) error) error {
+// read opens the store to read only, with what the logs have to add to it.
+func (h *home) read(s *survey, use func(pebble.Reader) error) error {
 	o := storeOptions(h.fs, 0, quiet(), nil)
 	o.ReadOnly, o.ErrorIfNotExists = true, true
 	db, err := pebble.Open(h.store(), o)
 	if err != nil {
 		return fmt.Errorf("cannot open the store in %q: %w", h.dir, err)
 	}
-	return first(use(db), db.Close())
+	with := db.NewIndexedBatch()
+	err = h.addLogs(s, with)
+	if err == nil {
+		err = use(with)
+	}
+	return first(err, with.Close(), db.Close())
+}
+
+// addLogs adds the groups in the logs to a batch.
+func (h *home) addLogs(s *survey, to *pebble.Batch) error {
+	for _, l := range s.logs {
+		parts, err := l.groups(h)
+		if err != nil {
+			return err
+		}
+		for _, p := range parts {
+			var group pebble.Batch
+			if err := group.SetRepr(p.data); err != nil {
+				return garbled{err}
+			}
+			if err := to.Apply(&group, nil); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // census hands out every version in the live tables and logs.
 type census struct {
 	*survey
-	each func(version) error
-	last meta
+	each    func(version) error
+	last    meta
+	changes uint64 // read from the logs
 }
 
 func (c *census) readTables() error {
@@ -163,23 +189,33 @@ func (c *census) complain(name string, err error) {
 }
 
 func (c *census) readLogs() error {
-	for _, name := range c.logs {
-		b, err := readFile(c.home.fs, c.home.fs.PathJoin(c.home.store(), name))
+	for _, l := range c.logs {
+		b, err := readFile(c.home.fs, c.home.log(l.name))
 		if err != nil {
-			return fmt.Errorf("cannot read %s: %w", name, cause(err))
+			return fmt.Errorf("cannot read %s: %w", l.name, cause(err))
 		}
-		parts, _ := scanLog(b, fileNumber(name))
+		parts, _ := scanLog(b, fileNumber(l.name))
 		for _, p := range parts {
 			if !p.whole {
 				continue
 			}
-			if err := walkBatch(p.data, c.take(name, p.offset)); err != nil {
+			take := c.take(filepath.Join(logsName, l.name), p.offset)
+			err := walkBatch(p.data, func(v version) error {
+				c.changes++
+				v.number = numberOfLogs + c.changes
+				return take(v)
+			})
+			if err != nil {
 				return err
 			}
 		}
 	}
 	return nil
 }
+
+// numberOfLogs is above the number of every version in the tables: what is in the logs is
+// later.
+const numberOfLogs = 1 << 60
 
 // take checks that a version can be understood and hands it on.
 func (c *census) take(file string, offset int64) func(version) error {
@@ -226,8 +262,7 @@ func walkBatch(b []byte, each func(version) error) error {
 		if !ok || !more || err != nil {
 			return fmt.Errorf("a batch ends after %d of %d changes", i, head.Count)
 		}
-		number := uint64(head.SeqNum) + uint64(i)
-		if err := each(version{key: key, value: value, number: number, deleted: kind == pebble.InternalKeyKindDelete}); err != nil {
+		if err := each(version{key: key, value: value, deleted: kind == pebble.InternalKeyKindDelete}); err != nil {
 			return err
 		}
 	}

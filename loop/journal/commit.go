@@ -3,8 +3,6 @@ package journal
 import (
 	"fmt"
 	"time"
-
-	"github.com/cockroachdb/pebble/v2"
 )
 
 // commitLoop commits groups until the journal is closed or broken. In mode Always
@@ -123,11 +121,10 @@ func (j *Journal) write(group uint64, count int, grown int64) error {
 	}
 	sealBatch(j.batch, &m, count)
 	size := len(j.batch)
-	kept, err := j.apply(j.batch)
-	if kept {
-		j.batch = nil
+	if err := j.log.append(j.batch, j.guard.failed); err != nil {
+		return fmt.Errorf("cannot commit: %w", err)
 	}
-	if err != nil {
+	if err := j.guard.failure(); err != nil {
 		return err
 	}
 	j.last = m
@@ -140,24 +137,4 @@ func (j *Journal) write(group uint64, count int, grown int64) error {
 		}
 	}
 	return nil
-}
-
-// apply gives one batch to the store and waits for its sync. It reports whether the
-// store kept the bytes. That the store returns no error says little: the guard
-// knows whether everything reached the disk.
-func (j *Journal) apply(data []byte) (kept bool, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			j.wedged = true
-			kept, err = true, fmt.Errorf("the store panicked: %v", p)
-		}
-	}()
-	var b pebble.Batch
-	if err := b.SetRepr(data); err != nil {
-		return false, err
-	}
-	if err := j.db.Apply(&b, pebble.Sync); err != nil {
-		return true, fmt.Errorf("cannot commit: %w", err)
-	}
-	return b.Empty(), j.guard.failure()
 }

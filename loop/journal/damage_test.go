@@ -20,6 +20,9 @@ func groups(t *testing.T, mode Mode, flush bool) (m image, states []state) {
 	f := vfs.NewCrashableMem()
 	o := testOptions(f)
 	o.Sync = mode
+	if flush {
+		o.logSize = 1900 // the first turns are in tables, the last ones in a log
+	}
 	d := mustOpen(t, o)
 	for turn := range 12 {
 		for range 3 {
@@ -30,11 +33,6 @@ func groups(t *testing.T, mode Mode, flush bool) (m image, states []state) {
 		}
 		d.setting("turn", fmt.Sprint(turn))
 		d.wait()
-		if flush && (turn == 3 || turn == 6) {
-			if err := d.j.db.Flush(); err != nil {
-				t.Fatal(err)
-			}
-		}
 	}
 	d.quiet()
 	m = imageOf(t, f)
@@ -64,9 +62,15 @@ func (m image) open(t *testing.T, states []state) (lacks int, err error) {
 // liveLog is the log in use, with what was written of it.
 func (m image) liveLog(t *testing.T) (name string, b []byte) {
 	t.Helper()
-	names := m.names(".log")
+	names := m.logs()
 	name = names[len(names)-1]
 	return name, m[name]
+}
+
+// logs are the names of all logs, in order. The store makes files of that kind too, which
+// it does not use.
+func (m image) logs() []string {
+	return slices.DeleteFunc(m.names(logSuffix), func(name string) bool { return path.Base(path.Dir(name)) != logsName })
 }
 
 // A log that is cut anywhere (a group is much longer than a step), or ends in zeros or in garbage, loses the groups that
@@ -147,7 +151,7 @@ func TestCorruptLog(t *testing.T) {
 func TestHoleWithoutSync(t *testing.T) {
 	f := vfs.NewCrashableMem()
 	o := testOptions(f)
-	o.Sync, o.memTable = Never, 4<<20
+	o.Sync, o.logSize = Never, 4<<20
 	d := mustOpen(t, o)
 	for range 40 {
 		for range 20 {
@@ -337,7 +341,7 @@ func TestMissingLogInTheMiddle(t *testing.T) {
 	f := &slowSync{FS: vfs.NewCrashableMem()}
 	f.tables.Lock() // no table is written: all logs stay in use
 	d := mustOpen(t, testOptions(f))
-	for range 60 {
+	for range 30 {
 		d.create(2000)
 		d.wait()
 	}
@@ -346,7 +350,7 @@ func TestMissingLogInTheMiddle(t *testing.T) {
 	if err := d.j.Close(); err != nil {
 		t.Fatal(err)
 	}
-	logs := m.names(".log")
+	logs := m.logs()
 	if len(logs) < 3 {
 		t.Fatalf("logs %v", logs)
 	}

@@ -4,8 +4,8 @@
 // # Groups
 //
 // Shards append changes to buffers in memory and never wait. One goroutine, the
-// committer, takes what all buffers hold, a group, writes it as one batch and syncs
-// it; meanwhile the next group gathers. When the sync is back, the group's number is
+// committer, takes what all buffers hold, a group, appends it to a log and syncs it;
+// meanwhile the next group gathers. When the sync is back, the group's number is
 // published, and everything appended up to it is durable: whoever has to answer for
 // a change waits until Committed reaches the number that Group gave after the change
 // was appended. Groups are committed in order, and within a shard the order of
@@ -15,6 +15,15 @@
 // was put for the first time and deleted: it is committed without ever having been
 // written. A group of more than 2 MiB is written and synced in several batches; a
 // crash between them keeps the first ones, of which nothing was acknowledged.
+//
+// # Checkpoints
+//
+// A log that is full is closed, and the next one begins. Another goroutine, the
+// checkpointer, brings what the closed log came to into the store: of each job the last
+// change, and nothing of those that came and went within the log, which is most of them
+// where workers keep pace. Then the log's file is used again or removed. When a second
+// log is full before the first is in the store, the committer waits. A start brings all
+// logs into the store before anything is replayed.
 //
 // # When a change is committed
 //
@@ -37,8 +46,9 @@
 // # The data directory
 //
 //	LOCK            held by the process that uses it
-//	store           the store, of github.com/cockroachdb/pebble
-//	store/FORMAT    "treadle journal 1": the version of all this. It is written last,
+//	store           the store, of github.com/cockroachdb/pebble, whose own log is not used
+//	store/log       the logs: NUMBER.log, and NUMBER.spare for one that will be used again
+//	store/FORMAT    "treadle journal 2": the version of all this. It is written last,
 //	                so a store with this file is whole
 //	store.new       one that is being made; becomes store when it is whole
 //	store.damaged-N what a repair took out of use

@@ -38,10 +38,11 @@ func (h *home) export(w io.Writer, progress func(done, total int64)) error {
 	if _, err := h.readFormat(); err != nil {
 		return err
 	}
-	if err := h.verify(); err != nil {
+	s, err := h.verify()
+	if err != nil {
 		return err
 	}
-	err := h.read(func(db *pebble.DB) error { return exportStore(db, w, progress) })
+	err = h.read(s, func(db pebble.Reader) error { return exportStore(db, w, progress) })
 	var own callerError
 	if errors.As(err, &own) {
 		return fmt.Errorf("cannot write the export: %w", own.error)
@@ -52,7 +53,7 @@ func (h *home) export(w io.Writer, progress func(done, total int64)) error {
 	return nil
 }
 
-func exportStore(db *pebble.DB, to io.Writer, progress func(done, total int64)) error {
+func exportStore(db pebble.Reader, to io.Writer, progress func(done, total int64)) error {
 	m, err := readMeta(db)
 	if err != nil {
 		return err

@@ -113,6 +113,14 @@ func (f *faultFS) ReuseForWrite(from, to string, c vfs.DiskWriteCategory) (vfs.F
 	return f.file(file, err, to)
 }
 
+func (f *faultFS) OpenReadWrite(name string, c vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
+	if err := f.fails("open", name, true); err != nil {
+		return nil, err
+	}
+	file, err := f.FS.OpenReadWrite(name, c, opts...)
+	return f.file(file, err, name)
+}
+
 func (f *faultFS) OpenDir(name string) (vfs.File, error) {
 	file, err := f.FS.OpenDir(name)
 	return f.file(file, err, name)

@@ -23,10 +23,14 @@ const (
 	damagedName = "store.damaged" // what a repair took out of use, with -1, -2, ...
 	scratchName = "store.scratch" // in which a repair sorts what it reads
 	formatName  = "FORMAT"        // in a store: its version
+	logsName    = "log"           // in a store: the directory of the logs
+	logSuffix   = ".log"          // of a log
+	spareSuffix = ".spare"        // of a file that is to be a log again
 )
 
-// Format is the version of the data directory that this package writes.
-const Format = 1
+// Format is the version of the data directory that this package writes, and the only one
+// that it reads.
+const Format = 2
 
 // formatHead precedes the number in the format file.
 const formatHead = "treadle journal "
@@ -91,6 +95,9 @@ func (h *home) close() error { return h.lock.Close() }
 func (h *home) path(name string) string { return h.fs.PathJoin(h.dir, name) }
 
 func (h *home) store() string { return h.path(storeName) }
+
+// log is the path of a file in the directory of the logs.
+func (h *home) log(name string) string { return h.fs.PathJoin(h.store(), logsName, name) }
 
 // makeDir makes dir and syncs the directories above that it had to make or change.
 func makeDir(f vfs.FS, dir string) error {
@@ -247,6 +254,9 @@ func (h *home) readFormat() (int, error) {
 	}
 	if n > Format {
 		return n, fmt.Errorf("the data directory %q has version %d, written by a newer treadle; this one knows version %d", h.dir, n, Format)
+	}
+	if n < Format {
+		return n, fmt.Errorf("the data directory %q has version %d, written by an older treadle; this one knows version %d: export it with that one, and import it into a new directory", h.dir, n, Format)
 	}
 	return n, nil
 }

@@ -38,21 +38,22 @@ func (h *home) importFrom(from io.Reader, progress func(done, total int64)) erro
 	if _, err := h.readFormat(); err != nil {
 		return err
 	}
-	if err := h.verify(); err != nil {
+	s, err := h.verify()
+	if err != nil {
 		return err
 	}
 	var r Report
-	if err := h.count(&r); err != nil {
+	if err := h.count(s, &r); err != nil {
 		return err
 	}
 	if r.Jobs+r.Settings > 0 {
 		return fmt.Errorf("the data directory %q holds %d jobs and %d settings; an import needs an empty one", h.dir, r.Jobs, r.Settings)
 	}
 	var last meta
-	if err := h.read(func(db *pebble.DB) (err error) { last, err = readMeta(db); return err }); err != nil {
+	if err := h.read(s, func(db pebble.Reader) (err error) { last, err = readMeta(db); return err }); err != nil {
 		return err
 	}
-	err := createStore(h.fs, h.path(newName), func(db *pebble.DB) error {
+	err = createStore(h.fs, h.path(newName), func(db *pebble.DB) error {
 		in := importer{w: storeWriter{db: db, batch: db.NewBatch()}, meta: last, progress: progress}
 		return in.run(from)
 	})

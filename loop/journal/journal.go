@@ -20,6 +20,7 @@ type Journal struct {
 	home    *home
 	guard   *guard
 	db      *pebble.DB
+	log     *logWriter
 	shards  []gather // one each, and the last for settings
 	figures *figures
 
@@ -32,7 +33,7 @@ type Journal struct {
 	wake    chan struct{} // tells the committer that a turn ended
 	closing chan struct{} // to the committer
 	closed  chan struct{} // to the watcher, when the committer has ended
-	workers struct{ committer, watcher sync.WaitGroup }
+	workers struct{ committer, checkpointer, watcher sync.WaitGroup }
 	once    sync.Once
 	ended   error // what Close found
 
@@ -47,7 +48,8 @@ type Journal struct {
 	takings   []taking
 	spares    [][]byte // a buffer for each shard
 	unwatched int      // bytes written since the watcher was woken
-	wedged    bool     // the store panicked: it cannot be closed
+
+	wedged bool // the checkpointer's: the store panicked, so it cannot be closed
 }
 
 // Open locks the data directory, checks it, makes it when it is new, and brings
@@ -71,6 +73,7 @@ func Open(o Options) (*Journal, error) {
 	j.figures.Recovery = time.Since(began)
 	j.look()
 	j.workers.committer.Go(j.commitLoop)
+	j.workers.checkpointer.Go(j.checkpointLoop)
 	j.workers.watcher.Go(j.watch)
 	return j, nil
 }
@@ -82,7 +85,8 @@ func openJournal(o Options, h *home) (*Journal, error) {
 	if _, err := h.readFormat(); err != nil {
 		return nil, err
 	}
-	if err := h.verify(); err != nil {
+	s, err := h.verify()
+	if err != nil {
 		return nil, err
 	}
 	j := &Journal{
@@ -100,10 +104,21 @@ func openJournal(o Options, h *home) (*Journal, error) {
 	if err := j.openStore(); err != nil {
 		return nil, err
 	}
-	if err := j.begin(); err != nil {
-		return nil, errors.Join(err, j.closeStore())
+	if err = j.openLogs(s); err == nil {
+		err = j.begin()
+	}
+	if err != nil {
+		return nil, errors.Join(err, j.log.close(), j.closeStore())
 	}
 	return j, nil
+}
+
+// stalled counts that a group had to wait.
+func (j *Journal) stalled(why string) {
+	j.figures.Lock()
+	j.figures.Stalls++
+	j.figures.Unlock()
+	j.options.Log.Debug("the journal waits for the disk", "why", why)
 }
 
 func (j *Journal) openStore() (err error) {
@@ -112,14 +127,8 @@ func (j *Journal) openStore() (err error) {
 			err = fmt.Errorf("cannot open the store in %q: it panicked: %v", j.options.Dir, p)
 		}
 	}()
-	stalled := func(why string) {
-		j.figures.Lock()
-		j.figures.Stalls++
-		j.figures.Unlock()
-		j.options.Log.Debug("the journal waits for the disk", "why", why)
-	}
 	log := storeLog{log: j.options.Log, trip: j.guard.trip}
-	o := storeOptions(j.guard, j.options.memTable, log, storeEvents(j.guard, stalled))
+	o := storeOptions(j.guard, j.options.memTable, log, storeEvents(j.guard))
 	o.ErrorIfNotExists = true
 	db, err := pebble.Open(j.home.store(), o)
 	if broke := j.guard.failure(); broke != nil {
@@ -132,6 +141,19 @@ func (j *Journal) openStore() (err error) {
 		return fmt.Errorf("cannot open the store in %q: %w", j.options.Dir, err)
 	}
 	j.db = db
+	return nil
+}
+
+// openLogs brings what the logs hold into the store and makes ready for the next log.
+func (j *Journal) openLogs(s *survey) error {
+	dir := j.home.log("")
+	j.log = newLogWriter(j.guard, dir, j.options.logSize, s.number, j.stalled)
+	if err := errors.Join(j.guard.MkdirAll(dir, 0o700), syncDir(j.guard, j.home.store())); err != nil {
+		return err
+	}
+	if err := j.recover(s); err != nil {
+		return j.damaged(err)
+	}
 	return nil
 }
 
@@ -300,9 +322,12 @@ func (j *Journal) Close() error {
 	j.once.Do(func() {
 		close(j.closing)
 		j.workers.committer.Wait()
+		err := j.log.close()
+		close(j.log.full)
+		j.workers.checkpointer.Wait()
 		close(j.closed)
 		j.workers.watcher.Wait()
-		err := j.closeStore()
+		err = errors.Join(err, j.closeStore())
 		unlock := j.home.close()
 		if j.ended = j.guard.failure(); j.ended == nil {
 			j.ended = errors.Join(err, unlock)

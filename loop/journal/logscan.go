@@ -3,24 +3,22 @@ package journal
 import (
 	"bytes"
 	"encoding/binary"
-	"hash/crc32"
 )
 
-// The store's logs and manifests are blocks of 32 KiB with chunks in them. A chunk
-// has a sum (4 bytes), a length (2) and a kind (1); in a log also the low half of
-// the log's number (4), and in the newest kinds an offset (8). A record is a full
-// chunk or a first one, any number of middle ones and a last one. Where a block has
-// no room for another head it ends in zeros. A log is closed with a head of sum 0,
-// length 0 and the next number. What follows may be left from the log that the file
-// was before.
+// Logs, and the store's manifests, are blocks of 32 KiB with chunks in them. A chunk
+// has a sum (4 bytes), a length (2) and a kind (1), and in a log also the low half of
+// the log's number (4). A record is a full chunk or a first one, any number of middle
+// ones and a last one. Where a block has no room for another head it ends in zeros. A
+// full log ends with a head of sum 0, length 0 and the next number. What follows may be
+// left from the log that the file was before.
 //
-// The store's own reader gives up at the first chunk that is wrong, and mostly takes
-// it for the end: damage in the middle of a log silently costs everything behind it.
+// A reader that took the first chunk that is wrong for the end would silently lose all
+// that is behind damage in the middle of a log; this one goes on to the next that is good.
 const (
-	logBlock   = 32 << 10
-	plainHead  = 7  // kinds 1 to 4
-	logHead    = 11 // 5 to 8
-	syncedHead = 19 // 9 to 12
+	logBlock  = 32 << 10
+	plainHead = 7  // of the kinds 1 to 4, in a manifest
+	logHead   = 11 // of those from logKinds to 8, in a log
+	logKinds  = 5
 )
 
 // The parts that a record may be of, in the order of the kinds.
@@ -36,9 +34,6 @@ type logPart struct {
 	offset, end int64
 	data        []byte // nil: a gap
 	whole       bool   // the record has all its chunks
-	// torn: the gap begins with the head of one of the log's chunks, or has good
-	// chunks of a record that lost its beginning.
-	torn bool
 }
 
 // logScanner walks a log or a manifest.
@@ -81,7 +76,7 @@ func (s *logScanner) run() {
 // skip steps over the zeros at the end of a block.
 func (s *logScanner) skip() {
 	left := min(logBlock-s.at%logBlock, len(s.b)-s.at)
-	room := syncedHead
+	room := logHead
 	if s.manifest {
 		room = plainHead
 	}
@@ -93,7 +88,7 @@ func (s *logScanner) skip() {
 func (s *logScanner) atEnd() bool {
 	s.skip()
 	h := s.b[s.at:]
-	return !s.manifest && len(h) >= logHead && h[6] == 5 && binary.LittleEndian.Uint32(h) == 0 &&
+	return !s.manifest && len(h) >= logHead && h[6] == logKinds && binary.LittleEndian.Uint32(h) == 0 &&
 		binary.LittleEndian.Uint16(h[4:]) == 0 && binary.LittleEndian.Uint32(h[7:]) == s.number+1
 }
 
@@ -105,16 +100,15 @@ func (s *logScanner) chunk(at int) (part int, data []byte, end int, ok bool) {
 	}
 	h := s.b[at:limit]
 	kind := int(h[6]) - 1
-	if kind < 0 || kind > 11 || s.manifest != (kind < 4) {
+	if kind < 0 || kind > 7 || s.manifest != (kind < 4) {
 		return 0, nil, 0, false
 	}
-	head := [...]int{plainHead, logHead, syncedHead}[kind/4]
+	head := [...]int{plainHead, logHead}[kind/4]
 	n := head + int(binary.LittleEndian.Uint16(h[4:]))
 	if len(h) < n || !s.manifest && binary.LittleEndian.Uint32(h[7:]) != s.number {
 		return 0, nil, 0, false
 	}
-	sum := crc32.Checksum(h[6:n], castagnoli)
-	if binary.LittleEndian.Uint32(h) != (sum>>15|sum<<17)+0xa282ead8 {
+	if binary.LittleEndian.Uint32(h) != chunkSum(h[6:n]) {
 		return 0, nil, 0, false
 	}
 	return kind % 4, h[head:n], at + n, true
@@ -148,9 +142,6 @@ func (s *logScanner) record() bool {
 // gap steps over bytes that are no record to the next good chunk that begins one.
 func (s *logScanner) gap() {
 	p := logPart{offset: int64(s.at)}
-	if h := s.b[s.at:]; len(h) >= logHead && !s.manifest {
-		p.torn = h[6] >= 5 && h[6] <= 12 && binary.LittleEndian.Uint32(h[7:]) == s.number
-	}
 	for s.at++; s.at < len(s.b); s.at++ {
 		if !s.manifest {
 			// Only places where the log's number stands can be a chunk's head.
@@ -165,7 +156,6 @@ func (s *logScanner) gap() {
 		if ok && part <= firstChunk {
 			break
 		}
-		p.torn = p.torn || ok
 	}
 	p.end = int64(s.at)
 	s.parts = append(s.parts, p)

@@ -50,9 +50,11 @@ const (
 	// defaultInterval is how long changes gather in the modes that do not wait.
 	defaultInterval = 50 * time.Millisecond
 	// defaultMemTable is what the store keeps in memory before it writes a table.
-	// A larger one keeps more of what comes and goes out of the tables, and costs
-	// that much log, memory and start-up time.
 	defaultMemTable = 8 << 20
+	// maxLog is the size with which a log is full and is brought into the store. What
+	// comes and goes within a log never reaches the store; a larger one costs that much
+	// disk, and start-up time.
+	maxLog = 16 << 20
 	// maxBatch ends a batch. A group that is larger, because the disk stood still
 	// or a whole dump was loaded, is committed in several.
 	maxBatch = 2 << 20
@@ -95,6 +97,7 @@ type Options struct {
 	memTable uint64        // tests make it small
 	every    time.Duration // between looks at the free space, likewise
 	batch    int           // ends a batch, likewise
+	logSize  int64         // with which a log is full, likewise
 }
 
 // fill puts the defaults in and refuses what cannot work.
@@ -135,6 +138,9 @@ func (o *Options) fill() error {
 	}
 	if o.batch == 0 {
 		o.batch = maxBatch
+	}
+	if o.logSize == 0 {
+		o.logSize = maxLog
 	}
 	return nil
 }

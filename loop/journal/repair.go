@@ -28,18 +28,18 @@ func (h *home) repair() (Report, error) {
 	if err := h.needStore(h.complete()); err != nil {
 		return Report{}, err
 	}
-	r, err := h.check(nil)
+	r, s, err := h.check(nil)
 	if err != nil {
 		return r, err
 	}
 	if len(r.Damage) == 0 {
-		return r, h.count(&r)
+		return r, h.count(s, &r)
 	}
 	sorted, err := openSorter(h.fs, h.path(scratchName))
 	if err != nil {
 		return r, fmt.Errorf("cannot make room for the repair in %q: %w", h.dir, cause(err))
 	}
-	if _, err = h.check(sorted.add); err == nil {
+	if _, _, err = h.check(sorted.add); err == nil {
 		err = createStore(h.fs, h.path(newName), func(db *pebble.DB) error { return r.keep(sorted, db) })
 	}
 	if err = errors.Join(err, sorted.close()); err != nil {

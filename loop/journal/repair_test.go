@@ -23,7 +23,7 @@ func TestCheckOfWholeStore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Damage) > 0 || r.Format != 1 || int(r.Jobs) != len(states[0].jobs) || r.Settings != 1 || r.Epoch != 1 || r.Tables == 0 || r.Logs != 1 || r.Size == 0 || r.Kept != "" {
+	if len(r.Damage) > 0 || r.Format != 2 || int(r.Jobs) != len(states[0].jobs) || r.Settings != 1 || r.Epoch != 1 || r.Tables == 0 || r.Logs != 1 || r.Size == 0 || r.Kept != "" {
 		t.Fatalf("%+v", r)
 	}
 	again, err := Repair(testDir, disk)
@@ -119,7 +119,7 @@ func tables(t *testing.T) (image, *driver) {
 	t.Helper()
 	f := vfs.NewCrashableMem()
 	o := testOptions(f)
-	o.memTable = 2 << 20
+	o.memTable, o.logSize = 2<<20, 256<<10
 	d := mustOpen(t, o)
 	r := rand.New(rand.NewPCG(7, 8))
 	for range 3000 {
@@ -132,10 +132,7 @@ func tables(t *testing.T) (image, *driver) {
 		d.put(int(seq)%3, Record{Seq: seq, Space: 1, Workload: noise})
 	}
 	d.setting("a", "1")
-	d.wait()
-	if err := d.j.db.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	d.wait() // the log is full
 	for seq := uint64(1); seq <= 3000; seq += 10 {
 		d.remove(seq)
 	}

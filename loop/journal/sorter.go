@@ -30,8 +30,7 @@ func openSorter(f vfs.FS, dir string) (*sorter, error) {
 		return nil, err
 	}
 	g := newGuard(f, false)
-	o := storeOptions(g, 0, storeLog{log: quiet().log, trip: g.trip}, storeEvents(g, func(string) {}))
-	o.DisableWAL = true
+	o := storeOptions(g, 0, storeLog{log: quiet().log, trip: g.trip}, storeEvents(g))
 	db, err := pebble.Open(dir, o)
 	if broke := g.failure(); broke != nil {
 		if err == nil {

@@ -17,6 +17,8 @@ const storeFormat = pebble.FormatTableFormatV6
 
 // storeOptions tune the store for data that is written once, mostly deleted soon,
 // and read at the next start: small memory, small caches, no filters.
+//
+// It keeps no log: what is written into it is in ours until it is in its tables.
 func storeOptions(f vfs.FS, memTable uint64, log pebble.Logger, events *pebble.EventListener) *pebble.Options {
 	if memTable == 0 {
 		memTable = defaultMemTable
@@ -26,14 +28,13 @@ func storeOptions(f vfs.FS, memTable uint64, log pebble.Logger, events *pebble.E
 		FormatMajorVersion: storeFormat,
 		Logger:             log,
 		EventListener:      events,
+		DisableWAL:         true,
 		MemTableSize:       memTable,
-		// So many memory tables may wait to be written before a commit waits. The
-		// store keeps one more log than that for reuse, each with the room of a
-		// memory table and a tenth: that is most of an empty store's size.
+		// So many memory tables may wait to be written before a checkpoint waits.
 		MemTableStopWritesThreshold: 3,
 		L0CompactionThreshold:       2,
 		// Nothing reads while the server runs, so many files on the first level
-		// harm nobody, and a commit need not wait for a compaction.
+		// harm nobody, and a checkpoint need not wait for a compaction.
 		L0StopWritesThreshold: 1000,
 		CacheSize:             1 << 20,
 		MaxOpenFiles:          128,
@@ -76,7 +77,7 @@ func quiet() storeLog {
 }
 
 // storeEvents breaks g on what the store finds out in the background.
-func storeEvents(g *guard, stalled func(why string)) *pebble.EventListener {
+func storeEvents(g *guard) *pebble.EventListener {
 	return &pebble.EventListener{
 		BackgroundError: func(err error) {
 			g.trip(fmt.Errorf("the store cannot go on: %w", err))
@@ -84,7 +85,6 @@ func storeEvents(g *guard, stalled func(why string)) *pebble.EventListener {
 		DataCorruption: func(i pebble.DataCorruptionInfo) {
 			g.trip(fmt.Errorf("%s is damaged: %w", i.Path, i.Details))
 		},
-		WriteStallBegin: func(i pebble.WriteStallBeginInfo) { stalled(i.Reason) },
 	}
 }
 
@@ -100,12 +100,11 @@ func closeStore(db *pebble.DB) (err error) {
 
 // createStore makes a store at dir, which must not exist, lets fill write into it
 // and completes it with its format file: a directory with that file is a whole
-// store. The log is not used, so fill's batches are durable only in the end.
+// store. Fill's batches are durable only in the end.
 func createStore(f vfs.FS, dir string, fill func(*pebble.DB) error) error {
 	g := newGuard(f, false)
 	log := storeLog{log: slog.New(slog.DiscardHandler), trip: g.trip}
-	o := storeOptions(g, 0, log, storeEvents(g, func(string) {}))
-	o.DisableWAL = true
+	o := storeOptions(g, 0, log, storeEvents(g))
 	db, err := pebble.Open(dir, o)
 	if err == nil {
 		if err = fill(db); err == nil {

@@ -10,10 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
 // survey is what is found in a store before it is opened for writing. The store
@@ -24,12 +22,33 @@ type survey struct {
 	home   *home
 	damage []Damage
 
-	listed bool             // the manifest was read: tables and logs are what it names
+	listed bool             // the manifest was read: tables are what it names
 	tables map[string]int64 // the live tables and their sizes
-	logs   []string         // the live logs, in order
+	stored uint64           // the last group that is in the tables
 	last   meta             // the last group, as far as they are unbroken
-	// cut says where logs end that end in what was never synced.
-	cut map[string]int64
+	logs   []surveyedLog    // those with groups that are not in the tables, in order
+	spares []string         // files that wait to be used as logs again
+	number uint64           // the highest of a log or a spare
+}
+
+// surveyedLog is a log as a start finds it.
+type surveyedLog struct {
+	name string // in the directory of the logs
+	end  int64  // of what was synced, as far as anybody can tell
+}
+
+// groups reads the log's groups.
+func (l surveyedLog) groups(h *home) ([]logPart, error) {
+	b, err := readFile(h.fs, h.log(l.name))
+	if err != nil {
+		return nil, err
+	}
+	parts, _ := scanLog(b, fileNumber(l.name))
+	n := 0
+	for n < len(parts) && parts[n].whole && parts[n].offset < l.end {
+		n++
+	}
+	return parts[:n], nil
 }
 
 func (s *survey) add(file string, offset, length int64, format string, args ...any) {
@@ -39,34 +58,31 @@ func (s *survey) add(file string, offset, length int64, format string, args ...a
 }
 
 // verify refuses a store that has lost committed changes.
-func (h *home) verify() error {
+func (h *home) verify() (*survey, error) {
 	s, err := h.survey()
-	if err != nil {
-		return err
+	if err == nil && len(s.damage) > 0 {
+		err = &DamageError{Dir: h.dir, Damage: s.damage}
 	}
-	if len(s.damage) > 0 {
-		return &DamageError{Dir: h.dir, Damage: s.damage}
-	}
-	for name, end := range s.cut {
-		if err := h.cutLog(name, end); err != nil {
-			return fmt.Errorf("cannot shorten %s: %w", name, cause(err))
-		}
-	}
-	return nil
+	return s, err
 }
 
 // survey reads the manifest and the logs, and follows the chain of groups from the
 // tables through the logs.
 func (h *home) survey() (*survey, error) {
-	s := &survey{home: h, tables: map[string]int64{}, cut: map[string]int64{}}
+	s := &survey{home: h, tables: map[string]int64{}}
 	if err := s.readManifest(); err != nil {
 		return nil, err
 	}
 	if err := s.list(); err != nil {
 		return nil, err
 	}
-	for i, name := range s.logs {
-		if err := s.readLog(name, i == len(s.logs)-1); err != nil {
+	s.stored = s.last.group
+	logs, err := s.listLogs()
+	if err != nil {
+		return nil, err
+	}
+	for i, name := range logs {
+		if err := s.readLog(name, i == len(logs)-1); err != nil {
 			return nil, err
 		}
 	}
@@ -75,6 +91,28 @@ func (h *home) survey() (*survey, error) {
 		return s, s.strayTables()
 	}
 	return s, nil
+}
+
+// listLogs is the names of the logs, in order.
+func (s *survey) listLogs() (logs []string, err error) {
+	dir := s.home.fs.PathJoin(s.home.store(), logsName)
+	if ok, err := exists(s.home.fs, dir); err != nil || !ok {
+		return nil, err
+	}
+	names, err := s.home.fs.List(dir)
+	for _, name := range names {
+		switch {
+		case strings.HasSuffix(name, logSuffix):
+			logs = append(logs, name)
+		case strings.HasSuffix(name, spareSuffix):
+			s.spares = append(s.spares, name)
+		default:
+			continue
+		}
+		s.number = max(s.number, fileNumber(name))
+	}
+	slices.SortFunc(logs, func(a, b string) int { return cmp.Compare(fileNumber(a), fileNumber(b)) })
+	return logs, err
 }
 
 // readManifest looks for gaps in the manifest. Each of its records is synced before
@@ -116,8 +154,8 @@ func (s *survey) readManifest() error {
 	return nil
 }
 
-// list asks the store which tables and logs are live, and reads the last group that
-// is in the tables. Without a good manifest it takes all files there are.
+// list asks the store which tables are live, and reads the last group that is in them.
+// Without a good manifest it takes all there are.
 func (s *survey) list() error {
 	names, err := s.home.fs.List(s.home.store())
 	if err != nil {
@@ -135,15 +173,10 @@ func (s *survey) list() error {
 		}
 	}
 	for _, name := range names {
-		switch {
-		case s.listed:
-		case strings.HasSuffix(name, ".log"):
-			s.logs = append(s.logs, name)
-		case strings.HasSuffix(name, ".sst"):
+		if !s.listed && strings.HasSuffix(name, ".sst") {
 			s.tables[name] = -1
 		}
 	}
-	slices.SortFunc(s.logs, func(a, b string) int { return cmp.Compare(fileNumber(a), fileNumber(b)) })
 	return nil
 }
 
@@ -168,10 +201,9 @@ func fileNumber(name string) uint64 {
 	return n
 }
 
-// ask opens the store to read, with empty logs.
+// ask opens the store to read.
 func (s *survey) ask() (err error) {
-	view := &logless{FS: s.home.fs}
-	o := storeOptions(view, 0, quiet(), nil)
+	o := storeOptions(s.home.fs, 0, quiet(), nil)
 	o.ReadOnly, o.ErrorIfNotExists, o.DisableConsistencyCheck = true, true, true
 	db, err := pebble.Open(s.home.store(), o)
 	if err != nil {
@@ -187,33 +219,8 @@ func (s *survey) ask() (err error) {
 			s.tables[fmt.Sprintf("%s.sst", t.BackingSSTNum)] = int64(t.Size)
 		}
 	}
-	s.logs = view.opened()
 	s.last, err = readMeta(db)
 	return err
-}
-
-// logless is a file system in which all logs are empty; it remembers which were
-// opened, because a store opens the logs that are live.
-type logless struct {
-	vfs.FS
-	mu   sync.Mutex
-	logs []string
-}
-
-func (l *logless) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
-	if !strings.HasSuffix(name, ".log") {
-		return l.FS.Open(name, opts...)
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.logs = append(l.logs, l.PathBase(name))
-	return vfs.NewMemFile(nil), nil
-}
-
-func (l *logless) opened() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Clone(l.logs)
 }
 
 // readLog follows the chain of groups through one log.
@@ -222,11 +229,15 @@ func (l *logless) opened() []string {
 // synced. Without such a witness it is the end of what was written when the machine
 // stopped, and was never acknowledged.
 func (s *survey) readLog(name string, last bool) error {
-	b, err := readFile(s.home.fs, s.home.fs.PathJoin(s.home.store(), name))
+	b, err := readFile(s.home.fs, s.home.log(name))
 	if err != nil {
 		return fmt.Errorf("cannot read %s: %w", name, cause(err))
 	}
 	parts, closed := scanLog(b, fileNumber(name))
+	if s.holds(parts) {
+		return nil
+	}
+	file := filepath.Join(logsName, name)
 	var gaps []logPart
 	for _, p := range parts {
 		if p.data == nil || !p.whole {
@@ -237,7 +248,7 @@ func (s *survey) readLog(name string, last bool) error {
 		}
 		m, err := batchMeta(p.data)
 		if err != nil && p.whole {
-			s.add(name, p.offset, p.end-p.offset, "%v", err)
+			s.add(file, p.offset, p.end-p.offset, "%v", err)
 		}
 		if err != nil {
 			continue
@@ -245,7 +256,7 @@ func (s *survey) readLog(name string, last bool) error {
 		if m.settled {
 			for _, g := range gaps {
 				if g.offset < p.offset {
-					s.add(name, g.offset, g.end-g.offset, "cannot be read, and group %d behind it says that it was synced", m.group)
+					s.add(file, g.offset, g.end-g.offset, "cannot be read, and group %d behind it says that it was synced", m.group)
 					s.last.group = max(s.last.group, m.previous) // the gap is told: what was in it is not told again
 				}
 			}
@@ -255,11 +266,28 @@ func (s *survey) readLog(name string, last bool) error {
 			}
 		}
 		if p.whole && len(gaps) == 0 {
-			s.follow(name, p, m)
+			s.follow(file, p, m)
 		}
 	}
-	s.unfinished(name, parts, gaps, closed || last)
+	end := int64(len(b))
+	if len(gaps) > 0 {
+		if end = gaps[0].offset; !closed && !last {
+			s.add(file, end, gaps[0].end-end, "cannot be read, in a log that was complete")
+		}
+	}
+	s.logs = append(s.logs, surveyedLog{name, end})
 	return nil
+}
+
+// holds reports whether the tables hold all groups of a log, which was about to be let go.
+func (s *survey) holds(parts []logPart) bool {
+	var last uint64
+	for _, p := range parts {
+		if m, err := batchMeta(p.data); err == nil {
+			last = max(last, m.group)
+		}
+	}
+	return last > 0 && last <= s.stored
 }
 
 // follow checks one whole group against the one before.
@@ -272,23 +300,6 @@ func (s *survey) follow(name string, p logPart, m meta) {
 	}
 	if m.group >= s.last.group {
 		s.last = m
-	}
-}
-
-// unfinished judges what a log ends with: gaps that no later group vouches for.
-func (s *survey) unfinished(name string, parts, gaps []logPart, mayEnd bool) {
-	if len(gaps) == 0 {
-		return
-	}
-	g := gaps[0]
-	if !mayEnd {
-		s.add(name, g.offset, g.end-g.offset, "cannot be read, in a log that was complete")
-		return
-	}
-	for _, p := range parts {
-		if p.offset >= g.offset && (p.data != nil || p.torn) {
-			s.cut[name] = g.offset
-		}
 	}
 }
 
@@ -314,27 +325,4 @@ func (s *survey) strayTables() error {
 		}
 	}
 	return nil
-}
-
-// cutLog ends a log where its gap begins. The store would not read on from there
-// either; but it might take the gap for damage, and it tries for up to a second to
-// mend a torn chunk by turning each of its bits over.
-func (h *home) cutLog(name string, end int64) error {
-	name = h.fs.PathJoin(h.store(), name)
-	b, err := readFile(h.fs, name)
-	if err != nil {
-		return err
-	}
-	f, err := h.fs.Create(name+".tmp", vfs.WriteCategoryUnspecified)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(b[:end])
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := h.fs.Rename(name+".tmp", name); err != nil {
-		return err
-	}
-	return syncDir(h.fs, h.store())
 }

@@ -26,9 +26,9 @@ type testTB interface {
 
 const testDir = "data"
 
-// testOptions are for a journal in memory that writes tables often.
+// testOptions are for a journal in memory that fills logs and writes tables often.
 func testOptions(f vfs.FS) Options {
-	return Options{Dir: testDir, FS: f, Shards: 3, memTable: 64 << 10, Interval: time.Millisecond}
+	return Options{Dir: testDir, FS: f, Shards: 3, memTable: 64 << 10, logSize: 24 << 10, Interval: time.Millisecond}
 }
 
 // state is what a journal should hold: the jobs' and the settings' stored values.
@@ -274,12 +274,18 @@ func takeImage(tb testTB, f vfs.FS, dir string) image {
 	return m
 }
 
-// quiet waits until the store has nothing to do in the background.
+// quiet waits until nothing is done in the background: all logs but the one in use are
+// in the store, and it has nothing to do.
 func (d *driver) quiet() {
 	d.tb.Helper()
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(100 * time.Microsecond) {
 		m := d.j.db.Metrics()
-		if m.Flush.NumInProgress+m.Compact.NumInProgress+m.Table.ObsoleteCount+m.Table.ZombieCount == 0 {
+		names, err := d.j.options.FS.List(d.j.home.log(""))
+		if err != nil {
+			d.tb.Fatalf("%v", err)
+		}
+		full := len(slices.DeleteFunc(names, func(n string) bool { return !strings.HasSuffix(n, logSuffix) })) - 1
+		if full <= 0 && m.Flush.NumInProgress+m.Compact.NumInProgress+m.Table.ObsoleteCount+m.Table.ZombieCount == 0 {
 			return
 		}
 		if time.Now().After(end) {

@@ -1,0 +1,186 @@
+package journal
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// checkpointLoop brings full logs into the store, one after the other, until the
+// committer has ended or the journal is broken.
+func (j *Journal) checkpointLoop() {
+	for {
+		select {
+		case name, more := <-j.log.full:
+			if !more {
+				return
+			}
+			if err := j.checkpointFull(name); err != nil {
+				j.guard.trip(fmt.Errorf("cannot bring %s into the store: %w", name, err))
+				return
+			}
+		case <-j.guard.failed:
+			return
+		}
+	}
+}
+
+// checkpointFull brings one full log into the store and lets go of it.
+func (j *Journal) checkpointFull(name string) error {
+	b, err := readFile(j.options.FS, j.home.log(name))
+	if err != nil {
+		return cause(err)
+	}
+	parts, closed := scanLog(b, fileNumber(name))
+	if n := len(parts); !closed || n == 0 || !parts[n-1].whole {
+		return fmt.Errorf("its %d bytes cannot be read back", len(b))
+	}
+	if err := j.checkpoint(parts); err != nil {
+		return err
+	}
+	if err := j.guard.failure(); err != nil {
+		return err
+	}
+	return j.retire(name)
+}
+
+// retire makes a log that is in the store the next to be used again, or removes it.
+func (j *Journal) retire(name string) error {
+	if len(j.log.spares) == cap(j.log.spares) {
+		return j.guard.Remove(j.home.log(name))
+	}
+	spare := strings.TrimSuffix(name, logSuffix) + spareSuffix
+	if err := j.guard.Rename(j.home.log(name), j.home.log(spare)); err != nil {
+		return err
+	}
+	j.log.spares <- spare // only the checkpointer fills it
+	return nil
+}
+
+// recover brings what the logs hold into the store and lets go of them. What it reads is
+// synced first: a crash must not take back what is in the store by then.
+func (j *Journal) recover(s *survey) error {
+	for _, l := range s.logs {
+		if err := j.syncLog(l.name); err != nil {
+			return err
+		}
+		parts, err := l.groups(j.home)
+		if err == nil && len(parts) > 0 {
+			err = j.checkpoint(parts)
+		}
+		if err != nil {
+			return fmt.Errorf("cannot bring %s into the store: %w", l.name, cause(err))
+		}
+	}
+	for _, name := range s.spares {
+		if err := j.guard.Remove(j.home.log(name)); err != nil {
+			return err
+		}
+	}
+	for i := len(s.logs) - 1; i >= 0; i-- {
+		if err := j.retire(s.logs[i].name); err != nil {
+			return err
+		}
+	}
+	if err := j.log.syncDir(); err != nil {
+		return err
+	}
+	return j.guard.failure()
+}
+
+// syncLog syncs a log that an earlier process may have left unsynced.
+func (j *Journal) syncLog(name string) error {
+	name = j.home.log(name)
+	f, err := j.options.FS.OpenReadWrite(name, vfs.WriteCategoryUnspecified) // unguarded: not even mode Never is lazy here
+	if err != nil {
+		return err
+	}
+	j.guard.change("sync", name, f.Sync)
+	return first(f.Close(), j.guard.failure())
+}
+
+// checkpoint brings what a log's groups came to into the store and syncs it. The last
+// thing that is written is the last group's meta: where it is, everything is. Otherwise
+// the log is there still, and doing all of it again comes to the same.
+func (j *Journal) checkpoint(parts []logPart) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			j.wedged = true
+			err = fmt.Errorf("the store panicked: %v", p)
+		}
+	}()
+	before, err := readMeta(j.db)
+	if err != nil {
+		return err
+	}
+	n := netting{top: before.top}
+	size := 0
+	for _, p := range parts {
+		size += len(p.data)
+	}
+	n.ops = make([]byte, 0, size)
+	for _, p := range parts {
+		n.add(p.data[operationsAt:])
+	}
+	last := parts[len(parts)-1].data
+	for rest := n.ops; ; {
+		var count int
+		batch := make([]byte, batchHeader, min(len(rest), j.options.batch)+batchHeader+metaOpSize)
+		batch, count, rest = appendLive(batch, rest, j.options.batch)
+		if len(rest) == 0 {
+			batch, count = append(batch, last[batchHeader:operationsAt]...), count+1
+		}
+		binary.LittleEndian.PutUint32(batch[8:], uint32(count))
+		var b pebble.Batch
+		if err := b.SetRepr(batch); err != nil {
+			return err
+		}
+		if err := j.db.Apply(&b, pebble.NoSync); err != nil {
+			return err
+		}
+		if len(rest) == 0 {
+			return j.db.Flush()
+		}
+	}
+}
+
+// netting keeps of a log's operations the last of each job, and nothing of a job that is
+// new to the store and gone again.
+type netting struct {
+	ops   []byte // those that are undone are marked dead
+	index index
+	top   uint64 // the highest Seq before the log
+}
+
+// add takes a group's operations.
+func (n *netting) add(ops []byte) {
+	at := len(n.ops)
+	n.ops = append(n.ops, ops...)
+	for at < len(n.ops) {
+		op := n.ops[at:]
+		if op[1] == jobKeySize && op[2] == keyJob {
+			n.job(at, op[0], binary.BigEndian.Uint64(op[3:]))
+		}
+		at += opSize(op)
+	}
+}
+
+// job notes the operation on a job that is at n.ops[at:].
+func (n *netting) job(at int, kind byte, seq uint64) {
+	e := n.index.find(seq)
+	fresh := e == nil && kind == opSet && seq > n.top || e != nil && e.fresh()
+	if e != nil {
+		n.ops[e.at()] |= opDead
+	} else {
+		e = n.index.add(seq)
+	}
+	if kind == opDelete && fresh {
+		n.ops[at] |= opDead
+		n.index.remove(seq)
+		return
+	}
+	e.set(at, fresh)
+}
