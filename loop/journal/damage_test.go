@@ -341,7 +341,7 @@ func TestMissingLogInTheMiddle(t *testing.T) {
 	f := &slowSync{FS: vfs.NewCrashableMem()}
 	f.tables.Lock() // no table is written: all logs stay in use
 	d := mustOpen(t, testOptions(f))
-	for range 30 {
+	for range 45 {
 		d.create(2000)
 		d.wait()
 	}

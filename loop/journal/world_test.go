@@ -28,7 +28,7 @@ const testDir = "data"
 
 // testOptions are for a journal in memory that fills logs and writes tables often.
 func testOptions(f vfs.FS) Options {
-	return Options{Dir: testDir, FS: f, Shards: 3, memTable: 64 << 10, logSize: 24 << 10, Interval: time.Millisecond}
+	return Options{Dir: testDir, FS: f, Shards: 3, memTable: 64 << 10, logSize: 40 << 10, Interval: time.Millisecond}
 }
 
 // state is what a journal should hold: the jobs' and the settings' stored values.
@@ -243,6 +243,20 @@ func reopen(f vfs.FS) (state, error) {
 	}
 	s, err := readState(j)
 	return s, errors.Join(err, j.Close())
+}
+
+// awaits waits until the figures are as they should be.
+func (d *driver) awaits(right func(Stats) bool) Stats {
+	d.tb.Helper()
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(100 * time.Microsecond) {
+		s := d.j.Stats()
+		if right(s) {
+			return s
+		}
+		if time.Now().After(end) {
+			d.tb.Fatalf("%+v", s)
+		}
+	}
 }
 
 // image is a copy of all files in a directory.

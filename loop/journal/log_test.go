@@ -1,0 +1,147 @@
+package journal
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"pgregory.net/rapid"
+)
+
+// Records of any size that are written into a log, over what the file held before, are
+// read back as they were, with their places, and nothing else is.
+func TestLogChunks(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		// Sizes around a block's, so that heads come to stand at every place of its end.
+		size := rapid.OneOf(rapid.IntRange(0, 60), rapid.IntRange(logBlock-60, logBlock+20), rapid.IntRange(0, 3*logBlock))
+		fill := func(number uint64, n int) (b []byte, records [][]byte, ends []int64) {
+			for i := range n {
+				r := bytes.Repeat([]byte{byte(i), byte(number)}, (size.Draw(t, "size")+1)/2)
+				records = append(records, r)
+				b = append(b, appendRecordChunks(nil, int64(len(b)), number, r)...)
+				ends = append(ends, int64(len(b)))
+			}
+			return b, records, ends
+		}
+		old, _, _ := fill(7, 6)
+		b, records, ends := fill(9, rapid.IntRange(1, 6).Draw(t, "records"))
+		full := rapid.Bool().Draw(t, "full")
+		if full {
+			b = append(b, appendLogEnd(nil, int64(len(b)), 9)...)
+		}
+		parts, closed := scanLog(append(bytes.Clone(b), old[min(len(b), len(old)):]...), 9)
+		if closed != full {
+			t.Fatalf("closed: %v", closed)
+		}
+		if n := len(parts); n > 0 && parts[n-1].data == nil {
+			parts = parts[:n-1] // what the file held before
+		}
+		if len(parts) != len(records) {
+			t.Fatalf("%d records instead of %d", len(parts), len(records))
+		}
+		for i, p := range parts {
+			if !p.whole || p.end != ends[i] || !bytes.Equal(p.data, records[i]) {
+				t.Fatalf("record %d, of %d bytes: %d bytes, whole: %v, end %d instead of %d", i, len(records[i]), len(p.data), p.whole, p.end, ends[i])
+			}
+		}
+	})
+}
+
+// A start that breaks off while it brings a log into the store, and a loss of power with
+// it: the part that is in the store must not outlive what it was read from, which the
+// process before had written and not synced.
+func TestPowerFailsInRecovery(t *testing.T) {
+	t.Parallel()
+	f := vfs.NewCrashableMem()
+	o := testOptions(f)
+	o.Sync, o.logSize = Never, 4<<20
+	d := mustOpen(t, o)
+	for range 2 {
+		for range 300 {
+			d.create(1000)
+		}
+		d.wait()
+		for seq := d.next - 300; seq < d.next; seq += 2 {
+			d.change(seq, 1)
+		}
+		d.wait()
+	}
+	m := imageOf(t, f)
+	if err := d.j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	name, b := m.liveLog(t)
+	o.batch = 16 << 10 // the store is given the log in many pieces
+	step := int64(1)
+	if testing.Short() {
+		step = 3
+	}
+	for at := int64(1); ; at += step {
+		disk := m.with(name, nil).crashable(t)
+		log, err := disk.OpenReadWrite(name, vfs.WriteCategoryUnspecified)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := log.Write(bytes.Clone(b)); err != nil { // and no sync
+			t.Fatal(err)
+		}
+		broken := o
+		faulty := &faultFS{FS: disk, at: at, forever: true}
+		broken.FS = faulty
+		if next, err := openDriver(t, broken); err == nil {
+			_ = next.j.Close() // whatever it says, the power fails
+		}
+		if faulty.hit.Load() == nil {
+			if at < 20 {
+				t.Fatalf("only %d operations", at)
+			}
+			return
+		}
+		got, err := reopen(disk.CrashClone(vfs.CrashCloneCfg{RNG: rand.New(rand.NewPCG(1, 2))}))
+		if err == nil {
+			err = d.verify(got, 0)
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", fmt.Sprintf("operation %d (%s)", at, *faulty.hit.Load()), err)
+		}
+	}
+}
+
+// When checkpoints cannot keep up, commits wait, and so do not fill the disk with logs; a
+// failure ends the waiting.
+func TestCommitsWaitForCheckpoints(t *testing.T) {
+	for _, fails := range []bool{false, true} {
+		f := &slowSync{FS: vfs.NewCrashableMem()}
+		o := testOptions(f)
+		o.logSize = 1 // every group fills a log
+		d := mustOpen(t, o)
+		d.quiet()
+		f.tables.Lock() // no table is written
+		for range 10 {
+			d.create(10)
+			before := d.j.Stats().Groups
+			d.j.Flush()
+			if d.awaits(func(s Stats) bool { return s.Groups > before || s.Stalls > 0 }).Stalls > 0 {
+				break
+			}
+		}
+		s := d.j.Stats()
+		if logs := len(imageOf(t, f.FS.(*vfs.MemFS)).logs()); s.Stalls != 1 || logs > 2+waitingLogs || d.j.Committed() >= d.changes[len(d.changes)-1].group {
+			t.Fatalf("%d logs, %+v", logs, s)
+		}
+		if fails {
+			d.j.guard.trip(errNotGroup)
+			<-d.j.guard.failed
+		}
+		f.tables.Unlock()
+		if d.wait() == fails {
+			t.Fatalf("fails: %v, and committed: %v", fails, !fails)
+		}
+		if err := d.j.Close(); (err != nil) != fails {
+			t.Fatal(err)
+		}
+	}
+}
