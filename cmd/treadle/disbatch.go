@@ -131,8 +131,11 @@ func (d *disbatchTaskCmd) Run(con *console) error {
 		level = "error"
 	}
 	log := newLog(con.err, level, "text")
+	ctx, second, stop := signals()
+	defer stop()
+	context.AfterFunc(second, func() { os.Exit(exitInterrupted) })
 	if d.Task == disbatchAll {
-		return disbatchTasks(c, con, log)
+		return disbatchTasks(ctx, c, con, log)
 	}
 	gfs := c.GFS
 	if d.GFS != "" {
@@ -140,13 +143,11 @@ func (d *disbatchTaskCmd) Run(con *console) error {
 			return badUsage("--gfs: %w", err)
 		}
 	}
-	ctx, _, stop := signals()
-	defer stop()
 	return disbatch.RunTask(ctx, c, d.Task, gfs, log)
 }
 
-func disbatchTasks(c *disbatch.Config, con *console, log *slog.Logger) error {
-	err := disbatch.RunTasks(c, con.in, con.out, log)
+func disbatchTasks(ctx context.Context, c *disbatch.Config, con *console, log *slog.Logger) error {
+	err := disbatch.RunTasks(ctx, c, con.in, con.out, log)
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil // the node died while it sent a task; that one is claimed and will be found
 	}

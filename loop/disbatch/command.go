@@ -46,10 +46,13 @@ type run struct {
 	broken         error // it was killed, or its time was over
 }
 
+// errToldToEnd is why a plugin was ended before its time.
+var errToldToEnd = errors.New("its task runner was told to end")
+
 // execute runs a plugin's command with more arguments for a task, in a process group of
-// its own. The error says why it could not start.
-func (p *PluginConfig) execute(task string, more []string, input []byte) (*run, error) {
-	ctx, cancel := context.Background(), context.CancelFunc(func() {})
+// its own, until it ends or runner does. The error says why it could not start.
+func (p *PluginConfig) execute(runner context.Context, task string, more []string, input []byte) (*run, error) {
+	ctx, cancel := runner, context.CancelFunc(func() {})
 	if p.Timeout > 0 {
 		ctx, cancel = context.WithTimeout(ctx, p.timeout())
 	}
@@ -77,6 +80,8 @@ func (p *PluginConfig) execute(task string, more []string, input []byte) (*run, 
 	}
 	var exit *exec.ExitError
 	switch {
+	case runner.Err() != nil:
+		r.broken = errToldToEnd
 	case ctx.Err() != nil:
 		r.broken = fmt.Errorf("its time-out of %v is over", p.timeout())
 	case errors.As(err, &exit) && !exit.Exited():

@@ -120,35 +120,6 @@ func TestNoTaskIsClaimedTwice(t *testing.T) {
 	}
 }
 
-// A database that disappears while tasks run: nothing is lost, the node does not spin, and
-// it is back by itself.
-func TestTheDatabaseDisappears(t *testing.T) {
-	s, w := newFaultySite(t, functionPlugin), newWorkers(true)
-	q := s.queue(d("name", "a", "plugin", "F", "threads", 4))
-	ids := s.fill(&q, payloads(12)...)
-	lines := newLineCount()
-	s.node("me", with(w), func(o *NodeOptions) { o.Log = lines.logger() })
-	s.until("tasks at work", func() bool { return w.holding() == 4 })
-	s.double.Stop()
-	w.mu.Lock()
-	w.hold = false
-	w.mu.Unlock()
-	w.finish(4) // their ends have nowhere to go
-	before := lines.count()
-	gone := time.NewTimer(2 * time.Second)
-	<-gone.C
-	if got := lines.count() - before; got > 100 {
-		t.Errorf("%d lines of log in two seconds without a database", got)
-	}
-	must(t, s.double.Resume())
-	s.ends(ids...)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.runs) != len(ids) {
-		t.Errorf("%d tasks ran", len(w.runs))
-	}
-}
-
 // A node that stops gives back what it claimed and has not begun, in the dialect of the
 // queue.
 func TestClaimedTasksAreGivenBack(t *testing.T) {

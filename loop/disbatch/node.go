@@ -157,7 +157,6 @@ func (n *ExecutionNode) Run(ctx context.Context) error {
 				n.say("tick", "")
 			}
 			timer.Reset(n.interval())
-			n.fill()
 		}
 	}
 	n.stop()

@@ -6,7 +6,9 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/signal"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -19,11 +21,12 @@ const runnerVariable = "TREADLE_TEST_RUNNER_CONFIG"
 func TestMain(m *testing.M) {
 	if path := os.Getenv(runnerVariable); path != "" {
 		log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+		ctx, _ := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 		c, err := ReadConfig(path)
 		if err == nil && len(os.Args) > 1 { // as the original's: --config F --task HEX --gfs V
-			err = RunTask(context.Background(), c, os.Args[4], GFSAuto, log)
+			err = RunTask(ctx, c, os.Args[4], GFSAuto, log)
 		} else if err == nil {
-			err = RunTasks(c, os.Stdin, os.Stdout, log)
+			err = RunTasks(ctx, c, os.Stdin, os.Stdout, log)
 		}
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -10,16 +10,15 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// Bounds of writing to a database that may be away.
 const (
-	firstRetry = 100 * time.Millisecond
-	lastRetry  = 5 * time.Second
 	// maxInline is how much output a task's document takes beside what it has: the
 	// database's limit on documents is 16 MiB.
 	maxInline = 15 << 20
+	// lastWords is how long a runner that was told to end, and has ended its plugins, goes
+	// on trying to write how their tasks ended.
+	lastWords = 10 * time.Second
 )
 
 // performer begins tasks, runs their plugins and writes their ends.
@@ -29,6 +28,8 @@ type performer struct {
 	config string // path of the configuration, for runners
 	claim  bool   // a finished task keeps the time of its claim
 	tally  *tally
+	outage *outage
+	last   time.Duration // for the ends of tasks when it is told to end: lastWords, less in tests
 }
 
 // assignment is a claimed task and how it is to be run.
@@ -39,40 +40,12 @@ type assignment struct {
 	GFS    GFS          `bson:"gfs"`
 }
 
-// persist repeats a call until the database answers it or ctx ends. What the database
-// refuses is repeated as well, since most of its refusals pass, save what can never fit.
-func (p *performer) persist(ctx context.Context, what string, call func() error) error {
-	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
-		err := call()
-		if err == nil || tooLarge(err) {
-			return err
-		}
-		p.tally.errors.Add(1)
-		p.log.Warn("the database does not answer, trying again", "for", what, "in", wait, "error", err.Error())
-		select {
-		case <-ctx.Done():
-			return errors.Join(err, ctx.Err())
-		case <-time.After(wait):
-		}
-	}
-}
-
-// Codes of the database for a document that is over its limit.
-const (
-	codeTooLarge      = 10334
-	codeTooLargeAfter = 17419
-)
-
-func tooLarge(err error) bool {
-	var server mongo.ServerError
-	return errors.As(err, &server) && (server.HasErrorCode(codeTooLarge) || server.HasErrorCode(codeTooLargeAfter))
-}
-
 // errNotMine says that the task was not there to be begun: somebody else began it, or it
 // was given back.
 var errNotMine = errors.New("the task is not claimed by this node any more")
 
-// perform begins a task, runs it here and writes its end.
+// perform begins a task, runs it here and writes its end. If ctx ends, the plugin is told
+// to end, and that is written.
 func (p *performer) perform(ctx context.Context, a *assignment) error {
 	t := DecodeTask(a.Task)
 	if a.Plugin.Kind == KindRunner {
@@ -82,7 +55,23 @@ func (p *performer) perform(ctx context.Context, a *assignment) error {
 	if err := p.begin(ctx, &t, run); err != nil {
 		return err
 	}
-	return p.finish(ctx, a, &t, run, p.execute(a, &t))
+	o := p.execute(ctx, a, &t)
+	longer, cancel := outlive(ctx, p.last)
+	defer cancel()
+	if err := p.finish(longer, a, &t, run, o); err != nil {
+		return fmt.Errorf("its end with status %d is not written, in the database it runs for ever: %w", o.status, err)
+	}
+	return nil
+}
+
+// outlive is a context that ends some time after another.
+func outlive(ctx context.Context, by time.Duration) (context.Context, context.CancelFunc) {
+	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(by, cancel) })
+	return longer, func() {
+		stop()
+		cancel()
+	}
 }
 
 func (p *performer) begin(ctx context.Context, t *Task, run bson.ObjectID) error {
@@ -98,14 +87,14 @@ func (p *performer) begin(ctx context.Context, t *Task, run bson.ObjectID) error
 }
 
 // execute runs the plugins that are commands or built in.
-func (p *performer) execute(a *assignment, t *Task) outcome {
+func (p *performer) execute(ctx context.Context, a *assignment, t *Task) outcome {
 	switch {
 	case a.Plugin.Kind == kindDemo:
 		return demo(t)
 	case a.Plugin.Kind != KindExec:
 		return ended(unableToStart, fmt.Errorf("a plugin of the kind %q runs in treadle serve --disbatch only", a.Plugin.Kind))
 	}
-	r, err := a.Plugin.execute(t.ID.Hex(), nil, append(extended(a.Task), '\n'))
+	r, err := a.Plugin.execute(ctx, t.ID.Hex(), nil, append(extended(a.Task), '\n'))
 	switch {
 	case err != nil:
 		return ended(unableToStart, err)
@@ -140,7 +129,7 @@ func (p *performer) delegate(ctx context.Context, a *assignment, t *Task) error 
 	if os.Getenv(selfVariable) == id {
 		return p.crash(ctx, a, t, ended(unableToStart, errors.New("its task runner is treadle itself: give the plugin an entry of the kind exec in treadle_plugins")))
 	}
-	r, err := a.Plugin.execute(id, []string{"--config", p.config, "--task", id, "--gfs", a.GFS.String()}, nil)
+	r, err := a.Plugin.execute(ctx, id, []string{"--config", p.config, "--task", id, "--gfs", a.GFS.String()}, nil)
 	var o outcome
 	switch {
 	case err != nil:
@@ -152,7 +141,9 @@ func (p *performer) delegate(ctx context.Context, a *assignment, t *Task) error 
 	default:
 		o = ended(unableToComplete, fmt.Errorf("the task runner %s ended without finishing the task\n%s", a.Plugin.Command[0], utf8Text(r.stderr.kept)))
 	}
-	return p.crash(ctx, a, t, o)
+	longer, cancel := outlive(ctx, p.last)
+	defer cancel()
+	return p.crash(longer, a, t, o)
 }
 
 // crash ends a task that whoever was to run it has left claimed or running; one that is
@@ -291,5 +282,5 @@ func RunTask(ctx context.Context, c *Config, task string, gfs GFS, log *slog.Log
 }
 
 func newPerformer(store *Store, c *Config, log *slog.Logger) *performer {
-	return &performer{store: store, log: log, config: c.Path, claim: c.Node.MTime == "claim", tally: new(tally)}
+	return &performer{store: store, log: log, config: c.Path, claim: c.Node.MTime == "claim", tally: new(tally), outage: &outage{log: log}, last: lastWords}
 }

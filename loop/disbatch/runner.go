@@ -49,8 +49,10 @@ func readDocument(in io.Reader, into any) error {
 }
 
 // RunTasks is the process that runs a node's tasks: it takes assignments from in until that
-// ends, reports to out, and returns when the last task is finished.
-func RunTasks(c *Config, in io.Reader, out io.Writer, log *slog.Logger) error {
+// ends, reports to out, and returns when the last task is finished. Whatever the database
+// does, it waits for it. If ctx ends, it takes no more, ends the plugins that run, writes
+// that their tasks failed, and returns; an error then is of a task that could not be written.
+func RunTasks(ctx context.Context, c *Config, in io.Reader, out io.Writer, log *slog.Logger) error {
 	// The node may be gone, and its terminal with it; the tasks are to be finished all the same.
 	// Not by ignoring the signals: the plugins would inherit that, and a pipeline whose reader has
 	// had enough would not end.
@@ -63,33 +65,67 @@ func RunTasks(c *Config, in io.Reader, out io.Writer, log *slog.Logger) error {
 	}
 	defer store.Close()
 	p := newPerformer(store, c, log)
-	var running sync.WaitGroup
-	var mu sync.Mutex
-	for {
-		a := new(assignment)
-		if err = readDocument(in, a); err != nil {
-			break
+	assignments, end := make(chan *assignment), make(chan error, 1)
+	go func() {
+		for {
+			a := new(assignment)
+			if err := readDocument(in, a); err != nil {
+				end <- err
+				return
+			}
+			select {
+			case assignments <- a:
+			case <-ctx.Done():
+				return
+			}
 		}
-		running.Go(func() {
-			t := DecodeTask(a.Task)
-			r := report{Task: t.ID}
-			if err := p.perform(context.Background(), a); err != nil && err != errNotMine {
-				r.Error = err.Error()
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			r.Counts = p.tally.take()
-			doc, err := bson.Marshal(r)
-			if err == nil {
-				_, _ = out.Write(doc) // a node that is gone does not miss it
-			}
-		})
+	}()
+	var running sync.WaitGroup
+	w := &reports{out: out}
+	for {
+		select {
+		case a := <-assignments:
+			running.Go(func() { w.add(p, DecodeTask(a.Task).ID, p.perform(ctx, a)) })
+			continue
+		case err = <-end:
+		case <-ctx.Done():
+			log.Warn("told to end: ending the plugins that run")
+			err = io.EOF
+		}
+		break
 	}
 	running.Wait()
-	if err == io.EOF {
-		return nil
+	switch {
+	case err != io.EOF:
+		return err
+	case ctx.Err() != nil:
+		return w.first
 	}
-	return err
+	return nil
+}
+
+// reports are what a runner tells its node.
+type reports struct {
+	mu    sync.Mutex
+	out   io.Writer
+	first error // of a task
+}
+
+// add reports what became of a task.
+func (w *reports) add(p *performer, task bson.ObjectID, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := report{Task: task, Counts: p.tally.take()}
+	if err != nil && err != errNotMine {
+		r.Error = err.Error()
+		p.log.Error("a task is not finished", "task", task.Hex(), "error", r.Error)
+		if w.first == nil {
+			w.first = fmt.Errorf("task %s: %w", task.Hex(), err)
+		}
+	}
+	if doc, err := bson.Marshal(r); err == nil {
+		_, _ = w.out.Write(doc) // a node that is gone does not miss it
+	}
 }
 
 // runner is the node's end of that process.

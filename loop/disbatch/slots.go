@@ -97,15 +97,13 @@ func (n *ExecutionNode) next(q *queueState, claimed *Task) (*assignment, bool) {
 	n.mu.Unlock()
 	defer n.claims.Done()
 	t, err := n.claim(&queue, claimed)
+	n.claimed(&queue, err)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if err != nil {
 		q.drained = true
 		if err == errMet {
 			q.rest = rand.IntN(maxRest + 1)
-		} else if !errors.Is(err, ErrNotFound) && !n.halted {
-			n.tally.errors.Add(1)
-			n.log.Warn("cannot claim", "queue", queue.Name, "error", err.Error())
 		}
 		return nil, false
 	}
@@ -119,6 +117,16 @@ func (n *ExecutionNode) next(q *queueState, claimed *Task) (*assignment, bool) {
 	}
 	n.spawn(q, 1)
 	return a, true
+}
+
+// claimed says whether a claim failed, once until that changes.
+func (n *ExecutionNode) claimed(q *Queue, err error) {
+	if err == nil || err == errMet || errors.Is(err, ErrNotFound) {
+		n.say("claims of queue "+q.Name, "")
+		return
+	}
+	n.tally.errors.Add(1)
+	n.say("claims of queue "+q.Name, err.Error())
 }
 
 // claim claims a task of a queue, unless one is claimed already, and settles it.
@@ -205,13 +213,25 @@ func (n *ExecutionNode) do(a *assignment) {
 		return
 	}
 	err := n.runner.run(t.ID, a)
-	if err == nil {
+	switch {
+	case err == nil:
+		return
+	case !errors.Is(err, errRunnerEnded):
+		n.log.Error("a task is not finished", "task", t.ID.Hex(), "error", err.Error())
+		n.wait(n.o.Interval) // it stays claimed, and is tried again
 		return
 	}
-	n.log.Error("a task is not finished", "task", t.ID.Hex(), "error", err.Error())
-	if !errors.Is(err, errRunnerEnded) {
-		n.wait(n.o.Interval)
-		return // it stays claimed, and is tried again
+	n.log.Error("the task's runner ended", "task", t.ID.Hex(), "error", err.Error())
+	if a.Plugin.Kind != KindRunner { // whose program may still begin it
+		given := int64(0)
+		gerr := n.persist(n.calls, "giving back task "+t.ID.Hex(), func() (err error) {
+			given, err = n.giveBack(n.calls, []Queue{{ID: t.Queue, Schema: a.Schema}}, t.ID)
+			return err
+		})
+		if gerr != nil || given > 0 {
+			n.wait(n.o.Interval)
+			return
+		}
 	}
 	if err := n.crash(n.calls, a, &t, ended(unableToComplete, err)); err != nil && !errors.Is(err, context.Canceled) {
 		n.log.Error("a task stays running", "task", t.ID.Hex(), "error", err.Error())

@@ -51,7 +51,9 @@ func (n *ExecutionNode) tick(ctx context.Context) error {
 	v.foreign = len(mine)
 	n.adjust(&v, busy, mine)
 	n.tally.ticked.Store(time.Now().UnixMilli())
-	return errors.Join(n.recover(ctx, mine), n.recount(ctx, queues), n.reclaim(ctx, nodes))
+	err = errors.Join(n.recover(ctx, mine), n.recount(ctx, queues), n.reclaim(ctx, nodes))
+	n.fill() // a database that could not be read gets no claims either
+	return err
 }
 
 func reason(err error) string {

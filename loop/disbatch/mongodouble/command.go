@@ -51,14 +51,14 @@ func (s *store) run(command bson.D) (reply bson.D) {
 		switch why := recover().(type) {
 		case nil:
 		case refusal:
-			reply = bson.D{{Key: "ok", Value: 0.0}, {Key: "errmsg", Value: why.text}, {Key: "code", Value: why.code}}
+			reply = refused(why)
 		default:
 			panic(why)
 		}
 	}()
 	run := commands[command[0].Key]
 	if run == nil {
-		return bson.D{{Key: "ok", Value: 0.0}, {Key: "errmsg", Value: "no such command: " + command[0].Key}, {Key: "code", Value: int32(59)}}
+		return refused(refusal{59, "no such command: " + command[0].Key})
 	}
 	c := &call{store: s, args: document(command)}
 	database, _ := c.args.Lookup("$db").StringValueOK()
@@ -67,6 +67,10 @@ func (s *store) run(command bson.D) (reply bson.D) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append(run(c), bson.E{Key: "ok", Value: 1.0})
+}
+
+func refused(r refusal) bson.D {
+	return bson.D{{Key: "ok", Value: 0.0}, {Key: "errmsg", Value: r.text}, {Key: "code", Value: r.code}}
 }
 
 func nothing(*call) bson.D { return nil }

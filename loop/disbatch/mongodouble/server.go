@@ -29,6 +29,7 @@ const (
 	LoseCall        // the connection drops before it is executed
 	Twice           // it is executed twice, and the second reply is sent
 	CutReply        // it is executed, and the connection drops in the middle of the reply
+	Refuse          // it is not executed, and the reply is that it is not allowed
 	Faults          // how many there are, with None
 )
 
@@ -293,8 +294,11 @@ func (s *Server) execute(command bson.D) (reply bson.D, fault Fault) {
 	if ask != nil {
 		fault = ask(name)
 	}
-	if fault == LoseCall {
+	switch fault {
+	case LoseCall:
 		return nil, fault
+	case Refuse:
+		return refused(refusal{13, "not authorized to run " + name}), fault
 	}
 	s.mu.Lock()
 	s.calls[name]++

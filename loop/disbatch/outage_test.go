@@ -1,0 +1,182 @@
+package disbatch
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"treadle/loop/disbatch/mongodouble"
+)
+
+// hasty is a site whose calls give up soon, so that an outage outlasts their time-outs.
+func hasty(t *testing.T, lines ...string) *site {
+	t.Helper()
+	s := newFaultySite(t, lines...)
+	s.config.MongoHost = "mongodb://" + s.double.Address() + "/?timeoutMS=200&serverSelectionTimeoutMS=100&connectTimeoutMS=100"
+	return s
+}
+
+// A database that disappears while tasks run, for longer than calls take to give up, in
+// every way: nothing is lost, the node does not spin, what ended meanwhile is written, and
+// the node is back by itself.
+func TestTheDatabaseDisappears(t *testing.T) {
+	for _, way := range []string{"refused", "silent", "dropped", "cut", "forbidden"} {
+		t.Run(way, func(t *testing.T) {
+			s, w := hasty(t, functionPlugin), newWorkers(true)
+			q := s.queue(d("name", "a", "plugin", "F", "threads", 4))
+			ids := s.fill(&q, payloads(12)...)
+			lines := newLineCount()
+			n := s.node("me", with(w), func(o *NodeOptions) { o.Log = lines.logger() })
+			s.until("tasks at work", func() bool { return w.holding() == 4 })
+			calls, back := s.disappear(way)
+			w.mu.Lock()
+			w.hold = false
+			w.mu.Unlock()
+			w.finish(4) // their ends have nowhere to go
+			began, said, failed := time.Now(), lines.count(), n.node.tally.errors.Load()
+			s.until("calls that gave up", func() bool { return n.node.tally.errors.Load() >= failed+20 && time.Since(began) > time.Second })
+			// As many as a patient node makes, whatever the time; one that spins makes thousands.
+			most := 100 + int64(100*time.Since(began).Seconds())
+			if got := calls(); got > most {
+				t.Errorf("%d calls in %v without a database", got, time.Since(began))
+			}
+			if got := lines.count() - said; got > 20 {
+				t.Errorf("%d lines of log in %v without a database", got, time.Since(began))
+			}
+			back()
+			s.ends(ids...)
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			for id, runs := range w.runs {
+				if runs != 1 {
+					t.Errorf("task %s ran %d times", id, runs)
+				}
+			}
+			if len(w.runs) != len(ids) {
+				t.Errorf("%d tasks ran", len(w.runs))
+			}
+		})
+	}
+}
+
+// disappear has the database go away. It returns how often it was asked since, and what
+// brings it back.
+func (s *site) disappear(way string) (calls func() int64, back func()) {
+	var asked atomic.Int64
+	accepted, gone := int64(s.double.Accepted()), make(chan struct{})
+	calls = func() int64 { return asked.Load() + int64(s.double.Accepted()) - accepted }
+	if way == "refused" {
+		s.double.Stop()
+		return calls, func() { must(s.t, s.double.Resume()) }
+	}
+	s.double.Inject(func(command string) mongodouble.Fault {
+		asked.Add(1)
+		forbidden := mongodouble.Refuse
+		if strings.EqualFold(command, "ismaster") || command == "hello" {
+			forbidden = mongodouble.None
+		}
+		switch way {
+		case "dropped":
+			return mongodouble.LoseCall
+		case "cut":
+			return mongodouble.CutReply
+		case "forbidden":
+			return forbidden
+		}
+		<-gone // and then it is executed, long after its caller gave up
+		return mongodouble.None
+	})
+	return calls, func() {
+		s.double.Inject(nil)
+		close(gone)
+	}
+}
+
+// However many results wait for the database, there is a line about it now and then, and
+// one when it is back.
+func TestAnOutageIsSaidOnce(t *testing.T) {
+	lines := newLineCount()
+	p := &performer{tally: new(tally), outage: &outage{log: lines.logger()}}
+	var there atomic.Bool
+	done := make(chan error)
+	const calls = 50
+	for range calls {
+		go func() {
+			done <- p.persist(t.Context(), "a test", func() error {
+				if there.Load() {
+					return nil
+				}
+				return fmt.Errorf("away %d", p.tally.errors.Load())
+			})
+		}()
+	}
+	for p.tally.errors.Load() < 2*calls {
+		<-time.After(time.Millisecond)
+	}
+	if got := lines.count(); got != 1 {
+		t.Errorf("%d lines about %d failed calls", got, p.tally.errors.Load())
+	}
+	there.Store(true)
+	for range calls {
+		must(t, <-done)
+	}
+	if got := lines.count(); got != 2 {
+		t.Errorf("%d lines at the end", got)
+	}
+}
+
+// A runner that is told to end ends its plugins and writes that their tasks failed; what it
+// has not begun is queued again.
+func TestTheRunnerIsToldToEnd(t *testing.T) {
+	begun := filepath.Join(t.TempDir(), "begun")
+	s := newSite(t, plugins(map[string]string{"Wait": shell(fmt.Sprintf("echo why >&2; echo >> %s; exec sleep 300", begun), "")}))
+	q := s.queue(d("name", "a", "plugin", "Wait", "threads", 1))
+	ids := s.fill(&q, payloads(1)...)
+	n := s.node("me")
+	s.until("the plugin", func() bool { _, err := os.Stat(begun); return err == nil })
+	n.node.runner.mu.Lock()
+	runner := n.node.runner.process.Process
+	n.node.runner.mu.Unlock()
+	must(t, runner.Signal(syscall.SIGTERM))
+	got := s.ends(ids...)[0]
+	if want := errToldToEnd.Error() + "\nwhy"; got.Status != StatusFailed || got.field("stdout") != unableToComplete || !strings.HasPrefix(got.field("stderr"), want) {
+		t.Errorf("ended as %s", got.Raw)
+	}
+}
+
+// Without a database a runner that is told to end says which task's end is lost, and ends.
+func TestTheRunnerEndsWithoutADatabase(t *testing.T) {
+	s := hasty(t, plugins(map[string]string{"Wait": shell("exec sleep 300", "")}))
+	q := s.queue(d("name", "a", "plugin", "Wait", "threads", 1))
+	id := s.fill(&q, payloads(1)...)[0]
+	task, err := s.store.claim(s.ctx, &q, "me", time.Now())
+	must(t, err)
+	store, err := Open(s.config, ComponentRunner)
+	must(t, err)
+	t.Cleanup(store.Close)
+	p := newPerformer(store, s.config, slog.New(slog.DiscardHandler))
+	p.last = 300 * time.Millisecond
+	ctx, end := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() {
+		done <- p.perform(ctx, &assignment{Task: task.Raw, Plugin: s.config.TreadlePlugins["Wait"], Schema: Schema2018})
+	}()
+	s.status(id, StatusRunning)
+	s.double.Stop()
+	end()
+	select {
+	case err := <-done:
+		if err == nil || !strings.Contains(err.Error(), "its end with status 2 is not written") {
+			t.Errorf("it says %v", err)
+		}
+	case <-time.After(patience):
+		t.Error("it does not end")
+	}
+}
