@@ -62,7 +62,7 @@ func (d *disbatchREST) call(method, path string, body any, read func(io.Reader) 
 	}
 	response, err := http.DefaultClient.Do(r)
 	if err != nil {
-		return fmt.Errorf("cannot reach %s: %w (is `treadle disbatch web` running? --url or TREADLE_DISBATCH_URL names it)", d.URL, cause(err))
+		return fmt.Errorf("cannot reach %s: %w (is `treadle disbatch web` running? --url or TREADLE_DISBATCH_URL names it)", d.URL, cause(ctx, err))
 	}
 	defer response.Body.Close()
 	if response.StatusCode == http.StatusOK {

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"treadle/loop/client"
 )
@@ -83,7 +84,9 @@ type adder struct {
 func (a *adder) read(ctx context.Context, r io.Reader) error {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(make([]byte, 0, 64<<10), maxTaskLine)
-	for n := 1; lines.Scan(); n++ {
+	n := 0
+	for lines.Scan() {
+		n++
 		a.done += int64(len(lines.Bytes())) + 1
 		words, err := splitWords(lines.Text())
 		if err != nil {
@@ -99,7 +102,10 @@ func (a *adder) read(ctx context.Context, r io.Reader) error {
 			}
 		}
 	}
-	if err := lines.Err(); err != nil {
+	switch err := lines.Err(); {
+	case errors.Is(err, bufio.ErrTooLong):
+		return fmt.Errorf("line %d has more than %d bytes", n+1, maxTaskLine)
+	case err != nil:
 		return err
 	}
 	return a.send(ctx)
@@ -164,49 +170,66 @@ func (d *dworkGraphCmd) Run(con *console) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
+	return d.fetch(ctx, replyTimeout, func(write func(io.Writer) error) error {
+		if d.File == "-" {
+			return write(con.out)
+		}
+		return replaceFile(d.File, write)
+	})
+}
+
+// fetch has keep write the graph, and gives up when nothing comes for so long.
+func (d *dworkGraphCmd) fetch(ctx context.Context, patience time.Duration, keep func(write func(io.Writer) error) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	silence := time.AfterFunc(patience, func() { cancel(fmt.Errorf("no answer for %v", patience)) })
+	defer silence.Stop()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+d.HTTP+"/dwork/graph", nil)
 	if err != nil {
 		return err
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return fmt.Errorf("cannot reach http://%s: %w (is `treadle serve` running? --http or TREADLE_HTTP names it)", d.HTTP, cause(err))
+		return fmt.Errorf("cannot reach http://%s: %w (is `treadle serve` running? --http or TREADLE_HTTP names it)", d.HTTP, cause(ctx, err))
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
 		return fmt.Errorf("%s answers %s", d.HTTP, response.Status)
 	}
-	write := func(w io.Writer) error {
+	return keep(func(w io.Writer) error {
 		// A graph that was cut off has no last line.
-		var end tail
+		end := tail{heard: func() { silence.Reset(patience) }}
 		if _, err := io.Copy(io.MultiWriter(w, &end), response.Body); err != nil {
-			return err
+			return fmt.Errorf("the graph is not whole: %w", cause(ctx, err))
 		}
 		if !bytes.HasSuffix(end.last, []byte("}\n")) {
 			return errors.New("the graph is not whole: the server stopped writing it")
 		}
 		return nil
-	}
-	if d.File == "-" {
-		return write(con.out)
-	}
-	return replaceFile(d.File, write)
+	})
 }
 
-// cause is what the message around an error does not say.
-func cause(err error) error {
+// cause is what the message around an error does not say: why ctx ended, if it did.
+func cause(ctx context.Context, err error) error {
 	var errno syscall.Errno
-	if errors.As(err, &errno) {
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.As(err, &errno):
 		return errno
 	}
 	return err
 }
 
 // tail keeps the last bytes written.
-type tail struct{ last []byte }
+type tail struct {
+	last  []byte
+	heard func() // is told of every write
+}
 
 // Write never fails.
 func (t *tail) Write(p []byte) (int, error) {
+	t.heard()
 	t.last = append(t.last, p[max(0, len(p)-2):]...)
 	t.last = t.last[max(0, len(t.last)-2):]
 	return len(p), nil

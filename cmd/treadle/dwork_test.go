@@ -78,6 +78,10 @@ func TestDworkCommands(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.says("treadle: "+file+": line 2: a quoted name does not end (the 0 tasks before are added)\n", 1, "addfile", file)
+	if err := os.WriteFile(file, append([]byte("\n"), make([]byte, maxTaskLine+1)...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h.says("treadle: "+file+": line 2 has more than 16777216 bytes (the 0 tasks before are added)\n", 1, "addfile", file)
 	h.says("dhub: 4 active tasks, 2 ready.\n", 0, "status")
 	dot := filepath.Join(dir, "g.dot")
 	h.says("", 0, "graph", dot, "--http", h.http)

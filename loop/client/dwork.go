@@ -55,7 +55,7 @@ func DialHub(ctx context.Context, address string) (*Hub, error) {
 	}
 	c, err := zmq.NewClient(ctx, nc)
 	if err != nil {
-		return nil, &DialError{name, hubSetting, err}
+		return nil, &DialError{name, hubSetting, plain(err)}
 	}
 	return &Hub{conn: c}, nil
 }
@@ -67,7 +67,7 @@ func (h *Hub) Close() { _ = h.conn.Close() } // nothing is left to send
 func (h *Hub) ask(ctx context.Context) error {
 	reply, err := h.conn.Request(ctx, h.out)
 	if err != nil {
-		return err
+		return ending(plain(err))
 	}
 	if err := dwork.DecodeReply(reply, &h.q); err != nil {
 		return fmt.Errorf("the hub's reply: %w", err)
