@@ -40,7 +40,7 @@ type functionHub struct {
 // ending is what became of one job.
 type ending struct {
 	tag    uint64
-	failed bool
+	effect sched.Effect
 	data   []byte
 }
 
@@ -71,7 +71,6 @@ func (h *functionHub) Submit(function, name string, workload []byte, done func(d
 func (h *functionHub) Withdraw(function, name string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	// The ending that this causes is told to a task that does not listen any more.
 	gone := h.server.sched.Withdraw(h.server.now(), disbatchSpace, queueOf([]byte(function)), []byte(name), &h.sink)
 	h.server.wake(h.sink.mailed)
 	return gone
@@ -80,7 +79,7 @@ func (h *functionHub) Withdraw(function, name string) bool {
 // put takes a delivery to the hub. It is called under a shard's lock.
 func (h *functionHub) put(d *sched.Delivery) {
 	h.ended.Lock()
-	h.endings = append(h.endings, ending{d.Tag, d.Effect != sched.Result, append([]byte(nil), d.Data...)})
+	h.endings = append(h.endings, ending{d.Tag, d.Effect, append([]byte(nil), d.Data...)})
 	h.ended.Unlock()
 	select {
 	case h.ready <- struct{}{}:
@@ -95,23 +94,28 @@ func (h *functionHub) run() {
 		case <-h.server.stopped:
 			return
 		case <-h.ready:
+			h.turn()
 		}
-		h.ended.Lock()
-		endings := h.endings
-		h.endings = nil
-		h.ended.Unlock()
-		for _, e := range endings {
-			h.mu.Lock()
-			done := h.waiting[e.tag]
-			delete(h.waiting, e.tag)
-			h.mu.Unlock()
-			switch {
-			case done == nil:
-			case e.failed:
-				done(nil, errWorkerFailed)
-			default:
-				done(e.data, nil)
-			}
+	}
+}
+
+// turn tells tasks of the ends that there are, but for those that were withdrawn.
+func (h *functionHub) turn() {
+	h.ended.Lock()
+	endings := h.endings
+	h.endings = nil
+	h.ended.Unlock()
+	for _, e := range endings {
+		h.mu.Lock()
+		done := h.waiting[e.tag]
+		delete(h.waiting, e.tag)
+		h.mu.Unlock()
+		switch {
+		case done == nil || e.effect == sched.Removed:
+		case e.effect != sched.Result:
+			done(nil, errWorkerFailed)
+		default:
+			done(e.data, nil)
 		}
 	}
 }
