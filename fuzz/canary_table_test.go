@@ -30,6 +30,8 @@ var canaries = []canary{
 	{"a late kts46 report matches", "loop/kts46_xml.go", "return ok && at.Unix() == time.UnixMilli(t.lease.Revision).Unix()", "return ok && !at.IsZero()"},
 	{"a kts46 call does not wait for its sync", "loop/kts46.go", "\tif wait {\n", "\tif wait && h.closed {\n"},
 	{"the progress of a kts46 job is not journaled", "loop/kts46.go", "\th.letGo(w)\n\th.saveProgress(j)\n", "\th.letGo(w)\n"},
+	{"a Disbatch node is told the result of another task", "loop/functions.go", "ending{d.Tag, d.Effect", "ending{h.last, d.Effect"},
+	{"a Disbatch task that its worker fails is done again", "loop/functions.go", "Kept: true, Deaths: 1}", "Kept: true, Deaths: 2}"},
 	{"a dump leaves out what is running", "loop/periodic_dump.go", "if j.Space != periodicSpace {", "if j.Space != periodicSpace || j.Running {"},
 }
 

@@ -23,6 +23,7 @@ const (
 	ofPeriodic protocol = iota
 	ofGloom
 	ofDwork
+	ofDisbatch
 )
 
 // simJob is what the ledger knows of one job. A name that is submitted again is another job.
@@ -53,11 +54,15 @@ type simJob struct {
 	message  uint32   // under what, with Periodic
 	results  []string // what workers said
 	failures int
+	asked    bool      // by the Disbatch node, which has not heard of its end
 	preds    []*simJob // of a dwork task
 	late     []*simJob // those that are not acknowledged yet
 }
 
 func (j *simJob) String() string { return fmt.Sprintf("j%d", j.id) }
+
+// volatile jobs are in memory alone, and have no time-out.
+func (j *simJob) volatile() bool { return j.by == ofGloom || j.by == ofDisbatch }
 
 // workload is a job's, one that is JSON, by which it is known again.
 func (j *simJob) workload() string { return fmt.Sprintf(`"j%d"`, j.id) }
@@ -110,7 +115,7 @@ func (s *sim) live() (n int) {
 func (s *sim) arrives(j *simJob, at int64) {
 	key := fmt.Sprint(j.queue, j.by, j.name)
 	j.now, j.disk, j.turn = sure, maybe, s.turn
-	if j.by == ofGloom {
+	if j.volatile() {
 		j.disk = gone
 	}
 	j.keyed, j.due, j.notBefore = true, at*1000, at*1000
@@ -165,7 +170,7 @@ func (s *sim) removed(jobs []*simJob) {
 // committed: all is on disk.
 func (s *sim) committed() {
 	for _, j := range s.jobs {
-		if j.disk = j.now; j.by == ofGloom {
+		if j.disk = j.now; j.volatile() {
 			j.disk = gone
 		}
 		j.preds, j.late = append(j.preds, j.late...), nil
@@ -179,7 +184,7 @@ func (s *sim) crashed() {
 		if j.putOff {
 			j.notBefore = 0 // that may be lost
 		}
-		j.now, j.holder, j.keyed, j.owner, j.late = j.disk, nil, false, nil, nil
+		j.now, j.holder, j.keyed, j.owner, j.late, j.asked = j.disk, nil, false, nil, nil, false
 		j.lost = j.by == ofDwork
 	}
 }
@@ -189,12 +194,12 @@ func (s *sim) holds(c *simConn, j *simJob) bool {
 	if c == nil || j.holder != c || c.peer.Closed() {
 		return false
 	}
-	return j.by == ofGloom || s.server.Now().Mono < j.heldAt+j.timeout
+	return j.volatile() || s.server.Now().Mono < j.heldAt+j.timeout
 }
 
 // mayHold says whether c may have j still: time-outs may be late by a little.
 func (s *sim) mayHold(c *simConn, j *simJob) bool {
-	return j.holder == c && (j.by == ofGloom || s.server.Now().Mono < j.heldAt+j.timeout+200)
+	return j.holder == c && (j.volatile() || s.server.Now().Mono < j.heldAt+j.timeout+200)
 }
 
 // assigned checks that c may be given j, and notes it.
@@ -281,6 +286,10 @@ func (s *sim) returns(c *simConn, j *simJob, at int64) {
 	j.failures++
 	if s.holds(c, j) {
 		j.holder, j.turn = nil, s.turn
+		if j.by == ofDisbatch && at == 0 {
+			s.end(j)
+			return
+		}
 		j.keyed = j.by == ofPeriodic
 		j.due = s.server.Now().Wall
 		if at > 0 {
@@ -300,6 +309,9 @@ func (s *sim) left(c *simConn) {
 		if j.holder == c {
 			j.holder, j.keyed, j.turn = nil, false, s.turn
 			j.failures++
+			if j.by == ofDisbatch {
+				s.end(j)
+			}
 		}
 		if j.owner == c {
 			if j.owner = nil; j.by == ofGloom {
@@ -318,7 +330,7 @@ func (s *sim) mayHaveHeld() {
 		if j.now != gone && (j.holder == nil || j.stale == s.turn+1) && j.by != ofDwork {
 			j.keyed = false
 			j.failures++
-			if j.stale == s.turn+1 { // and what was said about it counted
+			if j.stale == s.turn+1 || j.by == ofDisbatch { // and what was said about it counted
 				s.doubt(j)
 			}
 		}

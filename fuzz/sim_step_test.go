@@ -24,8 +24,10 @@ func (s *sim) step() {
 		s.connect(s.rng.IntN(periodicPeers))
 	case n < 270:
 		s.act(s.any())
-	case n < 340:
+	case n < 335:
 		s.graphStep()
+	case n < 350:
+		s.nodeStep()
 	case n < 420:
 		s.ktsStep()
 	case n < 620:

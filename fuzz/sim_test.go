@@ -300,6 +300,9 @@ func (s *sim) finish() {
 		if j.owner != nil {
 			s.fail("c%d never hears of %v", j.owner.id, j)
 		}
+		if j.asked {
+			s.fail("the node never hears of %v", j)
+		}
 	}
 	for _, c := range s.conns {
 		for _, r := range c.requests {

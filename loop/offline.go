@@ -11,6 +11,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"treadle/loop/disbatch"
 	"treadle/loop/journal"
 	"treadle/sched"
 )
@@ -79,7 +80,7 @@ func NewOfflineIn(settings Options, in Surroundings) (*Offline, error) {
 	o.pushed.L = &o.mu
 	s.clock = func() sched.Time { return o.time }
 	s.stop = func() { o.change(func() { o.stopped = true }) }
-	s.kts46.await = o.parkCall
+	s.kts46.await, s.functions = o.parkCall, newFunctionHub(s)
 	for i := range s.o.Loops {
 		o.loops = append(o.loops, o.newLoop(i))
 		s.reactors[i].Store(o.loops[i])
@@ -136,6 +137,9 @@ func (o *Offline) Settle() {
 		select {
 		case <-o.server.dwork.ready:
 			o.server.dwork.turn()
+			continue
+		case <-o.server.functions.ready:
+			o.server.functions.turn()
 			continue
 		default:
 		}
@@ -279,6 +283,9 @@ func (o *Offline) BeginCommit() (over <-chan struct{}) {
 
 // ShardOf says which shard a queue is of.
 func (o *Offline) ShardOf(queue string) int { return o.server.sched.ShardOf([]byte(queue)) }
+
+// Functions is the server's door for a Disbatch node. What it causes happens in a Settle.
+func (o *Offline) Functions() disbatch.Functions { return o.server.functions }
 
 // Abandon ends a server that has crashed: nobody is told anything. The disk must let go of it.
 func (o *Offline) Abandon() {

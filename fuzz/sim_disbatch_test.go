@@ -1,0 +1,78 @@
+//go:build invariants
+
+package fuzz
+
+import "slices"
+
+// The simulated Disbatch node has tasks done by the workers of Periodic and Gloom, through the
+// door that the real one uses, inside of the server's process: it dies with it. Its jobs are
+// never journaled; each ends with the first worker that has it.
+
+// nodeStep is something that the node does.
+func (s *sim) nodeStep() {
+	s.settle()
+	if s.rng.IntN(4) == 0 {
+		s.withdraws()
+		return
+	}
+	if s.live() >= mostJobs {
+		return
+	}
+	j := s.job(ofDisbatch, s.rng.IntN(worked), "")
+	s.say("the node submits %v", j)
+	s.arrives(j, 0)
+	j.asked = true
+	crash := s.crashes
+	err := s.server.Functions().Submit(s.queues[j.queue], j.name, []byte(j.workload()), func(data []byte, err error) {
+		if s.crashes == crash {
+			s.nodeHears(j, data, err)
+		}
+	})
+	if err != nil {
+		s.fail("the node cannot submit %v: %v", j, err)
+	}
+	s.settle()
+}
+
+// nodeHears checks what the node is told of a job's end.
+func (s *sim) nodeHears(j *simJob, data []byte, err error) {
+	s.say("the node hears %q, %v of %v", data, err, j)
+	switch {
+	case !j.asked:
+		s.fail("the node hears of %v twice, or after it has withdrawn it", j)
+	case err == nil && !slices.Contains(j.results, string(data)):
+		s.fail("the node is told that %v came to %q, and workers said %q", j, data, j.results)
+	case err != nil && s.failuresOf(j) == 0:
+		s.fail("the node is told that %v has failed, and nobody has failed it", j)
+	}
+	j.asked = false
+	s.results++
+	holder := j.holder
+	s.end(j)
+	j.disk, j.holder = gone, holder
+}
+
+// withdraws has the node take a job back.
+func (s *sim) withdraws() {
+	var all []*simJob
+	for _, j := range s.jobs {
+		if j.asked {
+			all = append(all, j)
+		}
+	}
+	if len(all) == 0 {
+		return
+	}
+	j := all[s.rng.IntN(len(all))]
+	held := s.holds(j.holder, j)
+	unseen := s.server.Functions().Withdraw(s.queues[j.queue], j.name)
+	s.say("the node withdraws %v: %v", j, unseen)
+	if unseen && held {
+		s.fail("%v is withdrawn, and c%d holds it", j, j.holder.id)
+	}
+	if unseen {
+		j.asked = false
+		s.end(j)
+	}
+	s.settle()
+}
