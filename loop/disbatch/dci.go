@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -98,6 +99,9 @@ type dci struct {
 	users  map[string]string
 	log    *slog.Logger
 	logged atomic.Int64 // when a fault of the database was last logged, in unix seconds
+
+	mu   sync.Mutex
+	seen map[string]look // by name of a node
 }
 
 // reply is a status and what is sent as JSON.

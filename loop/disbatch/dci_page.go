@@ -113,7 +113,7 @@ func (c *dci) home(w http.ResponseWriter, r *http.Request, after reply) {
 	}
 	now := time.Now()
 	for i := range nodes {
-		page.Nodes = append(page.Nodes, newNodeRow(&nodes[i], now))
+		page.Nodes = append(page.Nodes, newNodeRow(&nodes[i], now, c.late(&nodes[i], now)))
 	}
 	render(w, after.status, "home", page)
 }
@@ -126,15 +126,53 @@ func newQueueRow(q *Queue, counts map[bson.ObjectID]Counts) queueRow {
 	return row
 }
 
-func newNodeRow(n *Node, now time.Time) nodeRow {
+// look is what this process knew of a node when it last looked, by its own clock.
+type look struct {
+	timestamp time.Time // of the node's entry, by the node's clock
+	since     time.Time // when this timestamp was first seen
+	at        time.Time // of the look
+	alive     bool      // the timestamp came less than lateAfter before since
+}
+
+// late says whether a node has given no sign for some time: by whether its entry changes,
+// once this process has looked for that long, and until then by its time, although clocks
+// of hosts may differ.
+func (c *dci) late(n *Node, now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	last, known := c.seen[n.Name]
+	l := look{timestamp: n.Timestamp, since: now, at: now}
+	switch {
+	case known && last.timestamp.Equal(n.Timestamp):
+		l.since, l.alive = last.since, last.alive
+	case known:
+		l.alive = now.Sub(last.at) <= lateAfter
+	}
+	if c.seen == nil {
+		c.seen = make(map[string]look)
+	}
+	c.seen[n.Name] = l
+	switch {
+	case now.Sub(l.since) > lateAfter:
+		return true
+	case l.alive:
+		return false
+	}
+	return now.Sub(n.Timestamp).Abs() > lateAfter
+}
+
+func newNodeRow(n *Node, now time.Time, late bool) nodeRow {
 	row := nodeRow{ID: n.ID.Hex(), Name: n.Name, Problem: n.Problem, Seen: "never"}
 	if n.Limit != NoLimit {
 		row.Limit = strconv.Itoa(n.Limit)
 	}
 	if !n.Timestamp.IsZero() {
-		ago := max(0, now.Sub(n.Timestamp)) // their clocks may differ
-		row.Late = ago > lateAfter
-		row.Seen = n.Timestamp.UTC().Format(time.DateTime) + " (" + ago.Truncate(time.Second).String() + " ago)"
+		row.Late = late
+		ago, direction := now.Sub(n.Timestamp), "ago"
+		if ago < -lateAfter { // less may be the clocks'
+			ago, direction = -ago, "ahead"
+		}
+		row.Seen = n.Timestamp.UTC().Format(time.DateTime) + " (" + max(ago, 0).Truncate(time.Second).String() + " " + direction + ")"
 	}
 	return row
 }

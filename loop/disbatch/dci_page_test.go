@@ -368,6 +368,37 @@ func TestOutputBeyondTheRoomStaysAnID(t *testing.T) {
 	}
 }
 
+// Whether a node is alive is seen by whether its entry changes: its clock may be an hour off.
+func TestLateNodes(t *testing.T) {
+	start := time.Now()
+	for _, skew := range []time.Duration{-time.Hour, 0, time.Hour} {
+		c := &dci{}
+		for _, step := range []struct {
+			after, entry time.Duration // of the page and of the node's entry, since the start
+			late         bool
+		}{
+			{0, 0, skew != 0}, // nothing is known but its time
+			{2 * time.Second, 2 * time.Second, false},
+			{30 * time.Second, 2 * time.Second, false},
+			{61 * time.Second, 2 * time.Second, false},
+			{63 * time.Second, 2 * time.Second, true},
+			{65 * time.Second, 64 * time.Second, false},
+			{time.Hour, 64 * time.Second, true},
+			{5 * time.Hour, 2 * time.Hour, true}, // it changed, and nobody knows when
+			{5*time.Hour + time.Second, 5*time.Hour + time.Second, false},
+		} {
+			n := &Node{Name: "a", Timestamp: start.Add(step.entry + skew)}
+			now := start.Add(step.after)
+			if got := c.late(n, now); got != step.late {
+				t.Errorf("with a clock off by %v, after %v: late is %v", skew, step.after, got)
+			}
+			if row := newNodeRow(n, now, false); strings.Contains(row.Seen, "ahead") != (n.Timestamp.Sub(now) > time.Minute) {
+				t.Errorf("it was seen %s at %s", row.Seen, now.UTC())
+			}
+		}
+	}
+}
+
 // TestTasksThatAreThereAreNotRefused: a client that is refused would create them again.
 func TestTasksThatAreThereAreNotRefused(t *testing.T) {
 	s := newWebSite(t, demoPlugins)

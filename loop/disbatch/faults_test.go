@@ -1,6 +1,7 @@
 package disbatch
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -252,6 +253,26 @@ func TestOneNodeOneProcess(t *testing.T) {
 	must(t, err)
 	if err := twin.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "--node") {
 		t.Errorf("a second process starts: %v", err)
+	}
+	// However far its clock is off.
+	for _, skew := range []time.Duration{-24 * time.Hour, 24 * time.Hour} {
+		off, err := NewExecutionNode(NodeOptions{Config: s.config, Name: "off", Interval: 40 * time.Millisecond})
+		must(t, err)
+		must(t, s.store.report(s.ctx, "off", time.Now().Add(skew), nil))
+		done := make(chan error, 1)
+		go func() { done <- off.Run(t.Context()) }()
+		s.until("a refusal", func() bool {
+			select {
+			case err = <-done:
+				return true
+			default:
+				must(t, s.store.report(s.ctx, "off", time.Now().Add(skew), nil))
+				return false
+			}
+		})
+		if !errors.Is(err, ErrTwin) {
+			t.Errorf("beside one whose clock is %v off it starts: %v", skew, err)
+		}
 	}
 	other := s.node("other")
 	s.ticks(other, 1)

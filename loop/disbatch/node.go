@@ -22,9 +22,8 @@ const (
 	// that were started together do not ask together.
 	jitter = 0.1
 	// twinWatch is for how many intervals a node that starts looks whether another process
-	// writes its entry, and twinAge the age of an entry that nobody is believed to write.
+	// writes its entry.
 	twinWatch = 2.5
-	twinAge   = time.Hour
 	// orphanAge is how long a task may be claimed and not begun, the document's.
 	orphanAge = 5 * time.Minute
 )
@@ -187,7 +186,7 @@ func (n *ExecutionNode) begins(ctx context.Context) error {
 // others are not believed.
 func (n *ExecutionNode) twin(ctx context.Context) error {
 	before, err := n.entry(ctx)
-	if err != nil || before.Timestamp.IsZero() || time.Since(before.Timestamp).Abs() > twinAge {
+	if err != nil || before.Timestamp.IsZero() {
 		return err
 	}
 	select {
