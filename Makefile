@@ -13,6 +13,7 @@ OPS = 1000
 KEEP =
 MINUTES = 10
 FUZZTIME = 30s
+SOAKFUZZ = 1h
 
 .POSIX:
 .NOTPARALLEL:
@@ -95,10 +96,11 @@ sim: ## play one seed of the simulation and print what it came to: SEED=1 OPS=10
 		awk '/^(=== RUN|ok |PASS|--- PASS)/ || /sim_run_test.go:[0-9]*: [0-9]+ seeds/ { next } { print } /^(--- )?FAIL/ { bad = 1 } END { exit bad }'
 
 # New seeds each time: the first is taken from the clock, and every failure names its own.
-soak: ## what the tests do for moments, for long: kills with histories judged, hostile peers, new seeds of the simulation for MINUTES=10
+soak: ## what the tests do for moments, for long: kills with histories judged, hostile peers, new seeds of the simulation for MINUTES=10, SOAKFUZZ=1h of each fuzz target
 	$(GO) test ./cmd/treadle -count=1 -timeout 2h -v -run '^TestLinearizable$$' -args -linear.n 200 -linear.seed $$(date +%s)
 	$(GO) test ./cmd/treadle -count=1 -timeout 2h -v -run '^TestHostile$$' -args -hostile.scale 20
 	$(GO) test -tags invariants ./fuzz -count=1 -timeout 0 -v -run '^TestSimulation$$' -args -sim.from $$(date +%s)000 -sim.for $(MINUTES)m
+	$(MAKE) fuzz FUZZTIME=$(SOAKFUZZ)
 
 canary: ## plant bugs in the server, one at a time, and see that the simulation finds each
 	$(GO) test -tags canary ./fuzz -count=1 -timeout 1h -v -run '^TestCanary$$'
