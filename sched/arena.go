@@ -17,6 +17,9 @@ const (
 	ownChunk   = 16 << 10
 	// arenaClasses: 32 fine ones, then 8 for each doubling from 256 to 16 KiB.
 	arenaClasses = fineCount + 8*6
+	// keepEmpty is how many empty chunks wait for new jobs, in the arena and in the
+	// slab of a shard: 256 KiB each, what a pipelining load's backlog goes up and down by.
+	keepEmpty = 4
 	// maxChunks is what a reference has bits for: 32 GiB of small jobs, or half
 	// a million of 16 KiB and more, a shard.
 	maxChunks = 1 << (32 - slotBits)
@@ -29,6 +32,7 @@ type arena struct {
 	spare   []uint32
 	classes [arenaClasses]chain // chunks with room, by class
 	bytes   int                 // held in chunks
+	empty   int                 // chunks that nothing is in
 }
 
 type arenaPart struct {
@@ -91,8 +95,10 @@ func (a *arena) take(n int) (ref uint32, room []byte, ok bool) {
 			return 0, nil, false
 		}
 		a.classes[class].push(a, c)
+		a.empty++
 	}
 	p := &a.chunks[c]
+	a.empty -= count(p.live == 0)
 	i := p.free
 	if i != noSlot {
 		p.free = binary.LittleEndian.Uint16(p.buf[int(i)*size:])
@@ -118,8 +124,8 @@ func (a *arena) view(ref uint32, n int) []byte {
 	return p.buf[at : at+n : at+n]
 }
 
-// give frees a reference. A class keeps its last open chunk even when empty, so
-// that one job coming and going costs no allocation.
+// give frees a reference. A class keeps its last open chunk even when empty, and the
+// arena some more, so that jobs that come and go cost no allocation.
 func (a *arena) give(ref uint32) {
 	c := int32(ref >> slotBits)
 	p := &a.chunks[c]
@@ -135,10 +141,15 @@ func (a *arena) give(ref uint32) {
 		list.push(a, c)
 	}
 	p.live--
-	if p.live == 0 && (list.first != c || p.link.next != noLink) {
+	if p.live > 0 {
+		return
+	}
+	if a.empty >= keepEmpty && (list.first != c || p.link.next != noLink) {
 		list.remove(a, c)
 		a.drop(c)
+		return
 	}
+	a.empty++
 }
 
 func (a *arena) grow(p arenaPart) (int32, bool) {

@@ -72,7 +72,7 @@ func (c *checker) pool() error {
 // slab recounts the records and follows the free lists.
 func (c *checker) slab() error {
 	s := &c.sh.slab
-	live := 0
+	live, empty := 0, 0
 	open := make(map[int32]bool)
 	for i, prev := s.open.first, noLink; i != noLink; prev, i = i, s.chunks[i].link.next {
 		if s.chunks[i].link.prev != prev || open[i] {
@@ -102,9 +102,10 @@ func (c *checker) slab() error {
 			return fmt.Errorf("slab: chunk %d counts %d live of %d, has %d and %d free, open %v", i, p.live, p.fresh, n, vacant, open[int32(i)])
 		}
 		live += int(n)
+		empty += count(n == 0)
 	}
-	if live != s.live {
-		return fmt.Errorf("slab: counts %d live, has %d", s.live, live)
+	if live != s.live || empty != s.empty {
+		return fmt.Errorf("slab: counts %d live and %d empty chunks, has %d and %d", s.live, s.empty, live, empty)
 	}
 	return nil
 }
@@ -210,16 +211,17 @@ func (c *checker) arena() error {
 			return fmt.Errorf("arena: two jobs share reference %x", refs[i])
 		}
 	}
-	bytes, gone := 0, 0
+	bytes, gone, empty := 0, 0, 0
 	for i := range a.chunks {
 		bytes += len(a.chunks[i].buf)
 		gone += count(a.chunks[i].buf == nil)
+		empty += count(a.chunks[i].buf != nil && a.chunks[i].live == 0)
 		if int(a.chunks[i].live) != live[uint32(i)] {
 			return fmt.Errorf("arena: chunk %d counts %d live, has %d", i, a.chunks[i].live, live[uint32(i)])
 		}
 	}
-	if bytes != a.bytes || gone != len(a.spare) {
-		return fmt.Errorf("arena: counts %d bytes and %d spare chunks, has %d and %d", a.bytes, len(a.spare), bytes, gone)
+	if bytes != a.bytes || gone != len(a.spare) || empty != a.empty {
+		return fmt.Errorf("arena: counts %d bytes, %d spare and %d empty chunks, has %d, %d and %d", a.bytes, len(a.spare), a.empty, bytes, gone, empty)
 	}
 	return nil
 }

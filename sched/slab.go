@@ -13,6 +13,7 @@ type slab struct {
 	spare  []uint32 // numbers of chunks that were let go
 	open   chain    // chunks with room
 	live   int
+	empty  int // chunks without a record in use
 }
 
 type slabPart struct {
@@ -44,6 +45,7 @@ func (s *slab) take() (uint32, *record) {
 		c = s.grow()
 	}
 	p := &s.chunks[c]
+	s.empty -= count(p.live == 0)
 	i := p.free
 	if i != none {
 		p.free = p.records[i].next
@@ -60,7 +62,8 @@ func (s *slab) take() (uint32, *record) {
 	return uint32(c)<<slabBits | i, &p.records[i]
 }
 
-// give frees a slot. An emptied chunk is let go unless it is the only open one.
+// give frees a slot. An emptied chunk is let go when enough of them wait, unless it is
+// the only open one.
 func (s *slab) give(slot uint32) {
 	c := int32(slot >> slabBits)
 	p := &s.chunks[c]
@@ -75,11 +78,16 @@ func (s *slab) give(slot uint32) {
 	}
 	p.live--
 	s.live--
-	if p.live == 0 && (s.open.first != c || p.link.next != noLink) {
+	if p.live > 0 {
+		return
+	}
+	if s.empty >= keepEmpty && (s.open.first != c || p.link.next != noLink) {
 		s.open.remove(s, c)
 		*p = slabPart{}
 		s.spare = append(s.spare, uint32(c))
+		return
 	}
+	s.empty++
 }
 
 func (s *slab) grow() int32 {
@@ -94,6 +102,7 @@ func (s *slab) grow() int32 {
 		s.chunks = append(s.chunks, p)
 	}
 	s.open.push(s, c)
+	s.empty++
 	return c
 }
 

@@ -8,7 +8,7 @@ import (
 
 // Slots that are in use are distinct, zeroed when handed out and keep what was
 // written to them, over several chunks that fill and empty in any order; at the end
-// one chunk is left.
+// few chunks are left.
 func TestSlabAgainstMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := newSlab()
@@ -60,8 +60,8 @@ func TestSlabAgainstMap(t *testing.T) {
 		for i := range s.chunks {
 			kept += count(s.chunks[i].records != nil)
 		}
-		if s.live != 0 || kept > 1 {
-			t.Fatalf("%d live, %d chunks kept", s.live, kept)
+		if s.live != 0 || kept > keepEmpty || kept != s.empty {
+			t.Fatalf("%d live, %d chunks kept, %d counted", s.live, kept, s.empty)
 		}
 	})
 }
@@ -77,15 +77,17 @@ func TestSlabFind(t *testing.T) {
 	}
 	f(0, false)
 	f(none, false)
-	for range slabChunk + 1 {
+	const kept = keepEmpty * slabChunk // slots in the empty chunks that are kept
+	for range kept + slabChunk + 1 {
 		s.take()
 	}
 	f(0, true)
-	f(2*slabChunk-1, true)
-	f(2*slabChunk, false)
-	for slot := uint32(0); slot < slabChunk; slot++ {
+	f(kept+2*slabChunk-1, true)
+	f(kept+2*slabChunk, false)
+	for slot := uint32(0); slot < kept+slabChunk; slot++ {
 		s.give(slot)
 	}
-	f(0, false) // its chunk was let go, and the other is open
-	f(slabChunk, true)
+	f(0, true)
+	f(kept, false) // its chunk was let go: there were enough, and another is open
+	f(kept+slabChunk, true)
 }
