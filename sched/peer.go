@@ -144,7 +144,13 @@ const (
 // one that the line knows by seq; next is the seq the line shall know it by.
 func (p *Peer) claim(seq uint64, size int) (s slot, next uint64, a answer) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	s, next, a = p.take(seq, size)
+	p.mu.Unlock()
+	return s, next, a
+}
+
+// take is claim with the peer locked.
+func (p *Peer) take(seq uint64, size int) (s slot, next uint64, a answer) {
 	if p.slots.len() == 0 {
 		return s, 0, nothing
 	}
