@@ -2,6 +2,7 @@ package loop
 
 import (
 	"context"
+	"runtime/debug"
 	"time"
 
 	"treadle/sched"
@@ -23,13 +24,14 @@ func (t *timerSink) Deliver(d *sched.Delivery) {
 	}
 }
 
-// runTimer ticks the scheduler when something is due and sweeps the sessions.
+// runTimer ticks the scheduler when something is due, sweeps the sessions and gives memory back.
 func (s *Server) runTimer(ctx context.Context) {
 	sink := &timerSink{s, make([]bool, s.o.Loops)}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	sweep := time.NewTicker(sweepPeriod)
 	defer sweep.Stop()
+	var trim trimmer
 	for {
 		select {
 		case <-ctx.Done():
@@ -41,6 +43,9 @@ func (s *Server) runTimer(ctx context.Context) {
 				if r := s.reactors[i].Load(); r != nil {
 					r.exec(r.sweep)
 				}
+			}
+			if trim.look(s.sched.Stats().ArenaBytes) {
+				s.workers.Go(debug.FreeOSMemory)
 			}
 			continue
 		}
