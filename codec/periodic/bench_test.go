@@ -45,6 +45,10 @@ func BenchmarkNextGrabPlain(b *testing.B) { benchmarkNext(b, Plain, GrabJob, nil
 
 func BenchmarkNextGrabCRC(b *testing.B) { benchmarkNext(b, CRC, GrabJob, nil) }
 
+func BenchmarkNextDonePlain(b *testing.B) {
+	benchmarkNext(b, Plain, WorkDone, append(AppendStr8(nil, []byte("16 bytes' handle")), "result"...))
+}
+
 func BenchmarkNextPartial(b *testing.B) {
 	j := benchmarkJob()
 	packet := appendRequest(nil, Plain, 1, SubmitJob, AppendJob(nil, &j))
