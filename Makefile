@@ -2,6 +2,7 @@
 
 GO = go
 # Everything that is not shipped runs at a pinned version and stays out of go.mod.
+BENCHSTAT = $(GO) run golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da
 GOLANGCI = $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 # Settings for one call, as in `make run ARGS='--log-level debug'`.
 ARGS =
@@ -17,7 +18,7 @@ SOAKFUZZ = 1h
 
 .POSIX:
 .NOTPARALLEL:
-.PHONY: help build run test race lint layers race-short check golden interop fuzz sim soak canary crash bench bench-go peers proto proto-current clean
+.PHONY: help build run test race lint layers race-short check golden interop fuzz sim soak canary crash bench bench-go bench-cmp bench-base peers proto proto-current clean
 
 help: ## print this list
 	@echo 'usage: make TARGET [NAME=value]'
@@ -114,6 +115,19 @@ bench: build ## load the built server and every peer on PATH over real sockets; 
 bench-go: ## Go micro-benchmarks with allocations; a pattern in GOBENCH=...
 	$(GO) test -run '^$$' -bench '$(GOBENCH)' -benchmem ./...
 
+# The benchmarks that run on any machine alike: one processor, as many operations each time, no disk, no network. One
+# operation's allocations are the same everywhere; its time is only shown.
+BENCHED = -run '^$$' -bench . -skip 'Memory|Generated|EncodingJSON|BackwardEdge' -cpu 1 -benchtime 10000x -count 6 -benchmem ./codec/... ./sched ./loop
+
+bench-base: ## write bench/baseline.txt anew; the commit says why an operation may allocate more
+	$(GO) test $(BENCHED) >bench/results/new.txt || { cat bench/results/new.txt; exit 1; }
+	grep -E '^(goos|goarch|pkg|Benchmark)' bench/results/new.txt >bench/baseline.txt
+
+bench-cmp: ## Go benchmarks beside bench/baseline.txt; fails when an operation allocates more often
+	$(GO) test $(BENCHED) >bench/results/new.txt || { cat bench/results/new.txt; exit 1; }
+	$(BENCHSTAT) -ignore goos,goarch,cpu bench/baseline.txt bench/results/new.txt
+	@$(BENCHSTAT) -ignore goos,goarch,cpu -format csv -filter '.unit:allocs/op' bench/baseline.txt bench/results/new.txt 2>/dev/null | $(GO) run ./bench -allocs
+
 peers: ## install the servers that bench compares with (Debian, root or sudo)
 	@as_root=; test "$$(id -u)" = 0 || as_root=sudo; set -ex; \
 	$$as_root apt-get update; \
@@ -122,5 +136,5 @@ peers: ## install the servers that bench compares with (Debian, root or sudo)
 
 clean: ## remove what the targets above leave behind; never a data directory
 	rm -rf bin
-	rm -f bench/results/latest.json
+	rm -f bench/results/latest.json bench/results/new.txt
 	find . -type f \( -name '*.test' -o -name '*.prof' \) ! -path './.git/*' -exec rm -f {} +

@@ -51,6 +51,9 @@ func bench(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if s.Attack != "" {
 		return besiege(ctx, s.Attack, s.At, os.Stdin, stdout)
 	}
+	if s.Allocs {
+		return judgeAllocations(os.Stdin, stdout)
+	}
 	if s.Judge != "" {
 		return printTargets(s.Judge, stdout)
 	}
@@ -75,6 +78,7 @@ func parseSettings(args []string, stderr io.Writer) (settings, error) {
 	flags.StringVar(&s.Attack, "attack", "", "be the attackers of this `row` on the address of -at until standard input ends, as that row needs them beside it")
 	flags.StringVar(&s.At, "at", "", "the `address` to attack")
 	flags.StringVar(&s.Judge, "targets", "", "measure nothing; print the table of the targets for the saved results in this `file`, as bench/NOTES.md has it")
+	flags.BoolVar(&s.Allocs, "allocs", false, "measure nothing; read benchstat's CSV of allocs/op from standard input, and fail when one has grown")
 	flags.StringVar(&s.Frames, "echo-frames", "", "be one event loop that echoes on this `address`, as the share of the limit needs it")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -97,7 +101,7 @@ func parseSettings(args []string, stderr io.Writer) (settings, error) {
 	case s.Scale <= 0:
 		return s, usageError{errors.New("-scale: must be above 0")}
 	}
-	if *server == "" || s.Echo != "" || s.Attack != "" || s.Frames != "" || s.Judge != "" {
+	if *server == "" || s.Echo != "" || s.Attack != "" || s.Frames != "" || s.Judge != "" || s.Allocs {
 		return s, nil
 	}
 	if s.Server, err = filepath.Abs(*server); err != nil {

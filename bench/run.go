@@ -22,6 +22,7 @@ type settings struct {
 	At     string         `json:"-"`
 	Frames string         `json:"-"`
 	Judge  string         `json:"-"`
+	Allocs bool           `json:"-"`
 	Rounds int            `json:"rounds"`
 	Scale  float64        `json:"scale"`
 }
