@@ -227,6 +227,7 @@ func bounded(next http.Handler) http.Handler {
 
 // failed is the reply to what the database did not do. It is logged once a second at most.
 func (c *dci) failed(what string, err error) reply {
+	err = c.store.explain(err)
 	now := time.Now().Unix()
 	if last := c.logged.Load(); last != now && c.logged.CompareAndSwap(last, now) {
 		c.log.Warn("the database failed", "doing", what, "error", err)

@@ -151,7 +151,7 @@ func (n *ExecutionNode) Run(ctx context.Context) error {
 		case <-timer.C:
 			if err := n.tick(ctx); err != nil && ctx.Err() == nil {
 				n.tally.errors.Add(1)
-				n.say("tick", err.Error())
+				n.say("tick", n.store.explain(err).Error())
 			} else {
 				n.say("tick", "")
 			}

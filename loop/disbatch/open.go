@@ -57,6 +57,20 @@ func clientOptions(c *Config, component string) (*options.ClientOptions, error) 
 	return o, nil
 }
 
+// login is the setting that says as which user a component is known to the database.
+func login(c *Config, component string, o *options.ClientOptions) string {
+	var a attributes
+	_ = json.Unmarshal(c.Attributes, &a) // the options are made of them already
+	_, own := c.Auth[component]
+	switch {
+	case own || o.Auth == nil:
+		return component + " of auth"
+	case a.Username != "":
+		return "username and password of attributes"
+	}
+	return "mongohost"
+}
+
 // attributes are those of the original's driver that mean something here. The others
 // are about that driver and are ignored.
 type attributes struct {

@@ -62,7 +62,7 @@ func (p *performer) persist(ctx context.Context, what string, call func() error)
 			return err
 		}
 		p.tally.errors.Add(1)
-		p.outage.failed(wait == firstRetry, what, err)
+		p.outage.failed(wait == firstRetry, what, p.store.explain(err))
 		select {
 		case <-ctx.Done():
 			p.outage.over(false)

@@ -103,7 +103,7 @@ func (s *site) disappear(way string) (calls func() int64, back func()) {
 // one when it is back.
 func TestAnOutageIsSaidOnce(t *testing.T) {
 	lines := newLineCount()
-	p := &performer{tally: new(tally), outage: &outage{log: lines.logger()}}
+	p := &performer{store: new(Store), tally: new(tally), outage: &outage{log: lines.logger()}}
 	var there atomic.Bool
 	done := make(chan error)
 	const calls = 50

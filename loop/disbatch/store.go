@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -19,6 +20,7 @@ type Store struct {
 	client *mongo.Client
 	db     *mongo.Database
 	schema Schema // of new queues
+	login  string // the setting that says who this is, for errors
 
 	queues, tasks, nodes, config, files, chunks *mongo.Collection
 }
@@ -36,7 +38,7 @@ func Open(c *Config, component string) (*Store, error) {
 	}
 	db := client.Database(c.Database)
 	return &Store{
-		client: client, db: db, schema: c.Schema,
+		client: client, db: db, schema: c.Schema, login: login(c, component, o),
 		queues: db.Collection("queues"), tasks: db.Collection("tasks"), nodes: db.Collection("nodes"),
 		config: db.Collection("config"), files: db.Collection("tasks.files"), chunks: db.Collection("tasks.chunks"),
 	}, nil
@@ -47,6 +49,20 @@ func (s *Store) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), connectTimeout)
 	defer cancel()
 	_ = s.client.Disconnect(ctx) // it fails if calls do not end in time, and there is nothing left to do about it
+}
+
+// explain adds the setting to an error that one of them explains, and is nil for nil.
+func (s *Store) explain(err error) error {
+	if err == nil {
+		return nil
+	}
+	switch text := err.Error(); {
+	case strings.Contains(text, "auth error"), strings.Contains(text, "requires authentication"):
+		return fmt.Errorf("the database does not take the user or the password, see %s in the configuration: %w", s.login, err)
+	case strings.Contains(text, "x509:"), strings.Contains(text, "tls:"):
+		return fmt.Errorf("the database and its TLS certificate do not fit, see mongohost or ssl of attributes in the configuration: %w", err)
+	}
+	return err
 }
 
 // Ping asks the database for a sign of life.

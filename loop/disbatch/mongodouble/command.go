@@ -85,6 +85,7 @@ func hello(*call) bson.D {
 		{Key: "maxBsonObjectSize", Value: int32(maxDocument)}, {Key: "maxMessageSizeBytes", Value: int32(maxMessage)},
 		{Key: "maxWriteBatchSize", Value: int32(maxBatch)}, {Key: "localTime", Value: time.Now()},
 		{Key: "minWireVersion", Value: int32(0)}, {Key: "maxWireVersion", Value: int32(21)}, {Key: "readOnly", Value: false},
+		{Key: "saslSupportedMechs", Value: bson.A{"SCRAM-SHA-256"}},
 	}
 }
 

@@ -44,6 +44,7 @@ type Server struct {
 	fault    func(command string) Fault
 	calls    map[string]int
 	accepted int
+	users    *users // nil: everybody is served
 	serving  sync.WaitGroup
 }
 
@@ -155,6 +156,7 @@ func (s *Server) talk(c net.Conn) {
 		s.mu.Unlock()
 	}()
 	in := bufio.NewReader(c)
+	var stranger peer
 	for {
 		var header [16]byte
 		if _, err := io.ReadFull(in, header[:]); err != nil {
@@ -172,7 +174,7 @@ func (s *Server) talk(c net.Conn) {
 		if err != nil {
 			return
 		}
-		reply, fault := s.execute(command)
+		reply, fault := s.execute(&stranger, command)
 		if fault == LoseCall || fault == LoseReply {
 			return
 		}
@@ -286,7 +288,7 @@ func encode(code, id uint32, reply bson.D) []byte {
 }
 
 // execute runs a command with what is to go wrong with it.
-func (s *Server) execute(command bson.D) (reply bson.D, fault Fault) {
+func (s *Server) execute(from *peer, command bson.D) (reply bson.D, fault Fault) {
 	name := command[0].Key
 	s.mu.Lock()
 	ask := s.fault
@@ -298,7 +300,10 @@ func (s *Server) execute(command bson.D) (reply bson.D, fault Fault) {
 	case LoseCall:
 		return nil, fault
 	case Refuse:
-		return refused(refusal{13, "not authorized to run " + name}), fault
+		return refused(refusal{codeUnauthorized, "not authorized to run " + name}), fault
+	}
+	if reply, ok := s.admit(from, command); ok {
+		return reply, fault
 	}
 	s.mu.Lock()
 	s.calls[name]++

@@ -1,0 +1,132 @@
+package disbatch
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// authority is a new certificate authority of one certificate, for 127.0.0.1, and the file
+// with it.
+func authority(t *testing.T) (file string, pair tls.Certificate) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	must(t, err)
+	file = filepath.Join(t.TempDir(), "ca.pem")
+	must(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
+	return file, tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+// overTLS listens in front of a double and returns where.
+func overTLS(t *testing.T, to string, pair tls.Certificate) string {
+	t.Helper()
+	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{pair}})
+	must(t, err)
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			front, err := l.Accept()
+			if err != nil {
+				return
+			}
+			back, err := net.Dial("tcp", to)
+			if err != nil {
+				front.Close()
+				continue
+			}
+			copying := func(to, from net.Conn) {
+				_, _ = io.Copy(to, from) // until one of them ends
+				to.Close()
+				from.Close()
+			}
+			go copying(back, front)
+			go copying(front, back)
+		}
+	}()
+	return l.Addr().String()
+}
+
+// pings opens the database of a configuration as the node does, and says what happens.
+func pings(t *testing.T, config string) error {
+	t.Helper()
+	c, err := ParseConfig([]byte(config))
+	must(t, err)
+	store, err := Open(c, ComponentNode)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	return store.explain(store.Ping(ctx))
+}
+
+// limits make a call that cannot succeed end soon.
+const limits = "timeoutMS=2000&serverSelectionTimeoutMS=300"
+
+// TLS with an authority of the site's own, by the original's attributes or by the address;
+// an authority that is another one, or none, is refused in words that name the settings.
+func TestTLS(t *testing.T) {
+	ca, pair := authority(t)
+	other, _ := authority(t)
+	address := overTLS(t, startDouble(t).Address(), pair)
+	f := func(query, attributes, want string) {
+		t.Helper()
+		err := pings(t, fmt.Sprintf(`{"mongohost": "mongodb://%s/?%s%s", "attributes": {%s}}`, address, limits, query, attributes))
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("with %s and %s: %v, want %q", query, attributes, err, want)
+		}
+	}
+	const named = "mongohost or ssl of attributes"
+	f("", fmt.Sprintf(`"ssl": {"SSL_ca_file": %q}`, ca), "")
+	f("&tls=true&tlsCAFile="+ca, "", "")
+	f("", `"ssl": {"SSL_verify_mode": 0}`, "")
+	f("", fmt.Sprintf(`"ssl": {"SSL_ca_file": %q}`, other), named)
+	f("&tls=true&tlsCAFile="+other, "", named)
+	f("", `"ssl": true`, named)
+	f("", `"ssl": {"SSL_ca_file": "/no/such/file"}`, "attributes: ssl: cannot read SSL_ca_file")
+	f("", fmt.Sprintf(`"ssl": {"SSL_cert_file": %q}`, ca), "attributes: ssl: SSL_cert_file")
+}
+
+// The password of the configuration's auth, of its attributes and of its address, each of
+// the user and the database that it is of; a wrong one is refused in words that name the
+// setting.
+func TestAuthentication(t *testing.T) {
+	d := startDouble(t)
+	must(t, d.Require("jobs", map[string]string{ComponentNode: "pencil", "alice": "p:ß"}))
+	f := func(login, database, more, want string) {
+		t.Helper()
+		err := pings(t, fmt.Sprintf(`{"mongohost": "mongodb://%s%s/?%s", "database": %q, %s}`, login, d.Address(), limits, database, more))
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("as %s with %s: %v, want %q", login, more, err, want)
+		}
+	}
+	f("", "jobs", `"auth": {"disbatchd": "pencil", "task_runner": "x"}`, "")
+	f("", "jobs", `"attributes": {"username": "alice", "password": "p:ß", "db_name": "jobs"}`, "")
+	f("alice:p%3A%C3%9F@", "jobs", `"gfs": false`, "see mongohost") // which has no authSource
+	f("", "jobs", `"auth": {"disbatchd": "wrong"}`, "see disbatchd of auth")
+	f("", "other", `"auth": {"disbatchd": "pencil"}`, "see disbatchd of auth") // the original's source is the database
+	f("", "jobs", `"attributes": {"username": "alice", "password": "x", "db_name": "jobs"}`, "see username and password of attributes")
+	f("bob:x@", "jobs", `"gfs": false`, "see mongohost")
+	f("", "jobs", `"auth": {"task_runner": "pencil"}`, "requires authentication")
+}
