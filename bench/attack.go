@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// attackers is how many connections attack at a time.
+// attackers is how many connections attack at a time, unless the attack says otherwise.
 const attackers = 100
 
 // attack is something that peers do to a server while a well-behaved one goes on asking.
@@ -16,6 +16,8 @@ type attack struct {
 	name   string
 	do     func(conn net.Conn) error // until the connection is closed; an error is the server's defence; nil: nobody attacks
 	scarce bool                      // the server is left with hardly any descriptors
+	count  int                       // connections at a time; 0: attackers
+	first  func(conn net.Conn) error // what one connection, which stays, sets up before
 }
 
 // The greeting of ZMTP 3.1 with the NULL mechanism, and the READY of a DEALER.

@@ -24,6 +24,7 @@ type sample struct {
 	Answer        quantiles `json:"answer,omitzero"`    // from submit to the arrival of the result at the master
 	ServerCPU     float64   `json:"server_cpu_s_per_million,omitempty"`
 	DriverCPU     float64   `json:"driver_cpu_s_per_million,omitempty"`
+	Attackers     int       `json:"attackers,omitempty"`          // connections at a time
 	Attacks       float64   `json:"attacks_per_second,omitempty"` // connections that the attackers made
 
 	QueuedMB    float64 `json:"mb_per_million_queued,omitempty"`

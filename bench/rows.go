@@ -38,6 +38,7 @@ type row struct {
 	guess    map[string]int // jobs for about one to two seconds, by contender
 	against  string         // a row to compare with
 	attack   attack         // what others do meanwhile
+	victim   string         // the protocol that they do it to
 }
 
 // section is a part of the tables: the rows of one protocol.

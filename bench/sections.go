@@ -48,6 +48,7 @@ func (r *report) parts() []part {
 		{dworkSection, "dwork", slices.Concat(rate, quantileColumns("request", request), cost), dworkLegend},
 		{attackSection, "A client that behaves, under attack", slices.Concat(quantileColumns("request", request), []column{
 			{"longest", func(s *sample) float64 { return s.Submit.Max }},
+			{"attackers", func(s *sample) float64 { return float64(s.Attackers) }},
 			{"attacks/s", func(s *sample) float64 { return s.Attacks }},
 		}), attackLegend + r.attackVerdict()},
 		{acrossSection, "Submitted in one protocol, done in another", byWorker, acrossLegend},
@@ -102,11 +103,13 @@ always      --sync always: Create and Complete are answered when they are on dis
 zmq echo    the limit: the same requests and sockets, and a server that sends back what it gets
 `
 
-const attackLegend = `rows        100 connections of another process do the same bad thing again and again, while one client asks for the status
-            a thousand times, with 2 ms between an answer and the next request. The attackers use one processor at most; in the
-            row of the busy machine they use that and do nothing else: what is waited for there is the machine
+const attackLegend = `rows        connections of another process do the same bad thing again and again, while one client makes a thousand requests,
+            with 2 ms between an answer and the next: it asks a hub for its status, or has a job done by a worker or slave of
+            its own. The attackers use one processor at most; in the row of the busy machine they use that and do nothing else:
+            what is waited for there is the machine
 request     microseconds that this one waits; longest: its longest wait
-attacks/s   connections that the attackers made, after one that the server closed and those that the attack itself ends
+attackers   connections at a time: 10,000 where RLIMIT_NOFILE allows that many, else what it allows
+attacks/s   connections that they made, after one that the server closed and those that the attack itself ends
 descriptors of no descriptors: the server's limit is taken down to 32 more than it has open, when it runs
 `
 

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,8 +17,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"treadle/codec/dwork"
 )
 
 const (
@@ -31,13 +30,20 @@ const (
 	attackTarget = 100_000
 	// fewFiles is how many descriptors more than it has a server may have in the rows that leave it few.
 	fewFiles = 32
+	// spareFiles is how many descriptors the attackers, and the server by its own rule, keep for other things.
+	spareFiles = 200
 )
 
 // attackRows are one for each attack.
 func attackRows() []row {
 	var rows []row
-	for _, a := range dworkAttacks {
-		rows = append(rows, row{name: "dwork, " + a.name, section: attackSection, once: true, fixed: 1000, attack: a})
+	for _, v := range []struct {
+		victim  string
+		attacks []attack
+	}{{"dwork", dworkAttacks}, {"periodic", periodicAttacks}, {"gloom", gloomAttacks}} {
+		for _, a := range v.attacks {
+			rows = append(rows, row{name: v.victim + ", " + a.name, section: attackSection, once: true, fixed: 1000, attack: a, victim: v.victim})
+		}
 	}
 	return rows
 }
@@ -46,35 +52,27 @@ func attackRows() []row {
 func (s *sample) underAttack(ctx context.Context, r row, running *server, requests int) error {
 	ctx, cancel := context.WithTimeout(ctx, trialLimit)
 	defer cancel()
-	h := &hubTrial{address: running.hub}
-	c, release, err := h.dial(ctx)
+	g, err := invite(ctx, r.victim, running)
 	if err != nil {
 		return err
 	}
-	defer release()
+	defer g.leave()
 	if r.attack.scarce {
 		if err := leaveFew(running.pid); err != nil {
 			return err
 		}
 	}
 	begun := now()
-	end, err := startAttackers(ctx, r, running.hub)
+	end, err := s.startAttackers(ctx, r, running.doors(r.victim))
 	if err != nil {
 		return err
 	}
-	question, answer := dwork.AppendType(nil, dwork.OK), new(dwork.Query)
 	waited := newLatencies()
 	start := now()
 	for range requests {
 		began := now()
-		reply, err := exchange(c, question)
+		err := g.ask()
 		waited.record(now() - began)
-		if err == nil {
-			err = dwork.DecodeReply(reply, answer)
-		}
-		if err == nil && answer.Type != dwork.OK {
-			err = fmt.Errorf("is answered %v", answer.Type)
-		}
 		if err != nil {
 			return errors.Join(fmt.Errorf("the well-behaved client: %w", err), ignore(end()))
 		}
@@ -104,7 +102,7 @@ func leaveFew(pid int) error {
 
 // startAttackers runs this program as the attackers of a row and returns when all of them have begun, or as many as the
 // server lets. The function that it returns ends them and says how many connections they made.
-func startAttackers(ctx context.Context, r row, address string) (end func() (int64, error), err error) {
+func (s *sample) startAttackers(ctx context.Context, r row, doors []string) (end func() (int64, error), err error) {
 	if r.attack.do == nil {
 		return func() (int64, error) { return 0, nil }, nil
 	}
@@ -112,7 +110,7 @@ func startAttackers(ctx context.Context, r row, address string) (end func() (int
 	if err != nil {
 		return nil, err
 	}
-	child := exec.CommandContext(ctx, self, "-attack", r.name, "-at", address)
+	child := exec.CommandContext(ctx, self, "-attack", r.name, "-at", strings.Join(doors, ","))
 	child.Stderr = os.Stderr
 	child.Env = append(os.Environ(), "GOMAXPROCS=1") // as if from elsewhere: one processor stays with the server and its client
 	child.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
@@ -133,36 +131,62 @@ func startAttackers(ctx context.Context, r row, address string) (end func() (int
 		_, err = fmt.Fscan(said, &made)
 		return made, errors.Join(err, child.Wait())
 	})
-	if _, err := said.ReadString('\n'); err != nil {
+	if _, err := fmt.Fscanln(said, &s.Attackers); err != nil {
 		return nil, errors.Join(fmt.Errorf("the attackers have not begun: %w", err), ignore(end()))
 	}
 	return end, nil
 }
 
-// besiege is the program of the attackers: it attacks until in ends. It says when it has begun, and in the end how many
-// connections it made.
-func besiege(ctx context.Context, name, address string, in io.Reader, out io.Writer) error {
+// besiege is the program of the attackers: it attacks the doors, a list with commas, until in ends. It says how many they
+// are when they have begun, and in the end how many connections they made.
+func besiege(ctx context.Context, name, doors string, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	for _, r := range attackRows() {
-		if r.name != name || r.attack.do == nil {
-			continue
+	i := slices.IndexFunc(attackRows(), func(r row) bool { return r.name == name && r.attack.do != nil })
+	if i < 0 {
+		return usageError{fmt.Errorf("-attack: no row of attackers is named %q", name)}
+	}
+	a, addresses := attackRows()[i].attack, strings.Split(doors, ",")
+	if a.first != nil {
+		conn, err := net.DialTimeout("tcp", addresses[0], dialLimit)
+		if err != nil {
+			return err
 		}
-		var made atomic.Int64
-		var begun, all sync.WaitGroup
-		for range attackers {
-			begun.Add(1)
-			all.Go(func() { keepAttacking(ctx, address, r.attack, &made, sync.OnceFunc(begun.Done)) })
+		defer conn.Close()
+		if err := a.first(conn); err != nil {
+			return fmt.Errorf("cannot prepare: %w", err)
 		}
-		begun.Wait()
-		fmt.Fprintln(out, "begun")
-		_, err := io.Copy(io.Discard, in)
-		cancel()
-		all.Wait()
-		fmt.Fprintln(out, made.Load())
+	}
+	count, err := a.connections()
+	if err != nil {
 		return err
 	}
-	return usageError{fmt.Errorf("-attack: no row is named %q", name)}
+	var made atomic.Int64
+	var begun, all sync.WaitGroup
+	for n := range count {
+		begun.Add(1)
+		all.Go(func() { keepAttacking(ctx, addresses[n%len(addresses)], a, &made, sync.OnceFunc(begun.Done)) })
+	}
+	begun.Wait()
+	fmt.Fprintln(out, count)
+	_, err = io.Copy(io.Discard, in)
+	cancel()
+	all.Wait()
+	fmt.Fprintln(out, made.Load())
+	return err
+}
+
+// connections is how many attack at a time: as many as this process may have, where that is fewer.
+func (a attack) connections() (int, error) {
+	var files unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
+		return 0, err
+	}
+	count := a.count
+	if count == 0 {
+		count = attackers
+	}
+	return min(count, int(min(files.Cur, 1<<20))-spareFiles), nil
 }
 
 // keepAttacking attacks over one connection after the other until ctx ends, and calls begun when it has, or could not.

@@ -32,7 +32,7 @@ func TestBesiege(t *testing.T) {
 		}
 	}()
 	for i, r := range attackRows() {
-		if r.attack.do == nil || testing.Short() && i > 4 {
+		if r.victim != "dwork" || r.attack.do == nil || testing.Short() && i > 4 {
 			continue
 		}
 		lifeline, end := io.Pipe()
@@ -40,7 +40,7 @@ func TestBesiege(t *testing.T) {
 		failed := make(chan error, 1)
 		go func() { failed <- besiege(t.Context(), r.name, ln.Addr().String(), lifeline, out) }()
 		lines := bufio.NewReader(said)
-		if line, err := lines.ReadString('\n'); err != nil || line != "begun\n" {
+		if line, err := lines.ReadString('\n'); err != nil || line != fmt.Sprintln(attackers) {
 			t.Fatalf("%s: said %q, %v", r.name, line, err)
 		}
 		end.Close()
