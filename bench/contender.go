@@ -11,6 +11,7 @@ import (
 type contender struct {
 	name     string
 	version  string
+	path     string // of the program, of Treadle alone: a Disbatch node is started otherwise than a server
 	protocol protocol
 	ours     bool   // a Treadle; the others are its peers
 	variant  string // takes part in the rows that ask for this variant alone; "": in all
@@ -70,7 +71,7 @@ func contenders(treadle string) []contender {
 	if treadle != "" {
 		version := ask(treadle, "--version")
 		list = append(list,
-			contender{name: "treadle", version: version, protocol: newPeriodic(), ours: true, gloom: true, start: serve.start},
+			contender{name: "treadle", version: version, path: treadle, protocol: newPeriodic(), ours: true, gloom: true, start: serve.start},
 			contender{name: "treadle unix", version: version, protocol: newPeriodic(), ours: true, variant: overUnix, start: local.start},
 			contender{name: "treadle 2 loops", version: version, protocol: newPeriodic(), ours: true, variant: twoLoops, start: double.start},
 			contender{name: "treadle crc", version: version, protocol: newPeriodicCRC(), ours: true, variant: inCRC, base: "treadle", start: serve.start},

@@ -31,6 +31,7 @@ type sample struct {
 	RestMB      float64 `json:"mb_after_drain,omitempty"`
 	RestSeconds float64 `json:"seconds_after_drain,omitempty"` // until the server had given back so much
 	IdleKB      float64 `json:"kb_per_idle_connection,omitempty"`
+	CorePercent float64 `json:"percent_of_a_core,omitempty"`     // that a Disbatch node used
 	ConnectCPU  float64 `json:"server_us_per_connect,omitempty"` // processor time to accept and greet one connection
 
 	Payload     int         `json:"payload_bytes,omitempty"`
@@ -66,6 +67,9 @@ func measure(ctx context.Context, r row, c contender, size int) (sample, error) 
 	s := sample{Section: r.section, Row: r.name, Server: c.name, against: r.against}
 	if c.variant == rawDisk {
 		return s, s.syncDisk(ctx, diskPlace(), size)
+	}
+	if r.section == nodeSection {
+		return s, s.measureNode(ctx, r, size, nodeOf(c.path, r))
 	}
 	running, err := c.start(ctx)
 	if err != nil {

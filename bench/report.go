@@ -108,6 +108,7 @@ var sampleValues = []func(*sample) *float64{
 	func(s *sample) *float64 { return &s.RestSeconds },
 	func(s *sample) *float64 { return &s.IdleKB },
 	func(s *sample) *float64 { return &s.ConnectCPU },
+	func(s *sample) *float64 { return &s.CorePercent },
 	func(s *sample) *float64 { return &s.Collections.Cycles },
 	func(s *sample) *float64 { return &s.Collections.PauseUS },
 	func(s *sample) *float64 { return &s.Collections.AssistMS },

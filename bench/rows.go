@@ -37,6 +37,7 @@ type row struct {
 	fixed    int            // the same number of jobs, or connections, for everyone; 0: by guess
 	guess    map[string]int // jobs for about one to two seconds, by contender
 	against  string         // a row to compare with
+	plugin   string         // in the rows of Disbatch: the kind of plugin whose tasks are done
 	attack   attack         // what others do meanwhile
 	victim   string         // the protocol that they do it to
 }
@@ -52,6 +53,7 @@ const (
 	dworkSection    section = "dwork"   // steals and completions, beside an echo
 	attackSection   section = "attack"  // a client that behaves while others attack
 	aloneSection    section = "alone"   // Treadle beside itself: long queues, many queues, many connections
+	nodeSection     section = "node"    // a Disbatch node, on a double of a database
 	payloadSection  section = "payload" // Periodic beside redis, workloads of other sizes
 )
 
@@ -114,7 +116,7 @@ func rows() []row {
 		{name: "gloom drain 100000", section: gloomSection, kind: drain, load: gloomDrain, fixed: 100e3, against: "gloom drain 1000"},
 		{name: "periodic to gloom", section: acrossSection, load: load{connections: 8, workers: 64, depth: pipeline}, fixed: 100e3,
 			against: "gloom 1000x64"},
-	}, slices.Concat(payloadRows(), dworkRows(), attackRows(), durableRows(), aloneRows())...)
+	}, slices.Concat(payloadRows(), dworkRows(), attackRows(), nodeRows(), durableRows(), aloneRows())...)
 }
 
 // payloadRows have fewer requests in flight the longer they are: what waits in sockets and servers is bounded in bytes.
@@ -167,6 +169,8 @@ func (r row) admits(c contender) bool {
 		return c.variant == "" && c.ours || slices.Contains(r.variants, c.variant)
 	case dworkSection, attackSection:
 		return r.admitsHub(c)
+	case nodeSection:
+		return c.name == "treadle"
 	case payloadSection:
 		return c.name == "treadle" || c.name == "redis"
 	case aloneSection:

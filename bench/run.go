@@ -138,6 +138,8 @@ func (p *progress) done(s sample) {
 		text += fmt.Sprintf("%.0f MB per 1M queued", s.QueuedMB)
 	case s.JobsPerSecond > 0:
 		text += fmt.Sprintf("%.0f jobs/s", s.JobsPerSecond)
+	case s.Section == nodeSection:
+		text += fmt.Sprintf("%.2f %% of a core", s.CorePercent)
 	default:
 		text += fmt.Sprintf("%.1f KB per idle connection", s.IdleKB)
 	}

@@ -51,6 +51,7 @@ func (r *report) parts() []part {
 			{"attackers", func(s *sample) float64 { return float64(s.Attackers) }},
 			{"attacks/s", func(s *sample) float64 { return s.Attacks }},
 		}), attackLegend + r.attackVerdict()},
+		{nodeSection, "Disbatch", slices.Concat([]column{{"tasks/s", jobsPerSecond}, {"% of a core", corePercent}}, cost), nodeLegend},
 		{acrossSection, "Submitted in one protocol, done in another", byWorker, acrossLegend},
 		{payloadSection, "Periodic and redis, workloads of other sizes",
 			slices.Concat([]column{{"MB/s", func(s *sample) float64 { return s.JobsPerSecond * float64(s.Payload) / 1e6 }}}, rate, submit, cost), payloadLegend},
@@ -129,6 +130,16 @@ targets     synced pipe 8: jobs/s of always 2.5 redis always and 60 beanstalkd -
             (disk + treadle)
 `
 
+const nodeLegend = `tasks/s     tasks claimed, run and finished a second, from the first claim to the last end; claims: claimed and begun
+% of a core processor time of the node over the time measured; idle: of a node with a queue and no tasks, from tick to tick
+CPU         as above, of the node and of the process that runs its commands, without that of the commands; driver: the
+            worker's and the database's
+rows        function N, exec N: a queue with N threads, whose tasks a Periodic worker does (treadle serve --disbatch), or
+            /bin/true (treadle disbatch node). claims: as many threads as tasks, and no worker until all are claimed
+database    a double in the load generator, and no MongoDB. Each task was checked to have succeeded, and to have been given
+            to the worker, or claimed and ended by the node's own count, exactly once
+`
+
 const payloadLegend = `MB/s        bytes of workloads a second, each submitted once and handed out once
 rows        8 producers and 8 workers; 64 requests in flight a connection up to 1 KB, 8 of 64 KB, 1 of 1 MB
 `
@@ -181,7 +192,7 @@ func (r *report) printPart(text *strings.Builder, p part) {
 		m := &r.Medians[i]
 		switch {
 		case m.Section != p.section:
-		case m.JobsPerSecond == 0:
+		case m.JobsPerSecond == 0 && m.Section != nodeSection:
 			sizes = append(sizes, []string{m.Row, m.Server, number(m.QueuedMB), number(m.RestMB), number(m.RestSeconds), number(m.IdleKB), number(m.ConnectCPU)})
 		default:
 			cells := []string{m.Row, m.Server}

@@ -31,6 +31,7 @@ func memoryMB(s *sample) float64      { return s.QueuedMB }
 func restMB(s *sample) float64        { return s.RestMB }
 func idleKB(s *sample) float64        { return s.IdleKB }
 func connectCPU(s *sample) float64    { return s.ConnectCPU }
+func corePercent(s *sample) float64   { return s.CorePercent }
 
 // peerNames are the servers that keep their jobs in memory, of which the best counts.
 var peerNames = []string{"gearmand", "redis", "beanstalkd"}
@@ -92,6 +93,7 @@ const (
 	deepTarget    = "pipelined with 1M ready and 10M delayed jobs behind"
 	syncedTarget  = "synced (sync=always), pipelined 8"
 	payloadTarget = "payloads"
+	nodeTarget    = "Disbatch node, on a double of a database"
 	growthTarget  = "growth"
 )
 
@@ -132,6 +134,9 @@ func moreTargets() []target {
 		{row: "synced, sync 64", figure: "jobs/s of redis always", bound: 1.3, goal: 1.5, of: over("synced sync 64", "treadle always", "redis always", jobsPerSecond)},
 		{row: "Gloom 64x8", figure: "jobs/s", bound: 100e3, of: just("gloom 64x8", "treadle", jobsPerSecond)},
 		{row: "dwork n=16 with 8 workers", figure: "tasks/s", bound: 300e3, of: just("dwork 8x16", "treadle", jobsPerSecond)},
+		{row: nodeTarget, figure: "tasks/s of a function, 20 threads", bound: 2000, of: just("disbatch function 20", "treadle", jobsPerSecond)},
+		{row: nodeTarget, figure: "tasks/s of a command, 20 threads", bound: 150, of: just("disbatch exec 20", "treadle", jobsPerSecond)},
+		{row: nodeTarget, figure: "% of a core, idle", most: true, bound: 1, of: just("disbatch idle", "treadle", corePercent)},
 		{row: "cross-protocol (Periodic submit, Gloom slave)", figure: "jobs/s of the slower alone", bound: 0.5, of: func(r *report) float64 {
 			return divide(r.at("periodic to gloom", "treadle", jobsPerSecond),
 				min(r.at("pipe 8", "treadle", jobsPerSecond), r.at("gloom 1000x64", "treadle", jobsPerSecond)))

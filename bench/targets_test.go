@@ -70,7 +70,7 @@ func TestTargetsHaveRows(t *testing.T) {
 			}
 			q := quantiles{P50: 1, P99: 1, P999: 1}
 			r.Medians = append(r.Medians, sample{Row: row.name, Server: c.name, JobsPerSecond: 1, ServerCPU: 1, Submit: q, ToWorker: q,
-				QueuedMB: 1, RestMB: 1, IdleKB: 1, ConnectCPU: 1})
+				QueuedMB: 1, RestMB: 1, IdleKB: 1, ConnectCPU: 1, CorePercent: 1})
 		}
 	}
 	for _, target := range targets() {

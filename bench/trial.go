@@ -99,10 +99,14 @@ func (t *trial) close() {
 
 // dial connects and greets.
 func (t *trial) dial(as role) (net.Conn, error) {
-	to := t.sides.produce
 	if as == working {
-		to = t.sides.work
+		return t.sides.work.dial(as)
 	}
+	return t.sides.produce.dial(as)
+}
+
+// dial connects and greets; the connection has no deadline any more.
+func (to side) dial(as role) (net.Conn, error) {
 	conn, err := net.DialTimeout(to.network, to.address, dialLimit)
 	if err != nil {
 		return nil, err
@@ -110,6 +114,9 @@ func (t *trial) dial(as role) (net.Conn, error) {
 	err = conn.SetDeadline(time.Now().Add(dialLimit))
 	if err == nil {
 		err = to.protocol.greet(conn, as)
+	}
+	if err == nil {
+		err = conn.SetDeadline(time.Time{})
 	}
 	if err != nil {
 		conn.Close()
