@@ -235,7 +235,7 @@ func (c *census) understand(v version) error {
 	switch {
 	case len(v.key) == 1 && v.key[0] == keyMeta:
 		m, err := parseMeta(v.value)
-		if err == nil && m.group >= c.last.group {
+		if err == nil && !m.before(&c.last) {
 			c.last = m
 		}
 		return err

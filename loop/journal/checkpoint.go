@@ -3,6 +3,7 @@ package journal
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -61,7 +62,8 @@ func (j *Journal) retire(name string) error {
 }
 
 // recover brings what the logs hold into the store and lets go of them. What it reads is
-// synced first: a crash must not take back what is in the store by then.
+// synced first: a crash must not take back what is in the store by then. The store's own
+// manifest is: opening the store wrote a new one.
 func (j *Journal) recover(s *survey) error {
 	for _, l := range s.logs {
 		if err := j.syncLog(l.name); err != nil {
@@ -75,7 +77,7 @@ func (j *Journal) recover(s *survey) error {
 			return fmt.Errorf("cannot bring %s into the store: %w", l.name, cause(err))
 		}
 	}
-	for _, name := range s.spares {
+	for _, name := range slices.Concat(s.done, s.spares) {
 		if err := j.guard.Remove(j.home.log(name)); err != nil {
 			return err
 		}

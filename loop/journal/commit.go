@@ -87,6 +87,9 @@ func (j *Journal) take(next uint64) int {
 func (j *Journal) writeGroup(group uint64) (int, error) {
 	bytes, count := 0, 0
 	var grown int64
+	for i := range j.takings { // the first part says it already: the next may be in another log
+		j.last.top = max(j.last.top, j.takings[i].top)
+	}
 	j.batch = startBatch(j.batch)
 	for i := range j.takings {
 		t := &j.takings[i]
@@ -94,7 +97,7 @@ func (j *Journal) writeGroup(group uint64) (int, error) {
 		for rest := t.ops; len(rest) > 0; {
 			if len(j.batch) >= j.options.batch {
 				bytes += len(j.batch)
-				if err := j.write(group, count, 0); err != nil {
+				if err := j.write(group, count, 0, true); err != nil {
 					return bytes, err
 				}
 				j.batch, count = startBatch(j.batch), 0
@@ -107,17 +110,20 @@ func (j *Journal) writeGroup(group uint64) (int, error) {
 			}
 			count += n
 		}
-		j.last.top = max(j.last.top, t.top)
 	}
 	bytes += len(j.batch)
-	return bytes, j.write(group, count, grown)
+	return bytes, j.write(group, count, grown, false)
 }
 
-// write commits j.batch, of count operations, as the group or a part of it.
-func (j *Journal) write(group uint64, count int, grown int64) error {
+// write commits j.batch, of count operations, as the group or a part of it. More says
+// that another part follows.
+func (j *Journal) write(group uint64, count int, grown int64, more bool) error {
 	m := meta{
 		group: group, previous: j.last.group, epoch: j.epoch, top: j.last.top, jobs: j.last.jobs + grown,
-		settled: j.options.Sync != Never,
+		more: more, settled: j.options.Sync != Never,
+	}
+	if group == j.last.group {
+		m.part = j.last.part + 1
 	}
 	sealBatch(j.batch, &m, count)
 	size := len(j.batch)

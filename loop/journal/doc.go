@@ -57,11 +57,11 @@
 // In the store a job is under 'j' and its Seq in eight bytes, big-endian, so that
 // they come back in the order of creation whatever number of shards there are; a
 // setting is under 's' and its key; and under 'm' every group writes its head: its
-// number, the number of the group before it, the epoch (which counts openings: it
-// names the writer), the highest Seq ever put, the number of jobs, whether all
-// groups before it were synced when it was written, and a checksum over its
-// operations. The numbers go on over restarts. They are what a replicated journal
-// would need to append a group after the one it expects.
+// number, which of its batches this is and whether more follow, the number of the
+// group before it, the epoch (which counts openings: it names the writer), the highest
+// Seq ever put, the number of jobs, whether all groups before it were synced when it was
+// written, and a checksum over its operations. The numbers go on over restarts. They are
+// what a replicated journal would need to append a group after the one it expects.
 //
 // # Damage
 //

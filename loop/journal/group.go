@@ -12,6 +12,8 @@ import (
 type meta struct {
 	group    uint64 // ascending over restarts, not dense
 	previous uint64 // the group written before; the same in a group's second part
+	part     uint16 // counts the batches of one group; so many hold 128 GiB
+	more     bool   // another part of the group was to follow
 	epoch    uint64 // counts the journal's openings: who wrote it
 	top      uint64 // the highest Seq ever put
 	jobs     int64  // stored after this group
@@ -20,10 +22,11 @@ type meta struct {
 	sum     uint32 // over the fields above and the operations
 }
 
-// The form: a version, a byte of flags, two bytes 0, the sum, five words.
+// The form: a version, a byte of flags, the part in two bytes, the sum, five words.
 const (
 	metaVersion  = 1
 	metaSettled  = 1
+	metaMore     = 2
 	metaSize     = 8 + 5*8
 	metaOpSize   = 1 + 2 + 1 + metaSize
 	batchHeader  = 12 // a sequence number that the store fills in, a count
@@ -38,8 +41,12 @@ func appendMeta(dst []byte, m *meta, operations []byte) []byte {
 	at := len(dst)
 	dst = append(dst, metaVersion, 0, 0, 0, 0, 0, 0, 0)
 	if m.settled {
-		dst[at+1] = metaSettled
+		dst[at+1] |= metaSettled
 	}
+	if m.more {
+		dst[at+1] |= metaMore
+	}
+	binary.LittleEndian.PutUint16(dst[at+2:], m.part)
 	for _, v := range [...]uint64{m.group, m.previous, m.epoch, m.top, uint64(m.jobs)} {
 		dst = binary.LittleEndian.AppendUint64(dst, v)
 	}
@@ -64,8 +71,23 @@ func parseMeta(b []byte) (m meta, err error) {
 	word := func(i int) uint64 { return binary.LittleEndian.Uint64(b[8+8*i:]) }
 	return meta{
 		group: word(0), previous: word(1), epoch: word(2), top: word(3), jobs: int64(word(4)),
+		part: binary.LittleEndian.Uint16(b[2:]), more: b[1]&metaMore != 0,
 		settled: b[1]&metaSettled != 0, sum: binary.LittleEndian.Uint32(b[4:]),
 	}, nil
+}
+
+// before reports whether m was written before o.
+func (m *meta) before(o *meta) bool {
+	return m.group < o.group || m.group == o.group && m.part < o.part
+}
+
+// lacksPart reports whether a part of last's group is missing between last and m. A group
+// that an opening did not complete is never completed: it had not been acknowledged.
+func (m *meta) lacksPart(last *meta) bool {
+	if m.group == last.group {
+		return m.part > last.part+1
+	}
+	return last.more && m.epoch == last.epoch && m.group > last.group
 }
 
 // startBatch begins a batch with room for the group's meta.

@@ -173,7 +173,7 @@ func (j *Journal) begin() error {
 	j.jobs.Store(last.jobs)
 	next := last.group + 1
 	j.batch = startBatch(j.batch)
-	if err := j.write(next, 0, 0); err != nil {
+	if err := j.write(next, 0, 0, false); err != nil {
 		return err
 	}
 	j.committed.Store(next)

@@ -24,9 +24,10 @@ type survey struct {
 
 	listed bool             // the manifest was read: tables are what it names
 	tables map[string]int64 // the live tables and their sizes
-	stored uint64           // the last group that is in the tables
+	stored meta             // the last group, or part of one, that is in the tables
 	last   meta             // the last group, as far as they are unbroken
 	logs   []surveyedLog    // those with groups that are not in the tables, in order
+	done   []string         // logs that the tables hold whole, and were about to be let go
 	spares []string         // files that wait to be used as logs again
 	number uint64           // the highest of a log or a spare
 }
@@ -76,7 +77,7 @@ func (h *home) survey() (*survey, error) {
 	if err := s.list(); err != nil {
 		return nil, err
 	}
-	s.stored = s.last.group
+	s.stored = s.last
 	logs, err := s.listLogs()
 	if err != nil {
 		return nil, err
@@ -235,6 +236,7 @@ func (s *survey) readLog(name string, last bool) error {
 	}
 	parts, closed := scanLog(b, fileNumber(name))
 	if s.holds(parts) {
+		s.done = append(s.done, name)
 		return nil
 	}
 	file := filepath.Join(logsName, name)
@@ -257,7 +259,7 @@ func (s *survey) readLog(name string, last bool) error {
 			for _, g := range gaps {
 				if g.offset < p.offset {
 					s.add(file, g.offset, g.end-g.offset, "cannot be read, and group %d behind it says that it was synced", m.group)
-					s.last.group = max(s.last.group, m.previous) // the gap is told: what was in it is not told again
+					s.skipTo(&m)
 				}
 			}
 			gaps = gaps[:0]
@@ -279,15 +281,22 @@ func (s *survey) readLog(name string, last bool) error {
 	return nil
 }
 
-// holds reports whether the tables hold all groups of a log, which was about to be let go.
+// holds reports whether the tables hold all groups of a log.
 func (s *survey) holds(parts []logPart) bool {
-	var last uint64
+	var last meta
 	for _, p := range parts {
-		if m, err := batchMeta(p.data); err == nil {
-			last = max(last, m.group)
+		if m, err := batchMeta(p.data); err == nil && last.before(&m) {
+			last = m
 		}
 	}
-	return last > 0 && last <= s.stored
+	return last.group > 0 && !s.stored.before(&last)
+}
+
+// skipTo goes on with m behind a gap that is told: what was in it is not told again.
+func (s *survey) skipTo(m *meta) {
+	if m.previous >= s.last.group {
+		s.last.group, s.last.part, s.last.more = m.previous, max(m.part, 1)-1, false
+	}
 }
 
 // follow checks one whole group against the one before.
@@ -297,8 +306,10 @@ func (s *survey) follow(name string, p logPart, m meta) {
 		s.add(name, p.offset, p.end-p.offset, "group %d has a wrong sum", m.group)
 	case m.previous > s.last.group && s.listed:
 		s.add(name, p.offset, 0, "groups %d to %d are missing before group %d", s.last.group+1, m.previous, m.group)
+	case m.lacksPart(&s.last) && s.listed:
+		s.add(name, p.offset, 0, "a part of group %d is missing before this part of group %d", s.last.group, m.group)
 	}
-	if m.group >= s.last.group {
+	if !m.before(&s.last) {
 		s.last = m
 	}
 }
@@ -320,7 +331,7 @@ func (s *survey) strayTables() error {
 		}
 		m, err := t.meta()
 		t.close()
-		if err == nil && m.group > s.last.group {
+		if err == nil && s.last.before(&m) {
 			s.add(name, -1, 0, "has groups up to %d, of which the manifest knows nothing", m.group)
 		}
 	}

@@ -1,0 +1,209 @@
+package journal
+
+import (
+	"bytes"
+	"errors"
+	"maps"
+	"math/rand/v2"
+	"path"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// A group that begins in one log and ends in another is there whole after kill -9, when
+// the first log is in the store already.
+func TestGroupOverSeveralLogs(t *testing.T) {
+	t.Parallel()
+	f := vfs.NewCrashableMem()
+	o := testOptions(f)
+	o.batch = 4 << 10
+	for _, size := range []int{50, 70, 90, 130, 200} { // KiB: more than one log, and more than two
+		d := mustOpen(t, o)
+		for range size {
+			d.create(1000)
+		}
+		if !d.wait() {
+			t.Fatal(d.failure)
+		}
+		d.quiet()
+		m := imageOf(t, f)
+		got, err := reopen(m.disk(t))
+		if err == nil {
+			err = d.verify(got, d.j.Committed())
+		}
+		if err != nil {
+			t.Errorf("%d KiB: %v", size, err)
+		}
+		if err := d.j.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Whichever log is missing between others is told, also when nothing but a part of a group
+// was in it.
+func TestMissingLog(t *testing.T) {
+	t.Parallel()
+	f := vfs.NewCrashableMem()
+	o := testOptions(f)
+	o.batch, o.logSize = 4<<10, 4<<20
+	d := mustOpen(t, o)
+	for range 2 {
+		for range 20 {
+			d.create(1000)
+		}
+		d.wait()
+	}
+	m := imageOf(t, f)
+	if err := d.j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	name, b := m.liveLog(t)
+	delete(m, name)
+	parts, _ := scanLog(b, fileNumber(path.Base(name)))
+	var logs []string
+	for i, p := range parts { // to a log of its own
+		number := uint64(i + 1)
+		b := appendRecordChunks(nil, 0, number, p.data)
+		logs = append(logs, path.Join(path.Dir(name), logName(number)))
+		m[logs[i]] = appendLogEnd(b, int64(len(b)), number)
+	}
+	if got, err := reopen(m.disk(t)); err != nil || len(parts) < 10 {
+		t.Fatalf("%d parts: %v", len(parts), err)
+	} else if err := d.verify(got, d.j.Committed()); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range logs[:len(logs)-1] {
+		without := maps.Clone(m)
+		delete(without, name)
+		var damage *DamageError
+		if _, err := reopen(without.disk(t)); !errors.As(err, &damage) || len(damage.Damage) != 1 {
+			t.Errorf("without %s: %v", name, err)
+		}
+	}
+}
+
+// A job that is put by the first part of a group, at the end of a log, is known to be in
+// the store by the next log, and its end is not left out.
+func TestEndOfJobFromLogBefore(t *testing.T) {
+	t.Parallel()
+	f := vfs.NewCrashableMem()
+	o := testOptions(f)
+	o.Shards, o.batch = 1, 4<<10
+	d := mustOpen(t, o)
+	for range 60 {
+		d.create(1000)
+	}
+	d.wait()
+	for seq := uint64(1); seq < d.next; seq++ {
+		d.change(seq, 1)
+	}
+	d.wait()
+	for seq := uint64(1); seq < d.next; seq++ {
+		d.remove(seq)
+	}
+	d.wait()
+	if err := d.j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	got, err := reopen(f)
+	if err == nil {
+		err = d.verify(got, d.j.Committed())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// inStore is a disk on which the first log is in the store and the process was killed
+// before it could let go of it. What the log adds to the manifest is not synced.
+func inStore(t *testing.T) (d *driver, disk *vfs.MemFS) {
+	t.Helper()
+	f := vfs.NewCrashableMem()
+	d = mustOpen(t, testOptions(f))
+	for range 50 {
+		d.create(1000)
+	}
+	d.wait()
+	d.create(10) // the first log is full, and let go of
+	d.wait()
+	d.quiet()
+	before := imageOf(t, f)
+	name, _ := before.liveLog(t)
+	for range 50 {
+		d.create(1000)
+	}
+	d.wait()
+	changes := len(d.changes)
+	d.create(10)
+	d.wait()
+	d.quiet()
+	m := imageOf(t, f)
+	if err := d.j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	d.changes = d.changes[:changes]
+	for _, next := range m.logs() {
+		delete(m, next) // there was none yet
+	}
+	for _, spare := range m.names(spareSuffix) {
+		if strings.TrimSuffix(spare, spareSuffix) == strings.TrimSuffix(name, logSuffix) {
+			m[name] = m[spare]
+		}
+		delete(m, spare)
+	}
+	var manifest string
+	for file := range m {
+		if strings.HasPrefix(path.Base(file), "MANIFEST-") && file > manifest {
+			manifest = file
+		}
+	}
+	all, synced := m[manifest], before[manifest]
+	if m[name] == nil || !bytes.HasPrefix(all, synced) || len(all) == len(synced) {
+		t.Fatalf("%s: %d bytes, and %d bytes of the manifest, %d of them synced", name, len(m[name]), len(all), len(synced))
+	}
+	disk = m.with(manifest, synced).crashable(t)
+	file, err := disk.OpenReadWrite(manifest, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := file.WriteAt(bytes.Clone(all[len(synced):]), int64(len(synced))); err != nil {
+		t.Fatal(err)
+	}
+	return d, disk
+}
+
+// A log that is in the store and could not be let go of in time is let go of by the next
+// start, but not on the word of a manifest that a loss of power takes away.
+func TestLogThatIsInStore(t *testing.T) {
+	t.Parallel()
+	for at := int64(1); ; at++ {
+		d, disk := inStore(t)
+		o := testOptions(disk)
+		faulty := &faultFS{FS: disk, at: at, forever: true}
+		o.FS = faulty
+		next, err := openDriver(t, o)
+		hit := faulty.hit.Load()
+		if hit == nil {
+			if logs := imageOf(t, disk).logs(); len(logs) != 1 {
+				t.Errorf("%v", logs)
+			}
+		}
+		after := disk.CrashClone(vfs.CrashCloneCfg{RNG: rand.New(rand.NewPCG(1, 2))})
+		if err == nil {
+			_ = next.j.Close() // the disk may fail by now
+		}
+		got, err := reopen(after)
+		if err == nil {
+			err = d.verify(got, d.changes[len(d.changes)-1].group)
+		}
+		if err != nil {
+			t.Fatalf("operation %d: %v", at, err)
+		}
+		if hit == nil {
+			return
+		}
+	}
+}
