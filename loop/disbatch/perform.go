@@ -1,6 +1,7 @@
 package disbatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -80,7 +81,12 @@ func (p *performer) begin(ctx context.Context, t *Task, run bson.ObjectID) error
 		begun, err = p.store.begin(ctx, t, run)
 		return err
 	})
-	if err == nil && !begun {
+	switch {
+	case tooLarge(err):
+		p.log.Error("a task's document has no room for its run, it failed", "task", t.ID.Hex())
+		err = p.persist(ctx, "failing task "+t.ID.Hex(), func() error { return p.store.failBare(ctx, t) })
+		return cmp.Or(err, errNotMine)
+	case err == nil && !begun:
 		return errNotMine
 	}
 	return err

@@ -127,6 +127,11 @@ func (n *ExecutionNode) claimed(q *Queue, err error) {
 	}
 	n.tally.errors.Add(1)
 	n.say("claims of queue "+q.Name, err.Error())
+	if tooLarge(err) {
+		if id, err := n.store.failFull(n.calls, q); err == nil && !id.IsZero() {
+			n.log.Error("a task's document has no room for its claim, it failed", "task", id.Hex())
+		}
+	}
 }
 
 // claim claims a task of a queue, unless one is claimed already, and settles it.

@@ -68,21 +68,59 @@ func (s *Store) CountTasks(ctx context.Context, filter any) (int64, error) {
 // is claimed twice, because the database changes a document in one step.
 func (s *Store) claim(ctx context.Context, q *Queue, node string, now time.Time) (Task, error) {
 	o := options.FindOneAndUpdate().SetReturnDocument(options.After)
-	switch q.Sort {
-	case SortFIFO:
-		o.SetSort(idAscending)
-	case SortLIFO:
-		o.SetSort(bson.D{{Key: "_id", Value: -1}})
+	if order := q.order(); order != nil {
+		o.SetSort(order)
 	}
-	raw, err := s.tasks.FindOneAndUpdate(ctx, bson.D{
-		{Key: "node", Value: in(bson.A{nil, int32(-1)})}, {Key: "status", Value: StatusQueued}, {Key: "queue", Value: q.ID},
-	}, set(bson.D{
+	raw, err := s.tasks.FindOneAndUpdate(ctx, q.unclaimed(), set(bson.D{
 		{Key: "node", Value: node}, {Key: "status", Value: int32(StatusClaimed)}, {Key: "mtime", Value: bson.NewDateTimeFromTime(now)},
 	}), o).Raw()
 	if err != nil {
 		return Task{}, found(err)
 	}
 	return DecodeTask(raw), nil
+}
+
+// unclaimed finds the tasks of the queue that may be claimed.
+func (q *Queue) unclaimed() bson.D {
+	return bson.D{{Key: "node", Value: in(bson.A{nil, int32(-1)})}, {Key: "status", Value: StatusQueued}, {Key: "queue", Value: q.ID}}
+}
+
+// order is the order in which they are, nil if it is the database's own.
+func (q *Queue) order() bson.D {
+	switch q.Sort {
+	case SortFIFO:
+		return idAscending
+	case SortLIFO:
+		return bson.D{{Key: "_id", Value: -1}}
+	}
+	return nil
+}
+
+// fullDocument is the size from which on a document has no room for a claim: the limit of
+// the database less a node's name and a time.
+const fullDocument = 16<<20 - 1024
+
+// failFull fails the next task of a queue if its document is too full to be claimed, and
+// returns its id: else the queue would stop there.
+func (s *Store) failFull(ctx context.Context, q *Queue) (id bson.ObjectID, err error) {
+	o := options.FindOne()
+	if order := q.order(); order != nil {
+		o.SetSort(order)
+	}
+	raw, err := s.tasks.FindOne(ctx, q.unclaimed(), o).Raw()
+	if err != nil || len(raw) < fullDocument {
+		return id, found(err)
+	}
+	t := DecodeTask(raw)
+	return t.ID, s.failBare(ctx, &t)
+}
+
+// failBare fails a task, of which nothing has changed since it was read, by its status
+// alone: that takes no room.
+func (s *Store) failBare(ctx context.Context, t *Task) error {
+	filter := bson.D{{Key: "_id", Value: t.ID}, {Key: "status", Value: t.Status}, {Key: "node", Value: t.Raw.Lookup("node")}}
+	_, err := s.tasks.UpdateOne(ctx, filter, set(bson.D{{Key: "status", Value: int32(StatusFailed)}}))
+	return err
 }
 
 // active are the statuses that count against a queue's limit.

@@ -1,0 +1,136 @@
+package disbatch
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// nonsense is a value of every type that a document may have where another is wanted.
+func nonsense() []any {
+	return []any{
+		nil, true, false, -1, 1 << 40, math.NaN(), math.Inf(1), 0.5, -1e300, "", "text", "9999999999999999999", "NaN", "a\x00b", "\xff\xfe", d("a", 1), bson.D{}, bson.A{}, bson.A{1, nil, bson.D{}},
+		bson.NewObjectID(), time.Unix(0, 0), bson.DateTime(math.MaxInt64), bson.DateTime(math.MinInt64), bson.Binary{Data: []byte("x")}, bson.Regex{Pattern: "("},
+		bson.Timestamp{T: 1}, bson.MinKey{}, bson.MaxKey{}, bson.JavaScript("x"), bson.CodeWithScope{Code: "x", Scope: d("a", 1)}, bson.Symbol("x"),
+		bson.NewDecimal128(math.MaxUint64, 0), bson.Undefined{}, bson.DBPointer{DB: "x"},
+	}
+}
+
+// changed returns a document with one of its fields changed, or without it.
+func changed(doc bson.D, field string, value any, without bool) (out bson.D) {
+	for _, e := range doc {
+		switch {
+		case e.Key != field:
+			out = append(out, e)
+		case !without:
+			out = append(out, bson.E{Key: field, Value: value})
+		}
+	}
+	return out
+}
+
+// Documents with anything anywhere, or nothing, stop neither the node nor what is right
+// beside them.
+func TestDocumentsOfNonsense(t *testing.T) {
+	s := newFaultySite(t)
+	good := s.queue(d("name", "good", "plugin", DemoPlugin, "threads", 5))
+	insert := func(into string, doc bson.D) {
+		t.Helper()
+		_, err := s.store.db.Collection(into).InsertOne(s.ctx, doc)
+		must(t, err)
+	}
+	for _, c := range []struct {
+		collection string
+		doc        bson.D
+		fields     []string
+	}{
+		{"queues", d("name", "q", "plugin", DemoPlugin, "threads", 1, "sort", "fifo", "nodes_pin", nil, "nodes_ignore", nil), []string{"name", "plugin", "threads", "sort", "nodes_pin", "nodes_ignore"}},
+		{"queues", d("name", "q", "constructor", DemoPlugin, "maxthreads", 1, "count_todo", 0, "count_total", 0), []string{"constructor", "maxthreads", "count_todo", "count_total"}},
+		{"tasks", d("queue", good.ID, "status", -2, "node", nil, "ctime", time.Now(), "mtime", time.Now(), "params", bson.D{}, "stdout", nil, "stderr", nil),
+			[]string{"queue", "status", "node", "ctime", "mtime", "params", "stdout", "stderr"}},
+		{"nodes", d("node", "other", "timestamp", time.Now(), "maxthreads", 1, "queues", bson.A{}), []string{"timestamp", "maxthreads", "queues"}},
+	} {
+		for _, field := range c.fields {
+			insert(c.collection, changed(c.doc, field, nil, true))
+			for i, v := range nonsense() {
+				doc := changed(c.doc, field, v, false)
+				if c.collection == "nodes" {
+					doc[0].Value = fmt.Sprint("other", field, i) // their names are unique
+				}
+				insert(c.collection, doc)
+			}
+		}
+	}
+	n := s.node("me")
+	s.ends(s.fill(&good, d("commands", "a"))...)
+	s.ticks(n, 3)
+	left, err := s.store.Search(s.ctx, d("queue", good.ID, "status", -2, "node", nil), SearchOptions{Limit: 1})
+	if must(t, err); len(left) > 0 {
+		s.until("the end of the tasks of nonsense", func() bool {
+			left, err := s.store.CountTasks(s.ctx, d("queue", good.ID, "status", -2, "node", nil))
+			return err == nil && left == 0
+		})
+	}
+}
+
+// A config collection of nonsense is said and changes nothing.
+func TestAConfigCollectionOfNonsense(t *testing.T) {
+	s := newFaultySite(t)
+	for _, field := range []string{"active", "plugins", "web_root", "activequeues", "ignorequeues", "task_runner", "log"} {
+		for _, v := range nonsense() {
+			_, err := s.store.config.DeleteMany(s.ctx, bson.D{})
+			must(t, err)
+			_, err = s.store.config.InsertOne(s.ctx, changed(d("active", true, field, v), "", nil, false))
+			must(t, err)
+			c, err := s.store.overlay(s.ctx, s.config)
+			if c == nil {
+				t.Fatalf("%s is %v: %v", field, v, err)
+			}
+			if err != nil && !strings.Contains(err.Error(), "collection config: "+field) {
+				t.Errorf("%s is %v: %v", field, v, err)
+			}
+		}
+	}
+}
+
+// Limits that are none: huge, with a fraction, not a number.
+func TestLimitsOfNonsense(t *testing.T) {
+	for _, v := range []any{math.NaN(), math.Inf(1), math.Inf(-1), 0.5, maxLimit + 1, int64(math.MaxInt64), -1, "-1", "1.5", "NaN", "1e99", "", "x", true, bson.A{1}} {
+		for _, schema := range []Schema{Schema2016, Schema2018} {
+			doc, err := bson.Marshal(d("_id", bson.NewObjectID(), "name", "a", schema.PluginField(), "P", schema.LimitField(), v))
+			must(t, err)
+			if q := DecodeQueue(doc); q.Limit != 0 || !strings.HasPrefix(q.Problem, schema.LimitField()+" is") {
+				t.Errorf("%v is read as %d, %q", v, q.Limit, q.Problem)
+			}
+		}
+		doc, err := bson.Marshal(d("node", "a", "maxthreads", v))
+		must(t, err)
+		if n := DecodeNode(doc); n.Limit != 0 || n.Problem == "" {
+			t.Errorf("a node's %v is read as %d, %q", v, n.Limit, n.Problem)
+		}
+	}
+}
+
+// Tasks that nearly fill a document end: with their output in files, or, where not even
+// the mark of their run fits, by their status alone.
+func TestTasksAsLargeAsADocument(t *testing.T) {
+	s := newFaultySite(t)
+	q := s.queue(d("name", "a", "plugin", DemoPlugin, "threads", 1))
+	s.node("me")
+	for _, c := range []struct{ room, status int }{{100 << 10, 1}, {200, 1}, {60, 1}, {45, 2}, {20, 2}, {8, 2}} {
+		id := bson.NewObjectID()
+		doc := d("_id", id, "queue", q.ID, "status", int32(-2), "node", nil, "stdout", nil, "stderr", nil, "params", d("commands", "a", "pad", ""))
+		small, err := bson.Marshal(doc)
+		must(t, err)
+		doc[len(doc)-1].Value = d("commands", "a", "pad", strings.Repeat("x", 16<<20-c.room-len(small)))
+		_, err = s.store.tasks.InsertOne(s.ctx, doc)
+		must(t, err)
+		if got := s.ends(id)[0]; got.Status != c.status {
+			t.Errorf("with room for %d bytes it ended with status %d", c.room, got.Status)
+		}
+	}
+}
