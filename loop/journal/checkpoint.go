@@ -36,7 +36,7 @@ func (j *Journal) checkpointFull(name string) error {
 		return cause(err)
 	}
 	parts, closed := scanLog(b, fileNumber(name))
-	if n := len(parts); !closed || n == 0 || !parts[n-1].whole {
+	if !closed || slices.ContainsFunc(parts, func(p logPart) bool { return !p.whole }) {
 		return fmt.Errorf("its %d bytes cannot be read back", len(b))
 	}
 	if err := j.checkpoint(parts); err != nil {

@@ -207,3 +207,68 @@ func TestLogThatIsInStore(t *testing.T) {
 		}
 	}
 }
+
+// A group in a full log, which was synced when it was closed, is told in mode Never too
+// when it cannot be read, even if nothing is in the next log yet.
+func TestDamageBeforeEmptyLog(t *testing.T) {
+	t.Parallel()
+	f := vfs.NewCrashableMem()
+	o := testOptions(f)
+	o.Sync = Never
+	d := mustOpen(t, o)
+	for range 3 {
+		d.create(100)
+		d.wait()
+	}
+	m := imageOf(t, f)
+	if err := d.j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	name, b := m.liveLog(t)
+	parts, _ := scanLog(b, 1)
+	whole := appendLogEnd(b, int64(len(b)), 1)
+	m[path.Join(path.Dir(name), logName(2))] = nil
+	if _, err := reopen(m.with(name, whole).disk(t)); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range parts {
+		bad := bytes.Clone(whole)
+		bad[p.offset+logHead] ^= 1
+		var damage *DamageError
+		if _, err := reopen(m.with(name, bad).disk(t)); !errors.As(err, &damage) {
+			t.Errorf("at %d of %d: %v", p.offset, len(b), err)
+		}
+	}
+}
+
+// A full log that does not come back from the disk as it was written is no panic, and
+// nothing of it reaches the store.
+func TestFullLogCannotBeReadBack(t *testing.T) {
+	t.Parallel()
+	f := vfs.NewCrashableMem()
+	o := testOptions(f)
+	o.logSize = 4 << 20
+	d := mustOpen(t, o)
+	for range 3 {
+		d.create(100)
+		d.wait()
+	}
+	name, b := imageOf(t, f).liveLog(t)
+	parts, _ := scanLog(b, fileNumber(path.Base(name)))
+	b = appendLogEnd(b, int64(len(b)), fileNumber(path.Base(name)))
+	b[parts[1].offset+logHead] ^= 1
+	file, err := f.Create(name, vfs.WriteCategoryUnspecified)
+	if err == nil {
+		_, err = file.Write(b)
+	}
+	if err := errors.Join(err, file.Close()); err != nil {
+		t.Fatal(err)
+	}
+	err = d.j.checkpointFull(path.Base(name))
+	if m, _ := readMeta(d.j.db); err == nil || !strings.Contains(err.Error(), "read back") || d.j.wedged || m.group > 0 {
+		t.Errorf("%v, and the store has group %d", err, m.group)
+	}
+	if err := d.j.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -234,7 +234,7 @@ func (s *survey) readLog(name string, last bool) error {
 	if err != nil {
 		return fmt.Errorf("cannot read %s: %w", name, cause(err))
 	}
-	parts, closed := scanLog(b, fileNumber(name))
+	parts, _ := scanLog(b, fileNumber(name))
 	if s.holds(parts) {
 		s.done = append(s.done, name)
 		return nil
@@ -273,7 +273,7 @@ func (s *survey) readLog(name string, last bool) error {
 	}
 	end := int64(len(b))
 	if len(gaps) > 0 {
-		if end = gaps[0].offset; !closed && !last {
+		if end = gaps[0].offset; !last {
 			s.add(file, end, gaps[0].end-end, "cannot be read, in a log that was complete")
 		}
 	}
