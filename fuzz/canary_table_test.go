@@ -32,6 +32,10 @@ var canaries = []canary{
 	{"the progress of a kts46 job is not journaled", "loop/kts46.go", "\th.letGo(w)\n\th.saveProgress(j)\n", "\th.letGo(w)\n"},
 	{"a Disbatch node is told the result of another task", "loop/functions.go", "ending{d.Tag, d.Effect", "ending{h.last, d.Effect"},
 	{"a Disbatch task that its worker fails is done again", "loop/functions.go", "Kept: true, Deaths: 1}", "Kept: true, Deaths: 2}"},
+	{"a lock is held by one too many", "sched/locks.go", "case len(k.holders) >= count:", "case len(k.holders) > count:"},
+	{"a job that waits for a lock is not called", "sched/locks.go", "return len(k.holders) < w.count })", "return len(k.holders) < w.count-1 })"},
+	{"a stream loses every other chunk", "sched/listen.go", "\t\tsh.out = Delivery{To: a.peer.id, Tag: a.tag, Effect: Chunk, Data: data}\n", "\t\tif len(data)%2 == 0 {\n\t\t\tcontinue\n\t\t}\n\t\tsh.out = Delivery{To: a.peer.id, Tag: a.tag, Effect: Chunk, Data: data}\n"},
+	{"a full disk takes jobs in", "loop/periodic_worker.go", "if r.server.full() {", "if r.server.full() && await {"},
 	{"a dump leaves out what is running", "loop/periodic_dump.go", "if j.Space != periodicSpace {", "if j.Space != periodicSpace || j.Running {"},
 }
 

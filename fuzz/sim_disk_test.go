@@ -12,6 +12,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"treadle/loop"
 )
 
 // simDisk is a disk in memory that can be stopped in the middle of a sync, that can fail, and
@@ -21,6 +23,7 @@ type simDisk struct {
 	mem     *vfs.MemFS
 	gate    atomic.Pointer[gate] // syncs wait there
 	failing atomic.Bool          // syncs fail
+	full    atomic.Bool          // there is less room than the server wants for new jobs
 }
 
 // gate stops whoever comes to it.
@@ -49,7 +52,11 @@ func newSimDisk(mem *vfs.MemFS) *simDisk {
 
 // GetDiskUsage implements vfs.FS.
 func (d *simDisk) GetDiskUsage(string) (vfs.DiskUsage, error) {
-	return vfs.DiskUsage{AvailBytes: 1 << 40, TotalBytes: 1 << 41}, nil
+	free := uint64(1 << 40)
+	if d.full.Load() {
+		free = loop.DefaultMinFree - 1
+	}
+	return vfs.DiskUsage{AvailBytes: free, TotalBytes: 1 << 41}, nil
 }
 
 // hold stops syncs from now on.

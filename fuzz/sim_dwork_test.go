@@ -13,6 +13,7 @@ import (
 type flight struct {
 	kind     dwork.Type
 	location string
+	refused  bool // the disk was full when it came
 	tasks    []*simJob
 	payload  []byte
 	after    [][]*simJob // of each task, what it shall wait for
@@ -109,11 +110,15 @@ func (s *sim) graphStep() {
 
 // land has one request arrive at the hub.
 func (s *sim) land(f *flight) {
+	f.refused = f.kind == dwork.Create && s.full
 	for i, t := range f.tasks {
 		held := t.location == f.location && !t.lost
 		f.sure = append(f.sure, held)
 		switch f.kind {
 		case dwork.Create:
+			if f.refused {
+				continue
+			}
 			t.now, t.disk, t.turn = sure, maybe, s.turn
 			t.preds = unfinished(f.after[i])
 		case dwork.Complete:
@@ -164,6 +169,10 @@ func (s *sim) hubSays(f *flight, reply []byte) {
 	}
 	s.say("dwork %v %s is answered %v", f.kind, f.location, q.Type)
 	switch {
+	case f.refused:
+		if q.Type != dwork.Error {
+			s.fail("the disk is full, and the hub answers %v to %v", q.Type, f.kind)
+		}
 	case q.Type == dwork.Error:
 		s.fail("the hub refuses %v of %v", f.kind, f.tasks)
 	case f.kind == dwork.Steal && q.Type == dwork.Transfer:

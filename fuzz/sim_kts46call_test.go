@@ -219,6 +219,10 @@ func (s *sim) ktsRestarts(f *ktsFlight) {
 // ktsOrders is a user's call.
 func (s *sim) ktsOrders(f *ktsFlight) {
 	b := s.kts
+	if s.full && (f.method == "createProject" || f.method == "addJob") {
+		f.want = ktsRefused
+		return
+	}
 	project, key := fmt.Sprint(f.args[0]), ""
 	if len(f.args) > 1 {
 		key = fmt.Sprintf("%v/%v", f.args[0], f.args[1])
@@ -272,7 +276,15 @@ func (s *sim) ktsOrdersJob(f *ktsFlight, j *ktsJob, key string) bool {
 		ran := j.running
 		f.want = fmt.Sprint(j.abort())
 		return ran
-	case "runJob":
+	}
+	if s.full && !j.running && !j.finished {
+		f.want = ktsRefused
+		if f.v2 {
+			f.want = `"the disk is nearly full, see --min-free"`
+		}
+		return false
+	}
+	if f.method == "runJob" {
 		return s.kts.run(j, false)
 	}
 	f.want = ktsSuccess

@@ -5,6 +5,8 @@ package fuzz
 import (
 	"fmt"
 	"strings"
+
+	"treadle/codec/periodic"
 )
 
 // certainty is what the ledger knows of a job's being there.
@@ -54,9 +56,11 @@ type simJob struct {
 	message  uint32   // under what, with Periodic
 	results  []string // what workers said
 	failures int
-	asked    bool      // by the Disbatch node, which has not heard of its end
-	preds    []*simJob // of a dwork task
-	late     []*simJob // those that are not acknowledged yet
+	locks    map[string]bool // that it has for sure
+	asks     int             // for locks, that are not answered
+	asked    bool            // by the Disbatch node, which has not heard of its end
+	preds    []*simJob       // of a dwork task
+	late     []*simJob       // those that are not acknowledged yet
 }
 
 func (j *simJob) String() string { return fmt.Sprintf("j%d", j.id) }
@@ -184,14 +188,14 @@ func (s *sim) crashed() {
 		if j.putOff {
 			j.notBefore = 0 // that may be lost
 		}
-		j.now, j.holder, j.keyed, j.owner, j.late, j.asked = j.disk, nil, false, nil, nil, false
+		j.now, j.holder, j.keyed, j.owner, j.late, j.asked, j.asks = j.disk, nil, false, nil, nil, false, 0
 		j.lost = j.by == ofDwork
 	}
 }
 
 // holds says whether c has been given j for sure, and nothing has ended that.
 func (s *sim) holds(c *simConn, j *simJob) bool {
-	if c == nil || j.holder != c || c.peer.Closed() {
+	if c == nil || j.holder != c || c.peer.Closed() || j.asks > 0 {
 		return false
 	}
 	return j.volatile() || s.server.Now().Mono < j.heldAt+j.timeout
@@ -227,7 +231,7 @@ func (s *sim) assigned(c *simConn, j *simJob, queue, name string) {
 	} else if j.keyed {
 		s.ordered(j)
 	}
-	j.now, j.holder, j.heldAt, j.turn, j.lost = sure, c, s.server.Now().Mono, s.turn, false
+	j.now, j.holder, j.heldAt, j.turn, j.lost, j.locks = sure, c, s.server.Now().Mono, s.turn, false, nil
 	s.handed++
 	if j.stale == s.turn+1 {
 		s.doubt(j)
@@ -305,6 +309,11 @@ func (s *sim) returns(c *simConn, j *simJob, at int64) {
 
 // left is a connection's end: what it held is ready again, what it owned is gone.
 func (s *sim) left(c *simConn) {
+	for _, r := range c.requests {
+		if r.cmd == periodic.Acquire {
+			r.job.asks--
+		}
+	}
 	for _, j := range s.jobs {
 		if j.holder == c {
 			j.holder, j.keyed, j.turn = nil, false, s.turn
@@ -327,6 +336,9 @@ func (s *sim) left(c *simConn) {
 // ready again, at another place.
 func (s *sim) mayHaveHeld() {
 	for _, j := range s.jobs {
+		if j.holder != nil && j.turn == s.turn {
+			j.failures++ // before who has it was given it
+		}
 		if j.now != gone && (j.holder == nil || j.stale == s.turn+1) && j.by != ofDwork {
 			j.keyed = false
 			j.failures++

@@ -63,6 +63,15 @@ type simRequest struct {
 	jobs   []*simJob // of a removal
 	arrive func()
 	silent bool // nothing answers it
+
+	refused  bool // it came when the disk was full
+	doubtful bool // it came when the disk became full, or had room again
+
+	lock     string // of an ACQUIRE, for one of limit jobs
+	limit    int
+	released bool      // given back before it was answered
+	chunk    *chunk    // of a WORK_DATA
+	receiver *receiver // of a RECV_DATA
 }
 
 func (c *simConn) framing() periodic.Framing {
@@ -145,6 +154,9 @@ func (s *sim) reap() {
 		}
 		s.say("c%d has ended", c.id)
 		for _, r := range c.recent {
+			if r.chunk != nil {
+				r.chunk.sure = false
+			}
 			for _, j := range append(r.jobs, r.job) {
 				if j != nil && j.by != ofDwork {
 					s.doubt(j)
@@ -191,6 +203,12 @@ func (s *sim) periodicReply(c *simConn) int {
 	}
 	delete(c.requests, r.MsgID)
 	is := func(cmd periodic.Command) bool { return len(r.Body) == 1 && r.Body[0] == byte(cmd) }
+	if q.refused != is(periodic.Unknown) && !q.doubtful {
+		s.fail("c%d is sent %x for a %v, refused: %v", c.id, r.Body, q.cmd, q.refused)
+	} else if is(periodic.Unknown) {
+		s.say("c%d hears that its %v is refused", c.id, q.cmd)
+		return n
+	}
 	switch q.cmd {
 	case periodic.GrabJob:
 		if is(periodic.Success) && s.era == "2026" && c.framing() == periodic.CRC {
@@ -204,6 +222,12 @@ func (s *sim) periodicReply(c *simConn) int {
 		s.assigned(c, s.known(j.Workload, "an assignment"), string(j.Func), string(j.Name))
 	case periodic.RunJob:
 		s.result(c, q.job, r.Body)
+	case periodic.Acquire:
+		s.acquired(c, q, r.Body)
+	case periodic.RecvData:
+		if s.received(c, q, r.Body) {
+			c.requests[r.MsgID] = q
+		}
 	case periodic.Status, periodic.Dump:
 	case periodic.Ping:
 		if !is(periodic.Pong) {

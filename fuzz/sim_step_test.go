@@ -22,8 +22,10 @@ func (s *sim) step() {
 	switch {
 	case len(s.conns) < 4 || n < 40 && len(s.conns) < 14:
 		s.connect(s.rng.IntN(periodicPeers))
-	case n < 270:
+	case n < 250:
 		s.act(s.any())
+	case n < 290:
+		s.crcStep()
 	case n < 335:
 		s.graphStep()
 	case n < 350:
@@ -50,8 +52,12 @@ func (s *sim) step() {
 		s.say("the clock is set by %v", d)
 		s.server.Jump(d)
 		s.pass(0)
-	case n < 997:
+	case n < 996:
 		s.crash()
+	case n < 997:
+		s.settle()
+		s.fill(!s.full)
+		s.say("the disk is full: %v", s.full)
 	default:
 		s.audit()
 	}
@@ -288,16 +294,22 @@ func (s *sim) asks(c *simConn) {
 			name = fmt.Sprint("again", s.rng.IntN(4))
 		}
 		j := s.fresh(s.rng.IntN(len(s.queues)), name)
-		c.ask(&simRequest{cmd: periodic.SubmitJob, job: j, arrive: func() { s.arrives(j, at) }}, s.record(j, at))
+		r := &simRequest{cmd: periodic.SubmitJob, job: j}
+		r.arrive = func() { s.admits(r, func() { s.arrives(j, at) }) }
+		c.ask(r, s.record(j, at))
 		s.say("c%d submits %v at %d", c.id, j, at)
 	case n < 12:
 		s.loads(c, at)
 	case n < 14:
 		j := s.fresh(s.rng.IntN(worked), "")
-		c.ask(&simRequest{cmd: periodic.RunJob, job: j, arrive: func() {
-			s.arrives(j, 0)
-			j.owner, j.message = c, c.next
-		}}, s.record(j, 0))
+		r := &simRequest{cmd: periodic.RunJob, job: j}
+		r.arrive = func() {
+			s.admits(r, func() {
+				s.arrives(j, 0)
+				j.owner, j.message = c, c.next
+			})
+		}
+		c.ask(r, s.record(j, 0))
 		s.say("c%d runs %v", c.id, j)
 	case n < 16:
 		s.removes(c)
@@ -320,19 +332,42 @@ func (s *sim) asks(c *simConn) {
 	case n == 18:
 		args := binary.BigEndian.AppendUint32(periodic.AppendStr8String(nil, "poll-delay"), uint32(s.rng.IntN(100)))
 		c.ask(&simRequest{cmd: periodic.ConfigSet}, args)
+	case c.framing() == periodic.CRC && s.rng.IntN(2) == 0:
+		s.listens(c, s.rng.IntN(worked), fmt.Sprint("again", s.rng.IntN(4)))
 	default:
 		c.ask(&simRequest{cmd: periodic.Ping}, nil)
 	}
 }
 
-// loads sends two jobs at once: the first is there when its bytes are.
+// admits has a job arrive, unless the disk is full.
+func (s *sim) admits(r *simRequest, arrive func()) {
+	if r.refused = s.full; !s.full {
+		arrive()
+	}
+}
+
+// loads sends two jobs at once: the first is there when its bytes are. Whether they are
+// refused is decided when the first bytes of all come.
 func (s *sim) loads(c *simConn, at int64) {
 	a, b := s.fresh(s.rng.IntN(len(s.queues)), ""), s.fresh(s.rng.IntN(len(s.queues)), "")
 	first, second := s.record(a, at), s.record(b, at)
 	args := append(append(binary.BigEndian.AppendUint64(nil, 2), first...), second...)
-	c.ask(&simRequest{cmd: periodic.Load, job: b, also: a, arrive: func() { s.arrives(b, at) }}, args)
+	r, fills := &simRequest{cmd: periodic.Load, job: b, also: a}, s.fills
+	comes := func(j *simJob) func() {
+		return func() {
+			if fills == s.fills {
+				s.admits(r, func() { s.arrives(j, at) })
+				return
+			}
+			r.doubtful = true
+			s.arrives(j, at)
+			s.doubt(j)
+		}
+	}
+	r.arrive = comes(b)
+	c.ask(r, args)
 	last := c.marks[len(c.marks)-1]
-	front := mark{last.at - len(second), &simRequest{silent: true, job: a, arrive: func() { s.arrives(a, at) }}}
+	front := mark{last.at - len(second), &simRequest{silent: true, job: a, arrive: comes(a)}}
 	c.marks = append(c.marks[:len(c.marks)-1], front, last)
 	s.say("c%d loads %v and %v at %d", c.id, a, b, at)
 }

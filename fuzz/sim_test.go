@@ -60,6 +60,9 @@ type sim struct {
 	flights []*flight
 	stolen  map[string][]*simJob // by location: what its worker has heard of
 
+	chunks    map[string][]*chunk // by topic
+	published int
+
 	kts, ktsDisk *ktsBook // now, and as of the last commit
 	ktsPeers     []*ktsPeer
 	ktsFlights   []*ktsFlight
@@ -68,6 +71,8 @@ type sim struct {
 	restartAfter time.Duration // of silent kts46 workers; 0: never
 
 	turn  int   // settled so often
+	full  bool  // the disk is
+	fills int   // times that this has changed
 	mixed bool  // something is under way in the server
 	began int64 // the wall clock at the end of the last turn
 
@@ -91,7 +96,7 @@ func (s *sim) say(format string, args ...any) { fmt.Fprintf(&s.trace, format+"\n
 func playSim(seed uint64, ops int, keep []bool) (s *sim, failedAt int, failure error) {
 	first := rand.New(rand.NewPCG(seed, math.MaxUint64))
 	s = &sim{
-		ledger: ledger{names: map[string][]*simJob{}}, seed: maphash.MakeSeed(), stolen: map[string][]*simJob{},
+		ledger: ledger{names: map[string][]*simJob{}}, seed: maphash.MakeSeed(), stolen: map[string][]*simJob{}, chunks: map[string][]*chunk{},
 		era: []string{"2019", "2020", "2023", "2026"}[first.IntN(4)], shards: []int{1, 4}[first.IntN(2)],
 	}
 	s.job(ofPeriodic, 0, "") // no job is called j0
@@ -144,16 +149,29 @@ func (s *sim) start(mem *vfs.MemFS, in loop.Surroundings) {
 	if err != nil {
 		s.fail("the server does not start: %v", err)
 	}
+	s.fill(s.full)
 	s.began = s.server.Now().Wall
 	s.wall = max(s.wall, s.began)
 }
 
-// name names the queues, so that each is of the same shard in every play.
+// fill has the disk be full, or not any more: new jobs are refused then, and everything else
+// goes on.
+func (s *sim) fill(full bool) {
+	if full != s.full {
+		s.fills++
+	}
+	s.full = full
+	s.disk.full.Store(full)
+	s.server.Look()
+}
+
+// name names the queues, so that each is of the same shard in every play and no name is longer
+// than in another.
 func (s *sim) name() {
 	for i := range worked + 1 {
 		name := ""
 		for k := 0; name == "" || s.server.ShardOf(name) != i%s.shards; k++ {
-			name = fmt.Sprintf("q%d.%d", i, k)
+			name = fmt.Sprintf("q%d.%03d", i, k)
 		}
 		s.queues = append(s.queues, name)
 	}
@@ -276,6 +294,7 @@ func (s *sim) dump() (all []periodic.Job) {
 func (s *sim) finish() {
 	s.say("finish")
 	s.settle()
+	s.fill(false)
 	for _, c := range s.conns {
 		c.peer.Broken, c.peer.Window, c.fin = false, math.MaxInt, false
 	}
@@ -306,7 +325,9 @@ func (s *sim) finish() {
 	}
 	for _, c := range s.conns {
 		for _, r := range c.requests {
-			if r.cmd != periodic.GrabJob {
+			if r.receiver != nil {
+				s.missed(c, r.receiver, len(s.chunks[topic(r.receiver.queue, r.receiver.name)]))
+			} else if r.cmd != periodic.GrabJob {
 				s.fail("c%d never has an answer to its %v", c.id, r.cmd)
 			}
 		}

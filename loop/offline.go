@@ -284,6 +284,9 @@ func (o *Offline) BeginCommit() (over <-chan struct{}) {
 // ShardOf says which shard a queue is of.
 func (o *Offline) ShardOf(queue string) int { return o.server.sched.ShardOf([]byte(queue)) }
 
+// Look has the journal look at the free space of its disk.
+func (o *Offline) Look() { o.server.feed.journal.Look() }
+
 // Functions is the server's door for a Disbatch node. What it causes happens in a Settle.
 func (o *Offline) Functions() disbatch.Functions { return o.server.functions }
 

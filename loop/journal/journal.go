@@ -40,7 +40,7 @@ type Journal struct {
 	full  atomic.Bool
 	free  atomic.Uint64
 	space chan struct{} // much was written since the last look at the free space
-	blind bool          // the watcher's own: the free space cannot be read
+	blind atomic.Bool   // the free space cannot be read
 
 	// The committer's own.
 	last      meta   // the last written group
@@ -71,7 +71,7 @@ func Open(o Options) (*Journal, error) {
 		return nil, errors.Join(err, h.close())
 	}
 	j.figures.Recovery = time.Since(began)
-	j.look()
+	j.Look()
 	j.workers.committer.Go(j.commitLoop)
 	j.workers.checkpointer.Go(j.checkpointLoop)
 	j.workers.watcher.Go(j.watch)

@@ -20,9 +20,9 @@ func (j *Journal) watch() {
 	for {
 		select {
 		case <-tick:
-			j.look()
+			j.Look()
 		case <-j.space:
-			j.look()
+			j.Look()
 		case <-failed:
 			failed = nil
 			j.fail()
@@ -41,17 +41,17 @@ func (j *Journal) fail() {
 	j.options.Failed(err)
 }
 
-// look reads the free space. A file system that does not tell is never full.
-func (j *Journal) look() {
+// Look reads the free space, as happens now and then by itself. A file system that does
+// not tell is never full.
+func (j *Journal) Look() {
 	usage, err := j.options.FS.GetDiskUsage(j.options.Dir)
 	if err != nil {
-		if !j.blind && !errors.Is(err, vfs.ErrUnsupported) {
-			j.blind = true
+		if !errors.Is(err, vfs.ErrUnsupported) && !j.blind.Swap(true) {
 			j.options.Log.Warn("cannot read the free space of the data directory", "error", err)
 		}
 		return
 	}
-	j.blind = false
+	j.blind.Store(false)
 	j.free.Store(usage.AvailBytes)
 	full := usage.AvailBytes < j.options.MinFree
 	if j.full.Swap(full) != full {
