@@ -17,8 +17,8 @@ type Stats struct {
 	Jobs             int64 // stored
 	// Backlog counts the changes that were appended and are not committed.
 	Backlog int64
-	// Stalls counts how often the store held a group back to write out what it has
-	// in memory.
+	// Stalls counts how often a group had to wait because the full logs before it were not
+	// in the store yet.
 	Stalls uint64
 	// Recovery is the time that Open and Replay took, Recovered what they brought back.
 	Recovery  time.Duration
