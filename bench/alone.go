@@ -39,9 +39,9 @@ func aloneRows() []row {
 	}
 	collecting := behind("10M ready, collecting", 10e6, 0, "10M ready")
 	collecting.load.collects = true
-	many := func(name string, total int, against string) row {
+	many := func(name string, total, run int, against string) row {
 		return row{name: name, section: aloneSection, guess: map[string]int{"treadle": 1000e3}, against: against,
-			load: load{connections: 8, workers: 1000 / functionsServed, depth: pipeline, functions: total}}
+			load: load{connections: 8, workers: 1000 / functionsServed, depth: pipeline, functions: total, functionRun: run}}
 	}
 	active := func(name string, idlers int, against string) row {
 		return row{name: name, section: aloneSection, guess: map[string]int{"treadle": 80e3}, against: against,
@@ -53,8 +53,9 @@ func aloneRows() []row {
 	return []row{
 		{name: "frames echoed", section: aloneSection, variants: []string{frameEcho}, guess: map[string]int{frameEcho: 6e6},
 			load: load{connections: 8, depth: pipeline}},
-		many("1 function", 1, ""),
-		many("1000 functions", 1000, "1 function"),
+		many("1 function", 1, 1, ""),
+		many("1000 functions", 1000, 1, "1 function"),
+		many("1000 functions, runs of 64", 1000, 64, "1 function"),
 		behind(deepRow, 1e6, 10e6, "pipe 8"),
 		behind("10k ready", 10e3, 0, ""),
 		behind("100k ready", 100e3, 0, "10k ready"),

@@ -23,13 +23,14 @@ const (
 type functions struct {
 	*periodic
 	total  int
+	run    int // neighbouring jobs of one function
 	hired  atomic.Int64
 	served int
 }
 
-// newFunctions has so many functions, of which each worker serves that many; with one function all serve that.
-func newFunctions(total int) *functions {
-	return &functions{periodic: newPeriodic(), total: total, served: min(total, functionsServed)}
+// newFunctions has so many functions, whose jobs come in runs of so many; with one function all workers serve that.
+func newFunctions(total, run int) *functions {
+	return &functions{periodic: newPeriodic(), total: total, run: max(1, run), served: min(total, functionsServed)}
 }
 
 func functionName(i int) string { return fmt.Sprintf("%s%0*d", functionPrefix, functionDigits, i) }
@@ -54,7 +55,7 @@ func (f *functions) appendSubmit(dst []byte, slot uint32, id uint64, sent int64)
 	start := len(dst)
 	dst = f.periodic.appendSubmit(dst, slot, id, sent)
 	name := dst[start+periodicArgsAt+1+len(functionPrefix):]
-	number := id * functionStride % uint64(f.total)
+	number := id / uint64(f.run) * functionStride % uint64(f.total)
 	for i := functionDigits - 1; i >= 0; i-- {
 		name[i] = byte('0' + number%10)
 		number /= 10

@@ -5,11 +5,14 @@ import "testing"
 // TestFunctions sees to it that all functions get as many jobs, and that each is served by one worker.
 func TestFunctions(t *testing.T) {
 	const total, jobs = 1000, 5000
-	f := newFunctions(total)
+	f := newFunctions(total, 1)
+	nameOf := func(f *functions, id int) string {
+		frame := f.appendSubmit(nil, 1, uint64(id), 0)
+		return string(frame[periodicArgsAt+1 : periodicArgsAt+1+int(frame[periodicArgsAt])])
+	}
 	got := map[string]int{}
 	for id := range jobs {
-		frame := f.appendSubmit(nil, 1, uint64(id), 0)
-		got[string(frame[periodicArgsAt+1:periodicArgsAt+1+int(frame[periodicArgsAt])])]++
+		got[nameOf(f, id)]++
 	}
 	for worker := range total / functionsServed {
 		for _, name := range f.servedBy(worker) {
@@ -22,7 +25,11 @@ func TestFunctions(t *testing.T) {
 	if len(got) > 0 {
 		t.Errorf("nobody serves %v", got)
 	}
-	one := newFunctions(1)
+	runs := newFunctions(total, 64)
+	if a, b, c := nameOf(runs, 64), nameOf(runs, 127), nameOf(runs, 128); a != b || b == c {
+		t.Errorf("in runs of 64: got %s, %s and %s", a, b, c)
+	}
+	one := newFunctions(1, 1)
 	if a, b := one.servedBy(0), one.servedBy(7); len(a) != 1 || len(b) != 1 || a[0] != b[0] {
 		t.Errorf("of one function: got %v and %v", a, b)
 	}

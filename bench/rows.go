@@ -75,7 +75,7 @@ func (r row) sides(c contender, running *server) sides {
 // shape is a protocol with the workloads and the functions of a load.
 func (l load) shape(p protocol) protocol {
 	if l.functions > 0 {
-		return newFunctions(l.functions)
+		return newFunctions(l.functions, l.functionRun)
 	}
 	if l.payload == 0 {
 		return p

@@ -146,7 +146,8 @@ rows        8 producers and 8 workers; 64 requests in flight a connection up to 
 
 const aloneLegend = `values      as in the first table; growth: the row divided by the one that it names
 rows        1000 functions: as pipe 8, over 1000 functions and 100 workers serving 10 each; 1 function: the same workers, all
-            serving one. N ready, M delayed: as pipe 8, with so many jobs in the server from before the first submit to
+            serving one. Neighbouring jobs are of different functions and so go to different workers, or, in runs of 64, to
+            the same one. N ready, M delayed: as pipe 8, with so many jobs in the server from before the first submit to
             after the last arrival, of the same function; those ready go first. collecting: the server is made to collect its
             garbage again and again meanwhile. 1000 active: as sync 500; of 10000: with so many more connections that are
             silent, which the limit of open files bounds. connect N: N connections are opened and greeted

@@ -90,6 +90,7 @@ const (
 	pipeTarget    = "Periodic, pipelined 64, 8 connections"
 	syncTarget    = "Periodic, sync, 64 connections"
 	pacedTarget   = "paced 1000 jobs/s"
+	manyTarget    = "1000 functions, workers serving 10 each"
 	deepTarget    = "pipelined with 1M ready and 10M delayed jobs behind"
 	syncedTarget  = "synced (sync=always), pipelined 8"
 	payloadTarget = "payloads"
@@ -109,7 +110,8 @@ func targets() []target {
 		{row: syncTarget, figure: "jobs/s of the best peer, unix socket", bound: 1.8, of: overBest("sync 64", "treadle unix", jobsPerSecond, true)},
 		{row: syncTarget, figure: "server CPU of gearmand's, TCP", most: true, bound: 1, of: over("sync 64", "treadle", "gearmand", serverCPU)},
 		{row: syncTarget, figure: "server CPU s per 1M jobs, unix socket", most: true, bound: 8, of: just("sync 64", "treadle unix", serverCPU)},
-		{row: "1000 functions, workers serving 10 each", figure: "jobs/s of one function", bound: 0.7, of: overRow("1000 functions", "1 function", jobsPerSecond)},
+		{row: manyTarget, figure: "jobs/s of one function, in runs of 64", bound: 0.7, of: overRow("1000 functions, runs of 64", "1 function", jobsPerSecond)},
+		{row: manyTarget, figure: "jobs/s of one function, each job to another worker", bound: 0.7, of: overRow("1000 functions", "1 function", jobsPerSecond)},
 		{row: pacedTarget, figure: "submit p99 of the best peer", most: true, bound: 1, of: overBest(pacedRow, "treadle", submitP99, false)},
 		{row: pacedTarget, figure: "submit to worker p99 of the best peer", most: true, bound: 1, of: overBest(pacedRow, "treadle", toWorkerP99, false)},
 		{row: pacedTarget, figure: "submit p99.9 of the best peer", most: true, bound: 1.2, of: overBest(pacedRow, "treadle", submitP999, false)},

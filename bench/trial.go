@@ -30,6 +30,7 @@ type load struct {
 	rate        int // jobs a second in an open loop; 0: as fast as the answers come
 	payload     int // bytes of a workload; 0: workloadLen
 	functions   int // Periodic functions, of which a worker serves functionsServed; 0: one
+	functionRun int // neighbouring jobs of one of them; 0: one
 
 	// ready and delayed jobs stand in the server from before the clock starts until after it has stopped.
 	ready, delayed int
