@@ -74,16 +74,7 @@ func TestEveryTaskIsDoneOnceOverFaults(t *testing.T) {
 			})
 			a.stop()
 			b.stop()
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			for id, runs := range w.runs {
-				if runs != 1 {
-					t.Errorf("task %s ran %d times", id, runs)
-				}
-			}
-			if len(w.runs) != tasks || w.most > most {
-				t.Errorf("%d tasks ran, %d at once", len(w.runs), w.most)
-			}
+			w.once(t, tasks, most)
 		})
 	}
 }
@@ -109,16 +100,7 @@ func TestNoTaskIsClaimedTwice(t *testing.T) {
 		n, err := s.store.CountTasks(s.ctx, d("status", 1))
 		return err == nil && int(n) == tasks
 	})
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for id, runs := range w.runs {
-		if runs != 1 {
-			t.Errorf("task %s ran %d times", id, runs)
-		}
-	}
-	if len(w.runs) != tasks || w.most > threads {
-		t.Errorf("%d tasks ran, %d at once", len(w.runs), w.most)
-	}
+	w.once(t, tasks, threads)
 }
 
 // A node that stops gives back what it claimed and has not begun, in the dialect of the

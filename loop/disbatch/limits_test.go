@@ -60,6 +60,21 @@ func (w *workers) finish(n int) {
 	}
 }
 
+// once says that so many tasks ran, each once, and never more than most together.
+func (w *workers) once(t *testing.T, tasks, most int) {
+	t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for id, runs := range w.runs {
+		if runs != 1 {
+			t.Errorf("task %s ran %d times", id, runs)
+		}
+	}
+	if len(w.runs) != tasks || w.most > most {
+		t.Errorf("%d tasks ran, %d at once", len(w.runs), w.most)
+	}
+}
+
 // holding is how many tasks are at work.
 func (w *workers) holding() int {
 	w.mu.Lock()

@@ -52,16 +52,7 @@ func TestTheDatabaseDisappears(t *testing.T) {
 			}
 			back()
 			s.ends(ids...)
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			for id, runs := range w.runs {
-				if runs != 1 {
-					t.Errorf("task %s ran %d times", id, runs)
-				}
-			}
-			if len(w.runs) != len(ids) {
-				t.Errorf("%d tasks ran", len(w.runs))
-			}
+			w.once(t, len(ids), 4)
 		})
 	}
 }
