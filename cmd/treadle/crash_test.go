@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -52,7 +53,11 @@ func (l *ledger) create(function string) (name, workload string) {
 	defer l.mu.Unlock()
 	l.next++
 	name = fmt.Sprintf("job-%d", l.next)
-	workload = fmt.Sprintf("work of %s %0*d", name, l.next%300, 0)
+	size := l.next % 300
+	if function == large {
+		size = 2 << 20
+	}
+	workload = fmt.Sprintf("work of %s %s", name, strings.Repeat("0", size))
 	l.jobs[name] = &fate{function: function, workload: workload}
 	return name, workload
 }
@@ -78,16 +83,23 @@ func TestCrash(t *testing.T) {
 			checked++
 			kept += k
 		}
-		load(t, socket, l, p, time.Duration(5+random.IntN(150))*time.Millisecond)
+		after := time.Duration(5+random.IntN(150)) * time.Millisecond
+		fill := i%4 == 3
+		if fill {
+			after *= 4
+		}
+		load(t, socket, l, p, after, fill)
 	}
-	t.Logf("%d kills, %d audits, %d jobs submitted, %d found again", *crashes, checked, l.next, kept)
+	logs, _ := filepath.Glob(filepath.Join(dir, "data", "store", "log", "*.log")) // a pattern without faults
+	t.Logf("%d kills, %d audits, %d jobs submitted, %d found again, last log %s", *crashes, checked, l.next, kept, filepath.Base(logs[len(logs)-1]))
 	if kept == 0 {
 		t.Error("no job ever had to survive: the load does not test anything")
 	}
 }
 
-// load works on the server until it is killed, after a while.
-func load(t *testing.T, socket string, l *ledger, p *process, after time.Duration) {
+// load works on the server until it is killed, after a while; if it is to fill logs, with
+// large jobs too.
+func load(t *testing.T, socket string, l *ledger, p *process, after time.Duration, fill bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -99,6 +111,9 @@ func load(t *testing.T, socket string, l *ledger, p *process, after time.Duratio
 		peers.Go(func() { workUntilKilled(ctx, socket, l) })
 	}
 	peers.Go(func() { dropUntilKilled(ctx, socket, l) })
+	if fill {
+		peers.Go(func() { fillUntilKilled(ctx, socket, l) })
+	}
 	time.AfterFunc(after, func() { _ = p.Process.Signal(syscall.SIGKILL) })
 	_ = p.Wait()
 	cancel()
@@ -170,6 +185,43 @@ func dropUntilKilled(ctx context.Context, socket string, l *ledger) {
 	}
 }
 
+// large is the function whose jobs fill the journal's logs, so that the server is also
+// killed while it goes on to the next one or brings one into the store.
+const large = "large"
+
+// fillUntilKilled submits large jobs and removes each when the next is there, those that
+// were left by earlier rounds first.
+func fillUntilKilled(ctx context.Context, socket string, l *ledger) {
+	c, err := client.Dial(ctx, socket, client.Options{})
+	if err != nil {
+		return
+	}
+	defer c.Close()
+	var names []string
+	l.mu.Lock()
+	for name, f := range l.jobs {
+		if f.function == large {
+			names = append(names, name)
+		}
+	}
+	l.mu.Unlock()
+	for {
+		name, workload := l.create(large)
+		if c.Submit(ctx, &client.Job{Func: large, Name: name, Workload: []byte(workload)}) != nil {
+			return
+		}
+		l.change(name, func(f *fate) { f.submitted = true })
+		for _, old := range names {
+			l.change(old, func(f *fate) { f.removing = true })
+			if c.Remove(ctx, large, old) != nil {
+				return
+			}
+			l.change(old, func(f *fate) { f.removed = true })
+		}
+		names = append(names[:0], name)
+	}
+}
+
 // workUntilKilled finishes some jobs, fails and puts off others.
 func workUntilKilled(ctx context.Context, socket string, l *ledger) {
 	w, err := client.DialWorker(ctx, socket, client.Options{})
@@ -222,7 +274,7 @@ func audit(t *testing.T, socket string, l *ledger, round int) (kept int) {
 			t.Errorf("after kill %d: job %s of %s came back, its removal was acknowledged (removed %v, dropped %v)",
 				round, name, f.function, f.removed, f.dropped)
 		case found && j != (dumped{f.function, f.workload}):
-			t.Errorf("after kill %d: job %s came back as %q of %q", round, name, j.workload, j.function)
+			t.Errorf("after kill %d: job %s came back as %.100q of %q", round, name, j.workload, j.function)
 		}
 		if found {
 			kept++
