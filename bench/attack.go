@@ -54,8 +54,10 @@ var dworkAttacks = []attack{
 	}},
 	{name: "equal identities", do: func(c net.Conn) error { // each looks for a task that is not there
 		err := send(c, zmtpGreeting, zmtpSame)
-		for answer := make([]byte, 256); err == nil; _, err = c.Read(answer) {
-			err = send(c, []byte("\x01\x00\x00\x05\x08\x04\x1a\x01x"))
+		for answer := make([]byte, 256); err == nil; {
+			if err = send(c, []byte("\x01\x00\x00\x05\x08\x04\x1a\x01x")); err == nil {
+				_, err = c.Read(answer)
+			}
 		}
 		return err
 	}},
