@@ -147,8 +147,12 @@ var hostiles = []struct {
 		s.t.Logf("%d idle connections", n)
 		var open []net.Conn
 		for range n {
-			c := s.dial("gloom-masters") // where being idle is no fault
+			c := s.dial("periodic")
 			open = append(open, c)
+			_, _ = c.Write(hello(periodic.Client))
+			if _, err := c.Read(make([]byte, 1)); err != nil { // else it may be waiting to be accepted
+				s.t.Fatal(err)
+			}
 		}
 		for _, c := range open {
 			c.Close()
@@ -158,6 +162,11 @@ var hostiles = []struct {
 		for i := range 1000 * s.scale {
 			s.dial([]string{"periodic", "gloom-masters", "gloom-slaves", "dwork"}[i%4]).Close()
 		}
+		s.onEach(1, func(protocol string) { // behind them all
+			c := s.dial(protocol)
+			_, _ = c.Write([]byte(strings.Repeat("garbage\n", 1<<10)))
+			s.wantHungUp(c, protocol)
+		})
 	}},
 	{"one function with very many slots", 0, func(s *siege) {
 		for range 3 * s.scale { // each up to the limit of a connection
