@@ -7,7 +7,9 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync"
 	"syscall"
+	"testing"
 	"time"
 
 	gloomcodec "treadle/codec/gloom"
@@ -92,27 +94,61 @@ func (s *siege) crowd(functions func(i int) string, count, grabs int) net.Conn {
 	return c
 }
 
-// answered sends b and a PING, and reads up to its PONG.
-func (s *siege) answered(c net.Conn, b []byte) {
-	b = ask(b, 0xfffffffe, periodic.Ping, nil)
+// lastID is the message id of a request whose reply is waited for.
+const lastID = 0xfffffffe
+
+// answered sends b and a PING, and reads up to its PONG. A DUMP and a long STATUS are answered
+// behind it: they are waited for by their own id.
+func (s *siege) answered(c net.Conn, b []byte) { s.awaited(c, ask(b, lastID, periodic.Ping, nil)) }
+
+// told is answered on a connection of its own, made when b is: a peer must greet at once.
+func (s *siege) told(b []byte) {
+	c := s.dial("periodic")
+	defer c.Close()
+	s.answered(c, b)
+}
+
+// awaited sends b, reads up to the end of the reply to lastID and returns how long that is.
+func (s *siege) awaited(c net.Conn, b []byte) int {
 	go func() { _, _ = c.Write(b) }() // an error shows in what is read
-	want := string(periodic.AppendReply(nil, periodic.Plain, 0xfffffffe, periodic.Pong))
-	tail := ""
-	buffer := make([]byte, 64<<10)
-	for !strings.HasSuffix(tail, want) {
+	var held []byte
+	var reply periodic.Response
+	for buffer := make([]byte, 64<<10); ; {
 		n, err := c.Read(buffer)
 		if err != nil {
-			s.t.Errorf("no PONG: %v", err)
-			return
+			s.t.Errorf("no answer: %v", err)
+			return 0
 		}
-		tail += string(buffer[:n])
-		tail = tail[max(0, len(tail)-len(want)):]
+		held = append(held, buffer[:n]...)
+		rest := held
+		for size := 1; size > 0; rest = rest[size:] {
+			if size, err = periodic.NextResponse(rest, periodic.Plain, periodic.MaxPayload, &reply); err != nil {
+				s.t.Errorf("no reply: %v", err)
+				return 0
+			}
+			if size > 0 && reply.MsgID == lastID {
+				return len(reply.Body)
+			}
+		}
+		held = append(held[:0], rest...)
 	}
 }
 
 // functionsEach is how many functions a worker has: twenty times as many are about as many as
 // there can be. Each takes less than a kilobyte.
 const functionsEach = 50_000
+
+// dumpedEach is how many jobs there are to DUMP: twenty times as many are a million.
+const dumpedEach = 50_000
+
+// submits appends requests for so many jobs.
+func submits(b []byte, names string, count int) []byte {
+	for i := range count {
+		j := periodic.AppendJob(nil, &periodic.Job{Func: []byte("dumped"), Name: fmt.Append(nil, names, " ", i), Workload: []byte("of a job that is dumped")})
+		b = ask(b, 1, periodic.SubmitJob, j)
+	}
+	return b
+}
 
 // hostiles are what peers do to the server.
 var hostiles = []struct {
@@ -187,21 +223,40 @@ var hostiles = []struct {
 		for range 4 {
 			c := s.dial("periodic")
 			defer c.Close()
-			s.answered(c, ask(hello(periodic.Client), 1, periodic.Status, nil))
+			if size := s.awaited(c, ask(hello(periodic.Client), lastID, periodic.Status, nil)); size < functionsEach*s.scale*100 {
+				s.t.Errorf("a STATUS of %d bytes", size)
+			}
 		}
 	}},
 	{"names that collide in common hashes", 0, func(s *siege) {
-		c := s.dial("periodic")
-		defer c.Close()
 		b := hello(periodic.Client)
-		for i := range 1 << 16 {
+		bits := 20 // a million: what is quadratic in them takes longer than anybody waits
+		if testing.Short() {
+			bits = 16
+		}
+		for i := range 1 << bits {
 			var name strings.Builder // all the same to h*31 + c
-			for bit := range 16 {
+			for bit := range bits {
 				name.WriteString([]string{"Aa", "BB"}[i>>bit&1])
 			}
 			b = ask(b, 1, periodic.SubmitJob, periodic.AppendJob(nil, &periodic.Job{Func: []byte("hash"), Name: []byte(name.String())}))
 		}
-		s.answered(c, b)
+		s.told(b)
+	}},
+	{"DUMPs of many jobs while more are submitted", dumpedEach << 9, func(s *siege) {
+		s.told(submits(hello(periodic.Client), "first", dumpedEach*s.scale))
+		var all sync.WaitGroup
+		for n := range 3 {
+			all.Go(func() {
+				d := s.dial("periodic")
+				defer d.Close()
+				if size := s.awaited(d, ask(hello(periodic.Client), lastID, periodic.Dump, nil)); size < dumpedEach*s.scale*20 {
+					s.t.Errorf("a DUMP of %d bytes", size)
+				}
+			})
+			all.Go(func() { s.told(submits(hello(periodic.Client), fmt.Sprint("more ", n), dumpedEach/10)) })
+		}
+		all.Wait()
 	}},
 	{"empty names and the longest", 0, func(s *siege) {
 		c := s.dial("periodic")
