@@ -143,7 +143,11 @@ func (d *disbatchTaskCmd) Run(con *console) error {
 			return badUsage("--gfs: %w", err)
 		}
 	}
-	return disbatch.RunTask(ctx, c, d.Task, gfs, log)
+	err = disbatch.RunTask(ctx, c, d.Task, gfs, log)
+	if errors.Is(err, disbatch.ErrTaskID) {
+		return usageError{err}
+	}
+	return err
 }
 
 func disbatchTasks(ctx context.Context, c *disbatch.Config, con *console, log *slog.Logger) error {

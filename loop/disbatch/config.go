@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -191,18 +192,34 @@ func ParseConfig(text []byte) (*Config, error) {
 		c.named[key] = string(value) != "null"
 	}
 	if err := json.Unmarshal(text, c); err != nil {
-		return nil, located(text, err)
+		return nil, wrongKey(keys, located(text, err))
 	}
 	c.MongoHost = cmp.Or(c.MongoHost, defaultMongoHost)
 	c.Database = cmp.Or(c.Database, defaultDatabase)
 	return c, c.validate()
 }
 
-// located adds the line to an error of encoding/json.
+// located adds the line to an error of encoding/json, and says a wrong type in words.
 func located(text []byte, err error) error {
+	line := func(offset int64) int { return 1 + bytes.Count(text[:min(offset, int64(len(text)))], []byte("\n")) }
 	var syntax *json.SyntaxError
-	if errors.As(err, &syntax) {
-		return fmt.Errorf("line %d: %w", 1+bytes.Count(text[:syntax.Offset], []byte("\n")), err)
+	var kind *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &syntax):
+		return fmt.Errorf("line %d: %w", line(syntax.Offset), err)
+	case errors.As(err, &kind):
+		return fmt.Errorf("line %d: %s: a value of the kind %q does not fit here", line(kind.Offset), cmp.Or(kind.Field, "the configuration"), kind.Value)
+	}
+	return err
+}
+
+// wrongKey adds the key to an error of reading a configuration that does not name it.
+func wrongKey(keys map[string]json.RawMessage, err error) error {
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		alone, merr := json.Marshal(map[string]json.RawMessage{key: keys[key]})
+		if merr == nil && json.Unmarshal(alone, new(Config)) != nil && !strings.Contains(err.Error(), key) {
+			return fmt.Errorf("%s: %w", key, err)
+		}
 	}
 	return err
 }

@@ -239,12 +239,15 @@ func (p *performer) count(ctx context.Context, a *assignment, t *Task) {
 	}
 }
 
+// ErrTaskID says that something is no id of a task.
+var ErrTaskID = errors.New("not the 24 hexadecimal digits of a task's id")
+
 // RunTask does what the original's task runner does for one claimed task: it begins it,
 // runs its plugin and writes its end.
 func RunTask(ctx context.Context, c *Config, task string, gfs GFS, log *slog.Logger) error {
 	id, err := bson.ObjectIDFromHex(strings.TrimSpace(task))
 	if err != nil {
-		return fmt.Errorf("--task %s: not the 24 hexadecimal digits of a task's id", task)
+		return fmt.Errorf("--task %s: %w", task, ErrTaskID)
 	}
 	store, err := Open(c, ComponentRunner)
 	if err != nil {
