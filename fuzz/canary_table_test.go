@@ -35,6 +35,7 @@ var canaries = []canary{
 	{"a lock is held by one too many", "sched/locks.go", "case len(k.holders) >= count:", "case len(k.holders) > count:"},
 	{"a job that waits for a lock is not called", "sched/locks.go", "return len(k.holders) < w.count })", "return len(k.holders) < w.count-1 })"},
 	{"a stream loses every other chunk", "sched/listen.go", "\t\tsh.out = Delivery{To: a.peer.id, Tag: a.tag, Effect: Chunk, Data: data}\n", "\t\tif len(data)%2 == 0 {\n\t\t\tcontinue\n\t\t}\n\t\tsh.out = Delivery{To: a.peer.id, Tag: a.tag, Effect: Chunk, Data: data}\n"},
+	{"a broadcast stops at some who wait", "sched/shard.go", "\t\tsh.out.To, sh.out.Tag, sh.out.Effect = w.peer.id, s.tag, Broadcast\n", "\t\tif w.peer.id&1 == 1 && sent {\n\t\t\tbreak\n\t\t}\n\t\tsh.out.To, sh.out.Tag, sh.out.Effect = w.peer.id, s.tag, Broadcast\n"},
 	{"a full disk takes jobs in", "loop/periodic_worker.go", "if r.server.full() {", "if r.server.full() && await {"},
 	{"a dump leaves out what is running", "loop/periodic_dump.go", "if j.Space != periodicSpace {", "if j.Space != periodicSpace || j.Running {"},
 }

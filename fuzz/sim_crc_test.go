@@ -128,6 +128,7 @@ func (s *sim) acquired(c *simConn, q *simRequest, body []byte) {
 	j.asks--
 	s.say("c%d has %s for %v: %d", c.id, q.lock, j, body[1])
 	if body[1] == 0 {
+		j.parked = true
 		if j.holder == c { // it is parked
 			j.holder, j.keyed, j.turn, j.locks = nil, false, s.turn, nil
 		}

@@ -56,11 +56,13 @@ type simJob struct {
 	message  uint32   // under what, with Periodic
 	results  []string // what workers said
 	failures int
-	locks    map[string]bool // that it has for sure
-	asks     int             // for locks, that are not answered
-	asked    bool            // by the Disbatch node, which has not heard of its end
-	preds    []*simJob       // of a dwork task
-	late     []*simJob       // those that are not acknowledged yet
+	locks    map[string]bool   // that it has for sure
+	asks     int               // for locks, that are not answered
+	parked   bool              // it may be waiting for one
+	sentTo   map[*simConn]bool // by broadcast
+	asked    bool              // by the Disbatch node, which has not heard of its end
+	preds    []*simJob         // of a dwork task
+	late     []*simJob         // those that are not acknowledged yet
 }
 
 func (j *simJob) String() string { return fmt.Sprintf("j%d", j.id) }
@@ -77,6 +79,7 @@ type ledger struct {
 	names map[string][]*simJob
 	wall  int64 // the latest time that was ever shown
 	swaps []swap
+	aired []*simJob // what was broadcast in this turn
 }
 
 // swap is a job that was handed out before others that seem to be better.
@@ -129,7 +132,7 @@ func (s *sim) arrives(j *simJob, at int64) {
 	for _, old := range s.names[key] {
 		switch {
 		case old.now == gone:
-		case old.now == sure && old.turn < s.turn && old.holder == nil && !old.lost && !s.mixed:
+		case old.now == sure && old.turn < s.turn && old.holder == nil && !old.lost && !old.parked && !s.mixed:
 			s.say("%v replaces %v", j, old)
 			s.end(old)
 		case old.now == sure && old.turn < s.turn && s.holds(old.holder, old) && !s.mixed:
@@ -232,6 +235,7 @@ func (s *sim) assigned(c *simConn, j *simJob, queue, name string) {
 		s.ordered(j)
 	}
 	j.now, j.holder, j.heldAt, j.turn, j.lost, j.locks = sure, c, s.server.Now().Mono, s.turn, false, nil
+	j.parked = false
 	s.handed++
 	if j.stale == s.turn+1 {
 		s.doubt(j)
@@ -257,6 +261,7 @@ func (s *sim) ordered(j *simJob) {
 // endTurn is the end of all turns under way: nothing is in the air in the server.
 func (s *sim) endTurn() {
 	s.reap()
+	s.heardAll()
 	for _, w := range s.swaps {
 		for _, r := range w.better {
 			if r.now == sure && r.turn < s.turn && r.keyed {
@@ -342,7 +347,7 @@ func (s *sim) mayHaveHeld() {
 		if j.now != gone && (j.holder == nil || j.stale == s.turn+1) && j.by != ofDwork {
 			j.keyed = false
 			j.failures++
-			if j.stale == s.turn+1 || j.by == ofDisbatch { // and what was said about it counted
+			if j.stale == s.turn+1 || j.by == ofDisbatch || j.queue == broadcast { // and what was said about it counted
 				s.doubt(j)
 			}
 		}

@@ -38,6 +38,7 @@ type simConn struct {
 	met   bool   // it has read the answer to its hello
 	next  uint32 // message id
 	grabs int    // outstanding
+	tuned int    // the turn in which it asked for what is broadcast; 0: it has not
 	held  []heldJob
 }
 
@@ -58,6 +59,7 @@ type mark struct {
 type simRequest struct {
 	id     uint32
 	cmd    periodic.Command
+	turn   int // in which it came
 	job    *simJob
 	also   *simJob   // the other one of a LOAD
 	jobs   []*simJob // of a removal
@@ -128,6 +130,7 @@ func (s *sim) deliver(c *simConn, n int) {
 		r := c.marks[0].request
 		c.marks = c.marks[1:]
 		c.recent = append(c.recent, r)
+		r.turn = s.turn
 		if !r.silent {
 			c.requests[r.id] = r
 		}
@@ -219,7 +222,11 @@ func (s *sim) periodicReply(c *simConn) int {
 			s.fail("c%d is sent %x for a GRAB_JOB", c.id, r.Body)
 		}
 		_, j := takeAssign(c, r.Body)
-		s.assigned(c, s.known(j.Workload, "an assignment"), string(j.Func), string(j.Name))
+		if k := s.known(j.Workload, "an assignment"); k.queue == broadcast {
+			s.sent(c, k)
+		} else {
+			s.assigned(c, k, string(j.Func), string(j.Name))
+		}
 	case periodic.RunJob:
 		s.result(c, q.job, r.Body)
 	case periodic.Acquire:

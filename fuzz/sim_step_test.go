@@ -102,7 +102,7 @@ func (s *sim) arrive(c *simConn) {
 	for range s.rng.IntN(3) {
 		s.server.Turn()
 	}
-	if s.rng.IntN(8) == 0 {
+	if s.rng.IntN(4) == 0 {
 		s.replace(s.any())
 	}
 }
@@ -218,13 +218,23 @@ func (s *sim) works(c *simConn) {
 		s.gives(c, h, s.rng.IntN(6))
 		return
 	}
-	n := s.rng.IntN(worked)
+	n := []int{0, 1, 2, broadcast}[s.rng.IntN(4)]
 	if c.grabs < 3 && s.rng.IntN(3) > 0 {
 		c.grabs++
 		c.ask(&simRequest{cmd: periodic.GrabJob}, nil)
 		return
 	}
-	c.ask(&simRequest{cmd: periodic.CanDo, silent: c.framing() == periodic.Plain || s.era < "2023"}, periodic.AppendStr8String(nil, s.queues[n]))
+	c.serves(s, n)
+}
+
+// serves has a worker say that it does the jobs of a queue.
+func (c *simConn) serves(s *sim, queue int) {
+	r := &simRequest{cmd: periodic.CanDo, silent: c.framing() == periodic.Plain || s.era < "2023"}
+	if queue == broadcast {
+		r.cmd = periodic.Broadcast
+		r.arrive = func() { c.tuned = s.turn }
+	}
+	c.ask(r, periodic.AppendStr8String(nil, s.queues[queue]))
 }
 
 // gives is what a worker says about a job that it has: 0 that it has failed, 1 that it is for

@@ -38,8 +38,8 @@ var (
 	simTrace = flag.Bool("sim.trace", false, "print all that happens")
 )
 
-// worked is how many queues have workers. One more has none.
-const worked = 3
+// worked is how many queues have workers. Of two more one has none, and one is broadcast.
+const worked, broadcast = 3, 4
 
 // simFailure ends a play.
 type simFailure string
@@ -168,7 +168,7 @@ func (s *sim) fill(full bool) {
 // name names the queues, so that each is of the same shard in every play and no name is longer
 // than in another.
 func (s *sim) name() {
-	for i := range worked + 1 {
+	for i := range broadcast + 1 {
 		name := ""
 		for k := 0; name == "" || s.server.ShardOf(name) != i%s.shards; k++ {
 			name = fmt.Sprintf("q%d.%03d", i, k)
@@ -301,8 +301,8 @@ func (s *sim) finish() {
 	s.server.Jump(time.Duration(s.wall-s.server.Now().Wall) * time.Millisecond) // jobs may be due then
 	s.pass(0)
 	w := s.connect(plainWorker)
-	for _, q := range s.queues {
-		w.ask(&simRequest{cmd: periodic.CanDo, silent: true}, periodic.AppendStr8String(nil, q))
+	for i := range s.queues {
+		w.serves(s, i)
 	}
 	s.drainGraph()
 	s.ktsFinish()

@@ -1,0 +1,47 @@
+//go:build invariants
+
+package fuzz
+
+import "treadle/codec/periodic"
+
+// A job of the queue that is broadcast goes to every GRAB_JOB that waits, and is nobody's then:
+// what workers say of it is about nothing.
+
+// sent checks that a worker may be sent what is broadcast, and notes it.
+func (s *sim) sent(c *simConn, j *simJob) {
+	s.say("c%d is sent %v", c.id, j)
+	switch {
+	case j.now == gone && (j.turn < s.turn || j.id == 0):
+		s.fail("%v is broadcast after its end, or before it came", j)
+	case c.tuned == 0:
+		s.fail("%v is broadcast to c%d, which has not asked for it", j, c.id)
+	case j.now != gone && j.notBefore > max(s.wall, s.server.Now().Wall):
+		s.fail("%v is broadcast early", j)
+	}
+	if j.now != gone {
+		s.end(j)
+		s.handed++
+		s.aired = append(s.aired, j)
+	}
+	if j.sentTo == nil {
+		j.sentTo = map[*simConn]bool{}
+	}
+	j.sentTo[c] = true
+}
+
+// heardAll checks, when nothing is in the air, that what was broadcast in this turn went to all
+// who waited for it before and still wait.
+func (s *sim) heardAll() {
+	for _, j := range s.aired {
+		for _, c := range s.conns {
+			waits := false
+			for _, r := range c.requests {
+				waits = waits || r.cmd == periodic.GrabJob && r.turn < s.turn
+			}
+			if waits && c.tuned > 0 && c.tuned < s.turn && !j.sentTo[c] {
+				s.fail("%v is broadcast, and not to c%d, which waits", j, c.id)
+			}
+		}
+	}
+	s.aired = nil
+}
