@@ -38,7 +38,7 @@ func (s *sim) heardAll() {
 			for _, r := range c.requests {
 				waits = waits || r.cmd == periodic.GrabJob && r.turn < s.turn
 			}
-			if waits && c.tuned > 0 && c.tuned < s.turn && !j.sentTo[c] {
+			if waits && c.tuned > 0 && c.tuned <= s.turn && !j.sentTo[c] {
 				s.fail("%v is broadcast, and not to c%d, which waits", j, c.id)
 			}
 		}

@@ -38,7 +38,7 @@ type simConn struct {
 	met   bool   // it has read the answer to its hello
 	next  uint32 // message id
 	grabs int    // outstanding
-	tuned int    // the turn in which it asked for what is broadcast; 0: it has not
+	tuned int    // 1 + the turn in which it asked for what is broadcast; 0: it has not
 	held  []heldJob
 }
 

@@ -232,7 +232,7 @@ func (c *simConn) serves(s *sim, queue int) {
 	r := &simRequest{cmd: periodic.CanDo, silent: c.framing() == periodic.Plain || s.era < "2023"}
 	if queue == broadcast {
 		r.cmd = periodic.Broadcast
-		r.arrive = func() { c.tuned = s.turn }
+		r.arrive = func() { c.tuned = 1 + s.turn }
 	}
 	c.ask(r, periodic.AppendStr8String(nil, s.queues[queue]))
 }
