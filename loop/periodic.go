@@ -258,7 +258,7 @@ func (p *periodicTalk) deliver(d *sched.Delivery) {
 // is no handle, and the record says what the server fills in: when, and how long.
 func (p *periodicTalk) assign(msgID uint32, j *sched.Job) {
 	start := len(p.s.out)
-	out := periodic.BeginResponse(p.s.out, p.framing)
+	out := periodic.BeginResponse(p.s.r.large.room(p.s.out, len(j.Workload)), p.framing)
 	out = periodic.AppendMessage(out, msgID, periodic.JobAssign)
 	schedAt, count, timeout, workload := j.SchedAt, j.Count, j.Timeout, j.Workload
 	if p.framing == periodic.Plain {

@@ -40,6 +40,7 @@ type reactor struct {
 	slow     []*session // unsent bytes or a stream: looked at every slowPeriod
 	mailed   []bool     // by loop: its box was empty before this turn's first put
 	buffers  [][]byte
+	large    spares
 	waiting  []*session  // those with late acknowledgements
 	waits    atomic.Bool // there are some
 	letter   sched.Delivery
@@ -242,7 +243,9 @@ func (r *reactor) write(s *session) {
 			s.end(err)
 		}
 	}
-	if cap(out) <= keepBuffer && len(r.buffers) < sparePool {
+	if cap(out) > keepBuffer {
+		r.large.give(out)
+	} else if len(r.buffers) < sparePool {
 		r.buffers = append(r.buffers, out[:0])
 	}
 	if s.dirty && s.out == nil && !s.gone {

@@ -101,7 +101,7 @@ func (s *session) receive(in []byte) {
 			if s.begun == 0 {
 				s.begun = s.r.now.Mono
 			}
-			s.partial = append(s.partial, in...)
+			s.partial = append(s.r.large.move(s.partial, s.talk.need(in)), in...)
 			return
 		}
 	}
@@ -115,6 +115,10 @@ func (s *session) open() bool { return s.why == nil && !s.gone }
 func (s *session) complete(in []byte) []byte {
 	need := s.talk.need(s.partial)
 	take := min(need-len(s.partial), len(in))
+	if need > cap(s.partial) {
+		// What a peer announces gets a spare buffer at most, and no new one.
+		s.partial = s.r.large.move(s.partial, need-len(s.partial))
+	}
 	s.partial = append(s.partial, in[:take]...)
 	if len(s.partial) < need {
 		return in[take:]
@@ -132,6 +136,7 @@ func (s *session) complete(in []byte) []byte {
 	rest := copy(s.partial, s.partial[n:])
 	s.partial = s.partial[:rest]
 	if rest == 0 && cap(s.partial) > keepBuffer {
+		s.r.large.give(s.partial)
 		s.partial = nil
 	}
 	return in[take:]

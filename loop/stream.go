@@ -112,8 +112,9 @@ func (r *reactor) look() {
 	}
 }
 
-// sweep closes sessions that have kept the server waiting too long.
+// sweep closes sessions that have kept the server waiting too long, and lets go of memory.
 func (r *reactor) sweep() {
+	r.large.fade()
 	r.begin()
 	o := &r.server.o
 	now := r.now.Mono

@@ -3,6 +3,7 @@ package sched
 import (
 	"encoding/binary"
 	"math/bits"
+	"slices"
 )
 
 // The arena's geometry. Sizes up to 256 bytes have a class every 8 bytes, larger
@@ -20,6 +21,10 @@ const (
 	// keepEmpty is how many empty chunks wait for new jobs, in the arena and in the
 	// slab of a shard: 256 KiB each, what a pipelining load's backlog goes up and down by.
 	keepEmpty = 4
+	// keepOwn is how many bytes of chunks with a size of their own wait for new jobs in a
+	// shard: large jobs that come and go would otherwise be garbage, and the heap of a server
+	// without a backlog is so small that it would be collected all the time.
+	keepOwn = 2 << 20
 	// maxChunks is what a reference has bits for: 32 GiB of small jobs, or half
 	// a million of 16 KiB and more, a shard.
 	maxChunks = 1 << (32 - slotBits)
@@ -33,6 +38,8 @@ type arena struct {
 	classes [arenaClasses]chain // chunks with room, by class
 	bytes   int                 // held in chunks
 	empty   int                 // chunks that nothing is in
+	own     [][]byte            // of chunks with a size of their own, the oldest first
+	ownSize int                 // of all of own
 }
 
 type arenaPart struct {
@@ -79,10 +86,10 @@ func classSize(c int) int {
 // take returns room for n bytes; ok is false when the arena is out of references.
 func (a *arena) take(n int) (ref uint32, room []byte, ok bool) {
 	if n >= ownChunk {
-		c, ok := a.grow(arenaPart{buf: make([]byte, n), class: ownClass, slots: 1, live: 1})
-		if !ok {
+		if len(a.spare) == 0 && len(a.chunks) == maxChunks {
 			return 0, nil, false
 		}
+		c, _ := a.grow(arenaPart{buf: a.takeOwn(n), class: ownClass, slots: 1, live: 1})
 		return uint32(c) << slotBits, a.chunks[c].buf, true
 	}
 	class := classOf(n)
@@ -130,6 +137,7 @@ func (a *arena) give(ref uint32) {
 	c := int32(ref >> slotBits)
 	p := &a.chunks[c]
 	if p.class == ownClass {
+		a.giveOwn(p.buf)
 		a.drop(c)
 		return
 	}
@@ -150,6 +158,30 @@ func (a *arena) give(ref uint32) {
 		return
 	}
 	a.empty++
+}
+
+// takeOwn returns n bytes, which are no zeros, of which at most half are wasted.
+func (a *arena) takeOwn(n int) []byte {
+	for i, b := range a.own {
+		if n <= cap(b) && cap(b) <= 2*n {
+			a.own = slices.Delete(a.own, i, i+1)
+			a.ownSize -= cap(b)
+			return b[:n]
+		}
+	}
+	return make([]byte, n)
+}
+
+// giveOwn keeps what takeOwn returned for the next one, and lets go of the oldest.
+func (a *arena) giveOwn(b []byte) {
+	if cap(b) > keepOwn {
+		return
+	}
+	a.own = append(a.own, b)
+	for a.ownSize += cap(b); a.ownSize > keepOwn; {
+		a.ownSize -= cap(a.own[0])
+		a.own = slices.Delete(a.own, 0, 1)
+	}
 }
 
 func (a *arena) grow(p arenaPart) (int32, bool) {

@@ -147,3 +147,40 @@ func TestPack(t *testing.T) {
 	f(16383, 1)
 	f(16384, 0)
 }
+
+// Large jobs that come and go are no garbage; what waits for the next ones is bounded,
+// whatever sizes come.
+func TestArenaKeepsOwn(t *testing.T) {
+	a := newArena()
+	n := 100 << 10
+	if got := testing.AllocsPerRun(100, func() {
+		ref, room, ok := a.take(n)
+		if !ok || len(room) != n {
+			t.Fatal("no room")
+		}
+		a.give(ref)
+		n -= 100
+	}); got >= 1 {
+		t.Errorf("%v allocations a job", got)
+	}
+	for size := ownChunk; size < 4*keepOwn; size += size / 3 {
+		var refs []uint32
+		for range 5 {
+			ref, room, _ := a.take(size)
+			if len(room) != size {
+				t.Fatalf("%d bytes instead of %d", len(room), size)
+			}
+			refs = append(refs, ref)
+		}
+		for _, ref := range refs {
+			a.give(ref)
+		}
+		sum := 0
+		for _, b := range a.own {
+			sum += cap(b)
+		}
+		if sum != a.ownSize || sum > keepOwn || a.bytes != 0 {
+			t.Fatalf("after jobs of %d bytes: %d bytes wait, %d counted, %d in use", size, sum, a.ownSize, a.bytes)
+		}
+	}
+}

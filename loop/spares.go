@@ -1,0 +1,69 @@
+package loop
+
+import "slices"
+
+// Bounds of the large buffers that a reactor keeps for the next large messages. Without
+// them each message of megabytes is a fresh buffer, grown step by step, and the heap, which
+// is small otherwise, is collected hundreds of times a second.
+const (
+	// spareBuffers is how many: some large messages come and go at a time.
+	spareBuffers = 16
+	// maxSpare is the largest: 32 MiB a reactor in all, for as long as they are in use.
+	maxSpare = 2 << 20
+)
+
+// spares are the large buffers that wait to be used again. The zero value is ready; it
+// belongs to a reactor.
+type spares struct{ all [][]byte }
+
+// give keeps a buffer that is not used any more, if it is large. The largest are kept.
+func (s *spares) give(b []byte) {
+	switch {
+	case cap(b) <= keepBuffer || cap(b) > maxSpare:
+	case len(s.all) < spareBuffers:
+		s.all = append(s.all, b[:0])
+	default:
+		least := 0
+		for i := range s.all {
+			if cap(s.all[i]) < cap(s.all[least]) {
+				least = i
+			}
+		}
+		if cap(b) > cap(s.all[least]) {
+			s.all[least] = b[:0]
+		}
+	}
+}
+
+// room returns b with room for n more bytes, in another buffer if it must be.
+func (s *spares) room(b []byte, n int) []byte {
+	if b = s.move(b, n); cap(b)-len(b) >= n {
+		return b
+	}
+	grown := slices.Grow(b, max(n, cap(b)))
+	s.give(b)
+	return grown
+}
+
+// move returns b in a spare buffer with room for n more bytes, if there is one.
+func (s *spares) move(b []byte, n int) []byte {
+	if cap(b)-len(b) >= n || len(b)+n <= keepBuffer {
+		return b
+	}
+	for i, spare := range s.all {
+		if cap(spare) >= len(b)+n {
+			s.all = slices.Delete(s.all, i, i+1)
+			spare = append(spare, b...)
+			s.give(b)
+			return spare
+		}
+	}
+	return b
+}
+
+// fade lets go of one. It is called every second: what is needed comes back at once.
+func (s *spares) fade() {
+	if n := len(s.all); n > 0 {
+		s.all = slices.Delete(s.all, n-1, n)
+	}
+}
