@@ -112,7 +112,8 @@ type Options struct {
 	MaxFrame int
 	// MaxOutbound caps the bytes queued for a peer that does not read, beyond
 	// which it is closed; default twice the largest frame, so that one
-	// largest result always fits.
+	// largest result always fits. For all peers of a loop together it is four
+	// times that: beyond, those for whom most waits are closed.
 	MaxOutbound int
 
 	// HandshakeTimeout closes a connection that has not said who it is;

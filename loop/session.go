@@ -180,14 +180,16 @@ func (s *session) congested() bool {
 	return !s.open()
 }
 
-// piledUp says whether more waits for the peer than may. A stream has limits of its
-// own.
-func (s *session) piledUp() bool {
-	n := len(s.out)
-	if s.stream == nil {
-		n = s.unsent()
+// piledUp says whether more waits for the peer than may.
+func (s *session) piledUp() bool { return s.piled() > s.r.server.o.MaxOutbound }
+
+// piled is how many bytes wait for the peer and count against its bound. A stream has
+// bounds of its own.
+func (s *session) piled() int {
+	if s.stream != nil {
+		return len(s.out)
 	}
-	return n > s.r.server.o.MaxOutbound
+	return s.unsent()
 }
 
 // unsent is how many bytes wait for the peer to read.

@@ -217,6 +217,29 @@ func TestSlowReader(t *testing.T) {
 	}
 }
 
+// TestManySlowReaders: when all that waits for a loop's peers is too much, those for whom
+// most waits are closed until it is not, and no others.
+func TestManySlowReaders(t *testing.T) {
+	w := newWorld(t, Options{MaxFrame: 16 << 10, GloomMaxFrame: 16 << 10, MaxOutbound: 64 << 10})
+	var deaf []*memConn
+	for i := range 2 * maxDeaf {
+		c := w.join(0, periodic.Client)
+		c.room = 0
+		c.send(pings((40<<10 + i<<10) / 13)) // 40 KiB to 47 KiB: each less than it may
+		deaf = append(deaf, c)
+	}
+	w.look()
+	for i, c := range deaf {
+		// 348 KiB wait and 256 may: the last two go.
+		if last := i >= len(deaf)-2; c.closed != last {
+			t.Errorf("peer %d of %d is closed: %v", i, len(deaf), c.closed)
+		}
+	}
+	if n := w.closedFor(errSlowReader); n != 2 {
+		t.Errorf("%d slow readers are counted, want 2", n)
+	}
+}
+
 // panicky is a conversation that has a fault.
 type panicky struct {
 	conversation

@@ -107,8 +107,34 @@ func (r *reactor) look() {
 	}
 	clear(r.slow[len(kept):])
 	r.slow = kept
+	r.relieve()
 	if len(kept) > 0 {
 		r.lookLater()
+	}
+}
+
+// maxDeaf is how many times --max-outbound may wait for all peers of a loop together: each
+// may let that much wait, and thousands that do would take all memory.
+const maxDeaf = 4
+
+// relieve ends the sessions for whose peers most waits, while too much waits for all.
+func (r *reactor) relieve() {
+	waits := 0
+	for _, s := range r.slow {
+		waits += s.piled()
+	}
+	for waits > maxDeaf*r.server.o.MaxOutbound {
+		var worst *session
+		for _, s := range r.slow {
+			if s.open() && (worst == nil || s.piled() > worst.piled()) {
+				worst = s
+			}
+		}
+		if worst == nil {
+			return
+		}
+		waits -= worst.piled()
+		worst.end(errSlowReader)
 	}
 }
 
