@@ -16,8 +16,12 @@ import (
 )
 
 // readParams returns the parameters of a request, as the original finds them: a form or
-// JSON in the body, else the query. They are a bson.D, or whatever the JSON is.
+// JSON in the body, else the query. They are a bson.D, or whatever the JSON is. Only a POST
+// has any: clients name JSON as the type of a body that they do not send.
 func readParams(r *http.Request) (any, error) {
+	if r.Method != http.MethodPost {
+		return nil, nil
+	}
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")) // of no known type, if it cannot be read
 	if kind != "application/x-www-form-urlencoded" && kind != "application/json" {
 		return parseForm(r.URL.RawQuery)

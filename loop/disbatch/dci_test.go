@@ -331,3 +331,16 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 }
+
+// TestDCIWithoutParams has requests that need no parameters, whatever their headers and
+// query are: clients name JSON as the type of a body that they do not send.
+func TestDCIWithoutParams(t *testing.T) {
+	s := newWebSite(t, demoPlugins)
+	s.queue(d("name", "demo", "plugin", "Disbatch::Plugin::Demo"))
+	for _, request := range []string{"GET /queues", "GET /queues/demo", "GET /plugins?x=%zz", "DELETE /queues/demo"} {
+		method, path, _ := strings.Cut(request, " ")
+		if status, _, text := s.do(method, path, jsonKind, ""); status != http.StatusOK {
+			t.Errorf("%s with the type of JSON: %d %s", request, status, text)
+		}
+	}
+}
