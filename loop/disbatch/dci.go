@@ -151,11 +151,13 @@ func (c *dci) handler() http.Handler {
 		mux.Handle(pattern, c.json(f))
 	}
 	c.pages(mux)
-	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/plain")
-		w.WriteHeader(http.StatusNotFound)
-		_, _ = w.Write([]byte("This is the void")) // the original's words
-	})
+	for _, pattern := range []string{"/", "/nodes", "/queues"} { // the latter, else every method is sent on to /nodes/ and /queues/
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/plain")
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = w.Write([]byte("This is the void")) // the original's words
+		})
+	}
 	sameOrigin := http.NewCrossOriginProtection()
 	sameOrigin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		send(w, reply{status: http.StatusForbidden, body: object{"error": "a page of another site may not write here"}})

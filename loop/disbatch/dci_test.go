@@ -344,3 +344,14 @@ func TestDCIWithoutParams(t *testing.T) {
 		}
 	}
 }
+
+// TestDCIVoid has addresses that nothing stands at: they are not sent on to another one.
+func TestDCIVoid(t *testing.T) {
+	s := newWebSite(t)
+	for _, request := range []string{"DELETE /queues", "POST /nodes", "PUT /queues", "GET /plugins/"} {
+		method, path, _ := strings.Cut(request, " ")
+		if status, _, text := s.do(method, path, formKind, "maxthreads=1"); status != http.StatusNotFound || text != "This is the void" {
+			t.Errorf("%s: %d %s", request, status, text)
+		}
+	}
+}
