@@ -35,9 +35,14 @@ func (c *dci) getNode(r *http.Request, _ any) reply {
 	return success(nodeJSON(&node))
 }
 
-// nodeJSON is a node's document, with its id as text and its time in milliseconds.
+// nodeJSON is a node's document, with its id as text and its time, if it has one, in
+// milliseconds.
 func nodeJSON(n *Node) any {
-	return documentJSON(n.Raw, object{"id": n.ID.Hex(), "timestamp": n.Timestamp.UnixMilli()})
+	instead := object{"id": n.ID.Hex()}
+	if !n.Timestamp.IsZero() {
+		instead["timestamp"] = n.Timestamp.UnixMilli()
+	}
+	return documentJSON(n.Raw, instead)
 }
 
 // missing is the reply when a queue or node is not there, or could not be looked for. The

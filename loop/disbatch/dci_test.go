@@ -355,3 +355,16 @@ func TestDCIVoid(t *testing.T) {
 		}
 	}
 }
+
+// TestDCINodeNeverSeen has a node whose entry was made by hand: it has no time to show.
+func TestDCINodeNeverSeen(t *testing.T) {
+	s := newWebSite(t)
+	_, err := s.store.nodes.InsertMany(s.ctx, []any{d("node", "a"), d("node", "b", "timestamp", nil)})
+	must(t, err)
+	_, nodes := s.json("GET", "/nodes", "", http.StatusOK)
+	for _, node := range nodes.([]any) {
+		if at := node.(map[string]any)["timestamp"]; at != nil {
+			t.Errorf("the timestamp of %v is %v", node, at)
+		}
+	}
+}
