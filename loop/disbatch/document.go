@@ -126,10 +126,11 @@ func DecodeQueue(raw bson.Raw) Queue {
 	return q
 }
 
-// count reads a counter; -1 says that it has to be counted.
+// count reads a counter; -1 says that it has to be counted, as one that is text, which
+// the database cannot add to.
 func count(v bson.RawValue) int64 {
 	n, ok := integer(v)
-	if !ok || n < 0 {
+	if !ok || n < 0 || v.Type == bson.TypeString {
 		return -1
 	}
 	return n

@@ -35,7 +35,7 @@ type answer struct {
 func (n *ExecutionNode) function(a *assignment) error {
 	t := DecodeTask(a.Task)
 	id, run := t.ID.Hex(), bson.NewObjectID()
-	if err := n.begin(n.calls, &t, run); err != nil {
+	if err := n.begin(n.calls, a, &t, run); err != nil {
 		return err
 	}
 	answers := make(chan answer, 1)

@@ -233,7 +233,12 @@ func (n *ExecutionNode) stop() {
 	after := time.AfterFunc(n.o.Drain, n.end)
 	defer after.Stop()
 	n.claims.Wait() // each ends with the time-out of a call
-	err := n.persist(n.calls, "giving tasks back", func() error {
+	err := n.persist(n.calls, "giving tasks back", func() (err error) {
+		if queues == nil { // no tick has read them, and an earlier life may have claimed
+			if queues, err = n.store.Queues(n.calls); err != nil {
+				return err
+			}
+		}
 		given, err := n.giveBack(n.calls, queues)
 		if given > 0 {
 			n.log.Info("gave claimed tasks back", "tasks", given)

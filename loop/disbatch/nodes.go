@@ -35,14 +35,15 @@ func (s *Store) SetNodeLimit(ctx context.Context, id bson.ObjectID, limit int) (
 	return s.nodes.UpdateOne(ctx, byID(id), set(bson.D{{Key: "maxthreads", Value: value}}))
 }
 
-// report writes a node's entry: its time and, if queues is not nil, what it knows of the
-// 2016 queues.
+// report writes a node's entry: its time and what it knows of the 2016 queues. Without any
+// the entry has no queues, as in 2018.
 func (s *Store) report(ctx context.Context, node string, now time.Time, queues bson.A) error {
-	fields := bson.D{{Key: "timestamp", Value: bson.NewDateTimeFromTime(now)}}
+	stamp := bson.E{Key: "timestamp", Value: bson.NewDateTimeFromTime(now)}
+	change := append(set(bson.D{stamp}), bson.E{Key: "$unset", Value: bson.D{{Key: "queues", Value: ""}}})
 	if queues != nil {
-		fields = append(fields, bson.E{Key: "queues", Value: queues})
+		change = set(bson.D{stamp, {Key: "queues", Value: queues}})
 	}
-	_, err := s.nodes.UpdateOne(ctx, bson.D{{Key: "node", Value: node}}, set(fields), options.UpdateOne().SetUpsert(true))
+	_, err := s.nodes.UpdateOne(ctx, bson.D{{Key: "node", Value: node}}, change, options.UpdateOne().SetUpsert(true))
 	return err
 }
 

@@ -53,7 +53,7 @@ func (p *performer) perform(ctx context.Context, a *assignment) error {
 		return p.delegate(ctx, a, &t)
 	}
 	run := bson.NewObjectID()
-	if err := p.begin(ctx, &t, run); err != nil {
+	if err := p.begin(ctx, a, &t, run); err != nil {
 		return err
 	}
 	o := p.execute(ctx, a, &t)
@@ -75,7 +75,7 @@ func outlive(ctx context.Context, by time.Duration) (context.Context, context.Ca
 	}
 }
 
-func (p *performer) begin(ctx context.Context, t *Task, run bson.ObjectID) error {
+func (p *performer) begin(ctx context.Context, a *assignment, t *Task, run bson.ObjectID) error {
 	begun := false
 	err := p.persist(ctx, "beginning task "+t.ID.Hex(), func() (err error) {
 		begun, err = p.store.begin(ctx, t, run)
@@ -84,10 +84,23 @@ func (p *performer) begin(ctx context.Context, t *Task, run bson.ObjectID) error
 	switch {
 	case tooLarge(err):
 		p.log.Error("a task's document has no room for its run, it failed", "task", t.ID.Hex())
-		err = p.persist(ctx, "failing task "+t.ID.Hex(), func() error { return p.store.failBare(ctx, t) })
-		return cmp.Or(err, errNotMine)
+		return cmp.Or(p.failBare(ctx, a.Schema, t), errNotMine)
 	case err == nil && !begun:
 		return errNotMine
+	}
+	return err
+}
+
+// failBare fails a task whose document has no room for more, and counts it.
+func (p *performer) failBare(ctx context.Context, schema Schema, t *Task) error {
+	failed, mtime := false, p.mtime()
+	err := p.persist(ctx, "failing task "+t.ID.Hex(), func() (err error) {
+		failed, err = p.store.failBare(ctx, t, mtime)
+		return err
+	})
+	if failed {
+		p.tally.ended[endOf(StatusFailed)].Add(1)
+		p.count(ctx, schema, t)
 	}
 	return err
 }
@@ -165,7 +178,7 @@ func (p *performer) crash(ctx context.Context, a *assignment, t *Task, o outcome
 		return err
 	case crashed:
 		p.tally.ended[endOf(o.status)].Add(1)
-		p.count(ctx, a, t)
+		p.count(ctx, a.Schema, t)
 	default:
 		if now, err := p.store.Task(ctx, t.ID); err == nil && now.Status >= StatusSucceeded {
 			p.tally.ended[endOf(now.Status)].Add(1)
@@ -209,7 +222,7 @@ func (p *performer) finish(ctx context.Context, a *assignment, t *Task, run bson
 		return err
 	case finished:
 		p.tally.ended[endOf(o.status)].Add(1)
-		p.count(ctx, a, t)
+		p.count(ctx, a.Schema, t)
 	default:
 		p.log.Warn("a task was taken from its runner, its result is dropped", "task", t.ID.Hex())
 	}
@@ -226,8 +239,8 @@ func (p *performer) file(ctx context.Context, t *Task, name, text string) (id bs
 }
 
 // count notes a finished task in a queue of 2016.
-func (p *performer) count(ctx context.Context, a *assignment, t *Task) {
-	if a.Schema != Schema2016 {
+func (p *performer) count(ctx context.Context, schema Schema, t *Task) {
+	if schema != Schema2016 {
 		return
 	}
 	if err := p.store.count(ctx, t.Queue, -1, 0); err != nil {
@@ -282,7 +295,7 @@ func RunTask(ctx context.Context, c *Config, task string, gfs GFS, log *slog.Log
 	a := &assignment{Task: t.Raw, Plugin: plugin, Schema: q.Schema, GFS: gfs}
 	if err != nil {
 		run := bson.NewObjectID()
-		if berr := p.begin(ctx, &t, run); berr != nil {
+		if berr := p.begin(ctx, a, &t, run); berr != nil {
 			return berr
 		}
 		return p.finish(ctx, a, &t, run, ended(unableToStart, err))

@@ -102,7 +102,7 @@ func outputOf(v json.RawMessage) string {
 	if v == nil || string(v) == "null" || json.Unmarshal(v, &s) == nil {
 		return s
 	}
-	return string(v)
+	return utf8Text(v)
 }
 
 // statusLine takes the last line off a plugin's stdout if it is an object with a status.

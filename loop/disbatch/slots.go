@@ -128,8 +128,8 @@ func (n *ExecutionNode) claimed(q *Queue, err error) {
 	n.tally.errors.Add(1)
 	n.say("claims of queue "+q.Name, err.Error())
 	if tooLarge(err) {
-		if id, err := n.store.failFull(n.calls, q); err == nil && !id.IsZero() {
-			n.log.Error("a task's document has no room for its claim, it failed", "task", id.Hex())
+		if t, err := n.store.full(n.calls, q); err == nil && n.failBare(n.calls, q.Schema, &t) == nil {
+			n.log.Error("a task's document has no room for its claim, it failed", "task", t.ID.Hex())
 		}
 	}
 }

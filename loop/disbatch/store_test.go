@@ -158,6 +158,7 @@ func TestQueuesOfBothDialectsAreRead(t *testing.T) {
 		}
 	}
 	f(d("name", "a", "constructor", "P", "maxthreads", "5", "count_todo", 3), Queue{Schema: Schema2016, Plugin: "P", Limit: 5, Todo: 3})
+	f(d("name", "a", "constructor", "P", "count_todo", "3"), Queue{Schema: Schema2016, Plugin: "P", Todo: -1})
 	f(d("name", "a", "plugin", "P", "threads", 5.0, "maxthreads", 7), Queue{Schema: Schema2018, Plugin: "P", Limit: 5, Todo: -1})
 	f(d("name", "a", "plugin", "P", "threads", nil), Queue{Schema: Schema2018, Plugin: "P", Todo: -1})
 	f(d("name", "a", "plugin", "P"), Queue{Schema: Schema2018, Plugin: "P", Todo: -1})

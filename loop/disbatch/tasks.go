@@ -100,27 +100,33 @@ func (q *Queue) order() bson.D {
 // the database less a node's name and a time.
 const fullDocument = 16<<20 - 1024
 
-// failFull fails the next task of a queue if its document is too full to be claimed, and
-// returns its id: else the queue would stop there.
-func (s *Store) failFull(ctx context.Context, q *Queue) (id bson.ObjectID, err error) {
+// full returns the next task of a queue if its document is too full to be claimed, else
+// ErrNotFound.
+func (s *Store) full(ctx context.Context, q *Queue) (Task, error) {
 	o := options.FindOne()
 	if order := q.order(); order != nil {
 		o.SetSort(order)
 	}
 	raw, err := s.tasks.FindOne(ctx, q.unclaimed(), o).Raw()
-	if err != nil || len(raw) < fullDocument {
-		return id, found(err)
+	switch {
+	case err != nil:
+		return Task{}, found(err)
+	case len(raw) < fullDocument:
+		return Task{}, ErrNotFound
 	}
-	t := DecodeTask(raw)
-	return t.ID, s.failBare(ctx, &t)
+	return DecodeTask(raw), nil
 }
 
-// failBare fails a task, of which nothing has changed since it was read, by its status
-// alone: that takes no room.
-func (s *Store) failBare(ctx context.Context, t *Task) error {
+// failBare fails a task, of which nothing has changed since it was read, without output,
+// and by its status alone where no more has room; that takes none. It says whether it did.
+func (s *Store) failBare(ctx context.Context, t *Task, mtime time.Time) (bool, error) {
 	filter := bson.D{{Key: "_id", Value: t.ID}, {Key: "status", Value: t.Status}, {Key: "node", Value: t.Raw.Lookup("node")}}
-	_, err := s.tasks.UpdateOne(ctx, filter, set(bson.D{{Key: "status", Value: int32(StatusFailed)}}))
-	return err
+	o := outcome{status: StatusFailed}
+	result, err := s.tasks.UpdateOne(ctx, filter, o.update(mtime))
+	if tooLarge(err) {
+		result, err = s.tasks.UpdateOne(ctx, filter, set(bson.D{{Key: "status", Value: int32(StatusFailed)}}))
+	}
+	return err == nil && result.MatchedCount == 1, err
 }
 
 // active are the statuses that count against a queue's limit.

@@ -106,9 +106,17 @@ func (n *ExecutionNode) report(ctx context.Context, queues []Queue, busy []occup
 				doing += int64(b.tasks)
 			}
 		}
+		var limit any // null where the queue's is
+		if !missing(q.Raw.Lookup(Schema2016.LimitField())) {
+			limit = int32(q.Limit)
+		}
+		done := int64(0)
+		if q.Todo >= 0 { // else it is yet to be counted
+			done = max(q.Total-q.Todo, 0)
+		}
 		of2016 = append(of2016, bson.D{
-			{Key: "name", Value: q.Name}, {Key: "id", Value: q.ID.Hex()}, {Key: "constructor", Value: q.Plugin}, {Key: "maxthreads", Value: int32(q.Limit)},
-			{Key: "tasks_todo", Value: max(q.Todo-doing, 0)}, {Key: "tasks_doing", Value: doing}, {Key: "tasks_done", Value: max(q.Total-q.Todo, 0)},
+			{Key: "name", Value: q.Name}, {Key: "id", Value: q.ID.Hex()}, {Key: "constructor", Value: q.Plugin}, {Key: "maxthreads", Value: limit},
+			{Key: "tasks_todo", Value: max(q.Todo-doing, 0)}, {Key: "tasks_doing", Value: doing}, {Key: "tasks_done", Value: done},
 			{Key: "preemptive", Value: int32(1)}, {Key: "tasks_backfill", Value: int32(0)},
 		})
 	}
