@@ -306,6 +306,7 @@ func (s *sim) ktsFinish() {
 	for len(s.ktsFlights) > 0 {
 		s.ktsNow(s.ktsFlights[0])
 	}
+	s.commit() // the last call of the play may wait for it
 	if s.ktsOwed > 0 {
 		s.fail("%d calls of kts46 have no answer", s.ktsOwed)
 	}
