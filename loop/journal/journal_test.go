@@ -140,11 +140,12 @@ func TestReplay(t *testing.T) {
 // In mode Always nothing is committed before its group is; groups are announced in
 // order, each once, and after they are committed.
 func TestGroups(t *testing.T) {
-	f := &slowSync{FS: vfs.NewMem()}
+	f := &slowSync{FS: vfs.NewMem(), came: make(chan struct{}, 1)}
 	o := testOptions(f)
 	var mu sync.Mutex
 	var groups []uint64
 	var j *Journal
+	d := &driver{tb: t, news: make(chan struct{}, 1)}
 	o.Committed = func(group uint64) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -152,8 +153,8 @@ func TestGroups(t *testing.T) {
 			t.Errorf("group %d is announced at %d", group, j.Committed())
 		}
 		groups = append(groups, group)
+		d.heard()
 	}
-	d := &driver{tb: t}
 	var err error
 	if j, err = Open(o); err != nil {
 		t.Fatal(err)
@@ -162,6 +163,7 @@ func TestGroups(t *testing.T) {
 	if g := j.Group(1); g > j.Committed() {
 		t.Fatalf("nothing was appended and group %d covers it", g)
 	}
+	<-f.came      // the opening's own group
 	f.hold.Lock() // the disk stands still
 	d.create(10)
 	first := j.Group(1)
@@ -169,9 +171,7 @@ func TestGroups(t *testing.T) {
 		t.Fatalf("group %d of a job that was just appended is committed", first)
 	}
 	j.Flush()
-	for j.writing.Load() == 0 {
-		time.Sleep(10 * time.Microsecond)
-	}
+	<-f.came
 	d.create(10)
 	d.setting("a", "1")
 	if second := j.Group(2); second != first+1 || j.SettingsGroup() != second || j.Group(1) != first {
@@ -198,6 +198,7 @@ func TestGroups(t *testing.T) {
 type slowSync struct {
 	vfs.FS
 	hold, tables sync.Mutex
+	came         chan struct{} // nil, or a sync of a log has come to hold
 }
 
 func (s *slowSync) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
@@ -218,6 +219,10 @@ type slowFile struct {
 }
 
 func (f *slowFile) SyncData() error {
+	select {
+	case f.s.came <- struct{}{}:
+	default:
+	}
 	f.s.hold.Lock()
 	defer f.s.hold.Unlock()
 	return f.File.SyncData()

@@ -24,16 +24,6 @@ func (f *roomFS) GetDiskUsage(string) (vfs.DiskUsage, error) {
 	return vfs.DiskUsage{}, errors.New("it does not tell")
 }
 
-// eventually waits for what another goroutine does soon.
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !is(); time.Sleep(100 * time.Microsecond) {
-		if time.Now().After(end) {
-			t.Fatal(what)
-		}
-	}
-}
-
 // Below the minimum of free space the journal is full, from the start and later, and
 // recovers by itself; it goes on committing. A disk that does not tell is not full.
 func TestFull(t *testing.T) {
@@ -52,16 +42,16 @@ func TestFull(t *testing.T) {
 		t.Fatal("a full disk keeps from committing")
 	}
 	f.free.Store(1000)
-	eventually(t, "it does not recover", func() bool { return !d.j.Full() })
+	poll(t, "it does not recover", func() bool { return !d.j.Full() })
 	f.free.Store(0)
-	eventually(t, "it does not notice", d.j.Full)
+	poll(t, "it does not notice", d.j.Full)
 	if s := d.j.Stats(); !s.Full || s.Free != 0 {
 		t.Fatalf("%+v", s)
 	}
 	f.free.Store(-1)
-	eventually(t, "nobody is told that it does not tell", func() bool { return strings.Contains(log.String(), "cannot read the free space") })
+	poll(t, "nobody is told that it does not tell", func() bool { return strings.Contains(log.String(), "cannot read the free space") })
 	f.free.Store(5000)
-	eventually(t, "it does not recover", func() bool { return !d.j.Full() })
+	poll(t, "it does not recover", func() bool { return !d.j.Full() })
 	if s := d.j.Stats(); s.Full || s.Free != 5000 {
 		t.Fatalf("%+v", s)
 	}
@@ -85,7 +75,7 @@ func TestFullAfterMuch(t *testing.T) {
 		d.create(1 << 20)
 		d.wait()
 	}
-	eventually(t, "it does not look", d.j.Full)
+	poll(t, "it does not look", d.j.Full)
 }
 
 // Without a minimum nothing is ever full.

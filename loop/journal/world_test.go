@@ -104,12 +104,22 @@ type driver struct {
 	failed  atomic.Int32
 	failure error
 	next    uint64
+	news    chan struct{} // a group was committed since the last look
+}
+
+// heard notes that a group was committed.
+func (d *driver) heard() {
+	select {
+	case d.news <- struct{}{}:
+	default:
+	}
 }
 
 // open opens the journal that the options describe and reads what it holds.
 func openDriver(tb testTB, o Options) (*driver, error) {
 	tb.Helper()
-	d := &driver{tb: tb}
+	d := &driver{tb: tb, news: make(chan struct{}, 1)}
+	o.Committed = func(uint64) { d.heard() }
 	o.Failed = func(err error) {
 		d.failure = err
 		d.failed.Add(1)
@@ -195,11 +205,14 @@ func (d *driver) wait() bool {
 	for _, c := range d.changes {
 		last = max(last, c.group)
 	}
-	for end := time.Now().Add(20 * time.Second); d.j.Committed() < last; time.Sleep(20 * time.Microsecond) {
-		if d.j.guard.broken.Load() {
+	end := time.NewTimer(20 * time.Second)
+	defer end.Stop()
+	for d.j.Committed() < last {
+		select {
+		case <-d.news:
+		case <-d.j.guard.failed:
 			return d.j.Committed() >= last
-		}
-		if time.Now().After(end) {
+		case <-end.C:
 			d.tb.Fatalf("group %d is not committed, only %d", last, d.j.Committed())
 		}
 	}
@@ -278,18 +291,21 @@ func reopen(f vfs.FS) (state, error) {
 	return s, errors.Join(err, j.Close())
 }
 
-// awaits waits until the figures are as they should be.
-func (d *driver) awaits(right func(Stats) bool) Stats {
-	d.tb.Helper()
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(100 * time.Microsecond) {
-		s := d.j.Stats()
-		if right(s) {
-			return s
-		}
+// poll waits for what no event tells: what the store does in the background, and figures.
+func poll(tb testTB, what string, is func() bool) {
+	tb.Helper()
+	for end := time.Now().Add(20 * time.Second); !is(); time.Sleep(100 * time.Microsecond) {
 		if time.Now().After(end) {
-			d.tb.Fatalf("%+v", s)
+			tb.Fatalf("%s", what)
 		}
 	}
+}
+
+// awaits waits until the figures are as they should be.
+func (d *driver) awaits(right func(Stats) bool) (s Stats) {
+	d.tb.Helper()
+	poll(d.tb, "the figures never are as they should be", func() bool { s = d.j.Stats(); return right(s) })
+	return s
 }
 
 // image is a copy of all files in a directory.
@@ -325,20 +341,15 @@ func takeImage(tb testTB, f vfs.FS, dir string) image {
 // in the store, and it has nothing to do.
 func (d *driver) quiet() {
 	d.tb.Helper()
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(100 * time.Microsecond) {
+	poll(d.tb, "the store is not quiet", func() bool {
 		m := d.j.db.Metrics()
 		names, err := d.j.options.FS.List(d.j.home.log(""))
 		if err != nil {
 			d.tb.Fatalf("%v", err)
 		}
 		full := len(slices.DeleteFunc(names, func(n string) bool { return !strings.HasSuffix(n, logSuffix) })) - 1
-		if full <= 0 && m.Flush.NumInProgress+m.Compact.NumInProgress+m.Table.ObsoleteCount+m.Table.ZombieCount == 0 {
-			return
-		}
-		if time.Now().After(end) {
-			d.tb.Fatalf("the store is not quiet: %v", m)
-		}
-	}
+		return full <= 0 && m.Flush.NumInProgress+m.Compact.NumInProgress+m.Table.ObsoleteCount+m.Table.ZombieCount == 0
+	})
 }
 
 // imageOf is the image of a disk at one moment, whatever goes on.
