@@ -255,16 +255,7 @@ func audit(t *testing.T, socket string, l *ledger, round int) (kept int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	c, err := client.Dial(ctx, socket, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	var dump bytes.Buffer
-	if _, err := c.Dump(ctx, &dump, nil); err != nil {
-		t.Fatal(err)
-	}
-	there := parseDump(t, dump.Bytes())
+	there := dumpOf(ctx, t, socket)
 	for name, f := range l.jobs {
 		j, found := there[name]
 		switch {
@@ -290,6 +281,21 @@ func audit(t *testing.T, socket string, l *ledger, round int) (kept int) {
 
 // dumped is one job of a DUMP.
 type dumped struct{ function, workload string }
+
+// dumpOf takes a DUMP of a server.
+func dumpOf(ctx context.Context, t *testing.T, socket string) map[string]dumped {
+	t.Helper()
+	c, err := client.Dial(ctx, socket, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	var dump bytes.Buffer
+	if _, err := c.Dump(ctx, &dump, nil); err != nil {
+		t.Fatal(err)
+	}
+	return parseDump(t, dump.Bytes())
+}
 
 // parseDump reads a DUMP's jobs by name, without the codec that wrote it.
 func parseDump(t *testing.T, b []byte) map[string]dumped {

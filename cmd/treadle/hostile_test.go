@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -280,16 +279,7 @@ func TestTermUnderLoad(t *testing.T) {
 	peers.Wait()
 	p.exit(0)
 	serve(t, socket, args...)
-	c, err := client.Dial(ctx, socket, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	var dump bytes.Buffer
-	if _, err := c.Dump(ctx, &dump, nil); err != nil {
-		t.Fatal(err)
-	}
-	there := parseDump(t, dump.Bytes())
+	there := dumpOf(ctx, t, socket)
 	for n, k := range acked {
 		for i := range k {
 			if _, ok := there[fmt.Sprint(n, " ", i)]; !ok {
