@@ -93,20 +93,27 @@ type team struct {
 	server, host string
 	known        atomic.Bool // the hub knows the host
 	failed       atomic.Int64
+	away         atomic.Bool // the hub was said to be away
+
+	// busy is held for reading from a steal to the end of what it brought. Stray says that
+	// a steal's reply was lost: the hub may have given the host a task that nobody does.
+	busy  sync.RWMutex
+	stray atomic.Bool
 }
 
 // worker does one task after the other.
 func (t *team) worker(stop, kill context.Context) error {
-	dialed, cancel := context.WithTimeout(stop, replyTimeout)
-	defer cancel()
-	hub, err := client.DialHub(dialed, t.server)
-	if err != nil {
+	l := link{team: t}
+	if err := l.dial(stop); err != nil {
 		return err
 	}
-	defer hub.Close()
+	defer l.close()
 	pause := firstIdle
 	for stop.Err() == nil {
-		tasks, err := t.ask(func(ctx context.Context) ([]client.DworkTask, error) { return hub.Steal(ctx, t.host, 1) })
+		err := l.giveBackStray(stop)
+		if err == nil {
+			err = l.next(stop, kill)
+		}
 		switch {
 		case errors.Is(err, client.ErrAllDone):
 			return nil
@@ -116,51 +123,89 @@ func (t *team) worker(stop, kill context.Context) error {
 			case <-time.After(pause):
 			}
 			pause = min(2*pause, lastIdle)
-			continue
 		case err != nil:
 			return err
-		}
-		t.known.Store(true)
-		pause = firstIdle
-		for _, task := range tasks {
-			if err := t.do(kill, hub, task); err != nil {
-				return err
-			}
+		default:
+			pause = firstIdle
 		}
 	}
 	return nil
 }
 
-// ask bounds one request. It is not cut short by a signal: what the hub hands out then
-// would have nobody to do it.
-func (t *team) ask(f func(context.Context) ([]client.DworkTask, error)) ([]client.DworkTask, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), replyTimeout)
-	defer cancel()
-	return f(ctx)
+// next steals a task and does it.
+func (l *link) next(stop, kill context.Context) error {
+	l.busy.RLock()
+	defer l.busy.RUnlock()
+	var tasks []client.DworkTask
+	err := l.ask(stop, func(ctx context.Context) (err error) {
+		tasks, err = l.hub.Steal(ctx, l.host, 1)
+		if lost(err) {
+			l.stray.Store(true)
+			l.known.Store(true)
+		}
+		return err
+	})
+	switch {
+	case lost(err):
+		return nil // stop has ended: there is nothing to do
+	case err != nil:
+		return err
+	}
+	l.known.Store(true)
+	for _, task := range tasks {
+		if err := l.do(stop, kill, task); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// giveBackStray has what a lost reply brought ready again, when nobody of the team has a
+// task: the hub is told of all of them at once.
+func (l *link) giveBackStray(stop context.Context) error {
+	if !l.stray.Load() || !l.busy.TryLock() {
+		return nil
+	}
+	defer l.busy.Unlock()
+	err := l.ask(stop, func(ctx context.Context) error { return l.hub.Exit(ctx, l.host) })
+	switch {
+	case lost(err):
+		return nil // stop has ended, and leaving says the same
+	case err == nil || errors.Is(err, client.ErrNoTask):
+		l.stray.Store(false)
+		return nil
+	}
+	return err
 }
 
 // do runs the command for a task and says that it is complete, or gives it back.
-func (t *team) do(kill context.Context, hub *client.Hub, task client.DworkTask) error {
-	run := &child{command: t.Command, name: task.Name, timeout: t.Timeout, con: t.con}
+func (l *link) do(stop, kill context.Context, task client.DworkTask) error {
+	run := &child{command: l.Command, name: task.Name, timeout: l.Timeout, con: l.con}
 	result := run.run(kill)
 	if kill.Err() != nil {
 		return nil // leaving makes it ready again
 	}
 	if result.err == nil {
-		_, err := t.ask(func(ctx context.Context) ([]client.DworkTask, error) { return hub.Complete(ctx, t.host, task) })
-		if errors.Is(err, client.ErrNoTask) {
-			t.con.say("%q is done, but was given to another worker meanwhile", task.Name)
+		err := l.tell(stop, func(ctx context.Context) error {
+			_, err := l.hub.Complete(ctx, l.host, task)
+			return err
+		})
+		switch {
+		case errors.Is(err, client.ErrNoTask):
+			l.con.say("%q is done, but the hub does not have it as this worker's any more", task.Name)
 			return nil
+		case err != nil:
+			return fmt.Errorf("%q is done, but the hub could not be told: %w", task.Name, err)
 		}
-		return err
+		return nil
 	}
-	t.con.say("%q failed: %v", task.Name, result.err)
-	_, err := t.ask(func(ctx context.Context) ([]client.DworkTask, error) { return nil, hub.Transfer(ctx, t.host, task) })
+	l.con.say("%q failed: %v", task.Name, result.err)
+	err := l.tell(stop, func(ctx context.Context) error { return l.hub.Transfer(ctx, l.host, task) })
 	if err != nil && !errors.Is(err, client.ErrNoTask) {
 		return err
 	}
-	t.failed.Add(1)
-	if !t.Keep {
+	l.failed.Add(1)
+	if !l.Keep {
 		return fmt.Errorf("%q failed and was given back (see --keep-going): %w", task.Name, result.err)
 	}
 	return nil

@@ -204,7 +204,7 @@ func (dworkWorkCmd) Help() string {
 	treadle dwork work -- ./simulate.sh
 	treadle dwork work -j 8 --keep-going -s tcp://head:6125 -- ./simulate.sh
 
-SIGTERM and SIGINT: no more tasks are stolen, running commands finish; a second signal kills them. Whatever the worker then still holds is ready again.`
+SIGTERM and SIGINT: no more tasks are stolen, running commands finish; a second signal kills them. Whatever the worker then still holds is ready again. A hub that goes away is waited for; a command that runs meanwhile goes on, and its task is completed when the hub is back.`
 }
 
 // Help is printed by treadle dwork graph --help.
