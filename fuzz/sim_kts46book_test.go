@@ -103,10 +103,16 @@ func (b *ktsBook) run(j *ktsJob, v2 bool) bool {
 	if j.running || j.finished {
 		return false
 	}
-	j.running, j.left = true, [5]bool{}
+	rest := [5]bool{} // of this ending, when an abort left any
 	for _, k := range ktsEnds[v2] {
-		j.left[k] = true
+		rest[k] = j.left[k]
 	}
+	if rest == [5]bool{} {
+		for _, k := range ktsEnds[v2] {
+			rest[k] = true
+		}
+	}
+	j.running, j.left = true, rest
 	b.plan(j)
 	return true
 }

@@ -254,7 +254,7 @@ func (s *sim) ktsOrders(f *ktsFlight) {
 		return
 	case j == nil:
 		if f.v2 {
-			f.want = ktsNoJob
+			f.want = map[string]string{"addTask": ktsNoJob, "abortTask": "0"}[f.method]
 		}
 		return
 	default:

@@ -126,8 +126,12 @@ func (j *ktsJob) plan() ktsSet {
 	return j.progress.Left
 }
 
-// start makes a job run that does not; left ends it.
+// start makes a job run that does not; left ends it. Of what an abort left of the same
+// ending only the rest is to be done.
 func (j *ktsJob) start(left ktsSet) {
+	if rest := j.progress.Left & left; rest != 0 {
+		left = rest
+	}
 	j.progress.Running, j.progress.Left = true, left
 }
 
@@ -174,25 +178,28 @@ func checkKtsName(what, name string) error {
 // define reads a job's definition.
 func (j *ktsJob) define(definition string) error {
 	var d struct {
-		Parameters *struct {
-			Duration     float64 `yaml:"duration"`
-			StepDuration float64 `yaml:"stepDuration"`
-			BatchLength  int64   `yaml:"batchLength"`
+		Parameters struct {
+			Duration     *float64 `yaml:"duration"`
+			StepDuration *float64 `yaml:"stepDuration"`
+			BatchLength  *float64 `yaml:"batchLength"`
 		} `yaml:"simulationParameters"`
 	}
-	if err := yaml.Unmarshal([]byte(definition), &d); err != nil {
+	p := &d.Parameters
+	err := yaml.Unmarshal([]byte(definition), &d)
+	switch {
+	case errors.As(err, new(*yaml.TypeError)), err == nil && (p.Duration == nil || p.StepDuration == nil || p.BatchLength == nil):
+		return errors.New("the definition needs simulationParameters with three numbers: duration, stepDuration and batchLength")
+	case err != nil:
 		return fmt.Errorf("the definition is no YAML that can be read: %w", err)
 	}
-	if d.Parameters == nil {
-		return errors.New("the definition has no simulationParameters: duration, stepDuration and batchLength")
-	}
-	j.duration, j.step, j.batch = d.Parameters.Duration, d.Parameters.StepDuration, d.Parameters.BatchLength
+	batch := *p.BatchLength
+	j.duration, j.step, j.batch = *p.Duration, *p.StepDuration, int64(batch)
 	steps := math.Ceil(j.duration / j.step)
 	switch {
 	case !(j.duration >= 0) || !(j.step > 0):
 		return fmt.Errorf("simulationParameters: duration %v and stepDuration %v have to be times", j.duration, j.step)
-	case j.batch < 1 || j.batch > maxKtsSteps:
-		return fmt.Errorf("simulationParameters: batchLength %d is not between 1 and %d", j.batch, int64(maxKtsSteps))
+	case !(batch >= 1 && batch <= maxKtsSteps && batch == math.Trunc(batch)):
+		return fmt.Errorf("simulationParameters: batchLength %v is no whole number between 1 and %d", batch, int64(maxKtsSteps))
 	case !(steps <= maxKtsSteps):
 		return fmt.Errorf("simulationParameters: %v steps are more than %d", steps, int64(maxKtsSteps))
 	}

@@ -94,6 +94,9 @@ func (h *ktsHub) callJSON(r *kts46.Request) (result any, err error) {
 	return result, err
 }
 
+// errKtsNoJob says that there is no such job, or no such project.
+var errKtsNoJob error = &kts46.Error{Type: "JobNotFound"}
+
 func wrongType(argument string) error {
 	return &kts46.Error{Type: "InvalidArgumentType", ArgumentName: argument}
 }
@@ -123,7 +126,7 @@ func (h *ktsHub) jobParam(r *kts46.Request) (*ktsJob, error) {
 	}
 	j, err := h.job(project, name)
 	if err != nil {
-		return nil, &kts46.Error{Type: "JobNotFound"}
+		return nil, errKtsNoJob
 	}
 	return j, nil
 }
@@ -152,9 +155,13 @@ func (h *ktsHub) jsonAddTask(r *kts46.Request) (any, error) {
 	}
 }
 
+// jsonAbortTask stops a job. One that does not exist has no tasks either.
 func (h *ktsHub) jsonAbortTask(r *kts46.Request) (any, error) {
 	j, err := h.jobParam(r)
-	if err != nil {
+	switch {
+	case err == errKtsNoJob:
+		return 0, nil
+	case err != nil:
 		return nil, err
 	}
 	return h.abort(j), nil
@@ -346,7 +353,8 @@ func (h *ktsHub) jsonRestartTasks(r *kts46.Request) (any, error) {
 	}
 	named := make([]ktsHeld, len(list))
 	for i, e := range list {
-		if e[0] != '{' || json.Unmarshal(e, &named[i]) != nil {
+		var members map[string]json.RawMessage
+		if json.Unmarshal(e, &members) != nil || !readText(members["id"], &named[i].ID) || !readText(members["sig"], &named[i].Sig) {
 			return nil, wrongType(fmt.Sprintf("tasks[%d]", i))
 		}
 	}

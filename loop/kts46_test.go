@@ -187,8 +187,10 @@ func TestKtsAccept(t *testing.T) {
 	r.wants(`{"type":"DuplicateTask","taskType":"simulation"}`, "addTask", "p", "a")
 	r.wants(`"success"`, "addTask", "p", "b")
 	r.wants(`{"empty":true}`, "getTask", "w", []string{"throughput"})
+	r.pass(7 * time.Millisecond)
 	sig := r.sigOf(r.json("getTask", "w", []string{"throughput", "simulation"}))
 	r.wants(`{"type":"WorkerHasTask"}`, "getTask", "w", []string{"simulation"})
+	r.faults("Has: 2011-02-13 18:56:37.130000.", "reportStatus", "w", "working", nil)
 	r.wants(`{"type":"InvalidWorkerId"}`, "taskInProgress", "w", sig)
 	r.wants(`{"type":"InvalidWorkerId"}`, "taskFinished", "w", sig)
 	r.wants(`"success"`, "rejectTask", "w", sig)
@@ -207,7 +209,8 @@ func TestKtsAccept(t *testing.T) {
 	r.wants(`{"restarted":1}`, "restartTasks", []any{map[string]string{"id": "w", "sig": sig}})
 	r.wants(`1`, "abortTask", "p", "a")
 	r.wants(`0`, "abortTask", "p", "a")
-	r.wants(`{"type":"JobNotFound"}`, "abortTask", "p", "nope")
+	r.wants(`0`, "abortTask", "p", "nope")
+	r.wants(`0`, "abortTask", "nope", "a")
 	for range 2 {
 		sig = r.sigOf(r.json("getTask", "w", []string{"simulation"}))
 		sig = r.sigOf(r.json("acceptTask", "w", sig))
@@ -225,27 +228,6 @@ func TestKtsAccept(t *testing.T) {
 			`{"type":"DuplicateTask","taskType":"basicStatistics"}`, `{"type":"DuplicateTask","taskType":"idleTimes"}`, `{"type":"AlreadyDone"}`,
 		}[i], "addTask", "p", "b")
 	}
-}
-
-// TestKtsVersions: both versions' workers do one job, under one name for each worker;
-// how it ends, the call that started it says.
-func TestKtsVersions(t *testing.T) {
-	r := newKtsRig(t, Kts46Options{})
-	r.does("createProject", "p")
-	r.does("addJob", "p", "a", definition(2, 1, 1))
-	r.does("runJob", "p", "a")
-	r.wants(`{"type":"DuplicateTask","taskType":"simulation"}`, "addTask", "p", "a")
-	task := r.wantJob("w", "a simulation")
-	r.wants(`{"type":"WorkerHasTask"}`, "getTask", "w", []string{"simulation"})
-	r.report(task, "finished")
-	sig := r.sigOf(r.json("getTask", "w", []string{"simulation"}))
-	sig = r.sigOf(r.json("acceptTask", "w", sig))
-	r.wants(`"success"`, "taskFinished", "w", sig)
-	r.wants(`{"empty":true}`, "getTask", "w", []string{"simulation", "basicStatistics", "idleTimes", "throughput"})
-	r.wants(`{"type":"UnknownTaskType","taskType":"statistics","argumentName":"taskTypes[0]"}`, "getTask", "w", []string{"statistics"})
-	r.wants(`{"type":"DuplicateTask","taskType":"statistics"}`, "addTask", "p", "a")
-	r.report(r.wantJob("w", "a statistics"), "finished")
-	r.wants(`{"type":"AlreadyDone"}`, "addTask", "p", "a")
 }
 
 // TestKtsProjects: what the command line client of the original asks.
@@ -309,12 +291,16 @@ func TestKtsRefuses(t *testing.T) {
 	r.faults("no text", "createProject", "a\tb")
 	r.faults("empty", "addJob", "p", "", definition(1, 1, 1))
 	for text, says := range map[string]string{
-		"": "no simulationParameters", ": x": "no YAML", "[": "no YAML", "5": "no YAML",
+		"": "three numbers", ": x": "no YAML", "[": "no YAML", "5": "three numbers", "simulationParameters: 5": "three numbers",
 		"simulationParameters: {duration: 1, stepDuration: 0, batchLength: 1}":          "have to be times",
 		"simulationParameters: {duration: .nan, stepDuration: 1, batchLength: 1}":       "have to be times",
 		"simulationParameters: {duration: .inf, stepDuration: 1, batchLength: 1}":       "steps are more than",
-		"simulationParameters: {duration: 1, stepDuration: 1}":                          "batchLength 0",
-		"simulationParameters: {duration: 1, stepDuration: 1, batchLength: x}":          "no YAML",
+		"simulationParameters: {duration: 1, stepDuration: 1}":                          "three numbers",
+		"simulationParameters: {stepDuration: 1, batchLength: 1}":                       "three numbers",
+		"simulationParameters: {duration: 1, batchLength: 1}":                           "three numbers",
+		"simulationParameters: {duration: 1, stepDuration: 1, batchLength: x}":          "three numbers",
+		"simulationParameters: {duration: 1, stepDuration: 1, batchLength: 0}":          "batchLength 0",
+		"simulationParameters: {duration: 1, stepDuration: 1, batchLength: 1.5}":        "batchLength 1.5",
 		"simulationParameters: {duration: 1e300, stepDuration: 1e-300, batchLength: 1}": "steps are more than",
 	} {
 		r.faults(says, "addJob", "p", "j", text)
@@ -328,6 +314,7 @@ func TestKtsRefuses(t *testing.T) {
 			t.Errorf("restartTask with %v: %v", last, got)
 		}
 	}
+	r.faults("Your: None. Has: 2011-02-13 18:56:37.", "reportStatus", "w", "working", nil)
 	r.faults("none of working, abort, finished", "reportStatus", "w", "bogus", task.last)
 	r.faults("none of working, abort, finished", "reportStatus", "w", int64(1), task.last)
 	r.report(task, "working")
@@ -341,6 +328,8 @@ func TestKtsRefuses(t *testing.T) {
 		{"workerId", "getTask", []any{""}}, {"taskTypes", "getTask", []any{"w", "x"}}, {"taskTypes[1]", "getTask", []any{"w", []any{"simulation", 5}}},
 		{"sig", "acceptTask", []any{"w", 5}}, {"workerId", "taskFinished", nil}, {"tasks", "restartTasks", []any{map[string]int{}}},
 		{"tasks[0]", "restartTasks", []any{[]any{5}}}, {"tasks[0]", "restartTasks", []any{[]any{map[string]int{"id": 5}}}},
+		{"tasks[0]", "restartTasks", []any{[]any{map[string]string{"id": "w"}}}}, {"tasks[1]", "restartTasks", []any{[]any{ktsHeld{"w", "x"}, nil}}},
+		{"tasks[0]", "restartTasks", []any{[]any{map[string]string{"ID": "w", "Sig": "x"}}}},
 	} {
 		r.wants(`{"type":"InvalidArgumentType","argumentName":"`+f.want+`"}`, f.method, f.params...)
 	}

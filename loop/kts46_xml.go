@@ -179,8 +179,7 @@ func (h *ktsHub) xmlReportStatus(args []any, s []string) (any, error) {
 		return nil, err
 	}
 	if !ktsMatches(t, args[2]) {
-		return nil, fmt.Errorf("Last update timestamps doesn't match.\nIs seems that something changed state of the task. Your: %v. Has: %s.", //nolint:staticcheck // the reference's words
-			args[2], time.UnixMilli(t.lease.Revision).UTC().Format("2006-01-02 15:04:05.999999"))
+		return nil, mismatch(args[2], time.UnixMilli(t.lease.Revision).UTC())
 	}
 	switch args[1] {
 	case "working":
@@ -193,6 +192,20 @@ func (h *ktsHub) xmlReportStatus(args []any, s []string) (any, error) {
 		return nil, h.finish(t)
 	}
 	return nil, fmt.Errorf("the state %v is none of working, abort, finished", args[1])
+}
+
+// mismatch says, in the words of the reference, that a report comes under another last
+// update than the task has. A worker that knows none sends nil.
+func mismatch(yours any, has time.Time) error {
+	if yours == nil {
+		yours = "None"
+	}
+	layout := "2006-01-02 15:04:05"
+	if has.Nanosecond() > 0 {
+		layout += ".000000"
+	}
+	return fmt.Errorf("Last update timestamps doesn't match.\nIs seems that something changed state of the task. Your: %v. Has: %s.", //nolint:staticcheck // the reference's words
+		yours, has.Format(layout))
 }
 
 // ktsMatches says whether a dateTime is that of a task's last update, to the second, which

@@ -1,6 +1,8 @@
 package kts46
 
 import (
+	"bytes"
+	"encoding/base64"
 	"encoding/xml"
 	"errors"
 	"fmt"
@@ -130,6 +132,9 @@ func (d *reader) next() (xml.Token, error) {
 	}
 }
 
+// byteOrderMark may stand before all else, as some clients on Windows write it.
+const byteOrderMark = "\ufeff"
+
 // document reads the one element of a document with read, and what follows it.
 func (d *reader) document(name string, read func(*reader) error) error {
 	seen := false
@@ -146,6 +151,9 @@ func (d *reader) document(name string, read func(*reader) error) error {
 		}
 		switch t := t.(type) {
 		case xml.CharData:
+			if d.InputOffset() == int64(len(t)) {
+				t = bytes.TrimPrefix(t, []byte(byteOrderMark))
+			}
 			if err := blank(t); err != nil {
 				return err
 			}
@@ -300,6 +308,12 @@ func (d *reader) typed(name string, depth int) (any, error) {
 			return nil, fmt.Errorf("%.20q is no number", word)
 		}
 		return f, nil
+	case "base64": // what Python 3 makes of bytes, say of a file that was read
+		data, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(word), ""))
+		if err != nil {
+			return nil, fmt.Errorf("%.20q is no base64", word)
+		}
+		return string(data), nil
 	case "nil":
 		return nil, blank([]byte(text))
 	}

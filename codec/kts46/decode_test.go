@@ -34,6 +34,7 @@ func TestReadValues(t *testing.T) {
 	f("<boolean>1</boolean>", true)
 	f("<boolean>0</boolean>", false)
 	f("<nil/>", nil)
+	f("<base64>\nYSA8Yj4g\n w6k=\n</base64>", "a <b> é")
 	f("<dateTime.iso8601>20110105T01:48:24</dateTime.iso8601>", DateTime("20110105T01:48:24"))
 	f("<array><data></data></array>", []any{})
 	f("<array><data><value><int>1</int></value><value>x</value></data></array>", []any{int64(1), "x"})
@@ -55,7 +56,7 @@ func nestedValue(depth int) any {
 
 func TestReadHeaders(t *testing.T) {
 	for _, header := range []string{
-		"", "<?xml version='1.0'?>\n", `<?xml version="1.0" encoding="UTF-8"?>`, `<?xml version="1.0" encoding="us-ascii"?>`, "<!-- hi -->\n",
+		"", "<?xml version='1.0'?>\n", `<?xml version="1.0" encoding="UTF-8"?>`, `<?xml version="1.0" encoding="us-ascii"?>`, "<!-- hi -->\n", "\ufeff<?xml version='1.0'?>\n", "\ufeff",
 	} {
 		c, err := ReadCall(strings.NewReader(header + "<methodCall><methodName> hello </methodName></methodCall>\n"))
 		if err != nil || c.Method != "hello" || len(c.Params) != 0 {
@@ -76,6 +77,8 @@ func TestReadRefuses(t *testing.T) {
 	f("not xml", "no place")
 	f("<methodCall>", "unexpected EOF")
 	f("<methodCall></methodCall>", "no method")
+	f("<methodCall>\ufeff<methodName>m</methodName></methodCall>", "no place")
+	f("<!-- hi -->\ufeff<methodCall><methodName>m</methodName></methodCall>", "no place")
 	f("<methodCall><params/></methodCall>", "params")
 	f("<methodResponse/>", "methodResponse")
 	f("<methodCall><methodName>m</methodName></methodCall><methodCall/>", "no place")
@@ -89,7 +92,8 @@ func TestReadRefuses(t *testing.T) {
 	f(call("<int>99999999999999999999</int>"), "no whole number")
 	f(call("<boolean>true</boolean>"), "no truth value")
 	f(call("<double>NaN</double>"), "no number")
-	f(call("<base64>aGk=</base64>"), "not known")
+	f(call("<base64>aG*=</base64>"), "no base64")
+	f(call("<bytes>aGk=</bytes>"), "not known")
 	f(call("<int>1</int><int>2</int>"), "no place")
 	f(call("x<int>1</int>"), "no place")
 	f(call("<nil>x</nil>"), "no place")

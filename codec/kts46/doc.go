@@ -4,8 +4,8 @@
 //
 // # Values
 //
-// XML-RPC's values are nil, string, int64, bool, float64, DateTime, []any and Struct. What
-// is written is laid out as Python 2's xmlrpclib does, byte for byte. A document type
+// XML-RPC's values are nil, string, int64, bool, float64, DateTime, []any and Struct; base64
+// is read as the string of its bytes. What is written is laid out as Python 2's xmlrpclib does, byte for byte. A document type
 // definition is refused, so an entity can't stand for more than a character.
 package kts46
 
