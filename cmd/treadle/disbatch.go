@@ -93,12 +93,21 @@ func (d *disbatchNodeCmd) Run(con *console) error {
 	}
 	node, err := disbatch.NewExecutionNode(o)
 	if err != nil {
-		return err
+		return settingError(err)
 	}
 	first, second, stop := signals()
 	defer stop()
 	context.AfterFunc(second, func() { os.Exit(exitInterrupted) })
-	return node.Run(first)
+	return settingError(node.Run(first))
+}
+
+// settingError is the error with the exit code of a setting that cannot work, if it is one.
+func settingError(err error) error {
+	var setting *disbatch.SettingError
+	if errors.As(err, &setting) {
+		return usageError{err}
+	}
+	return err
 }
 
 // disbatchRunner is the command that runs a node's tasks: this program.
@@ -147,7 +156,7 @@ func (d *disbatchTaskCmd) Run(con *console) error {
 	if errors.Is(err, disbatch.ErrTaskID) {
 		return usageError{err}
 	}
-	return err
+	return settingError(err)
 }
 
 func disbatchTasks(ctx context.Context, c *disbatch.Config, con *console, log *slog.Logger) error {
@@ -155,5 +164,5 @@ func disbatchTasks(ctx context.Context, c *disbatch.Config, con *console, log *s
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil // the node died while it sent a task; that one is claimed and will be found
 	}
-	return err
+	return settingError(err)
 }

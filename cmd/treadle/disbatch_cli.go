@@ -267,7 +267,7 @@ type disbatchSearchCmd struct {
 
 // Help is printed by treadle disbatch search --help.
 func (disbatchSearchCmd) Help() string {
-	return `Prints a JSON array of tasks, 100 at most. In the filter {"$oid": HEX} is an id, as is the text of queue, and a number over 9999999999 of ctime or mtime is a time in milliseconds.
+	return `Prints a JSON array of tasks, 100 at most. In the filter {"$oid": HEX} is an id, as is the text of queue, and numbers of ctime and mtime are times in seconds, those over 9999999999 in milliseconds.
 
 	treadle disbatch search '{"status": 2}' --pretty
 	treadle disbatch search '{"params.to": "alice"}' --options '{"limit": 5, "sort": {"_id": -1}}'

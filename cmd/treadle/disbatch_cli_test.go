@@ -79,7 +79,7 @@ func TestDisbatchCommands(t *testing.T) {
 	d.says("treadle: queue not found\n", 1, "delete-queue", "a/b c")
 	d.says("treadle: queue not found\n", 1, "create-task", "x", "a", "b")
 	d.says("treadle: params must be a JSON array of task params objects with key/value pairs\n", 1, "create-task", "x")
-	d.says("treadle: Unknown plugin\n", 1, "create-queue", "x", "No")
+	d.says("treadle: Unknown plugin: No, see treadle disbatch plugins\n", 1, "create-queue", "x", "No")
 	d.says("treadle: unknown param: colour\n", 1, "update-queue", "x", "colour", "red")
 	d.says("treadle: limit cannot exceed 100\n", 1, "search", "--options", `{"limit":101}`)
 	d.says("treadle: \"b\" has no value: names and values come in pairs\n", 2, "create-task", "x", "a", "1", "b")
@@ -148,6 +148,7 @@ func TestDisbatchWebCannotStart(t *testing.T) {
 	}
 	f("{\n\"plugins\": [}", 2, config+": line 2")
 	f(`{"treadle_web": {"users": []}}`, 2, config)
-	f(`{"mongohost": "mongodb://"}`, 1, "mongohost")
-	f("{}", 1, "cannot listen on "+taken.Addr().String()+" (--listen, or treadle_web: listen)")
+	f(`{"mongohost": "mongodb://"}`, 2, config+": mongohost")
+	f(`{"attributes": {"ssl": {"SSL_ca_file": "/nowhere"}}}`, 2, config+": attributes: ssl: cannot read SSL_ca_file")
+	f("{}", 2, "cannot listen on "+taken.Addr().String()+" (--listen, or treadle_web: listen): address already in use")
 }

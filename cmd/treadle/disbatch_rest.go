@@ -78,8 +78,9 @@ func refusal(response *http.Response) error {
 		return err
 	}
 	var said struct {
-		Error json.RawMessage `json:"error"`
-		Param string          `json:"param"`
+		Error  json.RawMessage `json:"error"`
+		Param  string          `json:"param"`
+		Plugin string          `json:"plugin"`
 	}
 	why := ""
 	if json.Unmarshal(text, &said) == nil && json.Unmarshal(said.Error, &why) != nil {
@@ -92,6 +93,8 @@ func refusal(response *http.Response) error {
 		return fmt.Errorf("the command interface answers %s", response.Status)
 	case said.Param != "":
 		why += ": " + said.Param
+	case said.Plugin != "":
+		why += ": " + said.Plugin + ", see treadle disbatch plugins"
 	}
 	return fmt.Errorf("%s", why)
 }

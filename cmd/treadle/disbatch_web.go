@@ -45,7 +45,7 @@ func (d *disbatchWebCmd) Run(con *console) error {
 	defer stop()
 	context.AfterFunc(first, func() { o.Log.Info("stopping") })
 	context.AfterFunc(second, func() { os.Exit(exitInterrupted) })
-	return disbatch.RunWeb(first, o)
+	return settingError(disbatch.RunWeb(first, o))
 }
 
 // readUsers reads names and passwords. A file without any is refused: it would let

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -56,9 +57,9 @@ func RunWeb(ctx context.Context, o WebOptions) error {
 	}
 	defer store.Close()
 	address := cmp.Or(o.Listen, o.Config.Web.Listen, defaultListen)
-	l, err := net.Listen("tcp", address)
+	l, err := listen(address, "--listen, or treadle_web: listen")
 	if err != nil {
-		return fmt.Errorf("cannot listen on %s (--listen, or treadle_web: listen): %w", address, err)
+		return err
 	}
 	c := &dci{config: o.Config, store: store, users: o.Users, log: o.Log}
 	if c.users == nil {
@@ -90,6 +91,23 @@ func RunWeb(ctx context.Context, o WebOptions) error {
 		return errors.Join(fmt.Errorf("requests were cut off: %w", err), server.Close())
 	}
 	return nil
+}
+
+// listen opens an address that a setting names.
+func listen(address, setting string) (net.Listener, error) {
+	l, err := net.Listen("tcp", address)
+	if err == nil {
+		return l, nil
+	}
+	var errno syscall.Errno
+	var where *net.OpError
+	switch {
+	case errors.As(err, &errno):
+		err = errno
+	case errors.As(err, &where):
+		err = where.Err
+	}
+	return nil, &SettingError{fmt.Errorf("cannot listen on %s (%s): %w", address, setting, err)}
 }
 
 // dci answers the requests of the command interface.

@@ -256,7 +256,7 @@ func oldQuery(given bson.D) (q query, fault string) {
 	if queue := get(given, "queue"); truth(queue) {
 		q.filter = append(slices.DeleteFunc(q.filter, func(e bson.E) bool { return e.Key == "queue" }), bson.E{Key: "queue", Value: scalar(queue)})
 	}
-	if err := convertFilter(q.filter); err != nil {
+	if q.filter, err = convertFilter(q.filter); err != nil {
 		return q, err.Error()
 	}
 	return q, ""

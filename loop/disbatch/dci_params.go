@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"mime"
 	"net/http"
 	"net/url"
@@ -172,26 +173,61 @@ func withIDs(v any) (any, error) {
 	return v, nil
 }
 
-// withTimes turns numbers that are too large for seconds into the times that they are in
-// milliseconds.
-func withTimes(v any) any {
+// timeOperators are those of a filter that compare with times, and whether they hold for
+// values of the same type alone.
+var timeOperators = map[string]bool{
+	"$eq": true, "$gt": true, "$gte": true, "$lt": true, "$lte": true, "$in": true, "$ne": false, "$nin": false, "$not": false,
+}
+
+// timeFilter is a filter on a time with what it means for both forms in which tasks have
+// it: a date or, in old ones, an epoch in seconds. Its numbers are seconds, or milliseconds
+// where they are too large for seconds; false if it has none.
+func timeFilter(name string, v any) (bson.E, bool) {
+	dates, found, typed := turnTimes(v, func(ms int64) any { return bson.DateTime(ms) })
+	if !found {
+		return bson.E{}, false
+	}
+	seconds, _, _ := turnTimes(v, func(ms int64) any { return float64(ms) / 1000 })
+	both := "$and" // "is not this date" holds for every number
+	if typed {
+		both = "$or"
+	}
+	return bson.E{Key: both, Value: bson.A{bson.D{{Key: name, Value: dates}}, bson.D{{Key: name, Value: seconds}}}}, true
+}
+
+// turnTimes is a filter's value with every time in milliseconds turned by f. It says whether
+// there is one, and one that only values of its type are compared with.
+func turnTimes(v any, f func(ms int64) any) (out any, found, typed bool) {
 	switch v := v.(type) {
 	case bson.D:
-		for i := range v {
-			v[i].Value = withTimes(v[i].Value)
+		out := slices.Clone(v)
+		for i, e := range v {
+			how, known := timeOperators[e.Key]
+			if !known {
+				continue
+			}
+			value, has, _ := turnTimes(e.Value, f)
+			out[i].Value, found, typed = value, found || has, typed || has && how
 		}
+		return out, found, typed
 	case bson.A:
+		out := slices.Clone(v)
 		for i := range v {
-			v[i] = withTimes(v[i])
+			value, has, _ := turnTimes(v[i], f)
+			out[i], found = value, found || has
 		}
+		return out, found, found
+	case int32:
+		return f(int64(v) * 1000), true, true
 	case int64:
-		if v > newestSecond {
-			return bson.DateTime(v)
-		}
+		return turnTimes(float64(v), f)
 	case float64:
-		if v > newestSecond && v < 1<<53 {
-			return bson.DateTime(v)
+		switch {
+		case v > newestSecond && v < 1<<53:
+			return f(int64(v)), true, true
+		case v <= newestSecond && v > -newestSecond:
+			return f(int64(math.Round(v * 1000))), true, true
 		}
 	}
-	return v
+	return v, false, false
 }

@@ -47,7 +47,8 @@ func searchQuery(given bson.D) (q query, fault *reply) {
 	if q.filter == nil {
 		q.filter = bson.D{}
 	}
-	if err := convertFilter(q.filter); err != nil {
+	var err error
+	if q.filter, err = convertFilter(q.filter); err != nil {
 		return refuse("%v", err)
 	}
 	q.options.Limit = searchLimit
@@ -87,10 +88,10 @@ func searchQuery(given bson.D) (q query, fault *reply) {
 	return q, nil
 }
 
-// convertFilter turns ids and times of a filter of tasks into what the database has.
-func convertFilter(filter bson.D) error {
-	for i := range filter {
-		e := &filter[i]
+// convertFilter is a filter of tasks with the ids and times that the database has.
+func convertFilter(filter bson.D) (bson.D, error) {
+	rest, times := bson.D{}, bson.A{}
+	for _, e := range filter {
 		var err error
 		switch text, isText := e.Value.(string); {
 		case e.Key == "queue" && isText:
@@ -99,13 +100,20 @@ func convertFilter(filter bson.D) error {
 			e.Value, err = withIDs(e.Value)
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if e.Key == "ctime" || e.Key == "mtime" {
-			e.Value = withTimes(e.Value)
+			if both, ok := timeFilter(e.Key, e.Value); ok {
+				times = append(times, bson.D{both})
+				continue
+			}
 		}
+		rest = append(rest, e)
 	}
-	return nil
+	if len(times) == 0 {
+		return rest, nil
+	}
+	return bson.D{{Key: "$and", Value: append(times, rest)}}, nil
 }
 
 // postSearch searches tasks.

@@ -1,9 +1,6 @@
 package disbatch
 
 import (
-	"errors"
-	"fmt"
-	"net"
 	"sync/atomic"
 
 	"treadle/loop/web"
@@ -89,13 +86,9 @@ func (n *ExecutionNode) serveMetrics() (stop func(), err error) {
 	if n.o.HTTP == "" {
 		return func() {}, nil
 	}
-	l, err := net.Listen("tcp", n.o.HTTP)
+	l, err := listen(n.o.HTTP, "--http")
 	if err != nil {
-		var where *net.OpError
-		if errors.As(err, &where) {
-			err = where.Err
-		}
-		return nil, fmt.Errorf("cannot listen on %s (--http): %w", n.o.HTTP, err)
+		return nil, err
 	}
 	n.log.Info("listening", "protocol", "http", "address", "http://"+l.Addr().String())
 	server, done := web.New(l, n.Samples), make(chan struct{})

@@ -25,12 +25,20 @@ type Store struct {
 	queues, tasks, nodes, config, files, chunks *mongo.Collection
 }
 
+// SettingError says that a setting cannot work.
+type SettingError struct{ Err error }
+
+func (e *SettingError) Error() string { return e.Err.Error() }
+
+// Unwrap returns what is wrong with it.
+func (e *SettingError) Unwrap() error { return e.Err }
+
 // Open prepares the store of a configuration for a component. It does not wait for the
 // database, which may be away; see Ping.
 func Open(c *Config, component string) (*Store, error) {
 	o, err := clientOptions(c, component)
 	if err != nil {
-		return nil, err
+		return nil, &SettingError{fmt.Errorf("%s: %w", c.Path, err)}
 	}
 	client, err := mongo.Connect(o)
 	if err != nil {
