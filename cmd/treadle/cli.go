@@ -14,6 +14,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"treadle/loop"
+	"treadle/loop/client"
 )
 
 // Exit codes: what was asked could not be done, could not be understood, or was
@@ -156,10 +157,11 @@ func report(con console, err error) int {
 	}
 	var coded interface{ ExitCode() int }
 	var option *loop.OptionError
+	var address *client.AddressError
 	switch {
 	case errors.As(err, &coded):
 		return coded.ExitCode()
-	case errors.As(err, &option):
+	case errors.As(err, &option), errors.As(err, &address):
 		return exitUsage
 	case errors.Is(err, context.Canceled):
 		return exitInterrupted

@@ -70,6 +70,20 @@ func (e *DialError) Error() string {
 // Unwrap returns the reason.
 func (e *DialError) Unwrap() error { return e.Err }
 
+// AddressError is an address that cannot be one, whatever is running.
+type AddressError struct {
+	Address string // as it was given
+	Setting string // what names it on the command line
+	Err     error
+}
+
+func (e *AddressError) Error() string {
+	return fmt.Sprintf("%s: %q: %v; write it as tcp://host:port, unix:///path, host:port or a path", e.Setting, e.Address, e.Err)
+}
+
+// Unwrap returns the reason.
+func (e *AddressError) Unwrap() error { return e.Err }
+
 // Dial connects to the server at address as a client: tcp://host:port,
 // unix:///path, host:port or a path. Connecting takes at most 10 s, or less by
 // ctx; the connection itself does not depend on ctx afterwards.
@@ -101,7 +115,7 @@ const hostSetting = "-H or TREADLE_HOST"
 func reach(ctx context.Context, address, setting string) (nc net.Conn, name string, err error) {
 	network, target, err := splitAddress(address)
 	if err != nil {
-		return nil, "", err
+		return nil, "", &AddressError{address, setting, err}
 	}
 	name = network + "://" + target
 	nc, err = (&net.Dialer{}).DialContext(ctx, network, target)
@@ -132,17 +146,24 @@ func dial(ctx context.Context, address string, role periodic.Role, o Options) (*
 // splitAddress turns what a user writes into what net.Dial takes.
 func splitAddress(a string) (network, address string, err error) {
 	switch scheme, rest, found := strings.Cut(a, "://"); {
-	case found && scheme == "unix" && rest != "":
+	case found && scheme == "unix" && rest == "":
+		return "", "", errors.New("the path is missing")
+	case found && scheme == "unix":
 		return "unix", rest, nil
 	case found && scheme == "tcp":
 		a = rest
 	case found:
-		return "", "", fmt.Errorf("cannot connect to %q: neither tcp://host:port, unix:///path, host:port nor a path", a)
+		return "", "", fmt.Errorf("the scheme %q is neither tcp nor unix", scheme)
 	case strings.Contains(a, "/"):
 		return "unix", a, nil
 	}
-	if _, _, err := net.SplitHostPort(a); err != nil {
-		return "", "", fmt.Errorf("cannot connect to %q: %w; write it as tcp://host:port, unix:///path, host:port or a path", a, err)
+	_, port, err := net.SplitHostPort(a)
+	var syntax *net.AddrError // it says the address again
+	if errors.As(err, &syntax) {
+		return "", "", errors.New(syntax.Err)
+	}
+	if _, err := net.LookupPort("tcp", port); err != nil || port == "" {
+		return "", "", fmt.Errorf("%q is no port", port)
 	}
 	return "tcp", a, nil
 }

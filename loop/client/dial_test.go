@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -26,9 +27,22 @@ func TestAddresses(t *testing.T) {
 	f("unix:///tmp/periodic.sock", "unix", "/tmp/periodic.sock")
 	f("/tmp/periodic.sock", "unix", "/tmp/periodic.sock")
 	f("./periodic.sock", "unix", "./periodic.sock")
-	for _, bad := range []string{"", "localhost", "tcp://localhost", "http://localhost:80", "unix://"} {
-		if n, a, err := splitAddress(bad); err == nil {
-			t.Errorf("%q was taken for %s %s", bad, n, a)
+	f("localhost:http", "tcp", "localhost:http")
+	for bad, why := range map[string]string{
+		"": "missing port", "localhost": "missing port", "tcp://localhost": "missing port", "::1": "too many colons",
+		"http://localhost:80": `"http" is neither tcp nor unix`, "unix://": "path is missing",
+		"localhost:": `"" is no port`, "localhost:99999": `"99999" is no port`, "tcp://localhost:80/": `"80/" is no port`,
+	} {
+		_, err := Dial(within(t), bad, Options{})
+		var address *AddressError
+		if !errors.As(err, &address) {
+			t.Errorf("%q: %v is no AddressError", bad, err)
+			continue
+		}
+		for _, part := range []string{why, strconv.Quote(bad), "-H or TREADLE_HOST", "write it as tcp://"} {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("%q: %q does not say %q", bad, err, part)
+			}
 		}
 	}
 }

@@ -66,8 +66,12 @@ func (k *Kts46) call(ctx context.Context, method string, params ...any) (any, er
 	answer, err := k.http.Do(request)
 	if err != nil {
 		var dial *DialError
-		if errors.As(err, &dial) {
+		var malformed *AddressError
+		switch {
+		case errors.As(err, &dial):
 			return nil, dial
+		case errors.As(err, &malformed):
+			return nil, malformed
 		}
 		return nil, fmt.Errorf("the scheduler did not answer: %w", err)
 	}
