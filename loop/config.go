@@ -16,7 +16,7 @@ var configKeys = []struct {
 }{
 	{"timeout", "", 600},      // seconds a job may run
 	{"keepalive", "", 300},    // seconds a connection may be silent
-	{"lock-timeout", "", 300}, // seconds a lock may be held
+	{"lock-timeout", "", 300}, // seconds a job may wait for a lock
 	{"poll-delay", "poll-interval", 300},
 	{"revert-delay", "revert-interval", 300},
 	{"max-patch", "max-batch-size", 250},

@@ -180,11 +180,17 @@ func TestExitCodes(t *testing.T) {
 	f("load /nowhere/file", 1, "/nowhere/file")
 	f("submit f n -w @/nowhere/file", 1, "/nowhere/file")
 	long := strings.Repeat("x", 256)
-	f("-H elsewhere ping", 1, "tcp://host:port")
+	for _, malformed := range []string{
+		"-H elsewhere ping", "-H udp://a:1 work f -- cat", "-H a:99999 --crc recv f n", "dwork status -s a:", "dwork work -s a -- cat", "kts46 status -s a",
+		"gloom submit t 1 --masters a", "gloom work t --slaves a -- cat",
+	} {
+		f(malformed, 2, "write it as tcp://host:port")
+	}
 	f("frob", 2, "frob")
 	f("submit f", 2, "treadle submit --help")
 	f("submit f n --frob", 2, "--frob")
 	f("submit f n --later -5", 2, "--later")
+	f("submit f n --later 9223372036854775807", 2, "--later")
 	f("submit f n --timeout=-5", 2, "--timeout")
 	f("submit f "+long, 2, "256 bytes")
 	f("config set timeout -- -1", 2, "-1")

@@ -38,8 +38,12 @@ func (d *dumpCmd) Run(c *cli, con *console) error {
 }
 
 // replaceFile writes a file that takes the place of path only when it is
-// complete. What is not a regular file, as a pipe, is written to directly.
+// complete, or of the file that path is a link to. What is not a regular file, as a
+// pipe, is written to directly.
 func replaceFile(path string, write func(io.Writer) error) (err error) {
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target
+	}
 	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
 		f, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os/signal"
 	"syscall"
 	"time"
@@ -94,7 +95,11 @@ func (s *submitCmd) Run(c *cli, con *console) error {
 		return err
 	}
 	if s.Later > 0 {
-		job.SchedAt = time.Now().Unix() + s.Later
+		now := time.Now().Unix()
+		if s.Later > math.MaxInt64-now {
+			return badUsage("--later: %d is beyond what the protocol's clock can say", s.Later)
+		}
+		job.SchedAt = now + s.Later
 	}
 	return c.with(replyTimeout, func(ctx context.Context, server *client.Client) error {
 		return server.Submit(ctx, job)
@@ -169,12 +174,23 @@ func (d *dropCmd) Run(c *cli) error {
 		}
 		rows, err := server.Status(ctx)
 		for _, row := range rows {
-			if row.Func == d.Func && row.Workers > 0 {
-				return fmt.Errorf("cannot drop %q at %s: workers serve it (%d)", d.Func, server.Address(), row.Workers)
+			if row.Func == d.Func {
+				return fmt.Errorf("cannot drop %q at %s: %s", d.Func, server.Address(), whyKept(row))
 			}
 		}
 		return err
 	})
+}
+
+// whyKept says why a function is there after it was dropped.
+func whyKept(row client.Queue) string {
+	switch {
+	case row.Workers > 0:
+		return fmt.Sprintf("workers serve it (%d)", row.Workers)
+	case row.Running > 0:
+		return fmt.Sprintf("its jobs are running (%d)", row.Running)
+	}
+	return "it is used by another protocol, or jobs have come in since"
 }
 
 type configCmd struct {

@@ -13,7 +13,7 @@ Start a server, do the jobs of a function "echo" with a command, and submit one:
 
 Every command explains itself: treadle submit --help.
 
-The exit code is 0 when it worked, 1 when it did not, 2 for a usage error.`
+The exit code is 0 when it worked, 1 when it did not, 2 for a usage error, 130 when it was interrupted.`
 
 // Help is printed by treadle serve --help.
 func (serveCmd) Help() string {
@@ -128,14 +128,14 @@ func (removeCmd) Help() string {
 
 // Help is printed by treadle drop --help.
 func (dropCmd) Help() string {
-	return `A function that workers serve is not dropped; that is reported with exit code 1.
+	return `A function that workers serve, or whose jobs are still running, is not dropped; that is reported with exit code 1.
 
 	treadle drop report`
 }
 
 // Help is printed by treadle config --help.
 func (configCmd) Help() string {
-	return `Keys: timeout (seconds a job may run, 600), keepalive (seconds a connection may be silent, 300), lock-timeout (seconds, 300); poll-delay, revert-delay, max-patch and assign-wait are kept for old clients and change nothing. An unknown key reads as 0.
+	return `Keys: timeout (seconds a job may run, 600), keepalive (seconds a connection may be silent, 300), lock-timeout (seconds a job waits for a lock, 300); poll-delay, revert-delay, max-patch and assign-wait are kept for old clients and change nothing. An unknown key reads as 0.
 
 	treadle config get timeout
 	treadle config set timeout 120`

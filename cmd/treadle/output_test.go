@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -38,6 +39,10 @@ func TestStatusTable(t *testing.T) {
 	f([]client.Queue{{Func: "f", Jobs: 5, Locked: &locked}}, ""+
 		"FUNCTION  WORKERS  JOBS  RUNNING  LOCKED  NEXT\n"+
 		"f               0     5        0       3   now\n")
+	f([]client.Queue{{Func: "f", Jobs: 5, Running: 2, Locked: &locked, Next: math.MinInt64}, {Func: "g", Jobs: 6, Running: 2, Locked: &locked, Next: math.MinInt64}}, ""+
+		"FUNCTION  WORKERS  JOBS  RUNNING  LOCKED  NEXT\n"+
+		"f               0     5        2       3     -\n"+
+		"g               0     6        2       3   now\n")
 }
 
 func TestStatusJSON(t *testing.T) {
@@ -85,6 +90,22 @@ func TestReplaceFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	want("three")
+	file := path
+	path = filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(file, path); err != nil {
+		t.Fatal(err)
+	}
+	if err := write("four", broken); !errors.Is(err, broken) {
+		t.Errorf("by a link: got %v", err)
+	}
+	want("three")
+	if err := write("five", nil); err != nil {
+		t.Fatal(err)
+	}
+	want("five")
+	if info, err := os.Lstat(path); err != nil || info.Mode().IsRegular() {
+		t.Errorf("the link is now %v, %v", info, err)
+	}
 	if err := replaceFile("/dev/null", func(w io.Writer) error { _, err := io.WriteString(w, "x"); return err }); err != nil {
 		t.Errorf("a device: %v", err)
 	}

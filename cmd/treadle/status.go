@@ -15,7 +15,7 @@ import (
 )
 
 type statusCmd struct {
-	JSON bool `name:"json" help:"Print an array of objects: function, workers, jobs, running, next (unix seconds)."`
+	JSON bool `name:"json" help:"Print an array of objects: function, workers, jobs, running, next (unix seconds), with --crc also locked."`
 }
 
 // Run prints the status.
@@ -107,14 +107,17 @@ func printable(name string) string {
 
 // next says when the next pending job is due.
 func next(q client.Queue, now time.Time) string {
-	wait := q.Next - now.Unix()
+	locked := int64(0)
+	if q.Locked != nil {
+		locked = *q.Locked
+	}
 	switch {
-	case q.Jobs <= q.Running:
+	case q.Jobs <= q.Running+locked:
 		return "-"
-	case wait <= 0:
+	case q.Next <= now.Unix():
 		return "now"
-	case wait < 100*24*3600:
-		return fmt.Sprintf("in %v", time.Duration(wait)*time.Second)
+	case q.Next-now.Unix() < 100*24*3600:
+		return fmt.Sprintf("in %v", time.Duration(q.Next-now.Unix())*time.Second)
 	}
 	return time.Unix(q.Next, 0).Format(time.DateOnly)
 }

@@ -93,7 +93,7 @@ func TestLockNames(t *testing.T) {
 	for _, name := range []string{"a", "b", "c"} {
 		u.gets(``, "submit f "+name)
 	}
-	u.eventually(`.*\nf +1 +3 +2 +1 +now\n`, "--crc status")
+	u.eventually(`.*\nf +1 +3 +2 +1 +-\n`, "--crc status")
 	gate, err := os.OpenFile(fifo, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)

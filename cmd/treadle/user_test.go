@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/alecthomas/kong"
+
+	"treadle/loop/client"
 )
 
 // TestHelp: every flag of every command is in its help, and says its default
@@ -110,6 +113,34 @@ func TestUser(t *testing.T) {
 	}
 	if _, errs, code := treadle(t, "", "-H", socket, "run", "nobody", "n", "--wait", "1"); code != 1 || !strings.Contains(errs, "no answer in time") {
 		t.Errorf("run without a worker: exit code %d, %q", code, errs)
+	}
+}
+
+// A function whose job is still in the hands of one who serves it no more is not
+// dropped, and drop says so.
+func TestDropWhileRunning(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s")
+	serve(t, socket)
+	user{t, socket}.gets("", "submit f n")
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	worker, err := client.DialWorker(ctx, socket, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer worker.Close()
+	err = worker.CanDo(ctx, "f")
+	if err == nil {
+		_, err = worker.Grab(ctx)
+	}
+	if err == nil {
+		err = worker.CantDo(ctx, "f")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, errs, code := treadle(t, "", "-H", socket, "drop", "f"); code != 1 || !strings.Contains(errs, "its jobs are running (1)") {
+		t.Errorf("exit code %d, %q", code, errs)
 	}
 }
 
