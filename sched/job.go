@@ -81,6 +81,12 @@ func (r *record) dueWall() int64 {
 	return wallOf(key{max(r.due, -Never/1000), past})
 }
 
+// notBefore is now, or when the job is due, if the clock was set back since its time came.
+func (r *record) notBefore(now Time) Time {
+	now.Wall = max(now.Wall, r.dueWall())
+	return now
+}
+
 // packedLen is the arena room that a name and a workload take.
 func packedLen(name, workload []byte) int {
 	n := 1

@@ -21,6 +21,10 @@ const (
 	SpaceDropped Space = MaxSpaces - 1
 )
 
+// wasDue is the Due of what is saved when its time has come. It comes only once: the clock
+// may be set back before the job is restored.
+const wasDue = 0
+
 // save journals a job whose space is durable.
 func (sh *shard) save(job uint32, r *record, q *queue) {
 	if sh.s.journal == nil || !sh.s.rules[r.space].Durable {
@@ -30,6 +34,9 @@ func (sh *shard) save(job uint32, r *record, q *queue) {
 		sh.saveTask(job, r, q)
 	} else {
 		sh.view(job, r, q, &sh.saved)
+		if r.state == ready && sh.saved.SchedAt != 0 {
+			sh.saved.Due = wasDue
+		}
 		sh.s.journal.Save(int(sh.id), &sh.saved)
 	}
 	sh.saveQueue(q)
@@ -69,7 +76,8 @@ func (sh *shard) saveDrop(q *queue) {
 
 // Restore puts back what a Journal had been told to save, in ascending order of
 // Ref.Seq, before any other verb is called. Job.Queue, Space, Name, Workload, SchedAt,
-// Due, Priority, Count and Timeout count. Nothing is journaled by it, except what
+// Due, Priority, Count and Timeout count. A job that was due when it was saved is ready,
+// whatever the clock says by now. Nothing is journaled by it, except what
 // ends a drop that was cut short.
 func (s *Scheduler) Restore(now Time, j *Job) error {
 	sh := s.shardOf([]byte(j.Queue))
@@ -116,6 +124,9 @@ func (s *Scheduler) Restore(now Time, j *Job) error {
 	}
 	if r.due != second {
 		past = 0
+	}
+	if j.SchedAt == 0 || j.Due == wasDue {
+		now = r.notBefore(now)
 	}
 	sh.enqueue(now, job, r, q, past)
 	return nil

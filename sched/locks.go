@@ -291,7 +291,7 @@ func (sh *shard) resume(now Time, job uint32, r *record, sink Sink) {
 		sh.end(job, r, q, Failed, nil, sink)
 		return
 	}
-	sh.enqueue(now, job, r, q, 0)
+	sh.enqueue(r.notBefore(now), job, r, q, 0)
 	sh.match(now, q, sink)
 }
 

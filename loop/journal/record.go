@@ -22,7 +22,7 @@ type Record struct {
 	Name     []byte
 	Workload []byte
 	SchedAt  int64 // as submitted, in the protocol's unit; 0: at once
-	Due      int64 // milliseconds since the Unix epoch
+	Due      int64 // milliseconds since the Unix epoch; 0: its time had come
 	Priority int64
 	Count    int32
 	Timeout  int32 // in the protocol's unit

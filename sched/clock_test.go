@@ -1,0 +1,53 @@
+package sched
+
+import (
+	"fmt"
+	"testing"
+)
+
+// The time of a job comes once: what was due is ready after a restart although the clock was
+// set back meanwhile, whether it was submitted for at once, for a time that had come, or has
+// failed. What was not due waits.
+func TestRestoreClockSetBack(t *testing.T) {
+	saved := book{{}}
+	o := Options{Shards: 1, Rules: [MaxSpaces]Rules{{Durable: true}}, Journal: saved}
+	x := newStand(t, o)
+	at := func(second int64) func(*Submission) { return func(j *Submission) { j.SchedAt = second } }
+	second := x.now.Wall / 1000
+	p := x.peer("fails", "later")
+	_, _ = x.submit("later", "later")
+	x.ok(x.s.Postpone(x.now, p, x.take(p, "later"), 1, 1, &x.rec))
+	_, _ = x.submit("fails", "fails", at(second-1))
+	x.ok(x.s.Fail(x.now, p, x.take(p, "fails"), &x.rec))
+	_, _ = x.submit("q", "at once")
+	_, _ = x.submit("q", "has come", at(second))
+	_, _ = x.submit("q", "is to come", at(second+1))
+
+	x.now.Wall -= 3_600_000
+	x.s = New(o)
+	for _, seq := range saved.order() {
+		j := saved[0][seq]
+		x.ok(x.s.Restore(x.now, &j))
+	}
+	p = x.peer("q", "fails", "later")
+	for i := range 4 {
+		x.reserve(p, uint64(i))
+	}
+	x.want(fmt.Sprintf("%d 0 assign fails", p.id), fmt.Sprintf("%d 1 assign at once", p.id), fmt.Sprintf("%d 2 assign has come", p.id))
+	x.now.Wall += 3_600_000 + 1000
+	x.s.Tick(x.now, &x.rec)
+	if got := x.rec.take(); len(got) != 1 {
+		t.Errorf("in its time, one job is handed out: %v", got)
+	}
+	if err := x.s.check(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A job that waited for a lock has its turn although the clock was set back meanwhile.
+func TestLockClockSetBack(t *testing.T) {
+	x, p, holder := lockStand(t, "a")
+	x.now.Wall -= 3_600_000
+	x.ok(x.s.Finish(x.now, p, holder, nil, &x.rec))
+	x.take(p, "a")
+}
