@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"syscall"
+	"time"
 
 	"github.com/panjf2000/gnet/v2"
 )
@@ -44,8 +46,16 @@ func newEngine(server *Server) (*engine, error) {
 	return e, nil
 }
 
-// readBuffer is what a loop reads at a time: a pipelining peer's whole window.
-const readBuffer = 64 << 10
+// What a connection gets of a turn, in which all others wait.
+const (
+	// readBuffer is what a loop reads at a time: a pipelining peer's whole window, and
+	// of the smallest requests some hundreds.
+	readBuffer = 16 << 10
+	// turnTime is when no more is read from a connection that has more to say.
+	turnTime = 100 * time.Microsecond
+	// turnBytes is another end: messages of this size cost the most to copy.
+	turnBytes = 256 << 10
+)
 
 // enroll gives an accepted connection to the loop that has the fewest.
 func (e *engine) enroll(c net.Conn, talk talker) error {
@@ -92,18 +102,57 @@ func (e *engine) OnTraffic(c gnet.Conn) gnet.Action {
 	if err != nil {
 		return gnet.None
 	}
+	full := len(in) == readBuffer
+	var begun time.Time
+	if full {
+		begun = time.Now()
+	}
 	s.r.traffic(s, in)
 	if scribble {
-		for i := range in {
-			in[i] = 0xdb
-		}
+		erase(in)
 	}
-	if !s.gone {
-		if _, err := c.Discard(-1); err != nil {
-			return gnet.Close
-		}
+	if s.gone {
+		return gnet.None
+	}
+	if _, err := c.Discard(-1); err != nil {
+		return gnet.Close
+	}
+	if full {
+		readOn(s, c.Fd(), in, begun.Add(turnTime))
 	}
 	return gnet.None
+}
+
+// readOn reads what else has come, until nothing is left or the connection has had its
+// part of the turn. A large message is read to where it is put together.
+func readOn(s *session, fd int, buffer []byte, until time.Time) {
+	for total := readBuffer; total < turnBytes && s.open() && time.Now().Before(until); {
+		to := s.window()
+		if to == nil {
+			to = buffer
+		}
+		n, err := syscall.Read(fd, to)
+		if n <= 0 || err != nil {
+			return // whatever it is, the loop meets it when it reads next
+		}
+		if total += n; &to[0] != &buffer[0] {
+			s.r.filled(s, n)
+		} else {
+			s.r.traffic(s, to[:n])
+			if scribble {
+				erase(to)
+			}
+		}
+		if n < len(to) {
+			return
+		}
+	}
+}
+
+func erase(b []byte) {
+	for i := range b {
+		b[i] = 0xdb
+	}
 }
 
 // OnClose implements gnet.EventHandler.

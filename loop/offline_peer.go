@@ -54,11 +54,16 @@ func (p *OfflinePeer) Send(b []byte) {
 
 // Feed is Send within a turn that goes on.
 func (p *OfflinePeer) Feed(b []byte) {
-	if !p.closed && len(b) > 0 {
-		p.session.r.traffic(p.session, b)
-		for i := range b {
-			b[i] = 0xdb
+	for !p.closed && len(b) > 0 {
+		n := len(b)
+		if to := p.session.window(); to != nil {
+			n = copy(to, b)
+			p.session.r.filled(p.session, n)
+		} else {
+			p.session.r.traffic(p.session, b)
 		}
+		erase(b[:n])
+		b = b[n:]
 	}
 }
 

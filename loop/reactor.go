@@ -147,6 +147,15 @@ func (r *reactor) traffic(s *session, in []byte) {
 	}
 }
 
+// filled tells a session that n bytes were read to its window.
+func (r *reactor) filled(s *session, n int) {
+	defer r.rescue(s)
+	need := s.talk.need(s.partial)
+	if s.partial = s.partial[:len(s.partial)+n]; len(s.partial) == need {
+		s.assemble()
+	}
+}
+
 func (r *reactor) rescue(s *session) {
 	if p := recover(); p != nil {
 		r.server.log.Error("internal error, closing the session", "remote", s.conn.RemoteAddr(),

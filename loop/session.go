@@ -120,15 +120,35 @@ func (s *session) complete(in []byte) []byte {
 		s.partial = s.r.large.move(s.partial, need-len(s.partial))
 	}
 	s.partial = append(s.partial, in[:take]...)
-	if len(s.partial) < need {
-		return in[take:]
+	if len(s.partial) == need {
+		s.assemble()
 	}
+	return in[take:]
+}
+
+// window returns where the next bytes of a large unfinished message are to be read to,
+// none if they are to be read as any others. They are announced to filled.
+func (s *session) window() []byte {
+	have := len(s.partial)
+	if have < readBuffer {
+		return nil
+	}
+	need := s.talk.need(s.partial)
+	if need > cap(s.partial) {
+		// It grows with what has come, not with what was announced.
+		s.partial = s.r.large.room(s.partial, min(need-have, have))
+	}
+	return s.partial[have:min(need, cap(s.partial))]
+}
+
+// assemble handles what is whole of the unfinished message.
+func (s *session) assemble() {
 	n, err := s.talk.consume(s.partial)
 	if err != nil {
 		s.end(err)
 	}
 	if !s.open() {
-		return nil
+		return
 	}
 	if n > 0 {
 		s.begun = 0
@@ -139,7 +159,6 @@ func (s *session) complete(in []byte) []byte {
 		s.r.large.give(s.partial)
 		s.partial = nil
 	}
-	return in[take:]
 }
 
 // touch says that the session is about to have something to write, and gives it
