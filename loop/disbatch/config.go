@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"regexp"
 	"slices"
@@ -253,6 +254,20 @@ func (c *Config) validate() error {
 }
 
 // timeout is how long a task may take, 0 for ever.
-func (p *PluginConfig) timeout() time.Duration {
-	return time.Duration(p.Timeout * float64(time.Second))
+func (p *PluginConfig) timeout() time.Duration { return seconds(p.Timeout) }
+
+// reclaimAfter is how long a node may give no sign, 0 for ever.
+func (n *NodeConfig) reclaimAfter() time.Duration { return seconds(n.ReclaimAfter) }
+
+// seconds is a setting of so many. Less than a clock can tell is not nothing, which would mean for ever; and more than it
+// can count, which turned negative would mean at once, is as much as it can.
+func seconds(n float64) time.Duration {
+	switch nanos := n * float64(time.Second); {
+	case n > 0 && nanos < 1:
+		return 1
+	case nanos >= math.MaxInt64:
+		return math.MaxInt64
+	default:
+		return time.Duration(nanos)
+	}
 }

@@ -190,7 +190,7 @@ func render(w http.ResponseWriter, status int, name string, page any) {
 	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	_, _ = w.Write(b.Bytes()) // a browser that is gone needs no page
+	_, _ = w.Write(bytes.ToValidUTF8(b.Bytes(), []byte("\uFFFD"))) // a browser that is gone needs no page
 }
 
 // names are the names of queues by their ids.

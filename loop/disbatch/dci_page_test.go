@@ -13,6 +13,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -107,6 +108,16 @@ func TestThePageWorksWithoutJavaScript(t *testing.T) {
 		if status, got, text := s.do("GET", "/page/"+file, "-", ""); status != 200 || !strings.HasPrefix(got, kind) || text == "" || strings.Contains(text, "//cdn") {
 			t.Errorf("%s: %d %s", file, status, got)
 		}
+	}
+}
+
+// Another program may have written a name in another encoding; a page is UTF-8 all the same.
+func TestAPageIsText(t *testing.T) {
+	s := newWebSite(t)
+	// c a f e9   in Latin 1
+	s.queue(d("name", "caf\xe9", "plugin", "P"))
+	if page := s.page("/", 200, "caf\uFFFD"); !utf8.ValidString(page) {
+		t.Errorf("the page is %q", page)
 	}
 }
 

@@ -39,9 +39,12 @@ func (n *ExecutionNode) function(a *assignment) error {
 		return err
 	}
 	answers := make(chan answer, 1)
-	err := n.o.Functions.Submit(a.Plugin.Function, id, extended(a.Task), func(data []byte, err error) {
-		answers <- answer{append([]byte(nil), data...), err}
-	})
+	text, err := extended(a.Task)
+	if err == nil {
+		err = n.o.Functions.Submit(a.Plugin.Function, id, text, func(data []byte, err error) {
+			answers <- answer{append([]byte(nil), data...), err}
+		})
+	}
 	if err != nil {
 		return n.finish(n.calls, a, &t, run, ended(unableToStart, err))
 	}

@@ -77,6 +77,25 @@ func TestDocumentsOfNonsense(t *testing.T) {
 	}
 }
 
+// A task of which a part has no form in JSON fails, and takes nobody along.
+func TestATaskThatIsNoJSON(t *testing.T) {
+	// 18 00 00 00                 its size
+	//   03 p a r a m s 00         an embedded document
+	//     0b 00 00 00             its size
+	//       72 2 00               an element of a type that nobody knows
+	//         00 00 00            what may be its value
+	//     00                      the end of params
+	//   00                        the end
+	in := bson.Raw("\x18\x00\x00\x00\x03params\x00\x0b\x00\x00\x00r2\x00\x00\x00\x00\x00\x00")
+	if text, err := extended(in); err == nil {
+		t.Fatalf("it is said as %s", text)
+	}
+	a, task := &assignment{Task: in, Plugin: PluginConfig{Kind: KindExec, Command: []string{"true"}}}, DecodeTask(in)
+	if o := new(performer).execute(t.Context(), a, &task); o.status != StatusFailed || o.stdout != unableToStart {
+		t.Errorf("it ended with %+v", o)
+	}
+}
+
 // A config collection of nonsense is said and changes nothing.
 func TestAConfigCollectionOfNonsense(t *testing.T) {
 	s := newFaultySite(t)

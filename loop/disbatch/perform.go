@@ -113,7 +113,11 @@ func (p *performer) execute(ctx context.Context, a *assignment, t *Task) outcome
 	case a.Plugin.Kind != KindExec:
 		return ended(unableToStart, fmt.Errorf("a plugin of the kind %q runs in treadle serve --disbatch only", a.Plugin.Kind))
 	}
-	r, err := a.Plugin.execute(ctx, t.ID.Hex(), nil, append(extended(a.Task), '\n'))
+	text, err := extended(a.Task)
+	if err != nil {
+		return ended(unableToStart, err)
+	}
+	r, err := a.Plugin.execute(ctx, t.ID.Hex(), nil, append(text, '\n'))
 	switch {
 	case err != nil:
 		return ended(unableToStart, err)

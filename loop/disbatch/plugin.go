@@ -139,11 +139,12 @@ func demo(t *Task) outcome {
 	return o
 }
 
-// extended is a document as extended JSON, the form in which plugins and workers get it.
-func extended(doc bson.Raw) []byte {
+// extended is a document as extended JSON, the form in which plugins and workers get it. One
+// that another program wrote may hold what has no such form.
+func extended(doc bson.Raw) ([]byte, error) {
 	b, err := bson.MarshalExtJSON(doc, false, false)
 	if err != nil {
-		panic("BUG: a document that is no JSON: " + err.Error())
+		return nil, fmt.Errorf("the task's document cannot be said in JSON: %w", err)
 	}
-	return b
+	return b, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"strings"
 	"testing"
@@ -144,6 +145,21 @@ func TestConfigIsTheOriginals(t *testing.T) {
 		if _, err := ParseConfig([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
+	}
+}
+
+// Times that a clock cannot tell: ages are not over at once, and a moment is not for ever.
+func TestTimesOfNonsense(t *testing.T) {
+	c, err := ParseConfig([]byte(`{"treadle_plugins": {"A": {"kind": "function", "timeout": 1e300}, "B": {"kind": "function", "timeout": 1e-300}, "C": {"kind": "function"}},
+		"treadle_node": {"reclaim_after": 9223372037}}`))
+	must(t, err)
+	for name, want := range map[string]time.Duration{"A": math.MaxInt64, "B": 1, "C": 0} {
+		if p := c.TreadlePlugins[name]; p.timeout() != want {
+			t.Errorf("%v seconds are %v", p.Timeout, p.timeout())
+		}
+	}
+	if got := c.Node.reclaimAfter(); got != math.MaxInt64 {
+		t.Errorf("%v seconds are %v", c.Node.ReclaimAfter, got)
 	}
 }
 

@@ -317,7 +317,7 @@ func (n *ExecutionNode) recount(ctx context.Context, queues []Queue) error {
 
 // reclaim marks the running tasks of nodes that gave no sign for longer than the setting.
 func (n *ExecutionNode) reclaim(ctx context.Context, nodes []Node) error {
-	limit := time.Duration(n.o.Config.Node.ReclaimAfter * float64(time.Second))
+	limit := n.o.Config.Node.reclaimAfter()
 	if limit == 0 {
 		return nil
 	}
