@@ -77,19 +77,23 @@ interop: build ## clients that others wrote, against the built server, Disbatch 
 # Go 1.26 sometimes reports the end of -fuzztime itself as a failure (golang/go#75804): one line "context deadline
 # exceeded" and no input. That alone passes; a failing input, seed, subtest, panic or lost worker never does.
 # Inputs are made shorter for a second each, not for Go's minute: the targets that play whole sessions would do nothing else.
-fuzz: ## every fuzz target of ./fuzz, one after the other, FUZZTIME=30s each
-	@targets=$$($(GO) test -tags invariants -list '^Fuzz' ./fuzz) || { echo "$$targets"; exit 1; }; \
-	targets=$$(echo "$$targets" | grep '^Fuzz') || { echo "no fuzz target in ./fuzz"; exit 1; }; \
+fuzz: ## every fuzz target of every package, one after the other, FUZZTIME=30s each
+	@packages=$$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -r -n 1 dirname | sort -u); \
+	test -n "$$packages" || { echo "no fuzz target"; exit 1; }; \
 	dir=$$(mktemp -d) || exit 1; trap 'rm -rf "$$dir"' EXIT; trap 'exit 130' INT TERM; \
-	for target in $$targets; do \
-		echo "fuzz $$target for $(FUZZTIME)"; \
-		rm -f "$$dir/passed"; \
-		{ $(GO) test -tags invariants ./fuzz -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1s 2>&1 && \
-			touch "$$dir/passed" || true; } | tee "$$dir/log"; \
-		if test -e "$$dir/passed"; then continue; fi; \
-		grep -q '^    context deadline exceeded$$' "$$dir/log" || exit 1; \
-		if grep -Eq 'Failing input|seed corpus|panic|--- FAIL: .*/|hung or terminated' "$$dir/log"; then exit 1; fi; \
-		echo "fuzz $$target: the time was over, no failing input"; \
+	for package in $$packages; do \
+		targets=$$($(GO) test -tags invariants -list '^Fuzz' $$package) || { echo "$$targets"; exit 1; }; \
+		targets=$$(echo "$$targets" | grep '^Fuzz') || { echo "no fuzz target in $$package"; exit 1; }; \
+		for target in $$targets; do \
+			echo "fuzz $$target of $$package for $(FUZZTIME)"; \
+			rm -f "$$dir/passed"; \
+			{ $(GO) test -tags invariants $$package -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1s 2>&1 && \
+				touch "$$dir/passed" || true; } | tee "$$dir/log"; \
+			if test -e "$$dir/passed"; then continue; fi; \
+			grep -q '^    context deadline exceeded$$' "$$dir/log" || exit 1; \
+			if grep -Eq 'Failing input|seed corpus|panic|--- FAIL: .*/|hung or terminated' "$$dir/log"; then exit 1; fi; \
+			echo "fuzz $$target: the time was over, no failing input"; \
+		done; \
 	done
 
 sim: ## play one seed of the simulation and print what it came to: SEED=1 OPS=1000, and KEEP= as a failure says

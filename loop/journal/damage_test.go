@@ -15,7 +15,7 @@ import (
 // groups makes a journal with some groups of a few jobs, tables and a log that is
 // still needed, and takes the directory's image as kill -9 leaves it. states[i] is
 // what it holds when the last i groups are missing.
-func groups(t *testing.T, mode Mode, flush bool) (m image, states []state) {
+func groups(t testTB, mode Mode, flush bool) (m image, states []state) {
 	t.Helper()
 	f := vfs.NewCrashableMem()
 	o := testOptions(f)
@@ -38,7 +38,7 @@ func groups(t *testing.T, mode Mode, flush bool) (m image, states []state) {
 	m = imageOf(t, f)
 	last := d.j.Committed()
 	if err := d.j.Close(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v", err)
 	}
 	for g := last; g > 0; g-- {
 		states = append(states, d.after(g))

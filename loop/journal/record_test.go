@@ -1,7 +1,6 @@
 package journal
 
 import (
-	"bytes"
 	"encoding/hex"
 	"math"
 	"reflect"
@@ -87,17 +86,4 @@ func TestRecordGarbage(t *testing.T) {
 	if err := ParseRecord(too, &Record{}); err == nil {
 		t.Fatal("a count above 32 bits passes")
 	}
-}
-
-func FuzzParseRecord(f *testing.F) {
-	f.Add(AppendRecord(nil, &Record{Seq: 1, Space: 1, Queue: []byte("q"), Workload: bytes.Repeat([]byte("w"), 200)}))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		var r, again Record
-		if ParseRecord(b, &r) != nil {
-			return
-		}
-		if err := ParseRecord(AppendRecord(nil, &r), &again); err != nil || !reflect.DeepEqual(r, again) {
-			t.Fatalf("%x became %+v, and that %+v: %v", b, r, again, err)
-		}
-	})
 }

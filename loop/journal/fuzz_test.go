@@ -1,0 +1,212 @@
+package journal
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"path"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// Longer inputs find nothing more, and keep the fuzzer busy making them shorter.
+const fuzzBytes = 1 << 10
+
+// FuzzParseRecord: what is understood is written and read again as the same.
+func FuzzParseRecord(f *testing.F) {
+	f.Add(AppendRecord(nil, &Record{Seq: 1, Space: 1, Queue: []byte("q"), Workload: bytes.Repeat([]byte("w"), 200)}))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var r, again Record
+		if ParseRecord(b, &r) != nil {
+			return
+		}
+		if err := ParseRecord(AppendRecord(nil, &r), &again); err != nil || !reflect.DeepEqual(r, again) {
+			t.Fatalf("%x became %+v, and that %+v: %v", b, r, again, err)
+		}
+	})
+}
+
+// The kinds of pieces that FuzzLog makes a log of, behind the parts of a record.
+const (
+	garbage = lastChunk + 1 + iota
+	logEnd
+	pieceKinds
+)
+
+// logOf makes a log of a script, three bytes a piece: its kind, its length, what it is filled with. It returns the
+// records that are in it, as somebody knows who has seen it written.
+func logOf(script []byte, number uint64) (b []byte, records []logPart) {
+	open := false // the last record waits for more
+	for ; len(script) >= 3; script = script[3:] {
+		kind, size := int(script[0])%pieceKinds, int(script[1])<<(script[0]/pieceKinds%8)
+		if b = padBlock(b, 0); kind == logEnd {
+			return appendLogEnd(b, 0, number), records
+		}
+		size = min(size, logBlock-len(b)%logBlock-logHead)
+		fill := bytes.Repeat(script[2:3], size)
+		if kind == garbage {
+			b, open = append(b, fill...), open && size == 0
+			continue
+		}
+		head := len(b)
+		b = append(b, 0, 0, 0, 0, byte(size), byte(size>>8), byte(logKinds+kind))
+		b = append(binary.LittleEndian.AppendUint32(b, uint32(number)), fill...)
+		binary.LittleEndian.PutUint32(b[head:], chunkSum(b[head+6:]))
+		switch {
+		case kind == fullChunk || kind == firstChunk:
+			records = append(records, logPart{offset: int64(head), data: fill})
+			open = kind == firstChunk
+		case open:
+			records[len(records)-1].data = append(records[len(records)-1].data, fill...)
+			open = kind == middleChunk
+		default:
+			continue
+		}
+		records[len(records)-1].whole = !open
+	}
+	return b, records
+}
+
+// FuzzLog reads logs whose chunks stand in any order, with garbage between them, and bytes that are no log: every record
+// is found, whole or as far as it goes, and nothing else is.
+func FuzzLog(f *testing.F) {
+	piece := func(kind, size int) []byte { return []byte{byte(kind), byte(size), 'x'} }
+	f.Add(slices.Concat(piece(fullChunk, 9), piece(firstChunk, 5), piece(middleChunk, 200), piece(lastChunk, 1), piece(logEnd, 0), piece(fullChunk, 3)), []byte("old"))
+	f.Add(slices.Concat(piece(firstChunk, 9), piece(firstChunk, 5), piece(garbage, 7), piece(lastChunk, 1), piece(middleChunk, 0), piece(fullChunk, 3)), []byte{})
+	f.Add(slices.Concat(piece(firstChunk+7*pieceKinds, 255), piece(middleChunk+7*pieceKinds, 255), piece(lastChunk, 9), piece(garbage, 255)), []byte{})
+	b, _ := logOf(piece(fullChunk, 5), 9)
+	f.Add([]byte{}, b)
+	f.Fuzz(func(t *testing.T, script, tail []byte) {
+		b, want := logOf(script[:min(len(script), fuzzBytes/4)], 9)
+		var got []logPart
+		end := int64(0)
+		parts, _ := scanLog(b, 9)
+		for _, p := range parts {
+			if p.offset < end || p.end <= p.offset || p.end > int64(len(b)) {
+				t.Fatalf("%x: the part from %d to %d stands behind %d", b, p.offset, p.end, end)
+			}
+			if end = p.end; p.data != nil {
+				got = append(got, logPart{offset: p.offset, data: p.data, whole: p.whole})
+			}
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Fatalf("%x: the records are %v, not %v", b, got, want)
+		}
+		end = 0
+		for _, p := range scanManifest(tail) {
+			if p.offset < end || p.end <= p.offset || p.end > int64(len(tail)) {
+				t.Fatalf("%x: the part from %d to %d stands behind %d", tail, p.offset, p.end, end)
+			}
+			end = p.end
+		}
+	})
+}
+
+// The kinds of patches that FuzzDirectory makes.
+const (
+	overwrites = iota
+	cutsOff
+	inserts
+	replaces
+	patchKinds
+)
+
+// patched changes an image by a script: a byte for a file and one for a kind of patch, two for where, one for how many
+// bytes follow, and these.
+func patched(m image, script []byte) image {
+	m = maps.Clone(m)
+	names := slices.Sorted(maps.Keys(m))
+	for len(script) >= 5 {
+		name, kind := names[int(script[0])%len(names)], script[1]%patchKinds
+		b := m[name]
+		at := int(binary.BigEndian.Uint16(script[2:])) % (len(b) + 1)
+		n := min(int(script[4]), len(script)-5)
+		bytes := script[5 : 5+n]
+		script = script[5+n:]
+		switch kind {
+		case overwrites:
+			m[name] = slices.Concat(b[:at], bytes, b[min(at+n, len(b)):])
+		case cutsOff:
+			m[name] = slices.Concat(b[:at], bytes)
+		case inserts:
+			m[name] = slices.Concat(b[:at], bytes, b[at:])
+		case replaces:
+			m[name] = slices.Clone(bytes)
+		}
+	}
+	return m
+}
+
+// FuzzDirectory has anything stand in the files of a data directory. It is opened as it was at the end of some group, or
+// not at all; and what a repair makes of it is opened, and holds nothing that was never there.
+func FuzzDirectory(f *testing.F) {
+	m, states := groups(f, Always, true)
+	delete(m, path.Join(testDir, lockName))
+	names := slices.Sorted(maps.Keys(m))
+	for i := range names {
+		for kind := range patchKinds {
+			f.Add([]byte{byte(i), byte(kind), 0, 40, 3, 0xff, 0, 1})
+			f.Add([]byte{byte(i), byte(kind), 0xff, 0xfe, 0})
+		}
+	}
+	known := newState()
+	for _, s := range slices.Backward(states) {
+		maps.Copy(known.jobs, s.jobs)
+	}
+	f.Fuzz(func(t *testing.T, script []byte) {
+		damaged := patched(m, script[:min(len(script), fuzzBytes)])
+		if lacks, err := damaged.open(t, states); err == nil && lacks < 0 {
+			t.Fatalf("the directory is opened and holds what it never did")
+		}
+		disk := damaged.disk(t)
+		if _, err := Repair(testDir, disk); err != nil {
+			return
+		}
+		got, err := reopen(disk)
+		if err != nil {
+			t.Fatalf("repaired, and not opened: %v", err)
+		}
+		for seq, job := range got.jobs {
+			if known.jobs[seq] != job {
+				t.Fatalf("the repair made the job %d of %q", seq, job)
+			}
+		}
+	})
+}
+
+// FuzzImport reads lines that are to be a journal. They are taken as a whole, and then an export of them is taken and is
+// the same text; or not at all, and the directory stays empty.
+func FuzzImport(f *testing.F) {
+	const head = "{\"treadle_journal\":1}\n"
+	for _, text := range []string{
+		head, head + `{"kind":"setting","key":"timeout","value":"600"}` + "\n" + `{"kind":"setting","key_base64":"/w=="}`,
+		head + `{"kind":"job","seq":1,"space":1,"queue":"echo","name":"a \"b\" \\ \u0001\ud834\udd1e","sched_at":-5,"due":17,"priority":9223372036854775807,"count":2,"timeout":-30,"holder":"w1","revision":7,"extra":"x","workload":"{\"n\":1}"}`,
+		head + "\r\n \n" + `{"kind":"job","space":255,"queue_base64":"cf8=","name_base64":null,"workload_base64":"AP8="}` + "\n" + `{"kind":"job","seq":18446744073709551615,"space":1}`,
+		head + `{"kind":"job","space":1,"name":"\ud834"}`, head + `{"kind":"job","sp\u0061ce":1}`, head + `{"Kind":"job"}`, "[1]", head + `{"kind":"job","space":1,"name":[{"a":"]"}]}`,
+	} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		disk := vfs.NewMem()
+		err := importFrom(disk, testDir, bytes.NewReader(text[:min(len(text), fuzzBytes)]), nil)
+		var first, second strings.Builder
+		if fault := export(disk, testDir, &first, nil); fault != nil || err != nil && first.Len() != len(head) {
+			t.Fatalf("%q: %v, and exported %q, %v", text, err, first.String(), fault)
+		}
+		if err != nil {
+			return
+		}
+		again := vfs.NewMem()
+		if err := importFrom(again, testDir, strings.NewReader(first.String()), nil); err != nil {
+			t.Fatalf("%q is taken, and %q is not: %v", text, first.String(), err)
+		}
+		if err := export(again, testDir, &second, nil); err != nil || first.String() != second.String() {
+			t.Fatalf("%q comes to %q, and that to %q, %v", text, first.String(), second.String(), err)
+		}
+	})
+}
