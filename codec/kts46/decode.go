@@ -105,12 +105,25 @@ type reader struct {
 func newReader(r io.Reader) *reader {
 	d := &reader{Decoder: xml.NewDecoder(r)}
 	d.CharsetReader = func(charset string, in io.Reader) (io.Reader, error) {
-		if strings.EqualFold(charset, "us-ascii") { // a part of UTF-8
+		switch strings.ToLower(charset) {
+		case "us-ascii": // a part of UTF-8
 			return in, nil
+		case "iso-8859-1", "latin-1": // an option of Python's clients
+			return latin1(in)
 		}
-		return nil, fmt.Errorf("the encoding %q is not UTF-8", charset)
+		return nil, fmt.Errorf("the encoding %q is neither UTF-8 nor ISO-8859-1", charset)
 	}
 	return d
+}
+
+// latin1 reads a text whose bytes are the numbers of its characters.
+func latin1(in io.Reader) (io.Reader, error) {
+	all, err := io.ReadAll(in)
+	var text strings.Builder
+	for _, c := range all {
+		text.WriteRune(rune(c))
+	}
+	return strings.NewReader(text.String()), err
 }
 
 func unexpected(name string) error { return fmt.Errorf("an element %q has no place here", name) }

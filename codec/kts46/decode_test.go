@@ -65,6 +65,16 @@ func TestReadHeaders(t *testing.T) {
 	}
 }
 
+func TestReadLatin1(t *testing.T) {
+	for _, name := range []string{"iso-8859-1", "ISO-8859-1", "latin-1"} {
+		text := "<?xml version='1.0' encoding='" + name + "'?>\n" + call("<string>s\xfcd \xff\x80&#1078;</string>")
+		c, err := ReadCall(strings.NewReader(text))
+		if err != nil || !reflect.DeepEqual(c.Params, []any{"süd ÿ\u0080ж"}) {
+			t.Errorf("%s: %#v, %v", name, c, err)
+		}
+	}
+}
+
 func TestReadRefuses(t *testing.T) {
 	f := func(text, says string) {
 		t.Helper()
@@ -85,7 +95,7 @@ func TestReadRefuses(t *testing.T) {
 	f("<methodCall><methodName>m</methodName></methodCall>x", "no place")
 	f("<methodCall><methodName>m</methodName><methodName>n</methodName></methodCall>", "no place")
 	f("<methodCall><methodName>m</methodName><params><param/></params></methodCall>", "no value")
-	f(`<?xml version="1.0" encoding="utf-16"?><methodCall/>`, "not UTF-8")
+	f(`<?xml version="1.0" encoding="utf-16"?><methodCall/>`, "neither UTF-8")
 	f(`<?xml version="1.1"?><methodCall/>`, "version")
 	f(call("<int>1"), "syntax")
 	f(call("<int>1.5</int>"), "no whole number")
