@@ -42,18 +42,8 @@ var (
 	errKtsWorkers   = errors.New("too many workers are known: have some finish their tasks")
 	errKtsJobs      = fmt.Errorf("there are %d projects and jobs already: delete some", maxKtsJobs)
 	errKtsStopping  = errors.New("the server is stopping")
-	errKtsDuplicate = errors.New("there is one of that name already")
+	errKtsDuplicate = errors.New("the job is queued or running already")
 )
-
-// ktsMissing says that there is no such project or, with a job's name, no such job in it.
-type ktsMissing struct{ project, job string }
-
-func (e *ktsMissing) Error() string {
-	if e.job == "" {
-		return fmt.Sprintf("there is no project %q", e.project)
-	}
-	return fmt.Sprintf("there is no job %q in project %q", e.job, e.project)
-}
 
 // ktsHub is the conversation of the kts46 protocols, protocols/kts46.md: the book of
 // projects and jobs, and the workers of both versions. The tasks are the scheduler's. What
@@ -155,7 +145,7 @@ func (h *ktsHub) createProject(name string) error {
 		return err
 	}
 	if h.projects[name] != nil {
-		return errKtsDuplicate
+		return &ktsTaken{project: name}
 	}
 	if err := h.room(); err != nil {
 		return err
@@ -192,7 +182,7 @@ func (h *ktsHub) addJob(project, name, definition string) error {
 		return err
 	}
 	if p.jobs[name] != nil {
-		return errKtsDuplicate
+		return &ktsTaken{project, name}
 	}
 	j := &ktsJob{project: p, name: name}
 	if err := j.define(definition); err != nil {

@@ -207,6 +207,26 @@ func (j *ktsJob) define(definition string) error {
 	return nil
 }
 
+// ktsMissing says that there is no such project or, with a job's name, no such job in it.
+type ktsMissing struct{ project, job string }
+
+func (e *ktsMissing) Error() string {
+	if e.job == "" {
+		return fmt.Sprintf("there is no project %q", e.project)
+	}
+	return fmt.Sprintf("there is no job %q in project %q", e.job, e.project)
+}
+
+// ktsTaken says that there is such a project or, with a job's name, such a job already.
+type ktsTaken struct{ project, job string }
+
+func (e *ktsTaken) Error() string {
+	if e.job == "" {
+		return fmt.Sprintf("Couldn't create project because it already exists. Project name: %s.", e.project)
+	}
+	return fmt.Sprintf("Couldn't add job '%s' to project '%s' because it already exists.", e.job, e.project)
+}
+
 // Keys of the journal's settings: a project, the definition of a job, the progress of
 // one, the largest revision of a task that is gone. Names have no NUL.
 const (

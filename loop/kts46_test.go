@@ -245,7 +245,7 @@ func TestKtsProjects(t *testing.T) {
 		r.faults("Couldn't get project 'p'", c, "p")
 	}
 	is(nil, "createProject", "p")
-	r.faults("already", "createProject", "p")
+	r.faults("<class 'kts46.mongodb.StorageException'>:Couldn't create project because it already exists. Project name: p.", "createProject", "p")
 	is(true, "projectExists", "p")
 	is(false, "jobExists", "p", "a")
 	is("[[{project p} {visible false}]]", "getServerStatus")
@@ -253,7 +253,7 @@ func TestKtsProjects(t *testing.T) {
 	r.faults("Couldn't get job 'a' from project 'p'", "getJobStatus", "p", "a")
 	is(nil, "addJob", "p", "b", definition(10, 1, 5))
 	is(nil, "addJob", "p", "a", definition(0, 1, 5))
-	r.faults("already", "addJob", "p", "a", definition(0, 1, 5))
+	r.faults("<class 'kts46.mongodb.StorageException'>:Couldn't add job 'a' to project 'p' because it already exists.", "addJob", "p", "a", definition(0, 1, 5))
 	is(true, "jobExists", "p", "a")
 	is("[a b]", "getJobsList", "p")
 	is("[[{project p} {name a} {done 0} {total 0}] [{project p} {name b} {done 0} {total 10}]]", "getProjectStatus", "p")

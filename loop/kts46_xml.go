@@ -121,6 +121,7 @@ func (h *ktsHub) callXML(call *kts46.Call) (answer any, err error) {
 func ktsFault(err error) *kts46.Fault {
 	var fault *kts46.Fault
 	var missing *ktsMissing
+	var taken *ktsTaken
 	text := "<class 'kts46.server.scheduler.SchedulerException'>:" + err.Error()
 	switch {
 	case errors.As(err, &fault):
@@ -129,6 +130,8 @@ func ktsFault(err error) *kts46.Fault {
 		text = fmt.Sprintf(`<type 'exceptions.KeyError'>:"Couldn't get project '%s' because it doesn't exists."`, missing.project)
 	case errors.As(err, &missing):
 		text = fmt.Sprintf(`<type 'exceptions.KeyError'>:"Couldn't get job '%s' from project '%s' because it doesn't exists."`, missing.job, missing.project)
+	case errors.As(err, &taken):
+		text = "<class 'kts46.mongodb.StorageException'>:" + taken.Error()
 	case errors.Is(err, errKtsNoTask):
 		text = "<class 'kts46.server.scheduler.SchedulerException'>:There is no current tasks for specified worker id."
 	}

@@ -58,7 +58,7 @@ func TestKts46Commands(t *testing.T) {
 	s.says("PROJECT  JOB  DONE  TOTAL\n", 0, "status")
 	s.says("[]\n", 0, "status", "--json")
 	s.says("", 0, "add-project", "traffic")
-	s.says("treadle: *already\n", 1, "add-project", "traffic")
+	s.says("treadle: Couldn't create project because it already exists. Project name: traffic.\n", 1, "add-project", "traffic")
 	s.says("PROJECT  JOB  DONE  TOTAL\ntraffic  -    -     -\n", 0, "status")
 	file := filepath.Join(dir, "north.yaml")
 	if err := os.WriteFile(file, []byte("simulationParameters: {duration: 10, stepDuration: 1, batchLength: 4}\n"), 0o600); err != nil {
@@ -66,8 +66,8 @@ func TestKts46Commands(t *testing.T) {
 	}
 	s.says("", 0, "add-job", "traffic", "north", "@"+file)
 	s.says("", 0, "add-job", "traffic", "south", "simulationParameters: {duration: 1, stepDuration: 1, batchLength: 1}")
-	s.says("treadle: *simulationParameters*\n", 1, "add-job", "traffic", "x", "nothing: here")
-	s.says("treadle: *Couldn't get job 'west'*\n", 1, "run", "traffic", "west")
+	s.says("treadle: the definition needs simulationParameters*\n", 1, "add-job", "traffic", "x", "nothing: here")
+	s.says("treadle: Couldn't get job 'west' from project 'traffic' because it doesn't exists.\n", 1, "run", "traffic", "west")
 	s.says("", 0, "run", "traffic", "north", "south")
 	s.says("WORKER  PROJECT  JOB  LAST UPDATE\n", 0, "tasks")
 	for _, worker := range []string{"w1", "w2"} {
@@ -81,7 +81,8 @@ func TestKts46Commands(t *testing.T) {
 	s.says("w1 traffic north\ntreadle: worker \"nobody\" has no task to restart\n", 1, "restart", "w1", "nobody")
 	s.says("treadle: name workers, or an age with --older\n", 2, "restart")
 	s.says("PROJECT  JOB    DONE  TOTAL\ntraffic  north  0     10\ntraffic  south  0     1\n", 0, "status", "traffic")
-	s.says("treadle: *Couldn't get project 'x'*\n", 1, "status", "x")
+	s.says("treadle: Couldn't get project 'x'*\n", 1, "status", "x")
+	s.says("treadle: at tcp://"+s.json+" is no XML-RPC of the scheduler, it answered 404 Not Found: Unknown path! (-s or TREADLE_KTS46 names the server)\n", 1, "-s", s.json, "status")
 	s.stop()
 	s.says("treadle: cannot connect to tcp://"+s.xml+": connection refused (is `treadle serve` running? -s or TREADLE_KTS46 names the server)\n", 1, "status")
 }

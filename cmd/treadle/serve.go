@@ -45,7 +45,7 @@ type serveCmd struct {
 	Kts46Timeout      time.Duration `name:"kts46-timeout" default:"5s" placeholder:"TIME" help:"How often a kts46 worker is told to report (default: ${default})."`
 	Kts46TimeoutUnit  string        `name:"kts46-timeout-unit" enum:"ms,s" default:"ms" help:"Unit in which version 1 is told that: ms as its document says, or s as its original worker reads it (default: ${default})."`
 	Kts46RestartAfter time.Duration `name:"kts46-restart-after" default:"0s" placeholder:"TIME" help:"Silence of a worker after which its task is queued again; 0s: never, as a supervisor outside sees to it (default: ${default})."`
-	Kts46Databases    []string      `name:"kts46-databases" placeholder:"HOST:PORT,..." help:"Databases that version 2 names to its workers (default: none)."`
+	Kts46Databases    []string      `name:"kts46-databases" placeholder:"HOST:PORT" help:"Databases that version 2 names to its workers; the original ones use the first (default: none)."`
 
 	Disbatch     string `placeholder:"FILE" help:"The config.json of a Disbatch site; the server is an execution node of it, and its workers do tasks (default: none)."`
 	DisbatchNode string `placeholder:"NAME" help:"Name of that node (default: the host's)."`

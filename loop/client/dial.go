@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"strings"
@@ -178,7 +179,7 @@ func plain(err error) error {
 		return &reworded{"no answer in time", context.DeadlineExceeded}
 	case errors.Is(err, context.Canceled):
 		return &reworded{"interrupted", context.Canceled}
-	case errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.ECONNRESET):
+	case errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.ECONNRESET), errors.Is(err, io.EOF):
 		return ErrClosed
 	case errors.As(err, &errno):
 		return errno

@@ -8,14 +8,19 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
+	"strings"
 	"time"
 
 	"treadle/codec/kts46"
 )
 
 // Kts46 is a client of the kts46 scheduler, over XML-RPC. It may be used by several
-// goroutines; a scheduler's fault is the error *kts46.Fault.
-type Kts46 struct{ http http.Client }
+// goroutines; a scheduler's fault is the error *kts46.Fault, see humane.
+type Kts46 struct {
+	http    http.Client
+	address string // for messages
+}
 
 // KtsTask is a task that a worker holds.
 type KtsTask struct {
@@ -42,7 +47,10 @@ const maxKtsAnswer = 256 << 20
 // NewKts46 returns a client of the scheduler at tcp://host:port, unix:///path, host:port
 // or a path. Nothing is connected before the first call.
 func NewKts46(address string) *Kts46 {
-	return &Kts46{http.Client{Transport: &http.Transport{
+	if network, target, err := splitAddress(address); err == nil {
+		address = network + "://" + target
+	}
+	return &Kts46{address: address, http: http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 			defer cancel()
@@ -65,27 +73,54 @@ func (k *Kts46) call(ctx context.Context, method string, params ...any) (any, er
 	request.Header.Set("Content-Type", "text/xml")
 	answer, err := k.http.Do(request)
 	if err != nil {
-		var dial *DialError
-		var malformed *AddressError
-		switch {
-		case errors.As(err, &dial):
-			return nil, dial
-		case errors.As(err, &malformed):
-			return nil, malformed
-		}
-		return nil, fmt.Errorf("the scheduler did not answer: %w", err)
+		return nil, k.unanswered(err)
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(answer.Body, 200)) // as much as there is
-		return nil, fmt.Errorf("the scheduler answered %s: %s", answer.Status, bytes.TrimSpace(text))
+		text = bytes.TrimSpace(text)
+		if answer.StatusCode == http.StatusNotFound {
+			return nil, fmt.Errorf("at %s is no XML-RPC of the scheduler, it answered %s: %s (%s names the server)", k.address, answer.Status, text, ktsSetting)
+		}
+		return nil, fmt.Errorf("the scheduler at %s answered %s: %s", k.address, answer.Status, text)
 	}
 	v, err := kts46.ReadAnswer(io.LimitReader(answer.Body, maxKtsAnswer))
 	var fault *kts46.Fault
-	if err != nil && !errors.As(err, &fault) {
-		return nil, fmt.Errorf("the scheduler's answer: %w", err)
+	switch {
+	case errors.As(err, &fault):
+		return nil, humane(fault)
+	case err != nil:
+		return nil, fmt.Errorf("the answer of the scheduler at %s: %w", k.address, err)
 	}
-	return v, err
+	return v, nil
+}
+
+// unanswered says why there was no answer, without how net/http was asked.
+func (k *Kts46) unanswered(err error) error {
+	var dial *DialError
+	var malformed *AddressError
+	var asked *url.Error
+	switch {
+	case errors.As(err, &dial):
+		return dial
+	case errors.As(err, &malformed):
+		return malformed
+	case errors.As(err, &asked):
+		err = asked.Err
+	}
+	return fmt.Errorf("the scheduler at %s did not answer: %w", k.address, plain(err))
+}
+
+// humane takes what Python says of its own exception out of a fault, and makes it one line.
+func humane(f *kts46.Fault) *kts46.Fault {
+	text := f.Text
+	if class, rest, found := strings.Cut(text, ">:"); found && rest != "" && strings.HasPrefix(class, "<") {
+		text = rest
+	}
+	if quoted := strings.TrimPrefix(text, `"`); quoted != text && strings.HasSuffix(quoted, `"`) {
+		text = strings.TrimSuffix(quoted, `"`)
+	}
+	return &kts46.Fault{Code: f.Code, Text: strings.ReplaceAll(text, "\n", " ")}
 }
 
 // CreateProject makes an empty project.

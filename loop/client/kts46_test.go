@@ -1,0 +1,66 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"treadle/codec/kts46"
+)
+
+// TestKts46Errors: what a user is told of a call that does not work is what happened, in
+// one line, and neither how Python names it nor how it was asked.
+func TestKts46Errors(t *testing.T) {
+	f := func(want string, answer http.HandlerFunc) {
+		t.Helper()
+		s := httptest.NewServer(answer)
+		defer s.Close()
+		address := s.Listener.Addr().String()
+		k := NewKts46(address)
+		defer k.Close()
+		err := k.CreateProject(context.Background(), "p")
+		if want = strings.ReplaceAll(want, "ADDRESS", "tcp://"+address); err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	fault := func(text string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write(kts46.AppendFault(nil, &kts46.Fault{Code: 1, Text: text}))
+		}
+	}
+	f("it is full.", fault("<class 'kts46.server.scheduler.SchedulerException'>:it is full."))
+	f("Couldn't get it.", fault(`<type 'exceptions.KeyError'>:"Couldn't get it."`))
+	f(`no "class"`, fault(`no "class"`))
+	f("<b>:", fault("<b>:"))
+	f("one two", fault("<class 'x'>:one\ntwo"))
+	f("at ADDRESS is no XML-RPC of the scheduler, it answered 404 Not Found: 404 page not found (-s or TREADLE_KTS46 names the server)", http.NotFound)
+	f("the scheduler at ADDRESS did not answer: the server closed the connection", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	f("the scheduler at ADDRESS answered 503 Service Unavailable: wait", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "wait", http.StatusServiceUnavailable) })
+}
+
+// TestKts46Interrupted: a call that is given up says so.
+func TestKts46Interrupted(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		if c, err := l.Accept(); err == nil {
+			_, _ = c.Read(make([]byte, 1))
+			cancel()
+			defer c.Close()
+			<-t.Context().Done()
+		}
+	}()
+	k := NewKts46(l.Addr().String())
+	want := fmt.Sprintf("the scheduler at tcp://%s did not answer: interrupted", l.Addr())
+	if err := k.CreateProject(ctx, "p"); err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
