@@ -128,15 +128,16 @@ func (s *Scheduler) remove(now Time, space Space, queueName, name []byte, held b
 	return true
 }
 
-// Drop removes a queue with all its pending jobs, unless a peer serves it or holds
-// one of its jobs, or it has had tasks or jobs of a space that keeps its queues. The queue is gone when Drop returns; its jobs
-// are taken apart by the Ticks that follow.
+// Drop removes a queue with all its jobs, also those that wait for a lock, unless a
+// peer serves it or holds one of its jobs, or it has had tasks or jobs of a space that
+// keeps its queues. The queue is gone when Drop returns; its jobs are taken apart by
+// the Ticks that follow.
 func (s *Scheduler) Drop(name []byte) bool {
 	sh := s.shardOf(name)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	q := sh.byName[string(name)]
-	if q == nil || q.workers > 0 || q.running > 0 || q.parked > 0 || s.keepers&q.spaces != 0 {
+	if q == nil || q.workers > 0 || q.running > 0 || s.keepers&q.spaces != 0 {
 		return false
 	}
 	sh.saveDrop(q)

@@ -40,13 +40,16 @@ func (c *checker) parked() error {
 			return fmt.Errorf("state %d at key %v", r.state, k)
 		}
 		perQueue[r.home]++
+		if q := c.sh.queues[r.home]; int(r.place) >= len(q.parked) || q.parked[r.place] != job {
+			return fmt.Errorf("is not at %d of the %d that its queue knows", r.place, len(q.parked))
+		}
 		return c.stand(job, "parked")
 	}); err != nil {
 		return err
 	}
 	for id, q := range c.sh.queues {
-		if q != nil && q.parked != perQueue[uint32(id)] {
-			return fmt.Errorf("queue %q counts %d parked jobs, has %d", q.name, q.parked, perQueue[uint32(id)])
+		if q != nil && len(q.parked) != perQueue[uint32(id)] {
+			return fmt.Errorf("queue %q counts %d parked jobs, has %d", q.name, len(q.parked), perQueue[uint32(id)])
 		}
 	}
 	if len(c.sh.calls)+len(c.sh.freed) > 0 {

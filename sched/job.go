@@ -58,7 +58,7 @@ type record struct {
 	home       uint32 // its queue; reserved: its watch
 	count      int32
 	timeout    int32  // seconds
-	place      uint32 // delayed, waiting: milliseconds past due; reserved: index in its watch's held
+	place      uint32 // delayed, waiting: milliseconds past due; reserved, parked: index in its watch's held, its queue's parked
 	state      State
 	space      Space
 	flags      uint16

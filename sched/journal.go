@@ -67,7 +67,7 @@ func (sh *shard) saveDrop(q *queue) {
 	}
 	sh.s.journal.Drop(int(sh.id), q.saved)
 	q.saved = 0
-	if q.pending() > 0 {
+	if q.unheld() > 0 {
 		q.saved = sh.s.jobs.Add(1)
 		sh.saved = Job{Ref: JobRef{Shard: sh.id, Seq: q.saved}, Queue: q.name, Space: SpaceDropped}
 		sh.s.journal.Save(int(sh.id), &sh.saved)

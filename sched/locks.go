@@ -255,7 +255,8 @@ func (sh *shard) park(now Time, job uint32, r *record, sink Sink) {
 	q := sh.unhold(job, r)
 	r.flags |= locking
 	r.state, r.home = parked, q.id
-	q.parked++
+	r.place = uint32(len(q.parked))
+	q.parked = append(q.parked, job)
 	start := roundUp(now.Mono)
 	sh.parked.pushBack(&sh.buckets, &sh.slab, key{start, 0}, job)
 	if d := sh.s.lockTimeout.Load(); d > 0 {
@@ -267,7 +268,13 @@ func (sh *shard) park(now Time, job uint32, r *record, sink Sink) {
 // unpark takes a parked job from where it stands.
 func (sh *shard) unpark(job uint32, q *queue) {
 	sh.parked.remove(&sh.buckets, &sh.slab, job)
-	q.parked--
+	last := len(q.parked) - 1
+	moved, place := q.parked[last], sh.slab.at(job).place
+	q.parked[place] = moved
+	sh.slab.at(moved).place = place
+	if q.parked = q.parked[:last]; last == 0 {
+		q.parked = nil // a burst's memory is not kept
+	}
 }
 
 // unparkCalled makes a job ready that was called; false when it is parked no more.

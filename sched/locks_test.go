@@ -126,6 +126,54 @@ func TestLockLineIsLeft(t *testing.T) {
 	x.want("1 2 assign b")
 }
 
+// Jobs that wait for a lock go with a queue that nobody serves any more; those of
+// others stay in line.
+func TestLockLineIsDropped(t *testing.T) {
+	x, p, holder := lockStand(t, "a", "b", "c", "d", "e")
+	client := x.peer()
+	x.submit("g", "c", func(j *Submission) { j.Await, j.Tag = client, 7 })
+	x.s.Remove(x.now, 0, []byte("g"), []byte("a"), &x.rec)
+	x.s.Unwatch(p, []byte("g"))
+	if !x.s.Drop([]byte("g")) {
+		t.Fatal("not dropped")
+	}
+	x.submit("g", "c") // in the next queue of that name
+	x.s.Tick(x.now, &x.rec)
+	x.want("2 7 removed ")
+	if st := x.s.Stats(); st.Jobs != 4 || st.Removed != 3 || st.Queues != 2 {
+		t.Errorf("%+v", st)
+	}
+	x.reserve(p, 2)
+	x.ok(x.s.Finish(x.now, p, holder, nil, &x.rec))
+	x.want("1 2 assign b")
+	x.reserve(x.peer("g"), 1)
+	x.want("3 1 assign c")
+}
+
+// A journal knows of the drop before the jobs that wait for a lock are taken apart.
+func TestLockLineIsDroppedForGood(t *testing.T) {
+	b := book{{}}
+	x := newStand(t, Options{Rules: wildRules, Journal: b})
+	p := x.peer("f")
+	durable := func(j *Submission) { j.Space = wildDurable }
+	x.submit("f", "a", durable)
+	ref := x.take(p, "a")
+	x.acquire(p, ref, 0, false)
+	x.s.Unwatch(p, []byte("f"))
+	if !x.s.Drop([]byte("f")) {
+		t.Fatal("not dropped")
+	}
+	w := wild{s: x.s, book: b, now: x.now}
+	if got := w.durable(w.restored()); len(got) > 0 {
+		t.Errorf("restored before the Tick: %q", got)
+	}
+	x.s.Tick(x.now, &x.rec)
+	x.want()
+	if len(b[0]) > 0 {
+		t.Errorf("the journal keeps %v", b[0])
+	}
+}
+
 // handOn is a peer that leaves and another that gets its jobs at that moment.
 type handOn struct {
 	t           *testing.T

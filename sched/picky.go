@@ -95,14 +95,14 @@ func (sh *shard) rematch(now Time, q *queue, sink Sink) {
 	}
 }
 
-// anyPending returns a pending job of a queue that has one.
-func (q *queue) anyPending(p *buckets) uint32 {
+// anyUnheld returns a job that nobody runs of a queue that has one.
+func (q *queue) anyUnheld(p *buckets) uint32 {
 	for _, x := range [...]*index{&q.ready, &q.wide, &q.private, &q.delayed} {
 		if job := x.head(p); job != none {
 			return job
 		}
 	}
-	return none
+	return q.parked[len(q.parked)-1]
 }
 
 // each calls fn for the index's jobs in order, until it returns false.

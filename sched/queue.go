@@ -14,15 +14,15 @@ type queue struct {
 
 	line       heap[*watch] // watches whose peers may have a slot, oldest slot first
 	workers    int
-	broadcasts int    // of the workers, those that registered for broadcasts
-	named      int    // of the workers, those that know jobs by name
-	spaces     uint16 // name spaces that ever had a job here
-	running    int    // reserved jobs
-	parked     int    // jobs waiting for a lock
-	waiting    int    // tasks waiting for others
-	tasks      int    // tasks that are not complete
-	lined      int    // of these, those that are ready
-	immediate  int    // pending jobs submitted with sched_at 0
+	broadcasts int      // of the workers, those that registered for broadcasts
+	named      int      // of the workers, those that know jobs by name
+	spaces     uint16   // name spaces that ever had a job here
+	running    int      // reserved jobs
+	parked     []uint32 // jobs waiting for a lock, in no order
+	waiting    int      // tasks waiting for others
+	tasks      int      // tasks that are not complete
+	lined      int      // of these, those that are ready
+	immediate  int      // pending jobs submitted with sched_at 0
 	dropped    bool
 	saved      uint64 // what the journal knows it by, 0: not at all
 }
@@ -32,6 +32,9 @@ func (q *queue) place() int          { return q.at }
 func (q *queue) setPlace(i int)      { q.at = i }
 
 func (q *queue) pending() int { return q.ready.jobs + q.wide.jobs + q.private.jobs + q.delayed.jobs }
+
+// unheld is how many jobs go with a queue that is dropped: nobody runs them.
+func (q *queue) unheld() int { return q.pending() + len(q.parked) }
 
 // readyFor is the ready index that a job belongs in.
 func (q *queue) readyFor(r *record) *index {

@@ -75,7 +75,7 @@ func (s *Scheduler) Status(fn func(QueueStatus)) {
 }
 
 func (sh *shard) status(q *queue) QueueStatus {
-	st := QueueStatus{Name: q.name, Workers: q.workers, Jobs: q.pending() + q.running + q.parked + q.waiting, Running: q.running, Parked: q.parked}
+	st := QueueStatus{Name: q.name, Workers: q.workers, Jobs: q.pending() + q.running + len(q.parked) + q.waiting, Running: q.running, Parked: len(q.parked)}
 	if q.immediate > 0 || q.pending() == 0 {
 		return st
 	}

@@ -96,8 +96,8 @@ func (sh *shard) expire(now Time, x *index, timeout int64, room int, sink Sink) 
 func (sh *shard) takeApart(room int, sink Sink) int {
 	for len(sh.dropped) > 0 && room > 0 {
 		q := sh.dropped[len(sh.dropped)-1]
-		for ; room > 0 && q.pending() > 0; room-- {
-			job := q.anyPending(&sh.buckets)
+		for ; room > 0 && q.unheld() > 0; room-- {
+			job := q.anyUnheld(&sh.buckets)
 			r := sh.slab.at(job)
 			sh.leave(job, r, q)
 			sh.counters.Removed++
@@ -107,7 +107,7 @@ func (sh *shard) takeApart(room int, sink Sink) int {
 				sh.end(job, r, q, Removed, nil, sink)
 			}
 		}
-		if q.pending() == 0 {
+		if q.unheld() == 0 {
 			if q.saved != 0 {
 				sh.s.journal.Drop(int(sh.id), q.saved)
 			}
