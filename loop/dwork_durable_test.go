@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"treadle/codec/dwork"
 	"treadle/loop/client"
 	"treadle/sched"
 )
@@ -140,6 +141,10 @@ func TestDworkRestart(t *testing.T) {
 		slices.Sort(info.After)
 		if err != nil || !slices.Equal(info.After, []string{"b", "c", "e"}) {
 			t.Errorf("%s: d waits for %q, %v", restart, info.After, err)
+		}
+		info, err = h.Lookup(ctx, "e")
+		if err != nil || len(info.Log) != 1 || info.Log[0].State != dwork.Ready {
+			t.Errorf("%s: what happened to e is %v, %v, want that it became ready once", restart, info.Log, err)
 		}
 		info, err = h.Lookup(ctx, "c")
 		if err != nil || restart == DworkKeep != (info.Location == "w") {

@@ -230,6 +230,15 @@ func (sh *shard) logEvents(job uint32, events ...Event) {
 	n.log, n.logSize = ref, uint32(size)
 }
 
+// lastStage is the stage of a task's newest log entry, 0 if it has none.
+func (sh *shard) lastStage(job uint32) uint8 {
+	n := sh.slab.node(job)
+	if n.logSize == 0 {
+		return 0
+	}
+	return sh.arena.view(n.log, int(n.logSize))[n.logSize-eventSize]
+}
+
 // viewTask fills a TaskView. Its log is the shard's to reuse.
 func (sh *shard) viewTask(job uint32, r *record, q *queue, v *TaskView) {
 	sh.view(job, r, q, &v.Job)

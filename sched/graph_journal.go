@@ -181,7 +181,11 @@ func (sh *shard) resumeTasks(now Time, holder func(space Space, name string) *Pe
 				}
 			}
 		}
-		sh.enqueue(now, job, r, q, r.place)
+		if sh.lastStage(job) == StageReady && sh.slab.node(job).ins == 0 && sh.isDue(now, r, r.place) {
+			sh.lineUp(job, r, q, back) // that it is ready is no news
+		} else {
+			sh.enqueue(now, job, r, q, r.place)
+		}
 		if r.state == ready { // ahead of all that come later, in whichever shard
 			sh.slab.node(job).place = int64(seq)
 		}

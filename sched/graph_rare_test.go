@@ -309,7 +309,6 @@ func TestTaskLogBounded(t *testing.T) {
 		x.s.GiveBack(x.now, x.h, graphQueue, &x.rec)
 	}
 	f("after many turns")
-	x.now.Micros++
 	x.restart()
 	f("after a restart")
 	x.stolen("a")

@@ -185,8 +185,14 @@ func (s *Scheduler) GiveBack(now Time, p *Peer, queue []byte, sink Sink) {
 	s.Unwatch(p, queue)
 }
 
-// ready puts a task that stands nowhere in line.
+// ready puts a task that stands nowhere in line, and logs that.
 func (sh *shard) ready(now Time, job uint32, r *record, q *queue, where end) {
+	sh.lineUp(job, r, q, where)
+	sh.logEvents(job, Event{StageReady, now.Micros})
+}
+
+// lineUp is ready without the log.
+func (sh *shard) lineUp(job uint32, r *record, q *queue, where end) {
 	r.state, r.home, r.due = ready, q.id, taskDue
 	r.flags |= immediate
 	q.immediate++
@@ -199,7 +205,6 @@ func (sh *shard) ready(now Time, job uint32, r *record, q *queue, where end) {
 		n.place = sh.s.places.Add(1)
 		q.readyFor(r).pushBack(&sh.buckets, &sh.slab, readyKey(r), job)
 	}
-	sh.logEvents(job, Event{StageReady, now.Micros})
 }
 
 // wait notes that a task that stands nowhere waits for others; past is how many

@@ -278,6 +278,9 @@ func (m *graphModel) restart(comes func(name string) bool) {
 			m.delayed = append(m.delayed, j)
 		default:
 			m.ready(j, back)
+			if n := len(j.saved); n > 0 && j.saved[n-1].Stage == StageReady {
+				j.log = j.saved // it was ready before
+			}
 		}
 		if held {
 			j.saved = j.log
