@@ -74,9 +74,11 @@ func documentJSON(doc bson.Raw, instead object) json.RawMessage {
 func valueJSON(v bson.RawValue) []byte {
 	switch v.Type {
 	case bson.TypeEmbeddedDocument:
-		return documentJSON(v.Document(), nil)
+		inner, _ := v.DocumentOK()
+		return documentJSON(inner, nil)
 	case bson.TypeArray:
-		values, _ := v.Array().Values() // those before a damaged one
+		array, _ := v.ArrayOK()
+		values, _ := array.Values() // those before a damaged one
 		out := []byte{'['}
 		for i, e := range values {
 			if i > 0 {
@@ -86,7 +88,7 @@ func valueJSON(v bson.RawValue) []byte {
 		}
 		return append(out, ']')
 	case bson.TypeString:
-		return plainJSON(v.StringValue())
+		return plainJSON(text(v))
 	case bson.TypeObjectID:
 		return plainJSON(oid(v.ObjectID()))
 	case bson.TypeBoolean:

@@ -102,9 +102,9 @@ func (s *Store) ReadFile(ctx context.Context, id bson.ObjectID) (string, error) 
 		data := cursor.Current.Lookup("data")
 		switch data.Type {
 		case bson.TypeString:
-			b.WriteString(data.StringValue())
+			b.WriteString(text(data))
 		case bson.TypeBinary:
-			_, bytes := data.Binary()
+			_, bytes, _ := data.BinaryOK()
 			b.Write(bytes)
 		default:
 			return "", fmt.Errorf("the file %s is damaged: a chunk is of the type %s", id.Hex(), data.Type)

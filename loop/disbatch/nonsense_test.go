@@ -96,6 +96,24 @@ func TestATaskThatIsNoJSON(t *testing.T) {
 	}
 }
 
+// Lengths that a string cannot have are those of no string, for whoever reads it.
+func TestAStringWithoutItsEnd(t *testing.T) {
+	for _, field := range []string{"threads", "count_todo", "status", "ctime", "params"} {
+		// .. 00 00 00             its size
+		//   02 f i e l d 00       a string
+		//     00 00 00 00         of no bytes, though each ends with one
+		//   00                    the end
+		in := bson.Raw(fmt.Sprintf("%c\x00\x00\x00\x02%s\x00\x00\x00\x00\x00\x00", 11+len(field), field))
+		q, task := DecodeQueue(in), DecodeTask(in)
+		if q.Limit != 0 || q.Todo != -1 || task.Status != 0 || !task.CTime.IsZero() {
+			t.Errorf("%s: read as %+v and %+v", field, q, task)
+		}
+		if shown := documentJSON(in, nil); string(shown) != `{"`+field+`":""}` {
+			t.Errorf("%s: shown as %s", field, shown)
+		}
+	}
+}
+
 // A config collection of nonsense is said and changes nothing.
 func TestAConfigCollectionOfNonsense(t *testing.T) {
 	s := newFaultySite(t)

@@ -19,11 +19,11 @@ func integer(v bson.RawValue) (int64, bool) {
 	case bson.TypeDouble:
 		return fromFloat(v.Double())
 	case bson.TypeString:
-		text := strings.TrimSpace(v.StringValue())
-		if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+		digits := strings.TrimSpace(text(v))
+		if n, err := strconv.ParseInt(digits, 10, 64); err == nil {
 			return n, true
 		}
-		f, err := strconv.ParseFloat(text, 64)
+		f, err := strconv.ParseFloat(digits, 64)
 		if err != nil {
 			return 0, false
 		}
@@ -53,7 +53,7 @@ func instant(v bson.RawValue) time.Time {
 	case bson.TypeDouble:
 		seconds = v.Double()
 	case bson.TypeString:
-		if f, err := strconv.ParseFloat(v.StringValue(), 64); err == nil {
+		if f, err := strconv.ParseFloat(text(v), 64); err == nil {
 			seconds = f
 		}
 	default:
@@ -70,7 +70,7 @@ func instant(v bson.RawValue) time.Time {
 	return time.UnixMilli(int64(seconds * 1000))
 }
 
-// text reads a string; anything else is none.
+// text reads a string; anything else is none, nor is one whose length is wrong.
 func text(v bson.RawValue) string {
 	s, _ := v.StringValueOK()
 	return s
