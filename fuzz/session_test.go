@@ -5,8 +5,10 @@ package fuzz
 import (
 	"bytes"
 	"fmt"
+	"regexp"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"treadle/loop"
@@ -35,25 +37,50 @@ type sessions struct {
 	server *loop.Offline
 	ports  []string // by peer
 	hellos [][]byte // by peer, what its connections begin with unless the script says otherwise
-	peers  []*loop.OfflinePeer
+	doors  map[string]*door
+	peers  []sessionPeer
 	piece  int      // bytes sent at a time, 0: all
 	lives  [][]life // by peer, its connections
 }
 
-// life is one connection: what it was sent, and whether the server ended it.
+// sessionPeer is a connection to the server.
+type sessionPeer interface {
+	Send([]byte) // may change the bytes
+	Read() []byte
+	Closed() bool
+	Close()
+}
+
+// life is one connection: what it was sent, and whether the server ended it; how many well-formed requests it sent, and
+// whether it sent other bytes too.
 type life struct {
 	sent   []byte
 	closed bool
+	asked  int
+	raw    bool
 }
 
-func (l life) String() string { return fmt.Sprintf("%q, closed: %v", l.sent, l.closed) }
+// byChance is what the libraries below the server send otherwise each time: the order of the properties in ZMTP's READY,
+// and HTTP's date.
+var byChance = regexp.MustCompile(`(?s)\x05READY.{35}|Date: [^\r]*\r`)
+
+func (l life) String() string {
+	return fmt.Sprintf("%q, closed: %v", byChance.ReplaceAll(l.sent, nil), l.closed)
+}
 
 // connected returns a peer's connection, a new one after the end of the one before. greet makes it say its hello.
-func (s *sessions) connected(peer int, greet bool) *loop.OfflinePeer {
-	if p := s.peers[peer]; p != nil && !p.Closed() {
-		return p
+func (s *sessions) connected(peer int, greet bool) sessionPeer {
+	if p := s.peers[peer]; p != nil {
+		if !p.Closed() {
+			return p
+		}
+		p.Close()
 	}
-	s.peers[peer] = s.server.Connect(s.ports[peer])
+	if d := s.doors[s.ports[peer]]; d != nil {
+		s.peers[peer] = d.connect()
+	} else {
+		s.peers[peer] = s.server.Connect(s.ports[peer])
+	}
 	s.lives[peer] = append(s.lives[peer], life{})
 	if greet {
 		s.peers[peer].Send(bytes.Clone(s.hellos[peer]))
@@ -62,7 +89,7 @@ func (s *sessions) connected(peer int, greet bool) *loop.OfflinePeer {
 }
 
 // send sends what a connection takes of b.
-func (s *sessions) send(p *loop.OfflinePeer, b []byte) {
+func (s *sessions) send(p sessionPeer, b []byte) {
 	size := len(b)
 	if s.piece > 0 {
 		size = s.piece
@@ -72,14 +99,25 @@ func (s *sessions) send(p *loop.OfflinePeer, b []byte) {
 	}
 }
 
+// life is that of a peer's last connection.
+func (s *sessions) life(peer int) *life { return &s.lives[peer][len(s.lives[peer])-1] }
+
 // raw is a step that sends bytes, which may be anything.
 func raw(b []byte) func(*sessions, int) {
-	return func(s *sessions, peer int) { s.send(s.connected(peer, false), b) }
+	return func(s *sessions, peer int) {
+		p := s.connected(peer, false)
+		s.life(peer).raw = true
+		s.send(p, b)
+	}
 }
 
 // request is a step that sends a well-formed frame behind a hello.
 func request(b []byte) func(*sessions, int) {
-	return func(s *sessions, peer int) { s.send(s.connected(peer, true), b) }
+	return func(s *sessions, peer int) {
+		p := s.connected(peer, true)
+		s.life(peer).asked++
+		s.send(p, b)
+	}
 }
 
 // hangUp is a step that ends the connection.
@@ -90,8 +128,18 @@ func wait(d time.Duration) func(*sessions, int) {
 	return func(s *sessions, _ int) { s.server.Advance(d) }
 }
 
-// play plays a script and returns the connections of each peer.
-func play(t *testing.T, o loop.Options, ports []string, hellos [][]byte, script []step, piece int) [][]life {
+// play plays a script and returns the connections of each peer. Where a port is a door, there are goroutines of the
+// server's: they are in a bubble, which tells when they have nothing to do, and that none is left.
+func play(t *testing.T, o loop.Options, ports []string, hellos [][]byte, script []step, piece int) (lives [][]life) {
+	t.Helper()
+	if !slices.ContainsFunc(ports, isDoor) {
+		return playAll(t, o, ports, hellos, script, piece)
+	}
+	synctest.Test(t, func(t *testing.T) { lives = playAll(t, o, ports, hellos, script, piece) })
+	return lives
+}
+
+func playAll(t *testing.T, o loop.Options, ports []string, hellos [][]byte, script []step, piece int) [][]life {
 	t.Helper()
 	// One shard: which queues share one is by chance, and with it the order in which a STATUS lists them.
 	o.Shards = 1
@@ -100,12 +148,13 @@ func play(t *testing.T, o loop.Options, ports []string, hellos [][]byte, script 
 		t.Fatal(err)
 	}
 	s := &sessions{t: t, server: server, ports: ports, hellos: hellos, piece: piece,
-		peers: make([]*loop.OfflinePeer, len(ports)), lives: make([][]life, len(ports))}
+		doors: openDoors(t, server, ports), peers: make([]sessionPeer, len(ports)), lives: make([][]life, len(ports))}
 	for i, step := range script[:min(len(script), sessionSteps)] {
 		step.do(s, step.peer)
+		server.Settle()
 		for j, p := range s.peers {
 			if p != nil {
-				now := &s.lives[j][len(s.lives[j])-1]
+				now := s.life(j)
 				now.sent, now.closed = append(now.sent, p.Read()...), p.Closed()
 			}
 		}

@@ -35,11 +35,16 @@ func (h *ktsHub) listen() error {
 			if err != nil {
 				return err
 			}
-			h.sockets = append(h.sockets, l)
-			h.servers = append(h.servers, h.newServer(p.answer))
+			h.add(l, p.answer)
 		}
 	}
 	return nil
+}
+
+// add has serve answer on one more socket.
+func (h *ktsHub) add(l net.Listener, answer http.HandlerFunc) {
+	h.sockets = append(h.sockets, l)
+	h.servers = append(h.servers, h.newServer(answer))
 }
 
 // newServer is net/http's with a bound for everything: a call arrives within
