@@ -292,8 +292,12 @@ func splitAddress(a string) (network, address string, err error) {
 	case network == "unix" && !strings.HasPrefix(address, "/"):
 		return "", "", fmt.Errorf("%q: the socket's path must be absolute, as in unix:///run/periodic.sock", a)
 	case network == "tcp":
-		if _, _, err := net.SplitHostPort(address); err != nil {
+		host, port, err := net.SplitHostPort(address)
+		if err != nil {
 			return "", "", fmt.Errorf("%q: %w", a, err)
+		}
+		if host == "*" { // ZeroMQ's word for every address
+			address = ":" + port
 		}
 	}
 	return network, address, nil

@@ -57,3 +57,10 @@ func TestOptions(t *testing.T) {
 	refuses(t, "frame-timeout", "negative", Options{FrameTimeout: -1})
 	refuses(t, "drain", "negative", Options{Drain: -1})
 }
+
+// TestEveryAddress: ZeroMQ's word for all of a machine's addresses is understood.
+func TestEveryAddress(t *testing.T) {
+	if network, address, err := splitAddress("tcp://*:6125"); network != "tcp" || address != ":6125" || err != nil {
+		t.Errorf("got %s %s, %v", network, address, err)
+	}
+}
