@@ -11,6 +11,8 @@ import (
 	"net/http/pprof"
 	"regexp"
 	"runtime"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -36,11 +38,21 @@ type Server struct {
 	http     http.Server
 }
 
-// Time-outs of a request: scrapes are small, profiles take up to a minute or two.
+// Bounds of what peers may take.
 const (
-	headerTimeout = 5 * time.Second
+	// requestTimeout is for a request to arrive: it is a line or two.
+	requestTimeout = 5 * time.Second
+	// answerTimeout is for a page to be read, writeTimeout for a profile, which may take a
+	// minute or two itself.
+	answerTimeout = 10 * time.Second
 	writeTimeout  = 3 * time.Minute
-	maxHeader     = 16 << 10
+	// idleTimeout is how long a connection waits for its next request: monitors come every
+	// minute, or more often.
+	idleTimeout = 2 * time.Minute
+	maxHeader   = 16 << 10
+	// maxConnections are plenty for monitors and those who look. They come out of the
+	// descriptors that the server keeps for itself, so that they never wait for room.
+	maxConnections = 32
 )
 
 // collection are Go's own metrics of what garbage collection costs: its cycles, the pauses, and the processor time of it
@@ -92,8 +104,34 @@ func New(l net.Listener, samples func() []Sample, pages ...Page) *Server {
 		mux.HandleFunc(p.Pattern, p.Handler)
 	}
 	return &Server{listener: l, http: http.Server{
-		Handler: mux, ReadHeaderTimeout: headerTimeout, WriteTimeout: writeTimeout, MaxHeaderBytes: maxHeader,
+		Handler: hasty(mux), ReadTimeout: requestTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+		ConnState: turnAway(maxConnections),
 	}}
+}
+
+// hasty gives those who want a page, and no profile, little time to read it.
+func hasty(pages http.Handler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasPrefix(r.URL.Path, "/debug/pprof/") {
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTimeout)) // else they have writeTimeout
+		}
+		pages.ServeHTTP(w, r)
+	}
+}
+
+// turnAway closes new connections while there are so many.
+func turnAway(most int64) func(net.Conn, http.ConnState) {
+	var open atomic.Int64
+	return func(c net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateNew:
+			if open.Add(1) > most {
+				_ = c.Close() // its end is told like any other's
+			}
+		case http.StateClosed, http.StateHijacked:
+			open.Add(-1)
+		}
+	}
 }
 
 // Serve answers until Close.
