@@ -60,16 +60,21 @@ func start(t *testing.T, stdout bool, args ...string) *process {
 // startCommand is start for a command that ends in running treadle.
 func startCommand(t *testing.T, stdout bool, command string, args ...string) *process {
 	t.Helper()
+	return startBy(t, stdout, exec.Command(command, args...), (*exec.Cmd).Start)
+}
+
+// startBy is startCommand for one that begins in a way of its own.
+func startBy(t *testing.T, stdout bool, cmd *exec.Cmd, begin func(*exec.Cmd) error) *process {
+	t.Helper()
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(command, args...)
 	cmd.Stderr = w
 	if stdout {
 		cmd.Stdout, cmd.Stderr = w, os.Stderr
 	}
-	if err := cmd.Start(); err != nil {
+	if err := begin(cmd); err != nil {
 		t.Fatal(err)
 	}
 	w.Close()

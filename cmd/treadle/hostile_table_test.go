@@ -4,15 +4,19 @@ import (
 	enc "encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	gloomcodec "treadle/codec/gloom"
+	"treadle/codec/kts46"
 	"treadle/codec/periodic"
 )
 
@@ -41,42 +45,94 @@ func zmtp() []byte {
 	return []byte(zmtpGreeting + strings.Repeat("\x00", 64-len(zmtpGreeting)) + zmtpReady)
 }
 
-// unfinished is, by port, the front of something that never comes.
-var unfinished = map[string][]byte{
-	"periodic":      hello(periodic.Client)[:5],
-	"gloom-masters": []byte("\x00\x00\x10\x00{"),
-	"gloom-slaves":  []byte("\x00\x00"),
-	"dwork":         zmtp()[:20],
+// post is a call of kts46, or how it begins: what is behind the head's first lines.
+func post(path, rest string) string { return "POST " + path + " HTTP/1.1\r\nHost: x\r\n" + rest }
+
+// whole is a call whose length is announced as it is.
+func whole(path, body string) string {
+	return post(path, fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(body), body))
 }
 
-// huge is, by port, what announces far too much.
-var huge = map[string][]byte{
-	"periodic":      append(hello(periodic.Client), "\x00REQ\xff\xff\xff\xff\x00\x00\x00\x01\x0d"...),
-	"gloom-masters": []byte("\xff\xff\xff\xff{"),
-	"gloom-slaves":  []byte("\xff\xff\xff\xff{"),
-	"dwork":         enc.BigEndian.AppendUint64(append(zmtp(), 2), 4<<30),
+// paths are where the ports of HTTP answer.
+var paths = map[string]string{"kts46": "/RPC2", "kts46-json": "/jsonrpc", "http": "/metrics"}
+
+// onHTTP is the same for each of those ports, in addition to others.
+func onHTTP(others map[string][]string, says func(path string) []string) map[string][]string {
+	for protocol, path := range paths {
+		others[protocol] = says(path)
+	}
+	return others
 }
+
+// unfinished are, by port, fronts of something that never comes.
+var unfinished = onHTTP(map[string][]string{
+	"periodic":      {string(hello(periodic.Client)[:5]), string(hello(periodic.Client)) + "\x00REQ\x00\x10\x00\x00\x00\x00\x00\x01\x0d"},
+	"gloom-masters": {"\x00\x00\x10\x00{"},
+	"gloom-slaves":  {"\x00\x00"},
+	"dwork":         {string(zmtp()[:20]), string(zmtp()) + "\x01\x00\x02\x00\x00\x00\x00\x00\x10\x00\x00"},
+}, func(path string) []string {
+	return []string{"PO", post(path, "Content-Le"), post(path, "Content-Length: 1000\r\n\r\n<"), post(path, "Transfer-Encoding: chunked\r\n\r\n100\r\n<")}
+})
+
+// huge are, by port, what announces four gigabytes.
+var huge = onHTTP(map[string][]string{
+	"periodic":      {string(hello(periodic.Client)) + "\x00REQ\xff\xff\xff\xff\x00\x00\x00\x01\x0d"},
+	"gloom-masters": {"\xff\xff\xff\xff{"},
+	"gloom-slaves":  {"\xff\xff\xff\xff{"},
+	"dwork":         {string(enc.BigEndian.AppendUint64(append(zmtp(), 2), 4<<30))},
+}, func(path string) []string {
+	return []string{post(path, "Content-Length: 4294967296\r\n\r\n"), post(path, "Transfer-Encoding: chunked\r\n\r\n100000000\r\n"), post(path, "X: ")}
+})
 
 // endless is, by port, what a peer that never reads asks for again and again.
-var endless = map[string][]byte{
-	"periodic":      ask(nil, 1, periodic.ConfigGet, periodic.AppendStr8String(nil, "timeout")),
-	"gloom-masters": gloomcodec.AppendRespond(nil, []byte("1")),
-	"gloom-slaves":  gloomcodec.AppendRespond(nil, []byte("1")),
-	"dwork":         []byte("\x01\x00\x00\x02\x08\x06"),
+var endless = map[string]string{
+	"periodic":      string(ask(nil, 1, periodic.ConfigGet, periodic.AppendStr8String(nil, "timeout"))),
+	"gloom-masters": string(gloomcodec.AppendRespond(nil, []byte("1"))),
+	"gloom-slaves":  string(gloomcodec.AppendRespond(nil, []byte("1"))),
+	"dwork":         "\x01\x00\x00\x02\x08\x06",
+	"kts46":         whole("/RPC2", string(kts46.AppendCall(nil, "getServerStatus"))),
+	"kts46-json":    whole("/jsonrpc", `{"method":"hello","id":1}`),
+	"http":          "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n",
 }
 
 // deaf writes until the server hangs up.
-func deaf(c net.Conn, first, again []byte) error {
+func deaf(c net.Conn, first, again string) error {
 	defer c.Close()
-	if _, err := c.Write(first); err != nil {
-		return err
+	_, err := io.WriteString(c, first)
+	for again = strings.Repeat(again, 1+(64<<10)/len(again)); err == nil; {
+		_, err = io.WriteString(c, again)
 	}
-	again = []byte(strings.Repeat(string(again), 1+(64<<10)/len(again)))
-	for {
-		if _, err := c.Write(again); err != nil {
-			return err
+	return err
+}
+
+// neverRead has peers ask and ask on ports until the server hangs up on each.
+func (s *siege) neverRead(ports ...string) {
+	s.onEach(4, func(protocol string) {
+		if !slices.Contains(ports, protocol) {
+			return
 		}
-	}
+		first := map[string]string{"periodic": string(hello(periodic.Client)), "dwork": string(zmtp())}[protocol]
+		c := s.dial(protocol)
+		_ = c.(*net.TCPConn).SetReadBuffer(4 << 10) // so that the system takes little for it
+		if err := deaf(c, first, endless[protocol]); errors.Is(err, os.ErrDeadlineExceeded) {
+			s.t.Errorf("%s: the server neither reads nor hangs up: %v", protocol, err)
+		}
+	})
+}
+
+// dripPause is the time between two bytes of a peer that sends as slowly as it can.
+const dripPause = 50 * time.Millisecond
+
+// everyWay begins n connections, as far as there may be, with the words for their ports in turn,
+// and wants the server to hang up on all of them.
+func (s *siege) everyWay(words map[string][]string, n int, do func(c net.Conn, begin string)) {
+	var turn atomic.Int64
+	s.onEach(s.files(n)/len(allPorts)+1, func(protocol string) {
+		c := s.dial(protocol)
+		begin := words[protocol][turn.Add(1)%int64(len(words[protocol]))]
+		do(c, begin)
+		s.wantHungUp(c, fmt.Sprintf("%s, %q", protocol, begin))
+	})
 }
 
 // crowd offers functions and asks for jobs, in one go, and returns when the server has read it
@@ -157,37 +213,39 @@ var hostiles = []struct {
 	attack func(s *siege)
 }{
 	{"unfinished beginnings on each port", 0, func(s *siege) {
-		s.onEach(s.files(200*s.scale)/4, func(protocol string) {
-			c := s.dial(protocol)
-			_, _ = c.Write(unfinished[protocol])
-			s.wantHungUp(c, protocol)
-		})
+		s.everyWay(unfinished, 200*s.scale, func(c net.Conn, begin string) { _, _ = io.WriteString(c, begin) })
 	}},
-	{"four gigabytes announced on each port", 0, func(s *siege) {
-		s.onEach(s.files(200*s.scale)/4, func(protocol string) {
-			c := s.dial(protocol)
-			_, _ = c.Write(huge[protocol])
-			s.wantHungUp(c, protocol)
-		})
-	}},
-	{"peers that never read", 0, func(s *siege) {
-		s.onEach(4, func(protocol string) {
-			first := map[string][]byte{"periodic": hello(periodic.Client), "dwork": zmtp()}[protocol]
-			if err := deaf(s.dial(protocol), first, endless[protocol]); errors.Is(err, os.ErrDeadlineExceeded) {
-				s.t.Errorf("%s: the server neither reads nor hangs up: %v", protocol, err)
+	{"a byte at a time on each port", 0, func(s *siege) {
+		s.everyWay(unfinished, 100*s.scale, func(c net.Conn, begin string) {
+			_, err := io.WriteString(c, begin)
+			for pause := time.NewTicker(dripPause); err == nil; <-pause.C {
+				_, err = c.Write([]byte{'0'})
+			}
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				s.t.Errorf("%q, and then a byte at a time: the server does not hang up", begin)
 			}
 		})
 	}},
+	{"four gigabytes announced on each port", 0, func(s *siege) {
+		s.everyWay(huge, 200*s.scale, func(c net.Conn, begin string) { _, _ = io.WriteString(c, begin) })
+	}},
+	{"four gigabytes on their way on each port", 0, func(s *siege) {
+		s.everyWay(huge, 20, func(c net.Conn, begin string) { _ = deaf(c, begin, "0") })
+	}},
+	{"peers that never read", 0, func(s *siege) { s.neverRead("periodic", "gloom-masters", "gloom-slaves", "dwork") }},
+	{"peers of HTTP that never read", 0, func(s *siege) { s.neverRead("kts46", "kts46-json", "http") }},
 	{"idle connections", 0, func(s *siege) {
 		n := s.files(500 * s.scale)
 		s.t.Logf("%d idle connections", n)
+		first := map[string]string{"periodic": string(hello(periodic.Client)), "dwork": string(zmtp())}
 		var open []net.Conn
-		for range n {
-			c := s.dial("periodic")
+		for i := range n {
+			protocol := allPorts[i%len(allPorts)]
+			c := s.dial(protocol)
 			open = append(open, c)
-			_, _ = c.Write(hello(periodic.Client))
-			if _, err := c.Read(make([]byte, 1)); err != nil { // else it may be waiting to be accepted
-				s.t.Fatal(err)
+			_, _ = io.WriteString(c, first[protocol]+endless[protocol])
+			if _, err := c.Read(make([]byte, 1)); err != nil && protocol != "http" { // else it may be waiting to be accepted
+				s.t.Fatal(protocol, err)
 			}
 		}
 		for _, c := range open {
@@ -196,7 +254,7 @@ var hostiles = []struct {
 	}},
 	{"connecting and leaving", 0, func(s *siege) {
 		for i := range 1000 * s.scale {
-			s.dial([]string{"periodic", "gloom-masters", "gloom-slaves", "dwork"}[i%4]).Close()
+			s.dial(allPorts[i%len(allPorts)]).Close()
 		}
 		s.onEach(1, func(protocol string) { // behind them all
 			c := s.dial(protocol)

@@ -28,9 +28,12 @@ const (
 	// the limit and what the runtime and the program itself need beside it.
 	hostileLimit = 256 << 20
 	hostileRSS   = hostileLimit + 128<<20
-	// hostileWait is how long the well-behaved client may have to wait for a result: far more
+	// hostileWait is how long a well-behaved client may have to wait for a result: far more
 	// than it does, because tests share their machine.
 	hostileWait = 3 * time.Second
+	// hostilePatience is how long a server may take to hang up on a peer: ten seconds for
+	// answers that are not read. It is less than patience, with which the server ends.
+	hostilePatience = 20 * time.Second
 )
 
 // siege is a built server, the peers that do it harm and the one that does not.
@@ -41,27 +44,49 @@ type siege struct {
 	socket string
 	scale  int
 	more   int  // bytes beyond hostileLimit
-	rest   bool // the well-behaved client rests: nobody can be served
+	rest   bool // the well-behaved clients rest: nobody can be served
 }
 
 // besiege starts the server with little memory, or so much more, and short patience.
 func besiege(t *testing.T, more int) *siege {
 	t.Helper()
+	s := newSiege(t, more)
+	return s.on(start(t, false, s.serves("--data", "none", "--max-frame", "4MiB", "--gloom-max-frame", "4MiB", "--max-outbound", "8MiB", "--dwork-max-frame", "4MiB",
+		"--handshake-timeout", "500ms", "--frame-timeout", "1s")...))
+}
+
+// newSiege is one whose server is to come, which gets that much memory.
+func newSiege(t *testing.T, more int) *siege {
+	t.Helper()
 	t.Setenv("GOMEMLIMIT", strconv.Itoa(hostileLimit+more))
-	s := &siege{t: t, more: more, ports: map[string]string{}, socket: filepath.Join(t.TempDir(), "s"), scale: *hostileScale}
-	s.server = start(t, false, "serve", "--periodic", "tcp://127.0.0.1:0", "--periodic", "unix://"+s.socket,
-		"--gloom-masters", "tcp://127.0.0.1:0", "--gloom-slaves", "tcp://127.0.0.1:0", "--dwork", "tcp://127.0.0.1:0", "--kts46", "off", "--kts46-json", "off",
-		"--http", "off", "--data", "none", "--max-frame", "4MiB", "--gloom-max-frame", "4MiB", "--max-outbound", "8MiB", "--dwork-max-frame", "4MiB",
-		"--handshake-timeout", "500ms", "--frame-timeout", "1s")
-	for len(s.ports) < 4 {
-		line := s.server.until("listening")
-		_, rest, _ := strings.Cut(line, "protocol=")
+	return &siege{t: t, more: more, ports: map[string]string{}, socket: filepath.Join(t.TempDir(), "s"), scale: *hostileScale}
+}
+
+// allPorts are the protocols that have one.
+var allPorts = []string{"periodic", "gloom-masters", "gloom-slaves", "dwork", "kts46", "kts46-json", "http"}
+
+// serves is the command line of a server that listens everywhere.
+func (s *siege) serves(args ...string) []string {
+	all := []string{"serve", "--periodic", "unix://" + s.socket, "--http", "127.0.0.1:0"}
+	for _, protocol := range allPorts[:len(allPorts)-1] {
+		all = append(all, "--"+protocol, "tcp://127.0.0.1:0")
+	}
+	return append(all, args...)
+}
+
+// on reads where the server listens, and is s.
+func (s *siege) on(p *process) *siege {
+	s.t.Helper()
+	s.server = p
+	for clear(s.ports); len(s.ports) < len(allPorts); {
+		_, rest, _ := strings.Cut(p.until("listening"), "protocol=")
 		protocol, rest, _ := strings.Cut(rest, " ")
-		if address, ok := strings.CutPrefix(rest, "address=tcp://"); ok {
+		_, address, _ := strings.Cut(rest, "://")
+		if !strings.HasPrefix(rest, "address=unix") {
 			s.ports[protocol] = strings.TrimSpace(address)
 		}
 	}
-	s.server.drain()
+	p.drain()
 	return s
 }
 
@@ -72,7 +97,7 @@ func (s *siege) dial(protocol string) net.Conn {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(hostilePatience)); err != nil {
 		s.t.Fatal(err)
 	}
 	return c
@@ -84,66 +109,6 @@ func (s *siege) wantHungUp(c net.Conn, what string) {
 		s.t.Errorf("%s: the server does not hang up", what)
 	}
 	c.Close()
-}
-
-// withGuest runs the attack beside a client and a worker that behave, and checks that they are
-// served all the time, and what memory the server has taken in the end.
-func (s *siege) withGuest(attack func()) {
-	s.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*patience)
-	defer cancel()
-	address := "unix://" + s.socket
-	w, err := client.DialWorker(ctx, address, client.Options{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer w.Close()
-	if err := w.CanDo(ctx, "guest"); err != nil {
-		s.t.Fatal(err)
-	}
-	c, err := client.Dial(ctx, address, client.Options{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer c.Close()
-	go func() {
-		for {
-			a, err := w.Grab(ctx)
-			if err != nil || w.Done(ctx, a, []byte(a.Job.Name)) != nil {
-				return
-			}
-		}
-	}()
-	over := make(chan struct{})
-	var served int
-	var worst time.Duration
-	var guest sync.WaitGroup
-	guest.Go(func() {
-		for more := true; more; served++ {
-			select {
-			case <-over:
-				more = false // and once more, behind it all
-			default:
-			}
-			began, name := time.Now(), fmt.Sprint("run ", served)
-			if got, err := c.Run(ctx, &client.Job{Func: "guest", Name: name}); err != nil || string(got) != name {
-				s.t.Errorf("the guest's result is %q, %v", got, err)
-				return
-			}
-			worst = max(worst, time.Since(began))
-		}
-	})
-	attack()
-	close(over)
-	guest.Wait()
-	memory := s.peak()
-	s.t.Logf("the guest was served %d times, the longest wait was %v; %d MiB", served, worst.Round(100*time.Microsecond), memory>>20)
-	if worst > hostileWait && !s.rest {
-		s.t.Errorf("the guest waited for %v", worst)
-	}
-	if memory > hostileRSS+s.more {
-		s.t.Errorf("the server took %d bytes, of %d", memory, hostileRSS)
-	}
 }
 
 // peak is the most memory that the server has had.
@@ -165,7 +130,7 @@ func (s *siege) peak() int {
 // onEach does something on n connections to each port, all at a time.
 func (s *siege) onEach(n int, do func(protocol string)) {
 	var all sync.WaitGroup
-	for protocol := range s.ports {
+	for _, protocol := range allPorts {
 		for range n {
 			all.Go(func() { do(protocol) })
 		}
