@@ -124,7 +124,7 @@ func (h *ktsHub) job(project, name string) (*ktsJob, error) {
 	}
 	j := p.jobs[name]
 	if j == nil {
-		return nil, &ktsMissing{project, name}
+		return nil, &ktsMissing{project: project, job: name}
 	}
 	return j, nil
 }
@@ -160,9 +160,9 @@ func (h *ktsHub) createProject(name string) error {
 // deleteProject deletes a project with its jobs. The jobs of a project that is gone are
 // nobody's: a crash in the middle leaves none behind.
 func (h *ktsHub) deleteProject(name string) error {
-	p, err := h.project(name)
-	if err != nil {
-		return err
+	p := h.projects[name]
+	if p == nil {
+		return &ktsMissing{project: name, toDelete: true}
 	}
 	h.drop(ktsProjectKey + name)
 	for _, j := range p.jobs {
@@ -198,11 +198,16 @@ func (h *ktsHub) addJob(project, name, definition string) error {
 }
 
 func (h *ktsHub) deleteJob(project, name string) error {
-	j, err := h.job(project, name)
-	if err == nil {
-		h.discard(j)
+	p, err := h.project(project)
+	if err != nil {
+		return err
 	}
-	return err
+	j := p.jobs[name]
+	if j == nil {
+		return &ktsMissing{project: project, job: name, toDelete: true}
+	}
+	h.discard(j)
+	return nil
 }
 
 // discard takes a job out of its project, with its tasks.

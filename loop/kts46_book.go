@@ -207,14 +207,23 @@ func (j *ktsJob) define(definition string) error {
 	return nil
 }
 
-// ktsMissing says that there is no such project or, with a job's name, no such job in it.
-type ktsMissing struct{ project, job string }
+// ktsMissing says that there is no such project or, with a job's name, no such job in it,
+// to look at or to delete. The words, of this and the next, are the reference's.
+type ktsMissing struct {
+	project, job string
+	toDelete     bool
+}
 
 func (e *ktsMissing) Error() string {
-	if e.job == "" {
-		return fmt.Sprintf("there is no project %q", e.project)
+	switch {
+	case e.job == "" && e.toDelete:
+		return fmt.Sprintf("Couldn't delete project '%s' because it doesn't exists.", e.project)
+	case e.job == "":
+		return fmt.Sprintf("Couldn't get project '%s' because it doesn't exists.", e.project)
+	case e.toDelete:
+		return fmt.Sprintf("Couldn't delete job '%s' in project '%s' because it doesn't exist.", e.job, e.project)
 	}
-	return fmt.Sprintf("there is no job %q in project %q", e.job, e.project)
+	return fmt.Sprintf("Couldn't get job '%s' from project '%s' because it doesn't exists.", e.job, e.project)
 }
 
 // ktsTaken says that there is such a project or, with a job's name, such a job already.

@@ -241,7 +241,9 @@ func TestKtsProjects(t *testing.T) {
 	}
 	is(false, "projectExists", "p")
 	is("[]", "getServerStatus")
-	for _, c := range []string{"deleteProject", "getJobsList", "getProjectStatus", "getNewJobId"} {
+	r.faults(`<type 'exceptions.KeyError'>:"Couldn't delete project 'p' because it doesn't exists."`, "deleteProject", "p")
+	r.faults("Couldn't get project 'p'", "deleteJob", "p", "a")
+	for _, c := range []string{"getJobsList", "getProjectStatus", "getNewJobId"} {
 		r.faults("Couldn't get project 'p'", c, "p")
 	}
 	is(nil, "createProject", "p")
@@ -249,7 +251,7 @@ func TestKtsProjects(t *testing.T) {
 	is(true, "projectExists", "p")
 	is(false, "jobExists", "p", "a")
 	is("[[{project p} {visible false}]]", "getServerStatus")
-	r.faults("Couldn't get job 'a' from project 'p'", "deleteJob", "p", "a")
+	r.faults(`<type 'exceptions.KeyError'>:"Couldn't delete job 'a' in project 'p' because it doesn't exist."`, "deleteJob", "p", "a")
 	r.faults("Couldn't get job 'a' from project 'p'", "getJobStatus", "p", "a")
 	is(nil, "addJob", "p", "b", definition(10, 1, 5))
 	is(nil, "addJob", "p", "a", definition(0, 1, 5))

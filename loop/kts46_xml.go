@@ -126,10 +126,8 @@ func ktsFault(err error) *kts46.Fault {
 	switch {
 	case errors.As(err, &fault):
 		return fault
-	case errors.As(err, &missing) && missing.job == "":
-		text = fmt.Sprintf(`<type 'exceptions.KeyError'>:"Couldn't get project '%s' because it doesn't exists."`, missing.project)
 	case errors.As(err, &missing):
-		text = fmt.Sprintf(`<type 'exceptions.KeyError'>:"Couldn't get job '%s' from project '%s' because it doesn't exists."`, missing.job, missing.project)
+		text = `<type 'exceptions.KeyError'>:"` + missing.Error() + `"`
 	case errors.As(err, &taken):
 		text = "<class 'kts46.mongodb.StorageException'>:" + taken.Error()
 	case errors.Is(err, errKtsNoTask):
