@@ -212,6 +212,10 @@ func TestExitCodes(t *testing.T) {
 	f("serve --drain -1s", 2, "--drain")
 	f("serve --drain=-1s", 2, "--drain")
 	f("serve --handshake-timeout 0s", 2, "--handshake-timeout")
+	f("serve --sync-interval 0s", 2, "--sync-interval")
+	for _, setting := range []string{"--max-frame", "--gloom-max-frame", "--dwork-max-frame", "--dwork-max-steal"} {
+		f("serve --data none "+setting+" 0", 2, setting+": 0 is below 1")
+	}
 	f("serve --config "+file, 2, file+" line 1")
 
 	if out, errs, code := treadle(t, ""); code != 2 || out != "" || !strings.Contains(errs, "treadle serve") {

@@ -33,7 +33,7 @@ type serveCmd struct {
 	Data         string        `default:"./treadle-data" placeholder:"DIR" help:"Directory of the journal, made when missing, or none: jobs live in memory alone (default: ${default})."`
 	Sync         string        `enum:"always,interval,never" default:"always" help:"When a change is on disk: always (before it is acknowledged), interval (a crash costs the last one) or never (when the system gets to it) (default: ${default})."`
 	SyncInterval time.Duration `default:"50ms" placeholder:"TIME" help:"Time between commits that nothing waits for (default: ${default})."`
-	MinFree      byteSize      `default:"256MiB" placeholder:"SIZE" help:"Free space on the disk of --data below which new jobs are refused (default: ${default})."`
+	MinFree      byteSize      `default:"256MiB" placeholder:"SIZE" help:"Free space on the disk of --data below which new jobs are refused; 0: never (default: ${default})."`
 
 	DworkMaxFrame byteSize      `default:"16MiB" placeholder:"SIZE" help:"Largest ZeroMQ frame of the dwork protocol (default: ${default})."`
 	DworkMaxSteal int           `default:"65536" placeholder:"N" help:"Most tasks that one Steal is given (default: ${default})."`
@@ -79,9 +79,9 @@ func (s *serveCmd) Run(con *console) error {
 	return loop.Run(first, o)
 }
 
-// options are the flags as the server takes them. A zero there means the
-// default, so a zero that was asked for is refused or made the next best.
-func (s *serveCmd) options() (loop.Options, error) {
+// refuseZeros refuses what is less than can work. To the server a zero means the
+// default, but here the flags have their defaults already.
+func (s *serveCmd) refuseZeros() error {
 	for _, t := range []struct {
 		setting string
 		value   time.Duration
@@ -90,11 +90,34 @@ func (s *serveCmd) options() (loop.Options, error) {
 		{"handshake-timeout", s.HandshakeTimeout, time.Nanosecond},
 		{"frame-timeout", s.FrameTimeout, time.Nanosecond},
 		{"kts46-timeout", s.Kts46Timeout, time.Nanosecond},
+		{"sync-interval", s.SyncInterval, time.Nanosecond},
 		{"drain", s.Drain, 0},
 	} {
 		if t.value < t.least {
-			return loop.Options{}, &loop.OptionError{Setting: t.setting, Err: fmt.Errorf("%v is too short", t.value)}
+			return &loop.OptionError{Setting: t.setting, Err: fmt.Errorf("%v is too short", t.value)}
 		}
+	}
+	for _, n := range []struct {
+		setting string
+		value   int
+	}{
+		{"max-frame", int(s.MaxFrame)},
+		{"gloom-max-frame", int(s.GloomMaxFrame)},
+		{"dwork-max-frame", int(s.DworkMaxFrame)},
+		{"dwork-max-steal", s.DworkMaxSteal},
+	} {
+		if n.value < 1 {
+			return &loop.OptionError{Setting: n.setting, Err: fmt.Errorf("%d is below 1", n.value)}
+		}
+	}
+	return nil
+}
+
+// options are the flags as the server takes them. A zero there means the default, so
+// one that was asked for is refused or made the next best.
+func (s *serveCmd) options() (loop.Options, error) {
+	if err := s.refuseZeros(); err != nil {
+		return loop.Options{}, err
 	}
 	var node loop.DisbatchOptions
 	if s.Disbatch != "" {
@@ -120,7 +143,7 @@ func (s *serveCmd) options() (loop.Options, error) {
 			Listen: s.Kts46, JSON: s.Kts46JSON, Timeout: s.Kts46Timeout, TimeoutUnit: s.Kts46TimeoutUnit,
 			RestartAfter: s.Kts46RestartAfter, Databases: s.Kts46Databases,
 		},
-		Data: s.Data, Sync: s.Sync, SyncInterval: s.SyncInterval, MinFree: int(s.MinFree),
+		Data: s.Data, Sync: s.Sync, SyncInterval: s.SyncInterval, MinFree: max(int(s.MinFree), 1),
 		Loops: s.Loops, Shards: s.Shards, MaxConnections: s.MaxConnections, MaxFrame: int(s.MaxFrame), MaxOutbound: int(s.MaxOutbound),
 		HandshakeTimeout: s.HandshakeTimeout, FrameTimeout: s.FrameTimeout, Drain: max(s.Drain, time.Nanosecond),
 		Version: version,
