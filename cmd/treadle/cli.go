@@ -147,6 +147,14 @@ func usage(err error) error {
 	return badUsage("%w (see %s --help)", err, command)
 }
 
+// killed is the end of a worker by a second signal, and of the commands that it ran.
+type killed struct{}
+
+func (killed) Error() string { return "the running commands were killed" }
+
+// ExitCode is what report returns.
+func (killed) ExitCode() int { return exitInterrupted }
+
 // report prints an error as one line and returns the exit code it stands for.
 func report(con console, err error) int {
 	if err == nil {

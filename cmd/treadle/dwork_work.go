@@ -79,7 +79,7 @@ func (d *dworkWorkCmd) Run(c *cli, con *console) error {
 	case err != nil:
 		return err
 	case kill.Err() != nil:
-		return fmt.Errorf("the running commands were killed: %w", context.Canceled)
+		return killed{}
 	case t.failed.Load() > 0:
 		return fmt.Errorf("%d commands failed; their tasks were given back", t.failed.Load())
 	}

@@ -137,6 +137,9 @@ func TestGloomWorkSignals(t *testing.T) {
 	worker.until("started")
 	worker.signal(syscall.SIGTERM)
 	worker.signal(syscall.SIGINT)
+	if said := worker.until("killed"); said != "treadle: the running commands were killed" {
+		t.Error(said)
+	}
 	worker.exit(exitInterrupted)
 	worker = work()
 	worker.until("started")

@@ -45,7 +45,7 @@ func (g *gloomWorkCmd) Run(con *console) error {
 	crew := &crew{gloomWorkCmd: g, con: con}
 	err := crew.run(stop, kill)
 	if err == nil && kill.Err() != nil {
-		return fmt.Errorf("the running commands were killed: %w", context.Canceled)
+		return killed{}
 	}
 	return err
 }

@@ -235,7 +235,7 @@ func (kts46AddJobCmd) Help() string {
 
 // Help is printed by treadle kts46 run --help.
 func (kts46RunCmd) Help() string {
-	return `Returns when the jobs are queued. One that is queued, running or done is left alone.
+	return `Returns when the jobs are queued. One that is queued, running or done is left alone; when one does not exist, those behind it are not queued.
 
 	treadle kts46 run traffic north south`
 }

@@ -67,7 +67,7 @@ func (w *workCmd) Run(c *cli, con *console) error {
 	p := &pool{workCmd: w, con: con, host: c.host(), options: c.options(), pause: firstPause}
 	err := p.run(first, second)
 	if err == nil && second.Err() != nil {
-		return fmt.Errorf("the running commands were killed: %w", context.Canceled)
+		return killed{}
 	}
 	return err
 }

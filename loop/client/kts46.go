@@ -111,7 +111,7 @@ func (k *Kts46) unanswered(err error) error {
 	return fmt.Errorf("the scheduler at %s did not answer: %w", k.address, plain(err))
 }
 
-// humane takes what Python says of its own exception out of a fault, and makes it one line.
+// humane takes what Python says of its own exception out of a fault.
 func humane(f *kts46.Fault) *kts46.Fault {
 	text := f.Text
 	if class, rest, found := strings.Cut(text, ">:"); found && rest != "" && strings.HasPrefix(class, "<") {
@@ -120,7 +120,7 @@ func humane(f *kts46.Fault) *kts46.Fault {
 	if quoted := strings.TrimPrefix(text, `"`); quoted != text && strings.HasSuffix(quoted, `"`) {
 		text = strings.TrimSuffix(quoted, `"`)
 	}
-	return &kts46.Fault{Code: f.Code, Text: strings.ReplaceAll(text, "\n", " ")}
+	return &kts46.Fault{Code: f.Code, Text: text}
 }
 
 // CreateProject makes an empty project.
