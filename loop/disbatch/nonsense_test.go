@@ -1,6 +1,7 @@
 package disbatch
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"strings"
@@ -77,8 +78,23 @@ func TestDocumentsOfNonsense(t *testing.T) {
 	}
 }
 
-// A task of which a part has no form in JSON fails, and takes nobody along.
+// A task of which a part has no form in JSON, or is broken, fails and takes nobody along: neither the node, nor the
+// process that runs its tasks.
 func TestATaskThatIsNoJSON(t *testing.T) {
+	f := func(in string) {
+		t.Helper()
+		if text, err := extended(bson.Raw(in)); err == nil {
+			t.Fatalf("it is said as %s", text)
+		}
+		b, err := bson.Marshal(&assignment{Task: []byte(in), Plugin: PluginConfig{Kind: KindExec, Command: []string{"true"}}})
+		must(t, err)
+		var a assignment
+		must(t, readDocument(bytes.NewReader(b), &a))
+		task := DecodeTask(a.Task)
+		if o := new(performer).execute(t.Context(), &a, &task); o.status != StatusFailed || o.stdout != unableToStart {
+			t.Errorf("it ended with %+v", o)
+		}
+	}
 	// 18 00 00 00                 its size
 	//   03 p a r a m s 00         an embedded document
 	//     0b 00 00 00             its size
@@ -86,14 +102,13 @@ func TestATaskThatIsNoJSON(t *testing.T) {
 	//         00 00 00            what may be its value
 	//     00                      the end of params
 	//   00                        the end
-	in := bson.Raw("\x18\x00\x00\x00\x03params\x00\x0b\x00\x00\x00r2\x00\x00\x00\x00\x00\x00")
-	if text, err := extended(in); err == nil {
-		t.Fatalf("it is said as %s", text)
-	}
-	a, task := &assignment{Task: in, Plugin: PluginConfig{Kind: KindExec, Command: []string{"true"}}}, DecodeTask(in)
-	if o := new(performer).execute(t.Context(), a, &task); o.status != StatusFailed || o.stdout != unableToStart {
-		t.Errorf("it ended with %+v", o)
-	}
+	f("\x18\x00\x00\x00\x03params\x00\x0b\x00\x00\x00r2\x00\x00\x00\x00\x00\x00")
+	// 0d 00 00 00                 its size
+	//   04 a 00                   an array
+	//     64 65 00 05             its size, larger than all there is
+	//     00                      the end of a
+	//   00                        the end
+	f("\x0d\x00\x00\x00\x04a\x00de\x00\x05\x00\x00")
 }
 
 // Lengths that a string cannot have are those of no string, for whoever reads it.

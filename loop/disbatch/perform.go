@@ -35,7 +35,7 @@ type performer struct {
 
 // assignment is a claimed task and how it is to be run.
 type assignment struct {
-	Task   bson.Raw     `bson:"task"`
+	Task   []byte       `bson:"task"` // a document, carried as bytes: one that is broken must not break the pipe
 	Plugin PluginConfig `bson:"plugin"`
 	Schema Schema       `bson:"schema"`
 	GFS    GFS          `bson:"gfs"`

@@ -179,8 +179,8 @@ func FuzzDirectory(f *testing.F) {
 	})
 }
 
-// FuzzImport reads lines that are to be a journal. They are taken as a whole, and then an export of them is taken and is
-// the same text; or not at all, and the directory stays empty.
+// FuzzImport reads lines that are to be a journal. They are taken as a whole, and then an export of them is taken, is
+// the same jobs and settings, and is exported as the same text; or not at all, and the directory stays empty.
 func FuzzImport(f *testing.F) {
 	const head = "{\"treadle_journal\":1}\n"
 	for _, text := range []string{
@@ -207,6 +207,13 @@ func FuzzImport(f *testing.F) {
 		}
 		if err := export(again, testDir, &second, nil); err != nil || first.String() != second.String() {
 			t.Fatalf("%q comes to %q, and that to %q, %v", text, first.String(), second.String(), err)
+		}
+		was, err := reopen(disk)
+		if err != nil {
+			t.Fatalf("%q is taken, and %v", text, err)
+		}
+		if is, err := reopen(again); err != nil || !is.equal(was) {
+			t.Fatalf("%q is exported as %q, which is otherwise: %v, %s", text, first.String(), err, is.diff(was))
 		}
 	})
 }
