@@ -23,7 +23,11 @@ const (
 
 // Bounds of what is asked of the database. Every call ends with one of them.
 const (
-	callTimeout    = 10 * time.Second // of one call, with the driver's own retries
+	// callTimeout is of one call, with the driver's own retries. A request to the command
+	// interface has its own time, which may be longer.
+	callTimeout = 10 * time.Second
+	// connectTimeout is for finding a server that is there, and for connecting to it: a
+	// request to the command interface waits no longer for a database that is away.
 	connectTimeout = 5 * time.Second
 	// maxConnections bounds the driver's pool: more calls at once than any node makes.
 	maxConnections = 64
@@ -41,6 +45,9 @@ func clientOptions(c *Config, component string) (*options.ClientOptions, error) 
 	}
 	if o.ConnectTimeout == nil {
 		o.SetConnectTimeout(connectTimeout)
+	}
+	if o.ServerSelectionTimeout == nil {
+		o.SetServerSelectionTimeout(connectTimeout)
 	}
 	if o.MaxPoolSize == nil {
 		o.SetMaxPoolSize(maxConnections)

@@ -136,3 +136,20 @@ func TestAuthentication(t *testing.T) {
 	f("bob:x@", "jobs", `"gfs": false`, "see mongohost")
 	f("", "jobs", `"auth": {"task_runner": "pencil"}`, "requires authentication")
 }
+
+// TestWaitsForServer: a database that is away is not looked for as long as the driver does
+// by itself, unless the address says so.
+func TestWaitsForServer(t *testing.T) {
+	for address, want := range map[string]time.Duration{
+		"db": connectTimeout, "mongodb://db/?serverSelectionTimeoutMS=70000": 70 * time.Second,
+	} {
+		o, err := clientOptions(&Config{MongoHost: address}, ComponentWeb)
+		must(t, err)
+		if got := o.ServerSelectionTimeout; got == nil || *got != want {
+			t.Errorf("%s: a server is looked for for %v, want %v", address, got, want)
+		}
+	}
+	if err := pings(t, `{"mongohost": "mongodb://127.0.0.1:1/?`+limits+`"}`); err == nil || !strings.Contains(err.Error(), "see mongohost in the configuration") {
+		t.Errorf("got %v", err)
+	}
+}

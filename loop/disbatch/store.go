@@ -69,6 +69,8 @@ func (s *Store) explain(err error) error {
 		return fmt.Errorf("the database does not take the user or the password, see %s in the configuration: %w", s.login, err)
 	case strings.Contains(text, "x509:"), strings.Contains(text, "tls:"):
 		return fmt.Errorf("the database and its TLS certificate do not fit, see mongohost or ssl of attributes in the configuration: %w", err)
+	case strings.Contains(text, "server selection error"):
+		return fmt.Errorf("no server of the database answers, see mongohost in the configuration: %w", err)
 	}
 	return err
 }
