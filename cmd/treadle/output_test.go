@@ -77,32 +77,28 @@ func TestReplaceFile(t *testing.T) {
 			t.Errorf("got %q among %v, %v, want %q", got, entries, err, text)
 		}
 	}
+	f := func(old, next string) {
+		t.Helper()
+		broken := errors.New("broken")
+		if err := write("half", broken); !errors.Is(err, broken) {
+			t.Errorf("got %v", err)
+		}
+		want(old)
+		if err := write(next, nil); err != nil {
+			t.Fatal(err)
+		}
+		want(next)
+	}
 	if err := write("one", nil); err != nil {
 		t.Fatal(err)
 	}
-	want("one")
-	broken := errors.New("broken")
-	if err := write("two", broken); !errors.Is(err, broken) {
-		t.Errorf("got %v", err)
-	}
-	want("one")
-	if err := write("three", nil); err != nil {
-		t.Fatal(err)
-	}
-	want("three")
+	f("one", "two")
 	file := path
 	path = filepath.Join(t.TempDir(), "link")
 	if err := os.Symlink(file, path); err != nil {
 		t.Fatal(err)
 	}
-	if err := write("four", broken); !errors.Is(err, broken) {
-		t.Errorf("by a link: got %v", err)
-	}
-	want("three")
-	if err := write("five", nil); err != nil {
-		t.Fatal(err)
-	}
-	want("five")
+	f("two", "three")
 	if info, err := os.Lstat(path); err != nil || info.Mode().IsRegular() {
 		t.Errorf("the link is now %v, %v", info, err)
 	}
