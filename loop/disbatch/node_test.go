@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.uber.org/goleak"
 )
 
 // The test binary runs a node's tasks when this names the configuration.
@@ -34,7 +35,8 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	// No test may leave a goroutine behind: neither a node's nor the driver's.
+	goleak.VerifyTestMain(m)
 }
 
 // patience is how long a test waits for what has to happen.

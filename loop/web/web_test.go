@@ -8,7 +8,12 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
 )
+
+// No test may leave a goroutine behind.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // TestContended sees to it that a profile of waits is taken while it is asked for with a time, and only then.
 func TestContended(t *testing.T) {
