@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
 // Config is the original's config.json, with Treadle's own keys beside it. Keys that are
@@ -38,7 +40,8 @@ type Config struct {
 	Node           NodeConfig              `json:"treadle_node"`
 	Web            WebConfig               `json:"treadle_web"`
 
-	named map[string]bool // the keys that the file has: it wins over the config collection
+	named map[string]bool       // the keys that the file has: it wins over the config collection
+	dial  options.ContextDialer // of a simulation; nil: TCP
 }
 
 // PluginConfig says how a plugin is run.

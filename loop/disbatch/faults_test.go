@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -275,6 +276,26 @@ func TestTheDatabaseComesLater(t *testing.T) {
 	s.double.Stop()
 	s.node("me")
 	must(t, s.double.Resume())
+	s.ends(ids...)
+}
+
+// The database fails while a node that has been here before looks whether another process is it:
+// the node goes on when it can.
+func TestTheDatabaseFailsAtTheStart(t *testing.T) {
+	s := newFaultySite(t)
+	must(t, s.store.report(s.ctx, "me", time.Now(), nil))
+	q := s.queue(d("name", "a", "plugin", DemoPlugin, "threads", 1))
+	ids := s.fill(&q, d("commands", "a"))
+	var finds atomic.Int64
+	s.double.Inject(func(command string) mongodouble.Fault {
+		if command == "find" && finds.Add(1) <= 2 {
+			return mongodouble.Refuse
+		}
+		return mongodouble.None
+	})
+	s.node("me")
+	s.until("its reading of the entry", func() bool { return finds.Load() > 2 })
+	s.double.Inject(nil)
 	s.ends(ids...)
 }
 

@@ -51,6 +51,7 @@ type NodeOptions struct {
 type ExecutionNode struct {
 	performer
 	o      NodeOptions
+	pick   func(n int) int // one of n, by chance
 	runner runner
 	calls  context.Context    // of calls of the database, ends some time after the node is told to
 	end    context.CancelFunc // of calls
@@ -116,7 +117,7 @@ func NewExecutionNode(o NodeOptions) (*ExecutionNode, error) {
 	}
 	p := newPerformer(store, o.Config, o.Log)
 	n := &ExecutionNode{
-		performer: *p, o: o, runner: runner{command: o.Runner, log: o.Log, tally: p.tally},
+		performer: *p, o: o, pick: rand.IntN, runner: runner{command: o.Runner, log: o.Log, tally: p.tally},
 		stopping: make(chan struct{}),
 		queues:   make(map[bson.ObjectID]*queueState), local: make(map[bson.ObjectID]bool), said: make(map[string]string),
 		known: make(map[bson.ObjectID]bool), seen: make(map[string]sighting),
@@ -163,7 +164,8 @@ func (n *ExecutionNode) Run(ctx context.Context) error {
 }
 
 func (n *ExecutionNode) interval() time.Duration {
-	return time.Duration(float64(n.o.Interval) * (1 + jitter*(2*rand.Float64()-1)))
+	most := int(jitter * float64(n.o.Interval))
+	return n.o.Interval + time.Duration(n.pick(2*most+1)-most)
 }
 
 // begins waits for the database, sees that no other process is this node, and ensures the
@@ -185,7 +187,7 @@ func (n *ExecutionNode) begins(ctx context.Context) error {
 // twin says whether the entry of this node changes while nobody here writes it. Clocks of
 // others are not believed.
 func (n *ExecutionNode) twin(ctx context.Context) error {
-	before, err := n.entry(ctx)
+	before, err := n.patientEntry(ctx)
 	if err != nil || before.Timestamp.IsZero() {
 		return err
 	}
@@ -194,11 +196,20 @@ func (n *ExecutionNode) twin(ctx context.Context) error {
 		return ctx.Err()
 	case <-time.After(time.Duration(twinWatch * float64(n.o.Interval))):
 	}
-	after, err := n.entry(ctx)
+	after, err := n.patientEntry(ctx)
 	if err == nil && !after.Timestamp.Equal(before.Timestamp) {
 		return fmt.Errorf("node %s: %w", n.o.Name, ErrTwin)
 	}
 	return err
+}
+
+// patientEntry is entry for a node that starts: a database that is away is waited for.
+func (n *ExecutionNode) patientEntry(ctx context.Context) (e Node, err error) {
+	err = n.persist(ctx, "starting", func() (err error) {
+		e, err = n.entry(ctx)
+		return err
+	})
+	return e, err
 }
 
 // say reports something once, until it changes; nothing ends it.

@@ -52,6 +52,9 @@ func clientOptions(c *Config, component string) (*options.ClientOptions, error) 
 	if o.MaxPoolSize == nil {
 		o.SetMaxPoolSize(maxConnections)
 	}
+	if c.dial != nil {
+		o.SetDialer(c.dial)
+	}
 	if err := applyAttributes(o, c.Attributes); err != nil {
 		return nil, fmt.Errorf("attributes: %w", err)
 	}

@@ -29,6 +29,7 @@ type performer struct {
 	config string // path of the configuration, for runners
 	claim  bool   // a finished task keeps the time of its claim
 	tally  *tally
+	clock  func() time.Time // on the wall, for the database
 	outage *outage
 	last   time.Duration // for the ends of tasks when it is told to end: lastWords, less in tests
 }
@@ -195,7 +196,7 @@ func (p *performer) mtime() time.Time {
 	if p.claim {
 		return time.Time{}
 	}
-	return time.Now()
+	return p.clock()
 }
 
 // finish writes the end of a task, its output to GridFS if that is asked for or necessary,
@@ -308,5 +309,5 @@ func RunTask(ctx context.Context, c *Config, task string, gfs GFS, log *slog.Log
 }
 
 func newPerformer(store *Store, c *Config, log *slog.Logger) *performer {
-	return &performer{store: store, log: log, config: c.Path, claim: c.Node.MTime == "claim", tally: new(tally), outage: &outage{log: log}, last: lastWords}
+	return &performer{store: store, log: log, config: c.Path, claim: c.Node.MTime == "claim", tally: new(tally), clock: time.Now, outage: &outage{log: log}, last: lastWords}
 }

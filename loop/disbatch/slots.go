@@ -3,7 +3,6 @@ package disbatch
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"time"
 )
 
@@ -29,13 +28,28 @@ var errMet = errors.New("the queue is at its limit over all nodes")
 func (n *ExecutionNode) fill() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, q := range n.queues { // in another order every time: no queue is always first
+	for _, q := range n.shuffled() {
 		claimers := maxClaimers
 		if q.queue.Schema == Schema2018 {
 			claimers = 1
 		}
 		n.spawn(q, claimers)
 	}
+}
+
+// shuffled are the queues that are served, in another order every time: no queue is always
+// first. The caller holds mu.
+func (n *ExecutionNode) shuffled() (all []*queueState) {
+	for i := range n.view.queues {
+		if q := n.queues[n.view.queues[i].ID]; q != nil {
+			all = append(all, q)
+		}
+	}
+	for i := range all {
+		j := i + n.pick(len(all)-i)
+		all[i], all[j] = all[j], all[i]
+	}
+	return all
 }
 
 // spawn starts up to so many claimers of a queue. The caller holds mu.
@@ -75,7 +89,7 @@ func (n *ExecutionNode) slot(q *queueState, claimed *Task) {
 			n.slots--
 		}
 		if limited {
-			for _, other := range n.queues {
+			for _, other := range n.shuffled() {
 				n.spawn(other, 1)
 			}
 		}
@@ -103,7 +117,7 @@ func (n *ExecutionNode) next(q *queueState, claimed *Task) (*assignment, bool) {
 	if err != nil {
 		q.drained = true
 		if err == errMet {
-			q.rest = rand.IntN(maxRest + 1)
+			q.rest = n.pick(maxRest + 1)
 		}
 		return nil, false
 	}
@@ -138,7 +152,7 @@ func (n *ExecutionNode) claimed(q *Queue, err error) {
 func (n *ExecutionNode) claim(q *Queue, claimed *Task) (t Task, err error) {
 	if claimed != nil {
 		t = *claimed
-	} else if t, err = n.store.claim(n.calls, q, n.o.Name, time.Now()); err != nil {
+	} else if t, err = n.store.claim(n.calls, q, n.o.Name, n.clock()); err != nil {
 		return t, err
 	} else {
 		n.tally.claimed.Add(1)

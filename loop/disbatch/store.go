@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -52,10 +53,12 @@ func Open(c *Config, component string) (*Store, error) {
 	}, nil
 }
 
-// Close lets go of the connections.
+// Close lets go of the connections. The driver is given no deadline: with one it keeps a
+// processor busy until calls that were given up are over.
 func (s *Store) Close() {
-	ctx, cancel := context.WithTimeout(context.Background(), connectTimeout)
+	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
+	defer time.AfterFunc(connectTimeout, cancel).Stop()
 	_ = s.client.Disconnect(ctx) // it fails if calls do not end in time, and there is nothing left to do about it
 }
 

@@ -1,9 +1,11 @@
 package disbatch
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -120,7 +122,7 @@ func (n *ExecutionNode) report(ctx context.Context, queues []Queue, busy []occup
 			{Key: "preemptive", Value: int32(1)}, {Key: "tasks_backfill", Value: int32(0)},
 		})
 	}
-	now := time.Now()
+	now := n.clock()
 	// A reply may be lost: what was tried counts as written.
 	n.written = append(n.written, now.UnixMilli())
 	if len(n.written) > keptTimes {
@@ -238,12 +240,9 @@ func wanted(c *Config, q *Queue, node string) bool {
 // clean marks orphans: tasks that were claimed long ago and never began.
 func (n *ExecutionNode) clean(ctx context.Context) error {
 	n.mu.Lock()
-	var local []bson.ObjectID
-	for id := range n.local {
-		local = append(local, id)
-	}
+	local := slices.SortedFunc(maps.Keys(n.local), func(a, b bson.ObjectID) int { return bytes.Compare(a[:], b[:]) })
 	n.mu.Unlock()
-	marked, err := n.store.orphan(ctx, n.o.Name, time.Now().Add(-orphanAge), local)
+	marked, err := n.store.orphan(ctx, n.o.Name, n.clock().Add(-orphanAge), local)
 	if marked > 0 {
 		n.tally.orphaned.Add(uint64(marked))
 		n.log.Warn("marked orphaned tasks", "tasks", marked)

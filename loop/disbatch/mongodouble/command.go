@@ -79,14 +79,18 @@ func buildInfo(*call) bson.D {
 	return bson.D{{Key: "version", Value: "7.0.0"}, {Key: "versionArray", Value: bson.A{7, 0, 0, 0}}, {Key: "modules", Value: bson.A{"double"}}}
 }
 
-func hello(*call) bson.D {
-	return bson.D{
+func hello(c *call) bson.D {
+	reply := bson.D{
 		{Key: "ismaster", Value: true}, {Key: "isWritablePrimary", Value: true}, {Key: "helloOk", Value: true},
 		{Key: "maxBsonObjectSize", Value: int32(maxDocument)}, {Key: "maxMessageSizeBytes", Value: int32(maxMessage)},
 		{Key: "maxWriteBatchSize", Value: int32(maxBatch)}, {Key: "localTime", Value: time.Now()},
 		{Key: "minWireVersion", Value: int32(0)}, {Key: "maxWireVersion", Value: int32(21)}, {Key: "readOnly", Value: false},
 		{Key: "saslSupportedMechs", Value: bson.A{"SCRAM-SHA-256"}},
 	}
+	if behind, _ := c.args.Lookup("loadBalanced").BooleanOK(); behind { // a driver in that mode does not look after the server
+		reply = append(reply, bson.E{Key: "serviceId", Value: bson.ObjectID{1}})
+	}
+	return reply
 }
 
 // collection returns the call's, which comes to be when it is first asked for.

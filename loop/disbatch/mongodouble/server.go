@@ -54,10 +54,31 @@ func Start() (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{address: l.Addr().String(), store: newStore(), conns: make(map[net.Conn]bool), calls: make(map[string]int)}
+	s := New()
+	s.address = l.Addr().String()
 	s.serve(l)
 	return s, nil
 }
+
+// New makes a double without data that does not listen: see Talk.
+func New() *Server {
+	return &Server{store: newStore(), conns: make(map[net.Conn]bool), calls: make(map[string]int)}
+}
+
+// Way is what lies between a client and the double.
+type Way interface {
+	// Comes is called before a command is executed, which waits for it, and says what goes
+	// wrong with it.
+	Comes(command bson.D) Fault
+	// Goes is called when it was executed; the reply waits for it.
+	Goes(command bson.D)
+}
+
+// Talk serves one client until the connection ends.
+func (s *Server) Talk(c net.Conn, w Way) { s.talk(c, w) }
+
+// Run executes a command at once, and returns the reply.
+func (s *Server) Run(command bson.D) bson.D { return s.store.run(command) }
 
 // Address is host and port.
 func (s *Server) Address() string { return s.address }
@@ -130,7 +151,7 @@ func (s *Server) serve(l net.Listener) {
 				c.Close()
 				return
 			}
-			s.serving.Go(func() { s.talk(c) })
+			s.serving.Go(func() { s.talk(c, s) })
 		}
 	})
 }
@@ -148,7 +169,7 @@ const (
 	flagMoreToCome = 1 << 1
 )
 
-func (s *Server) talk(c net.Conn) {
+func (s *Server) talk(c net.Conn, w Way) {
 	defer func() {
 		c.Close()
 		s.mu.Lock()
@@ -174,10 +195,11 @@ func (s *Server) talk(c net.Conn) {
 		if err != nil {
 			return
 		}
-		reply, fault := s.execute(&stranger, command)
+		reply, fault := s.execute(&stranger, command, w)
 		if fault == LoseCall || fault == LoseReply {
 			return
 		}
+		w.Goes(command)
 		if silent {
 			continue
 		}
@@ -287,16 +309,24 @@ func encode(code, id uint32, reply bson.D) []byte {
 	return out
 }
 
-// execute runs a command with what is to go wrong with it.
-func (s *Server) execute(from *peer, command bson.D) (reply bson.D, fault Fault) {
-	name := command[0].Key
+// Comes implements Way for connections to the port.
+func (s *Server) Comes(command bson.D) Fault {
 	s.mu.Lock()
 	ask := s.fault
 	s.mu.Unlock()
-	if ask != nil {
-		fault = ask(name)
+	if ask == nil {
+		return None
 	}
-	switch fault {
+	return ask(command[0].Key)
+}
+
+// Goes implements Way.
+func (s *Server) Goes(bson.D) {}
+
+// execute runs a command with what is to go wrong with it.
+func (s *Server) execute(from *peer, command bson.D, w Way) (reply bson.D, fault Fault) {
+	name := command[0].Key
+	switch fault = w.Comes(command); fault {
 	case LoseCall:
 		return nil, fault
 	case Refuse:
