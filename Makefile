@@ -11,6 +11,7 @@ GOBENCH = .
 N = 300
 SEED = 1
 OPS = 1000
+PLAY =
 KEEP =
 MINUTES = 10
 FUZZTIME = 30s
@@ -96,8 +97,8 @@ fuzz: ## every fuzz target of every package, one after the other, FUZZTIME=30s e
 		done; \
 	done
 
-sim: ## play one seed of the simulation and print what it came to: SEED=1 OPS=1000, and KEEP= as a failure says
-	@$(GO) test -tags invariants ./fuzz -count=1 -v -run '^TestSimulation$$' -args -sim.seed $(SEED) -sim.ops $(OPS) -sim.keep '$(KEEP)' 2>&1 | \
+sim: ## play one seed of the simulation and print what it came to: SEED=1 OPS=1000 PLAY=, or PLAY=Site, and KEEP= as a failure says
+	@$(GO) test -tags invariants ./fuzz -count=1 -v -run '^TestSimulation$(PLAY)$$' -args -sim.seed $(SEED) -sim.ops $(OPS) -sim.keep '$(KEEP)' 2>&1 | \
 		awk '/^(=== RUN|ok |PASS|--- PASS)/ || /sim_run_test.go:[0-9]*: [0-9]+ seeds/ { next } { print } /^(--- )?FAIL/ { bad = 1 } END { exit bad }'
 
 # New seeds each time: the first is taken from the clock, and every failure names its own.
@@ -105,6 +106,7 @@ soak: ## what the tests do for moments, for long: kills with histories judged, h
 	$(GO) test ./cmd/treadle -count=1 -timeout 2h -v -run '^TestLinearizable$$' -args -linear.n 200 -linear.seed $$(date +%s)
 	$(GO) test ./cmd/treadle -count=1 -timeout 2h -v -run '^TestHostile$$' -args -hostile.scale 20
 	$(GO) test -tags invariants ./fuzz -count=1 -timeout 0 -v -run '^TestSimulation$$' -args -sim.from $$(date +%s)000 -sim.for $(MINUTES)m
+	$(GO) test -tags invariants ./fuzz -count=1 -timeout 0 -v -run '^TestSimulationSite$$' -args -sim.from $$(date +%s)000 -sim.for $(MINUTES)m
 	$(MAKE) fuzz FUZZTIME=$(SOAKFUZZ)
 
 canary: ## plant bugs in the server, one at a time, and see that the simulation finds each

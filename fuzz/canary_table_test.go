@@ -38,6 +38,21 @@ var canaries = []canary{
 	{"a broadcast stops at some who wait", "sched/shard.go", "\t\tsh.out.To, sh.out.Tag, sh.out.Effect = w.peer.id, s.tag, Broadcast\n", "\t\tif w.peer.id&1 == 1 && sent {\n\t\t\tbreak\n\t\t}\n\t\tsh.out.To, sh.out.Tag, sh.out.Effect = w.peer.id, s.tag, Broadcast\n"},
 	{"a full disk takes jobs in", "loop/periodic_worker.go", "if r.server.full() {", "if r.server.full() && await {"},
 	{"a dump leaves out what is running", "loop/periodic_dump.go", "if j.Space != periodicSpace {", "if j.Space != periodicSpace || j.Running {"},
+	{"a Disbatch queue's first task comes last", "loop/disbatch/tasks.go", "\tcase SortFIFO:\n\t\treturn idAscending\n", "\tcase SortFIFO:\n"},
+	{"a Disbatch claim is kept over the limit", "loop/disbatch/slots.go", "count <= int64(q.Limit) {", "count <= int64(q.Limit)+1 {"},
+	{"a Disbatch node that stops gives back what a worker has", "loop/disbatch/functions.go", "if n.o.Functions.Withdraw(a.Plugin.Function, id) {", "if n.o.Functions.Withdraw(a.Plugin.Function, id) || true {"},
+	{"a Disbatch node that stops keeps what it has claimed", "loop/disbatch/node.go", "given, err := n.giveBack(n.calls, queues)\n", "given, err := int64(0), error(nil)\n"},
+	{"a Disbatch claim whose reply is lost is forgotten", "loop/disbatch/tick.go", "case t.Status == StatusClaimed:", "case t.Status == StatusClaimed && n.ticks == 1:"},
+	{"the end of a Disbatch task is written no second time", "loop/disbatch/perform.go", "err := p.persist(ctx, \"finishing task \"+t.ID.Hex(), write)", "err := write()"},
+	{"a Disbatch node ends when the database fails at its start", "loop/disbatch/node.go", "before, err := n.patientEntry(ctx)", "before, err := n.entry(ctx)"},
+}
+
+// test is the play that must find it: bugs of the node are not in the server's.
+func (c *canary) test() string {
+	if strings.HasPrefix(c.file, "loop/disbatch/") {
+		return "TestSimulationSite"
+	}
+	return "TestSimulation"
 }
 
 // overlaid returns the file with the bug in it.

@@ -44,7 +44,7 @@ func TestCanary(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), canaryTime)
 			defer cancel()
 			began := time.Now()
-			out, err := exec.CommandContext(ctx, binary, "-test.run", "^TestSimulation$", "-sim.seeds", "1000000").CombinedOutput()
+			out, err := exec.CommandContext(ctx, binary, "-test.run", "^"+c.test()+"$", "-sim.seeds", "1000000").CombinedOutput()
 			if ctx.Err() != nil || err == nil {
 				t.Fatalf("not found in %v", canaryTime)
 			}

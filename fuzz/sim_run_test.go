@@ -10,76 +10,103 @@ import (
 	"time"
 )
 
-// TestSimulation plays seeds. One that fails is made shorter, and says how it is played again.
+// player plays the steps of a seed that keep names, nil: all. What it returns is the same
+// whenever it is played, to the last byte.
+type player func(seed uint64, ops int, keep []bool) played
+
+// played is what a play came to.
+type played struct {
+	trace, summary string
+	failedAt       int // step
+	failure        error
+}
+
+// TestSimulation plays seeds of the server. One that fails is made shorter, and says how it is
+// played again.
 func TestSimulation(t *testing.T) {
-	first, last := *simFrom, *simFrom+*simSeeds-1
+	playSeeds(t, func(seed uint64, ops int, keep []bool) played {
+		s, at, err := playSim(seed, ops, keep)
+		return played{s.trace.String(), s.summary(seed), at, err}
+	}, *simSeeds)
+}
+
+// TestSimulationSite does so with a Disbatch site.
+func TestSimulationSite(t *testing.T) {
+	playSeeds(t, func(seed uint64, ops int, keep []bool) played { return playSite(t, seed, ops, keep) }, *simSeeds/3)
+}
+
+func playSeeds(t *testing.T, play player, seeds uint64) {
+	first, last := *simFrom, *simFrom+seeds-1
 	if *simSeed != 0 {
 		first, last = *simSeed, *simSeed
 	}
 	keep := parseKeep(t, *simKeep, *simOps)
-	steps, played := 0, 0
+	steps, count := 0, 0
 	for seed, began := first, time.Now(); *simFor == 0 && seed <= last || *simFor > 0 && time.Since(began) < *simFor; seed++ {
-		s, at, err := playSim(seed, *simOps, keep)
+		p := play(seed, *simOps, keep)
 		steps += *simOps
-		played++
+		count++
 		if *simTrace {
-			fmt.Print(s.trace.String())
+			fmt.Print(p.trace)
 		}
-		if err != nil {
-			t.Fatal(explain(seed, at, keep, err))
+		if p.failure != nil {
+			t.Fatal(explain(t, play, seed, &p, keep))
 		}
 		if testing.Verbose() && *simFor == 0 {
-			fmt.Println(s.summary(seed))
+			fmt.Println(p.summary)
 		}
 	}
-	t.Logf("%d seeds, %d steps", played, steps)
+	t.Logf("%d seeds, %d steps", count, steps)
 }
 
 // TestSimulationRepeats: a seed is the same play each time, to the last byte that any peer is
 // sent.
 func TestSimulationRepeats(t *testing.T) {
 	for seed := range uint64(4) {
-		a, _, err := playSim(seed+1000, 600, nil)
-		b, _, err2 := playSim(seed+1000, 600, nil)
-		if err != nil || err2 != nil {
-			t.Fatal(err, err2)
-		}
-		if x, y := a.trace.String(), b.trace.String(); x != y {
-			i := 0
-			for x[i] == y[i] {
-				i++
+		for _, play := range []player{
+			func(seed uint64, ops int, keep []bool) played {
+				s, at, err := playSim(seed, ops, keep)
+				return played{s.trace.String(), "", at, err}
+			},
+			func(seed uint64, ops int, keep []bool) played { return playSite(t, seed, ops, keep) },
+		} {
+			a, b := play(seed+1000, 600, nil), play(seed+1000, 600, nil)
+			if a.failure != nil || b.failure != nil {
+				t.Fatal(a.failure, b.failure)
 			}
-			t.Fatalf("seed %d, after\n%s\nonce\n%.300s\nonce\n%.300s", seed+1000, x[max(0, i-300):i], x[i:], y[i:])
+			if x, y := a.trace, b.trace; x != y {
+				i := 0
+				for x[i] == y[i] {
+					i++
+				}
+				t.Fatalf("seed %d, after\n%s\nonce\n%.300s\nonce\n%.300s", seed+1000, x[max(0, i-300):i], x[i:], y[i:])
+			}
 		}
 	}
 }
 
 // explain makes a failure as short as it goes, and tells it.
-func explain(seed uint64, at int, keep []bool, err error) string {
-	ops := at + 1
-	if at >= *simOps {
-		ops = *simOps
-	}
+func explain(t *testing.T, play player, seed uint64, p *played, keep []bool) string {
+	ops := min(p.failedAt+1, *simOps)
 	short := make([]bool, ops)
 	for i := range short {
 		short[i] = keep == nil || keep[i]
 	}
-	shortest, again := shrink(seed, short)
+	shortest, again := shrink(play, seed, short)
 	if again == nil {
-		return fmt.Sprintf("%v\nit does not happen again: something is not simulated", err)
+		return fmt.Sprintf("%v\nit does not happen again: something is not simulated", p.failure)
 	}
-	s, _, why := playSim(seed, ops, shortest)
-	trace := s.trace.String()
-	return fmt.Sprintf("%v\nreplay with: make sim SEED=%d OPS=%d\nshorter:     make sim SEED=%d OPS=%d KEEP=%s\n%v\n%s",
-		err, seed, ops, seed, ops, ranges(shortest), why, trace[max(0, len(trace)-6000):])
+	q, sim := play(seed, ops, shortest), strings.Replace(t.Name(), "TestSimulation", "make sim PLAY=", 1)
+	return fmt.Sprintf("%v\nreplay with: %s SEED=%d OPS=%d\nshorter:     %s SEED=%d OPS=%d KEEP=%s\n%v\n%s",
+		p.failure, sim, seed, ops, sim, seed, ops, ranges(shortest), q.failure, q.trace[max(0, len(q.trace)-6000):])
 }
 
 // shrinkFor bounds the time that a failure is made shorter.
 const shrinkFor = 20 * time.Second
 
 // shrink leaves out steps as long as something still fails, larger parts first.
-func shrink(seed uint64, keep []bool) (shortest []bool, failure error) {
-	_, _, failure = playSim(seed, len(keep), keep)
+func shrink(play player, seed uint64, keep []bool) (shortest []bool, failure error) {
+	failure = play(seed, len(keep), keep).failure
 	if failure == nil {
 		return keep, nil
 	}
@@ -92,7 +119,7 @@ func shrink(seed uint64, keep []bool) (shortest []bool, failure error) {
 			}
 			try := slices.Clone(keep)
 			clear(try[from : from+len(part)])
-			if _, _, err := playSim(seed, len(keep), try); err != nil && kindOf(err) == kindOf(failure) {
+			if err := play(seed, len(keep), try).failure; err != nil && kindOf(err) == kindOf(failure) {
 				keep, failure = try, err
 			}
 		}
