@@ -61,35 +61,22 @@ func dworkRequest(peer int, payload []byte) (b []byte) {
 	return append(append(b, zmqMore, 0), zmqFrame(0, payload)...)
 }
 
-// dworkStep is a step of a dwork script, which is made like one of Periodic's.
 func dworkStep(peer, kind int, bytes ...byte) []byte {
-	return append([]byte{byte(kind*dworkPeers + peer), byte(len(bytes))}, bytes...)
+	return byteStep(dworkPeers, peer, kind, bytes)
 }
 
-func dworkScript(in []byte) (script []step) {
-	for len(in) >= 2 {
-		peer, kind, size := int(in[0])%dworkPeers, int(in[0])/dworkPeers%stepKinds, int(in[1])
-		b := in[2:min(2+size, len(in))]
-		if in = in[2:]; kind == waits {
-			script = append(script, step{peer, wait(time.Duration(size) * time.Second / 10)})
-			continue
+// dworkScript reads a script. Requests of dwork are payloads, those of the others as in theirs.
+func dworkScript(in []byte) []step {
+	return byteScript(in, dworkPeers, func(peer int, b []byte) []byte {
+		switch peer {
+		case dworkSlave:
+			return gloomFrame(b)
+		case dworkWorker:
+			return shortRequest(periodic.Plain, b)
+		default:
+			return dworkRequest(peer, b)
 		}
-		in = in[len(b):]
-		switch {
-		case kind == hangsUp:
-			script = append(script, step{peer, hangUp})
-		case kind == sendsRaw:
-			script = append(script, step{peer, raw(b)})
-		case peer < dworkWorker:
-			script = append(script, step{peer, request(dworkRequest(peer, b))})
-		case peer == dworkSlave:
-			script = append(script, step{peer, request(gloomFrame(b))})
-		case len(b) >= 2:
-			f := periodic.Frame{MsgID: uint32(b[0]), Cmd: periodic.Command(b[1])}
-			script = append(script, step{peer, request(periodicRequest(&f, periodic.Plain, b[2:]))})
-		}
-	}
-	return script
+	})
 }
 
 // checkHub: what a peer was sent is a greeting, a READY and messages; each of these answers a request with its envelope,
@@ -165,7 +152,7 @@ func FuzzDworkSession(f *testing.F) {
 	}
 	create := say(dworkReq, `type: Create task { name: "a" origin: "o" } task { name: "b" origin: "o" pred { name: "a" } } task { name: "c" origin: "" }`)
 	f.Add(slices.Concat(create, say(dworkDealer, `type: Steal location: "w" n: 2`), say(dworkReq, `type: Transfer location: "w" task { name: "a" origin: "" pred { name: "c" } }`),
-		dworkStep(dworkDealer, hangsUp), say(dworkDealer, `type: Exit location: "w"`), say(dworkReq, `type: Lookup name: "b"`), dworkStep(0, waits, make([]byte, 99)...)))
+		dworkStep(dworkDealer, hangsUp), say(dworkDealer, `type: Exit location: "w"`), say(dworkReq, `type: Lookup name: "b"`), []byte{waits * dworkPeers, 99}))
 	f.Add(slices.Concat(create, dworkStep(dworkSlave, sendsRequest, []byte(`{"action":"join","type":"dwork"}`)...), dworkStep(dworkWorker, sendsRequest, append([]byte{1, byte(periodic.CanDo), 5}, "dwork"...)...),
 		dworkStep(dworkWorker, sendsRequest, 2, byte(periodic.GrabJob)), dworkStep(dworkSlave, sendsRequest, []byte(`{"action":"respond","body":1}`)...), dworkStep(dworkWorker, hangsUp), say(dworkReq, `type: Steal location: "x"`)))
 	hello := dworkHellos()[dworkDealer]

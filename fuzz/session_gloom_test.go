@@ -33,16 +33,16 @@ func gloomScript(text []byte) (script []step) {
 		}
 		switch {
 		case line[0] == '.':
-			script = append(script, step{0, wait(time.Second)})
+			script = append(script, step{peer: 0, do: wait(time.Second)})
 		case leaver >= 0:
-			script = append(script, step{leaver, hangUp})
+			script = append(script, step{peer: leaver, do: hangUp})
 		case peer < 0:
 		case len(rest) > 0 && rest[0] == '=':
 			if b, err := hex.DecodeString(string(rest[1:])); err == nil {
-				script = append(script, step{peer, raw(b)})
+				script = append(script, step{peer: peer, do: raw(b)})
 			}
 		default:
-			script = append(script, step{peer, raw(gloomFrame(rest))})
+			script = append(script, step{peer: peer, do: raw(gloomFrame(rest))})
 		}
 	}
 	return script

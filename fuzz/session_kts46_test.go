@@ -88,7 +88,7 @@ func kts46Script(text string) (script []step) {
 			continue
 		}
 		kind, rest := part[0], part[1:]
-		add := func(peer int, do func(*sessions, int)) { script = append(script, step{peer, do}) }
+		add := func(peer int, do func(*sessions, int)) { script = append(script, step{peer: peer, do: do}) }
 		switch kind {
 		case 'c':
 			add(kts46XML, kts46Call(kts46XML, strings.Split(rest, argument)))

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"slices"
 	"testing"
-	"time"
 
 	"treadle/codec/periodic"
 	"treadle/loop"
@@ -35,46 +34,35 @@ func periodicHellos() (hellos [][]byte) {
 	return append(hellos, nil, nil)
 }
 
-// The kinds of steps of a Periodic script. One takes a byte for its peer and kind, a byte for how many follow, and these.
-const (
-	sendsRaw     = iota // any bytes
-	sendsRequest        // a request in the peer's framing: the last byte of the message id, the command, the arguments
-	hangsUp
-	waits // as many tenths of a second as bytes are announced
-	stepKinds
-)
-
 func periodicStep(peer, kind int, bytes ...byte) []byte {
-	return append([]byte{byte(kind*periodicPeers + peer), byte(len(bytes))}, bytes...)
+	return byteStep(periodicPeers, peer, kind, bytes)
 }
 
+// periodicScript reads a script. A request is in its peer's framing: the last byte of the message id, the command, the
+// arguments.
 func periodicScript(in []byte) (script []step, dumps bool) {
-	for len(in) >= 2 {
-		peer, kind, size := int(in[0])%periodicPeers, int(in[0])/periodicPeers%stepKinds, int(in[1])
-		b := in[2:min(2+size, len(in))]
-		if in = in[2:]; kind == waits {
-			script = append(script, step{peer, wait(time.Duration(size) * time.Second / 10)})
-			continue
-		}
-		in = in[len(b):]
-		dumps = dumps || slices.Contains(b, byte(periodic.Dump))
+	script = byteScript(in, periodicPeers, func(peer int, b []byte) []byte {
 		switch {
-		case kind == hangsUp:
-			script = append(script, step{peer, hangUp})
-		case kind == sendsRaw:
-			script = append(script, step{peer, raw(b)})
 		case peer >= gloomMaster:
-			script = append(script, step{peer, request(gloomFrame(b))})
-		case len(b) >= 2:
-			fr := periodic.Plain
-			if peer >= crcClient {
-				fr = periodic.CRC
-			}
-			f := periodic.Frame{MsgID: uint32(b[0]), Cmd: periodic.Command(b[1])}
-			script = append(script, step{peer, request(periodicRequest(&f, fr, b[2:]))})
+			return gloomFrame(b)
+		case peer >= crcClient:
+			return shortRequest(periodic.CRC, b)
+		default:
+			return shortRequest(periodic.Plain, b)
 		}
+	})
+	for _, s := range script {
+		dumps = dumps || slices.Contains(s.bytes, byte(periodic.Dump))
 	}
 	return script, dumps
+}
+
+// shortRequest is the request whose message id, command and arguments these are; nil: not all are there.
+func shortRequest(fr periodic.Framing, b []byte) []byte {
+	if len(b) < 2 {
+		return nil
+	}
+	return periodicRequest(&periodic.Frame{MsgID: uint32(b[0]), Cmd: periodic.Command(b[1])}, fr, b[2:])
 }
 
 // forWorkers are the commands of a captured stream that a worker sent.

@@ -27,8 +27,50 @@ const (
 
 // step is one thing that a peer does.
 type step struct {
-	peer int
-	do   func(s *sessions, peer int)
+	peer  int
+	do    func(s *sessions, peer int)
+	bytes []byte // that a script of bytes has for it
+}
+
+// The kinds of steps of a script of bytes. One takes a byte for its peer and kind, a byte for how many follow, and these.
+const (
+	sendsRaw     = iota // any bytes
+	sendsRequest        // a well-formed request, which the bytes stand for
+	hangsUp
+	waits // as many tenths of a second as bytes are announced
+	stepKinds
+)
+
+func byteStep(peers, peer, kind int, bytes []byte) []byte {
+	return append([]byte{byte(kind*peers + peer), byte(len(bytes))}, bytes...)
+}
+
+// byteScript reads a script of bytes. requested makes the request that bytes stand for; nil: they stand for none.
+func byteScript(in []byte, peers int, requested func(peer int, b []byte) []byte) (script []step) {
+	for len(in) >= 2 {
+		peer, kind, size := int(in[0])%peers, int(in[0])/peers%stepKinds, int(in[1])
+		b := in[2:min(2+size, len(in))]
+		if in = in[2:]; kind == waits {
+			script = append(script, step{peer: peer, do: wait(time.Duration(size) * time.Second / 10)})
+			continue
+		}
+		in = in[len(b):]
+		s := step{peer: peer, bytes: b}
+		switch kind {
+		case hangsUp:
+			s.do = hangUp
+		case sendsRaw:
+			s.do = raw(b)
+		default:
+			frame := requested(peer, b)
+			if frame == nil {
+				continue
+			}
+			s.do = request(frame)
+		}
+		script = append(script, s)
+	}
+	return script
 }
 
 // sessions is one play of a script.
