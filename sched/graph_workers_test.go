@@ -220,8 +220,11 @@ func (m *graphModel) returned(w *graphWorker, tag uint64) error {
 func (m *graphModel) forget(w *graphWorker) {
 	w.slots, w.serves = nil, false
 	var gone []*graphJob
-	for len(w.held) > 0 {
-		j := w.held[0]
+	held := slices.SortedFunc(slices.Values(w.held), func(a, b *graphJob) int { return b.age - a.age })
+	behind := slices.DeleteFunc(slices.Clone(held), func(j *graphJob) bool { return j.space != graphPlain })
+	slices.Reverse(behind)
+	ahead := slices.DeleteFunc(held, func(j *graphJob) bool { return j.space == graphPlain })
+	for _, j := range append(ahead, behind...) {
 		w.drop(j)
 		m.fail(j)
 		gone = append(gone, j)

@@ -321,7 +321,7 @@ func (m *model) drop(queue string) bool {
 	return true
 }
 
-// forget ends a peer; the jobs it holds become ready in an order that is free.
+// forget ends a peer; the jobs it holds become ready in an order that is free here, see TestForgetKeepsOrder.
 func (m *model) forget(p *modelPeer) {
 	p.slots, p.watches = nil, nil
 	for _, j := range slices.Concat(m.jobs, m.dropped) {

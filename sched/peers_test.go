@@ -2,6 +2,7 @@ package sched
 
 import (
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -173,4 +174,36 @@ func duel(t *testing.T, before, left func(round int), right func(round int) bool
 	over.Store(true)
 	start.pass(i)
 	all.Wait()
+}
+
+// What a peer leaves behind keeps the order in which it was handed out, behind those
+// that are ready or, where a death puts a job ahead, ahead of them.
+func TestForgetKeepsOrder(t *testing.T) {
+	f := func(space Space, want string) {
+		t.Helper()
+		x := newStand(t, Options{Rules: [MaxSpaces]Rules{1: {Deaths: 4}}})
+		p := x.peer("f")
+		var refs []JobRef
+		for _, name := range strings.Fields("a b c d e f") {
+			x.submit("f", name, func(j *Submission) { j.Space = space })
+			refs = append(refs, x.take(p, name))
+		}
+		x.ok(x.s.Finish(x.now, p, refs[1], nil, &x.rec))
+		x.submit("f", "waits", func(j *Submission) { j.Space, j.Priority = space, 1 })
+		x.s.Forget(x.now, p, &x.rec)
+		x.want()
+		next := x.peer("f")
+		var got []string
+		for range strings.Fields(want) {
+			x.reserve(next, 1)
+			for _, d := range x.rec.take() {
+				got = append(got, d.job.name)
+			}
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("space %d: got %q, want %q", space, got, want)
+		}
+	}
+	f(0, "waits a c d e f")
+	f(1, "a c d e f waits")
 }

@@ -1,6 +1,9 @@
 package sched
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // NewPeer returns the scheduler's side of a session, with the skills given. It has to
 // be given back with Forget.
@@ -373,8 +376,9 @@ func (sh *shard) forgetWatch(now Time, w *watch, sink Sink) bool {
 	if !w.ended {
 		sh.endWatch(w)
 	}
+	sh.sortHeld(w)
 	for n := 0; n < tickBatch && len(w.held) > 0; n++ {
-		job := w.held[0].job
+		job := w.held[len(w.held)-1].job
 		r := sh.slab.at(job)
 		sh.counters.Abandoned++
 		if w.peer.skills&Mortal != 0 {
@@ -384,6 +388,25 @@ func (sh *shard) forgetWatch(now Time, w *watch, sink Sink) bool {
 		sh.fail(now, job, r, q, sink)
 	}
 	return len(w.held) > 0
+}
+
+// sortHeld puts what is held under a watch so that it keeps its order when it is given
+// back from the end: what goes behind its equals in the order in which it was handed
+// out, and what goes ahead of them, tasks and jobs with deaths, the other way round.
+func (sh *shard) sortHeld(w *watch) {
+	ahead := func(h held) int {
+		r := sh.slab.at(h.job)
+		return count(r.flags&task != 0 || sh.s.rules[r.space].Deaths != 0)
+	}
+	slices.SortFunc(w.held, func(a, b held) int {
+		if x, y := ahead(a), ahead(b); x != y || x == 1 {
+			return cmp.Or(x-y, cmp.Compare(a.order, b.order))
+		}
+		return cmp.Compare(b.order, a.order)
+	})
+	for i, h := range w.held {
+		sh.slab.at(h.job).place = uint32(i)
+	}
 }
 
 func (sh *shard) forgetAwait(now Time, p *Peer, ref JobRef, sink Sink) {
