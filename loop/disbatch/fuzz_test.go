@@ -50,7 +50,7 @@ func FuzzDocument(f *testing.F) {
 		if n.Limit != NoLimit && (n.Limit < 0 || n.Limit > maxLimit || n.Problem != "" && n.Limit != 0) {
 			t.Fatalf("%x is the node %+v", in, n)
 		}
-		for _, shown := range []any{json.RawMessage(documentJSON(raw, object{"id": "x"})), queueJSON(&q, Counts{}), nodeJSON(&n)} {
+		for _, shown := range []any{documentJSON(raw, object{"id": "x"}), queueJSON(&q, Counts{}), nodeJSON(&n)} {
 			if text, err := encode(shown, true); err != nil || !json.Valid(text) {
 				t.Fatalf("%x is shown as %q, %v", in, text, err)
 			}
