@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"strings"
 	"time"
 
 	"treadle/codec/dwork"
@@ -23,6 +26,10 @@ func (s *server) doors(protocol string) []string {
 		return []string{s.hub}
 	case "gloom":
 		return []string{s.masters, s.slaves}
+	case "kts46":
+		return []string{s.xml}
+	case "kts46-json":
+		return []string{s.json}
 	}
 	return []string{s.address}
 }
@@ -34,6 +41,14 @@ func invite(ctx context.Context, protocol string, running *server) (guest, error
 		return hubGuest(ctx, running)
 	case "gloom":
 		return gloomGuest(ctx, running)
+	case "kts46":
+		k := client.NewKts46("tcp://" + running.xml)
+		return guest{leave: k.Close, ask: func() error {
+			_, err := k.Tasks(ctx)
+			return err
+		}}, nil
+	case "kts46-json":
+		return ktsGuest(ctx, running), nil
 	}
 	return periodicGuest(ctx, running)
 }
@@ -128,4 +143,25 @@ func gloomGuest(ctx context.Context, running *server) (guest, error) {
 		}
 		return err
 	}}, nil
+}
+
+// ktsGuest lists what workers hold.
+func ktsGuest(ctx context.Context, running *server) guest {
+	connection := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1}}
+	return guest{leave: connection.CloseIdleConnections, ask: func() error {
+		question, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+running.json+"/jsonrpc", strings.NewReader(`{"method":"getCurrentTasks","id":1}`))
+		if err != nil {
+			return err
+		}
+		answer, err := connection.Do(question)
+		if err != nil {
+			return err
+		}
+		defer answer.Body.Close()
+		text, err := io.ReadAll(answer.Body)
+		if err == nil && !strings.Contains(string(text), `"error":null`) {
+			err = fmt.Errorf("is answered %s: %.100s", answer.Status, text)
+		}
+		return err
+	}}
 }

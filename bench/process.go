@@ -34,6 +34,8 @@ type server struct {
 	masters string        // the Gloom addresses, of servers that have them
 	slaves  string        //
 	hub     string        // that of the dwork protocol
+	xml     string        // those of kts46
+	json    string        //
 	http    string        // that of the metrics
 	stop    func()        // ends the server and removes its directory; may be called again
 	said    func() string // the end of what the server printed, until stop
@@ -84,6 +86,7 @@ func (c command) start(ctx context.Context) (*server, error) {
 	if c.gloom {
 		s.masters, s.slaves = net.JoinHostPort("127.0.0.1", ports[1]), net.JoinHostPort("127.0.0.1", ports[2])
 		s.hub, s.http = net.JoinHostPort("127.0.0.1", ports[3]), net.JoinHostPort("127.0.0.1", ports[6])
+		s.xml, s.json = net.JoinHostPort("127.0.0.1", ports[4]), net.JoinHostPort("127.0.0.1", ports[5])
 	}
 	if c.socket != "" {
 		s.network, s.address = "unix", filepath.Join(directory, c.socket)
@@ -107,7 +110,7 @@ func (c command) start(ctx context.Context) (*server, error) {
 // await returns when the server accepts connections on all its addresses.
 func (s *server) await(ctx context.Context, exited <-chan struct{}) error {
 	err := awaitAddress(ctx, exited, s.network, s.address)
-	for _, address := range []string{s.masters, s.slaves, s.hub, s.http} {
+	for _, address := range []string{s.masters, s.slaves, s.hub, s.xml, s.json, s.http} {
 		if err == nil && address != "" {
 			err = awaitAddress(ctx, exited, "tcp", address)
 		}

@@ -40,7 +40,7 @@ func attackRows() []row {
 	for _, v := range []struct {
 		victim  string
 		attacks []attack
-	}{{"dwork", dworkAttacks}, {"periodic", periodicAttacks}, {"gloom", gloomAttacks}} {
+	}{{"dwork", dworkAttacks}, {"periodic", periodicAttacks}, {"gloom", gloomAttacks}, {"kts46", xmlAttacks}, {"kts46-json", jsonAttacks}} {
 		for _, a := range v.attacks {
 			rows = append(rows, row{name: v.victim + ", " + a.name, section: attackSection, once: true, fixed: 1000, attack: a, victim: v.victim})
 		}
@@ -196,9 +196,11 @@ func keepAttacking(ctx context.Context, address string, a attack, made *atomic.I
 	defer pause.Stop()
 	for ctx.Err() == nil {
 		conn, err := net.DialTimeout("tcp", address, dialLimit)
-		begun()
 		if err == nil {
 			made.Add(1)
+		}
+		begun()
+		if err == nil {
 			stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 			if err = a.do(conn); err == nil {
 				_, _ = io.Copy(io.Discard, conn) // until the server has enough of it
