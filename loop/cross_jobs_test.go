@@ -195,6 +195,21 @@ func TestGloomJobAtPeriodicWorker(t *testing.T) {
 	f(`[1]`, `1`, "[1]", " 5 ", `5`)
 }
 
+// TestLongestFunctions: a job of a function as long as there can be goes to its worker, also
+// when its queue's name is a byte longer.
+func TestLongestFunctions(t *testing.T) {
+	r := startServer(t, Options{})
+	client, worker := r.greet(periodic.Client), r.greet(periodic.Worker)
+	for i, first := range []string{"f", "\xff"} {
+		function := strings.Repeat(first, periodic.MaxStr8)
+		worker.send(request(1, periodic.CanDo, str8(function)), request(2, periodic.GrabJob))
+		client.ask(uint32(i), periodic.SubmitJob, later(function, function, 0), byte(periodic.Success))
+		if _, j := assigned(t, worker.next()); string(j.Func) != function {
+			t.Errorf("the function is %.9q", j.Func)
+		}
+	}
+}
+
 // TestLongNamesStayWithGloom: an id or a type over 255 bytes never goes to a Periodic
 // worker, shorter ones behind it do, and STATUS lists no type that fits no str8.
 func TestLongNamesStayWithGloom(t *testing.T) {

@@ -31,7 +31,8 @@ type Skills uint8
 
 // The skills.
 const (
-	// Wide peers take names and queues of any length, others up to MaxShort bytes.
+	// Wide peers take names and queues of any length, others up to MaxShort and
+	// MaxShortQueue bytes.
 	Wide Skills = 1 << iota
 	// Named peers know a job by its queue and name: they never hold two jobs, of
 	// different spaces, that have both in common.
@@ -41,8 +42,12 @@ const (
 	Mortal
 )
 
-// MaxShort is the longest name, of a job or a queue, for a peer that is not Wide.
-const MaxShort = 255
+// MaxShort is the longest name of a job for a peer that is not Wide, MaxShortQueue that of a
+// queue: a mark may stand before what such a peer calls it.
+const (
+	MaxShort      = 255
+	MaxShortQueue = MaxShort + 1
+)
 
 // SetLabel says what people are told about the peer, beside its session. Its owner calls
 // it before any other verb.

@@ -106,7 +106,7 @@ func (sh *shard) make(tag uint32, q *queue, space Space, name, workload []byte) 
 	}
 	pack(room, name, workload)
 	r.bytes, r.size, r.space = bytes, uint32(size), space
-	if len(name) > MaxShort || len(q.name) > MaxShort {
+	if len(name) > MaxShort || len(q.name) > MaxShortQueue {
 		r.flags |= wide
 	}
 	if sh.s.rules[space].Private {
