@@ -103,16 +103,6 @@ func (c *clockTrial) does(functions ...string) {
 	}
 }
 
-// stands wants a function to have so many jobs, of which so many are running.
-func (c *clockTrial) stands(function string, jobs, running int64) {
-	c.t.Helper()
-	rows := worked(c.client.Status(c.ctx))(c.t)
-	i := slices.IndexFunc(rows, func(q client.Queue) bool { return q.Func == function })
-	if i < 0 || rows[i].Jobs != jobs || rows[i].Running != running {
-		c.t.Errorf("%q does not have %d jobs, %d of them running: %+v", function, jobs, running, rows)
-	}
-}
-
 // near wants a time of the server's to be its present.
 func (c *clockTrial) near(what string, unix int64) {
 	c.t.Helper()
@@ -274,14 +264,14 @@ func (c *clockTrial) steals(location, want string) {
 // back: it is set back to where it was. What is left behind is for the next server.
 func (c *clockTrial) back() {
 	c.submit(0, 0, "waits") // ready since a time that is to come again
+	c.submit(0, 1, "brief")
+	c.gets("brief")
 	c.sets(-time.Hour)
+	c.does("brief") // which comes back when it has run for a second
 	c.offers("waits", "fails", "put off", "runs")
 	c.does("waits")
 	c.submit(1, 0, "soon")
 	c.does("soon")
-	c.submit(0, 1, "brief")
-	c.gets("brief")
-	c.does("brief")
 	c.submit(0, 0, "put off", "fails")
 	given := c.gets("put off", "fails")
 	must(c.t, errors.Join(c.worker.Later(c.ctx, given["put off"], 1, 1), c.worker.Fail(c.ctx, given["fails"])))

@@ -18,6 +18,7 @@ import (
 	gloomcodec "treadle/codec/gloom"
 	"treadle/codec/kts46"
 	"treadle/codec/periodic"
+	"treadle/loop/client"
 )
 
 // hello is the first packet of a Periodic peer of 2018.
@@ -80,8 +81,11 @@ var huge = onHTTP(map[string][]string{
 	"gloom-masters": {"\xff\xff\xff\xff{"},
 	"gloom-slaves":  {"\xff\xff\xff\xff{"},
 	"dwork":         {string(enc.BigEndian.AppendUint64(append(zmtp(), 2), 4<<30))},
-}, func(path string) []string {
-	return []string{post(path, "Content-Length: 4294967296\r\n\r\n"), post(path, "Transfer-Encoding: chunked\r\n\r\n100000000\r\n"), post(path, "X: ")}
+}, func(path string) []string { return []string{post(path, "Content-Length: 4294967296\r\n\r\n")} })
+
+// flowing are, by port, what is followed by four gigabytes that could not be seen coming.
+var flowing = onHTTP(map[string][]string{"periodic": {""}, "gloom-masters": {""}, "gloom-slaves": {""}, "dwork": {""}}, func(path string) []string {
+	return []string{post(path, "X: "), post(path, "Transfer-Encoding: chunked\r\n\r\n100000000\r\n")}
 })
 
 // endless is, by port, what a peer that never reads asks for again and again.
@@ -208,14 +212,15 @@ func submits(b []byte, names string, count int) []byte {
 
 // hostiles are what peers do to the server.
 var hostiles = []struct {
-	name   string
-	memory int // that the server may take more, times the scale
-	attack func(s *siege)
+	name    string
+	memory  int  // that the server may take more, times the scale
+	patient bool // the server waits for what is unfinished: it has to see itself that it is too much
+	attack  func(s *siege)
 }{
-	{"unfinished beginnings on each port", 0, func(s *siege) {
+	{name: "unfinished beginnings on each port", attack: func(s *siege) {
 		s.everyWay(unfinished, 200*s.scale, func(c net.Conn, begin string) { _, _ = io.WriteString(c, begin) })
 	}},
-	{"a byte at a time on each port", 0, func(s *siege) {
+	{name: "a byte at a time on each port", attack: func(s *siege) {
 		s.everyWay(unfinished, 100*s.scale, func(c net.Conn, begin string) {
 			_, err := io.WriteString(c, begin)
 			for pause := time.NewTicker(dripPause); err == nil; <-pause.C {
@@ -226,15 +231,15 @@ var hostiles = []struct {
 			}
 		})
 	}},
-	{"four gigabytes announced on each port", 0, func(s *siege) {
+	{name: "four gigabytes announced on each port", patient: true, attack: func(s *siege) {
 		s.everyWay(huge, 200*s.scale, func(c net.Conn, begin string) { _, _ = io.WriteString(c, begin) })
 	}},
-	{"four gigabytes on their way on each port", 0, func(s *siege) {
-		s.everyWay(huge, 20, func(c net.Conn, begin string) { _ = deaf(c, begin, "0") })
+	{name: "four gigabytes on their way on each port", patient: true, attack: func(s *siege) {
+		s.everyWay(flowing, 20, func(c net.Conn, begin string) { _ = deaf(c, begin, "0") })
 	}},
-	{"peers that never read", 0, func(s *siege) { s.neverRead("periodic", "gloom-masters", "gloom-slaves", "dwork") }},
-	{"peers of HTTP that never read", 0, func(s *siege) { s.neverRead("kts46", "kts46-json", "http") }},
-	{"idle connections", 0, func(s *siege) {
+	{name: "peers that never read", attack: func(s *siege) { s.neverRead("periodic", "gloom-masters", "gloom-slaves", "dwork") }},
+	{name: "peers of HTTP that never read", attack: func(s *siege) { s.neverRead("kts46", "kts46-json", "http") }},
+	{name: "idle connections", attack: func(s *siege) {
 		n := s.files(500 * s.scale)
 		s.t.Logf("%d idle connections", n)
 		first := map[string]string{"periodic": string(hello(periodic.Client)), "dwork": string(zmtp())}
@@ -252,7 +257,7 @@ var hostiles = []struct {
 			c.Close()
 		}
 	}},
-	{"connecting and leaving", 0, func(s *siege) {
+	{name: "connecting and leaving", attack: func(s *siege) {
 		for i := range 1000 * s.scale {
 			s.dial(allPorts[i%len(allPorts)]).Close()
 		}
@@ -262,7 +267,7 @@ var hostiles = []struct {
 			s.wantHungUp(c, protocol)
 		})
 	}},
-	{"one function with very many slots", 0, func(s *siege) {
+	{name: "one function with very many slots", attack: func(s *siege) {
 		for range 3 * s.scale { // each up to the limit of a connection
 			defer s.crowd(func(int) string { return "slots" }, 1, 16<<10).Close()
 		}
@@ -273,8 +278,9 @@ var hostiles = []struct {
 			b = ask(b, 1, periodic.SubmitJob, periodic.AppendJob(nil, &periodic.Job{Func: []byte("slots"), Name: fmt.Append(nil, i)}))
 		}
 		s.answered(c, b)
+		s.stands("slots", 1000, 1000)
 	}},
-	{"very many functions, and their STATUS", functionsEach << 10, func(s *siege) {
+	{name: "very many functions, and their STATUS", memory: functionsEach << 10, attack: func(s *siege) {
 		for n := range s.scale {
 			defer s.crowd(func(i int) string { return fmt.Sprintf("function %0100d", n*functionsEach+i) }, functionsEach, 0).Close()
 		}
@@ -286,7 +292,7 @@ var hostiles = []struct {
 			}
 		}
 	}},
-	{"names that collide in common hashes", 0, func(s *siege) {
+	{name: "names that collide in common hashes", attack: func(s *siege) {
 		b := hello(periodic.Client)
 		bits := 20 // a million: what is quadratic in them takes longer than anybody waits
 		if testing.Short() {
@@ -300,8 +306,9 @@ var hostiles = []struct {
 			b = ask(b, 1, periodic.SubmitJob, periodic.AppendJob(nil, &periodic.Job{Func: []byte("hash"), Name: []byte(name.String())}))
 		}
 		s.told(b)
+		s.stands("hash", 1<<bits, 0)
 	}},
-	{"DUMPs of many jobs while more are submitted", dumpedEach << 9, func(s *siege) {
+	{name: "DUMPs of many jobs while more are submitted", memory: dumpedEach << 9, attack: func(s *siege) {
 		s.told(submits(hello(periodic.Client), "first", dumpedEach*s.scale))
 		var all sync.WaitGroup
 		for n := range 3 {
@@ -316,29 +323,37 @@ var hostiles = []struct {
 		}
 		all.Wait()
 	}},
-	{"empty names and the longest", 0, func(s *siege) {
-		c := s.dial("periodic")
+	{name: "empty names and the longest", attack: func(s *siege) {
+		ctx, long := patient(s.t), strings.Repeat("\xff", periodic.MaxStr8)
+		c := worked(client.Dial(ctx, s.socket, client.Options{}))(s.t)
 		defer c.Close()
-		b := hello(periodic.Client)
-		long := strings.Repeat("\xff", periodic.MaxStr8)
+		w := worked(client.DialWorker(ctx, s.socket, client.Options{}))(s.t)
+		defer w.Close()
+		want := map[[2]string]bool{}
 		for _, function := range []string{"", long} {
+			must(s.t, w.CanDo(ctx, function))
 			for _, name := range []string{"", long} {
-				j := periodic.AppendJob(nil, &periodic.Job{Func: []byte(function), Name: []byte(name)})
-				b = ask(b, 1, periodic.SubmitJob, j)
+				must(s.t, c.Submit(ctx, &client.Job{Func: function, Name: name}))
+				want[[2]string{function, name}] = true
 			}
 		}
-		s.answered(c, b)
-		w := s.crowd(func(i int) string { return []string{"", long}[i] }, 2, 0)
-		defer w.Close()
-		s.answered(w, ask(ask(nil, 1, periodic.GrabJob, nil), 2, periodic.GrabJob, nil))
+		for len(want) > 0 {
+			a := worked(w.Grab(ctx))(s.t)
+			k := [2]string{a.Job.Func, a.Job.Name}
+			if !want[k] {
+				s.t.Fatalf("function %.9q, name %.9q was not submitted, or is done", a.Job.Func, a.Job.Name)
+			}
+			delete(want, k)
+			must(s.t, w.Done(ctx, a, nil))
+		}
 	}},
-	{"SIGSTOP for a while", 0, func(s *siege) {
+	{name: "SIGSTOP for a while", attack: func(s *siege) {
 		s.rest = true
 		s.server.signal(syscall.SIGSTOP)
 		<-time.After(500 * time.Millisecond * time.Duration(s.scale))
 		s.server.signal(syscall.SIGCONT)
 	}},
-	{"garbage on each port", 0, func(s *siege) {
+	{name: "garbage on each port", attack: func(s *siege) {
 		s.onEach(10*s.scale, func(protocol string) {
 			c := s.dial(protocol)
 			_, _ = c.Write([]byte(strings.Repeat("garbage\n", 1<<10)))

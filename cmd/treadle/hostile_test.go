@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -47,12 +48,14 @@ type siege struct {
 	rest   bool // the well-behaved clients rest: nobody can be served
 }
 
-// besiege starts the server with little memory, or so much more, and short patience.
-func besiege(t *testing.T, more int) *siege {
+// besiege starts the server with little memory, or so much more, and short patience, or what
+// more the arguments say.
+func besiege(t *testing.T, more int, args ...string) *siege {
 	t.Helper()
 	s := newSiege(t, more)
-	return s.on(start(t, false, s.serves("--data", "none", "--max-frame", "4MiB", "--gloom-max-frame", "4MiB", "--max-outbound", "8MiB", "--dwork-max-frame", "4MiB",
-		"--handshake-timeout", "500ms", "--frame-timeout", "1s")...))
+	all := []string{"--data", "none", "--max-frame", "4MiB", "--gloom-max-frame", "4MiB", "--max-outbound", "8MiB", "--dwork-max-frame", "4MiB",
+		"--handshake-timeout", "500ms", "--frame-timeout", "1s"}
+	return s.on(start(t, false, s.serves(append(all, args...)...)...))
 }
 
 // newSiege is one whose server is to come, which gets that much memory.
@@ -127,6 +130,18 @@ func (s *siege) peak() int {
 	return n << 10
 }
 
+// stands wants a function to have so many jobs, of which so many are running.
+func (s *siege) stands(function string, jobs, running int64) {
+	s.t.Helper()
+	c := worked(client.Dial(s.t.Context(), s.socket, client.Options{}))(s.t)
+	defer c.Close()
+	rows := worked(c.Status(s.t.Context()))(s.t)
+	i := slices.IndexFunc(rows, func(q client.Queue) bool { return q.Func == function })
+	if i < 0 || rows[i].Jobs != jobs || rows[i].Running != running {
+		s.t.Errorf("%q does not have %d jobs, %d of them running: %+v", function, jobs, running, rows)
+	}
+}
+
 // onEach does something on n connections to each port, all at a time.
 func (s *siege) onEach(n int, do func(protocol string)) {
 	var all sync.WaitGroup
@@ -156,7 +171,11 @@ func (s *siege) files(n int) int {
 func TestHostile(t *testing.T) {
 	for _, h := range hostiles {
 		t.Run(h.name, func(t *testing.T) {
-			s := besiege(t, h.memory**hostileScale)
+			var args []string
+			if h.patient {
+				args = []string{"--frame-timeout", "1h"}
+			}
+			s := besiege(t, h.memory**hostileScale, args...)
 			s.withGuest(func() { h.attack(s) })
 			s.server.signal(syscall.SIGTERM)
 			s.server.exit(0)
