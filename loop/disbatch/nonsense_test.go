@@ -111,6 +111,23 @@ func TestATaskThatIsNoJSON(t *testing.T) {
 	f("\x0d\x00\x00\x00\x04a\x00de\x00\x05\x00\x00")
 }
 
+// A length below nothing ends the reading of the pipe: the driver's decoder would go back, and round and round.
+func TestALengthBelowNothing(t *testing.T) {
+	// 0e 00 00 00                 its size
+	//   05 d1 30 30 00            a binary
+	//     02 00 00 80             of so many bytes below nothing
+	//     00                      the end, perhaps
+	in := "\x0e\x00\x00\x00\x05\xd100\x00\x02\x00\x00\x80\x00"
+	for _, into := range []any{new(assignment), new(report)} {
+		if err := readDocument(strings.NewReader(in), into); err == nil {
+			t.Errorf("it is read as %v", into)
+		}
+	}
+	if text, err := extended(bson.Raw(in)); err == nil {
+		t.Errorf("it is said as %s", text)
+	}
+}
+
 // Lengths that a string cannot have are those of no string, for whoever reads it.
 func TestAStringWithoutItsEnd(t *testing.T) {
 	for _, field := range []string{"threads", "count_todo", "status", "ctime", "params"} {

@@ -45,6 +45,9 @@ func readDocument(in io.Reader, into any) error {
 	if _, err := io.ReadFull(in, doc[4:]); err != nil {
 		return err
 	}
+	if err := bson.Raw(doc).Validate(); err != nil { // what it finds may keep Unmarshal busy for ever
+		return err
+	}
 	return bson.Unmarshal(doc, into)
 }
 
