@@ -45,6 +45,16 @@ var canaries = []canary{
 	{"a Disbatch claim whose reply is lost is forgotten", "loop/disbatch/tick.go", "case t.Status == StatusClaimed:", "case t.Status == StatusClaimed && n.ticks == 1:"},
 	{"the end of a Disbatch task is written no second time", "loop/disbatch/perform.go", "err := p.persist(ctx, \"finishing task \"+t.ID.Hex(), write)", "err := write()"},
 	{"a Disbatch node ends when the database fails at its start", "loop/disbatch/node.go", "before, err := n.patientEntry(ctx)", "before, err := n.entry(ctx)"},
+	{"a dump has no counts", "loop/periodic_dump.go", "j.SchedAt, j.Count, j.Timeout)", "j.SchedAt, 0, j.Timeout)"},
+	{"a load leaves a time-out out", "loop/periodic_dump.go", "\tsub := submission(&j)\n", "\tsub := submission(&j)\n\tsub.Timeout = 0\n"},
+	{"what is put off is not counted", "sched/finish.go", "r.count = clampAdd(r.count, step)", "r.count = clampAdd(r.count, step&1)"},
+	{"a count is not journaled", "loop/durable.go", "Priority: j.Priority, Count: j.Count, Timeout: j.Timeout,\n\t}\n\tf.journal", "Priority: j.Priority, Timeout: j.Timeout,\n\t}\n\tf.journal"},
+	{"a setting is journaled under each of its names", "loop/config.go", "PutSetting(configPrefix+k.name,", "PutSetting(configPrefix+key,"},
+	{"a write that ends early is not noticed", "loop/journal/guard.go", "if err == nil && wrote < n {", "if err == nil && wrote < 0 {"},
+	{"a worker that confirms a job loses it", "loop/periodic_crc.go", "\tcase periodic.JobUnassigned:\n", "\tcase periodic.JobUnassigned, periodic.JobAssigned:\n"},
+	{"a worker is given what it does no more", "loop/periodic_worker.go", "r.server.sched.Unwatch(p.s.party(), queueOf(name))", "_ = r"},
+	{"SHUTDOWN stops a server that it may not stop", "loop/periodic_admin.go", "if server.o.PeriodicShutdown != \"on\" {", "if server.o.PeriodicShutdown == \"\" {"},
+	{"a log is let go of before the store has what was in it", "loop/journal/checkpoint.go", "return j.db.Flush()", "return nil"},
 }
 
 // test is the play that must find it: bugs of the node are not in the server's.

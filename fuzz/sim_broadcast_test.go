@@ -2,7 +2,11 @@
 
 package fuzz
 
-import "treadle/codec/periodic"
+import (
+	"slices"
+
+	"treadle/codec/periodic"
+)
 
 // A job of the queue that is broadcast goes to every GRAB_JOB that waits, and is nobody's then:
 // what workers say of it is about nothing.
@@ -11,9 +15,10 @@ import "treadle/codec/periodic"
 func (s *sim) sent(c *simConn, j *simJob) {
 	s.say("c%d is sent %v", c.id, j)
 	switch {
+	case slices.Contains(c.kept, j):
 	case j.now == gone && (j.turn < s.turn || j.id == 0):
 		s.fail("%v is broadcast after its end, or before it came", j)
-	case c.tuned == 0:
+	case !c.serving(s, broadcast):
 		s.fail("%v is broadcast to c%d, which has not asked for it", j, c.id)
 	case j.now != gone && j.notBefore > max(s.wall, s.server.Now().Wall):
 		s.fail("%v is broadcast early", j)

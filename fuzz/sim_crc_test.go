@@ -72,7 +72,12 @@ func (s *sim) crcStep() {
 func (s *sim) holding(c *simConn, h heldJob) {
 	lock := fmt.Sprint("l", s.rng.IntN(2))
 	j := h.job
-	switch n := s.rng.IntN(5); {
+	switch n := s.rng.IntN(7); {
+	case n == 5:
+		s.confirms(c, h)
+	case n == 6:
+		c.held = slices.DeleteFunc(c.held, func(o heldJob) bool { return o.tag == h.tag })
+		s.declines(c, h)
 	case n < 2:
 		r := &simRequest{cmd: periodic.Acquire, lock: lock, limit: 1 + s.rng.IntN(2)}
 		r.arrive = func() {

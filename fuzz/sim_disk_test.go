@@ -3,10 +3,10 @@
 package fuzz
 
 import (
-	"bytes"
 	"io"
 	"math/rand/v2"
-	"slices"
+	"path"
+	"sync"
 	"sync/atomic"
 	"syscall"
 
@@ -16,38 +16,184 @@ import (
 	"treadle/loop"
 )
 
-// simDisk is a disk in memory that can be stopped in the middle of a sync, that can fail, and
-// that knows what a crash would leave of it.
+// logsDir is where the journal has its logs.
+const logsDir = "data/store/log"
+
+// simDisk is a disk in memory that can be stopped in the middle of a sync, on which things go
+// wrong, and that knows what a crash would leave of it.
 type simDisk struct {
 	vfs.FS
-	mem     *vfs.MemFS
-	gate    atomic.Pointer[gate] // syncs wait there
-	failing atomic.Bool          // syncs fail
-	full    atomic.Bool          // there is less room than the server wants for new jobs
+	mem   *vfs.MemFS
+	gate  atomic.Pointer[gate]  // syncs of the logs wait there
+	gone  atomic.Bool           // the server is, as far as anybody knows: syncs fail
+	full  atomic.Bool           // there is less room than the server wants for new jobs
+	fault atomic.Pointer[fault] // what will go wrong
+
+	mu   sync.Mutex
+	logs map[string]*simFile // that this disk has written, by path
+	cut  *cut                // the next write
 }
 
 // gate stops whoever comes to it.
 type gate struct{ came, open chan struct{} }
 
+// The kinds of faults.
+const (
+	ioError   = iota // whatever the operation is
+	noRoom           // the same, where it needs room
+	half             // there is no room in the middle of a write
+	halfQuiet        // a write ends in its middle, and says so by its count alone
+	powerLoss        // the power fails then, and with it all that follows
+	faultKinds
+)
+
+// fault is one that befalls an operation, once.
+type fault struct {
+	kind  int
+	logs  bool         // only what the committer does with logs counts
+	left  atomic.Int64 // operations before that one
+	hit   atomic.Bool
+	after *vfs.MemFS // a loss of power, with what it leaves
+	keeps int        // of what was not synced, in percent
+}
+
+// cut is what becomes of a write to a file.
+type cut struct {
+	name string
+	err  error
+}
+
 func newSimDisk(mem *vfs.MemFS) *simDisk {
-	d := &simDisk{mem: mem}
-	d.FS = errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
-		switch op.Kind {
-		case errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpFileSyncTo:
-			if g := d.gate.Load(); g != nil {
-				select {
-				case g.came <- struct{}{}:
-				default:
-				}
-				<-g.open
-			}
-			if d.failing.Load() {
-				return syscall.EIO
-			}
-		}
-		return nil
-	}))
+	d := &simDisk{mem: mem, logs: map[string]*simFile{}}
+	d.FS = errorfs.Wrap(&simFiles{mem, d}, errorfs.InjectorFunc(d.happens))
 	return d
+}
+
+// happens says whether an operation fails.
+func (d *simDisk) happens(op errorfs.Op) error {
+	if op.Kind.ReadOrWrite() == errorfs.OpIsRead {
+		return nil
+	}
+	syncs := op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData || op.Kind == errorfs.OpFileSyncTo
+	dir := op.Path
+	if op.Kind == errorfs.OpFileWrite || op.Kind == errorfs.OpFileSyncData || op.Kind == errorfs.OpCreate || op.Kind == errorfs.OpReuseForWrite {
+		dir = path.Dir(op.Path)
+	}
+	logs := path.Clean(dir) == logsDir && op.Kind != errorfs.OpFileClose && op.Kind != errorfs.OpRename && op.Kind != errorfs.OpRemove
+	if g := d.gate.Load(); g != nil && syncs && logs {
+		select {
+		case g.came <- struct{}{}:
+		default:
+		}
+		<-g.open
+	}
+	if d.gone.Load() && syncs {
+		return syscall.EIO
+	}
+	f := d.fault.Load()
+	if f == nil || f.logs && !logs || !f.befalls(op.Kind) || f.left.Add(-1) != -1 {
+		return nil
+	}
+	return d.befall(f, op)
+}
+
+// befalls says whether a fault can hit an operation.
+func (f *fault) befalls(kind errorfs.OpKind) bool {
+	switch f.kind {
+	case half, halfQuiet:
+		return kind == errorfs.OpFileWrite
+	case noRoom:
+		return kind != errorfs.OpRemove && kind != errorfs.OpRemoveAll && kind != errorfs.OpFileClose
+	}
+	return true
+}
+
+// befall has an operation fail.
+func (d *simDisk) befall(f *fault, op errorfs.Op) error {
+	defer f.hit.Store(true)
+	switch f.kind {
+	case noRoom:
+		return syscall.ENOSPC
+	case powerLoss:
+		f.after = d.mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: f.keeps, RNG: rand.New(rand.NewPCG(0, 0))})
+		d.gone.Store(true)
+		fallthrough
+	case ioError:
+		return syscall.EIO
+	}
+	c := &cut{name: op.Path}
+	if f.kind == half {
+		c.err = syscall.ENOSPC
+	}
+	d.mu.Lock()
+	d.cut = c
+	d.mu.Unlock()
+	return nil
+}
+
+// simFiles are the files of a disk: they can be written by half, and of logs they know what
+// is synced.
+type simFiles struct {
+	*vfs.MemFS
+	disk *simDisk
+}
+
+type simFile struct {
+	vfs.File
+	disk            *simDisk
+	name            string
+	written, synced int // bytes; under disk.mu
+}
+
+// Create implements vfs.FS.
+func (s *simFiles) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	f, err := s.MemFS.Create(name, c)
+	return s.file(f, err, name)
+}
+
+// ReuseForWrite implements vfs.FS. The one of vfs.MemFS locks itself out when a crash is
+// looked at meanwhile.
+func (s *simFiles) ReuseForWrite(from, to string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	if err := s.Rename(from, to); err != nil {
+		return nil, err
+	}
+	f, err := s.OpenReadWrite(to, c)
+	return s.file(f, err, to)
+}
+
+func (s *simFiles) file(f vfs.File, err error, name string) (vfs.File, error) {
+	if err != nil {
+		return nil, err
+	}
+	file := &simFile{File: f, disk: s.disk, name: name}
+	if path.Dir(name) == logsDir {
+		s.disk.mu.Lock()
+		s.disk.logs[name] = file
+		s.disk.mu.Unlock()
+	}
+	return file, nil
+}
+
+// Write implements vfs.File.
+func (f *simFile) Write(p []byte) (n int, err error) {
+	d := f.disk
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if c := d.cut; c != nil && c.name == f.name {
+		d.cut = nil
+		p, err = p[:len(p)/2], c.err
+	}
+	n, _ = f.File.Write(p) // memory does not fail
+	f.written += n
+	return n, err
+}
+
+// SyncData implements vfs.File.
+func (f *simFile) SyncData() error {
+	f.disk.mu.Lock()
+	defer f.disk.mu.Unlock()
+	f.synced = f.written
+	return f.File.SyncData()
 }
 
 // GetDiskUsage implements vfs.FS.
@@ -59,11 +205,19 @@ func (d *simDisk) GetDiskUsage(string) (vfs.DiskUsage, error) {
 	return vfs.DiskUsage{AvailBytes: free, TotalBytes: 1 << 41}, nil
 }
 
-// hold stops syncs from now on.
+// hold stops syncs of the logs from now on.
 func (d *simDisk) hold() *gate {
 	g := &gate{make(chan struct{}, 1), make(chan struct{})}
 	d.gate.Store(g)
 	return g
+}
+
+// letGo ends what a server still wants of the disk.
+func (d *simDisk) letGo() {
+	d.gone.Store(true)
+	if g := d.gate.Swap(nil); g != nil {
+		close(g.open)
+	}
 }
 
 // What a crash leaves of what was written and not synced.
@@ -83,34 +237,38 @@ func (d *simDisk) afterCrash(keeps int, chance uint64) *vfs.MemFS {
 	}
 	all := d.mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(0, 0))})
 	if keeps == aPart {
-		tear(synced, all, chance)
+		d.tear(synced, all, chance)
 	}
 	return all
 }
 
-// tear cuts the store's logs somewhere in what was not synced.
-func tear(synced, all *vfs.MemFS, chance uint64) {
-	const dir = "data/store/log"
-	names, err := all.List(dir)
-	if err != nil {
-		return // a crash before the first sync
+// afterFault is what a fault leaves, wherever it has hit.
+func (d *simDisk) afterFault(f *fault) *vfs.MemFS {
+	if f.hit.Load() && f.after != nil {
+		return f.after
 	}
-	slices.Sort(names)
-	for _, name := range names {
-		path := all.PathJoin(dir, name)
-		long, short := contents(all, path), contents(synced, path)
-		same := 0
-		for same < len(short) && same < len(long) && short[same] == long[same] {
-			same++
-		}
-		if same == len(long) {
+	return d.mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: f.keeps, RNG: rand.New(rand.NewPCG(0, 0))})
+}
+
+// tear cuts the log that is not synced somewhere in what is not. Behind the cut is what was
+// there before: logs are used again.
+func (d *simDisk) tear(synced, all *vfs.MemFS, chance uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for name, log := range d.logs {
+		if log.written == log.synced {
 			continue
 		}
-		f, err := all.Create(path, vfs.WriteCategoryUnspecified)
+		before, now := contents(synced, name), contents(all, name)
+		at := log.synced + int(chance%uint64(log.written-log.synced))
+		if now = now[:min(at, len(now))]; len(before) > len(now) {
+			now = append(now, before[len(now):]...)
+		}
+		f, err := all.Create(name, vfs.WriteCategoryUnspecified)
 		if err != nil {
 			panic(err) // memory does not fail
 		}
-		_, _ = f.Write(bytes.Clone(long[:same+int(chance%uint64(len(long)-same))]))
+		_, _ = f.Write(now)
 		_ = f.Sync()
 		_ = f.Close()
 	}
@@ -119,7 +277,7 @@ func tear(synced, all *vfs.MemFS, chance uint64) {
 func contents(fs vfs.FS, path string) []byte {
 	f, err := fs.Open(path)
 	if err != nil {
-		return nil // it was never synced
+		return nil // it was never synced, or is called otherwise now
 	}
 	defer f.Close()
 	b, err := io.ReadAll(f)

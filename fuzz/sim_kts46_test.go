@@ -68,7 +68,7 @@ func (s *sim) ktsPost(v2 bool, method string, args []any, answer func(string)) {
 	}
 	crash := s.crashes
 	s.server.Kts46(port, r, func(status int, body []byte) {
-		if s.crashes != crash || s.disk.failing.Load() {
+		if s.crashes != crash {
 			return
 		}
 		read := ktsRead1

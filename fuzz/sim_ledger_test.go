@@ -38,23 +38,28 @@ type simJob struct {
 	now  certainty // that the server has it
 	disk certainty // that it would have it after a crash
 	turn int       // of the last change of now or holder
+	came int       // turn
+
+	record, recordDisk figures // now, and after a crash unless they have changed since
 
 	keyed     bool // priority and due are known
 	priority  int64
 	due       int64 // Unix milliseconds
 	notBefore int64 // likewise, but never too late
 	putOff    bool  // a worker has said so
-	timeout   int64 // milliseconds
+	timeout   int64 // milliseconds; 0: as the server is set
 
 	holder   *simConn // who was given it and has not ended it
 	location string   // the same for a dwork task
 	lost     bool     // nobody knows any more who
 	heldAt   int64    // Mono
+	tag      uint32   // the message id under which
 	stale    int      // 1 + the turn in which one who did not hold it had something to say about it
 
 	owner    *simConn // who waits for its result
 	message  uint32   // under what, with Periodic
 	results  []string // what workers said
+	next     *simJob  // what has replaced it, or may have
 	failures int
 	locks    map[string]bool   // that it has for sure
 	asks     int               // for locks, that are not answered
@@ -80,6 +85,10 @@ type ledger struct {
 	wall  int64 // the latest time that was ever shown
 	swaps []swap
 	aired []*simJob // what was broadcast in this turn
+
+	config   []*setting
+	lastDump []byte
+	misdated string // what seems wrong with a sched_at, in this turn
 }
 
 // swap is a job that was handed out before others that seem to be better.
@@ -121,7 +130,9 @@ func (s *sim) live() (n int) {
 // arrives is a job's coming to the server.
 func (s *sim) arrives(j *simJob, at int64) {
 	key := fmt.Sprint(j.queue, j.by, j.name)
-	j.now, j.disk, j.turn = sure, maybe, s.turn
+	j.now, j.disk, j.turn, j.came = sure, maybe, s.turn, s.turn
+	j.record.at, j.record.dated = at, true
+	j.recordDisk = j.record
 	if j.volatile() {
 		j.disk = gone
 	}
@@ -135,12 +146,13 @@ func (s *sim) arrives(j *simJob, at int64) {
 		case old.now == sure && old.turn < s.turn && old.holder == nil && !old.lost && !old.parked && !s.mixed:
 			s.say("%v replaces %v", j, old)
 			s.end(old)
+			old.next = j
 		case old.now == sure && old.turn < s.turn && s.holds(old.holder, old) && !s.mixed:
 			s.say("%v is ignored, %v runs", j, old)
 			j.now, j.disk = gone, gone
 		default:
 			s.doubt(old)
-			j.now = maybe
+			old.next, j.now = j, maybe
 		}
 	}
 	s.names[key] = append(s.names[key], j)
@@ -155,7 +167,7 @@ func (s *sim) end(j *simJob) {
 // doubt is the end of a job of which it is not known whether it was ended.
 func (s *sim) doubt(j *simJob) {
 	j.now, j.disk, j.holder, j.keyed, j.turn = min(j.now, maybe), min(j.disk, maybe), nil, false, s.turn
-	j.lost = true
+	j.lost, j.record.dated = true, false
 }
 
 // acknowledged: what came with a request survives.
@@ -180,19 +192,26 @@ func (s *sim) committed() {
 		if j.disk = j.now; j.volatile() {
 			j.disk = gone
 		}
-		j.preds, j.late = append(j.preds, j.late...), nil
+		j.preds, j.late, j.recordDisk = append(j.preds, j.late...), nil, j.record
+	}
+	for _, k := range s.config {
+		k.disk = len(k.values) - 1
 	}
 	s.ktsDisk = s.kts.clone()
 }
 
-// crashed: what is not on disk for sure is not there for sure.
+// crashed: what is not on disk for sure is not there for sure, and nobody is connected.
 func (s *sim) crashed() {
+	s.conns, s.flights, s.ktsFlights, s.ktsOwed = nil, nil, nil, 0
 	for _, j := range s.jobs {
 		if j.putOff {
 			j.notBefore = 0 // that may be lost
 		}
 		j.now, j.holder, j.keyed, j.owner, j.late, j.asked, j.asks = j.disk, nil, false, nil, nil, false, 0
 		j.lost = j.by == ofDwork
+		if j.record != j.recordDisk { // the changes since may be there, or not
+			j.record.least, j.record.dated = j.recordDisk.least, false
+		}
 	}
 }
 
@@ -201,12 +220,20 @@ func (s *sim) holds(c *simConn, j *simJob) bool {
 	if c == nil || j.holder != c || c.peer.Closed() || j.asks > 0 {
 		return false
 	}
-	return j.volatile() || s.server.Now().Mono < j.heldAt+j.timeout
+	return j.volatile() || s.server.Now().Mono < j.heldAt+s.limit(j)
+}
+
+// limit is how long a job may be held, in milliseconds.
+func (s *sim) limit(j *simJob) int64 {
+	if j.timeout > 0 {
+		return j.timeout
+	}
+	return int64(s.config[timeoutSetting].now()) * 1000
 }
 
 // mayHold says whether c may have j still: time-outs may be late by a little.
 func (s *sim) mayHold(c *simConn, j *simJob) bool {
-	return j.holder == c && (j.volatile() || s.server.Now().Mono < j.heldAt+j.timeout+200)
+	return j.holder == c && (j.volatile() || s.server.Now().Mono < j.heldAt+s.limit(j)+200)
 }
 
 // assigned checks that c may be given j, and notes it.
@@ -229,7 +256,7 @@ func (s *sim) assigned(c *simConn, j *simJob, queue, name string) {
 		s.fail("%v is handed out %d ms early", j, j.notBefore-s.wall)
 	}
 	if j.holder != nil {
-		j.keyed = false // its time was over, and that was a new place in line
+		j.keyed, j.record.dated = false, false // its time was over, and that was a new place in line
 		j.failures++
 	} else if j.keyed {
 		s.ordered(j)
@@ -261,7 +288,11 @@ func (s *sim) ordered(j *simJob) {
 // endTurn is the end of all turns under way: nothing is in the air in the server.
 func (s *sim) endTurn() {
 	s.reap()
+	if s.misdated != "" {
+		s.fail("%s", s.misdated)
+	}
 	s.heardAll()
+	s.idles()
 	for _, w := range s.swaps {
 		for _, r := range w.better {
 			if r.now == sure && r.turn < s.turn && r.keyed {
@@ -304,12 +335,14 @@ func (s *sim) returns(c *simConn, j *simJob, at int64) {
 		if at > 0 {
 			j.due, j.notBefore, j.putOff = at, at, true
 		}
+		j.record.at, j.record.dated = j.due/1000, true
 		return
 	}
 	j.stale = s.turn + 1
 	if s.mayHold(c, j) || j.lost {
 		j.holder, j.keyed, j.notBefore, j.turn = nil, false, 0, s.turn
 	}
+	j.record.dated = false
 }
 
 // left is a connection's end: what it held is ready again, what it owned is gone.
@@ -321,7 +354,7 @@ func (s *sim) left(c *simConn) {
 	}
 	for _, j := range s.jobs {
 		if j.holder == c {
-			j.holder, j.keyed, j.turn = nil, false, s.turn
+			j.holder, j.keyed, j.turn, j.record.dated = nil, false, s.turn, false
 			j.failures++
 			if j.by == ofDisbatch {
 				s.end(j)
@@ -345,7 +378,7 @@ func (s *sim) mayHaveHeld() {
 			j.failures++ // before who has it was given it
 		}
 		if j.now != gone && (j.holder == nil || j.stale == s.turn+1) && j.by != ofDwork {
-			j.keyed = false
+			j.keyed, j.record.dated = false, false
 			j.failures++
 			if j.stale == s.turn+1 || j.by == ofDisbatch || j.queue == broadcast { // and what was said about it counted
 				s.doubt(j)

@@ -28,17 +28,21 @@ type simConn struct {
 	fin      bool   // nothing more is sent
 	recent   []*simRequest
 	reset    bool // it ends when nothing is under way
+	slow     bool // it has read slowly: what it is sent may wait in the server
 
 	written  []byte                 // at the server's door
 	greeted  bool                   // the answer to the hello has passed
 	requests map[uint32]*simRequest // arrived and not answered, by message id
 	busy     bool                   // a slave has a job
 
-	heard []byte // what the peer has read
-	met   bool   // it has read the answer to its hello
-	next  uint32 // message id
-	grabs int    // outstanding
-	tuned int    // 1 + the turn in which it asked for what is broadcast; 0: it has not
+	heard []byte              // what the peer has read
+	met   bool                // it has read the answer to its hello
+	next  uint32              // message id
+	grabs int                 // outstanding
+	tuned int                 // 1 + the turn in which it asked for what is broadcast; 0: it has not
+	does  [broadcast + 1]bool // the queues of which it does jobs
+	quit  [broadcast + 1]int  // 1 + the turn in which it said that it does not any more
+	kept  []*simJob           // what may be broadcast to it since it slept
 	held  []heldJob
 }
 
@@ -46,6 +50,7 @@ type simConn struct {
 type heldJob struct {
 	job    *simJob
 	handle []byte
+	tag    uint32 // of the GRAB_JOB
 }
 
 // mark is a request whose last byte is the one before at.
@@ -61,13 +66,17 @@ type simRequest struct {
 	cmd    periodic.Command
 	turn   int // in which it came
 	job    *simJob
-	also   *simJob   // the other one of a LOAD
+	loaded []*simJob // of a LOAD
 	jobs   []*simJob // of a removal
 	arrive func()
 	silent bool // nothing answers it
 
 	refused  bool // it came when the disk was full
 	doubtful bool // it came when the disk became full, or had room again
+
+	setting      *setting // of a CONFIG_GET
+	from         int      // the value that it had then
+	acknowledged func()   // by the answer to a CONFIG_SET
 
 	lock     string // of an ACQUIRE, for one of limit jobs
 	limit    int
@@ -101,7 +110,12 @@ func (s *sim) connect(kind int) *simConn {
 // ask sends a request of the Periodic protocol.
 func (c *simConn) ask(r *simRequest, args []byte) {
 	c.next++
-	r.id = c.next
+	c.askAs(c.next, r, args)
+}
+
+// askAs is ask under a message id.
+func (c *simConn) askAs(id uint32, r *simRequest, args []byte) {
+	r.id = id
 	f := periodic.Frame{MsgID: r.id, Cmd: r.cmd}
 	c.outgoing = append(c.outgoing, periodicRequest(&f, c.framing(), args)...)
 	c.mark(r, 0)
@@ -169,6 +183,7 @@ func (s *sim) reap() {
 		s.left(c)
 		if !c.reset {
 			s.mayHaveHeld()
+			s.misdated = ""
 		}
 		return true
 	})
@@ -218,15 +233,27 @@ func (s *sim) periodicReply(c *simConn) int {
 			c.requests[r.MsgID] = q
 			return n
 		}
+		if is(periodic.NoJob) {
+			s.noJob(c)
+			return n
+		}
 		if len(r.Body) == 0 || r.Body[0] != byte(periodic.JobAssign) {
 			s.fail("c%d is sent %x for a GRAB_JOB", c.id, r.Body)
 		}
 		_, j := takeAssign(c, r.Body)
-		if k := s.known(j.Workload, "an assignment"); k.queue == broadcast {
+		k := s.known(j.Workload, "an assignment")
+		s.assignedAs(c, k, &j)
+		if k.queue == broadcast {
 			s.sent(c, k)
 		} else {
+			if !c.serving(s, k.queue) {
+				s.fail("c%d is given %v of q%d, which it does not do", c.id, k, k.queue)
+			}
 			s.assigned(c, k, string(j.Func), string(j.Name))
+			k.tag = r.MsgID
 		}
+	case periodic.Sleep:
+		s.wakes(c, r.Body)
 	case periodic.RunJob:
 		s.result(c, q.job, r.Body)
 	case periodic.Acquire:
@@ -235,7 +262,11 @@ func (s *sim) periodicReply(c *simConn) int {
 		if s.received(c, q, r.Body) {
 			c.requests[r.MsgID] = q
 		}
-	case periodic.Status, periodic.Dump:
+	case periodic.Status:
+	case periodic.Dump:
+		s.dumped(q.turn, s.report(c.framing(), s.era, r.Body))
+	case periodic.ConfigGet:
+		s.isSetting(c, q, r.Body)
 	case periodic.Ping:
 		if !is(periodic.Pong) {
 			s.fail("c%d is sent %x for a PING", c.id, r.Body)
@@ -244,12 +275,16 @@ func (s *sim) periodicReply(c *simConn) int {
 		if !is(periodic.Success) {
 			s.fail("c%d is sent %x for a %v", c.id, r.Body, q.cmd)
 		}
-		for _, j := range []*simJob{q.job, q.also} {
-			if j != nil {
-				s.acknowledged(j)
-			}
+		if q.job != nil {
+			s.acknowledged(q.job)
+		}
+		for _, j := range q.loaded {
+			s.acknowledged(j)
 		}
 		s.removed(q.jobs)
+		if q.acknowledged != nil {
+			q.acknowledged()
+		}
 	}
 	s.say("c%d hears of its %v", c.id, q.cmd)
 	return n
@@ -292,13 +327,12 @@ func (s *sim) result(c *simConn, j *simJob, body []byte) {
 	j.owner = nil
 	s.results++
 	ended := string(body) == "" || string(body) == "removed"
-	switch {
-	case slices.Contains(j.results, string(body)):
-	case string(body) == "failed" && s.failuresOf(j) > 0:
-	case ended && j.now != sure:
-	default:
-		s.fail("c%d is sent %q as the result of %v, of which workers said %q", c.id, body, j, j.results)
+	for k := j; k != nil; k = k.next {
+		if slices.Contains(k.results, string(body)) || string(body) == "failed" && s.failuresOf(k) > 0 || ended && k.now != sure && k.next == nil {
+			return
+		}
 	}
+	s.fail("c%d is sent %q as the result of %v, of which workers said %q", c.id, body, j, j.results)
 }
 
 func (s *sim) gloomReply(c *simConn) int {
@@ -357,7 +391,7 @@ func (s *sim) read(c *simConn, n int) {
 			c.heard = c.heard[n:]
 			var r gloom.Reply
 			if gloom.ParseReply(payload, &r) == nil && r.Action != nil {
-				c.held = append(c.held, heldJob{s.known(r.Body, "a job"), nil})
+				c.held = append(c.held, heldJob{job: s.known(r.Body, "a job")})
 			}
 			continue
 		}
@@ -371,7 +405,9 @@ func (s *sim) read(c *simConn, n int) {
 			c.met = true
 		} else if len(r.Body) > 1 && r.Body[0] == byte(periodic.JobAssign) {
 			handle, j := takeAssign(c, r.Body)
-			c.held = append(c.held, heldJob{s.known(j.Workload, "a job"), handle})
+			c.held = append(c.held, heldJob{s.known(j.Workload, "a job"), handle, r.MsgID})
+			c.grabs--
+		} else if len(r.Body) == 1 && r.Body[0] == byte(periodic.NoJob) {
 			c.grabs--
 		}
 	}

@@ -3,7 +3,6 @@
 package fuzz
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math"
 	"time"
@@ -36,6 +35,10 @@ func (s *sim) step() {
 		s.arrive(s.any())
 	case n < 720:
 		s.lands()
+	case n < 724:
+		s.limits()
+	case n < 728:
+		s.copies()
 	case n < 850:
 		s.read(s.any(), []int{1, 40, math.MaxInt}[s.rng.IntN(3)])
 	case n < 910:
@@ -137,6 +140,9 @@ func (s *sim) pass(d time.Duration) {
 	s.settle()
 	s.server.Advance(d)
 	s.wall = max(s.wall, s.server.Now().Wall)
+	for _, j := range s.jobs {
+		s.overdue(j)
+	}
 	s.endTurn()
 	s.ktsExpired()
 }
@@ -160,7 +166,7 @@ func (s *sim) misfortune(c *simConn) {
 		c.peer.Broken = true
 	case 4:
 		s.say("c%d reads slowly", c.id)
-		c.peer.Window = s.rng.IntN(500)
+		c.peer.Window, c.slow = s.rng.IntN(500), true
 	case 5:
 		c.peer.Window = math.MaxInt
 	}
@@ -219,37 +225,37 @@ func (s *sim) works(c *simConn) {
 		return
 	}
 	n := []int{0, 1, 2, broadcast}[s.rng.IntN(4)]
-	if c.grabs < 3 && s.rng.IntN(3) > 0 {
+	switch what := s.rng.IntN(24); {
+	case c.grabs < 3 && what < 16:
 		c.grabs++
 		c.ask(&simRequest{cmd: periodic.GrabJob}, nil)
-		return
+	case what == 16:
+		c.quits(s, n)
+	case what < 19:
+		c.ask(&simRequest{cmd: periodic.Sleep}, nil)
+	case what < 21 && c.framing() == periodic.CRC && len(c.held) > 0:
+		s.confirms(c, c.held[s.rng.IntN(len(c.held))])
+	default:
+		c.serves(s, n)
 	}
-	c.serves(s, n)
-}
-
-// serves has a worker say that it does the jobs of a queue.
-func (c *simConn) serves(s *sim, queue int) {
-	r := &simRequest{cmd: periodic.CanDo, silent: c.framing() == periodic.Plain || s.era < "2023"}
-	if queue == broadcast {
-		r.cmd = periodic.Broadcast
-		r.arrive = func() { c.tuned = 1 + s.turn }
-	}
-	c.ask(r, periodic.AppendStr8String(nil, s.queues[queue]))
 }
 
 // gives is what a worker says about a job that it has: 0 that it has failed, 1 that it is for
 // later, else that it is done.
 func (s *sim) gives(c *simConn, h heldJob, what int) {
 	j := h.job
-	r := &simRequest{silent: c.framing() == periodic.Plain || s.era < "2023"}
+	r := &simRequest{silent: s.unacknowledged(c)}
 	args := h.handle
 	switch what {
 	case 0:
 		r.cmd, r.arrive = periodic.WorkFail, func() { s.returns(c, s.meant(c, j), 0) }
 	case 1:
-		delay := s.rng.IntN(20)
-		r.cmd, args = periodic.SchedLater, append(args[:len(args):len(args)], later(int64(delay), 1)...)
-		r.arrive = func() { s.returns(c, s.meant(c, j), s.server.Now().Wall+int64(delay)*1000) }
+		delay, step := s.rng.IntN(20), s.rng.Int32N(4)
+		r.cmd, args = periodic.SchedLater, append(args[:len(args):len(args)], later(int64(delay), uint16(step))...)
+		r.arrive = func() {
+			s.counts(c, j, step)
+			s.returns(c, s.meant(c, j), s.server.Now().Wall+int64(delay)*1000)
+		}
 	default:
 		result := s.resultOf(j)
 		r.cmd, args = periodic.WorkDone, append(args[:len(args):len(args)], result...)
@@ -262,12 +268,19 @@ func (s *sim) gives(c *simConn, h heldJob, what int) {
 // meant is the job that a worker's word about j is about: in the CRC framing the one of its
 // name that the connection holds, which may be a later one.
 func (s *sim) meant(c *simConn, j *simJob) *simJob {
-	if c.framing() == periodic.CRC && j.by == ofPeriodic {
-		for _, same := range s.names[fmt.Sprint(j.queue, j.by, j.name)] {
-			same.stale = s.turn + 1 // it may be given to c in this turn, too
-			if same.holder == c {
-				j = same
-			}
+	if c.framing() != periodic.CRC || j.by != ofPeriodic {
+		return j
+	}
+	all := s.names[fmt.Sprint(j.queue, j.by, j.name)]
+	for _, same := range all {
+		same.stale = s.turn + 1 // it may be given to c in this turn, too
+		if same.holder == c {
+			j = same
+		}
+	}
+	for _, same := range all {
+		if j.holder != c && same.lost && same.now != gone { // that may be the one
+			s.doubt(same)
 		}
 	}
 	return j
@@ -276,14 +289,16 @@ func (s *sim) meant(c *simConn, j *simJob) *simJob {
 // record makes a Job record.
 func (s *sim) record(j *simJob, at int64) []byte {
 	return periodic.AppendJob(nil, &periodic.Job{
-		Func: []byte(s.queues[j.queue]), Name: []byte(j.name), Workload: []byte(j.workload()), SchedAt: at, Timeout: int32(j.timeout / 1000),
+		Func: []byte(s.queues[j.queue]), Name: []byte(j.name), Workload: []byte(j.workload()), SchedAt: at, Count: j.record.least, Timeout: int32(j.timeout / 1000),
 	})
 }
 
 // fresh makes a Periodic job that is submitted next.
 func (s *sim) fresh(queue int, name string) *simJob {
 	j := s.job(ofPeriodic, queue, name)
-	j.timeout = []int64{600_000, 600_000, 4000}[s.rng.IntN(3)]
+	j.timeout = []int64{600_000, 0, 4000}[s.rng.IntN(3)]
+	j.record.least = s.rng.Int32N(3) * s.rng.Int32N(1000)
+	j.record.most = j.record.least
 	return j
 }
 
@@ -309,7 +324,11 @@ func (s *sim) asks(c *simConn) {
 		c.ask(r, s.record(j, at))
 		s.say("c%d submits %v at %d", c.id, j, at)
 	case n < 12:
-		s.loads(c, at)
+		if s.rng.IntN(2) == 0 {
+			s.loadsDump(c)
+			return
+		}
+		s.loads(c, []*simJob{s.fresh(s.rng.IntN(len(s.queues)), ""), s.fresh(s.rng.IntN(len(s.queues)), "")}, []int64{at, at})
 	case n < 14:
 		j := s.fresh(s.rng.IntN(worked), "")
 		r := &simRequest{cmd: periodic.RunJob, job: j}
@@ -324,7 +343,9 @@ func (s *sim) asks(c *simConn) {
 	case n < 16:
 		s.removes(c)
 	case n == 16:
-		c.ask(&simRequest{cmd: periodic.Status}, nil)
+		c.ask(&simRequest{cmd: []periodic.Command{periodic.Status, periodic.Dump}[s.rng.IntN(2)]}, nil)
+	case n == 17 && s.rng.IntN(20) == 0:
+		s.endsAll(c)
 	case n == 17 && s.rng.IntN(3) == 0:
 		r := &simRequest{cmd: periodic.DropFunc}
 		r.arrive = func() {
@@ -340,8 +361,7 @@ func (s *sim) asks(c *simConn) {
 		c.ask(r, periodic.AppendStr8String(nil, s.queues[worked]))
 		s.say("c%d drops", c.id)
 	case n == 18:
-		args := binary.BigEndian.AppendUint32(periodic.AppendStr8String(nil, "poll-delay"), uint32(s.rng.IntN(100)))
-		c.ask(&simRequest{cmd: periodic.ConfigSet}, args)
+		s.configures(c)
 	case c.framing() == periodic.CRC && s.rng.IntN(2) == 0:
 		s.listens(c, s.rng.IntN(worked), fmt.Sprint("again", s.rng.IntN(4)))
 	default:
@@ -354,32 +374,6 @@ func (s *sim) admits(r *simRequest, arrive func()) {
 	if r.refused = s.full; !s.full {
 		arrive()
 	}
-}
-
-// loads sends two jobs at once: the first is there when its bytes are. Whether they are
-// refused is decided when the first bytes of all come.
-func (s *sim) loads(c *simConn, at int64) {
-	a, b := s.fresh(s.rng.IntN(len(s.queues)), ""), s.fresh(s.rng.IntN(len(s.queues)), "")
-	first, second := s.record(a, at), s.record(b, at)
-	args := append(append(binary.BigEndian.AppendUint64(nil, 2), first...), second...)
-	r, fills := &simRequest{cmd: periodic.Load, job: b, also: a}, s.fills
-	comes := func(j *simJob) func() {
-		return func() {
-			if fills == s.fills {
-				s.admits(r, func() { s.arrives(j, at) })
-				return
-			}
-			r.doubtful = true
-			s.arrives(j, at)
-			s.doubt(j)
-		}
-	}
-	r.arrive = comes(b)
-	c.ask(r, args)
-	last := c.marks[len(c.marks)-1]
-	front := mark{last.at - len(second), &simRequest{silent: true, job: a, arrive: comes(a)}}
-	c.marks = append(c.marks[:len(c.marks)-1], front, last)
-	s.say("c%d loads %v and %v at %d", c.id, a, b, at)
 }
 
 // removes removes a job that may be there.

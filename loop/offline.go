@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,12 +23,14 @@ type Surroundings struct {
 	// Disk has the journal; nil: jobs live in memory alone. Nothing is committed but by
 	// Commit and BeginCommit.
 	Disk vfs.FS
+	// LogSize is the size with which a log of the journal is full; 0: the usual one.
+	LogSize int64
 	// Now is what the clocks show at first; zero: some time in 2026.
 	Now sched.Time
 	// Seed says which queue is of which shard; zero: by chance.
 	Seed maphash.Seed
-	// Pick chooses which of the n event loops that have something to do runs next; nil:
-	// the first.
+	// Pick chooses which of n things goes on next: the event loops that have something to do,
+	// and a long reply; nil: the first.
 	Pick func(n int) int
 }
 
@@ -43,14 +46,16 @@ type Offline struct {
 	timer  timerSink
 
 	mu        sync.Mutex
-	pushed    sync.Cond      // a queue, rested or stopped has changed
-	queues    [][]func()     // what the loops have to run
-	announced uint64         // the last group whose commit the loops know of
-	rested    uint64         // the same when the journal was last at rest
-	stopped   bool           // the server wants to stop: its journal has failed, or a client has asked for it
-	later     []func()       // what the loops run when time has passed
-	calls     []*offlineCall // of kts46 that wait for a commit, in the order of their coming
-	calling   *offlineCall   // the one that runs
+	pushed    sync.Cond       // a queue, rested or stopped has changed
+	queues    [][]func()      // what the loops have to run
+	announced uint64          // the last group whose commit the loops know of
+	rested    uint64          // the same when the journal was last at rest
+	stopped   bool            // the server wants to stop: its journal has failed, or a client has asked for it
+	abandoned bool            // nobody waits for it any more
+	later     []func()        // what the loops run when time has passed
+	beside    []offlineReport // long replies that are not encoded yet
+	calls     []*offlineCall  // of kts46 that wait for a commit, in the order of their coming
+	calling   *offlineCall    // the one that runs
 }
 
 // NewOffline makes a server of one loop without a disk.
@@ -80,6 +85,7 @@ func NewOfflineIn(settings Options, in Surroundings) (*Offline, error) {
 	o.pushed.L = &o.mu
 	s.clock = func() sched.Time { return o.time }
 	s.stop = func() { o.change(func() { o.stopped = true }) }
+	s.beside = func(turn chan struct{}, do func()) { o.beside = append(o.beside, offlineReport{turn, do}) }
 	s.kts46.await, s.functions = o.parkCall, newFunctionHub(s)
 	for i := range s.o.Loops {
 		o.loops = append(o.loops, o.newLoop(i))
@@ -90,7 +96,7 @@ func NewOfflineIn(settings Options, in Surroundings) (*Offline, error) {
 	}
 	s.feed.held = true
 	s.tune = func(jo *journal.Options) {
-		jo.FS = in.Disk
+		jo.FS, jo.LogSize = in.Disk, in.LogSize
 		jo.Committed = func(group uint64) {
 			s.committed(group)
 			o.change(func() { o.announced = group })
@@ -143,17 +149,13 @@ func (o *Offline) Settle() {
 			continue
 		default:
 		}
-		if o.resumeCalls() {
-			continue
-		}
-		if o.server.reports.Load() == 0 || o.streaming() {
+		if !o.resumeCalls() {
 			return
 		}
-		o.wait(func() bool { return o.busy() > 0 })
 	}
 }
 
-// Turn runs one thing that a loop has to do; false: none has anything.
+// Turn runs one thing that there is to do; false: there is nothing.
 func (o *Offline) Turn() bool {
 	fn := o.next()
 	if fn != nil {
@@ -172,23 +174,26 @@ func (o *Offline) busy() (n int) {
 	return n
 }
 
-// streaming says whether a long reply waits for its peer to read, and others behind it.
-func (o *Offline) streaming() bool {
-	for _, r := range o.loops {
-		for _, s := range r.sessions {
-			if s != nil && s.stream != nil {
-				return true
-			}
-		}
-	}
-	return false
+// offlineReport is a long reply that waits for its turn. In the simulated server it has no
+// goroutine of its own: it is encoded between two things that the loops do.
+type offlineReport struct {
+	turn chan struct{}
+	do   func()
 }
 
-// next takes what one of the loops has to run; nil: none has anything.
+// report is the first long reply whose turn it is; -1: there is none.
+func (o *Offline) report() int {
+	return slices.IndexFunc(o.beside, func(r offlineReport) bool { return len(r.turn) < cap(r.turn) })
+}
+
+// next takes what one of the loops has to run, or a long reply to encode; nil: there is nothing.
 func (o *Offline) next() (fn func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	n := o.busy()
+	n, report := o.busy(), o.report()
+	if report >= 0 {
+		n++
+	}
 	if n == 0 {
 		return nil
 	}
@@ -206,7 +211,10 @@ func (o *Offline) next() (fn func()) {
 		}
 		chosen--
 	}
-	panic("no loop was chosen")
+	r := o.beside[report]
+	o.beside = slices.Delete(o.beside, report, report+1)
+	r.turn <- struct{}{}
+	return r.do
 }
 
 // Advance moves the clocks, and does what is due when it is due.
@@ -254,6 +262,13 @@ func (o *Offline) tick() (next sched.Time) {
 	return next
 }
 
+// Stopping says whether the server wants to stop.
+func (o *Offline) Stopping() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.stopped
+}
+
 // Commit has the journal commit all that has happened, and what waited for it go out; false:
 // the disk has failed and the server wants to stop.
 func (o *Offline) Commit() bool {
@@ -276,9 +291,28 @@ func (o *Offline) BeginCommit() (over <-chan struct{}) {
 	o.server.feed.held = true
 	go func() {
 		defer close(done)
-		o.wait(func() bool { return o.rested >= group || o.stopped })
+		o.wait(func() bool { return o.rested >= group || o.abandoned || o.server.failure.Load() != nil })
 	}()
 	return done
+}
+
+// OfflineSeed is a Seed under which the server's own queues are of the same shards in every
+// process: what waits for a commit depends on what else is in its shard.
+func OfflineSeed(shards int) maphash.Seed {
+	own := [][]byte{dworkQueue}
+	for k := range ktsKinds {
+		own = append(own, k.queue())
+	}
+	for {
+		seed, same := maphash.MakeSeed(), true
+		s := sched.New(sched.Options{Shards: shards, Seed: seed, Rules: rules})
+		for i, q := range own {
+			same = same && s.ShardOf(q) == i%shards
+		}
+		if same {
+			return seed
+		}
+	}
 }
 
 // ShardOf says which shard a queue is of.
@@ -292,7 +326,7 @@ func (o *Offline) Functions() disbatch.Functions { return o.server.functions }
 
 // Abandon ends a server that has crashed: nobody is told anything. The disk must let go of it.
 func (o *Offline) Abandon() {
-	o.change(func() { o.stopped = true })
+	o.change(func() { o.abandoned = true })
 	for _, c := range o.calls {
 		c.reply = func(int, []byte) {}
 		c.goOn(errKtsStopping)

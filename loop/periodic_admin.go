@@ -161,12 +161,7 @@ func (p *periodicTalk) report(msgID uint32, turn chan struct{}, encode func(*era
 	mine.open++
 	r.server.reports.Add(1)
 	release := func() { <-turn }
-	r.server.workers.Go(func() {
-		select {
-		case turn <- struct{}{}:
-		case <-r.server.stopped:
-			return
-		}
+	r.server.beside(turn, func() {
 		var pieces [][]byte
 		if !mine.abandoned.Load() {
 			pieces = p.frameOf(msgID, encode(p.era))
@@ -185,6 +180,17 @@ func (p *periodicTalk) report(msgID uint32, turn chan struct{}, encode func(*era
 				s.send(pieces, release)
 			}
 		})
+	})
+}
+
+// besideLoops does something on a goroutine of its own, when it is its turn.
+func (s *Server) besideLoops(turn chan struct{}, do func()) {
+	s.workers.Go(func() {
+		select {
+		case turn <- struct{}{}:
+			do()
+		case <-s.stopped:
+		}
 	})
 }
 

@@ -24,6 +24,7 @@ type Server struct {
 	log      *slog.Logger
 	started  time.Time
 	clock    func() sched.Time
+	beside   func(turn chan struct{}, do func())
 	sched    *sched.Scheduler
 	config   config
 	reactors []atomic.Pointer[reactor] // by loop; nil until its first connection
@@ -115,7 +116,7 @@ func newServer(o Options) (*Server, error) {
 		stopped:  make(chan struct{}),
 		commits:  sync.NewCond(new(sync.Mutex)),
 	}
-	s.clock = s.readClocks
+	s.clock, s.beside = s.readClocks, s.besideLoops
 	so := sched.Options{Shards: o.Shards, Seed: o.seed, Alarm: s.ring, Rules: rules}
 	if o.Data != NoData {
 		s.feed = &feed{records: make([]journal.Record, o.Shards)}

@@ -48,7 +48,7 @@ func TestMissingLog(t *testing.T) {
 	t.Parallel()
 	f := vfs.NewCrashableMem()
 	o := testOptions(f)
-	o.batch, o.logSize = 4<<10, 4<<20
+	o.batch, o.LogSize = 4<<10, 4<<20
 	d := mustOpen(t, o)
 	for range 2 {
 		for range 20 {
@@ -247,7 +247,7 @@ func TestFullLogCannotBeReadBack(t *testing.T) {
 	t.Parallel()
 	f := vfs.NewCrashableMem()
 	o := testOptions(f)
-	o.logSize = 4 << 20
+	o.LogSize = 4 << 20
 	d := mustOpen(t, o)
 	for range 3 {
 		d.create(100)

@@ -21,7 +21,7 @@ func groups(t testTB, mode Mode, flush bool) (m image, states []state) {
 	o := testOptions(f)
 	o.Sync = mode
 	if flush {
-		o.logSize = 1900 // the first turns are in tables, the last ones in a log
+		o.LogSize = 1900 // the first turns are in tables, the last ones in a log
 	}
 	d := mustOpen(t, o)
 	for turn := range 12 {
@@ -151,7 +151,7 @@ func TestCorruptLog(t *testing.T) {
 func TestHoleWithoutSync(t *testing.T) {
 	f := vfs.NewCrashableMem()
 	o := testOptions(f)
-	o.Sync, o.logSize = Never, 4<<20
+	o.Sync, o.LogSize = Never, 4<<20
 	d := mustOpen(t, o)
 	for range 40 {
 		for range 20 {

@@ -217,7 +217,7 @@ func TestStoreReports(t *testing.T) {
 func TestStorePanics(t *testing.T) {
 	f := vfs.NewMem()
 	o := testOptions(f)
-	o.logSize = 1 // every group fills a log
+	o.LogSize = 1 // every group fills a log
 	d := mustOpen(t, o)
 	d.quiet()
 	d.j.db.Close() // what comes next makes the store panic

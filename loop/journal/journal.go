@@ -147,7 +147,7 @@ func (j *Journal) openStore() (err error) {
 // openLogs brings what the logs hold into the store and makes ready for the next log.
 func (j *Journal) openLogs(s *survey) error {
 	dir := j.home.log("")
-	j.log = newLogWriter(j.guard, dir, j.options.logSize, s.number, j.stalled)
+	j.log = newLogWriter(j.guard, dir, j.options.LogSize, s.number, j.stalled)
 	if err := errors.Join(j.guard.MkdirAll(dir, 0o700), syncDir(j.guard, j.home.store())); err != nil {
 		return err
 	}

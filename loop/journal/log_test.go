@@ -57,7 +57,7 @@ func TestPowerFailsInRecovery(t *testing.T) {
 	t.Parallel()
 	f := vfs.NewCrashableMem()
 	o := testOptions(f)
-	o.Sync, o.logSize = Never, 4<<20
+	o.Sync, o.LogSize = Never, 4<<20
 	d := mustOpen(t, o)
 	for range 2 {
 		for range 300 {
@@ -116,7 +116,7 @@ func TestCommitsWaitForCheckpoints(t *testing.T) {
 	for _, fails := range []bool{false, true} {
 		f := &slowSync{FS: vfs.NewCrashableMem()}
 		o := testOptions(f)
-		o.logSize = 1 // every group fills a log
+		o.LogSize = 1 // every group fills a log
 		d := mustOpen(t, o)
 		d.quiet()
 		f.tables.Lock() // no table is written

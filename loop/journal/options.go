@@ -51,9 +51,8 @@ const (
 	defaultInterval = 50 * time.Millisecond
 	// defaultMemTable is what the store keeps in memory before it writes a table.
 	defaultMemTable = 8 << 20
-	// maxLog is the size with which a log is full and is brought into the store. What
-	// comes and goes within a log never reaches the store; a larger one costs that much
-	// disk, and start-up time.
+	// maxLog is the default size with which a log is full. What comes and goes within a
+	// log never reaches the store; a larger one costs that much disk, and start-up time.
 	maxLog = 16 << 20
 	// maxBatch ends a batch. A group that is larger, because the disk stood still
 	// or a whole dump was loaded, is committed in several.
@@ -79,6 +78,9 @@ type Options struct {
 	MinFree uint64
 	// FS is the file system; default the disk.
 	FS vfs.FS
+	// LogSize is the size with which a log is full and is brought into the store; default
+	// 16 MiB.
+	LogSize int64
 	// Log hears little, and nothing per group; default none.
 	Log *slog.Logger
 	// Committed is called after each group, by one goroutine and in order. In mode
@@ -97,7 +99,6 @@ type Options struct {
 	memTable uint64        // tests make it small
 	every    time.Duration // between looks at the free space, likewise
 	batch    int           // ends a batch, likewise
-	logSize  int64         // with which a log is full, likewise
 }
 
 // fill puts the defaults in and refuses what cannot work.
@@ -139,8 +140,8 @@ func (o *Options) fill() error {
 	if o.batch == 0 {
 		o.batch = maxBatch
 	}
-	if o.logSize == 0 {
-		o.logSize = maxLog
+	if o.LogSize == 0 {
+		o.LogSize = maxLog
 	}
 	return nil
 }

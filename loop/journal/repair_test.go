@@ -119,7 +119,7 @@ func tables(t *testing.T) (image, *driver) {
 	t.Helper()
 	f := vfs.NewCrashableMem()
 	o := testOptions(f)
-	o.memTable, o.logSize = 2<<20, 256<<10
+	o.memTable, o.LogSize = 2<<20, 256<<10
 	d := mustOpen(t, o)
 	r := rand.New(rand.NewPCG(7, 8))
 	for range 3000 {

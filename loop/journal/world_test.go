@@ -28,7 +28,7 @@ const testDir = "data"
 
 // testOptions are for a journal in memory that fills logs and writes tables often.
 func testOptions(f vfs.FS) Options {
-	return Options{Dir: testDir, FS: f, Shards: 3, memTable: 64 << 10, logSize: 40 << 10, Interval: time.Millisecond}
+	return Options{Dir: testDir, FS: f, Shards: 3, memTable: 64 << 10, LogSize: 40 << 10, Interval: time.Millisecond}
 }
 
 // state is what a journal should hold: the jobs' and the settings' stored values.

@@ -1,0 +1,176 @@
+//go:build invariants
+
+package fuzz
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"treadle/codec/periodic"
+	"treadle/loop"
+)
+
+// setting is what the ledger knows of one key of CONFIG_SET.
+type setting struct {
+	names  []string
+	values []uint32 // that it has had, in their order; the last is the one that it has
+	disk   int      // after a crash it has this one of them, or a later one
+}
+
+// newSettings are those of a new server: the protocol's keys with their later names.
+func newSettings() []*setting {
+	return []*setting{
+		timeoutSetting: {names: []string{"timeout"}, values: []uint32{600}},
+		wornSetting:    {names: []string{"assign-wait"}, values: []uint32{2}},
+		{names: []string{"poll-delay", "poll-interval"}, values: []uint32{300}},
+		{names: []string{"revert-delay", "revert-interval"}, values: []uint32{300}},
+		{names: []string{"max-patch", "max-batch-size"}, values: []uint32{250}},
+		{names: []string{"lock-timeout"}, values: []uint32{300}},
+		{names: []string{"keepalive"}, values: []uint32{300}},
+	}
+}
+
+// Of the settings some are not for just anybody.
+const (
+	timeoutSetting = iota // only between turns: it acts at once
+	wornSetting           // only by wear
+	anySetting            // and the next two
+)
+
+func (k *setting) now() uint32 { return k.values[len(k.values)-1] }
+
+// set is a CONFIG_SET's coming to the server. It returns what its acknowledgement means.
+func (k *setting) set(value uint32) (acknowledged func()) {
+	k.values = append(k.values, value)
+	i := len(k.values) - 1
+	return func() { k.disk = max(k.disk, i) }
+}
+
+// configures is a client's CONFIG_SET, or a CONFIG_GET, by any of the key's names.
+func (s *sim) configures(c *simConn) {
+	k := s.config[anySetting+s.rng.IntN(3)]
+	name := k.names[s.rng.IntN(len(k.names))]
+	if s.rng.IntN(2) == 0 {
+		s.wantsSetting(c, s.config[s.rng.IntN(len(s.config))])
+		return
+	}
+	value := s.rng.Uint32N(100)
+	r := &simRequest{cmd: periodic.ConfigSet}
+	r.arrive = func() { r.acknowledged = k.set(value) }
+	c.ask(r, binary.BigEndian.AppendUint32(periodic.AppendStr8String(nil, name), value))
+	s.say("c%d sets %s to %d", c.id, name, value)
+}
+
+// wantsSetting asks for a setting: the answer is one that it has between then and now.
+func (s *sim) wantsSetting(c *simConn, k *setting) {
+	r := &simRequest{cmd: periodic.ConfigGet, setting: k}
+	r.arrive = func() { r.from = len(k.values) - 1 }
+	c.ask(r, periodic.AppendStr8String(nil, k.names[s.rng.IntN(len(k.names))]))
+}
+
+// isSetting checks the answer to a CONFIG_GET.
+func (s *sim) isSetting(c *simConn, q *simRequest, body []byte) {
+	if len(body) != 5 || body[0] != byte(periodic.Config) || !slices.Contains(q.setting.values[q.from:], binary.BigEndian.Uint32(body[1:])) {
+		s.fail("c%d is sent %x for %s, which was %d", c.id, body, q.setting.names[0], q.setting.values[q.from:])
+	}
+}
+
+// limits sets the time that jobs without a time-out of their own may take, and sees that it
+// is on disk.
+func (s *sim) limits() {
+	s.settle()
+	for _, j := range s.jobs {
+		if s.overdue(j); j.holder != nil && !s.holds(j.holder, j) { // by what the limit was
+			j.holder, j.keyed, j.lost, j.turn = nil, false, true, s.turn
+			j.failures++
+		}
+	}
+	v := s.visit(s.server)
+	id, _ := v.set(s.config[timeoutSetting], []uint32{600, 5}[s.rng.IntN(2)])
+	s.commit()
+	if v.answer(id) == nil {
+		s.fail("a CONFIG_SET is committed, and not answered")
+	}
+	v.peer.Close()
+	s.say("jobs may take %d s", s.config[timeoutSetting].now())
+	s.pass(0)
+}
+
+// checkSettings asks for all settings. After a crash each has a value that a crash may leave.
+func (s *sim) checkSettings(crashed bool) {
+	v := s.visit(s.server)
+	for _, k := range s.config {
+		from := len(k.values) - 1
+		if crashed {
+			from = k.disk
+		}
+		for _, name := range k.names {
+			body := v.ask(periodic.ConfigGet, periodic.AppendStr8String(nil, name))
+			if len(body) != 5 || body[0] != byte(periodic.Config) {
+				s.fail("a CONFIG_GET is answered with %x", body)
+			}
+			value := binary.BigEndian.Uint32(body[1:])
+			if !slices.Contains(k.values[from:], value) {
+				s.fail("%s is %d, and was %d", name, value, k.values[from:])
+			}
+			if crashed {
+				k.values, k.disk, from = []uint32{value}, 0, 0
+			}
+		}
+	}
+	if body := v.ask(periodic.ConfigGet, periodic.AppendStr8String(nil, "no such key")); string(body) != "\x18\x00\x00\x00\x00" {
+		s.fail("a CONFIG_GET of no key is answered with %x", body)
+	}
+	v.peer.Close()
+}
+
+// visitor is a client of the ledger's own: nothing happens between what it asks and its
+// answer, unless that waits for a commit.
+type visitor struct {
+	s       *sim
+	peer    *loop.OfflinePeer
+	framing periodic.Framing
+	next    uint32
+	heard   []byte
+}
+
+func (s *sim) visit(server *loop.Offline) *visitor {
+	v := &visitor{s: s, peer: server.Connect("periodic"), framing: []periodic.Framing{periodic.Plain, periodic.CRC}[s.rng.IntN(2)]}
+	v.peer.Send(periodic.AppendHello(nil, &periodic.Hello{Framing: v.framing, Role: periodic.Client}))
+	v.peer.Read()
+	return v
+}
+
+// send sends a request, and returns its message id.
+func (v *visitor) send(cmd periodic.Command, args []byte) (id uint32) {
+	v.next++
+	v.peer.Send(periodicRequest(&periodic.Frame{MsgID: v.next, Cmd: cmd}, v.framing, args))
+	return v.next
+}
+
+// answer is what a request is answered with; nil: nothing yet.
+func (v *visitor) answer(id uint32) (body []byte) {
+	v.heard = append(v.heard, v.peer.Read()...)
+	var r periodic.Response
+	n, err := periodic.NextResponse(v.heard, v.framing, periodic.MaxPayload, &r)
+	if err != nil || n > 0 && r.MsgID != id {
+		v.s.fail("request %d is answered with %x: %v", id, v.heard, err)
+	}
+	v.heard = v.heard[n:]
+	return r.Body
+}
+
+// ask is send and answer.
+func (v *visitor) ask(cmd periodic.Command, args []byte) (body []byte) {
+	if body = v.answer(v.send(cmd, args)); body == nil {
+		panic(simFailure(fmt.Sprintf("a %v is not answered", cmd)))
+	}
+	return body
+}
+
+// set sends a CONFIG_SET. When it is answered, acknowledged is to be called.
+func (v *visitor) set(k *setting, value uint32) (id uint32, acknowledged func()) {
+	acknowledged = k.set(value)
+	return v.send(periodic.ConfigSet, binary.BigEndian.AppendUint32(periodic.AppendStr8String(nil, k.names[0]), value)), acknowledged
+}

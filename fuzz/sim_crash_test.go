@@ -1,0 +1,182 @@
+//go:build invariants
+
+package fuzz
+
+import (
+	"math/rand/v2"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"treadle/codec/periodic"
+	"treadle/loop"
+)
+
+// How a server ends, and how it is started on what is left of its disk.
+
+// settings are the server's.
+func (s *sim) settings() loop.Options {
+	return loop.Options{
+		Loops: 2, Shards: s.shards, PeriodicCRC: s.era, PeriodicGrab: s.grab, PeriodicShutdown: s.stops, MaxFrame: 1 << 12, GloomMaxFrame: 1 << 12, MaxOutbound: 1 << 12,
+		Kts46: loop.Kts46Options{RestartAfter: s.restartAfter},
+	}
+}
+
+// start starts a server on a disk. Now and then something goes wrong with the disk meanwhile:
+// then the server is started once more on what that has left.
+func (s *sim) start(mem *vfs.MemFS, in loop.Surroundings) {
+	in.Seed, in.LogSize, in.Pick = s.seed, s.logSize, func(n int) int { return s.rng.IntN(n) }
+	f, faulty := s.anyFault(), s.rng.IntN(3) == 0
+	if faulty {
+		mem = s.startBadly(mem, in, f)
+	}
+	s.disk = newSimDisk(mem)
+	in.Disk = s.disk
+	server, err := loop.NewOfflineIn(s.settings(), in)
+	if s.server = server; err != nil {
+		s.server = nil
+		s.fail("the server does not start: %v", err)
+	}
+	s.fill(s.full)
+	s.began = s.server.Now().Wall
+	s.wall = max(s.wall, s.began)
+}
+
+// startBadly starts a server on a disk with a fault, and returns what it leaves. What a crash
+// has left is all on disk, so nothing that the ledger knows of depends on where the fault hits.
+func (s *sim) startBadly(mem *vfs.MemFS, in loop.Surroundings, f *fault) *vfs.MemFS {
+	disk := newSimDisk(mem)
+	disk.fault.Store(f)
+	in.Disk = disk
+	server, err := loop.NewOfflineIn(s.settings(), in)
+	if err != nil && !f.hit.Load() {
+		s.fail("the server does not start: %v", err)
+	}
+	left := disk.afterFault(f)
+	if err == nil {
+		disk.letGo()
+		server.Abandon()
+	}
+	return left
+}
+
+// anyFault is a fault anywhere, sooner rather than later.
+func (s *sim) anyFault() *fault {
+	f := &fault{kind: s.rng.IntN(faultKinds), keeps: 100 * s.rng.IntN(2)}
+	f.left.Store(s.rng.Int64N(1 << s.rng.IntN(9)))
+	return f
+}
+
+// letGo ends what a play has left running.
+func (s *sim) letGo() {
+	if s.server != nil {
+		s.disk.letGo()
+		s.server.Abandon()
+	}
+}
+
+// crash ends the server's process and all connections, in the middle of a sync, because the
+// disk fails or at rest, and starts another on what is left of the disk.
+func (s *sim) crash() {
+	s.settle()
+	s.crashes++
+	how, keeps, chance, down := s.rng.IntN(5), s.rng.IntN(remains), s.rng.Uint64(), s.rng.IntN(5000)
+	s.say("crash %d, %d", how, keeps)
+	var left *vfs.MemFS
+	switch how {
+	case 0:
+		g := s.disk.hold()
+		select {
+		case <-s.server.BeginCommit():
+		case <-g.came:
+		}
+	case 1, 2:
+		s.commitBadly()
+	case 3:
+		left = s.wear()
+	}
+	if left == nil {
+		left = s.disk.afterCrash(keeps, chance)
+	}
+	now := s.server.Now()
+	s.letGo()
+	now.Wall += int64(down)
+	s.crashed()
+	s.start(left, loop.Surroundings{Now: now})
+	s.recovered()
+}
+
+// commitBadly commits, and something goes wrong with the log. Then the server stops, and
+// whoever would have been told that all is well is not.
+func (s *sim) commitBadly() {
+	f := &fault{kind: s.rng.IntN(powerLoss), logs: true}
+	f.left.Store(s.rng.Int64N(5))
+	s.disk.fault.Store(f)
+	if s.server.Commit() && f.hit.Load() {
+		s.fail("something has gone wrong with the log, %d, and the server goes on", f.kind)
+	}
+}
+
+// wearing is how many groups a disk is worn with: enough to fill several logs when they are
+// small.
+const wearing = 30
+
+// wear has the journal write and write until something goes wrong, anywhere, in a checkpoint
+// too, and returns what that leaves. Meanwhile one setting changes and nothing else, and no
+// more is noted of it than what was acknowledged: where the fault hits depends on the store's
+// goroutines.
+func (s *sim) wear() (left *vfs.MemFS) {
+	s.commit()
+	f, after := s.anyFault(), s.rng.Uint64()
+	s.disk.fault.Store(f)
+	v, k := s.visit(s.server), s.config[wornSetting]
+	for going := true; going && len(k.values) < wearing; {
+		id, acknowledged := v.set(k, k.now()+1)
+		going = s.server.Commit()
+		if v.answer(id) != nil {
+			acknowledged()
+		} else if going {
+			s.fail("a CONFIG_SET is committed, and not answered")
+		}
+	}
+	s.rng = rand.New(rand.NewPCG(after, 0)) // of what was drawn meanwhile, nobody knows how often
+	return s.disk.afterFault(f)
+}
+
+// endsAll has a client ask the server to stop, which it may or may not.
+func (s *sim) endsAll(c *simConn) {
+	r := &simRequest{cmd: periodic.Shutdown, silent: s.stops == "on"}
+	r.arrive = func() { r.refused, s.ending = !r.silent, r.silent }
+	c.ask(r, nil)
+	s.say("c%d asks the server to stop", c.id)
+}
+
+// shutDown ends the server in order, as a SHUTDOWN has asked, and starts it again: all that it
+// has heard of is on disk.
+func (s *sim) shutDown() {
+	s.settle()
+	s.crashes++
+	s.ending = false
+	s.say("the server stops")
+	if !s.server.Stopping() {
+		s.fail("a SHUTDOWN does not stop the server")
+	}
+	s.server.Abandon()
+	s.committed()
+	left, now := s.disk.afterCrash(nothing, 0), s.server.Now()
+	s.crashed()
+	s.start(left, loop.Surroundings{Now: now})
+	s.recovered()
+}
+
+// recovered is what everybody finds when the server is back.
+func (s *sim) recovered() {
+	s.endTurn()
+	s.checkSettings(true)
+	s.ktsCrashed()
+	for _, w := range s.ktsPeers {
+		w.waiting = nil // the connection has ended
+	}
+	if !s.audit() {
+		s.fail("a dump is not answered")
+	}
+}

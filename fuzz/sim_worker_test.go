@@ -1,0 +1,129 @@
+//go:build invariants
+
+package fuzz
+
+import (
+	"treadle/codec/periodic"
+	"treadle/loop"
+)
+
+// What Periodic workers say beside asking for jobs and ending them.
+
+// serves has a worker say that it does the jobs of a queue.
+func (c *simConn) serves(s *sim, queue int) {
+	r := &simRequest{cmd: periodic.CanDo, silent: s.unacknowledged(c)}
+	r.arrive = func() { c.does[queue] = true }
+	if queue == broadcast {
+		r.cmd = periodic.Broadcast
+		r.arrive = func() { c.does[queue], c.tuned = true, 1+s.turn }
+	}
+	c.ask(r, periodic.AppendStr8String(nil, s.queues[queue]))
+}
+
+// quits has a worker say that it does the jobs of a queue no more. It goes on with those that
+// it has.
+func (c *simConn) quits(s *sim, queue int) {
+	r := &simRequest{cmd: periodic.CantDo, silent: s.unacknowledged(c)}
+	r.arrive = func() {
+		if c.does[queue] {
+			c.does[queue], c.quit[queue] = false, 1+s.turn
+		}
+		if queue == broadcast {
+			c.tuned = 0
+		}
+	}
+	c.ask(r, periodic.AppendStr8String(nil, s.queues[queue]))
+	s.say("c%d does q%d no more", c.id, queue)
+}
+
+// serving says whether c may be given a job of a queue: one that was on its way when it
+// arrived may have come in the same turn.
+func (c *simConn) serving(s *sim, queue int) bool { return c.does[queue] || c.quit[queue] > s.turn }
+
+// unacknowledged says whether nothing answers what a worker notifies.
+func (s *sim) unacknowledged(c *simConn) bool {
+	return c.framing() == periodic.Plain || s.era < "2023"
+}
+
+// confirms has a worker say that it takes a job, by the message id of the GRAB_JOB: that changes nothing.
+func (s *sim) confirms(c *simConn, h heldJob) {
+	c.askAs(h.tag, &simRequest{cmd: periodic.JobAssigned, silent: true}, nil)
+	s.say("c%d confirms %v", c.id, h.job)
+}
+
+// declines has a worker say that it does not take a job after all: it is ready again, and
+// has not failed.
+func (s *sim) declines(c *simConn, h heldJob) {
+	j := h.job
+	r := &simRequest{cmd: periodic.JobUnassigned, silent: true}
+	r.arrive = func() {
+		switch {
+		case j.tag != h.tag:
+		case s.holds(c, j):
+			j.holder, j.turn, j.keyed = nil, s.turn, j.by == ofPeriodic
+			j.due = s.server.Now().Wall
+			j.record.at, j.record.dated = j.due/1000, true
+		case s.mayHold(c, j) || j.lost:
+			j.holder, j.keyed, j.turn, j.record.dated = nil, false, s.turn, false
+			j.lost = true
+		}
+	}
+	c.askAs(h.tag, r, nil)
+	s.say("c%d declines %v", c.id, j)
+}
+
+// ready is a job that was there for c all the time since the end of the last turn, or nil.
+func (s *sim) ready(c *simConn) *simJob {
+	for _, j := range s.jobs {
+		if j.by == ofPeriodic && j.now == sure && j.keyed && j.holder == nil && !j.lost && !j.parked && j.turn < s.turn &&
+			j.queue != broadcast && c.does[j.queue] && max(j.due, j.notBefore) <= s.began {
+			return j
+		}
+	}
+	return nil
+}
+
+// idles checks, when nothing is in the air, that no worker waits beside a job that it could have.
+func (s *sim) idles() {
+	for _, c := range s.conns {
+		if !c.worker() || c.peer.Broken || c.slow {
+			continue
+		}
+		for _, r := range c.requests {
+			if r.cmd != periodic.GrabJob && r.cmd != periodic.Sleep || r.turn >= s.turn {
+				continue
+			}
+			if j := s.ready(c); j != nil {
+				s.fail("c%d waits with a %v, and %v is ready for it", c.id, r.cmd, j)
+			}
+		}
+	}
+}
+
+// noJob checks a NO_JOB.
+func (s *sim) noJob(c *simConn) {
+	if s.grab != loop.GrabDocument {
+		s.fail("c%d is sent NO_JOB", c.id)
+	}
+	if j := s.ready(c); j != nil && !s.mixed && !c.slow {
+		s.fail("c%d is sent NO_JOB, and %v is ready for it", c.id, j)
+	}
+	s.say("c%d hears that there is no job", c.id)
+}
+
+// wakes checks the answer to a SLEEP. With it a worker may be sent what is broadcast, which
+// it gets with its next GRAB_JOB and which is nobody else's then.
+func (s *sim) wakes(c *simConn, body []byte) {
+	if len(body) != 1 || body[0] != byte(periodic.Noop) {
+		s.fail("c%d is sent %x for a SLEEP", c.id, body)
+	}
+	if s.grab != loop.GrabDocument || !c.serving(s, broadcast) {
+		return
+	}
+	for _, j := range s.jobs {
+		if j.by == ofPeriodic && j.queue == broadcast && j.now != gone {
+			s.doubt(j)
+			c.kept = append(c.kept, j)
+		}
+	}
+}
