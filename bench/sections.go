@@ -105,9 +105,9 @@ zmq echo    the limit: the same requests and sockets, and a server that sends ba
 `
 
 const attackLegend = `rows        connections of another process do the same bad thing again and again, while one client makes a thousand requests,
-            with 2 ms between an answer and the next: it asks a hub for its status, or has a job done by a worker or slave of
-            its own. The attackers use one processor at most; in the row of the busy machine they use that and do nothing else:
-            what is waited for there is the machine
+            with 2 ms between an answer and the next: it asks a hub for its status, a scheduler what is held, or has
+            a job done by a worker or slave of its own. The attackers use one processor at most; in the row of the busy machine
+            they use that and do nothing else: what is waited for there is the machine
 request     microseconds that this one waits; longest: its longest wait
 attackers   connections at a time: 10,000 where RLIMIT_NOFILE allows that many, else what it allows
 attacks/s   connections that they made, after one that the server closed and those that the attack itself ends
