@@ -27,7 +27,7 @@ var (
 // Sizes of a history: large enough that operations overlap all the time, small enough to be
 // judged in moments.
 const (
-	linFunctions = 8
+	linFunctions = 4
 	linClients   = 4
 	linWorkers   = 3
 	linOpsEach   = 40
@@ -183,6 +183,9 @@ func (h *linHistory) worker(ctx context.Context, socket string, me int, rng *ran
 			panic(err) // no such function
 		}
 		h.note(f, call, linOp{kind: linGrab, worker: me, known: true}, string(a.Job.Workload))
+		for range rng.IntN(8) { // others submit and remove meanwhile
+			_ = w.Ping(ctx) // an error comes again
+		}
 		call = h.now()
 		o := linOp{kind: linDone, worker: me, result: fmt.Sprintf("r%d.%d", me, n)}
 		if rng.IntN(4) == 0 {
