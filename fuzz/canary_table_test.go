@@ -52,6 +52,11 @@ var canaries = []canary{
 	{"a worker that confirms a job loses it", "loop/periodic_crc.go", "\tcase periodic.JobUnassigned:\n", "\tcase periodic.JobUnassigned, periodic.JobAssigned:\n"},
 	{"a worker is given what it does no more", "loop/periodic_worker.go", "r.server.sched.Unwatch(p.s.party(), queueOf(name))", "_ = r"},
 	{"SHUTDOWN stops a server that it may not stop", "loop/periodic_admin.go", "if server.o.PeriodicShutdown != \"on\" {", "if server.o.PeriodicShutdown == \"\" {"},
+	{"a store whose making has failed counts as whole", "loop/journal/store.go", "\tif broke := g.failure(); broke != nil {\n\t\treturn broke\n\t}\n", "\t_ = g.failure()\n"},
+	{"a stop leaves out what is not committed", "loop/journal/commit.go", "\t\t\tj.commitAll()\n\t\t\treturn\n", "\t\t\treturn\n"},
+	{"a job that is declined is not ready", "sched/finish.go", "\tq := sh.unhold(job, r)\n\tsh.requeue(now, job, r, q, now.Wall, sink)\n", "\tq := sh.unhold(job, r)\n\tsh.requeue(now, job, r, q, now.Wall+900_000_000, sink)\n"},
+	{"a CONFIG_SET does not wait for its sync", "loop/periodic_admin.go", "p.replyAfter(f.MsgID, periodic.Success, group, wait)\n\t\treturn true", "p.replyAfter(f.MsgID, periodic.Success, group, wait && len(key) > 12)\n\t\treturn true"},
+	{"a sleeping worker is told nothing", "sched/shard.go", "\t\tsh.out = Delivery{To: w.peer.id, Tag: s.tag, Effect: Wake}\n\t\tsink.Deliver(&sh.out)\n", "\t\tsh.out = Delivery{To: w.peer.id, Tag: s.tag, Effect: Wake}\n\t\tif q.ready.jobs > 1 {\n\t\t\tsink.Deliver(&sh.out)\n\t\t}\n"},
 	{"a log is let go of before the store has what was in it", "loop/journal/checkpoint.go", "return j.db.Flush()", "return nil"},
 }
 
