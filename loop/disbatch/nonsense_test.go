@@ -109,6 +109,12 @@ func TestATaskThatIsNoJSON(t *testing.T) {
 	//     00                      the end of a
 	//   00                        the end
 	f("\x0d\x00\x00\x00\x04a\x00de\x00\x05\x00\x00")
+	// 1a 00 00 00                 its size
+	//   0c a 00                   a DBPointer
+	//     02 00 00 00 01 00       to a collection with the name \x01
+	//     00 .. .. .. 00          of this id, twelve bytes
+	//   00                        the end
+	f("\x1a\x00\x00\x00\x0ca\x00\x02\x00\x00\x00\x01\x00" + strings.Repeat("\x00", 13))
 }
 
 // A length below nothing ends the reading of the pipe: the driver's decoder would go back, and round and round.

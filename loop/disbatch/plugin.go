@@ -3,6 +3,7 @@ package disbatch
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os/exec"
 	"path/filepath"
@@ -143,6 +144,9 @@ func demo(t *Task) outcome {
 // that another program wrote may hold what has no such form.
 func extended(doc bson.Raw) ([]byte, error) {
 	b, err := bson.MarshalExtJSON(doc, false, false)
+	if err == nil && !json.Valid(b) { // the driver escapes nothing in the name of a DBPointer
+		err = errors.New("it would be no JSON")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("the task's document cannot be said in JSON: %w", err)
 	}
