@@ -135,19 +135,23 @@ func TestPanicEngine(t *testing.T) {
 }
 
 // TestHalfClose: a peer that sends its requests and closes its writing side, as a
-// pipeline into a socket does, still gets the replies.
+// pipeline into a socket does, still gets the replies, also those that wait for the disk.
 func TestHalfClose(t *testing.T) {
-	r := startServer(t, Options{})
-	for _, network := range []string{"unix", "tcp"} {
-		w := r.dial(network)
-		w.send(append(append(hello[:len(hello):len(hello)], request(1, periodic.SubmitJob, job("f", "n"))...), request(2, periodic.Ping)...))
-		if err := w.Conn.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
-			t.Fatal(err)
+	for _, o := range []Options{{}, {Data: t.TempDir()}} {
+		r := startServer(t, o)
+		for _, network := range []string{"unix", "tcp"} {
+			w := r.dial(network)
+			w.send(append(append(hello[:len(hello):len(hello)], request(2, periodic.Ping)...), request(1, periodic.SubmitJob, job("f", "n"))...))
+			if err := w.Conn.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
+				t.Fatal(err)
+			}
+			w.next()
+			w.want(2, byte(periodic.Pong))
+			w.want(1, byte(periodic.Success))
+			w.wantClosed()
 		}
-		w.next()
-		w.want(1, byte(periodic.Success))
-		w.want(2, byte(periodic.Pong))
-		w.wantClosed()
+		r.until("no connection to be left", func() bool { return r.conns.Load() == 0 })
+		r.stop()
 	}
 }
 

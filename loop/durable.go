@@ -3,6 +3,8 @@ package loop
 import (
 	"errors"
 	"fmt"
+	"io"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -213,7 +215,7 @@ func (s *session) after(group uint64, encode func([]byte) []byte) {
 // Every turn ends with it: a group that is committed between an acknowledgement's
 // look at Committed and waits being set would wake nobody.
 func (r *reactor) releaseLate() {
-	if len(r.waiting) == 0 {
+	if len(r.waiting)+len(r.partings) == 0 {
 		return
 	}
 	committed := r.server.feed.journal.Committed()
@@ -225,7 +227,23 @@ func (r *reactor) releaseLate() {
 	}
 	clear(r.waiting[len(kept):])
 	r.waiting = kept
-	r.waits.Store(len(kept) > 0)
+	r.partings = slices.DeleteFunc(r.partings, func(p parting) bool {
+		if p.group > committed {
+			return false
+		}
+		_, _ = p.conn.Write(p.late) // nobody is left to hear of an error
+		_ = p.conn.Close()
+		r.server.conns.Add(-1)
+		return true
+	})
+	r.waits.Store(len(r.waiting)+len(r.partings) > 0)
+}
+
+// parting is what a peer that has closed its side is still to read when a group is committed.
+type parting struct {
+	conn  io.WriteCloser
+	late  []byte
+	group uint64
 }
 
 // release sends what waited for groups up to committed; true when nothing waits any

@@ -77,6 +77,13 @@ func (e *engine) reactorOf(el gnet.EventLoop) *reactor {
 				e.server.log.Debug("closing a connection", "error", err)
 			}
 		}
+		r.part = func(c connection) io.WriteCloser {
+			fd, err := c.(gnet.Conn).Dup()
+			if err != nil {
+				return nil
+			}
+			return duplicate(fd)
+		}
 		r.exec = func(fn func()) {
 			run := gnet.RunnableFunc(func(context.Context) error { fn(); return nil })
 			// It fails only after the engine has stopped, when nobody is left to serve.
@@ -165,6 +172,13 @@ func (e *engine) OnClose(c gnet.Conn, err error) gnet.Action {
 	}
 	return gnet.None
 }
+
+// duplicate is a second descriptor of a connection. What is written to it and not taken by
+// the kernel at once is lost.
+type duplicate int
+
+func (d duplicate) Write(b []byte) (int, error) { return syscall.Write(int(d), b) }
+func (d duplicate) Close() error                { return syscall.Close(int(d)) }
 
 // gnetLog passes gnet's log on; its debug lines are its own business.
 type gnetLog struct{ log *slog.Logger }

@@ -2,6 +2,7 @@ package loop
 
 import (
 	"fmt"
+	"io"
 	"runtime/debug"
 	"sync/atomic"
 	"time"
@@ -26,6 +27,8 @@ type reactor struct {
 	exec   func(func())     // runs a function on the loop, from anywhere
 	end    func()           // finish, made once: a method value costs an allocation
 	hangUp func(connection) // closes a connection, on the loop
+	// part keeps a connection that is about to be closed open for writing, nil: it cannot.
+	part func(connection) io.WriteCloser
 	after  func(time.Duration, func()) *time.Timer
 
 	box mailbox
@@ -42,6 +45,7 @@ type reactor struct {
 	buffers  [][]byte
 	large    spares
 	waiting  []*session  // those with late acknowledgements
+	partings []parting   // those of peers that have closed their side
 	waits    atomic.Bool // there are some
 	letter   sched.Delivery
 	scratch  []byte // for what a conversation puts together, within one request
@@ -165,11 +169,22 @@ func (r *reactor) rescue(s *session) {
 }
 
 // farewell sends what a peer that has closed its side is still to read: it may have
-// closed only its writing side, behind its last request.
+// closed only its writing side, behind its last request. The acknowledgements that wait
+// for the journal follow when it has what they speak of.
 func (r *reactor) farewell(s *session) {
-	if !s.gone && s.stream == nil && len(s.out) > 0 {
+	if s.gone || s.stream != nil {
+		return
+	}
+	if len(s.out) > 0 {
 		_, _ = s.conn.Write(s.out) // nobody is left to hear of an error
 		s.out = nil
+	}
+	if len(s.marks) > 0 && r.part != nil {
+		if conn := r.part(s.conn); conn != nil {
+			r.server.conns.Add(1) // a descriptor is still taken
+			r.partings = append(r.partings, parting{conn, s.late, s.marks[len(s.marks)-1].group})
+			r.waits.Store(true)
+		}
 	}
 }
 

@@ -218,6 +218,7 @@ func (s *Server) shutdown() error {
 func (s *Server) owes() bool {
 	owed := s.sched.Awaited() || s.reports.Load() > 0 || s.dwork.owed.Load() > 0 || s.kts46.active.Load() > 0 || s.draining.Load() > 0
 	s.eachReactor(func(r *reactor) {
+		owed = owed || len(r.partings) > 0
 		for _, session := range r.sessions {
 			if session != nil && (session.stream != nil || session.unsent() > 0) {
 				owed = true
