@@ -28,8 +28,8 @@ type reactor struct {
 	end    func()           // finish, made once: a method value costs an allocation
 	hangUp func(connection) // closes a connection, on the loop
 	// part keeps a connection that is about to be closed open for writing, nil: it cannot.
-	part func(connection) io.WriteCloser
-	after  func(time.Duration, func()) *time.Timer
+	part  func(connection) io.WriteCloser
+	after func(time.Duration, func()) *time.Timer
 
 	box mailbox
 
