@@ -120,12 +120,15 @@ func TestCommitsWaitForCheckpoints(t *testing.T) {
 		d := mustOpen(t, o)
 		d.quiet()
 		f.tables.Lock() // no table is written
-		for range 10 {
+		for i := range 10 {
 			d.create(10)
 			before := d.j.Stats().Groups
 			d.j.Flush()
 			if d.awaits(func(s Stats) bool { return s.Groups > before || s.Stalls > 0 }).Stalls > 0 {
 				break
+			}
+			if i == 0 { // later a commit would wait for that, and go on
+				poll(t, "no checkpoint begins", func() bool { return len(d.j.log.full) == 0 })
 			}
 		}
 		s := d.j.Stats()
