@@ -94,17 +94,23 @@ var endless = map[string]string{
 	"gloom-masters": string(gloomcodec.AppendRespond(nil, []byte("1"))),
 	"gloom-slaves":  string(gloomcodec.AppendRespond(nil, []byte("1"))),
 	"dwork":         "\x01\x00\x00\x02\x08\x06",
-	"kts46":         whole("/RPC2", string(kts46.AppendCall(nil, "getServerStatus"))),
-	"kts46-json":    whole("/jsonrpc", `{"method":"hello","id":1}`),
+	"kts46":         whole("/RPC2", string(kts46.AppendCall(nil, longName))),
+	"kts46-json":    whole("/jsonrpc", `{"method":"hello","id":"`+longName+`"}`),
 	"http":          "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n",
 }
 
-// deaf writes until the server hangs up.
+// longName comes back in the answer, so that few of them are as much as the system takes.
+var longName = strings.Repeat("x", 4<<10)
+
+// deaf writes until the server hangs up. It may read for as long as the system has room for
+// its answers.
 func deaf(c net.Conn, first, again string) error {
 	defer c.Close()
 	_, err := io.WriteString(c, first)
 	for again = strings.Repeat(again, 1+(64<<10)/len(again)); err == nil; {
-		_, err = io.WriteString(c, again)
+		if err = c.SetDeadline(time.Now().Add(hostilePatience)); err == nil {
+			_, err = io.WriteString(c, again)
+		}
 	}
 	return err
 }
