@@ -261,18 +261,19 @@ func (h *ktsHub) cancel(j *ktsJob, k ktsKind) {
 	t := j.tasks[k]
 	j.tasks[k] = nil
 	h.changed = true
+	h.retire(t.lease)
 	h.server.sched.Cancel(h.now, ktsSpace, k.queue(), j.taskName(), &h.sink)
 	if t.holder != nil {
-		h.retire(t)
 		h.letGo(t.holder)
 	}
 }
 
-// retire journals the revision of a held task that ends, when none of a task that is gone
-// was larger: behind a restart no worker is given it again.
-func (h *ktsHub) retire(t *ktsTask) {
-	if t.lease.Revision > h.retired {
-		h.retired = t.lease.Revision
+// retire journals the last revision of a task that is about to leave the scheduler, held
+// or not, when none of a task that is gone was larger: behind a restart no worker is given
+// it again. It goes before the task does, so that no crash keeps the end without it.
+func (h *ktsHub) retire(l sched.Lease) {
+	if l.Revision > h.retired {
+		h.retired = l.Revision
 		h.put(ktsRetiredKey, strconv.AppendInt(nil, h.retired, 10))
 	}
 }
@@ -400,10 +401,10 @@ func (h *ktsHub) finish(t *ktsTask) error {
 		j.progress, j.tasks[t.kind] = before, t
 		return err
 	}
+	h.retire(t.lease)
 	if err := h.server.sched.FinishLease(h.now, w.peer, t.lease, &h.sink); err != nil {
 		panic("BUG: a task that the book says is held: " + err.Error())
 	}
-	h.retire(t)
 	h.letGo(w)
 	h.saveProgress(j)
 	return nil

@@ -162,6 +162,7 @@ func (h *ktsHub) adoptTask(r *ktsRestored) {
 	parts := splitKtsName(r.name)
 	j, err := h.job(parts[0], parts[1])
 	if err != nil || string(j.taskName()) != string(r.name) || !j.plan().has(r.kind) {
+		h.retire(r.lease)
 		h.server.sched.Cancel(h.now, ktsSpace, []byte(r.queue), r.name, &h.sink)
 		if w := h.workers[r.holder]; w != nil {
 			w.last = max(w.last, r.lease.Revision)

@@ -2,8 +2,10 @@ package loop
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"treadle/codec/kts46"
 )
@@ -166,6 +168,87 @@ func TestKtsRevisionsAfterRestart(t *testing.T) {
 		t.Errorf("%s, then %s", a.last, b.last)
 	}
 	r.faults("doesn't match", "reportStatus", "w", "finished", a.last)
+}
+
+// ktsLeaves are the ways in which the last revision of a task leaves the journal with the
+// task: what w does that holds it under a stamp, and what follows behind a start.
+var ktsLeaves = map[string]struct {
+	version2    bool // w is given it by that
+	leave, then func(r *ktsRig, stamp any)
+}{
+	"finished": {leave: func(r *ktsRig, last any) { r.does("reportStatus", "w", "finished", last) }},
+	"finished in version 2": {true, func(r *ktsRig, sig any) {
+		r.wants(ktsQuoted, "taskFinished", "w", r.sigOf(r.json("acceptTask", "w", sig)))
+	}, nil},
+	"cancelled":             {leave: ktsCancel},
+	"deleted":               {leave: ktsDelete},
+	"deleted with others":   {leave: ktsDeleteAll},
+	"given back, cancelled": {leave: func(r *ktsRig, last any) { ktsGiveBack(r, last); ktsCancel(r, nil) }},
+	"restarted, deleted":    {leave: func(r *ktsRig, last any) { r.does("restartTask", "w", last); ktsDelete(r, nil) }},
+	"restarted in version 2, deleted with others": {true, func(r *ktsRig, sig any) {
+		r.wants(`{"restarted":1}`, "restartTasks", []any{map[string]any{"id": "w", "sig": sig}})
+		ktsDeleteAll(r, nil)
+	}, nil},
+	"rejected, cancelled": {true, func(r *ktsRig, sig any) { r.wants(ktsQuoted, "rejectTask", "w", sig); ktsCancel(r, nil) }, nil},
+	"silent, cancelled": {leave: func(r *ktsRig, _ any) {
+		r.server.o.Kts46.RestartAfter = time.Second
+		r.pass(time.Second)
+		if err := r.turn(r.expire); err != nil || r.workers["w"] != nil {
+			r.t.Errorf("w is not silent: %v", err)
+		}
+		ktsCancel(r, nil)
+	}},
+	"held at a start, cancelled":            {then: ktsCancel},
+	"queued at a start, cancelled":          {leave: ktsGiveBack, then: ktsCancel},
+	"held at a start without its project":   {leave: func(r *ktsRig, _ any) { ktsOrphan(r) }},
+	"queued at a start without its project": {leave: func(r *ktsRig, last any) { ktsGiveBack(r, last); ktsOrphan(r) }},
+}
+
+func ktsGiveBack(r *ktsRig, last any) { r.does("reportStatus", "w", "abort", last) }
+func ktsCancel(r *ktsRig, _ any)      { r.wants("1", "abortTask", "p", "a") }
+func ktsDelete(r *ktsRig, _ any)      { r.does("deleteJob", "p", "a") }
+func ktsDeleteAll(r *ktsRig, _ any)   { r.does("deleteProject", "p") }
+
+// ktsOrphan does what a crash in the middle of deleteProject leaves.
+func ktsOrphan(r *ktsRig) { r.drop(ktsProjectKey + "p") }
+
+// TestKtsRevisionsThatLeave: whatever ends a task, behind a start a worker is given no
+// revision that it was given before, when the clock is set back; and none ahead of the
+// clock when it is not.
+func TestKtsRevisionsThatLeave(t *testing.T) {
+	for name, way := range ktsLeaves {
+		for _, step := range []time.Duration{2 * time.Second, -time.Hour} {
+			t.Run(fmt.Sprintf("%s, %v", name, step), func(t *testing.T) {
+				d := newDisk()
+				r := newKtsDiskRig(t, d, newKtsRig(t, Kts46Options{}).clock)
+				for _, job := range [][2]string{{"p", "a"}, {"q", "b"}} {
+					r.does("createProject", job[0])
+					r.does("addJob", job[0], job[1], definition(40, 1, 1))
+					r.does("runJob", job[0], job[1])
+				}
+				var stamp any
+				if way.version2 {
+					stamp = r.sigOf(r.json("getTask", "w", []string{"simulation"}))
+				} else {
+					stamp = r.wantJob("w", "a simulation").last
+				}
+				had := r.workers["w"].last
+				for _, fn := range []func(*ktsRig, any){way.leave, way.then} {
+					if fn != nil {
+						fn(r, stamp)
+					}
+					r = r.again(d)
+				}
+				r.clock.Wall += step.Milliseconds()
+				r.clock.Micros += step.Microseconds()
+				r.getJob("w")
+				got := r.workers["w"].last
+				if got <= had || step > 0 && got > r.clock.Wall {
+					t.Errorf("w had %d, is given %d at %d", had, got, r.clock.Wall)
+				}
+			})
+		}
+	}
 }
 
 // TestKtsAcknowledgedAfterSync: a call that changes something is answered when that is on
