@@ -83,7 +83,9 @@ func (j *Journal) take(next uint64) int {
 }
 
 // writeGroup writes what was taken, in one batch unless it is very large. It
-// returns the bytes written.
+// returns the bytes written. The settings, which take took last, come first: what was
+// appended to them before a change of a job is on disk when that is, wherever the parts
+// of a group are cut.
 func (j *Journal) writeGroup(group uint64) (int, error) {
 	bytes, count := 0, 0
 	var grown int64
@@ -92,7 +94,7 @@ func (j *Journal) writeGroup(group uint64) (int, error) {
 	}
 	j.batch = startBatch(j.batch)
 	for i := range j.takings {
-		t := &j.takings[i]
+		t := &j.takings[(i+j.options.Shards)%len(j.takings)]
 		grown += t.grown
 		for rest := t.ops; len(rest) > 0; {
 			if len(j.batch) >= j.options.batch {

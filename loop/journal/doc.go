@@ -14,7 +14,9 @@
 // Within a group only the last change of a job is kept, and nothing of a job that
 // was put for the first time and deleted: it is committed without ever having been
 // written. A group of more than 2 MiB is written and synced in several batches; a
-// crash between them keeps the first ones, of which nothing was acknowledged.
+// crash between them keeps the first ones, of which nothing was acknowledged. The
+// settings are written first: one that was appended before a change of a job is not
+// lost where that is kept.
 //
 // # Checkpoints
 //

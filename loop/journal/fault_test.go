@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -197,5 +198,46 @@ func TestLostSyncAtEveryOperation(t *testing.T) {
 	t.Logf("%d times damage, %d times a whole state", damaged, whole)
 	if whole == 0 || damaged == 0 && !testing.Short() { // a short run may miss the few syncs that matter
 		t.Fatalf("%d times damage, %d times a whole state", damaged, whole)
+	}
+}
+
+// TestSettingsFirst: wherever a group of many parts is cut, the settings that were appended
+// before a job's end are there when the end is.
+func TestSettingsFirst(t *testing.T) {
+	cut := false
+	for at := int64(1); ; at++ {
+		base := vfs.NewMem()
+		var armed atomic.Bool
+		f := &faultFS{FS: base, kind: failEIO, at: at, only: func(op string) bool {
+			return armed.Load() && strings.HasPrefix(op, "write ") && strings.HasSuffix(op, ".log")
+		}}
+		o := testOptions(f)
+		o.batch = 1 << 10
+		d := mustOpen(t, o)
+		gone := d.create(10)
+		d.wait()
+		d.setting("mark", "of the job")
+		d.remove(gone)
+		for range 6 {
+			d.create(4 << 10)
+		}
+		armed.Store(true)
+		whole := d.wait()
+		_ = d.j.Close() // it says again what went wrong
+		got, err := reopen(base)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, there := got.jobs[gone]
+		if !there && got.settings["mark"] == "" {
+			t.Errorf("write %d failed: the job has ended, the setting is not there", at)
+		}
+		cut = cut || !there && len(got.jobs) < 6
+		if whole {
+			break
+		}
+	}
+	if !cut {
+		t.Error("no group was cut between its parts")
 	}
 }
