@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime"
 	"runtime/debug"
 	"strconv"
 	"sync/atomic"
@@ -71,6 +72,7 @@ func (h *ktsHub) guard(answer http.HandlerFunc) http.HandlerFunc {
 			}
 			panic(http.ErrAbortHandler)
 		}()
+		runtime.Gosched() // a peer that asks without a pause would keep a processor for its 10 ms
 		answer(w, r)
 	}
 }
