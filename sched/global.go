@@ -1,7 +1,9 @@
 package sched
 
 import (
+	"cmp"
 	"hash/maphash"
+	"maps"
 	"slices"
 	"sync"
 )
@@ -68,23 +70,21 @@ type leaver struct {
 	awaits []JobRef
 }
 
-// leave ends the awaits of a peer that goes: some at once, many by the Ticks that
-// follow, so that nobody else waits for it.
+// leave ends the awaits of a peer that goes: some at once, oldest jobs first, many by the
+// Ticks that follow and in any order, so that nobody else waits for it.
 func (s *Scheduler) leave(now Time, p *Peer, awaits map[JobRef]int, sink Sink) {
-	l := leaver{peer: p}
-	for ref := range awaits {
-		if len(awaits) <= tickBatch {
+	all := slices.AppendSeq(make([]JobRef, 0, len(awaits)), maps.Keys(awaits))
+	if len(all) <= tickBatch {
+		slices.SortFunc(all, func(a, b JobRef) int { return cmp.Or(cmp.Compare(a.Shard, b.Shard), cmp.Compare(a.Seq, b.Seq)) })
+		for _, ref := range all {
 			s.shards[ref.Shard].forgetAwait(now, p, ref, sink)
-		} else {
-			l.awaits = append(l.awaits, ref)
 		}
+		return
 	}
-	if len(l.awaits) > 0 {
-		s.leavers.mu.Lock()
-		s.leavers.all = append(s.leavers.all, l)
-		s.leavers.mu.Unlock()
-		s.alarmMono(0)
-	}
+	s.leavers.mu.Lock()
+	s.leavers.all = append(s.leavers.all, leaver{p, all})
+	s.leavers.mu.Unlock()
+	s.alarmMono(0)
 }
 
 // buryBatch is how many awaits one Tick ends, so that due jobs do not wait for them.

@@ -2,6 +2,7 @@ package sched
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -206,4 +207,34 @@ func TestForgetKeepsOrder(t *testing.T) {
 	}
 	f(0, "waits a c d e f")
 	f(1, "a c d e f waits")
+}
+
+// A peer that goes takes its jobs along in their order: where the jobs that come next stand in a
+// Walk does not depend on chance.
+func TestForgetInOrder(t *testing.T) {
+	x := newStand(t, Options{Shards: 1, Rules: wildRules})
+	walk := func() (names []string) {
+		for cursor, done := (Cursor{}), false; !done; {
+			cursor, done = x.s.Walk(cursor, 100, func(j *Job) { names = append(names, string(j.Name)) })
+		}
+		return names
+	}
+	var first []string
+	for range 10 {
+		owner := x.peer()
+		for i := range 8 {
+			x.submit("f", strings.Repeat("a", i+1), owned(owner, uint64(i)))
+		}
+		x.s.Forget(x.now, owner, &x.rec)
+		for i := range 8 {
+			x.submit("f", strings.Repeat("b", i+1))
+		}
+		now := walk()
+		for i := range 8 {
+			x.s.Remove(x.now, 0, []byte("f"), []byte(strings.Repeat("b", i+1)), &x.rec)
+		}
+		if first = append(first, now...)[:8]; !slices.Equal(now, first) {
+			t.Fatalf("once %q, once %q", first, now)
+		}
+	}
 }
