@@ -60,14 +60,6 @@ var canaries = []canary{
 	{"a log is let go of before the store has what was in it", "loop/journal/checkpoint.go", "return j.db.Flush()", "return nil"},
 }
 
-// test is the play that must find it: bugs of the node are not in the server's.
-func (c *canary) test() string {
-	if strings.HasPrefix(c.file, "loop/disbatch/") {
-		return "TestSimulationSite"
-	}
-	return "TestSimulation"
-}
-
 // overlaid returns the file with the bug in it.
 func (c *canary) overlaid(t *testing.T) string {
 	t.Helper()
