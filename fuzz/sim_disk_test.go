@@ -69,6 +69,18 @@ func newSimDisk(mem *vfs.MemFS) *simDisk {
 	return d
 }
 
+// ReuseForWrite implements vfs.FS. The one of errorfs.FS has nothing happen to the file that it
+// returns, and the one of vfs.MemFS locks itself out when a crash is looked at meanwhile.
+func (d *simDisk) ReuseForWrite(from, to string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	if err := d.happens(errorfs.Op{Kind: errorfs.OpReuseForWrite, Path: to}); err != nil {
+		return nil, err
+	}
+	if err := d.mem.Rename(from, to); err != nil {
+		return nil, err
+	}
+	return d.FS.OpenReadWrite(to, c)
+}
+
 // happens says whether an operation fails.
 func (d *simDisk) happens(op errorfs.Op) error {
 	if op.Kind.ReadOrWrite() == errorfs.OpIsRead {
@@ -151,14 +163,10 @@ func (s *simFiles) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error
 	return s.file(f, err, name)
 }
 
-// ReuseForWrite implements vfs.FS. The one of vfs.MemFS locks itself out when a crash is
-// looked at meanwhile.
-func (s *simFiles) ReuseForWrite(from, to string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	if err := s.Rename(from, to); err != nil {
-		return nil, err
-	}
-	f, err := s.OpenReadWrite(to, c)
-	return s.file(f, err, to)
+// OpenReadWrite implements vfs.FS.
+func (s *simFiles) OpenReadWrite(name string, c vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
+	f, err := s.MemFS.OpenReadWrite(name, c, opts...)
+	return s.file(f, err, name)
 }
 
 func (s *simFiles) file(f vfs.File, err error, name string) (vfs.File, error) {

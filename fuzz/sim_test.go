@@ -187,6 +187,9 @@ func (s *sim) audit() bool {
 		return false
 	}
 	there := s.dumped(s.turn, body)
+	for _, j := range s.parseDump(body) {
+		s.say("%s is there", j.Workload)
+	}
 	var q dwork.Query
 	for _, j := range s.jobs {
 		switch j.by {
