@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"treadle/loop/disbatch/mongodouble"
 )
 
 // still is a node that does not run: its claims are calls.
@@ -129,5 +131,29 @@ func TestTheRunnerHasItsOwnSession(t *testing.T) {
 	ours, _, fault := syscall.Syscall(syscall.SYS_GETSID, uintptr(os.Getpid()), 0, 0)
 	if err != nil || fault != 0 || theirs == int(ours) {
 		t.Errorf("its session is %d, ours %d, %v", theirs, ours, err)
+	}
+}
+
+// A claim of a queue of 2016 that arrives while the node gives back, when those of its dialect
+// are given back already, is not queued in the other dialect: a node of 2016 would never take it.
+func TestALateClaimKeepsItsDialect(t *testing.T) {
+	s := newFaultySite(t)
+	q := s.queue(d("name", "a", "constructor", DemoPlugin, "maxthreads", 1))
+	id := s.fill(&q, payloads(1)...)[0]
+	updates := 0 // one after the other
+	s.double.Inject(func(command string) mongodouble.Fault {
+		if command == "update" {
+			if updates++; updates == 2 {
+				s.double.Run(d("update", "tasks", "$db", s.config.Database, "updates", bson.A{
+					d("q", d("_id", id), "u", set(d("node", "me", "status", StatusClaimed))),
+				}))
+			}
+		}
+		return mongodouble.None
+	})
+	_, err := s.store.giveBack(s.ctx, "me", []Queue{q})
+	must(t, err)
+	if got := s.task(id); got.Status != StatusClaimed {
+		t.Errorf("it is %s", got.Raw)
 	}
 }

@@ -238,11 +238,12 @@ func (s *Store) giveBack(ctx context.Context, node string, queues []Queue, only 
 	for _, schema := range []Schema{Schema2016, Schema2018} {
 		filter := bson.D{{Key: "node", Value: node}, {Key: "status", Value: StatusClaimed}}
 		switch {
-		case schema == Schema2018:
-		case len(of2016) == 0:
+		case schema == Schema2016 && len(of2016) == 0:
 			continue
-		default:
+		case schema == Schema2016:
 			filter = append(filter, bson.E{Key: "queue", Value: in(of2016)})
+		case len(of2016) > 0: // a claim that arrives late may have come since
+			filter = append(filter, bson.E{Key: "queue", Value: bson.D{{Key: "$nin", Value: of2016}}})
 		}
 		if len(only) > 0 {
 			filter = append(filter, bson.E{Key: "_id", Value: in(only)})
