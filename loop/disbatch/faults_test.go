@@ -232,14 +232,14 @@ func TestOneNodeOneProcess(t *testing.T) {
 	s := newSite(t)
 	s.node("me")
 	s.until("the entry", func() bool { _, err := s.store.Node(s.ctx, "me"); return err == nil })
-	twin, err := NewExecutionNode(NodeOptions{Config: s.config, Name: "me", Interval: 100 * time.Millisecond})
+	twin, err := NewExecutionNode(NodeOptions{Config: s.config, Name: "me", Interval: 200 * time.Millisecond})
 	must(t, err)
 	if err := twin.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "--node") {
 		t.Errorf("a second process starts: %v", err)
 	}
 	// However far its clock is off.
 	for _, skew := range []time.Duration{-24 * time.Hour, 24 * time.Hour} {
-		off, err := NewExecutionNode(NodeOptions{Config: s.config, Name: "off", Interval: 40 * time.Millisecond})
+		off, err := NewExecutionNode(NodeOptions{Config: s.config, Name: "off", Interval: 200 * time.Millisecond})
 		must(t, err)
 		must(t, s.store.report(s.ctx, "off", time.Now().Add(skew), nil))
 		done := make(chan error, 1)
@@ -266,6 +266,23 @@ func TestOneNodeOneProcess(t *testing.T) {
 		defer other.node.mu.Unlock()
 		return other.node.said["name of the node"] != ""
 	})
+}
+
+// The last sign of a life that was killed, which arrives while its successor looks for a twin,
+// does not keep that from starting.
+func TestALateSignOfLife(t *testing.T) {
+	s := newFaultySite(t)
+	must(t, s.store.report(s.ctx, "me", time.Now(), nil))
+	var finds atomic.Int64
+	s.double.Inject(func(command string) mongodouble.Fault {
+		if command == "find" && finds.Add(1) == 2 {
+			s.double.Run(d("update", "nodes", "$db", s.config.Database, "updates", bson.A{
+				d("q", d("node", "me"), "u", set(d("timestamp", bson.NewDateTimeFromTime(time.Now().Add(time.Hour))))),
+			}))
+		}
+		return mongodouble.None
+	})
+	s.ticks(s.node("me"), 1)
 }
 
 // The database is away when the node starts, and comes.

@@ -22,8 +22,9 @@ const (
 	// that were started together do not ask together.
 	jitter = 0.1
 	// twinWatch is for how many intervals a node that starts looks whether another process
-	// writes its entry.
+	// writes its entry, twinSigns how often in a row that is.
 	twinWatch = 2.5
+	twinSigns = 2
 	// orphanAge is how long a task may be claimed and not begun, the document's.
 	orphanAge = 5 * time.Minute
 )
@@ -184,23 +185,27 @@ func (n *ExecutionNode) begins(ctx context.Context) error {
 	return nil
 }
 
-// twin says whether the entry of this node changes while nobody here writes it. Clocks of
-// others are not believed.
+// twin says whether the entry of this node changes again and again while nobody here writes
+// it. Clocks of others are not believed. What changes once is no twin: the last sign of a life
+// that was killed may arrive late.
 func (n *ExecutionNode) twin(ctx context.Context) error {
 	before, err := n.patientEntry(ctx)
 	if err != nil || before.Timestamp.IsZero() {
 		return err
 	}
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(time.Duration(twinWatch * float64(n.o.Interval))):
+	for range twinSigns {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Duration(twinWatch * float64(n.o.Interval))):
+		}
+		after, err := n.patientEntry(ctx)
+		if err != nil || after.Timestamp.Equal(before.Timestamp) {
+			return err
+		}
+		before = after
 	}
-	after, err := n.patientEntry(ctx)
-	if err == nil && !after.Timestamp.Equal(before.Timestamp) {
-		return fmt.Errorf("node %s: %w", n.o.Name, ErrTwin)
-	}
-	return err
+	return fmt.Errorf("node %s: %w", n.o.Name, ErrTwin)
 }
 
 // patientEntry is entry for a node that starts: a database that is away is waited for.
