@@ -111,6 +111,7 @@ func (s *site) stopsInOrder(h *siteHost) {
 	if s.away || l.stopping {
 		return
 	}
+	before := s.lostTasks()
 	s.stop(h)
 	for range 150 {
 		if h.life != l {
@@ -122,7 +123,7 @@ func (s *site) stopsInOrder(h *siteHost) {
 		s.fail("%v does not stop", l)
 	}
 	for _, t := range s.tasks {
-		if !t.lost && t.node == h.name && (t.status == disbatch.StatusClaimed || t.status == disbatch.StatusRunning) {
+		if !before[t] && t.node == h.name && (t.status == disbatch.StatusClaimed || t.status == disbatch.StatusRunning) {
 			s.fail("%v has stopped in order, and %v has status %d", l, t, t.status)
 		}
 	}
@@ -155,8 +156,8 @@ func (s *site) bury(l *siteLife) {
 }
 
 // cut ends a life's connections to the database. What was on its way there is lost, or may
-// still come; not the sign of life of a dead one, which its successor would rightly take for
-// that of another process.
+// still come; of the signs of life of a host's dead ones only the last, since its successor
+// would rightly take more for those of another process.
 func (s *site) cut(l *siteLife, lost bool) {
 	l.mu.Lock()
 	conns := l.conns
@@ -165,14 +166,19 @@ func (s *site) cut(l *siteLife, lost bool) {
 	for _, c := range conns {
 		c.Close()
 	}
-	s.passages = slices.DeleteFunc(s.passages, func(p *passage) bool {
-		sign := strings.HasPrefix(p.what, `{"update":"nodes"`)
-		gone := p.life == l && (l.dead && (sign || p.call != nil) || p.back || p.call == nil && lost)
+	signed := false
+	for i := len(s.passages) - 1; i >= 0; i-- {
+		p := s.passages[i]
+		gone := p.life == l && (l.dead && p.call != nil || p.back || p.call == nil && lost)
+		if l.dead && p.life.host == l.host && !p.back && strings.HasPrefix(p.what, `{"update":"nodes"`) {
+			gone = gone || signed
+			signed = true
+		}
 		if gone {
 			p.pass(mongodouble.LoseCall)
+			s.passages = slices.Delete(s.passages, i, i+1)
 		}
-		return gone
-	})
+	}
 }
 
 func (l *siteLife) isDead() bool {

@@ -89,15 +89,30 @@ func (s *site) given(w *siteWorker) {
 }
 
 func (s *site) read(t *siteTask) disbatch.Task {
-	reply := s.run(bson.D{{Key: "find", Value: "tasks"}, {Key: "filter", Value: bson.D{{Key: "_id", Value: t.id}}}})
-	return disbatch.DecodeTask(reply.Lookup("cursor", "firstBatch", "0").Document())
+	return s.find(bson.D{{Key: "_id", Value: t.id}})[0]
+}
+
+// find returns what the database has of tasks, by number.
+func (s *site) find(filter bson.D) (tasks []disbatch.Task) {
+	reply := s.run(bson.D{
+		{Key: "find", Value: "tasks"}, {Key: "filter", Value: filter}, {Key: "sort", Value: bson.D{{Key: "_id", Value: 1}}},
+		{Key: "batchSize", Value: siteTasks + siteLateTasks},
+	})
+	documents, err := reply.Lookup("cursor", "firstBatch").Array().Values()
+	if err != nil {
+		panic(err) // the double makes documents
+	}
+	for _, d := range documents {
+		tasks = append(tasks, disbatch.DecodeTask(d.Document()))
+	}
+	return tasks
 }
 
 // follow checks what has happened to the tasks since it was called last, and the limits.
 func (s *site) follow() {
 	running, claimed := map[string]int{}, []*siteTask(nil)
-	for _, t := range s.tasks {
-		d := s.read(t)
+	for i, d := range s.find(bson.D{}) { // all at once: it is what a play spends its time with
+		t := s.tasks[i]
 		if d.Status != t.status || d.Node != t.node && d.Status < disbatch.StatusRunning {
 			s.say("%v has status %d at %q", t, d.Status, d.Node)
 			if !s.may(t, &d) {
@@ -195,6 +210,15 @@ func (s *site) loses(h *siteHost) {
 			t.lost = true
 		}
 	}
+}
+
+// lostTasks are those that are lost by now.
+func (s *site) lostTasks() map[*siteTask]bool {
+	lost := map[*siteTask]bool{}
+	for _, t := range s.tasks {
+		lost[t] = t.lost
+	}
+	return lost
 }
 
 func (s *site) allEnded() bool {

@@ -27,10 +27,12 @@ import (
 // waits on its way, there and back, until the play lets it pass; so what happens, and in which
 // order, is decided by the seed alone. A ledger follows each task's document.
 
-// siteHosts is how many hosts there are, and siteTasks how many tasks at most.
+// siteHosts is how many hosts there are, siteTasks how many tasks at most, and siteLateTasks how
+// many more come at the end.
 const (
-	siteHosts = 3
-	siteTasks = 40
+	siteHosts     = 3
+	siteTasks     = 40
+	siteLateTasks = 8
 )
 
 // siteInterval is the time between ticks of a node, drain how long one that stops waits.
@@ -57,6 +59,7 @@ type site struct {
 	hosts  []*siteHost
 	lives  []*siteLife // all that there were
 	away   bool        // the database is
+	losing int         // of the claims to come, lose their replies
 
 	passages []*passage // in the order in which they came
 
@@ -274,12 +277,18 @@ func (s *site) comesAndGoes() {
 	s.settle()
 }
 
-// finish lets everybody behave until all tasks have ended, and has all hosts stop.
+// finish lets everybody behave until all tasks have ended, and has all hosts stop. Of tasks
+// that come now the first claims lose their replies: no server starts any more that would find
+// what the one before it has forgotten, and the end comes before they are orphans.
 func (s *site) finish() {
 	s.say("finish")
 	if s.away {
 		s.comesAndGoes()
 	}
+	for i := range siteLateTasks {
+		s.create(s.queues[i%len(s.queues)])
+	}
+	s.losing = siteLateTasks
 	for range 400 {
 		for _, h := range s.hosts {
 			switch {
@@ -317,7 +326,12 @@ func (s *site) goOn(only *siteLife) {
 		}
 		p := s.passages[i]
 		s.passages = slices.Delete(s.passages, i, i+1)
-		s.let(p, mongodouble.None)
+		fault := mongodouble.None
+		if s.losing > 0 && !p.back && strings.HasPrefix(p.what, `{"findAndModify"`) {
+			s.losing--
+			fault = mongodouble.LoseReply
+		}
+		s.let(p, fault)
 	}
 	for _, h := range s.hosts {
 		if h.life == nil || only != nil && h.life != only {
