@@ -242,6 +242,10 @@ func (s *sim) periodicReply(c *simConn) int {
 		}
 		_, j := takeAssign(c, r.Body)
 		k := s.known(j.Workload, "an assignment")
+		if c.slow && q.turn < s.turn && k.queue != broadcast {
+			s.assignedLate(c, k, q)
+			break
+		}
 		s.assignedAs(c, k, &j)
 		if k.queue == broadcast {
 			s.sent(c, k)

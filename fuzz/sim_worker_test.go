@@ -72,6 +72,28 @@ func (s *sim) declines(c *simConn, h heldJob) {
 	s.say("c%d declines %v", c.id, j)
 }
 
+// assignedLate is an assignment to a peer that reads slowly. It may have waited in the server
+// behind a long reply, from any turn on since q came: its time may be over by now, the job be
+// another's, or at its end.
+func (s *sim) assignedLate(c *simConn, j *simJob, q *simRequest) {
+	s.say("c%d is given %v, now or earlier", c.id, j)
+	s.handed++
+	switch {
+	case j.id == 0 || j.now == gone && j.turn < q.turn:
+		s.fail("%v is handed out after its end, or before it came", j)
+	case j.now == gone || s.holds(j.holder, j) && j.holder != c && j.turn >= q.turn:
+		return
+	case s.holds(j.holder, j) && j.holder != c:
+		s.fail("%v is handed to c%d and c%d holds it", j, c.id, j.holder.id)
+	}
+	j.holder, j.keyed, j.turn, j.lost, j.locks, j.parked = nil, false, s.turn, true, nil, false
+	j.tag, j.record.dated = q.id, false
+	j.failures++
+	if j.by == ofDisbatch { // who leaves takes it along
+		s.doubt(j)
+	}
+}
+
 // ready is a job that was there for c all the time since the end of the last turn, or nil.
 func (s *sim) ready(c *simConn) *simJob {
 	for _, j := range s.jobs {
