@@ -376,6 +376,7 @@ func (s *sim) mayHaveHeld() {
 	for _, j := range s.jobs {
 		if j.holder != nil && j.turn == s.turn {
 			j.failures++ // before who has it was given it
+			j.record.dated = false
 		}
 		if j.now != gone && (j.holder == nil || j.stale == s.turn+1) && j.by != ofDwork {
 			j.keyed, j.record.dated = false, false
