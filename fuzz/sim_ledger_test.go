@@ -152,7 +152,10 @@ func (s *sim) arrives(j *simJob, at int64) {
 			j.now, j.disk = gone, gone
 		default:
 			s.doubt(old)
-			old.next, j.now = j, maybe
+			j.now = maybe
+			if old.next == nil { // else j may come behind that one
+				old.next = j
+			}
 		}
 	}
 	s.names[key] = append(s.names[key], j)
