@@ -115,6 +115,16 @@ func deaf(c net.Conn, first, again string) error {
 	return err
 }
 
+// littleRoom has the system take little for a connection that is to be made. Of one that is
+// there it would drop what was under way, the end of the connection too.
+func littleRoom(_, _ string, c syscall.RawConn) error {
+	var refused error
+	err := c.Control(func(fd uintptr) {
+		refused = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4<<10)
+	})
+	return errors.Join(err, refused)
+}
+
 // neverRead has peers ask and ask on ports until the server hangs up on each.
 func (s *siege) neverRead(ports ...string) {
 	s.onEach(4, func(protocol string) {
@@ -122,8 +132,7 @@ func (s *siege) neverRead(ports ...string) {
 			return
 		}
 		first := map[string]string{"periodic": string(hello(periodic.Client)), "dwork": string(zmtp())}[protocol]
-		c := s.dial(protocol)
-		_ = c.(*net.TCPConn).SetReadBuffer(4 << 10) // so that the system takes little for it
+		c := s.dialFrom(net.Dialer{Control: littleRoom}, protocol)
 		if err := deaf(c, first, endless[protocol]); errors.Is(err, os.ErrDeadlineExceeded) {
 			s.t.Errorf("%s: the server neither reads nor hangs up: %v", protocol, err)
 		}

@@ -96,7 +96,14 @@ func (s *siege) on(p *process) *siege {
 // dial connects to a port.
 func (s *siege) dial(protocol string) net.Conn {
 	s.t.Helper()
-	c, err := net.DialTimeout("tcp", s.ports[protocol], patience)
+	return s.dialFrom(net.Dialer{}, protocol)
+}
+
+// dialFrom is dial with options.
+func (s *siege) dialFrom(d net.Dialer, protocol string) net.Conn {
+	s.t.Helper()
+	d.Timeout = patience
+	c, err := d.Dial("tcp", s.ports[protocol])
 	if err != nil {
 		s.t.Fatal(err)
 	}
