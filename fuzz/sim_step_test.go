@@ -335,6 +335,9 @@ func (s *sim) asks(c *simConn) {
 		r.arrive = func() {
 			s.admits(r, func() {
 				s.arrives(j, 0)
+				if c.slow && c.framing() == periodic.CRC {
+					s.doubt(j) // that nobody does it may be said behind what it has not read
+				}
 				j.owner, j.message = c, c.next
 			})
 		}
