@@ -31,6 +31,14 @@ type answer struct {
 	err  error
 }
 
+// outcome is what a task comes to by it.
+func (a *answer) outcome() outcome {
+	if a.err != nil {
+		return outcome{status: StatusFailed, stdout: "", stderr: a.err.Error()}
+	}
+	return parseResult(a.data)
+}
+
 // function does a task through the server's workers.
 func (n *ExecutionNode) function(a *assignment) error {
 	t := DecodeTask(a.Task)
@@ -54,27 +62,43 @@ func (n *ExecutionNode) function(a *assignment) error {
 		defer timer.Stop()
 		late = timer.C
 	}
-	stopping := n.stopping
+	stopping, overdue, stops := n.stopping, false, false
 	for {
 		select {
 		case got := <-answers:
-			if got.err != nil {
-				return n.finish(n.calls, a, &t, run, outcome{status: StatusFailed, stdout: "", stderr: got.err.Error()})
-			}
-			return n.finish(n.calls, a, &t, run, parseResult(got.data))
+			answers <- got
 		case <-late:
+			overdue = true
+		case <-stopping:
+			stopping, stops = nil, true
+		case <-n.calls.Done():
+		}
+		// Of what has come at once an answer counts first, so that no task which is done is
+		// written as another; then the end of the node's time, then that of the task's.
+		select {
+		case got := <-answers:
+			return n.finish(n.calls, a, &t, run, got.outcome())
+		default:
+		}
+		select {
+		case <-late:
+			overdue = true
+		default:
+		}
+		switch {
+		case n.calls.Err() != nil:
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(n.calls), lastWrite)
+			defer cancel()
+			return n.finish(ctx, a, &t, run, ended(unableToComplete, errStopped))
+		case overdue:
 			n.o.Functions.Withdraw(a.Plugin.Function, id)
 			return n.finish(n.calls, a, &t, run, ended(unableToComplete, fmt.Errorf("%w: %v", errOverTime, a.Plugin.timeout())))
-		case <-stopping:
-			stopping = nil
+		case stops:
+			stops = false
 			if n.o.Functions.Withdraw(a.Plugin.Function, id) {
 				n.tally.givenBack.Add(1)
 				return n.persist(n.calls, "giving back task "+id, func() error { return n.store.requeue(n.calls, &t, run, a.Schema) })
 			}
-		case <-n.calls.Done():
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(n.calls), lastWrite)
-			defer cancel()
-			return n.finish(ctx, a, &t, run, ended(unableToComplete, errStopped))
 		}
 	}
 }

@@ -81,6 +81,25 @@ func TestMetricsOfANodeThatStops(t *testing.T) {
 	s.counted(n, "claims_total 3", "given_back_total 3", "slots 0", "tasks 0", "tasks_total succeeded 0")
 }
 
+// prompt are workers that have done a job when it is submitted.
+type prompt struct{ *workers }
+
+// Submit implements Functions.
+func (prompt) Submit(_, _ string, _ []byte, done func([]byte, error)) error {
+	done([]byte(`{"status": 1}`), nil)
+	return nil
+}
+
+// What is done is written as done, also when its time is over in the same moment.
+func TestAnAnswerCountsBeforeItsTime(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, `"treadle_plugins": {"F": {"kind": "function", "timeout": 1e-9}},`)
+	q := s.queue(d("name", "a", "plugin", "F", "threads", 3))
+	s.fill(&q, payloads(30)...)
+	n := s.node("me", func(o *NodeOptions) { o.Functions = prompt{newWorkers(false)} })
+	s.counted(n, "tasks_total succeeded 30", "tasks_total failed 0")
+}
+
 // listened collects a log, for the address in it.
 type listened struct {
 	mu   sync.Mutex
