@@ -48,9 +48,11 @@ func newEngine(server *Server) (*engine, error) {
 
 // What a connection gets of a turn, in which all others wait.
 const (
-	// readBuffer is what a loop reads at a time: a pipelining peer's whole window, and
-	// of the smallest requests some hundreds.
-	readBuffer = 16 << 10
+	// readBuffer is what a loop reads at first: of the smallest requests a hundred.
+	readBuffer = 4 << 10
+	// readMore is what it reads at a time while a connection's part lasts: a pipelining
+	// peer's whole window.
+	readMore = 16 << 10
 	// turnTime is when no more is read from a connection that has more to say.
 	turnTime = 100 * time.Microsecond
 	// turnBytes is another end: messages of this size cost the most to copy.
@@ -125,14 +127,15 @@ func (e *engine) OnTraffic(c gnet.Conn) gnet.Action {
 		return gnet.Close
 	}
 	if full {
-		readOn(s, c.Fd(), in, begun.Add(turnTime))
+		readOn(s, c.Fd(), begun.Add(turnTime))
 	}
 	return gnet.None
 }
 
 // readOn reads what else has come, until nothing is left or the connection has had its
 // part of the turn. A large message is read to where it is put together.
-func readOn(s *session, fd int, buffer []byte, until time.Time) {
+func readOn(s *session, fd int, until time.Time) {
+	buffer := s.r.more[:]
 	for total := readBuffer; total < turnBytes && s.open() && time.Now().Before(until); {
 		to := s.window()
 		if to == nil {

@@ -48,9 +48,10 @@ type reactor struct {
 	partings []parting   // those of peers that have closed their side
 	waits    atomic.Bool // there are some
 	letter   sched.Delivery
-	scratch  []byte // for what a conversation puts together, within one request
-	frames   uint64 // requests read, published at the end of the turn
-	flushAt  int    // below this much for one peer, nothing is written in mid-turn
+	more     [readMore]byte // see readOn
+	scratch  []byte         // for what a conversation puts together, within one request
+	frames   uint64         // requests read, published at the end of the turn
+	flushAt  int            // below this much for one peer, nothing is written in mid-turn
 }
 
 func newReactor(server *Server, index int) *reactor {
