@@ -266,12 +266,21 @@ func (s *sim) gives(c *simConn, h heldJob, what int) {
 }
 
 // meant is the job that a worker's word about j is about: in the CRC framing the one of its
-// name that the connection holds, which may be a later one.
+// name that the connection holds, which may be a later one; else it has j's handle, as what
+// has replaced j has.
 func (s *sim) meant(c *simConn, j *simJob) *simJob {
-	if c.framing() != periodic.CRC || j.by != ofPeriodic {
+	if j.by != ofPeriodic {
 		return j
 	}
-	all := s.names[fmt.Sprint(j.queue, j.by, j.name)]
+	var all []*simJob
+	for k := j; k != nil; k = k.next {
+		all = append(all, k)
+	}
+	if c.framing() == periodic.CRC {
+		all = s.names[fmt.Sprint(j.queue, j.by, j.name)]
+	} else if len(all) == 1 {
+		return j
+	}
 	for _, same := range all {
 		same.stale = s.turn + 1 // it may be given to c in this turn, too
 		if same.holder == c {
