@@ -239,7 +239,8 @@ func (r *reactor) releaseLate() {
 	r.waits.Store(len(r.waiting)+len(r.partings) > 0)
 }
 
-// parting is what a peer that has closed its side is still to read when a group is committed.
+// parting is what a peer that has closed its side is still to read when a group is committed,
+// the latest that any of it waits for: parts of the journal are not in the same group.
 type parting struct {
 	conn  io.WriteCloser
 	late  []byte

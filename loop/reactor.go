@@ -1,9 +1,11 @@
 package loop
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"runtime/debug"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -183,7 +185,8 @@ func (r *reactor) farewell(s *session) {
 	if len(s.marks) > 0 && r.part != nil {
 		if conn := r.part(s.conn); conn != nil {
 			r.server.conns.Add(1) // a descriptor is still taken
-			r.partings = append(r.partings, parting{conn, s.late, s.marks[len(s.marks)-1].group})
+			last := slices.MaxFunc(s.marks, func(a, b mark) int { return cmp.Compare(a.group, b.group) })
+			r.partings = append(r.partings, parting{conn, s.late, last.group})
 			r.waits.Store(true)
 		}
 	}

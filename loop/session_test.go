@@ -3,6 +3,7 @@ package loop
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 
@@ -301,4 +302,26 @@ func TestAnnouncedSize(t *testing.T) {
 			t.Errorf("closed: %v; %d bytes for the announcement %q", c.closed, cap(c.s.partial), head)
 		}
 	}
+}
+
+// lastWords is a connection that is kept open for the last words.
+type lastWords struct{ io.Writer }
+
+func (lastWords) Close() error { return nil }
+
+// TestFarewellWaitsForAll: of two acknowledgements that a peer is owed when it closes its side,
+// the later may wait for an earlier group of the journal; both wait for the later one.
+func TestFarewellWaitsForAll(t *testing.T) {
+	w := newWorld(t, Options{})
+	c := w.join(0, periodic.Client)
+	c.r.part = func(connection) io.WriteCloser { return lastWords{io.Discard} }
+	for _, group := range []uint64{8, 7} {
+		c.s.after(group, func(out []byte) []byte { return append(out, 'x') })
+	}
+	c.r.farewell(c.s)
+	if got := c.r.partings; len(got) != 1 || got[0].group != 8 || string(got[0].late) != "xx" {
+		t.Errorf("what is owed: %+v", got)
+	}
+	c.r.partings, c.r.waiting = nil, nil // there is no journal
+	w.Server.conns.Add(-1)
 }
