@@ -55,6 +55,9 @@ const (
 	readMore = 16 << 10
 	// turnTime is when no more is read from a connection that has more to say.
 	turnTime = 100 * time.Microsecond
+	// allTime is when that is so of every connection of the turn: many who have more to say
+	// are each read once, and a few as long as it pays.
+	allTime = 4 * time.Millisecond
 	// turnBytes is another end: messages of this size cost the most to copy.
 	turnBytes = 256 << 10
 )
@@ -127,9 +130,20 @@ func (e *engine) OnTraffic(c gnet.Conn) gnet.Action {
 		return gnet.Close
 	}
 	if full {
-		readOn(s, c.Fd(), begun.Add(turnTime))
+		readOn(s, c.Fd(), s.r.partUntil(begun))
 	}
 	return gnet.None
+}
+
+// partUntil is when the part of a connection ends that began now.
+func (r *reactor) partUntil(now time.Time) time.Time {
+	if r.allUntil.IsZero() {
+		r.allUntil = now.Add(allTime)
+	}
+	if until := now.Add(turnTime); until.Before(r.allUntil) {
+		return until
+	}
+	return r.allUntil
 }
 
 // readOn reads what else has come, until nothing is left or the connection has had its

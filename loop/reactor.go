@@ -36,8 +36,9 @@ type reactor struct {
 	box mailbox
 
 	now      sched.Time
-	turning  bool // now has been read
-	armed    bool // finish is queued
+	turning  bool      // now has been read
+	armed    bool      // finish is queued
+	allUntil time.Time // when allTime of this turn is over; zero: nobody has had more to say
 	sessions []*session
 	gens     []uint32 // by slot: the generation of its next session
 	free     []uint32
@@ -102,6 +103,7 @@ func (r *reactor) finish() {
 		r.frames = 0
 	}
 	r.turning = false
+	r.allUntil = time.Time{}
 }
 
 // unpack delivers the first letter of the mail and returns the rest.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"treadle/codec/periodic"
 )
@@ -54,5 +55,21 @@ func TestMessagesOfAllSizes(t *testing.T) {
 			t.Error(err)
 		}
 		r.stop()
+	}
+}
+
+// TestPartsOfATurn: a connection that has more to say is read on for its part, or what is left
+// of the time that all have together; every turn has that time anew.
+func TestPartsOfATurn(t *testing.T) {
+	r := newTurns(t, periodic.Plain, 0, 0).r
+	for turn := range 2 {
+		begun := time.UnixMilli(int64(turn))
+		for _, at := range []time.Duration{0, allTime / 2, allTime - turnTime/2, allTime, 2 * allTime} {
+			want := begun.Add(min(at+turnTime, allTime))
+			if got := r.partUntil(begun.Add(at)); !got.Equal(want) {
+				t.Errorf("turn %d: a part that begins after %v ends after %v, not %v", turn, at, got.Sub(begun), want.Sub(begun))
+			}
+		}
+		r.finish()
 	}
 }
