@@ -9,17 +9,30 @@ import (
 	"testing"
 )
 
-// TestReadme: the README lists the planted bugs, and the tests that it names for what Treadle
-// promises exist.
+// TestReadme: the README lists the planted bugs, each once and no others, and the tests that it
+// names for what Treadle promises exist.
 func TestReadme(t *testing.T) {
 	readme, err := os.ReadFile("../README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range canaries {
-		if !strings.Contains(string(readme), c.name) {
-			t.Errorf("the README does not list %q", c.name)
+	listed := map[string]int{}
+	_, table, _ := strings.Cut(string(readme), "\n| part | planted bugs |\n|---|---|\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	for row := range strings.SplitSeq(table, "\n") {
+		cells := strings.Split(row, " | ")
+		for name := range strings.SplitSeq(strings.TrimSuffix(cells[len(cells)-1], " |"), "; ") {
+			listed[name]++
 		}
+	}
+	for _, c := range canaries {
+		if listed[c.name] != 1 {
+			t.Errorf("the README lists %q %d times", c.name, listed[c.name])
+		}
+		delete(listed, c.name)
+	}
+	for name := range listed {
+		t.Errorf("the README lists %q, which is not planted", name)
 	}
 	var code strings.Builder
 	err = filepath.WalkDir("..", func(path string, _ fs.DirEntry, err error) error {
