@@ -346,8 +346,8 @@ func (m *graphModel) giveBack(holder string) {
 	slices.SortFunc(all, func(a, b *graphJob) int { return strings.Compare(a.name, b.name) })
 	for _, j := range all {
 		m.comeBack(j, front)
-		m.match()
 	}
+	m.match()
 	for _, j := range all {
 		m.unlock(j)
 	}

@@ -105,6 +105,18 @@ func TestTaskTwin(t *testing.T) {
 	x.want("2 9 end ", "1 2 assign a")
 }
 
+// Of the tasks that a holder gives back the largest name goes first, also where a worker waits.
+func TestGiveBackServesInOrder(t *testing.T) {
+	x := newGraphStand(t)
+	x.extend("a", "b", "c")
+	x.stolen("a", "b", "c")
+	p := x.peer(string(graphQueue))
+	x.reserve(p, 1)
+	x.reserve(p, 2)
+	x.s.GiveBack(x.now, x.h, graphQueue, &x.rec)
+	x.want("1 1 assign c", "1 2 assign b")
+}
+
 // A queue of tasks can't be dropped, complete or not.
 func TestDropTasks(t *testing.T) {
 	x := newGraphStand(t)

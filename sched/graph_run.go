@@ -177,9 +177,10 @@ func (s *Scheduler) GiveBack(now Time, p *Peer, queue []byte, sink Sink) {
 		for _, t := range batch {
 			if r, err := w.shard.holding(p, t.ref); err == nil {
 				w.shard.counters.Abandoned++
-				w.shard.fail(now, t.ref.Slot, r, w.shard.unhold(t.ref.Slot, r), sink)
+				w.shard.giveUp(now, t.ref.Slot, r, w.shard.unhold(t.ref.Slot, r), sink)
 			}
 		}
+		w.shard.match(now, w.queue, sink)
 		w.shard.unlock(now, sink)
 	}
 	s.Unwatch(p, queue)

@@ -120,6 +120,12 @@ func (m *graphModel) finish(w *graphWorker, j *graphJob) {
 
 // fail: a task and one that died go first, others are due again.
 func (m *graphModel) fail(j *graphJob) {
+	m.giveUp(j)
+	m.match()
+}
+
+// giveUp is fail without the match.
+func (m *graphModel) giveUp(j *graphJob) {
 	switch j.space {
 	case graphTasks:
 		m.comeBack(j, front)
@@ -134,7 +140,6 @@ func (m *graphModel) fail(j *graphJob) {
 		j.due = aheadOfAll
 		m.ready(j, front)
 	}
-	m.match()
 }
 
 // again makes a job ready that is due now.
@@ -226,9 +231,10 @@ func (m *graphModel) forget(w *graphWorker) {
 	ahead := slices.DeleteFunc(held, func(j *graphJob) bool { return j.space == graphPlain })
 	for _, j := range append(ahead, behind...) {
 		w.drop(j)
-		m.fail(j)
+		m.giveUp(j)
 		gone = append(gone, j)
 	}
+	m.match()
 	for _, j := range gone {
 		m.unlock(j)
 	}

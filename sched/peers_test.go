@@ -209,6 +209,25 @@ func TestForgetKeepsOrder(t *testing.T) {
 	f(1, "a c d e f waits")
 }
 
+// So it is where somebody waits for them.
+func TestForgetServesInOrder(t *testing.T) {
+	f := func(space Space) {
+		t.Helper()
+		x := newStand(t, Options{Rules: [MaxSpaces]Rules{1: {Deaths: 4}}})
+		p, next := x.peer("f"), x.peer("f")
+		for _, name := range strings.Fields("a b c") {
+			x.submit("f", name, func(j *Submission) { j.Space = space })
+			x.take(p, name)
+		}
+		x.reserve(next, 1)
+		x.reserve(next, 2)
+		x.s.Forget(x.now, p, &x.rec)
+		x.want("2 1 assign a", "2 2 assign b")
+	}
+	f(0)
+	f(1)
+}
+
 // A peer that goes takes its jobs along in their order: where the jobs that come next stand in a
 // Walk does not depend on chance.
 func TestForgetInOrder(t *testing.T) {

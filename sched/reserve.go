@@ -385,8 +385,9 @@ func (sh *shard) forgetWatch(now Time, w *watch, sink Sink) bool {
 			sh.failAwaits(job, r, sink)
 		}
 		q := sh.unhold(job, r)
-		sh.fail(now, job, r, q, sink)
+		sh.giveUp(now, job, r, q, sink)
 	}
+	sh.match(now, w.queue, sink)
 	return len(w.held) > 0
 }
 

@@ -320,20 +320,25 @@ func (sh *shard) dropWatch(w *watch) {
 // fail makes a job ready again that was just taken from a holder who did not do it,
 // or ends it: its owner has gone, or it has failed often enough.
 func (sh *shard) fail(now Time, job uint32, r *record, q *queue, sink Sink) {
+	sh.giveUp(now, job, r, q, sink)
+	sh.match(now, q, sink)
+}
+
+// giveUp is fail without the match: of several jobs that go ahead of their equals the last
+// comes first, also where somebody waits.
+func (sh *shard) giveUp(now Time, job uint32, r *record, q *queue, sink Sink) {
 	if r.flags&task != 0 {
 		sh.comeBack(now, job, r, q, front)
-		sh.match(now, q, sink)
 		return
 	}
 	rules := &sh.s.rules[r.space]
 	if rules.Deaths == 0 {
-		sh.requeue(now, job, r, q, now.Wall, sink)
+		sh.putBack(now, job, r, q, now.Wall, sink)
 		return
 	}
 	r.count++
 	if r.flags&orphan != 0 || r.count >= rules.Deaths {
 		sh.end(job, r, q, Failed, nil, sink)
-		sh.rematch(now, q, sink)
 		return
 	}
 	if r.priority < math.MaxInt64 {
@@ -343,7 +348,6 @@ func (sh *shard) fail(now Time, job uint32, r *record, q *queue, sink Sink) {
 	q.immediate++
 	r.state, r.home = ready, q.id
 	q.readyFor(r).pushFront(&sh.buckets, &sh.slab, readyKey(r), job)
-	sh.match(now, q, sink)
 }
 
 // aheadOfAll is a due second before any other, for jobs that go ahead of their equals.
@@ -352,20 +356,24 @@ const aheadOfAll = math.MinInt64
 // requeue makes a job that was just taken from its holder pending again, due at wall;
 // one whose owner has gone it ends.
 func (sh *shard) requeue(now Time, job uint32, r *record, q *queue, wall int64, sink Sink) {
+	sh.putBack(now, job, r, q, wall, sink)
+	sh.match(now, q, sink)
+}
+
+// putBack is requeue without the match.
+func (sh *shard) putBack(now Time, job uint32, r *record, q *queue, wall int64, sink Sink) {
 	if r.flags&task != 0 && wall <= now.Wall {
-		sh.fail(now, job, r, q, sink)
+		sh.giveUp(now, job, r, q, sink)
 		return
 	}
 	if r.flags&orphan != 0 {
 		sh.end(job, r, q, Failed, nil, sink)
-		sh.rematch(now, q, sink)
 		return
 	}
 	r.flags &^= immediate
 	r.due = floorSecond(wall)
 	sh.enqueue(now, job, r, q, uint32(wall-r.due*1000))
 	sh.save(job, r, q)
-	sh.match(now, q, sink)
 }
 
 // end frees a job that stands nowhere and tells those who await it.
