@@ -52,6 +52,9 @@ func TestMain(m *testing.M) {
 // patience bounds a test that hangs; nothing waits for it otherwise.
 const patience = 30 * time.Second
 
+// lifetime ends a server that hangs, or that its test has lost; none needs half of it, even in twentyfold sieges.
+const lifetime = 5 * time.Minute
+
 // process is a running treadle.
 type process struct {
 	t *testing.T
@@ -89,7 +92,10 @@ func startBy(t *testing.T, stdout bool, cmd *exec.Cmd, begin func(*exec.Cmd) err
 		t.Fatal(err)
 	}
 	w.Close()
-	timer := time.AfterFunc(patience, func() { cmd.Process.Kill() })
+	timer := time.AfterFunc(lifetime, func() {
+		t.Errorf("%v is killed: it runs for %v now", cmd.Args, lifetime)
+		cmd.Process.Kill()
+	})
 	p := &process{t: t, Cmd: cmd, lines: bufio.NewScanner(r), rest: r}
 	t.Cleanup(func() {
 		timer.Stop()

@@ -295,7 +295,7 @@ var hostiles = []struct {
 		s.answered(c, b)
 		s.stands("slots", 1000, 1000)
 	}},
-	{name: "very many functions, and their STATUS", memory: functionsEach << 10, attack: func(s *siege) {
+	{name: "very many functions, and their STATUS", memory: functionsEach << 10, patient: true, attack: func(s *siege) {
 		for n := range s.scale {
 			defer s.crowd(func(i int) string { return fmt.Sprintf("function %0100d", n*functionsEach+i) }, functionsEach, 0).Close()
 		}
