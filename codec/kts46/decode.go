@@ -104,7 +104,12 @@ type reader struct {
 
 func newReader(r io.Reader) *reader {
 	d := &reader{Decoder: xml.NewDecoder(r)}
+	declared := false
 	d.CharsetReader = func(charset string, in io.Reader) (io.Reader, error) {
+		if declared { // encoding/xml takes a declaration anywhere, and each may double what follows it
+			return nil, errors.New("the encoding is declared twice")
+		}
+		declared = true
 		switch strings.ToLower(charset) {
 		case "us-ascii": // a part of UTF-8
 			return in, nil

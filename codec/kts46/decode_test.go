@@ -117,6 +117,15 @@ func TestReadRefuses(t *testing.T) {
 	f(call("<array><data>"+strings.Repeat("<value/>", maxValues)+"</data></array>"), ErrLimit.Error())
 }
 
+// TestRecodings: a text is read in another encoding once. Each time it would grow, and again
+// wherever it says that it is to be.
+func TestRecodings(t *testing.T) {
+	header := `<?xml version="1.0" encoding="iso-8859-1"?>`
+	if c, err := ReadCall(strings.NewReader(strings.Repeat(header, 20) + call("\xe9"))); err == nil || !strings.Contains(err.Error(), "twice") {
+		t.Errorf("%d bytes of method %q, %v", len(fmt.Sprint(c.Params)), c.Method, err)
+	}
+}
+
 // TestEntityBombs: no entity can be defined, so none can grow.
 func TestEntityBombs(t *testing.T) {
 	var bomb strings.Builder
