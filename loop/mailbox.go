@@ -16,11 +16,18 @@ type mailbox struct {
 	spare []byte
 }
 
-// put adds a delivery; wake says that the box was empty.
-func (m *mailbox) put(d *sched.Delivery) (wake bool) {
+// noRoom stands in a box for a large delivery that there was no room for.
+const noRoom sched.Effect = 0
+
+// put adds a delivery, for which there is room unless the box has more than most bytes; wake
+// says that the box was empty.
+func (m *mailbox) put(d *sched.Delivery, most int) (wake bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	wake = len(m.bytes) == 0
+	if len(m.bytes) > most {
+		d = &sched.Delivery{To: d.To, Effect: noRoom}
+	}
 	m.bytes = appendDelivery(m.bytes, d)
 	return wake
 }

@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"math"
 	"math/rand/v2"
 	"reflect"
 	"sync"
@@ -43,7 +44,7 @@ func TestMail(t *testing.T) {
 		sent := make([]sched.Delivery, 1+rng.IntN(20))
 		for i := range sent {
 			scramble(t, rng, reflect.ValueOf(&sent[i]).Elem())
-			if wake := box.put(&sent[i]); wake != (i == 0) {
+			if wake := box.put(&sent[i], math.MaxInt); wake != (i == 0) {
 				t.Fatalf("letter %d: wake is %v", i, wake)
 			}
 		}
@@ -71,7 +72,7 @@ func TestMailWhileReading(t *testing.T) {
 	for w := range writers {
 		all.Go(func() {
 			for i := range each {
-				if box.put(&sched.Delivery{To: sched.SessionID(w), Tag: uint64(i), Data: []byte("data")}) {
+				if box.put(&sched.Delivery{To: sched.SessionID(w), Tag: uint64(i), Data: []byte("data")}, math.MaxInt) {
 					wakes <- struct{}{}
 				}
 			}
@@ -104,10 +105,36 @@ func BenchmarkMailbox(b *testing.B) {
 	b.ReportAllocs()
 	for left := b.N; left > 0; left -= turn {
 		for range min(left, turn) {
-			box.put(&sent)
+			box.put(&sent, math.MaxInt)
 		}
 		for mail := box.take(); len(mail) > 0; {
 			mail = nextDelivery(mail, &got)
 		}
+	}
+}
+
+// TestFullMail: a large letter that there is no room for says so to whom it was for; a small
+// one has room always.
+func TestFullMail(t *testing.T) {
+	const size = 290 << 10
+	w := newWorld(t, Options{MaxFrame: size, GloomMaxFrame: size, MaxOutbound: size, Loops: 2})
+	large := sched.Delivery{To: 7, Effect: sched.Result, Data: make([]byte, size)}
+	for range 20 {
+		w.post(1, &large)
+	}
+	w.post(1, &sched.Delivery{To: 8, Effect: sched.Result, Data: []byte("small")})
+	b := w.loops[1].box.take()
+	if most := w.mostUnsent() + 2*size; len(b) > most {
+		t.Errorf("the box has %d bytes, of %d", len(b), most)
+	}
+	var got sched.Delivery
+	refused := 0
+	for len(b) > 0 {
+		if b = nextDelivery(b, &got); got.Effect == noRoom && got.To == 7 {
+			refused++
+		}
+	}
+	if refused == 0 || refused == 20 || got.To != 8 || string(got.Data) != "small" {
+		t.Errorf("%d are refused, the last is for %d: %q", refused, got.To, got.Data)
 	}
 }

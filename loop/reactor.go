@@ -55,12 +55,13 @@ type reactor struct {
 	scratch  []byte         // for what a conversation puts together, within one request
 	frames   uint64         // requests read, published at the end of the turn
 	flushAt  int            // below this much for one peer, nothing is written in mid-turn
+	given    int            // bytes of this turn's deliveries that are not written yet
 }
 
 func newReactor(server *Server, index int) *reactor {
 	r := &reactor{
 		server: server, index: index, after: time.AfterFunc, mailed: make([]bool, server.o.Loops),
-		flushAt: min(flushAt, server.o.MaxOutbound),
+		flushAt: server.large(),
 	}
 	r.end = r.finish
 	return r
@@ -97,6 +98,7 @@ func (r *reactor) finish() {
 	}
 	clear(r.dirty)
 	r.dirty = r.dirty[:0]
+	r.given = 0
 	r.server.wake(r.mailed)
 	if r.frames > 0 {
 		r.server.counters.frames.Add(r.frames)
@@ -228,13 +230,29 @@ func (r *reactor) Deliver(d *sched.Delivery) {
 		}
 		return
 	}
-	if s := r.session(d.To); s != nil && !s.gone {
-		s.touch()
-		s.talk.deliver(d)
-	} else {
+	s := r.session(d.To)
+	switch {
+	case s == nil || s.gone:
 		r.server.counters.lateDeliveries.Add(1)
+	case d.Effect == noRoom || r.crowded(s, d):
+		s.end(errSlowReader)
+	default:
+		s.touch()
+		before := len(s.out)
+		s.talk.deliver(d)
+		r.given += len(s.out) - before
 	}
 }
+
+// crowded says whether a delivery is too much for its session before what there is has been
+// written: one request can cause thousands of the largest. A peer has the bound that it has
+// between turns; beyond the one for all peers only those for whom little waits get more.
+func (r *reactor) crowded(s *session, d *sched.Delivery) bool {
+	return len(s.out) >= r.flushAt && s.piledUp() || r.given > r.server.mostUnsent() && s.piled()+sizeOf(d) > r.flushAt
+}
+
+// sizeOf is about what a delivery takes in a buffer.
+func sizeOf(d *sched.Delivery) int { return len(d.Job.Workload) + len(d.Data) }
 
 // flush is a session's part in the end of a turn.
 func (r *reactor) flush(s *session) {
@@ -268,6 +286,7 @@ func (r *reactor) write(s *session) {
 	}
 	out := s.out
 	s.out = nil
+	r.given = max(0, r.given-len(out))
 	if len(out) > 0 {
 		if _, err := s.conn.Write(out); err != nil && !s.gone {
 			s.end(err)

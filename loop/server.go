@@ -255,7 +255,11 @@ func (s *Server) post(loop int, d *sched.Delivery) bool {
 		_, _, body := splitGloomJob(d.Job.Workload)
 		d.Job.Workload = d.Job.Workload[:len(d.Job.Workload)-len(body)]
 	}
-	return s.reactors[loop].Load().box.put(d)
+	most := math.MaxInt
+	if sizeOf(d) > s.large() {
+		most = s.mostUnsent()
+	}
+	return s.reactors[loop].Load().box.put(d, most)
 }
 
 // wake rouses the marked reactors and clears the marks.

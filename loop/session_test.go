@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -238,6 +239,49 @@ func TestManySlowReaders(t *testing.T) {
 	}
 	if n := w.closedFor(errSlowReader); n != 2 {
 		t.Errorf("%d slow readers are counted, want 2", n)
+	}
+}
+
+// TestManyResults: one result for very many requests takes no more memory than may wait for
+// their peers, whoever they are and on whichever loop; who waits for little is served.
+func TestManyResults(t *testing.T) {
+	const size, outbound = 290 << 10, 300 << 10 // the results are larger than what is written at once
+	for loops := 1; loops <= 2; loops++ {
+		w := newWorld(t, Options{MaxFrame: outbound, GloomMaxFrame: outbound, MaxOutbound: outbound, Loops: loops})
+		worker, guest := w.worker(loops-1, "f", "g"), w.join(0, periodic.Client)
+		f := func(what string, most int, runners ...*memConn) {
+			t.Helper()
+			guest.send(request(1, periodic.RunJob, job("g", "guest")))
+			worker.grabs(0, 2)
+			frames := worker.frames()
+			large, _ := assigned(t, frames[0])
+			small, _ := assigned(t, frames[1])
+			worker.send(slices.Concat(request(1, periodic.WorkDone, large, make([]byte, size)), request(1, periodic.WorkDone, small, []byte("small"))))
+			got, closed := 0, 0
+			for _, r := range runners {
+				got += len(r.read)
+				if r.closed {
+					closed++
+				}
+			}
+			if got > most+size || closed == 0 || closed == len(runners) {
+				t.Errorf("%d loops, %s: %d bytes were written, of which %d may wait; %d of %d peers are hung up on", loops, what, got, most, closed, len(runners))
+			}
+			if got := guest.frames(); len(got) != 1 || string(got[0].Body) != "small" {
+				t.Errorf("%d loops, %s: the guest got %d frames", loops, what, len(got))
+			}
+		}
+		modest, greedy := w.join(0, periodic.Client), w.join(0, periodic.Client)
+		modest.send(request(1, periodic.RunJob, job("f", "a")))
+		greedy.send(bytes.Repeat(request(1, periodic.RunJob, job("f", "a")), 20))
+		f("a peer that asks again and again", 2*outbound, modest, greedy)
+		var many []*memConn
+		for range 20 {
+			c := w.join(0, periodic.Client)
+			c.send(request(1, periodic.RunJob, job("f", "b")))
+			many = append(many, c)
+		}
+		f("many peers", maxDeaf*outbound, many...)
 	}
 }
 

@@ -117,13 +117,18 @@ func (r *reactor) look() {
 // may let that much wait, and thousands that do would take all memory.
 const maxDeaf = 4
 
+func (s *Server) mostUnsent() int { return maxDeaf * s.o.MaxOutbound }
+
+// large is how much may wait for one peer when that is too much already.
+func (s *Server) large() int { return min(flushAt, s.o.MaxOutbound) }
+
 // relieve ends the sessions for whose peers most waits, while too much waits for all.
 func (r *reactor) relieve() {
 	waits := 0
 	for _, s := range r.slow {
 		waits += s.piled()
 	}
-	for waits > maxDeaf*r.server.o.MaxOutbound {
+	for waits > r.server.mostUnsent() {
 		var worst *session
 		for _, s := range r.slow {
 			if s.open() && (worst == nil || s.piled() > worst.piled()) {
