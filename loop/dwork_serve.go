@@ -45,7 +45,7 @@ func (h *dworkHub) serve() {
 	s := h.server
 	for _, l := range h.sockets {
 		h.listeners = append(h.listeners, zmq.Listen(&countedListener{l, s}, zmq.Options{
-			MaxConnections: s.o.MaxConnections, MaxFrame: s.o.Dwork.MaxFrame, MaxOutbound: max(s.o.MaxOutbound, 2*maxDworkReply),
+			MaxConnections: s.o.MaxConnections, MaxFrame: s.o.Dwork.MaxFrame, MaxOutbound: max(s.o.MaxOutbound, 2*maxDworkReply), MaxUnsent: max(s.mostUnsent(), 4*maxDworkReply),
 			HandshakeTimeout: s.o.HandshakeTimeout, FrameTimeout: s.o.FrameTimeout, Trouble: h.trouble,
 		}))
 	}

@@ -252,6 +252,42 @@ func TestOutboundLimit(t *testing.T) {
 	r.serves(c)
 }
 
+// TestUnsent lets peers have large replies that they do not read, each no more than it may: those that have had theirs
+// for the longest are hung up on, and whoever reads gets what it asks for.
+func TestUnsent(t *testing.T) {
+	const large = 16 << 20 // more than the system takes for a connection
+	r := listen(t, Options{MaxUnsent: 3 * large})
+	r.hub(func(batch []Request) {
+		for _, q := range batch {
+			if string(q.Payload) == "large" {
+				q.Reply(make([]byte, large))
+			} else {
+				q.Reply(q.Payload)
+			}
+		}
+	})
+	c := r.client()
+	var deaf []*peer
+	for n := range 6 {
+		p := r.friend("")
+		p.send(frames("", "large"))
+		deaf = append(deaf, p)
+		r.until("its turn", func(s Stats) bool { return s.Requests == int64(n+1) })
+	}
+	r.until("overflows", func(s Stats) bool { return s.Overflows >= 3 })
+	for _, p := range deaf[4:] { // nearly the last to ask
+		p.skip(2 + 9 + large)
+	}
+	p := r.friend("")
+	p.send(frames("", "large"))
+	p.skip(2 + 9 + large)
+	r.serves(c)
+	for _, p := range deaf {
+		_ = p.Close()
+	}
+	r.until("nothing to be counted", func(Stats) bool { return r.unsent.Load() == 0 })
+}
+
 // scarce is a listener of a system without descriptors: it fails every time until told otherwise.
 type scarce struct {
 	net.Listener

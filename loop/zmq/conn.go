@@ -57,6 +57,10 @@ type conn struct {
 	sorted   []byte
 	done     chan struct{} // sent to with the last answer
 
+	unsent  atomic.Int64  // bytes of a turn's replies that are to be written
+	since   atomic.Uint64 // smaller: they have been for longer
+	dropped atomic.Bool   // hung up on because of it
+
 	unfinished bool // a part of a message is held, and a deadline is set for the rest
 }
 
@@ -77,6 +81,10 @@ func (c *conn) run() {
 	}
 	_ = c.Close() // what could be written was written
 	c.in.release()
+	c.l.settle(c)
+	if c.dropped.Load() {
+		err = errOutbound
+	}
 	c.l.remove(c)
 	c.account(err)
 }
@@ -226,6 +234,7 @@ func (c *conn) reply(r Request, payload []byte) {
 	c.answers[r.index] = span{start, max(len(c.out), 1)}
 	c.inOrder = c.inOrder && r.index == c.answered
 	if c.answered++; c.answered == len(c.answers) {
+		c.l.owe(c, len(c.out))
 		c.done <- struct{}{}
 	}
 }
@@ -258,6 +267,7 @@ func (c *conn) flush() error {
 		}
 		out = out[n:]
 	}
+	c.l.settle(c)
 	if cap(c.out) > keptReplies {
 		c.out = nil
 	}

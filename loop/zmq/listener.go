@@ -33,6 +33,8 @@ type Listener struct {
 	budget   budget
 	counters counters
 	waiting  atomic.Int64 // connections that wait for replies
+	unsent   atomic.Int64 // bytes of replies that are to be written
+	owed     atomic.Uint64
 
 	mu     sync.Mutex
 	posted []*conn // what Take takes next, oldest first
@@ -84,6 +86,36 @@ func (l *Listener) post(c *conn) {
 
 // turn returns how many messages a connection may post now.
 func (l *Listener) turn() int { return max(minTurn, maxTurn/(1+int(l.waiting.Load()))) }
+
+// owe counts the replies that a connection is about to write. While those of all connections take too much, it hangs up
+// on the peers that have had theirs for the longest.
+func (l *Listener) owe(c *conn, n int) {
+	c.since.Store(l.owed.Add(1))
+	c.unsent.Store(int64(n))
+	if l.unsent.Add(int64(n)) <= int64(l.o.MaxUnsent) {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for {
+		all, oldest := int64(0), c
+		for o := range l.conns {
+			if n := o.unsent.Load(); n > 0 && !o.dropped.Load() {
+				if all += n; o.since.Load() < oldest.since.Load() {
+					oldest = o
+				}
+			}
+		}
+		if all <= int64(l.o.MaxUnsent) || oldest == c {
+			return
+		}
+		oldest.dropped.Store(true)
+		_ = oldest.Close() // which ends its writing
+	}
+}
+
+// settle takes a connection's replies out of the count: they are written, or never will be.
+func (l *Listener) settle(c *conn) { l.unsent.Add(-c.unsent.Swap(0)) }
 
 func (l *Listener) accept() {
 	pause := time.NewTimer(0)

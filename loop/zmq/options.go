@@ -17,6 +17,9 @@ type Options struct {
 	// MaxOutbound is what a connection's replies of one turn may take, in bytes, 64 MiB when it is 0; one reply alone may be
 	// larger. Beyond it the connection is closed: it asked for much at once and for little with each request.
 	MaxOutbound int
+	// MaxUnsent is what the replies to all connections may take together, in bytes, 256 MiB when it is 0. Beyond it the
+	// peers are hung up on that have had theirs unread for the longest.
+	MaxUnsent int
 	// HandshakeTimeout is how long a peer may take to become one, 10 s when it is 0.
 	HandshakeTimeout time.Duration
 	// FrameTimeout is how long a message may take from its first byte to its last, 100 s when it is 0.
@@ -45,6 +48,7 @@ func (o Options) withDefaults() Options {
 	number(&o.MaxFrames, 32)
 	number(&o.MaxBuffered, 512<<20)
 	number(&o.MaxOutbound, 64<<20)
+	number(&o.MaxUnsent, 256<<20)
 	duration(&o.HandshakeTimeout, 10*time.Second)
 	duration(&o.FrameTimeout, 100*time.Second)
 	duration(&o.WriteTimeout, 10*time.Second)
