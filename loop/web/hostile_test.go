@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"reflect"
+	"strings"
 	"testing"
 	"time"
 )
@@ -99,5 +101,34 @@ func TestUnfinishedRequest(t *testing.T) {
 				t.Error("the connection is kept")
 			}
 		})
+	}
+}
+
+// TestEndlessBody: whoever sends more than anybody needs to say gets no more answered, and no
+// memory for it.
+func TestEndlessBody(t *testing.T) {
+	address := serve(t)
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(patience))
+	list := strings.Repeat(fmt.Sprintf("%#x+", reflect.ValueOf(New).Pointer()), 1000)
+	_, _ = fmt.Fprintf(c, "POST /debug/pprof/symbol HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", 100*len(list))
+	go func() {
+		for range 100 {
+			if _, err := io.WriteString(c, list); err != nil {
+				return
+			}
+		}
+	}()
+	answer, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if n, _ := io.Copy(io.Discard, answer.Body); n > 10*maxBody {
+		t.Errorf("%d bytes are answered", n)
 	}
 }

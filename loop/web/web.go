@@ -50,6 +50,9 @@ const (
 	// minute, or more often.
 	idleTimeout = 2 * time.Minute
 	maxHeader   = 16 << 10
+	// maxBody is of a list of addresses, the one thing that anybody sends: pprof's symbol has several times its length in
+	// memory, and no bound of its own.
+	maxBody = 64 << 10
 	// maxConnections are plenty for monitors and those who look. They come out of the
 	// descriptors that the server keeps for itself, so that they never wait for room.
 	maxConnections = 32
@@ -104,7 +107,7 @@ func New(l net.Listener, samples func() []Sample, pages ...Page) *Server {
 		mux.HandleFunc(p.Pattern, p.Handler)
 	}
 	return &Server{listener: l, http: http.Server{
-		Handler: hasty(mux), ReadTimeout: requestTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+		Handler: hasty(http.MaxBytesHandler(mux, maxBody)), ReadTimeout: requestTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 		ConnState: turnAway(maxConnections),
 	}}
 }
