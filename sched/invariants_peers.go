@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"container/list"
 	"errors"
 	"fmt"
 	"slices"
@@ -162,13 +163,10 @@ func (s *Scheduler) checkLocks() error {
 				return fmt.Errorf("lock %q is held by %v, which is not running or does not know", name, ref)
 			}
 		}
-		for _, w := range k.waiting {
-			waits++
-			if !s.knowsLocks(w.job, parked) || l.waits[w.job] != name {
-				return fmt.Errorf("lock %q is waited for by %v, which is not parked or does not know", name, w.job)
-			}
-			if len(k.holders)+called[name] < w.count {
-				return fmt.Errorf("%v waits to be one of %d with lock %q, which %d have and %d are called for", w.job, w.count, name, len(k.holders), called[name])
+		for count, line := range k.waiting {
+			waits += line.Len()
+			if err := s.checkLockLine(name, k, line, count, called[name]); err != nil {
+				return err
 			}
 		}
 	}
@@ -177,6 +175,27 @@ func (s *Scheduler) checkLocks() error {
 	}
 	if held != 0 || waits != len(l.waits) {
 		return fmt.Errorf("locks: %d holders too many, %d waiters, %d jobs wait", held, waits, len(l.waits))
+	}
+	return nil
+}
+
+// checkLockLine checks those who wait to be one of count with a lock.
+func (s *Scheduler) checkLockLine(name string, k *lock, line *list.List, count, called int) error {
+	turn := uint64(0)
+	for e := line.Front(); e != nil; e = e.Next() {
+		w := e.Value.(waiter)
+		switch {
+		case !s.knowsLocks(w.job, parked) || s.locks.waits[w.job] != e:
+			return fmt.Errorf("lock %q is waited for by %v, which is not parked or does not know", name, w.job)
+		case w.lock != name || w.count != count || w.turn <= turn:
+			return fmt.Errorf("%v stands in the wrong line: %+v is in that of %d for lock %q", w.job, w, count, name)
+		case len(k.holders)+called < count:
+			return fmt.Errorf("%v waits to be one of %d with lock %q, which %d have and %d are called for", w.job, count, name, len(k.holders), called)
+		}
+		turn = w.turn
+	}
+	if turn == 0 {
+		return fmt.Errorf("a line for lock %q is empty", name)
 	}
 	return nil
 }

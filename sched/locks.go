@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"container/list"
 	"slices"
 	"sync"
 )
@@ -11,9 +12,10 @@ import (
 type locks struct {
 	mu     sync.Mutex
 	byName map[string]*lock
-	held   map[JobRef][]string // the locks that a job holds
-	waits  map[JobRef]string   // the lock that a parked job waits for
-	called map[JobRef]string   // the lock that a job was made ready for and has not got yet
+	held   map[JobRef][]string      // the locks that a job holds
+	waits  map[JobRef]*list.Element // where a parked job stands in line, as a waiter
+	called map[JobRef]string        // the lock that a job was made ready for and has not got yet
+	turns  uint64                   // counts who has come to stand in a line
 }
 
 // lock is one semaphore. It is gone when nobody holds it or waits for it.
@@ -22,19 +24,22 @@ type locks struct {
 // are at least as many as the job's count: whatever makes them fewer calls the next.
 type lock struct {
 	holders map[JobRef]bool
-	waiting []waiter // oldest first
+	waiting map[int]*list.List // of waiters by their count, each oldest first; none is empty
 }
 
-// waiter is a parked job; it may have the lock when fewer than count hold it.
+// waiter is a parked job; it may have the lock when fewer than count hold it. Those of one
+// count are a line, and whoever leaves it leaves from anywhere: a million may be dropped.
 type waiter struct {
 	job   JobRef
+	lock  string
 	count int
+	turn  uint64 // smaller: has waited for longer
 }
 
 func (l *locks) init() {
 	l.byName = make(map[string]*lock)
 	l.held = make(map[JobRef][]string)
-	l.waits = make(map[JobRef]string)
+	l.waits = make(map[JobRef]*list.Element)
 	l.called = make(map[JobRef]string)
 }
 
@@ -50,14 +55,17 @@ func (l *locks) acquire(name string, job JobRef, count int) (got bool, freed []s
 	case k == nil && len(l.byName) >= MaxLocks:
 		return false, nil, ErrLocks
 	case k == nil:
-		k = &lock{holders: make(map[JobRef]bool)}
+		k = &lock{holders: make(map[JobRef]bool), waiting: make(map[int]*list.List)}
 		l.byName[name] = k
 	case k.holders[job]:
 		return true, nil, nil
 	case len(k.holders) >= count:
-		k.waiting = append(k.waiting, waiter{job, count})
+		if k.waiting[count] == nil {
+			k.waiting[count] = list.New()
+		}
+		l.turns++
 		freed = l.leave(job)
-		l.waits[job] = name
+		l.waits[job] = k.waiting[count].PushBack(waiter{job, name, count, l.turns})
 		return false, freed, nil
 	}
 	k.holders[job] = true
@@ -96,11 +104,8 @@ func (l *locks) release(name string, job JobRef) bool {
 func (l *locks) drop(job JobRef) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if name, ok := l.waits[job]; ok {
-		delete(l.waits, job)
-		k := l.byName[name]
-		k.take(slices.IndexFunc(k.waiting, func(w waiter) bool { return w.job == job }))
-		l.tidy(name, k)
+	if e, ok := l.waits[job]; ok {
+		l.take(e)
 	}
 	return l.leave(job)
 }
@@ -130,14 +135,18 @@ func (l *locks) next(name string) (JobRef, bool) {
 	if k == nil {
 		return JobRef{}, false
 	}
-	i := slices.IndexFunc(k.waiting, func(w waiter) bool { return len(k.holders) < w.count })
-	if i < 0 {
+	var first *list.Element
+	for count, line := range k.waiting {
+		e := line.Front()
+		if len(k.holders) < count && (first == nil || e.Value.(waiter).turn < first.Value.(waiter).turn) {
+			first = e
+		}
+	}
+	if first == nil {
 		return JobRef{}, false
 	}
-	job := k.take(i)
-	delete(l.waits, job)
+	job := l.take(first)
 	l.called[job] = name
-	l.tidy(name, k)
 	return job, true
 }
 
@@ -149,15 +158,18 @@ func (l *locks) isCalled(job JobRef) bool {
 	return ok
 }
 
-// take takes a job out of line: the first, as nearly always, without moving the others.
-func (k *lock) take(i int) JobRef {
-	job := k.waiting[i].job
-	if i == 0 {
-		k.waiting = k.waiting[1:]
-	} else {
-		k.waiting = slices.Delete(k.waiting, i, i+1)
+// take takes a job out of line.
+func (l *locks) take(e *list.Element) JobRef {
+	w := e.Value.(waiter)
+	k := l.byName[w.lock]
+	line := k.waiting[w.count]
+	line.Remove(e)
+	if line.Len() == 0 {
+		delete(k.waiting, w.count)
 	}
-	return job
+	delete(l.waits, w.job)
+	l.tidy(w.lock, k)
+	return w.job
 }
 
 func (l *locks) tidy(name string, k *lock) {

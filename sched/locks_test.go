@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // lockStand is a worker with a job that has a lock and others that are parked for it.
@@ -148,6 +149,40 @@ func TestLockLineIsDropped(t *testing.T) {
 	x.want("1 2 assign b")
 	x.reserve(x.peer("g"), 1)
 	x.want("3 1 assign c")
+}
+
+// A line of very many is left in no time from its end: what is quadratic in them would take
+// longer than anybody waits, with the named locks closed to everybody.
+func TestLongLockLineIsDropped(t *testing.T) {
+	many := 1 << 18
+	if testing.Short() {
+		many = 1 << 12
+	}
+	x, p, _ := lockStand(t)
+	for i := range many {
+		x.submit("g", fmt.Sprint(i))
+		x.reserve(p, 1)
+		x.acquire(p, x.rec.take()[0].job.ref, i%2, false)
+		x.s.Flushed(x.now, p, 0, &x.rec)
+	}
+	x.s.Unwatch(p, []byte("g"))
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		x.s.Drop([]byte("g"))
+		x.s.Tick(x.now, &x.rec)
+	}()
+	select {
+	case <-over:
+	case <-time.After(patience):
+		t.Fatal("the line is still being left")
+	}
+	if st := x.s.Stats(); st.Jobs != 1 {
+		t.Errorf("%+v", st)
+	}
+	if err := x.s.check(); err != nil {
+		t.Error(err)
+	}
 }
 
 // A journal knows of the drop before the jobs that wait for a lock are taken apart.
