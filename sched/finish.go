@@ -157,6 +157,14 @@ func (sh *shard) discard(q *queue) {
 	sh.s.alarmMono(0)
 }
 
+// tidy discards a queue that is not used any more and whose name is too long for the peers
+// that Drop queues: a name may have megabytes.
+func (sh *shard) tidy(q *queue) {
+	if len(q.name) > MaxShortQueue && !q.dropped && q.workers == 0 && q.running == 0 && q.tasks == 0 && q.unheld() == 0 {
+		sh.discard(q)
+	}
+}
+
 // Held returns the job of a name that the peer holds, whatever its space, for
 // protocols whose workers know jobs by name.
 func (s *Scheduler) Held(p *Peer, queueName, name []byte) (JobRef, bool) {

@@ -2,6 +2,7 @@ package sched
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 )
 
@@ -270,4 +271,53 @@ func TestListenToNamesake(t *testing.T) {
 	x.ok(err)
 	x.ok(x.s.Finish(x.now, p, ref, nil, &x.rec))
 	x.want("2 5 chunk ", "2 5 end ")
+}
+
+// A queue whose name is too long for those who drop queues goes with its last worker and its
+// last job, whichever is the last; names of any length would stay for ever. Others stay.
+func TestLongNamesAreForgotten(t *testing.T) {
+	long := strings.Repeat("q", MaxShortQueue+1)
+	f := func(what string, use func(x *stand, p *Peer)) {
+		t.Helper()
+		x := newStand(t, Options{Rules: wildRules})
+		p := x.skilled(Wide, long, long[1:])
+		use(x, p)
+		x.s.Tick(x.now, &x.rec)
+		if err := x.s.check(); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		if n := x.s.QueueCount(); n != 1 {
+			t.Errorf("%s: there are %d queues, want that of the shorter name", what, n)
+		}
+		again := x.skilled(Wide, long)
+		x.submit(long, "again")
+		x.rec.take()
+		x.reserve(again, 5)
+		if all := x.rec.take(); len(all) != 1 || all[0].job.name != "again" {
+			t.Errorf("%s: used again, it gives %v", what, all)
+		}
+	}
+	job := func(x *stand, p *Peer) JobRef {
+		x.submit(long, "a")
+		x.reserve(p, 1)
+		return x.want("1 1 assign a")[0].job.ref
+	}
+	f("left unused", func(x *stand, p *Peer) { x.s.Unwatch(p, []byte(long)) })
+	f("its worker has gone", func(x *stand, p *Peer) { x.s.Forget(x.now, p, &x.rec) })
+	f("a job outlives its worker's watch", func(x *stand, p *Peer) {
+		ref := job(x, p)
+		x.s.Unwatch(p, []byte(long))
+		x.ok(x.s.Finish(x.now, p, ref, nil, &x.rec))
+	})
+	f("a job is removed", func(x *stand, p *Peer) {
+		x.s.Unwatch(p, []byte(long))
+		x.submit(long, "a")
+		x.s.Remove(x.now, 0, []byte(long), []byte("a"), &x.rec)
+	})
+	f("its job's owner has gone", func(x *stand, p *Peer) {
+		x.s.Unwatch(p, []byte(long))
+		master := x.peer()
+		x.submit(long, "a", owned(master, 7))
+		x.s.Forget(x.now, master, &x.rec)
+	})
 }

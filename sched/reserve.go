@@ -155,6 +155,7 @@ func (sh *shard) endWatch(w *watch) {
 	if len(w.held) == 0 {
 		sh.dropWatch(w)
 	}
+	sh.tidy(q)
 }
 
 // Reserve asks for a job from any queue that the peer watches. The answer is an

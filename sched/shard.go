@@ -398,6 +398,7 @@ func (sh *shard) end(job uint32, r *record, q *queue, e Effect, data []byte, sin
 	sh.names.remove(sh.s.tag(q.id, r.space, name), job)
 	sh.arena.give(r.bytes)
 	sh.slab.give(job)
+	sh.tidy(q)
 }
 
 func (sh *shard) tell(a await, job uint32, r *record, q *queue, e Effect, data []byte, sink Sink) {
