@@ -1,21 +1,32 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/anishathalye/porcupine"
+
+	"treadle/loop/client"
 )
 
-// linOp is one operation on a function that has one job name. What was acknowledged before the
-// server was killed is known; of the rest the effect may have happened, and may not.
+// linOp is one operation of a history. What was answered before the server was killed is known;
+// of the rest the effect may have happened, and may not.
 type linOp struct {
-	kind    linKind
-	version int    // of submit and run: what the job carries; of run and its end: whose
-	worker  int    // of grab, done and fail
-	result  string // of done
-	known   bool
+	kind     linKind
+	name     string
+	version  int   // of a job's submission, and of what is said of it later: its workload
+	due      int   // of a submission: linFirst..linNow
+	priority int64 // of a Gloom job
+	gloom    bool  // submitted by a master
+	crc      bool  // submitted in the CRC framing: a RUN_JOB ends when the job fails
+	worker   int   // who grabs, ends or leaves
+	slave    bool  // and is a Gloom slave
+	result   string
+	location string             // of a dwork worker
+	tasks    []client.DworkTask // of a dwork request
+	known    bool
 }
 
 type linKind string
@@ -24,108 +35,373 @@ const (
 	linSubmit linKind = "submit"
 	linRun    linKind = "run"    // a submission whose result is awaited
 	linResult linKind = "result" // the other end of a run: what it returned
+	linExists linKind = "id_exists"
 	linRemove linKind = "remove"
+	linStatus linKind = "status" // jobs, of these in the hands of workers
 	linGrab   linKind = "grab"
 	linDone   linKind = "done"
 	linFail   linKind = "fail"
-	linCrash  linKind = "kill -9"
+	linLater  linKind = "later" // put off by no time
+	linLeave  linKind = "leave" // the worker closes its connection
+	linKilled linKind = "kill -9, start and read"
 )
 
-// linJob is the job as it survives a crash.
-type linJob struct {
-	there   bool
-	version int
+// acknowledged says whether the answer to an operation says that it is on disk.
+func (k linKind) acknowledged() bool {
+	return k == linSubmit || k == linRemove || k == linCreate || k == linComplete || k == linTransfer
 }
 
-// linState is everything about the function: the job, who holds it, who waits for it, who was
-// told what and has not returned yet, and what the disk may hold.
+func (o linOp) describe(output string) string {
+	text := fmt.Sprintf("%s %s", o.kind, o.name)
+	if o.version > 0 {
+		text += fmt.Sprintf(" v%d due %d priority %d gloom %v crc %v", o.version, o.due, o.priority, o.gloom, o.crc)
+	}
+	if o.worker > 0 {
+		text += fmt.Sprintf(" worker %d slave %v %s", o.worker, o.slave, o.result)
+	}
+	for _, t := range o.tasks {
+		text += fmt.Sprintf(" %s%v", t.Name, t.After)
+	}
+	return fmt.Sprintf("%s %s known %v -> %s", text, o.location, o.known, output)
+}
+
+// The due times of jobs, as far as they decide who goes first. Those that are due at once, and
+// those that came back, are due later than any that a client gave a second long past.
+const (
+	linAhead = iota // a Gloom job that a slave died of
+	linFirst
+	linSecond
+	linNow
+)
+
+// linJob is a Periodic or a Gloom job.
+type linJob struct {
+	name     string
+	gloom    bool
+	version  int
+	due      int
+	priority int64
+	count    int  // what it was put off, or its slaves' deaths
+	loose    bool // nothing is known of its place among those of its key
+	holder   int  // 0: nobody
+	leaving  linGone
+	waits    string // who waits for it: the version that each submitted, and c when it hears of failures
+}
+
+// linGone is what the server has still to notice of a holder.
+type linGone int
+
+const (
+	linHere linGone = iota
+	linWorkerGone
+	linSlaveGone
+)
+
+const (
+	linDeaths = 4 // end a Gloom job
+	linStep   = 2 // what putting a job off adds to its count
+)
+
+// ahead says whether j, which becomes ready, goes ahead of o, which was ready before.
+func (j *linJob) ahead(o *linJob) bool {
+	switch c := cmp.Or(cmp.Compare(o.priority, j.priority), cmp.Compare(j.due, o.due)); {
+	case c != 0:
+		return c < 0
+	case j.loose && o.loose: // in whichever order, so in one
+		return j.name < o.name
+	}
+	return j.due == linAhead
+}
+
+// linState is everything about a function: its jobs, who was told what and has not returned yet,
+// and what the disk may hold.
 type linState struct {
-	job    linJob
-	holder int // 0: nobody
-	waits  string
-	told   string
-	disk   []linJob
+	line   []linJob // ready, first ones first
+	held   []linJob // by name
+	asking []int    // workers that were killed over a grab: it may have been answered
+	told   []string
+	disk   []string // as linDisk says it
+	racy   bool     // loops of their own read the clock: seconds of becoming ready may be in another order
 }
 
 func (s linState) equal(o linState) bool {
-	return s.job == o.job && s.holder == o.holder && s.waits == o.waits && s.told == o.told && slices.Equal(s.disk, o.disk)
+	return slices.Equal(s.line, o.line) && slices.Equal(s.held, o.held) && slices.Equal(s.asking, o.asking) &&
+		slices.Equal(s.told, o.told) && slices.Equal(s.disk, o.disk)
 }
 
-// end is the job's; those who wait are told.
-func (s linState) end(result string) linState {
-	for _, id := range strings.Fields(s.waits) {
-		s.told += id + "=" + result + " "
+// linDisk is what is read of a function of a server that was just started.
+func linDisk(jobs []linJob) string {
+	var all []string
+	for _, j := range jobs {
+		if !j.gloom {
+			all = append(all, fmt.Sprintf("%s %d %d %d;", j.name, j.version, j.due, j.count))
+		}
 	}
-	s.job, s.holder, s.waits = linJob{}, 0, ""
+	slices.Sort(all)
+	return strings.Join(all, "")
+}
+
+// linStart is the state of a function that was read so.
+func linStart(read string, racy bool) linState {
+	s := linState{disk: []string{read}, racy: racy}
+	for text := range strings.SplitSeq(strings.TrimSuffix(read, ";"), ";") {
+		j := linJob{loose: true}
+		if _, err := fmt.Sscan(text, &j.name, &j.version, &j.due, &j.count); err == nil {
+			s = s.enter(j)
+		}
+	}
 	return s
 }
 
-// after is the state after an operation that happened; ok is false when it cannot have.
-func (s linState) after(o linOp, output string) (_ linState, ok bool) {
-	switch o.kind {
-	case linSubmit, linRun:
-		if s.holder == 0 {
-			s.job = linJob{true, o.version}
-		}
-		if o.kind == linRun {
-			s.waits += fmt.Sprint(o.version, " ")
-		}
-	case linResult:
-		entry := fmt.Sprint(o.version, "=", output, " ")
-		if !strings.Contains(" "+s.told, " "+entry) {
-			return s, false
-		}
-		s.told = strings.TrimPrefix(strings.Replace(" "+s.told, " "+entry, " ", 1), " ")
-	case linRemove:
-		s = s.end("")
-	case linGrab:
-		if !s.job.there || s.holder != 0 || o.known && output != fmt.Sprint(s.job.version) {
-			return s, false
-		}
-		s.holder = o.worker
-	case linDone:
-		if s.holder == o.worker {
-			s = s.end(o.result)
-		}
-	case linFail:
-		if s.holder == o.worker {
-			s.holder = 0
-		}
+// enter puts a job in line.
+func (s linState) enter(j linJob) linState {
+	j.holder, j.leaving = 0, linHere
+	at := 0
+	for at < len(s.line) && !j.ahead(&s.line[at]) {
+		at++
 	}
-	if durable := o.known && (o.kind == linSubmit || o.kind == linRemove); durable {
-		s.disk = []linJob{s.job}
-	} else if s.disk[len(s.disk)-1] != s.job {
-		s.disk = append(slices.Clone(s.disk), s.job)
-	}
-	return s, true
+	s.line = slices.Insert(slices.Clone(s.line), at, j)
+	return s
 }
 
-// linModel is a Periodic server that may be killed. What is acknowledged is on disk by then,
-// WORK_DONE, WORK_FAIL and RUN_JOB follow in their order, and any number of the last of those
-// may be lost.
-var linModel = porcupine.NondeterministicModel{
-	Init: func() []any { return []any{linState{disk: []linJob{{}}}} },
-	Step: func(state, input, output any) (next []any) {
-		s, o := state.(linState), input.(linOp)
-		if o.kind == linCrash {
-			for i, d := range s.disk {
-				if !slices.Contains(s.disk[:i], d) {
-					next = append(next, linState{job: d, disk: []linJob{d}})
+// first says whether the i-th in line may be the next to be handed out.
+func (s linState) first(i int) bool {
+	for k := range i {
+		a, b := &s.line[k], &s.line[i]
+		if !a.loose || !b.loose || a.priority != b.priority || a.due != b.due {
+			return false
+		}
+	}
+	return true
+}
+
+func without[T any](all []T, i int) []T { return slices.Delete(slices.Clone(all), i, i+1) }
+
+// give hands the i-th in line to a worker.
+func (s linState) give(i, worker int) linState {
+	j := s.line[i]
+	s.line = without(s.line, i)
+	j.holder = worker
+	at := 0
+	for at < len(s.held) && s.held[at].name < j.name {
+		at++
+	}
+	s.held = slices.Insert(slices.Clone(s.held), at, j)
+	return s
+}
+
+// tell ends the waiting of those that wait for a job, or of those alone that hear of failures,
+// and returns who waits on.
+func (s *linState) tell(waits, result, crcResult string, all bool) (kept string) {
+	told := slices.Clone(s.told)
+	for _, w := range strings.Fields(waits) {
+		id, crc := strings.CutSuffix(w, "c")
+		switch {
+		case crc:
+			told = append(told, id+"="+crcResult)
+		case all:
+			told = append(told, id+"="+result)
+		default:
+			kept += w + " "
+		}
+	}
+	slices.Sort(told)
+	s.told = told
+	return kept
+}
+
+// back takes the i-th of the held from its holder: it failed, was put off, or the holder has gone.
+func (s linState) back(i int, how linKind, gone linGone) linState {
+	j := s.held[i]
+	s.held = without(s.held, i)
+	switch {
+	case !j.gloom:
+		if gone != linWorkerGone {
+			j.waits = s.tell(j.waits, "", "failed", false)
+		}
+		if how == linLater {
+			j.count += linStep
+		}
+		j.due = linNow
+	case how == linLater:
+		j.due = linNow
+	case j.count == linDeaths-1:
+		s.tell(j.waits, "failed", "", true)
+		return s
+	default:
+		j.count++
+		j.priority++
+		j.due = linAhead
+	}
+	j.loose = s.racy && j.due == linNow
+	return s.enter(j).saved(false)
+}
+
+// saved notes what the disk is to hold, or that it does hold that.
+func (s linState) saved(synced bool) linState {
+	now := linDisk(slices.Concat(s.line, s.held))
+	switch {
+	case synced:
+		s.disk = []string{now}
+	case s.disk[len(s.disk)-1] != now:
+		s.disk = append(slices.Clone(s.disk), now)
+	}
+	return s
+}
+
+// drift returns what the state may have become without any operation: the server notices whose
+// connection has ended, and answers those who will not hear it.
+func (s linState) drift() []linState {
+	all := []linState{s}
+	for i, j := range s.held {
+		if j.leaving != linHere {
+			all = append(all, s.back(i, linLeave, j.leaving).drift()...)
+		}
+	}
+	for k, worker := range s.asking {
+		for i := range s.line {
+			if s.first(i) {
+				next := s.give(i, worker)
+				next.asking = without(s.asking, k)
+				all = append(all, next.drift()...)
+			}
+		}
+	}
+	return all
+}
+
+// named finds the job that a submission or removal speaks of.
+func named(jobs []linJob, o *linOp) int {
+	return slices.IndexFunc(jobs, func(j linJob) bool { return j.name == o.name && j.gloom == o.gloom })
+}
+
+// after is the state after an operation; ok is false when it cannot have happened so.
+func (s linState) after(o *linOp, output string) (_ linState, ok bool) {
+	mine := slices.IndexFunc(s.held, func(j linJob) bool { return j.version == o.version && j.holder == o.worker })
+	switch o.kind {
+	case linSubmit, linRun:
+		if s, ok = s.submit(o); !ok {
+			return s, false
+		}
+	case linExists:
+		return s, named(s.line, o) >= 0 || named(s.held, o) >= 0
+	case linResult:
+		at := slices.Index(s.told, fmt.Sprint(o.version, "=", output))
+		if at < 0 {
+			return s, false
+		}
+		s.told = without(s.told, at)
+	case linRemove:
+		waits := ""
+		if i := named(s.line, o); i >= 0 {
+			waits, s.line = s.line[i].waits, without(s.line, i)
+		} else if i := named(s.held, o); i >= 0 {
+			waits, s.held = s.held[i].waits, without(s.held, i)
+		}
+		s.tell(waits, "", "removed", true)
+	case linStatus:
+		return s, output == fmt.Sprint(len(s.line)+len(s.held), " ", len(s.held))
+	case linGrab:
+		return s.grab(o, output)
+	case linDone:
+		if mine >= 0 {
+			waits := s.held[mine].waits
+			s.held = without(s.held, mine)
+			s.tell(waits, o.result, o.result, true)
+		}
+	case linFail, linLater:
+		if mine >= 0 {
+			s = s.back(mine, o.kind, linHere)
+		}
+	case linLeave:
+		s.held = slices.Clone(s.held)
+		for i := range s.held {
+			if j := &s.held[i]; j.holder == o.worker {
+				j.leaving = linWorkerGone
+				if o.slave {
+					j.leaving = linSlaveGone
+				}
+			}
+		}
+	}
+	return s.saved(o.known && o.kind.acknowledged()), true
+}
+
+// submit is SUBMIT_JOB, RUN_JOB and a master's submit.
+func (s linState) submit(o *linOp) (_ linState, ok bool) {
+	wait := ""
+	if o.kind == linRun {
+		wait = fmt.Sprint(o.version)
+		if o.crc {
+			wait += "c"
+		}
+		wait += " "
+	}
+	j := linJob{name: o.name, gloom: o.gloom, version: o.version, due: o.due, priority: o.priority, loose: s.racy && o.due == linNow}
+	pending, running := named(s.line, o), named(s.held, o)
+	switch {
+	case o.gloom && (pending >= 0 || running >= 0):
+		return s, !o.known // of one that is not known the error may not have come any more
+	case running >= 0:
+		s.held = slices.Clone(s.held)
+		s.held[running].waits += wait
+		return s, true
+	case pending >= 0:
+		j.waits = s.line[pending].waits
+		s.line = without(s.line, pending)
+	}
+	j.waits += wait
+	return s.enter(j), true
+}
+
+// grab is a worker's being given a job. One that never heard of it may be given it at any time.
+func (s linState) grab(o *linOp, output string) (_ linState, ok bool) {
+	if !o.known {
+		s.asking = append(slices.Clone(s.asking), o.worker)
+		slices.Sort(s.asking)
+		return s, true
+	}
+	for i, j := range s.line {
+		want := fmt.Sprintf("%s %d", j.name, j.version)
+		if count := fmt.Sprint(" ", j.count); !o.slave && !j.gloom {
+			want += count
+		} else if !o.slave {
+			want += " 0"
+		}
+		if want == output && s.first(i) {
+			return s.give(i, o.worker), true
+		}
+	}
+	return s, false
+}
+
+// linQueue is the model of a function whose jobs Periodic clients and Gloom masters submit, and
+// workers of both do, on a server that is killed at last. What is acknowledged to a client is on
+// disk by then; WORK_DONE, WORK_FAIL, SCHED_LATER and RUN_JOB follow in their order, and any
+// number of the last of those may be lost; Gloom jobs are.
+func linQueue(start linState) porcupine.NondeterministicModel {
+	return porcupine.NondeterministicModel{
+		Init: func() []any { return []any{start} },
+		Step: func(state, input, output any) (next []any) {
+			s, o := state.(linState), input.(linOp)
+			for _, s := range s.drift() {
+				if o.kind == linKilled {
+					if slices.Contains(s.disk, output.(string)) {
+						next = append(next, s)
+					}
+					continue
+				}
+				after, ok := s.after(&o, output.(string))
+				if ok {
+					next = append(next, after)
+				}
+				if !o.known && o.kind != linGrab {
+					next = append(next, s)
 				}
 			}
 			return next
-		}
-		if !o.known {
-			next = append(next, s)
-		}
-		if after, ok := s.after(o, output.(string)); ok {
-			next = append(next, after)
-		}
-		return next
-	},
-	Equal: func(a, b any) bool { return a.(linState).equal(b.(linState)) },
-	DescribeOperation: func(input, output any) string {
-		o := input.(linOp)
-		return fmt.Sprintf("%s v%d worker %d %s known %v -> %v", o.kind, o.version, o.worker, o.result, o.known, output)
-	},
+		},
+		Equal:             func(a, b any) bool { return a.(linState).equal(b.(linState)) },
+		DescribeOperation: func(input, output any) string { return input.(linOp).describe(output.(string)) },
+	}
 }

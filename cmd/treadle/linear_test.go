@@ -1,11 +1,16 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -14,6 +19,7 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
+	"treadle/codec/periodic"
 	"treadle/loop/client"
 )
 
@@ -28,179 +34,290 @@ var (
 // judged in moments.
 const (
 	linFunctions = 4
-	linClients   = 4
-	linWorkers   = 3
-	linOpsEach   = 40
+	linServed    = 3 // of these have workers all the time: the last is there to have jobs that nobody takes
+	linNames     = 2 // of jobs in each
+	linGraphSize = 5 // tasks
+	linLocations = 3
+	linOpsEach   = 60
+	linAcks      = 200 // a kill comes at one of the first so many acknowledgements
 )
 
-// linHistory is what clients and workers saw.
-type linHistory struct {
-	began   time.Time
-	version atomic.Int64
-	killed  atomic.Bool // the server of this round
-	early   atomic.Int64
-	mu      sync.Mutex
-	ops     [linFunctions][]porcupine.Operation
+// linDwork is the part of a history that is judged with the model of tasks.
+const linDwork = "dwork"
+
+func linFunction(i int) string              { return fmt.Sprint("f", i) }
+func linName(function string, n int) string { return fmt.Sprint(function, ".", n) }
+func linTaskName(i int) string              { return fmt.Sprint("t", i) }
+func linLocation(i int) string              { return fmt.Sprint("w", i) }
+
+// linSite is the data directory and the addresses that one server after the other has.
+type linSite struct {
+	dir  string
+	last atomic.Int64
 }
 
-func (h *linHistory) now() int64 { return time.Since(h.began).Nanoseconds() }
+// number is one that was never used before: of a job's version, of a worker.
+func (s *linSite) number() int { return int(s.last.Add(1)) }
 
-// note adds an operation that began at call.
-func (h *linHistory) note(function int, call int64, o linOp, output string) {
-	end := h.now()
-	if !o.known && o.kind != linCrash && !h.killed.Load() {
-		h.early.Add(1)
+func (s *linSite) socket(name string) string { return "unix://" + filepath.Join(s.dir, name) }
+
+// linRound is one life of the server, and what its peers see of it.
+type linRound struct {
+	site   *linSite
+	ctx    context.Context
+	server *process
+	racy   bool
+	read   map[string]string // what it had at its start, by part
+
+	began  time.Time
+	fuse   atomic.Int64 // acknowledgements until it is killed
+	killed atomic.Bool
+	once   sync.Once
+	mu     sync.Mutex
+	ops    map[string][]porcupine.Operation // by function, and of the tasks
+	faults []error
+}
+
+func (r *linRound) now() int64 { return time.Since(r.began).Nanoseconds() }
+
+// kill ends the server. What fails from now on may.
+func (r *linRound) kill() {
+	r.once.Do(func() {
+		r.killed.Store(true)
+		_ = r.server.Process.Signal(syscall.SIGKILL) // it may have ended by itself, which the history shows
+	})
+}
+
+// fault notes what must not fail, but for the kill.
+func (r *linRound) fault(err error) {
+	if r.killed.Load() {
+		return
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.ops[function] = append(h.ops[function], porcupine.Operation{Input: o, Call: call, Output: output, Return: end})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.faults = append(r.faults, err)
 }
 
-func linFunction(i int) string { return fmt.Sprint("f", i) }
+// note adds an operation that began at call and ended with an error or a reply.
+func (r *linRound) note(part string, call int64, o linOp, output string, err error) {
+	if err == nil && o.kind.acknowledged() && r.fuse.Add(-1) == 0 {
+		r.kill()
+	}
+	end := r.now()
+	if o.known = err == nil; !o.known {
+		r.fault(fmt.Errorf("%s: %w", o.describe(output), err))
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ops[part] = append(r.ops[part], porcupine.Operation{Input: o, Call: call, Output: output, Return: end})
+}
 
-// TestLinearizable: what clients and workers see of submit, run, grab, done, fail and remove,
-// over sockets of the built server, is what they would see if each happened at one moment
-// between its request and its reply, also when the server is killed and started again: then
-// what was not acknowledged has happened or has not.
+// TestLinearizable: what peers of Periodic in both framings, Gloom and dwork see of submit, run, grab,
+// done, fail, put off, remove and STATUS, and of tasks, over sockets of the built server, while
+// workers leave with what they hold, is what they would see if each happened at one moment
+// between its request and its reply; the server is killed and started again: then what was not
+// acknowledged has happened or has not, and what was is there.
 func TestLinearizable(t *testing.T) {
-	dir := t.TempDir()
+	site := &linSite{dir: t.TempDir()}
 	random := rand.New(rand.NewPCG(*linearSeed, 3))
-	h := &linHistory{began: time.Now()}
-	worker := 0
-	for round := range *linearRounds {
-		socket := filepath.Join(dir, "s")
-		p := start(t, false, "serve", "--periodic", "unix://"+socket, "--gloom-masters", "off", "--gloom-slaves", "off", "--dwork", "off",
-			"--kts46", "off", "--kts46-json", "off", "--http", "off", "--data", filepath.Join(dir, "data"), "--loops", fmt.Sprint(1+round%2))
-		p.until("listening")
-		p.drain()
-		h.killed.Store(false)
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		var peers sync.WaitGroup
-		for n := range linClients {
-			rng := rand.New(rand.NewPCG(*linearSeed, uint64(round*linClients+n)))
-			peers.Go(func() { h.client(ctx, socket, rng) })
-		}
-		for range linWorkers {
-			worker++
-			me, rng := worker, rand.New(rand.NewPCG(*linearSeed, uint64(1000+worker)))
-			peers.Go(func() { h.worker(ctx, socket, me, rng) })
-		}
-		kill := time.AfterFunc(time.Duration(20+random.IntN(80))*time.Millisecond, func() {
-			h.killed.Store(true)
-			_ = p.Process.Signal(syscall.SIGKILL)
-		})
-		<-p.drained
-		kill.Stop()
-		_ = p.Wait() // it was killed
-		cancel()
-		peers.Wait()
-		call := h.now()
-		for f := range linFunctions {
-			h.note(f, call, linOp{kind: linCrash}, "")
-		}
-	}
-	if n := h.early.Load(); n > 0 {
-		t.Errorf("%d operations failed before the server was killed", n)
-	}
+	var last *linRound
 	total, unknown := 0, 0
-	for f, ops := range h.ops {
-		for _, o := range ops {
-			total++
-			if in := o.Input.(linOp); !in.known && in.kind != linCrash {
-				unknown++
+	for n := range *linearRounds + 1 {
+		r := site.start(t, n)
+		if last != nil {
+			last.judge(t, r.read)
+			for _, ops := range last.ops {
+				total += len(ops)
+				for _, o := range ops {
+					if !o.Input.(linOp).known {
+						unknown++
+					}
+				}
 			}
 		}
-		if result := porcupine.CheckOperationsTimeout(linModel.ToModel(), ops, patience); result != porcupine.Ok {
-			for _, o := range ops {
-				t.Logf("%12d %12d %s", o.Call, o.Return, linModel.DescribeOperation(o.Input, o.Output))
+		if last = r; n < *linearRounds {
+			r.fuse.Store(int64(random.IntN(linAcks)))
+			r.play(n)
+			for _, err := range r.faults {
+				t.Errorf("before the server was killed: %v", err)
 			}
-			t.Fatalf("seed %d: the history of %s is not linearizable: %v", *linearSeed, linFunction(f), result)
+			if t.Failed() {
+				t.FailNow()
+			}
 		}
 	}
 	t.Logf("%d kills, %d operations, of which %d are unknown", *linearRounds, total, unknown)
-	if total < *linearRounds*linFunctions*4 {
+	if total < *linearRounds*linOpsEach {
 		t.Errorf("only %d operations", total)
 	}
 }
 
-// client does random operations until the server is killed.
-func (h *linHistory) client(ctx context.Context, socket string, rng *rand.Rand) {
-	c, err := client.Dial(ctx, socket, client.Options{})
-	if err != nil {
-		return
+// start starts a server on what the last one left, and reads that.
+func (s *linSite) start(t *testing.T, n int) *linRound {
+	grab, loops := "hold", 1+n%2
+	if n%4 >= 2 {
+		grab = "document"
 	}
-	defer c.Close()
-	for range linOpsEach {
-		f := rng.IntN(linFunctions)
-		version := int(h.version.Add(1))
-		j := &client.Job{Func: linFunction(f), Name: "n", Workload: fmt.Append(nil, version)}
-		call := h.now()
-		switch n := rng.IntN(10); {
-		case n < 4:
-			err = c.Submit(ctx, j)
-			h.note(f, call, linOp{kind: linSubmit, version: version, known: err == nil}, "")
-		case n < 7:
-			err = c.Remove(ctx, j.Func, j.Name)
-			h.note(f, call, linOp{kind: linRemove, known: err == nil}, "")
-		default:
-			var result []byte
-			result, err = c.Run(ctx, j)
-			h.note(f, call, linOp{kind: linRun, version: version, known: err == nil}, "")
-			if err == nil {
-				h.note(f, call, linOp{kind: linResult, version: version, known: true}, string(result))
-			}
-		}
-		if err != nil {
-			return
-		}
+	r := &linRound{site: s, began: time.Now(), racy: loops > 1, read: make(map[string]string), ops: make(map[string][]porcupine.Operation)}
+	r.server = start(t, false, "serve", "--periodic", s.socket("p"), "--gloom-masters", s.socket("m"), "--gloom-slaves", s.socket("s"), "--dwork", s.socket("d"),
+		"--kts46", "off", "--kts46-json", "off", "--http", "off", "--data", filepath.Join(s.dir, "data"), "--loops", fmt.Sprint(loops), "--periodic-grab", grab)
+	for range 4 {
+		r.server.until("listening")
 	}
-	<-ctx.Done()
+	r.server.drain()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	r.ctx = ctx
+	for name, text := range s.readJobs(ctx, t) {
+		r.read[name] = text
+	}
+	r.read[linDwork] = s.readTasks(ctx, t)
+	return r
 }
 
-// worker does jobs until the server is killed. A PING behind its word says that it was read.
-func (h *linHistory) worker(ctx context.Context, socket string, me int, rng *rand.Rand) {
-	w, err := client.DialWorker(ctx, socket, client.Options{})
+// readJobs reads the functions' jobs.
+func (s *linSite) readJobs(ctx context.Context, t *testing.T) map[string]string {
+	c, err := client.Dial(ctx, s.socket("p"), client.Options{})
 	if err != nil {
-		return
+		t.Fatal(err)
 	}
-	defer w.Close()
-	for f := range linFunctions {
-		if w.CanDo(ctx, linFunction(f)) != nil {
-			return
-		}
+	defer c.Close()
+	var dump bytes.Buffer
+	if _, err := c.Dump(ctx, &dump, nil); err != nil {
+		t.Fatal(err)
 	}
-	for n := 0; ; n++ {
-		call := h.now()
-		a, err := w.Grab(ctx)
-		if err != nil { // it may have been given any of them
-			for f := range linFunctions {
-				h.note(f, call, linOp{kind: linGrab, worker: me}, "")
-			}
-			return
-		}
-		var f int
-		if _, err := fmt.Sscanf(a.Job.Func, "f%d", &f); err != nil {
-			panic(err) // no such function
-		}
-		h.note(f, call, linOp{kind: linGrab, worker: me, known: true}, string(a.Job.Workload))
-		for range rng.IntN(8) { // others submit and remove meanwhile
-			_ = w.Ping(ctx) // an error comes again
-		}
-		call = h.now()
-		o := linOp{kind: linDone, worker: me, result: fmt.Sprintf("r%d.%d", me, n)}
-		if rng.IntN(4) == 0 {
-			o.kind = linFail
-			err = w.Fail(ctx, a)
-		} else {
-			err = w.Done(ctx, a, []byte(o.result))
-		}
-		if err == nil {
-			err = w.Ping(ctx)
-		}
-		o.known = err == nil
-		h.note(f, call, o, "")
+	jobs := make(map[string][]linJob)
+	for rest := dump.Bytes()[8:]; len(rest) > 0; { // behind their number
+		var j periodic.Job
+		k, err := periodic.ParseJob(rest, &j)
 		if err != nil {
-			return
+			t.Fatal(err)
+		}
+		rest = rest[k:]
+		due := linNow
+		if at := int(j.SchedAt); at == linFirst || at == linSecond {
+			due = at
+		}
+		jobs[string(j.Func)] = append(jobs[string(j.Func)], linJob{name: string(j.Name), version: linVersion(string(j.Workload)), due: due, count: int(j.Count)})
+	}
+	read := make(map[string]string)
+	for i := range linFunctions {
+		read[linFunction(i)] = linDisk(jobs[linFunction(i)])
+	}
+	return read
+}
+
+// readTasks reads the tasks of the graph.
+func (s *linSite) readTasks(ctx context.Context, t *testing.T) (read string) {
+	h, err := client.DialHub(ctx, s.socket("d"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	for i := range linGraphSize {
+		switch info, err := h.Lookup(ctx, linTaskName(i)); {
+		case err == nil:
+			read += linTaskText(info.Name, info.After, info.Location)
+		case !errors.Is(err, client.ErrNoTask):
+			t.Fatal(err)
 		}
 	}
+	return read
+}
+
+// play has all peers do what they do until the server is killed, at the latest when those that
+// have an end have come to it.
+func (r *linRound) play(n int) {
+	var clients, workers sync.WaitGroup
+	random := func() *rand.Rand { return rand.New(rand.NewPCG(*linearSeed, uint64(r.site.number()))) }
+	var functions []string
+	for i := range linFunctions {
+		functions = append(functions, linFunction(i))
+	}
+	served := functions[:linServed]
+	if n%2 == 0 {
+		functions = served
+	}
+	plain, crc := client.Options{}, client.Options{Framing: client.CRC}
+	ready := make(chan struct{})
+	steady := random()
+	workers.Go(func() { r.steadyWorker(steady, served, func() { close(ready) }) })
+	<-ready // without a worker a RUN_JOB of the CRC framing is refused
+	for _, o := range []client.Options{plain, crc, plain} {
+		rng := random()
+		clients.Go(func() { r.client(rng, o) })
+	}
+	for range 2 {
+		rng := random()
+		clients.Go(func() { r.master(rng) })
+	}
+	for i := range linLocations {
+		rng := random()
+		clients.Go(func() { r.hub(rng, linLocation(i)) })
+	}
+	for _, w := range []func(rng *rand.Rand) bool{
+		func(rng *rand.Rand) bool { return r.worker(rng, plain, functions) },
+		func(rng *rand.Rand) bool { return r.worker(rng, crc, functions) },
+		func(rng *rand.Rand) bool { return r.worker(rng, plain, []string{linDwork}) },
+		func(rng *rand.Rand) bool { return r.slave(rng, functions) },
+		func(rng *rand.Rand) bool { return r.slave(rng, served) },
+		func(rng *rand.Rand) bool { return r.slave(rng, []string{linDwork}) },
+	} {
+		rng := random()
+		if rng.IntN(2) == 0 {
+			continue // with fewer workers jobs wait longer, and are still there when the server is killed
+		}
+		workers.Go(func() {
+			for w(rng) {
+			}
+		})
+	}
+	clients.Wait()
+	r.kill()
+	<-r.server.drained
+	_ = r.server.Wait() // it was killed
+	workers.Wait()
+}
+
+// judge checks the history of each part up to what the next server has read.
+func (r *linRound) judge(t *testing.T, read map[string]string) {
+	call := r.now()
+	for part := range r.read {
+		ops := append(r.ops[part], porcupine.Operation{Input: linOp{kind: linKilled, known: true}, Call: call, Output: read[part], Return: call + 1})
+		model := linQueue(linStart(r.read[part], r.racy))
+		if part == linDwork {
+			model = linTasks(linGraphStart(r.read[part]))
+		}
+		if result := porcupine.CheckOperationsTimeout(model.ToModel(), ops, patience); result != porcupine.Ok {
+			t.Fatalf("seed %d: the history of %s, which began with %q, is not linearizable: %v\n%s", *linearSeed, part, r.read[part], result, linReport(model, ops))
+		}
+	}
+}
+
+// linReport lists a history, with a mark before what is not in the longest part of it that is
+// linearizable: the first of these are what cannot be explained.
+func linReport(model porcupine.NondeterministicModel, ops []porcupine.Operation) string {
+	slices.SortFunc(ops, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
+	for i := range ops {
+		ops[i].ClientId = i
+	}
+	_, info := porcupine.CheckOperationsVerbose(model.ToModel(), ops, patience)
+	longest := make(map[int]bool)
+	for _, part := range info.PartialLinearizationsOperations()[0] {
+		if len(part) > len(longest) {
+			clear(longest)
+			for _, o := range part {
+				longest[o.ClientId] = true
+			}
+		}
+	}
+	var text strings.Builder
+	for i, o := range ops {
+		mark := "*"
+		if longest[i] {
+			mark = " "
+		}
+		fmt.Fprintf(&text, "%s%12d %12d %s\n", mark, o.Call, o.Return, model.DescribeOperation(o.Input, o.Output))
+	}
+	return text.String()
 }

@@ -1,0 +1,429 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/anishathalye/porcupine"
+
+	"treadle/loop/client"
+)
+
+// The requests of dwork's clients.
+const (
+	linCreate   linKind = "create"
+	linSteal    linKind = "steal"
+	linComplete linKind = "complete"
+	linTransfer linKind = "transfer"
+	linExit     linKind = "exit"
+	linLookup   linKind = "lookup"
+	linBacklog  linKind = "backlog" // active tasks, ready ones
+)
+
+// What requests are answered, beside names of tasks.
+const (
+	linOK      = "ok"
+	linMissing = "not found"
+	linOver    = "exit"
+	linRefused = "error"
+)
+
+// linTask is a task of the graph.
+type linTask struct {
+	name    string
+	after   string // those that it waits for, sorted, a space behind each
+	holder  string // a location, or linPeer of a worker of another protocol
+	loose   bool   // ready since the server started: nothing is known of its place among the others
+	leaving bool   // the holder has closed its connection
+}
+
+// linPeer is a worker of another protocol, as a holder.
+func linPeer(worker int) string { return fmt.Sprint("#", worker) }
+
+// linGraph is everything about the tasks, and what the disk may hold of them.
+type linGraph struct {
+	tasks  []linTask // by name
+	line   []string  // ready, first ones first
+	known  []string  // locations that may exit
+	asking []int     // workers that were killed over a grab
+	disk   []string  // as String says it
+}
+
+func (g linGraph) equal(o linGraph) bool {
+	return slices.Equal(g.tasks, o.tasks) && slices.Equal(g.line, o.line) && slices.Equal(g.known, o.known) &&
+		slices.Equal(g.asking, o.asking) && slices.Equal(g.disk, o.disk)
+}
+
+// String is what is read of the tasks of a server that was just started.
+func (g linGraph) String() string {
+	text := ""
+	for _, t := range g.tasks {
+		at := t.holder
+		if strings.HasPrefix(at, "#") { // it is its connection's
+			at = ""
+		}
+		text += linTaskText(t.name, strings.Fields(t.after), at)
+	}
+	return text
+}
+
+// linTaskText is a task as it is read.
+func linTaskText(name string, after []string, location string) string {
+	return fmt.Sprintf("%s,%s,%s;", name, strings.Join(slices.Sorted(slices.Values(after)), " "), location)
+}
+
+// linGraphStart is the state of tasks that were read so.
+func linGraphStart(read string) linGraph {
+	g := linGraph{disk: []string{read}}
+	for text := range strings.SplitSeq(strings.TrimSuffix(read, ";"), ";") {
+		fields := strings.Split(text, ",")
+		if len(fields) != 3 {
+			continue
+		}
+		t := linTask{name: fields[0], after: fields[1], holder: fields[2], loose: true}
+		if t.after != "" {
+			t.after += " "
+		}
+		switch {
+		case t.holder != "":
+			g.known = with(g.known, t.holder)
+		case t.after == "":
+			g.line = append(g.line, t.name)
+		}
+		g.tasks = append(g.tasks, t)
+	}
+	return g
+}
+
+// with adds to a sorted set.
+func with[T cmp.Ordered](set []T, v T) []T {
+	at, found := slices.BinarySearch(set, v)
+	if found {
+		return set
+	}
+	return slices.Insert(slices.Clone(set), at, v)
+}
+
+func (g *linGraph) find(name string) (at int, found bool) {
+	return slices.BinarySearchFunc(g.tasks, name, func(t linTask, name string) int { return cmp.Compare(t.name, name) })
+}
+
+// change returns a task of g to be changed.
+func (g *linGraph) change(name string) *linTask {
+	at, found := g.find(name)
+	if !found {
+		return nil
+	}
+	g.tasks = slices.Clone(g.tasks)
+	return &g.tasks[at]
+}
+
+// reaches says whether a task waits for another, or for one that does.
+func (g *linGraph) reaches(from, to string) bool {
+	at, found := g.find(from)
+	if !found {
+		return false
+	}
+	return slices.ContainsFunc(strings.Fields(g.tasks[at].after), func(name string) bool { return name == to || g.reaches(name, to) })
+}
+
+// wait has a task wait for others that are there; false: for ever.
+func (g *linGraph) wait(name string, after []string) bool {
+	for _, other := range after {
+		if other == name || g.reaches(other, name) {
+			return false
+		}
+		if _, found := g.find(other); !found {
+			continue
+		}
+		t := g.change(name)
+		all := with(strings.Fields(t.after), other)
+		t.after = strings.Join(all, " ") + " "
+	}
+	return true
+}
+
+// settle gives a task that nobody holds its place: in line, at an end of it, when it waits for none.
+func (g *linGraph) settle(name string, front bool) {
+	t := g.change(name)
+	t.holder, t.leaving, t.loose = "", false, false
+	switch {
+	case t.after != "":
+	case front:
+		g.line = slices.Insert(slices.Clone(g.line), 0, name)
+	default:
+		g.line = append(slices.Clone(g.line), name)
+	}
+}
+
+// create adds tasks and what they wait for; false: nothing happens.
+func (g *linGraph) create(tasks []client.DworkTask) bool {
+	for _, want := range tasks {
+		at, found := g.find(want.Name)
+		if !found {
+			g.tasks = slices.Insert(slices.Clone(g.tasks), at, linTask{name: want.Name})
+		}
+		if !g.wait(want.Name, want.After) {
+			return false
+		}
+		t := g.change(want.Name)
+		in := slices.Index(g.line, want.Name)
+		switch {
+		case !found:
+			g.settle(want.Name, false)
+		case in >= 0 && t.after != "":
+			g.line = without(g.line, in)
+		}
+	}
+	return true
+}
+
+// give hands the i-th in line to a holder.
+func (g linGraph) give(i int, holder string) linGraph {
+	t := g.change(g.line[i])
+	t.holder, t.loose = holder, false
+	g.line = without(g.line, i)
+	return g
+}
+
+// first says whether the i-th in line may be the next to be handed out.
+func (g linGraph) first(i int) bool {
+	loose := func(name string) bool {
+		at, _ := g.find(name)
+		return g.tasks[at].loose
+	}
+	return i == 0 || !slices.ContainsFunc(g.line[:i+1], func(name string) bool { return !loose(name) })
+}
+
+// end completes a task. Of those that it frees nothing says which goes first.
+func (g linGraph) end(name string) []linGraph {
+	at, _ := g.find(name)
+	g.tasks = without(g.tasks, at)
+	var freed []string
+	for i := range g.tasks {
+		t := &g.tasks[i]
+		names := strings.Fields(t.after)
+		k := slices.Index(names, name)
+		if k < 0 {
+			continue
+		}
+		if t.after = strings.Join(without(names, k), " "); t.after != "" {
+			t.after += " "
+		} else if t.holder == "" {
+			freed = append(freed, t.name)
+		}
+	}
+	return g.enter(freed)
+}
+
+// enter puts tasks at the front of the line, in every order.
+func (g linGraph) enter(freed []string) (all []linGraph) {
+	if len(freed) == 0 {
+		return []linGraph{g}
+	}
+	for i, name := range freed {
+		next := g
+		next.settle(name, true)
+		all = append(all, next.enter(without(freed, i))...)
+	}
+	return all
+}
+
+// saved notes what the disk is to hold, or that it does hold that.
+func (g linGraph) saved(synced bool) linGraph {
+	now := g.String()
+	switch {
+	case synced:
+		g.disk = []string{now}
+	case g.disk[len(g.disk)-1] != now:
+		g.disk = append(slices.Clone(g.disk), now)
+	}
+	return g
+}
+
+// drift returns what the state may have become without any request: see linState.drift.
+func (g linGraph) drift() []linGraph {
+	all := []linGraph{g}
+	for _, t := range g.tasks {
+		if t.leaving {
+			next := g
+			next.settle(t.name, true)
+			all = append(all, next.saved(false).drift()...)
+		}
+	}
+	for i := range g.line {
+		if !g.first(i) {
+			break
+		}
+		for k, worker := range g.asking {
+			next := g.give(i, linPeer(worker))
+			next.asking = without(g.asking, k)
+			all = append(all, next.drift()...)
+		}
+	}
+	return all
+}
+
+// holds says whether a holder has a task.
+func (g *linGraph) holds(holder, name string) bool {
+	at, found := g.find(name)
+	return found && g.tasks[at].holder == holder
+}
+
+// after is the states after a request; none: it cannot have been answered so.
+func (g linGraph) after(o *linOp, output string) (all []linGraph) {
+	switch o.kind {
+	case linCreate:
+		if before := g; !g.create(o.tasks) {
+			return g.answered(o, output, linRefused, false, before)
+		}
+		return g.answered(o, output, linOK, true, g)
+	case linSteal:
+		return g.steal(o, output)
+	case linComplete, linTransfer, linExit:
+		return g.hand(o, output)
+	case linLookup:
+		return g.answered(o, output, g.shown(o.name), false, g)
+	case linBacklog:
+		return g.answered(o, output, fmt.Sprint(len(g.tasks), " ", len(g.line)), false, g)
+	case linStatus:
+		held := 0
+		for _, t := range g.tasks {
+			if t.holder != "" {
+				held++
+			}
+		}
+		return g.answered(o, output, fmt.Sprint(len(g.tasks), " ", held), false, g)
+	}
+	return g.peer(o, output)
+}
+
+// answered is the states when the answer is the one that was heard.
+func (g linGraph) answered(o *linOp, heard, answer string, durable bool, after ...linGraph) (all []linGraph) {
+	if o.known && heard != answer {
+		return nil
+	}
+	for _, a := range after {
+		all = append(all, a.saved(o.known && durable))
+	}
+	return all
+}
+
+// shown is the answer to a Lookup.
+func (g *linGraph) shown(name string) string {
+	at, found := g.find(name)
+	if !found {
+		return linMissing
+	}
+	t := g.tasks[at]
+	if strings.HasPrefix(t.holder, "#") { // what stands for a connection is the server's
+		t.holder = "#"
+	}
+	return linTaskText(t.name, strings.Fields(t.after), t.holder)
+}
+
+// steal asks for one task.
+func (g linGraph) steal(o *linOp, output string) (all []linGraph) {
+	for i, name := range g.line {
+		if g.first(i) && (output == name || !o.known) {
+			next := g.give(i, o.location)
+			next.known = with(g.known, o.location)
+			all = append(all, next.saved(false))
+		}
+	}
+	switch {
+	case len(g.line) > 0:
+	case len(g.tasks) > 0:
+		return g.answered(o, output, linMissing, false, g)
+	default:
+		return g.answered(o, output, linOver, false, g)
+	}
+	return all
+}
+
+// hand is what a location says of the tasks that it holds.
+func (g linGraph) hand(o *linOp, output string) []linGraph {
+	known := slices.Index(g.known, o.location)
+	if o.kind == linExit {
+		if known < 0 {
+			return g.answered(o, output, linMissing, false, g)
+		}
+		g.known = without(g.known, known)
+		for _, t := range g.tasks { // the last of them is the first in line
+			if t.holder == o.location {
+				g.settle(t.name, true)
+			}
+		}
+		return g.answered(o, output, linOK, false, g)
+	}
+	g.known = with(g.known, o.location)
+	task := o.tasks[0]
+	before := g
+	switch {
+	case !g.holds(o.location, task.Name):
+		return g.answered(o, output, linMissing, true, g)
+	case o.kind == linComplete:
+		return g.answered(o, output, linOK, true, g.end(task.Name)...)
+	case !g.wait(task.Name, task.After):
+		return g.answered(o, output, linRefused, false, before)
+	}
+	g.settle(task.Name, false)
+	return g.answered(o, output, linOK, true, g)
+}
+
+// peer is what workers of other protocols do.
+func (g linGraph) peer(o *linOp, output string) (all []linGraph) {
+	me := linPeer(o.worker)
+	switch held := g.holds(me, o.name); {
+	case o.kind == linGrab && !o.known:
+		g.asking = with(g.asking, o.worker)
+		return []linGraph{g}
+	case o.kind == linGrab:
+		for i, name := range g.line {
+			if g.first(i) && name == output {
+				all = append(all, g.give(i, me))
+			}
+		}
+		return all
+	case !held:
+		return []linGraph{g}
+	case o.kind == linDone:
+		return g.answered(o, output, output, false, g.end(o.name)...)
+	case o.kind == linLeave:
+		g.change(o.name).leaving = true
+		return []linGraph{g}
+	}
+	g.settle(o.name, true) // failed, or put off by no time
+	return []linGraph{g.saved(false)}
+}
+
+// linTasks is the model of the tasks that dwork's clients make and do, and workers of Periodic and
+// Gloom, on a server that is killed at last. What Create, Complete and Transfer are answered is on
+// disk by then; the rest follows in its order, and any number of the last of that may be lost.
+func linTasks(start linGraph) porcupine.NondeterministicModel {
+	return porcupine.NondeterministicModel{
+		Init: func() []any { return []any{start} },
+		Step: func(state, input, output any) (next []any) {
+			g, o := state.(linGraph), input.(linOp)
+			for _, g := range g.drift() {
+				if o.kind == linKilled {
+					if slices.Contains(g.disk, output.(string)) {
+						next = append(next, g)
+					}
+					continue
+				}
+				for _, after := range g.after(&o, output.(string)) {
+					next = append(next, after)
+				}
+				if !o.known && o.kind != linGrab {
+					next = append(next, g)
+				}
+			}
+			return next
+		},
+		Equal:             func(a, b any) bool { return a.(linGraph).equal(b.(linGraph)) },
+		DescribeOperation: func(input, output any) string { return input.(linOp).describe(output.(string)) },
+	}
+}
