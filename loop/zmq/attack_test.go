@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -19,21 +20,24 @@ func long(flags byte, size uint64) string {
 // TestSilentPeers opens connections that send nothing, half a greeting and half a READY: nobody waits for them, and they
 // are closed when their time is over.
 func TestSilentPeers(t *testing.T) {
-	r := echo(t, Options{HandshakeTimeout: 300 * time.Millisecond})
-	c := r.client()
-	ready := commandFrame("READY", property("Socket-Type", "DEALER"))
-	var peers []*peer
-	for _, start := range []string{"", "\xff", string(greeting[:20]), string(greeting), string(greeting) + ready[:1], string(greeting) + ready[:9]} {
-		p := r.peer()
-		p.send(start)
-		peers = append(peers, p)
-	}
-	r.serves(c)
-	for _, p := range peers {
-		p.closed()
-	}
-	r.until("the end of them", func(s Stats) bool { return s.BadHandshakes == int64(len(peers)) })
-	r.serves(c)
+	synctest.Test(t, func(t *testing.T) {
+		r := listenPipes(t, Options{HandshakeTimeout: 300 * time.Millisecond})
+		r.hub(echoes)
+		c := r.client()
+		ready := commandFrame("READY", property("Socket-Type", "DEALER"))
+		var peers []*peer
+		for _, start := range []string{"", "\xff", string(greeting[:20]), string(greeting), string(greeting) + ready[:1], string(greeting) + ready[:9]} {
+			p := r.peer()
+			p.send(start)
+			peers = append(peers, p)
+		}
+		r.serves(c)
+		for _, p := range peers {
+			p.closed()
+		}
+		r.until("the end of them", func(s Stats) bool { return s.BadHandshakes == int64(len(peers)) })
+		r.serves(c)
+	})
 }
 
 // TestBadHandshakes sends what is no handshake: the connection is closed, whatever zmq4 makes of it.
@@ -156,21 +160,24 @@ func TestNeverReading(t *testing.T) {
 
 // TestUnfinishedMessage stops inside a message: it is closed in its time, while silence between messages is not.
 func TestUnfinishedMessage(t *testing.T) {
-	r := echo(t, Options{FrameTimeout: 200 * time.Millisecond})
-	c := r.client()
-	quiet, p := r.friend(""), r.friend("")
-	whole := frames("", "a")
-	for _, q := range []*peer{quiet, p} { // this deadline is taken back when the message ends
-		q.send(whole[:3])
-		r.serves(c)
-		q.send(whole[3:])
-		q.expect(whole)
-	}
-	p.send(whole[:3])
-	p.closed()
-	r.until("a stall", func(s Stats) bool { return s.Stalled == 1 })
-	quiet.send(whole)
-	quiet.expect(whole)
+	synctest.Test(t, func(t *testing.T) {
+		r := listenPipes(t, Options{FrameTimeout: 200 * time.Millisecond})
+		r.hub(echoes)
+		c := r.client()
+		quiet, p := r.friend(""), r.friend("")
+		whole := frames("", "a")
+		for _, q := range []*peer{quiet, p} { // this deadline is taken back when the message ends
+			q.send(whole[:3])
+			r.serves(c)
+			q.send(whole[3:])
+			q.expect(whole)
+		}
+		p.send(whole[:3])
+		p.closed()
+		r.until("a stall", func(s Stats) bool { return s.Stalled == 1 })
+		quiet.send(whole)
+		quiet.expect(whole)
+	})
 }
 
 // TestEqualIdentities has two clients of one name: each gets its own replies.
@@ -312,11 +319,7 @@ func TestNoDescriptors(t *testing.T) {
 	s := &scarce{Listener: ln}
 	start := time.Now()
 	r := listenOn(t, s, Options{})
-	r.hub(func(batch []Request) {
-		for _, q := range batch {
-			q.Reply(q.Payload)
-		}
-	})
+	r.hub(echoes)
 	r.until("failures", func(s Stats) bool { return s.AcceptErrors >= 3 })
 	if most := int64(time.Since(start)/acceptPause) + 1; s.failures.Load() > most {
 		t.Errorf("%d failures, at most %d fit in the time", s.failures.Load(), most)

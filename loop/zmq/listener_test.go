@@ -9,8 +9,8 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -114,25 +114,23 @@ func TestPeerGone(t *testing.T) {
 
 // TestCloseDelivers lets the replies leave that were given before.
 func TestCloseDelivers(t *testing.T) {
-	r := listen(t, Options{})
-	p := r.friend("")
-	large := strings.Repeat("x", 1<<20)
-	p.send(frames("", "a"))
-	r.collect(1)[0].Reply([]byte(large))
-	var done sync.WaitGroup
-	done.Go(func() { _ = r.Close() })
-	got, err := io.ReadAll(p.in)
-	done.Wait()
-	if err != nil && !errors.Is(err, syscall.ECONNRESET) || len(got) != 2+9+len(large) {
-		t.Errorf("got %d bytes, %v", len(got), err)
-	}
-	if nc, err := net.Dial("tcp", r.address); err == nil {
-		_ = nc.Close()
-		t.Error("still listening")
-	}
-	if err := r.Close(); err != nil {
-		t.Error("closing twice:", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := listenPipes(t, Options{})
+		p := r.friend("")
+		large := strings.Repeat("x", 1<<20)
+		p.send(frames("", "a"))
+		r.collect(1)[0].Reply([]byte(large))
+		var done sync.WaitGroup
+		done.Go(func() { _ = r.Close() })
+		got, err := io.ReadAll(p.in)
+		done.Wait()
+		if err != nil || len(got) != 2+9+len(large) {
+			t.Errorf("got %d bytes, %v", len(got), err)
+		}
+		if err := r.Close(); err != nil {
+			t.Error("closing twice:", err)
+		}
+	})
 }
 
 // TestTurns floods from many connections: one turn of each is bounded, the more wait the tighter, so that another is
@@ -225,4 +223,8 @@ func TestCloseEndsHandshakes(t *testing.T) {
 		t.Error(err)
 	}
 	p.closed()
+	if nc, err := net.Dial("tcp", r.address); err == nil {
+		_ = nc.Close()
+		t.Error("still listening")
+	}
 }

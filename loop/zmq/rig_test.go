@@ -19,13 +19,14 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience bounds every wait: what takes longer has failed.
-const patience = 5 * time.Second
+const patience = 30 * time.Second
 
 // rig is a listener whose hub echoes.
 type rig struct {
 	*Listener
 	t       *testing.T
 	address string
+	pipes   *pipes // its connections, instead of sockets
 
 	mu      sync.Mutex
 	trouble []error
@@ -57,12 +58,14 @@ func listenOn(t *testing.T, ln net.Listener, o Options) *rig {
 func echo(t *testing.T, o Options) *rig {
 	t.Helper()
 	r := listen(t, o)
-	r.hub(func(batch []Request) {
-		for _, q := range batch {
-			q.Reply(q.Payload)
-		}
-	})
+	r.hub(echoes)
 	return r
+}
+
+func echoes(batch []Request) {
+	for _, q := range batch {
+		q.Reply(q.Payload)
+	}
 }
 
 // hub takes batches until the test ends.
@@ -89,7 +92,11 @@ func (r *rig) client() *Client {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	c, err := Dial(ctx, "tcp://"+r.address)
+	dial := func() (*Client, error) { return Dial(ctx, "tcp://"+r.address) }
+	if r.pipes != nil {
+		dial = func() (*Client, error) { return NewClient(ctx, r.pipes.connect()) }
+	}
+	c, err := dial()
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -149,7 +156,11 @@ type peer struct {
 
 func (r *rig) peer() *peer {
 	r.t.Helper()
-	nc, err := net.Dial("tcp", r.address)
+	dial := func() (net.Conn, error) { return net.Dial("tcp", r.address) }
+	if r.pipes != nil {
+		dial = func() (net.Conn, error) { return r.pipes.connect(), nil }
+	}
+	nc, err := dial()
 	if err != nil {
 		r.t.Fatal(err)
 	}
