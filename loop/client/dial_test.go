@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"treadle/codec/periodic"
@@ -125,21 +126,19 @@ func TestDialFailures(t *testing.T) {
 
 // An idle connection pings.
 func TestKeepAlive(t *testing.T) {
-	pinged := make(chan struct{})
-	address := listen(t, periodic.Plain, func(p *peer) {
-		p.welcome("01")
-		p.wantRequest("0000000109")
-		p.reply("000000010a")
-		p.wantRequest("0000000209")
-		p.reply("000000020a")
-		close(pinged)
-		p.drain()
+	synctest.Test(t, func(t *testing.T) {
+		pinged := make(chan struct{})
+		// The time between two pings is also what the answer may take.
+		inBubble(t, Options{PingEvery: time.Second}, func(p *peer) {
+			p.wantRequest("0000000109")
+			p.reply("000000010a")
+			p.wantRequest("0000000209")
+			p.reply("000000020a")
+			close(pinged)
+			p.drain()
+		})
+		<-pinged
 	})
-	// The time between two pings is also what the answer may take.
-	c, err := Dial(within(t), address, Options{PingEvery: time.Second / 2})
-	check(t, err, nil)
-	defer c.Close()
-	<-pinged
 }
 
 // A server that stops answering is noticed: whoever waits gets an error.

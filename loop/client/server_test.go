@@ -43,7 +43,7 @@ func server(t *testing.T, o loop.Options) (address string) {
 }
 
 // patience bounds a test that hangs; nothing waits for it otherwise.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // session holds one connection of each role and fails the test on any error.
 type session struct {

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"treadle/codec/periodic"
@@ -115,29 +116,27 @@ func TestRecvCancelled(t *testing.T) {
 // While a receiver writes, nothing is read and pings go on, though their answers
 // cannot be seen.
 func TestRecvSlow(t *testing.T) {
-	g := gate{make(chan string, 9), make(chan struct{})}
-	address := listen(t, periodic.CRC, func(p *peer) {
-		p.welcome("01")
-		p.wantRequest(recvRequest)
-		all := ""
-		for _, r := range []string{"10", "1e" + ascii("one"), "1e" + ascii("two")} {
-			all += frame(t, periodic.CRC, "RES", "00000001"+r)
+	synctest.Test(t, func(t *testing.T) {
+		g := gate{make(chan string, 9), make(chan struct{})}
+		c := inBubble(t, Options{Framing: CRC, PingEvery: time.Second}, func(p *peer) {
+			p.wantRequest(recvRequest)
+			all := ""
+			for _, r := range []string{"10", "1e" + ascii("one"), "1e" + ascii("two")} {
+				all += frame(t, periodic.CRC, "RES", "00000001"+r)
+			}
+			p.send(all)
+			for _, ping := range []string{"0000000209", "0000000309", "0000000409"} {
+				p.wantRequest(ping)
+			}
+			close(g.pass)
+			p.reply("000000011e" + ascii("EOF"))
+			p.drain()
+		})
+		check(t, c.Recv(within(t), "f", "n", g), nil)
+		if one, two := <-g.got, <-g.got; one != "one" || two != "two" {
+			t.Errorf("got %q and %q", one, two)
 		}
-		p.send(all)
-		for _, ping := range []string{"0000000209", "0000000309", "0000000409"} {
-			p.wantRequest(ping)
-		}
-		close(g.pass)
-		p.reply("000000011e" + ascii("EOF"))
-		p.drain()
 	})
-	c, err := Dial(within(t), address, Options{Framing: CRC, PingEvery: 200 * time.Millisecond})
-	check(t, err, nil)
-	defer c.Close()
-	check(t, c.Recv(within(t), "f", "n", g), nil)
-	if one, two := <-g.got, <-g.got; one != "one" || two != "two" {
-		t.Errorf("got %q and %q", one, two)
-	}
 }
 
 // assigned returns a worker that holds the job f n.

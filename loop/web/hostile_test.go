@@ -15,7 +15,7 @@ import (
 )
 
 // patience bounds what hangs.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // serve serves at an address of the system's choice until the test ends.
 func serve(t *testing.T, change ...func(*http.Server)) (address string) {
