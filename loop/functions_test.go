@@ -88,7 +88,7 @@ func (s *disbatchSite) wants(status int, stdout, stderr string) {
 	}
 	ticker := time.NewTicker(5 * time.Millisecond)
 	defer ticker.Stop()
-	for end := time.Now().Add(20 * time.Second); ; <-ticker.C {
+	for end := time.Now().Add(patience); ; <-ticker.C {
 		tasks, err := s.store.Search(context.Background(), map[string]any{}, disbatch.SearchOptions{})
 		if err == nil && len(tasks) == 1 {
 			if last = tasks[0]; last.Status == status && text("stdout") == stdout && strings.Contains(text("stderr"), stderr) {
@@ -204,16 +204,14 @@ func TestDisbatchQueueCannotBeDropped(t *testing.T) {
 // later is dropped.
 func TestDisbatchTaskIsOverTime(t *testing.T) {
 	s := newDisbatchSite(t, `, "timeout": 0.1`)
+	w := s.greet(periodic.Worker)
+	w.send(request(1, periodic.CanDo, str8("work")), request(2, periodic.GrabJob))
+	w.ping() // it waits for the task before that is there: else the time may be over first
 	s.add()
-	w := s.worker()
-	a := grab(t, w)
+	handle, _ := assigned(t, w.next())
 	s.wants(2, "Unable to complete", "time-out")
-	if err := w.Done(t.Context(), a, []byte("late")); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Ping(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	w.send(request(3, periodic.WorkDone, handle, []byte("late")))
+	w.ping()
 	s.wants(2, "Unable to complete", "time-out")
 }
 

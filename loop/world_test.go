@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience bounds a test that hangs; nothing waits for it otherwise.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // manualClock is a clock that a test moves.
 type manualClock struct {
