@@ -1,6 +1,7 @@
 package disbatch
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -24,7 +25,7 @@ func newFaultySite(t *testing.T, lines ...string) *site {
 	if s.double == nil {
 		s.double = startDouble(t)
 		s.store.Close()
-		s.config.MongoHost, s.config.Auth = s.double.Address(), nil
+		s.config.MongoHost, s.config.Auth = unhurried(s.double.Address()), nil
 		text := fmt.Sprintf("{\"mongohost\": %q, \"database\": %q,\n%s }", s.config.MongoHost, s.config.Database, strings.Join(lines, "\n"))
 		must(t, os.WriteFile(s.config.Path, []byte(text), 0o600))
 		var err error
@@ -96,11 +97,17 @@ func TestNoTaskIsClaimedTwice(t *testing.T) {
 	for i := range nodes {
 		s.node(fmt.Sprint("node", i), with(w), func(o *NodeOptions) { o.Interval = 200 * time.Millisecond })
 	}
-	s.until("the end of all tasks", func() bool {
-		w.finish(threads / 2) // the others stay at work until the next look
-		n, err := s.store.CountTasks(s.ctx, d("status", 1))
-		return err == nil && int(n) == tasks
-	})
+	for done := 0; done < tasks; { // however slowly
+		s.until("the end of more tasks", func() bool {
+			w.finish(threads / 2) // the others stay at work until the next look
+			n, err := s.store.CountTasks(s.ctx, d("status", 1))
+			more := err == nil && int(n) > done
+			if more {
+				done = int(n)
+			}
+			return more
+		})
+	}
 	w.once(t, tasks, threads)
 }
 
@@ -206,7 +213,7 @@ func TestTheRunnerDies(t *testing.T) {
 // Tasks of a node that gives no sign are orphaned if that is asked for; clocks are not
 // compared, only whether the entry changes.
 func TestRunningTasksOfGoneNodes(t *testing.T) {
-	s := newSite(t, `"treadle_node": {"reclaim_after": 0.2},`)
+	s := newSite(t, `"treadle_node": {"reclaim_after": 3600},`)
 	q := s.queue(d("name", "a", "plugin", DemoPlugin, "threads", 0))
 	ids := s.fill(&q, payloads(2)...)
 	for i, node := range []string{"gone", "slow"} {
@@ -215,47 +222,53 @@ func TestRunningTasksOfGoneNodes(t *testing.T) {
 	}
 	// One stands still in the future, the other goes on a day behind.
 	must(t, s.store.report(s.ctx, "gone", time.Now().Add(24*time.Hour), nil))
-	s.node("me")
+	n, _ := s.still("me", &q)
 	behind := time.Now().Add(-24 * time.Hour)
-	s.until("the tasks of the node that is gone", func() bool {
+	for hours, want := range []int{StatusRunning, StatusOrphaned, StatusOrphaned} {
 		behind = behind.Add(time.Second)
 		must(t, s.store.report(s.ctx, "slow", behind, nil))
-		return s.task(ids[0]).Status == StatusOrphaned
-	})
-	if got := s.task(ids[1]).Status; got != StatusRunning {
-		t.Errorf("the task of the slow node has status %d", got)
+		must(t, n.tick(s.ctx))
+		if gone, slow := s.task(ids[0]).Status, s.task(ids[1]).Status; gone != want || slow != StatusRunning {
+			t.Errorf("after %d hours the task of the node that is gone has status %d, that of the slow one %d", hours, gone, slow)
+		}
+		for name, last := range n.seen { // an hour passes
+			last.at = last.at.Add(-time.Hour)
+			n.seen[name] = last
+		}
 	}
 }
 
 // A node does not start while another process is it, and says so if that happens later.
 func TestOneNodeOneProcess(t *testing.T) {
 	s := newSite(t)
-	s.node("me")
-	s.until("the entry", func() bool { _, err := s.store.Node(s.ctx, "me"); return err == nil })
-	twin, err := NewExecutionNode(NodeOptions{Config: s.config, Name: "me", Interval: 200 * time.Millisecond})
-	must(t, err)
-	if err := twin.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "--node") {
-		t.Errorf("a second process starts: %v", err)
+	refused := func(name string, meanwhile func()) {
+		t.Helper()
+		twin, err := NewExecutionNode(NodeOptions{Config: s.config, Name: name})
+		must(t, err)
+		twin.after = func(time.Duration) <-chan time.Time {
+			meanwhile()
+			over := make(chan time.Time)
+			close(over)
+			return over
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		if err := twin.Run(ctx); !errors.Is(err, ErrTwin) || !strings.Contains(err.Error(), "--node") {
+			t.Errorf("a second process is %s: %v", name, err)
+		}
 	}
+	me := s.node("me")
+	s.until("the entry", func() bool { _, err := s.store.Node(s.ctx, "me"); return err == nil })
+	refused("me", func() { s.ticks(me, 2) }) // the first may have written before
 	// However far its clock is off.
 	for _, skew := range []time.Duration{-24 * time.Hour, 24 * time.Hour} {
-		off, err := NewExecutionNode(NodeOptions{Config: s.config, Name: "off", Interval: 200 * time.Millisecond})
-		must(t, err)
-		must(t, s.store.report(s.ctx, "off", time.Now().Add(skew), nil))
-		done := make(chan error, 1)
-		go func() { done <- off.Run(t.Context()) }()
-		s.until("a refusal", func() bool {
-			select {
-			case err = <-done:
-				return true
-			default:
-				must(t, s.store.report(s.ctx, "off", time.Now().Add(skew), nil))
-				return false
-			}
-		})
-		if !errors.Is(err, ErrTwin) {
-			t.Errorf("beside one whose clock is %v off it starts: %v", skew, err)
+		at := time.Now().Add(skew)
+		goesOn := func() {
+			at = at.Add(time.Second)
+			must(t, s.store.report(s.ctx, "off", at, nil))
 		}
+		goesOn()
+		refused("off", goesOn)
 	}
 	other := s.node("other")
 	s.ticks(other, 1)

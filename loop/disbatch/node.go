@@ -52,7 +52,8 @@ type NodeOptions struct {
 type ExecutionNode struct {
 	performer
 	o      NodeOptions
-	pick   func(n int) int // one of n, by chance
+	pick   func(n int) int                        // one of n, by chance
+	after  func(d time.Duration) <-chan time.Time // how a node that starts waits
 	runner runner
 	calls  context.Context    // of calls of the database, ends some time after the node is told to
 	end    context.CancelFunc // of calls
@@ -118,7 +119,7 @@ func NewExecutionNode(o NodeOptions) (*ExecutionNode, error) {
 	}
 	p := newPerformer(store, o.Config, o.Log)
 	n := &ExecutionNode{
-		performer: *p, o: o, pick: rand.IntN, runner: runner{command: o.Runner, log: o.Log, tally: p.tally},
+		performer: *p, o: o, pick: rand.IntN, after: time.After, runner: runner{command: o.Runner, log: o.Log, tally: p.tally},
 		stopping: make(chan struct{}),
 		queues:   make(map[bson.ObjectID]*queueState), local: make(map[bson.ObjectID]bool), said: make(map[string]string),
 		known: make(map[bson.ObjectID]bool), seen: make(map[string]sighting),
@@ -197,7 +198,7 @@ func (n *ExecutionNode) twin(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(time.Duration(twinWatch * float64(n.o.Interval))):
+		case <-n.after(time.Duration(twinWatch * float64(n.o.Interval))):
 		}
 		after, err := n.patientEntry(ctx)
 		if err != nil || after.Timestamp.Equal(before.Timestamp) {

@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience is how long a test waits for what has to happen.
-const patience = 60 * time.Second
+const patience = 2 * time.Minute
 
 // started is a running node of a test.
 type started struct {

@@ -37,6 +37,7 @@ func newSite(t *testing.T, lines ...string) *site {
 		s.double = startDouble(t)
 		address = s.double.Address()
 	}
+	address = unhurried(address)
 	text := fmt.Sprintf("{ # a test's\n\"mongohost\": %q, \"database\": %q,\n%s }", address, "treadle_"+bson.NewObjectID().Hex(), strings.Join(lines, "\n"))
 	path := t.TempDir() + "/config.json"
 	must(t, os.WriteFile(path, []byte(text), 0o600))
@@ -52,6 +53,15 @@ func newSite(t *testing.T, lines ...string) *site {
 		s.store.Close()
 	})
 	return s
+}
+
+// unhurried is the address of a database of which calls may take as long as a test waits: on a
+// busy machine one of many megabytes can take longer than a node gives it.
+func unhurried(host string) string {
+	if strings.Contains(host, "://") {
+		return host // it says itself how long
+	}
+	return fmt.Sprintf("mongodb://%s/?timeoutMS=%d", host, patience.Milliseconds())
 }
 
 func startDouble(t *testing.T) *mongodouble.Server {
