@@ -18,6 +18,9 @@ type flight struct {
 	payload  []byte
 	after    [][]*simJob // of each task, what it shall wait for
 	sure     []bool      // of each task, when it arrived: the worker held it
+	cyclic   bool        // it would close a cycle
+	lives    []int       // of the tasks, when it had come
+	added    []edge      // to tasks that were there
 }
 
 const dworkQueueOfSim = -1
@@ -72,19 +75,13 @@ func (s *sim) send(f *flight) {
 // graphStep is something that a user or a worker of the graph does.
 func (s *sim) graphStep() {
 	location := locations[s.rng.IntN(len(locations))]
-	n := s.rng.IntN(20)
+	n := s.rng.IntN(24)
 	held := s.stolen[location]
 	switch {
 	case n < 6 && s.live() < mostJobs:
 		f := &flight{kind: dwork.Create}
 		for range 1 + s.rng.IntN(3) {
-			var after []*simJob
-			for _, t := range s.lastTasks(6) {
-				if s.rng.IntN(3) == 0 {
-					after = append(after, t)
-				}
-			}
-			f.tasks, f.after = append(f.tasks, s.job(ofDwork, dworkQueueOfSim, "")), append(f.after, after)
+			f.tasks, f.after = append(f.tasks, s.job(ofDwork, dworkQueueOfSim, "")), append(f.after, s.some(s.lastTasks(6), 3))
 		}
 		s.send(f)
 	case n == 6:
@@ -94,45 +91,75 @@ func (s *sim) graphStep() {
 		s.send(&flight{kind: dwork.Complete, location: location, tasks: slices.Clone(held[:k])})
 		s.stolen[location] = held[k:]
 	case len(held) > 0 && n < 16:
-		t := held[0]
 		s.stolen[location] = held[1:]
-		var after []*simJob
-		for _, p := range s.lastTasks(20) {
-			if p.id < t.id && s.rng.IntN(8) == 0 { // older ones alone: that makes no cycle
-				after = append(after, p)
-			}
-		}
-		s.send(&flight{kind: dwork.Transfer, location: location, tasks: []*simJob{t}, after: [][]*simJob{after}})
-	default:
+		s.send(&flight{kind: dwork.Transfer, location: location, tasks: held[:1:1], after: [][]*simJob{s.some(s.lastTasks(12), 6)}})
+	case n < 20:
 		s.send(&flight{kind: dwork.Steal, location: location})
+	default:
+		f := &flight{kind: dwork.Create} // of tasks that are there, or were
+		for _, t := range s.some(s.lastTasks(10), 5) {
+			f.tasks, f.after = append(f.tasks, t), append(f.after, s.some(s.lastTasks(10), 4))
+		}
+		if f.tasks != nil && s.live() < mostJobs {
+			s.send(f)
+		}
 	}
 }
 
-// land has one request arrive at the hub.
+// some are about one in n of all.
+func (s *sim) some(all []*simJob, n int) (few []*simJob) {
+	for _, t := range all {
+		if s.rng.IntN(n) == 0 {
+			few = append(few, t)
+		}
+	}
+	return few
+}
+
+// land has one request arrive at the hub. One whose answer nobody can know is lost on its way.
 func (s *sim) land(f *flight) {
+	for _, t := range f.tasks {
+		f.sure = append(f.sure, t.location == f.location && !t.lost)
+	}
 	f.refused = f.kind == dwork.Create && s.full
+	if !f.refused && (f.kind == dwork.Create || f.kind == dwork.Transfer && (f.sure[0] || f.tasks[0].lost)) {
+		v := s.judge(f)
+		if f.cyclic = v == cyclic; v == unclear || f.cyclic && f.kind == dwork.Transfer && !f.sure[0] {
+			s.say("dwork %v %s %v is lost", f.kind, f.location, f.tasks)
+			return
+		}
+	}
+	s.comesTrue(f)
+	for _, t := range f.tasks {
+		f.lives = append(f.lives, t.life)
+	}
+	crash := s.crashes
+	s.server.Dwork(f.payload, func(reply []byte) {
+		if s.crashes == crash {
+			s.hubSays(f, reply)
+		}
+	})
+}
+
+// comesTrue is what a request does that arrives.
+func (s *sim) comesTrue(f *flight) {
 	for i, t := range f.tasks {
-		held := t.location == f.location && !t.lost
-		f.sure = append(f.sure, held)
-		switch f.kind {
-		case dwork.Create:
-			if f.refused {
-				continue
-			}
-			t.now, t.disk, t.turn = sure, maybe, s.turn
-			t.preds = unfinished(f.after[i])
-		case dwork.Complete:
-			if held {
-				s.end(t)
-				s.done++
-			} else if t.lost {
-				s.doubt(t)
-			}
-		case dwork.Transfer:
-			if held {
-				t.location = ""
-				t.late = append(t.late, unfinished(f.after[i])...)
-			}
+		switch {
+		case f.cyclic && f.kind == dwork.Transfer: // its worker has it still
+			s.stolen[f.location] = append(s.stolen[f.location], t)
+		case f.refused || f.cyclic:
+		case f.kind == dwork.Create:
+			s.extends(f, i)
+		case f.kind == dwork.Complete && f.sure[i]:
+			s.end(t)
+			s.done++
+		case f.kind == dwork.Complete && t.lost:
+			s.doubt(t)
+		case f.kind == dwork.Transfer && f.sure[i]:
+			t.location = ""
+			s.precede(f, i)
+		case f.kind == dwork.Transfer && t.lost:
+			t.ghosts = append(t.ghosts, f.after[i]...)
 		}
 	}
 	if f.kind == dwork.Exit {
@@ -143,22 +170,6 @@ func (s *sim) land(f *flight) {
 			}
 		}
 	}
-	crash := s.crashes
-	s.server.Dwork(f.payload, func(reply []byte) {
-		if s.crashes == crash {
-			s.hubSays(f, reply)
-		}
-	})
-}
-
-// unfinished leaves out what counts as done.
-func unfinished(all []*simJob) (left []*simJob) {
-	for _, p := range all {
-		if p.now == sure {
-			left = append(left, p)
-		}
-	}
-	return left
 }
 
 // hubSays checks an answer of the hub.
@@ -173,8 +184,9 @@ func (s *sim) hubSays(f *flight, reply []byte) {
 		if q.Type != dwork.Error {
 			s.fail("the disk is full, and the hub answers %v to %v", q.Type, f.kind)
 		}
-	case q.Type == dwork.Error:
-		s.fail("the hub refuses %v of %v", f.kind, f.tasks)
+	case f.cyclic != (q.Type == dwork.Error):
+		s.fail("the hub answers %v to %v of %v behind %v; it closes a cycle: %v", q.Type, f.kind, f.tasks, f.after, f.cyclic)
+	case f.cyclic:
 	case f.kind == dwork.Steal && q.Type == dwork.Transfer:
 		for t := range q.Tasks {
 			s.steals(f.location, s.task(t.Name))
@@ -186,9 +198,12 @@ func (s *sim) hubSays(f *flight, reply []byte) {
 			}
 		}
 	case f.kind == dwork.Create:
-		for _, t := range f.tasks {
-			s.acknowledged(t)
+		for i, t := range f.tasks {
+			if t.life == f.lives[i] {
+				s.acknowledged(t)
+			}
 		}
+		f.lasts()
 	case f.kind == dwork.Complete || f.kind == dwork.Transfer:
 		s.hubTook(f, &q)
 	}
@@ -206,12 +221,13 @@ func (s *sim) hubTook(f *flight, q *dwork.Query) {
 		case no && f.sure[i]:
 			s.fail("%s held %v, and the hub finds it not", f.location, t)
 		case no:
-		case f.kind == dwork.Complete:
+		case f.kind == dwork.Complete && t.life == f.lives[i]:
 			s.end(t)
 			s.removed([]*simJob{t})
-		case f.sure[i]:
-			t.preds, t.late = append(t.preds, t.late...), nil
 		}
+	}
+	if q.Type == dwork.OK {
+		f.lasts()
 	}
 }
 

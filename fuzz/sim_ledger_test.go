@@ -68,6 +68,8 @@ type simJob struct {
 	asked    bool              // by the Disbatch node, which has not heard of its end
 	preds    []*simJob         // of a dwork task
 	late     []*simJob         // those that are not acknowledged yet
+	ghosts   []*simJob         // those of which nobody knows whether they count
+	life     int               // how often a dwork task of this name has been made
 }
 
 func (j *simJob) String() string { return fmt.Sprintf("j%d", j.id) }
@@ -210,7 +212,8 @@ func (s *sim) crashed() {
 		if j.putOff {
 			j.notBefore = 0 // that may be lost
 		}
-		j.now, j.holder, j.keyed, j.owner, j.late, j.asked, j.asks = j.disk, nil, false, nil, nil, false, 0
+		j.now, j.holder, j.keyed, j.owner, j.asked, j.asks = j.disk, nil, false, nil, false, 0
+		j.ghosts, j.late = append(j.ghosts, j.late...), nil
 		j.lost = j.by == ofDwork
 		if j.record != j.recordDisk { // the changes since may be there, or not
 			j.record.least, j.record.dated = j.recordDisk.least, false

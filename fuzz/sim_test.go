@@ -71,6 +71,9 @@ type sim struct {
 	flights []*flight
 	stolen  map[string][]*simJob // by location: what its worker has heard of
 
+	restart  string        // what becomes of stolen tasks when the server starts again
+	remember time.Duration // how long complete tasks can be looked up
+
 	chunks    map[string][]*chunk // by topic
 	published int
 
@@ -116,6 +119,7 @@ func playSim(seed uint64, ops int, keep []bool) (s *sim, failedAt int, failure e
 	s.grab, s.stops = []loop.Grab{loop.GrabHold, loop.GrabDocument}[first.IntN(2)], []string{"on", "off"}[first.IntN(2)]
 	s.logSize, s.config = []int64{1, 2 << 10, 16 << 10, 0}[first.IntN(4)], newSettings()
 	s.kts, s.ktsDisk, s.restartAfter = newKtsBook(), newKtsBook(), []time.Duration{0, 20 * time.Second}[first.IntN(2)]
+	s.restart, s.remember = []string{loop.DworkKeep, loop.DworkReady}[first.IntN(2)], []time.Duration{0, 10 * time.Second}[first.IntN(2)]
 	for i := range s.kts.tops {
 		s.ktsPeers = append(s.ktsPeers, &ktsPeer{number: i, v2: i%2 == 1})
 	}
@@ -190,7 +194,6 @@ func (s *sim) audit() bool {
 	for _, j := range s.parseDump(body) {
 		s.say("%s is there", j.Workload)
 	}
-	var q dwork.Query
 	for _, j := range s.jobs {
 		switch j.by {
 		case ofPeriodic:
@@ -200,21 +203,10 @@ func (s *sim) audit() bool {
 				j.now = sure
 			}
 		case ofDwork:
-			s.server.Dwork(dwork.AppendName(dwork.AppendType(nil, dwork.Lookup), []byte(j.name)), func(b []byte) {
-				if err := dwork.DecodeReply(b, &q); err != nil {
-					s.fail("a lookup is answered with %x: %v", b, err)
-				}
-				if q.Type == dwork.OK && j.now == gone || q.Type == dwork.NotFound && j.now == sure {
-					s.fail("%v is lost, or back: a lookup says %v", j, q.Type)
-				}
-				if q.Type == dwork.OK {
-					j.now = sure
-				} else {
-					j.now = gone
-				}
-			})
+			s.look(j)
 		}
 	}
+	s.auditGraph()
 	s.say("audited")
 	return true
 }

@@ -1,0 +1,207 @@
+//go:build invariants
+
+package fuzz
+
+import (
+	"fmt"
+	"slices"
+
+	"treadle/codec/dwork"
+)
+
+// What becomes of a graph that is there: more predecessors, cycles, names that are free again.
+
+// edge is a predecessor that a task got after it was made.
+type edge struct {
+	from, to *simJob
+	life     int // of to
+}
+
+// verdict is what a request must come to.
+type verdict int
+
+const (
+	unclear  verdict = iota // that depends on what a crash has left
+	accepted                // as far as the graph goes
+	cyclic                  // it is refused, and nothing of it happens
+)
+
+// judge has the tasks of a request come one after the other, as the hub does, on paper.
+func (s *sim) judge(f *flight) verdict {
+	made := map[*simJob]bool{}
+	more, vague := map[*simJob][]*simJob{}, map[*simJob][]*simJob{}
+	for i, t := range f.tasks {
+		if t.now != sure && !made[t] {
+			if t.now == maybe || t.disk != gone {
+				return unclear
+			}
+			made[t] = true
+		}
+		for _, p := range f.after[i] {
+			switch {
+			case p == t:
+				return cyclic
+			case p.now == gone && !made[p]:
+				continue
+			case p.now == sure || made[p]:
+				if behind(p, t, more, nil) {
+					return cyclic
+				}
+				more[t] = append(more[t], p)
+			default:
+				vague[t] = append(vague[t], p)
+			}
+			if behind(p, t, more, vague) {
+				return unclear
+			}
+		}
+	}
+	return accepted
+}
+
+// behind says whether one task comes behind another for sure, or, with vague, perhaps. Both
+// lists are of what else their keys wait for.
+func behind(from, to *simJob, more, vague map[*simJob][]*simJob) bool {
+	seen, all := map[*simJob]bool{}, []*simJob{from}
+	for len(all) > 0 {
+		t := all[len(all)-1]
+		if t == to {
+			return true
+		}
+		all = all[:len(all)-1]
+		if seen[t] || t.now == maybe && vague == nil {
+			continue
+		}
+		seen[t] = true
+		there := slices.Concat(t.preds, t.late)
+		if vague != nil {
+			there = append(append(there, t.ghosts...), vague[t]...)
+		}
+		all = append(append(all, more[t]...), slices.DeleteFunc(there, func(p *simJob) bool { return p.now == gone })...)
+	}
+	return false
+}
+
+// extends has a task of a Create come: it is made, or there and gets predecessors.
+func (s *sim) extends(f *flight, i int) {
+	t := f.tasks[i]
+	if t.now == sure && !slices.Contains(f.tasks[:i], t) {
+		s.precede(f, i)
+		return
+	}
+	if t.now != sure {
+		for _, other := range s.jobs { // what waited for it before waits no more
+			same := func(p *simJob) bool { return p == t }
+			other.preds, other.late, other.ghosts = slices.DeleteFunc(other.preds, same), slices.DeleteFunc(other.late, same), slices.DeleteFunc(other.ghosts, same)
+		}
+		t.life++
+		t.now, t.disk, t.turn, t.location, t.lost = sure, maybe, s.turn, "", false
+		t.preds, t.late, t.ghosts = nil, nil, nil
+	}
+	t.preds = append(t.preds, unfinished(f.after[i])...)
+	t.ghosts = append(t.ghosts, uncertain(f.after[i])...)
+}
+
+// precede notes the predecessors that a task gets which is there.
+func (s *sim) precede(f *flight, i int) {
+	t := f.tasks[i]
+	for _, p := range unfinished(f.after[i]) {
+		if !slices.Contains(t.preds, p) {
+			t.late = append(t.late, p)
+			f.added = append(f.added, edge{p, t, t.life})
+		}
+	}
+	t.ghosts = append(t.ghosts, uncertain(f.after[i])...)
+}
+
+// lasts: what a request added is on disk.
+func (f *flight) lasts() {
+	for _, e := range f.added {
+		if i := slices.Index(e.to.late, e.from); i >= 0 && e.to.life == e.life {
+			e.to.late = slices.Delete(e.to.late, i, i+1)
+			e.to.preds = append(e.to.preds, e.from)
+		}
+	}
+}
+
+// unfinished leaves out what counts as done.
+func unfinished(all []*simJob) []*simJob {
+	return slices.DeleteFunc(slices.Clone(all), func(p *simJob) bool { return p.now != sure })
+}
+
+// uncertain are those of which nobody knows whether they are done.
+func uncertain(all []*simJob) []*simJob {
+	return slices.DeleteFunc(slices.Clone(all), func(p *simJob) bool { return p.now != maybe })
+}
+
+// look looks a task up, and settles what nobody knew of it.
+func (s *sim) look(t *simJob) {
+	s.server.Dwork(dwork.AppendName(dwork.AppendType(nil, dwork.Lookup), []byte(t.name)), func(b []byte) {
+		var q dwork.Query
+		if err := dwork.DecodeReply(b, &q); err != nil {
+			s.fail("a lookup is answered with %x: %v", b, err)
+		}
+		there := q.Type == dwork.OK
+		var before []*simJob
+		for task := range q.Tasks {
+			for d := range task.Pred {
+				before = append(before, s.task(d.Name))
+			}
+			for e := range task.Log {
+				there = there && e.State != dwork.Done // it is remembered
+			}
+		}
+		if there && t.now == gone || !there && t.now == sure {
+			s.fail("%v is lost, or back: a lookup says %v", t, q.Type)
+		}
+		if !there {
+			t.now = gone
+			return
+		}
+		t.now = sure
+		s.follows(t, before)
+		if by := string(q.Location); by != t.location && !t.lost {
+			s.fail("%v is held by %q, and a lookup says %q", t, t.location, by)
+		}
+	})
+}
+
+// follows checks what a task is said to wait for.
+func (s *sim) follows(t *simJob, before []*simJob) {
+	known := slices.Concat(t.preds, t.late)
+	for _, p := range known {
+		if p.now == sure && !slices.Contains(before, p) {
+			s.fail("%v waits for %v no more", t, p)
+		}
+	}
+	for _, p := range before {
+		switch {
+		case slices.Contains(known, p):
+		case slices.Contains(t.ghosts, p):
+			t.preds = append(t.preds, p)
+		default:
+			s.fail("%v waits for %v, which nobody has said", t, p)
+		}
+	}
+	t.ghosts = nil
+}
+
+// auditGraph compares the hub's own count. Nobody doubts a task any more.
+func (s *sim) auditGraph() {
+	want := 0
+	for _, t := range s.jobs {
+		if t.by == ofDwork && t.now == sure {
+			want++
+		}
+	}
+	s.server.Dwork(dwork.AppendType(nil, dwork.OK), func(b []byte) {
+		var q dwork.Query
+		active, ready := 0, 0
+		if err := dwork.DecodeReply(b, &q); err != nil {
+			s.fail("the status is %x: %v", b, err)
+		}
+		if _, err := fmt.Sscanf(string(q.Name), "dhub: %d active tasks, %d ready.", &active, &ready); err != nil || active != want || int(q.N) != ready {
+			s.fail("there are %d tasks, and the hub says %q, %d", want, q.Name, q.N)
+		}
+	})
+}
