@@ -60,6 +60,10 @@ var canaries = []canary{
 	{"a CONFIG_SET does not wait for its sync", "loop/periodic_admin.go", "p.replyAfter(f.MsgID, periodic.Success, group, wait)\n\t\treturn true", "p.replyAfter(f.MsgID, periodic.Success, group, wait && len(key) > 12)\n\t\treturn true"},
 	{"a sleeping worker is told nothing", "sched/shard.go", "\t\tsh.out = Delivery{To: w.peer.id, Tag: s.tag, Effect: Wake}\n\t\tsink.Deliver(&sh.out)\n", "\t\tsh.out = Delivery{To: w.peer.id, Tag: s.tag, Effect: Wake}\n\t\tif q.ready.jobs > 1 {\n\t\t\tsink.Deliver(&sh.out)\n\t\t}\n"},
 	{"a log is let go of before the store has what was in it", "loop/journal/checkpoint.go", "return j.db.Flush()", "return nil"},
+	{"a predecessor that is added later is not journaled", "sched/graph_edit.go", "\t\t\tsh.saveEdge(i, e.q)\n", "\t\t\t_ = i\n"},
+	{"a ready task that gets a predecessor stays ready", "sched/graph_edit.go", "if (r.state == ready || r.state == delayed) && sh.slab.node(job).ins > 0 {", "if r.state == delayed && sh.slab.node(job).ins > 0 {"},
+	{"a cycle of two tasks is taken", "sched/graph_edit.go", "\t\t\tif e.to == end {\n", "\t\t\tif e.to == end && i > 0 {\n"},
+	{"a refused request forgets what was remembered", "sched/graph_edit.go", "\tfor _, job := range e.stale {\n\t\tif !sh.names", "\tfor _, job := range e.stale[:0] {\n\t\tif !sh.names"},
 }
 
 // overlaid returns the file with the bug in it.
