@@ -98,11 +98,27 @@ func (s *sim) assignedLate(c *simConn, j *simJob, q *simRequest) {
 func (s *sim) ready(c *simConn) *simJob {
 	for _, j := range s.jobs {
 		if j.by == ofPeriodic && j.now == sure && j.keyed && j.holder == nil && !j.lost && !j.parked && j.turn < s.turn &&
-			j.queue != broadcast && c.does[j.queue] && max(j.due, j.notBefore) <= s.began {
+			j.queue != broadcast && c.does[j.queue] && max(j.due, j.notBefore) <= s.began && !s.waitsUnread(j) {
 			return j
 		}
 	}
 	return nil
+}
+
+// waitsUnread says whether a worker that reads slowly may have been given j already: that waits in
+// the server, behind a long reply.
+func (s *sim) waitsUnread(j *simJob) bool {
+	for _, c := range s.conns {
+		if !c.slow || !c.serving(s, j.queue) {
+			continue
+		}
+		for _, r := range c.requests {
+			if r.cmd == periodic.GrabJob {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // idles checks, when nothing is in the air, that no worker waits beside a job that it could have.
