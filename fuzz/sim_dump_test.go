@@ -43,14 +43,18 @@ func (s *sim) counts(c *simConn, j *simJob, by int32) {
 func (s *sim) assignedAs(c *simConn, k *simJob, j *periodic.Job) {
 	as := *j
 	if c.framing() == periodic.CRC && k.by == ofPeriodic {
-		if k.timeout == 0 && int64(as.Timeout)*1000 == s.limit(k) {
+		limits := s.config[timeoutSetting].values
+		if !c.slow { // else it may have waited in the server since there was another
+			limits = limits[len(limits)-1:]
+		}
+		if k.timeout == 0 && slices.Contains(limits, uint32(as.Timeout)) {
 			as.Timeout = 0
 		}
 		if k.record.dated && k.record.at == 0 {
 			as.SchedAt = 0 // and now stands there
 		}
 	}
-	s.tells(k, &as, "assigned")
+	s.tells(k, &as, fmt.Sprintf("assigned to c%d", c.id))
 }
 
 // report is the dump in the answer to a DUMP.
