@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"io"
 	"slices"
 	"sync"
 	"time"
@@ -52,6 +53,8 @@ type Offline struct {
 	rested    uint64          // the same when the journal was last at rest
 	stopped   bool            // the server wants to stop: its journal has failed, or a client has asked for it
 	abandoned bool            // nobody waits for it any more
+	connected int64           // peers that have not ended
+	serves    bool            // on listeners, too
 	later     []func()        // what the loops run when time has passed
 	beside    []offlineReport // long replies that are not encoded yet
 	calls     []*offlineCall  // of kts46 that wait for a commit, in the order of their coming
@@ -110,6 +113,7 @@ func (o *Offline) newLoop(i int) *reactor {
 	r := newReactor(o.server, i)
 	r.exec = func(fn func()) { o.change(func() { o.queues[i] = append(o.queues[i], fn) }) }
 	r.hangUp = func(c connection) { c.(*OfflinePeer).end() }
+	r.part = func(c connection) io.WriteCloser { return parted{c.(*OfflinePeer)} }
 	r.after = func(_ time.Duration, fn func()) *time.Timer {
 		o.later = append(o.later, fn)
 		return nil
@@ -140,18 +144,24 @@ func (o *Offline) Settle() {
 		for fn := o.next(); fn != nil; fn = o.next() {
 			fn()
 		}
-		select {
-		case <-o.server.dwork.ready:
+		switch { // in this order, whatever else is ready
+		case roused(o.server.dwork.ready):
 			o.server.dwork.turn()
-			continue
-		case <-o.server.functions.ready:
+		case roused(o.server.functions.ready):
 			o.server.functions.turn()
-			continue
-		default:
-		}
-		if !o.resumeCalls() {
+		case !o.resumeCalls():
 			return
 		}
+	}
+}
+
+// roused says whether there was something in a channel.
+func roused(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -162,6 +172,15 @@ func (o *Offline) Turn() bool {
 		fn()
 	}
 	return fn != nil
+}
+
+// peers counts those that are connected, and those that are still written to.
+func (o *Offline) peers() (n int64) {
+	n = o.connected
+	for _, r := range o.loops {
+		n += int64(len(r.partings))
+	}
+	return n
 }
 
 // busy counts the loops that have something to do.
@@ -348,7 +367,11 @@ func (o *Offline) Check() error {
 			return errPanic
 		}
 	}
-	if o.server.conns.Load() > 0 {
+	counted := o.server.conns.Load()
+	if n := o.peers(); !o.serves && counted != n {
+		return fmt.Errorf("%d are connected, and the server counts %d", n, counted)
+	}
+	if counted > 0 {
 		return nil
 	}
 	for _, r := range o.loops {

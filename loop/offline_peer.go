@@ -35,6 +35,7 @@ func (o *Offline) Connect(port string) *OfflinePeer {
 	}
 	p := &OfflinePeer{server: o, Window: math.MaxInt}
 	o.server.conns.Add(1)
+	o.connected++
 	least := o.loops[0]
 	for _, r := range o.loops {
 		if len(r.sessions)-len(r.free) < len(least.sessions)-len(least.free) {
@@ -90,7 +91,8 @@ func (p *OfflinePeer) Close() {
 // Reset is Close within a turn that goes on.
 func (p *OfflinePeer) Reset() { p.end() }
 
-// Finish is the end of what the peer has to say; it still reads what it is sent meanwhile.
+// Finish is the end of what the peer has to say; it still reads what it is sent meanwhile,
+// and the acknowledgements that wait for a Commit.
 func (p *OfflinePeer) Finish() {
 	if !p.closed {
 		p.session.r.farewell(p.session)
@@ -101,6 +103,7 @@ func (p *OfflinePeer) Finish() {
 func (p *OfflinePeer) end() {
 	if !p.closed {
 		p.closed = true
+		p.server.connected--
 		p.unread = p.unread[:min(len(p.unread), p.Window)]
 		p.session.r.shut(p.session)
 	}
@@ -115,12 +118,28 @@ func (p *OfflinePeer) Write(b []byte) (int, error) {
 		p.end()
 		return 0, errors.New("broken pipe")
 	}
+	p.take(b)
+	return len(b), nil
+}
+
+func (p *OfflinePeer) take(b []byte) {
 	p.unread = append(p.unread, b...)
 	if p.Written != nil {
 		p.Written(b)
 	}
+}
+
+// parted is what a peer that has finished is still written to.
+type parted struct{ peer *OfflinePeer }
+
+// Write implements io.Writer.
+func (p parted) Write(b []byte) (int, error) {
+	p.peer.take(b)
 	return len(b), nil
 }
+
+// Close implements io.Closer.
+func (p parted) Close() error { return nil }
 
 // OutboundBuffered implements connection.
 func (p *OfflinePeer) OutboundBuffered() int { return max(len(p.unread)-p.Window, 0) }

@@ -9,6 +9,7 @@ import "net"
 // listeners accept. What they were sent must be dealt with before anything else is asked of
 // the server; synctest knows when that is. It is called once, and Close in the end.
 func (o *Offline) Serve(ports map[string]net.Listener) {
+	o.serves = true
 	dwork, kts := o.server.dwork, o.server.kts46
 	for port, l := range ports {
 		switch port {

@@ -222,6 +222,22 @@ func (r *reactor) shut(s *session) {
 	s.out, s.partial, s.late, s.marks = nil, nil, nil, nil
 }
 
+// owes says whether one of its peers has not been sent all that there is for it.
+func (r *reactor) owes() bool {
+	return len(r.partings) > 0 || slices.ContainsFunc(r.sessions, func(s *session) bool {
+		return s != nil && (s.stream != nil || s.unsent() > 0)
+	})
+}
+
+// dismiss ends all sessions because the server stops.
+func (r *reactor) dismiss() {
+	for _, s := range r.sessions {
+		if s != nil {
+			s.end(errStopping)
+		}
+	}
+}
+
 // Deliver implements sched.Sink.
 func (r *reactor) Deliver(d *sched.Delivery) {
 	if loop := int(uint64(d.To) >> loopShift); loop != r.index {

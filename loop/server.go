@@ -191,13 +191,7 @@ func (s *Server) shutdown() error {
 	if s.failure.Load() == nil && s.owes() {
 		s.log.Warn("stopping although peers have not read all they are owed", "drain", s.o.Drain)
 	}
-	s.eachReactor(func(r *reactor) {
-		for _, session := range r.sessions {
-			if session != nil {
-				session.end(errStopping)
-			}
-		}
-	})
+	s.eachReactor((*reactor).dismiss)
 	err := s.engine.stop()
 	s.dwork.closeSockets()
 	s.kts46.close()
@@ -216,16 +210,14 @@ func (s *Server) shutdown() error {
 // owes says whether a session has something unsent, or waits for a long reply or
 // for the result of a job that is running.
 func (s *Server) owes() bool {
-	owed := s.sched.Awaited() || s.reports.Load() > 0 || s.dwork.owed.Load() > 0 || s.kts46.active.Load() > 0 || s.draining.Load() > 0
-	s.eachReactor(func(r *reactor) {
-		owed = owed || len(r.partings) > 0
-		for _, session := range r.sessions {
-			if session != nil && (session.stream != nil || session.unsent() > 0) {
-				owed = true
-			}
-		}
-	})
+	owed := s.awaits()
+	s.eachReactor(func(r *reactor) { owed = owed || r.owes() })
 	return owed
+}
+
+// awaits is owes for all that the reactors do not know of.
+func (s *Server) awaits() bool {
+	return s.sched.Awaited() || s.reports.Load() > 0 || s.dwork.owed.Load() > 0 || s.kts46.active.Load() > 0 || s.draining.Load() > 0
 }
 
 // eachReactor runs fn on every reactor's loop, one after the other, and waits.

@@ -1,0 +1,35 @@
+//go:build invariants
+
+package loop
+
+import "slices"
+
+// An orderly end of an Offline server has the parts of one with sockets, with all that may
+// happen between them.
+
+// BeginStop is the signal to stop: who is connected is served still, and nobody else may
+// connect.
+func (o *Offline) BeginStop() { o.server.dwork.stopping.Store(true) }
+
+// Owes says whether the server, which is to stop, has something for somebody that it has to
+// wait for.
+func (o *Offline) Owes() bool {
+	return o.server.awaits() || slices.ContainsFunc(o.loops, (*reactor).owes)
+}
+
+// Stop has the server hang up on all and write what is left; an error is the journal's. The
+// disk is its own until then.
+func (o *Offline) Stop() error {
+	for _, r := range o.loops {
+		r.begin()
+		r.dismiss()
+	}
+	o.Settle()
+	o.server.kts46.close()
+	var err error
+	if o.server.feed != nil {
+		err = o.server.closeJournal(nil)
+	}
+	o.Abandon()
+	return err
+}
