@@ -18,7 +18,7 @@ func (p *periodicTalk) administer(f *periodic.Frame) bool {
 		p.status(f.MsgID)
 		return true
 	case periodic.Dump:
-		p.report(f.MsgID, server.dumps, server.encodeDump)
+		p.report(f.MsgID, server.dumps, true, server.encodeDump)
 		return true
 	case periodic.Load:
 		p.beginLoad(f, false)
@@ -92,7 +92,7 @@ const longStatus = 1000
 func (p *periodicTalk) status(msgID uint32) {
 	server := p.s.r.server
 	if server.sched.QueueCount() > longStatus {
-		p.report(msgID, server.statuses, server.encodeStatus)
+		p.report(msgID, server.statuses, false, server.encodeStatus)
 		return
 	}
 	p.s.touch()
@@ -147,9 +147,10 @@ const (
 )
 
 // report has a long reply encoded beside the loop and streamed to the session, one
-// at a time for each turn in the server. encode returns the reply behind the message
-// id, or nil when it would be larger than a frame can be.
-func (p *periodicTalk) report(msgID uint32, turn chan struct{}, encode func(*era) [][]byte) {
+// at a time for each turn in the server. Who reads slowly keeps the turn if keeps says so;
+// else the replies have a bound together, see relieveStreams. encode returns the reply behind
+// the message id, or nil when it would be larger than a frame can be.
+func (p *periodicTalk) report(msgID uint32, turn chan struct{}, keeps bool, encode func(*era) [][]byte) {
 	if p.reports == nil {
 		p.reports = &reports{}
 	}
@@ -170,14 +171,18 @@ func (p *periodicTalk) report(msgID uint32, turn chan struct{}, encode func(*era
 			r.begin()
 			mine.open--
 			r.server.reports.Add(-1)
-			switch s := r.session(id); {
+			s := r.session(id)
+			if s == nil || pieces == nil || !keeps {
+				release()
+			}
+			switch {
 			case s == nil:
-				release()
 			case pieces == nil:
-				release()
 				p.refuse(msgID)
-			default:
+			case keeps:
 				s.send(pieces, release)
+			default:
+				s.send(pieces, nil)
 			}
 		})
 	})

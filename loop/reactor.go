@@ -212,7 +212,7 @@ func (r *reactor) shut(s *session) {
 		r.server.closed(s)
 	}
 	for ; s.stream != nil; s.stream = s.stream.next {
-		s.stream.done()
+		s.stream.end()
 	}
 	defer r.rescue(s)
 	s.talk.closed()

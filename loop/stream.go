@@ -13,9 +13,28 @@ const pieceSize = 256 << 10
 // peer reads. What else the session has to say waits until all of it is on its way.
 type stream struct {
 	pieces [][]byte
-	done   func() // called once, when it is sent or its session has ended
+	done   func() // called once, when it is sent or its session has ended; nil: nobody waits for that
 	moved  int64  // Mono of the last piece sent
 	next   *stream
+}
+
+// end tells whoever waits that nothing is left of a stream.
+func (st *stream) end() {
+	if st.done != nil {
+		st.done()
+	}
+}
+
+// bytes is what is left of the streams from here on whose end nobody waits for.
+func (st *stream) bytes() (n int) {
+	for ; st != nil; st = st.next {
+		if st.done == nil {
+			for _, p := range st.pieces {
+				n += len(p)
+			}
+		}
+	}
+	return n
 }
 
 // send starts a stream behind what the session has to send already.
@@ -32,7 +51,7 @@ func (s *session) send(pieces [][]byte, done func()) {
 	s.touch()
 	s.r.write(s)
 	if s.gone {
-		done()
+		st.end()
 		return
 	}
 	s.stream = st
@@ -62,7 +81,7 @@ func (s *session) pump() {
 	if s.stream = st.next; s.stream != nil {
 		s.stream.moved = s.last
 	}
-	st.done()
+	st.end()
 	s.touch()
 }
 
@@ -108,6 +127,7 @@ func (r *reactor) look() {
 	clear(r.slow[len(kept):])
 	r.slow = kept
 	r.relieve()
+	r.relieveStreams()
 	if len(kept) > 0 {
 		r.lookLater()
 	}
@@ -140,6 +160,32 @@ func (r *reactor) relieve() {
 		}
 		waits -= worst.piled()
 		worst.end(errSlowReader)
+	}
+}
+
+// relieveStreams is relieve for the streams whose end nobody waits for. Each may be as large
+// as it is, so while there are others the sessions are ended that have read nothing for the
+// longest.
+func (r *reactor) relieveStreams() {
+	waits := 0
+	for _, s := range r.slow {
+		waits += s.stream.bytes()
+	}
+	for waits > r.server.mostUnsent() {
+		var stalest *session
+		streams := 0
+		for _, s := range r.slow {
+			if s.open() && s.stream.bytes() > 0 {
+				if streams++; stalest == nil || s.stream.moved < stalest.stream.moved {
+					stalest = s
+				}
+			}
+		}
+		if streams < 2 {
+			return
+		}
+		waits -= stalest.stream.bytes()
+		stalest.end(errSlowReader)
 	}
 }
 

@@ -144,6 +144,46 @@ func TestStatusDoesNotWaitForDump(t *testing.T) {
 	}
 }
 
+// TestStatusDoesNotWaitForStatus: a peer that never reads a long STATUS keeps nobody from
+// theirs; when very much is unread, those that have read nothing for the longest are ended.
+func TestStatusDoesNotWaitForStatus(t *testing.T) {
+	w := newWorld(t, Options{MaxFrame: 256 << 10, GloomMaxFrame: 256 << 10, MaxOutbound: 256 << 10})
+	client := w.join(0, periodic.Client)
+	for i := range 4000 {
+		client.send(request(1, periodic.SubmitJob, job(fmt.Sprintf("%0200d", i), "n"))) // a STATUS of 900 KiB
+	}
+	client.frames()
+	var deaf []*memConn
+	for range 6 {
+		c := w.join(0, periodic.Client)
+		c.room = 0
+		c.send(request(1, periodic.Status))
+		deaf = append(deaf, c)
+		w.await("a STATUS to be ready", func() bool { return w.reports.Load() == 0 })
+		w.advance(1000)
+	}
+	for range 3 {
+		client.send(request(2, periodic.Status))
+		w.await("a STATUS while others' are stuck", func() bool { return len(client.read) > 800<<10 })
+		if got := client.frames(); len(got) != 1 {
+			t.Fatalf("got %d frames", len(got))
+		}
+	}
+	w.look()
+	closed := 0
+	for i, c := range deaf {
+		if c.closed {
+			closed++
+			if i >= closed {
+				t.Errorf("peer %d is closed, and not all before it", i)
+			}
+		}
+	}
+	if closed != 4 { // of each 400 KiB wait to be written, and 1 MiB of all may; the last stays in any case
+		t.Errorf("%d of %d peers are closed, want 4", closed, len(deaf))
+	}
+}
+
 // TestDumpAbandoned: a peer that leaves, before its DUMP is encoded or in the middle
 // of it, keeps nobody from theirs, and the session that gets its place gets nothing
 // of it.
