@@ -164,7 +164,7 @@ func (s *Scheduler) Reserve(now Time, p *Peer, tag uint64, sink Sink) error {
 	if len(p.watches) == 1 { // nearly always
 		return p.watches[0].shard.reserve(now, p.watches[0], tag, sink)
 	}
-	if err := s.addSlot(p, tag, false); err != nil {
+	if more, err := s.addSlot(p, tag, false); more || err != nil {
 		return err
 	}
 	s.serve(now, p, sink)
@@ -198,7 +198,7 @@ func (sh *shard) reserve(now Time, w *watch, tag uint64, sink Sink) error {
 // TryReserve is Reserve that does not wait: false means that nothing was ready. Its
 // tag must not be one that waits already.
 func (s *Scheduler) TryReserve(now Time, p *Peer, tag uint64, sink Sink) (bool, error) {
-	if err := s.addSlot(p, tag, false); err != nil {
+	if _, err := s.addSlot(p, tag, false); err != nil {
 		return false, err
 	}
 	s.serve(now, p, sink)
@@ -210,17 +210,22 @@ func (s *Scheduler) TryReserve(now Time, p *Peer, tag uint64, sink Sink) (bool, 
 // Sleep asks for one Wake with tag as soon as a queue that the peer watches has a
 // ready job, at once if one has.
 func (s *Scheduler) Sleep(now Time, p *Peer, tag uint64, sink Sink) error {
-	if err := s.addSlot(p, tag, true); err != nil {
+	if _, err := s.addSlot(p, tag, true); err != nil {
 		return err
 	}
 	s.serve(now, p, sink)
 	return nil
 }
 
-func (s *Scheduler) addSlot(p *Peer, tag uint64, wake bool) error {
+// addSlot adds a slot. more says that another waits already: the peer stands in every line,
+// and nothing is ready for the older slot, so nothing is for this one; or it is to get nothing
+// before the next Flushed. A worker of very many queues that asks for many jobs at once has
+// them looked through once.
+func (s *Scheduler) addSlot(p *Peer, tag uint64, wake bool) (more bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.addSlot(s, tag, wake)
+	more = p.slots.len() > 0
+	return more, p.addSlot(s, tag, wake)
 }
 
 // addSlot adds a slot, unless one with its tag waits already. The peer is locked.
@@ -362,22 +367,24 @@ func (s *Scheduler) Forget(now Time, p *Peer, sink Sink) {
 		s.shardOf([]byte(t.queue)).forgetTopic(p, t)
 	}
 	for _, w := range p.watches {
-		for more := true; more; {
-			more = w.shard.forgetWatch(now, w, sink)
+		for left := -1; left != 0; {
+			left = w.shard.forgetWatch(now, w, left, sink)
 		}
 	}
 	p.watches, p.byQueue = nil, nil
 }
 
-// forgetWatch ends a watch and releases a batch of what is held under it; true
-// when more is left.
-func (sh *shard) forgetWatch(now Time, w *watch, sink Sink) bool {
+// forgetWatch ends a watch and releases a batch of what is held under it. It returns how
+// much is left; sorted is what it returned last, -1 the first time.
+func (sh *shard) forgetWatch(now Time, w *watch, sorted int, sink Sink) (left int) {
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)
 	if !w.ended {
 		sh.endWatch(w)
 	}
-	sh.sortHeld(w)
+	if len(w.held) != sorted { // else nobody took any meanwhile, and the order is as it was
+		sh.sortHeld(w)
+	}
 	for n := 0; n < tickBatch && len(w.held) > 0; n++ {
 		job := w.held[len(w.held)-1].job
 		r := sh.slab.at(job)
@@ -389,7 +396,7 @@ func (sh *shard) forgetWatch(now Time, w *watch, sink Sink) bool {
 		sh.giveUp(now, job, r, q, sink)
 	}
 	sh.match(now, w.queue, sink)
-	return len(w.held) > 0
+	return len(w.held)
 }
 
 // sortHeld puts what is held under a watch so that it keeps its order when it is given
