@@ -4,14 +4,14 @@ package fuzz
 
 import (
 	"math/rand/v2"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"treadle/codec/periodic"
 	"treadle/loop"
 )
 
-// How a server ends, and how it is started on what is left of its disk.
+// How a server dies, and how it is started on what is left of its disk.
 
 // settings are the server's.
 func (s *sim) settings() loop.Options {
@@ -80,16 +80,12 @@ func (s *sim) letGo() {
 func (s *sim) crash() {
 	s.settle()
 	s.crashes++
-	how, keeps, chance, down := s.rng.IntN(5), s.rng.IntN(remains), s.rng.Uint64(), s.rng.IntN(5000)
+	how, keeps, chance := s.rng.IntN(5), s.rng.IntN(remains), s.rng.Uint64()
 	s.say("crash %d, %d", how, keeps)
 	var left *vfs.MemFS
 	switch how {
 	case 0:
-		g := s.disk.hold()
-		select {
-		case <-s.server.BeginCommit():
-		case <-g.came:
-		}
+		s.commitSlowly()
 	case 1, 2:
 		s.commitBadly()
 	case 3:
@@ -98,12 +94,71 @@ func (s *sim) crash() {
 	if left == nil {
 		left = s.disk.afterCrash(keeps, chance)
 	}
-	now := s.server.Now()
 	s.letGo()
-	now.Wall += int64(down)
+	s.startAgain(left)
+}
+
+// startAgain starts a server on a disk, a little later. Now and then the clock was set meanwhile.
+func (s *sim) startAgain(left *vfs.MemFS) {
+	now, down := s.server.Now(), time.Duration(s.rng.IntN(5000))*time.Millisecond
+	if s.rng.IntN(4) == 0 {
+		down = time.Duration(s.rng.IntN(7200)-3600) * time.Second
+	}
+	now.Wall += down.Milliseconds()
+	now.Micros += down.Microseconds()
+	s.say("another server starts after %v", down)
 	s.crashed()
 	s.start(left, loop.Surroundings{Now: now})
 	s.recovered()
+}
+
+// commitSlowly begins to commit, and others go on meanwhile: what they change is not in the group
+// that the disk is at, but in the next, which it may come to. When over is closed all is on disk.
+func (s *sim) commitSlowly() (over <-chan struct{}) {
+	s.settle()
+	g := s.disk.hold()
+	over = s.server.BeginCommit()
+	for range 1 + s.rng.IntN(2) {
+		select {
+		case <-over:
+			s.syncing = false
+			return over
+		case <-g.came:
+			s.syncing = true
+		}
+		for range s.rng.IntN(8) {
+			s.meanwhile()
+		}
+		s.settle()
+		g = s.disk.holdNext(g)
+	}
+	select {
+	case <-over:
+	case <-g.came:
+	}
+	s.settle()
+	s.syncing = false
+	return over
+}
+
+// meanwhile is something that happens while the disk is at a sync. The kts46 protocols wait: their
+// ledger knows what is on disk and what is about to be, and no third.
+func (s *sim) meanwhile() {
+	n := s.rng.IntN(10)
+	switch {
+	case len(s.conns) == 0:
+	case n < 3:
+		s.act(s.any())
+	case n < 8:
+		s.arrive(s.any())
+	case n < 9:
+		s.misfortune(s.any())
+	case len(s.flights) > 0:
+		f := s.flights[0]
+		s.flights = s.flights[1:]
+		s.settle()
+		s.land(f)
+	}
 }
 
 // commitBadly commits, and something goes wrong with the log. Then the server stops, and
@@ -141,32 +196,6 @@ func (s *sim) wear() (left *vfs.MemFS) {
 	}
 	s.rng = rand.New(rand.NewPCG(after, 0)) // of what was drawn meanwhile, nobody knows how often
 	return s.disk.afterFault(f)
-}
-
-// endsAll has a client ask the server to stop, which it may or may not.
-func (s *sim) endsAll(c *simConn) {
-	r := &simRequest{cmd: periodic.Shutdown, silent: s.stops == "on"}
-	r.arrive = func() { r.refused, s.ending = !r.silent, r.silent }
-	c.ask(r, nil)
-	s.say("c%d asks the server to stop", c.id)
-}
-
-// shutDown ends the server in order, as a SHUTDOWN has asked, and starts it again: all that it
-// has heard of is on disk.
-func (s *sim) shutDown() {
-	s.settle()
-	s.crashes++
-	s.ending = false
-	s.say("the server stops")
-	if !s.server.Stopping() {
-		s.fail("a SHUTDOWN does not stop the server")
-	}
-	s.server.Abandon()
-	s.committed()
-	left, now := s.disk.afterCrash(nothing, 0), s.server.Now()
-	s.crashed()
-	s.start(left, loop.Surroundings{Now: now})
-	s.recovered()
 }
 
 // recovered is what everybody finds when the server is back.

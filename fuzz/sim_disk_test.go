@@ -29,9 +29,10 @@ type simDisk struct {
 	full  atomic.Bool           // there is less room than the server wants for new jobs
 	fault atomic.Pointer[fault] // what will go wrong
 
-	mu   sync.Mutex
-	logs map[string]*simFile // that this disk has written, by path
-	cut  *cut                // the next write
+	mu    sync.Mutex
+	logs  map[string]*simFile // that this disk has written, by path
+	cut   *cut                // the next write
+	syncs int                 // of logs: each makes one group durable
 }
 
 // gate stops whoever comes to it.
@@ -44,6 +45,7 @@ const (
 	half             // there is no room in the middle of a write
 	halfQuiet        // a write ends in its middle, and says so by its count alone
 	powerLoss        // the power fails then, and with it all that follows
+	readError        // something cannot be read
 	faultKinds
 )
 
@@ -84,6 +86,9 @@ func (d *simDisk) ReuseForWrite(from, to string, c vfs.DiskWriteCategory) (vfs.F
 // happens says whether an operation fails.
 func (d *simDisk) happens(op errorfs.Op) error {
 	if op.Kind.ReadOrWrite() == errorfs.OpIsRead {
+		if f := d.fault.Load(); f != nil && f.kind == readError && f.left.Add(-1) == -1 {
+			return d.befall(f, op)
+		}
 		return nil
 	}
 	syncs := op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData || op.Kind == errorfs.OpFileSyncTo
@@ -112,6 +117,8 @@ func (d *simDisk) happens(op errorfs.Op) error {
 // befalls says whether a fault can hit an operation.
 func (f *fault) befalls(kind errorfs.OpKind) bool {
 	switch f.kind {
+	case readError:
+		return false // it changes something
 	case half, halfQuiet:
 		return kind == errorfs.OpFileWrite
 	case noRoom:
@@ -130,7 +137,7 @@ func (d *simDisk) befall(f *fault, op errorfs.Op) error {
 		f.after = d.mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: f.keeps, RNG: rand.New(rand.NewPCG(0, 0))})
 		d.gone.Store(true)
 		fallthrough
-	case ioError:
+	case ioError, readError:
 		return syscall.EIO
 	}
 	c := &cut{name: op.Path}
@@ -201,6 +208,10 @@ func (f *simFile) SyncData() error {
 	f.disk.mu.Lock()
 	defer f.disk.mu.Unlock()
 	f.synced = f.written
+	d := f.disk
+	if path.Dir(f.name) == logsDir {
+		d.syncs++
+	}
 	return f.File.SyncData()
 }
 
@@ -213,6 +224,13 @@ func (d *simDisk) GetDiskUsage(string) (vfs.DiskUsage, error) {
 	return vfs.DiskUsage{AvailBytes: free, TotalBytes: 1 << 41}, nil
 }
 
+// groups is how many groups of changes are on disk.
+func (d *simDisk) groups() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.syncs
+}
+
 // hold stops syncs of the logs from now on.
 func (d *simDisk) hold() *gate {
 	g := &gate{make(chan struct{}, 1), make(chan struct{})}
@@ -220,12 +238,24 @@ func (d *simDisk) hold() *gate {
 	return g
 }
 
-// letGo ends what a server still wants of the disk.
-func (d *simDisk) letGo() {
-	d.gone.Store(true)
+// holdNext has the sync that waits at a gate go on, and stops the one after it.
+func (d *simDisk) holdNext(g *gate) *gate {
+	next := d.hold()
+	close(g.open)
+	return next
+}
+
+// release has syncs go on.
+func (d *simDisk) release() {
 	if g := d.gate.Swap(nil); g != nil {
 		close(g.open)
 	}
+}
+
+// letGo ends what a server still wants of the disk.
+func (d *simDisk) letGo() {
+	d.gone.Store(true)
+	d.release()
 }
 
 // What a crash leaves of what was written and not synced.

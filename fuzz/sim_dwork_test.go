@@ -21,6 +21,7 @@ type flight struct {
 	cyclic   bool        // it would close a cycle
 	lives    []int       // of the tasks, when it had come
 	added    []edge      // to tasks that were there
+	not      []bool      // likewise: it did not
 }
 
 const dworkQueueOfSim = -1
@@ -116,10 +117,18 @@ func (s *sim) some(all []*simJob, n int) (few []*simJob) {
 	return few
 }
 
+// moves has a task be a location's, "": nobody's.
+func (j *simJob) moves(location string) { j.location, j.kept = location, "" }
+
 // land has one request arrive at the hub. One whose answer nobody can know is lost on its way.
 func (s *sim) land(f *flight) {
+	if s.stopping {
+		s.landsLate(f)
+		return
+	}
 	for _, t := range f.tasks {
-		f.sure = append(f.sure, t.location == f.location && !t.lost)
+		held := t.location == f.location && !t.lost
+		f.sure, f.not = append(f.sure, held), append(f.not, !held && !t.lost)
 	}
 	f.refused = f.kind == dwork.Create && s.full
 	if !f.refused && (f.kind == dwork.Create || f.kind == dwork.Transfer && (f.sure[0] || f.tasks[0].lost)) {
@@ -134,9 +143,21 @@ func (s *sim) land(f *flight) {
 		f.lives = append(f.lives, t.life)
 	}
 	crash := s.crashes
+	s.hubOwed++
 	s.server.Dwork(f.payload, func(reply []byte) {
 		if s.crashes == crash {
+			s.hubOwed--
 			s.hubSays(f, reply)
+		}
+	})
+}
+
+// landsLate is land when the hub is to stop: it does nothing more.
+func (s *sim) landsLate(f *flight) {
+	s.server.Dwork(f.payload, func(reply []byte) {
+		var q dwork.Query
+		if err := dwork.DecodeReply(reply, &q); err != nil || q.Type != dwork.Exit {
+			s.fail("the server is to stop, and its hub answers %v with %x: %v", f.kind, reply, err)
 		}
 	})
 }
@@ -156,7 +177,7 @@ func (s *sim) comesTrue(f *flight) {
 		case f.kind == dwork.Complete && t.lost:
 			s.doubt(t)
 		case f.kind == dwork.Transfer && f.sure[i]:
-			t.location = ""
+			t.moves("")
 			s.precede(f, i)
 		case f.kind == dwork.Transfer && t.lost:
 			t.ghosts = append(t.ghosts, f.after[i]...)
@@ -166,7 +187,7 @@ func (s *sim) comesTrue(f *flight) {
 		delete(s.stolen, f.location)
 		for _, t := range s.jobs {
 			if t.by == ofDwork && t.location == f.location && !t.lost {
-				t.location = ""
+				t.moves("")
 			}
 		}
 	}
@@ -221,6 +242,8 @@ func (s *sim) hubTook(f *flight, q *dwork.Query) {
 		case no && f.sure[i]:
 			s.fail("%s held %v, and the hub finds it not", f.location, t)
 		case no:
+		case f.not[i]:
+			s.fail("%s did not hold %v, and the hub takes its %v", f.location, t, f.kind)
 		case f.kind == dwork.Complete && t.life == f.lives[i]:
 			s.end(t)
 			s.removed([]*simJob{t})
@@ -245,7 +268,8 @@ func (s *sim) steals(location string, t *simJob) {
 			s.fail("%v is handed out before %v is complete", t, p)
 		}
 	}
-	t.now, t.location, t.lost = sure, location, false
+	t.now, t.lost = sure, false
+	t.moves(location)
 	if !slices.Contains(s.stolen[location], t) { // it may have been stolen before a crash, too
 		s.stolen[location] = append(s.stolen[location], t)
 	}

@@ -95,7 +95,8 @@ func (s *sim) extends(f *flight, i int) {
 			other.preds, other.late, other.ghosts = slices.DeleteFunc(other.preds, same), slices.DeleteFunc(other.late, same), slices.DeleteFunc(other.ghosts, same)
 		}
 		t.life++
-		t.now, t.disk, t.turn, t.location, t.lost = sure, maybe, s.turn, "", false
+		t.now, t.disk, t.turn, t.group, t.lost = sure, maybe, s.turn, s.group(), false
+		t.moves("")
 		t.preds, t.late, t.ghosts = nil, nil, nil
 	}
 	t.preds = append(t.preds, unfinished(f.after[i])...)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"treadle/codec/periodic"
+	"treadle/loop"
 )
 
 // certainty is what the ledger knows of a job's being there.
@@ -35,10 +36,11 @@ type simJob struct {
 	queue int
 	name  string
 
-	now  certainty // that the server has it
-	disk certainty // that it would have it after a crash
-	turn int       // of the last change of now or holder
-	came int       // turn
+	now   certainty // that the server has it
+	disk  certainty // that it would have it after a crash
+	turn  int       // of the last change of now or holder
+	group int       // of changes that brings it to the disk
+	came  int       // turn
 
 	record, recordDisk figures // now, and after a crash unless they have changed since
 
@@ -51,6 +53,7 @@ type simJob struct {
 
 	holder   *simConn // who was given it and has not ended it
 	location string   // the same for a dwork task
+	kept     string   // that location when it is on disk
 	lost     bool     // nobody knows any more who
 	heldAt   int64    // Mono
 	tag      uint32   // the message id under which
@@ -129,10 +132,18 @@ func (s *sim) live() (n int) {
 	return n
 }
 
+// group is that of a change that comes now: the one that the disk is at is without it.
+func (s *sim) group() int {
+	if s.syncing {
+		return s.disk.groups() + 2
+	}
+	return s.disk.groups() + 1
+}
+
 // arrives is a job's coming to the server.
 func (s *sim) arrives(j *simJob, at int64) {
 	key := fmt.Sprint(j.queue, j.by, j.name)
-	j.now, j.disk, j.turn, j.came = sure, maybe, s.turn, s.turn
+	j.now, j.disk, j.turn, j.came, j.group = sure, maybe, s.turn, s.turn, s.group()
 	j.record.at, j.record.dated = at, true
 	j.recordDisk = j.record
 	if j.volatile() {
@@ -165,7 +176,8 @@ func (s *sim) arrives(j *simJob, at int64) {
 
 // end is a job's: it is done, removed or replaced.
 func (s *sim) end(j *simJob) {
-	j.now, j.turn, j.holder, j.location = gone, s.turn, nil, ""
+	j.now, j.turn, j.holder = gone, s.turn, nil
+	j.moves("")
 	j.disk = min(j.disk, maybe)
 }
 
@@ -178,6 +190,9 @@ func (s *sim) doubt(j *simJob) {
 // acknowledged: what came with a request survives.
 func (s *sim) acknowledged(j *simJob) {
 	if j.now == sure {
+		if n := s.disk.groups(); n < j.group {
+			s.fail("%v, of group %d, is acknowledged when %d groups are on disk", j, j.group, n)
+		}
 		j.disk = sure
 	}
 }
@@ -198,6 +213,9 @@ func (s *sim) committed() {
 			j.disk = gone
 		}
 		j.preds, j.late, j.recordDisk = append(j.preds, j.late...), nil, j.record
+		if !j.lost {
+			j.kept = j.location
+		}
 	}
 	for _, k := range s.config {
 		k.disk = len(k.values) - 1
@@ -207,14 +225,18 @@ func (s *sim) committed() {
 
 // crashed: what is not on disk for sure is not there for sure, and nobody is connected.
 func (s *sim) crashed() {
-	s.conns, s.flights, s.ktsFlights, s.ktsOwed = nil, nil, nil, 0
+	s.ending = false
+	s.conns, s.parted, s.flights, s.hubOwed, s.ktsFlights, s.ktsOwed = nil, nil, nil, 0, nil, 0
 	for _, j := range s.jobs {
 		if j.putOff {
 			j.notBefore = 0 // that may be lost
 		}
-		j.now, j.holder, j.keyed, j.owner, j.asked, j.asks = j.disk, nil, false, nil, false, 0
+		j.now, j.holder, j.keyed, j.owner, j.asked, j.asks, j.group = j.disk, nil, false, nil, false, 0, 0
 		j.ghosts, j.late = append(j.ghosts, j.late...), nil
-		j.lost = j.by == ofDwork
+		j.lost = j.by == ofDwork && j.kept == "" && s.restart == loop.DworkKeep
+		if s.restart == loop.DworkReady {
+			j.moves("")
+		}
 		if j.record != j.recordDisk { // the changes since may be there, or not
 			j.record.least, j.record.dated = j.recordDisk.least, false
 		}

@@ -26,6 +26,7 @@ type simConn struct {
 	passed   int    // bytes that have arrived
 	marks    []mark // what is complete when so many have
 	fin      bool   // nothing more is sent
+	finished bool   // and all that was has arrived
 	recent   []*simRequest
 	reset    bool // it ends when nothing is under way
 	slow     bool // it has read slowly: what it is sent may wait in the server
@@ -157,7 +158,7 @@ func (s *sim) deliver(c *simConn, n int) {
 	c.outgoing = c.outgoing[n:]
 	c.peer.Feed(chunk)
 	if len(c.outgoing) == 0 && c.fin {
-		c.peer.Finish()
+		s.parts(c)
 	}
 }
 
@@ -171,6 +172,9 @@ func (s *sim) reap() {
 		}
 		s.say("c%d has ended", c.id)
 		for _, r := range c.recent {
+			if c.finished {
+				break // all of it was
+			}
 			if r.chunk != nil {
 				r.chunk.sure = false
 			}

@@ -42,6 +42,11 @@ func (s *sim) step() {
 	case n < 850:
 		s.read(s.any(), []int{1, 40, math.MaxInt}[s.rng.IntN(3)])
 	case n < 910:
+		if s.rng.IntN(4) == 0 {
+			over := s.commitSlowly()
+			s.disk.release()
+			<-over
+		}
 		s.commit()
 	case n < 955:
 		s.pass(time.Duration(s.rng.IntN(3000)) * time.Millisecond)
@@ -55,8 +60,10 @@ func (s *sim) step() {
 		s.say("the clock is set by %v", d)
 		s.server.Jump(d)
 		s.pass(0)
-	case n < 996:
+	case n < 995:
 		s.crash()
+	case n < 996:
+		s.stop()
 	case n < 997:
 		s.settle()
 		s.fill(!s.full)
@@ -112,7 +119,7 @@ func (s *sim) arrive(c *simConn) {
 
 // replace resets a connection, whatever is on its way to it, and its peer comes back.
 func (s *sim) replace(c *simConn) {
-	if !c.peer.Closed() {
+	if !c.peer.Closed() && !s.stopping {
 		s.say("c%d is reset at once, and another comes", c.id)
 		c.peer.Reset()
 		s.connect(c.kind)
@@ -133,6 +140,7 @@ func (s *sim) commit() {
 	s.endTurn()
 	s.committed()
 	s.say("committed")
+	s.lastWords()
 }
 
 // pass lets time go by.

@@ -68,7 +68,9 @@ type sim struct {
 	trace   strings.Builder
 
 	conns   []*simConn
+	parted  []*simConn // that have said all, and are owed what waits for a commit
 	flights []*flight
+	hubOwed int                  // calls of dwork that wait for a commit
 	stolen  map[string][]*simJob // by location: what its worker has heard of
 
 	restart  string        // what becomes of stolen tasks when the server starts again
@@ -84,12 +86,14 @@ type sim struct {
 	ktsOwed      int           // calls that wait for a commit
 	restartAfter time.Duration // of silent kts46 workers; 0: never
 
-	turn   int   // settled so often
-	full   bool  // the disk is
-	fills  int   // times that this has changed
-	mixed  bool  // something is under way in the server
-	ending bool  // a client has asked it to stop
-	began  int64 // the wall clock at the end of the last turn
+	turn     int   // settled so often
+	full     bool  // the disk is
+	fills    int   // times that this has changed
+	syncing  bool  // the disk is at a group, and others go on
+	mixed    bool  // something is under way in the server
+	ending   bool  // a client has asked it to stop
+	stopping bool  // it has begun to
+	began    int64 // the wall clock at the end of the last turn
 
 	first string // failure
 
