@@ -1,14 +1,19 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
 // relaySize is how much a relay passes on at a time, at most.
 const relaySize = 32 << 10
+
+// pipeSize is how much a pipe holds: a command that has exited has left no more in it.
+const pipeSize = 64 << 10
 
 // relay passes on what a command prints, while it runs and as fast as it is taken:
 // whoever is slow to take it holds the command up. os/exec would stop outputDelay
@@ -49,9 +54,31 @@ func (r *relay) copy() {
 		if n > 0 {
 			r.pass(buffer[:n])
 		}
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			break
+		}
 		if err != nil {
 			return
 		}
+	}
+	r.rest(buffer)
+}
+
+// rest passes on what the pipe holds and waits for nothing. Behind a deadline Read does not
+// look, and a machine that is busy enough may be at one before it has read what was there.
+func (r *relay) rest(buffer []byte) {
+	_ = r.out.SetReadDeadline(time.Time{})
+	pipe, err := r.out.SyscallConn()
+	for left := pipeSize; err == nil && left > 0; {
+		n := 0
+		if fault := pipe.Read(func(fd uintptr) bool {
+			n, err = syscall.Read(int(fd), buffer)
+			return true
+		}); fault != nil || n <= 0 {
+			return
+		}
+		r.pass(buffer[:n])
+		left -= n
 	}
 }
 
