@@ -148,7 +148,7 @@ func (s *sample) echoFlow(ctx context.Context, l load, running *server, frames i
 	for i, p := range []*pump{t.producers, t.workers} {
 		all.Go(func() {
 			if failed[i] = p.open(); failed[i] == nil {
-				failed[i] = p.run(halves[i], &t.stop, t.stall)
+				failed[i] = p.run(halves[i], &t.stop, stallLimit)
 			}
 		})
 	}

@@ -16,7 +16,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 )
 
 // malformedGloom gives the parser forms that the document does not have.
@@ -250,7 +249,6 @@ func TestGloomFlaws(t *testing.T) {
 			l.jobs = 100
 			trial := newTrial(t.Context(), r.sides(c, s), l)
 			defer trial.close()
-			trial.stall = time.Second // the others, which are not to stall, share the processors
 			if err := errors.Join(trial.hireWorkers(), trial.hireProducers()); err != nil {
 				t.Fatal(err)
 			}

@@ -14,7 +14,7 @@ func (t *trial) settle() error {
 		allowed = t.harvest.traits.unfinished * t.load.depth * t.load.workers
 	}
 	standing := t.load.ready + t.load.delayed
-	for deadline := now() + int64(t.stall); ; time.Sleep(time.Millisecond) {
+	for deadline := now() + int64(stallLimit); ; time.Sleep(time.Millisecond) {
 		pending, err := t.pending()
 		if err != nil {
 			return fmt.Errorf("cannot ask for the jobs left: %w", err)
@@ -29,10 +29,10 @@ func (t *trial) settle() error {
 			return errStopped
 		}
 		if now() > deadline {
-			return fmt.Errorf("the server still holds %d jobs %v after the last one arrived", pending-standing, t.stall)
+			return fmt.Errorf("the server still holds %d jobs %v after the last one arrived", pending-standing, stallLimit)
 		}
 	}
-	if err := t.workers.run(confirmation{t.harvest}, &t.stop, t.stall); err != nil {
+	if err := t.workers.run(confirmation{t.harvest}, &t.stop, stallLimit); err != nil {
 		return fmt.Errorf("%d completions were not acknowledged: %w", t.harvest.owed, err)
 	}
 	if err := errors.Join(t.workers.sweep(), t.producers.sweep()); err != nil {

@@ -66,7 +66,6 @@ type trial struct {
 	workers   *pump
 	pacer     *pacer
 	backlog   *backlog
-	stall     time.Duration // how long nothing may move
 	stop      atomic.Bool
 	forget    func() bool // takes back the watch on the context
 }
@@ -77,7 +76,7 @@ func newTrial(ctx context.Context, s sides, l load) *trial {
 		l.workers = l.connections
 	}
 	t := &trial{
-		sides: s, load: l, stall: stallLimit,
+		sides: s, load: l,
 		feed: newFeed(s.produce.protocol, l.jobs), harvest: newHarvest(s.work.protocol, l.ready+l.jobs),
 	}
 	t.feed.first, t.harvest.arrived.wanted = uint64(l.ready), l.jobs
@@ -188,12 +187,12 @@ func (t *trial) produce() error {
 // await runs the producers until they have what they wait for.
 func (t *trial) await() error {
 	if t.master != nil {
-		if err := t.producers.run(t.master, &t.stop, t.stall); err != nil {
+		if err := t.producers.run(t.master, &t.stop, stallLimit); err != nil {
 			return fmt.Errorf("master: %w", errors.Join(err, t.master.check()))
 		}
 		return nil
 	}
-	if err := t.producers.run(t.feed, &t.stop, t.stall); err != nil {
+	if err := t.producers.run(t.feed, &t.stop, stallLimit); err != nil {
 		return fmt.Errorf("producers, %d of %d submits acknowledged: %w", t.feed.acked, t.feed.jobs, err)
 	}
 	return nil
@@ -201,7 +200,7 @@ func (t *trial) await() error {
 
 // work lets the workers, who have grabbed already, take all jobs.
 func (t *trial) work() error {
-	err := t.workers.run(t.harvest, &t.stop, t.stall)
+	err := t.workers.run(t.harvest, &t.stop, stallLimit)
 	if err != nil {
 		return fmt.Errorf("workers: %w", errors.Join(err, t.harvest.arrived.check()))
 	}

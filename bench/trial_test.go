@@ -11,7 +11,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 )
 
 // someRows has a row of each kind, small.
@@ -117,7 +116,6 @@ func TestStall(t *testing.T) {
 				speak.protocol = newPeriodicCRC()
 			}
 			trial := newTrial(t.Context(), sides{speak, speak, speak}, l)
-			trial.stall = time.Second // the others, which are not to stall, share the processors
 			defer trial.close()
 			if err := errors.Join(trial.hireWorkers(), trial.hireProducers()); err != nil {
 				t.Fatal(err)

@@ -19,7 +19,7 @@ import (
 )
 
 // patience bounds every wait: what takes longer has failed.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // lifelines are the standard inputs of the servers' shells, kept from being closed.
 var lifelines []io.Closer
