@@ -50,7 +50,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience bounds a test that hangs; nothing waits for it otherwise.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // lifetime ends a server that hangs, or that its test has lost; none needs half of it, even in twentyfold sieges.
 const lifetime = 5 * time.Minute

@@ -97,15 +97,18 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// load works on the server until it is killed, after a while; if it is to fill logs, with
-// large jobs too.
+// load works on the server until it is killed, a while after it has acknowledged something; if
+// it is to fill logs, with large jobs too.
 func load(t *testing.T, socket string, l *ledger, p *process, after time.Duration, fill bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
+	acknowledged := sync.OnceFunc(func() {
+		time.AfterFunc(after, func() { _ = p.Process.Signal(syscall.SIGKILL) })
+	})
 	var peers sync.WaitGroup
 	for n := range 6 {
-		peers.Go(func() { submitUntilKilled(ctx, socket, l, n) })
+		peers.Go(func() { submitUntilKilled(ctx, socket, l, n, acknowledged) })
 	}
 	for range 2 {
 		peers.Go(func() { workUntilKilled(ctx, socket, l) })
@@ -114,7 +117,6 @@ func load(t *testing.T, socket string, l *ledger, p *process, after time.Duratio
 	if fill {
 		peers.Go(func() { fillUntilKilled(ctx, socket, l) })
 	}
-	time.AfterFunc(after, func() { _ = p.Process.Signal(syscall.SIGKILL) })
 	_ = p.Wait()
 	cancel()
 	peers.Wait()
@@ -122,7 +124,7 @@ func load(t *testing.T, socket string, l *ledger, p *process, after time.Duratio
 
 // submitUntilKilled submits jobs for functions with and without workers and removes
 // some of them.
-func submitUntilKilled(ctx context.Context, socket string, l *ledger, n int) {
+func submitUntilKilled(ctx context.Context, socket string, l *ledger, n int, acknowledged func()) {
 	c, err := client.Dial(ctx, socket, client.Options{})
 	if err != nil {
 		return
@@ -140,6 +142,7 @@ func submitUntilKilled(ctx context.Context, socket string, l *ledger, n int) {
 			return
 		}
 		l.change(name, func(f *fate) { f.submitted = true })
+		acknowledged()
 		if i%5 == n%5 {
 			l.change(name, func(f *fate) { f.removing = true })
 			if c.Remove(ctx, function, name) != nil {

@@ -227,15 +227,15 @@ func submits(b []byte, names string, count int) []byte {
 
 // hostiles are what peers do to the server.
 var hostiles = []struct {
-	name    string
-	memory  int  // that the server may take more, times the scale
-	patient bool // the server waits for what is unfinished: it has to see itself that it is too much
-	attack  func(s *siege)
+	name   string
+	memory int  // that the server may take more, times the scale
+	hasty  bool // the server does not wait long for what is unfinished: else it has to see itself that it is too much
+	attack func(s *siege)
 }{
-	{name: "unfinished beginnings on each port", attack: func(s *siege) {
+	{name: "unfinished beginnings on each port", hasty: true, attack: func(s *siege) {
 		s.everyWay(unfinished, 200*s.scale, func(c net.Conn, begin string) { _, _ = io.WriteString(c, begin) })
 	}},
-	{name: "a byte at a time on each port", attack: func(s *siege) {
+	{name: "a byte at a time on each port", hasty: true, attack: func(s *siege) {
 		s.everyWay(unfinished, 100*s.scale, func(c net.Conn, begin string) {
 			_, err := io.WriteString(c, begin)
 			for pause := time.NewTicker(dripPause); err == nil; <-pause.C {
@@ -246,14 +246,14 @@ var hostiles = []struct {
 			}
 		})
 	}},
-	{name: "four gigabytes announced on each port", patient: true, attack: func(s *siege) {
+	{name: "four gigabytes announced on each port", attack: func(s *siege) {
 		s.everyWay(huge, 200*s.scale, func(c net.Conn, begin string) { _, _ = io.WriteString(c, begin) })
 	}},
-	{name: "four gigabytes on their way on each port", patient: true, attack: func(s *siege) {
+	{name: "four gigabytes on their way on each port", attack: func(s *siege) {
 		s.everyWay(flowing, 20, func(c net.Conn, begin string) { _ = deaf(c, begin, "0") })
 	}},
 	{name: "peers that never read", attack: func(s *siege) { s.neverRead("periodic", "gloom-masters", "gloom-slaves", "dwork") }},
-	{name: "peers of HTTP that never read", attack: func(s *siege) { s.neverRead("kts46", "kts46-json", "http") }},
+	{name: "peers of HTTP that never read", hasty: true, attack: func(s *siege) { s.neverRead("kts46", "kts46-json", "http") }},
 	{name: "idle connections", attack: func(s *siege) {
 		n := s.files(500 * s.scale)
 		s.t.Logf("%d idle connections", n)
@@ -295,7 +295,7 @@ var hostiles = []struct {
 		s.answered(c, b)
 		s.stands("slots", 1000, 1000)
 	}},
-	{name: "very many functions, and their STATUS", memory: functionsEach << 10, patient: true, attack: func(s *siege) {
+	{name: "very many functions, and their STATUS", memory: functionsEach << 10, attack: func(s *siege) {
 		for n := range s.scale {
 			defer s.crowd(func(i int) string { return fmt.Sprintf("function %0100d", n*functionsEach+i) }, functionsEach, 0).Close()
 		}

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"treadle/codec/periodic"
 	"treadle/loop/client"
 )
 
@@ -31,7 +32,7 @@ const (
 	hostileRSS   = hostileLimit + 128<<20
 	// hostileWait is how long a well-behaved client may have to wait for a result: far more
 	// than it does, because tests share their machine.
-	hostileWait = 3 * time.Second
+	hostileWait = 10 * time.Second
 	// hostilePatience is how long a server may take to hang up on a peer: ten seconds for
 	// answers that are not read, and what a busy machine adds. It is less than the server's lifetime.
 	hostilePatience = time.Minute
@@ -48,13 +49,12 @@ type siege struct {
 	rest   bool // the well-behaved clients rest: nobody can be served
 }
 
-// besiege starts the server with little memory, or so much more, and short patience, or what
-// more the arguments say.
+// besiege starts the server with little memory, or so much more, and what more the arguments
+// say.
 func besiege(t *testing.T, more int, args ...string) *siege {
 	t.Helper()
 	s := newSiege(t, more)
-	all := []string{"--data", "none", "--max-frame", "4MiB", "--gloom-max-frame", "4MiB", "--max-outbound", "8MiB", "--dwork-max-frame", "4MiB",
-		"--handshake-timeout", "2s", "--frame-timeout", "2s"}
+	all := []string{"--data", "none", "--max-frame", "4MiB", "--gloom-max-frame", "4MiB", "--max-outbound", "8MiB", "--dwork-max-frame", "4MiB"}
 	return s.on(start(t, false, s.serves(append(all, args...)...)...))
 }
 
@@ -179,8 +179,8 @@ func TestHostile(t *testing.T) {
 	for _, h := range hostiles {
 		t.Run(h.name, func(t *testing.T) {
 			var args []string
-			if h.patient {
-				args = []string{"--frame-timeout", "1h"}
+			if h.hasty {
+				args = []string{"--handshake-timeout", "2s", "--frame-timeout", "2s"}
 			}
 			s := besiege(t, h.memory**hostileScale, args...)
 			s.withGuest(func() { h.attack(s) })
@@ -200,9 +200,9 @@ func TestFewDescriptors(t *testing.T) {
 	s.server.until("listening")
 	s.server.drain()
 	s.withGuest(func() {
+		idle := s.descriptors()
 		for range 3 {
 			var open []net.Conn
-			away := 0
 			for range 300 {
 				c, err := net.DialTimeout("unix", s.socket, patience)
 				if err != nil {
@@ -210,20 +210,30 @@ func TestFewDescriptors(t *testing.T) {
 				}
 				open = append(open, c)
 			}
+			away := 0
 			for _, c := range open {
-				_ = c.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
-				if _, err := c.Read(make([]byte, 1)); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+				_ = c.SetDeadline(time.Now().Add(hostilePatience))
+				_, _ = c.Write(hello(periodic.Client)) // the server may have hung up
+				if _, err := c.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Error("a connection is neither served nor turned away")
+				} else if err != nil {
 					away++
 				}
 			}
-			if files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", s.server.Process.Pid)); err != nil || len(files) > 150 {
-				t.Errorf("the server has %d of its 200 descriptors in use: none are left for what it needs itself, %v", len(files), err)
+			if n := s.descriptors(); n > 150 {
+				t.Errorf("the server has %d of its 200 descriptors in use: none are left for what it needs itself", n)
 			}
 			for _, c := range open {
 				c.Close()
 			}
 			if away == 0 || away == len(open) {
 				t.Errorf("%d of %d connections are turned away", away, len(open))
+			}
+			pause := time.NewTicker(dripPause)
+			for end := time.Now().Add(hostilePatience); s.descriptors() > idle; <-pause.C {
+				if time.Now().After(end) {
+					t.Fatalf("%d descriptors are in use when those have left, %d were before", s.descriptors(), idle)
+				}
 			}
 		}
 		c, err := client.Dial(t.Context(), "unix://"+s.socket, client.Options{})
@@ -233,6 +243,12 @@ func TestFewDescriptors(t *testing.T) {
 			c.Close()
 		}
 	})
+}
+
+// descriptors is how many the server has in use.
+func (s *siege) descriptors() int {
+	s.t.Helper()
+	return len(worked(os.ReadDir(fmt.Sprintf("/proc/%d/fd", s.server.Process.Pid)))(s.t))
 }
 
 // TestTermUnderLoad: SIGTERM while clients submit as fast as they can: the server ends in order,
@@ -262,6 +278,10 @@ func TestTermUnderLoad(t *testing.T) {
 				if acked[n]++; acked[n] == enough {
 					warm.Done()
 				}
+			}
+			if acked[n] < enough {
+				t.Errorf("client %d was acknowledged %d jobs before the end", n, acked[n])
+				warm.Done()
 			}
 		})
 	}

@@ -19,6 +19,9 @@ import (
 type scheduler struct {
 	*process
 	xml, json string // addresses
+
+	killAt int // the request of version 2 beside which the server is killed, 0: none
+	after  time.Duration
 }
 
 func startScheduler(t *testing.T, dir string, args ...string) *scheduler {
@@ -42,6 +45,9 @@ func (s *scheduler) says(want string, code int, args ...string) {
 
 // ask sends a request of version 2 and returns the reply; err when none came.
 func (s *scheduler) ask(format string, args ...any) (string, error) {
+	if s.killAt--; s.killAt == 0 {
+		time.AfterFunc(s.after, func() { _ = s.Process.Signal(syscall.SIGKILL) })
+	}
 	answer, err := http.Post("http://"+s.json+"/jsonrpc", "application/x-www-form-urlencoded", strings.NewReader(fmt.Sprintf(format, args...)))
 	if err != nil {
 		return "", err
@@ -162,7 +168,7 @@ func TestKts46Kill(t *testing.T) {
 			}
 		}
 		if kills < least || random.IntN(3) > 0 {
-			time.AfterFunc(time.Duration(random.IntN(40))*time.Millisecond, func() { _ = s.Process.Signal(syscall.SIGKILL) })
+			s.killAt, s.after = 1+random.IntN(3*steps/least/2), time.Duration(random.IntN(1000))*time.Microsecond
 		}
 		s.simulate(steps, &done, &sure)
 		_ = s.Process.Signal(syscall.SIGKILL)
