@@ -17,8 +17,8 @@ type id struct {
 // idShards is how many parts the table of global names has, each with its own lock.
 const idShards = 16
 
-// idTable is one part: the names of live jobs. Its lock is never taken together with
-// a shard's.
+// idTable is one part: the names of live jobs. Its lock may be taken under a shard's, and
+// none under it.
 type idTable struct {
 	mu    sync.Mutex
 	names map[id]struct{}

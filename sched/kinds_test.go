@@ -111,6 +111,42 @@ func TestGlobalBroadcast(t *testing.T) {
 	x.want("1 1 broadcast b")
 }
 
+// endings is a sink that looks whether the names of jobs whose owners are told are free.
+type endings struct {
+	t    *testing.T
+	s    *Scheduler
+	told int
+}
+
+func (e *endings) Deliver(d *Delivery) {
+	if d.Effect != Result && d.Effect != Failed {
+		return
+	}
+	e.told++
+	if !e.s.claimID(d.Job.Space, d.Job.Name) {
+		e.t.Errorf("the end of %q is told while its name is taken", d.Job.Name)
+		return
+	}
+	e.s.freeID(id{d.Job.Space, string(d.Job.Name)})
+}
+
+// Who is told that a job has ended may submit one of its name at once: no other goroutine
+// has to be waited for until the name is free.
+func TestNameIsFreeWhenItIsTold(t *testing.T) {
+	x := newStand(t, Options{Rules: wildRules})
+	owner, p := x.peer(), x.peer("f")
+	sink := &endings{t: t, s: x.s}
+	x.submit("f", "done", owned(owner, 1))
+	x.ok(x.s.Finish(x.now, p, x.take(p, "done"), nil, sink))
+	x.submit("f", "dies", owned(owner, 2))
+	for range wildRules[wildOwned].Deaths {
+		x.ok(x.s.Fail(x.now, p, x.take(p, "dies"), sink))
+	}
+	if sink.told != 2 {
+		t.Errorf("%d ends were told", sink.told)
+	}
+}
+
 // Who comes back with all its jobs finds their names free before the Ticks have ended
 // what it left behind, but for those that are running.
 func TestNamesOfALeaver(t *testing.T) {

@@ -228,10 +228,10 @@ func (sh *shard) dropLocks(job uint32, r *record) {
 	sh.calls = append(sh.calls, sh.s.locks.drop(sh.ref(job, r))...)
 }
 
-// unlock unlocks the shard and then does what reaches beyond it: it frees global names
-// of jobs that have ended, and calls those who wait for locks that have become free.
+// unlock unlocks the shard and then does what reaches beyond it: it calls those who wait
+// for locks that have become free.
 func (sh *shard) unlock(now Time, sink Sink) {
-	if sh.calls == nil && sh.freed == nil { // nearly always
+	if sh.calls == nil { // nearly always
 		sh.mu.Unlock()
 		return
 	}
@@ -239,12 +239,9 @@ func (sh *shard) unlock(now Time, sink Sink) {
 }
 
 func (sh *shard) unlockBeyond(now Time, sink Sink) {
-	calls, freed := sh.calls, sh.freed
-	sh.calls, sh.freed = nil, nil
+	calls := sh.calls
+	sh.calls = nil
 	sh.mu.Unlock()
-	for _, name := range freed {
-		sh.s.freeID(name)
-	}
 	for _, name := range calls {
 		sh.s.callNext(now, name, sink)
 	}

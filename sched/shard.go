@@ -31,7 +31,6 @@ type shard struct {
 	awaits   map[uint32][]await
 	topics   map[topic][]await
 	calls    []string // locks that may have room for a job that waits, see unlock
-	freed    []id     // names of global spaces whose jobs have ended, see unlock
 	counters Counters
 
 	edges     edges
@@ -378,6 +377,10 @@ func (sh *shard) putBack(now Time, job uint32, r *record, q *queue, wall int64, 
 
 // end frees a job that stands nowhere and tells those who await it.
 func (sh *shard) end(job uint32, r *record, q *queue, e Effect, data []byte, sink Sink) {
+	name, _ := unpack(sh.arena.view(r.bytes, int(r.size)))
+	if sh.s.rules[r.space].Global { // first: who is told may submit a job of the name at once
+		sh.s.freeID(id{r.space, string(name)})
+	}
 	if r.flags&awaited != 0 {
 		for _, a := range sh.awaits[job] {
 			sh.tell(a, job, r, q, e, data, sink)
@@ -387,12 +390,8 @@ func (sh *shard) end(job uint32, r *record, q *queue, e Effect, data []byte, sin
 	if r.flags&locking != 0 {
 		sh.dropLocks(job, r)
 	}
-	name, _ := unpack(sh.arena.view(r.bytes, int(r.size)))
 	if len(sh.topics) > 0 {
 		sh.endTopic(topic{r.space, q.name, string(name)}, sink)
-	}
-	if sh.s.rules[r.space].Global {
-		sh.freed = append(sh.freed, id{r.space, string(name)})
 	}
 	sh.unsave(r)
 	sh.names.remove(sh.s.tag(q.id, r.space, name), job)
