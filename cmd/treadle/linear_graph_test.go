@@ -324,21 +324,40 @@ func (g *linGraph) shown(name string) string {
 	return linTaskText(t.name, strings.Fields(t.after), t.holder)
 }
 
-// steal asks for one task.
-func (g linGraph) steal(o *linOp, output string) (all []linGraph) {
-	for i, name := range g.line {
-		if g.first(i) && (output == name || !o.known) {
-			next := g.give(i, o.location)
-			next.known = with(g.known, o.location)
-			all = append(all, next.saved(false))
-		}
-	}
+// steal asks for tasks: the first in line.
+func (g linGraph) steal(o *linOp, output string) []linGraph {
 	switch {
 	case len(g.line) > 0:
+		names := strings.Fields(output)
+		g.known = with(g.known, o.location)
+		return g.take(o, names)
 	case len(g.tasks) > 0:
 		return g.answered(o, output, linMissing, false, g)
-	default:
-		return g.answered(o, output, linOver, false, g)
+	}
+	return g.answered(o, output, linOver, false, g)
+}
+
+// take hands tasks to a thief, those that it says it got if that is known.
+func (g linGraph) take(o *linOp, names []string) (all []linGraph) {
+	if len(g.line) == 0 || o.count == 0 {
+		if o.known && len(names) > 0 {
+			return nil
+		}
+		return []linGraph{g.saved(false)}
+	}
+	if o.known && len(names) == 0 {
+		return nil // it would have got more
+	}
+	rest := *o
+	rest.count--
+	for i, name := range g.line {
+		switch {
+		case !g.first(i):
+		case !o.known:
+			all = append(all, g.give(i, o.location).take(&rest, nil)...)
+		case name == names[0]:
+			all = append(all, g.give(i, o.location).take(&rest, names[1:])...)
+		}
 	}
 	return all
 }

@@ -21,7 +21,8 @@ type linOp struct {
 	priority int64 // of a Gloom job
 	gloom    bool  // submitted by a master
 	crc      bool  // submitted in the CRC framing: a RUN_JOB ends when the job fails
-	worker   int   // who grabs, ends or leaves
+	worker   int   // who grabs, ends or leaves; of a Gloom job the master
+	count    int   // of tasks that are asked for
 	slave    bool  // and is a Gloom slave
 	result   string
 	location string             // of a dwork worker
@@ -36,6 +37,8 @@ const (
 	linRun    linKind = "run"    // a submission whose result is awaited
 	linResult linKind = "result" // the other end of a run: what it returned
 	linExists linKind = "id_exists"
+	linOffer  linKind = "offer" // a master's submission whose response it does not wait for
+	linQuit   linKind = "quit"  // a master closes its connection
 	linRemove linKind = "remove"
 	linStatus linKind = "status" // jobs, of these in the hands of workers
 	linGrab   linKind = "grab"
@@ -85,16 +88,20 @@ type linJob struct {
 	loose    bool // nothing is known of its place among those of its key
 	holder   int  // 0: nobody
 	leaving  linGone
-	waits    string // who waits for it: the version that each submitted, and c when it hears of failures
+	master   int     // of a Gloom job
+	owner    linGone // what the server has still to notice of the master
+	orphan   bool    // it has noticed
+	waits    string  // who waits for it: the version that each submitted, and c when it hears of failures
 }
 
-// linGone is what the server has still to notice of a holder.
+// linGone is what the server has still to notice of a connection.
 type linGone int
 
 const (
 	linHere linGone = iota
 	linWorkerGone
 	linSlaveGone
+	linMasterGone
 )
 
 const (
@@ -215,6 +222,8 @@ func (s linState) back(i int, how linKind, gone linGone) linState {
 	j := s.held[i]
 	s.held = without(s.held, i)
 	switch {
+	case j.orphan:
+		return s
 	case !j.gloom:
 		if gone != linWorkerGone {
 			j.waits = s.tell(j.waits, "", "failed", false)
@@ -257,6 +266,19 @@ func (s linState) drift() []linState {
 		if j.leaving != linHere {
 			all = append(all, s.back(i, linLeave, j.leaving).drift()...)
 		}
+		if j.owner != linHere {
+			next := s
+			next.held = slices.Clone(s.held)
+			next.held[i].owner, next.held[i].orphan = linHere, true
+			all = append(all, next.drift()...)
+		}
+	}
+	for i, j := range s.line {
+		if j.owner != linHere {
+			next := s
+			next.line = without(s.line, i)
+			all = append(all, next.drift()...)
+		}
 	}
 	for k, worker := range s.asking {
 		for i := range s.line {
@@ -279,7 +301,7 @@ func named(jobs []linJob, o *linOp) int {
 func (s linState) after(o *linOp, output string) (_ linState, ok bool) {
 	mine := slices.IndexFunc(s.held, func(j linJob) bool { return j.version == o.version && j.holder == o.worker })
 	switch o.kind {
-	case linSubmit, linRun:
+	case linSubmit, linRun, linOffer:
 		if s, ok = s.submit(o); !ok {
 			return s, false
 		}
@@ -313,6 +335,15 @@ func (s linState) after(o *linOp, output string) (_ linState, ok bool) {
 		if mine >= 0 {
 			s = s.back(mine, o.kind, linHere)
 		}
+	case linQuit:
+		s.line, s.held = slices.Clone(s.line), slices.Clone(s.held)
+		for _, jobs := range [][]linJob{s.line, s.held} {
+			for i := range jobs {
+				if jobs[i].gloom && jobs[i].master == o.worker {
+					jobs[i].owner = linMasterGone
+				}
+			}
+		}
 	case linLeave:
 		s.held = slices.Clone(s.held)
 		for i := range s.held {
@@ -337,7 +368,7 @@ func (s linState) submit(o *linOp) (_ linState, ok bool) {
 		}
 		wait += " "
 	}
-	j := linJob{name: o.name, gloom: o.gloom, version: o.version, due: o.due, priority: o.priority, loose: s.racy && o.due == linNow}
+	j := linJob{name: o.name, gloom: o.gloom, version: o.version, due: o.due, priority: o.priority, master: o.worker, loose: s.racy && o.due == linNow}
 	pending, running := named(s.line, o), named(s.held, o)
 	switch {
 	case o.gloom && (pending >= 0 || running >= 0):

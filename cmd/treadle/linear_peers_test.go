@@ -91,41 +91,58 @@ func (r *linRound) status(c *client.Client) error {
 	return nil
 }
 
-// master submits Gloom jobs, of few ids, and waits for each.
-func (r *linRound) master(rng *rand.Rand) {
+// master submits Gloom jobs, of few ids, and waits for each, until it has done its part or leaves
+// behind one that it does not wait for; it returns how many it has submitted.
+func (r *linRound) master(rng *rand.Rand, most int) (n int) {
 	m, err := client.DialMaster(r.ctx, r.site.socket("m"))
 	if err != nil {
 		r.fault(err)
-		return
+		return most
 	}
 	defer m.Close()
-	for range linOpsEach / 2 {
+	me := r.site.number()
+	for n < most {
+		n++
 		f, version := linFunction(rng.IntN(linServed)), r.site.number()
-		o := linOp{kind: linRun, name: linName(f, rng.IntN(linNames)), version: version, gloom: true, due: linNow, priority: int64(rng.IntN(3) - 1)}
+		o := linOp{kind: linRun, name: linName(f, rng.IntN(linNames)), version: version, worker: me, gloom: true, due: linNow, priority: int64(rng.IntN(3) - 1)}
+		j := &client.GloomJob{ID: client.GloomText(o.name), Type: client.GloomText(f), Priority: o.priority, Body: fmt.Append(nil, version)}
+		leaves := rng.IntN(6) == 0
 		call := r.now()
-		body, err := m.Run(r.ctx, &client.GloomJob{ID: client.GloomText(o.name), Type: client.GloomText(f), Priority: o.priority, Body: fmt.Append(nil, version)})
+		var body []byte
+		if leaves {
+			o.kind, err = linOffer, m.Submit(r.ctx, j)
+		} else {
+			body, err = m.Run(r.ctx, j)
+		}
 		var refused *client.GloomError
 		switch {
-		case !errors.As(err, &refused):
-			r.noteRun(f, call, o, linText(body), err)
-		case refused.Name == gloomcodec.JobFailed:
+		case errors.As(err, &refused) && refused.Name == gloomcodec.JobFailed:
 			r.noteRun(f, call, o, "failed", nil)
-		case refused.Name == gloomcodec.IDExists:
+		case errors.As(err, &refused) && refused.Name == gloomcodec.IDExists:
 			o.kind = linExists
 			r.note(f, call, o, "", nil)
+		case err == nil && !leaves:
+			r.noteRun(f, call, o, linText(body), nil)
 		default:
 			r.note(f, call, o, "", err)
 		}
 		if err != nil && refused == nil {
-			return
+			return most
+		}
+		if leaves {
+			call = r.now()
+			m.Close()
+			r.note(f, call, linOp{kind: linQuit, worker: me}, "", nil)
+			return n
 		}
 	}
+	return n
 }
 
 // linHold is how often a worker that has a job asks for something else before it does it: most
 // have it done at once, some let others come and go meanwhile.
 func linHold(rng *rand.Rand) int {
-	if rng.IntN(4) == 0 {
+	if rng.IntN(3) == 0 {
 		return 40
 	}
 	return rng.IntN(6)
@@ -319,8 +336,8 @@ func (r *linRound) hub(rng *rand.Rand, home string) {
 		if err != nil {
 			return
 		}
-		if o.kind == linSteal && answer != linMissing && answer != linOver {
-			last = answer
+		if names := strings.Fields(answer); o.kind == linSteal && answer != linMissing && answer != linOver {
+			last = names[rng.IntN(len(names))]
 		}
 	}
 }
@@ -329,7 +346,7 @@ func (r *linRound) hub(rng *rand.Rand, home string) {
 func (r *linRound) ask(h *client.Hub, o *linOp, rng *rand.Rand) (answer string, err error) {
 	task := func() client.DworkTask {
 		t := client.DworkTask{Name: linTaskName(rng.IntN(linGraphSize)), Origin: "o"}
-		for range rng.IntN(3) {
+		for range max(rng.IntN(5)-2, 0) {
 			t.After = append(t.After, linTaskName(rng.IntN(linGraphSize)))
 		}
 		return t
@@ -339,17 +356,17 @@ func (r *linRound) ask(h *client.Hub, o *linOp, rng *rand.Rand) (answer string, 
 		o.kind, o.tasks = linCreate, []client.DworkTask{task(), task()}[:1+rng.IntN(2)]
 		return linOK, h.Create(r.ctx, o.tasks...)
 	case n < 11:
-		o.kind = linSteal
-		got, err := h.Steal(r.ctx, o.location, 1)
-		if err == nil {
-			answer = got[0].Name
+		o.kind, o.count = linSteal, 1+rng.IntN(3)
+		got, err := h.Steal(r.ctx, o.location, int32(o.count))
+		for _, t := range got {
+			answer += t.Name + " "
 		}
 		return answer, err
-	case n < 15:
+	case n < 14:
 		o.kind, o.tasks = linComplete, []client.DworkTask{{Name: o.name}}
 		_, err = h.Complete(r.ctx, o.location, o.tasks...)
 		return linOK, err
-	case n == 15:
+	case n < 16:
 		o.kind, o.tasks = linTransfer, []client.DworkTask{{Name: o.name, After: task().After}}
 		return linOK, h.Transfer(r.ctx, o.location, o.tasks...)
 	case n == 16:

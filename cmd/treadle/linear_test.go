@@ -35,8 +35,8 @@ var (
 const (
 	linFunctions = 4
 	linServed    = 3 // of these have workers all the time: the last is there to have jobs that nobody takes
-	linNames     = 2 // of jobs in each
-	linGraphSize = 5 // tasks
+	linNames     = 3 // of jobs in each
+	linGraphSize = 7 // tasks
 	linLocations = 3
 	linOpsEach   = 60
 	linAcks      = 200 // a kill comes at one of the first so many acknowledgements
@@ -249,7 +249,11 @@ func (r *linRound) play(n int) {
 	}
 	for range 2 {
 		rng := random()
-		clients.Go(func() { r.master(rng) })
+		clients.Go(func() {
+			for n := linOpsEach / 2; n > 0; {
+				n -= r.master(rng, n)
+			}
+		})
 	}
 	for i := range linLocations {
 		rng := random()
@@ -264,7 +268,7 @@ func (r *linRound) play(n int) {
 		func(rng *rand.Rand) bool { return r.slave(rng, []string{linDwork}) },
 	} {
 		rng := random()
-		if rng.IntN(2) == 0 {
+		if rng.IntN(3) > 0 {
 			continue // with fewer workers jobs wait longer, and are still there when the server is killed
 		}
 		workers.Go(func() {
