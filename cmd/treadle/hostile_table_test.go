@@ -368,6 +368,13 @@ var hostiles = []struct {
 		<-time.After(500 * time.Millisecond * time.Duration(s.scale))
 		s.server.signal(syscall.SIGCONT)
 	}},
+	{name: "one result for very many requests", attack: (*siege).awaits},
+	{name: "a large broadcast to very many workers", attack: (*siege).broadcast},
+	{name: "a large task for very many who do not read", attack: (*siege).lookups},
+	{name: "a call that grows as it is read", attack: (*siege).recoded},
+	{name: "types of megabytes, one after the other", attack: (*siege).types},
+	{name: "a worker of very many functions asks and asks", attack: (*siege).asksMuch},
+	{name: "STATUS beside peers that never read theirs", patient: true, attack: (*siege).statuses},
 	{name: "garbage on each port", attack: func(s *siege) {
 		s.onEach(10*s.scale, func(protocol string) {
 			c := s.dial(protocol)

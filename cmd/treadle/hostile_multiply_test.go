@@ -1,0 +1,119 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"strings"
+
+	"treadle/codec/dwork"
+	gloomcodec "treadle/codec/gloom"
+	"treadle/codec/periodic"
+	"treadle/loop/client"
+)
+
+// The attacks here ask for little and would have the server hold, or do, much.
+
+// nearlyFrame is less than the largest frame by what stands around it.
+const nearlyFrame = 4<<20 - 256
+
+// awaits has one client await one job very often, whose result is large.
+func (s *siege) awaits() {
+	ctx := patient(s.t)
+	w := worked(client.DialWorker(ctx, s.socket, client.Options{}))(s.t)
+	defer w.Close()
+	must(s.t, w.CanDo(ctx, "much"))
+	b := hello(periodic.Client)
+	for i := range 256 {
+		b = ask(b, uint32(i), periodic.RunJob, periodic.AppendJob(nil, &periodic.Job{Func: []byte("much"), Name: []byte("awaited")}))
+	}
+	c := s.dial("periodic")
+	s.answered(c, b)
+	must(s.t, w.Done(ctx, worked(w.Grab(ctx))(s.t), make([]byte, nearlyFrame)))
+	s.wantHungUp(c, "a peer that awaits 256 results of 4 MiB")
+}
+
+// broadcast has a large job go to very many workers, who do not read it.
+func (s *siege) broadcast() {
+	b := ask(hello(periodic.Worker), 1, periodic.Broadcast, periodic.AppendStr8String(nil, "to all"))
+	b = ask(b, 2, periodic.GrabJob, nil)
+	for range s.files(150 * s.scale) {
+		c := s.dialFrom(net.Dialer{Control: littleRoom}, "periodic")
+		defer c.Close()
+		s.answered(c, b)
+	}
+	s.told(ask(hello(periodic.Client), 1, periodic.SubmitJob, periodic.AppendJob(nil, &periodic.Job{Func: []byte("to all"), Workload: make([]byte, nearlyFrame)})))
+}
+
+// lookups has very many peers ask for a large task, which they do not read.
+func (s *siege) lookups() {
+	ctx := patient(s.t)
+	hub := worked(client.DialHub(ctx, s.ports["dwork"]))(s.t)
+	defer hub.Close()
+	must(s.t, hub.Create(ctx, client.DworkTask{Name: "large", Origin: strings.Repeat("x", nearlyFrame)}))
+	look := string(dwork.AppendName(dwork.AppendType(nil, dwork.Lookup), []byte("large")))
+	look = fmt.Sprintf("\x01\x00\x00%c%s", len(look), look)
+	for range s.files(100 * s.scale) {
+		c := s.dialFrom(net.Dialer{Control: littleRoom}, "dwork")
+		defer c.Close()
+		_, err := io.WriteString(c, string(zmtp())+look+look)
+		must(s.t, err)
+	}
+	if got, err := hub.Lookup(ctx, "large"); err != nil || len(got.Origin) != nearlyFrame {
+		s.t.Errorf("who reads gets %d bytes, %v", len(got.Origin), err)
+	}
+}
+
+// recoded sends a call that says of itself, again and again, that it is in another encoding.
+func (s *siege) recoded() {
+	c := s.dial("kts46")
+	defer c.Close()
+	_, err := io.WriteString(c, whole("/RPC2", strings.Repeat(`<?xml version="1.0" encoding="iso-8859-1"?>`, 13)+strings.Repeat("\xe9", 200<<10)))
+	must(s.t, err)
+	answer := make([]byte, len("HTTP/1.1 200 OK"))
+	if _, err := io.ReadFull(c, answer); err != nil || string(answer) != "HTTP/1.1 200 OK" {
+		s.t.Errorf("%q, %v", answer, err)
+	}
+}
+
+// types has a slave join one type of megabytes after the other.
+func (s *siege) types() {
+	c := s.dial("gloom-slaves")
+	defer c.Close()
+	ok, long := gloomcodec.AppendOK(nil), strings.Repeat("x", nearlyFrame)
+	for i := range 150 * s.scale {
+		_, err := c.Write(gloomcodec.AppendJoin(nil, fmt.Appendf(nil, `"%d%s"`, i, long)))
+		must(s.t, err)
+		_, err = io.ReadFull(c, ok)
+		must(s.t, err)
+	}
+}
+
+// asksMuch has a worker of as many functions as there may be ask and ask.
+func (s *siege) asksMuch() {
+	const functions = 64 << 10
+	w := s.crowd(func(i int) string { return fmt.Sprint("many ", i) }, functions, 0)
+	defer w.Close()
+	var b []byte
+	for i := range 16_000 {
+		b = ask(b, uint32(i), periodic.GrabJob, nil)
+	}
+	s.answered(w, b)
+}
+
+// statuses has peers ask for a long STATUS that they do not read, beside one that does.
+func (s *siege) statuses() {
+	defer s.crowd(func(i int) string { return fmt.Sprintf("listed %0200d", i) }, 20_000, 0).Close()
+	status := ask(hello(periodic.Client), lastID, periodic.Status, nil)
+	for range 20 {
+		c := s.dialFrom(net.Dialer{Control: littleRoom}, "periodic")
+		defer c.Close()
+		_, err := c.Write(status)
+		must(s.t, err)
+	}
+	c := s.dial("periodic")
+	defer c.Close()
+	if size := s.awaited(c, status); size < 20_000*200 {
+		s.t.Errorf("a STATUS of %d bytes", size)
+	}
+}
