@@ -374,7 +374,7 @@ var hostiles = []struct {
 	{name: "a call that grows as it is read", attack: (*siege).recoded},
 	{name: "types of megabytes, one after the other", attack: (*siege).types},
 	{name: "a worker of very many functions asks and asks", attack: (*siege).asksMuch},
-	{name: "STATUS beside peers that never read theirs", patient: true, attack: (*siege).statuses},
+	{name: "STATUS beside peers that never read theirs", attack: (*siege).statuses},
 	{name: "garbage on each port", attack: func(s *siege) {
 		s.onEach(10*s.scale, func(protocol string) {
 			c := s.dial(protocol)
