@@ -11,12 +11,16 @@ import (
 // A job of the queue that is broadcast goes to every GRAB_JOB that waits, and is nobody's then:
 // what workers say of it is about nothing.
 
-// sent checks that a worker may be sent what is broadcast, and notes it.
-func (s *sim) sent(c *simConn, j *simJob) {
+// sent checks that a worker may be sent what is broadcast, for what it asked in a turn, and
+// notes it.
+func (s *sim) sent(c *simConn, j *simJob, asked int) {
 	s.say("c%d is sent %v", c.id, j)
+	if !c.slow {
+		asked = s.turn // it reads at once
+	}
 	switch {
 	case slices.Contains(c.kept, j):
-	case j.now == gone && (j.turn < s.turn || j.id == 0):
+	case j.now == gone && (j.turn < asked || j.id == 0):
 		s.fail("%v is broadcast after its end, or before it came", j)
 	case !c.serving(s, broadcast):
 		s.fail("%v is broadcast to c%d, which has not asked for it", j, c.id)

@@ -252,7 +252,7 @@ func (s *sim) periodicReply(c *simConn) int {
 		}
 		s.assignedAs(c, k, &j)
 		if k.queue == broadcast {
-			s.sent(c, k)
+			s.sent(c, k, q.turn)
 		} else {
 			if !c.serving(s, k.queue) {
 				s.fail("c%d is given %v of q%d, which it does not do", c.id, k, k.queue)
@@ -261,7 +261,7 @@ func (s *sim) periodicReply(c *simConn) int {
 			k.tag = r.MsgID
 		}
 	case periodic.Sleep:
-		s.wakes(c, r.Body)
+		s.wakes(c, r.Body, q.turn)
 	case periodic.RunJob:
 		s.result(c, q.job, r.Body)
 	case periodic.Acquire:

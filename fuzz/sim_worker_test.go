@@ -150,8 +150,9 @@ func (s *sim) noJob(c *simConn) {
 }
 
 // wakes checks the answer to a SLEEP. With it a worker may be sent what is broadcast, which
-// it gets with its next GRAB_JOB and which is nobody else's then.
-func (s *sim) wakes(c *simConn, body []byte) {
+// it gets with its next GRAB_JOB and which is nobody else's then. asked is the turn of the SLEEP:
+// who reads slowly was woken by then, perhaps.
+func (s *sim) wakes(c *simConn, body []byte, asked int) {
 	if len(body) != 1 || body[0] != byte(periodic.Noop) {
 		s.fail("c%d is sent %x for a SLEEP", c.id, body)
 	}
@@ -159,8 +160,13 @@ func (s *sim) wakes(c *simConn, body []byte) {
 		return
 	}
 	for _, j := range s.jobs {
-		if j.by == ofPeriodic && j.queue == broadcast && j.now != gone {
+		if j.by != ofPeriodic || j.queue != broadcast {
+			continue
+		}
+		if j.now != gone {
 			s.doubt(j)
+			c.kept = append(c.kept, j)
+		} else if c.slow && j.turn >= asked {
 			c.kept = append(c.kept, j)
 		}
 	}
