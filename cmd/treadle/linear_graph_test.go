@@ -399,6 +399,11 @@ func (g linGraph) peer(o *linOp, output string) (all []linGraph) {
 	case o.kind == linGrab && !o.known:
 		g.asking = with(g.asking, o.worker)
 		return []linGraph{g}
+	case o.kind == linBack:
+		if !slices.ContainsFunc(g.tasks, func(t linTask) bool { return t.holder == me }) {
+			all = append(all, g)
+		}
+		return all
 	case o.kind == linGrab:
 		for i, name := range g.line {
 			if g.first(i) && name == output {

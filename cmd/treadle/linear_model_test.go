@@ -46,6 +46,7 @@ const (
 	linFail   linKind = "fail"
 	linLater  linKind = "later" // put off by no time
 	linLeave  linKind = "leave" // the worker closes its connection
+	linBack   linKind = "back"  // who left has a connection again, of the same loop: the end of the old one was noticed
 	linKilled linKind = "kill -9, start and read"
 )
 
@@ -323,6 +324,10 @@ func (s linState) after(o *linOp, output string) (_ linState, ok bool) {
 		s.tell(waits, "", "removed", true)
 	case linStatus:
 		return s, output == fmt.Sprint(len(s.line)+len(s.held), " ", len(s.held))
+	case linBack:
+		return s, !slices.ContainsFunc(slices.Concat(s.line, s.held), func(j linJob) bool {
+			return j.holder == o.worker && j.leaving != linHere || j.master == o.worker && j.owner != linHere
+		})
 	case linGrab:
 		return s.grab(o, output)
 	case linDone:

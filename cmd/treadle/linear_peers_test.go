@@ -93,7 +93,7 @@ func (r *linRound) status(c *client.Client) error {
 
 // master submits Gloom jobs, of few ids, and waits for each, until it has done its part or leaves
 // behind one that it does not wait for; it returns how many it has submitted.
-func (r *linRound) master(rng *rand.Rand, most int) (n int) {
+func (r *linRound) master(rng *rand.Rand, left *linLeft, most int) (n int) {
 	m, err := client.DialMaster(r.ctx, r.site.socket("m"))
 	if err != nil {
 		r.fault(err)
@@ -115,28 +115,53 @@ func (r *linRound) master(rng *rand.Rand, most int) (n int) {
 			body, err = m.Run(r.ctx, j)
 		}
 		var refused *client.GloomError
+		failed := errors.As(err, &refused) && refused.Name == gloomcodec.JobFailed
 		switch {
-		case errors.As(err, &refused) && refused.Name == gloomcodec.JobFailed:
-			r.noteRun(f, call, o, "failed", nil)
-		case errors.As(err, &refused) && refused.Name == gloomcodec.IDExists:
+		case refused != nil && refused.Name == gloomcodec.IDExists:
 			o.kind = linExists
 			r.note(f, call, o, "", nil)
-		case err == nil && !leaves:
-			r.noteRun(f, call, o, linText(body), nil)
-		default:
+		case leaves && failed: // before it left
+			r.note(f, call, o, "", nil)
+		case failed:
+			r.noteRun(f, call, o, "failed", nil)
+		case leaves:
 			r.note(f, call, o, "", err)
+		default:
+			r.noteRun(f, call, o, linText(body), err)
 		}
 		if err != nil && refused == nil {
 			return most
 		}
+		r.back(left)
 		if leaves {
-			call = r.now()
-			m.Close()
-			r.note(f, call, linOp{kind: linQuit, worker: me}, "", nil)
+			*left = r.leave(linOp{kind: linQuit, worker: me}, f, m)
 			return n
 		}
 	}
 	return n
+}
+
+// linLeft is who has closed a connection, and what that mattered to.
+type linLeft struct {
+	part string
+	who  int
+}
+
+// leave closes a connection.
+func (r *linRound) leave(o linOp, part string, conn interface{ Close() }) linLeft {
+	call := r.now()
+	conn.Close()
+	r.note(part, call, o, "", nil)
+	return linLeft{part, o.worker}
+}
+
+// back is called when the next connection is answered. A loop hears of the end of the one before
+// it, two loops of each in no order.
+func (r *linRound) back(left *linLeft) {
+	if left.who > 0 && !r.racy {
+		r.note(left.part, r.now(), linOp{kind: linBack, worker: left.who}, "", nil)
+	}
+	left.who = 0
 }
 
 // linHold is how often a worker that has a job asks for something else before it does it: most
@@ -164,7 +189,7 @@ func (r *linRound) steadyWorker(rng *rand.Rand, functions []string, ready func()
 	for range 2 {
 		rng := rand.New(rand.NewPCG(rng.Uint64(), 0))
 		slots.Go(func() {
-			for r.job(w, me, rng, functions, false) {
+			for r.job(w, me, rng, functions, nil) {
 			}
 		})
 	}
@@ -182,7 +207,7 @@ func serveAll(r *linRound, w *client.Worker, functions []string) error {
 }
 
 // worker does jobs until it leaves in the middle of one, or the server is killed: false.
-func (r *linRound) worker(rng *rand.Rand, o client.Options, functions []string) bool {
+func (r *linRound) worker(rng *rand.Rand, left *linLeft, o client.Options, functions []string) bool {
 	w, err := client.DialWorker(r.ctx, r.site.socket("p"), o)
 	if err != nil {
 		r.fault(err)
@@ -192,16 +217,17 @@ func (r *linRound) worker(rng *rand.Rand, o client.Options, functions []string) 
 	if serveAll(r, w, functions) != nil {
 		return false
 	}
+	r.back(left)
 	me := r.site.number()
-	for r.job(w, me, rng, functions, true) {
+	for r.job(w, me, rng, functions, left) {
 	}
 	return !r.killed.Load()
 }
 
 // job does one job; false: the connection has ended. A PING behind its word says that it was
-// read. A worker that is alone on its connection may leave, and may say a second time, when the
-// job is another's, that it has done it.
-func (r *linRound) job(w *client.Worker, me int, rng *rand.Rand, functions []string, alone bool) bool {
+// read. A worker that is alone on its connection may leave, where left is noted, and may say a
+// second time, when the job is another's, that it has done it.
+func (r *linRound) job(w *client.Worker, me int, rng *rand.Rand, functions []string, left *linLeft) bool {
 	call := r.now()
 	a, err := w.Grab(r.ctx)
 	if err != nil { // it may have been given any of them
@@ -236,14 +262,13 @@ func (r *linRound) job(w *client.Worker, me int, rng *rand.Rand, functions []str
 	switch n := rng.IntN(12); {
 	case n < 6:
 		return say(linDone, done)
-	case n == 6 && alone:
-		w.Close()
+	case n == 6 && left != nil:
 		o.kind = linLeave
-		r.note(f, call, o, "", nil)
+		*left = r.leave(o, f, w)
 		return false
 	case n < 9:
 		return say(linLater, func() error { return w.Later(r.ctx, a, 0, linStep) })
-	case n < 11 || !alone:
+	case n < 11 || left == nil:
 		return say(linFail, func() error { return w.Fail(r.ctx, a) })
 	}
 	if !say(linFail, func() error { return w.Fail(r.ctx, a) }) {
@@ -255,7 +280,7 @@ func (r *linRound) job(w *client.Worker, me int, rng *rand.Rand, functions []str
 
 // slave does Gloom and Periodic jobs and tasks until it leaves in the middle of one, or the
 // server is killed: false. It asks for the next with its response to the last.
-func (r *linRound) slave(rng *rand.Rand, types []string) bool {
+func (r *linRound) slave(rng *rand.Rand, left *linLeft, types []string) bool {
 	s, err := client.DialSlave(r.ctx, r.site.socket("s"))
 	if err != nil {
 		r.fault(err)
@@ -264,7 +289,9 @@ func (r *linRound) slave(rng *rand.Rand, types []string) bool {
 	defer s.Close()
 	me, f := r.site.number(), types[rng.IntN(len(types))]
 	asked := r.now()
-	err = s.Join(r.ctx, client.GloomText(f))
+	if err = s.Join(r.ctx, client.GloomText(f)); err == nil {
+		r.back(left)
+	}
 	for {
 		var j *client.GloomJob
 		if err == nil {
@@ -287,13 +314,12 @@ func (r *linRound) slave(rng *rand.Rand, types []string) bool {
 		for range linHold(rng) {
 			_ = s.Join(r.ctx, client.GloomText(f)) // which changes nothing; an error comes again
 		}
-		asked = r.now()
 		if rng.IntN(4) == 0 {
-			s.Close()
 			o.kind = linLeave
-			r.note(f, asked, o, "", nil)
+			*left = r.leave(o, f, s)
 			return !r.killed.Load()
 		}
+		asked = r.now()
 		next := types[rng.IntN(len(types))]
 		if next != f {
 			_ = s.Join(r.ctx, client.GloomText(next)) // counts from the next job on; an error comes again

@@ -250,8 +250,9 @@ func (r *linRound) play(n int) {
 	for range 2 {
 		rng := random()
 		clients.Go(func() {
+			var left linLeft
 			for n := linOpsEach / 2; n > 0; {
-				n -= r.master(rng, n)
+				n -= r.master(rng, &left, n)
 			}
 		})
 	}
@@ -259,20 +260,21 @@ func (r *linRound) play(n int) {
 		rng := random()
 		clients.Go(func() { r.hub(rng, linLocation(i)) })
 	}
-	for _, w := range []func(rng *rand.Rand) bool{
-		func(rng *rand.Rand) bool { return r.worker(rng, plain, functions) },
-		func(rng *rand.Rand) bool { return r.worker(rng, crc, functions) },
-		func(rng *rand.Rand) bool { return r.worker(rng, plain, []string{linDwork}) },
-		func(rng *rand.Rand) bool { return r.slave(rng, functions) },
-		func(rng *rand.Rand) bool { return r.slave(rng, served) },
-		func(rng *rand.Rand) bool { return r.slave(rng, []string{linDwork}) },
+	for _, w := range []func(*rand.Rand, *linLeft) bool{
+		func(rng *rand.Rand, left *linLeft) bool { return r.worker(rng, left, plain, functions) },
+		func(rng *rand.Rand, left *linLeft) bool { return r.worker(rng, left, crc, functions) },
+		func(rng *rand.Rand, left *linLeft) bool { return r.worker(rng, left, plain, []string{linDwork}) },
+		func(rng *rand.Rand, left *linLeft) bool { return r.slave(rng, left, functions) },
+		func(rng *rand.Rand, left *linLeft) bool { return r.slave(rng, left, served) },
+		func(rng *rand.Rand, left *linLeft) bool { return r.slave(rng, left, []string{linDwork}) },
 	} {
 		rng := random()
 		if rng.IntN(3) > 0 {
 			continue // with fewer workers jobs wait longer, and are still there when the server is killed
 		}
 		workers.Go(func() {
-			for w(rng) {
+			var left linLeft
+			for w(rng, &left) {
 			}
 		})
 	}
