@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/anishathalye/porcupine"
-
 	"treadle/loop/client"
 )
 
@@ -42,13 +40,15 @@ type linTask struct {
 // linPeer is a worker of another protocol, as a holder.
 func linPeer(worker int) string { return fmt.Sprint("#", worker) }
 
-// linGraph is everything about the tasks, and what the disk may hold of them.
+// linGraph is everything about the tasks that dwork's clients make and do, and workers of Periodic
+// and Gloom, and what the disk may hold of them: Create, Complete and Transfer are answered when
+// they are on it.
 type linGraph struct {
 	tasks  []linTask // by name
 	line   []string  // ready, first ones first
 	known  []string  // locations that may exit
 	asking []int     // workers that were killed over a grab
-	disk   []string  // as String says it
+	disk   linStore  // as String says it
 }
 
 func (g linGraph) equal(o linGraph) bool {
@@ -76,7 +76,7 @@ func linTaskText(name string, after []string, location string) string {
 
 // linGraphStart is the state of tasks that were read so.
 func linGraphStart(read string) linGraph {
-	g := linGraph{disk: []string{read}}
+	g := linGraph{disk: linStore{read}}
 	for text := range strings.SplitSeq(strings.TrimSuffix(read, ";"), ";") {
 		fields := strings.Split(text, ",")
 		if len(fields) != 3 {
@@ -233,17 +233,13 @@ func (g linGraph) enter(freed []string) (all []linGraph) {
 
 // saved notes what the disk is to hold, or that it does hold that.
 func (g linGraph) saved(synced bool) linGraph {
-	now := g.String()
-	switch {
-	case synced:
-		g.disk = []string{now}
-	case g.disk[len(g.disk)-1] != now:
-		g.disk = append(slices.Clone(g.disk), now)
-	}
+	g.disk = g.disk.add(g.String(), synced)
 	return g
 }
 
-// drift returns what the state may have become without any request: see linState.drift.
+func (g linGraph) stored() linStore { return g.disk }
+
+// drift is linSpec's, as linState's is.
 func (g linGraph) drift() []linGraph {
 	all := []linGraph{g}
 	for _, t := range g.tasks {
@@ -421,33 +417,4 @@ func (g linGraph) peer(o *linOp, output string) (all []linGraph) {
 	}
 	g.settle(o.name, true) // failed, or put off by no time
 	return []linGraph{g.saved(false)}
-}
-
-// linTasks is the model of the tasks that dwork's clients make and do, and workers of Periodic and
-// Gloom, on a server that is killed at last. What Create, Complete and Transfer are answered is on
-// disk by then; the rest follows in its order, and any number of the last of that may be lost.
-func linTasks(start linGraph) porcupine.NondeterministicModel {
-	return porcupine.NondeterministicModel{
-		Init: func() []any { return []any{start} },
-		Step: func(state, input, output any) (next []any) {
-			g, o := state.(linGraph), input.(linOp)
-			for _, g := range g.drift() {
-				if o.kind == linKilled {
-					if slices.Contains(g.disk, output.(string)) {
-						next = append(next, g)
-					}
-					continue
-				}
-				for _, after := range g.after(&o, output.(string)) {
-					next = append(next, after)
-				}
-				if !o.known && o.kind != linGrab {
-					next = append(next, g)
-				}
-			}
-			return next
-		},
-		Equal:             func(a, b any) bool { return a.(linGraph).equal(b.(linGraph)) },
-		DescribeOperation: func(input, output any) string { return input.(linOp).describe(output.(string)) },
-	}
 }

@@ -121,14 +121,15 @@ func (j *linJob) ahead(o *linJob) bool {
 	return j.due == linAhead
 }
 
-// linState is everything about a function: its jobs, who was told what and has not returned yet,
-// and what the disk may hold.
+// linState is everything about a function whose jobs Periodic clients and Gloom masters submit, and
+// workers of both do: its jobs, who was told what and has not returned yet, and what the disk may
+// hold. SUBMIT_JOB and REMOVE_JOB are acknowledged when they are on disk; Gloom jobs never are.
 type linState struct {
 	line   []linJob // ready, first ones first
 	held   []linJob // by name
 	asking []int    // workers that were killed over a grab: it may have been answered
 	told   []string
-	disk   []string // as linDisk says it
+	disk   linStore // as linDisk says it
 	racy   bool     // loops of their own read the clock: seconds of becoming ready may be in another order
 }
 
@@ -151,7 +152,7 @@ func linDisk(jobs []linJob) string {
 
 // linStart is the state of a function that was read so.
 func linStart(read string, racy bool) linState {
-	s := linState{disk: []string{read}, racy: racy}
+	s := linState{disk: linStore{read}, racy: racy}
 	for text := range strings.SplitSeq(strings.TrimSuffix(read, ";"), ";") {
 		j := linJob{loose: true}
 		if _, err := fmt.Sscan(text, &j.name, &j.version, &j.due, &j.count); err == nil {
@@ -249,17 +250,11 @@ func (s linState) back(i int, how linKind, gone linGone) linState {
 
 // saved notes what the disk is to hold, or that it does hold that.
 func (s linState) saved(synced bool) linState {
-	now := linDisk(slices.Concat(s.line, s.held))
-	switch {
-	case synced:
-		s.disk = []string{now}
-	case s.disk[len(s.disk)-1] != now:
-		s.disk = append(slices.Clone(s.disk), now)
-	}
+	s.disk = s.disk.add(linDisk(slices.Concat(s.line, s.held)), synced)
 	return s
 }
 
-// drift returns what the state may have become without any operation: the server notices whose
+// drift is linSpec's: the server notices whose
 // connection has ended, and answers those who will not hear it.
 func (s linState) drift() []linState {
 	all := []linState{s}
@@ -298,8 +293,16 @@ func named(jobs []linJob, o *linOp) int {
 	return slices.IndexFunc(jobs, func(j linJob) bool { return j.name == o.name && j.gloom == o.gloom })
 }
 
-// after is the state after an operation; ok is false when it cannot have happened so.
-func (s linState) after(o *linOp, output string) (_ linState, ok bool) {
+// after is the states after an operation.
+func (s linState) after(o *linOp, output string) (all []linState) {
+	if next, ok := s.step(o, output); ok {
+		all = append(all, next)
+	}
+	return all
+}
+
+// step is after; ok is false when it cannot have happened so.
+func (s linState) step(o *linOp, output string) (_ linState, ok bool) {
 	mine := slices.IndexFunc(s.held, func(j linJob) bool { return j.version == o.version && j.holder == o.worker })
 	switch o.kind {
 	case linSubmit, linRun, linOffer:
@@ -411,24 +414,48 @@ func (s linState) grab(o *linOp, output string) (_ linState, ok bool) {
 	return s, false
 }
 
-// linQueue is the model of a function whose jobs Periodic clients and Gloom masters submit, and
-// workers of both do, on a server that is killed at last. What is acknowledged to a client is on
-// disk by then; WORK_DONE, WORK_FAIL, SCHED_LATER and RUN_JOB follow in their order, and any
-// number of the last of those may be lost; Gloom jobs are.
-func linQueue(start linState) porcupine.NondeterministicModel {
+func (s linState) stored() linStore { return s.disk }
+
+// linStore is what a disk may hold: what is known to be on it, and what followed since. Of that
+// any number of the last may be lost.
+type linStore []string
+
+// add notes what the disk is to hold, or, when it is synced, does hold.
+func (d linStore) add(now string, synced bool) linStore {
+	switch {
+	case synced:
+		return linStore{now}
+	case d[len(d)-1] != now:
+		return append(slices.Clone(d), now)
+	}
+	return d
+}
+
+// linSpec is the states of what a history is judged by.
+type linSpec[S any] interface {
+	equal(S) bool
+	// drift returns what the state may have become without any operation.
+	drift() []S
+	// after is the states after an operation; none: it cannot have happened so.
+	after(o *linOp, output string) []S
+	stored() linStore
+}
+
+// linModel is the model of a server that is killed at last. What is acknowledged is on disk by
+// then; the rest follows in its order, and any number of the last of that may be lost.
+func linModel[S linSpec[S]](start S) porcupine.NondeterministicModel {
 	return porcupine.NondeterministicModel{
 		Init: func() []any { return []any{start} },
 		Step: func(state, input, output any) (next []any) {
-			s, o := state.(linState), input.(linOp)
-			for _, s := range s.drift() {
+			o := input.(linOp)
+			for _, s := range state.(S).drift() {
 				if o.kind == linKilled {
-					if slices.Contains(s.disk, output.(string)) {
+					if slices.Contains(s.stored(), output.(string)) {
 						next = append(next, s)
 					}
 					continue
 				}
-				after, ok := s.after(&o, output.(string))
-				if ok {
+				for _, after := range s.after(&o, output.(string)) {
 					next = append(next, after)
 				}
 				if !o.known && o.kind != linGrab {
@@ -437,7 +464,7 @@ func linQueue(start linState) porcupine.NondeterministicModel {
 			}
 			return next
 		},
-		Equal:             func(a, b any) bool { return a.(linState).equal(b.(linState)) },
+		Equal:             func(a, b any) bool { return a.(S).equal(b.(S)) },
 		DescribeOperation: func(input, output any) string { return input.(linOp).describe(output.(string)) },
 	}
 }

@@ -290,9 +290,9 @@ func (r *linRound) judge(t *testing.T, read map[string]string) {
 	call := r.now()
 	for part := range r.read {
 		ops := append(r.ops[part], porcupine.Operation{Input: linOp{kind: linKilled, known: true}, Call: call, Output: read[part], Return: call + 1})
-		model := linQueue(linStart(r.read[part], r.racy))
+		model := linModel(linStart(r.read[part], r.racy))
 		if part == linDwork {
-			model = linTasks(linGraphStart(r.read[part]))
+			model = linModel(linGraphStart(r.read[part]))
 		}
 		if result := porcupine.CheckOperationsTimeout(model.ToModel(), ops, patience); result != porcupine.Ok {
 			t.Fatalf("seed %d: the history of %s, which began with %q, is not linearizable: %v\n%s", *linearSeed, part, r.read[part], result, linReport(model, ops))
