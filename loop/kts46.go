@@ -54,6 +54,8 @@ type ktsHub struct {
 	stats     ktsStats
 	active    atomic.Int64       // calls that are being answered
 	await     func(uint64) error // awaitCommit, but in an Offline server
+	composing sync.Mutex         // see compose
+	unread    ktsUnread
 	sockets   []net.Listener
 	servers   []*http.Server
 

@@ -139,6 +139,80 @@ func TestKtsHugeBodies(t *testing.T) {
 	r.wantMetric("treadle_kts46_too_large_total", 4)
 }
 
+// TestKtsUnread: peers that ask for everything there is and never read it take what may be
+// unread; those that have asked first are hung up on, and who reads is answered.
+func TestKtsUnread(t *testing.T) {
+	const projects, outbound = 60_000, 12 << 20
+	r := startServer(t, Options{Kts46: ktsOn, MaxFrame: outbound, GloomMaxFrame: outbound, MaxOutbound: outbound})
+	if err := r.kts46.turn(func() error {
+		for i := range projects {
+			if err := r.kts46.createProject(fmt.Sprintf("%0250d", i)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	call := string(kts46.AppendCall(nil, "getServerStatus"))
+	ask := head(len(call)) + call
+	var deaf []net.Conn
+	for range 6 { // each has 30 MB, of which the system takes some, and 48 MiB may be unread
+		c := r.dialKts("kts46")
+		_, err := io.WriteString(c, ask)
+		if err == nil {
+			_, err = c.Read(make([]byte, 1)) // it is being answered
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		deaf = append(deaf, c)
+	}
+	c := r.dialKts("kts46")
+	if _, err := io.WriteString(c, ask); err != nil {
+		t.Fatal(err)
+	}
+	if status, body := answer(t, c); status != 200 || len(body) < 250*projects {
+		t.Errorf("status %d, %d bytes", status, len(body))
+	}
+	for i, c := range deaf[:4] {
+		if n, _ := io.Copy(io.Discard, io.LimitReader(c, 250*projects)); n == 250*projects {
+			t.Errorf("peer %d, which did not read, has its answer", i)
+		}
+	}
+}
+
+// TestKtsCompose: while a long answer is put together, no other is, and short ones are.
+func TestKtsCompose(t *testing.T) {
+	r := startServer(t, Options{Kts46: ktsOn})
+	ask := func(method string) net.Conn {
+		c, call := r.dialKts("kts46"), string(kts46.AppendCall(nil, method))
+		if _, err := io.WriteString(c, head(len(call))+call); err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	r.kts46.composing.Lock()
+	var long []net.Conn
+	for range 20 {
+		long = append(long, ask("getServerStatus"))
+	}
+	for range 20 {
+		if status, _ := answer(t, ask("hello")); status != 200 {
+			t.Errorf("status %d", status)
+		}
+	}
+	if n := r.kts46.stats.requests["getServerStatus"].Load(); n != 0 {
+		t.Errorf("%d long answers are put together", n)
+	}
+	r.kts46.composing.Unlock()
+	for _, c := range long {
+		if status, _ := answer(t, c); status != 200 {
+			t.Errorf("status %d", status)
+		}
+	}
+}
+
 // pipeListener accepts what is sent to it.
 type pipeListener chan net.Conn
 

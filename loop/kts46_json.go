@@ -55,6 +55,8 @@ func (h *ktsHub) serveJSON(w http.ResponseWriter, r *http.Request) {
 		h.send(w, http.StatusOK, "application/json", nil)
 		return
 	}
+	composed := h.compose(ktsLong[request.Method])
+	defer composed()
 	result, err := h.callJSON(&request)
 	var broken *JournalError
 	var why *kts46.Error
@@ -63,7 +65,9 @@ func (h *ktsHub) serveJSON(w http.ResponseWriter, r *http.Request) {
 		h.send(w, http.StatusOK, "application/json", nil)
 		return
 	case err == nil:
-		h.send(w, http.StatusOK, "application/json", kts46.AppendResult(nil, request.ID, result))
+		body := kts46.AppendResult(nil, request.ID, result)
+		composed()
+		h.send(w, http.StatusOK, "application/json", body)
 		return
 	case errors.As(err, &broken), errors.Is(err, errKtsStopping):
 		h.send(w, http.StatusServiceUnavailable, "text/plain", []byte(err.Error()+"\n"))
@@ -384,6 +388,8 @@ type ktsWaitingJSON struct {
 }
 
 func (h *ktsHub) sendStatus(w http.ResponseWriter) {
+	composed := h.compose(true)
+	defer composed()
 	st := ktsStatusJSON{[]ktsWaitingJSON{}, make(map[string]*ktsTaskJSON), make(map[string]*ktsTaskJSON)}
 	err := h.turn(func() error {
 		for _, name := range slices.Sorted(maps.Keys(h.projects)) {
@@ -413,5 +419,6 @@ func (h *ktsHub) sendStatus(w http.ResponseWriter) {
 	if err != nil {
 		panic("BUG: the status is no JSON: " + err.Error())
 	}
+	composed()
 	h.send(w, http.StatusOK, "application/json", text)
 }

@@ -152,6 +152,9 @@ func (h *ktsHub) body(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
 func (h *ktsHub) send(w http.ResponseWriter, status int, kind string, body []byte) {
 	w.Header().Set("Content-Type", kind)
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	if len(body) > h.server.large() {
+		defer h.unread.begin(w, len(body), h.server.mostUnsent())()
+	}
 	w.WriteHeader(status)
 	_, err := w.Write(body)
 	if err == nil {

@@ -72,6 +72,8 @@ func (h *ktsHub) serveXML(w http.ResponseWriter, r *http.Request) {
 	defer h.answering()()
 	call, err := kts46.ReadCall(strings.NewReader(string(body)))
 	var answer any
+	composed := h.compose(ktsLong[call.Method])
+	defer composed()
 	if err == nil {
 		answer, err = h.callXML(&call)
 	} else {
@@ -85,7 +87,10 @@ func (h *ktsHub) serveXML(w http.ResponseWriter, r *http.Request) {
 		h.stats.refused.Add(1)
 		h.send(w, http.StatusOK, "text/xml", kts46.AppendFault(nil, ktsFault(err)))
 	default:
-		h.send(w, http.StatusOK, "text/xml", kts46.AppendAnswer(nil, answer))
+		body := kts46.AppendAnswer(nil, answer)
+		answer = nil
+		composed()
+		h.send(w, http.StatusOK, "text/xml", body)
 	}
 }
 
