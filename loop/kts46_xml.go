@@ -88,7 +88,6 @@ func (h *ktsHub) serveXML(w http.ResponseWriter, r *http.Request) {
 		h.send(w, http.StatusOK, "text/xml", kts46.AppendFault(nil, ktsFault(err)))
 	default:
 		body := kts46.AppendAnswer(nil, answer)
-		answer = nil
 		composed()
 		h.send(w, http.StatusOK, "text/xml", body)
 	}
