@@ -41,7 +41,7 @@ func (s *sim) sent(c *simConn, j *simJob, asked int) {
 }
 
 // heardAll checks, when nothing is in the air, that what was broadcast in this turn went to all
-// who waited for it before and still wait.
+// who waited for it before and still wait. To who reads slowly it may be on its way.
 func (s *sim) heardAll() {
 	for _, j := range s.aired {
 		for _, c := range s.conns {
@@ -49,7 +49,7 @@ func (s *sim) heardAll() {
 			for _, r := range c.requests {
 				waits = waits || r.cmd == periodic.GrabJob && r.turn < s.turn
 			}
-			if waits && c.tuned > 0 && c.tuned <= s.turn && !j.sentTo[c] {
+			if waits && !c.slow && c.tuned > 0 && c.tuned <= s.turn && !j.sentTo[c] {
 				s.fail("%v is broadcast, and not to c%d, which waits", j, c.id)
 			}
 		}
