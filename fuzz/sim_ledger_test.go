@@ -85,11 +85,12 @@ func (j *simJob) workload() string { return fmt.Sprintf(`"j%d"`, j.id) }
 
 // ledger is all jobs.
 type ledger struct {
-	jobs  []*simJob // by id
-	names map[string][]*simJob
-	wall  int64 // the latest time that was ever shown
-	swaps []swap
-	aired []*simJob // what was broadcast in this turn
+	jobs    []*simJob // by id
+	names   map[string][]*simJob
+	wall    int64 // the latest time that was ever shown
+	swaps   []swap
+	aired   []*simJob // what was broadcast in this turn
+	missing []*simJob // what was not in a dump in this turn
 
 	config   []*setting
 	lastDump []byte
@@ -321,6 +322,12 @@ func (s *sim) endTurn() {
 	}
 	s.heardAll()
 	s.idles()
+	for _, j := range s.missing {
+		if j.now == sure && !s.waitsUnread(j) {
+			s.fail("%v is not in a dump, or is lost", j)
+		}
+	}
+	s.missing = nil
 	for _, w := range s.swaps {
 		for _, r := range w.better {
 			if r.now == sure && r.turn < s.turn && r.keyed {
