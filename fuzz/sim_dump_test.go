@@ -114,7 +114,7 @@ func (s *sim) dumped(since int, body []byte) map[*simJob]bool {
 		case s.holds(k.holder, k):
 			lastRunning = k
 		case k.now == sure && k.holder == nil && !k.lost && !k.parked && lastRunning != nil:
-			s.fail("%v waits, and stands in a dump behind %v, which runs", k, lastRunning)
+			s.behind = append(s.behind, k) // unless it was handed out in this turn, which is seen later
 		}
 	}
 	for _, j := range s.jobs {

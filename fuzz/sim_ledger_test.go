@@ -91,6 +91,7 @@ type ledger struct {
 	swaps   []swap
 	aired   []*simJob // what was broadcast in this turn
 	missing []*simJob // what was not in a dump in this turn
+	behind  []*simJob // that a dump has behind one that runs
 
 	config   []*setting
 	lastDump []byte
@@ -322,12 +323,17 @@ func (s *sim) endTurn() {
 	}
 	s.heardAll()
 	s.idles()
+	for _, j := range s.behind {
+		if j.now == sure && j.holder == nil && j.turn < s.turn && !j.lost {
+			s.fail("%v waits, and stands in a dump behind one that runs", j)
+		}
+	}
 	for _, j := range s.missing {
 		if j.now == sure && !s.waitsUnread(j) {
 			s.fail("%v is not in a dump, or is lost", j)
 		}
 	}
-	s.missing = nil
+	s.behind, s.missing = nil, nil
 	for _, w := range s.swaps {
 		for _, r := range w.better {
 			if r.now == sure && r.turn < s.turn && r.keyed {

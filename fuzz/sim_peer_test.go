@@ -187,7 +187,7 @@ func (s *sim) reap() {
 		s.left(c)
 		if !c.reset {
 			s.mayHaveHeld()
-			s.misdated = ""
+			s.misdated, s.behind = "", nil
 		}
 		return true
 	})

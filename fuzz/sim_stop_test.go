@@ -64,7 +64,7 @@ func (s *sim) stop() {
 		s.fail("when the server has stopped: %v", err)
 	}
 	s.disk.letGo()
-	s.stopping, s.swaps, s.aired, s.missing, s.misdated = false, nil, nil, nil, ""
+	s.stopping, s.swaps, s.aired, s.missing, s.behind, s.misdated = false, nil, nil, nil, nil, ""
 	s.crashes++
 	for _, j := range s.jobs {
 		if !j.keyed || j.holder != nil || j.due <= s.wall { // somebody may have been given it while all were hung up on
