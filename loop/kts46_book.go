@@ -175,17 +175,42 @@ func checkKtsName(what, name string) error {
 	return nil
 }
 
+// ktsMember is the value of a name in a mapping, nil if there is none, or are several. yaml
+// itself compares each name of a mapping with each: minutes for what fits into a call.
+func ktsMember(n *yaml.Node, name string) (value *yaml.Node) {
+	if n != nil && n.Kind == yaml.DocumentNode && len(n.Content) > 0 {
+		n = n.Content[0]
+	}
+	if n == nil || n.Kind != yaml.MappingNode {
+		return nil
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Kind != yaml.ScalarNode || n.Content[i].Value != name {
+			continue
+		}
+		if value != nil {
+			return nil
+		}
+		if value = n.Content[i+1]; value.Kind == yaml.AliasNode {
+			value = value.Alias
+		}
+	}
+	return value
+}
+
 // define reads a job's definition.
 func (j *ktsJob) define(definition string) error {
-	var d struct {
-		Parameters struct {
-			Duration     *float64 `yaml:"duration"`
-			StepDuration *float64 `yaml:"stepDuration"`
-			BatchLength  *float64 `yaml:"batchLength"`
-		} `yaml:"simulationParameters"`
+	var root yaml.Node
+	var p struct{ Duration, StepDuration, BatchLength *float64 }
+	err := yaml.Unmarshal([]byte(definition), &root)
+	if err == nil {
+		all := ktsMember(&root, "simulationParameters")
+		for name, v := range map[string]**float64{"duration": &p.Duration, "stepDuration": &p.StepDuration, "batchLength": &p.BatchLength} {
+			if n := ktsMember(all, name); n != nil && n.Kind == yaml.ScalarNode && err == nil {
+				err = n.Decode(v)
+			}
+		}
 	}
-	p := &d.Parameters
-	err := yaml.Unmarshal([]byte(definition), &d)
 	switch {
 	case errors.As(err, new(*yaml.TypeError)), err == nil && (p.Duration == nil || p.StepDuration == nil || p.BatchLength == nil):
 		return errors.New("the definition needs simulationParameters with three numbers: duration, stepDuration and batchLength")

@@ -182,6 +182,34 @@ func TestKtsUnread(t *testing.T) {
 	}
 }
 
+// TestKtsWideDefinition: a definition of very many names, or of one again and again, is read
+// like any other of its length.
+func TestKtsWideDefinition(t *testing.T) {
+	good := "simulationParameters: {duration: 8, stepDuration: 2, batchLength: 3}\n"
+	var many strings.Builder
+	for i := range 100_000 {
+		fmt.Fprintf(&many, "k%d:\n", i)
+	}
+	for _, more := range []string{many.String(), strings.Repeat("a:\n", 200_000)} {
+		read := make(chan *ktsJob, 1)
+		go func() {
+			j := &ktsJob{}
+			if err := j.define(good + more); err != nil {
+				t.Error(err)
+			}
+			read <- j
+		}()
+		select {
+		case j := <-read:
+			if j.total != 4 || j.batch != 3 {
+				t.Errorf("%d steps in batches of %d", j.total, j.batch)
+			}
+		case <-time.After(patience):
+			t.Fatal("the definition is still being read")
+		}
+	}
+}
+
 // TestKtsCompose: while a long answer is put together, no other is, and short ones are.
 func TestKtsCompose(t *testing.T) {
 	r := startServer(t, Options{Kts46: ktsOn})
