@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -175,27 +176,52 @@ func checkKtsName(what, name string) error {
 	return nil
 }
 
-// ktsMember is the value of a name in a mapping, nil if there is none, or are several. yaml
-// itself compares each name of a mapping with each: minutes for what fits into a call.
-func ktsMember(n *yaml.Node, name string) (value *yaml.Node) {
-	if n != nil && n.Kind == yaml.DocumentNode && len(n.Content) > 0 {
-		n = n.Content[0]
-	}
-	if n == nil || n.Kind != yaml.MappingNode {
-		return nil
-	}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		if n.Content[i].Kind != yaml.ScalarNode || n.Content[i].Value != name {
+// ktsMember is the value of a name in a mapping, or in those that it merges; nil if there is
+// none, or are several in one. yaml itself compares each name of a mapping with each: minutes
+// for what fits into a call.
+func ktsMember(n *yaml.Node, name string) *yaml.Node {
+	seen := make(map[*yaml.Node]bool) // a mapping may merge one that merges others, again and again
+	for left := []*yaml.Node{n}; len(left) > 0; {
+		n, left = left[len(left)-1], left[:len(left)-1]
+		if n != nil && n.Kind == yaml.AliasNode {
+			n = n.Alias
+		}
+		if n == nil || seen[n] {
 			continue
 		}
-		if value != nil {
-			return nil
+		seen[n] = true
+		next := n.Content // of the document, or of a list of what is merged
+		if n.Kind == yaml.MappingNode {
+			value, merged, several := ktsOwn(n, name)
+			if value != nil || several {
+				return value
+			}
+			next = merged
 		}
-		if value = n.Content[i+1]; value.Kind == yaml.AliasNode {
-			value = value.Alias
+		for _, m := range slices.Backward(next) { // the first is the next
+			left = append(left, m)
 		}
 	}
-	return value
+	return nil
+}
+
+// ktsOwn is the value of a name in the mapping itself, if it is there once, and what the
+// mapping merges.
+func ktsOwn(n *yaml.Node, name string) (value *yaml.Node, merged []*yaml.Node, several bool) {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		switch key := n.Content[i]; {
+		case key.ShortTag() == "!!merge":
+			merged = append(merged, n.Content[i+1])
+		case key.Kind != yaml.ScalarNode || key.Value != name:
+		case value != nil:
+			return nil, nil, true
+		default:
+			if value = n.Content[i+1]; value.Kind == yaml.AliasNode {
+				value = value.Alias
+			}
+		}
+	}
+	return value, merged, false
 }
 
 // define reads a job's definition.

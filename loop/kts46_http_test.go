@@ -210,6 +210,33 @@ func TestKtsWideDefinition(t *testing.T) {
 	}
 }
 
+// TestKtsMerged: the numbers are found where a mapping merges others, its own first, and each
+// mapping is looked at once.
+func TestKtsMerged(t *testing.T) {
+	f := func(definition string, total, batch int64) {
+		t.Helper()
+		j := &ktsJob{}
+		if err := j.define(definition); (err != nil) != (total == 0) || j.total != total || j.batch != batch {
+			t.Errorf("%.80q: %d steps in batches of %d, %v; want %d, %d", definition, j.total, j.batch, err, total, batch)
+		}
+	}
+	base := "base: &base {duration: 8, stepDuration: 2, batchLength: 3}\nother: &other {duration: 9, batchLength: 1}\n"
+	f(base+"simulationParameters: *base\n", 4, 3)
+	f(base+"simulationParameters:\n  <<: *base\n", 4, 3)
+	f(base+"simulationParameters:\n  <<: *base\n  batchLength: 4\n", 4, 4)
+	f(base+"simulationParameters:\n  <<: [*other, *base]\n", 5, 1)
+	f(base+"simulationParameters:\n  <<: *other\n", 0, 0)
+	f(base+"<<: {simulationParameters: *base}\n", 4, 3)
+	f("simulationParameters: &a\n  <<: *a\n  duration: 8\n", 0, 0)
+	var bomb strings.Builder
+	bomb.WriteString("m0: &m0 {a: 1}\n")
+	for i := range 60 {
+		fmt.Fprintf(&bomb, "m%d: &m%d\n  <<: [*m%d, *m%d]\n", i+1, i+1, i, i)
+	}
+	f(bomb.String()+"simulationParameters:\n  <<: *m60\n", 0, 0)
+	f(bomb.String()+"simulationParameters:\n  <<: *m60\n  duration: 8\n  stepDuration: 2\n  batchLength: 3\n", 4, 3)
+}
+
 // TestKtsCompose: while a long answer is put together, no other is, and short ones are.
 func TestKtsCompose(t *testing.T) {
 	r := startServer(t, Options{Kts46: ktsOn})
