@@ -140,8 +140,8 @@ func (s *sim) acquired(c *simConn, q *simRequest, body []byte) {
 		return
 	}
 	if j.holder != c {
-		if j.lost || j.now == gone && j.turn == s.turn || j.stale == s.turn+1 {
-			return // nobody knows, or it was ended or given back in this turn
+		if j.lost || j.now == gone && j.turn == s.turn || j.stale == s.turn+1 || c.slow && q.turn <= j.turn {
+			return // nobody knows, or it was ended or given back in this turn, or before who reads slowly hears of it
 		}
 		s.fail("c%d gets %s for %v, which it does not hold", c.id, q.lock, j)
 	}

@@ -174,7 +174,9 @@ const lastID = 0xfffffffe
 
 // answered sends b and a PING, and reads up to its PONG. A DUMP and a long STATUS are answered
 // behind it: they are waited for by their own id.
-func (s *siege) answered(c net.Conn, b []byte) { s.awaited(c, ask(b, lastID, periodic.Ping, nil)) }
+func (s *siege) answered(c net.Conn, b []byte) {
+	s.awaited(c, ask(slices.Clip(b), lastID, periodic.Ping, nil)) // what was sent last may be on its way still
+}
 
 // told is answered on a connection of its own, made when b is: a peer must greet at once.
 func (s *siege) told(b []byte) {
