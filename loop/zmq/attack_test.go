@@ -295,6 +295,30 @@ func TestUnsent(t *testing.T) {
 	r.until("nothing to be counted", func(Stats) bool { return r.unsent.Load() == 0 })
 }
 
+// TestUnsentIsRead lets one peer read a large reply slowly, and others never: it gets the reply, however many come after it.
+func TestUnsentIsRead(t *testing.T) {
+	const large, deaf = 4 << 20, 6
+	synctest.Test(t, func(t *testing.T) {
+		r := listenPipes(t, Options{MaxUnsent: 3 * large})
+		r.hub(func(batch []Request) {
+			for _, q := range batch {
+				q.Reply(make([]byte, large))
+			}
+		})
+		slow, rest := r.friend(""), 2+9+large
+		slow.send(frames("", "large"))
+		for range deaf {
+			synctest.Wait()
+			slow.skip(2 * writePiece)
+			rest -= 2 * writePiece
+			synctest.Wait()
+			r.friend("").send(frames("", "large"))
+		}
+		slow.skip(rest)
+		r.until("the end of the others", func(s Stats) bool { return s.Overflows >= deaf-3 })
+	})
+}
+
 // scarce is a listener of a system without descriptors: it fails every time until told otherwise.
 type scarce struct {
 	net.Listener

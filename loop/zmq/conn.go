@@ -266,6 +266,7 @@ func (c *conn) flush() error {
 			return err
 		}
 		out = out[n:]
+		c.since.Store(c.l.owed.Add(1)) // it reads
 	}
 	c.l.settle(c)
 	if cap(c.out) > keptReplies {

@@ -88,7 +88,7 @@ func (l *Listener) post(c *conn) {
 func (l *Listener) turn() int { return max(minTurn, maxTurn/(1+int(l.waiting.Load()))) }
 
 // owe counts the replies that a connection is about to write. While those of all connections take too much, it hangs up
-// on the peers that have had theirs for the longest.
+// on the peers that have read nothing for the longest.
 func (l *Listener) owe(c *conn, n int) {
 	c.since.Store(l.owed.Add(1))
 	c.unsent.Store(int64(n))

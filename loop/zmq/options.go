@@ -18,7 +18,7 @@ type Options struct {
 	// larger. Beyond it the connection is closed: it asked for much at once and for little with each request.
 	MaxOutbound int
 	// MaxUnsent is what the replies to all connections may take together, in bytes, 256 MiB when it is 0. Beyond it the
-	// peers are hung up on that have had theirs unread for the longest.
+	// peers are hung up on that have read nothing of theirs for the longest.
 	MaxUnsent int
 	// HandshakeTimeout is how long a peer may take to become one, 10 s when it is 0.
 	HandshakeTimeout time.Duration
