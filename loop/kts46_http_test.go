@@ -247,14 +247,26 @@ func TestKtsCompose(t *testing.T) {
 		}
 		return c
 	}
+	if err := r.kts46.turn(func() error {
+		for i := range ktsMany {
+			if err := r.kts46.createProject(fmt.Sprint(i)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
 	r.kts46.composing.Lock()
 	var long []net.Conn
 	for range 20 {
 		long = append(long, ask("getServerStatus"))
 	}
 	for range 20 {
-		if status, _ := answer(t, ask("hello")); status != 200 {
-			t.Errorf("status %d", status)
+		for _, short := range []string{"hello", "getCurrentTasks"} { // nobody has any
+			if status, _ := answer(t, ask(short)); status != 200 {
+				t.Errorf("%s: status %d", short, status)
+			}
 		}
 	}
 	if n := r.kts46.stats.requests["getServerStatus"].Load(); n != 0 {

@@ -55,7 +55,7 @@ func (h *ktsHub) serveJSON(w http.ResponseWriter, r *http.Request) {
 		h.send(w, http.StatusOK, "application/json", nil)
 		return
 	}
-	composed := h.compose(ktsLong[request.Method])
+	composed := h.compose(request.Method)
 	defer composed()
 	result, err := h.callJSON(&request)
 	var broken *JournalError
@@ -388,7 +388,7 @@ type ktsWaitingJSON struct {
 }
 
 func (h *ktsHub) sendStatus(w http.ResponseWriter) {
-	composed := h.compose(true)
+	composed := h.compose("getServerStatus") // of which this is the form of version 2
 	defer composed()
 	st := ktsStatusJSON{[]ktsWaitingJSON{}, make(map[string]*ktsTaskJSON), make(map[string]*ktsTaskJSON)}
 	err := h.turn(func() error {

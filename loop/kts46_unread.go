@@ -7,14 +7,29 @@ import (
 	"time"
 )
 
-// ktsLong are the methods whose answers may have tens of megabytes. One of them is put
-// together at a time, and what of them is unread has a bound.
-var ktsLong = map[string]bool{"getServerStatus": true, "getProjectStatus": true, "getJobsList": true, "getCurrentTasks": true}
+// ktsLong are the methods whose answers may have tens of megabytes, and ktsMany is how many
+// projects and jobs, or for the last one workers, there are when they do. One of these answers is
+// put together at a time, and what of them is unread has a bound.
+var ktsLong = map[string]bool{"getServerStatus": true, "getProjectStatus": true, "getJobsList": true, ktsHeldList: true}
 
-// compose waits for the turn to put an answer together, if it may be long. done, which may
-// be called again, ends the turn.
-func (h *ktsHub) compose(long bool) (done func()) {
-	if !long {
+const (
+	ktsHeldList = "getCurrentTasks"
+	ktsMany     = 1000
+)
+
+// compose waits for the turn to put a method's answer together, if it may be long. done, which
+// may be called again, ends the turn.
+func (h *ktsHub) compose(method string) (done func()) {
+	if !ktsLong[method] {
+		return func() {}
+	}
+	h.mu.Lock()
+	many := h.entries
+	if method == ktsHeldList {
+		many = len(h.workers)
+	}
+	h.mu.Unlock()
+	if many < ktsMany {
 		return func() {}
 	}
 	h.composing.Lock()

@@ -72,7 +72,7 @@ func (h *ktsHub) serveXML(w http.ResponseWriter, r *http.Request) {
 	defer h.answering()()
 	call, err := kts46.ReadCall(strings.NewReader(string(body)))
 	var answer any
-	composed := h.compose(ktsLong[call.Method])
+	composed := h.compose(call.Method)
 	defer composed()
 	if err == nil {
 		answer, err = h.callXML(&call)
