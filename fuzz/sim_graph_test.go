@@ -73,9 +73,15 @@ func behind(from, to *simJob, more, vague map[*simJob][]*simJob) bool {
 			continue
 		}
 		seen[t] = true
-		there := slices.Concat(t.preds, t.late)
+		var there []*simJob
+		if t.now != gone { // else it is made anew, and what it waited for once counts no more
+			there = slices.Concat(t.preds, t.late)
+			if vague != nil {
+				there = append(there, t.ghosts...)
+			}
+		}
 		if vague != nil {
-			there = append(append(there, t.ghosts...), vague[t]...)
+			there = append(there, vague[t]...)
 		}
 		all = append(append(all, more[t]...), slices.DeleteFunc(there, func(p *simJob) bool { return p.now == gone })...)
 	}
