@@ -182,6 +182,40 @@ func TestKtsUnread(t *testing.T) {
 	}
 }
 
+// overdue is a peer that takes all; given up says that its time was ended.
+type overdue struct {
+	http.ResponseWriter
+	givenUp bool
+}
+
+func (o *overdue) Write(b []byte) (int, error) { return len(b), nil }
+func (o *overdue) SetWriteDeadline(end time.Time) error {
+	o.givenUp = end.Before(time.Now())
+	return nil
+}
+
+// TestKtsUnreadIsRead: whoever takes some of its answer is given up behind those who take none.
+func TestKtsUnreadIsRead(t *testing.T) {
+	var u ktsUnread
+	peers := make([]overdue, 5)
+	slow := u.begin(&peers[0], 10, 20)
+	for i := range peers[1:] {
+		if _, err := slow.Write([]byte("some")); err != nil {
+			t.Fatal(err)
+		}
+		deaf := u.begin(&peers[i+1], 10, 20)
+		defer u.leave(deaf, false)
+	}
+	for i, p := range peers {
+		if want := i > 0 && i < len(peers)-1; p.givenUp != want {
+			t.Errorf("peer %d is given up: %v", i, p.givenUp)
+		}
+	}
+	if u.leave(slow, false); u.bytes != 10 || len(u.all) != 1 {
+		t.Errorf("%d answers of %d bytes are left", len(u.all), u.bytes)
+	}
+}
+
 // TestKtsWideDefinition: a definition of very many names, or of one again and again, is read
 // like any other of its length.
 func TestKtsWideDefinition(t *testing.T) {

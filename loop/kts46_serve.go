@@ -152,11 +152,14 @@ func (h *ktsHub) body(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
 func (h *ktsHub) send(w http.ResponseWriter, status int, kind string, body []byte) {
 	w.Header().Set("Content-Type", kind)
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	to := io.Writer(w)
 	if len(body) > h.server.large() {
-		defer h.unread.begin(w, len(body), h.server.mostUnsent())()
+		a := h.unread.begin(w, len(body), h.server.mostUnsent())
+		defer h.unread.leave(a, false)
+		to = a
 	}
 	w.WriteHeader(status)
-	_, err := w.Write(body)
+	_, err := to.Write(body)
 	if err == nil {
 		err = http.NewResponseController(w).Flush()
 	}

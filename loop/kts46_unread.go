@@ -36,36 +36,60 @@ func (h *ktsHub) compose(method string) (done func()) {
 	return sync.OnceFunc(h.composing.Unlock)
 }
 
-// ktsUnread are the long answers that are being written, oldest first.
+// ktsUnread are the long answers that are being written, first whose peer has read nothing for
+// the longest.
 type ktsUnread struct {
 	mu    sync.Mutex
 	all   []*ktsAnswer
 	bytes int
 }
 
+// ktsAnswer is one of them. What is written to it goes to its peer.
 type ktsAnswer struct {
-	to   *http.ResponseController
+	to   http.ResponseWriter
 	size int
+	of   *ktsUnread
 }
 
-// begin counts an answer until the function returned is called. While all of them are more
-// than most bytes, the oldest is given up, which ends its connection.
-func (u *ktsUnread) begin(w http.ResponseWriter, size, most int) (done func()) {
-	a := &ktsAnswer{http.NewResponseController(w), size}
+// begin counts an answer until its end. While all of them are more than most bytes, the first
+// is given up, which ends its connection.
+func (u *ktsUnread) begin(w http.ResponseWriter, size, most int) *ktsAnswer {
+	a := &ktsAnswer{w, size, u}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.all = append(u.all, a)
 	for u.bytes += size; u.bytes > most && len(u.all) > 1; {
-		_ = u.all[0].to.SetWriteDeadline(time.Unix(1, 0)) // fails only when it is closed
+		_ = http.NewResponseController(u.all[0].to).SetWriteDeadline(time.Unix(1, 0)) // fails only when it is closed
 		u.bytes -= u.all[0].size
 		u.all = slices.Delete(u.all, 0, 1)
 	}
-	return func() {
-		u.mu.Lock()
-		defer u.mu.Unlock()
-		if i := slices.Index(u.all, a); i >= 0 {
-			u.bytes -= a.size
-			u.all = slices.Delete(u.all, i, i+1)
+	return a
+}
+
+// Write implements io.Writer, in pieces: whoever takes one goes behind all others.
+func (a *ktsAnswer) Write(body []byte) (n int, err error) {
+	for piece := range slices.Chunk(body, pieceSize) {
+		k, err := a.to.Write(piece)
+		if n += k; err != nil {
+			return n, err
 		}
+		a.of.leave(a, true)
+	}
+	return n, nil
+}
+
+// leave takes an answer from its place; back: to stand behind the others. One that was given up
+// has none.
+func (u *ktsUnread) leave(a *ktsAnswer, back bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	i := slices.Index(u.all, a)
+	if i < 0 {
+		return
+	}
+	if u.all = slices.Delete(u.all, i, i+1); back {
+		u.all = append(u.all, a)
+	} else {
+		u.bytes -= a.size
 	}
 }

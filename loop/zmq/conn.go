@@ -58,7 +58,7 @@ type conn struct {
 	done     chan struct{} // sent to with the last answer
 
 	unsent  atomic.Int64  // bytes of a turn's replies that are to be written
-	since   atomic.Uint64 // smaller: they have been for longer
+	since   atomic.Uint64 // smaller: the peer has taken none of them for longer
 	dropped atomic.Bool   // hung up on because of it
 
 	unfinished bool // a part of a message is held, and a deadline is set for the rest
