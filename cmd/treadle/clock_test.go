@@ -112,10 +112,13 @@ func (c *clockTrial) near(what string, unix int64) {
 }
 
 // sets steps the clock, and sees by what STATUS calls the present that the server knows. A
-// Gloom job goes to and fro all the same.
+// Gloom job goes to and fro all the same. STATUS is asked twice: a loop reads its clock when
+// a turn begins, a turn that others have begun before the step may take the first request in,
+// and by the time its answer is here that turn has ended.
 func (c *clockTrial) sets(by time.Duration) {
 	c.t.Helper()
 	c.clock.step(by)
+	worked(c.client.Status(c.ctx))(c.t)
 	rows := worked(c.client.Status(c.ctx))(c.t)
 	i := slices.IndexFunc(rows, func(q client.Queue) bool { return q.Func == "echo" }) // which has no job
 	c.near("STATUS", rows[max(i, 0)].Next)
