@@ -23,7 +23,9 @@ func (s *Scheduler) SetRemember(ms int64) { s.remember.Store(ms) }
 
 // NewHolder returns a peer that is not connected: it holds tasks under a name that
 // outlives connections and, with a journal, the process.
-func (s *Scheduler) NewHolder(name string) *Peer { return &Peer{name: name, window: s.window} }
+func (s *Scheduler) NewHolder(name string) *Peer {
+	return &Peer{name: name, window: s.window, quota: &s.registered}
+}
 
 // Steal hands the peer up to n tasks from the front of a queue's line, and fn a view of
 // each, under the shard's lock, until fn returns false. The Revision that fn sets and the

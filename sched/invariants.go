@@ -3,7 +3,6 @@ package sched
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 )
 
@@ -11,7 +10,7 @@ import (
 // disagreement. It is for tests: it holds all shard locks at once, takes time in
 // proportion to all there is and expects that no verb is under way.
 func (s *Scheduler) check() error {
-	awaits, topics := make(map[*Peer]map[JobRef]int), make(map[*Peer]map[topic]bool)
+	awaits, topics := make(map[*Peer]map[JobRef]int), make(map[*Peer]map[topic]int)
 	queues := 0
 	for i := range s.shards {
 		sh := &s.shards[i]
@@ -30,8 +29,8 @@ func (s *Scheduler) check() error {
 		if err := s.checkAwaits(p, want); err != nil {
 			return err
 		}
-		if !maps.Equal(p.topics, topics[p]) {
-			return fmt.Errorf("peer %d listens to %v, the shards say %v", p.id, p.topics, topics[p])
+		if err := s.checkTopics(p, topics[p]); err != nil {
+			return err
 		}
 	}
 	if err := s.checkIDs(); err != nil {
@@ -59,6 +58,27 @@ func (s *Scheduler) checkAwaits(p *Peer, want map[JobRef]int) error {
 	return nil
 }
 
+// checkTopics compares what a peer thinks it listens to with what the shards say, and what is
+// counted for it with what it has.
+func (s *Scheduler) checkTopics(p *Peer, want map[topic]int) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	costs := p.slots.len()*slotCost + len(p.watches)*watchCost
+	for t, n := range want {
+		if !p.topics[t] {
+			return fmt.Errorf("peer %d listens to %v and does not know", p.id, t)
+		}
+		costs += n * t.cost()
+	}
+	switch {
+	case len(p.topics) != len(want):
+		return fmt.Errorf("peer %d listens to %v, the shards say %v", p.id, p.topics, want)
+	case p.registered != costs:
+		return fmt.Errorf("peer %d has %d bytes registered, should have %d", p.id, p.registered, costs)
+	}
+	return nil
+}
+
 // checker is one check of one shard.
 type checker struct {
 	sh      *shard
@@ -67,7 +87,7 @@ type checker struct {
 	seen    map[uint32]string // job -> where it stands
 	used    map[uint32]bool   // buckets
 	states  [ending + 1]int   // jobs by state
-	topics  map[*Peer]map[topic]bool
+	topics  map[*Peer]map[topic]int
 }
 
 func (c *checker) run() error {

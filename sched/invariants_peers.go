@@ -121,7 +121,7 @@ func (c *checker) awaited() error {
 // note makes room for what a peer is found to wait for.
 func (c *checker) note(p *Peer) {
 	if c.awaits[p] == nil {
-		c.awaits[p], c.topics[p] = make(map[JobRef]int), make(map[topic]bool)
+		c.awaits[p], c.topics[p] = make(map[JobRef]int), make(map[topic]int)
 	}
 }
 
@@ -133,7 +133,7 @@ func (c *checker) listened() error {
 		}
 		for _, a := range all {
 			c.note(a.peer)
-			c.topics[a.peer][t] = true
+			c.topics[a.peer][t]++
 		}
 	}
 	return nil

@@ -31,6 +31,9 @@ func (s *Scheduler) Listen(p *Peer, space Space, queueName, name []byte, tag uin
 	if len(p.topics) >= MaxAwaits && !p.topics[t] {
 		return ErrAwaits
 	}
+	if !p.register(t.cost()) {
+		return ErrCrowded
+	}
 	if p.topics == nil {
 		p.topics = make(map[topic]bool)
 	}
@@ -94,6 +97,7 @@ func (sh *shard) endTopic(t topic, sink Sink) {
 	for _, a := range sh.topics[t] {
 		a.peer.mu.Lock()
 		delete(a.peer.topics, t)
+		a.peer.unregister(t.cost())
 		a.peer.mu.Unlock()
 		sh.out = Delivery{To: a.peer.id, Tag: a.tag, Effect: End}
 		sink.Deliver(&sh.out)

@@ -3,6 +3,7 @@ package sched
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // Peer is one connected party. Its owner, one goroutine at a time, calls the verbs
@@ -24,6 +25,10 @@ type Peer struct {
 	awaits  map[JobRef]int // results it waits for, and how often
 	topics  map[topic]bool // jobs whose data it receives
 	stalled []ack          // senders kept waiting because of window
+
+	quota      *atomic.Int64 // the scheduler's registered, nil when the peer is forgotten
+	registered int           // bytes that slots, watches and topics take
+	drawn      int           // what it has of quota for those beyond its own part
 }
 
 // Skills say which jobs a peer can be given.
@@ -67,6 +72,7 @@ func (p *Peer) Watching() int {
 
 // prune lets go of watches that ended while jobs were held, once these are gone.
 func (p *Peer) prune() {
+	n := len(p.watches)
 	p.watches = slices.DeleteFunc(p.watches, func(w *watch) bool {
 		w.shard.mu.Lock()
 		defer w.shard.mu.Unlock()
@@ -76,6 +82,9 @@ func (p *Peer) prune() {
 		}
 		return over
 	})
+	p.mu.Lock()
+	p.unregister((n - len(p.watches)) * watchCost)
+	p.mu.Unlock()
 }
 
 // slot is one outstanding Reserve.
@@ -168,6 +177,7 @@ func (p *Peer) take(seq uint64, size int) (s slot, next uint64, a answer) {
 		return s, oldest.seq, moved
 	}
 	s = p.slots.pop()
+	p.unregister(slotCost)
 	if !s.wake {
 		p.unsent += size
 	}

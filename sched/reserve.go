@@ -8,7 +8,7 @@ import (
 // NewPeer returns the scheduler's side of a session, with the skills given. It has to
 // be given back with Forget.
 func (s *Scheduler) NewPeer(id SessionID, skills ...Skills) *Peer {
-	p := &Peer{id: id, window: s.window}
+	p := &Peer{id: id, window: s.window, quota: &s.registered}
 	for _, k := range skills {
 		p.skills |= k
 	}
@@ -34,7 +34,9 @@ func (s *Scheduler) Watch(now Time, p *Peer, name []byte, broadcast bool, sink S
 		if err != nil {
 			return err
 		}
-		w = sh.newWatch(p, q)
+		if w, err = sh.newWatch(p, q); err != nil {
+			return err
+		}
 	case w.ended:
 		if err := sh.revive(w); err != nil {
 			return err
@@ -53,7 +55,14 @@ func (s *Scheduler) Watch(now Time, p *Peer, name []byte, broadcast bool, sink S
 }
 
 // newWatch makes the peer a worker of a queue that it does not serve yet.
-func (sh *shard) newWatch(p *Peer, q *queue) *watch {
+func (sh *shard) newWatch(p *Peer, q *queue) (*watch, error) {
+	p.mu.Lock()
+	room := p.register(watchCost)
+	p.mu.Unlock()
+	if !room {
+		sh.tidy(q)
+		return nil, ErrCrowded
+	}
 	w := &watch{peer: p, queue: q, shard: sh, at: -1}
 	w.id = place(&sh.watches, &sh.unused, w)
 	if p.byQueue == nil {
@@ -63,7 +72,7 @@ func (sh *shard) newWatch(p *Peer, q *queue) *watch {
 	p.watches = append(p.watches, w)
 	q.workers++
 	q.named += count(p.skills&Named != 0)
-	return w
+	return w, nil
 }
 
 // enlist returns the watch of a peer that takes tasks without asking to serve the queue.
@@ -71,7 +80,7 @@ func (sh *shard) enlist(p *Peer, q *queue) (*watch, error) {
 	w := p.byQueue[q.name]
 	switch {
 	case w == nil:
-		return sh.newWatch(p, q), nil
+		return sh.newWatch(p, q)
 	case w.ended:
 		return w, sh.revive(w)
 	}
@@ -136,6 +145,9 @@ func (s *Scheduler) Unwatch(p *Peer, name []byte) {
 	delete(p.byQueue, w.queue.name)
 	i := slices.Index(p.watches, w)
 	p.watches = slices.Delete(p.watches, i, i+1)
+	p.mu.Lock()
+	p.unregister(watchCost)
+	p.mu.Unlock()
 }
 
 // endWatch takes a watch out of its queue; its number is freed when nothing is
@@ -204,7 +216,11 @@ func (s *Scheduler) TryReserve(now Time, p *Peer, tag uint64, sink Sink) (bool, 
 	s.serve(now, p, sink)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return !p.slots.drop(tag), nil
+	waits := p.slots.drop(tag)
+	if waits {
+		p.unregister(slotCost)
+	}
+	return !waits, nil
 }
 
 // Sleep asks for one Wake with tag as soon as a queue that the peer watches has a
@@ -235,6 +251,8 @@ func (p *Peer) addSlot(s *Scheduler, tag uint64, wake bool) error {
 		return nil
 	case p.slots.len() >= MaxSlots:
 		return ErrSlots
+	case !p.register(slotCost):
+		return ErrCrowded
 	}
 	p.slots.push(slot{tag: tag, seq: s.slots.Add(1), wake: wake})
 	return nil
@@ -359,6 +377,7 @@ func (s *Scheduler) Forget(now Time, p *Peer, sink Sink) {
 	p.topics = nil
 	stalled := p.stalled
 	p.stalled = nil
+	p.unregisterAll()
 	p.mu.Unlock()
 	proceed(stalled, sink)
 	// Before the jobs that it holds: some may end when they are given back.

@@ -43,6 +43,7 @@ var (
 	ErrSlots     = errors.New("too many outstanding reserves on one session")
 	ErrWatches   = errors.New("too many queues served by one session")
 	ErrAwaits    = errors.New("too many sessions wait for one job's result")
+	ErrCrowded   = errors.New("too many queues served, jobs asked for and data received by all sessions together")
 	ErrLocks     = errors.New("too many locks")
 )
 
@@ -111,6 +112,7 @@ type Scheduler struct {
 	lockTimeout atomic.Int64 // how long a job waits for a lock, in milliseconds, 0: for ever
 	remember    atomic.Int64 // how long a complete task is known, in milliseconds
 	queueCount  atomic.Int64
+	registered  atomic.Int64 // see register
 	wakeWall    atomic.Int64 // when the next Tick is due, by either clock
 	wakeMono    atomic.Int64
 

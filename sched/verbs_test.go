@@ -145,6 +145,7 @@ func TestPeerLimits(t *testing.T) {
 	for tag := range uint64(MaxSlots) {
 		x.s.slots.Add(1) // reserving each would read all of them each time
 		p.slots.push(slot{tag: tag, seq: x.s.slots.Load()})
+		p.register(slotCost)
 	}
 	if err := x.s.Reserve(x.now, p, MaxSlots, &x.rec); err != ErrSlots {
 		t.Error(err)

@@ -1,0 +1,133 @@
+package sched
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+)
+
+// What all peers register together is bounded; each has a part of its own whatever the others
+// have, and what a peer lets go of is there for others.
+func TestRegistered(t *testing.T) {
+	x := newStand(t, Options{Shards: 2})
+	const taken = MaxRegistered - 2*drawRegistered // by peers that are not here
+	x.s.registered.Add(taken)
+	register := map[string]func(p *Peer, i int) error{
+		"queues":   func(p *Peer, i int) error { return x.s.Watch(x.now, p, fmt.Append(nil, "q", i), false, &x.rec) },
+		"reserves": func(p *Peer, i int) error { return x.s.Reserve(x.now, p, uint64(i), &x.rec) },
+		"data": func(p *Peer, i int) error {
+			return x.s.Listen(p, 0, []byte("f"), fmt.Append(nil, "job", i), uint64(i))
+		},
+	}
+	x.peer("f")
+	for what, one := range register {
+		until := func(p *Peer) (n int) {
+			for ; n < MaxSlots; n++ {
+				switch err := one(p, n); err {
+				case nil:
+				case ErrCrowded:
+					return n
+				default:
+					t.Fatal(what, n, err)
+				}
+			}
+			t.Fatalf("%s: %d of one peer", what, n)
+			return n
+		}
+		greedy, late := x.peer("f"), x.peer("f")
+		if n := until(greedy); n*600 < ownRegistered+2*drawRegistered || n*slotCost > ownRegistered+2*drawRegistered {
+			t.Errorf("%s: %d of a peer that was the first", what, n)
+		}
+		if n := until(late); n*600 < ownRegistered || n*slotCost > ownRegistered {
+			t.Errorf("%s: %d of a peer that came when others had all there is", what, n)
+		}
+		x.s.Forget(x.now, greedy, &x.rec)
+		if err := one(late, MaxSlots+1); err != nil {
+			t.Errorf("%s: %v with room", what, err)
+		}
+		x.s.Forget(x.now, late, &x.rec)
+		if n := x.s.registered.Load(); n != taken {
+			t.Errorf("%s: %d bytes are counted for peers that have left", what, n-taken)
+		}
+		x.rec.take()
+	}
+}
+
+// What is let go of one by one is there for others too.
+func TestRegisteredLetGo(t *testing.T) {
+	x := newStand(t, Options{Shards: 2})
+	name := func(i int) []byte { return fmt.Append(nil, "q", i) }
+	worker, listener := x.peer(), x.peer()
+	const n = 1000
+	for i := range n {
+		if err := x.s.Watch(x.now, worker, name(i), false, &x.rec); err != nil {
+			t.Fatal(err)
+		}
+		x.submit(string(name(i)), "a")
+		for tag := range uint64(2) { // the same data twice
+			if err := x.s.Listen(listener, 0, name(i), []byte("a"), tag); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for i := range n {
+		x.reserve(worker, uint64(i))
+		for _, d := range x.rec.take() {
+			if d.effect != Assign {
+				continue // the end of what the listener hears
+			}
+			if err := x.s.Finish(x.now, worker, d.job.ref, nil, &x.rec); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for i := range n - 1 {
+		x.s.Unwatch(worker, name(i))
+	}
+	if got := [...]int{worker.registered, worker.drawn, listener.registered, listener.drawn}; got[0] != watchCost || got[2] != 0 {
+		t.Errorf("registered and drawn are %v", got)
+	}
+	if n := x.s.registered.Load(); n > 2*drawRegistered {
+		t.Errorf("%d bytes are counted", n)
+	}
+	x.rec.take()
+	x.want()
+}
+
+// What is counted is what it takes.
+func TestRegisteredCosts(t *testing.T) {
+	const n = 60_000 // in maps just grown, the worst case
+	x := newStand(t, Options{Shards: 2})
+	heap := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	first := x.peer()
+	names := make([][]byte, n)
+	for i := range names {
+		names[i] = fmt.Append(nil, "q", i)
+	}
+	watch := func(p *Peer) {
+		for _, name := range names {
+			if err := x.s.Watch(x.now, p, name, false, &x.rec); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	watch(first) // makes the queues
+	before := heap()
+	var peers [3]*Peer
+	for i := range peers {
+		peers[i] = x.peer()
+		watch(peers[i])
+	}
+	after := heap()
+	each := int64(after-before) / int64(n*len(peers))
+	t.Logf("a watch takes %d bytes", each)
+	if each > watchCost {
+		t.Errorf("a watch takes %d bytes, %d are counted", each, watchCost)
+	}
+	runtime.KeepAlive(peers)
+}
