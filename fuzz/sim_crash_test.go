@@ -60,10 +60,18 @@ func (s *sim) startBadly(mem *vfs.MemFS, in loop.Surroundings, f *fault) *vfs.Me
 	return left
 }
 
-// anyFault is a fault anywhere, sooner rather than later.
+// logReads is about as many operations as it takes to read the logs at a start.
+const logReads = 12
+
+// anyFault is a fault anywhere, sooner rather than later. One of reading is in the logs for the
+// most part: of all that is read they alone have what was acknowledged last.
 func (s *sim) anyFault() *fault {
 	f := &fault{kind: s.rng.IntN(faultKinds), keeps: 100 * s.rng.IntN(2)}
-	f.left.Store(s.rng.Int64N(1 << s.rng.IntN(9)))
+	left := s.rng.Int64N(1 << s.rng.IntN(9))
+	if f.logs = f.kind == readError && s.rng.IntN(4) > 0; f.logs {
+		left = s.rng.Int64N(logReads)
+	}
+	f.left.Store(left)
 	return f
 }
 
@@ -86,6 +94,7 @@ func (s *sim) crash() {
 	switch how {
 	case 0:
 		s.commitSlowly()
+		s.kts = s.ktsNext // nothing that came later
 	case 1, 2:
 		s.commitBadly()
 	case 3:
@@ -110,55 +119,6 @@ func (s *sim) startAgain(left *vfs.MemFS) {
 	s.crashed()
 	s.start(left, loop.Surroundings{Now: now})
 	s.recovered()
-}
-
-// commitSlowly begins to commit, and others go on meanwhile: what they change is not in the group
-// that the disk is at, but in the next, which it may come to. When over is closed all is on disk.
-func (s *sim) commitSlowly() (over <-chan struct{}) {
-	s.settle()
-	g := s.disk.hold()
-	over = s.server.BeginCommit()
-	for range 1 + s.rng.IntN(2) {
-		select {
-		case <-over:
-			s.syncing = false
-			return over
-		case <-g.came:
-			s.syncing = true
-		}
-		for range s.rng.IntN(8) {
-			s.meanwhile()
-		}
-		s.settle()
-		g = s.disk.holdNext(g)
-	}
-	select {
-	case <-over:
-	case <-g.came:
-	}
-	s.settle()
-	s.syncing = false
-	return over
-}
-
-// meanwhile is something that happens while the disk is at a sync. The kts46 protocols wait: their
-// ledger knows what is on disk and what is about to be, and no third.
-func (s *sim) meanwhile() {
-	n := s.rng.IntN(10)
-	switch {
-	case len(s.conns) == 0:
-	case n < 3:
-		s.act(s.any())
-	case n < 8:
-		s.arrive(s.any())
-	case n < 9:
-		s.misfortune(s.any())
-	case len(s.flights) > 0:
-		f := s.flights[0]
-		s.flights = s.flights[1:]
-		s.settle()
-		s.land(f)
-	}
 }
 
 // commitBadly commits, and something goes wrong with the log. Then the server stops, and

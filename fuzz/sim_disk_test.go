@@ -52,7 +52,7 @@ const (
 // fault is one that befalls an operation, once.
 type fault struct {
 	kind  int
-	logs  bool         // only what the committer does with logs counts
+	logs  bool         // only what the committer does with logs counts, or the reading of logs
 	left  atomic.Int64 // operations before that one
 	hit   atomic.Bool
 	after *vfs.MemFS // a loss of power, with what it leaves
@@ -86,7 +86,8 @@ func (d *simDisk) ReuseForWrite(from, to string, c vfs.DiskWriteCategory) (vfs.F
 // happens says whether an operation fails.
 func (d *simDisk) happens(op errorfs.Op) error {
 	if op.Kind.ReadOrWrite() == errorfs.OpIsRead {
-		if f := d.fault.Load(); f != nil && f.kind == readError && f.left.Add(-1) == -1 {
+		f, logs := d.fault.Load(), path.Clean(path.Dir(op.Path)) == logsDir
+		if f != nil && f.kind == readError && (logs || !f.logs) && f.left.Add(-1) == -1 {
 			return d.befall(f, op)
 		}
 		return nil

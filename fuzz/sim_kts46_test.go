@@ -40,6 +40,7 @@ type ktsFlight struct {
 	peer   *ktsPeer // who hears the answer, unless it has given up
 	want   string
 	change int64 // of the book, that it made
+	group  int   // of changes that it is in
 }
 
 func (f *ktsFlight) String() string { return fmt.Sprintf("%s%q", f.method, f.args) }

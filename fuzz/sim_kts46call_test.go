@@ -43,7 +43,7 @@ func (s *sim) ktsLand(f *ktsFlight) {
 	}
 	changed := s.kts.changes > before
 	if changed {
-		f.change = s.kts.changes
+		f.change, f.group = s.kts.changes, s.group()
 	}
 	answered, landed := "", false
 	s.ktsPost(f.v2, f.method, f.args, func(answer string) {
@@ -75,6 +75,9 @@ func (s *sim) ktsAnswered(f *ktsFlight, answer string) {
 	s.say("kts46 %v is answered %s", f, answer)
 	if answer != f.want {
 		s.fail("%v is answered %s, and must be answered %s", f, answer, f.want)
+	}
+	if n := s.disk.groups(); n < f.group {
+		s.fail("%v, of group %d, is answered when %d groups are on disk", f, f.group, n)
 	}
 	s.ktsAcked = max(s.ktsAcked, f.change)
 	s.ktsHears(f, answer)

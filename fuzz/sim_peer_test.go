@@ -66,6 +66,7 @@ type simRequest struct {
 	id     uint32
 	cmd    periodic.Command
 	turn   int // in which it came
+	group  int // of changes that what it does is in, at the latest
 	job    *simJob
 	loaded []*simJob // of a LOAD
 	jobs   []*simJob // of a removal
@@ -145,7 +146,7 @@ func (s *sim) deliver(c *simConn, n int) {
 		r := c.marks[0].request
 		c.marks = c.marks[1:]
 		c.recent = append(c.recent, r)
-		r.turn = s.turn
+		r.turn, r.group = s.turn, s.group()
 		if !r.silent {
 			c.requests[r.id] = r
 		}

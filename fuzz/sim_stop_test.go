@@ -39,10 +39,11 @@ func (s *sim) stop() {
 	s.say("the server is to stop")
 	s.server.BeginStop()
 	s.stopping = true
-	for left := s.rng.IntN(drainSteps); left > 0 && s.server.Owes(); left-- {
+	held := s.rng.IntN(4) == 0 && s.stopsSlowly()
+	for left := s.rng.IntN(drainSteps); !held && left > 0 && s.server.Owes(); left-- {
 		s.drains()
 	}
-	if s.server.Owes() && s.rng.IntN(2) == 0 { // else it has lasted too long
+	if !held && s.server.Owes() && s.rng.IntN(2) == 0 { // else it has lasted too long
 		s.behaves()
 	}
 	owes := s.server.Owes()
@@ -51,7 +52,7 @@ func (s *sim) stop() {
 		s.owesNothing()
 	}
 	conns := slices.DeleteFunc(slices.Clone(s.conns), func(c *simConn) bool { return c.peer.Closed() })
-	if err := s.server.Stop(); err != nil {
+	if err := s.server.Stop(s.disk.release); err != nil {
 		s.fail("the server stops: %v", err)
 	}
 	if !owes {
@@ -73,6 +74,19 @@ func (s *sim) stop() {
 	}
 	s.committed()
 	s.startAgain(s.disk.afterCrash(nothing, 0))
+}
+
+// stopsSlowly has the disk be at a group for a while; true: it still is when the server has waited
+// long enough.
+func (s *sim) stopsSlowly() bool {
+	over := s.commitSlowly()
+	if s.rng.IntN(2) == 0 {
+		return true
+	}
+	s.disk.release()
+	<-over
+	s.settle()
+	return false
 }
 
 // drains is something that happens while the server stops: nobody new comes.

@@ -80,6 +80,7 @@ type sim struct {
 	published int
 
 	kts, ktsDisk *ktsBook // now, and as of the last commit
+	ktsNext      *ktsBook // as of the group that a slow disk is at
 	ktsPeers     []*ktsPeer
 	ktsFlights   []*ktsFlight
 	ktsAcked     int64         // the last change of the book that was acknowledged

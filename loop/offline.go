@@ -296,8 +296,8 @@ func (o *Offline) Commit() bool {
 	return o.server.failure.Load() == nil
 }
 
-// BeginCommit has the journal begin to commit what has happened. Until over is closed, or the
-// server is abandoned, nothing else may be asked of it.
+// BeginCommit has the journal begin to commit what has happened. Until over is closed something
+// may be asked of the server only when the disk keeps the journal waiting.
 func (o *Offline) BeginCommit() (over <-chan struct{}) {
 	done := make(chan struct{})
 	group, waits := o.server.durableAll()

@@ -17,15 +17,17 @@ func (o *Offline) Owes() bool {
 	return o.server.awaits() || slices.ContainsFunc(o.loops, (*reactor).owes)
 }
 
-// Stop has the server hang up on all and write what is left; an error is the journal's. The
-// disk is its own until then.
-func (o *Offline) Stop() error {
+// Stop has the server hang up on all and write what is left; an error is the journal's. closing
+// is called in between: until then the disk may be at a sync, and it is the server's own until
+// Stop returns.
+func (o *Offline) Stop(closing func()) error {
 	for _, r := range o.loops {
 		r.begin()
 		r.dismiss()
 	}
 	o.Settle()
 	o.server.kts46.close()
+	closing()
 	var err error
 	if o.server.feed != nil {
 		err = o.server.closeJournal(nil)
