@@ -167,7 +167,7 @@ func (s *sim) comesTrue(f *flight) {
 	for i, t := range f.tasks {
 		switch {
 		case f.cyclic && f.kind == dwork.Transfer: // its worker has it still
-			s.stolen[f.location] = append(s.stolen[f.location], t)
+			s.hasStolen(f.location, t)
 		case f.refused || f.cyclic:
 		case f.kind == dwork.Create:
 			s.extends(f, i)
@@ -270,8 +270,14 @@ func (s *sim) steals(location string, t *simJob) {
 	}
 	t.now, t.lost = sure, false
 	t.moves(location)
-	if !slices.Contains(s.stolen[location], t) { // it may have been stolen before a crash, too
+	s.hasStolen(location, t)
+	s.handed++
+}
+
+// hasStolen has a worker know that it has a task. It may do so already: after a crash it may be
+// given again what it has, and that while its Transfer is under way, which is refused then.
+func (s *sim) hasStolen(location string, t *simJob) {
+	if !slices.Contains(s.stolen[location], t) {
 		s.stolen[location] = append(s.stolen[location], t)
 	}
-	s.handed++
 }
