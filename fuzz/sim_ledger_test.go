@@ -228,6 +228,9 @@ func (s *sim) committed() {
 // crashed: what is not on disk for sure is not there for sure, and nobody is connected.
 func (s *sim) crashed() {
 	s.ending = false
+	for _, c := range s.conns {
+		s.takesAlong(c)
+	}
 	s.conns, s.parted, s.flights, s.hubOwed, s.ktsFlights, s.ktsOwed = nil, nil, nil, 0, nil, 0
 	for _, j := range s.jobs {
 		if j.putOff {
@@ -388,6 +391,7 @@ func (s *sim) returns(c *simConn, j *simJob, at int64) {
 
 // left is a connection's end: what it held is ready again, what it owned is gone.
 func (s *sim) left(c *simConn) {
+	s.takesAlong(c)
 	for _, r := range c.requests {
 		if r.cmd == periodic.Acquire {
 			r.job.asks--

@@ -3,6 +3,8 @@
 package fuzz
 
 import (
+	"slices"
+
 	"treadle/codec/periodic"
 	"treadle/loop"
 )
@@ -108,17 +110,29 @@ func (s *sim) ready(c *simConn) *simJob {
 // waitsUnread says whether a worker that reads slowly may have been given j already: that waits in
 // the server, behind a long reply.
 func (s *sim) waitsUnread(j *simJob) bool {
-	for _, c := range s.conns {
-		if !c.slow || !c.serving(s, j.queue) {
-			continue
-		}
-		for _, r := range c.requests {
-			if r.cmd == periodic.GrabJob {
-				return true
-			}
+	return slices.ContainsFunc(s.conns, func(c *simConn) bool { return s.mayHaveUnread(c, j) })
+}
+
+// mayHaveUnread is waitsUnread for one of the workers.
+func (s *sim) mayHaveUnread(c *simConn, j *simJob) bool {
+	if !c.slow || !c.serving(s, j.queue) {
+		return false
+	}
+	for _, r := range c.requests {
+		if r.cmd == periodic.GrabJob || r.cmd == periodic.Sleep && j.queue == broadcast {
+			return true
 		}
 	}
 	return false
+}
+
+// takesAlong is a worker's end: what was broadcast to it and it has not read is nobody's any more.
+func (s *sim) takesAlong(c *simConn) {
+	for _, j := range s.jobs {
+		if j.queue == broadcast && j.now != gone && s.mayHaveUnread(c, j) {
+			s.doubt(j)
+		}
+	}
 }
 
 // idles checks, when nothing is in the air, that no worker waits beside a job that it could have.
