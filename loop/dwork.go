@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync/atomic"
 
 	"treadle/codec/dwork"
@@ -82,6 +83,7 @@ func (h *dworkHub) holder(location string) *sched.Peer {
 	if h.server.o.Dwork.Restart == DworkReady {
 		return nil
 	}
+	h.now = h.server.now() // nobody could give a sign of life before
 	w, err := h.worker([]byte(location))
 	if err != nil {
 		return nil
@@ -319,12 +321,17 @@ func (h *dworkHub) lookup(out []byte) []byte {
 
 // expire gives back the tasks of workers that were silent for longer than their lease.
 func (h *dworkHub) expire() {
+	var silent []string
 	for location, w := range h.workers {
 		if h.now.Mono-w.seen >= h.server.o.Dwork.Lease.Milliseconds() {
-			h.server.log.Info("a dwork worker is silent, its tasks are ready again", "location", location, "dwork-lease", h.server.o.Dwork.Lease)
-			delete(h.workers, location)
-			h.server.sched.GiveBack(h.now, w.peer, dworkQueue, &h.sink)
+			silent = append(silent, location)
 		}
+	}
+	slices.Sort(silent) // whose tasks stand in line first is the same in every play
+	for _, location := range silent {
+		h.server.log.Info("a dwork worker is silent, its tasks are ready again", "location", location, "dwork-lease", h.server.o.Dwork.Lease)
+		h.server.sched.GiveBack(h.now, h.workers[location].peer, dworkQueue, &h.sink)
+		delete(h.workers, location)
 	}
 }
 

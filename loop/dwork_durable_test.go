@@ -10,6 +10,7 @@ import (
 
 	"treadle/codec/dwork"
 	"treadle/loop/client"
+	"treadle/loop/journal"
 	"treadle/sched"
 )
 
@@ -226,6 +227,37 @@ func TestDworkLease(t *testing.T) {
 	if got := rig.ask(`type: Complete task { name: "a" origin: "" } task { name: "b" origin: "" } location: "alive"`); got != "type:OK" {
 		t.Errorf("the other completes both: %s", got)
 	}
+}
+
+// TestDworkLeaseRestart: the silence of a worker that has tasks from before a restart begins when the
+// server is back, however long it took to come back.
+func TestDworkLeaseRestart(t *testing.T) {
+	d := newDisk()
+	life := func(now sched.Time, talk func(*dworkRig)) {
+		s, err := newServer(Options{Data: "data", Loops: 1, Dwork: DworkOptions{Lease: 10 * time.Second}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.clock, s.tune = func() sched.Time { return now }, func(o *journal.Options) { o.FS = d }
+		if err := s.openJournal(); err != nil {
+			t.Fatal(err)
+		}
+		talk(&dworkRig{dworkHub: s.dwork, t: t, clock: now})
+		if err := s.closeJournal(nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	life(sched.Time{Wall: 1_000_000}, func(r *dworkRig) {
+		r.ask(`type: Create task { name: "a" origin: "o" }`)
+		r.ask(`type: Steal location: "w"`)
+	})
+	life(sched.Time{Wall: 2_000_000, Mono: 60_000}, func(r *dworkRig) { // it read the journal for a minute
+		r.pass(9 * time.Second)
+		r.expire()
+		if got := r.ask(`type: Complete task { name: "a" origin: "" } location: "w"`); got != "type:OK" {
+			t.Errorf("the worker completes its task, and hears %s", got)
+		}
+	})
 }
 
 // TestDworkWorkersBounded: locations that nobody knows are refused when too many are known.
