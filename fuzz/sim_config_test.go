@@ -13,9 +13,10 @@ import (
 
 // setting is what the ledger knows of one key of CONFIG_SET.
 type setting struct {
-	names  []string
-	values []uint32 // that it has had, in their order; the last is the one that it has
-	disk   int      // after a crash it has this one of them, or a later one
+	names   []string
+	values  []uint32 // that it has had, in their order; the last is the one that it has
+	disk    int      // after a crash it has this one of them, or a later one
+	choices []uint32 // that clients set it to; none: any below 100
 }
 
 // newSettings are those of a new server: the protocol's keys with their later names.
@@ -26,16 +27,17 @@ func newSettings() []*setting {
 		{names: []string{"poll-delay", "poll-interval"}, values: []uint32{300}},
 		{names: []string{"revert-delay", "revert-interval"}, values: []uint32{300}},
 		{names: []string{"max-patch", "max-batch-size"}, values: []uint32{250}},
-		{names: []string{"lock-timeout"}, values: []uint32{300}},
-		{names: []string{"keepalive"}, values: []uint32{300}},
+		{names: []string{"lock-timeout"}, values: []uint32{300}, choices: []uint32{1, 10, 300}},
+		keepaliveSetting: {names: []string{"keepalive"}, values: []uint32{300}, choices: []uint32{15, 300, 300}},
 	}
 }
 
 // Of the settings some are not for just anybody.
 const (
-	timeoutSetting = iota // only between turns: it acts at once
-	wornSetting           // only by wear
-	anySetting            // and the next two
+	timeoutSetting   = iota // only between turns: it acts at once
+	wornSetting             // only by wear
+	anySetting              // and all others
+	keepaliveSetting = 6
 )
 
 func (k *setting) now() uint32 { return k.values[len(k.values)-1] }
@@ -49,13 +51,16 @@ func (k *setting) set(value uint32) (acknowledged func()) {
 
 // configures is a client's CONFIG_SET, or a CONFIG_GET, by any of the key's names.
 func (s *sim) configures(c *simConn) {
-	k := s.config[anySetting+s.rng.IntN(3)]
+	k := s.config[anySetting+s.rng.IntN(len(s.config)-anySetting)]
 	name := k.names[s.rng.IntN(len(k.names))]
 	if s.rng.IntN(2) == 0 {
 		s.wantsSetting(c, s.config[s.rng.IntN(len(s.config))])
 		return
 	}
 	value := s.rng.Uint32N(100)
+	if len(k.choices) > 0 {
+		value = k.choices[int(value)%len(k.choices)]
+	}
 	r := &simRequest{cmd: periodic.ConfigSet}
 	r.arrive = func() { r.acknowledged = k.set(value) }
 	c.ask(r, binary.BigEndian.AppendUint32(periodic.AppendStr8String(nil, name), value))
@@ -86,15 +91,20 @@ func (s *sim) limits() {
 			j.failures++
 		}
 	}
+	s.sets(s.config[timeoutSetting], []uint32{600, 5}[s.rng.IntN(2)])
+	s.say("jobs may take %d s", s.config[timeoutSetting].now())
+	s.pass(0)
+}
+
+// sets changes a setting, and sees that it is on disk.
+func (s *sim) sets(k *setting, value uint32) {
 	v := s.visit(s.server)
-	id, _ := v.set(s.config[timeoutSetting], []uint32{600, 5}[s.rng.IntN(2)])
+	id, _ := v.set(k, value)
 	s.commit()
 	if v.answer(id) == nil {
 		s.fail("a CONFIG_SET is committed, and not answered")
 	}
 	v.peer.Close()
-	s.say("jobs may take %d s", s.config[timeoutSetting].now())
-	s.pass(0)
 }
 
 // checkSettings asks for all settings. After a crash each has a value that a crash may leave.

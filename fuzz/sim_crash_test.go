@@ -18,7 +18,7 @@ func (s *sim) settings() loop.Options {
 	return loop.Options{
 		Loops: 2, Shards: s.shards, PeriodicCRC: s.era, PeriodicGrab: s.grab, PeriodicShutdown: s.stops, MaxFrame: 1 << 12, GloomMaxFrame: 1 << 12, MaxOutbound: 1 << 12,
 		Kts46: loop.Kts46Options{RestartAfter: s.restartAfter},
-		Dwork: loop.DworkOptions{Restart: s.restart, Remember: s.remember},
+		Dwork: loop.DworkOptions{Restart: s.restart, Remember: s.remember, Lease: s.lease},
 	}
 }
 

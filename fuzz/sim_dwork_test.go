@@ -142,6 +142,7 @@ func (s *sim) land(f *flight) {
 	for _, t := range f.tasks {
 		f.lives = append(f.lives, t.life)
 	}
+	s.signs[f.location] = s.server.Now().Mono
 	crash := s.crashes
 	s.hubOwed++
 	s.server.Dwork(f.payload, func(reply []byte) {
@@ -279,5 +280,19 @@ func (s *sim) steals(location string, t *simJob) {
 func (s *sim) hasStolen(location string, t *simJob) {
 	if !slices.Contains(s.stolen[location], t) {
 		s.stolen[location] = append(s.stolen[location], t)
+	}
+}
+
+// graphExpired notes whose tasks were taken away from them while time passed.
+func (s *sim) graphExpired() {
+	if s.lease == 0 {
+		return
+	}
+	now := s.server.Now().Mono
+	for _, t := range s.jobs {
+		if t.by == ofDwork && t.location != "" && !t.lost && now-s.signs[t.location] >= s.lease.Milliseconds() {
+			s.say("%s is silent, and has %v no more", t.location, t)
+			t.moves("")
+		}
 	}
 }

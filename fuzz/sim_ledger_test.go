@@ -4,6 +4,7 @@ package fuzz
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"treadle/codec/periodic"
@@ -35,6 +36,7 @@ type simJob struct {
 	by    protocol
 	queue int
 	name  string
+	text  bool // its workload is no JSON
 
 	now   certainty // that the server has it
 	disk  certainty // that it would have it after a crash
@@ -80,8 +82,25 @@ func (j *simJob) String() string { return fmt.Sprintf("j%d", j.id) }
 // volatile jobs are in memory alone, and have no time-out.
 func (j *simJob) volatile() bool { return j.by == ofGloom || j.by == ofDisbatch }
 
-// workload is a job's, one that is JSON, by which it is known again.
-func (j *simJob) workload() string { return fmt.Sprintf(`"j%d"`, j.id) }
+// workload is a job's, by which it is known again: JSON, or text.
+func (j *simJob) workload() string {
+	if j.text {
+		return j.String()
+	}
+	return strconv.Quote(j.String())
+}
+
+// heard is a result as who waits for it gets it. Where a protocol has JSON alone, text is a
+// string, and text again on the other side.
+func (j *simJob) heard(c *simConn, result string) string {
+	switch text := strings.Trim(result, `"`); {
+	case c.gloom() && j.text:
+		return text
+	case j.by == ofGloom:
+		return strconv.Quote(text)
+	}
+	return result
+}
 
 // ledger is all jobs.
 type ledger struct {
@@ -232,6 +251,9 @@ func (s *sim) crashed() {
 		s.takesAlong(c)
 	}
 	s.conns, s.parted, s.flights, s.hubOwed, s.ktsFlights, s.ktsOwed = nil, nil, nil, 0, nil, 0
+	for _, l := range locations {
+		s.signs[l] = s.server.Now().Mono // nobody could give any
+	}
 	for _, j := range s.jobs {
 		if j.putOff {
 			j.notBefore = 0 // that may be lost
@@ -353,6 +375,7 @@ func (s *sim) endTurn() {
 // finishes is a worker's word that j is done, with a result. Who does not hold it may be given
 // it again in this very turn, and then that was the word about it.
 func (s *sim) finishes(c *simConn, j *simJob, result string) {
+	result = j.heard(c, result)
 	if s.holds(c, j) {
 		j.results = append(j.results, result)
 		s.end(j)

@@ -5,6 +5,7 @@ package fuzz
 import (
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"treadle/codec/gloom"
@@ -153,6 +154,7 @@ func (s *sim) pass(d time.Duration) {
 	}
 	s.endTurn()
 	s.ktsExpired()
+	s.graphExpired()
 }
 
 // misfortune befalls a connection.
@@ -266,6 +268,9 @@ func (s *sim) gives(c *simConn, h heldJob, what int) {
 		}
 	default:
 		result := s.resultOf(j)
+		if s.rng.IntN(4) == 0 { // not JSON
+			result = strings.Trim(result, `"`)
+		}
 		r.cmd, args = periodic.WorkDone, append(args[:len(args):len(args)], result...)
 		r.arrive = func() { s.finishes(c, s.meant(c, j), result) }
 	}
@@ -313,6 +318,7 @@ func (s *sim) record(j *simJob, at int64) []byte {
 // fresh makes a Periodic job that is submitted next.
 func (s *sim) fresh(queue int, name string) *simJob {
 	j := s.job(ofPeriodic, queue, name)
+	j.text = s.rng.IntN(4) == 0
 	j.timeout = []int64{600_000, 0, 4000}[s.rng.IntN(3)]
 	j.record.least = s.rng.Int32N(3) * s.rng.Int32N(1000)
 	j.record.most = j.record.least

@@ -73,8 +73,10 @@ type sim struct {
 	hubOwed int                  // calls of dwork that wait for a commit
 	stolen  map[string][]*simJob // by location: what its worker has heard of
 
-	restart  string        // what becomes of stolen tasks when the server starts again
-	remember time.Duration // how long complete tasks can be looked up
+	restart  string           // what becomes of stolen tasks when the server starts again
+	remember time.Duration    // how long complete tasks can be looked up
+	lease    time.Duration    // of silent workers of tasks; 0: they keep them
+	signs    map[string]int64 // by location: Mono of the last sign of life
 
 	chunks    map[string][]*chunk // by topic
 	published int
@@ -116,7 +118,7 @@ func (s *sim) say(format string, args ...any) { fmt.Fprintf(&s.trace, format+"\n
 func playSim(seed uint64, ops int, keep []bool) (s *sim, failedAt int, failure error) {
 	first := rand.New(rand.NewPCG(seed, math.MaxUint64))
 	s = &sim{
-		ledger: ledger{names: map[string][]*simJob{}}, stolen: map[string][]*simJob{}, chunks: map[string][]*chunk{},
+		ledger: ledger{names: map[string][]*simJob{}}, stolen: map[string][]*simJob{}, signs: map[string]int64{}, chunks: map[string][]*chunk{},
 		era: []string{"2019", "2020", "2023", "2026"}[first.IntN(4)], shards: []int{1, manyShards}[first.IntN(2)],
 	}
 	s.seed = hashSeed()
@@ -125,6 +127,7 @@ func playSim(seed uint64, ops int, keep []bool) (s *sim, failedAt int, failure e
 	s.logSize, s.config = []int64{1, 2 << 10, 16 << 10, 0}[first.IntN(4)], newSettings()
 	s.kts, s.ktsDisk, s.restartAfter = newKtsBook(), newKtsBook(), []time.Duration{0, 20 * time.Second}[first.IntN(2)]
 	s.restart, s.remember = []string{loop.DworkKeep, loop.DworkReady}[first.IntN(2)], []time.Duration{0, 10 * time.Second}[first.IntN(2)]
+	s.lease = []time.Duration{0, 15 * time.Second}[first.IntN(2)]
 	for i := range s.kts.tops {
 		s.ktsPeers = append(s.ktsPeers, &ktsPeer{number: i, v2: i%2 == 1})
 	}
@@ -226,6 +229,7 @@ func (s *sim) finish() {
 		c.peer.Broken, c.peer.Window, c.fin = false, math.MaxInt, false
 	}
 	s.server.Jump(time.Duration(s.wall-s.server.Now().Wall) * time.Millisecond) // jobs may be due then
+	s.sets(s.config[keepaliveSetting], 300)                                     // who waits is silent
 	s.pass(0)
 	w := s.connect(plainWorker)
 	for i := range s.queues {

@@ -268,6 +268,11 @@ func (o *Offline) tick() (next sched.Time) {
 	if hub := o.server.kts46; o.server.o.Kts46.RestartAfter > 0 {
 		_, _, _ = hub.own(hub.expire) // it cannot fail
 	}
+	if hub := o.server.dwork; o.server.o.Dwork.Lease > 0 {
+		hub.now = o.time
+		hub.expire()
+		hub.endTurn()
+	}
 	o.Settle()
 	later := o.later
 	o.later = nil
