@@ -75,6 +75,11 @@ var canaries = []canary{
 	{"a ready task that gets a predecessor stays ready", "sched/graph_edit.go", "if (r.state == ready || r.state == delayed) && sh.slab.node(job).ins > 0 {", "if r.state == delayed && sh.slab.node(job).ins > 0 {"},
 	{"a cycle of two tasks is taken", "sched/graph_edit.go", "\t\t\tif e.to == end {\n", "\t\t\tif e.to == end && i > 0 {\n"},
 	{"a refused request forgets what was remembered", "sched/graph_edit.go", "\tfor _, job := range e.stale {\n\t\tif !sh.names", "\tfor _, job := range e.stale[:0] {\n\t\tif !sh.names"},
+	{"text comes back as JSON", "loop/gloom.go", "\tif g.wrapped {\n", "\tif g.wrapped && body == nil {\n"},
+	{"a slave that joins another type does both", "loop/gloom.go", "\t\ts.Unwatch(p, g.joined)\n", "\t\t_ = s\n"},
+	{"STATUS leaves out what runs", "sched/status.go", "Jobs: q.pending() + q.running +", "Jobs: q.pending() +"},
+	{"who is not understood is told nothing", "loop/periodic.go", "\t\tp.s.r.server.counters.truncated.Add(1)\n\t\tp.reply(f.MsgID, periodic.Unknown)\n", "\t\tp.s.r.server.counters.truncated.Add(1)\n"},
+	{"a restart counts as silence", "loop/dwork.go", "\th.now = h.server.now() // nobody could give a sign of life before\n", ""},
 }
 
 // overlaid returns the file with the bug in it.

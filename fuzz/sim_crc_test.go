@@ -40,7 +40,7 @@ func topic(queue int, name string) string { return fmt.Sprint(queue, ofPeriodic,
 func (s *sim) crcStep() {
 	var busy, all []*simConn
 	for _, c := range s.conns {
-		if c.framing() != periodic.CRC || c.gloom() || c.fin || c.peer.Closed() || len(c.outgoing) > 4000 {
+		if c.framing() != periodic.CRC || c.gloom() || c.fin || c.garbled || c.peer.Closed() || len(c.outgoing) > 4000 {
 			continue
 		}
 		all = append(all, c)

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -128,6 +129,38 @@ func (s *sim) dumped(since int, body []byte) map[*simJob]bool {
 	}
 	s.lastDump = slices.Clone(body)
 	return there
+}
+
+// counted checks what STATUS says of each queue, when nobody doubts a Periodic job.
+func (s *sim) counted() {
+	v := s.visit(s.server)
+	body := s.report(v.framing, s.era, v.ask(periodic.Status, nil))
+	v.peer.Close()
+	lines := map[string]string{}
+	for line := range strings.SplitSeq(string(body), "\n") {
+		name, rest, _ := strings.Cut(line, ",")
+		lines[name] = rest
+	}
+	for queue, name := range s.queues {
+		least, most, workers := 0, 0, 0
+		for _, j := range s.jobs {
+			if j.queue == queue && j.now == sure {
+				least++
+			}
+			if j.queue == queue && (j.now != gone || j.holder != nil || j.lost || j.parked) { // a job that nobody waits for ends with its run
+				most++
+			}
+		}
+		for _, c := range s.conns {
+			if c.does[queue] {
+				workers++
+			}
+		}
+		shown, jobs := 0, 0
+		if _, err := fmt.Sscanf(lines[name], "%d,%d,", &shown, &jobs); lines[name] != "" && err != nil || shown != workers || jobs < least || jobs > most {
+			s.fail("the status of %s is %q, and it has %d workers and %d to %d jobs", name, lines[name], workers, least, most)
+		}
+	}
 }
 
 // parseDump takes a DUMP apart.

@@ -347,6 +347,7 @@ func (s *sim) endTurn() {
 		s.fail("%s", s.misdated)
 	}
 	s.heardAll()
+	s.hungUp()
 	s.idles()
 	for _, j := range s.behind {
 		if j.now == sure && j.holder == nil && j.turn < s.turn && !j.lost {

@@ -35,6 +35,9 @@ type simConn struct {
 	greeted  bool                   // the answer to the hello has passed
 	requests map[uint32]*simRequest // arrived and not answered, by message id
 	busy     bool                   // a slave has a job
+	joined   int                    // 1 + the turn in which it said last whose jobs it does
+	odd      int                    // so much of what has arrived made no sense, and was not answered yet
+	garbled  bool                   // the last that it sends is no frame
 
 	heard []byte              // what the peer has read
 	met   bool                // it has read the answer to its hello
@@ -158,7 +161,7 @@ func (s *sim) deliver(c *simConn, n int) {
 	chunk := slices.Clone(c.outgoing[:n])
 	c.outgoing = c.outgoing[n:]
 	c.peer.Feed(chunk)
-	if len(c.outgoing) == 0 && c.fin {
+	if len(c.outgoing) == 0 && c.fin && !c.garbled {
 		s.parts(c)
 	}
 }
@@ -364,7 +367,12 @@ func (s *sim) gloomReply(c *simConn) int {
 			s.fail("c%d is sent %q and has a job", c.id, payload)
 		}
 		c.busy = true
-		s.assigned(c, s.known(r.Body, "a job for a slave"), string(typ), string(id))
+		j := s.known(r.Body, "a job for a slave")
+		if !c.serving(s, j.queue) {
+			s.fail("c%d is given %v of q%d, which it does not do", c.id, j, j.queue)
+		}
+		s.assigned(c, j, string(typ), string(id))
+	case c.isOdd(&r):
 	case r.Error != nil && string(r.Error) == `"`+gloom.JobFailed+`"`:
 		id, _ := gloom.Text(nil, r.Reason)
 		j := s.known(append([]byte("j"), id[1:]...), "a failed job")

@@ -85,7 +85,7 @@ func (c *simConn) waitsForDisk() bool {
 // partsOwed has a peer say that it has said all, who waits for the disk alone.
 func (s *sim) partsOwed() {
 	all := slices.DeleteFunc(slices.Clone(s.conns), func(c *simConn) bool {
-		return c.fin || len(c.outgoing) > 0 || c.peer.Closed() || !c.waitsForDisk()
+		return c.fin || c.garbled || len(c.outgoing) > 0 || c.peer.Closed() || !c.waitsForDisk()
 	})
 	if len(all) == 0 {
 		return

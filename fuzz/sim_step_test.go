@@ -186,7 +186,11 @@ func (s *sim) misfortune(c *simConn) {
 // act is something that a peer does.
 func (s *sim) act(c *simConn) {
 	switch {
-	case c.fin || len(c.outgoing) > 4000:
+	case c.fin || c.garbled || len(c.outgoing) > 4000:
+	case s.rng.IntN(40) == 0:
+		s.mumbles(c)
+	case s.rng.IntN(400) == 0:
+		s.garbles(c)
 	case c.kind == gloomMaster:
 		if s.live() >= mostJobs {
 			return
@@ -207,9 +211,9 @@ func (s *sim) act(c *simConn) {
 
 // slaves is something that a slave does.
 func (s *sim) slaves(c *simConn) {
-	if c.next == 0 {
+	if c.next == 0 || s.rng.IntN(8) == 0 {
 		c.next = 1
-		c.tell(&simRequest{}, gloom.AppendJoin(nil, fmt.Appendf(nil, "%q", s.queues[s.rng.IntN(worked)])))
+		s.joinsQueue(c, s.rng.IntN(worked))
 		return
 	}
 	if len(c.held) == 0 {
@@ -220,6 +224,20 @@ func (s *sim) slaves(c *simConn) {
 	result := s.resultOf(j)
 	c.tell(&simRequest{arrive: func() { c.busy = false; s.finishes(c, j, result) }}, gloom.AppendRespond(nil, []byte(result)))
 	s.say("c%d does %v", c.id, j)
+}
+
+// joinsQueue has a slave say whose jobs it does from its next on.
+func (s *sim) joinsQueue(c *simConn, queue int) {
+	arrive := func() {
+		for i := range c.does {
+			if c.does[i] && i != queue {
+				c.does[i], c.quit[i] = false, 1+s.turn
+			}
+		}
+		c.does[queue], c.joined = true, 1+s.turn
+	}
+	c.tell(&simRequest{arrive: arrive}, gloom.AppendJoin(nil, fmt.Appendf(nil, "%q", s.queues[queue])))
+	s.say("c%d joins q%d", c.id, queue)
 }
 
 // resultOf makes a result that no other job has.

@@ -215,6 +215,7 @@ func (s *sim) audit() bool {
 		}
 	}
 	s.auditGraph()
+	s.counted()
 	s.say("audited")
 	return true
 }
@@ -283,7 +284,7 @@ func (s *sim) pump(w *simConn) (more bool) {
 		w.ask(&simRequest{cmd: periodic.GrabJob}, nil)
 	}
 	for _, c := range slices.Clone(s.conns) {
-		for len(c.held) > 0 {
+		for len(c.held) > 0 && !c.garbled {
 			more = true
 			if c.gloom() {
 				s.slaves(c)

@@ -138,6 +138,11 @@ func (s *sim) takesAlong(c *simConn) {
 // idles checks, when nothing is in the air, that no worker waits beside a job that it could have.
 func (s *sim) idles() {
 	for _, c := range s.conns {
+		if c.kind == gloomSlave && !c.busy && !c.peer.Broken && c.joined > 0 && c.joined <= s.turn {
+			if j := s.ready(c); j != nil {
+				s.fail("c%d waits, and %v is ready for it", c.id, j)
+			}
+		}
 		if !c.worker() || c.peer.Broken || c.slow {
 			continue
 		}
