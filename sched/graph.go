@@ -53,8 +53,9 @@ type node struct {
 	outs, ins    uint32 // how many
 	log          uint32 // arena reference, when logSize is not 0
 	logSize      uint32
-	place        int64 // ready: where it stands in the line, among all queues' tasks
-	revision     int64 // of the last Lease, also when it is held no more
+	via          uint32 // during a search: one more than the task that it was reached from
+	place        int64  // ready: where it stands in the line, among all queues' tasks
+	revision     int64  // of the last Lease, also when it is held no more
 	// order is larger than that of every task it waits for. It starts as the sequence
 	// number and moves only when a task is to wait for a younger one.
 	order int64
@@ -80,6 +81,7 @@ type edges struct {
 	free   uint32 // first of the list through nextOut
 	fresh  uint32
 	live   int
+	joins  map[[2]uint32]struct{} // from and to, where to waits for more than few tasks: see linked
 }
 
 func newEdges() edges { return edges{free: none} }
@@ -111,6 +113,19 @@ func (p *edges) give(i uint32) {
 	p.free = i
 }
 
+func (p *edges) join(e *edge) {
+	if p.joins == nil {
+		p.joins = make(map[[2]uint32]struct{})
+	}
+	p.joins[[2]uint32{e.from, e.to}] = struct{}{}
+}
+
+func (p *edges) part(e *edge) {
+	if delete(p.joins, [2]uint32{e.from, e.to}); len(p.joins) == 0 {
+		p.joins = nil // a map keeps the room that it once had
+	}
+}
+
 // node returns the node of a task's slot.
 func (s *slab) node(slot uint32) *node {
 	p := &s.chunks[slot>>slabBits]
@@ -139,6 +154,11 @@ func (sh *shard) link(from, to uint32) uint32 {
 	}
 	t.in = i
 	t.ins++
+	if t.ins == few+1 {
+		sh.eachIn(t, sh.edges.join)
+	} else if t.ins > few {
+		sh.edges.join(e)
+	}
 	return i
 }
 
@@ -157,12 +177,11 @@ func (sh *shard) unlink(i uint32) {
 		f.outLast = e.prevOut
 	}
 	f.outs--
-	sh.unlinkIn(e, t)
-	sh.edges.give(i)
-}
-
-// unlinkIn takes an edge off the list of its later task alone.
-func (sh *shard) unlinkIn(e *edge, t *node) {
+	if t.ins == few+1 {
+		sh.eachIn(t, sh.edges.part)
+	} else if t.ins > few {
+		sh.edges.part(e)
+	}
 	if e.prevIn != none {
 		sh.edges.at(e.prevIn).nextIn = e.nextIn
 	} else {
@@ -172,29 +191,30 @@ func (sh *shard) unlinkIn(e *edge, t *node) {
 		sh.edges.at(e.nextIn).prevIn = e.prevIn
 	}
 	t.ins--
+	sh.edges.give(i)
 }
 
-// linked says whether to waits for from already. It reads the shorter of the two lists.
-func (sh *shard) linked(from, to uint32) bool {
-	f, t := sh.slab.node(from), sh.slab.node(to)
-	if f.outs < t.ins {
-		for i, n := f.out, f.outs; n > 0; n-- {
-			e := sh.edges.at(i)
-			if e.to == to {
-				return true
-			}
-			i = e.nextOut
-		}
-		return false
-	}
-	for i, n := t.in, t.ins; n > 0; n-- {
+// eachIn calls do with the edges from the tasks that one waits for.
+func (sh *shard) eachIn(t *node, do func(*edge)) {
+	for i, k := t.in, t.ins; k > 0; k-- {
 		e := sh.edges.at(i)
-		if e.from == from {
-			return true
-		}
+		do(e)
 		i = e.nextIn
 	}
-	return false
+}
+
+// linked says whether to waits for from already. Of a task that waits for few it looks at
+// all; the edges to the others are known by their ends: a request names as many as it likes,
+// and the same again.
+func (sh *shard) linked(from, to uint32) bool {
+	t := sh.slab.node(to)
+	if t.ins > few {
+		_, known := sh.edges.joins[[2]uint32{from, to}]
+		return known
+	}
+	known := false
+	sh.eachIn(t, func(e *edge) { known = known || e.from == from })
+	return known
 }
 
 // eventSize is what a log entry takes in the arena: a byte of stage, eight of time.

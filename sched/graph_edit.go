@@ -8,8 +8,8 @@ import (
 
 // Extend adds tasks to a queue's graph one after the other, and to those that are
 // there already the predecessors given: a ready task waits again, of a reserved one
-// they count when it comes back. With an error, a *CycleError among others, nothing
-// of it has happened.
+// they count when it comes back. With an error, a *CycleError or ErrCostly among others,
+// nothing of it has happened.
 func (s *Scheduler) Extend(now Time, space Space, queue []byte, tasks []Task, sink Sink) error {
 	sh := s.shardOf(queue)
 	sh.mu.Lock()
@@ -18,7 +18,7 @@ func (s *Scheduler) Extend(now Time, space Space, queue []byte, tasks []Task, si
 	if err != nil {
 		return err
 	}
-	e := edit{sh: sh, q: q, space: space, start: s.jobs.Load()}
+	e := edit{sh: sh, q: q, space: space, start: s.jobs.Load(), room: maxLooks}
 	for i := range tasks {
 		if err := e.task(&tasks[i]); err != nil {
 			e.undo()
@@ -39,7 +39,7 @@ func (s *Scheduler) Transfer(now Time, p *Peer, space Space, queue []byte, tasks
 	if q == nil {
 		return ErrNotFound
 	}
-	e := edit{sh: sh, q: q, space: space, start: s.jobs.Load()}
+	e := edit{sh: sh, q: q, space: space, start: s.jobs.Load(), room: maxLooks}
 	for i := range tasks {
 		job, ok := sh.lookupTask(q, space, tasks[i].Name)
 		if !ok || !sh.holds(p, job) {
@@ -65,6 +65,7 @@ type edit struct {
 	known []uint32 // tasks that were there, in the order of the request
 	stale []uint32 // remembered tasks whose names its own took
 	added []uint32 // edges
+	room  int      // edges that may be looked at, see makeOrder
 }
 
 // task makes a task or finds it, and adds its predecessors.
@@ -98,13 +99,13 @@ func (e *edit) after(job uint32, t *Task) error {
 	sh := e.sh
 	for _, name := range t.After {
 		if string(name) == string(t.Name) {
-			return &CycleError{[]string{string(name), string(name)}}
+			return &CycleError{[]string{cutName(name), cutName(name)}}
 		}
 		from, ok := sh.lookupTask(e.q, e.space, name)
 		if !ok || sh.linked(from, job) {
 			continue
 		}
-		if err := sh.makeOrder(from, job); err != nil {
+		if err := sh.makeOrder(from, job, &e.room); err != nil {
 			return err
 		}
 		e.added = append(e.added, sh.link(from, job))
@@ -182,33 +183,58 @@ func (e *edit) giveBack(now Time, tasks []Task, sink Sink) {
 // algorithm for directed acyclic graphs" (2006). An edge from an older task to a
 // younger one, nearly every one, costs one comparison. Of the others nearly all are of
 // a task that few come before, which can be the first of all with those, or that few
-// come after, which can be the last.
-func (sh *shard) makeOrder(from, to uint32) error {
+// come after, which can be the last. All ways are tried with more and more edges to look
+// at: the shortest ends it, however long the others are. room is what the request has left
+// to look at; what it has begun is done, also when that takes more.
+func (sh *shard) makeOrder(from, to uint32, room *int) error {
 	low, high := sh.slab.node(to).order, sh.slab.node(from).order
 	if high < low {
 		return nil
 	}
-	if tasks := sh.earlier(from, math.MinInt64, few); len(tasks) <= few && !slices.Contains(tasks, to) {
-		for _, job := range slices.Backward(tasks) {
-			sh.foremost--
-			sh.slab.node(job).order = sh.foremost
+	if *room <= 0 {
+		return ErrCostly
+	}
+	for limit := few; ; limit *= 4 {
+		before, whole, err := sh.reach(from, to, true, math.MinInt64, limit, room)
+		if err != nil {
+			return err
 		}
-		return nil
-	}
-	tasks, err := sh.later(to, from, math.MaxInt64, few)
-	if err == nil && len(tasks) <= few {
-		for _, job := range tasks {
-			sh.slab.node(job).order = int64(sh.s.jobs.Add(1))
+		if whole {
+			for _, job := range slices.Backward(before) {
+				sh.foremost--
+				sh.slab.node(job).order = sh.foremost
+			}
+			return nil
 		}
-		return nil
+		after, whole, err := sh.reach(to, from, false, math.MaxInt64, limit, room)
+		if err != nil {
+			return err
+		}
+		if whole {
+			for _, job := range after {
+				sh.slab.node(job).order = int64(sh.s.jobs.Add(1))
+			}
+			return nil
+		}
+		if whole, err := sh.swap(from, to, limit, room); whole || err != nil {
+			return err
+		}
 	}
-	if err == nil {
-		tasks, err = sh.later(to, from, high, math.MaxInt)
+}
+
+// swap gives the tasks that to comes before, and those that from comes after, the orders
+// that they have together, from's first. It needs no look at tasks outside of the two orders.
+func (sh *shard) swap(from, to uint32, limit int, room *int) (whole bool, err error) {
+	low, high := sh.slab.node(to).order, sh.slab.node(from).order
+	after, whole, err := sh.reach(to, from, false, high, limit, room)
+	if !whole {
+		return false, err
 	}
-	if err != nil {
-		return err
+	before, whole, err := sh.reach(from, to, true, low, limit, room)
+	if !whole {
+		return false, err
 	}
-	tasks = append(sh.earlier(from, low, math.MaxInt), tasks...)
+	tasks := append(before, after...)
 	orders := make([]int64, len(tasks))
 	for i, job := range tasks {
 		orders[i] = sh.slab.node(job).order
@@ -217,73 +243,101 @@ func (sh *shard) makeOrder(from, to uint32) error {
 	for i, job := range tasks {
 		sh.slab.node(job).order = orders[i]
 	}
-	return nil
+	return true, nil
 }
 
-// few is how many tasks are looked at to save the search among all.
-const few = 32
+const (
+	// few is how many edges are looked at to save the search among more.
+	few = 32
+	// maxLooks is how many edges a request may have looked at for the order of its tasks
+	// before it names one more that is out of order: less than half a second.
+	maxLooks = 1 << 22
+)
 
-// later returns the tasks that come after start, itself included, up to an order, in
-// order; just more than limit when there are more. A way that leads to end is a cycle.
-func (sh *shard) later(start, end uint32, high int64, limit int) ([]uint32, error) {
-	via := map[uint32]uint32{start: none}
+// reach returns start and the tasks that come after it, or back: that it comes after, as
+// far as their orders do not go beyond bound, in order; not all of them when there are more
+// than limit edges to look at. A way that leads to end is a cycle.
+func (sh *shard) reach(start, end uint32, back bool, bound int64, limit int, room *int) (tasks []uint32, whole bool, err error) {
 	all := []uint32{start}
+	sh.slab.node(start).via = start + 1
+	defer func() {
+		for _, job := range all {
+			sh.slab.node(job).via = 0
+		}
+	}()
 	for i := 0; i < len(all); i++ {
 		n := sh.slab.node(all[i])
-		for x, k := n.out, n.outs; k > 0 && len(all) <= limit; k-- {
+		x, k := n.out, n.outs
+		if back {
+			x, k = n.in, n.ins
+		}
+		for ; k > 0; k-- {
+			if limit--; limit < 0 {
+				return nil, false, nil
+			}
+			*room--
 			e := sh.edges.at(x)
-			x = e.nextOut
-			if _, seen := via[e.to]; seen || sh.slab.node(e.to).order > high {
+			next := e.to
+			if x = e.nextOut; back {
+				next, x = e.from, e.nextIn
+			}
+			m := sh.slab.node(next)
+			if m.via != 0 || back && m.order < bound || !back && m.order > bound {
 				continue
 			}
-			via[e.to] = all[i]
-			if e.to == end {
-				return nil, sh.cycle(end, via)
-			}
-			all = append(all, e.to)
-		}
-	}
-	sh.sortByOrder(all)
-	return all, nil
-}
-
-// earlier returns the tasks that end comes after, itself included, down to an order,
-// in order; just more than limit when there are more.
-func (sh *shard) earlier(end uint32, low int64, limit int) []uint32 {
-	seen := map[uint32]bool{end: true}
-	all := []uint32{end}
-	for i := 0; i < len(all); i++ {
-		n := sh.slab.node(all[i])
-		for x, k := n.in, n.ins; k > 0 && len(all) <= limit; k-- {
-			e := sh.edges.at(x)
-			x = e.nextIn
-			if !seen[e.from] && sh.slab.node(e.from).order >= low {
-				seen[e.from] = true
-				all = append(all, e.from)
+			m.via = all[i] + 1
+			all = append(all, next)
+			if next == end {
+				return nil, false, sh.cycle(start, end, back)
 			}
 		}
 	}
-	sh.sortByOrder(all)
-	return all
+	return sh.inOrder(all), true, nil
 }
 
-func (sh *shard) sortByOrder(jobs []uint32) {
-	slices.SortFunc(jobs, func(a, b uint32) int {
-		return cmp.Compare(sh.slab.node(a).order, sh.slab.node(b).order)
-	})
+// inOrder returns tasks in their order.
+func (sh *shard) inOrder(jobs []uint32) []uint32 {
+	type ranked struct {
+		order int64
+		job   uint32
+	}
+	all := make([]ranked, len(jobs))
+	for i, job := range jobs {
+		all[i] = ranked{sh.slab.node(job).order, job}
+	}
+	slices.SortFunc(all, func(a, b ranked) int { return cmp.Compare(a.order, b.order) })
+	sorted := make([]uint32, len(jobs))
+	for i, r := range all {
+		sorted[i] = r.job
+	}
+	return sorted
 }
 
-// maxCycleNames bounds a CycleError.
-const maxCycleNames = 32
+// Bounds of a CycleError: how many names it has, and how long each is.
+const (
+	maxCycleNames = 32
+	maxCycleName  = 255
+)
 
-// cycle names the tasks of a way that via leads back along.
-func (sh *shard) cycle(end uint32, via map[uint32]uint32) error {
-	names := []string{sh.taskName(end)}
-	for job := via[end]; job != none && len(names) < maxCycleNames; job = via[job] {
-		names = append(names, sh.taskName(job))
+// cycle names the tasks of the way between start and end that reach has just found.
+func (sh *shard) cycle(start, end uint32, back bool) error {
+	way := []uint32{end}
+	for job := end; job != start; {
+		job = sh.slab.node(job).via - 1
+		way = append(way, job)
+	}
+	if back {
+		slices.Reverse(way)
+	}
+	names := make([]string, 0, maxCycleNames+1)
+	for _, job := range way[:min(len(way), maxCycleNames)] {
+		names = append(names, cutName(sh.nameView(job)))
 	}
 	return &CycleError{append(names, names[0])}
 }
+
+// cutName is a name, or its beginning: a name may have megabytes.
+func cutName(name []byte) string { return string(name[:min(len(name), maxCycleName)]) }
 
 func (sh *shard) taskName(job uint32) string { return string(sh.nameView(job)) }
 

@@ -3,6 +3,7 @@ package sched
 import (
 	"encoding/binary"
 	"errors"
+	"math"
 )
 
 // SpaceEdge marks what is saved of a predecessor that a task got after it was made. It
@@ -156,10 +157,11 @@ func (sh *shard) resumeTasks(now Time, holder func(space Space, name string) *Pe
 	defer sh.unlock(now, sink)
 	m := sh.restoring
 	sh.restoring = restoring{}
+	room := math.MaxInt
 	for _, e := range m.edges {
 		from, known := m.tasks[e.from]
 		to, waits := m.tasks[e.to]
-		if !known || !waits || sh.linked(from, to) || sh.makeOrder(from, to) != nil {
+		if !known || !waits || sh.linked(from, to) || sh.makeOrder(from, to, &room) != nil {
 			if e.saved != 0 {
 				sh.s.journal.Drop(int(sh.id), e.saved)
 			}

@@ -447,11 +447,11 @@ func TestBackwardEdges(t *testing.T) {
 	alone := func(i int) []string { return []string{fmt.Sprint(i)} }
 	chained := func(i int) []string { return []string{fmt.Sprint(i, "<", i-1)} }
 	f("a chain from its end", 1, alone, func(i int) []string { return []string{fmt.Sprint(i, "<", i+1)} })
-	f("a chain from its start", few, alone, func(i int) []string { return []string{fmt.Sprint(n-2-i, "<", n-1-i)} })
+	f("a chain from its start", few+1, alone, func(i int) []string { return []string{fmt.Sprint(n-2-i, "<", n-1-i)} })
 	f("subtasks of the first of a chain", 0, chained, func(i int) []string {
 		return []string{fmt.Sprint("sub", i), fmt.Sprint("subsub", i, "<sub", i), fmt.Sprint("0<subsub", i)}
 	})
-	f("the last of a chain waits for one more", few, chained, func(i int) []string {
+	f("the last of a chain waits for one more", few+1, chained, func(i int) []string {
 		return []string{"new", fmt.Sprint("new", i, "<new,500"), fmt.Sprint(n-1, "<new", i)}
 	})
 }

@@ -25,7 +25,7 @@ func (c *checker) graph() error {
 			}
 		}
 	}
-	edges, waits, tasks, lined := 0, make(map[uint32]int), make(map[*queue]int), make(map[*queue]int)
+	edges, joins, waits, tasks, lined := 0, 0, make(map[uint32]int), make(map[*queue]int), make(map[*queue]int)
 	for i := range sh.slab.chunks {
 		p := &sh.slab.chunks[i]
 		if p.records == nil || p.nodes == nil {
@@ -43,6 +43,9 @@ func (c *checker) graph() error {
 				return fmt.Errorf("task %d: %w", job, err)
 			}
 			edges += int(p.nodes[k].outs)
+			if p.nodes[k].ins > few {
+				joins += int(p.nodes[k].ins)
+			}
 			if !r.live() {
 				continue
 			}
@@ -56,6 +59,9 @@ func (c *checker) graph() error {
 				}
 			}
 		}
+	}
+	if joins != len(sh.edges.joins) {
+		return fmt.Errorf("%d edges are known by their ends, want %d", len(sh.edges.joins), joins)
 	}
 	if edges != sh.edges.live || sh.gone != c.states[ending]+c.states[remembered] {
 		return fmt.Errorf("%d edges and %d complete tasks are counted, %d and %d are there", sh.edges.live, sh.gone, edges, c.states[ending]+c.states[remembered])
@@ -96,7 +102,13 @@ func (c *checker) taskNode(job uint32, r *record, n *node, freeing bool) error {
 		if e.to != job || e.prevIn != prev {
 			return fmt.Errorf("edge %d goes to %d, behind %d, want to %d behind %d", i, e.to, e.prevIn, job, prev)
 		}
+		if !sh.linked(e.from, job) {
+			return fmt.Errorf("edge %d, from %d, is not known", i, e.from)
+		}
 		prev, i = i, e.nextIn
+	}
+	if n.via != 0 {
+		return errors.New("a search left its mark")
 	}
 	return nil
 }

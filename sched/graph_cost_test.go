@@ -1,0 +1,172 @@
+package sched
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// named returns a task that waits for those of so many numbers behind a prefix.
+func named(name, prefix string, n int) Task {
+	t := Task{Name: []byte(name)}
+	for i := range n {
+		t.After = append(t.After, fmt.Append(nil, prefix, i))
+	}
+	return t
+}
+
+// numbered makes a task of each number, which waits for what after says.
+func (x *graphStand) numbered(prefix string, n int, after func(i int) string) {
+	x.t.Helper()
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprint(prefix, i, "<", after(i))
+	}
+	x.extend(all...)
+}
+
+func waitless(int) string { return "" }
+
+// chained has each of a prefix wait for the one before.
+func chained(prefix string) func(i int) string {
+	return func(i int) string {
+		if i == 0 {
+			return ""
+		}
+		return fmt.Sprint(prefix, i-1)
+	}
+}
+
+// A predecessor that is named again counts once, of however many a task waits for, and whether
+// or not some of them are complete.
+func TestNamedAgain(t *testing.T) {
+	x := newGraphStand(t)
+	const n = 3 * few
+	x.numbered("p", n, waitless)
+	join := named("join", "p", n)
+	x.ok(x.s.Extend(x.now, graphTasks, graphQueue, []Task{join, join}, &x.rec))
+	x.s.Steal(x.now, x.h, graphQueue, n, &x.rec, func(*TaskView) bool { return true })
+	for i := range n {
+		if err := x.s.check(); err != nil {
+			t.Fatalf("with %d complete: %v", i, err)
+		}
+		if ins := x.s.shards[0].edges.live; ins != n-i {
+			t.Fatalf("with %d complete it waits for %d, want %d", i, ins, n-i)
+		}
+		x.complete(fmt.Sprint("p", i))
+		x.ok(x.s.Extend(x.now, graphTasks, graphQueue, []Task{join}, &x.rec))
+	}
+	x.stolen("join")
+}
+
+// A task that waits for very many may be told again and again to wait for one that very many
+// wait for: that takes no longer than the same number of others.
+func TestNamedAgainAndAgain(t *testing.T) {
+	const n = 200_000 // what is quadratic in them takes minutes
+	x := newGraphStand(t)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		x.numbered("p", n, waitless)
+		x.numbered("s", n, func(int) string { return "p0" })
+		x.ok(x.s.Extend(x.now, graphTasks, graphQueue, []Task{named("join", "p", n)}, &x.rec))
+		again := Task{Name: []byte("join")}
+		for range n {
+			again.After = append(again.After, []byte("p0"))
+		}
+		x.ok(x.s.Extend(x.now, graphTasks, graphQueue, []Task{again}, &x.rec))
+	}()
+	select {
+	case <-done:
+	case <-time.After(time.Minute):
+		t.Fatal("it goes on")
+	}
+}
+
+// A task that is to wait for younger ones is put behind them at the cost of the side on which
+// there are fewer, however many the other has.
+func TestOrderLooksAtFew(t *testing.T) {
+	const n, side = 20_000, 10 * few
+	f := func(name, edge string, build func(x *graphStand)) {
+		t.Helper()
+		x := newGraphStand(t)
+		build(x)
+		sh, task := &x.s.shards[0], graphTask(edge)
+		from, _ := sh.lookupTask(sh.byName[string(graphQueue)], graphTasks, task.After[0])
+		to, _ := sh.lookupTask(sh.byName[string(graphQueue)], graphTasks, task.Name)
+		room := maxLooks
+		x.ok(sh.makeOrder(from, to, &room))
+		if looks := maxLooks - room; looks == 0 || looks > 20*side {
+			t.Errorf("%s: it looks at %d edges", name, looks)
+		}
+		x.extend(edge)
+		if err := x.s.check(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	f("the front of a chain behind another", fmt.Sprint("old0<new", side-1), func(x *graphStand) {
+		x.numbered("old", n, chained("old"))
+		x.numbered("new", side, chained("new"))
+	})
+	f("a short chain behind the end of a long one", fmt.Sprint("new0<old", n-1), func(x *graphStand) {
+		x.numbered("new", side, chained("new"))
+		x.numbered("old", n, chained("old"))
+	})
+	f("one that very many wait for", fmt.Sprint("new0<mid", side-1), func(x *graphStand) {
+		x.numbered("new", 1, waitless)
+		x.numbered("mid", side, chained("mid"))
+		x.numbered("old", n, func(int) string { return "new0" })
+	})
+	f("in the middle of chains that grew together", fmt.Sprint("both", n/2, "<both", n/2+side+1), func(x *graphStand) {
+		x.numbered("both", n, func(i int) string { return fmt.Sprint("both", i-2) })
+	})
+}
+
+// A request that would have its tasks put in order at the cost of very much is refused with
+// nothing done, the same edges one by one are not.
+func TestCostlyRequest(t *testing.T) {
+	const n = 20_000
+	x := newGraphStand(t)
+	x.numbered("a", n, chained("a"))
+	x.numbered("b", n, chained("b"))
+	var all []string
+	for i := range maxLooks/n + 1 {
+		all = append(all, fmt.Sprint("z", i, "<b", n-1), fmt.Sprint("a0<z", i))
+	}
+	if err := x.s.Extend(x.now, graphTasks, graphQueue, graphTaskList(all...), &x.rec); !errors.Is(err, ErrCostly) {
+		t.Fatalf("%d tasks: %v", len(all), err)
+	}
+	if active, ready := x.s.Backlog(graphQueue); active != 2*n || ready != 2 {
+		t.Errorf("%d tasks, %d of them ready, are left", active, ready)
+	}
+	if err := x.s.check(); err != nil {
+		t.Error(err)
+	}
+	for i := 0; i < 20; i += 2 {
+		x.extend(all[i], all[i+1])
+	}
+	if err := x.s.check(); err != nil {
+		t.Error(err)
+	}
+}
+
+// The words about a cycle are few, whatever its tasks are called.
+func TestCycleOfLongNames(t *testing.T) {
+	x := newGraphStand(t)
+	for _, tasks := range [][]string{{"a"}, {"a", "b"}} {
+		for i := range tasks {
+			tasks[i] = strings.Repeat(tasks[i], 1<<20)
+		}
+		x.extend(tasks...)
+		var all []string
+		for i, name := range tasks {
+			all = append(all, name+"<"+tasks[(i+1)%len(tasks)])
+		}
+		err := x.s.Extend(x.now, graphTasks, graphQueue, graphTaskList(all...), &x.rec)
+		if !errors.As(err, new(*CycleError)) || len(err.Error()) > 1<<10 {
+			t.Errorf("%d tasks: an error of %d bytes: %.80v", len(tasks), len(fmt.Sprint(err)), err)
+		}
+	}
+}
