@@ -28,11 +28,22 @@ const (
 	// maxDworkReply ends a reply of many tasks: what a client's own limit on frames is
 	// likely to be. At least one task is always sent.
 	maxDworkReply = 16 << 20
-	// maxLocations bounds the workers known at a time; each takes about 300 bytes.
+	// maxDworkParts bounds what a request has: what its tasks wait for, their logs, and the tasks
+	// themselves, each of which counts as taskParts: nobody else is answered meanwhile.
+	maxDworkParts = 1 << 20
+	taskParts     = 4
+	// maxLocations bounds the workers known at a time; each takes about 300 bytes and its name.
 	maxLocations = 1 << 20
+	// maxLocation is the length of such a name in bytes: the journal has it with each task that
+	// the worker holds. A host's name has at most 255.
+	maxLocation = 1 << 10
 )
 
-var errLocations = errors.New("too many workers are known: have some exit")
+var (
+	errLocations = errors.New("too many workers are known: have some exit")
+	errLocation  = fmt.Errorf("a location of more than %d bytes", maxLocation)
+	errParts     = fmt.Errorf("more than %d dependencies and log entries, or %d tasks: send fewer at a time", maxDworkParts, maxDworkParts/taskParts)
+)
 
 // dworkHub is the one conversation of the dwork protocol, protocols/dwork.md: all of it
 // runs on one goroutine, which is the owner of every worker's side of the scheduler.
@@ -61,8 +72,9 @@ type dworkHub struct {
 
 // dworkWorker is a worker that is known by its location.
 type dworkWorker struct {
-	peer *sched.Peer
-	seen int64 // Mono of its last request
+	location string
+	peer     *sched.Peer
+	seen     int64 // Mono of its last request
 }
 
 // dworkStats counts what happened since the start.
@@ -93,16 +105,34 @@ func (h *dworkHub) holder(location string) *sched.Peer {
 
 // worker returns the worker of a location, known from now on.
 func (h *dworkHub) worker(location []byte) (*dworkWorker, error) {
+	w, err := h.workerAt(location)
+	if err == nil {
+		h.workers[w.location] = w
+	}
+	return w, err
+}
+
+// workerAt returns the worker of a location, which is not known yet if it is new.
+func (h *dworkHub) workerAt(location []byte) (*dworkWorker, error) {
 	w := h.workers[string(location)]
 	if w == nil {
-		if len(h.workers) >= maxLocations {
+		switch {
+		case len(h.workers) >= maxLocations:
 			return nil, errLocations
+		case len(location) > maxLocation:
+			return nil, errLocation
 		}
-		w = &dworkWorker{peer: h.server.sched.NewHolder(string(location))}
-		h.workers[string(location)] = w
+		w = &dworkWorker{location: string(location)}
+		w.peer = h.server.sched.NewHolder(w.location)
 	}
 	w.seen = h.now.Mono
 	return w, nil
+}
+
+// forget gives what a known worker holds back.
+func (h *dworkHub) forget(w *dworkWorker) {
+	delete(h.workers, w.location)
+	h.server.sched.GiveBack(h.now, w.peer, dworkQueue, &h.sink)
 }
 
 // answer appends the reply to a request. With wait it may be sent only after the group is
@@ -158,7 +188,7 @@ func (h *dworkHub) refuse(out []byte, why error) []byte {
 }
 
 // take reads the request's tasks for the scheduler. They are views of the request.
-func (h *dworkHub) take() []sched.Task {
+func (h *dworkHub) take() ([]sched.Task, error) {
 	h.tasks, h.after, h.log = h.tasks[:0], h.after[:0], h.log[:0]
 	for t := range h.query.Tasks {
 		preds, events := len(h.after), len(h.log)
@@ -172,8 +202,11 @@ func (h *dworkHub) take() []sched.Task {
 		h.tasks = append(h.tasks, sched.Task{
 			Name: t.Name, Workload: t.Origin, After: h.after[preds:len(h.after):len(h.after)], Log: h.log[events:len(h.log):len(h.log)],
 		})
+		if taskParts*len(h.tasks)+len(h.after)+len(h.log) > maxDworkParts {
+			return nil, errParts
+		}
 	}
-	return h.tasks
+	return h.tasks, nil
 }
 
 // release lets go of a large request's views.
@@ -194,7 +227,11 @@ func (h *dworkHub) create() error {
 		return errors.New("the disk is nearly full, see --min-free")
 	}
 	defer h.release()
-	return h.server.sched.Extend(h.now, dworkSpace, dworkQueue, h.take(), &h.sink)
+	tasks, err := h.take()
+	if err != nil {
+		return err
+	}
+	return h.server.sched.Extend(h.now, dworkSpace, dworkQueue, tasks, &h.sink)
 }
 
 // complete answers with the tasks that the worker does not hold, when there are any.
@@ -204,7 +241,11 @@ func (h *dworkHub) complete(out []byte) ([]byte, error) {
 		return out, err
 	}
 	defer h.release()
-	start, tasks := len(out), h.take()
+	tasks, err := h.take()
+	if err != nil {
+		return out, err
+	}
+	start := len(out)
 	h.server.sched.Complete(h.now, w.peer, dworkSpace, dworkQueue, tasks, &h.sink, func(i int) {
 		if len(out) == start {
 			out = dwork.AppendType(out, dwork.NotFound)
@@ -223,7 +264,11 @@ func (h *dworkHub) transfer(out []byte) ([]byte, error) {
 		return out, err
 	}
 	defer h.release()
-	switch err := h.server.sched.Transfer(h.now, w.peer, dworkSpace, dworkQueue, h.take(), &h.sink); {
+	tasks, err := h.take()
+	if err != nil {
+		return out, err
+	}
+	switch err := h.server.sched.Transfer(h.now, w.peer, dworkSpace, dworkQueue, tasks, &h.sink); {
 	case err == sched.ErrNotFound:
 		return dwork.AppendType(out, dwork.NotFound), nil
 	case err != nil:
@@ -238,15 +283,10 @@ func (h *dworkHub) steal(out []byte) ([]byte, error) {
 	if h.query.HasN {
 		n = int(h.query.N)
 	}
-	location := h.query.Location
-	w, known := h.workers[string(location)]
-	if !known {
-		if len(h.workers) >= maxLocations {
-			return out, errLocations
-		}
-		w = &dworkWorker{peer: h.server.sched.NewHolder(string(location))}
+	w, err := h.workerAt(h.query.Location)
+	if err != nil {
+		return out, err
 	}
-	w.seen = h.now.Mono
 	start := len(out)
 	h.server.sched.Steal(h.now, w.peer, dworkQueue, min(n, h.server.o.Dwork.MaxSteal), &h.sink, func(t *sched.TaskView) bool {
 		if len(out) == start {
@@ -257,9 +297,7 @@ func (h *dworkHub) steal(out []byte) ([]byte, error) {
 		return len(out)-start < maxDworkReply
 	})
 	if len(out) > start {
-		if !known {
-			h.workers[string(location)] = w
-		}
+		h.workers[w.location] = w
 		return out, nil
 	}
 	if active, _ := h.server.sched.Backlog(dworkQueue); active == 0 && h.server.o.Dwork.Idle == DworkExit {
@@ -273,8 +311,7 @@ func (h *dworkHub) exit(out []byte) []byte {
 	if w == nil {
 		return dwork.AppendType(out, dwork.NotFound)
 	}
-	delete(h.workers, string(h.query.Location))
-	h.server.sched.GiveBack(h.now, w.peer, dworkQueue, &h.sink)
+	h.forget(w)
 	return dwork.AppendType(out, dwork.OK)
 }
 
@@ -330,8 +367,7 @@ func (h *dworkHub) expire() {
 	slices.Sort(silent) // whose tasks stand in line first is the same in every play
 	for _, location := range silent {
 		h.server.log.Info("a dwork worker is silent, its tasks are ready again", "location", location, "dwork-lease", h.server.o.Dwork.Lease)
-		h.server.sched.GiveBack(h.now, h.workers[location].peer, dworkQueue, &h.sink)
-		delete(h.workers, location)
+		h.forget(h.workers[location])
 	}
 }
 

@@ -2,6 +2,7 @@ package loop
 
 import (
 	"bufio"
+	"fmt"
 	"net/http"
 	"strconv"
 
@@ -49,9 +50,16 @@ func appendDotTask(line []byte, t *sched.TaskView) []byte {
 	return line
 }
 
+// maxDotName is how much of a name is shown. It may have megabytes, and stands there again for
+// each that waits for the task.
+const maxDotName = 1 << 10
+
 // appendDotName appends a quoted id: DOT knows no escape but the quote's and, in labels,
-// the backslash's.
+// the backslash's. Of a long name the middle is left out.
 func appendDotName(line, name []byte) []byte {
+	if len(name) > maxDotName {
+		name = fmt.Appendf(nil, "%s ... %s (%d bytes)", name[:maxDotName/2], name[len(name)-maxDotName/2:], len(name))
+	}
 	line = append(line, '"')
 	for _, r := range string(name) {
 		switch {

@@ -106,6 +106,10 @@ func (h *dworkHub) run() {
 // leaseChecks is how often a lease's length is looked for silent workers.
 const leaseChecks = 4
 
+// hubSlice is how long a connection's requests may take in one turn, all but the last: it may
+// post thousands at once, each about very much.
+const hubSlice = 10 * time.Millisecond
+
 // turn answers all that came in since the last one.
 func (h *dworkHub) turn() {
 	h.now = h.server.now()
@@ -113,8 +117,19 @@ func (h *dworkHub) turn() {
 	for _, l := range h.listeners {
 		h.batch = l.Take(h.batch)
 	}
+	var last zmq.Request
+	var until time.Time // of the connection's slice
 	for i, request := range h.batch {
-		respond(h, request, request.Payload)
+		now := time.Now()
+		if !request.Follows(last) {
+			until = now.Add(hubSlice)
+		}
+		last = request
+		if request.Lost() || now.After(until) {
+			request.Later()
+		} else {
+			respond(h, request, request.Payload)
+		}
 		h.batch[i] = zmq.Request{}
 	}
 	if cap(h.out) > maxDworkReply/16 {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -16,6 +17,9 @@ const (
 	writePiece = 256 << 10
 	// keptReplies is the size of a reply buffer that a connection keeps.
 	keptReplies = 256 << 10
+	// idleTime is how long a connection that has nothing to say keeps more than the buffer that it
+	// began with: most of a thousand peers are idle, and 300 KiB of each are much.
+	idleTime = time.Second
 )
 
 var errOutbound = errors.New("zmq: the replies to a peer take too much memory")
@@ -35,6 +39,19 @@ type Request struct {
 // happens.
 func (r Request) Reply(payload []byte) { r.conn.reply(r, payload) }
 
+// Later is called instead of Reply, for a request and all behind it of the same turn of its connection: they are taken
+// again when the replies to those before them are written.
+func (r Request) Later() {
+	r.conn.late++
+	r.conn.count()
+}
+
+// Lost says that the peer gets no further reply: those that it has are too much, which ends its connection.
+func (r Request) Lost() bool { return r.conn.overflow }
+
+// Follows says whether both requests are of one connection.
+func (r Request) Follows(o Request) bool { return r.conn == o.conn }
+
 // Peer returns the address of the request's connection, for logs.
 func (r Request) Peer() string { return r.conn.RemoteAddr().String() }
 
@@ -42,7 +59,7 @@ func (r Request) Peer() string { return r.conn.RemoteAddr().String() }
 type span struct{ start, end int }
 
 // conn is one connection. Its goroutine owns it, but between a post and the last answer the hub does: then it owns
-// answers, answered, inOrder, out and overflow.
+// answers, answered, late, inOrder, out and overflow.
 type conn struct {
 	net.Conn
 	l  *Listener
@@ -51,6 +68,7 @@ type conn struct {
 	requests []Request // of this turn
 	answers  []span    // by the index of the request; end is 0 when there is none yet
 	answered int
+	late     int    // requests that are to be taken again, the last ones; they are counted as answered
 	inOrder  bool   // so far, replies came in the order of the requests
 	out      []byte // pongs, then replies
 	overflow bool   // a reply was left out
@@ -61,8 +79,17 @@ type conn struct {
 	since   atomic.Uint64 // smaller: the peer has taken none of them for longer
 	dropped atomic.Bool   // hung up on because of it
 
-	unfinished bool // a part of a message is held, and a deadline is set for the rest
+	waits waits // for what read waits, which is what its deadline was set for
 }
+
+// waits is what a connection is read for.
+type waits uint8
+
+const (
+	forRequest waits = iota
+	forRest          // of a message: a part is held
+	forIdle          // for a request, and large buffers are kept for it
+)
 
 func newConn(l *Listener, nc net.Conn) *conn {
 	return &conn{
@@ -130,10 +157,26 @@ func (c *conn) turn() error {
 	if len(c.requests) == 0 {
 		return c.rest(c.flush())
 	}
-	if err := c.ask(); err != nil {
-		return err
+	for {
+		if err := c.ask(); err != nil {
+			return err
+		}
+		if err := c.flush(); err != nil || c.late == 0 {
+			return err
+		}
+		c.again()
 	}
-	return c.flush()
+}
+
+// again begins another turn with the requests that were put off.
+func (c *conn) again() {
+	c.requests = slices.Delete(c.requests, 0, len(c.requests)-c.late)
+	for i := range c.requests {
+		c.requests[i].index = i
+	}
+	c.answers, c.out = c.answers[:c.late], c.out[:0]
+	clear(c.answers)
+	c.answered, c.late, c.inOrder = 0, 0, true
 }
 
 // droppedRest is how long a connection rests that has sent nothing but PINGs and messages to drop: reading them costs
@@ -157,6 +200,7 @@ func (c *conn) rest(err error) error {
 // gather takes up to most messages from what is held, and returns how many it took. A fault is returned when everything
 // before it is answered.
 func (c *conn) gather(most int) (n int, err error) {
+	clear(c.requests) // they keep the buffer alive that they lay in
 	c.requests, c.answers, c.out = c.requests[:0], c.answers[:0], c.out[:0]
 	c.answered, c.inOrder = 0, true
 	for limits := c.l.o.limits(); n < most; n++ {
@@ -185,22 +229,40 @@ func (c *conn) gather(most int) (n int, err error) {
 	return n, nil
 }
 
-// read waits for more bytes. An unfinished message has its time, silence has not.
+// read waits for more bytes. An unfinished message has its time, silence has not; but large
+// buffers are let go when it lasts.
 func (c *conn) read() error {
-	if unfinished := len(c.in.held()) > 0; unfinished != c.unfinished {
-		c.unfinished = unfinished
-		var deadline time.Time
-		if unfinished {
-			deadline = time.Now().Add(c.l.o.FrameTimeout)
-		}
-		if err := c.SetReadDeadline(deadline); err != nil {
+	waits, patience := forRequest, time.Duration(0)
+	switch {
+	case len(c.in.held()) > 0:
+		waits, patience = forRest, c.l.o.FrameTimeout
+	case cap(c.in.buf) > smallBuffer || cap(c.out) > smallBuffer || cap(c.sorted) > smallBuffer || cap(c.requests) > minTurn:
+		waits, patience = forIdle, idleTime
+	}
+	if waits != c.waits {
+		c.waits = waits
+		if err := c.SetReadDeadline(deadline(patience)); err != nil {
 			return err
 		}
 		if err := c.quitting(); err != nil { // Close's own deadline may just have been overwritten
 			return err
 		}
 	}
-	return c.in.fill()
+	err := c.in.fill()
+	if waits == forIdle && errors.Is(err, os.ErrDeadlineExceeded) && c.quitting() == nil {
+		c.in.release()
+		c.requests, c.answers, c.out, c.sorted = nil, nil, nil, nil
+		return nil
+	}
+	return err
+}
+
+// deadline is a time from now; 0: none.
+func deadline(d time.Duration) (t time.Time) {
+	if d > 0 {
+		t = time.Now().Add(d)
+	}
+	return t
 }
 
 // ask posts the requests and waits until the last is answered.
@@ -233,6 +295,11 @@ func (c *conn) reply(r Request, payload []byte) {
 	}
 	c.answers[r.index] = span{start, max(len(c.out), 1)}
 	c.inOrder = c.inOrder && r.index == c.answered
+	c.count()
+}
+
+// count notes that one request more is done with.
+func (c *conn) count() {
 	if c.answered++; c.answered == len(c.answers) {
 		c.l.owe(c, len(c.out))
 		c.done <- struct{}{}
@@ -248,7 +315,7 @@ func (c *conn) flush() error {
 	if !c.inOrder {
 		c.sorted = c.sorted[:0]
 		first := len(out) // the pongs stand before any reply
-		for _, a := range c.answers {
+		for _, a := range c.answers[:len(c.answers)-c.late] {
 			first = min(first, a.start)
 		}
 		c.sorted = append(c.sorted, out[:first]...)

@@ -52,6 +52,51 @@ func TestOrder(t *testing.T) {
 	p.expect(commandFrame("PONG", "x") + want.String())
 }
 
+// TestLater puts off all requests of a connection but the first few, in whatever order those are answered: the replies to
+// them leave at once, the others are taken again, and each is answered in its place.
+func TestLater(t *testing.T) {
+	const n = 200
+	r := listen(t, Options{})
+	p := r.friend("")
+	var all strings.Builder
+	p.send(commandFrame("PING", "\x00\x00x"))
+	for i := range n {
+		all.WriteString(frames("", fmt.Sprint("m", i)))
+	}
+	p.send(all.String())
+	pong := commandFrame("PONG", "x")
+	random := rand.New(rand.NewPCG(1, 2))
+	for got := 0; got < n; {
+		batch := r.collect(1)
+		for i, q := range batch[1:] {
+			if !q.Follows(batch[i]) {
+				t.Fatal("two requests of one connection are none")
+			}
+		}
+		now := batch[:min(1+random.IntN(3), len(batch))]
+		early := random.IntN(2) == 0
+		if !early {
+			for _, q := range batch[len(now):] {
+				q.Later()
+			}
+		}
+		random.Shuffle(len(now), func(i, j int) { now[i], now[j] = now[j], now[i] })
+		for _, q := range now {
+			q.Reply(q.Payload)
+		}
+		if early {
+			for _, q := range batch[len(now):] {
+				q.Later()
+			}
+		}
+		for range now {
+			p.expect(pong + frames("", fmt.Sprint("m", got)))
+			pong = ""
+			got++
+		}
+	}
+}
+
 // TestLateReplies keeps requests of several connections while others are answered: their bytes stay as they are.
 func TestLateReplies(t *testing.T) {
 	r := listen(t, Options{})

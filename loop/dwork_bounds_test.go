@@ -1,0 +1,85 @@
+package loop
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"treadle/codec/dwork"
+	"treadle/sched"
+)
+
+// reply answers a request.
+func (r *dworkRig) reply(request []byte) string {
+	r.now = r.clock
+	reply, _, _ := r.answer(nil, request)
+	return string(reply)
+}
+
+// TestDworkLargeRequest: what a request has may be up to a number, one more is refused and
+// nothing of it done. A task that waits for that many others is one.
+func TestDworkLargeRequest(t *testing.T) {
+	parts := func(n int, part []byte) []byte { return []byte(strings.Repeat(string(part), n)) }
+	dep, entry := dwork.AppendPred(nil, dwork.Dep{Name: []byte("p")}), dwork.AppendLog(nil, dwork.LogEntry{})
+	ok, no := string(dwork.AppendType(nil, dwork.OK)), string(dwork.AppendType(nil, dwork.Error))
+	f := func(what string, create []byte, n int) {
+		t.Helper()
+		r := newDworkRig(t, Options{})
+		if got := r.reply(dwork.AppendTask(create, []byte("one more"), nil)); got != no {
+			t.Errorf("%s: one more is answered %x", what, got)
+		}
+		if active, _ := r.server.sched.Backlog(dworkQueue); active != 0 {
+			t.Errorf("%s: %d tasks of a refused request are there", what, active)
+		}
+		if got := r.reply(create); got != ok {
+			t.Errorf("%s: answered %x", what, got)
+		}
+		if active, _ := r.server.sched.Backlog(dworkQueue); active != n {
+			t.Errorf("%s: %d tasks are there, want %d", what, active, n)
+		}
+	}
+	most := maxDworkParts - taskParts
+	f("dependencies", dwork.AppendTask(dwork.AppendType(nil, dwork.Create), []byte("t"), nil, parts(most, dep)), 1)
+	f("log entries", dwork.AppendTask(dwork.AppendType(nil, dwork.Create), []byte("t"), nil, parts(most, entry)), 1)
+	create := dwork.AppendType(nil, dwork.Create)
+	for i := range maxDworkParts / taskParts {
+		create = dwork.AppendTask(create, fmt.Append(nil, i), nil)
+	}
+	f("tasks", create, maxDworkParts/taskParts)
+}
+
+// TestDworkLongLocation: a worker whose name would be journaled with megabytes for each of its
+// tasks is none.
+func TestDworkLongLocation(t *testing.T) {
+	r := newDworkRig(t, Options{})
+	r.ask(`type: Create task { name: "a" origin: "o" }`)
+	for n, want := range map[int]string{maxLocation: "type:NotFound", maxLocation + 1: "type:Error"} {
+		location := strings.Repeat("w", n)
+		for _, request := range []string{`type: Complete task { name: "b" origin: "" }`, `type: Transfer task { name: "b" origin: "" }`} {
+			if got := r.ask(request + ` location: "` + location + `"`); !strings.HasPrefix(got, want) {
+				t.Errorf("%s from %d bytes: %.80s, want %s", request, n, got, want)
+			}
+		}
+	}
+	if got := r.ask(`type: Steal location: "` + strings.Repeat("v", maxLocation+1) + `"`); got != "type:Error" {
+		t.Errorf("a steal is answered %.80s", got)
+	}
+	if len(r.workers) != 1 {
+		t.Errorf("%d workers are known, want 1", len(r.workers))
+	}
+}
+
+// TestDworkGraphOfLongNames: the graph's lines are short, whatever the tasks are called.
+func TestDworkGraphOfLongNames(t *testing.T) {
+	r := newDworkRig(t, Options{})
+	long := strings.Repeat("\x00", 1<<20)
+	r.reply(dwork.AppendTask(dwork.AppendType(nil, dwork.Create), []byte("p"), nil))
+	r.reply(dwork.AppendTask(dwork.AppendType(nil, dwork.Create), []byte("begin"+long+"end"), nil, dwork.AppendPred(nil, dwork.Dep{Name: []byte("p")})))
+	var line []byte
+	for cursor, done := (sched.Cursor{}), false; !done; {
+		cursor, done = r.server.sched.WalkTasks(cursor, graphBatch, dworkSpace, func(v *sched.TaskView) { line = appendDotTask(line, v) })
+	}
+	if got := string(line); len(got) > 20*maxDotName || strings.Count(got, `"begin`) != 2 || strings.Count(got, `end (1048584 bytes)"`) != 2 {
+		t.Errorf("%d bytes: %.200q", len(got), got)
+	}
+}
