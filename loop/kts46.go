@@ -55,6 +55,7 @@ type ktsHub struct {
 	active    atomic.Int64       // calls that are being answered
 	await     func(uint64) error // awaitCommit, but in an Offline server
 	composing sync.Mutex         // see compose
+	defining  sync.Mutex         // see define
 	unread    ktsUnread
 	sockets   []net.Listener
 	servers   []*http.Server
@@ -175,7 +176,7 @@ func (h *ktsHub) deleteProject(name string) error {
 	return nil
 }
 
-func (h *ktsHub) addJob(project, name, definition string) error {
+func (h *ktsHub) addJob(project, name string, d *ktsDefinition) error {
 	p, err := h.project(project)
 	if err != nil {
 		return err
@@ -186,16 +187,17 @@ func (h *ktsHub) addJob(project, name, definition string) error {
 	if p.jobs[name] != nil {
 		return &ktsTaken{project, name}
 	}
-	j := &ktsJob{project: p, name: name}
-	if err := j.define(definition); err != nil {
-		return err
+	if d.err != nil {
+		return d.err
 	}
 	if err := h.room(); err != nil {
 		return err
 	}
+	j := &d.job
+	j.project, j.name = p, name
 	p.jobs[name] = j
 	h.entries++
-	h.put(j.key(ktsDefinitionKey), []byte(definition))
+	h.put(j.key(ktsDefinitionKey), []byte(d.text))
 	return nil
 }
 

@@ -64,6 +64,9 @@ const (
 	// maxKtsJobs bounds projects and jobs together; each takes about 500 bytes here, and
 	// about 300 of getServerStatus, which is made in memory.
 	maxKtsJobs = 1 << 17
+	// shortDefinition is how long definitions are that are read at any time, in bytes. Of the
+	// longer ones, a megabyte of which takes half a second and a hundred megabytes, one is.
+	shortDefinition = 4 << 10
 	// maxKtsSteps is up to where numbers are whole in JavaScript, which workers use.
 	maxKtsSteps = 1 << 53
 )
@@ -222,6 +225,25 @@ func ktsOwn(n *yaml.Node, name string) (value *yaml.Node, merged []*yaml.Node, s
 		}
 	}
 	return value, merged, false
+}
+
+// ktsDefinition is the definition of a job and what it says.
+type ktsDefinition struct {
+	text string
+	job  ktsJob // its numbers
+	err  error  // of what it does not say
+}
+
+// define reads a definition. It takes no part in the book, and is no part of a turn: it may take
+// long.
+func (h *ktsHub) define(text string) *ktsDefinition {
+	if len(text) > shortDefinition {
+		h.defining.Lock()
+		defer h.defining.Unlock()
+	}
+	d := &ktsDefinition{text: text}
+	d.err = d.job.define(text)
+	return d
 }
 
 // define reads a job's definition.

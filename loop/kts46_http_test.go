@@ -244,6 +244,49 @@ func TestKtsWideDefinition(t *testing.T) {
 	}
 }
 
+// TestKtsDefinitionKeepsNobody: whoever has a long definition read keeps others from theirs alone.
+func TestKtsDefinitionKeepsNobody(t *testing.T) {
+	r := newKtsRig(t, Kts46Options{})
+	const good = "simulationParameters: {duration: 8, stepDuration: 2, batchLength: 3}\n"
+	if _, err := r.xml("createProject", "p"); err != nil {
+		t.Fatal(err)
+	}
+	r.defining.Lock() // one is being read
+	added, served := make(chan error, 1), make(chan error, 1)
+	go func() {
+		_, err := r.xml("addJob", "p", "long", good+strings.Repeat("#", shortDefinition))
+		added <- err
+	}()
+	go func() {
+		for r.stats.requests["addJob"].Load() == 0 {
+			runtime.Gosched()
+		}
+		for i := range 1000 {
+			if _, err := r.xml("addJob", "p", fmt.Sprint(i), good); err != nil {
+				served <- err
+			}
+		}
+		served <- nil
+	}()
+	select {
+	case err := <-served:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-added:
+		t.Error("two long definitions are read at once")
+	case <-time.After(patience):
+		t.Error("others wait for a definition")
+	}
+	r.defining.Unlock()
+	if err := <-added; err != nil {
+		t.Error(err)
+	}
+	if status, err := r.xml("getJobStatus", "p", "long"); err != nil || status != "p.long: 0 (0/4)." {
+		t.Error(status, err)
+	}
+}
+
 // TestKtsMerged: the numbers are found where a mapping merges others, its own first, and each
 // mapping is looked at once.
 func TestKtsMerged(t *testing.T) {

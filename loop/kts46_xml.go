@@ -22,6 +22,9 @@ type ktsCall struct {
 	do          func(h *ktsHub, args []any, texts []string) (any, error)
 }
 
+// ktsAddJob is the method whose last argument is read before its turn.
+const ktsAddJob = "addJob"
+
 var ktsCalls = map[string]ktsCall{
 	"hello":           {0, 0, func(*ktsHub, []any, []string) (any, error) { return ktsGreeting, nil }},
 	"runJob":          {2, 2, (*ktsHub).xmlRunJob},
@@ -38,8 +41,8 @@ var ktsCalls = map[string]ktsCall{
 	"deleteProject": {1, 1, func(h *ktsHub, _ []any, s []string) (any, error) {
 		return nil, h.deleteProject(s[0])
 	}},
-	"addJob": {3, 3, func(h *ktsHub, _ []any, s []string) (any, error) {
-		return nil, h.addJob(s[0], s[1], s[2])
+	ktsAddJob: {3, 3, func(h *ktsHub, args []any, s []string) (any, error) {
+		return nil, h.addJob(s[0], s[1], args[2].(*ktsDefinition))
 	}},
 	"jobExists": {2, 2, func(h *ktsHub, _ []any, s []string) (any, error) {
 		p, err := h.project(s[0])
@@ -112,6 +115,9 @@ func (h *ktsHub) callXML(call *kts46.Call) (answer any, err error) {
 		if texts[i], ok = call.Params[i].(string); !ok {
 			return nil, &kts46.Fault{Code: 1, Text: fmt.Sprintf("<type 'exceptions.TypeError'>:argument %d of %s() is no string", i+1, call.Method)}
 		}
+	}
+	if call.Method == ktsAddJob {
+		call.Params[2] = h.define(texts[2])
 	}
 	err = h.turn(func() (err error) {
 		answer, err = m.do(h, call.Params, texts)
