@@ -18,7 +18,7 @@ func (p *periodicTalk) administer(f *periodic.Frame) bool {
 		p.status(f.MsgID)
 		return true
 	case periodic.Dump:
-		p.report(f.MsgID, server.dumps, true, server.encodeDump)
+		p.report(f.MsgID, server.dumps, server.o.MaxOutbound, server.encodeDump)
 		return true
 	case periodic.Load:
 		p.beginLoad(f, false)
@@ -92,7 +92,7 @@ const longStatus = 1000
 func (p *periodicTalk) status(msgID uint32) {
 	server := p.s.r.server
 	if server.sched.QueueCount() > longStatus {
-		p.report(msgID, server.statuses, false, server.encodeStatus)
+		p.report(msgID, server.statuses, periodic.MaxPayload, server.encodeStatus)
 		return
 	}
 	p.s.touch()
@@ -147,10 +147,10 @@ const (
 )
 
 // report has a long reply encoded beside the loop and streamed to the session, one
-// at a time for each turn in the server. Who reads slowly keeps the turn if keeps says so;
-// else the replies have a bound together, see relieveStreams. encode returns the reply behind
-// the message id, or nil when it would be larger than a frame can be.
-func (p *periodicTalk) report(msgID uint32, turn chan struct{}, keeps bool, encode func(*era) [][]byte) {
+// at a time for each turn in the server. Who reads one of more than large bytes slowly keeps
+// the turn; the others have a bound together, see relieveStreams. encode returns the reply
+// behind the message id, or nil when it would be larger than a frame can be.
+func (p *periodicTalk) report(msgID uint32, turn chan struct{}, large int, encode func(*era) [][]byte) {
 	if p.reports == nil {
 		p.reports = &reports{}
 	}
@@ -167,6 +167,7 @@ func (p *periodicTalk) report(msgID uint32, turn chan struct{}, keeps bool, enco
 		if !mine.abandoned.Load() {
 			pieces = p.frameOf(msgID, encode(p.era))
 		}
+		keeps := lengthOf(pieces) > large
 		r.exec(func() {
 			r.begin()
 			mine.open--
@@ -209,9 +210,8 @@ func (p *periodicTalk) frameOf(msgID uint32, body [][]byte) [][]byte {
 	if p.era.dataReports {
 		head = append(head, byte(periodic.Data))
 	}
-	size, sum := len(head), crcOf(p.framing, 0, head)
+	size, sum := len(head)+lengthOf(body), crcOf(p.framing, 0, head)
 	for _, b := range body {
-		size += len(b)
 		sum = crcOf(p.framing, sum, b)
 	}
 	if size > periodic.MaxPayload {

@@ -49,9 +49,9 @@ func TestStopDeliversResults(t *testing.T) {
 	}
 }
 
-// TestStopDeliversDump: so does a client that reads a DUMP, or waits for its turn.
+// TestStopDeliversDump: so does a client that reads a large DUMP, or waits for its turn.
 func TestStopDeliversDump(t *testing.T) {
-	r := startServer(t, Options{Drain: time.Hour})
+	r := startServer(t, Options{Drain: time.Hour, MaxFrame: 256 << 10, GloomMaxFrame: 256 << 10, MaxOutbound: 1 << 20})
 	first, second := r.greet(periodic.Client), r.greet(periodic.Client)
 	first.send(loadFrame(1, "f", 100_000))
 	first.want(1, byte(periodic.Success))

@@ -29,10 +29,15 @@ func (st *stream) end() {
 func (st *stream) bytes() (n int) {
 	for ; st != nil; st = st.next {
 		if st.done == nil {
-			for _, p := range st.pieces {
-				n += len(p)
-			}
+			n += lengthOf(st.pieces)
 		}
+	}
+	return n
+}
+
+func lengthOf(pieces [][]byte) (n int) {
+	for _, p := range pieces {
+		n += len(p)
 	}
 	return n
 }

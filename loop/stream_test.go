@@ -81,11 +81,11 @@ func TestDumpInPieces(t *testing.T) {
 	}
 }
 
-// TestDumpStuck: a peer that asks for a DUMP and does not read is closed after
+// TestDumpStuck: a peer that asks for a large DUMP and does not read is closed after
 // --frame-timeout, and another's DUMP, which had to wait, is sent. A long STATUS does
 // not wait for it.
 func TestDumpStuck(t *testing.T) {
-	w := newWorld(t, Options{FrameTimeout: 20 * time.Second})
+	w := newWorld(t, Options{FrameTimeout: 20 * time.Second, MaxFrame: 256 << 10, GloomMaxFrame: 256 << 10, MaxOutbound: 1 << 20})
 	client, stuck := w.join(0, periodic.Client), w.join(0, periodic.Client)
 	client.fill(0, 2000)
 	for i := range longStatus + 1 {
@@ -181,6 +181,41 @@ func TestStatusDoesNotWaitForStatus(t *testing.T) {
 	}
 	if closed != 4 { // of each 400 KiB wait to be written, and 1 MiB of all may; the last stays in any case
 		t.Errorf("%d of %d peers are closed, want 4", closed, len(deaf))
+	}
+}
+
+// TestDumpDoesNotWaitForDump: a DUMP of what may wait for a peer at all keeps nobody from theirs
+// when it is not read.
+func TestDumpDoesNotWaitForDump(t *testing.T) {
+	w := newWorld(t, Options{MaxFrame: 256 << 10, GloomMaxFrame: 256 << 10, MaxOutbound: 2 << 20})
+	client := w.join(0, periodic.Client)
+	client.fill(0, 1500)
+	var deaf []*memConn
+	for range 10 { // of each more than a MiB waits to be written, and 8 MiB of all may
+		c := w.join(0, periodic.Client)
+		c.room = 0
+		c.send(request(1, periodic.Dump))
+		deaf = append(deaf, c)
+		w.await("a DUMP to be ready", func() bool { return w.reports.Load() == 0 })
+		w.advance(1000)
+	}
+	client.send(request(2, periodic.Dump))
+	w.await("a DUMP while others' are stuck", func() bool { return len(client.read) > 1500<<10 })
+	if got := client.frames(); len(got) != 1 || len(records(t, got[0])) != 1500 {
+		t.Fatalf("got %d frames", len(got))
+	}
+	w.look()
+	closed, unread := 0, 0
+	for i, c := range deaf {
+		if unread += c.s.stream.bytes(); !c.closed {
+			continue
+		}
+		if closed++; i >= closed {
+			t.Errorf("peer %d is closed, and not all before it", i)
+		}
+	}
+	if closed < 2 || closed > 6 || unread > w.mostUnsent() {
+		t.Errorf("%d of %d peers are closed, %d bytes are unread", closed, len(deaf), unread)
 	}
 }
 
