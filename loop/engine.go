@@ -150,7 +150,7 @@ func (r *reactor) partUntil(now time.Time) time.Time {
 // part of the turn. A large message is read to where it is put together.
 func readOn(s *session, fd int, until time.Time) {
 	buffer := s.r.more[:]
-	for total := readBuffer; total < turnBytes && s.open() && time.Now().Before(until); {
+	for total := readBuffer; total < turnBytes && s.open() && !s.paused && time.Now().Before(until); {
 		to := s.window()
 		if to == nil {
 			to = buffer

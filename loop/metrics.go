@@ -31,6 +31,7 @@ var closeReasons = [...]struct {
 	{errUnfinished, "unfinished_message"},
 	{errIdle, "keepalive"},
 	{errSlowReader, "slow_reader"},
+	{errHasty, "hasty"},
 	{errPanic, "internal_error"},
 	{errStopping, "stopping"},
 	{errAuth, "authentication"},

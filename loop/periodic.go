@@ -35,7 +35,7 @@ func (p *periodicTalk) consume(in []byte) (n int, err error) {
 		}
 	}
 	var f periodic.Frame
-	for n < len(in) {
+	for n < len(in) && !p.s.pause() {
 		if p.load != nil {
 			k, err := p.load.consume(p, in[n:])
 			if n += k; k == 0 || err != nil {

@@ -47,6 +47,10 @@ type reactor struct {
 	mailed   []bool     // by loop: its box was empty before this turn's first put
 	buffers  [][]byte
 	large    spares
+	partials int         // bytes of requests that are not whole, or not handled
+	paused   []*session  // those whose requests go on in the next turn
+	resuming bool        // there is to be a turn for them
+	looked   int         // what workers of many queues have cost this turn
 	waiting  []*session  // those with late acknowledgements
 	partings []parting   // those of peers that have closed their side
 	waits    atomic.Bool // there are some
@@ -87,6 +91,7 @@ func (r *reactor) finish() {
 		r.turning = true
 		r.now = r.server.now()
 	}
+	r.resume()
 	for b := r.box.take(); len(b) > 0; {
 		b = r.unpack(b)
 	}
@@ -98,7 +103,7 @@ func (r *reactor) finish() {
 	}
 	clear(r.dirty)
 	r.dirty = r.dirty[:0]
-	r.given = 0
+	r.given, r.looked = 0, 0
 	r.server.wake(r.mailed)
 	if r.frames > 0 {
 		r.server.counters.frames.Add(r.frames)
@@ -106,6 +111,7 @@ func (r *reactor) finish() {
 	}
 	r.turning = false
 	r.allUntil = time.Time{}
+	r.resumeLater()
 }
 
 // unpack delivers the first letter of the mail and returns the rest.
@@ -155,6 +161,7 @@ func (r *reactor) traffic(s *session, in []byte) {
 	defer r.rescue(s)
 	if s.open() {
 		s.receive(in)
+		s.count()
 	}
 }
 
@@ -165,6 +172,7 @@ func (r *reactor) filled(s *session, n int) {
 	if s.partial = s.partial[:len(s.partial)+n]; len(s.partial) == need {
 		s.assemble()
 	}
+	s.count()
 }
 
 func (r *reactor) rescue(s *session) {
@@ -179,6 +187,7 @@ func (r *reactor) rescue(s *session) {
 // closed only its writing side, behind its last request. The acknowledgements that wait
 // for the journal follow when it has what they speak of.
 func (r *reactor) farewell(s *session) {
+	r.hear(s)
 	if s.gone || s.stream != nil {
 		return
 	}
@@ -208,6 +217,7 @@ func (r *reactor) shut(s *session) {
 	r.gens[slot]++
 	r.free = append(r.free, uint32(slot))
 	r.server.conns.Add(-1)
+	r.partials -= s.counted
 	if s.why != nil {
 		r.server.closed(s)
 	}

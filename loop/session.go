@@ -55,6 +55,7 @@ type session struct {
 	peer    *sched.Peer // nil until the peer asks for something that lasts
 	out     []byte      // encoded, not yet written
 	partial []byte      // an unfinished message
+	counted int         // of it, in the reactor's partials
 	late    []byte      // acknowledgements that wait for the journal, see durable.go
 	marks   []mark      // for what
 	stream  *stream     // a long reply being sent in pieces, see stream.go
@@ -62,6 +63,7 @@ type session struct {
 	begun   int64       // Mono when the unfinished message began, 0: none
 	why     error       // why it is to be closed, nil: it is not
 
+	paused  bool // more of what it asks is in partial, see pause.go
 	dirty   bool // in the reactor's dirty list
 	given   bool // was handed jobs this turn
 	slow    bool // in the reactor's slow list
@@ -74,6 +76,7 @@ var (
 	errHandshake  = errors.New("no handshake in time")
 	errUnfinished = errors.New("a message stayed unfinished")
 	errIdle       = errors.New("silent for longer than keepalive")
+	errHasty      = errors.New("it asks for much that takes long, and does not wait for answers")
 	errSlowReader = errors.New("it does not read what it is sent")
 	errPanic      = errors.New("an internal error")
 	errStopping   = errors.New("the server stops")
@@ -84,6 +87,10 @@ var (
 func (s *session) receive(in []byte) {
 	s.last = s.r.now.Mono
 	for len(in) > 0 && s.open() {
+		if s.paused {
+			s.keep(in)
+			return
+		}
 		if len(s.partial) > 0 {
 			in = s.complete(in)
 			continue
@@ -130,7 +137,7 @@ func (s *session) complete(in []byte) []byte {
 // none if they are to be read as any others. They are announced to filled.
 func (s *session) window() []byte {
 	have := len(s.partial)
-	if have < readBuffer {
+	if have < readBuffer || s.paused {
 		return nil
 	}
 	need := s.talk.need(s.partial)

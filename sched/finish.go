@@ -207,6 +207,7 @@ func (s *Scheduler) Return(now Time, p *Peer, tag uint64, sink Sink) error {
 	var from *watch
 	newest := uint64(0)
 	for _, w := range p.watches {
+		p.looked += 1 + len(w.held)
 		if order := w.shard.newest(w, tag); order > newest {
 			from, newest = w, order
 		}

@@ -16,6 +16,7 @@ type Peer struct {
 	skills  Skills
 	watches []*watch          // the owner's
 	byQueue map[string]*watch // the owner's
+	looked  int               // see Looked; the owner's
 
 	mu      sync.Mutex
 	slots   slotLine       // outstanding reserves, oldest first
@@ -70,9 +71,18 @@ func (p *Peer) Watching() int {
 	return n
 }
 
+// Looked returns how many queues and held jobs the owner's verbs have looked through since it
+// was last called, those of a peer of one queue aside: what a worker of very many costs.
+func (p *Peer) Looked() int {
+	n := p.looked
+	p.looked = 0
+	return n
+}
+
 // prune lets go of watches that ended while jobs were held, once these are gone.
 func (p *Peer) prune() {
 	n := len(p.watches)
+	p.looked += n
 	p.watches = slices.DeleteFunc(p.watches, func(w *watch) bool {
 		w.shard.mu.Lock()
 		defer w.shard.mu.Unlock()

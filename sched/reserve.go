@@ -326,6 +326,7 @@ func (sh *shard) rank(w *watch) rank {
 func (s *Scheduler) bestWatch(p *Peer) (*watch, rank) {
 	var best *watch
 	first, next, over := lastRank, lastRank, false
+	p.looked += len(p.watches)
 	for _, w := range p.watches {
 		sh := w.shard
 		sh.mu.Lock()

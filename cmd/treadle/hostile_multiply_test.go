@@ -101,16 +101,44 @@ func (s *siege) types() {
 	}
 }
 
-// asksMuch has a worker of as many functions as there may be ask and ask.
+// asksMuch has a worker of as many functions as there may be ask and ask, when there are no
+// jobs and while there is one of each.
 func (s *siege) asksMuch() {
 	const functions = 64 << 10
-	w := s.crowd(func(i int) string { return fmt.Sprint("many ", i) }, functions, 0)
-	defer w.Close()
-	var b []byte
-	for i := range 16_000 {
-		b = ask(b, uint32(i), periodic.GrabJob, nil)
+	asks := func(n int) {
+		w := s.crowd(func(i int) string { return fmt.Sprint("many ", i) }, functions, 0)
+		defer w.Close()
+		var b []byte
+		for i := range n {
+			b = ask(b, uint32(i), periodic.GrabJob, nil)
+		}
+		s.answered(w, b)
 	}
-	s.answered(w, b)
+	asks(16_000)
+	b := hello(periodic.Client)
+	for i := range functions {
+		b = ask(b, 1, periodic.SubmitJob, periodic.AppendJob(nil, &periodic.Job{Func: fmt.Append(nil, "many ", i)}))
+	}
+	s.told(b)
+	asks(300)
+}
+
+// fronts has very many peers send all of a large request but its end.
+func (s *siege) fronts() {
+	large := make([]byte, nearlyFrame)
+	request := ask(hello(periodic.Client), 1, periodic.SubmitJob, periodic.AppendJob(nil, &periodic.Job{Func: []byte("front"), Workload: large}))
+	push := gloomcodec.AppendRespond(nil, large)
+	for i := range s.files(150 * s.scale) {
+		protocol, front := "periodic", request
+		if i%2 == 0 {
+			protocol, front = "gloom-masters", push
+		}
+		c := s.dial(protocol)
+		defer c.Close()
+		must(s.t, c.SetDeadline(time.Now().Add(hostilePatience)))
+		_, _ = c.Write(front[:len(front)-5]) // it may be one too many
+	}
+	s.told(request)
 }
 
 // statuses has peers ask for a long STATUS that they do not read, beside one that does.

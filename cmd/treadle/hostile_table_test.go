@@ -378,7 +378,8 @@ var hostiles = []struct {
 	{name: "long chains that are to change places", attack: (*siege).reorders},
 	{name: "a call that grows as it is read", attack: (*siege).recoded},
 	{name: "types of megabytes, one after the other", attack: (*siege).types},
-	{name: "a worker of very many functions asks and asks", attack: (*siege).asksMuch},
+	{name: "a worker of very many functions asks and asks", memory: 64 << 20, attack: (*siege).asksMuch},
+	{name: "large requests without their ends", attack: (*siege).fronts},
 	{name: "STATUS beside peers that never read theirs", attack: (*siege).statuses},
 	{name: "garbage on each port", attack: func(s *siege) {
 		s.onEach(10*s.scale, func(protocol string) {

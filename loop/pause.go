@@ -1,0 +1,98 @@
+package loop
+
+// A request of a Periodic worker of very many functions may have each of them looked at, and one read
+// holds hundreds of requests. What such workers cost in one turn is bounded: beyond it the rest
+// of what they ask waits for the next turn, behind everything that others have sent meanwhile.
+const (
+	// lookTurn is what they may cost: so many functions and held jobs are looked through in
+	// some milliseconds.
+	lookTurn = 32 << 10
+	// fewLooks is what no request is put off for.
+	fewLooks = 256
+	// keepPaused bounds what is kept of one that waits, since gnet reads on: more GRAB_JOBs
+	// than a connection may have outstanding. Who asks for more is hung up on.
+	keepPaused = 256 << 10
+	// lastTurns is how many turns' worth of requests are still answered to a peer that has
+	// closed its side behind them.
+	lastTurns = 4
+)
+
+// pause says whether the next request of the session waits for another turn.
+func (s *session) pause() bool {
+	if s.peer == nil {
+		return false
+	}
+	n := s.peer.Looked()
+	if n < fewLooks {
+		return false
+	}
+	r := s.r
+	if r.looked += n; r.looked < lookTurn {
+		return false
+	}
+	s.paused = true
+	r.paused = append(r.paused, s)
+	return true
+}
+
+// keep puts what a paused session has sent behind the rest.
+func (s *session) keep(in []byte) {
+	if len(s.partial)+len(in) > keepPaused {
+		s.end(errHasty)
+		return
+	}
+	s.partial = append(s.partial, in...)
+}
+
+// resume goes on with what paused sessions have asked, the one that has waited longest first,
+// as long as the turn's bound allows; that one always gets on.
+func (r *reactor) resume() {
+	for n := len(r.paused); n > 0; n-- {
+		s := r.paused[0]
+		r.paused[0] = nil
+		r.paused = r.paused[1:]
+		r.goOn(s)
+		if r.looked >= lookTurn {
+			return
+		}
+	}
+}
+
+// resumeLater has another turn begin for those who are paused still. What is run at once the
+// loop runs before it looks for what others have sent; this it does not.
+func (r *reactor) resumeLater() {
+	if len(r.paused) == 0 || r.resuming {
+		return
+	}
+	r.resuming = true
+	r.after(0, func() {
+		r.exec(func() {
+			r.resuming = false
+			r.begin()
+		})
+	})
+}
+
+// goOn is resume for one session.
+func (r *reactor) goOn(s *session) {
+	s.paused = false
+	if !s.open() {
+		return
+	}
+	defer r.rescue(s)
+	s.last = r.now.Mono
+	s.assemble()
+	s.count()
+	if len(s.partial) > 0 && !s.paused && s.begun == 0 {
+		s.begun = r.now.Mono
+	}
+}
+
+// hear goes on with a paused session whose peer has closed its side.
+func (r *reactor) hear(s *session) {
+	if s.paused {
+		r.looked -= lastTurns * lookTurn
+		r.goOn(s)
+		r.looked += lastTurns * lookTurn
+	}
+}

@@ -1,0 +1,272 @@
+package loop
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"treadle/codec/periodic"
+)
+
+// manyFunctions makes a worker of so many functions that each of its GRAB_JOBs costs half of
+// what all may cost in a turn, and a client.
+func manyFunctions(w *world) (worker, client *memConn) {
+	const many = lookTurn / 2
+	worker = w.join(0, periodic.Worker)
+	for i := range many {
+		worker.receive(request(1, periodic.CanDo, str8(fmt.Sprint("f", i))))
+	}
+	w.settle()
+	worker.frames()
+	return worker, w.join(0, periodic.Client)
+}
+
+// jobsEverywhere submits jobs "0", "1" ..., each of another function.
+func jobsEverywhere(c *memConn, n int) {
+	for i := range n {
+		c.receive(request(1, periodic.SubmitJob, job(fmt.Sprint("f", i), fmt.Sprint(i))))
+	}
+	c.w.settle()
+	c.frames()
+}
+
+// TestPause: what a worker of very many functions asks for in one read is done over many turns,
+// in between which others are served, in the order in which it was asked for.
+func TestPause(t *testing.T) {
+	w := newWorld(t, Options{})
+	worker, client := manyFunctions(w)
+	const jobs = 40
+	jobsEverywhere(client, jobs)
+	var b []byte
+	for i := range uint32(jobs) {
+		b = append(b, request(i, periodic.GrabJob)...)
+		b = append(b, request(1000+i, periodic.Ping)...)
+	}
+	worker.receive(b)
+	var all []periodic.Response
+	turns := 0
+	for ; len(all) < 2*jobs && turns < 10*jobs; turns++ {
+		client.receive(request(1, periodic.Ping))
+		w.step()
+		if n := len(client.frames()); n != 1 {
+			t.Fatalf("turn %d: the other peer got %d answers, want 1", turns, n)
+		}
+		got := worker.frames()
+		if len(got) > 8 {
+			t.Fatalf("turn %d: %d answers at once to requests of which two are a turn's worth", turns, len(got))
+		}
+		all = append(all, got...)
+	}
+	t.Logf("%d turns", turns)
+	if turns < jobs/4 || turns > jobs*3/4 || len(all) != 2*jobs {
+		t.Fatalf("%d answers in %d turns", len(all), turns)
+	}
+	for i := range uint32(jobs) {
+		if got := names(t, all[2*i:2*i+1]); got[0] != fmt.Sprint(i) || all[2*i].MsgID != i || all[2*i+1].MsgID != 1000+i {
+			t.Fatalf("answer %d is job %q for message %d, and message %d", i, got, all[2*i].MsgID, all[2*i+1].MsgID)
+		}
+	}
+	if len(worker.s.partial) > 0 || len(w.loops[0].paused) > 0 {
+		t.Errorf("%d bytes are left, %d sessions", len(worker.s.partial), len(w.loops[0].paused))
+	}
+}
+
+// TestPauseInTurn: those who wait get on one after the other.
+func TestPauseInTurn(t *testing.T) {
+	w := newWorld(t, Options{})
+	first, client := manyFunctions(w)
+	workers := []*memConn{first}
+	for range 2 {
+		worker, _ := manyFunctions(w)
+		workers = append(workers, worker)
+	}
+	const each = 6
+	jobsEverywhere(client, each*len(workers))
+	for _, worker := range workers {
+		var b []byte
+		for i := range uint32(each) {
+			b = append(b, request(i, periodic.GrabJob)...)
+		}
+		worker.receive(b)
+	}
+	got := make([]int, len(workers))
+	for turn := 0; slices.Min(got) < each; turn++ {
+		if !w.step() {
+			w.look()
+		}
+		if turn > 10*each*len(workers) {
+			t.Fatalf("they stop at %v jobs", got)
+		}
+		for i, worker := range workers {
+			got[i] += len(worker.frames())
+		}
+		if slices.Max(got)-slices.Min(got) > 4 {
+			t.Fatalf("turn %d: they have got %v jobs", turn, got)
+		}
+	}
+}
+
+// TestPauseCut: whatever pieces it comes in, before and while it waits, all of it is done once.
+func TestPauseCut(t *testing.T) {
+	for seed := range uint64(20) {
+		w := newWorld(t, Options{})
+		worker, client := manyFunctions(w)
+		const jobs = 12
+		jobsEverywhere(client, jobs)
+		var b []byte
+		for i := range uint32(jobs) {
+			b = append(b, request(i, periodic.GrabJob)...)
+			b = append(b, request(100+i, periodic.CanDo, str8(fmt.Sprint("more", i)))...)
+		}
+		rng := rand.New(rand.NewPCG(seed, 1))
+		for len(b) > 0 {
+			n := min(1+rng.IntN(60), len(b))
+			worker.receive(b[:n])
+			if b = b[n:]; rng.IntN(3) == 0 {
+				w.step()
+			}
+		}
+		for w.settle(); worker.s.paused; w.look() {
+		}
+		seen := map[uint32]bool{}
+		for _, f := range worker.frames() {
+			if seen[f.MsgID] {
+				t.Errorf("seed %d: message %d is answered twice", seed, f.MsgID)
+			}
+			seen[f.MsgID] = true
+		}
+		for _, q := range statusOf(w.Server) {
+			if len(q.Name) > 4 && q.Name[:4] == "more" && q.Workers != 1 {
+				t.Errorf("seed %d: %+v", seed, q)
+			}
+		}
+		if n := len(statusOf(w.Server)); len(seen) != jobs || n != lookTurn/2+jobs {
+			t.Errorf("seed %d: %d answers, %d functions", seed, len(seen), n)
+		}
+		if worker.s.begun != 0 || worker.s.paused {
+			t.Errorf("seed %d: at the end it is taken to be in the middle of a request", seed)
+		}
+	}
+}
+
+// TestPausedFrameTimeout: requests that wait are not taken for unfinished ones, and one that
+// is unfinished behind them is.
+func TestPausedFrameTimeout(t *testing.T) {
+	w := newWorld(t, Options{})
+	worker, client := manyFunctions(w)
+	jobsEverywhere(client, 8)
+	var b []byte
+	for i := range uint32(8) {
+		b = append(b, request(i, periodic.GrabJob)...)
+	}
+	worker.receive(append(b, request(9, periodic.Ping)[:5]...))
+	for worker.s.paused {
+		w.look()
+		w.manual.time.Mono += w.o.FrameTimeout.Milliseconds() - 1 // from turn to turn
+		w.loops[0].sweep()
+	}
+	if got := names(t, worker.frames()); worker.closed || len(got) != 8 {
+		t.Fatalf("closed: %v, handed out is %q", worker.closed, got)
+	}
+	w.advance(w.o.FrameTimeout.Milliseconds() + 1)
+	if !worker.closed || w.closedFor(errUnfinished) != 1 {
+		t.Errorf("closed: %v", worker.closed)
+	}
+}
+
+// TestHasty: who asks on and on, while much that he has asked for waits, is hung up on, and
+// what he was given is there for others.
+func TestHasty(t *testing.T) {
+	w := newWorld(t, Options{})
+	worker, client := manyFunctions(w)
+	jobsEverywhere(client, 10)
+	var b []byte
+	for i := range uint32(10) {
+		b = append(b, request(i, periodic.GrabJob)...)
+	}
+	worker.receive(b)
+	if !worker.s.paused {
+		t.Fatal("it is not paused")
+	}
+	for range keepPaused / 13 {
+		worker.receive(request(9, periodic.Ping))
+	}
+	worker.receive(pings(10))
+	w.settle()
+	if !worker.closed || w.closedFor(errHasty) != 1 {
+		t.Fatalf("closed: %v", worker.closed)
+	}
+	for _, q := range statusOf(w.Server) {
+		if q.Workers != 0 || q.Running != 0 {
+			t.Errorf("%+v", q)
+		}
+	}
+}
+
+// TestPausedGoodbye: a peer may close its side behind its last request.
+func TestPausedGoodbye(t *testing.T) {
+	w := newWorld(t, Options{})
+	worker, client := manyFunctions(w)
+	jobsEverywhere(client, 5)
+	var b []byte
+	for i := range uint32(5) {
+		b = append(b, request(i, periodic.GrabJob)...)
+	}
+	worker.receive(append(b, request(7, periodic.Ping)...))
+	if !worker.s.paused {
+		t.Fatal("it is not paused")
+	}
+	worker.r.farewell(worker.s)
+	if all := worker.frames(); len(all) != 6 || all[5].MsgID != 7 {
+		t.Errorf("%d answers", len(all))
+	}
+}
+
+// TestPartials: requests that are not finished are bounded all together; those that were
+// begun first go, who finishes his own is served.
+func TestPartials(t *testing.T) {
+	const frame = 1 << 20
+	w := newWorld(t, Options{MaxFrame: frame, GloomMaxFrame: frame})
+	r := w.loops[0]
+	submit := request(1, periodic.SubmitJob, job("f", "large", make([]byte, frame-100)...))
+	small := w.join(0, periodic.Client) // the first, but it takes next to nothing
+	small.receive(submit[:100])
+	var guilty []*memConn
+	for range 4 * maxPartials {
+		c := w.join(0, periodic.Client)
+		guilty = append(guilty, c)
+		w.manual.advance(1, w.tick)
+		for at := 0; at < len(submit)-10; at += 4096 {
+			c.receive(submit[at:min(at+4096, len(submit)-10)])
+		}
+		w.settle()
+		if r.partials > maxPartials*frame {
+			t.Fatalf("%d bytes", r.partials)
+		}
+	}
+	w.manual.advance(1, w.tick)
+	good := w.join(0, periodic.Client)
+	good.send(submit)
+	if got := good.frames(); len(got) != 1 {
+		t.Errorf("%d answers to who finishes his request", len(got))
+	}
+	open, held := 0, 0
+	for i, c := range guilty {
+		if !c.closed {
+			open++
+		}
+		if held += cap(c.s.partial); c.closed && i > 0 && !guilty[i-1].closed {
+			t.Errorf("%d was ended before %d, which began before", i, i-1)
+		}
+	}
+	if small.closed || open < maxPartials/2 || open > maxPartials || held+cap(small.s.partial) != r.partials {
+		t.Errorf("%d of %d are open; they hold %d bytes, %d are counted; small: %v", open, len(guilty), held, r.partials, small.closed)
+	}
+	for _, c := range w.conns {
+		c.close()
+	}
+	if r.partials != 0 {
+		t.Errorf("%d bytes are counted at the end", r.partials)
+	}
+}
