@@ -73,7 +73,7 @@ var canaries = []canary{
 	{"a log is let go of before the store has what was in it", "loop/journal/checkpoint.go", "return j.db.Flush()", "return nil"},
 	{"a predecessor that is added later is not journaled", "sched/graph_edit.go", "\t\t\tsh.saveEdge(i, e.q)\n", "\t\t\t_ = i\n"},
 	{"a ready task that gets a predecessor stays ready", "sched/graph_edit.go", "if (r.state == ready || r.state == delayed) && sh.slab.node(job).ins > 0 {", "if r.state == delayed && sh.slab.node(job).ins > 0 {"},
-	{"a cycle of two tasks is taken", "sched/graph_edit.go", "\t\t\tif e.to == end {\n", "\t\t\tif e.to == end && i > 0 {\n"},
+	{"a cycle of two tasks is taken", "sched/graph_edit.go", "\t\t\tif next == end {\n", "\t\t\tif next == end && i > 0 {\n"},
 	{"a refused request forgets what was remembered", "sched/graph_edit.go", "\tfor _, job := range e.stale {\n\t\tif !sh.names", "\tfor _, job := range e.stale[:0] {\n\t\tif !sh.names"},
 	{"text comes back as JSON", "loop/gloom.go", "\tif g.wrapped {\n", "\tif g.wrapped && body == nil {\n"},
 	{"a slave that joins another type does both", "loop/gloom.go", "\t\ts.Unwatch(p, g.joined)\n", "\t\t_ = s\n"},
