@@ -80,6 +80,7 @@ var canaries = []canary{
 	{"STATUS leaves out what runs", "sched/status.go", "Jobs: q.pending() + q.running +", "Jobs: q.pending() +"},
 	{"who is not understood is told nothing", "loop/periodic.go", "\t\tp.s.r.server.counters.truncated.Add(1)\n\t\tp.reply(f.MsgID, periodic.Unknown)\n", "\t\tp.s.r.server.counters.truncated.Add(1)\n"},
 	{"a restart counts as silence", "loop/dwork.go", "\th.now = h.server.now() // nobody could give a sign of life before\n", ""},
+	{"a task that a worker of another protocol does is done again", "sched/finish.go", "\t\tsh.finishTask(now, ref.Slot, r, q, sink)\n", "\t\tsh.requeue(now, ref.Slot, r, q, now.Wall, sink)\n"},
 }
 
 // overlaid returns the file with the bug in it.

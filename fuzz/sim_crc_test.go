@@ -136,6 +136,7 @@ func (s *sim) acquired(c *simConn, q *simRequest, body []byte) {
 		j.parked = true
 		if j.holder == c { // it is parked
 			j.holder, j.keyed, j.turn, j.locks = nil, false, s.turn, nil
+			j.moves("")
 		}
 		return
 	}

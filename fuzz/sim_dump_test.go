@@ -141,7 +141,7 @@ func (s *sim) counted() {
 		name, rest, _ := strings.Cut(line, ",")
 		lines[name] = rest
 	}
-	for queue, name := range s.queues {
+	for queue, name := range s.queues[:graph] {
 		least, most, workers := 0, 0, 0
 		for _, j := range s.jobs {
 			if j.queue == queue && j.now == sure {

@@ -24,8 +24,6 @@ type flight struct {
 	not      []bool      // likewise: it did not
 }
 
-const dworkQueueOfSim = -1
-
 // locations are the workers of the simulation's graph.
 var locations = []string{"w0", "w1", "w2", "w3"}
 
@@ -82,7 +80,7 @@ func (s *sim) graphStep() {
 	case n < 6 && s.live() < mostJobs:
 		f := &flight{kind: dwork.Create}
 		for range 1 + s.rng.IntN(3) {
-			f.tasks, f.after = append(f.tasks, s.job(ofDwork, dworkQueueOfSim, "")), append(f.after, s.some(s.lastTasks(6), 3))
+			f.tasks, f.after = append(f.tasks, s.job(ofDwork, graph, "")), append(f.after, s.some(s.lastTasks(6), 3))
 		}
 		s.send(f)
 	case n == 6:
@@ -255,6 +253,26 @@ func (s *sim) hubTook(f *flight, q *dwork.Query) {
 	}
 }
 
+// isNext checks that a task waits for no other, and not until later.
+func (s *sim) isNext(t *simJob) {
+	for _, p := range slices.Concat(t.preds, t.late) {
+		if p.now == sure {
+			s.fail("%v is handed out before %v is complete", t, p)
+		}
+	}
+	if s.wall = max(s.wall, s.server.Now().Wall); t.notBefore > s.wall {
+		s.fail("%v is handed out %d ms early", t, t.notBefore-s.wall)
+	}
+}
+
+// label is what a worker of another protocol has for a location, without its number.
+func (c *simConn) label() string {
+	if c.gloom() {
+		return "gloom"
+	}
+	return "periodic"
+}
+
 // steals checks that a worker may be given a task, and notes it.
 func (s *sim) steals(location string, t *simJob) {
 	s.say("%s is given %v", location, t)
@@ -264,12 +282,8 @@ func (s *sim) steals(location string, t *simJob) {
 	case t.location != "" && !t.lost:
 		s.fail("%v is handed to %s and %s holds it", t, location, t.location)
 	}
-	for _, p := range slices.Concat(t.preds, t.late) {
-		if p.now == sure {
-			s.fail("%v is handed out before %v is complete", t, p)
-		}
-	}
-	t.now, t.lost = sure, false
+	s.isNext(t)
+	t.now, t.lost, t.holder = sure, false, nil
 	t.moves(location)
 	s.hasStolen(location, t)
 	s.handed++
@@ -283,14 +297,15 @@ func (s *sim) hasStolen(location string, t *simJob) {
 	}
 }
 
+// silent says whether a worker has given no sign of life for the length of the lease.
+func (s *sim) silent(location string) bool {
+	return s.lease > 0 && slices.Contains(locations, location) && s.server.Now().Mono-s.signs[location] >= s.lease.Milliseconds()
+}
+
 // graphExpired notes whose tasks were taken away from them while time passed.
 func (s *sim) graphExpired() {
-	if s.lease == 0 {
-		return
-	}
-	now := s.server.Now().Mono
 	for _, t := range s.jobs {
-		if t.by == ofDwork && t.location != "" && !t.lost && now-s.signs[t.location] >= s.lease.Milliseconds() {
+		if t.by == ofDwork && !t.lost && s.silent(t.location) {
 			s.say("%s is silent, and has %v no more", t.location, t)
 			t.moves("")
 		}

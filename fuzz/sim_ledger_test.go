@@ -4,6 +4,7 @@ package fuzz
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -79,8 +80,11 @@ type simJob struct {
 
 func (j *simJob) String() string { return fmt.Sprintf("j%d", j.id) }
 
-// volatile jobs are in memory alone, and have no time-out.
+// volatile jobs are in memory alone.
 func (j *simJob) volatile() bool { return j.by == ofGloom || j.by == ofDisbatch }
+
+// untimed jobs have no time-out.
+func (j *simJob) untimed() bool { return j.by != ofPeriodic }
 
 // workload is a job's, by which it is known again: JSON, or text.
 func (j *simJob) workload() string {
@@ -136,6 +140,9 @@ func (s *sim) job(by protocol, queue int, name string) *simJob {
 // known finds a job by its workload, or by the result of one.
 func (s *sim) known(workload []byte, what string) *simJob {
 	text := strings.TrimPrefix(strings.Trim(string(workload), `"`), "r")
+	if name, ok := strings.CutPrefix(text, `{"name":"`); ok {
+		return s.task([]byte(name))
+	}
 	var id int
 	if _, err := fmt.Sscanf(text, "j%d", &id); err != nil || id >= len(s.jobs) {
 		s.fail("%s: %q is nobody's", what, workload)
@@ -261,7 +268,7 @@ func (s *sim) crashed() {
 		j.now, j.holder, j.keyed, j.owner, j.asked, j.asks, j.group = j.disk, nil, false, nil, false, 0, 0
 		j.ghosts, j.late = append(j.ghosts, j.late...), nil
 		j.lost = j.by == ofDwork && j.kept == "" && s.restart == loop.DworkKeep
-		if s.restart == loop.DworkReady {
+		if s.restart == loop.DworkReady || j.kept != "" && !slices.Contains(locations, j.kept) { // its worker's connection has ended
 			j.moves("")
 		}
 		if j.record != j.recordDisk { // the changes since may be there, or not
@@ -275,7 +282,7 @@ func (s *sim) holds(c *simConn, j *simJob) bool {
 	if c == nil || j.holder != c || c.peer.Closed() || j.asks > 0 {
 		return false
 	}
-	return j.volatile() || s.server.Now().Mono < j.heldAt+s.limit(j)
+	return j.untimed() || s.server.Now().Mono < j.heldAt+s.limit(j)
 }
 
 // limit is how long a job may be held, in milliseconds.
@@ -288,7 +295,7 @@ func (s *sim) limit(j *simJob) int64 {
 
 // mayHold says whether c may have j still: time-outs may be late by a little.
 func (s *sim) mayHold(c *simConn, j *simJob) bool {
-	return j.holder == c && (j.volatile() || s.server.Now().Mono < j.heldAt+s.limit(j)+200)
+	return j.holder == c && (j.untimed() || s.server.Now().Mono < j.heldAt+s.limit(j)+200)
 }
 
 // assigned checks that c may be given j, and notes it.
@@ -309,6 +316,13 @@ func (s *sim) assigned(c *simConn, j *simJob, queue, name string) {
 	}
 	if j.notBefore > s.wall {
 		s.fail("%v is handed out %d ms early", j, j.notBefore-s.wall)
+	}
+	if j.by == ofDwork {
+		if j.location != "" && j.holder == nil && !j.lost && !s.silent(j.location) {
+			s.fail("%v is handed to c%d and %s holds it", j, c.id, j.location)
+		}
+		s.isNext(j)
+		j.moves(c.label())
 	}
 	if j.holder != nil {
 		j.keyed, j.record.dated = false, false // its time was over, and that was a new place in line
@@ -394,6 +408,7 @@ func (s *sim) returns(c *simConn, j *simJob, at int64) {
 	j.failures++
 	if s.holds(c, j) {
 		j.holder, j.turn = nil, s.turn
+		j.moves("")
 		if j.by == ofDisbatch && at == 0 {
 			s.end(j)
 			return
@@ -409,6 +424,7 @@ func (s *sim) returns(c *simConn, j *simJob, at int64) {
 	j.stale = s.turn + 1
 	if s.mayHold(c, j) || j.lost {
 		j.holder, j.keyed, j.notBefore, j.turn = nil, false, 0, s.turn
+		j.moves("")
 	}
 	j.record.dated = false
 }
@@ -424,6 +440,7 @@ func (s *sim) left(c *simConn) {
 	for _, j := range s.jobs {
 		if j.holder == c {
 			j.holder, j.keyed, j.turn, j.record.dated = nil, false, s.turn, false
+			j.moves("")
 			j.failures++
 			if j.by == ofDisbatch {
 				s.end(j)

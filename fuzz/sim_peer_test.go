@@ -39,14 +39,14 @@ type simConn struct {
 	odd      int                    // so much of what has arrived made no sense, and was not answered yet
 	garbled  bool                   // the last that it sends is no frame
 
-	heard []byte              // what the peer has read
-	met   bool                // it has read the answer to its hello
-	next  uint32              // message id
-	grabs int                 // outstanding
-	tuned int                 // 1 + the turn in which it asked for what is broadcast; 0: it has not
-	does  [broadcast + 1]bool // the queues of which it does jobs
-	quit  [broadcast + 1]int  // 1 + the turn in which it said that it does not any more
-	kept  []*simJob           // what may be broadcast to it since it slept
+	heard []byte          // what the peer has read
+	met   bool            // it has read the answer to its hello
+	next  uint32          // message id
+	grabs int             // outstanding
+	tuned int             // 1 + the turn in which it asked for what is broadcast; 0: it has not
+	does  [graph + 1]bool // the queues of which it does jobs
+	quit  [graph + 1]int  // 1 + the turn in which it said that it does not any more
+	kept  []*simJob       // what may be broadcast to it since it slept
 	held  []heldJob
 }
 

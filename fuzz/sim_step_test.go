@@ -213,7 +213,7 @@ func (s *sim) act(c *simConn) {
 func (s *sim) slaves(c *simConn) {
 	if c.next == 0 || s.rng.IntN(8) == 0 {
 		c.next = 1
-		s.joinsQueue(c, s.rng.IntN(worked))
+		s.joinsQueue(c, []int{0, 1, 2, graph}[s.rng.IntN(worked+1)])
 		return
 	}
 	if len(c.held) == 0 {
@@ -252,7 +252,7 @@ func (s *sim) works(c *simConn) {
 		s.gives(c, h, s.rng.IntN(6))
 		return
 	}
-	n := []int{0, 1, 2, broadcast}[s.rng.IntN(4)]
+	n := []int{0, 1, 2, broadcast, graph}[s.rng.IntN(5)]
 	switch what := s.rng.IntN(24); {
 	case c.grabs < 3 && what < 16:
 		c.grabs++
@@ -359,7 +359,7 @@ func (s *sim) asks(c *simConn) {
 		if s.rng.IntN(3) == 0 {
 			name = fmt.Sprint("again", s.rng.IntN(4))
 		}
-		j := s.fresh(s.rng.IntN(len(s.queues)), name)
+		j := s.fresh(s.rng.IntN(graph), name)
 		r := &simRequest{cmd: periodic.SubmitJob, job: j}
 		r.arrive = func() { s.admits(r, func() { s.arrives(j, at) }) }
 		c.ask(r, s.record(j, at))
@@ -369,7 +369,7 @@ func (s *sim) asks(c *simConn) {
 			s.loadsDump(c)
 			return
 		}
-		s.loads(c, []*simJob{s.fresh(s.rng.IntN(len(s.queues)), ""), s.fresh(s.rng.IntN(len(s.queues)), "")}, []int64{at, at})
+		s.loads(c, []*simJob{s.fresh(s.rng.IntN(graph), ""), s.fresh(s.rng.IntN(graph), "")}, []int64{at, at})
 	case n < 14:
 		j := s.fresh(s.rng.IntN(worked), "")
 		r := &simRequest{cmd: periodic.RunJob, job: j}

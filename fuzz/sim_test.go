@@ -39,8 +39,9 @@ var (
 	simTrace = flag.Bool("sim.trace", false, "print all that happens")
 )
 
-// worked is how many queues have workers. Of two more one has none, and one is broadcast.
-const worked, broadcast = 3, 4
+// worked is how many queues have workers. Of three more one has none, one is broadcast, and one has
+// the tasks of dwork.
+const worked, broadcast, graph = 3, 4, 5
 
 // manyShards is how many shards the server has where it has more than one.
 const manyShards = 4
@@ -188,6 +189,7 @@ func (s *sim) name() {
 		}
 		s.queues = append(s.queues, name)
 	}
+	s.queues = append(s.queues, "dwork")
 }
 
 // audit asks for everything that is there; false: it has to wait for somebody's dump.

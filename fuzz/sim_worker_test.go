@@ -63,10 +63,12 @@ func (s *sim) declines(c *simConn, h heldJob) {
 		case j.tag != h.tag:
 		case s.holds(c, j):
 			j.holder, j.turn, j.keyed = nil, s.turn, j.by == ofPeriodic
+			j.moves("")
 			j.due = s.server.Now().Wall
 			j.record.at, j.record.dated = j.due/1000, true
 		case s.mayHold(c, j) || j.lost:
 			j.holder, j.keyed, j.turn, j.record.dated = nil, false, s.turn, false
+			j.moves("")
 			j.lost = true
 		}
 	}
@@ -89,6 +91,7 @@ func (s *sim) assignedLate(c *simConn, j *simJob, q *simRequest) {
 		s.fail("%v is handed to c%d and c%d holds it", j, c.id, j.holder.id)
 	}
 	j.holder, j.keyed, j.turn, j.lost, j.locks, j.parked = nil, false, s.turn, true, nil, false
+	j.moves("")
 	j.tag, j.record.dated = q.id, false
 	j.failures++
 	if j.by == ofDisbatch { // who leaves takes it along
