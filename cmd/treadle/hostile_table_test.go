@@ -46,25 +46,6 @@ func zmtp() []byte {
 	return []byte(zmtpGreeting + strings.Repeat("\x00", 64-len(zmtpGreeting)) + zmtpReady)
 }
 
-// post is a call of kts46, or how it begins: what is behind the head's first lines.
-func post(path, rest string) string { return "POST " + path + " HTTP/1.1\r\nHost: x\r\n" + rest }
-
-// whole is a call whose length is announced as it is.
-func whole(path, body string) string {
-	return post(path, fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(body), body))
-}
-
-// paths are where the ports of HTTP answer.
-var paths = map[string]string{"kts46": "/RPC2", "kts46-json": "/jsonrpc", "http": "/metrics"}
-
-// onHTTP is the same for each of those ports, in addition to others.
-func onHTTP(others map[string][]string, says func(path string) []string) map[string][]string {
-	for protocol, path := range paths {
-		others[protocol] = says(path)
-	}
-	return others
-}
-
 // unfinished are, by port, fronts of something that never comes.
 var unfinished = onHTTP(map[string][]string{
 	"periodic":      {string(hello(periodic.Client)[:5]), string(hello(periodic.Client)) + "\x00REQ\x00\x10\x00\x00\x00\x00\x00\x01\x0d"},
@@ -72,7 +53,7 @@ var unfinished = onHTTP(map[string][]string{
 	"gloom-slaves":  {"\x00\x00"},
 	"dwork":         {string(zmtp()[:20]), string(zmtp()) + "\x01\x00\x02\x00\x00\x00\x00\x00\x10\x00\x00"},
 }, func(path string) []string {
-	return []string{"PO", post(path, "Content-Le"), post(path, "Content-Length: 1000\r\n\r\n<"), post(path, "Transfer-Encoding: chunked\r\n\r\n100\r\n<")}
+	return []string{"PO", post(path, "Content-Le"), post(path, "Expect: 100-continue\r\nContent-Length: 1000\r\n\r\n"), post(path, "Content-Length: 1000\r\n\r\n<"), post(path, "Transfer-Encoding: chunked\r\n\r\n100\r\n<")}
 })
 
 // huge are, by port, what announces four gigabytes.
@@ -266,7 +247,7 @@ var hostiles = []struct {
 			c := s.dial(protocol)
 			open = append(open, c)
 			_, _ = io.WriteString(c, first[protocol]+endless[protocol])
-			if _, err := c.Read(make([]byte, 1)); err != nil && protocol != "http" { // else it may be waiting to be accepted
+			if _, err := c.Read(make([]byte, 1)); err != nil {
 				s.t.Fatal(protocol, err)
 			}
 		}
@@ -274,6 +255,8 @@ var hostiles = []struct {
 			c.Close()
 		}
 	}},
+	{name: "connections to --http that say nothing", attack: (*siege).silent},
+	{name: "shapes of HTTP", hasty: true, attack: (*siege).shapes},
 	{name: "connecting and leaving", attack: func(s *siege) {
 		for i := range 1000 * s.scale {
 			s.dial(allPorts[i%len(allPorts)]).Close()

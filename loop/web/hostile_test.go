@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -58,26 +59,108 @@ func asked(t *testing.T, address, text string) (c net.Conn, status int) {
 
 const health = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 
-// TestTurnAway: there is a number of connections beyond which others are turned away; when one
-// of them leaves there is room again.
-func TestTurnAway(t *testing.T) {
-	address := serve(t)
-	var first net.Conn
-	for i := range maxConnections + 5 {
-		c, status := asked(t, address, health)
-		if i == 0 {
-			first = c
-		}
-		if want := map[bool]int{true: 200}[i < maxConnections]; status != want {
-			t.Fatalf("connection %d is answered %d, want %d", i, status, want)
-		}
+// pipes are connections that are accepted when they are sent.
+type pipes chan net.Conn
+
+// Accept implements net.Listener.
+func (l pipes) Accept() (net.Conn, error) {
+	c, ok := <-l
+	if !ok {
+		return nil, net.ErrClosed
 	}
-	first.Close()
-	for status, end := 0, time.Now().Add(patience); status != 200; {
-		if _, status = asked(t, address, health); time.Now().After(end) {
-			t.Fatal("there is no room again")
-		}
+	return c, nil
+}
+
+// Close implements net.Listener.
+func (l pipes) Close() error {
+	close(l)
+	return nil
+}
+
+// Addr implements net.Listener.
+func (pipes) Addr() net.Addr { return &net.UnixAddr{Net: "pipe"} }
+
+// dial connects and says something, and returns when that has been heard.
+func (l pipes) dial(says string) net.Conn {
+	near, far := net.Pipe()
+	l <- far
+	_, _ = io.WriteString(near, says) // it may be turned away
+	synctest.Wait()
+	return near
+}
+
+// served says whether a connection's request is answered.
+func served(c net.Conn) bool {
+	answer, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err == nil {
+		_, err = io.Copy(io.Discard, answer.Body)
+		synctest.Wait()
 	}
+	return err == nil && answer.StatusCode == 200
+}
+
+// hungUp says whether a connection that has nothing to read is closed.
+func hungUp(c net.Conn) bool {
+	_ = c.SetReadDeadline(time.Now())
+	_, err := c.Read(make([]byte, 1))
+	return !errors.Is(err, os.ErrDeadlineExceeded)
+}
+
+// TestPlaces: beyond the connections that there may be a new one is served in place of the one that
+// has said nothing for the longest. While all have asked for something it waits, for one that leaves
+// or whose request takes long.
+func TestPlaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const slow = "GET /slow HTTP/1.1\r\nHost: x\r\n\r\n"
+		l, ended := make(pipes), make(chan error, 1)
+		server := New(l, func() []Sample { return nil }, Page{"GET /slow", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }})
+		go func() { ended <- server.Serve() }()
+		asking := l.dial(slow)
+		var all []net.Conn
+		for i := range maxConnections - 1 {
+			says := []string{"", "GET /heal", health}[i%3]
+			c := l.dial(says)
+			if says == health && !served(c) {
+				t.Errorf("connection %d is not served", i)
+			}
+			all = append(all, c)
+		}
+		for i := range maxConnections + 3 {
+			c := l.dial(health)
+			if !served(c) {
+				t.Errorf("a new connection is not served in place of one that says nothing")
+			}
+			all = append(all, c)
+			if !hungUp(all[i]) || hungUp(all[i+1]) {
+				t.Errorf("%d new connections take other places than those of the oldest", i+1)
+			}
+		}
+		if hungUp(asking) {
+			t.Error("a new connection takes the place of one that has asked for something")
+		}
+		asking.Close()
+		all = all[:0]
+		for range maxConnections {
+			all = append(all, l.dial(slow))
+		}
+		began := time.Now()
+		near, far := net.Pipe()
+		l <- far
+		synctest.Wait()
+		all[1].Close()
+		if _, err := io.WriteString(near, slow); err != nil || time.Since(began) > 0 {
+			t.Errorf("a new connection does not have the place that is left: %v after %v", err, time.Since(began))
+		}
+		if !served(l.dial(health)) || time.Since(began) < slowRequest-silence || !hungUp(all[0]) || hungUp(all[2]) {
+			t.Errorf("a new connection is not served in place of the one whose request takes longest: after %v", time.Since(began))
+		}
+		for _, c := range append(all, near) {
+			c.Close()
+		}
+		if err := errors.Join(server.Close(), <-ended); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // TestLongProfile: a profile may take longer than a request may take to arrive.

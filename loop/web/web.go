@@ -12,7 +12,6 @@ import (
 	"regexp"
 	"runtime"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -108,7 +107,7 @@ func New(l net.Listener, samples func() []Sample, pages ...Page) *Server {
 	}
 	return &Server{listener: l, http: http.Server{
 		Handler: hasty(http.MaxBytesHandler(mux, maxBody)), ReadTimeout: requestTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
-		ConnState: turnAway(maxConnections),
+		ConnState: Places(maxConnections),
 	}}
 }
 
@@ -119,21 +118,6 @@ func hasty(pages http.Handler) http.HandlerFunc {
 			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTimeout)) // else they have writeTimeout
 		}
 		pages.ServeHTTP(w, r)
-	}
-}
-
-// turnAway closes new connections while there are so many.
-func turnAway(most int64) func(net.Conn, http.ConnState) {
-	var open atomic.Int64
-	return func(c net.Conn, state http.ConnState) {
-		switch state {
-		case http.StateNew:
-			if open.Add(1) > most {
-				_ = c.Close() // its end is told like any other's
-			}
-		case http.StateClosed, http.StateHijacked:
-			open.Add(-1)
-		}
 	}
 }
 

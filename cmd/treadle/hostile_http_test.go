@@ -1,0 +1,141 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+)
+
+// post is a call of kts46, or how it begins: what is behind the head's first lines.
+func post(path, rest string) string { return "POST " + path + " HTTP/1.1\r\nHost: x\r\n" + rest }
+
+// chunks is how a call begins whose body comes in chunks.
+func chunks(path, rest string) string {
+	return post(path, "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"+rest)
+}
+
+// whole is a call whose length is announced as it is.
+func whole(path, body string) string {
+	return post(path, fmt.Sprintf("Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body))
+}
+
+// paths are where the ports of HTTP answer.
+var paths = map[string]string{"kts46": "/RPC2", "kts46-json": "/jsonrpc", "http": "/metrics"}
+
+// onHTTP is the same for each of those ports, in addition to others.
+func onHTTP(others map[string][]string, says func(path string) []string) map[string][]string {
+	for protocol, path := range paths {
+		others[protocol] = says(path)
+	}
+	return others
+}
+
+// crooked are requests that are none, or not what they seem, to a path. Behind each comes
+// something that ends the connection.
+func crooked(path string) []string {
+	all := []string{
+		post(path, "Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello"),
+		post(path, "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+		post(path, "Transfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n"),
+		post(path, "Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n"),
+		post(path, "Content-Length: -1\r\n\r\n"),
+		post(path, "Content-Length: 99999999999999999999\r\n\r\n"),
+		post(path, "Expect: 100-continue\r\nContent-Length: 5\r\n\r\n"),
+		post(path, "Expect: nothing\r\n\r\n"),
+		post(path, strings.Repeat("a: b\r\n", 1<<16)),
+		post(path, "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: x\r\n\r\n"),
+		chunks(path, "fffffffffffffffff\r\n"),
+		chunks(path, "-1\r\n"),
+		"GET http://user@elsewhere" + path + " HTTP/1.1\r\nHost: x\r\n\r\n",
+		"GET /" + strings.Repeat("x", 1<<16) + " HTTP/1.1\r\nHost: x\r\n\r\n",
+		"GET " + path + "\r\n",
+		"GET " + path + " HTTP/1.1\r\n\r\n",
+		"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n",
+		"CONNECT elsewhere:80 HTTP/1.1\r\nHost: x\r\n\r\n",
+		"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+		"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+	}
+	for i := range all {
+		all[i] += "\r\nno request\r\n\r\n"
+	}
+	return all
+}
+
+// unending are beginnings, to a path, and what follows them again and again.
+func unending(path string) map[string]string {
+	all := map[string]string{
+		post(path, ""):                  "a: b\r\n",
+		"GET /":                         "x",
+		chunks(path, "1;"):              "x",
+		chunks(path, "1\r\nx\r\n0\r\n"): "a: b\r\n",
+		chunks(path, ""):                "1\r\n \r\n",
+		chunks(path, "100000000\r\n"):   " ",
+		"":                              "\r\n",
+	}
+	for _, method := range []string{"HEAD", "OPTIONS", "BREW"} { // of what takes no time: else the system holds the answers of minutes
+		all[method] = " /nowhere HTTP/1.1\r\nHost: x\r\n\r\n" + method
+	}
+	return all
+}
+
+// shapes sends all of these to each port of HTTP.
+func (s *siege) shapes() {
+	var all sync.WaitGroup
+	for protocol, path := range paths {
+		for range s.scale {
+			for _, text := range crooked(path) {
+				all.Go(func() {
+					c := s.dial(protocol)
+					_, _ = io.WriteString(c, text)
+					s.wantHungUp(c, fmt.Sprintf("%s, %.200q", protocol, text))
+				})
+			}
+			for first, again := range unending(path) {
+				all.Go(func() {
+					c := s.dialFrom(net.Dialer{Control: littleRoom}, protocol)
+					if err := deaf(c, first, again); errors.Is(err, os.ErrDeadlineExceeded) {
+						s.t.Errorf("%s, %q and again %q: the server neither reads nor hangs up", protocol, first, again)
+					}
+				})
+			}
+		}
+	}
+	all.Wait()
+}
+
+// asks sends a request on a connection of its own, and returns the answer.
+func (s *siege) asks(protocol, request string) (status int, body string) {
+	s.t.Helper()
+	c := s.dial(protocol)
+	defer c.Close()
+	go func() { _, _ = io.WriteString(c, request) }() // an error shows in what is read
+	answer, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		s.t.Errorf("%s: %.200q is not answered: %v", protocol, request, err)
+		return 0, ""
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	must(s.t, err)
+	return answer.StatusCode, string(text)
+}
+
+// silent has more peers connect and say nothing than the port of HTTP takes, and others who ask.
+func (s *siege) silent() {
+	for i := range 100 { // more of them only take longer to be hung up on
+		c := s.dial("http")
+		defer c.Close()
+		_, _ = io.WriteString(c, []string{"", "GET /hea"}[i%2]) // it may have been hung up on
+	}
+	for range 10 {
+		if status, _ := s.asks("http", endless["http"]); status != http.StatusOK {
+			s.t.Errorf("status %d", status)
+		}
+	}
+}
