@@ -215,10 +215,11 @@ func (s *sim) doubt(j *simJob) {
 	j.lost, j.record.dated = true, false
 }
 
-// acknowledged: what came with a request survives.
+// acknowledged: what came with a request survives. One that was broadcast in the group that it came
+// in, to who has not read it yet, leaves nothing for the disk.
 func (s *sim) acknowledged(j *simJob) {
 	if j.now == sure {
-		if n := s.disk.groups(); n < j.group {
+		if n := s.disk.groups(); n < j.group && !s.waitsUnread(j) {
 			s.fail("%v, of group %d, is acknowledged when %d groups are on disk", j, j.group, n)
 		}
 		j.disk = sure
