@@ -77,7 +77,7 @@ func TestDworkGraphOfLongNames(t *testing.T) {
 	r.reply(dwork.AppendTask(dwork.AppendType(nil, dwork.Create), []byte("begin"+long+"end"), nil, dwork.AppendPred(nil, dwork.Dep{Name: []byte("p")})))
 	var line []byte
 	for cursor, done := (sched.Cursor{}), false; !done; {
-		cursor, done = r.server.sched.WalkTasks(cursor, graphBatch, dworkSpace, func(v *sched.TaskView) { line = appendDotTask(line, v) })
+		cursor, done = r.server.sched.WalkTasks(cursor, walkBatch, dworkSpace, func(v *sched.TaskView) { line = appendDotTask(line, v) })
 	}
 	if got := string(line); len(got) > 20*maxDotName || strings.Count(got, `"begin`) != 2 || strings.Count(got, `end (1048584 bytes)"`) != 2 {
 		t.Errorf("%d bytes: %.200q", len(got), got)

@@ -9,9 +9,6 @@ import (
 	"treadle/sched"
 )
 
-// graphBatch is how many records are looked at under one hold of a shard's lock.
-const graphBatch = 256
-
 // graph writes the tasks that are not complete, and who waits for whom, in Graphviz' DOT
 // language. The graph goes on living meanwhile: each task is as it was when its line was
 // written. The last line is there only when nothing is missing.
@@ -20,7 +17,8 @@ func (h *dworkHub) graph(w http.ResponseWriter, _ *http.Request) {
 	out := bufio.NewWriterSize(w, 64<<10)
 	line := []byte("digraph dwork {\n")
 	for cursor, done := (sched.Cursor{}), false; !done; {
-		cursor, done = h.server.sched.WalkTasks(cursor, graphBatch, dworkSpace, func(t *sched.TaskView) {
+		// One at a time: very many may wait for a task, and all others for the lock.
+		cursor, done = h.server.sched.WalkTasks(cursor, 1, dworkSpace, func(t *sched.TaskView) {
 			line = appendDotTask(line, t)
 		})
 		if _, err := out.Write(line); err != nil {

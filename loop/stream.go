@@ -194,6 +194,19 @@ func (r *reactor) relieveStreams() {
 	}
 }
 
+// stuckTurn is how long, in milliseconds, a peer may take none of its stream
+// when another long reply may be waiting for its turn.
+const stuckTurn = 10_000
+
+// patienceWith is how long, in milliseconds, a peer may take nothing of a stream.
+func (r *reactor) patienceWith(st *stream) int64 {
+	limit := r.server.o.FrameTimeout.Milliseconds()
+	if st.done != nil && r.server.reports.Load() > 0 {
+		return min(limit, stuckTurn)
+	}
+	return limit
+}
+
 // sweep closes sessions that have kept the server waiting too long, and lets go of memory.
 func (r *reactor) sweep() {
 	r.large.fade()
@@ -210,7 +223,7 @@ func (r *reactor) sweep() {
 			last = max(last, s.stream.moved)
 		}
 		switch {
-		case s.stream != nil && now-s.stream.moved > o.FrameTimeout.Milliseconds():
+		case s.stream != nil && now-s.stream.moved > r.patienceWith(s.stream):
 			s.end(errSlowReader)
 		case !s.settled && now-s.begun > o.HandshakeTimeout.Milliseconds():
 			s.end(errHandshake)

@@ -82,30 +82,42 @@ func TestDumpInPieces(t *testing.T) {
 }
 
 // TestDumpStuck: a peer that asks for a large DUMP and does not read is closed after
-// --frame-timeout, and another's DUMP, which had to wait, is sent. A long STATUS does
-// not wait for it.
+// --frame-timeout, or sooner when another's DUMP has to wait for it, which is sent then. A long
+// STATUS does not wait for it.
 func TestDumpStuck(t *testing.T) {
 	w := newWorld(t, Options{FrameTimeout: 20 * time.Second, MaxFrame: 256 << 10, GloomMaxFrame: 256 << 10, MaxOutbound: 1 << 20})
-	client, stuck := w.join(0, periodic.Client), w.join(0, periodic.Client)
+	client, lonely, stuck := w.join(0, periodic.Client), w.join(0, periodic.Client), w.join(0, periodic.Client)
 	client.fill(0, 2000)
 	for i := range longStatus + 1 {
 		client.send(request(1, periodic.SubmitJob, job(fmt.Sprint("f", i), "n")))
 	}
 	client.frames()
-	stuck.room = 0
-	stuck.send(request(1, periodic.Dump), request(2, periodic.Status))
-	client.send(request(2, periodic.Dump))
-	if got := client.frames(); len(got) != 0 {
-		t.Fatal("two DUMPs are in memory at once")
+	stick := func(c *memConn, early, late int64) {
+		t.Helper()
+		c.room = 0
+		c.send(request(1, periodic.Dump))
+		w.await("a DUMP to be ready", func() bool { return c.s.stream != nil })
+		if c == stuck {
+			client.send(request(2, periodic.Dump))
+			c.send(request(2, periodic.Status))
+			if got := client.frames(); len(got) != 0 {
+				t.Fatal("two DUMPs are in memory at once")
+			}
+		}
+		w.advance(early)
+		client.send(pings(1))
+		client.frames()
+		if c.closed {
+			t.Fatal("closed too early")
+		}
+		w.advance(late)
 	}
-	w.advance(19_000)
-	client.send(pings(1))
-	client.frames()
-	if stuck.closed {
-		t.Fatal("closed too early")
+	stick(lonely, 19_000, 3000)
+	if !lonely.closed || w.closedFor(errSlowReader) != 1 {
+		t.Fatalf("closed: %v, %d slow readers are counted", lonely.closed, w.closedFor(errSlowReader))
 	}
-	w.advance(3000)
-	if !stuck.closed || w.closedFor(errSlowReader) != 1 {
+	stick(stuck, stuckTurn-1000, 3000)
+	if !stuck.closed || w.closedFor(errSlowReader) != 2 {
 		t.Fatalf("closed: %v, %d slow readers are counted", stuck.closed, w.closedFor(errSlowReader))
 	}
 	w.settle()
