@@ -225,8 +225,10 @@ func (s *sim) ktsStep() {
 		s.ktsAsk(&ktsFlight{method: "deleteProject", args: []any{project}})
 	case n == 8:
 		s.ktsAsk(&ktsFlight{method: "deleteJob", args: []any{project, job}})
-	case n == 9:
+	case n == 9 && v2:
 		s.ktsAsk(&ktsFlight{method: "getNewJobId", args: []any{project}})
+	case n == 9:
+		s.ktsWonders(project, job)
 	case n == 10:
 		s.ktsSupervises(v2)
 	case n < 13:

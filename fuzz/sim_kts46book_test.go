@@ -300,3 +300,65 @@ func (s *sim) ktsExpired() {
 		}
 	}
 }
+
+// ktsWonders asks for something that is there, or not, and changes nothing.
+func (s *sim) ktsWonders(project, job string) {
+	switch s.rng.IntN(5) {
+	case 0:
+		s.ktsAsk(&ktsFlight{method: "projectExists", args: []any{project}})
+	case 1:
+		s.ktsAsk(&ktsFlight{method: "jobExists", args: []any{project, job}})
+	case 2:
+		s.ktsAsk(&ktsFlight{method: "getJobsList", args: []any{project}})
+	case 3:
+		s.ktsAsk(&ktsFlight{method: "getJobStatus", args: []any{project, job}})
+	default:
+		s.ktsAsk(&ktsFlight{method: "getCurrentTasks", args: []any{}, v2: true})
+	}
+}
+
+// ktsReads is such a call's coming to the server.
+func (s *sim) ktsReads(f *ktsFlight) {
+	if f.method == "getCurrentTasks" {
+		var all []string
+		for w := range s.kts.tops {
+			if _, t, _ := s.kts.held(w); t != nil {
+				all = append(all, fmt.Sprintf(`{"id":"w%d","sig":"%s"}`, w, ktsStampOf(t.revision, true).text))
+			}
+		}
+		f.want = "[" + strings.Join(all, ",") + "]"
+		return
+	}
+	project := fmt.Sprint(f.args[0])
+	var names []string
+	for _, j := range s.kts.sorted() {
+		if j.project == project {
+			names = append(names, j.name)
+		}
+	}
+	_, there := s.kts.projects[project]
+	switch {
+	case f.method == "projectExists":
+		f.want = fmt.Sprint(there)
+		return
+	case !there:
+		f.want = ktsRefused
+		return
+	case f.method == "getJobsList":
+		f.want = fmt.Sprint(names)
+		return
+	}
+	j := s.kts.jobs[fmt.Sprintf("%s/%v", project, f.args[1])]
+	switch {
+	case f.method == "jobExists":
+		f.want = fmt.Sprint(j != nil)
+	case j == nil:
+		f.want = ktsRefused
+	default:
+		part := 1.0
+		if j.total > 0 {
+			part = min(float64(j.done)/float64(j.total), 1)
+		}
+		f.want = fmt.Sprintf("%s.%s: %.4g (%d/%d).", project, j.name, part, j.done, j.total)
+	}
+}

@@ -38,6 +38,8 @@ func (s *sim) ktsLand(f *ktsFlight) {
 		s.ktsReported2(f)
 	case "restartTask", "restartTasks":
 		s.ktsRestarts(f)
+	case "projectExists", "jobExists", "getJobsList", "getJobStatus", "getCurrentTasks":
+		s.ktsReads(f)
 	default:
 		s.ktsOrders(f)
 	}
