@@ -9,23 +9,30 @@ import (
 // kept is the jobs that were broadcast to a worker while it slept, oldest first, as
 // deliveries: they are nobody else's, and are handed out at its next grabs.
 type kept struct {
-	all  [][]byte
-	size int
+	all   [][]byte
+	size  int
+	total *int // of all workers of the loop
 }
 
 // maxKept bounds the bytes of jobs kept for one worker, as the window of unsent jobs
 // does where workers wait with a grab: one that is woken and never grabs misses what
-// is broadcast beyond it.
+// is broadcast beyond it. What is kept for all workers of a loop has a bound, too: one large
+// job may be kept for thousands.
 const maxKept = sched.DefaultWindow
 
-// put keeps a copy of a delivery.
-func (k *kept) put(d *sched.Delivery) {
-	if k.size >= maxKept {
+// put keeps a copy of a delivery, unless most bytes are kept for all already.
+func (k *kept) put(d *sched.Delivery, most int) {
+	if k.size >= maxKept || *k.total >= most {
 		return
 	}
 	b := appendDelivery(nil, d)
 	k.all = append(k.all, b)
-	k.size += len(b)
+	k.grow(len(b))
+}
+
+func (k *kept) grow(n int) {
+	k.size += n
+	*k.total += n
 }
 
 // take returns the oldest, nil when there is none.
@@ -35,7 +42,7 @@ func (k *kept) take() *sched.Delivery {
 	}
 	d := new(sched.Delivery)
 	nextDelivery(k.all[0], d)
-	k.size -= len(k.all[0])
+	k.grow(-len(k.all[0]))
 	k.all = slices.Delete(k.all, 0, 1)
 	return d
 }
@@ -46,7 +53,7 @@ func (k *kept) drop(queue string) {
 		var d sched.Delivery
 		nextDelivery(b, &d)
 		if d.Job.Queue == queue {
-			k.size -= len(b)
+			k.grow(-len(b))
 		}
 		return d.Job.Queue == queue
 	})

@@ -79,3 +79,52 @@ func TestBroadcastReachesSleepers(t *testing.T) {
 		b.wantGrabbed("")
 	}
 }
+
+// TestKeptTogether: a large job that is broadcast to very many who sleep, and do not grab, is
+// kept for as many as there is room for; who leaves or grabs makes room.
+func TestKeptTogether(t *testing.T) {
+	w := newWorld(t, Options{PeriodicGrab: GrabDocument, MaxFrame: 256 << 10, GloomMaxFrame: 64 << 10})
+	r, client := w.loops[0], w.join(0, periodic.Client)
+	const size = 200 << 10
+	room := w.mostUnsent()/size + 1
+	var sleepers []*memConn
+	for range 2 * room {
+		c := w.join(0, periodic.Worker)
+		c.send(request(1, periodic.Broadcast, str8("f")), request(2, periodic.Sleep))
+		c.frames()
+		sleepers = append(sleepers, c)
+	}
+	broadcast := func(name string) {
+		client.send(request(1, periodic.SubmitJob, job("f", name, make([]byte, size)...)))
+		client.frames()
+	}
+	broadcast("all")
+	if most := w.mostUnsent() + size + 100; r.kept > most || r.kept < most/2 {
+		t.Errorf("%d bytes are kept, of %d", r.kept, most)
+	}
+	got := 0
+	for i, c := range sleepers {
+		if c.frames(); i%2 == 0 {
+			c.close()
+			continue
+		}
+		c.grabs(3, 1)
+		for _, f := range c.frames() {
+			got += min(len(f.Body)/size, 1)
+		}
+	}
+	if got < room/4 || r.kept != 0 {
+		t.Errorf("%d got the job; %d bytes are kept of jobs that were grabbed or whose workers have left", got, r.kept)
+	}
+	last := w.join(0, periodic.Worker)
+	last.send(request(1, periodic.Broadcast, str8("f")), request(2, periodic.Sleep))
+	broadcast("again")
+	last.woken("there is room again")
+	last.wantGrabbed("[again]")
+	last.send(request(2, periodic.Sleep))
+	broadcast("dropped")
+	last.send(request(4, periodic.CantDo, str8("f")))
+	if r.kept != 0 {
+		t.Errorf("%d bytes are kept of a function that nobody serves", r.kept)
+	}
+}

@@ -25,7 +25,7 @@ type periodicTalk struct {
 
 func newPeriodic(s *session) conversation {
 	s.label = "periodic"
-	return &periodicTalk{s: s}
+	return &periodicTalk{s: s, kept: kept{total: &s.r.kept}}
 }
 
 func (p *periodicTalk) consume(in []byte) (n int, err error) {
@@ -77,6 +77,7 @@ func (p *periodicTalk) closed() {
 	if p.reports != nil {
 		p.reports.abandoned.Store(true)
 	}
+	p.kept.grow(-p.kept.size)
 }
 
 // greet takes the handshake and answers with the connection's id: the slot and the
@@ -234,7 +235,7 @@ func (p *periodicTalk) deliver(d *sched.Delivery) {
 		p.s.given = true
 		p.assign(msgID, &d.Job)
 	case sched.WakeWith:
-		p.kept.put(d)
+		p.kept.put(d, p.s.r.server.mostUnsent())
 		fallthrough
 	case sched.Wake:
 		p.s.out = periodic.AppendReply(p.s.out, p.framing, msgID, periodic.Noop)

@@ -48,6 +48,7 @@ type reactor struct {
 	buffers  [][]byte
 	large    spares
 	partials int         // bytes of requests that are not whole, or not handled
+	kept     int         // bytes of jobs that are kept for workers that sleep
 	paused   []*session  // those whose requests go on in the next turn
 	resuming bool        // there is to be a turn for them
 	looked   int         // what workers of many queues have cost this turn
