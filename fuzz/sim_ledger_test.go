@@ -346,7 +346,8 @@ func (s *sim) ordered(j *simJob) {
 		if r.now != sure || r.queue != j.queue || !r.keyed || r.holder != nil || r.by == ofDwork || r.turn >= s.turn || r.due > s.began {
 			continue
 		}
-		if r.priority > j.priority || r.priority == j.priority && r.due/1000 < j.due/1000 {
+		ahead := r.priority > j.priority || r.priority == j.priority && r.due/1000 < j.due/1000
+		if ahead && !s.waitsUnread(r) {
 			better = append(better, r)
 		}
 	}
