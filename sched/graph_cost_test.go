@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"strings"
@@ -168,5 +169,74 @@ func TestCycleOfLongNames(t *testing.T) {
 		if !errors.As(err, new(*CycleError)) || len(err.Error()) > 1<<10 {
 			t.Errorf("%d tasks: an error of %d bytes: %.80v", len(tasks), len(fmt.Sprint(err)), err)
 		}
+	}
+}
+
+// A restart puts tasks in order at once, however often that was changed: not edge by edge again.
+func TestRestartOfCostlyOrder(t *testing.T) {
+	const n, edges = 20_000, 80_000
+	x := newGraphStand(t)
+	x.numbered("a", n, chained("a"))
+	x.numbered("b", n, chained("b"))
+	x.numbered("z", edges, func(int) string { return fmt.Sprint("b", n-1) })
+	x.extend("z0<z1") // as the edges are journaled
+	var form Job
+	for _, j := range x.book[0] {
+		if j.Space == SpaceEdge {
+			form = j
+		}
+	}
+	seqs := make(map[string]uint64)
+	for _, j := range x.book[0] {
+		seqs[string(j.Name)] = j.Ref.Seq
+	}
+	for i := range edges {
+		form.Ref.Seq = x.s.jobs.Add(1)
+		form.Workload = binary.LittleEndian.AppendUint64(nil, seqs[fmt.Sprint("z", i)])
+		form.Workload = binary.LittleEndian.AppendUint64(form.Workload, seqs["a0"])
+		x.book[0][form.Ref.Seq] = form
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		x.restart()
+	}()
+	select {
+	case <-done:
+	case <-time.After(time.Minute):
+		t.Fatal("it goes on")
+	}
+	if err := x.s.check(); err != nil {
+		t.Error(err)
+	}
+	if live := x.s.shards[0].edges.live; live != 2*(n-1)+2*edges+1 {
+		t.Errorf("%d edges are there, want %d", live, 2*(n-1)+2*edges+1)
+	}
+}
+
+// A journal in which tasks wait for each other, as none should, is read all the same: the older
+// waits for the younger no more, all others wait as they did.
+func TestRestartOfCycle(t *testing.T) {
+	x := newGraphStand(t)
+	x.extend("a", "b<a", "c<b", "d<c", "e")
+	x.extend("b<e")
+	seqs := make(map[string]uint64)
+	var late Job
+	for _, j := range x.book[0] {
+		if seqs[string(j.Name)] = j.Ref.Seq; j.Space == SpaceEdge {
+			late = j
+		}
+	}
+	b := binary.LittleEndian.AppendUint64(nil, seqs["c"])
+	late.Workload = binary.LittleEndian.AppendUint64(b, seqs["b"]) // b waits for c instead of e
+	x.book[0][late.Ref.Seq] = late
+	x.restart()
+	for _, wave := range []string{"a e", "b", "c", "d"} {
+		names := strings.Fields(wave)
+		x.stolen(names...)
+		x.complete(names...)
+	}
+	if _, kept := x.book[0][late.Ref.Seq]; kept {
+		t.Error("the edge is still in the journal")
 	}
 }

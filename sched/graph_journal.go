@@ -3,7 +3,6 @@ package sched
 import (
 	"encoding/binary"
 	"errors"
-	"math"
 )
 
 // SpaceEdge marks what is saved of a predecessor that a task got after it was made. It
@@ -150,6 +149,48 @@ func (sh *shard) restoreEdge(j *Job) error {
 	return nil
 }
 
+// arrange gives all restored tasks orders that their edges agree with, at once: to find them again
+// edge by edge may take as long as all the requests together that made these. Of a cycle, which no
+// journal has, no older task waits for a younger one any more.
+func (sh *shard) arrange(m *restoring) {
+	all := make([]uint32, 0, len(m.order)) // each behind those that it waits for
+	for _, seq := range m.order {
+		n := sh.slab.node(m.tasks[seq])
+		if n.via = n.ins; n.ins == 0 { // via: how many of those are not among them yet
+			all = append(all, m.tasks[seq])
+		}
+	}
+	for i := 0; i < len(all); i++ {
+		n := sh.slab.node(all[i])
+		n.order = int64(i + 1)
+		for x, k := n.out, n.outs; k > 0; k-- {
+			e := sh.edges.at(x)
+			x = e.nextOut
+			to := sh.slab.node(e.to)
+			if to.via--; to.via == 0 {
+				all = append(all, e.to)
+			}
+		}
+	}
+	if len(all) == len(m.order) {
+		return
+	}
+	for _, seq := range m.order {
+		n := sh.slab.node(m.tasks[seq])
+		for x, k := n.in, n.ins; n.via > 0 && k > 0; k-- {
+			i, e := x, sh.edges.at(x)
+			if x = e.nextIn; sh.slab.node(e.from).via > 0 && sh.slab.at(e.from).seq > seq {
+				sh.dropEdge(i)
+			}
+		}
+	}
+	for _, seq := range m.order {
+		if n := sh.slab.node(m.tasks[seq]); n.via > 0 {
+			n.via, n.order = 0, int64(sh.s.jobs.Add(1))
+		}
+	}
+}
+
 // resumeTasks gives restored tasks their predecessors, holders and places in line: that of
 // their making. holder returns the peer for a name; nil: the task is ready again.
 func (sh *shard) resumeTasks(now Time, holder func(space Space, name string) *Peer, sink Sink) {
@@ -157,17 +198,21 @@ func (sh *shard) resumeTasks(now Time, holder func(space Space, name string) *Pe
 	defer sh.unlock(now, sink)
 	m := sh.restoring
 	sh.restoring = restoring{}
-	room := math.MaxInt
+	backward := false
 	for _, e := range m.edges {
 		from, known := m.tasks[e.from]
 		to, waits := m.tasks[e.to]
-		if !known || !waits || sh.linked(from, to) || sh.makeOrder(from, to, &room) != nil {
+		if !known || !waits || from == to || sh.linked(from, to) {
 			if e.saved != 0 {
 				sh.s.journal.Drop(int(sh.id), e.saved)
 			}
 			continue
 		}
 		sh.edges.at(sh.link(from, to)).saved = e.saved
+		backward = backward || e.from > e.to
+	}
+	if backward {
+		sh.arrange(&m)
 	}
 	for _, seq := range m.order {
 		job := m.tasks[seq]
