@@ -182,18 +182,24 @@ func TestStatusDoesNotWaitForStatus(t *testing.T) {
 		}
 	}
 	w.look()
-	closed := 0
-	for i, c := range deaf {
-		if c.closed {
-			closed++
-			if i >= closed {
-				t.Errorf("peer %d is closed, and not all before it", i)
-			}
-		}
-	}
+	closed := closedFirst(t, deaf)
 	if closed != 4 { // of each 400 KiB wait to be written, and 1 MiB of all may; the last stays in any case
 		t.Errorf("%d of %d peers are closed, want 4", closed, len(deaf))
 	}
+}
+
+// closedFirst is how many peers are closed, which are the first ones.
+func closedFirst(t *testing.T, peers []*memConn) (closed int) {
+	t.Helper()
+	for i, c := range peers {
+		if !c.closed {
+			continue
+		}
+		if closed++; i >= closed {
+			t.Errorf("peer %d is closed, and not all before it", i)
+		}
+	}
+	return closed
 }
 
 // TestDumpDoesNotWaitForDump: a DUMP of what may wait for a peer at all keeps nobody from theirs
@@ -217,14 +223,9 @@ func TestDumpDoesNotWaitForDump(t *testing.T) {
 		t.Fatalf("got %d frames", len(got))
 	}
 	w.look()
-	closed, unread := 0, 0
-	for i, c := range deaf {
-		if unread += c.s.stream.bytes(); !c.closed {
-			continue
-		}
-		if closed++; i >= closed {
-			t.Errorf("peer %d is closed, and not all before it", i)
-		}
+	closed, unread := closedFirst(t, deaf), 0
+	for _, c := range deaf {
+		unread += c.s.stream.bytes()
 	}
 	if closed < 2 || closed > 6 || unread > w.mostUnsent() {
 		t.Errorf("%d of %d peers are closed, %d bytes are unread", closed, len(deaf), unread)

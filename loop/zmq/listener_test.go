@@ -34,12 +34,7 @@ func TestOrder(t *testing.T) {
 	const n = 500
 	r := listen(t, Options{})
 	p := r.friend("")
-	var want strings.Builder
-	p.send(commandFrame("PING", "\x00\x00x"))
-	for i := range n {
-		want.WriteString(frames("", fmt.Sprint("m", i)))
-	}
-	p.send(want.String())
+	want := p.pipeline(n)
 	random := rand.New(rand.NewPCG(1, 2))
 	for got := 0; got < n; {
 		batch := r.collect(1)
@@ -49,7 +44,18 @@ func TestOrder(t *testing.T) {
 			q.Reply(q.Payload)
 		}
 	}
-	p.expect(commandFrame("PONG", "x") + want.String())
+	p.expect(commandFrame("PONG", "x") + want)
+}
+
+// pipeline sends a PING and n requests, and returns the replies of an echo to those.
+func (p *peer) pipeline(n int) string {
+	var all strings.Builder
+	p.send(commandFrame("PING", "\x00\x00x"))
+	for i := range n {
+		all.WriteString(frames("", fmt.Sprint("m", i)))
+	}
+	p.send(all.String())
+	return all.String()
 }
 
 // TestLater puts off all requests of a connection but the first few, in whatever order those are answered: the replies to
@@ -58,12 +64,7 @@ func TestLater(t *testing.T) {
 	const n = 200
 	r := listen(t, Options{})
 	p := r.friend("")
-	var all strings.Builder
-	p.send(commandFrame("PING", "\x00\x00x"))
-	for i := range n {
-		all.WriteString(frames("", fmt.Sprint("m", i)))
-	}
-	p.send(all.String())
+	p.pipeline(n)
 	pong := commandFrame("PONG", "x")
 	random := rand.New(rand.NewPCG(1, 2))
 	for got := 0; got < n; {
