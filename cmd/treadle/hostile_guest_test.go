@@ -28,6 +28,9 @@ const guestPause = 5 * time.Millisecond
 // invite connects a guest over every protocol that the server speaks, before anything happens.
 func (s *siege) invite(ctx context.Context) []guest {
 	s.t.Helper()
+	if s.socket == "" { // it is the command interface of a Disbatch site
+		return []guest{s.httpGuest("disbatch", "GET", "/queues", "")}
+	}
 	all := []guest{s.periodicGuest(ctx)}
 	if len(s.ports) > 0 {
 		all = append(all, s.gloomGuest(ctx), s.hubGuest(ctx), s.httpGuest("http", "GET", "/healthz", ""),

@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"testing"
 )
 
 // post is a call of kts46, or how it begins: what is behind the head's first lines.
@@ -26,7 +27,7 @@ func whole(path, body string) string {
 }
 
 // paths are where the ports of HTTP answer.
-var paths = map[string]string{"kts46": "/RPC2", "kts46-json": "/jsonrpc", "http": "/metrics"}
+var paths = map[string]string{"kts46": "/RPC2", "kts46-json": "/jsonrpc", "http": "/metrics", "disbatch": "/tasks/search"}
 
 // onHTTP is the same for each of those ports, in addition to others.
 func onHTTP(others map[string][]string, says func(path string) []string) map[string][]string {
@@ -88,6 +89,9 @@ func unending(path string) map[string]string {
 func (s *siege) shapes() {
 	var all sync.WaitGroup
 	for protocol, path := range paths {
+		if s.ports[protocol] == "" {
+			continue
+		}
 		for range s.scale {
 			for _, text := range crooked(path) {
 				all.Go(func() {
@@ -137,5 +141,78 @@ func (s *siege) silent() {
 		if status, _ := s.asks("http", endless["http"]); status != http.StatusOK {
 			s.t.Errorf("status %d", status)
 		}
+	}
+}
+
+// disbatchHostiles are what peers do to a Disbatch command interface.
+var disbatchHostiles = []struct {
+	name   string
+	memory int // that it may take more
+	attack func(s *siege)
+}{
+	{name: "shapes of HTTP", attack: (*siege).shapes},
+	{name: "bodies that come slowly", attack: func(s *siege) {
+		for range s.files(200 * s.scale) {
+			c := s.dial("disbatch")
+			defer c.Close()
+			_, err := io.WriteString(c, post("/tasks/search", "Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"))
+			must(s.t, err)
+		}
+		if status, body := s.asks("disbatch", whole("/tasks/search", "{}")); status != http.StatusOK {
+			s.t.Errorf("%d %s", status, body)
+		}
+	}},
+	{name: "large bodies that do not come to their end", memory: 512 << 20, attack: func(s *siege) {
+		const size = 30 << 20
+		text := strings.Repeat(" ", size)
+		for range 20 * s.scale {
+			c := s.dial("disbatch")
+			defer c.Close()
+			_, err := io.WriteString(c, post("/tasks/search", fmt.Sprintf("Content-Type: application/json\r\nContent-Length: %d\r\n\r\n", size+1)+text))
+			must(s.t, err)
+		}
+	}},
+	{name: "bodies of very many values", memory: 512 << 20, attack: func(s *siege) {
+		for range s.scale {
+			var all sync.WaitGroup
+			for _, text := range []string{"{},", "[],", "0,", `{"":0},`} {
+				all.Go(func() {
+					if status, body := s.asks("disbatch", whole("/tasks/search", "["+strings.Repeat(text, 30<<20/len(text))+"0]")); status != http.StatusBadRequest {
+						s.t.Errorf("%d %.200s", status, body)
+					}
+				})
+			}
+			all.Wait()
+		}
+	}},
+	{name: "replies that are not read", memory: 512 << 20, attack: func(s *siege) {
+		if status, body := s.asks("disbatch", whole("/queues", `{"name":"q","plugin":"C"}`)); status != http.StatusOK {
+			s.t.Fatalf("%d %s", status, body)
+		}
+		if status, body := s.asks("disbatch", whole("/tasks/q", `[{"a":"`+strings.Repeat("x", 8<<20)+`"}]`)); status != http.StatusOK {
+			s.t.Fatalf("%d %.200s", status, body)
+		}
+		search := whole("/tasks/search", "{}")
+		for range 40 * s.scale {
+			c := s.dialFrom(net.Dialer{Control: littleRoom}, "disbatch")
+			defer c.Close()
+			_, err := io.WriteString(c, search)
+			must(s.t, err)
+		}
+		if status, body := s.asks("disbatch", search); status != http.StatusOK || len(body) < 8<<20 {
+			s.t.Errorf("%d, %d bytes", status, len(body))
+		}
+	}},
+}
+
+// TestHostileDisbatch is TestHostile of the command interface.
+func TestHostileDisbatch(t *testing.T) {
+	for _, h := range disbatchHostiles {
+		t.Run(h.name, func(t *testing.T) {
+			s := newSiege(t, h.memory)
+			d := startDCI(t, "")
+			s.socket, s.server, s.ports["disbatch"] = "", d.process, strings.TrimPrefix(d.url, "http://")
+			s.withGuest(func() { h.attack(s) })
+		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,6 +16,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"treadle/loop/web"
 )
 
 // WebConfig are settings of the command interface that the original does not have.
@@ -37,8 +40,9 @@ const (
 	defaultListen = "127.0.0.1:8080"
 	// maxBody holds a hundred thousand tasks with parameters of usual size.
 	maxBody = 32 << 20
-	// maxRequests keeps the memory of bodies and results bounded; more requests wait.
-	maxRequests = 32
+	// maxPeers are far more than the requests that are answered at once, and few enough for
+	// what each may have of a header and a small body.
+	maxPeers = 1024
 	// requestTimeout is enough for the database to take the largest body.
 	requestTimeout = time.Minute
 	headerTimeout  = 5 * time.Second
@@ -67,7 +71,7 @@ func RunWeb(ctx context.Context, o WebOptions) error {
 	}
 	server := http.Server{
 		Handler: c.handler(), ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: 2 * requestTimeout,
-		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader, ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
+		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader, ConnState: web.Places(maxPeers), ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
 	}
 	bound := l.Addr().String()
 	o.Log.Info("listening", "protocol", "disbatch", "address", "http://"+bound, "database", o.Config.Database, "users", len(c.users))
@@ -180,27 +184,27 @@ func (c *dci) handler() http.Handler {
 	sameOrigin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		send(w, reply{status: http.StatusForbidden, body: object{"error": "a page of another site may not write here"}})
 	}))
-	return c.authenticated(bounded(sameOrigin.Handler(mux)))
+	return c.authenticated(sameOrigin.Handler(bounded(mux)))
 }
 
 // json turns a route into a handler.
 func (c *dci) json(f route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		params, err := readParams(r)
-		var large *http.MaxBytesError
-		switch {
-		case errors.As(err, &large):
-			send(w, reply{status: http.StatusRequestEntityTooLarge, body: object{"error": fmt.Sprintf("the body is over %d bytes", large.Limit)}})
-		case err != nil:
+		if err != nil {
 			send(w, bad("%v", err))
-		default:
-			send(w, f(r, params))
+			return
 		}
+		send(w, f(r, params))
 	})
 }
 
 func send(w http.ResponseWriter, a reply) {
-	text, err := encode(a.body, a.pretty)
+	text, whole := a.body.(json.RawMessage) // which may be long
+	var err error
+	if !whole || a.pretty {
+		text, err = encode(a.body, a.pretty)
+	}
 	if err != nil {
 		a.status, text = http.StatusInternalServerError, []byte(`{"error":"the reply cannot be said in JSON"}`)
 	}
@@ -227,29 +231,11 @@ func (c *dci) authenticated(next http.Handler) http.Handler {
 	})
 }
 
-// bounded keeps requests in their limits.
-func bounded(next http.Handler) http.Handler {
-	slots := make(chan struct{}, maxRequests)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
-		defer cancel()
-		select {
-		case slots <- struct{}{}:
-			defer func() { <-slots }()
-		case <-ctx.Done():
-			send(w, reply{status: http.StatusServiceUnavailable, body: object{"error": "too many requests at once"}})
-			return
-		}
-		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-		next.ServeHTTP(w, r.WithContext(ctx))
-	})
-}
-
 // failed is the reply to what the database did not do. It is logged once a second at most.
 func (c *dci) failed(what string, err error) reply {
 	err = c.store.explain(err)
 	now := time.Now().Unix()
-	if last := c.logged.Load(); last != now && c.logged.CompareAndSwap(last, now) {
+	if last := c.logged.Load(); last != now && !errors.Is(err, errFound) && c.logged.CompareAndSwap(last, now) {
 		c.log.Warn("the database failed", "doing", what, "error", err)
 	}
 	return bad("Could not %s: %s", what, strings.ReplaceAll(err.Error(), "\n", "; "))

@@ -19,19 +19,28 @@ import (
 // object is a JSON object of a reply.
 type object = map[string]any
 
-// maxDepth is how deep a value may be nested: what MongoDB takes.
-const maxDepth = 100
+const (
+	// maxDepth is how deep a value may be nested: what MongoDB takes.
+	maxDepth = 100
+	// maxValues is how many values one JSON value may have in it. Each takes several times as
+	// much memory as its text; a hundred thousand tasks have fewer.
+	maxValues = 1 << 20
+	// maxPretty is the longest text that is written for people: what is nested deep gets more
+	// than a hundred times longer by it.
+	maxPretty = 256 << 10
+)
 
 // encode is a reply's text.
 func encode(body any, pretty bool) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	if pretty {
-		e.SetIndent("", "   ")
+	if err := e.Encode(body); err != nil || !pretty || b.Len() > maxPretty {
+		return b.Bytes(), err
 	}
-	err := e.Encode(body)
-	return b.Bytes(), err
+	var lines bytes.Buffer
+	err := json.Indent(&lines, b.Bytes(), "", "   ")
+	return lines.Bytes(), err
 }
 
 // oid is an id the way replies have it.
@@ -45,68 +54,89 @@ func oid(id any) any {
 // documentJSON is a document as JSON. What instead has for a field's name stands for that
 // field; the rest of it follows.
 func documentJSON(doc bson.Raw, instead object) json.RawMessage {
-	rest := maps.Clone(instead)
-	out := []byte{'{'}
-	add := func(name string, value []byte) {
-		if len(out) > 1 {
+	return appendDocument(nil, doc, maps.Clone(instead))
+}
+
+// closed is an array whose values have a comma behind each.
+func closed(array []byte) json.RawMessage {
+	return append(bytes.TrimSuffix(array, []byte(",")), "]\n"...)
+}
+
+// appendDocument uses instead up.
+func appendDocument(out []byte, doc bson.Raw, instead object) []byte {
+	out = append(out, '{')
+	first := len(out)
+	name := func(name string) {
+		if len(out) > first {
 			out = append(out, ',')
 		}
-		out = append(append(append(out, plainJSON(name)...), ':'), value...)
+		out = append(append(out, plainJSON(name)...), ':')
 	}
 	elements, _ := doc.Elements() // those before a damaged one
 	for _, e := range elements {
-		value, replaced := rest[e.Key()]
+		name(e.Key())
+		value, replaced := instead[e.Key()]
 		if !replaced {
-			add(e.Key(), valueJSON(e.Value()))
+			out = appendValue(out, e.Value())
 			continue
 		}
-		add(e.Key(), plainJSON(value))
-		delete(rest, e.Key())
+		out = append(out, plainJSON(value)...)
+		delete(instead, e.Key())
 	}
-	for _, name := range slices.Sorted(maps.Keys(rest)) {
-		add(name, plainJSON(rest[name]))
+	for _, rest := range slices.Sorted(maps.Keys(instead)) {
+		name(rest)
+		out = append(out, plainJSON(instead[rest])...)
 	}
 	return append(out, '}')
 }
 
 // valueJSON is a value as JSON: ids as {"$oid"}, times as ISO 8601, and what JSON has no
 // word for as MongoDB's extended JSON.
-func valueJSON(v bson.RawValue) []byte {
+func valueJSON(v bson.RawValue) []byte { return appendValue(nil, v) }
+
+func appendValue(out []byte, v bson.RawValue) []byte {
 	switch v.Type {
 	case bson.TypeEmbeddedDocument:
 		inner, _ := v.DocumentOK()
-		return documentJSON(inner, nil)
+		return appendDocument(out, inner, nil)
 	case bson.TypeArray:
 		array, _ := v.ArrayOK()
 		values, _ := array.Values() // those before a damaged one
-		out := []byte{'['}
+		out = append(out, '[')
 		for i, e := range values {
 			if i > 0 {
 				out = append(out, ',')
 			}
-			out = append(out, valueJSON(e)...)
+			out = appendValue(out, e)
 		}
 		return append(out, ']')
-	case bson.TypeString:
-		return plainJSON(text(v))
-	case bson.TypeObjectID:
-		return plainJSON(oid(v.ObjectID()))
 	case bson.TypeBoolean:
-		return strconv.AppendBool(nil, v.Boolean())
+		return strconv.AppendBool(out, v.Boolean())
 	case bson.TypeInt32:
-		return strconv.AppendInt(nil, int64(v.Int32()), 10)
+		return strconv.AppendInt(out, int64(v.Int32()), 10)
 	case bson.TypeInt64:
-		return strconv.AppendInt(nil, v.Int64(), 10)
+		return strconv.AppendInt(out, v.Int64(), 10)
+	}
+	return append(out, plainJSON(plain(v))...)
+}
+
+// plain is what says a value that has no others in it.
+func plain(v bson.RawValue) any {
+	switch v.Type {
+	case bson.TypeString:
+		return text(v)
+	case bson.TypeObjectID:
+		return oid(v.ObjectID())
 	case bson.TypeDouble:
 		if f := v.Double(); !math.IsNaN(f) && !math.IsInf(f, 0) {
-			return plainJSON(f)
+			return f
 		}
 	case bson.TypeDateTime:
-		return plainJSON(v.Time().UTC().Format("2006-01-02T15:04:05.000Z"))
+		return v.Time().UTC().Format("2006-01-02T15:04:05.000Z")
 	case 0, bson.TypeNull, bson.TypeUndefined:
-		return []byte("null")
+		return nil
 	}
-	return plainJSON(json.RawMessage(v.String()))
+	return json.RawMessage(v.String())
 }
 
 // plainJSON is a value that JSON can say.
@@ -126,20 +156,28 @@ func epoch(t time.Time) json.Number {
 // parseJSON reads one JSON value as documents (bson.D), arrays (bson.A) and what can stand
 // in them. The order of names stays; of a name that is there twice the last value counts.
 func parseJSON(text string) (any, error) {
-	d := json.NewDecoder(strings.NewReader(text))
-	d.UseNumber()
-	v, err := parseValue(d, 0)
+	p := jsonParser{json.NewDecoder(strings.NewReader(text)), maxValues}
+	p.UseNumber()
+	v, err := p.value(0)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := d.Token(); err != io.EOF {
+	if _, err := p.Token(); err != io.EOF {
 		return nil, errors.New("something follows the JSON value")
 	}
 	return v, nil
 }
 
-func parseValue(d *json.Decoder, depth int) (any, error) {
-	token, err := d.Token()
+type jsonParser struct {
+	*json.Decoder
+	left int // values that may come
+}
+
+func (p *jsonParser) value(depth int) (any, error) {
+	if p.left--; p.left < 0 {
+		return nil, fmt.Errorf("more than %d values", maxValues)
+	}
+	token, err := p.Token()
 	if err == io.EOF {
 		err = io.ErrUnexpectedEOF
 	}
@@ -152,9 +190,9 @@ func parseValue(d *json.Decoder, depth int) (any, error) {
 			return nil, fmt.Errorf("nested deeper than %d", maxDepth)
 		}
 		if token == '{' {
-			return parseObject(d, depth)
+			return p.object(depth)
 		}
-		return parseArray(d, depth)
+		return p.array(depth)
 	case json.Number:
 		return parseNumber(token)
 	default:
@@ -162,15 +200,15 @@ func parseValue(d *json.Decoder, depth int) (any, error) {
 	}
 }
 
-func parseObject(d *json.Decoder, depth int) (any, error) {
+func (p *jsonParser) object(depth int) (any, error) {
 	out, at := bson.D{}, make(map[string]int)
-	for d.More() {
-		token, err := d.Token()
+	for p.More() {
+		token, err := p.Token()
 		if err != nil {
 			return nil, err
 		}
 		name := token.(string)
-		value, err := parseValue(d, depth+1)
+		value, err := p.value(depth + 1)
 		if err != nil {
 			return nil, err
 		}
@@ -181,20 +219,20 @@ func parseObject(d *json.Decoder, depth int) (any, error) {
 		at[name] = len(out)
 		out = append(out, bson.E{Key: name, Value: value})
 	}
-	_, err := d.Token()
+	_, err := p.Token()
 	return out, err
 }
 
-func parseArray(d *json.Decoder, depth int) (any, error) {
+func (p *jsonParser) array(depth int) (any, error) {
 	out := bson.A{}
-	for d.More() {
-		value, err := parseValue(d, depth+1)
+	for p.More() {
+		value, err := p.value(depth + 1)
 		if err != nil {
 			return nil, err
 		}
 		out = append(out, value)
 	}
-	_, err := d.Token()
+	_, err := p.Token()
 	return out, err
 }
 

@@ -185,16 +185,17 @@ func (c *dci) searchOld(r *http.Request, params any) reply {
 		}
 		return success([]any{1, n})
 	}
+	q.options.Brief = truth(get(given, "terse"))
 	tasks, err := c.store.Search(r.Context(), q.filter, q.options)
 	if err != nil {
 		f := c.failed("find tasks", err)
 		return old(&f)
 	}
-	out, room := make([]any, len(tasks)), maxReplyOutput
+	out, room := []byte{'['}, maxReplyOutput
 	for i := range tasks {
 		t := &tasks[i]
 		instead := object{}
-		if truth(get(given, "terse")) {
+		if q.options.Brief {
 			for _, name := range []string{FileStdout, FileStderr} {
 				if t.Raw.Lookup(name).Type != bson.TypeObjectID {
 					instead[name] = terse
@@ -209,9 +210,9 @@ func (c *dci) searchOld(r *http.Request, params any) reply {
 		if !t.MTime.IsZero() {
 			instead["mtime"], instead["mtime_str"] = t.MTime.Unix(), t.MTime.UTC().Format(oldTime)
 		}
-		out[i] = documentJSON(t.Raw, instead)
+		out = append(appendDocument(out, t.Raw, instead), ',')
 	}
-	return success(out)
+	return success(closed(out))
 }
 
 // oldTime is how ctime_str and mtime_str look.

@@ -8,6 +8,7 @@ import (
 	"html/template"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -224,7 +225,7 @@ func (c *dci) outputOf(ctx context.Context, t *Task, name string) (out shownOutp
 	}
 	if cut := cutAfter(out.Text, maxShown); cut < len(out.Text) {
 		out.Note = fmt.Sprintf("the first %d of %d bytes", cut, len(out.Text))
-		out.Text = out.Text[:cut]
+		out.Text = strings.Clone(out.Text[:cut])
 	}
 	return out, true
 }

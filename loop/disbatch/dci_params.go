@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
@@ -27,18 +28,18 @@ func readParams(r *http.Request) (any, error) {
 	if kind != "application/x-www-form-urlencoded" && kind != "application/json" {
 		return parseForm(r.URL.RawQuery)
 	}
-	body, err := io.ReadAll(r.Body)
-	switch {
-	case err != nil:
+	var body strings.Builder
+	if _, err := io.Copy(&body, r.Body); err != nil {
 		return nil, err
-	case kind == "application/json":
-		v, err := parseJSON(string(body))
-		if err != nil {
-			return nil, fmt.Errorf("cannot read the JSON: %w", err)
-		}
-		return v, nil
 	}
-	return parseForm(string(body))
+	if kind == "application/x-www-form-urlencoded" {
+		return parseForm(body.String())
+	}
+	v, err := parseJSON(body.String())
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the JSON: %w", err)
+	}
+	return v, nil
 }
 
 // parseForm reads a form. A name that is there more than once has an array.

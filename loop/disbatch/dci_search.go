@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -70,6 +71,7 @@ func (c *dci) searchPage(w http.ResponseWriter, r *http.Request) {
 	if q, fault := pageQuery(form, page.Asked); fault != nil {
 		refuse(fault.status, *fault)
 	} else if page.Asked.Ran {
+		q.options.Brief = !page.Asked.Output
 		tasks, err := c.store.Search(r.Context(), q.filter, q.options)
 		if err == nil {
 			page.Total, err = c.store.CountTasks(r.Context(), q.filter)
@@ -147,10 +149,14 @@ func (c *dci) taskRow(r *http.Request, t *Task, called map[bson.ObjectID]string,
 			row.Status = s.Word
 		}
 	}
-	var b bytes.Buffer
-	if err := json.Indent(&b, valueJSON(t.Params()), "", " "); err == nil {
-		row.Params = b.String()[:cutAfter(b.String(), maxShown)]
+	params := string(valueJSON(t.Params()))
+	if len(params) <= maxPretty {
+		var b bytes.Buffer
+		if err := json.Indent(&b, []byte(params), "", " "); err == nil {
+			params = b.String()
+		}
 	}
+	row.Params = strings.Clone(params[:cutAfter(params, maxShown)])
 	for _, name := range []string{FileStdout, FileStderr} {
 		if !output {
 			continue

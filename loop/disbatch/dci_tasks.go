@@ -16,12 +16,11 @@ const (
 	// maxReplyOutput bounds what a reply holds of outputs in GridFS: what is beyond is shown as
 	// the file's id, as one that cannot be read is.
 	maxReplyOutput = 64 << 20
-	// insertBlock is how many tasks from a query are in memory at a time.
+	// insertBlock is how many tasks from a query are in memory at a time, as long as they have
+	// no more bytes than insertBytes.
 	insertBlock = 10000
+	insertBytes = 16 << 20
 )
-
-// terse stands for an output that was not asked for.
-const terse = "[terse mode]"
 
 // query is what a search asks for.
 type query struct {
@@ -133,22 +132,17 @@ func (c *dci) postSearch(r *http.Request, params any) reply {
 		}
 		return success(object{"count": n})
 	}
+	short := get(given, "terse")
+	q.options.Brief = short == nil || truth(short)
 	tasks, err := c.store.Search(r.Context(), q.filter, q.options)
 	if err != nil {
 		return c.failed("find tasks", err)
 	}
-	brief := get(given, "terse")
-	out, room := make([]any, len(tasks)), maxReplyOutput
+	out, room := []byte{'['}, maxReplyOutput
 	for i := range tasks {
 		t := &tasks[i]
 		instead := object{}
-		if brief == nil || truth(brief) {
-			for _, name := range []string{FileStdout, FileStderr} {
-				if text, ok := t.Raw.Lookup(name).StringValueOK(); ok && text != "" {
-					instead[name] = terse
-				}
-			}
-		} else {
+		if !q.options.Brief {
 			c.readOutput(r.Context(), t, &room, instead)
 		}
 		for name, at := range map[string]any{"ctime": epoch(t.CTime), "mtime": epoch(t.MTime)} {
@@ -156,9 +150,9 @@ func (c *dci) postSearch(r *http.Request, params any) reply {
 				instead[name] = at
 			}
 		}
-		out[i] = documentJSON(t.Raw, instead)
+		out = append(appendDocument(out, t.Raw, instead), ',')
 	}
-	a := success(out)
+	a := success(closed(out))
 	a.pretty = truth(get(given, "pretty"))
 	return a
 }
@@ -172,7 +166,7 @@ func (c *dci) readOutput(ctx context.Context, t *Task, room *int, instead object
 			continue
 		}
 		size, err := c.store.fileLength(ctx, id)
-		if err != nil || size > int64(*room) {
+		if err != nil || size > int64(*room) || maxReplyOutput-*room+int(size) > largeBody && enlarge(ctx) != nil {
 			continue
 		}
 		text, err := c.store.ReadFile(ctx, id)
@@ -277,6 +271,10 @@ func (c *dci) insertFrom(ctx context.Context, name, collection string, filter, p
 	if _, err := withIDs(filter); err != nil {
 		return refuse(bad("%v", err))
 	}
+	each, err := bson.Marshal(pattern)
+	if err != nil {
+		return refuse(bad("params: %v", err))
+	}
 	queue, err := c.store.Queue(ctx, name)
 	if err != nil {
 		return refuse(c.missing("queue", "create tasks", err, nil))
@@ -288,17 +286,20 @@ func (c *dci) insertFrom(ctx context.Context, name, collection string, filter, p
 	}
 	defer func() { _ = cursor.Close(context.WithoutCancel(ctx)) }() // it was only read
 	var ids, block []any
-	for {
+	for bytes := 0; ; {
 		more := cursor.Next(ctx)
 		if more {
-			block = append(block, fill(pattern, cursor.Current))
+			task, copied := fill(pattern, cursor.Current)
+			block = append(block, task)
+			bytes += len(each) + copied
 		}
-		if len(block) == insertBlock || !more && len(block) > 0 {
+		if len(block) == insertBlock || bytes > insertBytes || !more && len(block) > 0 {
 			var fault *reply
 			if ids, fault = c.insertInto(ctx, &queue, ids, block); fault != nil {
 				return ids, fault
 			}
-			block = block[:0]
+			clear(block) // what they hold
+			block, bytes = block[:0], 0
 		}
 		if !more {
 			break
@@ -317,9 +318,9 @@ func (c *dci) insertFrom(ctx context.Context, name, collection string, filter, p
 	return ids, nil
 }
 
-// fill is a pattern with the values of a document.
-func fill(pattern bson.D, doc bson.Raw) bson.D {
-	out := slices.Clone(pattern)
+// fill is a pattern with the values of a document, and how many bytes these have.
+func fill(pattern bson.D, doc bson.Raw) (out bson.D, copied int) {
+	out = slices.Clone(pattern)
 	for i := range out {
 		text, _ := out[i].Value.(string)
 		field, ok := strings.CutPrefix(text, "document.")
@@ -334,7 +335,8 @@ func fill(pattern bson.D, doc bson.Raw) bson.D {
 		if err == nil {
 			value.Value = slices.Clone(value.Value) // the cursor's next document overwrites it
 			out[i].Value = value
+			copied += len(value.Value)
 		}
 	}
-	return out
+	return out, copied
 }

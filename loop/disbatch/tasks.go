@@ -2,6 +2,8 @@ package disbatch
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -45,7 +47,14 @@ type SearchOptions struct {
 	Limit, Skip int64
 	Sort        bson.D // none, if empty
 	Projection  bson.D // all fields, if empty
+	Brief       bool   // an output that is there, and no file, is the word terse
 }
+
+// maxFound bounds the memory of what a search finds, in bytes.
+const maxFound = 32 << 20
+
+// errFound says that a search finds more than that.
+var errFound = fmt.Errorf("the tasks have more than %d bytes: ask for fewer, or for fewer of their fields", maxFound)
 
 // Search returns the tasks that a filter finds.
 func (s *Store) Search(ctx context.Context, filter any, o SearchOptions) ([]Task, error) {
@@ -56,7 +65,48 @@ func (s *Store) Search(ctx context.Context, filter any, o SearchOptions) ([]Task
 	if len(o.Projection) > 0 {
 		find.SetProjection(o.Projection)
 	}
-	return all(ctx, s.tasks, filter, DecodeTask, find)
+	cursor, err := s.tasks.Find(ctx, filter, find)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = cursor.Close(ctx) }() // it was only read
+	var out []Task
+	for bytes := 0; cursor.Next(ctx); {
+		raw := cursor.Current
+		if o.Brief {
+			raw = brief(raw)
+		}
+		if bytes += len(raw); bytes > maxFound {
+			return nil, errFound
+		}
+		if bytes > largeBody {
+			if err := enlarge(ctx); err != nil {
+				return nil, err
+			}
+		}
+		out = append(out, DecodeTask(slices.Clone(raw)))
+	}
+	return out, cursor.Err()
+}
+
+// terse stands for an output that was not asked for.
+const terse = "[terse mode]"
+
+// brief is a task's document without what its outputs say.
+func brief(doc bson.Raw) bson.Raw {
+	elements, err := doc.Elements()
+	out := make(bson.D, len(elements))
+	for i, e := range elements {
+		out[i] = bson.E{Key: e.Key(), Value: e.Value()}
+		if (e.Key() == FileStdout || e.Key() == FileStderr) && text(e.Value()) != "" {
+			out[i].Value = terse
+		}
+	}
+	short, merr := bson.Marshal(out)
+	if err != nil || merr != nil {
+		return doc // it is damaged
+	}
+	return short
 }
 
 // CountTasks counts the tasks that a filter finds.
