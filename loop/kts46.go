@@ -56,7 +56,9 @@ type ktsHub struct {
 	await     func(uint64) error // awaitCommit, but in an Offline server
 	composing sync.Mutex         // see compose
 	defining  sync.Mutex         // see define
-	unread    ktsUnread
+	unread    ktsLarge           // answers
+	unheard   ktsLarge           // calls
+	hearing   sync.Mutex         // see hear
 	sockets   []net.Listener
 	servers   []*http.Server
 

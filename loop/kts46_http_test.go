@@ -154,7 +154,8 @@ func TestKtsUnread(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	call := string(kts46.AppendCall(nil, "getServerStatus"))
+	// Large calls have their turns, which are over when the answers are written.
+	call := string(kts46.AppendCall(nil, "getServerStatus")) + strings.Repeat("\n", keepBuffer)
 	ask := head(len(call)) + call
 	var deaf []net.Conn
 	for range 6 { // each has 30 MB, of which the system takes some, and 48 MiB may be unread
@@ -179,40 +180,6 @@ func TestKtsUnread(t *testing.T) {
 		if n, _ := io.Copy(io.Discard, io.LimitReader(c, 250*projects)); n == 250*projects {
 			t.Errorf("peer %d, which did not read, has its answer", i)
 		}
-	}
-}
-
-// overdue is a peer that takes all; given up says that its time was ended.
-type overdue struct {
-	http.ResponseWriter
-	givenUp bool
-}
-
-func (o *overdue) Write(b []byte) (int, error) { return len(b), nil }
-func (o *overdue) SetWriteDeadline(end time.Time) error {
-	o.givenUp = end.Before(time.Now())
-	return nil
-}
-
-// TestKtsUnreadIsRead: whoever takes some of its answer is given up behind those who take none.
-func TestKtsUnreadIsRead(t *testing.T) {
-	var u ktsUnread
-	peers := make([]overdue, 5)
-	slow := u.begin(&peers[0], 10, 20)
-	for i := range peers[1:] {
-		if _, err := slow.Write([]byte("some")); err != nil {
-			t.Fatal(err)
-		}
-		deaf := u.begin(&peers[i+1], 10, 20)
-		defer u.leave(deaf, false)
-	}
-	for i, p := range peers {
-		if want := i > 0 && i < len(peers)-1; p.givenUp != want {
-			t.Errorf("peer %d is given up: %v", i, p.givenUp)
-		}
-	}
-	if u.leave(slow, false); u.bytes != 10 || len(u.all) != 1 {
-		t.Errorf("%d answers of %d bytes are left", len(u.all), u.bytes)
 	}
 }
 

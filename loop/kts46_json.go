@@ -40,12 +40,16 @@ func (h *ktsHub) serveJSON(w http.ResponseWriter, r *http.Request) {
 		h.send(w, http.StatusNotFound, "text/plain", []byte("Unknown path!\n"))
 		return
 	}
-	body, ok := h.body(w, r)
+	body, heard, ok := h.body(w, r)
 	if !ok {
 		return
 	}
+	defer heard()
 	defer h.answering()()
 	request, err := kts46.ParseRequest(body)
+	if err != nil || request.Null {
+		heard()
+	}
 	if err != nil {
 		h.stats.refused.Add(1)
 		h.send(w, http.StatusInternalServerError, "application/json", kts46.AppendError(nil, json.RawMessage("false"), "Runtime error"))
@@ -58,6 +62,7 @@ func (h *ktsHub) serveJSON(w http.ResponseWriter, r *http.Request) {
 	composed := h.compose(request.Method)
 	defer composed()
 	result, err := h.callJSON(&request)
+	heard()
 	var broken *JournalError
 	var why *kts46.Error
 	switch {

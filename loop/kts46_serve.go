@@ -130,12 +130,12 @@ func (h *ktsHub) answering() (done func()) {
 }
 
 // body reads what a call says. A longer one than a call can be is refused unread; false:
-// it was.
-func (h *ktsHub) body(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
+// it was. heard is to be called when the call has been carried out, see hear.
+func (h *ktsHub) body(w http.ResponseWriter, r *http.Request) (body []byte, heard func(), ok bool) {
 	if r.ContentLength <= kts46.MaxRequest {
-		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, kts46.MaxRequest))
+		body, heard, err := h.hear(w, http.MaxBytesReader(w, r.Body, kts46.MaxRequest), r.ContentLength)
 		if err == nil {
-			return body, true
+			return body, heard, true
 		}
 		if !errors.As(err, new(*http.MaxBytesError)) {
 			h.stats.cut.Add(1)
@@ -145,7 +145,7 @@ func (h *ktsHub) body(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
 	h.stats.tooLarge.Add(1)
 	w.Header().Set("Connection", "close")
 	h.send(w, http.StatusRequestEntityTooLarge, "text/plain", []byte("a call has at most "+strconv.Itoa(kts46.MaxRequest)+" bytes\n"))
-	return nil, false
+	return nil, nil, false
 }
 
 // send writes an answer all the way to the socket.
@@ -154,9 +154,11 @@ func (h *ktsHub) send(w http.ResponseWriter, status int, kind string, body []byt
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	to := io.Writer(w)
 	if len(body) > h.server.large() {
-		a := h.unread.begin(w, len(body), h.server.mostUnsent())
-		defer h.unread.leave(a, false)
-		to = a
+		m := h.unread.begin(len(body), h.server.mostUnsent(), func() {
+			_ = http.NewResponseController(w).SetWriteDeadline(over) // fails only when it is closed
+		})
+		defer m.leave(false)
+		m.answer, to = w, m
 	}
 	w.WriteHeader(status)
 	_, err := to.Write(body)

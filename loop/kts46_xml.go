@@ -68,10 +68,11 @@ func (h *ktsHub) serveXML(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	body, ok := h.body(w, r)
+	body, heard, ok := h.body(w, r)
 	if !ok {
 		return
 	}
+	defer heard()
 	defer h.answering()()
 	call, err := kts46.ReadCall(strings.NewReader(string(body)))
 	var answer any
@@ -82,6 +83,7 @@ func (h *ktsHub) serveXML(w http.ResponseWriter, r *http.Request) {
 	} else {
 		err = &kts46.Fault{Code: 1, Text: "the call cannot be read: " + err.Error()}
 	}
+	heard()
 	var broken *JournalError
 	switch {
 	case errors.As(err, &broken), errors.Is(err, errKtsStopping):

@@ -9,6 +9,7 @@ import (
 
 	"treadle/codec/dwork"
 	gloomcodec "treadle/codec/gloom"
+	"treadle/codec/kts46"
 	"treadle/codec/periodic"
 	"treadle/loop/client"
 )
@@ -127,16 +128,18 @@ func (s *siege) asksMuch() {
 func (s *siege) fronts() {
 	large := make([]byte, nearlyFrame)
 	request := ask(hello(periodic.Client), 1, periodic.SubmitJob, periodic.AppendJob(nil, &periodic.Job{Func: []byte("front"), Workload: large}))
-	push := gloomcodec.AppendRespond(nil, large)
-	for i := range s.files(150 * s.scale) {
-		protocol, front := "periodic", request
-		if i%2 == 0 {
-			protocol, front = "gloom-masters", push
-		}
+	call := whole("/RPC2", string(kts46.AppendCall(nil, "hello", strings.Repeat("x", kts46.MaxRequest-256))))
+	fronts := []struct{ protocol, front string }{
+		{"periodic", string(request)},
+		{"gloom-masters", string(gloomcodec.AppendRespond(nil, large))},
+		{"kts46", call},
+	}
+	for i := range s.files(200 * s.scale) {
+		protocol, front := fronts[i%len(fronts)].protocol, fronts[i%len(fronts)].front
 		c := s.dial(protocol)
 		defer c.Close()
 		must(s.t, c.SetDeadline(time.Now().Add(hostilePatience)))
-		_, _ = c.Write(front[:len(front)-5]) // it may be one too many
+		_, _ = io.WriteString(c, front[:len(front)-5]) // it may be one too many
 	}
 	s.told(request)
 }

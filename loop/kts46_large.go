@@ -1,0 +1,143 @@
+package loop
+
+import (
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"treadle/codec/kts46"
+)
+
+// ktsLong are the methods whose answers may have tens of megabytes, and ktsMany is how many
+// projects and jobs, or for the last one workers, there are when they do. One of these answers is
+// put together at a time, and what of them is unread has a bound.
+var ktsLong = map[string]bool{"getServerStatus": true, "getProjectStatus": true, "getJobsList": true, ktsHeldList: true}
+
+const (
+	ktsHeldList = "getCurrentTasks"
+	ktsMany     = 1000
+)
+
+// compose waits for the turn to put a method's answer together, if it may be long. done, which
+// may be called again, ends the turn.
+func (h *ktsHub) compose(method string) (done func()) {
+	if !ktsLong[method] {
+		return func() {}
+	}
+	h.mu.Lock()
+	many := h.entries
+	if method == ktsHeldList {
+		many = len(h.workers)
+	}
+	h.mu.Unlock()
+	if many < ktsMany {
+		return func() {}
+	}
+	h.composing.Lock()
+	return sync.OnceFunc(h.composing.Unlock)
+}
+
+// ktsLarge are the large calls that are being read, or the large answers that are being written,
+// first whose peer has moved nothing for the longest.
+type ktsLarge struct {
+	mu    sync.Mutex
+	all   []*ktsMoving
+	bytes int
+}
+
+// ktsMoving is one of them.
+type ktsMoving struct {
+	of     *ktsLarge
+	size   int
+	giveUp func() // ends its connection
+	body   io.Reader
+	answer io.Writer
+}
+
+// begin counts one until its end. While all of them are more than most bytes, the first is
+// given up.
+func (l *ktsLarge) begin(size, most int, giveUp func()) *ktsMoving {
+	m := &ktsMoving{of: l, size: size, giveUp: giveUp}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all = append(l.all, m)
+	for l.bytes += size; l.bytes > most && len(l.all) > 1; {
+		l.all[0].giveUp()
+		l.bytes -= l.all[0].size
+		l.all = slices.Delete(l.all, 0, 1)
+	}
+	return m
+}
+
+// Write implements io.Writer, in pieces: whoever takes one goes behind all others.
+func (m *ktsMoving) Write(body []byte) (n int, err error) {
+	for piece := range slices.Chunk(body, pieceSize) {
+		k, err := m.answer.Write(piece)
+		if n += k; err != nil {
+			return n, err
+		}
+		m.leave(true)
+	}
+	return n, nil
+}
+
+// Read implements io.Reader: whoever sends goes behind all others.
+func (m *ktsMoving) Read(p []byte) (n int, err error) {
+	if n, err = m.body.Read(p); n > 0 {
+		m.leave(true)
+	}
+	return n, err
+}
+
+// leave takes one from its place; back: to stand behind the others. false: it has none, since
+// it was given up.
+func (m *ktsMoving) leave(back bool) bool {
+	l := m.of
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	i := slices.Index(l.all, m)
+	if i < 0 {
+		return false
+	}
+	if l.all = slices.Delete(l.all, i, i+1); back {
+		l.all = append(l.all, m)
+	} else {
+		l.bytes -= m.size
+	}
+	return true
+}
+
+// over is a deadline that has passed.
+var over = time.Unix(1, 0)
+
+// hear reads a call. A large one is counted until heard is called, and has its turn until then:
+// what is made of a megabyte takes a hundred. heard may be called again.
+func (h *ktsHub) hear(w http.ResponseWriter, body io.Reader, size int64) (all []byte, heard func(), err error) {
+	if size < 0 { // nobody has said
+		size = kts46.MaxRequest
+	}
+	if size <= keepBuffer {
+		all, err = io.ReadAll(body)
+		return all, func() {}, err
+	}
+	m := h.unheard.begin(int(size), h.server.mostUnsent(), func() {
+		_ = http.NewResponseController(w).SetReadDeadline(over) // fails only when it is closed
+	})
+	m.body = body
+	if all, err = io.ReadAll(m); err == nil {
+		h.hearing.Lock()
+		if m.leave(true) {
+			return all, sync.OnceFunc(func() {
+				m.leave(false)
+				h.hearing.Unlock()
+			}), nil
+		}
+		h.hearing.Unlock()
+		err = os.ErrDeadlineExceeded
+	}
+	m.leave(false)
+	return nil, nil, err
+}

@@ -1,0 +1,143 @@
+package loop
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"treadle/codec/kts46"
+)
+
+// TestKtsUnreadIsRead: whoever moves some of what is his is given up behind those who move
+// nothing.
+func TestKtsUnreadIsRead(t *testing.T) {
+	var l ktsLarge
+	givenUp := make([]bool, 5)
+	begin := func(i int) *ktsMoving { return l.begin(10, 20, func() { givenUp[i] = true }) }
+	slow := begin(0)
+	slow.answer, slow.body = io.Discard, strings.NewReader("a call")
+	for i := range givenUp[1:] {
+		var err error
+		if i%2 == 0 {
+			_, err = slow.Write([]byte("some"))
+		} else {
+			_, err = slow.Read(make([]byte, 1))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		deaf := begin(i + 1)
+		defer deaf.leave(false)
+	}
+	for i, g := range givenUp {
+		if want := i > 0 && i < len(givenUp)-1; g != want {
+			t.Errorf("peer %d is given up: %v", i, g)
+		}
+	}
+	if slow.leave(false); l.bytes != 10 || len(l.all) != 1 {
+		t.Errorf("%d answers of %d bytes are left", len(l.all), l.bytes)
+	}
+}
+
+// largeCall is a whole call of nearly the largest length.
+func largeCall() string {
+	call := string(kts46.AppendCall(nil, "hello", strings.Repeat("x", kts46.MaxRequest-1000)))
+	return head(len(call)) + call
+}
+
+// unheardRig has room for four of the largest calls.
+func unheardRig(t *testing.T) *rig {
+	return startServer(t, Options{Kts46: ktsOn, MaxFrame: 1 << 20, GloomMaxFrame: 1 << 20, MaxOutbound: 1 << 20})
+}
+
+// unheard makes n peers that send a large call, without its last bytes, and waits until each of
+// them is counted.
+func (r *rig) unheard(n, without int) (peers []net.Conn) {
+	r.t.Helper()
+	call := largeCall()
+	l := &r.kts46.unheard
+	seen := make(map[*ktsMoving]bool)
+	for range n {
+		c := r.dialKts("kts46")
+		peers = append(peers, c)
+		if _, err := io.WriteString(c, call[:len(call)-without]); err != nil {
+			r.t.Fatal(err)
+		}
+		r.until("a call to be counted", func() bool {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			for _, m := range l.all {
+				if !seen[m] {
+					seen[m] = true
+					return true
+				}
+			}
+			return false
+		})
+		if l.bytes > r.mostUnsent() {
+			r.t.Errorf("%d bytes are counted", l.bytes)
+		}
+	}
+	return peers
+}
+
+// answered counts the peers that get an answer; the others are hung up on.
+func answered(t *testing.T, peers []net.Conn) (n int) {
+	t.Helper()
+	for _, c := range peers {
+		a, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			continue
+		}
+		if n++; a.StatusCode != 200 {
+			t.Errorf("status %d", a.StatusCode)
+		}
+	}
+	return n
+}
+
+// TestKtsUnheard: large calls whose ends do not come take what all of them may; those who have
+// sent nothing for the longest are hung up on, and whole calls are answered.
+func TestKtsUnheard(t *testing.T) {
+	r := unheardRig(t)
+	peers := r.unheard(8, 3)
+	if n := answered(t, peers[:4]); n != 0 {
+		t.Errorf("%d calls are answered of which the end is missing", n)
+	}
+	if n := answered(t, r.unheard(1, 0)); n != 1 {
+		t.Error("a whole call is not answered")
+	}
+	call := largeCall()
+	for _, c := range peers[4:] {
+		_, _ = io.WriteString(c, call[len(call)-3:]) // one had to make room
+	}
+	if n := answered(t, peers[4:]); n != 3 {
+		t.Errorf("%d of 4 calls are answered, want those but one", n)
+	}
+	if l := &r.kts46.unheard; l.bytes != 0 || len(l.all) != 0 {
+		t.Errorf("%d calls of %d bytes are counted at the end", len(l.all), l.bytes)
+	}
+}
+
+// TestKtsHearing: one large call at a time is carried out; small ones do not wait for it, and
+// those that wait for their turn count.
+func TestKtsHearing(t *testing.T) {
+	r := unheardRig(t)
+	r.kts46.hearing.Lock() // a large call is being carried out
+	peers := r.unheard(6, 0)
+	small := r.dialKts("kts46")
+	hello := string(kts46.AppendCall(nil, "hello"))
+	if _, err := io.WriteString(small, head(len(hello))+hello); err != nil {
+		t.Fatal(err)
+	}
+	if n := answered(t, []net.Conn{small}); n != 1 {
+		t.Error("a small call is not answered")
+	}
+	r.kts46.hearing.Unlock()
+	if n := answered(t, peers); n != 4 {
+		t.Errorf("%d of 6 large calls are answered, want the four for which there is room", n)
+	}
+}
