@@ -55,9 +55,16 @@ func (s *sim) crcStep() {
 	switch {
 	case len(busy) == 0:
 		s.works(w)
-	case s.rng.IntN(5) == 0:
-		j := busy[s.rng.IntN(len(busy))].held[0].job
-		s.listens(w, j.queue, j.name)
+	case s.rng.IntN(3) == 0:
+		b := busy[s.rng.IntN(len(busy))]
+		h := b.held[0]
+		s.listens(w, h.job.queue, h.job.name)
+		s.deliver(w, math.MaxInt)
+		s.settle()
+		for range s.rng.IntN(3) { // else hardly anybody listens when something is published
+			s.publishes(b, h)
+		}
+		w = b
 	default:
 		w = busy[s.rng.IntN(len(busy))]
 		s.holding(w, w.held[s.rng.IntN(len(w.held))])
@@ -99,20 +106,26 @@ func (s *sim) holding(c *simConn, h heldJob) {
 		c.ask(r, append(periodic.AppendStr8String(nil, lock), h.handle...))
 		s.say("c%d gives %s back for %v", c.id, lock, j)
 	default:
-		s.published++
-		b := &chunk{text: fmt.Sprintf("chunk %d%s", s.published, strings.Repeat(".", s.rng.IntN(200)))}
-		r := &simRequest{cmd: periodic.WorkData, chunk: b}
-		r.arrive = func() {
-			j := s.meant(c, j)
-			if j.by == ofPeriodic {
-				b.sure = s.holds(c, j) && !s.mixed
-				key := topic(j.queue, j.name)
-				s.chunks[key] = append(s.chunks[key], b)
-			}
-		}
-		c.ask(r, append(slices.Clone(h.handle), b.text...))
-		s.say("c%d publishes %s of %v", c.id, strings.TrimRight(b.text, "."), j)
+		s.publishes(c, h)
 	}
+}
+
+// publishes has a worker publish data of a job that it goes on doing.
+func (s *sim) publishes(c *simConn, h heldJob) {
+	j := h.job
+	s.published++
+	b := &chunk{text: fmt.Sprintf("chunk %d%s", s.published, strings.Repeat(".", s.rng.IntN(200)))}
+	r := &simRequest{cmd: periodic.WorkData, chunk: b}
+	r.arrive = func() {
+		j := s.meant(c, j)
+		if j.by == ofPeriodic {
+			b.sure = s.holds(c, j) && !s.mixed
+			key := topic(j.queue, j.name)
+			s.chunks[key] = append(s.chunks[key], b)
+		}
+	}
+	c.ask(r, append(slices.Clone(h.handle), b.text...))
+	s.say("c%d publishes %s of %v", c.id, strings.TrimRight(b.text, "."), j)
 }
 
 // listens has a client ask for the data of a job, which may never come.
