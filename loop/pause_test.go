@@ -31,6 +31,26 @@ func jobsEverywhere(c *memConn, n int) {
 	c.frames()
 }
 
+// grabsOf is n GRAB_JOBs.
+func grabsOf(n uint32) (b []byte) {
+	for i := range n {
+		b = append(b, request(i, periodic.GrabJob)...)
+	}
+	return b
+}
+
+// pausedAt is a worker that is paused with n GRAB_JOBs and more, for as many jobs.
+func pausedAt(w *world, n uint32, more ...byte) *memConn {
+	w.t.Helper()
+	worker, client := manyFunctions(w)
+	jobsEverywhere(client, int(n))
+	worker.receive(append(grabsOf(n), more...))
+	if !worker.s.paused {
+		w.t.Fatal("it is not paused")
+	}
+	return worker
+}
+
 // goOn lets a paused session go on.
 func (c *memConn) goOn() {
 	c.w.t.Helper()
@@ -96,11 +116,7 @@ func TestPauseInTurn(t *testing.T) {
 	const each = 6
 	jobsEverywhere(client, each*len(workers))
 	for _, worker := range workers {
-		var b []byte
-		for i := range uint32(each) {
-			b = append(b, request(i, periodic.GrabJob)...)
-		}
-		worker.receive(b)
+		worker.receive(grabsOf(each))
 	}
 	got := make([]int, len(workers))
 	for turn := 0; slices.Min(got) < each; turn++ {
@@ -167,13 +183,7 @@ func TestPauseCut(t *testing.T) {
 // is unfinished behind them is.
 func TestPausedFrameTimeout(t *testing.T) {
 	w := newWorld(t, Options{})
-	worker, client := manyFunctions(w)
-	jobsEverywhere(client, 8)
-	var b []byte
-	for i := range uint32(8) {
-		b = append(b, request(i, periodic.GrabJob)...)
-	}
-	worker.receive(append(b, request(9, periodic.Ping)[:5]...))
+	worker := pausedAt(w, 8, request(9, periodic.Ping)[:5]...)
 	for worker.s.paused {
 		worker.goOn()
 		w.manual.time.Mono += w.o.FrameTimeout.Milliseconds() - 1 // from turn to turn
@@ -192,16 +202,7 @@ func TestPausedFrameTimeout(t *testing.T) {
 // what he was given is there for others.
 func TestHasty(t *testing.T) {
 	w := newWorld(t, Options{})
-	worker, client := manyFunctions(w)
-	jobsEverywhere(client, 10)
-	var b []byte
-	for i := range uint32(10) {
-		b = append(b, request(i, periodic.GrabJob)...)
-	}
-	worker.receive(b)
-	if !worker.s.paused {
-		t.Fatal("it is not paused")
-	}
+	worker := pausedAt(w, 10)
 	for range keepPaused / 13 {
 		worker.receive(request(9, periodic.Ping))
 	}
@@ -220,16 +221,7 @@ func TestHasty(t *testing.T) {
 // TestPausedGoodbye: a peer may close its side behind its last request.
 func TestPausedGoodbye(t *testing.T) {
 	w := newWorld(t, Options{})
-	worker, client := manyFunctions(w)
-	jobsEverywhere(client, 5)
-	var b []byte
-	for i := range uint32(5) {
-		b = append(b, request(i, periodic.GrabJob)...)
-	}
-	worker.receive(append(b, request(7, periodic.Ping)...))
-	if !worker.s.paused {
-		t.Fatal("it is not paused")
-	}
+	worker := pausedAt(w, 5, request(7, periodic.Ping)...)
 	worker.r.farewell(worker.s)
 	if all := worker.frames(); len(all) != 6 || all[5].MsgID != 7 {
 		t.Errorf("%d answers", len(all))
