@@ -61,6 +61,7 @@ type nodeTrial struct {
 	start   int64         // when that was
 	before  meter         // what had been used then
 	failed  error         // to read that
+	stray   atomic.Pointer[error] // that a worker was given what nobody made
 }
 
 // startNode starts a node with a configuration.
@@ -360,7 +361,9 @@ func (t *nodeTrial) count(document []byte) error {
 	number, _, _ := bytes.Cut(rest, []byte(`"`))
 	i, err := strconv.Atoi(string(number))
 	if err != nil || i < 0 || i >= len(t.arrived) {
-		return fmt.Errorf("a worker was given a task that nobody made: %.200q", document)
+		stray := fmt.Errorf("a worker was given a task that nobody made: %.200q", document)
+		t.stray.Store(&stray) // the task may end before anybody hears of the worker's end
+		return stray
 	}
 	t.arrived[i].Add(1)
 	return nil
@@ -369,6 +372,9 @@ func (t *nodeTrial) count(document []byte) error {
 // check says whether every task was done exactly once: by what the database holds, and by what the workers saw or, of
 // commands, by what the node has counted.
 func (t *nodeTrial) check(ctx context.Context, function bool) error {
+	if stray := t.stray.Load(); stray != nil {
+		return *stray
+	}
 	size := int64(len(t.arrived))
 	done, err := t.store.CountTasks(ctx, map[string]any{"status": disbatch.StatusSucceeded, "complete": true})
 	if err == nil && done != size {
