@@ -57,10 +57,10 @@ type nodeTrial struct {
 	updates atomic.Int64  // of the database, by anybody
 	ticked  chan struct{} // has room for the ticks of the idle row; those that find none are not of interest
 	claimed sync.Once
-	begun   chan struct{} // closed with the first claim
-	start   int64         // when that was
-	before  meter         // what had been used then
-	failed  error         // to read that
+	begun   chan struct{}         // closed with the first claim
+	start   int64                 // when that was
+	before  meter                 // what had been used then
+	failed  error                 // to read that
 	stray   atomic.Pointer[error] // that a worker was given what nobody made
 }
 
