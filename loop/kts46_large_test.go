@@ -77,11 +77,18 @@ func (r *rig) unheard(n, without int) (peers []net.Conn) {
 			}
 			return false
 		})
-		if l.bytes > r.mostUnsent() {
-			r.t.Errorf("%d bytes are counted", l.bytes)
+		if _, bytes := l.sum(); bytes > r.mostUnsent() {
+			r.t.Errorf("%d bytes are counted", bytes)
 		}
 	}
 	return peers
+}
+
+// sum is how many are counted, and their bytes.
+func (l *ktsLarge) sum() (n, bytes int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.all), l.bytes
 }
 
 // answered counts the peers that get an answer; the others are hung up on.
@@ -117,8 +124,8 @@ func TestKtsUnheard(t *testing.T) {
 	if n := answered(t, peers[4:]); n != 3 {
 		t.Errorf("%d of 4 calls are answered, want those but one", n)
 	}
-	if l := &r.kts46.unheard; l.bytes != 0 || len(l.all) != 0 {
-		t.Errorf("%d calls of %d bytes are counted at the end", len(l.all), l.bytes)
+	if n, bytes := r.kts46.unheard.sum(); n != 0 || bytes != 0 {
+		t.Errorf("%d calls of %d bytes are counted at the end", n, bytes)
 	}
 }
 

@@ -167,13 +167,16 @@ func (p *periodicTalk) report(msgID uint32, turn chan struct{}, large int, encod
 		if !mine.abandoned.Load() {
 			pieces = p.frameOf(msgID, encode(p.era))
 		}
-		keeps := lengthOf(pieces) > large
+		size, dump := lengthOf(pieces), turn == r.server.dumps
 		r.exec(func() {
 			r.begin()
 			mine.open--
 			r.server.reports.Add(-1)
 			s := r.session(id)
-			if s == nil || pieces == nil || !keeps {
+			there := s != nil && pieces != nil
+			// A DUMP for which there is no room beside those that are being read keeps the turn, too.
+			keeps := there && (size > large || dump && !r.makeRoom(size, steadily))
+			if !keeps {
 				release()
 			}
 			switch {
@@ -184,6 +187,9 @@ func (p *periodicTalk) report(msgID uint32, turn chan struct{}, large int, encod
 				s.send(pieces, release)
 			default:
 				s.send(pieces, nil)
+			}
+			if s != nil && s.stream != nil && !s.gone {
+				r.watchSlow(s)
 			}
 		})
 	})

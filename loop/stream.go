@@ -14,7 +14,8 @@ const pieceSize = 256 << 10
 type stream struct {
 	pieces [][]byte
 	done   func() // called once, when it is sent or its session has ended; nil: nobody waits for that
-	moved  int64  // Mono of the last piece sent
+	moved  int64  // Mono of when the peer has last taken some of it
+	left   int    // unsent then
 	next   *stream
 }
 
@@ -66,6 +67,9 @@ func (s *session) send(pieces [][]byte, done func()) {
 // pump sends as many pieces as the peer takes.
 func (s *session) pump() {
 	st := s.stream
+	if left := s.conn.OutboundBuffered(); left < st.left {
+		st.moved, st.left = s.r.now.Mono, left // a piece may be a job of 64 MiB
+	}
 	for len(st.pieces) > 0 && s.conn.OutboundBuffered() < pieceSize {
 		piece := st.pieces[0]
 		st.pieces[0] = nil
@@ -79,7 +83,7 @@ func (s *session) pump() {
 			return
 		}
 	}
-	if s.why == nil && (len(st.pieces) > 0 || s.conn.OutboundBuffered() > 0) {
+	if st.left = s.conn.OutboundBuffered(); s.why == nil && (len(st.pieces) > 0 || st.left > 0) {
 		return
 	}
 	s.last = s.r.now.Mono
@@ -171,8 +175,12 @@ func (r *reactor) relieve() {
 // relieveStreams is relieve for the streams whose end nobody waits for. Each may be as large
 // as it is, so while there are others the sessions are ended that have read nothing for the
 // longest.
-func (r *reactor) relieveStreams() {
-	waits := 0
+func (r *reactor) relieveStreams() { r.makeRoom(0, 0) }
+
+// makeRoom is relieveStreams for so many bytes more, of those that have taken nothing for so
+// long. It says whether there is room.
+func (r *reactor) makeRoom(more int, stale int64) bool {
+	waits := more
 	for _, s := range r.slow {
 		waits += s.stream.bytes()
 	}
@@ -181,18 +189,32 @@ func (r *reactor) relieveStreams() {
 		streams := 0
 		for _, s := range r.slow {
 			if s.open() && s.stream.bytes() > 0 {
-				if streams++; stalest == nil || s.stream.moved < stalest.stream.moved {
+				if streams += s.stream.count(); stalest == nil || s.stream.moved < stalest.stream.moved {
 					stalest = s
 				}
 			}
 		}
-		if streams < 2 {
-			return
+		if streams == 0 || streams < 2 && more == 0 || r.now.Mono-stalest.stream.moved < stale {
+			return false
 		}
 		waits -= stalest.stream.bytes()
 		stalest.end(errSlowReader)
 	}
+	return true
 }
+
+// count is how many streams there are from here on whose end nobody waits for.
+func (st *stream) count() (n int) {
+	for ; st != nil; st = st.next {
+		if st.done == nil {
+			n++
+		}
+	}
+	return n
+}
+
+// steadily is within how many milliseconds a peer that reads its stream takes some of it.
+const steadily = 5000
 
 // stuckTurn is how long, in milliseconds, a peer may take none of its stream
 // when another long reply may be waiting for its turn.
@@ -201,8 +223,12 @@ const stuckTurn = 10_000
 // patienceWith is how long, in milliseconds, a peer may take nothing of a stream.
 func (r *reactor) patienceWith(st *stream) int64 {
 	limit := r.server.o.FrameTimeout.Milliseconds()
-	if st.done != nil && r.server.reports.Load() > 0 {
-		return min(limit, stuckTurn)
+	if r.server.reports.Load() > 0 {
+		for ; st != nil; st = st.next { // the one that keeps the turn may stand behind others
+			if st.done != nil {
+				return min(limit, stuckTurn)
+			}
+		}
 	}
 	return limit
 }

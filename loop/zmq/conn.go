@@ -80,6 +80,7 @@ type conn struct {
 	dropped atomic.Bool   // hung up on because of it
 
 	waits waits // for what read waits, which is what its deadline was set for
+	moved bool  // messages were taken since
 }
 
 // waits is what a connection is read for.
@@ -212,6 +213,7 @@ func (c *conn) gather(most int) (n int, err error) {
 			break
 		}
 		c.in.take(size)
+		c.moved = true
 		switch m.kind {
 		case request:
 			c.requests = append(c.requests, Request{m.payload, m.envelope, c, len(c.requests)})
@@ -239,8 +241,8 @@ func (c *conn) read() error {
 	case cap(c.in.buf) > smallBuffer || cap(c.out) > smallBuffer || cap(c.sorted) > smallBuffer || cap(c.requests) > minTurn:
 		waits, patience = forIdle, idleTime
 	}
-	if waits != c.waits {
-		c.waits = waits
+	if waits != c.waits || waits == forRest && c.moved { // the rest of another message has its own time
+		c.waits, c.moved = waits, false
 		if err := c.SetReadDeadline(deadline(patience)); err != nil {
 			return err
 		}

@@ -21,6 +21,31 @@ func (r *rig) only() *conn {
 	return nil
 }
 
+// TestRestHasItsTime: a message may come as slowly as any, also when its beginning came together
+// with the end of one that was under way, and that one was answered late.
+func TestRestHasItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit = time.Second
+		r := listenPipes(t, Options{FrameTimeout: limit})
+		p := r.friend("")
+		a, b := frames("", strings.Repeat("a", 100)), frames("", strings.Repeat("b", 100))
+		p.send(a[:50])
+		<-time.After(limit / 2)
+		p.send(a[50:] + b[:50])
+		for i, rest := range []string{b[50:], ""} {
+			batch := r.collect(1)
+			<-time.After(limit * time.Duration(2-i) * 2 / 5) // the hub is busy with others
+			batch[0].Reply(batch[0].Payload)
+			p.expect([]string{a, b}[i])
+			<-time.After(limit * 2 / 5)
+			if n := r.Stats().Stalled; n != 0 {
+				t.Fatalf("after message %d the peer is taken to have stalled", i)
+			}
+			p.send(rest)
+		}
+	})
+}
+
 // TestIdleKeepsLittle: a connection that had much to say, in one message or in many, keeps nothing
 // of it that is of use to nobody, and soon no more than it began with; then it is served as before.
 func TestIdleKeepsLittle(t *testing.T) {

@@ -1,0 +1,118 @@
+package loop
+
+import (
+	"fmt"
+	"testing"
+
+	"treadle/codec/periodic"
+)
+
+// dumps are peers of a server whose DUMP has 1.5 MiB, of which 8 MiB may be unread, and each
+// has asked for one.
+func dumps(w *world, n int) (all []*memConn) {
+	w.t.Helper()
+	client := w.join(0, periodic.Client)
+	client.fill(0, 1500)
+	for range n {
+		c := w.join(0, periodic.Client)
+		c.room = 0
+		c.send(request(1, periodic.Dump))
+		all = append(all, c)
+	}
+	return all
+}
+
+func dumpsRoom(t *testing.T) *world {
+	return newWorld(t, Options{MaxFrame: 256 << 10, GloomMaxFrame: 256 << 10, MaxOutbound: 2 << 20})
+}
+
+// TestDumpSteadily: whoever reads a DUMP without a pause gets it whole, however many there are:
+// those for whom there is no room wait.
+func TestDumpSteadily(t *testing.T) {
+	w := dumpsRoom(t)
+	all := dumps(w, 10)
+	got := 0
+	for turn := 0; got < len(all) && turn < 10_000; turn++ {
+		for i, c := range all {
+			if c.closed {
+				t.Fatalf("turn %d: reader %d is hung up on", turn, i)
+			}
+			if c.take(20 << 10); len(c.backlog) == 0 && c.s.stream == nil && len(c.read) > 1<<20 {
+				got += len(c.frames())
+			}
+		}
+		w.advance(100)
+		w.look()
+	}
+	if got != len(all) {
+		t.Errorf("%d of %d have their DUMP", got, len(all))
+	}
+}
+
+// TestDumpHoard: one peer that asks for one DUMP after the other, and reads none, has what all
+// may have at most.
+func TestDumpHoard(t *testing.T) {
+	w := dumpsRoom(t)
+	c := dumps(w, 1)[0]
+	for i := 0; i < 40 && !c.closed; i++ {
+		w.await("the DUMP to be ready", func() bool { return c.closed || len(w.dumps) > 0 || w.reports.Load() == 0 })
+		if n := c.s.stream.bytes(); n > w.mostUnsent() {
+			t.Fatalf("%d bytes are unread, more than %d", n, w.mostUnsent())
+		}
+		c.send(request(1, periodic.Dump))
+		w.advance(1000)
+		w.look()
+	}
+	if !c.closed || w.closedFor(errSlowReader) != 1 {
+		t.Error("it is not hung up on")
+	}
+}
+
+// TestDumpOfLargeJobs: a peer that takes a part of a large job now and then reads its DUMP, and
+// keeps it when others wait for theirs.
+func TestDumpOfLargeJobs(t *testing.T) {
+	w := newWorld(t, Options{MaxFrame: 8 << 20, GloomMaxFrame: 8 << 20, MaxOutbound: 8 << 20})
+	client, c := w.join(0, periodic.Client), w.join(0, periodic.Client)
+	for i := range 3 {
+		client.send(request(1, periodic.SubmitJob, job("big", fmt.Sprint(i), make([]byte, 4<<20)...)))
+	}
+	client.frames()
+	c.room = 0
+	c.send(request(1, periodic.Dump))
+	w.await("a DUMP to be ready", func() bool { return c.s.stream != nil })
+	client.send(request(2, periodic.Dump))
+	for second := range 60 {
+		c.take(300 << 10)
+		w.look()
+		w.advance(1000)
+		client.send(pings(1))
+		if c.closed {
+			t.Fatalf("it is hung up on in second %d", second)
+		}
+	}
+	if got := c.frames(); len(got) != 1 || len(records(t, got[0])) != 3 {
+		t.Errorf("%d frames", len(got))
+	}
+}
+
+// TestDumpStuckBehind: a DUMP that keeps the turn behind another reply of a peer that reads
+// neither keeps it no longer than one alone.
+func TestDumpStuckBehind(t *testing.T) {
+	w := newWorld(t, Options{MaxFrame: 256 << 10, GloomMaxFrame: 256 << 10, MaxOutbound: 1 << 20})
+	client, c := w.join(0, periodic.Client), w.join(0, periodic.Client)
+	client.fill(0, 2000)
+	for i := range longStatus + 1 {
+		client.send(request(1, periodic.SubmitJob, job(fmt.Sprint("f", i), "n")))
+	}
+	client.frames()
+	c.room = 0
+	c.send(request(1, periodic.Status))
+	w.await("a STATUS to be ready", func() bool { return c.s.stream != nil })
+	c.send(request(2, periodic.Dump))
+	w.await("a DUMP to be behind it", func() bool { return c.s.stream.next != nil })
+	client.send(request(2, periodic.Dump))
+	w.advance(stuckTurn + 2000)
+	if !c.closed {
+		t.Error("others wait for it longer than ten seconds")
+	}
+}
