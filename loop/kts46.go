@@ -58,7 +58,7 @@ type ktsHub struct {
 	defining  sync.Mutex         // see define
 	unread    ktsLarge           // answers
 	unheard   ktsLarge           // calls
-	hearing   sync.Mutex         // see hear
+	hearing   chan struct{}      // see hear
 	sockets   []net.Listener
 	servers   []*http.Server
 
@@ -81,7 +81,7 @@ func newKtsHub(s *Server) *ktsHub {
 	return &ktsHub{
 		server: s, databases: databases, await: s.awaitCommit, stats: ktsStats{requests: ktsCounters()}, sink: timerSink{s, make([]bool, s.o.Loops)},
 		projects: make(map[string]*ktsProject), workers: make(map[string]*ktsWorker),
-		sweepAt: minKtsSweep, restored: make(map[string][]byte),
+		hearing: make(chan struct{}, 1), sweepAt: minKtsSweep, restored: make(map[string][]byte),
 	}
 }
 

@@ -63,6 +63,9 @@ func (h *ktsHub) serveJSON(w http.ResponseWriter, r *http.Request) {
 	defer composed()
 	result, err := h.callJSON(&request)
 	heard()
+	if err != nil || request.ID == nil {
+		composed() // nothing long is to be written
+	}
 	var broken *JournalError
 	var why *kts46.Error
 	switch {

@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"bytes"
 	"io"
 	"net/http"
 	"os"
@@ -117,25 +118,36 @@ var over = time.Unix(1, 0)
 // what is made of a megabyte takes a hundred. heard may be called again.
 func (h *ktsHub) hear(w http.ResponseWriter, body io.Reader, size int64) (all []byte, heard func(), err error) {
 	if size < 0 { // nobody has said
-		size = kts46.MaxRequest
+		var first bytes.Buffer
+		if _, err = io.CopyN(&first, body, keepBuffer+1); err == io.EOF {
+			return first.Bytes(), func() {}, nil
+		} else if err != nil {
+			return nil, nil, err
+		}
+		body, size = io.MultiReader(&first, body), kts46.MaxRequest
 	}
 	if size <= keepBuffer {
 		all, err = io.ReadAll(body)
 		return all, func() {}, err
 	}
+	gone := make(chan struct{})
 	m := h.unheard.begin(int(size), h.server.mostUnsent(), func() {
+		close(gone)
 		_ = http.NewResponseController(w).SetReadDeadline(over) // fails only when it is closed
 	})
 	m.body = body
 	if all, err = io.ReadAll(m); err == nil {
-		h.hearing.Lock()
-		if m.leave(true) {
-			return all, sync.OnceFunc(func() {
-				m.leave(false)
-				h.hearing.Unlock()
-			}), nil
+		select {
+		case h.hearing <- struct{}{}:
+			if m.leave(true) {
+				return all, sync.OnceFunc(func() {
+					m.leave(false)
+					<-h.hearing
+				}), nil
+			}
+			<-h.hearing
+		case <-gone: // what it has read is not counted any more
 		}
-		h.hearing.Unlock()
 		err = os.ErrDeadlineExceeded
 	}
 	m.leave(false)

@@ -2,10 +2,12 @@ package loop
 
 import (
 	"bufio"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"treadle/codec/kts46"
@@ -133,7 +135,7 @@ func TestKtsUnheard(t *testing.T) {
 // those that wait for their turn count.
 func TestKtsHearing(t *testing.T) {
 	r := unheardRig(t)
-	r.kts46.hearing.Lock() // a large call is being carried out
+	r.kts46.hearing <- struct{}{} // a large call is being carried out
 	peers := r.unheard(6, 0)
 	small := r.dialKts("kts46")
 	hello := string(kts46.AppendCall(nil, "hello"))
@@ -143,8 +145,62 @@ func TestKtsHearing(t *testing.T) {
 	if n := answered(t, []net.Conn{small}); n != 1 {
 		t.Error("a small call is not answered")
 	}
-	r.kts46.hearing.Unlock()
+	<-r.kts46.hearing
 	if n := answered(t, peers); n != 4 {
 		t.Errorf("%d of 6 large calls are answered, want the four for which there is room", n)
 	}
+}
+
+// TestKtsChunked: a small call in chunks is a small one: nobody has said how long it is.
+func TestKtsChunked(t *testing.T) {
+	r := unheardRig(t)
+	r.kts46.hearing <- struct{}{} // a large call is being carried out
+	hello := string(kts46.AppendCall(nil, "hello"))
+	c := r.dialKts("kts46")
+	fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", len(hello), hello)
+	if n := answered(t, []net.Conn{c}); n != 1 {
+		t.Error("it is not answered")
+	}
+	<-r.kts46.hearing
+}
+
+// TestKtsRefusalUnread: a peer that does not read refusals of what has long answers keeps nobody
+// from theirs.
+func TestKtsRefusalUnread(t *testing.T) {
+	r := startServer(t, Options{Kts46: ktsOn})
+	if err := r.kts46.turn(func() error {
+		for i := range ktsMany {
+			if err := r.kts46.createProject(fmt.Sprint(i)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	refused := string(kts46.AppendCall(nil, "getProjectStatus", "nope"))
+	refused = strings.Repeat(head(len(refused))+refused, 100)
+	deaf := r.dialKts("kts46")
+	var sent atomic.Int64
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		for _, err := io.WriteString(deaf, refused); err == nil; _, err = io.WriteString(deaf, refused) {
+			sent.Add(1)
+		}
+	}()
+	c, call := r.dialKts("kts46"), string(kts46.AppendCall(nil, "getServerStatus"))
+	for before, same := int64(0), 0; same < 50; same++ { // then the server does not get on with the other
+		if _, err := io.WriteString(c, head(len(call))+call); err != nil {
+			t.Fatal(err)
+		}
+		if status, _ := answer(t, c); status != 200 {
+			t.Fatalf("status %d", status)
+		}
+		if n := sent.Load(); n != before {
+			before, same = n, 0
+		}
+	}
+	deaf.Close()
+	<-written
 }

@@ -84,6 +84,9 @@ func (h *ktsHub) serveXML(w http.ResponseWriter, r *http.Request) {
 		err = &kts46.Fault{Code: 1, Text: "the call cannot be read: " + err.Error()}
 	}
 	heard()
+	if err != nil {
+		composed() // nothing long is to be written
+	}
 	var broken *JournalError
 	switch {
 	case errors.As(err, &broken), errors.Is(err, errKtsStopping):

@@ -5,11 +5,20 @@ package loop
 // nearly one, and stop.
 const maxPartials = 8
 
-func (s *Server) mostPartial() int { return maxPartials * max(s.o.MaxFrame, s.o.GloomMaxFrame) }
+func (s *Server) mostPartial() int {
+	return maxPartials * max(s.o.MaxFrame, s.o.GloomMaxFrame, maxSpare) // a short one may be in a spare buffer
+}
 
 // count takes note of how much the session has unhandled.
 func (s *session) count() {
-	if n := cap(s.partial); n != s.counted {
+	if s.gone { // shut has taken it off
+		return
+	}
+	n := cap(s.partial)
+	if n <= keepBuffer { // it is not kept to account
+		n = 0
+	}
+	if n != s.counted {
 		s.r.partials += n - s.counted
 		s.counted = n
 		s.r.relievePartials()
@@ -22,7 +31,7 @@ func (r *reactor) relievePartials() {
 	for r.partials > r.server.mostPartial() {
 		var oldest *session
 		for _, s := range r.sessions {
-			if s != nil && s.open() && s.counted > keepBuffer && (oldest == nil || s.waitsSince() < oldest.waitsSince()) {
+			if s != nil && s.open() && s.counted > 0 && (oldest == nil || s.waitsSince() < oldest.waitsSince()) {
 				oldest = s
 			}
 		}

@@ -37,7 +37,7 @@ func (s *session) pause() bool {
 
 // keep puts what a paused session has sent behind the rest.
 func (s *session) keep(in []byte) {
-	if len(s.partial)+len(in) > keepPaused {
+	if s.behind += len(in); s.behind > keepPaused {
 		s.end(errHasty)
 		return
 	}
@@ -82,6 +82,9 @@ func (r *reactor) goOn(s *session) {
 	defer r.rescue(s)
 	s.last = r.now.Mono
 	s.assemble()
+	if s.behind = min(s.behind, len(s.partial)); !s.paused {
+		s.behind = 0
+	}
 	s.count()
 	if len(s.partial) > 0 && !s.paused && s.begun == 0 {
 		s.begun = r.now.Mono

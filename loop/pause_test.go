@@ -228,50 +228,32 @@ func TestPausedGoodbye(t *testing.T) {
 	}
 }
 
-// TestPartials: requests that are not finished are bounded all together; those that were
-// begun first go, who finishes his own is served.
-func TestPartials(t *testing.T) {
-	const frame = 1 << 20
-	w := newWorld(t, Options{MaxFrame: frame, GloomMaxFrame: frame})
-	r := w.loops[0]
-	submit := request(1, periodic.SubmitJob, job("f", "large", make([]byte, frame-100)...))
-	small := w.join(0, periodic.Client) // the first, but it takes next to nothing
-	small.receive(submit[:100])
-	var guilty []*memConn
-	for range 4 * maxPartials {
-		c := w.join(0, periodic.Client)
-		guilty = append(guilty, c)
-		w.manual.advance(1, w.tick)
-		for at := 0; at < len(submit)-10; at += 4096 {
-			c.receive(submit[at:min(at+4096, len(submit)-10)])
-		}
-		w.settle()
-		if r.partials > maxPartials*frame {
-			t.Fatalf("%d bytes", r.partials)
-		}
+// TestHastyLarge: a large result whose end comes with more behind it is no haste.
+func TestHastyLarge(t *testing.T) {
+	w := newWorld(t, Options{})
+	worker, client := manyFunctions(w)
+	for i := range 4 {
+		client.receive(request(1, periodic.SubmitJob, job(fmt.Sprint("f", i), fmt.Sprint(i), make([]byte, 300_000)...)))
 	}
-	w.manual.advance(1, w.tick)
-	good := w.join(0, periodic.Client)
-	good.send(submit)
-	if got := good.frames(); len(got) != 1 {
-		t.Errorf("%d answers to who finishes his request", len(got))
+	w.settle()
+	client.frames()
+	worker.room = 0
+	for i := range uint32(3) {
+		worker.send(request(i, periodic.GrabJob)) // more is unsent than may be
 	}
-	open, held := 0, 0
-	for i, c := range guilty {
-		if !c.closed {
-			open++
-		}
-		if held += cap(c.s.partial); c.closed && i > 0 && !guilty[i-1].closed {
-			t.Errorf("%d was ended before %d, which began before", i, i-1)
-		}
+	done := request(9, periodic.WorkDone, make([]byte, keepPaused))
+	end := len(done) - 2000
+	worker.pieces(done[:end])
+	w.settle()
+	worker.take(1 << 40) // it is to have more, and its functions are looked at
+	w.look()
+	other, _ := manyFunctions(w)
+	other.receive(append(request(1, periodic.GrabJob), request(2, periodic.Ping)...)) // which takes the rest of the turn
+	worker.receive(append(done[end:], request(10, periodic.GrabJob)...))
+	if !worker.s.paused {
+		t.Fatal("it is not paused")
 	}
-	if small.closed || open < maxPartials/2 || open > maxPartials || held+cap(small.s.partial) != r.partials {
-		t.Errorf("%d of %d are open; they hold %d bytes, %d are counted; small: %v", open, len(guilty), held, r.partials, small.closed)
-	}
-	for _, c := range w.conns {
-		c.close()
-	}
-	if r.partials != 0 {
-		t.Errorf("%d bytes are counted at the end", r.partials)
+	if w.settle(); worker.closed {
+		t.Error("it is hung up on")
 	}
 }

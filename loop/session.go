@@ -56,6 +56,7 @@ type session struct {
 	out     []byte      // encoded, not yet written
 	partial []byte      // an unfinished message
 	counted int         // of it, in the reactor's partials
+	behind  int         // of it, what has come while it was paused
 	late    []byte      // acknowledgements that wait for the journal, see durable.go
 	marks   []mark      // for what
 	stream  *stream     // a long reply being sent in pieces, see stream.go

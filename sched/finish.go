@@ -207,8 +207,9 @@ func (s *Scheduler) Return(now Time, p *Peer, tag uint64, sink Sink) error {
 	var from *watch
 	newest := uint64(0)
 	for _, w := range p.watches {
-		p.looked += 1 + len(w.held)
-		if order := w.shard.newest(w, tag); order > newest {
+		order, held := w.shard.newest(w, tag)
+		p.looked += 1 + held
+		if order > newest {
 			from, newest = w, order
 		}
 	}
@@ -219,7 +220,7 @@ func (s *Scheduler) Return(now Time, p *Peer, tag uint64, sink Sink) error {
 }
 
 // newest says when a watch's peer was last handed a job under tag; 0: it holds none.
-func (sh *shard) newest(w *watch, tag uint64) (order uint64) {
+func (sh *shard) newest(w *watch, tag uint64) (order uint64, held int) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	for _, h := range w.held {
@@ -227,7 +228,7 @@ func (sh *shard) newest(w *watch, tag uint64) (order uint64) {
 			order = max(order, h.order)
 		}
 	}
-	return order
+	return order, len(w.held)
 }
 
 func (sh *shard) giveBack(now Time, w *watch, order uint64, sink Sink) error {

@@ -43,7 +43,7 @@ func (p *Peer) unregister(n int) {
 		return
 	}
 	p.registered -= n
-	if p.drawn > 0 && p.registered+2*drawRegistered <= ownRegistered+p.drawn { // not to and fro at the edge
+	for p.drawn > 0 && p.registered+2*drawRegistered <= ownRegistered+p.drawn { // not to and fro at the edge
 		p.drawn -= drawRegistered
 		p.quota.Add(-drawRegistered)
 	}

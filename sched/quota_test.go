@@ -3,6 +3,7 @@ package sched
 import (
 	"fmt"
 	"runtime"
+	"sync"
 	"testing"
 )
 
@@ -130,4 +131,44 @@ func TestRegisteredCosts(t *testing.T) {
 		t.Errorf("a watch takes %d bytes, %d are counted", each, watchCost)
 	}
 	runtime.KeepAlive(peers)
+}
+
+// nobody drops what it is handed.
+type nobody struct{}
+
+func (nobody) Deliver(*Delivery) {}
+
+// TestReturnWhileHandedOut: what a peer holds is counted while others hand it more; the race
+// detector sees when it is not under the lock.
+func TestReturnWhileHandedOut(t *testing.T) {
+	s := New(Options{Shards: 2})
+	now := Time{Wall: 1, Mono: 1, Micros: 1}
+	p := s.NewPeer(1)
+	name := func(i int) []byte { return fmt.Append(nil, "f", i%4) }
+	for i := range 4 {
+		if err := s.Watch(now, p, name(i), false, nobody{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var other sync.WaitGroup
+	other.Go(func() {
+		for i := range 2000 {
+			if _, err := s.Submit(now, &Submission{Space: 1, Queue: name(i), Name: fmt.Append(nil, i)}, nobody{}); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for i := range uint64(2000) {
+		if err := s.Reserve(now, p, i, nobody{}); err != nil {
+			t.Fatal(err)
+		}
+		_ = s.Return(now, p, i, nobody{}) // it may have got none yet
+	}
+	other.Wait()
+	if p.Looked() < 4*2000 {
+		t.Error("what a Return looks through is not counted")
+	}
+	if err := s.check(); err != nil {
+		t.Error(err)
+	}
 }
