@@ -2,10 +2,12 @@ package loop
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -98,6 +100,9 @@ func answered(t *testing.T, peers []net.Conn) (n int) {
 	t.Helper()
 	for _, c := range peers {
 		a, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Error("neither answered nor hung up on")
+		}
 		if err != nil {
 			continue
 		}
@@ -145,8 +150,15 @@ func TestKtsHearing(t *testing.T) {
 	if n := answered(t, []net.Conn{small}); n != 1 {
 		t.Error("a small call is not answered")
 	}
+	ends := make(chan int, len(peers))
+	for _, c := range peers {
+		go func() { ends <- answered(t, []net.Conn{c}) }()
+	}
+	if n := <-ends + <-ends; n != 0 { // nobody has to come to his turn to be given up
+		t.Error("a large call is answered while another is carried out")
+	}
 	<-r.kts46.hearing
-	if n := answered(t, peers); n != 4 {
+	if n := <-ends + <-ends + <-ends + <-ends; n != 4 {
 		t.Errorf("%d of 6 large calls are answered, want the four for which there is room", n)
 	}
 }

@@ -228,6 +228,24 @@ func TestPausedGoodbye(t *testing.T) {
 	}
 }
 
+// TestNotHasty: what was kept of what it asked, and has been done, is not held against a peer.
+func TestNotHasty(t *testing.T) {
+	w := newWorld(t, Options{})
+	worker, client := manyFunctions(w)
+	const rounds = 40
+	jobsEverywhere(client, 4*rounds)
+	for i := range rounds {
+		worker.receive(grabsOf(4))
+		worker.receive(pings(keepPaused / 13 / 2))
+		for worker.s.paused {
+			worker.goOn()
+		}
+		if worker.closed || len(worker.frames()) != 4+keepPaused/13/2 {
+			t.Fatalf("round %d: closed: %v", i, worker.closed)
+		}
+	}
+}
+
 // TestHastyLarge: a large result whose end comes with more behind it is no haste.
 func TestHastyLarge(t *testing.T) {
 	w := newWorld(t, Options{})
