@@ -71,8 +71,9 @@ func RunWeb(ctx context.Context, o WebOptions) error {
 	}
 	server := http.Server{
 		Handler: c.handler(), ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: 2 * requestTimeout,
-		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader, ConnState: web.Places(maxPeers), ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
+		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader, ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
 	}
+	web.Places(&server, maxPeers)
 	bound := l.Addr().String()
 	o.Log.Info("listening", "protocol", "disbatch", "address", "http://"+bound, "database", o.Config.Database, "users", len(c.users))
 	if !l.Addr().(*net.TCPAddr).IP.IsLoopback() && len(c.users) == 0 {

@@ -2,6 +2,7 @@ package web
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,8 @@ import (
 	"os"
 	"reflect"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -161,6 +164,115 @@ func TestPlaces(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestPlacesAskedAgain: connections that are answered and go on asking keep no new one out, not even
+// while each has just asked again whenever somebody looks.
+func TestPlacesAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var server http.Server
+		Places(&server, 2)
+		began := time.Now()
+		peers := make([]net.Conn, 4)
+		for i := range peers {
+			peers[i], _ = net.Pipe()
+			defer peers[i].Close()
+			server.ConnContext(t.Context(), peers[i])
+			server.ConnState(peers[i], http.StateNew)
+			server.ConnState(peers[i], http.StateActive)
+			server.ConnState(peers[i], http.StateIdle)
+		}
+		if took := time.Since(began); took > 0 {
+			t.Errorf("those who were answered keep their places for %v", took)
+		}
+		p := places{most: 1, taken: []place{{peers[0], true, began.Add(slowRequest)}}, left: make(chan struct{}, 1)}
+		again := time.NewTicker(slowRequest / 10)
+		defer again.Stop()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*slowRequest)
+		defer cancel()
+		go func() {
+			for {
+				select {
+				case <-again.C:
+				case <-ctx.Done():
+					return
+				}
+				p.mu.Lock()
+				if len(p.taken) > 0 && p.taken[0].conn == peers[0] {
+					p.leave(0)
+					p.taken = append(p.taken, place{peers[0], true, time.Now().Add(slowRequest)})
+				}
+				p.mu.Unlock()
+			}
+		}()
+		p.change(peers[1], http.StateNew)
+		if took := time.Since(began); took != slowRequest {
+			t.Errorf("a new connection waits for %v", took)
+		}
+	})
+}
+
+// TestPlaceTaken: what is done for a connection ends when another one has its place.
+func TestPlaceTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, ended, leave := make(pipes), make(chan error, 1), make(chan bool)
+		var working atomic.Int32
+		server := New(l, func() []Sample { return nil }, Page{"POST /work", func(_ http.ResponseWriter, r *http.Request) {
+			working.Add(1)
+			defer working.Add(-1)
+			select {
+			case <-r.Context().Done():
+			case <-leave:
+			}
+		}})
+		go func() { ended <- server.Serve() }()
+		var all []net.Conn
+		for range 2 * maxConnections {
+			all = append(all, l.dial("POST /work HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n"))
+		}
+		if n := working.Load(); n != maxConnections {
+			t.Errorf("%d requests are worked on for %d connections", n, maxConnections)
+		}
+		close(leave)
+		for _, c := range all {
+			c.Close()
+		}
+		if err := errors.Join(server.Close(), <-ended); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestSendBuffer: the system keeps little of what is not read, so that who reads it is seen to.
+func TestSendBuffer(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	near, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer near.Close()
+	far, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer far.Close()
+	var server http.Server
+	Places(&server, 1)
+	server.ConnContext(t.Context(), far)
+	raw, err := far.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var size int
+	var fault error
+	err = raw.Control(func(fd uintptr) { size, fault = syscall.GetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_SNDBUF) })
+	if err := errors.Join(err, fault); err != nil || size > 2*sendBuffer { // Linux counts what it needs itself
+		t.Errorf("it keeps %d bytes, %v", size, err)
+	}
 }
 
 // TestLongProfile: a profile may take longer than a request may take to arrive.

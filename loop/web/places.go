@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"slices"
@@ -8,21 +9,27 @@ import (
 	"time"
 )
 
-// When all places are taken, a new connection waits for one. It has it at the latest when one that
-// has it has said nothing for silence, in which everybody says what they have connected for, or
-// if all of them wait for an answer, has done so for slowRequest: pages take milliseconds, and
-// who wants a profile is rarely one of very many.
+// When all places are taken, a new connection waits for one. It has that of one that has been
+// answered at once, that of one that has said nothing yet when it has not for silence, in which
+// everybody says what they have connected for, and if all of them wait for an answer, that of one
+// that has done so for slowRequest: pages take milliseconds, and who wants a profile is rarely one
+// of very many. It never waits longer than that, whatever the others go on asking.
 const (
 	silence     = 250 * time.Millisecond
 	slowRequest = time.Second
 )
+
+// sendBuffer bounds what the system keeps of an answer that is not read. It would let that grow to
+// megabytes, and then tell nobody for long that somebody who reads slowly still does.
+const sendBuffer = 128 << 10
 
 // places are the connections of a server, first the one that has been as it is for the longest.
 type places struct {
 	most  int
 	mu    sync.Mutex
 	taken []place
-	left  chan struct{} // has one when a place was left
+	ends  map[net.Conn]context.CancelFunc // of what is done for each
+	left  chan struct{}                   // has one when a place was left
 }
 
 // place is a connection that waits for a request, or has one under way.
@@ -32,16 +39,42 @@ type place struct {
 	until  time.Time // it is not hung up on before
 }
 
-// Places is for the ConnState of a server that is to have so many connections at most. When they
-// are all there, a new one takes the place of the one that has waited longest for the end of a
-// request's head, or if none does, of the one whose request is under way for longest.
-func Places(most int) func(net.Conn, http.ConnState) {
-	return (&places{most: most, left: make(chan struct{}, 1)}).change
+// Places has the server, which must not serve yet, take so many connections at most. When they are
+// all there, a new one takes the place of the one that has waited longest for the end of a
+// request's head, or if none does, of the one whose request is under way for longest. The context
+// of a connection's requests ends with it: net/http does not see its end while there is a body to
+// read.
+func Places(s *http.Server, most int) {
+	p := &places{most: most, ends: make(map[net.Conn]context.CancelFunc), left: make(chan struct{}, 1)}
+	s.ConnContext, s.ConnState = p.begin, p.change
+}
+
+// begin is called before a connection's first change.
+func (p *places) begin(ctx context.Context, c net.Conn) context.Context {
+	if c, ok := c.(*net.TCPConn); ok {
+		_ = c.SetWriteBuffer(sendBuffer) // fails only when it is closed
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ends[c] = cancel
+	return ctx
+}
+
+// end may be called again.
+func (p *places) end(c net.Conn) {
+	if cancel, ok := p.ends[c]; ok {
+		cancel()
+		delete(p.ends, c)
+	}
 }
 
 func (p *places) change(c net.Conn, state http.ConnState) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if state == http.StateClosed {
+		p.end(c)
+	}
 	i := slices.IndexFunc(p.taken, func(t place) bool { return t.conn == c })
 	switch {
 	case i >= 0:
@@ -54,16 +87,19 @@ func (p *places) change(c net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateActive:
 		p.taken = append(p.taken, place{c, true, time.Now().Add(slowRequest)})
-	case http.StateNew, http.StateIdle:
+	case http.StateNew:
 		p.taken = append(p.taken, place{c, false, time.Now().Add(silence)})
+	case http.StateIdle: // it has been served
+		p.taken = append(p.taken, place{c, false, time.Now()})
 	}
 }
 
 // makeRoom returns when there is a place. The next connections are not accepted meanwhile.
 func (p *places) makeRoom() {
+	end := time.Now().Add(slowRequest)
 	for len(p.taken) >= p.most {
 		i := max(0, slices.IndexFunc(p.taken, func(t place) bool { return !t.asking }))
-		if wait := time.Until(p.taken[i].until); wait > 0 {
+		if wait := min(time.Until(p.taken[i].until), time.Until(end)); wait > 0 {
 			p.mu.Unlock()
 			select {
 			case <-p.left:
@@ -73,6 +109,7 @@ func (p *places) makeRoom() {
 			continue
 		}
 		_ = p.taken[i].conn.Close() // what it is told is not read any more
+		p.end(p.taken[i].conn)
 		p.leave(i)
 	}
 }

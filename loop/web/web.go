@@ -105,10 +105,11 @@ func New(l net.Listener, samples func() []Sample, pages ...Page) *Server {
 	for _, p := range pages {
 		mux.HandleFunc(p.Pattern, p.Handler)
 	}
-	return &Server{listener: l, http: http.Server{
+	s := &Server{listener: l, http: http.Server{
 		Handler: hasty(http.MaxBytesHandler(mux, maxBody)), ReadTimeout: requestTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
-		ConnState: Places(maxConnections),
 	}}
+	Places(&s.http, maxConnections)
+	return s
 }
 
 // hasty gives those who want a page, and no profile, little time to read it.
