@@ -49,19 +49,50 @@ func TestDumpSteadily(t *testing.T) {
 	}
 }
 
+// keepsTurn says whether one of its long replies keeps others waiting.
+func (c *memConn) keepsTurn() bool {
+	for st := c.s.stream; st != nil; st = st.next {
+		if st.done != nil {
+			return true
+		}
+	}
+	return false
+}
+
 // TestDumpHoard: one peer that asks for one DUMP after the other, and reads none, has what all
 // may have at most.
 func TestDumpHoard(t *testing.T) {
 	w := dumpsRoom(t)
 	c := dumps(w, 1)[0]
 	for i := 0; i < 40 && !c.closed; i++ {
-		w.await("the DUMP to be ready", func() bool { return c.closed || len(w.dumps) > 0 || w.reports.Load() == 0 })
+		w.await("the DUMP to be ready", func() bool { return c.closed || w.reports.Load() == 0 || c.keepsTurn() })
 		if n := c.s.stream.bytes(); n > w.mostUnsent() {
 			t.Fatalf("%d bytes are unread, more than %d", n, w.mostUnsent())
 		}
 		c.send(request(1, periodic.Dump))
 		w.advance(1000)
 		w.look()
+	}
+	if !c.closed || w.closedFor(errSlowReader) != 1 {
+		t.Error("it is not hung up on")
+	}
+}
+
+// TestStatusHoard: so it is with one STATUS after the other, which keep nobody waiting.
+func TestStatusHoard(t *testing.T) {
+	w := newWorld(t, Options{MaxFrame: 64 << 10, GloomMaxFrame: 64 << 10, MaxOutbound: 256 << 10})
+	client, c := w.join(0, periodic.Client), w.join(0, periodic.Client)
+	for i := range longStatus + 1 {
+		client.send(request(1, periodic.SubmitJob, job(fmt.Sprintf("%0200d", i), "n")))
+	}
+	c.room = 0
+	for i := 0; i < 40 && !c.closed; i++ {
+		c.send(request(1, periodic.Status))
+		w.await("the STATUS to be ready", func() bool { return c.closed || w.reports.Load() == 0 })
+		w.look()
+		if n := c.s.stream.bytes(); n > w.mostUnsent() {
+			t.Fatalf("%d bytes are unread, more than %d", n, w.mostUnsent())
+		}
 	}
 	if !c.closed || w.closedFor(errSlowReader) != 1 {
 		t.Error("it is not hung up on")
