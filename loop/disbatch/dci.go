@@ -185,7 +185,7 @@ func (c *dci) handler() http.Handler {
 	sameOrigin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		send(w, reply{status: http.StatusForbidden, body: object{"error": "a page of another site may not write here"}})
 	}))
-	return c.authenticated(sameOrigin.Handler(bounded(mux)))
+	return c.authenticated(sameOrigin.Handler(bounded(&transit{most: maxTransit}, mux)))
 }
 
 // json turns a route into a handler.
@@ -232,12 +232,17 @@ func (c *dci) authenticated(next http.Handler) http.Handler {
 	})
 }
 
-// failed is the reply to what the database did not do. It is logged once a second at most.
+// failed is the reply to what the database did not do, or was not asked to. The former is logged
+// once a second at most.
 func (c *dci) failed(what string, err error) reply {
 	err = c.store.explain(err)
+	a := bad("Could not %s: %s", what, strings.ReplaceAll(err.Error(), "\n", "; "))
+	if errors.Is(err, errBusy) {
+		a.status = http.StatusServiceUnavailable
+	}
 	now := time.Now().Unix()
-	if last := c.logged.Load(); last != now && !errors.Is(err, errFound) && c.logged.CompareAndSwap(last, now) {
+	if last := c.logged.Load(); last != now && !errors.Is(err, errFound) && !errors.Is(err, errBusy) && c.logged.CompareAndSwap(last, now) {
 		c.log.Warn("the database failed", "doing", what, "error", err)
 	}
-	return bad("Could not %s: %s", what, strings.ReplaceAll(err.Error(), "\n", "; "))
+	return a
 }

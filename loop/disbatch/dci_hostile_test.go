@@ -1,13 +1,20 @@
 package disbatch
 
 import (
+	"context"
 	"encoding/json"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
 // TestSlowBodies: bodies that are on their way keep nobody waiting.
@@ -41,13 +48,13 @@ func (o *overdue) SetWriteDeadline(end time.Time) error {
 // TestTransit: of bodies and replies that are too much together the one is given up that has not
 // moved for the longest; a small one never is.
 func TestTransit(t *testing.T) {
-	var on transit
+	on := transit{most: maxTransit}
 	peers := make([]overdue, 6)
-	small, moving := on.begin(&peers[0]), on.begin(&peers[1])
+	small, moving := on.begin(&peers[0], func() {}), on.begin(&peers[1], func() {})
 	small.hold(minTransit)
 	for i := range peers[2:] {
 		moving.hold(maxTransit / 2)
-		stuck := on.begin(&peers[i+2])
+		stuck := on.begin(&peers[i+2], func() {})
 		stuck.hold(maxTransit/2 - minTransit)
 	}
 	for i, p := range peers {
@@ -64,6 +71,84 @@ func TestTransit(t *testing.T) {
 	}
 }
 
+// TestTransitTells: when bodies are too much together, the one that has waited for its turn for the
+// longest waits no longer, and is told to try again; the others are served.
+func TestTransitTells(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		leave := make(chan bool)
+		const size = largeBody + 1
+		h := bounded(&transit{most: 5 * size / 2}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-leave }))
+		var all sync.WaitGroup
+		replies := make([]*httptest.ResponseRecorder, maxLarge+3)
+		peers := make([]overdue, len(replies))
+		for i := range replies {
+			replies[i] = httptest.NewRecorder()
+			peers[i].ResponseWriter = replies[i]
+			all.Go(func() {
+				h.ServeHTTP(&peers[i], httptest.NewRequest("POST", "/", strings.NewReader(strings.Repeat(" ", size))))
+			})
+			synctest.Wait()
+		}
+		if a := replies[maxLarge]; a.Code != http.StatusServiceUnavailable || !strings.Contains(a.Body.String(), "try again") {
+			t.Errorf("it is told %d %s", a.Code, a.Body)
+		}
+		close(leave)
+		all.Wait()
+		for i, a := range replies {
+			if peers[i].givenUp || i != maxLarge && a.Code != http.StatusOK {
+				t.Errorf("request %d: %d %s, hung up on: %v", i, a.Code, a.Body, peers[i].givenUp)
+			}
+		}
+	})
+}
+
+// TestNoTurnInTime: a search that finds much, and does not have the turn that it takes for it, is no
+// fault of the database.
+func TestNoTurnInTime(t *testing.T) {
+	s := newWebSite(t)
+	q := s.queue(d("name", "q", "plugin", "A"))
+	_, err := s.store.tasks.InsertOne(s.ctx, d("queue", q.ID, "status", 1, "params", d("a", strings.Repeat("x", largeBody))))
+	must(t, err)
+	c := dci{config: &Config{}, store: s.store, log: slog.New(slog.NewTextHandler(failing{t}, nil))}
+	for path, search := range map[string]func(w http.ResponseWriter, r *http.Request){
+		"/search": c.searchPage,
+		"/json":   func(w http.ResponseWriter, r *http.Request) { send(w, c.postSearch(r, bson.D{})) },
+		"/old":    func(w http.ResponseWriter, r *http.Request) { send(w, c.searchOld(r, bson.D{})) },
+	} {
+		ctx, cancel := context.WithCancel(s.ctx)
+		w := httptest.NewRecorder()
+		search(w, httptest.NewRequestWithContext(hurried{ctx, cancel}, "GET", path+"?limit=1", nil))
+		cancel()
+		if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "ask for fewer tasks") {
+			t.Errorf("%s: %d %.1000s", path, w.Code, w.Body)
+		}
+	}
+}
+
+// hurried is a request's context that ends as soon as there is a large turn to wait for.
+type hurried struct {
+	context.Context
+	cancel context.CancelFunc
+}
+
+// Value implements context.Context.
+func (h hurried) Value(key any) any {
+	if key != (largeKey{}) {
+		return h.Context.Value(key)
+	}
+	h.cancel()
+	return &turn{} // there is no place for it
+}
+
+// failing fails the test by what is written.
+type failing struct{ t *testing.T }
+
+// Write implements io.Writer.
+func (f failing) Write(b []byte) (int, error) {
+	f.t.Errorf("%s", b)
+	return len(b), nil
+}
+
 // TestManyValues: a value with more in it than there may be is refused, wherever they stand.
 func TestManyValues(t *testing.T) {
 	for text, want := range map[string]bool{`[0,0,0]`: true, `{"a":{"b":{}}}`: true, `[[],0,0,0]`: false, `[[],[[]]]`: true, `{"a":0,"a":0,"a":0,"a":0}`: false} {
@@ -73,7 +158,7 @@ func TestManyValues(t *testing.T) {
 		}
 	}
 	s := newWebSite(t)
-	s.says("POST", "/tasks/q", "["+strings.Repeat("0,", maxValues)+"0]", http.StatusBadRequest, "more than 1048576 values")
+	s.says("POST", "/tasks/q", "["+strings.Repeat("0,", maxValues)+"0]", http.StatusBadRequest, "more than 2097152 values: create the tasks in several requests")
 }
 
 // TestDeepAndLong: a reply that would be far longer in lines is one line.

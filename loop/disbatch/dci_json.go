@@ -23,8 +23,8 @@ const (
 	// maxDepth is how deep a value may be nested: what MongoDB takes.
 	maxDepth = 100
 	// maxValues is how many values one JSON value may have in it. Each takes several times as
-	// much memory as its text; a hundred thousand tasks have fewer.
-	maxValues = 1 << 20
+	// much memory as its text; a hundred thousand tasks with ten parameters each have fewer.
+	maxValues = 2 << 20
 	// maxPretty is the longest text that is written for people: what is nested deep gets more
 	// than a hundred times longer by it.
 	maxPretty = 256 << 10
@@ -175,7 +175,7 @@ type jsonParser struct {
 
 func (p *jsonParser) value(depth int) (any, error) {
 	if p.left--; p.left < 0 {
-		return nil, fmt.Errorf("more than %d values", maxValues)
+		return nil, fmt.Errorf("more than %d values: create the tasks in several requests", maxValues)
 	}
 	token, err := p.Token()
 	if err == io.EOF {

@@ -342,7 +342,7 @@ func TestRunWeb(t *testing.T) {
 // TestRequestsAreBounded: as many as there are places are answered at once.
 func TestRequestsAreBounded(t *testing.T) {
 	entered, leave := make(chan bool), make(chan bool)
-	h := bounded(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { entered <- true; <-leave }))
+	h := bounded(&transit{most: maxTransit}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { entered <- true; <-leave }))
 	request := func(ctx context.Context) int {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))

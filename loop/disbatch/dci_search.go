@@ -77,7 +77,8 @@ func (c *dci) searchPage(w http.ResponseWriter, r *http.Request) {
 			page.Total, err = c.store.CountTasks(r.Context(), q.filter)
 		}
 		if err != nil {
-			refuse(http.StatusBadRequest, c.failed("find tasks", err))
+			fault := c.failed("find tasks", err)
+			refuse(fault.status, fault)
 		}
 		called := names(queues)
 		for i := range tasks {

@@ -32,6 +32,7 @@ const (
 // transit are the bodies and replies that are on their way, first the one that has not moved for
 // the longest.
 type transit struct {
+	most  int // bytes that they may hold
 	mu    sync.Mutex
 	all   []*passage
 	bytes int
@@ -41,12 +42,14 @@ type transit struct {
 type passage struct {
 	of    *transit
 	peer  *http.ResponseController
-	bytes int // held
+	stop  context.CancelFunc // of the request
+	bytes int                // held
+	waits bool               // for its turn
 }
 
-// begin is called at a request's beginning; end at its end.
-func (t *transit) begin(w http.ResponseWriter) *passage {
-	p := &passage{of: t, peer: http.NewResponseController(w)}
+// begin is called at a request's beginning, with what ends its wait for a turn; end at its end.
+func (t *transit) begin(w http.ResponseWriter, stop context.CancelFunc) *passage {
+	p := &passage{of: t, peer: http.NewResponseController(w), stop: stop}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.all = append(t.all, p)
@@ -54,27 +57,46 @@ func (t *transit) begin(w http.ResponseWriter) *passage {
 }
 
 // hold says that the request has moved, and how many bytes are held for it now. While all hold
-// too many, the one that has not moved for the longest is given up, which ends its connection.
-func (p *passage) hold(bytes int) {
+// too many, the one that has not moved for the longest is given up. It returns whether this one
+// was not given up before.
+func (p *passage) hold(bytes int) bool {
 	t := p.of
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.remove(p) {
-		return // it was given up
+		return false
 	}
 	_ = p.peer.SetWriteDeadline(time.Now().Add(readTimeout)) // fails only when it is closed
-	p.bytes = bytes
+	p.bytes, p.waits = bytes, false
 	t.bytes += bytes
 	t.all = append(t.all, p)
-	for t.bytes > maxTransit {
+	for t.bytes > t.most {
 		i := slices.IndexFunc(t.all, func(p *passage) bool { return p.bytes > minTransit })
 		if i < 0 || i == len(t.all)-1 {
-			return // there is none, or it is this one
+			break // there is none, or it is this one
 		}
-		long := time.Unix(1, 0)
-		_, _ = t.all[i].peer.SetReadDeadline(long), t.all[i].peer.SetWriteDeadline(long) // fail only when it is closed
-		t.remove(t.all[i])
+		t.giveUp(t.all[i])
 	}
+	return true
+}
+
+// giveUp ends a request that waits for its turn, which is told so, or its connection.
+func (t *transit) giveUp(p *passage) {
+	p.stop()
+	if p.waits {
+		_ = p.peer.SetWriteDeadline(time.Now().Add(readTimeout)) // fails only when it is closed
+	} else {
+		long := time.Unix(1, 0)
+		_, _ = p.peer.SetReadDeadline(long), p.peer.SetWriteDeadline(long)
+	}
+	t.remove(p)
+}
+
+// wait says that all of the body is there, and the request waits for its turn.
+func (p *passage) wait() {
+	p.of.mu.Lock()
+	defer p.of.mu.Unlock()
+	p.waits = true
 }
 
 func (p *passage) end() {
@@ -158,23 +180,26 @@ func (t *turn) end() {
 // largeKey is of the turn, in a request's context, that it takes before it needs much memory.
 type largeKey struct{}
 
-// enlarge takes that turn, if there is one.
+// errBusy says that a turn was not there in time, or too much is on its way.
+var errBusy = errors.New("too many requests at once, or too large ones: try again, or ask for fewer tasks")
+
+// enlarge takes that turn, if there is one; it returns errBusy if none is free in time.
 func enlarge(ctx context.Context) error {
-	if t, ok := ctx.Value(largeKey{}).(*turn); ok {
-		return t.take(ctx)
+	if t, ok := ctx.Value(largeKey{}).(*turn); ok && t.take(ctx) != nil {
+		return errBusy
 	}
 	return nil
 }
 
-// bounded keeps requests in their limits. They have a turn when all of their body is there,
-// which ends when the reply is made: nobody waits for those who send or read slowly.
-func bounded(next http.Handler) http.Handler {
-	var on transit
+// bounded keeps requests in their limits; on are those that are on their way. They have a turn when
+// all of their body is there, which ends when the reply is made: nobody waits for those who send
+// or read slowly.
+func bounded(on *transit, next http.Handler) http.Handler {
 	all, much := make(turns, maxRequests), make(turns, maxLarge)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
 		defer cancel()
-		p := on.begin(w)
+		p := on.begin(w, cancel)
 		defer p.end()
 		var body []byte
 		if r.Method == http.MethodPost { // what others send is not read
@@ -190,17 +215,17 @@ func bounded(next http.Handler) http.Handler {
 			begin = large.take // and no usual one: it would keep it while it waits
 		}
 		a := made{ResponseWriter: w, status: http.StatusOK}
-		if begin(ctx) == nil {
-			p.hold(0)
-			func() {
-				defer large.end()
-				defer usual.end()
-				r.Body = io.NopCloser(bytes.NewReader(body))
-				next.ServeHTTP(&a, r.WithContext(context.WithValue(ctx, largeKey{}, &large)))
-			}()
-		} else {
-			send(&a, reply{status: http.StatusServiceUnavailable, body: object{"error": "too many requests at once"}})
-		}
+		func() {
+			defer large.end()
+			defer usual.end()
+			p.wait()
+			if begin(ctx) != nil || !p.hold(0) {
+				send(&a, reply{status: http.StatusServiceUnavailable, body: object{"error": errBusy.Error()}})
+				return
+			}
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			next.ServeHTTP(&a, r.WithContext(context.WithValue(ctx, largeKey{}, &large)))
+		}()
 		p.send(w, &a)
 	})
 }
@@ -209,7 +234,7 @@ func bounded(next http.Handler) http.Handler {
 func unread(err error) reply {
 	var large *http.MaxBytesError
 	if errors.As(err, &large) {
-		return reply{status: http.StatusRequestEntityTooLarge, body: object{"error": fmt.Sprintf("the body is over %d bytes", large.Limit)}}
+		return reply{status: http.StatusRequestEntityTooLarge, body: object{"error": fmt.Sprintf("the body is over %d bytes: create the tasks in several requests", large.Limit)}}
 	}
 	return bad("%v", err)
 }
