@@ -82,9 +82,7 @@ func TestDumpHoard(t *testing.T) {
 func TestStatusHoard(t *testing.T) {
 	w := newWorld(t, Options{MaxFrame: 64 << 10, GloomMaxFrame: 64 << 10, MaxOutbound: 256 << 10})
 	client, c := w.join(0, periodic.Client), w.join(0, periodic.Client)
-	for i := range longStatus + 1 {
-		client.send(request(1, periodic.SubmitJob, job(fmt.Sprintf("%0200d", i), "n")))
-	}
+	client.functions(longStatus+1, "%0200d")
 	c.room = 0
 	for i := 0; i < 40 && !c.closed; i++ {
 		c.send(request(1, periodic.Status))
@@ -132,10 +130,7 @@ func TestDumpStuckBehind(t *testing.T) {
 	w := newWorld(t, Options{MaxFrame: 256 << 10, GloomMaxFrame: 256 << 10, MaxOutbound: 1 << 20})
 	client, c := w.join(0, periodic.Client), w.join(0, periodic.Client)
 	client.fill(0, 2000)
-	for i := range longStatus + 1 {
-		client.send(request(1, periodic.SubmitJob, job(fmt.Sprint("f", i), "n")))
-	}
-	client.frames()
+	client.functions(longStatus+1, "f%d")
 	c.room = 0
 	c.send(request(1, periodic.Status))
 	w.await("a STATUS to be ready", func() bool { return c.s.stream != nil })

@@ -144,16 +144,7 @@ func TestKtsHugeBodies(t *testing.T) {
 func TestKtsUnread(t *testing.T) {
 	const projects, outbound = 60_000, 12 << 20
 	r := startServer(t, Options{Kts46: ktsOn, MaxFrame: outbound, GloomMaxFrame: outbound, MaxOutbound: outbound})
-	if err := r.kts46.turn(func() error {
-		for i := range projects {
-			if err := r.kts46.createProject(fmt.Sprintf("%0250d", i)); err != nil {
-				return err
-			}
-		}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	r.projects(projects, "%0250d")
 	// Large calls have their turns, which are over when the answers are written.
 	call := string(kts46.AppendCall(nil, "getServerStatus")) + strings.Repeat("\n", keepBuffer)
 	ask := head(len(call)) + call
@@ -183,6 +174,21 @@ func TestKtsUnread(t *testing.T) {
 	}
 }
 
+// projects makes n projects, named by their numbers.
+func (r *rig) projects(n int, name string) {
+	r.t.Helper()
+	if err := r.kts46.turn(func() error {
+		for i := range n {
+			if err := r.kts46.createProject(fmt.Sprintf(name, i)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
 // TestKtsCompose: while a long answer is put together, no other is, and short ones are.
 func TestKtsCompose(t *testing.T) {
 	r := startServer(t, Options{Kts46: ktsOn})
@@ -193,16 +199,7 @@ func TestKtsCompose(t *testing.T) {
 		}
 		return c
 	}
-	if err := r.kts46.turn(func() error {
-		for i := range ktsMany {
-			if err := r.kts46.createProject(fmt.Sprint(i)); err != nil {
-				return err
-			}
-		}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	r.projects(ktsMany, "%d")
 	r.kts46.composing.Lock()
 	var long []net.Conn
 	for range 20 {

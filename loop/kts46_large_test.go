@@ -180,16 +180,7 @@ func TestKtsChunked(t *testing.T) {
 // from theirs.
 func TestKtsRefusalUnread(t *testing.T) {
 	r := startServer(t, Options{Kts46: ktsOn})
-	if err := r.kts46.turn(func() error {
-		for i := range ktsMany {
-			if err := r.kts46.createProject(fmt.Sprint(i)); err != nil {
-				return err
-			}
-		}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	r.projects(ktsMany, "%d")
 	refused := string(kts46.AppendCall(nil, "getProjectStatus", "nope"))
 	refused = strings.Repeat(head(len(refused))+refused, 100)
 	deaf := r.dialKts("kts46")

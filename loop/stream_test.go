@@ -40,6 +40,15 @@ func records(t *testing.T, r periodic.Response) (names map[string]bool) {
 	return names
 }
 
+// functions submits a job of each of n functions, named by their numbers.
+func (c *memConn) functions(n int, name string) {
+	c.w.t.Helper()
+	for i := range n {
+		c.send(request(1, periodic.SubmitJob, job(fmt.Sprintf(name, i), "n")))
+	}
+	c.frames()
+}
+
 // TestDumpInPieces: a DUMP goes out as the peer reads, a piece at a time; what else
 // its session has to say comes behind it, and others are served meanwhile. A peer
 // that makes progress is not too slow, whatever --max-outbound says.
@@ -88,10 +97,7 @@ func TestDumpStuck(t *testing.T) {
 	w := newWorld(t, Options{FrameTimeout: 20 * time.Second, MaxFrame: 256 << 10, GloomMaxFrame: 256 << 10, MaxOutbound: 1 << 20})
 	client, lonely, stuck := w.join(0, periodic.Client), w.join(0, periodic.Client), w.join(0, periodic.Client)
 	client.fill(0, 2000)
-	for i := range longStatus + 1 {
-		client.send(request(1, periodic.SubmitJob, job(fmt.Sprint("f", i), "n")))
-	}
-	client.frames()
+	client.functions(longStatus+1, "f%d")
 	stick := func(c *memConn, early, late int64) {
 		t.Helper()
 		c.room = 0
@@ -137,10 +143,7 @@ func TestStatusDoesNotWaitForDump(t *testing.T) {
 	w := newWorld(t, Options{})
 	client, slow := w.join(0, periodic.Client), w.join(0, periodic.Client)
 	client.fill(0, 1000)
-	for i := range longStatus + 1 {
-		client.send(request(1, periodic.SubmitJob, job(fmt.Sprint("f", i), "n")))
-	}
-	client.frames()
+	client.functions(longStatus+1, "f%d")
 	slow.room = 0
 	slow.send(request(1, periodic.Dump))
 	client.send(request(2, periodic.Status))
@@ -161,10 +164,7 @@ func TestStatusDoesNotWaitForDump(t *testing.T) {
 func TestStatusDoesNotWaitForStatus(t *testing.T) {
 	w := newWorld(t, Options{MaxFrame: 256 << 10, GloomMaxFrame: 256 << 10, MaxOutbound: 256 << 10})
 	client := w.join(0, periodic.Client)
-	for i := range 4000 {
-		client.send(request(1, periodic.SubmitJob, job(fmt.Sprintf("%0200d", i), "n"))) // a STATUS of 900 KiB
-	}
-	client.frames()
+	client.functions(4000, "%0200d") // a STATUS of 900 KiB
 	var deaf []*memConn
 	for range 6 {
 		c := w.join(0, periodic.Client)
