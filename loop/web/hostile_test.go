@@ -119,15 +119,17 @@ func TestPlaces(t *testing.T) {
 		server := New(l, func() []Sample { return nil }, Page{"GET /slow", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }})
 		go func() { ended <- server.Serve() }()
 		asking := l.dial(slow)
-		var all []net.Conn
+		var all, answered []net.Conn // as they are to go
 		for i := range maxConnections - 1 {
 			says := []string{"", "GET /heal", health}[i%3]
 			c := l.dial(says)
-			if says == health && !served(c) {
+			if says != health {
+				all = append(all, c)
+			} else if answered = append(answered, c); !served(c) {
 				t.Errorf("connection %d is not served", i)
 			}
-			all = append(all, c)
 		}
+		all = append(all, answered...)
 		for i := range maxConnections + 3 {
 			c := l.dial(health)
 			if !served(c) {
@@ -135,7 +137,7 @@ func TestPlaces(t *testing.T) {
 			}
 			all = append(all, c)
 			if !hungUp(all[i]) || hungUp(all[i+1]) {
-				t.Errorf("%d new connections take other places than those of the oldest", i+1)
+				t.Errorf("%d new connections take other places than those of the oldest that said nothing, and then were answered", i+1)
 			}
 		}
 		if hungUp(asking) {
@@ -185,7 +187,7 @@ func TestPlacesAskedAgain(t *testing.T) {
 		if took := time.Since(began); took > 0 {
 			t.Errorf("those who were answered keep their places for %v", took)
 		}
-		p := places{most: 1, taken: []place{{peers[0], true, began.Add(slowRequest)}}, left: make(chan struct{}, 1)}
+		p := places{most: 1, taken: []place{{peers[0], http.StateActive, began.Add(slowRequest)}}, left: make(chan struct{}, 1)}
 		again := time.NewTicker(slowRequest / 10)
 		defer again.Stop()
 		ctx, cancel := context.WithTimeout(t.Context(), 10*slowRequest)
@@ -200,7 +202,7 @@ func TestPlacesAskedAgain(t *testing.T) {
 				p.mu.Lock()
 				if len(p.taken) > 0 && p.taken[0].conn == peers[0] {
 					p.leave(0)
-					p.taken = append(p.taken, place{peers[0], true, time.Now().Add(slowRequest)})
+					p.taken = append(p.taken, place{peers[0], http.StateActive, time.Now().Add(slowRequest)})
 				}
 				p.mu.Unlock()
 			}

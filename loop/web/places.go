@@ -9,15 +9,19 @@ import (
 	"time"
 )
 
-// When all places are taken, a new connection waits for one. It has that of one that has been
-// answered at once, that of one that has said nothing yet when it has not for silence, in which
-// everybody says what they have connected for, and if all of them wait for an answer, that of one
-// that has done so for slowRequest: pages take milliseconds, and who wants a profile is rarely one
-// of very many. It never waits longer than that, whatever the others go on asking.
+// When all places are taken, a new connection waits for one. It has that of one that has said
+// nothing yet, when it has not for silence, in which everybody says what they have connected for.
+// If there is none, it has that of one that has been answered, at once, and if all of them wait for
+// an answer, that of one that has done so for slowRequest: pages take milliseconds, and who wants a
+// profile is rarely one of very many. It never waits longer than that, whatever the others go on
+// asking.
 const (
 	silence     = 250 * time.Millisecond
 	slowRequest = time.Second
 )
+
+// graces are for how long connections keep their places at least.
+var graces = map[http.ConnState]time.Duration{http.StateNew: silence, http.StateIdle: 0, http.StateActive: slowRequest}
 
 // sendBuffer bounds what the system keeps of an answer that is not read. It would let that grow to
 // megabytes, and then tell nobody for long that somebody who reads slowly still does.
@@ -32,16 +36,16 @@ type places struct {
 	left  chan struct{}                   // has one when a place was left
 }
 
-// place is a connection that waits for a request, or has one under way.
+// place is a connection: new, answered and idle, or with a request under way.
 type place struct {
-	conn   net.Conn
-	asking bool
-	until  time.Time // it is not hung up on before
+	conn  net.Conn
+	state http.ConnState
+	until time.Time // it is not hung up on before
 }
 
 // Places has the server, which must not serve yet, take so many connections at most. When they are
-// all there, a new one takes the place of the one that has waited longest for the end of a
-// request's head, or if none does, of the one whose request is under way for longest. The context
+// all there, a new one takes the place of the one that has been silent for longest since it came,
+// or if there is none, since it was answered, or of the one whose request is under way for longest. The context
 // of a connection's requests ends with it: net/http does not see its end while there is a body to
 // read.
 func Places(s *http.Server, most int) {
@@ -84,13 +88,8 @@ func (p *places) change(c net.Conn, state http.ConnState) {
 	default:
 		return // it has been hung up on
 	}
-	switch state {
-	case http.StateActive:
-		p.taken = append(p.taken, place{c, true, time.Now().Add(slowRequest)})
-	case http.StateNew:
-		p.taken = append(p.taken, place{c, false, time.Now().Add(silence)})
-	case http.StateIdle: // it has been served
-		p.taken = append(p.taken, place{c, false, time.Now()})
+	if grace, open := graces[state]; open {
+		p.taken = append(p.taken, place{c, state, time.Now().Add(grace)})
 	}
 }
 
@@ -98,7 +97,7 @@ func (p *places) change(c net.Conn, state http.ConnState) {
 func (p *places) makeRoom() {
 	end := time.Now().Add(slowRequest)
 	for len(p.taken) >= p.most {
-		i := max(0, slices.IndexFunc(p.taken, func(t place) bool { return !t.asking }))
+		i := p.first()
 		if wait := min(time.Until(p.taken[i].until), time.Until(end)); wait > 0 {
 			p.mu.Unlock()
 			select {
@@ -112,6 +111,16 @@ func (p *places) makeRoom() {
 		p.end(p.taken[i].conn)
 		p.leave(i)
 	}
+}
+
+// first is whose place is given away first.
+func (p *places) first() int {
+	for _, state := range []http.ConnState{http.StateNew, http.StateIdle} {
+		if i := slices.IndexFunc(p.taken, func(t place) bool { return t.state == state }); i >= 0 {
+			return i
+		}
+	}
+	return 0
 }
 
 func (p *places) leave(i int) {
