@@ -129,7 +129,7 @@ func TestPlaces(t *testing.T) {
 				t.Errorf("connection %d is not served", i)
 			}
 		}
-		all = append(all, answered...)
+		all = append(append(all, answered...), asking)
 		for i := range maxConnections + 3 {
 			c := l.dial(health)
 			if !served(c) {
@@ -137,13 +137,13 @@ func TestPlaces(t *testing.T) {
 			}
 			all = append(all, c)
 			if !hungUp(all[i]) || hungUp(all[i+1]) {
-				t.Errorf("%d new connections take other places than those of the oldest that said nothing, and then were answered", i+1)
+				t.Errorf("%d new connections take other places than those of the oldest that said nothing, were answered and asked", i+1)
 			}
 		}
-		if hungUp(asking) {
-			t.Error("a new connection takes the place of one that has asked for something")
+		for _, c := range all {
+			c.Close()
 		}
-		asking.Close()
+		synctest.Wait()
 		all = all[:0]
 		for range maxConnections {
 			all = append(all, l.dial(slow))
@@ -184,9 +184,10 @@ func TestPlacesAskedAgain(t *testing.T) {
 			server.ConnState(peers[i], http.StateActive)
 			server.ConnState(peers[i], http.StateIdle)
 		}
-		if took := time.Since(began); took > 0 {
+		if took := time.Since(began); took != slowRequest {
 			t.Errorf("those who were answered keep their places for %v", took)
 		}
+		began = time.Now()
 		p := places{most: 1, taken: []place{{peers[0], http.StateActive, began.Add(slowRequest)}}, left: make(chan struct{}, 1)}
 		again := time.NewTicker(slowRequest / 10)
 		defer again.Stop()
@@ -212,6 +213,23 @@ func TestPlacesAskedAgain(t *testing.T) {
 			t.Errorf("a new connection waits for %v", took)
 		}
 	})
+}
+
+// TestPlacesOrder: of those whose time is over the silent go first and the asking last, and before
+// all others.
+func TestPlacesOrder(t *testing.T) {
+	now := time.Now()
+	f := func(want int, taken ...place) {
+		t.Helper()
+		if p := (places{taken: taken}); p.first() != want {
+			t.Errorf("place %d of %v goes first, want %d", p.first(), taken, want)
+		}
+	}
+	over := func(s http.ConnState, ago time.Duration) place { return place{nil, s, now.Add(-ago)} }
+	f(2, over(http.StateActive, 9), over(http.StateIdle, 8), over(http.StateNew, 7), over(http.StateNew, 6))
+	f(1, over(http.StateActive, 9), over(http.StateIdle, 8), over(http.StateNew, -time.Hour))
+	f(0, over(http.StateActive, 9), over(http.StateIdle, -time.Hour), over(http.StateNew, -time.Hour))
+	f(1, over(http.StateActive, -2*time.Hour), over(http.StateIdle, -time.Hour), over(http.StateNew, -3*time.Hour))
 }
 
 // TestPlaceTaken: what is done for a connection ends when another one has its place.

@@ -9,25 +9,25 @@ import (
 	"time"
 )
 
-// When all places are taken, a new connection waits for one. It has that of one that has said
-// nothing yet, when it has not for silence, in which everybody says what they have connected for.
-// If there is none, it has that of one that has been answered, at once, and if all of them wait for
-// an answer, that of one that has done so for slowRequest: pages take milliseconds, and who wants a
-// profile is rarely one of very many. It never waits longer than that, whatever the others go on
-// asking.
+// When all places are taken, a new connection waits for one: for that of whoever has overstayed
+// what he has been given the longest. Who comes has silence, in which everybody says what he has
+// connected for, who was answered has slowRequest to ask again, and a request as long: pages take
+// milliseconds, and who wants a profile is rarely one of very many. Of those whose time is over the
+// silent go first and the asking last. A new connection never waits longer than slowRequest,
+// whatever the others go on asking.
 const (
 	silence     = 250 * time.Millisecond
 	slowRequest = time.Second
 )
 
 // graces are for how long connections keep their places at least.
-var graces = map[http.ConnState]time.Duration{http.StateNew: silence, http.StateIdle: 0, http.StateActive: slowRequest}
+var graces = map[http.ConnState]time.Duration{http.StateNew: silence, http.StateIdle: slowRequest, http.StateActive: slowRequest}
 
 // sendBuffer bounds what the system keeps of an answer that is not read. It would let that grow to
 // megabytes, and then tell nobody for long that somebody who reads slowly still does.
 const sendBuffer = 128 << 10
 
-// places are the connections of a server, first the one that has been as it is for the longest.
+// places are the connections of a server.
 type places struct {
 	most  int
 	mu    sync.Mutex
@@ -36,16 +36,16 @@ type places struct {
 	left  chan struct{}                   // has one when a place was left
 }
 
-// place is a connection: new, answered and idle, or with a request under way.
+// place is a connection, that is not hung up on before a time.
 type place struct {
 	conn  net.Conn
 	state http.ConnState
-	until time.Time // it is not hung up on before
+	until time.Time
 }
 
 // Places has the server, which must not serve yet, take so many connections at most. When they are
-// all there, a new one takes the place of the one that has been silent for longest since it came,
-// or if there is none, since it was answered, or of the one whose request is under way for longest. The context
+// all there, a new one takes the place of one that has said nothing for a while, or whose request is
+// under way for long, within a second. The context
 // of a connection's requests ends with it: net/http does not see its end while there is a body to
 // read.
 func Places(s *http.Server, most int) {
@@ -115,12 +115,18 @@ func (p *places) makeRoom() {
 
 // first is whose place is given away first.
 func (p *places) first() int {
+	now, first := time.Now(), 0
+	for i := range p.taken {
+		if p.taken[i].until.Before(p.taken[first].until) {
+			first = i
+		}
+	}
 	for _, state := range []http.ConnState{http.StateNew, http.StateIdle} {
-		if i := slices.IndexFunc(p.taken, func(t place) bool { return t.state == state }); i >= 0 {
+		if i := slices.IndexFunc(p.taken, func(t place) bool { return t.state == state && !t.until.After(now) }); i >= 0 {
 			return i
 		}
 	}
-	return 0
+	return first
 }
 
 func (p *places) leave(i int) {
