@@ -53,6 +53,7 @@ type gloomTalk struct {
 
 	joined  []byte       // a slave's queue, nil before its first join
 	busy    bool         // a slave was pushed a job
+	asked   bool         // for a job that has not come
 	job     sched.JobRef // that job
 	wrapped bool         // its workload was no JSON and was pushed as a string
 }
@@ -234,10 +235,11 @@ func (g *gloomTalk) join(queue []byte) {
 	g.next()
 }
 
-// next asks for a job, unless the slave has one. One request is all that is ever
-// outstanding: asking again changes nothing.
+// next asks for a job, unless the slave has one or has asked: one may be on its way from
+// another loop.
 func (g *gloomTalk) next() {
-	if !g.busy {
+	if !g.busy && !g.asked {
+		g.asked = true
 		r := g.s.r
 		_ = r.server.sched.Reserve(r.now, g.s.party(), 0, r) // one slot is never too many
 	}
@@ -277,7 +279,7 @@ func (g *gloomTalk) deliver(d *sched.Delivery) {
 // the body if it is JSON.
 func (g *gloomTalk) push(j *sched.Job) {
 	g.s.given = true
-	g.busy, g.job, g.wrapped = true, j.Ref, false
+	g.busy, g.asked, g.job, g.wrapped = true, false, j.Ref, false
 	if isGloom(j.Space) {
 		id, typ, body := splitGloomJob(j.Workload)
 		g.s.out = gloom.AppendJob(g.s.out, id, typ, body)

@@ -298,3 +298,18 @@ func TestHalfCloseBehindAGloomAction(t *testing.T) {
 		}
 	})
 }
+
+// TestJoinBesideAJob: a slave that joins while its job is on its way from another loop has one
+// job at a time all the same.
+func TestJoinBesideAJob(t *testing.T) {
+	w := newWorld(t, Options{Loops: 2})
+	master, slave := w.openGloom(0, true), w.slave(1, `"f"`)
+	master.receive(gloomFrame(`{"action":"submit","id":"1","type":"f","body":1}`)) // its mail is not read yet
+	slave.receive(gloomFrame(`{"action":"join","type":"f"}`))
+	master.receive(gloomFrame(`{"action":"submit","id":"2","type":"f","body":2}`))
+	w.settle()
+	slave.hears("after both are submitted", ok, `{"action":"job","id":"1","type":"f","body":1}`)
+	slave.say(`{"action":"respond","body":"one"}`)
+	slave.hears("after the first response", ok, `{"action":"job","id":"2","type":"f","body":2}`)
+	master.hears("by then", `{"ok":true,"id":"1"}`, `{"ok":true,"id":"2"}`, `{"id":"1","body":"one"}`)
+}
