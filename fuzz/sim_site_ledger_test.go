@@ -41,7 +41,7 @@ type siteTask struct {
 	given  *siteWorker // who had it
 	result string      // what a worker said that it came to
 	failed bool        // a worker has failed it, or left
-	lost   bool        // its server ended before the task did
+	lost   bool        // its server ended before the task did, or before its claim came
 }
 
 func (t *siteTask) String() string { return fmt.Sprintf("t%d", t.number) }
@@ -122,7 +122,12 @@ func (s *site) follow() {
 				claimed = append(claimed, t)
 			}
 			t.status, t.node, t.since = d.Status, d.Node, time.Now()
-			t.lost = t.lost && t.status != disbatch.StatusQueued
+			switch t.status {
+			case disbatch.StatusQueued:
+				t.lost = false
+			case disbatch.StatusClaimed:
+				t.lost = t.lost || s.passing.isDead()
+			}
 		}
 		if t.status == disbatch.StatusRunning {
 			running[t.queue.name]++

@@ -62,6 +62,7 @@ type site struct {
 	losing int         // of the claims to come, lose their replies
 
 	passages []*passage // in the order in which they came
+	passing  *siteLife  // whose passage was let pass last
 
 	mu      sync.Mutex
 	arrived []*passage // since the last settle, in any order
@@ -220,6 +221,7 @@ func (s *site) lets() {
 // waits for a time waits for the same one.
 func (s *site) let(p *passage, fault mongodouble.Fault) {
 	s.say("%s%s", p, []string{"", ", its reply is lost", ", lost", "", ", its reply is cut", ", refused"}[fault])
+	s.passing = p.life
 	p.pass(fault)
 	s.settle()
 	time.Sleep(time.Duration(1 + s.rng.IntN(int(time.Millisecond))))
