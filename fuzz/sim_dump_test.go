@@ -191,8 +191,7 @@ func (s *sim) dump(server *loop.Offline, era string) (body []byte) {
 	return body
 }
 
-// loads sends jobs at once: each is there when its bytes are. Whether they are refused is
-// decided when the first bytes of all come.
+// loads sends jobs at once: each is there when its bytes are, unless the disk is full then.
 func (s *sim) loads(c *simConn, jobs []*simJob, at []int64) {
 	args := binary.BigEndian.AppendUint64(nil, uint64(len(jobs)))
 	r, fills := &simRequest{cmd: periodic.Load, loaded: jobs}, s.fills

@@ -21,8 +21,12 @@ type feed struct {
 	held    bool        // by tests: nothing is flushed until they say so
 }
 
-// Save implements sched.Journal.
+// Save implements sched.Journal. Nobody waits for a function to be on disk, and workers offer
+// as many as they like: while the disk is full none is written.
 func (f *feed) Save(shard int, j *sched.Job) {
+	if j.Space == sched.SpaceQueue && f.journal.Full() {
+		return
+	}
 	r := &f.records[shard]
 	*r = journal.Record{
 		Seq: j.Ref.Seq, Space: uint8(j.Space), Queue: append(r.Queue[:0], j.Queue...), Name: j.Name, Workload: j.Workload,

@@ -260,6 +260,27 @@ func TestFullDisk(t *testing.T) {
 	c.ask(5, periodic.SubmitJob, job("f", "after"), byte(periodic.Success))
 }
 
+// TestDiskFillsUp: a LOAD is refused when the disk fills up in the midst of it, behind the jobs
+// that were in before, and functions that workers offer take none of what is left.
+func TestDiskFillsUp(t *testing.T) {
+	d := newDisk()
+	r := d.on(t, Options{MinFree: 1 << 20, HTTP: "127.0.0.1:0"})
+	c, w := r.greet(periodic.Client), r.greet(periodic.Worker)
+	all := request(1, periodic.Load, count(2), job("f", "before"), job("f", "behind"))
+	last := len(job("f", "behind"))
+	c.send(all[:len(all)-last])
+	r.wantMetric("treadle_jobs", 1)
+	d.free.Store(1)
+	r.until("the disk to be full", r.full)
+	c.send(all[len(all)-last:])
+	c.want(1, byte(periodic.Unknown))
+	w.send(request(2, periodic.CanDo, str8("g")))
+	w.ping()
+	c.ask(3, periodic.ConfigSet, setting("timeout", 5), byte(periodic.Success)) // behind all that is journaled
+	r.wantMetric("treadle_jobs", 1)
+	r.wantMetric("treadle_journal_jobs", 2) // it and its function
+}
+
 // TestDataInUse: a directory has one server, and the second is told so.
 func TestDataInUse(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")

@@ -101,9 +101,6 @@ type load struct {
 // beginLoad starts a LOAD; a refused one is only read past.
 func (p *periodicTalk) beginLoad(f *periodic.Frame, refused bool) {
 	p.load = &load{msgID: f.MsgID, left: f.More, refused: refused, sum: f.PartialSum, want: f.Sum}
-	if !refused && p.s.r.server.full() {
-		p.load.refuse(&p.s.r.server.counters.refusedRequests)
-	}
 	if f.More == 0 {
 		if !refused { // not even a count
 			p.load.refuse(&p.s.r.server.counters.truncated)
@@ -172,7 +169,7 @@ func (l *load) submit(p *periodicTalk, in []byte, last bool) int {
 	r := p.s.r
 	k, err := periodic.ParseJob(in, &j)
 	switch need := periodic.NeedJob(in); {
-	case err == periodic.ErrTruncated && need > r.server.o.MaxFrame || k > r.server.o.MaxFrame:
+	case r.server.full(), err == periodic.ErrTruncated && need > r.server.o.MaxFrame, k > r.server.o.MaxFrame:
 		l.refuse(&r.server.counters.refusedRequests)
 		return 0
 	case err == periodic.ErrTruncated && !last:
