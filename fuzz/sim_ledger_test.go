@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	"treadle/codec/periodic"
 	"treadle/loop"
 )
 
@@ -76,6 +75,7 @@ type simJob struct {
 	late     []*simJob         // those that are not acknowledged yet
 	ghosts   []*simJob         // those of which nobody knows whether they count
 	life     int               // how often a dwork task of this name has been made
+	taken    certainty         // that another Gloom job had its id when it came
 }
 
 func (j *simJob) String() string { return fmt.Sprintf("j%d", j.id) }
@@ -110,7 +110,8 @@ func (j *simJob) heard(c *simConn, result string) string {
 type ledger struct {
 	jobs    []*simJob // by id
 	names   map[string][]*simJob
-	wall    int64 // the latest time that was ever shown
+	ids     map[string][]*simJob // those of Gloom, which are of all queues
+	wall    int64                // the latest time that was ever shown
 	swaps   []swap
 	aired   []*simJob // what was broadcast in this turn
 	missing []*simJob // what was not in a dump in this turn
@@ -168,9 +169,8 @@ func (s *sim) group() int {
 	return s.disk.groups() + 1
 }
 
-// arrives is a job's coming to the server.
-func (s *sim) arrives(j *simJob, at int64) {
-	key := fmt.Sprint(j.queue, j.by, j.name)
+// comes is a new job's coming to the server.
+func (s *sim) comes(j *simJob, at int64) {
 	j.now, j.disk, j.turn, j.came, j.group = sure, maybe, s.turn, s.turn, s.group()
 	j.record.at, j.record.dated = at, true
 	j.recordDisk = j.record
@@ -181,6 +181,12 @@ func (s *sim) arrives(j *simJob, at int64) {
 	if at == 0 {
 		j.due = s.server.Now().Wall
 	}
+}
+
+// arrives is comes for a job of which there may be one already, of its name.
+func (s *sim) arrives(j *simJob, at int64) {
+	key := fmt.Sprint(j.queue, j.by, j.name)
+	s.comes(j, at)
 	for _, old := range s.names[key] {
 		switch {
 		case old.now == gone:
@@ -259,6 +265,7 @@ func (s *sim) crashed() {
 		s.takesAlong(c)
 	}
 	s.conns, s.parted, s.flights, s.hubOwed, s.ktsFlights, s.ktsOwed = nil, nil, nil, 0, nil, 0
+	s.ids = map[string][]*simJob{}
 	for _, l := range locations {
 		s.signs[l] = s.server.Now().Mono // nobody could give any
 	}
@@ -278,84 +285,6 @@ func (s *sim) crashed() {
 	}
 }
 
-// holds says whether c has been given j for sure, and nothing has ended that.
-func (s *sim) holds(c *simConn, j *simJob) bool {
-	if c == nil || j.holder != c || c.peer.Closed() || j.asks > 0 {
-		return false
-	}
-	return j.untimed() || s.server.Now().Mono < j.heldAt+s.limit(j)
-}
-
-// limit is how long a job may be held, in milliseconds.
-func (s *sim) limit(j *simJob) int64 {
-	if j.timeout > 0 {
-		return j.timeout
-	}
-	return int64(s.config[timeoutSetting].now()) * 1000
-}
-
-// mayHold says whether c may have j still: time-outs may be late by a little.
-func (s *sim) mayHold(c *simConn, j *simJob) bool {
-	return j.holder == c && (j.untimed() || s.server.Now().Mono < j.heldAt+s.limit(j)+200)
-}
-
-// assigned checks that c may be given j, and notes it.
-func (s *sim) assigned(c *simConn, j *simJob, queue, name string) {
-	s.say("c%d is given %v", c.id, j)
-	s.wall = max(s.wall, s.server.Now().Wall)
-	if queue != s.queues[j.queue] || name != j.name {
-		s.fail("%v of q%d, %q, is handed out as %q of %q", j, j.queue, j.name, name, queue)
-	}
-	if s.holds(j.holder, j) && j.holder != c {
-		s.fail("%v is handed to c%d and c%d holds it", j, c.id, j.holder.id)
-	}
-	if j.now == gone {
-		if j.turn < s.turn || j.id == 0 {
-			s.fail("%v is handed out after its end, or before it came", j)
-		}
-		return // on its way when it ended
-	}
-	if j.notBefore > s.wall {
-		s.fail("%v is handed out %d ms early", j, j.notBefore-s.wall)
-	}
-	if j.by == ofDwork {
-		if j.location != "" && j.holder == nil && !j.lost && !s.silent(j.location) {
-			s.fail("%v is handed to c%d and %s holds it", j, c.id, j.location)
-		}
-		s.isNext(j)
-		j.moves(c.label())
-	}
-	if j.holder != nil {
-		j.keyed, j.record.dated = false, false // its time was over, and that was a new place in line
-		j.failures++
-	} else if j.keyed {
-		s.ordered(j)
-	}
-	j.now, j.holder, j.heldAt, j.turn, j.lost, j.locks = sure, c, s.server.Now().Mono, s.turn, false, nil
-	j.parked = false
-	s.handed++
-	if j.stale == s.turn+1 {
-		s.doubt(j)
-	}
-}
-
-// ordered notes the jobs that j was handed out before, against the order.
-func (s *sim) ordered(j *simJob) {
-	var better []*simJob
-	for _, r := range s.jobs {
-		if r.now != sure || r.queue != j.queue || !r.keyed || r.holder != nil || r.by == ofDwork || r.turn >= s.turn || r.due > s.began {
-			continue
-		}
-		ahead := r.priority > j.priority || r.priority == j.priority && r.due/1000 < j.due/1000
-		if ahead && !s.waitsUnread(r) {
-			better = append(better, r)
-		}
-	}
-	if better != nil {
-		s.swaps = append(s.swaps, swap{j, better})
-	}
-}
-
 // endTurn is the end of all turns under way: nothing is in the air in the server.
 func (s *sim) endTurn() {
 	s.reap()
@@ -364,9 +293,10 @@ func (s *sim) endTurn() {
 	}
 	s.heardAll()
 	s.hungUp()
+	s.answered()
 	s.idles()
 	for _, j := range s.behind {
-		if j.now == sure && j.holder == nil && j.turn < s.turn && !j.lost {
+		if j.now == sure && j.holder == nil && j.turn < s.turn && !j.lost && !s.waitsUnread(j) {
 			s.fail("%v waits, and stands in a dump behind one that runs", j)
 		}
 	}
@@ -390,102 +320,4 @@ func (s *sim) endTurn() {
 }
 
 // finishes is a worker's word that j is done, with a result. Who does not hold it may be given
-// it again in this very turn, and then that was the word about it.
-func (s *sim) finishes(c *simConn, j *simJob, result string) {
-	result = j.heard(c, result)
-	if s.holds(c, j) {
-		j.results = append(j.results, result)
-		s.end(j)
-		s.done++
-		return
-	}
-	j.results, j.stale = append(j.results, result), s.turn+1
-	if s.mayHold(c, j) || j.lost && j.now != gone {
-		s.doubt(j)
-	}
-}
-
-// returns is a worker's word that it has not done j, which is due again then; at 0: at once.
-func (s *sim) returns(c *simConn, j *simJob, at int64) {
-	j.failures++
-	if s.holds(c, j) {
-		j.holder, j.turn = nil, s.turn
-		j.moves("")
-		if j.by == ofDisbatch && at == 0 {
-			s.end(j)
-			return
-		}
-		j.keyed = j.by == ofPeriodic
-		j.due = s.server.Now().Wall
-		if at > 0 {
-			j.due, j.notBefore, j.putOff = at, at, true
-		}
-		j.record.at, j.record.dated = j.due/1000, true
-		return
-	}
-	j.stale = s.turn + 1
-	if s.mayHold(c, j) || j.lost {
-		j.holder, j.keyed, j.notBefore, j.turn = nil, false, 0, s.turn
-		j.moves("")
-	}
-	j.record.dated = false
-}
-
-// left is a connection's end: what it held is ready again, what it owned is gone.
-func (s *sim) left(c *simConn) {
-	s.takesAlong(c)
-	for _, r := range c.requests {
-		if r.cmd == periodic.Acquire {
-			r.job.asks--
-		}
-	}
-	for _, j := range s.jobs {
-		if j.holder == c {
-			j.holder, j.keyed, j.turn, j.record.dated = nil, false, s.turn, false
-			j.moves("")
-			j.failures++
-			if j.by == ofDisbatch {
-				s.end(j)
-			}
-		}
-		if j.owner == c {
-			if j.owner = nil; j.by == ofGloom {
-				holder := j.holder
-				s.end(j)
-				j.holder = holder
-			}
-		}
-	}
-}
-
 // mayHaveHeld is the end of a connection to which jobs may have been on their way: they are
-// ready again, at another place.
-func (s *sim) mayHaveHeld() {
-	for _, j := range s.jobs {
-		if j.holder != nil && j.turn == s.turn {
-			j.failures++ // before who has it was given it
-			j.record.dated = false
-		}
-		if j.now != gone && (j.holder == nil || j.stale == s.turn+1) && j.by != ofDwork {
-			j.keyed, j.record.dated = false, false
-			j.failures++
-			if j.stale == s.turn+1 || j.by == ofDisbatch || j.queue == broadcast { // and what was said about it counted
-				s.doubt(j)
-			}
-		}
-	}
-}
-
-// failuresOf is how often j has failed at most, with those that are seen at the end of the turn.
-func (s *sim) failuresOf(j *simJob) int {
-	n := j.failures
-	if j.holder != nil && !s.holds(j.holder, j) {
-		n++
-	}
-	for _, c := range s.conns {
-		if c.peer.Closed() && !c.reset {
-			n++
-		}
-	}
-	return n
-}

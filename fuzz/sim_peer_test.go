@@ -35,6 +35,8 @@ type simConn struct {
 	greeted  bool                   // the answer to the hello has passed
 	requests map[uint32]*simRequest // arrived and not answered, by message id
 	busy     bool                   // a slave has a job
+	acks     []*simJob              // that a master has submitted, and has no answer to
+	acked    *simJob                // the last that it was answered, and may yet hear more of
 	joined   int                    // 1 + the turn in which it said last whose jobs it does
 	odd      int                    // so much of what has arrived made no sense, and was not answered yet
 	garbled  bool                   // the last that it sends is no frame
@@ -345,55 +347,6 @@ func (s *sim) result(c *simConn, j *simJob, body []byte) {
 		}
 	}
 	s.fail("c%d is sent %q as the result of %v, of which workers said %q", c.id, body, j, j.results)
-}
-
-func (s *sim) gloomReply(c *simConn) int {
-	payload, n, err := gloom.Next(c.written, 1<<20)
-	if n == 0 {
-		return 0
-	}
-	var r gloom.Reply
-	if err == nil {
-		err = gloom.ParseReply(payload, &r)
-	}
-	if err != nil {
-		s.fail("c%d is sent %q: %v", c.id, c.written, err)
-	}
-	switch {
-	case r.Action != nil:
-		typ, _ := gloom.Text(nil, r.Type)
-		id, _ := gloom.Text(nil, r.ID)
-		if c.busy {
-			s.fail("c%d is sent %q and has a job", c.id, payload)
-		}
-		c.busy = true
-		j := s.known(r.Body, "a job for a slave")
-		if !c.serving(s, j.queue) {
-			s.fail("c%d is given %v of q%d, which it does not do", c.id, j, j.queue)
-		}
-		s.assigned(c, j, string(typ), string(id))
-	case c.isOdd(&r):
-	case r.Error != nil && string(r.Error) == `"`+gloom.JobFailed+`"`:
-		id, _ := gloom.Text(nil, r.Reason)
-		j := s.known(append([]byte("j"), id[1:]...), "a failed job")
-		if j.owner != c || s.failuresOf(j) < 4 {
-			s.fail("c%d hears that %v has failed, after %d deaths", c.id, j, s.failuresOf(j))
-		}
-		j.owner = nil
-		s.end(j)
-	case r.Error != nil:
-		s.fail("c%d is sent %q", c.id, payload)
-	case r.Body != nil:
-		id, _ := gloom.Text(nil, r.ID)
-		j := s.known(append([]byte("j"), id[1:]...), "a response")
-		if j.owner != c || !slices.Contains(j.results, string(r.Body)) {
-			s.fail("c%d is sent the response %q of %v, of which workers said %q", c.id, r.Body, j, j.results)
-		}
-		s.say("c%d has the response %s", c.id, r.Body)
-		j.owner = nil
-		s.results++
-	}
-	return n
 }
 
 // read has the peer read n bytes, and notes the jobs it hears of.

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"treadle/codec/gloom"
 	"treadle/codec/periodic"
 )
 
@@ -192,14 +191,7 @@ func (s *sim) act(c *simConn) {
 	case s.rng.IntN(400) == 0:
 		s.garbles(c)
 	case c.kind == gloomMaster:
-		if s.live() >= mostJobs {
-			return
-		}
-		j := s.job(ofGloom, s.rng.IntN(worked), "")
-		j.priority = int64(s.rng.IntN(3))
-		c.tell(&simRequest{job: j, arrive: func() { s.arrives(j, 0); j.owner = c }},
-			gloom.AppendSubmit(nil, fmt.Appendf(nil, "%q", j.name), fmt.Appendf(nil, "%q", s.queues[j.queue]), j.priority, []byte(j.workload())))
-		s.say("c%d submits %v", c.id, j)
+		s.submits(c)
 	case c.kind == gloomSlave:
 		s.slaves(c)
 	case c.worker() && (!c.client() || s.rng.IntN(2) == 0):
@@ -210,36 +202,7 @@ func (s *sim) act(c *simConn) {
 }
 
 // slaves is something that a slave does.
-func (s *sim) slaves(c *simConn) {
-	if c.next == 0 || s.rng.IntN(8) == 0 {
-		c.next = 1
-		s.joinsQueue(c, []int{0, 1, 2, graph}[s.rng.IntN(worked+1)])
-		return
-	}
-	if len(c.held) == 0 {
-		return
-	}
-	j := c.held[0].job
-	c.held = c.held[1:]
-	result := s.resultOf(j)
-	c.tell(&simRequest{arrive: func() { c.busy = false; s.finishes(c, j, result) }}, gloom.AppendRespond(nil, []byte(result)))
-	s.say("c%d does %v", c.id, j)
-}
-
 // joinsQueue has a slave say whose jobs it does from its next on.
-func (s *sim) joinsQueue(c *simConn, queue int) {
-	arrive := func() {
-		for i := range c.does {
-			if c.does[i] && i != queue {
-				c.does[i], c.quit[i] = false, 1+s.turn
-			}
-		}
-		c.does[queue], c.joined = true, 1+s.turn
-	}
-	c.tell(&simRequest{arrive: arrive}, gloom.AppendJoin(nil, fmt.Appendf(nil, "%q", s.queues[queue])))
-	s.say("c%d joins q%d", c.id, queue)
-}
-
 // resultOf makes a result that no other job has.
 func (s *sim) resultOf(j *simJob) string { return fmt.Sprintf(`"r%v"`, j) }
 

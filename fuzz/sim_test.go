@@ -119,7 +119,7 @@ func (s *sim) say(format string, args ...any) { fmt.Fprintf(&s.trace, format+"\n
 func playSim(seed uint64, ops int, keep []bool) (s *sim, failedAt int, failure error) {
 	first := rand.New(rand.NewPCG(seed, math.MaxUint64))
 	s = &sim{
-		ledger: ledger{names: map[string][]*simJob{}}, stolen: map[string][]*simJob{}, signs: map[string]int64{}, chunks: map[string][]*chunk{},
+		ledger: ledger{names: map[string][]*simJob{}, ids: map[string][]*simJob{}}, stolen: map[string][]*simJob{}, signs: map[string]int64{}, chunks: map[string][]*chunk{},
 		era: []string{"2019", "2020", "2023", "2026"}[first.IntN(4)], shards: []int{1, manyShards}[first.IntN(2)],
 	}
 	s.seed = hashSeed()
