@@ -338,7 +338,7 @@ func takeImage(tb testTB, f vfs.FS, dir string) image {
 }
 
 // quiet waits until nothing is done in the background: all logs but the one in use are
-// in the store, and it has nothing to do.
+// in the store, the next log can be made of the one let go of, and the store has nothing to do.
 func (d *driver) quiet() {
 	d.tb.Helper()
 	poll(d.tb, "the store is not quiet", func() bool {
@@ -347,8 +347,17 @@ func (d *driver) quiet() {
 		if err != nil {
 			d.tb.Fatalf("%v", err)
 		}
-		full := len(slices.DeleteFunc(names, func(n string) bool { return !strings.HasSuffix(n, logSuffix) })) - 1
-		return full <= 0 && m.Flush.NumInProgress+m.Compact.NumInProgress+m.Table.ObsoleteCount+m.Table.ZombieCount == 0
+		full, spares := -1, 0
+		for _, name := range names {
+			switch {
+			case strings.HasSuffix(name, logSuffix):
+				full++
+			case strings.HasSuffix(name, spareSuffix):
+				spares++
+			}
+		}
+		busy := m.Flush.NumInProgress + m.Compact.NumInProgress + m.Table.ObsoleteCount + m.Table.ZombieCount
+		return full <= 0 && spares == len(d.j.log.spares) && busy == 0
 	})
 }
 
