@@ -1,10 +1,19 @@
 package dwork
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+	"math"
+)
+
+// maxFields bounds those of a request, with its parts' and the unknown ones: each is read several times, and 16 MiB hold
+// eight million. A task that waits for a quarter of a million others, each with its location, has fewer.
+const maxFields = 1 << 20
 
 // What is wrong with the bytes of a message.
 var (
 	errWire         = errors.New("dwork: the bytes are no protobuf message, or end too soon")
+	errFields       = fmt.Errorf("dwork: a message of more than %d fields", maxFields)
 	errNoType       = errors.New("dwork: a message without a type")
 	errUnknownType  = errors.New("dwork: a message of unknown type")
 	errNoTaskName   = errors.New("dwork: a task without a name")
@@ -68,15 +77,17 @@ var (
 
 // Decode sets q to the request in payload. An error means that it must be answered with Error and nothing else; its
 // text says why, for a log. q is not to be used then. Unknown fields are ignored. Nothing is allocated without an error.
-func Decode(payload []byte, q *Query) error { return decode(payload, q, &requests, "is no request") }
+func Decode(payload []byte, q *Query) error {
+	return decode(payload, q, maxFields, &requests, "is no request")
+}
 
 // DecodeReply is Decode for what a server sends, on the client's side.
 func DecodeReply(payload []byte, q *Query) error {
-	return decode(payload, q, &replies, "is no reply")
+	return decode(payload, q, math.MaxInt, &replies, "is no reply")
 }
 
-func decode(payload []byte, q *Query, shapes *[Error + 1]shape, illegal string) error {
-	if err := q.parse(payload); err != nil {
+func decode(payload []byte, q *Query, room int, shapes *[Error + 1]shape, illegal string) error {
+	if err := q.parse(payload, room); err != nil {
 		return err
 	}
 	s := shapes[q.Type]

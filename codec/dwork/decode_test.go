@@ -174,7 +174,7 @@ func TestCut(t *testing.T) {
 	}
 	for i := range whole {
 		var q Query
-		if err := q.parse(bytes.Clone(whole[:i])); (err == nil) != ends[i] {
+		if err := q.parse(bytes.Clone(whole[:i]), maxFields); (err == nil) != ends[i] {
 			t.Errorf("cut at %d of %d: %v", i, len(whole), err)
 		}
 	}
@@ -206,6 +206,39 @@ func TestUnknownFields(t *testing.T) {
 	}
 }
 
+// TestManyFields refuses a request of one field more than it may have, wherever they stand, and no reply for that.
+func TestManyFields(t *testing.T) {
+	f := func(what string, most int, task func(n int) []byte) {
+		t.Helper()
+		var q Query
+		if err := Decode(raw(1<<3, 0, 2<<3|2, task(most)), &q); err != nil {
+			t.Errorf("%s, as many as there may be: %v", what, err)
+		}
+		more := task(most + 1)
+		if err := Decode(raw(1<<3, 0, 2<<3|2, more), &q); err != errFields {
+			t.Errorf("%s, one more: %v", what, err)
+		}
+		if err := DecodeReply(raw(1<<3, 3, 2<<3|2, more), &q); err != nil {
+			t.Errorf("%s, in a reply: %v", what, err)
+		}
+	}
+	name := raw(1<<3|2, "a", 2<<3|2, "h")
+	const rest = maxFields - 4 // behind the type, the task and these two
+	many := func(n int, field ...any) []byte { return bytes.Repeat(raw(field...), n) }
+	f("unknown fields", rest, func(n int) []byte { return append(many(n, 15<<3, 1), name...) })
+	f("successors", rest/2, func(n int) []byte { return append(many(n, 5<<3|2, raw(1<<3|2, "s")), name...) })
+	f("log entries", rest/3, func(n int) []byte { return append(many(n, 6<<3|2, raw(1<<3, 1, 2<<3, 7)), name...) })
+	f("a dependency's", rest-2, func(n int) []byte {
+		return append(raw(4<<3|2, append(many(n, 15<<3, 1), raw(1<<3|2, "p")...)), name...)
+	})
+	f("a log entry's", rest-3, func(n int) []byte {
+		return append(raw(6<<3|2, append(many(n, 15<<3, 1), raw(1<<3, 1, 2<<3, 7)...)), name...)
+	})
+	f("a group's", rest-1, func(n int) []byte {
+		return append(append(append(raw(9<<3|3), many(n, 15<<3, 1)...), raw(9<<3|4)...), name...)
+	})
+}
+
 // TestLastCounts reads fields that may be there once and are there twice.
 func TestLastCounts(t *testing.T) {
 	in := raw(1<<3, 0, 6<<3|2, "v", 4<<3, 1, 6<<3|2, "w", 4<<3, 2, 1<<3, 1)
@@ -218,7 +251,7 @@ func TestLastCounts(t *testing.T) {
 // TestReuse decodes over a message that had everything: nothing of it is left.
 func TestReuse(t *testing.T) {
 	var q Query
-	if err := q.parse(text(t, everything)); err != nil || q.Count != 2 {
+	if err := q.parse(text(t, everything), maxFields); err != nil || q.Count != 2 {
 		t.Fatal(err, q.Count)
 	}
 	if err := Decode(text(t, `type: OK`), &q); err != nil || q.Count != 0 || q.Name != nil || q.Location != nil || q.HasN || q.N != 0 {
@@ -232,7 +265,7 @@ func TestReuse(t *testing.T) {
 // TestBreak leaves each range after the first.
 func TestBreak(t *testing.T) {
 	var q Query
-	if err := q.parse(text(t, everything)); err != nil {
+	if err := q.parse(text(t, everything), maxFields); err != nil {
 		t.Fatal(err)
 	}
 	seen := ""

@@ -35,7 +35,7 @@ func TestAppend(t *testing.T) {
 // TestAppendKeeps checks that encoders add to what is there.
 func TestAppendKeeps(t *testing.T) {
 	var q Query
-	if err := q.parse(text(t, everything)); err != nil {
+	if err := q.parse(text(t, everything), maxFields); err != nil {
 		t.Fatal(err)
 	}
 	if got := rewrite([]byte("before"), &q); string(got) != "before"+string(text(t, everything)) {
@@ -73,7 +73,7 @@ func TestNoAllocations(t *testing.T) {
 	})
 	f("the parts", func() {
 		names := 0
-		if q.parse(full) != nil {
+		if q.parse(full, maxFields) != nil {
 			t.Fatal("not decoded")
 		}
 		for task := range q.Tasks {

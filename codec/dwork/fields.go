@@ -35,6 +35,7 @@ type fields struct {
 	number uint64 // its value, when its kind is varint
 	bytes  []byte // its value, when its kind is bytes: never nil then
 	broken bool   // rest is not sound
+	read   int    // how many were, a group's with those that it may have
 }
 
 // next reads one field. It returns false at the end, or when broken is set.
@@ -66,11 +67,13 @@ func (f *fields) next() bool {
 		f.bytes = slices.Clip(f.bytes)
 	default:
 		n = protowire.ConsumeFieldValue(protowire.Number(number), kind, value)
+		f.read += max(n, 0) / 2 // of a group, whose fields have two bytes at least
 	}
 	if n < 0 {
 		return f.fail()
 	}
 	f.rest = value[n:]
+	f.read++
 	return true
 }
 

@@ -46,7 +46,7 @@ func (t Task) deps(tag uint64, yield func(Dep) bool) {
 		if f.tag != tag {
 			continue
 		}
-		dep, _ := parseDep(f.bytes)
+		dep, _, _ := parseDep(f.bytes)
 		if !yield(dep) {
 			return
 		}
@@ -60,7 +60,7 @@ func (t Task) Log(yield func(LogEntry) bool) {
 		if f.tag != taskLog {
 			continue
 		}
-		entry, _ := parseLog(f.bytes)
+		entry, _, _ := parseLog(f.bytes)
 		if !yield(entry) {
 			return
 		}
@@ -79,19 +79,22 @@ type LogEntry struct {
 	Time  int64
 }
 
-// parse sets q to the message in payload, whatever its type's fields should be.
-func (q *Query) parse(payload []byte) error {
+// parse sets q to the message in payload, whatever its type's fields should be. It may have room
+// fields, with those of its parts.
+func (q *Query) parse(payload []byte, room int) error {
 	*q = Query{payload: payload}
 	hasType := false
 	f := fields{rest: payload}
-	for f.next() {
+	for f.next() && f.read <= room {
 		switch f.tag {
 		case queryType:
 			q.Type, hasType = Type(int32(f.number)), true
 		case queryTask:
-			if err := checkTask(f.bytes); err != nil {
+			read, err := checkTask(f.bytes, room-f.read)
+			if err != nil {
 				return err
 			}
+			f.read += read
 			q.Count++
 		case queryName:
 			q.Name = f.bytes
@@ -104,6 +107,8 @@ func (q *Query) parse(payload []byte) error {
 	switch {
 	case f.broken:
 		return errWire
+	case f.read > room:
+		return errFields
 	case !hasType:
 		return errNoType
 	case q.Type < Create || q.Type > Error:
@@ -127,37 +132,41 @@ func parseTask(message []byte) Task {
 	return t
 }
 
-// checkTask judges a task with all its parts.
-func checkTask(message []byte) (err error) {
+// checkTask judges a task with all its parts, and says how many fields it has. It may have room.
+func checkTask(message []byte, room int) (read int, err error) {
 	hasName, hasOrigin := false, false
 	f := fields{rest: message}
-	for err == nil && f.next() {
+	for err == nil && f.next() && f.read <= room {
 		switch f.tag {
 		case taskName:
 			hasName = true
 		case taskOrigin:
 			hasOrigin = true
 		case taskPred, taskSucc:
-			_, err = parseDep(f.bytes)
+			_, read, err = parseDep(f.bytes)
+			f.read += read
 		case taskLog:
-			_, err = parseLog(f.bytes)
+			_, read, err = parseLog(f.bytes)
+			f.read += read
 		}
 	}
 	switch {
 	case err != nil:
-		return err
+		return 0, err
 	case f.broken:
-		return errWire
+		return 0, errWire
+	case f.read > room:
+		return 0, errFields
 	case !hasName:
-		return errNoTaskName
+		return 0, errNoTaskName
 	case !hasOrigin:
-		return errNoOrigin
+		return 0, errNoOrigin
 	}
-	return nil
+	return f.read, nil
 }
 
-func parseDep(message []byte) (Dep, error) {
-	var d Dep
+// parseDep reads a dependency, and says how many fields it has; parseLog does the same.
+func parseDep(message []byte) (d Dep, read int, err error) {
 	f := fields{rest: message}
 	for f.next() {
 		switch f.tag {
@@ -169,15 +178,14 @@ func parseDep(message []byte) (Dep, error) {
 	}
 	switch {
 	case f.broken:
-		return d, errWire
+		return d, 0, errWire
 	case d.Name == nil:
-		return d, errNoDepName
+		return d, 0, errNoDepName
 	}
-	return d, nil
+	return d, f.read, nil
 }
 
-func parseLog(message []byte) (LogEntry, error) {
-	var e LogEntry
+func parseLog(message []byte) (e LogEntry, read int, err error) {
 	hasState, hasTime := false, false
 	f := fields{rest: message}
 	for f.next() {
@@ -190,13 +198,13 @@ func parseLog(message []byte) (LogEntry, error) {
 	}
 	switch {
 	case f.broken:
-		return e, errWire
+		return e, 0, errWire
 	case !hasState:
-		return e, errNoState
+		return e, 0, errNoState
 	case !hasTime:
-		return e, errNoTime
+		return e, 0, errNoTime
 	case e.State < Pending || e.State > Recorded:
-		return e, errUnknownState
+		return e, 0, errUnknownState
 	}
-	return e, nil
+	return e, f.read, nil
 }
