@@ -30,7 +30,7 @@ const (
 	maxDworkReply = 16 << 20
 	// maxDworkParts bounds what a request has: what its tasks wait for, their logs, and the tasks
 	// themselves, each of which counts as taskParts: nobody else is answered meanwhile.
-	maxDworkParts = 1 << 20
+	maxDworkParts = 1 << 18
 	taskParts     = 4
 	// maxLocations bounds the workers known at a time; each takes about 300 bytes and its name.
 	maxLocations = 1 << 20

@@ -106,36 +106,63 @@ func (h *dworkHub) run() {
 // leaseChecks is how often a lease's length is looked for silent workers.
 const leaseChecks = 4
 
-// hubSlice is how long a connection's requests may take in one turn, all but the last: it may
-// post thousands at once, each about very much.
-const hubSlice = 10 * time.Millisecond
+const (
+	// hubSlice is how long a connection's requests may take in one turn, all but the last: it may
+	// post thousands at once, each about very much.
+	hubSlice = 10 * time.Millisecond
+	// shortRequest and shortSteal are what takes less than a millisecond: a request of so many
+	// bytes, and one for so many tasks. Workers ask for no more.
+	shortRequest = 4 << 10
+	shortSteal   = 64
+)
 
-// turn answers all that came in since the last one.
+// turn answers all that came in since the last one. Those that may take long come after all others,
+// and as many of these as fit into a slice, but one: very many peers may send some.
 func (h *dworkHub) turn() {
 	h.now = h.server.now()
 	h.batch = h.batch[:0]
 	for _, l := range h.listeners {
 		h.batch = l.Take(h.batch)
 	}
+	long := h.batch[:0] // never ahead of what is read
 	var last zmq.Request
-	var until time.Time // of the connection's slice
-	for i, request := range h.batch {
+	var until time.Time // of the connection's slice, then of these
+	behind := false     // a request of the connection is among these, and so is the rest
+	for _, request := range h.batch {
 		now := time.Now()
 		if !request.Follows(last) {
-			until = now.Add(hubSlice)
+			until, behind = now.Add(hubSlice), false
 		}
 		last = request
-		if request.Lost() || now.After(until) {
+		if behind = behind || request.Lost() || now.After(until) || h.long(request.Payload); behind {
+			long = append(long, request)
+		} else {
+			respond(h, request, request.Payload)
+		}
+	}
+	until = time.Now().Add(hubSlice)
+	for i, request := range long {
+		if request.Lost() || i > 0 && time.Now().After(until) {
 			request.Later()
 		} else {
 			respond(h, request, request.Payload)
 		}
-		h.batch[i] = zmq.Request{}
 	}
+	clear(h.batch)
 	if cap(h.out) > maxDworkReply/16 {
 		h.out = nil
 	}
 	h.endTurn()
+}
+
+// long says whether a request may take long. Of a short one that depends on what it asks for: a
+// task may wait for very many.
+func (h *dworkHub) long(payload []byte) bool {
+	if len(payload) > shortRequest {
+		return true
+	}
+	q := &h.query
+	return dwork.Decode(payload, q) == nil && (q.Type == dwork.Lookup || q.Type == dwork.Steal && q.N > shortSteal)
 }
 
 // respond answers a request, now or when what it changed is on disk.

@@ -15,7 +15,7 @@ import (
 // The attacks here make graphs of which a small request needs much.
 
 // graphEach is how many tasks wait for one, or are waited for by one.
-const graphEach = 100_000
+const graphEach = 50_000
 
 // many makes so many tasks, all of which wait for others.
 func (s *siege) many(ctx context.Context, hub *client.Hub, prefix string, n int, after func(i int) []string) {

@@ -1,0 +1,126 @@
+package loop
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+
+	"treadle/codec/dwork"
+	"treadle/loop/zmq"
+)
+
+// hubTurns is a hub whose turns the test takes, and peers.
+type hubTurns struct {
+	*dworkRig
+	l *zmq.Listener
+}
+
+func newHubTurns(t *testing.T) *hubTurns {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &hubTurns{newDworkRig(t, Options{}), zmq.Listen(ln, zmq.Options{})}
+	t.Cleanup(func() { _ = h.l.Close() })
+	h.listeners = []*zmq.Listener{h.l}
+	h.sockets = []net.Listener{ln}
+	return h
+}
+
+// posts has a peer of its own send requests, and returns it when they are there for the next turn.
+func (h *hubTurns) posts(requests ...[]byte) *zmq.Client {
+	h.t.Helper()
+	c, err := zmq.Dial(h.t.Context(), h.sockets[0].Addr().String())
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(func() { _ = c.Close() })
+	for _, r := range requests {
+		c.Send(r)
+	}
+	if err := c.Flush(); err != nil {
+		h.t.Fatal(err)
+	}
+	<-h.l.Ready()
+	return c
+}
+
+// told wants the type of a peer's next reply.
+func (h *hubTurns) told(c *zmq.Client, want dwork.Type) {
+	h.t.Helper()
+	reply, err := c.Recv()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	var q dwork.Query
+	if err := dwork.DecodeReply(reply, &q); err != nil || q.Type != want {
+		h.t.Errorf("the reply is %v, %v, want %v", q.Type, err, want)
+	}
+}
+
+func (h *hubTurns) active() int {
+	n, _ := h.server.sched.Backlog(dworkQueue)
+	return n
+}
+
+func createOf(tasks int, name, origin string) []byte {
+	create := dwork.AppendType(nil, dwork.Create)
+	for i := range tasks {
+		create = dwork.AppendTask(create, fmt.Append(nil, name, i), []byte(origin))
+	}
+	return create
+}
+
+func stealOf(n int32) []byte {
+	return dwork.AppendLocation(dwork.AppendN(dwork.AppendType(nil, dwork.Steal), n), []byte("w"))
+}
+
+func lookOf(task string) []byte {
+	return dwork.AppendName(dwork.AppendType(nil, dwork.Lookup), []byte(task))
+}
+
+// TestDworkLongAfterShort: what may take long waits for all short requests of the turn, and so does
+// what the same peer asks behind it.
+func TestDworkLongAfterShort(t *testing.T) {
+	f := func(what string, long []byte, first dwork.Type) {
+		t.Helper()
+		h := newHubTurns(t)
+		a := h.posts(long, createOf(1, "behind", ""))
+		b := h.posts(createOf(1, "x", ""), stealOf(shortSteal))
+		h.turn()
+		h.told(a, first)
+		h.told(b, dwork.OK)
+		h.told(b, dwork.Transfer)
+		h.told(a, dwork.OK)
+	}
+	f("a large request", createOf(1, "x", strings.Repeat("o", shortRequest)), dwork.OK)
+	f("many tasks", stealOf(shortSteal+1), dwork.NotFound) // the other peer has the only one
+	f("a look", lookOf("x0"), dwork.OK)
+	f("a look for what is made behind it", lookOf("behind0"), dwork.NotFound)
+}
+
+// TestDworkLongTakeTurns: of requests that take longer than a slice each turn answers one, however
+// many peers have some.
+func TestDworkLongTakeTurns(t *testing.T) {
+	const peers, each = 3, maxDworkParts / taskParts
+	h := newHubTurns(t)
+	var all []*zmq.Client
+	for i := range peers {
+		all = append(all, h.posts(createOf(each, fmt.Sprint("p", i, " "), "")))
+	}
+	for n := 0; ; <-h.l.Ready() { // for those that come again
+		before := n
+		h.turn()
+		if n = h.active(); n > before+each {
+			t.Fatalf("a turn makes %d tasks, want %d", n-before, each)
+		}
+		if n == peers*each {
+			break
+		}
+	}
+	for _, c := range all {
+		h.told(c, dwork.OK)
+	}
+}
