@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -133,14 +132,7 @@ func (s *sim) dumped(since int, body []byte) map[*simJob]bool {
 
 // counted checks what STATUS says of each queue, when nobody doubts a Periodic job.
 func (s *sim) counted() {
-	v := s.visit(s.server)
-	body := s.report(v.framing, s.era, v.ask(periodic.Status, nil))
-	v.peer.Close()
-	lines := map[string]string{}
-	for line := range strings.SplitSeq(string(body), "\n") {
-		name, rest, _ := strings.Cut(line, ",")
-		lines[name] = rest
-	}
+	lines := s.lines()
 	for queue, name := range s.queues[:graph] {
 		least, most, workers := 0, 0, 0
 		for _, j := range s.jobs {
@@ -191,15 +183,18 @@ func (s *sim) dump(server *loop.Offline, era string) (body []byte) {
 	return body
 }
 
-// loads sends jobs at once: each is there when its bytes are, unless the disk is full then.
-func (s *sim) loads(c *simConn, jobs []*simJob, at []int64) {
-	args := binary.BigEndian.AppendUint64(nil, uint64(len(jobs)))
-	r, fills := &simRequest{cmd: periodic.Load, loaded: jobs}, s.fills
+// loads sends jobs at once.
+func (s *sim) loads(c *simConn, jobs []*simJob, at []int64) { s.loadsAs(c, jobs, at, &loadEnd{}) }
+
+// loadsAs sends jobs at once, and something behind them: each is there when its bytes are, unless the disk is full then.
+func (s *sim) loadsAs(c *simConn, jobs []*simJob, at []int64, b *loadEnd) {
+	args := binary.BigEndian.AppendUint64(nil, uint64(len(jobs)+b.more))
+	r, fills := &simRequest{cmd: periodic.Load, loaded: jobs, silent: b.sum}, s.fills
 	var fronts []mark
 	for i, j := range jobs {
 		args = append(args, s.record(j, at[i])...)
 		arrive := func() {
-			if fills == s.fills {
+			if fills == s.fills && !b.sum {
 				s.admits(r, func() { s.arrives(j, at[i]) })
 				return
 			}
@@ -209,13 +204,23 @@ func (s *sim) loads(c *simConn, jobs []*simJob, at []int64) {
 		}
 		fronts = append(fronts, mark{len(args), &simRequest{silent: true, job: j, arrive: arrive}})
 	}
+	r.arrive = func() {
+		if b.more != 0 {
+			r.refused, r.doubtful = true, false
+		}
+	}
+	start, args := len(c.outgoing), append(args, b.tail...)
 	c.ask(r, args)
+	if b.sum {
+		c.outgoing[start+sumAt] ^= 1
+		c.garbled = true
+	}
 	last := c.marks[len(c.marks)-1]
 	for i := range fronts {
 		fronts[i].at += last.at - len(args)
 	}
 	c.marks = append(append(c.marks[:len(c.marks)-1], fronts...), last)
-	s.say("c%d loads %v at %d", c.id, jobs, at)
+	s.say("c%d loads %v at %d, and %+v", c.id, jobs, at, *b)
 }
 
 // mostLoaded is how many jobs of a dump are loaded at once.

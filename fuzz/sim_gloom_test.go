@@ -50,7 +50,7 @@ func (s *sim) claims(c *simConn, j *simJob) {
 func (s *sim) taken(id string) (is certainty) {
 	for _, j := range s.ids[id] {
 		switch {
-		case j.now == gone && j.holder == nil && j.turn < s.turn && !j.parked && j.asks == 0 && !s.waitsUnread(j):
+		case j.now == gone && j.holder == nil && j.turn < s.turn && !j.lost && !j.parked && j.asks == 0 && !s.waitsUnread(j):
 		case j.turn < s.turn && !s.mixed && (j.now == sure || s.holds(j.holder, j)):
 			return sure
 		default:
@@ -90,17 +90,6 @@ func (s *sim) admitted(c *simConn) {
 		s.fail("%v of c%d has an id that is taken, and it is not told so", j, c.id)
 	}
 	c.acked = nil
-}
-
-// answered checks, at the end of a turn, that all masters have been told what became of what they submitted.
-func (s *sim) answered() {
-	for _, c := range s.conns {
-		if c.kind == gloomMaster && !c.peer.Closed() {
-			if s.admitted(c); len(c.acks) > 0 {
-				s.fail("c%d has submitted %v, and that is not acknowledged", c.id, c.acks[0])
-			}
-		}
-	}
 }
 
 // failedID is the job of an id that has failed.

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"treadle/codec/periodic"
 	"treadle/loop"
 )
 
@@ -321,3 +322,21 @@ func (s *sim) endTurn() {
 
 // finishes is a worker's word that j is done, with a result. Who does not hold it may be given
 // mayHaveHeld is the end of a connection to which jobs may have been on their way: they are
+
+// answered checks, at the end of a turn, that all have been told what waits for nothing: masters what became of what
+// they submitted, clients that something makes no sense.
+func (s *sim) answered() {
+	for _, c := range s.conns {
+		if c.peer.Closed() {
+			continue
+		}
+		if s.admitted(c); len(c.acks) > 0 {
+			s.fail("c%d has submitted %v, and that is not acknowledged", c.id, c.acks[0])
+		}
+		for _, r := range c.requests {
+			if !c.slow && (r.refused && !r.doubtful || r.cmd == periodic.Ping || r.cmd == periodic.ConfigGet || r.cmd == periodic.Status) {
+				s.fail("c%d has sent a %v, and has no answer", c.id, r.cmd)
+			}
+		}
+	}
+}

@@ -65,3 +65,36 @@ func (c *simConn) isOdd(r *gloom.Reply) bool {
 	c.odd--
 	return c.odd >= 0
 }
+
+// loadEnd is what follows the jobs of a LOAD.
+type loadEnd struct {
+	more int    // jobs that are announced and not there
+	tail string // bytes of the last of them, or of nothing
+	sum  bool   // the frame's checksum is wrong
+}
+
+// sumAt is where the checksum of a frame begins.
+const sumAt = 8
+
+// oddTails end a LOAD so that it makes no sense, save the last one: what nobody has announced is read past.
+var oddTails = []loadEnd{
+	{more: 1},
+	{more: 1 << 40, tail: "\x01f\x01n\x00\x00\x00\x01x\x00\x00\x00\x00\x00\x00\x00\x00\x09"},
+	{more: 2, tail: "\x01f\x01n\x00\x00\x00\x09x"},
+	{more: 1, tail: "\x01f\x01n\x7f\xff\xff\xffx"},
+	{tail: "and more"},
+}
+
+// loadsBadly has a client send jobs at once, and something behind them that makes no sense. The jobs are there all the
+// same, unless it could be seen that the frame is not what was sent; without a count of any there are none.
+func (s *sim) loadsBadly(c *simConn, at int64) {
+	jobs := []*simJob{s.fresh(s.rng.IntN(graph), ""), s.fresh(s.rng.IntN(graph), "")}
+	switch n := s.rng.IntN(len(oddTails) + 2); {
+	case n < len(oddTails):
+		s.loadsAs(c, jobs, []int64{at, at}, &oddTails[n])
+	case n == len(oddTails) || c.framing() == periodic.Plain:
+		s.loadsAs(c, nil, nil, &loadEnd{more: -1, tail: "and more"})
+	default:
+		s.loadsAs(c, jobs, []int64{at, at}, &loadEnd{sum: true})
+	}
+}

@@ -78,12 +78,14 @@ type simRequest struct {
 	arrive func()
 	silent bool // nothing answers it
 
-	refused  bool // it came when the disk was full
+	refused  bool // it came when the disk was full, or makes no sense
 	doubtful bool // it came when the disk became full, or had room again
 
 	setting      *setting // of a CONFIG_GET
 	from         int      // the value that it had then
 	acknowledged func()   // by the answer to a CONFIG_SET
+
+	crowded bool // a STATUS of very many functions
 
 	lock     string // of an ACQUIRE, for one of limit jobs
 	limit    int
@@ -277,6 +279,9 @@ func (s *sim) periodicReply(c *simConn) int {
 			c.requests[r.MsgID] = q
 		}
 	case periodic.Status:
+		if lines := statusLines(s.report(c.framing(), s.era, r.Body)); q.crowded {
+			s.isCrowded(lines)
+		}
 	case periodic.Dump:
 		s.dumped(q.turn, s.report(c.framing(), s.era, r.Body))
 	case periodic.ConfigGet:

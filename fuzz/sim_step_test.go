@@ -39,6 +39,10 @@ func (s *sim) step() {
 		s.limits()
 	case n < 728:
 		s.copies()
+	case n < 729:
+		s.exodus()
+	case n < 730:
+		s.crowd()
 	case n < 850:
 		s.read(s.any(), []int{1, 40, math.MaxInt}[s.rng.IntN(3)])
 	case n < 910:
@@ -328,8 +332,12 @@ func (s *sim) asks(c *simConn) {
 		c.ask(r, s.record(j, at))
 		s.say("c%d submits %v at %d", c.id, j, at)
 	case n < 12:
-		if s.rng.IntN(2) == 0 {
+		switch s.rng.IntN(4) {
+		case 0, 1:
 			s.loadsDump(c)
+			return
+		case 2:
+			s.loadsBadly(c, at)
 			return
 		}
 		s.loads(c, []*simJob{s.fresh(s.rng.IntN(graph), ""), s.fresh(s.rng.IntN(graph), "")}, []int64{at, at})
