@@ -172,8 +172,8 @@ func (s *sim) noJob(c *simConn) {
 }
 
 // wakes checks the answer to a SLEEP. With it a worker may be sent what is broadcast, which
-// it gets with its next GRAB_JOB and which is nobody else's then. asked is the turn of the SLEEP:
-// who reads slowly was woken by then, perhaps.
+// it gets with its next GRAB_JOB and which is nobody else's then, also if something has ended it
+// since, in the same turn. asked is the turn of the SLEEP: who reads slowly was woken by then, perhaps.
 func (s *sim) wakes(c *simConn, body []byte, asked int) {
 	if len(body) != 1 || body[0] != byte(periodic.Noop) {
 		s.fail("c%d is sent %x for a SLEEP", c.id, body)
@@ -181,15 +181,16 @@ func (s *sim) wakes(c *simConn, body []byte, asked int) {
 	if s.grab != loop.GrabDocument || !c.serving(s, broadcast) {
 		return
 	}
+	if !c.slow {
+		asked = s.turn // it reads at once
+	}
 	for _, j := range s.jobs {
-		if j.by != ofPeriodic || j.queue != broadcast {
+		if j.by != ofPeriodic || j.queue != broadcast || j.now == gone && j.turn < asked {
 			continue
 		}
 		if j.now != gone {
 			s.doubt(j)
-			c.kept = append(c.kept, j)
-		} else if c.slow && j.turn >= asked {
-			c.kept = append(c.kept, j)
 		}
+		c.kept = append(c.kept, j)
 	}
 }
