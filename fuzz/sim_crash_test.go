@@ -16,7 +16,7 @@ import (
 // settings are the server's.
 func (s *sim) settings() loop.Options {
 	return loop.Options{
-		Loops: 2, Shards: s.shards, PeriodicCRC: s.era, PeriodicGrab: s.grab, PeriodicShutdown: s.stops, MaxFrame: 1 << 12, GloomMaxFrame: 1 << 12, MaxOutbound: 1 << 12,
+		Loops: 2, Shards: s.shards, PeriodicCRC: s.era, PeriodicGrab: s.grab, PeriodicShutdown: s.stops, MaxFrame: s.frame, GloomMaxFrame: s.frame, MaxOutbound: s.frame,
 		Kts46: loop.Kts46Options{RestartAfter: s.restartAfter},
 		Dwork: loop.DworkOptions{Restart: s.restart, Remember: s.remember, Lease: s.lease},
 	}

@@ -19,6 +19,7 @@ func (s *sim) nodeStep() {
 		return
 	}
 	j := s.job(ofDisbatch, s.rng.IntN(worked), "")
+	j.size = s.large()
 	s.say("the node submits %v", j)
 	s.arrives(j, 0)
 	j.asked = true
@@ -36,7 +37,7 @@ func (s *sim) nodeStep() {
 
 // nodeHears checks what the node is told of a job's end.
 func (s *sim) nodeHears(j *simJob, data []byte, err error) {
-	s.say("the node hears %q, %v of %v", data, err, j)
+	s.say("the node hears %q, %v of %v", brief(data), err, j)
 	switch {
 	case !j.asked:
 		s.fail("the node hears of %v twice, or after it has withdrawn it", j)

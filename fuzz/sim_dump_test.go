@@ -98,7 +98,7 @@ func (s *sim) tells(k *simJob, j *periodic.Job, where string) {
 func (s *sim) dumped(since int, body []byte) map[*simJob]bool {
 	there, lastRunning := map[*simJob]bool{}, (*simJob)(nil)
 	for _, j := range s.parseDump(body) {
-		k := s.known(j.Workload, "a job of a dump")
+		k := s.whole(j.Workload, "a job of a dump")
 		if k.by != ofPeriodic || k.now == gone && (k.turn < since || k.id == 0) || there[k] {
 			s.fail("%v is in a dump, and has ended, never came or is there twice", k)
 		}
@@ -220,7 +220,7 @@ func (s *sim) loadsAs(c *simConn, jobs []*simJob, at []int64, b *loadEnd) {
 		fronts[i].at += last.at - len(args)
 	}
 	c.marks = append(append(c.marks[:len(c.marks)-1], fronts...), last)
-	s.say("c%d loads %v at %d, and %+v", c.id, jobs, at, *b)
+	s.say("c%d loads %v at %d, and %+q", c.id, jobs, at, *b)
 }
 
 // mostLoaded is how many jobs of a dump are loaded at once.

@@ -24,7 +24,7 @@ func (s *sim) submits(c *simConn) {
 		name = fmt.Sprint("same", s.rng.IntN(sameIDs))
 	}
 	j := s.job(ofGloom, s.rng.IntN(worked), name)
-	j.priority = int64(s.rng.IntN(3))
+	j.priority, j.size = int64(s.rng.IntN(3)), s.large()
 	c.tell(&simRequest{job: j, arrive: func() { s.claims(c, j) }},
 		gloom.AppendSubmit(nil, fmt.Appendf(nil, "%q", j.name), fmt.Appendf(nil, "%q", s.queues[j.queue]), j.priority, []byte(j.workload())))
 	s.say("c%d submits %v as %s", c.id, j, j.name)
@@ -129,7 +129,7 @@ func (s *sim) gloomReply(c *simConn) int {
 			s.fail("c%d is sent %q and has a job", c.id, payload)
 		}
 		c.busy = true
-		j := s.known(r.Body, "a job for a slave")
+		j := s.whole(r.Body, "a job for a slave")
 		if !c.serving(s, j.queue) {
 			s.fail("c%d is given %v of q%d, which it does not do", c.id, j, j.queue)
 		}
@@ -149,7 +149,7 @@ func (s *sim) gloomReply(c *simConn) int {
 		if j.owner != c || j.name != string(id) || !slices.Contains(j.results, string(r.Body)) {
 			s.fail("c%d is sent the response %q of %v, of which workers said %q", c.id, r.Body, j, j.results)
 		}
-		s.say("c%d has the response %s", c.id, r.Body)
+		s.say("c%d has the response %s", c.id, brief(r.Body))
 		j.owner = nil
 		s.results++
 	}

@@ -38,6 +38,7 @@ type simJob struct {
 	queue int
 	name  string
 	text  bool // its workload is no JSON
+	size  int  // so much is behind its number there, and in its result
 
 	now   certainty // that the server has it
 	disk  certainty // that it would have it after a crash
@@ -89,11 +90,17 @@ func (j *simJob) untimed() bool { return j.by != ofPeriodic }
 
 // workload is a job's, by which it is known again: JSON, or text.
 func (j *simJob) workload() string {
+	text := j.String() + strings.Repeat(padding, j.size)
 	if j.text {
-		return j.String()
+		return text
 	}
-	return strconv.Quote(j.String())
+	return strconv.Quote(text)
 }
+
+// padding is what large workloads and results are made of; what is said of them leaves it out.
+const padding = "."
+
+func brief(b []byte) string { return strings.ReplaceAll(string(b), padding, "") }
 
 // heard is a result as who waits for it gets it. Where a protocol has JSON alone, text is a
 // string, and text again on the other side.
@@ -150,6 +157,15 @@ func (s *sim) known(workload []byte, what string) *simJob {
 		s.fail("%s: %q is nobody's", what, workload)
 	}
 	return s.jobs[id]
+}
+
+// whole is known of all that a workload has.
+func (s *sim) whole(workload []byte, what string) *simJob {
+	j := s.known(workload, what)
+	if j.by != ofDwork && strings.Trim(string(workload), `"`) != strings.Trim(j.workload(), `"`) {
+		s.fail("%s: %d bytes, %q, are not the %d of %v", what, len(workload), brief(workload), len(j.workload()), j)
+	}
+	return j
 }
 
 // live counts the jobs that may be there.

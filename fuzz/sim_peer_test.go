@@ -253,7 +253,7 @@ func (s *sim) periodicReply(c *simConn) int {
 			s.fail("c%d is sent %x for a GRAB_JOB", c.id, r.Body)
 		}
 		_, j := takeAssign(c, r.Body)
-		k := s.known(j.Workload, "an assignment")
+		k := s.whole(j.Workload, "an assignment")
 		if c.slow && q.turn < s.turn && k.queue != broadcast {
 			s.assignedLate(c, k, q)
 			break
@@ -339,7 +339,7 @@ func (s *sim) result(c *simConn, j *simJob, body []byte) {
 		}
 		body = body[1:]
 	}
-	s.say("c%d has the result %s of %v", c.id, body, j)
+	s.say("c%d has the result %s of %v", c.id, brief(body), j)
 	if j.owner != c {
 		s.fail("c%d is sent a result of %v, which it does not wait for", c.id, j)
 	}
@@ -351,7 +351,7 @@ func (s *sim) result(c *simConn, j *simJob, body []byte) {
 			return
 		}
 	}
-	s.fail("c%d is sent %q as the result of %v, of which workers said %q", c.id, body, j, j.results)
+	s.fail("c%d is sent %q as the result of %v, of which workers said %q", c.id, brief(body), j, j.results)
 }
 
 // read has the peer read n bytes, and notes the jobs it hears of.

@@ -105,7 +105,9 @@ func (s *sim) any() *simConn { return s.conns[s.rng.IntN(len(s.conns))] }
 func (s *sim) arrive(c *simConn) {
 	n := math.MaxInt
 	if s.rng.IntN(3) == 0 {
-		n = 1 + s.rng.IntN(60)
+		if n = 1 + s.rng.IntN(60); s.rng.IntN(4) > 0 {
+			n = max(n, s.rng.IntN(1+len(c.outgoing))) // of what is large
+		}
 	}
 	s.deliver(c, n)
 	if s.rng.IntN(3) > 0 {
@@ -208,7 +210,9 @@ func (s *sim) act(c *simConn) {
 // slaves is something that a slave does.
 // joinsQueue has a slave say whose jobs it does from its next on.
 // resultOf makes a result that no other job has.
-func (s *sim) resultOf(j *simJob) string { return fmt.Sprintf(`"r%v"`, j) }
+func (s *sim) resultOf(j *simJob) string {
+	return fmt.Sprintf(`"r%v%s"`, j, strings.Repeat(padding, j.size))
+}
 
 // works is something that a Periodic worker does.
 func (s *sim) works(c *simConn) {
@@ -300,10 +304,18 @@ func (s *sim) record(j *simJob, at int64) []byte {
 	})
 }
 
+// large is how much a job has behind its number: seldom anything, and then up to half of what a frame may have.
+func (s *sim) large() int {
+	if s.rng.IntN(10) > 0 {
+		return 0
+	}
+	return s.rng.IntN(s.frame / 2 >> s.rng.IntN(5))
+}
+
 // fresh makes a Periodic job that is submitted next.
 func (s *sim) fresh(queue int, name string) *simJob {
 	j := s.job(ofPeriodic, queue, name)
-	j.text = s.rng.IntN(4) == 0
+	j.text, j.size = s.rng.IntN(4) == 0, s.large()
 	j.timeout = []int64{600_000, 0, 4000}[s.rng.IntN(3)]
 	j.record.least = s.rng.Int32N(3) * s.rng.Int32N(1000)
 	j.record.most = j.record.least

@@ -63,6 +63,7 @@ type sim struct {
 	grab   loop.Grab // what becomes of a GRAB_JOB when there is nothing
 	stops  string    // whether a client may stop the server
 	shards int
+	frame  int // the largest, and the most that waits for a peer
 
 	logSize int64 // with which a log of the journal is full
 	queues  []string
@@ -128,6 +129,7 @@ func playSim(seed uint64, ops int, keep []bool) (s *sim, failedAt int, failure e
 	s.logSize, s.config = []int64{1, 2 << 10, 16 << 10, 0}[first.IntN(4)], newSettings()
 	s.kts, s.ktsDisk, s.restartAfter = newKtsBook(), newKtsBook(), []time.Duration{0, 20 * time.Second}[first.IntN(2)]
 	s.restart, s.remember = []string{loop.DworkKeep, loop.DworkReady}[first.IntN(2)], []time.Duration{0, 10 * time.Second}[first.IntN(2)]
+	s.frame = []int{4 << 10, 16 << 10, 256 << 10}[first.IntN(3)]
 	s.lease = []time.Duration{0, 15 * time.Second}[first.IntN(2)]
 	for i := range s.kts.tops {
 		s.ktsPeers = append(s.ktsPeers, &ktsPeer{number: i, v2: i%2 == 1})
@@ -201,10 +203,10 @@ func (s *sim) audit() bool {
 		return false
 	}
 	there := s.dumped(s.turn, body)
-	for _, j := range s.parseDump(body) {
-		s.say("%s is there", j.Workload)
-	}
-	for _, j := range s.jobs {
+	for _, j := range s.jobs { // the order of a dump is the server's affair
+		if there[j] {
+			s.say("%v is there", j)
+		}
 		switch j.by {
 		case ofPeriodic:
 			if j.now == maybe && !there[j] {

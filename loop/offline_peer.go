@@ -53,15 +53,16 @@ func (p *OfflinePeer) Send(b []byte) {
 	p.server.Settle()
 }
 
-// Feed is Send within a turn that goes on.
+// Feed is Send within a turn that goes on. The server reads as the engine does: a little at
+// first, and more, perhaps to where a large message is put together, when there is more.
 func (p *OfflinePeer) Feed(b []byte) {
-	for !p.closed && len(b) > 0 {
-		n := len(b)
-		if to := p.session.window(); to != nil {
+	for most := readBuffer; !p.closed && len(b) > 0; most = readMore {
+		n := min(len(b), most)
+		if to := p.session.window(); to != nil && most == readMore {
 			n = copy(to, b)
 			p.session.r.filled(p.session, n)
 		} else {
-			p.session.r.traffic(p.session, b)
+			p.session.r.traffic(p.session, b[:n])
 		}
 		erase(b[:n])
 		b = b[n:]
