@@ -181,6 +181,7 @@ func TestLimitsAreAnswered(t *testing.T) {
 	}
 	worker := w.join(0, periodic.Worker)
 	worker.grabs(1000, sched.MaxSlots)
+	worker.catchUp()
 	if n := len(worker.frames()); n != 0 {
 		t.Fatalf("%d of the allowed grabs are answered", n)
 	}

@@ -1,11 +1,12 @@
 package loop
 
-// A request of a Periodic worker of very many functions may have each of them looked at, and one read
-// holds hundreds of requests. What such workers cost in one turn is bounded: beyond it the rest
-// of what they ask waits for the next turn, behind everything that others have sent meanwhile.
+// A request of a Periodic worker of very many functions may have each of them looked at, a STATUS
+// lists all that there are, data has very many listeners, and one read holds hundreds of requests.
+// What such peers cost in one turn is bounded: beyond it the rest of what they ask waits for the
+// next turn, behind everything that others have sent meanwhile.
 const (
-	// lookTurn is what they may cost: so many functions and held jobs are looked through in
-	// some milliseconds.
+	// lookTurn is what they may cost: so many functions, held jobs or listeners are looked
+	// through in some milliseconds.
 	lookTurn = 32 << 10
 	// fewLooks is what no request is put off for.
 	fewLooks = 256
@@ -19,10 +20,11 @@ const (
 
 // pause says whether the next request of the session waits for another turn.
 func (s *session) pause() bool {
-	if s.peer == nil {
-		return false
+	n := s.looked
+	s.looked = 0
+	if s.peer != nil {
+		n += s.peer.Looked()
 	}
-	n := s.peer.Looked()
 	if n < fewLooks {
 		return false
 	}

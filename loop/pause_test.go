@@ -63,6 +63,14 @@ func (c *memConn) goOn() {
 	}
 }
 
+// catchUp lets a session go on until it is paused no more.
+func (c *memConn) catchUp() {
+	c.w.t.Helper()
+	for c.s.paused {
+		c.goOn()
+	}
+}
+
 // TestPause: what a worker of very many functions asks for in one read is done over many turns,
 // in between which others are served, in the order in which it was asked for.
 func TestPause(t *testing.T) {
@@ -155,9 +163,8 @@ func TestPauseCut(t *testing.T) {
 				w.step()
 			}
 		}
-		for w.settle(); worker.s.paused; {
-			worker.goOn()
-		}
+		w.settle()
+		worker.catchUp()
 		seen := map[uint32]bool{}
 		for _, f := range worker.frames() {
 			if seen[f.MsgID] {

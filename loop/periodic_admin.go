@@ -95,6 +95,7 @@ func (p *periodicTalk) status(msgID uint32) {
 		p.report(msgID, server.statuses, periodic.MaxPayload, server.encodeStatus)
 		return
 	}
+	p.s.looked += 2 * server.sched.QueueCount() // each is written, too
 	p.s.touch()
 	start := len(p.s.out)
 	out := binary.BigEndian.AppendUint32(periodic.BeginResponse(p.s.out, p.framing), msgID)

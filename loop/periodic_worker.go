@@ -163,6 +163,7 @@ func (p *periodicTalk) serve(f *periodic.Frame) bool {
 	}
 	r := p.s.r
 	if f.Cmd == periodic.CantDo {
+		p.s.looked += len(p.kept.all)
 		p.kept.drop(string(queueOf(name)))
 		r.server.sched.Unwatch(p.s.party(), queueOf(name))
 	} else if err := r.server.sched.Watch(r.now, p.s.party(), queueOf(name), f.Cmd == periodic.Broadcast, r); err != nil {

@@ -51,7 +51,7 @@ type reactor struct {
 	kept     int         // bytes of jobs that are kept for workers that sleep
 	paused   []*session  // those whose requests go on in the next turn
 	resuming bool        // there is to be a turn for them
-	looked   int         // what workers of many queues have cost this turn
+	looked   int         // what costly requests have looked through this turn, see pause.go
 	waiting  []*session  // those with late acknowledgements
 	partings []parting   // those of peers that have closed their side
 	waits    atomic.Bool // there are some

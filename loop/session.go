@@ -57,6 +57,7 @@ type session struct {
 	partial []byte      // an unfinished message
 	counted int         // of it, in the reactor's partials
 	behind  int         // of it, what has come while it was paused
+	looked  int         // what its requests have looked through beside the peer's, see pause.go
 	late    []byte      // acknowledgements that wait for the journal, see durable.go
 	marks   []mark      // for what
 	stream  *stream     // a long reply being sent in pieces, see stream.go

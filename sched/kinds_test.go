@@ -70,6 +70,32 @@ func TestNamedTwin(t *testing.T) {
 	}, "2 2 assign a")
 }
 
+// Behind very many ready jobs of names that a peer holds no other is looked for. It is found
+// when the peer has ended enough of those.
+func TestManyTwins(t *testing.T) {
+	x := newStand(t, Options{Rules: wildRules})
+	master, p := x.peer(), x.skilled(Named, "f")
+	const many = maxTwins + 1
+	var held []JobRef
+	for i := range many {
+		x.reserve(p, uint64(i))
+		x.submit("f", fmt.Sprint(i), owned(master, 7))
+		held = append(held, x.want(fmt.Sprint("2 ", i, " assign ", i))[0].job.ref)
+	}
+	for i := range many {
+		x.submit("f", fmt.Sprint(i))
+	}
+	x.submit("f", "other")
+	x.reserve(p, many)
+	x.want()
+	x.ok(x.s.Finish(x.now, p, held[many-1], nil, &x.rec)) // it is not among those that are looked at
+	x.want("1 7 result ")
+	x.ok(x.s.Finish(x.now, p, held[0], nil, &x.rec))
+	x.want("1 7 result ", fmt.Sprint("2 ", many, " assign 0"))
+	x.reserve(p, many+1)
+	x.want(fmt.Sprint("2 ", many+1, " assign ", maxTwins))
+}
+
 // Sleepers are told of a broadcast with a copy each, and leave the line while it is read.
 func TestBroadcastAmongKinds(t *testing.T) {
 	x := newStand(t, Options{Rules: wildRules})

@@ -60,7 +60,9 @@ func (s *Scheduler) Publish(p *Peer, ref JobRef, data []byte, tag uint64, sink S
 		return false, nil
 	}
 	name, _ := unpack(sh.arena.view(r.bytes, int(r.size)))
-	for _, a := range sh.topics[topic{r.space, sh.queueOf(r).name, string(name)}] {
+	listeners := sh.topics[topic{r.space, sh.queueOf(r).name, string(name)}]
+	p.looked += len(listeners)
+	for _, a := range listeners {
 		if a.peer.burden(len(data), ack{p.id, tag}, !wait) {
 			wait = true
 		}

@@ -43,6 +43,18 @@ func (l *locks) init() {
 	l.called = make(map[JobRef]string)
 }
 
+// cost is what is looked through when a job asks for a lock, or gives it back: the locks that
+// it holds, and the lines for this one.
+func (l *locks) cost(name string, job JobRef) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := len(l.held[job])
+	if k := l.byName[name]; k != nil {
+		n += len(k.waiting)
+	}
+	return n
+}
+
 // acquire gives the lock to a job if fewer than count hold it. A job that is refused
 // loses the locks that it holds, which are returned, and stands in line.
 func (l *locks) acquire(name string, job JobRef, count int) (got bool, freed []string, err error) {
@@ -192,6 +204,7 @@ func (s *Scheduler) Acquire(now Time, p *Peer, ref JobRef, name string, count in
 		sh.counters.Stale++
 		return false, err
 	}
+	p.looked += s.locks.cost(name, ref)
 	got, freed, err := s.locks.acquire(name, ref, count)
 	if err != nil {
 		return false, err
@@ -216,6 +229,7 @@ func (s *Scheduler) Release(now Time, p *Peer, ref JobRef, name string, sink Sin
 		sh.counters.Stale++
 		return err
 	}
+	p.looked += s.locks.cost(name, ref)
 	if s.locks.release(name, ref) {
 		sh.calls = append(sh.calls, name)
 	}

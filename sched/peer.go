@@ -71,8 +71,9 @@ func (p *Peer) Watching() int {
 	return n
 }
 
-// Looked returns how many queues and held jobs the owner's verbs have looked through since it
-// was last called, those of a peer of one queue aside: what a worker of very many costs.
+// Looked returns how many queues, held jobs, listeners, locks and lines for them the owner's
+// verbs have looked through since it was last called, the one queue of a peer of one aside, and a
+// part of the slots and watches: what a peer costs that has very many.
 func (p *Peer) Looked() int {
 	n := p.looked
 	p.looked = 0
@@ -96,6 +97,10 @@ func (p *Peer) prune() {
 	p.unregister((n - len(p.watches)) * watchCost)
 	p.mu.Unlock()
 }
+
+// skimmed is how many slots or watches are looked through in the time in which one queue is
+// that has to be locked: they lie side by side.
+const skimmed = 32
 
 // slot is one outstanding Reserve.
 type slot struct {

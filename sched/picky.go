@@ -1,6 +1,9 @@
 package sched
 
-import "slices"
+// maxTwins is how many ready jobs are looked at that a peer which knows jobs by name cannot be
+// given, because it holds others of their names. One that holds so many gets no other before it
+// has ended one of them.
+const maxTwins = 64
 
 // matchPicky is matchOne for a queue where not every ready job fits every watch: it
 // pairs the oldest slot for which there is a job with the first job that fits it.
@@ -8,16 +11,16 @@ func (sh *shard) matchPicky(now Time, q *queue, sink Sink) bool {
 	if len(q.line) == 0 || q.ready.jobs+q.wide.jobs == 0 {
 		return false
 	}
-	if sh.pair(now, q, q.line[0], sink) { // nearly always; the rest costs a sorted line
+	if sh.pair(now, q, q.line[0], sink) { // nearly always
 		return true
 	}
-	line := slices.SortedFunc(slices.Values(q.line), func(a, b *watch) int {
-		if a.ahead(b) {
-			return -1
+	var oldest *watch
+	for _, w := range q.line {
+		if (oldest == nil || w.ahead(oldest)) && sh.jobFor(w) != none {
+			oldest = w
 		}
-		return 1
-	})
-	return slices.ContainsFunc(line, func(w *watch) bool { return sh.pair(now, q, w, sink) })
+	}
+	return oldest != nil && sh.pair(now, q, oldest, sink)
 }
 
 // pair gives a watch in line the first job that fits; true when the line or the ready
@@ -60,12 +63,15 @@ func (sh *shard) jobFor(w *watch) uint32 {
 	}
 	if w.peer.skills&Named != 0 {
 		first = none
+		twins := 0
 		q.ready.each(&sh.buckets, &sh.slab, func(job uint32) bool {
 			name, _ := unpack(sh.arena.view(sh.slab.at(job).bytes, int(sh.slab.at(job).size)))
 			if _, twin := sh.heldBy(w, name); !twin {
 				first = job
+			} else {
+				twins++
 			}
-			return first == none
+			return first == none && twins < maxTwins
 		})
 	}
 	long := q.wide.head(&sh.buckets)

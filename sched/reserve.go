@@ -143,6 +143,7 @@ func (s *Scheduler) Unwatch(p *Peer, name []byte) {
 		return
 	}
 	delete(p.byQueue, w.queue.name)
+	p.looked += len(p.watches) / skimmed
 	i := slices.Index(p.watches, w)
 	p.watches = slices.Delete(p.watches, i, i+1)
 	p.mu.Lock()
@@ -246,6 +247,7 @@ func (s *Scheduler) addSlot(p *Peer, tag uint64, wake bool) (more bool, err erro
 
 // addSlot adds a slot, unless one with its tag waits already. The peer is locked.
 func (p *Peer) addSlot(s *Scheduler, tag uint64, wake bool) error {
+	p.looked += p.slots.len() / skimmed
 	switch {
 	case p.slots.has(tag, wake):
 		return nil
