@@ -198,7 +198,8 @@ func (s *Server) durableAll() (group uint64, wait bool) {
 // full says that nothing more may be taken in for want of disk.
 func (s *Server) full() bool { return s.feed != nil && s.feed.journal.Full() }
 
-// mark says that the late bytes up to end wait for a group.
+// mark says that the late bytes up to end wait for a group, which is later than that of the
+// bytes before.
 type mark struct {
 	group uint64
 	end   int
@@ -207,11 +208,16 @@ type mark struct {
 // after has what encode appends sent once a group is committed; what the session has
 // to send otherwise does not wait for it.
 func (s *session) after(group uint64, encode func([]byte) []byte) {
-	s.late = encode(s.late)
-	s.marks = append(s.marks, mark{group, len(s.late)})
-	if len(s.marks) == 1 {
+	if s.late == nil {
+		s.late = s.r.buffer()
 		s.r.waiting = append(s.r.waiting, s)
 		s.r.waits.Store(true)
+	}
+	s.late = encode(s.late)
+	if last := len(s.marks) - 1; last >= 0 && s.marks[last].group >= group {
+		s.marks[last].end = len(s.late) // it is sent behind those
+	} else {
+		s.marks = append(s.marks, mark{group, len(s.late)})
 	}
 }
 
@@ -267,7 +273,8 @@ func (s *session) release(committed uint64) bool {
 		for i := range s.marks {
 			s.marks[i].end -= end
 		}
-		if len(s.late) == 0 && cap(s.late) > keepBuffer {
+		if len(s.late) == 0 {
+			s.r.recycle(s.late)
 			s.late, s.marks = nil, nil
 		}
 	}

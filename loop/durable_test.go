@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -358,4 +359,36 @@ func TestProgress(t *testing.T) {
 			t.Errorf("the log is\n%s", said.String())
 		}
 	}
+}
+
+// TestIdleKeepsNothing: a peer that had much to say, part of which came in pieces, and waited for
+// the disk has no buffer when all is answered, and few marks meanwhile.
+func TestIdleKeepsNothing(t *testing.T) {
+	d := newDisk()
+	r := d.on(t, Options{})
+	c := r.greet(periodic.Client)
+	d.gate.Lock()
+	const many = 3000
+	var all []byte
+	for i := range many - 1 {
+		all = append(all, request(uint32(i), periodic.SubmitJob, job(fmt.Sprint("f", i%50), fmt.Sprint(i)))...)
+	}
+	all = append(all, request(many-1, periodic.SubmitJob, job("f", "large", make([]byte, keepBuffer/2)...))...)
+	state := func(ok func(s *session) bool) func() bool {
+		return func() (is bool) {
+			r.eachReactor(func(l *reactor) { is = is || slices.ContainsFunc(l.sessions, ok) })
+			return is
+		}
+	}
+	c.send(all[:len(all)-100])
+	r.until("a part to be kept", state(func(s *session) bool { return len(s.partial) > 0 }))
+	c.send(all[len(all)-100:])
+	r.until("all to wait", state(func(s *session) bool {
+		return len(s.late) == 13*many && len(s.marks) <= 3 && s.partial == nil
+	}))
+	d.gate.Unlock()
+	for range many {
+		c.next()
+	}
+	r.until("no buffer to be kept", state(func(s *session) bool { return s.late == nil && s.marks == nil && s.partial == nil && s.out == nil }))
 }

@@ -1,7 +1,6 @@
 package loop
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"runtime/debug"
@@ -17,7 +16,7 @@ const (
 	slotShift  = 32
 	loopShift  = 56
 	slotMask   = 1<<(loopShift-slotShift) - 1
-	sparePool  = 256 // out buffers kept for the next turn
+	sparePool  = 256 // buffers kept for whoever needs one
 	outInitial = 512
 )
 
@@ -199,8 +198,7 @@ func (r *reactor) farewell(s *session) {
 	if len(s.marks) > 0 && r.part != nil {
 		if conn := r.part(s.conn); conn != nil {
 			r.server.conns.Add(1) // a descriptor is still taken
-			last := slices.MaxFunc(s.marks, func(a, b mark) int { return cmp.Compare(a.group, b.group) })
-			r.partings = append(r.partings, parting{conn, s.late, last.group})
+			r.partings = append(r.partings, parting{conn, s.late, s.marks[len(s.marks)-1].group})
 			r.waits.Store(true)
 		}
 	}
@@ -319,17 +317,22 @@ func (r *reactor) write(s *session) {
 			s.end(err)
 		}
 	}
-	if cap(out) > keepBuffer {
-		r.large.give(out)
-	} else if len(r.buffers) < sparePool {
-		r.buffers = append(r.buffers, out[:0])
-	}
+	r.recycle(out)
 	if s.dirty && s.out == nil && !s.gone {
 		s.out = r.buffer() // written in mid-turn: there is more to come
 	}
 }
 
-// buffer returns an empty out buffer.
+// recycle keeps a buffer that is not used any more for whoever needs one.
+func (r *reactor) recycle(b []byte) {
+	if cap(b) > keepBuffer {
+		r.large.give(b)
+	} else if len(r.buffers) < sparePool {
+		r.buffers = append(r.buffers, b[:0])
+	}
+}
+
+// buffer returns an empty buffer.
 func (r *reactor) buffer() []byte {
 	if n := len(r.buffers); n > 0 {
 		b := r.buffers[n-1]

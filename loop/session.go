@@ -12,8 +12,8 @@ const (
 	// flushAt is how much a turn may pile up for one peer before it is written
 	// in mid-turn: one large write is as good as several.
 	flushAt = 256 << 10
-	// keepBuffer is the largest buffer that a session keeps between turns; an
-	// idle connection keeps none.
+	// keepBuffer is the largest buffer that is kept for the next who needs one; an idle
+	// connection keeps none.
 	keepBuffer = 64 << 10
 )
 
@@ -110,6 +110,9 @@ func (s *session) receive(in []byte) {
 			if s.begun == 0 {
 				s.begun = s.r.now.Mono
 			}
+			if s.partial == nil {
+				s.partial = s.r.buffer()
+			}
 			s.partial = append(s.r.large.move(s.partial, s.talk.need(in)), in...)
 			return
 		}
@@ -164,8 +167,8 @@ func (s *session) assemble() {
 	}
 	rest := copy(s.partial, s.partial[n:])
 	s.partial = s.partial[:rest]
-	if rest == 0 && cap(s.partial) > keepBuffer {
-		s.r.large.give(s.partial)
+	if rest == 0 {
+		s.r.recycle(s.partial)
 		s.partial = nil
 	}
 }
