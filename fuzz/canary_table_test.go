@@ -68,6 +68,7 @@ var canaries = []canary{
 	{"who closes one side is told nothing more", "loop/reactor.go", "if len(s.marks) > 0 && r.part != nil {", "if len(s.marks) > 1 && r.part != nil {"},
 	{"who closes one side is told before the sync", "loop/durable.go", "if p.group > committed {", "if p.group > committed+1 {"},
 	{"who closes one side is told after all that others do", "loop/reactor.go", "parting{conn, s.late, last.group})", "parting{conn, s.late, max(last.group, func() uint64 { all, _ := r.server.durableAll(); return all }())})"},
+	{"a full log is forgotten when the store is busy", "loop/journal/log.go", "\tselect {\n\tcase l.full <- name:\n\tcase <-failed:\n\t}\n", "\t_ = failed\n"},
 	{"a log that cannot be read counts as empty", "loop/journal/verify.go", "return fmt.Errorf(\"cannot read %s: %w\", name, cause(err))", "b = nil"},
 	{"who closes one side is counted for ever", "loop/durable.go", "\t\t_ = p.conn.Close()\n\t\tr.server.conns.Add(-1)\n", "\t\t_ = p.conn.Close()\n"},
 	{"a log is let go of before the store has what was in it", "loop/journal/checkpoint.go", "return j.db.Flush()", "return nil"},

@@ -3,6 +3,7 @@
 package fuzz
 
 import (
+	"log/slog"
 	"math/rand/v2"
 	"time"
 
@@ -32,7 +33,9 @@ func (s *sim) start(mem *vfs.MemFS, in loop.Surroundings) {
 	}
 	s.disk = newSimDisk(mem)
 	in.Disk = s.disk
-	server, err := loop.NewOfflineIn(s.settings(), in)
+	settings := s.settings()
+	settings.Log = slog.New(hurries{s.disk})
+	server, err := loop.NewOfflineIn(settings, in)
 	if s.server = server; err != nil {
 		s.server = nil
 		s.fail("the server does not start: %v", err)

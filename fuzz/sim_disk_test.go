@@ -25,6 +25,7 @@ type simDisk struct {
 	vfs.FS
 	mem   *vfs.MemFS
 	gate  atomic.Pointer[gate]  // syncs of the logs wait there
+	store atomic.Pointer[gate]  // and those of the store here: a checkpoint lasts
 	gone  atomic.Bool           // the server is, as far as anybody knows: syncs fail
 	full  atomic.Bool           // there is less room than the server wants for new jobs
 	fault atomic.Pointer[fault] // what will go wrong
@@ -103,6 +104,9 @@ func (d *simDisk) happens(op errorfs.Op) error {
 		case g.came <- struct{}{}:
 		default:
 		}
+		<-g.open
+	}
+	if g := d.store.Load(); g != nil && syncs && !logs {
 		<-g.open
 	}
 	if d.gone.Load() && syncs {
@@ -257,6 +261,7 @@ func (d *simDisk) release() {
 func (d *simDisk) letGo() {
 	d.gone.Store(true)
 	d.release()
+	d.hurry()
 }
 
 // What a crash leaves of what was written and not synced.

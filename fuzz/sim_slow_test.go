@@ -3,6 +3,8 @@
 package fuzz
 
 import (
+	"context"
+	"log/slog"
 	"math"
 	"slices"
 	"time"
@@ -113,3 +115,32 @@ func (s *sim) inTime() {
 		}
 	}
 }
+
+// drag has checkpoints last until the journal waits for one, or the server ends.
+func (d *simDisk) drag() { d.store.CompareAndSwap(nil, &gate{open: make(chan struct{})}) }
+
+func (d *simDisk) hurry() {
+	if g := d.store.Swap(nil); g != nil {
+		close(g.open)
+	}
+}
+
+// hurries hears the server's log, and hurries a disk when the journal says that it waits for a checkpoint.
+type hurries struct{ disk *simDisk }
+
+// Enabled implements slog.Handler.
+func (w hurries) Enabled(context.Context, slog.Level) bool { return true }
+
+// Handle implements slog.Handler.
+func (w hurries) Handle(_ context.Context, r slog.Record) error {
+	if r.Message == "the journal waits for the disk" {
+		w.disk.hurry()
+	}
+	return nil
+}
+
+// WithAttrs implements slog.Handler.
+func (w hurries) WithAttrs([]slog.Attr) slog.Handler { return w }
+
+// WithGroup implements slog.Handler.
+func (w hurries) WithGroup(string) slog.Handler { return w }

@@ -43,6 +43,9 @@ func (s *sim) step() {
 		s.exodus()
 	case n < 730:
 		s.crowd()
+	case n < 735:
+		s.say("checkpoints are slow")
+		s.disk.drag()
 	case n < 850:
 		s.read(s.any(), []int{1, 40, math.MaxInt}[s.rng.IntN(3)])
 	case n < 910:

@@ -52,6 +52,7 @@ func (s *sim) stop() {
 		s.owesNothing()
 	}
 	conns := slices.DeleteFunc(slices.Clone(s.conns), func(c *simConn) bool { return c.peer.Closed() })
+	s.disk.hurry()
 	if err := s.server.Stop(s.disk.release); err != nil {
 		s.fail("the server stops: %v", err)
 	}
