@@ -67,7 +67,7 @@ var canaries = []canary{
 	{"a change waits for the sync that is under way", "loop/durable.go", "group = s.feed.journal.Group(s.sched.ShardOf(queue))\n", "group = min(s.feed.journal.Group(s.sched.ShardOf(queue)), s.feed.journal.Committed()+1)\n"},
 	{"who closes one side is told nothing more", "loop/reactor.go", "if len(s.marks) > 0 && r.part != nil {", "if len(s.marks) > 1 && r.part != nil {"},
 	{"who closes one side is told before the sync", "loop/durable.go", "if p.group > committed {", "if p.group > committed+1 {"},
-	{"who closes one side is told after all that others do", "loop/reactor.go", "parting{conn, s.late, last.group})", "parting{conn, s.late, max(last.group, func() uint64 { all, _ := r.server.durableAll(); return all }())})"},
+	{"who closes one side is told after all that others do", "loop/reactor.go", "parting{conn, s.late, s.marks[len(s.marks)-1].group})", "parting{conn, s.late, max(s.marks[len(s.marks)-1].group, func() uint64 { all, _ := r.server.durableAll(); return all }())})"},
 	{"a full log is forgotten when the store is busy", "loop/journal/log.go", "\tselect {\n\tcase l.full <- name:\n\tcase <-failed:\n\t}\n", "\t_ = failed\n"},
 	{"a log that cannot be read counts as empty", "loop/journal/verify.go", "return fmt.Errorf(\"cannot read %s: %w\", name, cause(err))", "b = nil"},
 	{"who closes one side is counted for ever", "loop/durable.go", "\t\t_ = p.conn.Close()\n\t\tr.server.conns.Add(-1)\n", "\t\t_ = p.conn.Close()\n"},
