@@ -220,7 +220,7 @@ func (s *sim) loadsAs(c *simConn, jobs []*simJob, at []int64, b *loadEnd) {
 		fronts[i].at += last.at - len(args)
 	}
 	c.marks = append(append(c.marks[:len(c.marks)-1], fronts...), last)
-	s.say("c%d loads %v at %d, and %+q", c.id, jobs, at, *b)
+	s.say("c%d loads %v at %d, %d more and %q, with a wrong sum: %v", c.id, jobs, at, b.more, b.tail, b.sum)
 }
 
 // mostLoaded is how many jobs of a dump are loaded at once.
