@@ -1,7 +1,6 @@
 package loop
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -470,26 +469,20 @@ func (h *ktsHub) held(id string) (*ktsTask, error) {
 	return nil, errKtsNoTask
 }
 
-// current returns all tasks that are held, in the order of their workers' ids.
-func (h *ktsHub) current() (all []*ktsTask) {
-	for _, w := range h.workers {
-		if w.task != nil {
-			all = append(all, w.task)
-		}
-	}
-	slices.SortFunc(all, func(a, b *ktsTask) int { return cmp.Compare(a.holder.id, b.holder.id) })
-	return all
-}
-
 // expire queues again what silent workers hold.
 func (h *ktsHub) expire() error {
 	after := h.server.o.Kts46.RestartAfter
-	for _, t := range h.current() {
-		if h.now.Mono-t.seen >= after.Milliseconds() {
-			h.server.log.Info("a kts46 worker is silent, its task is queued again", "worker", t.holder.id,
-				"project", t.job.project.name, "job", t.job.name, "kts46-restart-after", after)
-			h.requeue(t, false)
+	var silent []*ktsTask
+	for _, w := range h.workers {
+		if w.task != nil && h.now.Mono-w.task.seen >= after.Milliseconds() {
+			silent = append(silent, w.task)
 		}
+	}
+	slices.SortFunc(silent, byHolder) // which stands in line first is the same in every play
+	for _, t := range silent {
+		h.server.log.Info("a kts46 worker is silent, its task is queued again", "worker", t.holder.id,
+			"project", t.job.project.name, "job", t.job.name, "kts46-restart-after", after)
+		h.requeue(t, false)
 	}
 	return nil
 }

@@ -4,15 +4,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
-	"slices"
 	"time"
 
 	"treadle/codec/kts46"
 )
 
-// ktsRequests are the methods of version 2, each in a turn.
+// ktsRequests are the methods of version 2, each in a turn if it is not long.
 var ktsRequests = map[string]func(*ktsHub, *kts46.Request) (any, error){
 	"hello":           func(*ktsHub, *kts46.Request) (any, error) { return ktsGreeting, nil },
 	"addTask":         (*ktsHub).jsonAddTask,
@@ -99,11 +97,14 @@ func (h *ktsHub) callJSON(r *kts46.Request) (result any, err error) {
 		return nil, errors.New("Invalid request method") //nolint:staticcheck // the reference's words
 	}
 	h.stats.requests[r.Method].Add(1)
-	err = h.turn(func() (err error) {
+	carry := func() (err error) {
 		result, err = do(h, r)
 		return err
-	})
-	return result, err
+	}
+	if ktsLong[r.Method] { // has a turn only for a look at what there is
+		return result, carry()
+	}
+	return result, h.turn(carry)
 }
 
 // errKtsNoJob says that there is no such job, or no such project.
@@ -227,16 +228,15 @@ type ktsTaskJSON struct {
 	NotificationInterval int64         `json:"notificationInterval"`
 }
 
-func (h *ktsHub) taskJSON(t *ktsTask) *ktsTaskJSON {
+func (h *ktsHub) taskJSON(t ktsHolding) *ktsTaskJSON {
 	j := t.job
 	v := &ktsTaskJSON{
 		Project: j.project.name, Job: j.name, Type: t.kind.String(), Databases: h.databases,
-		LastUpdate: ktsSig(t), StartTime: kts46.Sig(time.UnixMilli(t.started)), Sig: ktsSig(t),
+		LastUpdate: ktsSig(&t.ktsTask), StartTime: kts46.Sig(time.UnixMilli(t.started)), Sig: ktsSig(&t.ktsTask),
 		NotificationInterval: h.server.o.Kts46.Timeout.Milliseconds(),
 	}
 	if t.kind == ktsSimulation {
-		start := j.progress.Done // the task may be shown when that has moved on
-		v.StartState, v.Duration, v.BatchLength, v.StepDuration = &start, &j.duration, &j.batch, &j.step
+		v.StartState, v.Duration, v.BatchLength, v.StepDuration = &t.done, &j.duration, &j.batch, &j.step
 	}
 	return v
 }
@@ -268,7 +268,7 @@ func (h *ktsHub) jsonGetTask(r *kts46.Request) (any, error) {
 			Empty bool `json:"empty"`
 		}{true}, nil
 	}
-	return h.taskJSON(t), nil
+	return h.taskJSON(t.holding()), nil
 }
 
 // heldParam reads the parameters with which a worker proves that it holds a task, which it
@@ -342,20 +342,6 @@ func (h *ktsHub) jsonTaskFinished(r *kts46.Request) (any, error) {
 	return ktsSuccess, nil
 }
 
-// ktsHeld names a held task by its worker and signature.
-type ktsHeld struct {
-	ID  string `json:"id"`
-	Sig string `json:"sig"`
-}
-
-func (h *ktsHub) jsonCurrentTasks(*kts46.Request) (any, error) {
-	all := []ktsHeld{}
-	for _, t := range h.current() {
-		all = append(all, ktsHeld{t.holder.id, ktsSig(t)})
-	}
-	return all, nil
-}
-
 // jsonRestartTasks queues tasks again, but for those that were updated meanwhile.
 func (h *ktsHub) jsonRestartTasks(r *kts46.Request) (any, error) {
 	raw := r.Param(0)
@@ -380,53 +366,4 @@ func (h *ktsHub) jsonRestartTasks(r *kts46.Request) (any, error) {
 	return struct {
 		Restarted int `json:"restarted"`
 	}{restarted}, nil
-}
-
-// ktsStatusJSON is the answer to a GET.
-type ktsStatusJSON struct {
-	WaitingQueue      []ktsWaitingJSON        `json:"waitingQueue"`
-	WaitingActivation map[string]*ktsTaskJSON `json:"waitingActivation"`
-	RunningTasks      map[string]*ktsTaskJSON `json:"runningTasks"`
-}
-
-type ktsWaitingJSON struct {
-	Project string `json:"project"`
-	Job     string `json:"job"`
-	Type    string `json:"type"`
-}
-
-func (h *ktsHub) sendStatus(w http.ResponseWriter) {
-	composed := h.compose("getServerStatus") // of which this is the form of version 2
-	defer composed()
-	st := ktsStatusJSON{[]ktsWaitingJSON{}, make(map[string]*ktsTaskJSON), make(map[string]*ktsTaskJSON)}
-	err := h.turn(func() error {
-		for _, name := range slices.Sorted(maps.Keys(h.projects)) {
-			p := h.projects[name]
-			for _, j := range p.sorted() {
-				for k := range ktsKinds {
-					if t := j.tasks[k]; t != nil && t.holder == nil {
-						st.WaitingQueue = append(st.WaitingQueue, ktsWaitingJSON{p.name, j.name, k.String()})
-					}
-				}
-			}
-		}
-		for _, t := range h.current() {
-			if t.accepted {
-				st.RunningTasks[t.holder.id] = h.taskJSON(t)
-			} else {
-				st.WaitingActivation[t.holder.id] = h.taskJSON(t)
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		h.send(w, http.StatusServiceUnavailable, "text/plain", []byte(err.Error()+"\n"))
-		return
-	}
-	text, err := json.MarshalIndent(&st, "", "    ")
-	if err != nil {
-		panic("BUG: the status is no JSON: " + err.Error())
-	}
-	composed()
-	h.send(w, http.StatusOK, "application/json", text)
 }

@@ -110,8 +110,8 @@ func TestKtsReconcile(t *testing.T) {
 		if got := strings.Join(waiting, ", "); got != want {
 			t.Errorf("waiting: %s, want %s", got, want)
 		}
-		if got := r.server.sched.Stats().Jobs; got != 5 || len(r.current()) != 0 || r.projects["q"] != nil {
-			t.Errorf("%d tasks, %d held", got, len(r.current()))
+		if got := r.server.sched.Stats().Jobs; got != 5 || len(r.holdings()) != 0 || r.projects["q"] != nil {
+			t.Errorf("%d tasks, %d held", got, len(r.holdings()))
 		}
 	}
 	check()

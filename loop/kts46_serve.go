@@ -219,7 +219,7 @@ func (h *ktsHub) samples() (all []web.Sample) {
 		}
 	}
 	h.mu.Lock()
-	held, projects, jobs := len(h.current()), len(h.projects), h.entries-len(h.projects)
+	held, projects, jobs := len(h.holdings()), len(h.projects), h.entries-len(h.projects)
 	h.mu.Unlock()
 	return append(all,
 		gauge("treadle_kts46_projects", "Projects known.", projects),

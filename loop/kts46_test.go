@@ -273,8 +273,8 @@ func TestKtsProjects(t *testing.T) {
 	is(nil, "deleteProject", "p")
 	r.faults("no current tasks", "reportStatus", "x", "working", b.last)
 	is("[]", "getServerStatus")
-	if r.entries != 0 || len(r.current()) != 0 || r.server.sched.Stats().Jobs != 0 {
-		t.Errorf("%d entries, %d held tasks, %d tasks are left", r.entries, len(r.current()), r.server.sched.Stats().Jobs)
+	if r.entries != 0 || len(r.holdings()) != 0 || r.server.sched.Stats().Jobs != 0 {
+		t.Errorf("%d entries, %d held tasks, %d tasks are left", r.entries, len(r.holdings()), r.server.sched.Stats().Jobs)
 	}
 }
 
@@ -373,7 +373,7 @@ func TestKtsSupervisor(t *testing.T) {
 		if err := r.turn(r.expire); err != nil {
 			t.Fatal(err)
 		}
-		if got := len(r.current()); got != left {
+		if got := len(r.holdings()); got != left {
 			t.Errorf("%d tasks are held, want %d", got, left)
 		}
 	}

@@ -3,9 +3,7 @@ package loop
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -124,11 +122,14 @@ func (h *ktsHub) callXML(call *kts46.Call) (answer any, err error) {
 	if call.Method == ktsAddJob {
 		call.Params[2] = h.define(texts[2])
 	}
-	err = h.turn(func() (err error) {
+	do := func() (err error) {
 		answer, err = m.do(h, call.Params, texts)
 		return err
-	})
-	return answer, err
+	}
+	if ktsLong[call.Method] { // has a turn only for a look at what there is
+		return answer, do()
+	}
+	return answer, h.turn(do)
 }
 
 // ktsFault is how version 1 says no. Where the reference's words are known they are the
@@ -235,19 +236,6 @@ func ktsMatches(t *ktsTask, arg any) bool {
 	return ok && at.Unix() == time.UnixMilli(t.lease.Revision).Unix()
 }
 
-func (h *ktsHub) xmlCurrentTasks([]any, []string) (any, error) {
-	all := []any{}
-	for _, t := range h.current() {
-		all = append(all, kts46.Struct{
-			{Name: "project", Value: t.job.project.name},
-			{Name: "workerId", Value: t.holder.id},
-			{Name: "job", Value: t.job.name},
-			{Name: "lastUpdate", Value: ktsDateTime(t)},
-		})
-	}
-	return all, nil
-}
-
 func (h *ktsHub) xmlRestartTask(args []any, s []string) (any, error) {
 	t, err := h.held(s[0])
 	if err != nil || !ktsMatches(t, args[1]) {
@@ -277,57 +265,4 @@ func (h *ktsHub) xmlJobStatus(_ []any, s []string) (any, error) {
 		part = min(float64(j.progress.Done)/float64(j.total), 1)
 	}
 	return fmt.Sprintf("%s.%s: %.4g (%d/%d).", s[0], s[1], part, j.progress.Done, j.total), nil
-}
-
-// sorted returns a project's jobs by name.
-func (p *ktsProject) sorted() []*ktsJob {
-	all := make([]*ktsJob, 0, len(p.jobs))
-	for _, j := range p.jobs {
-		all = append(all, j)
-	}
-	slices.SortFunc(all, func(a, b *ktsJob) int { return strings.Compare(a.name, b.name) })
-	return all
-}
-
-func (h *ktsHub) xmlJobsList(_ []any, s []string) (any, error) {
-	p, err := h.project(s[0])
-	if err != nil {
-		return nil, err
-	}
-	all := []any{}
-	for _, j := range p.sorted() {
-		all = append(all, j.name)
-	}
-	return all, nil
-}
-
-func (h *ktsHub) xmlProjectStatus(_ []any, s []string) (any, error) {
-	p, err := h.project(s[0])
-	if err != nil {
-		return nil, err
-	}
-	return p.status(), nil
-}
-
-// status lists a project's jobs; for one without any, an entry that says so.
-func (p *ktsProject) status() []any {
-	all := []any{}
-	for _, j := range p.sorted() {
-		all = append(all, kts46.Struct{
-			{Name: "project", Value: p.name}, {Name: "name", Value: j.name},
-			{Name: "done", Value: j.progress.Done}, {Name: "total", Value: j.total},
-		})
-	}
-	if len(all) == 0 {
-		all = append(all, kts46.Struct{{Name: "project", Value: p.name}, {Name: "visible", Value: false}})
-	}
-	return all
-}
-
-func (h *ktsHub) xmlServerStatus([]any, []string) (any, error) {
-	all := []any{}
-	for _, name := range slices.Sorted(maps.Keys(h.projects)) {
-		all = append(all, h.projects[name].status()...)
-	}
-	return all, nil
 }

@@ -1,0 +1,220 @@
+package loop
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+
+	"treadle/codec/kts46"
+)
+
+// What is listed may be a hundred thousand jobs and more tasks. A turn takes only a look at them: others
+// wait for it. They are put in order, and into words, behind it.
+
+// ktsHolding is a held task as it was at a moment.
+type ktsHolding struct {
+	ktsTask
+	done int64 // steps of its job
+}
+
+func (t *ktsTask) holding() ktsHolding { return ktsHolding{*t, t.job.progress.Done} }
+
+// byHolder is the order of held tasks by their workers' ids.
+func byHolder(a, b *ktsTask) int { return strings.Compare(a.holder.id, b.holder.id) }
+
+// holdings returns all tasks that are held, in no order.
+func (h *ktsHub) holdings() (all []ktsHolding) {
+	for _, w := range h.workers {
+		if w.task != nil {
+			all = append(all, w.task.holding())
+		}
+	}
+	return all
+}
+
+// current is holdings in a turn, in order.
+func (h *ktsHub) current() (all []ktsHolding, err error) {
+	err = h.turn(func() error {
+		all = h.holdings()
+		return nil
+	})
+	slices.SortFunc(all, func(a, b ktsHolding) int { return byHolder(&a.ktsTask, &b.ktsTask) })
+	return all, err
+}
+
+// ktsStanding is a job as it was at a moment.
+type ktsStanding struct {
+	name        string
+	done, total int64  // steps
+	queued      ktsSet // tasks that nobody holds
+}
+
+// ktsListed is a project as it was at a moment.
+type ktsListed struct {
+	name string
+	jobs []ktsStanding
+}
+
+// listed is the project now, its jobs in no order.
+func (p *ktsProject) listed() ktsListed {
+	l := ktsListed{p.name, make([]ktsStanding, 0, len(p.jobs))}
+	for _, j := range p.jobs {
+		s := ktsStanding{name: j.name, done: j.progress.Done, total: j.total}
+		for k, t := range j.tasks {
+			if t != nil && t.holder == nil {
+				s.queued |= 1 << k
+			}
+		}
+		l.jobs = append(l.jobs, s)
+	}
+	return l
+}
+
+// sort orders a project's jobs by their names.
+func (l ktsListed) sort() ktsListed {
+	slices.SortFunc(l.jobs, func(a, b ktsStanding) int { return strings.Compare(a.name, b.name) })
+	return l
+}
+
+// list is a project with its jobs, in order.
+func (h *ktsHub) list(project string) (l ktsListed, err error) {
+	err = h.turn(func() error {
+		p, err := h.project(project)
+		if err == nil {
+			l = p.listed()
+		}
+		return err
+	})
+	return l.sort(), err
+}
+
+// listAll is all projects with their jobs, in order. also is called in the same turn.
+func (h *ktsHub) listAll(also func()) (all []ktsListed, err error) {
+	err = h.turn(func() error {
+		for _, p := range h.projects {
+			all = append(all, p.listed())
+		}
+		also()
+		return nil
+	})
+	slices.SortFunc(all, func(a, b ktsListed) int { return strings.Compare(a.name, b.name) })
+	for _, l := range all {
+		l.sort()
+	}
+	return all, err
+}
+
+func (h *ktsHub) xmlCurrentTasks([]any, []string) (any, error) {
+	held, err := h.current()
+	all := []any{}
+	for i := range held {
+		t := &held[i]
+		all = append(all, kts46.Struct{
+			{Name: "project", Value: t.job.project.name},
+			{Name: "workerId", Value: t.holder.id},
+			{Name: "job", Value: t.job.name},
+			{Name: "lastUpdate", Value: ktsDateTime(&t.ktsTask)},
+		})
+	}
+	return all, err
+}
+
+func (h *ktsHub) xmlJobsList(_ []any, s []string) (any, error) {
+	l, err := h.list(s[0])
+	all := []any{}
+	for _, j := range l.jobs {
+		all = append(all, j.name)
+	}
+	return all, err
+}
+
+func (h *ktsHub) xmlProjectStatus(_ []any, s []string) (any, error) {
+	l, err := h.list(s[0])
+	return l.appendStatus([]any{}), err
+}
+
+// appendStatus lists a project's jobs; for one without any, an entry that says so.
+func (l ktsListed) appendStatus(all []any) []any {
+	for _, j := range l.jobs {
+		all = append(all, kts46.Struct{
+			{Name: "project", Value: l.name}, {Name: "name", Value: j.name},
+			{Name: "done", Value: j.done}, {Name: "total", Value: j.total},
+		})
+	}
+	if len(l.jobs) == 0 {
+		all = append(all, kts46.Struct{{Name: "project", Value: l.name}, {Name: "visible", Value: false}})
+	}
+	return all
+}
+
+func (h *ktsHub) xmlServerStatus([]any, []string) (any, error) {
+	projects, err := h.listAll(func() {})
+	all := []any{}
+	for _, l := range projects {
+		all = l.appendStatus(all)
+	}
+	return all, err
+}
+
+// ktsHeld names a held task by its worker and signature.
+type ktsHeld struct {
+	ID  string `json:"id"`
+	Sig string `json:"sig"`
+}
+
+func (h *ktsHub) jsonCurrentTasks(*kts46.Request) (any, error) {
+	held, err := h.current()
+	all := []ktsHeld{}
+	for i := range held {
+		all = append(all, ktsHeld{held[i].holder.id, ktsSig(&held[i].ktsTask)})
+	}
+	return all, err
+}
+
+// ktsStatusJSON is the answer to a GET.
+type ktsStatusJSON struct {
+	WaitingQueue      []ktsWaitingJSON        `json:"waitingQueue"`
+	WaitingActivation map[string]*ktsTaskJSON `json:"waitingActivation"`
+	RunningTasks      map[string]*ktsTaskJSON `json:"runningTasks"`
+}
+
+type ktsWaitingJSON struct {
+	Project string `json:"project"`
+	Job     string `json:"job"`
+	Type    string `json:"type"`
+}
+
+func (h *ktsHub) sendStatus(w http.ResponseWriter) {
+	composed := h.compose("getServerStatus") // of which this is the form of version 2
+	defer composed()
+	st := ktsStatusJSON{[]ktsWaitingJSON{}, make(map[string]*ktsTaskJSON), make(map[string]*ktsTaskJSON)}
+	var held []ktsHolding
+	projects, err := h.listAll(func() { held = h.holdings() })
+	for _, l := range projects {
+		for _, j := range l.jobs {
+			for k := range ktsKinds {
+				if j.queued.has(k) {
+					st.WaitingQueue = append(st.WaitingQueue, ktsWaitingJSON{l.name, j.name, k.String()})
+				}
+			}
+		}
+	}
+	for _, t := range held {
+		if t.accepted {
+			st.RunningTasks[t.holder.id] = h.taskJSON(t)
+		} else {
+			st.WaitingActivation[t.holder.id] = h.taskJSON(t)
+		}
+	}
+	if err != nil {
+		h.send(w, http.StatusServiceUnavailable, "text/plain", []byte(err.Error()+"\n"))
+		return
+	}
+	text, err := json.MarshalIndent(&st, "", "    ")
+	if err != nil {
+		panic("BUG: the status is no JSON: " + err.Error())
+	}
+	composed()
+	h.send(w, http.StatusOK, "application/json", text)
+}
