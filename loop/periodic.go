@@ -106,10 +106,11 @@ func (p *periodicTalk) greet(in []byte) (int, error) {
 	return n, nil
 }
 
-// connectionID folds a session id to the four bytes of the handshake's answer.
+// connectionID folds a session id to the four bytes of the handshake's answer: eight bits of the
+// loop, twenty of the slot, as many as there may be connections, and four of the generation.
 func connectionID(id sched.SessionID) uint32 {
 	slot := uint64(id) >> slotShift & slotMask
-	return uint32(uint64(id)>>loopShift)<<30 | uint32(slot)<<8&(1<<30-1) | uint32(id)&0xff
+	return uint32(uint64(id)>>loopShift)<<24 | uint32(slot)<<4&(1<<24-1) | uint32(id)&0xf
 }
 
 // Which role may send which command; a server's own commands are nobody's. In the

@@ -369,3 +369,17 @@ func TestFarewellWaitsForAll(t *testing.T) {
 	c.r.partings, c.r.waiting = nil, nil // there is no journal
 	w.Server.conns.Add(-1)
 }
+
+// TestConnectionIDs: no two open connections are told the same id, on whatever loops they are.
+func TestConnectionIDs(t *testing.T) {
+	seen := map[uint32]sched.SessionID{}
+	for loop := range uint64(maxLoops) {
+		for _, slot := range []uint64{0, 1, 4, 1 << 19, 1<<20 - 1} {
+			id := sched.SessionID(loop<<loopShift | slot<<slotShift | 7)
+			if other, taken := seen[connectionID(id)]; taken {
+				t.Fatalf("sessions %x and %x are both told %x", id, other, connectionID(id))
+			}
+			seen[connectionID(id)] = id
+		}
+	}
+}
