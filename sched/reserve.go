@@ -291,14 +291,22 @@ func (sh *shard) serve(now Time, w *watch, next rank, sink Sink) {
 }
 
 // serveLine matches one queue's jobs with the line that w's peer now stands in: the
-// first, and those ahead of next, the first of the peer's other queues.
+// first, and those ahead of next, the first of the peer's other queues. Where not every job
+// fits everybody, none fits the others in line: what is ready was looked at for them when it came.
 func (sh *shard) serveLine(now Time, w *watch, next rank, sink Sink) {
 	if w.ended {
 		return
 	}
 	sh.join(w)
-	for sh.matchOne(now, w.queue, sink) && sh.rank(w).less(next) {
+	for sh.matchNext(now, w, sink) && sh.rank(w).less(next) {
 	}
+}
+
+func (sh *shard) matchNext(now Time, w *watch, sink Sink) bool {
+	if w.queue.picky() {
+		return w.at >= 0 && sh.pair(now, w.queue, w, sink)
+	}
+	return sh.matchOne(now, w.queue, sink)
 }
 
 // rank is the place of a ready job among those of several queues: larger priority,

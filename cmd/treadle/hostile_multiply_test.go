@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"net"
 	"strings"
+	"sync"
 	"time"
 
 	"treadle/codec/dwork"
@@ -122,6 +124,27 @@ func (s *siege) asksMuch() {
 	}
 	s.told(b)
 	asks(300)
+}
+
+// unfit has very many workers of Periodic ask and ask for a job of Gloom whose id is too long
+// for them.
+func (s *siege) unfit() {
+	ctx := patient(s.t)
+	m := worked(client.DialMaster(ctx, s.ports["gloom-masters"]))(s.t)
+	defer m.Close()
+	must(s.t, m.Submit(ctx, &client.GloomJob{ID: client.GloomText(longName), Type: client.GloomText("unfit"), Body: []byte("1")}))
+	var all []net.Conn
+	for range s.files(2500) {
+		all = append(all, s.crowd(func(int) string { return "unfit" }, 1, 1))
+	}
+	var asks sync.WaitGroup
+	for _, c := range all {
+		asks.Go(func() {
+			defer c.Close()
+			s.answered(c, bytes.Repeat(ask(nil, 1, periodic.GrabJob, nil), 300))
+		})
+	}
+	asks.Wait()
 }
 
 // fronts has very many peers send all of a large request but its end.

@@ -362,6 +362,7 @@ var hostiles = []struct {
 	{name: "a call that grows as it is read", attack: (*siege).recoded},
 	{name: "types of megabytes, one after the other", attack: (*siege).types},
 	{name: "a worker of very many functions asks and asks", memory: 64 << 20, attack: (*siege).asksMuch},
+	{name: "very many workers ask and ask for a job that none can have", attack: (*siege).unfit},
 	{name: "large requests without their ends", attack: (*siege).fronts},
 	{name: "STATUS beside peers that never read theirs", attack: (*siege).statuses},
 	{name: "garbage on each port", attack: func(s *siege) {
