@@ -236,7 +236,7 @@ func TestDworkWhileStopping(t *testing.T) {
 			t.Errorf("%s is answered %s", request, got)
 		}
 	}
-	reply, _, _ := rig.answer(nil, []byte("nonsense"))
+	reply, _, _ := rig.answer(nil, rig.read([]byte("nonsense")))
 	var m dworkpb.QueryMsg
 	if err := proto.Unmarshal(reply, &m); err != nil || m.GetType() != dworkpb.QueryMsg_Error {
 		t.Errorf("nonsense is answered %v, %v", &m, err)

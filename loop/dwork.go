@@ -135,12 +135,15 @@ func (h *dworkHub) forget(w *dworkWorker) {
 	h.server.sched.GiveBack(h.now, w.peer, dworkQueue, &h.sink)
 }
 
-// answer appends the reply to a request. With wait it may be sent only after the group is
-// committed.
-func (h *dworkHub) answer(out, payload []byte) (_ []byte, group uint64, wait bool) {
+// read sets the query to a request, of which it keeps views. The error says what is wrong with it.
+func (h *dworkHub) read(payload []byte) error { return dwork.Decode(payload, &h.query) }
+
+// answer appends the reply to the request that was read, with what was wrong with it. With wait it
+// may be sent only after the group is committed.
+func (h *dworkHub) answer(out []byte, wrong error) (_ []byte, group uint64, wait bool) {
 	q := &h.query
-	if err := dwork.Decode(payload, q); err != nil {
-		return h.refuse(out, err), 0, false
+	if wrong != nil {
+		return h.refuse(out, wrong), 0, false
 	}
 	h.stats.requests[q.Type].Add(1)
 	if h.stopping.Load() {

@@ -12,7 +12,7 @@ import (
 // reply answers a request.
 func (r *dworkRig) reply(request []byte) string {
 	r.now = r.clock
-	reply, _, _ := r.answer(nil, request)
+	reply, _, _ := r.answer(nil, r.read(request))
 	return string(reply)
 }
 

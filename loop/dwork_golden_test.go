@@ -55,7 +55,7 @@ func (r *dworkRig) ask(request string) string {
 		r.t.Fatal(err)
 	}
 	r.now = r.clock
-	reply, _, _ := r.answer(nil, payload)
+	reply, _, _ := r.answer(nil, r.read(payload))
 	var back dworkpb.QueryMsg
 	if err := proto.Unmarshal(reply, &back); err != nil {
 		r.t.Fatalf("%s: the reply %x: %v", request, reply, err)

@@ -134,10 +134,15 @@ func (h *dworkHub) turn() {
 			until, behind = now.Add(hubSlice), false
 		}
 		last = request
-		if behind = behind || request.Lost() || now.After(until) || h.long(request.Payload); behind {
+		var wrong error
+		if behind = behind || request.Lost() || now.After(until) || len(request.Payload) > shortRequest; !behind {
+			wrong = h.read(request.Payload)
+			behind = wrong == nil && h.costly()
+		}
+		if behind {
 			long = append(long, request)
 		} else {
-			respond(h, request, request.Payload)
+			respond(h, request, wrong)
 		}
 	}
 	until = time.Now().Add(hubSlice)
@@ -145,7 +150,7 @@ func (h *dworkHub) turn() {
 		if request.Lost() || i > 0 && time.Now().After(until) {
 			request.Later()
 		} else {
-			respond(h, request, request.Payload)
+			respond(h, request, h.read(request.Payload))
 		}
 	}
 	clear(h.batch)
@@ -155,21 +160,18 @@ func (h *dworkHub) turn() {
 	h.endTurn()
 }
 
-// long says whether a request may take long. Of a short one that depends on what it asks for: a
-// task may wait for very many.
-func (h *dworkHub) long(payload []byte) bool {
-	if len(payload) > shortRequest {
-		return true
-	}
+// costly says whether the query, of a short request, may take long: a task may wait for very many.
+func (h *dworkHub) costly() bool {
 	q := &h.query
-	return dwork.Decode(payload, q) == nil && (q.Type == dwork.Lookup || q.Type == dwork.Steal && q.N > shortSteal)
+	return q.Type == dwork.Lookup || q.Type == dwork.Steal && q.N > shortSteal
 }
 
-// respond answers a request, now or when what it changed is on disk.
-func respond[R replier](h *dworkHub, to R, payload []byte) {
+// respond answers the request that was read, with what was wrong with it, now or when what it changed
+// is on disk.
+func respond[R replier](h *dworkHub, to R, wrong error) {
 	var group uint64
 	var wait bool
-	h.out, group, wait = h.answer(h.out[:0], payload)
+	h.out, group, wait = h.answer(h.out[:0], wrong)
 	if !wait {
 		to.Reply(h.out)
 		return

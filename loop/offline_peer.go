@@ -153,7 +153,7 @@ func (p *OfflinePeer) RemoteAddr() net.Addr { return nil }
 func (o *Offline) Dwork(request []byte, reply func([]byte)) {
 	h := o.server.dwork
 	h.now = o.server.now()
-	respond(h, offlineRequest(reply), request)
+	respond(h, offlineRequest(reply), h.read(request))
 	h.endTurn()
 	o.Settle()
 }
