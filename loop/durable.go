@@ -198,6 +198,9 @@ func (s *Server) durableAll() (group uint64, wait bool) {
 // full says that nothing more may be taken in for want of disk.
 func (s *Server) full() bool { return s.feed != nil && s.feed.journal.Full() }
 
+// room says that the disk can take so many bytes in.
+func (s *Server) room(bytes int) bool { return s.feed == nil || s.feed.journal.RoomFor(uint64(bytes)) }
+
 // mark says that the late bytes up to end wait for a group, which is later than that of the
 // bytes before.
 type mark struct {

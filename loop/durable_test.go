@@ -282,6 +282,23 @@ func TestDiskFillsUp(t *testing.T) {
 	r.wantMetric("treadle_journal_jobs", 2) // it and its function
 }
 
+// TestLoadWithoutRoom: nothing is taken in of a LOAD that is larger than the room on the disk.
+func TestLoadWithoutRoom(t *testing.T) {
+	const least = 1 << 20
+	d := newDisk()
+	r := d.on(t, Options{MinFree: least, HTTP: "127.0.0.1:0"})
+	c := r.greet(periodic.Client)
+	args := slices.Concat(count(2), job("f", "a"), job("f", "b"))
+	d.free.Store(least + uint64(len(args)) - 1)
+	r.feed.journal.Look()
+	c.ask(1, periodic.Load, args, byte(periodic.Unknown))
+	r.wantMetric("treadle_jobs", 0)
+	d.free.Add(1)
+	r.feed.journal.Look()
+	c.ask(2, periodic.Load, args, byte(periodic.Success))
+	r.wantMetric("treadle_jobs", 2)
+}
+
 // TestDataInUse: a directory has one server, and the second is told so.
 func TestDataInUse(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")

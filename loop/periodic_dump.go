@@ -98,9 +98,13 @@ type load struct {
 	want    uint32         // as announced
 }
 
-// beginLoad starts a LOAD; a refused one is only read past.
+// beginLoad starts a LOAD; a refused one is only read past. One for which there is no room on the disk
+// is refused whole; if others fill that meanwhile, the jobs from there on are.
 func (p *periodicTalk) beginLoad(f *periodic.Frame, refused bool) {
 	p.load = &load{msgID: f.MsgID, left: f.More, refused: refused, sum: f.PartialSum, want: f.Sum}
+	if !refused && !p.s.r.server.room(f.More) {
+		p.load.refuse(&p.s.r.server.counters.refusedRequests)
+	}
 	if f.More == 0 {
 		if !refused { // not even a count
 			p.load.refuse(&p.s.r.server.counters.truncated)

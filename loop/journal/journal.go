@@ -315,6 +315,13 @@ func (j *Journal) Committed() uint64 { return j.committed.Load() }
 // refused. It recovers by itself.
 func (j *Journal) Full() bool { return j.full.Load() }
 
+// RoomFor reports whether the free space, when it was looked at last, would be MinFree still with
+// n bytes less. A file system that does not tell has room.
+func (j *Journal) RoomFor(n uint64) bool {
+	free := j.free.Load()
+	return !j.Full() && (free == 0 || free >= j.options.MinFree+n)
+}
+
 // Close commits what was appended, closes the store and unlocks the directory. If
 // the journal failed, it returns that failure. Nothing may be appended after or
 // beside it.
