@@ -222,7 +222,11 @@ func (n *ExecutionNode) patientEntry(ctx context.Context) (e Node, err error) {
 func (n *ExecutionNode) say(about, what string) {
 	n.mu.Lock()
 	changed := n.said[about] != what
-	n.said[about] = what
+	if what == "" {
+		delete(n.said, about)
+	} else {
+		n.said[about] = what
+	}
 	n.mu.Unlock()
 	switch {
 	case !changed:

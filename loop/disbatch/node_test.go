@@ -193,3 +193,16 @@ func (l *lineCount) count() int {
 	defer l.mu.Unlock()
 	return l.n
 }
+
+// TestNodeForgets: a node keeps nothing of nodes that are gone, and of troubles that are over.
+func TestNodeForgets(t *testing.T) {
+	t.Parallel()
+	n := ExecutionNode{said: map[string]string{}, performer: performer{log: slog.New(slog.DiscardHandler)}}
+	n.watch([]Node{{Name: "here"}, {Name: "gone"}}, &view{})
+	n.watch([]Node{{Name: "here"}}, &view{})
+	n.say("a queue", "its plugin is unknown")
+	n.say("a queue", "")
+	if _, here := n.seen["here"]; !here || len(n.seen) != 1 || len(n.said) != 0 {
+		t.Errorf("it keeps %v and %v", n.seen, n.said)
+	}
+}

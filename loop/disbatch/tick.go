@@ -76,13 +76,13 @@ func (n *ExecutionNode) entry(ctx context.Context) (Node, error) {
 
 // watch notes when the nodes gave a sign, and what this one's entry says.
 func (n *ExecutionNode) watch(nodes []Node, v *view) {
-	now := time.Now()
+	now, seen := time.Now(), make(map[string]sighting, len(nodes))
 	for _, e := range nodes {
 		last, known := n.seen[e.Name]
 		if !known || !last.timestamp.Equal(e.Timestamp) {
 			last = sighting{e.Timestamp, now}
-			n.seen[e.Name] = last
 		}
+		seen[e.Name] = last
 		if e.Name != n.o.Name {
 			continue
 		}
@@ -92,6 +92,7 @@ func (n *ExecutionNode) watch(nodes []Node, v *view) {
 			n.say("name of the node", ErrTwin.Error())
 		}
 	}
+	n.seen = seen
 }
 
 // report writes this node's entry, with what the document asks for of the queues of 2016.
