@@ -115,17 +115,36 @@ func (a *adder) send(ctx context.Context) error {
 	if len(a.block) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, replyTimeout)
-	defer cancel()
-	if err := a.hub.Create(ctx, a.block...); err != nil {
+	if err := a.add(ctx, a.block); err != nil {
 		return err
 	}
-	a.added += len(a.block)
 	a.block, a.bytes = a.block[:0], 0
 	if a.progress != nil {
 		a.progress(min(a.done, max(a.size, a.done)), a.size)
 	}
 	return nil
+}
+
+// add adds tasks in their order. Those that are refused are sent again in halves: together they may
+// have too much looked at, and if not, all before the faulty one are added.
+func (a *adder) add(ctx context.Context, tasks []client.DworkTask) error {
+	call, cancel := context.WithTimeout(ctx, replyTimeout)
+	err := a.hub.Create(call, tasks...)
+	cancel()
+	half := len(tasks) / 2
+	switch {
+	case err == nil:
+		a.added += len(tasks)
+		return nil
+	case !errors.Is(err, client.ErrHubRefused):
+		return err
+	case half == 0:
+		return fmt.Errorf("task %q: %w", tasks[0].Name, err)
+	}
+	if err := a.add(ctx, tasks[:half]); err != nil {
+		return err
+	}
+	return a.add(ctx, tasks[half:])
 }
 
 // splitWords parts a line at white space; a word in double quotes is a Go string.

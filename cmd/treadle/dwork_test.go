@@ -59,6 +59,18 @@ func like(got, want string) bool {
 	return got == "" || strings.HasSuffix(want, "*")
 }
 
+// TestAddfileUpToTheFault: of a file with a task that is refused, all before it are added.
+func TestAddfileUpToTheFault(t *testing.T) {
+	dir := t.TempDir()
+	h := startHub(t, dir)
+	file := filepath.Join(dir, "tasks")
+	if err := os.WriteFile(file, []byte("a\nb a\nc\na b\nd\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h.says("treadle: "+file+": task \"a\": the hub refused the request: its log says why (the 3 tasks before are added)\n", 1, "addfile", file)
+	h.says("dhub: 3 active tasks, 2 ready.\n", 0, "status")
+}
+
 // TestDworkCommands uses every command of treadle dwork as a user does.
 func TestDworkCommands(t *testing.T) {
 	dir := t.TempDir()
