@@ -34,8 +34,9 @@ const (
 	// than it does, because tests share their machine.
 	hostileWait = 10 * time.Second
 	// hostilePatience is how long a server may take to hang up on a peer: ten seconds for
-	// answers that are not read, and what a busy machine adds. It is less than the server's lifetime.
-	hostilePatience = time.Minute
+	// answers that are not read, and what a busy machine adds, where peers that ask without a pause
+	// come behind all others, twenty times as many too. It is less than the server's lifetime.
+	hostilePatience = 2 * time.Minute
 )
 
 // siege is a built server, the peers that do it harm and the one that does not.
