@@ -367,3 +367,28 @@ func TestMaxConnections(t *testing.T) {
 	r.until("room", func(s Stats) bool { return s.Open == 1 })
 	r.serves(b)
 }
+
+// TestUnsentVictims: whose replies nobody has begun to write, and who has few, is not taken for one that does not read.
+func TestUnsentVictims(t *testing.T) {
+	const large = 4 * fewUnsent
+	l := &Listener{o: Options{MaxUnsent: 2 * large}, conns: map[*conn]struct{}{}}
+	add := func(unsent int) *conn {
+		near, far := net.Pipe()
+		t.Cleanup(func() { _, _ = near.Close(), far.Close() })
+		c := newConn(l, near)
+		l.conns[c] = struct{}{}
+		l.owe(c, unsent)
+		return c
+	}
+	waits, few := add(fewUnsent+1), add(fewUnsent)
+	l.begin(few)
+	deaf := add(large)
+	l.begin(deaf)
+	another := add(large)
+	l.begin(another)
+	for c, want := range map[*conn]bool{waits: false, few: false, deaf: true, another: false} {
+		if c.dropped.Load() != want {
+			t.Errorf("of %d bytes, begun last as number %d: hung up on: %v", c.unsent.Load(), c.since.Load(), !want)
+		}
+	}
+}

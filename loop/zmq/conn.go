@@ -76,7 +76,7 @@ type conn struct {
 	done     chan struct{} // sent to with the last answer
 
 	unsent  atomic.Int64  // bytes of a turn's replies that are to be written
-	since   atomic.Uint64 // smaller: the peer has taken none of them for longer
+	since   atomic.Uint64 // smaller: the peer has taken none of them for longer; the largest: none is written yet
 	dropped atomic.Bool   // hung up on because of it
 
 	waits waits // for what read waits, which is what its deadline was set for
@@ -313,6 +313,7 @@ func (c *conn) flush() error {
 	if c.overflow {
 		return errOutbound
 	}
+	c.l.begin(c)
 	out := c.out
 	if !c.inOrder {
 		c.sorted = c.sorted[:0]

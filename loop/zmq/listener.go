@@ -3,6 +3,7 @@ package zmq
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -87,12 +88,21 @@ func (l *Listener) post(c *conn) {
 // turn returns how many messages a connection may post now.
 func (l *Listener) turn() int { return max(minTurn, maxTurn/(1+int(l.waiting.Load()))) }
 
-// owe counts the replies that a connection is about to write. While those of all connections take too much, it hangs up
-// on the peers that have read nothing for the longest.
+// owe counts the replies that a connection is about to write.
 func (l *Listener) owe(c *conn, n int) {
-	c.since.Store(l.owed.Add(1))
+	c.since.Store(math.MaxUint64)
 	c.unsent.Store(int64(n))
-	if l.unsent.Add(int64(n)) <= int64(l.o.MaxUnsent) {
+	l.unsent.Add(int64(n))
+}
+
+// fewUnsent are so few bytes of replies that nobody is hung up on for them: about what a connection takes without any.
+const fewUnsent = 16 << 10
+
+// begin says that the connection writes them now. While those of all connections take too much, it hangs up on the
+// peers that have read nothing for the longest; who is yet to be written to cannot have read.
+func (l *Listener) begin(c *conn) {
+	c.since.Store(l.owed.Add(1))
+	if l.unsent.Load() <= int64(l.o.MaxUnsent) {
 		return
 	}
 	l.mu.Lock()
@@ -101,7 +111,7 @@ func (l *Listener) owe(c *conn, n int) {
 		all, oldest := int64(0), c
 		for o := range l.conns {
 			if n := o.unsent.Load(); n > 0 && !o.dropped.Load() {
-				if all += n; o.since.Load() < oldest.since.Load() {
+				if all += n; n > fewUnsent && o.since.Load() < oldest.since.Load() {
 					oldest = o
 				}
 			}
