@@ -233,9 +233,9 @@ func (s *sim) finish() {
 	for _, c := range s.conns {
 		c.peer.Broken, c.peer.Window, c.fin = false, math.MaxInt, false
 	}
-	s.server.Jump(time.Duration(s.wall-s.server.Now().Wall) * time.Millisecond) // jobs may be due then
-	s.sets(s.config[keepaliveSetting], 300)                                     // who waits is silent
-	s.pass(0)
+	s.server.Jump(time.Duration(s.wall-s.server.Now().Wall) * time.Millisecond)
+	s.pass(0)                               // jobs may be due now
+	s.sets(s.config[keepaliveSetting], 300) // who waits is silent
 	w := s.connect(plainWorker)
 	for i := range s.queues {
 		w.serves(s, i)
