@@ -94,11 +94,7 @@ func (d *simDisk) happens(op errorfs.Op) error {
 		return nil
 	}
 	syncs := op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData || op.Kind == errorfs.OpFileSyncTo
-	dir := op.Path
-	if op.Kind == errorfs.OpFileWrite || op.Kind == errorfs.OpFileSyncData || op.Kind == errorfs.OpCreate || op.Kind == errorfs.OpReuseForWrite {
-		dir = path.Dir(op.Path)
-	}
-	logs := path.Clean(dir) == logsDir && op.Kind != errorfs.OpFileClose && op.Kind != errorfs.OpRename && op.Kind != errorfs.OpRemove
+	logs := ofCommitter(op)
 	if g := d.gate.Load(); g != nil && syncs && logs {
 		select {
 		case g.came <- struct{}{}:
@@ -106,7 +102,7 @@ func (d *simDisk) happens(op errorfs.Op) error {
 		}
 		<-g.open
 	}
-	if g := d.store.Load(); g != nil && syncs && !logs {
+	if g := d.store.Load(); g != nil && syncs && path.Clean(op.Path) != logsDir && path.Clean(path.Dir(op.Path)) != logsDir {
 		<-g.open
 	}
 	if d.gone.Load() && syncs {
@@ -119,13 +115,23 @@ func (d *simDisk) happens(op errorfs.Op) error {
 	return d.befall(f, op)
 }
 
+// ofCommitter says whether the committer does this: the checkpointer, which is at work beside it, reads logs,
+// and renames and clears them. The sync of a new log's head, before which nothing is in it, is left out.
+func ofCommitter(op errorfs.Op) bool {
+	switch op.Kind {
+	case errorfs.OpCreate, errorfs.OpReuseForWrite, errorfs.OpFileWriteAt, errorfs.OpFileSyncData:
+		return path.Clean(path.Dir(op.Path)) == logsDir && path.Ext(op.Path) == ".log"
+	}
+	return false
+}
+
 // befalls says whether a fault can hit an operation.
 func (f *fault) befalls(kind errorfs.OpKind) bool {
 	switch f.kind {
 	case readError:
 		return false // it changes something
 	case half, halfQuiet:
-		return kind == errorfs.OpFileWrite
+		return kind == errorfs.OpFileWrite || kind == errorfs.OpFileWriteAt
 	case noRoom:
 		return kind != errorfs.OpRemove && kind != errorfs.OpRemoveAll && kind != errorfs.OpFileClose
 	}
@@ -164,9 +170,9 @@ type simFiles struct {
 
 type simFile struct {
 	vfs.File
-	disk            *simDisk
-	name            string
-	written, synced int // bytes; under disk.mu
+	disk     *simDisk
+	name     string
+	from, to int // what was written and is not synced lies between; under disk.mu
 }
 
 // Create implements vfs.FS.
@@ -196,28 +202,53 @@ func (s *simFiles) file(f vfs.File, err error, name string) (vfs.File, error) {
 
 // Write implements vfs.File.
 func (f *simFile) Write(p []byte) (n int, err error) {
-	d := f.disk
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if c := d.cut; c != nil && c.name == f.name {
-		d.cut = nil
-		p, err = p[:len(p)/2], c.err
-	}
+	f.disk.mu.Lock()
+	defer f.disk.mu.Unlock()
+	p, err = f.disk.cutShort(f.name, p)
 	n, _ = f.File.Write(p) // memory does not fail
-	f.written += n
 	return n, err
+}
+
+// WriteAt implements vfs.File.
+func (f *simFile) WriteAt(p []byte, at int64) (n int, err error) {
+	f.disk.mu.Lock()
+	defer f.disk.mu.Unlock()
+	p, err = f.disk.cutShort(f.name, p)
+	n, _ = f.File.WriteAt(p, at) // memory does not fail
+	if f.from == f.to {
+		f.from, f.to = int(at), int(at)+n
+	}
+	f.from, f.to = min(f.from, int(at)), max(f.to, int(at)+n)
+	return n, err
+}
+
+// cutShort is what is written of p. The caller holds mu.
+func (d *simDisk) cutShort(name string, p []byte) ([]byte, error) {
+	c := d.cut
+	if c == nil || c.name != name {
+		return p, nil
+	}
+	d.cut = nil
+	return p[:len(p)/2], c.err
 }
 
 // SyncData implements vfs.File.
 func (f *simFile) SyncData() error {
 	f.disk.mu.Lock()
 	defer f.disk.mu.Unlock()
-	f.synced = f.written
-	d := f.disk
+	f.from, f.to = 0, 0
 	if path.Dir(f.name) == logsDir {
-		d.syncs++
+		f.disk.syncs++
 	}
 	return f.File.SyncData()
+}
+
+// Sync implements vfs.File.
+func (f *simFile) Sync() error {
+	f.disk.mu.Lock()
+	defer f.disk.mu.Unlock()
+	f.from, f.to = 0, 0
+	return f.File.Sync()
 }
 
 // GetDiskUsage implements vfs.FS.
@@ -300,11 +331,11 @@ func (d *simDisk) tear(synced, all *vfs.MemFS, chance uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for name, log := range d.logs {
-		if log.written == log.synced {
+		if log.from == log.to {
 			continue
 		}
 		before, now := contents(synced, name), contents(all, name)
-		at := log.synced + int(chance%uint64(log.written-log.synced))
+		at := log.from + int(chance%uint64(log.to-log.from))
 		if now = now[:min(at, len(now))]; len(before) > len(now) {
 			now = append(now, before[len(now):]...)
 		}

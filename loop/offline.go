@@ -26,6 +26,8 @@ type Surroundings struct {
 	Disk vfs.FS
 	// LogSize is the size with which a log of the journal is full; 0: the usual one.
 	LogSize int64
+	// BatchSize is the size in bytes with which a part of a large group ends; 0: the usual one.
+	BatchSize int
 	// Now is what the clocks show at first; zero: some time in 2026.
 	Now sched.Time
 	// Seed says which queue is of which shard; zero: by chance.
@@ -99,7 +101,7 @@ func NewOfflineIn(settings Options, in Surroundings) (*Offline, error) {
 	}
 	s.feed.held = true
 	s.tune = func(jo *journal.Options) {
-		jo.FS, jo.LogSize = in.Disk, in.LogSize
+		jo.FS, jo.LogSize, jo.BatchSize = in.Disk, in.LogSize, in.BatchSize
 		jo.Committed = func(group uint64) {
 			s.committed(group)
 			o.change(func() { o.announced = group })

@@ -23,18 +23,24 @@ type Report struct {
 	Tables, Logs   int // files in use
 	Size           uint64
 	Damage         []Damage // none: all is well
+	// Dropped are ends of logs that a start leaves out: what was being written when the server
+	// ended without closing the store. It was not acknowledged, unless the disk damaged it.
+	Dropped []Damage
 	// Kept is the directory, below the data directory, to which a repair moved the
 	// damaged store; empty if there was nothing to repair.
 	Kept string
+	// Namesakes counts the jobs that a repair left out because a later one has their queue
+	// and name.
+	Namesakes int64
 
 	top uint64 // the highest Seq ever put
 }
 
 // Check reads a data directory that no server uses and tells what is there and what
-// is damaged. It changes nothing but the lock file. The error says why it could not
-// look; damage is no error. Without a file system it takes the disk.
+// is damaged. It changes nothing. The error says why it could not look; damage is no
+// error. Without a file system it takes the disk.
 func Check(dir string, f vfs.FS) (Report, error) {
-	h, err := openHome(orDisk(f), dir, false)
+	h, err := viewHome(orDisk(f), dir)
 	if err != nil {
 		return Report{}, err
 	}
@@ -58,17 +64,17 @@ func (h *home) check(each func(version) error) (Report, *survey, error) {
 		return Report{}, nil, err
 	}
 	format, ferr := h.readFormat()
-	if format != 0 && format != Format {
+	if format != 0 && ferr != nil {
 		return Report{}, nil, ferr
 	}
-	s, err := h.survey()
+	s, err := h.survey(cmp.Or(format, Format))
 	if err != nil {
 		return Report{}, nil, err
 	}
 	if ferr != nil {
 		s.add(formatName, -1, 0, "%v", ferr)
 	}
-	c := census{survey: s, each: each, last: s.last}
+	c := census{survey: s, each: each, last: s.chain.last}
 	if err := c.readTables(); err != nil {
 		return Report{}, nil, err
 	}
@@ -81,19 +87,28 @@ func (h *home) check(each func(version) error) (Report, *survey, error) {
 	return Report{
 		Format: format, Group: c.last.group, Epoch: c.last.epoch, top: c.last.top,
 		Tables: len(s.tables), Logs: len(s.logs),
-		Size: treeSize(h.fs, h.dir), Damage: slices.Compact(s.damage),
+		Size: treeSize(h.fs, h.dir), Damage: slices.Compact(s.damage), Dropped: s.dropped,
 	}, s, nil
 }
 
-// count fills in how many jobs and settings there are. Of a damaged store it sorts
-// the keys in memory.
+// count fills in how many jobs and settings there are, and looks for jobs of one name. Of a
+// damaged store it sorts the keys in memory.
 func (h *home) count(s *survey, r *Report) error {
 	if len(r.Damage) == 0 {
-		return h.read(s, func(db pebble.Reader) error {
+		names := newNamesakes()
+		err := h.read(s, func(db pebble.Reader) error {
+			var job Record
 			return first(
-				scan(db, jobKeys(), func(_, _ []byte) error { r.Jobs++; return nil }),
+				scan(db, jobKeys(), func(key, value []byte) error {
+					r.Jobs++
+					err := parseJob(key, value, &job)
+					names.add(&job)
+					return err
+				}),
 				scan(db, settingKeys(), func(_, _ []byte) error { r.Settings++; return nil }))
 		})
+		r.Damage = names.damage()
+		return err
 	}
 	keys, err := openSorter(vfs.NewMem(), "keys")
 	if err != nil {
@@ -140,7 +155,7 @@ func (h *home) read(s *survey, use func(pebble.Reader) error) error {
 // addLogs adds the groups in the logs to a batch.
 func (h *home) addLogs(s *survey, to *pebble.Batch) error {
 	for _, l := range s.logs {
-		parts, err := l.groups(h)
+		parts, err := s.groups(l)
 		if err != nil {
 			return err
 		}
@@ -194,11 +209,11 @@ func (c *census) readLogs() error {
 		if err != nil {
 			return fmt.Errorf("cannot read %s: %w", l.name, cause(err))
 		}
-		parts, _ := scanLog(b, fileNumber(l.name))
-		for _, p := range parts {
-			if !p.whole {
-				continue
-			}
+		parts, _, err := c.home.scanLog(c.format, l.name, b)
+		if err != nil {
+			return err // the survey read it
+		}
+		for _, p := range wholeGroups(parts, c.format) {
 			take := c.take(filepath.Join(logsName, l.name), p.offset)
 			err := walkBatch(p.data, func(v version) error {
 				c.changes++
@@ -211,6 +226,35 @@ func (c *census) readLogs() error {
 		}
 	}
 	return nil
+}
+
+// wholeGroups are the parts of those groups of a log that have all of them. In format 2 a
+// group could go on in the next log, so each part stands for itself.
+func wholeGroups(parts []logPart, format int) []logPart {
+	var whole, open []logPart
+	var last meta
+	for _, p := range parts {
+		m, err := meta{}, errNotGroup
+		if p.whole {
+			m, err = batchMeta(p.data)
+		}
+		if err != nil || !intact(p.data, &m) {
+			open = nil
+			continue
+		}
+		if m.part == 0 || format == 2 {
+			open = nil
+		} else if len(open) == 0 || m.group != last.group || m.part != last.part+1 {
+			open = nil
+			continue
+		}
+		open, last = append(open, p), m
+		if !m.more || format == 2 {
+			whole = append(whole, open...)
+			open = nil
+		}
+	}
+	return whole
 }
 
 // numberOfLogs is above the number of every version in the tables: what is in the logs is

@@ -35,8 +35,8 @@ func (j *Journal) checkpointFull(name string) error {
 	if err != nil {
 		return cause(err)
 	}
-	parts, closed := scanLog(b, fileNumber(name))
-	if !closed || slices.ContainsFunc(parts, func(p logPart) bool { return !p.whole }) {
+	parts, closed, err := scanLog(b, fileNumber(name))
+	if err != nil || !closed || slices.ContainsFunc(parts, func(p logPart) bool { return !p.whole }) {
 		return fmt.Errorf("its %d bytes cannot be read back", len(b))
 	}
 	if err := j.checkpoint(parts); err != nil {
@@ -48,17 +48,45 @@ func (j *Journal) checkpointFull(name string) error {
 	return j.retire(name)
 }
 
-// retire makes a log that is in the store the next to be used again, or removes it.
+// retire makes a log that is in the store the next to be used again, or removes it: when one
+// waits already, or when a large group has made it longer than others.
 func (j *Journal) retire(name string) error {
-	if len(j.log.spares) == cap(j.log.spares) {
-		return j.guard.Remove(j.home.log(name))
+	path := j.home.log(name)
+	info, err := j.options.FS.Stat(path)
+	if err != nil {
+		return err
+	}
+	if len(j.log.spares) == cap(j.log.spares) || info.Size() > logStart+2*max(j.options.LogSize, maxBatch) {
+		return j.guard.Remove(path)
 	}
 	spare := strings.TrimSuffix(name, logSuffix) + spareSuffix
-	if err := j.guard.Rename(j.home.log(name), j.home.log(spare)); err != nil {
+	if err := j.guard.Rename(path, j.home.log(spare)); err != nil {
+		return err
+	}
+	if err := j.log.syncDir(); err != nil { // a log that is half cleared would be damaged
+		return err
+	}
+	if err := clearHeads(j.guard, j.home.log(spare), info.Size()); err != nil {
 		return err
 	}
 	j.log.spares <- spare // only the checkpointer fills it
 	return nil
+}
+
+// clearHeads writes zeros where a log of that size may have its head and, in each block, its
+// first chunk's. What is written there later is told from what never was, and how much the
+// end of a damaged log takes is known to a block.
+func clearHeads(f vfs.FS, name string, size int64) error {
+	file, err := f.OpenReadWrite(name, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	zeros := make([]byte, logStart+chunkHead)
+	_, err = file.WriteAt(zeros[:min(size, int64(len(zeros)))], 0)
+	for at := int64(logBlock); at < size && err == nil; at += logBlock {
+		_, err = file.WriteAt(zeros[:min(chunkHead, size-at)], at)
+	}
+	return first(err, file.Sync(), file.Close())
 }
 
 // recover brings what the logs hold into the store and lets go of them. What it reads is
@@ -69,7 +97,7 @@ func (j *Journal) recover(s *survey) error {
 		if err := j.syncLog(l.name); err != nil {
 			return err
 		}
-		parts, err := l.groups(j.home)
+		parts, err := s.groups(l)
 		if err == nil && len(parts) > 0 {
 			err = j.checkpoint(parts)
 		}
@@ -104,9 +132,7 @@ func (j *Journal) syncLog(name string) error {
 	return first(f.Close(), j.guard.failure())
 }
 
-// checkpoint brings what a log's groups came to into the store and syncs it. The last
-// thing that is written is the last group's meta: where it is, everything is. Otherwise
-// the log is there still, and doing all of it again comes to the same.
+// checkpoint brings what a log's groups came to into the store and syncs it.
 func (j *Journal) checkpoint(parts []logPart) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -114,7 +140,14 @@ func (j *Journal) checkpoint(parts []logPart) (err error) {
 			err = fmt.Errorf("the store panicked: %v", p)
 		}
 	}()
-	before, err := readMeta(j.db)
+	return apply(j.db, parts, j.options.BatchSize)
+}
+
+// apply brings what groups came to into a store and syncs it. The last thing that is
+// written is the last group's meta: where it is, everything is. Otherwise the log is there
+// still, and doing all of it again comes to the same.
+func apply(db *pebble.DB, parts []logPart, batchSize int) error {
+	before, err := readMeta(db)
 	if err != nil {
 		return err
 	}
@@ -130,8 +163,8 @@ func (j *Journal) checkpoint(parts []logPart) (err error) {
 	last := parts[len(parts)-1].data
 	for rest := n.ops; ; {
 		var count int
-		batch := make([]byte, batchHeader, min(len(rest), j.options.batch)+batchHeader+metaOpSize)
-		batch, count, rest = appendLive(batch, rest, j.options.batch)
+		batch := make([]byte, batchHeader, min(len(rest), batchSize)+batchHeader+metaOpSize)
+		batch, count, rest = appendLive(batch, rest, batchSize)
 		if len(rest) == 0 {
 			batch, count = append(batch, last[batchHeader:operationsAt]...), count+1
 		}
@@ -140,11 +173,11 @@ func (j *Journal) checkpoint(parts []logPart) (err error) {
 		if err := b.SetRepr(batch); err != nil {
 			return err
 		}
-		if err := j.db.Apply(&b, pebble.NoSync); err != nil {
+		if err := db.Apply(&b, pebble.NoSync); err != nil {
 			return err
 		}
 		if len(rest) == 0 {
-			return j.db.Flush()
+			return db.Flush()
 		}
 	}
 }

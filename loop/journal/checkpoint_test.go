@@ -12,14 +12,14 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A group that begins in one log and ends in another is there whole after kill -9, when
-// the first log is in the store already.
-func TestGroupOverSeveralLogs(t *testing.T) {
+// A group that is much larger than a log, and is written in many parts, is there whole after
+// kill -9, when its log is in the store already.
+func TestGroupLargerThanLog(t *testing.T) {
 	t.Parallel()
 	f := vfs.NewCrashableMem()
 	o := testOptions(f)
-	o.batch = 4 << 10
-	for _, size := range []int{50, 70, 90, 130, 200} { // KiB: more than one log, and more than two
+	o.BatchSize = 4 << 10
+	for _, size := range []int{50, 70, 90, 130, 200} { // KiB
 		d := mustOpen(t, o)
 		for range size {
 			d.create(1000)
@@ -42,18 +42,15 @@ func TestGroupOverSeveralLogs(t *testing.T) {
 	}
 }
 
-// Whichever log is missing between others is told, also when nothing but a part of a group
-// was in it.
+// Whichever log is missing between others is told.
 func TestMissingLog(t *testing.T) {
 	t.Parallel()
 	f := vfs.NewCrashableMem()
 	o := testOptions(f)
-	o.batch, o.LogSize = 4<<10, 4<<20
+	o.LogSize = 4 << 20
 	d := mustOpen(t, o)
-	for range 2 {
-		for range 20 {
-			d.create(1000)
-		}
+	for range 10 {
+		d.create(1000)
 		d.wait()
 	}
 	m := imageOf(t, f)
@@ -62,13 +59,12 @@ func TestMissingLog(t *testing.T) {
 	}
 	name, b := m.liveLog(t)
 	delete(m, name)
-	parts, _ := scanLog(b, fileNumber(path.Base(name)))
+	parts := mustScan(t, name, b)
 	var logs []string
 	for i, p := range parts { // to a log of its own
 		number := uint64(i + 1)
-		b := appendRecordChunks(nil, 0, number, p.data)
 		logs = append(logs, path.Join(path.Dir(name), logName(number)))
-		m[logs[i]] = appendLogEnd(b, int64(len(b)), number)
+		m[logs[i]] = fullLog(t, number, []logPart{p})
 	}
 	if got, err := reopen(m.disk(t)); err != nil || len(parts) < 10 {
 		t.Fatalf("%d parts: %v", len(parts), err)
@@ -82,38 +78,6 @@ func TestMissingLog(t *testing.T) {
 		if _, err := reopen(without.disk(t)); !errors.As(err, &damage) || len(damage.Damage) != 1 {
 			t.Errorf("without %s: %v", name, err)
 		}
-	}
-}
-
-// A job that is put by the first part of a group, at the end of a log, is known to be in
-// the store by the next log, and its end is not left out.
-func TestEndOfJobFromLogBefore(t *testing.T) {
-	t.Parallel()
-	f := vfs.NewCrashableMem()
-	o := testOptions(f)
-	o.Shards, o.batch = 1, 4<<10
-	d := mustOpen(t, o)
-	for range 60 {
-		d.create(1000)
-	}
-	d.wait()
-	for seq := uint64(1); seq < d.next; seq++ {
-		d.change(seq, 1)
-	}
-	d.wait()
-	for seq := uint64(1); seq < d.next; seq++ {
-		d.remove(seq)
-	}
-	d.wait()
-	if err := d.j.Close(); err != nil {
-		t.Fatal(err)
-	}
-	got, err := reopen(f)
-	if err == nil {
-		err = d.verify(got, d.j.Committed())
-	}
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -136,6 +100,7 @@ func inStore(t *testing.T) (d *driver, disk *vfs.MemFS) {
 		d.create(1000)
 	}
 	d.wait()
+	full := imageOf(t, f)[name]
 	changes := len(d.changes)
 	d.create(10)
 	d.wait()
@@ -149,11 +114,9 @@ func inStore(t *testing.T) (d *driver, disk *vfs.MemFS) {
 		delete(m, next) // there was none yet
 	}
 	for _, spare := range m.names(spareSuffix) {
-		if strings.TrimSuffix(spare, spareSuffix) == strings.TrimSuffix(name, logSuffix) {
-			m[name] = m[spare]
-		}
 		delete(m, spare)
 	}
+	m[name] = full
 	var manifest string
 	for file := range m {
 		if strings.HasPrefix(path.Base(file), "MANIFEST-") && file > manifest {
@@ -225,15 +188,15 @@ func TestDamageBeforeEmptyLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	name, b := m.liveLog(t)
-	parts, _ := scanLog(b, 1)
-	whole := appendLogEnd(b, int64(len(b)), 1)
+	parts := mustScan(t, name, b)
+	whole := fullLog(t, 1, parts)
 	m[path.Join(path.Dir(name), logName(2))] = nil
 	if _, err := reopen(m.with(name, whole).disk(t)); err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range parts {
 		bad := bytes.Clone(whole)
-		bad[p.offset+logHead] ^= 1
+		bad[p.offset+chunkHead] ^= 1
 		var damage *DamageError
 		if _, err := reopen(m.with(name, bad).disk(t)); !errors.As(err, &damage) {
 			t.Errorf("at %d of %d: %v", p.offset, len(b), err)
@@ -254,9 +217,9 @@ func TestFullLogCannotBeReadBack(t *testing.T) {
 		d.wait()
 	}
 	name, b := imageOf(t, f).liveLog(t)
-	parts, _ := scanLog(b, fileNumber(path.Base(name)))
-	b = appendLogEnd(b, int64(len(b)), fileNumber(path.Base(name)))
-	b[parts[1].offset+logHead] ^= 1
+	parts := mustScan(t, name, b)
+	b = fullLog(t, fileNumber(path.Base(name)), parts)
+	b[parts[1].offset+chunkHead] ^= 1
 	file, err := f.Create(name, vfs.WriteCategoryUnspecified)
 	if err == nil {
 		_, err = file.Write(b)

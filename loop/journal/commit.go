@@ -82,22 +82,18 @@ func (j *Journal) take(next uint64) int {
 	return live
 }
 
-// writeGroup writes what was taken, in one batch unless it is very large. It
-// returns the bytes written. The settings, which take took last, come first: what was
-// appended to them before a change of a job is on disk when that is, wherever the parts
-// of a group are cut.
+// writeGroup writes what was taken, in one batch unless it is very large, and syncs it. It
+// returns the bytes written.
 func (j *Journal) writeGroup(group uint64) (int, error) {
 	bytes, count := 0, 0
 	var grown int64
-	for i := range j.takings { // the first part says it already: the next may be in another log
-		j.last.top = max(j.last.top, j.takings[i].top)
-	}
 	j.batch = startBatch(j.batch)
 	for i := range j.takings {
-		t := &j.takings[(i+j.options.Shards)%len(j.takings)]
+		t := &j.takings[i]
 		grown += t.grown
+		j.last.top = max(j.last.top, t.top)
 		for rest := t.ops; len(rest) > 0; {
-			if len(j.batch) >= j.options.batch {
+			if len(j.batch) >= j.options.BatchSize {
 				bytes += len(j.batch)
 				if err := j.write(group, count, 0, true); err != nil {
 					return bytes, err
@@ -105,10 +101,10 @@ func (j *Journal) writeGroup(group uint64) (int, error) {
 				j.batch, count = startBatch(j.batch), 0
 			}
 			n := t.live
-			if t.dead == 0 && len(rest) == len(t.ops) && len(j.batch)+len(rest) <= j.options.batch {
+			if t.dead == 0 && len(rest) == len(t.ops) && len(j.batch)+len(rest) <= j.options.BatchSize {
 				j.batch, rest = append(j.batch, rest...), nil
 			} else {
-				j.batch, n, rest = appendLive(j.batch, rest, j.options.batch)
+				j.batch, n, rest = appendLive(j.batch, rest, j.options.BatchSize)
 			}
 			count += n
 		}
@@ -117,8 +113,8 @@ func (j *Journal) writeGroup(group uint64) (int, error) {
 	return bytes, j.write(group, count, grown, false)
 }
 
-// write commits j.batch, of count operations, as the group or a part of it. More says
-// that another part follows.
+// write writes j.batch, of count operations, as the group or a part of it. More says
+// that another part follows; behind the last one the log is synced.
 func (j *Journal) write(group uint64, count int, grown int64, more bool) error {
 	m := meta{
 		group: group, previous: j.last.group, epoch: j.epoch, top: j.last.top, jobs: j.last.jobs + grown,
@@ -129,7 +125,7 @@ func (j *Journal) write(group uint64, count int, grown int64, more bool) error {
 	}
 	sealBatch(j.batch, &m, count)
 	size := len(j.batch)
-	if err := j.log.append(j.batch, j.guard.failed); err != nil {
+	if err := j.log.append(j.batch, more, j.guard.failed); err != nil {
 		return fmt.Errorf("cannot commit: %w", err)
 	}
 	if err := j.guard.failure(); err != nil {

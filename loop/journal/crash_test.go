@@ -31,7 +31,7 @@ func TestCrashes(t *testing.T) {
 		o.Sync = rapid.SampledFrom([]Mode{Always, Always, Interval, Never}).Draw(t, "mode")
 		// Also with groups of many parts, of which a log may hold the first ones and the next
 		// log the others.
-		o.batch = rapid.SampledFrom([]int{0, 0, 2 << 10}).Draw(t, "batch")
+		o.BatchSize = rapid.SampledFrom([]int{0, 0, 2 << 10}).Draw(t, "batch")
 		for range rapid.IntRange(1, 3).Draw(t, "crashes") {
 			d := mustOpen(t, o)
 			at := randomChanges(t, d, o.FS.(*vfs.MemFS))

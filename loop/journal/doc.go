@@ -13,19 +13,17 @@
 //
 // Within a group only the last change of a job is kept, and nothing of a job that
 // was put for the first time and deleted: it is committed without ever having been
-// written. A group of more than 2 MiB is written and synced in several batches; a
-// crash between them keeps the first ones, of which nothing was acknowledged. The
-// settings are written first: one that was appended before a change of a job is not
-// lost where that is kept.
+// written. A group is there whole after a crash, or not at all: one of more than 2 MiB is
+// written in several parts, and one that lacks parts is left out by the next start.
 //
 // # Checkpoints
 //
-// A log that is full is closed, and the next one begins. Another goroutine, the
-// checkpointer, brings what the closed log came to into the store: of each job the last
-// change, and nothing of those that came and went within the log, which is most of them
-// where workers keep pace. Then the log's file is used again or removed. When a second
-// log is full before the first is in the store, the committer waits. A start brings all
-// logs into the store before anything is replayed.
+// A log that is full is closed, and the next one begins; a group never goes on in another
+// log. Another goroutine, the checkpointer, brings what the closed log came to into the
+// store: of each job the last change, and nothing of those that came and went within the
+// log, which is most of them where workers keep pace. Then the log's file is used again or
+// removed. When a second log is full before the first is in the store, the committer waits.
+// A start brings all logs into the store before anything is replayed.
 //
 // # When a change is committed
 //
@@ -50,11 +48,16 @@
 //	LOCK            held by the process that uses it
 //	store           the store, of github.com/cockroachdb/pebble, whose own log is not used
 //	store/log       the logs: NUMBER.log, and NUMBER.spare for one that will be used again
-//	store/FORMAT    "treadle journal 2": the version of all this. It is written last,
+//	store/CLOSED    up to which group an orderly close has written everything
+//	store/FORMAT    "treadle journal 3": the version of all this. It is written last,
 //	                so a store with this file is whole
 //	store.new       one that is being made; becomes store when it is whole
+//	store.old       one that another takes the place of
 //	store.damaged-N what a repair took out of use
 //	store.scratch   what a repair sorts
+//
+// An older version is converted by Open: a store of the present one is made in store.new,
+// and renamed.
 //
 // In the store a job is under 'j' and its Seq in eight bytes, big-endian, so that
 // they come back in the order of creation whatever number of shards there are; a
@@ -63,17 +66,28 @@
 // group before it, the epoch (which counts openings: it names the writer), the highest
 // Seq ever put, the number of jobs, whether all groups before it were synced when it was
 // written, and a checksum over its operations. The numbers go on over restarts. They are
-// what a replicated journal would need to append a group after the one it expects.
+// what a replicated journal would need to append a group after the one it expects. The
+// checksum has no key: whoever is given a group can verify it.
+//
+// # Logs
+//
+// A log is a sequence of blocks with chunks in them, see log.go. Every chunk carries a tag
+// under a key that is drawn for the log and stands in its head alone. Payloads come from
+// clients: without the key no client can send bytes that are taken for a chunk, wherever
+// they come to lie, and what a file held when it was another log is not taken for one
+// either. A reader looks for chunks where they begin and nowhere else.
 //
 // # Damage
 //
 // Open checks what the store would not: it follows the chain of group heads from the
-// tables through the logs. A log's end that cannot be read was never acknowledged
-// and is dropped. The same in the middle is damage when a group behind it says that
-// everything before it was synced; so is a group that is missing, a table that is
-// missing or cut, a manifest with a gap. Open refuses such a directory with a
-// *DamageError that names file and offset. Check tells all that is damaged, Repair
-// keeps what can be read.
+// tables through the logs. A log's end that cannot be read, or holds a group that lacks
+// parts, was never acknowledged, unless the disk damaged it: it is left out, and the log of
+// the server and Stats.Dropped tell where it was and how long. The same is damage when a
+// group behind it says that everything before it was synced, or when the store was closed
+// in order behind it; so is a group that is missing, a table that is missing or cut, a
+// manifest with a gap. Open refuses such a directory with a *DamageError that names file
+// and offset. Check tells all that is damaged, Repair keeps what can be read and carries
+// its tag, and of several jobs of one name the last.
 //
 // # Export
 //

@@ -24,7 +24,7 @@ func Export(dir string, w io.Writer, progress func(done, total int64)) error {
 }
 
 func export(f vfs.FS, dir string, w io.Writer, progress func(done, total int64)) error {
-	h, err := openHome(f, dir, false)
+	h, err := viewHome(f, dir)
 	if err != nil {
 		return err
 	}
@@ -32,13 +32,14 @@ func export(f vfs.FS, dir string, w io.Writer, progress func(done, total int64))
 }
 
 func (h *home) export(w io.Writer, progress func(done, total int64)) error {
-	if err := h.needStore(h.complete()); err != nil {
+	if err := h.needStore(exists(h.fs, h.store())); err != nil {
 		return err
 	}
-	if _, err := h.readFormat(); err != nil {
+	format, err := h.readFormat()
+	if err != nil {
 		return err
 	}
-	s, err := h.verify()
+	s, err := h.verify(format)
 	if err != nil {
 		return err
 	}

@@ -243,7 +243,7 @@ func TestExportOfDamage(t *testing.T) {
 	m, _ := groups(t, Always, true)
 	name, b := m.liveLog(t)
 	bad := bytes.Clone(b)
-	bad[50] ^= 1
+	bad[logStart+50] ^= 1
 	var damage *DamageError
 	if err := export(m.with(name, bad).disk(t), testDir, io.Discard, nil); !errors.As(err, &damage) {
 		t.Fatal(err)

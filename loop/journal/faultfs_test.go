@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -147,11 +148,31 @@ func (f *faultFS) Remove(name string) error {
 	return f.FS.Remove(name)
 }
 
+// RemoveAll that fails has removed every second file.
 func (f *faultFS) RemoveAll(name string) error {
 	if err := f.fails("remove", name, false); err != nil {
+		if f.ops.Load() == f.at {
+			f.removeHalf(name)
+		}
 		return err
 	}
 	return f.FS.RemoveAll(name)
+}
+
+func (f *faultFS) removeHalf(dir string) {
+	names, _ := f.List(dir) // nothing is there, or it is a file
+	slices.Sort(names)
+	for i, name := range names {
+		name = f.PathJoin(dir, name)
+		f.removeHalf(name)
+		if i%2 == 0 {
+			_ = f.FS.Remove(name) // a directory that is not empty stays
+		}
+	}
+	if d, err := f.FS.OpenDir(dir); err == nil {
+		_ = d.Sync()
+		_ = d.Close()
+	}
 }
 
 func (f *faultFS) MkdirAll(name string, perm os.FileMode) error {
@@ -176,10 +197,16 @@ type faultFile struct {
 	name string
 }
 
-func (f *faultFile) Write(p []byte) (int, error) {
+func (f *faultFile) Write(p []byte) (int, error) { return f.write(p, f.File.Write) }
+
+func (f *faultFile) WriteAt(p []byte, at int64) (int, error) {
+	return f.write(p, func(p []byte) (int, error) { return f.File.WriteAt(p, at) })
+}
+
+func (f *faultFile) write(p []byte, write func([]byte) (int, error)) (int, error) {
 	// The store now and then writes nothing, which changes nothing and can't be cut.
 	if len(p) == 0 || !f.f.next("write", f.name) {
-		return f.File.Write(p)
+		return write(p)
 	}
 	switch f.f.kind {
 	case failEIO:
@@ -187,12 +214,12 @@ func (f *faultFile) Write(p []byte) (int, error) {
 	case failENOSPC:
 		return 0, &os.PathError{Op: "write", Path: f.name, Err: syscall.ENOSPC}
 	case shortError:
-		n, _ := f.File.Write(p[:len(p)/2])
+		n, _ := write(p[:len(p)/2])
 		return n, &os.PathError{Op: "write", Path: f.name, Err: syscall.ENOSPC}
 	case shortQuiet:
-		return f.File.Write(p[:len(p)/2])
+		return write(p[:len(p)/2])
 	default:
-		return f.File.Write(p)
+		return write(p)
 	}
 }
 

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"hash/crc32"
 	"maps"
+	"math"
 	"path"
 	"reflect"
 	"slices"
@@ -31,35 +33,52 @@ func FuzzParseRecord(f *testing.F) {
 	})
 }
 
-// The kinds of pieces that FuzzLog makes a log of, behind the parts of a record.
+// The kinds of pieces that FuzzLog makes a log of, behind the kinds of chunks.
 const (
-	garbage = lastChunk + 1 + iota
-	logEnd
+	garbage = logEnd + 1 + iota // to the end of the block
+	damaged                     // a chunk with one bit that is wrong
 	pieceKinds
 )
 
 // logOf makes a log of a script, three bytes a piece: its kind, its length, what it is filled with. It returns the
 // records that are in it, as somebody knows who has seen it written.
-func logOf(script []byte, number uint64) (b []byte, records []logPart) {
+func logOf(tb testTB, script []byte, number uint64) (b []byte, records []logPart) {
+	l := newTestLog(tb, number)
 	open := false // the last record waits for more
+	lost := -1    // the block in which nothing more can be found
+	hurt := false // the last piece was damaged
 	for ; len(script) >= 3; script = script[3:] {
-		kind, size := int(script[0])%pieceKinds, int(script[1])<<(script[0]/pieceKinds%8)
-		if b = padBlock(b, 0); kind == logEnd {
-			return appendLogEnd(b, 0, number), records
-		}
-		size = min(size, logBlock-len(b)%logBlock-logHead)
+		kind, size := int(script[0])%(pieceKinds-1)+1, int(script[1])<<(script[0]/pieceKinds%8)
+		l.b = padBlock(l.b, 0)
+		at := len(l.b)
+		size = min(size, roomInBlock(int64(at))-chunkHead)
 		fill := bytes.Repeat(script[2:3], size)
-		if kind == garbage {
-			b, open = append(b, fill...), open && size == 0
+		if hurt = hurt && at%logBlock > 0; hurt && (kind == garbage || kind == damaged) {
+			lost = at / logBlock
+		}
+		hurt = kind == damaged
+		switch kind {
+		case logEnd:
+			if lost != at/logBlock {
+				return l.end(), records
+			}
+			l.b = l.key.appendChunk(l.b, 0, logEnd, nil)
+			continue
+		case garbage:
+			l.b, open = append(l.b, bytes.Repeat(script[2:3], roomInBlock(int64(at)))...), false
+			continue
+		case damaged:
+			l.b = l.key.appendChunk(l.b, 0, fullChunk, fill)
+			l.b[at+int(script[2])%tagSize] ^= 4
+			open = false
 			continue
 		}
-		head := len(b)
-		b = append(b, 0, 0, 0, 0, byte(size), byte(size>>8), byte(logKinds+kind))
-		b = append(binary.LittleEndian.AppendUint32(b, uint32(number)), fill...)
-		binary.LittleEndian.PutUint32(b[head:], chunkSum(b[head+6:]))
+		l.b = l.key.appendChunk(l.b, 0, byte(kind), fill)
 		switch {
+		case lost == at/logBlock:
+			continue
 		case kind == fullChunk || kind == firstChunk:
-			records = append(records, logPart{offset: int64(head), data: fill})
+			records = append(records, logPart{offset: int64(at), data: fill})
 			open = kind == firstChunk
 		case open:
 			records[len(records)-1].data = append(records[len(records)-1].data, fill...)
@@ -69,24 +88,22 @@ func logOf(script []byte, number uint64) (b []byte, records []logPart) {
 		}
 		records[len(records)-1].whole = !open
 	}
-	return b, records
+	return l.b, records
 }
 
 // FuzzLog reads logs whose chunks stand in any order, with garbage between them, and bytes that are no log: every record
 // is found, whole or as far as it goes, and nothing else is.
 func FuzzLog(f *testing.F) {
-	piece := func(kind, size int) []byte { return []byte{byte(kind), byte(size), 'x'} }
+	piece := func(kind, size int) []byte { return []byte{byte(kind - 1), byte(size), 'x'} }
 	f.Add(slices.Concat(piece(fullChunk, 9), piece(firstChunk, 5), piece(middleChunk, 200), piece(lastChunk, 1), piece(logEnd, 0), piece(fullChunk, 3)), []byte("old"))
 	f.Add(slices.Concat(piece(firstChunk, 9), piece(firstChunk, 5), piece(garbage, 7), piece(lastChunk, 1), piece(middleChunk, 0), piece(fullChunk, 3)), []byte{})
 	f.Add(slices.Concat(piece(firstChunk+7*pieceKinds, 255), piece(middleChunk+7*pieceKinds, 255), piece(lastChunk, 9), piece(garbage, 255)), []byte{})
-	b, _ := logOf(piece(fullChunk, 5), 9)
-	f.Add([]byte{}, b)
+	f.Add(slices.Concat(piece(fullChunk, 9), piece(damaged, 5), piece(fullChunk, 1), piece(damaged, 9), piece(damaged, 3), piece(fullChunk, 2), piece(garbage, 1), piece(fullChunk, 4)), []byte{})
 	f.Fuzz(func(t *testing.T, script, tail []byte) {
-		b, want := logOf(script[:min(len(script), fuzzBytes/4)], 9)
+		b, want := logOf(t, script[:min(len(script), fuzzBytes/4)], 9)
 		var got []logPart
 		end := int64(0)
-		parts, _ := scanLog(b, 9)
-		for _, p := range parts {
+		for _, p := range mustScan(t, logName(9), b) {
 			if p.offset < end || p.end <= p.offset || p.end > int64(len(b)) {
 				t.Fatalf("%x: the part from %d to %d stands behind %d", b, p.offset, p.end, end)
 			}
@@ -97,12 +114,111 @@ func FuzzLog(f *testing.F) {
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Fatalf("%x: the records are %v, not %v", b, got, want)
 		}
-		end = 0
-		for _, p := range scanManifest(tail) {
-			if p.offset < end || p.end <= p.offset || p.end > int64(len(tail)) {
-				t.Fatalf("%x: the part from %d to %d stands behind %d", tail, p.offset, p.end, end)
+		format2, _ := scanFormat2(tail, 9)
+		for _, parts := range [][]logPart{scanManifest(tail), format2} {
+			end = 0
+			for _, p := range parts {
+				if p.offset < end || p.end <= p.offset || p.end > int64(len(tail)) {
+					t.Fatalf("%x: the part from %d to %d stands behind %d", tail, p.offset, p.end, end)
+				}
+				end = p.end
 			}
-			end = p.end
+		}
+	})
+}
+
+// planted is a workload that looks like the journal's own bytes: records that would put a job, in the framing of a log
+// of that number, over and over, from an offset on that the script says.
+func planted(tb testTB, kind, number, shift byte, size int) []byte {
+	batch := startBatch(nil)
+	batch = appendPut(batch, &Record{Seq: 1 << 20, Space: 1, Queue: []byte("planted"), Name: []byte("planted")})
+	m := meta{group: uint64(number) + 1, previous: uint64(number), epoch: 1, top: 1 << 20, jobs: 1, settled: true}
+	sealBatch(batch, &m, 1)
+	l := newTestLog(tb, uint64(number))
+	var one []byte
+	switch kind % 4 {
+	case 0: // as it is in the log, the tag apart
+		one = l.key.appendRecord(nil, 0, batch)
+	case 1: // in format 2
+		one = format2Record(nil, uint64(number), batch)
+	case 2: // the contents alone
+		one = batch
+	default: // a log of its own
+		l.add(batch)
+		one = l.end()
+	}
+	b := bytes.Repeat([]byte{0}, int(shift))
+	for len(b) < size {
+		b = append(b, one...)
+	}
+	return b[:size]
+}
+
+// format2Record appends a record as a log of format 2 has it in the middle of a block.
+func format2Record(dst []byte, number uint64, record []byte) []byte {
+	at := len(dst)
+	dst = append(dst, 0, 0, 0, 0, byte(len(record)), byte(len(record)>>8), fullChunk+format2Kinds)
+	dst = binary.LittleEndian.AppendUint32(dst, uint32(number))
+	dst = append(dst, record...)
+	sum := crc32.Checksum(dst[at+6:], castagnoli)
+	binary.LittleEndian.PutUint32(dst[at:], (sum>>15|sum<<17)+0xa282ead8)
+	return dst
+}
+
+// FuzzPlanted has clients submit and remove jobs whose workloads look like the journal's own records, of this log and of
+// others, has the process killed and one byte of the logs turn wrong: no start and no repair makes jobs of them, and
+// without the wrong byte the directory is opened as it was.
+func FuzzPlanted(f *testing.F) {
+	for kind := range byte(4) {
+		f.Add([]byte{kind, 2, 0, 200, kind, 3, 5, 250}, uint32(0))
+		f.Add([]byte{kind, 1, 3, 255, kind, 3, 1, 255, kind, 4, 7, 255}, uint32(9000))
+	}
+	f.Fuzz(func(t *testing.T, script []byte, at uint32) {
+		disk := vfs.NewCrashableMem()
+		o := testOptions(disk)
+		d := mustOpen(t, o)
+		for script = script[:min(len(script), 64)]; len(script) >= 4; script = script[4:] {
+			seq := d.next
+			d.next++
+			d.put(int(seq)%o.Shards, Record{
+				Seq: seq, Space: 1, Queue: []byte("queue"), Name: fmt.Append(nil, seq),
+				Workload: planted(t, script[0], script[1], script[2], int(script[3])<<8),
+			})
+			d.wait()
+			d.remove(seq)
+			d.create(100)
+			d.wait()
+		}
+		d.quiet()
+		m := imageOf(t, disk)
+		if err := d.j.Close(); err != nil {
+			t.Fatal(err)
+		}
+		got, err := reopen(m.disk(t))
+		if err != nil || !got.equal(d.after(math.MaxUint64)) {
+			t.Fatalf("%v, %s", err, got.diff(d.after(math.MaxUint64)))
+		}
+		for _, name := range m.logs() {
+			b := bytes.Clone(m[name])
+			b[int(at)%len(b)] ^= 1 << (at % 8)
+			hurt := m.with(name, b)
+			if got, err := reopen(hurt.disk(t)); err == nil {
+				err = d.verify(got, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			disk := hurt.disk(t)
+			if _, err := Repair(testDir, disk); err != nil {
+				t.Fatal(err)
+			}
+			got, err := reopen(disk)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.jobs[1<<20] != "" {
+				t.Fatal("the repair has executed what a client sent")
+			}
 		}
 	})
 }

@@ -25,16 +25,14 @@ import (
 // ever in a tight loop; a commit that could not be synced returns no error.
 type guard struct {
 	vfs.FS
-	// lazy leaves logs unsynced until they are closed: mode Never.
-	lazy   bool
 	broken atomic.Bool
 	failed chan struct{} // closed when broken
 	mu     sync.Mutex
 	err    error // why; written before broken
 }
 
-func newGuard(f vfs.FS, lazy bool) *guard {
-	return &guard{FS: f, lazy: lazy, failed: make(chan struct{})}
+func newGuard(f vfs.FS) *guard {
+	return &guard{FS: f, failed: make(chan struct{})}
 }
 
 // trip breaks the guard; the first error is kept.
@@ -99,7 +97,7 @@ func (g *guard) open(what, name string, f func() (vfs.File, error)) (vfs.File, e
 	if !g.change(what, name, func() (err error) { file, err = f(); return err }) {
 		return void{}, nil
 	}
-	return &guardedFile{File: file, guard: g, name: name, lazy: g.lazy && strings.HasSuffix(name, ".log")}, nil
+	return &guardedFile{File: file, guard: g, name: name}, nil
 }
 
 // Create makes a file. Of a manifest it also sees to the name: the store makes the
@@ -175,12 +173,9 @@ type guardedFile struct {
 	vfs.File
 	guard *guard
 	name  string
-	lazy  bool
-	dirty atomic.Bool // written and, being lazy, not synced
 }
 
 func (f *guardedFile) write(n int, write func() (int, error)) (int, error) {
-	f.dirty.Store(true)
 	f.guard.change("write", f.name, func() error {
 		wrote, err := write()
 		if err == nil && wrote < n {
@@ -200,9 +195,7 @@ func (f *guardedFile) WriteAt(p []byte, at int64) (int, error) {
 }
 
 func (f *guardedFile) sync(sync func() error) error {
-	if !f.lazy {
-		f.guard.change("sync", f.name, sync)
-	}
+	f.guard.change("sync", f.name, sync)
 	return nil
 }
 
@@ -214,11 +207,7 @@ func (f *guardedFile) SyncTo(n int64) (full bool, err error) {
 	return full, nil
 }
 
-// Close syncs a lazy file first: a store takes a log that it has closed for whole.
 func (f *guardedFile) Close() error {
-	if f.lazy && f.dirty.Load() {
-		f.guard.change("sync", f.name, f.File.SyncData)
-	}
 	if err := f.File.Close(); err != nil && f.guard.failure() == nil {
 		f.guard.trip(fmt.Errorf("cannot close %s: %w", f.name, cause(err)))
 	}

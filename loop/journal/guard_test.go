@@ -78,7 +78,7 @@ func guardDisk(t *testing.T) *vfs.MemFS {
 func TestGuardBreaks(t *testing.T) {
 	for name, step := range guardSteps {
 		disk := guardDisk(t)
-		g := newGuard(&faultFS{FS: disk, kind: failEIO, at: 1, only: func(op string) bool { return op == name }}, false)
+		g := newGuard(&faultFS{FS: disk, kind: failEIO, at: 1, only: func(op string) bool { return op == name }})
 		if err := step(g); err != nil {
 			t.Errorf("%s: the store hears of it: %v", name, err)
 		}
@@ -109,7 +109,7 @@ func TestGuardBreaks(t *testing.T) {
 
 // A write that is short without an error is a failure too.
 func TestGuardShortWrite(t *testing.T) {
-	g := newGuard(&faultFS{FS: guardDisk(t), kind: shortQuiet, at: 1, only: func(op string) bool { return op == "write a" }}, false)
+	g := newGuard(&faultFS{FS: guardDisk(t), kind: shortQuiet, at: 1, only: func(op string) bool { return op == "write a" }})
 	if err := guardSteps["write a"](g); err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func TestGuardShortWrite(t *testing.T) {
 func TestGuardHolds(t *testing.T) {
 	for name, step := range guardSteps {
 		disk := guardDisk(t)
-		g := newGuard(disk, false)
+		g := newGuard(disk)
 		before := disk.String()
 		if err := errors.Join(step(g), g.failure()); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -131,7 +131,7 @@ func TestGuardHolds(t *testing.T) {
 			t.Errorf("%s did nothing", name)
 		}
 	}
-	g := newGuard(guardDisk(t), false)
+	g := newGuard(guardDisk(t))
 	if err := g.Remove("nothing"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("remove of nothing: %v", err)
 	}
@@ -143,43 +143,6 @@ func TestGuardHolds(t *testing.T) {
 	}
 	if err := g.failure(); err != nil {
 		t.Error(err)
-	}
-}
-
-// A lazy guard leaves logs unsynced until they are closed, and only logs.
-func TestGuardLazy(t *testing.T) {
-	disk := vfs.NewCrashableMem()
-	g := newGuard(disk, true)
-	for _, name := range []string{"1.log", "1.sst"} {
-		f, err := g.Create(name, "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := syncDir(disk, "."); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := f.Write([]byte("12345678")); err != nil {
-			t.Fatal(err)
-		}
-		if err := f.SyncData(); err != nil {
-			t.Fatal(err)
-		}
-		size := func() int {
-			b, err := readFile(disk.CrashClone(vfs.CrashCloneCfg{}), name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return len(b)
-		}
-		if synced := size() == 8; synced == strings.HasSuffix(name, ".log") {
-			t.Errorf("%s: synced at once: %v", name, synced)
-		}
-		if err := f.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if size() != 8 {
-			t.Errorf("%s is closed and has %d bytes", name, size())
-		}
 	}
 }
 

@@ -20,6 +20,7 @@ const (
 	lockName    = "LOCK"          // held by whoever uses the directory
 	storeName   = "store"         // the store
 	newName     = "store.new"     // one that is being made; whole when it has a format file
+	oldName     = "store.old"     // one that a new one has taken the place of
 	damagedName = "store.damaged" // what a repair took out of use, with -1, -2, ...
 	scratchName = "store.scratch" // in which a repair sorts what it reads
 	formatName  = "FORMAT"        // in a store: its version
@@ -28,9 +29,11 @@ const (
 	spareSuffix = ".spare"        // of a file that is to be a log again
 )
 
-// Format is the version of the data directory that this package writes, and the only one
-// that it reads.
-const Format = 2
+// Format is the version of the data directory that this package writes. Open converts an
+// older one, down to oldestFormat.
+const Format = 3
+
+const oldestFormat = 2
 
 // formatHead precedes the number in the format file.
 const formatHead = "treadle journal "
@@ -38,11 +41,12 @@ const formatHead = "treadle journal "
 // ErrInUse is wrapped by the error for a directory that another process has locked.
 var ErrInUse = errors.New("in use")
 
-// home is a locked data directory.
+// home is a data directory, locked.
 type home struct {
 	fs   vfs.FS
 	dir  string
 	lock io.Closer
+	name string // of the store in it
 }
 
 // lockPatience is how long Open waits for a lock: a killed server of many gigabytes takes
@@ -71,16 +75,13 @@ func openHome(f vfs.FS, dir string, create bool) (*home, error) {
 		if err := makeDir(f, dir); err != nil {
 			return nil, fmt.Errorf("cannot make the data directory %q: %w", dir, cause(err))
 		}
-	} else if ok, err := exists(f, dir); err != nil || !ok {
-		if err == nil {
-			err = fs.ErrNotExist
-		}
-		return nil, fmt.Errorf("cannot open the data directory %q: %w", dir, cause(err))
+	} else if err := needDir(f, dir); err != nil {
+		return nil, err
 	}
 	lock, err := f.Lock(f.PathJoin(dir, lockName))
 	switch {
 	case err == nil:
-		return &home{fs: f, dir: dir, lock: lock}, nil
+		return &home{fs: f, dir: dir, lock: lock, name: storeName}, nil
 	case errors.Is(err, syscall.EAGAIN):
 		return nil, fmt.Errorf("the data directory %q is %w; give this one its own with --data", dir, errOtherProcess)
 	case strings.Contains(err.Error(), "lock held"): // by this process
@@ -90,11 +91,58 @@ func openHome(f vfs.FS, dir string, create bool) (*home, error) {
 	}
 }
 
+// viewHome opens a directory to read only: nothing in it is changed. A directory without a
+// lock file has never had a server, so there is nothing to lock.
+func viewHome(f vfs.FS, dir string) (*home, error) {
+	if err := needDir(f, dir); err != nil {
+		return nil, err
+	}
+	h := &home{fs: f, dir: dir, lock: io.NopCloser(nil), name: storeName}
+	locked, err := exists(f, h.path(lockName))
+	if err == nil && locked {
+		h, err = openHome(f, dir, false)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := h.find(); err != nil {
+		return nil, errors.Join(err, h.close())
+	}
+	return h, nil
+}
+
+// find sets name to where a whole store is: another name than storeName while a swap is
+// interrupted.
+func (h *home) find() error {
+	for _, name := range [...]string{storeName, newName, oldName} {
+		ok, err := exists(h.fs, h.fs.PathJoin(h.path(name), formatName))
+		if err != nil {
+			return err
+		}
+		if ok {
+			h.name = name
+			return nil
+		}
+	}
+	return nil
+}
+
+func needDir(f vfs.FS, dir string) error {
+	ok, err := exists(f, dir)
+	if err == nil && !ok {
+		err = fs.ErrNotExist
+	}
+	if err != nil {
+		return fmt.Errorf("cannot open the data directory %q: %w", dir, cause(err))
+	}
+	return nil
+}
+
 func (h *home) close() error { return h.lock.Close() }
 
 func (h *home) path(name string) string { return h.fs.PathJoin(h.dir, name) }
 
-func (h *home) store() string { return h.path(storeName) }
+func (h *home) store() string { return h.path(h.name) }
 
 // log is the path of a file in the directory of the logs.
 func (h *home) log(name string) string { return h.fs.PathJoin(h.store(), logsName, name) }
@@ -141,14 +189,16 @@ func (h *home) complete() (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if have {
-		return true, h.fs.RemoveAll(h.path(newName))
+	if !have {
+		if err := h.find(); err != nil || h.name == storeName {
+			return false, err
+		}
+		if err := h.rename(h.name, storeName); err != nil {
+			return false, err
+		}
+		h.name = storeName
 	}
-	whole, err := exists(h.fs, h.fs.PathJoin(h.path(newName), formatName))
-	if err != nil || !whole {
-		return false, err
-	}
-	return true, h.rename(newName, storeName)
+	return true, errors.Join(h.fs.RemoveAll(h.path(newName)), h.fs.RemoveAll(h.path(oldName)))
 }
 
 // prepare leaves a whole store in its place: in a new directory it makes one.
@@ -163,7 +213,7 @@ func (h *home) prepare() error {
 	if err := h.fs.RemoveAll(h.path(newName)); err != nil {
 		return err
 	}
-	if err := createStore(h.fs, h.path(newName), func(*pebble.DB) error { return nil }); err != nil {
+	if err := fillStore(h.fs, h.path(newName), func(*pebble.DB) error { return nil }); err != nil {
 		return fmt.Errorf("cannot make a store: %w", err)
 	}
 	return h.rename(newName, storeName)
@@ -198,9 +248,9 @@ func (h *home) rename(from, to string) error {
 	return syncDir(h.fs, h.dir)
 }
 
-// swap puts the store that was made in its place and keeps the one that was there
-// under the name that it returns. If it is interrupted, prepare completes it.
-func (h *home) swap() (kept string, err error) {
+// keepDamaged puts the store that was made in its place and keeps the one that was there
+// under the name that it returns. If it is interrupted, complete ends it.
+func (h *home) keepDamaged() (kept string, err error) {
 	for n := 1; ; n++ {
 		kept = fmt.Sprintf("%s-%d", damagedName, n)
 		if taken, err := exists(h.fs, h.path(kept)); err != nil {
@@ -209,35 +259,31 @@ func (h *home) swap() (kept string, err error) {
 			break
 		}
 	}
-	if err := h.rename(storeName, kept); err != nil {
-		return "", err
+	return kept, h.swap(kept)
+}
+
+// replace puts the store that was made in its place and removes the one that was there. If
+// it is interrupted, complete ends it.
+func (h *home) replace() error {
+	if err := h.swap(oldName); err != nil {
+		return err
 	}
-	return kept, h.rename(newName, storeName)
+	return h.fs.RemoveAll(h.path(oldName))
+}
+
+// swap puts the store that was made in its place and the one that was there aside. There is
+// a whole store under one of the three names at every moment.
+func (h *home) swap(aside string) error {
+	if err := h.rename(storeName, aside); err != nil {
+		return err
+	}
+	return h.rename(newName, storeName)
 }
 
 // writeFormat completes the store at dir. The format file gets its name when all
 // else is on the disk.
 func writeFormat(f vfs.FS, dir string) error {
-	name := f.PathJoin(dir, formatName)
-	file, err := f.Create(name+".tmp", vfs.WriteCategoryUnspecified)
-	if err != nil {
-		return err
-	}
-	text := fmt.Sprintf("%s%d\n", formatHead, Format)
-	n, err := file.Write([]byte(text))
-	if err == nil && n < len(text) {
-		err = io.ErrShortWrite
-	}
-	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
-		return err
-	}
-	if err := syncDir(f, dir); err != nil {
-		return err
-	}
-	if err := f.Rename(name+".tmp", name); err != nil {
-		return err
-	}
-	return syncDir(f, dir)
+	return writeWhole(f, f.PathJoin(dir, formatName), fmt.Sprintf("%s%d\n", formatHead, Format))
 }
 
 // readFormat is the version of the store.
@@ -245,18 +291,18 @@ func (h *home) readFormat() (int, error) {
 	name := h.fs.PathJoin(h.store(), formatName)
 	b, err := readFile(h.fs, name)
 	if err != nil {
-		return 0, fmt.Errorf("cannot read the version of the data directory %q: %w", h.dir, err)
+		return 0, fmt.Errorf("cannot read the version of the data directory %q: %w; treadle journal check %s tells what is damaged", h.dir, cause(err), h.dir)
 	}
 	text, ok := strings.CutPrefix(string(bytes.TrimSpace(b)), formatHead)
 	n, err := strconv.Atoi(text)
 	if !ok || err != nil || n < 1 {
-		return 0, fmt.Errorf("%s does not say which version the data directory has", name)
+		return 0, fmt.Errorf("%s does not say which version the data directory has; treadle journal check %s tells what is damaged", name, h.dir)
 	}
 	if n > Format {
 		return n, fmt.Errorf("the data directory %q has version %d, written by a newer treadle; this one knows version %d", h.dir, n, Format)
 	}
-	if n < Format {
-		return n, fmt.Errorf("the data directory %q has version %d, written by an older treadle; this one knows version %d: export it with that one, and import it into a new directory", h.dir, n, Format)
+	if n < oldestFormat {
+		return n, fmt.Errorf("the data directory %q has version %d; this treadle reads versions %d to %d: export it with the one that wrote it, and import that into a new directory", h.dir, n, oldestFormat, Format)
 	}
 	return n, nil
 }

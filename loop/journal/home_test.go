@@ -97,12 +97,12 @@ func TestInUseByAnotherProcess(t *testing.T) {
 func TestVersion(t *testing.T) {
 	m, _ := groups(t, Always, false)
 	name := testDir + "/store/" + formatName
-	if got := string(m[name]); got != "treadle journal 2\n" {
+	if got := string(m[name]); got != "treadle journal 3\n" {
 		t.Fatalf("the format file says %q", got)
 	}
 	for text, want := range map[string]string{
-		"treadle journal 3\n":   "has version 3, written by a newer treadle; this one knows version 2",
-		"treadle journal 1\n":   "has version 1, written by an older treadle; this one knows version 2: export it with that one",
+		"treadle journal 4\n":   "has version 4, written by a newer treadle; this one knows version 3",
+		"treadle journal 1\n":   "has version 1; this treadle reads versions 2 to 3: export it with the one that wrote it",
 		"treadle journal 99":    "has version 99",
 		"":                      "does not say which version",
 		"treadle journal 0\n":   "does not say which version",

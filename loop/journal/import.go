@@ -35,10 +35,11 @@ func (h *home) importFrom(from io.Reader, progress func(done, total int64)) erro
 	if err := h.prepare(); err != nil {
 		return err
 	}
-	if _, err := h.readFormat(); err != nil {
+	format, err := h.readFormat()
+	if err != nil {
 		return err
 	}
-	s, err := h.verify()
+	s, err := h.verify(format)
 	if err != nil {
 		return err
 	}
@@ -53,17 +54,14 @@ func (h *home) importFrom(from io.Reader, progress func(done, total int64)) erro
 	if err := h.read(s, func(db pebble.Reader) (err error) { last, err = readMeta(db); return err }); err != nil {
 		return err
 	}
-	err = createStore(h.fs, h.path(newName), func(db *pebble.DB) error {
+	err = fillStore(h.fs, h.path(newName), func(db *pebble.DB) error {
 		in := importer{w: storeWriter{db: db, batch: db.NewBatch()}, meta: last, progress: progress}
 		return in.run(from)
 	})
 	if err != nil {
 		return errors.Join(err, h.fs.RemoveAll(h.path(newName)))
 	}
-	if err := h.fs.RemoveAll(h.store()); err != nil {
-		return err
-	}
-	return h.rename(newName, storeName)
+	return h.replace()
 }
 
 // importer turns lines into a store.

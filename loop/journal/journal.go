@@ -82,16 +82,13 @@ func openJournal(o Options, h *home) (*Journal, error) {
 	if err := h.prepare(); err != nil {
 		return nil, fmt.Errorf("cannot prepare the data directory %q: %w", h.dir, cause(err))
 	}
-	if _, err := h.readFormat(); err != nil {
-		return nil, err
-	}
-	s, err := h.verify()
+	s, err := h.ready(o.Log)
 	if err != nil {
 		return nil, err
 	}
 	j := &Journal{
 		options: o, home: h,
-		guard:   newGuard(o.FS, o.Sync == Never),
+		guard:   newGuard(o.FS),
 		shards:  make([]gather, o.Shards+1),
 		takings: make([]taking, o.Shards+1),
 		spares:  make([][]byte, o.Shards+1),
@@ -147,7 +144,11 @@ func (j *Journal) openStore() (err error) {
 // openLogs brings what the logs hold into the store and makes ready for the next log.
 func (j *Journal) openLogs(s *survey) error {
 	dir := j.home.log("")
-	j.log = newLogWriter(j.guard, dir, j.options.LogSize, s.number, j.stalled)
+	j.log = newLogWriter(j.guard, dir, &j.options, s.number, j.stalled)
+	for _, d := range s.dropped {
+		j.figures.Dropped += uint64(d.Length)
+		j.options.Log.Warn("the end of a log is left out", "file", d.File, "offset", d.Offset, "bytes", d.Length, "why", d.What)
+	}
 	if err := errors.Join(j.guard.MkdirAll(dir, 0o700), syncDir(j.guard, j.home.store())); err != nil {
 		return err
 	}
@@ -330,6 +331,9 @@ func (j *Journal) Close() error {
 		close(j.closing)
 		j.workers.committer.Wait()
 		err := j.log.close()
+		if err == nil && j.guard.failure() == nil {
+			err = writeClosed(j.guard, j.home.store(), j.last.group)
+		}
 		close(j.log.full)
 		j.workers.checkpointer.Wait()
 		close(j.closed)

@@ -323,7 +323,7 @@ func TestManyAppenders(t *testing.T) {
 func TestLargeGroup(t *testing.T) {
 	f := vfs.NewMem()
 	o := testOptions(f)
-	o.batch = 20 << 10
+	o.BatchSize = 20 << 10
 	d := mustOpen(t, o)
 	for range 1000 {
 		d.create(100)

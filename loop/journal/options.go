@@ -51,17 +51,25 @@ const (
 	defaultInterval = 50 * time.Millisecond
 	// defaultMemTable is what the store keeps in memory before it writes a table.
 	defaultMemTable = 8 << 20
+	// compactionRoom is what the store's compactions need beside what it holds: they write
+	// anew what they merge before they remove it.
+	compactionRoom = 64 << 20
 	// maxLog is the default size with which a log is full. What comes and goes within a
 	// log never reaches the store; a larger one costs that much disk, and start-up time.
 	maxLog = 16 << 20
 	// maxBatch ends a batch. A group that is larger, because the disk stood still
-	// or a whole dump was loaded, is committed in several.
+	// or a whole dump was loaded, is written in several.
 	maxBatch = 2 << 20
 	// spaceEvery is the time between two looks at the free space.
 	spaceEvery = time.Second
 	// spaceBytes is how much may be written between two looks.
 	spaceBytes = 16 << 20
 )
+
+// LeastFree is the least MinFree with which a disk that fills up stops neither the journal
+// nor its next start: room for the log in use, the full ones that wait, the one that is brought
+// into the store and the spare one, and for compactions.
+const LeastFree = (3+waitingLogs)*maxLog + compactionRoom
 
 // Options say where and how a journal is kept. Dir is required; the zero value of
 // every other field is its default.
@@ -78,9 +86,11 @@ type Options struct {
 	MinFree uint64
 	// FS is the file system; default the disk.
 	FS vfs.FS
-	// LogSize is the size with which a log is full and is brought into the store; default
-	// 16 MiB.
+	// LogSize is the size in bytes of the groups with which a log is full and is brought into
+	// the store; default 16 MiB.
 	LogSize int64
+	// BatchSize is the size in bytes with which a part of a large group ends; default 2 MiB.
+	BatchSize int
 	// Log hears little, and nothing per group; default none.
 	Log *slog.Logger
 	// Committed is called after each group, by one goroutine and in order. In mode
@@ -98,7 +108,6 @@ type Options struct {
 
 	memTable uint64        // tests make it small
 	every    time.Duration // between looks at the free space, likewise
-	batch    int           // ends a batch, likewise
 }
 
 // fill puts the defaults in and refuses what cannot work.
@@ -137,8 +146,8 @@ func (o *Options) fill() error {
 	if o.every == 0 {
 		o.every = spaceEvery
 	}
-	if o.batch == 0 {
-		o.batch = maxBatch
+	if o.BatchSize == 0 {
+		o.BatchSize = maxBatch
 	}
 	if o.LogSize == 0 {
 		o.LogSize = maxLog

@@ -29,31 +29,52 @@ func (h *home) repair() (Report, error) {
 		return Report{}, err
 	}
 	r, s, err := h.check(nil)
-	if err != nil {
-		return r, err
+	if err == nil && len(r.Damage) == 0 {
+		err = h.count(s, &r)
 	}
-	if len(r.Damage) == 0 {
-		return r, h.count(s, &r)
+	if err != nil || len(r.Damage) == 0 {
+		return r, err
 	}
 	sorted, err := openSorter(h.fs, h.path(scratchName))
 	if err != nil {
 		return r, fmt.Errorf("cannot make room for the repair in %q: %w", h.dir, cause(err))
 	}
+	r.Jobs, r.Settings = 0, 0
 	if _, _, err = h.check(sorted.add); err == nil {
-		err = createStore(h.fs, h.path(newName), func(db *pebble.DB) error { return r.keep(sorted, db) })
+		err = fillStore(h.fs, h.path(newName), func(db *pebble.DB) error { return r.keep(sorted, db) })
 	}
 	if err = errors.Join(err, sorted.close()); err != nil {
 		return r, fmt.Errorf("cannot repair %q: %w", h.dir, cause(err))
 	}
-	r.Kept, err = h.swap()
+	r.Kept, err = h.keepDamaged()
 	return r, err
 }
 
-// keep copies what the sorter holds to a new store.
+// keep copies what the sorter holds to a new store. Of several jobs of one name it keeps the
+// last: the ends of the others were lost.
 func (r *Report) keep(from *sorter, db *pebble.DB) error {
-	w := storeWriter{db: db, batch: db.NewBatch()}
+	names := newNamesakes()
+	var job Record
 	err := from.each(func(key, value []byte) error {
+		if key[0] != keyJob {
+			return nil
+		}
+		err := ParseRecord(value, &job)
+		names.add(&job)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	older, _ := names.older()
+	r.Namesakes = int64(len(older))
+	w := storeWriter{db: db, batch: db.NewBatch()}
+	err = from.each(func(key, value []byte) error {
 		if key[0] == keyMeta {
+			return nil
+		}
+		if seq, err := jobSeq(key); err == nil && key[0] == keyJob && len(older) > 0 && older[0] == seq {
+			older = older[1:]
 			return nil
 		}
 		r.tally(key)

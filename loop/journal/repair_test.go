@@ -23,7 +23,7 @@ func TestCheckOfWholeStore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Damage) > 0 || r.Format != 2 || int(r.Jobs) != len(states[0].jobs) || r.Settings != 1 || r.Epoch != 1 || r.Tables == 0 || r.Logs != 1 || r.Size == 0 || r.Kept != "" {
+	if len(r.Damage) > 0 || r.Format != 3 || int(r.Jobs) != len(states[0].jobs) || r.Settings != 1 || r.Epoch != 1 || r.Tables == 0 || r.Logs != 1 || r.Size == 0 || r.Kept != "" {
 		t.Fatalf("%+v", r)
 	}
 	again, err := Repair(testDir, disk)
@@ -94,7 +94,7 @@ func TestRepairLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	name, b := m.liveLog(t)
-	parts, _ := scanLog(b, fileNumber(path.Base(name)))
+	parts := mustScan(t, name, b)
 	for i, p := range parts[:len(parts)-1] {
 		bad := bytes.Clone(b)
 		bad[(p.offset+p.end)/2] ^= 1
@@ -129,7 +129,7 @@ func tables(t *testing.T) (image, *driver) {
 		for i := range noise {
 			noise[i] = byte(r.Uint32())
 		}
-		d.put(int(seq)%3, Record{Seq: seq, Space: 1, Workload: noise})
+		d.put(int(seq)%3, Record{Seq: seq, Space: 1, Name: noise[:20], Workload: noise})
 	}
 	d.setting("a", "1")
 	d.wait() // the log is full

@@ -29,7 +29,7 @@ func openSorter(f vfs.FS, dir string) (*sorter, error) {
 	if err := f.RemoveAll(dir); err != nil {
 		return nil, err
 	}
-	g := newGuard(f, false)
+	g := newGuard(f)
 	o := storeOptions(g, 0, storeLog{log: quiet().log, trip: g.trip}, storeEvents(g))
 	db, err := pebble.Open(dir, o)
 	if broke := g.failure(); broke != nil {

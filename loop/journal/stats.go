@@ -23,6 +23,9 @@ type Stats struct {
 	// Recovery is the time that Open and Replay took, Recovered what they brought back.
 	Recovery  time.Duration
 	Recovered int64
+	// Dropped is the number of bytes at the ends of logs that Open left out: no group that
+	// was acknowledged is in them, unless the disk damaged it.
+	Dropped uint64
 	// Size is the data directory's in bytes, Free what its file system has left.
 	Size, Free uint64
 	Full       bool

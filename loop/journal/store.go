@@ -98,11 +98,11 @@ func closeStore(db *pebble.DB) (err error) {
 	return db.Close()
 }
 
-// createStore makes a store at dir, which must not exist, lets fill write into it
-// and completes it with its format file: a directory with that file is a whole
-// store. Fill's batches are durable only in the end.
-func createStore(f vfs.FS, dir string, fill func(*pebble.DB) error) error {
-	g := newGuard(f, false)
+// fillStore lets fill write into the store at dir, which has no format file and is made if
+// there is none, and completes it with that file: a directory with it is a whole store.
+// Fill's batches are durable only in the end.
+func fillStore(f vfs.FS, dir string, fill func(*pebble.DB) error) error {
+	g := newGuard(f)
 	log := storeLog{log: slog.New(slog.DiscardHandler), trip: g.trip}
 	o := storeOptions(g, 0, log, storeEvents(g))
 	db, err := pebble.Open(dir, o)

@@ -20,36 +20,49 @@ import (
 // longer knows; so the survey looks first.
 type survey struct {
 	home   *home
+	format int
 	damage []Damage
+	// dropped are ends of logs that cannot be read, or hold a group that lacks parts. What
+	// was acknowledged is not in them, unless the disk damaged it.
+	dropped []Damage
 
 	listed bool             // the manifest was read: tables are what it names
 	tables map[string]int64 // the live tables and their sizes
-	stored meta             // the last group, or part of one, that is in the tables
-	last   meta             // the last group, as far as they are unbroken
-	logs   []surveyedLog    // those with groups that are not in the tables, in order
-	done   []string         // logs that the tables hold whole, and were about to be let go
-	spares []string         // files that wait to be used as logs again
-	number uint64           // the highest of a log or a spare
+	stored meta             // the last group that is in the tables
+	chain  chain
+	logs   []surveyedLog // those with groups that are not in the tables, in order
+	done   []string      // logs that the tables hold whole, or that hold nothing
+	spares []string      // files that wait to be used as logs again
+	number uint64        // the highest of a log or a spare
 }
 
 // surveyedLog is a log as a start finds it.
 type surveyedLog struct {
 	name string // in the directory of the logs
-	end  int64  // of what was synced, as far as anybody can tell
+	end  int64  // of its last whole group
 }
 
-// groups reads the log's groups.
-func (l surveyedLog) groups(h *home) ([]logPart, error) {
-	b, err := readFile(h.fs, h.log(l.name))
+// scanLog reads a log of the store's format.
+func (h *home) scanLog(format int, name string, b []byte) (parts []logPart, closed bool, err error) {
+	if format == 2 {
+		parts, closed = scanFormat2(b, fileNumber(name))
+		return parts, closed, nil
+	}
+	return scanLog(b, fileNumber(name))
+}
+
+// groups reads a log's groups.
+func (s *survey) groups(l surveyedLog) ([]logPart, error) {
+	b, err := readFile(s.home.fs, s.home.log(l.name))
 	if err != nil {
 		return nil, err
 	}
-	parts, _ := scanLog(b, fileNumber(l.name))
+	parts, _, err := s.home.scanLog(s.format, l.name, b)
 	n := 0
 	for n < len(parts) && parts[n].whole && parts[n].offset < l.end {
 		n++
 	}
-	return parts[:n], nil
+	return parts[:n], err
 }
 
 func (s *survey) add(file string, offset, length int64, format string, args ...any) {
@@ -59,8 +72,8 @@ func (s *survey) add(file string, offset, length int64, format string, args ...a
 }
 
 // verify refuses a store that has lost committed changes.
-func (h *home) verify() (*survey, error) {
-	s, err := h.survey()
+func (h *home) verify(format int) (*survey, error) {
+	s, err := h.survey(format)
 	if err == nil && len(s.damage) > 0 {
 		err = &DamageError{Dir: h.dir, Damage: s.damage}
 	}
@@ -69,15 +82,15 @@ func (h *home) verify() (*survey, error) {
 
 // survey reads the manifest and the logs, and follows the chain of groups from the
 // tables through the logs.
-func (h *home) survey() (*survey, error) {
-	s := &survey{home: h, tables: map[string]int64{}}
+func (h *home) survey(format int) (*survey, error) {
+	s := &survey{home: h, format: format, tables: map[string]int64{}}
 	if err := s.readManifest(); err != nil {
 		return nil, err
 	}
 	if err := s.list(); err != nil {
 		return nil, err
 	}
-	s.stored = s.last
+	s.chain.last = s.stored
 	logs, err := s.listLogs()
 	if err != nil {
 		return nil, err
@@ -86,6 +99,10 @@ func (h *home) survey() (*survey, error) {
 		if err := s.readLog(name, i == len(logs)-1); err != nil {
 			return nil, err
 		}
+	}
+	s.dropOpen()
+	if err := s.checkClosed(); err != nil {
+		return nil, err
 	}
 	s.checkTables()
 	if s.listed {
@@ -220,102 +237,13 @@ func (s *survey) ask() (err error) {
 			s.tables[fmt.Sprintf("%s.sst", t.BackingSSTNum)] = int64(t.Size)
 		}
 	}
-	s.last, err = readMeta(db)
+	s.stored, err = readMeta(db)
 	return err
 }
 
-// readLog follows the chain of groups through one log.
-//
-// A gap is damage when a group behind it says that everything before it had been
-// synced. Without such a witness it is the end of what was written when the machine
-// stopped, and was never acknowledged.
-func (s *survey) readLog(name string, last bool) error {
-	b, err := readFile(s.home.fs, s.home.log(name))
-	if err != nil {
-		return fmt.Errorf("cannot read %s: %w", name, cause(err))
-	}
-	parts, _ := scanLog(b, fileNumber(name))
-	if s.holds(parts) {
-		s.done = append(s.done, name)
-		return nil
-	}
-	file := filepath.Join(logsName, name)
-	var gaps []logPart
-	for _, p := range parts {
-		if p.data == nil || !p.whole {
-			gaps = append(gaps, p)
-		}
-		if p.data == nil {
-			continue
-		}
-		m, err := batchMeta(p.data)
-		if err != nil && p.whole {
-			s.add(file, p.offset, p.end-p.offset, "%v", err)
-		}
-		if err != nil {
-			continue
-		}
-		if m.settled {
-			for _, g := range gaps {
-				if g.offset < p.offset {
-					s.add(file, g.offset, g.end-g.offset, "cannot be read, and group %d behind it says that it was synced", m.group)
-					s.skipTo(&m)
-				}
-			}
-			gaps = gaps[:0]
-			if !p.whole {
-				gaps = append(gaps, p)
-			}
-		}
-		if p.whole && len(gaps) == 0 {
-			s.follow(file, p, m)
-		}
-	}
-	end := int64(len(b))
-	if len(gaps) > 0 {
-		if end = gaps[0].offset; !last {
-			s.add(file, end, gaps[0].end-end, "cannot be read, in a log that was complete")
-		}
-	}
-	s.logs = append(s.logs, surveyedLog{name, end})
-	return nil
-}
-
-// holds reports whether the tables hold all groups of a log.
-func (s *survey) holds(parts []logPart) bool {
-	var last meta
-	for _, p := range parts {
-		if m, err := batchMeta(p.data); err == nil && last.before(&m) {
-			last = m
-		}
-	}
-	return last.group > 0 && !s.stored.before(&last)
-}
-
-// skipTo goes on with m behind a gap that is told: what was in it is not told again.
-func (s *survey) skipTo(m *meta) {
-	if m.previous >= s.last.group {
-		s.last.group, s.last.part, s.last.more = m.previous, max(m.part, 1)-1, false
-	}
-}
-
-// follow checks one whole group against the one before.
-func (s *survey) follow(name string, p logPart, m meta) {
-	switch {
-	case !intact(p.data, &m):
-		s.add(name, p.offset, p.end-p.offset, "group %d has a wrong sum", m.group)
-	case m.previous > s.last.group && s.listed:
-		s.add(name, p.offset, 0, "groups %d to %d are missing before group %d", s.last.group+1, m.previous, m.group)
-	case m.lacksPart(&s.last) && s.listed:
-		s.add(name, p.offset, 0, "a part of group %d is missing before this part of group %d", s.last.group, m.group)
-	}
-	if !m.before(&s.last) {
-		s.last = m
-	}
-}
-
-// strayTables looks for tables that the manifest does not know although they hold
-// later groups than all that it knows: the manifest has lost its end.
+// strayTables looks for tables that the manifest does not know although they hold groups that
+// are missing, or later ones than all that it knows: the manifest has lost its end. A table
+// that was being made when the server was killed is none of these: the logs hold its groups.
 func (s *survey) strayTables() error {
 	names, err := s.home.fs.List(s.home.store())
 	if err != nil {
@@ -331,8 +259,9 @@ func (s *survey) strayTables() error {
 		}
 		m, err := t.meta()
 		t.close()
-		if err == nil && s.last.before(&m) {
+		if err == nil && (s.chain.last.before(&m) || s.chain.broken && s.stored.before(&m)) {
 			s.add(name, -1, 0, "has groups up to %d, of which the manifest knows nothing", m.group)
+			s.tables[name] = -1
 		}
 	}
 	return nil

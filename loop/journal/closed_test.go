@@ -1,0 +1,151 @@
+package journal
+
+import (
+	"bytes"
+	"errors"
+	"path"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// One bit of the last record turns wrong. After a kill the record is left out, which is told
+// with file, offset and size, by a start and by a check; after an orderly close it is damage.
+func TestLastRecordDamaged(t *testing.T) {
+	f := vfs.NewCrashableMem()
+	d := mustOpen(t, testOptions(f))
+	for range 3 {
+		d.create(100)
+		d.wait()
+	}
+	killed := imageOf(t, f)
+	if err := d.j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	closed := imageOf(t, f)
+	name, b := killed.liveLog(t)
+	parts := mustScan(t, name, b)
+	last := parts[len(parts)-1]
+	bad := bytes.Clone(b)
+	bad[(last.offset+last.end)/2] ^= 1
+
+	disk := killed.with(name, bad).disk(t)
+	r, err := Check(testDir, disk)
+	if err != nil || len(r.Damage) > 0 || len(r.Dropped) != 1 || r.Dropped[0].Offset != last.offset ||
+		r.Dropped[0].Length < last.end-last.offset || path.Join(testDir, r.Dropped[0].File) != name {
+		t.Errorf("%+v, %v", r, err)
+	}
+	next := mustOpen(t, testOptions(disk))
+	if got := next.j.Stats().Dropped; got != uint64(r.Dropped[0].Length) || len(next.start.jobs) != 2 {
+		t.Errorf("%d bytes dropped, %d jobs", got, len(next.start.jobs))
+	}
+	if err := next.j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := Check(testDir, disk); err != nil || len(again.Dropped) > 0 {
+		t.Errorf("%+v, %v", again, err)
+	}
+
+	var damage *DamageError
+	disk = closed.with(name, bad).disk(t)
+	if _, err := reopen(disk); !errors.As(err, &damage) || damage.Damage[0].Offset != last.offset || !strings.Contains(err.Error(), "had closed the store") {
+		t.Errorf("%v", err)
+	}
+	if r, err := Repair(testDir, disk); err != nil || len(r.Damage) != 1 || r.Jobs != 2 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if got, err := reopen(disk); err != nil || len(got.jobs) != 2 {
+		t.Errorf("%v, %d jobs", err, len(got.jobs))
+	}
+}
+
+// The witness of an orderly close is believed, and stays true when more is written.
+func TestClosedWitness(t *testing.T) {
+	f := vfs.NewCrashableMem()
+	d := mustOpen(t, testOptions(f))
+	d.create(100)
+	d.wait()
+	witness := path.Join(testDir, storeName, closedName)
+	if err := d.j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	m := imageOf(t, f)
+	log, _ := m.liveLog(t)
+	without := m.with(log, nil)
+	delete(without, log)
+	for what, bad := range map[string]image{
+		"the last log is gone":       without,
+		"the last log is empty":      m.with(log, nil),
+		"the last log is zeros":      m.with(log, make([]byte, len(m[log]))),
+		"the witness is overwritten": m.with(witness, []byte("x")),
+		"the witness says more":      m.with(witness, []byte(closedText(17))),
+	} {
+		var damage *DamageError
+		if _, err := reopen(bad.disk(t)); !errors.As(err, &damage) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	disk := m.crashable(t)
+	d = mustOpen(t, testOptions(disk))
+	d.create(100)
+	d.wait()
+	m = imageOf(t, disk)
+	if err := d.j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := reopen(m.disk(t)); err != nil || len(got.jobs) != 2 || m[witness] == nil {
+		t.Errorf("%v, %d jobs", err, len(got.jobs))
+	}
+}
+
+// Looking at a directory leaves nothing in it, not even a lock.
+func TestLookingLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	for what, look := range map[string]func() error{
+		"check":  func() error { _, err := Check(dir, nil); return err },
+		"export": func() error { return Export(dir, &bytes.Buffer{}, nil) },
+	} {
+		if err := look(); err == nil || !strings.Contains(err.Error(), "holds no store") {
+			t.Errorf("%s: %v", what, err)
+		}
+		if names, err := vfs.Default.List(dir); err != nil || len(names) > 0 {
+			t.Errorf("%s has left %v, %v", what, names, err)
+		}
+	}
+}
+
+// Jobs of one name, of which all but the last must have ended, are told, and a repair keeps
+// the last.
+func TestNamesakes(t *testing.T) {
+	f := vfs.NewMem()
+	d := mustOpen(t, testOptions(f))
+	job := func(space uint8, queue, name string) uint64 {
+		seq := d.next
+		d.next++
+		d.put(int(seq)%3, Record{Seq: seq, Space: space, Queue: []byte(queue), Name: []byte(name)})
+		return seq
+	}
+	first := job(1, "a", "b")
+	job(2, "a", "b")
+	job(1, "ab", "")
+	second := job(1, "a", "b")
+	job(FirstNote, "q", "")
+	job(FirstNote, "q", "")
+	last := job(1, "a", "b")
+	d.wait()
+	if err := d.j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := Check(testDir, f); err != nil || len(r.Damage) != 1 || !strings.Contains(r.Damage[0].What, "2 jobs have the queue and name of a later job") {
+		t.Errorf("%+v, %v", r, err)
+	}
+	r, err := Repair(testDir, f)
+	if err != nil || r.Namesakes != 2 || r.Jobs != 5 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	got, err := reopen(f)
+	if err != nil || got.jobs[first]+got.jobs[second] != "" || got.jobs[last] == "" || len(got.jobs) != 5 {
+		t.Errorf("%v, %d jobs", err, len(got.jobs))
+	}
+}

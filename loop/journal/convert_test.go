@@ -1,0 +1,208 @@
+package journal
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// format2 is a directory that the last program of format 2 has written: its log is over what
+// the file held before, and a part of what is in it is in a table. The one that was killed
+// has written its groups in parts. want is what it holds.
+func format2(t *testing.T, name string) (m image, want state) {
+	t.Helper()
+	packed, err := os.Open("testdata/format2.tar.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer packed.Close()
+	unzipped, err := gzip.NewReader(packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m = image{}
+	exported := vfs.NewMem()
+	for r := tar.NewReader(unzipped); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if file, ok := strings.CutPrefix(h.Name, name+"/"); ok && h.Typeflag == tar.TypeReg {
+			m[path.Join(testDir, file)] = b
+		}
+		if h.Name == name+".jsonl" {
+			if err := importFrom(exported, testDir, bytes.NewReader(b), nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if want, err = reopen(exported); err != nil || len(want.jobs) < 90 {
+		t.Fatalf("%d jobs, %v", len(want.jobs), err)
+	}
+	return m, want
+}
+
+// A directory of format 2 is opened as it was, and goes on in the present format. Looking at
+// it changes nothing.
+func TestConvert(t *testing.T) {
+	for _, name := range []string{"killed", "closed"} {
+		m, want := format2(t, name)
+		disk := m.disk(t)
+		r, err := Check(testDir, disk)
+		if err != nil || r.Format != 2 || len(r.Damage) > 0 || int(r.Jobs) != len(want.jobs) {
+			t.Errorf("%s: %+v, %v", name, r, err)
+		}
+		if err := export(disk, testDir, io.Discard, nil); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		for file, b := range takeImage(t, disk, testDir) {
+			if !bytes.Equal(b, m[file]) {
+				t.Errorf("%s: looking has changed %s", name, file)
+			}
+		}
+		d := mustOpen(t, testOptions(disk))
+		if !d.start.equal(want) {
+			t.Fatalf("%s: %s", name, d.start.diff(want))
+		}
+		d.create(100)
+		d.remove(d.next - 20)
+		d.wait()
+		if err := d.j.Close(); err != nil {
+			t.Fatal(err)
+		}
+		got, err := reopen(disk)
+		if err == nil {
+			err = d.verify(got, d.j.Committed())
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if r, err := Check(testDir, disk); err != nil || r.Format != Format || len(r.Damage) > 0 {
+			t.Errorf("%s: %+v, %v", name, r, err)
+		}
+		for file := range takeImage(t, disk, testDir) {
+			if strings.Contains(file, oldName) || strings.Contains(file, newName) {
+				t.Errorf("%s: %s is left", name, file)
+			}
+		}
+	}
+}
+
+// killedAt runs do on a disk that fails at one operation and at all behind it, and returns
+// what a loss of power leaves of it; nil when there are fewer operations.
+func killedAt(t *testing.T, m image, at int64, do func(vfs.FS) error) *vfs.MemFS {
+	t.Helper()
+	disk := m.crashable(t)
+	f := &faultFS{FS: disk, at: at, forever: true}
+	err := do(f)
+	if f.hit.Load() == nil {
+		if err != nil {
+			t.Fatalf("without a fault: %v", err)
+		}
+		return nil
+	}
+	return disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: int(at % 3 * 50), RNG: rand.New(rand.NewPCG(uint64(at), 6))})
+}
+
+// A conversion that is killed at any step leaves a directory that is opened as it was.
+func TestConvertKilled(t *testing.T) {
+	t.Parallel()
+	m, want := format2(t, "killed")
+	step := int64(1)
+	if testing.Short() {
+		step = 7
+	}
+	for at := int64(1); ; at += step {
+		disk := killedAt(t, m, at, func(f vfs.FS) error {
+			j, err := Open(testOptions(f))
+			if err != nil {
+				return err
+			}
+			return j.Close()
+		})
+		if disk == nil {
+			if at < 40 {
+				t.Fatalf("only %d operations", at)
+			}
+			return
+		}
+		if got, err := reopen(disk); err != nil || !got.equal(want) {
+			t.Fatalf("operation %d: %v, %s", at, err, got.diff(want))
+		}
+	}
+}
+
+// An import that is killed at any step leaves all that was imported, or the empty directory
+// that was there.
+func TestImportKilled(t *testing.T) {
+	t.Parallel()
+	text := `{"treadle_journal":1}
+{"kind":"setting","key":"a","value":"b"}
+{"kind":"job","space":1,"queue":"q","name":"one"}
+{"kind":"job","space":1,"queue":"q","name":"two"}
+`
+	empty := vfs.NewMem()
+	if _, err := reopen(empty); err != nil {
+		t.Fatal(err)
+	}
+	m := takeImage(t, empty, testDir)
+	took, left := 0, 0
+	for at := int64(1); ; at++ {
+		disk := killedAt(t, m, at, func(f vfs.FS) error { return importFrom(f, testDir, strings.NewReader(text), nil) })
+		if disk == nil {
+			break
+		}
+		got, err := reopen(disk)
+		switch {
+		case err == nil && len(got.jobs) == 2 && got.settings["a"] == "b":
+			took++
+		case err == nil && len(got.jobs)+len(got.settings) == 0:
+			left++
+		default:
+			t.Fatalf("operation %d: %v, %s", at, err, got.diff(newState()))
+		}
+	}
+	if took < 2 || left < 10 {
+		t.Fatalf("%d times all, %d times nothing", took, left)
+	}
+}
+
+// Damage in a directory of format 2 is told before anything is converted, and a repair makes
+// one of the present format of what can be read.
+func TestConvertDamaged(t *testing.T) {
+	m, want := format2(t, "killed")
+	name, b := m.liveLog(t)
+	parts, _ := scanFormat2(b, fileNumber(path.Base(name)))
+	for _, p := range parts[:5] {
+		bad := bytes.Clone(b)
+		bad[p.offset+format2Head+60] ^= 1
+		disk := m.with(name, bad).disk(t)
+		var damage *DamageError
+		if _, err := reopen(disk); !errors.As(err, &damage) {
+			t.Fatalf("%v", err)
+		}
+		if r, err := Repair(testDir, disk); err != nil || len(r.Damage) == 0 {
+			t.Fatalf("%+v, %v", r, err)
+		}
+		got, err := reopen(disk)
+		if err != nil || len(got.jobs) < len(want.jobs)/2 {
+			t.Fatalf("%v, %s", err, got.diff(want))
+		}
+	}
+}
