@@ -60,13 +60,16 @@ func (sh *shard) unsave(r *record) {
 }
 
 // saveDrop journals that a queue was dropped: what it still holds is taken apart
-// later, and none of it may come back meanwhile.
+// later, and none of it may come back meanwhile. Jobs of a queue that is not journaled
+// itself, because an import or a full disk left it out, must not come back either.
 func (sh *shard) saveDrop(q *queue) {
-	if sh.s.journal == nil || q.saved == 0 {
+	if sh.s.journal == nil {
 		return
 	}
-	sh.s.journal.Drop(int(sh.id), q.saved)
-	q.saved = 0
+	if q.saved != 0 {
+		sh.s.journal.Drop(int(sh.id), q.saved)
+		q.saved = 0
+	}
 	if q.unheld() > 0 {
 		q.saved = sh.s.jobs.Add(1)
 		sh.saved = Job{Ref: JobRef{Shard: sh.id, Seq: q.saved}, Queue: q.name, Space: SpaceDropped}

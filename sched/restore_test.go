@@ -1,0 +1,39 @@
+package sched
+
+import "testing"
+
+// A queue that was dropped stays gone after a crash, although the queue itself was not
+// journaled: an import or a full disk may leave that out.
+func TestDropOfQueueNotSaved(t *testing.T) {
+	saved := book{{}}
+	o := Options{Shards: 1, Rules: [MaxSpaces]Rules{{Durable: true}}, Journal: saved}
+	x := newStand(t, o)
+	_, _ = x.submit("q", "a")
+	_, _ = x.submit("q", "b")
+	for seq, j := range saved[0] {
+		if j.Space == SpaceQueue {
+			delete(saved[0], seq)
+		}
+	}
+	restart := func() {
+		t.Helper()
+		x.s = New(o)
+		for _, seq := range saved.order() {
+			j := saved[0][seq]
+			x.ok(x.s.Restore(x.now, &j))
+		}
+		x.s.Resume(x.now, 0, nil, &x.rec)
+	}
+	restart()
+	if !x.s.Drop([]byte("q")) {
+		t.Fatal("the queue is not dropped")
+	}
+	restart() // before any job was taken apart
+	x.s.Tick(x.now, &x.rec)
+	p := x.peer("q")
+	x.reserve(p, 1)
+	x.want()
+	if len(saved[0]) != 1 { // the worker's queue
+		t.Errorf("%v is left", saved[0])
+	}
+}
