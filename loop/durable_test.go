@@ -242,7 +242,7 @@ func TestWriteError(t *testing.T) {
 // and it ends when space is back.
 func TestFullDisk(t *testing.T) {
 	d := newDisk()
-	r := d.on(t, Options{MinFree: 1 << 20})
+	r := d.on(t, Options{MinFree: journal.LeastFree})
 	c, w := r.greet(periodic.Client), r.greet(periodic.Worker)
 	c.ask(1, periodic.SubmitJob, job("f", "before"), byte(periodic.Success))
 	d.free.Store(1)
@@ -265,7 +265,7 @@ func TestFullDisk(t *testing.T) {
 // that were in before, and functions that workers offer take none of what is left.
 func TestDiskFillsUp(t *testing.T) {
 	d := newDisk()
-	r := d.on(t, Options{MinFree: 1 << 20, HTTP: "127.0.0.1:0"})
+	r := d.on(t, Options{MinFree: journal.LeastFree, HTTP: "127.0.0.1:0"})
 	c, w := r.greet(periodic.Client), r.greet(periodic.Worker)
 	all := request(1, periodic.Load, count(2), job("f", "before"), job("f", "behind"))
 	last := len(job("f", "behind"))
@@ -284,7 +284,7 @@ func TestDiskFillsUp(t *testing.T) {
 
 // TestLoadWithoutRoom: nothing is taken in of a LOAD that is larger than the room on the disk.
 func TestLoadWithoutRoom(t *testing.T) {
-	const least = 1 << 20
+	const least = journal.LeastFree
 	d := newDisk()
 	r := d.on(t, Options{MinFree: least, HTTP: "127.0.0.1:0"})
 	c := r.greet(periodic.Client)

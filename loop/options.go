@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"treadle/loop/journal"
 )
 
 // Defaults and bounds of the settings. Each bound has its reason beside it.
@@ -98,7 +100,7 @@ type Options struct {
 	// SyncInterval is the time between commits that nothing waits for; default 50 ms.
 	SyncInterval time.Duration
 	// MinFree is how many bytes must be free on the disk of Data for new jobs to be
-	// taken in; default 256 MiB.
+	// taken in; default 256 MiB, at least journal.LeastFree.
 	MinFree int
 
 	// Loops is the number of event loops; default max(1, GOMAXPROCS-1).
@@ -195,8 +197,8 @@ func (o *Options) validate() error {
 		return badOption("max-outbound", "%d is below the largest frame, %d: the largest result would never fit", o.MaxOutbound, max(o.MaxFrame, o.GloomMaxFrame))
 	case o.SyncInterval < 0:
 		return badOption("sync-interval", "a time cannot be negative")
-	case o.MinFree < 0:
-		return badOption("min-free", "a size cannot be negative")
+	case o.Data != NoData && o.MinFree < journal.LeastFree:
+		return badOption("min-free", "%d bytes are less than the store needs to go on, and to start again, when the disk is full: give it at least %dMiB", o.MinFree, journal.LeastFree>>20)
 	case o.HandshakeTimeout < 0:
 		return badOption("handshake-timeout", "a time cannot be negative")
 	case o.FrameTimeout < 0:

@@ -20,7 +20,7 @@ func durable(t *testing.T, address, directory string) (*exec.Cmd, string) {
 		t.Fatal("TREADLE_BINARY does not name the server to test: run `make interop`")
 	}
 	cmd := exec.Command(binary, "serve", "--periodic", "off", "--gloom-masters", "off", "--gloom-slaves", "off", "--kts46", "off", "--kts46-json", "off",
-		"--http", "off", "--dwork", address, "--data", directory, "--min-free", "0")
+		"--http", "off", "--dwork", address, "--data", directory)
 	log, err := cmd.StderrPipe()
 	check(t, err)
 	check(t, cmd.Start())
