@@ -146,6 +146,9 @@ func (s *Server) restore(now sched.Time, r *journal.Record) error {
 		Ref: sched.JobRef{Seq: r.Seq}, Space: sched.Space(r.Space), Queue: string(r.Queue), Name: r.Name, Workload: r.Workload,
 		SchedAt: r.SchedAt, Due: r.Due, Priority: r.Priority, Count: r.Count, Timeout: r.Timeout,
 	})
+	if errors.Is(err, sched.ErrDuplicate) {
+		err = fmt.Errorf("%w: the end of the other one is lost; treadle journal repair keeps the later one", err)
+	}
 	if err != nil {
 		return fmt.Errorf("job %d, %q in queue %q: %w", r.Seq, r.Name, r.Queue, err)
 	}

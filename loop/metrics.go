@@ -144,6 +144,7 @@ func journalSamples(st journal.Stats) []web.Sample {
 		gauge("treadle_journal_jobs", "Records stored.", st.Jobs),
 		gauge("treadle_journal_recovered", "Records read at the start.", st.Recovered),
 		gauge("treadle_journal_recovery_seconds", "Time that reading them took.", st.Recovery.Seconds()),
+		gauge("treadle_journal_dropped_bytes", "Bytes at the end of a log that the start left out: a group that was not complete, or damage.", st.Dropped),
 		gauge("treadle_journal_size_bytes", "Size of the data directory.", st.Size),
 		gauge("treadle_journal_free_bytes", "Free space on its disk.", st.Free),
 		gauge("treadle_journal_failed", "1 when nothing is committed any more; the log says why.", failed),
