@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"text/tabwriter"
 
 	"treadle/loop/journal"
@@ -36,7 +37,7 @@ type journalCheckCmd struct {
 
 // Help is printed by treadle journal check --help.
 func (journalCheckCmd) Help() string {
-	return `Reads every file and changes nothing. The exit code is 1 when something is damaged.
+	return `Reads every file and changes nothing. The exit code is 1 when something is damaged. The end of a log that a kill or a loss of power has left unfinished is no damage: it was not acknowledged, and the next start leaves it out.
 
 	treadle journal check treadle-data`
 }
@@ -51,9 +52,16 @@ func (j *journalCheckCmd) Run(con *console) error {
 		return err
 	}
 	if len(r.Damage) > 0 {
-		return fmt.Errorf("%s is damaged in %d places; treadle journal repair keeps what can be read", j.Dir, len(r.Damage))
+		return fmt.Errorf("%s is damaged in %s; treadle journal repair %s keeps what can be read", j.Dir, places(len(r.Damage)), j.Dir)
 	}
 	return nil
+}
+
+func places(n int) string {
+	if n == 1 {
+		return "one place"
+	}
+	return fmt.Sprintf("%d places", n)
 }
 
 type journalRepairCmd struct {
@@ -63,7 +71,7 @@ type journalRepairCmd struct {
 
 // Help is printed by treadle journal repair --help.
 func (journalRepairCmd) Help() string {
-	return `Copies every record that can be read into a fresh store and puts that in the damaged one's place, which is kept beside it. Without damage nothing is changed.
+	return `Copies every record that can be read into a fresh store and puts that in the damaged one's place, which is kept beside it. Without damage nothing is changed. What was damaged is lost: jobs may be missing, and jobs may be back whose end was in it.
 
 	treadle journal repair treadle-data`
 }
@@ -74,7 +82,19 @@ func (j *journalRepairCmd) Run(con *console) error {
 	if err != nil {
 		return err
 	}
-	return printReport(con.out, j.Dir, r, j.JSON)
+	if err := printReport(con.out, j.Dir, r, j.JSON); err != nil || j.JSON {
+		return err
+	}
+	if len(r.Damage) == 0 {
+		fmt.Fprintln(con.out, "nothing is damaged, and nothing was changed")
+		return nil
+	}
+	fmt.Fprintf(con.out, "repaired: %d records and %d settings are kept; what was in %s is lost\n", r.Jobs, r.Settings, places(len(r.Damage)))
+	if r.Namesakes > 0 {
+		fmt.Fprintf(con.out, "left out: %d jobs that have the queue and name of a later one, because their ends are lost\n", r.Namesakes)
+	}
+	fmt.Fprintf(con.out, "a server can use the directory; remove %s when nothing of it is needed\n", filepath.Join(j.Dir, r.Kept))
+	return nil
 }
 
 func printReport(out io.Writer, dir string, r journal.Report, asJSON bool) error {
@@ -93,6 +113,9 @@ func printReport(out io.Writer, dir string, r journal.Report, asJSON bool) error
 	for _, d := range r.Damage {
 		fmt.Fprintf(w, "damaged\t%v\n", d)
 	}
+	for _, d := range r.Dropped {
+		fmt.Fprintf(w, "unfinished\t%v\n", d)
+	}
 	if r.Kept != "" {
 		fmt.Fprintf(w, "old store\t%s\n", r.Kept)
 	}
@@ -105,10 +128,10 @@ type journalExportCmd struct {
 
 // Help is printed by treadle journal export --help.
 func (journalExportCmd) Help() string {
-	return `Writes to standard output: a first line {"treadle_journal":1}, then one object a line, a job or a setting. Bytes that are not UTF-8 text stand as base64 in fields whose names end with _base64.
+	return `Writes to standard output: a first line {"treadle_journal":1}, then one object a line, a job or a setting. The space of a job says whose it is: 1 is Periodic, and those from 13 on are the server's own notes. Bytes that are not UTF-8 text stand as base64 in fields whose names end with _base64.
 
 	treadle journal export treadle-data > jobs.jsonl
-	treadle journal export treadle-data | jq -r 'select(.kind=="job").name'`
+	treadle journal export treadle-data | jq -r 'select(.kind=="job" and .space==1) | .queue + " " + .name'`
 }
 
 // Run exports.

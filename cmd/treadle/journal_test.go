@@ -98,7 +98,7 @@ func TestJournalInUse(t *testing.T) {
 	u.gets(`.*\nf +0 +1 +0 +now\n`, "status")
 	first.stop()
 	// The job and its function.
-	s.says(0, `directory +`+s.dir+`\nformat +2\nrecords +2\nsettings +0\nlast group +\d+\nfiles +\d+ tables, 1 logs, \d+ bytes\n`, "", "check", s.dir)
+	s.says(0, `directory +`+s.dir+`\nformat +3\nrecords +2\nsettings +0\nlast group +\d+\nfiles +\d+ tables, 1 logs, \d+ bytes\n`, "", "check", s.dir)
 }
 
 // TestJournalNewer: what a newer program wrote is left alone by all commands.
@@ -107,11 +107,11 @@ func TestJournalNewer(t *testing.T) {
 	p, _ := s.serve()
 	p.stop()
 	path, b := s.file("FORMAT")
-	if string(b) != "treadle journal 2\n" {
+	if string(b) != "treadle journal 3\n" {
 		t.Fatalf("the format is %q", b)
 	}
-	s.write(path, []byte("treadle journal 3\n"))
-	newer := "has version 3, written by a newer treadle; this one knows version 2"
+	s.write(path, []byte("treadle journal 4\n"))
+	newer := "has version 4, written by a newer treadle; this one knows version 3"
 	s.refused("--data: ", newer)
 	for _, command := range []string{"check", "repair", "export", "import"} {
 		s.says(1, "", "treadle: .*"+newer+"\n", command, s.dir)
@@ -200,11 +200,11 @@ func TestJournalDamaged(t *testing.T) {
 	s.write(path, b)
 	place := "store/log/" + filepath.Base(path) + " at offset "
 	s.refused("--data: ", "is damaged: "+place, "see treadle journal check")
-	s.says(1, `.*records +4\n.*damaged +`+place+`\d+: .*\n`, `treadle: .* is damaged in 1 places; treadle journal repair keeps what can be read\n`, "check", s.dir)
+	s.says(1, `.*records +4\n.*damaged +`+place+`\d+: .*\n`, `treadle: .* is damaged in one place; treadle journal repair .* keeps what can be read\n`, "check", s.dir)
 	s.says(1, `.*"File": "store/.*\.log",.*"Offset": \d+,.*`, `.*`, "check", "--json", s.dir)
 	s.says(1, ".*", `treadle: .*damaged.*\n`, "export", s.dir)
 	s.refused("is damaged") // still: check and export change nothing
-	s.says(0, `.*records +4\n.*damaged +`+place+`.*old store +store.damaged-1\n`, "", "repair", s.dir)
+	s.says(0, `.*records +4\n.*damaged +`+place+`.*old store +store.damaged-1\nrepaired: 4 records and 0 settings are kept; what was in one place is lost\n.*store.damaged-1.*\n`, "", "repair", s.dir)
 	s.says(0, `.*records +4\n.*`, "", "check", s.dir)
 	p, u = s.serve()
 	u.gets(`\x00{7}\x03.*one.*three.*four.*`, "dump -")
@@ -212,7 +212,7 @@ func TestJournalDamaged(t *testing.T) {
 	if kept, err := os.ReadFile(strings.Replace(path, "/store/", "/store.damaged-1/", 1)); err != nil || !bytes.Equal(kept, b) {
 		t.Errorf("the damaged log is not kept: %v", err)
 	}
-	s.says(0, `.*records +4\n.*`, "", "repair", s.dir) // nothing to do
+	s.says(0, `.*records +4\n.*nothing is damaged, and nothing was changed\n`, "", "repair", s.dir)
 	s.says(1, "", `treadle: .*nowhere.*\n`, "check", filepath.Join(s.dir, "nowhere"))
 }
 
