@@ -102,6 +102,7 @@ func NewOfflineIn(settings Options, in Surroundings) (*Offline, error) {
 	s.feed.held = true
 	s.tune = func(jo *journal.Options) {
 		jo.FS, jo.LogSize, jo.BatchSize = in.Disk, in.LogSize, in.BatchSize
+		jo.LookEvery = time.Hour // Look is called
 		jo.Committed = func(group uint64) {
 			s.committed(group)
 			o.change(func() { o.announced = group })

@@ -204,7 +204,7 @@ func (c *census) complain(name string, err error) {
 }
 
 func (c *census) readLogs() error {
-	for _, l := range c.logs {
+	for i, l := range c.logs {
 		b, err := readFile(c.home.fs, c.home.log(l.name))
 		if err != nil {
 			return fmt.Errorf("cannot read %s: %w", l.name, cause(err))
@@ -212,6 +212,9 @@ func (c *census) readLogs() error {
 		parts, _, err := c.home.scanLog(c.format, l.name, b)
 		if err != nil {
 			return err // the survey read it
+		}
+		if gap := slices.IndexFunc(parts, func(p logPart) bool { return !p.whole }); c.format == 2 && gap >= 0 && i == len(c.logs)-1 {
+			parts = parts[:gap] // what is behind may be what a client sent, see format2.go
 		}
 		for _, p := range wholeGroups(parts, c.format) {
 			take := c.take(filepath.Join(logsName, l.name), p.offset)

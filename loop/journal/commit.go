@@ -14,6 +14,11 @@ func (j *Journal) commitLoop() {
 	for {
 		select {
 		case <-j.wake:
+		case <-j.cut:
+			if err := j.log.cut(j.guard.failed); err != nil {
+				j.guard.trip(err)
+			}
+			continue
 		case <-j.guard.failed:
 			return
 		case <-j.closing:

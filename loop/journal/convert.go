@@ -19,7 +19,7 @@ func (h *home) ready(log *slog.Logger) (*survey, error) {
 	if err != nil || format == Format {
 		return s, err
 	}
-	log.Info("converting the data directory", "from format", format, "to", Format)
+	log.Info("converting the data directory", "from", format, "to", Format)
 	if err := h.convert(s); err != nil {
 		return nil, fmt.Errorf("cannot convert the data directory %q from format %d to %d: %w", h.dir, format, Format, cause(err))
 	}

@@ -40,6 +40,7 @@ type Journal struct {
 	full  atomic.Bool
 	free  atomic.Uint64
 	space chan struct{} // much was written since the last look at the free space
+	cut   chan struct{} // to the committer: the log is to end before it is full
 	blind atomic.Bool   // the free space cannot be read
 
 	// The committer's own.
@@ -97,6 +98,7 @@ func openJournal(o Options, h *home) (*Journal, error) {
 		closing: make(chan struct{}),
 		closed:  make(chan struct{}),
 		space:   make(chan struct{}, 1),
+		cut:     make(chan struct{}, 1),
 	}
 	if err := j.openStore(); err != nil {
 		return nil, err

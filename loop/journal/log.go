@@ -177,6 +177,21 @@ func (l *logWriter) append(batch []byte, more bool, failed <-chan struct{}) erro
 	return l.sync()
 }
 
+// cut ends the log in use, if there is one, before it is full.
+func (l *logWriter) cut(failed <-chan struct{}) error {
+	if l.file == nil {
+		return nil
+	}
+	if l.size < l.limit { // else it has its end
+		end := l.key.appendChunk(padBlock(nil, l.size), l.size, logEnd, nil)
+		if _, err := l.file.WriteAt(end, l.size); err != nil {
+			return err
+		}
+		l.dirty = true
+	}
+	return l.finish(failed)
+}
+
 func (l *logWriter) sync() error {
 	l.dirty = false
 	return l.file.SyncData()

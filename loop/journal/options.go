@@ -84,6 +84,8 @@ type Options struct {
 	Interval time.Duration
 	// MinFree is the free space in bytes below which Full says so; 0: never.
 	MinFree uint64
+	// LookEvery is the time between two looks at the free space; default a second.
+	LookEvery time.Duration
 	// FS is the file system; default the disk.
 	FS vfs.FS
 	// LogSize is the size in bytes of the groups with which a log is full and is brought into
@@ -106,8 +108,7 @@ type Options struct {
 	// any more, and the server must stop. It must not call Close itself.
 	Failed func(error)
 
-	memTable uint64        // tests make it small
-	every    time.Duration // between looks at the free space, likewise
+	memTable uint64 // tests make it small
 }
 
 // fill puts the defaults in and refuses what cannot work.
@@ -143,8 +144,8 @@ func (o *Options) fill() error {
 	if o.memTable == 0 {
 		o.memTable = defaultMemTable
 	}
-	if o.every == 0 {
-		o.every = spaceEvery
+	if o.LookEvery == 0 {
+		o.LookEvery = spaceEvery
 	}
 	if o.BatchSize == 0 {
 		o.BatchSize = maxBatch

@@ -12,7 +12,7 @@ import (
 func (j *Journal) watch() {
 	var tick <-chan time.Time
 	if j.options.MinFree > 0 {
-		ticker := time.NewTicker(j.options.every)
+		ticker := time.NewTicker(j.options.LookEvery)
 		defer ticker.Stop()
 		tick = ticker.C
 	}
@@ -21,6 +21,7 @@ func (j *Journal) watch() {
 		select {
 		case <-tick:
 			j.Look()
+			j.makeRoom()
 		case <-j.space:
 			j.Look()
 		case <-failed:
@@ -31,6 +32,17 @@ func (j *Journal) watch() {
 				j.fail()
 			}
 			return
+		}
+	}
+}
+
+// makeRoom has the committer end its log before it is full, when the disk is: the ends of jobs
+// in it free what the store keeps of them.
+func (j *Journal) makeRoom() {
+	if j.full.Load() {
+		select {
+		case j.cut <- struct{}{}:
+		default:
 		}
 	}
 }

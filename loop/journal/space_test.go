@@ -3,6 +3,7 @@ package journal
 import (
 	"errors"
 	"log/slog"
+	"math"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -30,7 +31,7 @@ func TestFull(t *testing.T) {
 	f := &roomFS{FS: vfs.NewMem()}
 	var log lines
 	o := testOptions(f)
-	o.MinFree, o.every, o.Log = 1000, time.Millisecond, slog.New(slog.NewTextHandler(&log, nil))
+	o.MinFree, o.LookEvery, o.Log = 1000, time.Millisecond, slog.New(slog.NewTextHandler(&log, nil))
 	f.free.Store(999)
 	d := mustOpen(t, o)
 	defer d.j.Close()
@@ -67,7 +68,7 @@ func TestFullAfterMuch(t *testing.T) {
 	f := &roomFS{FS: vfs.NewMem()}
 	f.free.Store(1 << 40)
 	o := testOptions(f)
-	o.MinFree, o.every = 1000, time.Hour
+	o.MinFree, o.LookEvery = 1000, time.Hour
 	d := mustOpen(t, o)
 	defer d.j.Close()
 	f.free.Store(10)
@@ -87,5 +88,35 @@ func TestNeverFull(t *testing.T) {
 	}
 	if err := d.j.Close(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// While the disk is full a log that holds anything goes into the store before it is full
+// itself: the ends of jobs that are in it make room.
+func TestFullBringsLogsIn(t *testing.T) {
+	f := &roomFS{FS: vfs.NewMem()}
+	f.free.Store(1 << 40)
+	o := testOptions(f)
+	o.MinFree, o.LookEvery, o.LogSize = 1000, time.Millisecond, 4<<20
+	d := mustOpen(t, o)
+	seq := d.create(100)
+	d.wait()
+	f.free.Store(10)
+	poll(t, "it does not look", d.j.Full)
+	d.remove(seq)
+	d.wait()
+	last := d.j.Committed()
+	poll(t, "the log stays out of the store", func() bool {
+		m, err := readMeta(d.j.db)
+		return err == nil && m.group >= last
+	})
+	d.create(100)
+	d.wait()
+	want := d.after(math.MaxUint64)
+	if err := d.j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := reopen(f); err != nil || !got.equal(want) {
+		t.Fatal(err, got.diff(want))
 	}
 }
