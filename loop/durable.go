@@ -124,7 +124,9 @@ func (s *Server) replay() error {
 			return s.restore(now, r)
 		},
 		func(key string, value []byte) error {
-			s.kts46.keep(key, value)
+			if err := s.kts46.keep(key, value); err != nil {
+				return err
+			}
 			return s.config.restore(key, value)
 		},
 		func(done, total int64) {

@@ -69,10 +69,11 @@ type ktsHub struct {
 	projects map[string]*ktsProject
 	entries  int // projects and jobs
 	workers  map[string]*ktsWorker
-	sweepAt  int   // number of workers at which the idle ones are forgotten
-	floor    int64 // no revision given before the start, or to a worker that is forgotten, is of a later second
-	retired  int64 // nor one of a task that is gone
-	restored map[string][]byte
+	sweepAt  int                       // number of workers at which the idle ones are forgotten
+	floor    int64                     // no revision given before the start, or to a worker that is forgotten, is of a later second
+	retired  int64                     // nor one of a task that is gone
+	restored map[string][]byte         // settings, definitions excepted
+	defined  map[string]ktsRestoredJob // jobs, by what follows the prefix in the keys of their definitions
 }
 
 func newKtsHub(s *Server) *ktsHub {
@@ -80,7 +81,7 @@ func newKtsHub(s *Server) *ktsHub {
 	return &ktsHub{
 		server: s, databases: databases, await: s.awaitCommit, stats: ktsStats{requests: ktsCounters()}, sink: timerSink{s, make([]bool, s.o.Loops)},
 		projects: make(map[string]*ktsProject), workers: make(map[string]*ktsWorker),
-		hearing: make(chan struct{}, 1), sweepAt: minKtsSweep, restored: make(map[string][]byte),
+		hearing: make(chan struct{}, 1), sweepAt: minKtsSweep, restored: make(map[string][]byte), defined: make(map[string]ktsRestoredJob),
 	}
 }
 
@@ -194,11 +195,11 @@ func (h *ktsHub) addJob(project, name string, d *ktsDefinition) error {
 	if err := h.room(); err != nil {
 		return err
 	}
-	j := &d.job
-	j.project, j.name = p, name
+	j := &ktsJob{project: p, name: name, ktsNumbers: d.numbers}
 	p.jobs[name] = j
 	h.entries++
-	h.put(j.key(ktsDefinitionKey), []byte(d.text))
+	h.put(j.key(ktsDefinitionKey), d.text)
+	h.saveNumbers(j, d.text)
 	return nil
 }
 
@@ -220,6 +221,7 @@ func (h *ktsHub) discard(j *ktsJob) {
 	h.abort(j)
 	h.drop(j.key(ktsProgressKey))
 	h.drop(j.key(ktsDefinitionKey))
+	h.drop(j.key(ktsNumbersKey))
 	delete(j.project.jobs, j.name)
 	h.entries--
 }

@@ -2,16 +2,11 @@ package loop
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
-
-	"go.yaml.in/yaml/v3"
 
 	"treadle/sched"
 )
@@ -64,11 +59,6 @@ const (
 	// maxKtsJobs bounds projects and jobs together; each takes about 500 bytes here, and
 	// about 300 of getServerStatus, which is made in memory.
 	maxKtsJobs = 1 << 17
-	// shortDefinition is how long definitions are that are read at any time, in bytes. Of the
-	// longer ones, a megabyte of which takes half a second and a hundred megabytes, one is.
-	shortDefinition = 4 << 10
-	// maxKtsSteps is up to where numbers are whole in JavaScript, which workers use.
-	maxKtsSteps = 1 << 53
 )
 
 // ktsProject is a project of simulations.
@@ -78,14 +68,12 @@ type ktsProject struct {
 	jobs   map[string]*ktsJob
 }
 
-// ktsJob is one simulation. Its parameters never change.
+// ktsJob is one simulation. Its numbers never change; the text of its definition is in the
+// journal alone.
 type ktsJob struct {
-	project  *ktsProject
-	name     string
-	duration float64 // of the simulated time
-	step     float64 // of it that is one step
-	batch    int64   // steps that are one task
-	total    int64   // steps
+	project *ktsProject
+	name    string
+	ktsNumbers
 	progress ktsProgress
 	tasks    [ktsKinds]*ktsTask // those that are queued or held
 }
@@ -179,107 +167,6 @@ func checkKtsName(what, name string) error {
 	return nil
 }
 
-// ktsMember is the value of a name in a mapping, or in those that it merges; nil if there is
-// none, or are several in one. yaml itself compares each name of a mapping with each: minutes
-// for what fits into a call.
-func ktsMember(n *yaml.Node, name string) *yaml.Node {
-	seen := make(map[*yaml.Node]bool) // a mapping may merge one that merges others, again and again
-	for left := []*yaml.Node{n}; len(left) > 0; {
-		n, left = left[len(left)-1], left[:len(left)-1]
-		if n != nil && n.Kind == yaml.AliasNode {
-			n = n.Alias
-		}
-		if n == nil || seen[n] {
-			continue
-		}
-		seen[n] = true
-		next := n.Content // of the document, or of a list of what is merged
-		if n.Kind == yaml.MappingNode {
-			value, merged, several := ktsOwn(n, name)
-			if value != nil || several {
-				return value
-			}
-			next = merged
-		}
-		for _, m := range slices.Backward(next) { // the first is the next
-			left = append(left, m)
-		}
-	}
-	return nil
-}
-
-// ktsOwn is the value of a name in the mapping itself, if it is there once, and what the
-// mapping merges.
-func ktsOwn(n *yaml.Node, name string) (value *yaml.Node, merged []*yaml.Node, several bool) {
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		switch key := n.Content[i]; {
-		case key.ShortTag() == "!!merge":
-			merged = append(merged, n.Content[i+1])
-		case key.Kind != yaml.ScalarNode || key.Value != name:
-		case value != nil:
-			return nil, nil, true
-		default:
-			if value = n.Content[i+1]; value.Kind == yaml.AliasNode {
-				value = value.Alias
-			}
-		}
-	}
-	return value, merged, false
-}
-
-// ktsDefinition is the definition of a job and what it says.
-type ktsDefinition struct {
-	text string
-	job  ktsJob // its numbers
-	err  error  // of what it does not say
-}
-
-// define reads a definition. It takes no part in the book, and is no part of a turn: it may take
-// long.
-func (h *ktsHub) define(text string) *ktsDefinition {
-	if len(text) > shortDefinition {
-		h.defining.Lock()
-		defer h.defining.Unlock()
-	}
-	d := &ktsDefinition{text: text}
-	d.err = d.job.define(text)
-	return d
-}
-
-// define reads a job's definition.
-func (j *ktsJob) define(definition string) error {
-	var root yaml.Node
-	var p struct{ Duration, StepDuration, BatchLength *float64 }
-	err := yaml.Unmarshal([]byte(definition), &root)
-	if err == nil {
-		all := ktsMember(&root, "simulationParameters")
-		for name, v := range map[string]**float64{"duration": &p.Duration, "stepDuration": &p.StepDuration, "batchLength": &p.BatchLength} {
-			if n := ktsMember(all, name); n != nil && n.Kind == yaml.ScalarNode && err == nil {
-				err = n.Decode(v)
-			}
-		}
-	}
-	switch {
-	case errors.As(err, new(*yaml.TypeError)), err == nil && (p.Duration == nil || p.StepDuration == nil || p.BatchLength == nil):
-		return errors.New("the definition needs simulationParameters with three numbers: duration, stepDuration and batchLength")
-	case err != nil:
-		return fmt.Errorf("the definition is no YAML that can be read: %w", err)
-	}
-	batch := *p.BatchLength
-	j.duration, j.step, j.batch = *p.Duration, *p.StepDuration, int64(batch)
-	steps := math.Ceil(j.duration / j.step)
-	switch {
-	case !(j.duration >= 0) || !(j.step > 0):
-		return fmt.Errorf("simulationParameters: duration %v and stepDuration %v have to be times", j.duration, j.step)
-	case !(batch >= 1 && batch <= maxKtsSteps && batch == math.Trunc(batch)):
-		return fmt.Errorf("simulationParameters: batchLength %v is no whole number between 1 and %d", batch, int64(maxKtsSteps))
-	case !(steps <= maxKtsSteps):
-		return fmt.Errorf("simulationParameters: %v steps are more than %d", steps, int64(maxKtsSteps))
-	}
-	j.total = int64(steps)
-	return nil
-}
-
 // ktsMissing says that there is no such project or, with a job's name, no such job in it,
 // to look at or to delete. The words, of this and the next, are the reference's.
 type ktsMissing struct {
@@ -309,10 +196,12 @@ func (e *ktsTaken) Error() string {
 	return fmt.Sprintf("Couldn't add job '%s' to project '%s' because it already exists.", e.job, e.project)
 }
 
-// Keys of the journal's settings: a project, the definition of a job, the progress of
-// one, the largest revision of a task that is gone. Names have no NUL.
+// Keys of the journal's settings: a project, the definition of a job, its numbers, its
+// progress, the largest revision of a task that is gone. Names have no NUL. The settings are
+// read in the order of their keys: numbers come ahead of the definitions.
 const (
 	ktsPrefix        = "kts46."
+	ktsNumbersKey    = ktsPrefix + "counts."
 	ktsProjectKey    = ktsPrefix + "project."
 	ktsDefinitionKey = ktsPrefix + "definition."
 	ktsProgressKey   = ktsPrefix + "progress."
@@ -345,6 +234,13 @@ func (h *ktsHub) saveProgress(j *ktsJob) {
 		panic("BUG: progress is no JSON: " + err.Error())
 	}
 	h.put(j.key(ktsProgressKey), value)
+}
+
+// saveNumbers journals the numbers of a job beside its definition.
+func (h *ktsHub) saveNumbers(j *ktsJob, definition []byte) {
+	if value := j.save(definition); value != nil {
+		h.put(j.key(ktsNumbersKey), value)
+	}
 }
 
 func (h *ktsHub) saveProject(p *ktsProject) {

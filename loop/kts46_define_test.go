@@ -17,13 +17,13 @@ func TestKtsWideDefinition(t *testing.T) {
 		fmt.Fprintf(&many, "k%d:\n", i)
 	}
 	for _, more := range []string{many.String(), strings.Repeat("a:\n", 200_000)} {
-		read := make(chan *ktsJob, 1)
+		read := make(chan ktsNumbers, 1)
 		go func() {
-			j := &ktsJob{}
-			if err := j.define(good + more); err != nil {
+			n, err := parseDefinition([]byte(good + more))
+			if err != nil {
 				t.Error(err)
 			}
-			read <- j
+			read <- n
 		}()
 		select {
 		case j := <-read:
@@ -84,8 +84,8 @@ func TestKtsDefinitionKeepsNobody(t *testing.T) {
 func TestKtsMerged(t *testing.T) {
 	f := func(definition string, total, batch int64) {
 		t.Helper()
-		j := &ktsJob{}
-		if err := j.define(definition); (err != nil) != (total == 0) || j.total != total || j.batch != batch {
+		j, err := parseDefinition([]byte(definition))
+		if (err != nil) != (total == 0) || j.total != total || j.batch != batch {
 			t.Errorf("%.80q: %d steps in batches of %d, %v; want %d, %d", definition, j.total, j.batch, err, total, batch)
 		}
 	}

@@ -21,11 +21,37 @@ func splitKtsName(name []byte) (parts [3]string) {
 	return parts
 }
 
-// keep takes a setting from the journal, for restore.
-func (h *ktsHub) keep(key string, value []byte) {
-	if strings.HasPrefix(key, ktsPrefix) {
+// ktsRestoredJob is what a start keeps of a definition.
+type ktsRestoredJob struct {
+	numbers ktsNumbers
+	save    []byte // the form of the numbers that the journal has not yet, if any
+}
+
+// keep takes a setting from the journal, for restore. Of a definition only its numbers are
+// kept: all together may be far larger than memory.
+func (h *ktsHub) keep(key string, value []byte) error {
+	name, isDefinition := strings.CutPrefix(key, ktsDefinitionKey)
+	switch {
+	case !strings.HasPrefix(key, ktsPrefix):
+		return nil
+	case !isDefinition:
 		h.restored[key] = bytes.Clone(value)
+		return nil
 	}
+	var j ktsRestoredJob
+	if !j.numbers.load(h.restored[ktsNumbersKey+name], value) {
+		var err error
+		if j.numbers, err = h.parse(value); err != nil {
+			return brokenSetting(key, err)
+		}
+		j.save = j.numbers.save(value)
+	}
+	h.defined[name] = j
+	return nil
+}
+
+func brokenSetting(key string, err error) error {
+	return fmt.Errorf("cannot read the setting %q of the journal: %w", key, err)
 }
 
 // holder finds the peer of a restored task's worker.
@@ -60,57 +86,65 @@ func (h *ktsHub) restore() error {
 	return nil
 }
 
-// readBook takes the settings apart. They come in the order of definition, progress,
-// project by name; a definition makes the job, but not without its project.
+// readBook takes the settings apart. A definition makes a job, but not without its project:
+// that was being deleted. Nor do numbers without a definition.
 func (h *ktsHub) readBook() error {
-	settings := h.restored
-	h.restored = nil
-	broken := func(key string, err error) error {
-		return fmt.Errorf("cannot read the setting %q of the journal: %w", key, err)
-	}
+	settings, defined := h.restored, h.defined
+	h.restored, h.defined = nil, nil
 	if retired := settings[ktsRetiredKey]; retired != nil {
 		var err error
 		if h.retired, err = strconv.ParseInt(string(retired), 10, 64); err != nil {
-			return broken(ktsRetiredKey, err)
+			return brokenSetting(ktsRetiredKey, err)
 		}
 		h.floor = h.retired
 	}
 	for _, key := range slices.Sorted(maps.Keys(settings)) {
+		if name, ok := strings.CutPrefix(key, ktsNumbersKey); ok {
+			if _, known := defined[name]; !known {
+				h.drop(key)
+			}
+			continue
+		}
 		name, ok := strings.CutPrefix(key, ktsProjectKey)
 		if !ok {
 			continue
 		}
 		last, err := strconv.ParseInt(string(settings[key]), 10, 64)
 		if err != nil {
-			return broken(key, err)
+			return brokenSetting(key, err)
 		}
 		h.projects[name] = &ktsProject{name: name, lastID: last, jobs: make(map[string]*ktsJob)}
 		h.entries++
 	}
-	for _, key := range slices.Sorted(maps.Keys(settings)) {
-		name, ok := strings.CutPrefix(key, ktsDefinitionKey)
-		if !ok {
-			continue
+	for _, name := range slices.Sorted(maps.Keys(defined)) {
+		if err := h.readJob(name, defined[name], settings[ktsProgressKey+name]); err != nil {
+			return err
 		}
-		parts := splitKtsName([]byte(name))
-		p := h.projects[parts[0]]
-		if p == nil { // it was being deleted
-			h.drop(key)
-			h.drop(ktsProgressKey + name)
-			continue
-		}
-		j := &ktsJob{project: p, name: parts[1]}
-		if err := j.define(string(settings[key])); err != nil {
-			return broken(key, err)
-		}
-		if progress := settings[ktsProgressKey+name]; progress != nil {
-			if err := json.Unmarshal(progress, &j.progress); err != nil {
-				return broken(ktsProgressKey+name, err)
-			}
-		}
-		p.jobs[j.name] = j
-		h.entries++
 	}
+	return nil
+}
+
+// readJob enters a job in the book. name has its project's name and its own.
+func (h *ktsHub) readJob(name string, restored ktsRestoredJob, progress []byte) error {
+	parts := splitKtsName([]byte(name))
+	p := h.projects[parts[0]]
+	if p == nil {
+		for _, prefix := range []string{ktsDefinitionKey, ktsNumbersKey, ktsProgressKey} {
+			h.drop(prefix + name)
+		}
+		return nil
+	}
+	j := &ktsJob{project: p, name: parts[1], ktsNumbers: restored.numbers}
+	if progress != nil {
+		if err := json.Unmarshal(progress, &j.progress); err != nil {
+			return brokenSetting(ktsProgressKey+name, err)
+		}
+	}
+	if restored.save != nil {
+		h.put(ktsNumbersKey+name, restored.save)
+	}
+	p.jobs[j.name] = j
+	h.entries++
 	return nil
 }
 

@@ -195,6 +195,7 @@ type ktsStats struct {
 	requests      map[string]*atomic.Uint64 // by method; the map never changes
 	refused       atomic.Uint64
 	tooLarge, cut atomic.Uint64
+	parsed        atomic.Uint64 // definitions
 }
 
 // ktsCounters makes a counter for each method of both versions.
@@ -225,6 +226,7 @@ func (h *ktsHub) samples() (all []web.Sample) {
 		gauge("treadle_kts46_projects", "Projects known.", projects),
 		gauge("treadle_kts46_jobs", "Jobs of projects, done ones included.", jobs),
 		gauge("treadle_kts46_held_tasks", "Tasks that a worker holds.", held),
+		counter("treadle_kts46_definitions_parsed_total", "Definitions of jobs parsed: by addJob, and at the start those of an older version.", h.stats.parsed.Load()),
 		counter("treadle_kts46_refused_total", "Calls answered with a fault or an error.", h.stats.refused.Load()),
 		counter("treadle_kts46_too_large_total", "Calls refused unread for their length.", h.stats.tooLarge.Load()),
 		counter("treadle_kts46_cut_total", "Calls whose rest never came, and answers that could not be sent.", h.stats.cut.Load()),

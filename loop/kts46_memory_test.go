@@ -1,0 +1,100 @@
+package loop
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// Large definitions for TestKtsDefinitionsTakeNoMemory: together far more than maxKtsHeap.
+const (
+	largeDefinitions = 200
+	largeDefinition  = 512 << 10
+	// maxKtsHeap is what the journal takes at rest, and so many jobs of 500 bytes: far less than half of the definitions.
+	maxKtsHeap = 40 << 20
+)
+
+// heap is how many bytes are in use when the garbage has gone.
+func heap() int {
+	runtime.GC()
+	runtime.GC() // what has a finalizer goes in the second
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc)
+}
+
+// wantHeap checks that little is in use beyond what was.
+func wantHeap(t *testing.T, when string, before int) {
+	t.Helper()
+	if more := heap() - before; more > maxKtsHeap {
+		t.Errorf("%s: %d bytes more are in use for %d definitions of %d, want %d at most", when, more, largeDefinitions, largeDefinition, maxKtsHeap)
+	}
+}
+
+// TestKtsDefinitionsTakeNoMemory adds many large definitions: their texts are in the journal
+// alone, and a start parses none of them.
+func TestKtsDefinitionsTakeNoMemory(t *testing.T) {
+	t.Chdir(t.TempDir())
+	before := heap()
+	d := newDiskOn(vfs.Default)
+	r := newKtsDiskRig(t, d, newKtsRig(t, Kts46Options{}).clock)
+	r.does("createProject", "p")
+	long := strings.Repeat("#"+strings.Repeat("x", 79)+"\n", largeDefinition/81)
+	for i := range largeDefinitions {
+		r.does("addJob", "p", fmt.Sprint(i), definition(float64(i), 0.5, i+1)+long)
+	}
+	wantHeap(t, "after addJob", before)
+	wanted := r.does("getServerStatus")
+	r = r.again(d)
+	wantHeap(t, "after a start", before)
+	if n := r.stats.parsed.Load(); n != 0 {
+		t.Errorf("the start has parsed %d definitions", n)
+	}
+	if got := r.does("getServerStatus"); !sameJSON(got, wanted) {
+		t.Errorf("the status was %v, is %v", wanted, got)
+	}
+}
+
+// TestKtsDefinitionsOfOldDirectories opens directories of versions that did not journal what
+// they had parsed, or journaled it of another definition: both are parsed, once.
+func TestKtsDefinitionsOfOldDirectories(t *testing.T) {
+	d := newDisk()
+	r := newKtsDiskRig(t, d, newKtsRig(t, Kts46Options{}).clock)
+	r.does("createProject", "p")
+	for i := range 10 {
+		r.does("addJob", "p", fmt.Sprint("job", i), definition(float64(i), 0.25, 2))
+	}
+	status := r.does("getServerStatus")
+	restart := func(parsed uint64) {
+		t.Helper()
+		r.server.feed.flush()
+		r = r.again(d)
+		if got := r.stats.parsed.Load(); got != parsed {
+			t.Errorf("the start has parsed %d definitions, want %d", got, parsed)
+		}
+		if got := r.does("getServerStatus"); !sameJSON(got, status) {
+			t.Errorf("the status was %v, is %v", status, got)
+		}
+	}
+	restart(0)
+	for i := range 7 {
+		r.drop(r.projects["p"].jobs[fmt.Sprint("job", i)].key(ktsNumbersKey))
+	}
+	restart(7)
+	restart(0)
+	r.put(r.projects["p"].jobs["job3"].key(ktsDefinitionKey), []byte(definition(300, 0.5, 2)))
+	r.put(r.projects["p"].jobs["job4"].key(ktsNumbersKey), []byte("what is no JSON"))
+	r.server.feed.flush()
+	r = r.again(d)
+	if got := r.stats.parsed.Load(); got != 2 {
+		t.Errorf("the start has parsed %d definitions, want the two whose numbers do not fit", got)
+	}
+	for name, want := range map[string]string{"job3": "p.job3: 0 (0/600).", "job4": "p.job4: 0 (0/16)."} {
+		if got := r.does("getJobStatus", "p", name); got != want {
+			t.Errorf("%v, want %v", got, want)
+		}
+	}
+}
