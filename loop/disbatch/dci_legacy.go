@@ -225,6 +225,9 @@ func oldQuery(given bson.D) (q query, fault string) {
 	if q.filter, ok = filter.(bson.D); err != nil || filter != nil && !ok {
 		return q, "JSON object required for filter"
 	}
+	if err := withoutCode(filter); err != nil {
+		return q, err.Error()
+	}
 	q.options.Limit = oldSearchLimit
 	for name, into := range map[string]*int64{"limit": &q.options.Limit, "skip": &q.options.Skip} {
 		if v := get(given, name); truth(v) {

@@ -151,6 +151,33 @@ func objectID(v any) (bson.ObjectID, error) {
 	return id, nil
 }
 
+// codeOperators are the operators whose values are programs that the database runs. No client of
+// Disbatch sends them.
+var codeOperators = map[string]bool{"$where": true, "$function": true, "$accumulator": true}
+
+// withoutCode refuses a filter, or an option of a search, that has a program anywhere in it: whoever
+// may search would have the database run it, for as long as it likes.
+func withoutCode(v any) error {
+	var inner []any
+	switch v := v.(type) {
+	case bson.D:
+		for _, e := range v {
+			if codeOperators[e.Key] {
+				return fmt.Errorf("%s has the database run a program and is not allowed: use operators that compare values", e.Key)
+			}
+			inner = append(inner, e.Value)
+		}
+	case bson.A:
+		inner = v
+	}
+	for _, v := range inner {
+		if err := withoutCode(v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // withIDs turns every {"$oid": hex} of a filter into the id.
 func withIDs(v any) (any, error) {
 	var err error

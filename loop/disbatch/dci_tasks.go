@@ -43,6 +43,9 @@ func searchQuery(given bson.D) (q query, fault *reply) {
 	if ferr != nil || oerr != nil || filter != nil && !ok[0] || asked != nil && !ok[1] {
 		return refuse("filter and options must be name/value objects")
 	}
+	if err := withoutCode(bson.A{filter, options}); err != nil {
+		return refuse("%v", err)
+	}
 	if q.filter == nil {
 		q.filter = bson.D{}
 	}
@@ -267,6 +270,9 @@ func (c *dci) insertFrom(ctx context.Context, name, collection string, filter, p
 	refuse := func(a reply) ([]any, *reply) { return nil, &a }
 	if collection == "" || strings.HasPrefix(collection, "system.") || strings.ContainsAny(collection, "$\x00") {
 		return refuse(bad("%q is no name of a collection to read", collection))
+	}
+	if err := withoutCode(filter); err != nil {
+		return refuse(bad("%v", err))
 	}
 	if _, err := withIDs(filter); err != nil {
 		return refuse(bad("%v", err))
