@@ -49,7 +49,7 @@ func (r *rig) dialKts(protocol string) net.Conn {
 }
 
 func head(length int) string {
-	return fmt.Sprintf("POST /RPC2 HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", length)
+	return fmt.Sprintf("POST /RPC2 HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n", length)
 }
 
 // answer reads one answer.

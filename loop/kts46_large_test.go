@@ -176,7 +176,7 @@ func TestKtsChunked(t *testing.T) {
 	r.kts46.hearing <- struct{}{} // a large call is being carried out
 	hello := string(kts46.AppendCall(nil, "hello"))
 	c := r.dialKts("kts46")
-	fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", len(hello), hello)
+	fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", len(hello), hello)
 	if n := answered(t, []net.Conn{c}); n != 1 {
 		t.Error("it is not answered")
 	}

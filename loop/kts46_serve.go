@@ -53,7 +53,7 @@ func (h *ktsHub) add(l net.Listener, answer http.HandlerFunc) {
 func (h *ktsHub) newServer(answer http.HandlerFunc) *http.Server {
 	o := &h.server.o
 	return &http.Server{
-		Handler: h.guard(answer), ReadHeaderTimeout: o.HandshakeTimeout, ReadTimeout: o.FrameTimeout,
+		Handler: h.server.guard.Handler(h.guard(answer), nil), ReadHeaderTimeout: o.HandshakeTimeout, ReadTimeout: o.FrameTimeout,
 		WriteTimeout: 2 * o.FrameTimeout, IdleTimeout: ktsIdleTimeout, MaxHeaderBytes: maxKtsHeader,
 		ErrorLog: slog.NewLogLogger(h.server.log.Handler(), slog.LevelDebug), // hostile peers cause these lines
 	}

@@ -9,11 +9,13 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	"treadle/loop/journal"
+	"treadle/loop/web"
 )
 
 // Defaults and bounds of the settings. Each bound has its reason beside it.
@@ -90,6 +92,10 @@ type Options struct {
 	Disbatch DisbatchOptions
 	// HTTP is the host:port of metrics, health and profiles, or "off".
 	HTTP string
+	// AllowHosts are the host names that HTTP requests may be sent to, on every HTTP port,
+	// beside IP addresses, localhost, the host's own name and the hosts of addresses in these
+	// settings.
+	AllowHosts []string
 
 	// Data is the directory of the journal, default ./treadle-data, or NoData.
 	Data string
@@ -283,6 +289,16 @@ func (o *Options) validateAddresses() error {
 		return badOption("http", "%q is not host:port: %w", o.HTTP, err)
 	}
 	return nil
+}
+
+// newGuard returns what refuses the requests of pages of other sites.
+func (o *Options) newGuard() (*web.Guard, error) {
+	listen := slices.Concat(o.Kts46.Listen, o.Kts46.JSON, []string{o.HTTP, net.JoinHostPort(o.Bind, "0")})
+	guard, err := web.NewGuard(web.GuardOptions{Allow: o.AllowHosts, Listen: listen, Log: o.Log})
+	if err != nil {
+		return nil, &OptionError{"allow-host", err}
+	}
+	return guard, nil
 }
 
 // splitAddress turns tcp://host:port or unix:///path into what net.Listen takes.

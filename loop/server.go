@@ -51,6 +51,7 @@ type Server struct {
 	listeners       []listener
 	listening       []Listening
 	web             *web.Server
+	guard           *web.Guard // of every HTTP port
 	stop            context.CancelFunc
 	accepters       sync.WaitGroup
 	workers         sync.WaitGroup // timer, encoders, HTTP
@@ -116,6 +117,11 @@ func newServer(o Options) (*Server, error) {
 		stopped:  make(chan struct{}),
 		commits:  sync.NewCond(new(sync.Mutex)),
 	}
+	guard, err := o.newGuard()
+	if err != nil {
+		return nil, err
+	}
+	s.guard = guard
 	s.clock, s.beside = s.readClocks, s.besideLoops
 	so := sched.Options{Shards: o.Shards, Seed: o.seed, Alarm: s.ring, Rules: rules}
 	if o.Data != NoData {

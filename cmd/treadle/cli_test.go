@@ -105,6 +105,7 @@ func TestServeOptions(t *testing.T) {
 	f([]string{"--periodic", "tcp://a:1", "--periodic=unix:///x,y"}, loop.Options{Periodic: []string{"tcp://a:1", "unix:///x,y"}})
 	f([]string{"--bind", "0.0.0.0", "--periodic-grab", "document", "--periodic-crc=2019", "--periodic-shutdown=off", "--http", "off"},
 		loop.Options{Bind: "0.0.0.0", PeriodicGrab: loop.GrabDocument, PeriodicCRC: "2019", PeriodicShutdown: "off", HTTP: "off"})
+	f([]string{"--allow-host", "a.example", "--allow-host=b,c"}, loop.Options{AllowHosts: []string{"a.example", "b,c"}})
 	f([]string{"--gloom-masters", "tcp://a:1", "--gloom-masters=tcp://b:2", "--gloom-slaves", "off", "--gloom-max-frame=1KiB"},
 		loop.Options{GloomMasters: []string{"tcp://a:1", "tcp://b:2"}, GloomSlaves: []string{"off"}, GloomMaxFrame: 1 << 10})
 	f([]string{"--kts46", "off", "--kts46-json", "tcp://a:1", "--kts46-timeout=1m", "--kts46-timeout-unit=s", "--kts46-restart-after=2m", "--kts46-databases", "a:1,b:2"},
@@ -140,6 +141,7 @@ log-level = "debug"
 	over := fromFile
 	over.Periodic, over.Loops, over.Drain = []string{"tcp://b:2"}, 1, 10*time.Second
 	f([]string{"--loops=1", "--config", file, "--periodic", "tcp://b:2", "--drain=10s"}, over)
+	f([]string{"--config", config(t, `allow-host = ["a.example", "b.example"]`)}, loop.Options{AllowHosts: []string{"a.example", "b.example"}})
 	f([]string{"--config", config(t, `periodic = "off"`)}, loop.Options{Periodic: []string{"off"}})
 }
 

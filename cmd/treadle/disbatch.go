@@ -60,11 +60,12 @@ The other commands talk to a command interface, this one or the original:
 }
 
 type disbatchNodeCmd struct {
-	Config    string `default:"/etc/disbatch/config.json" placeholder:"FILE" help:"The original's config.json (default: ${default})."`
-	Node      string `placeholder:"NAME" help:"Name of the node (default: the host's)."`
-	HTTP      string `name:"http" default:"off" placeholder:"HOST:PORT" help:"Address of /metrics, /healthz and /debug/pprof, or off (default: ${default})."`
-	LogLevel  string `enum:"debug,info,warn,error" default:"info" help:"Least level that is logged: debug, info, warn or error (default: ${default})."`
-	LogFormat string `enum:"text,json" default:"text" help:"Form of the log on standard error: text or json (default: ${default})."`
+	Config    string   `default:"/etc/disbatch/config.json" placeholder:"FILE" help:"The original's config.json (default: ${default})."`
+	Node      string   `placeholder:"NAME" help:"Name of the node (default: the host's)."`
+	HTTP      string   `name:"http" default:"off" placeholder:"HOST:PORT" help:"Address of /metrics, /healthz and /debug/pprof, or off (default: ${default})."`
+	AllowHost []string `sep:"none" placeholder:"NAME" help:"Host name that HTTP requests may be sent to, beside IP addresses, localhost, this host's own name and that of --http; repeatable (default: none)."`
+	LogLevel  string   `enum:"debug,info,warn,error" default:"info" help:"Least level that is logged: debug, info, warn or error (default: ${default})."`
+	LogFormat string   `enum:"text,json" default:"text" help:"Form of the log on standard error: text or json (default: ${default})."`
 }
 
 // Help is printed by treadle disbatch node --help.
@@ -88,6 +89,7 @@ func (d *disbatchNodeCmd) Run(con *console) error {
 		return err
 	}
 	o := disbatch.NodeOptions{Config: c, Name: d.Node, Runner: runner, Log: newLog(con.err, d.LogLevel, d.LogFormat)}
+	o.AllowHosts = d.AllowHost
 	if d.HTTP != "off" {
 		o.HTTP = d.HTTP
 	}

@@ -12,11 +12,12 @@ import (
 )
 
 type disbatchWebCmd struct {
-	Config    string `default:"/etc/disbatch/config.json" placeholder:"FILE" help:"The original's config.json (default: ${default})."`
-	Listen    string `placeholder:"HOST:PORT" help:"Address to serve on (default: treadle_web: listen of the configuration, else 127.0.0.1:8080)."`
-	Users     string `placeholder:"FILE" help:"File with NAME:PASSWORD a line: who may use it, in place of treadle_web: users of the configuration (default: everybody, if neither names any)."`
-	LogLevel  string `enum:"debug,info,warn,error" default:"info" help:"Least level that is logged: debug, info, warn or error (default: ${default})."`
-	LogFormat string `enum:"text,json" default:"text" help:"Form of the log on standard error: text or json (default: ${default})."`
+	Config    string   `default:"/etc/disbatch/config.json" placeholder:"FILE" help:"The original's config.json (default: ${default})."`
+	Listen    string   `placeholder:"HOST:PORT" help:"Address to serve on (default: treadle_web: listen of the configuration, else 127.0.0.1:8080)."`
+	Users     string   `placeholder:"FILE" help:"File with NAME:PASSWORD a line: who may use it, in place of treadle_web: users of the configuration (default: everybody, if neither names any)."`
+	AllowHost []string `sep:"none" placeholder:"NAME" help:"Host name that requests may be sent to, beside IP addresses, localhost, this host's own name and that of --listen; repeatable (default: none)."`
+	LogLevel  string   `enum:"debug,info,warn,error" default:"info" help:"Least level that is logged: debug, info, warn or error (default: ${default})."`
+	LogFormat string   `enum:"text,json" default:"text" help:"Form of the log on standard error: text or json (default: ${default})."`
 }
 
 // Help is printed by treadle disbatch web --help.
@@ -35,7 +36,7 @@ func (d *disbatchWebCmd) Run(con *console) error {
 	if err != nil {
 		return err
 	}
-	o := disbatch.WebOptions{Config: c, Listen: d.Listen, Log: newLog(con.err, d.LogLevel, d.LogFormat)}
+	o := disbatch.WebOptions{Config: c, Listen: d.Listen, AllowHosts: d.AllowHost, Log: newLog(con.err, d.LogLevel, d.LogFormat)}
 	if d.Users != "" {
 		if o.Users, err = readUsers(d.Users); err != nil {
 			return badUsage("--users: %w", err)

@@ -15,7 +15,7 @@ import (
 )
 
 // post is a call of kts46, or how it begins: what is behind the head's first lines.
-func post(path, rest string) string { return "POST " + path + " HTTP/1.1\r\nHost: x\r\n" + rest }
+func post(path, rest string) string { return "POST " + path + " HTTP/1.1\r\nHost: localhost\r\n" + rest }
 
 // chunks is how a call begins whose body comes in chunks.
 func chunks(path, rest string) string {
@@ -54,12 +54,12 @@ func crooked(path string) []string {
 		post(path, "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: x\r\n\r\n"),
 		chunks(path, "fffffffffffffffff\r\n"),
 		chunks(path, "-1\r\n"),
-		"GET http://user@elsewhere" + path + " HTTP/1.1\r\nHost: x\r\n\r\n",
-		"GET /" + strings.Repeat("x", 1<<16) + " HTTP/1.1\r\nHost: x\r\n\r\n",
+		"GET http://user@elsewhere" + path + " HTTP/1.1\r\nHost: localhost\r\n\r\n",
+		"GET /" + strings.Repeat("x", 1<<16) + " HTTP/1.1\r\nHost: localhost\r\n\r\n",
 		"GET " + path + "\r\n",
 		"GET " + path + " HTTP/1.1\r\n\r\n",
-		"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n",
-		"CONNECT elsewhere:80 HTTP/1.1\r\nHost: x\r\n\r\n",
+		"OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n",
+		"CONNECT elsewhere:80 HTTP/1.1\r\nHost: localhost\r\n\r\n",
 		"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
 		"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
 	}
@@ -81,7 +81,7 @@ func unending(path string) map[string]string {
 		"":                              "\r\n",
 	}
 	for _, method := range []string{"HEAD", "OPTIONS", "BREW"} { // of what takes no time: else the system holds the answers of minutes
-		all[method] = " /nowhere HTTP/1.1\r\nHost: x\r\n\r\n" + method
+		all[method] = " /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n" + method
 	}
 	return all
 }

@@ -77,7 +77,7 @@ var endless = map[string]string{
 	"dwork":         "\x01\x00\x00\x02\x08\x06",
 	"kts46":         whole("/RPC2", string(kts46.AppendCall(nil, longName))),
 	"kts46-json":    whole("/jsonrpc", `{"method":"hello","id":"`+longName+`"}`),
-	"http":          "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n",
+	"http":          "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n",
 }
 
 // longName comes back in the answer, so that few of them are as much as the system takes.

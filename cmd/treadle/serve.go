@@ -29,6 +29,7 @@ type serveCmd struct {
 	Kts46            []string `name:"kts46" sep:"none" placeholder:"ADDR" help:"Address of the kts46 scheduler's XML-RPC, or off; repeatable (default: tcp://127.0.0.1:46210)."`
 	Kts46JSON        []string `name:"kts46-json" sep:"none" placeholder:"ADDR" help:"Address of its JSON-RPC, version 2, or off; repeatable (default: tcp://127.0.0.1:46400)."`
 	HTTP             string   `name:"http" placeholder:"HOST:PORT" help:"Address of /metrics, /healthz and /debug/pprof, or off (default: 127.0.0.1:5001)."`
+	AllowHost        []string `sep:"none" placeholder:"NAME" help:"Host name that HTTP requests may be sent to, on every HTTP port, beside IP addresses, localhost, this host's own name and those in addresses of these settings; repeatable (default: none)."`
 
 	Data         string        `default:"./treadle-data" placeholder:"DIR" help:"Directory of the journal, made when missing, or none: jobs live in memory alone (default: ${default})."`
 	Sync         string        `enum:"always,interval,never" default:"always" help:"When a change is on disk: always (before it is acknowledged), interval (a crash costs the last one) or never (when the system gets to it) (default: ${default})."`
@@ -133,7 +134,7 @@ func (s *serveCmd) options() (loop.Options, error) {
 	}
 	return loop.Options{
 		Disbatch: node,
-		Periodic: s.Periodic, Bind: s.Bind, PeriodicGrab: loop.Grab(s.PeriodicGrab), PeriodicCRC: s.PeriodicCRC, PeriodicShutdown: s.PeriodicShutdown, HTTP: s.HTTP,
+		Periodic: s.Periodic, Bind: s.Bind, PeriodicGrab: loop.Grab(s.PeriodicGrab), PeriodicCRC: s.PeriodicCRC, PeriodicShutdown: s.PeriodicShutdown, HTTP: s.HTTP, AllowHosts: s.AllowHost,
 		GloomMasters: s.GloomMasters, GloomSlaves: s.GloomSlaves, GloomMaxFrame: int(s.GloomMaxFrame),
 		Dwork: loop.DworkOptions{
 			Listen: s.Dwork, MaxFrame: int(s.DworkMaxFrame), MaxSteal: s.DworkMaxSteal, Idle: s.DworkIdle,

@@ -31,8 +31,10 @@ type WebOptions struct {
 	Config *Config
 	Listen string            // wins over the configuration
 	Users  map[string]string // win over the configuration
-	Log    *slog.Logger
-	Ready  func(address string) // is called with the address when requests are accepted; may be nil
+	// AllowHosts are host names that requests may be sent to, beside the host's own.
+	AllowHosts []string
+	Log        *slog.Logger
+	Ready      func(address string) // is called with the address when requests are accepted; may be nil
 }
 
 // Bounds of the command interface.
@@ -61,11 +63,15 @@ func RunWeb(ctx context.Context, o WebOptions) error {
 	}
 	defer store.Close()
 	address := cmp.Or(o.Listen, o.Config.Web.Listen, defaultListen)
+	guard, err := newGuard(o.AllowHosts, address, o.Log)
+	if err != nil {
+		return err
+	}
 	l, err := listen(address, "--listen, or treadle_web: listen")
 	if err != nil {
 		return err
 	}
-	c := &dci{config: o.Config, store: store, users: o.Users, log: o.Log}
+	c := &dci{config: o.Config, store: store, guard: guard, users: o.Users, log: o.Log}
 	if c.users == nil {
 		c.users = o.Config.Web.Users
 	}
@@ -98,6 +104,15 @@ func RunWeb(ctx context.Context, o WebOptions) error {
 	return nil
 }
 
+// newGuard returns what refuses the requests of pages of other sites at an address.
+func newGuard(allow []string, address string, log *slog.Logger) (*web.Guard, error) {
+	guard, err := web.NewGuard(web.GuardOptions{Allow: allow, Listen: []string{address}, Log: log})
+	if err != nil {
+		return nil, &SettingError{fmt.Errorf("--allow-host: %w", err)}
+	}
+	return guard, nil
+}
+
 // listen opens an address that a setting names.
 func listen(address, setting string) (net.Listener, error) {
 	l, err := net.Listen("tcp", address)
@@ -119,6 +134,7 @@ func listen(address, setting string) (net.Listener, error) {
 type dci struct {
 	config *Config
 	store  *Store
+	guard  *web.Guard
 	users  map[string]string
 	log    *slog.Logger
 	logged atomic.Int64 // when a fault of the database was last logged, in unix seconds
@@ -181,11 +197,9 @@ func (c *dci) handler() http.Handler {
 			_, _ = w.Write([]byte("This is the void")) // the original's words
 		})
 	}
-	sameOrigin := http.NewCrossOriginProtection()
-	sameOrigin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		send(w, reply{status: http.StatusForbidden, body: object{"error": "a page of another site may not write here"}})
-	}))
-	return c.authenticated(sameOrigin.Handler(bounded(&transit{most: maxTransit}, mux)))
+	return c.guard.Handler(c.authenticated(bounded(&transit{most: maxTransit}, mux)), func(w http.ResponseWriter, why string) {
+		send(w, reply{status: http.StatusForbidden, body: object{"error": why}})
+	})
 }
 
 // json turns a route into a handler.

@@ -25,7 +25,7 @@ func TestSlowBodies(t *testing.T) {
 		c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
 		must(t, err)
 		defer c.Close()
-		_, err = io.WriteString(c, "POST /tasks/search HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{")
+		_, err = io.WriteString(c, "POST /tasks/search HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{")
 		must(t, err)
 	}
 	for _, body := range []string{"{}", strings.Repeat(" ", largeBody) + "{}"} {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -286,6 +287,35 @@ func TestOtherSitesMayNotWrite(t *testing.T) {
 	if status, _, _ := s.do("DELETE", "/queues/q", "-", "", "Origin", "http://elsewhere.example"); status != 403 {
 		t.Errorf("another site deletes: %d", status)
 	}
+}
+
+// TestOtherHosts: a name that a page of another site makes this host's by rebinding gets nothing, not even a
+// question for a password, whatever is asked for; an allowed name does.
+func TestOtherHosts(t *testing.T) {
+	s := newWebSite(t, demoPlugins+`"treadle_web": {"users": {"ann": "secret"}},`)
+	f := func(want int, method, path, host string) {
+		t.Helper()
+		r, err := http.NewRequestWithContext(s.ctx, method, s.url+path, http.NoBody)
+		must(t, err)
+		r.Host = host
+		r.SetBasicAuth("ann", "secret")
+		answer, err := s.client.Do(r)
+		must(t, err)
+		defer answer.Body.Close()
+		text, err := io.ReadAll(answer.Body)
+		must(t, err)
+		if answer.StatusCode != want || (want == 403) != strings.Contains(string(text), `"error":"the request is for the host \"`) {
+			t.Errorf("%s %s at %s: %d %.200s", method, path, host, answer.StatusCode, text)
+		}
+	}
+	for _, path := range []string{"/", "/search", "/nodes", "/queues", "/plugins", "/scheduler-json", "/nowhere"} {
+		f(403, "GET", path, "rebound.example")
+	}
+	for _, path := range []string{"/queues", "/tasks/search", "/start-queue-json"} {
+		f(403, "POST", path, "rebound.example:8080")
+	}
+	f(200, "GET", "/", "web.example")
+	f(200, "GET", "/queues", "LOCALHOST:8080")
 }
 
 func TestADatabaseThatIsAway(t *testing.T) {

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"treadle/loop/web"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
@@ -32,12 +34,20 @@ func newWebSite(t *testing.T, lines ...string) *webSite {
 	t.Helper()
 	s := &webSite{site: newSite(t, lines...)}
 	s.store.EnsureIndexes(s.ctx)
-	c := &dci{config: s.config, store: s.store, users: s.config.Web.Users, log: slog.New(slog.DiscardHandler)}
+	c := &dci{config: s.config, store: s.store, guard: guardOf(t), users: s.config.Web.Users, log: slog.New(slog.DiscardHandler)}
 	server := httptest.NewServer(c.handler())
 	t.Cleanup(server.Close)
 	s.url = server.URL
 	s.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return s
+}
+
+// guardOf is the guard of an interface that allows requests to web.example.
+func guardOf(t *testing.T) *web.Guard {
+	t.Helper()
+	guard, err := newGuard([]string{"web.example"}, "127.0.0.1:0", slog.New(slog.DiscardHandler))
+	must(t, err)
+	return guard
 }
 
 // do sends a request and returns the reply. The kind of the body may be -.

@@ -202,7 +202,7 @@ func FuzzCommandInterface(f *testing.F) {
 	f.Fuzz(func(t *testing.T, script []byte) {
 		must(t, store.db.Drop(t.Context()))
 		store.EnsureIndexes(t.Context())
-		c := &dci{config: config, store: store, log: slog.New(slog.DiscardHandler)}
+		c := &dci{config: config, store: store, guard: guardOf(t), log: slog.New(slog.DiscardHandler)}
 		handler := c.handler()
 		for i, line := range strings.SplitN(string(script[:min(len(script), fuzzBytes)]), "\n", fuzzSteps+1) {
 			words := append(strings.SplitN(line, " ", 4), "", "", "", "")
@@ -217,11 +217,12 @@ func FuzzCommandInterface(f *testing.F) {
 			if err != nil || r.URL.Path == "" || r.URL.Path[0] != '/' {
 				continue // no client sends it
 			}
+			r.Host = "web.example"
 			r.Header.Set("Content-Type", words[2])
 			checkAnswer(t, handler, r, line)
 		}
 		for _, path := range []string{"/", "/search?status=1", "/nodes", "/queues", "/plugins"} {
-			r := httptest.NewRequest(http.MethodGet, path, http.NoBody)
+			r := httptest.NewRequest(http.MethodGet, "http://web.example"+path, http.NoBody)
 			if status := checkAnswer(t, handler, r, path); status != http.StatusOK {
 				t.Fatalf("%q: after all, %s is answered %d", script, path, status)
 			}

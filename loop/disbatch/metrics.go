@@ -86,12 +86,16 @@ func (n *ExecutionNode) serveMetrics() (stop func(), err error) {
 	if n.o.HTTP == "" {
 		return func() {}, nil
 	}
+	guard, err := newGuard(n.o.AllowHosts, n.o.HTTP, n.log)
+	if err != nil {
+		return nil, err
+	}
 	l, err := listen(n.o.HTTP, "--http")
 	if err != nil {
 		return nil, err
 	}
 	n.log.Info("listening", "protocol", "http", "address", "http://"+l.Addr().String())
-	server, done := web.New(l, n.Samples), make(chan struct{})
+	server, done := web.New(l, guard, n.Samples), make(chan struct{})
 	go func() {
 		defer close(done)
 		if err := server.Serve(); err != nil {

@@ -28,7 +28,7 @@ func serve(t *testing.T, change ...func(*http.Server)) (address string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := New(l, func() []Sample { return nil })
+	server := New(l, newGuard(t, GuardOptions{}), func() []Sample { return nil })
 	for _, f := range change {
 		f(&server.http)
 	}
@@ -60,7 +60,7 @@ func asked(t *testing.T, address, text string) (c net.Conn, status int) {
 	return c, status
 }
 
-const health = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+const health = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 // pipes are connections that are accepted when they are sent.
 type pipes chan net.Conn
@@ -114,9 +114,9 @@ func hungUp(c net.Conn) bool {
 // or whose request takes long.
 func TestPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const slow = "GET /slow HTTP/1.1\r\nHost: x\r\n\r\n"
+		const slow = "GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n"
 		l, ended := make(pipes), make(chan error, 1)
-		server := New(l, func() []Sample { return nil }, Page{"GET /slow", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }})
+		server := New(l, newGuard(t, GuardOptions{}), func() []Sample { return nil }, Page{"GET /slow", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }})
 		go func() { ended <- server.Serve() }()
 		asking := l.dial(slow)
 		var all, answered []net.Conn // as they are to go
@@ -237,7 +237,7 @@ func TestPlaceTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, ended, leave := make(pipes), make(chan error, 1), make(chan bool)
 		var working atomic.Int32
-		server := New(l, func() []Sample { return nil }, Page{"POST /work", func(_ http.ResponseWriter, r *http.Request) {
+		server := New(l, newGuard(t, GuardOptions{}), func() []Sample { return nil }, Page{"POST /work", func(_ http.ResponseWriter, r *http.Request) {
 			working.Add(1)
 			defer working.Add(-1)
 			select {
@@ -248,7 +248,7 @@ func TestPlaceTaken(t *testing.T) {
 		go func() { ended <- server.Serve() }()
 		var all []net.Conn
 		for range 2 * maxConnections {
-			all = append(all, l.dial("POST /work HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n"))
+			all = append(all, l.dial("POST /work HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n"))
 		}
 		if n := working.Load(); n != maxConnections {
 			t.Errorf("%d requests are worked on for %d connections", n, maxConnections)
@@ -299,7 +299,7 @@ func TestSendBuffer(t *testing.T) {
 func TestLongProfile(t *testing.T) {
 	address := serve(t, func(s *http.Server) { s.ReadTimeout, s.ReadHeaderTimeout = time.Millisecond, patience })
 	began := time.Now()
-	_, status := asked(t, address, "GET /debug/pprof/mutex?seconds=1 HTTP/1.1\r\nHost: x\r\n\r\n")
+	_, status := asked(t, address, "GET /debug/pprof/mutex?seconds=1 HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	if took := time.Since(began); status != 200 || took < time.Second {
 		t.Errorf("it is answered %d after %v", status, took)
 	}
@@ -311,7 +311,7 @@ func TestUnfinishedRequest(t *testing.T) {
 		t.Run(fmt.Sprintf("%.12s", rest), func(t *testing.T) {
 			t.Parallel()
 			address := serve(t)
-			c, _ := asked(t, address, "POST /healthz HTTP/1.1\r\nHost: x\r\n"+rest)
+			c, _ := asked(t, address, "POST /healthz HTTP/1.1\r\nHost: localhost\r\n"+rest)
 			if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Error("the connection is kept")
 			}
@@ -330,7 +330,7 @@ func TestEndlessBody(t *testing.T) {
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(patience))
 	list := strings.Repeat(fmt.Sprintf("%#x+", reflect.ValueOf(New).Pointer()), 1000)
-	_, _ = fmt.Fprintf(c, "POST /debug/pprof/symbol HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", 100*len(list))
+	_, _ = fmt.Fprintf(c, "POST /debug/pprof/symbol HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n", 100*len(list))
 	go func() {
 		for range 100 {
 			if _, err := io.WriteString(c, list); err != nil {

@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"runtime"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -62,15 +63,25 @@ const (
 var collection = collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile(`^/(gc/cycles|sched/pauses/total/gc|cpu/classes/gc)[/:]`)}
 
 // contended serves a profile of waits, which Go takes at a cost and therefore only when
-// told to: for as long as a request with ?seconds=N lasts.
-func contended(profile http.Handler, begin func() (end func())) http.HandlerFunc {
+// told to: for as long as a request with ?seconds=N lasts. There is one such request of a
+// profile at a time, in the process: the end of one would end the taking of another, or leave
+// it on for ever.
+func contended(taking *sync.Mutex, profile http.Handler, begin func() (end func())) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.FormValue("seconds") != "" {
+			if !taking.TryLock() {
+				http.Error(w, "this profile is being taken for another request: try again when that is over", http.StatusServiceUnavailable)
+				return
+			}
+			defer taking.Unlock()
 			defer begin()()
 		}
 		profile.ServeHTTP(w, r)
 	}
 }
+
+// takingMutex and takingBlock are held while Go takes the profile: its rate is the process's.
+var takingMutex, takingBlock sync.Mutex
 
 // Page is something else to serve: a pattern of net/http and what answers it.
 type Page struct {
@@ -79,26 +90,30 @@ type Page struct {
 }
 
 // New returns a server on l that reads the metrics by calling samples, once per
-// scrape, and serves the pages.
-func New(l net.Listener, samples func() []Sample, pages ...Page) *Server {
+// scrape, and serves the pages. guard is asked about requests, but not about those of monitors,
+// for /metrics and /healthz: they may call the host what they like, and tell no page anything.
+func New(l net.Listener, guard *Guard, samples func() []Sample, pages ...Page) *Server {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(collection)),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collector(samples))
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		collector(func() []Sample { return append(samples(), guard.samples()...) }))
+	all := http.NewServeMux()
+	all.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	all.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = fmt.Fprintln(w, "ok")
 	})
+	mux := http.NewServeMux()
+	all.Handle("/", guard.Handler(mux, nil))
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	mux.HandleFunc("/debug/pprof/mutex", contended(pprof.Handler("mutex"), func() func() {
+	mux.HandleFunc("/debug/pprof/mutex", contended(&takingMutex, pprof.Handler("mutex"), func() func() {
 		before := runtime.SetMutexProfileFraction(1)
 		return func() { runtime.SetMutexProfileFraction(before) }
 	}))
-	mux.HandleFunc("/debug/pprof/block", contended(pprof.Handler("block"), func() func() {
+	mux.HandleFunc("/debug/pprof/block", contended(&takingBlock, pprof.Handler("block"), func() func() {
 		runtime.SetBlockProfileRate(1)
 		return func() { runtime.SetBlockProfileRate(0) }
 	}))
@@ -106,7 +121,7 @@ func New(l net.Listener, samples func() []Sample, pages ...Page) *Server {
 		mux.HandleFunc(p.Pattern, p.Handler)
 	}
 	s := &Server{listener: l, http: http.Server{
-		Handler: hasty(http.MaxBytesHandler(mux, maxBody)), ReadTimeout: requestTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+		Handler: hasty(http.MaxBytesHandler(all, maxBody)), ReadTimeout: requestTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 	}}
 	Places(&s.http, maxConnections)
 	return s

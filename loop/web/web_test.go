@@ -17,12 +17,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // TestContended sees to it that a profile of waits is taken while it is asked for with a time, and only then.
 func TestContended(t *testing.T) {
-	server := New(nil, func() []Sample { return nil })
+	server := New(nil, newGuard(t, GuardOptions{}), func() []Sample { return nil })
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/debug/pprof/mutex?seconds=60", nil)
+		r := httptest.NewRequestWithContext(ctx, http.MethodGet, "http://localhost/debug/pprof/mutex?seconds=60", nil)
 		server.http.Handler.ServeHTTP(httptest.NewRecorder(), r)
 	}()
 	fraction := func() int { return runtime.SetMutexProfileFraction(-1) }
@@ -31,13 +31,18 @@ func TestContended(t *testing.T) {
 			t.Fatal("the profile is not taken")
 		}
 	}
+	second := httptest.NewRecorder()
+	server.http.Handler.ServeHTTP(second, httptest.NewRequest(http.MethodGet, "http://localhost/debug/pprof/mutex?seconds=1", nil))
+	if second.Code != http.StatusServiceUnavailable || fraction() == 0 {
+		t.Errorf("a second request meanwhile is answered %d, one in %d is taken", second.Code, fraction())
+	}
 	cancel()
 	<-ended
 	if fraction() != 0 {
 		t.Error("the profile is still taken when nobody asks any more")
 	}
 	reply := httptest.NewRecorder()
-	server.http.Handler.ServeHTTP(reply, httptest.NewRequest(http.MethodGet, "/debug/pprof/mutex", nil))
+	server.http.Handler.ServeHTTP(reply, httptest.NewRequest(http.MethodGet, "http://localhost/debug/pprof/mutex", nil))
 	if reply.Code != http.StatusOK || fraction() != 0 {
 		t.Errorf("without a time: %d, one in %d is taken", reply.Code, fraction())
 	}
@@ -45,7 +50,7 @@ func TestContended(t *testing.T) {
 
 // TestCollectionMetrics names what the load generator reads.
 func TestCollectionMetrics(t *testing.T) {
-	server := New(nil, func() []Sample { return nil })
+	server := New(nil, newGuard(t, GuardOptions{}), func() []Sample { return nil })
 	reply := httptest.NewRecorder()
 	server.http.Handler.ServeHTTP(reply, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	for _, name := range []string{
