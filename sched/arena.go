@@ -132,14 +132,15 @@ func (a *arena) view(ref uint32, n int) []byte {
 }
 
 // give frees a reference. A class keeps its last open chunk even when empty, and the
-// arena some more, so that jobs that come and go cost no allocation.
-func (a *arena) give(ref uint32) {
+// arena some more, so that jobs that come and go cost no allocation. It reports whether it
+// let go of memory: a view that is left over would keep that.
+func (a *arena) give(ref uint32) (released bool) {
 	c := int32(ref >> slotBits)
 	p := &a.chunks[c]
 	if p.class == ownClass {
-		a.giveOwn(p.buf)
+		released = a.giveOwn(p.buf)
 		a.drop(c)
-		return
+		return released
 	}
 	i := uint16(ref & (1<<slotBits - 1))
 	binary.LittleEndian.PutUint16(p.buf[int(i)*classSize(int(p.class)):], p.free)
@@ -150,14 +151,15 @@ func (a *arena) give(ref uint32) {
 	}
 	p.live--
 	if p.live > 0 {
-		return
+		return false
 	}
 	if a.empty >= keepEmpty && (list.first != c || p.link.next != noLink) {
 		list.remove(a, c)
 		a.drop(c)
-		return
+		return true
 	}
 	a.empty++
+	return false
 }
 
 // takeOwn returns n bytes, which are no zeros, of which at most half are wasted.
@@ -172,16 +174,19 @@ func (a *arena) takeOwn(n int) []byte {
 	return make([]byte, n)
 }
 
-// giveOwn keeps what takeOwn returned for the next one, and lets go of the oldest.
-func (a *arena) giveOwn(b []byte) {
+// giveOwn keeps what takeOwn returned for the next one, and lets go of the oldest. It reports
+// whether it let go of any.
+func (a *arena) giveOwn(b []byte) (released bool) {
 	if cap(b) > keepOwn {
-		return
+		return true
 	}
 	a.own = append(a.own, b)
 	for a.ownSize += cap(b); a.ownSize > keepOwn; {
 		a.ownSize -= cap(a.own[0])
 		a.own = slices.Delete(a.own, 0, 1)
+		released = true
 	}
+	return released
 }
 
 func (a *arena) grow(p arenaPart) (int32, bool) {
@@ -207,3 +212,13 @@ func (a *arena) drop(c int32) {
 }
 
 func (a *arena) linkOf(c int32) *link { return &a.chunks[c].link }
+
+// giveBytes frees bytes in the arena. When the arena lets go of memory, so do the views that
+// the shard reuses: they would keep it until their next use.
+func (sh *shard) giveBytes(ref uint32) {
+	if sh.arena.give(ref) {
+		for _, j := range [...]*Job{&sh.out.Job, &sh.saved, &sh.task.Job} {
+			j.Name, j.Workload = nil, nil
+		}
+	}
+}

@@ -240,7 +240,7 @@ func (sh *shard) logEvents(job uint32, events ...Event) {
 	at := 0
 	if n.logSize > 0 {
 		at = copy(room, sh.arena.view(n.log, int(n.logSize))[int(n.logSize)-old:])
-		sh.arena.give(n.log)
+		sh.giveBytes(n.log)
 	}
 	for _, e := range events {
 		room[at] = e.Stage

@@ -40,7 +40,7 @@ func (sh *shard) saveTask(job uint32, r *record, q *queue) {
 	sh.saved.SchedAt = 0
 	sh.s.journal.Save(int(sh.id), &sh.saved)
 	if cap(sh.packed) > 64<<10 {
-		sh.packed = nil
+		sh.packed, sh.saved.Workload = nil, nil
 	}
 }
 

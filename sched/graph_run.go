@@ -332,9 +332,9 @@ func (sh *shard) freeSlot(job uint32, r *record) {
 
 func (sh *shard) freeRecord(job uint32, r *record) {
 	if n := sh.slab.node(job); n.logSize > 0 {
-		sh.arena.give(n.log)
+		sh.giveBytes(n.log)
 	}
-	sh.arena.give(r.bytes)
+	sh.giveBytes(r.bytes)
 	sh.slab.give(job)
 }
 

@@ -69,6 +69,9 @@ func (s *Scheduler) Publish(p *Peer, ref JobRef, data []byte, tag uint64, sink S
 		sh.out = Delivery{To: a.peer.id, Tag: a.tag, Effect: Chunk, Data: data}
 		sink.Deliver(&sh.out)
 	}
+	if len(data) >= ownChunk {
+		sh.out.Data = nil // it is the caller's
+	}
 	return wait, nil
 }
 

@@ -395,9 +395,12 @@ func (sh *shard) end(job uint32, r *record, q *queue, e Effect, data []byte, sin
 	}
 	sh.unsave(r)
 	sh.names.remove(sh.s.tag(q.id, r.space, name), job)
-	sh.arena.give(r.bytes)
+	sh.giveBytes(r.bytes)
 	sh.slab.give(job)
 	sh.tidy(q)
+	if len(data) >= ownChunk {
+		sh.out.Data = nil // it is the caller's
+	}
 }
 
 func (sh *shard) tell(a await, job uint32, r *record, q *queue, e Effect, data []byte, sink Sink) {

@@ -101,7 +101,7 @@ func (sh *shard) make(tag uint32, q *queue, space Space, name, workload []byte) 
 	job, r := sh.slab.take()
 	if !sh.names.insert(tag, job) {
 		sh.slab.give(job)
-		sh.arena.give(bytes)
+		sh.giveBytes(bytes)
 		return none, nil, ErrFull
 	}
 	pack(room, name, workload)
@@ -150,7 +150,7 @@ func (sh *shard) resubmit(now Time, job uint32, q *queue, j *Submission, sink Si
 	sh.await(job, r, j)
 	pack(room, j.Name, j.Workload)
 	sh.dequeue(job, r, q)
-	sh.arena.give(r.bytes)
+	sh.giveBytes(r.bytes)
 	r.bytes, r.size = bytes, uint32(size)
 	sh.counters.Replaced++
 	sh.settle(now, job, r, q, j, sink)

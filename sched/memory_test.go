@@ -1,0 +1,108 @@
+package sched
+
+import (
+	"runtime"
+	"testing"
+	"weak"
+)
+
+// unheard is a sink and a journal that look at nothing.
+type unheard struct{}
+
+func (unheard) Deliver(*Delivery) {}
+func (unheard) Save(int, *Job)    {}
+func (unheard) Drop(int, uint64)  {}
+
+// TestLargeBytesAreLetGo: of large jobs, tasks and results nothing is kept when they are gone,
+// though the shard is asked for nothing any more.
+func TestLargeBytesAreLetGo(t *testing.T) {
+	const jobs, tasks = 1, 2
+	large := func() []byte { return make([]byte, keepOwn+1) }
+	queue, name := []byte("q"), []byte("n")
+	var now Time
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	// f has a job or task made, looked at and ended. end returns what is not the arena's.
+	f := func(what string, make, end func(s *Scheduler, p *Peer) []byte) {
+		t.Helper()
+		s := New(Options{Rules: [MaxSpaces]Rules{jobs: {Durable: true}, tasks: {Durable: true, Graph: true, Untimed: true}}, Shards: 1, Journal: unheard{}})
+		p := s.NewPeer(1)
+		must(s.Watch(now, p, queue, false, unheard{}))
+		var views []weak.Pointer[byte]
+		watch := func(b []byte) {
+			if len(b) >= keepOwn {
+				views = append(views, weak.Make(&b[0]))
+			}
+		}
+		watch(make(s, p))
+		s.Walk(Cursor{}, 100, func(*Job) {})
+		s.LookupTask(tasks, queue, name, func(*TaskView) {})
+		for i := range s.shards[0].arena.chunks {
+			watch(s.shards[0].arena.chunks[i].buf)
+		}
+		watch(end(s, p))
+		if len(views) < 2 {
+			t.Fatalf("%s: %d large buffers are seen", what, len(views))
+		}
+		runtime.GC()
+		for i, v := range views {
+			if v.Value() != nil {
+				t.Errorf("%s: buffer %d of %d is kept", what, i, len(views))
+			}
+		}
+		runtime.KeepAlive(s)
+	}
+	submit := func(s *Scheduler, p *Peer) []byte {
+		j := &Submission{Space: jobs, Queue: queue, Name: name, Workload: large(), Await: p}
+		_, err := s.Submit(now, j, unheard{})
+		must(err)
+		return j.Workload
+	}
+	extend := func(s *Scheduler, _ *Peer) []byte {
+		all := []Task{{Name: name, Workload: large()}}
+		must(s.Extend(now, tasks, queue, all, unheard{}))
+		return all[0].Workload
+	}
+	held := func(s *Scheduler, p *Peer) JobRef {
+		must(s.Reserve(now, p, 7, unheard{}))
+		ref, ok := s.Held(p, queue, name)
+		if !ok {
+			t.Fatal("it is not assigned")
+		}
+		return ref
+	}
+	f("done", submit, func(s *Scheduler, p *Peer) []byte {
+		result := large()
+		must(s.Finish(now, p, held(s, p), result, unheard{}))
+		return result
+	})
+	f("published", submit, func(s *Scheduler, p *Peer) []byte {
+		ref, data := held(s, p), large()
+		must(s.Listen(p, jobs, queue, name, 8))
+		_, err := s.Publish(p, ref, data, 9, unheard{})
+		must(err)
+		must(s.Finish(now, p, ref, nil, unheard{}))
+		return data
+	})
+	f("replaced", submit, func(s *Scheduler, _ *Peer) []byte {
+		_, err := s.Submit(now, &Submission{Space: jobs, Queue: queue, Name: name}, unheard{})
+		must(err)
+		return nil
+	})
+	f("removed", submit, func(s *Scheduler, _ *Peer) []byte {
+		s.Remove(now, jobs, queue, name, unheard{})
+		return nil
+	})
+	f("a task done", extend, func(s *Scheduler, p *Peer) []byte {
+		must(s.Finish(now, p, held(s, p), nil, unheard{}))
+		return nil
+	})
+	f("a task cancelled", extend, func(s *Scheduler, _ *Peer) []byte {
+		s.Cancel(now, tasks, queue, name, unheard{})
+		return nil
+	})
+}
