@@ -1,6 +1,10 @@
 package loop
 
-import "slices"
+import (
+	"slices"
+
+	"treadle/sched"
+)
 
 // Bounds of the large buffers that a reactor keeps for the next large messages. Without
 // them each message of megabytes is a fresh buffer, grown step by step, and the heap, which
@@ -65,5 +69,15 @@ func (s *spares) move(b []byte, n int) []byte {
 func (s *spares) fade() {
 	if n := len(s.all); n > 0 {
 		s.all = slices.Delete(s.all, n-1, n)
+	}
+}
+
+// shrink lets go of what the last large messages have left behind. It is called every second, as
+// fade is: large messages that go on find theirs in the spare buffers, or grow it once a second.
+func (r *reactor) shrink() {
+	r.letter = sched.Delivery{} // its views keep the mail
+	if cap(r.scratch) > keepBuffer {
+		r.large.give(r.scratch)
+		r.scratch = nil
 	}
 }

@@ -236,6 +236,7 @@ func (r *reactor) patienceWith(st *stream) int64 {
 // sweep closes sessions that have kept the server waiting too long, and lets go of memory.
 func (r *reactor) sweep() {
 	r.large.fade()
+	r.shrink()
 	r.begin()
 	o := &r.server.o
 	now := r.now.Mono

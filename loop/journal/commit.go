@@ -11,9 +11,15 @@ import (
 func (j *Journal) commitLoop() {
 	gathering := time.NewTimer(j.options.Interval)
 	defer gathering.Stop()
+	idle := time.NewTimer(idleAfter)
+	defer idle.Stop()
 	for {
 		select {
+		case <-idle.C:
+			j.shrink()
+			continue
 		case <-j.wake:
+			idle.Reset(idleAfter)
 		case <-j.cut:
 			if err := j.log.cut(j.guard.failed); err != nil {
 				j.guard.trip(err)
@@ -40,6 +46,24 @@ func (j *Journal) commitLoop() {
 		} else {
 			j.commitGroup()
 		}
+	}
+}
+
+// idleAfter is how long nothing is appended until the buffers of large groups are let go of.
+const idleAfter = time.Second
+
+// shrink lets go of the buffers of large groups, two for each shard and that of the batch: groups
+// to come make others as they need them. The committer calls it.
+func (j *Journal) shrink() {
+	for i := range j.shards {
+		j.shards[i].shrink()
+		j.takings[i].ops = nil // it is the spare
+		if cap(j.spares[i]) > minBuffer {
+			j.spares[i] = nil
+		}
+	}
+	if cap(j.batch) > minBuffer {
+		j.batch = nil
 	}
 }
 

@@ -181,6 +181,15 @@ func (g *gather) take(next uint64, spare []byte) taking {
 	return t
 }
 
+// shrink lets go of the buffer if it is empty and large.
+func (g *gather) shrink() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.buf) == 0 && cap(g.buf) > minBuffer {
+		g.buf = nil
+	}
+}
+
 const (
 	// minBuffer is kept whatever was used lately.
 	minBuffer = 64 << 10

@@ -1,0 +1,52 @@
+package loop
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strings"
+	"testing"
+
+	"treadle/codec/periodic"
+)
+
+// TestLargeJobsAreLetGo: when large jobs are done, with large results, nothing of them is left in
+// memory, but for what the journal's store has of the last, though nothing else happens.
+func TestLargeJobsAreLetGo(t *testing.T) {
+	const jobs, size = 8, 8 << 20
+	r := startServer(t, Options{Shards: 16, Loops: 2, Data: t.TempDir()})
+	before := heap()
+	client, worker := r.greet(periodic.Client), r.greet(periodic.Worker)
+	workload := make([]byte, size)
+	for i := range uint32(jobs) {
+		function := fmt.Sprint("f", i)
+		worker.send(request(1, periodic.CanDo, str8(function)))
+		client.send(request(i, periodic.RunJob, job(function, "large", workload...)))
+		worker.send(request(2, periodic.GrabJob, nil))
+		handle, _ := assigned(t, worker.next())
+		worker.send(request(3, periodic.WorkDone, append(handle, workload...)))
+		client.next()
+	}
+	client.in, worker.in, workload = nil, nil, nil
+	r.until("the memory to be given back", func() bool {
+		r.eachReactor((*reactor).sweep)
+		return heap()-before < jobs*size/4
+	})
+}
+
+// TestLargeScratch: what a conversation needs for a large request is not kept for ever.
+func TestLargeScratch(t *testing.T) {
+	r := startServer(t, Options{GloomMasters: []string{"tcp://127.0.0.1:0"}, GloomSlaves: []string{"off"}})
+	before := heap()
+	c := r.dialGloom(true)
+	submit := `{"action":"submit","id":1,"type":"t","body":"` + strings.Repeat("x", 32<<20) + `"}`
+	c.send(append(binary.BigEndian.AppendUint32(nil, uint32(len(submit))), submit...))
+	if got, want := c.nextGloom("m", submit), `m < {"ok":true,"id":1}`; got != want {
+		t.Fatalf("%s, want %s", got, want)
+	}
+	submit = ""
+	c.Close()
+	r.until("the memory to be given back", func() bool {
+		r.eachReactor((*reactor).sweep)
+		return r.conns.Load() == 0 && heap()-before < 4<<20
+	})
+}
