@@ -251,7 +251,7 @@ func (r *reactor) releaseLate() {
 		}
 		_, _ = p.conn.Write(p.late) // nobody is left to hear of an error
 		_ = p.conn.Close()
-		r.server.conns.Add(-1)
+		r.server.conns.leave(p.protocol)
 		return true
 	})
 	r.waits.Store(len(r.waiting)+len(r.partings) > 0)
@@ -263,6 +263,8 @@ type parting struct {
 	conn  io.WriteCloser
 	late  []byte
 	group uint64
+
+	protocol protocol
 }
 
 // release sends what waited for groups up to committed; true when nothing waits any

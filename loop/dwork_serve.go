@@ -44,7 +44,7 @@ func (h *dworkHub) listen() error {
 func (h *dworkHub) serve() {
 	s := h.server
 	for _, l := range h.sockets {
-		h.listeners = append(h.listeners, zmq.Listen(&countedListener{l, s}, zmq.Options{
+		h.listeners = append(h.listeners, zmq.Listen(&countedListener{l, s, protocolDwork}, zmq.Options{
 			MaxConnections: s.o.MaxConnections, MaxFrame: s.o.Dwork.MaxFrame, MaxOutbound: max(s.o.MaxOutbound, 2*maxDworkReply), MaxUnsent: max(s.mostUnsent(), 4*maxDworkReply),
 			HandshakeTimeout: s.o.HandshakeTimeout, FrameTimeout: s.o.FrameTimeout, Trouble: h.trouble,
 		}))
@@ -204,7 +204,8 @@ func (h *dworkHub) endTurn() {
 // countedListener counts its connections among the server's, up to their cap.
 type countedListener struct {
 	net.Listener
-	server *Server
+	server   *Server
+	protocol protocol
 }
 
 // Accept implements net.Listener.
@@ -214,8 +215,8 @@ func (l *countedListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if l.server.count(c) {
-			return &countedConn{Conn: c, server: l.server}, nil
+		if l.server.count(c, l.protocol) {
+			return &countedConn{Conn: c, of: l}, nil
 		}
 	}
 }
@@ -223,13 +224,13 @@ func (l *countedListener) Accept() (net.Conn, error) {
 // countedConn gives its place back when it is closed.
 type countedConn struct {
 	net.Conn
-	server *Server
-	once   sync.Once
+	of   *countedListener
+	once sync.Once
 }
 
 // Close implements net.Conn.
 func (c *countedConn) Close() error {
-	c.once.Do(func() { c.server.conns.Add(-1) })
+	c.once.Do(func() { c.of.server.conns.leave(c.of.protocol) })
 	return c.Conn.Close()
 }
 

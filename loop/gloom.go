@@ -59,16 +59,19 @@ type gloomTalk struct {
 }
 
 func newGloomMaster(s *session) conversation {
-	s.settled, s.begun = true, 0 // there is no handshake
+	s.protocol = protocolGloom
 	return &gloomTalk{s: s, master: true}
 }
 
 func newGloomSlave(s *session) conversation {
-	s.settled, s.begun, s.skills, s.label = true, 0, sched.Wide|sched.Mortal, "gloom"
+	s.protocol, s.skills, s.label = protocolGloom, sched.Wide|sched.Mortal, "gloom"
 	return &gloomTalk{s: s}
 }
 
 func (g *gloomTalk) consume(in []byte) (n int, err error) {
+	if !g.s.settled { // there is no handshake, but both sorts of peers have to speak first
+		g.s.settled, g.s.begun = true, 0
+	}
 	for n < len(in) {
 		payload, k, err := gloom.Next(in[n:], g.s.r.server.o.GloomMaxFrame)
 		if err != nil {
@@ -93,7 +96,7 @@ func (g *gloomTalk) consume(in []byte) (n int, err error) {
 
 func (g *gloomTalk) need(in []byte) int { return max(gloom.Need(in), len(in)+1) }
 
-// idleLimit is none: a master may wait for hours. TCP keep-alive finds dead hosts.
+// idleLimit is none: a master that has spoken may wait for hours. TCP keep-alive finds dead hosts.
 func (g *gloomTalk) idleLimit() int64 { return 0 }
 
 func (g *gloomTalk) closed() {}

@@ -85,7 +85,7 @@ func TestGloomAnnouncedMemory(t *testing.T) {
 	for i := range 200 {
 		all = append(all, r.dialGloom(i%2 == 0))
 	}
-	r.until("all to be there", func() bool { return r.conns.Load() == int64(len(all)) })
+	r.until("all to be there", func() bool { return r.conns.Load() == len(all) })
 	before := heap()
 	for _, w := range all {
 		w.send([]byte("\x04\x00\x00\x00{\"action\":"))
@@ -94,7 +94,7 @@ func TestGloomAnnouncedMemory(t *testing.T) {
 		read := 0
 		r.eachReactor(func(re *reactor) {
 			for _, s := range re.sessions {
-				if s != nil && s.begun > 0 {
+				if s != nil && s.settled && s.begun > 0 {
 					read++
 				}
 			}

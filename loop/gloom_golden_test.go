@@ -153,7 +153,7 @@ func (w *world) openGloom(loop int, master bool) *memConn {
 		talk = newGloomMaster
 	}
 	c := &memConn{w: w, r: w.loops[loop], room: 1 << 40}
-	w.Server.conns.Add(1)
+	w.Server.conns.hold(protocolGloom)
 	c.s = c.r.open(c, talk)
 	w.conns = append(w.conns, c)
 	return c

@@ -82,7 +82,7 @@ func (h *ktsHub) serve() {
 	s := h.server
 	for i, l := range h.sockets {
 		s.workers.Go(func() {
-			if err := h.servers[i].Serve(&countedListener{l, s}); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
+			if err := h.servers[i].Serve(&countedListener{l, s, protocolKts46}); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
 				s.log.Error("kts46 stopped", "error", err)
 			}
 		})

@@ -16,17 +16,20 @@ import (
 func (s *Server) listen() error {
 	for _, p := range []struct {
 		setting   string
+		protocol  protocol
 		addresses []string
 		talk      talker
 	}{
-		{"periodic", s.o.Periodic, newPeriodic},
-		{"gloom-masters", s.o.GloomMasters, newGloomMaster},
-		{"gloom-slaves", s.o.GloomSlaves, newGloomSlave},
+		{"periodic", protocolPeriodic, s.o.Periodic, newPeriodic},
+		{"gloom-masters", protocolGloom, s.o.GloomMasters, newGloomMaster},
+		{"gloom-slaves", protocolGloom, s.o.GloomSlaves, newGloomSlave},
 	} {
 		for _, a := range p.addresses {
-			if err := s.listenOn(p.setting, a, p.talk); err != nil {
+			l, err := s.open(p.setting, a)
+			if err != nil {
 				return err
 			}
+			s.listeners = append(s.listeners, listener{l, a, p.protocol, p.talk})
 		}
 	}
 	if err := s.dwork.listen(); err != nil {
@@ -53,16 +56,9 @@ type talker = func(*session) conversation
 // listener is an open address and what is spoken there.
 type listener struct {
 	net.Listener
-	address string
-	talk    talker
-}
-
-func (s *Server) listenOn(protocol, address string, talk talker) error {
-	l, err := s.open(protocol, address)
-	if err == nil {
-		s.listeners = append(s.listeners, listener{l, address, talk})
-	}
-	return err
+	address  string
+	protocol protocol
+	talk     talker
 }
 
 // open opens one address of a protocol, which is also its setting.
@@ -149,32 +145,17 @@ func (s *Server) accept(l listener) {
 			time.Sleep(acceptPause)
 			continue
 		}
-		s.admit(c, l.talk)
+		s.admit(c, l)
 	}
-}
-
-// count counts a connection, or turns it away at the limit.
-func (s *Server) count(c net.Conn) bool {
-	if n := s.conns.Add(1); n > int64(s.o.MaxConnections) {
-		s.conns.Add(-1)
-		s.counters.refused.Add(1)
-		if s.noise.allow(s.now().Mono) {
-			s.log.Warn("turning a connection away: all of --max-connections are open", "max-connections", s.o.MaxConnections)
-		}
-		_ = c.Close()
-		return false
-	}
-	s.counters.accepted.Add(1)
-	return true
 }
 
 // admit takes a connection in, unless the limit is reached.
-func (s *Server) admit(c net.Conn, talk talker) {
-	if !s.count(c) {
+func (s *Server) admit(c net.Conn, l listener) {
+	if !s.count(c, l.protocol) {
 		return
 	}
-	if err := s.engine.enroll(c, talk); err != nil {
-		s.conns.Add(-1)
+	if err := s.engine.enroll(c, l.talk); err != nil {
+		s.conns.leave(l.protocol)
 		s.counters.acceptErrors.Add(1)
 		if s.noise.allow(s.now().Mono) {
 			s.log.Warn("cannot take a connection in", "error", fmt.Sprint(err))

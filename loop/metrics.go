@@ -12,14 +12,14 @@ import (
 
 // counters count what happens to connections and messages.
 type counters struct {
-	accepted, refused, acceptErrors atomic.Uint64
-	frames                          atomic.Uint64
-	unknownCommands                 atomic.Uint64
-	truncated                       atomic.Uint64
-	wrongRole                       atomic.Uint64
-	refusedRequests                 atomic.Uint64
-	lateDeliveries                  atomic.Uint64
-	closed                          [len(closeReasons) + 1]atomic.Uint64
+	accepted, acceptErrors atomic.Uint64
+	frames                 atomic.Uint64
+	unknownCommands        atomic.Uint64
+	truncated              atomic.Uint64
+	wrongRole              atomic.Uint64
+	refusedRequests        atomic.Uint64
+	lateDeliveries         atomic.Uint64
+	closed                 [len(closeReasons) + 1]atomic.Uint64
 }
 
 // closeReasons names why the server closes connections, for the metrics' label.
@@ -74,9 +74,8 @@ func (s *Server) samples() []web.Sample {
 		gauge("treadle_queues", "Functions known.", st.Queues),
 		gauge("treadle_jobs", "Jobs pending and running.", st.Jobs),
 		gauge("treadle_arena_bytes", "Memory held for the bytes of jobs.", st.ArenaBytes),
-		gauge("treadle_connections", "Open connections.", int(s.conns.Load())),
+		gauge("treadle_connections", "Open connections.", s.conns.Load()),
 		counter("treadle_connections_accepted_total", "Connections taken in.", c.accepted.Load()),
-		counter("treadle_connections_refused_total", "Connections turned away at --max-connections.", c.refused.Load()),
 		counter("treadle_accept_errors_total", "Failed accepts.", c.acceptErrors.Load()),
 		counter("treadle_frames_total", "Requests read.", c.frames.Load()),
 		counter("treadle_unknown_commands_total", "Requests with an unknown command.", c.unknownCommands.Load()),
@@ -86,6 +85,7 @@ func (s *Server) samples() []web.Sample {
 		counter("treadle_late_deliveries_total", "Deliveries whose session had ended.", c.lateDeliveries.Load()),
 	}
 	all = append(all, c.closedSamples()...)
+	all = append(all, s.conns.samples()...)
 	all = append(all, s.dwork.samples()...)
 	all = append(all, s.kts46.samples()...)
 	if s.disbatch != nil {

@@ -375,7 +375,7 @@ func (o *Offline) Check() error {
 			return errPanic
 		}
 	}
-	counted := o.server.conns.Load()
+	counted := int64(o.server.conns.Load())
 	if n := o.peers(); !o.serves && counted != n {
 		return fmt.Errorf("%d are connected, and the server counts %d", n, counted)
 	}

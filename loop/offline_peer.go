@@ -34,7 +34,6 @@ func (o *Offline) Connect(port string) *OfflinePeer {
 		panic("no port is called " + port)
 	}
 	p := &OfflinePeer{server: o, Window: math.MaxInt}
-	o.server.conns.Add(1)
 	o.connected++
 	least := o.loops[0]
 	for _, r := range o.loops {
@@ -43,6 +42,7 @@ func (o *Offline) Connect(port string) *OfflinePeer {
 		}
 	}
 	p.session = least.open(p, talk)
+	o.server.conns.hold(p.session.protocol)
 	return p
 }
 

@@ -114,7 +114,8 @@ type Options struct {
 	// Shards is the number of scheduler shards; default 16.
 	Shards int
 	// MaxConnections caps open connections over all ports; default: the
-	// descriptor limit less what the server itself needs.
+	// descriptor limit less what the server itself needs. A part of them is set
+	// aside for the protocols that are served, see shares.
 	MaxConnections int
 	// MaxFrame caps one request in bytes; default 64 MiB.
 	MaxFrame int
@@ -124,8 +125,8 @@ type Options struct {
 	// times that: beyond, those for whom most waits are closed.
 	MaxOutbound int
 
-	// HandshakeTimeout closes a connection that has not said who it is;
-	// default 10 s.
+	// HandshakeTimeout closes a connection that has not said who it is, or, where
+	// there is no handshake, anything; default 10 s.
 	HandshakeTimeout time.Duration
 	// FrameTimeout closes a connection whose frame stays unfinished; default
 	// 100 s.

@@ -24,7 +24,7 @@ type periodicTalk struct {
 }
 
 func newPeriodic(s *session) conversation {
-	s.label = "periodic"
+	s.label, s.protocol = "periodic", protocolPeriodic
 	return &periodicTalk{s: s, kept: kept{total: &s.r.kept}}
 }
 

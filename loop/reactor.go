@@ -197,8 +197,8 @@ func (r *reactor) farewell(s *session) {
 	}
 	if len(s.marks) > 0 && r.part != nil {
 		if conn := r.part(s.conn); conn != nil {
-			r.server.conns.Add(1) // a descriptor is still taken
-			r.partings = append(r.partings, parting{conn, s.late, s.marks[len(s.marks)-1].group})
+			r.server.conns.hold(s.protocol) // a descriptor is still taken
+			r.partings = append(r.partings, parting{conn, s.late, s.marks[len(s.marks)-1].group, s.protocol})
 			r.waits.Store(true)
 		}
 	}
@@ -215,7 +215,7 @@ func (r *reactor) shut(s *session) {
 	r.sessions[slot] = nil
 	r.gens[slot]++
 	r.free = append(r.free, uint32(slot))
-	r.server.conns.Add(-1)
+	r.server.conns.leave(s.protocol)
 	r.partials -= s.counted
 	if s.why != nil {
 		r.server.closed(s)

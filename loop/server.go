@@ -30,7 +30,7 @@ type Server struct {
 	reactors []atomic.Pointer[reactor] // by loop; nil until its first connection
 	engine   *engine
 	alarm    chan struct{} // the timer has something to do earlier
-	conns    atomic.Int64
+	conns    *shares
 	counters counters
 	noise    throttle               // of the log lines that hostile peers can cause
 	dumps    chan struct{}          // the right to have a DUMP in memory
@@ -121,7 +121,7 @@ func newServer(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.guard = guard
+	s.guard, s.conns = guard, newShares(&s.o)
 	s.clock, s.beside = s.readClocks, s.besideLoops
 	so := sched.Options{Shards: o.Shards, Seed: o.seed, Alarm: s.ring, Rules: rules}
 	if o.Data != NoData {
@@ -285,6 +285,9 @@ func (s *Server) quit() { s.stop() }
 // closed counts and logs a session that the server ended.
 func (s *Server) closed(session *session) {
 	s.counters.closedFor(session.why)
+	if errors.Is(session.why, errHandshake) {
+		s.conns.silent[session.protocol].Add(1)
+	}
 	if s.noise.allow(s.now().Mono) {
 		s.log.Info("closing a connection", "remote", addressOf(session.conn), "reason", session.why.Error())
 	}

@@ -69,13 +69,15 @@ type session struct {
 	dirty   bool // in the reactor's dirty list
 	given   bool // was handed jobs this turn
 	slow    bool // in the reactor's slow list
-	settled bool // the handshake is over
+	settled bool // the handshake is over, or, where there is none, the first byte has come
 	gone    bool // the connection is closed; nothing may be written
+
+	protocol protocol // that it is counted under
 }
 
 // Reasons for which the server closes a session. Each is a row of the metrics.
 var (
-	errHandshake  = errors.New("no handshake in time")
+	errHandshake  = errors.New("no handshake, or not a byte of a request, within --handshake-timeout")
 	errUnfinished = errors.New("a message stayed unfinished")
 	errIdle       = errors.New("silent for longer than keepalive")
 	errHasty      = errors.New("it asks for much that takes long, and does not wait for answers")

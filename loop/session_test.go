@@ -367,7 +367,7 @@ func TestFarewellWaitsForAll(t *testing.T) {
 		t.Errorf("what is owed: %+v", got)
 	}
 	c.r.partings, c.r.waiting = nil, nil // there is no journal
-	w.Server.conns.Add(-1)
+	w.Server.conns.leave(protocolPeriodic)
 }
 
 // TestConnectionIDs: no two open connections are told the same id, on whatever loops they are.

@@ -240,6 +240,7 @@ func (r *reactor) sweep() {
 	r.begin()
 	o := &r.server.o
 	now := r.now.Mono
+	handshake := r.server.handshakeLimit(now)
 	for _, s := range r.sessions {
 		if s == nil || s.why != nil {
 			continue
@@ -252,7 +253,7 @@ func (r *reactor) sweep() {
 		switch {
 		case s.stream != nil && now-s.stream.moved > r.patienceWith(s.stream):
 			s.end(errSlowReader)
-		case !s.settled && now-s.begun > o.HandshakeTimeout.Milliseconds():
+		case !s.settled && now-s.begun > handshake:
 			s.end(errHandshake)
 		case s.settled && s.begun > 0 && now-s.begun > o.FrameTimeout.Milliseconds():
 			s.end(errUnfinished)

@@ -316,7 +316,7 @@ var errBroken = errors.New("broken pipe")
 // open connects a peer to a loop.
 func (w *world) open(loop int) *memConn {
 	c := &memConn{w: w, r: w.loops[loop], room: 1 << 40}
-	w.Server.conns.Add(1)
+	w.Server.conns.hold(protocolPeriodic)
 	c.s = c.r.open(c, newPeriodic)
 	w.conns = append(w.conns, c)
 	return c

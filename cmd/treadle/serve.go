@@ -53,11 +53,11 @@ type serveCmd struct {
 
 	Loops          int      `placeholder:"N" help:"Event loops (default: one fewer than the processors, at least 1)."`
 	Shards         int      `placeholder:"N" help:"Shards of the scheduler, each with its own lock (default: 16)."`
-	MaxConnections int      `placeholder:"N" help:"Most connections open at once, over all ports (default: the limit of open files less the server's own)."`
+	MaxConnections int      `placeholder:"N" help:"Most connections open at once, over all ports; a quarter is set aside in equal shares for the protocols that are served (default: the limit of open files less the server's own)."`
 	MaxFrame       byteSize `default:"64MiB" placeholder:"SIZE" help:"Largest request in bytes, or with k, m, g for powers of 1024 (default: ${default})."`
 	MaxOutbound    byteSize `placeholder:"SIZE" help:"Most bytes queued for a peer that does not read; beyond, it is closed (default: twice --max-frame)."`
 
-	HandshakeTimeout time.Duration `default:"10s" placeholder:"TIME" help:"Time a new connection has to say who it is, as in 500ms, 10s, 2m (default: ${default})."`
+	HandshakeTimeout time.Duration `default:"10s" placeholder:"TIME" help:"Time a new connection has to say who it is, or in Gloom anything, as in 500ms, 10s, 2m (default: ${default})."`
 	FrameTimeout     time.Duration `default:"100s" placeholder:"TIME" help:"Time a request may stay unfinished (default: ${default})."`
 	Drain            time.Duration `default:"10s" placeholder:"TIME" help:"Time a stopping server goes on delivering what is owed; 0s: none (default: ${default})."`
 

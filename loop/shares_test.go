@@ -1,0 +1,195 @@
+package loop
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"treadle/codec/kts46"
+	"treadle/codec/periodic"
+)
+
+// TestShares: a protocol has all connections but those that are set aside for the others that
+// are served, whatever they do; what leaves makes room.
+func TestShares(t *testing.T) {
+	on := []string{"tcp://127.0.0.1:0"}
+	all := Options{Periodic: on, GloomMasters: on, GloomSlaves: on, Dwork: DworkOptions{Listen: on}, Kts46: Kts46Options{Listen: on, JSON: on}}
+	two := Options{Periodic: on, GloomSlaves: on}
+	f := func(o Options, most, share int) {
+		t.Helper()
+		o.MaxConnections = most
+		s := newShares(&o)
+		fill := func(p protocol) (n int) {
+			for s.take(p) {
+				n++
+			}
+			return n
+		}
+		var used []protocol
+		for p := range protocols {
+			if s.used[p] {
+				used = append(used, p)
+			}
+		}
+		for _, flooding := range used {
+			others := len(used) - 1
+			if n := fill(flooding); n != most-others*share {
+				t.Errorf("of %d, %s has %d, want all but %d for each of the %d others", most, flooding, n, share, others)
+			}
+			for _, p := range used {
+				if p != flooding {
+					if n := fill(p); n != share {
+						t.Errorf("of %d, %s has %d when %s has all it may have, want %d", most, p, n, flooding, share)
+					}
+				}
+			}
+			if n := s.Load(); n != most {
+				t.Errorf("of %d, %d are open", most, n)
+			}
+			for _, p := range used {
+				for s.of(p) > 0 {
+					s.leave(p)
+				}
+			}
+		}
+	}
+	for _, most := range []int{1, 7, 1000} {
+		f(Options{Periodic: on}, most, most)
+	}
+	f(all, 7, 0) // less than one for each in a half of them
+	f(all, 8, 1)
+	f(all, 15, 1)
+	f(all, 16, 2)
+	f(all, 47, 2)
+	f(all, 48, 3)
+	f(all, 16000, 1000)
+	f(two, 3, 0)
+	f(two, 8, 2)
+	f(two, 1000, 125)
+}
+
+// TestGloomSpeaksFirst: a Gloom peer that says nothing is closed as one that does not finish its
+// handshake; one that has begun a frame has the time of a frame, and one that has spoken stays.
+func TestGloomSpeaksFirst(t *testing.T) {
+	w := newWorld(t, Options{GloomMasters: []string{"tcp://127.0.0.1:0"}, GloomSlaves: []string{"tcp://127.0.0.1:0"}})
+	sweep := func(d time.Duration) {
+		w.advance(d.Milliseconds())
+		for _, r := range w.loops {
+			r.sweep()
+		}
+		w.settle()
+	}
+	for _, master := range []bool{true, false} {
+		silent, begun, spoken := w.openGloom(0, master), w.openGloom(0, master), w.openGloom(0, master)
+		begun.send([]byte{0})
+		spoken.send(gloomFrame(`{}`))
+		sweep(w.o.HandshakeTimeout)
+		if silent.closed {
+			t.Error("a silent peer is closed too soon")
+		}
+		sweep(time.Second)
+		if !silent.closed || begun.closed || spoken.closed {
+			t.Errorf("master %v: behind the time of a handshake are closed: silent %v, with a frame begun %v, that has spoken %v", master, silent.closed, begun.closed, spoken.closed)
+		}
+		sweep(w.o.FrameTimeout)
+		if !begun.closed {
+			t.Error("a peer with an unfinished frame is kept")
+		}
+		sweep(24 * time.Hour)
+		if spoken.closed {
+			t.Error("a peer that has spoken is closed")
+		}
+		spoken.close()
+	}
+	if n := w.closedFor(errHandshake); n != 2 || w.Server.conns.silent[protocolGloom].Load() != 2 {
+		t.Errorf("%d peers are counted as silent, %d of the protocol, want two", n, w.Server.conns.silent[protocolGloom].Load())
+	}
+}
+
+// TestGloomFlood: Gloom connections that have spoken and stay take all that the protocol may have,
+// and those of all other protocols get in and are served. Who is turned away is told of.
+func TestGloomFlood(t *testing.T) {
+	var log lockedBuffer
+	on := []string{"tcp://127.0.0.1:0"}
+	r := startServer(t, Options{
+		GloomMasters: on, GloomSlaves: on, Dwork: DworkOptions{Listen: on}, Kts46: ktsOn, HTTP: "127.0.0.1:0", MaxConnections: 64,
+		HandshakeTimeout: time.Hour, Log: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	const share = 64 / sharedPart / int(protocols)
+	for i := range 64 - 3*share {
+		c := r.dialGloom(i%2 == 0)
+		c.send(gloomFrame(`{}`))
+		if got := c.nextGloom("c", ""); !strings.Contains(got, "missing_field") {
+			t.Fatalf("connection %d: %s", i, got)
+		}
+	}
+	for _, master := range []bool{true, false} {
+		if got := r.dialGloom(master).wantClosed(); len(got) > 0 {
+			t.Errorf("one that is too many is told %q", got)
+		}
+	}
+	client, worker := r.greet(periodic.Client), r.greet(periodic.Worker)
+	worker.send(request(1, periodic.CanDo, str8("f")), request(2, periodic.GrabJob))
+	client.send(request(3, periodic.RunJob, job("f", "n")))
+	handle, _ := assigned(t, worker.next())
+	worker.send(request(4, periodic.WorkDone, append(handle, "done"...)))
+	client.want(3, []byte("done")...)
+	hello := string(kts46.AppendCall(nil, "hello"))
+	for range share {
+		c := r.dialKts("kts46")
+		if _, err := io.WriteString(c, head(len(hello))+hello); err != nil {
+			t.Fatal(err)
+		}
+		if status, _ := answer(t, c); status != 200 {
+			t.Errorf("kts46: status %d", status)
+		}
+	}
+	hub, err := net.Dial("tcp", r.address("dwork"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hub.Close()
+	_ = hub.SetDeadline(time.Now().Add(patience))
+	if _, err := io.ReadFull(hub, make([]byte, 1)); err != nil { // its greeting
+		t.Errorf("dwork: %v", err)
+	}
+	r.wantMetric(`treadle_connections_refused_total{protocol="gloom"}`, 2)
+	r.wantMetric(`treadle_connections_refused_total{protocol="periodic"}`, 0)
+	r.wantMetric(`treadle_protocol_connections{protocol="gloom"}`, 64-3*share)
+	if text := log.String(); !strings.Contains(text, "turning a connection away") || !strings.Contains(text, fmt.Sprintf("protocol=gloom open=%d max-connections=64", 64-3*share)) {
+		t.Errorf("the log does not say it: %s", text)
+	}
+}
+
+// TestSilentMakeRoom: when connections are turned away, those that have said nothing are closed
+// soon, whatever --handshake-timeout says, and one that speaks gets in.
+func TestSilentMakeRoom(t *testing.T) {
+	r := startServer(t, Options{GloomMasters: []string{"tcp://127.0.0.1:0"}, GloomSlaves: []string{"off"}, MaxConnections: 32, HandshakeTimeout: time.Hour})
+	spoken := r.dialGloom(true)
+	spoken.send(gloomFrame(`{}`))
+	spoken.nextGloom("c", "")
+	for range 31 - r.conns.share {
+		r.dialGloom(true)
+	}
+	r.until("all to be there", func() bool { return r.conns.Load() == 32-r.conns.share })
+	r.eachReactor((*reactor).sweep)
+	if n := r.conns.Load(); n != 32-r.conns.share {
+		t.Errorf("%d are open though nobody was turned away", n)
+	}
+	r.until("another to get in", func() bool {
+		c := r.dialGloom(true)
+		defer c.Close()
+		return c.trySend(gloomFrame(`{}`)) == nil && strings.Contains(c.nextGloom("c", ""), "missing_field")
+	})
+	spoken.send(gloomFrame(`{}`))
+	if got := spoken.nextGloom("c", ""); !strings.Contains(got, "missing_field") {
+		t.Errorf("one that has spoken: %s", got)
+	}
+	if n := r.conns.silent[protocolGloom].Load(); n == 0 {
+		t.Errorf("%d are counted as silent", n)
+	}
+}
