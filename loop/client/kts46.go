@@ -20,6 +20,7 @@ import (
 type Kts46 struct {
 	http    http.Client
 	address string // for messages
+	host    string // that the server is told, which asks for a name of its own
 }
 
 // KtsTask is a task that a worker holds.
@@ -47,10 +48,14 @@ const maxKtsAnswer = 256 << 20
 // NewKts46 returns a client of the scheduler at tcp://host:port, unix:///path, host:port
 // or a path. Nothing is connected before the first call.
 func NewKts46(address string) *Kts46 {
+	host := "localhost"
 	if network, target, err := splitAddress(address); err == nil {
 		address = network + "://" + target
+		if network == "tcp" {
+			host = target
+		}
 	}
-	return &Kts46{address: address, http: http.Client{Transport: &http.Transport{
+	return &Kts46{address: address, host: host, http: http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 			defer cancel()
@@ -70,6 +75,7 @@ func (k *Kts46) call(ctx context.Context, method string, params ...any) (any, er
 	if err != nil {
 		return nil, err
 	}
+	request.Host = k.host
 	request.Header.Set("Content-Type", "text/xml")
 	answer, err := k.http.Do(request)
 	if err != nil {
