@@ -37,6 +37,9 @@ func wantHeap(t *testing.T, when string, before int) {
 // TestKtsDefinitionsTakeNoMemory adds many large definitions: their texts are in the journal
 // alone, and a start parses none of them.
 func TestKtsDefinitionsTakeNoMemory(t *testing.T) {
+	if raceDetector {
+		t.Skip("the journal's store takes its memory from the heap then, and YAML takes minutes")
+	}
 	t.Chdir(t.TempDir())
 	before := heap()
 	d := newDiskOn(vfs.Default)
