@@ -40,6 +40,9 @@ func (h *ktsHub) keep(key string, value []byte) error {
 	}
 	var j ktsRestoredJob
 	if !j.numbers.load(h.restored[ktsNumbersKey+name], value) {
+		if h.stats.parsed.Load() == 0 {
+			h.server.log.Info("parsing the definitions of kts46 jobs that an older version has journaled: this start takes longer")
+		}
 		var err error
 		if j.numbers, err = h.parse(value); err != nil {
 			return brokenSetting(key, err)
