@@ -15,7 +15,9 @@ import (
 const manyProjects = 10_000
 
 // post is a call over HTTP, or how one begins: what is behind the head's first lines.
-func post(path, rest string) string { return "POST " + path + " HTTP/1.1\r\nHost: localhost\r\n" + rest }
+func post(path, rest string) string {
+	return "POST " + path + " HTTP/1.1\r\nHost: localhost\r\n" + rest
+}
 
 // whole is a call with its length.
 func whole(path, call string) string {

@@ -15,7 +15,9 @@ import (
 )
 
 // post is a call of kts46, or how it begins: what is behind the head's first lines.
-func post(path, rest string) string { return "POST " + path + " HTTP/1.1\r\nHost: localhost\r\n" + rest }
+func post(path, rest string) string {
+	return "POST " + path + " HTTP/1.1\r\nHost: localhost\r\n" + rest
+}
 
 // chunks is how a call begins whose body comes in chunks.
 func chunks(path, rest string) string {
