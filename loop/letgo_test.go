@@ -26,7 +26,7 @@ func TestLargeJobsAreLetGo(t *testing.T) {
 		worker.send(request(3, periodic.WorkDone, append(handle, workload...)))
 		client.next()
 	}
-	client.in, worker.in, workload = nil, nil, nil
+	client.in, worker.in = nil, nil
 	r.until("the memory to be given back", func() bool {
 		r.eachReactor((*reactor).sweep)
 		return heap()-before < jobs*size/2 // with the race detector the store takes its memory from the heap
@@ -43,7 +43,6 @@ func TestLargeScratch(t *testing.T) {
 	if got, want := c.nextGloom("m", submit), `m < {"ok":true,"id":1}`; got != want {
 		t.Fatalf("%s, want %s", got, want)
 	}
-	submit = ""
 	c.Close()
 	r.until("the memory to be given back", func() bool {
 		r.eachReactor((*reactor).sweep)
