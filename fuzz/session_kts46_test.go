@@ -79,7 +79,7 @@ func kts46Call(peer int, words []string) func(*sessions, int) {
 // kts46Post is a step that posts a body.
 func kts46Post(peer int, body []byte) func(*sessions, int) {
 	path := []string{"/RPC2", "/jsonrpc"}[peer]
-	return request(fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", path, len(body), body))
+	return request(fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s", path, len(body), body))
 }
 
 func kts46Script(text string) (script []step) {
@@ -103,7 +103,7 @@ func kts46Script(text string) (script []step) {
 		case 's':
 			add(kts46JSON, raw([]byte(rest)))
 		case 'G':
-			add(kts46JSON, request([]byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n")))
+			add(kts46JSON, request([]byte("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")))
 		case '-':
 			add(min(strings.Count(rest, "2"), 1), hangUp)
 		case '.':
@@ -167,7 +167,7 @@ func FuzzKts46Session(f *testing.F) {
 	join("ccreateProject|p", job, "crunJob|p|j", "cgetJob|w", "creportStatus|w|working|@", "creportStatus|w|finished|@", "cgetJob|w", ".aaa", "crestartTask|w|@", "cgetServerStatus", "cgetJobStatus|p|j", "cdeleteProject|p")
 	join("ccreateProject|p", job, "jaddTask|p|j", `jgetTask|w|["simulation"]`, "jacceptTask|w|@", "jtaskInProgress|w|@", "jtaskFinished|w|@", "G", `jgetTask|w|["simulation"]`, "jrejectTask|w|@", "cgetCurrentTasks", "jabortTask|p|j", "-1", "-2", "cgetNewJobId|p")
 	join("ccreateProject|p", job, "jaddTask|p|j", "cgetJob|v", "jtaskFinished|v|@", "creportStatus|v|abort|@", `jgetTask|w|["simulation"]`, `jrestartTasks|[{"id":"w","sig":"x"}]`, "cdeleteJob|p|j", "cgetJobsList|p", "cgetProjectStatus|p", "cprojectExists|q", "cjobExists|p|j")
-	join("rPOST /RPC2 HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n<a/>", "r\nPOST / HTTP/1.0\r\nContent-Length: 99999999999\r\n\r\n", "sHEAD / HTTP/1.1\r\nHost: x\r\n\r\n", "sPUT /jsonrpc HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{\r\n0\r\n\r\n", "G")
+	join("rPOST /RPC2 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\n<a/>", "r\nPOST / HTTP/1.0\r\nContent-Length: 99999999999\r\n\r\n", "sHEAD / HTTP/1.1\r\nHost: localhost\r\n\r\n", "sPUT /jsonrpc HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{\r\n0\r\n\r\n", "G")
 	for i, body := range kts46Bodies(f) {
 		kind := "C"
 		if !strings.HasPrefix(body, "<") {

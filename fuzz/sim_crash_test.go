@@ -91,11 +91,11 @@ func (s *sim) letGo() {
 func (s *sim) crash() {
 	s.settle()
 	s.crashes++
-	how, keeps, chance := s.rng.IntN(5), s.rng.IntN(remains), s.rng.Uint64()
+	how, keeps, chance := s.rng.IntN(7), s.rng.IntN(remains), s.rng.Uint64()
 	s.say("crash %d, %d", how, keeps)
 	var left *vfs.MemFS
 	switch how {
-	case 0:
+	case 0, 5, 6:
 		s.commitSlowly()
 		s.kts = s.ktsNext // nothing that came later
 	case 1, 2:

@@ -128,7 +128,7 @@ func playSim(seed uint64, ops int, keep []bool) (s *sim, failedAt int, failure e
 	s.job(ofPeriodic, 0, "") // no job is called j0
 	s.grab, s.stops = []loop.Grab{loop.GrabHold, loop.GrabDocument}[first.IntN(2)], []string{"on", "off"}[first.IntN(2)]
 	s.logSize, s.config = []int64{1, 2 << 10, 16 << 10, 0}[first.IntN(4)], newSettings()
-	s.batch = []int{0, 200, 1 << 10}[first.IntN(3)]
+	s.batch = []int{0, 65, 65, 200}[first.IntN(4)] // with 65 each change is a part
 	s.kts, s.ktsDisk, s.restartAfter = newKtsBook(), newKtsBook(), []time.Duration{0, 20 * time.Second}[first.IntN(2)]
 	s.restart, s.remember = []string{loop.DworkKeep, loop.DworkReady}[first.IntN(2)], []time.Duration{0, 10 * time.Second}[first.IntN(2)]
 	s.frame = []int{4 << 10, 16 << 10, 256 << 10}[first.IntN(3)]

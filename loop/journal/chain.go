@@ -1,8 +1,13 @@
 package journal
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
 // chain is how far the groups of the tables and the logs follow each other without a gap.
@@ -21,140 +26,147 @@ type place struct {
 	offset int64
 }
 
-// readLog follows the chain of groups through one log.
+// headError says that a log has no head that can be read.
+type headError struct {
+	error
+	used bool // something is written behind it
+}
+
+// scanLog hands out the parts of a log, in order.
+func scanLog(f vfs.FS, path string, format int, each func(logPart) error) (closed bool, err error) {
+	file, err := f.Open(path)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = first(err, file.Close()) }()
+	info, err := file.Stat()
+	if err != nil {
+		return false, err
+	}
+	number, size := fileNumber(f.PathBase(path)), info.Size()
+	if format == 2 {
+		return format2Framing(number).scan(file, size, each)
+	}
+	head := make([]byte, min(size, logStart+chunkHead))
+	if _, err := file.ReadAt(head, 0); err != nil && size > 0 {
+		return false, err
+	}
+	key, err := parseHead(head, number)
+	if err != nil {
+		return false, headError{err, size > logStart && notZero(head[logStart:])}
+	}
+	return key.framing().scan(file, size, each)
+}
+
+// logWalk follows the chain of groups through one log.
+type logWalk struct {
+	*survey
+	file   string
+	latest bool     // there is no later log
+	over   bool     // the rest of the log is not believed
+	gap    *logPart // what could not be read, and is not judged yet
+	before meta     // the latest part in the log that followed the chain
+	last   meta     // the latest part in the log
+}
+
+// readLog follows the chain through a log; last says that there is no later one.
 //
 // A gap is damage when a group behind it says that the groups in the gap were synced. Without
 // such a witness it is what was being written when the machine stopped, and was never
 // acknowledged.
 func (s *survey) readLog(name string, last bool) error {
-	b, err := readFile(s.home.fs, s.home.log(name))
-	if err != nil {
+	before := *s
+	s.logs = append(s.logs, surveyedLog{name: name})
+	w := logWalk{survey: s, file: filepath.Join(logsName, name), latest: last}
+	_, err := scanLog(s.home.fs, s.home.log(name), s.format, w.part)
+	var head headError
+	switch {
+	case errors.Is(err, errStop): // what follows is left from another log
+	case errors.As(err, &head) && head.used:
+		s.add(w.file, 0, logStart, "%v", err)
+		s.logs = before.logs
+		return nil
+	case err != nil && !errors.As(err, &head):
 		return fmt.Errorf("cannot read %s: %w", name, cause(err))
 	}
-	file := filepath.Join(logsName, name)
-	parts, _, err := s.home.scanLog(s.format, name, b)
-	if err != nil && wasUsed(b) {
-		s.add(file, 0, logStart, "%v", err)
-		return nil
-	}
-	if err != nil || s.holds(parts) {
+	if w.last.group == 0 && w.gap == nil || w.last.group > 0 && !s.stored.before(&w.last) { // it holds nothing more than the tables
+		*s = before
 		s.done = append(s.done, name)
 		return nil
 	}
-	s.logs = append(s.logs, surveyedLog{name: name})
-	var gaps []logPart
-	for _, p := range parts {
-		if !p.whole {
-			gaps = append(gaps, p)
-		}
-		if p.data == nil {
-			continue
-		}
-		m, err := batchMeta(p.data)
-		switch {
-		case err != nil && p.whole:
-			s.add(file, p.offset, p.end-p.offset, "%v", err)
-			continue
-		case err != nil, m.part > 0 && len(gaps) > 0:
-			continue
-		case len(gaps) > 0 && gaps[0].offset < p.offset:
-			gaps = s.judge(file, gaps, p, &m)
-		}
-		if len(gaps) == 0 {
-			s.follow(file, p, m)
-		}
+	w.end()
+	return nil
+}
+
+// part takes a part of the log.
+func (w *logWalk) part(p logPart) error {
+	var m meta
+	err := errNotGroup
+	if p.data != nil {
+		m, err = batchMeta(p.data)
 	}
-	if len(gaps) > 0 && (s.format > 2 || !last) {
-		from := gaps[0].offset
-		if c := &s.chain; c.open != nil && c.at.log == len(s.logs)-1 { // its rest is in the gap
-			from, s.logs[c.at.log].end, c.open = c.at.offset, c.at.offset, nil
-		}
-		s.dropEnd(file, from, parts[len(parts)-1].end, last)
+	if err == nil && w.format == 2 && w.gap == nil && !followsInFormat2(&w.before, &m) {
+		return errStop
+	}
+	if err == nil && w.last.before(&m) {
+		w.last = m
+	}
+	if err == nil && w.gap != nil && !w.judge(&m) {
+		err = errNotGroup
+	}
+	if w.over {
+		return errStop
+	}
+	switch {
+	case p.whole && err == nil:
+		w.follow(p, m)
+	case p.whole && w.gap == nil:
+		w.add(w.file, p.offset, p.end-p.offset, "%v", err)
+	case w.gap == nil:
+		w.gap = &logPart{offset: p.offset, end: p.end}
+	default:
+		w.gap.end = p.end
 	}
 	return nil
 }
 
-// judge tells whether the gaps before a group's first part p are damage. It returns those
-// that stand in the way of following the chain.
-func (s *survey) judge(file string, gaps []logPart, p logPart, m *meta) []logPart {
-	var own []logPart // p itself may lack its end
-	if !p.whole {
-		own = gaps[len(gaps)-1:]
-	}
+// judge tells by a part behind the gap what the gap is. It reports whether the chain can be
+// followed there.
+func (w *logWalk) judge(m *meta) bool {
+	old := m.group <= w.chain.last.group
 	switch {
-	case m.previous <= s.chain.last.group && s.format > 2: // nothing is missing
-	case m.group <= s.chain.last.group: // nor here
+	case m.part > 0:
+		return false
+	case old || m.previous <= w.chain.last.group && w.format > 2: // nothing is missing
 	case m.settled:
-		for _, g := range gaps[:len(gaps)-len(own)] {
-			s.add(file, g.offset, g.end-g.offset, "cannot be read, and group %d behind it says that it was synced", m.group)
-		}
-		s.chain.last.group, s.chain.open, s.chain.broken = m.previous, nil, true // what was in the gap is not told again
+		w.add(w.file, w.gap.offset, w.gap.end-w.gap.offset, "cannot be read, and group %d behind it says that it was synced", m.group)
+		w.chain.last.group, w.chain.open, w.chain.broken = m.previous, nil, true // what was in the gap is not told again
+		w.over = w.format == 2 && w.latest
 	default:
-		return gaps
+		return false
 	}
-	return own
-}
-
-// dropEnd takes note of the end of a log that cannot be read.
-func (s *survey) dropEnd(file string, from, to int64, last bool) {
-	if !last {
-		s.add(file, from, to-from, "cannot be read, in a log that was complete")
-		return
-	}
-	s.drop(file, from, to-from, "cannot be read: a group that was not complete when the server ended, and was not acknowledged, or damage")
-}
-
-func (s *survey) drop(file string, offset, length int64, what string) {
-	s.dropped = append(s.dropped, Damage{File: filepath.Join(storeName, file), Offset: offset, Length: length, What: what})
-}
-
-// dropOpen leaves a group out that lacks parts when all logs are read.
-func (s *survey) dropOpen() {
-	c := &s.chain
-	if c.open == nil {
-		return
-	}
-	l := &s.logs[c.at.log]
-	s.drop(filepath.Join(logsName, l.name), c.at.offset, l.end-c.at.offset, fmt.Sprintf("group %d lacks parts: it was not complete when the server ended, and was not acknowledged", c.open.group))
-	l.end = c.at.offset
-	for i := c.at.log + 1; i < len(s.logs); i++ {
-		s.logs[i].end = 0
-	}
-	c.open = nil
-}
-
-// holds reports whether the tables hold all groups of a log.
-func (s *survey) holds(parts []logPart) bool {
-	var last meta
-	for _, p := range parts {
-		if m, err := batchMeta(p.data); err == nil && last.before(&m) {
-			last = m
-		}
-	}
-	return last.group > 0 && !s.stored.before(&last)
+	w.gap = nil
+	return !w.over
 }
 
 // follow checks one part of a group, which is whole, against the one before.
-func (s *survey) follow(file string, p logPart, m meta) {
-	c := &s.chain
-	l := len(s.logs) - 1
+func (w *logWalk) follow(p logPart, m meta) {
+	c, l := &w.chain, len(w.logs)-1
 	before := &c.last
 	if c.open != nil {
 		before = c.open
 	}
 	switch {
 	case !intact(p.data, &m):
-		s.add(file, p.offset, p.end-p.offset, "group %d has a wrong sum", m.group)
+		w.add(w.file, p.offset, p.end-p.offset, "group %d has a wrong sum", m.group)
 	case !before.before(&m): // the tables hold it
-	case m.lacksPart(before) && s.listed:
-		s.add(file, p.offset, 0, "a part of group %d is missing before this part of group %d", before.group, m.group)
-	case s.format == 2 && m.part == 0 && m.previous < before.group:
-		return // it is left from another log
-	case m.part == 0 && m.previous > before.group && s.listed:
+	case m.lacksPart(before) && w.listed:
+		w.add(w.file, p.offset, 0, "a part of group %d is missing before this part of group %d", before.group, m.group)
+	case m.part == 0 && m.previous > before.group && w.listed:
 		c.broken = true
-		s.add(file, p.offset, 0, "groups %d to %d are missing before group %d", before.group+1, m.previous, m.group)
+		w.add(w.file, p.offset, 0, "groups %d to %d are missing before group %d", before.group+1, m.previous, m.group)
 	}
-	s.logs[l].end = p.end
+	w.logs[l].end, w.before = p.end, m
 	switch {
 	case !m.more:
 		if !m.before(&c.last) {
@@ -167,4 +179,91 @@ func (s *survey) follow(file string, p logPart, m meta) {
 		}
 		c.open = &m
 	}
+}
+
+// end judges what is at the end of the log. In the last one a gap is left out, with the group
+// that is open before it.
+func (w *logWalk) end() {
+	switch {
+	case w.gap == nil:
+	case !w.latest:
+		w.add(w.file, w.gap.offset, w.gap.end-w.gap.offset, "cannot be read, in a log that was complete")
+	default:
+		if c := &w.chain; c.open != nil && c.at.log == len(w.logs)-1 {
+			w.gap.offset = c.at.offset
+			w.cutOpen()
+		}
+		w.drop(w.file, w.gap.offset, w.gap.end-w.gap.offset, "cannot be read: a group that was not complete when the server ended, and was not acknowledged, or damage")
+	}
+}
+
+func (s *survey) drop(file string, offset, length int64, what string) {
+	s.dropped = append(s.dropped, Damage{File: filepath.Join(storeName, file), Offset: offset, Length: length, What: what})
+}
+
+// dropOpen leaves a group out that lacks parts when all logs are read.
+func (s *survey) dropOpen() {
+	c := &s.chain
+	if c.open == nil {
+		return
+	}
+	l := s.logs[c.at.log]
+	s.drop(filepath.Join(logsName, l.name), c.at.offset, l.end-c.at.offset, fmt.Sprintf("group %d lacks parts: it was not complete when the server ended, and was not acknowledged", c.open.group))
+	s.cutOpen()
+}
+
+// cutOpen ends the logs before the group that lacks parts.
+func (s *survey) cutOpen() {
+	c := &s.chain
+	s.logs[c.at.log].end = c.at.offset
+	for i := c.at.log + 1; i < len(s.logs); i++ {
+		s.logs[i].end = 0
+	}
+	c.open = nil
+}
+
+// eachGroup hands out the parts of a log's groups, as far as the chain goes.
+func (s *survey) eachGroup(l surveyedLog, each func(logPart) error) error {
+	_, err := scanLog(s.home.fs, s.home.log(l.name), s.format, func(p logPart) error {
+		if p.offset >= l.end {
+			return errStop
+		}
+		if !p.whole { // a gap in which nothing is missing
+			return nil
+		}
+		return each(p)
+	})
+	if errors.Is(err, errStop) {
+		return nil
+	}
+	return err
+}
+
+// guessFormat tells the format of a store that does not say it by its logs: where the head of
+// one of the present format begins, one of format 2 has the first chunk's, which the server
+// wrote.
+func (h *home) guessFormat() (int, error) {
+	names, err := h.fs.List(h.log(""))
+	if errors.Is(err, fs.ErrNotExist) {
+		return Format, nil
+	}
+	found := 0
+	for _, name := range names {
+		b := make([]byte, len(logMagic))
+		file, err := h.fs.Open(h.log(name))
+		if err != nil {
+			return 0, err
+		}
+		n, _ := file.ReadAt(b, 0) // what is too short says nothing
+		if err := file.Close(); err != nil {
+			return 0, err
+		}
+		switch {
+		case string(b[:n]) == logMagic:
+			return Format, nil
+		case notZero(b[:n]):
+			found = 2
+		}
+	}
+	return cmp.Or(found, Format), err
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"path/filepath"
 	"slices"
 
@@ -67,7 +68,14 @@ func (h *home) check(each func(version) error) (Report, *survey, error) {
 	if format != 0 && ferr != nil {
 		return Report{}, nil, ferr
 	}
-	s, err := h.survey(cmp.Or(format, Format))
+	guess := format
+	if format == 0 {
+		var err error
+		if guess, err = h.guessFormat(); err != nil {
+			return Report{}, nil, err
+		}
+	}
+	s, err := h.survey(guess)
 	if err != nil {
 		return Report{}, nil, err
 	}
@@ -95,20 +103,13 @@ func (h *home) check(each func(version) error) (Report, *survey, error) {
 // damaged store it sorts the keys in memory.
 func (h *home) count(s *survey, r *Report) error {
 	if len(r.Damage) == 0 {
-		names := newNamesakes()
-		err := h.read(s, func(db pebble.Reader) error {
-			var job Record
-			return first(
-				scan(db, jobKeys(), func(key, value []byte) error {
-					r.Jobs++
-					err := parseJob(key, value, &job)
-					names.add(&job)
-					return err
-				}),
-				scan(db, settingKeys(), func(_, _ []byte) error { r.Settings++; return nil }))
+		return h.read(s, func(db pebble.Reader) error {
+			m, err := readMeta(db)
+			if err == nil {
+				r.Damage, err = namesDamage(db, m.jobs, func(*Record) { r.Jobs++ })
+			}
+			return first(err, scan(db, settingKeys(), func(_, _ []byte) error { r.Settings++; return nil }))
 		})
-		r.Damage = names.damage()
-		return err
 	}
 	keys, err := openSorter(vfs.NewMem(), "keys")
 	if err != nil {
@@ -145,7 +146,7 @@ func (h *home) read(s *survey, use func(pebble.Reader) error) error {
 		return fmt.Errorf("cannot open the store in %q: %w", h.dir, err)
 	}
 	with := db.NewIndexedBatch()
-	err = h.addLogs(s, with)
+	err = addLogs(s, with)
 	if err == nil {
 		err = use(with)
 	}
@@ -153,20 +154,17 @@ func (h *home) read(s *survey, use func(pebble.Reader) error) error {
 }
 
 // addLogs adds the groups in the logs to a batch.
-func (h *home) addLogs(s *survey, to *pebble.Batch) error {
+func addLogs(s *survey, to *pebble.Batch) error {
 	for _, l := range s.logs {
-		parts, err := s.groups(l)
-		if err != nil {
-			return err
-		}
-		for _, p := range parts {
+		err := s.eachGroup(l, func(p logPart) error {
 			var group pebble.Batch
 			if err := group.SetRepr(p.data); err != nil {
 				return garbled{err}
 			}
-			if err := to.Apply(&group, nil); err != nil {
-				return err
-			}
+			return to.Apply(&group, nil)
+		})
+		if err != nil {
+			return err
 		}
 	}
 	return nil
@@ -205,59 +203,60 @@ func (c *census) complain(name string, err error) {
 
 func (c *census) readLogs() error {
 	for i, l := range c.logs {
-		b, err := readFile(c.home.fs, c.home.log(l.name))
+		end := int64(math.MaxInt64)
+		if c.format == 2 && i == len(c.logs)-1 {
+			end = l.end // what is behind may be what a client sent
+		}
+		whole, err := c.wholeGroups(l)
 		if err != nil {
 			return fmt.Errorf("cannot read %s: %w", l.name, cause(err))
 		}
-		parts, _, err := c.home.scanLog(c.format, l.name, b)
-		if err != nil {
-			return err // the survey read it
-		}
-		if gap := slices.IndexFunc(parts, func(p logPart) bool { return !p.whole }); c.format == 2 && gap >= 0 && i == len(c.logs)-1 {
-			parts = parts[:gap] // what is behind may be what a client sent, see format2.go
-		}
-		for _, p := range wholeGroups(parts, c.format) {
+		_, err = scanLog(c.home.fs, c.home.log(l.name), c.format, func(p logPart) error {
+			if len(whole) == 0 || p.offset >= end {
+				return errStop
+			}
+			if p.offset != whole[0] {
+				return nil
+			}
+			whole = whole[1:]
 			take := c.take(filepath.Join(logsName, l.name), p.offset)
-			err := walkBatch(p.data, func(v version) error {
+			return walkBatch(p.data, func(v version) error {
 				c.changes++
 				v.number = numberOfLogs + c.changes
 				return take(v)
 			})
-			if err != nil {
-				return err
-			}
+		})
+		if err != nil && !errors.Is(err, errStop) {
+			return err
 		}
 	}
 	return nil
 }
 
-// wholeGroups are the parts of those groups of a log that have all of them. In format 2 a
-// group could go on in the next log, so each part stands for itself.
-func wholeGroups(parts []logPart, format int) []logPart {
-	var whole, open []logPart
+// wholeGroups is where the parts stand of those groups of a log that have all of them. In
+// format 2 a group could go on in the next log, so each part stands for itself.
+func (c *census) wholeGroups(l surveyedLog) (whole []int64, err error) {
+	var open []int64
 	var last meta
-	for _, p := range parts {
+	_, err = scanLog(c.home.fs, c.home.log(l.name), c.format, func(p logPart) error {
 		m, err := meta{}, errNotGroup
 		if p.whole {
 			m, err = batchMeta(p.data)
 		}
-		if err != nil || !intact(p.data, &m) {
-			open = nil
-			continue
+		follows := len(open) > 0 && m.group == last.group && m.part == last.part+1
+		if err != nil || !intact(p.data, &m) || m.part > 0 && !follows && c.format > 2 {
+			open = open[:0]
+			return nil
 		}
-		if m.part == 0 || format == 2 {
-			open = nil
-		} else if len(open) == 0 || m.group != last.group || m.part != last.part+1 {
-			open = nil
-			continue
+		if m.part == 0 {
+			open = open[:0]
 		}
-		open, last = append(open, p), m
-		if !m.more || format == 2 {
-			whole = append(whole, open...)
-			open = nil
+		if open, last = append(open, p.offset), m; !m.more || c.format == 2 {
+			whole, open = append(whole, open...), open[:0]
 		}
-	}
-	return whole
+		return nil
+	})
+	return whole, err
 }
 
 // numberOfLogs is above the number of every version in the tables: what is in the logs is

@@ -1,12 +1,11 @@
 package journal
 
 import (
-	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
@@ -15,14 +14,15 @@ import (
 func (j *Journal) checkpointLoop() {
 	for {
 		select {
-		case name, more := <-j.log.full:
+		case full, more := <-j.log.full:
 			if !more {
 				return
 			}
-			if err := j.checkpointFull(name); err != nil {
-				j.guard.trip(fmt.Errorf("cannot bring %s into the store: %w", name, err))
+			if err := j.checkpointFull(full.name); err != nil {
+				j.guard.trip(fmt.Errorf("cannot bring %s into the store: %w", full.name, cause(err)))
 				return
 			}
+			j.unstored.Add(-full.held)
 		case <-j.guard.failed:
 			return
 		}
@@ -31,22 +31,26 @@ func (j *Journal) checkpointLoop() {
 
 // checkpointFull brings one full log into the store and lets go of it.
 func (j *Journal) checkpointFull(name string) error {
-	b, err := readFile(j.options.FS, j.home.log(name))
-	if err != nil {
-		return cause(err)
-	}
-	parts, closed, err := scanLog(b, fileNumber(name))
-	if err != nil || !closed || slices.ContainsFunc(parts, func(p logPart) bool { return !p.whole }) {
-		return fmt.Errorf("its %d bytes cannot be read back", len(b))
-	}
-	if err := j.checkpoint(parts); err != nil {
+	err := j.checkpoint(func(a *applier) error {
+		closed, err := scanLog(j.options.FS, j.home.log(name), Format, func(p logPart) error {
+			if !p.whole {
+				return errUnread
+			}
+			return a.add(p.data)
+		})
+		if err == nil && !closed {
+			err = errUnread
+		}
 		return err
-	}
-	if err := j.guard.failure(); err != nil {
+	})
+	if err := first(err, j.guard.failure()); err != nil {
 		return err
 	}
 	return j.retire(name)
 }
+
+// errUnread says that a log is on the disk otherwise than it was written.
+var errUnread = errors.New("it cannot be read back as it was written")
 
 // retire makes a log that is in the store the next to be used again, or removes it: when one
 // waits already, or when a large group has made it longer than others.
@@ -97,10 +101,9 @@ func (j *Journal) recover(s *survey) error {
 		if err := j.syncLog(l.name); err != nil {
 			return err
 		}
-		parts, err := s.groups(l)
-		if err == nil && len(parts) > 0 {
-			err = j.checkpoint(parts)
-		}
+		err := j.checkpoint(func(a *applier) error {
+			return s.eachGroup(l, func(p logPart) error { return a.add(p.data) })
+		})
 		if err != nil {
 			return fmt.Errorf("cannot bring %s into the store: %w", l.name, cause(err))
 		}
@@ -132,90 +135,13 @@ func (j *Journal) syncLog(name string) error {
 	return first(f.Close(), j.guard.failure())
 }
 
-// checkpoint brings what a log's groups came to into the store and syncs it.
-func (j *Journal) checkpoint(parts []logPart) (err error) {
+// checkpoint brings the groups that fill adds into the store and syncs it.
+func (j *Journal) checkpoint(fill func(*applier) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			j.wedged = true
 			err = fmt.Errorf("the store panicked: %v", p)
 		}
 	}()
-	return apply(j.db, parts, j.options.BatchSize)
-}
-
-// apply brings what groups came to into a store and syncs it. The last thing that is
-// written is the last group's meta: where it is, everything is. Otherwise the log is there
-// still, and doing all of it again comes to the same.
-func apply(db *pebble.DB, parts []logPart, batchSize int) error {
-	before, err := readMeta(db)
-	if err != nil {
-		return err
-	}
-	n := netting{top: before.top}
-	size := 0
-	for _, p := range parts {
-		size += len(p.data)
-	}
-	n.ops = make([]byte, 0, size)
-	for _, p := range parts {
-		n.add(p.data[operationsAt:])
-	}
-	last := parts[len(parts)-1].data
-	for rest := n.ops; ; {
-		var count int
-		batch := make([]byte, batchHeader, min(len(rest), batchSize)+batchHeader+metaOpSize)
-		batch, count, rest = appendLive(batch, rest, batchSize)
-		if len(rest) == 0 {
-			batch, count = append(batch, last[batchHeader:operationsAt]...), count+1
-		}
-		binary.LittleEndian.PutUint32(batch[8:], uint32(count))
-		var b pebble.Batch
-		if err := b.SetRepr(batch); err != nil {
-			return err
-		}
-		if err := db.Apply(&b, pebble.NoSync); err != nil {
-			return err
-		}
-		if len(rest) == 0 {
-			return db.Flush()
-		}
-	}
-}
-
-// netting keeps of a log's operations the last of each job, and nothing of a job that is
-// new to the store and gone again.
-type netting struct {
-	ops   []byte // those that are undone are marked dead
-	index index
-	top   uint64 // the highest Seq before the log
-}
-
-// add takes a group's operations.
-func (n *netting) add(ops []byte) {
-	at := len(n.ops)
-	n.ops = append(n.ops, ops...)
-	for at < len(n.ops) {
-		op := n.ops[at:]
-		if op[1] == jobKeySize && op[2] == keyJob {
-			n.job(at, op[0], binary.BigEndian.Uint64(op[3:]))
-		}
-		at += opSize(op)
-	}
-}
-
-// job notes the operation on a job that is at n.ops[at:].
-func (n *netting) job(at int, kind byte, seq uint64) {
-	e := n.index.find(seq)
-	fresh := e == nil && kind == opSet && seq > n.top || e != nil && e.fresh()
-	if e != nil {
-		n.ops[e.at()] |= opDead
-	} else {
-		e = n.index.add(seq)
-	}
-	if kind == opDelete && fresh {
-		n.ops[at] |= opDead
-		n.index.remove(seq)
-		return
-	}
-	e.set(at, fresh)
+	return apply(j.db, j.options.BatchSize, fill)
 }

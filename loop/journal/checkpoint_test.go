@@ -64,7 +64,7 @@ func TestMissingLog(t *testing.T) {
 	for i, p := range parts { // to a log of its own
 		number := uint64(i + 1)
 		logs = append(logs, path.Join(path.Dir(name), logName(number)))
-		m[logs[i]] = fullLog(t, number, []logPart{p})
+		m[logs[i]] = completeLog(t, number, []logPart{p})
 	}
 	if got, err := reopen(m.disk(t)); err != nil || len(parts) < 10 {
 		t.Fatalf("%d parts: %v", len(parts), err)
@@ -189,7 +189,7 @@ func TestDamageBeforeEmptyLog(t *testing.T) {
 	}
 	name, b := m.liveLog(t)
 	parts := mustScan(t, name, b)
-	whole := fullLog(t, 1, parts)
+	whole := completeLog(t, 1, parts)
 	m[path.Join(path.Dir(name), logName(2))] = nil
 	if _, err := reopen(m.with(name, whole).disk(t)); err != nil {
 		t.Fatal(err)
@@ -218,7 +218,7 @@ func TestFullLogCannotBeReadBack(t *testing.T) {
 	}
 	name, b := imageOf(t, f).liveLog(t)
 	parts := mustScan(t, name, b)
-	b = fullLog(t, fileNumber(path.Base(name)), parts)
+	b = completeLog(t, fileNumber(path.Base(name)), parts)
 	b[parts[1].offset+chunkHead] ^= 1
 	file, err := f.Create(name, vfs.WriteCategoryUnspecified)
 	if err == nil {

@@ -21,7 +21,8 @@ func closedText(group uint64) string {
 	return fmt.Sprintf(closedForm, group, crc32.Checksum(fmt.Append(nil, group), castagnoli))
 }
 
-// writeClosed leaves the witness behind.
+// writeClosed leaves the witness behind. Without one, as on a disk that is full, less is known
+// about damage, and nothing is lost.
 func writeClosed(f vfs.FS, store string, group uint64) error {
 	return writeWhole(f, f.PathJoin(store, closedName), closedText(group))
 }

@@ -132,20 +132,23 @@ func TestNamesakes(t *testing.T) {
 	second := job(1, "a", "b")
 	job(FirstNote, "q", "")
 	job(FirstNote, "q", "")
+	job(1, "dropped", "c")
+	job(DroppedNote, "dropped", "")
+	job(1, "dropped", "c")
 	last := job(1, "a", "b")
 	d.wait()
 	if err := d.j.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if r, err := Check(testDir, f); err != nil || len(r.Damage) != 1 || !strings.Contains(r.Damage[0].What, "2 jobs have the queue and name of a later job") {
+	if r, err := Check(testDir, f); err != nil || len(r.Damage) != 1 || !strings.Contains(r.Damage[0].What, "later one, because their ends are lost: 2, ") {
 		t.Errorf("%+v, %v", r, err)
 	}
 	r, err := Repair(testDir, f)
-	if err != nil || r.Namesakes != 2 || r.Jobs != 5 {
+	if err != nil || r.Namesakes != 2 || r.Jobs != 8 {
 		t.Errorf("%+v, %v", r, err)
 	}
 	got, err := reopen(f)
-	if err != nil || got.jobs[first]+got.jobs[second] != "" || got.jobs[last] == "" || len(got.jobs) != 5 {
+	if err != nil || got.jobs[first]+got.jobs[second] != "" || got.jobs[last] == "" || len(got.jobs) != 8 {
 		t.Errorf("%v, %d jobs", err, len(got.jobs))
 	}
 }

@@ -20,11 +20,6 @@ func (j *Journal) commitLoop() {
 			continue
 		case <-j.wake:
 			idle.Reset(idleAfter)
-		case <-j.cut:
-			if err := j.log.cut(j.guard.failed); err != nil {
-				j.guard.trip(err)
-			}
-			continue
 		case <-j.guard.failed:
 			return
 		case <-j.closing:
@@ -38,6 +33,11 @@ func (j *Journal) commitLoop() {
 			case <-j.guard.failed:
 				return
 			case <-j.closing:
+			}
+		}
+		if j.cut.Swap(false) {
+			if err := j.log.cut(j.guard.failed); err != nil {
+				j.guard.trip(err)
 			}
 		}
 		if j.options.Sync == Always {
@@ -91,6 +91,7 @@ func (j *Journal) commitGroup() bool {
 		j.figures.committed(live, bytes, time.Since(began))
 	}
 	j.writing.Store(0)
+	j.taken.Store(0)
 	if !j.guard.whole(func() { j.committed.Store(group) }) {
 		return false
 	}
@@ -101,13 +102,14 @@ func (j *Journal) commitGroup() bool {
 // take empties all gathers, which go on gathering for the group next. It returns
 // the number of changes.
 func (j *Journal) take(next uint64) int {
-	live := 0
+	live, bytes := 0, 0
 	for i := range j.shards {
 		t := j.shards[i].take(next, j.spares[i])
 		j.takings[i], j.spares[i] = t, t.ops[:0]
-		live += t.live
+		live, bytes = live+t.live, bytes+len(t.ops)
 	}
 	j.writing.Store(int64(live))
+	j.taken.Store(int64(bytes))
 	return live
 }
 
@@ -162,12 +164,10 @@ func (j *Journal) write(group uint64, count int, grown int64, more bool) error {
 	}
 	j.last = m
 	j.jobs.Store(m.jobs)
+	j.unstored.Add(int64(size))
 	if j.unwatched += size; j.unwatched >= spaceBytes {
 		j.unwatched = 0
-		select {
-		case j.space <- struct{}{}:
-		default:
-		}
+		j.lookSoon()
 	}
 	return nil
 }

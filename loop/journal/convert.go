@@ -13,6 +13,9 @@ import (
 func (h *home) ready(log *slog.Logger) (*survey, error) {
 	format, err := h.readFormat()
 	if err != nil {
+		if format == 0 {
+			err = fmt.Errorf("%w; treadle journal check %s tells what is damaged", err, h.dir)
+		}
 		return nil, err
 	}
 	s, err := h.verify(format)
@@ -20,16 +23,20 @@ func (h *home) ready(log *slog.Logger) (*survey, error) {
 		return s, err
 	}
 	log.Info("converting the data directory", "from", format, "to", Format)
-	if err := h.convert(s); err != nil {
+	if err := h.convert(s, log); err != nil {
 		return nil, fmt.Errorf("cannot convert the data directory %q from format %d to %d: %w", h.dir, format, Format, cause(err))
 	}
-	return h.verify(Format)
+	dropped := s.dropped
+	if s, err = h.verify(Format); err == nil {
+		s.dropped = append(dropped, s.dropped...)
+	}
+	return s, err
 }
 
 // convert makes a store of the present format beside the one that was surveyed, and puts it
 // in its place in one step. The old one is not changed before that: an interruption leaves
 // either.
-func (h *home) convert(s *survey) error {
+func (h *home) convert(s *survey, log *slog.Logger) error {
 	to := h.path(newName)
 	if err := first(h.fs.RemoveAll(to), h.fs.MkdirAll(to, 0o700)); err != nil {
 		return err
@@ -38,24 +45,26 @@ func (h *home) convert(s *survey) error {
 		return err
 	}
 	err := fillStore(h.fs, to, func(db *pebble.DB) error {
-		for _, l := range s.logs {
-			parts, err := s.groups(l)
-			if err != nil {
-				return err
+		return apply(db, maxBatch, func(a *applier) error {
+			for _, l := range s.logs {
+				if err := s.eachGroup(l, func(p logPart) error { return a.add(p.data) }); err != nil {
+					return err
+				}
 			}
-			if len(parts) == 0 {
-				continue
-			}
-			if err := apply(db, parts, maxBatch); err != nil {
-				return err
-			}
-		}
-		return nil
+			return nil
+		})
 	})
 	if err != nil {
 		return err
 	}
-	return h.replace()
+	if len(s.dropped) == 0 {
+		return h.replace()
+	}
+	kept, err := h.keepDamaged() // what was left out may be needed
+	if err == nil {
+		log.Warn("the store is kept as it was, because the end of a log is left out", "store", kept)
+	}
+	return err
 }
 
 // copyStore copies a store's files, without the logs, to another directory. Tables never
@@ -69,12 +78,12 @@ func (h *home) copyStore(to string) error {
 		if name == logsName || name == closedName || strings.HasPrefix(name, formatName) || strings.HasSuffix(name, ".tmp") {
 			continue
 		}
-		copyFile := vfs.Copy
-		if strings.HasSuffix(name, ".sst") {
-			copyFile = vfs.LinkOrCopy
+		from, to := h.fs.PathJoin(h.store(), name), h.fs.PathJoin(to, name)
+		if strings.HasSuffix(name, ".sst") && h.fs.Link(from, to) == nil {
+			continue
 		}
-		if err := copyFile(h.fs, h.fs.PathJoin(h.store(), name), h.fs.PathJoin(to, name)); err != nil {
-			return err
+		if err := vfs.Copy(h.fs, from, to); err != nil {
+			return fmt.Errorf("copying %s: %w", from, cause(err))
 		}
 	}
 	return syncDir(h.fs, to)

@@ -188,7 +188,7 @@ func TestImportKilled(t *testing.T) {
 func TestConvertDamaged(t *testing.T) {
 	m, want := format2(t, "killed")
 	name, b := m.liveLog(t)
-	parts, _ := scanFormat2(b, fileNumber(path.Base(name)))
+	parts, _ := format2Framing(fileNumber(path.Base(name))).parts(t, b)
 	for _, p := range parts[:5] {
 		bad := bytes.Clone(b)
 		bad[p.offset+format2Head+60] ^= 1

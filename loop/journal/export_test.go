@@ -25,6 +25,7 @@ func TestExportImport(t *testing.T) {
 			r.Space = max(r.Space, 1)
 			d.next += 1 + rapid.Uint64Range(0, 1<<40).Draw(t, "gap")
 			r.Seq = d.next
+			r.Name = fmt.Appendf(r.Name, "%d", r.Seq) // An import refuses two jobs of one name.
 			d.put(int(r.Seq%3), r)
 		}
 		key := rapid.OneOf(rapid.String(), rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) }))
@@ -94,7 +95,7 @@ func TestImportAccepts(t *testing.T) {
 		`{"name":"n","kind":"job","queue":"\u0071\ud834\udd1e\/","space":1,"workload_base64":"aGk="}`, `  `,
 		`{"kind":"job","space":2,"due":5}`,
 		`{"kind":"setting","value":"","key":""}`,
-		`{"kind":"job","space":2,"seq":10,"extra":null}`,
+		`{"kind":"job","space":2,"seq":10,"extra":null,"name":"m"}`,
 		`{"kind":"job","space":1}`,
 	}
 	f := vfs.NewMem()
@@ -109,7 +110,7 @@ func TestImportAccepts(t *testing.T) {
 {"kind":"setting"}
 {"kind":"job","seq":1,"space":1,"queue":"q𝄞/","name":"n","workload":"hi"}
 {"kind":"job","seq":2,"space":2,"due":5}
-{"kind":"job","seq":10,"space":2}
+{"kind":"job","seq":10,"space":2,"name":"m"}
 {"kind":"job","seq":11,"space":1}
 `
 	if out.String() != want {
@@ -214,8 +215,8 @@ func TestExportImportErrors(t *testing.T) {
 	var text strings.Builder
 	text.WriteString("{\"treadle_journal\":1}\n")
 	const jobs = progressEvery + 5
-	for range jobs {
-		text.WriteString("{\"kind\":\"job\",\"space\":1}\n")
+	for i := range jobs {
+		fmt.Fprintf(&text, "{\"kind\":\"job\",\"space\":1,\"name\":\"%d\"}\n", i)
 	}
 	if err := importFrom(f, testDir, io.MultiReader(strings.NewReader(text.String()), iotest.ErrReader(mine)), nil); !errors.Is(err, mine) {
 		t.Fatal(err)

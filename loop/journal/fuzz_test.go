@@ -35,8 +35,8 @@ func FuzzParseRecord(f *testing.F) {
 
 // The kinds of pieces that FuzzLog makes a log of, behind the kinds of chunks.
 const (
-	garbage = logEnd + 1 + iota // to the end of the block
-	damaged                     // a chunk with one bit that is wrong
+	garbage = logEnd + 1 + iota
+	damaged // a chunk with one bit that is wrong
 	pieceKinds
 )
 
@@ -45,27 +45,17 @@ const (
 func logOf(tb testTB, script []byte, number uint64) (b []byte, records []logPart) {
 	l := newTestLog(tb, number)
 	open := false // the last record waits for more
-	lost := -1    // the block in which nothing more can be found
-	hurt := false // the last piece was damaged
 	for ; len(script) >= 3; script = script[3:] {
 		kind, size := int(script[0])%(pieceKinds-1)+1, int(script[1])<<(script[0]/pieceKinds%8)
 		l.b = padBlock(l.b, 0)
 		at := len(l.b)
 		size = min(size, roomInBlock(int64(at))-chunkHead)
 		fill := bytes.Repeat(script[2:3], size)
-		if hurt = hurt && at%logBlock > 0; hurt && (kind == garbage || kind == damaged) {
-			lost = at / logBlock
-		}
-		hurt = kind == damaged
 		switch kind {
 		case logEnd:
-			if lost != at/logBlock {
-				return l.end(), records
-			}
-			l.b = l.key.appendChunk(l.b, 0, logEnd, nil)
-			continue
+			return l.end(), records
 		case garbage:
-			l.b, open = append(l.b, bytes.Repeat(script[2:3], roomInBlock(int64(at)))...), false
+			l.b, open = append(l.b, fill...), open && size == 0
 			continue
 		case damaged:
 			l.b = l.key.appendChunk(l.b, 0, fullChunk, fill)
@@ -75,8 +65,6 @@ func logOf(tb testTB, script []byte, number uint64) (b []byte, records []logPart
 		}
 		l.b = l.key.appendChunk(l.b, 0, byte(kind), fill)
 		switch {
-		case lost == at/logBlock:
-			continue
 		case kind == fullChunk || kind == firstChunk:
 			records = append(records, logPart{offset: int64(at), data: fill})
 			open = kind == firstChunk
@@ -107,15 +95,15 @@ func FuzzLog(f *testing.F) {
 			if p.offset < end || p.end <= p.offset || p.end > int64(len(b)) {
 				t.Fatalf("%x: the part from %d to %d stands behind %d", b, p.offset, p.end, end)
 			}
-			if end = p.end; p.data != nil {
+			if end = p.end; p.data != nil || p.whole {
 				got = append(got, logPart{offset: p.offset, data: p.data, whole: p.whole})
 			}
 		}
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Fatalf("%x: the records are %v, not %v", b, got, want)
 		}
-		format2, _ := scanFormat2(tail, 9)
-		for _, parts := range [][]logPart{scanManifest(tail), format2} {
+		for _, f := range []*framing{&manifests, format2Framing(9)} {
+			parts, _ := f.parts(t, tail)
 			end = 0
 			for _, p := range parts {
 				if p.offset < end || p.end <= p.offset || p.end > int64(len(tail)) {

@@ -37,13 +37,15 @@ type gather struct {
 	top   uint64 // no job with a higher Seq has ever been in the store or in buf
 	index index
 	used  int // bytes taken lately, for letting go of a buffer that is too large
+	told  int // bytes in buf when put last said that it is much
 
 	last atomic.Uint64 // group of the last change
 	_    [64]byte      // no neighbour in the cache line
 }
 
-// put appends a job that is new or has changed.
-func (g *gather) put(r *Record) {
+// put appends a job that is new or has changed. It reports whether so much has been appended
+// that somebody should see whether the disk has room for it.
+func (g *gather) put(r *Record) (much bool) {
 	g.mu.Lock()
 	fresh := r.Seq > g.top
 	g.top = max(g.top, r.Seq)
@@ -61,8 +63,12 @@ func (g *gather) put(r *Record) {
 		g.grown++
 	}
 	g.squeeze()
+	if much = len(g.buf) >= g.told+lookBytes; much {
+		g.told = len(g.buf)
+	}
 	g.last.Store(g.group)
 	g.mu.Unlock()
+	return much
 }
 
 // remove appends the end of a job.
@@ -152,7 +158,7 @@ func (g *gather) count(more int64) {
 
 // clear forgets all operations. The caller holds mu.
 func (g *gather) clear() {
-	g.buf, g.live, g.dead, g.grown = g.buf[:0], 0, 0, 0
+	g.buf, g.live, g.dead, g.grown, g.told = g.buf[:0], 0, 0, 0, 0
 	g.index.clear()
 }
 
@@ -193,6 +199,8 @@ func (g *gather) shrink() {
 const (
 	// minBuffer is kept whatever was used lately.
 	minBuffer = 64 << 10
+	// lookBytes is how much may be appended to a shard between two looks at the free space.
+	lookBytes = 1 << 20
 	// squeezeFrom is how much must be dead to be worth the move.
 	squeezeFrom = 256 << 10
 )

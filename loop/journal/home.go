@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"io/fs"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -92,15 +92,23 @@ func openHome(f vfs.FS, dir string, create bool) (*home, error) {
 }
 
 // viewHome opens a directory to read only: nothing in it is changed. A directory without a
-// lock file has never had a server, so there is nothing to lock.
+// lock file has never had a server, so there is nothing to lock; nor is there on a file
+// system that lets nobody write.
 func viewHome(f vfs.FS, dir string) (*home, error) {
 	if err := needDir(f, dir); err != nil {
 		return nil, err
 	}
-	h := &home{fs: f, dir: dir, lock: io.NopCloser(nil), name: storeName}
+	h := &home{fs: viewFS{f}, dir: dir, lock: io.NopCloser(nil), name: storeName}
 	locked, err := exists(f, h.path(lockName))
 	if err == nil && locked {
-		h, err = openHome(f, dir, false)
+		var own *home
+		own, err = openHome(f, dir, false)
+		switch {
+		case err == nil:
+			h.lock = own.lock
+		case errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS):
+			err = nil
+		}
 	}
 	if err != nil {
 		return nil, err
@@ -283,20 +291,29 @@ func (h *home) swap(aside string) error {
 // writeFormat completes the store at dir. The format file gets its name when all
 // else is on the disk.
 func writeFormat(f vfs.FS, dir string) error {
-	return writeWhole(f, f.PathJoin(dir, formatName), fmt.Sprintf("%s%d\n", formatHead, Format))
+	return writeWhole(f, f.PathJoin(dir, formatName), formatText(Format))
 }
 
-// readFormat is the version of the store.
+// formatText is what a format file says. From version 3 on a sum tells the version from
+// another with one bit that is wrong: its logs would be read in the form of that one.
+func formatText(version int) string {
+	text := fmt.Sprintf("%s%d", formatHead, version)
+	if version > 2 {
+		text = fmt.Sprintf("%s, sum %08x", text, crc32.Checksum([]byte(text), castagnoli))
+	}
+	return text + "\n"
+}
+
+// readFormat is the version of the store; 0: it cannot be told.
 func (h *home) readFormat() (int, error) {
 	name := h.fs.PathJoin(h.store(), formatName)
 	b, err := readFile(h.fs, name)
 	if err != nil {
-		return 0, fmt.Errorf("cannot read the version of the data directory %q: %w; treadle journal check %s tells what is damaged", h.dir, cause(err), h.dir)
+		return 0, fmt.Errorf("cannot read the version of the data directory %q: %w", h.dir, cause(err))
 	}
-	text, ok := strings.CutPrefix(string(bytes.TrimSpace(b)), formatHead)
-	n, err := strconv.Atoi(text)
-	if !ok || err != nil || n < 1 {
-		return 0, fmt.Errorf("%s does not say which version the data directory has; treadle journal check %s tells what is damaged", name, h.dir)
+	var n int
+	if _, err := fmt.Sscanf(string(b), formatHead+"%d", &n); err != nil || n < 1 || string(b) != formatText(n) {
+		return 0, fmt.Errorf("%s does not say which version the data directory has", name)
 	}
 	if n > Format {
 		return n, fmt.Errorf("the data directory %q has version %d, written by a newer treadle; this one knows version %d", h.dir, n, Format)

@@ -56,7 +56,14 @@ func (h *home) importFrom(from io.Reader, progress func(done, total int64)) erro
 	}
 	err = fillStore(h.fs, h.path(newName), func(db *pebble.DB) error {
 		in := importer{w: storeWriter{db: db, batch: db.NewBatch()}, meta: last, progress: progress}
-		return in.run(from)
+		if err := in.run(from); err != nil {
+			return err
+		}
+		twice, err := namesDamage(db, in.meta.jobs, func(*Record) {})
+		if err == nil && len(twice) > 0 {
+			err = fmt.Errorf("no server would start with this: %s", twice[0].What)
+		}
+		return err
 	})
 	if err != nil {
 		return errors.Join(err, h.fs.RemoveAll(h.path(newName)))

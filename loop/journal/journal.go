@@ -39,9 +39,12 @@ type Journal struct {
 
 	full  atomic.Bool
 	free  atomic.Uint64
-	space chan struct{} // much was written since the last look at the free space
-	cut   chan struct{} // to the committer: the log is to end before it is full
-	blind atomic.Bool   // the free space cannot be read
+	space chan struct{} // much was written or appended since the last look at the free space
+	cut   atomic.Bool   // the log is to end before it is full
+	// unstored is how many bytes logs hold that are not in the store, taken how many the
+	// committer has that are not in a log.
+	unstored, taken atomic.Int64
+	blind           atomic.Bool // the free space cannot be read
 
 	// The committer's own.
 	last      meta   // the last written group
@@ -98,7 +101,6 @@ func openJournal(o Options, h *home) (*Journal, error) {
 		closing: make(chan struct{}),
 		closed:  make(chan struct{}),
 		space:   make(chan struct{}, 1),
-		cut:     make(chan struct{}, 1),
 	}
 	if err := j.openStore(); err != nil {
 		return nil, err
@@ -244,7 +246,9 @@ func (j *Journal) LastSeq() uint64 { return j.settings().top } // where no job r
 // happened. Put takes one short lock below it and calls nothing.
 func (j *Journal) Put(shard int, r *Record) {
 	if !j.guard.broken.Load() {
-		j.shards[shard].put(r)
+		if j.shards[shard].put(r) {
+			j.lookSoon()
+		}
 		j.touch()
 	}
 }
@@ -302,9 +306,12 @@ func (j *Journal) groupOf(g *gather) uint64 {
 // appended. Whoever appends calls it once, after the last append of its turn and
 // without locks.
 func (j *Journal) Flush() {
-	if !j.touched.Load() {
-		return
+	if j.touched.Load() {
+		j.wakeCommitter()
 	}
+}
+
+func (j *Journal) wakeCommitter() {
 	select {
 	case j.wake <- struct{}{}:
 	default:
@@ -319,10 +326,11 @@ func (j *Journal) Committed() uint64 { return j.committed.Load() }
 func (j *Journal) Full() bool { return j.full.Load() }
 
 // RoomFor reports whether the free space, when it was looked at last, would be MinFree still with
-// n bytes less. A file system that does not tell has room.
+// n bytes of jobs more, which are written twice: to a log and to the store. A file system that
+// does not tell has room.
 func (j *Journal) RoomFor(n uint64) bool {
 	free := j.free.Load()
-	return !j.Full() && (free == 0 || free >= j.options.MinFree+n)
+	return !j.Full() && (free == 0 || free >= j.options.MinFree+2*n)
 }
 
 // Close commits what was appended, closes the store and unlocks the directory. If
@@ -334,7 +342,9 @@ func (j *Journal) Close() error {
 		j.workers.committer.Wait()
 		err := j.log.close()
 		if err == nil && j.guard.failure() == nil {
-			err = writeClosed(j.guard, j.home.store(), j.last.group)
+			if missing := writeClosed(j.options.FS, j.home.store(), j.last.group); missing != nil {
+				j.options.Log.Warn("cannot leave a witness of the orderly close", "error", missing)
+			}
 		}
 		close(j.log.full)
 		j.workers.checkpointer.Wait()

@@ -123,12 +123,19 @@ type logWriter struct {
 	file   vfs.File // nil: none is in use
 	key    *logKey
 	size   int64
-	inside bool        // a group has begun and lacks parts: the log cannot end here
-	dirty  bool        // something is written and not synced
-	chunks []byte      // reused
-	full   chan string // logs that are closed, to the checkpointer
+	inside bool   // a group has begun and lacks parts: the log cannot end here
+	dirty  bool   // something is written and not synced
+	held   int64  // bytes of batches in the log
+	chunks []byte // reused
+	full   chan fullLog
 	spares chan string // logs that may be used again, from the checkpointer
 	stall  func(why string)
+}
+
+// fullLog is a log that is closed, on its way to the checkpointer.
+type fullLog struct {
+	name string
+	held int64 // bytes of batches in it
 }
 
 // waitingLogs is how many full logs may wait for the checkpointer before the committer does.
@@ -138,7 +145,7 @@ const waitingLogs = 1
 func newLogWriter(f vfs.FS, dir string, o *Options, number uint64, stall func(string)) *logWriter {
 	return &logWriter{
 		fs: f, dir: dir, limit: logStart + o.LogSize, lazy: o.Sync == Never, number: number, stall: stall,
-		full: make(chan string, waitingLogs), spares: make(chan string, 1),
+		full: make(chan fullLog, waitingLogs), spares: make(chan string, 1),
 	}
 }
 
@@ -167,7 +174,7 @@ func (l *logWriter) append(batch []byte, more bool, failed <-chan struct{}) erro
 	if _, err := l.file.WriteAt(l.chunks, l.size); err != nil {
 		return err
 	}
-	l.size += int64(n)
+	l.size, l.held = l.size+int64(n), l.held+int64(len(batch))
 	if cap(l.chunks) > 4*maxBatch {
 		l.chunks = nil
 	}
@@ -187,7 +194,10 @@ func (l *logWriter) cut(failed <-chan struct{}) error {
 		if _, err := l.file.WriteAt(end, l.size); err != nil {
 			return err
 		}
-		l.dirty = true
+		if err := l.file.Sync(); err != nil {
+			return err
+		}
+		l.dirty = false
 	}
 	return l.finish(failed)
 }
@@ -221,7 +231,7 @@ func (l *logWriter) open() (err error) {
 	if _, err := l.file.WriteAt(head, 0); err != nil {
 		return err
 	}
-	l.size = logStart
+	l.size, l.held = logStart, 0
 	return first(l.file.Sync(), l.syncDir())
 }
 
@@ -230,15 +240,15 @@ func (l *logWriter) syncDir() error { return syncDir(l.fs, l.dir) }
 // finish closes a full log and hands it to the checkpointer.
 func (l *logWriter) finish(failed <-chan struct{}) error {
 	err := l.close()
-	name := logName(l.number)
+	full := fullLog{logName(l.number), l.held}
 	select {
-	case l.full <- name:
+	case l.full <- full:
 		return err
 	default:
 	}
 	l.stall("full logs wait to be brought into the store")
 	select {
-	case l.full <- name:
+	case l.full <- full:
 	case <-failed:
 	}
 	return err

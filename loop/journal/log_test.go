@@ -40,8 +40,8 @@ func (l *testLog) end() []byte {
 	return l.b
 }
 
-// fullLog makes a log of a number with the records of another.
-func fullLog(tb testTB, number uint64, parts []logPart) []byte {
+// completeLog makes a log of a number with the records of another.
+func completeLog(tb testTB, number uint64, parts []logPart) []byte {
 	tb.Helper()
 	l := newTestLog(tb, number)
 	for _, p := range parts {
@@ -50,13 +50,28 @@ func fullLog(tb testTB, number uint64, parts []logPart) []byte {
 	return l.end()
 }
 
+// parts cuts a file of the framing into its parts.
+func (f *framing) parts(tb testTB, b []byte) (parts []logPart, closed bool) {
+	tb.Helper()
+	closed, err := f.scan(bytes.NewReader(b), int64(len(b)), func(p logPart) error {
+		p.data = bytes.Clone(p.data)
+		parts = append(parts, p)
+		return nil
+	})
+	if err != nil {
+		tb.Fatalf("%v", err)
+	}
+	return parts, closed
+}
+
 // mustScan reads the log of that name.
 func mustScan(tb testTB, name string, b []byte) []logPart {
 	tb.Helper()
-	parts, _, err := scanLog(b, fileNumber(path.Base(name)))
+	key, err := parseHead(b, fileNumber(path.Base(name)))
 	if err != nil {
 		tb.Fatalf("%s: %v", name, err)
 	}
+	parts, _ := key.framing().parts(tb, b)
 	return parts
 }
 
@@ -90,9 +105,9 @@ func TestLogChunks(t *testing.T) {
 			clear(stale[at:min(at+chunkHead, len(stale))])
 		}
 		b = append(b, stale[min(len(b), len(stale)):]...)
-		parts, closed, err := scanLog(b, 9)
-		if closed != full || err != nil {
-			t.Fatalf("closed: %v, %v", closed, err)
+		parts, closed := log.key.framing().parts(t, b)
+		if closed != full {
+			t.Fatalf("closed: %v", closed)
 		}
 		if len(parts) != len(records) {
 			t.Fatalf("%d records instead of %d", len(parts), len(records))

@@ -5,24 +5,31 @@ import (
 	"fmt"
 	"hash/maphash"
 	"slices"
+
+	"github.com/cockroachdb/pebble/v2"
 )
 
 // FirstNote is the first space whose records are no jobs but notes of the scheduler. Names
 // are unique among the jobs of a queue and space, not among notes.
 const FirstNote = 13
 
-// namesakes finds jobs that have the name of a later one: an acknowledged end of theirs was
-// lost, and no server would restore both.
+// DroppedNote is the space of the note that a queue was dropped: its jobs with a lower Seq
+// have ended.
+const DroppedNote = 15
+
+// namesakes finds jobs that have the queue and name of a later one: an acknowledged end of
+// theirs was lost, and no server would restore both.
 type namesakes struct {
 	seed  maphash.Seed
 	names []nameOf
 }
 
-// nameOf is a job and the hash of its space, queue and name, which is long enough to stand
-// for them.
-type nameOf struct{ hash, more, seq uint64 }
+// nameOf is a job and the hash of its space, queue and name. Different names may have one.
+type nameOf struct{ hash, seq uint64 }
 
-func newNamesakes() *namesakes { return &namesakes{seed: maphash.MakeSeed()} }
+func newNamesakes(jobs int64) *namesakes {
+	return &namesakes{seed: maphash.MakeSeed(), names: make([]nameOf, 0, max(jobs, 0))}
+}
 
 func (n *namesakes) add(r *Record) {
 	if r.Space >= FirstNote {
@@ -31,35 +38,79 @@ func (n *namesakes) add(r *Record) {
 	var h maphash.Hash
 	h.SetSeed(n.seed)
 	_ = h.WriteByte(r.Space) // none of these fails
-	_, _ = fmt.Fprintf(&h, "%d ", len(r.Queue))
 	_, _ = h.Write(r.Queue)
-	_, _ = h.Write(r.Name)
-	sum := h.Sum64()
 	_ = h.WriteByte(0)
-	n.names = append(n.names, nameOf{sum, h.Sum64(), r.Seq})
+	_, _ = h.Write(r.Name)
+	n.names = append(n.names, nameOf{h.Sum64(), r.Seq})
 }
 
-// older is the jobs that have the name of a later one, by their Seq, and the last of the
-// later ones.
-func (n *namesakes) older() (seqs []uint64, later uint64) {
-	slices.SortFunc(n.names, func(a, b nameOf) int {
-		return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.more, b.more), cmp.Compare(a.seq, b.seq))
-	})
+// older returns, by their Seq, the jobs that have the name of a later one. read hands out all
+// records again, in the order of their Seq; it is called when hashes are equal.
+func (n *namesakes) older(read func(func(*Record) error) error) (seqs []uint64, err error) {
+	slices.SortFunc(n.names, func(a, b nameOf) int { return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.seq, b.seq)) })
+	same := map[uint64]bool{}
 	for i := 1; i < len(n.names); i++ {
-		if a, b := n.names[i-1], n.names[i]; a.hash == b.hash && a.more == b.more {
-			seqs, later = append(seqs, a.seq), b.seq
+		if a, b := n.names[i-1], n.names[i]; a.hash == b.hash {
+			same[a.seq], same[b.seq] = true, true
 		}
 	}
+	if n.names = nil; len(same) == 0 {
+		return nil, nil
+	}
+	type name struct {
+		space       uint8
+		queue, name string
+	}
+	latest := map[name]uint64{}
+	queues := map[string][]name{} // those with names in latest
+	err = read(func(r *Record) error {
+		switch {
+		case r.Space == DroppedNote:
+			for _, k := range queues[string(r.Queue)] {
+				delete(latest, k)
+			}
+			delete(queues, string(r.Queue))
+		case same[r.Seq]:
+			k := name{r.Space, string(r.Queue), string(r.Name)}
+			if before := latest[k]; before > 0 {
+				seqs = append(seqs, before)
+			} else {
+				queues[k.queue] = append(queues[k.queue], k)
+			}
+			latest[k] = r.Seq
+		}
+		return nil
+	})
 	slices.Sort(seqs)
-	return seqs, later
+	return seqs, err
 }
 
-// damage tells of namesakes, if there are any.
-func (n *namesakes) damage() []Damage {
-	seqs, later := n.older()
-	if len(seqs) == 0 {
+// eachJob hands out the records of a store by their Seq.
+func eachJob(db pebble.Reader, each func(*Record) error) error {
+	var r Record
+	return scan(db, jobKeys(), func(key, value []byte) error {
+		if err := parseJob(key, value, &r); err != nil {
+			return garbled{err}
+		}
+		return each(&r)
+	})
+}
+
+// namesDamage tells of the jobs in a store that have the name of a later one.
+func namesDamage(db pebble.Reader, jobs int64, also func(*Record)) ([]Damage, error) {
+	n := newNamesakes(jobs)
+	err := eachJob(db, func(r *Record) error {
+		n.add(r)
+		also(r)
 		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	seqs, err := n.older(func(each func(*Record) error) error { return eachJob(db, each) })
+	if err != nil || len(seqs) == 0 {
+		return nil, err
 	}
 	return []Damage{{File: storeName, Offset: -1, What: fmt.Sprintf(
-		"%d jobs have the queue and name of a later job, the last of them %d and %d: their ends are lost", len(seqs), seqs[len(seqs)-1], later)}}
+		"jobs that have the queue and name of a later one, because their ends are lost: %d, the first of them job %d", len(seqs), seqs[0])}}, nil
 }

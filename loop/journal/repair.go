@@ -53,20 +53,23 @@ func (h *home) repair() (Report, error) {
 // keep copies what the sorter holds to a new store. Of several jobs of one name it keeps the
 // last: the ends of the others were lost.
 func (r *Report) keep(from *sorter, db *pebble.DB) error {
-	names := newNamesakes()
-	var job Record
-	err := from.each(func(key, value []byte) error {
-		if key[0] != keyJob {
-			return nil
-		}
-		err := ParseRecord(value, &job)
-		names.add(&job)
+	jobs := func(each func(*Record) error) error {
+		var job Record
+		return from.each(func(key, value []byte) error {
+			if key[0] != keyJob {
+				return nil
+			}
+			return first(ParseRecord(value, &job), each(&job))
+		})
+	}
+	names := newNamesakes(0)
+	if err := jobs(func(r *Record) error { names.add(r); return nil }); err != nil {
 		return err
-	})
+	}
+	older, err := names.older(jobs)
 	if err != nil {
 		return err
 	}
-	older, _ := names.older()
 	r.Namesakes = int64(len(older))
 	w := storeWriter{db: db, batch: db.NewBatch()}
 	err = from.each(func(key, value []byte) error {

@@ -20,8 +20,9 @@ func (j *Journal) watch() {
 	for {
 		select {
 		case <-tick:
-			j.Look()
-			j.makeRoom()
+			if j.Look(); j.full.Load() {
+				j.wakeCommitter()
+			}
 		case <-j.space:
 			j.Look()
 		case <-failed:
@@ -36,15 +37,25 @@ func (j *Journal) watch() {
 	}
 }
 
-// makeRoom has the committer end its log before it is full, when the disk is: the ends of jobs
-// in it free what the store keeps of them.
-func (j *Journal) makeRoom() {
-	if j.full.Load() {
-		select {
-		case j.cut <- struct{}{}:
-		default:
-		}
+// lookSoon has the watcher look at the free space.
+func (j *Journal) lookSoon() {
+	select {
+	case j.space <- struct{}{}:
+	default:
 	}
+}
+
+// owed is how many bytes are still to be written of what was appended: what is in memory twice,
+// to a log and to the store, and what logs hold beyond those that LeastFree has room for.
+func (j *Journal) owed() uint64 {
+	n := j.taken.Load()
+	for i := range j.shards {
+		g := &j.shards[i]
+		g.mu.Lock()
+		n += int64(len(g.buf))
+		g.mu.Unlock()
+	}
+	return uint64(2*n + max(0, j.unstored.Load()-(2+waitingLogs)*maxLog))
 }
 
 func (j *Journal) fail() {
@@ -65,10 +76,17 @@ func (j *Journal) Look() {
 	}
 	j.blind.Store(false)
 	j.free.Store(usage.AvailBytes)
-	full := usage.AvailBytes < j.options.MinFree
+	need := j.options.MinFree
+	if need > 0 {
+		need += j.owed()
+	}
+	full := usage.AvailBytes < need
+	if full {
+		j.cut.Store(true) // the ends of jobs in the log free what the store keeps of them
+	}
 	if j.full.Swap(full) != full {
 		if full {
-			j.options.Log.Warn("the disk is almost full: no new jobs are taken", "free", usage.AvailBytes, "needed", j.options.MinFree)
+			j.options.Log.Warn("the disk is almost full: no new jobs are taken", "free", usage.AvailBytes, "needed", need)
 		} else {
 			j.options.Log.Info("the disk has room again: new jobs are taken", "free", usage.AvailBytes)
 		}

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -40,29 +41,6 @@ type survey struct {
 type surveyedLog struct {
 	name string // in the directory of the logs
 	end  int64  // of its last whole group
-}
-
-// scanLog reads a log of the store's format.
-func (h *home) scanLog(format int, name string, b []byte) (parts []logPart, closed bool, err error) {
-	if format == 2 {
-		parts, closed = scanFormat2(b, fileNumber(name))
-		return parts, closed, nil
-	}
-	return scanLog(b, fileNumber(name))
-}
-
-// groups reads a log's groups.
-func (s *survey) groups(l surveyedLog) ([]logPart, error) {
-	b, err := readFile(s.home.fs, s.home.log(l.name))
-	if err != nil {
-		return nil, err
-	}
-	parts, _, err := s.home.scanLog(s.format, l.name, b)
-	n := 0
-	for n < len(parts) && parts[n].whole && parts[n].offset < l.end {
-		n++
-	}
-	return parts[:n], err
 }
 
 func (s *survey) add(file string, offset, length int64, format string, args ...any) {
@@ -153,9 +131,10 @@ func (s *survey) readManifest() error {
 	if err != nil {
 		return err
 	}
-	parts := scanManifest(b)
 	var bad []logPart
-	for _, p := range parts {
+	readable := false // it begins with a record
+	_, err = manifests.scan(bytes.NewReader(b), int64(len(b)), func(p logPart) error {
+		readable = readable || p.offset == 0 && p.data != nil
 		if p.data != nil {
 			for _, gap := range bad {
 				s.add(name, gap.offset, gap.end-gap.offset, "cannot be read, and what is behind it can")
@@ -163,13 +142,14 @@ func (s *survey) readManifest() error {
 			bad = bad[:0]
 		}
 		if !p.whole {
-			bad = append(bad, p)
+			bad = append(bad, logPart{offset: p.offset, end: p.end})
 		}
-	}
-	if len(parts) == 0 || parts[0].data == nil {
+		return nil
+	})
+	if !readable {
 		s.add(name, 0, 0, "cannot be read")
 	}
-	return nil
+	return err
 }
 
 // list asks the store which tables are live, and reads the last group that is in them.
