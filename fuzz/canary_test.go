@@ -16,7 +16,7 @@ import (
 
 // canarySeeds is how many seeds, of 1,000 steps each, the simulation may need to find a
 // bug; a third as many of a site. Seeds, not seconds: how many fit into a minute is the machine's affair.
-const canarySeeds = 1000
+const canarySeeds = 3000
 
 // TestCanary plants each bug of the table, in a copy that the compiler is shown instead of the
 // file, and fails unless the simulation finds it within so many seeds.
