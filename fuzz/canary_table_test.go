@@ -79,7 +79,7 @@ var canaries = []canary{
 	{"a refused request forgets what was remembered", "sched/graph_edit.go", "\tfor _, job := range e.stale {\n\t\tif !sh.names", "\tfor _, job := range e.stale[:0] {\n\t\tif !sh.names"},
 	{"text comes back as JSON", "loop/gloom.go", "\tif g.wrapped {\n", "\tif g.wrapped && body == nil {\n"},
 	{"who comes back finds its own ids taken", "sched/global.go", "if owner == nil || !s.leavers.has(owner) {", "if owner == nil || len(s.ids) > 0 {"},
-	{"a LOAD that makes no sense is acknowledged", "loop/periodic_dump.go", "\tif l.refused {\n\t\tp.reply(", "\tif l.refused && l.reason == nil {\n\t\tp.reply("},
+	{"a LOAD that makes no sense is acknowledged", "loop/periodic_dump.go", "\tif l.refused {\n\t\tp.reply(", "\tif l.refused && l.reason == 0 {\n\t\tp.reply("},
 	{"whose id is taken is not told so", "loop/gloom.go", "\t\tg.refuse(gloom.IDExists, m.ID)\n", "\t\t_ = m\n"},
 	{"a slave that joins another type does both", "loop/gloom.go", "\t\ts.Unwatch(p, g.joined)\n", "\t\t_ = s\n"},
 	{"STATUS leaves out what runs", "sched/status.go", "Jobs: q.pending() + q.running +", "Jobs: q.pending() +"},

@@ -173,8 +173,8 @@ func TestLimitsAreAnswered(t *testing.T) {
 		client.send(request(i, periodic.RunJob, job("f", "n")))
 	}
 	client.send(request(1, periodic.RunJob, job("f", "n")))
-	if got := client.bodies(1); len(got) != 1 || got[0] != "0c" || w.counters.refusedRequests.Load() != 1 {
-		t.Errorf("one waiter too many gets %q, %d counted", got, w.counters.refusedRequests.Load())
+	if got := client.bodies(1); len(got) != 1 || got[0] != "0c" || w.counters.refusals[periodic.ReasonWaiters].Load() != 1 {
+		t.Errorf("one waiter too many gets %q, %d counted", got, w.counters.refusals[periodic.ReasonWaiters].Load())
 	}
 	if raceDetector {
 		return // the rest takes it seven seconds
@@ -186,7 +186,7 @@ func TestLimitsAreAnswered(t *testing.T) {
 		t.Fatalf("%d of the allowed grabs are answered", n)
 	}
 	worker.grabs(1, 3)
-	if got := worker.frames(); len(got) != 3 || w.counters.refusedRequests.Load() != 4 {
-		t.Errorf("%d answers to three more, %d counted", len(got), w.counters.refusedRequests.Load())
+	if got := worker.frames(); len(got) != 3 || w.counters.refusals[periodic.ReasonWorker].Load() != 3 {
+		t.Errorf("%d answers to three more, %d counted", len(got), w.counters.refusals[periodic.ReasonWorker].Load())
 	}
 }

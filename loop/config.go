@@ -62,6 +62,18 @@ func (c *config) set(key string, value uint32) {
 	}
 }
 
+// changed counts the keys that have another value than their default.
+func (c *config) changed() (n uint32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, k := range configKeys {
+		if *c.values[k.name] != k.value {
+			n++
+		}
+	}
+	return n
+}
+
 // restore takes a value from the journal; a key of another version is ignored.
 func (c *config) restore(key string, value []byte) error {
 	name, ok := strings.CutPrefix(key, configPrefix)

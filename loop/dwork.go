@@ -227,6 +227,7 @@ func (h *dworkHub) release() {
 
 func (h *dworkHub) create() error {
 	if h.server.full() {
+		h.server.counters.diskFull()
 		return errors.New("the disk is nearly full, see --min-free")
 	}
 	defer h.release()

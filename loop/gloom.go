@@ -124,7 +124,7 @@ func (g *gloomTalk) handle(payload []byte) error {
 
 // refuse answers with an error; the connection stays.
 func (g *gloomTalk) refuse(kind string, reason []byte) {
-	g.s.r.server.counters.refusedRequests.Add(1)
+	g.s.r.server.counters.gloomErrors.Add(1)
 	g.fail(kind, reason)
 }
 
@@ -180,6 +180,7 @@ func (g *gloomTalk) submit(m *gloom.Message, priority int64) {
 	case err == sched.ErrDuplicate:
 		g.refuse(gloom.IDExists, m.ID)
 	case err != nil:
+		r.server.counters.refusals[reasonOf(err)].Add(1)
 		g.refuse(gloom.JobFailed, m.ID)
 	}
 }

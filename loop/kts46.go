@@ -138,11 +138,16 @@ func (h *ktsHub) job(project, name string) (*ktsJob, error) {
 func (h *ktsHub) room() error {
 	switch {
 	case h.server.full():
-		return errKtsDiskFull
+		return h.diskFull()
 	case h.entries >= maxKtsJobs:
 		return errKtsJobs
 	}
 	return nil
+}
+
+func (h *ktsHub) diskFull() error {
+	h.server.counters.diskFull()
+	return errKtsDiskFull
 }
 
 func (h *ktsHub) createProject(name string) error {
@@ -234,7 +239,7 @@ func (h *ktsHub) run(j *ktsJob, left ktsSet) error {
 	case j.progress.Running:
 		return errKtsDuplicate
 	case h.server.full():
-		return errKtsDiskFull
+		return h.diskFull()
 	}
 	before := j.progress
 	j.start(left)

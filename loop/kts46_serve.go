@@ -210,6 +210,13 @@ func ktsCounters() map[string]*atomic.Uint64 {
 	return all
 }
 
+// projectCount is how many projects are known.
+func (h *ktsHub) projectCount() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.projects)
+}
+
 // samples are the protocol's rows of the metrics.
 func (h *ktsHub) samples() (all []web.Sample) {
 	for name, n := range h.stats.requests {

@@ -45,7 +45,7 @@ func (s *Server) listen() error {
 	if err != nil {
 		return badOption("http", "cannot listen on %s: %w", s.o.HTTP, plain(err))
 	}
-	s.web = web.New(l, s.guard, s.samples, web.Page{Pattern: "GET /dwork/graph", Handler: s.dwork.graph})
+	s.web = web.New(l, s.guard, s.samples, web.Page{Pattern: "GET /dwork/graph", Handler: s.dwork.graph}, web.Ready(s.ready))
 	s.listening = append(s.listening, Listening{"http", "http://" + l.Addr().String()})
 	return nil
 }

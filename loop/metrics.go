@@ -17,7 +17,8 @@ type counters struct {
 	unknownCommands        atomic.Uint64
 	truncated              atomic.Uint64
 	wrongRole              atomic.Uint64
-	refusedRequests        atomic.Uint64
+	refusals               [periodic.Reasons]atomic.Uint64 // by the reason
+	gloomErrors            atomic.Uint64
 	lateDeliveries         atomic.Uint64
 	closed                 [len(closeReasons) + 1]atomic.Uint64
 }
@@ -81,11 +82,12 @@ func (s *Server) samples() []web.Sample {
 		counter("treadle_unknown_commands_total", "Requests with an unknown command.", c.unknownCommands.Load()),
 		counter("treadle_truncated_requests_total", "Requests whose arguments were cut.", c.truncated.Load()),
 		counter("treadle_wrong_role_requests_total", "Requests of the other role.", c.wrongRole.Load()),
-		counter("treadle_refused_requests_total", "Requests refused at a limit.", c.refusedRequests.Load()),
+		counter("treadle_gloom_errors_total", "Requests of the Gloom protocol answered with an error.", c.gloomErrors.Load()),
 		counter("treadle_late_deliveries_total", "Deliveries whose session had ended.", c.lateDeliveries.Load()),
 	}
 	all = append(all, c.closedSamples()...)
 	all = append(all, s.conns.samples()...)
+	all = append(all, c.refusalSamples()...)
 	all = append(all, s.dwork.samples()...)
 	all = append(all, s.kts46.samples()...)
 	if s.disbatch != nil {
@@ -113,6 +115,19 @@ func (c *counters) closedSamples() (all []web.Sample) {
 				Counter: true, Label: "reason", LabelValue: label})
 		}
 		all[k].Value += float64(c.closed[i].Load())
+	}
+	return all
+}
+
+// diskFull counts a request of any protocol that is refused for want of disk.
+func (c *counters) diskFull() { c.refusals[periodic.ReasonDisk].Add(1) }
+
+// refusalSamples has one sample for each reason for which a request may be refused at a limit.
+func (c *counters) refusalSamples() (all []web.Sample) {
+	for why := periodic.ReasonDisk; why <= periodic.ReasonSetting; why++ {
+		s := counter("treadle_refused_requests_total", "Requests refused at a limit, by a setting or for want of disk.", c.refusals[why].Load())
+		s.Label, s.LabelValue = "reason", why.String()
+		all = append(all, s)
 	}
 	return all
 }

@@ -21,6 +21,7 @@ type periodicTalk struct {
 	load    *load    // a LOAD under way
 	reports *reports // DUMPs and long STATUSes under way
 	kept    kept     // what was broadcast to it while it slept
+	last    outcomes // of its requests
 }
 
 func newPeriodic(s *session) conversation {
@@ -184,6 +185,7 @@ func (p *periodicTalk) handle(f *periodic.Frame) {
 	}
 	if !ok {
 		p.s.r.server.counters.truncated.Add(1)
+		p.last.refused = periodic.ReasonMalformed
 		p.reply(f.MsgID, periodic.Unknown)
 	}
 }
@@ -199,6 +201,7 @@ func (p *periodicTalk) refuseCommand(f *periodic.Frame) {
 		p.beginLoad(f, true)
 		return
 	}
+	p.last.refused = periodic.ReasonRole
 	p.reply(f.MsgID, periodic.Unknown)
 }
 
@@ -222,9 +225,10 @@ func (p *periodicTalk) replyAfter(msgID uint32, cmd periodic.Command, group uint
 	p.s.after(group, func(out []byte) []byte { return periodic.AppendReply(out, p.framing, msgID, cmd) })
 }
 
-// refuse answers a request that a limit forbids.
-func (p *periodicTalk) refuse(msgID uint32) {
-	p.s.r.server.counters.refusedRequests.Add(1)
+// refuse answers a request that a limit or a setting forbids.
+func (p *periodicTalk) refuse(msgID uint32, why periodic.Reason) {
+	p.s.r.server.counters.refusals[why].Add(1)
+	p.last.refused = why
 	p.reply(msgID, periodic.Unknown)
 }
 
@@ -243,8 +247,10 @@ func (p *periodicTalk) deliver(d *sched.Delivery) {
 	case sched.Result:
 		p.data(msgID, p.era.dataResults, d.Data)
 	case sched.Removed:
+		p.last.gone = msgID
 		p.data(msgID, p.era.dataResults, p.era.removed)
 	case sched.Failed:
+		p.last.failed = msgID
 		p.data(msgID, p.era.dataResults, p.era.failed)
 	case sched.Chunk:
 		p.s.given = true

@@ -18,14 +18,14 @@ func (p *periodicTalk) administer(f *periodic.Frame) bool {
 		p.status(f.MsgID)
 		return true
 	case periodic.Dump:
-		p.report(f.MsgID, server.dumps, server.o.MaxOutbound, server.encodeDump)
+		p.report(f.MsgID, server.dumps, server.o.MaxOutbound, func(*era) [][]byte { return server.encodeDump(&p.reports.left) })
 		return true
 	case periodic.Load:
 		p.beginLoad(f, false)
 		return true
 	case periodic.Shutdown:
 		if server.o.PeriodicShutdown != "on" {
-			p.refuse(f.MsgID)
+			p.refuse(f.MsgID, periodic.ReasonSetting)
 			return true
 		}
 		server.log.Info("a client asks to shut down", "remote", addressOf(p.s.conn))
@@ -58,7 +58,11 @@ func (p *periodicTalk) configure(f *periodic.Frame) bool {
 	p.s.touch()
 	start := len(p.s.out)
 	out := periodic.AppendMessage(periodic.BeginResponse(p.s.out, p.framing), f.MsgID, periodic.Config)
-	out = binary.BigEndian.AppendUint32(out, server.config.get(string(key)))
+	value, own := p.ownKey(string(key))
+	if !own {
+		value = server.config.get(string(key))
+	}
+	out = binary.BigEndian.AppendUint32(out, value)
 	periodic.End(out, start, p.framing)
 	p.s.out = out
 	return true
@@ -72,13 +76,13 @@ func (p *periodicTalk) remove(f *periodic.Frame) bool {
 		return false
 	}
 	if f.Cmd == periodic.DropFunc {
-		r.server.sched.Drop(queueOf(function))
+		p.last.removed = r.server.sched.Drop(queueOf(function))
 	} else {
 		name, _, ok := periodic.Str8(rest)
 		if !ok {
 			return false
 		}
-		r.server.sched.Remove(r.now, periodicSpace, queueOf(function), name, r)
+		p.last.removed = r.server.sched.Remove(r.now, periodicSpace, queueOf(function), name, r)
 	}
 	p.acknowledge(f.MsgID, periodic.Success, queueOf(function))
 	return true
@@ -137,6 +141,7 @@ func (e *era) appendStatus(out []byte, q sched.QueueStatus, more bool, now sched
 // reports counts the long replies that one session has asked for.
 type reports struct {
 	open      int         // the reactor's
+	left      leftOut     // of its last DUMP
 	abandoned atomic.Bool // the session has ended
 }
 
@@ -157,7 +162,7 @@ func (p *periodicTalk) report(msgID uint32, turn chan struct{}, large int, encod
 	}
 	r, id, mine := p.s.r, p.s.id, p.reports
 	if mine.open >= maxReports || r.server.reports.Load() >= maxWaiting {
-		p.refuse(msgID)
+		p.refuse(msgID, periodic.ReasonReports)
 		return
 	}
 	mine.open++
@@ -183,7 +188,7 @@ func (p *periodicTalk) report(msgID uint32, turn chan struct{}, large int, encod
 			switch {
 			case s == nil:
 			case pieces == nil:
-				p.refuse(msgID)
+				p.refuse(msgID, periodic.ReasonSize)
 			case keeps:
 				s.send(pieces, release)
 			default:

@@ -76,7 +76,7 @@ func (p *periodicTalk) acquire(f *periodic.Frame) bool {
 	r := p.s.r
 	got, err := r.server.sched.Acquire(r.now, p.s.party(), ref, string(name), int(count), r)
 	if err == sched.ErrLocks {
-		p.refuse(f.MsgID)
+		p.refuse(f.MsgID, reasonOf(err))
 		return true
 	}
 	p.s.touch()
@@ -132,7 +132,7 @@ func (p *periodicTalk) recvData(f *periodic.Frame) bool {
 	case err == sched.ErrNoWorker:
 		p.reply(f.MsgID, periodic.NoWorker)
 	case err != nil:
-		p.refuse(f.MsgID)
+		p.refuse(f.MsgID, reasonOf(err))
 	default:
 		p.reply(f.MsgID, periodic.Success)
 	}

@@ -3,7 +3,6 @@ package loop
 import (
 	"encoding/binary"
 	"hash/crc32"
-	"sync/atomic"
 
 	"treadle/codec/periodic"
 	"treadle/sched"
@@ -40,14 +39,21 @@ func (p *pieces) add(encode func([]byte) []byte) {
 
 // encodeDump writes the body of a DUMP's answer: the count, the pending jobs, the
 // running ones. Every job that is there from beginning to end is in it once. nil:
-// it does not fit a frame.
-func (s *Server) encodeDump(*era) [][]byte {
+// it does not fit a frame. left is told what a dump cannot hold.
+func (s *Server) encodeDump(left *leftOut) [][]byte {
+	var tasks, jobs uint32
 	var pending, running pieces
 	count := uint64(0)
 	var cursor sched.Cursor
 	for done := false; !done; {
 		cursor, done = s.sched.Walk(cursor, walkBatch, func(j *sched.Job) {
-			if j.Space != periodicSpace {
+			switch {
+			case j.Space == periodicSpace:
+			case rules[j.Space].Graph:
+				tasks++
+				return
+			default:
+				jobs++
 				return
 			}
 			count++
@@ -61,6 +67,7 @@ func (s *Server) encodeDump(*era) [][]byte {
 			return nil
 		}
 	}
+	left.set(tasks, jobs, s)
 	body := append([][]byte{binary.BigEndian.AppendUint64(nil, count)}, pending.all...)
 	return append(body, running.all...)
 }
@@ -89,25 +96,26 @@ func (s *Server) encodeStatus(e *era) [][]byte {
 // that a load of any size takes no memory.
 type load struct {
 	msgID   uint32
-	left    int            // bytes of arguments to come
-	jobs    int64          // jobs to come, once counted
-	counted bool           // the count has been read
-	refused bool           // answered UNKNOWN; what is left is read past
-	reason  *atomic.Uint64 // counts it, unless it has been counted
-	sum     uint32         // so far
-	want    uint32         // as announced
+	left    int             // bytes of arguments to come
+	jobs    int64           // jobs to come, once counted
+	counted bool            // the count has been read
+	refused bool            // answered UNKNOWN; what is left is read past
+	reason  periodic.Reason // to be counted; 0: it has been
+	sum     uint32          // so far
+	want    uint32          // as announced
 }
 
 // beginLoad starts a LOAD; a refused one is only read past. One for which there is no room on the disk
 // is refused whole; if others fill that meanwhile, the jobs from there on are.
 func (p *periodicTalk) beginLoad(f *periodic.Frame, refused bool) {
+	p.last.loaded = 0
 	p.load = &load{msgID: f.MsgID, left: f.More, refused: refused, sum: f.PartialSum, want: f.Sum}
 	if !refused && !p.s.r.server.room(f.More) {
-		p.load.refuse(&p.s.r.server.counters.refusedRequests)
+		p.load.refuse(periodic.ReasonRoom)
 	}
 	if f.More == 0 {
 		if !refused { // not even a count
-			p.load.refuse(&p.s.r.server.counters.truncated)
+			p.load.refuse(periodic.ReasonMalformed)
 		}
 		if err := p.load.end(p); err != nil {
 			p.s.end(err)
@@ -115,7 +123,7 @@ func (p *periodicTalk) beginLoad(f *periodic.Frame, refused bool) {
 	}
 }
 
-func (l *load) refuse(reason *atomic.Uint64) { l.refused, l.reason = true, reason }
+func (l *load) refuse(reason periodic.Reason) { l.refused, l.reason = true, reason }
 
 const countLen = 8
 
@@ -141,7 +149,7 @@ func (l *load) consume(p *periodicTalk, in []byte) (n int, err error) {
 		count, rest, ok := periodic.Int64(in)
 		l.jobs, l.counted = count, true
 		if !ok || count < 0 {
-			l.refuse(&p.s.r.server.counters.truncated)
+			l.refuse(periodic.ReasonMalformed)
 		}
 		n = len(in) - len(rest)
 	}
@@ -173,20 +181,24 @@ func (l *load) submit(p *periodicTalk, in []byte, last bool) int {
 	r := p.s.r
 	k, err := periodic.ParseJob(in, &j)
 	switch need := periodic.NeedJob(in); {
-	case r.server.full(), err == periodic.ErrTruncated && need > r.server.o.MaxFrame, k > r.server.o.MaxFrame:
-		l.refuse(&r.server.counters.refusedRequests)
+	case r.server.full():
+		l.refuse(periodic.ReasonDisk)
+		return 0
+	case err == periodic.ErrTruncated && need > r.server.o.MaxFrame, k > r.server.o.MaxFrame:
+		l.refuse(periodic.ReasonSize)
 		return 0
 	case err == periodic.ErrTruncated && !last:
 		return 0
 	case err != nil:
-		l.refuse(&r.server.counters.truncated)
+		l.refuse(periodic.ReasonMalformed)
 		return 0
 	}
 	sub := submission(&j)
 	if _, err := r.server.sched.Submit(r.now, &sub, r); err != nil {
-		l.refuse(&r.server.counters.refusedRequests)
+		l.refuse(reasonOf(err))
 		return 0
 	}
+	p.last.loaded++
 	l.jobs--
 	return k
 }
@@ -197,10 +209,14 @@ func (l *load) end(p *periodicTalk) error {
 	if p.framing == periodic.CRC && l.sum != l.want {
 		return periodic.ErrChecksum
 	}
-	if l.reason != nil {
-		l.reason.Add(1)
+	if l.reason == periodic.ReasonMalformed {
+		p.s.r.server.counters.truncated.Add(1)
 	}
 	if l.refused {
+		if l.reason != 0 {
+			p.s.r.server.counters.refusals[l.reason].Add(1)
+			p.last.refused = l.reason
+		}
 		p.reply(l.msgID, periodic.Unknown)
 	} else {
 		group, wait := p.s.r.server.durableAll()

@@ -20,14 +20,14 @@ func (p *periodicTalk) submit(f *periodic.Frame, await bool) bool {
 	}
 	r := p.s.r
 	if r.server.full() {
-		p.refuse(f.MsgID)
+		p.refuse(f.MsgID, periodic.ReasonDisk)
 		return true
 	}
 	switch _, err := r.server.sched.Submit(r.now, &sub, r); {
 	case err == sched.ErrNoWorker:
 		p.reply(f.MsgID, periodic.NoWorker)
 	case err != nil:
-		p.refuse(f.MsgID)
+		p.refuse(f.MsgID, reasonOf(err))
 	case !await:
 		p.acknowledge(f.MsgID, periodic.Success, sub.Queue)
 	}
@@ -55,13 +55,13 @@ func (p *periodicTalk) grab(msgID uint32) bool {
 	}
 	if r.server.o.PeriodicGrab == GrabHold {
 		if err := r.server.sched.Reserve(r.now, p.s.party(), uint64(msgID), r); err != nil {
-			p.refuse(msgID)
+			p.refuse(msgID, reasonOf(err))
 		}
 		return true
 	}
 	switch given, err := r.server.sched.TryReserve(r.now, p.s.party(), uint64(msgID), r); {
 	case err != nil:
-		p.refuse(msgID)
+		p.refuse(msgID, reasonOf(err))
 	case !given:
 		p.reply(msgID, periodic.NoJob)
 	}
@@ -76,7 +76,7 @@ func (p *periodicTalk) sleep(msgID uint32) bool {
 		return true
 	}
 	if err := r.server.sched.Sleep(r.now, p.s.party(), uint64(msgID), r); err != nil {
-		p.refuse(msgID)
+		p.refuse(msgID, reasonOf(err))
 	}
 	return true
 }
@@ -167,7 +167,7 @@ func (p *periodicTalk) serve(f *periodic.Frame) bool {
 		p.kept.drop(string(queueOf(name)))
 		r.server.sched.Unwatch(p.s.party(), queueOf(name))
 	} else if err := r.server.sched.Watch(r.now, p.s.party(), queueOf(name), f.Cmd == periodic.Broadcast, r); err != nil {
-		p.refuse(f.MsgID)
+		p.refuse(f.MsgID, reasonOf(err))
 		return true
 	}
 	p.received(f.MsgID)

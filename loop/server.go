@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"treadle/codec/periodic"
 	"treadle/loop/disbatch"
 	"treadle/loop/journal"
 	"treadle/loop/web"
@@ -47,6 +48,7 @@ type Server struct {
 	functions       *functionHub            // nil without a Disbatch node
 	disbatch        *disbatch.ExecutionNode // the same
 	draining        atomic.Int64            // the node has tasks to wait for
+	stopping        atomic.Bool             // nothing new is handed out, and nobody is let in
 	disbatchFailure atomic.Pointer[error]   // why the node does not run
 	listeners       []listener
 	listening       []Listening
@@ -186,6 +188,7 @@ const drainPeriod = 10 * time.Millisecond
 // shutdown stops accepting, waits until everything owed has been sent or Drain is
 // over, and stops.
 func (s *Server) shutdown() error {
+	s.stopping.Store(true)
 	s.dwork.stopping.Store(true)
 	s.closeListeners()
 	s.kts46.closeSockets()
@@ -239,6 +242,20 @@ func (s *Server) eachReactor(fn func(*reactor)) {
 			<-done
 		}
 	}
+}
+
+// ready is the state that /readyz shows. A server that refuses new jobs is ready: its workers must reach it.
+func (s *Server) ready() (ok bool, text string) {
+	failed := s.failure.Load()
+	switch {
+	case failed != nil:
+		return false, "failed: " + failed.Error()
+	case s.stopping.Load():
+		return false, "stopping"
+	case s.refusing() == periodic.ReasonDisk:
+		return true, "degraded: refusing new jobs: the disk of --data has less free space than --min-free"
+	}
+	return true, "ok"
 }
 
 // post puts a delivery in another reactor's mailbox; true when the caller has to

@@ -264,7 +264,7 @@ func TestTooManyReports(t *testing.T) {
 	c.room = 0
 	c.send(request(1, periodic.Dump))
 	c.send(bytes.Repeat(request(2, periodic.Dump), maxReports+5))
-	if n := w.counters.refusedRequests.Load(); n != 5 {
+	if n := w.counters.refusals[periodic.ReasonReports].Load(); n != 5 {
 		t.Errorf("%d of %d requests were refused, want 5", n, maxReports+5)
 	}
 	c.room = 1 << 40

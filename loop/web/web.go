@@ -87,11 +87,24 @@ var takingMutex, takingBlock sync.Mutex
 type Page struct {
 	Pattern string
 	Handler http.HandlerFunc
+	Probe   bool // a monitor asks for it, under any name of the host
+}
+
+// Ready serves what an orchestrator asks before it sends anybody here: 200, or 503 when state says that nobody is to
+// come, with a line of text.
+func Ready(state func() (ok bool, text string)) Page {
+	return Page{Pattern: "GET /readyz", Probe: true, Handler: func(w http.ResponseWriter, _ *http.Request) {
+		ok, text := state()
+		if !ok {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		_, _ = fmt.Fprintln(w, text)
+	}}
 }
 
 // New returns a server on l that reads the metrics by calling samples, once per
 // scrape, and serves the pages. guard is asked about requests, but not about those of monitors,
-// for /metrics and /healthz: they may call the host what they like, and tell no page anything.
+// for /metrics and the probes: they may call the host what they like, and tell no page anything.
 func New(l net.Listener, guard *Guard, samples func() []Sample, pages ...Page) *Server {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(collection)),
@@ -118,6 +131,10 @@ func New(l net.Listener, guard *Guard, samples func() []Sample, pages ...Page) *
 		return func() { runtime.SetBlockProfileRate(0) }
 	}))
 	for _, p := range pages {
+		if p.Probe {
+			all.HandleFunc(p.Pattern, p.Handler)
+			continue
+		}
 		mux.HandleFunc(p.Pattern, p.Handler)
 	}
 	s := &Server{listener: l, http: http.Server{
