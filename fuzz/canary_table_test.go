@@ -37,7 +37,7 @@ var canaries = []canary{
 	{"a stream loses every other chunk", "sched/listen.go", "\t\tsh.out = Delivery{To: a.peer.id, Tag: a.tag, Effect: Chunk, Data: data}\n", "\t\tif len(data)%2 == 0 {\n\t\t\tcontinue\n\t\t}\n\t\tsh.out = Delivery{To: a.peer.id, Tag: a.tag, Effect: Chunk, Data: data}\n"},
 	{"a broadcast stops at some who wait", "sched/shard.go", "\t\tsh.out.To, sh.out.Tag, sh.out.Effect = w.peer.id, s.tag, Broadcast\n", "\t\tif w.peer.id&1 == 1 && sent {\n\t\t\tbreak\n\t\t}\n\t\tsh.out.To, sh.out.Tag, sh.out.Effect = w.peer.id, s.tag, Broadcast\n"},
 	{"a full disk takes jobs in", "loop/periodic_worker.go", "if r.server.full() {", "if r.server.full() && await {"},
-	{"a dump leaves out what is running", "loop/periodic_dump.go", "if j.Space != periodicSpace {", "if j.Space != periodicSpace || j.Running {"},
+	{"a dump leaves out what is running", "loop/periodic_dump.go", "case j.Space == periodicSpace:", "case j.Space == periodicSpace && !j.Running:"},
 	{"a Disbatch queue whose last task is next has its first", "loop/disbatch/tasks.go", "return bson.D{{Key: \"_id\", Value: -1}}", "return idAscending"},
 	{"a Disbatch claim is kept over the limit", "loop/disbatch/slots.go", "count <= int64(q.Limit) {", "count <= int64(q.Limit)+1 {"},
 	{"a Disbatch node that stops gives back what a worker has", "loop/disbatch/functions.go", "if n.o.Functions.Withdraw(a.Plugin.Function, id) {", "if n.o.Functions.Withdraw(a.Plugin.Function, id) || true {"},

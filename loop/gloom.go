@@ -261,7 +261,9 @@ func (g *gloomTalk) respond(body []byte) {
 			data = text
 		}
 	}
-	_ = r.server.sched.Finish(r.now, g.s.party(), g.job, data, r)
+	if err := r.server.sched.Finish(r.now, g.s.party(), g.job, data, r); err != nil {
+		g.s.tooLate("respond", func() (string, string) { return r.server.sched.NameOf(g.job) })
+	}
 	g.next()
 }
 

@@ -212,11 +212,11 @@ func (l *load) end(p *periodicTalk) error {
 	if l.reason == periodic.ReasonMalformed {
 		p.s.r.server.counters.truncated.Add(1)
 	}
+	if l.reason != 0 {
+		p.s.r.server.counters.refusals[l.reason].Add(1)
+		p.last.refused = l.reason
+	}
 	if l.refused {
-		if l.reason != 0 {
-			p.s.r.server.counters.refusals[l.reason].Add(1)
-			p.last.refused = l.reason
-		}
 		p.reply(l.msgID, periodic.Unknown)
 	} else {
 		group, wait := p.s.r.server.durableAll()

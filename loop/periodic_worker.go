@@ -120,7 +120,9 @@ func (p *periodicTalk) workDone(f *periodic.Frame) bool {
 			r.scratch, _ = appendBody(r.scratch[:0], data)
 			data = r.scratch
 		}
-		_ = r.server.sched.Finish(r.now, p.s.party(), ref, data, r)
+		if err := r.server.sched.Finish(r.now, p.s.party(), ref, data, r); err != nil {
+			p.tooLate(f, ref)
+		}
 		p.received(f.MsgID)
 	}
 	return ok
@@ -130,7 +132,9 @@ func (p *periodicTalk) workFail(f *periodic.Frame) bool {
 	ref, _, ok := p.handleOf(f.Args)
 	if ok {
 		r := p.s.r
-		_ = r.server.sched.Fail(r.now, p.s.party(), ref, r)
+		if err := r.server.sched.Fail(r.now, p.s.party(), ref, r); err != nil {
+			p.tooLate(f, ref)
+		}
 		p.received(f.MsgID)
 	}
 	return ok
@@ -150,7 +154,9 @@ func (p *periodicTalk) schedLater(f *periodic.Frame) bool {
 		return false
 	}
 	r := p.s.r
-	_ = r.server.sched.Postpone(r.now, p.s.party(), ref, delay, int32(step), r)
+	if err := r.server.sched.Postpone(r.now, p.s.party(), ref, delay, int32(step), r); err != nil {
+		p.tooLate(f, ref)
+	}
 	p.received(f.MsgID)
 	return true
 }

@@ -34,6 +34,8 @@ type Server struct {
 	conns    *shares
 	counters counters
 	noise    throttle               // of the log lines that hostile peers can cause
+	overdue  overdue                // jobs that ran for longer than their time-out
+	late     throttle               // of the lines about reports that came too late
 	dumps    chan struct{}          // the right to have a DUMP in memory
 	statuses chan struct{}          // and a long STATUS
 	reports  atomic.Int64           // long replies that nothing has been sent of yet
@@ -125,7 +127,7 @@ func newServer(o Options) (*Server, error) {
 	}
 	s.guard, s.conns = guard, newShares(&s.o)
 	s.clock, s.beside = s.readClocks, s.besideLoops
-	so := sched.Options{Shards: o.Shards, Seed: o.seed, Alarm: s.ring, Rules: rules}
+	so := sched.Options{Shards: o.Shards, Seed: o.seed, Alarm: s.ring, TimedOut: s.overdue.add, Rules: rules}
 	if o.Data != NoData {
 		s.feed = &feed{records: make([]journal.Record, o.Shards)}
 		so.Journal = s.feed

@@ -52,6 +52,7 @@ func (s *Server) runTimer(ctx context.Context) {
 		next := s.sched.Tick(s.now(), sink)
 		s.feed.flush()
 		s.wake(sink.mailed)
+		s.tellOverdue()
 		now := s.now()
 		timer.Reset(time.Duration(max(min(next.Wall-now.Wall, next.Mono-now.Mono), 0)) * time.Millisecond)
 	}

@@ -10,7 +10,7 @@ import (
 func (s *Scheduler) Finish(now Time, p *Peer, ref JobRef, data []byte, sink Sink) error {
 	sh, err := s.lock(ref)
 	if err != nil {
-		return err
+		return s.stale(err)
 	}
 	defer sh.unlock(now, sink)
 	r, err := sh.holding(p, ref)
@@ -67,7 +67,7 @@ func (s *Scheduler) Postpone(now Time, p *Peer, ref JobRef, delay int64, step in
 func (s *Scheduler) release(p *Peer, ref JobRef) (*shard, *record, error) {
 	sh, err := s.lock(ref)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, s.stale(err)
 	}
 	r, err := sh.holding(p, ref)
 	if err != nil {
@@ -81,6 +81,14 @@ func (s *Scheduler) release(p *Peer, ref JobRef) (*shard, *record, error) {
 
 func clampAdd(a, b int32) int32 {
 	return int32(max(min(int64(a)+int64(b), 1<<31-1), -1<<31))
+}
+
+// stale counts a report on a job that no shard has, and returns why.
+func (s *Scheduler) stale(why error) error {
+	s.shards[0].mu.Lock()
+	defer s.shards[0].mu.Unlock()
+	s.shards[0].counters.Stale++
+	return why
 }
 
 // lock locks the shard of a reference.

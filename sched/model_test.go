@@ -254,7 +254,7 @@ func (m *model) held(p *modelPeer, ref JobRef, shards int) (*modelJob, error) {
 	err := error(nil)
 	switch {
 	case int(ref.Shard) >= shards:
-		return nil, ErrNotFound
+		j, err = nil, ErrNotFound
 	case j == nil || j.state != reserved:
 		err = ErrNotFound
 	case j.holder != p:

@@ -92,6 +92,10 @@ type Options struct {
 	// Alarm, when set, is called when Tick has something to do earlier than it
 	// last said. It is called under a shard lock and must not block.
 	Alarm func()
+	// TimedOut, when set, is told of each reservation that its time-out has ended, before the
+	// job goes to anybody else. It is called under a shard lock: it copies what it keeps of
+	// the job, and does not block.
+	TimedOut func(job *Job, holder SessionID)
 }
 
 // Scheduler is the door to all jobs. It is safe for concurrent use.
@@ -99,6 +103,7 @@ type Scheduler struct {
 	shards    []shard
 	seed      maphash.Seed
 	alarm     func()
+	timedOut  func(*Job, SessionID)
 	journal   Journal
 	maxQueues int
 	window    int
@@ -127,7 +132,7 @@ type Scheduler struct {
 // New returns an empty scheduler.
 func New(o Options) *Scheduler {
 	s := &Scheduler{
-		shards: make([]shard, max(o.Shards, 1)), seed: o.Seed, alarm: o.Alarm,
+		shards: make([]shard, max(o.Shards, 1)), seed: o.Seed, alarm: o.Alarm, timedOut: o.TimedOut,
 		maxQueues: o.MaxQueues, window: o.Window, rules: o.Rules, journal: o.Journal,
 	}
 	if s.maxQueues == 0 {

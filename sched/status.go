@@ -91,6 +91,22 @@ func (sh *shard) status(q *queue) QueueStatus {
 	return st
 }
 
+// NameOf returns the queue and the name of the job that a reference is of, whoever holds it; both are
+// empty when it is gone.
+func (s *Scheduler) NameOf(ref JobRef) (queue, name string) {
+	sh, err := s.lock(ref)
+	if err != nil {
+		return "", ""
+	}
+	defer sh.mu.Unlock()
+	r := sh.slab.find(ref.Slot)
+	if r == nil || r.state == free || !r.live() || r.seq != ref.Seq || r.space != ref.Space {
+		return "", ""
+	}
+	b, _ := unpack(sh.arena.view(r.bytes, int(r.size)))
+	return sh.queueOf(r).name, string(b)
+}
+
 // QueueCount returns how many queues there are.
 func (s *Scheduler) QueueCount() int { return int(s.queueCount.Load()) }
 

@@ -86,6 +86,10 @@ func (sh *shard) expire(now Time, x *index, timeout int64, room int, sink Sink) 
 		job := x.head(&sh.buckets)
 		r := sh.slab.at(job)
 		sh.counters.TimedOut++
+		if w := sh.watches[r.home]; sh.s.timedOut != nil {
+			sh.view(job, r, w.queue, &sh.out.Job)
+			sh.s.timedOut(&sh.out.Job, w.peer.id)
+		}
 		q := sh.unhold(job, r)
 		sh.fail(now, job, r, q, sink)
 	}

@@ -1,0 +1,94 @@
+package loop
+
+import (
+	"sync"
+	"time"
+
+	"treadle/codec/periodic"
+	"treadle/sched"
+)
+
+// The log tells of a job that runs for longer than its time-out, and of a report that
+// comes behind that: nobody else is told, and such a job may run for ever.
+
+// overdue keeps the first job whose time-out has passed since the last line of the log.
+type overdue struct {
+	throttle throttle
+
+	mu             sync.Mutex // taken under a shard's lock
+	jobs           int
+	function, name string
+	timeout        int32 // seconds; 0: the default
+	holder         sched.SessionID
+}
+
+// add is told by the scheduler of each.
+func (o *overdue) add(j *sched.Job, holder sched.SessionID) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.jobs++; o.jobs == 1 {
+		o.function, o.name, o.timeout, o.holder = functionText(j.Queue), shown(string(j.Name)), j.Timeout, holder
+	}
+}
+
+// tellOverdue logs what there is, a line a second at most.
+func (s *Server) tellOverdue() {
+	o := &s.overdue
+	o.mu.Lock()
+	jobs, function, name, timeout, holder := o.jobs, o.function, o.name, o.timeout, o.holder
+	if jobs == 0 || !o.throttle.allow(s.now().Mono) {
+		o.mu.Unlock()
+		return
+	}
+	o.jobs = 0
+	o.mu.Unlock()
+	if timeout <= 0 {
+		timeout = int32(s.config.timeout.Load())
+	}
+	r := s.reactors[uint64(holder)>>loopShift].Load()
+	r.exec(func() {
+		worker := "gone"
+		if session := r.session(holder); session != nil {
+			worker = addressOf(session.conn)
+		}
+		s.log.Warn("a job has run for longer than its time-out and is handed out again; its result will not count: give it more time with submit --timeout or config set timeout",
+			"function", function, "job", name, "worker", worker, "timeout", time.Duration(timeout)*time.Second, "others", jobs-1)
+	})
+}
+
+// tooLate logs that the peer has reported on a job that it does not hold, a line a second at most.
+// names says which.
+func (s *session) tooLate(report string, names func() (queue, name string)) {
+	server := s.r.server
+	if server.late.allow(s.r.now.Mono) {
+		queue, name := names()
+		server.log.Warn("a worker's report does not count, since it does not hold the job: its time-out has passed, or it was removed",
+			"function", functionText(queue), "job", shown(name), "worker", addressOf(s.conn), "report", report)
+	}
+}
+
+// tooLate is that of a session. In the framing of 2018 the handle has no names: they are those of
+// the job, while it is there.
+func (p *periodicTalk) tooLate(f *periodic.Frame, ref sched.JobRef) {
+	p.s.tooLate(f.Cmd.String(), func() (queue, name string) {
+		if p.framing == periodic.Plain {
+			return p.s.r.server.sched.NameOf(ref)
+		}
+		function, rest, _ := periodic.Str8(f.Args)
+		b, _, _ := periodic.Str8(rest)
+		return string(queueOf(function)), string(b)
+	})
+}
+
+// maxShown bounds a name in the log: those of Gloom may have megabytes.
+const maxShown = 255
+
+func shown(name string) string { return name[:min(len(name), maxShown)] }
+
+// functionText is a queue's name for the log.
+func functionText(queue string) string {
+	if name, ok := functionOf(queue); ok {
+		queue = string(name)
+	}
+	return shown(queue)
+}
