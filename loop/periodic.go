@@ -184,8 +184,8 @@ func (p *periodicTalk) handle(f *periodic.Frame) {
 		ok = p.administer(f)
 	}
 	if !ok {
-		p.s.r.server.counters.truncated.Add(1)
 		p.last.refused = periodic.ReasonMalformed
+		p.s.r.server.counters.truncated.Add(1)
 		p.reply(f.MsgID, periodic.Unknown)
 	}
 }
