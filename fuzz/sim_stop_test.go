@@ -11,8 +11,8 @@ import (
 )
 
 // How connections and servers end in order. A server does so when it is sent a signal, or a
-// client's SHUTDOWN: who is connected goes on until nobody is owed anything, or it has lasted too
-// long; and all that the server has heard of is on disk.
+// client's SHUTDOWN: it hands out no more jobs, who is connected goes on until no job is running and
+// nobody is owed anything, or it has lasted too long; and all that the server has heard of is on disk.
 
 // drainSteps is how many things happen at most while a server stops.
 const drainSteps = 100
@@ -112,7 +112,7 @@ func (s *sim) drains() {
 }
 
 // behaves has all read what there is for them while the server stops, and the disk be as fast as
-// they are: then it waits for results of running jobs alone.
+// they are: then it waits for running jobs alone.
 func (s *sim) behaves() {
 	for range 10 {
 		s.commit()
@@ -122,20 +122,25 @@ func (s *sim) behaves() {
 		s.pass(100 * time.Millisecond)
 	}
 	for _, j := range s.jobs {
-		if j.owner != nil || j.asked {
+		if s.mayRun(j) {
 			return
 		}
 	}
 	if s.server.Owes() {
-		s.fail("the server does not stop, and nobody waits for a result")
+		s.fail("the server does not stop, and no job is running")
 	}
+}
+
+// mayRun says whether a worker may have j: one that a restart would repeat.
+func (s *sim) mayRun(j *simJob) bool {
+	return j.by != ofDwork && j.now != gone && (j.holder != nil || j.lost || s.waitsUnread(j))
 }
 
 // owesNothing checks a server that stops because nobody is owed anything.
 func (s *sim) owesNothing() {
 	for _, j := range s.jobs {
-		if s.holds(j.holder, j) && (j.asked || j.owner != nil && !j.owner.peer.Closed()) {
-			s.fail("the server stops, and somebody waits for %v, which c%d does", j, j.holder.id)
+		if j.by != ofDwork && s.holds(j.holder, j) {
+			s.fail("the server stops, and c%d does %v", j.holder.id, j)
 		}
 	}
 	for _, c := range s.conns {

@@ -140,6 +140,9 @@ func (s *sim) takesAlong(c *simConn) {
 
 // idles checks, when nothing is in the air, that no worker waits beside a job that it could have.
 func (s *sim) idles() {
+	if s.stopping {
+		return // nothing is handed out
+	}
 	for _, c := range s.conns {
 		if c.kind == gloomSlave && !c.busy && !c.peer.Broken && c.joined > 0 && c.joined <= s.turn {
 			if j := s.ready(c); j != nil {
@@ -165,7 +168,7 @@ func (s *sim) noJob(c *simConn) {
 	if s.grab != loop.GrabDocument {
 		s.fail("c%d is sent NO_JOB", c.id)
 	}
-	if j := s.ready(c); j != nil && !s.mixed && !c.slow {
+	if j := s.ready(c); j != nil && !s.mixed && !c.slow && !s.stopping {
 		s.fail("c%d is sent NO_JOB, and %v is ready for it", c.id, j)
 	}
 	s.say("c%d hears that there is no job", c.id)

@@ -55,6 +55,7 @@ type Offline struct {
 	rested    uint64          // the same when the journal was last at rest
 	stopped   bool            // the server wants to stop: its journal has failed, or a client has asked for it
 	abandoned bool            // nobody waits for it any more
+	handedOut uint64          // how often a job was, when the server began to stop
 	connected int64           // peers that have not ended
 	serves    bool            // on listeners, too
 	later     []func()        // what the loops run when time has passed
@@ -375,6 +376,9 @@ func (o *Offline) Check() error {
 			return errPanic
 		}
 	}
+	if o.server.stopping.Load() && o.handOuts() != o.handedOut {
+		return errors.New("a server that stops has handed out a job")
+	}
 	counted := int64(o.server.conns.Load())
 	if n := o.peers(); !o.serves && counted != n {
 		return fmt.Errorf("%d are connected, and the server counts %d", n, counted)
@@ -389,8 +393,8 @@ func (o *Offline) Check() error {
 			}
 		}
 	}
-	if o.server.sched.Awaited() {
-		return errors.New("nobody is connected, and a running job is awaited")
+	if o.server.sched.Unfinished() > 0 {
+		return errors.New("nobody is connected, and a job is running")
 	}
 	var err error
 	o.server.sched.Status(func(q sched.QueueStatus) {

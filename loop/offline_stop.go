@@ -7,9 +7,18 @@ import "slices"
 // An orderly end of an Offline server has the parts of one with sockets, with all that may
 // happen between them.
 
-// BeginStop is the signal to stop: who is connected is served still, and nobody else may
-// connect.
-func (o *Offline) BeginStop() { o.server.dwork.stopping.Store(true) }
+// BeginStop is the signal to stop: who is connected is served still, but handed no job, and
+// nobody else may connect.
+func (o *Offline) BeginStop() {
+	o.server.halt()
+	o.handedOut = o.handOuts()
+}
+
+// handOuts is how often a job was handed out.
+func (o *Offline) handOuts() uint64 {
+	st := o.server.sched.Stats()
+	return st.Assigned + st.Broadcast
+}
 
 // Owes says whether the server, which is to stop, has something for somebody that it has to
 // wait for.

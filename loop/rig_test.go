@@ -64,6 +64,9 @@ func startServer(t *testing.T, o Options, prepare ...func(*Server)) *rig {
 	if o.HTTP == "" {
 		o.HTTP = "off"
 	}
+	if o.Drain == 0 { // most tests leave jobs running
+		o.Drain = 100 * time.Millisecond
+	}
 	if o.Data == "" {
 		o.Data = NoData
 	}

@@ -190,17 +190,19 @@ const drainPeriod = 10 * time.Millisecond
 // shutdown stops accepting, waits until everything owed has been sent or Drain is
 // over, and stops.
 func (s *Server) shutdown() error {
-	s.stopping.Store(true)
-	s.dwork.stopping.Store(true)
+	s.halt()
 	s.closeListeners()
 	s.kts46.closeSockets()
 	s.accepters.Wait() // a connection given to a loop that has ended would wait for ever
+	if n := s.sched.Unfinished(); n > 0 {
+		s.log.Info("no job is handed out any more; waiting for those that are running", "jobs", n, "drain", s.drain())
+	}
 	deadline := time.Now().Add(s.o.Drain)
 	for s.failure.Load() == nil && s.owes() && time.Now().Before(deadline) {
 		time.Sleep(drainPeriod)
 	}
 	if s.failure.Load() == nil && s.owes() {
-		s.log.Warn("stopping although peers have not read all they are owed", "drain", s.o.Drain)
+		s.tellLeft()
 	}
 	s.eachReactor((*reactor).dismiss)
 	err := s.engine.stop()
@@ -218,8 +220,8 @@ func (s *Server) shutdown() error {
 	return err
 }
 
-// owes says whether a session has something unsent, or waits for a long reply or
-// for the result of a job that is running.
+// owes says whether a job is running, or a session has something unsent or waits for a
+// long reply.
 func (s *Server) owes() bool {
 	owed := s.awaits()
 	s.eachReactor(func(r *reactor) { owed = owed || r.owes() })
@@ -228,7 +230,7 @@ func (s *Server) owes() bool {
 
 // awaits is owes for all that the reactors do not know of.
 func (s *Server) awaits() bool {
-	return s.sched.Awaited() || s.reports.Load() > 0 || s.dwork.owed.Load() > 0 || s.kts46.active.Load() > 0 || s.draining.Load() > 0
+	return s.sched.Unfinished() > 0 || s.reports.Load() > 0 || s.dwork.owed.Load() > 0 || s.kts46.active.Load() > 0 || s.draining.Load() > 0
 }
 
 // eachReactor runs fn on every reactor's loop, one after the other, and waits.

@@ -49,6 +49,78 @@ func TestStopDeliversResults(t *testing.T) {
 	}
 }
 
+// TestStopWaitsForRunningJobs: nothing is handed out any more when the server stops, and it waits for the
+// jobs that a restart would run again, also when nobody waits for their results.
+func TestStopWaitsForRunningJobs(t *testing.T) {
+	for _, loops := range []int{1, 2} {
+		log := &journalist{}
+		r := startServer(t, Options{Loops: loops, Drain: time.Hour, Log: log.log()})
+		client, worker, idle := r.greet(periodic.Client), r.greet(periodic.Worker), r.greet(periodic.Worker)
+		worker.send(request(1, periodic.CanDo, str8("f")), request(2, periodic.GrabJob))
+		worker.ping()
+		client.ask(1, periodic.SubmitJob, job("f", "first"), byte(periodic.Success))
+		handle, _ := assigned(t, worker.next())
+		idle.send(request(1, periodic.CanDo, str8("f")), request(2, periodic.GrabJob))
+		idle.ping()
+		r.end()
+		r.refused()
+		client.ask(2, periodic.SubmitJob, job("f", "second"), byte(periodic.Success))
+		worker.send(request(3, periodic.GrabJob))
+		worker.ping()
+		idle.ping() // and is sent nothing else
+		worker.send(request(4, periodic.WorkDone, handle))
+		r.wait()
+		for _, w := range []*wire{worker, idle} {
+			if got := w.wantClosed(); len(got) > 0 {
+				t.Errorf("a worker got %x", got)
+			}
+		}
+		if len(log.lines("waiting for those that are running\" jobs=1 ")) != 1 || len(log.lines("level=WARN")) > 0 {
+			t.Errorf("the log says %s", log.said.String())
+		}
+	}
+}
+
+// TestStopSaysWhatItLeaves: when the drain time is over the log says how many jobs of which functions
+// run on; a drain time of none waits for nobody. Tasks stay their workers'.
+func TestStopSaysWhatItLeaves(t *testing.T) {
+	for _, drain := range []time.Duration{time.Nanosecond, 50 * time.Millisecond} {
+		log := &journalist{}
+		r := startServer(t, Options{Drain: drain, Log: log.log(), Dwork: DworkOptions{Listen: []string{"tcp://127.0.0.1:0"}}})
+		client, worker := r.greet(periodic.Client), r.greet(periodic.Worker)
+		worker.send(request(1, periodic.CanDo, str8("a b")), request(2, periodic.CanDo, str8("c")))
+		for i, j := range [][]byte{job("a b", "1"), job("a b", "2"), job("c", "3")} {
+			client.ask(uint32(i), periodic.SubmitJob, j, byte(periodic.Success))
+			worker.send(request(uint32(10+i), periodic.GrabJob))
+			assigned(t, worker.next())
+		}
+		h := r.hub()
+		if err := h.Create(t.Context(), tasksOf("task")...); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.Steal(t.Context(), "w", 1); err != nil {
+			t.Fatal(err)
+		}
+		r.stop()
+		if got := log.lines("level=WARN"); len(got) != 1 || !strings.Contains(got[0], `jobs=3 functions="\"a b\" 2, \"c\" 1"`) {
+			t.Errorf("the log says %q", got)
+		}
+	}
+}
+
+// TestStopKeepsTasks: a stop does not wait for tasks, which keep their workers.
+func TestStopKeepsTasks(t *testing.T) {
+	r := startServer(t, Options{Drain: time.Hour, Dwork: DworkOptions{Listen: []string{"tcp://127.0.0.1:0"}}})
+	h := r.hub()
+	if err := h.Create(t.Context(), tasksOf("task")...); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Steal(t.Context(), "w", 1); err != nil {
+		t.Fatal(err)
+	}
+	r.stop()
+}
+
 // TestStopDeliversDump: so does a client that reads a large DUMP, or waits for its turn.
 func TestStopDeliversDump(t *testing.T) {
 	r := startServer(t, Options{Drain: time.Hour, MaxFrame: 256 << 10, GloomMaxFrame: 256 << 10, MaxOutbound: 1 << 20})

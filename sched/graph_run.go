@@ -46,7 +46,7 @@ func (sh *shard) steal(now Time, p *Peer, queue []byte, n int, sink Sink, fn fun
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)
 	q := sh.byName[string(queue)]
-	if q == nil {
+	if q == nil || sh.halted {
 		return 0, false
 	}
 	if q.lined == 0 {

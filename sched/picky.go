@@ -54,8 +54,11 @@ func (sh *shard) pair(now Time, q *queue, w *watch, sink Sink) bool {
 }
 
 // jobFor returns the first ready job that a watch's peer can be given, none when there
-// is none.
+// is none, or nothing is handed out any more.
 func (sh *shard) jobFor(w *watch) uint32 {
+	if sh.halted {
+		return none
+	}
 	q := w.queue
 	first := q.ready.head(&sh.buckets)
 	if !q.picky() {

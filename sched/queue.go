@@ -18,6 +18,7 @@ type queue struct {
 	named      int      // of the workers, those that know jobs by name
 	spaces     uint16   // name spaces that ever had a job here
 	running    int      // reserved jobs
+	assigned   int      // of these, tasks
 	parked     []uint32 // jobs waiting for a lock, in no order
 	waiting    int      // tasks waiting for others
 	tasks      int      // tasks that are not complete

@@ -190,7 +190,7 @@ func (sh *shard) reserve(now Time, w *watch, tag uint64, sink Sink) error {
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)
 	p, q := w.peer, w.queue
-	direct := q.ready.jobs > 0 && len(q.line) == 0 && q.broadcasts == 0 && !w.ended && !q.picky()
+	direct := q.ready.jobs > 0 && !sh.halted && len(q.line) == 0 && q.broadcasts == 0 && !w.ended && !q.picky()
 	p.mu.Lock()
 	if !direct || p.slots.len() > 0 || p.unsent >= p.window {
 		err := p.addSlot(sh.s, tag, false)

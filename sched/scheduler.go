@@ -65,7 +65,8 @@ type Rules struct {
 	Untimed bool
 	// Graph: its jobs are tasks, which wait for each other and stand in a line of their
 	// own. Extend, Transfer, Steal, Complete and those of a Lease are their verbs; they
-	// are never broadcast or dropped with their queue, and Cancel alone removes them.
+	// are never broadcast or dropped with their queue, and Cancel alone removes them. It
+	// needs Untimed.
 	Graph bool
 	// Private: its tasks are handed out by Steal alone, never to a Reserve.
 	Private bool

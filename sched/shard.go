@@ -30,6 +30,8 @@ type shard struct {
 	parked   index // waiting for a lock, key {start}
 	awaits   map[uint32][]await
 	topics   map[topic][]await
+	endless  int      // reserved jobs without a time-out that are no tasks
+	halted   bool     // nothing is handed out any more
 	calls    []string // locks that may have room for a job that waits, see unlock
 	counters Counters
 
@@ -192,8 +194,11 @@ func (sh *shard) match(now Time, q *queue, sink Sink) {
 }
 
 // matchOne hands the first ready job to the oldest waiting slot, or wakes that;
-// false when there is no such pair.
+// false when there is no such pair, or nothing is handed out any more.
 func (sh *shard) matchOne(now Time, q *queue, sink Sink) bool {
+	if sh.halted {
+		return false
+	}
 	if q.picky() {
 		return sh.matchPicky(now, q, sink)
 	}
@@ -265,6 +270,7 @@ func (sh *shard) hold(now Time, job uint32, r *record, w *watch, s slot) {
 	r.flags &^= ownDeadline | untimed
 	if sh.s.rules[r.space].Untimed {
 		r.flags |= untimed
+		sh.countUntimed(r, w.queue, 1)
 		return
 	}
 	if r.timeout > 0 {
@@ -295,6 +301,7 @@ func (sh *shard) unhold(job uint32, r *record) *queue {
 	}
 	switch {
 	case r.flags&untimed != 0:
+		sh.countUntimed(r, w.queue, -1)
 	case r.flags&ownDeadline != 0:
 		sh.deadline.remove(&sh.buckets, &sh.slab, job)
 	default:

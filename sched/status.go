@@ -55,8 +55,10 @@ type QueueStatus struct {
 	Workers int
 	Jobs    int // pending, running, parked and waiting for others
 	Running int
-	Parked  int   // waiting for a lock
-	SchedAt int64 // smallest sched_at among the pending jobs, 0 when that is now or there is none
+	// Unfinished are those of the running ones that a restart makes ready again: all but tasks.
+	Unfinished int
+	Parked     int   // waiting for a lock
+	SchedAt    int64 // smallest sched_at among the pending jobs, 0 when that is now or there is none
 }
 
 // Status calls fn for every queue, under the shard's lock: shard by shard, in no
@@ -75,7 +77,7 @@ func (s *Scheduler) Status(fn func(QueueStatus)) {
 }
 
 func (sh *shard) status(q *queue) QueueStatus {
-	st := QueueStatus{Name: q.name, Workers: q.workers, Jobs: q.pending() + q.running + len(q.parked) + q.waiting, Running: q.running, Parked: len(q.parked)}
+	st := QueueStatus{Name: q.name, Workers: q.workers, Jobs: q.pending() + q.running + len(q.parked) + q.waiting, Running: q.running, Unfinished: q.running - q.assigned, Parked: len(q.parked)}
 	if q.immediate > 0 || q.pending() == 0 {
 		return st
 	}
@@ -150,25 +152,4 @@ func (s *Scheduler) walk(c Cursor, n int, fn func(*shard, uint32, *record, *queu
 		c = Cursor{shard: c.shard + 1}
 	}
 	return c, c.shard >= len(s.shards)
-}
-
-// Awaited says whether a job is running whose result a peer awaits.
-func (s *Scheduler) Awaited() bool {
-	for i := range s.shards {
-		if s.shards[i].awaited() {
-			return true
-		}
-	}
-	return false
-}
-
-func (sh *shard) awaited() bool {
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	for job := range sh.awaits {
-		if sh.slab.at(job).state == reserved {
-			return true
-		}
-	}
-	return false
 }

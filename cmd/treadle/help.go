@@ -17,7 +17,7 @@ The exit code is 0 when it worked, 1 when it did not, 2 for a usage error, 130 w
 
 // Help is printed by treadle serve --help.
 func (serveCmd) Help() string {
-	return `Serves until SIGTERM or SIGINT, then stops accepting, delivers what is owed within --drain and exits 0; a second signal exits at once.
+	return `Serves until SIGTERM or SIGINT, then hands out no more jobs, waits within --drain for the results of those that are running, delivers what is owed and exits 0; a second signal exits at once. What is still running then is said in the log; it runs again after the next start.
 
 	treadle serve
 	treadle serve --periodic tcp://0.0.0.0:5000 --periodic unix:///run/periodic.sock

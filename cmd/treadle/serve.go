@@ -59,7 +59,7 @@ type serveCmd struct {
 
 	HandshakeTimeout time.Duration `default:"10s" placeholder:"TIME" help:"Time a new connection has to say who it is, or in Gloom anything, as in 500ms, 10s, 2m (default: ${default})."`
 	FrameTimeout     time.Duration `default:"100s" placeholder:"TIME" help:"Time a request may stay unfinished (default: ${default})."`
-	Drain            time.Duration `default:"10s" placeholder:"TIME" help:"Time a stopping server goes on delivering what is owed; 0s: none (default: ${default})."`
+	Drain            time.Duration `default:"10s" placeholder:"TIME" help:"Time a stopping server waits for running jobs, and delivers what is owed; 0s: none (default: ${default})."`
 
 	LogLevel  string `enum:"debug,info,warn,error" default:"info" help:"Least level that is logged: debug, info, warn or error (default: ${default})."`
 	LogFormat string `enum:"text,json" default:"text" help:"Form of the log on standard error: text or json (default: ${default})."`

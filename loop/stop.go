@@ -1,0 +1,58 @@
+package loop
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"treadle/sched"
+)
+
+// halt is the beginning of a stop: nothing is handed out any more, results are taken.
+func (s *Server) halt() {
+	s.sched.Halt()
+	s.stopping.Store(true)
+	s.dwork.stopping.Store(true)
+}
+
+// drain is the setting for people: a server that is not to wait has one of a nanosecond.
+func (s *Server) drain() time.Duration { return s.o.Drain.Round(time.Millisecond) }
+
+// maxLeft is how many functions a stopping server names of those whose jobs it leaves running.
+const maxLeft = 10
+
+// tellLeft logs what the drain time was too short for.
+func (s *Server) tellLeft() {
+	jobs, functions := s.unfinished()
+	if jobs == 0 {
+		s.log.Warn("stopping although peers have not read all they are owed", "drain", s.drain())
+		return
+	}
+	s.log.Warn("stopping although jobs are running: their results do not count, and what is in the journal runs again; a longer --drain waits for them",
+		"jobs", jobs, "functions", functions, "drain", s.drain())
+}
+
+// unfinished counts the running jobs that a restart repeats, and names the functions with
+// the most of them.
+func (s *Server) unfinished() (jobs int, functions string) {
+	var all []sched.QueueStatus
+	s.sched.Status(func(q sched.QueueStatus) {
+		if q.Unfinished > 0 {
+			jobs += q.Unfinished
+			all = append(all, q)
+		}
+	})
+	slices.SortFunc(all, func(a, b sched.QueueStatus) int {
+		return cmp.Or(cmp.Compare(b.Unfinished, a.Unfinished), cmp.Compare(a.Name, b.Name))
+	})
+	var text []string
+	for _, q := range all[:min(len(all), maxLeft)] {
+		text = append(text, fmt.Sprintf("%q %d", functionText(q.Name), q.Unfinished))
+	}
+	if more := len(all) - maxLeft; more > 0 {
+		text = append(text, fmt.Sprintf("and %d more", more))
+	}
+	return jobs, strings.Join(text, ", ")
+}

@@ -1,0 +1,36 @@
+package sched
+
+// Halt ends the handing out of jobs, for good: no Assign, Broadcast or Wake follows, and Steal
+// takes nothing. All other verbs go on, so that workers can end what they hold.
+func (s *Scheduler) Halt() {
+	for i := range s.shards {
+		sh := &s.shards[i]
+		sh.mu.Lock()
+		sh.halted = true
+		sh.mu.Unlock()
+	}
+}
+
+// Unfinished counts the reserved jobs that a restart makes ready again: all but tasks, which
+// keep their holders.
+func (s *Scheduler) Unfinished() (n int) {
+	for i := range s.shards {
+		sh := &s.shards[i]
+		sh.mu.Lock()
+		n += sh.unfinished()
+		sh.mu.Unlock()
+	}
+	return n
+}
+
+// unfinished needs no walk: a reserved job stands under a deadline, or is counted.
+func (sh *shard) unfinished() int { return sh.running.jobs + sh.deadline.jobs + sh.endless }
+
+// countUntimed counts a job that is reserved without a time-out, as all tasks are.
+func (sh *shard) countUntimed(r *record, q *queue, n int) {
+	if r.flags&task != 0 {
+		q.assigned += n
+	} else {
+		sh.endless += n
+	}
+}
