@@ -35,6 +35,9 @@ func TestHalt(t *testing.T) {
 		t.Helper()
 		got := 0
 		x.s.Steal(x.now, holder, []byte("tasks"), 1, &x.rec, func(*TaskView) bool { got++; return true })
+		if _, ok := x.s.Head([]byte("tasks")); ok != (want > 0) {
+			t.Errorf("there is a first task: %v", ok)
+		}
 		if got != want {
 			t.Errorf("%d tasks are stolen, want %d", got, want)
 		}

@@ -107,13 +107,13 @@ func (s *Scheduler) Cancel(now Time, space Space, queue, name []byte, sink Sink)
 
 // Head returns where the first task in a queue's line stands: of several queues' first
 // tasks, the one with the smallest place has been in line for longest, but for those that
-// were put first. ok is false when the line is empty.
+// were put first. ok is false when the line is empty, or nothing is handed out any more.
 func (s *Scheduler) Head(queue []byte) (place int64, ok bool) {
 	sh := s.shardOf(queue)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	q := sh.byName[string(queue)]
-	if q == nil || q.lined == 0 {
+	if q == nil || q.lined == 0 || sh.halted {
 		return 0, false
 	}
 	return sh.slab.node(sh.firstTask(q)).place, true
