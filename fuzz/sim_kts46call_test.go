@@ -112,6 +112,9 @@ func (s *sim) ktsGets(f *ktsFlight) []*ktsTask {
 		s.kts.requeue(t, false)
 	}
 	given := s.kts.first(kinds)
+	if s.stopping {
+		given = nil // nothing is handed out
+	}
 	f.want = fmt.Sprint(nil)
 	if f.v2 {
 		f.want = ktsEmpty
