@@ -54,12 +54,20 @@ func serveArguments(ports [portCount]string, more ...string) []string {
 	}, more...)
 }
 
+// profiles is the setting by which a Treadle serves the profile that makes it collect; one that does so anyway has none.
+func profiles(treadle string) []string {
+	if help, _ := exec.Command(treadle, "serve", "--help").CombinedOutput(); strings.Contains(string(help), "--pprof") {
+		return []string{"--pprof", "on"}
+	}
+	return nil
+}
+
 // contenders lists Treadle with its variants, unless its path is empty, and every peer that the machine has. All of them
 // run one thread for connections and jobs, and all but the durable ones, which come last, keep their jobs in memory alone.
 func contenders(treadle string) []contender {
 	const socket = "periodic.sock"
 	serve := command{path: treadle, gloom: true, arguments: func(ports [portCount]string, directory string) []string {
-		return serveArguments(ports, "--periodic", "unix://"+filepath.Join(directory, socket), "--data", "none")
+		return serveArguments(ports, append(profiles(treadle), "--periodic", "unix://"+filepath.Join(directory, socket), "--data", "none")...)
 	}}
 	local := serve
 	local.socket = socket

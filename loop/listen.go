@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"strings"
 	"syscall"
 	"time"
 
@@ -45,7 +46,11 @@ func (s *Server) listen() error {
 	if err != nil {
 		return badOption("http", "cannot listen on %s: %w", s.o.HTTP, plain(err))
 	}
-	s.web = web.New(l, s.guard, s.samples, web.Page{Pattern: "GET /dwork/graph", Handler: s.dwork.graph}, web.Ready(s.ready))
+	pages := []web.Page{{Pattern: "GET /dwork/graph", Handler: s.dwork.graph}, web.Ready(s.ready)}
+	if s.o.Pprof == "on" {
+		pages = append(pages, web.Profiles()...)
+	}
+	s.web = web.New(l, s.guard, s.samples, pages...)
 	s.listening = append(s.listening, Listening{"http", "http://" + l.Addr().String()})
 	return nil
 }
@@ -119,6 +124,28 @@ func plain(err error) error {
 		return errno
 	}
 	return err
+}
+
+// warnOpen says in one line which addresses others than this host can reach.
+func (s *Server) warnOpen() {
+	var open []string
+	stops := false
+	for _, l := range s.listening {
+		network, address, _ := strings.Cut(l.Address, "://")
+		host, _, err := net.SplitHostPort(address)
+		if ip := net.ParseIP(host); network == "unix" || err != nil || ip != nil && ip.IsLoopback() {
+			continue
+		}
+		open = append(open, l.Address)
+		stops = stops || l.Protocol == "periodic" && s.o.PeriodicShutdown == "on"
+	}
+	switch {
+	case open == nil:
+	case stops:
+		s.log.Warn("anybody who reaches these addresses may use this server, and stop it: there is no authentication, and --periodic-shutdown is on", "addresses", strings.Join(open, " "))
+	default:
+		s.log.Warn("anybody who reaches these addresses may use this server: there is no authentication", "addresses", strings.Join(open, " "))
+	}
 }
 
 func (s *Server) closeListeners() {

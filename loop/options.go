@@ -90,8 +90,10 @@ type Options struct {
 	Kts46 Kts46Options
 	// Disbatch are the settings of the Disbatch node inside of the server.
 	Disbatch DisbatchOptions
-	// HTTP is the host:port of metrics, health and profiles, or "off".
+	// HTTP is the host:port of metrics and health, or "off".
 	HTTP string
+	// Pprof says whether Go's profiles are there, too: "on" or "off" (default).
+	Pprof string
 	// AllowHosts are the host names that HTTP requests may be sent to, on every HTTP port,
 	// beside IP addresses, localhost, the host's own name and the hosts of addresses in these
 	// settings.
@@ -192,6 +194,8 @@ func (o *Options) validate() error {
 		return badOption("periodic-crc", "%q is none of 2019, 2020, 2023, 2026", o.PeriodicCRC)
 	case o.PeriodicShutdown != "on" && o.PeriodicShutdown != "off":
 		return badOption("periodic-shutdown", "%q is neither on nor off", o.PeriodicShutdown)
+	case o.Pprof != "on" && o.Pprof != "off":
+		return badOption("pprof", "%q is neither on nor off", o.Pprof)
 	case o.Loops < 1 || o.Loops > maxLoops:
 		return badOption("loops", "%d is not between 1 and %d", o.Loops, maxLoops)
 	case o.Shards < 1 || o.Shards > maxShards:
@@ -246,6 +250,7 @@ func (o *Options) fillDefaults() {
 	setDefault(&o.PeriodicGrab, GrabHold)
 	setDefault(&o.PeriodicCRC, "2023")
 	setDefault(&o.PeriodicShutdown, "on")
+	setDefault(&o.Pprof, "off")
 	setDefault(&o.Data, DefaultData)
 	setDefault(&o.Sync, "always")
 	setDefault(&o.SyncInterval, 50*time.Millisecond)

@@ -174,11 +174,12 @@ func (s *Server) announce() {
 	if limit := debug.SetMemoryLimit(-1); limit != math.MaxInt64 {
 		memory = limit
 	}
-	s.log.Info("treadle is ready", "version", s.o.Version, "loops", s.o.Loops, "shards", s.o.Shards,
+	s.log.Info("treadle is ready", "version", s.o.Version, "data", s.o.Data, "loops", s.o.Loops, "shards", s.o.Shards,
 		"max-connections", s.o.MaxConnections, "max-frame", s.o.MaxFrame, "memory-limit", memory)
 	for _, l := range s.listening {
 		s.log.Info("listening", "protocol", l.Protocol, "address", l.Address)
 	}
+	s.warnOpen()
 	if s.o.Started != nil {
 		s.o.Started(s.listening)
 	}

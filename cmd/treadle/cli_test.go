@@ -96,6 +96,7 @@ func TestServeOptions(t *testing.T) {
 		want.Dwork.MaxFrame, want.Dwork.MaxSteal = orDefault(want.Dwork.MaxFrame, 16<<20), orDefault(want.Dwork.MaxSteal, 65536)
 		want.Dwork.Idle, want.Dwork.Restart = orDefault(want.Dwork.Idle, "exit"), orDefault(want.Dwork.Restart, "keep")
 		want.Kts46.Timeout, want.Kts46.TimeoutUnit = orDefault(want.Kts46.Timeout, 5*time.Second), orDefault(want.Kts46.TimeoutUnit, "ms")
+		want.Pprof = orDefault(want.Pprof, "off")
 		want.Drain, want.Version = orDefault(want.Drain, loop.DefaultDrain), version
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%q:\n got %+v, %v\nwant %+v", args, got, err, want)
@@ -103,8 +104,8 @@ func TestServeOptions(t *testing.T) {
 	}
 	f(nil, loop.Options{})
 	f([]string{"--periodic", "tcp://a:1", "--periodic=unix:///x,y"}, loop.Options{Periodic: []string{"tcp://a:1", "unix:///x,y"}})
-	f([]string{"--bind", "0.0.0.0", "--periodic-grab", "document", "--periodic-crc=2019", "--periodic-shutdown=off", "--http", "off"},
-		loop.Options{Bind: "0.0.0.0", PeriodicGrab: loop.GrabDocument, PeriodicCRC: "2019", PeriodicShutdown: "off", HTTP: "off"})
+	f([]string{"--bind", "0.0.0.0", "--periodic-grab", "document", "--periodic-crc=2019", "--periodic-shutdown=off", "--http", "off", "--pprof=on"},
+		loop.Options{Bind: "0.0.0.0", PeriodicGrab: loop.GrabDocument, PeriodicCRC: "2019", PeriodicShutdown: "off", HTTP: "off", Pprof: "on"})
 	f([]string{"--allow-host", "a.example", "--allow-host=b,c"}, loop.Options{AllowHosts: []string{"a.example", "b,c"}})
 	f([]string{"--gloom-masters", "tcp://a:1", "--gloom-masters=tcp://b:2", "--gloom-slaves", "off", "--gloom-max-frame=1KiB"},
 		loop.Options{GloomMasters: []string{"tcp://a:1", "tcp://b:2"}, GloomSlaves: []string{"off"}, GloomMaxFrame: 1 << 10})

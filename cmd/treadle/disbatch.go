@@ -62,10 +62,11 @@ The other commands talk to a command interface, this one or the original:
 type disbatchNodeCmd struct {
 	Config    string   `default:"/etc/disbatch/config.json" placeholder:"FILE" help:"The original's config.json (default: ${default})."`
 	Node      string   `placeholder:"NAME" help:"Name of the node (default: the host's)."`
-	HTTP      string   `name:"http" default:"off" placeholder:"HOST:PORT" help:"Address of /metrics, /healthz and /debug/pprof, or off (default: ${default})."`
-	AllowHost []string `sep:"none" placeholder:"NAME" help:"Host name that HTTP requests may be sent to, beside IP addresses, localhost, this host's own name and that of --http; repeatable (default: none)."`
+	HTTP      string   `name:"http" default:"off" placeholder:"HOST:PORT" help:"Address of /metrics and /healthz, or off (default: ${default})."`
+	Pprof     string   `enum:"on,off" default:"off" help:"Whether Go's profiles are served there, too, under /debug/pprof: on or off (default: ${default})."`
 	LogLevel  string   `enum:"debug,info,warn,error" default:"info" help:"Least level that is logged: debug, info, warn or error (default: ${default})."`
 	LogFormat string   `enum:"text,json" default:"text" help:"Form of the log on standard error: text or json (default: ${default})."`
+	AllowHost []string `sep:"none" placeholder:"NAME" help:"Host name that HTTP requests may be sent to, beside IP addresses, localhost, this host's own name and that of --http; repeatable (default: none)."`
 }
 
 // Help is printed by treadle disbatch node --help.
@@ -91,8 +92,9 @@ func (d *disbatchNodeCmd) Run(con *console) error {
 	o := disbatch.NodeOptions{Config: c, Name: d.Node, Runner: runner, Log: newLog(con.err, d.LogLevel, d.LogFormat)}
 	o.AllowHosts = d.AllowHost
 	if d.HTTP != "off" {
-		o.HTTP = d.HTTP
+		o.HTTP, o.Profiles = d.HTTP, d.Pprof == "on"
 	}
+	defer ignoreHangups(o.Log)()
 	node, err := disbatch.NewExecutionNode(o)
 	if err != nil {
 		return settingError(err)

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -28,7 +29,8 @@ type serveCmd struct {
 	Dwork            []string `sep:"none" placeholder:"ADDR" help:"Address of the dwork protocol, or off; repeatable (default: tcp://127.0.0.1:6125)."`
 	Kts46            []string `name:"kts46" sep:"none" placeholder:"ADDR" help:"Address of the kts46 scheduler's XML-RPC, or off; repeatable (default: tcp://127.0.0.1:46210)."`
 	Kts46JSON        []string `name:"kts46-json" sep:"none" placeholder:"ADDR" help:"Address of its JSON-RPC, version 2, or off; repeatable (default: tcp://127.0.0.1:46400)."`
-	HTTP             string   `name:"http" placeholder:"HOST:PORT" help:"Address of /metrics, /healthz and /debug/pprof, or off (default: 127.0.0.1:5001)."`
+	HTTP             string   `name:"http" placeholder:"HOST:PORT" help:"Address of /metrics, /healthz and /readyz, or off (default: 127.0.0.1:5001)."`
+	Pprof            string   `enum:"on,off" default:"off" help:"Whether Go's profiles are served there, too, under /debug/pprof: on or off (default: ${default})."`
 	AllowHost        []string `sep:"none" placeholder:"NAME" help:"Host name that HTTP requests may be sent to, on every HTTP port, beside IP addresses, localhost, this host's own name and those in addresses of these settings; repeatable (default: none)."`
 
 	Data         string        `default:"./treadle-data" placeholder:"DIR" help:"Directory of the journal, made when missing, or none: jobs live in memory alone (default: ${default})."`
@@ -71,7 +73,14 @@ func (s *serveCmd) Run(con *console) error {
 	if err != nil {
 		return err
 	}
+	if o.Data != loop.NoData {
+		// What the log and errors name is to be found from elsewhere, too.
+		if o.Data, err = filepath.Abs(o.Data); err != nil {
+			return &loop.OptionError{Setting: "data", Err: err}
+		}
+	}
 	o.Log = newLog(con.err, s.LogLevel, s.LogFormat)
+	defer ignoreHangups(o.Log)()
 	limitMemory(os.DirFS("/"))
 	first, second, stop := signals()
 	defer stop()
@@ -134,7 +143,7 @@ func (s *serveCmd) options() (loop.Options, error) {
 	}
 	return loop.Options{
 		Disbatch: node,
-		Periodic: s.Periodic, Bind: s.Bind, PeriodicGrab: loop.Grab(s.PeriodicGrab), PeriodicCRC: s.PeriodicCRC, PeriodicShutdown: s.PeriodicShutdown, HTTP: s.HTTP, AllowHosts: s.AllowHost,
+		Periodic: s.Periodic, Bind: s.Bind, PeriodicGrab: loop.Grab(s.PeriodicGrab), PeriodicCRC: s.PeriodicCRC, PeriodicShutdown: s.PeriodicShutdown, HTTP: s.HTTP, AllowHosts: s.AllowHost, Pprof: s.Pprof,
 		GloomMasters: s.GloomMasters, GloomSlaves: s.GloomSlaves, GloomMaxFrame: int(s.GloomMaxFrame),
 		Dwork: loop.DworkOptions{
 			Listen: s.Dwork, MaxFrame: int(s.DworkMaxFrame), MaxSteal: s.DworkMaxSteal, Idle: s.DworkIdle,
@@ -162,6 +171,27 @@ func newLog(w io.Writer, level, format string) *slog.Logger {
 		return slog.New(slog.NewJSONHandler(w, o))
 	}
 	return slog.New(slog.NewTextHandler(w, o))
+}
+
+// ignoreHangups logs a SIGHUP, by which other servers read their settings again, until it is told
+// to stop.
+func ignoreHangups(log *slog.Logger) (stop func()) {
+	hangups, done := make(chan os.Signal, 1), make(chan struct{})
+	signal.Notify(hangups, syscall.SIGHUP)
+	go func() {
+		for {
+			select {
+			case <-hangups:
+				log.Warn("SIGHUP is ignored: settings are read at the start, so restart the server to change them")
+			case <-done:
+				return
+			}
+		}
+	}()
+	return func() {
+		signal.Stop(hangups)
+		close(done)
+	}
 }
 
 // signals returns contexts that end with the first and the second SIGTERM or

@@ -95,7 +95,11 @@ func (n *ExecutionNode) serveMetrics() (stop func(), err error) {
 		return nil, err
 	}
 	n.log.Info("listening", "protocol", "http", "address", "http://"+l.Addr().String())
-	server, done := web.New(l, guard, n.Samples), make(chan struct{})
+	var pages []web.Page
+	if n.o.Profiles {
+		pages = web.Profiles()
+	}
+	server, done := web.New(l, guard, n.Samples, pages...), make(chan struct{})
 	go func() {
 		defer close(done)
 		if err := server.Serve(); err != nil {

@@ -44,10 +44,11 @@ type NodeOptions struct {
 	Functions Functions
 	Interval  time.Duration // between ticks, default 1 s, the document's
 	Drain     time.Duration // for the tasks of functions that a stopping node waits for, default 10 s
-	HTTP      string        // address of /metrics, /healthz and /debug/pprof; empty: none
+	HTTP      string        // address of /metrics and /healthz; empty: none
+	Profiles  bool          // Go's profiles are there, too
+	Log       *slog.Logger  // default: discard
 	// AllowHosts are host names that HTTP requests may be sent to, beside the host's own.
 	AllowHosts []string
-	Log        *slog.Logger // default: discard
 }
 
 // ExecutionNode is a Disbatch execution node: it claims tasks and has them run.

@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"io"
 	"io/fs"
+	"log/slog"
 	"strings"
 	"syscall"
 	"time"
@@ -56,12 +57,17 @@ const lockPatience = 3 * time.Second
 // lockRetry is the time between two tries.
 const lockRetry = 50 * time.Millisecond
 
-// awaitHome is openHome with patience for a predecessor that is ending.
-func awaitHome(f vfs.FS, dir string) (*home, error) {
+// awaitHome is openHome with patience for a predecessor that is ending, and says whom it waits for.
+func awaitHome(f vfs.FS, dir string, log *slog.Logger) (*home, error) {
+	said := false
 	for end := time.Now().Add(lockPatience); ; time.Sleep(lockRetry) {
 		h, err := openHome(f, dir, true)
 		if !errors.Is(err, errOtherProcess) || time.Now().After(end) {
 			return h, err
+		}
+		if !said {
+			said = true
+			log.Warn("waiting for the data directory", "reason", err.Error(), "patience", lockPatience)
 		}
 	}
 }
@@ -83,7 +89,7 @@ func openHome(f vfs.FS, dir string, create bool) (*home, error) {
 	case err == nil:
 		return &home{fs: f, dir: dir, lock: lock, name: storeName}, nil
 	case errors.Is(err, syscall.EAGAIN):
-		return nil, fmt.Errorf("the data directory %q is %w; give this one its own with --data", dir, errOtherProcess)
+		return nil, fmt.Errorf("the data directory %q is %w%s; give this one its own with --data", dir, errOtherProcess, holderOf(f.PathJoin(dir, lockName)))
 	case strings.Contains(err.Error(), "lock held"): // by this process
 		return nil, fmt.Errorf("the data directory %q is %w by another treadle; give this one its own with --data", dir, ErrInUse)
 	default:

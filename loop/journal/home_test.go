@@ -2,7 +2,10 @@ package journal
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
+	"fmt"
+	"log/slog"
 	"maps"
 	"os"
 	"os/exec"
@@ -76,8 +79,13 @@ func TestInUseByAnotherProcess(t *testing.T) {
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "held\n" {
 		t.Fatal(line, err)
 	}
-	if _, err := Open(Options{Dir: dir}); !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), "--data") {
+	holder := fmt.Sprintf("is in use by another treadle (process %d); give this one its own with --data", other.Process.Pid)
+	var log bytes.Buffer
+	if _, err := Open(Options{Dir: dir, Log: slog.New(slog.NewTextHandler(&log, nil))}); !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), holder) {
 		t.Errorf("%v", err)
+	}
+	if said := log.String(); strings.Count(said, "\n") != 1 || !strings.Contains(said, "waiting for the data directory") || !strings.Contains(said, holder) {
+		t.Errorf("the log says %s", said)
 	}
 	in.Close()
 	if err := other.Wait(); err != nil {

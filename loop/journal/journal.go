@@ -66,7 +66,7 @@ func Open(o Options) (*Journal, error) {
 	if err := o.fill(); err != nil {
 		return nil, err
 	}
-	h, err := awaitHome(o.FS, o.Dir)
+	h, err := awaitHome(o.FS, o.Dir, o.Log)
 	if err != nil {
 		return nil, err
 	}

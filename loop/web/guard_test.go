@@ -177,7 +177,7 @@ func TestGuardPages(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	server := New(l, newGuard(t, GuardOptions{}), func() []Sample { return nil }, Page{"GET /dwork/graph", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "graph") }})
+	server := New(l, newGuard(t, GuardOptions{}), func() []Sample { return nil }, Page{Pattern: "GET /dwork/graph", Handler: func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "graph") }})
 	ask := func(path, host string, headers ...string) int {
 		r := httptest.NewRequest(http.MethodGet, path, http.NoBody)
 		r.Host = host

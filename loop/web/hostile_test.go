@@ -28,7 +28,7 @@ func serve(t *testing.T, change ...func(*http.Server)) (address string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := New(l, newGuard(t, GuardOptions{}), func() []Sample { return nil })
+	server := New(l, newGuard(t, GuardOptions{}), func() []Sample { return nil }, Profiles()...)
 	for _, f := range change {
 		f(&server.http)
 	}
@@ -116,7 +116,7 @@ func TestPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const slow = "GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n"
 		l, ended := make(pipes), make(chan error, 1)
-		server := New(l, newGuard(t, GuardOptions{}), func() []Sample { return nil }, Page{"GET /slow", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }})
+		server := New(l, newGuard(t, GuardOptions{}), func() []Sample { return nil }, Page{Pattern: "GET /slow", Handler: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }})
 		go func() { ended <- server.Serve() }()
 		asking := l.dial(slow)
 		var all, answered []net.Conn // as they are to go
@@ -237,7 +237,7 @@ func TestPlaceTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, ended, leave := make(pipes), make(chan error, 1), make(chan bool)
 		var working atomic.Int32
-		server := New(l, newGuard(t, GuardOptions{}), func() []Sample { return nil }, Page{"POST /work", func(_ http.ResponseWriter, r *http.Request) {
+		server := New(l, newGuard(t, GuardOptions{}), func() []Sample { return nil }, Page{Pattern: "POST /work", Handler: func(_ http.ResponseWriter, r *http.Request) {
 			working.Add(1)
 			defer working.Add(-1)
 			select {

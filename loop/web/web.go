@@ -1,5 +1,5 @@
 // Package web serves what people and their monitors look at over HTTP: metrics in
-// Prometheus' form at /metrics, /healthz, and Go's profiles under /debug/pprof.
+// Prometheus' form at /metrics, /healthz, /readyz and, on request, Go's profiles under /debug/pprof.
 package web
 
 import (
@@ -90,6 +90,26 @@ type Page struct {
 	Probe   bool // a monitor asks for it, under any name of the host
 }
 
+// Profiles are Go's own. They show the program's memory and can keep it busy: they are for addresses that its
+// administrator alone reaches.
+func Profiles() []Page {
+	return []Page{
+		{Pattern: "/debug/pprof/", Handler: pprof.Index},
+		{Pattern: "/debug/pprof/cmdline", Handler: pprof.Cmdline},
+		{Pattern: "/debug/pprof/profile", Handler: pprof.Profile},
+		{Pattern: "/debug/pprof/symbol", Handler: pprof.Symbol},
+		{Pattern: "/debug/pprof/trace", Handler: pprof.Trace},
+		{Pattern: "/debug/pprof/mutex", Handler: contended(&takingMutex, pprof.Handler("mutex"), func() func() {
+			before := runtime.SetMutexProfileFraction(1)
+			return func() { runtime.SetMutexProfileFraction(before) }
+		})},
+		{Pattern: "/debug/pprof/block", Handler: contended(&takingBlock, pprof.Handler("block"), func() func() {
+			runtime.SetBlockProfileRate(1)
+			return func() { runtime.SetBlockProfileRate(0) }
+		})},
+	}
+}
+
 // Ready serves what an orchestrator asks before it sends anybody here: 200, or 503 when state says that nobody is to
 // come, with a line of text.
 func Ready(state func() (ok bool, text string)) Page {
@@ -117,19 +137,6 @@ func New(l net.Listener, guard *Guard, samples func() []Sample, pages ...Page) *
 	})
 	mux := http.NewServeMux()
 	all.Handle("/", guard.Handler(mux, nil))
-	mux.HandleFunc("/debug/pprof/", pprof.Index)
-	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
-	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	mux.HandleFunc("/debug/pprof/mutex", contended(&takingMutex, pprof.Handler("mutex"), func() func() {
-		before := runtime.SetMutexProfileFraction(1)
-		return func() { runtime.SetMutexProfileFraction(before) }
-	}))
-	mux.HandleFunc("/debug/pprof/block", contended(&takingBlock, pprof.Handler("block"), func() func() {
-		runtime.SetBlockProfileRate(1)
-		return func() { runtime.SetBlockProfileRate(0) }
-	}))
 	for _, p := range pages {
 		if p.Probe {
 			all.HandleFunc(p.Pattern, p.Handler)

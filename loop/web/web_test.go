@@ -17,7 +17,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // TestContended sees to it that a profile of waits is taken while it is asked for with a time, and only then.
 func TestContended(t *testing.T) {
-	server := New(nil, newGuard(t, GuardOptions{}), func() []Sample { return nil })
+	server := New(nil, newGuard(t, GuardOptions{}), func() []Sample { return nil }, Profiles()...)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
@@ -45,6 +45,17 @@ func TestContended(t *testing.T) {
 	server.http.Handler.ServeHTTP(reply, httptest.NewRequest(http.MethodGet, "http://localhost/debug/pprof/mutex", nil))
 	if reply.Code != http.StatusOK || fraction() != 0 {
 		t.Errorf("without a time: %d, one in %d is taken", reply.Code, fraction())
+	}
+}
+
+// TestProfilesAreAskedFor: nobody who comes for the metrics finds Go's profiles.
+func TestProfilesAreAskedFor(t *testing.T) {
+	for _, pages := range [][]Page{nil, Profiles()} {
+		reply := httptest.NewRecorder()
+		New(nil, newGuard(t, GuardOptions{}), func() []Sample { return nil }, pages...).http.Handler.ServeHTTP(reply, httptest.NewRequest(http.MethodGet, "/debug/pprof/cmdline", nil))
+		if found := reply.Code == http.StatusOK; found != (pages != nil) {
+			t.Errorf("with %d more pages: %d", len(pages), reply.Code)
+		}
 	}
 }
 
