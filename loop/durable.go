@@ -59,13 +59,22 @@ func (e *JournalError) Error() string {
 func (e *JournalError) Unwrap() error { return e.Err }
 
 // ExitCode is the process's for this error.
-func (e *JournalError) ExitCode() int { return 3 }
+func (e *JournalError) ExitCode() int { return exitData }
+
+// dataError is a data directory that cannot be opened.
+func dataError(err error) error {
+	code := exitFailure
+	if errors.As(err, new(*journal.DamageError)) {
+		code = exitData
+	}
+	return &OptionError{Setting: "data", Err: err, Code: code}
+}
 
 // openJournal opens the data directory and puts back what is in it.
 func (s *Server) openJournal() error {
 	mode, err := journal.ParseMode(s.o.Sync)
 	if err != nil {
-		return &OptionError{"sync", err}
+		return &OptionError{Setting: "sync", Err: err}
 	}
 	o := journal.Options{
 		Dir: s.o.Data, Shards: s.o.Shards, Sync: mode, Interval: s.o.SyncInterval, MinFree: uint64(s.o.MinFree),
@@ -76,7 +85,7 @@ func (s *Server) openJournal() error {
 	}
 	j, err := journal.Open(o)
 	if err != nil {
-		return &OptionError{"data", err}
+		return dataError(err)
 	}
 	s.feed.journal = j
 	if err := s.replay(); err != nil {
@@ -136,7 +145,7 @@ func (s *Server) replay() error {
 			}
 		})
 	if err != nil {
-		return fmt.Errorf("cannot read the journal in %s: %w", s.o.Data, err)
+		return dataError(fmt.Errorf("cannot read the journal in %s: %w", s.o.Data, err))
 	}
 	s.config.apply(s)
 	s.log.Info("the journal is read", "data", s.o.Data, "jobs", jobs, "took", time.Duration(s.now().Mono-now.Mono)*time.Millisecond)

@@ -127,7 +127,7 @@ func newDisbatchNode(s *Server) error {
 	}
 	config, err := disbatch.ReadConfig(s.o.Disbatch.Config)
 	if err != nil {
-		return &OptionError{"disbatch", err}
+		return &OptionError{Setting: "disbatch", Err: err}
 	}
 	s.functions = newFunctionHub(s)
 	s.disbatch, err = disbatch.NewExecutionNode(disbatch.NodeOptions{
@@ -135,7 +135,7 @@ func newDisbatchNode(s *Server) error {
 		Interval: s.o.Disbatch.interval, Drain: s.o.Drain, Log: s.log,
 	})
 	if err != nil {
-		return &OptionError{"disbatch", err}
+		return &OptionError{Setting: "disbatch", Err: err}
 	}
 	return nil
 }

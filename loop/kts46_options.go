@@ -60,7 +60,7 @@ func (o *Kts46Options) validate() error {
 		return badOption("kts46-restart-after", "a time cannot be negative")
 	}
 	if _, err := o.databases(); err != nil {
-		return &OptionError{"kts46-databases", err}
+		return &OptionError{Setting: "kts46-databases", Err: err}
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package loop
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"os"
 	"strings"
@@ -15,6 +14,9 @@ import (
 
 // listen opens every address before anything is served.
 func (s *Server) listen() error {
+	if err := makeRunDir(s.o.RunDir, os.Geteuid()); err != nil {
+		return &OptionError{Setting: "run-dir", Err: err, Code: exitFailure}
+	}
 	for _, p := range []struct {
 		setting   string
 		protocol  protocol
@@ -44,7 +46,7 @@ func (s *Server) listen() error {
 	}
 	l, err := net.Listen("tcp", s.o.HTTP)
 	if err != nil {
-		return badOption("http", "cannot listen on %s: %w", s.o.HTTP, plain(err))
+		return cannotListen("http", s.o.HTTP, err)
 	}
 	pages := []web.Page{{Pattern: "GET /dwork/graph", Handler: s.dwork.graph}, web.Ready(s.ready)}
 	if s.o.Pprof == "on" {
@@ -70,16 +72,16 @@ type listener struct {
 func (s *Server) open(protocol, address string) (net.Listener, error) {
 	network, where, err := splitAddress(address)
 	if err != nil {
-		return nil, &OptionError{protocol, err}
+		return nil, &OptionError{Setting: protocol, Err: err}
 	}
 	if network == "unix" {
-		if err := clearSocket(where); err != nil {
-			return nil, badOption(protocol, "cannot listen on %s: %w", address, err)
+		if err := clearSocket(where, os.Geteuid()); err != nil {
+			return nil, cannotListen(protocol, address, err)
 		}
 	}
 	l, err := net.Listen(network, where)
 	if err != nil {
-		return nil, badOption(protocol, "cannot listen on %s: %w", address, plain(err))
+		return nil, cannotListen(protocol, address, err)
 	}
 	if network == "unix" {
 		if err := os.Chmod(where, socketMode); err != nil {
@@ -91,30 +93,19 @@ func (s *Server) open(protocol, address string) (net.Listener, error) {
 	return l, nil
 }
 
-// socketMode lets the owner and the group connect.
-const socketMode = 0o660
-
-// clearSocket removes a socket file that nobody listens on any more, as a killed
-// server leaves it. One that answers, or another kind of file, stays.
-func clearSocket(path string) error {
-	info, err := os.Lstat(path)
+// cannotListen says why an address cannot be opened. What the system refuses may work another time;
+// what it cannot understand, as a port of 99999, will not.
+func cannotListen(setting, address string, err error) error {
+	wrong := &OptionError{Setting: setting, Err: fmt.Errorf("cannot listen on %s: %w", address, plain(err))}
+	var errno syscall.Errno
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err != nil:
-		return err
-	case info.Mode().Type() != fs.ModeSocket:
-		return errors.New("the file is there and is no socket")
+	case errors.Is(err, syscall.EADDRINUSE):
+		wrong.Err = fmt.Errorf("%w: another program has it, perhaps a treadle; stop that, or name another address", wrong.Err)
+		wrong.Code = exitFailure
+	case errors.As(err, new(socketError)), errors.As(err, &errno) && errno != syscall.EINVAL:
+		wrong.Code = exitFailure
 	}
-	c, err := net.DialTimeout("unix", path, time.Second)
-	if err == nil {
-		_ = c.Close()
-		return errors.New("another server listens there")
-	}
-	if !errors.Is(err, syscall.ECONNREFUSED) {
-		return plain(err)
-	}
-	return os.Remove(path)
+	return wrong
 }
 
 // plain strips what the message around it says anyway.

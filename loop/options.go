@@ -8,6 +8,7 @@ import (
 	"math"
 	"net"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -71,6 +72,9 @@ type Options struct {
 	Periodic []string
 	// Bind replaces the host of every default TCP address.
 	Bind string
+	// RunDir is a directory for the default socket, made when missing; default: /tmp, where the
+	// protocol's clients look for it and where any user may have put one first.
+	RunDir string
 	// PeriodicGrab is GrabHold (default) or GrabDocument.
 	PeriodicGrab Grab
 	// PeriodicCRC is the era whose replies clients of the CRC framing get: "2019",
@@ -167,15 +171,31 @@ type Listening struct {
 	Address  string // tcp://host:port, unix:///path or http://host:port
 }
 
-// OptionError is a setting that cannot work: cmd prints it as one line and
-// exits with 2.
+// OptionError is a setting that cannot work: cmd prints it as one line.
 type OptionError struct {
 	Setting string // the flag's name, without dashes
 	Err     error
+	Code    int // the process's; 0: that of a mistake in how it was called
 }
 
 func (e *OptionError) Error() string { return fmt.Sprintf("--%s: %v", e.Setting, e.Err) }
 func (e *OptionError) Unwrap() error { return e.Err }
+
+// ExitCode is the process's for this error: 2 for a mistake in how it was called, 1 for what may
+// work another time, as a port in use, and 3 for damaged data.
+func (e *OptionError) ExitCode() int {
+	if e.Code == 0 {
+		return exitUsage
+	}
+	return e.Code
+}
+
+// Exit codes of a server that does not start, or stops by itself.
+const (
+	exitFailure = 1
+	exitUsage   = 2
+	exitData    = 3 // what is on disk is damaged, or cannot be written
+)
 
 func badOption(setting, format string, args ...any) error {
 	return &OptionError{Setting: setting, Err: fmt.Errorf(format, args...)}
@@ -232,7 +252,11 @@ func (o *Options) fillDefaults() {
 		host = o.Bind
 	}
 	if len(o.Periodic) == 0 {
-		o.Periodic = []string{"tcp://" + net.JoinHostPort(host, "5000"), DefaultPeriodicUnix}
+		socket := DefaultPeriodicUnix
+		if o.RunDir != "" {
+			socket = "unix://" + filepath.Join(o.RunDir, filepath.Base(DefaultPeriodicUnix))
+		}
+		o.Periodic = []string{"tcp://" + net.JoinHostPort(host, "5000"), socket}
 	}
 	if len(o.GloomMasters) == 0 {
 		o.GloomMasters = []string{"tcp://" + net.JoinHostPort(host, "9998")}
@@ -285,7 +309,7 @@ func (o *Options) validateAddresses() error {
 		}
 		for _, a := range *p.addresses {
 			if _, _, err := splitAddress(a); err != nil {
-				return &OptionError{p.setting, err}
+				return &OptionError{Setting: p.setting, Err: err}
 			}
 		}
 	}
@@ -302,7 +326,7 @@ func (o *Options) newGuard() (*web.Guard, error) {
 	listen := slices.Concat(o.Kts46.Listen, o.Kts46.JSON, []string{o.HTTP, net.JoinHostPort(o.Bind, "0")})
 	guard, err := web.NewGuard(web.GuardOptions{Allow: o.AllowHosts, Listen: listen, Log: o.Log})
 	if err != nil {
-		return nil, &OptionError{"allow-host", err}
+		return nil, &OptionError{Setting: "allow-host", Err: err}
 	}
 	return guard, nil
 }

@@ -13,7 +13,7 @@ Start a server, do the jobs of a function "echo" with a command, and submit one:
 
 Every command explains itself: treadle submit --help.
 
-The exit code is 0 when it worked, 1 when it did not, 2 for a usage error, 130 when it was interrupted.`
+The exit code is 0 when it worked, 1 when it did not, 2 for a usage error, 3 when data on disk is damaged or cannot be written, 130 when it was interrupted.`
 
 // Help is printed by treadle serve --help.
 func (serveCmd) Help() string {

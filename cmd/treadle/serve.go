@@ -20,6 +20,7 @@ type serveCmd struct {
 
 	Periodic         []string `sep:"none" placeholder:"ADDR" help:"Address of the Periodic protocol, tcp://host:port or unix:///path (mode 0660), or off; repeatable (default: tcp://127.0.0.1:5000 and unix:///tmp/periodic.sock)."`
 	Bind             string   `placeholder:"HOST" help:"Host of every default TCP address (default: 127.0.0.1)."`
+	RunDir           string   `placeholder:"DIR" help:"Directory of the default socket, periodic.sock, made when missing; no other user can put one there first (default: /tmp)."`
 	PeriodicGrab     string   `enum:"hold,document" default:"hold" help:"Answer to a worker's GRAB_JOB when no job is ready: hold it until there is one, or NO_JOB as the document says: hold or document (default: ${default})."`
 	PeriodicCRC      string   `name:"periodic-crc" enum:"2019,2020,2023,2026" default:"2023" help:"Era whose replies clients of the CRC framing get: 2019, 2020, 2023 or 2026 (default: ${default})."`
 	PeriodicShutdown string   `enum:"on,off" default:"on" help:"Whether a client's SHUTDOWN stops the server: on or off (default: ${default})."`
@@ -77,6 +78,11 @@ func (s *serveCmd) Run(con *console) error {
 		// What the log and errors name is to be found from elsewhere, too.
 		if o.Data, err = filepath.Abs(o.Data); err != nil {
 			return &loop.OptionError{Setting: "data", Err: err}
+		}
+	}
+	if o.RunDir != "" {
+		if o.RunDir, err = filepath.Abs(o.RunDir); err != nil {
+			return &loop.OptionError{Setting: "run-dir", Err: err}
 		}
 	}
 	o.Log = newLog(con.err, s.LogLevel, s.LogFormat)
@@ -143,7 +149,7 @@ func (s *serveCmd) options() (loop.Options, error) {
 	}
 	return loop.Options{
 		Disbatch: node,
-		Periodic: s.Periodic, Bind: s.Bind, PeriodicGrab: loop.Grab(s.PeriodicGrab), PeriodicCRC: s.PeriodicCRC, PeriodicShutdown: s.PeriodicShutdown, HTTP: s.HTTP, AllowHosts: s.AllowHost, Pprof: s.Pprof,
+		Periodic: s.Periodic, Bind: s.Bind, RunDir: s.RunDir, PeriodicGrab: loop.Grab(s.PeriodicGrab), PeriodicCRC: s.PeriodicCRC, PeriodicShutdown: s.PeriodicShutdown, HTTP: s.HTTP, AllowHosts: s.AllowHost, Pprof: s.Pprof,
 		GloomMasters: s.GloomMasters, GloomSlaves: s.GloomSlaves, GloomMaxFrame: int(s.GloomMaxFrame),
 		Dwork: loop.DworkOptions{
 			Listen: s.Dwork, MaxFrame: int(s.DworkMaxFrame), MaxSteal: s.DworkMaxSteal, Idle: s.DworkIdle,

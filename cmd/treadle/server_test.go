@@ -182,7 +182,7 @@ func TestServerKilled(t *testing.T) {
 	// A server that is alive is not replaced, by port or by socket.
 	for _, address := range []string{s.tcp, s.unix} {
 		_, errs, code := treadle(t, "", "serve", "--periodic", address, "--gloom-masters", "off", "--gloom-slaves", "off", "--dwork", "off", "--kts46", "off", "--kts46-json", "off", "--data", "none", "--http", "off")
-		if code != 2 || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, "--periodic: cannot listen on "+address) {
+		if code != 1 || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, "--periodic: cannot listen on "+address) {
 			t.Errorf("a second server on %s: exit code %d, %q", address, code, errs)
 		}
 	}

@@ -71,6 +71,19 @@ func (e *DialError) Error() string {
 // Unwrap returns the reason.
 func (e *DialError) Unwrap() error { return e.Err }
 
+// SocketError is a socket that is not connected to, because it may be another's than the server's.
+type SocketError struct {
+	Address string // as network://address
+	Err     error
+}
+
+func (e *SocketError) Error() string {
+	return fmt.Sprintf("will not connect to %s: %v", e.Address, e.Err)
+}
+
+// Unwrap returns the reason.
+func (e *SocketError) Unwrap() error { return e.Err }
+
 // AddressError is an address that cannot be one, whatever is running.
 type AddressError struct {
 	Address string // as it was given
@@ -119,6 +132,11 @@ func reach(ctx context.Context, address, setting string) (nc net.Conn, name stri
 		return nil, "", &AddressError{address, setting, err}
 	}
 	name = network + "://" + target
+	if network == "unix" {
+		if err := trusted(target, os.Geteuid()); err != nil {
+			return nil, name, &SocketError{name, err}
+		}
+	}
 	nc, err = (&net.Dialer{}).DialContext(ctx, network, target)
 	if err != nil {
 		return nil, name, &DialError{name, setting, plain(err)}

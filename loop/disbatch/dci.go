@@ -127,7 +127,11 @@ func listen(address, setting string) (net.Listener, error) {
 	case errors.As(err, &where):
 		err = where.Err
 	}
-	return nil, &SettingError{fmt.Errorf("cannot listen on %s (%s): %w", address, setting, err)}
+	err = fmt.Errorf("cannot listen on %s (%s): %w", address, setting, err)
+	if errno != 0 { // it may work another time
+		return nil, err
+	}
+	return nil, &SettingError{err}
 }
 
 // dci answers the requests of the command interface.
