@@ -58,22 +58,61 @@ func (c *Client) Submit(ctx context.Context, j *Job) error {
 }
 
 // Run submits a job and waits for its result, for as long as ctx allows; the
-// job is not cancelled by the caller's going away. A job that is removed before
-// it is done has an empty result. In the CRC framing that is the text "removed",
-// a job that fails has the result "failed", and without a worker there is
-// ErrNoWorker. In the 2018 framing a result is not told apart from UNKNOWN when
-// it is the one byte 0x0c: that is reported as ErrRefused.
+// job is not cancelled by the caller's going away. ErrRemoved: the job was removed
+// before it was done. In the CRC framing there are ErrFailed, too, and, without a
+// worker, ErrNoWorker. The protocol has texts for the first two, which a Treadle
+// is asked about: from another server a result "failed", "removed" or "expired" of the
+// CRC framing counts as one of them, and an empty one of 2018 as a result. In the
+// 2018 framing a result is not told apart from UNKNOWN when it is the one byte
+// 0x0c: that is reported as ErrRefused.
 func (c *Client) Run(ctx context.Context, j *Job) ([]byte, error) {
 	what := fmt.Sprintf("run %q %q", j.Func, j.Name)
 	if err := j.check(); err != nil {
 		return nil, c.conn.fault(what, err)
 	}
-	body, err := c.conn.ask(ctx, periodic.RunJob, j.appendTo)
+	w := c.conn.begin(&call{})
+	body, err := c.conn.answer(ctx, w, periodic.RunJob, j.appendTo)
 	if err != nil {
 		return nil, c.conn.fault(what, err)
 	}
 	result, err := content(body, c.conn.framing == periodic.CRC)
-	return result, c.conn.fault(what, err)
+	if err == nil {
+		err = c.judge(ctx, w.id, string(result))
+	}
+	if err != nil {
+		return nil, c.conn.fault(what, err)
+	}
+	return result, nil
+}
+
+// judge says why the job of a RUN_JOB ended, if its result may be the server's own text.
+func (c *Client) judge(ctx context.Context, id uint32, result string) error {
+	ends := map[string]error{"failed": ErrFailed, "removed": ErrRemoved, "expired": ErrFailed}
+	if c.conn.framing == periodic.Plain {
+		ends = map[string]error{"": ErrRemoved}
+	}
+	end := ends[result]
+	if end == nil {
+		return nil
+	}
+	known, err := c.ConfigGet(ctx, periodic.KeyTreadle)
+	switch {
+	case err != nil:
+		return err
+	case known == 0 && result == "":
+		return nil
+	case known == 0:
+		return end
+	}
+	key := periodic.KeyFailed
+	if end == ErrRemoved {
+		key = periodic.KeyGone
+	}
+	ended, err := c.ConfigGet(ctx, key)
+	if err == nil && ended == id {
+		err = end
+	}
+	return err
 }
 
 // content unwraps a reply that has DATA before its bytes when wrapped: that of

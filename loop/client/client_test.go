@@ -49,7 +49,6 @@ func TestVerbs(t *testing.T) {
 		return c.Submit(ctx, &Job{Func: "f", Name: "n", SchedAt: 2, Count: 3, Timeout: 4})
 	}), "0d0166016e000000000000000000000002030000000300000004", "10", "10", nil, nil)
 	f("RUN_JOB", run, "19"+jobBytes, "6f6b", "1e6f6b", []byte("ok"), nil)
-	f("RUN_JOB empty", run, "19"+jobBytes, "", "1e", []byte{}, nil)
 	f("RUN_JOB refused", run, "19"+jobBytes, "0c", "0c", nil, ErrRefused)
 	f("REMOVE_JOB", nothing(func(c *Client) error { return c.Remove(ctx, "f", "n") }), "110166016e", "10", "10", nil, nil)
 	f("DROP_FUNC", nothing(func(c *Client) error { return c.Drop(ctx, "f") }), "0f0166", "10", "10", nil, nil)
@@ -58,6 +57,80 @@ func TestVerbs(t *testing.T) {
 	f("CONFIG_SET", nothing(func(c *Client) error { return c.ConfigSet(ctx, "timeout", 7) }), "170774696d656f757400000007", "10", "10", nil, nil)
 	f("STATUS empty", status, "0e", "", "1e", []Queue(nil), nil)
 	f("STATUS refused", status, "0e", "0c", "0c", nil, ErrRefused)
+}
+
+// TestRunEnds: a result that may be the server's own text is told from a worker's by asking; a server that
+// does not know the question means what the protocol says.
+func TestRunEnds(t *testing.T) {
+	key := func(key string) string { return fmt.Sprintf("16%02x%x", len(key), key) }
+	f := func(framing periodic.Framing, result string, known, ended byte, want error) {
+		t.Helper()
+		asked := periodic.KeyFailed
+		if result == "" || result == "removed" {
+			asked = periodic.KeyGone
+		}
+		c := connect(t, framing, func(p *peer) {
+			p.wantRequest("00000001190166016e00000000000000000000000000")
+			data := "1e"
+			if framing == periodic.Plain {
+				data = ""
+			}
+			p.reply("00000001" + data + fmt.Sprintf("%x", result))
+			p.wantRequest("00000002" + key(periodic.KeyTreadle))
+			p.reply(fmt.Sprintf("0000000218000000%02x", known))
+			if known > 0 {
+				p.wantRequest("00000003" + key(asked))
+				p.reply(fmt.Sprintf("0000000318000000%02x", ended))
+			}
+			p.drain()
+		})
+		got, err := c.Run(within(t), &Job{Func: "f", Name: "n"})
+		if !errors.Is(err, want) || want == nil && (err != nil || string(got) != result) || want != nil && got != nil {
+			t.Errorf("framing %d, %q, known %d, ended %d: got %q, %v, want %v", framing, result, known, ended, got, err, want)
+		}
+	}
+	for result, end := range map[string]error{"failed": ErrFailed, "removed": ErrRemoved, "expired": ErrFailed} {
+		f(periodic.CRC, result, 0, 0, end)
+		f(periodic.CRC, result, 1, 1, end)
+		f(periodic.CRC, result, 1, 0, nil)
+	}
+	f(periodic.Plain, "", 0, 0, nil)
+	f(periodic.Plain, "", 1, 1, ErrRemoved)
+	f(periodic.Plain, "", 1, 0, nil)
+}
+
+// TestExplain: the server's reason for an UNKNOWN is asked for, and is never more than that.
+func TestExplain(t *testing.T) {
+	f := func(refused, refusing byte, want string) {
+		t.Helper()
+		c := connect(t, periodic.Plain, func(p *peer) {
+			p.wantRequest("000000010d0166016e00000000000000000000000000")
+			p.reply("000000010c")
+			p.wantRequest(fmt.Sprintf("0000000216%02x%x", len(periodic.KeyRefused), periodic.KeyRefused))
+			p.reply(fmt.Sprintf("0000000218000000%02x", refused))
+			if refused == 0 {
+				p.wantRequest(fmt.Sprintf("0000000316%02x%x", len(periodic.KeyRefusing), periodic.KeyRefusing))
+				p.reply(fmt.Sprintf("0000000318000000%02x", refusing))
+			}
+			p.drain()
+		})
+		err := c.Submit(within(t), &Job{Func: "f", Name: "n"})
+		if got := c.Explain(within(t), err); !errors.Is(got, ErrRefused) || !strings.Contains(got.Error(), want) || want == "" && got.Error() != err.Error() {
+			t.Errorf("%d, %d: %v, want %q", refused, refusing, got, want)
+		}
+	}
+	f(0, 0, "")
+	f(1, 1, "the disk of its --data has less free space than --min-free")
+	f(0, 1, "the disk of its --data has less free space than --min-free")
+	for reason := range periodic.Reasons {
+		f(byte(reason), 0, reasons[reason])
+		if reason > 0 && reasons[reason] == "" {
+			t.Errorf("%v has no words", reason)
+		}
+	}
+	if err := errors.New("another"); (&Client{}).Explain(t.Context(), err) != err {
+		t.Error("what is no refusal is explained")
+	}
 }
 
 func TestNoWorker(t *testing.T) {

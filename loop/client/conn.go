@@ -165,6 +165,9 @@ func (c *conn) peekHeader() (size int64, id uint32, err error) {
 	}
 	size = int64(binary.BigEndian.Uint32(header[4:]))
 	if string(header[:4]) != "\x00RES" || size < idLen || size > math.MaxInt32 {
+		if other := sounds(header); other != "" && other != "Periodic" {
+			return 0, 0, fmt.Errorf("%w, it sounds like %s", ErrNotPeriodic, other)
+		}
 		return 0, 0, ErrNotPeriodic
 	}
 	return size, binary.BigEndian.Uint32(header[c.framing.HeaderLen():]), nil

@@ -49,6 +49,9 @@ var (
 	ErrRefused = errors.New("the server refused the request (it answered UNKNOWN)")
 	// ErrNoWorker is NO_WORKER of the CRC eras: nobody can do the function.
 	ErrNoWorker = errors.New("no worker for this function is connected")
+	// ErrFailed and ErrRemoved are ends of a job that was to be run, without a result.
+	ErrFailed  = errors.New("the job failed")
+	ErrRemoved = errors.New("the job was removed before it was done")
 	// ErrClosed is the end of a connection by the server.
 	ErrClosed = errors.New("the server closed the connection")
 	// ErrNotPeriodic is a peer whose bytes are not frames of the protocol.
@@ -129,7 +132,7 @@ const hostSetting = "-H or TREADLE_HOST"
 func reach(ctx context.Context, address, setting string) (nc net.Conn, name string, err error) {
 	network, target, err := splitAddress(address)
 	if err != nil {
-		return nil, "", &AddressError{address, setting, err}
+		return nil, "", &AddressError{address, setting, withPort(err, setting)}
 	}
 	name = network + "://" + target
 	if network == "unix" {
@@ -157,7 +160,7 @@ func dial(ctx context.Context, address string, role periodic.Role, o Options) (*
 	c := newConn(nc, name, o)
 	if err := c.handshake(ctx, role); err != nil {
 		nc.Close()
-		return nil, &DialError{name, hostSetting, plain(err)}
+		return nil, unheard(name, hostSetting, err)
 	}
 	return c, nil
 }
@@ -178,6 +181,9 @@ func splitAddress(a string) (network, address string, err error) {
 	}
 	_, port, err := net.SplitHostPort(a)
 	var syntax *net.AddrError // it says the address again
+	if errors.As(err, &syntax) && syntax.Err == (errNoPort{}).Error() {
+		return "", "", errNoPort{strings.Trim(a, "[]")}
+	}
 	if errors.As(err, &syntax) {
 		return "", "", errors.New(syntax.Err)
 	}

@@ -30,7 +30,7 @@ func TestAddresses(t *testing.T) {
 	f("./periodic.sock", "unix", "./periodic.sock")
 	f("localhost:http", "tcp", "localhost:http")
 	for bad, why := range map[string]string{
-		"": "missing port", "localhost": "missing port", "tcp://localhost": "missing port", "::1": "too many colons",
+		"": "missing port in address: by default the port is 5000, as in 127.0.0.1:5000;", "localhost": "as in localhost:5000;", "tcp://localhost": "as in localhost:5000", "[::1]": "as in [::1]:5000;", "::1": "too many colons",
 		"http://localhost:80": `"http" is neither tcp nor unix`, "unix://": "path is missing",
 		"localhost:": `"" is no port`, "localhost:99999": `"99999" is no port`, "tcp://localhost:80/": `"80/" is no port`,
 	} {
@@ -109,18 +109,30 @@ func TestDialFailures(t *testing.T) {
 		p.drain()
 	})
 	_, err = Dial(within(t), address, Options{})
-	f("not Periodic", err, "does not speak Periodic")
+	reached := func(what string, err error, parts ...string) {
+		t.Helper()
+		var peer *PeerError
+		if !errors.As(err, &peer) {
+			t.Fatalf("%s: %v is no PeerError", what, err)
+		}
+		for _, part := range append(parts, "cannot talk to ", peer.Address, "another protocol's socket?", "-H or TREADLE_HOST names the server") {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("%s: %q does not say %q", what, err, part)
+			}
+		}
+	}
+	reached("not Periodic", err, "does not speak Periodic", "sounds like HTTP")
 	check(t, err, ErrNotPeriodic)
 
 	address = listen(t, periodic.Plain, func(p *peer) { p.wantRequest("01") })
 	_, err = Dial(within(t), address, Options{})
-	f("closes", err, "closed the connection")
+	reached("closes", err, "closed the connection")
 
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
 	address = listen(t, periodic.Plain, func(p *peer) { p.drain() })
 	_, err = Dial(ctx, address, Options{})
-	f("says nothing", err, "no answer in time")
+	reached("says nothing", err, "no answer in time")
 	check(t, err, context.DeadlineExceeded)
 }
 

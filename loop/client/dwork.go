@@ -15,6 +15,8 @@ var (
 	ErrNoTask = errors.New("not found")
 	// ErrAllDone: no task is left, or the server is stopping.
 	ErrAllDone = errors.New("the hub says that all is done")
+	// ErrNotZeroMQ is a peer whose bytes are not those of ZeroMQ.
+	ErrNotZeroMQ = errors.New("what answers there does not speak ZeroMQ")
 	// ErrHubRefused: the hub answered Error; why stands in its log.
 	ErrHubRefused = errors.New("the hub refused the request: its log says why")
 )
@@ -55,7 +57,10 @@ func DialHub(ctx context.Context, address string) (*Hub, error) {
 	}
 	c, err := zmq.NewClient(ctx, nc)
 	if err != nil {
-		return nil, &DialError{name, hubSetting, plain(err)}
+		if err = plain(err); !errors.Is(err, ErrClosed) && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
+			err = ErrNotZeroMQ
+		}
+		return nil, unheard(name, hubSetting, err)
 	}
 	return &Hub{conn: c}, nil
 }

@@ -37,10 +37,16 @@ func GloomCharacters(raw []byte) string {
 // jobs of a master whose connection ends. One goroutine at a time may use it.
 type Master struct{ conn *gloomConn }
 
+// mastersSetting and slavesSetting name Gloom servers on the command line.
+const (
+	mastersSetting = "--masters or TREADLE_GLOOM_MASTERS"
+	slavesSetting  = "--slaves or TREADLE_GLOOM_SLAVES"
+)
+
 // DialMaster connects to the masters' port at an address of the form that Dial
 // takes.
 func DialMaster(ctx context.Context, address string) (*Master, error) {
-	c, err := dialGloom(ctx, address, "--masters or TREADLE_GLOOM_MASTERS")
+	c, err := dialGloom(ctx, address, mastersSetting)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +125,7 @@ type Slave struct {
 
 // DialSlave connects to the slaves' port at an address of the form that Dial takes.
 func DialSlave(ctx context.Context, address string) (*Slave, error) {
-	c, err := dialGloom(ctx, address, "--slaves or TREADLE_GLOOM_SLAVES")
+	c, err := dialGloom(ctx, address, slavesSetting)
 	if err != nil {
 		return nil, err
 	}

@@ -71,9 +71,12 @@ func dialGloom(ctx context.Context, address, setting string) (*gloomConn, error)
 		frames: make(chan gloom.Reply), ended: make(chan struct{}),
 	}
 	c.done.Go(func() {
-		for {
+		for heard := false; ; heard = true {
 			r, err := c.readFrame()
 			if err != nil {
+				if !heard && errors.Is(plain(err), ErrClosed) || errors.Is(err, ErrNotGloom) {
+					err = &PeerError{name, setting, plain(err)}
+				}
 				c.fail(err)
 				return
 			}
@@ -96,6 +99,9 @@ func (c *gloomConn) readFrame() (r gloom.Reply, err error) {
 	}
 	size := int64(binary.BigEndian.Uint32(head))
 	if head[gloom.HeaderLen] != '{' || size > math.MaxInt32 {
+		if other := sounds(head); other != "" {
+			return r, fmt.Errorf("%w, it sounds like %s", ErrNotGloom, other)
+		}
 		return r, ErrNotGloom
 	}
 	var frame bytes.Buffer
@@ -196,6 +202,10 @@ func (c *gloomConn) await(ctx context.Context, other func(r *gloom.Reply) bool) 
 func (c *gloomConn) fault(what string, err error) error {
 	if err == nil {
 		return nil
+	}
+	var peer *PeerError
+	if errors.As(err, &peer) {
+		return fmt.Errorf("cannot %s: %w", what, err)
 	}
 	return fmt.Errorf("cannot %s at %s: %w", what, c.address, err)
 }

@@ -86,7 +86,7 @@ func (k *Kts46) call(ctx context.Context, method string, params ...any) (any, er
 		text, _ := io.ReadAll(io.LimitReader(answer.Body, 200)) // as much as there is
 		text = bytes.TrimSpace(text)
 		if answer.StatusCode == http.StatusNotFound {
-			return nil, fmt.Errorf("at %s is no XML-RPC of the scheduler, it answered %s: %s (%s names the server)", k.address, answer.Status, text, ktsSetting)
+			return nil, &PeerError{k.address, ktsSetting, fmt.Errorf("it is no XML-RPC of the scheduler, it answered %s: %s", answer.Status, text)}
 		}
 		return nil, fmt.Errorf("the scheduler at %s answered %s: %s", k.address, answer.Status, text)
 	}
@@ -114,7 +114,10 @@ func (k *Kts46) unanswered(err error) error {
 	case errors.As(err, &asked):
 		err = asked.Err
 	}
-	return fmt.Errorf("the scheduler at %s did not answer: %w", k.address, plain(err))
+	if strings.Contains(err.Error(), "malformed HTTP") { // net/http has no other sign of it
+		err = errors.New("what answers there does not speak HTTP")
+	}
+	return unheard(k.address, ktsSetting, err)
 }
 
 // humane takes what Python says of its own exception out of a fault.

@@ -36,8 +36,8 @@ func TestKts46Errors(t *testing.T) {
 	f("Couldn't get it.", fault(`<type 'exceptions.KeyError'>:"Couldn't get it."`))
 	f(`no "class"`, fault(`no "class"`))
 	f("<b>:", fault("<b>:"))
-	f("at ADDRESS is no XML-RPC of the scheduler, it answered 404 Not Found: 404 page not found (-s or TREADLE_KTS46 names the server)", http.NotFound)
-	f("the scheduler at ADDRESS did not answer: the server closed the connection", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	f("cannot talk to ADDRESS: it is no XML-RPC of the scheduler, it answered 404 Not Found: 404 page not found (is it another protocol's? By default port 46210 is that of kts46's XML-RPC; -s or TREADLE_KTS46 names the server)", http.NotFound)
+	f("cannot talk to ADDRESS: the server closed the connection (is it another protocol's? By default port 46210 is that of kts46's XML-RPC; -s or TREADLE_KTS46 names the server)", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 	f("the scheduler at ADDRESS answered 503 Service Unavailable: wait", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "wait", http.StatusServiceUnavailable) })
 }
 
@@ -58,7 +58,7 @@ func TestKts46Interrupted(t *testing.T) {
 		}
 	}()
 	k := NewKts46(l.Addr().String())
-	want := fmt.Sprintf("the scheduler at tcp://%s did not answer: interrupted", l.Addr())
+	want := fmt.Sprintf("cannot talk to tcp://%s: interrupted", l.Addr())
 	if err := k.CreateProject(ctx, "p"); err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}

@@ -137,7 +137,11 @@ func (c *conn) await(ctx context.Context, w *call) (reply, error) {
 
 // ask sends a request and returns the body of its reply.
 func (c *conn) ask(ctx context.Context, cmd periodic.Command, args func([]byte) []byte) ([]byte, error) {
-	w := c.begin(&call{})
+	return c.answer(ctx, c.begin(&call{}), cmd, args)
+}
+
+// answer is ask under an id that is known before.
+func (c *conn) answer(ctx context.Context, w *call, cmd periodic.Command, args func([]byte) []byte) ([]byte, error) {
 	defer c.forget(w)
 	if err := c.send(ctx, w.id, cmd, args); err != nil {
 		return nil, err

@@ -1,0 +1,91 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+)
+
+// A connection that is made and leads to nothing is most often one to another protocol's port:
+// errors then name the port of the right one, and whose this is.
+
+// speakers are who listens on a port by default.
+var speakers = map[string]string{
+	"5000": "Periodic's", "5001": "the one of the server's metrics", "9998": "that of Gloom's masters", "9999": "that of Gloom's slaves",
+	"6125": "dwork's", "46210": "that of kts46's XML-RPC", "46400": "that of kts46's JSON-RPC", "8080": "that of Disbatch's command interface",
+}
+
+// ports are the default ports, by the setting that names the server on the command line.
+var ports = map[string]string{
+	hostSetting: "5000", mastersSetting: "9998", slavesSetting: "9999", hubSetting: "6125", ktsSetting: "46210",
+}
+
+// PeerError is a peer that was reached and does not answer as the protocol's server does.
+type PeerError struct {
+	Address string // as network://address
+	Setting string // what names it on the command line
+	Err     error
+}
+
+// unheard is a PeerError, unless the caller has given up.
+func unheard(address, setting string, err error) error {
+	if err = plain(err); errors.Is(err, context.Canceled) {
+		return fmt.Errorf("cannot talk to %s: %w", address, err)
+	}
+	return &PeerError{address, setting, err}
+}
+
+func (e *PeerError) Error() string {
+	return fmt.Sprintf("cannot talk to %s: %v (%s %s names the server)", e.Address, e.Err, e.hint(), e.Setting)
+}
+
+// Unwrap returns what is wrong with it.
+func (e *PeerError) Unwrap() error { return e.Err }
+
+func (e *PeerError) hint() string {
+	right := ports[e.Setting]
+	network, address, _ := strings.Cut(e.Address, "://")
+	if network == "unix" {
+		return "is it another protocol's socket?"
+	}
+	_, port, err := net.SplitHostPort(address)
+	if said := speakers[port]; err == nil && said != "" && port != right {
+		return fmt.Sprintf("port %s is by default %s, %s is %s;", port, said, right, speakers[right])
+	}
+	return fmt.Sprintf("is it another protocol's? By default port %s is %s;", right, speakers[right])
+}
+
+// errNoPort is an address without a port.
+type errNoPort struct{ host string }
+
+func (e errNoPort) Error() string { return "missing port in address" }
+
+// withPort adds the remedy to an errNoPort.
+func withPort(err error, setting string) error {
+	var missing errNoPort
+	if !errors.As(err, &missing) {
+		return err
+	}
+	host := missing.host
+	if host == "" {
+		host = "127.0.0.1"
+	}
+	return fmt.Errorf("%w: by default the port is %s, as in %s", err, ports[setting], net.JoinHostPort(host, ports[setting]))
+}
+
+// sounds names what the first bytes of a peer belong to; empty: that is not known.
+func sounds(b []byte) string {
+	switch text := string(b); {
+	case strings.HasPrefix(text, "HTTP/"):
+		return "HTTP"
+	case len(b) > 0 && b[0] == 0xff:
+		return "ZeroMQ, as dwork does"
+	case len(b) > 4 && b[4] == '{':
+		return "Gloom"
+	case strings.HasPrefix(text, "\x00RES"):
+		return "Periodic"
+	}
+	return ""
+}
