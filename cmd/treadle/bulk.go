@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
@@ -24,17 +25,53 @@ type dumpCmd struct {
 
 // Run dumps.
 func (d *dumpCmd) Run(c *cli, con *console) error {
+	if d.File == "-" && isTerminal(con.out) {
+		return badUsage("a dump is no text to read: name a file, or send it through a pipe")
+	}
 	return c.with(0, func(ctx context.Context, server *client.Client) error {
 		bar := progress(con.err, "dump")
-		if d.File == "-" {
-			_, err := server.Dump(ctx, con.out, bar)
-			return err
-		}
-		return replaceFile(d.File, func(w io.Writer) error {
+		write := func(w io.Writer) error {
 			_, err := server.Dump(ctx, w, bar)
 			return err
-		})
+		}
+		var err error
+		if d.File == "-" {
+			err = write(con.out)
+		} else {
+			err = replaceFile(d.File, write)
+		}
+		if err != nil {
+			return err
+		}
+		if left, known, err := server.LeftOut(ctx); err == nil && known {
+			tellLeftOut(con, left)
+		}
+		return nil
 	})
+}
+
+// tellLeftOut says what the server has that a dump cannot hold.
+func tellLeftOut(con *console, left client.LeftOut) {
+	var parts []string
+	for _, p := range []struct {
+		n         int64
+		one, many string
+	}{
+		{left.Tasks, "task of dwork or kts46", "tasks of dwork and kts46"},
+		{left.Projects, "kts46 project", "kts46 projects"},
+		{left.Jobs, "job of Gloom or Disbatch", "jobs of Gloom and Disbatch"},
+		{left.Settings, "changed setting", "changed settings"},
+	} {
+		switch {
+		case p.n == 1:
+			parts = append(parts, "1 "+p.one)
+		case p.n > 1:
+			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.many))
+		}
+	}
+	if len(parts) > 0 {
+		con.say("the dump leaves out %s: a copy of the data directory of a stopped server has all that is on disk", strings.Join(parts, ", "))
+	}
 }
 
 // replaceFile writes a file that takes the place of path only when it is
@@ -90,9 +127,38 @@ func (l *loadCmd) Run(c *cli, con *console) error {
 	if err != nil {
 		return fmt.Errorf("cannot load %s: %w", l.File, err)
 	}
+	jobs, err := check(f, size)
+	if err != nil {
+		return fmt.Errorf("cannot load %s, nothing was sent: %w", l.File, err)
+	}
 	return c.with(0, func(ctx context.Context, server *client.Client) error {
-		return server.Load(ctx, f, size, progress(con.err, "load"))
+		err := server.Load(ctx, f, size, progress(con.err, "load"))
+		if err == nil {
+			con.say("%d jobs are loaded", jobs)
+			return nil
+		}
+		err = server.Explain(ctx, err)
+		switch in, known, failed := server.Loaded(ctx); {
+		case failed != nil:
+			return fmt.Errorf("%w; how many of the %d jobs are in is not known, see treadle status", err, jobs)
+		case known:
+			return fmt.Errorf("%w; %d of the %d jobs are in", err, in, jobs)
+		}
+		return err
 	})
+}
+
+// check reads a dump to its end, and goes back to where it begins.
+func check(f *os.File, size int64) (jobs int64, err error) {
+	start, err := f.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return 0, err
+	}
+	if jobs, err = client.CheckDump(f, size); err != nil {
+		return 0, err
+	}
+	_, err = f.Seek(start, io.SeekStart)
+	return jobs, err
 }
 
 // sized returns r as a file and how many bytes are left in it.
@@ -129,10 +195,15 @@ func sized(r io.Reader) (*os.File, int64, error) {
 	return f, size, nil
 }
 
+// isTerminal says whether somebody reads what is written.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
 // progress shows a bar when w is a terminal.
 func progress(w io.Writer, what string) client.Progress {
-	f, ok := w.(*os.File)
-	if !ok || !term.IsTerminal(int(f.Fd())) {
+	if !isTerminal(w) {
 		return nil
 	}
 	var bar *progressbar.ProgressBar

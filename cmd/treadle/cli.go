@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"time"
 
 	"github.com/alecthomas/kong"
 
@@ -44,6 +45,8 @@ type cli struct {
 	Host    string           `short:"H" env:"TREADLE_HOST,PERIODIC_PORT" placeholder:"ADDR" help:"Server that the client commands talk to: tcp://host:port, unix:///path, host:port or a path (default: ${default_host})."`
 	CRC     bool             `name:"crc" help:"Speak to the server in the framing of 2019 and later, with checksums, instead of that of 2018."`
 	Version kong.VersionFlag `help:"Print the version and exit."`
+
+	file *configValues // of --config, nil without
 
 	Serve    serveCmd    `cmd:"" help:"Run the job server."`
 	Submit   submitCmd   `cmd:"" help:"Submit a job and return."`
@@ -86,7 +89,8 @@ func run(args []string, con console) (code int) {
 			panic(asked)
 		}
 	}()
-	parser, err := newParser(&cli{}, con)
+	c := &cli{}
+	parser, err := newParser(c, con)
 	if err != nil {
 		return report(con, err)
 	}
@@ -94,11 +98,19 @@ func run(args []string, con console) (code int) {
 		run([]string{"--help"}, console{in: con.in, out: con.err, err: con.err})
 		return exitUsage
 	}
-	parsed, err := parser.Parse(args)
+	parsed, err := parser.Parse(spoken(args))
 	if err != nil {
-		return report(con, usage(err))
+		return report(con, usage(c, err))
 	}
-	return report(con, parsed.Run())
+	if err := refuseIgnored(parsed); err != nil {
+		return report(con, err)
+	}
+	err = parsed.Run()
+	var option *loop.OptionError
+	if errors.As(err, &option) {
+		err = c.file.blame(option.Setting, err)
+	}
+	return report(con, err)
 }
 
 func newParser(c *cli, con console) (*kong.Kong, error) {
@@ -113,6 +125,7 @@ func newParser(c *cli, con console) (*kong.Kong, error) {
 		kong.Writers(con.out, con.err),
 		kong.Bind(&con, c),
 		kong.KindMapper(reflect.String, kong.MapperFunc(decodeText)),
+		kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(decodeSpan)),
 		kong.Exit(func(code int) { panic(exitPanic(code)) }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, WrapUpperBound: 100}),
 	)
@@ -131,20 +144,6 @@ func decodeText(ctx *kong.DecodeContext, target reflect.Value) error {
 	}
 	target.SetString(text)
 	return nil
-}
-
-// usage points at the help of the command that was misunderstood.
-func usage(err error) error {
-	command := "treadle"
-	var parse *kong.ParseError
-	if errors.As(err, &parse) && parse.Context.Selected() != nil {
-		command = "treadle " + parse.Context.Selected().Path()
-	}
-	var file *configError
-	if errors.As(err, &file) {
-		return usageError{file}
-	}
-	return badUsage("%w (see %s --help)", err, command)
 }
 
 // killed is the end of a worker by a second signal, and of the commands that it ran.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,26 +50,71 @@ func (c *cli) with(limit time.Duration, f func(context.Context, *client.Client) 
 		return err
 	}
 	defer server.Close()
-	return f(ctx, server)
+	if err = f(ctx, server); errors.As(err, new(*client.RefusedError)) {
+		return err
+	}
+	return server.Explain(ctx, err)
 }
+
+// largeJob is the size from which the server is asked first whether it takes a job: it hangs up on
+// one that is too large.
+const largeJob = 1 << 20
+
+// fits refuses a job that is larger than the server takes. A server that does not say may take it.
+func fits(ctx context.Context, server *client.Client, j *client.Job) error {
+	if len(j.Workload) < largeJob {
+		return nil
+	}
+	most, err := server.MaxFrame(ctx)
+	if size := len(j.Func) + len(j.Name) + len(j.Workload) + jobOverhead; err == nil && most > 0 && int64(size) > most {
+		err = fmt.Errorf("the workload has %d bytes, and the server at %s takes requests of up to %d: raise its --max-frame, or send the name of a file", len(j.Workload), server.Address(), most)
+	}
+	return err
+}
+
+// perhapsTooLarge adds why a server may have hung up on a job.
+func perhapsTooLarge(err error, j *client.Job) error {
+	if errors.Is(err, client.ErrClosed) && len(j.Workload) >= largeJob {
+		return fmt.Errorf("%w, perhaps because it takes no requests of %d bytes", err, len(j.Workload))
+	}
+	return err
+}
+
+// jobOverhead is what a request has around names and workload.
+const jobOverhead = 64
 
 // jobArgs are the arguments that submit and run share.
 type jobArgs struct {
-	Func     string `arg:"" help:"Function: which workers do the job (at most 255 bytes)."`
-	Name     string `arg:"" help:"Name of the job, unique within the function (at most 255 bytes)."`
-	Workload string `short:"w" placeholder:"DATA" help:"Workload: the text itself, @FILE for a file's content or @- for standard input (default: empty)."`
-	Timeout  int32  `default:"0" placeholder:"SECONDS" help:"Seconds a worker may take before the job is given to another; 0: the server's setting, see treadle config --help (default: ${default})."`
+	Func     string        `arg:"" help:"Function: which workers do the job (at most 255 bytes)."`
+	Name     string        `arg:"" help:"Name of the job, unique within the function (at most 255 bytes)."`
+	Workload string        `short:"w" placeholder:"DATA" help:"Workload: the text itself, @FILE for a file's content or @- for standard input (default: empty)."`
+	Timeout  time.Duration `default:"0s" placeholder:"TIME" help:"Time a worker may take before the job is given to another; 0s: the server's setting, see treadle config --help (default: ${default})."`
 }
 
 func (j *jobArgs) job(con *console) (*client.Job, error) {
-	if j.Timeout < 0 {
-		return nil, badUsage("--timeout: %d is negative", j.Timeout)
+	timeout, err := wholeSeconds("--timeout", j.Timeout, math.MaxInt32)
+	if err != nil {
+		return nil, err
 	}
 	if err := checkNames(j.Func, j.Name); err != nil {
 		return nil, err
 	}
+	if err := refuseEmpty("FUNC", j.Func, "NAME", j.Name); err != nil {
+		return nil, err
+	}
 	data, err := readWorkload(j.Workload, con.in)
-	return &client.Job{Func: j.Func, Name: j.Name, Workload: data, Timeout: j.Timeout}, err
+	return &client.Job{Func: j.Func, Name: j.Name, Workload: data, Timeout: int32(timeout)}, err
+}
+
+// refuseEmpty refuses arguments without a character: the protocols have such names, and they
+// nearly always come from a variable of a script that is not set. It takes pairs.
+func refuseEmpty(pairs ...string) error {
+	for i := 0; i < len(pairs); i += 2 {
+		if pairs[i+1] == "" {
+			return badUsage("%s is empty", pairs[i])
+		}
+	}
+	return nil
 }
 
 func checkNames(names ...string) error {
@@ -82,33 +128,33 @@ func checkNames(names ...string) error {
 
 type submitCmd struct {
 	jobArgs
-	Later int64 `default:"0" placeholder:"SECONDS" help:"Seconds from now when the job is due (default: ${default})."`
+	Later time.Duration `default:"0s" placeholder:"TIME" help:"Time from now when the job is due (default: ${default})."`
 }
 
 // Run submits.
 func (s *submitCmd) Run(c *cli, con *console) error {
-	if s.Later < 0 {
-		return badUsage("--later: %d is negative", s.Later)
+	later, err := wholeSeconds("--later", s.Later, math.MaxInt64)
+	if err != nil {
+		return err
 	}
 	job, err := s.job(con)
 	if err != nil {
 		return err
 	}
-	if s.Later > 0 {
-		now := time.Now().Unix()
-		if s.Later > math.MaxInt64-now {
-			return badUsage("--later: %d is beyond what the protocol's clock can say", s.Later)
-		}
-		job.SchedAt = now + s.Later
+	if later > 0 {
+		job.SchedAt = time.Now().Unix() + later
 	}
 	return c.with(replyTimeout, func(ctx context.Context, server *client.Client) error {
-		return server.Submit(ctx, job)
+		if err := fits(ctx, server, job); err != nil {
+			return err
+		}
+		return perhapsTooLarge(server.Submit(ctx, job), job)
 	})
 }
 
 type runCmd struct {
 	jobArgs
-	Wait uint32 `default:"0" placeholder:"SECONDS" help:"Seconds to wait for the result; 0: as long as it takes (default: ${default})."`
+	Wait time.Duration `default:"0s" placeholder:"TIME" help:"Time to wait for the result; 0s: as long as it takes (default: ${default})."`
 }
 
 // Run waits for the result.
@@ -117,20 +163,75 @@ func (r *runCmd) Run(c *cli, con *console) error {
 	if err != nil {
 		return err
 	}
-	return c.with(time.Duration(r.Wait)*time.Second, func(ctx context.Context, server *client.Client) error {
-		result, err := server.Run(ctx, job)
-		if err != nil {
+	if r.Wait < 0 {
+		return badUsage("--wait: %v is negative", r.Wait)
+	}
+	return c.with(r.Wait, func(ctx context.Context, server *client.Client) error {
+		if err := fits(ctx, server, job); err != nil {
 			return err
+		}
+		idle := time.AfterFunc(patienceOfUsers, func() { r.sayIdle(server, con) })
+		result, err := server.Run(ctx, job)
+		idle.Stop()
+		switch {
+		case errors.Is(err, context.DeadlineExceeded):
+			return r.late(server, err)
+		case errors.Is(err, client.ErrNoWorker):
+			return fmt.Errorf("%w, and the job was not submitted: start one with treadle work %s -- CMD", err, printable(r.Func))
+		case errors.Is(err, client.ErrFailed):
+			return fmt.Errorf("%w; unless its worker puts an end to it, it is tried again", err)
+		case err != nil:
+			return perhapsTooLarge(err, job)
 		}
 		_, err = con.out.Write(result)
 		return err
 	})
 }
 
+// patienceOfUsers is how long a command may say nothing of what it waits for.
+const patienceOfUsers = 2 * time.Second
+
+// queue is the function's row of the status, asked of a server that is slow to answer something else.
+func (r *runCmd) queue(server *client.Client) (client.Queue, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), statusTimeout)
+	defer cancel()
+	rows, err := server.Status(ctx)
+	for _, row := range rows {
+		if row.Func == r.Func {
+			return row, nil
+		}
+	}
+	return client.Queue{}, err
+}
+
+// statusTimeout bounds a look at the status beside another request.
+const statusTimeout = 5 * time.Second
+
+// sayIdle tells of a job that nobody does.
+func (r *runCmd) sayIdle(server *client.Client, con *console) {
+	if q, err := r.queue(server); err == nil && q.Workers == 0 {
+		con.say("no worker serves %q: the job is queued until one does (treadle work %s -- CMD)", r.Func, printable(r.Func))
+	}
+}
+
+// late says what becomes of a job whose result has not come in time.
+func (r *runCmd) late(server *client.Client, err error) error {
+	q, failed := r.queue(server)
+	switch {
+	case failed != nil:
+		return err
+	case q.Workers == 0:
+		return fmt.Errorf("no result of %q %q in %v: no worker serves %q; the job stays queued (treadle work %s -- CMD does it, treadle remove %s %s takes it back)",
+			r.Func, r.Name, r.Wait, r.Func, printable(r.Func), printable(r.Func), printable(r.Name))
+	}
+	return fmt.Errorf("no result of %q %q in %v: the job goes on without this command; of %q there are %d jobs, %d running, and %d workers",
+		r.Func, r.Name, r.Wait, r.Func, q.Jobs, q.Running, q.Workers)
+}
+
 type recvCmd struct {
-	Func string `arg:"" help:"Function of the job."`
-	Name string `arg:"" help:"Name of the job."`
-	Wait uint32 `default:"0" placeholder:"SECONDS" help:"Seconds after which to give up; 0: none (default: ${default})."`
+	Func string        `arg:"" help:"Function of the job."`
+	Name string        `arg:"" help:"Name of the job."`
+	Wait time.Duration `default:"0s" placeholder:"TIME" help:"Time after which to give up; 0s: none (default: ${default})."`
 }
 
 // Run writes what comes as it comes. Only the CRC framing can.
@@ -138,8 +239,11 @@ func (r *recvCmd) Run(c *cli, con *console) error {
 	if err := checkNames(r.Func, r.Name); err != nil {
 		return err
 	}
+	if r.Wait < 0 {
+		return badUsage("--wait: %v is negative", r.Wait)
+	}
 	c.CRC = true
-	return c.with(time.Duration(r.Wait)*time.Second, func(ctx context.Context, server *client.Client) error {
+	return c.with(r.Wait, func(ctx context.Context, server *client.Client) error {
 		return server.Recv(ctx, r.Func, r.Name, con.out)
 	})
 }
@@ -155,7 +259,14 @@ func (r *removeCmd) Run(c *cli) error {
 		return err
 	}
 	return c.with(replyTimeout, func(ctx context.Context, server *client.Client) error {
-		return server.Remove(ctx, r.Func, r.Name)
+		err := server.Remove(ctx, r.Func, r.Name)
+		if err != nil {
+			return err
+		}
+		if nothing, err := server.RemovedNothing(ctx); err != nil || nothing {
+			return cmp.Or(err, fmt.Errorf("no job %q of function %q at %s", r.Name, r.Func, server.Address()))
+		}
+		return nil
 	})
 }
 
@@ -172,11 +283,18 @@ func (d *dropCmd) Run(c *cli) error {
 		if err := server.Drop(ctx, d.Func); err != nil {
 			return err
 		}
+		nothing, err := server.RemovedNothing(ctx)
+		if err != nil {
+			return err
+		}
 		rows, err := server.Status(ctx)
 		for _, row := range rows {
 			if row.Func == d.Func {
 				return fmt.Errorf("cannot drop %q at %s: %s", d.Func, server.Address(), whyKept(row))
 			}
+		}
+		if err == nil && nothing {
+			err = fmt.Errorf("no function %q at %s", d.Func, server.Address())
 		}
 		return err
 	})
@@ -191,51 +309,6 @@ func whyKept(row client.Queue) string {
 		return fmt.Sprintf("its jobs are running (%d)", row.Running)
 	}
 	return "it is used by another protocol, or jobs have come in since"
-}
-
-type configCmd struct {
-	Get configGetCmd `cmd:"" help:"Print a setting."`
-	Set configSetCmd `cmd:"" help:"Change a setting."`
-}
-
-type configGetCmd struct {
-	Key string `arg:"" help:"Name of the setting, as timeout."`
-}
-
-// Run prints.
-func (g *configGetCmd) Run(c *cli, con *console) error {
-	if err := checkNames(g.Key); err != nil {
-		return err
-	}
-	return c.with(replyTimeout, func(ctx context.Context, server *client.Client) error {
-		value, err := server.ConfigGet(ctx, g.Key)
-		if err == nil {
-			_, err = fmt.Fprintln(con.out, value)
-		}
-		return err
-	})
-}
-
-type configSetCmd struct {
-	Key   string `arg:"" help:"Name of the setting, as timeout."`
-	Value uint32 `arg:"" help:"New value, in the unit of the setting."`
-}
-
-// Run changes, and looks whether that happened, which the protocol does not say.
-func (s *configSetCmd) Run(c *cli) error {
-	if err := checkNames(s.Key); err != nil {
-		return err
-	}
-	return c.with(replyTimeout, func(ctx context.Context, server *client.Client) error {
-		if err := server.ConfigSet(ctx, s.Key, s.Value); err != nil {
-			return err
-		}
-		value, err := server.ConfigGet(ctx, s.Key)
-		if err == nil && value != s.Value {
-			err = fmt.Errorf("the server at %s does not know the setting %q", server.Address(), s.Key)
-		}
-		return err
-	})
 }
 
 type pingCmd struct{}
@@ -259,7 +332,7 @@ func (*shutdownCmd) Run(c *cli) error {
 	return c.with(replyTimeout, func(ctx context.Context, server *client.Client) error {
 		err := server.Shutdown(ctx)
 		if errors.Is(err, client.ErrRefused) {
-			return fmt.Errorf("%w: --periodic-shutdown on allows it", err)
+			return fmt.Errorf("%v: --periodic-shutdown on allows it", err)
 		}
 		return err
 	})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/alecthomas/kong"
 	"github.com/pelletier/go-toml/v2"
+	"github.com/pelletier/go-toml/v2/unstable"
 )
 
 // configPath is a --config flag: it makes the file's values the defaults of the
@@ -33,7 +34,7 @@ func (e *configError) Error() string {
 func (e *configError) Unwrap() error { return e.err }
 
 // BeforeResolve reads the file once kong knows its path.
-func (configPath) BeforeResolve(ctx *kong.Context, trace *kong.Path) error {
+func (configPath) BeforeResolve(ctx *kong.Context, trace *kong.Path, c *cli) error {
 	path := string(ctx.FlagValue(trace.Flag).(configPath))
 	var names []string
 	for _, f := range ctx.Selected().Flags {
@@ -49,8 +50,24 @@ func (configPath) BeforeResolve(ctx *kong.Context, trace *kong.Path) error {
 	if err != nil {
 		return err
 	}
-	ctx.AddResolver(&configValues{path, values})
+	c.file = &configValues{path: path, values: values, lines: linesOf(text), used: make(map[string]bool)}
+	ctx.AddResolver(c.file)
 	return nil
+}
+
+// linesOf says in which line each key of a TOML text stands, which parseConfig has understood.
+func linesOf(text []byte) map[string]int {
+	lines := make(map[string]int)
+	var p unstable.Parser
+	p.Reset(text)
+	for p.NextExpression() {
+		if e := p.Expression(); e.Kind == unstable.KeyValue {
+			if key := e.Key(); key.Next() {
+				lines[string(key.Node().Data)] = p.Shape(key.Node().Raw).Start.Line
+			}
+		}
+	}
+	return lines
 }
 
 // parseConfig returns the values of a TOML text that may hold these names only.
@@ -98,7 +115,27 @@ func located(path string, err error) error {
 type configValues struct {
 	path   string
 	values map[string]any
+	lines  map[string]int
+	used   map[string]bool // the flags that have their values from here
 }
+
+// blame puts the file and the line in front of an error about a setting that the file gives.
+func (c *configValues) blame(setting string, err error) error {
+	if c == nil || !c.used[setting] {
+		return err
+	}
+	text := strings.TrimPrefix(err.Error(), "--"+setting)
+	return &configError{c.path, c.lines[setting], &reworded{setting + text, err}}
+}
+
+// reworded is an error in other words.
+type reworded struct {
+	text string
+	err  error
+}
+
+func (r *reworded) Error() string { return r.text }
+func (r *reworded) Unwrap() error { return r.err }
 
 // Validate is part of kong.Resolver; parseConfig has done it.
 func (*configValues) Validate(*kong.Application) error { return nil }
@@ -109,6 +146,7 @@ func (c *configValues) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (
 	if !ok {
 		return nil, nil
 	}
+	c.used[flag.Name] = true
 	value, err := tokens(value, flag.IsSlice())
 	if err == nil {
 		scratch := reflect.New(flag.Target.Type()).Elem()
@@ -116,7 +154,7 @@ func (c *configValues) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (
 		err = flag.Mapper.Decode(&kong.DecodeContext{Value: flag.Value, Scan: scan}, scratch)
 	}
 	if err != nil {
-		return nil, &configError{path: c.path, err: fmt.Errorf("%s: %w", flag.Name, err)}
+		return nil, &configError{c.path, c.lines[flag.Name], fmt.Errorf("%s: %w", flag.Name, err)}
 	}
 	return value, nil
 }

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/alecthomas/kong"
+
 	"treadle/loop/client"
 )
 
@@ -29,13 +31,11 @@ const (
 )
 
 // Validate is called by kong.
-func (d *dworkWorkCmd) Validate() error {
-	if len(d.Command) > 0 && d.Command[0] == "--" {
-		d.Command = d.Command[1:]
+func (d *dworkWorkCmd) Validate(ctx *kong.Context) (err error) {
+	if d.Command, err = checkCommand(ctx, d.Command, "treadle dwork work -- echo"); err != nil {
+		return err
 	}
 	switch {
-	case len(d.Command) == 0:
-		return errors.New("no command: write it after --, as in treadle dwork work -- echo")
 	case d.Jobs < 1:
 		return fmt.Errorf("-j: %d is below 1", d.Jobs)
 	}

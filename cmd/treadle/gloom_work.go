@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/alecthomas/kong"
+
 	"treadle/loop/client"
 )
 
@@ -22,13 +24,11 @@ type gloomWorkCmd struct {
 }
 
 // Validate is called by kong.
-func (g *gloomWorkCmd) Validate() error {
-	if len(g.Command) > 0 && g.Command[0] == "--" {
-		g.Command = g.Command[1:]
+func (g *gloomWorkCmd) Validate(ctx *kong.Context) (err error) {
+	if g.Command, err = checkCommand(ctx, g.Command, "treadle gloom work echo -- sh -c cat"); err != nil {
+		return err
 	}
 	switch {
-	case len(g.Command) == 0:
-		return errors.New("no command: write it after --, as in treadle gloom work echo -- sh -c cat")
 	case g.Thread < 1:
 		return fmt.Errorf("--thread: %d is below 1", g.Thread)
 	}

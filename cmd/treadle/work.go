@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/alecthomas/kong"
+
 	"treadle/loop/client"
 )
 
@@ -35,13 +37,11 @@ type workCmd struct {
 }
 
 // Validate is called by kong.
-func (w *workCmd) Validate() error {
-	if len(w.Command) > 0 && w.Command[0] == "--" {
-		w.Command = w.Command[1:]
+func (w *workCmd) Validate(ctx *kong.Context) (err error) {
+	if w.Command, err = checkCommand(ctx, w.Command, "treadle work echo -- sh -c cat"); err != nil {
+		return err
 	}
 	switch {
-	case len(w.Command) == 0:
-		return errors.New("no command: write it after --, as in treadle work echo -- sh -c cat")
 	case w.Thread < 1:
 		return fmt.Errorf("--thread: %d is below 1", w.Thread)
 	case w.Broadcast && w.Thread > 1:

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"treadle/loop/client"
+)
+
+type configCmd struct {
+	Get configGetCmd `cmd:"" help:"Print a setting."`
+	Set configSetCmd `cmd:"" help:"Change a setting."`
+}
+
+type configGetCmd struct {
+	Key string `arg:"" help:"Name of the setting, as timeout."`
+}
+
+// Run prints.
+func (g *configGetCmd) Run(c *cli, con *console) error {
+	if err := checkNames(g.Key); err != nil {
+		return err
+	}
+	return c.with(replyTimeout, func(ctx context.Context, server *client.Client) error {
+		value, err := server.ConfigGet(ctx, g.Key)
+		switch {
+		case err != nil:
+			return err
+		case value == 0 && !slices.Contains(settings, g.Key):
+			return unknownSetting(server, g.Key)
+		}
+		_, err = fmt.Fprintln(con.out, value)
+		return err
+	})
+}
+
+type configSetCmd struct {
+	Key   string `arg:"" help:"Name of the setting, as timeout."`
+	Value string `arg:"" help:"New value: a number, or for a time also 90s, 5m or 1h30m."`
+}
+
+// Run changes, and looks whether that happened, which the protocol does not say.
+func (s *configSetCmd) Run(c *cli) error {
+	if err := checkNames(s.Key); err != nil {
+		return err
+	}
+	wanted, err := s.value()
+	if err != nil {
+		return err
+	}
+	return c.with(replyTimeout, func(ctx context.Context, server *client.Client) error {
+		if err := server.ConfigSet(ctx, s.Key, wanted); err != nil {
+			return err
+		}
+		value, err := server.ConfigGet(ctx, s.Key)
+		if err == nil && (value != wanted || wanted == 0 && !slices.Contains(settings, s.Key)) {
+			err = unknownSetting(server, s.Key)
+		}
+		return err
+	})
+}
+
+// value reads what all settings are: a number, which is seconds but for sizes of batches.
+func (s *configSetCmd) value() (uint32, error) {
+	if n, err := strconv.ParseUint(s.Value, 10, 32); err == nil {
+		return uint32(n), nil
+	}
+	d, err := parseSpan(s.Value)
+	if err != nil || strings.HasPrefix(s.Key, "max-") {
+		return 0, badUsage("%q is no value of %q: write a number from 0 to %d", s.Value, s.Key, uint32(math.MaxUint32))
+	}
+	seconds, err := wholeSeconds(s.Key, d, math.MaxUint32)
+	return uint32(seconds), err
+}
+
+// settings are the keys of the protocol, of any of its years, and Treadle's own for people. A server
+// answers 0 to a key that it does not know, as to one whose value is 0.
+var settings = []string{
+	"timeout", "keepalive", "lock-timeout", "poll-delay", "poll-interval", "revert-delay", "revert-interval",
+	"max-patch", "max-batch-size", "max-pool-size", "run-job-aggressive", "assign-wait", "refusing", "max-frame",
+}
+
+func unknownSetting(server *client.Client, key string) error {
+	for _, known := range settings {
+		if distance(key, known) <= 2 {
+			return fmt.Errorf("the server at %s does not know the setting %q, did you mean %q? (see treadle config --help)", server.Address(), key, known)
+		}
+	}
+	return fmt.Errorf("the server at %s does not know the setting %q (see treadle config --help)", server.Address(), key)
+}
+
+// distance is how many letters have to be put in, taken out, replaced or swapped with their
+// neighbours to make b of a.
+func distance(a, b string) int {
+	before, last := make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range last {
+		last[j] = j
+	}
+	for i := range len(a) {
+		row := make([]int, len(b)+1)
+		row[0] = i + 1
+		for j := range len(b) {
+			other := 1
+			if a[i] == b[j] {
+				other = 0
+			}
+			row[j+1] = min(row[j]+1, last[j+1]+1, last[j]+other)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				row[j+1] = min(row[j+1], before[j-1]+1)
+			}
+		}
+		before, last = last, row
+	}
+	return last[len(b)]
+}

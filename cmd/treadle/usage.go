@@ -1,0 +1,138 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/alecthomas/kong"
+)
+
+// spoken turns words that other programs have for help and the version into flags.
+func spoken(args []string) []string {
+	switch {
+	case len(args) > 0 && args[0] == "help":
+		return append(args[1:len(args):len(args)], "--help")
+	case len(args) == 1 && (args[0] == "version" || args[0] == "-v" || args[0] == "-V"):
+		return []string{"--version"}
+	}
+	return args
+}
+
+// usage says what was not understood, and points at the help of its command.
+func usage(c *cli, err error) error {
+	var file *configError
+	if errors.As(err, &file) {
+		return usageError{file}
+	}
+	if m := oneOf.FindStringSubmatch(err.Error()); m != nil {
+		if blamed := c.file.blame(m[1], err); blamed != err {
+			return usageError{blamed}
+		}
+	}
+	command := "treadle"
+	var parse *kong.ParseError
+	if errors.As(err, &parse) {
+		if parse.Context.Selected() != nil {
+			command = "treadle " + parse.Context.Selected().Path()
+		}
+		err = plainly(parse)
+	}
+	return badUsage("%w (see %s --help)", err, command)
+}
+
+// oneOf is kong's error for a value that is none of those of its flag.
+var oneOf = regexp.MustCompile(`^--([a-z0-9-]+) must be one of `)
+
+// noValue is kong's error for a flag at the end of the line, or before another one.
+var noValue = regexp.MustCompile(`^--([a-z0-9-]+): expected .* value but got "(.*)" \((.*)\)`)
+
+// plainly says in words of ours that a flag has no value.
+func plainly(err *kong.ParseError) error {
+	m := noValue.FindStringSubmatch(err.Error())
+	if m == nil {
+		return err
+	}
+	flag, got, kind := m[1], m[2], m[3]
+	want, name := "", "--"+flag
+	for _, f := range err.Context.Flags() {
+		if f.Name == flag {
+			want, name = ", "+f.PlaceHolder, nameOf(f)
+		}
+	}
+	switch {
+	case kind == "<EOL>":
+		return fmt.Errorf("%s needs a value%s", name, want)
+	case strings.HasPrefix(got, "-") && len(got) > 1 && got[1] >= '0' && got[1] <= '9':
+		return fmt.Errorf("--%s: %s is negative", flag, got)
+	}
+	return fmt.Errorf("%s needs a value%s, and got the flag %s; a value that begins with - is written --%s=%s", name, want, got, flag, got)
+}
+
+// nameOf is what people call a flag.
+func nameOf(flag *kong.Flag) string {
+	if flag.Short != 0 {
+		return "-" + string(flag.Short) + " (--" + flag.Name + ")"
+	}
+	return "--" + flag.Name
+}
+
+// elsewhere are the commands that do not talk to a Periodic server, and what names theirs.
+var elsewhere = map[string]string{
+	"serve": "--periodic and --bind say where it listens", "journal": "it works on a directory",
+	"gloom": "--masters and --slaves name its server", "dwork": "-s names its server", "kts46": "-s names its server",
+	"disbatch": "--config or --url name what it works on",
+}
+
+// refuseIgnored refuses a flag that the command would not look at; one that the environment sets is
+// meant for others.
+func refuseIgnored(parsed *kong.Context) error {
+	words := strings.Fields(parsed.Command())
+	if len(words) == 0 {
+		return nil
+	}
+	for _, part := range parsed.Path {
+		if part.Flag == nil || part.Resolved {
+			continue
+		}
+		why, ignored := elsewhere[words[0]]
+		switch part.Flag.Name {
+		case "host":
+		case "crc":
+			why = "it is about the Periodic protocol of the other commands"
+		case "server":
+			why, ignored = "it reads the live graph by --http", len(words) > 1 && words[0] == "dwork" && words[1] == "graph"
+		default:
+			continue
+		}
+		if ignored {
+			return badUsage("%s changes nothing for treadle %s: %s", nameOf(part.Flag), parsed.Selected().Path(), why)
+		}
+	}
+	return nil
+}
+
+// checkCommand returns the command line to run for each job, behind the flags of a worker's command.
+func checkCommand(ctx *kong.Context, command []string, example string) ([]string, error) {
+	switch {
+	case len(command) == 0, len(command) == 1 && command[0] == "--":
+		return nil, fmt.Errorf("no command: write it after --, as in %s", example)
+	case command[0] == "--":
+		return command[1:], nil
+	case strings.HasPrefix(command[0], "-"):
+		return nil, fmt.Errorf("unknown flag %s%s: the command follows --, as in %s", command[0], meant(ctx, command[0]), example)
+	}
+	return command, nil
+}
+
+// meant proposes the flag whose name begins like one that there is not.
+func meant(ctx *kong.Context, typed string) string {
+	name, _, _ := strings.Cut(strings.TrimLeft(typed, "-"), "=")
+	for _, flag := range ctx.Flags() {
+		if name != "" && (strings.HasPrefix(name, flag.Name) || strings.HasPrefix(flag.Name, name)) {
+			return " (did you mean --" + flag.Name + "?)"
+		}
+	}
+	return ""
+}
