@@ -184,14 +184,18 @@ func TestExitCodes(t *testing.T) {
 	file := config(t, "x")
 	f := func(args string, code int, says string) {
 		t.Helper()
-		out, errs, got := treadle(t, "", append([]string{"-H", closed}, strings.Fields(args)...)...)
+		words := strings.Fields(args)
+		if _, other := elsewhere[words[0]]; !other {
+			words = append([]string{"-H", closed}, words...)
+		}
+		out, errs, got := treadle(t, "", words...)
 		if got != code || out != "" || strings.Count(errs, "\n") != 1 || !strings.HasPrefix(errs, "treadle: ") || !strings.Contains(errs, says) {
 			t.Errorf("%s: exit code %d, stdout %q, stderr %q; want %d and one line that says %q", args, got, out, errs, code, says)
 		}
 	}
 	for _, args := range []string{
 		"ping", "status", "status --json", "submit f n", "run f n", "remove f n", "drop f", "config get timeout", "config set timeout 1",
-		"dump -", "dump " + file, "load " + file, "shutdown", "work f -- cat", "--crc ping", "recv f n", "work f --stream -- cat",
+		"dump -", "dump " + file, "load " + config(t, strings.Repeat("\x00", 8)), "shutdown", "work f -- cat", "--crc ping", "recv f n", "work f --stream -- cat",
 	} {
 		f(args, 1, "cannot connect to tcp://"+closed+": connection refused (is `treadle serve` running? -H or TREADLE_HOST names the server)")
 	}

@@ -134,7 +134,11 @@ func (l *loadCmd) Run(c *cli, con *console) error {
 	return c.with(0, func(ctx context.Context, server *client.Client) error {
 		err := server.Load(ctx, f, size, progress(con.err, "load"))
 		if err == nil {
-			con.say("%d jobs are loaded", jobs)
+			if jobs == 1 {
+				con.say("1 job is loaded")
+			} else {
+				con.say("%d jobs are loaded", jobs)
+			}
 			return nil
 		}
 		err = server.Explain(ctx, err)

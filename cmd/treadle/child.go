@@ -2,10 +2,12 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -33,11 +35,17 @@ type outcome struct {
 
 // child is a command that is run for one job.
 type child struct {
-	command []string
-	name    string // its last argument
-	input   []byte
-	timeout uint32 // seconds; 0: none
-	con     *console
+	command   []string
+	function  string // of the job; empty: it has none
+	name      string // its last argument
+	noName    bool   // no, it is in the environment alone
+	input     []byte
+	timeout   time.Duration // 0: none
+	jobs      bool          // that is the job's, and not one of the worker's own
+	began     time.Time     // of that; zero: now
+	maxResult int           // bytes; 0: maxResult
+	con       *console
+	lines     *lines // nil: what is printed goes straight through
 
 	keep bool // keep what it prints instead of showing it
 	// publish is given what the command prints, while it runs; nil: nobody is.
@@ -48,21 +56,33 @@ type child struct {
 // run ends with the command. The end of kill kills it and whatever it has started
 // in its process group.
 func (c *child) run(kill context.Context) outcome {
+	args, err := c.arguments()
+	if err != nil {
+		return outcome{err: err, later: -1}
+	}
 	ctx, cancel := kill, context.CancelFunc(func() {})
 	if c.timeout > 0 {
-		ctx, cancel = context.WithTimeout(kill, time.Duration(c.timeout)*time.Second)
+		if c.began.IsZero() {
+			c.began = time.Now()
+		}
+		ctx, cancel = context.WithDeadline(kill, c.began.Add(c.timeout))
 	}
 	defer cancel()
-	args := append(c.command[1:len(c.command):len(c.command)], c.name)
 	cmd := exec.CommandContext(ctx, c.command[0], args...)
+	cmd.Env = c.environment()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = outputDelay
 	cmd.Stdin = bytes.NewReader(c.input)
+	if c.lines == nil {
+		c.lines = newLines(c.con, 1)
+	}
+	out, errs, end := c.lines.open()
+	defer end()
 	var last lastLine
-	cmd.Stderr = io.MultiWriter(&last, c.con.err)
-	var data limited
-	cmd.Stdout = c.con.out
+	cmd.Stderr = io.MultiWriter(&last, errs)
+	data := limited{most: cmp.Or(c.maxResult, maxResult)}
+	cmd.Stdout = out
 	if c.keep {
 		cmd.Stdout = &data
 	}
@@ -85,16 +105,52 @@ func (c *child) run(kill context.Context) outcome {
 	return c.outcome(ctx, cmd.Run(), &last, &data)
 }
 
+// limit is the time-out for people.
+func (c *child) limit() string {
+	if c.jobs {
+		return "its time-out of " + spell(c.timeout)
+	}
+	return spell(c.timeout)
+}
+
+// arguments are the command's, with the job's name. A name that the command would take for an option is
+// refused: whoever submits jobs chooses it.
+func (c *child) arguments() ([]string, error) {
+	args := c.command[1:len(c.command):len(c.command)]
+	switch {
+	case c.noName:
+		return args, nil
+	case strings.ContainsRune(c.name, 0):
+		return nil, errors.New("its name has a NUL byte, which no argument of a command can have")
+	case strings.HasPrefix(c.name, "-") && (len(args) == 0 || args[len(args)-1] != "--"):
+		return nil, errors.New("its name begins with -, which the command may take for an option: end the command with --, or use the environment's TREADLE_NAME and --no-name")
+	}
+	return append(args, c.name), nil
+}
+
+// environment is this program's with what there is to know of the job.
+func (c *child) environment() []string {
+	env := os.Environ()
+	for _, v := range []struct{ name, value string }{
+		{"TREADLE_FUNC", c.function}, {"TREADLE_NAME", c.name}, {"TREADLE_TIMEOUT", strconv.FormatInt(int64(c.timeout.Seconds()), 10)},
+	} {
+		if !strings.ContainsRune(v.value, 0) {
+			env = append(env, v.name+"="+v.value)
+		}
+	}
+	return env
+}
+
 // outcome judges how the command ended.
 func (c *child) outcome(ctx context.Context, err error, last *lastLine, data *limited) outcome {
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded) && err != nil:
-		err = fmt.Errorf("it took longer than %d s and was killed", c.timeout)
+		err = fmt.Errorf("it took longer than %s and was killed", c.limit())
 	case errors.Is(err, exec.ErrWaitDelay):
 		err = nil // it has exited well; what it left behind is not waited for
 	}
 	if err == nil && data.over {
-		err = fmt.Errorf("its result is larger than %d bytes", maxResult)
+		err = fmt.Errorf("its result is larger than %d bytes", data.most)
 	}
 	return outcome{err: err, later: last.seconds(), data: data.kept.Bytes()}
 }
@@ -139,13 +195,14 @@ func (l *lastLine) seconds() int64 {
 // limited keeps what fits a result and forgets the rest. It does not embed the
 // buffer, whose ReadFrom would pass Write by.
 type limited struct {
+	most int
 	kept bytes.Buffer
 	over bool
 }
 
 // Write never fails, so that a command with too much to say still ends.
 func (l *limited) Write(p []byte) (int, error) {
-	if l.kept.Len()+len(p) > maxResult {
+	if l.kept.Len()+len(p) > l.most {
 		l.over = true
 		return len(p), nil
 	}

@@ -49,7 +49,8 @@ func TestChild(t *testing.T) {
 	if want := "the workload; the name\n"; published != want {
 		t.Errorf("published %q, want %q", published, want)
 	}
-	f(child{timeout: 1}, `sleep 60 & sleep 60`, "", "", "", "it took longer than 1 s and was killed", -1)
+	f(child{timeout: time.Second}, `sleep 60 & sleep 60`, "", "", "", "it took longer than 1s and was killed", -1)
+	f(child{timeout: time.Second, jobs: true}, `sleep 60 & sleep 60`, "", "", "", "it took longer than its time-out of 1s and was killed", -1)
 }
 
 // A command that is killed takes along what it has started: its grandchild no

@@ -176,10 +176,10 @@ func TestConfigMistakes(t *testing.T) {
 	f("loops = = 1\n", "line 1")
 	f("loops = 1\nloops = 2\n", "loops", "line 2")
 	f("loops = \"many\"\n", "loops: ", "many")
-	f("loops = 1.5\n", "loops: 1.5 cannot be its value")
+	f("\nloops = 1.5\n", "line 2: loops: 1.5 cannot be its value")
 	f("loops = [\"1\"]\n", "loops: [1] cannot be its value")
-	f("drain = 10\n", "drain: ", "duration", "10")
-	f("max-frame = \"64MB\"\n", "max-frame: ", "is not a size")
+	f("\n\ndrain = \"x\"\n", "line 3: drain: ", "is not a time: write seconds (90), or units")
+	f("max-frame = \"64MB\"\n", "line 1: max-frame: ", "is not a size")
 	f("periodic = [1]\n", "periodic: [1] cannot be its value")
 	_, err := parse(t, "serve", "--config", "/nowhere/treadle.toml")
 	if !errors.Is(err, os.ErrNotExist) {

@@ -67,6 +67,9 @@ type dworkCreateCmd struct {
 
 // Run creates.
 func (d *dworkCreateCmd) Run(c *cli) error {
+	if err := refuseEmpty("TASK", d.Task); err != nil {
+		return err
+	}
 	task, err := newTask(d.Task, d.Dep)
 	if err != nil {
 		return err

@@ -13,6 +13,9 @@ import (
 type link struct {
 	*team
 	hub *client.Hub // nil while it is away
+
+	lastFailed bool // the last command has
+	rest       backoff
 }
 
 // errStopping is a hub that answers Exit to something else than a steal.

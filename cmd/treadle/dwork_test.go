@@ -96,7 +96,9 @@ func TestDworkCommands(t *testing.T) {
 	h.says("treadle: "+file+": line 2 has more than 16777216 bytes (the 0 tasks before are added)\n", 1, "addfile", file)
 	h.says("dhub: 4 active tasks, 2 ready.\n", 0, "status")
 	dot := filepath.Join(dir, "g.dot")
-	h.says("", 0, "graph", dot, "--http", h.http)
+	if out, errs, code := treadle(t, "", "dwork", "graph", dot, "--http", h.http); out+errs != "" || code != 0 {
+		t.Errorf("graph: exit code %d, %q, %q", code, out, errs)
+	}
 	text, err := os.ReadFile(dot)
 	if want := "digraph dwork {\n\t\"chop onions\" [style=bold];\n\t\"chop onions\" -> \"soup\";\n\t\"soup\";\n\t\"soup\" -> \"serve \\\"it\\\"\";\n" +
 		"\t\"f1\" [style=bold];\n\t\"f1\" -> \"serve \\\"it\\\"\";\n\t\"serve \\\"it\\\"\";\n}\n"; err != nil || string(text) != want {
@@ -112,7 +114,11 @@ func TestDworkCommands(t *testing.T) {
 	h.says("", 0, "exit", "w")
 	h.says("treadle: no worker is known as w\n", 1, "exit", "w")
 	h.says("did chop onions\ndid soup\ndid f1\ndid serve \"it\"\n", 0, "work", "--", "echo", "did")
-	h.says("treadle: cannot reach http://127.0.0.1:1: connection refused (is `treadle serve` running? --http or TREADLE_HTTP names it)\n", 1, "graph", "/nowhere/g.dot", "--http", "127.0.0.1:1")
+	if _, errs, code := treadle(t, "", "dwork", "graph", "/nowhere/g.dot", "--http", "127.0.0.1:1"); code != 1 ||
+		errs != "treadle: cannot reach http://127.0.0.1:1: connection refused (is `treadle serve` running? --http or TREADLE_HTTP names it)\n" {
+		t.Errorf("graph of nothing: exit code %d, %q", code, errs)
+	}
+	h.says("treadle: -s (--server) changes nothing for treadle dwork graph: it reads the live graph by --http\n", 2, "graph", dot)
 }
 
 // TestDworkWorkFails: a failed task is given back; the worker ends, or goes on.

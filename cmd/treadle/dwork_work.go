@@ -16,11 +16,13 @@ import (
 )
 
 type dworkWorkCmd struct {
-	Command []string `arg:"" name:"cmd" passthrough:"" help:"Command and arguments, after --; the task's name is added as the last."`
-	Jobs    int      `short:"j" default:"1" placeholder:"N" help:"Tasks done at a time, each over a connection of its own (default: ${default})."`
-	Timeout uint32   `default:"0" placeholder:"SECONDS" help:"Seconds after which the command and its children are killed and the task has failed; 0: none (default: ${default})."`
-	Keep    bool     `name:"keep-going" help:"Go on when a command fails: its task is given back, to be tried again behind all others."`
-	Host    string   `name:"worker" placeholder:"NAME" help:"Name of the worker (default: the host's and the process's number)."`
+	Command []string      `arg:"" name:"cmd" passthrough:"" help:"Command and arguments, after --; the task's name is added as the last."`
+	Jobs    int           `short:"j" default:"1" placeholder:"N" help:"Tasks done at a time, each over a connection of its own (default: ${default})."`
+	Timeout time.Duration `default:"0s" placeholder:"TIME" help:"Time after which the command and its children are killed and the task has failed; 0s: none (default: ${default})."`
+	NoName  bool          `help:"Do not add the task's name to the command; TREADLE_NAME has it."`
+	Verbose bool          `short:"v" help:"Say a line for each task."`
+	Keep    bool          `name:"keep-going" help:"Go on when a command fails: its task is given back, to be tried again behind all others."`
+	Host    string        `name:"worker" placeholder:"NAME" help:"Name of the worker (default: the host's and the process's number)."`
 }
 
 // Bounds of the time between two steals when nothing is ready. The reference's workers ask
@@ -36,6 +38,8 @@ func (d *dworkWorkCmd) Validate(ctx *kong.Context) (err error) {
 		return err
 	}
 	switch {
+	case d.Timeout < 0:
+		return fmt.Errorf("--timeout: %v is negative", d.Timeout)
 	case d.Jobs < 1:
 		return fmt.Errorf("-j: %d is below 1", d.Jobs)
 	}
@@ -58,7 +62,11 @@ func (d *dworkWorkCmd) Run(c *cli, con *console) error {
 	defer end()
 	stop, fail := context.WithCancelCause(stop)
 	defer fail(nil)
-	t := team{dworkWorkCmd: d, con: con, server: c.Dwork.Server, host: host}
+	t := team{dworkWorkCmd: d, con: con, lines: newLines(con, d.Jobs), server: c.Dwork.Server, host: host}
+	if d.Verbose {
+		con.say("doing tasks of %s as %s", t.server, printable(host))
+	}
+	context.AfterFunc(stop, func() { sayFinishing(con, t.running.Load(), "task") })
 	var workers sync.WaitGroup
 	for range d.Jobs {
 		workers.Go(func() {
@@ -90,6 +98,8 @@ func (d *dworkWorkCmd) Run(c *cli, con *console) error {
 type team struct {
 	*dworkWorkCmd
 	con          *console
+	lines        *lines
+	running      atomic.Int64
 	server, host string
 	known        atomic.Bool // the hub knows the host
 	failed       atomic.Int64
@@ -110,6 +120,7 @@ func (t *team) worker(stop, kill context.Context) error {
 	defer l.close()
 	pause := firstIdle
 	for stop.Err() == nil {
+		l.lastFailed = false
 		err := l.giveBackStray(stop)
 		if err == nil {
 			err = l.next(stop, kill)
@@ -127,6 +138,7 @@ func (t *team) worker(stop, kill context.Context) error {
 			return err
 		default:
 			pause = firstIdle
+			l.rest.after(stop, !l.lastFailed)
 		}
 	}
 	return nil
@@ -180,8 +192,12 @@ func (l *link) giveBackStray(stop context.Context) error {
 
 // do runs the command for a task and says that it is complete, or gives it back.
 func (l *link) do(stop, kill context.Context, task client.DworkTask) error {
-	run := &child{command: l.Command, name: task.Name, timeout: l.Timeout, con: l.con}
+	began := time.Now()
+	run := &child{command: l.Command, name: task.Name, noName: l.NoName, timeout: l.Timeout, con: l.con, lines: l.lines}
+	l.running.Add(1)
 	result := run.run(kill)
+	l.lastFailed = result.err != nil
+	l.running.Add(-1)
 	if kill.Err() != nil {
 		return nil // leaving makes it ready again
 	}
@@ -196,6 +212,9 @@ func (l *link) do(stop, kill context.Context, task client.DworkTask) error {
 			return nil
 		case err != nil:
 			return fmt.Errorf("%q is done, but the hub could not be told: %w", task.Name, err)
+		}
+		if l.Verbose {
+			l.con.say("%q is complete in %v", task.Name, time.Since(began).Round(time.Millisecond))
 		}
 		return nil
 	}

@@ -26,6 +26,9 @@ type gloomSubmitCmd struct {
 
 // Run submits.
 func (g *gloomSubmitCmd) Run(con *console) error {
+	if err := refuseEmpty("TYPE", g.Type); err != nil {
+		return err
+	}
 	body, err := readWorkload(g.Body, con.in)
 	if err != nil {
 		return err

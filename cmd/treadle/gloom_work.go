@@ -15,12 +15,14 @@ import (
 )
 
 type gloomWorkCmd struct {
-	Type     string   `arg:"" help:"Type whose jobs to do."`
-	Command  []string `arg:"" name:"cmd" passthrough:"" help:"Command and arguments, after --; the job's id is added as the last."`
-	Thread   int      `default:"1" placeholder:"N" help:"Jobs done at a time, each over a connection of its own (default: ${default})."`
-	Timeout  uint32   `default:"0" placeholder:"SECONDS" help:"Seconds after which the command and its children are killed and the job has failed; 0: none (default: ${default})."`
-	SkipFail bool     `help:"Respond to a failed job with what the command has printed."`
-	Slaves   string   `env:"TREADLE_GLOOM_SLAVES" default:"${gloom_slaves}" placeholder:"ADDR" help:"Address where the server listens for slaves: tcp://host:port, unix:///path, host:port or a path (default: ${default})."`
+	Type     string        `arg:"" help:"Type whose jobs to do."`
+	Command  []string      `arg:"" name:"cmd" passthrough:"" help:"Command and arguments, after --; the job's id is added as the last."`
+	Thread   int           `default:"1" placeholder:"N" help:"Jobs done at a time, each over a connection of its own (default: ${default})."`
+	Timeout  time.Duration `default:"0s" placeholder:"TIME" help:"Time after which the command and its children are killed and the job has failed; 0s: none (default: ${default})."`
+	NoName   bool          `help:"Do not add the job's id to the command; TREADLE_NAME has it."`
+	Verbose  bool          `short:"v" help:"Say a line for each job."`
+	SkipFail bool          `help:"Respond to a failed job with what the command has printed."`
+	Slaves   string        `env:"TREADLE_GLOOM_SLAVES" default:"${gloom_slaves}" placeholder:"ADDR" help:"Address where the server listens for slaves: tcp://host:port, unix:///path, host:port or a path (default: ${default})."`
 }
 
 // Validate is called by kong.
@@ -32,7 +34,10 @@ func (g *gloomWorkCmd) Validate(ctx *kong.Context) (err error) {
 	case g.Thread < 1:
 		return fmt.Errorf("--thread: %d is below 1", g.Thread)
 	}
-	return nil
+	if g.Timeout < 0 {
+		return fmt.Errorf("--timeout: %v is negative", g.Timeout)
+	}
+	return refuseEmpty("TYPE", g.Type)
 }
 
 // Run works until a signal.
@@ -42,7 +47,7 @@ func (g *gloomWorkCmd) Run(con *console) error {
 	}
 	stop, kill, end := signals()
 	defer end()
-	crew := &crew{gloomWorkCmd: g, con: con}
+	crew := &crew{gloomWorkCmd: g, con: con, lines: newLines(con, g.Thread)}
 	err := crew.run(stop, kill)
 	if err == nil && kill.Err() != nil {
 		return killed{}
@@ -53,8 +58,10 @@ func (g *gloomWorkCmd) Run(con *console) error {
 // crew is the slaves of one treadle gloom work.
 type crew struct {
 	*gloomWorkCmd
-	con  *console
-	lost atomic.Bool // the server is; said once, whoever notices
+	con     *console
+	lines   *lines
+	running atomic.Int64
+	lost    atomic.Bool // the server is; said once, whoever notices
 }
 
 func (c *crew) say(format string, args ...any) { c.con.say(format, args...) }
@@ -65,8 +72,10 @@ func (c *crew) run(stop, kill context.Context) error {
 	if err != nil {
 		return err
 	}
+	c.say("waiting for jobs of %q at %s", c.Type, first.Address())
 	stop, fail := context.WithCancelCause(stop)
 	defer fail(nil)
+	context.AfterFunc(stop, func() { sayFinishing(c.con, c.running.Load(), "job") })
 	var slaves sync.WaitGroup
 	for i := range c.Thread {
 		slave := first
@@ -105,6 +114,7 @@ func (c *crew) join(ctx context.Context) (*client.Slave, error) {
 // first may be given.
 func (c *crew) slave(stop, kill context.Context, given *client.Slave) error {
 	pause := firstPause
+	var rest backoff
 	for stop.Err() == nil {
 		slave, err := given, error(nil)
 		if given = nil; slave == nil {
@@ -115,8 +125,12 @@ func (c *crew) slave(stop, kill context.Context, given *client.Slave) error {
 				c.say("connected to %s again", slave.Address())
 			}
 			since := time.Now()
-			err = c.serve(stop, kill, slave)
+			var jobs int
+			jobs, err = c.serve(stop, kill, slave)
 			slave.Close()
+			if err == nil {
+				rest.after(stop, jobs > 0)
+			}
 			if time.Since(since) > lastPause {
 				pause = firstPause
 			}
@@ -140,18 +154,18 @@ func (c *crew) slave(stop, kill context.Context, given *client.Slave) error {
 }
 
 // serve does jobs until stop ends, which is no error, a command has failed, which
-// is none either, or the connection is lost.
-func (c *crew) serve(stop, kill context.Context, slave *client.Slave) error {
-	for stop.Err() == nil {
+// is none either, or the connection is lost. It returns how many it has done.
+func (c *crew) serve(stop, kill context.Context, slave *client.Slave) (jobs int, err error) {
+	for ; stop.Err() == nil; jobs++ {
 		job, err := slave.Next(stop)
 		if stop.Err() != nil && err != nil {
 			break
 		}
 		if err != nil {
-			return err
+			return jobs, err
 		}
 		if done, err := c.do(kill, slave, job); !done {
-			return err
+			return jobs, err
 		}
 	}
 	ctx, cancel := context.WithTimeout(kill, replyTimeout)
@@ -160,17 +174,20 @@ func (c *crew) serve(stop, kill context.Context, slave *client.Slave) error {
 	// that is on its way.
 	if job, err := slave.Leave(ctx); err == nil && job != nil {
 		_, err = c.do(kill, slave, job)
-		return err
+		return jobs, err
 	}
-	return nil
+	return jobs, nil
 }
 
 // do runs the command for a job and responds. Not done: the end of the connection
 // is to tell the server so, which is how the protocol's slaves fail.
 func (c *crew) do(kill context.Context, slave *client.Slave, job *client.GloomJob) (done bool, err error) {
 	id := client.GloomCharacters(job.ID)
-	run := &child{command: c.Command, name: id, input: job.Body, timeout: c.Timeout, con: c.con, keep: true}
+	began := time.Now()
+	run := &child{command: c.Command, function: c.Type, name: id, noName: c.NoName, input: job.Body, timeout: c.Timeout, con: c.con, lines: c.lines, keep: true}
+	c.running.Add(1)
 	result := run.run(kill)
+	c.running.Add(-1)
 	if kill.Err() != nil {
 		return false, nil
 	}
@@ -189,6 +206,9 @@ func (c *crew) do(kill context.Context, slave *client.Slave, job *client.GloomJo
 	if err := slave.Respond(ctx, body); err != nil {
 		c.say("%v; another slave will be given the job", err)
 		return false, err
+	}
+	if c.Verbose {
+		c.say("%q %q is done in %v", c.Type, id, time.Since(began).Round(time.Millisecond))
 	}
 	return true, nil
 }

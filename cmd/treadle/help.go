@@ -8,10 +8,10 @@ const topHelp = `Treadle is a job server, and this is also its command line.
 Start a server, do the jobs of a function "echo" with a command, and submit one:
 
 	treadle serve
-	treadle work echo --data -- sh -c 'cat; echo " from $0"'
+	treadle work echo -v --data -- sh -c 'cat; echo " from $0"'
 	treadle run echo first-job -w hello
 
-Every command explains itself: treadle submit --help.
+Every command explains itself: treadle help submit. Times are seconds, or have units as 500ms, 90s, 5m or 1h30m; sizes are bytes, or have units as 64k, 64m or 64MiB.
 
 The exit code is 0 when it worked, 1 when it did not, 2 for a usage error, 3 when data on disk is damaged or cannot be written, 130 when it was interrupted.`
 
@@ -37,7 +37,9 @@ func (submitCmd) Help() string {
 	treadle submit mail alice@example.org -w 'Hello Alice'
 	treadle submit resize photo-17 -w @photo.jpg
 	date | treadle submit log now -w @-
-	treadle submit report weekly --later 3600 --timeout 60`
+	treadle submit report weekly --later 1h --timeout 60
+
+A worker that takes longer than --timeout is given up: the job goes to another, and the result of the first does not count. treadle work ends its command then. Without --timeout the server's setting counts (treadle config get timeout, 10 minutes by default): give more to jobs that may take longer.`
 }
 
 // Help is printed by treadle run --help.
@@ -47,7 +49,7 @@ func (runCmd) Help() string {
 	treadle run echo first-job -w hello
 	treadle run resize photo-17 -w @photo.jpg --wait 30 > small.jpg
 
-Without --crc it waits for a worker and through every retry. With --crc a function without workers is an error, and a job that fails or is removed has the result "failed" or "removed".`
+Without --crc it waits for a worker and through every retry, and says after two seconds when no worker serves FUNC. With --crc a function without workers, and a job that fails, is an error with exit code 1. So is a job that is removed. From another server than a Treadle a result that reads "failed", "removed" or "expired" is taken for that.`
 }
 
 // Help is printed by treadle status --help.
@@ -61,13 +63,18 @@ func (statusCmd) Help() string {
 
 // Help is printed by treadle work --help.
 func (workCmd) Help() string {
-	return `Runs CMD once a job, with the job's name as the last argument and its workload on standard input. Exit code 0 is done, any other is failed, and a failed job is tried again at once unless --retry-secs or --skip-fail says otherwise. An integer as the last line on standard error, with exit code 0, puts the job off by that many seconds.
+	return `Runs CMD once a job, with the job's name as the last argument and its workload on standard input. The environment has TREADLE_FUNC, TREADLE_NAME and TREADLE_TIMEOUT, the seconds that the job may take (0: no limit). Exit code 0 is done, any other is failed, and a failed job is tried again at once unless --retry-secs or --skip-fail says otherwise; a worker whose jobs fail rests between them, for 0.1 to 10 s. An integer as the last line on standard error, with exit code 0, puts the job off by that many seconds.
 
 	treadle work log -- tee -a
 	treadle work resize --data --thread 4 -- ./resize.sh
-	treadle work fetch --timeout 60 --retry-secs 300 -- curl -fsSO
+	treadle work fetch --timeout 60 --retry-secs 5m -- curl -fsSO --
+	treadle work clean --no-name -- sh -c 'rm -rf -- "/srv/cache/$TREADLE_NAME"'
 	treadle work charge --thread 8 --lock-name bank --lock-count 2 -- ./charge.sh
 	treadle work build --stream -- make -C
+
+Whoever submits a job chooses its name. One that begins with - fails, because CMD may take it for an option, unless CMD ends with -- (as rm --, which then takes every name for a file's) or --no-name leaves it to TREADLE_NAME.
+
+A command is killed, with what it has started, when its job's time-out is over: that of treadle submit --timeout, else the server's (treadle config get timeout). The server gives the job to another worker then, and a later result would not count. --timeout N is another limit, and --timeout 0 none; it says so when a result has come too late.
 
 With --lock-name a job runs only while it has the lock, which at most --lock-count jobs have at a time. One that cannot have it is put aside by the server and comes back when the lock is free. All workers of a lock should name the same count.
 
@@ -114,6 +121,8 @@ func (gloomWorkCmd) Help() string {
 	treadle gloom work resize --thread 4 --timeout 60 -- ./resize.sh
 	treadle gloom work count --skip-fail -- sh -c 'grep -c error'
 
+The environment has TREADLE_FUNC, the type, and TREADLE_NAME, the id. An id that begins with - fails unless CMD ends with --, or --no-name leaves it to TREADLE_NAME: CMD may take it for an option.
+
 CMD has failed when its exit code is not 0. The protocol has no word for that, so the connection is closed and made again: to the server a slave has died. It gives the job to the next slave, ahead of its equals, and after the fourth death tells the master job_failed. With --skip-fail a failed job is responded to with what CMD has printed.
 
 SIGTERM and SIGINT: no more jobs are taken, running commands finish; a second signal kills them, which counts as a death. When the server goes away the worker reconnects.`
@@ -121,29 +130,29 @@ SIGTERM and SIGINT: no more jobs are taken, running commands finish; a second si
 
 // Help is printed by treadle remove --help.
 func (removeCmd) Help() string {
-	return `A running job is removed too: what its worker reports is ignored. A job that does not exist is no error.
+	return `A running job is removed too: what its worker reports is ignored. A job that does not exist is an error, exit code 1; another server than a Treadle does not tell.
 
 	treadle remove report weekly`
 }
 
 // Help is printed by treadle drop --help.
 func (dropCmd) Help() string {
-	return `A function that workers serve, or whose jobs are still running, is not dropped; that is reported with exit code 1.
+	return `A function that workers serve, or whose jobs are still running, is not dropped; that is reported with exit code 1, and so is one that does not exist.
 
 	treadle drop report`
 }
 
 // Help is printed by treadle config --help.
 func (configCmd) Help() string {
-	return `Keys: timeout (seconds a job may run, 600), keepalive (seconds a connection may be silent, 300), lock-timeout (seconds a job waits for a lock, 300); poll-delay, revert-delay, max-patch and assign-wait are kept for old clients and change nothing. An unknown key reads as 0.
+	return `Keys: timeout (seconds a job may run, 600), keepalive (seconds a connection may be silent, 300), lock-timeout (seconds a job waits for a lock, 300); poll-delay, revert-delay, max-patch and assign-wait are kept for old clients and change nothing. refusing is not 0 while the server takes no new jobs (1: its disk is nearly full), max-frame is its largest request in bytes; both are read only. A key that the server does not know is an error.
 
 	treadle config get timeout
-	treadle config set timeout 120`
+	treadle config set timeout 2h`
 }
 
 // Help is printed by treadle dump --help.
 func (dumpCmd) Help() string {
-	return `The file, readable by its owner only, replaces FILE when the dump is complete; "-" is standard output. It holds exactly the bytes of the protocol's DUMP.
+	return `The file, readable by its owner only, replaces FILE when the dump is complete; "-" is standard output. It holds exactly the bytes of the protocol's DUMP: Periodic jobs. Tasks, projects and changed settings are not in it, nor jobs of Gloom and Disbatch; how many there are is said. A copy of the data directory of a stopped server has all that is on disk: cp -a treadle-data copy.
 
 	treadle dump jobs.dump
 	treadle dump - | gzip > jobs.dump.gz`
@@ -151,7 +160,7 @@ func (dumpCmd) Help() string {
 
 // Help is printed by treadle load --help.
 func (loadCmd) Help() string {
-	return `Every job of the dump is submitted as by treadle submit; "-" is standard input.
+	return `Every job of the dump is submitted as by treadle submit; "-" is standard input. The dump is read to its end first, and nothing is sent of one that is cut, or none. How many jobs are in is said, also when the server refuses the rest.
 
 	treadle load jobs.dump
 	gunzip < jobs.dump.gz | treadle load -
@@ -199,7 +208,7 @@ func (dworkAddfileCmd) Help() string {
 
 // Help is printed by treadle dwork work --help.
 func (dworkWorkCmd) Help() string {
-	return `Runs CMD once a task, with the task's name as the last argument, until the hub says that no task is left. Exit code 0 completes the task. Any other gives it back, behind all others, and ends the worker with exit code 1, unless --keep-going.
+	return `Runs CMD once a task, with the task's name as the last argument, until the hub says that no task is left. Exit code 0 completes the task. Any other gives it back, behind all others, and ends the worker with exit code 1, unless --keep-going. A name that begins with - fails unless CMD ends with --, or --no-name leaves it to the environment's TREADLE_NAME: CMD may take it for an option.
 
 	treadle dwork work -- ./simulate.sh
 	treadle dwork work -j 8 --keep-going -s tcp://head:6125 -- ./simulate.sh

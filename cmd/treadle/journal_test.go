@@ -170,7 +170,7 @@ func TestPeriodicDump(t *testing.T) {
 	p, u := s.serve()
 	file := filepath.Join(t.TempDir(), "periodic.dump")
 	s.write(file, []byte(dump))
-	u.gets("", "load "+file)
+	u.tells("treadle: 3 jobs are loaded\n", "load "+file)
 	p.signal(syscall.SIGKILL)
 	p.exit(-1)
 	p, _ = s.serve()

@@ -48,6 +48,14 @@ func (r *linRound) client(rng *rand.Rand, options client.Options) {
 		case n < 8:
 			var result []byte
 			result, err = c.Run(r.ctx, j)
+			switch { // in the server's words
+			case errors.Is(err, client.ErrFailed):
+				result, err = []byte("failed"), nil
+			case errors.Is(err, client.ErrRemoved) && o.crc:
+				result, err = []byte("removed"), nil
+			case errors.Is(err, client.ErrRemoved):
+				err = nil
+			}
 			o.kind = linRun
 			r.noteRun(f, call, o, linText(result), err)
 		default:

@@ -27,6 +27,18 @@ func parseSpan(text string) (time.Duration, error) {
 	return d, nil
 }
 
+// spell writes a time as people do, 10m instead of 10m0s.
+func spell(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
+
 // decodeSpan takes a time from a flag.
 func decodeSpan(ctx *kong.DecodeContext, target reflect.Value) error {
 	token, err := ctx.Scan.PopValue("duration")

@@ -24,7 +24,7 @@ func TestCRC(t *testing.T) {
 	u.gets(`FUNCTION +WORKERS +JOBS +RUNNING +NEXT\necho +0 +1 +0 +now\n`, "status")
 	u.gets(``, "--crc dump "+dump)
 	u.gets(``, "--crc drop echo")
-	u.gets(``, "--crc load "+dump)
+	u.tells("treadle: 1 job is loaded\n", "--crc load "+dump)
 	u.gets("600\n", "--crc config get timeout")
 	if _, errs, code := treadle(t, "", "-H", socket, "--crc", "run", "nobody", "n"); code != 1 || !strings.Contains(errs, "no worker for this function is connected") {
 		t.Errorf("run without a worker: exit code %d, %q", code, errs)
@@ -33,7 +33,7 @@ func TestCRC(t *testing.T) {
 	worker.until(" by now")
 	u.gets(`hello`, "run echo plain -w hello")
 	u.gets(`hello`, "--crc run echo crc -w hello")
-	u.gets(`failed`, "--crc run echo bad -w hello") // it goes on failing
+	u.fails(`treadle: cannot run "echo" "bad" at .*: the job failed; .*\n`, "--crc run echo bad -w hello") // it goes on failing
 	u.gets(``, "--crc remove echo bad")
 }
 

@@ -73,6 +73,24 @@ func (u user) gets(want, args string) {
 	}
 }
 
+// tells runs a command that works, prints nothing and says something.
+func (u user) tells(want, args string) { u.t.Helper(); u.ends(0, want, args) }
+
+// fails runs a command that does not work.
+func (u user) fails(want, args string) { u.t.Helper(); u.ends(1, want, args) }
+
+// misused runs a command that is not understood.
+func (u user) misused(want, args string) { u.t.Helper(); u.ends(2, want, args) }
+
+// ends runs a command that prints nothing; want is a regular expression for what it says.
+func (u user) ends(want int, says, args string) {
+	u.t.Helper()
+	out, errs, code := treadle(u.t, "from stdin", append([]string{"-H", u.host}, strings.Fields(args)...)...)
+	if ok, err := regexp.MatchString("^(?s:"+says+")$", errs); !ok || err != nil || code != want || out != "" {
+		u.t.Errorf("%s: exit code %d, stdout %q, stderr %q; want %d and %q", args, code, out, errs, want, says)
+	}
+}
+
 // TestUser does what a user does on the first day.
 func TestUser(t *testing.T) {
 	dir := t.TempDir()
@@ -88,11 +106,11 @@ func TestUser(t *testing.T) {
 	u.gets(``, "dump "+dump)
 	u.gets(`\x00{7}\x02\x04echo.*`, "dump -")
 	u.gets(``, "remove echo now")
-	u.gets(``, "remove echo nothing")
+	u.fails(`treadle: no job "nothing" of function "echo" at .*\n`, "remove echo nothing")
 	u.gets(`.*\necho +0 +1 +0 +in .*\n`, "status")
 	u.gets(``, "drop echo")
 	u.gets(`FUNCTION +WORKERS +JOBS +RUNNING +NEXT\n`, "status")
-	u.gets(``, "load "+dump)
+	u.tells("treadle: 2 jobs are loaded\n", "load "+dump)
 	u.gets(`.*\necho +0 +2 +0 +now\n`, "status")
 
 	worker := start(t, false, "-H", socket, "work", "echo", "--data", "--thread", "2", "--", "sh", "-c", `cat; echo " by $0" | tr -d '\n'; test "$0" != bad`)
@@ -111,9 +129,7 @@ func TestUser(t *testing.T) {
 	if _, errs, code := treadle(t, "", "-H", socket, "config", "set", "nonsense", "1"); code != 1 || !strings.Contains(errs, "nonsense") {
 		t.Errorf("an unknown setting: exit code %d, %q", code, errs)
 	}
-	if _, errs, code := treadle(t, "", "-H", socket, "run", "nobody", "n", "--wait", "1"); code != 1 || !strings.Contains(errs, "no answer in time") {
-		t.Errorf("run without a worker: exit code %d, %q", code, errs)
-	}
+	u.fails(`treadle: no result of "nobody" "n" in 1s: no worker serves "nobody"; the job stays queued .*\n`, "run nobody n --wait 1")
 }
 
 // A function whose job is still in the hands of one who serves it no more is not

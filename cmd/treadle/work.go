@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
-	"sync"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -13,32 +12,34 @@ import (
 	"treadle/loop/client"
 )
 
-const (
-	// The pause before reconnecting doubles from the first to the last value: a
-	// restarted server is found soon, a flapping one is not hammered.
-	firstPause = 100 * time.Millisecond
-	lastPause  = 30 * time.Second
-	// laterStep is what putting a job off adds to its count.
-	laterStep = 1
-)
-
 type workCmd struct {
-	Func      string   `arg:"" help:"Function whose jobs to do."`
-	Command   []string `arg:"" name:"cmd" passthrough:"" help:"Command and arguments, after --; the job's name is added as the last."`
-	Thread    int      `default:"1" placeholder:"N" help:"Jobs done at a time (default: ${default})."`
-	Data      bool     `help:"Return what the command prints as the job's result (default: it goes to standard output)."`
-	Broadcast bool     `help:"Make FUNC a function whose jobs go to every waiting worker."`
-	Timeout   uint32   `default:"0" placeholder:"SECONDS" help:"Seconds after which the command and its children are killed and the job has failed; 0: none (default: ${default})."`
-	RetrySecs uint32   `default:"0" placeholder:"SECONDS" help:"Put a failed job off by this many seconds; 0: it is tried again at once (default: ${default})."`
-	SkipFail  bool     `help:"Count a failed job as done."`
-	Stream    bool     `help:"Send what the command prints to those who treadle recv the job, while it runs. Implies --crc."`
-	LockName  string   `placeholder:"NAME" help:"Named lock that a job must have to run; one that cannot have it waits at the server while the worker does others. Implies --crc (default: none)."`
-	LockCount int16    `default:"1" placeholder:"N" help:"Jobs that may have the lock at a time, over all workers (default: ${default})."`
+	Func      string        `arg:"" help:"Function whose jobs to do."`
+	Command   []string      `arg:"" name:"cmd" passthrough:"" help:"Command and arguments, after --; the job's name is added as the last."`
+	Thread    int           `default:"1" placeholder:"N" help:"Jobs done at a time (default: ${default})."`
+	Data      bool          `help:"Return what the command prints as the job's result (default: it goes to standard output)."`
+	NoName    bool          `help:"Do not add the job's name to the command; TREADLE_NAME has it."`
+	Verbose   bool          `short:"v" help:"Say a line for each job."`
+	Broadcast bool          `help:"Make FUNC a function whose jobs go to every waiting worker."`
+	Timeout   time.Duration `default:"-1s" placeholder:"TIME" help:"Time after which the command and its children are killed and the job has failed; 0s: none; -1s: the job's own time-out, else the server's setting (default: ${default})."`
+	RetrySecs time.Duration `default:"0s" placeholder:"TIME" help:"Put a failed job off by this time; 0s: it is tried again at once (default: ${default})."`
+	SkipFail  bool          `help:"Count a failed job as done."`
+	Stream    bool          `help:"Send what the command prints to those who treadle recv the job, while it runs. Implies --crc."`
+	LockName  string        `placeholder:"NAME" help:"Named lock that a job must have to run; one that cannot have it waits at the server while the worker does others. Implies --crc (default: none)."`
+	LockCount int16         `default:"1" placeholder:"N" help:"Jobs that may have the lock at a time, over all workers (default: ${default})."`
 }
+
+// ownTimeout in place of a time means the job's own time-out.
+const ownTimeout = -time.Second
 
 // Validate is called by kong.
 func (w *workCmd) Validate(ctx *kong.Context) (err error) {
 	if w.Command, err = checkCommand(ctx, w.Command, "treadle work echo -- sh -c cat"); err != nil {
+		return err
+	}
+	if w.Timeout != ownTimeout && w.Timeout < 0 {
+		return fmt.Errorf("--timeout: %v is negative; -1s is the job's own time-out", w.Timeout)
+	}
+	if _, err := wholeSeconds("--retry-secs", w.RetrySecs, 1<<40); err != nil {
 		return err
 	}
 	switch {
@@ -53,6 +54,9 @@ func (w *workCmd) Validate(ctx *kong.Context) (err error) {
 	case w.LockCount > 1 && w.LockName == "":
 		return errors.New("--lock-count without --lock-name")
 	}
+	if err := refuseEmpty("FUNC", w.Func); err != nil {
+		return err
+	}
 	return checkNames(w.Func, w.LockName)
 }
 
@@ -63,8 +67,12 @@ func (w *workCmd) Run(c *cli, con *console) error {
 	}
 	first, second, stop := signals()
 	defer stop()
-	c.CRC = c.CRC || w.Stream || w.LockName != ""
-	p := &pool{workCmd: w, con: con, host: c.host(), options: c.options(), pause: firstPause}
+	o := c.options()
+	if w.Stream || w.LockName != "" {
+		o.Framing = client.CRC
+	}
+	o.Newest = true
+	p := &pool{workCmd: w, con: con, host: c.host(), options: o, pause: firstPause, lines: newLines(con, w.Thread)}
 	err := p.run(first, second)
 	if err == nil && second.Err() != nil {
 		return killed{}
@@ -72,220 +80,72 @@ func (w *workCmd) Run(c *cli, con *console) error {
 	return err
 }
 
-// pool is the threads of one treadle work and the connection they share.
-type pool struct {
-	*workCmd
-	con     *console
-	host    string
-	options client.Options
-
-	mu      sync.Mutex // held while connecting
-	current *client.Worker
-	since   time.Time // of the connection
-	pause   time.Duration
+// terms are a server's, as a worker has to know them.
+type terms struct {
+	timeout   time.Duration // of jobs without one of their own, 0: none
+	says      bool          // each assignment says its job's time-out
+	maxResult int           // bytes
 }
 
-func (p *pool) say(format string, args ...any) { p.con.say(format, args...) }
+// resultOverhead is what WORK_DONE has around a result, names included.
+const resultOverhead = 1 << 10
 
-// run works until stop ends, then lets running commands finish unless kill ends.
-func (p *pool) run(stop, kill context.Context) error {
-	worker, err := p.connect(stop)
+// learn asks for the terms. A server that does not answer has those of the protocol.
+func (p *pool) learn(ctx context.Context, worker *client.Worker) (t terms, err error) {
+	t.maxResult = maxResult
+	asks := worker.ConfigGet
+	if !worker.Newest() { // a worker of 2018 may not ask
+		server, err := client.Dial(ctx, p.host, client.Options{})
+		if err != nil {
+			return t, err
+		}
+		defer server.Close()
+		asks = server.ConfigGet
+	}
+	seconds, err := asks(ctx, "timeout")
 	if err != nil {
-		return err
+		return t, err
 	}
-	p.current, p.since = worker, time.Now()
-	stop, fail := context.WithCancelCause(stop)
-	defer fail(nil)
-	grabbing, endGrabbing := context.WithCancel(context.Background())
-	defer endGrabbing()
-	context.AfterFunc(stop, func() {
-		p.withdraw()
-		endGrabbing()
-	})
-	var threads sync.WaitGroup
-	for range p.Thread {
-		threads.Go(func() {
-			if err := p.thread(stop, grabbing, kill); err != nil {
-				fail(err)
-			}
-		})
+	t.timeout = time.Duration(seconds) * time.Second
+	// A Treadle fills the time-out in where there is one, and knows how large a request may be.
+	most, err := asks(ctx, "max-frame")
+	if err == nil && most > 0 {
+		t.says = worker.Newest()
+		t.maxResult = min(maxResult, max(int(most)-resultOverhead, 1))
 	}
-	threads.Wait()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	defer p.current.Close()
-	ctx, cancel := context.WithTimeout(kill, replyTimeout)
-	defer cancel()
-	// Results still on their way would be lost by closing; a server that is
-	// gone has lost them anyway.
-	_ = p.current.Ping(ctx)
-	if err := context.Cause(stop); !errors.Is(err, context.Canceled) {
-		return err
-	}
-	return nil
+	return t, err
 }
 
-// withdraw tells the server to send no more jobs, so that none is on its way
-// when the threads stop grabbing.
-func (p *pool) withdraw() {
-	ctx, cancel := context.WithTimeout(context.Background(), replyTimeout)
-	defer cancel()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	// On failure closing the connection has the same effect a little later.
-	_ = p.current.CantDo(ctx, p.Func)
-}
-
-// thread does one job after the other.
-func (p *pool) thread(stop, grabbing, kill context.Context) error {
-	for stop.Err() == nil {
-		worker := p.connection(stop)
-		if worker == nil {
-			return nil
-		}
-		a, err := worker.Grab(grabbing)
-		switch {
-		case err == nil:
-			p.do(kill, worker, a)
-		case grabbing.Err() != nil:
-			return nil
-		case !ended(worker):
-			return err // not a lost connection: trying again would not help
-		}
-	}
-	return nil
-}
-
-func ended(w *client.Worker) bool {
-	select {
-	case <-w.Ended():
-		return true
-	default:
-		return false
-	}
-}
-
-// connection returns the shared connection, reconnecting when it was lost; nil
-// when ctx has ended.
-func (p *pool) connection(ctx context.Context) *client.Worker {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !ended(p.current) {
-		return p.current
-	}
-	p.current.Close()
-	p.say("lost the server at %s; trying again until it is back", p.current.Address())
-	if time.Since(p.since) > lastPause {
-		p.pause = firstPause
-	}
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(p.pause):
-		}
-		p.pause = min(2*p.pause, lastPause)
-		worker, err := p.connect(ctx)
-		if err == nil {
-			p.say("connected to %s again", worker.Address())
-			p.current, p.since = worker, time.Now()
-			return worker
-		}
-	}
-}
-
-// connect dials and offers the function.
-func (p *pool) connect(ctx context.Context) (*client.Worker, error) {
-	ctx, cancel := context.WithTimeout(ctx, replyTimeout)
-	defer cancel()
-	worker, err := client.DialWorker(ctx, p.host, p.options)
-	if err != nil {
-		return nil, err
-	}
-	if p.Broadcast {
-		err = worker.Broadcast(ctx, p.Func)
-	} else {
-		err = worker.CanDo(ctx, p.Func)
-	}
-	if err != nil {
-		worker.Close()
-		return nil, err
-	}
-	return worker, nil
-}
-
-// do runs the command for a job and reports how it ended.
-func (p *pool) do(kill context.Context, worker *client.Worker, a *client.Assignment) {
-	if p.LockName != "" && !p.acquire(worker, a) {
-		return
-	}
-	c := &child{
-		command: p.Command, name: a.Job.Name, input: a.Job.Workload,
-		timeout: p.Timeout, con: p.con, keep: p.Data,
-	}
-	if p.Stream {
-		c.publish = p.publisher(worker, a)
-	}
-	result := c.run(kill)
-	if kill.Err() != nil {
-		return // the end of the connection gives the job back
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), replyTimeout)
-	defer cancel()
-	var err error
-	if p.LockName != "" {
-		err = worker.Release(ctx, a, p.LockName)
-	}
+// limit is how long the command may run for a job, 0: as long as it likes; given is what the server
+// allows.
+func (p *pool) limit(t terms, j *client.Job) (limit, given time.Duration) {
 	switch {
-	case err != nil:
-	case result.err != nil && !p.SkipFail:
-		err = p.failed(ctx, worker, a, result.err)
-	case result.err == nil && result.later >= 0:
-		err = worker.Later(ctx, a, result.later, laterStep)
+	case j.Timeout > 0:
+		given = time.Duration(j.Timeout) * time.Second
+	case !t.says:
+		given = t.timeout
+	}
+	if p.Timeout == ownTimeout {
+		return given, given
+	}
+	return p.Timeout, given
+}
+
+// announce says what the worker does, and which limit holds.
+func (p *pool) announce(t terms) {
+	var text string
+	switch {
+	case p.Timeout == ownTimeout && t.timeout > 0:
+		text = fmt.Sprintf("a command may take %s, unless its job says otherwise, and is then killed", spell(t.timeout))
+	case p.Timeout == ownTimeout:
+		text = "a command may take as long as its job says, if it does"
+	case p.Timeout == 0:
+		text = "a command may take as long as it likes"
 	default:
-		err = worker.Done(ctx, a, result.data)
+		text = fmt.Sprintf("a command may take %s (--timeout), and is then killed", spell(p.Timeout))
 	}
-	p.unreported(err)
-}
-
-// failed gives the job back.
-func (p *pool) failed(ctx context.Context, worker *client.Worker, a *client.Assignment, why error) error {
-	p.say("%q %q failed: %v", a.Job.Func, a.Job.Name, why)
-	if p.RetrySecs > 0 {
-		return worker.Later(ctx, a, int64(p.RetrySecs), laterStep)
-	}
-	return worker.Fail(ctx, a)
-}
-
-func (p *pool) unreported(err error) {
-	if err != nil {
-		p.say("%v; another worker will be given the job", err)
-	}
-}
-
-// acquire asks for the lock. A job that is refused waits at the server, one that
-// the server does not want to lock has failed.
-func (p *pool) acquire(worker *client.Worker, a *client.Assignment) bool {
-	ctx, cancel := context.WithTimeout(context.Background(), replyTimeout)
-	defer cancel()
-	got, err := worker.Acquire(ctx, a, p.LockName, p.LockCount)
-	if err != nil {
-		p.unreported(p.failed(ctx, worker, a, err))
-	}
-	return got
-}
-
-// publisher sends a running job's output. What cannot be sent is said once and
-// does not disturb the command.
-func (p *pool) publisher(worker *client.Worker, a *client.Assignment) func(context.Context, []byte) {
-	broken := false
-	return func(ctx context.Context, data []byte) {
-		if broken || ctx.Err() != nil {
-			return
-		}
-		if err := worker.Publish(ctx, a, data); err != nil && ctx.Err() == nil {
-			broken = true
-			p.say("%v; the command goes on", err)
-		}
+	p.say("waiting for jobs of %q at %s; %s", p.Func, p.current.Address(), text)
+	if p.Timeout != ownTimeout && t.timeout > 0 && (p.Timeout == 0 || p.Timeout > t.timeout) {
+		p.say("a job that takes longer than the server's %s, or its own time-out, is handed out again meanwhile, and its result does not count: submit it with a longer --timeout, or treadle config set timeout", spell(t.timeout))
 	}
 }

@@ -37,6 +37,8 @@ const CRC = periodic.CRC
 type Options struct {
 	// Framing is periodic.Plain (2018) or periodic.CRC.
 	Framing periodic.Framing
+	// Newest has the CRC framing spoken where the server does, else Framing.
+	Newest bool
 	// PingEvery is the time between two pings; default 100 s. A connection on
 	// which nothing at all arrives between two pings is given up.
 	PingEvery time.Duration
@@ -148,6 +150,24 @@ func reach(ctx context.Context, address, setting string) (nc net.Conn, name stri
 }
 
 func dial(ctx context.Context, address string, role periodic.Role, o Options) (*conn, error) {
+	if o.Newest && o.Framing == periodic.Plain {
+		newest := o
+		newest.Framing = periodic.CRC
+		short, cancel := context.WithTimeout(ctx, newestTimeout)
+		c, err := dialFraming(short, address, role, newest)
+		cancel()
+		// A server of 2018 takes the checksum for an unknown greeting.
+		if err == nil || ctx.Err() != nil || !errors.As(err, new(*PeerError)) {
+			return c, err
+		}
+	}
+	return dialFraming(ctx, address, role, o)
+}
+
+// newestTimeout is how long a server may take to say that it speaks the CRC framing.
+const newestTimeout = 3 * time.Second
+
+func dialFraming(ctx context.Context, address string, role periodic.Role, o Options) (*conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	nc, name, err := reach(ctx, address, hostSetting)

@@ -34,6 +34,14 @@ func (w *Worker) Ended() <-chan struct{} { return w.conn.ended }
 // Address returns the server's address as network://address.
 func (w *Worker) Address() string { return w.conn.address }
 
+// Newest says whether the connection speaks the CRC framing.
+func (w *Worker) Newest() bool { return w.conn.framing == periodic.CRC }
+
+// ConfigGet is that of a Client. The framing of 2018 forbids it to workers.
+func (w *Worker) ConfigGet(ctx context.Context, key string) (uint32, error) {
+	return (&Client{w.conn}).ConfigGet(ctx, key)
+}
+
 // Ping returns when the server has read everything sent before.
 func (w *Worker) Ping(ctx context.Context) error {
 	_, err := w.conn.expect(ctx, periodic.Ping, periodic.Pong, nil)

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestTypos: what a user gets wrong is one line with the remedy, and exit code 2.
+func TestTypos(t *testing.T) {
+	f := func(says string, args ...string) {
+		t.Helper()
+		out, errs, code := treadle(t, "", args...)
+		if code != 2 || out != "" || strings.Count(errs, "\n") != 1 || !strings.HasPrefix(errs, "treadle: ") || !strings.Contains(errs, says) {
+			t.Errorf("%q: exit code %d, %q, %q; want 2 and one line that says %q", args, code, out, errs, says)
+		}
+	}
+	f("FUNC is empty", "submit", "", "n")
+	f("FUNC is empty", "run", "", "n")
+	f("NAME is empty", "submit", "f", "")
+	f("FUNC is empty", "work", "", "--", "cat")
+	f("TYPE is empty", "gloom", "work", "", "--", "cat")
+	f("TYPE is empty", "gloom", "submit", "", "1")
+	f("TASK is empty", "dwork", "create", "")
+
+	for _, command := range []string{"serve", "journal check x", "gloom submit t 1", "dwork status", "kts46 status", "disbatch queues"} {
+		args := strings.Fields(command)
+		name := strings.Join(args[:min(2, len(args))], " ")
+		f("-H (--host) changes nothing for treadle "+name, append([]string{"-H", "127.0.0.1:1"}, args...)...)
+		f("--crc changes nothing for treadle "+name, append([]string{"--crc"}, args...)...)
+	}
+	f("--periodic and --bind say where it listens", "serve", "-H", "127.0.0.1:1")
+
+	f("unknown flag --threads (did you mean --thread?): the command follows --, as in treadle work", "work", "f", "--threads", "2", "--", "cat")
+	f("unknown flag --threads (did you mean --thread?): the command follows --, as in treadle gloom work", "gloom", "work", "f", "--threads=2", "--", "cat")
+	f("unknown flag --job (did you mean --jobs?): the command follows --, as in treadle dwork work", "dwork", "work", "--job", "2", "--", "cat")
+	f("unknown flag --frob: the command follows --", "work", "f", "--frob", "--", "cat")
+
+	f("-w (--workload) needs a value, DATA (see treadle submit --help)", "submit", "f", "n", "-w")
+	f("-w (--workload) needs a value, DATA, and got the flag --later; a value that begins with - is written --workload=--later", "submit", "f", "n", "-w", "--later", "5")
+	f("-H (--host) needs a value, ADDR", "status", "-H")
+	f("--later needs a value, TIME", "submit", "f", "n", "--later")
+	f("--later: -5 is negative", "submit", "f", "n", "--later", "-5")
+	f("--later: -5s is negative", "submit", "f", "n", "--later=-5")
+	f("--timeout: -1m0s is negative", "run", "f", "n", "--timeout=-1m")
+	f("--wait: -1s is negative", "run", "f", "n", "--wait=-1s")
+	f("--wait: -1s is negative", "recv", "f", "n", "--wait=-1s")
+	f("--timeout: -2s is negative; -1s is the job's own time-out", "work", "f", "--timeout=-2", "--", "cat")
+	f(`--later: "soon" is not a time: write seconds (90), or units as in 500ms, 90s, 5m or 1h30m`, "submit", "f", "n", "--later", "soon")
+	f("1.5s is no whole number of seconds", "submit", "f", "n", "--later", "1.5s")
+	f("--timeout: 1000000h0m0s is too long: at most 2147483647 seconds", "submit", "f", "n", "--timeout", "1000000h")
+	f(`"5m" is no value of "max-patch"`, "config", "set", "max-patch", "5m")
+
+	for _, address := range []string{"127.0.0.1", "tcp://127.0.0.1"} {
+		f("missing port in address: by default the port is 5000, as in 127.0.0.1:5000", "-H", address, "ping")
+	}
+	f("by default the port is 6125, as in 127.0.0.1:6125", "dwork", "-s", "127.0.0.1", "status")
+	f("by default the port is 9998, as in 127.0.0.1:9998", "gloom", "submit", "t", "1", "--masters", "127.0.0.1")
+	f("by default the port is 46210, as in 127.0.0.1:46210", "kts46", "-s", "127.0.0.1", "status")
+
+	// Values of the file are blamed on the file, whoever refuses them.
+	g := func(text, says string) {
+		t.Helper()
+		file := config(t, text)
+		f("--config "+file+" line 3: "+says, "serve", "--config", file, "--data", "none")
+	}
+	g("# one\n\nmax-frame = 5\n", "max-frame: 5 is not between")
+	g("# one\n\nlog-level = \"loud\"\n", "log-level must be one of")
+	g("# one\n\nhandshake-timeout = 0\n", "handshake-timeout: 0s is too short")
+	g("# one\n\nperiodic = [\"a\",\n\"b\"]\n", `periodic: "a" is neither tcp://host:port nor unix:///path`)
+	f("--max-frame: 6 is not between", "serve", "--config", config(t, "max-frame = 5\n"), "--max-frame", "6")
+}
+
+// TestHelpAndVersion: they are found under the words that other programs have for them.
+func TestHelpAndVersion(t *testing.T) {
+	same := func(a, b string) {
+		t.Helper()
+		wantOut, wantErrs, wantCode := treadle(t, "", strings.Fields(a)...)
+		out, errs, code := treadle(t, "", strings.Fields(b)...)
+		if out != wantOut || errs != wantErrs || code != wantCode || code != 0 {
+			t.Errorf("%s: exit code %d, %q, %q; want that of %s", b, code, out, errs, a)
+		}
+	}
+	same("--help", "help")
+	same("submit --help", "help submit")
+	same("gloom work --help", "help gloom work")
+	for _, word := range []string{"version", "-v", "-V"} {
+		same("--version", word)
+	}
+	if _, errs, code := treadle(t, "", "help", "frob"); code != 2 || !strings.Contains(errs, "frob") {
+		t.Errorf("help of nothing: exit code %d, %q", code, errs)
+	}
+}
+
+// TestSpans: times are written in the same ways everywhere.
+func TestSpans(t *testing.T) {
+	f := func(text string, want time.Duration, spelled string) {
+		t.Helper()
+		got, err := parseSpan(text)
+		if err != nil || got != want || spell(got) != spelled {
+			t.Errorf("%q: %v, %v, spelled %s; want %v, %s", text, got, err, spell(got), want, spelled)
+		}
+	}
+	f("0", 0, "0s")
+	f("90", 90*time.Second, "1m30s")
+	f(" 600 ", 10*time.Minute, "10m")
+	f("-1", -time.Second, "-1s")
+	f("500ms", 500*time.Millisecond, "500ms")
+	f("1h30m", 90*time.Minute, "1h30m")
+	f("2h", 2*time.Hour, "2h")
+	f("10h20m0s", 10*time.Hour+20*time.Minute, "10h20m")
+	for _, bad := range []string{"", "5x", "m", "1.5", "9223372036854775807", "-9223372036854775808", "1e3s"} {
+		if d, err := parseSpan(bad); err == nil {
+			t.Errorf("%q is taken for %v", bad, d)
+		}
+	}
+	c, err := parse(t, "serve", "--drain", "7", "--frame-timeout=2m", "--config", config(t, "handshake-timeout = 3\ndwork-lease = \"4m\"\n"))
+	if s := &c.Serve; err != nil || s.Drain != 7*time.Second || s.FrameTimeout != 2*time.Minute || s.HandshakeTimeout != 3*time.Second || s.DworkLease != 4*time.Minute {
+		t.Errorf("%v: %v %v %v %v", err, c.Serve.Drain, c.Serve.FrameTimeout, c.Serve.HandshakeTimeout, c.Serve.DworkLease)
+	}
+}
+
+// TestRefusals: what a server has not is said, with the remedy, and exit code 1.
+func TestRefusals(t *testing.T) {
+	dir := t.TempDir()
+	socket, dump := filepath.Join(dir, "s"), filepath.Join(dir, "jobs.dump")
+	serve(t, socket, "--max-frame", "2m", "--gloom-max-frame", "2m")
+	u := user{t, socket}
+	u.fails(`treadle: the server at .* does not know the setting "tiemout", did you mean "timeout"\?.*\n`, "config get tiemout")
+	u.fails(`treadle: the server at .* does not know the setting "tiemout", did you mean "timeout"\?.*\n`, "config set tiemout 3")
+	u.fails(`treadle: the server at .* does not know the setting "colour" .*\n`, "config get colour")
+	u.fails(`treadle: the server at .* does not know the setting "colour" .*\n`, "config set colour 0")
+	u.gets("0\n", "config get refusing")
+	u.gets("2097152\n", "config get max-frame")
+	u.gets("", "config set timeout 5m")
+	u.gets("300\n", "config get timeout")
+	for _, framing := range []string{"", "--crc "} {
+		u.fails(`treadle: no job "b" of function "a" at .*\n`, framing+"remove a b")
+		u.fails(`treadle: no function "a" at .*\n`, framing+"drop a")
+		u.gets("", framing+"submit a b")
+		u.gets("", framing+"remove a b")
+		u.gets("", framing+"drop a")
+	}
+	large := filepath.Join(dir, "large")
+	if err := os.WriteFile(large, make([]byte, 3<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range []string{"submit", "run", "--crc submit"} {
+		u.fails(`treadle: the workload has 3145728 bytes, and the server at .* takes requests of up to 2097152: raise its --max-frame, or .*\n`, command+" f n -w @"+large)
+	}
+	u.fails(`treadle: cannot run "f" "n" at .*: no worker for this function is connected, and the job was not submitted: start one with treadle work f -- CMD\n`, "--crc run f n")
+	u.fails(`treadle: no worker serves "f": the job is queued until one does \(treadle work f -- CMD\)\n`+
+		`treadle: no result of "f" "n" in 3s: no worker serves "f"; the job stays queued .*\n`, "run f n --wait 3")
+
+	// A file that is no dump is not sent.
+	u.fails(`treadle: cannot load .*, nothing was sent: it is no dump: .*\n`, "load "+config(t, strings.Repeat("text", 9)))
+	u.gets("", "submit f m")
+	u.tells("treadle: the dump leaves out 1 changed setting: a copy of the data directory of a stopped server has all .*\n", "dump "+dump)
+	whole, err := os.ReadFile(dump)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.fails(`treadle: cannot load .*, nothing was sent: .* cut.*\n`, "load "+config(t, string(whole[:len(whole)-1])))
+	u.gets(`.*\nf +0 +2 .*`, "status")
+	// One that the server refuses in the midst says how far it went.
+	huge := append([]byte("\x00\x00\x00\x00\x00\x00\x00\x02\x01f\x01x\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01f\x01y\x00\x30\x00\x00"), make([]byte, 3<<20+9)...)
+	u.fails(`treadle: cannot load the jobs at .*: a job is larger than its --max-frame; 1 of the 2 jobs are in\n`, "load "+config(t, string(huge)))
+}
+
+// TestDistance: a typo is near, another word is not.
+func TestDistance(t *testing.T) {
+	for _, f := range []struct {
+		a, b string
+		want int
+	}{{"timeout", "timeout", 0}, {"tiemout", "timeout", 1}, {"timout", "timeout", 1}, {"tmeouts", "timeout", 2}, {"", "abc", 3}, {"abc", "", 3}, {"foo", "timeout", 6}} {
+		if got := distance(f.a, f.b); got != f.want {
+			t.Errorf("%q, %q: %d, want %d", f.a, f.b, got, f.want)
+		}
+	}
+}

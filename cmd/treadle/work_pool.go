@@ -1,0 +1,297 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"treadle/loop/client"
+)
+
+const (
+	// The pause before reconnecting doubles from the first to the last value: a
+	// restarted server is found soon, a flapping one is not hammered.
+	firstPause = 100 * time.Millisecond
+	lastPause  = 30 * time.Second
+	// laterStep is what putting a job off adds to its count.
+	laterStep = 1
+)
+
+// pool is the threads of one treadle work and the connection they share.
+type pool struct {
+	*workCmd
+	con     *console
+	host    string
+	options client.Options
+	lines   *lines
+	running atomic.Int64
+
+	mu      sync.Mutex // held while connecting
+	current *client.Worker
+	terms   terms     // of the current connection's server
+	since   time.Time // of the connection
+	pause   time.Duration
+}
+
+func (p *pool) say(format string, args ...any) { p.con.say(format, args...) }
+
+// run works until stop ends, then lets running commands finish unless kill ends.
+func (p *pool) run(stop, kill context.Context) error {
+	worker, t, err := p.connect(stop)
+	if err != nil {
+		return err
+	}
+	p.current, p.terms, p.since = worker, t, time.Now()
+	p.announce(t)
+	stop, fail := context.WithCancelCause(stop)
+	defer fail(nil)
+	grabbing, endGrabbing := context.WithCancel(context.Background())
+	defer endGrabbing()
+	context.AfterFunc(stop, func() {
+		sayFinishing(p.con, p.running.Load(), "job")
+		p.withdraw()
+		endGrabbing()
+	})
+	var threads sync.WaitGroup
+	for range p.Thread {
+		threads.Go(func() {
+			if err := p.thread(stop, grabbing, kill); err != nil {
+				fail(err)
+			}
+		})
+	}
+	threads.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	defer p.current.Close()
+	ctx, cancel := context.WithTimeout(kill, replyTimeout)
+	defer cancel()
+	// Results still on their way would be lost by closing; a server that is
+	// gone has lost them anyway.
+	_ = p.current.Ping(ctx)
+	if err := context.Cause(stop); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// sayFinishing says what the first signal waits for.
+func sayFinishing(con *console, running int64, what string) {
+	if running > 0 {
+		con.say("taking no more %ss, finishing %s; a second signal kills what runs", what, counted(running, what))
+	}
+}
+
+// withdraw tells the server to send no more jobs, so that none is on its way
+// when the threads stop grabbing.
+func (p *pool) withdraw() {
+	ctx, cancel := context.WithTimeout(context.Background(), replyTimeout)
+	defer cancel()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	// On failure closing the connection has the same effect a little later.
+	_ = p.current.CantDo(ctx, p.Func)
+}
+
+// thread does one job after the other. Behind a job that failed it rests: that is ready again at once,
+// and may be one that can never be done.
+func (p *pool) thread(stop, grabbing, kill context.Context) error {
+	var rest backoff
+	for stop.Err() == nil {
+		worker, t := p.connection(stop)
+		if worker == nil {
+			return nil
+		}
+		a, err := worker.Grab(grabbing)
+		switch {
+		case err == nil:
+			p.running.Add(1)
+			done := p.do(kill, worker, t, a)
+			p.running.Add(-1)
+			rest.after(stop, done)
+		case grabbing.Err() != nil:
+			return nil
+		case !ended(worker):
+			return err // not a lost connection: trying again would not help
+		}
+	}
+	return nil
+}
+
+// The rest behind a job that failed doubles from the first to the last value while others fail, too.
+const (
+	firstRest = 100 * time.Millisecond
+	lastRest  = 10 * time.Second
+)
+
+// backoff keeps a worker from failing jobs as fast as it is given them.
+type backoff struct{ rest time.Duration }
+
+// after waits behind a failure, unless stop ends.
+func (b *backoff) after(stop context.Context, done bool) {
+	if done {
+		b.rest = 0
+		return
+	}
+	b.rest = min(max(2*b.rest, firstRest), lastRest)
+	select {
+	case <-stop.Done():
+	case <-time.After(b.rest):
+	}
+}
+
+func ended(w *client.Worker) bool {
+	select {
+	case <-w.Ended():
+		return true
+	default:
+		return false
+	}
+}
+
+// connection returns the shared connection, reconnecting when it was lost; nil
+// when ctx has ended.
+func (p *pool) connection(ctx context.Context) (*client.Worker, terms) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !ended(p.current) {
+		return p.current, p.terms
+	}
+	p.current.Close()
+	p.say("lost the server at %s; trying again until it is back", p.current.Address())
+	if time.Since(p.since) > lastPause {
+		p.pause = firstPause
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil, terms{}
+		case <-time.After(p.pause):
+		}
+		p.pause = min(2*p.pause, lastPause)
+		worker, t, err := p.connect(ctx)
+		if err == nil {
+			p.say("connected to %s again", worker.Address())
+			p.current, p.terms, p.since = worker, t, time.Now()
+			return worker, t
+		}
+	}
+}
+
+// connect dials, learns the server's terms and offers the function.
+func (p *pool) connect(ctx context.Context) (*client.Worker, terms, error) {
+	ctx, cancel := context.WithTimeout(ctx, replyTimeout)
+	defer cancel()
+	worker, err := client.DialWorker(ctx, p.host, p.options)
+	if err != nil {
+		return nil, terms{}, err
+	}
+	t, err := p.learn(ctx, worker)
+	switch {
+	case err != nil:
+	case p.Broadcast:
+		err = worker.Broadcast(ctx, p.Func)
+	default:
+		err = worker.CanDo(ctx, p.Func)
+	}
+	if err != nil {
+		worker.Close()
+		return nil, terms{}, err
+	}
+	return worker, t, nil
+}
+
+// do runs the command for a job and reports how it ended; false: it failed.
+func (p *pool) do(kill context.Context, worker *client.Worker, t terms, a *client.Assignment) bool {
+	began := time.Now()
+	limit, given := p.limit(t, &a.Job)
+	if p.LockName != "" && !p.acquire(worker, a) {
+		return true // it is the server's again
+	}
+	c := &child{
+		command: p.Command, function: p.Func, name: a.Job.Name, noName: p.NoName, input: a.Job.Workload,
+		timeout: limit, jobs: p.Timeout == ownTimeout, began: began, maxResult: t.maxResult, con: p.con, lines: p.lines, keep: p.Data,
+	}
+	if p.Stream {
+		c.publish = p.publisher(worker, a)
+	}
+	result := c.run(kill)
+	if kill.Err() != nil {
+		return true // the end of the connection gives the job back
+	}
+	took := time.Since(began)
+	ctx, cancel := context.WithTimeout(context.Background(), replyTimeout)
+	defer cancel()
+	var err error
+	if p.LockName != "" {
+		err = worker.Release(ctx, a, p.LockName)
+	}
+	done := result.err == nil || p.SkipFail
+	switch {
+	case err != nil:
+	case !done:
+		err = p.failed(ctx, worker, a, result.err)
+	case result.err == nil && result.later >= 0:
+		p.tell(a, "is put off by %d s", result.later)
+		err = worker.Later(ctx, a, result.later, laterStep)
+	default:
+		p.tell(a, "is done in %v", took.Round(time.Millisecond))
+		err = worker.Done(ctx, a, result.data)
+	}
+	if given > 0 && took > given && limit != given && !p.Broadcast {
+		p.say("%q %q took %v, longer than its time-out of %v: it has been handed out again meanwhile, and this result does not count", a.Job.Func, a.Job.Name, took.Round(time.Millisecond), spell(given))
+	}
+	p.unreported(err)
+	return done
+}
+
+// tell is the line that -v has for each job.
+func (p *pool) tell(a *client.Assignment, format string, args ...any) {
+	if p.Verbose {
+		p.say("%q %q "+format, append([]any{a.Job.Func, a.Job.Name}, args...)...)
+	}
+}
+
+// failed gives the job back.
+func (p *pool) failed(ctx context.Context, worker *client.Worker, a *client.Assignment, why error) error {
+	p.say("%q %q failed: %v", a.Job.Func, a.Job.Name, why)
+	if p.RetrySecs > 0 {
+		return worker.Later(ctx, a, int64(p.RetrySecs/time.Second), laterStep)
+	}
+	return worker.Fail(ctx, a)
+}
+
+func (p *pool) unreported(err error) {
+	if err != nil {
+		p.say("%v; another worker will be given the job", err)
+	}
+}
+
+// acquire asks for the lock. A job that is refused waits at the server, one that
+// the server does not want to lock has failed.
+func (p *pool) acquire(worker *client.Worker, a *client.Assignment) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), replyTimeout)
+	defer cancel()
+	got, err := worker.Acquire(ctx, a, p.LockName, p.LockCount)
+	if err != nil {
+		p.unreported(p.failed(ctx, worker, a, err))
+	}
+	return got
+}
+
+// publisher sends a running job's output. What cannot be sent is said once and
+// does not disturb the command.
+func (p *pool) publisher(worker *client.Worker, a *client.Assignment) func(context.Context, []byte) {
+	broken := false
+	return func(ctx context.Context, data []byte) {
+		if broken || ctx.Err() != nil {
+			return
+		}
+		if err := worker.Publish(ctx, a, data); err != nil && ctx.Err() == nil {
+			broken = true
+			p.say("%v; the command goes on", err)
+		}
+	}
+}

@@ -1,0 +1,81 @@
+package client
+
+import (
+	"errors"
+	"io"
+	"net"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"treadle/codec/periodic"
+)
+
+// scripted is a server whose connections have a script each, one after the other.
+func scripted(t *testing.T, scripts ...func(p *peer)) (address string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for _, script := range scripts {
+			nc, err := l.Accept()
+			if err != nil {
+				return
+			}
+			nc.SetDeadline(time.Now().Add(patience))
+			script(&peer{nc, t, periodic.Plain})
+			nc.Close()
+		}
+	}()
+	t.Cleanup(func() {
+		l.Close()
+		<-done
+	})
+	return path
+}
+
+// TestNewest: the CRC framing is spoken to a server that understands it, that of 2018 to one that hangs up on it.
+func TestNewest(t *testing.T) {
+	const crcHello, plainHello = "00524551000000013c0c8ea102", "005245510000000102"
+	old := scripted(t,
+		func(p *peer) { p.want(crcHello) },
+		func(p *peer) { p.want(plainHello); p.reply("01020304"); _, _ = io.Copy(io.Discard, p) })
+	w, err := DialWorker(within(t), old, Options{Newest: true})
+	check(t, err, nil)
+	if w.Newest() {
+		t.Error("a server of 2018 is spoken to in the CRC framing")
+	}
+	w.Close()
+
+	w, err = DialWorker(within(t), scripted(t, func(p *peer) {
+		p.want(crcHello)
+		p.framing = periodic.CRC
+		p.reply("1e01020304")
+		p.wantRequest("00000001160774696d656f7574")
+		p.reply("00000001180000003c")
+		_, _ = io.Copy(io.Discard, p)
+	}), Options{Newest: true})
+	check(t, err, nil)
+	if !w.Newest() {
+		t.Error("a server of today is spoken to in the framing of 2018")
+	}
+	if seconds, err := w.ConfigGet(within(t), "timeout"); seconds != 60 || err != nil {
+		t.Errorf("its time-out is %d, %v", seconds, err)
+	}
+	w.Close()
+
+	// What is no Periodic server in either framing is an error once.
+	hangUp := func(p *peer) {}
+	_, err = DialWorker(within(t), scripted(t, hangUp, hangUp), Options{Newest: true})
+	if !errors.As(err, new(*PeerError)) {
+		t.Errorf("who hangs up twice: %v", err)
+	}
+	if _, err = DialWorker(within(t), t.TempDir()+"/none", Options{Newest: true}); !errors.As(err, new(*DialError)) {
+		t.Errorf("no server: %v", err)
+	}
+}
