@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"os/exec"
 	"path/filepath"
@@ -101,4 +102,30 @@ func TestProfiles(t *testing.T) {
 		}
 		p.stop()
 	}
+}
+
+// TestFullDiskIsSaid: who submits is told that the disk is full, in either framing, and the probes say it, too.
+func TestFullDiskIsSaid(t *testing.T) {
+	dir := t.TempDir()
+	socket, dump := filepath.Join(dir, "s"), config(t, "\x00\x00\x00\x00\x00\x00\x00\x01\x01f\x01n\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00")
+	p := start(t, false, quiet(socket, "--data", filepath.Join(dir, "data"), "--min-free", "8000000000g", "--http", "127.0.0.1:0")...)
+	_, address, _ := strings.Cut(p.until("protocol=http"), "address=")
+	u := user{t, socket}
+	const disk = `the server refused the request \(it answered UNKNOWN\): it takes no new jobs, because the disk of its --data has less free space than --min-free: free some`
+	u.gets("1\n", "config get refusing")
+	for _, command := range []string{"submit f n", "run f n", "--crc submit f n"} {
+		u.fails("treadle: cannot .*: "+disk+"\n", command)
+	}
+	u.fails("treadle: cannot load the jobs at .*: the server refused .*--min-free.*; 0 of the 1 jobs are in\n", "load "+dump)
+	answer, err := http.Get(address + "/readyz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer http.DefaultClient.CloseIdleConnections()
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if answer.StatusCode != 200 || !strings.HasPrefix(string(text), "degraded: refusing new jobs") || err != nil {
+		t.Errorf("/readyz: %s, %q, %v", answer.Status, text, err)
+	}
+	p.stop()
 }
