@@ -15,10 +15,10 @@ func (p *periodicTalk) administer(f *periodic.Frame) bool {
 	server := p.s.r.server
 	switch f.Cmd {
 	case periodic.Status:
-		p.status(f.MsgID)
+		p.status(f.MsgID, p.lead(), p.era.appendStatus)
 		return true
 	case periodic.Dump:
-		p.report(f.MsgID, server.dumps, server.o.MaxOutbound, func(*era) [][]byte { return server.encodeDump(&p.reports.left) })
+		p.report(f.MsgID, p.lead(), server.dumps, server.o.MaxOutbound, func() [][]byte { return server.encodeDump(&p.reports.left) })
 		return true
 	case periodic.Load:
 		p.beginLoad(f, false)
@@ -53,6 +53,10 @@ func (p *periodicTalk) configure(f *periodic.Frame) bool {
 		server.config.save(server, string(key))
 		group, wait := server.durableAll()
 		p.replyAfter(f.MsgID, periodic.Success, group, wait)
+		return true
+	}
+	if string(key) == periodic.KeyStatus {
+		p.status(f.MsgID, []byte{byte(periodic.Config)}, appendDetails)
 		return true
 	}
 	p.s.touch()
@@ -92,24 +96,31 @@ func (p *periodicTalk) remove(f *periodic.Frame) bool {
 // one is written beside it.
 const longStatus = 1000
 
+// line appends a function's line to a STATUS; more says that there is one before it.
+type line func(out []byte, q sched.QueueStatus, more bool, now sched.Time) []byte
+
+// lead is what stands between the message id and a report.
+func (p *periodicTalk) lead() []byte {
+	if p.era.dataReports {
+		return []byte{byte(periodic.Data)}
+	}
+	return nil
+}
+
 // status is STATUS: a line a function, joined with newlines.
-func (p *periodicTalk) status(msgID uint32) {
+func (p *periodicTalk) status(msgID uint32, lead []byte, write line) {
 	server := p.s.r.server
 	if server.sched.QueueCount() > longStatus {
-		p.report(msgID, server.statuses, periodic.MaxPayload, server.encodeStatus)
+		p.report(msgID, lead, server.statuses, periodic.MaxPayload, func() [][]byte { return server.encodeStatus(write) })
 		return
 	}
 	p.s.looked += 2 * server.sched.QueueCount() // each is written, too
 	p.s.touch()
 	start := len(p.s.out)
 	out := binary.BigEndian.AppendUint32(periodic.BeginResponse(p.s.out, p.framing), msgID)
-	if p.era.dataReports {
-		out = append(out, byte(periodic.Data))
-	}
+	out = append(out, lead...)
 	mark := len(out)
-	server.sched.Status(func(q sched.QueueStatus) {
-		out = p.era.appendStatus(out, q, len(out) > mark, p.s.r.now)
-	})
+	server.sched.Status(func(q sched.QueueStatus) { out = write(out, q, len(out) > mark, p.s.r.now) })
 	periodic.End(out, start, p.framing)
 	p.s.out = out
 }
@@ -117,6 +128,18 @@ func (p *periodicTalk) status(msgID uint32) {
 // appendStatus writes one line: func,workers,jobs,processing,schedat; in the CRC eras
 // with the locked jobs before schedat.
 func (e *era) appendStatus(out []byte, q sched.QueueStatus, more bool, now sched.Time) []byte {
+	if e.locked {
+		return appendLine(out, q, more, now, q.Workers, q.Jobs, q.Running, q.Parked)
+	}
+	return appendLine(out, q, more, now, q.Workers, q.Jobs, q.Running)
+}
+
+// appendDetails writes a line of KeyStatus.
+func appendDetails(out []byte, q sched.QueueStatus, more bool, now sched.Time) []byte {
+	return appendLine(out, q, more, now, q.Workers, q.Jobs, q.Running, q.Parked, q.Delayed, q.Waiting)
+}
+
+func appendLine(out []byte, q sched.QueueStatus, more bool, now sched.Time, columns ...int) []byte {
 	name, ok := functionOf(q.Name)
 	if !ok || len(name) > periodic.MaxStr8 {
 		return out // no Periodic function: its name fits no str8
@@ -125,11 +148,8 @@ func (e *era) appendStatus(out []byte, q sched.QueueStatus, more bool, now sched
 		out = append(out, '\n')
 	}
 	out = append(out, name...)
-	for _, n := range [...]int{q.Workers, q.Jobs, q.Running} {
+	for _, n := range columns {
 		out = strconv.AppendInt(append(out, ','), int64(n), 10)
-	}
-	if e.locked {
-		out = strconv.AppendInt(append(out, ','), int64(q.Parked), 10)
 	}
 	at := q.SchedAt
 	if at == 0 {
@@ -156,7 +176,7 @@ const (
 // at a time for each turn in the server. Who reads one of more than large bytes slowly keeps
 // the turn; the others have a bound together, see relieveStreams. encode returns the reply
 // behind the message id, or nil when it would be larger than a frame can be.
-func (p *periodicTalk) report(msgID uint32, turn chan struct{}, large int, encode func(*era) [][]byte) {
+func (p *periodicTalk) report(msgID uint32, lead []byte, turn chan struct{}, large int, encode func() [][]byte) {
 	if p.reports == nil {
 		p.reports = &reports{}
 	}
@@ -171,7 +191,7 @@ func (p *periodicTalk) report(msgID uint32, turn chan struct{}, large int, encod
 	r.server.beside(turn, func() {
 		var pieces [][]byte
 		if !mine.abandoned.Load() {
-			pieces = p.frameOf(msgID, encode(p.era))
+			pieces = p.frameOf(msgID, lead, encode())
 		}
 		size, dump := lengthOf(pieces), turn == r.server.dumps
 		r.exec(func() {
@@ -214,14 +234,11 @@ func (s *Server) besideLoops(turn chan struct{}, do func()) {
 
 // frameOf makes a frame of a long reply's body; nil stays nil. It reads only what the
 // handshake has settled for good, so it may run beside the loop.
-func (p *periodicTalk) frameOf(msgID uint32, body [][]byte) [][]byte {
+func (p *periodicTalk) frameOf(msgID uint32, lead []byte, body [][]byte) [][]byte {
 	if body == nil {
 		return nil
 	}
-	head := binary.BigEndian.AppendUint32(nil, msgID)
-	if p.era.dataReports {
-		head = append(head, byte(periodic.Data))
-	}
+	head := append(binary.BigEndian.AppendUint32(nil, msgID), lead...)
 	size, sum := len(head)+lengthOf(body), crcOf(p.framing, 0, head)
 	for _, b := range body {
 		sum = crcOf(p.framing, sum, b)

@@ -80,11 +80,11 @@ func appendJob(out []byte, j *sched.Job) []byte {
 }
 
 // encodeStatus writes the body of a long STATUS.
-func (s *Server) encodeStatus(e *era) [][]byte {
+func (s *Server) encodeStatus(write line) [][]byte {
 	var p pieces
 	now := s.now()
 	s.sched.Status(func(q sched.QueueStatus) {
-		p.add(func(out []byte) []byte { return e.appendStatus(out, q, p.size > 0, now) })
+		p.add(func(out []byte) []byte { return write(out, q, p.size > 0, now) })
 	})
 	if p.size > periodic.MaxPayload {
 		return nil

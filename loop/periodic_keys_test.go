@@ -180,3 +180,33 @@ func TestDumpLeavesOut(t *testing.T) {
 	asks("treadle.left.projects", 1)
 	asks("treadle.left.settings", 1)
 }
+
+// TestDetails: delayed and waiting jobs are told apart on request; STATUS itself stays as it is.
+func TestDetails(t *testing.T) {
+	for _, crowd := range []int{0, longStatus + 1} {
+		w := newWorld(t, Options{})
+		c := w.join(0, periodic.Client)
+		c.send(request(1, periodic.SubmitJob, job("f", "ready")), request(1, periodic.SubmitJob, later("f", "delayed", 1<<40)))
+		for i := range crowd {
+			c.send(request(1, periodic.SubmitJob, job(fmt.Sprint("crowd", i), "n")))
+		}
+		w.dwork(`type: Create task { name: "a" origin: "o" } task { name: "b" origin: "o" pred { name: "a" } }`)
+		w.settle()
+		c.frames()
+		c.send(request(2, periodic.ConfigGet, str8("treadle.status")))
+		w.settle()
+		frames := c.frames()
+		if len(frames) != 1 || frames[0].Body[0] != byte(periodic.Config) {
+			t.Fatalf("answered with %d frames", len(frames))
+		}
+		lines := strings.Split(string(frames[0].Body[1:]), "\n")
+		for _, want := range []string{"f,0,2,0,0,1,0,", "dwork,0,2,0,0,0,1,"} {
+			if !slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, want) }) {
+				t.Errorf("of %d lines none is %s: %.200q", len(lines), want, lines)
+			}
+		}
+		if len(lines) != crowd+2 {
+			t.Errorf("%d lines, want %d", len(lines), crowd+2)
+		}
+	}
+}

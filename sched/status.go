@@ -58,6 +58,8 @@ type QueueStatus struct {
 	// Unfinished are those of the running ones that a restart makes ready again: all but tasks.
 	Unfinished int
 	Parked     int   // waiting for a lock
+	Delayed    int   // not due yet
+	Waiting    int   // for others
 	SchedAt    int64 // smallest sched_at among the pending jobs, 0 when that is now or there is none
 }
 
@@ -77,7 +79,7 @@ func (s *Scheduler) Status(fn func(QueueStatus)) {
 }
 
 func (sh *shard) status(q *queue) QueueStatus {
-	st := QueueStatus{Name: q.name, Workers: q.workers, Jobs: q.pending() + q.running + len(q.parked) + q.waiting, Running: q.running, Unfinished: q.running - q.assigned, Parked: len(q.parked)}
+	st := QueueStatus{Name: q.name, Workers: q.workers, Jobs: q.pending() + q.running + len(q.parked) + q.waiting, Running: q.running, Unfinished: q.running - q.assigned, Parked: len(q.parked), Delayed: q.delayed.jobs, Waiting: q.waiting}
 	if q.immediate > 0 || q.pending() == 0 {
 		return st
 	}

@@ -81,14 +81,14 @@ func TestGloom(t *testing.T) {
 
 	submit("", "", "1", "--id", "x", "--no-wait") // cleared at once: nobody takes it
 	waits := start(t, false, "gloom", "submit", "t", "1", "--id", "x")
-	user{t, g.path("p")}.eventually(`.*\nt +0 +1 +0 +now\n`, "status")
+	user{t, g.path("p")}.eventually(`.*\nt +0 +1 +0 +1 +0 +0 +0 +now\n`, "status")
 	const exists = `a job with this id exists already \(the server answered id_exists\)\n`
 	submit("", `treadle: cannot run the job "x" at .*: `+exists, "1", "--id", "x")
 	submit("", `treadle: cannot submit the job "x" at .*: `+exists, "1", "--id", "x", "--no-wait")
 	waits.signal(syscall.SIGINT)
 	waits.until("interrupted")
 	waits.exit(exitInterrupted)
-	user{t, g.path("p")}.eventually(`.*\nt +0 +0 +0 +-\n`, "status")
+	user{t, g.path("p")}.eventually(`FUNCTION +WORKERS +JOBS +RUNNING +NEXT\n`, "status")
 }
 
 // Both protocols do each other's jobs.

@@ -54,10 +54,10 @@ Without --crc it waits for a worker and through every retry, and says after two 
 
 // Help is printed by treadle status --help.
 func (statusCmd) Help() string {
-	return `One line a function: workers that can do it, jobs (running ones included), running jobs, and when the next pending job is due ("-": none is pending). With --crc also the jobs that wait for a lock (treadle work --lock-name).
+	return `One line a function, sorted by name: workers that can do it, and its jobs: all, running, ready to be handed out, delayed (not due yet), locked (waiting for a lock, see treadle work --lock-name) and waiting (for other tasks). NEXT is when the next pending job is due ("-": none is pending). Functions without workers and jobs are shown with --all. Another server than a Treadle tells workers, jobs and running, and with --crc locked.
 
 	treadle status
-	treadle --crc status
+	treadle status --all
 	treadle status --json | jq '.[] | select(.workers == 0) | .function'`
 }
 

@@ -101,7 +101,7 @@ func TestJournalInUse(t *testing.T) {
 	}
 	second := &store{t, s.dir, s.socket + "2"}
 	second.refused(1, "--data: the data directory", "is in use by another treadle", "--data")
-	u.gets(`.*\nf +0 +1 +0 +now\n`, "status")
+	u.gets(`.*\nf +0 +1 +0 +1 +0 +0 +0 +now\n`, "status")
 	first.stop()
 	// The job and its function.
 	s.says(0, `directory +`+s.dir+`\nformat +3\nrecords +2\nsettings +0\nlast group +\d+\nfiles +\d+ tables, 1 logs, \d+ bytes\n`, "", "check", s.dir)
@@ -237,7 +237,7 @@ func TestWriteErrorExit(t *testing.T) {
 	p.until("treadle: the journal failed, stopping so that nothing is acknowledged that is not on disk: cannot write")
 	p.exit(3)
 	p, u = s.serve()
-	u.gets(`.*\nf +0 +1 +0 +now\n`, "status")
+	u.gets(`.*\nf +0 +1 +0 +1 +0 +0 +0 +now\n`, "status")
 	p.stop()
 }
 

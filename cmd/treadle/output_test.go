@@ -39,6 +39,10 @@ func TestStatusTable(t *testing.T) {
 	f([]client.Queue{{Func: "f", Jobs: 5, Locked: &locked}}, ""+
 		"FUNCTION  WORKERS  JOBS  RUNNING  LOCKED  NEXT\n"+
 		"f               0     5        0       3   now\n")
+	n := func(v int64) *int64 { return &v }
+	f([]client.Queue{{Func: "f", Workers: 1, Jobs: 15, Running: 1, Locked: n(2), Delayed: n(3), Waiting: n(4)}}, ""+
+		"FUNCTION  WORKERS  JOBS  RUNNING  READY  DELAYED  LOCKED  WAITING  NEXT\n"+
+		"f               1    15        1      5        3       2        4   now\n")
 	f([]client.Queue{{Func: "f", Jobs: 5, Running: 2, Locked: &locked, Next: math.MinInt64}, {Func: "g", Jobs: 6, Running: 2, Locked: &locked, Next: math.MinInt64}}, ""+
 		"FUNCTION  WORKERS  JOBS  RUNNING  LOCKED  NEXT\n"+
 		"f               0     5        2       3     -\n"+
@@ -49,14 +53,36 @@ func TestStatusJSON(t *testing.T) {
 	f := func(rows []client.Queue, want string) {
 		t.Helper()
 		var got bytes.Buffer
-		if err := writeJSON(&got, rows); err != nil || strings.Join(strings.Fields(got.String()), "") != want {
+		if err := writeJSON(&got, statusRows(rows)); err != nil || strings.Join(strings.Fields(got.String()), "") != want {
 			t.Errorf("got %s, %v, want %s", got.String(), err, want)
 		}
 	}
 	f(nil, `[]`)
 	f([]client.Queue{{Func: "a<b", Workers: 1, Jobs: 2, Running: 1, Next: 9}}, `[{"function":"a<b","workers":1,"jobs":2,"running":1,"next":9}]`)
 	locked := int64(0)
-	f([]client.Queue{{Func: "f", Locked: &locked}}, `[{"function":"f","workers":0,"jobs":0,"running":0,"locked":0,"next":0}]`)
+	f([]client.Queue{{Func: "f", Locked: &locked}}, `[{"function":"f","workers":0,"jobs":0,"running":0,"locked":0,"next":null}]`)
+	n := func(v int64) *int64 { return &v }
+	f([]client.Queue{{Func: "f", Workers: 1, Jobs: 15, Running: 1, Locked: n(2), Delayed: n(3), Waiting: n(4), Next: 9}},
+		`[{"function":"f","workers":1,"jobs":15,"running":1,"ready":5,"delayed":3,"locked":2,"waiting":4,"next":9}]`)
+}
+
+// TestStatusChoice: rows are sorted by name; those without workers and jobs are asked for.
+func TestStatusChoice(t *testing.T) {
+	rows := func() []client.Queue {
+		return []client.Queue{{Func: "b", Jobs: 1}, {Func: "empty"}, {Func: "a", Workers: 1}, {Func: "B", Jobs: 1}}
+	}
+	f := func(all bool, want string) {
+		t.Helper()
+		var names []string
+		for _, q := range (&statusCmd{All: all}).choose(rows()) {
+			names = append(names, q.Func)
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("all %v: %s, want %s", all, got, want)
+		}
+	}
+	f(false, "B a b")
+	f(true, "B a b empty")
 }
 
 // A dump that fails leaves the one before it alone, and nothing beside it.

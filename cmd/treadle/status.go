@@ -1,10 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,21 +18,79 @@ import (
 )
 
 type statusCmd struct {
-	JSON bool `name:"json" help:"Print an array of objects: function, workers, jobs, running, next (unix seconds), with --crc also locked."`
+	All  bool `help:"Also show functions without workers and jobs."`
+	JSON bool `name:"json" help:"Print an array of objects with the names of the columns; next is in unix seconds, or null."`
 }
 
-// Run prints the status.
+// Run prints the status: all of it where the server is a Treadle, else what the protocol has.
 func (s *statusCmd) Run(c *cli, con *console) error {
 	return c.with(replyTimeout, func(ctx context.Context, server *client.Client) error {
-		rows, err := server.Status(ctx)
+		rows, err := server.Details(ctx)
+		if errors.Is(err, client.ErrNotTold) {
+			rows, err = server.Status(ctx)
+		}
 		if err != nil {
 			return err
 		}
+		rows = s.choose(rows)
 		if s.JSON {
-			return writeJSON(con.out, rows)
+			return writeJSON(con.out, statusRows(rows))
 		}
 		return writeTable(con.out, rows, time.Now())
 	})
+}
+
+// choose sorts the rows by name, and leaves those out in which nothing happens.
+func (s *statusCmd) choose(rows []client.Queue) []client.Queue {
+	if !s.All {
+		rows = slices.DeleteFunc(rows, func(q client.Queue) bool { return q.Workers == 0 && q.Jobs == 0 })
+	}
+	slices.SortFunc(rows, func(a, b client.Queue) int { return cmp.Compare(a.Func, b.Func) })
+	return rows
+}
+
+// statusRow is a row as JSON has it. What the server does not tell is left out.
+type statusRow struct {
+	Func    string `json:"function"`
+	Workers int64  `json:"workers"`
+	Jobs    int64  `json:"jobs"`
+	Running int64  `json:"running"`
+	Ready   *int64 `json:"ready,omitempty"`
+	Delayed *int64 `json:"delayed,omitempty"`
+	Locked  *int64 `json:"locked,omitempty"`
+	Waiting *int64 `json:"waiting,omitempty"`
+	Next    *int64 `json:"next"`
+}
+
+func statusRows(queues []client.Queue) []statusRow {
+	rows := make([]statusRow, 0, len(queues))
+	for _, q := range queues {
+		r := statusRow{Func: q.Func, Workers: q.Workers, Jobs: q.Jobs, Running: q.Running, Ready: ready(q), Delayed: q.Delayed, Locked: q.Locked, Waiting: q.Waiting}
+		if pending(q) {
+			r.Next = &q.Next
+		}
+		rows = append(rows, r)
+	}
+	return rows
+}
+
+// pending says whether there is a job that can be due.
+func pending(q client.Queue) bool { return q.Jobs > q.Running+value(q.Locked)+value(q.Waiting) }
+
+// ready is how many jobs could be handed out now, if that is known.
+func ready(q client.Queue) *int64 {
+	if q.Delayed == nil {
+		return nil
+	}
+	n := q.Jobs - q.Running - value(q.Locked) - value(q.Waiting) - *q.Delayed
+	return &n
+}
+
+func value(n *int64) int64 {
+	if n == nil {
+		return 0
+	}
+	return *n
 }
 
 // writeJSON writes a list, [] when it has nothing.
@@ -43,17 +104,33 @@ func writeJSON[T any](w io.Writer, rows []T) error {
 	return e.Encode(rows)
 }
 
-// writeTable aligns names to the left and numbers to the right.
+// writeTable aligns names to the left and numbers to the right. Columns that the server does not tell are
+// left out.
 func writeTable(w io.Writer, rows []client.Queue, now time.Time) error {
-	lines := [][]string{{"FUNCTION", "WORKERS", "JOBS", "RUNNING", "NEXT"}}
-	locked := len(rows) > 0 && rows[0].Locked != nil
-	if locked {
-		lines[0] = []string{"FUNCTION", "WORKERS", "JOBS", "RUNNING", "LOCKED", "NEXT"}
+	head := []string{"FUNCTION", "WORKERS", "JOBS", "RUNNING"}
+	columns := []func(client.Queue) *int64{
+		func(q client.Queue) *int64 { return &q.Workers },
+		func(q client.Queue) *int64 { return &q.Jobs },
+		func(q client.Queue) *int64 { return &q.Running },
 	}
+	for _, c := range []struct {
+		name  string
+		value func(client.Queue) *int64
+	}{
+		{"READY", ready},
+		{"DELAYED", func(q client.Queue) *int64 { return q.Delayed }},
+		{"LOCKED", func(q client.Queue) *int64 { return q.Locked }},
+		{"WAITING", func(q client.Queue) *int64 { return q.Waiting }},
+	} {
+		if len(rows) > 0 && c.value(rows[0]) != nil {
+			head, columns = append(head, c.name), append(columns, c.value)
+		}
+	}
+	lines := [][]string{append(head, "NEXT")}
 	for _, r := range rows {
-		line := []string{printable(r.Func), number(r.Workers), number(r.Jobs), number(r.Running)}
-		if locked && r.Locked != nil {
-			line = append(line, number(*r.Locked))
+		line := []string{printable(r.Func)}
+		for _, value := range columns {
+			line = append(line, number(*value(r)))
 		}
 		lines = append(lines, append(line, next(r, now)))
 	}
@@ -107,17 +184,13 @@ func printable(name string) string {
 
 // next says when the next pending job is due.
 func next(q client.Queue, now time.Time) string {
-	locked := int64(0)
-	if q.Locked != nil {
-		locked = *q.Locked
-	}
 	switch {
-	case q.Jobs <= q.Running+locked:
+	case !pending(q):
 		return "-"
 	case q.Next <= now.Unix():
 		return "now"
 	case q.Next-now.Unix() < 100*24*3600:
-		return fmt.Sprintf("in %v", time.Duration(q.Next-now.Unix())*time.Second)
+		return fmt.Sprintf("in %s", spell(time.Duration(q.Next-now.Unix())*time.Second))
 	}
 	return time.Unix(q.Next, 0).Format(time.DateOnly)
 }

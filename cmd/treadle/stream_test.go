@@ -19,9 +19,10 @@ func TestCRC(t *testing.T) {
 	u := user{t, socket}
 	u.gets(`unix://.* answered in .*s\n`, "--crc ping")
 	u.gets(``, "--crc submit echo now -w hello")
-	u.gets(`FUNCTION +WORKERS +JOBS +RUNNING +LOCKED +NEXT\necho +0 +1 +0 +0 +now\n`, "status --crc")
-	u.gets(`\[.*"running": 0,\s+"locked": 0,.*\]\n`, "--crc status --json")
-	u.gets(`FUNCTION +WORKERS +JOBS +RUNNING +NEXT\necho +0 +1 +0 +now\n`, "status")
+	for _, command := range []string{"status", "status --crc"} { // the framing makes no difference
+		u.gets(`FUNCTION +WORKERS +JOBS +RUNNING +READY +DELAYED +LOCKED +WAITING +NEXT\necho +0 +1 +0 +1 +0 +0 +0 +now\n`, command)
+		u.gets(`\[.*"running": 0,\s+"ready": 1,\s+"delayed": 0,\s+"locked": 0,\s+"waiting": 0,\s+"next": [0-9]+\s.*\]\n`, command+" --json")
+	}
 	u.gets(``, "--crc dump "+dump)
 	u.gets(``, "--crc drop echo")
 	u.tells("treadle: 1 job is loaded\n", "--crc load "+dump)
@@ -93,18 +94,18 @@ func TestLockNames(t *testing.T) {
 	for _, name := range []string{"a", "b", "c"} {
 		u.gets(``, "submit f "+name)
 	}
-	u.eventually(`.*\nf +1 +3 +2 +1 +-\n`, "--crc status")
+	u.eventually(`.*\nf +1 +3 +2 +0 +0 +1 +0 +-\n`, "status")
 	gate, err := os.OpenFile(fifo, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer gate.Close()
-	for _, status := range []string{`f +1 +2 +2 +0 +-`, `f +1 +1 +1 +0 +-`, `f +1 +0 +0 +0 +-`} {
+	for _, status := range []string{`f +1 +2 +2 +0 +0 +0 +0 +-`, `f +1 +1 +1 +0 +0 +0 +0 +-`, `f +1 +0 +0 +0 +0 +0 +0 +-`} {
 		worker.until("started")
 		if _, err := gate.WriteString("\n"); err != nil {
 			t.Fatal(err)
 		}
-		u.eventually(`.*\n`+status+`\n`, "--crc status")
+		u.eventually(`.*\n`+status+`\n`, "status")
 	}
 	worker.stop()
 }

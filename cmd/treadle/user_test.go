@@ -101,17 +101,17 @@ func TestUser(t *testing.T) {
 	u.gets(`FUNCTION +WORKERS +JOBS +RUNNING +NEXT\n`, "status")
 	u.gets(``, "submit echo now -w hello")
 	u.gets(``, "submit echo later --later 3600 --timeout 7 -w @-")
-	u.gets(`.*\necho +0 +2 +0 +now\n`, "status")
-	u.gets(`\[.*"function": "echo",.*"jobs": 2,.*\]\n`, "status --json")
+	u.gets(`.*\necho +0 +2 +0 +1 +1 +0 +0 +now\n`, "status")
+	u.gets(`\[.*"function": "echo",.*"jobs": 2,.*"delayed": 1,.*\]\n`, "status --json")
 	u.gets(``, "dump "+dump)
 	u.gets(`\x00{7}\x02\x04echo.*`, "dump -")
 	u.gets(``, "remove echo now")
 	u.fails(`treadle: no job "nothing" of function "echo" at .*\n`, "remove echo nothing")
-	u.gets(`.*\necho +0 +1 +0 +in .*\n`, "status")
+	u.gets(`.*\necho +0 +1 +0 +0 +1 +0 +0 +in .*\n`, "status")
 	u.gets(``, "drop echo")
 	u.gets(`FUNCTION +WORKERS +JOBS +RUNNING +NEXT\n`, "status")
 	u.tells("treadle: 2 jobs are loaded\n", "load "+dump)
-	u.gets(`.*\necho +0 +2 +0 +now\n`, "status")
+	u.gets(`.*\necho +0 +2 +0 +1 +1 +0 +0 +now\n`, "status")
 
 	worker := start(t, false, "-H", socket, "work", "echo", "--data", "--thread", "2", "--", "sh", "-c", `cat; echo " by $0" | tr -d '\n'; test "$0" != bad`)
 	u.gets(`hello by first`, "run echo first -w hello")
@@ -219,7 +219,7 @@ func TestWorkSignals(t *testing.T) {
 	}
 	gate.Close()
 	worker.exit(0)
-	u.gets(`.*\nf +0 +0 +0 +-\n`, "status")
+	u.gets(`.*\nf +0 +0 +0 +0 +0 +0 +0 +-\n`, "status --all")
 
 	u.gets("", "submit f two")
 	worker = work()
@@ -227,5 +227,5 @@ func TestWorkSignals(t *testing.T) {
 	worker.signal(syscall.SIGTERM)
 	worker.signal(syscall.SIGINT)
 	worker.exit(exitInterrupted)
-	u.gets(`.*\nf +0 +1 +0 +now\n`, "status")
+	u.gets(`.*\nf +0 +1 +0 +1 +0 +0 +0 +now\n`, "status")
 }

@@ -19,6 +19,9 @@ const (
 	KeyGone   = "treadle.gone"
 	// KeyLoaded is how many jobs this connection's last LOAD has put in.
 	KeyLoaded = "treadle.loaded"
+	// KeyStatus is answered with a text, not a number: STATUS with two more columns, for delayed jobs and for those
+	// that wait for others, before the last. A number of four bytes is another server's answer.
+	KeyStatus = "treadle.status"
 	// KeyLeftTasks, KeyLeftJobs, KeyLeftProjects and KeyLeftSettings are what this connection's last DUMP has left
 	// out: tasks of dwork and kts46, jobs of Gloom and Disbatch, projects of kts46 and changed settings.
 	KeyLeftTasks    = "treadle.left.tasks"

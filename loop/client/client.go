@@ -141,7 +141,7 @@ func (c *Client) Status(ctx context.Context) ([]Queue, error) {
 	if err != nil {
 		return nil, c.conn.fault("read the status", err)
 	}
-	rows, err := parseStatus(string(body), c.conn.framing)
+	rows, err := parseStatus(string(body), numbersOf(c.conn.framing))
 	return rows, c.conn.fault("read the status", err)
 }
 

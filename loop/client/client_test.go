@@ -234,24 +234,48 @@ func TestShutdown(t *testing.T) {
 	f("refused", func(p *peer) { p.reply("000000010c"); p.reply("000000020a"); p.drain() }, ErrRefused)
 }
 
+// TestDetails: all that a Treadle tells, also of no function; a number is another server's answer.
+func TestDetails(t *testing.T) {
+	f := func(answer string, want int, wantErr error) {
+		t.Helper()
+		for _, framing := range []periodic.Framing{periodic.Plain, periodic.CRC} {
+			c := connect(t, framing, func(p *peer) {
+				p.wantRequest(fmt.Sprintf("0000000116%02x%x", len(periodic.KeyStatus), periodic.KeyStatus))
+				p.reply("00000001" + answer)
+				p.drain()
+			})
+			if rows, err := c.Details(within(t)); len(rows) != want || !errors.Is(err, wantErr) {
+				t.Errorf("%s: %v, %v, want %d rows, %v", answer, rows, err, want, wantErr)
+			}
+		}
+	}
+	f("18"+ascii("f,1,2,3,4,5,6,7\nn,1,2,3,4,5,6,7"), 2, nil)
+	f("18", 0, nil)
+	f("1800000000", 0, ErrNotTold)
+	f("0c", 0, ErrRefused)
+}
+
 func TestStatusRows(t *testing.T) {
 	n := func(v int64) *int64 { return &v }
 	f := func(framing periodic.Framing, text string, want ...Queue) {
 		t.Helper()
-		got, err := parseStatus(text, framing)
+		got, err := parseStatus(text, numbersOf(framing))
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%q: got %+v, %v; want %+v", text, got, err, want)
 		}
 	}
 	f(periodic.Plain, "")
-	f(periodic.Plain, "f,1,2,3,4", Queue{"f", 1, 2, 3, nil, 4})
-	f(periodic.Plain, "f,1,2,3,4\n,5,6,7,8", Queue{"f", 1, 2, 3, nil, 4}, Queue{"", 5, 6, 7, nil, 8})
-	f(periodic.Plain, "a,b,1,2,3,4", Queue{"a,b", 1, 2, 3, nil, 4})
-	f(periodic.Plain, "a\nb\n,1,2,3,4\nc,1,2,3,4", Queue{"a\nb\n", 1, 2, 3, nil, 4}, Queue{"c", 1, 2, 3, nil, 4})
-	f(periodic.CRC, "f,1,2,3,4,5", Queue{"f", 1, 2, 3, n(4), 5})
-	f(periodic.CRC, "7,1,2,3,4,5\nx,1,2,3,4,5", Queue{"7", 1, 2, 3, n(4), 5}, Queue{"x", 1, 2, 3, n(4), 5})
+	f(periodic.Plain, "f,1,2,3,4", Queue{"f", 1, 2, 3, nil, nil, nil, 4})
+	f(periodic.Plain, "f,1,2,3,4\n,5,6,7,8", Queue{"f", 1, 2, 3, nil, nil, nil, 4}, Queue{"", 5, 6, 7, nil, nil, nil, 8})
+	f(periodic.Plain, "a,b,1,2,3,4", Queue{"a,b", 1, 2, 3, nil, nil, nil, 4})
+	f(periodic.Plain, "a\nb\n,1,2,3,4\nc,1,2,3,4", Queue{"a\nb\n", 1, 2, 3, nil, nil, nil, 4}, Queue{"c", 1, 2, 3, nil, nil, nil, 4})
+	f(periodic.CRC, "f,1,2,3,4,5", Queue{"f", 1, 2, 3, n(4), nil, nil, 5})
+	f(periodic.CRC, "7,1,2,3,4,5\nx,1,2,3,4,5", Queue{"7", 1, 2, 3, n(4), nil, nil, 5}, Queue{"x", 1, 2, 3, n(4), nil, nil, 5})
+	if got, err := parseStatus("a,1,2,3,4,5,6,7", detailNumbers); err != nil || !reflect.DeepEqual(got, []Queue{{"a", 1, 2, 3, n(4), n(5), n(6), 7}}) {
+		t.Errorf("with details: %+v, %v", got, err)
+	}
 	for _, bad := range []string{"f", "f,1,2,3", "f,1,2,3,x", "f,1,2,3,4\ng"} {
-		if rows, err := parseStatus(bad, periodic.Plain); err == nil {
+		if rows, err := parseStatus(bad, plainNumbers); err == nil {
 			t.Errorf("%q was read as %v", bad, rows)
 		}
 	}

@@ -1,8 +1,9 @@
 package client
 
 import (
+	"context"
+	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -11,22 +12,53 @@ import (
 
 // Queue is one row of STATUS: a function and how it stands.
 type Queue struct {
-	Func    string `json:"function"`
-	Workers int64  `json:"workers"`          // that can do it
-	Jobs    int64  `json:"jobs"`             // running ones included
-	Running int64  `json:"running"`          // in the hands of workers
-	Locked  *int64 `json:"locked,omitempty"` // waiting for a lock; nil in the 2018 framing
-	Next    int64  `json:"next"`             // when the earliest pending job is due, unix seconds; the server's present when there is none
+	Func    string
+	Workers int64  // that can do it
+	Jobs    int64  // running ones included
+	Running int64  // in the hands of workers
+	Locked  *int64 // waiting for a lock; nil in the 2018 framing
+	Delayed *int64 // not due yet; nil but from Details
+	Waiting *int64 // for other jobs; nil but from Details
+	Next    int64  // when the earliest pending job is due, unix seconds; the server's present when there is none
 }
 
-// parseStatus reads lines of func,workers,jobs,processing[,locked],schedat.
+// Details is Status with all that a Treadle tells; ErrNotTold: another server does not.
+func (c *Client) Details(ctx context.Context) ([]Queue, error) {
+	text, err := c.conn.expect(ctx, periodic.ConfigGet, periodic.Config, func(dst []byte) []byte {
+		return periodic.AppendStr8String(dst, periodic.KeyStatus)
+	})
+	switch {
+	case err != nil:
+		return nil, c.conn.fault("read the status", err)
+	case len(text) == 4: // a number: what another server answers
+		return nil, ErrNotTold
+	}
+	rows, err := parseStatus(string(text), detailNumbers)
+	return rows, c.conn.fault("read the status", err)
+}
+
+// ErrNotTold is a question that the server does not know.
+var ErrNotTold = errors.New("the server does not tell")
+
+// How many numbers a line has.
+const (
+	plainNumbers  = 4
+	crcNumbers    = 5
+	detailNumbers = 7
+)
+
+// numbersOf is how many a STATUS has.
+func numbersOf(framing periodic.Framing) int {
+	if framing == periodic.CRC {
+		return crcNumbers
+	}
+	return plainNumbers
+}
+
+// parseStatus reads lines of func,workers,jobs,processing[,locked[,delayed,waiting]],schedat.
 // Names may hold commas and line ends, so numbers are counted from a line's
 // end, and a line without enough of them is the front of a name.
-func parseStatus(text string, framing periodic.Framing) ([]Queue, error) {
-	numbers := 4
-	if framing == periodic.CRC {
-		numbers = 5
-	}
+func parseStatus(text string, numbers int) ([]Queue, error) {
 	var rows []Queue
 	name := ""
 	for i, line := range strings.Split(text, "\n") {
@@ -54,11 +86,16 @@ func parseRow(line string, numbers int) (q Queue, ok bool) {
 	}
 	at := len(fields) - numbers
 	q.Func = strings.Join(fields[:at], ",")
-	targets := []*int64{&q.Workers, &q.Jobs, &q.Running, &q.Next}
-	if numbers == 5 {
+	targets := []*int64{&q.Workers, &q.Jobs, &q.Running}
+	if numbers >= crcNumbers {
 		q.Locked = new(int64)
-		targets = slices.Insert(targets, 3, q.Locked)
+		targets = append(targets, q.Locked)
 	}
+	if numbers >= detailNumbers {
+		q.Delayed, q.Waiting = new(int64), new(int64)
+		targets = append(targets, q.Delayed, q.Waiting)
+	}
+	targets = append(targets, &q.Next)
 	for i, target := range targets {
 		n, err := strconv.ParseInt(fields[at+i], 10, 64)
 		if err != nil {
