@@ -103,7 +103,7 @@ func (d *dworkStealCmd) Run(c *cli, con *console) error {
 			return errors.New("no task is left")
 		}
 		for _, t := range tasks {
-			fmt.Fprintln(con.out, t.Name)
+			fmt.Fprintln(con.out, printable(t.Name))
 		}
 		return err
 	})
@@ -195,15 +195,15 @@ func (d *dworkLookupCmd) Run(c *cli, con *console) error {
 		case err != nil:
 			return err
 		}
-		fmt.Fprintf(con.out, "task      %s\norigin    %s\n", t.Name, t.Origin)
+		fmt.Fprintf(con.out, "task      %s\norigin    %s\n", printable(t.Name), printable(t.Origin))
 		if t.Location != "" {
-			fmt.Fprintf(con.out, "worker    %s\n", t.Location)
+			fmt.Fprintf(con.out, "worker    %s\n", printable(t.Location))
 		}
 		for _, name := range t.After {
-			fmt.Fprintf(con.out, "after     %s\n", name)
+			fmt.Fprintf(con.out, "after     %s\n", printable(name))
 		}
 		for _, name := range t.Before {
-			fmt.Fprintf(con.out, "before    %s\n", name)
+			fmt.Fprintf(con.out, "before    %s\n", printable(name))
 		}
 		for _, e := range t.Log {
 			fmt.Fprintf(con.out, "%-9s %s\n", strings.ToLower(e.State.String()), time.UnixMicro(e.Time).Format("2006-01-02 15:04:05.000000"))
@@ -219,7 +219,7 @@ func (dworkStatusCmd) Run(c *cli, con *console) error {
 	return c.Dwork.with(func(ctx context.Context, hub *client.Hub) error {
 		text, _, err := hub.Status(ctx)
 		if err == nil {
-			fmt.Fprintln(con.out, text)
+			fmt.Fprintln(con.out, oneLine(text))
 		}
 		return err
 	})

@@ -262,3 +262,31 @@ func TestDworkKilled(t *testing.T) {
 		h = startHub(t, dir)
 	}
 }
+
+// TestDworkEscapes: a task's name that holds a terminal's control codes is shown, and does nothing; others are
+// printed as they are.
+func TestDworkEscapes(t *testing.T) {
+	h := startHub(t, t.TempDir())
+	const evil = "\x1b]0;mine\a\x9b31m"
+	h.says("", 0, "create", "two words é")
+	h.says("", 0, "create", evil, "two words é")
+	const shown = `"\x1b]0;mine\a\x9b31m"`
+	h.says("task      two words é\norigin    *\nbefore    "+shown+"\n*", 0, "lookup", "two words é")
+	h.says("task      "+shown+"\norigin    *\nafter     two words é\n*", 0, "lookup", evil)
+	h.says("two words é\n", 0, "steal", evil)
+	h.says("*\nworker    "+shown+"\n*", 0, "lookup", "two words é")
+	h.says("", 0, "complete", "two words é", "--worker", evil)
+	h.says(shown+"\n", 0, "steal", "-q", "w")
+	h.says(`treadle: no worker is known as x\x1b]0;mine\a\x9b31m`+"\n", 1, "exit", "x"+evil)
+}
+
+// TestOneLine: what a terminal would obey is shown; the rest stays.
+func TestOneLine(t *testing.T) {
+	for in, want := range map[string]string{
+		"plain é": "plain é", " two\nlines\n": "two; lines", "\x1b[2J": `\x1b[2J`, "a\x00b\xffc\u200e": `a\x00b\xffc\u200e`, "\ufffd": "\ufffd", "tab\there": `tab\there`,
+	} {
+		if got := oneLine(in); got != want {
+			t.Errorf("%q: got %q, want %q", in, got, want)
+		}
+	}
+}
