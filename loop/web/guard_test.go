@@ -177,7 +177,8 @@ func TestGuardPages(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	server := New(l, newGuard(t, GuardOptions{}), func() []Sample { return nil }, Page{Pattern: "GET /dwork/graph", Handler: func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "graph") }})
+	server := New(l, newGuard(t, GuardOptions{}), func() []Sample { return nil }, append(Profiles(), Page{Pattern: "GET /dwork/graph", Handler: func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "graph") }},
+		Ready(func() (bool, string) { return true, "ready" }))...)
 	ask := func(path, host string, headers ...string) int {
 		r := httptest.NewRequest(http.MethodGet, path, http.NoBody)
 		r.Host = host
@@ -189,7 +190,7 @@ func TestGuardPages(t *testing.T) {
 		return w.Code
 	}
 	for path, open := range map[string]bool{
-		"/metrics": true, "/healthz": true, "/debug/pprof/": false, "/debug/pprof/cmdline": false, "/debug/pprof/goroutine": false, "/dwork/graph": false,
+		"/metrics": true, "/healthz": true, "/readyz": true, "/debug/pprof/": false, "/debug/pprof/cmdline": false, "/debug/pprof/goroutine": false, "/dwork/graph": false,
 	} {
 		foreign := map[bool]int{true: 200, false: 403}[open]
 		if got := ask(path, "evil.example"); got != foreign {

@@ -52,7 +52,7 @@ func TestContended(t *testing.T) {
 func TestProfilesAreAskedFor(t *testing.T) {
 	for _, pages := range [][]Page{nil, Profiles()} {
 		reply := httptest.NewRecorder()
-		New(nil, newGuard(t, GuardOptions{}), func() []Sample { return nil }, pages...).http.Handler.ServeHTTP(reply, httptest.NewRequest(http.MethodGet, "/debug/pprof/cmdline", nil))
+		New(nil, newGuard(t, GuardOptions{}), func() []Sample { return nil }, pages...).http.Handler.ServeHTTP(reply, httptest.NewRequest(http.MethodGet, "http://localhost/debug/pprof/cmdline", nil))
 		if found := reply.Code == http.StatusOK; found != (pages != nil) {
 			t.Errorf("with %d more pages: %d", len(pages), reply.Code)
 		}
