@@ -52,7 +52,7 @@ func (r *rig) wantReady(status int, text string) {
 // disk, and workers are still sent here.
 func TestFullDiskIsNamed(t *testing.T) {
 	d := newDisk()
-	r := d.on(t, Options{MinFree: 1 << 20, HTTP: "127.0.0.1:0"})
+	r := d.on(t, Options{HTTP: "127.0.0.1:0"})
 	c := r.greet(periodic.Client)
 	c.says("refusing", 0)
 	r.wantReady(200, "ok\n")
