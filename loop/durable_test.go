@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -408,4 +409,31 @@ func TestIdleKeepsNothing(t *testing.T) {
 		c.next()
 	}
 	r.until("no buffer to be kept", state(func(s *session) bool { return s.late == nil && s.marks == nil && s.partial == nil && s.out == nil }))
+}
+
+// TestDroppedNamesakes: a kill while the ends of a dropped queue are on their way to the disk, behind
+// jobs of the same names that were submitted again, leaves a directory that nothing is wrong with.
+func TestDroppedNamesakes(t *testing.T) {
+	const jobs, again = 200_000, 10
+	mem := vfs.NewCrashableMem()
+	r := newDiskOn(mem).on(t, Options{})
+	c := r.greet(periodic.Client)
+	all := count(jobs)
+	for i := range jobs {
+		all = append(all, job("f", fmt.Sprint(i))...)
+	}
+	c.ask(1, periodic.Load, all, byte(periodic.Success))
+	requests := request(2, periodic.DropFunc, str8("f"))
+	for i := range again {
+		requests = append(requests, request(uint32(3+i), periodic.SubmitJob, job("f", fmt.Sprint(i*19999)))...)
+	}
+	c.send(requests)
+	for i := range again + 1 {
+		c.want(uint32(2+i), byte(periodic.Success))
+	}
+	after := mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(1, 1))})
+	if report, err := journal.Check("data", after); err != nil || len(report.Damage) > 0 {
+		t.Errorf("%v, %v", err, report.Damage)
+	}
+	newDiskOn(after).on(t, Options{})
 }

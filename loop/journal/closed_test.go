@@ -3,6 +3,7 @@ package journal
 import (
 	"bytes"
 	"errors"
+	"log/slog"
 	"path"
 	"strings"
 	"testing"
@@ -149,6 +150,25 @@ func TestNamesakes(t *testing.T) {
 	}
 	got, err := reopen(f)
 	if err != nil || got.jobs[first]+got.jobs[second] != "" || got.jobs[last] == "" || len(got.jobs) != 8 {
+		t.Errorf("%v, %d jobs", err, len(got.jobs))
+	}
+}
+
+// TestCloseOnFullDisk: an orderly close for whose witness there is no room is one all the same.
+func TestCloseOnFullDisk(t *testing.T) {
+	f := &faultFS{FS: vfs.NewMem(), kind: failENOSPC, at: 1, forever: true, only: func(op string) bool {
+		return strings.Contains(op, closedName) && !strings.HasPrefix(op, "sync") && !strings.HasPrefix(op, "close")
+	}}
+	var log lines
+	o := testOptions(f)
+	o.Log = slog.New(slog.NewTextHandler(&log, nil))
+	d := mustOpen(t, o)
+	d.create(10)
+	d.wait()
+	if err := d.j.Close(); err != nil || f.hit.Load() == nil || !strings.Contains(log.String(), "level=WARN") {
+		t.Errorf("%v, %s", err, log.String())
+	}
+	if got, err := reopen(f.FS); err != nil || len(got.jobs) != 1 {
 		t.Errorf("%v, %d jobs", err, len(got.jobs))
 	}
 }

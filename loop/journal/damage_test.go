@@ -391,3 +391,43 @@ func TestMissingLogInTheMiddle(t *testing.T) {
 		}
 	}
 }
+
+// TestHarmlessGap: a gap in a log in which no group is missing is passed over, with what is
+// behind it.
+func TestHarmlessGap(t *testing.T) {
+	t.Parallel()
+	f := vfs.NewMem()
+	if _, err := reopen(f); err != nil {
+		t.Fatal(err)
+	}
+	m := takeImage(t, f, testDir)
+	name, b := m.liveLog(t)
+	parts := mustScan(t, name, b)
+	last, err := batchMeta(parts[len(parts)-1].data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	delete(m, path.Join(testDir, storeName, closedName))
+	delete(m, name)
+	l := newTestLog(t, 9)
+	for _, p := range parts {
+		l.add(p.data)
+	}
+	add := func(seq uint64) {
+		batch := appendPut(startBatch(nil), &Record{Seq: seq, Space: 1, Queue: []byte("q"), Name: fmt.Append(nil, seq)})
+		sealBatch(batch, &meta{group: last.group + seq, previous: last.group + seq - 1, epoch: last.epoch, top: seq, jobs: 1, settled: true}, 1)
+		l.add(batch)
+	}
+	add(1)
+	at := len(l.b)
+	l.b = l.key.appendChunk(l.b, 0, fullChunk, []byte("damaged"))
+	l.b[at] ^= 1
+	add(2)
+	disk := m.with(path.Join(path.Dir(name), logName(9)), l.b).disk(t)
+	if r, err := Check(testDir, disk); err != nil || r.Jobs != 2 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if got, err := reopen(disk); err != nil || len(got.jobs) != 2 {
+		t.Errorf("%v, %d jobs", err, len(got.jobs))
+	}
+}

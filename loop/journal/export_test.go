@@ -137,6 +137,7 @@ func TestImportRefuses(t *testing.T) {
 		head + `[1]`:                     "line 2:",
 		head + job + job + `null`:        "line 4:",
 		head + `{"kind":"job"}`:          "line 2: a job without a space",
+		head + job + job:                 "jobs that have the queue and name of a later one",
 		head + `{"kind":"job","x":1}`:    `line 2: an unknown member "x"`,
 		head + `{"Kind":"job"}`:          `line 2: an unknown member "Kind"`,
 		head + `{"kind":"job","key":""}`: `line 2: an unknown member "key"`,

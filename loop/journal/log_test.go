@@ -2,8 +2,6 @@ package journal
 
 import (
 	"bytes"
-	"fmt"
-	"math/rand/v2"
 	"path"
 	"testing"
 
@@ -118,66 +116,6 @@ func TestLogChunks(t *testing.T) {
 			}
 		}
 	})
-}
-
-// A start that breaks off while it brings a log into the store, and a loss of power with
-// it: the part that is in the store must not outlive what it was read from, which the
-// process before had written and not synced.
-func TestPowerFailsInRecovery(t *testing.T) {
-	t.Parallel()
-	f := vfs.NewCrashableMem()
-	o := testOptions(f)
-	o.Sync, o.LogSize = Never, 4<<20
-	d := mustOpen(t, o)
-	for range 2 {
-		for range 300 {
-			d.create(1000)
-		}
-		d.wait()
-		for seq := d.next - 300; seq < d.next; seq += 2 {
-			d.change(seq, 1)
-		}
-		d.wait()
-	}
-	m := imageOf(t, f)
-	if err := d.j.Close(); err != nil {
-		t.Fatal(err)
-	}
-	name, b := m.liveLog(t)
-	o.BatchSize = 16 << 10 // the store is given the log in many pieces
-	step := int64(1)
-	if testing.Short() {
-		step = 3
-	}
-	for at := int64(1); ; at += step {
-		disk := m.with(name, nil).crashable(t)
-		log, err := disk.OpenReadWrite(name, vfs.WriteCategoryUnspecified)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := log.Write(bytes.Clone(b)); err != nil { // and no sync
-			t.Fatal(err)
-		}
-		broken := o
-		faulty := &faultFS{FS: disk, at: at, forever: true}
-		broken.FS = faulty
-		if next, err := openDriver(t, broken); err == nil {
-			_ = next.j.Close() // whatever it says, the power fails
-		}
-		if faulty.hit.Load() == nil {
-			if at < 20 {
-				t.Fatalf("only %d operations", at)
-			}
-			return
-		}
-		got, err := reopen(disk.CrashClone(vfs.CrashCloneCfg{RNG: rand.New(rand.NewPCG(1, 2))}))
-		if err == nil {
-			err = d.verify(got, 0)
-		}
-		if err != nil {
-			t.Fatalf("%s: %v", fmt.Sprintf("operation %d (%s)", at, *faulty.hit.Load()), err)
-		}
-	}
 }
 
 // When checkpoints cannot keep up, commits wait, and so do not fill the disk with logs; a

@@ -1,0 +1,139 @@
+package journal
+
+import (
+	"bytes"
+	"encoding/binary"
+	"hash/crc32"
+	"path"
+	"strings"
+	"testing"
+)
+
+// plantedSeq is the number of a job that a client has written into its workload.
+const plantedSeq = 1 << 20
+
+var formatFile = path.Join(testDir, storeName, formatName)
+
+// plantedBatch is a group that follows the group previous, with a job that nobody submitted.
+func plantedBatch(previous, epoch uint64) []byte {
+	batch := appendPut(startBatch(nil), &Record{Seq: plantedSeq, Space: 1, Queue: []byte("planted"), Name: []byte("planted")})
+	sealBatch(batch, &meta{group: previous + 1, previous: previous, epoch: epoch, top: plantedSeq, jobs: 1, settled: true}, 1)
+	return batch
+}
+
+// TestFormat2Stale: bytes of a workload that stand behind the last group of a log of format 2,
+// as that format's framing and with any group number but the next, are taken neither by a start
+// nor by a repair. The next number cannot be told from the server's own.
+func TestFormat2Stale(t *testing.T) {
+	m, want := format2(t, "killed")
+	name, b := m.liveLog(t)
+	parts, _ := format2Framing(fileNumber(path.Base(name))).parts(t, b)
+	var last meta
+	end := 0
+	for _, p := range parts {
+		if p.whole {
+			last, _ = batchMeta(p.data)
+			end = int(p.end)
+		}
+	}
+	for _, previous := range []uint64{1, last.group + 1, last.group + 1000} {
+		bad := append(bytes.Clone(b[:end]), format2Record(nil, fileNumber(path.Base(name)), plantedBatch(previous, 1))...)
+		bad = append(bad, b[min(len(b), len(bad)):]...)
+		m := m.with(name, bad)
+		if got, err := reopen(m.disk(t)); err == nil && !got.equal(want) {
+			t.Errorf("behind group %d: %s", previous, got.diff(want))
+		}
+		disk := m.with(formatFile, []byte("treadle journal ?\n")).disk(t) // needs a repair
+		if _, err := Repair(testDir, disk); err != nil {
+			t.Errorf("behind group %d: %v", previous, err)
+		}
+		if got, err := reopen(disk); err != nil || got.jobs[plantedSeq] != "" {
+			t.Errorf("behind group %d, repaired: %v, %s", previous, err, got.diff(want))
+		}
+	}
+}
+
+// TestFormat2Planted: a workload in a log of format 2 that looks like a log of format 3 from the
+// second copy of its head on is not read as one, whatever FORMAT says.
+func TestFormat2Planted(t *testing.T) {
+	m, _ := format2(t, "closed")
+	name, _ := m.liveLog(t)
+	number := fileNumber(path.Base(name))
+	h, err := openHome(m.disk(t), testDir, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := h.survey(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := newTestLog(t, number)
+	l.add(plantedBatch(s.stored.group, s.stored.epoch))
+	log := format2Log(number, s.stored, l.b[logPage:])
+	if !bytes.HasPrefix(log[logPage:], []byte(logMagic)) {
+		t.Fatal("the workload is elsewhere")
+	}
+	m = m.with(name, log)
+	for _, text := range []string{"treadle journal 2\n", "treadle journal 3\n", "treadle journal ?\n"} {
+		disk := m.with(formatFile, []byte(text)).disk(t)
+		if got, err := reopen(disk); err == nil && got.jobs[plantedSeq] != "" {
+			t.Errorf("%q: a start takes the planted job", text)
+		}
+		if _, err := Repair(testDir, disk); err != nil {
+			t.Errorf("%q: %v", text, err)
+		}
+		if got, err := reopen(disk); err != nil || got.jobs[plantedSeq] != "" {
+			t.Errorf("%q: %v, a repair takes the planted job", text, err)
+		}
+	}
+}
+
+// format2Log is a log of format 2 with one group, that behind before. Its job has a workload
+// with the bytes second where a log of format 3 has the second copy of its head.
+func format2Log(number uint64, before meta, second []byte) (log []byte) {
+	workload := make([]byte, 60<<10)
+	group := func() []byte {
+		batch := appendPut(startBatch(nil), &Record{Seq: 5000, Space: 1, Queue: []byte("q"), Name: []byte("n"), Workload: workload})
+		sealBatch(batch, &meta{group: before.group + 1, previous: before.group, epoch: before.epoch + 1, top: 5000, jobs: 1, settled: true}, 1)
+		return batch
+	}
+	copy(workload, "here it begins")
+	begins := bytes.Index(group(), []byte("here it begins")) + format2Head
+	clear(workload)
+	copy(workload[logPage-begins:], second)
+	for record := group(); len(record) > 0; {
+		n := min(logBlock-len(log)%logBlock-format2Head, len(record))
+		kind := middleChunk
+		switch first, last := len(log) == 0, n == len(record); {
+		case first && last:
+			kind = fullChunk
+		case first:
+			kind = firstChunk
+		case last:
+			kind = lastChunk
+		}
+		chunk := format2Record(nil, number, record[:n])
+		chunk[6] = byte(kind + format2Kinds)
+		sum := crc32.Checksum(chunk[6:], castagnoli)
+		binary.LittleEndian.PutUint32(chunk, (sum>>15|sum<<17)+0xa282ead8)
+		log, record = append(log, chunk...), record[n:]
+	}
+	return log
+}
+
+// TestFormat2Unnamed: a repair finds all jobs of a directory of format 2 whose FORMAT is damaged.
+func TestFormat2Unnamed(t *testing.T) {
+	m, want := format2(t, "killed")
+	for _, text := range []string{"treadle journal ?\n", "treadle journal 3\n"} {
+		disk := m.with(formatFile, []byte(text)).disk(t)
+		if _, err := reopen(disk); err == nil || !strings.Contains(err.Error(), "treadle journal check") {
+			t.Errorf("%q: %v", text, err)
+		}
+		if _, err := Repair(testDir, disk); err != nil {
+			t.Errorf("%q: %v", text, err)
+		}
+		if got, err := reopen(disk); err != nil || !got.equal(want) {
+			t.Errorf("%q: %v, %s", text, err, got.diff(want))
+		}
+	}
+}
