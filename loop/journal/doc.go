@@ -49,7 +49,7 @@
 //	store           the store, of github.com/cockroachdb/pebble, whose own log is not used
 //	store/log       the logs: NUMBER.log, and NUMBER.spare for one that will be used again
 //	store/CLOSED    up to which group an orderly close has written everything
-//	store/FORMAT    "treadle journal 3": the version of all this. It is written last,
+//	store/FORMAT    "treadle journal 3, sum N": the version of all this. It is written last,
 //	                so a store with this file is whole
 //	store.new       one that is being made; becomes store when it is whole
 //	store.old       one that another takes the place of
