@@ -289,7 +289,7 @@ func (p *powerFS) RemoveAll(name string) error {
 	defer p.mu.Unlock()
 	var all func(string)
 	all = func(at string) {
-		if names, err := p.FS.List(at); err == nil {
+		if names, err := p.List(at); err == nil {
 			slices.Sort(names)
 			for _, n := range names {
 				all(path.Join(at, n))
@@ -297,7 +297,7 @@ func (p *powerFS) RemoveAll(name string) error {
 		}
 		_ = p.remove(at)
 	}
-	if _, err := p.FS.Stat(name); err == nil {
+	if _, err := p.Stat(name); err == nil {
 		all(name)
 	}
 	return p.FS.RemoveAll(name)
