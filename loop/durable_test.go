@@ -283,14 +283,15 @@ func TestDiskFillsUp(t *testing.T) {
 	r.wantMetric("treadle_journal_jobs", 2) // it and its function
 }
 
-// TestLoadWithoutRoom: nothing is taken in of a LOAD that is larger than the room on the disk.
+// TestLoadWithoutRoom: nothing is taken in of a LOAD that is larger than the room on the disk,
+// where it comes to stand twice, in a log and in the store.
 func TestLoadWithoutRoom(t *testing.T) {
 	const least = journal.LeastFree
 	d := newDisk()
 	r := d.on(t, Options{MinFree: least, HTTP: "127.0.0.1:0"})
 	c := r.greet(periodic.Client)
 	args := slices.Concat(count(2), job("f", "a"), job("f", "b"))
-	d.free.Store(least + uint64(len(args)) - 1)
+	d.free.Store(least + 2*uint64(len(args)) - 1)
 	r.feed.journal.Look()
 	c.ask(1, periodic.Load, args, byte(periodic.Unknown))
 	r.wantMetric("treadle_jobs", 0)

@@ -64,6 +64,8 @@ func TestStopWaitsForRunningJobs(t *testing.T) {
 		idle.ping()
 		r.end()
 		r.refused()
+		waits := func() bool { return len(log.lines("waiting for those that are running\" jobs=1 ")) == 1 }
+		r.until("the stop to wait", waits)
 		client.ask(2, periodic.SubmitJob, job("f", "second"), byte(periodic.Success))
 		worker.send(request(3, periodic.GrabJob))
 		worker.ping()
@@ -75,7 +77,7 @@ func TestStopWaitsForRunningJobs(t *testing.T) {
 				t.Errorf("a worker got %x", got)
 			}
 		}
-		if len(log.lines("waiting for those that are running\" jobs=1 ")) != 1 || len(log.lines("level=WARN")) > 0 {
+		if !waits() || len(log.lines("level=WARN")) > 0 {
 			t.Errorf("the log says %s", log.said.String())
 		}
 	}
