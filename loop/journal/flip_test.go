@@ -67,7 +67,7 @@ func TestFlips(t *testing.T) {
 	killed, closed, states := flipWorld(t)
 	step := 3
 	if testing.Short() {
-		step = 13
+		step = 61
 	}
 	for _, m := range []image{killed, closed} {
 		for _, name := range slices.Sorted(maps.Keys(m)) {
@@ -76,7 +76,7 @@ func TestFlips(t *testing.T) {
 			}
 			few := step
 			if len(m[name]) < 200 {
-				few = 1
+				few = min(step, 5)
 			}
 			for at := 0; at < len(m[name]); at += few {
 				isLog := strings.HasSuffix(name, ".log") || strings.HasSuffix(name, ".spare")
@@ -127,7 +127,7 @@ func TestFlipsInManyLogs(t *testing.T) {
 	t.Parallel()
 	step := 37
 	if testing.Short() {
-		step = 211
+		step = 997
 	}
 	for _, mode := range []Mode{Always, Interval} {
 		f := &slowSync{FS: vfs.NewCrashableMem()}

@@ -45,7 +45,11 @@ type powerWorld struct {
 func TestPowerLoss(t *testing.T) {
 	t.Parallel()
 	var states atomic.Int64
-	for i := range *powerSeeds {
+	seeds := *powerSeeds
+	if testing.Short() {
+		seeds = min(seeds, 2)
+	}
+	for i := range seeds {
 		seed := uint64(*powerFirst + i)
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 77))
