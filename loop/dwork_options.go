@@ -51,7 +51,7 @@ func (o *DworkOptions) fillDefaults() {
 func (o *DworkOptions) validate() error {
 	switch {
 	case o.MaxFrame < minFrame || o.MaxFrame > math.MaxInt32:
-		return badOption("dwork-max-frame", "%d is not between %d and %d bytes", o.MaxFrame, minFrame, math.MaxInt32)
+		return badOption("dwork-max-frame", "%v is not between %v and %v", size(o.MaxFrame), size(minFrame), size(math.MaxInt32))
 	case o.MaxSteal < 1:
 		return badOption("dwork-max-steal", "%d is below 1", o.MaxSteal)
 	case o.Idle != DworkExit && o.Idle != DworkNotFound:

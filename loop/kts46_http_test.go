@@ -116,7 +116,7 @@ func TestKtsHugeBodies(t *testing.T) {
 		if _, err := io.WriteString(c, request); err != nil {
 			t.Fatal(err)
 		}
-		if status, body := answer(t, c); status != 413 || !strings.Contains(body, "1048576") {
+		if status, body := answer(t, c); status != 413 || !strings.Contains(body, "1MiB") {
 			t.Errorf("%s: status %d, %s", protocol, status, body)
 		}
 		// In chunks, without end: the connection is closed when it is too long.

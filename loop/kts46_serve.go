@@ -144,7 +144,7 @@ func (h *ktsHub) body(w http.ResponseWriter, r *http.Request) (body []byte, hear
 	}
 	h.stats.tooLarge.Add(1)
 	w.Header().Set("Connection", "close")
-	h.send(w, http.StatusRequestEntityTooLarge, "text/plain", []byte("a call has at most "+strconv.Itoa(kts46.MaxRequest)+" bytes\n"))
+	h.send(w, http.StatusRequestEntityTooLarge, "text/plain", []byte("a call has at most "+size(kts46.MaxRequest).String()+"\n"))
 	return nil, nil, false
 }
 

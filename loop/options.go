@@ -201,6 +201,9 @@ func badOption(setting, format string, args ...any) error {
 	return &OptionError{Setting: setting, Err: fmt.Errorf(format, args...)}
 }
 
+// size spells a setting in bytes. A negative one is a 0 that was asked for: 0 itself means the default.
+func size(n int) journal.Size { return journal.Size(max(n, 0)) }
+
 // validate fills defaults in place and refuses values that cannot work.
 func (o *Options) validate() error {
 	o.fillDefaults()
@@ -221,15 +224,15 @@ func (o *Options) validate() error {
 	case o.Shards < 1 || o.Shards > maxShards:
 		return badOption("shards", "%d is not between 1 and %d", o.Shards, maxShards)
 	case o.MaxFrame < minFrame || o.MaxFrame > maxFrame:
-		return badOption("max-frame", "%d is not between %d and %d bytes", o.MaxFrame, minFrame, maxFrame)
+		return badOption("max-frame", "%v is not between %v and %v", size(o.MaxFrame), size(minFrame), size(maxFrame))
 	case o.GloomMaxFrame < minFrame || o.GloomMaxFrame > math.MaxInt32:
-		return badOption("gloom-max-frame", "%d is not between %d and %d bytes", o.GloomMaxFrame, minFrame, math.MaxInt32)
+		return badOption("gloom-max-frame", "%v is not between %v and %v", size(o.GloomMaxFrame), size(minFrame), size(math.MaxInt32))
 	case o.MaxOutbound < max(o.MaxFrame, o.GloomMaxFrame):
-		return badOption("max-outbound", "%d is below the largest frame, %d: the largest result would never fit", o.MaxOutbound, max(o.MaxFrame, o.GloomMaxFrame))
+		return badOption("max-outbound", "%v is below the largest frame, %v: the largest result would never fit", size(o.MaxOutbound), size(max(o.MaxFrame, o.GloomMaxFrame)))
 	case o.SyncInterval < 0:
 		return badOption("sync-interval", "a time cannot be negative")
 	case o.Data != NoData && o.MinFree < journal.LeastFree:
-		return badOption("min-free", "%d bytes are less than the store needs to go on, and to start again, when the disk is full: give it at least %dMiB", o.MinFree, journal.LeastFree>>20)
+		return badOption("min-free", "%v is less than the store needs to go on, and to start again, when the disk is full: give it at least %v", size(o.MinFree), size(journal.LeastFree))
 	case o.HandshakeTimeout < 0:
 		return badOption("handshake-timeout", "a time cannot be negative")
 	case o.FrameTimeout < 0:

@@ -172,10 +172,10 @@ func (s *Server) serve(ctx context.Context) {
 func (s *Server) announce() {
 	var memory any = "none"
 	if limit := debug.SetMemoryLimit(-1); limit != math.MaxInt64 {
-		memory = limit
+		memory = journal.Size(limit)
 	}
 	s.log.Info("treadle is ready", "version", s.o.Version, "data", s.o.Data, "loops", s.o.Loops, "shards", s.o.Shards,
-		"max-connections", s.o.MaxConnections, "max-frame", s.o.MaxFrame, "memory-limit", memory)
+		"max-connections", s.o.MaxConnections, "max-frame", size(s.o.MaxFrame), "memory-limit", memory)
 	for _, l := range s.listening {
 		s.log.Info("listening", "protocol", l.Protocol, "address", l.Address)
 	}

@@ -234,9 +234,11 @@ func TestExitCodes(t *testing.T) {
 	f("serve --drain=-1s", 2, "--drain")
 	f("serve --handshake-timeout 0s", 2, "--handshake-timeout")
 	f("serve --sync-interval 0s", 2, "--sync-interval")
-	for _, setting := range []string{"--max-frame", "--gloom-max-frame", "--dwork-max-frame", "--dwork-max-steal"} {
-		f("serve --data none "+setting+" 0", 2, setting+": 0 is below 1")
+	for _, setting := range []string{"--max-frame", "--gloom-max-frame", "--dwork-max-frame"} {
+		f("serve --data none "+setting+" 0", 2, setting+": 0 bytes is not between 1KiB and ")
 	}
+	f("serve --data none --dwork-max-steal 0", 2, "--dwork-max-steal: 0 is below 1")
+	f("serve --min-free 0", 2, "--min-free: 0 bytes is less than the store needs to go on, and to start again, when the disk is full: give it at least 128MiB")
 	f("serve --config "+file, 2, file+" line 1")
 
 	if out, errs, code := treadle(t, ""); code != 2 || out != "" || !strings.Contains(errs, "treadle serve") {

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"treadle/loop/journal"
 )
 
 const (
@@ -150,7 +152,7 @@ func (c *child) outcome(ctx context.Context, err error, last *lastLine, data *li
 		err = nil // it has exited well; what it left behind is not waited for
 	}
 	if err == nil && data.over {
-		err = fmt.Errorf("its result is larger than %d bytes", data.most)
+		err = fmt.Errorf("its result is larger than %v", journal.Size(data.most))
 	}
 	return outcome{err: err, later: last.seconds(), data: data.kept.Bytes()}
 }

@@ -115,7 +115,7 @@ func TestServeOptions(t *testing.T) {
 		loop.Options{Dwork: loop.DworkOptions{Listen: []string{"off"}, MaxFrame: 1 << 20, MaxSteal: 7, Idle: "notfound", Restart: "ready", Lease: time.Minute, Remember: 2 * time.Minute}})
 	f([]string{"--data", "none", "--sync=interval", "--sync-interval", "1s", "--min-free=1g"},
 		loop.Options{Data: loop.NoData, Sync: "interval", SyncInterval: time.Second, MinFree: 1 << 30})
-	f([]string{"--min-free=0"}, loop.Options{MinFree: 1})
+	f([]string{"--min-free=0"}, loop.Options{MinFree: -1})
 	f([]string{"--loops=2", "--shards=3", "--max-connections=4", "--max-frame=5m", "--max-outbound=6m"},
 		loop.Options{Loops: 2, Shards: 3, MaxConnections: 4, MaxFrame: 5 << 20, MaxOutbound: 6 << 20})
 	f([]string{"--handshake-timeout=1s", "--frame-timeout=2m", "--drain=0s"},

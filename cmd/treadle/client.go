@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"treadle/loop/client"
+	"treadle/loop/journal"
 )
 
 const (
@@ -67,7 +68,7 @@ func fits(ctx context.Context, server *client.Client, j *client.Job) error {
 	}
 	most, err := server.MaxFrame(ctx)
 	if size := len(j.Func) + len(j.Name) + len(j.Workload) + jobOverhead; err == nil && most > 0 && int64(size) > most {
-		err = fmt.Errorf("the workload has %d bytes, and the server at %s takes requests of up to %d: raise its --max-frame, or send the name of a file", len(j.Workload), server.Address(), most)
+		err = fmt.Errorf("the workload has %v, and the server at %s takes requests of up to %v: raise its --max-frame, or send the name of a file", journal.Size(len(j.Workload)), server.Address(), journal.Size(most))
 	}
 	return err
 }
@@ -75,7 +76,7 @@ func fits(ctx context.Context, server *client.Client, j *client.Job) error {
 // perhapsTooLarge adds why a server may have hung up on a job.
 func perhapsTooLarge(err error, j *client.Job) error {
 	if errors.Is(err, client.ErrClosed) && len(j.Workload) >= largeJob {
-		return fmt.Errorf("%w, perhaps because it takes no requests of %d bytes", err, len(j.Workload))
+		return fmt.Errorf("%w, perhaps because it takes no requests of %v", err, journal.Size(len(j.Workload)))
 	}
 	return err
 }

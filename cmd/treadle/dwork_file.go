@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"treadle/loop/client"
+	"treadle/loop/journal"
 )
 
 type dworkAddfileCmd struct {
@@ -104,7 +105,7 @@ func (a *adder) read(ctx context.Context, r io.Reader) error {
 	}
 	switch err := lines.Err(); {
 	case errors.Is(err, bufio.ErrTooLong):
-		return fmt.Errorf("line %d has more than %d bytes", n+1, maxTaskLine)
+		return fmt.Errorf("line %d has more than %v", n+1, journal.Size(maxTaskLine))
 	case err != nil:
 		return err
 	}

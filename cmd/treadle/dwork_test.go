@@ -93,7 +93,7 @@ func TestDworkCommands(t *testing.T) {
 	if err := os.WriteFile(file, append([]byte("\n"), make([]byte, maxTaskLine+1)...), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	h.says("treadle: "+file+": line 2 has more than 16777216 bytes (the 0 tasks before are added)\n", 1, "addfile", file)
+	h.says("treadle: "+file+": line 2 has more than 16MiB (the 0 tasks before are added)\n", 1, "addfile", file)
 	h.says("dhub: 4 active tasks, 2 ready.\n", 0, "status")
 	dot := filepath.Join(dir, "g.dot")
 	if out, errs, code := treadle(t, "", "dwork", "graph", dot, "--http", h.http); out+errs != "" || code != 0 {

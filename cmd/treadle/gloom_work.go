@@ -12,6 +12,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"treadle/loop/client"
+	"treadle/loop/journal"
 )
 
 type gloomWorkCmd struct {
@@ -193,7 +194,7 @@ func (c *crew) do(kill context.Context, slave *client.Slave, job *client.GloomJo
 	}
 	body := client.GloomValue(result.data)
 	if len(body) > maxResult && result.err == nil {
-		result.err = fmt.Errorf("its response is larger than %d bytes", maxResult)
+		result.err = fmt.Errorf("its response is larger than %v", journal.Size(maxResult))
 	}
 	if result.err != nil {
 		c.say("%q %q failed: %v", c.Type, id, result.err)

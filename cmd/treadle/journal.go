@@ -109,7 +109,7 @@ func printReport(out io.Writer, dir string, r journal.Report, asJSON bool) error
 	fmt.Fprintf(w, "records\t%d\n", r.Jobs)
 	fmt.Fprintf(w, "settings\t%d\n", r.Settings)
 	fmt.Fprintf(w, "last group\t%d\n", r.Group)
-	fmt.Fprintf(w, "files\t%d tables, %d logs, %d bytes\n", r.Tables, r.Logs, r.Size)
+	fmt.Fprintf(w, "files\t%s, %s, %v\n", counted(r.Tables, "table"), counted(r.Logs, "log"), journal.Size(r.Size))
 	for _, d := range r.Damage {
 		fmt.Fprintf(w, "damaged\t%v\n", d)
 	}

@@ -113,20 +113,18 @@ func (s *serveCmd) refuseZeros() error {
 			return &loop.OptionError{Setting: t.setting, Err: fmt.Errorf("%v is too short", t.value)}
 		}
 	}
-	for _, n := range []struct {
-		setting string
-		value   int
-	}{
-		{"max-frame", int(s.MaxFrame)},
-		{"gloom-max-frame", int(s.GloomMaxFrame)},
-		{"dwork-max-frame", int(s.DworkMaxFrame)},
-		{"dwork-max-steal", s.DworkMaxSteal},
-	} {
-		if n.value < 1 {
-			return &loop.OptionError{Setting: n.setting, Err: fmt.Errorf("%d is below 1", n.value)}
-		}
+	if s.DworkMaxSteal < 1 {
+		return &loop.OptionError{Setting: "dwork-max-steal", Err: fmt.Errorf("%d is below 1", s.DworkMaxSteal)}
 	}
 	return nil
+}
+
+// asked is a size as the server takes it, which refuses a negative one and reads a zero as the default.
+func asked(size byteSize) int {
+	if size == 0 {
+		return -1
+	}
+	return int(size)
 }
 
 // options are the flags as the server takes them. A zero there means the default, so
@@ -150,17 +148,17 @@ func (s *serveCmd) options() (loop.Options, error) {
 	return loop.Options{
 		Disbatch: node,
 		Periodic: s.Periodic, Bind: s.Bind, RunDir: s.RunDir, PeriodicGrab: loop.Grab(s.PeriodicGrab), PeriodicCRC: s.PeriodicCRC, PeriodicShutdown: s.PeriodicShutdown, HTTP: s.HTTP, AllowHosts: s.AllowHost, Pprof: s.Pprof,
-		GloomMasters: s.GloomMasters, GloomSlaves: s.GloomSlaves, GloomMaxFrame: int(s.GloomMaxFrame),
+		GloomMasters: s.GloomMasters, GloomSlaves: s.GloomSlaves, GloomMaxFrame: asked(s.GloomMaxFrame),
 		Dwork: loop.DworkOptions{
-			Listen: s.Dwork, MaxFrame: int(s.DworkMaxFrame), MaxSteal: s.DworkMaxSteal, Idle: s.DworkIdle,
+			Listen: s.Dwork, MaxFrame: asked(s.DworkMaxFrame), MaxSteal: s.DworkMaxSteal, Idle: s.DworkIdle,
 			Restart: s.DworkRestart, Lease: s.DworkLease, Remember: s.DworkRemember,
 		},
 		Kts46: loop.Kts46Options{
 			Listen: s.Kts46, JSON: s.Kts46JSON, Timeout: s.Kts46Timeout, TimeoutUnit: s.Kts46TimeoutUnit,
 			RestartAfter: s.Kts46RestartAfter, Databases: s.Kts46Databases,
 		},
-		Data: s.Data, Sync: s.Sync, SyncInterval: s.SyncInterval, MinFree: max(int(s.MinFree), 1),
-		Loops: s.Loops, Shards: s.Shards, MaxConnections: s.MaxConnections, MaxFrame: int(s.MaxFrame), MaxOutbound: int(s.MaxOutbound),
+		Data: s.Data, Sync: s.Sync, SyncInterval: s.SyncInterval, MinFree: asked(s.MinFree),
+		Loops: s.Loops, Shards: s.Shards, MaxConnections: s.MaxConnections, MaxFrame: asked(s.MaxFrame), MaxOutbound: int(s.MaxOutbound),
 		HandshakeTimeout: s.HandshakeTimeout, FrameTimeout: s.FrameTimeout, Drain: max(s.Drain, time.Nanosecond),
 		Version: version,
 	}, nil

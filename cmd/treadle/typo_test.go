@@ -66,11 +66,11 @@ func TestTypos(t *testing.T) {
 		file := config(t, text)
 		f("--config "+file+" line 3: "+says, "serve", "--config", file, "--data", "none")
 	}
-	g("# one\n\nmax-frame = 5\n", "max-frame: 5 is not between")
+	g("# one\n\nmax-frame = 5\n", "max-frame: 5 bytes is not between 1KiB and 2147482623 bytes")
 	g("# one\n\nlog-level = \"loud\"\n", "log-level must be one of")
 	g("# one\n\nhandshake-timeout = 0\n", "handshake-timeout: 0s is too short")
 	g("# one\n\nperiodic = [\"a\",\n\"b\"]\n", `periodic: "a" is neither tcp://host:port nor unix:///path`)
-	f("--max-frame: 6 is not between", "serve", "--config", config(t, "max-frame = 5\n"), "--max-frame", "6")
+	f("--max-frame: 6 bytes is not between", "serve", "--config", config(t, "max-frame = 5\n"), "--max-frame", "6")
 }
 
 // TestHelpAndVersion: they are found under the words that other programs have for them.
@@ -148,7 +148,7 @@ func TestRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, command := range []string{"submit", "run", "--crc submit"} {
-		u.fails(`treadle: the workload has 3145728 bytes, and the server at .* takes requests of up to 2097152: raise its --max-frame, or .*\n`, command+" f n -w @"+large)
+		u.fails(`treadle: the workload has 3MiB, and the server at .* takes requests of up to 2MiB: raise its --max-frame, or .*\n`, command+" f n -w @"+large)
 	}
 	u.fails(`treadle: cannot run "f" "n" at .*: no worker for this function is connected, and the job was not submitted: start one with treadle work f -- CMD\n`, "--crc run f n")
 	u.fails(`treadle: no worker serves "f": the job is queued until one does \(treadle work f -- CMD\)\n`+

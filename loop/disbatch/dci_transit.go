@@ -234,7 +234,7 @@ func bounded(on *transit, next http.Handler) http.Handler {
 func unread(err error) reply {
 	var large *http.MaxBytesError
 	if errors.As(err, &large) {
-		return reply{status: http.StatusRequestEntityTooLarge, body: object{"error": fmt.Sprintf("the body is over %d bytes: create the tasks in several requests", large.Limit)}}
+		return reply{status: http.StatusRequestEntityTooLarge, body: object{"error": fmt.Sprintf("the body is over %dMiB: create the tasks in several requests", large.Limit>>20)}}
 	}
 	return bad("%v", err)
 }

@@ -110,7 +110,7 @@ func (s *Store) ReadFile(ctx context.Context, id bson.ObjectID) (string, error) 
 			return "", fmt.Errorf("the file %s is damaged: a chunk is of the type %s", id.Hex(), data.Type)
 		}
 		if b.Len() > maxFile {
-			return "", fmt.Errorf("the file %s is over %d bytes", id.Hex(), maxFile)
+			return "", fmt.Errorf("the file %s is over %dMiB", id.Hex(), maxFile>>20)
 		}
 	}
 	if err := cursor.Err(); err != nil {

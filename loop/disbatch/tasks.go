@@ -54,7 +54,7 @@ type SearchOptions struct {
 const maxFound = 32 << 20
 
 // errFound says that a search finds more than that.
-var errFound = fmt.Errorf("the tasks have more than %d bytes: ask for fewer, or for fewer of their fields", maxFound)
+var errFound = fmt.Errorf("the tasks have more than %dMiB: ask for fewer, or for fewer of their fields", maxFound>>20)
 
 // Search returns the tasks that a filter finds.
 func (s *Store) Search(ctx context.Context, filter any, o SearchOptions) ([]Task, error) {

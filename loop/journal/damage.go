@@ -25,7 +25,7 @@ func (d Damage) String() string {
 		s = fmt.Sprintf("at offset %d: %s", d.Offset, s)
 	}
 	if d.Length > 0 {
-		s = fmt.Sprintf("%s (%d bytes)", s, d.Length)
+		s = fmt.Sprintf("%s (%v)", s, Size(d.Length))
 	}
 	if d.File != "" {
 		s = d.File + " " + s

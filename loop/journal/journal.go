@@ -151,7 +151,7 @@ func (j *Journal) openLogs(s *survey) error {
 	j.log = newLogWriter(j.guard, dir, &j.options, s.number, j.stalled)
 	for _, d := range s.dropped {
 		j.figures.Dropped += uint64(d.Length)
-		j.options.Log.Warn("the end of a log is left out", "file", d.File, "offset", d.Offset, "bytes", d.Length, "why", d.What)
+		j.options.Log.Warn("the end of a log is left out", "file", d.File, "offset", d.Offset, "size", Size(d.Length), "why", d.What)
 	}
 	if err := errors.Join(j.guard.MkdirAll(dir, 0o700), syncDir(j.guard, j.home.store())); err != nil {
 		return err

@@ -85,3 +85,16 @@ func onDisk(t *testing.T, dir string) (size uint64) {
 	}
 	return size
 }
+
+// A size is spelled as the flags are, and never like another one.
+func TestSizeText(t *testing.T) {
+	for size, want := range map[Size]string{
+		0: "0 bytes", 1: "1 byte", 2: "2 bytes", 1023: "1023 bytes", 1 << 10: "1KiB", 1<<10 + 1: "1025 bytes", 1536: "1.5KiB", 64 << 10: "64KiB",
+		64 << 20: "64MiB", 64<<20 + 1: "67108865 bytes", 64<<20 - 1<<10: "65535KiB", 70_000_000: "66.8MiB", 254541824: "242.8MiB",
+		1 << 30: "1GiB", 3 << 29: "1.5GiB", 1<<31 - 1: "2147483647 bytes", 5 << 40: "5120GiB",
+	} {
+		if got := size.String(); got != want {
+			t.Errorf("%d: %q, want %q", int64(size), got, want)
+		}
+	}
+}

@@ -86,9 +86,9 @@ func (j *Journal) Look() {
 	}
 	if j.full.Swap(full) != full {
 		if full {
-			j.options.Log.Warn("the disk is almost full: no new jobs are taken", "free", usage.AvailBytes, "needed", need)
+			j.options.Log.Warn("the disk is almost full: no new jobs are taken", "free", Size(usage.AvailBytes), "needed", Size(need))
 		} else {
-			j.options.Log.Info("the disk has room again: new jobs are taken", "free", usage.AvailBytes)
+			j.options.Log.Info("the disk has room again: new jobs are taken", "free", Size(usage.AvailBytes))
 		}
 	}
 }
