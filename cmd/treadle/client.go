@@ -165,7 +165,7 @@ func (r *runCmd) Run(c *cli, con *console) error {
 		return err
 	}
 	if r.Wait < 0 {
-		return badUsage("--wait: %v is negative", r.Wait)
+		return badUsage("--wait: %s is negative", spell(r.Wait))
 	}
 	return c.with(r.Wait, func(ctx context.Context, server *client.Client) error {
 		if err := fits(ctx, server, job); err != nil {
@@ -222,11 +222,11 @@ func (r *runCmd) late(server *client.Client, err error) error {
 	case failed != nil:
 		return err
 	case q.Workers == 0:
-		return fmt.Errorf("no result of %q %q in %v: no worker serves %q; the job stays queued (treadle work %s -- CMD does it, treadle remove %s %s takes it back)",
-			r.Func, r.Name, r.Wait, r.Func, printable(r.Func), printable(r.Func), printable(r.Name))
+		return fmt.Errorf("no result of %q %q in %s: no worker serves %q; the job stays queued (treadle work %s -- CMD does it, treadle remove %s %s takes it back)",
+			r.Func, r.Name, spell(r.Wait), r.Func, printable(r.Func), printable(r.Func), printable(r.Name))
 	}
-	return fmt.Errorf("no result of %q %q in %v: the job goes on without this command; of %q there are %d jobs, %d running, and %d workers",
-		r.Func, r.Name, r.Wait, r.Func, q.Jobs, q.Running, q.Workers)
+	return fmt.Errorf("no result of %q %q in %s: the job goes on without this command; of %q there are %d jobs, %d running, and %d workers",
+		r.Func, r.Name, spell(r.Wait), r.Func, q.Jobs, q.Running, q.Workers)
 }
 
 type recvCmd struct {
@@ -241,7 +241,7 @@ func (r *recvCmd) Run(c *cli, con *console) error {
 		return err
 	}
 	if r.Wait < 0 {
-		return badUsage("--wait: %v is negative", r.Wait)
+		return badUsage("--wait: %s is negative", spell(r.Wait))
 	}
 	c.CRC = true
 	return c.with(r.Wait, func(ctx context.Context, server *client.Client) error {

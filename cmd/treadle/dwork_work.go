@@ -39,7 +39,7 @@ func (d *dworkWorkCmd) Validate(ctx *kong.Context) (err error) {
 	}
 	switch {
 	case d.Timeout < 0:
-		return fmt.Errorf("--timeout: %v is negative", d.Timeout)
+		return fmt.Errorf("--timeout: %s is negative", spell(d.Timeout))
 	case d.Jobs < 1:
 		return fmt.Errorf("-j: %d is below 1", d.Jobs)
 	}

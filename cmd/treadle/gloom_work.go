@@ -36,7 +36,7 @@ func (g *gloomWorkCmd) Validate(ctx *kong.Context) (err error) {
 		return fmt.Errorf("--thread: %d is below 1", g.Thread)
 	}
 	if g.Timeout < 0 {
-		return fmt.Errorf("--timeout: %v is negative", g.Timeout)
+		return fmt.Errorf("--timeout: %s is negative", spell(g.Timeout))
 	}
 	return refuseEmpty("TYPE", g.Type)
 }

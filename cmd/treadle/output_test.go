@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"treadle/loop/client"
+	"treadle/loop/journal"
 )
 
 func TestStatusTable(t *testing.T) {
@@ -173,5 +174,16 @@ func TestSized(t *testing.T) {
 	defer dir.Close()
 	if _, _, err := sized(dir); err == nil {
 		t.Error("a directory was accepted")
+	}
+}
+
+// TestLogSpellsTimes: the log has times as flags are written, 5m instead of 5m0s, and JSON has numbers.
+func TestLogSpellsTimes(t *testing.T) {
+	for format, want := range map[string]string{"text": " drain=5m frame=1m30s max-frame=64MiB\n", "json": `"drain":300000000000,"frame":90000000000,"max-frame":67108864}` + "\n"} {
+		var b strings.Builder
+		newLog(&b, "info", format).Info("m", "drain", 5*time.Minute, "frame", 90*time.Second, "max-frame", journal.Size(64<<20))
+		if !strings.HasSuffix(b.String(), want) {
+			t.Errorf("%s: %q, want %q at its end", format, b.String(), want)
+		}
 	}
 }

@@ -108,9 +108,15 @@ func (s *serveCmd) refuseZeros() error {
 		{"kts46-timeout", s.Kts46Timeout, time.Nanosecond},
 		{"sync-interval", s.SyncInterval, time.Nanosecond},
 		{"drain", s.Drain, 0},
+		{"dwork-lease", s.DworkLease, 0},
+		{"dwork-remember", s.DworkRemember, 0},
+		{"kts46-restart-after", s.Kts46RestartAfter, 0},
 	} {
-		if t.value < t.least {
-			return &loop.OptionError{Setting: t.setting, Err: fmt.Errorf("%v is too short", t.value)}
+		switch {
+		case t.value < 0:
+			return &loop.OptionError{Setting: t.setting, Err: fmt.Errorf("%s is negative", spell(t.value))}
+		case t.value < t.least:
+			return &loop.OptionError{Setting: t.setting, Err: fmt.Errorf("%s is too short", spell(t.value))}
 		}
 	}
 	if s.DworkMaxSteal < 1 {
@@ -173,6 +179,13 @@ func newLog(w io.Writer, level, format string) *slog.Logger {
 	}
 	if format == "json" {
 		return slog.New(slog.NewJSONHandler(w, o))
+	}
+	// JSON keeps numbers, which is what programs read; people read times as they write them.
+	o.ReplaceAttr = func(_ []string, a slog.Attr) slog.Attr {
+		if a.Value.Kind() == slog.KindDuration {
+			a.Value = slog.StringValue(spell(a.Value.Duration()))
+		}
+		return a
 	}
 	return slog.New(slog.NewTextHandler(w, o))
 }

@@ -57,11 +57,11 @@ func wholeSeconds(flag string, d time.Duration, most int64) (int64, error) {
 	seconds := int64(d / time.Second)
 	switch {
 	case d < 0:
-		return 0, badUsage("%s: %v is negative", flag, d)
+		return 0, badUsage("%s: %s is negative", flag, spell(d))
 	case d%time.Second != 0:
-		return 0, badUsage("%s: %v is no whole number of seconds, in which the protocol counts", flag, d)
+		return 0, badUsage("%s: %s is no whole number of seconds, in which the protocol counts", flag, spell(d))
 	case seconds > most:
-		return 0, badUsage("%s: %v is too long: at most %d seconds", flag, d, most)
+		return 0, badUsage("%s: %s is too long: at most %s", flag, spell(d), spell(time.Duration(most)*time.Second))
 	}
 	return seconds, nil
 }

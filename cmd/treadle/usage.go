@@ -3,8 +3,10 @@ package main
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/alecthomas/kong"
 )
@@ -48,6 +50,9 @@ var oneOf = regexp.MustCompile(`^--([a-z0-9-]+) must be one of `)
 // noValue is kong's error for a flag at the end of the line, or before another one.
 var noValue = regexp.MustCompile(`^--([a-z0-9-]+): expected .* value but got "(.*)" \((.*)\)`)
 
+// negative is a number that kong took for a flag.
+var negative = regexp.MustCompile(`^-[0-9]`)
+
 // plainly says in words of ours that a flag has no value.
 func plainly(err *kong.ParseError) error {
 	m := noValue.FindStringSubmatch(err.Error())
@@ -55,17 +60,24 @@ func plainly(err *kong.ParseError) error {
 		return err
 	}
 	flag, got, kind := m[1], m[2], m[3]
-	want, name := "", "--"+flag
+	want, name, span, signed := "", "--"+flag, false, false
 	for _, f := range err.Context.Flags() {
 		if f.Name == flag {
 			want, name = ", "+f.PlaceHolder, nameOf(f)
+			span = f.Target.Type() == reflect.TypeFor[time.Duration]()
+			signed = f.Target.Type() == reflect.TypeFor[int64]() || strings.HasPrefix(f.Default, "-")
 		}
 	}
 	switch {
 	case kind == "<EOL>":
 		return fmt.Errorf("%s needs a value%s", name, want)
-	case strings.HasPrefix(got, "-") && len(got) > 1 && got[1] >= '0' && got[1] <= '9':
+	case negative.MatchString(got) && !signed:
+		if d, err := parseSpan(got); err == nil && span {
+			got = spell(d)
+		}
 		return fmt.Errorf("--%s: %s is negative", flag, got)
+	case negative.MatchString(got):
+		return fmt.Errorf("%s needs a value%s; a value that begins with - is written --%s=%s", name, want, flag, got)
 	}
 	return fmt.Errorf("%s needs a value%s, and got the flag %s; a value that begins with - is written --%s=%s", name, want, got, flag, got)
 }

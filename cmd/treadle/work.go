@@ -37,7 +37,7 @@ func (w *workCmd) Validate(ctx *kong.Context) (err error) {
 		return err
 	}
 	if w.Timeout != ownTimeout && w.Timeout < 0 {
-		return fmt.Errorf("--timeout: %v is negative; -1s is the job's own time-out", w.Timeout)
+		return fmt.Errorf("--timeout: %s is negative; -1s is the job's own time-out", spell(w.Timeout))
 	}
 	if _, err := wholeSeconds("--retry-secs", w.RetrySecs, 1<<40); err != nil {
 		return err
