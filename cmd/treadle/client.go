@@ -225,8 +225,8 @@ func (r *runCmd) late(server *client.Client, err error) error {
 		return fmt.Errorf("no result of %q %q in %s: no worker serves %q; the job stays queued (treadle work %s -- CMD does it, treadle remove %s %s takes it back)",
 			r.Func, r.Name, spell(r.Wait), r.Func, printable(r.Func), printable(r.Func), printable(r.Name))
 	}
-	return fmt.Errorf("no result of %q %q in %s: the job goes on without this command; of %q there are %d jobs, %d running, and %d workers",
-		r.Func, r.Name, spell(r.Wait), r.Func, q.Jobs, q.Running, q.Workers)
+	return fmt.Errorf("no result of %q %q in %s: the job goes on without this command; %q has %s, %d running, and %s",
+		r.Func, r.Name, spell(r.Wait), r.Func, counted(q.Jobs, "job"), q.Running, counted(q.Workers, "worker"))
 }
 
 type recvCmd struct {

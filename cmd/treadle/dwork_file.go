@@ -63,9 +63,9 @@ func (d *dworkAddfileCmd) Run(c *cli, con *console) error {
 	defer hub.Close()
 	a := adder{hub: hub, origin: origin, size: size, progress: progress(con.err, "add")}
 	if err := a.read(ctx, source); err != nil {
-		return fmt.Errorf("%s: %w (the %d tasks before are added)", d.File, err, a.added)
+		return fmt.Errorf("%s: %w (added before: %s)", d.File, err, counted(a.added, "task"))
 	}
-	fmt.Fprintf(con.out, "%d tasks added\n", a.added)
+	fmt.Fprintf(con.out, "%s added\n", counted(a.added, "task"))
 	return nil
 }
 

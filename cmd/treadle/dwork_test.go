@@ -67,7 +67,7 @@ func TestAddfileUpToTheFault(t *testing.T) {
 	if err := os.WriteFile(file, []byte("a\nb a\nc\na b\nd\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	h.says("treadle: "+file+": task \"a\": the hub refused the request: its log says why (the 3 tasks before are added)\n", 1, "addfile", file)
+	h.says("treadle: "+file+": task \"a\": the hub refused the request: its log says why (added before: 3 tasks)\n", 1, "addfile", file)
 	h.says("dhub: 3 active tasks, 2 ready.\n", 0, "status")
 }
 
@@ -89,11 +89,11 @@ func TestDworkCommands(t *testing.T) {
 	if err := os.WriteFile(file, []byte("x\ny \"cut\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	h.says("treadle: "+file+": line 2: a quoted name does not end (the 0 tasks before are added)\n", 1, "addfile", file)
+	h.says("treadle: "+file+": line 2: a quoted name does not end (added before: 0 tasks)\n", 1, "addfile", file)
 	if err := os.WriteFile(file, append([]byte("\n"), make([]byte, maxTaskLine+1)...), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	h.says("treadle: "+file+": line 2 has more than 16MiB (the 0 tasks before are added)\n", 1, "addfile", file)
+	h.says("treadle: "+file+": line 2 has more than 16MiB (added before: 0 tasks)\n", 1, "addfile", file)
 	h.says("dhub: 4 active tasks, 2 ready.\n", 0, "status")
 	dot := filepath.Join(dir, "g.dot")
 	if out, errs, code := treadle(t, "", "dwork", "graph", dot, "--http", h.http); out+errs != "" || code != 0 {

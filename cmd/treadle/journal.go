@@ -89,9 +89,9 @@ func (j *journalRepairCmd) Run(con *console) error {
 		fmt.Fprintln(con.out, "nothing is damaged, and nothing was changed")
 		return nil
 	}
-	fmt.Fprintf(con.out, "repaired: %d records and %d settings are kept; what was in %s is lost\n", r.Jobs, r.Settings, places(len(r.Damage)))
+	fmt.Fprintf(con.out, "repaired: %s and %s are kept; what was in %s is lost\n", counted(r.Jobs, "record"), counted(r.Settings, "setting"), places(len(r.Damage)))
 	if r.Namesakes > 0 {
-		fmt.Fprintf(con.out, "left out: %d jobs that have the queue and name of a later one, because their ends are lost\n", r.Namesakes)
+		fmt.Fprintf(con.out, "left out: %s with the queue and name of a later one, whose end is lost\n", counted(r.Namesakes, "job"))
 	}
 	fmt.Fprintf(con.out, "a server can use the directory; remove %s when nothing of it is needed\n", filepath.Join(j.Dir, r.Kept))
 	return nil

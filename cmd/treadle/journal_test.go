@@ -145,7 +145,7 @@ func TestJournalMoves(t *testing.T) {
 	to.says(1, "", `treadle: line 7: .*\n`, "import", to.dir, file)
 	s.write(file, []byte(lines))
 	to.says(0, "", "", "import", to.dir, file)
-	to.says(1, "", `treadle: .* holds 4 jobs and 1 settings; an import needs an empty one\n`, "import", to.dir, file)
+	to.says(1, "", `treadle: .* is not empty \(records: 4, settings: 1\); an import needs an empty one\n`, "import", to.dir, file)
 	p, u = to.serve()
 	if after, _, _ := treadle(t, "", "-H", to.socket, "dump", "-"); !maps.Equal(parseDump(t, []byte(after)), parseDump(t, []byte(before))) {
 		t.Errorf("the dump was %q and is %q", before, after)

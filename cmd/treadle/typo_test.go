@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -160,6 +161,15 @@ func TestRefusals(t *testing.T) {
 	u.fails(`treadle: cannot run "f" "n" at .*: no worker for this function is connected, and the job was not submitted: start one with treadle work f -- CMD\n`, "--crc run f n")
 	u.fails(`treadle: no worker serves "f": the job is queued until one does \(treadle work f -- CMD\)\n`+
 		`treadle: no result of "f" "n" in 3s: no worker serves "f"; the job stays queued .*\n`, "run f n --wait 3")
+	worker := start(t, false, "-H", socket, "work", "g", "--", "sh", "-c", "sleep 60")
+	worker.until("waiting for jobs")
+	u.fails(`treadle: no result of "g" "n" in 500ms: the job goes on without this command; "g" has 1 job, \d running, and 1 worker\n`, "run g n --wait 500ms")
+	worker.signal(syscall.SIGINT)
+	worker.until("finishing 1 job;")
+	worker.signal(syscall.SIGINT)
+	worker.exit(exitInterrupted)
+	u.gets("", "remove g n")
+	u.gets("", "drop g")
 
 	// A file that is no dump is not sent.
 	u.fails(`treadle: cannot load .*, nothing was sent: it is no dump: .*\n`, "load "+config(t, strings.Repeat("text", 9)))

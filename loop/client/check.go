@@ -28,7 +28,7 @@ func CheckDump(r io.Reader, size int64) (jobs int64, err error) {
 	d := dumpReader{in: bufio.NewReaderSize(io.LimitReader(r, size), copyBuffer), left: size}
 	head, err := d.next(dumpCountLen)
 	if err != nil {
-		return 0, d.explain(err, "it has %d bytes, and a dump has at least %d", size, dumpCountLen)
+		return 0, d.explain(err, "it has %s, and a dump has at least %d", counted(size, "byte"), dumpCountLen)
 	}
 	count := binary.BigEndian.Uint64(head)
 	if most := uint64(d.left) / leastJobLen; count > uint64(size) {
@@ -43,9 +43,17 @@ func CheckDump(r io.Reader, size int64) (jobs int64, err error) {
 		}
 	}
 	if d.left > 0 {
-		return 0, &DumpError{fmt.Sprintf("it has %d bytes behind its %d jobs, which would not be loaded", d.left, jobs)}
+		return 0, &DumpError{fmt.Sprintf("it has %s behind its %s, which would not be loaded", counted(d.left, "byte"), counted(jobs, "job"))}
 	}
 	return jobs, nil
+}
+
+// counted is a number of things.
+func counted(n int64, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }
 
 type dumpReader struct {

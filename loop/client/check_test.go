@@ -40,6 +40,9 @@ func TestCheckDump(t *testing.T) {
 		refuses("a dump cut near its end", whole[:len(whole)-1-n], "")
 	}
 	refuses("an empty file", nil, "it has 0 bytes, and a dump has at least 8")
+	refuses("a byte", []byte{0}, "it has 1 byte, and a dump has at least 8")
+	refuses("a byte too many", append(append([]byte(nil), whole...), 0), "it has 1 byte behind its 4 jobs")
+	refuses("a byte behind a job", append(periodic.AppendJob([]byte{0, 0, 0, 0, 0, 0, 0, 1}, &periodic.Job{}), 0), "it has 1 byte behind its 1 job,")
 	refuses("a cut dump", whole[:len(whole)-1], "ends inside job 4 of 4")
 	refuses("two dumps", append(append([]byte(nil), whole...), whole...), "behind its 4 jobs")
 	refuses("text", []byte(strings.Repeat("time=2026 level=INFO\n", 50)), "does not begin with a number of jobs")

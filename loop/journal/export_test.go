@@ -201,7 +201,7 @@ func TestImportNeedsEmpty(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := importFrom(f, testDir, strings.NewReader(text), nil)
-	if err == nil || !strings.Contains(err.Error(), "holds 1 jobs and 0 settings") {
+	if err == nil || !strings.Contains(err.Error(), "is not empty (records: 1, settings: 0)") {
 		t.Fatal(err)
 	}
 	if got, err := reopen(f); err != nil || len(got.jobs) != 1 {

@@ -48,7 +48,7 @@ func (h *home) importFrom(from io.Reader, progress func(done, total int64)) erro
 		return err
 	}
 	if r.Jobs+r.Settings > 0 {
-		return fmt.Errorf("the data directory %q holds %d jobs and %d settings; an import needs an empty one", h.dir, r.Jobs, r.Settings)
+		return fmt.Errorf("the data directory %q is not empty (records: %d, settings: %d); an import needs an empty one", h.dir, r.Jobs, r.Settings)
 	}
 	var last meta
 	if err := h.read(s, func(db pebble.Reader) (err error) { last, err = readMeta(db); return err }); err != nil {
