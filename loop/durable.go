@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"treadle/loop/journal"
@@ -66,6 +67,11 @@ func dataError(err error) error {
 	code := exitFailure
 	if errors.As(err, new(*journal.DamageError)) {
 		code = exitData
+	}
+	for _, errno := range []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EIO} {
+		if errors.Is(err, errno) {
+			code = exitData // it cannot be written
+		}
 	}
 	return &OptionError{Setting: "data", Err: err, Code: code}
 }

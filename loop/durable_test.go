@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"math/rand/v2"
 	"path/filepath"
@@ -437,4 +438,23 @@ func TestDroppedNamesakes(t *testing.T) {
 		t.Errorf("%v, %v", err, report.Damage)
 	}
 	newDiskOn(after).on(t, Options{})
+}
+
+// TestDataErrorCodes: damage, and a disk that cannot be written, have the exit code of such data; what may
+// work another time has that of a failure.
+func TestDataErrorCodes(t *testing.T) {
+	for _, f := range []struct {
+		err  error
+		want int
+	}{
+		{&journal.DamageError{Damage: make([]journal.Damage, 1)}, exitData},
+		{&fs.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC}, exitData},
+		{syscall.EIO, exitData}, {syscall.EROFS, exitData}, {syscall.EDQUOT, exitData},
+		{journal.ErrInUse, exitFailure}, {syscall.EACCES, exitFailure}, {fs.ErrNotExist, exitFailure},
+	} {
+		var option *OptionError
+		if err := dataError(fmt.Errorf("cannot: %w", f.err)); !errors.As(err, &option) || option.ExitCode() != f.want {
+			t.Errorf("%v: exit code %d, want %d", err, option.ExitCode(), f.want)
+		}
+	}
 }

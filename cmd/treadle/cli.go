@@ -21,11 +21,12 @@ import (
 	"treadle/loop/client"
 )
 
-// Exit codes: what was asked could not be done, could not be understood, or was
+// Exit codes: what was asked could not be done, could not be understood, found damaged data, or was
 // interrupted by a signal.
 const (
 	exitFailure     = 1
 	exitUsage       = 2
+	exitData        = 3
 	exitInterrupted = 130
 )
 

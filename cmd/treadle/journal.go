@@ -37,7 +37,7 @@ type journalCheckCmd struct {
 
 // Help is printed by treadle journal check --help.
 func (journalCheckCmd) Help() string {
-	return `Reads every file and changes nothing. The exit code is 1 when something is damaged. The end of a log that a kill or a loss of power has left unfinished is no damage: it was not acknowledged, and the next start leaves it out.
+	return `Reads every file and changes nothing. The exit code is 3 when something is damaged. The end of a log that a kill or a loss of power has left unfinished is no damage: it was not acknowledged, and the next start leaves it out.
 
 	treadle journal check treadle-data`
 }
@@ -52,10 +52,16 @@ func (j *journalCheckCmd) Run(con *console) error {
 		return err
 	}
 	if len(r.Damage) > 0 {
-		return fmt.Errorf("%s is damaged in %s; treadle journal repair %s keeps what can be read", j.Dir, places(len(r.Damage)), j.Dir)
+		return damagedError{fmt.Errorf("%s is damaged in %s; treadle journal repair %s keeps what can be read", j.Dir, places(len(r.Damage)), j.Dir)}
 	}
 	return nil
 }
+
+// damagedError has the exit code of damaged data.
+type damagedError struct{ error }
+
+// ExitCode is what report returns.
+func (damagedError) ExitCode() int { return exitData }
 
 func places(n int) string {
 	if n == 1 {
@@ -137,7 +143,11 @@ func (journalExportCmd) Help() string {
 // Run exports.
 func (j *journalExportCmd) Run(con *console) error {
 	w := bufio.NewWriterSize(con.out, 1<<20)
-	return errors.Join(journal.Export(j.Dir, w, progress(con.err, "export")), w.Flush())
+	err := errors.Join(journal.Export(j.Dir, w, progress(con.err, "export")), w.Flush())
+	if errors.As(err, new(*journal.DamageError)) {
+		return damagedError{err}
+	}
+	return err
 }
 
 type journalImportCmd struct {

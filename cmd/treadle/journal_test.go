@@ -95,7 +95,7 @@ func TestJournalInUse(t *testing.T) {
 	s := newStore(t)
 	first, u := s.serve()
 	u.gets("", "submit f n")
-	in := `data directory ".*" is in use by another treadle \(process \d+\); give this one its own with --data\n`
+	in := `data directory ".*" is in use by another treadle \(process \d+\); stop that one, or name another directory\n`
 	for _, command := range []string{"check", "repair", "export", "import"} {
 		s.says(1, "", "treadle: the "+in, command, s.dir)
 	}
@@ -116,6 +116,11 @@ func TestJournalNewer(t *testing.T) {
 	if !strings.HasPrefix(string(b), "treadle journal 3, sum ") {
 		t.Fatalf("the format is %q", b)
 	}
+	s.write(path, []byte("treadle journal none\n"))
+	const garbled = `store/FORMAT does not say which version the data directory has`
+	s.refused(3, "--data: ", "is damaged: "+garbled+"; see treadle journal check")
+	s.says(3, ".*damaged +"+garbled+"\n", "treadle: .* is damaged in one place; treadle journal repair .*\n", "check", s.dir)
+	s.says(3, "", "treadle: .* is damaged: "+garbled+"; see treadle journal check\n", "export", s.dir)
 	s.write(path, []byte("treadle journal 4, sum e798c800\n"))
 	newer := "has version 4, written by a newer treadle; this one knows version 3"
 	s.refused(1, "--data: ", newer)
@@ -206,9 +211,9 @@ func TestJournalDamaged(t *testing.T) {
 	s.write(path, b)
 	place := "store/log/" + filepath.Base(path) + " at offset "
 	s.refused(3, "--data: ", "is damaged: "+place, "see treadle journal check")
-	s.says(1, `.*records +4\n.*damaged +`+place+`\d+: .*\n`, `treadle: .* is damaged in one place; treadle journal repair .* keeps what can be read\n`, "check", s.dir)
-	s.says(1, `.*"File": "store/.*\.log",.*"Offset": \d+,.*`, `.*`, "check", "--json", s.dir)
-	s.says(1, ".*", `treadle: .*damaged.*\n`, "export", s.dir)
+	s.says(3, `.*records +4\n.*damaged +`+place+`\d+: .*\n`, `treadle: .* is damaged in one place; treadle journal repair .* keeps what can be read\n`, "check", s.dir)
+	s.says(3, `.*"File": "store/.*\.log",.*"Offset": \d+,.*`, `.*`, "check", "--json", s.dir)
+	s.says(3, ".*", `treadle: .*damaged.*\n`, "export", s.dir)
 	s.refused(3, "is damaged") // still: check and export change nothing
 	s.says(0, `.*records +4\n.*damaged +`+place+`.*old store +store.damaged-1\nrepaired: 4 records and 0 settings are kept; what was in one place is lost\n.*store.damaged-1.*\n`, "", "repair", s.dir)
 	s.says(0, `.*records +4\n.*`, "", "check", s.dir)

@@ -79,7 +79,11 @@ func (h *home) check(each func(version) error) (Report, *survey, error) {
 	if err != nil {
 		return Report{}, nil, err
 	}
-	if ferr != nil {
+	var broken *DamageError
+	switch {
+	case errors.As(ferr, &broken):
+		s.damage = append(s.damage, broken.Damage...)
+	case ferr != nil:
 		s.add(formatName, -1, 0, "%v", ferr)
 	}
 	c := census{survey: s, each: each, last: s.chain.last}

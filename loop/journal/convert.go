@@ -13,9 +13,6 @@ import (
 func (h *home) ready(log *slog.Logger) (*survey, error) {
 	format, err := h.readFormat()
 	if err != nil {
-		if format == 0 {
-			err = fmt.Errorf("%w; treadle journal check %s tells what is damaged", err, h.dir)
-		}
 		return nil, err
 	}
 	s, err := h.verify(format)

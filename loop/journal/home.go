@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -89,9 +90,9 @@ func openHome(f vfs.FS, dir string, create bool) (*home, error) {
 	case err == nil:
 		return &home{fs: f, dir: dir, lock: lock, name: storeName}, nil
 	case errors.Is(err, syscall.EAGAIN):
-		return nil, fmt.Errorf("the data directory %q is %w%s; give this one its own with --data", dir, errOtherProcess, holderOf(f.PathJoin(dir, lockName)))
+		return nil, fmt.Errorf("the data directory %q is %w%s; stop that one, or name another directory", dir, errOtherProcess, holderOf(f.PathJoin(dir, lockName)))
 	case strings.Contains(err.Error(), "lock held"): // by this process
-		return nil, fmt.Errorf("the data directory %q is %w by another treadle; give this one its own with --data", dir, ErrInUse)
+		return nil, fmt.Errorf("the data directory %q is %w by another treadle; stop that one, or name another directory", dir, ErrInUse)
 	default:
 		return nil, fmt.Errorf("cannot lock the data directory %q: %w", dir, cause(err))
 	}
@@ -310,16 +311,23 @@ func formatText(version int) string {
 	return text + "\n"
 }
 
+func (h *home) formatDamage(what string) error {
+	return &DamageError{Dir: h.dir, Damage: []Damage{{File: filepath.Join(h.name, formatName), Offset: -1, What: what}}}
+}
+
 // readFormat is the version of the store; 0: it cannot be told.
 func (h *home) readFormat() (int, error) {
 	name := h.fs.PathJoin(h.store(), formatName)
 	b, err := readFile(h.fs, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, h.formatDamage("is missing")
+	}
 	if err != nil {
 		return 0, fmt.Errorf("cannot read the version of the data directory %q: %w", h.dir, cause(err))
 	}
 	var n int
 	if _, err := fmt.Sscanf(string(b), formatHead+"%d", &n); err != nil || n < 1 || string(b) != formatText(n) {
-		return 0, fmt.Errorf("%s does not say which version the data directory has", name)
+		return 0, h.formatDamage("does not say which version the data directory has")
 	}
 	if n > Format {
 		return n, fmt.Errorf("the data directory %q has version %d, written by a newer treadle; this one knows version %d", h.dir, n, Format)

@@ -32,7 +32,7 @@ func TestInUse(t *testing.T) {
 		imp := importFrom(f, dir, strings.NewReader(`{"treadle_journal":1}`), nil)
 		exp := export(f, dir, &strings.Builder{}, nil)
 		for what, err := range map[string]error{"open": second, "check": check, "repair": repair, "import": imp, "export": exp} {
-			if !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), "--data") {
+			if !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), "name another directory") {
 				t.Errorf("%s, %s: %v", name, what, err)
 			}
 		}
@@ -79,7 +79,7 @@ func TestInUseByAnotherProcess(t *testing.T) {
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "held\n" {
 		t.Fatal(line, err)
 	}
-	holder := fmt.Sprintf("is in use by another treadle (process %d); give this one its own with --data", other.Process.Pid)
+	holder := fmt.Sprintf("is in use by another treadle (process %d); stop that one, or name another directory", other.Process.Pid)
 	var log bytes.Buffer
 	if _, err := Open(Options{Dir: dir, Log: slog.New(slog.NewTextHandler(&log, nil))}); !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), holder) {
 		t.Errorf("%v", err)
@@ -121,8 +121,12 @@ func TestVersion(t *testing.T) {
 	} {
 		newer := m.with(name, []byte(text))
 		disk := newer.disk(t)
-		if _, err := Open(testOptions(disk)); err == nil || !strings.Contains(err.Error(), want) {
+		_, err := Open(testOptions(disk))
+		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", text, err)
+		}
+		if garbled := strings.HasPrefix(want, "does not"); errors.As(err, new(*DamageError)) != garbled {
+			t.Errorf("%q: %v; is a DamageError: %v", text, err, !garbled)
 		}
 		for n, b := range takeImage(t, disk, testDir) {
 			if n != testDir+"/"+lockName && string(b) != string(newer[n]) {
