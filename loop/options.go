@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -303,6 +304,9 @@ func setDefault[T comparable](field *T, value T) {
 }
 
 func (o *Options) validateAddresses() error {
+	if _, err := netip.ParseAddr(o.Bind); err != nil && strings.ContainsAny(o.Bind, ":[]/") {
+		return badOption("bind", "%q is no host: write a name or an IP address alone", o.Bind)
+	}
 	for _, p := range []struct {
 		setting   string
 		addresses *[]string
@@ -311,6 +315,9 @@ func (o *Options) validateAddresses() error {
 			*p.addresses = nil
 		}
 		for _, a := range *p.addresses {
+			if a == "off" {
+				return badOption(p.setting, "\"off\" stands beside other addresses; give it alone, or leave it out")
+			}
 			if _, _, err := splitAddress(a); err != nil {
 				return &OptionError{Setting: p.setting, Err: err}
 			}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -74,7 +75,11 @@ func (s *serveCmd) Run(con *console) error {
 	if err != nil {
 		return err
 	}
-	if o.Data != loop.NoData {
+	switch o.Data {
+	case "":
+		return &loop.OptionError{Setting: "data", Err: errors.New("it is empty; name a directory, or none")}
+	case loop.NoData:
+	default:
 		// What the log and errors name is to be found from elsewhere, too.
 		if o.Data, err = filepath.Abs(o.Data); err != nil {
 			return &loop.OptionError{Setting: "data", Err: err}

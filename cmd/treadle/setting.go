@@ -48,6 +48,9 @@ func (s *configSetCmd) Run(c *cli) error {
 	if err := checkNames(s.Key); err != nil {
 		return err
 	}
+	if slices.Contains(readOnly, s.Key) {
+		return badUsage("%q is read only", s.Key)
+	}
 	wanted, err := s.value()
 	if err != nil {
 		return err
@@ -70,8 +73,11 @@ func (s *configSetCmd) value() (uint32, error) {
 		return uint32(n), nil
 	}
 	d, err := parseSpan(s.Value)
-	if err != nil || strings.HasPrefix(s.Key, "max-") {
+	switch {
+	case strings.HasPrefix(s.Key, "max-"):
 		return 0, badUsage("%q is no value of %q: write a number from 0 to %d", s.Value, s.Key, uint32(math.MaxUint32))
+	case err != nil:
+		return 0, badUsage("%q is no value of %q: write a number from 0 to %d, or a time as 90s, 5m or 1h30m", s.Value, s.Key, uint32(math.MaxUint32))
 	}
 	seconds, err := wholeSeconds(s.Key, d, math.MaxUint32)
 	return uint32(seconds), err
@@ -83,6 +89,9 @@ var settings = []string{
 	"timeout", "keepalive", "lock-timeout", "poll-delay", "poll-interval", "revert-delay", "revert-interval",
 	"max-patch", "max-batch-size", "max-pool-size", "run-job-aggressive", "assign-wait", "refusing", "max-frame",
 }
+
+// readOnly are those of settings that say something of the server.
+var readOnly = []string{"refusing", "max-frame"}
 
 func unknownSetting(server *client.Client, key string) error {
 	for _, known := range settings {

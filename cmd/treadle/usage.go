@@ -53,8 +53,18 @@ var noValue = regexp.MustCompile(`^--([a-z0-9-]+): expected .* value but got "(.
 // negative is a number that kong took for a flag.
 var negative = regexp.MustCompile(`^-[0-9]`)
 
-// plainly says in words of ours that a flag has no value.
+// notAFlag is kong's error for an argument that begins with one dash.
+var notAFlag = regexp.MustCompile(`^unknown flag (-[^-][^ ,]*)`)
+
+// plainly says in words of ours that a flag has no value, or that an argument was taken for one.
 func plainly(err *kong.ParseError) error {
+	if m := notAFlag.FindStringSubmatch(err.Error()); m != nil && err.Context.Selected() != nil && len(err.Context.Selected().Positional) > 0 {
+		path := err.Context.Selected().Path()
+		if path == "config set" && negative.MatchString(m[1]) {
+			return fmt.Errorf("%s is negative", m[1])
+		}
+		return fmt.Errorf("unknown flag %s; an argument that begins with - follows --, as in treadle %s -- %[1]s", m[1], path)
+	}
 	m := noValue.FindStringSubmatch(err.Error())
 	if m == nil {
 		return err
