@@ -195,7 +195,7 @@ func (s *Server) shutdown() error {
 	s.closeListeners()
 	s.kts46.closeSockets()
 	s.accepters.Wait() // a connection given to a loop that has ended would wait for ever
-	if n := s.sched.Unfinished(); n > 0 {
+	if n := s.sched.Unfinished(); n > 0 && s.drain() > 0 {
 		s.log.Info("no job is handed out any more; waiting for those that are running", "jobs", n, "drain", s.drain())
 	}
 	deadline := time.Now().Add(s.o.Drain)

@@ -107,6 +107,9 @@ func TestStopSaysWhatItLeaves(t *testing.T) {
 		if got := log.lines("level=WARN"); len(got) != 1 || !strings.Contains(got[0], `jobs=3 functions="\"a b\" 2, \"c\" 1"`) {
 			t.Errorf("the log says %q", got)
 		}
+		if waits := log.lines("waiting for those"); len(waits) > 0 != (drain > time.Nanosecond) {
+			t.Errorf("with --drain %v the log says %q", drain, waits)
+		}
 	}
 }
 

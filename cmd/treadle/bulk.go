@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -82,14 +83,20 @@ func replaceFile(path string, write func(io.Writer) error) (err error) {
 		path = target
 	}
 	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
+		if info.IsDir() {
+			return fmt.Errorf("cannot write %s: it is a directory", path)
+		}
 		f, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
 		if err != nil {
-			return err
+			return fmt.Errorf("cannot write: %w", err)
 		}
 		return errors.Join(write(f), f.Close())
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
 	if err != nil {
+		if wrong := (*fs.PathError)(nil); errors.As(err, &wrong) {
+			err = wrong.Err // its path is that of the file that would have been renamed
+		}
 		return fmt.Errorf("cannot write %s: %w", path, err)
 	}
 	defer func() {

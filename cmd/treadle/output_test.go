@@ -129,6 +129,12 @@ func TestReplaceFile(t *testing.T) {
 	if info, err := os.Lstat(path); err != nil || info.Mode().IsRegular() {
 		t.Errorf("the link is now %v, %v", info, err)
 	}
+	missing := filepath.Join(dir, "missing", "f")
+	for path, want := range map[string]string{missing: "cannot write " + missing + ": no such file or directory", dir: "cannot write " + dir + ": it is a directory"} {
+		if err := replaceFile(path, func(io.Writer) error { return nil }); err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
 	if err := replaceFile("/dev/null", func(w io.Writer) error { _, err := io.WriteString(w, "x"); return err }); err != nil {
 		t.Errorf("a device: %v", err)
 	}
