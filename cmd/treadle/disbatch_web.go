@@ -27,7 +27,7 @@ func (disbatchWebCmd) Help() string {
 	treadle disbatch web
 	treadle disbatch web --config jobs.json --listen 0.0.0.0:8080 --users /etc/disbatch/users
 
-It speaks plain HTTP: put it behind something that has TLS when passwords cross a network. The database may be away when it starts; requests say so until it is there. SIGTERM and SIGINT: requests under way are finished, 10 s at most.`
+It speaks plain HTTP: put it behind something that has TLS when passwords cross a network. The database may be away when it starts; requests say so until it is there. SIGTERM and SIGINT: requests under way are finished, 10s at most.`
 }
 
 // Run serves until a signal.

@@ -39,7 +39,7 @@ func (submitCmd) Help() string {
 	date | treadle submit log now -w @-
 	treadle submit report weekly --later 1h --timeout 60
 
-A worker that takes longer than --timeout is given up: the job goes to another, and the result of the first does not count. treadle work ends its command then. Without --timeout the server's setting counts (treadle config get timeout, 10 minutes by default): give more to jobs that may take longer.`
+A worker that takes longer than --timeout is given up: the job goes to another, and the result of the first does not count. treadle work ends its command then. Without --timeout the server's setting counts (treadle config get timeout, 10m by default): give more to jobs that may take longer.`
 }
 
 // Help is printed by treadle run --help.
@@ -63,7 +63,7 @@ func (statusCmd) Help() string {
 
 // Help is printed by treadle work --help.
 func (workCmd) Help() string {
-	return `Runs CMD once a job, with the job's name as the last argument and its workload on standard input. The environment has TREADLE_FUNC, TREADLE_NAME and TREADLE_TIMEOUT, the seconds that the job may take (0: no limit). Exit code 0 is done, any other is failed, and a failed job is tried again at once unless --retry-secs or --skip-fail says otherwise; a worker whose jobs fail rests between them, for 0.1 to 10 s. An integer as the last line on standard error, with exit code 0, puts the job off by that many seconds.
+	return `Runs CMD once a job, with the job's name as the last argument and its workload on standard input. The environment has TREADLE_FUNC, TREADLE_NAME and TREADLE_TIMEOUT, the seconds that the job may take (0: no limit). Exit code 0 is done, any other is failed, and a failed job is tried again at once unless --retry-secs or --skip-fail says otherwise; a worker whose jobs fail rests between them, for 0.1s to 10s. An integer as the last line on standard error, with exit code 0, puts the job off by that many seconds.
 
 	treadle work log -- tee -a
 	treadle work resize --data --thread 4 -- ./resize.sh
@@ -78,7 +78,7 @@ A command is killed, with what it has started, when its job's time-out is over: 
 
 With --lock-name a job runs only while it has the lock, which at most --lock-count jobs have at a time. One that cannot have it is put aside by the server and comes back when the lock is free. All workers of a lock should name the same count.
 
-With --stream whoever runs treadle recv FUNC NAME sees what the command prints. A receiver that reads slowly makes the command wait, and the job's time-out goes on meanwhile. What the command leaves running keeps the stream open for 5 s at most.
+With --stream whoever runs treadle recv FUNC NAME sees what the command prints. A receiver that reads slowly makes the command wait, and the job's time-out goes on meanwhile. What the command leaves running keeps the stream open for 5s at most.
 
 SIGTERM and SIGINT: no more jobs are taken, running commands finish; a second signal kills them. When the server goes away the worker reconnects; commands that are running then finish, but their jobs are given to others.`
 }
@@ -191,7 +191,7 @@ func (dworkCmd) Help() string {
 	treadle dwork work -j 4 -- echo
 	treadle dwork status
 
-Exit code 1 when the hub answers Error or finds nothing, or does not answer in 30 s.`
+Exit code 1 when the hub answers Error or finds nothing, or does not answer in 30s.`
 }
 
 // Help is printed by treadle dwork addfile --help.
