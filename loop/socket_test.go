@@ -11,9 +11,6 @@ import (
 	"treadle/codec/periodic"
 )
 
-// somebody is a user that this test is not run by, nor root.
-const somebody = 54321
-
 // TestForeignSocket: a socket of another user, dead or not, is not replaced: a message says whose it is.
 func TestForeignSocket(t *testing.T) {
 	f := func(mode os.FileMode, user int, want string) {

@@ -104,7 +104,7 @@ func TestJournalInUse(t *testing.T) {
 	u.gets(`.*\nf +0 +1 +0 +1 +0 +0 +0 +now\n`, "status")
 	first.stop()
 	// The job and its function.
-	s.says(0, `directory +`+s.dir+`\nformat +3\nrecords +2\nsettings +0\nlast group +\d+\nfiles +(1 table|\d+ tables), 1 log, \d+\.\dKiB\n`, "", "check", s.dir)
+	s.says(0, `directory +`+s.dir+`\nformat +3\nrecords +2\nsettings +0\nlast group +\d+\nfiles +(1 table|\d+ tables), 1 log, (\d+ bytes|\d+\.\dKiB)\n`, "", "check", s.dir)
 }
 
 // TestJournalNewer: what a newer program wrote is left alone by all commands.

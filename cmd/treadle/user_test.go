@@ -79,9 +79,6 @@ func (u user) tells(want, args string) { u.t.Helper(); u.ends(0, want, args) }
 // fails runs a command that does not work.
 func (u user) fails(want, args string) { u.t.Helper(); u.ends(1, want, args) }
 
-// misused runs a command that is not understood.
-func (u user) misused(want, args string) { u.t.Helper(); u.ends(2, want, args) }
-
 // ends runs a command that prints nothing; want is a regular expression for what it says.
 func (u user) ends(want int, says, args string) {
 	u.t.Helper()
