@@ -22,7 +22,10 @@ var canaries = []canary{
 	{"the last bit of a priority does not count", "sched/queue.go", "key{^r.priority, r.due}", "key{^(r.priority >> 1), r.due}"},
 	{"jobs are due two seconds early", "sched/shard.go", "return r.due < second ||", "return r.due < second+2 ||"},
 	{"a time-out comes after a tenth of its time", "sched/shard.go", "int64(r.timeout)*1000)", "int64(r.timeout)*100)"},
-	{"a job is ended by who does not hold it", "sched/shard.go", "sh.watches[r.home].peer != p:", "p == nil:"},
+	{"a late report ends a later run", "sched/shard.go", "case w.held[r.place].order != run.Number:", "case w.held[r.place].order < run.Number:"},
+	{"a worker that knows jobs by name gets one again that it has not reported", "sched/unreported.go", "if w.peer.class == byName {", "if w.peer.class == byName && w.ended {"},
+	{"who has reported a name is not given a job by it", "sched/unreported.go", "if w := u.watch; w.at >= 0 {", "if w := u.watch; w.at > 1<<20 {"},
+	{"a job is ended by who does not hold it", "sched/shard.go", "case w.held[r.place].order != run.Number:\n\t\treturn nil, ErrNotFound\n\tcase w.peer != p:", "case p == w.peer && p == nil:"},
 	{"a leaving worker takes a job along", "sched/reserve.go", "\t\tsh.giveUp(now, job, r, q, sink)\n", "\t\tif n > 0 {\n\t\t\tsh.giveUp(now, job, r, q, sink)\n\t\t}\n"},
 	{"a replaced job keeps its workload", "sched/submit.go", "\tsh.giveBytes(r.bytes)\n\tr.bytes, r.size = bytes, uint32(size)\n", "\tsh.giveBytes(bytes)\n"},
 	{"a Gloom job fails at its second death", "loop/gloom.go", "Owned: true, Untimed: true, Deaths: 4", "Owned: true, Untimed: true, Deaths: 2"},
@@ -86,7 +89,7 @@ var canaries = []canary{
 	{"STATUS leaves out what runs", "sched/status.go", "Jobs: q.pending() + q.running +", "Jobs: q.pending() +"},
 	{"who is not understood is told nothing", "loop/periodic.go", "\t\tp.s.r.server.counters.truncated.Add(1)\n\t\tp.reply(f.MsgID, periodic.Unknown)\n", "\t\tp.s.r.server.counters.truncated.Add(1)\n"},
 	{"a restart counts as silence", "loop/dwork.go", "\th.now = h.server.now() // nobody could give a sign of life before\n", ""},
-	{"a task that a worker of another protocol does is done again", "sched/finish.go", "\t\tsh.finishTask(now, ref.Slot, r, q, sink)\n", "\t\tsh.requeue(now, ref.Slot, r, q, now.Wall, sink)\n"},
+	{"a task that a worker of another protocol does is done again", "sched/finish.go", "\t\tsh.finishTask(now, run.Slot, r, q, sink)\n", "\t\tsh.requeue(now, run.Slot, r, q, now.Wall, sink)\n"},
 }
 
 // overlaid returns the file with the bug in it.

@@ -88,20 +88,27 @@ func (s *sim) holding(c *simConn, h heldJob) {
 	case n < 2:
 		r := &simRequest{cmd: periodic.Acquire, lock: lock, limit: 1 + s.rng.IntN(2)}
 		r.arrive = func() {
-			r.job = s.meant(c, j)
-			r.job.asks++
+			if r.job = j; !h.isLast() { // it hears that it has it no more, and says nothing more of it
+				r.late = true
+				s.reports(h)
+				return
+			}
+			r.run = h
+			j.asks++
 		}
+		// It waits for the answer: one that is refused says nothing more of the job.
+		c.held = slices.DeleteFunc(c.held, func(o heldJob) bool { return o.run == h.run })
+		c.asking[c.next+1] = h
 		args := binary.BigEndian.AppendUint16(periodic.AppendStr8String(nil, lock), uint16(r.limit))
 		c.ask(r, append(args, h.handle...))
 		s.say("c%d wants %s for %v, as one of %d", c.id, lock, j, r.limit)
 	case n == 2:
 		r := &simRequest{cmd: periodic.Release, silent: s.era < "2023"}
 		r.arrive = func() {
-			j := s.meant(c, j)
-			delete(j.locks, lock)
-			for _, q := range c.requests {
-				q.released = q.released || q.cmd == periodic.Acquire && q.job == j && q.lock == lock
+			if !h.isLast() {
+				return
 			}
+			delete(j.locks, lock)
 		}
 		c.ask(r, append(periodic.AppendStr8String(nil, lock), h.handle...))
 		s.say("c%d gives %s back for %v", c.id, lock, j)
@@ -117,9 +124,8 @@ func (s *sim) publishes(c *simConn, h heldJob) {
 	b := &chunk{text: fmt.Sprintf("chunk %d%s", s.published, strings.Repeat(".", s.rng.IntN(200)))}
 	r := &simRequest{cmd: periodic.WorkData, chunk: b}
 	r.arrive = func() {
-		j := s.meant(c, j)
 		if j.by == ofPeriodic {
-			b.sure = s.holds(c, j) && !s.mixed
+			b.sure = h.isLast() && s.holds(c, j) && !s.mixed
 			key := topic(j.queue, j.name)
 			s.chunks[key] = append(s.chunks[key], b)
 		}
@@ -143,9 +149,15 @@ func (s *sim) acquired(c *simConn, q *simRequest, body []byte) {
 		s.fail("c%d is sent %x for an ACQUIRE", c.id, body)
 	}
 	j := q.job
-	j.asks--
 	s.say("c%d has %s for %v: %d", c.id, q.lock, j, body[1])
+	if q.late && body[1] != 0 {
+		s.fail("c%d gets %s for a run of %v that was taken from it", c.id, q.lock, j)
+	} else if q.late {
+		return
+	}
+	j.asks--
 	if body[1] == 0 {
+		s.reports(q.run)
 		j.parked = true
 		if j.holder == c { // it is parked
 			j.holder, j.keyed, j.turn, j.locks = nil, false, s.turn, nil
@@ -171,7 +183,7 @@ func (s *sim) acquired(c *simConn, q *simRequest, body []byte) {
 	if j.locks == nil {
 		j.locks = map[string]bool{}
 	}
-	j.locks[q.lock] = !q.released
+	j.locks[q.lock] = true
 }
 
 // received checks what a RECV_DATA is answered with; true: more will follow.

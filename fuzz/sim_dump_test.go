@@ -29,12 +29,10 @@ func (j *simJob) steps(by int32, sure bool) {
 	}
 }
 
-// counts is a worker's word about j with a step to its count: in the CRC framing it may be
-// about another job of its name.
-func (s *sim) counts(c *simConn, j *simJob, by int32) {
-	about := s.meant(c, j)
-	for _, same := range s.names[fmt.Sprint(j.queue, j.by, j.name)] {
-		same.steps(by, same == about && s.holds(c, same))
+// counts is a worker's word about a job with a step to its count.
+func (s *sim) counts(c *simConn, h heldJob, by int32) {
+	if h.isLast() {
+		h.job.steps(by, s.holds(c, h.job))
 	}
 }
 

@@ -283,7 +283,7 @@ func (s *sim) steals(location string, t *simJob) {
 		s.fail("%v is handed to %s and %s holds it", t, location, t.location)
 	}
 	s.isNext(t)
-	t.now, t.lost, t.holder = sure, false, nil
+	t.now, t.lost, t.holder, t.run = sure, false, nil, new(simRun)
 	t.moves(location)
 	s.hasStolen(location, t)
 	s.handed++

@@ -130,6 +130,7 @@ func (s *sim) gloomReply(c *simConn) int {
 		}
 		c.busy = true
 		j := s.whole(r.Body, "a job for a slave")
+		j.run = s.begins(c, j)
 		if !c.serving(s, j.queue) {
 			s.fail("c%d is given %v of q%d, which it does not do", c.id, j, j.queue)
 		}
@@ -165,11 +166,11 @@ func (s *sim) slaves(c *simConn) {
 	if len(c.held) == 0 {
 		return
 	}
-	j := c.held[0].job
+	h := c.held[0]
 	c.held = c.held[1:]
-	result := s.resultOf(j)
-	c.tell(&simRequest{arrive: func() { c.busy = false; s.finishes(c, j, result) }}, gloom.AppendRespond(nil, []byte(result)))
-	s.say("c%d does %v", c.id, j)
+	result := s.resultOf(h)
+	c.tell(&simRequest{arrive: func() { c.busy = false; s.finishes(c, h, result) }}, gloom.AppendRespond(nil, []byte(result)))
+	s.say("c%d does %v", c.id, h.job)
 }
 
 func (s *sim) joinsQueue(c *simConn, queue int) {

@@ -39,6 +39,7 @@ func (s *sim) assigned(c *simConn, j *simJob, queue, name string) {
 	if s.holds(j.holder, j) && j.holder != c {
 		s.fail("%v is handed to c%d and c%d holds it", j, c.id, j.holder.id)
 	}
+	s.unreported(c, j)
 	if j.now == gone {
 		if j.turn < s.turn || j.id == 0 {
 			s.fail("%v is handed out after its end, or before it came", j)
@@ -77,7 +78,7 @@ func (s *sim) ordered(j *simJob) {
 			continue
 		}
 		ahead := r.priority > j.priority || r.priority == j.priority && r.due/1000 < j.due/1000
-		if ahead && !s.waitsUnread(r) {
+		if ahead && !s.waitsUnread(r) && !s.keptFrom(j.run.conn, r) {
 			better = append(better, r)
 		}
 	}
@@ -86,9 +87,13 @@ func (s *sim) ordered(j *simJob) {
 	}
 }
 
-// it again in this very turn, and then that was the word about it.
-func (s *sim) finishes(c *simConn, j *simJob, result string) {
-	result = j.heard(c, result)
+// finishes is a worker's word that a job is done, with a result.
+func (s *sim) finishes(c *simConn, h heldJob, result string) {
+	s.reports(h)
+	j := h.job
+	if result = j.heard(c, result); !h.isLast() {
+		return
+	}
 	if s.holds(c, j) {
 		j.results = append(j.results, result)
 		s.end(j)
@@ -102,7 +107,12 @@ func (s *sim) finishes(c *simConn, j *simJob, result string) {
 }
 
 // returns is a worker's word that it has not done j, which is due again then; at 0: at once.
-func (s *sim) returns(c *simConn, j *simJob, at int64) {
+func (s *sim) returns(c *simConn, h heldJob, at int64) {
+	s.reports(h)
+	j := h.job
+	if !h.isLast() {
+		return
+	}
 	j.failures++
 	if s.holds(c, j) {
 		j.holder, j.turn = nil, s.turn
@@ -132,7 +142,7 @@ func (s *sim) left(c *simConn) {
 	s.takesAlong(c)
 	for _, r := range c.requests {
 		if r.cmd == periodic.Acquire {
-			r.job.asks--
+			r.job.asks -= oneUnless(r.late)
 		}
 	}
 	for _, j := range s.jobs {
@@ -154,6 +164,7 @@ func (s *sim) left(c *simConn) {
 	}
 }
 
+// mayHaveHeld is the end of a connection to which jobs may have been on their way: they are
 // ready again, at another place.
 func (s *sim) mayHaveHeld() {
 	for _, j := range s.jobs {

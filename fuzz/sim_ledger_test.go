@@ -55,12 +55,12 @@ type simJob struct {
 	putOff    bool  // a worker has said so
 	timeout   int64 // milliseconds; 0: as the server is set
 
+	run      *simRun  // the last that is known; nil: nobody knows which is the last
 	holder   *simConn // who was given it and has not ended it
 	location string   // the same for a dwork task
 	kept     string   // that location when it is on disk
 	lost     bool     // nobody knows any more who
 	heldAt   int64    // Mono
-	tag      uint32   // the message id under which
 	stale    int      // 1 + the turn in which one who did not hold it had something to say about it
 
 	owner    *simConn // who waits for its result
@@ -227,6 +227,7 @@ func (s *sim) arrives(j *simJob, at int64) {
 
 // end is a job's: it is done, removed or replaced.
 func (s *sim) end(j *simJob) {
+	s.cuts(j)
 	j.now, j.turn, j.holder = gone, s.turn, nil
 	j.moves("")
 	j.disk = min(j.disk, maybe)
@@ -234,6 +235,7 @@ func (s *sim) end(j *simJob) {
 
 // doubt is the end of a job of which it is not known whether it was ended.
 func (s *sim) doubt(j *simJob) {
+	s.cuts(j)
 	j.now, j.disk, j.holder, j.keyed, j.turn = min(j.now, maybe), min(j.disk, maybe), nil, false, s.turn
 	j.lost, j.record.dated = true, false
 }
@@ -335,9 +337,6 @@ func (s *sim) endTurn() {
 	s.mixed = false
 	s.began = s.server.Now().Wall
 }
-
-// finishes is a worker's word that j is done, with a result. Who does not hold it may be given
-// mayHaveHeld is the end of a connection to which jobs may have been on their way: they are
 
 // answered checks, at the end of a turn, that all have been told what waits for nothing: masters what became of what
 // they submitted, clients that something makes no sense.

@@ -50,11 +50,16 @@ type simConn struct {
 	quit  [graph + 1]int  // 1 + the turn in which it said that it does not any more
 	kept  []*simJob       // what may be broadcast to it since it slept
 	held  []heldJob
+	runs  []*simRun // those of jobs that it was given, and that it has not reported
+	told  []*simRun // those that it has yet to read of
+
+	asking map[uint32]heldJob // for a lock, by message id
 }
 
 // heldJob is one that a peer has read of.
 type heldJob struct {
 	job    *simJob
+	run    *simRun
 	handle []byte
 	tag    uint32 // of the GRAB_JOB
 }
@@ -89,7 +94,8 @@ type simRequest struct {
 
 	lock     string // of an ACQUIRE, for one of limit jobs
 	limit    int
-	released bool      // given back before it was answered
+	late     bool // the run was taken from it before
+	run      heldJob
 	chunk    *chunk    // of a WORK_DATA
 	receiver *receiver // of a RECV_DATA
 }
@@ -108,7 +114,7 @@ func (c *simConn) worker() bool { return c.kind != plainClient && !c.gloom() }
 // connect opens a connection of a kind, and says hello.
 func (s *sim) connect(kind int) *simConn {
 	s.made++
-	c := &simConn{id: s.made, kind: kind, peer: s.server.Connect(periodicPorts[kind]), requests: map[uint32]*simRequest{}}
+	c := &simConn{id: s.made, kind: kind, peer: s.server.Connect(periodicPorts[kind]), requests: map[uint32]*simRequest{}, asking: map[uint32]heldJob{}}
 	c.peer.Written = func(b []byte) { s.written(c, b) }
 	s.conns = append(s.conns, c)
 	c.outgoing = append(c.outgoing, periodicHellos()[kind]...)
@@ -254,10 +260,12 @@ func (s *sim) periodicReply(c *simConn) int {
 		}
 		_, j := takeAssign(c, r.Body)
 		k := s.whole(j.Workload, "an assignment")
+		run := s.begins(c, k)
 		if c.slow && q.turn < s.turn && k.queue != broadcast {
 			s.assignedLate(c, k, q)
 			break
 		}
+		k.run = run
 		s.assignedAs(c, k, &j)
 		if k.queue == broadcast {
 			s.sent(c, k, q.turn)
@@ -266,7 +274,6 @@ func (s *sim) periodicReply(c *simConn) int {
 				s.fail("c%d is given %v of q%d, which it does not do", c.id, k, k.queue)
 			}
 			s.assigned(c, k, string(j.Func), string(j.Name))
-			k.tag = r.MsgID
 		}
 	case periodic.Sleep:
 		s.wakes(c, r.Body, q.turn)
@@ -366,7 +373,7 @@ func (s *sim) read(c *simConn, n int) {
 			c.heard = c.heard[n:]
 			var r gloom.Reply
 			if gloom.ParseReply(payload, &r) == nil && r.Action != nil {
-				c.held = append(c.held, heldJob{job: s.known(r.Body, "a job")})
+				c.held = append(c.held, heldJob{job: s.known(r.Body, "a job"), run: c.hears()})
 			}
 			continue
 		}
@@ -380,8 +387,13 @@ func (s *sim) read(c *simConn, n int) {
 			c.met = true
 		} else if len(r.Body) > 1 && r.Body[0] == byte(periodic.JobAssign) {
 			handle, j := takeAssign(c, r.Body)
-			c.held = append(c.held, heldJob{s.known(j.Workload, "a job"), handle, r.MsgID})
+			c.held = append(c.held, heldJob{s.known(j.Workload, "a job"), c.hears(), handle, r.MsgID})
 			c.grabs--
+		} else if len(r.Body) == 2 && r.Body[0] == byte(periodic.Acquired) {
+			if r.Body[1] == 1 {
+				c.held = append(c.held, c.asking[r.MsgID])
+			}
+			delete(c.asking, r.MsgID)
 		} else if len(r.Body) == 1 && r.Body[0] == byte(periodic.NoJob) {
 			c.grabs--
 		}

@@ -43,6 +43,8 @@ func (s *sim) step() {
 		s.exodus()
 	case n < 730:
 		s.crowd()
+	case n < 732:
+		s.late()
 	case n < 735:
 		s.say("checkpoints are slow")
 		s.disk.drag()
@@ -210,11 +212,9 @@ func (s *sim) act(c *simConn) {
 	}
 }
 
-// slaves is something that a slave does.
-// joinsQueue has a slave say whose jobs it does from its next on.
-// resultOf makes a result that no other job has.
-func (s *sim) resultOf(j *simJob) string {
-	return fmt.Sprintf(`"r%v%s"`, j, strings.Repeat(padding, j.size))
+// resultOf makes a result that no other run of a job has.
+func (s *sim) resultOf(h heldJob) string {
+	return fmt.Sprintf(`"r%v-%d%s"`, h.job, h.run.number, strings.Repeat(padding, h.job.size))
 }
 
 // works is something that a Periodic worker does.
@@ -250,54 +250,24 @@ func (s *sim) gives(c *simConn, h heldJob, what int) {
 	args := h.handle
 	switch what {
 	case 0:
-		r.cmd, r.arrive = periodic.WorkFail, func() { s.returns(c, s.meant(c, j), 0) }
+		r.cmd, r.arrive = periodic.WorkFail, func() { s.returns(c, h, 0) }
 	case 1:
 		delay, step := s.rng.IntN(20), s.rng.Int32N(4)
 		r.cmd, args = periodic.SchedLater, append(args[:len(args):len(args)], later(int64(delay), uint16(step))...)
 		r.arrive = func() {
-			s.counts(c, j, step)
-			s.returns(c, s.meant(c, j), s.server.Now().Wall+int64(delay)*1000)
+			s.counts(c, h, step)
+			s.returns(c, h, s.server.Now().Wall+int64(delay)*1000)
 		}
 	default:
-		result := s.resultOf(j)
+		result := s.resultOf(h)
 		if s.rng.IntN(4) == 0 { // not JSON
 			result = strings.Trim(result, `"`)
 		}
 		r.cmd, args = periodic.WorkDone, append(args[:len(args):len(args)], result...)
-		r.arrive = func() { s.finishes(c, s.meant(c, j), result) }
+		r.arrive = func() { s.finishes(c, h, result) }
 	}
 	c.ask(r, args)
 	s.say("c%d says %v of %v", c.id, r.cmd, j)
-}
-
-// meant is the job that a worker's word about j is about: in the CRC framing the one of its
-// name that the connection holds, which may be a later one; else it has j's handle, as what
-// has replaced j has.
-func (s *sim) meant(c *simConn, j *simJob) *simJob {
-	if j.by != ofPeriodic {
-		return j
-	}
-	var all []*simJob
-	for k := j; k != nil; k = k.next {
-		all = append(all, k)
-	}
-	if c.framing() == periodic.CRC {
-		all = s.names[fmt.Sprint(j.queue, j.by, j.name)]
-	} else if len(all) == 1 {
-		return j
-	}
-	for _, same := range all {
-		same.stale = s.turn + 1 // it may be given to c in this turn, too
-		if same.holder == c {
-			j = same
-		}
-	}
-	for _, same := range all {
-		if j.holder != c && same.lost && same.now != gone { // that may be the one
-			s.doubt(same)
-		}
-	}
-	return j
 }
 
 // record makes a Job record.
@@ -341,11 +311,7 @@ func (s *sim) asks(c *simConn) {
 		if s.rng.IntN(3) == 0 {
 			name = fmt.Sprint("again", s.rng.IntN(4))
 		}
-		j := s.fresh(s.rng.IntN(graph), name)
-		r := &simRequest{cmd: periodic.SubmitJob, job: j}
-		r.arrive = func() { s.admits(r, func() { s.arrives(j, at) }) }
-		c.ask(r, s.record(j, at))
-		s.say("c%d submits %v at %d", c.id, j, at)
+		s.adds(c, s.fresh(s.rng.IntN(graph), name), at)
 	case n < 12:
 		switch s.rng.IntN(4) {
 		case 0, 1:
@@ -399,6 +365,14 @@ func (s *sim) asks(c *simConn) {
 	}
 }
 
+// adds has a client submit a job.
+func (s *sim) adds(c *simConn, j *simJob, at int64) {
+	r := &simRequest{cmd: periodic.SubmitJob, job: j}
+	r.arrive = func() { s.admits(r, func() { s.arrives(j, at) }) }
+	c.ask(r, s.record(j, at))
+	s.say("c%d submits %v at %d", c.id, j, at)
+}
+
 // admits has a job arrive, unless the disk is full.
 func (s *sim) admits(r *simRequest, arrive func()) {
 	if r.refused = s.full; !s.full {
@@ -417,7 +391,10 @@ func (s *sim) removes(c *simConn) {
 	if len(all) == 0 {
 		return
 	}
-	j := all[s.rng.IntN(len(all))]
+	s.removesOne(c, all[s.rng.IntN(len(all))])
+}
+
+func (s *sim) removesOne(c *simConn, j *simJob) {
 	r := &simRequest{cmd: periodic.RemoveJob}
 	r.arrive = func() {
 		for _, same := range s.names[fmt.Sprint(j.queue, j.by, j.name)] {

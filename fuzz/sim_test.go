@@ -81,6 +81,8 @@ type sim struct {
 	lease    time.Duration    // of silent workers of tasks; 0: they keep them
 	signs    map[string]int64 // by location: Mono of the last sign of life
 
+	runs int // that have begun
+
 	chunks    map[string][]*chunk // by topic
 	published int
 

@@ -59,8 +59,9 @@ func (s *sim) declines(c *simConn, h heldJob) {
 	j := h.job
 	r := &simRequest{cmd: periodic.JobUnassigned, silent: true}
 	r.arrive = func() {
+		s.reports(h)
 		switch {
-		case j.tag != h.tag:
+		case !h.isLast():
 		case s.holds(c, j):
 			j.holder, j.turn, j.keyed = nil, s.turn, j.by == ofPeriodic
 			j.moves("")
@@ -92,7 +93,7 @@ func (s *sim) assignedLate(c *simConn, j *simJob, q *simRequest) {
 	}
 	j.holder, j.keyed, j.turn, j.lost, j.locks, j.parked = nil, false, s.turn, true, nil, false
 	j.moves("")
-	j.tag, j.record.dated = q.id, false
+	j.run, j.record.dated = nil, false
 	j.failures++
 	if j.by == ofDisbatch { // who leaves takes it along
 		s.doubt(j)
@@ -102,7 +103,7 @@ func (s *sim) assignedLate(c *simConn, j *simJob, q *simRequest) {
 // ready is a job that was there for c all the time since the end of the last turn, or nil.
 func (s *sim) ready(c *simConn) *simJob {
 	for _, j := range s.jobs {
-		if j.by == ofPeriodic && j.now == sure && j.keyed && j.holder == nil && !j.lost && !j.parked && j.turn < s.turn &&
+		if j.by == ofPeriodic && j.now == sure && j.keyed && !s.keptFrom(c, j) && j.holder == nil && !j.lost && !j.parked && j.turn < s.turn &&
 			j.queue != broadcast && c.does[j.queue] && max(j.due, j.notBefore) <= s.began && !s.waitsUnread(j) {
 			return j
 		}

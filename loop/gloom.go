@@ -51,11 +51,11 @@ type gloomTalk struct {
 	s      *session
 	master bool
 
-	joined  []byte       // a slave's queue, nil before its first join
-	busy    bool         // a slave was pushed a job
-	asked   bool         // for a job that has not come
-	job     sched.JobRef // that job
-	wrapped bool         // its workload was no JSON and was pushed as a string
+	joined  []byte    // a slave's queue, nil before its first join
+	busy    bool      // a slave was pushed a job
+	asked   bool      // for a job that has not come
+	job     sched.Run // of that job
+	wrapped bool      // its workload was no JSON and was pushed as a string
 }
 
 func newGloomMaster(s *session) conversation {
@@ -285,7 +285,7 @@ func (g *gloomTalk) deliver(d *sched.Delivery) {
 // the body if it is JSON.
 func (g *gloomTalk) push(j *sched.Job) {
 	g.s.given = true
-	g.busy, g.asked, g.job, g.wrapped = true, false, j.Ref, false
+	g.busy, g.asked, g.job, g.wrapped = true, false, j.Run(), false
 	if isGloom(j.Space) {
 		id, typ, body := splitGloomJob(j.Workload)
 		g.s.out = gloom.AppendJob(g.s.out, id, typ, body)

@@ -69,10 +69,10 @@ func (s *session) tooLate(report string, names func() (queue, name string)) {
 
 // tooLate is that of a session. In the framing of 2018 the handle has no names: they are those of
 // the job, while it is there.
-func (p *periodicTalk) tooLate(f *periodic.Frame, ref sched.JobRef) {
+func (p *periodicTalk) tooLate(f *periodic.Frame, run sched.Run) {
 	p.s.tooLate(f.Cmd.String(), func() (queue, name string) {
 		if p.framing == periodic.Plain {
-			return p.s.r.server.sched.NameOf(ref)
+			return p.s.r.server.sched.NameOf(run)
 		}
 		function, rest, _ := periodic.Str8(f.Args)
 		b, _, _ := periodic.Str8(rest)

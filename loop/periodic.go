@@ -270,7 +270,7 @@ func (p *periodicTalk) assign(msgID uint32, j *sched.Job) {
 	out = periodic.AppendMessage(out, msgID, periodic.JobAssign)
 	schedAt, count, timeout, workload := j.SchedAt, j.Count, j.Timeout, j.Workload
 	if p.framing == periodic.Plain {
-		out = appendHandle(out, j.Ref)
+		out = appendHandle(out, j.Run())
 	}
 	switch {
 	case isGloom(j.Space):
@@ -317,34 +317,35 @@ func (p *periodicTalk) data(msgID uint32, command bool, data []byte) {
 	p.s.out = out
 }
 
-// A handle names a job to its worker: a length byte and the job's reference.
+// A handle names a run of a job to its worker: a length byte and the run. A job that is handed out
+// again has another handle, so that a late report ends no other run.
 const (
 	handleLen  = 2 + 4 + 8
 	spaceShift = 12 // the space stands above the shard: maxShards has 12 bits, sched.MaxSpaces 4
 )
 
-func appendHandle(out []byte, ref sched.JobRef) []byte {
+func appendHandle(out []byte, run sched.Run) []byte {
 	out = append(out, handleLen)
-	out = binary.BigEndian.AppendUint16(out, ref.Shard|uint16(ref.Space)<<spaceShift)
-	out = binary.BigEndian.AppendUint32(out, ref.Slot)
-	return binary.BigEndian.AppendUint64(out, ref.Seq)
+	out = binary.BigEndian.AppendUint16(out, run.Shard|uint16(run.Space)<<spaceShift)
+	out = binary.BigEndian.AppendUint32(out, run.Slot)
+	return binary.BigEndian.AppendUint64(out, run.Number)
 }
 
 // parseHandle reads a handle; ok is false when in ends inside it. One of another
-// length names no job.
-func parseHandle(in []byte) (ref sched.JobRef, rest []byte, ok bool) {
+// length names no run.
+func parseHandle(in []byte) (run sched.Run, rest []byte, ok bool) {
 	handle, rest, ok := periodic.Str8(in)
 	if !ok || len(handle) != handleLen {
-		return noJob, rest, ok
+		return noRun, rest, ok
 	}
 	where := binary.BigEndian.Uint16(handle)
-	return sched.JobRef{
-		Shard: where & (1<<spaceShift - 1),
-		Space: sched.Space(where >> spaceShift),
-		Slot:  binary.BigEndian.Uint32(handle[2:]),
-		Seq:   binary.BigEndian.Uint64(handle[6:]),
+	return sched.Run{
+		Shard:  where & (1<<spaceShift - 1),
+		Space:  sched.Space(where >> spaceShift),
+		Slot:   binary.BigEndian.Uint32(handle[2:]),
+		Number: binary.BigEndian.Uint64(handle[6:]),
 	}, rest, true
 }
 
-// noJob is a reference that no job has.
-var noJob = sched.JobRef{Shard: math.MaxUint16}
+// noRun is that of a job that the worker does not hold.
+var noRun = sched.Run{Shard: math.MaxUint16}

@@ -69,12 +69,12 @@ func (p *periodicTalk) acquire(f *periodic.Frame) bool {
 	if !ok {
 		return false
 	}
-	ref, _, ok := p.handleOf(rest)
+	run, _, ok := p.reportOf(rest) // a worker that is refused says nothing more of the run
 	if !ok {
 		return false
 	}
 	r := p.s.r
-	got, err := r.server.sched.Acquire(r.now, p.s.party(), ref, string(name), int(count), r)
+	got, err := r.server.sched.Acquire(r.now, p.s.party(), run, string(name), int(count), r)
 	if err == sched.ErrLocks {
 		p.refuse(f.MsgID, reasonOf(err))
 		return true
@@ -97,12 +97,12 @@ func (p *periodicTalk) release(f *periodic.Frame) bool {
 	if !ok {
 		return false
 	}
-	ref, _, ok := p.handleOf(rest)
+	run, _, ok := p.handleOf(rest)
 	if !ok {
 		return false
 	}
 	r := p.s.r
-	_ = r.server.sched.Release(r.now, p.s.party(), ref, string(name), r)
+	_ = r.server.sched.Release(r.now, p.s.party(), run, string(name), r)
 	p.received(f.MsgID)
 	return true
 }
@@ -110,12 +110,12 @@ func (p *periodicTalk) release(f *periodic.Frame) bool {
 // workData is WORK_DATA. Its SUCCESS waits for receivers that read too slowly: a
 // worker that waits for it keeps their pace.
 func (p *periodicTalk) workData(f *periodic.Frame) bool {
-	ref, data, ok := p.handleOf(f.Args)
+	run, data, ok := p.handleOf(f.Args)
 	if !ok {
 		return false
 	}
 	r := p.s.r
-	wait, _ := r.server.sched.Publish(p.s.party(), ref, data, uint64(f.MsgID), r)
+	wait, _ := r.server.sched.Publish(p.s.party(), run, data, uint64(f.MsgID), r)
 	if !wait {
 		p.reply(f.MsgID, periodic.Success)
 	}

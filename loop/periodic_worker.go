@@ -83,23 +83,55 @@ func (p *periodicTalk) sleep(msgID uint32) bool {
 
 // handleOf reads what names a job to its worker: the handle, or in the CRC framing its
 // function and name. ok is false when in ends inside it; a job that the worker does
-// not hold is noJob.
-func (p *periodicTalk) handleOf(in []byte) (ref sched.JobRef, rest []byte, ok bool) {
+// not hold is noRun.
+func (p *periodicTalk) handleOf(in []byte) (run sched.Run, rest []byte, ok bool) {
 	if p.framing == periodic.Plain {
 		return parseHandle(in)
 	}
+	queue, name, rest, ok := twoNames(in)
+	if !ok {
+		return noRun, nil, false
+	}
+	if run, held := p.s.r.server.sched.Held(p.s.party(), queue, name); held {
+		return run, rest, true
+	}
+	return noRun, rest, true
+}
+
+// reportOf is handleOf for what ends a run.
+func (p *periodicTalk) reportOf(in []byte) (run sched.Run, rest []byte, ok bool) {
+	if p.framing == periodic.Plain {
+		return parseHandle(in)
+	}
+	queue, name, rest, ok := twoNames(in)
+	if !ok {
+		return noRun, nil, false
+	}
+	r := p.s.r
+	if run, held := r.server.sched.Report(r.now, p.s.party(), queue, name, r); held {
+		return run, rest, true
+	}
+	return noRun, rest, true
+}
+
+// skipHandle returns what stands behind the names of a job.
+func (p *periodicTalk) skipHandle(in []byte) (rest []byte, ok bool) {
+	if p.framing == periodic.Plain {
+		_, rest, ok = periodic.Str8(in)
+	} else {
+		_, _, rest, ok = twoNames(in)
+	}
+	return rest, ok
+}
+
+// twoNames reads a function, as the queue that it is, and the name of a job.
+func twoNames(in []byte) (queue, name, rest []byte, ok bool) {
 	function, rest, ok := periodic.Str8(in)
 	if !ok {
-		return noJob, nil, false
+		return nil, nil, nil, false
 	}
-	name, rest, ok := periodic.Str8(rest)
-	if !ok {
-		return noJob, nil, false
-	}
-	if ref, ok = p.s.r.server.sched.Held(p.s.party(), queueOf(function), name); !ok {
-		ref = noJob
-	}
-	return ref, rest, true
+	name, rest, ok = periodic.Str8(rest)
+	return queueOf(function), name, rest, ok
 }
 
 // received acknowledges a worker's notification, in the eras that do: it means that
@@ -113,15 +145,15 @@ func (p *periodicTalk) received(msgID uint32) {
 // workDone is WORK_DONE. A job that the worker does not hold is counted and ignored,
 // here and below: its time was over, or it was removed.
 func (p *periodicTalk) workDone(f *periodic.Frame) bool {
-	ref, data, ok := p.handleOf(f.Args)
+	run, data, ok := p.reportOf(f.Args)
 	if ok {
 		r := p.s.r
-		if isGloom(ref.Space) {
+		if isGloom(run.Space) {
 			r.scratch, _ = appendBody(r.scratch[:0], data)
 			data = r.scratch
 		}
-		if err := r.server.sched.Finish(r.now, p.s.party(), ref, data, r); err != nil {
-			p.tooLate(f, ref)
+		if err := r.server.sched.Finish(r.now, p.s.party(), run, data, r); err != nil {
+			p.tooLate(f, run)
 		}
 		p.received(f.MsgID)
 	}
@@ -129,11 +161,11 @@ func (p *periodicTalk) workDone(f *periodic.Frame) bool {
 }
 
 func (p *periodicTalk) workFail(f *periodic.Frame) bool {
-	ref, _, ok := p.handleOf(f.Args)
+	run, _, ok := p.reportOf(f.Args)
 	if ok {
 		r := p.s.r
-		if err := r.server.sched.Fail(r.now, p.s.party(), ref, r); err != nil {
-			p.tooLate(f, ref)
+		if err := r.server.sched.Fail(r.now, p.s.party(), run, r); err != nil {
+			p.tooLate(f, run)
 		}
 		p.received(f.MsgID)
 	}
@@ -141,7 +173,7 @@ func (p *periodicTalk) workFail(f *periodic.Frame) bool {
 }
 
 func (p *periodicTalk) schedLater(f *periodic.Frame) bool {
-	ref, rest, ok := p.handleOf(f.Args)
+	rest, ok := p.skipHandle(f.Args)
 	if !ok {
 		return false
 	}
@@ -154,8 +186,9 @@ func (p *periodicTalk) schedLater(f *periodic.Frame) bool {
 		return false
 	}
 	r := p.s.r
-	if err := r.server.sched.Postpone(r.now, p.s.party(), ref, delay, int32(step), r); err != nil {
-		p.tooLate(f, ref)
+	run, _, _ := p.reportOf(f.Args) // now that all of it is there
+	if err := r.server.sched.Postpone(r.now, p.s.party(), run, delay, int32(step), r); err != nil {
+		p.tooLate(f, run)
 	}
 	p.received(f.MsgID)
 	return true

@@ -10,14 +10,14 @@ import (
 // sinkhole is a Sink that keeps the last references and tags handed out, and
 // allocates nothing.
 type sinkhole struct {
-	refs  []JobRef
+	refs  []Run
 	tags  []uint64
 	bytes int
 }
 
 func (s *sinkhole) Deliver(d *Delivery) {
 	if d.Effect == Assign {
-		s.refs, s.tags = append(s.refs, d.Job.Ref), append(s.tags, d.Tag)
+		s.refs, s.tags = append(s.refs, d.Job.Run()), append(s.tags, d.Tag)
 	}
 	s.bytes += len(d.Job.Name) + len(d.Job.Workload)
 }

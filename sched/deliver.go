@@ -29,6 +29,16 @@ type JobRef struct {
 	Seq   uint64
 }
 
+// Run names one reservation of one job, for as long as the job is held under it. The verbs
+// of a holder take a Run and not a JobRef: a job is handed out again after its time-out, and
+// the name of the earlier reservation then names nothing.
+type Run struct {
+	Shard  uint16
+	Space  Space
+	Slot   uint32
+	Number uint64 // unique in this Scheduler, and begun at a place that nobody can guess; 0: no run
+}
+
 // Job is a view of one job. Its bytes are valid until the call that was given it
 // returns.
 type Job struct {
@@ -36,6 +46,7 @@ type Job struct {
 	Queue    string
 	Space    Space
 	Running  bool
+	Number   uint64 // Assign: that of its Run
 	Name     []byte
 	Workload []byte
 	SchedAt  int64 // Unix seconds as submitted; 0: at once
@@ -43,6 +54,11 @@ type Job struct {
 	Priority int64
 	Count    int32
 	Timeout  int32 // seconds; 0: the scheduler's default
+}
+
+// Run returns the reservation with which an Assign hands the job out.
+func (j *Job) Run() Run {
+	return Run{Shard: j.Ref.Shard, Space: j.Ref.Space, Slot: j.Ref.Slot, Number: j.Number}
 }
 
 // Effect is the kind of a Delivery.

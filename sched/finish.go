@@ -7,69 +7,74 @@ import (
 
 // Finish ends a job that the peer holds; data goes to those who await it.
 // ErrNotFound and ErrNotOwner change nothing.
-func (s *Scheduler) Finish(now Time, p *Peer, ref JobRef, data []byte, sink Sink) error {
-	sh, err := s.lock(ref)
+func (s *Scheduler) Finish(now Time, p *Peer, run Run, data []byte, sink Sink) error {
+	sh, err := s.lock(run.Shard)
 	if err != nil {
 		return s.stale(err)
 	}
 	defer sh.unlock(now, sink)
-	r, err := sh.holding(p, ref)
+	r, err := sh.holding(p, run)
 	if err != nil {
 		sh.counters.Stale++
 		return err
 	}
-	q := sh.unhold(ref.Slot, r)
+	w := sh.watches[r.home]
+	q := sh.unhold(run.Slot, r)
 	if r.flags&task != 0 {
-		sh.finishTask(now, ref.Slot, r, q, sink)
-		sh.moveOn(now, q, sink)
-		return nil
+		sh.finishTask(now, run.Slot, r, q, sink)
+		sh.moveOn(now, sink)
+	} else {
+		sh.counters.Done++
+		sh.end(run.Slot, r, q, Result, data, sink)
 	}
-	sh.counters.Done++
-	sh.end(ref.Slot, r, q, Result, data, sink)
-	sh.rematch(now, q, sink)
+	sh.reconsider(now, w, sink)
 	return nil
 }
 
 // Fail makes a job that the peer holds ready again, due now.
-func (s *Scheduler) Fail(now Time, p *Peer, ref JobRef, sink Sink) error {
-	sh, r, err := s.release(p, ref)
+func (s *Scheduler) Fail(now Time, p *Peer, run Run, sink Sink) error {
+	sh, r, err := s.release(p, run)
 	if err != nil {
 		return err
 	}
 	defer sh.unlock(now, sink)
-	sh.failAwaits(ref.Slot, r, sink)
-	q := sh.unhold(ref.Slot, r)
-	sh.fail(now, ref.Slot, r, q, sink)
+	sh.failAwaits(run.Slot, r, sink)
+	w := sh.watches[r.home]
+	q := sh.unhold(run.Slot, r)
+	sh.fail(now, run.Slot, r, q, sink)
+	sh.reconsider(now, w, sink)
 	return nil
 }
 
 // Postpone makes a job that the peer holds due delay seconds from now, to the
 // millisecond, and adds step to its count.
-func (s *Scheduler) Postpone(now Time, p *Peer, ref JobRef, delay int64, step int32, sink Sink) error {
+func (s *Scheduler) Postpone(now Time, p *Peer, run Run, delay int64, step int32, sink Sink) error {
 	// A delay beyond the calendar is as good as never.
 	const longest = int64(1) << 50
 	delay = max(min(delay, longest/1000), -longest/1000)
-	sh, r, err := s.release(p, ref)
+	sh, r, err := s.release(p, run)
 	if err != nil {
 		return err
 	}
 	defer sh.unlock(now, sink)
-	sh.failAwaits(ref.Slot, r, sink)
-	q := sh.unhold(ref.Slot, r)
+	sh.failAwaits(run.Slot, r, sink)
+	w := sh.watches[r.home]
+	q := sh.unhold(run.Slot, r)
 	if sh.s.rules[r.space].Deaths == 0 { // else count is the deaths'
 		r.count = clampAdd(r.count, step)
 	}
-	sh.requeue(now, ref.Slot, r, q, now.Wall+delay*1000, sink)
+	sh.requeue(now, run.Slot, r, q, now.Wall+delay*1000, sink)
+	sh.reconsider(now, w, sink)
 	return nil
 }
 
 // release returns a job that the peer holds, with its shard locked.
-func (s *Scheduler) release(p *Peer, ref JobRef) (*shard, *record, error) {
-	sh, err := s.lock(ref)
+func (s *Scheduler) release(p *Peer, run Run) (*shard, *record, error) {
+	sh, err := s.lock(run.Shard)
 	if err != nil {
 		return nil, nil, s.stale(err)
 	}
-	r, err := sh.holding(p, ref)
+	r, err := sh.holding(p, run)
 	if err != nil {
 		sh.counters.Stale++
 		sh.mu.Unlock()
@@ -91,12 +96,12 @@ func (s *Scheduler) stale(why error) error {
 	return why
 }
 
-// lock locks the shard of a reference.
-func (s *Scheduler) lock(ref JobRef) (*shard, error) {
-	if int(ref.Shard) >= len(s.shards) {
+// lock locks a shard by its number, which may be anything.
+func (s *Scheduler) lock(number uint16) (*shard, error) {
+	if int(number) >= len(s.shards) {
 		return nil, ErrNotFound
 	}
-	sh := &s.shards[ref.Shard]
+	sh := &s.shards[number]
 	sh.mu.Lock()
 	return sh, nil
 }
@@ -126,13 +131,15 @@ func (s *Scheduler) remove(now Time, space Space, queueName, name []byte, held b
 		return false
 	}
 	r := sh.slab.at(job)
-	if r.state == reserved && !held {
-		return false
+	if r.state == reserved {
+		if !held {
+			return false
+		}
+		sh.taken(now, job, r)
 	}
 	sh.leave(job, r, q)
 	sh.counters.Removed++
 	sh.end(job, r, q, Removed, nil, sink)
-	sh.rematch(now, q, sink)
 	return true
 }
 
@@ -173,24 +180,29 @@ func (sh *shard) tidy(q *queue) {
 	}
 }
 
-// Held returns the job of a name that the peer holds, whatever its space, for
+// Held returns the run of a job of a name that the peer holds, whatever its space, for
 // protocols whose workers know jobs by name.
-func (s *Scheduler) Held(p *Peer, queueName, name []byte) (JobRef, bool) {
+func (s *Scheduler) Held(p *Peer, queueName, name []byte) (Run, bool) {
 	w := p.byQueue[string(queueName)]
 	if w == nil {
-		return JobRef{}, false
+		return Run{}, false
 	}
-	sh := w.shard
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
+	w.shard.mu.Lock()
+	defer w.shard.mu.Unlock()
+	return w.shard.runOf(w, name)
+}
+
+// runOf returns the run of a job of a name that is held under a watch.
+func (sh *shard) runOf(w *watch, name []byte) (Run, bool) {
 	if len(w.held) == 0 {
-		return JobRef{}, false
+		return Run{}, false
 	}
 	job, ok := sh.heldBy(w, name)
 	if !ok {
-		return JobRef{}, false
+		return Run{}, false
 	}
-	return sh.ref(job, sh.slab.at(job)), true
+	r := sh.slab.at(job)
+	return Run{Shard: sh.id, Space: r.space, Slot: job, Number: w.held[r.place].order}, true
 }
 
 // heldBy returns the job of a name that is held under a watch.
@@ -210,46 +222,85 @@ func (sh *shard) heldBy(w *watch, name []byte) (uint32, bool) {
 }
 
 // Return gives back the job that the peer was last handed under tag, unstarted: it
-// is ready again and those who await it are told nothing.
+// is ready again and those who await it are told nothing. A run under tag that was taken from the
+// peer may be meant instead: then the peer does not get that job again before it has reported it.
 func (s *Scheduler) Return(now Time, p *Peer, tag uint64, sink Sink) error {
-	var from *watch
+	var from, lost *watch
 	newest := uint64(0)
 	for _, w := range p.watches {
-		order, held := w.shard.newest(w, tag)
+		order, unreported, held := w.shard.newest(w, tag)
 		p.looked += 1 + held
 		if order > newest {
 			from, newest = w, order
 		}
+		if unreported {
+			lost = w
+		}
 	}
-	if from == nil {
-		return ErrNotFound
+	switch {
+	case from != nil:
+		return from.shard.giveBack(now, from, newest, lost != nil, sink)
+	case lost != nil:
+		lost.shard.declined(now, lost, tag, sink)
 	}
-	return from.shard.giveBack(now, from, newest, sink)
+	return ErrNotFound
 }
 
-// newest says when a watch's peer was last handed a job under tag; 0: it holds none.
-func (sh *shard) newest(w *watch, tag uint64) (order uint64, held int) {
+// maxNewest is how many of the jobs that a peer holds of a queue are looked at for the one that it
+// gives back, those that it was handed last: more than it may have asked for.
+const maxNewest = MaxSlots
+
+// newest says when a watch's peer was last handed a job under tag; 0: it holds none. unreported
+// says whether one under tag was taken from it.
+func (sh *shard) newest(w *watch, tag uint64) (order uint64, unreported bool, looked int) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	for _, h := range w.held {
+	last := w.held[max(len(w.held)-maxNewest, 0):]
+	for _, h := range last {
 		if h.tag == tag {
 			order = max(order, h.order)
 		}
 	}
-	return order, len(w.held)
+	for _, u := range w.unreported {
+		unreported = unreported || u.tag == tag
+	}
+	looked = len(last) + len(w.unreported)
+	sh.op(looked)
+	return order, unreported, looked
 }
 
-func (sh *shard) giveBack(now Time, w *watch, order uint64, sink Sink) error {
+// giveBack is Return for a watch. lost says that the peer may mean another job.
+func (sh *shard) giveBack(now Time, w *watch, order uint64, lost bool, sink Sink) error {
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)
-	i := slices.IndexFunc(w.held, func(h held) bool { return h.order == order })
+	last := max(len(w.held)-maxNewest, 0)
+	i := slices.IndexFunc(w.held[last:], func(h held) bool { return h.order == order })
 	if i < 0 { // its time was over meanwhile
 		return ErrNotFound
 	}
-	job := w.held[i].job
+	job := w.held[last+i].job
 	r := sh.slab.at(job)
+	if lost {
+		sh.taken(now, job, r)
+	}
 	sh.counters.Released++
 	q := sh.unhold(job, r)
 	sh.requeue(now, job, r, q, now.Wall, sink)
+	sh.reconsider(now, w, sink)
 	return nil
+}
+
+// declined is a Return that is about a run that was taken from the peer.
+func (sh *shard) declined(now Time, w *watch, tag uint64, sink Sink) {
+	sh.mu.Lock()
+	defer sh.unlock(now, sink)
+	var oldest *unreported
+	for _, u := range w.unreported {
+		if u.tag == tag && (oldest == nil || u.until < oldest.until || u.until == oldest.until && u.name < oldest.name) {
+			oldest = u
+		}
+	}
+	if oldest != nil {
+		sh.reported(now, oldest, sink)
+	}
 }

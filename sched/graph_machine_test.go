@@ -214,43 +214,43 @@ func (x *graphMachine) work(verb string, i int) error {
 // report does a verb of workers with a job that one holds.
 func (x *graphMachine) report(verb string, p *Peer, w *graphWorker, j *graphJob) error {
 	s, m, now := x.s, x.m, x.m.now
-	ref, err := x.ref(j)
+	run, err := x.held(j)
 	if err != nil {
 		return err
 	}
 	switch verb {
 	case "finish":
 		m.finish(w, j)
-		return s.Finish(now, p, ref, nil, &x.rec)
+		return s.Finish(now, p, run, nil, &x.rec)
 	case "fail":
 		w.drop(j)
 		m.fail(j)
 		m.unlock(j)
-		return s.Fail(now, p, ref, &x.rec)
+		return s.Fail(now, p, run, &x.rec)
 	case "postpone":
 		seconds, step := []int64{0, 1, 3}[x.n("delay", 3)], int32(x.n("step", 2))
 		m.postpone(w, j, seconds, step)
-		return s.Postpone(now, p, ref, seconds, step, &x.rec)
+		return s.Postpone(now, p, run, seconds, step, &x.rec)
 	}
 	most := x.n("most", 2)
-	got, err := s.Acquire(now, p, ref, "lock", most, &x.rec)
+	got, err := s.Acquire(now, p, run, "lock", most, &x.rec)
 	if err != nil {
 		return err
 	}
 	return same("acquired", got, m.acquire(w, j, most))
 }
 
-// ref finds the reference of a job.
-func (x *graphMachine) ref(j *graphJob) (ref JobRef, err error) {
-	err = errors.New("the job is not there")
-	for c, done := (Cursor{}), false; !done; {
-		c, done = x.s.Walk(c, slabChunk, func(v *Job) {
-			if v.Space == j.space && string(v.Name) == j.name {
-				ref, err = v.Ref, nil
+// held finds the run of a job that a worker holds.
+func (x *graphMachine) held(j *graphJob) (Run, error) {
+	sh := &x.s.shards[0]
+	for _, w := range sh.watches {
+		for i := 0; w != nil && i < len(w.held); i++ {
+			if r := sh.slab.at(w.held[i].job); r.space == j.space && string(sh.nameView(w.held[i].job)) == j.name {
+				return Run{Space: r.space, Slot: w.held[i].job, Number: w.held[i].order}, nil
 			}
-		})
+		}
 	}
-	return ref, err
+	return Run{}, errors.New("the job is not held")
 }
 
 func (x *graphMachine) sameError(got, want error) error {

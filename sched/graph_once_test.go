@@ -161,13 +161,13 @@ func (x *graphOnce) worker(box int) {
 			switch what := r.IntN(100); {
 			case what < 5:
 				x.inAir[i].Add(-1)
-				err = x.s.Fail(x.now(), p, d.job.ref, x.sink)
+				err = x.s.Fail(x.now(), p, d.job.run, x.sink)
 			case what < 10:
 				x.inAir[i].Add(-1)
-				err = x.s.Postpone(x.now(), p, d.job.ref, int64(r.IntN(2)), 1, x.sink)
+				err = x.s.Postpone(x.now(), p, d.job.run, int64(r.IntN(2)), 1, x.sink)
 			default:
 				x.ends(i)
-				if err = x.s.Finish(x.now(), p, d.job.ref, nil, x.sink); err == nil {
+				if err = x.s.Finish(x.now(), p, d.job.run, nil, x.sink); err == nil {
 					x.ended()
 				}
 			}

@@ -96,7 +96,7 @@ func TestTaskTwin(t *testing.T) {
 	p, listener := x.skilled(Named, string(graphQueue)), x.peer()
 	x.extend("a")
 	x.reserve(p, 1)
-	ref := x.want("1 1 assign a")[0].job.ref
+	ref := x.want("1 1 assign a")[0].job.run
 	x.ok(x.s.Listen(listener, graphTasks, graphQueue, []byte("a"), 9))
 	x.submit(string(graphQueue), "a", func(j *Submission) { j.Space = graphPlain })
 	x.reserve(p, 2)
@@ -147,7 +147,7 @@ func TestPostponedTaskWaits(t *testing.T) {
 		p := x.peer(string(graphQueue))
 		x.reserve(p, 1)
 		x.extend("a")
-		ref := x.want("1 1 assign a")[0].job.ref
+		ref := x.want("1 1 assign a")[0].job.run
 		x.ok(x.s.Postpone(x.now, p, ref, 5, 2, &x.rec))
 		x.extend("b", "a<b")
 		x.stolen("b")
@@ -176,7 +176,7 @@ func TestPostponedWhileNoted(t *testing.T) {
 	p := x.peer(string(graphQueue))
 	x.reserve(p, 1)
 	x.extend("a")
-	ref := x.want("1 1 assign a")[0].job.ref
+	ref := x.want("1 1 assign a")[0].job.run
 	x.extend("b", "a<b")
 	x.ok(x.s.Postpone(x.now, p, ref, 5, 0, &x.rec))
 	x.stolen("b")
@@ -246,13 +246,13 @@ func TestRecreatedWhileFreeing(t *testing.T) {
 
 // lockedOut are three tasks of which the first has a lock and the others wait for it, and
 // a worker that asks for more.
-func lockedOut(t *testing.T) (x *graphStand, p *Peer, first JobRef) {
+func lockedOut(t *testing.T) (x *graphStand, p *Peer, first Run) {
 	x = newGraphStand(t)
 	p = x.peer(string(graphQueue))
 	for i, name := range []string{"a", "b", "c"} {
 		x.reserve(p, uint64(i))
 		x.extend(name)
-		ref := x.rec.take()[0].job.ref
+		ref := x.rec.take()[0].job.run
 		if got, err := x.s.Acquire(x.now, p, ref, "lock", 1, &x.rec); got != (i == 0) || err != nil {
 			t.Error(name, got, err)
 		}

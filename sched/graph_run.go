@@ -79,7 +79,7 @@ func (sh *shard) steal(now Time, p *Peer, queue []byte, n int, sink Sink, fn fun
 // firstTask returns the first task in line; there is one.
 func (sh *shard) firstTask(q *queue) uint32 {
 	first := none
-	for _, x := range [...]*index{&q.ready, &q.wide, &q.private} {
+	for _, x := range [...]*index{&q.ready, &q.withheld, &q.wide, &q.private} {
 		job := x.headOf(&sh.buckets, key{^0, taskDue})
 		if first == none || job != none && sh.slab.node(job).place < sh.slab.node(first).place {
 			first = job
@@ -177,7 +177,7 @@ func (s *Scheduler) GiveBack(now Time, p *Peer, queue []byte, sink Sink) {
 	for batch := range slices.Chunk(all, tickBatch) {
 		w.shard.mu.Lock()
 		for _, t := range batch {
-			if r, err := w.shard.holding(p, t.ref); err == nil {
+			if r, err := w.shard.holdingTask(p, t.ref); err == nil {
 				w.shard.counters.Abandoned++
 				w.shard.giveUp(now, t.ref.Slot, r, w.shard.unhold(t.ref.Slot, r), sink)
 			}

@@ -59,8 +59,8 @@ func TestHalt(t *testing.T) {
 	if given, err := x.s.TryReserve(x.now, sleeper, 8, &x.rec); given || err != nil {
 		t.Errorf("a TryReserve: %v, %v", given, err)
 	}
-	x.ok(x.s.Fail(x.now, one, held[0].job.ref, &x.rec))
-	x.ok(x.s.Postpone(x.now, one, held[1].job.ref, 0, 0, &x.rec))
+	x.ok(x.s.Fail(x.now, one, held[0].job.run, &x.rec))
+	x.ok(x.s.Postpone(x.now, one, held[1].job.run, 0, 0, &x.rec))
 	x.now.Wall += 10_000
 	x.now.Mono += 10_000
 	x.s.Tick(x.now, &x.rec)
@@ -68,6 +68,6 @@ func TestHalt(t *testing.T) {
 	x.s.Forget(x.now, many, &x.rec)
 	unfinished(1)
 	x.want()
-	x.ok(x.s.Finish(x.now, one, held[2].job.ref, []byte("done"), &x.rec))
+	x.ok(x.s.Finish(x.now, one, held[2].job.run, []byte("done"), &x.rec))
 	unfinished(0)
 }

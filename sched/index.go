@@ -82,6 +82,14 @@ func (x *index) head(p *buckets) uint32 {
 	return p.all[x.first].head
 }
 
+// tail returns the last job, none when there is none.
+func (x *index) tail(p *buckets) uint32 {
+	if x.jobs == 0 {
+		return none
+	}
+	return p.all[x.last].tail
+}
+
 // bucketFor finds or makes the bucket of a key.
 func (x *index) bucketFor(p *buckets, k key) uint32 {
 	if x.keys == 0 {

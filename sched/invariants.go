@@ -10,14 +10,14 @@ import (
 // disagreement. It is for tests: it holds all shard locks at once, takes time in
 // proportion to all there is and expects that no verb is under way.
 func (s *Scheduler) check() error {
-	awaits, topics := make(map[*Peer]map[JobRef]int), make(map[*Peer]map[topic]int)
+	awaits, topics, names := make(map[*Peer]map[JobRef]int), make(map[*Peer]map[topic]int), make(map[*Peer]int)
 	queues := 0
 	for i := range s.shards {
 		sh := &s.shards[i]
 		sh.mu.Lock()
 		defer sh.mu.Unlock()
 		queues += len(sh.byName)
-		c := checker{sh: sh, awaits: awaits, topics: topics, seen: make(map[uint32]string), used: make(map[uint32]bool)}
+		c := checker{sh: sh, awaits: awaits, topics: topics, unsaid: names, seen: make(map[uint32]string), used: make(map[uint32]bool)}
 		if err := c.run(); err != nil {
 			return fmt.Errorf("shard %d: %w", i, err)
 		}
@@ -29,7 +29,7 @@ func (s *Scheduler) check() error {
 		if err := s.checkAwaits(p, want); err != nil {
 			return err
 		}
-		if err := s.checkTopics(p, topics[p]); err != nil {
+		if err := s.checkTopics(p, topics[p], names[p]); err != nil {
 			return err
 		}
 	}
@@ -60,10 +60,10 @@ func (s *Scheduler) checkAwaits(p *Peer, want map[JobRef]int) error {
 
 // checkTopics compares what a peer thinks it listens to with what the shards say, and what is
 // counted for it with what it has.
-func (s *Scheduler) checkTopics(p *Peer, want map[topic]int) error {
+func (s *Scheduler) checkTopics(p *Peer, want map[topic]int, names int) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	costs := p.slots.len()*slotCost + len(p.watches)*watchCost
+	costs := p.slots.len()*slotCost + len(p.watches)*watchCost + names*unreportedCost
 	for t, n := range want {
 		if !p.topics[t] {
 			return fmt.Errorf("peer %d listens to %v and does not know", p.id, t)
@@ -73,6 +73,8 @@ func (s *Scheduler) checkTopics(p *Peer, want map[topic]int) error {
 	switch {
 	case len(p.topics) != len(want):
 		return fmt.Errorf("peer %d listens to %v, the shards say %v", p.id, p.topics, want)
+	case p.unreported != names:
+		return fmt.Errorf("peer %d remembers %d names, the shards say %d", p.id, p.unreported, names)
 	case p.registered != costs:
 		return fmt.Errorf("peer %d has %d bytes registered, should have %d", p.id, p.registered, costs)
 	}
@@ -88,11 +90,12 @@ type checker struct {
 	used    map[uint32]bool   // buckets
 	states  [ending + 1]int   // jobs by state
 	topics  map[*Peer]map[topic]int
+	unsaid  map[*Peer]int // names that they have not reported
 }
 
 func (c *checker) run() error {
 	for _, f := range []func() error{
-		c.slab, c.count, c.queues, c.watches, c.deadlines, c.parked, c.graph, c.pool, c.everyJob, c.names, c.arena, c.timers, c.lines, c.awaited, c.listened,
+		c.slab, c.count, c.queues, c.watches, c.deadlines, c.parked, c.graph, c.pool, c.everyJob, c.names, c.arena, c.timers, c.lines, c.awaited, c.listened, c.unreported,
 	} {
 		if err := f(); err != nil {
 			return err
@@ -227,6 +230,9 @@ func (c *checker) queue(q *queue) error {
 	if err := c.index(&q.ready, "ready", pending(ready, &q.ready)); err != nil {
 		return err
 	}
+	if err := c.index(&q.withheld, "withheld", pending(ready, &q.withheld)); err != nil {
+		return err
+	}
 	if err := c.index(&q.wide, "wide", pending(ready, &q.wide)); err != nil {
 		return err
 	}
@@ -277,7 +283,7 @@ func (c *checker) watches() error {
 		switch {
 		case w.id != uint32(id) || w.shard != c.sh:
 			return fmt.Errorf("watch %d stands at %d, or in another shard", w.id, id)
-		case w.ended && (len(w.held) == 0 || w.at >= 0 || w.broadcast):
+		case w.ended && (w.over() || w.at >= 0 || w.broadcast):
 			return fmt.Errorf("ended watch %d holds %d jobs at place %d in line", id, len(w.held), w.at)
 		}
 		for i, h := range w.held {

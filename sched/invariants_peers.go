@@ -42,12 +42,14 @@ func (c *checker) lines() error {
 		if q == nil {
 			continue
 		}
-		if err := q.line.check(); err != nil {
-			return err
-		}
-		for _, w := range q.line {
-			if w.queue != q || w.ended {
-				return fmt.Errorf("queue %q has a watch of %q in line, ended %v", q.name, w.queue.name, w.ended)
+		for k, line := range q.lines {
+			if err := line.check(); err != nil {
+				return err
+			}
+			for _, w := range line {
+				if w.queue != q || w.ended || w.peer.class != class(k) {
+					return fmt.Errorf("queue %q has a watch of %q in line %d, ended %v", q.name, w.queue.name, k, w.ended)
+				}
 			}
 		}
 	}
@@ -64,12 +66,13 @@ func (c *checker) lines() error {
 // line: a peer with slots is in line unless it is kept from work, and nothing that it
 // could be given is ready then.
 func (c *checker) line(w *watch) error {
-	first := c.sh.jobFor(w)
+	room := maxClashes
+	first := c.sh.jobFor(w, &room)
 	w.peer.mu.Lock()
 	defer w.peer.mu.Unlock()
 	p, q := w.peer, w.queue
-	if w.at >= 0 && (w.at >= len(q.line) || q.line[w.at] != w) {
-		return fmt.Errorf("thinks it is at %d of %d in line", w.at, len(q.line))
+	if line := q.lines[p.class]; w.at >= 0 && (w.at >= len(line) || line[w.at] != w) {
+		return fmt.Errorf("thinks it is at %d of %d in line", w.at, len(line))
 	}
 	if p.blocked && p.unsent < p.window {
 		return fmt.Errorf("is blocked with %d bytes unsent of %d", p.unsent, p.window)
@@ -84,7 +87,7 @@ func (c *checker) line(w *watch) error {
 	if !p.blocked && w.at < 0 {
 		return errors.New("has slots and is not in line")
 	}
-	if first != none && (oldest.wake || p.unsent < p.window) {
+	if first != none && !q.search.on && (oldest.wake || p.unsent < p.window) {
 		return fmt.Errorf("waits with %d and %d jobs ready, for it the first is %d", q.ready.jobs, q.wide.jobs, first)
 	}
 	return nil
@@ -230,6 +233,48 @@ func (s *Scheduler) checkIDs() error {
 	}
 	if known != len(names) {
 		return fmt.Errorf("%d global names are known, %d jobs have one", known, len(names))
+	}
+	return nil
+}
+
+// unreported checks that what watches remember of runs is in the heap, once, and in the queues'
+// counts, and that nobody holds a job by such a name.
+func (c *checker) unreported() error {
+	if err := c.sh.unreported.check(); err != nil {
+		return err
+	}
+	all, perQueue := 0, make(map[*queue]int)
+	for _, w := range c.sh.watches {
+		if w == nil || w.remembers() == 0 {
+			continue
+		}
+		c.note(w.peer)
+		for name, u := range w.unreported {
+			if u.name != name || u.watch != w || c.sh.unreported[u.at] != u || u.runs < 1 || w.peer.class != byName {
+				return fmt.Errorf("peer %d does not know what it remembers of a name: %+v", w.peer.id, u)
+			}
+		}
+		if u := w.quiet; u != nil && (u.watch != w || c.sh.unreported[u.at] != u) {
+			return fmt.Errorf("peer %d is quiet for no reason", w.peer.id)
+		}
+		for _, h := range w.held {
+			if w.unreported[c.sh.hash(c.sh.nameView(h.job))] != nil {
+				return fmt.Errorf("peer %d holds %q, and has not reported another by that name", w.peer.id, c.sh.nameView(h.job))
+			}
+		}
+		all += w.remembers()
+		c.unsaid[w.peer] += len(w.unreported)
+		if !w.ended {
+			perQueue[w.queue] += w.remembers()
+		}
+	}
+	if all != len(c.sh.unreported) {
+		return fmt.Errorf("%d names are not reported, the heap has %d", all, len(c.sh.unreported))
+	}
+	for _, q := range c.sh.queues {
+		if q != nil && q.unreported != perQueue[q] {
+			return fmt.Errorf("queue %q counts %d names that are not reported, has %d", q.name, q.unreported, perQueue[q])
+		}
 	}
 	return nil
 }

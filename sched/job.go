@@ -40,6 +40,8 @@ const (
 	task
 	// private: it is never matched with a Reserve, only stolen.
 	private
+	// withheld: it is ready, and its name clashes for all Named peers in line.
+	withheld
 )
 
 // none is no slot, no bucket, no queue.

@@ -14,7 +14,7 @@ func (x *stand) skilled(skills Skills, queues ...string) *Peer {
 	for _, q := range queues { // once more, with its skills
 		x.s.Unwatch(p, []byte(q))
 	}
-	p.skills = skills
+	p.skills, p.class = skills, lineOf(skills)
 	for _, q := range queues {
 		if err := x.s.Watch(x.now, p, []byte(q), false, &x.rec); err != nil {
 			x.t.Fatal(err)
@@ -34,36 +34,49 @@ func (x *stand) ok(err error) {
 	}
 }
 
+// report is a peer's word about a job by its name; held: it holds one.
+func (x *stand) report(p *Peer, queue, name string, held bool) Run {
+	x.t.Helper()
+	run, ok := x.s.Report(x.now, p, []byte(queue), []byte(name), &x.rec)
+	if ok != held {
+		x.t.Errorf("%q of %q is held: %v, want %v", name, queue, ok, held)
+	}
+	return run
+}
+
 // A peer that knows jobs by name and holds one of them is kept from another of that
 // name, and given it as soon as the first is no longer in its hands, whatever became
 // of that.
 func TestNamedTwin(t *testing.T) {
-	f := func(name string, leave func(x *stand, p, master *Peer, ref JobRef), want ...string) {
+	f := func(name string, leave func(x *stand, p, master *Peer, ref Run), want ...string) {
 		t.Helper()
 		x := newStand(t, Options{Rules: wildRules})
 		master, p := x.peer(), x.skilled(Named, "f")
 		x.reserve(p, 1)
 		x.reserve(p, 2)
 		x.submit("f", "a", owned(master, 7))
-		ref := x.want("2 1 assign a")[0].job.ref
+		ref := x.want("2 1 assign a")[0].job.run
 		x.submit("f", "a")
 		x.want()
 		leave(x, p, master, ref)
 		x.want(want...)
 	}
-	f("finished", func(x *stand, p, _ *Peer, ref JobRef) { x.ok(x.s.Finish(x.now, p, ref, nil, &x.rec)) },
+	f("finished", func(x *stand, p, _ *Peer, ref Run) { x.ok(x.s.Finish(x.now, p, ref, nil, &x.rec)) },
 		"1 7 result ", "2 2 assign a")
-	f("removed", func(x *stand, _, _ *Peer, _ JobRef) { x.s.Remove(x.now, wildOwned, []byte("f"), []byte("a"), &x.rec) },
-		"1 7 removed ", "2 2 assign a")
-	f("failed", func(x *stand, p, _ *Peer, ref JobRef) { x.ok(x.s.Fail(x.now, p, ref, &x.rec)) },
+	f("removed", func(x *stand, p, _ *Peer, _ Run) {
+		x.s.Remove(x.now, wildOwned, []byte("f"), []byte("a"), &x.rec)
+		x.want("1 7 removed ")
+		x.report(p, "f", "a", false)
+	}, "2 2 assign a")
+	f("failed", func(x *stand, p, _ *Peer, ref Run) { x.ok(x.s.Fail(x.now, p, ref, &x.rec)) },
 		"2 2 assign a")
-	f("failed, its owner gone", func(x *stand, p, master *Peer, ref JobRef) {
+	f("failed, its owner gone", func(x *stand, p, master *Peer, ref Run) {
 		x.s.Forget(x.now, master, &x.rec)
 		x.ok(x.s.Fail(x.now, p, ref, &x.rec))
 	}, "2 2 assign a")
-	f("postponed", func(x *stand, p, _ *Peer, ref JobRef) { x.ok(x.s.Postpone(x.now, p, ref, 5, 0, &x.rec)) },
+	f("postponed", func(x *stand, p, _ *Peer, ref Run) { x.ok(x.s.Postpone(x.now, p, ref, 5, 0, &x.rec)) },
 		"2 2 assign a")
-	f("parked", func(x *stand, p, _ *Peer, ref JobRef) {
+	f("parked", func(x *stand, p, _ *Peer, ref Run) {
 		if got, err := x.s.Acquire(x.now, p, ref, "lock", 0, &x.rec); got || err != nil {
 			x.t.Error(got, err)
 		}
@@ -75,17 +88,17 @@ func TestNamedTwin(t *testing.T) {
 func TestManyTwins(t *testing.T) {
 	x := newStand(t, Options{Rules: wildRules})
 	master, p := x.peer(), x.skilled(Named, "f")
-	const many = maxTwins + 1
-	var held []JobRef
+	const many = maxClashes + 2
+	var held []Run
 	for i := range many {
 		x.reserve(p, uint64(i))
 		x.submit("f", fmt.Sprint(i), owned(master, 7))
-		held = append(held, x.want(fmt.Sprint("2 ", i, " assign ", i))[0].job.ref)
+		held = append(held, x.want(fmt.Sprint("2 ", i, " assign ", i))[0].job.run)
 	}
+	x.submit("f", "other", func(j *Submission) { j.Priority = -1 }) // and the peer leaves the line
 	for i := range many {
 		x.submit("f", fmt.Sprint(i))
 	}
-	x.submit("f", "other")
 	x.reserve(p, many)
 	x.want()
 	x.ok(x.s.Finish(x.now, p, held[many-1], nil, &x.rec)) // it is not among those that are looked at
@@ -93,7 +106,7 @@ func TestManyTwins(t *testing.T) {
 	x.ok(x.s.Finish(x.now, p, held[0], nil, &x.rec))
 	x.want("1 7 result ", fmt.Sprint("2 ", many, " assign 0"))
 	x.reserve(p, many+1)
-	x.want(fmt.Sprint("2 ", many+1, " assign ", maxTwins))
+	x.want(fmt.Sprint("2 ", many+1, " assign ", many-1))
 }
 
 // Sleepers are told of a broadcast with a copy each, and leave the line while it is read.
@@ -111,7 +124,7 @@ func TestBroadcastAmongKinds(t *testing.T) {
 	x.submit("f", "b", owned(master, 8), later)
 	x.now.Wall += 1000
 	x.s.Tick(x.now, &x.rec)
-	x.want("2 2 wake-with a", "3 3 wake-with a")
+	x.want("2 2 wake-with a", "3 3 wake ") // of b
 }
 
 // A job of a global name that ends while it is submitted, because it is broadcast,
@@ -247,11 +260,11 @@ func TestReturnNewest(t *testing.T) {
 func TestLockLine(t *testing.T) {
 	x := newStand(t, Options{})
 	p := x.peer("f")
-	var refs []JobRef
+	var refs []Run
 	for i, name := range []string{"a", "b", "c", "d"} {
 		x.reserve(p, uint64(i))
 		x.submit("f", name)
-		refs = append(refs, x.rec.take()[0].job.ref)
+		refs = append(refs, x.rec.take()[0].job.run)
 	}
 	f := func(job, most int, want bool) {
 		t.Helper()
@@ -265,13 +278,13 @@ func TestLockLine(t *testing.T) {
 	f(3, 2, false)
 	x.reserve(p, 9)
 	x.ok(x.s.Release(x.now, p, refs[0], "lock", &x.rec))
-	x.want("1 9 assign d")
+	refs[3] = x.want("1 9 assign d")[0].job.run
 	f(3, 2, true)
 	x.ok(x.s.Finish(x.now, p, refs[1], nil, &x.rec))
 	x.want()
 	x.reserve(p, 10)
 	x.ok(x.s.Finish(x.now, p, refs[3], nil, &x.rec))
-	x.want("1 10 assign c")
+	refs[2] = x.want("1 10 assign c")[0].job.run
 	f(2, 1, true)
 }
 
@@ -283,7 +296,7 @@ func TestParkedOrphan(t *testing.T) {
 	x.s.SetLockTimeout(1000)
 	x.reserve(p, 1)
 	x.submit("f", "a", owned(master, 7))
-	ref := x.want("2 1 assign a")[0].job.ref
+	ref := x.want("2 1 assign a")[0].job.run
 	x.s.Forget(x.now, master, &x.rec)
 	if got, err := x.s.Acquire(x.now, p, ref, "lock", 0, &x.rec); got || err != nil {
 		t.Error(got, err)
@@ -321,14 +334,14 @@ func TestListenToNamesake(t *testing.T) {
 	x.ok(x.s.Listen(listener, 0, []byte("f"), []byte("a"), 5))
 	x.submit("f", "a", owned(master, 7))
 	x.reserve(p, 1)
-	namesake := x.want("3 1 assign a")[0].job.ref
+	namesake := x.want("3 1 assign a")[0].job.run
 	_, err := x.s.Publish(p, namesake, []byte("not for it"), 9, &x.rec)
 	x.ok(err)
 	x.ok(x.s.Finish(x.now, p, namesake, nil, &x.rec))
 	x.want("1 7 result ")
 	x.submit("f", "a")
 	x.reserve(p, 2)
-	ref := x.want("3 2 assign a")[0].job.ref
+	ref := x.want("3 2 assign a")[0].job.run
 	_, err = x.s.Publish(p, ref, []byte("data"), 9, &x.rec)
 	x.ok(err)
 	x.ok(x.s.Finish(x.now, p, ref, nil, &x.rec))
@@ -359,10 +372,10 @@ func TestLongNamesAreForgotten(t *testing.T) {
 			t.Errorf("%s: used again, it gives %v", what, all)
 		}
 	}
-	job := func(x *stand, p *Peer) JobRef {
+	job := func(x *stand, p *Peer) Run {
 		x.submit(long, "a")
 		x.reserve(p, 1)
-		return x.want("1 1 assign a")[0].job.ref
+		return x.want("1 1 assign a")[0].job.run
 	}
 	f("left unused", func(x *stand, p *Peer) { x.s.Unwatch(p, []byte(long)) })
 	f("its worker has gone", func(x *stand, p *Peer) { x.s.Forget(x.now, p, &x.rec) })

@@ -44,21 +44,19 @@ func (s *Scheduler) FinishLease(now Time, p *Peer, l Lease, sink Sink) error {
 	defer sh.unlock(now, sink)
 	q := sh.unhold(l.Ref.Slot, r)
 	sh.finishTask(now, l.Ref.Slot, r, q, sink)
-	sh.moveOn(now, q, sink)
+	sh.moveOn(now, sink)
 	return nil
 }
 
 // leased returns a task that the peer holds, with its shard locked.
 func (s *Scheduler) leased(p *Peer, l Lease) (*shard, *record, error) {
-	sh, err := s.lock(l.Ref)
+	sh, err := s.lock(l.Ref.Shard)
 	if err != nil {
 		return nil, nil, err
 	}
-	r, err := sh.holding(p, l.Ref)
+	r, err := sh.holdingTask(p, l.Ref)
 	switch {
 	case err != nil:
-	case r.flags&task == 0:
-		err = ErrNotFound
 	case sh.slab.node(l.Ref.Slot).revision != l.Revision:
 		err = ErrStale
 	}
@@ -70,13 +68,24 @@ func (s *Scheduler) leased(p *Peer, l Lease) (*shard, *record, error) {
 	return sh, r, nil
 }
 
+// holdingTask returns a task that the peer holds.
+func (sh *shard) holdingTask(p *Peer, ref JobRef) (*record, error) {
+	r := sh.slab.find(ref.Slot)
+	switch {
+	case r == nil || r.state != reserved || r.seq != ref.Seq || r.flags&task == 0:
+		return nil, ErrNotFound
+	case sh.watches[r.home].peer != p:
+		return nil, ErrNotOwner
+	}
+	return r, nil
+}
+
 // moveOn does what the end of a task allows; of many successors most become ready in the
 // Ticks that follow.
-func (sh *shard) moveOn(now Time, q *queue, sink Sink) {
+func (sh *shard) moveOn(now Time, sink Sink) {
 	if sh.freeSuccessors(now, tickBatch, sink); len(sh.freeing) > 0 {
 		sh.s.alarmMono(0)
 	}
-	sh.rematch(now, q, sink)
 }
 
 // Cancel removes a task by name, in whatever state and hands: those that wait for it wait
@@ -94,14 +103,18 @@ func (s *Scheduler) Cancel(now Time, space Space, queue, name []byte, sink Sink)
 		return false
 	}
 	r := sh.slab.at(job)
-	if r.state == waiting {
+	switch r.state {
+	case waiting:
 		q.waiting--
-	} else {
+	case reserved:
+		sh.taken(now, job, r)
+		fallthrough
+	default:
 		sh.leave(job, r, q)
 	}
 	sh.counters.Removed++
 	sh.endTask(now, job, r, q, sink)
-	sh.moveOn(now, q, sink)
+	sh.moveOn(now, sink)
 	return true
 }
 

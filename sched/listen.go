@@ -45,13 +45,13 @@ func (s *Scheduler) Listen(p *Peer, space Space, queueName, name []byte, tag uin
 // Publish sends data from the holder of a job to its listeners. When one of them
 // reads too slowly, wait is true: the publisher gets a Proceed under tag once that
 // one has caught up.
-func (s *Scheduler) Publish(p *Peer, ref JobRef, data []byte, tag uint64, sink Sink) (wait bool, err error) {
-	sh, err := s.lock(ref)
+func (s *Scheduler) Publish(p *Peer, run Run, data []byte, tag uint64, sink Sink) (wait bool, err error) {
+	sh, err := s.lock(run.Shard)
 	if err != nil {
 		return false, err
 	}
 	defer sh.mu.Unlock()
-	r, err := sh.holding(p, ref)
+	r, err := sh.holding(p, run)
 	if err != nil {
 		sh.counters.Stale++
 		return false, err

@@ -14,7 +14,7 @@ import (
 func TestNoLostWakeupLock(t *testing.T) {
 	s, sink := New(Options{Shards: 8}), newBoxes(2)
 	var peers [2]*Peer
-	var held [2]JobRef
+	var held [2]Run
 	var tags [2]uint64
 	take := func(i int) bool {
 		tags[i]++
@@ -24,7 +24,7 @@ func TestNoLostWakeupLock(t *testing.T) {
 		letters := sink[i].wait(nil)
 		s.Flushed(airNow, peers[i], 0, sink)
 		if len(letters) == 1 {
-			held[i] = letters[0].job.ref
+			held[i] = letters[0].job.run
 		}
 		return len(letters) == 1
 	}
@@ -89,7 +89,7 @@ func TestLockUnderRace(t *testing.T) {
 	finish := make(chan struct{})
 	now := airNow
 	work := func(box int, p *Peer, d seen) {
-		got, err := s.Acquire(now, p, d.job.ref, lock, most, sink)
+		got, err := s.Acquire(now, p, d.job.run, lock, most, sink)
 		if err != nil {
 			t.Errorf("acquire: %v", err)
 		}
@@ -104,16 +104,16 @@ func TestLockUnderRace(t *testing.T) {
 		inside.Add(-1)
 		switch {
 		case i%3 == 0:
-			err = s.Release(now, p, d.job.ref, lock, sink)
+			err = s.Release(now, p, d.job.run, lock, sink)
 			if err == nil {
-				err = s.Finish(now, p, d.job.ref, nil, sink)
+				err = s.Finish(now, p, d.job.run, nil, sink)
 			}
 		case i%7 == 0 && d.job.count == 0:
-			if err = s.Postpone(now, p, d.job.ref, 0, 1, sink); err == nil {
+			if err = s.Postpone(now, p, d.job.run, 0, 1, sink); err == nil {
 				return
 			}
 		default:
-			err = s.Finish(now, p, d.job.ref, nil, sink)
+			err = s.Finish(now, p, d.job.run, nil, sink)
 		}
 		if err != nil {
 			t.Errorf("job %d: %v", i, err)

@@ -193,17 +193,18 @@ func (l *locks) tidy(name string, k *lock) {
 // Acquire asks for a named lock for a job that the peer holds; at most count jobs
 // hold it at once. A job that is refused is parked: it is the peer's no more, and
 // ready again when the lock is free or the lock time-out has passed.
-func (s *Scheduler) Acquire(now Time, p *Peer, ref JobRef, name string, count int, sink Sink) (bool, error) {
-	sh, err := s.lock(ref)
+func (s *Scheduler) Acquire(now Time, p *Peer, run Run, name string, count int, sink Sink) (bool, error) {
+	sh, err := s.lock(run.Shard)
 	if err != nil {
 		return false, err
 	}
 	defer sh.unlock(now, sink)
-	r, err := sh.holding(p, ref)
+	r, err := sh.holding(p, run)
 	if err != nil {
 		sh.counters.Stale++
 		return false, err
 	}
+	ref := sh.ref(run.Slot, r)
 	p.looked += s.locks.cost(name, ref)
 	got, freed, err := s.locks.acquire(name, ref, count)
 	if err != nil {
@@ -214,21 +215,23 @@ func (s *Scheduler) Acquire(now Time, p *Peer, ref JobRef, name string, count in
 		return true, nil
 	}
 	sh.calls = append(sh.calls, freed...)
-	sh.park(now, ref.Slot, r, sink)
+	sh.park(now, run.Slot, r, sink)
 	return false, nil
 }
 
 // Release gives a lock back that a job of the peer holds.
-func (s *Scheduler) Release(now Time, p *Peer, ref JobRef, name string, sink Sink) error {
-	sh, err := s.lock(ref)
+func (s *Scheduler) Release(now Time, p *Peer, run Run, name string, sink Sink) error {
+	sh, err := s.lock(run.Shard)
 	if err != nil {
 		return err
 	}
 	defer sh.unlock(now, sink)
-	if _, err := sh.holding(p, ref); err != nil {
+	r, err := sh.holding(p, run)
+	if err != nil {
 		sh.counters.Stale++
 		return err
 	}
+	ref := sh.ref(run.Slot, r)
 	p.looked += s.locks.cost(name, ref)
 	if s.locks.release(name, ref) {
 		sh.calls = append(sh.calls, name)
@@ -275,6 +278,7 @@ func (s *Scheduler) callNext(now Time, name string, sink Sink) {
 // park takes a job that was refused a lock from its holder and puts it aside.
 func (sh *shard) park(now Time, job uint32, r *record, sink Sink) {
 	r.flags &^= locking // what it held is taken from it already
+	w := sh.watches[r.home]
 	q := sh.unhold(job, r)
 	r.flags |= locking
 	r.state, r.home = parked, q.id
@@ -285,7 +289,7 @@ func (sh *shard) park(now Time, job uint32, r *record, sink Sink) {
 	if d := sh.s.lockTimeout.Load(); d > 0 {
 		sh.s.alarmMono(start + d)
 	}
-	sh.rematch(now, q, sink)
+	sh.reconsider(now, w, sink)
 }
 
 // unpark takes a parked job from where it stands.

@@ -9,7 +9,7 @@ import (
 )
 
 // lockStand is a worker with a job that has a lock and others that are parked for it.
-func lockStand(t *testing.T, parked ...string) (x *stand, p *Peer, holder JobRef) {
+func lockStand(t *testing.T, parked ...string) (x *stand, p *Peer, holder Run) {
 	t.Helper()
 	x = newStand(t, Options{Shards: 3})
 	p = x.peer("f", "g")
@@ -26,17 +26,17 @@ func lockStand(t *testing.T, parked ...string) (x *stand, p *Peer, holder JobRef
 }
 
 // take has a peer given the job that is ready.
-func (x *stand) take(p *Peer, name string) JobRef {
+func (x *stand) take(p *Peer, name string) Run {
 	x.t.Helper()
 	x.reserve(p, 1)
 	all := x.want(fmt.Sprintf("%d 1 assign %s", p.id, name))
 	if len(all) != 1 {
 		x.t.FailNow()
 	}
-	return all[0].job.ref
+	return all[0].job.run
 }
 
-func (x *stand) acquire(p *Peer, ref JobRef, most int, want bool) {
+func (x *stand) acquire(p *Peer, ref Run, most int, want bool) {
 	x.t.Helper()
 	if got, err := x.s.Acquire(x.now, p, ref, "lock", most, &x.rec); got != want || err != nil {
 		x.t.Errorf("acquire: %v, %v, want %v", got, err, want)
@@ -162,7 +162,7 @@ func TestLongLockLineIsDropped(t *testing.T) {
 	for i := range many {
 		x.submit("g", fmt.Sprint(i))
 		x.reserve(p, 1)
-		x.acquire(p, x.rec.take()[0].job.ref, i%2, false)
+		x.acquire(p, x.rec.take()[0].job.run, i%2, false)
 		x.s.Flushed(x.now, p, 0, &x.rec)
 	}
 	x.s.Unwatch(p, []byte("g"))
@@ -224,7 +224,7 @@ func (x *handOn) watch(p *Peer, queue string) {
 }
 
 // take submits jobs and has a peer given them.
-func (x *handOn) take(p *Peer, queue string, names ...string) (refs []JobRef) {
+func (x *handOn) take(p *Peer, queue string, names ...string) (refs []Run) {
 	for i, name := range names {
 		if _, err := x.s.Submit(airNow, &Submission{Queue: []byte(queue), Name: []byte(name)}, x.sink); err != nil {
 			x.t.Error(err)
@@ -241,21 +241,21 @@ func (x *handOn) reserve(p *Peer, tag int) {
 }
 
 // given waits for so many jobs.
-func (x *handOn) given(p *Peer, n int) (refs []JobRef) {
+func (x *handOn) given(p *Peer, n int) (refs []Run) {
 	for len(refs) < n {
 		all := x.sink[p.id>>boxShift].wait(nil)
 		if all == nil {
 			x.t.Fatalf("got %d of %d jobs", len(refs), n)
 		}
 		for _, d := range all {
-			refs = append(refs, d.job.ref)
+			refs = append(refs, d.job.run)
 		}
 		x.s.Flushed(airNow, p, 0, x.sink)
 	}
 	return refs
 }
 
-func (x *handOn) acquire(p *Peer, ref JobRef, name string) bool {
+func (x *handOn) acquire(p *Peer, ref Run, name string) bool {
 	got, err := x.s.Acquire(airNow, p, ref, name, 1, x.sink)
 	if err != nil {
 		x.t.Error(err)
@@ -263,7 +263,7 @@ func (x *handOn) acquire(p *Peer, ref JobRef, name string) bool {
 	return got
 }
 
-func (x *handOn) finish(p *Peer, ref JobRef) {
+func (x *handOn) finish(p *Peer, ref Run) {
 	if err := x.s.Finish(airNow, p, ref, nil, x.sink); err != nil {
 		x.t.Error(err)
 	}
@@ -275,7 +275,7 @@ func TestLockOfNextHolder(t *testing.T) {
 	const many = 64
 	x := &handOn{t: t, s: New(Options{Shards: 2}), sink: newBoxes(2)}
 	x.next = x.s.NewPeer(1 << boxShift)
-	var other JobRef
+	var other Run
 	var left atomic.Int64 // rounds in which the first has left
 	before := func(int) {
 		x.first = x.s.NewPeer(0)

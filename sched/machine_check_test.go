@@ -69,7 +69,7 @@ func (x *machine) compareStats() error {
 // compareWalk sees every job once, in steps of any size.
 func (x *machine) compareWalk() error {
 	got := make(map[seenJob]int)
-	step := len(x.refs)%(2*slabChunk) + 1
+	step := len(x.runs)%(2*slabChunk) + 1
 	c, done := Cursor{}, false
 	for !done {
 		c, done = x.s.Walk(c, step, func(j *Job) {

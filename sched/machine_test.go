@@ -96,7 +96,7 @@ type machine struct {
 	rec     recorder
 	peers   []*Peer // by the model's peers' places
 	twins   []*modelPeer
-	refs    []JobRef // every one that was ever handed out
+	runs    []Run // every one that ever began
 	lastID  SessionID
 	lastTag uint64
 	next    Time // of the next Tick, as the last one said
@@ -147,8 +147,8 @@ func (x *machine) run(o op) error {
 		return err
 	}
 	for _, d := range x.rec.take() {
-		if d.job.ref != (JobRef{}) {
-			x.refs = append(x.refs, d.job.ref)
+		if d.job.run != (Run{}) {
+			x.runs = append(x.runs, d.job.run)
 		}
 		if err := x.m.step(d); err != nil {
 			return fmt.Errorf("delivery %+v: %w", d, err)
@@ -219,8 +219,8 @@ func (x *machine) tried(o op) error {
 		return err
 	}
 	for _, d := range x.rec.take() {
-		if d.job.ref != (JobRef{}) {
-			x.refs = append(x.refs, d.job.ref)
+		if d.job.run != (Run{}) {
+			x.runs = append(x.runs, d.job.run)
 		}
 		if err := x.m.step(d); err != nil {
 			return fmt.Errorf("delivery %+v: %w", d, err)
@@ -254,20 +254,20 @@ func (x *machine) submit(o op) error {
 // report is Finish, Fail or Postpone: mostly of a reference that is held and by its
 // holder, sometimes by another, or of one long gone, or of one that never was.
 func (x *machine) report(o op) error {
-	ref, peer := JobRef{Shard: uint16(o.Which), Slot: uint32(o.Which) << slabBits, Seq: uint64(o.Count)}, o.Peer
-	var live []JobRef
+	ref, peer := Run{Shard: uint16(o.Which), Slot: uint32(o.Which) << slabBits, Number: uint64(o.Count)}, o.Peer
+	var live []Run
 	for _, j := range x.m.jobs {
 		if j.state == reserved {
-			live = append(live, j.ref)
+			live = append(live, j.run)
 		}
 	}
 	switch {
-	case o.Rare && len(x.refs) > 0:
-		ref = x.refs[(len(x.refs)-1)*o.Which/12]
+	case o.Rare && len(x.runs) > 0:
+		ref = x.runs[(len(x.runs)-1)*o.Which/12]
 	case !o.Rare && len(live) > 0:
 		ref = live[o.Which%len(live)]
 		for i, twin := range x.twins {
-			if !o.Flag && x.m.refs[ref].holder == twin {
+			if !o.Flag && x.m.runs[ref].holder == twin {
 				peer = i
 			}
 		}

@@ -67,13 +67,13 @@ func TestLargeBytesAreLetGo(t *testing.T) {
 		must(s.Extend(now, tasks, queue, all, unheard{}))
 		return all[0].Workload
 	}
-	held := func(s *Scheduler, p *Peer) JobRef {
+	held := func(s *Scheduler, p *Peer) Run {
 		must(s.Reserve(now, p, 7, unheard{}))
-		ref, ok := s.Held(p, queue, name)
+		run, ok := s.Held(p, queue, name)
 		if !ok {
 			t.Fatal("it is not assigned")
 		}
-		return ref
+		return run
 	}
 	f("done", submit, func(s *Scheduler, p *Peer) []byte {
 		result := large()

@@ -132,8 +132,11 @@ func (m *model) stepJob(d seen) error {
 	if err := m.stepRef(d, j); err != nil {
 		return err
 	}
+	if err := m.stepRun(d, j); err != nil {
+		return err
+	}
 	want := j.seen()
-	want.running = d.effect == Assign
+	want.running, want.run = d.effect == Assign, j.run
 	if d.job != want {
 		return fmt.Errorf("want %+v", want)
 	}
@@ -190,6 +193,18 @@ func (m *model) stepRef(d seen, j *modelJob) error {
 	}
 	if m.refs[d.job.ref] != j {
 		return fmt.Errorf("its reference was %v, or is another job's", j.ref)
+	}
+	return nil
+}
+
+// stepRun: each reservation has a number that no other has, and a broadcast has none.
+func (m *model) stepRun(d seen, j *modelJob) error {
+	j.run = d.job.run
+	if (d.effect == Assign) != (j.run != Run{}) || m.runs[j.run] != nil {
+		return fmt.Errorf("its run is %v", j.run)
+	}
+	if d.effect == Assign {
+		m.runs[j.run] = j
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ type seen struct {
 
 type seenJob struct {
 	ref            JobRef
+	run            Run // of an Assign
 	queue          string
 	space          Space
 	name, workload string
@@ -26,10 +27,14 @@ type seenJob struct {
 }
 
 func sawJob(j *Job) seenJob {
-	return seenJob{
+	v := seenJob{
 		ref: j.Ref, queue: j.Queue, space: j.Space, name: string(j.Name), workload: string(j.Workload),
 		schedAt: j.SchedAt, priority: j.Priority, count: j.Count, timeout: j.Timeout, running: j.Running,
 	}
+	if j.Number != 0 {
+		v.run = j.Run()
+	}
+	return v
 }
 
 // recorder is a Sink that keeps copies.
@@ -69,7 +74,8 @@ type model struct {
 	jobs    []*modelJob // in order of submission
 	dropped []*modelJob // of dropped queues, until the next Tick
 	refs    map[JobRef]*modelJob
-	clock   int // counts what happens: submissions, reserves, jobs becoming ready
+	runs    map[Run]*modelJob // every one that ever began
+	clock   int               // counts what happens: submissions, reserves, jobs becoming ready
 	counted Counters
 
 	// Of the verb under way:
@@ -100,6 +106,7 @@ type modelJob struct {
 	since          int64 // when it was reserved
 	waits          []modelWait
 	ref            JobRef
+	run            Run // of the reservation, while there is one
 }
 
 type modelWait struct {
@@ -124,7 +131,7 @@ type modelSlot struct {
 func newModel(now Time, window, maxQueues int) *model {
 	return &model{
 		now: now, window: window, maxQueues: maxQueues, queues: make(map[string]bool),
-		refs: make(map[JobRef]*modelJob), arriving: make(map[string]*arrivals),
+		refs: make(map[JobRef]*modelJob), runs: make(map[Run]*modelJob), arriving: make(map[string]*arrivals),
 	}
 }
 
@@ -203,7 +210,7 @@ func (m *model) isDue(j *modelJob) bool {
 }
 
 func (m *model) place(j *modelJob) {
-	j.state, j.stamp, j.holder = delayed, m.tock(), nil
+	j.state, j.stamp, j.holder, j.run = delayed, m.tock(), nil, Run{}
 	if m.isDue(j) {
 		j.state = ready
 	}
@@ -248,14 +255,14 @@ func (m *model) unreserve(p *modelPeer, tag uint64) bool {
 	return true
 }
 
-// held returns the job that a peer holds under ref.
-func (m *model) held(p *modelPeer, ref JobRef, shards int) (*modelJob, error) {
-	j := m.refs[ref]
+// held returns the job that a peer holds under a run.
+func (m *model) held(p *modelPeer, run Run, shards int) (*modelJob, error) {
+	j := m.runs[run]
 	err := error(nil)
 	switch {
-	case int(ref.Shard) >= shards:
+	case int(run.Shard) >= shards:
 		j, err = nil, ErrNotFound
-	case j == nil || j.state != reserved:
+	case j == nil || j.state != reserved || j.run != run:
 		err = ErrNotFound
 	case j.holder != p:
 		err = ErrNotOwner
@@ -337,7 +344,7 @@ func (m *model) forget(p *modelPeer) {
 // back makes a reserved job one that becomes ready in the course of the verb.
 func (m *model) back(j *modelJob) {
 	j.due(m.now.Wall)
-	j.state, j.holder = delayed, nil
+	j.state, j.holder, j.run = delayed, nil, Run{}
 	m.arrivals(j.queue).loose = append(m.arrivals(j.queue).loose, j)
 }
 

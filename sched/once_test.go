@@ -111,16 +111,16 @@ func (w *worker) take(d seen) {
 	switch what := w.r.IntN(100); {
 	case what < 3: // lets its time run out
 	case what < 10:
-		err = x.s.Fail(now, w.peer, d.job.ref, x.sink)
+		err = x.s.Fail(now, w.peer, d.job.run, x.sink)
 	case what < 16:
-		err = x.s.Postpone(now, w.peer, d.job.ref, int64(w.r.IntN(2)), 1, x.sink)
+		err = x.s.Postpone(now, w.peer, d.job.run, int64(w.r.IntN(2)), 1, x.sink)
 	case what < 20:
 		queue, _ := strconv.Atoi(d.job.queue)
 		x.s.Unwatch(w.peer, []byte(d.job.queue))
 		w.watch(queue)
 		fallthrough
 	case what < 98:
-		if err = x.s.Finish(now, w.peer, d.job.ref, nil, x.sink); err == nil {
+		if err = x.s.Finish(now, w.peer, d.job.run, nil, x.sink); err == nil {
 			x.finished(d.job.name)
 		}
 	default:

@@ -17,15 +17,18 @@ type Peer struct {
 	watches []*watch          // the owner's
 	byQueue map[string]*watch // the owner's
 	looked  int               // see Looked; the owner's
+	cut     bool              // it was not looked through for all that it could have, see clashRoom; the owner's
+	class   class
 
-	mu      sync.Mutex
-	slots   slotLine       // outstanding reserves, oldest first
-	unsent  int            // bytes handed out since the last Flushed
-	window  int            // unsent from which nothing more is handed out
-	blocked bool           // a job was kept back because of window
-	awaits  map[JobRef]int // results it waits for, and how often
-	topics  map[topic]bool // jobs whose data it receives
-	stalled []ack          // senders kept waiting because of window
+	mu         sync.Mutex
+	slots      slotLine       // outstanding reserves, oldest first
+	unsent     int            // bytes handed out since the last Flushed
+	window     int            // unsent from which nothing more is handed out
+	blocked    bool           // a job was kept back because of window
+	awaits     map[JobRef]int // results it waits for, and how often
+	topics     map[topic]bool // jobs whose data it receives
+	stalled    []ack          // senders kept waiting because of window
+	unreported int            // names remembered for it, see unreported
 
 	quota      *atomic.Int64 // the scheduler's registered, nil when the peer is forgotten
 	registered int           // bytes that slots, watches and topics take
@@ -209,14 +212,20 @@ type watch struct {
 	shard     *shard
 	id        uint32 // in the shard's watches
 	seq       uint64 // the oldest slot of the peer, as the line last knew it
-	at        int    // place in the queue's line, -1: not in it
+	at        int    // place in the queue's line of its class, -1: not in it
 	broadcast bool   // registered for broadcasts
-	ended     bool   // unwatched, kept while jobs are held
+	ended     bool   // unwatched, kept while jobs are held or unreported
 	held      []held // the jobs that the peer holds from this queue
+
+	unreported map[uint64]*unreported // by the hash of the name
+	quiet      *unreported            // when it is over that the peer gets nothing from the queue
 }
 
-// over says that a watch has ended and nothing is held under it any more.
-func (w *watch) over() bool { return w.ended && len(w.held) == 0 }
+// over says that a watch has ended and nothing is held or remembered under it any more.
+func (w *watch) over() bool { return w.ended && len(w.held)+w.remembers() == 0 }
+
+// remembers is how many names the watch remembers, the quiet one included.
+func (w *watch) remembers() int { return len(w.unreported) + count(w.quiet != nil) }
 
 func (w *watch) ahead(o *watch) bool { return w.seq < o.seq }
 func (w *watch) place() int          { return w.at }
@@ -225,7 +234,7 @@ func (w *watch) setPlace(i int)      { w.at = i }
 // held is one job in the hands of a peer.
 type held struct {
 	job   uint32 // its slot
-	order uint64 // larger: handed out later to this peer; the age of its slot
+	order uint64 // the number of the run, the age of its slot; larger: handed out later to this peer
 	tag   uint64 // of the Reserve that it answered
 }
 

@@ -184,7 +184,7 @@ func TestForgetKeepsOrder(t *testing.T) {
 		t.Helper()
 		x := newStand(t, Options{Rules: [MaxSpaces]Rules{1: {Deaths: 4}}})
 		p := x.peer("f")
-		var refs []JobRef
+		var refs []Run
 		for _, name := range strings.Fields("a b c d e f") {
 			x.submit("f", name, func(j *Submission) { j.Space = space })
 			refs = append(refs, x.take(p, name))

@@ -5,17 +5,19 @@ type queue struct {
 	name string
 	id   uint32 // in the shard's queues
 
-	ready   index // key {^priority, due second}
-	wide    index // the same, for jobs that only wide peers get
-	private index // the same, for tasks that are only stolen
-	delayed index // key {due second, milliseconds}
-	timer   key   // the delayed index's smallest key, while in the timers heap
-	at      int   // place in the timers heap, -1: not in it
+	ready    index // key {^priority, due second}
+	wide     index // the same, for jobs that only wide peers get
+	private  index // the same, for tasks that are only stolen
+	withheld index // the same, for jobs whose names clash for all Named peers in line
+	delayed  index // key {due second, milliseconds}
+	timer    key   // the delayed index's smallest key, while in the timers heap
+	at       int   // place in the timers heap, -1: not in it
 
-	line       heap[*watch] // watches whose peers may have a slot, oldest slot first
+	lines      [classes]heap[*watch] // watches whose peers may have a slot, oldest slot first, by class
 	workers    int
 	broadcasts int      // of the workers, those that registered for broadcasts
 	named      int      // of the workers, those that know jobs by name
+	unreported int      // names that these have not reported, and those of them that are quiet
 	spaces     uint16   // name spaces that ever had a job here
 	running    int      // reserved jobs
 	assigned   int      // of these, tasks
@@ -26,13 +28,16 @@ type queue struct {
 	immediate  int      // pending jobs submitted with sched_at 0
 	dropped    bool
 	saved      uint64 // what the journal knows it by, 0: not at all
+	search     search
 }
 
 func (q *queue) ahead(o *queue) bool { return q.timer.less(o.timer) }
 func (q *queue) place() int          { return q.at }
 func (q *queue) setPlace(i int)      { q.at = i }
 
-func (q *queue) pending() int { return q.ready.jobs + q.wide.jobs + q.private.jobs + q.delayed.jobs }
+func (q *queue) pending() int {
+	return q.ready.jobs + q.withheld.jobs + q.wide.jobs + q.private.jobs + q.delayed.jobs
+}
 
 // unheld is how many jobs go with a queue that is dropped: nobody runs them.
 func (q *queue) unheld() int { return q.pending() + len(q.parked) }
@@ -40,44 +45,53 @@ func (q *queue) unheld() int { return q.pending() + len(q.parked) }
 // readyFor is the ready index that a job belongs in.
 func (q *queue) readyFor(r *record) *index {
 	switch {
-	case r.flags&(wide|private) == 0: // nearly always
+	case r.flags&(wide|private|withheld) == 0: // nearly always
 		return &q.ready
 	case r.flags&private != 0:
 		return &q.private
+	case r.flags&withheld != 0:
+		return &q.withheld
 	}
 	return &q.wide
-}
-
-// picky says that not every ready job fits every watch: some are too long for some,
-// or a peer that knows jobs by name could get two of one name.
-func (q *queue) picky() bool {
-	return q.wide.jobs > 0 || q.named > 0 && q.spaces&(q.spaces-1) != 0
 }
 
 // readyKey is the key under which a due job stands: larger priority first, then
 // the earlier second. ^ turns the order round without overflow.
 func readyKey(r *record) key { return key{^r.priority, r.due} }
 
+// oldest returns the watch in line whose slot is the oldest, nil when nobody is in line.
+func (q *queue) oldest() *watch {
+	var first *watch
+	for i := range q.lines {
+		if line := q.lines[i]; len(line) > 0 && (first == nil || line[0].ahead(first)) {
+			first = line[0]
+		}
+	}
+	return first
+}
+
 // nextSlot takes the oldest slot among the watches in line, for a job of size
 // bytes. Watches whose peers have none leave the line: their next Reserve puts
 // them back.
 func (q *queue) nextSlot(size int) (*watch, slot, bool) {
-	for len(q.line) > 0 {
-		w := q.line[0]
-		s, next, a := w.peer.claim(w.seq, size)
-		switch a {
-		case served:
-			if next != w.seq {
-				w.seq = next
-				q.line.down(0)
-			}
+	for w := q.oldest(); w != nil; w = q.oldest() {
+		if s, ok := q.claim(w, size); ok {
 			return w, s, true
-		case moved:
-			w.seq = next
-			q.line.down(0)
-		case nothing:
-			q.line.remove(w)
 		}
 	}
 	return nil, slot{}, false
+}
+
+// claim takes the oldest slot of a watch in line; false: the line has changed instead.
+func (q *queue) claim(w *watch, size int) (slot, bool) {
+	line := &q.lines[w.peer.class]
+	s, next, a := w.peer.claim(w.seq, size)
+	switch {
+	case a == nothing:
+		line.remove(w)
+	case next != w.seq:
+		w.seq = next
+		line.down(w.at)
+	}
+	return s, a == served
 }

@@ -77,7 +77,7 @@ func TestRegisteredLetGo(t *testing.T) {
 			if d.effect != Assign {
 				continue // the end of what the listener hears
 			}
-			if err := x.s.Finish(x.now, worker, d.job.ref, nil, &x.rec); err != nil {
+			if err := x.s.Finish(x.now, worker, d.job.run, nil, &x.rec); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -12,6 +12,7 @@ func (s *Scheduler) NewPeer(id SessionID, skills ...Skills) *Peer {
 	for _, k := range skills {
 		p.skills |= k
 	}
+	p.class = lineOf(p.skills)
 	return p
 }
 
@@ -48,9 +49,12 @@ func (s *Scheduler) Watch(now Time, p *Peer, name []byte, broadcast bool, sink S
 	if w.broadcast != broadcast {
 		w.broadcast = broadcast
 		w.queue.broadcasts += count(broadcast) - count(!broadcast)
+		if w.queue.withheld.jobs > 0 {
+			w.queue.search.restore = w.queue.withheld.jobs
+			sh.search(w.queue)
+		}
 	}
-	sh.join(w)
-	sh.match(now, w.queue, sink)
+	sh.serveLine(now, w, lastRank, sink)
 	return nil
 }
 
@@ -96,16 +100,19 @@ func count(b bool) int {
 
 // revive makes a watch that ended while jobs were held a full one again.
 func (sh *shard) revive(w *watch) error {
-	if len(w.held) == 0 { // its last job went meanwhile; so did its number, perhaps its queue
+	if len(w.held) == 0 { // its last job went meanwhile; so did its queue, perhaps
 		q, err := sh.queue([]byte(w.queue.name))
 		if err != nil {
 			return err
 		}
 		w.queue = q
+	}
+	if w.over() { // and its number
 		w.id = place(&sh.watches, &sh.unused, w)
 	}
 	w.ended = false
 	w.queue.workers++
+	w.queue.unreported += w.remembers()
 	w.queue.named += count(w.peer.skills&Named != 0)
 	return nil
 }
@@ -124,7 +131,7 @@ func (sh *shard) join(w *watch) {
 	w.peer.mu.Unlock()
 	if has {
 		w.seq = seq
-		w.queue.line.push(w)
+		w.queue.lines[w.peer.class].push(w)
 	}
 }
 
@@ -139,7 +146,7 @@ func (s *Scheduler) Unwatch(p *Peer, name []byte) {
 	if !w.ended {
 		w.shard.endWatch(w)
 	}
-	if len(w.held) > 0 {
+	if !w.over() {
 		return
 	}
 	delete(p.byQueue, w.queue.name)
@@ -156,16 +163,17 @@ func (s *Scheduler) Unwatch(p *Peer, name []byte) {
 func (sh *shard) endWatch(w *watch) {
 	q := w.queue
 	if w.at >= 0 {
-		q.line.remove(w)
+		q.lines[w.peer.class].remove(w)
 	}
 	q.workers--
+	q.unreported -= w.remembers()
 	q.named -= count(w.peer.skills&Named != 0)
 	if w.broadcast {
 		w.broadcast = false
 		q.broadcasts--
 	}
 	w.ended = true
-	if len(w.held) == 0 {
+	if w.over() {
 		sh.dropWatch(w)
 	}
 	sh.tidy(q)
@@ -190,7 +198,7 @@ func (sh *shard) reserve(now Time, w *watch, tag uint64, sink Sink) error {
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)
 	p, q := w.peer, w.queue
-	direct := q.ready.jobs > 0 && !sh.halted && len(q.line) == 0 && q.broadcasts == 0 && !w.ended && !q.picky()
+	direct := q.ready.jobs > 0 && !sh.halted && q.broadcasts == 0 && !w.ended && q.oldest() == nil && !q.mixed()
 	p.mu.Lock()
 	if !direct || p.slots.len() > 0 || p.unsent >= p.window {
 		err := p.addSlot(sh.s, tag, false)
@@ -241,7 +249,7 @@ func (s *Scheduler) Sleep(now Time, p *Peer, tag uint64, sink Sink) error {
 func (s *Scheduler) addSlot(p *Peer, tag uint64, wake bool) (more bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	more = p.slots.len() > 0
+	more = p.slots.len() > 0 && !p.cut
 	return more, p.addSlot(s, tag, wake)
 }
 
@@ -298,15 +306,26 @@ func (sh *shard) serveLine(now Time, w *watch, next rank, sink Sink) {
 		return
 	}
 	sh.join(w)
-	for sh.matchNext(now, w, sink) && sh.rank(w).less(next) {
+	for sh.matchNext(now, w, next, sink) {
 	}
 }
 
-func (sh *shard) matchNext(now Time, w *watch, sink Sink) bool {
-	if w.queue.picky() {
-		return w.at >= 0 && sh.pair(now, w.queue, w, sink)
+// matchNext does one step of serveLine; false: it was the last.
+func (sh *shard) matchNext(now Time, w *watch, next rank, sink Sink) bool {
+	if !w.queue.mixed() {
+		room := 0
+		return sh.matchOne(now, w.queue, sink) && sh.rank(w, &room).less(next)
 	}
-	return sh.matchOne(now, w.queue, sink)
+	room := maxClashes
+	if w.at < 0 {
+		return false
+	}
+	job := sh.jobFor(w, &room)
+	if job == none || !sh.rankOf(job).less(next) {
+		return false
+	}
+	sh.pair(now, w.queue, w, job, sink)
+	return true
 }
 
 // rank is the place of a ready job among those of several queues: larger priority,
@@ -321,9 +340,10 @@ var lastRank = rank{key{Never, Never}, ^uint64(0)}
 
 func (x rank) less(y rank) bool { return x.key.less(y.key) || x.key == y.key && x.seq < y.seq }
 
-// rank returns the rank of the first ready job for a watch.
-func (sh *shard) rank(w *watch) rank {
-	job := sh.jobFor(w)
+// rank returns the rank of the first ready job for a watch; room is jobFor's.
+func (sh *shard) rank(w *watch, room *int) rank { return sh.rankOf(sh.jobFor(w, room)) }
+
+func (sh *shard) rankOf(job uint32) rank {
 	if job == none {
 		return lastRank
 	}
@@ -335,7 +355,7 @@ func (sh *shard) rank(w *watch) rank {
 // whose queue has the first ready job and the rank of the next queue's.
 func (s *Scheduler) bestWatch(p *Peer) (*watch, rank) {
 	var best *watch
-	first, next, over := lastRank, lastRank, false
+	first, next, over, room := lastRank, lastRank, false, clashRoom
 	p.looked += len(p.watches)
 	for _, w := range p.watches {
 		sh := w.shard
@@ -343,7 +363,7 @@ func (s *Scheduler) bestWatch(p *Peer) (*watch, rank) {
 		over = over || w.over()
 		if !w.ended {
 			sh.join(w)
-			if r := sh.rank(w); r.less(first) {
+			if r := sh.rank(w, &room); r.less(first) {
 				best, first, next = w, r, first
 			} else if r.less(next) {
 				next = r
@@ -354,6 +374,8 @@ func (s *Scheduler) bestWatch(p *Peer) (*watch, rank) {
 	if over {
 		p.prune()
 	}
+	p.cut = room == 0
+	p.looked += clashRoom - room
 	return best, next
 }
 
@@ -411,6 +433,12 @@ func (sh *shard) forgetWatch(now Time, w *watch, sorted int, sink Sink) (left in
 	defer sh.unlock(now, sink)
 	if !w.ended {
 		sh.endWatch(w)
+	}
+	for w.quiet != nil {
+		sh.forgetUnreported(w.quiet)
+	}
+	for _, u := range w.unreported {
+		sh.forgetUnreported(u)
 	}
 	if len(w.held) != sorted { // else nobody took any meanwhile, and the order is as it was
 		sh.sortHeld(w)

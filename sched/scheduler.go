@@ -155,6 +155,9 @@ func New(o Options) *Scheduler {
 		s.shards[i].init(s, i)
 	}
 	s.locks.init()
+	// Runs are numbered by the slots that they fill: a handle of the process before this one
+	// must not fit by chance.
+	s.slots.Store(maphash.String(s.seed, "runs") >> 8)
 	s.wakeWall.Store(Never)
 	s.wakeMono.Store(Never)
 	return s

@@ -3,13 +3,12 @@ package sched
 import (
 	"math"
 	"slices"
-	"sync"
 )
 
 // shard is one part of the scheduler: the queues whose names hash to it and all
 // of their jobs.
 type shard struct {
-	mu sync.Mutex
+	mu guard
 	s  *Scheduler
 	id uint16
 
@@ -21,19 +20,21 @@ type shard struct {
 	timers  heap[*queue]
 	dropped []*queue // queues to take apart, see Tick
 
-	slab     slab
-	arena    arena
-	names    names
-	buckets  buckets
-	running  index // reserved under the default time-out, key {start}
-	deadline index // reserved under their own, key {deadline}
-	parked   index // waiting for a lock, key {start}
-	awaits   map[uint32][]await
-	topics   map[topic][]await
-	endless  int      // reserved jobs without a time-out that are no tasks
-	halted   bool     // nothing is handed out any more
-	calls    []string // locks that may have room for a job that waits, see unlock
-	counters Counters
+	slab       slab
+	arena      arena
+	names      names
+	buckets    buckets
+	running    index // reserved under the default time-out, key {start}
+	deadline   index // reserved under their own, key {deadline}
+	unreported heap[*unreported]
+	searches   []*queue // in which a job is to be offered to all in line, see search
+	parked     index    // waiting for a lock, key {start}
+	awaits     map[uint32][]await
+	topics     map[topic][]await
+	endless    int      // reserved jobs without a time-out that are no tasks
+	halted     bool     // nothing is handed out any more
+	calls      []string // locks that may have room for a job that waits, see unlock
+	counters   Counters
 
 	edges     edges
 	freeing   []uint32 // complete tasks whose successors are still to be freed
@@ -67,7 +68,10 @@ func (sh *shard) queue(name []byte) (*queue, error) {
 		sh.s.queueCount.Add(-1)
 		return nil, ErrQueues
 	}
-	q := &queue{name: string(name), ready: newIndex(), wide: newIndex(), private: newIndex(), delayed: newIndex(), at: -1}
+	q := &queue{
+		name: string(name), at: -1,
+		ready: newIndex(), withheld: newIndex(), wide: newIndex(), private: newIndex(), delayed: newIndex(),
+	}
 	q.id = place(&sh.queues, &sh.idle, q)
 	sh.byName[q.name] = q
 	return q, nil
@@ -100,7 +104,7 @@ func (sh *shard) ref(slot uint32, r *record) JobRef {
 // view fills a Job with what a job looks like from outside.
 func (sh *shard) view(slot uint32, r *record, q *queue, j *Job) {
 	// Field by field: a whole Job would be put together elsewhere and copied.
-	j.Ref, j.Queue, j.Space, j.Running = sh.ref(slot, r), q.name, r.space, r.state == reserved
+	j.Ref, j.Queue, j.Space, j.Running, j.Number = sh.ref(slot, r), q.name, r.space, r.state == reserved, 0
 	j.Name, j.Workload = unpack(sh.arena.view(r.bytes, int(r.size)))
 	j.SchedAt, j.Due, j.Priority, j.Count, j.Timeout = r.schedAt(), r.dueWall(), r.priority, r.count, r.timeout
 }
@@ -149,6 +153,7 @@ func (sh *shard) dequeue(slot uint32, r *record, q *queue) {
 	if r.state == ready {
 		q.lined -= count(r.flags&task != 0)
 		q.readyFor(r).remove(&sh.buckets, &sh.slab, slot)
+		r.flags &^= withheld
 		return
 	}
 	q.delayed.remove(&sh.buckets, &sh.slab, slot)
@@ -199,16 +204,16 @@ func (sh *shard) matchOne(now Time, q *queue, sink Sink) bool {
 	if sh.halted {
 		return false
 	}
-	if q.picky() {
-		return sh.matchPicky(now, q, sink)
+	if q.mixed() {
+		return sh.matchMixed(now, q, sink)
 	}
-	if q.ready.jobs == 0 || len(q.line) == 0 {
+	if q.ready.jobs == 0 {
 		return false
 	}
 	job := q.ready.head(&sh.buckets)
 	r := sh.slab.at(job)
 	if q.broadcasts > 0 && sh.s.rules[r.space].shared() {
-		return sh.broadcast(job, r, q, sink)
+		return sh.broadcast(now, job, r, q, sink)
 	}
 	w, s, ok := q.nextSlot(int(r.size))
 	if !ok {
@@ -233,19 +238,28 @@ func (sh *shard) assign(now Time, job uint32, r *record, q *queue, w *watch, s s
 	}
 	sh.out.To, sh.out.Tag, sh.out.Effect, sh.out.Data = w.peer.id, s.tag, Assign, nil
 	sh.view(job, r, q, &sh.out.Job)
+	sh.out.Job.Number = s.seq
 	sink.Deliver(&sh.out)
 }
 
 // broadcast sends a ready job to every slot in line, sleepers too, and forgets it; false
 // when there was no slot, and the job stays.
-func (sh *shard) broadcast(job uint32, r *record, q *queue, sink Sink) bool {
+func (sh *shard) broadcast(now Time, job uint32, r *record, q *queue, sink Sink) bool {
 	sent := false
+	var busy []*watch // of Named peers that hold a job of its name
 	sh.out = Delivery{Effect: Broadcast}
 	sh.view(job, r, q, &sh.out.Job)
-	for {
-		w, s, ok := q.nextSlot(int(r.size))
+	for w := q.oldest(); w != nil; w = q.oldest() {
+		if w.peer.class == byName && q.clashing() {
+			if _, held := sh.heldBy(w, sh.out.Job.Name); held {
+				q.lines[byName].remove(w)
+				busy = append(busy, w)
+				continue
+			}
+		}
+		s, ok := q.claim(w, int(r.size))
 		if !ok {
-			break
+			continue
 		}
 		sh.out.To, sh.out.Tag, sh.out.Effect = w.peer.id, s.tag, Broadcast
 		if s.wake {
@@ -253,11 +267,21 @@ func (sh *shard) broadcast(job uint32, r *record, q *queue, sink Sink) bool {
 		}
 		sink.Deliver(&sh.out)
 		sent = true
+		if w.peer.class == byName { // it may say the name when the queue is broadcast no more
+			sh.remember(w, sh.out.Job.Name, s.tag, sh.graceEnd(now, r))
+		}
 	}
-	if sent {
+	for _, w := range busy {
+		q.lines[byName].push(w)
+	}
+	switch {
+	case sent:
 		sh.counters.Broadcast++
 		sh.dequeue(job, r, q)
 		sh.end(job, r, q, Result, nil, sink)
+	case len(busy) > 0 && r.flags&withheld == 0:
+		sh.withhold(job, q)
+		return true
 	}
 	return sent
 }
@@ -312,7 +336,7 @@ func (sh *shard) unhold(job uint32, r *record) *queue {
 	}
 	q := w.queue
 	q.running--
-	if w.ended && last == 0 {
+	if last == 0 && w.over() {
 		sh.dropWatch(w)
 	}
 	return q
@@ -443,13 +467,17 @@ func (sh *shard) keepAwaits(job uint32, r *record, keep func(await) bool) {
 	r.flags &^= awaited
 }
 
-// holding returns a job that the peer holds under ref.
-func (sh *shard) holding(p *Peer, ref JobRef) (*record, error) {
-	r := sh.slab.find(ref.Slot)
-	switch {
-	case r == nil || r.state != reserved || r.seq != ref.Seq || r.space != ref.Space:
+// holding returns the job that the peer holds under a run.
+func (sh *shard) holding(p *Peer, run Run) (*record, error) {
+	r := sh.slab.find(run.Slot)
+	if r == nil || r.state != reserved || r.space != run.Space || run.Number == 0 {
 		return nil, ErrNotFound
-	case sh.watches[r.home].peer != p:
+	}
+	w := sh.watches[r.home]
+	switch {
+	case w.held[r.place].order != run.Number:
+		return nil, ErrNotFound
+	case w.peer != p:
 		return nil, ErrNotOwner
 	}
 	return r, nil

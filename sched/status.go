@@ -87,7 +87,7 @@ func (sh *shard) status(q *queue) QueueStatus {
 	if k, ok := q.delayed.min(&sh.buckets); ok {
 		st.SchedAt = k.a
 	}
-	for _, x := range [...]*index{&q.ready, &q.wide, &q.private} {
+	for _, x := range [...]*index{&q.ready, &q.withheld, &q.wide, &q.private} {
 		if due, ok := x.minB(&sh.buckets); ok {
 			st.SchedAt = min(st.SchedAt, due)
 		}
@@ -95,16 +95,16 @@ func (sh *shard) status(q *queue) QueueStatus {
 	return st
 }
 
-// NameOf returns the queue and the name of the job that a reference is of, whoever holds it; both are
-// empty when it is gone.
-func (s *Scheduler) NameOf(ref JobRef) (queue, name string) {
-	sh, err := s.lock(ref)
+// NameOf returns the queue and the name of the job that a run was of, for people: another's may have
+// taken its slot. Both are empty when no job is there.
+func (s *Scheduler) NameOf(run Run) (queue, name string) {
+	sh, err := s.lock(run.Shard)
 	if err != nil {
 		return "", ""
 	}
 	defer sh.mu.Unlock()
-	r := sh.slab.find(ref.Slot)
-	if r == nil || r.state == free || !r.live() || r.seq != ref.Seq || r.space != ref.Space {
+	r := sh.slab.find(run.Slot)
+	if r == nil || r.state == free || !r.live() || r.space != run.Space {
 		return "", ""
 	}
 	b, _ := unpack(sh.arena.view(r.bytes, int(r.size)))

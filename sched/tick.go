@@ -38,6 +38,8 @@ func (sh *shard) tick(now Time, sink Sink) (next Time, more bool) {
 	if lockTimeout > 0 {
 		room = sh.expireParked(now, lockTimeout, room, sink)
 	}
+	room = sh.expireUnreported(now, room, sink)
+	room = sh.searchMore(now, room, sink)
 	room = sh.takeApart(room, sink)
 	room = sh.freeSuccessors(now, room, sink)
 	room = sh.forgetOld(now, room)
@@ -53,6 +55,9 @@ func (sh *shard) tick(now Time, sink Sink) (next Time, more bool) {
 	}
 	if k, ok := sh.parked.min(&sh.buckets); ok && lockTimeout > 0 {
 		next.Mono = min(next.Mono, k.a+lockTimeout)
+	}
+	if len(sh.unreported) > 0 {
+		next.Mono = min(next.Mono, sh.unreported[0].until)
 	}
 	if k, ok := sh.memory.min(&sh.buckets); ok {
 		next.Mono = min(next.Mono, k.a)
@@ -90,6 +95,7 @@ func (sh *shard) expire(now Time, x *index, timeout int64, room int, sink Sink) 
 			sh.view(job, r, w.queue, &sh.out.Job)
 			sh.s.timedOut(&sh.out.Job, w.peer.id)
 		}
+		sh.taken(now, job, r)
 		q := sh.unhold(job, r)
 		sh.fail(now, job, r, q, sink)
 	}
@@ -116,6 +122,7 @@ func (sh *shard) takeApart(room int, sink Sink) int {
 				sh.s.journal.Drop(int(sh.id), q.saved)
 			}
 			q.ready.release(&sh.buckets)
+			q.withheld.release(&sh.buckets)
 			q.wide.release(&sh.buckets)
 			q.private.release(&sh.buckets)
 			q.delayed.release(&sh.buckets)

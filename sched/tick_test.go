@@ -130,7 +130,7 @@ func TestAlarm(t *testing.T) {
 	p := x.peer("soon", "late")
 	x.reserve(p, 1)
 	x.submit("late", "b")
-	ref := x.rec.take()[0].job.ref
+	ref := x.rec.take()[0].job.run
 	f("a reservation that ends later", 0)
 	if err := x.s.Postpone(x.now, p, ref, 0, 0, &x.rec); err != nil {
 		t.Error(err)
@@ -161,7 +161,7 @@ func TestPostponeFar(t *testing.T) {
 		p := x.peer("f")
 		x.reserve(p, 1)
 		x.submit("f", "a")
-		ref := x.rec.take()[0].job.ref
+		ref := x.rec.take()[0].job.run
 		if err := x.s.Postpone(x.now, p, ref, delay, 0, &x.rec); err != nil {
 			t.Error(err)
 		}

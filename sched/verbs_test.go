@@ -79,7 +79,7 @@ func TestZeroOptions(t *testing.T) {
 		t.Fatal(out, err)
 	}
 	d := x.want("1 7 assign a")
-	if err := x.s.Finish(x.now, p, d[0].job.ref, nil, &x.rec); err != nil {
+	if err := x.s.Finish(x.now, p, d[0].job.run, nil, &x.rec); err != nil {
 		t.Error(err)
 	}
 	x.want()
@@ -108,7 +108,7 @@ func TestSubmitFull(t *testing.T) {
 	if n := len(d[0].job.workload); n != 20 {
 		t.Errorf("the workload has %d bytes", n)
 	}
-	if err := x.s.Finish(x.now, worker, d[0].job.ref, []byte("done"), &x.rec); err != nil {
+	if err := x.s.Finish(x.now, worker, d[0].job.run, []byte("done"), &x.rec); err != nil {
 		t.Error(err)
 	}
 	x.want()
@@ -177,7 +177,7 @@ func TestWatchLimit(t *testing.T) {
 	x := newStand(t, Options{Shards: 2})
 	p := x.peer()
 	watch := func(i int) error { return x.s.Watch(x.now, p, fmt.Append(nil, "q", i), false, &x.rec) }
-	var refs []JobRef
+	var refs []Run
 	for i := range MaxWatches {
 		if err := watch(i); err != nil {
 			t.Fatal(i, err)
@@ -186,7 +186,7 @@ func TestWatchLimit(t *testing.T) {
 	for i := range 3 {
 		x.reserve(p, uint64(i))
 		x.submit(fmt.Sprint("q", i), "a")
-		refs = append(refs, x.rec.take()[0].job.ref)
+		refs = append(refs, x.rec.take()[0].job.run)
 		x.s.Unwatch(p, fmt.Append(nil, "q", i))
 	}
 	if err := watch(MaxWatches); err != ErrWatches {
@@ -224,7 +224,7 @@ func TestEndedWatchesGo(t *testing.T) {
 		}
 		x.reserve(p, 1)
 		x.submit(q, "a")
-		ref := x.rec.take()[0].job.ref
+		ref := x.rec.take()[0].job.run
 		x.s.Unwatch(p, []byte(q))
 		if err := x.s.Finish(x.now, p, ref, nil, &x.rec); err != nil {
 			t.Error(err)
@@ -243,8 +243,8 @@ func TestStaleReferences(t *testing.T) {
 	p, other := x.peer("f"), x.peer("f")
 	x.reserve(p, 1)
 	x.submit("f", "a")
-	ref := x.want("1 1 assign a")[0].job.ref
-	f := func(who *Peer, ref JobRef, want error) {
+	ref := x.want("1 1 assign a")[0].job.run
+	f := func(who *Peer, ref Run, want error) {
 		t.Helper()
 		for _, err := range []error{
 			x.s.Finish(x.now, who, ref, nil, &x.rec), x.s.Fail(x.now, who, ref, &x.rec),
@@ -255,13 +255,13 @@ func TestStaleReferences(t *testing.T) {
 			}
 		}
 	}
-	f(p, JobRef{}, ErrNotFound)
-	f(p, JobRef{Shard: math.MaxUint16, Slot: ref.Slot, Seq: ref.Seq}, ErrNotFound)
-	f(p, JobRef{Shard: ref.Shard ^ 1, Slot: ref.Slot, Seq: ref.Seq}, ErrNotFound)
-	f(p, JobRef{Shard: ref.Shard, Slot: none, Seq: ref.Seq}, ErrNotFound)
-	f(p, JobRef{Shard: ref.Shard, Slot: ref.Slot + 1, Seq: ref.Seq}, ErrNotFound)
-	f(p, JobRef{Shard: ref.Shard, Slot: ref.Slot, Seq: ref.Seq + 1}, ErrNotFound)
-	f(p, JobRef{Shard: ref.Shard, Slot: ref.Slot, Seq: ref.Seq, Space: ref.Space + 1}, ErrNotFound)
+	f(p, Run{}, ErrNotFound)
+	f(p, Run{Shard: math.MaxUint16, Slot: ref.Slot, Number: ref.Number}, ErrNotFound)
+	f(p, Run{Shard: ref.Shard ^ 1, Slot: ref.Slot, Number: ref.Number}, ErrNotFound)
+	f(p, Run{Shard: ref.Shard, Slot: none, Number: ref.Number}, ErrNotFound)
+	f(p, Run{Shard: ref.Shard, Slot: ref.Slot + 1, Number: ref.Number}, ErrNotFound)
+	f(p, Run{Shard: ref.Shard, Slot: ref.Slot, Number: ref.Number + 1}, ErrNotFound)
+	f(p, Run{Shard: ref.Shard, Slot: ref.Slot, Number: ref.Number, Space: ref.Space + 1}, ErrNotFound)
 	f(other, ref, ErrNotOwner)
 	if err := x.s.Finish(x.now, p, ref, nil, &x.rec); err != nil {
 		t.Error(err)
@@ -295,7 +295,7 @@ func TestWithdraw(t *testing.T) {
 	p := x.peer("f")
 	x.submit("f", "held")
 	x.reserve(p, 1)
-	job := x.want("1 1 assign held")[0].job.ref
+	job := x.want("1 1 assign held")[0].job.run
 	x.submit("f", "pending")
 	if withdraw("held") || !withdraw("pending") || withdraw("pending") {
 		t.Error("a held job was withdrawn, or a pending one was not, or twice")

@@ -56,7 +56,7 @@ func (x *air) served(round int) bool {
 	if d.effect != Assign || d.tag != uint64(round) || d.job.name != fmt.Sprint(round) {
 		x.t.Errorf("round %d: %+v", round, d)
 	}
-	return x.s.Finish(airNow, x.worker, d.job.ref, nil, x.sink) == nil
+	return x.s.Finish(airNow, x.worker, d.job.run, nil, x.sink) == nil
 }
 
 func (x *air) flushed(int) { x.s.Flushed(airNow, x.worker, 0, x.sink) }
@@ -156,7 +156,7 @@ func TestNoLostWakeupFail(t *testing.T) {
 	x := newAir(t, 2, 0)
 	x.sink = newBoxes(2)
 	other := x.s.NewPeer(1 << boxShift)
-	var held JobRef
+	var held Run
 	before := func(round int) {
 		if err := x.s.Watch(airNow, other, x.queues[round%2], false, x.sink); err != nil {
 			t.Error(err)
@@ -165,7 +165,7 @@ func TestNoLostWakeupFail(t *testing.T) {
 			t.Error(err)
 		}
 		x.submit(round)
-		held = x.sink[1].wait(nil)[0].job.ref
+		held = x.sink[1].wait(nil)[0].job.run
 		x.s.Flushed(airNow, other, 0, x.sink)
 	}
 	giveBack := func(round int) {

@@ -56,14 +56,14 @@ type wild struct {
 	rec    recorder
 	now    Time
 	peers  []*Peer
-	refs   []JobRef
-	holder map[JobRef]int
+	refs   []Run
+	holder map[Run]int
 	lastID SessionID
 	tags   uint64
 }
 
 func newWild(t *rapid.T, shards int) *wild {
-	x := &wild{t: t, now: Time{Wall: 1_700_000_000_250}, holder: make(map[JobRef]int), book: make(book, shards)}
+	x := &wild{t: t, now: Time{Wall: 1_700_000_000_250}, holder: make(map[Run]int), book: make(book, shards)}
 	for i := range x.book {
 		x.book[i] = make(map[uint64]Job)
 	}
@@ -79,9 +79,9 @@ func (x *wild) n(label string, n int) int { return rapid.IntRange(0, n-1).Draw(x
 
 // held draws a reference, mostly one that is held, and who reports it, mostly its
 // holder.
-func (x *wild) held() (*Peer, JobRef) {
+func (x *wild) held() (*Peer, Run) {
 	if len(x.refs) == 0 {
-		return x.peers[0], JobRef{}
+		return x.peers[0], Run{}
 	}
 	ref := x.refs[len(x.refs)-1-x.n("ref", min(len(x.refs), 6))]
 	if x.n("other", 8) == 0 {
@@ -132,7 +132,11 @@ func (x *wild) verb() {
 	case "return":
 		_ = s.Return(now, p, uint64(x.n("tag", 4)), sink)
 	case "held":
-		if ref, ok := s.Held(p, queue, name); ok && x.s.Finish(now, p, ref, nil, sink) != nil {
+		held := s.Held
+		if x.n("ends it", 2) == 0 {
+			held = func(p *Peer, queue, name []byte) (Run, bool) { return s.Report(now, p, queue, name, sink) }
+		}
+		if ref, ok := held(p, queue, name); ok && x.s.Finish(now, p, ref, nil, sink) != nil {
 			x.t.Fatalf("%v is held and cannot be finished", ref)
 		}
 	default:
@@ -189,7 +193,7 @@ func (x *wild) note() {
 			x.t.Fatalf("peer %d of skills %v got %+v", i, wildSkills, d)
 		}
 		if d.effect == Assign {
-			x.refs, x.holder[d.job.ref] = append(x.refs, d.job.ref), i
+			x.refs, x.holder[d.job.run] = append(x.refs, d.job.run), i
 		}
 	}
 }

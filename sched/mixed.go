@@ -1,0 +1,333 @@
+package sched
+
+// A queue is mixed when not every ready job fits every watch: some jobs are too long for some
+// peers, and a Named peer must not get two jobs of one name. Each class of peers has a line of
+// its own, and a job that is kept back by its name stands in the withheld index, so that the
+// jobs behind it are not looked at through it.
+
+// class says in which of a queue's lines the watches of a peer stand.
+type class uint8
+
+// The classes.
+const (
+	narrow class = iota // takes names up to MaxShort
+	byName              // the same, and knows jobs by queue and name
+	broad               // takes names of any length
+	classes
+)
+
+func lineOf(s Skills) class {
+	switch {
+	case s&Named != 0:
+		return byName
+	case s&Wide != 0:
+		return broad
+	}
+	return narrow
+}
+
+const (
+	// maxClashes is how many ready jobs are looked at that one queue cannot give a Named peer because
+	// of their names. It is more than the names that the peer has not reported; a peer that holds
+	// more clashing jobs gets no other before it has ended one of them.
+	maxClashes = 2 * maxUnreported
+	// clashRoom is the same for all queues of a peer together, when it asks for a job.
+	clashRoom = 32 * maxClashes
+	// maxFit is how many Named peers in line are looked at for one job; the Tick looks at the others.
+	maxFit = 64
+)
+
+// mixed says that not every ready job fits every watch.
+func (q *queue) mixed() bool {
+	return q.wide.jobs+q.withheld.jobs > 0 || q.named > 0 && q.clashing()
+}
+
+// clashing says that a Named peer may know a job by the name of another.
+func (q *queue) clashing() bool { return q.unreported > 0 || q.spaces&(q.spaces-1) != 0 }
+
+// clashes says whether a watch's peer, which is Named, knows another job by the name: one that it
+// holds, or one that was taken from it and that it has not reported.
+func (sh *shard) clashes(w *watch, name []byte) bool {
+	if len(w.unreported) > 0 && w.unreported[sh.hash(name)] != nil {
+		return true
+	}
+	if w.queue.spaces&(w.queue.spaces-1) == 0 {
+		return false
+	}
+	_, held := sh.heldBy(w, name)
+	return held
+}
+
+// matchMixed is matchOne for a mixed queue.
+func (sh *shard) matchMixed(now Time, q *queue, sink Sink) bool {
+	if q.ready.jobs == 0 {
+		if q.wide.jobs == 0 || len(q.lines[broad]) == 0 {
+			return false
+		}
+		sh.pair(now, q, q.lines[broad][0], q.wide.head(&sh.buckets), sink)
+		return true
+	}
+	if q.oldest() == nil {
+		return false
+	}
+	job := q.ready.head(&sh.buckets)
+	w, whole := sh.firstFit(q, job)
+	if w == nil {
+		sh.withhold(job, q)
+		if !whole {
+			sh.search(q)
+		}
+		return true
+	}
+	if w.peer.class == broad {
+		job = sh.jobFor(w, new(int))
+	}
+	sh.pair(now, q, w, job, sink)
+	return true
+}
+
+// pair gives a job that fits to a watch in line, or finds that the line has changed.
+func (sh *shard) pair(now Time, q *queue, w *watch, job uint32, sink Sink) {
+	r := sh.slab.at(job)
+	if q.broadcasts > 0 && sh.s.rules[r.space].shared() {
+		sh.broadcast(now, job, r, q, sink) // sent or not, the lines have changed, or it is withheld
+		return
+	}
+	switch s, ok := q.claim(w, int(r.size)); {
+	case !ok:
+	case s.wake:
+		sh.out = Delivery{To: w.peer.id, Tag: s.tag, Effect: Wake}
+		sink.Deliver(&sh.out)
+	default:
+		sh.assign(now, job, r, q, w, s, sink)
+	}
+}
+
+// firstFit returns the watch with the oldest slot that a job of the ready index fits. nil: there is
+// none, if whole, or none among the first.
+func (sh *shard) firstFit(q *queue, job uint32) (best *watch, whole bool) {
+	for _, c := range [...]class{narrow, broad} {
+		if line := q.lines[c]; len(line) > 0 && (best == nil || line[0].ahead(best)) {
+			best = line[0]
+		}
+	}
+	line := q.lines[byName]
+	clashing := q.clashing() && !(q.broadcasts > 0 && sh.s.rules[sh.slab.at(job).space].shared())
+	name := sh.nameView(job)
+	// The heap is gone through in its order: of what was seen, the children are seen next.
+	var open [maxFit + 1]int
+	n := count(len(line) > 0)
+	for looks := 0; n > 0; looks++ {
+		k := 0
+		for i := range n {
+			if line[open[i]].ahead(line[open[k]]) {
+				k = i
+			}
+		}
+		w := line[open[k]]
+		switch {
+		case best != nil && best.ahead(w):
+			return best, true
+		case !clashing || w.quiet == nil && !sh.clashes(w, name):
+			return w, true
+		case looks == maxFit-1:
+			return best, false
+		}
+		sh.op(1)
+		child := 2*open[k] + 1
+		n--
+		open[k] = open[n]
+		for i := child; i < min(child+2, len(line)); i++ {
+			open[n] = i
+			n++
+		}
+	}
+	return best, true
+}
+
+// withhold puts the first ready job aside, which fits none of the Named peers in line.
+func (sh *shard) withhold(job uint32, q *queue) {
+	r := sh.slab.at(job)
+	q.ready.remove(&sh.buckets, &sh.slab, job)
+	r.flags |= withheld
+	q.withheld.pushBack(&sh.buckets, &sh.slab, readyKey(r), job)
+}
+
+// jobFor returns the first ready job that a watch's peer can be given, none when there is
+// none. It takes the jobs from room that it looks at in vain, and looks at no more than that.
+func (sh *shard) jobFor(w *watch, room *int) uint32 {
+	if sh.halted {
+		return none
+	}
+	q := w.queue
+	if !q.mixed() {
+		return q.ready.head(&sh.buckets)
+	}
+	switch w.peer.class {
+	case narrow:
+		return sh.first(q.withheld.head(&sh.buckets), q.ready.head(&sh.buckets))
+	case broad:
+		job := sh.first(q.withheld.head(&sh.buckets), q.ready.head(&sh.buckets))
+		return sh.first(q.wide.head(&sh.buckets), job)
+	}
+	if w.quiet != nil {
+		return none
+	}
+	looks := min(*room, maxClashes)
+	*room -= looks
+	job := sh.first(sh.firstFor(w, &q.withheld, &looks), sh.firstFor(w, &q.ready, &looks))
+	*room += looks
+	return job
+}
+
+// firstFor returns the first job of an index whose name does not clash for a watch's peer.
+func (sh *shard) firstFor(w *watch, x *index, room *int) uint32 {
+	first := none
+	x.each(&sh.buckets, &sh.slab, func(job uint32) bool {
+		sh.op(1)
+		switch {
+		case !sh.clashes(w, sh.nameView(job)):
+			first = job
+		case *room > 0:
+			*room--
+			return true
+		}
+		return false
+	})
+	return first
+}
+
+// first returns the one of two jobs that comes first, of which x stands aside; either may be none.
+func (sh *shard) first(x, y uint32) uint32 {
+	if x == none || y == none {
+		return min(x, y) // none is the largest
+	}
+	a, b := sh.slab.at(x), sh.slab.at(y)
+	ka, kb := readyKey(a), readyKey(b)
+	aside := a.seq < b.seq
+	switch {
+	case ka != kb:
+		aside = ka.less(kb)
+	case ka.b == taskDue:
+		aside = sh.slab.node(x).place < sh.slab.node(y).place
+	case a.flags&withheld != 0 && b.flags&(withheld|wide) == 0:
+		aside = ka.b != aheadOfAll // it has been first in the ready index, where those of this key come in front
+	}
+	if aside {
+		return x
+	}
+	return y
+}
+
+// reconsider is for a watch whose peer has ended a job: one of its name, of another space, fits it
+// now.
+func (sh *shard) reconsider(now Time, w *watch, sink Sink) {
+	if w.at >= 0 && w.peer.class == byName && w.queue.mixed() {
+		sh.serveLine(now, w, lastRank, sink)
+	}
+}
+
+// search is the Tick's part in a queue where a job fitted none of the first Named peers in line:
+// the others are looked at by their numbers. Until that is over, one of them may wait beside a job
+// that it could have.
+type search struct {
+	on      bool
+	again   bool   // another job came to it meanwhile
+	next    uint32 // number of the watch that is looked at next
+	restore int    // withheld jobs that go back to the ready index first: the queue is broadcast now
+}
+
+// search has the Ticks look at all Named peers in line.
+func (sh *shard) search(q *queue) {
+	q.search.again = true
+	if !q.search.on {
+		q.search.on = true
+		sh.searches = append(sh.searches, q)
+		sh.s.alarmMono(0)
+	}
+}
+
+// searchMore does a part of the searches.
+func (sh *shard) searchMore(now Time, room int, sink Sink) int {
+	for room > 0 && len(sh.searches) > 0 {
+		q := sh.searches[0]
+		if room = sh.searchQueue(now, q, room, sink); !q.search.on {
+			sh.searches = sh.searches[1:]
+		}
+	}
+	if len(sh.searches) == 0 {
+		sh.searches = nil
+	}
+	return room
+}
+
+func (sh *shard) searchQueue(now Time, q *queue, room int, sink Sink) int {
+	f := &q.search
+	if q.dropped {
+		f.on = false
+		return room
+	}
+	for ; room > 0 && f.restore > 0; room-- {
+		f.restore--
+		if job := q.withheld.tail(&sh.buckets); job != none {
+			r := sh.slab.at(job)
+			q.withheld.remove(&sh.buckets, &sh.slab, job)
+			r.flags &^= withheld
+			q.ready.pushFront(&sh.buckets, &sh.slab, readyKey(r), job)
+		}
+		if f.restore == 0 {
+			sh.match(now, q, sink)
+		}
+	}
+	if f.restore == 0 && f.next == 0 {
+		f.again = false
+	}
+	for f.restore == 0 && room > 0 && int(f.next) < len(sh.watches) {
+		w := sh.watches[f.next]
+		f.next++
+		room--
+		sh.op(1)
+		if w != nil && w.queue == q && w.at >= 0 && w.peer.class == byName {
+			looks := maxClashes
+			for job := sh.jobFor(w, &looks); job != none && w.at >= 0; job = sh.jobFor(w, &looks) {
+				sh.pair(now, q, w, job, sink)
+				room--
+			}
+			room -= maxClashes - looks
+		}
+	}
+	if f.restore == 0 && int(f.next) >= len(sh.watches) {
+		f.next = 0
+		f.on = f.again
+	}
+	return room
+}
+
+// anyUnheld returns a job that nobody runs of a queue that has one.
+func (q *queue) anyUnheld(p *buckets) uint32 {
+	for _, x := range [...]*index{&q.ready, &q.withheld, &q.wide, &q.private, &q.delayed} {
+		if job := x.head(p); job != none {
+			return job
+		}
+	}
+	return q.parked[len(q.parked)-1]
+}
+
+// each calls fn for the index's jobs in order, until it returns false.
+func (x *index) each(p *buckets, s *slab, fn func(job uint32) bool) {
+	bucketJobs := func(i uint32) bool {
+		for job := p.all[i].head; job != none; job = s.at(job).next {
+			if !fn(job) {
+				return false
+			}
+		}
+		return true
+	}
+	switch {
+	case x.jobs == 0:
+	case x.tree == nil:
+		bucketJobs(x.first)
+	default:
+		x.tree.Scan(func(e entry) bool { return bucketJobs(e.bucket) })
+	}
+}

@@ -1,0 +1,301 @@
+package sched
+
+import (
+	"fmt"
+	"testing"
+)
+
+// late is a worker of queue f whose run of job a was taken from it, and another run of that name
+// that it may have instead.
+func late(t *testing.T, skills Skills) (x *stand, p *Peer, old Run) {
+	x = newStand(t, Options{Rules: wildRules})
+	x.s.SetTimeout(2000)
+	client := x.peer()
+	p = x.skilled(skills, "f")
+	x.reserve(p, 1)
+	x.submit("f", "a", func(j *Submission) { j.Await, j.Tag = client, 7 })
+	old = x.want("2 1 assign a")[0].job.run
+	return x, p, old
+}
+
+// A report names the run that it is about. That of a run whose time is over is about nothing: not
+// about the run of that job that the same worker has meanwhile, and not about a later job that has
+// taken its name.
+func TestLateReportOfARun(t *testing.T) {
+	f := func(name string, again func(x *stand, p *Peer), want string) {
+		t.Helper()
+		x, p, old := late(t, 0)
+		again(x, p)
+		x.reserve(p, 2)
+		run := x.want(want)[0].job.run
+		for _, err := range []error{
+			x.s.Finish(x.now, p, old, []byte("late"), &x.rec), x.s.Fail(x.now, p, old, &x.rec),
+			x.s.Postpone(x.now, p, old, 9, 1, &x.rec),
+		} {
+			if err != ErrNotFound {
+				t.Errorf("%s: a late report: %v", name, err)
+			}
+		}
+		x.want()
+		x.ok(x.s.Finish(x.now, p, run, []byte("in time"), &x.rec))
+	}
+	timeOut := func(x *stand, _ *Peer) {
+		x.now.Mono += 2500
+		x.s.Tick(x.now, &x.rec)
+	}
+	f("its own job again", timeOut, "2 2 assign a")
+	f("what replaced it", func(x *stand, p *Peer) {
+		timeOut(x, p)
+		x.submit("f", "a", func(j *Submission) { j.Workload = []byte("another") })
+	}, "2 2 assign a")
+	f("what came when it was removed", func(x *stand, _ *Peer) {
+		x.s.Remove(x.now, 0, []byte("f"), []byte("a"), &x.rec)
+		x.want("1 7 removed ")
+		x.submit("f", "a")
+	}, "2 2 assign a")
+}
+
+// A run's number is not begun anew by the next process: its first run is not that of this one.
+func TestRunsOfTwoProcesses(t *testing.T) {
+	runs := make(map[Run]bool)
+	for range 10 {
+		x := newStand(t, Options{})
+		p := x.peer("f")
+		x.reserve(p, 1)
+		x.submit("f", "a")
+		runs[x.want("1 1 assign a")[0].job.run] = true
+	}
+	if len(runs) != 10 {
+		t.Errorf("10 schedulers have %d first runs", len(runs))
+	}
+}
+
+// A Named peer does not get a job of the name of a run that was taken from it, however that
+// happened; another peer does. It gets it when it has spoken of that run, and when another
+// time-out has passed.
+func TestUnreportedName(t *testing.T) {
+	f := func(name string, skills Skills, take func(x *stand, p *Peer), until func(x *stand, p *Peer), want ...string) {
+		t.Helper()
+		x, p, _ := late(t, skills)
+		take(x, p)
+		x.reserve(p, 2)
+		x.want()
+		until(x, p)
+		x.want(want...)
+		x.t = t
+	}
+	timeOut := func(x *stand, _ *Peer) {
+		x.now.Mono += 2200
+		x.s.Tick(x.now, &x.rec)
+	}
+	remove := func(x *stand, _ *Peer) {
+		x.s.Remove(x.now, 0, []byte("f"), []byte("a"), &x.rec)
+		x.submit("f", "a")
+		x.want("1 7 removed ")
+	}
+	report := func(x *stand, p *Peer) { x.report(p, "f", "a", false) }
+	f("timed out, reported", Named, timeOut, report, "2 2 assign a")
+	f("timed out, reported twice", Named, timeOut, func(x *stand, p *Peer) {
+		report(x, p)
+		x.report(p, "f", "a", true)
+	}, "2 2 assign a")
+	f("timed out, and out again", Named, timeOut, timeOut, "2 2 assign a")
+	f("removed, reported", Named, remove, report, "2 2 assign a")
+	f("removed, its time is over", Named, remove, timeOut, "2 2 assign a")
+	f("another worker", Named, timeOut, func(x *stand, _ *Peer) { x.reserve(x.skilled(Named, "f"), 1) }, "3 1 assign a")
+	f("another job", Named, timeOut, func(x *stand, _ *Peer) { x.submit("f", "b") }, "2 2 assign b")
+	f("another name is reported", Named, timeOut, func(x *stand, p *Peer) { x.report(p, "f", "b", false) })
+	f("declined", Named, timeOut, func(x *stand, p *Peer) {
+		if err := x.s.Return(x.now, p, 1, &x.rec); err != ErrNotFound {
+			t.Error(err)
+		}
+	}, "2 2 assign a")
+	f("it stops serving and begins again", Named, timeOut, func(x *stand, p *Peer) {
+		x.s.Unwatch(p, []byte("f"))
+		x.ok(x.s.Watch(x.now, p, []byte("f"), false, &x.rec))
+		x.want()
+		report(x, p)
+	}, "2 2 assign a")
+	f("meanwhile the queue is dropped", Named, remove, func(x *stand, p *Peer) {
+		x.s.Unwatch(p, []byte("f"))
+		if !x.s.Drop([]byte("f")) {
+			t.Error("the queue is not dropped")
+		}
+		x.s.Tick(x.now, &x.rec)
+		x.submit("g", "takes the number")
+		x.submit("f", "a")
+		x.ok(x.s.Watch(x.now, p, []byte("f"), false, &x.rec))
+		x.want()
+		report(x, p)
+	}, "2 2 assign a")
+	f("it leaves", Named, timeOut, func(x *stand, p *Peer) {
+		x.s.Forget(x.now, p, &x.rec)
+		x.reserve(x.skilled(Named, "f"), 1)
+	}, "3 1 assign a")
+	f("another time-out has passed when it serves nothing", Named, timeOut, func(x *stand, p *Peer) {
+		x.s.Unwatch(p, []byte("f"))
+		timeOut(x, p)
+		x.ok(x.s.Watch(x.now, p, []byte("f"), false, &x.rec))
+	}, "2 2 assign a")
+}
+
+// With no time-out a removed job is its worker's until that one speaks of it.
+func TestUnreportedForEver(t *testing.T) {
+	x, p, _ := late(t, Named)
+	x.s.SetTimeout(0)
+	x.s.Remove(x.now, 0, []byte("f"), []byte("a"), &x.rec)
+	x.submit("f", "a")
+	x.reserve(p, 2)
+	x.now.Mono += 1 << 50
+	x.s.Tick(x.now, &x.rec)
+	x.want("1 7 removed ")
+	x.report(p, "f", "a", false)
+	x.want("2 2 assign a")
+}
+
+// What was broadcast is nobody's, and a worker that knows jobs by name reports it all the same:
+// that is not about a job of that name which it is handed when the queue is broadcast no more.
+func TestUnreportedBroadcast(t *testing.T) {
+	x := newStand(t, Options{})
+	x.s.SetTimeout(2000)
+	p, other := x.skilled(Named, "f"), x.peer()
+	x.ok(x.s.Watch(x.now, other, []byte("f"), true, &x.rec))
+	x.reserve(p, 1)
+	x.reserve(p, 2)
+	x.submit("f", "a")
+	x.want("1 1 broadcast a", "1 2 broadcast a")
+	x.s.Forget(x.now, other, &x.rec)
+	x.submit("f", "a")
+	x.reserve(p, 3)
+	x.want()
+	x.report(p, "f", "a", false)
+	x.want()
+	x.report(p, "f", "a", false)
+	x.want("1 3 assign a")
+	x.report(p, "f", "a", true)
+}
+
+// A peer that holds a job is not sent what is broadcast by its name: it could not say which of the
+// two it speaks of. When nobody else waits, the job does, until the first is done.
+func TestBroadcastBesideAHeldName(t *testing.T) {
+	x := newStand(t, Options{Rules: wildRules})
+	master, p, other := x.peer(), x.skilled(Named, "f"), x.peer()
+	x.reserve(p, 1)
+	x.submit("f", "a", owned(master, 7))
+	run := x.want("2 1 assign a")[0].job.run
+	x.ok(x.s.Watch(x.now, other, []byte("f"), true, &x.rec))
+	x.reserve(p, 2)
+	x.submit("f", "a")
+	x.submit("f", "b")
+	x.want("2 2 broadcast b")
+	x.reserve(p, 3)
+	x.want()
+	x.ok(x.s.Finish(x.now, p, run, nil, &x.rec))
+	x.want("1 7 result ", "2 3 broadcast a")
+}
+
+// When a queue becomes one that is broadcast, so do the jobs that were kept back by their names.
+func TestWithheldIsBroadcast(t *testing.T) {
+	x, p, _ := late(t, Named)
+	x.reserve(p, 2)
+	x.s.Remove(x.now, 0, []byte("f"), []byte("a"), &x.rec)
+	x.submit("f", "a")
+	x.want("1 7 removed ")
+	other := x.peer()
+	x.ok(x.s.Watch(x.now, other, []byte("f"), true, &x.rec))
+	x.s.Tick(x.now, &x.rec)
+	x.want("2 2 broadcast a")
+}
+
+// JOB_UNASSIGNED says no more than the message id. One that may be about a run that was taken from
+// the worker gives the other back, as it says, and that is not handed to it again before it has
+// spoken of it.
+func TestReturnThatMayBeLate(t *testing.T) {
+	x, p, _ := late(t, Named)
+	x.now.Mono += 2200
+	x.s.Tick(x.now, &x.rec)
+	x.submit("f", "b")
+	x.reserve(p, 1) // the same id
+	x.want("2 1 assign b")
+	x.ok(x.s.Return(x.now, p, 1, &x.rec))
+	x.reserve(p, 2)
+	x.want()
+	x.report(p, "f", "b", false)
+	x.want("2 2 assign b")
+	other := x.skilled(Named, "f")
+	x.reserve(other, 1)
+	x.want("3 1 assign a")
+}
+
+// A peer that has very many names to report, all at once, gets nothing more from the queue until
+// a time-out has passed, and has no more memory.
+func TestVeryManyUnreported(t *testing.T) {
+	x := newStand(t, Options{Window: 1 << 30})
+	x.s.SetTimeout(2000)
+	p := x.skilled(Named, "f", "g")
+	const many = maxUnreported + 10
+	for i := range many {
+		x.reserve(p, uint64(i))
+		x.submit("f", fmt.Sprint(i))
+	}
+	x.rec.take()
+	x.now.Mono += 2200
+	x.s.Tick(x.now, &x.rec)
+	x.reserve(p, many)
+	x.submit("f", "other")
+	x.want()
+	if n := len(x.s.shards[0].unreported); n != maxUnreported+1 {
+		t.Errorf("%d names are remembered", n)
+	}
+	x.submit("g", "of another queue")
+	x.want(fmt.Sprint("1 ", many, " assign of another queue"))
+	x.reserve(p, many+1)
+	for i := range many {
+		x.report(p, "f", fmt.Sprint(i), false)
+	}
+	x.want()
+	x.now.Mono += 2200
+	x.s.Tick(x.now, &x.rec)
+	x.want(fmt.Sprint("1 ", many+1, " assign 0"))
+	x.s.Forget(x.now, p, &x.rec)
+	if n := len(x.s.shards[0].unreported) + int(x.s.registered.Load()); n != 0 {
+		t.Errorf("%d are left of a peer that has left", n)
+	}
+}
+
+// Of very many workers that may not have a job, the one that may is found, by the Tick.
+func TestJobForOneOfMany(t *testing.T) {
+	x := newStand(t, Options{})
+	var peers []*Peer
+	for i := range 3 * maxFit {
+		p := x.skilled(Named, "f")
+		peers = append(peers, p)
+		x.reserve(p, 1)
+		x.submit("f", "a")
+		x.s.Tick(x.now, &x.rec) // those before it stand in line still
+		x.want(fmt.Sprint(i+1, " 1 assign a"))
+		x.s.Remove(x.now, 0, []byte("f"), []byte("a"), &x.rec)
+	}
+	for _, p := range peers {
+		x.reserve(p, 2)
+	}
+	free := x.skilled(Named, "f")
+	x.reserve(free, 9)
+	for i := range 2 {
+		x.submit("f", "a")
+		x.submit("f", "b")
+		x.want(fmt.Sprint(i+1, " 2 assign b"))
+		x.s.Tick(x.now, &x.rec)
+		x.want(fmt.Sprint(free.ID(), " 9 assign a"))
+		x.s.Remove(x.now, 0, []byte("f"), []byte("a"), &x.rec)
+		x.s.Remove(x.now, 0, []byte("f"), []byte("b"), &x.rec)
+		x.report(free, "f", "a", false)
+		x.reserve(free, 9)
+	}
+	x.report(peers[2*maxFit], "f", "a", false)
+	x.s.Forget(x.now, free, &x.rec)
+	x.submit("f", "a")
+	x.want()
+	x.s.Tick(x.now, &x.rec)
+	x.want(fmt.Sprint(2*maxFit+1, " 2 assign a"))
+}
