@@ -26,6 +26,7 @@ func (s *sim) settings() loop.Options {
 // start starts a server on a disk. Now and then something goes wrong with the disk meanwhile:
 // then the server is started once more on what that has left.
 func (s *sim) start(mem *vfs.MemFS, in loop.Surroundings) {
+	in.SchedBatch = s.schedBatch
 	in.Seed, in.LogSize, in.BatchSize, in.Pick = s.seed, s.logSize, s.batch, func(n int) int { return s.rng.IntN(n) }
 	f, faulty := s.anyFault(), s.rng.IntN(3) == 0
 	if faulty {

@@ -55,15 +55,16 @@ type simFailure string
 // sim is one play.
 type sim struct {
 	ledger
-	rng    *rand.Rand
-	server *loop.Offline
-	disk   *simDisk
-	seed   maphash.Seed
-	era    string
-	grab   loop.Grab // what becomes of a GRAB_JOB when there is nothing
-	stops  string    // whether a client may stop the server
-	shards int
-	frame  int // the largest, and the most that waits for a peer
+	rng        *rand.Rand
+	server     *loop.Offline
+	disk       *simDisk
+	seed       maphash.Seed
+	era        string
+	grab       loop.Grab // what becomes of a GRAB_JOB when there is nothing
+	stops      string    // whether a client may stop the server
+	shards     int
+	frame      int // the largest, and the most that waits for a peer
+	schedBatch int // how many jobs the scheduler moves at once; 0: as many as ever
 
 	logSize int64 // with which a log of the journal is full
 	batch   int   // with which a part of one of its groups ends
@@ -133,6 +134,7 @@ func playSim(seed uint64, ops int, keep []bool) (s *sim, failedAt int, failure e
 	s.batch = []int{0, 65, 65, 200}[first.IntN(4)] // with 65 each change is a part
 	s.kts, s.ktsDisk, s.restartAfter = newKtsBook(), newKtsBook(), []time.Duration{0, 20 * time.Second}[first.IntN(2)]
 	s.restart, s.remember = []string{loop.DworkKeep, loop.DworkReady}[first.IntN(2)], []time.Duration{0, 10 * time.Second}[first.IntN(2)]
+	s.schedBatch = []int{0, 1, 3}[first.IntN(3)]
 	s.frame = []int{4 << 10, 16 << 10, 256 << 10}[first.IntN(3)]
 	s.lease = []time.Duration{0, 15 * time.Second}[first.IntN(2)]
 	for i := range s.kts.tops {

@@ -132,7 +132,7 @@ func (h *dworkHub) workerAt(location []byte) (*dworkWorker, error) {
 // forget gives what a known worker holds back.
 func (h *dworkHub) forget(w *dworkWorker) {
 	delete(h.workers, w.location)
-	h.server.sched.GiveBack(h.now, w.peer, dworkQueue, &h.sink)
+	h.server.sched.GiveBack(h.now, w.peer, &h.sink)
 }
 
 // read sets the query to a request, of which it keeps views. The error says what is wrong with it.

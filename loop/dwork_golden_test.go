@@ -40,7 +40,9 @@ func (r *dworkRig) pass(d time.Duration) {
 	r.clock.Mono += d.Milliseconds()
 	r.clock.Micros += d.Microseconds()
 	r.now = r.clock
-	r.server.sched.Tick(r.now, &r.sink)
+	for next := r.server.sched.Tick(r.now, &r.sink); next.Mono <= r.now.Mono; {
+		next = r.server.sched.Tick(r.now, &r.sink)
+	}
 }
 
 // ask sends a request in protobuf's text form and returns the reply in it.

@@ -97,6 +97,8 @@ func TestKeptTogether(t *testing.T) {
 	broadcast := func(name string) {
 		client.send(request(1, periodic.SubmitJob, job("f", name, make([]byte, size)...)))
 		client.frames()
+		w.ticks()
+		w.settle()
 	}
 	broadcast("all")
 	if most := w.mostUnsent() + size + 100; r.kept > most || r.kept < most/2 {

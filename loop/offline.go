@@ -32,6 +32,8 @@ type Surroundings struct {
 	Now sched.Time
 	// Seed says which queue is of which shard; zero: by chance.
 	Seed maphash.Seed
+	// SchedBatch is how many jobs the scheduler moves at once, see sched.Options; 0: as many as ever.
+	SchedBatch int
 	// Pick chooses which of n things goes on next: the event loops that have something to do,
 	// and a long reply; nil: the first.
 	Pick func(n int) int
@@ -73,7 +75,7 @@ func NewOffline(settings Options) (*Offline, error) {
 // NewOfflineIn makes a server in its surroundings. Of the settings those of sockets and the
 // journal's directory do not count. An error is the journal's.
 func NewOfflineIn(settings Options, in Surroundings) (*Offline, error) {
-	settings.Data, settings.seed = NoData, in.Seed
+	settings.Data, settings.seed, settings.batch = NoData, in.Seed, in.SchedBatch
 	if in.Disk != nil {
 		settings.Data = "data"
 	}
@@ -209,12 +211,17 @@ func (o *Offline) report() int {
 	return slices.IndexFunc(o.beside, func(r offlineReport) bool { return len(r.turn) < cap(r.turn) })
 }
 
-// next takes what one of the loops has to run, or a long reply to encode; nil: there is nothing.
+// next takes what one of the loops has to run, a Tick that is asked for, or a long reply to encode;
+// nil: there is nothing.
 func (o *Offline) next() (fn func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	n, report := o.busy(), o.report()
 	if report >= 0 {
+		n++
+	}
+	ticks := len(o.server.alarm) > 0
+	if ticks {
 		n++
 	}
 	if n == 0 {
@@ -234,10 +241,21 @@ func (o *Offline) next() (fn func()) {
 		}
 		chosen--
 	}
+	if ticks && chosen == 0 {
+		<-o.server.alarm
+		return o.timeout
+	}
 	r := o.beside[report]
 	o.beside = slices.Delete(o.beside, report, report+1)
 	r.turn <- struct{}{}
 	return r.do
+}
+
+// timeout is one Tick.
+func (o *Offline) timeout() {
+	if next := o.server.tick(&o.timer); next.Mono <= o.time.Mono || next.Wall <= o.time.Wall {
+		o.server.ring()
+	}
 }
 
 // Advance moves the clocks, and does what is due when it is due.
@@ -263,12 +281,9 @@ func (o *Offline) Jump(d time.Duration) {
 func (o *Offline) Now() sched.Time { return o.time }
 
 func (o *Offline) tick() (next sched.Time) {
-	select {
-	case <-o.server.alarm:
-	default:
+	for next = o.server.tick(&o.timer); next.Mono <= o.time.Mono || next.Wall <= o.time.Wall; {
+		next = o.server.tick(&o.timer)
 	}
-	next = o.server.sched.Tick(o.time, &o.timer)
-	o.server.wake(o.timer.mailed)
 	if hub := o.server.kts46; o.server.o.Kts46.RestartAfter > 0 {
 		_, _, _ = hub.own(hub.expire) // it cannot fail
 	}

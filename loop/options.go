@@ -150,7 +150,8 @@ type Options struct {
 	// in the order of the settings (port 0 resolved).
 	Started func(listening []Listening)
 
-	seed maphash.Seed // which queue is of which shard; tests alone do not leave it to chance
+	seed  maphash.Seed // which queue is of which shard; tests alone do not leave it to chance
+	batch int          // sched.Options.Batch, by tests
 }
 
 // DisbatchOptions are the settings of the Disbatch node inside of the server.

@@ -60,10 +60,10 @@ func (r *reactor) resume() {
 	}
 }
 
-// resumeLater has another turn begin for those who are paused still. What is run at once the
+// resumeLater has another turn begin for those who are paused still, and for what else is left. What is run at once the
 // loop runs before it looks for what others have sent; this it does not.
 func (r *reactor) resumeLater() {
-	if len(r.paused) == 0 || r.resuming {
+	if len(r.paused)+len(r.behind)+len(r.mail)+len(r.dirty) == 0 || r.resuming {
 		return
 	}
 	r.resuming = true

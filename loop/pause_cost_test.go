@@ -66,6 +66,8 @@ func TestPauseFor(t *testing.T) {
 		w := newWorld(t, Options{PeriodicGrab: each.grab})
 		c, costly := each.prepare(w)
 		w.settle()
+		w.ticks()
+		w.settle()
 		c.receive(costly) // whose cost is looked at when more is there
 		w.settle()
 		c.catchUp()

@@ -218,6 +218,7 @@ func TestHasty(t *testing.T) {
 	if !worker.closed || w.closedFor(errHasty) != 1 {
 		t.Fatalf("closed: %v", worker.closed)
 	}
+	w.ticks()
 	for _, q := range statusOf(w.Server) {
 		if q.Workers != 0 || q.Running != 0 {
 			t.Errorf("%+v", q)

@@ -39,7 +39,10 @@ type reactor struct {
 	armed    bool      // finish is queued
 	allUntil time.Time // when allTime of this turn is over; zero: nobody has had more to say
 	sessions []*session
-	gens     []uint32 // by slot: the generation of its next session
+	gens     []uint32   // by slot: the generation of its next session
+	mail     []byte     // letters that are left for the next turn
+	handled  int        // what was delivered this turn, see turnDeliveries
+	behind   []*session // those that get more jobs in the next turn
 	free     []uint32
 	dirty    []*session
 	slow     []*session // unsent bytes or a stream: looked at every slowPeriod
@@ -92,18 +95,19 @@ func (r *reactor) finish() {
 		r.now = r.server.now()
 	}
 	r.resume()
-	for b := r.box.take(); len(b) > 0; {
-		b = r.unpack(b)
+	r.readMail()
+	for _, s := range r.behind {
+		if !s.gone {
+			s.given = true
+			s.touch()
+		}
 	}
+	clear(r.behind)
+	r.behind = r.behind[:0]
 	r.server.feed.flush()
 	r.releaseLate()
-	// Writing may hand out more work, and so make more sessions dirty.
-	for i := 0; i < len(r.dirty); i++ {
-		r.flush(r.dirty[i])
-	}
-	clear(r.dirty)
-	r.dirty = r.dirty[:0]
-	r.given, r.looked = 0, 0
+	r.flushAll()
+	r.given, r.looked, r.handled = 0, 0, 0
 	r.server.wake(r.mailed)
 	if r.frames > 0 {
 		r.server.counters.frames.Add(r.frames)
@@ -112,6 +116,37 @@ func (r *reactor) finish() {
 	r.turning = false
 	r.allUntil = time.Time{}
 	r.resumeLater()
+}
+
+// turnDeliveries is how much is delivered in one turn, of what may be put off: so many letters, or
+// jobs for peers that have taken what they had, each of at most 4 KiB, are some milliseconds.
+const (
+	turnDeliveries = 8 << 10
+	deliveryShift  = 12
+)
+
+// readMail delivers what other loops have sent, as far as the turn's bound allows.
+func (r *reactor) readMail() {
+	for r.handled < turnDeliveries {
+		if len(r.mail) == 0 {
+			if r.mail = r.box.take(); len(r.mail) == 0 {
+				return
+			}
+		}
+		r.mail = r.unpack(r.mail)
+	}
+}
+
+// flushAll writes to the sessions that have something to send. Writing may hand out more work, and
+// so make more sessions dirty: those that are too many wait for the next turn.
+func (r *reactor) flushAll() {
+	i := 0
+	for first := len(r.dirty); i < len(r.dirty) && (i < first || r.handled < turnDeliveries); i++ {
+		r.flush(r.dirty[i])
+	}
+	n := copy(r.dirty, r.dirty[i:])
+	clear(r.dirty[n:])
+	r.dirty = r.dirty[:n]
 }
 
 // unpack delivers the first letter of the mail and returns the rest.
@@ -255,6 +290,7 @@ func (r *reactor) Deliver(d *sched.Delivery) {
 		}
 		return
 	}
+	r.handled += 1 + sizeOf(d)>>deliveryShift
 	s := r.session(d.To)
 	switch {
 	case s == nil || s.gone:
@@ -296,10 +332,17 @@ func (r *reactor) flush(s *session) {
 	}
 	if s.given {
 		s.given = false
-		r.server.sched.Flushed(r.now, s.peer, s.unsent(), r)
+		r.fill(s)
 	}
 	if s.stream != nil || s.conn.OutboundBuffered() > 0 {
 		r.watchSlow(s)
+	}
+}
+
+// fill hands the peer what was kept back while it had not taken enough.
+func (r *reactor) fill(s *session) {
+	if r.server.sched.Flushed(r.now, s.peer, s.unsent(), r) {
+		r.behind = append(r.behind, s)
 	}
 }
 

@@ -199,8 +199,10 @@ func (r *rig) turns() {
 
 // tick does what the timer does when something is due.
 func (r *rig) tick() sched.Time {
-	next := r.sched.Tick(r.now(), &r.timer)
-	r.wake(r.timer.mailed)
+	next := r.Server.tick(&r.timer)
+	for next.Mono <= r.now().Mono {
+		next = r.Server.tick(&r.timer)
+	}
 	r.turns()
 	r.eachReactor((*reactor).sweep)
 	r.turns()

@@ -171,6 +171,7 @@ func TestWindow(t *testing.T) {
 			t.Errorf("%d loops: the other worker got %d of 100 jobs", loops, n)
 		}
 		good.close()
+		w.ticks()
 		deaf.take(1 << 40)
 		w.look()
 		if n := len(deaf.frames()); n != 300 {

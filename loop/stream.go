@@ -125,7 +125,7 @@ func (r *reactor) look() {
 			continue
 		}
 		if s.peer != nil {
-			r.server.sched.Flushed(r.now, s.peer, s.unsent(), r)
+			r.fill(s)
 		}
 		if s.stream != nil || s.conn.OutboundBuffered() > 0 {
 			kept = append(kept, s)

@@ -24,6 +24,14 @@ func (t *timerSink) Deliver(d *sched.Delivery) {
 	}
 }
 
+// tick ticks the scheduler, and says when to do so next.
+func (s *Server) tick(sink *timerSink) sched.Time {
+	next := s.sched.Tick(s.now(), sink)
+	s.feed.flush()
+	s.wake(sink.mailed)
+	return next
+}
+
 // runTimer ticks the scheduler when something is due, sweeps the sessions and gives memory back.
 func (s *Server) runTimer(ctx context.Context) {
 	sink := &timerSink{s, make([]bool, s.o.Loops)}
@@ -49,9 +57,7 @@ func (s *Server) runTimer(ctx context.Context) {
 			}
 			continue
 		}
-		next := s.sched.Tick(s.now(), sink)
-		s.feed.flush()
-		s.wake(sink.mailed)
+		next := s.tick(sink) // when there is more to do, it is now
 		s.tellOverdue()
 		now := s.now()
 		timer.Reset(time.Duration(max(min(next.Wall-now.Wall, next.Mono-now.Mono), 0)) * time.Millisecond)

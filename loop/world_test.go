@@ -234,14 +234,18 @@ func (w *world) reporting() bool {
 	return open > 0
 }
 
+// ticks is Tick until nothing is left to do now.
+func (w *world) ticks() sched.Time {
+	for {
+		if next := w.Server.tick(&w.timer); next.Mono > w.now().Mono && next.Wall > w.now().Wall {
+			return next
+		}
+	}
+}
+
 // tick does what the timer does when something is due.
 func (w *world) tick() sched.Time {
-	select {
-	case <-w.alarm:
-	default:
-	}
-	next := w.sched.Tick(w.now(), &w.timer)
-	w.wake(w.timer.mailed)
+	next := w.ticks()
 	w.settle()
 	for _, r := range w.loops {
 		r.exec(r.sweep)
@@ -271,6 +275,7 @@ func (w *world) finish() {
 	}
 	w.await("the last long reply", func() bool { return w.reports.Load() == 0 })
 	w.workers.Wait()
+	w.ticks()
 	w.settle()
 	if n := w.Server.conns.Load(); n != 0 {
 		w.t.Errorf("%d connections are counted after the last has ended", n)

@@ -71,7 +71,7 @@ func TestNoAllocations(t *testing.T) {
 		x.submit(0, x.now.Wall/1000+1)
 		x.reserve(p, 1)
 		x.now.Wall += 1000
-		x.s.Tick(x.now, &x.sink)
+		x.s.ticks(x.now, &x.sink)
 		x.finish(p)
 	})
 	f("asleep", 3, 0, 0, func(x *rig, p *Peer) {
@@ -106,7 +106,7 @@ func TestMemoryGoes(t *testing.T) {
 			x.submit(0, x.now.Wall/1000+int64(x.next%100))
 		}
 		x.now.Wall += 100_000
-		x.s.Tick(x.now, &x.sink)
+		x.s.ticks(x.now, &x.sink)
 		for range 20_000 {
 			x.reserve(p, 1)
 			x.finish(p)

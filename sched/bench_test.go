@@ -200,7 +200,7 @@ func BenchmarkDelayed(b *testing.B) {
 		for range 10 {
 			x.now.Wall += 1000
 			x.now.Mono += 1000
-			x.s.Tick(x.now, &x.sink)
+			x.s.ticks(x.now, &x.sink)
 			for range batch/10 + 1 {
 				x.reserve(p, 1)
 			}

@@ -35,7 +35,7 @@ func TestRestoreClockSetBack(t *testing.T) {
 	}
 	x.want(fmt.Sprintf("%d 0 assign fails", p.id), fmt.Sprintf("%d 1 assign at once", p.id), fmt.Sprintf("%d 2 assign has come", p.id))
 	x.now.Wall += 3_600_000 + 1000
-	x.s.Tick(x.now, &x.rec)
+	x.s.ticks(x.now, &x.rec)
 	if got := x.rec.take(); len(got) != 1 {
 		t.Errorf("in its time, one job is handed out: %v", got)
 	}

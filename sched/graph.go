@@ -53,13 +53,17 @@ type node struct {
 	outs, ins    uint32 // how many
 	log          uint32 // arena reference, when logSize is not 0
 	logSize      uint32
-	via          uint32 // during a search: one more than the task that it was reached from
+	via          uint32 // during a search: one more than the task that it was reached from; or complete
 	place        int64  // ready: where it stands in the line, among all queues' tasks
 	revision     int64  // of the last Lease, also when it is held no more
 	// order is larger than that of every task it waits for. It starts as the sequence
 	// number and moves only when a task is to wait for a younger one.
 	order int64
 }
+
+// complete is a node's via from when its task is complete, while it has edges still: no search
+// goes through it.
+const complete = none
 
 // edge says that to waits for from. It stands in two lists.
 type edge struct {

@@ -154,7 +154,8 @@ func (x *graphMachine) verb(verb string) error {
 	case "complete":
 		return x.complete(holder, x.tasks(holder))
 	case "exit":
-		s.GiveBack(now, x.holder(holder), graphQueue, &x.rec)
+		s.GiveBack(now, x.holder(holder), &x.rec)
+		delete(x.holders, holder)
 		m.giveBack(holder)
 	case "remember":
 		m.remember = []int64{0, 300, 5000}[x.n("ms", 3)]
@@ -163,7 +164,7 @@ func (x *graphMachine) verb(verb string) error {
 		ms := []int64{1, 200, 800, 2500}[x.n("time", 4)]
 		m.now.Wall, m.now.Mono, m.now.Micros = now.Wall+ms, now.Mono+ms, now.Micros+1000*ms
 	case "tick":
-		s.Tick(now, &x.rec)
+		s.ticks(now, &x.rec)
 		m.tick()
 	case "crash":
 		return x.crash(x.n("come back", 4))
@@ -318,7 +319,8 @@ func (x *graphMachine) drain() error {
 		return err
 	}
 	for _, h := range []string{"h0", "h1"} {
-		x.s.GiveBack(x.m.now, x.holder(h), graphQueue, &x.rec)
+		x.s.GiveBack(x.m.now, x.holder(h), &x.rec)
+		delete(x.holders, h)
 		x.m.giveBack(h)
 	}
 	for active, _ := x.s.Backlog(graphQueue); active > 0; active-- {

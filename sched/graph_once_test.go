@@ -83,13 +83,15 @@ func (x *graphOnce) holder(n int) {
 			return
 		default:
 		}
-		x.round(r, p)
+		if x.round(r, p) {
+			p = x.s.NewHolder(strconv.Itoa(n))
+		}
 	}
 }
 
 // round steals some tasks, completes most of them, divides some and gives the others
-// back.
-func (x *graphOnce) round(r *rand.Rand, p *Peer) {
+// back, which ends the holder.
+func (x *graphOnce) round(r *rand.Rand, p *Peer) (over bool) {
 	var held, kept []int
 	var done []Task
 	x.s.Steal(x.now(), p, graphQueue, 1+r.IntN(16), x.sink, func(v *TaskView) bool {
@@ -115,11 +117,12 @@ func (x *graphOnce) round(r *rand.Rand, p *Peer) {
 		x.inAir[i].Add(-1)
 	}
 	if len(kept) > 0 {
-		x.s.GiveBack(x.now(), p, graphQueue, x.sink)
+		x.s.GiveBack(x.now(), p, x.sink)
 	}
 	if len(held) == 0 {
 		runtime.Gosched()
 	}
+	return len(kept) > 0
 }
 
 // divide makes a task that is to be done before the rest of one that the peer holds.

@@ -113,7 +113,7 @@ func TestGiveBackServesInOrder(t *testing.T) {
 	p := x.peer(string(graphQueue))
 	x.reserve(p, 1)
 	x.reserve(p, 2)
-	x.s.GiveBack(x.now, x.h, graphQueue, &x.rec)
+	x.s.GiveBack(x.now, x.h, &x.rec)
 	x.want("1 1 assign c", "1 2 assign b")
 }
 
@@ -131,10 +131,10 @@ func TestDropTasks(t *testing.T) {
 	f("a task is ready")
 	x.stolen("a")
 	x.complete("a")
-	x.s.GiveBack(x.now, x.h, graphQueue, &x.rec)
+	x.s.GiveBack(x.now, x.h, &x.rec)
 	f("a task is remembered")
 	x.now.Mono += 5000
-	x.s.Tick(x.now, &x.rec)
+	x.s.ticks(x.now, &x.rec)
 	x.want()
 }
 
@@ -156,10 +156,10 @@ func TestPostponedTaskWaits(t *testing.T) {
 		}
 		x.now.Wall += 4999
 		x.complete("b")
-		x.s.Tick(x.now, &x.rec)
+		x.s.ticks(x.now, &x.rec)
 		x.stolen()
 		x.now.Wall++
-		x.s.Tick(x.now, &x.rec)
+		x.s.ticks(x.now, &x.rec)
 		x.s.LookupTask(graphTasks, graphQueue, []byte("a"), func(v *TaskView) {
 			if v.Count != 2 {
 				t.Errorf("count %d", v.Count)
@@ -183,17 +183,17 @@ func TestPostponedWhileNoted(t *testing.T) {
 	x.restart()
 	x.complete("b")
 	x.now.Wall += 4999
-	x.s.Tick(x.now, &x.rec)
+	x.s.ticks(x.now, &x.rec)
 	x.stolen()
 	x.now.Wall++
-	x.s.Tick(x.now, &x.rec)
+	x.s.ticks(x.now, &x.rec)
 	x.stolen("a")
 }
 
 // A crash can come between the end of a task and that of its edges, of which more are
 // there than one batch ends. Nothing of them is left after a restart.
 func TestTornEdges(t *testing.T) {
-	const n = 2*tickBatch + 5
+	const n = 2*DefaultBatch + 5
 	x := newGraphStand(t)
 	x.extend("hub", "other")
 	x.stolen("hub", "other")
@@ -205,11 +205,12 @@ func TestTornEdges(t *testing.T) {
 	sh.complete(x.now, x.h, graphTasks, graphQueue, graphTaskList("hub"), &x.rec, nil)
 	before := len(x.book[0])
 	x.restart()
-	if got := before - len(x.book[0]); got != n-tickBatch {
-		t.Errorf("%d records of edges were dropped, want %d", got, n-tickBatch)
+	if got := before - len(x.book[0]); got != n-DefaultBatch {
+		t.Errorf("%d records of edges were dropped, want %d", got, n-DefaultBatch)
 	}
 	x.stolen()
 	x.complete("other")
+	x.s.ticks(x.now, &x.rec)
 	if active, ready := x.s.Backlog(graphQueue); active != n || ready != n {
 		t.Errorf("%d active, %d ready", active, ready)
 	}
@@ -219,7 +220,7 @@ func TestTornEdges(t *testing.T) {
 // made ready: they are, and those of the new one wait.
 func TestRecreatedWhileFreeing(t *testing.T) {
 	for _, remember := range []int64{0, 1000} {
-		const n = 2*tickBatch + 5
+		const n = 2*DefaultBatch + 5
 		x := newGraphStand(t)
 		x.s.SetRemember(remember)
 		x.extend("hub")
@@ -234,7 +235,7 @@ func TestRecreatedWhileFreeing(t *testing.T) {
 			t.Error(err)
 		}
 		x.now.Mono += 5000 // the old one would be forgotten now
-		x.s.Tick(x.now, &x.rec)
+		x.s.ticks(x.now, &x.rec)
 		if active, ready := x.s.Backlog(graphQueue); active != n+2 || ready != n+1 {
 			t.Errorf("%d active, %d ready", active, ready)
 		}
@@ -318,7 +319,8 @@ func TestTaskLogBounded(t *testing.T) {
 	for range maxEvents {
 		x.now.Micros++
 		x.stolen("a")
-		x.s.GiveBack(x.now, x.h, graphQueue, &x.rec)
+		x.s.GiveBack(x.now, x.h, &x.rec)
+		x.h = x.s.NewHolder("h")
 	}
 	f("after many turns")
 	x.restart()
@@ -340,7 +342,7 @@ func TestTaskLogBounded(t *testing.T) {
 
 // One hold of the lock ends a batch of edges and no more, whatever verb it is.
 func TestFreeingInBatches(t *testing.T) {
-	const n = 10 * tickBatch
+	const n = 10 * DefaultBatch
 	x := newGraphStand(t)
 	x.extend("first", "second")
 	x.stolen("first", "second")
@@ -359,13 +361,12 @@ func TestFreeingInBatches(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	f("Complete", tickBatch, func() {
+	f("Complete", DefaultBatch, func() {
 		sh.complete(x.now, x.h, graphTasks, graphQueue, graphTaskList("first", "second"), &x.rec, nil)
 	})
-	f("Steal", tickBatch, func() { sh.steal(x.now, x.h, graphQueue, 9, &x.rec, nil) })
-	f("Tick", tickBatch, func() { sh.tick(x.now, &x.rec) })
-	f("the rest of Complete", tickBatch, func() { sh.freeMore(x.now, &x.rec) })
-	f("all Steals", n-3*tickBatch, func() {
+	f("Steal", DefaultBatch, func() { sh.steal(x.now, x.h, graphQueue, 9, &x.rec, nil) })
+	f("Tick", DefaultBatch, func() { x.s.Tick(x.now, &x.rec) })
+	f("all of a Steal", stealTries*DefaultBatch, func() {
 		x.s.Steal(x.now, x.h, graphQueue, 1, &x.rec, func(*TaskView) bool { return false })
 	})
 }

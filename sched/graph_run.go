@@ -1,10 +1,5 @@
 package sched
 
-import (
-	"bytes"
-	"slices"
-)
-
 // taskDue is the due second that all tasks in line stand under: before any other
 // job's but those that go ahead of their equals.
 const taskDue = aheadOfAll + 1
@@ -27,16 +22,21 @@ func (s *Scheduler) NewHolder(name string) *Peer {
 	return &Peer{name: name, window: s.window, quota: &s.registered}
 }
 
+// stealTries is how many batches of successors a Steal frees in vain; the Ticks go on.
+const stealTries = 4
+
 // Steal hands the peer up to n tasks from the front of a queue's line, and fn a view of
 // each, under the shard's lock, until fn returns false. The Revision that fn sets and the
 // entries that it appends to Log become the task's, in the same record of the journal.
 // The peer serves the queue from the first one on.
 func (s *Scheduler) Steal(now Time, p *Peer, queue []byte, n int, sink Sink, fn func(*TaskView) bool) {
 	sh := s.shardOf(queue)
-	for more := true; more && n > 0; {
+	empty := 0 // batches of successors of which none was ready
+	for more := true; more && n > 0 && empty < stealTries; {
 		var got int
-		got, more = sh.steal(now, p, queue, min(n, tickBatch), sink, fn)
+		got, more = sh.steal(now, p, queue, min(n, s.batch), sink, fn)
 		n -= got
+		empty += count(got == 0)
 	}
 }
 
@@ -50,7 +50,7 @@ func (sh *shard) steal(now Time, p *Peer, queue []byte, n int, sink Sink, fn fun
 		return 0, false
 	}
 	if q.lined == 0 {
-		sh.freeSuccessors(now, tickBatch, sink)
+		sh.freeSuccessors(now, sh.s.batch, sink)
 	}
 	for got < n && q.lined > 0 {
 		w, err := sh.enlist(p, q)
@@ -105,16 +105,14 @@ func (x *index) headOf(p *buckets, k key) uint32 {
 }
 
 // Complete ends tasks that the peer holds; missing is told the indexes of those that it
-// does not. The lock is let go between batches of tasks and of their successors.
+// does not. The lock is let go between batches of tasks. Of very many successors most become ready
+// by the Ticks that follow.
 func (s *Scheduler) Complete(now Time, p *Peer, space Space, queue []byte, tasks []Task, sink Sink, missing func(i int)) {
 	sh := s.shardOf(queue)
 	for i := 0; i < len(tasks); {
-		batch := tasks[i:min(i+tickBatch, len(tasks))]
+		batch := tasks[i:min(i+s.batch, len(tasks))]
 		sh.complete(now, p, space, queue, batch, sink, func(k int) { missing(i + k) })
 		i += len(batch)
-	}
-	for more := len(tasks) > 0; more; {
-		more = sh.freeMore(now, sink)
 	}
 }
 
@@ -139,15 +137,7 @@ func (sh *shard) complete(now Time, p *Peer, space Space, queue []byte, tasks []
 		sh.unhold(job, r)
 		sh.finishTask(now, job, r, q, sink)
 	}
-	sh.freeSuccessors(now, tickBatch, sink)
-}
-
-// freeMore makes a batch of successors ready; true when there are more.
-func (sh *shard) freeMore(now Time, sink Sink) bool {
-	sh.mu.Lock()
-	defer sh.unlock(now, sink)
-	sh.freeSuccessors(now, tickBatch, sink)
-	return len(sh.freeing) > 0
+	sh.moveOn(now, sink)
 }
 
 // holds says whether the peer holds a task.
@@ -156,37 +146,9 @@ func (sh *shard) holds(p *Peer, job uint32) bool {
 	return r.state == reserved && sh.watches[r.home].peer == p
 }
 
-// GiveBack makes what a holder holds of a queue ready again, first in line, in the order
-// of the names, and ends its serving the queue.
-func (s *Scheduler) GiveBack(now Time, p *Peer, queue []byte, sink Sink) {
-	w := p.byQueue[string(queue)]
-	if w == nil {
-		return
-	}
-	type named struct {
-		name []byte
-		ref  JobRef
-	}
-	w.shard.mu.Lock()
-	all := make([]named, 0, len(w.held))
-	for _, h := range w.held {
-		all = append(all, named{[]byte(w.shard.taskName(h.job)), w.shard.ref(h.job, w.shard.slab.at(h.job))})
-	}
-	w.shard.mu.Unlock()
-	slices.SortFunc(all, func(a, b named) int { return bytes.Compare(a.name, b.name) })
-	for batch := range slices.Chunk(all, tickBatch) {
-		w.shard.mu.Lock()
-		for _, t := range batch {
-			if r, err := w.shard.holdingTask(p, t.ref); err == nil {
-				w.shard.counters.Abandoned++
-				w.shard.giveUp(now, t.ref.Slot, r, w.shard.unhold(t.ref.Slot, r), sink)
-			}
-		}
-		w.shard.match(now, w.queue, sink)
-		w.shard.unlock(now, sink)
-	}
-	s.Unwatch(p, queue)
-}
+// GiveBack is Forget for a holder of NewHolder: its tasks go first in line, in the order of their
+// names. While the Ticks do that, those that are in line have smaller names than the others.
+func (s *Scheduler) GiveBack(now Time, p *Peer, sink Sink) { s.depart(now, p, true, sink) }
 
 // ready puts a task that stands nowhere in line, and logs that.
 func (sh *shard) ready(now Time, job uint32, r *record, q *queue, where end) {
@@ -261,11 +223,9 @@ func (sh *shard) endTask(now Time, job uint32, r *record, q *queue, sink Sink) {
 	if len(sh.topics) > 0 {
 		sh.endTopic(topic{r.space, q.name, sh.taskName(job)}, sink)
 	}
-	for n.ins > 0 { // added while it was held
-		sh.dropEdge(n.in)
-	}
 	switch {
-	case n.outs > 0:
+	case n.outs+n.ins > 0: // some may have been added while it was held
+		n.via = complete
 		sh.freeing = append(sh.freeing, job)
 	case r.state == ending:
 		sh.freeSlot(job, r)
@@ -290,6 +250,9 @@ func (sh *shard) freeSuccessors(now Time, room int, sink Sink) int {
 	for room > 0 && len(sh.freeing) > 0 {
 		job := sh.freeing[0]
 		n := sh.slab.node(job)
+		for ; room > 0 && n.ins > 0; room-- {
+			sh.dropEdge(n.in)
+		}
 		for ; room > 0 && n.outs > 0; room-- {
 			i := n.out
 			to := sh.edges.at(i).to
@@ -303,7 +266,7 @@ func (sh *shard) freeSuccessors(now Time, room int, sink Sink) int {
 				}
 			}
 		}
-		if n.outs > 0 {
+		if n.outs+n.ins > 0 {
 			break
 		}
 		sh.freeing = sh.freeing[1:]
@@ -348,7 +311,7 @@ func (sh *shard) lookupTask(q *queue, space Space, name []byte) (uint32, bool) {
 func (sh *shard) forgetTask(job uint32, r *record) {
 	sh.memory.remove(&sh.buckets, &sh.slab, job)
 	r.state = ending
-	if sh.slab.node(job).outs == 0 {
+	if n := sh.slab.node(job); n.outs+n.ins == 0 {
 		sh.freeSlot(job, r)
 	}
 }

@@ -63,7 +63,7 @@ func TestHalt(t *testing.T) {
 	x.ok(x.s.Postpone(x.now, one, held[1].job.run, 0, 0, &x.rec))
 	x.now.Wall += 10_000
 	x.now.Mono += 10_000
-	x.s.Tick(x.now, &x.rec)
+	x.s.ticks(x.now, &x.rec)
 	x.s.Flushed(x.now, many, 0, &x.rec)
 	x.s.Forget(x.now, many, &x.rec)
 	unfinished(1)

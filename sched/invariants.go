@@ -44,7 +44,7 @@ func (s *Scheduler) check() error {
 func (s *Scheduler) checkAwaits(p *Peer, want map[JobRef]int) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if slices.ContainsFunc(s.leavers.all, func(l leaver) bool { return l.peer == p }) {
+	if p.quota == nil {
 		return nil
 	}
 	if len(p.awaits) != len(want) {
@@ -63,6 +63,9 @@ func (s *Scheduler) checkAwaits(p *Peer, want map[JobRef]int) error {
 func (s *Scheduler) checkTopics(p *Peer, want map[topic]int, names int) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.quota == nil {
+		return nil
+	}
 	costs := p.slots.len()*slotCost + len(p.watches)*watchCost + names*unreportedCost
 	for t, n := range want {
 		if !p.topics[t] {
@@ -88,7 +91,7 @@ type checker struct {
 	awaits  map[*Peer]map[JobRef]int
 	seen    map[uint32]string // job -> where it stands
 	used    map[uint32]bool   // buckets
-	states  [ending + 1]int   // jobs by state
+	states  [airing + 1]int   // jobs by state
 	topics  map[*Peer]map[topic]int
 	unsaid  map[*Peer]int // names that they have not reported
 }
@@ -242,6 +245,17 @@ func (c *checker) queue(q *queue) error {
 	if err := c.index(&q.delayed, "delayed", pending(delayed, nil)); err != nil {
 		return err
 	}
+	if air := q.air; air != nil {
+		if r := c.sh.slab.at(air.job); r.state != airing || r.home != q.id || !slices.Contains(c.sh.aired, q) {
+			return fmt.Errorf("job %d is on the air with state %d, home %d", air.job, r.state, r.home)
+		}
+		if err := c.stand(air.job, "the air"); err != nil {
+			return err
+		}
+	}
+	if q.later != slices.Contains(c.sh.unmatched, q) || q.search.on != slices.Contains(c.sh.searches, q) {
+		return errors.New("is to be looked at by the Ticks, and they do not know, or the other way round")
+	}
 	if immediates != q.immediate {
 		return fmt.Errorf("%d immediate jobs are counted, %d are there", q.immediate, immediates)
 	}
@@ -267,6 +281,13 @@ func (c *checker) count() error {
 			t.named += count(!w.ended && w.peer.skills&Named != 0)
 			t.running += len(w.held)
 			c.tallies[w.queue] = t
+		}
+	}
+	for _, q := range c.sh.queues {
+		if q != nil && q.air != nil {
+			t := c.tallies[q]
+			t.running++
+			c.tallies[q] = t
 		}
 	}
 	return nil

@@ -77,9 +77,9 @@ func (c *checker) graph() error {
 func (c *checker) taskNode(job uint32, r *record, n *node, freeing bool) error {
 	sh := c.sh
 	switch {
-	case r.state == waiting && n.ins == 0, (r.state == ready || !r.live()) && n.ins > 0:
+	case r.state == waiting && n.ins == 0, r.state == ready && n.ins > 0:
 		return fmt.Errorf("state %d with %d predecessors", r.state, n.ins)
-	case !r.live() && (n.outs > 0) != freeing, r.state == ending && !freeing:
+	case !r.live() && (n.outs+n.ins > 0) != freeing, r.state == ending && !freeing:
 		return fmt.Errorf("state %d with %d successors, being freed: %v", r.state, n.outs, freeing)
 	}
 	k, prev := uint32(0), none
@@ -107,7 +107,7 @@ func (c *checker) taskNode(job uint32, r *record, n *node, freeing bool) error {
 		}
 		prev, i = i, e.nextIn
 	}
-	if n.via != 0 {
+	if n.via != 0 && (r.live() || n.via != complete) {
 		return errors.New("a search left its mark")
 	}
 	return nil

@@ -84,10 +84,10 @@ func (c *checker) line(w *watch) error {
 	if w.at >= 0 && w.seq > oldest.seq {
 		return fmt.Errorf("is in line as of %d with a slot of %d", w.seq, oldest.seq)
 	}
-	if !p.blocked && w.at < 0 {
+	if !p.blocked && w.at < 0 && (q.air == nil || !slices.Contains(q.air.busy, w)) {
 		return errors.New("has slots and is not in line")
 	}
-	if first != none && !q.search.on && (oldest.wake || p.unsent < p.window) {
+	if first != none && !q.search.on && !q.later && !p.behind && q.air == nil && (oldest.wake || p.unsent < p.window) {
 		return fmt.Errorf("waits with %d and %d jobs ready, for it the first is %d", q.ready.jobs, q.wide.jobs, first)
 	}
 	return nil
@@ -152,7 +152,7 @@ func (s *Scheduler) checkLocks() error {
 	called := make(map[string]int)
 	for ref, name := range l.called {
 		called[name]++
-		if !s.knowsLocks(ref, delayed, ready, reserved) {
+		if !s.knowsLocks(ref, delayed, ready, reserved, airing) {
 			return fmt.Errorf("%v was called for lock %q, and is gone or does not know", ref, name)
 		}
 	}

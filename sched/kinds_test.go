@@ -123,7 +123,7 @@ func TestBroadcastAmongKinds(t *testing.T) {
 	x.submit("f", "a", later) // not for named, which holds one of that name
 	x.submit("f", "b", owned(master, 8), later)
 	x.now.Wall += 1000
-	x.s.Tick(x.now, &x.rec)
+	x.s.ticks(x.now, &x.rec)
 	x.want("2 2 wake-with a", "3 3 wake ") // of b
 }
 
@@ -191,13 +191,13 @@ func TestNameIsFreeWhenItIsTold(t *testing.T) {
 func TestNamesOfALeaver(t *testing.T) {
 	x := newStand(t, Options{Rules: wildRules})
 	first, second, p := x.peer(), x.peer(), x.peer("f")
-	for i := range 2 * tickBatch {
+	for i := range 2 * DefaultBatch {
 		x.submit("f", fmt.Sprint(i), owned(first, 1))
 	}
 	x.reserve(p, 9)
 	x.want("3 9 assign 0")
 	x.s.Forget(x.now, first, &x.rec)
-	for i := range 2 * tickBatch {
+	for i := range 2 * DefaultBatch {
 		out, err := x.submit("f", fmt.Sprint(i), owned(second, 2))
 		if i == 0 && err != ErrDuplicate || i > 0 && (out != Added || err != nil) {
 			t.Fatalf("job %d: %v, %v", i, out, err)
@@ -207,9 +207,9 @@ func TestNamesOfALeaver(t *testing.T) {
 		t.Errorf("the name of one who is here: %v", err)
 	}
 	x.want()
-	x.s.Tick(x.now, &x.rec)
+	x.s.ticks(x.now, &x.rec)
 	x.want()
-	if n := x.s.Stats().Jobs; n != 2*tickBatch {
+	if n := x.s.Stats().Jobs; n != 2*DefaultBatch {
 		t.Errorf("%d jobs are left", n)
 	}
 }
@@ -303,7 +303,7 @@ func TestParkedOrphan(t *testing.T) {
 	}
 	x.reserve(p, 2)
 	x.now.Mono += 2000
-	x.s.Tick(x.now, &x.rec)
+	x.s.ticks(x.now, &x.rec)
 	x.want()
 	if n := x.s.Stats().Jobs; n != 0 {
 		t.Errorf("%d jobs are left", n)
@@ -357,7 +357,7 @@ func TestLongNamesAreForgotten(t *testing.T) {
 		x := newStand(t, Options{Rules: wildRules})
 		p := x.skilled(Wide, long, long[1:])
 		use(x, p)
-		x.s.Tick(x.now, &x.rec)
+		x.s.ticks(x.now, &x.rec)
 		if err := x.s.check(); err != nil {
 			t.Errorf("%s: %v", what, err)
 		}

@@ -119,7 +119,7 @@ func TestPrivate(t *testing.T) {
 	x.reserve(late, 2)
 	x.now.Mono += 1 << 20
 	x.now.Wall += 1 << 20
-	x.s.Tick(x.now, &x.rec)
+	x.s.ticks(x.now, &x.rec)
 	x.want()
 	if got := x.s.Stats().Jobs; got != 3 {
 		t.Errorf("%d jobs are counted", got)
@@ -279,9 +279,7 @@ func TestHead(t *testing.T) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	for _, p := range x.restart() {
-		for _, q := range queues {
-			x.s.GiveBack(x.now, p, []byte(q), &x.rec)
-		}
+		x.s.GiveBack(x.now, p, &x.rec)
 	}
 	x.restart()
 	queues = append(queues, "z")

@@ -110,10 +110,12 @@ func (sh *shard) endTopic(t topic, sink Sink) {
 	delete(sh.topics, t)
 }
 
-func (sh *shard) forgetTopic(p *Peer, t topic) {
+// forgetTopic ends a peer's listening to a topic. It returns what that took.
+func (sh *shard) forgetTopic(p *Peer, t topic) int {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	kept := sh.topics[t][:0]
+	kept, done := sh.topics[t][:0], 1+len(sh.topics[t])
+	sh.op(done)
 	for _, a := range sh.topics[t] {
 		if a.peer != p {
 			kept = append(kept, a)
@@ -124,4 +126,5 @@ func (sh *shard) forgetTopic(p *Peer, t topic) {
 	} else {
 		sh.topics[t] = kept
 	}
+	return done
 }

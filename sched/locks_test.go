@@ -80,7 +80,7 @@ func TestLockCallIsPassedOn(t *testing.T) {
 		x.s.SetTimeout(1000)
 		x.take(p, "a")
 		x.now.Mono += 2000
-		x.s.Tick(x.now, &x.rec)
+		x.s.ticks(x.now, &x.rec)
 	})
 	f("gives the lock back unasked", func(x *stand, p *Peer) {
 		x.ok(x.s.Release(x.now, p, x.take(p, "a"), "lock", &x.rec))
@@ -118,7 +118,7 @@ func TestLockLineIsLeft(t *testing.T) {
 	x.want()
 	x.s.SetLockTimeout(1000)
 	x.now.Mono += 2000
-	x.s.Tick(x.now, &x.rec)
+	x.s.ticks(x.now, &x.rec)
 	for _, name := range []string{"b", "c"} {
 		x.acquire(p, x.take(p, name), 1, false)
 	}
@@ -139,7 +139,7 @@ func TestLockLineIsDropped(t *testing.T) {
 		t.Fatal("not dropped")
 	}
 	x.submit("g", "c") // in the next queue of that name
-	x.s.Tick(x.now, &x.rec)
+	x.s.ticks(x.now, &x.rec)
 	x.want("2 7 removed ")
 	if st := x.s.Stats(); st.Jobs != 4 || st.Removed != 3 || st.Queues != 2 {
 		t.Errorf("%+v", st)
@@ -170,7 +170,7 @@ func TestLongLockLineIsDropped(t *testing.T) {
 	go func() {
 		defer close(over)
 		x.s.Drop([]byte("g"))
-		x.s.Tick(x.now, &x.rec)
+		x.s.ticks(x.now, &x.rec)
 	}()
 	select {
 	case <-over:
@@ -202,7 +202,7 @@ func TestLockLineIsDroppedForGood(t *testing.T) {
 	if got := w.durable(w.restored()); len(got) > 0 {
 		t.Errorf("restored before the Tick: %q", got)
 	}
-	x.s.Tick(x.now, &x.rec)
+	x.s.ticks(x.now, &x.rec)
 	x.want()
 	if len(b[0]) > 0 {
 		t.Errorf("the journal keeps %v", b[0])

@@ -8,7 +8,7 @@ import (
 func (x *machine) tick() error {
 	x.m.tick()
 	x.alarmed = false
-	x.next = x.s.Tick(x.m.now, &x.rec)
+	x.next = x.s.ticks(x.m.now, &x.rec)
 	if x.next.Wall <= x.m.now.Wall || x.next.Mono <= x.m.now.Mono || x.next.Wall > x.m.now.Wall+maxSleep {
 		return fmt.Errorf("the next Tick is said to be at %v, now %v", x.next, x.m.now)
 	}

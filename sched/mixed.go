@@ -39,7 +39,7 @@ const (
 
 // mixed says that not every ready job fits every watch.
 func (q *queue) mixed() bool {
-	return q.wide.jobs+q.withheld.jobs > 0 || q.named > 0 && q.clashing()
+	return q.wide.jobs+q.withheld.jobs > 0 || q.air != nil || q.named > 0 && q.clashing()
 }
 
 // clashing says that a Named peer may know a job by the name of another.
@@ -59,56 +59,39 @@ func (sh *shard) clashes(w *watch, name []byte) bool {
 }
 
 // matchMixed is matchOne for a mixed queue.
-func (sh *shard) matchMixed(now Time, q *queue, sink Sink) bool {
-	if q.ready.jobs == 0 {
-		if q.wide.jobs == 0 || len(q.lines[broad]) == 0 {
-			return false
-		}
-		sh.pair(now, q, q.lines[broad][0], q.wide.head(&sh.buckets), sink)
-		return true
-	}
-	if q.oldest() == nil {
-		return false
+func (sh *shard) matchMixed(now Time, q *queue, sink Sink) int {
+	if q.air != nil {
+		return 0
 	}
 	job := q.ready.head(&sh.buckets)
-	w, whole := sh.firstFit(q, job)
-	if w == nil {
-		sh.withhold(job, q)
-		if !whole {
-			sh.search(q)
+	for c := range classes {
+		// For peers that are not Named no job is withheld, and for broad ones none is too long.
+		if w := q.oldestOf(c); w != nil && c != byName {
+			if aside := sh.jobFor(w, new(int)); aside != job {
+				return sh.pair(now, q, w, aside, sink)
+			}
 		}
-		return true
 	}
-	if w.peer.class == broad {
-		job = sh.jobFor(w, new(int))
+	if job == none || q.oldest() == nil {
+		return 0
 	}
-	sh.pair(now, q, w, job, sink)
-	return true
-}
-
-// pair gives a job that fits to a watch in line, or finds that the line has changed.
-func (sh *shard) pair(now Time, q *queue, w *watch, job uint32, sink Sink) {
-	r := sh.slab.at(job)
-	if q.broadcasts > 0 && sh.s.rules[r.space].shared() {
-		sh.broadcast(now, job, r, q, sink) // sent or not, the lines have changed, or it is withheld
-		return
+	w, whole := sh.firstFit(q, job)
+	if w != nil {
+		return sh.pair(now, q, w, job, sink)
 	}
-	switch s, ok := q.claim(w, int(r.size)); {
-	case !ok:
-	case s.wake:
-		sh.out = Delivery{To: w.peer.id, Tag: s.tag, Effect: Wake}
-		sink.Deliver(&sh.out)
-	default:
-		sh.assign(now, job, r, q, w, s, sink)
+	sh.withhold(job, q)
+	if !whole {
+		sh.search(q)
 	}
+	return 1
 }
 
 // firstFit returns the watch with the oldest slot that a job of the ready index fits. nil: there is
 // none, if whole, or none among the first.
 func (sh *shard) firstFit(q *queue, job uint32) (best *watch, whole bool) {
 	for _, c := range [...]class{narrow, broad} {
-		if line := q.lines[c]; len(line) > 0 && (best == nil || line[0].ahead(best)) {
-			best = line[0]
+		if w := q.oldestOf(c); w != nil && (best == nil || w.ahead(best)) {
+			best = w
 		}
 	}
 	line := q.lines[byName]
@@ -154,7 +137,7 @@ func (sh *shard) withhold(job uint32, q *queue) {
 }
 
 // jobFor returns the first ready job that a watch's peer can be given, none when there is
-// none. It takes the jobs from room that it looks at in vain, and looks at no more than that.
+// none, or nothing is matched at present. It takes the jobs from room that it looks at in vain, and looks at no more than that.
 func (sh *shard) jobFor(w *watch, room *int) uint32 {
 	if sh.halted {
 		return none
@@ -162,6 +145,9 @@ func (sh *shard) jobFor(w *watch, room *int) uint32 {
 	q := w.queue
 	if !q.mixed() {
 		return q.ready.head(&sh.buckets)
+	}
+	if q.air != nil {
+		return none
 	}
 	switch w.peer.class {
 	case narrow:
@@ -223,7 +209,7 @@ func (sh *shard) first(x, y uint32) uint32 {
 // now.
 func (sh *shard) reconsider(now Time, w *watch, sink Sink) {
 	if w.at >= 0 && w.peer.class == byName && w.queue.mixed() {
-		sh.serveLine(now, w, lastRank, sink)
+		sh.serveLine(now, w, sink)
 	}
 }
 
@@ -276,7 +262,7 @@ func (sh *shard) searchQueue(now Time, q *queue, room int, sink Sink) int {
 			q.ready.pushFront(&sh.buckets, &sh.slab, readyKey(r), job)
 		}
 		if f.restore == 0 {
-			sh.match(now, q, sink)
+			sh.matchLater(q)
 		}
 	}
 	if f.restore == 0 && f.next == 0 {
@@ -284,17 +270,14 @@ func (sh *shard) searchQueue(now Time, q *queue, room int, sink Sink) int {
 	}
 	for f.restore == 0 && room > 0 && int(f.next) < len(sh.watches) {
 		w := sh.watches[f.next]
-		f.next++
-		room--
 		sh.op(1)
 		if w != nil && w.queue == q && w.at >= 0 && w.peer.class == byName {
-			looks := maxClashes
-			for job := sh.jobFor(w, &looks); job != none && w.at >= 0; job = sh.jobFor(w, &looks) {
-				sh.pair(now, q, w, job, sink)
-				room--
+			if room = sh.serveSome(now, w, lastRank, room, sink); room <= 0 {
+				break // it may take more
 			}
-			room -= maxClashes - looks
 		}
+		f.next++
+		room--
 	}
 	if f.restore == 0 && int(f.next) >= len(sh.watches) {
 		f.next = 0

@@ -189,7 +189,7 @@ func (x *once) timer() {
 			return
 		default:
 			x.wall.Add(grain)
-			x.s.Tick(x.now(), x.sink)
+			x.s.ticks(x.now(), x.sink)
 		}
 	}
 }

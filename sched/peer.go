@@ -25,6 +25,7 @@ type Peer struct {
 	unsent     int            // bytes handed out since the last Flushed
 	window     int            // unsent from which nothing more is handed out
 	blocked    bool           // a job was kept back because of window
+	behind     bool           // not all that is ready for it was handed out, see serveRoom
 	awaits     map[JobRef]int // results it waits for, and how often
 	topics     map[topic]bool // jobs whose data it receives
 	stalled    []ack          // senders kept waiting because of window
@@ -214,6 +215,7 @@ type watch struct {
 	seq       uint64 // the oldest slot of the peer, as the line last knew it
 	at        int    // place in the queue's line of its class, -1: not in it
 	broadcast bool   // registered for broadcasts
+	gone      bool   // its peer is departed
 	ended     bool   // unwatched, kept while jobs are held or unreported
 	held      []held // the jobs that the peer holds from this queue
 

@@ -29,6 +29,8 @@ type queue struct {
 	dropped    bool
 	saved      uint64 // what the journal knows it by, 0: not at all
 	search     search
+	later      bool   // the Ticks are to match it
+	air        *onAir // a job that is being broadcast
 }
 
 func (q *queue) ahead(o *queue) bool { return q.timer.less(o.timer) }
@@ -70,19 +72,16 @@ func (q *queue) oldest() *watch {
 	return first
 }
 
-// nextSlot takes the oldest slot among the watches in line, for a job of size
-// bytes. Watches whose peers have none leave the line: their next Reserve puts
-// them back.
-func (q *queue) nextSlot(size int) (*watch, slot, bool) {
-	for w := q.oldest(); w != nil; w = q.oldest() {
-		if s, ok := q.claim(w, size); ok {
-			return w, s, true
-		}
+// oldestOf is oldest among the watches of a class.
+func (q *queue) oldestOf(c class) *watch {
+	if len(q.lines[c]) == 0 {
+		return nil
 	}
-	return nil, slot{}, false
+	return q.lines[c][0]
 }
 
-// claim takes the oldest slot of a watch in line; false: the line has changed instead.
+// claim takes the oldest slot of a watch in line, for a job of size bytes; false: the line has
+// changed instead. A watch whose peer has none leaves the line: its next Reserve puts it back.
 func (q *queue) claim(w *watch, size int) (slot, bool) {
 	line := &q.lines[w.peer.class]
 	s, next, a := w.peer.claim(w.seq, size)

@@ -1,9 +1,6 @@
 package sched
 
-import (
-	"cmp"
-	"slices"
-)
+import "slices"
 
 // NewPeer returns the scheduler's side of a session, with the skills given. It has to
 // be given back with Forget.
@@ -54,7 +51,7 @@ func (s *Scheduler) Watch(now Time, p *Peer, name []byte, broadcast bool, sink S
 			sh.search(w.queue)
 		}
 	}
-	sh.serveLine(now, w, lastRank, sink)
+	sh.serveLine(now, w, sink)
 	return nil
 }
 
@@ -204,7 +201,7 @@ func (sh *shard) reserve(now Time, w *watch, tag uint64, sink Sink) error {
 		err := p.addSlot(sh.s, tag, false)
 		p.mu.Unlock()
 		if err == nil {
-			sh.serveLine(now, w, lastRank, sink)
+			sh.serveLine(now, w, sink)
 		}
 		return err
 	}
@@ -268,64 +265,92 @@ func (p *Peer) addSlot(s *Scheduler, tag uint64, wake bool) error {
 	return nil
 }
 
+// serveRoom is how much of what is ready a peer is handed at once, and how many of its queues are
+// looked through for it, by tens: a millisecond or two. It gets the rest with the next Flushed.
+const serveRoom = 4 << 10
+
 // serve puts the peer in every line it belongs in and gives its slots what is
 // ready. No wake-up is lost: the slot stands before the lines are looked at, and
 // under each shard's lock either the queue has nothing ready and the peer is in
 // its line, or the two are matched.
 func (s *Scheduler) serve(now Time, p *Peer, sink Sink) {
-	if len(p.watches) == 1 {
-		p.watches[0].shard.serve(now, p.watches[0], lastRank, sink)
-		return
-	}
-	for {
-		best, next := s.bestWatch(p)
-		if best == nil {
+	for room := serveRoom; ; {
+		w, next := s.nextWatch(p)
+		if w == nil {
 			return
 		}
-		best.shard.serve(now, best, next, sink)
+		left := w.shard.serve(now, w, next, sink)
+		room -= 1 + s.batch - left + len(p.watches)/10
 		p.mu.Lock()
-		done := p.slots.len() == 0 || p.blocked
+		over := p.slots.len() == 0 || p.blocked || len(p.watches) == 1 && left > 0
+		p.behind = !over && room <= 0
 		p.mu.Unlock()
-		if done {
+		if over || room <= 0 {
 			return
 		}
 	}
 }
 
-func (sh *shard) serve(now Time, w *watch, next rank, sink Sink) {
+// nextWatch is bestWatch, but for a peer of one queue.
+func (s *Scheduler) nextWatch(p *Peer) (*watch, rank) {
+	if len(p.watches) == 1 {
+		return p.watches[0], lastRank
+	}
+	return s.bestWatch(p)
+}
+
+// serve serves a watch with a batch; it returns what that left.
+func (sh *shard) serve(now Time, w *watch, next rank, sink Sink) int {
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)
-	sh.serveLine(now, w, next, sink)
+	return sh.serveSome(now, w, next, sh.s.batch, sink)
 }
 
-// serveLine matches one queue's jobs with the line that w's peer now stands in: the
+// serveLine is serveSome for a batch, and leaves what is more to the Ticks.
+func (sh *shard) serveLine(now Time, w *watch, sink Sink) {
+	switch q := w.queue; {
+	case sh.serveSome(now, w, lastRank, sh.s.batch, sink) > 0:
+	case w.peer.class == byName && q.mixed():
+		sh.search(q)
+	default:
+		sh.matchLater(q)
+	}
+}
+
+// serveSome matches one queue's jobs with the line that w's peer now stands in: the
 // first, and those ahead of next, the first of the peer's other queues. Where not every job
 // fits everybody, none fits the others in line: what is ready was looked at for them when it came.
-func (sh *shard) serveLine(now Time, w *watch, next rank, sink Sink) {
+// It returns what it left of room, none if there may be more.
+func (sh *shard) serveSome(now Time, w *watch, next rank, room int, sink Sink) int {
 	if w.ended {
-		return
+		return room
 	}
 	sh.join(w)
-	for sh.matchNext(now, w, next, sink) {
+	for room > 0 {
+		cost := sh.matchNext(now, w, next, sink)
+		if cost == 0 {
+			return room
+		}
+		room -= cost
 	}
+	return 0
 }
 
-// matchNext does one step of serveLine; false: it was the last.
-func (sh *shard) matchNext(now Time, w *watch, next rank, sink Sink) bool {
-	if !w.queue.mixed() {
-		room := 0
-		return sh.matchOne(now, w.queue, sink) && sh.rank(w, &room).less(next)
-	}
-	room := maxClashes
+// matchNext does one step of serveSome and returns its cost, 0 when there is none to do.
+func (sh *shard) matchNext(now Time, w *watch, next rank, sink Sink) int {
+	q := w.queue
 	if w.at < 0 {
-		return false
+		return 0
 	}
-	job := sh.jobFor(w, &room)
+	looks := maxClashes
+	job := sh.jobFor(w, &looks)
 	if job == none || !sh.rankOf(job).less(next) {
-		return false
+		return 0
 	}
-	sh.pair(now, w.queue, w, job, sink)
-	return true
+	if !q.mixed() { // the oldest slot in line may be another's
+		return sh.matchOne(now, q, sink)
+	}
+	return sh.pair(now, q, w, job, sink) + (maxClashes-looks)/skimmed
 }
 
 // rank is the place of a ready job among those of several queues: larger priority,
@@ -380,13 +405,14 @@ func (s *Scheduler) bestWatch(p *Peer) (*watch, rank) {
 }
 
 // Flushed tells how many bytes handed to the peer are still to be sent. Work that
-// was kept back because too much was unsent is handed out when that has changed.
-func (s *Scheduler) Flushed(now Time, p *Peer, unsent int, sink Sink) {
+// was kept back because too much was unsent is handed out when that has changed. more says that
+// there is more for the peer, and that Flushed is to be called again, when others had their turn.
+func (s *Scheduler) Flushed(now Time, p *Peer, unsent int, sink Sink) (more bool) {
 	p.mu.Lock()
 	p.unsent = unsent
-	resume := p.blocked && unsent < p.window
+	resume := (p.blocked || p.behind) && unsent < p.window
 	if resume {
-		p.blocked = false
+		p.blocked, p.behind = false, false
 	}
 	var stalled []ack
 	if unsent < p.window {
@@ -397,101 +423,15 @@ func (s *Scheduler) Flushed(now Time, p *Peer, unsent int, sink Sink) {
 	if resume {
 		s.serve(now, p, sink)
 	}
+	return resume && p.isBehind()
 }
 
-// Forget ends a peer: its reserves and awaits are dropped and the jobs it holds are
-// ready again. It takes the shard's lock once for each batch of held jobs.
-func (s *Scheduler) Forget(now Time, p *Peer, sink Sink) {
+func (p *Peer) isBehind() bool {
 	p.mu.Lock()
-	p.slots = slotLine{}
-	awaits := p.awaits
-	p.awaits = nil
-	topics := p.topics
-	p.topics = nil
-	stalled := p.stalled
-	p.stalled = nil
-	p.unregisterAll()
-	p.mu.Unlock()
-	proceed(stalled, sink)
-	// Before the jobs that it holds: some may end when they are given back.
-	s.leave(now, p, awaits, sink)
-	for t := range topics {
-		s.shardOf([]byte(t.queue)).forgetTopic(p, t)
-	}
-	for _, w := range p.watches {
-		for left := -1; left != 0; {
-			left = w.shard.forgetWatch(now, w, left, sink)
-		}
-	}
-	p.watches, p.byQueue = nil, nil
+	defer p.mu.Unlock()
+	return p.behind
 }
 
-// forgetWatch ends a watch and releases a batch of what is held under it. It returns how
-// much is left; sorted is what it returned last, -1 the first time.
-func (sh *shard) forgetWatch(now Time, w *watch, sorted int, sink Sink) (left int) {
-	sh.mu.Lock()
-	defer sh.unlock(now, sink)
-	if !w.ended {
-		sh.endWatch(w)
-	}
-	for w.quiet != nil {
-		sh.forgetUnreported(w.quiet)
-	}
-	for _, u := range w.unreported {
-		sh.forgetUnreported(u)
-	}
-	if len(w.held) != sorted { // else nobody took any meanwhile, and the order is as it was
-		sh.sortHeld(w)
-	}
-	for n := 0; n < tickBatch && len(w.held) > 0; n++ {
-		job := w.held[len(w.held)-1].job
-		r := sh.slab.at(job)
-		sh.counters.Abandoned++
-		if w.peer.skills&Mortal != 0 {
-			sh.failAwaits(job, r, sink)
-		}
-		q := sh.unhold(job, r)
-		sh.giveUp(now, job, r, q, sink)
-	}
-	sh.match(now, w.queue, sink)
-	return len(w.held)
-}
-
-// sortHeld puts what is held under a watch so that it keeps its order when it is given
-// back from the end: what goes behind its equals in the order in which it was handed
-// out, and what goes ahead of them, tasks and jobs with deaths, the other way round.
-func (sh *shard) sortHeld(w *watch) {
-	ahead := func(h held) int {
-		r := sh.slab.at(h.job)
-		return count(r.flags&task != 0 || sh.s.rules[r.space].Deaths != 0)
-	}
-	slices.SortFunc(w.held, func(a, b held) int {
-		if x, y := ahead(a), ahead(b); x != y || x == 1 {
-			return cmp.Or(x-y, cmp.Compare(a.order, b.order))
-		}
-		return cmp.Compare(b.order, a.order)
-	})
-	for i, h := range w.held {
-		sh.slab.at(h.job).place = uint32(i)
-	}
-}
-
-func (sh *shard) forgetAwait(now Time, p *Peer, ref JobRef, sink Sink) {
-	sh.mu.Lock()
-	defer sh.unlock(now, sink)
-	r := sh.slab.find(ref.Slot)
-	if r == nil || r.state == free || r.seq != ref.Seq {
-		return
-	}
-	sh.keepAwaits(ref.Slot, r, func(a await) bool { return a.peer != p })
-	switch {
-	case !sh.s.rules[r.space].Owned:
-	case r.state == reserved:
-		r.flags |= orphan
-	default:
-		q := sh.queueOf(r)
-		sh.leave(ref.Slot, r, q)
-		sh.counters.Removed++
-		sh.end(ref.Slot, r, q, Removed, nil, sink)
-	}
-}
+// Forget ends a peer: its reserves and awaits are dropped and the jobs it holds are ready again,
+// what is much of it by the Ticks that follow. No other verb takes the peer any more.
+func (s *Scheduler) Forget(now Time, p *Peer, sink Sink) { s.depart(now, p, false, sink) }

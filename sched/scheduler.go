@@ -22,8 +22,9 @@ const (
 	// DefaultWindow is how many bytes of jobs may wait to be sent to one peer
 	// before it is given no more: several times what a fast link holds.
 	DefaultWindow = 256 << 10
-	// tickBatch bounds the jobs moved under one hold of a shard's lock.
-	tickBatch = 256
+	// DefaultBatch bounds the jobs moved under one hold of a shard's lock: a fraction of a
+	// millisecond.
+	DefaultBatch = 256
 	// MaxLocks bounds the named locks that are held or waited for.
 	MaxLocks = 64 << 10
 	// maxSleep bounds the time to the next Tick, so that a wall clock that was
@@ -85,6 +86,7 @@ type Options struct {
 	Shards    int          // default 1
 	MaxQueues int          // default DefaultMaxQueues
 	Window    int          // bytes, default DefaultWindow
+	Batch     int          // jobs moved under one hold of a shard's lock, default DefaultBatch; tests make it small
 	Seed      maphash.Seed // of the name hashes; by default a new one
 	// Rules are those of each name space, by its number; default: none special.
 	Rules [MaxSpaces]Rules
@@ -108,12 +110,13 @@ type Scheduler struct {
 	journal   Journal
 	maxQueues int
 	window    int
+	batch     int
 
-	rules   [MaxSpaces]Rules
-	keepers uint16 // those whose queues are never dropped
-	locks   locks
-	ids     [idShards]idTable
-	leavers leavers
+	rules    [MaxSpaces]Rules
+	keepers  uint16 // those whose queues are never dropped
+	locks    locks
+	ids      [idShards]idTable
+	departed departures
 
 	timeout     atomic.Int64 // default time-out in milliseconds, 0: none
 	lockTimeout atomic.Int64 // how long a job waits for a lock, in milliseconds, 0: for ever
@@ -141,6 +144,9 @@ func New(o Options) *Scheduler {
 	}
 	if s.window == 0 {
 		s.window = DefaultWindow
+	}
+	if s.batch = o.Batch; s.batch == 0 {
+		s.batch = DefaultBatch
 	}
 	if s.alarm == nil {
 		s.alarm = func() {}

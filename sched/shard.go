@@ -28,6 +28,8 @@ type shard struct {
 	deadline   index // reserved under their own, key {deadline}
 	unreported heap[*unreported]
 	searches   []*queue // in which a job is to be offered to all in line, see search
+	unmatched  []*queue // in which ready jobs and slots may both wait, see matchLater
+	aired      []*queue // whose first job is being broadcast, see airing
 	parked     index    // waiting for a lock, key {start}
 	awaits     map[uint32][]await
 	topics     map[topic][]await
@@ -167,6 +169,9 @@ func (sh *shard) leave(job uint32, r *record, q *queue) {
 		sh.unhold(job, r)
 	case parked:
 		sh.unpark(job, q)
+	case airing:
+		sh.stopAiring(q)
+		sh.matchLater(q)
 	default:
 		sh.dequeue(job, r, q)
 	}
@@ -190,100 +195,6 @@ func (sh *shard) resetTimer(q *queue) {
 		sh.timers.fix(q)
 		sh.s.alarmWall(wallOf(k))
 	}
-}
-
-// match hands ready jobs to waiting slots until one of the two runs out.
-func (sh *shard) match(now Time, q *queue, sink Sink) {
-	for sh.matchOne(now, q, sink) {
-	}
-}
-
-// matchOne hands the first ready job to the oldest waiting slot, or wakes that;
-// false when there is no such pair, or nothing is handed out any more.
-func (sh *shard) matchOne(now Time, q *queue, sink Sink) bool {
-	if sh.halted {
-		return false
-	}
-	if q.mixed() {
-		return sh.matchMixed(now, q, sink)
-	}
-	if q.ready.jobs == 0 {
-		return false
-	}
-	job := q.ready.head(&sh.buckets)
-	r := sh.slab.at(job)
-	if q.broadcasts > 0 && sh.s.rules[r.space].shared() {
-		return sh.broadcast(now, job, r, q, sink)
-	}
-	w, s, ok := q.nextSlot(int(r.size))
-	if !ok {
-		return false
-	}
-	if s.wake {
-		sh.out = Delivery{To: w.peer.id, Tag: s.tag, Effect: Wake}
-		sink.Deliver(&sh.out)
-		return true
-	}
-	sh.assign(now, job, r, q, w, s, sink)
-	return true
-}
-
-// assign hands a ready job to a slot.
-func (sh *shard) assign(now Time, job uint32, r *record, q *queue, w *watch, s slot, sink Sink) {
-	sh.dequeue(job, r, q)
-	sh.hold(now, job, r, w, s)
-	sh.counters.Assigned++
-	if r.flags&task != 0 {
-		sh.logEvents(job, Event{StageReserved, now.Micros})
-	}
-	sh.out.To, sh.out.Tag, sh.out.Effect, sh.out.Data = w.peer.id, s.tag, Assign, nil
-	sh.view(job, r, q, &sh.out.Job)
-	sh.out.Job.Number = s.seq
-	sink.Deliver(&sh.out)
-}
-
-// broadcast sends a ready job to every slot in line, sleepers too, and forgets it; false
-// when there was no slot, and the job stays.
-func (sh *shard) broadcast(now Time, job uint32, r *record, q *queue, sink Sink) bool {
-	sent := false
-	var busy []*watch // of Named peers that hold a job of its name
-	sh.out = Delivery{Effect: Broadcast}
-	sh.view(job, r, q, &sh.out.Job)
-	for w := q.oldest(); w != nil; w = q.oldest() {
-		if w.peer.class == byName && q.clashing() {
-			if _, held := sh.heldBy(w, sh.out.Job.Name); held {
-				q.lines[byName].remove(w)
-				busy = append(busy, w)
-				continue
-			}
-		}
-		s, ok := q.claim(w, int(r.size))
-		if !ok {
-			continue
-		}
-		sh.out.To, sh.out.Tag, sh.out.Effect = w.peer.id, s.tag, Broadcast
-		if s.wake {
-			sh.out.Effect = WakeWith
-		}
-		sink.Deliver(&sh.out)
-		sent = true
-		if w.peer.class == byName { // it may say the name when the queue is broadcast no more
-			sh.remember(w, sh.out.Job.Name, s.tag, sh.graceEnd(now, r))
-		}
-	}
-	for _, w := range busy {
-		q.lines[byName].push(w)
-	}
-	switch {
-	case sent:
-		sh.counters.Broadcast++
-		sh.dequeue(job, r, q)
-		sh.end(job, r, q, Result, nil, sink)
-	case len(busy) > 0 && r.flags&withheld == 0:
-		sh.withhold(job, q)
-		return true
-	}
-	return sent
 }
 
 // hold gives a job that stands nowhere to a watch's peer and starts its time.
@@ -443,17 +354,20 @@ func (sh *shard) tell(a await, job uint32, r *record, q *queue, e Effect, data [
 	sink.Deliver(&sh.out)
 }
 
-// failAwaits ends the awaits that asked to hear of the first failure.
-func (sh *shard) failAwaits(job uint32, r *record, sink Sink) {
+// failAwaits ends the awaits that asked to hear of the first failure. It returns how many there
+// were of all.
+func (sh *shard) failAwaits(job uint32, r *record, sink Sink) int {
 	if r.flags&awaited == 0 {
-		return
+		return 0
 	}
+	all := len(sh.awaits[job])
 	sh.keepAwaits(job, r, func(a await) bool {
 		if a.onFail {
 			sh.tell(a, job, r, sh.queueOf(r), Failed, nil, sink)
 		}
 		return !a.onFail
 	})
+	return all
 }
 
 // keepAwaits ends the awaits of a job that keep does not want.

@@ -34,7 +34,7 @@ const (
 // the job's bytes; a waiting peer is handed the job before Submit returns.
 func (s *Scheduler) Submit(now Time, j *Submission, sink Sink) (Outcome, error) {
 	global := s.rules[j.Space].Global
-	if global && !s.claimID(j.Space, j.Name) && (!s.exhume(now, j, sink) || !s.claimID(j.Space, j.Name)) {
+	if global && !s.claimID(j.Space, j.Name) && (!s.reapNow(now, j, sink) || !s.claimID(j.Space, j.Name)) {
 		return 0, ErrDuplicate
 	}
 	outcome, err := s.shardOf(j.Queue).submit(now, j, sink)
@@ -137,7 +137,7 @@ func (sh *shard) resubmit(now Time, job uint32, q *queue, j *Submission, sink Si
 	if j.Await != nil && len(sh.awaits[job]) >= MaxAwaits {
 		return 0, ErrAwaits
 	}
-	if r.state == reserved || r.state == parked {
+	if r.state == reserved || r.state == parked || r.state == airing {
 		sh.await(job, r, j)
 		sh.counters.Ignored++
 		return Running, nil

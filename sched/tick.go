@@ -1,21 +1,23 @@
 package sched
 
-// Tick does what time brings: delayed jobs become ready, overdue reservations end,
-// dropped queues are taken apart. It returns the times, by either clock, at which
-// the next Tick is due; Options.Alarm tells when that moves closer. No lock is held
-// for more than a batch of jobs.
+// Tick does what time brings, and a part of what is too much for one verb: delayed jobs become ready,
+// overdue reservations end, departed peers are reaped, dropped queues are taken apart, and so on;
+// see the package's comment. It returns the times, by either clock, at which the next Tick is due,
+// which is now when there is more to do; Options.Alarm tells when that moves closer. What is due
+// comes before the rest, and each shard has a turn: no lock is held for more than a batch of jobs.
 func (s *Scheduler) Tick(now Time, sink Sink) (next Time) {
 	next = Time{Wall: now.Wall + maxSleep, Mono: now.Mono + maxSleep}
 	s.wakeWall.Store(next.Wall)
 	s.wakeMono.Store(next.Mono)
+	more := false
 	for i := range s.shards {
-		due, more := s.shards[i].tick(now, sink)
-		for more {
-			due, more = s.shards[i].tick(now, sink)
-		}
+		sh := &s.shards[i]
+		again := sh.tickDue(now, sink)
+		due, rest := sh.tickRest(now, sink)
+		more = more || again || rest
 		next.Wall, next.Mono = min(next.Wall, due.Wall), min(next.Mono, due.Mono)
 	}
-	if s.bury(now, sink) {
+	if s.reap(now, sink) || more {
 		next.Mono = now.Mono
 	}
 	lower(&s.wakeWall, next.Wall)
@@ -23,38 +25,50 @@ func (s *Scheduler) Tick(now Time, sink Sink) (next Time) {
 	return next
 }
 
-// tick does one batch; more says that it was a full one.
-func (sh *shard) tick(now Time, sink Sink) (next Time, more bool) {
+// tickDue does a batch of what is due; more says that it was a full one.
+func (sh *shard) tickDue(now Time, sink Sink) (more bool) {
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)
-	room := tickBatch
-	room = sh.wake(now, room, sink)
+	room := sh.wake(now, sh.s.batch, sink)
 	room = sh.expire(now, &sh.deadline, 0, room, sink)
-	timeout := sh.s.timeout.Load()
-	if timeout > 0 {
+	if timeout := sh.s.timeout.Load(); timeout > 0 {
 		room = sh.expire(now, &sh.running, timeout, room, sink)
 	}
-	lockTimeout := sh.s.lockTimeout.Load()
-	if lockTimeout > 0 {
-		room = sh.expireParked(now, lockTimeout, room, sink)
+	if timeout := sh.s.lockTimeout.Load(); timeout > 0 {
+		room = sh.expireParked(now, timeout, room, sink)
 	}
-	room = sh.expireUnreported(now, room, sink)
+	return sh.expireUnreported(now, room, sink) <= 0
+}
+
+// tickRest does a batch of what verbs have left. It returns when something is due next; more says
+// that there is more of the rest.
+func (sh *shard) tickRest(now Time, sink Sink) (next Time, more bool) {
+	sh.mu.Lock()
+	defer sh.unlock(now, sink)
+	room := sh.matchMore(now, sh.s.batch, sink)
+	room = sh.airMore(now, room, sink)
 	room = sh.searchMore(now, room, sink)
-	room = sh.takeApart(room, sink)
 	room = sh.freeSuccessors(now, room, sink)
+	room = sh.takeApart(room, sink)
 	room = sh.forgetOld(now, room)
-	next = Time{Wall: Never, Mono: Never}
+	left := len(sh.unmatched) + count(len(sh.aired) > 0 && !sh.halted) + len(sh.searches) + len(sh.freeing) + len(sh.dropped)
+	return sh.nextDue(), room <= 0 || left > 0
+}
+
+// nextDue is when something is due next, by either clock.
+func (sh *shard) nextDue() Time {
+	next := Time{Wall: Never, Mono: Never}
 	if len(sh.timers) > 0 {
 		next.Wall = wallOf(sh.timers[0].timer)
 	}
 	if k, ok := sh.deadline.min(&sh.buckets); ok {
 		next.Mono = k.a
 	}
-	if k, ok := sh.running.min(&sh.buckets); ok && timeout > 0 {
-		next.Mono = min(next.Mono, k.a+timeout)
+	if k, ok := sh.running.min(&sh.buckets); ok && sh.s.timeout.Load() > 0 {
+		next.Mono = min(next.Mono, k.a+sh.s.timeout.Load())
 	}
-	if k, ok := sh.parked.min(&sh.buckets); ok && lockTimeout > 0 {
-		next.Mono = min(next.Mono, k.a+lockTimeout)
+	if k, ok := sh.parked.min(&sh.buckets); ok && sh.s.lockTimeout.Load() > 0 {
+		next.Mono = min(next.Mono, k.a+sh.s.lockTimeout.Load())
 	}
 	if len(sh.unreported) > 0 {
 		next.Mono = min(next.Mono, sh.unreported[0].until)
@@ -62,7 +76,7 @@ func (sh *shard) tick(now Time, sink Sink) (next Time, more bool) {
 	if k, ok := sh.memory.min(&sh.buckets); ok {
 		next.Mono = min(next.Mono, k.a)
 	}
-	return next, room <= 0
+	return next
 }
 
 // wake makes due jobs ready.
@@ -106,9 +120,10 @@ func (sh *shard) expire(now Time, x *index, timeout int64, room int, sink Sink) 
 func (sh *shard) takeApart(room int, sink Sink) int {
 	for len(sh.dropped) > 0 && room > 0 {
 		q := sh.dropped[len(sh.dropped)-1]
-		for ; room > 0 && q.unheld() > 0; room-- {
+		for room > 0 && q.unheld() > 0 {
 			job := q.anyUnheld(&sh.buckets)
 			r := sh.slab.at(job)
+			room -= 1 + len(sh.awaits[job])
 			sh.leave(job, r, q)
 			sh.counters.Removed++
 			if sh.s.rules[r.space].Owned {

@@ -11,7 +11,7 @@ import (
 func TestTickBatches(t *testing.T) {
 	alarms := 0
 	x := newStand(t, Options{Alarm: func() { alarms++ }})
-	const n = 3*tickBatch + 7
+	const n = 3*DefaultBatch + 7
 	at := x.now.Wall/1000 + 5
 	for i := range n {
 		x.submit("f", fmt.Sprint(i), func(j *Submission) { j.SchedAt = at })
@@ -20,11 +20,11 @@ func TestTickBatches(t *testing.T) {
 		t.Errorf("%d alarms", alarms)
 	}
 	x.now.Wall += 4999
-	if next := x.s.Tick(x.now, &x.rec); next.Wall != at*1000 {
+	if next := x.s.ticks(x.now, &x.rec); next.Wall != at*1000 {
 		t.Errorf("next %v, want %d", next, at*1000)
 	}
 	x.now.Wall++
-	if next := x.s.Tick(x.now, &x.rec); next.Wall <= x.now.Wall || next.Mono <= x.now.Mono {
+	if next := x.s.ticks(x.now, &x.rec); next.Wall <= x.now.Wall || next.Mono <= x.now.Mono {
 		t.Errorf("next %v, now %v", next, x.now)
 	}
 	p := x.peer("f")
@@ -36,7 +36,7 @@ func TestTickBatches(t *testing.T) {
 	}
 	x.now.Mono += 1000
 	x.s.SetTimeout(1000)
-	if next := x.s.Tick(x.now, &x.rec); next.Mono <= x.now.Mono {
+	if next := x.s.ticks(x.now, &x.rec); next.Mono <= x.now.Mono {
 		t.Errorf("next %v, now %v", next, x.now)
 	}
 	if st := x.s.Stats(); st.TimedOut != n {
@@ -50,7 +50,7 @@ func TestTickBatches(t *testing.T) {
 func TestTickTakesApart(t *testing.T) {
 	x := newStand(t, Options{MaxQueues: 1})
 	client := x.peer()
-	const n = 2*tickBatch + 1
+	const n = 2*DefaultBatch + 1
 	for i := range n {
 		x.submit("f", fmt.Sprint(i), func(j *Submission) { j.SchedAt = x.now.Wall/1000 + int64(i%3) })
 	}
@@ -62,7 +62,7 @@ func TestTickTakesApart(t *testing.T) {
 		t.Error(out, err)
 	}
 	x.want()
-	x.s.Tick(x.now, &x.rec)
+	x.s.ticks(x.now, &x.rec)
 	x.want("1 3 removed ")
 	if st := x.s.Stats(); st.Jobs != 1 || st.Removed != n+1 || st.Queues != 1 {
 		t.Errorf("%+v", st)
@@ -84,7 +84,7 @@ func TestTimeouts(t *testing.T) {
 		x.submit("f", "a", func(j *Submission) { j.Timeout = int32(own) })
 		x.want("1 1 assign a")
 		x.now.Mono += after
-		next := x.s.Tick(x.now, &x.rec)
+		next := x.s.ticks(x.now, &x.rec)
 		if got := x.s.Stats().TimedOut == 1; got != over || next.Mono <= x.now.Mono {
 			t.Errorf("from %d, %d s, %d ms, after %d: over %v, next %v", start, own, byDefault, after, got, next)
 		}
@@ -119,13 +119,13 @@ func TestAlarm(t *testing.T) {
 	second := x.now.Wall / 1000
 	x.s.SetTimeout(60_000)
 	f("a new time-out", 1)
-	x.s.Tick(x.now, &x.rec)
+	x.s.ticks(x.now, &x.rec)
 	x.submit("later", "a", func(j *Submission) { j.SchedAt = second + 2 })
 	f("a job after the next tick", 0)
 	x.now.Wall += 500
 	x.submit("soon", "a", func(j *Submission) { j.SchedAt = second + 1 })
 	f("a job at the next tick", 0)
-	x.s.Tick(x.now, &x.rec)
+	x.s.ticks(x.now, &x.rec)
 	x.now.Wall += 100
 	p := x.peer("soon", "late")
 	x.reserve(p, 1)
@@ -139,12 +139,12 @@ func TestAlarm(t *testing.T) {
 	x.rec.take()
 	x.reserve(p, 3)
 	x.now.Wall = (second + 1) * 1000
-	x.s.Tick(x.now, &x.rec)
+	x.s.ticks(x.now, &x.rec)
 	f("what a tick hands out", 0)
 	x.want("1 3 assign a")
 	x.s.Drop([]byte("later"))
 	f("a dropped queue", 1)
-	x.s.Tick(x.now, &x.rec)
+	x.s.ticks(x.now, &x.rec)
 	x.submit("soon", "c", func(j *Submission) { j.SchedAt = second + 2 })
 	f("a job at the next tick", 0)
 	x.now.Wall -= 5000
@@ -170,7 +170,7 @@ func TestPostponeFar(t *testing.T) {
 				t.Errorf("%d: shown as %d", delay, j.SchedAt)
 			}
 		})
-		x.s.Tick(x.now, &x.rec)
+		x.s.ticks(x.now, &x.rec)
 		x.reserve(p, 2)
 		if got := len(x.rec.take()) == 1; got != (delay <= 0) {
 			t.Errorf("%d: handed out %v", delay, got)

@@ -58,6 +58,8 @@ func (sh *shard) graceEnd(now Time, r *record) int64 {
 func (sh *shard) remember(w *watch, name []byte, tag uint64, until int64) {
 	u := w.unreported[sh.hash(name)]
 	switch {
+	case w.gone:
+		return
 	case u != nil:
 	case w.peer.rememberOne():
 		u = &unreported{watch: w, name: sh.hash(name), until: until}
@@ -97,6 +99,14 @@ func (p *Peer) rememberOne() bool {
 	return true
 }
 
+// anyUnreported returns one of those that the watch remembers.
+func (w *watch) anyUnreported() *unreported {
+	for _, u := range w.unreported {
+		return u
+	}
+	return w.quiet
+}
+
 // forgetUnreported ends the memory of a name, or the quiet of a watch.
 func (sh *shard) forgetUnreported(u *unreported) {
 	w := u.watch
@@ -120,7 +130,7 @@ func (sh *shard) forgetUnreported(u *unreported) {
 func (sh *shard) settled(now Time, u *unreported, sink Sink) {
 	sh.forgetUnreported(u)
 	if w := u.watch; w.at >= 0 {
-		sh.serveLine(now, w, lastRank, sink)
+		sh.serveLine(now, w, sink)
 	}
 }
 

@@ -41,7 +41,7 @@ func TestLateReportOfARun(t *testing.T) {
 	}
 	timeOut := func(x *stand, _ *Peer) {
 		x.now.Mono += 2500
-		x.s.Tick(x.now, &x.rec)
+		x.s.ticks(x.now, &x.rec)
 	}
 	f("its own job again", timeOut, "2 2 assign a")
 	f("what replaced it", func(x *stand, p *Peer) {
@@ -86,7 +86,7 @@ func TestUnreportedName(t *testing.T) {
 	}
 	timeOut := func(x *stand, _ *Peer) {
 		x.now.Mono += 2200
-		x.s.Tick(x.now, &x.rec)
+		x.s.ticks(x.now, &x.rec)
 	}
 	remove := func(x *stand, _ *Peer) {
 		x.s.Remove(x.now, 0, []byte("f"), []byte("a"), &x.rec)
@@ -121,7 +121,7 @@ func TestUnreportedName(t *testing.T) {
 		if !x.s.Drop([]byte("f")) {
 			t.Error("the queue is not dropped")
 		}
-		x.s.Tick(x.now, &x.rec)
+		x.s.ticks(x.now, &x.rec)
 		x.submit("g", "takes the number")
 		x.submit("f", "a")
 		x.ok(x.s.Watch(x.now, p, []byte("f"), false, &x.rec))
@@ -147,7 +147,7 @@ func TestUnreportedForEver(t *testing.T) {
 	x.submit("f", "a")
 	x.reserve(p, 2)
 	x.now.Mono += 1 << 50
-	x.s.Tick(x.now, &x.rec)
+	x.s.ticks(x.now, &x.rec)
 	x.want("1 7 removed ")
 	x.report(p, "f", "a", false)
 	x.want("2 2 assign a")
@@ -203,7 +203,7 @@ func TestWithheldIsBroadcast(t *testing.T) {
 	x.want("1 7 removed ")
 	other := x.peer()
 	x.ok(x.s.Watch(x.now, other, []byte("f"), true, &x.rec))
-	x.s.Tick(x.now, &x.rec)
+	x.s.ticks(x.now, &x.rec)
 	x.want("2 2 broadcast a")
 }
 
@@ -213,7 +213,7 @@ func TestWithheldIsBroadcast(t *testing.T) {
 func TestReturnThatMayBeLate(t *testing.T) {
 	x, p, _ := late(t, Named)
 	x.now.Mono += 2200
-	x.s.Tick(x.now, &x.rec)
+	x.s.ticks(x.now, &x.rec)
 	x.submit("f", "b")
 	x.reserve(p, 1) // the same id
 	x.want("2 1 assign b")
@@ -240,7 +240,7 @@ func TestVeryManyUnreported(t *testing.T) {
 	}
 	x.rec.take()
 	x.now.Mono += 2200
-	x.s.Tick(x.now, &x.rec)
+	x.s.ticks(x.now, &x.rec)
 	x.reserve(p, many)
 	x.submit("f", "other")
 	x.want()
@@ -255,7 +255,7 @@ func TestVeryManyUnreported(t *testing.T) {
 	}
 	x.want()
 	x.now.Mono += 2200
-	x.s.Tick(x.now, &x.rec)
+	x.s.ticks(x.now, &x.rec)
 	x.want(fmt.Sprint("1 ", many+1, " assign 0"))
 	x.s.Forget(x.now, p, &x.rec)
 	if n := len(x.s.shards[0].unreported) + int(x.s.registered.Load()); n != 0 {
@@ -272,7 +272,7 @@ func TestJobForOneOfMany(t *testing.T) {
 		peers = append(peers, p)
 		x.reserve(p, 1)
 		x.submit("f", "a")
-		x.s.Tick(x.now, &x.rec) // those before it stand in line still
+		x.s.ticks(x.now, &x.rec) // those before it stand in line still
 		x.want(fmt.Sprint(i+1, " 1 assign a"))
 		x.s.Remove(x.now, 0, []byte("f"), []byte("a"), &x.rec)
 	}
@@ -285,7 +285,7 @@ func TestJobForOneOfMany(t *testing.T) {
 		x.submit("f", "a")
 		x.submit("f", "b")
 		x.want(fmt.Sprint(i+1, " 2 assign b"))
-		x.s.Tick(x.now, &x.rec)
+		x.s.ticks(x.now, &x.rec)
 		x.want(fmt.Sprint(free.ID(), " 9 assign a"))
 		x.s.Remove(x.now, 0, []byte("f"), []byte("a"), &x.rec)
 		x.s.Remove(x.now, 0, []byte("f"), []byte("b"), &x.rec)
@@ -296,6 +296,6 @@ func TestJobForOneOfMany(t *testing.T) {
 	x.s.Forget(x.now, free, &x.rec)
 	x.submit("f", "a")
 	x.want()
-	x.s.Tick(x.now, &x.rec)
+	x.s.ticks(x.now, &x.rec)
 	x.want(fmt.Sprint(2*maxFit+1, " 2 assign a"))
 }

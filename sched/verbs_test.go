@@ -47,6 +47,17 @@ func (x *stand) reserve(p *Peer, tag uint64) {
 	}
 }
 
+// ticks is Tick until there is nothing more to do now.
+func (s *Scheduler) ticks(now Time, sink Sink) (next Time) {
+	n := 0
+	for next = s.Tick(now, sink); next.Mono <= now.Mono || next.Wall <= now.Wall; next = s.Tick(now, sink) {
+		if n++; n > 1_000_000 {
+			panic("the Ticks never end")
+		}
+	}
+	return next
+}
+
 // want compares the deliveries since the last call, written as "session tag effect
 // name-or-data", and checks the structures.
 func (x *stand) want(want ...string) []seen {

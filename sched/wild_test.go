@@ -63,11 +63,12 @@ type wild struct {
 }
 
 func newWild(t *rapid.T, shards int) *wild {
+	batch := rapid.SampledFrom([]int{0, 1, 3}).Draw(t, "batch")
 	x := &wild{t: t, now: Time{Wall: 1_700_000_000_250}, holder: make(map[Run]int), book: make(book, shards)}
 	for i := range x.book {
 		x.book[i] = make(map[uint64]Job)
 	}
-	x.s = New(Options{Shards: shards, Window: 600, Rules: wildRules, Journal: x.book})
+	x.s = New(Options{Shards: shards, Window: 600, Batch: batch, Rules: wildRules, Journal: x.book})
 	for range wildSkills {
 		x.lastID++
 		x.peers = append(x.peers, x.s.NewPeer(x.lastID, wildSkills[x.lastID-1]))
@@ -122,7 +123,7 @@ func (x *wild) verb() {
 		x.now.Wall += int64(x.n("wall", 2500))
 		x.now.Mono += int64(x.n("mono", 2500))
 	case "tick":
-		s.Tick(now, sink)
+		s.ticks(now, sink)
 	case "timeout":
 		s.SetTimeout(int64(x.n("ms", 3) * 1500))
 	case "locktime":

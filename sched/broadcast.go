@@ -1,0 +1,118 @@
+package sched
+
+// onAir is a broadcast that goes on: its job stands in no index, counts as running, and goes to
+// the slots that were there when it began, oldest first. Nothing else of the queue is matched
+// meanwhile.
+type onAir struct {
+	job  uint32
+	last uint64   // no slot that is younger gets it
+	sent bool     // somebody has got it
+	busy []*watch // of Named peers that hold a job of its name, out of line meanwhile
+}
+
+// broadcast sends a ready job to every slot in line, sleepers too, and forgets it, if there is a
+// slot. To very many it goes by the Ticks. It returns the cost, 0: there was no slot.
+func (sh *shard) broadcast(now Time, job uint32, r *record, q *queue, sink Sink) int {
+	air := &onAir{job: job, last: sh.s.slots.Load()}
+	sh.dequeue(job, r, q)
+	r.state, r.home = airing, q.id
+	q.air = air
+	q.running++
+	left, over := sh.air(now, q, sh.s.batch, sink)
+	if over {
+		return sh.endAir(q, sink) * (sh.s.batch - left)
+	}
+	sh.aired = append(sh.aired, q)
+	sh.s.alarmMono(0)
+	return sh.s.batch
+}
+
+// air sends the job that is on the air to slots, as many as there is room for; over says that
+// there are no more.
+func (sh *shard) air(now Time, q *queue, room int, sink Sink) (left int, over bool) {
+	air := q.air
+	r := sh.slab.at(air.job)
+	sh.out = Delivery{Effect: Broadcast}
+	sh.view(air.job, r, q, &sh.out.Job)
+	sh.out.Job.Running = false
+	for w := q.oldest(); w != nil && w.seq <= air.last; w = q.oldest() {
+		if room <= 0 {
+			return 0, false
+		}
+		room--
+		sh.op(1)
+		if w.peer.class == byName && q.clashing() {
+			if _, held := sh.heldBy(w, sh.out.Job.Name); held {
+				q.lines[byName].remove(w)
+				air.busy = append(air.busy, w)
+				continue
+			}
+		}
+		s, ok := q.claim(w, int(r.size))
+		if !ok {
+			continue
+		}
+		room -= r.cost()
+		sh.out.To, sh.out.Tag, sh.out.Effect = w.peer.id, s.tag, Broadcast
+		if s.wake {
+			sh.out.Effect = WakeWith
+		}
+		sink.Deliver(&sh.out)
+		air.sent = true
+		if w.peer.class == byName { // it may say the name when the queue is broadcast no more
+			sh.remember(w, sh.out.Job.Name, s.tag, sh.graceEnd(now, r))
+		}
+	}
+	return room, true
+}
+
+// endAir ends a broadcast. A job that nobody has got is ready still, or withheld when there were
+// only peers that hold one of its name. It returns 1 when the queue has changed.
+func (sh *shard) endAir(q *queue, sink Sink) int {
+	air := q.air
+	r := sh.slab.at(air.job)
+	sh.stopAiring(q)
+	switch {
+	case air.sent:
+		sh.counters.Broadcast++
+		sh.end(air.job, r, q, Result, nil, sink)
+		return 1
+	case len(air.busy) > 0:
+		r.flags |= withheld
+	}
+	r.state = ready
+	q.immediate += count(r.flags&immediate != 0)
+	q.readyFor(r).pushFront(&sh.buckets, &sh.slab, readyKey(r), air.job)
+	return len(air.busy)
+}
+
+// stopAiring takes a job off the air; it stands nowhere.
+func (sh *shard) stopAiring(q *queue) {
+	for _, w := range q.air.busy {
+		if !w.ended {
+			sh.join(w)
+		}
+	}
+	q.air = nil
+	q.running--
+}
+
+// airMore goes on with broadcasts, while jobs are handed out.
+func (sh *shard) airMore(now Time, room int, sink Sink) int {
+	for room > 0 && len(sh.aired) > 0 && !sh.halted {
+		q := sh.aired[0]
+		over := q.air == nil // its job was removed
+		if !over {
+			if room, over = sh.air(now, q, room, sink); over {
+				sh.endAir(q, sink)
+				sh.matchLater(q)
+			}
+		}
+		if over {
+			if sh.aired = sh.aired[1:]; len(sh.aired) == 0 {
+				sh.aired = nil
+			}
+		}
+	}
+	return room
+}

@@ -1,0 +1,291 @@
+package sched
+
+import (
+	"cmp"
+	"strings"
+	"sync"
+)
+
+// A peer that leaves may have very much: what it awaits, listens to, serves and holds. It asks for
+// nothing any more from then on, and the Ticks do the rest in this order, a part at a time: its
+// awaits end, it serves nothing, and what it holds is given back. Until its turn comes each of
+// these is as it was: a job that a departed peer holds is reserved, and nobody else gets it.
+// What takes no longer than a part does not wait for a Tick.
+
+// departed is a peer that has left, and what is still to be reaped of it.
+type departed struct {
+	peer   *Peer
+	byName bool // what it holds is given back in the order of the names, first in line
+	awaits map[JobRef]int
+	refs   sorter[JobRef] // of these
+	topics map[topic]bool
+	ended  int             // so many of its watches serve nothing any more
+	given  int             // and nothing is held under so many
+	seen   int             // so many jobs of the next are in held
+	held   *sorter[heldBy] // nil: none is, yet
+}
+
+// heldBy is a job that a departed peer holds, with its place among those that it gives back.
+type heldBy struct {
+	held
+	last bool // behind those that go ahead of their equals
+	name string
+}
+
+// departures are the peers that are not reaped yet, first who left first.
+type departures struct {
+	mu  sync.Mutex
+	all []*departed
+
+	reaping sync.Mutex // above all others: one Tick at a time takes part
+}
+
+// depart takes a peer's requests away, and begins to reap it.
+func (s *Scheduler) depart(now Time, p *Peer, byName bool, sink Sink) {
+	d := &departed{peer: p, byName: byName, refs: sorter[JobRef]{compare: compareRefs}}
+	p.mu.Lock()
+	p.slots = slotLine{}
+	d.awaits, p.awaits = p.awaits, nil
+	d.topics, p.topics = p.topics, nil
+	stalled := p.stalled
+	p.stalled = nil
+	p.unregisterAll()
+	p.mu.Unlock()
+	proceed(stalled, sink)
+	if s.reapPart(now, d, s.batch, sink) > 0 {
+		return
+	}
+	s.departed.mu.Lock()
+	s.departed.all = append(s.departed.all, d)
+	s.departed.mu.Unlock()
+	s.alarmMono(0)
+}
+
+func compareRefs(a, b JobRef) int {
+	return cmp.Or(cmp.Compare(a.Shard, b.Shard), cmp.Compare(a.Seq, b.Seq))
+}
+
+// hasLeft says whether a peer is departed.
+func (p *Peer) hasLeft() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.quota == nil
+}
+
+// reapParts is how many parts one Tick does, so that due jobs do not wait for them.
+const reapParts = 16
+
+// reap does parts of departed peers, of each in turn; true when there are more.
+func (s *Scheduler) reap(now Time, sink Sink) (more bool) {
+	s.departed.reaping.Lock()
+	defer s.departed.reaping.Unlock()
+	for range reapParts {
+		s.departed.mu.Lock()
+		all := s.departed.all
+		if len(all) == 0 {
+			s.departed.mu.Unlock()
+			return false
+		}
+		d := all[0]
+		all[0] = nil
+		s.departed.all = all[1:]
+		s.departed.mu.Unlock()
+		over := s.reapPart(now, d, s.batch, sink) > 0
+		s.departed.mu.Lock()
+		if !over {
+			s.departed.all = append(s.departed.all, d)
+		} else if len(s.departed.all) == 0 {
+			s.departed.all = nil
+		}
+		s.departed.mu.Unlock()
+	}
+	return true
+}
+
+// reapPart does room steps for a departed peer. What is left of room is more than none when all is
+// done.
+func (s *Scheduler) reapPart(now Time, d *departed, room int, sink Sink) int {
+	p := d.peer
+	for ref := range d.awaits {
+		if room--; room < 0 {
+			return 0
+		}
+		d.refs.add(ref)
+		delete(d.awaits, ref)
+	}
+	d.awaits = nil
+	for ref, ok := d.refs.take(); ok; ref, ok = d.refs.take() {
+		if room -= s.shards[ref.Shard].forgetAwait(now, p, ref, sink); room <= 0 {
+			return 0
+		}
+	}
+	for t := range d.topics {
+		delete(d.topics, t)
+		if room -= s.shardOf([]byte(t.queue)).forgetTopic(p, t); room <= 0 {
+			return 0
+		}
+	}
+	for ; room > 0 && d.ended < len(p.watches); d.ended++ {
+		w := p.watches[d.ended]
+		if room = w.shard.depart(w, room); room < 0 {
+			return 0
+		}
+	}
+	for ; room > 0 && d.given < len(p.watches); d.given++ {
+		w := p.watches[d.given]
+		if room = w.shard.giveAllBack(now, d, w, room, sink); room < 0 {
+			return 0
+		}
+	}
+	if d.given < len(p.watches) {
+		return 0
+	}
+	p.watches, p.byQueue = nil, nil
+	return max(room, 1)
+}
+
+// depart ends a watch of a departed peer, and forgets up to room names under it. It returns what
+// it left of room, less than none if there is more to do.
+func (sh *shard) depart(w *watch, room int) (left int) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	w.gone = true
+	if !w.ended {
+		sh.endWatch(w)
+	}
+	for ; w.remembers() > 0; room-- {
+		if room == 0 {
+			return -1
+		}
+		sh.op(1)
+		sh.forgetUnreported(w.anyUnreported())
+	}
+	return room - 1
+}
+
+// giveAllBack gives back what a departed peer holds of a queue: first all of it is put in order.
+// It returns what it left of room, less than none if there is more to do.
+func (sh *shard) giveAllBack(now Time, d *departed, w *watch, room int, sink Sink) int {
+	sh.mu.Lock()
+	defer sh.unlock(now, sink)
+	if d.held == nil {
+		d.held, d.seen = &sorter[heldBy]{compare: heldBy.compare}, len(w.held)
+	}
+	// From the end: a job that leaves is replaced by the last, so none is missed, and one that is
+	// seen twice is given back once.
+	for d.seen = min(d.seen, len(w.held)); d.seen > 0; {
+		if room == 0 {
+			return -1
+		}
+		room--
+		d.seen--
+		d.held.add(sh.heldAt(w, d.seen, d.byName))
+		sh.op(1)
+	}
+	for room > 0 {
+		h, ok := d.held.take()
+		if !ok {
+			d.held = nil
+			break
+		}
+		room -= sh.giveOneBack(now, w, h.job, h.order, sink)
+	}
+	sh.match(now, w.queue, sink)
+	if d.held != nil {
+		return -1
+	}
+	return room
+}
+
+// heldAt is the job at a place of what is held under a watch.
+func (sh *shard) heldAt(w *watch, i int, byName bool) heldBy {
+	h := heldBy{held: w.held[i]}
+	r := sh.slab.at(h.job)
+	h.last = r.flags&task == 0 && sh.s.rules[r.space].Deaths == 0
+	if byName {
+		h.name = sh.taskName(h.job)
+	}
+	return h
+}
+
+// compare orders jobs so that they keep their order when they are given back: what goes ahead of
+// its equals, tasks and jobs with deaths, the last first, and what goes behind them in the order in
+// which it was handed out.
+func (h heldBy) compare(o heldBy) int {
+	switch {
+	case h.name != o.name:
+		return strings.Compare(h.name, o.name)
+	case h.last != o.last:
+		return count(h.last) - count(o.last)
+	case h.last:
+		return cmp.Compare(h.order, o.order)
+	}
+	return cmp.Compare(o.order, h.order)
+}
+
+// giveOneBack gives back a job, if it is still held under a watch as it was. It returns what that
+// took.
+func (sh *shard) giveOneBack(now Time, w *watch, job uint32, order uint64, sink Sink) int {
+	r := sh.slab.find(job)
+	if r == nil || r.state != reserved || sh.watches[r.home] != w || w.held[r.place].order != order {
+		return 1
+	}
+	sh.counters.Abandoned++
+	done := 1 - len(sh.calls)
+	if w.peer.skills&Mortal != 0 {
+		done += sh.failAwaits(job, r, sink)
+	}
+	q := sh.unhold(job, r)
+	sh.giveUp(now, job, r, q, sink)
+	return done + len(sh.calls)
+}
+
+// forgetAwait ends what a departed peer awaits of a job. It returns what that took.
+func (sh *shard) forgetAwait(now Time, p *Peer, ref JobRef, sink Sink) int {
+	sh.mu.Lock()
+	defer sh.unlock(now, sink)
+	r := sh.slab.find(ref.Slot)
+	if r == nil || r.state == free || r.seq != ref.Seq {
+		return 1
+	}
+	done := 1 + len(sh.awaits[ref.Slot])
+	sh.keepAwaits(ref.Slot, r, func(a await) bool { return a.peer != p })
+	switch {
+	case !sh.s.rules[r.space].Owned:
+	case r.state == reserved:
+		r.flags |= orphan
+	default:
+		q := sh.queueOf(r)
+		sh.leave(ref.Slot, r, q)
+		sh.counters.Removed++
+		sh.end(ref.Slot, r, q, Removed, nil, sink)
+	}
+	return done
+}
+
+// reapNow ends, ahead of its turn, what a departed peer awaits of a job of this queue and name: a
+// peer that comes back and submits its jobs again must find their names free. false: there is
+// no such job.
+func (s *Scheduler) reapNow(now Time, j *Submission, sink Sink) bool {
+	ref, owner := s.shardOf(j.Queue).awaiter(j)
+	if owner == nil || !owner.hasLeft() {
+		return false
+	}
+	s.shards[ref.Shard].forgetAwait(now, owner, ref, sink)
+	return true
+}
+
+// awaiter returns the job of a submission's name and the first peer that awaits it, or nil.
+func (sh *shard) awaiter(j *Submission) (JobRef, *Peer) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	q := sh.byName[string(j.Queue)]
+	if q == nil {
+		return JobRef{}, nil
+	}
+	job, ok := sh.lookup(sh.s.tag(q.id, j.Space, j.Name), q, j.Space, j.Name)
+	if !ok || len(sh.awaits[job]) == 0 {
+		return JobRef{}, nil
+	}
+	return sh.ref(job, sh.slab.at(job)), sh.awaits[job][0].peer
+}

@@ -1,0 +1,108 @@
+package sched
+
+// What is matched has a cost: one for each pair, and one for each 4 KiB of a job that is handed
+// out, since its bytes are copied under the lock.
+const costShift = 12
+
+func (r *record) cost() int { return 1 + int(r.size>>costShift) }
+
+// match hands ready jobs to waiting slots until one of the two runs out, or more than a batch
+// is done: then the Ticks go on.
+func (sh *shard) match(now Time, q *queue, sink Sink) {
+	if sh.matchSome(now, q, sh.s.batch, sink) <= 0 {
+		sh.matchLater(q)
+	}
+}
+
+// matchLater has the Ticks match a queue. Until then ready jobs and waiting slots may both be
+// there.
+func (sh *shard) matchLater(q *queue) {
+	if !q.later {
+		q.later = true
+		sh.unmatched = append(sh.unmatched, q)
+		sh.s.alarmMono(0)
+	}
+}
+
+// matchMore does a part of what match has left.
+func (sh *shard) matchMore(now Time, room int, sink Sink) int {
+	for room > 0 && len(sh.unmatched) > 0 {
+		q := sh.unmatched[0]
+		if room = sh.matchSome(now, q, room, sink); room > 0 || q.dropped {
+			q.later = false
+			if sh.unmatched = sh.unmatched[1:]; len(sh.unmatched) == 0 {
+				sh.unmatched = nil
+			}
+		}
+	}
+	return room
+}
+
+// matchSome is match within room; it returns what it left of that, none when there may be more.
+func (sh *shard) matchSome(now Time, q *queue, room int, sink Sink) int {
+	for room > 0 {
+		cost := sh.matchOne(now, q, sink)
+		if cost == 0 {
+			return room
+		}
+		room -= cost
+	}
+	return 0
+}
+
+// matchOne hands the first ready job to the oldest waiting slot, or wakes that, or finds that a
+// watch in line has none. It returns the cost, 0 when there is nothing to do, or nothing is handed out
+// any more.
+func (sh *shard) matchOne(now Time, q *queue, sink Sink) int {
+	if sh.halted {
+		return 0
+	}
+	if q.mixed() {
+		return sh.matchMixed(now, q, sink)
+	}
+	if q.ready.jobs == 0 {
+		return 0
+	}
+	w := q.oldest()
+	if w == nil {
+		return 0
+	}
+	return sh.pair(now, q, w, q.ready.head(&sh.buckets), sink)
+}
+
+// pair gives a job that fits to a watch in line, or finds that the line has changed. It returns
+// the cost.
+func (sh *shard) pair(now Time, q *queue, w *watch, job uint32, sink Sink) int {
+	r := sh.slab.at(job)
+	if q.broadcasts > 0 && sh.s.rules[r.space].shared() {
+		return sh.broadcast(now, job, r, q, sink)
+	}
+	sh.op(1)
+	s, ok := q.claim(w, int(r.size))
+	if !ok {
+		return 1
+	}
+	if s.wake {
+		sh.out = Delivery{To: w.peer.id, Tag: s.tag, Effect: Wake}
+		sink.Deliver(&sh.out)
+		return 1
+	}
+	cost := r.cost()
+	sh.assign(now, job, r, q, w, s, sink)
+	return cost
+}
+
+// assign hands a ready job to a slot.
+func (sh *shard) assign(now Time, job uint32, r *record, q *queue, w *watch, s slot, sink Sink) {
+	sh.op(1)
+	sh.dequeue(job, r, q)
+	sh.hold(now, job, r, w, s)
+	sh.counters.Assigned++
+	if r.flags&task != 0 {
+		sh.logEvents(job, Event{StageReserved, now.Micros})
+	}
+	sh.out.To, sh.out.Tag, sh.out.Effect, sh.out.Data = w.peer.id, s.tag, Assign, nil
+	sh.view(job, r, q, &sh.out.Job)
+	sh.out.Job.Number = s.seq
+	sink.Deliver(&sh.out)
+}

@@ -1,0 +1,54 @@
+package sched
+
+import "slices"
+
+// sorter puts very many things in order, a part at a time: what is added is sorted in runs, which
+// are merged as their first is taken. Each step takes about as long as the logarithm of all says.
+type sorter[T any] struct {
+	compare func(a, b T) int
+	last    []T // a run that is not sorted yet
+	runs    heap[*sortedRun[T]]
+}
+
+// runLength is how many things are sorted at once.
+const runLength = 256
+
+type sortedRun[T any] struct {
+	of   *sorter[T]
+	left []T
+	at   int
+}
+
+func (r *sortedRun[T]) ahead(o *sortedRun[T]) bool { return r.of.compare(r.left[0], o.left[0]) < 0 }
+func (r *sortedRun[T]) place() int                 { return r.at }
+func (r *sortedRun[T]) setPlace(i int)             { r.at = i }
+
+func (s *sorter[T]) add(v T) {
+	if s.last = append(s.last, v); len(s.last) == runLength {
+		s.sortRun()
+	}
+}
+
+func (s *sorter[T]) sortRun() {
+	slices.SortFunc(s.last, s.compare)
+	s.runs.push(&sortedRun[T]{of: s, left: s.last})
+	s.last = nil
+}
+
+// take removes the first of all that were added; nothing is added any more.
+func (s *sorter[T]) take() (first T, ok bool) {
+	if len(s.last) > 0 {
+		s.sortRun()
+	}
+	if len(s.runs) == 0 {
+		return first, false
+	}
+	r := s.runs[0]
+	first = r.left[0]
+	if r.left = r.left[1:]; len(r.left) == 0 {
+		s.runs.remove(r)
+	} else {
+		s.runs.down(0)
+	}
+	return first, true
+}
