@@ -75,7 +75,7 @@ func (p *periodicTalk) acquire(f *periodic.Frame) bool {
 	}
 	r := p.s.r
 	got, err := r.server.sched.Acquire(r.now, p.s.party(), run, string(name), int(count), r)
-	if err == sched.ErrLocks {
+	if err == sched.ErrLocks || err == sched.ErrJobLocks {
 		p.refuse(f.MsgID, reasonOf(err))
 		return true
 	}

@@ -53,6 +53,7 @@ func (sh *shard) air(now Time, q *queue, room int, sink Sink) (left int, over bo
 			continue
 		}
 		room -= r.cost()
+		sh.op(r.cost())
 		sh.out.To, sh.out.Tag, sh.out.Effect = w.peer.id, s.tag, Broadcast
 		if s.wake {
 			sh.out.Effect = WakeWith
@@ -82,6 +83,7 @@ func (sh *shard) endAir(q *queue, sink Sink) int {
 	}
 	r.state = ready
 	q.immediate += count(r.flags&immediate != 0)
+	q.countDue(r, 1)
 	q.readyFor(r).pushFront(&sh.buckets, &sh.slab, readyKey(r), air.job)
 	return len(air.busy)
 }

@@ -50,7 +50,7 @@ func (sh *shard) steal(now Time, p *Peer, queue []byte, n int, sink Sink, fn fun
 		return 0, false
 	}
 	if q.lined == 0 {
-		sh.freeSuccessors(now, sh.s.batch, sink)
+		sh.freeSuccessors(now, sh.mu.ops+sh.s.batch, sink)
 	}
 	for got < n && q.lined > 0 {
 		w, err := sh.enlist(p, q)
@@ -240,20 +240,22 @@ func (sh *shard) dropEdge(i uint32) {
 	sh.unlink(i)
 }
 
-// freeSuccessors takes up to room tasks off the complete ones that they waited for; those
-// that wait for no other become ready, first in line. It returns what is left of room.
-func (sh *shard) freeSuccessors(now Time, room int, sink Sink) int {
+// freeSuccessors takes tasks off the complete ones that they waited for, until so many steps are
+// done; those that wait for no other become ready, first in line.
+func (sh *shard) freeSuccessors(now Time, until int, sink Sink) {
 	if len(sh.freeing) == 0 {
-		return room
+		return
 	}
 	q := sh.queueOf(sh.slab.at(sh.freeing[0]))
-	for room > 0 && len(sh.freeing) > 0 {
+	for sh.mu.ops < until && len(sh.freeing) > 0 {
 		job := sh.freeing[0]
 		n := sh.slab.node(job)
-		for ; room > 0 && n.ins > 0; room-- {
+		for sh.mu.ops < until && n.ins > 0 {
+			sh.op(1)
 			sh.dropEdge(n.in)
 		}
-		for ; room > 0 && n.outs > 0; room-- {
+		for sh.mu.ops < until && n.outs > 0 {
+			sh.op(1)
 			i := n.out
 			to := sh.edges.at(i).to
 			sh.dropEdge(i)
@@ -269,13 +271,14 @@ func (sh *shard) freeSuccessors(now Time, room int, sink Sink) int {
 		if n.outs+n.ins > 0 {
 			break
 		}
+		sh.op(1)
 		sh.freeing = sh.freeing[1:]
 		if r := sh.slab.at(job); r.state == ending {
 			sh.freeSlot(job, r)
 		}
 		if len(sh.freeing) > 0 {
 			if next := sh.queueOf(sh.slab.at(sh.freeing[0])); next != q {
-				sh.match(now, q, sink)
+				sh.matchUntil(now, q, until, sink)
 				q = next
 			}
 		}
@@ -284,7 +287,6 @@ func (sh *shard) freeSuccessors(now Time, room int, sink Sink) int {
 		sh.freeing = nil
 	}
 	sh.match(now, q, sink)
-	return room
 }
 
 // freeSlot lets the record of a task go that is no longer in the name table.
@@ -317,16 +319,16 @@ func (sh *shard) forgetTask(job uint32, r *record) {
 }
 
 // forgetOld ends the memory of tasks whose time is over.
-func (sh *shard) forgetOld(now Time, room int) int {
-	for ; room > 0; room-- {
+func (sh *shard) forgetOld(now Time, until int) {
+	for sh.mu.ops < until {
 		k, ok := sh.memory.min(&sh.buckets)
 		if !ok || k.a > now.Mono {
 			break
 		}
+		sh.op(1)
 		job := sh.memory.head(&sh.buckets)
 		r := sh.slab.at(job)
 		sh.names.remove(sh.s.tag(r.home, r.space, sh.nameView(job)), job)
 		sh.forgetTask(job, r)
 	}
-	return room
 }

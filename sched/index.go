@@ -215,19 +215,48 @@ func (x *index) release(p *buckets) {
 	*x = newIndex()
 }
 
-// minB returns the smallest second part of any key that has jobs. With one first
-// part, as in nearly every queue, that is the first key's.
-func (x *index) minB(p *buckets) (int64, bool) {
-	if x.jobs == 0 {
+// minFrom returns the smallest key from k on that has jobs.
+func (x *index) minFrom(p *buckets, k key) (found key, ok bool) {
+	switch {
+	case x.jobs == 0 || p.all[x.last].key.less(k):
+		return key{}, false
+	case !p.all[x.first].key.less(k):
+		return p.all[x.first].key, true
+	}
+	x.tree.Ascend(entry{key: k}, func(e entry) bool {
+		found = e.key
+		return false
+	})
+	return found, true
+}
+
+// dues counts the ready jobs of a queue by their due seconds that have a priority, and so do not
+// stand in the order of these. There are hardly ever any.
+type dues struct{ tree *btree.BTreeG[dueCount] }
+
+type dueCount struct {
+	due  int64
+	jobs int
+}
+
+// add counts n jobs of a due second more, or fewer.
+func (d *dues) add(due int64, n int) {
+	if d.tree == nil {
+		d.tree = btree.NewBTreeGOptions(func(x, y dueCount) bool { return x.due < y.due }, btree.Options{NoLocks: true, Degree: degree})
+	}
+	c, _ := d.tree.Get(dueCount{due: due})
+	if c.jobs += n; c.jobs > 0 {
+		d.tree.Set(dueCount{due, c.jobs})
+	} else if d.tree.Delete(dueCount{due: due}); d.tree.Len() == 0 {
+		d.tree = nil
+	}
+}
+
+// min returns the earliest due second.
+func (d *dues) min() (due int64, ok bool) {
+	if d.tree == nil {
 		return 0, false
 	}
-	b := p.all[x.first].key.b
-	if p.all[x.last].key.a == p.all[x.first].key.a {
-		return b, true
-	}
-	x.tree.Scan(func(e entry) bool {
-		b = min(b, e.key.b)
-		return true
-	})
-	return b, true
+	c, ok := d.tree.Min()
+	return c.due, ok
 }

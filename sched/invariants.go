@@ -210,7 +210,7 @@ func (c *checker) queues() error {
 }
 
 func (c *checker) queue(q *queue) error {
-	immediates := 0
+	immediates, others := 0, make(map[int64]int)
 	pending := func(state State, in *index) func(uint32, *record, key) error {
 		return func(job uint32, r *record, k key) error {
 			want := readyKey(r)
@@ -227,6 +227,9 @@ func (c *checker) queue(q *queue) error {
 				return fmt.Errorf("space %d is not noted", r.space)
 			}
 			immediates += count(r.flags&immediate != 0)
+			if state == ready && r.priority != 0 && r.flags&immediate == 0 {
+				others[r.due]++
+			}
 			return c.stand(job, "queue "+q.name)
 		}
 	}
@@ -255,6 +258,14 @@ func (c *checker) queue(q *queue) error {
 	}
 	if q.later != slices.Contains(c.sh.unmatched, q) || q.search.on != slices.Contains(c.sh.searches, q) {
 		return errors.New("is to be looked at by the Ticks, and they do not know, or the other way round")
+	}
+	if q.others.tree != nil {
+		q.others.tree.Scan(func(d dueCount) bool { others[d.due] -= d.jobs; return true })
+	}
+	for due, n := range others {
+		if n != 0 {
+			return fmt.Errorf("%d ready jobs with a priority that are due at %d are not counted", n, due)
+		}
 	}
 	if immediates != q.immediate {
 		return fmt.Errorf("%d immediate jobs are counted, %d are there", q.immediate, immediates)

@@ -115,6 +115,12 @@ func (c *checker) awaited() error {
 			return fmt.Errorf("job %d is awaited %d times", job, n)
 		}
 	}
+	for _, t := range c.sh.told {
+		for _, a := range t.all {
+			c.note(a.peer)
+			c.awaits[a.peer][t.ref]++
+		}
+	}
 	if flagged != len(c.sh.awaits) {
 		return fmt.Errorf("%d jobs have the flag, %d have awaits", flagged, len(c.sh.awaits))
 	}
@@ -157,7 +163,7 @@ func (s *Scheduler) checkLocks() error {
 		}
 	}
 	for name, k := range l.byName {
-		if len(k.holders)+len(k.waiting) == 0 {
+		if len(k.holders)+len(k.lines) == 0 {
 			return fmt.Errorf("lock %q is nobody's", name)
 		}
 		for ref := range k.holders {
@@ -166,9 +172,15 @@ func (s *Scheduler) checkLocks() error {
 				return fmt.Errorf("lock %q is held by %v, which is not running or does not know", name, ref)
 			}
 		}
-		for count, line := range k.waiting {
-			waits += line.Len()
-			if err := s.checkLockLine(name, k, line, count, called[name]); err != nil {
+		for count, line := range k.lines {
+			waits += line.all.Len()
+			if open := slices.Contains(k.open, line); open != (count > len(k.holders)) || open != (line.at >= 0) || line.count != count {
+				return fmt.Errorf("lock %q has %d holders, and its line for %d is open: %v", name, len(k.holders), count, open)
+			}
+			if slices.Contains(l.later, name) { // the Ticks will call
+				continue
+			}
+			if err := s.checkLockLine(name, k, &line.all, count, called[name]); err != nil {
 				return err
 			}
 		}

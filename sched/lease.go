@@ -83,7 +83,7 @@ func (sh *shard) holdingTask(p *Peer, ref JobRef) (*record, error) {
 // moveOn does what the end of a task allows; of many successors most become ready in the
 // Ticks that follow.
 func (sh *shard) moveOn(now Time, sink Sink) {
-	if sh.freeSuccessors(now, sh.s.batch, sink); len(sh.freeing) > 0 {
+	if sh.freeSuccessors(now, sh.mu.ops+sh.s.batch, sink); len(sh.freeing) > 0 {
 		sh.s.alarmMono(0)
 	}
 }

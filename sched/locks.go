@@ -16,15 +16,46 @@ type locks struct {
 	waits  map[JobRef]*list.Element // where a parked job stands in line, as a waiter
 	called map[JobRef]string        // the lock that a job was made ready for and has not got yet
 	turns  uint64                   // counts who has come to stand in a line
+	later  []string                 // locks whose next the Ticks call, see call
 }
 
 // lock is one semaphore. It is gone when nobody holds it or waits for it.
 //
 // For each job that waits, those that hold the lock and those that were called for it
-// are at least as many as the job's count: whatever makes them fewer calls the next.
+// are at least as many as the job's count: whatever makes them fewer calls the next, or has the
+// Ticks call it.
 type lock struct {
 	holders map[JobRef]bool
-	waiting map[int]*list.List // of waiters by their count, each oldest first; none is empty
+	lines   map[int]*lockLine // by their counts; none is empty
+	open    heap[*lockLine]   // those whose first may have the lock: their counts are more than the holders
+}
+
+// lockLine are the jobs that wait for a lock with one count, oldest first.
+type lockLine struct {
+	count int
+	all   list.List // of waiters
+	at    int       // place among the open ones, -1: not one of them
+}
+
+func (l *lockLine) turn() uint64           { return l.all.Front().Value.(waiter).turn }
+func (l *lockLine) ahead(o *lockLine) bool { return l.turn() < o.turn() }
+func (l *lockLine) place() int             { return l.at }
+func (l *lockLine) setPlace(i int)         { l.at = i }
+
+// hold gives the lock to a job: the line whose count is that of the holders now is open no more.
+func (k *lock) hold(job JobRef) {
+	k.holders[job] = true
+	if line := k.lines[len(k.holders)]; line != nil {
+		k.open.remove(line)
+	}
+}
+
+// free takes the lock from a job that holds it.
+func (k *lock) free(job JobRef) {
+	if line := k.lines[len(k.holders)]; line != nil {
+		k.open.push(line)
+	}
+	delete(k.holders, job)
 }
 
 // waiter is a parked job; it may have the lock when fewer than count hold it. Those of one
@@ -44,15 +75,11 @@ func (l *locks) init() {
 }
 
 // cost is what is looked through when a job asks for a lock, or gives it back: the locks that
-// it holds, and the lines for this one.
-func (l *locks) cost(name string, job JobRef) int {
+// it holds.
+func (l *locks) cost(job JobRef) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	n := len(l.held[job])
-	if k := l.byName[name]; k != nil {
-		n += len(k.waiting)
-	}
-	return n
+	return len(l.held[job])
 }
 
 // acquire gives the lock to a job if fewer than count hold it. A job that is refused
@@ -67,25 +94,36 @@ func (l *locks) acquire(name string, job JobRef, count int) (got bool, freed []s
 	case k == nil && len(l.byName) >= MaxLocks:
 		return false, nil, ErrLocks
 	case k == nil:
-		k = &lock{holders: make(map[JobRef]bool), waiting: make(map[int]*list.List)}
+		k = &lock{holders: make(map[JobRef]bool), lines: make(map[int]*lockLine)}
 		l.byName[name] = k
 	case k.holders[job]:
 		return true, nil, nil
 	case len(k.holders) >= count:
-		if k.waiting[count] == nil {
-			k.waiting[count] = list.New()
-		}
-		l.turns++
-		freed = l.leave(job)
-		l.waits[job] = k.waiting[count].PushBack(waiter{job, name, count, l.turns})
-		return false, freed, nil
+		return false, l.wait(name, k, job, count), nil
 	}
-	k.holders[job] = true
+	if len(l.held[job]) >= MaxJobLocks {
+		l.tidy(name, k)
+		return false, nil, ErrJobLocks
+	}
+	k.hold(job)
 	l.held[job] = append(l.held[job], name)
 	if l.called[job] == name {
 		delete(l.called, job)
 	}
 	return true, nil, nil
+}
+
+// wait has a job stand in line. It loses the locks that it holds, which are returned: it may have
+// been one of this lock's holders no more than of any other's.
+func (l *locks) wait(name string, k *lock, job JobRef, count int) (freed []string) {
+	line := k.lines[count]
+	if line == nil {
+		line = &lockLine{count: count, at: -1}
+		k.lines[count] = line
+	}
+	l.turns++
+	l.waits[job] = line.all.PushBack(waiter{job, name, count, l.turns})
+	return l.leave(job)
 }
 
 // release takes a lock from a job that holds it or was called for it; false when it
@@ -107,7 +145,7 @@ func (l *locks) release(name string, job JobRef) bool {
 		delete(l.held, job)
 	}
 	k := l.byName[name]
-	delete(k.holders, job)
+	k.free(job)
 	l.tidy(name, k)
 	return true
 }
@@ -128,7 +166,7 @@ func (l *locks) leave(job JobRef) []string {
 	delete(l.held, job)
 	for _, name := range names {
 		k := l.byName[name]
-		delete(k.holders, job)
+		k.free(job)
 		l.tidy(name, k)
 	}
 	if name, ok := l.called[job]; ok {
@@ -147,17 +185,10 @@ func (l *locks) next(name string) (JobRef, bool) {
 	if k == nil {
 		return JobRef{}, false
 	}
-	var first *list.Element
-	for count, line := range k.waiting {
-		e := line.Front()
-		if len(k.holders) < count && (first == nil || e.Value.(waiter).turn < first.Value.(waiter).turn) {
-			first = e
-		}
-	}
-	if first == nil {
+	if len(k.open) == 0 {
 		return JobRef{}, false
 	}
-	job := l.take(first)
+	job := l.take(k.open[0].all.Front())
 	l.called[job] = name
 	return job, true
 }
@@ -174,10 +205,17 @@ func (l *locks) isCalled(job JobRef) bool {
 func (l *locks) take(e *list.Element) JobRef {
 	w := e.Value.(waiter)
 	k := l.byName[w.lock]
-	line := k.waiting[w.count]
-	line.Remove(e)
-	if line.Len() == 0 {
-		delete(k.waiting, w.count)
+	line := k.lines[w.count]
+	first := line.all.Front() == e
+	if line.all.Len() == 1 {
+		if line.at >= 0 {
+			k.open.remove(line)
+		}
+		delete(k.lines, w.count)
+	}
+	line.all.Remove(e)
+	if first && line.at >= 0 {
+		k.open.fix(line)
 	}
 	delete(l.waits, w.job)
 	l.tidy(w.lock, k)
@@ -185,7 +223,7 @@ func (l *locks) take(e *list.Element) JobRef {
 }
 
 func (l *locks) tidy(name string, k *lock) {
-	if len(k.holders) == 0 && len(k.waiting) == 0 {
+	if len(k.holders) == 0 && len(k.lines) == 0 {
 		delete(l.byName, name)
 	}
 }
@@ -205,7 +243,7 @@ func (s *Scheduler) Acquire(now Time, p *Peer, run Run, name string, count int, 
 		return false, err
 	}
 	ref := sh.ref(run.Slot, r)
-	p.looked += s.locks.cost(name, ref)
+	p.looked += s.locks.cost(ref)
 	got, freed, err := s.locks.acquire(name, ref, count)
 	if err != nil {
 		return false, err
@@ -232,7 +270,7 @@ func (s *Scheduler) Release(now Time, p *Peer, run Run, name string, sink Sink) 
 		return err
 	}
 	ref := sh.ref(run.Slot, r)
-	p.looked += s.locks.cost(name, ref)
+	p.looked += s.locks.cost(ref)
 	if s.locks.release(name, ref) {
 		sh.calls = append(sh.calls, name)
 	}
@@ -242,7 +280,9 @@ func (s *Scheduler) Release(now Time, p *Peer, run Run, name string, sink Sink) 
 // dropLocks has the locks forget a job that they know.
 func (sh *shard) dropLocks(job uint32, r *record) {
 	r.flags &^= locking
-	sh.calls = append(sh.calls, sh.s.locks.drop(sh.ref(job, r))...)
+	freed := sh.s.locks.drop(sh.ref(job, r))
+	sh.op(len(freed))
+	sh.calls = append(sh.calls, freed...)
 }
 
 // unlock unlocks the shard and then does what reaches beyond it: it calls those who wait
@@ -256,23 +296,60 @@ func (sh *shard) unlock(now Time, sink Sink) {
 }
 
 func (sh *shard) unlockBeyond(now Time, sink Sink) {
-	calls := sh.calls
-	sh.calls = nil
-	sh.mu.Unlock()
-	for _, name := range calls {
-		sh.s.callNext(now, name, sink)
-	}
+	sh.s.call(now, sh.unlockWith(), sink)
 }
 
-// callNext makes the first parked job ready that waits for the lock. One that is parked
-// no more, because its time was over meanwhile, does not keep the others.
-func (s *Scheduler) callNext(now Time, name string, sink Sink) {
-	for {
-		ref, ok := s.locks.next(name)
-		if !ok || s.shards[ref.Shard].unparkCalled(now, ref, sink) {
-			return
-		}
+// unlockWith unlocks the shard and returns the locks whose next are to be called.
+func (sh *shard) unlockWith() (calls []string) {
+	calls, sh.calls = sh.calls, nil
+	sh.mu.Unlock()
+	return calls
+}
+
+// call calls the next of each lock, and of those that become free by it: a job that was called may
+// end, when its owner has gone. More than a batch of them the Ticks call: until then a lock may be
+// free, and somebody may wait for it.
+func (s *Scheduler) call(now Time, names []string, sink Sink) {
+	for n := 0; n < s.batch && len(names) > 0; n++ {
+		names = append(names[1:], s.callNext(now, names[0], sink)...)
 	}
+	if len(names) == 0 {
+		return
+	}
+	s.locks.mu.Lock()
+	s.locks.later = append(s.locks.later, names...)
+	s.locks.mu.Unlock()
+	s.alarmMono(0)
+}
+
+// callMore calls for a batch of the locks that are left; more says that there may be others.
+func (s *Scheduler) callMore(now Time, sink Sink) (more bool) {
+	l := &s.locks
+	l.mu.Lock()
+	n := min(len(l.later), s.batch)
+	names := l.later[:n:n]
+	if l.later = l.later[n:]; len(l.later) == 0 {
+		l.later = nil
+	}
+	l.mu.Unlock()
+	s.call(now, names, sink)
+	return n > 0
+}
+
+// callNext makes the first parked job ready that waits for the lock. It returns the locks that have
+// become free by that, or this one, when the job is parked no more, because its time was over
+// meanwhile: it does not keep the others.
+func (s *Scheduler) callNext(now Time, name string, sink Sink) (freed []string) {
+	ref, ok := s.locks.next(name)
+	if !ok {
+		return nil
+	}
+	sh := &s.shards[ref.Shard]
+	sh.mu.Lock()
+	if !sh.unparkCalled(now, ref, sink) {
+		sh.calls = append(sh.calls, name)
+	}
+	return sh.unlockWith()
 }
 
 // park takes a job that was refused a lock from its holder and puts it aside.
@@ -306,40 +383,42 @@ func (sh *shard) unpark(job uint32, q *queue) {
 
 // unparkCalled makes a job ready that was called; false when it is parked no more.
 func (sh *shard) unparkCalled(now Time, ref JobRef, sink Sink) bool {
-	sh.mu.Lock()
-	defer sh.unlock(now, sink)
 	r := sh.slab.find(ref.Slot)
 	if r == nil || r.state != parked || r.seq != ref.Seq || !sh.s.locks.isCalled(ref) {
 		return false
 	}
-	sh.resume(now, ref.Slot, r, sink)
+	if q := sh.resume(now, ref.Slot, r, sink); q != nil {
+		sh.match(now, q, sink)
+	}
 	return true
 }
 
-// resume gives a parked job back to its queue, under the due time it had; one whose
-// owner has gone it ends.
-func (sh *shard) resume(now Time, job uint32, r *record, sink Sink) {
+// resume gives a parked job back to its queue, under the due time it had, and returns that, which
+// is to be matched; a job whose owner has gone it ends.
+func (sh *shard) resume(now Time, job uint32, r *record, sink Sink) *queue {
 	q := sh.queues[r.home]
 	sh.unpark(job, q)
 	if r.flags&orphan != 0 {
 		sh.end(job, r, q, Failed, nil, sink)
-		return
+		return nil
 	}
 	sh.enqueue(r.notBefore(now), job, r, q, 0)
-	sh.match(now, q, sink)
+	return q
 }
 
 // expireParked makes jobs ready that have waited for a lock too long.
-func (sh *shard) expireParked(now Time, timeout int64, room int, sink Sink) int {
-	for ; room > 0; room-- {
+func (sh *shard) expireParked(now Time, timeout int64, until int, sink Sink) {
+	for sh.mu.ops < until {
 		k, ok := sh.parked.min(&sh.buckets)
 		if !ok || k.a+timeout > now.Mono {
 			break
 		}
+		sh.op(1)
 		job := sh.parked.head(&sh.buckets)
 		r := sh.slab.at(job)
 		sh.dropLocks(job, r)
-		sh.resume(now, job, r, sink)
+		if q := sh.resume(now, job, r, sink); q != nil {
+			sh.matchUntil(now, q, until, sink)
+		}
 	}
-	return room
 }

@@ -6,10 +6,21 @@ const costShift = 12
 
 func (r *record) cost() int { return 1 + int(r.size>>costShift) }
 
+// op counts steps of what depends on how much there is of something. What is done in batches goes by
+// this count.
+func (sh *shard) op(n int) { sh.mu.ops += n }
+
 // match hands ready jobs to waiting slots until one of the two runs out, or more than a batch
 // is done: then the Ticks go on.
 func (sh *shard) match(now Time, q *queue, sink Sink) {
 	if sh.matchSome(now, q, sh.s.batch, sink) <= 0 {
+		sh.matchLater(q)
+	}
+}
+
+// matchUntil is match for one of many queues: until so many steps are done.
+func (sh *shard) matchUntil(now Time, q *queue, until int, sink Sink) {
+	if !q.later && sh.matchSome(now, q, until-sh.mu.ops, sink) <= 0 {
 		sh.matchLater(q)
 	}
 }
@@ -77,12 +88,13 @@ func (sh *shard) pair(now Time, q *queue, w *watch, job uint32, sink Sink) int {
 	if q.broadcasts > 0 && sh.s.rules[r.space].shared() {
 		return sh.broadcast(now, job, r, q, sink)
 	}
-	sh.op(1)
 	s, ok := q.claim(w, int(r.size))
 	if !ok {
+		sh.op(1)
 		return 1
 	}
 	if s.wake {
+		sh.op(1)
 		sh.out = Delivery{To: w.peer.id, Tag: s.tag, Effect: Wake}
 		sink.Deliver(&sh.out)
 		return 1
@@ -94,7 +106,7 @@ func (sh *shard) pair(now Time, q *queue, w *watch, job uint32, sink Sink) int {
 
 // assign hands a ready job to a slot.
 func (sh *shard) assign(now Time, job uint32, r *record, q *queue, w *watch, s slot, sink Sink) {
-	sh.op(1)
+	sh.op(r.cost())
 	sh.dequeue(job, r, q)
 	sh.hold(now, job, r, w, s)
 	sh.counters.Assigned++

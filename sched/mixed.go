@@ -255,6 +255,7 @@ func (sh *shard) searchQueue(now Time, q *queue, room int, sink Sink) int {
 	}
 	for ; room > 0 && f.restore > 0; room-- {
 		f.restore--
+		sh.op(1)
 		if job := q.withheld.tail(&sh.buckets); job != none {
 			r := sh.slab.at(job)
 			q.withheld.remove(&sh.buckets, &sh.slab, job)

@@ -4,25 +4,22 @@ package sched
 
 import "sync"
 
-// guard is a shard's lock, with a count of the operations that are done under it: steps of loops
-// that depend on how much there is of something.
+// guard is a shard's lock, with a count of the steps that were ever done under it, see op.
 type guard struct {
 	sync.Mutex
-	ops  int // since it was taken
-	most int // of any one that held it
+	ops   int
+	begin int // ops when it was taken
+	most  int // of any one that held it
 }
 
 // Lock implements sync.Locker.
 func (g *guard) Lock() {
 	g.Mutex.Lock()
-	g.ops = 0
+	g.begin = g.ops
 }
 
 // Unlock implements sync.Locker.
 func (g *guard) Unlock() {
-	g.most = max(g.most, g.ops)
+	g.most = max(g.most, g.ops-g.begin)
 	g.Mutex.Unlock()
 }
-
-// op counts operations under the shard's lock.
-func (sh *shard) op(n int) { sh.mu.ops += n }

@@ -10,6 +10,7 @@ type queue struct {
 	private  index // the same, for tasks that are only stolen
 	withheld index // the same, for jobs whose names clash for all Named peers in line
 	delayed  index // key {due second, milliseconds}
+	others   dues  // of ready jobs that have a priority, and were not submitted with sched_at 0
 	timer    key   // the delayed index's smallest key, while in the timers heap
 	at       int   // place in the timers heap, -1: not in it
 
@@ -60,6 +61,13 @@ func (q *queue) readyFor(r *record) *index {
 // readyKey is the key under which a due job stands: larger priority first, then
 // the earlier second. ^ turns the order round without overflow.
 func readyKey(r *record) key { return key{^r.priority, r.due} }
+
+// countDue counts a job that comes into a ready index, or leaves it, among the others.
+func (q *queue) countDue(r *record, n int) {
+	if r.priority != 0 && r.flags&immediate == 0 {
+		q.others.add(r.due, n)
+	}
+}
 
 // oldest returns the watch in line whose slot is the oldest, nil when nobody is in line.
 func (q *queue) oldest() *watch {

@@ -27,6 +27,8 @@ const (
 	DefaultBatch = 256
 	// MaxLocks bounds the named locks that are held or waited for.
 	MaxLocks = 64 << 10
+	// MaxJobLocks bounds the locks that one job holds: they are given back together.
+	MaxJobLocks = 256
 	// maxSleep bounds the time to the next Tick, so that a wall clock that was
 	// stepped is noticed.
 	maxSleep = 1000
@@ -47,6 +49,7 @@ var (
 	ErrAwaits    = errors.New("too many sessions wait for one job's result")
 	ErrCrowded   = errors.New("too many queues served, jobs asked for and data received by all sessions together")
 	ErrLocks     = errors.New("too many locks")
+	ErrJobLocks  = errors.New("the job holds too many locks")
 )
 
 // MaxSpaces bounds the name spaces: one or two for each protocol.

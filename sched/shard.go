@@ -30,6 +30,7 @@ type shard struct {
 	searches   []*queue // in which a job is to be offered to all in line, see search
 	unmatched  []*queue // in which ready jobs and slots may both wait, see matchLater
 	aired      []*queue // whose first job is being broadcast, see airing
+	told       []telling
 	parked     index    // waiting for a lock, key {start}
 	awaits     map[uint32][]await
 	topics     map[topic][]await
@@ -131,6 +132,7 @@ func (sh *shard) enqueue(now Time, slot uint32, r *record, q *queue, past uint32
 	}
 	if due {
 		r.state = ready
+		q.countDue(r, 1)
 		q.readyFor(r).pushBack(&sh.buckets, &sh.slab, readyKey(r), slot)
 		return
 	}
@@ -154,6 +156,7 @@ func (sh *shard) dequeue(slot uint32, r *record, q *queue) {
 	}
 	if r.state == ready {
 		q.lined -= count(r.flags&task != 0)
+		q.countDue(r, -1)
 		q.readyFor(r).remove(&sh.buckets, &sh.slab, slot)
 		r.flags &^= withheld
 		return
@@ -324,10 +327,7 @@ func (sh *shard) end(job uint32, r *record, q *queue, e Effect, data []byte, sin
 		sh.s.freeID(id{r.space, string(name)})
 	}
 	if r.flags&awaited != 0 {
-		for _, a := range sh.awaits[job] {
-			sh.tell(a, job, r, q, e, data, sink)
-		}
-		delete(sh.awaits, job)
+		sh.tellAll(job, r, q, e, data, sink)
 	}
 	if r.flags&locking != 0 {
 		sh.dropLocks(job, r)
@@ -345,6 +345,7 @@ func (sh *shard) end(job uint32, r *record, q *queue, e Effect, data []byte, sin
 	}
 }
 
+// tell tells one who awaits a job of its end.
 func (sh *shard) tell(a await, job uint32, r *record, q *queue, e Effect, data []byte, sink Sink) {
 	a.peer.settle(sh.ref(job, r))
 	sh.out = Delivery{To: a.peer.id, Tag: a.tag, Effect: e, Data: data}
@@ -361,6 +362,7 @@ func (sh *shard) failAwaits(job uint32, r *record, sink Sink) int {
 		return 0
 	}
 	all := len(sh.awaits[job])
+	sh.op(all)
 	sh.keepAwaits(job, r, func(a await) bool {
 		if a.onFail {
 			sh.tell(a, job, r, sh.queueOf(r), Failed, nil, sink)

@@ -1,5 +1,7 @@
 package sched
 
+import "math"
+
 // Counters count what happened since the start.
 type Counters struct {
 	Submitted uint64 // new jobs
@@ -63,19 +65,29 @@ type QueueStatus struct {
 	SchedAt    int64 // smallest sched_at among the pending jobs, 0 when that is now or there is none
 }
 
-// Status calls fn for every queue, under the shard's lock: shard by shard, in no
-// order that means anything.
+// Status calls fn for every queue, under the shard's lock: shard by shard, a batch at a time, in
+// no order that means anything. One that is there from beginning to end is seen once.
 func (s *Scheduler) Status(fn func(QueueStatus)) {
 	for i := range s.shards {
-		sh := &s.shards[i]
-		sh.mu.Lock()
-		for _, q := range sh.queues {
-			if q != nil && !q.dropped {
-				fn(sh.status(q))
-			}
+		for first, more := 0, true; more; first += s.batch {
+			more = s.shards[i].statuses(first, s.batch, fn)
 		}
-		sh.mu.Unlock()
 	}
+}
+
+// statuses calls fn for those of n queues by their numbers, from first on, that are there; more says
+// that there are others.
+func (sh *shard) statuses(first, n int, fn func(QueueStatus)) (more bool) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	end := min(first+n, len(sh.queues))
+	for ; first < end; first++ {
+		sh.op(1)
+		if q := sh.queues[first]; q != nil && !q.dropped {
+			fn(sh.status(q))
+		}
+	}
+	return end < len(sh.queues)
 }
 
 func (sh *shard) status(q *queue) QueueStatus {
@@ -88,9 +100,12 @@ func (sh *shard) status(q *queue) QueueStatus {
 		st.SchedAt = k.a
 	}
 	for _, x := range [...]*index{&q.ready, &q.withheld, &q.wide, &q.private} {
-		if due, ok := x.minB(&sh.buckets); ok {
-			st.SchedAt = min(st.SchedAt, due)
+		if k, ok := x.minFrom(&sh.buckets, key{^0, math.MinInt64}); ok && k.a == ^0 {
+			st.SchedAt = min(st.SchedAt, k.b)
 		}
+	}
+	if due, ok := q.others.min(); ok {
+		st.SchedAt = min(st.SchedAt, due)
 	}
 	return st
 }
@@ -121,7 +136,7 @@ type Cursor struct {
 }
 
 // Walk calls fn for the next jobs behind a cursor, at most n slots of one shard
-// under its lock, and returns the cursor behind them; done says that the walk is
+// under its lock, of large jobs fewer, and returns the cursor behind them; done says that the walk is
 // over. A job that lives from the first call to the last is seen exactly once.
 func (s *Scheduler) Walk(c Cursor, n int, fn func(*Job)) (_ Cursor, done bool) {
 	return s.walk(c, n, func(sh *shard, slot uint32, r *record, q *queue) {
@@ -138,6 +153,7 @@ func (s *Scheduler) walk(c Cursor, n int, fn func(*shard, uint32, *record, *queu
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	for end := uint64(len(sh.slab.chunks)) << slabBits; n > 0 && uint64(c.slot) < end; n-- {
+		sh.op(1)
 		r := sh.slab.find(c.slot)
 		if r == nil {
 			c.slot = (c.slot>>slabBits + 1) << slabBits
@@ -146,6 +162,7 @@ func (s *Scheduler) walk(c Cursor, n int, fn func(*shard, uint32, *record, *queu
 		if r.state != free && r.live() {
 			if q := sh.queueOf(r); !q.dropped {
 				fn(sh, c.slot, r, q)
+				n -= r.cost() - 1
 			}
 		}
 		c.slot++

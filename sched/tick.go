@@ -29,15 +29,17 @@ func (s *Scheduler) Tick(now Time, sink Sink) (next Time) {
 func (sh *shard) tickDue(now Time, sink Sink) (more bool) {
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)
-	room := sh.wake(now, sh.s.batch, sink)
-	room = sh.expire(now, &sh.deadline, 0, room, sink)
+	until := sh.mu.ops + sh.s.batch
+	sh.wake(now, until, sink)
+	sh.expire(now, &sh.deadline, 0, until, sink)
 	if timeout := sh.s.timeout.Load(); timeout > 0 {
-		room = sh.expire(now, &sh.running, timeout, room, sink)
+		sh.expire(now, &sh.running, timeout, until, sink)
 	}
 	if timeout := sh.s.lockTimeout.Load(); timeout > 0 {
-		room = sh.expireParked(now, timeout, room, sink)
+		sh.expireParked(now, timeout, until, sink)
 	}
-	return sh.expireUnreported(now, room, sink) <= 0
+	sh.expireUnreported(now, until, sink)
+	return sh.mu.ops >= until
 }
 
 // tickRest does a batch of what verbs have left. It returns when something is due next; more says
@@ -45,14 +47,16 @@ func (sh *shard) tickDue(now Time, sink Sink) (more bool) {
 func (sh *shard) tickRest(now Time, sink Sink) (next Time, more bool) {
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)
-	room := sh.matchMore(now, sh.s.batch, sink)
-	room = sh.airMore(now, room, sink)
-	room = sh.searchMore(now, room, sink)
-	room = sh.freeSuccessors(now, room, sink)
-	room = sh.takeApart(room, sink)
-	room = sh.forgetOld(now, room)
-	left := len(sh.unmatched) + count(len(sh.aired) > 0 && !sh.halted) + len(sh.searches) + len(sh.freeing) + len(sh.dropped)
-	return sh.nextDue(), room <= 0 || left > 0
+	until := sh.mu.ops + sh.s.batch
+	sh.tellMore(until, sink)
+	sh.matchMore(now, until-sh.mu.ops, sink)
+	sh.airMore(now, until-sh.mu.ops, sink)
+	sh.searchMore(now, until-sh.mu.ops, sink)
+	sh.freeSuccessors(now, until, sink)
+	sh.takeApart(until, sink)
+	sh.forgetOld(now, until)
+	left := len(sh.told) + len(sh.unmatched) + count(len(sh.aired) > 0 && !sh.halted) + len(sh.searches) + len(sh.freeing) + len(sh.dropped)
+	return sh.nextDue(), sh.mu.ops >= until || left > 0
 }
 
 // nextDue is when something is due next, by either clock.
@@ -80,24 +84,23 @@ func (sh *shard) nextDue() Time {
 }
 
 // wake makes due jobs ready.
-func (sh *shard) wake(now Time, room int, sink Sink) int {
-	for room > 0 && len(sh.timers) > 0 && wallOf(sh.timers[0].timer) <= now.Wall {
+func (sh *shard) wake(now Time, until int, sink Sink) {
+	for sh.mu.ops < until && len(sh.timers) > 0 && wallOf(sh.timers[0].timer) <= now.Wall {
 		q := sh.timers[0]
-		for room > 0 && q.at == 0 && wallOf(q.timer) <= now.Wall {
+		for sh.mu.ops < until && q.at == 0 && wallOf(q.timer) <= now.Wall {
 			job := q.delayed.head(&sh.buckets)
 			r := sh.slab.at(job)
 			sh.dequeue(job, r, q)
 			sh.enqueue(now, job, r, q, r.place)
-			room--
+			sh.op(1)
 		}
-		sh.match(now, q, sink)
+		sh.matchUntil(now, q, until, sink)
 	}
-	return room
 }
 
 // expire releases the reservations of an index whose key and timeout have passed.
-func (sh *shard) expire(now Time, x *index, timeout int64, room int, sink Sink) int {
-	for ; room > 0; room-- {
+func (sh *shard) expire(now Time, x *index, timeout int64, until int, sink Sink) {
+	for sh.mu.ops < until {
 		k, ok := x.min(&sh.buckets)
 		if !ok || k.a+timeout > now.Mono {
 			break
@@ -111,19 +114,20 @@ func (sh *shard) expire(now Time, x *index, timeout int64, room int, sink Sink) 
 		}
 		sh.taken(now, job, r)
 		q := sh.unhold(job, r)
-		sh.fail(now, job, r, q, sink)
+		sh.giveUp(now, job, r, q, sink)
+		sh.op(1)
+		sh.matchUntil(now, q, until, sink)
 	}
-	return room
 }
 
 // takeApart removes jobs of dropped queues.
-func (sh *shard) takeApart(room int, sink Sink) int {
-	for len(sh.dropped) > 0 && room > 0 {
+func (sh *shard) takeApart(until int, sink Sink) {
+	for len(sh.dropped) > 0 && sh.mu.ops < until {
 		q := sh.dropped[len(sh.dropped)-1]
-		for room > 0 && q.unheld() > 0 {
+		for sh.mu.ops < until && q.unheld() > 0 {
+			sh.op(1)
 			job := q.anyUnheld(&sh.buckets)
 			r := sh.slab.at(job)
-			room -= 1 + len(sh.awaits[job])
 			sh.leave(job, r, q)
 			sh.counters.Removed++
 			if sh.s.rules[r.space].Owned {
@@ -133,6 +137,7 @@ func (sh *shard) takeApart(room int, sink Sink) int {
 			}
 		}
 		if q.unheld() == 0 {
+			sh.op(1)
 			if q.saved != 0 {
 				sh.s.journal.Drop(int(sh.id), q.saved)
 			}
@@ -146,5 +151,4 @@ func (sh *shard) takeApart(room int, sink Sink) int {
 			sh.dropped = sh.dropped[:len(sh.dropped)-1]
 		}
 	}
-	return room
 }

@@ -135,12 +135,11 @@ func (sh *shard) settled(now Time, u *unreported, sink Sink) {
 }
 
 // expireUnreported forgets the names whose time has passed.
-func (sh *shard) expireUnreported(now Time, room int, sink Sink) int {
-	for ; room > 0 && len(sh.unreported) > 0 && sh.unreported[0].until <= now.Mono; room-- {
+func (sh *shard) expireUnreported(now Time, until int, sink Sink) {
+	for sh.mu.ops < until && len(sh.unreported) > 0 && sh.unreported[0].until <= now.Mono {
 		sh.op(1)
 		sh.settled(now, sh.unreported[0], sink)
 	}
-	return room
 }
 
 // Report is Held for the report with which a peer ends a run. The report of a run that was taken
