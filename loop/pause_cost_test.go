@@ -1,7 +1,6 @@
 package loop
 
 import (
-	"encoding/binary"
 	"fmt"
 	"testing"
 
@@ -47,21 +46,6 @@ func TestPauseFor(t *testing.T) {
 			}
 			return c, crcRequest(1, periodic.WorkData, keyOf("f", "0"), []byte("data"))
 		}},
-		{"a lock with very many lines", "", func(w *world) (*memConn, []byte) {
-			c, _ := w.streamer(many)
-			for i := range many {
-				c.receive(crcRequest(1, periodic.Acquire, str8("lock"), lockCount(1-i), keyOf("f", fmt.Sprint(i))))
-			}
-			return c, crcRequest(1, periodic.Release, str8("lock"), keyOf("f", "0"))
-		}},
-		{"very many locks of one job", "", func(w *world) (*memConn, []byte) {
-			c, _ := w.streamer(1)
-			for i := range many {
-				c.receive(crcRequest(1, periodic.Acquire, str8(fmt.Sprint(i)), lockCount(1), keyOf("f", "0")))
-				c.catchUp()
-			}
-			return c, crcRequest(1, periodic.Acquire, str8("0"), lockCount(1), keyOf("f", "0"))
-		}},
 	} {
 		w := newWorld(t, Options{PeriodicGrab: each.grab})
 		c, costly := each.prepare(w)
@@ -103,5 +87,3 @@ func (w *world) streamer(jobs int) (worker, client *memConn) {
 	w.settle()
 	return worker, client
 }
-
-func lockCount(n int) []byte { return binary.BigEndian.AppendUint16(nil, uint16(n)) }

@@ -88,7 +88,7 @@ func reasonOf(err error) periodic.Reason {
 		return periodic.ReasonFunctions
 	case errors.Is(err, sched.ErrAwaits):
 		return periodic.ReasonWaiters
-	case errors.Is(err, sched.ErrLocks):
+	case errors.Is(err, sched.ErrLocks), errors.Is(err, sched.ErrJobLocks):
 		return periodic.ReasonLocks
 	case errors.Is(err, sched.ErrSlots), errors.Is(err, sched.ErrWatches):
 		return periodic.ReasonWorker

@@ -9,7 +9,8 @@ import (
 // A peer that leaves may have very much: what it awaits, listens to, serves and holds. It asks for
 // nothing any more from then on, and the Ticks do the rest in this order, a part at a time: its
 // awaits end, it serves nothing, and what it holds is given back. Until its turn comes each of
-// these is as it was: a job that a departed peer holds is reserved, and nobody else gets it.
+// these is as it was: a job that a departed peer holds is reserved, and nobody else gets it. A
+// journal that ends there makes it ready; that a holder's tasks are, it is told.
 // What takes no longer than a part does not wait for a Tick.
 
 // departed is a peer that has left, and what is still to be reaped of it.
@@ -175,6 +176,7 @@ func (sh *shard) giveAllBack(now Time, d *departed, w *watch, room int, sink Sin
 	// seen twice is given back once.
 	for d.seen = min(d.seen, len(w.held)); d.seen > 0; {
 		if room == 0 {
+			sh.saveExit(w)
 			return -1
 		}
 		room--
@@ -192,8 +194,10 @@ func (sh *shard) giveAllBack(now Time, d *departed, w *watch, room int, sink Sin
 	}
 	sh.match(now, w.queue, sink)
 	if d.held != nil {
+		sh.saveExit(w)
 		return -1
 	}
+	sh.endExit(exit{w.queue, w.peer.name})
 	return room
 }
 

@@ -30,6 +30,7 @@ func (sh *shard) saveTask(job uint32, r *record, q *queue) {
 	if n.logSize > 0 {
 		b = append(b, sh.arena.view(n.log, int(n.logSize))...)
 	}
+	sh.op(int(n.ins))
 	ins := 0
 	sh.predecessors(n, func(uint64) { ins++ })
 	b = binary.AppendUvarint(b, uint64(ins))
@@ -220,7 +221,8 @@ func (sh *shard) resumeTasks(now Time, holder func(space Space, name string) *Pe
 		q := sh.queues[r.home]
 		q.waiting--
 		name, held := m.holds[job]
-		if held && holder != nil {
+		_, exits := sh.exits[exit{q, name}]
+		if held && !exits && holder != nil {
 			if p := holder(r.space, name); p != nil {
 				if w, err := sh.enlist(p, q); err == nil {
 					sh.hold(now, job, r, w, slot{})
@@ -239,5 +241,8 @@ func (sh *shard) resumeTasks(now Time, holder func(space Space, name string) *Pe
 		if held { // no more
 			sh.save(job, r, q)
 		}
+	}
+	for e := range sh.exits {
+		sh.endExit(e)
 	}
 }

@@ -46,7 +46,7 @@ func (sh *shard) steal(now Time, p *Peer, queue []byte, n int, sink Sink, fn fun
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)
 	q := sh.byName[string(queue)]
-	if q == nil || sh.halted {
+	if q == nil || sh.halted || sh.isExiting(p, q) {
 		return 0, false
 	}
 	if q.lined == 0 {

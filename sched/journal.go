@@ -104,6 +104,10 @@ func (s *Scheduler) Restore(now Time, j *Job) error {
 		q.saved = j.Ref.Seq
 		return nil
 	}
+	if j.Space == SpaceExit {
+		sh.noteExit(exit{q, string(j.Name)}, j.Ref.Seq)
+		return nil
+	}
 	if j.Space == SpaceEdge {
 		return sh.restoreEdge(j)
 	}

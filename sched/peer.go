@@ -75,7 +75,7 @@ func (p *Peer) Watching() int {
 	return n
 }
 
-// Looked returns how many queues, held jobs, listeners, locks and lines for them the owner's
+// Looked returns how many queues, held jobs, listeners and locks the owner's
 // verbs have looked through since it was last called, the one queue of a peer of one aside, and a
 // part of the slots and watches: what a peer costs that has very many.
 func (p *Peer) Looked() int {

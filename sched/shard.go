@@ -31,7 +31,7 @@ type shard struct {
 	unmatched  []*queue // in which ready jobs and slots may both wait, see matchLater
 	aired      []*queue // whose first job is being broadcast, see airing
 	told       []telling
-	parked     index    // waiting for a lock, key {start}
+	parked     index // waiting for a lock, key {start}
 	awaits     map[uint32][]await
 	topics     map[topic][]await
 	endless    int      // reserved jobs without a time-out that are no tasks
@@ -40,10 +40,11 @@ type shard struct {
 	counters   Counters
 
 	edges     edges
-	freeing   []uint32 // complete tasks whose successors are still to be freed
-	memory    index    // remembered tasks, key {end of it}
-	foremost  int64    // the smallest order that was ever given to a task to be first of all
-	gone      int      // records in use whose jobs have ended: remembered or ending
+	freeing   []uint32        // complete tasks whose successors are still to be freed
+	memory    index           // remembered tasks, key {end of it}
+	foremost  int64           // the smallest order that was ever given to a task to be first of all
+	exits     map[exit]uint64 // what the journal knows them by
+	gone      int             // records in use whose jobs have ended: remembered or ending
 	restoring restoring
 
 	out    Delivery // the one being delivered

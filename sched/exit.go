@@ -1,0 +1,58 @@
+package sched
+
+// SpaceExit marks what is saved of a holder whose tasks of a queue are being given back: Job.Name
+// is its name, and what it seems to hold of Job.Queue is ready. It appears in Job.Space of Save and
+// Restore alone.
+const SpaceExit Space = MaxSpaces - 4
+
+// exit is a holder of NewHolder that gives back what it has of a queue, by the Ticks.
+type exit struct {
+	queue *queue
+	name  string
+}
+
+// noteExit notes an exit, which the journal knows by a number.
+func (sh *shard) noteExit(e exit, seq uint64) {
+	if sh.exits == nil {
+		sh.exits = make(map[exit]uint64)
+	}
+	sh.exits[e] = seq
+}
+
+// saveExit journals that a holder gives back what it holds under a watch, once: a peer of its name
+// gets nothing of the queue before that is over.
+func (sh *shard) saveExit(w *watch) {
+	e := exit{w.queue, w.peer.name}
+	if _, known := sh.exits[e]; known || e.name == "" {
+		return
+	}
+	sh.noteExit(e, sh.s.jobs.Add(1))
+	if sh.s.journal != nil {
+		sh.saved = Job{Ref: JobRef{Shard: sh.id, Seq: sh.exits[e]}, Queue: e.queue.name, Space: SpaceExit, Name: []byte(e.name)}
+		sh.s.journal.Save(int(sh.id), &sh.saved)
+	}
+}
+
+// endExit ends what saveExit began, if it did.
+func (sh *shard) endExit(e exit) {
+	seq, known := sh.exits[e]
+	if !known {
+		return
+	}
+	if sh.s.journal != nil {
+		sh.s.journal.Drop(int(sh.id), seq)
+	}
+	if delete(sh.exits, e); len(sh.exits) == 0 {
+		sh.exits = nil
+	}
+}
+
+// isExiting says whether the tasks that another peer of this one's name holds are being given back:
+// if this one had some meanwhile, the journal would take them for those.
+func (sh *shard) isExiting(p *Peer, q *queue) bool {
+	if sh.exits == nil { // nearly always
+		return false
+	}
+	_, exits := sh.exits[exit{q, p.name}]
+	return exits
+}

@@ -1,0 +1,59 @@
+package sched
+
+import (
+	"fmt"
+	"testing"
+)
+
+// A holder that exits with very many tasks gives them back in parts. A crash in between leaves none
+// of them its own, and one of its name that comes back meanwhile gets none before that is over.
+func TestCrashWhileExiting(t *testing.T) {
+	const n = 3 * DefaultBatch
+	f := func(what string, ticks int, crash bool) {
+		t.Helper()
+		x := newGraphStand(t)
+		var all []string
+		for i := range n {
+			all = append(all, fmt.Sprintf("t%04d", i))
+		}
+		x.extend(all...)
+		x.stolen(all...)
+		x.s.GiveBack(x.now, x.h, &x.rec)
+		x.h = x.s.NewHolder("h")
+		if got := x.steal(); got != 0 {
+			t.Errorf("%s: %d tasks are stolen meanwhile", what, got)
+		}
+		for range ticks {
+			x.s.Tick(x.now, &x.rec)
+		}
+		if crash {
+			x.restart()
+		}
+		if _, ready := x.s.Backlog(graphQueue); ready != n {
+			t.Errorf("%s: %d tasks are ready", what, ready)
+		}
+		if got := x.steal(); got != n {
+			t.Errorf("%s: %d tasks are stolen", what, got)
+		}
+		for _, j := range x.book[0] {
+			if j.Space == SpaceExit {
+				t.Errorf("%s: the journal knows of an exit for ever", what)
+			}
+		}
+		x.want()
+		x.restart() // they are its own again
+		x.complete(all...)
+	}
+	f("a crash at once", 0, true)
+	f("all is given back", 1, false)
+	f("a crash behind all", 1, true)
+}
+
+// steal steals all there is and counts that.
+func (x *graphStand) steal() (n int) {
+	x.s.Steal(x.now, x.h, graphQueue, 1<<20, &x.rec, func(*TaskView) bool {
+		n++
+		return true
+	})
+	return n
+}
