@@ -30,8 +30,11 @@ const (
 	maxDworkReply = 16 << 20
 	// maxDworkParts bounds what a request has: what its tasks wait for, their logs, and the tasks
 	// themselves, each of which counts as taskParts: nobody else is answered meanwhile.
-	maxDworkParts = 1 << 18
+	maxDworkParts = 1 << 17
 	taskParts     = 4
+	// maxDworkNames bounds the predecessors and the successors that a Lookup shows: very many may
+	// wait for a task, and each is looked for.
+	maxDworkNames = 1 << 16
 	// maxLocations bounds the workers known at a time; each takes about 300 bytes and its name.
 	maxLocations = 1 << 20
 	// maxLocation is the length of such a name in bytes: the journal has it with each task that
@@ -329,14 +332,17 @@ func (h *dworkHub) status(out []byte) []byte {
 // lookup shows a task: whom it waits for, who waits for it, its log, and its worker.
 func (h *dworkHub) lookup(out []byte) []byte {
 	known := h.server.sched.LookupTask(dworkSpace, dworkQueue, h.query.Name, func(t *sched.TaskView) {
-		parts := h.parts[:0]
+		parts, names := h.parts[:0], 0
 		for name := range t.After() {
-			if parts = dwork.AppendPred(parts, dwork.Dep{Name: name}); len(parts) > maxDworkReply {
+			parts = dwork.AppendPred(parts, dwork.Dep{Name: name})
+			if names++; names == maxDworkNames || len(parts) > maxDworkReply {
 				break
 			}
 		}
+		names = 0
 		for name := range t.Before() {
-			if parts = dwork.AppendSucc(parts, dwork.Dep{Name: name}); len(parts) > maxDworkReply {
+			parts = dwork.AppendSucc(parts, dwork.Dep{Name: name})
+			if names++; names == maxDworkNames || len(parts) > maxDworkReply {
 				break
 			}
 		}

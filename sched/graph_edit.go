@@ -71,6 +71,7 @@ type edit struct {
 // task makes a task or finds it, and adds its predecessors.
 func (e *edit) task(t *Task) error {
 	sh := e.sh
+	sh.op(1)
 	job, ok := sh.lookupTask(e.q, e.space, t.Name)
 	if ok {
 		e.known = append(e.known, job)
@@ -97,6 +98,7 @@ func (e *edit) task(t *Task) error {
 // after adds the edges to a task from its predecessors.
 func (e *edit) after(job uint32, t *Task) error {
 	sh := e.sh
+	sh.op(len(t.After))
 	for _, name := range t.After {
 		if string(name) == string(t.Name) {
 			return &CycleError{[]string{cutName(name), cutName(name)}}
@@ -185,16 +187,13 @@ func (e *edit) giveBack(now Time, tasks []Task, sink Sink) {
 // a task that few come before, which can be the first of all with those, or that few
 // come after, which can be the last. All ways are tried with more and more edges to look
 // at: the shortest ends it, however long the others are. room is what the request has left
-// to look at; what it has begun is done, also when that takes more.
+// to look at.
 func (sh *shard) makeOrder(from, to uint32, room *int) error {
 	low, high := sh.slab.node(to).order, sh.slab.node(from).order
 	if high < low {
 		return nil
 	}
-	if *room <= 0 {
-		return ErrCostly
-	}
-	for limit := few; ; limit *= 4 {
+	for limit := few; ; limit *= 8 {
 		before, whole, err := sh.reach(from, to, true, math.MinInt64, limit, room)
 		if err != nil {
 			return err
@@ -249,9 +248,9 @@ func (sh *shard) swap(from, to uint32, limit int, room *int) (whole bool, err er
 const (
 	// few is how many edges are looked at to save the search among more.
 	few = 32
-	// maxLooks is how many edges a request may have looked at for the order of its tasks
-	// before it names one more that is out of order: less than half a second.
-	maxLooks = 1 << 22
+	// maxLooks is how many edges a request may have looked at for the order of its tasks, under the
+	// lock: a few hundredths of a second. It finds a side of a hundred thousand edges.
+	maxLooks = 1 << 18
 )
 
 // reach returns start and the tasks that come after it, or back: that it comes after, as
@@ -275,7 +274,10 @@ func (sh *shard) reach(start, end uint32, back bool, bound int64, limit int, roo
 			if limit--; limit < 0 {
 				return nil, false, nil
 			}
-			*room--
+			if *room--; *room < 0 {
+				return nil, false, ErrCostly
+			}
+			sh.op(1)
 			e := sh.edges.at(x)
 			next := e.to
 			if x = e.nextOut; back {

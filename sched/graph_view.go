@@ -46,6 +46,7 @@ func (v *TaskView) After() iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		n := v.shard.slab.node(v.Ref.Slot)
 		for i, k := n.in, n.ins; k > 0; k-- {
+			v.shard.op(1)
 			e := v.shard.edges.at(i)
 			if i = e.nextIn; v.shard.slab.at(e.from).live() && !yield(v.shard.nameView(e.from)) {
 				return
@@ -59,6 +60,7 @@ func (v *TaskView) Before() iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		n := v.shard.slab.node(v.Ref.Slot)
 		for i, k := n.out, n.outs; k > 0; k-- {
+			v.shard.op(1)
 			e := v.shard.edges.at(i)
 			if i = e.nextOut; !yield(v.shard.nameView(e.to)) {
 				return
