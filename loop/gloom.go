@@ -45,6 +45,10 @@ var (
 // wants copied. The connection is closed either way.
 const maxEcho = 1 << 20
 
+// maxGloomName is the longest id or type in bytes, as JSON: each is looked up, repeated in answers, and
+// has its escapes resolved, all of it in one turn.
+const maxGloomName = 1 << 20
+
 // gloomTalk is a conversation in the Gloom protocol, protocols/gloom.md: one master
 // or one slave.
 type gloomTalk struct {
@@ -56,6 +60,8 @@ type gloomTalk struct {
 	asked   bool      // for a job that has not come
 	job     sched.Run // of that job
 	wrapped bool      // its workload was no JSON and was pushed as a string
+
+	parse *gloomParse // nil: no large frame is being parsed
 }
 
 func newGloomMaster(s *session) conversation {
@@ -82,9 +88,17 @@ func (g *gloomTalk) consume(in []byte) (n int, err error) {
 		if k == 0 {
 			return n, nil
 		}
+		var m gloom.Message
+		if len(payload) <= largeFrame {
+			err = gloom.Parse(payload, &m)
+		} else if p := g.parsed(in, n, payload); p != nil {
+			m, err = p.message, p.err
+		} else {
+			return n, nil
+		}
 		n += k
 		g.s.r.frames++
-		if err := g.handle(payload); err != nil {
+		if err := g.handle(payload, &m, err); err != nil {
 			return n, err
 		}
 		if g.s.congested() {
@@ -101,9 +115,9 @@ func (g *gloomTalk) idleLimit() int64 { return 0 }
 
 func (g *gloomTalk) closed() {}
 
-func (g *gloomTalk) handle(payload []byte) error {
-	var m gloom.Message
-	switch err := gloom.Parse(payload, &m); {
+// handle does what a message asks for, or says what is wrong with it.
+func (g *gloomTalk) handle(payload []byte, m *gloom.Message, err error) error {
+	switch {
 	case err == gloom.ErrNotObject:
 		return errNotObject
 	case err != nil:
@@ -115,9 +129,9 @@ func (g *gloomTalk) handle(payload []byte) error {
 	case m.Action == nil:
 		g.refuse(gloom.MissingField, reasonType)
 	case g.master:
-		g.fromMaster(&m)
+		g.fromMaster(m)
 	default:
-		g.fromSlave(&m)
+		g.fromSlave(m)
 	}
 	return nil
 }
@@ -156,6 +170,10 @@ func (g *gloomTalk) fromMaster(m *gloom.Message) {
 		g.refuse(gloom.InvalidType, reasonPriority)
 	case m.Body == nil:
 		g.refuse(gloom.MissingField, reasonBody)
+	case len(m.ID) > maxGloomName:
+		g.refuse(gloom.InvalidType, reasonID)
+	case len(m.Type) > maxGloomName:
+		g.refuse(gloom.InvalidType, reasonType)
 	default:
 		g.submit(m, priority)
 	}
@@ -199,6 +217,10 @@ func (g *gloomTalk) fromSlave(m *gloom.Message) {
 	case gloom.Join:
 		if m.Type == nil {
 			g.refuse(gloom.MissingField, reasonJobType)
+			return
+		}
+		if len(m.Type) > maxGloomName {
+			g.refuse(gloom.InvalidType, reasonJobType)
 			return
 		}
 		g.join(gloomQueue(m.Type))

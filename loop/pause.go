@@ -39,7 +39,7 @@ func (s *session) pause() bool {
 
 // keep puts what a paused session has sent behind the rest.
 func (s *session) keep(in []byte) {
-	if s.behind += len(in); s.behind > keepPaused {
+	if s.behind += len(in); s.behind > max(keepPaused, s.keeps) {
 		s.end(errHasty)
 		return
 	}
@@ -60,8 +60,8 @@ func (r *reactor) resume() {
 	}
 }
 
-// resumeLater has another turn begin for those who are paused still, and for what else is left. What is run at once the
-// loop runs before it looks for what others have sent; this it does not.
+// resumeLater has another turn begin for those who are paused still, and for what else is left. What
+// is run at once the loop runs before it looks for what others have sent; this it does not.
 func (r *reactor) resumeLater() {
 	if len(r.paused)+len(r.behind)+len(r.mail)+len(r.dirty) == 0 || r.resuming {
 		return
@@ -77,7 +77,7 @@ func (r *reactor) resumeLater() {
 
 // goOn is resume for one session.
 func (r *reactor) goOn(s *session) {
-	s.paused = false
+	s.paused, s.keeps = false, 0
 	if !s.open() {
 		return
 	}

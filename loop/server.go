@@ -38,6 +38,8 @@ type Server struct {
 	late     throttle               // of the lines about reports that came too late
 	dumps    chan struct{}          // the right to have a DUMP in memory
 	statuses chan struct{}          // and a long STATUS
+	aside    chan struct{}          // the place of one DUMP that is not read, beside the turn
+	parses   chan struct{}          // the right to parse a large Gloom frame
 	reports  atomic.Int64           // long replies that nothing has been sent of yet
 	stopped  chan struct{}          // closed when the event loops have ended
 	feed     *feed                  // to the journal, nil without one
@@ -118,6 +120,8 @@ func newServer(o Options) (*Server, error) {
 		alarm:    make(chan struct{}, 1),
 		dumps:    make(chan struct{}, 1),
 		statuses: make(chan struct{}, 1),
+		aside:    make(chan struct{}, 1),
+		parses:   make(chan struct{}, maxParses),
 		stopped:  make(chan struct{}),
 		commits:  sync.NewCond(new(sync.Mutex)),
 	}

@@ -57,6 +57,7 @@ type session struct {
 	partial []byte      // an unfinished message
 	counted int         // of it, in the reactor's partials
 	behind  int         // of it, what has come while it was paused
+	keeps   int         // how much of that is kept, when it is more than keepPaused
 	looked  int         // what its requests have looked through beside the peer's, see pause.go
 	late    []byte      // acknowledgements that wait for the journal, see durable.go
 	marks   []mark      // for what

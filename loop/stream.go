@@ -1,6 +1,10 @@
 package loop
 
-import "time"
+import (
+	"cmp"
+	"slices"
+	"time"
+)
 
 // slowPeriod is how often connections with unsent bytes are looked at: gnet does
 // not say when a socket has drained.
@@ -14,6 +18,7 @@ const pieceSize = 256 << 10
 type stream struct {
 	pieces [][]byte
 	done   func() // called once, when it is sent or its session has ended; nil: nobody waits for that
+	aside  bool   // what waits for that is the place aside, see passTurn
 	moved  int64  // Mono of when the peer has last taken some of it
 	left   int    // unsent then
 	next   *stream
@@ -135,6 +140,7 @@ func (r *reactor) look() {
 	}
 	clear(r.slow[len(kept):])
 	r.slow = kept
+	r.passTurns()
 	r.relieve()
 	r.relieveStreams()
 	if len(kept) > 0 {
@@ -157,18 +163,14 @@ func (r *reactor) relieve() {
 	for _, s := range r.slow {
 		waits += s.piled()
 	}
-	for waits > r.server.mostUnsent() {
-		var worst *session
-		for _, s := range r.slow {
-			if s.open() && (worst == nil || s.piled() > worst.piled()) {
-				worst = s
-			}
-		}
-		if worst == nil {
-			return
-		}
-		waits -= worst.piled()
-		worst.end(errSlowReader)
+	if waits <= r.server.mostUnsent() {
+		return
+	}
+	open := slices.DeleteFunc(slices.Clone(r.slow), func(s *session) bool { return !s.open() })
+	slices.SortStableFunc(open, func(a, b *session) int { return cmp.Compare(b.piled(), a.piled()) })
+	for i := 0; i < len(open) && waits > r.server.mostUnsent(); i++ {
+		waits -= open[i].piled()
+		open[i].end(errSlowReader)
 	}
 }
 
@@ -180,10 +182,7 @@ func (r *reactor) relieveStreams() { r.makeRoom(0, 0) }
 // makeRoom is relieveStreams for so many bytes more, of those that have taken nothing for so
 // long. It says whether there is room.
 func (r *reactor) makeRoom(more int, stale int64) bool {
-	waits := more
-	for _, s := range r.slow {
-		waits += s.stream.bytes()
-	}
+	waits := more + r.unread()
 	for waits > r.server.mostUnsent() {
 		var stalest *session
 		streams := 0
@@ -201,6 +200,52 @@ func (r *reactor) makeRoom(more int, stale int64) bool {
 		stalest.end(errSlowReader)
 	}
 	return true
+}
+
+// unread is how many bytes are left of the streams whose end nobody waits for.
+func (r *reactor) unread() (n int) {
+	for _, s := range r.slow {
+		n += s.stream.bytes()
+	}
+	return n
+}
+
+// turnPatience is how long, in milliseconds, a peer may take none of its stream and keep the turn
+// from others.
+const turnPatience = 20
+
+// passTurns takes the turn from those who do not read while another may wait for it. Their streams
+// stay: among those whose end nobody waits for, when there is room, or in the one place aside, when
+// it is free. Else they keep the turn, see stuckTurn.
+func (r *reactor) passTurns() {
+	for _, s := range r.slow {
+		if r.server.reports.Load() == 0 {
+			return
+		}
+		if !s.open() || s.stream == nil || r.now.Mono-s.stream.moved < turnPatience {
+			continue
+		}
+		for st := s.stream; st != nil; st = st.next {
+			if st.done != nil && !st.aside {
+				r.passTurn(st)
+			}
+		}
+	}
+}
+
+func (r *reactor) passTurn(st *stream) {
+	done, aside := st.done, r.server.aside
+	if r.unread()+lengthOf(st.pieces) <= r.server.mostUnsent() {
+		st.done = nil
+	} else {
+		select {
+		case aside <- struct{}{}:
+			st.done, st.aside = func() { <-aside }, true
+		default:
+			return
+		}
+	}
+	done()
 }
 
 // count is how many streams there are from here on whose end nobody waits for.
@@ -225,7 +270,7 @@ func (r *reactor) patienceWith(st *stream) int64 {
 	limit := r.server.o.FrameTimeout.Milliseconds()
 	if r.server.reports.Load() > 0 {
 		for ; st != nil; st = st.next { // the one that keeps the turn may stand behind others
-			if st.done != nil {
+			if st.done != nil && !st.aside {
 				return min(limit, stuckTurn)
 			}
 		}

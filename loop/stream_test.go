@@ -3,7 +3,6 @@ package loop
 import (
 	"bytes"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -91,49 +90,52 @@ func TestDumpInPieces(t *testing.T) {
 }
 
 // TestDumpStuck: a peer that asks for a large DUMP and does not read is closed after
-// --frame-timeout, or sooner when another's DUMP has to wait for it, which is sent then. A long
-// STATUS does not wait for it.
+// --frame-timeout. It keeps nobody from theirs: where there is no room for it another place is, for
+// one; a second peer keeps the turn then, and is closed sooner when somebody waits for that.
 func TestDumpStuck(t *testing.T) {
-	w := newWorld(t, Options{FrameTimeout: 20 * time.Second, MaxFrame: 256 << 10, GloomMaxFrame: 256 << 10, MaxOutbound: 1 << 20})
-	client, lonely, stuck := w.join(0, periodic.Client), w.join(0, periodic.Client), w.join(0, periodic.Client)
-	client.fill(0, 2000)
-	client.functions(longStatus+1, "f%d")
-	stick := func(c *memConn, early, late int64) {
-		t.Helper()
-		c.room = 0
-		c.send(request(1, periodic.Dump))
-		w.await("a DUMP to be ready", func() bool { return c.s.stream != nil })
-		if c == stuck {
+	for jobs, places := range map[int]int{2000: 1, 5000: 2} {
+		w := newWorld(t, Options{FrameTimeout: 20 * time.Second, MaxFrame: 256 << 10, GloomMaxFrame: 256 << 10, MaxOutbound: 1 << 20})
+		client := w.join(0, periodic.Client)
+		client.fill(0, jobs)
+		var stuck []*memConn
+		for n := range places {
+			c := w.join(0, periodic.Client)
+			c.room = 0
+			c.send(request(1, periodic.Dump))
+			stuck = append(stuck, c)
+			w.await("a DUMP to be ready", func() bool { return c.s.stream != nil })
 			client.send(request(2, periodic.Dump))
-			c.send(request(2, periodic.Status))
+			w.advance(turnPatience - 1)
+			w.look()
 			if got := client.frames(); len(got) != 0 {
-				t.Fatal("two DUMPs are in memory at once")
+				t.Fatal("a DUMP does not wait for its turn")
+			}
+			w.advance(1)
+			w.look()
+			if n == 1 {
+				w.advance(stuckTurn - 1000)
+				if c.closed {
+					t.Fatal("it is closed too early")
+				}
+				w.advance(3000)
+			}
+			w.await("a DUMP while another is stuck", func() bool { return len(client.read) > jobs<<10 })
+			if got := client.frames(); len(got) != 1 || len(records(t, got[0])) != jobs {
+				t.Fatalf("%d frames while another is stuck, want a dump of %d", len(got), jobs)
+			}
+			if c.closed != (n == 1) {
+				t.Errorf("stuck peer %d is closed: %v", n, c.closed)
 			}
 		}
-		w.advance(early)
-		client.send(pings(1))
-		client.frames()
-		if c.closed {
-			t.Fatal("closed too early")
+		w.advance(20_000)
+		for i, c := range stuck {
+			if !c.closed {
+				t.Errorf("stuck peer %d is never closed", i)
+			}
 		}
-		w.advance(late)
-	}
-	stick(lonely, 19_000, 3000)
-	if !lonely.closed || w.closedFor(errSlowReader) != 1 {
-		t.Fatalf("closed: %v, %d slow readers are counted", lonely.closed, w.closedFor(errSlowReader))
-	}
-	stick(stuck, stuckTurn-1000, 3000)
-	if !stuck.closed || w.closedFor(errSlowReader) != 2 {
-		t.Fatalf("closed: %v, %d slow readers are counted", stuck.closed, w.closedFor(errSlowReader))
-	}
-	w.settle()
-	got := client.frames()
-	if len(got) != 1 || len(records(t, got[0])) != 2000+longStatus+1 {
-		t.Errorf("%d frames after the stuck peer was closed, want a dump", len(got))
-	}
-	client.send(request(3, periodic.Status))
-	if got := client.frames(); len(got) != 1 || strings.Count(string(got[0].Body), "\n") != longStatus+1 {
-		t.Errorf("%d frames, want a status", len(got))
+		if n := w.closedFor(errSlowReader); n != uint64(places) || len(w.aside)+len(w.dumps) != 0 {
+			t.Errorf("%d slow readers are counted; the places are taken: %d", n, len(w.aside)+len(w.dumps))
+		}
 	}
 }
 
