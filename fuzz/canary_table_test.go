@@ -36,7 +36,7 @@ var canaries = []canary{
 	{"a Disbatch node is told the result of another task", "loop/functions.go", "ending{d.Tag, d.Effect", "ending{h.last, d.Effect"},
 	{"a Disbatch task that its worker fails is done again", "loop/functions.go", "Kept: true, Deaths: 1}", "Kept: true, Deaths: 2}"},
 	{"a lock is held by one too many", "sched/locks.go", "case len(k.holders) >= count:", "case len(k.holders) > count:"},
-	{"a job that waits for a lock is not called", "sched/locks.go", "if len(k.holders) < count && (first", "if len(k.holders) < count-1 && (first"},
+	{"a job that waits for a lock is not called", "sched/locks.go", "\t\tk.open.push(line)\n", "\t\tif line.count > 1 {\n\t\t\tk.open.push(line)\n\t\t}\n"},
 	{"a stream loses every other chunk", "sched/listen.go", "\t\tsh.out = Delivery{To: a.peer.id, Tag: a.tag, Effect: Chunk, Data: data}\n", "\t\tif len(data)%2 == 0 {\n\t\t\tcontinue\n\t\t}\n\t\tsh.out = Delivery{To: a.peer.id, Tag: a.tag, Effect: Chunk, Data: data}\n"},
 	{"a broadcast stops at some who wait", "sched/broadcast.go", "\t\tsh.out.To, sh.out.Tag, sh.out.Effect = w.peer.id, s.tag, Broadcast\n", "\t\tif w.peer.id&1 == 1 && air.sent {\n\t\t\tbreak\n\t\t}\n\t\tsh.out.To, sh.out.Tag, sh.out.Effect = w.peer.id, s.tag, Broadcast\n"},
 	{"a full disk takes jobs in", "loop/periodic_worker.go", "if r.server.full() {", "if r.server.full() && await {"},
@@ -90,6 +90,10 @@ var canaries = []canary{
 	{"who is not understood is told nothing", "loop/periodic.go", "\t\tp.s.r.server.counters.truncated.Add(1)\n\t\tp.reply(f.MsgID, periodic.Unknown)\n", "\t\tp.s.r.server.counters.truncated.Add(1)\n"},
 	{"a restart counts as silence", "loop/dwork.go", "\th.now = h.server.now() // nobody could give a sign of life before\n", ""},
 	{"a task that a worker of another protocol does is done again", "sched/finish.go", "\t\tsh.finishTask(now, run.Slot, r, q, sink)\n", "\t\tsh.requeue(now, run.Slot, r, q, now.Wall, sink)\n"},
+	{"a worker that leaves with many jobs gives some back", "sched/departed.go", "\t\tif room = w.shard.giveAllBack(now, d, w, room, sink); room < 0 {\n", "\t\tif room = w.shard.giveAllBack(now, d, w, room, sink); room < -1 {\n"},
+	{"a broadcast to many ends with the first part", "sched/broadcast.go", "if room, over = sh.air(now, q, room, sink); over {", "if room, over = sh.air(now, q, room, sink); !over || over {"},
+	{"a crash leaves tasks with a worker that exits", "sched/exit.go", "known || e.name == \"\" {", "known || e.name != \"\" {"},
+	{"what is matched later is forgotten", "sched/match.go", "\t\tsh.unmatched = append(sh.unmatched, q)\n", ""},
 }
 
 // overlaid returns the file with the bug in it.

@@ -88,7 +88,7 @@ func (s *sim) holding(c *simConn, h heldJob) {
 	case n < 2:
 		r := &simRequest{cmd: periodic.Acquire, lock: lock, limit: 1 + s.rng.IntN(2)}
 		r.arrive = func() {
-			if r.job = j; !h.isLast() { // it hears that it has it no more, and says nothing more of it
+			if r.job = j; !h.isLast() && !s.again(h) { // it hears that it has it no more, and says nothing more of it
 				r.late = true
 				s.reports(h)
 				return
@@ -105,7 +105,7 @@ func (s *sim) holding(c *simConn, h heldJob) {
 	case n == 2:
 		r := &simRequest{cmd: periodic.Release, silent: s.era < "2023"}
 		r.arrive = func() {
-			if !h.isLast() {
+			if !h.isLast() && !s.again(h) {
 				return
 			}
 			delete(j.locks, lock)

@@ -31,8 +31,8 @@ func (j *simJob) steps(by int32, sure bool) {
 
 // counts is a worker's word about a job with a step to its count.
 func (s *sim) counts(c *simConn, h heldJob, by int32) {
-	if h.isLast() {
-		h.job.steps(by, s.holds(c, h.job))
+	if last := h.isLast(); last || s.again(h) {
+		h.job.steps(by, last && s.holds(c, h.job))
 	}
 }
 

@@ -92,6 +92,10 @@ func (s *sim) finishes(c *simConn, h heldJob, result string) {
 	s.reports(h)
 	j := h.job
 	if result = j.heard(c, result); !h.isLast() {
+		if s.again(h) {
+			j.results, j.stale = append(j.results, result), s.turn+1
+			s.doubt(j)
+		}
 		return
 	}
 	if s.holds(c, j) {
@@ -110,11 +114,11 @@ func (s *sim) finishes(c *simConn, h heldJob, result string) {
 func (s *sim) returns(c *simConn, h heldJob, at int64) {
 	s.reports(h)
 	j := h.job
-	if !h.isLast() {
+	if !h.isLast() && !s.again(h) {
 		return
 	}
 	j.failures++
-	if s.holds(c, j) {
+	if h.isLast() && s.holds(c, j) {
 		j.holder, j.turn = nil, s.turn
 		j.moves("")
 		if j.by == ofDisbatch && at == 0 {
@@ -130,7 +134,7 @@ func (s *sim) returns(c *simConn, h heldJob, at int64) {
 		return
 	}
 	j.stale = s.turn + 1
-	if s.mayHold(c, j) || j.lost {
+	if s.mayHold(c, j) || j.lost || !h.isLast() {
 		j.holder, j.keyed, j.notBefore, j.turn = nil, false, 0, s.turn
 		j.moves("")
 	}

@@ -45,6 +45,17 @@ func (h heldJob) isLast() bool {
 	return j.run == nil || j.run == h.run || j.holder == c && !c.gloom() && c.framing() == periodic.CRC
 }
 
+// again says whether what its worker says of a run may be about a later one: another time-out has passed, and the job
+// may have been given to it once more, which is on its way to it.
+func (s *sim) again(h heldJob) bool {
+	c := h.run.conn
+	if c.gloom() || c.framing() != periodic.CRC {
+		return false
+	}
+	least, _ := s.timeouts(h.job)
+	return c.slow || h.run.vague || s.server.Now().Mono >= h.run.began+least
+}
+
 // reports is a worker's last word about a run.
 func (s *sim) reports(h heldJob) {
 	run, c := h.run, h.run.conn

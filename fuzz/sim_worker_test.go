@@ -61,13 +61,13 @@ func (s *sim) declines(c *simConn, h heldJob) {
 	r.arrive = func() {
 		s.reports(h)
 		switch {
-		case !h.isLast():
-		case s.holds(c, j):
+		case !h.isLast() && !s.again(h):
+		case h.isLast() && s.holds(c, j):
 			j.holder, j.turn, j.keyed = nil, s.turn, j.by == ofPeriodic
 			j.moves("")
 			j.due = s.server.Now().Wall
 			j.record.at, j.record.dated = j.due/1000, true
-		case s.mayHold(c, j) || j.lost:
+		case s.mayHold(c, j) || j.lost || !h.isLast():
 			j.holder, j.keyed, j.turn, j.record.dated = nil, false, s.turn, false
 			j.moves("")
 			j.lost = true

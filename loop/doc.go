@@ -17,6 +17,30 @@
 // A turn is everything that one poll of the event loop brought. The clock is read
 // once a turn, when it begins.
 //
+// # Bounded turns
+//
+// Nobody waits for what one peer asks. What is done in one turn of an event loop has a bound that does
+// not depend on how much there is; the rest is done in the turns that follow, beside the loops, or by
+// the scheduler's Ticks, see package sched.
+//
+//	what a connection has sent     turnTime and turnBytes, all together allTime (engine.go)
+//	requests that look through much    lookTurn; their sessions are paused (pause.go)
+//	letters, jobs for who has caught up    turnDeliveries (reactor.go); the rest in the next turn
+//	bytes for sessions             mostUnsent, then only for whom little waits (reactor.go)
+//	a LOAD                         job by job, as it comes (periodic_dump.go)
+//	a DUMP, a long STATUS          encoded beside the loop, walkBatch slots a hold, sent piece by
+//	                               piece; who does not read it passes the turn on (stream.go)
+//	a Gloom frame over largeFrame  parsed beside the loop, its session paused (gloom_large.go)
+//	ids and types of Gloom         maxGloomName
+//	dwork                          a goroutine of its own; hubSlice a turn, maxDworkParts and
+//	                               --dwork-max-steal a request, maxDworkNames a Lookup
+//	kts46                          a goroutine of its own for long lists (kts46_large.go)
+//	all sessions                   looked through once a second (sweep), and to hang up on those
+//	                               for whom most waits (relieve, relievePartials)
+//
+// Inside of these bounds a message is copied as a whole, at most --max-frame bytes, and once for each
+// who is sent it; a job of another protocol that a Gloom peer is handed is made JSON in one piece.
+//
 // # Ownership
 //
 // A session and its buffers belong to its reactor's goroutine. What crosses

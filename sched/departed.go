@@ -151,6 +151,7 @@ func (sh *shard) depart(w *watch, room int) (left int) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	w.gone = true
+	sh.op(1)
 	if !w.ended {
 		sh.endWatch(w)
 	}
@@ -253,6 +254,7 @@ func (sh *shard) forgetAwait(now Time, p *Peer, ref JobRef, sink Sink) int {
 		return 1
 	}
 	done := 1 + len(sh.awaits[ref.Slot])
+	sh.op(done)
 	sh.keepAwaits(ref.Slot, r, func(a await) bool { return a.peer != p })
 	switch {
 	case !sh.s.rules[r.space].Owned:
