@@ -31,6 +31,9 @@ func (sh *shard) broadcast(now Time, job uint32, r *record, q *queue, sink Sink)
 // there are no more.
 func (sh *shard) air(now Time, q *queue, room int, sink Sink) (left int, over bool) {
 	air := q.air
+	if sh.halted {
+		return room - 1, true
+	}
 	r := sh.slab.at(air.job)
 	sh.out = Delivery{Effect: Broadcast}
 	sh.view(air.job, r, q, &sh.out.Job)
@@ -59,7 +62,10 @@ func (sh *shard) air(now Time, q *queue, room int, sink Sink) (left int, over bo
 			sh.out.Effect = WakeWith
 		}
 		sink.Deliver(&sh.out)
-		air.sent = true
+		if !air.sent {
+			air.sent = true
+			sh.counters.Broadcast++
+		}
 		if w.peer.class == byName { // it may say the name when the queue is broadcast no more
 			sh.remember(w, sh.out.Job.Name, s.tag, sh.graceEnd(now, r))
 		}
@@ -75,7 +81,6 @@ func (sh *shard) endAir(q *queue, sink Sink) int {
 	sh.stopAiring(q)
 	switch {
 	case air.sent:
-		sh.counters.Broadcast++
 		sh.end(air.job, r, q, Result, nil, sink)
 		return 1
 	case len(air.busy) > 0:
@@ -99,9 +104,10 @@ func (sh *shard) stopAiring(q *queue) {
 	q.running--
 }
 
-// airMore goes on with broadcasts, while jobs are handed out.
+// airMore goes on with broadcasts. When nothing is handed out any more, a job that somebody has got is
+// done, and any other is ready again.
 func (sh *shard) airMore(now Time, room int, sink Sink) int {
-	for room > 0 && len(sh.aired) > 0 && !sh.halted {
+	for room > 0 && len(sh.aired) > 0 {
 		q := sh.aired[0]
 		over := q.air == nil // its job was removed
 		if !over {

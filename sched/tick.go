@@ -55,7 +55,7 @@ func (sh *shard) tickRest(now Time, sink Sink) (next Time, more bool) {
 	sh.freeSuccessors(now, until, sink)
 	sh.takeApart(until, sink)
 	sh.forgetOld(now, until)
-	left := len(sh.told) + len(sh.unmatched) + count(len(sh.aired) > 0 && !sh.halted) + len(sh.searches) + len(sh.freeing) + len(sh.dropped)
+	left := len(sh.told) + len(sh.unmatched) + len(sh.aired) + len(sh.searches) + len(sh.freeing) + len(sh.dropped)
 	return sh.nextDue(), sh.mu.ops >= until || left > 0
 }
 

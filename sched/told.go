@@ -3,7 +3,7 @@ package sched
 import "bytes"
 
 // telling is the end of a job of which very many, or with very much, are still to be told: the job is
-// gone, and its name is free. A peer that leaves meanwhile is not told.
+// gone, and its name is free. A delivery to a peer that has left meanwhile finds no session.
 type telling struct {
 	out Delivery
 	ref JobRef
