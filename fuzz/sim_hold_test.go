@@ -136,6 +136,7 @@ func (s *sim) returns(c *simConn, h heldJob, at int64) {
 	j.stale = s.turn + 1
 	if s.mayHold(c, j) || j.lost || !h.isLast() {
 		j.holder, j.keyed, j.notBefore, j.turn = nil, false, 0, s.turn
+		j.lost = j.lost || !h.isLast() // another may have it
 		j.moves("")
 	}
 	j.record.dated = false

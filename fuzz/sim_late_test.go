@@ -49,7 +49,7 @@ func (h heldJob) isLast() bool {
 // may have been given to it once more, which is on its way to it.
 func (s *sim) again(h heldJob) bool {
 	c := h.run.conn
-	if c.gloom() || c.framing() != periodic.CRC {
+	if c.gloom() || c.framing() != periodic.CRC || h.job.untimed() {
 		return false
 	}
 	least, _ := s.timeouts(h.job)

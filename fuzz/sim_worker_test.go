@@ -119,7 +119,7 @@ func (s *sim) waitsUnread(j *simJob) bool {
 
 // mayHaveUnread is waitsUnread for one of the workers.
 func (s *sim) mayHaveUnread(c *simConn, j *simJob) bool {
-	if !c.slow || !c.serving(s, j.queue) {
+	if !c.slow || !c.serving(s, j.queue) && c.quit[j.queue] == 0 { // it may have been given it before it quit
 		return false
 	}
 	for _, r := range c.requests {
