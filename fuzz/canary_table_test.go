@@ -92,7 +92,6 @@ var canaries = []canary{
 	{"a task that a worker of another protocol does is done again", "sched/finish.go", "\t\tsh.finishTask(now, run.Slot, r, q, sink)\n", "\t\tsh.requeue(now, run.Slot, r, q, now.Wall, sink)\n"},
 	{"a worker that leaves with many jobs gives some back", "sched/departed.go", "\t\tif room = w.shard.giveAllBack(now, d, w, room, sink); room < 0 {\n", "\t\tif room = w.shard.giveAllBack(now, d, w, room, sink); room < -1 {\n"},
 	{"a broadcast to many ends with the first part", "sched/broadcast.go", "if room, over = sh.air(now, q, room, sink); over {", "if room, over = sh.air(now, q, room, sink); !over || over {"},
-	{"a crash leaves tasks with a worker that exits", "sched/exit.go", "known || e.name == \"\" {", "known || e.name != \"\" {"},
 	{"what is matched later is forgotten", "sched/match.go", "\t\tsh.unmatched = append(sh.unmatched, q)\n", ""},
 }
 

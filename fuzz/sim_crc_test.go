@@ -94,6 +94,7 @@ func (s *sim) holding(c *simConn, h heldJob) {
 				return
 			}
 			r.run = h
+			h.run.vague = h.run.vague || !s.holds(c, j) // it is reported by this, and may come again ahead of the answer
 			j.asks++
 		}
 		// It waits for the answer: one that is refused says nothing more of the job.
