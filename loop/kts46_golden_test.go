@@ -84,7 +84,7 @@ const ktsV1Head = `# The captured conversation of the original clients with the 
 
 // TestKtsGoldenV1 plays codec/kts46/testdata/v1.txt.
 func TestKtsGoldenV1(t *testing.T) {
-	s := &ktsScript{ktsRig: newKtsRig(t, Kts46Options{Timeout: time.Second, TimeoutUnit: KtsSeconds}), why: map[int]string{
+	s := &ktsScript{ktsRig: newKtsRig(t, Kts46Options{Timeout: time.Second}), why: map[int]string{
 		0:  "the greeting is Treadle's own",
 		13: "an unknown state is refused",
 		37: "the task that the worker holds is not lost: it is put back and handed out again",

@@ -15,8 +15,9 @@ type Kts46Options struct {
 	Listen, JSON []string
 	// Timeout is how often workers are told to report; default 5 s.
 	Timeout time.Duration
-	// TimeoutUnit is the unit in which version 1 is told: "ms" (default), as the
-	// document says, or "s", as the original worker reads it.
+	// TimeoutUnit is the unit in which workers of version 1 are told: "s" (default), as
+	// the original worker reads it, or "ms", as the document says. With milliseconds an
+	// original worker sleeps 5,000 s between reports.
 	TimeoutUnit string
 	// RestartAfter is the silence of a worker after which its task is queued again;
 	// default 0, never: supervisors outside see to it.
@@ -27,8 +28,8 @@ type Kts46Options struct {
 
 // Units of Kts46Options.TimeoutUnit.
 const (
-	KtsMilliseconds = "ms"
 	KtsSeconds      = "s"
+	KtsMilliseconds = "ms"
 )
 
 const (
@@ -47,7 +48,7 @@ func (o *Kts46Options) fillDefaults(host string) {
 		o.JSON = []string{"tcp://" + net.JoinHostPort(host, "46400")}
 	}
 	setDefault(&o.Timeout, defaultKtsTimeout)
-	setDefault(&o.TimeoutUnit, KtsMilliseconds)
+	setDefault(&o.TimeoutUnit, KtsSeconds)
 }
 
 func (o *Kts46Options) validate() error {
@@ -55,7 +56,7 @@ func (o *Kts46Options) validate() error {
 	case o.Timeout < minKtsTimeout || o.Timeout > maxKtsTimeout:
 		return badOption("kts46-timeout", "%v is not between %v and %v", o.Timeout, minKtsTimeout, maxKtsTimeout)
 	case o.TimeoutUnit != KtsMilliseconds && o.TimeoutUnit != KtsSeconds:
-		return badOption("kts46-timeout-unit", "%q is neither ms nor s", o.TimeoutUnit)
+		return badOption("kts46-timeout-unit", "%q is neither s nor ms", o.TimeoutUnit)
 	case o.RestartAfter < 0:
 		return badOption("kts46-restart-after", "a time cannot be negative")
 	}
@@ -89,9 +90,9 @@ func (o *Kts46Options) databases() ([]ktsDatabase, error) {
 
 // timeoutV1 is the time between reports in the unit that version 1 is told, rounded up.
 func (o *Kts46Options) timeoutV1() int64 {
-	unit := time.Millisecond
-	if o.TimeoutUnit == KtsSeconds {
-		unit = time.Second
+	unit := time.Second
+	if o.TimeoutUnit == KtsMilliseconds {
+		unit = time.Millisecond
 	}
 	return int64((o.Timeout + unit - 1) / unit)
 }

@@ -343,8 +343,8 @@ func TestKtsTimeout(t *testing.T) {
 		o    Kts46Options
 		want int64
 	}{
-		{Kts46Options{}, 5000}, {Kts46Options{TimeoutUnit: KtsSeconds}, 5},
-		{Kts46Options{Timeout: 1500 * time.Millisecond, TimeoutUnit: KtsSeconds}, 2}, {Kts46Options{Timeout: time.Minute}, 60000},
+		{Kts46Options{}, 5}, {Kts46Options{TimeoutUnit: KtsMilliseconds}, 5000},
+		{Kts46Options{Timeout: 1500 * time.Millisecond}, 2}, {Kts46Options{Timeout: time.Minute, TimeoutUnit: KtsMilliseconds}, 60000},
 	} {
 		r := newKtsRig(t, f.o)
 		r.does("createProject", "p")

@@ -48,7 +48,7 @@ type serveCmd struct {
 	DworkRemember time.Duration `default:"0s" placeholder:"TIME" help:"How long complete tasks can be looked up; 0s: not at all (default: ${default})."`
 
 	Kts46Timeout      time.Duration `name:"kts46-timeout" default:"5s" placeholder:"TIME" help:"How often a kts46 worker is told to report (default: ${default})."`
-	Kts46TimeoutUnit  string        `name:"kts46-timeout-unit" enum:"ms,s" default:"ms" help:"Unit in which version 1 is told that: ms as its document says, or s as its original worker reads it (default: ${default})."`
+	Kts46TimeoutUnit  string        `name:"kts46-timeout-unit" enum:"s,ms" default:"s" help:"Unit in which version 1 is told that: s as its original worker reads it, or ms as its document says (default: ${default})."`
 	Kts46RestartAfter time.Duration `name:"kts46-restart-after" default:"0s" placeholder:"TIME" help:"Silence of a worker after which its task is queued again; 0s: never, as a supervisor outside sees to it (default: ${default})."`
 	Kts46Databases    []string      `name:"kts46-databases" placeholder:"HOST:PORT" help:"Databases that version 2 names to its workers; the original ones use the first (default: none)."`
 

@@ -45,7 +45,7 @@ def main():
 
     # A worker dies with its task; the supervisor sees how old its last update is.
     dead = s.getJob("dead")
-    assert dead["type"] == "simulation" and dead["job"] == "north" and dead["timeout"] == 5000, dead
+    assert dead["type"] == "simulation" and dead["job"] == "north" and dead["timeout"] == 5, dead
     assert isinstance(dead["lastUpdate"], datetime.datetime) and dead["lastUpdate"].microsecond == 0
     (task,) = s.getCurrentTasks()
     assert task == {"workerId": "dead", "project": "traffic", "job": "north", "lastUpdate": dead["lastUpdate"]}, task
