@@ -145,7 +145,7 @@ func (b *ktsBook) requeue(t *ktsTask, first bool) {
 func (b *ktsBook) finish(j *ktsJob, k int) {
 	j.tasks[k] = ktsTask{}
 	if k == 0 {
-		j.done += j.batch
+		j.done = min(j.done+j.batch, j.total)
 	} else {
 		j.left[k] = false
 	}

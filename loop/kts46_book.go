@@ -57,7 +57,7 @@ const (
 	// projects' results go, know no longer ones.
 	maxKtsName = 255
 	// maxKtsJobs bounds projects and jobs together; each takes about 500 bytes here, and
-	// about 300 of getServerStatus, which is made in memory.
+	// about 700 of getServerStatus, which is made in memory.
 	maxKtsJobs = 1 << 17
 )
 
@@ -80,7 +80,7 @@ type ktsJob struct {
 
 // ktsProgress is what changes about a job, as the journal has it.
 type ktsProgress struct {
-	Done     int64  `json:"done"` // steps, counted by whole batches
+	Done     int64  `json:"done"` // steps, counted by whole batches up to the job's total
 	Running  bool   `json:"running,omitempty"`
 	Finished bool   `json:"finished,omitempty"`
 	Left     ktsSet `json:"left,omitempty"` // kinds to be done behind the simulation
@@ -127,10 +127,26 @@ func (j *ktsJob) start(left ktsSet) {
 	j.progress.Running, j.progress.Left = true, left
 }
 
+// steps is how many steps are done. A journal of an older version may count the whole of
+// the last batch.
+func (j *ktsJob) steps() int64 { return min(j.progress.Done, j.total) }
+
+// flags are the kinds of statistics that are done. The one task of version 1 does them all.
+func (j *ktsJob) flags() ktsSet {
+	left := j.progress.Left & ktsV2End
+	switch {
+	case j.progress.Finished:
+		return ktsV2End
+	case left == 0:
+		return 0
+	}
+	return ktsV2End &^ left
+}
+
 // count notes that a task is done.
 func (j *ktsJob) count(k ktsKind) {
 	if k == ktsSimulation {
-		j.progress.Done += j.batch
+		j.progress.Done = min(j.progress.Done+j.batch, j.total)
 		return
 	}
 	if j.progress.Left &^= 1 << k; j.progress.Left == 0 {

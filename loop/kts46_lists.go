@@ -47,6 +47,8 @@ func (h *ktsHub) current() (all []ktsHolding, err error) {
 type ktsStanding struct {
 	name        string
 	done, total int64  // steps
+	flags       ktsSet // kinds of statistics that are done
+	finished    bool
 	queued      ktsSet // tasks that nobody holds
 }
 
@@ -60,7 +62,7 @@ type ktsListed struct {
 func (p *ktsProject) listed() ktsListed {
 	l := ktsListed{p.name, make([]ktsStanding, 0, len(p.jobs))}
 	for _, j := range p.jobs {
-		s := ktsStanding{name: j.name, done: j.progress.Done, total: j.total}
+		s := ktsStanding{name: j.name, done: j.steps(), total: j.total, flags: j.flags(), finished: j.progress.Finished}
 		for k, t := range j.tasks {
 			if t != nil && t.holder == nil {
 				s.queued |= 1 << k
@@ -134,12 +136,15 @@ func (h *ktsHub) xmlProjectStatus(_ []any, s []string) (any, error) {
 	return l.appendStatus([]any{}), err
 }
 
-// appendStatus lists a project's jobs; for one without any, an entry that says so.
+// appendStatus lists a project's jobs; for one without any, an entry that says so. The
+// original of January 2011 has total, the later ones totalSteps and the four flags.
 func (l ktsListed) appendStatus(all []any) []any {
 	for _, j := range l.jobs {
 		all = append(all, kts46.Struct{
 			{Name: "project", Value: l.name}, {Name: "name", Value: j.name},
-			{Name: "done", Value: j.done}, {Name: "total", Value: j.total},
+			{Name: "done", Value: j.done}, {Name: "total", Value: j.total}, {Name: "totalSteps", Value: float64(j.total)},
+			{Name: "basicStatistics", Value: j.flags.has(ktsBasicStatistics)}, {Name: "idleTimes", Value: j.flags.has(ktsIdleTimes)},
+			{Name: "throughput", Value: j.flags.has(ktsThroughput)}, {Name: "fullStatistics", Value: j.finished},
 		})
 	}
 	if len(l.jobs) == 0 {

@@ -158,7 +158,7 @@ func (s *ktsSim) get(w *simWorker) {
 func (s *ktsSim) finished(w *simWorker) {
 	j := s.jobs[w.job]
 	if w.kind == "simulation" {
-		j.done += j.batch
+		j.done = min(j.done+j.batch, j.total)
 	} else {
 		j.ends[w.kind] = true
 	}

@@ -29,7 +29,7 @@ func TestKtsBatches(t *testing.T) {
 	}
 	r.does("runJob", "p", "a") // it is done: nothing is queued
 	r.wantJob("w", "")
-	if got, want := r.does("getJobStatus", "p", "a"), "p.a: 1 (12/10)."; got != want {
+	if got, want := r.does("getJobStatus", "p", "a"), "p.a: 1 (10/10)."; got != want {
 		t.Errorf("the status is %v, want %v", got, want)
 	}
 	st := r.server.sched.Stats()
@@ -258,7 +258,8 @@ func TestKtsProjects(t *testing.T) {
 	r.faults("<class 'kts46.mongodb.StorageException'>:Couldn't add job 'a' to project 'p' because it already exists.", "addJob", "p", "a", definition(0, 1, 5))
 	is(true, "jobExists", "p", "a")
 	is("[a b]", "getJobsList", "p")
-	is("[[{project p} {name a} {done 0} {total 0}] [{project p} {name b} {done 0} {total 10}]]", "getProjectStatus", "p")
+	const flags = " {basicStatistics false} {idleTimes false} {throughput false} {fullStatistics false}]"
+	is("[[{project p} {name a} {done 0} {total 0} {totalSteps 0}"+flags+" [{project p} {name b} {done 0} {total 10} {totalSteps 10}"+flags+"]", "getProjectStatus", "p")
 	is("p.b: 0 (0/10).", "getJobStatus", "p", "b")
 	is(1, "getNewJobId", "p")
 	is(2, "getNewJobId", "p")

@@ -57,6 +57,7 @@ var ktsCalls = map[string]ktsCall{
 	"getJobsList":      {1, 1, (*ktsHub).xmlJobsList},
 	"getProjectStatus": {1, 1, (*ktsHub).xmlProjectStatus},
 	"getServerStatus":  {0, 0, (*ktsHub).xmlServerStatus},
+	"getJobStatistics": {3, 2, (*ktsHub).xmlJobStatistics},
 }
 
 // serveXML answers a call of version 1: always with 200 and XML, unless HTTP itself is
@@ -262,7 +263,25 @@ func (h *ktsHub) xmlJobStatus(_ []any, s []string) (any, error) {
 	}
 	part := 1.0
 	if j.total > 0 {
-		part = min(float64(j.progress.Done)/float64(j.total), 1)
+		part = float64(j.steps()) / float64(j.total)
 	}
-	return fmt.Sprintf("%s.%s: %.4g (%d/%d).", s[0], s[1], part, j.progress.Done, j.total), nil
+	return fmt.Sprintf("%s.%s: %.4g (%d/%d).", s[0], s[1], part, j.steps(), j.total), nil
+}
+
+// xmlJobStatistics answers with the statistics that the original gives a new job: the
+// results of the workers never come here. An unknown project or job has none.
+func (h *ktsHub) xmlJobStatistics(args []any, s []string) (any, error) {
+	j, err := h.job(s[0], s[1])
+	if err != nil {
+		return kts46.Struct{}, nil //nolint:nilerr // the original hides it too
+	}
+	idle := kts46.Struct{}
+	if args[2] != true { // its values are not asked for
+		idle = kts46.Struct{{Name: "values", Value: nil}}
+	}
+	return kts46.Struct{
+		{Name: "average", Value: nil}, {Name: "stdeviation", Value: nil}, {Name: "averageSpeed", Value: nil}, {Name: "idleTimes", Value: idle},
+		{Name: "thoughput", Value: []any{}}, // the spelling of version 1
+		{Name: "throughput", Value: []any{}}, {Name: "finished", Value: j.progress.Finished},
+	}, nil
 }

@@ -3,6 +3,7 @@ package kts46
 import (
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"strings"
 	"testing"
@@ -169,6 +170,18 @@ func TestWriteText(t *testing.T) {
 		v, err := ReadAnswer(strings.NewReader(string(AppendAnswer(nil, text))))
 		if err != nil || v != want {
 			t.Errorf("%q came back as %q, %v; want %q", text, v, err, want)
+		}
+	}
+}
+
+// TestWriteDoubles: numbers are written as Python writes them.
+func TestWriteDoubles(t *testing.T) {
+	for v, want := range map[float64]string{
+		0: "0.0", 36000: "36000.0", 3600000: "3600000.0", -1: "-1.0", 0.25: "0.25", 1e-4: "0.0001", 1e-5: "1e-05",
+		1e15: "1000000000000000.0", 1e16: "1e+16", 1.5e300: "1.5e+300", math.NaN(): "nan", math.Inf(1): "inf", math.Inf(-1): "-inf",
+	} {
+		if got := string(AppendAnswer(nil, v)); !strings.Contains(got, "<double>"+want+"</double>") {
+			t.Errorf("%v is written %s, want %s", v, got, want)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package kts46
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"unicode/utf8"
 )
@@ -57,7 +58,7 @@ func appendValue(dst []byte, v any) []byte {
 		dst = append(dst, "</int></value>\n"...)
 	case float64:
 		dst = append(dst, "<value><double>"...)
-		dst = strconv.AppendFloat(dst, v, 'g', -1, 64)
+		dst = appendDouble(dst, v)
 		dst = append(dst, "</double></value>\n"...)
 	case bool:
 		digit := byte('0')
@@ -87,6 +88,25 @@ func appendValue(dst []byte, v any) []byte {
 		panic(fmt.Sprintf("BUG: a %T is no value of XML-RPC", v))
 	}
 	return dst
+}
+
+// appendDouble writes a number as Python does: with an exponent from 1e16 on, and with a
+// point without one.
+func appendDouble(dst []byte, v float64) []byte {
+	size := math.Abs(v)
+	switch {
+	case math.IsNaN(v):
+		return append(dst, "nan"...)
+	case math.IsInf(v, 1):
+		return append(dst, "inf"...)
+	case math.IsInf(v, -1):
+		return append(dst, "-inf"...)
+	case size != 0 && (size < 1e-4 || size >= 1e16):
+		return strconv.AppendFloat(dst, v, 'e', -1, 64)
+	case v == math.Trunc(v):
+		return strconv.AppendFloat(dst, v, 'f', 1, 64)
+	}
+	return strconv.AppendFloat(dst, v, 'f', -1, 64)
 }
 
 // appendText escapes what would not be read back as it is; a character that XML has no

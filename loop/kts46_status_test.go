@@ -1,0 +1,93 @@
+package loop
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"treadle/codec/kts46"
+)
+
+// flags are the statistics flags of a job as getServerStatus shows them, the true ones in
+// the order of the wire.
+func (r *ktsRig) flags(job string) string {
+	r.t.Helper()
+	all, _ := r.does("getServerStatus").([]any)
+	for _, e := range all {
+		s := e.(kts46.Struct)
+		if s.Get("name") != job {
+			continue
+		}
+		var on []string
+		for _, flag := range []string{"basicStatistics", "idleTimes", "throughput", "fullStatistics"} {
+			if s.Get(flag) == true {
+				on = append(on, flag)
+			}
+		}
+		return strings.Join(on, " ")
+	}
+	r.t.Fatalf("getServerStatus does not show %s", job)
+	return ""
+}
+
+// TestKtsFlags: the statistics flags that the original web interface shows follow the tasks
+// of either version, and an abort does not clear them.
+func TestKtsFlags(t *testing.T) {
+	r := newKtsRig(t, Kts46Options{})
+	r.does("createProject", "p")
+	r.does("addJob", "p", "one", definition(1, 1, 1))
+	r.does("addJob", "p", "two", definition(1, 1, 1))
+	want := func(job, flags string) {
+		t.Helper()
+		if got := r.flags(job); got != flags {
+			t.Errorf("the flags of %s are %q, want %q", job, got, flags)
+		}
+	}
+	want("one", "")
+	r.does("runJob", "p", "one")
+	r.report(r.wantJob("w", "one simulation"), "finished")
+	want("one", "")
+	r.report(r.wantJob("w", "one statistics"), "finished")
+	want("one", "basicStatistics idleTimes throughput fullStatistics")
+
+	do := func(kind string) {
+		t.Helper()
+		sig := r.sigOf(r.json("getTask", "v", []string{kind}))
+		r.wants(ktsQuoted, "taskFinished", "v", r.sigOf(r.json("acceptTask", "v", sig)))
+	}
+	r.wants(ktsQuoted, "addTask", "p", "two")
+	want("two", "")
+	do("simulation")
+	want("two", "")
+	do("idleTimes")
+	want("two", "idleTimes")
+	r.wants("2", "abortTask", "p", "two")
+	want("two", "idleTimes")
+	r.wants(ktsQuoted, "addTask", "p", "two")
+	do("basicStatistics")
+	want("two", "basicStatistics idleTimes")
+	do("throughput")
+	want("two", "basicStatistics idleTimes throughput fullStatistics")
+}
+
+// TestKtsJobStatistics: getJobStatistics answers with the document that a new job has,
+// since the results are not Treadle's; an unknown project or job has none.
+func TestKtsJobStatistics(t *testing.T) {
+	r := newKtsRig(t, Kts46Options{})
+	r.does("createProject", "p")
+	r.does("addJob", "p", "a", definition(0, 1, 1))
+	want := func(statistics string, args ...any) {
+		t.Helper()
+		if got := fmt.Sprint(r.does("getJobStatistics", args...)); got != statistics {
+			t.Errorf("getJobStatistics%q: %s, want %s", args, got, statistics)
+		}
+	}
+	const empty = "{average <nil>} {stdeviation <nil>} {averageSpeed <nil>} {idleTimes [{values <nil>}]} {thoughput []} {throughput []}"
+	want("["+empty+" {finished false}]", "p", "a", false)
+	r.does("runJob", "p", "a")
+	r.report(r.wantJob("w", "a statistics"), "finished")
+	want("["+empty+" {finished true}]", "p", "a", false)
+	want("[]", "p", "b", false)
+	want("[]", "q", "a", true)
+	r.faults("takes exactly 4 arguments (3 given)", "getJobStatistics", "p", "a")
+}
