@@ -39,6 +39,7 @@ type ktsJob struct {
 	running, finished bool
 	left              [5]bool // kinds to be done behind the simulation
 	tasks             [5]ktsTask
+	version           int // whose workers alone are given its batches; 0: not decided
 }
 
 // ktsTask is one task, if it is there; a zero holder holds nothing.
@@ -50,6 +51,7 @@ type ktsTask struct {
 	revision    int64 // Unix milliseconds; 0: it was given a new one just now
 	before      int64 // the one before that
 	seen        int64 // Mono of the last sign of life
+	line        int   // of a batch: the version whose line it was put in; 0: that of both
 }
 
 func newKtsBook() *ktsBook {
@@ -93,7 +95,7 @@ func (b *ktsBook) plan(j *ktsJob) {
 		if wanted && !j.tasks[k].there {
 			b.made++
 			b.back++
-			j.tasks[k] = ktsTask{there: true, made: b.made, place: b.back}
+			j.tasks[k] = ktsTask{there: true, made: b.made, place: b.back, line: j.version}
 		}
 	}
 }
@@ -129,9 +131,14 @@ func (j *ktsJob) abort() (n int) {
 	return n
 }
 
-// requeue puts a held task back in line.
-func (b *ktsBook) requeue(t *ktsTask, first bool) {
+// requeue puts a held task of a job back in line. A batch for one version is made anew when
+// it was in the line of both.
+func (b *ktsBook) requeue(j *ktsJob, t *ktsTask, first bool) {
 	t.holder, t.accepted = 0, false
+	if t == &j.tasks[0] && t.line != j.version {
+		b.made++
+		t.made, t.line = b.made, j.version
+	}
 	if first {
 		b.front--
 		t.place = b.front
@@ -155,14 +162,26 @@ func (b *ktsBook) finish(j *ktsJob, k int) {
 	b.plan(j)
 }
 
-// first lists the tasks of kinds that may be handed out next: one, unless several came in
-// line at once.
-func (b *ktsBook) first(kinds []int) (best []*ktsTask) {
+// decide notes that a worker of a version has accepted a task: with a first batch all
+// later ones are for that version.
+func (b *ktsBook) decide(j *ktsJob, k int, v2 bool) {
+	if k != 0 || j.version != 0 {
+		return
+	}
+	j.version = 1
+	if v2 {
+		j.version = 2
+	}
+}
+
+// first lists the tasks of kinds that may be handed out to a version next: one, unless
+// several came in line at once.
+func (b *ktsBook) first(kinds []int, v2 bool) (best []*ktsTask) {
 	least := int64(math.MaxInt64)
 	for _, j := range b.sorted() {
 		for _, k := range kinds {
 			t := &j.tasks[k]
-			if !t.there || t.holder != 0 || t.place > least {
+			if !t.there || t.holder != 0 || t.place > least || k == 0 && j.version == map[bool]int{false: 2, true: 1}[v2] {
 				continue
 			}
 			if t.place < least {
@@ -292,8 +311,8 @@ func (s *sim) ktsExpired() {
 	}
 	place := s.kts.back + 1 // the same for all: which was first is by chance
 	for w := range s.kts.tops {
-		if _, t, _ := s.kts.held(w); t != nil && s.server.Now().Mono-t.seen >= s.restartAfter.Milliseconds() {
-			s.kts.requeue(t, false)
+		if j, t, _ := s.kts.held(w); t != nil && s.server.Now().Mono-t.seen >= s.restartAfter.Milliseconds() {
+			s.kts.requeue(j, t, false)
 			t.place = place
 			s.kts.changes++
 			s.say("w%d is silent", w)

@@ -97,7 +97,7 @@ func ktsWorkerOf(f *ktsFlight) int {
 // ktsGets is a worker's asking for work: it returns what it may be given.
 func (s *sim) ktsGets(f *ktsFlight) []*ktsTask {
 	worker, kinds := ktsWorkerOf(f), ktsDoes[false]
-	_, t, _ := s.kts.held(worker)
+	j, t, _ := s.kts.held(worker)
 	if f.v2 {
 		if t != nil {
 			f.want = `{"type":"WorkerHasTask"}`
@@ -109,9 +109,9 @@ func (s *sim) ktsGets(f *ktsFlight) []*ktsTask {
 		}
 	} else if t != nil {
 		s.kts.changes++
-		s.kts.requeue(t, false)
+		s.kts.requeue(j, t, false)
 	}
-	given := s.kts.first(kinds)
+	given := s.kts.first(kinds, f.v2)
 	if s.stopping {
 		given = nil // nothing is handed out
 	}
@@ -134,6 +134,9 @@ func (s *sim) ktsGiven(f *ktsFlight, given []*ktsTask) {
 		t.before, t.revision = t.revision, 0
 		if s.kts.agrees(v) {
 			j, _, k := s.kts.held(worker)
+			if !f.v2 {
+				s.kts.decide(j, k, false)
+			}
 			f.want = fmt.Sprintf("%s/%s %s %s", j.project, j.name, ktsKinds[k], ktsAwaits)
 			s.handed++
 			return
@@ -166,7 +169,7 @@ func (s *sim) ktsReported1(f *ktsFlight) {
 		f.want = ktsAwaits
 	case "abort":
 		s.kts.changes++
-		s.kts.requeue(t, false)
+		s.kts.requeue(j, t, false)
 	default:
 		s.kts.changes++
 		s.kts.finish(j, k)
@@ -190,13 +193,14 @@ func (s *sim) ktsReported2(f *ktsFlight) {
 	switch f.method {
 	case "rejectTask":
 		s.kts.changes++
-		s.kts.requeue(t, true)
+		s.kts.requeue(j, t, true)
 	case "taskFinished":
 		s.kts.changes++
 		s.kts.finish(j, k)
 		s.done++
 	default:
 		s.ktsTouched(t)
+		s.kts.decide(j, k, true)
 		t.accepted = true
 		f.want = `{"sig":"` + ktsAwaits + `"}`
 	}
@@ -212,11 +216,11 @@ func (s *sim) ktsRestarts(f *ktsFlight) {
 	} else {
 		stamp = string(f.args[1].(kts46.DateTime))
 	}
-	_, t, _ := s.kts.held(worker)
+	j, t, _ := s.kts.held(worker)
 	restarted := t != nil && ktsStampOf(t.revision, f.v2).text == stamp
 	if restarted {
 		s.kts.changes++
-		s.kts.requeue(t, false)
+		s.kts.requeue(j, t, false)
 	}
 	f.want = fmt.Sprint(restarted)
 	if f.v2 {

@@ -14,23 +14,34 @@ import (
 // ktsKind is a kind of task. Each has a queue of its own.
 type ktsKind uint8
 
-// The kinds: the batches of a simulation, the one task behind them that version 1 knows,
-// and the three of version 2.
+// The kinds: batches of a simulation that workers of both versions may be given, the one task
+// behind them that version 1 knows, the three of version 2, and batches for one version. The
+// journal has the numbers.
 const (
 	ktsSimulation ktsKind = iota
 	ktsStatistics
 	ktsBasicStatistics
 	ktsIdleTimes
 	ktsThroughput
+	ktsSimulationV1
+	ktsSimulationV2
 	ktsKinds
 )
 
-var ktsNames = [ktsKinds]string{"simulation", "statistics", "basicStatistics", "idleTimes", "throughput"}
+var (
+	ktsNames  = [ktsKinds]string{"simulation", "statistics", "basicStatistics", "idleTimes", "throughput", "simulation", "simulation"}
+	ktsQueues = [ktsKinds]string{ktsSimulationV1: "kts46.simulation.v1", ktsSimulationV2: "kts46.simulation.v2"}
+)
 
 func (k ktsKind) String() string { return ktsNames[k] }
 
 // queue is the kind's in the scheduler.
-func (k ktsKind) queue() []byte { return []byte("kts46." + ktsNames[k]) }
+func (k ktsKind) queue() []byte {
+	if q := ktsQueues[k]; q != "" {
+		return []byte(q)
+	}
+	return []byte("kts46." + ktsNames[k])
+}
 
 // ktsSet is a set of kinds, a bit each.
 type ktsSet uint8
@@ -46,9 +57,10 @@ func (s ktsSet) has(k ktsKind) bool { return s&(1<<k) != 0 }
 
 // The kinds that each version's workers are given, and that end a job which it started.
 var (
-	ktsV1, ktsV1End = ktsSetOf(ktsSimulation, ktsStatistics), ktsSetOf(ktsStatistics)
+	ktsV1, ktsV1End = ktsSetOf(ktsSimulation, ktsSimulationV1, ktsStatistics), ktsSetOf(ktsStatistics)
 	ktsV2End        = ktsSetOf(ktsBasicStatistics, ktsIdleTimes, ktsThroughput)
-	ktsV2           = ktsSetOf(ktsSimulation) | ktsV2End
+	ktsV2           = ktsSetOf(ktsSimulation, ktsSimulationV2) | ktsV2End
+	ktsBatches      = ktsSetOf(ktsSimulation, ktsSimulationV1, ktsSimulationV2)
 )
 
 // Bounds of the book.
@@ -84,6 +96,9 @@ type ktsProgress struct {
 	Running  bool   `json:"running,omitempty"`
 	Finished bool   `json:"finished,omitempty"`
 	Left     ktsSet `json:"left,omitempty"` // kinds to be done behind the simulation
+	// Version is that of the worker that accepted the first batch, and of the later batches;
+	// 0 before.
+	Version int `json:"version,omitempty"`
 }
 
 // ktsTask is a task that the scheduler has.
@@ -113,9 +128,18 @@ func (j *ktsJob) plan() ktsSet {
 	case !j.progress.Running:
 		return 0
 	case j.progress.Done < j.total:
-		return ktsSetOf(ktsSimulation)
+		return ktsSetOf(j.batches())
 	}
 	return j.progress.Left
+}
+
+// batches is the kind of the job's batches. A first one stays of the kind for both versions
+// while a worker holds it.
+func (j *ktsJob) batches() ktsKind {
+	if j.tasks[ktsSimulation] != nil {
+		return ktsSimulation
+	}
+	return [...]ktsKind{ktsSimulation, ktsSimulationV1, ktsSimulationV2}[j.progress.Version]
 }
 
 // start makes a job run that does not; left ends it. Of what an abort left of the same
@@ -145,7 +169,7 @@ func (j *ktsJob) flags() ktsSet {
 
 // count notes that a task is done.
 func (j *ktsJob) count(k ktsKind) {
-	if k == ktsSimulation {
+	if ktsBatches.has(k) {
 		j.progress.Done = min(j.progress.Done+j.batch, j.total)
 		return
 	}

@@ -38,21 +38,56 @@ func TestKtsAbort(t *testing.T) {
 	r.wants(`{"type":"AlreadyDone"}`, "addTask", "p", "a")
 }
 
-// TestKtsVersions: both versions' workers do one job, under one name for each worker;
-// how it ends, the call that started it says.
+// TestKtsVersions: the version whose worker accepts the first batch of a job is given all
+// later batches, also after an abort and a restart; the call that started the job says how
+// it ends. A worker has one name over both versions.
 func TestKtsVersions(t *testing.T) {
-	r := newKtsRig(t, Kts46Options{})
+	d := newDisk()
+	r := newKtsDiskRig(t, d, newKtsRig(t, Kts46Options{}).clock)
+	kinds := []string{"simulation", "basicStatistics", "idleTimes", "throughput"}
 	r.does("createProject", "p")
-	r.does("addJob", "p", "a", definition(2, 1, 1))
+	r.does("addJob", "p", "a", definition(3, 1, 1))
+	r.does("addJob", "p", "b", definition(2, 1, 1))
 	r.does("runJob", "p", "a")
 	r.wants(`{"type":"DuplicateTask","taskType":"simulation"}`, "addTask", "p", "a")
+	sig := r.sigOf(r.json("getTask", "w", kinds))
+	r.wants(ktsQuoted, "rejectTask", "w", sig) // what is not accepted decides nothing
 	task := r.wantJob("w", "a simulation")
-	r.wants(`{"type":"WorkerHasTask"}`, "getTask", "w", []string{"simulation"})
-	r.report(task, "finished")
-	sig := r.sigOf(r.json("getTask", "w", []string{"simulation"}))
-	sig = r.sigOf(r.json("acceptTask", "w", sig))
-	r.wants(`"success"`, "taskFinished", "w", sig)
-	r.wants(`{"empty":true}`, "getTask", "w", []string{"simulation", "basicStatistics", "idleTimes", "throughput"})
+	r.wants(`{"type":"WorkerHasTask"}`, "getTask", "w", kinds)
+	r = r.again(d) // a first batch is held
+	r.report(task, "working")
+	r.report(task, "abort")
+	r.wants(`{"empty":true}`, "getTask", "w", kinds)
+	if again := r.wantJob("w", "a simulation"); again.last <= task.last {
+		t.Errorf("the revision of the task was %v, is %v", task.last, again.last)
+	} else {
+		r.report(again, "finished")
+	}
+	r = r.again(d)
+	r.wants(`{"empty":true}`, "getTask", "w", kinds)
+	task = r.wantJob("w", "a simulation")
+	r = r.again(d) // held
+	r.report(task, "abort")
+	r.wants(`{"empty":true}`, "getTask", "w", kinds)
+	r.report(r.wantJob("w", "a simulation"), "finished")
+	r.report(r.wantJob("w", "a simulation"), "finished")
+	r.wants(`{"empty":true}`, "getTask", "w", kinds)
+
+	r.wants(ktsQuoted, "addTask", "p", "b")
+	sig = r.sigOf(r.json("acceptTask", "v", r.sigOf(r.json("getTask", "v", kinds))))
+	b := r.wantJob("w", "a statistics")
+	r.report(b, "abort")
+	r.does("restartTask", "v", r.getCurrent("v"))
+	r.wantJob("other", "a statistics")
+	r.wantJob("another", "")
+	r.wants(`{"type":"InvalidWorkerId"}`, "taskFinished", "v", sig)
+	for range 2 {
+		sig = r.sigOf(r.json("acceptTask", "v", r.sigOf(r.json("getTask", "v", kinds))))
+		r.wantJob("another", "")
+		r.wants(ktsQuoted, "taskFinished", "v", sig)
+	}
+	r.does("restartTask", "other", r.getCurrent("other"))
+	r.sigOf(r.json("getTask", "v", kinds))
 	r.wants(`{"type":"UnknownTaskType","taskType":"statistics","argumentName":"taskTypes[0]"}`, "getTask", "w", []string{"statistics"})
 	r.wants(`{"type":"DuplicateTask","taskType":"statistics"}`, "addTask", "p", "a")
 	r.report(r.wantJob("w", "a statistics"), "finished")

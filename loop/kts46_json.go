@@ -235,7 +235,7 @@ func (h *ktsHub) taskJSON(t ktsHolding) *ktsTaskJSON {
 		LastUpdate: ktsSig(&t.ktsTask), StartTime: kts46.Sig(time.UnixMilli(t.started)), Sig: ktsSig(&t.ktsTask),
 		NotificationInterval: h.server.o.Kts46.Timeout.Milliseconds(),
 	}
-	if t.kind == ktsSimulation {
+	if ktsBatches.has(t.kind) {
 		v.StartState, v.Duration, v.BatchLength, v.StepDuration = &t.done, &j.duration, &j.batch, &j.step
 	}
 	return v
@@ -308,6 +308,7 @@ func (h *ktsHub) jsonAcceptTask(r *kts46.Request) (any, error) {
 		return nil, err
 	}
 	t.accepted = true
+	h.decide(t, 2)
 	return newSig(t), nil
 }
 
@@ -336,6 +337,7 @@ func (h *ktsHub) jsonTaskFinished(r *kts46.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	h.decide(t, 2)
 	if err := h.finish(t); err != nil {
 		return nil, err
 	}

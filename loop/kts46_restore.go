@@ -142,6 +142,9 @@ func (h *ktsHub) readJob(name string, restored ktsRestoredJob, progress []byte) 
 		if err := json.Unmarshal(progress, &j.progress); err != nil {
 			return brokenSetting(ktsProgressKey+name, err)
 		}
+		if v := j.progress.Version; v < 0 || v > 2 {
+			return brokenSetting(ktsProgressKey+name, fmt.Errorf("version %d is neither 1 nor 2", v))
+		}
 	}
 	if restored.save != nil {
 		h.put(ktsNumbersKey+name, restored.save)
@@ -195,10 +198,19 @@ func (h *ktsHub) adopt() {
 	}
 }
 
+// adopts says whether a job has a use for a task from the journal. A first batch that was
+// decided is only held; a crash may have kept it beside the one that has replaced it.
+func (j *ktsJob) adopts(k ktsKind, held bool) bool {
+	if plan := j.plan(); k != ktsSimulation || plan&ktsBatches == 0 || j.progress.Version == 0 {
+		return plan.has(k)
+	}
+	return held && j.tasks[j.batches()] == nil
+}
+
 func (h *ktsHub) adoptTask(r *ktsRestored) {
 	parts := splitKtsName(r.name)
 	j, err := h.job(parts[0], parts[1])
-	if err != nil || string(j.taskName()) != string(r.name) || !j.plan().has(r.kind) {
+	if err != nil || string(j.taskName()) != string(r.name) || !j.adopts(r.kind, r.holder != "") {
 		h.retire(r.lease)
 		h.server.sched.Cancel(h.now, ktsSpace, []byte(r.queue), r.name, &h.sink)
 		if w := h.workers[r.holder]; w != nil {

@@ -111,8 +111,8 @@ func (s *ktsSim) given(w *simWorker) {
 	t := s.ktsHub.workers[w.id].task
 	j := s.jobs[t.job.name]
 	w.job, w.kind, w.start = t.job.name, t.kind.String(), t.job.progress.Done
-	if w.start != j.done || (t.kind == ktsSimulation) != (j.done < j.total) || j.ends[w.kind] ||
-		t.kind != ktsSimulation && (t.kind == ktsStatistics) != (j.version == 1) {
+	if w.start != j.done || (w.kind == "simulation") != (j.done < j.total) || j.ends[w.kind] ||
+		w.kind != "simulation" && (t.kind == ktsStatistics) != (j.version == 1) {
 		s.t.Fatalf("%s is given %s of %s from step %d, the model says %+v", w.id, w.kind, w.job, w.start, j)
 	}
 	for _, other := range s.workers {

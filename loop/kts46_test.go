@@ -80,9 +80,7 @@ func (r *ktsRig) getCurrent(worker string) kts46.DateTime {
 func TestKtsRevisions(t *testing.T) {
 	for _, step := range []time.Duration{0, time.Millisecond, 400 * time.Millisecond, time.Second, time.Minute} {
 		r := newKtsRig(t, Kts46Options{})
-		r.does("createProject", "p")
-		r.does("addJob", "p", "a", definition(50, 1, 1))
-		r.does("runJob", "p", "a")
+		r.twoVersions("a", "b")
 		seen := make(map[string]bool)
 		fresh := func(revision string) {
 			t.Helper()
@@ -124,9 +122,7 @@ func TestKtsRevisions(t *testing.T) {
 func TestKtsLateOtherVersion(t *testing.T) {
 	d := newDisk()
 	r := newKtsDiskRig(t, d, newKtsRig(t, Kts46Options{}).clock)
-	r.does("createProject", "p")
-	r.does("addJob", "p", "a", definition(50, 1, 1))
-	r.does("runJob", "p", "a")
+	r.twoVersions("a", "b")
 	for range 3 {
 		other := r.sigOf(r.json("getTask", "other", []string{"simulation"}))
 		r.wants(ktsQuoted, "rejectTask", "other", other)
@@ -165,6 +161,19 @@ func TestKtsClockSetBack(t *testing.T) {
 	r.pass(-time.Minute)
 	r.wantJob("w", "b simulation")
 	r.faults("doesn't match", "reportStatus", "w", "finished", stale.last)
+}
+
+// twoVersions runs two jobs of a project, one for workers of each version.
+func (r *ktsRig) twoVersions(v1, v2 string) {
+	r.t.Helper()
+	r.does("createProject", "p")
+	r.does("addJob", "p", v1, definition(50, 1, 1))
+	r.does("addJob", "p", v2, definition(50, 1, 1))
+	r.does("runJob", "p", v1)
+	r.report(r.wantJob("first", v1+" simulation"), "abort")
+	r.does("runJob", "p", v2)
+	r.json("acceptTask", "first", r.sigOf(r.json("getTask", "first", []string{"simulation"})))
+	r.does("restartTask", "first", r.getCurrent("first"))
 }
 
 // sigOf reads the sig of a result.

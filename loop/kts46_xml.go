@@ -178,6 +178,7 @@ func (h *ktsHub) xmlGetJob(_ []any, s []string) (any, error) {
 	if t == nil {
 		return nil, err
 	}
+	h.decide(t, 1)
 	return kts46.Struct{
 		{Name: "project", Value: t.job.project.name},
 		{Name: "lastUpdate", Value: ktsDateTime(t)},
@@ -207,6 +208,7 @@ func (h *ktsHub) xmlReportStatus(args []any, s []string) (any, error) {
 		h.requeue(t, false)
 		return nil, nil
 	case "finished":
+		h.decide(t, 1)
 		return nil, h.finish(t)
 	}
 	return nil, fmt.Errorf("the state %v is none of working, abort, finished", args[1])

@@ -93,7 +93,13 @@ def main():
     for job in ("north", "süd <&>"):
         kinds = [kind for j, kind in done if j == job and kind != "abort"]
         assert kinds == ["simulation"] * BATCHES + ["statistics"], (job, kinds)
-        assert "(21/20)" in s.getJobStatus("traffic", job), s.getJobStatus("traffic", job)
+        assert "(20/20)" in s.getJobStatus("traffic", job), s.getJobStatus("traffic", job)
+    for j in s.getServerStatus():
+        flags = [j[f] for f in ("basicStatistics", "idleTimes", "throughput", "fullStatistics")]
+        assert j["done"] == 20 and j["totalSteps"] == 20.0 and flags == [True] * 4, j
+    statistics = s.getJobStatistics("traffic", "north", False)
+    assert statistics["average"] is None and statistics["idleTimes"] == {"values": None}, statistics
+    assert s.getJobStatistics("traffic", "none", False) == {}
     assert s.runJob("traffic", "north") is None and s.getJob("w") is None
     assert s.deleteProject("traffic") is None and s.getServerStatus() == []
 
