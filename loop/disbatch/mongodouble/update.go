@@ -137,6 +137,10 @@ func projected(doc, projection bson.Raw) bson.Raw {
 	}
 	d := bson.D{}
 	for _, e := range fields(doc) {
+		if inner := below(wanted, e.Key()); inner != nil && e.Value().Type == bson.TypeEmbeddedDocument {
+			d = append(d, bson.E{Key: e.Key(), Value: projected(e.Value().Document(), document(inner))})
+			continue
+		}
 		on, named := names[e.Key()]
 		if named && on || !named && (!including || e.Key() == "_id") {
 			d = append(d, bson.E{Key: e.Key(), Value: e.Value()})

@@ -1,0 +1,100 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"treadle/codec/kts46"
+)
+
+// maxStatistics bounds a statistics document, in bytes. XML-RPC takes about ten times that,
+// and the idle times of a hundred thousand cars are a quarter of it.
+const maxStatistics = 8 << 20
+
+// Statistics reads what the workers have found out about a job, as XML-RPC shows it; idle
+// includes the idle time of each car. ErrNoProject, ErrNoJob: there is no such document.
+func (s *Store) Statistics(ctx context.Context, project, name string, idle bool) (kts46.Struct, error) {
+	if err := s.needProject(ctx, project); err != nil {
+		return nil, err
+	}
+	fields := bson.D{{Key: "idleTimes.values", Value: 0}}
+	if idle {
+		fields = nil
+	}
+	doc, found, err := s.find(ctx, project, statistics, byID(name), fields)
+	if err != nil || !found {
+		return nil, cmpError(err, ErrNoJob)
+	}
+	if len(doc) > maxStatistics {
+		return nil, fmt.Errorf("the statistics of the job %s in the database %s have %d bytes, more than %d: read them in MongoDB", name, project, len(doc), maxStatistics)
+	}
+	all, err := members(doc)
+	if err != nil {
+		return nil, fmt.Errorf("the statistics of the job %s in the database %s: %w", name, project, err)
+	}
+	var shown kts46.Struct
+	for _, m := range all {
+		if m.Name == "_id" {
+			continue
+		}
+		if in, ok := m.Value.(kts46.Struct); ok && m.Name == "idleTimes" && !idle {
+			m.Value = append(in, kts46.Member{Name: "values", Value: nil})
+		}
+		shown = append(shown, m)
+	}
+	return shown, nil
+}
+
+// members are the fields of a document.
+func members(doc bson.Raw) (all kts46.Struct, err error) {
+	elements, err := doc.Elements()
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range elements {
+		v, err := value(e.Value())
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, kts46.Member{Name: e.Key(), Value: v})
+	}
+	return all, nil
+}
+
+// value is a value as XML-RPC has it; those that it has no form for become text.
+func value(v bson.RawValue) (any, error) {
+	switch v.Type {
+	case bson.TypeNull, bson.TypeUndefined:
+		return nil, nil
+	case bson.TypeDouble:
+		return v.Double(), nil
+	case bson.TypeInt32:
+		return int64(v.Int32()), nil
+	case bson.TypeInt64:
+		return v.Int64(), nil
+	case bson.TypeBoolean:
+		return v.Boolean(), nil
+	case bson.TypeString:
+		return v.StringValue(), nil
+	case bson.TypeDateTime:
+		return kts46.NewDateTime(time.UnixMilli(v.DateTime())), nil
+	case bson.TypeEmbeddedDocument:
+		return members(v.Document())
+	case bson.TypeArray:
+		values, err := v.Array().Values()
+		if err != nil {
+			return nil, err
+		}
+		all := make([]any, len(values))
+		for i := range values {
+			if all[i], err = value(values[i]); err != nil {
+				return nil, err
+			}
+		}
+		return all, nil
+	}
+	return v.String(), nil
+}

@@ -1,0 +1,134 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+// Bounds of calls.
+const (
+	// callTime is for one call with the driver's own retries: callers wait meanwhile.
+	callTime = 10 * time.Second
+	// connectTime is for finding the server and for connecting to it. A call waits no longer
+	// for one that is away.
+	connectTime = 5 * time.Second
+	// listTime is for all calls that a list of all projects takes, two for each.
+	listTime = time.Minute
+	// deleteTime is for the documents of a job or project, of which there is one for each car
+	// and step. A deletion that takes longer is gone on with by calling again.
+	deleteTime = 2 * time.Minute
+	// maxConnections bounds the driver's pool: calls beyond wait for their turn.
+	maxConnections = 16
+)
+
+// Errors of calls. The job or project is the one that was asked for.
+var (
+	ErrNoProject = errors.New("there is no such project")
+	ErrNoJob     = errors.New("there is no such job")
+	ErrTaken     = errors.New("there is a project or job of that name")
+	ErrMany      = errors.New("there are more jobs than can be listed")
+)
+
+// Store is the MongoDB of a site. It may be used by several goroutines. Every call ends
+// within a time of its own, or with its context.
+type Store struct {
+	client *mongo.Client
+	hosts  []string
+}
+
+// Open returns the store of a URI, of the form mongodb://[USER:PASSWORD@]HOST[:PORT],.../?OPTIONS.
+// It checks the URI and does not wait for the server.
+func Open(uri string) (*Store, error) {
+	o, err := clientOptions(uri)
+	if err != nil {
+		return nil, err
+	}
+	client, err := mongo.Connect(o)
+	if err != nil {
+		return nil, err
+	}
+	return &Store{client: client, hosts: o.Hosts}, nil
+}
+
+// Hosts are the servers that a URI names, as host:port or host.
+func Hosts(uri string) ([]string, error) {
+	o, err := clientOptions(uri)
+	if err != nil {
+		return nil, err
+	}
+	return o.Hosts, nil
+}
+
+func clientOptions(uri string) (*options.ClientOptions, error) {
+	o := options.Client().ApplyURI(uri).SetAppName("treadle kts46")
+	if o.ConnectTimeout == nil {
+		o.SetConnectTimeout(connectTime)
+	}
+	if o.ServerSelectionTimeout == nil {
+		o.SetServerSelectionTimeout(connectTime)
+	}
+	if o.MaxPoolSize == nil {
+		o.SetMaxPoolSize(maxConnections)
+	}
+	return o, o.Validate()
+}
+
+// Close ends the connections. Calls that are under way fail.
+func (s *Store) Close() {
+	ctx, cancel := context.WithTimeout(context.Background(), connectTime)
+	defer cancel()
+	_ = s.client.Disconnect(ctx) // it was only to end
+}
+
+// find reads one document by its id. found is false when there is none.
+func (s *Store) find(ctx context.Context, project, collection string, filter any, fields bson.D) (doc bson.Raw, found bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	o := options.FindOne()
+	if fields != nil {
+		o.SetProjection(fields)
+	}
+	doc, err = s.client.Database(project).Collection(collection).FindOne(ctx, filter, o).Raw()
+	if errors.Is(err, mongo.ErrNoDocuments) {
+		return nil, false, nil
+	}
+	return doc, err == nil, err
+}
+
+func byID(id string) bson.D { return bson.D{{Key: "_id", Value: id}} }
+
+// number reads a number of any of BSON's types; ok is false for anything else.
+func number(v bson.RawValue) (n float64, ok bool) {
+	switch v.Type {
+	case bson.TypeInt32:
+		return float64(v.Int32()), true
+	case bson.TypeInt64:
+		return float64(v.Int64()), true
+	case bson.TypeDouble:
+		return v.Double(), true
+	}
+	return 0, false
+}
+
+// maxSteps is up to where a double is a whole number.
+const maxSteps = 1 << 53
+
+// steps reads a count of steps.
+func steps(doc bson.Raw, name string) (int64, error) {
+	n, ok := number(doc.Lookup(name))
+	if !ok || !(n >= 0 && n <= maxSteps) {
+		return 0, fmt.Errorf("%s in its progresses document is no number of steps", name)
+	}
+	return int64(n), nil
+}
+
+func flag(doc bson.Raw, name string) bool {
+	b, ok := doc.Lookup(name).BooleanOK()
+	return ok && b
+}
