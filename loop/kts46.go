@@ -45,6 +45,7 @@ var (
 // the book says decides which tasks there are to be, see settle.
 type ktsHub struct {
 	server    *Server
+	site      *ktsSite // nil without a MongoDB
 	databases []ktsDatabase
 	stats     ktsStats
 	active    atomic.Int64       // calls that are being answered
@@ -405,8 +406,13 @@ func (h *ktsHub) requeue(t *ktsTask, first bool) {
 
 // finish ends a held task and queues what comes next. With an error nothing has happened.
 func (h *ktsHub) finish(t *ktsTask) error {
+	return h.finishBy(t, func() { t.job.count(t.kind) })
+}
+
+// finishBy is finish with another way to count what is done.
+func (h *ktsHub) finishBy(t *ktsTask, count func()) error {
 	j, before, w := t.job, t.job.progress, t.holder
-	j.count(t.kind)
+	count()
 	j.tasks[t.kind] = nil
 	if err := h.settle(j); err != nil {
 		j.progress, j.tasks[t.kind] = before, t

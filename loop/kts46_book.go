@@ -99,6 +99,8 @@ type ktsProgress struct {
 	// Version is that of the worker that accepted the first batch, and of the later batches;
 	// 0 before.
 	Version int `json:"version,omitempty"`
+	// Mirrored: MongoDB has had the job, and says how many steps are done.
+	Mirrored bool `json:"mongodb,omitempty"`
 }
 
 // ktsTask is a task that the scheduler has.

@@ -9,6 +9,8 @@ import (
 	"slices"
 
 	"go.yaml.in/yaml/v3"
+
+	"treadle/loop/kts46/store"
 )
 
 const (
@@ -47,6 +49,9 @@ type ktsSaved struct {
 	Duration float64 `json:"duration"`
 	Step     float64 `json:"step"`
 	Batch    float64 `json:"batch"`
+	// Total is the number of steps, which a MongoDB may count in another way; nil in a
+	// journal of an older version: as the others say.
+	Total *int64 `json:"total,omitempty"`
 	// Size and CRC tell whether the definition is the one that the numbers were taken from: an
 	// older version or an edited import may have put another in its place.
 	Size int    `json:"size"`
@@ -58,7 +63,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // save returns the form of the numbers of a definition that load takes; nil if there is none:
 // a step may be infinite.
 func (n *ktsNumbers) save(definition []byte) []byte {
-	value, err := json.Marshal(ktsSaved{n.duration, n.step, float64(n.batch), len(definition), crc32.Checksum(definition, castagnoli)})
+	value, err := json.Marshal(ktsSaved{n.duration, n.step, float64(n.batch), &n.total, len(definition), crc32.Checksum(definition, castagnoli)})
 	if err != nil {
 		return nil
 	}
@@ -73,14 +78,18 @@ func (n *ktsNumbers) load(saved, definition []byte) bool {
 	}
 	var err error
 	*n, err = newKtsNumbers(s.Duration, s.Step, s.Batch)
-	return err == nil
+	if err == nil && s.Total != nil {
+		n.total = *s.Total
+	}
+	return err == nil && n.total >= 0 && n.total <= maxKtsSteps
 }
 
 // ktsDefinition is the definition of a job and what it says.
 type ktsDefinition struct {
 	text    []byte
 	numbers ktsNumbers
-	err     error // of what it does not say
+	stored  *store.Definition // with a MongoDB
+	err     error             // of what it does not say
 }
 
 // define parses a definition. It takes no part in the book, and is no part of a turn: it may
@@ -92,6 +101,11 @@ func (h *ktsHub) define(text string) *ktsDefinition {
 	}
 	d := &ktsDefinition{text: []byte(text)}
 	d.numbers, d.err = h.parse(d.text)
+	if h.site != nil && d.err == nil {
+		if d.stored, d.err = store.ParseDefinition(d.text); d.err == nil {
+			d.numbers.total = d.stored.Steps()
+		}
+	}
 	return d
 }
 

@@ -97,6 +97,9 @@ func (h *ktsHub) callJSON(r *kts46.Request) (result any, err error) {
 		return nil, errors.New("Invalid request method") //nolint:staticcheck // the reference's words
 	}
 	h.stats.requests[r.Method].Add(1)
+	if do := ktsSiteRequests[r.Method]; do != nil && h.site != nil {
+		return do(h, r)
+	}
 	carry := func() (err error) {
 		result, err = do(h, r)
 		return err
@@ -127,13 +130,17 @@ func readText(raw json.RawMessage, text *string) bool {
 	return len(raw) > 0 && raw[0] == '"' && json.Unmarshal(raw, text) == nil
 }
 
+// jobNames reads the parameters that name a job.
+func jobNames(r *kts46.Request) (project, name string, err error) {
+	if project, err = textParam(r, 0, "projectName"); err == nil {
+		name, err = textParam(r, 1, "jobName")
+	}
+	return project, name, err
+}
+
 // jobParam reads the parameters that name a job, and finds it.
 func (h *ktsHub) jobParam(r *kts46.Request) (*ktsJob, error) {
-	project, err := textParam(r, 0, "projectName")
-	if err != nil {
-		return nil, err
-	}
-	name, err := textParam(r, 1, "jobName")
+	project, name, err := jobNames(r)
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +156,12 @@ func (h *ktsHub) jsonAddTask(r *kts46.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	switch err := h.run(j, ktsV2End); err {
+	return started(j, h.run(j, ktsV2End))
+}
+
+// started is the answer to addTask when run has returned err.
+func started(j *ktsJob, err error) (any, error) {
+	switch err {
 	case nil:
 		return ktsSuccess, nil
 	case errKtsDone:

@@ -34,7 +34,7 @@ func (h *ktsHub) compose(method string) (done func()) {
 		many = len(h.workers)
 	}
 	h.mu.Unlock()
-	if many < ktsMany {
+	if many < ktsMany && (h.site == nil || method == ktsHeldList) { // how much is in MongoDB is not known
 		return func() {}
 	}
 	h.composing.Lock()

@@ -4,7 +4,10 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"strings"
 	"time"
+
+	"treadle/loop/kts46/store"
 )
 
 // Kts46Options are the settings of the kts46 protocols. The zero value of a field means
@@ -22,8 +25,12 @@ type Kts46Options struct {
 	// RestartAfter is the silence of a worker after which its task is queued again;
 	// default 0, never: supervisors outside see to it.
 	RestartAfter time.Duration
-	// Databases are the host:port pairs that version 2 names to its workers.
+	// Databases are the host:port pairs that version 2 names to its workers; default: those
+	// of MongoDB.
 	Databases []string
+	// MongoDB is the URI of the site's MongoDB, where projects and jobs are for the original
+	// workers; empty: there is none.
+	MongoDB string
 }
 
 // Units of Kts46Options.TimeoutUnit.
@@ -49,6 +56,28 @@ func (o *Kts46Options) fillDefaults(host string) {
 	}
 	setDefault(&o.Timeout, defaultKtsTimeout)
 	setDefault(&o.TimeoutUnit, KtsSeconds)
+	if len(o.Databases) == 0 && o.MongoDB != "" {
+		o.Databases = siteHosts(o.MongoDB)
+	}
+}
+
+// mongoPort is MongoDB's own.
+const mongoPort = "27017"
+
+// siteHosts are the servers of a URI as host:port. Of a bad one, which validate refuses,
+// there are none, nor of sockets, which workers elsewhere cannot reach.
+func siteHosts(uri string) (all []string) {
+	hosts, _ := store.Hosts(uri)
+	for _, h := range hosts {
+		if strings.Contains(h, "/") {
+			continue
+		}
+		if _, _, err := net.SplitHostPort(h); err != nil {
+			h = net.JoinHostPort(strings.Trim(h, "[]"), mongoPort)
+		}
+		all = append(all, h)
+	}
+	return all
 }
 
 func (o *Kts46Options) validate() error {
@@ -59,6 +88,11 @@ func (o *Kts46Options) validate() error {
 		return badOption("kts46-timeout-unit", "%q is neither s nor ms", o.TimeoutUnit)
 	case o.RestartAfter < 0:
 		return badOption("kts46-restart-after", "a time cannot be negative")
+	}
+	if o.MongoDB != "" {
+		if _, err := store.Hosts(o.MongoDB); err != nil {
+			return &OptionError{Setting: "kts46-mongodb", Err: err}
+		}
 	}
 	if _, err := o.databases(); err != nil {
 		return &OptionError{Setting: "kts46-databases", Err: err}

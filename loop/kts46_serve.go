@@ -39,7 +39,11 @@ func (h *ktsHub) listen() error {
 			h.add(l, p.answer)
 		}
 	}
-	return nil
+	var err error
+	if len(h.sockets) > 0 {
+		h.site, err = newKtsSite(h, o.MongoDB)
+	}
+	return err
 }
 
 // add has serve answer on one more socket.
@@ -90,6 +94,9 @@ func (h *ktsHub) serve() {
 	if s.o.Kts46.RestartAfter > 0 {
 		s.workers.Go(h.supervise)
 	}
+	if h.site != nil {
+		s.workers.Go(h.site.look)
+	}
 }
 
 // supervise looks for silent workers until the server has stopped.
@@ -121,6 +128,7 @@ func (h *ktsHub) close() {
 	for _, s := range h.servers {
 		_ = s.Close() // it was only to stop
 	}
+	h.site.close()
 }
 
 // answering counts a call that is being answered until the function returned is called.
@@ -225,6 +233,9 @@ func (h *ktsHub) samples() (all []web.Sample) {
 			s.Label, s.LabelValue = "method", name
 			all = append(all, s)
 		}
+	}
+	if h.site != nil {
+		all = append(all, counter("treadle_kts46_mongodb_failures_total", "Calls of the MongoDB of kts46 that have failed.", h.site.failures.Load()))
 	}
 	h.mu.Lock()
 	held, projects, jobs := len(h.holdings()), len(h.projects), h.entries-len(h.projects)

@@ -123,6 +123,9 @@ func (h *ktsHub) callXML(call *kts46.Call) (answer any, err error) {
 	if call.Method == ktsAddJob {
 		call.Params[2] = h.define(texts[2])
 	}
+	if do := ktsSiteCalls[call.Method]; do != nil && h.site != nil {
+		return do(h, call.Params, texts)
+	}
 	do := func() (err error) {
 		answer, err = m.do(h, call.Params, texts)
 		return err
@@ -192,13 +195,19 @@ func ktsDateTime(t *ktsTask) kts46.DateTime {
 	return kts46.NewDateTime(time.UnixMilli(t.lease.Revision))
 }
 
-func (h *ktsHub) xmlReportStatus(args []any, s []string) (any, error) {
+// reporting is the task that a report is about.
+func (h *ktsHub) reporting(args []any, s []string) (*ktsTask, error) {
 	t, err := h.held(s[0])
+	if err == nil && !ktsMatches(t, args[2]) {
+		err = mismatch(args[2], time.UnixMilli(t.lease.Revision).UTC())
+	}
+	return t, err
+}
+
+func (h *ktsHub) xmlReportStatus(args []any, s []string) (any, error) {
+	t, err := h.reporting(args, s)
 	if err != nil {
 		return nil, err
-	}
-	if !ktsMatches(t, args[2]) {
-		return nil, mismatch(args[2], time.UnixMilli(t.lease.Revision).UTC())
 	}
 	switch args[1] {
 	case "working":
@@ -263,11 +272,7 @@ func (h *ktsHub) xmlJobStatus(_ []any, s []string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	part := 1.0
-	if j.total > 0 {
-		part = float64(j.steps()) / float64(j.total)
-	}
-	return fmt.Sprintf("%s.%s: %.4g (%d/%d).", s[0], s[1], part, j.steps(), j.total), nil
+	return jobStatus(s[0], s[1], j.steps(), j.total), nil
 }
 
 // xmlJobStatistics answers with the statistics that the original gives a new job: the

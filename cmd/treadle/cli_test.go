@@ -109,8 +109,8 @@ func TestServeOptions(t *testing.T) {
 	f([]string{"--allow-host", "a.example", "--allow-host=b,c"}, loop.Options{AllowHosts: []string{"a.example", "b,c"}})
 	f([]string{"--gloom-masters", "tcp://a:1", "--gloom-masters=tcp://b:2", "--gloom-slaves", "off", "--gloom-max-frame=1KiB"},
 		loop.Options{GloomMasters: []string{"tcp://a:1", "tcp://b:2"}, GloomSlaves: []string{"off"}, GloomMaxFrame: 1 << 10})
-	f([]string{"--kts46", "off", "--kts46-json", "tcp://a:1", "--kts46-timeout=1m", "--kts46-timeout-unit=ms", "--kts46-restart-after=2m", "--kts46-databases", "a:1,b:2"},
-		loop.Options{Kts46: loop.Kts46Options{Listen: []string{"off"}, JSON: []string{"tcp://a:1"}, Timeout: time.Minute, TimeoutUnit: "ms", RestartAfter: 2 * time.Minute, Databases: []string{"a:1", "b:2"}}})
+	f([]string{"--kts46", "off", "--kts46-json", "tcp://a:1", "--kts46-timeout=1m", "--kts46-timeout-unit=ms", "--kts46-restart-after=2m", "--kts46-databases", "a:1,b:2", "--kts46-mongodb", "mongodb://c"},
+		loop.Options{Kts46: loop.Kts46Options{Listen: []string{"off"}, JSON: []string{"tcp://a:1"}, Timeout: time.Minute, TimeoutUnit: "ms", RestartAfter: 2 * time.Minute, Databases: []string{"a:1", "b:2"}, MongoDB: "mongodb://c"}})
 	f([]string{"--dwork", "off", "--dwork-max-frame=1m", "--dwork-max-steal=7", "--dwork-idle=notfound", "--dwork-restart=ready", "--dwork-lease=1m", "--dwork-remember=2m"},
 		loop.Options{Dwork: loop.DworkOptions{Listen: []string{"off"}, MaxFrame: 1 << 20, MaxSteal: 7, Idle: "notfound", Restart: "ready", Lease: time.Minute, Remember: 2 * time.Minute}})
 	f([]string{"--data", "none", "--sync=interval", "--sync-interval", "1s", "--min-free=1g"},

@@ -50,7 +50,8 @@ type serveCmd struct {
 	Kts46Timeout      time.Duration `name:"kts46-timeout" default:"5s" placeholder:"TIME" help:"How often a kts46 worker is told to report (default: ${default})."`
 	Kts46TimeoutUnit  string        `name:"kts46-timeout-unit" enum:"s,ms" default:"s" help:"Unit in which version 1 is told that: s as its original worker reads it, or ms as its document says (default: ${default})."`
 	Kts46RestartAfter time.Duration `name:"kts46-restart-after" default:"0s" placeholder:"TIME" help:"Silence of a worker after which its task is queued again; 0s: never, as a supervisor outside sees to it (default: ${default})."`
-	Kts46Databases    []string      `name:"kts46-databases" placeholder:"HOST:PORT" help:"Databases that version 2 names to its workers; the original ones use the first (default: none)."`
+	Kts46MongoDB      string        `name:"kts46-mongodb" placeholder:"URI" help:"MongoDB of the site, as mongodb://HOST:27017, where the original kts46 workers and web interface have projects and jobs (default: none)."`
+	Kts46Databases    []string      `name:"kts46-databases" placeholder:"HOST:PORT" help:"Databases that version 2 names to its workers; the original ones use the first (default: those of --kts46-mongodb)."`
 
 	Disbatch     string `placeholder:"FILE" help:"The config.json of a Disbatch site; the server is an execution node of it, and its workers do tasks (default: none)."`
 	DisbatchNode string `placeholder:"NAME" help:"Name of that node (default: the host's)."`
@@ -166,7 +167,7 @@ func (s *serveCmd) options() (loop.Options, error) {
 		},
 		Kts46: loop.Kts46Options{
 			Listen: s.Kts46, JSON: s.Kts46JSON, Timeout: s.Kts46Timeout, TimeoutUnit: s.Kts46TimeoutUnit,
-			RestartAfter: s.Kts46RestartAfter, Databases: s.Kts46Databases,
+			RestartAfter: s.Kts46RestartAfter, Databases: s.Kts46Databases, MongoDB: s.Kts46MongoDB,
 		},
 		Data: s.Data, Sync: s.Sync, SyncInterval: s.SyncInterval, MinFree: asked(s.MinFree),
 		Loops: s.Loops, Shards: s.Shards, MaxConnections: s.MaxConnections, MaxFrame: asked(s.MaxFrame), MaxOutbound: int(s.MaxOutbound),

@@ -42,7 +42,7 @@ type KtsJob struct {
 // ktsSetting names a scheduler on the command line.
 const ktsSetting = "-s or TREADLE_KTS46"
 
-// maxKtsAnswer bounds an answer: the status of 128k jobs has 40 MiB.
+// maxKtsAnswer bounds an answer: the status of 128k jobs has 90 MiB.
 const maxKtsAnswer = 256 << 20
 
 // NewKts46 returns a client of the scheduler at tcp://host:port, unix:///path, host:port

@@ -1,0 +1,317 @@
+package loop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"treadle/loop/kts46/store"
+)
+
+// With a MongoDB the projects and jobs of the site, and how far they are, are there, where
+// the original workers and web interface read and write them. The book has the jobs that
+// were run: what is queued, and who holds what, is Treadle's as ever. A call that needs
+// both asks MongoDB first, on the goroutine that serves its connection, and has its turn
+// with the answer: no turn waits for MongoDB.
+
+// ktsSite is a site's MongoDB.
+type ktsSite struct {
+	hub      *ktsHub
+	store    *store.Store
+	ctx      context.Context // ends with the server
+	end      context.CancelFunc
+	changing sync.Mutex // one change of projects and definitions at a time
+	failures atomic.Uint64
+
+	mu   sync.Mutex
+	away time.Time // of the last line of log that says so; zero: it answers
+}
+
+// sayEvery is the time between lines of log about a MongoDB that does not answer.
+const sayEvery = 10 * time.Second
+
+// ktsMongoError says that MongoDB has not done what it was asked for.
+type ktsMongoError struct{ err error }
+
+func (e *ktsMongoError) Error() string {
+	return "the MongoDB of --kts46-mongodb does not do what it is asked, try again when it does: " + e.err.Error()
+}
+
+func (e *ktsMongoError) Unwrap() error { return e.err }
+
+// newKtsSite opens the MongoDB of a URI that was validated, nil without one.
+func newKtsSite(h *ktsHub, uri string) (*ktsSite, error) {
+	if uri == "" {
+		return nil, nil
+	}
+	s, err := store.Open(uri)
+	if err != nil {
+		return nil, &OptionError{Setting: "kts46-mongodb", Err: err}
+	}
+	site := &ktsSite{hub: h, store: s}
+	site.ctx, site.end = context.WithCancel(context.Background())
+	return site, nil
+}
+
+// close ends what waits for MongoDB.
+func (s *ktsSite) close() {
+	if s != nil {
+		s.end()
+		s.store.Close()
+	}
+}
+
+// look waits until MongoDB answers for the first time, and says so.
+func (s *ktsSite) look() {
+	ticker := time.NewTicker(sayEvery / 2)
+	defer ticker.Stop()
+	for {
+		projects, err := s.store.Projects(s.ctx)
+		if s.answered("", "", err) == nil {
+			s.hub.server.log.Info("kts46 projects are in MongoDB", "projects", len(projects))
+			return
+		}
+		select {
+		case <-s.hub.server.stopped:
+			return
+		case <-s.ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// answered notes how a call about a project or job went, and words its error as the book
+// words its own.
+func (s *ktsSite) answered(project, job string, err error) error {
+	switch {
+	case err == nil:
+	case errors.Is(err, store.ErrNoProject):
+		err = &ktsMissing{project: project}
+	case errors.Is(err, store.ErrNoJob):
+		err = &ktsMissing{project: project, job: job}
+	case errors.Is(err, store.ErrTaken):
+		err = &ktsTaken{project, job}
+	case errors.Is(err, store.ErrMany):
+		err = errKtsJobs
+	case s.ctx.Err() != nil:
+		return errKtsStopping
+	default:
+		s.failed(err)
+		return &ktsMongoError{err}
+	}
+	s.mu.Lock()
+	back := !s.away.IsZero()
+	s.away = time.Time{}
+	s.mu.Unlock()
+	if back {
+		s.hub.server.log.Info("the MongoDB of kts46 answers again")
+	}
+	return err
+}
+
+func (s *ktsSite) failed(err error) {
+	s.failures.Add(1)
+	s.mu.Lock()
+	now := time.Now()
+	say := now.Sub(s.away) >= sayEvery
+	if say {
+		s.away = now
+	}
+	s.mu.Unlock()
+	if say {
+		s.hub.server.log.Warn("the MongoDB of kts46 does not do what it is asked; calls that need it are refused until it does", "error", err.Error())
+	}
+}
+
+// job reads a job. The book drops one that is gone.
+func (s *ktsSite) job(project, name string) (*store.Job, error) {
+	d, err := s.store.Job(s.ctx, project, name)
+	if err = s.answered(project, name, err); errors.As(err, new(*ktsMissing)) {
+		return nil, errors.Join(err, s.hub.turn(func() error { return s.hub.vanished(project, name) }))
+	}
+	return d, err
+}
+
+// vanished takes the tasks of a job that MongoDB does not have, or no longer, out of their
+// lines. A job that was there is dropped, and one that was not keeps its definition.
+func (h *ktsHub) vanished(project, name string) error {
+	p := h.projects[project]
+	if p == nil || p.jobs[name] == nil {
+		return nil
+	}
+	if j := p.jobs[name]; j.progress.Mirrored {
+		h.discard(j)
+	} else {
+		h.abort(j)
+	}
+	return nil
+}
+
+// numbersOf are the numbers of a job in MongoDB.
+func numbersOf(d *store.Job) (ktsNumbers, error) {
+	n, err := newKtsNumbers(d.Duration, d.Step, d.Batch)
+	n.total = d.Total
+	return n, err
+}
+
+// mirror enters a job as MongoDB has it in the book.
+func (h *ktsHub) mirror(project string, d *store.Job) (*ktsJob, error) {
+	numbers, err := numbersOf(d)
+	if err != nil {
+		return nil, fmt.Errorf("the job %s in the database %s: %w", d.Name, project, err)
+	}
+	p := h.projects[project]
+	if p == nil {
+		if err := h.createProject(project); err != nil {
+			return nil, err
+		}
+		p = h.projects[project]
+	}
+	j := p.jobs[d.Name]
+	if j == nil {
+		if err := checkKtsName("job", d.Name); err != nil {
+			return nil, err
+		}
+		if err := h.room(); err != nil {
+			return nil, err
+		}
+		j = &ktsJob{project: p, name: d.Name}
+		p.jobs[d.Name] = j
+		h.entries++
+	}
+	if j.ktsNumbers != numbers {
+		h.enter(j, numbers, numbers.definition())
+	}
+	if !j.progress.Mirrored {
+		j.progress.Mirrored = true
+		h.saveProgress(j)
+	}
+	return j, nil
+}
+
+// enter journals another definition of a job.
+func (h *ktsHub) enter(j *ktsJob, numbers ktsNumbers, definition []byte) {
+	j.ktsNumbers = numbers
+	h.put(j.key(ktsDefinitionKey), definition)
+	h.saveNumbers(j, definition)
+}
+
+// definition is what the journal has in place of a definition that is in MongoDB.
+func (n *ktsNumbers) definition() []byte {
+	return fmt.Appendf(nil, "simulationParameters: {duration: %v, stepDuration: %v, batchLength: %d}\n", n.duration, n.step, n.batch)
+}
+
+// undone are the kinds of statistics that a job in MongoDB lacks.
+func undone(d *store.Job) (left ktsSet) {
+	for k, done := range map[ktsKind]bool{ktsStatistics: d.Basic, ktsBasicStatistics: d.Basic, ktsIdleTimes: d.Idle, ktsThroughput: d.Throughput} {
+		if !done {
+			left |= 1 << k
+		}
+	}
+	return left
+}
+
+// runMirrored is run for a job that is as d says: what the workers have noted there is not
+// done again.
+func (h *ktsHub) runMirrored(j *ktsJob, d *store.Job, left ktsSet) error {
+	if j.progress.Running {
+		return errKtsDuplicate
+	}
+	left &= undone(d)
+	if left&ktsV2End != 0 && d.Full {
+		left = 0
+	}
+	j.progress.Done, j.progress.Left = d.Done, 0
+	j.progress.Finished = d.Done >= d.Total && left == 0
+	if j.progress.Version == 0 {
+		j.progress.Version = d.Version
+	}
+	return h.run(j, left)
+}
+
+// learn notes how far the workers have come when one reports a batch.
+func (j *ktsJob) learn(d *store.Job) {
+	j.progress.Done = d.Done
+	if d.Done >= j.total {
+		j.progress.Left &= undone(d)
+		if j.progress.Left == 0 {
+			j.progress.Running, j.progress.Finished = false, true
+		}
+	}
+}
+
+// finishMirrored is finish for a batch of a job that is as d says. No report says how much
+// of the batch was done: a batch of which MongoDB shows nothing is queued again, last.
+func (h *ktsHub) finishMirrored(t *ktsTask, d *store.Job) error {
+	j, err := h.mirror(t.job.project.name, d)
+	if err != nil {
+		return err
+	}
+	if d.Done == j.progress.Done && d.Done < j.total {
+		if h.server.noise.allow(h.now.Mono) {
+			h.server.log.Warn("a kts46 batch is reported finished of which MongoDB shows no step, it is queued again",
+				"project", j.project.name, "job", j.name, "worker", t.holder.id, "done", d.Done)
+		}
+		h.requeue(t, false)
+		return nil
+	}
+	return h.finishBy(t, func() { j.learn(d) })
+}
+
+// ktsBatch names the job of a batch, which MongoDB is to be asked about.
+type ktsBatch struct{ project, job string }
+
+// batchOf is the job of a held task; false unless the task is a batch.
+func batchOf(t *ktsTask) (b ktsBatch, is bool) {
+	if !ktsBatches.has(t.kind) {
+		return b, false
+	}
+	return ktsBatch{t.job.project.name, t.job.name}, true
+}
+
+// reported ends the held task that find returns, in turns: between them MongoDB is asked how
+// far the job is, if the task is a batch.
+func (h *ktsHub) reported(version int, find func() (*ktsTask, error)) error {
+	var b ktsBatch
+	var is bool
+	err := h.turn(func() error {
+		t, err := find()
+		if err == nil {
+			b, is = batchOf(t)
+		}
+		return err
+	})
+	var d *store.Job
+	if err == nil && is {
+		d, err = h.site.job(b.project, b.job)
+	}
+	if err != nil {
+		return err
+	}
+	return h.turn(func() error {
+		t, err := find() // it may be another's by now
+		if err != nil {
+			return err
+		}
+		h.decide(t, version)
+		if now, batch := batchOf(t); !batch {
+			return h.finish(t)
+		} else if now != b {
+			return errKtsNoTask
+		}
+		return h.finishMirrored(t, d)
+	})
+}
+
+// fraction is how much of a job is done.
+func fraction(done, total int64) float64 {
+	if total <= 0 {
+		return 1
+	}
+	return math.Min(float64(done)/float64(total), 1)
+}
