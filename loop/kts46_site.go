@@ -31,14 +31,14 @@ type ktsSite struct {
 	away time.Time // of the last line of log that says so; zero: it answers
 }
 
-// sayEvery is the time between lines of log about a MongoDB that does not answer.
+// sayEvery is the time between lines of log about a MongoDB that fails.
 const sayEvery = 10 * time.Second
 
-// ktsMongoError says that MongoDB has not done what it was asked for.
+// ktsMongoError says that a call needs MongoDB, and MongoDB has failed.
 type ktsMongoError struct{ err error }
 
 func (e *ktsMongoError) Error() string {
-	return "the MongoDB of --kts46-mongodb does not do what it is asked, try again when it does: " + e.err.Error()
+	return "the call needs MongoDB, which has failed; repeat it when the server of --kts46-mongodb works: " + e.err.Error()
 }
 
 func (e *ktsMongoError) Unwrap() error { return e.err }
@@ -109,7 +109,7 @@ func (s *ktsSite) answered(project, job string, err error) error {
 	s.away = time.Time{}
 	s.mu.Unlock()
 	if back {
-		s.hub.server.log.Info("the MongoDB of kts46 answers again")
+		s.hub.server.log.Info("kts46: MongoDB works again")
 	}
 	return err
 }
@@ -124,7 +124,7 @@ func (s *ktsSite) failed(err error) {
 	}
 	s.mu.Unlock()
 	if say {
-		s.hub.server.log.Warn("the MongoDB of kts46 does not do what it is asked; calls that need it are refused until it does", "error", err.Error())
+		s.hub.server.log.Warn("kts46: MongoDB has failed; calls that need it are refused until it works again", "error", err.Error())
 	}
 }
 

@@ -521,7 +521,7 @@ func TestMongoAway(t *testing.T) {
 	s.wants(nil, "runJob", p, "a")
 	s.wantJSON(`"success"`, "addTask", p, "b")
 	s.double.Stop()
-	const says = "the MongoDB of --kts46-mongodb does not do what it is asked, try again when it does: "
+	const says = "the call needs MongoDB, which has failed; repeat it when the server of --kts46-mongodb works: "
 	task, job, _ := held(s.does("getJob", "w"))
 	if job != "a" {
 		t.Errorf("the task is %v", task)

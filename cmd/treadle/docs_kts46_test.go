@@ -1,0 +1,89 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"treadle/loop/disbatch/mongodouble"
+)
+
+// pageCommand is a command of a page.
+type pageCommand struct {
+	words   []string
+	prompt  bool   // the page shows the output
+	outputs string // with a prompt
+}
+
+// pageCommands returns the commands of treadle in the code blocks of a page.
+func pageCommands(t *testing.T, page string) (all []pageCommand) {
+	t.Helper()
+	text, err := os.ReadFile("docs/" + page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, block := range strings.Split(string(text), "```\n") {
+		if i%2 == 0 {
+			continue
+		}
+		for line := range strings.Lines(block) {
+			command, prompt := strings.CutPrefix(line, "$ ")
+			switch words := pageWords(command); {
+			case len(words) > 1 && words[0] == "treadle":
+				all = append(all, pageCommand{words: words[1:], prompt: prompt})
+			case strings.HasPrefix(block, "$ "):
+				all[len(all)-1].outputs += line // of the block's last command
+			}
+		}
+	}
+	return all
+}
+
+// TestKts46Page runs the commands of the page in their order, before and after the move of a
+// site: what the page shows of their output is what they say.
+func TestKts46Page(t *testing.T) {
+	double, err := mongodouble.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer double.Stop()
+	dir := t.TempDir()
+	var s *scheduler
+	stop := func() {
+		if s != nil {
+			s.signal(os.Interrupt)
+			s.exit(0)
+		}
+	}
+	commands := pageCommands(t, "kts46.md")
+	for _, c := range commands {
+		switch {
+		case c.words[0] == "serve":
+			if len(c.words) != 5 || c.words[1] != "--bind" || c.words[3] != "--kts46-mongodb" {
+				t.Fatalf("the page starts a server by %q", c.words)
+			}
+			stop()
+			s = startScheduler(t, dir, "--kts46-mongodb", "mongodb://"+double.Address())
+		case c.prompt:
+			s.says(c.outputs, 0, c.words[1:]...)
+		default:
+			s.says("*", 0, c.words[1:]...)
+		}
+	}
+	if len(commands) != 9 {
+		t.Errorf("the page has %d commands", len(commands))
+	}
+	stop()
+}
+
+// pageWords splits a command as a shell does; quotes are single ones.
+func pageWords(line string) (words []string) {
+	for i, part := range strings.Split(line, "'") {
+		if i%2 == 1 {
+			words = append(words, part)
+		} else {
+			words = append(words, strings.Fields(part)...)
+		}
+	}
+	return words
+}
