@@ -17,6 +17,9 @@ import (
 // graphEach is how many tasks wait for one, or are waited for by one.
 const graphEach = 50_000
 
+// graphRequest is how many tasks a request makes, each of which waits for one.
+const graphRequest = 25_000
+
 // many makes so many tasks, all of which wait for others.
 func (s *siege) many(ctx context.Context, hub *client.Hub, prefix string, n int, after func(i int) []string) {
 	s.t.Helper()
@@ -24,7 +27,9 @@ func (s *siege) many(ctx context.Context, hub *client.Hub, prefix string, n int,
 	for i := range n {
 		all = append(all, client.DworkTask{Name: fmt.Sprint(prefix, i), After: after(i)})
 	}
-	must(s.t, hub.Create(ctx, all...))
+	for some := range slices.Chunk(all, graphRequest) {
+		must(s.t, hub.Create(ctx, some...))
+	}
 }
 
 func alone(int) []string { return nil }
@@ -46,7 +51,7 @@ func (s *siege) joins() {
 		join.After = append(join.After, fmt.Sprint("p", i))
 	}
 	must(s.t, hub.Create(ctx, join))
-	must(s.t, hub.Create(ctx, join, client.DworkTask{Name: "join", After: slices.Repeat([]string{"p0"}, 3*graphEach)}))
+	must(s.t, hub.Create(ctx, join, client.DworkTask{Name: "join", After: slices.Repeat([]string{"p0"}, graphEach)}))
 }
 
 // joined has very many peers ask again and again for a task that waits for very many, and not read

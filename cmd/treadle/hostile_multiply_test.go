@@ -90,11 +90,11 @@ func (s *siege) recoded() {
 	}
 }
 
-// types has a slave join one type of megabytes after the other.
+// types has a slave join one type of almost a megabyte, the longest, after the other.
 func (s *siege) types() {
 	c := s.dial("gloom-slaves")
 	defer c.Close()
-	ok, long := gloomcodec.AppendOK(nil), strings.Repeat("x", nearlyFrame)
+	ok, long := gloomcodec.AppendOK(nil), strings.Repeat("x", 1<<20-100)
 	for i := range 150 * s.scale {
 		must(s.t, c.SetDeadline(time.Now().Add(hostilePatience)))
 		_, err := c.Write(gloomcodec.AppendJoin(nil, fmt.Appendf(nil, `"%d%s"`, i, long)))
