@@ -144,11 +144,22 @@ func demo(t *Task) outcome {
 // that another program wrote may hold what has no such form.
 func extended(doc bson.Raw) ([]byte, error) {
 	b, err := bson.MarshalExtJSON(doc, false, false)
-	if err == nil && !json.Valid(b) { // the driver escapes nothing in the name of a DBPointer
-		err = errors.New("it would be no JSON")
+	if err == nil && (!json.Valid(b) || bytes.Contains(b, []byte(`"$dbPointer"`)) && !faithful(doc)) {
+		err = errors.New("it would be no JSON, or that of another document") // the driver escapes nothing in the name of a DBPointer
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the task's document cannot be said in JSON: %w", err)
 	}
 	return b, nil
+}
+
+// faithful says whether a document is the same when it has gone through its exact extended JSON.
+func faithful(doc bson.Raw) bool {
+	b, err := bson.MarshalExtJSON(doc, true, false)
+	var again bson.D
+	if err != nil || bson.UnmarshalExtJSON(b, true, &again) != nil {
+		return false
+	}
+	same, err := bson.Marshal(again)
+	return err == nil && bytes.Equal(same, doc)
 }

@@ -1,6 +1,8 @@
 package mongodouble
 
 import (
+	"crypto/md5"
+	"encoding/hex"
 	"errors"
 
 	"github.com/xdg-go/scram"
@@ -15,34 +17,47 @@ const (
 
 // users are those that a double knows.
 type users struct {
-	source string // the database that knows them
-	server *scram.Server
+	source    string                   // the database that knows them
+	mechanism map[string]*scram.Server // by its name
 }
 
-// Require has connections authenticate by SCRAM-SHA-256, as one of these users of a
-// database, before they are served.
+// Require has connections authenticate, as one of these users of a database, before they are served: by SCRAM-SHA-1, or by
+// SCRAM-SHA-256 where the double's release has it.
 func (s *Server) Require(source string, passwords map[string]string) error {
+	sha1, err := scramServer(scram.SHA1, passwords, func(name, password string) (*scram.Client, error) {
+		sum := md5.Sum([]byte(name + ":mongo:" + password)) // the server's form of a password before SCRAM-SHA-256
+		return scram.SHA1.NewClientUnprepped(name, hex.EncodeToString(sum[:]), "")
+	})
+	if err != nil {
+		return err
+	}
+	sha256, err := scramServer(scram.SHA256, passwords, func(name, password string) (*scram.Client, error) {
+		return scram.SHA256.NewClient(name, password, "")
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.users = &users{source, map[string]*scram.Server{"SCRAM-SHA-1": sha1, "SCRAM-SHA-256": sha256}}
+	return err
+}
+
+func scramServer(hash scram.HashGeneratorFcn, passwords map[string]string, client func(name, password string) (*scram.Client, error)) (*scram.Server, error) {
 	known := make(map[string]scram.StoredCredentials)
 	for name, password := range passwords {
-		client, err := scram.SHA256.NewClient(name, password, "")
+		c, err := client(name, password)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		// Four thousand rounds are what drivers accept at least.
-		if known[name], err = client.GetStoredCredentialsWithError(scram.KeyFactors{Salt: "a double's salt", Iters: 4096}); err != nil {
-			return err
+		if known[name], err = c.GetStoredCredentialsWithError(scram.KeyFactors{Salt: "a double's salt", Iters: 4096}); err != nil {
+			return nil, err
 		}
 	}
-	server, err := scram.SHA256.NewServer(func(name string) (scram.StoredCredentials, error) {
+	return hash.NewServer(func(name string) (scram.StoredCredentials, error) {
 		if credentials, ok := known[name]; ok {
 			return credentials, nil
 		}
 		return scram.StoredCredentials{}, errors.New("no such user")
 	})
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.users = &users{source, server}
-	return err
 }
 
 // peer is what a connection has said about itself.
@@ -65,7 +80,12 @@ func (s *Server) admit(p *peer, command bson.D) (reply bson.D, ok bool) {
 		if source, _ := args.Lookup("$db").StringValueOK(); source != required.source {
 			return refused(refusal{codeAuthFailed, "Authentication failed."}), true
 		}
-		p.talk = required.server.NewConversation()
+		mechanism, _ := args.Lookup("mechanism").StringValueOK()
+		server := required.mechanism[mechanism]
+		if server == nil || mechanism == "SCRAM-SHA-256" && s.release().Max < wireSHA256 {
+			return refused(refusal{2, "Received authentication for mechanism " + mechanism + " which is unknown or not enabled"}), true
+		}
+		p.talk = server.NewConversation()
 	case name != "saslContinue" || p.talk == nil:
 		return refused(refusal{codeUnauthorized, "command " + name + " requires authentication"}), true
 	}

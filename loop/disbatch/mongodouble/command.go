@@ -3,7 +3,6 @@ package mongodouble
 import (
 	"fmt"
 	"sync"
-	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
@@ -20,6 +19,11 @@ type store struct {
 	collections map[string]*collection
 	cursors     map[int64]*cursor
 	lastCursor  int64
+	version     Version
+	set         string // the replica set that the double is the primary of; empty: none
+	address     string // of a member of a set
+	concerns    map[string]bson.Raw
+	volatile    bool // it keeps no journal
 }
 
 type cursor struct {
@@ -28,7 +32,7 @@ type cursor struct {
 }
 
 func newStore() *store {
-	return &store{collections: make(map[string]*collection), cursors: make(map[int64]*cursor)}
+	return &store{collections: make(map[string]*collection), cursors: make(map[int64]*cursor), version: MongoDB70, concerns: make(map[string]bson.Raw)}
 }
 
 // call is one command's arguments.
@@ -66,6 +70,8 @@ func (s *store) run(command bson.D) (reply bson.D) {
 	c.name = database + "." + name
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	c.known(command)
+	c.concern(command[0].Key)
 	return append(run(c), bson.E{Key: "ok", Value: 1.0})
 }
 
@@ -74,24 +80,6 @@ func refused(r refusal) bson.D {
 }
 
 func nothing(*call) bson.D { return nil }
-
-func buildInfo(*call) bson.D {
-	return bson.D{{Key: "version", Value: "7.0.0"}, {Key: "versionArray", Value: bson.A{7, 0, 0, 0}}, {Key: "modules", Value: bson.A{"double"}}}
-}
-
-func hello(c *call) bson.D {
-	reply := bson.D{
-		{Key: "ismaster", Value: true}, {Key: "isWritablePrimary", Value: true}, {Key: "helloOk", Value: true},
-		{Key: "maxBsonObjectSize", Value: int32(maxDocument)}, {Key: "maxMessageSizeBytes", Value: int32(maxMessage)},
-		{Key: "maxWriteBatchSize", Value: int32(maxBatch)}, {Key: "localTime", Value: time.Now()},
-		{Key: "minWireVersion", Value: int32(0)}, {Key: "maxWireVersion", Value: int32(21)}, {Key: "readOnly", Value: false},
-		{Key: "saslSupportedMechs", Value: bson.A{"SCRAM-SHA-256"}},
-	}
-	if behind, _ := c.args.Lookup("loadBalanced").BooleanOK(); behind { // a driver in that mode does not look after the server
-		reply = append(reply, bson.E{Key: "serviceId", Value: bson.ObjectID{1}})
-	}
-	return reply
-}
 
 // collection returns the call's, which comes to be when it is first asked for.
 func (c *call) collection() *collection {
