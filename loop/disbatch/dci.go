@@ -55,7 +55,8 @@ const (
 )
 
 // RunWeb serves the command interface until ctx ends. The database may be away: requests
-// are then answered with its error.
+// are then answered with its error. It ends with a SettingError when the database can never be
+// used with these settings.
 func RunWeb(ctx context.Context, o WebOptions) error {
 	store, err := Open(o.Config, ComponentWeb)
 	if err != nil {
@@ -75,11 +76,6 @@ func RunWeb(ctx context.Context, o WebOptions) error {
 	if c.users == nil {
 		c.users = o.Config.Web.Users
 	}
-	server := http.Server{
-		Handler: c.handler(), ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: 2 * requestTimeout,
-		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader, ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
-	}
-	web.Places(&server, maxPeers)
 	bound := l.Addr().String()
 	o.Log.Info("listening", "protocol", "disbatch", "address", "http://"+bound, "database", o.Config.Database, "users", len(c.users))
 	if !l.Addr().(*net.TCPAddr).IP.IsLoopback() && len(c.users) == 0 {
@@ -88,6 +84,25 @@ func RunWeb(ctx context.Context, o WebOptions) error {
 	if o.Ready != nil {
 		o.Ready(bound)
 	}
+	return c.serve(ctx, l)
+}
+
+// serve answers requests at a listener until ctx ends, or the database turns out to be unusable.
+func (c *dci) serve(ctx context.Context, l net.Listener) error {
+	server := http.Server{
+		Handler: c.handler(), ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: 2 * requestTimeout,
+		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader, ErrorLog: slog.NewLogLogger(c.log.Handler(), slog.LevelDebug),
+	}
+	web.Places(&server, maxPeers)
+	ctx, end := context.WithCancelCause(ctx)
+	var checking sync.WaitGroup
+	checking.Go(func() {
+		if err := newPerformer(c.store, c.config, c.log).usable(ctx); err != nil && ctx.Err() == nil {
+			end(err)
+		}
+	})
+	defer checking.Wait()
+	defer end(nil)
 	stopped := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() {
 		ending, cancel := context.WithTimeout(context.Background(), stopTimeout)
@@ -100,6 +115,10 @@ func RunWeb(ctx context.Context, o WebOptions) error {
 	}
 	if err := <-stopped; err != nil {
 		return errors.Join(fmt.Errorf("requests were cut off: %w", err), server.Close())
+	}
+	var unusable *SettingError
+	if errors.As(context.Cause(ctx), &unusable) {
+		return unusable
 	}
 	return nil
 }

@@ -176,8 +176,10 @@ func (n *ExecutionNode) interval() time.Duration {
 // begins waits for the database, sees that no other process is this node, and ensures the
 // indexes.
 func (n *ExecutionNode) begins(ctx context.Context) error {
-	err := n.persist(ctx, "starting", func() error { return n.store.Ping(ctx) })
-	if err != nil {
+	if err := n.usable(ctx); err != nil {
+		return err
+	}
+	if err := n.runnerUsable(ctx); err != nil {
 		return err
 	}
 	if err := n.twin(ctx); err != nil {
@@ -187,6 +189,19 @@ func (n *ExecutionNode) begins(ctx context.Context) error {
 		n.log.Warn("going on without an index", "error", fault.Error())
 	}
 	return nil
+}
+
+// runnerUsable is usable for the process that runs the tasks, which has a password of its own.
+func (n *ExecutionNode) runnerUsable(ctx context.Context) error {
+	if n.o.Runner == nil || len(n.o.Config.Auth) == 0 {
+		return nil
+	}
+	store, err := Open(n.o.Config, ComponentRunner)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	return newPerformer(store, n.o.Config, n.log).usable(ctx)
 }
 
 // twin says whether the entry of this node changes again and again while nobody here writes

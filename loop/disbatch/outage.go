@@ -53,6 +53,17 @@ func (o *outage) over(answered bool) {
 // persist repeats a call until the database answers it or ctx ends. What the database
 // refuses is repeated as well, since most of its refusals pass, save what can never fit.
 func (p *performer) persist(ctx context.Context, what string, call func() error) error {
+	return p.repeat(ctx, what, call, func(error) error { return nil })
+}
+
+// connect is persist for the first calls of a process: it ends with a SettingError when the
+// database can never be used with these settings.
+func (p *performer) connect(ctx context.Context, what string, call func() error) error {
+	return p.repeat(ctx, what, call, func(err error) error { return p.store.unusable(ctx, err) })
+}
+
+// repeat is persist that also ends with what final makes of an error, if that is one.
+func (p *performer) repeat(ctx context.Context, what string, call func() error, final func(error) error) error {
 	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
 		err := call()
 		if err == nil || tooLarge(err) {
@@ -62,6 +73,12 @@ func (p *performer) persist(ctx context.Context, what string, call func() error)
 			return err
 		}
 		p.tally.errors.Add(1)
+		if end := final(err); end != nil {
+			if wait > firstRetry {
+				p.outage.over(false)
+			}
+			return end
+		}
 		p.outage.failed(wait == firstRetry, what, p.store.explain(err))
 		select {
 		case <-ctx.Done():

@@ -275,7 +275,7 @@ func RunTask(ctx context.Context, c *Config, task string, gfs GFS, log *slog.Log
 	p := newPerformer(store, c, log)
 	var t Task
 	var q Queue
-	err = p.persist(ctx, "reading task "+id.Hex(), func() (err error) {
+	err = p.connect(ctx, "reading task "+id.Hex(), func() (err error) {
 		if t, err = store.Task(ctx, id); err == nil {
 			q, err = store.Queue(ctx, t.Queue.Hex())
 		}
@@ -306,6 +306,17 @@ func RunTask(ctx context.Context, c *Config, task string, gfs GFS, log *slog.Log
 		return p.finish(ctx, a, &t, run, ended(unableToStart, err))
 	}
 	return p.perform(ctx, a)
+}
+
+// usable waits until the database answers a read, and ends with a SettingError when it never
+// will with these settings.
+func (p *performer) usable(ctx context.Context) error {
+	return p.connect(ctx, "starting", func() error {
+		if _, err := p.store.Node(ctx, ""); !errors.Is(err, ErrNotFound) {
+			return err
+		}
+		return nil
+	})
 }
 
 func newPerformer(store *Store, c *Config, log *slog.Logger) *performer {

@@ -22,6 +22,7 @@ type Store struct {
 	db     *mongo.Database
 	schema Schema // of new queues
 	login  string // the setting that says who this is, for errors
+	dialed *options.ClientOptions
 
 	queues, tasks, nodes, config, files, chunks *mongo.Collection
 }
@@ -47,7 +48,7 @@ func Open(c *Config, component string) (*Store, error) {
 	}
 	db := client.Database(c.Database)
 	return &Store{
-		client: client, db: db, schema: c.Schema, login: login(c, component, o),
+		client: client, db: db, schema: c.Schema, login: login(c, component, o), dialed: o,
 		queues: db.Collection("queues"), tasks: db.Collection("tasks"), nodes: db.Collection("nodes"),
 		config: db.Collection("config"), files: db.Collection("tasks.files"), chunks: db.Collection("tasks.chunks"),
 	}, nil
@@ -70,12 +71,56 @@ func (s *Store) explain(err error) error {
 	switch text := err.Error(); {
 	case strings.Contains(text, "auth error"), strings.Contains(text, "requires authentication"):
 		return fmt.Errorf("the database does not take the user or the password, see %s in the configuration: %w", s.login, err)
+	case strings.Contains(text, "wire version"):
+		return fmt.Errorf("the database cannot be used, it must be MongoDB 3.6 or later: %w", err)
 	case strings.Contains(text, "x509:"), strings.Contains(text, "tls:"):
 		return fmt.Errorf("the database and its TLS certificate do not fit, see mongohost or ssl of attributes in the configuration: %w", err)
 	case strings.Contains(text, "server selection error"):
 		return fmt.Errorf("no server of the database answers, see mongohost in the configuration: %w", err)
 	}
 	return err
+}
+
+// unusable returns a SettingError for an error that no waiting ends: a release that is too old,
+// a user or password that is refused, a certificate that does not fit, or another replica set.
+// It returns nil for all others.
+func (s *Store) unusable(ctx context.Context, err error) error {
+	text := err.Error()
+	for _, refusal := range []string{"wire version", "Authentication failed", "MechanismUnavailable", "requires authentication", "x509:"} {
+		if strings.Contains(text, refusal) {
+			return &SettingError{s.explain(err)}
+		}
+	}
+	if strings.Contains(text, "server selection error") {
+		return s.otherSet(ctx)
+	}
+	return nil
+}
+
+// otherSet returns a SettingError if a server of the configuration answers and is not of the
+// configured replica set. The driver does not say so: it leaves such servers out.
+func (s *Store) otherSet(ctx context.Context) error {
+	if s.dialed.ReplicaSet == nil {
+		return nil
+	}
+	for _, host := range s.dialed.Hosts {
+		o := options.Client().SetHosts([]string{host}).SetDirect(true).SetTLSConfig(s.dialed.TLSConfig).SetTimeout(connectTimeout)
+		client, err := mongo.Connect(o)
+		if err != nil {
+			continue
+		}
+		reply, err := client.Database("admin").RunCommand(ctx, bson.D{{Key: "isMaster", Value: 1}}).Raw()
+		_ = client.Disconnect(ctx) // there is nothing to lose
+		name := textOf(reply, "setName")
+		switch {
+		case err != nil || name == *s.dialed.ReplicaSet:
+		case name == "":
+			return &SettingError{fmt.Errorf("%s is no member of a replica set: remove replica_set_name from attributes, or replicaSet from mongohost", host)}
+		default:
+			return &SettingError{fmt.Errorf("the replica set of %s is %q and not %q: correct replica_set_name of attributes, or replicaSet of mongohost", host, name, *s.dialed.ReplicaSet)}
+		}
+	}
+	return nil
 }
 
 // Ping asks the database for a sign of life.

@@ -76,6 +76,15 @@ func text(v bson.RawValue) string {
 	return s
 }
 
+// textOf is the text of a document's field, empty if the document is none or damaged.
+func textOf(doc bson.Raw, field string) string {
+	v, err := doc.LookupErr(field)
+	if err != nil {
+		return ""
+	}
+	return text(v)
+}
+
 // texts reads an array of strings, or one string.
 func texts(v bson.RawValue) []string {
 	if s, ok := v.StringValueOK(); ok && s != "" {

@@ -1,7 +1,10 @@
 package disbatch
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -49,12 +52,47 @@ func TestReleasesOfTheServer(t *testing.T) {
 	}
 }
 
-// A server that is too old is refused by what it says of itself.
-func TestServersThatAreTooOld(t *testing.T) {
+// A database that can never be used is one line and the end of every program: a release that is too old, a wrong password,
+// the runner's too, and the name of another replica set, or of any where there is none.
+func TestWhatCannotBeUsedEnds(t *testing.T) {
+	f := func(want, attributes, auth string, change func(*mongodouble.Server)) {
+		t.Helper()
+		double := startDouble(t)
+		must(t, double.Require("jobs", map[string]string{ComponentNode: "a", ComponentWeb: "b", ComponentRunner: "c"}))
+		change(double)
+		c, err := ParseConfig([]byte(fmt.Sprintf(`{"mongohost": "mongodb://%s/?%s", "database": "jobs", "attributes": {%s}, "auth": {%s}}`, double.Address(), limits, attributes, auth)))
+		must(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		node, err := NewExecutionNode(NodeOptions{Config: c, Name: "me", Runner: []string{"/bin/false"}})
+		must(t, err)
+		log := slog.New(slog.DiscardHandler)
+		for program, err := range map[string]error{
+			"node":   node.Run(ctx),
+			"runner": RunTask(ctx, c, bson.NewObjectID().Hex(), GFSAuto, log),
+			"web":    RunWeb(ctx, WebOptions{Config: c, Listen: "127.0.0.1:0", Log: log}),
+		} {
+			var setting *SettingError
+			if !errors.As(err, &setting) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%s: the %s ends with %v", want, program, err)
+			}
+		}
+	}
+	right := `"disbatchd": "a", "disbatch_web": "b", "task_runner": "c"`
+	f("MongoDB 3.6", "", right, func(d *mongodouble.Server) { d.Speak(mongodouble.MongoDB34) })
+	f("of auth", "", `"disbatchd": "x", "disbatch_web": "x", "task_runner": "x"`, func(*mongodouble.Server) {})
+	f("requires authentication", "", "", func(*mongodouble.Server) {})
+	f(`is "rs1" and not "rs0"`, `"replica_set_name": "rs0"`, right, func(d *mongodouble.Server) { d.Set("rs1") })
+	f("is no member of a replica set", `"replica_set_name": "rs0"`, right, func(*mongodouble.Server) {})
+
 	double := startDouble(t)
-	double.Speak(mongodouble.MongoDB34)
-	if err := pings(t, fmt.Sprintf(`{"mongohost": "mongodb://%s/?%s"}`, double.Address(), limits)); err == nil || !strings.Contains(err.Error(), "MongoDB 3.6") {
-		t.Errorf("MongoDB 3.4 is told %v", err)
+	must(t, double.Require("jobs", map[string]string{ComponentNode: "a", ComponentRunner: "c"}))
+	c, err := ParseConfig([]byte(fmt.Sprintf(`{"mongohost": %q, "database": "jobs", "auth": {"disbatchd": "a", "task_runner": "x"}}`, double.Address())))
+	must(t, err)
+	node, err := NewExecutionNode(NodeOptions{Config: c, Name: "me", Runner: []string{"/bin/false"}})
+	must(t, err)
+	if err := node.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "task_runner of auth") {
+		t.Errorf("with a wrong password of the runner: %v", err)
 	}
 }
 
