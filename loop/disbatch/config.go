@@ -28,6 +28,8 @@ type Config struct {
 	Auth       map[string]string `json:"auth"`       // passwords by component; the component's name is the user
 
 	TaskRunner   string          `json:"task_runner"` // the original's runner, for plugins that have no entry of their own
+	Quiet        Truth           `json:"quiet"`       // the runner is called with --quiet
+	Testing      Truth           `json:"testing"`     // the runner is called with --testing
 	GFS          GFS             `json:"gfs"`
 	WebRoot      string          `json:"web_root"`
 	Plugins      Names           `json:"plugins"`
@@ -53,6 +55,7 @@ type PluginConfig struct {
 	Env       map[string]string `json:"env"`        // added to the environment
 	Dir       string            `json:"dir"`        // working directory
 	MaxOutput int               `json:"max_output"` // bytes kept of stdout and of stderr
+	Class     string            `json:"-"`          // of runner: the Perl class, which runners of 2016 are told
 }
 
 // Kinds of plugins.
@@ -89,14 +92,14 @@ const (
 	GFSAuto
 )
 
-// ParseGFS reads a value as the original writes it: false, true, auto, 0, 1.
+// ParseGFS reads a value as the original writes it: false, true, auto, 0, 1, null.
 func ParseGFS(text string) (GFS, error) {
 	switch strings.Trim(text, `"`) {
-	case "", "false", "0", "null", "no":
+	case "", "false", "0", "no":
 		return GFSNever, nil
 	case "true", "1", "yes":
 		return GFSAlways, nil
-	case "auto":
+	case "auto", "null":
 		return GFSAuto, nil
 	}
 	return GFSNever, fmt.Errorf("gfs is %s: say false, true or auto", text)
@@ -109,6 +112,20 @@ func (g GFS) String() string { return [...]string{"0", "1", "auto"}[g] }
 func (g *GFS) UnmarshalJSON(text []byte) (err error) {
 	*g, err = ParseGFS(string(text))
 	return err
+}
+
+// Truth is what Perl takes for true: true, a number but 0, and any text but "" and "0".
+type Truth bool
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (t *Truth) UnmarshalJSON(text []byte) error {
+	switch string(text) {
+	case "false", "null", "0", `""`, `"0"`:
+		*t = false
+	default:
+		*t = true
+	}
+	return nil
 }
 
 // Names is a list of names: an array, the keys of an object, or one string.
@@ -163,8 +180,9 @@ func (s *Schema) UnmarshalJSON(text []byte) error {
 
 // Defaults of the configuration.
 const (
-	defaultMongoHost = "localhost:27017"
-	defaultDatabase  = "disbatch"
+	defaultMongoHost  = "localhost:27017"
+	defaultDatabase   = "disbatch"
+	defaultTaskRunner = "/usr/bin/task_runner" // where the original's packages put it
 )
 
 // pluginName is what the original takes for the name of a plugin.
@@ -187,7 +205,7 @@ func ReadConfig(path string) (*Config, error) {
 // ParseConfig reads the text of a configuration and checks it.
 func ParseConfig(text []byte) (*Config, error) {
 	text = strict(text)
-	c := &Config{Schema: Schema2018, named: make(map[string]bool)}
+	c := &Config{Schema: Schema2018, GFS: GFSAuto, named: make(map[string]bool)}
 	var keys map[string]json.RawMessage
 	if err := json.Unmarshal(text, &keys); err != nil {
 		return nil, located(text, err)
@@ -200,6 +218,7 @@ func ParseConfig(text []byte) (*Config, error) {
 	}
 	c.MongoHost = cmp.Or(c.MongoHost, defaultMongoHost)
 	c.Database = cmp.Or(c.Database, defaultDatabase)
+	c.TaskRunner = cmp.Or(c.TaskRunner, defaultTaskRunner)
 	return c, c.validate()
 }
 

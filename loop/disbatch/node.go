@@ -58,6 +58,7 @@ type ExecutionNode struct {
 	pick   func(n int) int                        // one of n, by chance
 	after  func(d time.Duration) <-chan time.Time // how a node that starts waits
 	runner runner
+	loader *loader
 	calls  context.Context    // of calls of the database, ends some time after the node is told to
 	end    context.CancelFunc // of calls
 	claims sync.WaitGroup     // claims under way
@@ -122,7 +123,7 @@ func NewExecutionNode(o NodeOptions) (*ExecutionNode, error) {
 	}
 	p := newPerformer(store, o.Config, o.Log)
 	n := &ExecutionNode{
-		performer: *p, o: o, pick: rand.IntN, after: time.After, runner: runner{command: o.Runner, log: o.Log, tally: p.tally},
+		performer: *p, o: o, pick: rand.IntN, after: time.After, runner: runner{command: o.Runner, log: o.Log, tally: p.tally}, loader: newLoader(o.Config),
 		stopping: make(chan struct{}),
 		queues:   make(map[bson.ObjectID]*queueState), local: make(map[bson.ObjectID]bool), said: make(map[string]string),
 		known: make(map[bson.ObjectID]bool), seen: make(map[string]sighting),
@@ -136,6 +137,7 @@ func NewExecutionNode(o NodeOptions) (*ExecutionNode, error) {
 // for.
 func (n *ExecutionNode) Run(ctx context.Context) error {
 	defer n.store.Close()
+	defer n.loader.lives.Wait()
 	defer n.end()
 	stop, err := n.serveMetrics()
 	if err != nil {

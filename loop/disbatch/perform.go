@@ -26,8 +26,9 @@ const (
 type performer struct {
 	store  *Store
 	log    *slog.Logger
-	config string // path of the configuration, for runners
-	claim  bool   // a finished task keeps the time of its claim
+	config string   // path of the configuration, for runners
+	flags  []string // more of them for runners of 2018
+	claim  bool     // a finished task keeps the time of its claim
 	tally  *tally
 	clock  func() time.Time // on the wall, for the database
 	outage *outage
@@ -153,7 +154,7 @@ func (p *performer) delegate(ctx context.Context, a *assignment, t *Task) error 
 	if os.Getenv(selfVariable) == id {
 		return p.crash(ctx, a, t, ended(unableToStart, errors.New("its task runner is treadle itself: give the plugin an entry of the kind exec in treadle_plugins")))
 	}
-	r, err := a.Plugin.execute(ctx, id, []string{"--config", p.config, "--task", id, "--gfs", a.GFS.String()}, nil)
+	r, err := a.Plugin.execute(ctx, id, p.runnerFlags(a, id), nil)
 	var o outcome
 	switch {
 	case err != nil:
@@ -168,6 +169,19 @@ func (p *performer) delegate(ctx context.Context, a *assignment, t *Task) error 
 	longer, cancel := outlive(ctx, p.last)
 	defer cancel()
 	return p.crash(longer, a, t, o)
+}
+
+// runnerFlags are what a task runner is called with. That of 2016 is told the plugin, has no gfs
+// but on and off, and writes to GridFS unless it is told not to.
+func (p *performer) runnerFlags(a *assignment, id string) []string {
+	if a.Schema == Schema2016 {
+		flags := []string{"--config", p.config, "--plugin", a.Plugin.Class, "--task", id}
+		if a.GFS == GFSNever {
+			flags = append(flags, "--nogfs")
+		}
+		return flags
+	}
+	return append([]string{"--config", p.config, "--task", id, "--gfs", a.GFS.String()}, p.flags...)
 }
 
 // crash ends a task that whoever was to run it has left claimed or running; one that is
@@ -296,7 +310,7 @@ func RunTask(ctx context.Context, c *Config, task string, gfs GFS, log *slog.Log
 	}
 	own := *c
 	own.TaskRunner = "" // that is this program
-	plugin, err := own.plugin(q.Plugin)
+	plugin, err := own.plugin(q.Plugin, q.Schema, nil)
 	a := &assignment{Task: t.Raw, Plugin: plugin, Schema: q.Schema, GFS: gfs}
 	if err != nil {
 		run := bson.NewObjectID()
@@ -320,5 +334,12 @@ func (p *performer) usable(ctx context.Context) error {
 }
 
 func newPerformer(store *Store, c *Config, log *slog.Logger) *performer {
-	return &performer{store: store, log: log, config: c.Path, claim: c.Node.MTime == "claim", tally: new(tally), clock: time.Now, outage: &outage{log: log}, last: lastWords}
+	var flags []string
+	if c.Quiet {
+		flags = append(flags, "--quiet")
+	}
+	if c.Testing {
+		flags = append(flags, "--testing")
+	}
+	return &performer{store: store, log: log, config: c.Path, flags: flags, claim: c.Node.MTime == "claim", tally: new(tally), clock: time.Now, outage: &outage{log: log}, last: lastWords}
 }

@@ -40,22 +40,21 @@ func (c *Config) PluginNames() []string {
 	return slices.Compact(names)
 }
 
-// plugin returns how a plugin is run by the node, or why it cannot be.
-func (c *Config) plugin(name string) (PluginConfig, error) {
-	p, ok := c.TreadlePlugins[name]
-	switch {
-	case ok:
+// plugin returns how a plugin of queues of a dialect is run by the node, or why it cannot be;
+// errLoading while the task runner is asked.
+func (c *Config) plugin(name string, schema Schema, load loads) (PluginConfig, error) {
+	if p, ok := c.TreadlePlugins[name]; ok {
 		if p.Kind == KindFunction && p.Function == "" {
 			p.Function = name
 		}
-	case c.TaskRunner != "" && slices.Contains(c.Plugins, name):
-		p = PluginConfig{Kind: KindRunner, Command: []string{c.TaskRunner}}
-	case name == DemoPlugin:
-		return PluginConfig{Kind: kindDemo}, nil
-	default:
-		return p, fmt.Errorf("the plugin %s is unknown: give it an entry in treadle_plugins, or list it in plugins and set task_runner", name)
+		p.Class = name
+		return p, p.available()
 	}
-	return p, p.available()
+	p, err := c.delegated(name, schema, load)
+	if err != nil && err != errLoading && name == DemoPlugin {
+		return PluginConfig{Kind: kindDemo}, nil
+	}
+	return p, err
 }
 
 // available says why the plugin cannot run on this machine, if so.

@@ -177,8 +177,12 @@ func (n *ExecutionNode) adjust(v *view, busy []occupied, mine []Task) {
 	}
 	states := make(map[bson.ObjectID]*queueState)
 	var faults []struct{ name, problem string }
+	n.loader.forget(v.queues)
 	for _, q := range v.queues {
 		plugin, problem := n.serves(v.config, &q)
+		if problem == errLoading.Error() {
+			continue
+		}
 		faults = append(faults, struct{ name, problem string }{"queue " + q.Name + " " + q.ID.Hex(), problem})
 		if problem != "" || !wanted(v.config, &q, n.o.Name) {
 			continue
@@ -212,7 +216,9 @@ func (n *ExecutionNode) serves(c *Config, q *Queue) (PluginConfig, string) {
 	if q.Problem != "" {
 		return PluginConfig{}, q.Problem
 	}
-	plugin, err := c.plugin(q.Plugin)
+	plugin, err := c.plugin(q.Plugin, q.Schema, func(runner, plugin string, schema Schema) (string, error) {
+		return n.loader.load(n.calls, loadKey{runner, plugin, schema})
+	})
 	switch {
 	case err != nil:
 		return plugin, err.Error()
