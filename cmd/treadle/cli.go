@@ -102,7 +102,7 @@ func run(args []string, con console) (code int) {
 		run([]string{"--help"}, console{in: con.in, out: con.err, err: con.err})
 		return exitUsage
 	}
-	parsed, err := parser.Parse(spoken(args))
+	parsed, err := parser.Parse(spoken(disbatchArgs(parser.Model, args)))
 	if err != nil {
 		return report(con, usage(c, err))
 	}

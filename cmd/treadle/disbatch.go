@@ -127,10 +127,21 @@ func disbatchRunner(c *disbatch.Config) ([]string, error) {
 const disbatchAll = "-"
 
 type disbatchTaskCmd struct {
-	Config string `default:"/etc/disbatch/config.json" placeholder:"FILE" help:"The original's config.json (default: ${default})."`
-	Task   string `required:"" placeholder:"ID" help:"Id of the task, 24 hexadecimal digits; - reads assignments of a node from standard input (default: none, it must be given)."`
-	GFS    string `name:"gfs" placeholder:"V" help:"Whether output goes to GridFS: 0, 1 or auto (default: what the configuration says)."`
-	Quiet  bool   `help:"Log errors only."`
+	Config  string `default:"/etc/disbatch/config.json" placeholder:"FILE" help:"The original's config.json (default: ${default})."`
+	Task    string `required:"" placeholder:"ID" help:"Id of the task, 24 hexadecimal digits; - reads assignments of a node from standard input (default: none, it must be given)."`
+	GFS     string `name:"gfs" placeholder:"V" help:"Whether output goes to GridFS: 0, 1 or auto; 1 without a value (default: what the configuration says)."`
+	NoGFS   bool   `name:"nogfs" help:"The same as --gfs 0, as nodes of 2016 say it."`
+	Plugin  string `placeholder:"NAME" help:"Plugin of the task where that of its queue is not known here; nodes of 2016 name it (default: that of the queue)."`
+	Testing bool   `help:"Nothing: for nodes that run the original's tests."`
+	Quiet   bool   `help:"Log errors only."`
+}
+
+// Help is printed by treadle disbatch task --help.
+func (disbatchTaskCmd) Help() string {
+	return `It is called as the original's task runner is, by nodes of 2016 and 2018. A config.json can name it as its task_runner: a link to this program called task_runner, or this program itself.
+
+	treadle disbatch task --config /etc/disbatch/config.json --task 571fac85ee63413233049fbd --gfs auto
+	ln -s treadle /usr/bin/task_runner`
 }
 
 // Run runs the task, or all tasks of a node.
@@ -150,13 +161,16 @@ func (d *disbatchTaskCmd) Run(con *console) error {
 	if d.Task == disbatchAll {
 		return disbatchTasks(ctx, c, con, log)
 	}
-	gfs := c.GFS
+	o := disbatch.TaskOptions{Task: d.Task, GFS: c.GFS, Plugin: d.Plugin}
 	if d.GFS != "" {
-		if gfs, err = disbatch.ParseGFS(d.GFS); err != nil {
+		if o.GFS, err = disbatch.ParseGFS(d.GFS); err != nil {
 			return badUsage("--gfs: %w", err)
 		}
 	}
-	err = disbatch.RunTask(ctx, c, d.Task, gfs, log)
+	if d.NoGFS {
+		o.GFS = disbatch.GFSNever
+	}
+	err = disbatch.RunTask(ctx, c, o, log)
 	if errors.Is(err, disbatch.ErrTaskID) {
 		return usageError{err}
 	}

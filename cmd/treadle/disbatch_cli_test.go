@@ -87,6 +87,9 @@ func TestDisbatchCommands(t *testing.T) {
 	d.says("treadle: the tasks are not JSON\n", 2, "create-tasks", "x", "[")
 	d.says("treadle: --url: \"localhost\" is not http://host:port\n", 2, "plugins", "--url", "localhost")
 	d.says("treadle: cannot reach http://127.0.0.1:1: connection refused (is `treadle disbatch web` running? --url or TREADLE_DISBATCH_URL names it)\n", 1, "plugins", "--url", "http://127.0.0.1:1")
+	if out, errs, code := treadle(t, "", "disbatch", "--count", "--url="+d.url, "search", "{}"); code != 0 || out != "6\n" {
+		t.Errorf("with its options before the command: exit code %d, %s%s", code, out, errs)
+	}
 	d.signal(syscall.SIGTERM)
 	d.Wait()
 	if code := d.ProcessState.ExitCode(); code != 0 {

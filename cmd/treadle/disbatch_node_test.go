@@ -314,3 +314,39 @@ func TestDisbatchBadConfig(t *testing.T) {
 	f(`{"treadle_node": {"reclaim_after": "soon"}}`, "reclaim_after")
 	f("[]", "the configuration: a value of the kind")
 }
+
+// TestDisbatchTaskRunners: nodes of 2016 and 2018 call this program in the place of their task runner, by a link of that name
+// or by its own, with or without the command, which may stand behind the options.
+func TestDisbatchTaskRunners(t *testing.T) {
+	link := filepath.Join(t.TempDir(), "task_runner")
+	must(t, os.Symlink(binary, link))
+	f := func(lines, program, before, after string) disbatch.Task {
+		t.Helper()
+		script := filepath.Join(t.TempDir(), "runner")
+		s := newNodeSite(t, fmt.Sprintf("\"task_runner\": %q, \"plugins\": [\"Old\"], %s", script, lines), nil)
+		inner := newNodeSite(t, lines, map[string]string{"Old": "echo old"})
+		text, err := os.ReadFile(s.config)
+		must(t, err)
+		own, err := os.ReadFile(inner.config)
+		must(t, err)
+		host := regexp.MustCompile(`"mongohost": "[^"]*"`)
+		must(t, os.WriteFile(inner.config, host.ReplaceAll(own, host.Find(text)), 0o600))
+		must(t, os.WriteFile(script, fmt.Appendf(nil, "#!/bin/sh\nexec %s %s \"$@\" --config %s %s\n", program, before, inner.config, after), 0o700))
+		s.queue("q", "Old", 1, map[string]int{"n": 1})
+		p := s.node()
+		defer p.stop()
+		return s.tasks(disbatch.StatusSucceeded, 1)[0]
+	}
+	of2016 := "\"schema\": 2016, \"gfs\": false, \"testing\": true,"
+	for _, c := range []struct{ lines, program, before, after string }{
+		{"", binary, "disbatch task", "--quiet"}, {"\"testing\": true,", binary, "", ""}, {"", binary, "disbatch", "task"}, {"", binary, "disbatch", "--quiet"}, {"", link, "", ""},
+		{of2016, binary, "", ""}, {of2016, link, "", ""}, {of2016, binary, "disbatch", "task"},
+	} {
+		if done := f(c.lines, c.program, c.before, c.after); output(done, "stdout") != "old\n" {
+			t.Errorf("%+v: the task ended as %s", c, done.Raw)
+		}
+	}
+	if done := f("", binary, "", "--gfs --quiet"); output(done, "stdout") != "" {
+		t.Errorf("with --gfs the task ended as %s", done.Raw)
+	}
+}

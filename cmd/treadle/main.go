@@ -5,5 +5,5 @@ package main
 import "os"
 
 func main() {
-	os.Exit(run(os.Args[1:], console{in: os.Stdin, out: os.Stdout, err: os.Stderr}))
+	os.Exit(run(calledAs(os.Args[0], os.Args[1:]), console{in: os.Stdin, out: os.Stdout, err: os.Stderr}))
 }

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 		ctx, _ := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 		c, err := ReadConfig(path)
 		if err == nil && len(os.Args) > 1 { // as the original's: --config F --task HEX --gfs V
-			err = RunTask(ctx, c, os.Args[4], GFSAuto, log)
+			err = RunTask(ctx, c, TaskOptions{Task: os.Args[4], GFS: GFSAuto}, log)
 		} else if err == nil {
 			err = RunTasks(ctx, c, os.Stdin, os.Stdout, log)
 		}

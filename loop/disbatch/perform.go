@@ -274,12 +274,19 @@ func (p *performer) count(ctx context.Context, schema Schema, t *Task) {
 // ErrTaskID says that something is no id of a task.
 var ErrTaskID = errors.New("not the 24 hexadecimal digits of a task's id")
 
+// TaskOptions are what a task runner is told.
+type TaskOptions struct {
+	Task   string // its id
+	GFS    GFS
+	Plugin string // in place of the queue's, if that is not known here
+}
+
 // RunTask does what the original's task runner does for one claimed task: it begins it,
 // runs its plugin and writes its end.
-func RunTask(ctx context.Context, c *Config, task string, gfs GFS, log *slog.Logger) error {
-	id, err := bson.ObjectIDFromHex(strings.TrimSpace(task))
+func RunTask(ctx context.Context, c *Config, o TaskOptions, log *slog.Logger) error {
+	id, err := bson.ObjectIDFromHex(strings.TrimSpace(o.Task))
 	if err != nil {
-		return fmt.Errorf("--task %s: %w", task, ErrTaskID)
+		return fmt.Errorf("--task %s: %w", o.Task, ErrTaskID)
 	}
 	store, err := Open(c, ComponentRunner)
 	if err != nil {
@@ -311,7 +318,10 @@ func RunTask(ctx context.Context, c *Config, task string, gfs GFS, log *slog.Log
 	own := *c
 	own.TaskRunner = "" // that is this program
 	plugin, err := own.plugin(q.Plugin, q.Schema, nil)
-	a := &assignment{Task: t.Raw, Plugin: plugin, Schema: q.Schema, GFS: gfs}
+	if err != nil && o.Plugin != "" {
+		plugin, err = own.plugin(o.Plugin, q.Schema, nil)
+	}
+	a := &assignment{Task: t.Raw, Plugin: plugin, Schema: q.Schema, GFS: o.GFS}
 	if err != nil {
 		run := bson.NewObjectID()
 		if berr := p.begin(ctx, a, &t, run); berr != nil {

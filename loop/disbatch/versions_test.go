@@ -69,7 +69,7 @@ func TestWhatCannotBeUsedEnds(t *testing.T) {
 		log := slog.New(slog.DiscardHandler)
 		for program, err := range map[string]error{
 			"node":   node.Run(ctx),
-			"runner": RunTask(ctx, c, bson.NewObjectID().Hex(), GFSAuto, log),
+			"runner": RunTask(ctx, c, TaskOptions{Task: bson.NewObjectID().Hex()}, log),
 			"web":    RunWeb(ctx, WebOptions{Config: c, Listen: "127.0.0.1:0", Log: log}),
 		} {
 			var setting *SettingError
