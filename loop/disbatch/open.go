@@ -1,11 +1,8 @@
 package disbatch
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
@@ -69,7 +66,7 @@ func clientOptions(c *Config, component string) (*options.ClientOptions, error) 
 
 // login is the setting that says as which user a component is known to the database.
 func login(c *Config, component string, o *options.ClientOptions) string {
-	var a attributes
+	var a credentials
 	_ = json.Unmarshal(c.Attributes, &a) // the options are made of them already
 	_, own := c.Auth[component]
 	switch {
@@ -79,81 +76,4 @@ func login(c *Config, component string, o *options.ClientOptions) string {
 		return "username and password of attributes"
 	}
 	return "mongohost"
-}
-
-// attributes are those of the original's driver that mean something here. The others
-// are about that driver and are ignored.
-type attributes struct {
-	SSL        json.RawMessage `json:"ssl"` // true, or an object of tlsAttributes
-	Username   string          `json:"username"`
-	Password   string          `json:"password"`
-	Source     string          `json:"db_name"` // where the user is known
-	ReplicaSet string          `json:"replica_set_name"`
-}
-
-type tlsAttributes struct {
-	Verify   *int   `json:"SSL_verify_mode"` // 0 trusts everybody
-	CA       string `json:"SSL_ca_file"`
-	Cert     string `json:"SSL_cert_file"`
-	Key      string `json:"SSL_key_file"`
-	HostName string `json:"SSL_hostname"`
-}
-
-func applyAttributes(o *options.ClientOptions, text json.RawMessage) error {
-	var a attributes
-	if len(text) == 0 {
-		return nil
-	}
-	if err := json.Unmarshal(text, &a); err != nil {
-		return err
-	}
-	if a.ReplicaSet != "" {
-		o.SetReplicaSet(a.ReplicaSet)
-	}
-	if a.Username != "" {
-		o.SetAuth(options.Credential{Username: a.Username, Password: a.Password, AuthSource: a.Source})
-	}
-	var t tlsAttributes
-	switch string(a.SSL) {
-	case "", "null", "false", "0", `""`:
-		return nil
-	case "true", "1":
-	default:
-		if err := json.Unmarshal(a.SSL, &t); err != nil {
-			return fmt.Errorf("ssl: %w", err)
-		}
-	}
-	config, err := t.config()
-	if err != nil {
-		return fmt.Errorf("ssl: %w", err)
-	}
-	o.SetTLSConfig(config)
-	return nil
-}
-
-func (t *tlsAttributes) config() (*tls.Config, error) {
-	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.HostName}
-	c.InsecureSkipVerify = t.Verify != nil && *t.Verify == 0
-	if t.CA != "" {
-		pem, err := os.ReadFile(t.CA)
-		if err != nil {
-			return nil, fmt.Errorf("cannot read SSL_ca_file: %w", err)
-		}
-		c.RootCAs = x509.NewCertPool()
-		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("SSL_ca_file: %s holds no certificate", t.CA)
-		}
-	}
-	if t.Cert != "" {
-		key := t.Key
-		if key == "" {
-			key = t.Cert // one file may hold both
-		}
-		pair, err := tls.LoadX509KeyPair(t.Cert, key)
-		if err != nil {
-			return nil, fmt.Errorf("SSL_cert_file: %w", err)
-		}
-		c.Certificates = []tls.Certificate{pair}
-	}
-	return c, nil
 }

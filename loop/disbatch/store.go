@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 )
 
 // ErrNotFound says that no such queue, node, task or file is there.
@@ -25,6 +27,11 @@ type Store struct {
 	dialed *options.ClientOptions
 
 	queues, tasks, nodes, config, files, chunks *mongo.Collection
+
+	// journaled is tasks with writes that are on disk before they are acknowledged; volatile says
+	// that the database has no journal for them.
+	journaled *mongo.Collection
+	volatile  *atomic.Bool
 }
 
 // SettingError says that a setting cannot work.
@@ -47,11 +54,42 @@ func Open(c *Config, component string) (*Store, error) {
 		return nil, fmt.Errorf("cannot use the database: %w", err)
 	}
 	db := client.Database(c.Database)
-	return &Store{
-		client: client, db: db, schema: c.Schema, login: login(c, component, o), dialed: o,
+	s := &Store{
+		client: client, db: db, schema: c.Schema, login: login(c, component, o), dialed: o, volatile: new(atomic.Bool),
 		queues: db.Collection("queues"), tasks: db.Collection("tasks"), nodes: db.Collection("nodes"),
 		config: db.Collection("config"), files: db.Collection("tasks.files"), chunks: db.Collection("tasks.chunks"),
-	}, nil
+	}
+	s.journaled = s.tasks
+	if concern := o.WriteConcern; concern == nil || concern.Journal == nil {
+		durable := writeconcern.WriteConcern{Journal: new(true)}
+		if concern != nil {
+			durable.W = concern.W
+		}
+		s.journaled = db.Collection("tasks", options.Collection().SetWriteConcern(&durable))
+	}
+	return s, nil
+}
+
+// durably writes with a journal, unless the configuration says otherwise or the database has
+// none: a loss of power must not take back that a task has begun or ended.
+func (s *Store) durably(write func(tasks *mongo.Collection) error) error {
+	if s.volatile.Load() {
+		return write(s.tasks)
+	}
+	err := write(s.journaled)
+	if err == nil || s.journaled == s.tasks || !strings.Contains(err.Error(), "does not have journaling enabled") {
+		return err
+	}
+	s.volatile.Store(true)
+	return write(s.tasks)
+}
+
+// risk is what is to be said about a database without a journal, if it has none.
+func (s *Store) risk() string {
+	if !s.volatile.Load() {
+		return ""
+	}
+	return "the database keeps no journal: a loss of power may leave tasks running (0) that have ended"
 }
 
 // Close lets go of the connections. The driver is given no deadline: with one it keeps a

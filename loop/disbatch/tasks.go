@@ -121,9 +121,13 @@ func (s *Store) claim(ctx context.Context, q *Queue, node string, now time.Time)
 	if order := q.order(); order != nil {
 		o.SetSort(order)
 	}
-	raw, err := s.tasks.FindOneAndUpdate(ctx, q.unclaimed(), set(bson.D{
-		{Key: "node", Value: node}, {Key: "status", Value: int32(StatusClaimed)}, {Key: "mtime", Value: bson.NewDateTimeFromTime(now)},
-	}), o).Raw()
+	var raw bson.Raw
+	err := s.durably(func(tasks *mongo.Collection) (err error) {
+		raw, err = tasks.FindOneAndUpdate(ctx, q.unclaimed(), set(bson.D{
+			{Key: "node", Value: node}, {Key: "status", Value: int32(StatusClaimed)}, {Key: "mtime", Value: bson.NewDateTimeFromTime(now)},
+		}), o).Raw()
+		return err
+	})
 	if err != nil {
 		return Task{}, found(err)
 	}
@@ -172,11 +176,20 @@ func (s *Store) full(ctx context.Context, q *Queue) (Task, error) {
 func (s *Store) failBare(ctx context.Context, t *Task, mtime time.Time) (bool, error) {
 	filter := bson.D{{Key: "_id", Value: t.ID}, {Key: "status", Value: t.Status}, {Key: "node", Value: t.Raw.Lookup("node")}}
 	o := outcome{status: StatusFailed}
-	result, err := s.tasks.UpdateOne(ctx, filter, o.update(mtime))
+	result, err := s.change(ctx, filter, o.update(mtime))
 	if tooLarge(err) {
-		result, err = s.tasks.UpdateOne(ctx, filter, set(bson.D{{Key: "status", Value: int32(StatusFailed)}}))
+		result, err = s.change(ctx, filter, set(bson.D{{Key: "status", Value: int32(StatusFailed)}}))
 	}
 	return err == nil && result.MatchedCount == 1, err
+}
+
+// change updates a task durably.
+func (s *Store) change(ctx context.Context, filter, update bson.D) (result *mongo.UpdateResult, err error) {
+	err = s.durably(func(tasks *mongo.Collection) (err error) {
+		result, err = tasks.UpdateOne(ctx, filter, update)
+		return err
+	})
+	return result, err
 }
 
 // active are the statuses that count against a queue's limit.
@@ -207,7 +220,7 @@ const runField = "treadle_run"
 // asked again with the same run it answers the same.
 func (s *Store) begin(ctx context.Context, t *Task, run bson.ObjectID) (bool, error) {
 	filter := bson.D{{Key: "_id", Value: t.ID}, {Key: "status", Value: StatusClaimed}, {Key: "node", Value: t.Node}}
-	result, err := s.tasks.UpdateOne(ctx, filter, set(bson.D{{Key: "status", Value: int32(StatusRunning)}, {Key: runField, Value: run}}))
+	result, err := s.change(ctx, filter, set(bson.D{{Key: "status", Value: int32(StatusRunning)}, {Key: runField, Value: run}}))
 	if err != nil {
 		return false, err
 	}
@@ -232,7 +245,7 @@ type outcome struct {
 // earlier call of this run did.
 func (s *Store) finish(ctx context.Context, t *Task, run bson.ObjectID, o outcome, mtime time.Time) (bool, error) {
 	filter := bson.D{{Key: "_id", Value: t.ID}, {Key: runField, Value: run}}
-	result, err := s.tasks.UpdateOne(ctx, filter, o.update(mtime))
+	result, err := s.change(ctx, filter, o.update(mtime))
 	if err != nil {
 		return false, err
 	}
@@ -250,7 +263,7 @@ func (s *Store) finish(ctx context.Context, t *Task, run bson.ObjectID, o outcom
 // whether it was.
 func (s *Store) crash(ctx context.Context, t *Task, o outcome, mtime time.Time) (bool, error) {
 	filter := bson.D{{Key: "_id", Value: t.ID}, {Key: "node", Value: t.Node}, {Key: "status", Value: active}}
-	result, err := s.tasks.UpdateOne(ctx, filter, o.update(mtime))
+	result, err := s.change(ctx, filter, o.update(mtime))
 	if err != nil {
 		return false, err
 	}
@@ -270,7 +283,7 @@ func (o *outcome) update(mtime time.Time) bson.D {
 
 // requeue gives a running task back that no worker has seen.
 func (s *Store) requeue(ctx context.Context, t *Task, run bson.ObjectID, schema Schema) error {
-	_, err := s.tasks.UpdateOne(ctx, bson.D{{Key: "_id", Value: t.ID}, {Key: runField, Value: run}}, append(
+	_, err := s.change(ctx, bson.D{{Key: "_id", Value: t.ID}, {Key: runField, Value: run}}, append(
 		set(bson.D{{Key: "node", Value: schema.Nobody()}, {Key: "status", Value: int32(StatusQueued)}}),
 		bson.E{Key: "$unset", Value: bson.D{{Key: runField, Value: ""}}}))
 	return err

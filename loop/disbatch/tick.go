@@ -52,6 +52,7 @@ func (n *ExecutionNode) tick(ctx context.Context) error {
 	}
 	v.foreign = len(mine)
 	n.adjust(&v, busy, mine)
+	n.say("journal", n.store.risk())
 	n.tally.ticked.Store(time.Now().UnixMilli())
 	err = errors.Join(n.recover(ctx, mine), n.recount(ctx, queues), n.reclaim(ctx, nodes))
 	n.fill() // a database that could not be read gets no claims either

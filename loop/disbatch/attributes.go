@@ -1,0 +1,249 @@
+package disbatch
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
+	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
+)
+
+// The attributes of a configuration are options of the original's driver. Each is applied, or
+// refused by its name: one that was left out silently could cost tasks.
+
+// credentials are the attributes about the user.
+type credentials struct {
+	Username  string `json:"username"`
+	Password  string `json:"password"`
+	Source    string `json:"db_name"` // where the user is known
+	Mechanism string `json:"auth_mechanism"`
+}
+
+// attribute applies the value of an attribute.
+type attribute func(o *options.ClientOptions, value json.RawMessage) error
+
+// attributesByName are those that are applied by themselves.
+var attributesByName = map[string]attribute{
+	"ssl": applySSL,
+	"replica_set_name": func(o *options.ClientOptions, v json.RawMessage) error {
+		name, err := textValue(v)
+		if name != "" {
+			o.SetReplicaSet(name)
+		}
+		return err
+	},
+	"app_name": func(o *options.ClientOptions, v json.RawMessage) error {
+		name, err := textValue(v)
+		o.SetAppName(name)
+		return err
+	},
+	"connect_timeout_ms":          inMilliseconds((*options.ClientOptions).SetConnectTimeout),
+	"timeout":                     inMilliseconds((*options.ClientOptions).SetConnectTimeout), // its older name
+	"server_selection_timeout_ms": inMilliseconds((*options.ClientOptions).SetServerSelectionTimeout),
+	"heartbeat_frequency_ms":      inMilliseconds((*options.ClientOptions).SetHeartbeatInterval),
+	"local_threshold_ms":          inMilliseconds((*options.ClientOptions).SetLocalThreshold),
+	"socket_timeout_ms":           inMilliseconds((*options.ClientOptions).SetTimeout), // a call is one exchange
+	"query_timeout":               inMilliseconds((*options.ClientOptions).SetTimeout), // its older name
+	"retry_reads":                 ifTrue((*options.ClientOptions).SetRetryReads),
+	"retry_writes":                ifTrue((*options.ClientOptions).SetRetryWrites),
+	"read_concern_level": func(o *options.ClientOptions, v json.RawMessage) error {
+		level, err := textValue(v)
+		o.SetReadConcern(&readconcern.ReadConcern{Level: level})
+		return err
+	},
+	"read_pref_mode": func(_ *options.ClientOptions, v json.RawMessage) error {
+		if mode, err := textValue(v); err != nil || mode != "primary" {
+			return errors.New("only primary can be used: a node must read what it has written")
+		}
+		return nil
+	},
+}
+
+// credentialAttributes and concernAttributes are applied together, the others of this list are
+// about the values of the original's driver and mean nothing here.
+var (
+	credentialAttributes = []string{"username", "password", "db_name", "auth_mechanism"}
+	concernAttributes    = []string{"j", "w", "wtimeout"}
+	perlAttributes       = []string{
+		"auto_connect", "auto_reconnect", "bson_codec", "dt_type", "find_master", "inflate_dbrefs", "inflate_regexps", "server_selection_try_once", "socket_check_interval_ms",
+	}
+)
+
+func applyAttributes(o *options.ClientOptions, text json.RawMessage) error {
+	var all map[string]json.RawMessage
+	if len(text) == 0 {
+		return nil
+	}
+	if err := json.Unmarshal(text, &all); err != nil {
+		return err
+	}
+	maps.DeleteFunc(all, func(_ string, v json.RawMessage) bool { return string(v) == "null" })
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		apply := attributesByName[name]
+		switch {
+		case apply != nil:
+			if err := apply(o, all[name]); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+		case !slices.Contains(slices.Concat(credentialAttributes, concernAttributes, perlAttributes), name):
+			return fmt.Errorf("%s is not known: remove it, or say it in the address of mongohost", name)
+		}
+	}
+	var a credentials
+	if err := json.Unmarshal(text, &a); err != nil {
+		return err
+	}
+	if a.Username != "" {
+		o.SetAuth(options.Credential{Username: a.Username, Password: a.Password, AuthSource: a.Source, AuthMechanism: a.Mechanism})
+	}
+	return applyConcern(o, all)
+}
+
+// applyConcern applies when a write counts as done.
+func applyConcern(o *options.ClientOptions, all map[string]json.RawMessage) error {
+	concern := new(writeconcern.WriteConcern)
+	if o.WriteConcern != nil { // the address has one
+		*concern = *o.WriteConcern
+	}
+	if v, ok := all["j"]; ok {
+		journal := isTrue(v)
+		concern.Journal = &journal
+	}
+	if v, ok := all["w"]; ok {
+		text, err := textValue(v)
+		if err != nil {
+			return fmt.Errorf("w: %w", err)
+		}
+		concern.W = text
+		if n, err := strconv.Atoi(text); err == nil {
+			concern.W = n
+		}
+	}
+	n, several := concern.W.(int)
+	several = several && n > 1 || !several && concern.W != nil
+	switch wait, err := numberValue(all["wtimeout"]); {
+	case concern.W == 0:
+		return errors.New("w: 0 cannot be used: a write that nobody acknowledges loses tasks")
+	case all["wtimeout"] != nil && err != nil:
+		return fmt.Errorf("wtimeout: %w", err)
+	case wait > 0 && several: // else the server waits for nobody
+		return errors.New("wtimeout cannot be used with w over 1: remove it, and set timeoutMS in the address of mongohost, which bounds a call with its replication")
+	}
+	o.SetWriteConcern(concern)
+	return nil
+}
+
+// inMilliseconds applies a time; one that is not positive is the driver's own.
+func inMilliseconds(set func(*options.ClientOptions, time.Duration) *options.ClientOptions) attribute {
+	return func(o *options.ClientOptions, v json.RawMessage) error {
+		n, err := numberValue(v)
+		if n > 0 {
+			set(o, time.Duration(n)*time.Millisecond)
+		}
+		return err
+	}
+}
+
+func ifTrue(set func(*options.ClientOptions, bool) *options.ClientOptions) attribute {
+	return func(o *options.ClientOptions, v json.RawMessage) error {
+		set(o, isTrue(v))
+		return nil
+	}
+}
+
+func isTrue(v json.RawMessage) bool {
+	var t Truth
+	_ = t.UnmarshalJSON(v) // it takes everything
+	return bool(t)
+}
+
+// textValue is a string or a number as text.
+func textValue(v json.RawMessage) (string, error) {
+	var text string
+	var number json.Number
+	if json.Unmarshal(v, &text) == nil {
+		return text, nil
+	}
+	if json.Unmarshal(v, &number) == nil {
+		return number.String(), nil
+	}
+	return "", fmt.Errorf("%s is no text", v)
+}
+
+// maxMilliseconds bounds a time that an attribute says: a day.
+const maxMilliseconds = 24 * 60 * 60 * 1000
+
+// numberValue is a whole number, or one as text.
+func numberValue(v json.RawMessage) (int, error) {
+	n, err := strconv.Atoi(string(bytes.Trim(v, `"`)))
+	if err != nil || n > maxMilliseconds {
+		return 0, fmt.Errorf("%s is no number up to %d", v, maxMilliseconds)
+	}
+	return n, nil
+}
+
+type tlsAttributes struct {
+	Verify   *json.Number `json:"SSL_verify_mode"` // 0 trusts everybody
+	CA       string       `json:"SSL_ca_file"`
+	Cert     string       `json:"SSL_cert_file"`
+	Key      string       `json:"SSL_key_file"`
+	HostName string       `json:"SSL_hostname"`
+}
+
+func applySSL(o *options.ClientOptions, text json.RawMessage) error {
+	var t tlsAttributes
+	switch string(text) {
+	case "false", "0", `""`, `"0"`:
+		return nil
+	case "true", "1", `"1"`:
+	default:
+		strict := json.NewDecoder(bytes.NewReader(text))
+		strict.DisallowUnknownFields() // it says which
+		if err := strict.Decode(&t); err != nil {
+			return fmt.Errorf("%w: SSL_ca_file, SSL_cert_file, SSL_key_file, SSL_verify_mode and SSL_hostname can be used", err)
+		}
+	}
+	config, err := t.config()
+	if err != nil {
+		return err
+	}
+	o.SetTLSConfig(config)
+	return nil
+}
+
+func (t *tlsAttributes) config() (*tls.Config, error) {
+	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.HostName}
+	c.InsecureSkipVerify = t.Verify != nil && t.Verify.String() == "0"
+	if t.CA != "" {
+		pem, err := os.ReadFile(t.CA)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read SSL_ca_file: %w", err)
+		}
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("SSL_ca_file: %s holds no certificate", t.CA)
+		}
+	}
+	if t.Cert != "" {
+		key := t.Key
+		if key == "" {
+			key = t.Cert // one file may hold both
+		}
+		pair, err := tls.LoadX509KeyPair(t.Cert, key)
+		if err != nil {
+			return nil, fmt.Errorf("SSL_cert_file: %w", err)
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c, nil
+}

@@ -1,0 +1,80 @@
+package disbatch
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// Every attribute is applied, or refused by its name.
+func TestAttributes(t *testing.T) {
+	f := func(attributes, want string) {
+		t.Helper()
+		c, err := ParseConfig([]byte(`{"attributes": {` + attributes + `}}`))
+		must(t, err)
+		_, err = clientOptions(c, ComponentNode)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), "attributes: "+want) {
+			t.Errorf("%s: %v, want %q", attributes, err, want)
+		}
+	}
+	f(`"j": 1, "w": "majority", "wtimeout": 0, "dt_type": null, "bson_codec": {}, "server_selection_try_once": 1, "ssl": false`, "")
+	f(`"w": 1, "wtimeout": "5000", "read_pref_mode": "primary", "ssl": {"SSL_verify_mode": "0"}`, "")
+	f(`"w": 2, "wtimeout": 5000`, "wtimeout cannot be used with w over 1")
+	f(`"w": "majority", "wtimeout": 1`, "wtimeout cannot be used")
+	f(`"wtimeout": "soon"`, "wtimeout: ")
+	f(`"w": 0`, "w: 0 cannot be used")
+	f(`"w": []`, "w: [] is no text")
+	f(`"read_pref_mode": "secondary"`, "read_pref_mode: only primary")
+	f(`"connect_timeout_ms": "x"`, "connect_timeout_ms: ")
+	f(`"heartbeat_frequency_ms": 1e300`, "heartbeat_frequency_ms: ")
+	f(`"replicaSet": "rs0"`, "replicaSet is not known")
+	f(`"max_time_ms": 5`, "max_time_ms is not known")
+	f(`"ssl": {"SSL_ca_path": "/etc/ssl"}`, `ssl: json: unknown field "SSL_ca_path": SSL_ca_file`)
+
+	c, err := ParseConfig([]byte(`{"attributes": {"j": "0", "w": "2", "replica_set_name": "rs0", "connect_timeout_ms": 70, "socket_timeout_ms": 80, "server_selection_timeout_ms": 90, "retry_writes": 0, "retry_reads": 1,
+		"heartbeat_frequency_ms": 5000, "local_threshold_ms": 7, "read_concern_level": "majority", "app_name": "site", "username": "u", "password": "p", "auth_mechanism": "SCRAM-SHA-1"}}`))
+	must(t, err)
+	o, err := clientOptions(c, ComponentNode)
+	must(t, err)
+	if *o.WriteConcern.Journal || o.WriteConcern.W != 2 || *o.ReplicaSet != "rs0" || *o.ConnectTimeout != 70*time.Millisecond || *o.Timeout != 80*time.Millisecond || *o.ServerSelectionTimeout != 90*time.Millisecond ||
+		*o.RetryWrites || !*o.RetryReads || *o.HeartbeatInterval != 5*time.Second || *o.LocalThreshold != 7*time.Millisecond || o.ReadConcern.Level != "majority" || *o.AppName != "site" || o.Auth.AuthMechanism != "SCRAM-SHA-1" {
+		t.Errorf("the driver is told %+v", o)
+	}
+}
+
+// Claims, starts and ends are on the database's disk before a node goes on, unless the site says otherwise or the
+// database keeps no journal, which is said.
+func TestTasksAreWrittenWithAJournal(t *testing.T) {
+	f := func(attributes, want string, volatile bool) {
+		t.Helper()
+		s := newFaultySite(t, attributes)
+		s.double.Volatile(volatile)
+		q := s.queue(d("name", "a", "plugin", DemoPlugin, "threads", 1))
+		s.fill(&q, d("commands", "a"))
+		tasks := s.config.Database + ".tasks"
+		concern := func(command string) string { return fmt.Sprint(s.double.Concern(command, tasks)) }
+		created := concern("insert")
+		task, err := s.store.claim(s.ctx, &q, "me", time.Now())
+		must(t, err)
+		claimed, run := concern("findAndModify"), bson.NewObjectID()
+		_, err = s.store.begin(s.ctx, &task, run)
+		must(t, err)
+		begun := concern("update")
+		_, err = s.store.finish(s.ctx, &task, run, outcome{status: 1}, time.Now())
+		must(t, err)
+		if ended := concern("update"); claimed != want || begun != want || ended != want || created == want && strings.Contains(want, "true") && attributes == "" {
+			t.Errorf("%s: created with %s, claimed with %s, begun with %s, ended with %s", attributes, created, claimed, begun, ended)
+		}
+		if said := s.store.risk(); (said != "") != (volatile && attributes == "") {
+			t.Errorf("%s: the risk is %q", attributes, said)
+		}
+	}
+	f("", `{"j": true}`, false)
+	f("", "", true)
+	f(`"attributes": {"j": false},`, `{"j": false}`, false)
+	f(`"attributes": {"w": "majority"},`, `{"w": "majority","j": true}`, false)
+	f(`"attributes": {"w": 1, "j": 0},`, `{"w": {"$numberInt":"1"},"j": false}`, true)
+}
