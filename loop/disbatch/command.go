@@ -64,7 +64,7 @@ func (p *PluginConfig) execute(runner context.Context, task string, more []strin
 	}
 	c := exec.CommandContext(ctx, p.Command[0], append(slices.Clone(p.Command[1:]), more...)...)
 	c.Dir, c.Stdin, c.Stdout, c.Stderr = p.Dir, bytes.NewReader(input), &r.stdout, &r.stderr
-	c.Env = append(os.Environ(), selfVariable+"="+task)
+	c.Env = append(ofPlugin(os.Environ()), selfVariable+"="+task)
 	for name, value := range p.Env {
 		c.Env = append(c.Env, name+"="+value)
 	}

@@ -68,6 +68,7 @@ const (
 // NodeConfig are settings of the node that the originals do not have.
 type NodeConfig struct {
 	ReclaimAfter float64 `json:"reclaim_after"` // seconds without a sign of a node until its running tasks are orphaned, 0 is never
+	ReclaimOwn   *Truth  `json:"reclaim_own"`   // a node that starts orphans running tasks of its own that nothing runs; true if it is missing
 	MTime        string  `json:"mtime"`         // of a finished task: finish, the time it ended, or claim, the time it was claimed
 }
 
@@ -280,6 +281,8 @@ func (p *PluginConfig) timeout() time.Duration { return seconds(p.Timeout) }
 
 // reclaimAfter is how long a node may give no sign, 0 for ever.
 func (n *NodeConfig) reclaimAfter() time.Duration { return seconds(n.ReclaimAfter) }
+
+func (n *NodeConfig) reclaimsOwn() bool { return n.ReclaimOwn == nil || bool(*n.ReclaimOwn) }
 
 // seconds is a setting of so many. Less than a clock can tell is not nothing, which would mean for ever; and more than it
 // can count, which turned negative would mean at once, is as much as it can.

@@ -137,10 +137,10 @@ func TestClaimedTasksAreGivenBack(t *testing.T) {
 }
 
 // Before it claims its first task, a node marks its orphans; what it claimed not long ago
-// it starts, or gives back where there is no room, and what is running it leaves alone,
-// counting it.
+// it starts, or gives back where there is no room, and what is running it leaves alone when
+// it is told to, counting it.
 func TestANodeStartsAgain(t *testing.T) {
-	s, w := newSite(t, functionPlugin), newWorkers(true)
+	s, w := newSite(t, functionPlugin, `"treadle_node": {"reclaim_own": false},`), newWorkers(true)
 	q := s.queue(d("name", "a", "plugin", DemoPlugin, "threads", 2))
 	f := s.queue(d("name", "f", "plugin", "F", "threads", 9))
 	g := s.queue(d("name", "g", "plugin", DemoPlugin, "threads", 1))
@@ -288,7 +288,7 @@ func TestALateSignOfLife(t *testing.T) {
 	must(t, s.store.report(s.ctx, "me", time.Now(), nil))
 	var finds atomic.Int64
 	s.double.Inject(func(command string) mongodouble.Fault {
-		if command == "find" && finds.Add(1) == 2 {
+		if command == "find" && finds.Add(1) == 3 { // after whether the database can be used, and what the entry was
 			s.double.Run(d("update", "nodes", "$db", s.config.Database, "updates", bson.A{
 				d("q", d("node", "me"), "u", set(d("timestamp", bson.NewDateTimeFromTime(time.Now().Add(time.Hour))))),
 			}))
@@ -318,13 +318,16 @@ func TestTheDatabaseFailsAtTheStart(t *testing.T) {
 	ids := s.fill(&q, d("commands", "a"))
 	var finds atomic.Int64
 	s.double.Inject(func(command string) mongodouble.Fault {
-		if command == "find" && finds.Add(1) <= 2 {
-			return mongodouble.Refuse
+		if command != "find" {
+			return mongodouble.None
 		}
-		return mongodouble.None
+		if n := finds.Add(1); n == 1 || n > 4 { // after whether the database can be used
+			return mongodouble.None
+		}
+		return mongodouble.Refuse
 	})
 	s.node("me")
-	s.until("its reading of the entry", func() bool { return finds.Load() > 2 })
+	s.until("its reading of the entry", func() bool { return finds.Load() > 4 })
 	s.double.Inject(nil)
 	s.ends(ids...)
 }

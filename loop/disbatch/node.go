@@ -55,6 +55,7 @@ type NodeOptions struct {
 type ExecutionNode struct {
 	performer
 	o      NodeOptions
+	life   nodeLife
 	pick   func(n int) int                        // one of n, by chance
 	after  func(d time.Duration) <-chan time.Time // how a node that starts waits
 	runner runner
@@ -69,6 +70,7 @@ type ExecutionNode struct {
 	written []int64                // the last times that this node wrote to its entry, in ms
 	known   map[bson.ObjectID]bool // tasks of this node that were not this process's at the last tick
 	seen    map[string]sighting    // by name of a node
+	left    map[bson.ObjectID]bool // tasks of this node that ran when it started; nil before the first tick
 
 	stopping chan struct{} // closed when the node is told to stop
 
@@ -121,9 +123,9 @@ func NewExecutionNode(o NodeOptions) (*ExecutionNode, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := newPerformer(store, o.Config, o.Log)
+	p, life := newPerformer(store, o.Config, o.Log), newLife(o.Config.Database, o.Name)
 	n := &ExecutionNode{
-		performer: *p, o: o, pick: rand.IntN, after: time.After, runner: runner{command: o.Runner, log: o.Log, tally: p.tally}, loader: newLoader(o.Config),
+		performer: *p, o: o, life: life, pick: rand.IntN, after: time.After, runner: runner{command: o.Runner, life: life, log: o.Log, tally: p.tally}, loader: newLoader(o.Config),
 		stopping: make(chan struct{}),
 		queues:   make(map[bson.ObjectID]*queueState), local: make(map[bson.ObjectID]bool), said: make(map[string]string),
 		known: make(map[bson.ObjectID]bool), seen: make(map[string]sighting),

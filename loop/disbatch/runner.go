@@ -134,6 +134,7 @@ func (w *reports) add(p *performer, task bson.ObjectID, err error) {
 // runner is the node's end of that process.
 type runner struct {
 	command []string // that runs RunTasks
+	life    nodeLife
 	log     *slog.Logger
 	tally   *tally
 
@@ -183,6 +184,7 @@ func (r *runner) start() error {
 	c := exec.Command(r.command[0], r.command[1:]...)
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	c.Stderr = os.Stderr
+	c.Env = append(os.Environ(), nodeVariable+"="+r.life.String())
 	in, err := c.StdinPipe()
 	if err != nil {
 		return err

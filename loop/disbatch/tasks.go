@@ -348,10 +348,10 @@ func (s *Store) abandon(ctx context.Context, node string) (int64, error) {
 	return s.mark(ctx, bson.D{{Key: "node", Value: node}, {Key: "status", Value: StatusRunning}})
 }
 
-// abandonTask is abandon for one task.
-func (s *Store) abandonTask(ctx context.Context, t *Task) error {
-	_, err := s.mark(ctx, bson.D{{Key: "_id", Value: t.ID}, {Key: "node", Value: t.Node}, {Key: "status", Value: StatusRunning}})
-	return err
+// abandonTask is abandon for one task. It says whether it marked it.
+func (s *Store) abandonTask(ctx context.Context, t *Task) (bool, error) {
+	marked, err := s.mark(ctx, bson.D{{Key: "_id", Value: t.ID}, {Key: "node", Value: t.Node}, {Key: "status", Value: StatusRunning}})
+	return marked > 0, err
 }
 
 func (s *Store) mark(ctx context.Context, filter bson.D) (int64, error) {

@@ -54,7 +54,7 @@ func (n *ExecutionNode) tick(ctx context.Context) error {
 	n.adjust(&v, busy, mine)
 	n.say("journal", n.store.risk())
 	n.tally.ticked.Store(time.Now().UnixMilli())
-	err = errors.Join(n.recover(ctx, mine), n.recount(ctx, queues), n.reclaim(ctx, nodes))
+	err = errors.Join(n.recover(ctx, mine), n.reclaimOwn(ctx, mine), n.recount(ctx, queues), n.reclaim(ctx, nodes))
 	n.fill() // a database that could not be read gets no claims either
 	return err
 }
@@ -272,7 +272,7 @@ func (n *ExecutionNode) recover(ctx context.Context, mine []Task) error {
 				return err
 			}
 		case state != nil && state.plugin.Kind == KindFunction && !n.isLocal(t.ID):
-			if err := n.store.abandonTask(ctx, &t); err != nil {
+			if _, err := n.store.abandonTask(ctx, &t); err != nil {
 				return err
 			}
 			n.tally.orphaned.Add(1)

@@ -1,0 +1,75 @@
+package disbatch
+
+import (
+	"os/exec"
+	"testing"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// A node that starts orphans the running tasks of its own name that nothing on its host runs: an original's task runner has
+// the id among its arguments, Treadle's in its environment, as its plugins; of a process that runs the tasks of an earlier life
+// nobody knows which.
+func TestANodeReclaimsItsOwnTasks(t *testing.T) {
+	f := func(lines string, want ...int) {
+		t.Helper()
+		s := newSite(t, lines)
+		q := s.queue(d("name", "a", "plugin", DemoPlugin, "threads", 0))
+		ids := s.fill(&q, payloads(4)...)
+		for i, node := range []string{"me", "me", "me", "other"} {
+			_, err := s.store.tasks.UpdateOne(s.ctx, byID(ids[i]), set(d("status", StatusRunning, "node", node)))
+			must(t, err)
+		}
+		lives := func(variable string, args ...string) (end func()) {
+			c := exec.Command("/bin/sh", append([]string{"-c", "exec 3<&0; read x <&3; :", "runner"}, args...)...)
+			c.Env = []string{variable}
+			in, err := c.StdinPipe()
+			must(t, err)
+			must(t, c.Start())
+			return func() {
+				in.Close()
+				must(t, c.Wait())
+			}
+		}
+		ends := []func(){
+			lives("A=b", "--config", "F", "--task", ids[1].Hex()), lives(selfVariable + "=" + ids[2].Hex()),
+			lives(nodeVariable + "=" + newLife(s.config.Database, "me").String()),
+		}
+		n, _ := s.still("me", &q)
+		for range 2 * reclaimTicks {
+			must(t, n.tick(s.ctx))
+		}
+		s.have(t, ids, StatusRunning, StatusRunning, StatusRunning, StatusRunning)
+		ends[2]()
+		for range 2 * reclaimTicks {
+			must(t, n.tick(s.ctx))
+		}
+		s.have(t, ids, want...)
+		ends[0]()
+		ends[1]()
+		for range 2 * reclaimTicks {
+			must(t, n.tick(s.ctx))
+		}
+		s.have(t, ids, want[0], want[0], want[0], StatusRunning)
+		// What runs in this life is not looked after.
+		_, err := s.store.tasks.UpdateMany(s.ctx, bson.D{}, set(d("status", StatusRunning, "node", "me")))
+		must(t, err)
+		n.left = map[bson.ObjectID]bool{}
+		for range 2 * reclaimTicks {
+			must(t, n.tick(s.ctx))
+		}
+		s.have(t, ids, StatusRunning, StatusRunning, StatusRunning, StatusRunning)
+	}
+	f("", StatusOrphaned, StatusRunning, StatusRunning, StatusRunning)
+	f(`"treadle_node": {"reclaim_own": false},`, StatusRunning, StatusRunning, StatusRunning, StatusRunning)
+}
+
+// have says that tasks have these statuses.
+func (s *site) have(t *testing.T, ids []bson.ObjectID, want ...int) {
+	t.Helper()
+	for i, id := range ids {
+		if got := s.task(id).Status; got != want[i] {
+			t.Errorf("task %d has status %d, want %d", i, got, want[i])
+		}
+	}
+}
