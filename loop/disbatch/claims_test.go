@@ -22,7 +22,7 @@ func (s *site) still(name string, q *Queue) (*ExecutionNode, *queueState) {
 	s.t.Cleanup(n.store.Close)
 	n.view = view{limit: NoLimit, queues: []Queue{*q}}
 	state := &queueState{queue: *q, plugin: PluginConfig{Kind: KindFunction, Function: "F"}}
-	state.slots = q.Limit // no other claimer is started
+	state.slots, state.share = q.Limit, q.Limit // no other claimer is started
 	n.queues[q.ID] = state
 	return n, state
 }

@@ -50,7 +50,7 @@ func TestClaimsThatMeetMakeProgress(t *testing.T) {
 				s.meet(min(nodes, left))
 				for i, n := range claimers {
 					all.Go(func() {
-						states[i].drained = false
+						states[i].share, states[i].turn = 0, threads
 						if a, ok := n.next(states[i], nil); ok {
 							mu.Lock()
 							defer mu.Unlock()

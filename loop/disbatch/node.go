@@ -87,6 +87,7 @@ type ExecutionNode struct {
 type view struct {
 	config  *Config
 	queues  []Queue
+	nodes   []Node
 	limit   int // of this node
 	foreign int // tasks of this node that another life of it has
 }
@@ -97,8 +98,10 @@ type queueState struct {
 	plugin  PluginConfig
 	slots   int  // held by claimers and tasks of this process
 	others  int  // tasks that count against the limit and are not this process's
+	share   int  // slots that are refilled at once
+	turn    int  // claims beyond the share until the next tick
 	drained bool // nothing was there to claim; until the next tick, or after more of them
-	rest    int  // ticks after the next in which the queue is left to other nodes
+	rest    int  // ticks after the next without a turn
 }
 
 // NewExecutionNode prepares a node.

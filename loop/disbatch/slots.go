@@ -63,7 +63,7 @@ func (n *ExecutionNode) spawn(q *queueState, claimers int) {
 
 // room says whether a queue may have more slots. The caller holds mu.
 func (n *ExecutionNode) room(q *queueState, more int) bool {
-	return !n.halted && !q.drained && n.within(q, more)
+	return !n.halted && !q.drained && n.within(q, more) && (q.slots+more <= q.share || q.turn > 0)
 }
 
 // within says whether more tasks of a queue keep its limit and the node's. The caller
@@ -105,20 +105,28 @@ func (n *ExecutionNode) next(q *queueState, claimed *Task) (*assignment, bool) {
 		n.mu.Unlock()
 		return nil, false
 	}
+	beyond := q.slots > q.share
+	if beyond {
+		q.turn--
+	}
 	n.claims.Add(1)
 	queue := q.queue
 	a := &assignment{Plugin: q.plugin, Schema: queue.Schema, GFS: n.o.Config.GFS}
 	n.mu.Unlock()
 	defer n.claims.Done()
 	t, err := n.claim(&queue, claimed)
+	for wait := lastMeeting; err == errMet && !beyond && claimed == nil && wait < n.o.Interval && n.wait(wait/2+time.Duration(n.pick(int(wait)))); wait *= 2 {
+		t, err = n.claim(&queue, claimed) // others have more than their share, until their tasks end
+	}
 	n.claimed(&queue, err)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if err != nil {
+	switch {
+	case err == errMet && beyond:
+		q.turn, q.rest = 0, n.pick(maxRest+1)
+		return nil, false
+	case err != nil:
 		q.drained = true
-		if err == errMet {
-			q.rest = n.pick(maxRest + 1)
-		}
 		return nil, false
 	}
 	if n.local[t.ID] || n.halted {

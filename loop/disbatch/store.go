@@ -173,10 +173,13 @@ func (s *Store) EnsureIndexes(ctx context.Context) (faults []error) {
 		}
 		return keys
 	}
-	unique := options.Index().SetUnique(true)
+	// Each has options of its own: the driver adds the index's name to them.
+	unique := func(names ...string) mongo.IndexModel {
+		return mongo.IndexModel{Keys: asc(names...), Options: options.Index().SetUnique(true)}
+	}
 	name := mongo.IndexModel{Keys: asc("name")}
 	if s.schema == Schema2018 {
-		name.Options = unique
+		name = unique("name")
 	}
 	for _, want := range []struct {
 		in    *mongo.Collection
@@ -187,8 +190,8 @@ func (s *Store) EnsureIndexes(ctx context.Context) (faults []error) {
 		{s.tasks, mongo.IndexModel{Keys: append(asc("node", "status", "queue"), bson.E{Key: "_id", Value: -1})}},
 		{s.tasks, mongo.IndexModel{Keys: asc("queue", "status")}},
 		{s.queues, name},
-		{s.nodes, mongo.IndexModel{Keys: asc("node"), Options: unique}},
-		{s.chunks, mongo.IndexModel{Keys: asc("files_id", "n"), Options: unique}},
+		{s.nodes, unique("node")},
+		{s.chunks, unique("files_id", "n")},
 		{s.files, mongo.IndexModel{Keys: asc("filename", "metadata.task_id")}},
 	} {
 		if _, err := want.in.Indexes().CreateOne(ctx, want.index); err != nil {

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"treadle/loop/disbatch/mongodouble"
 )
@@ -233,7 +235,7 @@ func TestTasksAreWrittenInTheirQueuesDialect(t *testing.T) {
 
 func TestClaimsFollowTheQueuesSort(t *testing.T) {
 	s := newSite(t)
-	for sort, order := range map[string][]int{SortFIFO: {0, 1, 2}, SortLIFO: {2, 1, 0}} {
+	for sort, order := range map[string][]int{SortFIFO: {0, 1, 2}, SortLIFO: {2, 1, 0}, SortDefault: {0, 1, 2}} {
 		q := s.queue(d("name", sort, "plugin", "P", "sort", sort))
 		ids := s.fill(&q, d("n", 0), d("n", 1), d("n", 2))
 		for _, n := range order {
@@ -313,6 +315,29 @@ func TestIndexesThatCannotBeAreReported(t *testing.T) {
 	}
 	if _, err := s.store.nodes.InsertOne(s.ctx, d("node", "a")); err == nil {
 		t.Error("two nodes have one name")
+	}
+}
+
+// The indexes have the names that the original's driver gives them: under another name its node would not start.
+func TestIndexesHaveTheOriginalsNames(t *testing.T) {
+	s := newSite(t)
+	for _, fault := range s.store.EnsureIndexes(s.ctx) {
+		t.Error(fault)
+	}
+	for collection, want := range map[*mongo.Collection]string{
+		s.store.tasks:  "_id_ node_1_status_1_queue_1 node_1_status_1_queue_1__id_-1 node_1_status_1_queue_1__id_1 queue_1_status_1",
+		s.store.queues: "_id_ name_1", s.store.nodes: "_id_ node_1", s.store.chunks: "_id_ files_id_1_n_1", s.store.files: "_id_ filename_1_metadata.task_id_1",
+	} {
+		all, err := collection.Indexes().ListSpecifications(s.ctx)
+		must(t, err)
+		var names []string
+		for _, index := range all {
+			names = append(names, index.Name)
+		}
+		slices.Sort(names)
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("%s has %s, want %s", collection.Name(), got, want)
+		}
 	}
 }
 

@@ -117,10 +117,7 @@ func (s *Store) CountTasks(ctx context.Context, filter any) (int64, error) {
 // claim takes the next task of a queue for a node, ErrNotFound if there is none. No task
 // is claimed twice, because the database changes a document in one step.
 func (s *Store) claim(ctx context.Context, q *Queue, node string, now time.Time) (Task, error) {
-	o := options.FindOneAndUpdate().SetReturnDocument(options.After)
-	if order := q.order(); order != nil {
-		o.SetSort(order)
-	}
+	o := options.FindOneAndUpdate().SetReturnDocument(options.After).SetSort(q.order())
 	var raw bson.Raw
 	err := s.durably(func(tasks *mongo.Collection) (err error) {
 		raw, err = tasks.FindOneAndUpdate(ctx, q.unclaimed(), set(bson.D{
@@ -139,15 +136,13 @@ func (q *Queue) unclaimed() bson.D {
 	return bson.D{{Key: "node", Value: in(bson.A{nil, int32(-1)})}, {Key: "status", Value: StatusQueued}, {Key: "queue", Value: q.ID}}
 }
 
-// order is the order in which they are, nil if it is the database's own.
+// order is the order in which they are. Without a sort it is that of their ids, too: the database's
+// own is any, and the newest first under load.
 func (q *Queue) order() bson.D {
-	switch q.Sort {
-	case SortFIFO:
-		return idAscending
-	case SortLIFO:
+	if q.Sort == SortLIFO {
 		return bson.D{{Key: "_id", Value: -1}}
 	}
-	return nil
+	return idAscending
 }
 
 // fullDocument is the size from which on a document has no room for a claim: the limit of
@@ -157,11 +152,7 @@ const fullDocument = 16<<20 - 1024
 // full returns the next task of a queue if its document is too full to be claimed, else
 // ErrNotFound.
 func (s *Store) full(ctx context.Context, q *Queue) (Task, error) {
-	o := options.FindOne()
-	if order := q.order(); order != nil {
-		o.SetSort(order)
-	}
-	raw, err := s.tasks.FindOne(ctx, q.unclaimed(), o).Raw()
+	raw, err := s.tasks.FindOne(ctx, q.unclaimed(), options.FindOne().SetSort(q.order())).Raw()
 	switch {
 	case err != nil:
 		return Task{}, found(err)
@@ -175,7 +166,7 @@ func (s *Store) full(ctx context.Context, q *Queue) (Task, error) {
 // and by its status alone where no more has room; that takes none. It says whether it did.
 func (s *Store) failBare(ctx context.Context, t *Task, mtime time.Time) (bool, error) {
 	filter := bson.D{{Key: "_id", Value: t.ID}, {Key: "status", Value: t.Status}, {Key: "node", Value: t.Raw.Lookup("node")}}
-	o := outcome{status: StatusFailed}
+	o := outcome{status: StatusFailed, stdout: "", stderr: ""}
 	result, err := s.change(ctx, filter, o.update(mtime))
 	if tooLarge(err) {
 		result, err = s.change(ctx, filter, set(bson.D{{Key: "status", Value: int32(StatusFailed)}}))

@@ -38,7 +38,7 @@ func (n *ExecutionNode) tick(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	v := view{config: config, queues: queues, limit: NoLimit}
+	v := view{config: config, queues: queues, nodes: nodes, limit: NoLimit}
 	n.watch(nodes, &v)
 	if err := n.report(ctx, queues, busy); err != nil {
 		return err
@@ -188,7 +188,8 @@ func (n *ExecutionNode) adjust(v *view, busy []occupied, mine []Task) {
 		if problem != "" || !wanted(v.config, &q, n.o.Name) {
 			continue
 		}
-		states[q.ID] = &queueState{queue: q, plugin: plugin, others: others[q.ID]}
+		share := n.share(v, &q)
+		states[q.ID] = &queueState{queue: q, plugin: plugin, others: others[q.ID], share: share, turn: q.Limit - share}
 	}
 	n.mu.Lock()
 	for id, old := range n.queues {
@@ -200,7 +201,10 @@ func (n *ExecutionNode) adjust(v *view, busy []occupied, mine []Task) {
 			states[id] = state
 		}
 		if state != nil {
-			state.slots, state.drained, state.rest = old.slots, old.rest > 0, max(old.rest-1, 0)
+			state.slots, state.rest = old.slots, max(old.rest-1, 0)
+			if old.rest > 0 {
+				state.turn = 0
+			}
 			*old = *state
 			states[id] = old
 		}
@@ -210,6 +214,26 @@ func (n *ExecutionNode) adjust(v *view, busy []occupied, mine []Task) {
 	for _, f := range faults {
 		n.say(f.name, f.problem)
 	}
+}
+
+// rivalTicks is for how many intervals a node that gives no sign counts as one that takes tasks.
+const rivalTicks = 10
+
+// share is how many tasks of a queue this node replaces at once when they end. Of a limit over all
+// nodes that is an even part: a node that looks once a second, as the originals do, would never find
+// room beside one that refills at once. What is beyond the shares goes to the node whose tick is next.
+func (n *ExecutionNode) share(v *view, q *Queue) int {
+	if q.Schema != Schema2018 {
+		return q.Limit
+	}
+	nodes := 1
+	for _, e := range v.nodes {
+		alive := time.Since(n.seen[e.Name].at) <= rivalTicks*n.o.Interval
+		if e.Name != n.o.Name && e.Name != "" && e.Limit != 0 && alive && pinned(q, e.Name) {
+			nodes++
+		}
+	}
+	return q.Limit / nodes
 }
 
 // serves returns how a queue's plugin is run here, or why the queue is ignored.
@@ -239,7 +263,13 @@ func wanted(c *Config, q *Queue, node string) bool {
 		return false
 	case len(c.ActiveQueues) == 0 && slices.Contains(c.IgnoreQueues, id):
 		return false
-	case len(q.Pin) > 0:
+	}
+	return pinned(q, node)
+}
+
+// pinned says whether a queue may be served by a node.
+func pinned(q *Queue, node string) bool {
+	if len(q.Pin) > 0 {
 		return slices.Contains(q.Pin, node)
 	}
 	return !slices.Contains(q.Ignore, node)

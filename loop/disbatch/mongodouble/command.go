@@ -149,8 +149,11 @@ func getMore(c *call) bson.D {
 }
 
 func findAndModify(c *call) bson.D {
-	in, filter := c.collection(), c.document("query")
-	found := in.find(filter, c.document("sort"), 0, 1)
+	in, filter, order := c.collection(), c.document("query"), c.document("sort")
+	if len(fields(order)) == 0 { // any order is right: that of a busy server's storage
+		order = document(bson.D{{Key: "_id", Value: -1}})
+	}
+	found := in.find(filter, order, 0, 1)
 	var value any
 	last := bson.D{{Key: "n", Value: int32(len(found))}, {Key: "updatedExisting", Value: len(found) > 0}}
 	switch {
