@@ -85,7 +85,7 @@ const (
 type GFS int
 
 // Values of GFS: when the document would be too large for the database, always, or when
-// it is over 15 MiB. GFSNever and GFSAuto differ in nothing but name, since the output of a
+// the output is over 15 MiB. GFSNever and GFSAuto differ in nothing but name, since the output of a
 // task is not to be lost.
 const (
 	GFSNever GFS = iota

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// maxInline is how much output a task's document takes beside what it has: the
+	// maxInline is how much output a task's document takes, the original's figure: the
 	// database's limit on documents is 16 MiB.
 	maxInline = 15 << 20
 	// lastWords is how long a runner that was told to end, and has ended its plugins, goes
@@ -217,14 +217,9 @@ func (p *performer) mtime() time.Time {
 // and counts it.
 func (p *performer) finish(ctx context.Context, a *assignment, t *Task, run bson.ObjectID, o outcome) error {
 	stdout, stderr := o.stdout.(string), o.stderr.(string)
-	if a.GFS == GFSAlways || len(stdout)+len(stderr)+len(a.Task) > maxInline {
-		var err error
-		if o.stdout, err = p.file(ctx, t, FileStdout, stdout); err == nil {
-			o.stderr, err = p.file(ctx, t, FileStderr, stderr)
-		}
-		if err != nil {
-			return err
-		}
+	out, errs := outgrown(a.GFS, len(stdout), len(stderr))
+	if err := p.toFiles(ctx, t, &o, out, errs); err != nil {
+		return err
 	}
 	finished, mtime := false, p.mtime()
 	write := func() (err error) {
@@ -232,8 +227,14 @@ func (p *performer) finish(ctx context.Context, a *assignment, t *Task, run bson
 		return err
 	}
 	err := p.persist(ctx, "finishing task "+t.ID.Hex(), write)
-	if tooLarge(err) { // the payload leaves no room: then the status alone
-		o.stdout, o.stderr = nil, nil
+	if tooLarge(err) { // the payload leaves no room
+		if err := p.toFiles(ctx, t, &o, !out && stdout != "", !errs && stderr != ""); err != nil {
+			return err
+		}
+		err = p.persist(ctx, "finishing task "+t.ID.Hex(), write)
+	}
+	if tooLarge(err) { // nor for the ids of files: then the status alone
+		o.stdout, o.stderr = "", ""
 		err = p.persist(ctx, "finishing task "+t.ID.Hex(), write)
 	}
 	switch {
@@ -246,6 +247,33 @@ func (p *performer) finish(ctx context.Context, a *assignment, t *Task, run bson
 		p.log.Warn("a task was taken from its runner, its result is dropped", "task", t.ID.Hex())
 	}
 	return nil
+}
+
+// outgrown says of outputs of so many bytes which go to GridFS: stderr by its own size, and stdout if
+// what stays in the document would be too much. An empty one stays.
+func outgrown(gfs GFS, stdout, stderr int) (out, errs bool) {
+	if gfs == GFSAlways {
+		return true, true
+	}
+	errs = stderr > maxInline
+	if !errs {
+		stdout += stderr
+	}
+	return stdout > maxInline, errs
+}
+
+// toFiles puts outputs of a task into files.
+func (p *performer) toFiles(ctx context.Context, t *Task, o *outcome, out, errs bool) (err error) {
+	for _, stream := range []struct {
+		moves bool
+		name  string
+		text  *any
+	}{{out, FileStdout, &o.stdout}, {errs, FileStderr, &o.stderr}} {
+		if stream.moves && err == nil {
+			*stream.text, err = p.file(ctx, t, stream.name, (*stream.text).(string))
+		}
+	}
+	return err
 }
 
 // file writes one stream to GridFS, whole, however often the database goes away.

@@ -96,15 +96,40 @@ func TestLargeOutputGoesToGridFS(t *testing.T) {
 		t.Errorf("a small output is %s", small.Raw)
 	}
 	task := s.endOf("Big")
-	for name, want := range map[string]string{"stdout": strings.Repeat("x", big), "stderr": "err\n"} {
-		id, ok := task.Raw.Lookup(name).ObjectIDOK()
-		got, err := s.store.ReadFile(s.ctx, id)
-		if !ok || err != nil || got != want {
-			t.Errorf("%s is %s: %d bytes, %v", name, task.Raw.Lookup(name), len(got), err)
-		}
+	id, ok := task.Raw.Lookup("stdout").ObjectIDOK()
+	if got, err := s.store.ReadFile(s.ctx, id); !ok || err != nil || got != strings.Repeat("x", big) || task.field("stderr") != "err\n" {
+		t.Errorf("stdout is %s: %d bytes, %v, stderr is %s", task.Raw.Lookup("stdout"), len(got), err, task.Raw.Lookup("stderr"))
 	}
 	if task.Status != 1 {
 		t.Errorf("status %d", task.Status)
+	}
+}
+
+// Of large outputs each goes to GridFS for itself, as the original's acceptance test has it, where only the last one's empty
+// stdout becomes a file. The payload does not count.
+func TestOutputsAreJudgedEachForItself(t *testing.T) {
+	const large, more = 15 << 20, 15<<20 + 1
+	for i, c := range []struct {
+		stdout, stderr int
+		out, errs      bool
+	}{
+		{0, 0, false, false}, {large, 0, false, false}, {large, 1, true, false}, {1, large, true, false}, {more, 0, true, false}, {0, large, false, false},
+		{large, 1 << 20, true, false}, {1 << 20, large, true, false}, {7<<20 + 1, 8 << 20, true, false}, {7 << 20, 8 << 20, false, false}, {0, more, false, true}, {5, more, false, true}, {more, more, true, true},
+	} {
+		if out, errs := outgrown(GFSAuto, c.stdout, c.stderr); out != c.out || errs != c.errs {
+			t.Errorf("%d: %d and %d bytes: %v and %v go to files", i, c.stdout, c.stderr, out, errs)
+		}
+	}
+	s := newSite(t, plugins(map[string]string{"Big": shell("head -c 9000000 /dev/zero | tr '\\0' x", "")}))
+	s.node("me")
+	if task := s.endOf("Big", d("a", strings.Repeat("p", 7<<20))); len(task.field("stdout")) != 9000000 || task.Raw.Lookup("stderr").Type != bson.TypeString {
+		t.Errorf("stdout is %d bytes and stderr a %s", len(task.field("stdout")), task.Raw.Lookup("stderr").Type)
+	}
+	// More than the document has room for.
+	task := s.endOf("Big", d("a", strings.Repeat("p", 9<<20)))
+	id, _ := task.Raw.Lookup("stdout").ObjectIDOK()
+	if got, err := s.store.ReadFile(s.ctx, id); err != nil || len(got) != 9000000 || task.field("stderr") != "" || task.Raw.Lookup("stderr").Type != bson.TypeString {
+		t.Errorf("stdout is a file of %d bytes, %v, and stderr a %s", len(got), err, task.Raw.Lookup("stderr").Type)
 	}
 }
 
