@@ -27,15 +27,18 @@ type Config struct {
 	Attributes json.RawMessage   `json:"attributes"` // of the original's driver: ssl, username, password and others
 	Auth       map[string]string `json:"auth"`       // passwords by component; the component's name is the user
 
-	TaskRunner   string          `json:"task_runner"` // the original's runner, for plugins that have no entry of their own
-	Quiet        Truth           `json:"quiet"`       // the runner is called with --quiet
-	Testing      Truth           `json:"testing"`     // the runner is called with --testing
-	GFS          GFS             `json:"gfs"`
-	WebRoot      string          `json:"web_root"`
-	Plugins      Names           `json:"plugins"`
-	Log          json.RawMessage `json:"log"`
-	ActiveQueues Names           `json:"activequeues"` // ids; if there are any, only these queues are served
-	IgnoreQueues Names           `json:"ignorequeues"` // ids
+	TaskRunner    string          `json:"task_runner"` // the original's runner, for plugins that have no entry of their own
+	Quiet         Truth           `json:"quiet"`       // the runner is called with --quiet
+	Testing       Truth           `json:"testing"`     // the runner is called with --testing
+	GFS           GFS             `json:"gfs"`
+	WebRoot       string          `json:"web_root"`
+	Plugins       Names           `json:"plugins"`
+	Log           json.RawMessage `json:"log"`
+	Monitoring    Truth           `json:"monitoring"`     // GET /monitoring looks
+	Balance       json.RawMessage `json:"balance"`        // settings of queue balance, a program of the original's
+	WebExtensions Names           `json:"web_extensions"` // of the original's web; here they are there, or nothing
+	ActiveQueues  Names           `json:"activequeues"`   // ids; if there are any, only these queues are served
+	IgnoreQueues  Names           `json:"ignorequeues"`   // ids
 
 	TreadlePlugins map[string]PluginConfig `json:"treadle_plugins"`
 	Schema         Schema                  `json:"schema"` // dialect of new queues; 2018 unless it says 2016

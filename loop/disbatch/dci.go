@@ -186,7 +186,38 @@ type route func(r *http.Request, params any) reply
 // handler serves everything, to whom it may be served.
 func (c *dci) handler() http.Handler {
 	mux := http.NewServeMux()
-	for pattern, f := range map[string]route{
+	routes := c.routes()
+	routes["GET /info"] = c.getInfo(routes)
+	pages := map[string]http.HandlerFunc{
+		"GET /tasks": c.tasksPage, "GET /tasks/{id}": c.taskPage,
+		"GET /balance": func(w http.ResponseWriter, r *http.Request) { c.balancePage(w, r, reply{status: http.StatusOK}) },
+	}
+	for pattern, f := range routes {
+		if page := pages[pattern]; page != nil {
+			mux.Handle(pattern, c.either(page, f))
+		} else {
+			mux.Handle(pattern, c.json(f))
+		}
+	}
+	c.pages(mux)
+	for _, pattern := range []string{"/", "/nodes", "/queues"} { // the latter, else every method is sent on to /nodes/ and /queues/
+		mux.HandleFunc(pattern, void)
+	}
+	return c.guard.Handler(c.authenticated(bounded(&transit{most: maxTransit}, mux)), func(w http.ResponseWriter, why string) {
+		send(w, reply{status: http.StatusForbidden, body: object{"error": why}})
+	})
+}
+
+// void is the reply to what is not served.
+func void(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/plain")
+	w.WriteHeader(http.StatusNotFound)
+	_, _ = w.Write([]byte("This is the void")) // the original's words
+}
+
+// routes are those that answer in JSON, of 4.0, 4.1 and before 4.
+func (c *dci) routes() map[string]route {
+	return map[string]route{
 		"GET /nodes":                    c.getNodes,
 		"GET /nodes/{node...}":          c.getNode,
 		"POST /nodes/{node...}":         c.postNode,
@@ -200,6 +231,13 @@ func (c *dci) handler() http.Handler {
 		"POST /tasks/{queue}":           c.postTasks,
 		"POST /tasks/{queue}/{from...}": c.postTasksFrom,
 
+		"GET /tasks":      c.getTasks,
+		"GET /tasks/{id}": c.getTask,
+		"POST /tasks":     c.createTasks41,
+		"GET /monitoring": c.getMonitoring,
+		"GET /balance":    c.getBalance,
+		"POST /balance":   c.postBalance,
+
 		"GET /scheduler-json":                      c.getQueues,
 		"POST /set-queue-attr-json":                c.setQueueAttr,
 		"POST /start-queue-json":                   c.startQueue,
@@ -209,20 +247,7 @@ func (c *dci) handler() http.Handler {
 		"POST /queue-create-tasks-json":            c.createTasks,
 		"POST /queue-create-tasks-from-query-json": c.createTasksFrom,
 		"POST /search-tasks-json":                  c.searchOld,
-	} {
-		mux.Handle(pattern, c.json(f))
 	}
-	c.pages(mux)
-	for _, pattern := range []string{"/", "/nodes", "/queues"} { // the latter, else every method is sent on to /nodes/ and /queues/
-		mux.HandleFunc(pattern, func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "text/plain")
-			w.WriteHeader(http.StatusNotFound)
-			_, _ = w.Write([]byte("This is the void")) // the original's words
-		})
-	}
-	return c.guard.Handler(c.authenticated(bounded(&transit{most: maxTransit}, mux)), func(w http.ResponseWriter, why string) {
-		send(w, reply{status: http.StatusForbidden, body: object{"error": why}})
-	})
 }
 
 // json turns a route into a handler.
@@ -264,7 +289,7 @@ func (c *dci) authenticated(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		w.Header().Set("WWW-Authenticate", `Basic realm="Disbatch", charset="UTF-8"`)
+		w.Header().Set("WWW-Authenticate", `Basic realm="disbatch", charset="UTF-8"`)
 		send(w, reply{status: http.StatusUnauthorized, body: object{"error": "a user's name and password are required"}})
 	})
 }

@@ -1,9 +1,11 @@
 package disbatch
 
 import (
+	"errors"
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
@@ -14,13 +16,23 @@ import (
 // oldSearchLimit bounds the memory of a search, for which the original has no limit.
 const oldSearchLimit = 10000
 
-// no is a reply that begins with 0.
+// no is a reply that begins with 0. The original sends most of them with status 200.
 func no(status int, why any) reply { return reply{status: status, body: []any{0, why}} }
 
-// in an old reply, an error of the new interface.
+// old is an error of the new interface in an old reply.
 func old(a *reply) reply {
 	body, _ := a.body.(object)
 	return no(a.status, body["error"])
+}
+
+// oldFailure is a failure of the database in an old reply: with status 200, unless the request asks
+// for too much.
+func (c *dci) oldFailure(what string, err error) reply {
+	a := c.failed(what, err)
+	if a.status == http.StatusBadRequest && !errors.Is(err, errFound) {
+		a.status = http.StatusOK
+	}
+	return old(&a)
 }
 
 // judged is the body of a reply of the new interface with its success.
@@ -61,8 +73,7 @@ func (c *dci) startQueue(r *http.Request, params any) reply {
 	}
 	known, err := c.knownPlugins(r)
 	if err != nil {
-		f := c.failed("get current plugins", err)
-		return old(&f)
+		return c.oldFailure("get current plugins", err)
 	}
 	if !slices.Contains(known, kind) {
 		return no(http.StatusBadRequest, "unknown type")
@@ -122,11 +133,11 @@ func (c *dci) createTasks(r *http.Request, params any) reply {
 	}
 	tasks, err := structured(get(given, "object"))
 	if err != nil {
-		return no(http.StatusBadRequest, "object param must be a JSON array: "+err.Error())
+		return no(http.StatusOK, "object param must be a JSON array: "+err.Error())
 	}
 	list, fault := taskParams(tasks)
 	if fault != "" {
-		return no(http.StatusBadRequest, "object param must be a JSON array")
+		return no(http.StatusOK, "object param must be a JSON array")
 	}
 	ids, refused := c.insert(r.Context(), queue, list)
 	if refused != nil {
@@ -137,12 +148,17 @@ func (c *dci) createTasks(r *http.Request, params any) reply {
 	return success(append(append([]any{1, len(ids)}, inserted(ids)...), body))
 }
 
-// notFound is an error in an old reply, in the words that a queue has there.
+// notFound is an error in an old reply, in the words that a queue has there. Queues and collections
+// that cannot be read have status 200.
 func notFound(a *reply) reply {
 	if a.status == http.StatusNotFound {
-		return no(a.status, "Queue not found")
+		return no(http.StatusOK, "Queue not found")
 	}
-	return old(a)
+	o := old(a)
+	if why, _ := a.body.(object)["error"].(string); a.status == http.StatusBadRequest && strings.HasPrefix(why, "Could not iterate") {
+		o.status = http.StatusOK
+	}
+	return o
 }
 
 // createTasksFrom creates a task for every document that a filter finds.
@@ -161,7 +177,7 @@ func (c *dci) createTasksFrom(r *http.Request, params any) reply {
 	where, ok := filter.(bson.D)
 	task, ok2 := pattern.(bson.D)
 	if ferr != nil || perr != nil || !ok || !ok2 {
-		return no(http.StatusBadRequest, "jsonfilter and params must be JSON objects")
+		return no(http.StatusOK, "jsonfilter and params must be JSON objects")
 	}
 	ids, refused := c.insertFrom(r.Context(), queue, collection, where, task)
 	if refused != nil {
@@ -174,22 +190,20 @@ func (c *dci) createTasksFrom(r *http.Request, params any) reply {
 func (c *dci) searchOld(r *http.Request, params any) reply {
 	given, _ := params.(bson.D)
 	q, fault := oldQuery(given)
-	if fault != "" {
-		return no(http.StatusBadRequest, fault)
+	if fault != nil {
+		return *fault
 	}
 	if truth(get(given, "count")) {
 		n, err := c.store.CountTasks(r.Context(), q.filter)
 		if err != nil {
-			f := c.failed("count tasks", err)
-			return old(&f)
+			return c.oldFailure("count tasks", err)
 		}
 		return success([]any{1, n})
 	}
 	q.options.Brief = truth(get(given, "terse"))
 	tasks, err := c.store.Search(r.Context(), q.filter, q.options)
 	if err != nil {
-		f := c.failed("find tasks", err)
-		return old(&f)
+		return c.oldFailure("find tasks", err)
 	}
 	out, room := []byte{'['}, maxReplyOutput
 	for i := range tasks {
@@ -219,21 +233,25 @@ func (c *dci) searchOld(r *http.Request, params any) reply {
 const oldTime = "2006-01-02T15:04:05"
 
 // oldQuery reads what an old search asks for.
-func oldQuery(given bson.D) (q query, fault string) {
+func oldQuery(given bson.D) (q query, fault *reply) {
+	refuse := func(status int, why string) (query, *reply) {
+		a := no(status, why)
+		return query{}, &a
+	}
 	filter, err := structured(get(given, "filter"))
 	var ok bool
 	if q.filter, ok = filter.(bson.D); err != nil || filter != nil && !ok {
-		return q, "JSON object required for filter"
+		return refuse(http.StatusOK, "JSON object required for filter")
 	}
 	if err := withoutCode(filter); err != nil {
-		return q, err.Error()
+		return refuse(http.StatusBadRequest, err.Error())
 	}
 	q.options.Limit = oldSearchLimit
 	for name, into := range map[string]*int64{"limit": &q.options.Limit, "skip": &q.options.Skip} {
 		if v := get(given, name); truth(v) {
 			n, ok := whole(v)
 			if !ok || name == "limit" && n > oldSearchLimit {
-				return q, name + " must be a non-negative integer, a limit at most 10000"
+				return refuse(http.StatusBadRequest, name+" must be a non-negative integer, a limit at most 10000")
 			}
 			*into = n
 		}
@@ -251,7 +269,7 @@ func oldQuery(given bson.D) (q query, fault string) {
 			if text, ok := e.Value.(string); ok {
 				n, err := parseJSON(text)
 				if err != nil {
-					return q, "status must be an integer"
+					return refuse(http.StatusBadRequest, "status must be an integer")
 				}
 				e.Value = n
 			}
@@ -261,7 +279,7 @@ func oldQuery(given bson.D) (q query, fault string) {
 		q.filter = append(slices.DeleteFunc(q.filter, func(e bson.E) bool { return e.Key == "queue" }), bson.E{Key: "queue", Value: scalar(queue)})
 	}
 	if q.filter, err = convertFilter(q.filter); err != nil {
-		return q, err.Error()
+		return refuse(http.StatusOK, err.Error())
 	}
-	return q, ""
+	return q, nil
 }

@@ -35,6 +35,7 @@ func (c *dci) pages(mux *http.ServeMux) {
 			http.ServeFileFS(w, r, pageFiles, "dci/"+file)
 		})
 	}
+	mux.HandleFunc("POST /page/balance", c.formBalance)
 	mux.HandleFunc("POST /page/queues", c.form(func(r *http.Request, params bson.D) reply { return c.createQueue(r.Context(), params) }))
 	mux.HandleFunc("POST /page/queues/{id}", c.form(func(r *http.Request, params bson.D) reply {
 		return c.updateQueue(r.Context(), r.PathValue("id"), params)

@@ -18,10 +18,10 @@ import (
 )
 
 // readParams returns the parameters of a request, as the original finds them: a form or
-// JSON in the body, else the query. They are a bson.D, or whatever the JSON is. Only a POST
-// has any: clients name JSON as the type of a body that they do not send.
+// JSON in the body, else the query. They are a bson.D, or whatever the JSON is. Others have
+// none: clients name JSON as the type of a body that they do not send.
 func readParams(r *http.Request) (any, error) {
-	if r.Method != http.MethodPost {
+	if !hasParams(r) {
 		return nil, nil
 	}
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")) // of no known type, if it cannot be read
@@ -34,6 +34,9 @@ func readParams(r *http.Request) (any, error) {
 	}
 	if kind == "application/x-www-form-urlencoded" {
 		return parseForm(body.String())
+	}
+	if r.Method == http.MethodGet && body.Len() == 0 {
+		return parseForm(r.URL.RawQuery)
 	}
 	v, err := parseJSON(body.String())
 	if err != nil {

@@ -40,7 +40,10 @@ var statusWords = []statusWord{
 }
 
 // searchPage is the page with a form for tasks and what it finds.
-func (c *dci) searchPage(w http.ResponseWriter, r *http.Request) {
+func (c *dci) searchPage(w http.ResponseWriter, r *http.Request) { c.search(w, r, http.StatusOK) }
+
+// search is searchPage with the status of a page that finds nothing.
+func (c *dci) search(w http.ResponseWriter, r *http.Request, nothing int) {
 	form := r.URL.Query()
 	page := struct {
 		shared
@@ -79,6 +82,9 @@ func (c *dci) searchPage(w http.ResponseWriter, r *http.Request) {
 		if err != nil {
 			fault := c.failed("find tasks", err)
 			refuse(fault.status, fault)
+		}
+		if err == nil && page.Total == 0 {
+			status = nothing
 		}
 		called := names(queues)
 		for i := range tasks {

@@ -55,8 +55,11 @@ func searchQuery(given bson.D) (q query, fault *reply) {
 	}
 	q.options.Limit = searchLimit
 	for _, o := range options {
+		if o.Value == nil { // as if it were not there
+			continue
+		}
 		n, isNumber := whole(o.Value)
-		doc, isDocument := o.Value.(bson.D)
+		doc, isDocument := ordered(o.Value)
 		switch o.Key {
 		case "limit":
 			switch {
@@ -74,7 +77,7 @@ func searchQuery(given bson.D) (q query, fault *reply) {
 			q.options.Skip = n
 		case "sort", "projection":
 			if !isDocument {
-				return refuse("%s must be a name/value object", o.Key)
+				return refuse("%s must be a name/value object, or an array of names and values", o.Key)
 			}
 			if o.Key == "sort" {
 				q.options.Sort = doc
@@ -88,6 +91,25 @@ func searchQuery(given bson.D) (q query, fault *reply) {
 		}
 	}
 	return q, nil
+}
+
+// ordered is an object, or an array of names and values in turn, which the original's driver takes
+// where the order counts.
+func ordered(v any) (bson.D, bool) {
+	array, ok := v.(bson.A)
+	if !ok {
+		doc, ok := v.(bson.D)
+		return doc, ok
+	}
+	var out bson.D
+	for i := 0; i < len(array); i += 2 {
+		name, ok := array[i].(string)
+		if !ok || i+1 == len(array) {
+			return nil, false
+		}
+		out = append(out, bson.E{Key: name, Value: array[i+1]})
+	}
+	return out, true
 }
 
 // convertFilter is a filter of tasks with the ids and times that the database has.

@@ -202,7 +202,7 @@ func bounded(on *transit, next http.Handler) http.Handler {
 		p := on.begin(w, cancel)
 		defer p.end()
 		var body []byte
-		if r.Method == http.MethodPost { // what others send is not read
+		if hasParams(r) { // what others send is not read
 			var err error
 			if body, err = io.ReadAll(io.TeeReader(http.MaxBytesReader(w, r.Body, maxBody), p)); err != nil {
 				send(w, unread(err))

@@ -32,6 +32,6 @@ document.addEventListener("click", (event) => {
 });
 
 setInterval(() => {
-  const edited = [...document.querySelectorAll("main input")].some((i) => i.value !== i.defaultValue);
-  if (!document.hidden && !edited && !document.activeElement.matches("main input, main select")) show(location.href).catch(say);
+  const edited = [...document.querySelectorAll("main input, main textarea")].some((i) => i.value !== i.defaultValue);
+  if (!document.hidden && !edited && !document.activeElement.matches("main input, main select, main textarea")) show(location.href).catch(say);
 }, everyMinute);
