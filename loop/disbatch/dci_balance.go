@@ -26,12 +26,12 @@ const staleBalance = time.Minute
 
 // getInfo is the routes and extensions.
 func (c *dci) getInfo(routes map[string]route) route {
-	byMethod := make(map[string][]string)
-	for _, pattern := range slices.Sorted(maps.Keys(routes)) {
-		method, path, _ := strings.Cut(pattern, " ")
-		byMethod[method] = append(byMethod[method], path)
-	}
 	return func(*http.Request, any) reply {
+		byMethod := make(map[string][]string)
+		for _, pattern := range slices.Sorted(maps.Keys(routes)) {
+			method, path, _ := strings.Cut(pattern, " ")
+			byMethod[method] = append(byMethod[method], path)
+		}
 		return success(object{"database": c.config.Database, "web_extensions": append([]string{}, c.config.WebExtensions...), "routes": byMethod})
 	}
 }

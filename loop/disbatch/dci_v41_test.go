@@ -104,7 +104,7 @@ func TestDCIMonitoring(t *testing.T) {
 	s.says("GET", "/monitoring", "", 200, `"queuebalance":{"message":"QueueBalance is running","status":"OK"}`)
 	s = newWebSite(t, `"monitoring": 1, "web_extensions": {"B": null, "A": null}, "plugins": ["C", "A", "B"],`)
 	s.says("GET", "/monitoring", "", 200, `"queuebalance":{"message":"queuebalance disabled","status":"OK"}`)
-	s.says("GET", "/info", "", 200, `"database":"`+s.config.Database+`","routes":{"DELETE":["/queues/{queue...}"],"GET":["/balance",`)
+	s.says("GET", "/info", "", 200, `"database":"`+s.config.Database+`","routes":{"DELETE":["/queues/{queue...}"],"GET":["/balance","/info","/monitoring",`)
 	s.says("GET", "/info", "", 200, `"web_extensions":["A","B"]`)
 	s.says("GET", "/plugins", "", 200, `["A","B","C"]`)
 }
