@@ -7,14 +7,15 @@ import (
 	"strings"
 	"time"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
 
 	"treadle/loop/disbatch"
 )
 
 // siteQueue is a queue of the site.
 type siteQueue struct {
-	id           bson.ObjectID
+	id           primitive.ObjectID
 	name, plugin string
 	sort         string
 	schema       disbatch.Schema
@@ -32,7 +33,7 @@ func (q *siteQueue) document() bson.D {
 // siteTask is what the ledger knows of a task: what its document said last, and what may come.
 type siteTask struct {
 	number int
-	id     bson.ObjectID
+	id     primitive.ObjectID
 	queue  *siteQueue
 	status int
 	node   string

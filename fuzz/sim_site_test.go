@@ -14,7 +14,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
 
 	"treadle/loop/disbatch"
 	"treadle/loop/disbatch/mongodouble"
@@ -147,7 +148,7 @@ func newSite(seed uint64) *site {
 }
 
 // siteID is an id that is larger for a larger number.
-func siteID(n int) (id bson.ObjectID) {
+func siteID(n int) (id primitive.ObjectID) {
 	id[0], id[10], id[11] = 0x60, byte(n>>8), byte(n)
 	return id
 }

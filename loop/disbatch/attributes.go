@@ -13,9 +13,9 @@ import (
 	"strconv"
 	"time"
 
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
-	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
-	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
+	"go.mongodb.org/mongo-driver/mongo/options"
+	"go.mongodb.org/mongo-driver/mongo/readconcern"
+	"go.mongodb.org/mongo-driver/mongo/writeconcern"
 )
 
 // The attributes of a configuration are options of the original's driver. Each is applied, or
@@ -112,8 +112,8 @@ func applyAttributes(o *options.ClientOptions, text json.RawMessage) error {
 // applyConcern applies when a write counts as done.
 func applyConcern(o *options.ClientOptions, all map[string]json.RawMessage) error {
 	concern := new(writeconcern.WriteConcern)
-	if o.WriteConcern != nil { // the address has one
-		*concern = *o.WriteConcern
+	if said := o.WriteConcern; said != nil { // the address has one
+		concern.W, concern.Journal = said.W, said.Journal // its wtimeout has no defined effect beside the time-out of a call
 	}
 	if v, ok := all["j"]; ok {
 		journal := isTrue(v)

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
 )
 
 // Every attribute is applied, or refused by its name.
@@ -43,6 +43,20 @@ func TestAttributes(t *testing.T) {
 		*o.RetryWrites || !*o.RetryReads || *o.HeartbeatInterval != 5*time.Second || *o.LocalThreshold != 7*time.Millisecond || o.ReadConcern.Level != "majority" || *o.AppName != "site" || o.Auth.AuthMechanism != "SCRAM-SHA-1" {
 		t.Errorf("the driver is told %+v", o)
 	}
+
+	// timeoutMS stands for both of the address: the driver does not say how they go together.
+	c, err = ParseConfig([]byte(`{"mongohost": "mongodb://localhost/?w=2&journal=false&wtimeoutMS=5&socketTimeoutMS=6&timeoutMS=7"}`))
+	must(t, err)
+	o, err = clientOptions(c, ComponentNode)
+	must(t, err)
+	if got := o.WriteConcern; got.W != 2 || got.Journal == nil || *got.Journal || got.WTimeout != 0 || o.SocketTimeout != nil || *o.Timeout != 7*time.Millisecond {
+		t.Errorf("with times of the address the driver is told %+v, %+v", got, o)
+	}
+	c, err = ParseConfig([]byte(`{"mongohost": "mongodb://localhost/?journal=false&timeoutMS=soon"}`))
+	must(t, err)
+	if _, err = clientOptions(c, ComponentNode); err == nil || !strings.Contains(err.Error(), "mongohost: ") {
+		t.Errorf("an address with a fault: %v", err)
+	}
 }
 
 // Claims, starts and ends are on the database's disk before a node goes on, unless the site says otherwise or the
@@ -59,7 +73,7 @@ func TestTasksAreWrittenWithAJournal(t *testing.T) {
 		created := concern("insert")
 		task, err := s.store.claim(s.ctx, &q, "me", time.Now())
 		must(t, err)
-		claimed, run := concern("findAndModify"), bson.NewObjectID()
+		claimed, run := concern("findAndModify"), primitive.NewObjectID()
 		_, err = s.store.begin(s.ctx, &task, run)
 		must(t, err)
 		begun := concern("update")

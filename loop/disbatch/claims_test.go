@@ -9,7 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
 
 	"treadle/loop/disbatch/mongodouble"
 )
@@ -98,7 +99,7 @@ func TestSlotsAreRefilledAtOnce(t *testing.T) {
 			s, w := newSite(t, functionPlugin), newWorkers(false)
 			_, err := s.store.nodes.InsertOne(s.ctx, d("node", "me", "maxthreads", limit))
 			must(t, err)
-			var ids []bson.ObjectID
+			var ids []primitive.ObjectID
 			for i := range 2 {
 				q := s.queue(d("name", fmt.Sprint(i), "plugin", "F", "threads", 1))
 				ids = append(ids, s.fill(&q, payloads(20)...)...)

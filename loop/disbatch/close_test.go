@@ -3,11 +3,14 @@ package disbatch
 import (
 	"context"
 	"net"
+	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/bson"
 
 	"treadle/loop/disbatch/mongodouble"
 )
@@ -23,9 +26,9 @@ func (m mute) Goes(command bson.D) {
 	}
 }
 
-type dialer func() net.Conn
+type dialer func() (net.Conn, error)
 
-func (d dialer) DialContext(context.Context, string, string) (net.Conn, error) { return d(), nil }
+func (d dialer) DialContext(context.Context, string, string) (net.Conn, error) { return d() }
 
 // A store that is closed while the reply to a call that was given up is still to come waits
 // without keeping a processor busy: the clock of a bubble stands still while anybody runs.
@@ -36,10 +39,10 @@ func TestCloseRests(t *testing.T) {
 		double, end := mongodouble.New(), make(mute)
 		config, err := ParseConfig([]byte(`{"mongohost": "database"}`))
 		must(t, err)
-		config.dial = dialer(func() net.Conn {
+		config.dial = dialer(func() (net.Conn, error) {
 			near, far := net.Pipe()
 			go double.Talk(far, end)
-			return near
+			return near, nil
 		})
 		store, err := Open(config, ComponentNode)
 		must(t, err)
@@ -50,5 +53,34 @@ func TestCloseRests(t *testing.T) {
 		}
 		store.Close()
 		close(end)
+	})
+}
+
+// Calls that wait for a database that is away rest until their time is over: the clock of a bubble stands still while
+// anybody runs.
+func TestAnOutageRests(t *testing.T) {
+	hangs := time.AfterFunc(patience, func() { panic("a call without a database keeps a processor busy") })
+	defer hangs.Stop()
+	synctest.Test(t, func(t *testing.T) {
+		config, err := ParseConfig([]byte(`{"mongohost": "database"}`))
+		must(t, err)
+		var dialed atomic.Int64
+		config.dial = dialer(func() (net.Conn, error) {
+			dialed.Add(1)
+			return nil, syscall.ECONNREFUSED
+		})
+		store, err := Open(config, ComponentNode)
+		must(t, err)
+		defer store.Close()
+		began := time.Now()
+		if err := store.explain(store.Ping(t.Context())); err == nil || !strings.Contains(err.Error(), "no server of the database answers") {
+			t.Errorf("a ping without a database: %v", err)
+		}
+		if got := time.Since(began); got != connectTimeout {
+			t.Errorf("it gave up after %v", got)
+		}
+		if got := dialed.Load(); got > 20 { // the driver looks again at most every 500 ms
+			t.Errorf("%d connections were tried meanwhile", got)
+		}
 	})
 }

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/mongo/options"
 )
 
 // Config is the original's config.json, with Treadle's own keys beside it. Keys that are

@@ -13,9 +13,9 @@ import (
 	"strings"
 	"time"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/mongo"
+	"go.mongodb.org/mongo-driver/mongo/options"
 )
 
 // The other routes of 4.1: what the interface serves, whether the site is well, and the settings of
@@ -105,7 +105,7 @@ func (s *Store) Balance(ctx context.Context) (bson.Raw, error) {
 
 // SetBalance changes fields of that document, which comes to be by it.
 func (s *Store) SetBalance(ctx context.Context, fields bson.D) (*mongo.UpdateResult, error) {
-	return s.db.Collection("balance").UpdateOne(ctx, bson.D{}, set(fields), options.UpdateOne().SetUpsert(true))
+	return s.db.Collection("balance").UpdateOne(ctx, bson.D{}, set(fields), options.Update().SetUpsert(true))
 }
 
 // queueNames are the names of the queues, each once, in their order.
@@ -269,7 +269,7 @@ func elementsOf(doc bson.Raw, field string) []bson.RawElement {
 	v := doc.Lookup(field)
 	inner, ok := v.DocumentOK()
 	if array, isArray := v.ArrayOK(); isArray {
-		inner, ok = bson.Raw(array), true
+		inner, ok = array, true
 	}
 	if !ok {
 		return nil

@@ -14,7 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/bson"
 )
 
 // TestSlowBodies: bodies that are on their way keep nobody waiting.

@@ -13,7 +13,8 @@ import (
 	"strings"
 	"time"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
 )
 
 // object is a JSON object of a reply.
@@ -45,7 +46,7 @@ func encode(body any, pretty bool) ([]byte, error) {
 
 // oid is an id the way replies have it.
 func oid(id any) any {
-	if id, ok := id.(bson.ObjectID); ok {
+	if id, ok := id.(primitive.ObjectID); ok {
 		return object{"$oid": id.Hex()}
 	}
 	return id
@@ -146,6 +147,31 @@ func plainJSON(v any) []byte {
 		return []byte("null")
 	}
 	return bytes.TrimSuffix(text, []byte("\n"))
+}
+
+// appendParam is a parameter that parseJSON has read, as JSON again.
+func appendParam(out []byte, v any) []byte {
+	switch v := v.(type) {
+	case bson.D:
+		out = append(out, '{')
+		for i, e := range v {
+			if i > 0 {
+				out = append(out, ',')
+			}
+			out = appendParam(append(append(out, plainJSON(e.Key)...), ':'), e.Value)
+		}
+		return append(out, '}')
+	case bson.A:
+		out = append(out, '[')
+		for i, e := range v {
+			if i > 0 {
+				out = append(out, ',')
+			}
+			out = appendParam(out, e)
+		}
+		return append(out, ']')
+	}
+	return append(out, plainJSON(v)...)
 }
 
 // epoch is a time in seconds, with its milliseconds: how a search has ctime and mtime.

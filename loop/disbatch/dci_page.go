@@ -11,7 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
 )
 
 // The pages for people: rendered here, so that they work without JavaScript. Their forms
@@ -120,7 +121,7 @@ func (c *dci) home(w http.ResponseWriter, r *http.Request, after reply) {
 	render(w, after.status, "home", page)
 }
 
-func newQueueRow(q *Queue, counts map[bson.ObjectID]Counts) queueRow {
+func newQueueRow(q *Queue, counts map[primitive.ObjectID]Counts) queueRow {
 	row := queueRow{ID: q.ID.Hex(), Name: q.Name, Plugin: q.Plugin, Problem: q.Problem, PerNode: q.Schema == Schema2016, Counts: counts[q.ID]}
 	if n, ok := integer(q.Raw.Lookup(q.Schema.LimitField())); ok {
 		row.Threads = strconv.FormatInt(n, 10)
@@ -196,8 +197,8 @@ func render(w http.ResponseWriter, status int, name string, page any) {
 }
 
 // names are the names of queues by their ids.
-func names(queues []Queue) map[bson.ObjectID]string {
-	out := make(map[bson.ObjectID]string, len(queues))
+func names(queues []Queue) map[primitive.ObjectID]string {
+	out := make(map[primitive.ObjectID]string, len(queues))
 	for i := range queues {
 		out[queues[i].ID] = queues[i].Name
 	}

@@ -16,7 +16,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/bson"
 
 	"treadle/loop/disbatch/mongodouble"
 )

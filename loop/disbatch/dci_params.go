@@ -14,7 +14,8 @@ import (
 	"strconv"
 	"strings"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
 )
 
 // readParams returns the parameters of a request, as the original finds them: a form or
@@ -146,8 +147,8 @@ func whole(v any) (int64, bool) {
 var errBadID = errors.New("Bad OID passed: an id is 24 hexadecimal digits") //nolint:staticcheck // the original's words
 
 // objectID reads an id.
-func objectID(v any) (bson.ObjectID, error) {
-	id, err := bson.ObjectIDFromHex(scalar(v))
+func objectID(v any) (primitive.ObjectID, error) {
+	id, err := primitive.ObjectIDFromHex(scalar(v))
 	if err != nil {
 		return id, errBadID
 	}
@@ -214,7 +215,7 @@ var timeOperators = map[string]bool{
 // it: a date or, in old ones, an epoch in seconds. Its numbers are seconds, or milliseconds
 // where they are too large for seconds; false if it has none.
 func timeFilter(name string, v any) (bson.E, bool) {
-	dates, found, typed := turnTimes(v, func(ms int64) any { return bson.DateTime(ms) })
+	dates, found, typed := turnTimes(v, func(ms int64) any { return primitive.DateTime(ms) })
 	if !found {
 		return bson.E{}, false
 	}

@@ -8,8 +8,9 @@ import (
 	"slices"
 	"strconv"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
+	"go.mongodb.org/mongo-driver/mongo"
 )
 
 // getNodes is all nodes.
@@ -133,7 +134,7 @@ func (c *dci) getQueues(r *http.Request, _ any) reply {
 	return success(out)
 }
 
-func (c *dci) queues(ctx context.Context) ([]Queue, map[bson.ObjectID]Counts, error) {
+func (c *dci) queues(ctx context.Context) ([]Queue, map[primitive.ObjectID]Counts, error) {
 	queues, err := c.store.Queues(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -231,7 +232,7 @@ func (c *dci) updateQueue(ctx context.Context, name string, params any) reply {
 			change.Name = &text
 		case "plugin":
 			if !slices.Contains(c.plugins(ctx), text) {
-				return reply{status: http.StatusBadRequest, body: object{"error": "unknown plugin", "plugin": e.Value}}
+				return reply{status: http.StatusBadRequest, body: object{"error": "unknown plugin", "plugin": json.RawMessage(appendParam(nil, e.Value))}}
 			}
 			change.Plugin = &text
 		case "sort":

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"net/http"
 
-	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/mongo"
 )
 
 // Results of writes look as the original's driver has them, below the names of its classes.

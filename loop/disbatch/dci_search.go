@@ -9,7 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
 )
 
 // Bounds of what the page shows of a task's output.
@@ -146,7 +147,7 @@ func skipTo(form url.Values, skip int64) string {
 	return "/search?" + form.Encode()
 }
 
-func (c *dci) taskRow(r *http.Request, t *Task, called map[bson.ObjectID]string, output bool) taskRow {
+func (c *dci) taskRow(r *http.Request, t *Task, called map[primitive.ObjectID]string, output bool) taskRow {
 	row := taskRow{ID: t.ID.Hex(), Queue: called[t.Queue], Status: strconv.Itoa(t.Status), Node: t.Node, Created: shownTime(t.CTime), Changed: shownTime(t.MTime)}
 	if row.Queue == "" {
 		row.Queue = t.Queue.Hex() // it is deleted

@@ -7,7 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
 )
 
 const (
@@ -204,7 +205,7 @@ func (c *dci) readOutput(ctx context.Context, t *Task, room *int, instead object
 }
 
 // fileLength is the length of a file of GridFS in bytes.
-func (s *Store) fileLength(ctx context.Context, id bson.ObjectID) (int64, error) {
+func (s *Store) fileLength(ctx context.Context, id primitive.ObjectID) (int64, error) {
 	file, err := s.files.FindOne(ctx, byID(id)).Raw()
 	if err != nil {
 		return 0, found(err)

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
 
 	"treadle/loop/web"
 )
@@ -254,7 +254,7 @@ func TestRefusals(t *testing.T) {
 	s.fill(&q, d("a", 1)) // so that a filter is tried on something
 	_, err := s.store.nodes.InsertOne(s.ctx, d("node", "n"))
 	must(t, err)
-	nobody := bson.NewObjectID().Hex()
+	nobody := primitive.NewObjectID().Hex()
 	for _, x := range []struct {
 		request, body string
 		status        int
@@ -279,6 +279,7 @@ func TestRefusals(t *testing.T) {
 		{"POST /queues/q", `{"name":"a/b"}`, 400, "MongoDB::DuplicateKeyError: E11000"},
 		{"POST /queues/q", `{"name":["x"]}`, 400, "name must be a string"},
 		{"POST /queues/q", `{"plugin":"No"}`, 400, `{"error":"unknown plugin","plugin":"No"}`},
+		{"POST /queues/q", `{"plugin":{"b":[{"z":1.5},null],"a":"<\u0000"}}`, 400, `{"error":"unknown plugin","plugin":{"b":[{"z":1.5},null],"a":"<\u0000"}}`},
 		{"POST /queues/q", `{"threads":-1}`, 400, "threads must be a non-negative integer"},
 		{"POST /queues/q", `{"threads":null}`, 400, "threads must be a non-negative integer"},
 		{"POST /queues/q", `{"threads":99999999999999999999}`, 400, "threads must be a non-negative integer"},

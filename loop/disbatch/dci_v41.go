@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/bson"
 )
 
 // The routes for tasks of 4.1: GET /tasks, GET /tasks/:id and POST /tasks.

@@ -4,13 +4,14 @@ import (
 	"fmt"
 	"time"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
 )
 
 // Queue is a document of the collection queues. Fields of the two dialects have one name
 // here.
 type Queue struct {
-	ID      bson.ObjectID
+	ID      primitive.ObjectID
 	Name    string
 	Plugin  string   // constructor in 2016
 	Limit   int      // maxthreads in 2016, of tasks at one node; threads in 2018, of tasks at all nodes
@@ -26,8 +27,8 @@ type Queue struct {
 
 // Task is a document of the collection tasks.
 type Task struct {
-	ID     bson.ObjectID
-	Queue  bson.ObjectID
+	ID     primitive.ObjectID
+	Queue  primitive.ObjectID
 	Node   string // empty if nobody claimed it
 	Status int
 	CTime  time.Time
@@ -37,7 +38,7 @@ type Task struct {
 
 // Node is a document of the collection nodes.
 type Node struct {
-	ID        bson.ObjectID
+	ID        primitive.ObjectID
 	Name      string
 	Timestamp time.Time
 	Limit     int // maxthreads; NoLimit if it is null

@@ -13,7 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
 
 	"treadle/loop/disbatch/mongodouble"
 )
@@ -115,7 +116,7 @@ func TestNoTaskIsClaimedTwice(t *testing.T) {
 // queue.
 func TestClaimedTasksAreGivenBack(t *testing.T) {
 	s := newSite(t)
-	var ids []bson.ObjectID
+	var ids []primitive.ObjectID
 	for field, limit := range map[string]string{"constructor": "maxthreads", "plugin": "threads"} {
 		q := s.queue(d("name", field, field, DemoPlugin, limit, 2))
 		ids = append(ids, s.fill(&q, payloads(2)...)...)
@@ -145,7 +146,7 @@ func TestANodeStartsAgain(t *testing.T) {
 	f := s.queue(d("name", "f", "plugin", "F", "threads", 9))
 	g := s.queue(d("name", "g", "plugin", DemoPlugin, "threads", 1))
 	ids, mine, begins := s.fill(&q, payloads(6)...), s.fill(&f, payloads(1)...), s.fill(&g, payloads(1)...)
-	put := func(id bson.ObjectID, status int, mtime any) {
+	put := func(id primitive.ObjectID, status int, mtime any) {
 		_, err := s.store.tasks.UpdateOne(s.ctx, byID(id), set(d("status", status, "node", "me", "mtime", mtime)))
 		must(t, err)
 	}
@@ -290,7 +291,7 @@ func TestALateSignOfLife(t *testing.T) {
 	s.double.Inject(func(command string) mongodouble.Fault {
 		if command == "find" && finds.Add(1) == 3 { // after whether the database can be used, and what the entry was
 			s.double.Run(d("update", "nodes", "$db", s.config.Database, "updates", bson.A{
-				d("q", d("node", "me"), "u", set(d("timestamp", bson.NewDateTimeFromTime(time.Now().Add(time.Hour))))),
+				d("q", d("node", "me"), "u", set(d("timestamp", primitive.NewDateTimeFromTime(time.Now().Add(time.Hour))))),
 			}))
 		}
 		return mongodouble.None

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
 )
 
 // Functions is a server whose workers do tasks.
@@ -42,7 +42,7 @@ func (a *answer) outcome() outcome {
 // function does a task through the server's workers.
 func (n *ExecutionNode) function(a *assignment) error {
 	t := DecodeTask(a.Task)
-	id, run := t.ID.Hex(), bson.NewObjectID()
+	id, run := t.ID.Hex(), primitive.NewObjectID()
 	if err := n.begin(n.calls, a, &t, run); err != nil {
 		return err
 	}

@@ -14,7 +14,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
 
 	"treadle/loop/disbatch/mongodouble"
 )
@@ -32,7 +33,7 @@ func FuzzDocument(f *testing.F) {
 		}
 		f.Add(b)
 	}
-	id := bson.NewObjectIDFromTimestamp(time.Unix(1_795_239_475, 0))
+	id := primitive.NewObjectIDFromTimestamp(time.Unix(1_795_239_475, 0))
 	seed(d("_id", id, "name", "q", "plugin", DemoPlugin, "threads", 1, "sort", "fifo", "nodes_pin", bson.A{"a", id}, "nodes_ignore", "b"))
 	seed(d("_id", id, "name", "q", "constructor", DemoPlugin, "maxthreads", "1", "count_todo", 0, "count_total", 1.5))
 	seed(d("_id", id, "queue", id, "status", -2, "node", nil, "ctime", time.UnixMilli(1795239872481), "mtime", 1795239872, "params", d("commands", "abc"), "stdout", nil))

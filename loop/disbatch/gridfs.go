@@ -10,9 +10,10 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
+	"go.mongodb.org/mongo-driver/mongo"
+	"go.mongodb.org/mongo-driver/mongo/options"
 )
 
 // Names of the files of a task's output.
@@ -30,14 +31,14 @@ const (
 
 // WriteFile writes a task's output to GridFS the way the original does, with chunks that
 // are strings and not binary. The text must be UTF-8.
-func (s *Store) WriteFile(ctx context.Context, task bson.ObjectID, name, text string) (bson.ObjectID, error) {
-	id := bson.NewObjectID()
+func (s *Store) WriteFile(ctx context.Context, task primitive.ObjectID, name, text string) (primitive.ObjectID, error) {
+	id := primitive.NewObjectID()
 	return id, s.writeFile(ctx, id, task, name, text)
 }
 
 // writeFile is WriteFile under an id; called again, it writes what is not there yet. The
 // ids of the chunks follow from that of the file, so that a chunk is never there twice.
-func (s *Store) writeFile(ctx context.Context, id, task bson.ObjectID, name, text string) error {
+func (s *Store) writeFile(ctx context.Context, id, task primitive.ObjectID, name, text string) error {
 	for n, rest := uint32(0), text; rest != ""; n++ {
 		cut := cutAfter(rest, chunkSize)
 		chunk := bson.D{
@@ -50,7 +51,7 @@ func (s *Store) writeFile(ctx context.Context, id, task bson.ObjectID, name, tex
 	}
 	sum := md5.Sum([]byte(text))
 	_, err := s.files.InsertOne(ctx, bson.D{
-		{Key: "_id", Value: id}, {Key: "uploadDate", Value: bson.NewDateTimeFromTime(time.Now())}, {Key: "filename", Value: name},
+		{Key: "_id", Value: id}, {Key: "uploadDate", Value: primitive.NewDateTimeFromTime(time.Now())}, {Key: "filename", Value: name},
 		{Key: "chunkSize", Value: int32(chunkSize)}, {Key: "length", Value: int64(len(text))}, {Key: "md5", Value: hex.EncodeToString(sum[:])},
 		{Key: "metadata", Value: bson.D{{Key: "task_id", Value: task}}},
 	})
@@ -62,7 +63,7 @@ func (s *Store) writeFile(ctx context.Context, id, task bson.ObjectID, name, tex
 
 // chunkID is the id of a file's chunk: the file's time, and a hash of its id and the
 // number.
-func chunkID(file bson.ObjectID, n uint32) bson.ObjectID {
+func chunkID(file primitive.ObjectID, n uint32) primitive.ObjectID {
 	sum := md5.Sum(binary.BigEndian.AppendUint32(file[:], n))
 	id := file
 	copy(id[4:], sum[:8])
@@ -84,7 +85,7 @@ func cutAfter(text string, characters int) int {
 }
 
 // ReadFile reads a file of GridFS whose chunks are strings or binary.
-func (s *Store) ReadFile(ctx context.Context, id bson.ObjectID) (string, error) {
+func (s *Store) ReadFile(ctx context.Context, id primitive.ObjectID) (string, error) {
 	file, err := s.files.FindOne(ctx, byID(id)).Raw()
 	if err != nil {
 		return "", found(err)

@@ -2,11 +2,13 @@ package disbatch
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
 )
 
 // workers do tasks at once, or when they are told to, and count them.
@@ -203,7 +205,7 @@ func TestQueuesTakeTurns(t *testing.T) {
 // activequeues and ignorequeues of the configuration, nodes_pin and nodes_ignore of a
 // queue.
 func TestWhoServesWhat(t *testing.T) {
-	id, other := bson.NewObjectID(), bson.NewObjectID()
+	id, other := primitive.NewObjectID(), primitive.NewObjectID()
 	f := func(want bool, c Config, pin, ignore []string) {
 		t.Helper()
 		q := Queue{ID: id, Pin: pin, Ignore: ignore}
@@ -222,4 +224,37 @@ func TestWhoServesWhat(t *testing.T) {
 	f(false, Config{}, []string{"you"}, nil)
 	f(false, Config{}, nil, []string{"me"})
 	f(true, Config{}, nil, []string{"you"})
+}
+
+// A document over the database's limit is known as such, whether the driver refuses to send it or the database to take it.
+func TestDocumentsOverTheLimit(t *testing.T) {
+	s := newFaultySite(t)
+	q := s.queue(d("name", "a", "plugin", DemoPlugin, "threads", 1))
+	id := s.fill(&q, d("a", strings.Repeat("p", 8<<20)))[0]
+	for _, size := range []int{9 << 20, 17 << 20} {
+		if _, err := s.store.change(s.ctx, byID(id), set(d("stdout", strings.Repeat("x", size)))); !tooLarge(err) {
+			t.Errorf("%d bytes more: %v", size, err)
+		}
+	}
+}
+
+// Of tasks that are created in several messages, of which one cannot be sent, it is said how many are there.
+func TestTasksInSeveralMessages(t *testing.T) {
+	s := newFaultySite(t)
+	q := s.queue(d("name", "a", "constructor", DemoPlugin, "maxthreads", 1, "count_todo", 0, "count_total", 0))
+	param := func(size int) any { return d("a", strings.Repeat("p", size)) }
+	for i, want := range []int{0, 1} {
+		result, err := s.store.InsertTasks(s.ctx, &q, []any{param(9 << 20), param(9 << 20), param(17 << 20)}[2-2*i:])
+		if err == nil || result == nil || len(result.InsertedIDs) != want {
+			t.Fatalf("%d tasks were to be created, the result is %v, %v", want, result, err)
+		}
+		for _, id := range result.InsertedIDs {
+			s.task(id.(primitive.ObjectID))
+		}
+		now, err := s.store.Queue(s.ctx, q.ID.Hex())
+		all, cerr := s.store.CountTasks(s.ctx, bson.D{})
+		if err != nil || cerr != nil || now.Todo != int64(want) || all != int64(want) {
+			t.Errorf("the queue has %d tasks to do, %v, and %d are there, %v", now.Todo, err, all, cerr)
+		}
+	}
 }

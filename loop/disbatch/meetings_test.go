@@ -5,7 +5,7 @@ import (
 	"sync"
 	"testing"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
 
 	"treadle/loop/disbatch/mongodouble"
 )
@@ -46,7 +46,7 @@ func TestClaimsThatMeetMakeProgress(t *testing.T) {
 			for left := 40; left > 0; left -= threads {
 				var all sync.WaitGroup
 				var mu sync.Mutex
-				var kept []bson.ObjectID
+				var kept []primitive.ObjectID
 				s.meet(min(nodes, left))
 				for i, n := range claimers {
 					all.Go(func() {

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
 )
 
 // Times of the node.
@@ -67,20 +67,20 @@ type ExecutionNode struct {
 
 	// Of the goroutine that ticks.
 	ticks   int
-	written []int64                // the last times that this node wrote to its entry, in ms
-	known   map[bson.ObjectID]bool // tasks of this node that were not this process's at the last tick
-	seen    map[string]sighting    // by name of a node
-	left    map[bson.ObjectID]bool // tasks of this node that ran when it started; nil before the first tick
+	written []int64                     // the last times that this node wrote to its entry, in ms
+	known   map[primitive.ObjectID]bool // tasks of this node that were not this process's at the last tick
+	seen    map[string]sighting         // by name of a node
+	left    map[primitive.ObjectID]bool // tasks of this node that ran when it started; nil before the first tick
 
 	stopping chan struct{} // closed when the node is told to stop
 
 	mu     sync.Mutex
 	view   view
-	queues map[bson.ObjectID]*queueState
-	local  map[bson.ObjectID]bool // tasks that this process deals with
-	slots  int                    // held by claimers and tasks, over all queues
-	halted bool                   // nothing is claimed any more
-	said   map[string]string      // what was reported, by what it is about
+	queues map[primitive.ObjectID]*queueState
+	local  map[primitive.ObjectID]bool // tasks that this process deals with
+	slots  int                         // held by claimers and tasks, over all queues
+	halted bool                        // nothing is claimed any more
+	said   map[string]string           // what was reported, by what it is about
 }
 
 // view is what a tick saw of the database.
@@ -130,8 +130,8 @@ func NewExecutionNode(o NodeOptions) (*ExecutionNode, error) {
 	n := &ExecutionNode{
 		performer: *p, o: o, life: life, pick: rand.IntN, after: time.After, runner: runner{command: o.Runner, life: life, log: o.Log, tally: p.tally}, loader: newLoader(o.Config),
 		stopping: make(chan struct{}),
-		queues:   make(map[bson.ObjectID]*queueState), local: make(map[bson.ObjectID]bool), said: make(map[string]string),
-		known: make(map[bson.ObjectID]bool), seen: make(map[string]sighting),
+		queues:   make(map[primitive.ObjectID]*queueState), local: make(map[primitive.ObjectID]bool), said: make(map[string]string),
+		known: make(map[primitive.ObjectID]bool), seen: make(map[string]sighting),
 	}
 	n.calls, n.end = context.WithCancel(context.Background())
 	return n, nil
@@ -263,7 +263,7 @@ func (n *ExecutionNode) say(about, what string) {
 }
 
 // giveBack queues claimed tasks of this node again: one by id, or all that have not begun.
-func (n *ExecutionNode) giveBack(ctx context.Context, queues []Queue, only ...bson.ObjectID) (int64, error) {
+func (n *ExecutionNode) giveBack(ctx context.Context, queues []Queue, only ...primitive.ObjectID) (int64, error) {
 	given, err := n.store.giveBack(ctx, n.o.Name, queues, only...)
 	n.tally.givenBack.Add(uint64(given))
 	return given, err

@@ -12,7 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
 	"go.uber.org/goleak"
 )
 
@@ -120,7 +121,7 @@ func (s *site) until(what string, ok func() bool) {
 }
 
 // ends waits until tasks have a status of 1 or more, or the wanted one.
-func (s *site) ends(ids ...bson.ObjectID) []Task {
+func (s *site) ends(ids ...primitive.ObjectID) []Task {
 	s.t.Helper()
 	s.until("the end of the tasks", func() bool {
 		n, err := s.store.CountTasks(s.ctx, d("_id", in(ids), "status", d("$gte", 1)))
@@ -133,7 +134,7 @@ func (s *site) ends(ids ...bson.ObjectID) []Task {
 	return out
 }
 
-func (s *site) status(id bson.ObjectID, want int) {
+func (s *site) status(id primitive.ObjectID, want int) {
 	s.t.Helper()
 	s.until(fmt.Sprintf("status %d", want), func() bool {
 		t, err := s.store.Task(s.ctx, id)

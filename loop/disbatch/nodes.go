@@ -7,9 +7,10 @@ import (
 	"fmt"
 	"time"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
+	"go.mongodb.org/mongo-driver/mongo"
+	"go.mongodb.org/mongo-driver/mongo/options"
 )
 
 // Nodes returns all nodes by name.
@@ -27,7 +28,7 @@ func (s *Store) Node(ctx context.Context, idOrName string) (Node, error) {
 }
 
 // SetNodeLimit sets how many tasks a node runs at once; NoLimit writes null.
-func (s *Store) SetNodeLimit(ctx context.Context, id bson.ObjectID, limit int) (*mongo.UpdateResult, error) {
+func (s *Store) SetNodeLimit(ctx context.Context, id primitive.ObjectID, limit int) (*mongo.UpdateResult, error) {
 	var value any
 	if limit != NoLimit {
 		value = int32(limit)
@@ -38,12 +39,12 @@ func (s *Store) SetNodeLimit(ctx context.Context, id bson.ObjectID, limit int) (
 // report writes a node's entry: its time and what it knows of the 2016 queues. Without any
 // the entry has no queues, as in 2018.
 func (s *Store) report(ctx context.Context, node string, now time.Time, queues bson.A) error {
-	stamp := bson.E{Key: "timestamp", Value: bson.NewDateTimeFromTime(now)}
+	stamp := bson.E{Key: "timestamp", Value: primitive.NewDateTimeFromTime(now)}
 	change := append(set(bson.D{stamp}), bson.E{Key: "$unset", Value: bson.D{{Key: "queues", Value: ""}}})
 	if queues != nil {
 		change = set(bson.D{stamp, {Key: "queues", Value: queues}})
 	}
-	_, err := s.nodes.UpdateOne(ctx, bson.D{{Key: "node", Value: node}}, change, options.UpdateOne().SetUpsert(true))
+	_, err := s.nodes.UpdateOne(ctx, bson.D{{Key: "node", Value: node}}, change, options.Update().SetUpsert(true))
 	return err
 }
 

@@ -8,16 +8,17 @@ import (
 	"testing"
 	"time"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
 )
 
 // nonsense is a value of every type that a document may have where another is wanted.
 func nonsense() []any {
 	return []any{
 		nil, true, false, -1, 1 << 40, math.NaN(), math.Inf(1), 0.5, -1e300, "", "text", "9999999999999999999", "NaN", "a\x00b", "\xff\xfe", d("a", 1), bson.D{}, bson.A{}, bson.A{1, nil, bson.D{}},
-		bson.NewObjectID(), time.Unix(0, 0), bson.DateTime(math.MaxInt64), bson.DateTime(math.MinInt64), bson.Binary{Data: []byte("x")}, bson.Regex{Pattern: "("},
-		bson.Timestamp{T: 1}, bson.MinKey{}, bson.MaxKey{}, bson.JavaScript("x"), bson.CodeWithScope{Code: "x", Scope: d("a", 1)}, bson.Symbol("x"),
-		bson.NewDecimal128(math.MaxUint64, 0), bson.Undefined{}, bson.DBPointer{DB: "x"},
+		primitive.NewObjectID(), time.Unix(0, 0), primitive.DateTime(math.MaxInt64), primitive.DateTime(math.MinInt64), primitive.Binary{Data: []byte("x")}, primitive.Regex{Pattern: "("},
+		primitive.Timestamp{T: 1}, primitive.MinKey{}, primitive.MaxKey{}, primitive.JavaScript("x"), primitive.CodeWithScope{Code: "x", Scope: d("a", 1)}, primitive.Symbol("x"),
+		primitive.NewDecimal128(math.MaxUint64, 0), primitive.Undefined{}, primitive.DBPointer{DB: "x"},
 	}
 }
 
@@ -176,7 +177,7 @@ func TestAConfigCollectionOfNonsense(t *testing.T) {
 func TestLimitsOfNonsense(t *testing.T) {
 	for _, v := range []any{math.NaN(), math.Inf(1), math.Inf(-1), 0.5, maxLimit + 1, int64(math.MaxInt64), -1, "-1", "1.5", "NaN", "1e99", "", "x", true, bson.A{1}} {
 		for _, schema := range []Schema{Schema2016, Schema2018} {
-			doc, err := bson.Marshal(d("_id", bson.NewObjectID(), "name", "a", schema.PluginField(), "P", schema.LimitField(), v))
+			doc, err := bson.Marshal(d("_id", primitive.NewObjectID(), "name", "a", schema.PluginField(), "P", schema.LimitField(), v))
 			must(t, err)
 			if q := DecodeQueue(doc); q.Limit != 0 || !strings.HasPrefix(q.Problem, schema.LimitField()+" is") {
 				t.Errorf("%v is read as %d, %q", v, q.Limit, q.Problem)
@@ -197,7 +198,7 @@ func TestTasksAsLargeAsADocument(t *testing.T) {
 	q := s.queue(d("name", "a", "plugin", DemoPlugin, "threads", 1))
 	s.node("me")
 	for _, c := range []struct{ room, status int }{{100 << 10, 1}, {200, 1}, {60, 1}, {45, 2}, {20, 2}, {8, 2}} {
-		id := bson.NewObjectID()
+		id := primitive.NewObjectID()
 		doc := d("_id", id, "queue", q.ID, "status", int32(-2), "node", nil, "stdout", nil, "stderr", nil, "params", d("commands", "a", "pad", ""))
 		small, err := bson.Marshal(doc)
 		must(t, err)

@@ -3,10 +3,12 @@ package disbatch
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/mongo/options"
+	"go.mongodb.org/mongo-driver/mongo/writeconcern"
 )
 
 // Components of the original: users of the database, whose passwords are in the
@@ -37,6 +39,10 @@ func clientOptions(c *Config, component string) (*options.ClientOptions, error) 
 		address = "mongodb://" + address + "/"
 	}
 	o := options.Client().ApplyURI(address).SetAppName("treadle " + component)
+	if o.WriteConcern != nil && journalOff(address) { // there is none where the address has a fault
+		o.SetWriteConcern(&writeconcern.WriteConcern{W: o.WriteConcern.W, Journal: new(false)})
+	}
+	o.SocketTimeout = nil // it has no defined effect beside the time-out of a call
 	if o.Timeout == nil {
 		o.SetTimeout(callTimeout)
 	}
@@ -62,6 +68,13 @@ func clientOptions(c *Config, component string) (*options.ClientOptions, error) 
 		return nil, fmt.Errorf("mongohost: %w", err)
 	}
 	return o, nil
+}
+
+// journalOff says whether an address asks for writes without a journal, which the driver takes for no wish at all.
+func journalOff(address string) bool {
+	_, query, _ := strings.Cut(address, "?")
+	said := strings.FieldsFunc(query, func(r rune) bool { return r == '&' || r == ';' })
+	return slices.ContainsFunc(said, func(option string) bool { return strings.EqualFold(option, "journal=false") })
 }
 
 // login is the setting that says as which user a component is known to the database.

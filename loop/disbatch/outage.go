@@ -7,7 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/mongo"
+	"go.mongodb.org/mongo-driver/x/mongo/driver"
 )
 
 // Times of calls that wait for a database that does not answer.
@@ -97,5 +98,5 @@ const (
 
 func tooLarge(err error) bool {
 	var server mongo.ServerError
-	return errors.As(err, &server) && (server.HasErrorCode(codeTooLarge) || server.HasErrorCode(codeTooLargeAfter))
+	return errors.Is(err, driver.ErrDocumentTooLarge) || errors.As(err, &server) && (server.HasErrorCode(codeTooLarge) || server.HasErrorCode(codeTooLargeAfter))
 }

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
 )
 
 const (
@@ -54,7 +54,7 @@ func (p *performer) perform(ctx context.Context, a *assignment) error {
 	if a.Plugin.Kind == KindRunner {
 		return p.delegate(ctx, a, &t)
 	}
-	run := bson.NewObjectID()
+	run := primitive.NewObjectID()
 	if err := p.begin(ctx, a, &t, run); err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func outlive(ctx context.Context, by time.Duration) (context.Context, context.Ca
 	}
 }
 
-func (p *performer) begin(ctx context.Context, a *assignment, t *Task, run bson.ObjectID) error {
+func (p *performer) begin(ctx context.Context, a *assignment, t *Task, run primitive.ObjectID) error {
 	begun := false
 	err := p.persist(ctx, "beginning task "+t.ID.Hex(), func() (err error) {
 		begun, err = p.store.begin(ctx, t, run)
@@ -215,7 +215,7 @@ func (p *performer) mtime() time.Time {
 
 // finish writes the end of a task, its output to GridFS if that is asked for or necessary,
 // and counts it.
-func (p *performer) finish(ctx context.Context, a *assignment, t *Task, run bson.ObjectID, o outcome) error {
+func (p *performer) finish(ctx context.Context, a *assignment, t *Task, run primitive.ObjectID, o outcome) error {
 	stdout, stderr := o.stdout.(string), o.stderr.(string)
 	out, errs := outgrown(a.GFS, len(stdout), len(stderr))
 	if err := p.toFiles(ctx, t, &o, out, errs); err != nil {
@@ -277,8 +277,8 @@ func (p *performer) toFiles(ctx context.Context, t *Task, o *outcome, out, errs 
 }
 
 // file writes one stream to GridFS, whole, however often the database goes away.
-func (p *performer) file(ctx context.Context, t *Task, name, text string) (id bson.ObjectID, err error) {
-	id = bson.NewObjectID()
+func (p *performer) file(ctx context.Context, t *Task, name, text string) (id primitive.ObjectID, err error) {
+	id = primitive.NewObjectID()
 	err = p.persist(ctx, "writing "+name+" of task "+t.ID.Hex(), func() error {
 		return p.store.writeFile(ctx, id, t.ID, name, text)
 	})
@@ -312,7 +312,7 @@ type TaskOptions struct {
 // RunTask does what the original's task runner does for one claimed task: it begins it,
 // runs its plugin and writes its end.
 func RunTask(ctx context.Context, c *Config, o TaskOptions, log *slog.Logger) error {
-	id, err := bson.ObjectIDFromHex(strings.TrimSpace(o.Task))
+	id, err := primitive.ObjectIDFromHex(strings.TrimSpace(o.Task))
 	if err != nil {
 		return fmt.Errorf("--task %s: %w", o.Task, ErrTaskID)
 	}
@@ -351,7 +351,7 @@ func RunTask(ctx context.Context, c *Config, o TaskOptions, log *slog.Logger) er
 	}
 	a := &assignment{Task: t.Raw, Plugin: plugin, Schema: q.Schema, GFS: o.GFS}
 	if err != nil {
-		run := bson.NewObjectID()
+		run := primitive.NewObjectID()
 		if berr := p.begin(ctx, a, &t, run); berr != nil {
 			return berr
 		}

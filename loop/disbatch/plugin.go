@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/bson"
 )
 
 // DemoPlugin is the plugin that is built in, for trials.

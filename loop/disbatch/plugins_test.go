@@ -7,7 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
 )
 
 // shell is an entry of treadle_plugins that runs a script.
@@ -27,7 +28,7 @@ func plugins(entries map[string]string) string {
 // what a task of the plugin with this entry ends as.
 func (s *site) endOf(plugin string, params ...any) Task {
 	s.t.Helper()
-	q := s.queue(d("name", plugin+bson.NewObjectID().Hex(), "plugin", plugin, "threads", 1))
+	q := s.queue(d("name", plugin+primitive.NewObjectID().Hex(), "plugin", plugin, "threads", 1))
 	if len(params) == 0 {
 		params = []any{d("user", "a b")}
 	}
@@ -75,7 +76,7 @@ func TestTheContractOfExec(t *testing.T) {
 	f("Child", 1, "out\n", "")
 	f("Pipe", 1, "y\n", "")
 	var doc struct {
-		ID     bson.ObjectID `bson:"_id"`
+		ID     primitive.ObjectID `bson:"_id"`
 		Status int
 		Params struct{ User string }
 	}

@@ -4,9 +4,10 @@ import (
 	"context"
 	"fmt"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
+	"go.mongodb.org/mongo-driver/mongo"
+	"go.mongodb.org/mongo-driver/mongo/options"
 )
 
 var idAscending = bson.D{{Key: "_id", Value: 1}}
@@ -64,7 +65,7 @@ func (s *Store) UpdateQueue(ctx context.Context, q *Queue, c QueueChange) (*mong
 }
 
 // DeleteQueue deletes the document of a queue; its tasks stay, as in the original.
-func (s *Store) DeleteQueue(ctx context.Context, id bson.ObjectID) (*mongo.DeleteResult, error) {
+func (s *Store) DeleteQueue(ctx context.Context, id primitive.ObjectID) (*mongo.DeleteResult, error) {
 	return s.queues.DeleteOne(ctx, byID(id))
 }
 
@@ -77,7 +78,7 @@ type Counts struct {
 
 // Counts returns the counts of every queue that has tasks, by one aggregate. With an id it
 // counts that queue only.
-func (s *Store) Counts(ctx context.Context, only ...bson.ObjectID) (map[bson.ObjectID]Counts, error) {
+func (s *Store) Counts(ctx context.Context, only ...primitive.ObjectID) (map[primitive.ObjectID]Counts, error) {
 	pipeline := bson.A{group(bson.D{{Key: "queue", Value: "$queue"}, {Key: "status", Value: "$status"}})}
 	if len(only) > 0 {
 		pipeline = append(bson.A{match(bson.D{{Key: "queue", Value: in(only)}})}, pipeline...)
@@ -86,7 +87,7 @@ func (s *Store) Counts(ctx context.Context, only ...bson.ObjectID) (map[bson.Obj
 	if err != nil {
 		return nil, err
 	}
-	out := make(map[bson.ObjectID]Counts)
+	out := make(map[primitive.ObjectID]Counts)
 	_, err = drain(ctx, cursor, func(raw bson.Raw) struct{} {
 		queue, _ := raw.Lookup("_id", "queue").ObjectIDOK()
 		status, _ := integer(raw.Lookup("_id", "status"))
@@ -108,7 +109,7 @@ func (s *Store) Counts(ctx context.Context, only ...bson.ObjectID) (map[bson.Obj
 
 // occupied is how many tasks of a queue are claimed or running at a node.
 type occupied struct {
-	queue bson.ObjectID
+	queue primitive.ObjectID
 	node  string
 	tasks int
 }
@@ -139,7 +140,7 @@ func in[T any](values []T) bson.D { return bson.D{{Key: "$in", Value: values}} }
 
 // count adds to the counters of a 2016 queue; those that are null, missing or negative
 // stay and are recounted by the node.
-func (s *Store) count(ctx context.Context, queue bson.ObjectID, todo, total int64) error {
+func (s *Store) count(ctx context.Context, queue primitive.ObjectID, todo, total int64) error {
 	change := bson.D{{Key: "count_todo", Value: todo}}
 	if total != 0 {
 		change = append(change, bson.E{Key: "count_total", Value: total})
@@ -174,7 +175,7 @@ func (s *Store) recount(ctx context.Context, q *Queue) error {
 }
 
 // uncount has the node recount a queue of 2016.
-func (s *Store) uncount(ctx context.Context, queue bson.ObjectID) error {
+func (s *Store) uncount(ctx context.Context, queue primitive.ObjectID) error {
 	_, err := s.queues.UpdateOne(ctx, byID(queue), set(bson.D{{Key: "count_todo", Value: nil}}))
 	return err
 }

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
 )
 
 // A host that lost its power leaves tasks at status 0 that nothing runs any more, and that hold the
@@ -31,7 +31,7 @@ const (
 // end of one that is run elsewhere is written over the mark.
 func (n *ExecutionNode) reclaimOwn(ctx context.Context, mine []Task) error {
 	if n.left == nil {
-		n.left = make(map[bson.ObjectID]bool)
+		n.left = make(map[primitive.ObjectID]bool)
 		for _, t := range mine {
 			n.left[t.ID] = t.Status == StatusRunning
 		}
@@ -79,7 +79,7 @@ func (n *ExecutionNode) reclaimOwn(ctx context.Context, mine []Task) error {
 type nodeLife struct{ node, id string }
 
 func newLife(database, node string) nodeLife {
-	return nodeLife{node: database + "/" + node + "/", id: bson.NewObjectID().Hex()}
+	return nodeLife{node: database + "/" + node + "/", id: primitive.NewObjectID().Hex()}
 }
 
 func (l nodeLife) String() string { return l.node + l.id }

@@ -4,7 +4,8 @@ import (
 	"os/exec"
 	"testing"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
 )
 
 // A node that starts orphans the running tasks of its own name that nothing on its host runs: an original's task runner has
@@ -54,7 +55,7 @@ func TestANodeReclaimsItsOwnTasks(t *testing.T) {
 		// What runs in this life is not looked after.
 		_, err := s.store.tasks.UpdateMany(s.ctx, bson.D{}, set(d("status", StatusRunning, "node", "me")))
 		must(t, err)
-		n.left = map[bson.ObjectID]bool{}
+		n.left = map[primitive.ObjectID]bool{}
 		for range 2 * reclaimTicks {
 			must(t, n.tick(s.ctx))
 		}
@@ -65,7 +66,7 @@ func TestANodeReclaimsItsOwnTasks(t *testing.T) {
 }
 
 // have says that tasks have these statuses.
-func (s *site) have(t *testing.T, ids []bson.ObjectID, want ...int) {
+func (s *site) have(t *testing.T, ids []primitive.ObjectID, want ...int) {
 	t.Helper()
 	for i, id := range ids {
 		if got := s.task(id).Status; got != want[i] {

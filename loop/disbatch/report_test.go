@@ -5,7 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
 )
 
 // What a node says of a queue of 2016 has null where the queue has, and nothing of tasks
@@ -38,7 +39,7 @@ func TestTasksWithoutRoomAreCounted(t *testing.T) {
 		complete bool
 	}{{40, true}, {10, false}} {
 		q := s.queue(d("name", strconv.Itoa(c.room), "constructor", DemoPlugin, "maxthreads", 1, "count_todo", 1, "count_total", 1))
-		id := bson.NewObjectID()
+		id := primitive.NewObjectID()
 		doc := d("_id", id, "queue", q.ID, "status", int32(-2), "node", int32(-1), "stdout", nil, "stderr", nil, "parameters", "")
 		small, err := bson.Marshal(doc)
 		must(t, err)

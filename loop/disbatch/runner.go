@@ -13,7 +13,8 @@ import (
 	"sync"
 	"syscall"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
 )
 
 // A node's tasks are run by a process of their own, one for all of them, that goes on when
@@ -22,9 +23,9 @@ import (
 
 // report is what became of an assignment.
 type report struct {
-	Task   bson.ObjectID `bson:"task"`
-	Error  string        `bson:"error"`  // why its end could not be written
-	Counts counts        `bson:"counts"` // of all tasks, since the last report
+	Task   primitive.ObjectID `bson:"task"`
+	Error  string             `bson:"error"`  // why its end could not be written
+	Counts counts             `bson:"counts"` // of all tasks, since the last report
 }
 
 // maxAssignment bounds a document on the pipe: a task and some words.
@@ -115,7 +116,7 @@ type reports struct {
 }
 
 // add reports what became of a task.
-func (w *reports) add(p *performer, task bson.ObjectID, err error) {
+func (w *reports) add(p *performer, task primitive.ObjectID, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := report{Task: task, Counts: p.tally.take()}
@@ -141,7 +142,7 @@ type runner struct {
 	mu      sync.Mutex
 	process *exec.Cmd // nil: to be started
 	pipe    io.WriteCloser
-	waiting map[bson.ObjectID]chan error
+	waiting map[primitive.ObjectID]chan error
 
 	lives sync.WaitGroup // processes that have not ended
 }
@@ -151,7 +152,7 @@ var errRunnerEnded = errors.New("the process that runs the tasks of the node end
 
 // run has the process do an assignment and waits until it has. An error is about the
 // process; it may or may not have begun the task.
-func (r *runner) run(id bson.ObjectID, a *assignment) error {
+func (r *runner) run(id primitive.ObjectID, a *assignment) error {
 	doc, err := bson.Marshal(a)
 	if err != nil {
 		return err
@@ -163,7 +164,7 @@ func (r *runner) run(id bson.ObjectID, a *assignment) error {
 	return <-done
 }
 
-func (r *runner) send(id bson.ObjectID, doc []byte, done chan error) error {
+func (r *runner) send(id primitive.ObjectID, doc []byte, done chan error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.process == nil {
@@ -196,14 +197,14 @@ func (r *runner) start() error {
 	if err := c.Start(); err != nil {
 		return err
 	}
-	waiting := make(map[bson.ObjectID]chan error)
+	waiting := make(map[primitive.ObjectID]chan error)
 	r.process, r.pipe, r.waiting = c, in, waiting
 	r.lives.Go(func() { r.listen(c, in, out, waiting) })
 	return nil
 }
 
 // listen hands out the reports of one process until it ends.
-func (r *runner) listen(c *exec.Cmd, in io.Closer, out io.Reader, waiting map[bson.ObjectID]chan error) {
+func (r *runner) listen(c *exec.Cmd, in io.Closer, out io.Reader, waiting map[primitive.ObjectID]chan error) {
 	for {
 		var answer report
 		if err := readDocument(out, &answer); err != nil {

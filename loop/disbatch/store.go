@@ -8,10 +8,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
-	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
+	"go.mongodb.org/mongo-driver/mongo"
+	"go.mongodb.org/mongo-driver/mongo/options"
+	"go.mongodb.org/mongo-driver/mongo/writeconcern"
 )
 
 // ErrNotFound says that no such queue, node, task or file is there.
@@ -49,7 +50,7 @@ func Open(c *Config, component string) (*Store, error) {
 	if err != nil {
 		return nil, &SettingError{fmt.Errorf("%s: %w", c.Path, err)}
 	}
-	client, err := mongo.Connect(o)
+	client, err := mongo.Connect(context.Background(), o)
 	if err != nil {
 		return nil, fmt.Errorf("cannot use the database: %w", err)
 	}
@@ -143,7 +144,7 @@ func (s *Store) otherSet(ctx context.Context) error {
 	}
 	for _, host := range s.dialed.Hosts {
 		o := options.Client().SetHosts([]string{host}).SetDirect(true).SetTLSConfig(s.dialed.TLSConfig).SetTimeout(connectTimeout)
-		client, err := mongo.Connect(o)
+		client, err := mongo.Connect(ctx, o)
 		if err != nil {
 			continue
 		}
@@ -210,14 +211,14 @@ func (s *Store) Collection(ctx context.Context, name string, filter any) (*mongo
 // byIDOrName is a filter for the document with this id, as 24 hexadecimal digits, or
 // else with this name.
 func byIDOrName(field, idOrName string) bson.D {
-	if id, err := bson.ObjectIDFromHex(idOrName); err == nil {
+	if id, err := primitive.ObjectIDFromHex(idOrName); err == nil {
 		return bson.D{{Key: "$or", Value: bson.A{bson.D{{Key: "_id", Value: id}}, bson.D{{Key: field, Value: idOrName}}}}}
 	}
 	return bson.D{{Key: field, Value: idOrName}}
 }
 
 // all decodes every document of a find.
-func all[T any](ctx context.Context, in *mongo.Collection, filter any, decode func(bson.Raw) T, o ...options.Lister[options.FindOptions]) ([]T, error) {
+func all[T any](ctx context.Context, in *mongo.Collection, filter any, decode func(bson.Raw) T, o ...*options.FindOptions) ([]T, error) {
 	cursor, err := in.Find(ctx, filter, o...)
 	if err != nil {
 		return nil, err
@@ -242,6 +243,6 @@ func found(err error) error {
 	return err
 }
 
-func byID(id bson.ObjectID) bson.D { return bson.D{{Key: "_id", Value: id}} }
+func byID(id primitive.ObjectID) bson.D { return bson.D{{Key: "_id", Value: id}} }
 
 func set(fields bson.D) bson.D { return bson.D{{Key: "$set", Value: fields}} }

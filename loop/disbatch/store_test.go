@@ -11,8 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
+	"go.mongodb.org/mongo-driver/mongo"
 
 	"treadle/loop/disbatch/mongodouble"
 )
@@ -40,7 +41,7 @@ func newSite(t *testing.T, lines ...string) *site {
 		address = s.double.Address()
 	}
 	address = unhurried(address)
-	text := fmt.Sprintf("{ # a test's\n\"mongohost\": %q, \"database\": %q,\n%s }", address, "treadle_"+bson.NewObjectID().Hex(), strings.Join(lines, "\n"))
+	text := fmt.Sprintf("{ # a test's\n\"mongohost\": %q, \"database\": %q,\n%s }", address, "treadle_"+primitive.NewObjectID().Hex(), strings.Join(lines, "\n"))
 	path := t.TempDir() + "/config.json"
 	must(t, os.WriteFile(path, []byte(text), 0o600))
 	var err error
@@ -84,7 +85,7 @@ func must(t *testing.T, err error) {
 // queue inserts a queue's document, and id is added.
 func (s *site) queue(doc bson.D) Queue {
 	s.t.Helper()
-	id := bson.NewObjectID()
+	id := primitive.NewObjectID()
 	_, err := s.store.queues.InsertOne(s.ctx, append(bson.D{{Key: "_id", Value: id}}, doc...))
 	must(s.t, err)
 	q, err := s.store.Queue(s.ctx, id.Hex())
@@ -93,18 +94,18 @@ func (s *site) queue(doc bson.D) Queue {
 }
 
 // fill adds tasks with these payloads.
-func (s *site) fill(q *Queue, params ...any) []bson.ObjectID {
+func (s *site) fill(q *Queue, params ...any) []primitive.ObjectID {
 	s.t.Helper()
 	r, err := s.store.InsertTasks(s.ctx, q, params)
 	must(s.t, err)
-	var ids []bson.ObjectID
+	var ids []primitive.ObjectID
 	for _, id := range r.InsertedIDs {
-		ids = append(ids, id.(bson.ObjectID))
+		ids = append(ids, id.(primitive.ObjectID))
 	}
 	return ids
 }
 
-func (s *site) task(id bson.ObjectID) Task {
+func (s *site) task(id primitive.ObjectID) Task {
 	s.t.Helper()
 	t, err := s.store.Task(s.ctx, id)
 	must(s.t, err)
@@ -178,7 +179,7 @@ func TestTimesOfNonsense(t *testing.T) {
 func TestQueuesOfBothDialectsAreRead(t *testing.T) {
 	f := func(doc bson.D, want Queue) {
 		t.Helper()
-		s, _ := bson.Marshal(append(d("_id", bson.NewObjectID()), doc...))
+		s, _ := bson.Marshal(append(d("_id", primitive.NewObjectID()), doc...))
 		q := DecodeQueue(s)
 		if q.Schema != want.Schema || q.Plugin != want.Plugin || q.Limit != want.Limit || (q.Problem == "") != (want.Problem == "") ||
 			!strings.Contains(q.Problem, want.Problem) || q.Todo != want.Todo {
@@ -256,9 +257,9 @@ func TestOnlyOneRunBegins(t *testing.T) {
 	s.fill(&q, d("n", 0))
 	task, err := s.store.claim(s.ctx, &q, "me", time.Now())
 	must(t, err)
-	first, second := bson.NewObjectID(), bson.NewObjectID()
+	first, second := primitive.NewObjectID(), primitive.NewObjectID()
 	for _, step := range []struct {
-		run  bson.ObjectID
+		run  primitive.ObjectID
 		want bool
 	}{{first, true}, {first, true}, {second, false}} {
 		if ok, err := s.store.begin(s.ctx, &task, step.run); err != nil || ok != step.want {
@@ -282,7 +283,7 @@ func TestOnlyOneRunBegins(t *testing.T) {
 func TestFilesHaveChunksOfCharacters(t *testing.T) {
 	s := newSite(t)
 	want := strings.Repeat("æ", chunkSize) + "tail"
-	id, err := s.store.WriteFile(s.ctx, bson.NewObjectID(), FileStdout, want)
+	id, err := s.store.WriteFile(s.ctx, primitive.NewObjectID(), FileStdout, want)
 	must(t, err)
 	chunk, err := s.store.chunks.FindOne(s.ctx, d("files_id", id, "n", 1)).Raw()
 	if must(t, err); chunk.Lookup("data").StringValue() != "tail" {
@@ -291,7 +292,7 @@ func TestFilesHaveChunksOfCharacters(t *testing.T) {
 	if got, err := s.store.ReadFile(s.ctx, id); err != nil || got != want {
 		t.Errorf("read %d bytes back, %v", len(got), err)
 	}
-	_, err = s.store.chunks.UpdateOne(s.ctx, d("files_id", id, "n", 1), set(d("data", bson.Binary{Data: []byte("tail")})))
+	_, err = s.store.chunks.UpdateOne(s.ctx, d("files_id", id, "n", 1), set(d("data", primitive.Binary{Data: []byte("tail")})))
 	must(t, err)
 	if got, err := s.store.ReadFile(s.ctx, id); err != nil || got != want {
 		t.Errorf("with a binary chunk: %d bytes, %v", len(got), err)
@@ -345,7 +346,7 @@ func TestTheConfigCollectionFillsTheFile(t *testing.T) {
 	s := newSite(t, `"plugins": ["File"],`)
 	for _, doc := range []bson.D{
 		d("active", false, "task_runner", "/no"),
-		d("active", d("plugins", bson.A{"DB"}, "activequeues", bson.A{bson.NewObjectID()}), "task_runner", "/yes"),
+		d("active", d("plugins", bson.A{"DB"}, "activequeues", bson.A{primitive.NewObjectID()}), "task_runner", "/yes"),
 	} {
 		_, err := s.store.config.InsertOne(s.ctx, doc)
 		must(t, err)

@@ -4,26 +4,32 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sort"
 	"time"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
+	"go.mongodb.org/mongo-driver/mongo"
+	"go.mongodb.org/mongo-driver/mongo/options"
 )
 
 // InsertTasks creates queued tasks with these payloads, in the dialect of the queue, and
 // counts them. What was inserted before an error is in the result.
 func (s *Store) InsertTasks(ctx context.Context, q *Queue, params []any) (*mongo.InsertManyResult, error) {
-	now := bson.NewDateTimeFromTime(time.Now())
+	now := primitive.NewDateTimeFromTime(time.Now())
 	docs := make([]any, len(params))
 	for i, p := range params {
 		docs[i] = bson.D{
+			{Key: "_id", Value: primitive.NewObjectID()},
 			{Key: "queue", Value: q.ID}, {Key: "status", Value: int32(StatusQueued)}, {Key: "node", Value: q.Schema.Nobody()},
 			{Key: "stdout", Value: nil}, {Key: "stderr", Value: nil}, {Key: "ctime", Value: now}, {Key: "mtime", Value: now},
 			{Key: q.Schema.ParamsField(), Value: p},
 		}
 	}
 	result, err := s.tasks.InsertMany(ctx, docs)
+	if err != nil && result == nil {
+		result = s.arrived(ctx, docs)
+	}
 	if result != nil && q.Schema == Schema2016 && len(result.InsertedIDs) > 0 {
 		n := int64(len(result.InsertedIDs))
 		if cerr := s.count(ctx, q.ID, n, n); err == nil {
@@ -33,8 +39,33 @@ func (s *Store) InsertTasks(ctx context.Context, q *Queue, params []any) (*mongo
 	return result, err
 }
 
+// arrived looks how many of these tasks, which are inserted in their order, are there; nil says that this cannot be seen. The
+// driver sends them in several messages and does not say which of them came before the one that failed.
+func (s *Store) arrived(ctx context.Context, docs []any) *mongo.InsertManyResult {
+	id := func(i int) any { return docs[i].(bson.D)[0].Value }
+	var fault error
+	n := sort.Search(len(docs), func(i int) bool {
+		if fault != nil {
+			return false // it does not matter any more
+		}
+		_, err := s.tasks.FindOne(ctx, bson.D{{Key: "_id", Value: id(i)}}, options.FindOne().SetProjection(bson.D{{Key: "_id", Value: 1}})).Raw()
+		if err = found(err); err != nil && err != ErrNotFound {
+			fault = err
+		}
+		return err != nil
+	})
+	if fault != nil {
+		return nil
+	}
+	result := new(mongo.InsertManyResult)
+	for i := range n {
+		result.InsertedIDs = append(result.InsertedIDs, id(i))
+	}
+	return result
+}
+
 // Task returns one task.
-func (s *Store) Task(ctx context.Context, id bson.ObjectID) (Task, error) {
+func (s *Store) Task(ctx context.Context, id primitive.ObjectID) (Task, error) {
 	raw, err := s.tasks.FindOne(ctx, byID(id)).Raw()
 	if err != nil {
 		return Task{}, found(err)
@@ -121,7 +152,7 @@ func (s *Store) claim(ctx context.Context, q *Queue, node string, now time.Time)
 	var raw bson.Raw
 	err := s.durably(func(tasks *mongo.Collection) (err error) {
 		raw, err = tasks.FindOneAndUpdate(ctx, q.unclaimed(), set(bson.D{
-			{Key: "node", Value: node}, {Key: "status", Value: int32(StatusClaimed)}, {Key: "mtime", Value: bson.NewDateTimeFromTime(now)},
+			{Key: "node", Value: node}, {Key: "status", Value: int32(StatusClaimed)}, {Key: "mtime", Value: primitive.NewDateTimeFromTime(now)},
 		}), o).Raw()
 		return err
 	})
@@ -209,7 +240,7 @@ const runField = "treadle_run"
 
 // begin turns a claimed task into a running one, for one runner. It says whether it did;
 // asked again with the same run it answers the same.
-func (s *Store) begin(ctx context.Context, t *Task, run bson.ObjectID) (bool, error) {
+func (s *Store) begin(ctx context.Context, t *Task, run primitive.ObjectID) (bool, error) {
 	filter := bson.D{{Key: "_id", Value: t.ID}, {Key: "status", Value: StatusClaimed}, {Key: "node", Value: t.Node}}
 	result, err := s.change(ctx, filter, set(bson.D{{Key: "status", Value: int32(StatusRunning)}, {Key: runField, Value: run}}))
 	if err != nil {
@@ -234,7 +265,7 @@ type outcome struct {
 
 // finish writes the end of a running task in one update and says whether this or an
 // earlier call of this run did.
-func (s *Store) finish(ctx context.Context, t *Task, run bson.ObjectID, o outcome, mtime time.Time) (bool, error) {
+func (s *Store) finish(ctx context.Context, t *Task, run primitive.ObjectID, o outcome, mtime time.Time) (bool, error) {
 	filter := bson.D{{Key: "_id", Value: t.ID}, {Key: runField, Value: run}}
 	result, err := s.change(ctx, filter, o.update(mtime))
 	if err != nil {
@@ -267,13 +298,13 @@ func (o *outcome) update(mtime time.Time) bson.D {
 		{Key: "status", Value: int32(o.status)}, {Key: "stdout", Value: o.stdout}, {Key: "stderr", Value: o.stderr}, {Key: "complete", Value: true},
 	}
 	if !mtime.IsZero() {
-		fields = append(fields, bson.E{Key: "mtime", Value: bson.NewDateTimeFromTime(mtime)})
+		fields = append(fields, bson.E{Key: "mtime", Value: primitive.NewDateTimeFromTime(mtime)})
 	}
 	return append(set(fields), bson.E{Key: "$unset", Value: bson.D{{Key: runField, Value: ""}}})
 }
 
 // requeue gives a running task back that no worker has seen.
-func (s *Store) requeue(ctx context.Context, t *Task, run bson.ObjectID, schema Schema) error {
+func (s *Store) requeue(ctx context.Context, t *Task, run primitive.ObjectID, schema Schema) error {
 	_, err := s.change(ctx, bson.D{{Key: "_id", Value: t.ID}, {Key: runField, Value: run}}, append(
 		set(bson.D{{Key: "node", Value: schema.Nobody()}, {Key: "status", Value: int32(StatusQueued)}}),
 		bson.E{Key: "$unset", Value: bson.D{{Key: runField, Value: ""}}}))
@@ -281,8 +312,8 @@ func (s *Store) requeue(ctx context.Context, t *Task, run bson.ObjectID, schema 
 }
 
 // giveBack queues the claimed tasks of a node again: one by id, or all that have not begun.
-func (s *Store) giveBack(ctx context.Context, node string, queues []Queue, only ...bson.ObjectID) (int64, error) {
-	var of2016 []bson.ObjectID
+func (s *Store) giveBack(ctx context.Context, node string, queues []Queue, only ...primitive.ObjectID) (int64, error) {
+	var of2016 []primitive.ObjectID
 	for _, q := range queues {
 		if q.Schema == Schema2016 {
 			of2016 = append(of2016, q.ID)
@@ -319,11 +350,11 @@ func (s *Store) mine(ctx context.Context, node string) ([]Task, error) {
 
 // orphan marks a node's tasks that were claimed before a time and have not begun, except
 // these. Times are dates or, in old data, epochs.
-func (s *Store) orphan(ctx context.Context, node string, before time.Time, except []bson.ObjectID) (int64, error) {
+func (s *Store) orphan(ctx context.Context, node string, before time.Time, except []primitive.ObjectID) (int64, error) {
 	filter := bson.D{
 		{Key: "node", Value: node}, {Key: "status", Value: StatusClaimed},
 		{Key: "$or", Value: bson.A{
-			bson.D{{Key: "mtime", Value: bson.D{{Key: "$lt", Value: bson.NewDateTimeFromTime(before)}}}},
+			bson.D{{Key: "mtime", Value: bson.D{{Key: "$lt", Value: primitive.NewDateTimeFromTime(before)}}}},
 			bson.D{{Key: "mtime", Value: bson.D{{Key: "$lt", Value: before.Unix()}}}},
 		}},
 	}

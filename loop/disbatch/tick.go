@@ -9,7 +9,8 @@ import (
 	"slices"
 	"time"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
 )
 
 // sighting is when this process saw an entry of a node change, by its own clock: those of
@@ -145,7 +146,7 @@ func (n *ExecutionNode) foreign(ctx context.Context) (out []Task, err error) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	known := make(map[bson.ObjectID]bool)
+	known := make(map[primitive.ObjectID]bool)
 	for _, t := range tasks {
 		if n.local[t.ID] {
 			continue
@@ -162,7 +163,7 @@ func (n *ExecutionNode) foreign(ctx context.Context) (out []Task, err error) {
 
 // adjust makes the queues' states those of a new view.
 func (n *ExecutionNode) adjust(v *view, busy []occupied, mine []Task) {
-	others := make(map[bson.ObjectID]int)
+	others := make(map[primitive.ObjectID]int)
 	for _, b := range busy {
 		if b.node != n.o.Name {
 			others[b.queue] += b.tasks
@@ -176,7 +177,7 @@ func (n *ExecutionNode) adjust(v *view, busy []occupied, mine []Task) {
 	for _, t := range mine {
 		others[t.Queue]++
 	}
-	states := make(map[bson.ObjectID]*queueState)
+	states := make(map[primitive.ObjectID]*queueState)
 	var faults []struct{ name, problem string }
 	n.loader.forget(v.queues)
 	for _, q := range v.queues {
@@ -278,7 +279,7 @@ func pinned(q *Queue, node string) bool {
 // clean marks orphans: tasks that were claimed long ago and never began.
 func (n *ExecutionNode) clean(ctx context.Context) error {
 	n.mu.Lock()
-	local := slices.SortedFunc(maps.Keys(n.local), func(a, b bson.ObjectID) int { return bytes.Compare(a[:], b[:]) })
+	local := slices.SortedFunc(maps.Keys(n.local), func(a, b primitive.ObjectID) int { return bytes.Compare(a[:], b[:]) })
 	n.mu.Unlock()
 	marked, err := n.store.orphan(ctx, n.o.Name, n.clock().Add(-orphanAge), local)
 	if marked > 0 {
@@ -314,7 +315,7 @@ func (n *ExecutionNode) recover(ctx context.Context, mine []Task) error {
 
 // resume starts a task that this node has claimed and does not know, or gives it back if
 // its queue is none of this node's any more or has no room.
-func (n *ExecutionNode) resume(ctx context.Context, state *queueState, id bson.ObjectID) error {
+func (n *ExecutionNode) resume(ctx context.Context, state *queueState, id primitive.ObjectID) error {
 	t, err := n.store.Task(ctx, id)
 	switch {
 	case errors.Is(err, ErrNotFound):
@@ -330,7 +331,7 @@ func (n *ExecutionNode) resume(ctx context.Context, state *queueState, id bson.O
 	return err
 }
 
-func (n *ExecutionNode) isLocal(id bson.ObjectID) bool {
+func (n *ExecutionNode) isLocal(id primitive.ObjectID) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.local[id]

@@ -8,7 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
 
 	"treadle/loop/disbatch/mongodouble"
 )
@@ -69,7 +70,7 @@ func TestWhatCannotBeUsedEnds(t *testing.T) {
 		log := slog.New(slog.DiscardHandler)
 		for program, err := range map[string]error{
 			"node":   node.Run(ctx),
-			"runner": RunTask(ctx, c, TaskOptions{Task: bson.NewObjectID().Hex()}, log),
+			"runner": RunTask(ctx, c, TaskOptions{Task: primitive.NewObjectID().Hex()}, log),
 			"web":    RunWeb(ctx, WebOptions{Config: c, Listen: "127.0.0.1:0", Log: log}),
 		} {
 			var setting *SettingError
@@ -100,7 +101,7 @@ func TestWhatCannotBeUsedEnds(t *testing.T) {
 func TestDocumentsThatJSONWouldChange(t *testing.T) {
 	f := func(name, want string) {
 		t.Helper()
-		doc, err := bson.Marshal(d("params", d("a", bson.DBPointer{DB: name})))
+		doc, err := bson.Marshal(d("params", d("a", primitive.DBPointer{DB: name})))
 		must(t, err)
 		if text, err := extended(doc); string(text) != want || (err == nil) != (want != "") {
 			t.Errorf("%q is said as %s, %v", name, text, err)

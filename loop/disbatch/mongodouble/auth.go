@@ -6,7 +6,8 @@ import (
 	"errors"
 
 	"github.com/xdg-go/scram"
-	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
 )
 
 // Codes of refusals about users.
@@ -97,6 +98,6 @@ func (s *Server) admit(p *peer, command bson.D) (reply bson.D, ok bool) {
 	p.known = p.talk.Done() && p.talk.Valid()
 	return bson.D{
 		{Key: "conversationId", Value: int32(1)}, {Key: "done", Value: p.talk.Done()},
-		{Key: "payload", Value: bson.Binary{Data: []byte(answer)}}, {Key: "ok", Value: 1.0},
+		{Key: "payload", Value: primitive.Binary{Data: []byte(answer)}}, {Key: "ok", Value: 1.0},
 	}, true
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/tidwall/btree"
-	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/bson"
 )
 
 // record is one stored document.

@@ -1,6 +1,6 @@
 package mongodouble
 
-import "go.mongodb.org/mongo-driver/v2/bson"
+import "go.mongodb.org/mongo-driver/bson"
 
 // Volatile makes the double a server that keeps no journal, and says so to those who ask for journaled writes.
 func (s *Server) Volatile(yes bool) {

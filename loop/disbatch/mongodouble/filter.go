@@ -4,7 +4,7 @@ import (
 	"regexp"
 	"strings"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/bson"
 )
 
 // matches says whether a document passes a filter.

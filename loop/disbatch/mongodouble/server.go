@@ -9,7 +9,7 @@ import (
 	"net"
 	"sync"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/bson"
 )
 
 // Limits that a MongoDB has.

@@ -4,7 +4,8 @@ import (
 	"bytes"
 	"strings"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
 )
 
 // changed returns what an update makes of a document; inserting says that it is a new one.
@@ -90,7 +91,7 @@ func fresh(filter bson.Raw) bson.Raw {
 func withID(doc bson.Raw) bson.Raw {
 	id := doc.Lookup("_id")
 	if id.Type == 0 {
-		id = raw(bson.NewObjectID())
+		id = raw(primitive.NewObjectID())
 	}
 	d := bson.D{{Key: "_id", Value: id}}
 	for _, e := range fields(doc) {

@@ -4,7 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
 )
 
 // Version is a release of the server, by its range of wire versions.
@@ -97,7 +98,7 @@ func hello(c *call) bson.D {
 			bson.E{Key: "hosts", Value: bson.A{c.address}}, bson.E{Key: "me", Value: c.address}, bson.E{Key: "primary", Value: c.address})
 	}
 	if behind, _ := c.args.Lookup("loadBalanced").BooleanOK(); behind { // a driver in that mode does not look after the server
-		reply = append(reply, bson.E{Key: "serviceId", Value: bson.ObjectID{1}})
+		reply = append(reply, bson.E{Key: "serviceId", Value: primitive.ObjectID{1}})
 	}
 	return reply
 }

@@ -7,7 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -235,7 +236,7 @@ func (b *builder) scalar(n *yaml.Node) (any, error) {
 	case int64:
 		return v, nil
 	case time.Time:
-		return bson.NewDateTimeFromTime(v), nil
+		return primitive.NewDateTimeFromTime(v), nil
 	}
 	return nil, fmt.Errorf("line %d: %.40q is no text, number, truth value or time", n.Line, n.Value)
 }

@@ -15,9 +15,10 @@ import (
 	"testing"
 	"time"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
+	"go.mongodb.org/mongo-driver/mongo"
+	"go.mongodb.org/mongo-driver/mongo/options"
 
 	"treadle/codec/kts46"
 	"treadle/loop"
@@ -41,7 +42,7 @@ type site struct {
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	s := &site{t: t, project: "treadle_" + bson.NewObjectID().Hex()}
+	s := &site{t: t, project: "treadle_" + primitive.NewObjectID().Hex()}
 	address := os.Getenv("TREADLE_TEST_MONGODB")
 	if address == "" {
 		var err error
@@ -51,7 +52,7 @@ func newSite(t *testing.T) *site {
 		address = s.double.Address()
 	}
 	uri := "mongodb://" + address + "/?serverSelectionTimeoutMS=500"
-	client, err := mongo.Connect(options.Client().ApplyURI(uri))
+	client, err := mongo.Connect(context.Background(), options.Client().ApplyURI(uri))
 	s.must(err)
 	s.db = client.Database(s.project)
 	t.Cleanup(func() {
@@ -175,7 +176,7 @@ const definition = "simulationParameters: {duration: 10.0, stepDuration: 0.5, ba
 // update changes a document as a worker does.
 func (s *site) update(collection, id, operator string, fields bson.D, upsert bool) {
 	s.t.Helper()
-	r, err := s.db.Collection(collection).UpdateOne(s.t.Context(), bson.D{{Key: "_id", Value: id}}, bson.D{{Key: operator, Value: fields}}, options.UpdateOne().SetUpsert(upsert))
+	r, err := s.db.Collection(collection).UpdateOne(s.t.Context(), bson.D{{Key: "_id", Value: id}}, bson.D{{Key: operator, Value: fields}}, options.Update().SetUpsert(upsert))
 	s.must(err)
 	if r.MatchedCount+r.UpsertedCount != 1 {
 		s.t.Fatalf("an original worker dies of %s/%s", collection, id)

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/mongo"
+	"go.mongodb.org/mongo-driver/mongo/options"
 )
 
 // Bounds of calls.
@@ -49,7 +49,7 @@ func Open(uri string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := mongo.Connect(o)
+	client, err := mongo.Connect(context.Background(), o)
 	if err != nil {
 		return nil, err
 	}

@@ -9,8 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
+	"go.mongodb.org/mongo-driver/mongo"
 
 	"treadle/loop/disbatch/mongodouble"
 )
@@ -26,7 +27,7 @@ type site struct {
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	s := &site{t: t, ctx: t.Context(), project: "treadle_" + bson.NewObjectID().Hex()}
+	s := &site{t: t, ctx: t.Context(), project: "treadle_" + primitive.NewObjectID().Hex()}
 	uri := os.Getenv("TREADLE_TEST_MONGODB")
 	if uri == "" {
 		var err error
@@ -234,7 +235,7 @@ func TestBrokenJobs(t *testing.T) {
 	must(t, s.CreateProject(s.ctx, s.project))
 	f := func(says string, job, progress any) {
 		t.Helper()
-		name := bson.NewObjectID().Hex()
+		name := primitive.NewObjectID().Hex()
 		s.insert(jobs, bson.D{{Key: "_id", Value: name}, {Key: "definition", Value: job}})
 		if progress != nil {
 			s.insert(progresses, append(bson.D{{Key: "_id", Value: name}}, progress.(bson.D)...))
