@@ -17,6 +17,9 @@ const (
 	// maxInline is how much output a task's document takes, the original's figure: the
 	// database's limit on documents is 16 MiB.
 	maxInline = 15 << 20
+	// maxReason is how much of what a task runner wrote last says why its task has not ended: more
+	// than a person reads.
+	maxReason = 1 << 20
 	// lastWords is how long a runner that was told to end, and has ended its plugins, goes
 	// on trying to write how their tasks ended.
 	lastWords = 10 * time.Second
@@ -156,15 +159,16 @@ func (p *performer) delegate(ctx context.Context, a *assignment, t *Task) error 
 	}
 	r, err := a.Plugin.execute(ctx, id, p.runnerFlags(a, id), nil)
 	var o outcome
+	why := func() string { return utf8Text(r.stderr.kept[max(0, len(r.stderr.kept)-maxReason):]) }
 	switch {
 	case err != nil:
 		o = ended(unableToStart, err)
 	case r.broken != nil:
 		o = ended(unableToComplete, r.broken)
 	case r.exit != 0:
-		o = ended(unableToComplete, fmt.Errorf("the task runner %s ended with %d\n%s", a.Plugin.Command[0], r.exit, utf8Text(r.stderr.kept)))
+		o = ended(unableToComplete, fmt.Errorf("the task runner %s ended with %d\n%s", a.Plugin.Command[0], r.exit, why()))
 	default:
-		o = ended(unableToComplete, fmt.Errorf("the task runner %s ended without finishing the task\n%s", a.Plugin.Command[0], utf8Text(r.stderr.kept)))
+		o = ended(unableToComplete, fmt.Errorf("the task runner %s ended without finishing the task\n%s", a.Plugin.Command[0], why()))
 	}
 	longer, cancel := outlive(ctx, p.last)
 	defer cancel()
@@ -188,10 +192,15 @@ func (p *performer) runnerFlags(a *assignment, id string) []string {
 // finished stays as it is, and is counted here, because whoever finished it has not.
 func (p *performer) crash(ctx context.Context, a *assignment, t *Task, o outcome) error {
 	crashed := false
-	err := p.persist(ctx, "ending task "+t.ID.Hex(), func() (err error) {
+	write := func() (err error) {
 		crashed, err = p.store.crash(ctx, t, o, p.mtime())
 		return err
-	})
+	}
+	err := p.persist(ctx, "ending task "+t.ID.Hex(), write)
+	if tooLarge(err) { // the payload leaves no room for the reason
+		o.stdout, o.stderr = "", ""
+		err = p.persist(ctx, "ending task "+t.ID.Hex(), write)
+	}
 	switch {
 	case err != nil:
 		return err

@@ -155,7 +155,8 @@ func TestTheContractOfRunner(t *testing.T) {
 	}
 	runner := func(path string) string { return fmt.Sprintf(`{"kind": "runner", "command": [%q]}`, path) }
 	s := newSite(t, fmt.Sprintf(`"task_runner": %q, "plugins": ["Listed", %q], "gfs": "auto",`, script("listed", `echo "$@" >&2`), DemoPlugin),
-		plugins(map[string]string{"Lazy": runner(script("lazy", "exit 0")), "Failing": runner(script("failing", "echo why >&2; exit 9"))}))
+		plugins(map[string]string{"Lazy": runner(script("lazy", "exit 0")), "Failing": runner(script("failing", "echo why >&2; exit 9")),
+			"Loud": runner(script("loud", "head -c 17000000 /dev/zero | tr '\\0' x >&2; echo why >&2; exit 9"))}))
 	s.node("me")
 	f := func(plugin, stdout, stderr string) {
 		t.Helper()
@@ -168,6 +169,11 @@ func TestTheContractOfRunner(t *testing.T) {
 	f("Listed", unableToComplete, "--config "+s.config.Path+" --task ID --gfs auto")
 	f("Lazy", unableToComplete, "ended without finishing")
 	f("Failing", unableToComplete, "ended with 9\nwhy")
+	f("Loud", unableToComplete, "ended with 9\nxxx")
+	f("Loud", unableToComplete, "xxxwhy\n")
+	if got := s.endOf("Failing", d("a", strings.Repeat("p", 16<<20-250))); got.Status != 2 || got.field("stderr") != "" {
+		t.Errorf("without room for a reason it ended with status %d and %q", got.Status, got.field("stderr"))
+	}
 
 	own := newSite(t)
 	text := fmt.Sprintf(`{"mongohost": %q, "database": %q, "task_runner": %q, "plugins": ["Demo", %q]}`, own.config.MongoHost, own.config.Database,
