@@ -184,11 +184,16 @@ func (s *site) update(collection, id, operator string, fields bson.D, upsert boo
 }
 
 // get reads a document, without which an original worker dies.
-func (s *site) get(collection, id string) (doc bson.M) {
+func (s *site) get(collection, id string) map[string]any {
 	s.t.Helper()
-	err := s.db.Collection(collection).FindOne(s.t.Context(), bson.D{{Key: "_id", Value: id}}).Decode(&doc)
+	var fields bson.D // whose own documents are decoded as these, too
+	err := s.db.Collection(collection).FindOne(s.t.Context(), bson.D{{Key: "_id", Value: id}}).Decode(&fields)
 	if err != nil {
 		s.t.Fatalf("an original worker dies of %s/%s: %v", collection, id, err)
+	}
+	doc := map[string]any{}
+	for _, f := range fields {
+		doc[f.Key] = f.Value
 	}
 	return doc
 }
@@ -222,9 +227,11 @@ func (s *site) works(version int, job, kind string) {
 		}
 		return
 	}
-	var full bson.M
+	var full struct {
+		Data bson.D `bson:"data"`
+	}
 	err = s.db.Collection("fullStates").FindOne(s.t.Context(), bson.D{{Key: "_id", Value: job}}).Decode(&full)
-	if data, _ := full["data"].(bson.D); err == nil && data[0].Key != lastCar[version] {
+	if err == nil && full.Data[0].Key != lastCar[version] {
 		s.t.Fatalf("a worker of version %d cannot continue %v", version, full)
 	}
 	var done int
