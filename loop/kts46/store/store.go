@@ -76,13 +76,16 @@ func clientOptions(uri string) (*options.ClientOptions, error) {
 	if o.MaxPoolSize == nil {
 		o.SetMaxPoolSize(maxConnections)
 	}
+	o.SocketTimeout = nil // calls have their own
 	return o, o.Validate()
 }
 
 // Close ends the connections. Calls that are under way fail.
 func (s *Store) Close() {
-	ctx, cancel := context.WithTimeout(context.Background(), connectTime)
+	// Not a deadline: with one the driver looks for the end of calls without a pause.
+	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
+	defer time.AfterFunc(connectTime, cancel).Stop()
 	_ = s.client.Disconnect(ctx) // it was only to end
 }
 
