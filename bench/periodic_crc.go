@@ -103,7 +103,7 @@ func appendPeriodicCRC(dst []byte, msgID uint32, command byte, args []byte) []by
 	return dst
 }
 
-func (p *periodicCRC) traits() traits { return traits{tagged: true, confirms: true} }
+func (p *periodicCRC) traits() traits { return traits{tagged: true, confirms: true, acksGrabs: true} }
 
 func (p *periodicCRC) greet(conn net.Conn, as role) error {
 	hello := "\x00REQ\x00\x00\x00\x01\xa5\x05\xdf\x1b\x01"

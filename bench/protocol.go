@@ -69,6 +69,8 @@ type traits struct {
 	unfinished int
 	// confirms: every completion is acknowledged with finished.
 	confirms bool
+	// acksGrabs: every grab is acknowledged with submitted, before its job.
+	acksGrabs bool
 	// pushes: a worker grabs once, which is acknowledged as a completion is, and then gets the next job for each
 	// completion, behind its acknowledgement.
 	pushes bool

@@ -144,6 +144,9 @@ func (w *worker) turn(now int64, in, out []byte) (int, []byte, error) {
 		case woken:
 			roused = true
 		case submitted, answered:
+			if e.kind == submitted && h.traits.acksGrabs {
+				continue
+			}
 			return used, out, fmt.Errorf("%w: a worker got what is meant for who submits", errMalformed)
 		}
 	}

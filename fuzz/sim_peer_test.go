@@ -82,6 +82,7 @@ type simRequest struct {
 	jobs   []*simJob // of a removal
 	arrive func()
 	silent bool // nothing answers it
+	acked  bool // a GRAB_JOB whose SUCCESS has come
 
 	refused  bool // it came when the disk was full, or makes no sense
 	doubtful bool // it came when the disk became full, or had room again
@@ -247,8 +248,11 @@ func (s *sim) periodicReply(c *simConn) int {
 	}
 	switch q.cmd {
 	case periodic.GrabJob:
-		if is(periodic.Success) && s.era == "2026" && c.framing() == periodic.CRC {
-			c.requests[r.MsgID] = q
+		if s.acksGrabs(c) && !q.acked {
+			if !is(periodic.Success) {
+				s.fail("c%d is sent %x for a GRAB_JOB that was not acknowledged", c.id, r.Body)
+			}
+			c.requests[r.MsgID], q.acked = q, true
 			return n
 		}
 		if is(periodic.NoJob) {

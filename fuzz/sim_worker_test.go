@@ -47,6 +47,9 @@ func (s *sim) unacknowledged(c *simConn) bool {
 	return c.framing() == periodic.Plain || s.era < "2023"
 }
 
+// acksGrabs says whether SUCCESS answers a GRAB_JOB before the job.
+func (s *sim) acksGrabs(c *simConn) bool { return c.kind == crcWorker && s.era >= "2023" }
+
 // confirms has a worker say that it takes a job, by the message id of the GRAB_JOB: that changes nothing.
 func (s *sim) confirms(c *simConn, h heldJob) {
 	c.askAs(h.tag, &simRequest{cmd: periodic.JobAssigned, silent: true}, nil)

@@ -18,6 +18,7 @@ type periodicTalk struct {
 	framing periodic.Framing
 	era     *era     // what replies look like
 	may     uint8    // the commands it may send, 0 until the handshake
+	acked   bool     // SUCCESS answers its GRAB_JOBs
 	load    *load    // a LOAD under way
 	reports *reports // DUMPs and long STATUSes under way
 	kept    kept     // what was broadcast to it while it slept
@@ -96,6 +97,9 @@ func (p *periodicTalk) greet(in []byte) (int, error) {
 	if h.Framing == periodic.CRC {
 		p.s.skills = sched.Named
 		p.era, p.may = eras[p.s.r.server.o.PeriodicCRC], byClient|byWorker|byCRC
+		// Workers of 2026 start no job without it. Those of go-periodic, up to early 2023, stop after ten replies that
+		// they do not wait for, and register as clients; no client needs it.
+		p.acked = p.era.acksWorkers && h.Role == periodic.Worker
 	}
 	p.s.settled = true
 	p.s.touch()

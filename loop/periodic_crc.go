@@ -12,7 +12,6 @@ type era struct {
 	locked      bool   // STATUS has a column for jobs waiting for a lock
 	failEnds    bool   // RUN_JOB ends with the first failure, and needs a worker
 	acksWorkers bool   // SUCCESS answers what a worker notifies
-	acksGrabs   bool   // SUCCESS answers GRAB_JOB
 	failed      []byte // the result of a RUN_JOB whose job failed
 	removed     []byte // or was removed
 }
@@ -22,16 +21,15 @@ var plainEra = era{}
 
 // eras are those of the CRC framing, by the values of --periodic-crc.
 var eras = map[string]*era{
-	"2019": crcEra(false, false, false),
-	"2020": crcEra(true, false, false),
-	"2023": crcEra(true, true, false),
-	"2026": crcEra(true, true, true),
+	"2019": crcEra(false, false),
+	"2020": crcEra(true, false),
+	"2023": crcEra(true, true),
+	"2026": crcEra(true, true),
 }
 
-func crcEra(dataReports, acksWorkers, acksGrabs bool) *era {
+func crcEra(dataReports, acksWorkers bool) *era {
 	return &era{
-		dataResults: true, dataReports: dataReports, locked: true, failEnds: true,
-		acksWorkers: acksWorkers, acksGrabs: acksGrabs,
+		dataResults: true, dataReports: dataReports, locked: true, failEnds: true, acksWorkers: acksWorkers,
 		failed: []byte("failed"), removed: []byte("removed"),
 	}
 }

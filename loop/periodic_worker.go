@@ -44,7 +44,7 @@ func submission(j *periodic.Job) sched.Submission {
 // grab is GRAB_JOB: answered with what was broadcast while the worker slept, else held until there is a job, or answered NO_JOB at once.
 func (p *periodicTalk) grab(msgID uint32) bool {
 	r := p.s.r
-	if p.era.acksGrabs {
+	if p.acked {
 		p.reply(msgID, periodic.Success)
 	}
 	if d := p.kept.take(); d != nil {
