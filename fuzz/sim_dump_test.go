@@ -57,7 +57,7 @@ func (s *sim) assignedAs(c *simConn, k *simJob, j *periodic.Job) {
 
 // report is the dump in the answer to a DUMP.
 func (s *sim) report(framing periodic.Framing, era string, body []byte) []byte {
-	if framing == periodic.Plain || era == "2019" {
+	if framing == periodic.Plain || era < "2020" {
 		return body
 	}
 	if len(body) == 0 || body[0] != byte(periodic.Data) {
@@ -252,7 +252,7 @@ func (s *sim) copies() {
 		return
 	}
 	settings := s.settings()
-	settings.PeriodicCRC = []string{"2019", "2020", "2023", "2026"}[s.rng.IntN(4)]
+	settings.PeriodicCRC = simEras[s.rng.IntN(len(simEras))]
 	in := loop.Surroundings{Seed: s.seed, LogSize: s.logSize, Now: s.server.Now(), Pick: func(n int) int { return s.rng.IntN(n) }}
 	start := func(mem *vfs.MemFS) (*loop.Offline, *simDisk) {
 		disk := newSimDisk(mem)

@@ -338,14 +338,14 @@ func takeAssign(c *simConn, body []byte) (handle []byte, j periodic.Job) {
 
 // result checks what a RUN_JOB is answered with.
 func (s *sim) result(c *simConn, j *simJob, body []byte) {
-	if c.framing() == periodic.CRC {
+	if c.framing() == periodic.CRC && s.era != "2019-02" {
 		if len(body) == 1 && body[0] == byte(periodic.NoWorker) {
 			s.say("c%d hears that nobody does %v", c.id, j)
 			j.owner = nil
 			s.end(j)
 			return
 		}
-		if len(body) == 0 || body[0] != byte(periodic.Data) && s.era != "2019" {
+		if len(body) == 0 || body[0] != byte(periodic.Data) {
 			s.fail("c%d is sent %x as a result", c.id, body)
 		}
 		body = body[1:]
@@ -356,13 +356,21 @@ func (s *sim) result(c *simConn, j *simJob, body []byte) {
 	}
 	j.owner = nil
 	s.results++
-	ended := string(body) == "" || string(body) == "removed"
+	failed, removed, failEnds := s.ends(c)
 	for k := j; k != nil; k = k.next {
-		if slices.Contains(k.results, string(body)) || string(body) == "failed" && s.failuresOf(k) > 0 || ended && k.now != sure && k.next == nil {
+		if slices.Contains(k.results, string(body)) || failEnds && string(body) == failed && s.failuresOf(k) > 0 || string(body) == removed && k.now != sure && k.next == nil {
 			return
 		}
 	}
 	s.fail("c%d is sent %q as the result of %v, of which workers said %q", c.id, brief(body), j, j.results)
+}
+
+// ends are what a RUN_JOB of c ends with when its job has failed or was removed, and whether a failure ends it.
+func (s *sim) ends(c *simConn) (failed, removed string, failEnds bool) {
+	if c.framing() == periodic.CRC && s.era >= "2023" {
+		return "failed", "removed", true
+	}
+	return "", "", c.framing() == periodic.CRC && s.era != "2019-02"
 }
 
 // read has the peer read n bytes, and notes the jobs it hears of.

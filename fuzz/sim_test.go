@@ -43,6 +43,9 @@ var (
 // the tasks of dwork.
 const worked, broadcast, graph = 3, 4, 5
 
+// simEras are those of the CRC framing's replies.
+var simEras = []string{"2019-02", "2019", "2020", "2023", "2026"}
+
 // manyShards is how many shards the server has where it has more than one.
 const manyShards = 4
 
@@ -125,7 +128,7 @@ func playSim(seed uint64, ops int, keep []bool) (s *sim, failedAt int, failure e
 	first := rand.New(rand.NewPCG(seed, math.MaxUint64))
 	s = &sim{
 		ledger: ledger{names: map[string][]*simJob{}, ids: map[string][]*simJob{}}, stolen: map[string][]*simJob{}, signs: map[string]int64{}, chunks: map[string][]*chunk{},
-		era: []string{"2019", "2020", "2023", "2026"}[first.IntN(4)], shards: []int{1, manyShards}[first.IntN(2)],
+		era: simEras[first.IntN(len(simEras))], shards: []int{1, manyShards}[first.IntN(2)],
 	}
 	s.seed = hashSeed()
 	s.job(ofPeriodic, 0, "") // no job is called j0

@@ -78,11 +78,11 @@ func keyOf(function, name string) []byte { return append(str8(function), str8(na
 var crcDocumented = map[periodic.Command]struct {
 	args    []byte
 	least   int
-	answers [4]string // 2019, 2020, 2023, 2026
+	answers [5]string // by crcEras
 }{
 	periodic.Ping:          {nil, 0, always("0a")},
 	periodic.SubmitJob:     {job("f", "n", 1, 2), -1, always("10")},
-	periodic.RunJob:        {job("f", "n", 1, 2), -1, always("1d")},
+	periodic.RunJob:        {job("f", "n", 1, 2), -1, [5]string{"", "1d", "1d", "1d", "1d"}},
 	periodic.Status:        {nil, 0, report([]byte("held,0,1,0,0,1795239475"))},
 	periodic.DropFunc:      {str8("func"), -1, always("10")},
 	periodic.RemoveJob:     {keyOf("func", "name"), -1, always("10")},
@@ -107,23 +107,23 @@ var crcDocumented = map[periodic.Command]struct {
 	periodic.JobUnassigned: {nil, 0, always("")},
 }
 
-var crcEras = [4]string{"2019", "2020", "2023", "2026"}
+var crcEras = [5]string{"2019-02", "2019", "2020", "2023", "2026"}
 
-func always(body string) [4]string { return [4]string{body, body, body, body} }
+func always(body string) [5]string { return [5]string{body, body, body, body, body} }
 
 // acked is what a worker notifies: answered from 2023 on.
-func acked() [4]string { return [4]string{"", "", "10", "10"} }
+func acked() [5]string { return [5]string{"", "", "", "10", "10"} }
 
 // report is bare in 2019, and DATA from 2020 on.
-func report(body []byte) [4]string {
+func report(body []byte) [5]string {
 	bare := hex.EncodeToString(body)
-	return [4]string{bare, "1e" + bare, "1e" + bare, "1e" + bare}
+	return [5]string{bare, bare, "1e" + bare, "1e" + bare, "1e" + bare}
 }
 
 // grabbed is what answers a GRAB_JOB before the job: from 2023 on SUCCESS on connections of workers, and nothing on
 // those of clients, as which the workers of go-periodic register, that fill up with replies they do not wait for.
 func grabbed(era int, role periodic.Role) string {
-	if era >= 2 && role == periodic.Worker {
+	if era >= 3 && role == periodic.Worker {
 		return "10"
 	}
 	return ""

@@ -21,18 +21,19 @@ func (s *Server) listen() error {
 		setting   string
 		protocol  protocol
 		addresses []string
-		talk      talker
+		talk      func(crc string) talker
 	}{
 		{"periodic", protocolPeriodic, s.o.Periodic, newPeriodic},
-		{"gloom-masters", protocolGloom, s.o.GloomMasters, newGloomMaster},
-		{"gloom-slaves", protocolGloom, s.o.GloomSlaves, newGloomSlave},
+		{"gloom-masters", protocolGloom, s.o.GloomMasters, func(string) talker { return newGloomMaster }},
+		{"gloom-slaves", protocolGloom, s.o.GloomSlaves, func(string) talker { return newGloomSlave }},
 	} {
 		for _, a := range p.addresses {
-			l, err := s.open(p.setting, a)
+			address, crc := s.o.eraOf(a)
+			l, err := s.open(p.setting, address)
 			if err != nil {
 				return err
 			}
-			s.listeners = append(s.listeners, listener{l, a, p.protocol, p.talk})
+			s.listeners = append(s.listeners, listener{l, address, p.protocol, p.talk(crc)})
 		}
 	}
 	if err := s.dwork.listen(); err != nil {

@@ -1,8 +1,12 @@
 package loop
 
 import (
+	"bufio"
 	"context"
+	"encoding/binary"
 	"errors"
+	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -83,4 +87,52 @@ func TestStaleSocket(t *testing.T) {
 	if _, err := os.Lstat(path); !os.IsNotExist(err) {
 		t.Errorf("the socket is left behind: %v", err)
 	}
+}
+
+// TestErasOfListeners: an address has the replies of an era of its own, and the others those of --periodic-crc.
+func TestErasOfListeners(t *testing.T) {
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	r := startServer(t, Options{PeriodicCRC: "2020", Periodic: []string{"tcp://127.0.0.1:0?crc=2019", "unix://" + path("a"), "unix://" + path("b") + "?crc=2026"}})
+	f := func(network, address, want string) {
+		t.Helper()
+		conn, err := net.Dial(network, address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		hello := periodic.AppendHello(nil, &periodic.Hello{Framing: periodic.CRC, Role: periodic.Worker})
+		if _, err := conn.Write(append(hello, crcRequest(1, periodic.CanDo, str8("f"))...)); err != nil {
+			t.Fatal(err)
+		}
+		// The answer to the PING ends what there is to read.
+		if _, err := conn.Write(crcRequest(2, periodic.Ping)); err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for in := bufio.NewReader(conn); !strings.HasSuffix(got, "2:0a"); {
+			head := make([]byte, periodic.CRC.HeaderLen())
+			if _, err := io.ReadFull(in, head); err != nil {
+				t.Fatalf("%s, after %q: %v", address, got, err)
+			}
+			body := make([]byte, binary.BigEndian.Uint32(head[4:]))
+			if _, err := io.ReadFull(in, body); err != nil {
+				t.Fatal(err)
+			}
+			if got == "" {
+				got = fmt.Sprintf("an id in %d bytes", len(body))
+			} else {
+				got += fmt.Sprintf(", %d:%x", body[3], body[4:])
+			}
+		}
+		if got != want {
+			t.Errorf("%s: %s, want %s", address, got, want)
+		}
+	}
+	f("tcp", r.tcp, "an id in 4 bytes, 2:0a")
+	f("unix", path("a"), "an id in 5 bytes, 2:0a")
+	f("unix", path("b"), "an id in 5 bytes, 1:10, 2:0a")
+	refuses(t, "periodic", `tcp://127.0.0.1:0: the era "2018" of ?crc= is none of 2019-02, 2019, 2020, 2023, 2026`, Options{Periodic: []string{"tcp://127.0.0.1:0?crc=2018"}})
+	refuses(t, "periodic", `the era "" of ?crc=`, Options{Periodic: []string{"unix:///tmp/s?crc="}})
+	refuses(t, "periodic-crc", `"2018" is none of`, Options{PeriodicCRC: "2018"})
 }

@@ -29,7 +29,7 @@ type OfflinePeer struct {
 // gloom-masters or gloom-slaves. It panics for any other. Its loop is the one with the
 // fewest connections.
 func (o *Offline) Connect(port string) *OfflinePeer {
-	talk := map[string]talker{"periodic": newPeriodic, "gloom-masters": newGloomMaster, "gloom-slaves": newGloomSlave}[port]
+	talk := map[string]talker{"periodic": newPeriodic(o.server.o.PeriodicCRC), "gloom-masters": newGloomMaster, "gloom-slaves": newGloomSlave}[port]
 	if talk == nil {
 		panic("no port is called " + port)
 	}

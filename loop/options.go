@@ -68,8 +68,8 @@ const (
 // default; validate fills the defaults in and refuses what cannot work.
 type Options struct {
 	// Periodic lists the addresses of the Periodic protocol, each
-	// tcp://host:port or unix:///path. Empty means the two defaults; the one
-	// word "off" means none.
+	// tcp://host:port or unix:///path, behind which ?crc=2020 is a PeriodicCRC of
+	// its own. Empty means the two defaults; the one word "off" means none.
 	Periodic []string
 	// Bind replaces the host of every default TCP address.
 	Bind string
@@ -78,8 +78,8 @@ type Options struct {
 	RunDir string
 	// PeriodicGrab is GrabHold (default) or GrabDocument.
 	PeriodicGrab Grab
-	// PeriodicCRC is the era whose replies clients of the CRC framing get: "2019",
-	// "2020", "2023" (default) or "2026".
+	// PeriodicCRC is the era whose replies clients of the CRC framing get: "2019-02",
+	// "2019", "2020", "2023" (default) or "2026".
 	PeriodicCRC string
 	// PeriodicShutdown says whether SHUTDOWN from a client stops the server:
 	// "on" (default) or "off", which answers UNKNOWN.
@@ -216,7 +216,7 @@ func (o *Options) validate() error {
 	case o.PeriodicGrab != GrabHold && o.PeriodicGrab != GrabDocument:
 		return badOption("periodic-grab", "%q is neither hold nor document", o.PeriodicGrab)
 	case eras[o.PeriodicCRC] == nil:
-		return badOption("periodic-crc", "%q is none of 2019, 2020, 2023, 2026", o.PeriodicCRC)
+		return badOption("periodic-crc", "%q %s", o.PeriodicCRC, noEra)
 	case o.PeriodicShutdown != "on" && o.PeriodicShutdown != "off":
 		return badOption("periodic-shutdown", "%q is neither on nor off", o.PeriodicShutdown)
 	case o.Pprof != "on" && o.Pprof != "off":
@@ -319,6 +319,12 @@ func (o *Options) validateAddresses() error {
 			if a == "off" {
 				return badOption(p.setting, "\"off\" stands beside other addresses; give it alone, or leave it out")
 			}
+			if p.setting == "periodic" {
+				var crc string
+				if a, crc = o.eraOf(a); crc != o.PeriodicCRC && eras[crc] == nil {
+					return badOption(p.setting, "%s: the era %q of ?crc= %s", a, crc, noEra)
+				}
+			}
 			if _, _, err := splitAddress(a); err != nil {
 				return &OptionError{Setting: p.setting, Err: err}
 			}
@@ -340,6 +346,18 @@ func (o *Options) newGuard() (*web.Guard, error) {
 		return nil, &OptionError{Setting: "allow-host", Err: err}
 	}
 	return guard, nil
+}
+
+// noEra is what is wrong with an era.
+const noEra = "is none of 2019-02, 2019, 2020, 2023, 2026"
+
+// eraOf splits a Periodic address in the address proper and the era of its CRC framing.
+func (o *Options) eraOf(a string) (address, crc string) {
+	address, crc, found := strings.Cut(a, "?crc=")
+	if !found {
+		crc = o.PeriodicCRC
+	}
+	return address, crc
 }
 
 // splitAddress turns tcp://host:port or unix:///path into what net.Listen takes.

@@ -16,6 +16,7 @@ const periodicSpace sched.Space = 1
 type periodicTalk struct {
 	s       *session
 	framing periodic.Framing
+	crc     *era     // that of its listener, in the CRC framing
 	era     *era     // what replies look like
 	may     uint8    // the commands it may send, 0 until the handshake
 	acked   bool     // SUCCESS answers its GRAB_JOBs
@@ -25,9 +26,13 @@ type periodicTalk struct {
 	last    outcomes // of its requests
 }
 
-func newPeriodic(s *session) conversation {
-	s.label, s.protocol = "periodic", protocolPeriodic
-	return &periodicTalk{s: s, kept: kept{total: &s.r.kept}}
+// newPeriodic is for a listener whose clients of the CRC framing get the replies of an era.
+func newPeriodic(crc string) talker {
+	e := eras[crc]
+	return func(s *session) conversation {
+		s.label, s.protocol = "periodic", protocolPeriodic
+		return &periodicTalk{s: s, crc: e, kept: kept{total: &s.r.kept}}
+	}
 }
 
 func (p *periodicTalk) consume(in []byte) (n int, err error) {
@@ -96,7 +101,7 @@ func (p *periodicTalk) greet(in []byte) (int, error) {
 	p.framing, p.era, p.may = h.Framing, &plainEra, 1<<h.Role
 	if h.Framing == periodic.CRC {
 		p.s.skills = sched.Named
-		p.era, p.may = eras[p.s.r.server.o.PeriodicCRC], byClient|byWorker|byCRC
+		p.era, p.may = p.crc, byClient|byWorker|byCRC
 		// Workers of 2026 start no job without it. Those of go-periodic, up to early 2023, stop after ten replies that
 		// they do not wait for, and register as clients; no client needs it.
 		p.acked = p.era.acksWorkers && h.Role == periodic.Worker

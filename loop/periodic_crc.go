@@ -19,19 +19,18 @@ type era struct {
 // plainEra is that of the 2018 framing.
 var plainEra = era{}
 
-// eras are those of the CRC framing, by the values of --periodic-crc.
+// eras are those of the CRC framing, by the values of --periodic-crc: when their replies began.
 var eras = map[string]*era{
-	"2019": crcEra(false, false),
-	"2020": crcEra(true, false),
-	"2023": crcEra(true, true),
-	"2026": crcEra(true, true),
+	"2019-02": {locked: true},
+	"2019":    {locked: true, dataResults: true, failEnds: true},
+	"2020":    {locked: true, dataResults: true, failEnds: true, dataReports: true},
+	"2023":    era2023,
+	"2026":    era2023,
 }
 
-func crcEra(dataReports, acksWorkers bool) *era {
-	return &era{
-		dataResults: true, dataReports: dataReports, locked: true, failEnds: true, acksWorkers: acksWorkers,
-		failed: []byte("failed"), removed: []byte("removed"),
-	}
+var era2023 = &era{
+	locked: true, dataResults: true, failEnds: true, dataReports: true,
+	acksWorkers: true, failed: []byte("failed"), removed: []byte("removed"), // the two texts are of March 2022
 }
 
 // endOfData is the last DATA of a stream.

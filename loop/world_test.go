@@ -322,7 +322,7 @@ var errBroken = errors.New("broken pipe")
 func (w *world) open(loop int) *memConn {
 	c := &memConn{w: w, r: w.loops[loop], room: 1 << 40}
 	w.Server.conns.hold(protocolPeriodic)
-	c.s = c.r.open(c, newPeriodic)
+	c.s = c.r.open(c, newPeriodic(c.r.server.o.PeriodicCRC))
 	w.conns = append(w.conns, c)
 	return c
 }

@@ -23,7 +23,7 @@ type serveCmd struct {
 	Bind             string   `placeholder:"HOST" help:"Host of every default TCP address (default: 127.0.0.1)."`
 	RunDir           string   `placeholder:"DIR" help:"Directory of the default socket, periodic.sock, made when missing; no other user can put one there first (default: /tmp)."`
 	PeriodicGrab     string   `enum:"hold,document" default:"hold" help:"Answer to a worker's GRAB_JOB when no job is ready: hold it until there is one, or NO_JOB as the document says: hold or document (default: ${default})."`
-	PeriodicCRC      string   `name:"periodic-crc" enum:"2019,2020,2023,2026" default:"2023" help:"Era whose replies clients of the CRC framing get: 2019, 2020, 2023 or 2026 (default: ${default})."`
+	PeriodicCRC      string   `name:"periodic-crc" enum:"2019-02,2019,2020,2023,2026" default:"2023" help:"Era whose replies clients of the CRC framing get: 2019-02, 2019, 2020, 2023 or 2026; an address of --periodic has its own behind it, as in tcp://:5001?crc=2020 (default: ${default})."`
 	PeriodicShutdown string   `enum:"on,off" default:"on" help:"Whether a client's SHUTDOWN stops the server: on or off (default: ${default})."`
 	GloomMasters     []string `sep:"none" placeholder:"ADDR" help:"Address of the Gloom protocol for masters, or off; repeatable (default: tcp://127.0.0.1:9998)."`
 	GloomSlaves      []string `sep:"none" placeholder:"ADDR" help:"Address of the Gloom protocol for slaves, or off; repeatable (default: tcp://127.0.0.1:9999)."`

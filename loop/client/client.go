@@ -62,7 +62,7 @@ func (c *Client) Submit(ctx context.Context, j *Job) error {
 // before it was done. In the CRC framing there are ErrFailed, too, and, without a
 // worker, ErrNoWorker. The protocol has texts for the first two, which a Treadle
 // is asked about: from another server a result "failed", "removed" or "expired" of the
-// CRC framing counts as one of them, and an empty one of 2018 as a result. In the
+// CRC framing counts as one of them, and an empty one as a result. In the
 // 2018 framing a result is not told apart from UNKNOWN when it is the one byte
 // 0x0c: that is reported as ErrRefused.
 func (c *Client) Run(ctx context.Context, j *Job) ([]byte, error) {
@@ -85,14 +85,34 @@ func (c *Client) Run(ctx context.Context, j *Job) ([]byte, error) {
 	return result, nil
 }
 
+// end is how a RUN_JOB may have ended without a result, and what a Treadle is asked about it.
+type end struct {
+	key string
+	err error
+}
+
+// ends are those that a result may stand for. Until March 2022 an empty one stands for all.
+func ends(framing periodic.Framing, result string) []end {
+	failed, removed := end{periodic.KeyFailed, ErrFailed}, end{periodic.KeyGone, ErrRemoved}
+	switch {
+	case result == "" && framing == periodic.Plain:
+		return []end{removed}
+	case framing == periodic.Plain:
+		return nil
+	case result == "":
+		return []end{failed, removed}
+	case result == "failed", result == "expired":
+		return []end{failed}
+	case result == "removed":
+		return []end{removed}
+	}
+	return nil
+}
+
 // judge says why the job of a RUN_JOB ended, if its result may be the server's own text.
 func (c *Client) judge(ctx context.Context, id uint32, result string) error {
-	ends := map[string]error{"failed": ErrFailed, "removed": ErrRemoved, "expired": ErrFailed}
-	if c.conn.framing == periodic.Plain {
-		ends = map[string]error{"": ErrRemoved}
-	}
-	end := ends[result]
-	if end == nil {
+	possible := ends(c.conn.framing, result)
+	if possible == nil {
 		return nil
 	}
 	known, err := c.ConfigGet(ctx, periodic.KeyTreadle)
@@ -102,17 +122,18 @@ func (c *Client) judge(ctx context.Context, id uint32, result string) error {
 	case known == 0 && result == "":
 		return nil
 	case known == 0:
-		return end
+		return possible[0].err
 	}
-	key := periodic.KeyFailed
-	if end == ErrRemoved {
-		key = periodic.KeyGone
+	for _, e := range possible {
+		ended, err := c.ConfigGet(ctx, e.key)
+		if err != nil {
+			return err
+		}
+		if ended == id {
+			return e.err
+		}
 	}
-	ended, err := c.ConfigGet(ctx, key)
-	if err == nil && ended == id {
-		err = end
-	}
-	return err
+	return nil
 }
 
 // content unwraps a reply that has DATA before its bytes when wrapped: that of

@@ -65,9 +65,12 @@ func TestRunEnds(t *testing.T) {
 	key := func(key string) string { return fmt.Sprintf("16%02x%x", len(key), key) }
 	f := func(framing periodic.Framing, result string, known, ended byte, want error) {
 		t.Helper()
-		asked := periodic.KeyFailed
-		if result == "" || result == "removed" {
-			asked = periodic.KeyGone
+		asked := []string{periodic.KeyFailed}
+		switch {
+		case result == "" && framing == periodic.CRC:
+			asked = append(asked, periodic.KeyGone)
+		case result == "", result == "removed":
+			asked[0] = periodic.KeyGone
 		}
 		c := connect(t, framing, func(p *peer) {
 			p.wantRequest("00000001190166016e00000000000000000000000000")
@@ -78,9 +81,12 @@ func TestRunEnds(t *testing.T) {
 			p.reply("00000001" + data + fmt.Sprintf("%x", result))
 			p.wantRequest("00000002" + key(periodic.KeyTreadle))
 			p.reply(fmt.Sprintf("0000000218000000%02x", known))
-			if known > 0 {
-				p.wantRequest("00000003" + key(asked))
-				p.reply(fmt.Sprintf("0000000318000000%02x", ended))
+			for i, asked := range asked {
+				if known == 0 || want != nil && i > 0 {
+					break
+				}
+				p.wantRequest(fmt.Sprintf("%08x", 3+i) + key(asked))
+				p.reply(fmt.Sprintf("%08x18000000%02x", 3+i, ended))
 			}
 			p.drain()
 		})
@@ -94,6 +100,9 @@ func TestRunEnds(t *testing.T) {
 		f(periodic.CRC, result, 1, 1, end)
 		f(periodic.CRC, result, 1, 0, nil)
 	}
+	f(periodic.CRC, "", 0, 0, nil)
+	f(periodic.CRC, "", 1, 0, nil)
+	f(periodic.CRC, "", 1, 1, ErrFailed)
 	f(periodic.Plain, "", 0, 0, nil)
 	f(periodic.Plain, "", 1, 1, ErrRemoved)
 	f(periodic.Plain, "", 1, 0, nil)

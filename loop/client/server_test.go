@@ -117,7 +117,7 @@ func TestAgainstServer(t *testing.T) {
 
 // Every age of replies serves the same client.
 func TestEras(t *testing.T) {
-	for _, era := range []string{"2019", "2020", "2023", "2026"} {
+	for _, era := range []string{"2019-02", "2019", "2020", "2023", "2026"} {
 		t.Run(era, func(t *testing.T) {
 			s := open(t, server(t, loop.Options{PeriodicCRC: era, PeriodicShutdown: "off"}), periodic.CRC)
 			s.work()
