@@ -112,13 +112,20 @@ func (c *simConn) gloom() bool  { return c.kind >= gloomMaster }
 func (c *simConn) client() bool { return c.kind != plainWorker && !c.gloom() }
 func (c *simConn) worker() bool { return c.kind != plainClient && !c.gloom() }
 
+// named are the roles with a name and a token, which count as those without.
+var named = map[int]periodic.Role{crcClient: periodic.AuthClient, crcWorker: periodic.AuthWorker}
+
 // connect opens a connection of a kind, and says hello.
 func (s *sim) connect(kind int) *simConn {
 	s.made++
 	c := &simConn{id: s.made, kind: kind, peer: s.server.Connect(periodicPorts[kind]), requests: map[uint32]*simRequest{}, asking: map[uint32]heldJob{}}
 	c.peer.Written = func(b []byte) { s.written(c, b) }
 	s.conns = append(s.conns, c)
-	c.outgoing = append(c.outgoing, periodicHellos()[kind]...)
+	hello := periodicHellos()[kind]
+	if role, ok := named[kind]; ok && s.rng.IntN(4) == 0 {
+		hello = periodic.AppendHello(nil, &periodic.Hello{Framing: periodic.CRC, Role: role, Name: []byte("me"), Token: []byte("token")})
+	}
+	c.outgoing = append(c.outgoing, hello...)
 	s.say("c%d opens as %d", c.id, kind)
 	return c
 }

@@ -57,8 +57,6 @@ func TestCRCBadInput(t *testing.T) {
 	f("bad_checksum", "plain in the middle of CRC", behind(good, pings(2)), 2)
 	f("bad_magic", "CRC in the middle of plain", behind(hello, pings(1), ping, ping), 3)
 	named := periodic.AppendHello(nil, &periodic.Hello{Framing: periodic.CRC, Role: periodic.AuthWorker, Name: []byte("me"), Token: []byte("secret")})
-	f("authentication", "a worker that authenticates", named, 0)
-	f("authentication", "a client that authenticates", periodic.AppendHello(nil, &periodic.Hello{Framing: periodic.CRC, Role: periodic.AuthClient}), 0)
 	const nameLength = 12 + 1
 	for _, lie := range []uint64{3, 1, 1 << 40, 1<<64 - 1, 1 << 63} {
 		b := bytes.Clone(named)

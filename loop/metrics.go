@@ -35,7 +35,6 @@ var closeReasons = [...]struct {
 	{errHasty, "hasty"},
 	{errPanic, "internal_error"},
 	{errStopping, "stopping"},
-	{errAuth, "authentication"},
 	{errNotJSON, "invalid_json"},
 	{errNotObject, "not_an_object"},
 	{gloom.ErrTooLarge, "too_large"},

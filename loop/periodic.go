@@ -95,8 +95,12 @@ func (p *periodicTalk) greet(in []byte) (int, error) {
 	if n == 0 {
 		return 0, err
 	}
-	if h.Role != periodic.Client && h.Role != periodic.Worker {
-		return 0, errAuth
+	// Without rights a client or worker with a name and a token is one without.
+	switch h.Role {
+	case periodic.AuthClient:
+		h.Role = periodic.Client
+	case periodic.AuthWorker:
+		h.Role = periodic.Worker
 	}
 	p.framing, p.era, p.may = h.Framing, &plainEra, 1<<h.Role
 	if h.Framing == periodic.CRC {

@@ -85,7 +85,6 @@ var (
 	errSlowReader = errors.New("it does not read what it is sent")
 	errPanic      = errors.New("an internal error")
 	errStopping   = errors.New("the server stops")
-	errAuth       = errors.New("it wants to authenticate (client type 3 or 4), which this server does not offer")
 )
 
 // receive takes what was read. in is the caller's again when it returns.
