@@ -5,6 +5,7 @@ package fuzz
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"slices"
 
 	"treadle/codec/periodic"
@@ -14,23 +15,50 @@ import (
 // setting is what the ledger knows of one key of CONFIG_SET.
 type setting struct {
 	names   []string
-	values  []uint32 // that it has had, in their order; the last is the one that it has
-	disk    int      // after a crash it has this one of them, or a later one
-	choices []uint32 // that clients set it to; none: any below 100
+	today   []string  // in the CRC framing of 2026
+	unset   [2]uint32 // what is shown until it is set, there and elsewhere
+	values  []uint32  // that it has had, in their order; the last is the one that it has
+	disk    int       // after a crash it has this one of them, or a later one
+	choices []uint32  // that clients set it to; none: any below 100
 }
 
 // newSettings are those of a new server: the protocol's keys with their later names.
 func newSettings() []*setting {
 	return []*setting{
-		timeoutSetting: {names: []string{"timeout"}, values: []uint32{600}},
-		wornSetting:    {names: []string{"assign-wait"}, values: []uint32{2}},
+		timeoutSetting: {names: []string{"timeout"}, today: []string{"timeout"}, values: []uint32{600}},
+		wornSetting:    {names: []string{"assign-wait"}, today: []string{"assign-wait"}, values: []uint32{2}},
 		{names: []string{"poll-delay", "poll-interval"}, values: []uint32{300}},
 		{names: []string{"revert-delay", "revert-interval"}, values: []uint32{300}},
-		{names: []string{"max-patch", "max-batch-size"}, values: []uint32{250}},
-		{names: []string{"lock-timeout"}, values: []uint32{300}, choices: []uint32{1, 10, 300}},
-		keepaliveSetting: {names: []string{"keepalive"}, values: []uint32{300}, choices: []uint32{15, 300, 300}},
+		{names: []string{"max-patch", "max-batch-size"}, today: []string{"max-batch-size"}, values: []uint32{isUnset}, unset: [2]uint32{500, 250}},
+		{names: []string{"lock-timeout"}, today: []string{"lock-timeout"}, values: []uint32{300}, choices: []uint32{1, 10, 300}},
+		keepaliveSetting: {names: []string{"keepalive"}, today: []string{"keepalive"}, values: []uint32{isUnset}, unset: [2]uint32{120, 300}, choices: []uint32{15, 300, 300}},
+		{today: []string{"max-pool-size"}, values: []uint32{2}},
+		{today: []string{"run-job-aggressive"}, values: []uint32{0}},
 	}
 }
+
+// isUnset stands for a value that no client has set. A setting that shows the same everywhere needs none.
+const isUnset = math.MaxUint32
+
+// of are a setting's names for a client.
+func (k *setting) of(today bool) []string {
+	if today {
+		return k.today
+	}
+	return k.names
+}
+
+// shows says whether a client is shown a value when the setting has one of these.
+func (k *setting) shows(values []uint32, value uint32, today bool) bool {
+	def := k.unset[1]
+	if today {
+		def = k.unset[0]
+	}
+	return slices.Contains(values, value) || value == def && slices.Contains(values, isUnset)
+}
+
+// today says whether a client has the settings of 2026.
+func (s *sim) today(framing periodic.Framing) bool { return framing == periodic.CRC && s.era == "2026" }
 
 // Of the settings some are not for just anybody.
 const (
@@ -52,11 +80,12 @@ func (k *setting) set(value uint32) (acknowledged func()) {
 // configures is a client's CONFIG_SET, or a CONFIG_GET, by any of the key's names.
 func (s *sim) configures(c *simConn) {
 	k := s.config[anySetting+s.rng.IntN(len(s.config)-anySetting)]
-	name := k.names[s.rng.IntN(len(k.names))]
-	if s.rng.IntN(2) == 0 {
+	names := k.of(s.today(c.framing()))
+	if s.rng.IntN(2) == 0 || len(names) == 0 {
 		s.wantsSetting(c, s.config[s.rng.IntN(len(s.config))])
 		return
 	}
+	name := names[s.rng.IntN(len(names))]
 	value := s.rng.Uint32N(100)
 	if len(k.choices) > 0 {
 		value = k.choices[int(value)%len(k.choices)]
@@ -69,15 +98,20 @@ func (s *sim) configures(c *simConn) {
 
 // wantsSetting asks for a setting: the answer is one that it has between then and now.
 func (s *sim) wantsSetting(c *simConn, k *setting) {
+	names := k.of(s.today(c.framing()))
+	if len(names) == 0 {
+		return
+	}
 	r := &simRequest{cmd: periodic.ConfigGet, setting: k}
 	r.arrive = func() { r.from = len(k.values) - 1 }
-	c.ask(r, periodic.AppendStr8String(nil, k.names[s.rng.IntN(len(k.names))]))
+	c.ask(r, periodic.AppendStr8String(nil, names[s.rng.IntN(len(names))]))
 }
 
 // isSetting checks the answer to a CONFIG_GET.
 func (s *sim) isSetting(c *simConn, q *simRequest, body []byte) {
-	if len(body) != 5 || body[0] != byte(periodic.Config) || !slices.Contains(q.setting.values[q.from:], binary.BigEndian.Uint32(body[1:])) {
-		s.fail("c%d is sent %x for %s, which was %d", c.id, body, q.setting.names[0], q.setting.values[q.from:])
+	k := q.setting
+	if len(body) != 5 || body[0] != byte(periodic.Config) || !k.shows(k.values[q.from:], binary.BigEndian.Uint32(body[1:]), s.today(c.framing())) {
+		s.fail("c%d is sent %x for %s %s, which was %d", c.id, body, k.names, k.today, k.values[q.from:])
 	}
 }
 
@@ -107,32 +141,39 @@ func (s *sim) sets(k *setting, value uint32) {
 	v.peer.Close()
 }
 
-// checkSettings asks for all settings. After a crash each has a value that a crash may leave.
+// checkSettings asks for all settings, in both framings. After a crash each has a value that a crash may leave.
 func (s *sim) checkSettings(crashed bool) {
-	v := s.visit(s.server)
-	for _, k := range s.config {
-		from := len(k.values) - 1
-		if crashed {
-			from = k.disk
-		}
-		for _, name := range k.names {
-			body := v.ask(periodic.ConfigGet, periodic.AppendStr8String(nil, name))
-			if len(body) != 5 || body[0] != byte(periodic.Config) {
-				s.fail("a CONFIG_GET is answered with %x", body)
-			}
-			value := binary.BigEndian.Uint32(body[1:])
-			if !slices.Contains(k.values[from:], value) {
-				s.fail("%s is %d, and was %d", name, value, k.values[from:])
-			}
-			if crashed {
-				k.values, k.disk, from = []uint32{value}, 0, 0
-			}
+	possible := make([][]uint32, len(s.config))
+	for i, k := range s.config {
+		if possible[i] = k.values[len(k.values)-1:]; crashed {
+			possible[i] = k.values[k.disk:]
 		}
 	}
-	if body := v.ask(periodic.ConfigGet, periodic.AppendStr8String(nil, "no such key")); string(body) != "\x18\x00\x00\x00\x00" {
-		s.fail("a CONFIG_GET of no key is answered with %x", body)
+	for _, framing := range []periodic.Framing{periodic.Plain, periodic.CRC} {
+		v := s.visitIn(s.server, framing)
+		for i, k := range s.config {
+			for _, name := range k.of(s.today(framing)) {
+				body := v.ask(periodic.ConfigGet, periodic.AppendStr8String(nil, name))
+				if len(body) != 5 || body[0] != byte(periodic.Config) {
+					s.fail("a CONFIG_GET is answered with %x", body)
+				}
+				value, was := binary.BigEndian.Uint32(body[1:]), possible[i]
+				possible[i] = slices.DeleteFunc(slices.Clone(was), func(v uint32) bool { return !k.shows([]uint32{v}, value, s.today(framing)) })
+				if len(possible[i]) == 0 {
+					s.fail("%s is %d, and was %d", name, value, was)
+				}
+			}
+		}
+		if body := v.ask(periodic.ConfigGet, periodic.AppendStr8String(nil, "no such key")); string(body) != "\x18\x00\x00\x00\x00" {
+			s.fail("a CONFIG_GET of no key is answered with %x", body)
+		}
+		v.peer.Close()
 	}
-	v.peer.Close()
+	for i, k := range s.config {
+		if crashed { // where several are possible, they show the same everywhere
+			k.values, k.disk = possible[i][:1], 0
+		}
+	}
 }
 
 // visitor is a client of the ledger's own: nothing happens between what it asks and its
@@ -146,7 +187,11 @@ type visitor struct {
 }
 
 func (s *sim) visit(server *loop.Offline) *visitor {
-	v := &visitor{s: s, peer: server.Connect("periodic"), framing: []periodic.Framing{periodic.Plain, periodic.CRC}[s.rng.IntN(2)]}
+	return s.visitIn(server, []periodic.Framing{periodic.Plain, periodic.CRC}[s.rng.IntN(2)])
+}
+
+func (s *sim) visitIn(server *loop.Offline, framing periodic.Framing) *visitor {
+	v := &visitor{s: s, peer: server.Connect("periodic"), framing: framing}
 	v.peer.Send(periodic.AppendHello(nil, &periodic.Hello{Framing: v.framing, Role: periodic.Client}))
 	v.peer.Read()
 	return v

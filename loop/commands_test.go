@@ -134,7 +134,7 @@ func TestEveryCutCommand(t *testing.T) {
 		}
 		for n := range len(d.args) + 1 {
 			w, c := newPeer(t, Options{}, role)
-			before := fmt.Sprint(statusOf(w.Server), w.config.get("timeout"))
+			before := fmt.Sprint(statusOf(w.Server), w.config.get(keyTimeout, &plainEra))
 			c.send(request(5, cmd, d.args[:n]))
 			got := c.bodies(5)
 			if n >= least {
@@ -147,7 +147,7 @@ func TestEveryCutCommand(t *testing.T) {
 				t.Errorf("%v with %d of %d bytes: answered %q, %d counted", cmd, n, len(d.args), got, w.counters.truncated.Load())
 			}
 			// A LOAD submits what comes before the cut.
-			if after := fmt.Sprint(statusOf(w.Server), w.config.get("timeout")); after != before && cmd != periodic.Load {
+			if after := fmt.Sprint(statusOf(w.Server), w.config.get(keyTimeout, &plainEra)); after != before && cmd != periodic.Load {
 				t.Errorf("%v with %d of %d bytes changed %s to %s", cmd, n, len(d.args), before, after)
 			}
 			c.send(request(1, periodic.Ping))

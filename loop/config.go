@@ -7,67 +7,104 @@ import (
 	"sync/atomic"
 )
 
-// configKeys are the Periodic CONFIG keys with their defaults and later names. The
-// first group acts at once; the rest is stored and answered and changes nothing:
-// this server does not poll.
-var configKeys = []struct {
+// configKey is a Periodic CONFIG key: by its names until 2023, none, one or two, and by the one in 2026, each with the
+// value that it has until a client sets it.
+type configKey struct {
 	name, later string
 	value       uint32
-}{
-	{"timeout", "", 600},      // seconds a job may run
-	{"keepalive", "", 300},    // seconds a connection may be silent
-	{"lock-timeout", "", 300}, // seconds a job may wait for a lock
-	{"poll-delay", "poll-interval", 300},
-	{"revert-delay", "revert-interval", 300},
-	{"max-patch", "max-batch-size", 250},
-	{"assign-wait", "", 2},
+	today       string
+	valueToday  uint32
+}
+
+// The keys that this server acts on, by their place in configKeys.
+const (
+	keyTimeout     = iota // seconds that a job may run
+	keyKeepalive          // seconds that a connection may be silent
+	keyLockTimeout        // seconds that a job may wait for a lock
+)
+
+// configKeys are all of them. Those behind the first three are stored and answered and change nothing: this server
+// does not poll.
+var configKeys = [...]configKey{
+	keyTimeout:     {"timeout", "", 600, "timeout", 600},
+	keyKeepalive:   {"keepalive", "", 300, "keepalive", 120},
+	keyLockTimeout: {"lock-timeout", "", 300, "lock-timeout", 300},
+	{"poll-delay", "poll-interval", 300, "", 0},
+	{"revert-delay", "revert-interval", 300, "", 0},
+	{"max-patch", "max-batch-size", 250, "max-batch-size", 500},
+	{"assign-wait", "", 2, "assign-wait", 2},
+	{"", "", 0, "max-pool-size", 2},
+	{"", "", 0, "run-job-aggressive", 0},
+}
+
+// saved is the name under which a key is in the journal.
+func (k *configKey) saved() string {
+	if k.name == "" {
+		return k.today
+	}
+	return k.name
+}
+
+// keyOf returns the place of the key that a client means, -1 for an unknown one.
+func (e *era) keyOf(name string) int {
+	for i := range configKeys {
+		k := &configKeys[i]
+		if name == "" {
+			break
+		}
+		if e.today && name == k.today || !e.today && (name == k.name || name == k.later) {
+			return i
+		}
+	}
+	return -1
 }
 
 // config holds the values that Periodic clients may set while the server runs.
 type config struct {
 	mu     sync.Mutex
-	values map[string]*uint32 // by every name of a key
+	values [len(configKeys)]struct {
+		value uint32
+		set   bool
+	}
 
 	timeout   atomic.Int64 // seconds, for readers that cannot wait
 	keepalive atomic.Int64 // milliseconds
+	today     atomic.Int64 // keepalive in the era of 2026
 }
 
-func (c *config) init() {
-	c.values = make(map[string]*uint32)
-	for _, k := range configKeys {
-		v := k.value
-		c.values[k.name] = &v
-		if k.later != "" {
-			c.values[k.later] = &v
-		}
+// get returns a key's value in an era, 0 for an unknown one.
+func (c *config) get(key int, e *era) uint32 {
+	if key < 0 {
+		return 0
 	}
-}
-
-// get returns a key's value, 0 for an unknown one.
-func (c *config) get(key string) uint32 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if v := c.values[key]; v != nil {
-		return *v
+	switch v := c.values[key]; {
+	case v.set:
+		return v.value
+	case e.today:
+		return configKeys[key].valueToday
 	}
-	return 0
+	return configKeys[key].value
 }
 
-// set changes a key's value; an unknown key changes nothing.
-func (c *config) set(key string, value uint32) {
+// set changes a key's value in all eras; an unknown key changes nothing.
+func (c *config) set(key int, value uint32) {
+	if key < 0 {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if v := c.values[key]; v != nil {
-		*v = value
-	}
+	c.values[key].value, c.values[key].set = value, true
 }
 
 // changed counts the keys that have another value than their default.
 func (c *config) changed() (n uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, k := range configKeys {
-		if *c.values[k.name] != k.value {
+	for i, v := range c.values {
+		k := configKeys[i]
+		if v.set && (k.name != "" && v.value != k.value || k.name == "" && v.value != k.valueToday) {
 			n++
 		}
 	}
@@ -77,23 +114,21 @@ func (c *config) changed() (n uint32) {
 // restore takes a value from the journal; a key of another version is ignored.
 func (c *config) restore(key string, value []byte) error {
 	name, ok := strings.CutPrefix(key, configPrefix)
-	if ok && len(value) == 4 {
-		c.set(name, binary.BigEndian.Uint32(value))
+	for i := range configKeys {
+		if ok && len(value) == 4 && name == configKeys[i].saved() {
+			c.set(i, binary.BigEndian.Uint32(value))
+		}
 	}
 	return nil
 }
 
-// save journals a known key's value under its first name.
-func (c *config) save(s *Server, key string) {
-	if s.feed == nil {
+// save journals a known key's value.
+func (c *config) save(s *Server, key int) {
+	if s.feed == nil || key < 0 {
 		return
 	}
-	for _, k := range configKeys {
-		if key == k.name || key == k.later && k.later != "" {
-			s.feed.journal.PutSetting(configPrefix+k.name, binary.BigEndian.AppendUint32(nil, c.get(key)))
-			s.feed.dirty.Store(true)
-		}
-	}
+	s.feed.journal.PutSetting(configPrefix+configKeys[key].saved(), binary.BigEndian.AppendUint32(nil, c.get(key, &plainEra)))
+	s.feed.dirty.Store(true)
 }
 
 // configPrefix sets these apart from other settings in the journal.
@@ -101,8 +136,9 @@ const configPrefix = "config."
 
 // apply makes the values count.
 func (c *config) apply(s *Server) {
-	c.timeout.Store(int64(c.get("timeout")))
+	c.timeout.Store(int64(c.get(keyTimeout, &plainEra)))
 	s.sched.SetTimeout(c.timeout.Load() * 1000)
-	s.sched.SetLockTimeout(int64(c.get("lock-timeout")) * 1000)
-	c.keepalive.Store(int64(c.get("keepalive")) * 1000)
+	s.sched.SetLockTimeout(int64(c.get(keyLockTimeout, &plainEra)) * 1000)
+	c.keepalive.Store(int64(c.get(keyKeepalive, &plainEra)) * 1000)
+	c.today.Store(int64(c.get(keyKeepalive, eras["2026"])) * 1000)
 }

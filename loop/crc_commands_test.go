@@ -205,7 +205,7 @@ func TestEveryCutCRCCommand(t *testing.T) {
 		}
 		for n := range len(d.args) + 1 {
 			w, c := newCRCPeer(t, Options{}, periodic.Client)
-			before := fmt.Sprint(statusOf(w.Server), w.config.get("timeout"))
+			before := fmt.Sprint(statusOf(w.Server), w.config.get(keyTimeout, &plainEra))
 			c.send(crcRequest(5, cmd, d.args[:n]))
 			got, refused := c.crcBodies(), w.counters.truncated.Load()
 			if n >= least {
@@ -217,7 +217,7 @@ func TestEveryCutCRCCommand(t *testing.T) {
 			if len(got) != 1 || got[0] != "5:0c" || refused != 1 {
 				t.Errorf("%v with %d of %d bytes: answered %q, %d counted", cmd, n, len(d.args), got, refused)
 			}
-			if after := fmt.Sprint(statusOf(w.Server), w.config.get("timeout")); after != before {
+			if after := fmt.Sprint(statusOf(w.Server), w.config.get(keyTimeout, &plainEra)); after != before {
 				t.Errorf("%v with %d of %d bytes changed %s to %s", cmd, n, len(d.args), before, after)
 			}
 		}

@@ -261,7 +261,7 @@ func TestSchedLaterDelaysAGloomJob(t *testing.T) {
 	w := newWorld(t, Options{})
 	master, worker := w.openGloom(0, true), w.worker(0, "f")
 	worker.send(request(1, periodic.CanDo, str8("f")))
-	w.config.set("keepalive", 0)
+	w.config.set(keyKeepalive, 0)
 	w.config.apply(w.Server)
 	master.asks(`1`, `"f"`, `,"body":1`)
 	for range 6 {

@@ -77,6 +77,9 @@ func (p *periodicTalk) idleLimit() int64 {
 	if p.load != nil { // between two jobs of it, and so in the middle of a message
 		return p.s.r.server.o.FrameTimeout.Milliseconds()
 	}
+	if p.may != 0 && p.era.today {
+		return p.s.r.server.config.today.Load()
+	}
 	return p.s.r.server.config.keepalive.Load()
 }
 

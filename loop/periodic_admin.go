@@ -43,14 +43,15 @@ func (p *periodicTalk) configure(f *periodic.Frame) bool {
 	if !ok {
 		return false
 	}
+	place := p.era.keyOf(string(key))
 	if f.Cmd == periodic.ConfigSet {
 		value, _, ok := periodic.Uint32(rest)
 		if !ok {
 			return false
 		}
-		server.config.set(string(key), value)
+		server.config.set(place, value)
 		server.config.apply(server)
-		server.config.save(server, string(key))
+		server.config.save(server, place)
 		group, wait := server.durableAll()
 		p.replyAfter(f.MsgID, periodic.Success, group, wait)
 		return true
@@ -64,7 +65,7 @@ func (p *periodicTalk) configure(f *periodic.Frame) bool {
 	out := periodic.AppendMessage(periodic.BeginResponse(p.s.out, p.framing), f.MsgID, periodic.Config)
 	value, own := p.ownKey(string(key))
 	if !own {
-		value = server.config.get(string(key))
+		value = server.config.get(place, p.era)
 	}
 	out = binary.BigEndian.AppendUint32(out, value)
 	periodic.End(out, start, p.framing)

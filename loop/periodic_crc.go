@@ -14,6 +14,7 @@ type era struct {
 	acksWorkers bool   // SUCCESS answers what a worker notifies
 	failed      []byte // the result of a RUN_JOB whose job failed
 	removed     []byte // or was removed
+	today       bool   // CONFIG has the keys and defaults of 1.2.9.1
 }
 
 // plainEra is that of the 2018 framing.
@@ -24,14 +25,12 @@ var eras = map[string]*era{
 	"2019-02": {locked: true},
 	"2019":    {locked: true, dataResults: true, failEnds: true},
 	"2020":    {locked: true, dataResults: true, failEnds: true, dataReports: true},
-	"2023":    era2023,
-	"2026":    era2023,
+	"2023":    {locked: true, dataResults: true, failEnds: true, dataReports: true, acksWorkers: true, failed: resultFailed, removed: resultRemoved},
+	"2026":    {locked: true, dataResults: true, failEnds: true, dataReports: true, acksWorkers: true, failed: resultFailed, removed: resultRemoved, today: true},
 }
 
-var era2023 = &era{
-	locked: true, dataResults: true, failEnds: true, dataReports: true,
-	acksWorkers: true, failed: []byte("failed"), removed: []byte("removed"), // the two texts are of March 2022
-}
+// The results of a RUN_JOB whose job failed or was removed are of March 2022. Before that they were empty.
+var resultFailed, resultRemoved = []byte("failed"), []byte("removed")
 
 // endOfData is the last DATA of a stream.
 var endOfData = []byte("EOF")

@@ -140,7 +140,6 @@ func newServer(o Options) (*Server, error) {
 	s.sched.SetRemember(o.Dwork.Remember.Milliseconds())
 	s.dwork = newDworkHub(s)
 	s.kts46 = newKtsHub(s)
-	s.config.init()
 	s.config.apply(s)
 	return s, newDisbatchNode(s)
 }
