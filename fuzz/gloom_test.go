@@ -156,6 +156,7 @@ func FuzzGloomParse(f *testing.F) {
 	for _, p := range gloomPayloads(f) {
 		f.Add(p, byte(len(p)%8))
 	}
+	f.Add([]byte("{\"id\":\"a\nb\",\"body\":[\"\x01\\\"\t\",\"\"],\"type\":\n\"\x7f\"}"), byte(0))
 	f.Fuzz(func(t *testing.T, payload []byte, depth byte) {
 		if len(payload) > gloomStream {
 			return
@@ -169,6 +170,7 @@ func FuzzGloomParse(f *testing.F) {
 			t.Fatalf("%q: valid %v, %v, %v, the twin %v", payload, gloom.Valid(payload), err, replyErr, valid)
 		}
 		checkGloomPriority(t, payload)
+		checkGloomLax(t, payload, &m, err)
 		if !valid {
 			return
 		}
@@ -188,6 +190,36 @@ func FuzzGloomParse(f *testing.F) {
 		checkGloomPriority(t, m.Priority)
 		checkGloomAction(t, &m)
 	})
+}
+
+var (
+	gloomString  = regexp.MustCompile(`(?s)"(?:[^"\\]|\\.)*"`)
+	gloomControl = regexp.MustCompile(`(?s)\\.|[\x00-\x1f]`)
+)
+
+// checkGloomLax: the twin of ParseLax writes the escapes of control characters with regular expressions, and has Parse
+// read that.
+func checkGloomLax(t *testing.T, payload []byte, m *gloom.Message, err error) {
+	var lax, want gloom.Message
+	got := gloom.ParseLax(payload, 6*len(payload), &lax)
+	escaped := gloomString.ReplaceAllFunc(payload, func(s []byte) []byte {
+		return gloomControl.ReplaceAllFunc(s, func(c []byte) []byte {
+			if len(c) == 2 {
+				return c
+			}
+			text, _ := json.Marshal(string(c))
+			return text[1 : len(text)-1]
+		})
+	})
+	if wantErr := gloom.Parse(escaped, &want); !errors.Is(got, wantErr) {
+		t.Fatalf("%q: lax %v, the twin %v of %q", payload, got, wantErr, escaped)
+	}
+	if !errors.Is(err, gloom.ErrInvalid) { // nothing is to be forgiven
+		want = *m
+	}
+	if got == nil && fmt.Sprintf("%q", lax) != fmt.Sprintf("%q", want) {
+		t.Fatalf("%q: lax %q, want %q", payload, lax, want)
+	}
 }
 
 // gloomNested returns payload, or an object with payload inside many arrays: 240 and more stand for 9990 and more.

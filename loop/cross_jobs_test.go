@@ -290,3 +290,31 @@ func TestSchedLaterDelaysAGloomJob(t *testing.T) {
 	worker.send(request(2, periodic.WorkDone, handle, []byte("2")))
 	master.hears("after an hour", `{"id":1,"body":2}`)
 }
+
+// TestGloomJSON: raw control characters inside strings are delivered as their escapes, to slaves, masters and Periodic
+// workers, whichever field they stand in; with strict they are no JSON.
+func TestGloomJSON(t *testing.T) {
+	w := newWorld(t, Options{})
+	master, slave := w.openGloom(0, true), w.slave(0, `"f"`)
+	master.say("{\"action\":\"submit\",\n\"id\":\"i\x01\",\"type\":\"f\",\"body\":[\"a\nb\"]}")
+	master.hears("ack", `{"ok":true,"id":"i\u0001"}`)
+	slave.hears("job", `{"action":"job","id":"i\u0001","type":"f","body":["a\nb"]}`)
+	slave.say("{\"action\":\"respond\",\"body\":\"\t\"}")
+	slave.hears("respond", ok)
+	master.hears("response", `{"id":"i\u0001","body":"\t"}`)
+	slave.close()
+	worker := w.worker(0, "f")
+	worker.grabs(1, 1)
+	master.say("{\"action\":\"submit\",\"id\":\"a\nb\",\"type\":\"f\",\"body\":1}")
+	if got := names(t, worker.frames()); !slices.Equal(got, []string{"a\nb"}) {
+		t.Errorf("a Periodic worker gets the jobs %q", got)
+	}
+
+	w = newWorld(t, Options{GloomJSON: GloomStrict})
+	master = w.openGloom(0, true)
+	master.say("{\"action\":\"submit\",\"id\":1,\"type\":\"f\",\"body\":\"\n\"}")
+	master.hears("strict", `{"error":"invalid_json","reason":"{\"action\":\"submit\",\"id\":1,\"type\":\"f\",\"body\":\"\n\"}"}`)
+	if !master.closed {
+		t.Error("the connection stays")
+	}
+}

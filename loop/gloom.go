@@ -90,7 +90,7 @@ func (g *gloomTalk) consume(in []byte) (n int, err error) {
 		}
 		var m gloom.Message
 		if len(payload) <= largeFrame {
-			err = gloom.Parse(payload, &m)
+			err = g.s.r.server.parseGloom(payload, &m)
 		} else if p := g.parsed(in, n, payload); p != nil {
 			m, err = p.message, p.err
 		} else {
@@ -134,6 +134,14 @@ func (g *gloomTalk) handle(payload []byte, m *gloom.Message, err error) error {
 		g.fromSlave(m)
 	}
 	return nil
+}
+
+// parseGloom parses a payload by the rules of --gloom-json. It may run beside the loop.
+func (s *Server) parseGloom(payload []byte, m *gloom.Message) error {
+	if s.o.GloomJSON == GloomStrict {
+		return gloom.Parse(payload, m)
+	}
+	return gloom.ParseLax(payload, s.o.GloomMaxFrame, m)
 }
 
 // refuse answers with an error; the connection stays.

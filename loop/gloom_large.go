@@ -39,7 +39,7 @@ func (g *gloomTalk) parsed(in []byte, n int, payload []byte) *gloomParse {
 	s.begun = s.r.now.Mono
 	r, id, turn := s.r, s.id, s.r.server.parses
 	r.server.beside(turn, func() {
-		p.err = gloom.Parse(p.payload, &p.message)
+		p.err = r.server.parseGloom(p.payload, &p.message)
 		<-turn
 		r.exec(func() {
 			r.begin()

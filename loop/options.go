@@ -64,6 +64,14 @@ const (
 	GrabDocument Grab = "document"
 )
 
+// What Gloom clients may send as JSON.
+const (
+	// GloomLax takes raw control characters inside strings for their escapes, as the original does.
+	GloomLax = "lax"
+	// GloomStrict refuses them.
+	GloomStrict = "strict"
+)
+
 // Options are all settings of a server. The zero value of a field means its
 // default; validate fills the defaults in and refuses what cannot work.
 type Options struct {
@@ -89,6 +97,8 @@ type Options struct {
 	GloomMasters, GloomSlaves []string
 	// GloomMaxFrame caps one Gloom frame in bytes; default 64 MiB.
 	GloomMaxFrame int
+	// GloomJSON is GloomLax (default) or GloomStrict.
+	GloomJSON string
 	// Dwork are the settings of the dwork protocol.
 	Dwork DworkOptions
 	// Kts46 are the settings of the kts46 protocols.
@@ -229,6 +239,8 @@ func (o *Options) validate() error {
 		return badOption("max-frame", "%v is not between %v and %v", size(o.MaxFrame), size(minFrame), size(maxFrame))
 	case o.GloomMaxFrame < minFrame || o.GloomMaxFrame > math.MaxInt32:
 		return badOption("gloom-max-frame", "%v is not between %v and %v", size(o.GloomMaxFrame), size(minFrame), size(math.MaxInt32))
+	case o.GloomJSON != GloomLax && o.GloomJSON != GloomStrict:
+		return badOption("gloom-json", "%q is neither lax nor strict", o.GloomJSON)
 	case o.MaxOutbound < max(o.MaxFrame, o.GloomMaxFrame):
 		return badOption("max-outbound", "%v is below the largest frame, %v: the largest result would never fit", size(o.MaxOutbound), size(max(o.MaxFrame, o.GloomMaxFrame)))
 	case o.SyncInterval < 0:
@@ -270,6 +282,7 @@ func (o *Options) fillDefaults() {
 		o.GloomSlaves = []string{"tcp://" + net.JoinHostPort(host, "9999")}
 	}
 	setDefault(&o.GloomMaxFrame, DefaultMaxFrame)
+	setDefault(&o.GloomJSON, GloomLax)
 	if len(o.Dwork.Listen) == 0 {
 		o.Dwork.Listen = []string{"tcp://" + net.JoinHostPort(host, "6125")}
 	}

@@ -87,6 +87,7 @@ func TestServeOptions(t *testing.T) {
 			return
 		}
 		got, err := c.Serve.options()
+		want.GloomJSON = orDefault(want.GloomJSON, "lax")
 		want.MaxFrame, want.GloomMaxFrame = orDefault(want.MaxFrame, loop.DefaultMaxFrame), orDefault(want.GloomMaxFrame, 64<<20)
 		want.Data, want.Sync = orDefault(want.Data, loop.DefaultData), orDefault(want.Sync, "always")
 		want.SyncInterval, want.MinFree = orDefault(want.SyncInterval, 50*time.Millisecond), orDefault(want.MinFree, 256<<20)
@@ -107,8 +108,8 @@ func TestServeOptions(t *testing.T) {
 	f([]string{"--bind", "0.0.0.0", "--periodic-grab", "document", "--periodic-crc=2019", "--periodic-shutdown=off", "--http", "off", "--pprof=on"},
 		loop.Options{Bind: "0.0.0.0", PeriodicGrab: loop.GrabDocument, PeriodicCRC: "2019", PeriodicShutdown: "off", HTTP: "off", Pprof: "on"})
 	f([]string{"--allow-host", "a.example", "--allow-host=b,c"}, loop.Options{AllowHosts: []string{"a.example", "b,c"}})
-	f([]string{"--gloom-masters", "tcp://a:1", "--gloom-masters=tcp://b:2", "--gloom-slaves", "off", "--gloom-max-frame=1KiB"},
-		loop.Options{GloomMasters: []string{"tcp://a:1", "tcp://b:2"}, GloomSlaves: []string{"off"}, GloomMaxFrame: 1 << 10})
+	f([]string{"--gloom-masters", "tcp://a:1", "--gloom-masters=tcp://b:2", "--gloom-slaves", "off", "--gloom-max-frame=1KiB", "--gloom-json=strict"},
+		loop.Options{GloomMasters: []string{"tcp://a:1", "tcp://b:2"}, GloomSlaves: []string{"off"}, GloomMaxFrame: 1 << 10, GloomJSON: "strict"})
 	f([]string{"--kts46", "off", "--kts46-json", "tcp://a:1", "--kts46-timeout=1m", "--kts46-timeout-unit=ms", "--kts46-restart-after=2m", "--kts46-databases", "a:1,b:2", "--kts46-mongodb", "mongodb://c"},
 		loop.Options{Kts46: loop.Kts46Options{Listen: []string{"off"}, JSON: []string{"tcp://a:1"}, Timeout: time.Minute, TimeoutUnit: "ms", RestartAfter: 2 * time.Minute, Databases: []string{"a:1", "b:2"}, MongoDB: "mongodb://c"}})
 	f([]string{"--dwork", "off", "--dwork-max-frame=1m", "--dwork-max-steal=7", "--dwork-idle=notfound", "--dwork-restart=ready", "--dwork-lease=1m", "--dwork-remember=2m"},

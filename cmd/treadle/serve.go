@@ -28,6 +28,7 @@ type serveCmd struct {
 	GloomMasters     []string `sep:"none" placeholder:"ADDR" help:"Address of the Gloom protocol for masters, or off; repeatable (default: tcp://127.0.0.1:9998)."`
 	GloomSlaves      []string `sep:"none" placeholder:"ADDR" help:"Address of the Gloom protocol for slaves, or off; repeatable (default: tcp://127.0.0.1:9999)."`
 	GloomMaxFrame    byteSize `default:"64MiB" placeholder:"SIZE" help:"Largest Gloom frame (default: ${default})."`
+	GloomJSON        string   `name:"gloom-json" enum:"lax,strict" default:"lax" help:"Raw control characters inside of the strings of Gloom clients, as a newline: lax takes them for their escapes, as the original does, strict refuses them (default: ${default})."`
 	Dwork            []string `sep:"none" placeholder:"ADDR" help:"Address of the dwork protocol, or off; repeatable (default: tcp://127.0.0.1:6125)."`
 	Kts46            []string `name:"kts46" sep:"none" placeholder:"ADDR" help:"Address of the kts46 scheduler's XML-RPC, or off; repeatable (default: tcp://127.0.0.1:46210)."`
 	Kts46JSON        []string `name:"kts46-json" sep:"none" placeholder:"ADDR" help:"Address of its JSON-RPC, version 2, or off; repeatable (default: tcp://127.0.0.1:46400)."`
@@ -160,7 +161,7 @@ func (s *serveCmd) options() (loop.Options, error) {
 	return loop.Options{
 		Disbatch: node,
 		Periodic: s.Periodic, Bind: s.Bind, RunDir: s.RunDir, PeriodicGrab: loop.Grab(s.PeriodicGrab), PeriodicCRC: s.PeriodicCRC, PeriodicShutdown: s.PeriodicShutdown, HTTP: s.HTTP, AllowHosts: s.AllowHost, Pprof: s.Pprof,
-		GloomMasters: s.GloomMasters, GloomSlaves: s.GloomSlaves, GloomMaxFrame: asked(s.GloomMaxFrame),
+		GloomMasters: s.GloomMasters, GloomSlaves: s.GloomSlaves, GloomMaxFrame: asked(s.GloomMaxFrame), GloomJSON: s.GloomJSON,
 		Dwork: loop.DworkOptions{
 			Listen: s.Dwork, MaxFrame: asked(s.DworkMaxFrame), MaxSteal: s.DworkMaxSteal, Idle: s.DworkIdle,
 			Restart: s.DworkRestart, Lease: s.DworkLease, Remember: s.DworkRemember,
