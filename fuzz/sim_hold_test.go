@@ -118,6 +118,7 @@ func (s *sim) returns(c *simConn, h heldJob, at int64) {
 		return
 	}
 	j.failures++
+	j.returned++
 	if h.isLast() && s.holds(c, j) {
 		j.holder, j.turn = nil, s.turn
 		j.moves("")

@@ -68,6 +68,7 @@ type simJob struct {
 	results  []string // what workers said
 	next     *simJob  // what has replaced it, or may have
 	failures int
+	returned int               // how often a worker has said that it has not done it
 	locks    map[string]bool   // that it has for sure
 	asks     int               // for locks, that are not answered
 	parked   bool              // it may be waiting for one

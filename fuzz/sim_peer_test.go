@@ -365,7 +365,7 @@ func (s *sim) result(c *simConn, j *simJob, body []byte) {
 	s.results++
 	failed, removed, failEnds := s.ends(c)
 	for k := j; k != nil; k = k.next {
-		if slices.Contains(k.results, string(body)) || failEnds && string(body) == failed && s.failuresOf(k) > 0 || string(body) == removed && k.now != sure && k.next == nil {
+		if slices.Contains(k.results, string(body)) || failEnds && string(body) == failed && k.returned > 0 || string(body) == removed && k.now != sure && k.next == nil {
 			return
 		}
 	}

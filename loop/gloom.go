@@ -70,7 +70,7 @@ func newGloomMaster(s *session) conversation {
 }
 
 func newGloomSlave(s *session) conversation {
-	s.protocol, s.skills, s.label = protocolGloom, sched.Wide|sched.Mortal, "gloom"
+	s.protocol, s.skills, s.label = protocolGloom, sched.Wide, "gloom"
 	return &gloomTalk{s: s}
 }
 

@@ -237,9 +237,6 @@ func (sh *shard) giveOneBack(now Time, w *watch, job uint32, order uint64, sink 
 	}
 	sh.counters.Abandoned++
 	done := 1 - len(sh.calls)
-	if w.peer.skills&Mortal != 0 {
-		done += sh.failAwaits(job, r, sink)
-	}
 	q := sh.unhold(job, r)
 	sh.giveUp(now, job, r, q, sink)
 	return done + len(sh.calls)

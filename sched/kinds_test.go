@@ -214,22 +214,16 @@ func TestNamesOfALeaver(t *testing.T) {
 	}
 }
 
-// Who can only leave to fail a job tells those who wait for the first failure by leaving;
-// of others that is no failure.
-func TestMortal(t *testing.T) {
-	f := func(skills Skills, want ...string) {
-		t.Helper()
-		x := newStand(t, Options{})
-		patient, hasty, p := x.peer(), x.peer(), x.skilled(skills, "f")
-		x.reserve(p, 1)
-		x.submit("f", "a", func(j *Submission) { j.Await, j.Tag = patient, 7 })
-		x.submit("f", "a", func(j *Submission) { j.Await, j.Tag, j.OnFail = hasty, 8, true })
-		x.want("3 1 assign a")
-		x.s.Forget(x.now, p, &x.rec)
-		x.want(want...)
-	}
-	f(0)
-	f(Mortal, "2 8 failed ")
+// A peer that leaves has failed nothing: those who wait for the first failure wait on.
+func TestLeavingIsNoFailure(t *testing.T) {
+	x := newStand(t, Options{})
+	patient, hasty, p := x.peer(), x.peer(), x.peer("f")
+	x.reserve(p, 1)
+	x.submit("f", "a", func(j *Submission) { j.Await, j.Tag = patient, 7 })
+	x.submit("f", "a", func(j *Submission) { j.Await, j.Tag, j.OnFail = hasty, 8, true })
+	x.want("3 1 assign a")
+	x.s.Forget(x.now, p, &x.rec)
+	x.want()
 }
 
 // Return gives back what was handed out last under a tag, over all queues.

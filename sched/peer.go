@@ -47,9 +47,6 @@ const (
 	// Named peers know a job by its queue and name: they never hold two jobs, of
 	// different spaces, that have both in common.
 	Named
-	// Mortal peers have no way to fail a job but to leave: that counts as a Fail of each
-	// job that they hold.
-	Mortal
 )
 
 // MaxShort is the longest name of a job for a peer that is not Wide, MaxShortQueue that of a
