@@ -4,6 +4,7 @@ package fuzz
 
 import (
 	"treadle/codec/periodic"
+	"treadle/loop"
 )
 
 // Who has a job, as the ledger sees it: from a job's being handed out to its end, or its return.
@@ -16,12 +17,13 @@ func (s *sim) holds(c *simConn, j *simJob) bool {
 	return j.untimed() || s.server.Now().Mono < j.heldAt+s.limit(j)
 }
 
-// limit is how long a job may be held, in milliseconds.
+// limit is how long a job may be held, in milliseconds, the grace included.
 func (s *sim) limit(j *simJob) int64 {
-	if j.timeout > 0 {
-		return j.timeout
+	limit := j.timeout
+	if limit == 0 {
+		limit = int64(s.config[timeoutSetting].now()) * 1000
 	}
-	return int64(s.config[timeoutSetting].now()) * 1000
+	return limit + loop.DefaultGrace.Milliseconds()
 }
 
 // mayHold says whether c may have j still: time-outs may be late by a little.

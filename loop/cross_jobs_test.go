@@ -146,7 +146,7 @@ func TestLateRespond(t *testing.T) {
 	client, slave := w.join(0, periodic.Client), w.slave(0, `"f"`)
 	client.send(request(1, periodic.RunJob, periodic.AppendJob(nil, &periodic.Job{Func: []byte("f"), Name: []byte("n"), Timeout: 2})))
 	slave.hears("RUN_JOB", `{"action":"job","id":"n","type":"f","body":""}`)
-	w.advance(3000)
+	w.advance(3200)
 	client.send(request(2, periodic.SubmitJob, job("f", "m")))
 	slave.hears("the time-out and another job")
 	other := w.slave(0, `"g"`)

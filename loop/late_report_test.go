@@ -71,7 +71,7 @@ func TestLateResult(t *testing.T) {
 		})
 	}
 	for _, crc := range []bool{false, true} {
-		f("timed out", crc, func(r *rig) { r.advance(3000) })
+		f("timed out", crc, func(r *rig) { r.advance(3200) })
 		f("removed", crc, func(r *rig) { r.client.send(r.ask(4, periodic.RemoveJob, str8("f"), str8("n"))) })
 	}
 }

@@ -35,7 +35,11 @@ const (
 	DefaultMinFree      = 256 << 20
 	DefaultMaxFrame     = 64 << 20
 	DefaultDrain        = 10 * time.Second
-	DefaultShards       = 16
+	// DefaultGrace is about what the reference's rule in whole seconds and its sweep give. Workers
+	// that kill a command at its time-out report that 30 to 70 ms later; if the job has been handed
+	// out again by then, perhaps to them, they end the new run, and two go on side by side.
+	DefaultGrace  = time.Second
+	DefaultShards = 16
 
 	// minFrame keeps room for the largest request without a workload: a Job
 	// record with two 255-byte names.
@@ -92,6 +96,9 @@ type Options struct {
 	// PeriodicShutdown says whether SHUTDOWN from a client stops the server:
 	// "on" (default) or "off", which answers UNKNOWN.
 	PeriodicShutdown string
+	// PeriodicGrace is how long after a Periodic job's time-out it is handed out
+	// again; default 1 s, less than a millisecond is none.
+	PeriodicGrace time.Duration
 	// GloomMasters and GloomSlaves list the addresses of the Gloom protocol's two
 	// ports, as Periodic does.
 	GloomMasters, GloomSlaves []string
@@ -253,6 +260,8 @@ func (o *Options) validate() error {
 		return badOption("frame-timeout", "a time cannot be negative")
 	case o.Drain < 0:
 		return badOption("drain", "a time cannot be negative")
+	case o.PeriodicGrace < 0:
+		return badOption("periodic-grace", "a time cannot be negative")
 	}
 	if err := o.Dwork.validate(); err != nil {
 		return err
@@ -304,6 +313,7 @@ func (o *Options) fillDefaults() {
 	setDefault(&o.HandshakeTimeout, 10*time.Second)
 	setDefault(&o.FrameTimeout, 100*time.Second)
 	setDefault(&o.Drain, DefaultDrain)
+	setDefault(&o.PeriodicGrace, DefaultGrace)
 	setDefault(&o.Version, "devel")
 	if o.Log == nil {
 		o.Log = slog.New(slog.NewTextHandler(io.Discard, nil))

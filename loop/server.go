@@ -131,7 +131,7 @@ func newServer(o Options) (*Server, error) {
 	}
 	s.guard, s.conns = guard, newShares(&s.o)
 	s.clock, s.beside = s.readClocks, s.besideLoops
-	so := sched.Options{Shards: o.Shards, Seed: o.seed, Batch: o.batch, Alarm: s.ring, TimedOut: s.overdue.add, Rules: rules}
+	so := sched.Options{Shards: o.Shards, Seed: o.seed, Batch: o.batch, Alarm: s.ring, TimedOut: s.overdue.add, Rules: rules, Grace: o.PeriodicGrace.Milliseconds()}
 	if o.Data != NoData {
 		s.feed = &feed{records: make([]journal.Record, o.Shards)}
 		so.Journal = s.feed

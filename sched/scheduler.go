@@ -95,6 +95,9 @@ type Options struct {
 	Rules [MaxSpaces]Rules
 	// Journal, when set, is told what the jobs of durable spaces come to.
 	Journal Journal
+	// Grace is how many milliseconds behind its time-out a reservation ends: a holder that
+	// stops on time still has its word counted.
+	Grace int64
 	// Alarm, when set, is called when Tick has something to do earlier than it
 	// last said. It is called under a shard lock and must not block.
 	Alarm func()
@@ -114,6 +117,7 @@ type Scheduler struct {
 	maxQueues int
 	window    int
 	batch     int
+	grace     int64
 
 	rules    [MaxSpaces]Rules
 	keepers  uint16 // those whose queues are never dropped
@@ -140,7 +144,7 @@ type Scheduler struct {
 func New(o Options) *Scheduler {
 	s := &Scheduler{
 		shards: make([]shard, max(o.Shards, 1)), seed: o.Seed, alarm: o.Alarm, timedOut: o.TimedOut,
-		maxQueues: o.MaxQueues, window: o.Window, rules: o.Rules, journal: o.Journal,
+		maxQueues: o.MaxQueues, window: o.Window, rules: o.Rules, journal: o.Journal, grace: o.Grace,
 	}
 	if s.maxQueues == 0 {
 		s.maxQueues = DefaultMaxQueues

@@ -214,12 +214,12 @@ func (sh *shard) hold(now Time, job uint32, r *record, w *watch, s slot) {
 	}
 	if r.timeout > 0 {
 		r.flags |= ownDeadline
-		at := roundUp(now.Mono + int64(r.timeout)*1000)
+		at := roundUp(now.Mono + int64(r.timeout)*1000 + sh.s.grace)
 		sh.deadline.pushBack(&sh.buckets, &sh.slab, key{at, 0}, job)
 		sh.s.alarmMono(at)
 		return
 	}
-	start := roundUp(now.Mono)
+	start := roundUp(now.Mono + sh.s.grace)
 	sh.running.pushBack(&sh.buckets, &sh.slab, key{start, 0}, job)
 	if d := sh.s.timeout.Load(); d > 0 {
 		sh.s.alarmMono(start + d)

@@ -87,6 +87,7 @@ func TestServeOptions(t *testing.T) {
 			return
 		}
 		got, err := c.Serve.options()
+		want.PeriodicGrace = orDefault(want.PeriodicGrace, loop.DefaultGrace)
 		want.GloomJSON = orDefault(want.GloomJSON, "lax")
 		want.MaxFrame, want.GloomMaxFrame = orDefault(want.MaxFrame, loop.DefaultMaxFrame), orDefault(want.GloomMaxFrame, 64<<20)
 		want.Data, want.Sync = orDefault(want.Data, loop.DefaultData), orDefault(want.Sync, "always")
@@ -105,8 +106,8 @@ func TestServeOptions(t *testing.T) {
 	}
 	f(nil, loop.Options{})
 	f([]string{"--periodic", "tcp://a:1", "--periodic=unix:///x,y"}, loop.Options{Periodic: []string{"tcp://a:1", "unix:///x,y"}})
-	f([]string{"--bind", "0.0.0.0", "--periodic-grab", "document", "--periodic-crc=2019", "--periodic-shutdown=off", "--http", "off", "--pprof=on"},
-		loop.Options{Bind: "0.0.0.0", PeriodicGrab: loop.GrabDocument, PeriodicCRC: "2019", PeriodicShutdown: "off", HTTP: "off", Pprof: "on"})
+	f([]string{"--bind", "0.0.0.0", "--periodic-grab", "document", "--periodic-crc=2019", "--periodic-shutdown=off", "--periodic-grace=3s", "--http", "off", "--pprof=on"},
+		loop.Options{Bind: "0.0.0.0", PeriodicGrab: loop.GrabDocument, PeriodicCRC: "2019", PeriodicShutdown: "off", PeriodicGrace: 3 * time.Second, HTTP: "off", Pprof: "on"})
 	f([]string{"--allow-host", "a.example", "--allow-host=b,c"}, loop.Options{AllowHosts: []string{"a.example", "b,c"}})
 	f([]string{"--gloom-masters", "tcp://a:1", "--gloom-masters=tcp://b:2", "--gloom-slaves", "off", "--gloom-max-frame=1KiB", "--gloom-json=strict"},
 		loop.Options{GloomMasters: []string{"tcp://a:1", "tcp://b:2"}, GloomSlaves: []string{"off"}, GloomMaxFrame: 1 << 10, GloomJSON: "strict"})

@@ -65,6 +65,7 @@ type serveCmd struct {
 
 	HandshakeTimeout time.Duration `default:"10s" placeholder:"TIME" help:"Time a new connection has to say who it is, or in Gloom anything, as in 500ms, 10s, 2m (default: ${default})."`
 	FrameTimeout     time.Duration `default:"100s" placeholder:"TIME" help:"Time a request may stay unfinished (default: ${default})."`
+	PeriodicGrace    time.Duration `default:"1s" placeholder:"TIME" help:"How long after its time-out a Periodic job is handed out again, so that a worker that ends it on time can say so; 0s: at once (default: ${default})."`
 	Drain            time.Duration `default:"10s" placeholder:"TIME" help:"Time a stopping server waits for running jobs, and delivers what is owed; 0s: none (default: ${default})."`
 
 	LogLevel  string `enum:"debug,info,warn,error" default:"info" help:"Least level that is logged: debug, info, warn or error (default: ${default})."`
@@ -118,6 +119,7 @@ func (s *serveCmd) refuseZeros() error {
 		{"dwork-lease", s.DworkLease, 0},
 		{"dwork-remember", s.DworkRemember, 0},
 		{"kts46-restart-after", s.Kts46RestartAfter, 0},
+		{"periodic-grace", s.PeriodicGrace, 0},
 	} {
 		switch {
 		case t.value < 0:
@@ -160,7 +162,7 @@ func (s *serveCmd) options() (loop.Options, error) {
 	}
 	return loop.Options{
 		Disbatch: node,
-		Periodic: s.Periodic, Bind: s.Bind, RunDir: s.RunDir, PeriodicGrab: loop.Grab(s.PeriodicGrab), PeriodicCRC: s.PeriodicCRC, PeriodicShutdown: s.PeriodicShutdown, HTTP: s.HTTP, AllowHosts: s.AllowHost, Pprof: s.Pprof,
+		Periodic: s.Periodic, Bind: s.Bind, RunDir: s.RunDir, PeriodicGrab: loop.Grab(s.PeriodicGrab), PeriodicCRC: s.PeriodicCRC, PeriodicShutdown: s.PeriodicShutdown, PeriodicGrace: max(s.PeriodicGrace, time.Nanosecond), HTTP: s.HTTP, AllowHosts: s.AllowHost, Pprof: s.Pprof,
 		GloomMasters: s.GloomMasters, GloomSlaves: s.GloomSlaves, GloomMaxFrame: asked(s.GloomMaxFrame), GloomJSON: s.GloomJSON,
 		Dwork: loop.DworkOptions{
 			Listen: s.Dwork, MaxFrame: asked(s.DworkMaxFrame), MaxSteal: s.DworkMaxSteal, Idle: s.DworkIdle,
