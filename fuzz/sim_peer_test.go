@@ -81,8 +81,9 @@ type simRequest struct {
 	loaded []*simJob // of a LOAD
 	jobs   []*simJob // of a removal
 	arrive func()
-	silent bool // nothing answers it
-	acked  bool // a GRAB_JOB whose SUCCESS has come
+	silent bool  // nothing answers it
+	acked  bool  // a GRAB_JOB whose SUCCESS has come
+	at     int64 // Mono when a RUN_JOB came
 
 	refused  bool // it came when the disk was full, or makes no sense
 	doubtful bool // it came when the disk became full, or had room again
@@ -289,7 +290,7 @@ func (s *sim) periodicReply(c *simConn) int {
 	case periodic.Sleep:
 		s.wakes(c, r.Body, q.turn)
 	case periodic.RunJob:
-		s.result(c, q.job, r.Body)
+		s.result(c, q, r.Body)
 	case periodic.Acquire:
 		s.acquired(c, q, r.Body)
 	case periodic.RecvData:
@@ -344,7 +345,8 @@ func takeAssign(c *simConn, body []byte) (handle []byte, j periodic.Job) {
 }
 
 // result checks what a RUN_JOB is answered with.
-func (s *sim) result(c *simConn, j *simJob, body []byte) {
+func (s *sim) result(c *simConn, q *simRequest, body []byte) {
+	j := q.job
 	if c.framing() == periodic.CRC && s.era != "2019-02" {
 		if len(body) == 1 && body[0] == byte(periodic.NoWorker) {
 			s.say("c%d hears that nobody does %v", c.id, j)
@@ -363,6 +365,10 @@ func (s *sim) result(c *simConn, j *simJob, body []byte) {
 	}
 	j.owner = nil
 	s.results++
+	if s.today(c.framing()) && string(body) == "expired" {
+		s.expired(c, q)
+		return
+	}
 	failed, removed, failEnds := s.ends(c)
 	for k := j; k != nil; k = k.next {
 		if slices.Contains(k.results, string(body)) || failEnds && string(body) == failed && k.returned > 0 || string(body) == removed && k.now != sure && k.next == nil {
@@ -370,6 +376,42 @@ func (s *sim) result(c *simConn, j *simJob, body []byte) {
 		}
 	}
 	s.fail("c%d is sent %q as the result of %v, of which workers said %q", c.id, brief(body), j, j.results)
+}
+
+// expires is when a RUN_JOB expires, where it does, by Mono.
+func (s *sim) expires(q *simRequest) int64 {
+	limit := q.job.timeout
+	if limit == 0 {
+		limit = 60_000
+	}
+	return q.at + limit + loop.DefaultGrace.Milliseconds()
+}
+
+// expired is the end of a RUN_JOB whose time is over. Its job goes, unless another submission has given it its values.
+func (s *sim) expired(c *simConn, q *simRequest) {
+	if now := s.server.Now().Mono; now < s.expires(q) {
+		s.fail("the RUN_JOB of %v by c%d expires %d ms early", q.job, c.id, s.expires(q)-now)
+	}
+	switch j := q.job; {
+	case j.next == nil:
+		s.end(j)
+	case j.now != gone:
+		s.doubt(j)
+	}
+}
+
+// unexpired checks, when time has passed, that no RUN_JOB is left whose time is over: they are looked at every second.
+func (s *sim) unexpired() {
+	for _, c := range s.conns {
+		if !s.today(c.framing()) || c.gloom() || c.slow || c.peer.Broken || c.peer.Closed() {
+			continue
+		}
+		for _, q := range c.requests {
+			if q.cmd == periodic.RunJob && !q.refused && s.server.Now().Mono > s.expires(q)+2000 {
+				s.fail("the RUN_JOB of %v by c%d does not expire", q.job, c.id)
+			}
+		}
+	}
 }
 
 // ends are what a RUN_JOB of c ends with when its job has failed or was removed, and whether a failure ends it.

@@ -163,6 +163,7 @@ func (s *sim) pass(d time.Duration) {
 		s.overdue(j)
 	}
 	s.endTurn()
+	s.unexpired()
 	s.ktsExpired()
 	s.graphExpired()
 }
@@ -331,7 +332,7 @@ func (s *sim) asks(c *simConn) {
 				if c.slow && c.framing() == periodic.CRC {
 					s.doubt(j) // that nobody does it may be said behind what it has not read
 				}
-				j.owner, j.message = c, c.next
+				j.owner, j.message, r.at = c, c.next, s.server.Now().Mono
 			})
 		}
 		c.ask(r, s.record(j, 0))

@@ -24,6 +24,7 @@ type periodicTalk struct {
 	reports *reports // DUMPs and long STATUSes under way
 	kept    kept     // what was broadcast to it while it slept
 	last    outcomes // of its requests
+	runs    *runs    // RUN_JOBs that expire, nil: it has had none
 }
 
 // newPeriodic is for a listener whose clients of the CRC framing get the replies of an era.
@@ -251,6 +252,9 @@ func (p *periodicTalk) refuse(msgID uint32, why periodic.Reason) {
 // deliver implements conversation.
 func (p *periodicTalk) deliver(d *sched.Delivery) {
 	msgID := uint32(d.Tag)
+	if p.runs != nil {
+		p.runs.ended(d.Effect, msgID)
+	}
 	switch d.Effect {
 	case sched.Assign, sched.Broadcast:
 		p.s.given = true
@@ -268,6 +272,9 @@ func (p *periodicTalk) deliver(d *sched.Delivery) {
 	case sched.Failed:
 		p.last.failed = msgID
 		p.data(msgID, p.era.dataResults, p.era.failed)
+	case sched.Expired:
+		p.last.failed = msgID
+		p.data(msgID, p.era.dataResults, resultExpired)
 	case sched.Chunk:
 		p.s.given = true
 		p.data(msgID, true, d.Data)

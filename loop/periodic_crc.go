@@ -14,7 +14,7 @@ type era struct {
 	acksWorkers bool   // SUCCESS answers what a worker notifies
 	failed      []byte // the result of a RUN_JOB whose job failed
 	removed     []byte // or was removed
-	today       bool   // CONFIG has the keys and defaults of 1.2.9.1
+	today       bool   // CONFIG has the keys and defaults of 1.2.9.1, and RUN_JOB expires
 }
 
 // plainEra is that of the 2018 framing.

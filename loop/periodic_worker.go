@@ -23,7 +23,14 @@ func (p *periodicTalk) submit(f *periodic.Frame, await bool) bool {
 		p.refuse(f.MsgID, periodic.ReasonDisk)
 		return true
 	}
-	switch _, err := r.server.sched.Submit(r.now, &sub, r); {
+	if await && p.era.today {
+		p.expires(f.MsgID, &sub)
+	}
+	_, err := r.server.sched.Submit(r.now, &sub, r)
+	if err != nil && await && p.runs != nil {
+		p.runs.end(f.MsgID)
+	}
+	switch {
 	case err == sched.ErrNoWorker:
 		p.reply(f.MsgID, periodic.NoWorker)
 	case err != nil:

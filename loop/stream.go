@@ -286,9 +286,13 @@ func (r *reactor) sweep() {
 	o := &r.server.o
 	now := r.now.Mono
 	handshake := r.server.handshakeLimit(now)
+	expiries := mostExpired
 	for _, s := range r.sessions {
 		if s == nil || s.why != nil {
 			continue
+		}
+		if p, ok := s.talk.(*periodicTalk); ok {
+			expiries = p.expire(now, expiries)
 		}
 		idle := s.talk.idleLimit()
 		last := s.last

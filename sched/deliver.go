@@ -87,6 +87,8 @@ const (
 	End
 	// Proceed tells a publisher, under the Tag it gave, that its listeners caught up.
 	Proceed
+	// Expired ends an await by its owner's Expire.
+	Expired
 )
 
 // Delivery is one effect on one session.

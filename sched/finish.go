@@ -131,16 +131,21 @@ func (s *Scheduler) remove(now Time, space Space, queueName, name []byte, held b
 		return false
 	}
 	r := sh.slab.at(job)
+	if r.state == reserved && !held {
+		return false
+	}
+	sh.removeNow(now, job, r, q, sink)
+	return true
+}
+
+// removeNow removes a job in any state.
+func (sh *shard) removeNow(now Time, job uint32, r *record, q *queue, sink Sink) {
 	if r.state == reserved {
-		if !held {
-			return false
-		}
 		sh.taken(now, job, r)
 	}
 	sh.leave(job, r, q)
 	sh.counters.Removed++
 	sh.end(job, r, q, Removed, nil, sink)
-	return true
 }
 
 // Drop removes a queue with all its jobs, also those that wait for a lock, unless a

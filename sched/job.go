@@ -43,6 +43,8 @@ const (
 	private
 	// withheld: it is ready, and its name clashes for all Named peers in line.
 	withheld
+	// asked: its values are those of a submission that awaits it, see Expire.
+	asked
 )
 
 // none is no slot, no bucket, no queue.

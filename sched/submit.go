@@ -121,7 +121,10 @@ func (sh *shard) make(tag uint32, q *queue, space Space, name, workload []byte) 
 func (sh *shard) settle(now Time, job uint32, r *record, q *queue, j *Submission, sink Sink) {
 	r.priority, r.count, r.timeout = j.Priority, j.Count, j.Timeout
 	r.due = j.SchedAt
-	r.flags &^= immediate
+	r.flags &^= immediate | asked
+	if j.Await != nil {
+		r.flags |= asked
+	}
 	if j.SchedAt == 0 {
 		r.flags |= immediate
 		r.due = floorSecond(now.Wall)

@@ -183,3 +183,62 @@ func TestPostponeFar(t *testing.T) {
 	f(math.MaxInt64, func(s int64) bool { return s >= 1<<40 })
 	f(math.MinInt64, func(s int64) bool { return s <= -1<<40 })
 }
+
+// Expire ends one await. The job goes with the last, in whatever state, unless somebody has submitted it who waits for
+// nothing.
+func TestExpire(t *testing.T) {
+	f := func(what string, prepare func(x *stand, a, b *Peer), jobs int, want ...string) {
+		t.Helper()
+		x := newStand(t, Options{})
+		a, b := x.peer(), x.peer()
+		x.submit("f", "n", func(j *Submission) { j.Await, j.Tag = a, 7 })
+		prepare(x, a, b)
+		x.rec.all = nil
+		x.s.Expire(x.now, a, 7, 0, []byte("f"), []byte("n"), &x.rec)
+		x.want(want...)
+		if n := x.s.Stats().Jobs; n != jobs {
+			t.Errorf("%s: %d jobs are left, want %d", what, n, jobs)
+		}
+		if err := x.s.check(); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		x.s.Expire(x.now, a, 7, 0, []byte("f"), []byte("n"), &x.rec)
+		x.want()
+	}
+	again := func(await bool) func(x *stand, a, b *Peer) {
+		return func(x *stand, a, b *Peer) {
+			x.submit("f", "n", func(j *Submission) {
+				if j.Tag = 8; await {
+					j.Await = b
+				}
+			})
+		}
+	}
+	reserved := func(then func(x *stand, a, b *Peer)) func(x *stand, a, b *Peer) {
+		return func(x *stand, a, b *Peer) {
+			x.reserve(x.peer("f"), 1)
+			then(x, a, b)
+		}
+	}
+	nothing := func(x *stand, a, b *Peer) {}
+	const expired = "1 7 expired "
+	f("pending", nothing, 0, expired)
+	f("running", reserved(nothing), 0, expired)
+	f("another waits", again(true), 1, expired)
+	f("it was submitted again", again(false), 1, expired)
+	f("it runs, and the submission was ignored", reserved(again(false)), 0, expired)
+	f("it is awaited under another tag", func(x *stand, a, b *Peer) {
+		x.s.Remove(x.now, 0, []byte("f"), []byte("n"), &x.rec)
+		x.submit("f", "n", func(j *Submission) { j.Await, j.Tag = a, 8 })
+	}, 1)
+	f("it is another peer's", func(x *stand, a, b *Peer) {
+		x.s.Remove(x.now, 0, []byte("f"), []byte("n"), &x.rec)
+		x.submit("f", "n", func(j *Submission) { j.Await, j.Tag = b, 7 })
+	}, 1)
+	f("it was submitted and is awaited since", func(x *stand, a, b *Peer) {
+		x.s.Remove(x.now, 0, []byte("f"), []byte("n"), &x.rec)
+		x.submit("f", "n")
+		x.reserve(x.peer("f"), 1)
+		x.submit("f", "n", func(j *Submission) { j.Await, j.Tag = a, 7 })
+	}, 1, expired)
+}

@@ -78,7 +78,7 @@ func (x *stand) want(want ...string) []seen {
 
 var effects = map[Effect]string{
 	Assign: "assign", Broadcast: "broadcast", Wake: "wake", WakeWith: "wake-with", Result: "result", Removed: "removed", Failed: "failed",
-	Chunk: "chunk", End: "end", Proceed: "proceed",
+	Chunk: "chunk", End: "end", Proceed: "proceed", Expired: "expired",
 }
 
 // The zero Options are good for a scheduler.

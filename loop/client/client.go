@@ -59,8 +59,8 @@ func (c *Client) Submit(ctx context.Context, j *Job) error {
 
 // Run submits a job and waits for its result, for as long as ctx allows; the
 // job is not cancelled by the caller's going away. ErrRemoved: the job was removed
-// before it was done. In the CRC framing there are ErrFailed, too, and, without a
-// worker, ErrNoWorker. The protocol has texts for the first two, which a Treadle
+// before it was done. In the CRC framing there are ErrFailed, ErrExpired and, without a
+// worker, ErrNoWorker. The protocol has texts for the first three, which a Treadle
 // is asked about: from another server a result "failed", "removed" or "expired" of the
 // CRC framing counts as one of them, and an empty one as a result. In the
 // 2018 framing a result is not told apart from UNKNOWN when it is the one byte
@@ -101,8 +101,10 @@ func ends(framing periodic.Framing, result string) []end {
 		return nil
 	case result == "":
 		return []end{failed, removed}
-	case result == "failed", result == "expired":
+	case result == "failed":
 		return []end{failed}
+	case result == "expired":
+		return []end{{periodic.KeyFailed, ErrExpired}}
 	case result == "removed":
 		return []end{removed}
 	}

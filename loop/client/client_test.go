@@ -95,7 +95,7 @@ func TestRunEnds(t *testing.T) {
 			t.Errorf("framing %d, %q, known %d, ended %d: got %q, %v, want %v", framing, result, known, ended, got, err, want)
 		}
 	}
-	for result, end := range map[string]error{"failed": ErrFailed, "removed": ErrRemoved, "expired": ErrFailed} {
+	for result, end := range map[string]error{"failed": ErrFailed, "removed": ErrRemoved, "expired": ErrExpired} {
 		f(periodic.CRC, result, 0, 0, end)
 		f(periodic.CRC, result, 1, 1, end)
 		f(periodic.CRC, result, 1, 0, nil)

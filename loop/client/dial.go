@@ -51,8 +51,9 @@ var (
 	ErrRefused = errors.New("the server refused the request (it answered UNKNOWN)")
 	// ErrNoWorker is NO_WORKER of the CRC eras: nobody can do the function.
 	ErrNoWorker = errors.New("no worker for this function is connected")
-	// ErrFailed and ErrRemoved are ends of a job that was to be run, without a result.
+	// ErrFailed, ErrExpired and ErrRemoved are ends of a job that was to be run, without a result.
 	ErrFailed  = errors.New("the job failed")
+	ErrExpired = errors.New("the job was not done within its time-out")
 	ErrRemoved = errors.New("the job was removed before it was done")
 	// ErrClosed is the end of a connection by the server.
 	ErrClosed = errors.New("the server closed the connection")

@@ -1,0 +1,31 @@
+package sched
+
+// Expire ends the peer's await of a job under a tag with Expired. The job is removed with the last await of it, unless
+// a submission that awaits nothing has given it its values since: nobody waits for that one's end. Nothing happens when
+// the peer does not await the job under that tag.
+func (s *Scheduler) Expire(now Time, p *Peer, tag uint64, space Space, queueName, name []byte, sink Sink) {
+	sh := s.shardOf(queueName)
+	sh.mu.Lock()
+	defer sh.unlock(now, sink)
+	q := sh.byName[string(queueName)]
+	if q == nil {
+		return
+	}
+	job, ok := sh.lookup(s.tag(q.id, space, name), q, space, name)
+	if !ok {
+		return
+	}
+	r, found := sh.slab.at(job), false
+	sh.op(len(sh.awaits[job]))
+	sh.keepAwaits(job, r, func(a await) bool {
+		if found || a.peer != p || a.tag != tag {
+			return true
+		}
+		found = true
+		sh.tell(a, job, r, q, Expired, nil, sink)
+		return false
+	})
+	if found && r.flags&(awaited|asked) == asked {
+		sh.removeNow(now, job, r, q, sink)
+	}
+}
