@@ -256,7 +256,7 @@ func TestServeSignals(t *testing.T) {
 
 	server := serve(t, socket, "--drain", "60s")
 	worker := start(t, true, "-H", socket, "work", "f", "--", "sh", "-c", "echo started; sleep 60")
-	start(t, false, "-H", socket, "run", "f", "n")
+	start(t, false, "-H", socket, "--framing", "2018", "run", "f", "n")
 	worker.until("started") // so a result is owed
 	server.signal(syscall.SIGTERM)
 	server.until("stopping")

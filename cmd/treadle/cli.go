@@ -47,7 +47,8 @@ func (c *console) say(format string, args ...any) {
 // cli is every command with its flags.
 type cli struct {
 	Host    string           `short:"H" env:"TREADLE_HOST,PERIODIC_PORT" placeholder:"ADDR" help:"Server that the client commands talk to: tcp://host:port, unix:///path, host:port or a path (default: ${default_host})."`
-	CRC     bool             `name:"crc" help:"Speak to the server in the framing of 2019 and later, with checksums, instead of that of 2018."`
+	Framing string           `placeholder:"FRAMING" default:"auto" enum:"auto,crc,2018" help:"Framing of the Periodic protocol: crc is today's, with checksums; auto is that, and 2018's with a server that does not know it (default: ${default})."`
+	CRC     bool             `name:"crc" hidden:"" help:"As --framing crc."`
 	Version kong.VersionFlag `help:"Print the version and exit."`
 
 	file *configValues // of --config, nil without

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os/signal"
 	"syscall"
@@ -29,11 +30,19 @@ func (c *cli) host() string {
 	return c.Host
 }
 
-func (c *cli) options() client.Options {
-	if c.CRC {
-		return client.Options{Framing: client.CRC}
+// framing2018 is the value of --framing for servers of 2018.
+const framing2018 = "2018"
+
+func (c *cli) options() (client.Options, error) {
+	switch {
+	case c.CRC && c.Framing == framing2018:
+		return client.Options{}, badUsage("--crc with --framing 2018")
+	case c.CRC || c.Framing == "crc":
+		return client.Options{Framing: client.CRC}, nil
+	case c.Framing == framing2018:
+		return client.Options{}, nil
 	}
-	return client.Options{}
+	return client.Options{Newest: true}, nil
 }
 
 // with calls f with a connection to the server and a context that ends with a
@@ -46,7 +55,11 @@ func (c *cli) with(limit time.Duration, f func(context.Context, *client.Client) 
 		ctx, cancel = context.WithTimeout(ctx, limit)
 		defer cancel()
 	}
-	server, err := client.Dial(ctx, c.host(), c.options())
+	o, err := c.options()
+	if err != nil {
+		return err
+	}
+	server, err := client.Dial(ctx, c.host(), o)
 	if err != nil {
 		return err
 	}
@@ -156,6 +169,7 @@ func (s *submitCmd) Run(c *cli, con *console) error {
 type runCmd struct {
 	jobArgs
 	Wait time.Duration `default:"0s" placeholder:"TIME" help:"Time to wait for the result; 0s: as long as it takes (default: ${default})."`
+	Data bool          `help:"Print what the job's worker publishes while it runs, a line Data: X each, and the result as Result: X; not with servers of 2018."`
 }
 
 // Run waits for the result.
@@ -172,7 +186,7 @@ func (r *runCmd) Run(c *cli, con *console) error {
 			return err
 		}
 		idle := time.AfterFunc(patienceOfUsers, func() { r.sayIdle(server, con) })
-		result, err := server.Run(ctx, job)
+		result, err := r.run(ctx, server, job, con)
 		idle.Stop()
 		switch {
 		case errors.Is(err, context.DeadlineExceeded):
@@ -184,9 +198,52 @@ func (r *runCmd) Run(c *cli, con *console) error {
 		case err != nil:
 			return perhapsTooLarge(err, job)
 		}
+		if r.Data {
+			result = fmt.Appendf(nil, "Result: %s\n", result)
+		}
 		_, err = con.out.Write(result)
 		return err
 	})
+}
+
+// closePatience is how long behind its result a job's data may still come.
+const closePatience = 5 * time.Second
+
+// run runs the job, and prints the data that comes meanwhile when that was asked for.
+func (r *runCmd) run(ctx context.Context, server *client.Client, job *client.Job, con *console) ([]byte, error) {
+	if !r.Data {
+		return server.Run(ctx, job)
+	}
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	begun, over := make(chan struct{}), make(chan error, 1)
+	go func() {
+		over <- server.Receive(ctx, r.Func, r.Name, func() { close(begun) }, dataLines{con.out})
+	}()
+	select {
+	case <-begun:
+	case err := <-over:
+		return nil, err
+	}
+	result, err := server.Run(ctx, job)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case err = <-over:
+	case <-time.After(closePatience):
+		con.say("the data of %q %q does not end", r.Func, r.Name)
+	}
+	return result, err
+}
+
+// dataLines writes each piece as a line, as the original's command line does.
+type dataLines struct{ out io.Writer }
+
+// Write implements io.Writer.
+func (d dataLines) Write(p []byte) (int, error) {
+	_, err := fmt.Fprintf(d.out, "Data: %s\n", p)
+	return len(p), err
 }
 
 // patienceOfUsers is how long a command may say nothing of what it waits for.
@@ -242,6 +299,9 @@ func (r *recvCmd) Run(c *cli, con *console) error {
 	}
 	if r.Wait < 0 {
 		return badUsage("--wait: %s is negative", spell(r.Wait))
+	}
+	if c.Framing == framing2018 {
+		return badUsage("treadle recv needs the framing of today")
 	}
 	c.CRC = true
 	return c.with(r.Wait, func(ctx context.Context, server *client.Client) error {

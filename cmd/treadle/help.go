@@ -49,12 +49,14 @@ func (runCmd) Help() string {
 	treadle run echo first-job -w hello
 	treadle run resize photo-17 -w @photo.jpg --wait 30 > small.jpg
 
-Without --crc it waits for a worker and through every retry, and says after two seconds when no worker serves FUNC. With --crc a function without workers, and a job that fails, is an error with exit code 1. So is a job that is removed. From another server than a Treadle a result that reads "failed", "removed" or "expired" is taken for that.`
+A function without workers, a job that fails and one that is removed are errors with exit code 1. With --framing 2018, and a server of that time, it waits for a worker and through every retry, and says after two seconds when no worker serves FUNC. From another server than a Treadle a result that reads "failed", "removed" or "expired" is taken for that.
+
+With --data it prints lines as the original's periodic run: "Data: X" for each piece that the worker publishes, and "Result: X".`
 }
 
 // Help is printed by treadle status --help.
 func (statusCmd) Help() string {
-	return `One line a function, sorted by name: workers that can do it, and its jobs: all, running, ready to be handed out, delayed (not due yet), locked (waiting for a lock, see treadle work --lock-name) and waiting (for other tasks). NEXT is when the next pending job is due ("-": none is pending). Functions without workers and jobs are shown with --all. Another server than a Treadle tells workers, jobs and running, and with --crc locked.
+	return `One line a function, sorted by name: workers that can do it, and its jobs: all, running, ready to be handed out, delayed (not due yet), locked (waiting for a lock, see treadle work --lock-name) and waiting (for other tasks). NEXT is when the next pending job is due ("-": none is pending). Functions without workers and jobs are shown with --all. Another server than a Treadle tells workers, jobs and running, and one of 2019 or later locked.
 
 	treadle status
 	treadle status --all
@@ -63,7 +65,7 @@ func (statusCmd) Help() string {
 
 // Help is printed by treadle work --help.
 func (workCmd) Help() string {
-	return `Runs CMD once a job, with the job's name as the last argument and its workload on standard input. The environment has TREADLE_FUNC, TREADLE_NAME and TREADLE_TIMEOUT, the seconds that the job may take (0: no limit). Exit code 0 is done, any other is failed, and a failed job is tried again at once unless --retry-secs or --skip-fail says otherwise; a worker whose jobs fail rests between them, for 0.1s to 10s. An integer as the last line on standard error, with exit code 0, puts the job off by that many seconds.
+	return `Runs CMD once a job, with the job's name as the last argument and its workload on standard input. The environment has TREADLE_FUNC, TREADLE_NAME and TREADLE_TIMEOUT, the seconds that the job may take (0: no limit). Exit code 0 is done, any other is failed, and a failed job is tried again at once unless --retry-secs or --skip-fail says otherwise; a worker whose jobs fail rests between them, for 0.1s to 10s. With --later-line an integer as the last line on standard error, and exit code 0, puts the job off by that many seconds.
 
 	treadle work log -- tee -a
 	treadle work resize --data --thread 4 -- ./resize.sh
@@ -71,21 +73,24 @@ func (workCmd) Help() string {
 	treadle work clean --no-name -- sh -c 'rm -rf -- "/srv/cache/$TREADLE_NAME"'
 	treadle work charge --thread 8 --lock-name bank --lock-count 2 -- ./charge.sh
 	treadle work build --stream -- make -C
+	treadle work resize ./resize.sh --fast
+
+The -- may be left out, as in the last line, where --fast is CMD's.
 
 Whoever submits a job chooses its name. One that begins with - fails, because CMD may take it for an option, unless CMD ends with -- (as rm --, which then takes every name for a file's) or --no-name leaves it to TREADLE_NAME.
 
-A command is killed, with what it has started, when its job's time-out is over: that of treadle submit --timeout, else the server's (treadle config get timeout). The server gives the job to another worker then, and a later result would not count. --timeout N is another limit, and --timeout 0 none; it says so when a result has come too late.
+A command is killed, with what it has started, when its job's time-out is over: that of treadle submit --timeout, else the server's (treadle config get timeout). The server gives the job to another worker a second later (its --periodic-grace), and a later result would not count. --timeout N is another limit, and --timeout 0 none; it says so when a result has come too late.
 
 With --lock-name a job runs only while it has the lock, which at most --lock-count jobs have at a time. One that cannot have it is put aside by the server and comes back when the lock is free. All workers of a lock should name the same count.
 
-With --stream whoever runs treadle recv FUNC NAME sees what the command prints. A receiver that reads slowly makes the command wait, and the job's time-out goes on meanwhile. What the command leaves running keeps the stream open for 5s at most.
+With --stream whoever runs treadle recv FUNC NAME sees what the command prints. A receiver that reads slowly makes the command wait, and the job's time-out goes on meanwhile. What the command leaves running keeps the stream open for 5s at most. With --work-data CMD says itself what is sent, a line each: WORKDATA X sends X, WORKDONE X makes X the result, and so does any other line, with a newline before it; what follows does not count. The byte behind the word is not looked at.
 
 SIGTERM and SIGINT: no more jobs are taken, running commands finish; a second signal kills them. When the server goes away the worker reconnects; commands that are running then finish, but their jobs are given to others.`
 }
 
 // Help is printed by treadle recv --help.
 func (recvCmd) Help() string {
-	return `Prints what the job's worker publishes from now on, as it comes, until the job is over; nothing is kept for those who come late. The job need not exist yet, but a worker must be connected that can do FUNC: otherwise the exit code is 1. Implies --crc.
+	return `Prints what the job's worker publishes from now on, as it comes, until the job is over; nothing is kept for those who come late. The job need not exist yet, but a worker must be connected that can do FUNC: otherwise the exit code is 1. Servers of 2018 cannot do it.
 
 	treadle work build --stream -- make -C
 	treadle recv build ./parser & treadle submit build ./parser; wait

@@ -155,7 +155,7 @@ func TestRefusals(t *testing.T) {
 	u.gets("2097152\n", "config get max-frame")
 	u.gets("", "config set timeout 5m")
 	u.gets("300\n", "config get timeout")
-	for _, framing := range []string{"", "--crc "} {
+	for _, framing := range []string{"", "--framing 2018 "} {
 		u.fails(`treadle: no job "b" of function "a" at .*\n`, framing+"remove a b")
 		u.fails(`treadle: no function "a" at .*\n`, framing+"drop a")
 		u.gets("", framing+"submit a b")
@@ -166,12 +166,12 @@ func TestRefusals(t *testing.T) {
 	if err := os.WriteFile(large, make([]byte, 3<<20), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, command := range []string{"submit", "run", "--crc submit"} {
+	for _, command := range []string{"submit", "run", "--framing 2018 submit"} {
 		u.fails(`treadle: the workload has 3MiB, and the server at .* takes requests of up to 2MiB: raise its --max-frame, or .*\n`, command+" f n -w @"+large)
 	}
-	u.fails(`treadle: cannot run "f" "n" at .*: no worker for this function is connected, and the job was not submitted: start one with treadle work f -- CMD\n`, "--crc run f n")
+	u.fails(`treadle: cannot run "f" "n" at .*: no worker for this function is connected, and the job was not submitted: start one with treadle work f -- CMD\n`, "run f n")
 	u.fails(`treadle: no worker serves "f": the job is queued until one does \(treadle work f -- CMD\)\n`+
-		`treadle: no result of "f" "n" in 3s: no worker serves "f"; the job stays queued .*\n`, "run f n --wait 3")
+		`treadle: no result of "f" "n" in 3s: no worker serves "f"; the job stays queued .*\n`, "--framing 2018 run f n --wait 3")
 	worker := start(t, false, "-H", socket, "work", "g", "--", "sh", "-c", "sleep 60")
 	worker.until("waiting for jobs")
 	u.fails(`treadle: no result of "g" "n" in 500ms: the job goes on without this command; "g" has 1 job, \d running, and 1 worker\n`, "run g n --wait 500ms")

@@ -121,7 +121,7 @@ func refuseIgnored(parsed *kong.Context) error {
 		why, ignored := elsewhere[words[0]]
 		switch part.Flag.Name {
 		case "host":
-		case "crc":
+		case "crc", "framing":
 			why = "it is about the Periodic protocol of the other commands"
 		case "server":
 			why, ignored = "it reads the live graph by --http", len(words) > 1 && words[0] == "dwork" && words[1] == "graph"

@@ -126,7 +126,7 @@ func TestUser(t *testing.T) {
 	if _, errs, code := treadle(t, "", "-H", socket, "config", "set", "nonsense", "1"); code != 1 || !strings.Contains(errs, "nonsense") {
 		t.Errorf("an unknown setting: exit code %d, %q", code, errs)
 	}
-	u.fails(`treadle: no result of "nobody" "n" in 1s: no worker serves "nobody"; the job stays queued .*\n`, "run nobody n --wait 1")
+	u.fails(`treadle: no result of "nobody" "n" in 1s: no worker serves "nobody"; the job stays queued .*\n`, "--framing 2018 run nobody n --wait 1")
 }
 
 // A function whose job is still in the hands of one who serves it no more is not
@@ -176,11 +176,11 @@ func TestWorkReconnects(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
 	server := serve(t, socket)
 	worker := start(t, false, "-H", socket, "work", "f", "--data", "--thread", "3", "--", "echo")
-	user{t, socket}.gets("one\n", "run f one")
+	user{t, socket}.gets("one\n", "--framing 2018 run f one")
 	server.signal(syscall.SIGKILL)
 	worker.until("lost the server at unix://" + socket)
 	serve(t, socket)
-	user{t, socket}.gets("two\n", "run f two")
+	user{t, socket}.gets("two\n", "--framing 2018 run f two")
 	worker.signal(syscall.SIGTERM)
 	var said []string
 	for worker.lines.Scan() {

@@ -23,8 +23,10 @@ type workCmd struct {
 	Timeout   time.Duration `default:"-1s" placeholder:"TIME" help:"Time after which the command and its children are killed and the job has failed; 0s: none; -1s: the job's own time-out, else the server's setting (default: ${default})."`
 	RetrySecs time.Duration `default:"0s" placeholder:"TIME" help:"Put a failed job off by this time; 0s: it is tried again at once (default: ${default})."`
 	SkipFail  bool          `help:"Count a failed job as done."`
-	Stream    bool          `help:"Send what the command prints to those who treadle recv the job, while it runs. Implies --crc."`
-	LockName  string        `placeholder:"NAME" help:"Named lock that a job must have to run; one that cannot have it waits at the server while the worker does others. Implies --crc (default: none)."`
+	Stream    bool          `help:"Send what the command prints to those who treadle recv the job, while it runs; not to servers of 2018."`
+	WorkData  bool          `help:"The command prints lines WORKDATA X, data for those who treadle recv the job, and at last WORKDONE X, the result; not to servers of 2018."`
+	LaterLine bool          `help:"An integer as the last line on standard error puts the job off by that many seconds."`
+	LockName  string        `placeholder:"NAME" help:"Named lock that a job must have to run; one that cannot have it waits at the server while the worker does others; not with servers of 2018 (default: none)."`
 	LockCount int16         `default:"1" placeholder:"N" help:"Jobs that may have the lock at a time, over all workers (default: ${default})."`
 }
 
@@ -47,8 +49,10 @@ func (w *workCmd) Validate(ctx *kong.Context) (err error) {
 		return fmt.Errorf("--thread: %d is below 1", w.Thread)
 	case w.Broadcast && w.Thread > 1:
 		return errors.New("--broadcast with --thread above 1 would do every job several times")
-	case w.Broadcast && (w.Stream || w.LockName != ""):
-		return errors.New("--broadcast with --stream or --lock-name: no worker holds a broadcast job")
+	case w.Broadcast && (w.Stream || w.WorkData || w.LockName != ""):
+		return errors.New("--broadcast with --stream, --work-data or --lock-name: no worker holds a broadcast job")
+	case w.WorkData && (w.Stream || w.Data):
+		return errors.New("--work-data with --stream or --data: its lines say what is data and what is the result")
 	case w.LockCount < 1:
 		return fmt.Errorf("--lock-count: %d is below 1", w.LockCount)
 	case w.LockCount > 1 && w.LockName == "":
@@ -67,13 +71,18 @@ func (w *workCmd) Run(c *cli, con *console) error {
 	}
 	first, second, stop := signals()
 	defer stop()
-	o := c.options()
-	if w.Stream || w.LockName != "" {
+	o, err := c.options()
+	if err != nil {
+		return err
+	}
+	if w.Stream || w.WorkData || w.LockName != "" {
+		if c.Framing == framing2018 {
+			return badUsage("--stream, --work-data and --lock-name need the framing of today")
+		}
 		o.Framing = client.CRC
 	}
-	o.Newest = true
 	p := &pool{workCmd: w, con: con, host: c.host(), options: o, pause: firstPause, lines: newLines(con, w.Thread)}
-	err := p.run(first, second)
+	err = p.run(first, second)
 	if err == nil && second.Err() != nil {
 		return killed{}
 	}

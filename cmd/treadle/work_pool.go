@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"treadle/loop"
 	"treadle/loop/client"
 )
 
@@ -214,10 +216,19 @@ func (p *pool) do(kill context.Context, worker *client.Worker, t terms, a *clien
 		command: p.Command, function: p.Func, name: a.Job.Name, noName: p.NoName, input: a.Job.Workload,
 		timeout: limit, jobs: p.Timeout == ownTimeout, began: began, maxResult: t.maxResult, con: p.con, lines: p.lines, keep: p.Data,
 	}
-	if p.Stream {
+	var lines *workData
+	switch {
+	case p.Stream:
 		c.publish = p.publisher(worker, a)
+	case p.WorkData:
+		lines = &workData{publish: p.publisher(worker, a), most: t.maxResult}
+		c.publish = lines.take
 	}
 	result := c.run(kill)
+	if lines != nil {
+		lines.end(kill)
+		result.data, result.err = lines.result, cmp.Or(result.err, lines.err)
+	}
 	if kill.Err() != nil {
 		return true // the end of the connection gives the job back
 	}
@@ -233,14 +244,14 @@ func (p *pool) do(kill context.Context, worker *client.Worker, t terms, a *clien
 	case err != nil:
 	case !done:
 		err = p.failed(ctx, worker, a, result.err)
-	case result.err == nil && result.later >= 0:
+	case result.err == nil && p.LaterLine && result.later >= 0:
 		p.tell(a, "is put off by %d s", result.later)
 		err = worker.Later(ctx, a, result.later, laterStep)
 	default:
 		p.tell(a, "is done in %v", took.Round(time.Millisecond))
 		err = worker.Done(ctx, a, result.data)
 	}
-	if given > 0 && took > given && limit != given && !p.Broadcast {
+	if given > 0 && took > given+loop.DefaultGrace && limit != given && !p.Broadcast {
 		p.say("%q %q took %v, longer than its time-out of %v: it has been handed out again meanwhile, and this result does not count", a.Job.Func, a.Job.Name, took.Round(time.Millisecond), spell(given))
 	}
 	p.unreported(err)

@@ -69,7 +69,7 @@ func TestWorkSaysWhatItDoes(t *testing.T) {
 // TestWorkEndsOnTime: a command, and all that it has started, ends at its job's own time-out, else at the server's,
 // unless --timeout says otherwise; then it is said that the result comes too late.
 func TestWorkEndsOnTime(t *testing.T) {
-	for _, framing := range [][]string{nil, {"--crc"}} {
+	for _, framing := range [][]string{nil, {"--framing", "2018"}} {
 		socket := filepath.Join(t.TempDir(), "s")
 		serve(t, socket)
 		u := user{t, socket}

@@ -53,11 +53,16 @@ func (c *conn) following(ctx context.Context, f *flow) ([]byte, error) {
 // the function. Only the CRC framing has it. The server cannot be told that a Recv
 // was given up: it goes on sending until the job or the connection ends.
 func (c *Client) Recv(ctx context.Context, function, name string, w io.Writer) error {
-	err := c.conn.recv(ctx, &Job{Func: function, Name: name}, w)
+	return c.Receive(ctx, function, name, func() {}, w)
+}
+
+// Receive is Recv that calls begun when the server sends the data from then on.
+func (c *Client) Receive(ctx context.Context, function, name string, begun func(), w io.Writer) error {
+	err := c.conn.recv(ctx, &Job{Func: function, Name: name}, begun, w)
 	return c.conn.fault(fmt.Sprintf("receive the data of %q %q", function, name), err)
 }
 
-func (c *conn) recv(ctx context.Context, j *Job, w io.Writer) error {
+func (c *conn) recv(ctx context.Context, j *Job, begun func(), w io.Writer) error {
 	if c.framing == periodic.Plain {
 		return errPlain
 	}
@@ -81,6 +86,7 @@ func (c *conn) recv(ctx context.Context, j *Job, w io.Writer) error {
 			return unexpected(body)
 		case want == periodic.Success:
 			want = periodic.Data
+			begun()
 			continue
 		case string(body[1:]) == endOfData:
 			return nil
