@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 		os.RemoveAll(dir)
 		os.Exit(1)
 	}
-	for _, name := range []string{"TREADLE_HOST", "PERIODIC_PORT", "TREADLE_GLOOM_MASTERS", "TREADLE_GLOOM_SLAVES", "TREADLE_DISBATCH_URL", "TREADLE_DISBATCH_USERNAME", "TREADLE_DISBATCH_PASSWORD"} {
+	for _, name := range []string{"TREADLE_HOST", "PERIODIC_PORT", "PERIODIC_PATH", "TREADLE_GLOOM_MASTERS", "TREADLE_GLOOM_SLAVES", "TREADLE_DISBATCH_URL", "TREADLE_DISBATCH_USERNAME", "TREADLE_DISBATCH_PASSWORD"} {
 		os.Unsetenv(name)
 	}
 	goleak.VerifyTestMain(m, goleak.IgnoreCurrent(), goleak.Cleanup(func(code int) {

@@ -2,8 +2,20 @@
 // the server, the other commands talk to one.
 package main
 
-import "os"
+import (
+	"os"
+	"path/filepath"
+)
 
 func main() {
-	os.Exit(run(calledAs(os.Args[0], os.Args[1:]), console{in: os.Stdin, out: os.Stdout, err: os.Stderr}))
+	con, args := console{in: os.Stdin, out: os.Stdout, err: os.Stderr}, calledAs(os.Args[0], os.Args[1:])
+	if filepath.Base(os.Args[0]) == originalName {
+		var err error
+		if args, err = periodicdArgs(args, os.Getenv); err != nil {
+			os.Exit(report(con, err))
+		}
+		os.Unsetenv(hostVariable) // they have been looked at
+		os.Unsetenv(pathVariable)
+	}
+	os.Exit(run(args, con))
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -94,6 +95,7 @@ func (s *serveCmd) Run(con *console) error {
 		}
 	}
 	o.Log = newLog(con.err, s.LogLevel, s.LogFormat)
+	tellIgnored(o.Log)
 	defer ignoreHangups(o.Log)()
 	limitMemory(os.DirFS("/"))
 	first, second, stop := signals()
@@ -197,6 +199,19 @@ func newLog(w io.Writer, level, format string) *slog.Logger {
 		return a
 	}
 	return slog.New(slog.NewTextHandler(w, o))
+}
+
+// tellIgnored logs that the variables of the original's server are not looked at, when they are set.
+func tellIgnored(log *slog.Logger) {
+	var set []string
+	for _, name := range []string{hostVariable, pathVariable} {
+		if os.Getenv(name) != "" {
+			set = append(set, name)
+		}
+	}
+	if set != nil {
+		log.Warn("variables of the original's server are ignored: --periodic and --data are the settings, or call the program as "+originalName+", by a link", "variables", strings.Join(set, " "))
+	}
 }
 
 // ignoreHangups logs a SIGHUP, by which other servers read their settings again, until it is told
