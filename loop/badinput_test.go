@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"encoding/hex"
 	"fmt"
+	"log/slog"
 	"runtime"
+	"slices"
+	"strings"
 	"testing"
 
 	"treadle/codec/periodic"
@@ -215,5 +218,42 @@ func TestDeafWorker(t *testing.T) {
 	}
 	if len(seen) != 1400 {
 		t.Errorf("%d of 1400 jobs have been handed out", len(seen))
+	}
+}
+
+// TestStrangers: the log says what a connection begins with that speaks no Periodic, and a line a second at most.
+func TestStrangers(t *testing.T) {
+	const rsa, xor = "\x8f\x1c\x00\xa4\x5e", "kRKY"
+	f := func(in, want string) {
+		t.Helper()
+		var log bytes.Buffer
+		w := newWorld(t, Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+		for range 5 {
+			c := w.open(0)
+			if c.send([]byte(in)); !c.closed {
+				t.Errorf("%q: the connection stays", in)
+			}
+		}
+		if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, `reason="`+want) {
+			t.Errorf("%q: the log says %s, want %s", in, got, want)
+		}
+		if n := w.counters.closed[slices.IndexFunc(closeReasons[:], func(r struct {
+			err   error
+			label string
+		}) bool {
+			return r.label == "bad_magic"
+		})].Load(); n != 5 {
+			t.Errorf("%q: %d are counted", in, n)
+		}
+	}
+	const hello = "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
+	f(hello, "a TLS hello: ")
+	f(hello[:1], "a TLS hello: ")
+	f("GET 5000 HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", "a WebSocket request: ")
+	f("GET  HTTP/1.1\r\nUPGRADE: WebSocket\r\n\r\n", "a WebSocket request: ")
+	f("GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n", "an HTTP request: ")
+	f("POST / HTTP/1.1\r\n", "an HTTP request: ")
+	for _, in := range []string{rsa, xor, "\x16\x02", "\xff\x00\x00\x00\x00\x00\x00\x00\x01\x7f", "\x00\x00\x00\x02{}", "\x00RES\x00\x00\x00\x01\x01"} {
+		f(in, "no handshake of Periodic: a client with RSA or XOR keys, ")
 	}
 }

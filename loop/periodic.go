@@ -96,6 +96,9 @@ func (p *periodicTalk) closed() {
 func (p *periodicTalk) greet(in []byte) (int, error) {
 	var h periodic.Hello
 	n, err := periodic.NextHello(in, &h)
+	if err == periodic.ErrMagic {
+		return 0, stranger(in)
+	}
 	if n == 0 {
 		return 0, err
 	}
