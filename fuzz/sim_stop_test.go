@@ -133,7 +133,8 @@ func (s *sim) behaves() {
 
 // mayRun says whether a worker may have j: one that a restart would repeat.
 func (s *sim) mayRun(j *simJob) bool {
-	return j.by != ofDwork && j.now != gone && (j.holder != nil || j.lost || s.waitsUnread(j))
+	there := j.now != gone || j.by == ofGloom // a job whose master has left runs on
+	return j.by != ofDwork && there && (j.holder != nil || j.lost || s.waitsUnread(j))
 }
 
 // owesNothing checks a server that stops because nobody is owed anything.
