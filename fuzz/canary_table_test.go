@@ -21,7 +21,7 @@ var canaries = []canary{
 	{"sessions of the second loop are not forgotten", "loop/reactor.go", "if s.peer != nil {\n\t\tr.server.sched.Forget", "if s.peer != nil && r.index == 0 {\n\t\tr.server.sched.Forget"},
 	{"the last bit of a priority does not count", "sched/queue.go", "key{^r.priority, r.due}", "key{^(r.priority >> 1), r.due}"},
 	{"jobs are due two seconds early", "sched/shard.go", "return r.due < second ||", "return r.due < second+2 ||"},
-	{"a time-out comes after a tenth of its time", "sched/shard.go", "int64(r.timeout)*1000)", "int64(r.timeout)*100)"},
+	{"a time-out comes after a tenth of its time", "sched/shard.go", "int64(r.timeout)*1000 + sh.s.grace)", "int64(r.timeout)*100)"},
 	{"a late report ends a later run", "sched/shard.go", "case w.held[r.place].order != run.Number:", "case w.held[r.place].order < run.Number:"},
 	{"a worker that knows jobs by name gets one again that it has not reported", "sched/unreported.go", "if w.peer.class == byName {", "if w.peer.class == byName && w.ended {"},
 	{"who has reported a name is not given a job by it", "sched/unreported.go", "if w := u.watch; w.at >= 0 {", "if w := u.watch; w.at > 1<<20 {"},

@@ -85,25 +85,15 @@ type linJob struct {
 	version  int
 	due      int
 	priority int64
-	count    int  // what it was put off, or its slaves' deaths
-	loose    bool // nothing is known of its place among those of its key
-	holder   int  // 0: nobody
-	leaving  linGone
-	master   int     // of a Gloom job
-	owner    linGone // what the server has still to notice of the master
-	orphan   bool    // it has noticed
-	waits    string  // who waits for it: the version that each submitted, and c when it hears of failures
+	count    int    // what it was put off, or its slaves' deaths
+	loose    bool   // nothing is known of its place among those of its key
+	holder   int    // 0: nobody
+	leaving  bool   // the server has still to notice that the holder has gone
+	master   int    // of a Gloom job
+	quitting bool   // the same of the master
+	orphan   bool   // it has noticed
+	waits    string // who waits for it: the version that each submitted, and c when it hears of failures
 }
-
-// linGone is what the server has still to notice of a connection.
-type linGone int
-
-const (
-	linHere linGone = iota
-	linWorkerGone
-	linSlaveGone
-	linMasterGone
-)
 
 const (
 	linDeaths = 4 // end a Gloom job
@@ -164,7 +154,7 @@ func linStart(read string, racy bool) linState {
 
 // enter puts a job in line.
 func (s linState) enter(j linJob) linState {
-	j.holder, j.leaving = 0, linHere
+	j.holder, j.leaving = 0, false
 	at := 0
 	for at < len(s.line) && !j.ahead(&s.line[at]) {
 		at++
@@ -220,14 +210,14 @@ func (s *linState) tell(waits, result, crcResult string, all bool) (kept string)
 }
 
 // back takes the i-th of the held from its holder: it failed, was put off, or the holder has gone.
-func (s linState) back(i int, how linKind, gone linGone) linState {
+func (s linState) back(i int, how linKind) linState {
 	j := s.held[i]
 	s.held = without(s.held, i)
 	switch {
 	case j.orphan:
 		return s
 	case !j.gloom:
-		if gone != linWorkerGone {
+		if how != linLeave {
 			j.waits = s.tell(j.waits, "", "failed", false)
 		}
 		if how == linLater {
@@ -259,18 +249,18 @@ func (s linState) saved(synced bool) linState {
 func (s linState) drift() []linState {
 	all := []linState{s}
 	for i, j := range s.held {
-		if j.leaving != linHere {
-			all = append(all, s.back(i, linLeave, j.leaving).drift()...)
+		if j.leaving {
+			all = append(all, s.back(i, linLeave).drift()...)
 		}
-		if j.owner != linHere {
+		if j.quitting {
 			next := s
 			next.held = slices.Clone(s.held)
-			next.held[i].owner, next.held[i].orphan = linHere, true
+			next.held[i].quitting, next.held[i].orphan = false, true
 			all = append(all, next.drift()...)
 		}
 	}
 	for i, j := range s.line {
-		if j.owner != linHere {
+		if j.quitting {
 			next := s
 			next.line = without(s.line, i)
 			all = append(all, next.drift()...)
@@ -329,7 +319,7 @@ func (s linState) step(o *linOp, output string) (_ linState, ok bool) {
 		return s, output == fmt.Sprint(len(s.line)+len(s.held), " ", len(s.held))
 	case linBack:
 		return s, !slices.ContainsFunc(slices.Concat(s.line, s.held), func(j linJob) bool {
-			return j.holder == o.worker && j.leaving != linHere || j.master == o.worker && j.owner != linHere
+			return j.holder == o.worker && j.leaving || j.master == o.worker && j.quitting
 		})
 	case linGrab:
 		return s.grab(o, output)
@@ -341,14 +331,14 @@ func (s linState) step(o *linOp, output string) (_ linState, ok bool) {
 		}
 	case linFail, linLater:
 		if mine >= 0 {
-			s = s.back(mine, o.kind, linHere)
+			s = s.back(mine, o.kind)
 		}
 	case linQuit:
 		s.line, s.held = slices.Clone(s.line), slices.Clone(s.held)
 		for _, jobs := range [][]linJob{s.line, s.held} {
 			for i := range jobs {
 				if jobs[i].gloom && jobs[i].master == o.worker {
-					jobs[i].owner = linMasterGone
+					jobs[i].quitting = true
 				}
 			}
 		}
@@ -356,10 +346,7 @@ func (s linState) step(o *linOp, output string) (_ linState, ok bool) {
 		s.held = slices.Clone(s.held)
 		for i := range s.held {
 			if j := &s.held[i]; j.holder == o.worker {
-				j.leaving = linWorkerGone
-				if o.slave {
-					j.leaving = linSlaveGone
-				}
+				j.leaving = true
 			}
 		}
 	}
