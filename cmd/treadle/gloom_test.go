@@ -95,6 +95,7 @@ func TestGloom(t *testing.T) {
 func TestGloomMeetsPeriodic(t *testing.T) {
 	g := serveGloom(t)
 	worker := g.work(`cat; echo $0 >&2`, "--timeout", "60")
+	user{t, g.path("p")}.eventually(`.*\nt +1 .*`, "status") // a run without a worker is refused
 	g.gets("hello", "", "run", "t", "name", "-w", "hello")
 	worker.until("name")
 	g.gets(`\[1\]`, "", "run", "t", "name", "-w", "[1]")
