@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"treadle/codec/dwork"
+	"treadle/loop"
 )
 
 // flight is a request of a dwork worker on its way to the hub.
@@ -17,7 +18,7 @@ type flight struct {
 	tasks    []*simJob
 	payload  []byte
 	after    [][]*simJob // of each task, what it shall wait for
-	sure     []bool      // of each task, when it arrived: the worker held it
+	sure     []bool      // of each task, when it arrived: the worker held it, see mayHandle
 	cyclic   bool        // it would close a cycle
 	lives    []int       // of the tasks, when it had come
 	added    []edge      // to tasks that were there
@@ -85,6 +86,10 @@ func (s *sim) graphStep() {
 		s.send(f)
 	case n == 6:
 		s.send(&flight{kind: dwork.Exit, location: location})
+	case n == 7: // also what others hold
+		if tasks := s.some(s.lastTasks(6), 2); tasks != nil {
+			s.send(&flight{kind: dwork.Complete, location: location, tasks: tasks})
+		}
 	case len(held) > 0 && n < 14:
 		k := 1 + s.rng.IntN(len(held))
 		s.send(&flight{kind: dwork.Complete, location: location, tasks: slices.Clone(held[:k])})
@@ -125,7 +130,7 @@ func (s *sim) land(f *flight) {
 		return
 	}
 	for _, t := range f.tasks {
-		held := t.location == f.location && !t.lost
+		held := s.mayHandle(f, t) && !t.lost
 		f.sure, f.not = append(f.sure, held), append(f.not, !held && !t.lost)
 	}
 	f.refused = f.kind == dwork.Create && s.full
@@ -149,6 +154,14 @@ func (s *sim) land(f *flight) {
 			s.hubSays(f, reply)
 		}
 	})
+}
+
+// mayHandle says whether a request's location may do with a task what the request says.
+func (s *sim) mayHandle(f *flight, t *simJob) bool {
+	if f.kind == dwork.Complete && s.complete == loop.DworkAny {
+		return slices.Contains(locations, t.location)
+	}
+	return t.location == f.location
 }
 
 // landsLate is land when the hub is to stop: it does nothing more.

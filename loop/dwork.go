@@ -241,7 +241,8 @@ func (h *dworkHub) create() error {
 	return h.server.sched.Extend(h.now, dworkSpace, dworkQueue, tasks, &h.sink)
 }
 
-// complete answers with the tasks that the worker does not hold, when there are any.
+// complete answers with the tasks that no worker holds, or, by a setting, that this one does not,
+// when there are any.
 func (h *dworkHub) complete(out []byte) ([]byte, error) {
 	w, err := h.worker(h.query.Location)
 	if err != nil {
@@ -252,8 +253,12 @@ func (h *dworkHub) complete(out []byte) ([]byte, error) {
 	if err != nil {
 		return out, err
 	}
+	holder := w.peer
+	if h.server.o.Dwork.Complete == DworkAny {
+		holder = nil
+	}
 	start := len(out)
-	h.server.sched.Complete(h.now, w.peer, dworkSpace, dworkQueue, tasks, &h.sink, func(i int) {
+	h.server.sched.Complete(h.now, holder, dworkSpace, dworkQueue, tasks, &h.sink, func(i int) {
 		if len(out) == start {
 			out = dwork.AppendType(out, dwork.NotFound)
 		}

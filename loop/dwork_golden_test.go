@@ -85,7 +85,7 @@ func TestDworkGolden(t *testing.T) {
 			}
 			o := Options{}
 			if strings.Contains(f.Name(), "settings") {
-				o.Dwork = DworkOptions{Idle: DworkNotFound, MaxSteal: 2, Remember: time.Minute}
+				o.Dwork = DworkOptions{Idle: DworkNotFound, Complete: DworkHolder, MaxSteal: 2, Remember: time.Minute}
 			}
 			rig := newDworkRig(t, o)
 			rig.server.sched.SetRemember(o.Dwork.Remember.Milliseconds())

@@ -18,6 +18,9 @@ type DworkOptions struct {
 	// Idle says what a Steal is answered when no task is left: "exit" (default), which
 	// ends the reference's workers, or "notfound".
 	Idle string
+	// Complete says which location may complete an assigned task: "any" (default), as with the
+	// reference, or the task's "holder" alone.
+	Complete string
 	// Restart says what becomes of assigned tasks when the server starts again: "keep"
 	// (default) leaves them with their worker's location, "ready" hands them out again.
 	Restart string
@@ -34,6 +37,8 @@ const (
 	DworkNotFound = "notfound"
 	DworkKeep     = "keep"
 	DworkReady    = "ready"
+	DworkAny      = "any"
+	DworkHolder   = "holder"
 )
 
 const (
@@ -45,6 +50,7 @@ func (o *DworkOptions) fillDefaults() {
 	setDefault(&o.MaxFrame, defaultDworkFrame)
 	setDefault(&o.MaxSteal, defaultMaxSteal)
 	setDefault(&o.Idle, DworkExit)
+	setDefault(&o.Complete, DworkAny)
 	setDefault(&o.Restart, DworkKeep)
 }
 
@@ -56,6 +62,8 @@ func (o *DworkOptions) validate() error {
 		return badOption("dwork-max-steal", "%d is below 1", o.MaxSteal)
 	case o.Idle != DworkExit && o.Idle != DworkNotFound:
 		return badOption("dwork-idle", "%q is neither exit nor notfound", o.Idle)
+	case o.Complete != DworkAny && o.Complete != DworkHolder:
+		return badOption("dwork-complete", "%q is neither any nor holder", o.Complete)
 	case o.Restart != DworkKeep && o.Restart != DworkReady:
 		return badOption("dwork-restart", "%q is neither keep nor ready", o.Restart)
 	case o.Lease < 0:

@@ -152,7 +152,11 @@ func (x *graphMachine) verb(verb string) error {
 	case "steal":
 		return x.steal(holder, []int{1, 1, 2, 5, 0, -1}[x.n("n", 6)])
 	case "complete":
-		return x.complete(holder, x.tasks(holder))
+		tasks := x.tasks(holder)
+		if x.n("anybody", 3) == 0 {
+			holder = anyHolder
+		}
+		return x.complete(holder, tasks)
 	case "exit":
 		s.GiveBack(now, x.holder(holder), &x.rec)
 		delete(x.holders, holder)
@@ -275,7 +279,11 @@ func (x *graphMachine) steal(holder string, n int) error {
 
 func (x *graphMachine) complete(holder string, tasks []Task) error {
 	var got []int
-	x.s.Complete(x.m.now, x.holder(holder), graphTasks, graphQueue, tasks, &x.rec, func(i int) { got = append(got, i) })
+	var p *Peer
+	if holder != anyHolder {
+		p = x.holder(holder)
+	}
+	x.s.Complete(x.m.now, p, graphTasks, graphQueue, tasks, &x.rec, func(i int) { got = append(got, i) })
 	if want := x.m.complete(holder, tasks); !slices.Equal(got, want) {
 		return fmt.Errorf("missing: got %v, want %v", got, want)
 	}

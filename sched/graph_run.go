@@ -104,9 +104,9 @@ func (x *index) headOf(p *buckets, k key) uint32 {
 	return none
 }
 
-// Complete ends tasks that the peer holds; missing is told the indexes of those that it
-// does not. The lock is let go between batches of tasks. Of very many successors most become ready
-// by the Ticks that follow.
+// Complete ends tasks that the peer holds, or, when p is nil, that any holder of NewHolder holds;
+// missing is told the indexes of the others. The lock is let go between batches of tasks. Of very
+// many successors most become ready by the Ticks that follow.
 func (s *Scheduler) Complete(now Time, p *Peer, space Space, queue []byte, tasks []Task, sink Sink, missing func(i int)) {
 	sh := s.shardOf(queue)
 	for i := 0; i < len(tasks); {
@@ -125,7 +125,7 @@ func (sh *shard) complete(now Time, p *Peer, space Space, queue []byte, tasks []
 		if q != nil {
 			job, ok = sh.lookupTask(q, space, tasks[i].Name)
 		}
-		if !ok || !sh.holds(p, job) {
+		if !ok || !sh.mayComplete(p, job) {
 			sh.counters.Stale++
 			missing(i)
 			continue
@@ -144,6 +144,20 @@ func (sh *shard) complete(now Time, p *Peer, space Space, queue []byte, tasks []
 func (sh *shard) holds(p *Peer, job uint32) bool {
 	r := sh.slab.at(job)
 	return r.state == reserved && sh.watches[r.home].peer == p
+}
+
+// mayComplete says whether the peer, or, when p is nil, any holder of NewHolder that has not left,
+// holds a task. A connected worker reports its tasks itself.
+func (sh *shard) mayComplete(p *Peer, job uint32) bool {
+	if p != nil {
+		return sh.holds(p, job)
+	}
+	r := sh.slab.at(job)
+	if r.state != reserved {
+		return false
+	}
+	w := sh.watches[r.home]
+	return w.peer.id == 0 && !w.ended
 }
 
 // GiveBack is Forget for a holder of NewHolder: its tasks go first in line, in the order of their

@@ -127,7 +127,7 @@ func (d *dworkCompleteCmd) Run(c *cli) error {
 	return c.Dwork.with(func(ctx context.Context, hub *client.Hub) error {
 		missing, err := hub.Complete(ctx, host, tasks...)
 		if errors.Is(err, client.ErrNoTask) {
-			return fmt.Errorf("%s does not hold %s", host, names(missing))
+			return fmt.Errorf("not complete: %s: the hub has no such task assigned, or not to %s", names(missing), host)
 		}
 		return err
 	})

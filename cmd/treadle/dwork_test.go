@@ -108,7 +108,7 @@ func TestDworkCommands(t *testing.T) {
 	h.says("treadle: no task is ready\n", 1, "steal", "w")
 	h.says("task      f1\norigin    *\nworker    w\nbefore    serve \"it\"\nready     *\nstolen    *\n", 0, "lookup", "f1")
 	h.says("treadle: no task \"g\"\n", 1, "lookup", "g")
-	h.says("treadle: other does not hold \"f1\"\n", 1, "complete", "f1", "--worker", "other")
+	h.says("treadle: not complete: \"soup\": the hub has no such task assigned, or not to other\n", 1, "complete", "soup", "--worker", "other")
 	h.says("treadle: other does not hold \"f1\"\n", 1, "transfer", "f1", "--worker", "other")
 	h.says("", 0, "transfer", "f1", "soup", "--worker", "w")
 	h.says("", 0, "exit", "w")

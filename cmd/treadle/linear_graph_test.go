@@ -376,8 +376,12 @@ func (g linGraph) hand(o *linOp, output string) []linGraph {
 	g.known = with(g.known, o.location)
 	task := o.tasks[0]
 	before := g
+	held := g.holds(o.location, task.Name)
+	if at, found := g.find(task.Name); found && o.kind == linComplete { // any location's, but no connection's
+		held = g.tasks[at].holder != "" && !strings.HasPrefix(g.tasks[at].holder, "#")
+	}
 	switch {
-	case !g.holds(o.location, task.Name):
+	case !held:
 		return g.answered(o, output, linMissing, true, g)
 	case o.kind == linComplete:
 		return g.answered(o, output, linOK, true, g.end(task.Name)...)

@@ -127,8 +127,8 @@ func (h *Hub) taken() []DworkTask {
 	return all
 }
 
-// Complete says that tasks are done. With ErrNoTask come those that the location does
-// not hold; the others are done.
+// Complete says that tasks are done. With ErrNoTask come those that no worker holds, or, if the hub
+// is strict, that the location does not; the others are done.
 func (h *Hub) Complete(ctx context.Context, location string, tasks ...DworkTask) (missing []DworkTask, err error) {
 	h.begin(dwork.Complete)
 	h.tasks(tasks)
