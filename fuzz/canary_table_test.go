@@ -67,7 +67,7 @@ var canaries = []canary{
 	{"a stop does not wait for the disk", "loop/reactor.go", "s.stream != nil || s.unsent() > 0)", "s.stream != nil || len(s.out)+s.conn.OutboundBuffered() > 0)"},
 	{"a restart takes tasks away from their workers", "loop/dwork.go", "if h.server.o.Dwork.Restart == DworkReady {", "if h.server.o.Dwork.Restart != \"\" {"},
 	{"a task is completed by who does not hold it", "sched/graph_run.go", "if !ok || !sh.mayComplete(p, job) {\n\t\t\tsh.counters.Stale++\n\t\t\tmissing(i)\n", "if !ok || sh.slab.at(job).state != reserved {\n\t\t\tsh.counters.Stale++\n\t\t\tmissing(i)\n"},
-	{"a hub that stops takes tasks in", "loop/dwork.go", "if h.stopping.Load() {", "if h.stopping.Load() && q.Type != dwork.Create {"},
+	{"a hub that stops takes tasks in", "loop/dwork.go", "if h.stopping.Load() && !isReport(q.Type) {", "if h.stopping.Load() && !isReport(q.Type) && q.Type != dwork.Create {"},
 	{"a change waits for the sync that is under way", "loop/durable.go", "group = s.feed.journal.Group(s.sched.ShardOf(queue))\n", "group = min(s.feed.journal.Group(s.sched.ShardOf(queue)), s.feed.journal.Committed()+1)\n"},
 	{"who closes one side is told nothing more", "loop/reactor.go", "if len(s.marks) > 0 && r.part != nil {", "if len(s.marks) > 1 && r.part != nil {"},
 	{"who closes one side is told before the sync", "loop/durable.go", "if p.group > committed {", "if p.group > committed+1 {"},

@@ -19,7 +19,7 @@ func (s *sim) settings() loop.Options {
 	return loop.Options{
 		Loops: 2, Shards: s.shards, PeriodicCRC: s.era, PeriodicGrab: s.grab, PeriodicShutdown: s.stops, MaxFrame: s.frame, GloomMaxFrame: s.frame, MaxOutbound: s.frame,
 		Kts46: loop.Kts46Options{RestartAfter: s.restartAfter},
-		Dwork: loop.DworkOptions{Complete: s.complete, Restart: s.restart, Remember: s.remember, Lease: s.lease},
+		Dwork: loop.DworkOptions{Stop: s.stopped, Complete: s.complete, Restart: s.restart, Remember: s.remember, Lease: s.lease},
 	}
 }
 

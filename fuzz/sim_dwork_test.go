@@ -125,7 +125,7 @@ func (j *simJob) moves(location string) { j.location, j.kept = location, "" }
 
 // land has one request arrive at the hub. One whose answer nobody can know is lost on its way.
 func (s *sim) land(f *flight) {
-	if s.stopping {
+	if s.stopping && (f.kind == dwork.Steal || f.kind == dwork.Create) {
 		s.landsLate(f)
 		return
 	}
@@ -164,11 +164,15 @@ func (s *sim) mayHandle(f *flight, t *simJob) bool {
 	return t.location == f.location
 }
 
-// landsLate is land when the hub is to stop: it does nothing more.
+// landsLate is land when the hub is to stop, for what it does no more.
 func (s *sim) landsLate(f *flight) {
+	want := dwork.Exit
+	if f.kind == dwork.Steal && s.stopped == loop.DworkNotFound {
+		want = dwork.NotFound
+	}
 	s.server.Dwork(f.payload, func(reply []byte) {
 		var q dwork.Query
-		if err := dwork.DecodeReply(reply, &q); err != nil || q.Type != dwork.Exit {
+		if err := dwork.DecodeReply(reply, &q); err != nil || q.Type != want {
 			s.fail("the server is to stop, and its hub answers %v with %x: %v", f.kind, reply, err)
 		}
 	})

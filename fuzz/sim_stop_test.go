@@ -102,6 +102,8 @@ func (s *sim) drains() {
 		s.arrive(s.any())
 	case n < 70:
 		s.read(s.any(), math.MaxInt)
+	case n < 75:
+		s.graphStep()
 	case n < 80:
 		s.lands()
 	case n < 92:

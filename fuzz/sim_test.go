@@ -81,6 +81,7 @@ type sim struct {
 	stolen  map[string][]*simJob // by location: what its worker has heard of
 
 	complete string           // whose tasks a location may complete
+	stopped  string           // what a Steal is answered while the server stops
 	restart  string           // what becomes of stolen tasks when the server starts again
 	remember time.Duration    // how long complete tasks can be looked up
 	lease    time.Duration    // of silent workers of tasks; 0: they keep them
@@ -142,6 +143,7 @@ func playSim(seed uint64, ops int, keep []bool) (s *sim, failedAt int, failure e
 	s.frame = []int{4 << 10, 16 << 10, 256 << 10}[first.IntN(3)]
 	s.lease = []time.Duration{0, 15 * time.Second}[first.IntN(2)]
 	s.complete = []string{loop.DworkAny, loop.DworkHolder}[first.IntN(2)]
+	s.stopped = []string{loop.DworkExit, loop.DworkNotFound}[first.IntN(2)]
 	for i := range s.kts.tops {
 		s.ktsPeers = append(s.ktsPeers, &ktsPeer{number: i, v2: i%2 == 1})
 	}

@@ -226,19 +226,38 @@ func TestStealLeavesOthers(t *testing.T) {
 	}
 }
 
-// TestDworkWhileStopping: a hub that is shutting down answers Exit to everything sound.
+// TestDworkWhileStopping: a hub that is shutting down takes what workers report, and hands out and
+// makes nothing: a Steal is answered as the setting says, all else Exit.
 func TestDworkWhileStopping(t *testing.T) {
-	rig := newDworkRig(t, Options{})
-	rig.ask(createAB)
-	rig.stopping.Store(true)
-	for _, request := range []string{askStatus, createAB, `type: Steal location: "w"`, `type: Lookup name: "a"`, `type: Exit location: "w"`} {
-		if got := rig.ask(request); got != "type:Exit" {
-			t.Errorf("%s is answered %s", request, got)
+	for stop, steal := range map[string]string{"": "type:Exit", DworkNotFound: "type:NotFound"} {
+		rig := newDworkRig(t, Options{Dwork: DworkOptions{Stop: stop}})
+		f := func(request, want string) {
+			t.Helper()
+			if got := rig.ask(request); got != want {
+				t.Errorf("%s is answered %s, want %s", request, got, want)
+			}
 		}
-	}
-	reply, _, _ := rig.answer(nil, rig.read([]byte("nonsense")))
-	var m dworkpb.QueryMsg
-	if err := proto.Unmarshal(reply, &m); err != nil || m.GetType() != dworkpb.QueryMsg_Error {
-		t.Errorf("nonsense is answered %v, %v", &m, err)
+		f(`type: Create task { name: "a" origin: "" } task { name: "b" origin: "" pred { name: "a" } } task { name: "c" origin: "" } task { name: "d" origin: "" }`, "type:OK")
+		rig.ask(`type: Steal n: 3 location: "w"`)
+		rig.stopping.Store(true)
+		for _, request := range []string{askStatus, createAB, `type: Lookup name: "a"`} {
+			f(request, "type:Exit")
+		}
+		f(`type: Steal location: "w"`, steal)
+		f(`type: Complete task { name: "a" origin: "" } location: "w"`, "type:OK")
+		f(`type: Complete task { name: "a" origin: "" } location: "w"`, `type:NotFound task:{name:"a" origin:""}`)
+		f(`type: Transfer task { name: "c" origin: "" } location: "w"`, "type:OK")
+		f(`type: Exit location: "w"`, "type:OK")
+		f(`type: Exit location: "w"`, "type:NotFound")
+		f(`type: Steal location: "w"`, steal)
+		reply, _, _ := rig.answer(nil, rig.read([]byte("nonsense")))
+		var m dworkpb.QueryMsg
+		if err := proto.Unmarshal(reply, &m); err != nil || m.GetType() != dworkpb.QueryMsg_Error {
+			t.Errorf("nonsense is answered %v, %v", &m, err)
+		}
+		rig.stopping.Store(false) // as after a restart: d was given back, c too, b was freed
+		if got := taskNames(t, rig.ask(`type: Steal n: 9 location: "v"`)); got != "Transfer d b c" {
+			t.Errorf("then ready: %s", got)
+		}
 	}
 }

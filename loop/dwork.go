@@ -55,7 +55,7 @@ type dworkHub struct {
 	now      sched.Time
 	workers  map[string]*dworkWorker // by location
 	sink     timerSink
-	stopping atomic.Bool // everything is answered Exit
+	stopping atomic.Bool // nothing is handed out or created any more, see answerStopping
 	stats    dworkStats
 
 	sockets   []net.Listener
@@ -149,8 +149,8 @@ func (h *dworkHub) answer(out []byte, wrong error) (_ []byte, group uint64, wait
 		return h.refuse(out, wrong), 0, false
 	}
 	h.stats.requests[q.Type].Add(1)
-	if h.stopping.Load() {
-		return dwork.AppendType(out, dwork.Exit), 0, false
+	if h.stopping.Load() && !isReport(q.Type) {
+		return h.answerStopping(out), 0, false
 	}
 	var err error
 	switch q.Type {
@@ -182,6 +182,19 @@ func (h *dworkHub) answer(out []byte, wrong error) (_ []byte, group uint64, wait
 		group, wait = h.server.durable(dworkQueue)
 	}
 	return out, group, wait
+}
+
+// isReport says whether a request tells what became of tasks. A hub that stops takes it still: a
+// finished task would be done twice.
+func isReport(t dwork.Type) bool { return t == dwork.Complete || t == dwork.Transfer || t == dwork.Exit }
+
+// answerStopping answers the other requests while the server stops: Exit ends workers, NotFound has
+// them ask again.
+func (h *dworkHub) answerStopping(out []byte) []byte {
+	if h.query.Type == dwork.Steal && h.server.o.Dwork.Stop == DworkNotFound {
+		return dwork.AppendType(out, dwork.NotFound)
+	}
+	return dwork.AppendType(out, dwork.Exit)
 }
 
 // refuse answers Error; the reason is for the log.

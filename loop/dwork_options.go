@@ -18,6 +18,9 @@ type DworkOptions struct {
 	// Idle says what a Steal is answered when no task is left: "exit" (default), which
 	// ends the reference's workers, or "notfound".
 	Idle string
+	// Stop says what a Steal is answered while the server stops: "exit" (default), which ends the
+	// reference's workers, or "notfound": they ask again, of the server that is started next.
+	Stop string
 	// Complete says which location may complete an assigned task: "any" (default), as with the
 	// reference, or the task's "holder" alone.
 	Complete string
@@ -50,6 +53,7 @@ func (o *DworkOptions) fillDefaults() {
 	setDefault(&o.MaxFrame, defaultDworkFrame)
 	setDefault(&o.MaxSteal, defaultMaxSteal)
 	setDefault(&o.Idle, DworkExit)
+	setDefault(&o.Stop, DworkExit)
 	setDefault(&o.Complete, DworkAny)
 	setDefault(&o.Restart, DworkKeep)
 }
@@ -62,6 +66,8 @@ func (o *DworkOptions) validate() error {
 		return badOption("dwork-max-steal", "%d is below 1", o.MaxSteal)
 	case o.Idle != DworkExit && o.Idle != DworkNotFound:
 		return badOption("dwork-idle", "%q is neither exit nor notfound", o.Idle)
+	case o.Stop != DworkExit && o.Stop != DworkNotFound:
+		return badOption("dwork-stop", "%q is neither exit nor notfound", o.Stop)
 	case o.Complete != DworkAny && o.Complete != DworkHolder:
 		return badOption("dwork-complete", "%q is neither any nor holder", o.Complete)
 	case o.Restart != DworkKeep && o.Restart != DworkReady:

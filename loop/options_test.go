@@ -45,6 +45,7 @@ func TestOptions(t *testing.T) {
 	refuses(t, "http", "is not host:port", Options{HTTP: "5001"})
 	refuses(t, "periodic-grab", `"never" is neither hold nor document`, Options{PeriodicGrab: "never"})
 	refuses(t, "periodic-shutdown", `"maybe" is neither on nor off`, Options{PeriodicShutdown: "maybe"})
+	refuses(t, "dwork-stop", `"now" is neither exit nor notfound`, Options{Dwork: DworkOptions{Stop: "now"}})
 	refuses(t, "dwork-complete", `"nobody" is neither any nor holder`, Options{Dwork: DworkOptions{Complete: "nobody"}})
 	refuses(t, "loops", "257 is not between 1 and 255", Options{Loops: 257})
 	refuses(t, "loops", "-1 is not", Options{Loops: -1})

@@ -45,6 +45,7 @@ type serveCmd struct {
 	DworkMaxFrame byteSize      `default:"16MiB" placeholder:"SIZE" help:"Largest ZeroMQ frame of the dwork protocol (default: ${default})."`
 	DworkMaxSteal int           `default:"65536" placeholder:"N" help:"Most tasks that one Steal is given (default: ${default})."`
 	DworkIdle     string        `enum:"exit,notfound" default:"exit" help:"Answer to a Steal when no task is left: exit, which ends workers, or notfound (default: ${default})."`
+	DworkStop     string        `enum:"exit,notfound" default:"exit" help:"Answer to a Steal while the server stops: exit, which ends workers, or notfound, which has them go on with the server that is started next (default: ${default})."`
 	DworkComplete string        `enum:"any,holder" default:"any" help:"Which worker may complete a task that one of them holds: any, or its holder alone (default: ${default})."`
 	DworkRestart  string        `enum:"keep,ready" default:"keep" help:"What becomes of assigned tasks at a restart: keep them with their worker, or make them ready (default: ${default})."`
 	DworkLease    time.Duration `default:"0s" placeholder:"TIME" help:"Silence of a worker after which its tasks are ready again; 0s: never (default: ${default})."`
@@ -169,7 +170,7 @@ func (s *serveCmd) options() (loop.Options, error) {
 		GloomMasters: s.GloomMasters, GloomSlaves: s.GloomSlaves, GloomMaxFrame: asked(s.GloomMaxFrame), GloomJSON: s.GloomJSON,
 		Dwork: loop.DworkOptions{
 			Listen: s.Dwork, MaxFrame: asked(s.DworkMaxFrame), MaxSteal: s.DworkMaxSteal, Idle: s.DworkIdle,
-			Complete: s.DworkComplete, Restart: s.DworkRestart, Lease: s.DworkLease, Remember: s.DworkRemember,
+			Stop: s.DworkStop, Complete: s.DworkComplete, Restart: s.DworkRestart, Lease: s.DworkLease, Remember: s.DworkRemember,
 		},
 		Kts46: loop.Kts46Options{
 			Listen: s.Kts46, JSON: s.Kts46JSON, Timeout: s.Kts46Timeout, TimeoutUnit: s.Kts46TimeoutUnit,

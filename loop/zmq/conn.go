@@ -267,19 +267,19 @@ func deadline(d time.Duration) (t time.Time) {
 	return t
 }
 
-// ask posts the requests and waits until the last is answered.
+// ask posts the requests and waits until the last is answered. A listener that closes waits for the
+// answers to what is posted: a peer must hear of what it has changed.
 func (c *conn) ask() error {
+	if err := c.quitting(); err != nil {
+		return err
+	}
 	c.l.waiting.Add(1)
 	c.l.post(c)
 	var err error
 	select {
 	case <-c.done:
-	case <-c.l.quit:
-		select {
-		case <-c.done:
-		default:
-			err = net.ErrClosed
-		}
+	case <-c.l.graceOver:
+		err = net.ErrClosed
 	}
 	c.l.waiting.Add(-1)
 	return err

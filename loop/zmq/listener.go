@@ -19,23 +19,24 @@ const (
 	// acceptPause is how long accepting rests when the system is out of descriptors or memory: connections wait in the
 	// backlog meanwhile.
 	acceptPause = 50 * time.Millisecond
-	// closeGrace is how long Close lets connections write what they were given.
+	// closeGrace is how long Close waits for answers, and lets connections write what they were given.
 	closeGrace = time.Second
 )
 
 // Listener serves the connections of one address. Ready and Take belong to one goroutine, the hub's; the rest may be
 // called by any.
 type Listener struct {
-	ln       net.Listener
-	o        Options
-	ready    chan struct{}
-	quit     chan struct{}
-	done     sync.WaitGroup
-	budget   budget
-	counters counters
-	waiting  atomic.Int64 // connections that wait for replies
-	unsent   atomic.Int64 // bytes of replies that are to be written
-	owed     atomic.Uint64
+	ln        net.Listener
+	o         Options
+	ready     chan struct{}
+	quit      chan struct{}
+	graceOver chan struct{} // closed when Close waits for answers no more
+	done      sync.WaitGroup
+	budget    budget
+	counters  counters
+	waiting   atomic.Int64 // connections that wait for replies
+	unsent    atomic.Int64 // bytes of replies that are to be written
+	owed      atomic.Uint64
 
 	mu     sync.Mutex
 	posted []*conn // what Take takes next, oldest first
@@ -46,11 +47,12 @@ type Listener struct {
 // Listen serves what ln accepts, until Close. ln is closed then too.
 func Listen(ln net.Listener, o Options) *Listener {
 	l := &Listener{
-		ln:    ln,
-		o:     o.withDefaults(),
-		ready: make(chan struct{}, 1),
-		quit:  make(chan struct{}),
-		conns: make(map[*conn]struct{}),
+		ln:        ln,
+		o:         o.withDefaults(),
+		ready:     make(chan struct{}, 1),
+		quit:      make(chan struct{}),
+		graceOver: make(chan struct{}),
+		conns:     make(map[*conn]struct{}),
 	}
 	l.budget.most = int64(l.o.MaxBuffered)
 	l.done.Go(l.accept)
@@ -176,8 +178,9 @@ func (l *Listener) remove(c *conn) {
 	l.mu.Unlock()
 }
 
-// Close stops accepting and reading, lets replies that were given leave for up to a second, closes every connection and
-// returns when all goroutines have ended. Requests that were taken may still be answered, to no effect.
+// Close stops accepting and reading, waits for up to a second for the answers to all posted requests and lets these
+// leave, closes every connection and returns when all goroutines have ended. Requests that were taken may be answered
+// still later, to no effect.
 func (l *Listener) Close() error {
 	l.mu.Lock()
 	again := l.closed
@@ -190,7 +193,10 @@ func (l *Listener) Close() error {
 	close(l.quit)
 	err := l.ln.Close()
 	l.each(func(nc net.Conn) { _ = nc.SetReadDeadline(time.Unix(1, 0)) }) // fails only when it is closed
-	hurry := time.AfterFunc(closeGrace, func() { l.each(func(nc net.Conn) { _ = nc.Close() }) })
+	hurry := time.AfterFunc(closeGrace, func() {
+		close(l.graceOver)
+		l.each(func(nc net.Conn) { _ = nc.Close() })
+	})
 	l.done.Wait()
 	hurry.Stop()
 	return err

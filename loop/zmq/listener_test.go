@@ -179,6 +179,24 @@ func TestCloseDelivers(t *testing.T) {
 	})
 }
 
+// TestCloseWaitsForAnswers has a request answered while its listener closes: the reply leaves.
+func TestCloseWaitsForAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := listenPipes(t, Options{})
+		p := r.friend("")
+		p.send(frames("", "a"))
+		q := r.collect(1)[0]
+		var done sync.WaitGroup
+		done.Go(func() { _ = r.Close() })
+		synctest.Wait()
+		q.Reply(q.Payload)
+		if got, err := io.ReadAll(p.in); err != nil || string(got) != frames("", "a") {
+			t.Errorf("got %q, %v", got, err)
+		}
+		done.Wait()
+	})
+}
+
 // TestTurns floods from many connections: one turn of each is bounded, the more wait the tighter, so that another is
 // served after a bounded number of messages.
 func TestTurns(t *testing.T) {
