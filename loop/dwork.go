@@ -186,7 +186,9 @@ func (h *dworkHub) answer(out []byte, wrong error) (_ []byte, group uint64, wait
 
 // isReport says whether a request tells what became of tasks. A hub that stops takes it still: a
 // finished task would be done twice.
-func isReport(t dwork.Type) bool { return t == dwork.Complete || t == dwork.Transfer || t == dwork.Exit }
+func isReport(t dwork.Type) bool {
+	return t == dwork.Complete || t == dwork.Transfer || t == dwork.Exit
+}
 
 // answerStopping answers the other requests while the server stops: Exit ends workers, NotFound has
 // them ask again.

@@ -47,6 +47,7 @@ func (h *dworkHub) serve() {
 		h.listeners = append(h.listeners, zmq.Listen(&countedListener{l, s, protocolDwork}, zmq.Options{
 			MaxConnections: s.o.MaxConnections, MaxFrame: s.o.Dwork.MaxFrame, MaxOutbound: max(s.o.MaxOutbound, 2*maxDworkReply), MaxUnsent: max(s.mostUnsent(), 4*maxDworkReply),
 			HandshakeTimeout: s.o.HandshakeTimeout, FrameTimeout: s.o.FrameTimeout, Trouble: h.trouble,
+			Unasked: dwork.AppendType(nil, dwork.NotFound),
 		}))
 	}
 	for _, l := range h.listeners {
@@ -142,7 +143,7 @@ func (h *dworkHub) turn() {
 		if behind {
 			long = append(long, request)
 		} else {
-			respond(h, request, wrong)
+			h.serveRequest(request, wrong)
 		}
 	}
 	until = time.Now().Add(hubSlice)
@@ -150,7 +151,7 @@ func (h *dworkHub) turn() {
 		if request.Lost() || i > 0 && time.Now().After(until) {
 			request.Later()
 		} else {
-			respond(h, request, h.read(request.Payload))
+			h.serveRequest(request, h.read(request.Payload))
 		}
 	}
 	clear(h.batch)
@@ -158,6 +159,17 @@ func (h *dworkHub) turn() {
 		h.out = nil
 	}
 	h.endTurn()
+}
+
+// serveRequest answers the request that was read. A peer that may not read the reply is handed out
+// nothing.
+func (h *dworkHub) serveRequest(request zmq.Request, wrong error) {
+	if wrong == nil && h.query.Type == dwork.Steal && request.Unheard() {
+		h.stats.requests[dwork.Steal].Add(1)
+		request.Reply(dwork.AppendType(nil, dwork.NotFound))
+		return
+	}
+	respond(h, request, wrong)
 }
 
 // costly says whether the query, of a short request, may take long: a task may wait for very many.
@@ -254,6 +266,7 @@ func (h *dworkHub) samples() (all []web.Sample) {
 		st.NoDelimiter += k.NoDelimiter
 		st.ExtraFrames += k.ExtraFrames
 		st.Heartbeats += k.Heartbeats
+		st.Unasked += k.Unasked
 		st.AcceptErrors += k.AcceptErrors
 	}
 	return append(all,
@@ -266,5 +279,6 @@ func (h *dworkHub) samples() (all []web.Sample) {
 		counter("treadle_dwork_no_delimiter_total", "Messages dropped: no delimiter.", uint64(st.NoDelimiter)),
 		counter("treadle_dwork_extra_frames_total", "Messages dropped: more than one frame behind the delimiter.", uint64(st.ExtraFrames)),
 		counter("treadle_dwork_heartbeats_total", "PINGs answered.", uint64(st.Heartbeats)),
+		counter("treadle_dwork_unasked_total", "Silent REQs told NotFound: they may have waited for a reply that a killed server owed them.", uint64(st.Unasked)),
 	)
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // durable starts the server with the dwork protocol alone and a data directory, and returns it with its address.
@@ -72,5 +73,55 @@ func TestDworkRestart(t *testing.T) {
 			}
 			t.Log(last)
 		})
+	}
+}
+
+// TestDworkKilled: strict REQs, which wait for ever for a reply that a killed server owed them, go on with the server that
+// is started next. What they were handed, or had completed, with a lost reply is released by hand; then no task is left.
+func TestDworkKilled(t *testing.T) {
+	const tasks, workers, kills = 3000, 4, 4
+	directory := t.TempDir()
+	server, address := durable(t, "tcp://127.0.0.1:0", directory)
+	var lines strings.Builder
+	for i := range tasks {
+		lines.WriteString("t" + strconv.Itoa(i) + "\n")
+	}
+	file := filepath.Join(directory, "tasks")
+	check(t, os.WriteFile(file, []byte(lines.String()), 0o600))
+	run(t, "the server", os.Getenv("TREADLE_BINARY"), "dwork", "-s", address, "addfile", file)
+
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	client := exec.CommandContext(ctx, python, filepath.Join("testdata", "dwork_killed.py"), address, strconv.Itoa(workers))
+	client.Stderr = os.Stderr
+	out, err := client.StdoutPipe()
+	check(t, err)
+	check(t, client.Start())
+	done := make(map[string]bool)
+	printed := make(chan string)
+	go func() {
+		defer close(printed)
+		for s := bufio.NewScanner(out); s.Scan(); {
+			printed <- s.Text()
+		}
+	}()
+	killed := 0
+	for going := true; going; {
+		select {
+		case name, more := <-printed:
+			done[name], going = true, more
+			if killed < kills && len(done) > (killed+1)*tasks/(kills+2) {
+				killed++
+				check(t, server.Process.Signal(syscall.SIGKILL))
+				_ = server.Wait() // killed
+				server, _ = durable(t, address, directory)
+			}
+		case <-time.After(10 * time.Second): // all wait: what is left is in the hands of nobody
+			_ = exec.CommandContext(ctx, os.Getenv("TREADLE_BINARY"), "dwork", "-s", address, "release", "w0", "w1", "w2", "w3").Run() // it may know fewer
+		}
+	}
+	delete(done, "")
+	if err := client.Wait(); err != nil || len(done) != tasks || killed != kills {
+		t.Errorf("%d of %d tasks are done, after %d kills, %v (it needs apt-get install python3 python3-zmq)", len(done), tasks, killed, err)
 	}
 }

@@ -21,6 +21,7 @@ type dworkCmd struct {
 	Steal    dworkStealCmd    `cmd:"" help:"Take ready tasks."`
 	Complete dworkCompleteCmd `cmd:"" help:"Say that tasks are done."`
 	Exit     dworkExitCmd     `cmd:"" help:"Have a worker's tasks ready again."`
+	Release  dworkReleaseCmd  `cmd:"" help:"Have the tasks of workers that are gone for good ready again."`
 	Transfer dworkTransferCmd `cmd:"" help:"Give a task back, with more dependencies."`
 	Lookup   dworkLookupCmd   `cmd:"" help:"Show a task."`
 	Status   dworkStatusCmd   `cmd:"" help:"Show how many tasks there are."`
@@ -157,6 +158,29 @@ func (d *dworkExitCmd) Run(c *cli) error {
 			return fmt.Errorf("no worker is known as %s", host)
 		}
 		return err
+	})
+}
+
+type dworkReleaseCmd struct {
+	Location []string `arg:"" help:"Names of the workers, as treadle dwork lookup shows them. Tasks of one that is alive are done twice."`
+}
+
+// Run has the tasks of all of them ready again, and fails when the hub does not know one.
+func (d *dworkReleaseCmd) Run(c *cli) error {
+	return c.Dwork.with(func(ctx context.Context, hub *client.Hub) error {
+		var unknown []string
+		for _, location := range d.Location {
+			switch err := hub.Exit(ctx, location); {
+			case errors.Is(err, client.ErrNoTask):
+				unknown = append(unknown, printable(location))
+			case err != nil:
+				return err
+			}
+		}
+		if len(unknown) > 0 {
+			return fmt.Errorf("no worker is known as %s", strings.Join(unknown, ", "))
+		}
+		return nil
 	})
 }
 

@@ -113,6 +113,8 @@ func TestDworkCommands(t *testing.T) {
 	h.says("", 0, "transfer", "f1", "soup", "--worker", "w")
 	h.says("", 0, "exit", "w")
 	h.says("treadle: no worker is known as w\n", 1, "exit", "w")
+	h.says("chop onions\n", 0, "steal", "gone")
+	h.says("treadle: no worker is known as nobody, w\n", 1, "release", "nobody", "gone", "w")
 	h.says("did chop onions\ndid soup\ndid f1\ndid serve \"it\"\n", 0, "work", "--", "echo", "did")
 	if _, errs, code := treadle(t, "", "dwork", "graph", "/nowhere/g.dot", "--http", "127.0.0.1:1"); code != 1 ||
 		errs != "treadle: cannot reach http://127.0.0.1:1: connection refused (is `treadle serve` running? --http or TREADLE_HTTP names it)\n" {

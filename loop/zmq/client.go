@@ -52,7 +52,10 @@ func NewClient(ctx context.Context, nc net.Conn) (*Client, error) {
 	c := &Client{conn: nc}
 	c.ended.most = math.MaxInt64
 	c.in = stream{from: nc, limit: clientLimits.message(), budget: &c.ended}
-	if err := c.until(ctx, func() error { return handshake(nc, &c.in, zmq4.Dealer, false) }); err != nil {
+	if err := c.until(ctx, func() error {
+		_, err := handshake(nc, &c.in, zmq4.Dealer, false)
+		return err
+	}); err != nil {
 		_ = nc.Close()
 		return nil, fmt.Errorf("%s does not speak ZeroMQ: %w", nc.RemoteAddr(), err)
 	}
@@ -88,7 +91,7 @@ func (c *Client) Request(ctx context.Context, payload []byte) (reply []byte, err
 // Send puts payload, with a delimiter before it, in the buffer of what Flush writes.
 func (c *Client) Send(payload []byte) {
 	c.mu.Lock()
-	c.out = appendReply(c.out, []byte{moreFlag, 0}, payload)
+	c.out = appendReply(c.out, delimiter, payload)
 	c.mu.Unlock()
 }
 

@@ -49,6 +49,9 @@ func (r Request) Later() {
 // Lost says that the peer gets no further reply: those that it has are too much, which ends its connection.
 func (r Request) Lost() bool { return r.conn.overflow }
 
+// Unheard says that the peer may never read the reply, or has had another one: see Options.Unasked.
+func (r Request) Unheard() bool { return r.conn.crossed }
+
 // Follows says whether both requests are of one connection.
 func (r Request) Follows(o Request) bool { return r.conn == o.conn }
 
@@ -79,6 +82,10 @@ type conn struct {
 	since   atomic.Uint64 // smaller: the peer has taken none of them for longer; the largest: none is written yet
 	dropped atomic.Bool   // hung up on because of it
 
+	mayHang bool      // a REQ that has asked nothing yet
+	unasked time.Time // when it was sent the unasked message, until its first request comes
+	crossed bool      // the request of this turn may have crossed that
+
 	waits waits // for what read waits, which is what its deadline was set for
 	moved bool  // messages were taken since
 }
@@ -90,6 +97,7 @@ const (
 	forRequest waits = iota
 	forRest          // of a message: a part is held
 	forIdle          // for a request, and large buffers are kept for it
+	forFirst         // for the first request of a REQ
 )
 
 func newConn(l *Listener, nc net.Conn) *conn {
@@ -123,9 +131,10 @@ type errHandshake struct{ error }
 func (e errHandshake) Unwrap() error { return e.error }
 
 func (c *conn) open() error {
+	var peer zmq4.SocketType
 	err := c.SetDeadline(time.Now().Add(c.l.o.HandshakeTimeout))
 	if err == nil {
-		err = handshake(c.Conn, &c.in, zmq4.Router, true)
+		peer, err = handshake(c.Conn, &c.in, zmq4.Router, true)
 	}
 	if err == nil {
 		err = c.SetDeadline(time.Time{})
@@ -133,6 +142,7 @@ func (c *conn) open() error {
 	if err != nil {
 		return errHandshake{err}
 	}
+	c.mayHang = peer == zmq4.Req && c.l.o.Unasked != nil
 	return c.quitting()
 }
 
@@ -204,7 +214,7 @@ func (c *conn) gather(most int) (n int, err error) {
 	clear(c.requests) // they keep the buffer alive that they lay in
 	c.requests, c.answers, c.out = c.requests[:0], c.answers[:0], c.out[:0]
 	c.answered, c.inOrder = 0, true
-	for limits := c.l.o.limits(); n < most; n++ {
+	for limits := c.l.o.limits(); n < most && !c.crossed; n++ {
 		m, size, err := next(c.in.held(), limits)
 		if err != nil && n == 0 {
 			return 0, err
@@ -216,6 +226,7 @@ func (c *conn) gather(most int) (n int, err error) {
 		c.moved = true
 		switch m.kind {
 		case request:
+			c.crosses()
 			c.requests = append(c.requests, Request{m.payload, m.envelope, c, len(c.requests)})
 			c.answers = append(c.answers, span{})
 		case ping:
@@ -238,6 +249,8 @@ func (c *conn) read() error {
 	switch {
 	case len(c.in.held()) > 0:
 		waits, patience = forRest, c.l.o.FrameTimeout
+	case c.mayHang:
+		waits, patience = forFirst, c.l.o.UnaskedAfter
 	case cap(c.in.buf) > smallBuffer || cap(c.out) > smallBuffer || cap(c.sorted) > smallBuffer || cap(c.requests) > minTurn:
 		waits, patience = forIdle, idleTime
 	}
@@ -251,7 +264,11 @@ func (c *conn) read() error {
 		}
 	}
 	err := c.in.fill()
-	if waits == forIdle && errors.Is(err, os.ErrDeadlineExceeded) && c.quitting() == nil {
+	late := errors.Is(err, os.ErrDeadlineExceeded) && c.quitting() == nil
+	if waits == forFirst && late {
+		return c.sendUnasked()
+	}
+	if waits == forIdle && late {
 		c.in.release()
 		c.requests, c.answers, c.out, c.sorted = nil, nil, nil, nil
 		return nil
@@ -312,6 +329,16 @@ func (c *conn) count() {
 func (c *conn) flush() error {
 	if c.overflow {
 		return errOutbound
+	}
+	if c.crossed && c.late == 0 {
+		followed, err := c.followed()
+		if err != nil {
+			return err
+		}
+		if followed { // the peer has had its reply
+			c.l.settle(c)
+			return nil
+		}
 	}
 	c.l.begin(c)
 	out := c.out

@@ -18,16 +18,19 @@ const (
 
 var errReady = errors.New("zmq: no READY command follows the greeting, or it is too long")
 
-// handshake makes c a ZMTP 3 connection without security. It reads through in, which may hold messages behind the
+// handshake makes c a ZMTP 3 connection without security, and returns its peer's socket type. It reads through in, which may hold messages behind the
 // handshake afterwards. c must have a deadline.
-func handshake(c net.Conn, in *stream, as zmq4.SocketType, server bool) (err error) {
+func handshake(c net.Conn, in *stream, as zmq4.SocketType, server bool) (peer zmq4.SocketType, err error) {
 	defer func() {
 		if fault := recover(); fault != nil { // zmq4 trusts the lengths in a READY
 			err = fmt.Errorf("zmq: a broken handshake: %v", fault)
 		}
 	}()
-	_, err = zmq4.Open(&handshaker{Conn: c, in: in}, null.Security(), as, nil, server, nil)
-	return err
+	opened, err := zmq4.Open(&handshaker{Conn: c, in: in}, null.Security(), as, nil, server, nil)
+	if err != nil {
+		return "", err
+	}
+	return zmq4.SocketType(opened.Peer.Meta["Socket-Type"]), nil
 }
 
 // handshaker is the connection that zmq4 sees: it ends behind the handshake, and refuses a command for which zmq4 would

@@ -20,6 +20,11 @@ type Options struct {
 	// MaxUnsent is what the replies to all connections may take together, in bytes, 256 MiB when it is 0. Beyond it the
 	// peers are hung up on that have read nothing of theirs for the longest.
 	MaxUnsent int
+	// Unasked is the payload that a REQ is sent, once, which has asked nothing since it connected: it may wait for a reply
+	// that it is owed by a server that was killed. nil: nothing is.
+	Unasked []byte
+	// UnaskedAfter is how long such a peer must be silent, 2 s when it is 0.
+	UnaskedAfter time.Duration
 	// HandshakeTimeout is how long a peer may take to become one, 10 s when it is 0.
 	HandshakeTimeout time.Duration
 	// FrameTimeout is how long a message may take from its first byte to its last, 100 s when it is 0.
@@ -49,6 +54,7 @@ func (o Options) withDefaults() Options {
 	number(&o.MaxBuffered, 512<<20)
 	number(&o.MaxOutbound, 64<<20)
 	number(&o.MaxUnsent, 256<<20)
+	duration(&o.UnaskedAfter, 2*time.Second)
 	duration(&o.HandshakeTimeout, 10*time.Second)
 	duration(&o.FrameTimeout, 100*time.Second)
 	duration(&o.WriteTimeout, 10*time.Second)

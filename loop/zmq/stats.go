@@ -16,11 +16,12 @@ type Stats struct {
 	ExtraFrames   int64 // messages dropped: more than one frame behind the delimiter
 	Requests      int64
 	Heartbeats    int64 // PINGs answered
+	Unasked       int64 // REQs that were sent Options.Unasked
 }
 
 type counters struct {
 	accepted, refused, acceptErrors, badHandshakes, badFrames, stalled, overflows atomic.Int64
-	noDelimiter, extraFrames, requests, heartbeats                                atomic.Int64
+	noDelimiter, extraFrames, requests, heartbeats, unasked                       atomic.Int64
 }
 
 // Stats returns what was counted.
@@ -42,5 +43,6 @@ func (l *Listener) Stats() Stats {
 		ExtraFrames:   k.extraFrames.Load(),
 		Requests:      k.requests.Load(),
 		Heartbeats:    k.heartbeats.Load(),
+		Unasked:       k.unasked.Load(),
 	}
 }

@@ -1,0 +1,78 @@
+package zmq
+
+import (
+	"errors"
+	"os"
+	"time"
+)
+
+// A REQ waits for the reply to its request for ever, also when the server that owed it was killed: libzmq connects
+// again, repeats nothing and takes no closed connection for an answer. Found with libzmq 4.3.4, in every state of a REQ:
+// a message that was not asked for frees the one that waits, which takes it as its reply; one that waits for nothing
+// drops it when it sends its next request; REQ_CORRELATE ignores it. Other sockets would read every later reply one
+// too late, so they are sent none.
+//
+// A REQ that has just connected and has a request to send does so at once. One that is silent for a while waits for a
+// reply, or for nothing, and is sent Options.Unasked, once. When its first request crosses that message, it takes the
+// message as the reply, and the real one must not be sent: behind its next request that would be one too late. A REQ
+// sends none before it has had a reply, so the real one is held back for a moment and left out when another request
+// comes.
+
+const (
+	// mayCross is how long after the unasked message a request may have been sent before that was read.
+	mayCross = 10 * time.Second
+	// crossPause is how long the reply to such a request is held back: a REQ that has taken the unasked message for it
+	// asks on at once, or much later, when it drops the reply.
+	crossPause = 100 * time.Millisecond
+)
+
+// delimiter is the envelope of a REQ's reply.
+var delimiter = []byte{moreFlag, 0}
+
+// sendUnasked frees a REQ that may wait for a reply that it was owed by another server.
+func (c *conn) sendUnasked() error {
+	c.mayHang, c.unasked = false, time.Now()
+	c.l.counters.unasked.Add(1)
+	if err := c.SetWriteDeadline(c.unasked.Add(c.l.o.WriteTimeout)); err != nil {
+		return err
+	}
+	_, err := c.Write(appendReply(nil, delimiter, c.l.o.Unasked))
+	return err
+}
+
+// crosses notes, with a connection's first request, that it may have crossed the unasked message.
+func (c *conn) crosses() {
+	c.mayHang = false
+	c.crossed = !c.unasked.IsZero() && time.Since(c.unasked) < mayCross
+	c.unasked = time.Time{}
+}
+
+// followed waits for the peer's next request, and says whether it came: then the one before crossed the unasked message.
+func (c *conn) followed() (bool, error) {
+	c.crossed = false
+	if err := c.SetReadDeadline(time.Now().Add(crossPause)); err != nil {
+		return false, err
+	}
+	for {
+		if m, n, err := next(c.in.held(), c.l.o.limits()); err != nil || n > 0 {
+			return n > 0 && m.kind == request, c.endless(err)
+		}
+		if err := c.in.fill(); errors.Is(err, os.ErrDeadlineExceeded) {
+			return false, c.endless(nil)
+		} else if err != nil {
+			return false, err
+		}
+	}
+}
+
+// endless ends the connection's read deadline, unless there is an error.
+func (c *conn) endless(err error) error {
+	if err != nil {
+		return err
+	}
+	c.waits = forRequest
+	if err := c.SetReadDeadline(time.Time{}); err != nil {
+		return err
+	}
+	return c.quitting() // Close's own deadline may just have been overwritten
+}
