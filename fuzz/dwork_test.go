@@ -3,6 +3,7 @@ package fuzz
 import (
 	"bytes"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -171,6 +172,49 @@ func FuzzDwork(f *testing.F) {
 		}
 		if q.Count != len(m.Task) {
 			t.Fatalf("%x: %d tasks, protobuf %d", payload, q.Count, len(m.Task))
+		}
+	})
+}
+
+// FuzzDworkSaved: of whatever files the original hub's reader takes, each task stands once in the order or among the stuck,
+// behind all that it waits for.
+func FuzzDworkSaved(f *testing.F) {
+	const six = "../codec/dwork/testdata/saved/six"
+	names, err := os.ReadFile(six + dwork.SavedNames)
+	if err != nil {
+		f.Fatal(err)
+	}
+	tasks, err := os.ReadFile(six + dwork.SavedTasks)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(names, tasks)
+	f.Fuzz(func(t *testing.T, names, tasks []byte) {
+		saved, err := dwork.ReadSaved(names, tasks)
+		if err != nil {
+			return
+		}
+		order, stuck := saved.Order()
+		seen := make(map[int]bool)
+		for _, i := range order {
+			for _, before := range saved.Tasks[i].After {
+				if !seen[before] {
+					t.Fatalf("%q comes before %q", saved.Tasks[i].Name, saved.Tasks[before].Name)
+				}
+			}
+			seen[i] = true
+		}
+		edges := 0
+		for _, i := range stuck {
+			if seen[i] || !slices.ContainsFunc(saved.Tasks[i].After, func(before int) bool { return slices.Contains(stuck, before) }) {
+				t.Fatalf("%q is not stuck", saved.Tasks[i].Name)
+			}
+		}
+		for i := range saved.Tasks {
+			edges += len(saved.Tasks[i].After)
+		}
+		if len(order)+len(stuck) != len(saved.Tasks) || len(seen) != len(order) || edges != saved.Edges {
+			t.Fatalf("%d in order, %d stuck, %d tasks, %d and %d edges", len(order), len(stuck), len(saved.Tasks), edges, saved.Edges)
 		}
 	})
 }

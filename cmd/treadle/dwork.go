@@ -18,6 +18,7 @@ type dworkCmd struct {
 
 	Create   dworkCreateCmd   `cmd:"" help:"Add a task, or dependencies to one."`
 	Addfile  dworkAddfileCmd  `cmd:"" help:"Add the tasks of a file."`
+	Import   dworkImportCmd   `cmd:"" help:"Add the tasks that the original hub has saved."`
 	Steal    dworkStealCmd    `cmd:"" help:"Take ready tasks."`
 	Complete dworkCompleteCmd `cmd:"" help:"Say that tasks are done."`
 	Exit     dworkExitCmd     `cmd:"" help:"Have a worker's tasks ready again."`

@@ -71,6 +71,57 @@ func TestAddfileUpToTheFault(t *testing.T) {
 	h.says("dhub: 3 active tasks, 2 ready.\n", 0, "status")
 }
 
+// TestDworkImport moves the tasks of an original hub: those that it had handed out are ready again.
+func TestDworkImport(t *testing.T) {
+	dir := t.TempDir()
+	h := startHub(t, dir)
+	six := filepath.Join("..", "..", "codec", "dwork", "testdata", "saved", "six")
+	h.says("6 tasks and 8 dependencies imported\n", 0, "import", six)
+	h.says("dhub: 6 active tasks, 1 ready.\n", 0, "status")
+	h.says("6 tasks and 8 dependencies imported\n", 0, "import", six) // again: nothing changes
+	long := strings.Repeat("x", 300)
+	h.says("did t0\ndid t1\ndid "+long+"\ndid chop \"onions\"\n\ndid t5\ndid t4\n", 0, "work", "--", "echo", "did")
+
+	h.says("treadle: cannot import: open "+dir+"/none_th.flat: no such file or directory\n", 1, "import", filepath.Join(dir, "none"))
+	write := func(end, text string) {
+		if err := os.WriteFile(filepath.Join(dir, "x"+end), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("_th.flat", "")
+	write("_tasks.flat", "")
+	h.says("treadle: cannot import: "+dir+"/x_th.flat: not a whole file of records, as the original hub saves when it is stopped, at byte 0\n", 1, "import", filepath.Join(dir, "x"))
+	const one, two = "\x00\x00\x00\x00\x00\x00\x00\x01", "\x00\x00\x00\x00\x00\x00\x00\x02"
+	write("_th.flat", "\xfe\x0e\x0bnum_records\x012\xff\x01s\xff\x08"+one+"\xff\x01a\xff\x08"+two)
+	write("_tasks.flat", "\xfe\x0e\x0bnum_records\x012\xff\x08"+one+"\xff\x10"+one+one+"\xff\x08"+two+"\xff\x08\x00\x00\x00\x00\x00\x00\x00\x00")
+	h.says("treadle: cannot import: 1 tasks wait for each other in a circle, or for such a task: \"s\"; --leave-stuck imports the others\n", 1, "import", filepath.Join(dir, "x"))
+	h.says("1 tasks and 0 dependencies imported\n", 0, "import", "--leave-stuck", filepath.Join(dir, "x"))
+	h.says("dhub: 1 active tasks, 1 ready.\n", 0, "status")
+}
+
+// TestDworkImportJoin: a task that waits for more than one request names waits for all of them.
+func TestDworkImportJoin(t *testing.T) {
+	const before = 2*maxImportAfter + 1
+	dir := t.TempDir()
+	h := startHub(t, dir)
+	number := func(n int) string { return string([]byte{0, 0, 0, 0, 0, 0, byte(n >> 8), byte(n)}) }
+	head := fmt.Sprintf("\xfe\x12\x0bnum_records\x05%d", before+1)
+	var names, tasks strings.Builder
+	names.WriteString(head + "\xff\x04join\xff\x08" + number(0))
+	tasks.WriteString(head + "\xff\x08" + number(0) + "\xff\x08" + number(before))
+	for i := range before {
+		fmt.Fprintf(&names, "\xff\x07t%06d\xff\x08%s", i, number(i+1))
+		tasks.WriteString("\xff\x08" + number(i+1) + "\xff\x10" + number(0) + number(0))
+	}
+	for end, text := range map[string]string{"_th.flat": names.String(), "_tasks.flat": tasks.String()} {
+		if err := os.WriteFile(filepath.Join(dir, "x"+end), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.says(fmt.Sprintf("%d tasks and %d dependencies imported\n", before+1, before), 0, "import", filepath.Join(dir, "x"))
+	h.says(fmt.Sprintf("dhub: %d active tasks, %d ready.\n", before+1, before), 0, "status")
+}
+
 // TestDworkCommands uses every command of treadle dwork as a user does.
 func TestDworkCommands(t *testing.T) {
 	dir := t.TempDir()
