@@ -36,6 +36,7 @@ func dworkRows() []row {
 		hub("dwork 1x1", 1, 1, jobs(20e3, 3e3, 20e3)),
 		hub("dwork 8x1", 8, 1, jobs(50e3, 15e3, 50e3)),
 		hub("dwork 1x16", 1, 16, jobs(200e3, 40e3, 200e3)),
+		{name: reqRow, section: dworkSection, variants: []string{synced}, load: load{workers: 8, depth: 1, libzmq: true}, guess: jobs(20e3, 6e3, 0)},
 		hub("dwork 8x16", 8, 16, jobs(600e3, 200e3, 600e3)),
 	}
 }
@@ -43,6 +44,9 @@ func dworkRows() []row {
 // admitsHub says who takes part in the rows of the dwork protocol: Treadle in memory and with a synced journal, and, as
 // the limit of the sockets, the echo.
 func (r row) admitsHub(c contender) bool {
+	if r.load.libzmq && (!hasLibzmq() || c.variant == echoVariant) {
+		return false
+	}
 	return c.name == "treadle" || r.section == dworkSection && (c.name == "treadle always" || c.variant == echoVariant)
 }
 
@@ -73,6 +77,14 @@ func (s *sample) measureHub(ctx context.Context, r row, c contender, running *se
 		}
 		phase = func() error { return h.work(ctx, r.load.workers) }
 	}
+	if r.load.libzmq {
+		of, clean, err := h.measureREQ(ctx, r.load.workers)
+		if err != nil {
+			return err
+		}
+		defer clean()
+		phase, h.latency = of, newLatencies()
+	}
 	before, err := readMeter(running.pid)
 	if err != nil {
 		return err
@@ -90,7 +102,7 @@ func (s *sample) measureHub(ctx context.Context, r row, c contender, running *se
 	s.Jobs, s.JobsPerSecond = size, float64(size)*1e9/float64(elapsed)
 	s.ServerCPU, s.DriverCPU = perMillion(after.server-before.server), perMillion(after.driver-before.driver)
 	s.Submit = h.latency.quantiles()
-	return h.check(creating)
+	return h.check(creating || r.load.libzmq)
 }
 
 // dial connects; the connection fails when ctx ends.
@@ -228,9 +240,9 @@ func (h *hubTrial) count(name []byte) error {
 	return nil
 }
 
-// check says whether every task arrived exactly once.
-func (h *hubTrial) check(creating bool) error {
-	if creating || h.echo {
+// check says whether every task arrived exactly once, unless none was counted here.
+func (h *hubTrial) check(uncounted bool) error {
+	if uncounted || h.echo {
 		return nil
 	}
 	for i := range h.arrived {

@@ -100,6 +100,8 @@ const dworkLegend = `jobs/s      tasks created, or stolen and completed, a secon
 request     microseconds from a Steal, or a Create, to its reply
 rows        dwork WxN: W workers, a connection each, that steal N tasks at a time and complete them in one request; create:
             one producer, 16 tasks a request. The tasks wait for nothing; each was checked to be handed out exactly once
+8 REQ       8 workers that are processes over libzmq's REQ, as the original's, and steal and complete one task at a time; left
+            out where gcc or libzmq3-dev is missing. Their processor time is in no column
 always      --sync always: Create and Complete are answered when they are on disk
 zmq echo    the limit: the same requests and sockets, and a server that sends back what it gets
 `

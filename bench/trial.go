@@ -27,10 +27,11 @@ type load struct {
 	workers     int // 0: as many as producers
 	depth       int // requests in flight a connection; a worker that is pushed its jobs has one
 	jobs        int
-	rate        int // jobs a second in an open loop; 0: as fast as the answers come
-	payload     int // bytes of a workload; 0: workloadLen
-	functions   int // Periodic functions, of which a worker serves functionsServed; 0: one
-	functionRun int // neighbouring jobs of one of them; 0: one
+	rate        int  // jobs a second in an open loop; 0: as fast as the answers come
+	payload     int  // bytes of a workload; 0: workloadLen
+	libzmq      bool // dwork workers are processes over libzmq
+	functions   int  // Periodic functions, of which a worker serves functionsServed; 0: one
+	functionRun int  // neighbouring jobs of one of them; 0: one
 
 	// ready and delayed jobs stand in the server from before the clock starts until after it has stopped.
 	ready, delayed int

@@ -44,10 +44,16 @@ func (f *feed) Drop(shard int, seq uint64) {
 	f.dirty.Store(true)
 }
 
-// flush wakes the committer if there is something for it.
-func (f *feed) flush() {
-	if f != nil && !f.held && f.dirty.Load() && f.dirty.Swap(false) {
-		f.journal.Flush()
+// flush wakes the committer if there is something for it: at once for the turn's acknowledgements
+// that wait, a little later when none does.
+func (f *feed) flush(acknowledgements int) {
+	switch {
+	case f == nil || f.held:
+	case acknowledgements > 0:
+		f.dirty.Store(false)
+		f.journal.FlushFor(acknowledgements)
+	case f.dirty.Load() && f.dirty.Swap(false):
+		f.journal.FlushFor(0)
 	}
 }
 
@@ -236,6 +242,7 @@ func (s *session) after(group uint64, encode func([]byte) []byte) {
 		s.r.waiting = append(s.r.waiting, s)
 		s.r.waits.Store(true)
 	}
+	s.r.awaited++
 	s.late = encode(s.late)
 	if last := len(s.marks) - 1; last >= 0 && s.marks[last].group >= group {
 		s.marks[last].end = len(s.late) // it is sent behind those

@@ -65,6 +65,7 @@ type dworkHub struct {
 	out       []byte
 	parked    []parkedReply
 	owed      atomic.Int64 // how many are parked
+	awaited   int          // of them, in this turn
 
 	query dwork.Query
 	tasks []sched.Task // of the request at hand

@@ -190,11 +190,13 @@ func respond[R replier](h *dworkHub, to R, wrong error) {
 	}
 	h.parked = append(h.parked, parkedReply{to, append([]byte(nil), h.out...), group})
 	h.owed.Add(1)
+	h.awaited++
 }
 
 // endTurn hands on what was caused, and sends the replies whose changes are on disk.
 func (h *dworkHub) endTurn() {
-	h.server.feed.flush()
+	h.server.feed.flush(h.awaited)
+	h.awaited = 0
 	h.server.wake(h.sink.mailed)
 	if len(h.parked) == 0 {
 		return

@@ -85,7 +85,11 @@ func newKtsHub(s *Server) *ktsHub {
 // turn runs fn as the owner of the book. It returns when what fn changed is on disk.
 func (h *ktsHub) turn(fn func() error) error {
 	group, wait, err := h.own(fn)
-	h.server.feed.flush()
+	acknowledgements := 0
+	if wait {
+		acknowledgements = 1
+	}
+	h.server.feed.flush(acknowledgements)
 	if wait {
 		if failed := h.await(group); failed != nil {
 			return failed

@@ -73,7 +73,7 @@ func TestKtsDefinitionsOfOldDirectories(t *testing.T) {
 	status := r.does("getServerStatus")
 	restart := func(parsed uint64) {
 		t.Helper()
-		r.server.feed.flush()
+		r.server.feed.flush(1)
 		r = r.again(d)
 		if got := r.stats.parsed.Load(); got != parsed {
 			t.Errorf("the start has parsed %d definitions, want %d", got, parsed)
@@ -90,7 +90,7 @@ func TestKtsDefinitionsOfOldDirectories(t *testing.T) {
 	restart(0)
 	r.put(r.projects["p"].jobs["job3"].key(ktsDefinitionKey), []byte(definition(300, 0.5, 2)))
 	r.put(r.projects["p"].jobs["job4"].key(ktsNumbersKey), []byte("what is no JSON"))
-	r.server.feed.flush()
+	r.server.feed.flush(1)
 	r = r.again(d)
 	if got := r.stats.parsed.Load(); got != 2 {
 		t.Errorf("the start has parsed %d definitions, want the two whose numbers do not fit", got)

@@ -85,7 +85,7 @@ func (h *ktsHub) restore() error {
 			}
 		}
 	}
-	h.server.feed.flush()
+	h.server.feed.flush(0)
 	return nil
 }
 

@@ -51,7 +51,7 @@ func (r *ktsRig) quietly(method string, args ...any) {
 	if err != nil {
 		r.t.Fatalf("%s%q: %v", method, args, err)
 	}
-	r.server.feed.flush()
+	r.server.feed.flush(1)
 }
 
 // simJob is what the naive model knows of a job: how many steps were acknowledged as done,

@@ -22,7 +22,7 @@ func TestKtsVersionOfOldDirectories(t *testing.T) {
 	}
 	j.progress.Version = 0
 	r.saveProgress(j)
-	r.server.feed.flush()
+	r.server.feed.flush(1)
 	r = r.again(d)
 	r.report(task, "working")
 	r.report(task, "finished")

@@ -330,7 +330,7 @@ func (o *Offline) BeginCommit() (over <-chan struct{}) {
 		return done
 	}
 	o.server.feed.held = false
-	o.server.feed.flush()
+	o.server.feed.flush(1)
 	o.server.feed.held = true
 	go func() {
 		defer close(done)

@@ -57,6 +57,7 @@ type reactor struct {
 	waiting  []*session  // those with late acknowledgements
 	partings []parting   // those of peers that have closed their side
 	waits    atomic.Bool // there are some
+	awaited  int         // acknowledgements that this turn has added to those
 	letter   sched.Delivery
 	more     [readMore]byte // see readOn
 	scratch  []byte         // for what a conversation puts together, within one request
@@ -104,7 +105,8 @@ func (r *reactor) finish() {
 	}
 	clear(r.behind)
 	r.behind = r.behind[:0]
-	r.server.feed.flush()
+	r.server.feed.flush(r.awaited)
+	r.awaited = 0
 	r.releaseLate()
 	r.flushAll()
 	r.given, r.looked, r.handled = 0, 0, 0

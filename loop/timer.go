@@ -27,7 +27,7 @@ func (t *timerSink) Deliver(d *sched.Delivery) {
 // tick ticks the scheduler, and says when to do so next.
 func (s *Server) tick(sink *timerSink) sched.Time {
 	next := s.sched.Tick(s.now(), sink)
-	s.feed.flush()
+	s.feed.flush(0)
 	s.wake(sink.mailed)
 	return next
 }

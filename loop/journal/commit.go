@@ -6,19 +6,32 @@ import (
 )
 
 // commitLoop commits groups until the journal is closed or broken. In mode Always
-// a group begins when the one before it is synced and a turn has ended; in the
-// others it gathers for an interval first.
+// a group begins when the one before it is synced and a turn has ended, or a little
+// later when nobody waits for it; in the others it gathers for an interval first.
 func (j *Journal) commitLoop() {
 	gathering := time.NewTimer(j.options.Interval)
 	defer gathering.Stop()
 	idle := time.NewTimer(idleAfter)
 	defer idle.Stop()
+	lazy := newLazy()
+	defer lazy.timer.Stop()
 	for {
 		select {
 		case <-idle.C:
 			j.shrink()
 			continue
+		case <-j.soon:
+			if !lazy.comes() {
+				continue
+			}
+			j.patient.Store(false)
+			idle.Reset(idleAfter)
+		case <-lazy.timer.C:
+			lazy.over()
+			j.patient.Store(false)
+			idle.Reset(idleAfter)
 		case <-j.wake:
+			lazy.awaited()
 			idle.Reset(idleAfter)
 		case <-j.guard.failed:
 			return
@@ -41,7 +54,10 @@ func (j *Journal) commitLoop() {
 			}
 		}
 		if j.options.Sync == Always {
-			j.commitAll()
+			j.awaitCompany()
+			for j.commitGroup() && !j.patient.Load() {
+				j.awaitCompany()
+			}
 			j.options.Rested()
 		} else {
 			j.commitGroup()
@@ -81,6 +97,7 @@ func (j *Journal) commitGroup() bool {
 	}
 	began := time.Now()
 	group := j.committed.Load() + 1
+	answered := j.waiters.Swap(0)
 	live := j.take(group + 1)
 	if live > 0 {
 		bytes, err := j.writeGroup(group)
@@ -96,6 +113,7 @@ func (j *Journal) commitGroup() bool {
 		return false
 	}
 	j.options.Committed(group)
+	j.company.expect(answered+j.waiters.Load(), time.Since(began))
 	return true
 }
 

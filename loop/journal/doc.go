@@ -27,7 +27,8 @@
 //
 // # When a change is committed
 //
-//	Always    when its group is synced: it survives kill -9 and a loss of power
+//	Always    when its group is synced: it survives kill -9 and a loss of power.
+//	          Changes that nobody waits for may wait for others for half a millisecond
 //	Interval  at once: Group names a group that is committed already, and nobody
 //	          waits. What gathered for an interval is written and synced as a group;
 //	          a crash of any kind costs the last interval at most

@@ -31,6 +31,9 @@ type Journal struct {
 
 	touched atomic.Bool   // something was appended since the last taking
 	wake    chan struct{} // tells the committer that a turn ended
+	soon    chan struct{} // the same, and nobody waits
+	patient atomic.Bool   // the last to tell it anything was one of those
+	waiters atomic.Int64  // acknowledgements that wait for the group that gathers
 	closing chan struct{} // to the committer
 	closed  chan struct{} // to the watcher, when the committer has ended
 	workers struct{ committer, checkpointer, watcher sync.WaitGroup }
@@ -47,6 +50,7 @@ type Journal struct {
 	blind           atomic.Bool // the free space cannot be read
 
 	// The committer's own.
+	company   company
 	last      meta   // the last written group
 	batch     []byte // reused
 	takings   []taking
@@ -98,6 +102,7 @@ func openJournal(o Options, h *home) (*Journal, error) {
 		spares:  make([][]byte, o.Shards+1),
 		figures: newFigures(),
 		wake:    make(chan struct{}, 1),
+		soon:    make(chan struct{}, 1),
 		closing: make(chan struct{}),
 		closed:  make(chan struct{}),
 		space:   make(chan struct{}, 1),
@@ -307,7 +312,27 @@ func (j *Journal) groupOf(g *gather) uint64 {
 // without locks.
 func (j *Journal) Flush() {
 	if j.touched.Load() {
+		j.patient.Store(false)
 		j.wakeCommitter()
+	}
+}
+
+// FlushFor is Flush for so many acknowledgements that wait for it. With none, in mode Always, the
+// changes may wait a little for others, see lazy.
+func (j *Journal) FlushFor(acknowledgements int) {
+	switch {
+	case acknowledgements > 0:
+		j.waiters.Add(int64(acknowledgements))
+		j.Flush()
+	case !j.touched.Load():
+	case j.options.Sync != Always:
+		j.wakeCommitter()
+	default:
+		j.patient.Store(true)
+		select {
+		case j.soon <- struct{}{}:
+		default:
+		}
 	}
 }
 

@@ -100,7 +100,7 @@ type Options struct {
 	// system. It must neither block nor call Close.
 	Committed func(group uint64)
 	// Rested, when set, is called in mode Always by the same goroutine, whenever nothing is
-	// left to commit: only then the next group begins with a Flush and not by itself. It
+	// left to commit that somebody waits for: only then the next group begins with a Flush and not by itself. It
 	// is for whoever must know what a group will hold.
 	Rested func()
 	// Failed is called once, from a goroutine of its own, when something could not
