@@ -331,9 +331,10 @@ func (s *Scheduler) callMore(now Time, sink Sink) (more bool) {
 	if l.later = l.later[n:]; len(l.later) == 0 {
 		l.later = nil
 	}
+	more = len(l.later) > 0
 	l.mu.Unlock()
 	s.call(now, names, sink)
-	return n > 0
+	return more
 }
 
 // callNext makes the first parked job ready that waits for the lock. It returns the locks that have

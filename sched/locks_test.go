@@ -317,3 +317,32 @@ func TestLockOfNextHolder(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestLocksAreCalledLater: the end of a job with more locks than a batch calls the next of each, some
+// of them by the Ticks that follow.
+func TestLocksAreCalledLater(t *testing.T) {
+	const locks = 9
+	x := newStand(t, Options{Batch: 2})
+	p := x.peer("f", "g")
+	x.submit("f", "holder")
+	holder := x.take(p, "holder")
+	for i := range locks {
+		name := fmt.Sprint("lock ", i)
+		if got, err := x.s.Acquire(x.now, p, holder, name, 1, &x.rec); !got || err != nil {
+			t.Fatal(got, err)
+		}
+		x.submit("g", fmt.Sprint("job ", i))
+		if got, err := x.s.Acquire(x.now, p, x.take(p, fmt.Sprint("job ", i)), name, 1, &x.rec); got || err != nil {
+			t.Fatal(got, err)
+		}
+	}
+	x.want()
+	x.ok(x.s.Finish(x.now, p, holder, nil, &x.rec))
+	x.s.ticks(x.now, &x.rec)
+	for range locks {
+		x.reserve(p, 2)
+	}
+	if got := x.rec.take(); len(got) != locks {
+		t.Errorf("%d jobs are called, want %d", len(got), locks)
+	}
+}

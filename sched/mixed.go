@@ -95,7 +95,7 @@ func (sh *shard) firstFit(q *queue, job uint32) (best *watch, whole bool) {
 		}
 	}
 	line := q.lines[byName]
-	clashing := q.clashing() && !(q.broadcasts > 0 && sh.s.rules[sh.slab.at(job).space].shared())
+	clashing := q.clashing() && (q.broadcasts == 0 || !sh.s.rules[sh.slab.at(job).space].shared())
 	name := sh.nameView(job)
 	// The heap is gone through in its order: of what was seen, the children are seen next.
 	var open [maxFit + 1]int

@@ -17,6 +17,7 @@ func (s *Scheduler) Tick(now Time, sink Sink) (next Time) {
 		more = more || again || rest
 		next.Wall, next.Mono = min(next.Wall, due.Wall), min(next.Mono, due.Mono)
 	}
+	more = s.callMore(now, sink) || more
 	if s.reap(now, sink) || more {
 		next.Mono = now.Mono
 	}

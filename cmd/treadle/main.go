@@ -14,8 +14,8 @@ func main() {
 		if args, err = periodicdArgs(args, os.Getenv); err != nil {
 			os.Exit(report(con, err))
 		}
-		os.Unsetenv(hostVariable) // they have been looked at
-		os.Unsetenv(pathVariable)
+		_ = os.Unsetenv(hostVariable) // they have been looked at
+		_ = os.Unsetenv(pathVariable)
 	}
 	os.Exit(run(args, con))
 }

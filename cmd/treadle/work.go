@@ -13,21 +13,21 @@ import (
 )
 
 type workCmd struct {
-	Func      string        `arg:"" help:"Function whose jobs to do."`
-	Command   []string      `arg:"" name:"cmd" passthrough:"" help:"Command and arguments, after --; the job's name is added as the last."`
-	Thread    int           `default:"1" placeholder:"N" help:"Jobs done at a time (default: ${default})."`
-	Data      bool          `help:"Return what the command prints as the job's result (default: it goes to standard output)."`
-	NoName    bool          `help:"Do not add the job's name to the command; TREADLE_NAME has it."`
-	Verbose   bool          `short:"v" help:"Say a line for each job."`
-	Broadcast bool          `help:"Make FUNC a function whose jobs go to every waiting worker."`
-	Timeout   time.Duration `default:"-1s" placeholder:"TIME" help:"Time after which the command and its children are killed and the job has failed; 0s: none; -1s: the job's own time-out, else the server's setting (default: ${default})."`
-	RetrySecs time.Duration `default:"0s" placeholder:"TIME" help:"Put a failed job off by this time; 0s: it is tried again at once (default: ${default})."`
-	SkipFail  bool          `help:"Count a failed job as done."`
-	Stream    bool          `help:"Send what the command prints to those who treadle recv the job, while it runs; not to servers of 2018."`
-	WorkData  bool          `help:"The command prints lines WORKDATA X, data for those who treadle recv the job, and at last WORKDONE X, the result; not to servers of 2018."`
-	LaterLine bool          `help:"An integer as the last line on standard error puts the job off by that many seconds."`
-	LockName  string        `placeholder:"NAME" help:"Named lock that a job must have to run; one that cannot have it waits at the server while the worker does others; not with servers of 2018 (default: none)."`
-	LockCount int16         `default:"1" placeholder:"N" help:"Jobs that may have the lock at a time, over all workers (default: ${default})."`
+	Func       string        `arg:"" help:"Function whose jobs to do."`
+	Command    []string      `arg:"" name:"cmd" passthrough:"" help:"Command and arguments, after --; the job's name is added as the last."`
+	Thread     int           `default:"1" placeholder:"N" help:"Jobs done at a time (default: ${default})."`
+	Data       bool          `help:"Return what the command prints as the job's result (default: it goes to standard output)."`
+	NoName     bool          `help:"Do not add the job's name to the command; TREADLE_NAME has it."`
+	Verbose    bool          `short:"v" help:"Say a line for each job."`
+	Broadcast  bool          `help:"Make FUNC a function whose jobs go to every waiting worker."`
+	Timeout    time.Duration `default:"-1s" placeholder:"TIME" help:"Time after which the command and its children are killed and the job has failed; 0s: none; -1s: the job's own time-out, else the server's setting (default: ${default})."`
+	RetryAfter time.Duration `name:"retry-secs" default:"0s" placeholder:"TIME" help:"Put a failed job off by this time; 0s: it is tried again at once (default: ${default})."`
+	SkipFail   bool          `help:"Count a failed job as done."`
+	Stream     bool          `help:"Send what the command prints to those who treadle recv the job, while it runs; not to servers of 2018."`
+	WorkData   bool          `help:"The command prints lines WORKDATA X, data for those who treadle recv the job, and at last WORKDONE X, the result; not to servers of 2018."`
+	LaterLine  bool          `help:"An integer as the last line on standard error puts the job off by that many seconds."`
+	LockName   string        `placeholder:"NAME" help:"Named lock that a job must have to run; one that cannot have it waits at the server while the worker does others; not with servers of 2018 (default: none)."`
+	LockCount  int16         `default:"1" placeholder:"N" help:"Jobs that may have the lock at a time, over all workers (default: ${default})."`
 }
 
 // ownTimeout in place of a time means the job's own time-out.
@@ -41,7 +41,7 @@ func (w *workCmd) Validate(ctx *kong.Context) (err error) {
 	if w.Timeout != ownTimeout && w.Timeout < 0 {
 		return fmt.Errorf("--timeout: %s is negative; -1s is the job's own time-out", spell(w.Timeout))
 	}
-	if _, err := wholeSeconds("--retry-secs", w.RetrySecs, 1<<40); err != nil {
+	if _, err := wholeSeconds("--retry-secs", w.RetryAfter, 1<<40); err != nil {
 		return err
 	}
 	switch {

@@ -268,8 +268,8 @@ func (p *pool) tell(a *client.Assignment, format string, args ...any) {
 // failed gives the job back.
 func (p *pool) failed(ctx context.Context, worker *client.Worker, a *client.Assignment, why error) error {
 	p.say("%q %q failed: %v", a.Job.Func, a.Job.Name, why)
-	if p.RetrySecs > 0 {
-		return worker.Later(ctx, a, int64(p.RetrySecs/time.Second), laterStep)
+	if p.RetryAfter > 0 {
+		return worker.Later(ctx, a, int64(p.RetryAfter/time.Second), laterStep)
 	}
 	return worker.Fail(ctx, a)
 }

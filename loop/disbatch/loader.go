@@ -172,7 +172,7 @@ func interpreter(program string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // it was only read
 	head := make([]byte, maxFirstLine)
 	n, _ := f.Read(head) // an empty file is no Perl program
 	line, _, _ := strings.Cut(string(head[:n]), "\n")

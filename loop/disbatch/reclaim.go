@@ -124,7 +124,7 @@ func processText(path string) []string {
 	if err != nil {
 		return nil
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()                         // it was only read
 	text, _ := io.ReadAll(io.LimitReader(f, maxProcessText)) // what was read before an error counts
 	return strings.Split(string(bytes.TrimSuffix(text, []byte{0})), "\x00")
 }
