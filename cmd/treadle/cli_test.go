@@ -97,6 +97,7 @@ func TestServeOptions(t *testing.T) {
 		want.HandshakeTimeout, want.FrameTimeout = orDefault(want.HandshakeTimeout, 10*time.Second), orDefault(want.FrameTimeout, 100*time.Second)
 		want.Dwork.MaxFrame, want.Dwork.MaxSteal = orDefault(want.Dwork.MaxFrame, 16<<20), orDefault(want.Dwork.MaxSteal, 65536)
 		want.Dwork.Idle, want.Dwork.Restart = orDefault(want.Dwork.Idle, "exit"), orDefault(want.Dwork.Restart, "keep")
+		want.Dwork.Stop, want.Dwork.Complete = orDefault(want.Dwork.Stop, "exit"), orDefault(want.Dwork.Complete, "any")
 		want.Kts46.Timeout, want.Kts46.TimeoutUnit = orDefault(want.Kts46.Timeout, 5*time.Second), orDefault(want.Kts46.TimeoutUnit, "s")
 		want.Pprof = orDefault(want.Pprof, "off")
 		want.Drain, want.Version = orDefault(want.Drain, loop.DefaultDrain), version
@@ -113,8 +114,8 @@ func TestServeOptions(t *testing.T) {
 		loop.Options{GloomMasters: []string{"tcp://a:1", "tcp://b:2"}, GloomSlaves: []string{"off"}, GloomMaxFrame: 1 << 10, GloomJSON: "strict"})
 	f([]string{"--kts46", "off", "--kts46-json", "tcp://a:1", "--kts46-timeout=1m", "--kts46-timeout-unit=ms", "--kts46-restart-after=2m", "--kts46-databases", "a:1,b:2", "--kts46-mongodb", "mongodb://c"},
 		loop.Options{Kts46: loop.Kts46Options{Listen: []string{"off"}, JSON: []string{"tcp://a:1"}, Timeout: time.Minute, TimeoutUnit: "ms", RestartAfter: 2 * time.Minute, Databases: []string{"a:1", "b:2"}, MongoDB: "mongodb://c"}})
-	f([]string{"--dwork", "off", "--dwork-max-frame=1m", "--dwork-max-steal=7", "--dwork-idle=notfound", "--dwork-restart=ready", "--dwork-lease=1m", "--dwork-remember=2m"},
-		loop.Options{Dwork: loop.DworkOptions{Listen: []string{"off"}, MaxFrame: 1 << 20, MaxSteal: 7, Idle: "notfound", Restart: "ready", Lease: time.Minute, Remember: 2 * time.Minute}})
+	f([]string{"--dwork", "off", "--dwork-max-frame=1m", "--dwork-max-steal=7", "--dwork-idle=notfound", "--dwork-stop=notfound", "--dwork-complete=holder", "--dwork-restart=ready", "--dwork-lease=1m", "--dwork-remember=2m"},
+		loop.Options{Dwork: loop.DworkOptions{Listen: []string{"off"}, MaxFrame: 1 << 20, MaxSteal: 7, Idle: "notfound", Stop: "notfound", Complete: "holder", Restart: "ready", Lease: time.Minute, Remember: 2 * time.Minute}})
 	f([]string{"--data", "none", "--sync=interval", "--sync-interval", "1s", "--min-free=1g"},
 		loop.Options{Data: loop.NoData, Sync: "interval", SyncInterval: time.Second, MinFree: 1 << 30})
 	f([]string{"--min-free=0"}, loop.Options{MinFree: -1})
