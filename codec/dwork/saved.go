@@ -163,7 +163,7 @@ const (
 // flatPairs calls fn with the records of a flat file, in pairs: a key and a value. A file begins with a record of
 // properties, among them the number of pairs; the original hub's is written as a whole when it is stopped.
 func flatPairs(file []byte, fn func(key, value []byte) error) error {
-	want, pairs, at := -1, 0, 0
+	pairs, at := 0, 0
 	next := func(kind byte) ([]byte, error) {
 		if at >= len(file) || file[at] != kind {
 			return nil, fmt.Errorf("%w, at byte %d", errSaved, at)
@@ -180,7 +180,8 @@ func flatPairs(file []byte, fn func(key, value []byte) error) error {
 	if err != nil {
 		return err
 	}
-	if want, err = flatCount(head); err != nil {
+	want, err := flatCount(head)
+	if err != nil {
 		return err
 	}
 	for ; at < len(file); pairs++ {
