@@ -156,3 +156,15 @@ func TestCommitsWaitForCheckpoints(t *testing.T) {
 		}
 	}
 }
+
+// TestLogEmptyFirstChunk: a record that begins where a block has room for a chunk's head alone, as
+// the first one of several chunks, is read.
+func TestLogEmptyFirstChunk(t *testing.T) {
+	l := newTestLog(t, 3)
+	l.add(bytes.Repeat([]byte{1}, logBlock-logStart-2*chunkHead))
+	l.add([]byte("another"))
+	parts := mustScan(t, logName(3), l.b)
+	if len(parts) != 2 || !parts[0].whole || !parts[1].whole || parts[1].offset != logBlock-chunkHead || string(parts[1].data) != "another" {
+		t.Errorf("%v", parts)
+	}
+}

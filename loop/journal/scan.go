@@ -39,7 +39,7 @@ type scanner struct {
 	part   logPart
 	open   bool   // part is a record that lacks chunks, or a gap that may go on
 	used   int64  // where in a gap the last thing ends that was written
-	buffer []byte // of part.data, reused
+	buffer []byte // of part.data, reused; never nil, for a first chunk may be empty
 }
 
 // scan cuts a file of that size into records and gaps, in order. A chunk that is not good
@@ -48,7 +48,7 @@ type scanner struct {
 // block. closed says that the end of a full log was found; what is behind it is neither record
 // nor gap. Nor are bytes at the file's end that were never written.
 func (f *framing) scan(file io.ReaderAt, size int64, each func(logPart) error) (closed bool, err error) {
-	s := scanner{framing: f, each: each, block: make([]byte, logBlock)}
+	s := scanner{framing: f, each: each, block: make([]byte, logBlock), buffer: []byte{}}
 	for s.base = f.start - f.start%logBlock; s.base < size && !closed; s.base += logBlock {
 		b := s.block[:min(logBlock, size-s.base)]
 		if _, err := file.ReadAt(b, s.base); err != nil && !errors.Is(err, io.EOF) {
