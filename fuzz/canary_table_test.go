@@ -31,7 +31,7 @@ var canaries = []canary{
 	{"a Gloom job fails at its second death", "loop/gloom.go", "Owned: true, Untimed: true, Deaths: 4", "Owned: true, Untimed: true, Deaths: 2"},
 	{"a task does not wait for those before it", "sched/graph_run.go", "if sh.slab.node(job).ins > 0 {", "if sh.slab.node(job).ins > 1 {"},
 	{"a late kts46 report matches", "loop/kts46_xml.go", "return ok && at.Unix() == time.UnixMilli(t.lease.Revision).Unix()", "return ok && !at.IsZero()"},
-	{"a kts46 call does not wait for its sync", "loop/kts46.go", "\tif wait {\n", "\tif wait && h.closed {\n"},
+	{"a kts46 call does not wait for its sync", "loop/kts46.go", "\tif wait {\n\t\tif failed :=", "\tif wait && h.closed {\n\t\tif failed :="},
 	{"the progress of a kts46 job is not journaled", "loop/kts46.go", "\th.letGo(w)\n\th.saveProgress(j)\n", "\th.letGo(w)\n"},
 	{"a Disbatch node is told the result of another task", "loop/functions.go", "ending{d.Tag, d.Effect", "ending{h.last, d.Effect"},
 	{"a Disbatch task that its worker fails is done again", "loop/functions.go", "Kept: true, Deaths: 1}", "Kept: true, Deaths: 2}"},
