@@ -5,6 +5,7 @@ package fuzz
 import (
 	"bytes"
 	"fmt"
+	"hash/maphash"
 	"regexp"
 	"slices"
 	"testing"
@@ -13,6 +14,10 @@ import (
 
 	"treadle/loop"
 )
+
+// sessionSeed is that of all servers that are compared: run numbers, which are in handles, begin
+// with what it says.
+var sessionSeed = maphash.MakeSeed()
 
 // A session target plays a script of what several peers send to one server in memory. After each step the structures
 // of the scheduler must agree, and when all have left nothing of them may stay. Then the script is played again with
@@ -185,7 +190,8 @@ func playAll(t *testing.T, o loop.Options, ports []string, hellos [][]byte, scri
 	t.Helper()
 	// One shard: which queues share one is by chance, and with it the order in which a STATUS lists them.
 	o.Shards = 1
-	server, err := loop.NewOffline(o)
+	o.Loops = 1
+	server, err := loop.NewOfflineIn(o, loop.Surroundings{Seed: sessionSeed})
 	if err != nil {
 		t.Fatal(err)
 	}
