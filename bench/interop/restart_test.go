@@ -3,6 +3,8 @@ package interop
 import (
 	"bufio"
 	"context"
+	"math/rand/v2"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -38,6 +40,21 @@ func durable(t *testing.T, address, directory string) (*exec.Cmd, string) {
 	return cmd, address
 }
 
+// below returns a free address whose port the system gives to no connecting socket: a client that tries again while the
+// server is away could be connected to itself there, and keep the server from listening.
+func below(t *testing.T) string {
+	t.Helper()
+	for range 100 {
+		address := "127.0.0.1:" + strconv.Itoa(10000+rand.IntN(20000))
+		if l, err := net.Listen("tcp", address); err == nil {
+			check(t, l.Close())
+			return "tcp://" + address
+		}
+	}
+	t.Fatal("no port is free")
+	return ""
+}
+
 // TestDworkRestart: clients of libzmq that stay connected go on with their graph when the server is stopped and started
 // again, and when it is killed and started again.
 func TestDworkRestart(t *testing.T) {
@@ -45,7 +62,7 @@ func TestDworkRestart(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			const tasks = 900
 			directory := t.TempDir()
-			server, address := durable(t, "tcp://127.0.0.1:0", directory)
+			server, address := durable(t, below(t), directory)
 			ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 			defer cancel()
 			client := exec.CommandContext(ctx, python, filepath.Join("testdata", "dwork_restart.py"), address, kind, strconv.Itoa(tasks))
@@ -81,7 +98,7 @@ func TestDworkRestart(t *testing.T) {
 func TestDworkKilled(t *testing.T) {
 	const tasks, workers, kills = 3000, 4, 4
 	directory := t.TempDir()
-	server, address := durable(t, "tcp://127.0.0.1:0", directory)
+	server, address := durable(t, below(t), directory)
 	var lines strings.Builder
 	for i := range tasks {
 		lines.WriteString("t" + strconv.Itoa(i) + "\n")
