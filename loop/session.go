@@ -164,12 +164,11 @@ func (s *session) assemble() {
 	if !s.open() {
 		return
 	}
-	if n > 0 {
+	if n > 0 { // else it may be read beside the loop already
 		s.begun = 0
+		s.partial = s.partial[:copy(s.partial, s.partial[n:])]
 	}
-	rest := copy(s.partial, s.partial[n:])
-	s.partial = s.partial[:rest]
-	if rest == 0 {
+	if len(s.partial) == 0 {
 		s.r.recycle(s.partial)
 		s.partial = nil
 	}
