@@ -22,7 +22,7 @@ const (
 	dripPause = 10 * time.Millisecond
 )
 
-// What a peer of Periodic, and of Gloom, begins with that announces 4 GiB, and 1 MiB.
+// Beginnings of frames of Periodic and of Gloom that announce 4 GiB, and 1 MiB.
 var (
 	greetPeriodic    = string(periodiccodec.AppendHello(nil, &periodiccodec.Hello{Framing: periodiccodec.Plain, Role: periodiccodec.Client}))
 	announcePeriodic = greetPeriodic + "\x00REQ\xff\xff\xff\xff\x00\x00\x00\x01\x0d"

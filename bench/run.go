@@ -79,7 +79,7 @@ func run(ctx context.Context, s settings, list []row, field []contender, stdout,
 	if len(samples) == 0 {
 		return failure
 	}
-	// What was measured before a failure is shown, but it does not replace the results of a whole run.
+	// Figures from before a failure are shown, but do not replace the results of a whole run.
 	r := newReport(s, started, field, samples)
 	if err := r.print(stdout); err != nil || failure != nil {
 		return errors.Join(failure, err)

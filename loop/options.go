@@ -68,7 +68,7 @@ const (
 	GrabDocument Grab = "document"
 )
 
-// What Gloom clients may send as JSON.
+// Values of GloomJSON: the JSON that Gloom clients may send.
 const (
 	// GloomLax takes raw control characters inside strings for their escapes, as the original does.
 	GloomLax = "lax"

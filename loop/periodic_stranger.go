@@ -7,7 +7,7 @@ import (
 	"treadle/codec/periodic"
 )
 
-// What a connection to a Periodic address may begin with that is no handshake. Each is for the log, and counts as
+// Beginnings of a connection to a Periodic address that are no handshake. Each is for the log, and counts as
 // periodic.ErrMagic.
 var (
 	errTLS       = strange("a TLS hello: there is no TLS here; put a proxy that ends TLS in front, or have the client do without")

@@ -11,7 +11,7 @@ import (
 // awaits end, it serves nothing, and what it holds is given back. Until its turn comes each of
 // these is as it was: a job that a departed peer holds is reserved, and nobody else gets it. A
 // journal that ends there makes it ready; that a holder's tasks are, it is told.
-// What takes no longer than a part does not wait for a Tick.
+// A peer whose departure takes no longer than a part does not wait for a Tick.
 
 // departed is a peer that has left, and what is still to be reaped of it.
 type departed struct {

@@ -40,7 +40,7 @@
 // very much are counted with op; TestLongestHold bounds the count, over a world with very much of
 // everything.
 //
-// What the Ticks go on with, and how it is meanwhile:
+// Work that the Ticks go on with, and the state in between:
 //
 //	a peer leaves        it serves nothing, asks for nothing, and is told nothing; what it holds
 //	                     is reserved, what it awaits is there, and Submit takes a Global name
@@ -57,7 +57,7 @@
 //	a job ends           its name is free, and some who await it are not told yet (told.go)
 //	what is due          it is late: time-outs, names to be reported, tasks to be forgotten
 //
-// What is done at once, and its bound:
+// Work that is done at once, and its bound:
 //
 //	tell who awaits a job        MaxAwaits, and toldBatches by its bytes
 //	tell who listens to a job    MaxAwaits; its bytes are bounded by what the Sink takes

@@ -1,6 +1,6 @@
 package sched
 
-// What is matched has a cost: one for each pair, and one for each 4 KiB of a job that is handed
+// A match has a cost: one for each pair, and one for each 4 KiB of a job that is handed
 // out, since its bytes are copied under the lock.
 const costShift = 12
 

@@ -153,7 +153,7 @@ func TestUnreportedForEver(t *testing.T) {
 	x.want("2 2 assign a")
 }
 
-// What was broadcast is nobody's, and a worker that knows jobs by name reports it all the same:
+// A broadcast job is nobody's, and a worker that knows jobs by name reports it all the same:
 // that is not about a job of that name which it is handed when the queue is broadcast no more.
 func TestUnreportedBroadcast(t *testing.T) {
 	x := newStand(t, Options{})

@@ -129,7 +129,7 @@ func (l *loadCmd) Run(c *cli, con *console) error {
 		}
 		source = f
 	}
-	// What is only read here is left open to the end of the process.
+	// A file that is only read is left open to the end of the process.
 	f, size, err := sized(source)
 	if err != nil {
 		return fmt.Errorf("cannot load %s: %w", l.File, err)

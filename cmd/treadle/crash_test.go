@@ -272,7 +272,7 @@ func audit(t *testing.T, socket string, l *ledger, round int) (kept int) {
 		}
 		if found {
 			kept++
-			// What came back was not removed after all; an unacknowledged
+			// A job that came back was not removed after all; an unacknowledged
 			// submission that is there now stays there.
 			f.submitted, f.removing, f.dropping, f.finishing = true, false, false, false
 		} else {

@@ -20,7 +20,7 @@ const (
 	linBacklog  linKind = "backlog" // active tasks, ready ones
 )
 
-// What requests are answered, beside names of tasks.
+// Answers to requests, beside names of tasks.
 const (
 	linOK      = "ok"
 	linMissing = "not found"

@@ -86,7 +86,7 @@ func (s *serveCmd) Run(con *console) error {
 		return &loop.OptionError{Setting: "data", Err: errors.New("it is empty; name a directory, or none")}
 	case loop.NoData:
 	default:
-		// What the log and errors name is to be found from elsewhere, too.
+		// An absolute path, so that the log and errors name a directory that can be found from elsewhere.
 		if o.Data, err = filepath.Abs(o.Data); err != nil {
 			return &loop.OptionError{Setting: "data", Err: err}
 		}

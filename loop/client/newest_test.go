@@ -69,7 +69,7 @@ func TestNewest(t *testing.T) {
 	}
 	w.Close()
 
-	// What is no Periodic server in either framing is an error once.
+	// A server that speaks neither framing of Periodic is an error once.
 	hangUp := func(p *peer) {}
 	_, err = DialWorker(within(t), scripted(t, hangUp, hangUp), Options{Newest: true})
 	if !errors.As(err, new(*PeerError)) {

@@ -90,7 +90,7 @@ func TestDCITasksOf41(t *testing.T) {
 	s.says("POST", "/tasks/search", `{"options":{"sort":["status"]}}`, 400, "sort must be")
 }
 
-// What monitoring systems ask for, by the settings of the original.
+// The monitoring page follows the settings of the original.
 func TestDCIMonitoring(t *testing.T) {
 	newWebSite(t).says("GET", "/monitoring", "", 200, `{"disbatch":{"message":"monitoring disabled","status":"OK"},"queuebalance":{"message":"monitoring disabled","status":"OK"}}`)
 	s := newWebSite(t, `"monitoring": true, "balance": {"enabled": 1},`)

@@ -52,7 +52,7 @@ func TestANodeReclaimsItsOwnTasks(t *testing.T) {
 			must(t, n.tick(s.ctx))
 		}
 		s.have(t, ids, want[0], want[0], want[0], StatusRunning)
-		// What runs in this life is not looked after.
+		// A task that this node runs itself is not looked after.
 		_, err := s.store.tasks.UpdateMany(s.ctx, bson.D{}, set(d("status", StatusRunning, "node", "me")))
 		must(t, err)
 		n.left = map[primitive.ObjectID]bool{}
