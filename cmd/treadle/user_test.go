@@ -111,6 +111,7 @@ func TestUser(t *testing.T) {
 	u.gets(`.*\necho +0 +2 +0 +1 +1 +0 +0 +now\n`, "status")
 
 	worker := start(t, false, "-H", socket, "work", "echo", "--data", "--thread", "2", "--", "sh", "-c", `cat; echo " by $0" | tr -d '\n'; test "$0" != bad`)
+	worker.until("waiting for jobs") // before that, run answers that nobody does the job
 	u.gets(`hello by first`, "run echo first -w hello")
 	u.gets(` by empty`, "run echo empty")
 	if _, errs, code := treadle(t, "", "-H", socket, "drop", "echo"); code != 1 || !strings.Contains(errs, "workers serve it (1)") {
