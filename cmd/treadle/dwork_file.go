@@ -48,31 +48,35 @@ func (d *dworkAddfileCmd) Run(c *cli, con *console) error {
 		}
 		source, size = f, info.Size()
 	}
-	origin, err := location("")
-	if err != nil {
+	return c.Dwork.adding(adder{size: size, progress: progress(con.err, "add")}, func(ctx context.Context, a *adder) error {
+		if err := a.read(ctx, source); err != nil {
+			return fmt.Errorf("%s: %w (added before: %s)", d.File, err, counted(a.added, "task"))
+		}
+		fmt.Fprintf(con.out, "%s added\n", counted(a.added, "task"))
+		return nil
+	})
+}
+
+// adding calls f with a connected a, and a context that ends with a signal: a file takes its time.
+func (d *dworkCmd) adding(a adder, f func(context.Context, *adder) error) (err error) {
+	if a.origin, err = location(""); err != nil {
 		return err
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	dialed, cancel := context.WithTimeout(ctx, replyTimeout)
 	defer cancel()
-	hub, err := client.DialHub(dialed, c.Dwork.Server)
-	if err != nil {
+	if a.hub, err = client.DialHub(dialed, d.Server); err != nil {
 		return err
 	}
-	defer hub.Close()
-	a := adder{hub: hub, origin: origin, size: size, progress: progress(con.err, "add")}
-	if err := a.read(ctx, source); err != nil {
-		return fmt.Errorf("%s: %w (added before: %s)", d.File, err, counted(a.added, "task"))
-	}
-	fmt.Fprintf(con.out, "%s added\n", counted(a.added, "task"))
-	return nil
+	defer a.hub.Close()
+	return f(ctx, &a)
 }
 
 // adder sends a file's tasks.
 type adder struct {
 	hub      *client.Hub
-	origin   string
+	origin   string // of every task
 	size     int64
 	progress client.Progress
 

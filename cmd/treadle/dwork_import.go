@@ -3,9 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
-	"os/signal"
 	"strings"
-	"syscall"
 
 	"treadle/loop/client"
 )
@@ -27,32 +25,24 @@ func (d *dworkImportCmd) Run(c *cli, con *console) error {
 	if err != nil {
 		return fmt.Errorf("cannot import: %w", err)
 	}
-	origin, err := location("")
-	if err != nil {
-		return err
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
-	dialed, cancel := context.WithTimeout(ctx, replyTimeout)
-	defer cancel()
-	hub, err := client.DialHub(dialed, c.Dwork.Server)
-	if err != nil {
-		return err
-	}
-	defer hub.Close()
-	a := adder{hub: hub, origin: origin, size: int64(len(saved.Tasks)), progress: progress(con.err, "import")}
 	edges := 0
-	for _, t := range saved.Tasks {
-		edges += len(t.After)
-		if err = a.task(ctx, t); err != nil {
-			break
+	err = c.Dwork.adding(adder{size: int64(len(saved.Tasks)), progress: progress(con.err, "import")}, func(ctx context.Context, a *adder) error {
+		for _, t := range saved.Tasks {
+			edges += len(t.After)
+			if err = a.task(ctx, t); err != nil {
+				break
+			}
 		}
-	}
-	if err == nil {
-		err = a.send(ctx)
-	}
+		if err == nil {
+			err = a.send(ctx)
+		}
+		if err != nil {
+			return fmt.Errorf("not all tasks are imported: %w (once mended, the same import adds the rest, if no worker has completed any)", err)
+		}
+		return nil
+	})
 	if err != nil {
-		return fmt.Errorf("not all tasks are imported: %w (once mended, the same import adds the rest, if no worker has completed any)", err)
+		return err
 	}
 	if saved.Odd > 0 {
 		con.say("%d entries are left out: they are of tasks that only one of the two files knows", saved.Odd)
