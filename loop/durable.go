@@ -44,16 +44,19 @@ func (f *feed) Drop(shard int, seq uint64) {
 	f.dirty.Store(true)
 }
 
-// flush wakes the committer if there is something for it: at once for the turn's acknowledgements
-// that wait, a little later when none does.
+// flush ends a turn in which so many acknowledgements began to wait.
 func (f *feed) flush(acknowledgements int) {
-	switch {
-	case f == nil || f.held:
-	case acknowledgements > 0:
+	if f != nil && !f.held && (acknowledgements > 0 || f.dirty.Load()) {
 		f.dirty.Store(false)
-		f.journal.FlushFor(acknowledgements)
-	case f.dirty.Load() && f.dirty.Swap(false):
-		f.journal.FlushFor(0)
+		f.journal.Flush(acknowledgements)
+	}
+}
+
+// flushLater is flush for a turn without acknowledgements whose changes a loss of power may undo.
+func (f *feed) flushLater() {
+	if f != nil && !f.held && f.dirty.Load() {
+		f.dirty.Store(false)
+		f.journal.FlushLater()
 	}
 }
 

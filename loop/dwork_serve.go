@@ -195,7 +195,11 @@ func respond[R replier](h *dworkHub, to R, wrong error) {
 
 // endTurn hands on what was caused, and sends the replies whose changes are on disk.
 func (h *dworkHub) endTurn() {
-	h.server.feed.flush(h.awaited)
+	if h.awaited > 0 {
+		h.server.feed.flush(h.awaited)
+	} else {
+		h.server.feed.flushLater() // steals: a loss of power has their tasks ready again
+	}
 	h.awaited = 0
 	h.server.wake(h.sink.mailed)
 	if len(h.parked) == 0 {

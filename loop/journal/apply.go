@@ -18,15 +18,15 @@ type applier struct {
 	meta      []byte // the last group's, as an operation; empty: no group was added
 }
 
-// apply brings the groups that fill adds into a store and syncs it. The last thing that is
-// written is the last group's meta: where it is, everything is. Otherwise the log is there
+// apply brings the groups that fill adds, of about so many bytes if that is known, into a store
+// and syncs it. The last thing that is written is the last group's meta: where it is, everything is. Otherwise the log is there
 // still, and doing all of it again comes to the same.
-func apply(db *pebble.DB, batchSize int, fill func(*applier) error) error {
+func apply(db *pebble.DB, batchSize int, size int64, fill func(*applier) error) error {
 	before, err := readMeta(db)
 	if err != nil {
 		return err
 	}
-	a := &applier{db: db, batchSize: batchSize, netting: netting{top: before.top, high: before.top}}
+	a := &applier{db: db, batchSize: batchSize, netting: netting{ops: make([]byte, 0, min(size, applyWindow)), top: before.top, high: before.top}}
 	if err := fill(a); err != nil || len(a.meta) == 0 {
 		return err
 	}

@@ -80,7 +80,7 @@ func benchAlways(b *testing.B, appenders int) {
 				binary.BigEndian.PutUint64(r.Name, r.Seq)
 				j.Put(i%16, &r)
 				group := j.Group(i % 16)
-				j.Flush()
+				j.Flush(1)
 				w.wait(group)
 				took[i] = append(took[i], time.Since(began))
 			}
@@ -160,7 +160,7 @@ func BenchmarkFlood(b *testing.B) {
 				r.Seq++
 				j.Put(i%16, &r)
 				if i%100 == 99 {
-					j.Flush()
+					j.Flush(1)
 				}
 			}
 			appended := b.Elapsed()
@@ -195,7 +195,7 @@ func BenchmarkUndone(b *testing.B) {
 			j.Delete(3, r.Seq-behind)
 		}
 		if i%100 == 99 {
-			j.Flush()
+			j.Flush(1)
 		}
 	}
 	b.ReportMetric(float64(j.Stats().Records), "written")
@@ -241,7 +241,7 @@ func fillJournal(tb testing.TB, dir string, jobs int) {
 		binary.BigEndian.PutUint64(r.Name, r.Seq)
 		j.Put(i%16, &r)
 		if i%1000 == 999 {
-			j.Flush()
+			j.Flush(1)
 			if i%20_000 == 19_999 {
 				w.wait(j.Group(i % 16))
 			}

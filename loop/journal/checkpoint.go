@@ -18,7 +18,7 @@ func (j *Journal) checkpointLoop() {
 			if !more {
 				return
 			}
-			if err := j.checkpointFull(full.name); err != nil {
+			if err := j.checkpointFull(full); err != nil {
 				j.guard.trip(fmt.Errorf("cannot bring %s into the store: %w", full.name, cause(err)))
 				return
 			}
@@ -30,9 +30,9 @@ func (j *Journal) checkpointLoop() {
 }
 
 // checkpointFull brings one full log into the store and lets go of it.
-func (j *Journal) checkpointFull(name string) error {
-	err := j.checkpoint(func(a *applier) error {
-		closed, err := scanLog(j.options.FS, j.home.log(name), Format, func(p logPart) error {
+func (j *Journal) checkpointFull(full fullLog) error {
+	err := j.checkpoint(full.held, func(a *applier) error {
+		closed, err := scanLog(j.options.FS, j.home.log(full.name), Format, func(p logPart) error {
 			if !p.whole {
 				return errUnread
 			}
@@ -46,7 +46,7 @@ func (j *Journal) checkpointFull(name string) error {
 	if err := first(err, j.guard.failure()); err != nil {
 		return err
 	}
-	return j.retire(name)
+	return j.retire(full.name)
 }
 
 // errUnread says that a log is on the disk otherwise than it was written.
@@ -101,7 +101,7 @@ func (j *Journal) recover(s *survey) error {
 		if err := j.syncLog(l.name); err != nil {
 			return err
 		}
-		err := j.checkpoint(func(a *applier) error {
+		err := j.checkpoint(0, func(a *applier) error {
 			return s.eachGroup(l, func(p logPart) error { return a.add(p.data) })
 		})
 		if err != nil {
@@ -135,13 +135,13 @@ func (j *Journal) syncLog(name string) error {
 	return first(f.Close(), j.guard.failure())
 }
 
-// checkpoint brings the groups that fill adds into the store and syncs it.
-func (j *Journal) checkpoint(fill func(*applier) error) (err error) {
+// checkpoint brings the groups that fill adds into the store and syncs it, see apply.
+func (j *Journal) checkpoint(size int64, fill func(*applier) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			j.wedged = true
 			err = fmt.Errorf("the store panicked: %v", p)
 		}
 	}()
-	return apply(j.db, j.options.BatchSize, fill)
+	return apply(j.db, j.options.BatchSize, size, fill)
 }

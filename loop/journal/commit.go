@@ -5,33 +5,31 @@ import (
 	"time"
 )
 
+// soonSynced is how long changes that came with FlushLater stay in a log that is not synced: a loss of power undoes
+// them. A kill of the process undoes nothing that is in a log.
+const soonSynced = 10 * time.Millisecond
+
 // commitLoop commits groups until the journal is closed or broken. In mode Always
-// a group begins when the one before it is synced and a turn has ended, or a little
-// later when nobody waits for it; in the others it gathers for an interval first.
+// a group begins when the one before it is committed and a turn has ended; in the
+// others it gathers for an interval first.
 func (j *Journal) commitLoop() {
 	gathering := time.NewTimer(j.options.Interval)
 	defer gathering.Stop()
 	idle := time.NewTimer(idleAfter)
 	defer idle.Stop()
-	lazy := newLazy()
-	defer lazy.timer.Stop()
+	unsynced := time.NewTimer(soonSynced)
+	defer unsynced.Stop()
 	for {
 		select {
 		case <-idle.C:
 			j.shrink()
 			continue
-		case <-j.soon:
-			if !lazy.comes() {
+		case <-unsynced.C:
+			if !j.unsynced.Load() {
 				continue
 			}
-			j.patient.Store(false)
-			idle.Reset(idleAfter)
-		case <-lazy.timer.C:
-			lazy.over()
-			j.patient.Store(false)
-			idle.Reset(idleAfter)
+			j.later.Store(false)
 		case <-j.wake:
-			lazy.awaited()
 			idle.Reset(idleAfter)
 		case <-j.guard.failed:
 			return
@@ -55,8 +53,11 @@ func (j *Journal) commitLoop() {
 		}
 		if j.options.Sync == Always {
 			j.awaitCompany()
-			for j.commitGroup() && !j.patient.Load() {
+			for j.commitGroup() {
 				j.awaitCompany()
+			}
+			if j.unsynced.Load() {
+				unsynced.Reset(soonSynced)
 			}
 			j.options.Rested()
 		} else {
@@ -83,38 +84,65 @@ func (j *Journal) shrink() {
 	}
 }
 
-// commitAll commits until nothing is appended or the journal is broken.
+// commitAll commits until everything is synced or the journal is broken.
 func (j *Journal) commitAll() {
-	for j.commitGroup() {
+	for j.later.Store(false); j.commitGroup(); j.later.Store(false) {
 	}
 }
 
-// commitGroup takes what all shards gathered, makes it durable and says so. It
-// returns false when there was nothing, or when it failed.
+// commitGroup takes what all shards gathered, writes it, makes it durable and says so. In mode
+// Always, after FlushLater alone, it only writes: the next group's sync is for both. It returns
+// false when there was nothing to do, or when it failed.
 func (j *Journal) commitGroup() bool {
-	if j.guard.broken.Load() || !j.touched.Swap(false) {
+	began := time.Now()
+	touched := j.touched.Swap(false)
+	unsynced := j.unsynced.Swap(true) // before the look at the two: a Flush that comes later wakes the committer
+	waiters := j.waiters.Swap(0)
+	sync := waiters > 0 || !j.later.Load() || j.options.Sync != Always
+	if j.guard.broken.Load() || !touched && (!unsynced || !sync) {
+		j.unsynced.Store(unsynced)
 		return false
 	}
-	began := time.Now()
-	group := j.committed.Load() + 1
-	answered := j.waiters.Swap(0)
-	live := j.take(group + 1)
-	if live > 0 {
-		bytes, err := j.writeGroup(group)
-		if err != nil {
-			j.guard.trip(err)
-			return false
+	live, bytes, err := 0, 0, error(nil)
+	if touched {
+		j.gathered++
+		if live = j.take(j.gathered + 1); live > 0 {
+			bytes, err = j.writeGroup(j.gathered)
 		}
+	}
+	if err == nil && sync {
+		err = j.sync()
+	}
+	if err != nil {
+		j.guard.trip(err)
+		return false
+	}
+	if live > 0 {
 		j.figures.committed(live, bytes, time.Since(began))
 	}
 	j.writing.Store(0)
 	j.taken.Store(0)
-	if !j.guard.whole(func() { j.committed.Store(group) }) {
+	if !sync {
+		return true
+	}
+	if !j.guard.whole(func() { j.committed.Store(j.gathered) }) {
 		return false
 	}
-	j.options.Committed(group)
-	j.company.expect(answered+j.waiters.Load(), time.Since(began))
+	j.unsynced.Store(false)
+	j.options.Committed(j.gathered)
+	j.company.expect(waiters+j.waiters.Load(), time.Since(began))
 	return true
+}
+
+// sync makes what is written durable, but in mode Never.
+func (j *Journal) sync() error {
+	if j.options.Sync == Never {
+		return nil
+	}
+	if err := j.log.sync(); err != nil {
+		return fmt.Errorf("cannot commit: %w", err)
+	}
+	return j.guard.failure()
 }
 
 // take empties all gathers, which go on gathering for the group next. It returns
@@ -131,8 +159,8 @@ func (j *Journal) take(next uint64) int {
 	return live
 }
 
-// writeGroup writes what was taken, in one batch unless it is very large, and syncs it. It
-// returns the bytes written.
+// writeGroup writes what was taken, in one batch unless it is very large. It returns the
+// bytes written.
 func (j *Journal) writeGroup(group uint64) (int, error) {
 	bytes, count := 0, 0
 	var grown int64
@@ -163,14 +191,14 @@ func (j *Journal) writeGroup(group uint64) (int, error) {
 }
 
 // write writes j.batch, of count operations, as the group or a part of it. More says
-// that another part follows; behind the last one the log is synced.
+// that another part follows.
 func (j *Journal) write(group uint64, count int, grown int64, more bool) error {
 	m := meta{
 		group: group, previous: j.last.group, epoch: j.epoch, top: j.last.top, jobs: j.last.jobs + grown,
-		more: more, settled: j.options.Sync != Never,
+		more: more, settled: j.options.Sync != Never && !j.log.dirty,
 	}
 	if group == j.last.group {
-		m.part = j.last.part + 1
+		m.part, m.settled = j.last.part+1, j.last.settled
 	}
 	sealBatch(j.batch, &m, count)
 	size := len(j.batch)

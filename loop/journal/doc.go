@@ -28,7 +28,8 @@
 // # When a change is committed
 //
 //	Always    when its group is synced: it survives kill -9 and a loss of power.
-//	          Changes that nobody waits for may wait for others for half a millisecond
+//	          What came with FlushLater is in the log at once, where a kill finds it,
+//	          and shares the next sync, or has one 10 ms later
 //	Interval  at once: Group names a group that is committed already, and nobody
 //	          waits. What gathered for an interval is written and synced as a group;
 //	          a crash of any kind costs the last interval at most

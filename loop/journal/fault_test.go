@@ -147,7 +147,7 @@ func checkFailure(t *testing.T, name string, out outcome) {
 	}
 	if d.j.guard.broken.Load() {
 		d.create(10)
-		d.j.Flush()
+		d.j.Flush(1)
 		if d.j.Group(1) <= d.j.Committed() || d.j.Committed() != out.acknowledged {
 			t.Errorf("%s: acknowledges after the failure", name)
 		}

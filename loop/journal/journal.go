@@ -31,14 +31,15 @@ type Journal struct {
 
 	touched atomic.Bool   // something was appended since the last taking
 	wake    chan struct{} // tells the committer that a turn ended
-	soon    chan struct{} // the same, and nobody waits
-	patient atomic.Bool   // the last to tell it anything was one of those
-	waiters atomic.Int64  // acknowledgements that wait for the group that gathers
-	closing chan struct{} // to the committer
-	closed  chan struct{} // to the watcher, when the committer has ended
-	workers struct{ committer, checkpointer, watcher sync.WaitGroup }
-	once    sync.Once
-	ended   error // what Close found
+	waiters atomic.Int64  // acknowledgements that wait for the next sync
+	later   atomic.Bool   // the last turn ended with FlushLater
+	// unsynced says that groups may be written that are not committed.
+	unsynced atomic.Bool
+	closing  chan struct{} // to the committer
+	closed   chan struct{} // to the watcher, when the committer has ended
+	workers  struct{ committer, checkpointer, watcher sync.WaitGroup }
+	once     sync.Once
+	ended    error // what Close found
 
 	full  atomic.Bool
 	free  atomic.Uint64
@@ -51,6 +52,7 @@ type Journal struct {
 
 	// The committer's own.
 	company   company
+	gathered  uint64 // the last group that was taken
 	last      meta   // the last written group
 	batch     []byte // reused
 	takings   []taking
@@ -102,7 +104,6 @@ func openJournal(o Options, h *home) (*Journal, error) {
 		spares:  make([][]byte, o.Shards+1),
 		figures: newFigures(),
 		wake:    make(chan struct{}, 1),
-		soon:    make(chan struct{}, 1),
 		closing: make(chan struct{}),
 		closed:  make(chan struct{}),
 		space:   make(chan struct{}, 1),
@@ -186,7 +187,11 @@ func (j *Journal) begin() error {
 	if err := j.write(next, 0, 0, false); err != nil {
 		return err
 	}
+	if err := j.sync(); err != nil {
+		return err
+	}
 	j.committed.Store(next)
+	j.gathered = next
 	for i := range j.shards {
 		j.shards[i].group, j.shards[i].top = next+1, last.top
 	}
@@ -307,32 +312,26 @@ func (j *Journal) groupOf(g *gather) uint64 {
 	}
 }
 
-// Flush says that a turn has ended and wakes the committer if anything was
-// appended. Whoever appends calls it once, after the last append of its turn and
-// without locks.
-func (j *Journal) Flush() {
-	if j.touched.Load() {
-		j.patient.Store(false)
+// Flush says that a turn has ended in which so many acknowledgements began to wait for Committed,
+// and wakes the committer if it has anything to do. Whoever appends calls it or FlushLater once,
+// after the last append of its turn and without locks.
+func (j *Journal) Flush(acknowledgements int) {
+	if acknowledgements > 0 {
+		j.waiters.Add(int64(acknowledgements))
+	}
+	j.later.Store(false)
+	if j.touched.Load() || j.unsynced.Load() {
 		j.wakeCommitter()
 	}
 }
 
-// FlushFor is Flush for so many acknowledgements that wait for it. With none, in mode Always, the
-// changes may wait a little for others, see lazy.
-func (j *Journal) FlushFor(acknowledgements int) {
-	switch {
-	case acknowledgements > 0:
-		j.waiters.Add(int64(acknowledgements))
-		j.Flush()
-	case !j.touched.Load():
-	case j.options.Sync != Always:
+// FlushLater is Flush for changes that nobody waits for and that a loss of power may undo: in mode
+// Always they are in the log at once, where a kill finds them, and share the next sync, or have
+// one a moment later, see soonSynced.
+func (j *Journal) FlushLater() {
+	if j.touched.Load() {
+		j.later.Store(true)
 		j.wakeCommitter()
-	default:
-		j.patient.Store(true)
-		select {
-		case j.soon <- struct{}{}:
-		default:
-		}
 	}
 }
 

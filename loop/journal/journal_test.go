@@ -170,7 +170,7 @@ func TestGroups(t *testing.T) {
 	if first <= j.Committed() {
 		t.Fatalf("group %d of a job that was just appended is committed", first)
 	}
-	j.Flush()
+	j.Flush(1)
 	<-f.came
 	d.create(10)
 	d.setting("a", "1")
@@ -180,7 +180,7 @@ func TestGroups(t *testing.T) {
 	if j.Committed() >= first || j.Stats().Backlog != 3 {
 		t.Fatalf("committed %d while the disk stands still; backlog %d", j.Committed(), j.Stats().Backlog)
 	}
-	j.Flush()
+	j.Flush(1)
 	f.hold.Unlock()
 	d.wait()
 	if s := j.Stats(); s.Backlog != 0 || s.Groups != 2 || s.Records != 3 || s.Commit.Count() != 2 || s.Group.Cumulative()[1] != 1 || s.Group.Sum != 3 {
@@ -252,7 +252,7 @@ func TestModesThatDoNotWait(t *testing.T) {
 		d := mustOpen(t, o)
 		for range 100 {
 			d.create(10)
-			d.j.Flush()
+			d.j.Flush(1)
 		}
 		d.setting("a", "1")
 		if d.j.Group(1) > d.j.Committed() || d.j.SettingsGroup() > d.j.Committed() {
@@ -299,11 +299,11 @@ func TestManyAppenders(t *testing.T) {
 					seq := uint64(1 + shard + 4*half + 8*i)
 					j.Put(shard, &Record{Seq: seq, Space: 1})
 					group := j.Group(shard)
-					j.Flush()
+					j.Flush(1)
 					w.wait(group)
 					if i%3 == 0 {
 						j.Delete(shard, seq)
-						j.Flush()
+						j.Flush(1)
 					}
 				}
 			})
@@ -367,7 +367,7 @@ func TestOptions(t *testing.T) {
 	if j.options.Shards != 1 || j.options.Interval != 50*time.Millisecond {
 		t.Fatalf("%+v", j.options)
 	}
-	j.Flush()
+	j.Flush(1)
 	if err := errors.Join(j.Close(), j.Close()); err != nil {
 		t.Fatal(err)
 	}

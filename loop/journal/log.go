@@ -118,7 +118,6 @@ type logWriter struct {
 	fs     vfs.FS // guarded
 	dir    string
 	limit  int64 // the size with which a log is full
-	lazy   bool  // groups are not synced before the log is closed: mode Never
 	number uint64
 	file   vfs.File // nil: none is in use
 	key    *logKey
@@ -144,13 +143,13 @@ const waitingLogs = 1
 // newLogWriter begins behind the log with that number.
 func newLogWriter(f vfs.FS, dir string, o *Options, number uint64, stall func(string)) *logWriter {
 	return &logWriter{
-		fs: f, dir: dir, limit: logStart + o.LogSize, lazy: o.Sync == Never, number: number, stall: stall,
+		fs: f, dir: dir, limit: logStart + o.LogSize, number: number, stall: stall,
 		full: make(chan fullLog, waitingLogs), spares: make(chan string, 1),
 	}
 }
 
 // append writes a batch, which is a group or a part of one; more says that another part
-// follows. Behind the last part it syncs. The guard knows whether that went well.
+// follows. The guard knows whether that went well.
 func (l *logWriter) append(batch []byte, more bool, failed <-chan struct{}) error {
 	if l.file != nil && l.size >= l.limit && !l.inside {
 		if err := l.finish(failed); err != nil {
@@ -178,10 +177,7 @@ func (l *logWriter) append(batch []byte, more bool, failed <-chan struct{}) erro
 	if cap(l.chunks) > 4*maxBatch {
 		l.chunks = nil
 	}
-	if more || l.lazy {
-		return nil
-	}
-	return l.sync()
+	return nil
 }
 
 // cut ends the log in use, if there is one, before it is full.
@@ -202,7 +198,11 @@ func (l *logWriter) cut(failed <-chan struct{}) error {
 	return l.finish(failed)
 }
 
+// sync has everything on the disk that was written.
 func (l *logWriter) sync() error {
+	if !l.dirty {
+		return nil
+	}
 	l.dirty = false
 	return l.file.SyncData()
 }

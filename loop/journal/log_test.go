@@ -131,7 +131,7 @@ func TestCommitsWaitForCheckpoints(t *testing.T) {
 		for i := range 10 {
 			d.create(10)
 			before := d.j.Stats().Groups
-			d.j.Flush()
+			d.j.Flush(1)
 			if d.awaits(func(s Stats) bool { return s.Groups > before || s.Stalls > 0 }).Stalls > 0 {
 				break
 			}

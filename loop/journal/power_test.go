@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -134,11 +135,19 @@ func (w *powerWorld) change(d *driver) {
 		if w.r.IntN(4) == 0 {
 			d.setting(fmt.Sprint(w.r.IntN(4)), strings.Repeat("v", w.r.IntN(4)))
 		}
-		d.j.Flush()
+		later := w.r.IntN(2) == 0
+		if later {
+			d.j.FlushLater()
+		} else {
+			d.j.Flush(1)
+		}
+		for later && (d.j.touched.Load() || d.j.writing.Load() > 0) {
+			runtime.Gosched() // it is written
+		}
 		if w.r.IntN(5) == 0 {
 			d.j.cut.Store(true)
 		}
-		if w.r.IntN(3) > 0 {
+		if !later && w.r.IntN(3) > 0 {
 			d.wait()
 		}
 	}

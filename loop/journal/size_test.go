@@ -32,12 +32,12 @@ func TestSizeBound(t *testing.T) {
 			r.Seq = seq
 			j.Put(0, &r)
 		}
-		j.Flush()
+		j.Flush(1)
 		w.wait(j.Group(0))
 		for seq := first; seq < first+turn; seq++ {
 			j.Delete(0, seq)
 		}
-		j.Flush()
+		j.Flush(1)
 		w.wait(j.Group(0))
 		if first%(20*turn) == 1 {
 			highest = max(highest, onDisk(t, dir))

@@ -200,7 +200,7 @@ func (d *driver) setting(key, value string) {
 // has failed. It returns whether it is committed.
 func (d *driver) wait() bool {
 	d.tb.Helper()
-	d.j.Flush()
+	d.j.Flush(1)
 	var last uint64
 	for _, c := range d.changes {
 		last = max(last, c.group)
