@@ -19,7 +19,7 @@ SOAKFUZZ = 1h
 
 .POSIX:
 .NOTPARALLEL:
-.PHONY: help build run test race lint layers race-short check golden interop fuzz sim soak canary crash bench bench-go bench-cmp bench-base peers proto proto-current clean
+.PHONY: help build run test race lint layers race-short check golden interop fuzz sim soak canary crash nightly bench bench-go bench-cmp bench-base peers proto proto-current clean
 
 help: ## print this list
 	@echo 'usage: make TARGET [NAME=value]'
@@ -114,6 +114,9 @@ canary: ## plant bugs in the server, one at a time, and see that the simulation 
 
 crash: ## kill the built server under load N=300 times and audit what it acknowledged; SEED=
 	$(GO) test ./cmd/treadle -count=1 -timeout 2h -v -run 'TestCrash$$' -args -crash.n $(N) -crash.seed $(SEED)
+
+nightly: race canary crash ## what is too long for check: everything with the race detector, canary, crash, and a soak with a minute of each fuzz target
+	$(MAKE) soak SOAKFUZZ=1m
 
 bench: build ## load the built server and every peer on PATH over real sockets; flags in BENCH="..."
 	$(GO) run ./bench $(BENCH)

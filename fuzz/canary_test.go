@@ -18,43 +18,55 @@ import (
 // bug; a third as many of a site. Seeds, not seconds: how many fit into a minute is the machine's affair.
 const canarySeeds = 3000
 
-// TestCanary plants each bug of the table, in a copy that the compiler is shown instead of the
-// file, and fails unless the simulation finds it within so many seeds.
+// TestCanary plants each bug of the tables, in a copy that the compiler is shown instead of the
+// file, and fails unless the simulation finds it within so many seeds, or the journal's play.
 func TestCanary(t *testing.T) {
 	for i := range canaries {
 		c := &canaries[i]
 		t.Run(c.name, func(t *testing.T) {
-			dir := t.TempDir()
-			source, err := filepath.Abs(filepath.Join("..", c.file))
-			if err != nil {
-				t.Fatal(err)
-			}
-			copied, overlay := filepath.Join(dir, filepath.Base(c.file)), filepath.Join(dir, "overlay.json")
-			list, err := json.Marshal(map[string]map[string]string{"Replace": {source: copied}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			for name, content := range map[string]string{copied: c.overlaid(t), overlay: string(list)} {
-				if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			binary := filepath.Join(dir, "sim.test")
-			if out, err := exec.Command("go", "test", "-c", "-tags", "invariants", "-overlay", overlay, "-o", binary, ".").CombinedOutput(); err != nil {
-				t.Fatalf("it does not build: %v\n%s", err, out)
-			}
-			began := time.Now()
-			out, err := exec.CommandContext(t.Context(), binary, "-test.run", "^"+c.test()+"$", "-test.timeout", "0", "-sim.seeds", strconv.Itoa(canarySeeds)).CombinedOutput()
-			if err == nil {
-				t.Fatalf("not found in %d seeds", canarySeeds)
-			}
-			why := regexp.MustCompile(`seed \d+, step \d+: .*|panic: .*`).Find(out)
-			if why == nil {
-				t.Fatalf("the simulation ends, and finds nothing:\n%s", out)
-			}
-			t.Logf("found after %v: %s", time.Since(began).Round(time.Millisecond), why)
+			c.falls(t, ".", `seed \d+, step \d+: .*|panic: .*`, "-test.run", "^"+c.test()+"$", "-sim.seeds", strconv.Itoa(canarySeeds))
 		})
 	}
+	for i := range journalCanaries {
+		c := &journalCanaries[i]
+		t.Run(c.name, func(t *testing.T) {
+			c.falls(t, "../loop/journal", `_test\.go:\d+: .*`, "-test.run", "^Test(PowerLoss|UnsyncedLost)$")
+		})
+	}
+}
+
+// falls has a package's tests find the bug, with a message like the pattern why.
+func (c *canary) falls(t *testing.T, pkg, why string, args ...string) {
+	t.Helper()
+	dir := t.TempDir()
+	source, err := filepath.Abs(filepath.Join("..", c.file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	copied, overlay := filepath.Join(dir, filepath.Base(c.file)), filepath.Join(dir, "overlay.json")
+	list, err := json.Marshal(map[string]map[string]string{"Replace": {source: copied}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string]string{copied: c.overlaid(t), overlay: string(list)} {
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	binary := filepath.Join(dir, "play.test")
+	if out, err := exec.Command("go", "test", "-c", "-tags", "invariants", "-overlay", overlay, "-o", binary, pkg).CombinedOutput(); err != nil {
+		t.Fatalf("it does not build: %v\n%s", err, out)
+	}
+	began := time.Now()
+	out, err := exec.CommandContext(t.Context(), binary, append(args, "-test.timeout", "0")...).CombinedOutput()
+	if err == nil {
+		t.Fatalf("not found by %v", args)
+	}
+	found := regexp.MustCompile(why).Find(out)
+	if found == nil {
+		t.Fatalf("the play ends, and finds nothing:\n%s", out)
+	}
+	t.Logf("found after %v: %s", time.Since(began).Round(time.Millisecond), found)
 }
 
 // test is the play that must find it: bugs of the node are not in the server's.

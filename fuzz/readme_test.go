@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -25,7 +26,7 @@ func TestReadme(t *testing.T) {
 			listed[name]++
 		}
 	}
-	for _, c := range canaries {
+	for _, c := range slices.Concat(canaries, journalCanaries) {
 		if listed[c.name] != 1 {
 			t.Errorf("the README lists %q %d times", c.name, listed[c.name])
 		}
