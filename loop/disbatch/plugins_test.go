@@ -171,8 +171,10 @@ func TestTheContractOfRunner(t *testing.T) {
 	f("Failing", unableToComplete, "ended with 9\nwhy")
 	f("Loud", unableToComplete, "ended with 9\nxxx")
 	f("Loud", unableToComplete, "xxxwhy\n")
-	if got := s.endOf("Failing", d("a", strings.Repeat("p", 16<<20-250))); got.Status != 2 || got.field("stderr") != "" {
-		t.Errorf("without room for a reason it ended with status %d and %q", got.Status, got.field("stderr"))
+	if s.double != nil { // FerretDB has room beyond 16 MiB
+		if got := s.endOf("Failing", d("a", strings.Repeat("p", 16<<20-250))); got.Status != 2 || got.field("stderr") != "" {
+			t.Errorf("without room for a reason it ended with status %d and %q", got.Status, got.field("stderr"))
+		}
 	}
 
 	own := newSite(t)
