@@ -141,8 +141,13 @@ func demo(t *Task) outcome {
 
 // extended is a document as extended JSON, the form in which plugins and workers get it. One
 // that another program wrote may hold what has no such form.
-func extended(doc bson.Raw) ([]byte, error) {
-	b, err := bson.MarshalExtJSON(doc, false, false)
+func extended(doc bson.Raw) (b []byte, err error) {
+	defer func() {
+		if p := recover(); p != nil { // the driver's way with lengths that are too small
+			b, err = nil, fmt.Errorf("the task's document cannot be read: %v", p)
+		}
+	}()
+	b, err = bson.MarshalExtJSON(doc, false, false)
 	if err == nil && (!json.Valid(b) || bytes.Contains(b, []byte(`"$dbPointer"`)) && !faithful(doc)) {
 		err = errors.New("it would be no JSON, or that of another document") // the driver escapes nothing in the name of a DBPointer
 	}
