@@ -39,6 +39,7 @@ var closeReasons = [...]struct {
 	{errNotObject, "not_an_object"},
 	{gloom.ErrTooLarge, "too_large"},
 	{periodic.ErrMagic, "bad_magic"},
+	{periodic.ErrHelloSize, "too_large"},
 	{periodic.ErrTooLarge, "too_large"},
 	{periodic.ErrShort, "too_short"},
 	{periodic.ErrChecksum, "bad_checksum"},

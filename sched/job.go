@@ -43,7 +43,7 @@ const (
 	private
 	// withheld: it is ready, and its name clashes for all Named peers in line.
 	withheld
-	// asked: its values are those of a submission that awaits it, see Expire.
+	// asked: whoever has submitted it awaits it, see Expire.
 	asked
 )
 

@@ -87,6 +87,9 @@ func (sh *shard) add(now Time, tag uint32, q *queue, j *Submission, sink Sink) e
 	r.seq = sh.s.jobs.Add(1)
 	sh.counters.Submitted++
 	sh.await(job, r, j)
+	if j.Await != nil {
+		r.flags |= asked
+	}
 	sh.settle(now, job, r, q, j, sink)
 	return nil
 }
@@ -121,9 +124,9 @@ func (sh *shard) make(tag uint32, q *queue, space Space, name, workload []byte) 
 func (sh *shard) settle(now Time, job uint32, r *record, q *queue, j *Submission, sink Sink) {
 	r.priority, r.count, r.timeout = j.Priority, j.Count, j.Timeout
 	r.due = j.SchedAt
-	r.flags &^= immediate | asked
-	if j.Await != nil {
-		r.flags |= asked
+	r.flags &^= immediate
+	if j.Await == nil {
+		r.flags &^= asked
 	}
 	if j.SchedAt == 0 {
 		r.flags |= immediate
@@ -141,7 +144,9 @@ func (sh *shard) resubmit(now Time, job uint32, q *queue, j *Submission, sink Si
 		return 0, ErrAwaits
 	}
 	if r.state == reserved || r.state == parked || r.state == airing {
-		sh.await(job, r, j)
+		if sh.await(job, r, j); j.Await == nil {
+			r.flags &^= asked
+		}
 		sh.counters.Ignored++
 		return Running, nil
 	}

@@ -226,7 +226,12 @@ func TestExpire(t *testing.T) {
 	f("running", reserved(nothing), 0, expired)
 	f("another waits", again(true), 1, expired)
 	f("it was submitted again", again(false), 1, expired)
-	f("it runs, and the submission was ignored", reserved(again(false)), 0, expired)
+	f("it runs, and was submitted again", reserved(again(false)), 1, expired)
+	f("it was submitted before", func(x *stand, a, b *Peer) {
+		x.s.Remove(x.now, 0, []byte("f"), []byte("n"), &x.rec)
+		x.submit("f", "n")
+		x.submit("f", "n", func(j *Submission) { j.Await, j.Tag = a, 7 })
+	}, 1, expired)
 	f("it is awaited under another tag", func(x *stand, a, b *Peer) {
 		x.s.Remove(x.now, 0, []byte("f"), []byte("n"), &x.rec)
 		x.submit("f", "n", func(j *Submission) { j.Await, j.Tag = a, 8 })
@@ -235,7 +240,7 @@ func TestExpire(t *testing.T) {
 		x.s.Remove(x.now, 0, []byte("f"), []byte("n"), &x.rec)
 		x.submit("f", "n", func(j *Submission) { j.Await, j.Tag = b, 7 })
 	}, 1)
-	f("it was submitted and is awaited since", func(x *stand, a, b *Peer) {
+	f("it was submitted, runs, and is awaited since", func(x *stand, a, b *Peer) {
 		x.s.Remove(x.now, 0, []byte("f"), []byte("n"), &x.rec)
 		x.submit("f", "n")
 		x.reserve(x.peer("f"), 1)

@@ -26,7 +26,8 @@ var aloneFlags = []string{"serve", "--gloom-masters=off", "--gloom-slaves=off", 
 // original are the flags of periodicd that take a value, by each of their names.
 var original = map[string]string{
 	"-H": "host", "--host": "host", "-p": "path", "--path": "path", "--log": "log",
-	"--name": "ignored", "--max-cache-size": "ignored", "--push-task-size": "ignored", "--sched-task-size": "ignored",
+	"--name": "ignored", "--max-cache-size": "ignored", "--push-task-size": "ignored", "--sched-task-size": "ignored", "--rsa-public-path": "ignored",
+	"--hook": "off", "--auth-file": "off", "--rsa-private-path": "off",
 }
 
 // logLevels are the original's, by ours.
@@ -37,6 +38,9 @@ func periodicdArgs(args []string, env func(string) string) ([]string, error) {
 	values, rest := map[string]string{"host": env(hostVariable), "path": env(pathVariable)}, []string(nil)
 	for i := 0; i < len(args); i++ {
 		name, value, inline := strings.Cut(args[i], "=")
+		if short := name[:min(len(name), 2)]; name != short && (short == "-H" || short == "-p") {
+			name, value, inline = short, args[i][2:], true
+		}
 		meaning := original[name]
 		switch {
 		case meaning == "":
@@ -47,6 +51,9 @@ func periodicdArgs(args []string, env func(string) string) ([]string, error) {
 		case !inline:
 			i++
 			value = args[i]
+		}
+		if meaning == "off" && value != "" {
+			return nil, badUsage("%s %q: Treadle has no such thing; without it, or with \"\", it is off as with the original", name, value)
 		}
 		values[meaning] = value
 	}

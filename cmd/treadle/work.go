@@ -24,7 +24,7 @@ type workCmd struct {
 	RetryAfter time.Duration `name:"retry-secs" default:"0s" placeholder:"TIME" help:"Put a failed job off by this time; 0s: it is tried again at once (default: ${default})."`
 	SkipFail   bool          `help:"Count a failed job as done."`
 	Stream     bool          `help:"Send what the command prints to those who treadle recv the job, while it runs; not to servers of 2018."`
-	WorkData   bool          `help:"The command prints lines WORKDATA X, data for those who treadle recv the job, and at last WORKDONE X, the result; not to servers of 2018."`
+	WorkData   bool          `help:"The command prints lines WORKDATA X, data for those who treadle recv the job, and at last WORKDONE X, the result, whatever --data says; not to servers of 2018."`
 	LaterLine  bool          `help:"An integer as the last line on standard error puts the job off by that many seconds."`
 	LockName   string        `placeholder:"NAME" help:"Named lock that a job must have to run; one that cannot have it waits at the server while the worker does others; not with servers of 2018 (default: none)."`
 	LockCount  int16         `default:"1" placeholder:"N" help:"Jobs that may have the lock at a time, over all workers (default: ${default})."`
@@ -51,8 +51,8 @@ func (w *workCmd) Validate(ctx *kong.Context) (err error) {
 		return errors.New("--broadcast with --thread above 1 would do every job several times")
 	case w.Broadcast && (w.Stream || w.WorkData || w.LockName != ""):
 		return errors.New("--broadcast with --stream, --work-data or --lock-name: no worker holds a broadcast job")
-	case w.WorkData && (w.Stream || w.Data):
-		return errors.New("--work-data with --stream or --data: its lines say what is data and what is the result")
+	case w.WorkData && w.Stream:
+		return errors.New("--work-data with --stream: its lines say what is data and what is the result")
 	case w.LockCount < 1:
 		return fmt.Errorf("--lock-count: %d is below 1", w.LockCount)
 	case w.LockCount > 1 && w.LockName == "":

@@ -51,7 +51,7 @@ echo "WORKDATA two"
 echo "WORKDONE all"
 test "$1" != bad
 `)
-	worker := start(t, false, "-H", socket, "work", "f", "--work-data", "sh", script)
+	worker := start(t, false, "-H", socket, "work", "f", "--data", "--work-data", "sh", script)
 	worker.until("waiting")
 	u.gets("Data: one of n\nData: two\nResult: all\n", "run f n --data")
 	u.gets("all", "run f n")

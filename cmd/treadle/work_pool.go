@@ -214,7 +214,7 @@ func (p *pool) do(kill context.Context, worker *client.Worker, t terms, a *clien
 	}
 	c := &child{
 		command: p.Command, function: p.Func, name: a.Job.Name, noName: p.NoName, input: a.Job.Workload,
-		timeout: limit, jobs: p.Timeout == ownTimeout, began: began, maxResult: t.maxResult, con: p.con, lines: p.lines, keep: p.Data,
+		timeout: limit, jobs: p.Timeout == ownTimeout, began: began, maxResult: t.maxResult, con: p.con, lines: p.lines, keep: p.Data && !p.WorkData,
 	}
 	var lines *workData
 	switch {

@@ -27,7 +27,7 @@ const (
 
 // NextHello decodes the first packet of a connection, which tells the framing, and returns the bytes it takes up.
 // n == 0 and err == nil: more bytes are needed, never more than HelloLimit in all. Errors are ErrMagic, ErrHello,
-// ErrChecksum and ErrTooLarge, each as soon as the byte that decides it is there; h is set with n > 0 only.
+// ErrChecksum and ErrHelloSize, each as soon as the byte that decides it is there; h is set with n > 0 only.
 //
 // A payload of one byte is a bare role, and the byte behind the size tells the eras apart: the role itself is the
 // plain framing, the first byte of that role's checksum is the CRC framing. Longer payloads exist in the CRC framing
@@ -42,7 +42,7 @@ func NextHello(in []byte, h *Hello) (n int, err error) {
 	size := binary.BigEndian.Uint32(in[sizeAt:])
 	switch {
 	case size > HelloLimit-crcHeaderLen:
-		return 0, ErrTooLarge
+		return 0, ErrHelloSize
 	case size == bareHelloSize:
 		return nextBareHello(in, h)
 	case size < minNamedHello:

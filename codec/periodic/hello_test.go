@@ -76,8 +76,8 @@ func TestNextHelloDecidesAtTheFirstByteThatTells(t *testing.T) {
 	f("00524551 00000000", ErrHello)
 	f("00524551 00000002", ErrHello) // no hello has 2 to 16 bytes
 	f("00524551 00000010", ErrHello)
-	f("00524551 00000ff5", ErrTooLarge) // with its header one byte over HelloLimit
-	f("00524551 ffffffff", ErrTooLarge)
+	f("00524551 00000ff5", ErrHelloSize) // with its header one byte over HelloLimit
+	f("00524551 ffffffff", ErrHelloSize)
 	f("00524551 00000001 00", ErrHello)
 	f("00524551 00000001 03", ErrHello) // an authenticated role without its name
 	f("00524551 00000001 4b", ErrHello) // the same, checksummed
@@ -153,7 +153,7 @@ func TestHelloLimit(t *testing.T) {
 		}
 	}
 	f(HelloLimit-crcHeaderLen-minNamedHello, nil)
-	f(HelloLimit-crcHeaderLen-minNamedHello+1, ErrTooLarge)
+	f(HelloLimit-crcHeaderLen-minNamedHello+1, ErrHelloSize)
 }
 
 func TestNamedHelloChecksum(t *testing.T) {

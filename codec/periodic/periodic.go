@@ -46,8 +46,8 @@ const (
 	MaxPayload = 1<<31 - 1
 
 	// HelloLimit is the most bytes that a connection's first packet may have, header included: a peer that has not
-	// said who it is yet makes nobody buffer more. The longest useful hello is a name and a token of a few hundred
-	// bytes.
+	// said who it is yet makes nobody buffer more. The original has no limit on the name and the token; the longest
+	// that are in use have a few hundred bytes.
 	HelloLimit = 4096
 
 	// MaxStr8 is the longest string that a length of one byte can announce: function names, job names, handles, keys.
@@ -59,6 +59,8 @@ const (
 var (
 	// ErrMagic means that the packet does not begin with the magic bytes of its direction.
 	ErrMagic = errors.New("periodic: wrong magic bytes")
+	// ErrHelloSize means that the first packet has more than HelloLimit.
+	ErrHelloSize = errors.New("periodic: the first packet, with a name and a token, is over 4KiB")
 	// ErrTooLarge means that the header announces more bytes than the limit.
 	ErrTooLarge = errors.New("periodic: packet over the size limit")
 	// ErrChecksum means that a CRC header's checksum is not that of the payload.
