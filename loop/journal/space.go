@@ -45,6 +45,10 @@ func (j *Journal) lookSoon() {
 	}
 }
 
+// cutRoom is what must be free beside what the logs hold, for the store's own files, so that a log is brought into the
+// store before it is full: where another program has taken the last byte, a server that is left alone goes on.
+const cutRoom = 8 << 20
+
 // owed is how many bytes are still to be written of what was appended: what is in memory twice,
 // to a log and to the store, and what logs hold beyond those that LeastFree has room for.
 func (j *Journal) owed() uint64 {
@@ -81,7 +85,7 @@ func (j *Journal) Look() {
 		need += j.owed()
 	}
 	full := usage.AvailBytes < need
-	if full {
+	if full && usage.AvailBytes >= uint64(j.unstored.Load())+cutRoom {
 		j.cut.Store(true) // the ends of jobs in the log free what the store keeps of them
 	}
 	if j.full.Swap(full) != full {

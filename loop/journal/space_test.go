@@ -92,19 +92,25 @@ func TestNeverFull(t *testing.T) {
 }
 
 // While the disk is full a log that holds anything goes into the store before it is full
-// itself: the ends of jobs that are in it make room.
+// itself: the ends of jobs that are in it make room. Not while there is none for the store's files.
 func TestFullBringsLogsIn(t *testing.T) {
 	f := &roomFS{FS: vfs.NewMem()}
 	f.free.Store(1 << 40)
 	o := testOptions(f)
-	o.MinFree, o.LookEvery, o.LogSize = 1000, time.Millisecond, 4<<20
+	o.MinFree, o.LookEvery, o.LogSize = 1<<30, time.Hour, 4<<20
 	d := mustOpen(t, o)
 	seq := d.create(100)
 	d.wait()
-	f.free.Store(10)
-	poll(t, "it does not look", d.j.Full)
+	f.free.Store(cutRoom)
+	d.j.Look()
 	d.remove(seq)
 	d.wait()
+	if d.j.Look(); !d.j.Full() || d.j.cut.Load() {
+		t.Errorf("without room: full %v, to be cut %v", d.j.Full(), d.j.cut.Load())
+	}
+	f.free.Store(cutRoom + 1<<20)
+	d.j.Look()
+	d.j.wakeCommitter()
 	last := d.j.Committed()
 	poll(t, "the log stays out of the store", func() bool {
 		m, err := readMeta(d.j.db)
