@@ -151,8 +151,7 @@ func (s *Server) serveDisbatch(ctx context.Context) {
 	s.workers.Go(func() {
 		defer s.draining.Add(-1)
 		if err := s.disbatch.Run(ctx); err != nil {
-			s.disbatchFailure.Store(&err)
-			s.stop()
+			s.fail(err)
 		}
 	})
 }

@@ -1,6 +1,11 @@
 package loop
 
-import "testing"
+import (
+	"errors"
+	"testing"
+
+	"treadle/loop/kts46/store"
+)
 
 // TestKtsAbort: a job that is started again goes on where it was aborted, also among the
 // tasks that end it.
@@ -92,4 +97,21 @@ func TestKtsVersions(t *testing.T) {
 	r.wants(`{"type":"DuplicateTask","taskType":"statistics"}`, "addTask", "p", "a")
 	r.report(r.wantJob("w", "a statistics"), "finished")
 	r.wants(`{"type":"AlreadyDone"}`, "addTask", "p", "a")
+}
+
+// TestKtsUnusableAfterAnswer: a refusal of the login ends the server only while MongoDB has not
+// answered any call.
+func TestKtsUnusableAfterAnswer(t *testing.T) {
+	s := &ktsSite{ctx: t.Context()}
+	refused := errors.New("auth error: Authentication failed.")
+	if err := s.unusable(refused); !errors.As(err, new(*OptionError)) {
+		t.Errorf("got the error %v", err)
+	}
+	if err := s.unusable(errors.New("server selection error: connection refused")); err != nil {
+		t.Errorf("a server that is away: %v", err)
+	}
+	_ = s.answered("p", "", store.ErrNoProject) // an answer
+	if err := s.unusable(refused); err != nil {
+		t.Errorf("after an answer: %v", err)
+	}
 }

@@ -27,8 +27,9 @@ type ktsSite struct {
 	changing sync.Mutex // one change of projects and definitions at a time
 	failures atomic.Uint64
 
-	mu   sync.Mutex
-	away time.Time // of the last line of log that says so; zero: it answers
+	mu    sync.Mutex
+	away  time.Time // of the last line of log that says so; zero: it answers
+	heard bool      // MongoDB has answered a call
 }
 
 // sayEvery is the time between lines of log about a MongoDB that fails.
@@ -65,12 +66,17 @@ func (s *ktsSite) close() {
 	}
 }
 
-// look waits until MongoDB answers for the first time, and says so.
+// look waits until MongoDB answers for the first time, and says so. A MongoDB that can
+// never be used ends the server.
 func (s *ktsSite) look() {
 	ticker := time.NewTicker(sayEvery / 2)
 	defer ticker.Stop()
 	for {
 		projects, err := s.store.Projects(s.ctx)
+		if why := s.unusable(err); why != nil {
+			s.hub.server.fail(why)
+			return
+		}
 		if s.answered("", "", err) == nil {
 			s.hub.server.log.Info("kts46 projects are in MongoDB", "projects", len(projects))
 			return
@@ -83,6 +89,18 @@ func (s *ktsSite) look() {
 		case <-ticker.C:
 		}
 	}
+}
+
+// unusable returns an *OptionError for an error that no waiting ends, or nil. It returns nil
+// after MongoDB has answered a call, since a running server outlives a changed password.
+func (s *ktsSite) unusable(err error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	why := store.Unusable(err)
+	if why == nil || s.heard || s.ctx.Err() != nil {
+		return nil
+	}
+	return &OptionError{Setting: "kts46-mongodb", Err: why}
 }
 
 // answered notes how a call about a project or job went, and words its error as the book
@@ -98,6 +116,7 @@ func (s *ktsSite) answered(project, job string, err error) error {
 		err = &ktsTaken{project, job}
 	case errors.Is(err, store.ErrMany):
 		err = errKtsJobs
+	case errors.As(err, new(*store.DataError)):
 	case s.ctx.Err() != nil:
 		return errKtsStopping
 	default:
@@ -106,7 +125,7 @@ func (s *ktsSite) answered(project, job string, err error) error {
 	}
 	s.mu.Lock()
 	back := !s.away.IsZero()
-	s.away = time.Time{}
+	s.away, s.heard = time.Time{}, true
 	s.mu.Unlock()
 	if back {
 		s.hub.server.log.Info("kts46: MongoDB works again")

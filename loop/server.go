@@ -53,7 +53,7 @@ type Server struct {
 	disbatch        *disbatch.ExecutionNode // the same
 	draining        atomic.Int64            // the node has tasks to wait for
 	stopping        atomic.Bool             // nothing new is handed out, and nobody is let in
-	disbatchFailure atomic.Pointer[error]   // why the node does not run
+	databaseFailure atomic.Pointer[error]   // of the node or the MongoDB of kts46: it ends the server
 	listeners       []listener
 	listening       []Listening
 	web             *web.Server
@@ -217,7 +217,7 @@ func (s *Server) shutdown() error {
 		err = errors.Join(err, s.web.Close())
 	}
 	s.workers.Wait()
-	if why := s.disbatchFailure.Load(); why != nil {
+	if why := s.databaseFailure.Load(); why != nil {
 		err = errors.Join(*why, err)
 	}
 	s.log.Info("treadle has stopped")
@@ -306,6 +306,12 @@ func (s *Server) ring() {
 
 // quit stops the server as SIGTERM does.
 func (s *Server) quit() { s.stop() }
+
+// fail stops the server, and Run returns the error.
+func (s *Server) fail(err error) {
+	s.databaseFailure.Store(&err)
+	s.stop()
+}
 
 // closed counts and logs a session that the server ended.
 func (s *Server) closed(session *session) {

@@ -62,12 +62,12 @@ func (s *Store) Job(ctx context.Context, project, name string) (*Job, error) {
 			*into, ok = number(in.Lookup(field))
 		}
 		if !ok {
-			return nil, fmt.Errorf("the job %s in the database %s has no number %s in its definition's simulationParameters", name, project, field)
+			return nil, badData("the job %s in the database %s has no number %s in its definition's simulationParameters", name, project, field)
 		}
 	}
 	doc, found, err = s.find(ctx, project, progresses, byID(name), progressFields)
 	if err != nil || !found {
-		return nil, cmpError(err, fmt.Errorf("the job %s in the database %s has no progresses document: delete it and add it again", name, project))
+		return nil, cmpError(err, badData("the job %s in the database %s has no progresses document: delete it and add it again", name, project))
 	}
 	if j.Progress, err = readProgress(doc); err != nil {
 		return nil, fmt.Errorf("the job %s in the database %s: %w", name, project, err)

@@ -68,6 +68,7 @@ func (s *Store) needProject(ctx context.Context, project string) error {
 }
 
 // CreateProject makes a project with the indexes of both versions. ErrTaken: it exists.
+// DataError: the database has an info document that the original workers do not see.
 func (s *Store) CreateProject(ctx context.Context, project string) error {
 	if err := CheckProjectName(project); err != nil {
 		return err
@@ -79,7 +80,7 @@ func (s *Store) CreateProject(ctx context.Context, project string) error {
 	case found && v == float64(projectVersion):
 		return ErrTaken
 	case found:
-		return fmt.Errorf("the database %s has an info document without v: %d, which the original workers do not see: remove or correct it", project, projectVersion)
+		return badData("the database %s has an info document without v: %d, which the original workers do not see: remove or correct it", project, projectVersion)
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()

@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"slices"
 	"strings"
@@ -554,27 +555,76 @@ func TestMongoAway(t *testing.T) {
 	s.did(s.work2("v"), "simulation simulation basicStatistics idleTimes throughput")
 }
 
-// TestMongoRefuses: a user that MongoDB does not know is said so in each answer; the server
-// serves what it can.
-func TestMongoRefuses(t *testing.T) {
+// TestMongoUnusable: a MongoDB that no waiting makes usable ends the server with one line
+// that names the setting and the remedy.
+func TestMongoUnusable(t *testing.T) {
 	s := newSite(t)
 	if s.double == nil {
 		t.Skip("only a double has users")
 	}
 	s.stop()
+	uri := s.options.Kts46.MongoDB
+	f := func(uri, cause, remedy string) {
+		t.Helper()
+		var log bytes.Buffer
+		s.options.Kts46.MongoDB, s.options.Log = uri, slog.New(slog.NewTextHandler(&log, nil))
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		err := loop.Run(ctx, s.options)
+		var bad *loop.OptionError
+		if !errors.As(err, &bad) || bad.Setting != "kts46-mongodb" || bad.ExitCode() != 2 || strings.Contains(err.Error(), "\n") {
+			t.Fatalf("got the error %v", err)
+		}
+		if says := err.Error(); !strings.Contains(says, cause) || !strings.Contains(says, remedy) || strings.Contains(log.String(), "MongoDB has failed") {
+			t.Errorf("got the error %v, want one with %q and %q; the log is %s", err, cause, remedy, log.String())
+		}
+	}
+	f("http://127.0.0.1", "scheme", "")
 	s.must(s.double.Require("admin", map[string]string{"kts46": "right"}))
-	s.options.Kts46.MongoDB = strings.Replace(s.options.Kts46.MongoDB, "mongodb://", "mongodb://kts46:wrong@", 1)
-	s.start()
-	s.faults("auth", "createProject", s.project)
+	f(uri, "requires authentication", "put user and password into the URI")
+	f(strings.Replace(uri, "//", "//kts46:wrong@", 1), "Authentication failed", "correct user, password or authSource")
+	s.double.Speak(mongodouble.MongoDB34)
+	f(uri, "wire version", "3.6 to 5.0")
+	secure := httptest.NewUnstartedServer(nil)
+	secure.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0) // of handshakes
+	secure.StartTLS()
+	defer secure.Close()
+	f("mongodb://"+secure.Listener.Addr().String()+"/?tls=true&serverSelectionTimeoutMS=500", "x509:", "tlsCAFile=FILE")
+}
+
+// TestMongoPasswordChanged: a server whose MongoDB has answered goes on when it takes the
+// user no more, and says so in each answer.
+func TestMongoPasswordChanged(t *testing.T) {
+	s := newSite(t)
+	if s.double == nil {
+		t.Skip("only a double has users")
+	}
+	s.wants(nil, "createProject", s.project)
+	s.must(s.double.Require("admin", map[string]string{"kts46": "right"}))
+	s.faults("requires authentication", "getServerStatus")
 	s.wants(nil, "getJob", "w")
 	s.stop()
-	s.options.Kts46.MongoDB = strings.Replace(s.options.Kts46.MongoDB, "wrong", "right", 1)
+	s.options.Kts46.MongoDB = strings.Replace(s.options.Kts46.MongoDB, "//", "//kts46:right@", 1)
 	s.start()
-	s.wants(nil, "createProject", s.project)
+	s.wants(nil, "deleteProject", s.project)
+}
+
+// TestMongoWrongDocuments: a call that meets a document it cannot use is answered with what is wrong
+// with the document. MongoDB has not failed, and the log does not say so.
+func TestMongoWrongDocuments(t *testing.T) {
+	s := newSite(t)
 	s.stop()
-	s.options.Kts46.MongoDB = "http://127.0.0.1"
-	var bad *loop.OptionError
-	if err := loop.Run(t.Context(), s.options); !errors.As(err, &bad) || bad.Setting != "kts46-mongodb" {
-		t.Errorf("got the error %v", err)
+	var log bytes.Buffer
+	s.options.Log = slog.New(slog.NewTextHandler(&log, nil))
+	s.start()
+	s.update("info", "project", "$set", bson.D{{Key: "v", Value: int32(1)}}, true)
+	says := "SchedulerException'>:the database " + s.project + " has an info document without v: 2"
+	s.faults(says, "createProject", s.project)
+	s.update("info", "project", "$set", bson.D{{Key: "v", Value: int32(2)}}, false)
+	s.update("jobs", "a", "$set", bson.D{{Key: "definition", Value: "text"}}, true)
+	s.faults("SchedulerException'>:the job a in the database "+s.project+" has no number", "runJob", s.project, "a")
+	s.stop()
+	if strings.Contains(log.String(), "MongoDB has failed") {
+		t.Errorf("the log is %s", log.String())
 	}
 }

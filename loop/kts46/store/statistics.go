@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"go.mongodb.org/mongo-driver/bson"
@@ -29,11 +28,11 @@ func (s *Store) Statistics(ctx context.Context, project, name string, idle bool)
 		return nil, cmpError(err, ErrNoJob)
 	}
 	if len(doc) > maxStatistics {
-		return nil, fmt.Errorf("the statistics of the job %s in the database %s have %d bytes, more than %d: read them in MongoDB", name, project, len(doc), maxStatistics)
+		return nil, badData("the statistics of the job %s in the database %s have %d bytes, more than %d: read them in MongoDB", name, project, len(doc), maxStatistics)
 	}
 	all, err := members(doc)
 	if err != nil {
-		return nil, fmt.Errorf("the statistics of the job %s in the database %s: %w", name, project, err)
+		return nil, badData("the statistics of the job %s in the database %s: %v", name, project, err)
 	}
 	var shown kts46.Struct
 	for _, m := range all {

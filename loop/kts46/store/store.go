@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"go.mongodb.org/mongo-driver/bson"
@@ -34,6 +35,32 @@ var (
 	ErrTaken     = errors.New("there is a project or job of that name")
 	ErrMany      = errors.New("there are more jobs than can be listed")
 )
+
+// DataError says what is wrong with a document. MongoDB itself works.
+type DataError struct{ text string }
+
+func (e *DataError) Error() string { return e.text }
+
+func badData(format string, args ...any) error { return &DataError{fmt.Sprintf(format, args...)} }
+
+// remedies are the errors of the driver that no waiting ends, by a part of their text.
+var remedies = []struct{ part, remedy string }{
+	{"wire version", "this release of MongoDB cannot be used; use 3.6 to 5.0"},
+	{"Authentication failed", "MongoDB refuses the user or the password; correct user, password or authSource in the URI"},
+	{"MechanismUnavailable", "MongoDB refuses the user's way to log in; correct authMechanism in the URI"},
+	{"requires authentication", "MongoDB wants a login; put user and password into the URI"},
+	{"x509:", "the TLS certificate of MongoDB does not fit; use the host name that it is for, or name its authority by tlsCAFile=FILE in the URI"},
+}
+
+// Unusable adds the remedy to an error that no waiting ends. It returns nil for all others.
+func Unusable(err error) error {
+	for _, r := range remedies {
+		if err != nil && strings.Contains(err.Error(), r.part) {
+			return fmt.Errorf("%s: %w", r.remedy, err)
+		}
+	}
+	return nil
+}
 
 // Store is the MongoDB of a site. It may be used by several goroutines. Every call ends
 // within a time of its own, or with its context.
@@ -126,7 +153,7 @@ const maxSteps = 1 << 53
 func steps(doc bson.Raw, name string) (int64, error) {
 	n, ok := number(doc.Lookup(name))
 	if !ok || !(n >= 0 && n <= maxSteps) {
-		return 0, fmt.Errorf("%s in its progresses document is no number of steps", name)
+		return 0, badData("%s in its progresses document is no number of steps", name)
 	}
 	return int64(n), nil
 }
