@@ -104,7 +104,7 @@ func (s *serveCmd) Run(con *console) error {
 	defer stop()
 	context.AfterFunc(first, func() { o.Log.Info("stopping", "drain", s.Drain) })
 	context.AfterFunc(second, func() { os.Exit(exitInterrupted) })
-	return loop.Run(first, o)
+	return settingError(loop.Run(first, o))
 }
 
 // refuseZeros refuses what is less than can work. To the server a zero means the
