@@ -110,7 +110,7 @@ func checkMaster(t *testing.T, l life) {
 		case r.Body != nil:
 			more = -1
 		}
-		key := string(gloom.AppendKey(nil, id))
+		key := gloomKey(id)
 		if open[key] += more; open[key] < 0 {
 			t.Fatalf("a master was sent %q: the job %s was not its own any more", l.sent, id)
 		}

@@ -22,13 +22,11 @@ import (
 
 // Defaults and bounds of the settings. Each bound has its reason beside it.
 const (
-	DefaultPeriodicTCP  = "tcp://127.0.0.1:5000"
 	DefaultPeriodicUnix = "unix:///tmp/periodic.sock"
 	DefaultGloomMasters = "tcp://127.0.0.1:9998"
 	DefaultGloomSlaves  = "tcp://127.0.0.1:9999"
 	DefaultDwork        = "tcp://127.0.0.1:6125"
 	DefaultKts46        = "tcp://127.0.0.1:46210"
-	DefaultKts46JSON    = "tcp://127.0.0.1:46400"
 	DefaultHTTP         = "127.0.0.1:5001"
 	DefaultData         = "./treadle-data"
 	NoData              = "none" // jobs live in memory alone

@@ -15,7 +15,7 @@ func TestOptions(t *testing.T) {
 	if err := o.validate(); err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(o.Periodic, []string{DefaultPeriodicTCP, DefaultPeriodicUnix}) || o.HTTP != DefaultHTTP || o.PeriodicGrab != GrabHold ||
+	if !slices.Equal(o.Periodic, []string{"tcp://127.0.0.1:5000", DefaultPeriodicUnix}) || o.HTTP != DefaultHTTP || o.PeriodicGrab != GrabHold ||
 		o.PeriodicShutdown != "on" || o.Loops != max(1, runtime.GOMAXPROCS(0)-1) || o.Shards != DefaultShards || o.MaxFrame != 64<<20 ||
 		o.MaxOutbound != 128<<20 || o.Drain != 10*time.Second || o.HandshakeTimeout != 10*time.Second || o.FrameTimeout != 100*time.Second {
 		t.Errorf("the defaults are %+v", o)

@@ -91,7 +91,7 @@ func (w *worker) run() {
 			break
 		}
 		for _, d := range letters {
-			if d.to == w.peer.ID() { // not one of its former peers
+			if d.to == w.peer.id { // not one of its former peers
 				w.take(d)
 			}
 		}

@@ -60,18 +60,6 @@ const (
 // it before any other verb.
 func (p *Peer) SetLabel(label string) { p.label = label }
 
-// ID returns the session that the peer was made for.
-func (p *Peer) ID() SessionID { return p.id }
-
-// Watching returns how many queues the peer serves.
-func (p *Peer) Watching() int {
-	n := 0
-	for _, w := range p.watches {
-		n += count(!w.ended) // only the owner's verbs end a watch
-	}
-	return n
-}
-
 // Looked returns how many queues, held jobs, listeners and locks the owner's
 // verbs have looked through since it was last called, the one queue of a peer of one aside, and a
 // part of the slots and watches: what a peer costs that has very many.

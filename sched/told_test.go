@@ -29,12 +29,12 @@ func TestToldLater(t *testing.T) {
 	x.s.ticks(x.now, &x.rec)
 	var want []string
 	for _, p := range all {
-		want = append(want, fmt.Sprint(p.ID(), " 7 result result"))
+		want = append(want, fmt.Sprint(p.id, " 7 result result"))
 	}
 	x.want(want...)
 	for _, p := range all[:n-1] {
 		if len(p.awaits) > 0 {
-			t.Errorf("peer %d awaits something still", p.ID())
+			t.Errorf("peer %d awaits something still", p.id)
 		}
 	}
 }

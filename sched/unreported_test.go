@@ -286,7 +286,7 @@ func TestJobForOneOfMany(t *testing.T) {
 		x.submit("f", "b")
 		x.want(fmt.Sprint(i+1, " 2 assign b"))
 		x.s.ticks(x.now, &x.rec)
-		x.want(fmt.Sprint(free.ID(), " 9 assign a"))
+		x.want(fmt.Sprint(free.id, " 9 assign a"))
 		x.s.Remove(x.now, 0, []byte("f"), []byte("a"), &x.rec)
 		x.s.Remove(x.now, 0, []byte("f"), []byte("b"), &x.rec)
 		x.report(free, "f", "a", false)

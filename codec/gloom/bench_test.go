@@ -84,19 +84,6 @@ func BenchmarkEncodingJSONUnmarshal(b *testing.B) {
 	}
 }
 
-func benchmarkKey(b *testing.B, value string) {
-	raw, key := []byte(value), make([]byte, 0, 64)
-	b.ReportAllocs()
-	for b.Loop() {
-		key = AppendKey(key[:0], raw)
-	}
-	sinkInt += len(key)
-}
-
-func BenchmarkAppendKey(b *testing.B) { benchmarkKey(b, `"5f0c7a52-9a0e-4f0a-9d4b-0d8f5f1f7c3e"`) }
-
-func BenchmarkAppendKeyEscapes(b *testing.B) { benchmarkKey(b, `"caf\u00e9-\ud83d\ude00"`) }
-
 func BenchmarkAppendJob(b *testing.B) {
 	var m Message
 	if err := Parse(benchmarkSubmit, &m); err != nil {

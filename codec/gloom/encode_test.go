@@ -48,7 +48,7 @@ func TestFramesAreEndedWhereTheyBegan(t *testing.T) {
 		out = AppendJob(AppendOK(out), []byte(`7`), []byte(`8`), body)
 	}
 	for i := range 10 {
-		payload, n, err := Next(out, DefaultLimit)
+		payload, n, err := Next(out, serverLimit)
 		var r Reply
 		if n == 0 || err != nil || ParseReply(payload, &r) != nil || r.OK != (i%2 == 0) || len(r.Body) != i%2*(1+i/2*100) {
 			t.Fatalf("frame %d: %d, %v, %s", i, n, err, payload)

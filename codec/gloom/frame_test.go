@@ -9,6 +9,9 @@ import (
 	"testing"
 )
 
+// serverLimit is the server's default for the largest payload, in bytes.
+const serverLimit = 64 << 20
+
 // unhex turns a test's hex text, spaces allowed, into bytes.
 func unhex(t testing.TB, text string) []byte {
 	t.Helper()
@@ -61,17 +64,17 @@ func TestNextIsAView(t *testing.T) {
 	}
 }
 
-func TestNextDefaultLimit(t *testing.T) {
+func TestNextLargePayload(t *testing.T) {
 	in := make([]byte, HeaderLen+67108864)
 	binary.BigEndian.PutUint32(in, 67108864)
-	if payload, n, err := Next(in, DefaultLimit); len(payload) != 67108864 || n != len(in) || err != nil {
+	if payload, n, err := Next(in, serverLimit); len(payload) != 67108864 || n != len(in) || err != nil {
 		t.Fatalf("at the limit: %d bytes, %d, %v", len(payload), n, err)
 	}
-	if payload, n, err := Next(in[:len(in)-1], DefaultLimit); payload != nil || n != 0 || err != nil {
+	if payload, n, err := Next(in[:len(in)-1], serverLimit); payload != nil || n != 0 || err != nil {
 		t.Fatalf("a byte short: %d bytes, %d, %v", len(payload), n, err)
 	}
 	binary.BigEndian.PutUint32(in, 67108865)
-	if _, n, err := Next(in[:HeaderLen], DefaultLimit); n != 0 || !errors.Is(err, ErrTooLarge) {
+	if _, n, err := Next(in[:HeaderLen], serverLimit); n != 0 || !errors.Is(err, ErrTooLarge) {
 		t.Fatalf("over the limit: %d, %v", n, err)
 	}
 }
@@ -95,7 +98,7 @@ func TestNeed(t *testing.T) {
 func TestNeedIsWhereNextDecides(t *testing.T) {
 	in := AppendSubmit(nil, []byte(`"i"`), []byte(`"t"`), 0, []byte(`1`))
 	for cut := range in {
-		if _, n, err := Next(in[:cut], DefaultLimit); n != 0 || err != nil {
+		if _, n, err := Next(in[:cut], serverLimit); n != 0 || err != nil {
 			t.Fatalf("cut at %d: %d, %v", cut, n, err)
 		}
 		if need := Need(in[:cut]); need <= cut || need != HeaderLen && need != len(in) {
@@ -117,14 +120,14 @@ func TestNothingIsAllocated(t *testing.T) {
 		"escaped keys": `{"\u0061ction":"\u0073ubmit","\u0069d":"\ud83d\ude00","\\":1}`, "no object": `[1]`, "invalid": `{"action":`,
 		"too deep": nested(MaxNesting + 1), "not UTF-8": "{\"a\":\"\xff\"}"} {
 		in := frame([]byte(payload))
-		check("Next of "+what, func() { Next(in, DefaultLimit) })
-		check("Next of a part of "+what, func() { Next(in[:len(in)-1], DefaultLimit) })
+		check("Next of "+what, func() { Next(in, serverLimit) })
+		check("Next of a part of "+what, func() { Next(in[:len(in)-1], serverLimit) })
 		check("Parse of "+what, func() { var m Message; Parse(in[HeaderLen:], &m); Action(&m); Priority(m.Priority) })
 		check("ParseReply of "+what, func() { var r Reply; ParseReply(in[HeaderLen:], &r) })
 		check("Valid of "+what, func() { Valid(in[HeaderLen:]) })
 		check("AppendValue of "+what, func() { AppendValue(make([]byte, 0, 30000), in[HeaderLen:]) })
 	}
-	check("Next of 4 GiB", func() { Next(endless, DefaultLimit); Next(endless, MaxPayload); Need(endless) })
+	check("Next of 4 GiB", func() { Next(endless, serverLimit); Next(endless, MaxPayload); Need(endless) })
 	id, typ, body := []byte(`"i\u0064"`), []byte(`"echo"`), benchmarkSubmit
 	check("the server's frames", func() {
 		buffer = AppendOK(buffer[:0])
@@ -140,7 +143,6 @@ func TestNothingIsAllocated(t *testing.T) {
 		buffer = AppendSubmit(buffer, id, typ, -7, body)
 		buffer = AppendRespond(buffer, body)
 	})
-	check("keys", func() { buffer = AppendKey(AppendKey(buffer[:0], id), typ) })
 	check("Text", func() { Text(buffer[:0], id); Text(nil, typ) })
 	check("AppendText", func() { buffer = AppendText(buffer[:0], body) })
 	check("a value in base64", func() { buffer, _ = AppendValue(buffer[:0], endless) })

@@ -13,10 +13,6 @@ const (
 	// HeaderLen is the bytes of a frame before its payload: the payload's length, big-endian and unsigned.
 	HeaderLen = 4
 
-	// DefaultLimit is the largest payload that is accepted unless a server is told otherwise, in bytes: what the
-	// reference server accepts in practice.
-	DefaultLimit = 64 << 20
-
 	// MaxPayload is the largest payload that the header can announce, in bytes.
 	MaxPayload = 1<<32 - 1
 

@@ -28,20 +28,6 @@ func Text(dst, raw []byte) (text []byte, isString bool) {
 	return appendUnescaped(dst, inner)[len(dst):], true
 }
 
-// AppendKey appends what raw, the text of a JSON value, is told apart by. Two keys are equal exactly when the protocol
-// takes their values for the same: two strings of the same characters, whatever the escapes, or the same text of any
-// other kind. A key that begins with a quote is a string's, and the string's characters follow it as Text gives them.
-func AppendKey(dst, raw []byte) []byte {
-	if len(raw) == 0 || raw[0] != '"' {
-		return append(dst, raw...)
-	}
-	raw = raw[:len(raw)-1]
-	if bytes.IndexByte(raw, '\\') < 0 {
-		return append(dst, raw...)
-	}
-	return appendUnescaped(append(dst, '"'), raw[1:])
-}
-
 // appendUnescaped appends what stands between the quotes of a valid JSON string with its escapes resolved. That is
 // never longer.
 func appendUnescaped(dst, text []byte) []byte {

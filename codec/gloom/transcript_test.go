@@ -79,7 +79,7 @@ func frame(payload []byte) []byte {
 // rewrite decodes one frame of a transcript and encodes what was decoded. It returns nil for a frame that is rightly
 // refused or has no encoder, and says why it cannot.
 func rewrite(kind string, in []byte) (out []byte, why string) {
-	payload, n, err := Next(in, DefaultLimit)
+	payload, n, err := Next(in, serverLimit)
 	if kind == "toolarge" {
 		if n != 0 || !errors.Is(err, ErrTooLarge) {
 			return nil, "not refused"

@@ -111,15 +111,3 @@ func AppendJobTail(dst []byte, schedAt int64, count, timeout int32) []byte {
 	dst = binary.BigEndian.AppendUint32(append(dst, versionBoth), uint32(count))
 	return binary.BigEndian.AppendUint32(dst, uint32(timeout))
 }
-
-// JobLen returns the bytes that AppendJob appends for j.
-func JobLen(j *Job) int {
-	n := minJobLen + len(j.Func) + len(j.Name) + len(j.Workload)
-	if j.Count != 0 {
-		n += 4
-	}
-	if j.Timeout != 0 {
-		n += 4
-	}
-	return n
-}

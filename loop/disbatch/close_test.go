@@ -48,7 +48,7 @@ func TestCloseRests(t *testing.T) {
 		must(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := store.Ping(ctx); err == nil {
+		if err := store.client.Ping(ctx, nil); err == nil {
 			t.Error("a ping without a reply has succeeded")
 		}
 		store.Close()
@@ -73,7 +73,7 @@ func TestAnOutageRests(t *testing.T) {
 		must(t, err)
 		defer store.Close()
 		began := time.Now()
-		if err := store.explain(store.Ping(t.Context())); err == nil || !strings.Contains(err.Error(), "no server of the database answers") {
+		if err := store.explain(store.client.Ping(t.Context(), nil)); err == nil || !strings.Contains(err.Error(), "no server of the database answers") {
 			t.Errorf("a ping without a database: %v", err)
 		}
 		if got := time.Since(began); got != connectTimeout {

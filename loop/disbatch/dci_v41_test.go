@@ -60,8 +60,7 @@ func TestDCITasksOf41(t *testing.T) {
 	}
 
 	done := s.fill(&q, d("commands", "a"))[0]
-	file, err := s.store.WriteFile(s.ctx, done, FileStdout, "from a file")
-	must(t, err)
+	file := s.file(done, FileStdout, "from a file")
 	_, err = s.store.tasks.UpdateOne(s.ctx, byID(done), set(d("status", 1, "stdout", file, "stderr", "err", "ctime", time.UnixMilli(1795239872481))))
 	must(t, err)
 	one := func(options, want string) {

@@ -29,15 +29,9 @@ const (
 	maxFile = 1 << 30
 )
 
-// WriteFile writes a task's output to GridFS the way the original does, with chunks that
-// are strings and not binary. The text must be UTF-8.
-func (s *Store) WriteFile(ctx context.Context, task primitive.ObjectID, name, text string) (primitive.ObjectID, error) {
-	id := primitive.NewObjectID()
-	return id, s.writeFile(ctx, id, task, name, text)
-}
-
-// writeFile is WriteFile under an id; called again, it writes what is not there yet. The
-// ids of the chunks follow from that of the file, so that a chunk is never there twice.
+// writeFile writes a task's output to GridFS the way the original does, with chunks that
+// are strings and not binary. The text must be UTF-8. Called again with the same id, it
+// writes what is missing: a chunk's id follows from the file's, so no chunk is written twice.
 func (s *Store) writeFile(ctx context.Context, id, task primitive.ObjectID, name, text string) error {
 	for n, rest := uint32(0), text; rest != ""; n++ {
 		cut := cutAfter(rest, chunkSize)

@@ -17,7 +17,6 @@ const (
 	ComponentNode   = "disbatchd"
 	ComponentWeb    = "disbatch_web"
 	ComponentRunner = "task_runner"
-	ComponentPlugin = "plugin"
 )
 
 // Bounds of what is asked of the database. Every call ends with one of them.

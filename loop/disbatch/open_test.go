@@ -79,7 +79,7 @@ func pings(t *testing.T, config string) error {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for ctx.Err() == nil { // until a connection was tried to its end
-		err = store.Ping(ctx)
+		err = store.client.Ping(ctx, nil)
 		if err == nil || !strings.Contains(err.Error(), "deadline") || strings.Contains(err.Error(), "Last error") {
 			break
 		}

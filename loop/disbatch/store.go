@@ -162,9 +162,6 @@ func (s *Store) otherSet(ctx context.Context) error {
 	return nil
 }
 
-// Ping asks the database for a sign of life.
-func (s *Store) Ping(ctx context.Context) error { return s.client.Ping(ctx, nil) }
-
 // EnsureIndexes creates the indexes that are not there yet and returns what could not be
 // created; none of them is necessary to run.
 func (s *Store) EnsureIndexes(ctx context.Context) (faults []error) {

@@ -280,11 +280,18 @@ func TestOnlyOneRunBegins(t *testing.T) {
 	}
 }
 
+// file writes a task's output to a new file of GridFS.
+func (s *site) file(task primitive.ObjectID, name, text string) primitive.ObjectID {
+	s.t.Helper()
+	id := primitive.NewObjectID()
+	must(s.t, s.store.writeFile(s.ctx, id, task, name, text))
+	return id
+}
+
 func TestFilesHaveChunksOfCharacters(t *testing.T) {
 	s := newSite(t)
 	want := strings.Repeat("æ", chunkSize) + "tail"
-	id, err := s.store.WriteFile(s.ctx, primitive.NewObjectID(), FileStdout, want)
-	must(t, err)
+	id := s.file(primitive.NewObjectID(), FileStdout, want)
 	chunk, err := s.store.chunks.FindOne(s.ctx, d("files_id", id, "n", 1)).Raw()
 	if must(t, err); chunk.Lookup("data").StringValue() != "tail" {
 		t.Errorf("the second chunk is %s", chunk)

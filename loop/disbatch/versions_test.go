@@ -34,7 +34,7 @@ func TestReleasesOfTheServer(t *testing.T) {
 				must(t, err)
 				s.store.Close()
 				s.config, s.store = c, store // which the end of the test closes
-				must(t, store.Ping(s.ctx))
+				must(t, store.client.Ping(s.ctx, nil))
 				for _, fault := range store.EnsureIndexes(s.ctx) {
 					t.Error(fault)
 				}

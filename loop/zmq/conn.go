@@ -55,9 +55,6 @@ func (r Request) Unheard() bool { return r.conn.crossed }
 // Follows says whether both requests are of one connection.
 func (r Request) Follows(o Request) bool { return r.conn == o.conn }
 
-// Peer returns the address of the request's connection, for logs.
-func (r Request) Peer() string { return r.conn.RemoteAddr().String() }
-
 // span is where a reply stands in the buffer.
 type span struct{ start, end int }
 

@@ -108,8 +108,8 @@ func TestLateReplies(t *testing.T) {
 		text := fmt.Sprint("b", i)
 		b.send(frames("", text))
 		batch := r.collect(1)
-		if string(batch[0].Payload) != text || batch[0].Peer() != b.LocalAddr().String() {
-			t.Fatalf("%q of %s", batch[0].Payload, batch[0].Peer())
+		if string(batch[0].Payload) != text || batch[0].conn.RemoteAddr().String() != b.LocalAddr().String() {
+			t.Fatalf("%q of %s", batch[0].Payload, batch[0].conn.RemoteAddr().String())
 		}
 		batch[0].Reply(batch[0].Payload)
 		b.expect(frames("", text))
