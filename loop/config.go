@@ -111,15 +111,14 @@ func (c *config) changed() (n uint32) {
 	return n
 }
 
-// restore takes a value from the journal; a key of another version is ignored.
-func (c *config) restore(key string, value []byte) error {
+// restore takes a value from the journal; it ignores a key of another version.
+func (c *config) restore(key string, value []byte) {
 	name, ok := strings.CutPrefix(key, configPrefix)
 	for i := range configKeys {
 		if ok && len(value) == 4 && name == configKeys[i].saved() {
 			c.set(i, binary.BigEndian.Uint32(value))
 		}
 	}
-	return nil
 }
 
 // save journals a known key's value.

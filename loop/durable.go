@@ -151,7 +151,8 @@ func (s *Server) replay() error {
 			if err := s.kts46.keep(key, value); err != nil {
 				return err
 			}
-			return s.config.restore(key, value)
+			s.config.restore(key, value)
+			return nil
 		},
 		func(done, total int64) {
 			if t := s.now(); t.Mono-shown.Mono >= progressEvery.Milliseconds() {

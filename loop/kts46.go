@@ -381,14 +381,13 @@ func (h *ktsHub) nextRevision(task int64, w *ktsWorker, unit int64) int64 {
 }
 
 // touch gives a held task its next revision.
-func (h *ktsHub) touch(t *ktsTask, unit int64, log ...sched.Event) error {
+func (h *ktsHub) touch(t *ktsTask, unit int64, log ...sched.Event) {
 	next := h.nextRevision(t.lease.Revision, t.holder, unit)
 	if err := h.server.sched.Touch(t.holder.peer, t.lease, next, log...); err != nil {
 		panic("BUG: a task that the book says is held: " + err.Error())
 	}
 	h.changed = true
 	t.lease.Revision, t.holder.last, t.seen = next, next, h.now.Mono
-	return nil
 }
 
 // accepting is the log entry of a worker that means to do its task.

@@ -211,8 +211,8 @@ func (h *ktsHub) xmlReportStatus(args []any, s []string) (any, error) {
 	}
 	switch args[1] {
 	case "working":
-		err := h.touch(t, ktsSecond)
-		return ktsDateTime(t), err
+		h.touch(t, ktsSecond)
+		return ktsDateTime(t), nil
 	case "abort":
 		h.requeue(t, false)
 		return nil, nil

@@ -183,7 +183,7 @@ func (p *periodicTalk) handle(f *periodic.Frame) {
 	case periodic.SubmitJob:
 		ok = p.submit(f, false)
 	case periodic.GrabJob:
-		ok = p.grab(f.MsgID)
+		p.grab(f.MsgID)
 	case periodic.WorkDone:
 		ok = p.workDone(f)
 	case periodic.RunJob:
@@ -195,7 +195,7 @@ func (p *periodicTalk) handle(f *periodic.Frame) {
 	case periodic.CanDo, periodic.CantDo, periodic.Broadcast:
 		ok = p.serve(f)
 	case periodic.Sleep:
-		ok = p.sleep(f.MsgID)
+		p.sleep(f.MsgID)
 	case periodic.Ping:
 		p.reply(f.MsgID, periodic.Pong)
 	case periodic.Acquire, periodic.Release, periodic.RecvData, periodic.WorkData, periodic.JobAssigned, periodic.JobUnassigned:

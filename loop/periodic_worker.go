@@ -49,7 +49,7 @@ func submission(j *periodic.Job) sched.Submission {
 }
 
 // grab is GRAB_JOB: answered with what was broadcast while the worker slept, else held until there is a job, or answered NO_JOB at once.
-func (p *periodicTalk) grab(msgID uint32) bool {
+func (p *periodicTalk) grab(msgID uint32) {
 	r := p.s.r
 	if p.acked {
 		p.reply(msgID, periodic.Success)
@@ -58,13 +58,13 @@ func (p *periodicTalk) grab(msgID uint32) bool {
 		d.Tag, d.Effect = uint64(msgID), sched.Broadcast
 		p.s.touch()
 		p.deliver(d)
-		return true
+		return
 	}
 	if r.server.o.PeriodicGrab == GrabHold {
 		if err := r.server.sched.Reserve(r.now, p.s.party(), uint64(msgID), r); err != nil {
 			p.refuse(msgID, reasonOf(err))
 		}
-		return true
+		return
 	}
 	switch given, err := r.server.sched.TryReserve(r.now, p.s.party(), uint64(msgID), r); {
 	case err != nil:
@@ -72,20 +72,18 @@ func (p *periodicTalk) grab(msgID uint32) bool {
 	case !given:
 		p.reply(msgID, periodic.NoJob)
 	}
-	return true
 }
 
 // sleep is SLEEP: answered at once where grabs are held, else when a job is ready.
-func (p *periodicTalk) sleep(msgID uint32) bool {
+func (p *periodicTalk) sleep(msgID uint32) {
 	r := p.s.r
 	if r.server.o.PeriodicGrab == GrabHold || !p.kept.empty() {
 		p.reply(msgID, periodic.Noop)
-		return true
+		return
 	}
 	if err := r.server.sched.Sleep(r.now, p.s.party(), uint64(msgID), r); err != nil {
 		p.refuse(msgID, reasonOf(err))
 	}
-	return true
 }
 
 // handleOf reads what names a job to its worker: the handle, or in the CRC framing its

@@ -8,8 +8,8 @@ type Time struct {
 	Micros int64 // the wall clock's, since the Unix epoch; what logs say
 }
 
-// Never is later than every time.
-const Never = int64(1<<63 - 1)
+// never is later than every time.
+const never = int64(1<<63 - 1)
 
 // SessionID says whom a delivery is for. The scheduler hands it back as it came;
 // the rooms above pack loop, slot and generation into it, so that an id that has

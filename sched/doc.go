@@ -66,7 +66,7 @@
 //	                             the caller, who puts off the next
 //	jobs handed to one peer      serveRoom, the rest with the next Flushed
 //	jobs, peers that a name keeps apart   maxClashes jobs for a peer, maxFit peers for a job
-//	locks of a job               MaxJobLocks
+//	locks of a job               maxJobLocks
 //	due seconds, lines of a lock are kept in order: a few steps
 //	tasks, edges of a request    those that it names: the caller bounds them; for their order
 //	                             maxLooks edges, else ErrCostly

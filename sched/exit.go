@@ -1,9 +1,9 @@
 package sched
 
-// SpaceExit marks what is saved of a holder whose tasks of a queue are being given back: Job.Name
+// spaceExit marks what is saved of a holder whose tasks of a queue are being given back: Job.Name
 // is its name, and what it seems to hold of Job.Queue is ready. It appears in Job.Space of Save and
 // Restore alone.
-const SpaceExit Space = MaxSpaces - 4
+const spaceExit Space = MaxSpaces - 4
 
 // exit is a holder of NewHolder that gives back what it has of a queue, by the Ticks.
 type exit struct {
@@ -28,7 +28,7 @@ func (sh *shard) saveExit(w *watch) {
 	}
 	sh.noteExit(e, sh.s.jobs.Add(1))
 	if sh.s.journal != nil {
-		sh.saved = Job{Ref: JobRef{Shard: sh.id, Seq: sh.exits[e]}, Queue: e.queue.name, Space: SpaceExit, Name: []byte(e.name)}
+		sh.saved = Job{Ref: JobRef{Shard: sh.id, Seq: sh.exits[e]}, Queue: e.queue.name, Space: spaceExit, Name: []byte(e.name)}
 		sh.s.journal.Save(int(sh.id), &sh.saved)
 	}
 }

@@ -8,7 +8,7 @@ import (
 // A holder that exits with very many tasks gives them back in parts. A crash in between leaves none
 // of them its own, and one of its name that comes back meanwhile gets none before that is over.
 func TestCrashWhileExiting(t *testing.T) {
-	const n = 3 * DefaultBatch
+	const n = 3 * defaultBatch
 	f := func(what string, ticks int, crash bool) {
 		t.Helper()
 		x := newGraphStand(t)
@@ -36,7 +36,7 @@ func TestCrashWhileExiting(t *testing.T) {
 			t.Errorf("%s: %d tasks are stolen", what, got)
 		}
 		for _, j := range x.book[0] {
-			if j.Space == SpaceExit {
+			if j.Space == spaceExit {
 				t.Errorf("%s: the journal knows of an exit for ever", what)
 			}
 		}

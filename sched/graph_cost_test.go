@@ -182,7 +182,7 @@ func TestRestartOfCostlyOrder(t *testing.T) {
 	x.extend("z0<z1") // as the edges are journaled
 	var form Job
 	for _, j := range x.book[0] {
-		if j.Space == SpaceEdge {
+		if j.Space == spaceEdge {
 			form = j
 		}
 	}
@@ -223,7 +223,7 @@ func TestRestartOfCycle(t *testing.T) {
 	seqs := make(map[string]uint64)
 	var late Job
 	for _, j := range x.book[0] {
-		if seqs[string(j.Name)] = j.Ref.Seq; j.Space == SpaceEdge {
+		if seqs[string(j.Name)] = j.Ref.Seq; j.Space == spaceEdge {
 			late = j
 		}
 	}

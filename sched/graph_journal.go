@@ -5,9 +5,9 @@ import (
 	"errors"
 )
 
-// SpaceEdge marks what is saved of a predecessor that a task got after it was made. It
+// spaceEdge marks what is saved of a predecessor that a task got after it was made. It
 // appears in Job.Space of Save and Restore alone.
-const SpaceEdge Space = MaxSpaces - 3
+const spaceEdge Space = MaxSpaces - 3
 
 // errTask says that a saved task can't be read: no journal hands such a thing out.
 var errTask = errors.New("the saved form of a task is broken")
@@ -71,7 +71,7 @@ func (sh *shard) saveEdge(i uint32, q *queue) {
 	e.saved = sh.s.jobs.Add(1)
 	b := binary.LittleEndian.AppendUint64(sh.packed[:0], from.seq)
 	sh.packed = binary.LittleEndian.AppendUint64(b, to.seq)
-	sh.saved = Job{Ref: JobRef{Shard: sh.id, Seq: e.saved}, Queue: q.name, Space: SpaceEdge, Workload: sh.packed}
+	sh.saved = Job{Ref: JobRef{Shard: sh.id, Seq: e.saved}, Queue: q.name, Space: spaceEdge, Workload: sh.packed}
 	sh.s.journal.Save(int(sh.id), &sh.saved)
 }
 

@@ -193,7 +193,7 @@ func TestPostponedWhileNoted(t *testing.T) {
 // A crash can come between the end of a task and that of its edges, of which more are
 // there than one batch ends. Nothing of them is left after a restart.
 func TestTornEdges(t *testing.T) {
-	const n = 2*DefaultBatch + 5
+	const n = 2*defaultBatch + 5
 	x := newGraphStand(t)
 	x.extend("hub", "other")
 	x.stolen("hub", "other")
@@ -205,8 +205,8 @@ func TestTornEdges(t *testing.T) {
 	sh.complete(x.now, x.h, graphTasks, graphQueue, graphTaskList("hub"), &x.rec, nil)
 	before := len(x.book[0])
 	x.restart()
-	if got := before - len(x.book[0]); got != n-DefaultBatch {
-		t.Errorf("%d records of edges were dropped, want %d", got, n-DefaultBatch)
+	if got := before - len(x.book[0]); got != n-defaultBatch {
+		t.Errorf("%d records of edges were dropped, want %d", got, n-defaultBatch)
 	}
 	x.stolen()
 	x.complete("other")
@@ -220,7 +220,7 @@ func TestTornEdges(t *testing.T) {
 // made ready: they are, and those of the new one wait.
 func TestRecreatedWhileFreeing(t *testing.T) {
 	for _, remember := range []int64{0, 1000} {
-		const n = 2*DefaultBatch + 5
+		const n = 2*defaultBatch + 5
 		x := newGraphStand(t)
 		x.s.SetRemember(remember)
 		x.extend("hub")
@@ -342,7 +342,7 @@ func TestTaskLogBounded(t *testing.T) {
 
 // One hold of the lock ends a batch of edges and no more, whatever verb it is.
 func TestFreeingInBatches(t *testing.T) {
-	const n = 10 * DefaultBatch
+	const n = 10 * defaultBatch
 	x := newGraphStand(t)
 	x.extend("first", "second")
 	x.stolen("first", "second")
@@ -361,12 +361,12 @@ func TestFreeingInBatches(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	f("Complete", DefaultBatch, func() {
+	f("Complete", defaultBatch, func() {
 		sh.complete(x.now, x.h, graphTasks, graphQueue, graphTaskList("first", "second"), &x.rec, nil)
 	})
-	f("Steal", DefaultBatch, func() { sh.steal(x.now, x.h, graphQueue, 9, &x.rec, nil) })
-	f("Tick", DefaultBatch, func() { x.s.Tick(x.now, &x.rec) })
-	f("all of a Steal", stealTries*DefaultBatch, func() {
+	f("Steal", defaultBatch, func() { sh.steal(x.now, x.h, graphQueue, 9, &x.rec, nil) })
+	f("Tick", defaultBatch, func() { x.s.Tick(x.now, &x.rec) })
+	f("all of a Steal", stealTries*defaultBatch, func() {
 		x.s.Steal(x.now, x.h, graphQueue, 1, &x.rec, func(*TaskView) bool { return false })
 	})
 }

@@ -13,7 +13,7 @@ var much = 1_000_000
 // mostHeld bounds the steps that are done under one hold of a shard's lock, whatever there is: the
 // jobs that a worker may have asked for are looked through for the one that it gives back, and all
 // who may await a result are told of it, with a batch of anything else.
-const mostHeld = MaxSlots + MaxAwaits + 2*DefaultBatch
+const mostHeld = MaxSlots + MaxAwaits + 2*defaultBatch
 
 // holds is a scheduler of one shard that has very much of something.
 type holds struct {
@@ -273,7 +273,7 @@ func TestLongestHold(t *testing.T) {
 			x.submit(20, "f", func(_ int, j *Submission) { j.Workload = make([]byte, 8<<20) })
 			return func() {
 				for c, done := (Cursor{}), false; !done; {
-					c, done = x.Walk(c, DefaultBatch, func(*Job) {})
+					c, done = x.Walk(c, defaultBatch, func(*Job) {})
 				}
 			}
 		},

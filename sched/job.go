@@ -83,7 +83,7 @@ func (r *record) dueWall() int64 {
 	if r.state == delayed || r.state == waiting {
 		past = int64(r.place)
 	}
-	return wallOf(key{max(r.due, -Never/1000), past})
+	return wallOf(key{max(r.due, -never/1000), past})
 }
 
 // notBefore is now, or when the job is due, if the clock was set back since its time came.

@@ -16,9 +16,9 @@ type Journal interface {
 const (
 	// SpaceQueue: a queue exists, with or without jobs.
 	SpaceQueue Space = MaxSpaces - 2
-	// SpaceDropped: the jobs of a queue up to this sequence number were dropped with
+	// spaceDropped: the jobs of a queue up to this sequence number were dropped with
 	// it; it is gone itself when all of them are.
-	SpaceDropped Space = MaxSpaces - 1
+	spaceDropped Space = MaxSpaces - 1
 )
 
 // wasDue is the Due of what is saved when its time has come. It comes only once: the clock
@@ -72,7 +72,7 @@ func (sh *shard) saveDrop(q *queue) {
 	}
 	if q.unheld() > 0 {
 		q.saved = sh.s.jobs.Add(1)
-		sh.saved = Job{Ref: JobRef{Shard: sh.id, Seq: q.saved}, Queue: q.name, Space: SpaceDropped}
+		sh.saved = Job{Ref: JobRef{Shard: sh.id, Seq: q.saved}, Queue: q.name, Space: spaceDropped}
 		sh.s.journal.Save(int(sh.id), &sh.saved)
 	}
 }
@@ -87,7 +87,7 @@ func (s *Scheduler) Restore(now Time, j *Job) error {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	s.jobs.Store(max(s.jobs.Load(), j.Ref.Seq))
-	if j.Space == SpaceDropped {
+	if j.Space == spaceDropped {
 		if q := sh.byName[j.Queue]; q != nil {
 			sh.discard(q)
 			q.saved = j.Ref.Seq
@@ -104,11 +104,11 @@ func (s *Scheduler) Restore(now Time, j *Job) error {
 		q.saved = j.Ref.Seq
 		return nil
 	}
-	if j.Space == SpaceExit {
+	if j.Space == spaceExit {
 		sh.noteExit(exit{q, string(j.Name)}, j.Ref.Seq)
 		return nil
 	}
-	if j.Space == SpaceEdge {
+	if j.Space == spaceEdge {
 		return sh.restoreEdge(j)
 	}
 	tag := s.tag(q.id, j.Space, j.Name)

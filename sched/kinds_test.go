@@ -191,13 +191,13 @@ func TestNameIsFreeWhenItIsTold(t *testing.T) {
 func TestNamesOfALeaver(t *testing.T) {
 	x := newStand(t, Options{Rules: wildRules})
 	first, second, p := x.peer(), x.peer(), x.peer("f")
-	for i := range 2 * DefaultBatch {
+	for i := range 2 * defaultBatch {
 		x.submit("f", fmt.Sprint(i), owned(first, 1))
 	}
 	x.reserve(p, 9)
 	x.want("3 9 assign 0")
 	x.s.Forget(x.now, first, &x.rec)
-	for i := range 2 * DefaultBatch {
+	for i := range 2 * defaultBatch {
 		out, err := x.submit("f", fmt.Sprint(i), owned(second, 2))
 		if i == 0 && err != ErrDuplicate || i > 0 && (out != Added || err != nil) {
 			t.Fatalf("job %d: %v, %v", i, out, err)
@@ -209,7 +209,7 @@ func TestNamesOfALeaver(t *testing.T) {
 	x.want()
 	x.s.ticks(x.now, &x.rec)
 	x.want()
-	if n := x.s.Stats().Jobs; n != 2*DefaultBatch {
+	if n := x.s.Stats().Jobs; n != 2*defaultBatch {
 		t.Errorf("%d jobs are left", n)
 	}
 }

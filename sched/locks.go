@@ -91,7 +91,7 @@ func (l *locks) acquire(name string, job JobRef, count int) (got bool, freed []s
 	switch {
 	case k == nil && count <= 0: // lets nobody in: the job waits for its time-out
 		return false, l.leave(job), nil
-	case k == nil && len(l.byName) >= MaxLocks:
+	case k == nil && len(l.byName) >= maxLocks:
 		return false, nil, ErrLocks
 	case k == nil:
 		k = &lock{holders: make(map[JobRef]bool), lines: make(map[int]*lockLine)}
@@ -101,7 +101,7 @@ func (l *locks) acquire(name string, job JobRef, count int) (got bool, freed []s
 	case len(k.holders) >= count:
 		return false, l.wait(name, k, job, count), nil
 	}
-	if len(l.held[job]) >= MaxJobLocks {
+	if len(l.held[job]) >= maxJobLocks {
 		l.tidy(name, k)
 		return false, nil, ErrJobLocks
 	}

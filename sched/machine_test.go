@@ -105,7 +105,7 @@ type machine struct {
 
 func newMachine(t *rapid.T, shards int) *machine {
 	now := Time{Wall: 1_700_000_000_250, Mono: 10 * grain}
-	x := &machine{t: t, m: newModel(now, machineWindow, len(machineQueues)-1), next: Time{Wall: Never, Mono: Never}}
+	x := &machine{t: t, m: newModel(now, machineWindow, len(machineQueues)-1), next: Time{Wall: never, Mono: never}}
 	x.s = New(Options{Shards: shards, Window: machineWindow, MaxQueues: len(machineQueues) - 1, Alarm: func() { x.alarmed = true }})
 	x.peers, x.twins = make([]*Peer, machinePeers), make([]*modelPeer, machinePeers)
 	for i := range x.peers {

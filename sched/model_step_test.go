@@ -269,7 +269,7 @@ func (m *model) settled() error {
 
 // status is what STATUS shows of a queue.
 func (m *model) status(queue string) QueueStatus {
-	st := QueueStatus{Name: queue, SchedAt: Never}
+	st := QueueStatus{Name: queue, SchedAt: never}
 	st.Workers, _ = m.workers(queue)
 	pending, immediates := 0, 0
 	for _, j := range m.jobs {
@@ -295,10 +295,10 @@ func (m *model) status(queue string) QueueStatus {
 
 // nextTick is the latest that the next Tick may be, by either clock.
 func (m *model) nextTick() Time {
-	next := Time{Wall: Never, Mono: Never}
+	next := Time{Wall: never, Mono: never}
 	for _, j := range m.jobs {
 		switch {
-		case j.state == delayed && j.second < Never/1000-1:
+		case j.state == delayed && j.second < never/1000-1:
 			next.Wall = min(next.Wall, j.second*1000+j.past)
 		case j.state == reserved:
 			next.Mono = min(next.Mono, m.overdue(j))

@@ -363,7 +363,7 @@ func (m *model) overdue(j *modelJob) int64 {
 	case m.timeout > 0:
 		return j.since + m.timeout
 	}
-	return Never
+	return never
 }
 
 // tick: first the delayed jobs become ready, by due time, then the overdue ones.

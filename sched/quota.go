@@ -4,9 +4,9 @@ package sched
 // many. The bounds of one peer keep one mistake in check; what all have together is bounded
 // here, as connections are counted in tens of thousands.
 const (
-	// MaxRegistered bounds what all peers have beyond their own parts, in bytes: watches of
+	// maxRegistered bounds what all peers have beyond their own parts, in bytes: watches of
 	// some two million queues.
-	MaxRegistered = 512 << 20
+	maxRegistered = 512 << 20
 	// ownRegistered is each peer's own part, which nobody else can take: reserves or queues by
 	// the hundred.
 	ownRegistered = 64 << 10
@@ -27,7 +27,7 @@ func (t topic) cost() int { return topicCost + len(t.queue) + len(t.name) }
 // register counts n bytes more for the peer, which is locked; false: there is no room.
 func (p *Peer) register(n int) bool {
 	if p.registered+n > ownRegistered+p.drawn {
-		if p.quota.Add(drawRegistered) > MaxRegistered {
+		if p.quota.Add(drawRegistered) > maxRegistered {
 			p.quota.Add(-drawRegistered)
 			return false
 		}

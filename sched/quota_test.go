@@ -11,7 +11,7 @@ import (
 // have, and what a peer lets go of is there for others.
 func TestRegistered(t *testing.T) {
 	x := newStand(t, Options{Shards: 2})
-	const taken = MaxRegistered - 2*drawRegistered // by peers that are not here
+	const taken = maxRegistered - 2*drawRegistered // by peers that are not here
 	x.s.registered.Add(taken)
 	register := map[string]func(p *Peer, i int) error{
 		"queues":   func(p *Peer, i int) error { return x.s.Watch(x.now, p, fmt.Append(nil, "q", i), false, &x.rec) },

@@ -361,7 +361,7 @@ type rank struct {
 }
 
 // lastRank is behind every job's.
-var lastRank = rank{key{Never, Never}, ^uint64(0)}
+var lastRank = rank{key{never, never}, ^uint64(0)}
 
 func (x rank) less(y rank) bool { return x.key.less(y.key) || x.key == y.key && x.seq < y.seq }
 

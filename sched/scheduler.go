@@ -17,18 +17,18 @@ const (
 	MaxWatches = 64 << 10
 	// MaxAwaits bounds the sessions waiting for one job's result.
 	MaxAwaits = 4 << 10
-	// DefaultMaxQueues bounds the queues; an idle one takes about 300 bytes.
-	DefaultMaxQueues = 1 << 20
+	// defaultMaxQueues bounds the queues; an idle one takes about 300 bytes.
+	defaultMaxQueues = 1 << 20
 	// DefaultWindow is how many bytes of jobs may wait to be sent to one peer
 	// before it is given no more: several times what a fast link holds.
 	DefaultWindow = 256 << 10
-	// DefaultBatch bounds the jobs moved under one hold of a shard's lock: a fraction of a
+	// defaultBatch bounds the jobs moved under one hold of a shard's lock: a fraction of a
 	// millisecond.
-	DefaultBatch = 256
-	// MaxLocks bounds the named locks that are held or waited for.
-	MaxLocks = 64 << 10
-	// MaxJobLocks bounds the locks that one job holds: they are given back together.
-	MaxJobLocks = 256
+	defaultBatch = 256
+	// maxLocks bounds the named locks that are held or waited for.
+	maxLocks = 64 << 10
+	// maxJobLocks bounds the locks that one job holds: they are given back together.
+	maxJobLocks = 256
 	// maxSleep bounds the time to the next Tick, so that a wall clock that was
 	// stepped is noticed.
 	maxSleep = 1000
@@ -87,9 +87,9 @@ func (r *Rules) shared() bool { return !r.Owned && !r.Graph }
 // Options are a Scheduler's settings; the zero value of a field means its default.
 type Options struct {
 	Shards    int          // default 1
-	MaxQueues int          // default DefaultMaxQueues
+	MaxQueues int          // default defaultMaxQueues
 	Window    int          // bytes, default DefaultWindow
-	Batch     int          // jobs moved under one hold of a shard's lock, default DefaultBatch; tests make it small
+	Batch     int          // jobs moved under one hold of a shard's lock, default defaultBatch; tests make it small
 	Seed      maphash.Seed // of the name hashes; by default a new one
 	// Rules are those of each name space, by its number; default: none special.
 	Rules [MaxSpaces]Rules
@@ -147,13 +147,13 @@ func New(o Options) *Scheduler {
 		maxQueues: o.MaxQueues, window: o.Window, rules: o.Rules, journal: o.Journal, grace: o.Grace,
 	}
 	if s.maxQueues == 0 {
-		s.maxQueues = DefaultMaxQueues
+		s.maxQueues = defaultMaxQueues
 	}
 	if s.window == 0 {
 		s.window = DefaultWindow
 	}
 	if s.batch = o.Batch; s.batch == 0 {
-		s.batch = DefaultBatch
+		s.batch = defaultBatch
 	}
 	if s.alarm == nil {
 		s.alarm = func() {}
@@ -171,8 +171,8 @@ func New(o Options) *Scheduler {
 	// Runs are numbered by the slots that they fill: a handle of the process before this one
 	// must not fit by chance.
 	s.slots.Store(maphash.String(s.seed, "runs") >> 8)
-	s.wakeWall.Store(Never)
-	s.wakeMono.Store(Never)
+	s.wakeWall.Store(never)
+	s.wakeMono.Store(never)
 	return s
 }
 

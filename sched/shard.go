@@ -356,21 +356,18 @@ func (sh *shard) tell(a await, job uint32, r *record, q *queue, e Effect, data [
 	sink.Deliver(&sh.out)
 }
 
-// failAwaits ends the awaits that asked to hear of the first failure. It returns how many there
-// were of all.
-func (sh *shard) failAwaits(job uint32, r *record, sink Sink) int {
+// failAwaits ends the awaits that asked to hear of the first failure.
+func (sh *shard) failAwaits(job uint32, r *record, sink Sink) {
 	if r.flags&awaited == 0 {
-		return 0
+		return
 	}
-	all := len(sh.awaits[job])
-	sh.op(all)
+	sh.op(len(sh.awaits[job]))
 	sh.keepAwaits(job, r, func(a await) bool {
 		if a.onFail {
 			sh.tell(a, job, r, sh.queueOf(r), Failed, nil, sink)
 		}
 		return !a.onFail
 	})
-	return all
 }
 
 // keepAwaits ends the awaits of a job that keep does not want.
@@ -416,8 +413,8 @@ func floorSecond(ms int64) int64 {
 
 // wallOf is the wall time of a sched-time key, clamped to what fits.
 func wallOf(k key) int64 {
-	if k.a > Never/1000-1 {
-		return Never
+	if k.a > never/1000-1 {
+		return never
 	}
 	return k.a*1000 + k.b
 }

@@ -95,7 +95,7 @@ func (sh *shard) status(q *queue) QueueStatus {
 	if q.immediate > 0 || q.pending() == 0 {
 		return st
 	}
-	st.SchedAt = Never
+	st.SchedAt = never
 	if k, ok := q.delayed.min(&sh.buckets); ok {
 		st.SchedAt = k.a
 	}

@@ -62,7 +62,7 @@ func (sh *shard) tickRest(now Time, sink Sink) (next Time, more bool) {
 
 // nextDue is when something is due next, by either clock.
 func (sh *shard) nextDue() Time {
-	next := Time{Wall: Never, Mono: Never}
+	next := Time{Wall: never, Mono: never}
 	if len(sh.timers) > 0 {
 		next.Wall = wallOf(sh.timers[0].timer)
 	}

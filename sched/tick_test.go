@@ -11,7 +11,7 @@ import (
 func TestTickBatches(t *testing.T) {
 	alarms := 0
 	x := newStand(t, Options{Alarm: func() { alarms++ }})
-	const n = 3*DefaultBatch + 7
+	const n = 3*defaultBatch + 7
 	at := x.now.Wall/1000 + 5
 	for i := range n {
 		x.submit("f", fmt.Sprint(i), func(j *Submission) { j.SchedAt = at })
@@ -50,7 +50,7 @@ func TestTickBatches(t *testing.T) {
 func TestTickTakesApart(t *testing.T) {
 	x := newStand(t, Options{MaxQueues: 1})
 	client := x.peer()
-	const n = 2*DefaultBatch + 1
+	const n = 2*defaultBatch + 1
 	for i := range n {
 		x.submit("f", fmt.Sprint(i), func(j *Submission) { j.SchedAt = x.now.Wall/1000 + int64(i%3) })
 	}

@@ -49,7 +49,7 @@ func (sh *shard) graceEnd(now Time, r *record) int64 {
 		ms = int64(r.timeout) * 1000
 	}
 	if ms == 0 || sh.s.rules[r.space].Untimed {
-		return Never
+		return never
 	}
 	return roundUp(now.Mono + ms)
 }
@@ -83,7 +83,7 @@ func (sh *shard) remember(w *watch, name []byte, tag uint64, until int64) {
 		u.until = until
 		sh.unreported.fix(u)
 	}
-	if until < Never {
+	if until < never {
 		sh.s.alarmMono(until)
 	}
 }

@@ -15,8 +15,8 @@ import (
 const (
 	copyBuffer = 256 << 10
 	messageLen = idLen + 1 // message id and command
-	// MaxLoad is the largest dump one LOAD carries: its size field is signed.
-	MaxLoad = math.MaxInt32 - messageLen
+	// maxLoad is the largest dump one LOAD carries: its size field is signed.
+	maxLoad = math.MaxInt32 - messageLen
 )
 
 // Progress is told how many bytes of how many have passed; nil: nobody is.
@@ -152,8 +152,8 @@ func (c *Client) Load(ctx context.Context, r io.Reader, size int64, progress Pro
 }
 
 func (c *conn) load(ctx context.Context, r io.Reader, size int64, progress Progress) error {
-	if size < 8 || size > MaxLoad {
-		return fmt.Errorf("a dump has 8 to %d bytes, this one %d", int64(MaxLoad), size)
+	if size < 8 || size > maxLoad {
+		return fmt.Errorf("a dump has 8 to %d bytes, this one %d", int64(maxLoad), size)
 	}
 	waiting := c.begin(&call{})
 	defer c.forget(waiting)

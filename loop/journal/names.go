@@ -9,13 +9,13 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// FirstNote is the first space whose records are no jobs but notes of the scheduler. Names
+// firstNote is the first space whose records are no jobs but notes of the scheduler. Names
 // are unique among the jobs of a queue and space, not among notes.
-const FirstNote = 13
+const firstNote = 13
 
-// DroppedNote is the space of the note that a queue was dropped: its jobs with a lower Seq
+// droppedNote is the space of the note that a queue was dropped: its jobs with a lower Seq
 // have ended.
-const DroppedNote = 15
+const droppedNote = 15
 
 // namesakes finds jobs that have the queue and name of a later one: an acknowledged end of
 // theirs was lost, and no server would restore both.
@@ -32,7 +32,7 @@ func newNamesakes(jobs int64) *namesakes {
 }
 
 func (n *namesakes) add(r *Record) {
-	if r.Space >= FirstNote {
+	if r.Space >= firstNote {
 		return
 	}
 	var h maphash.Hash
@@ -65,7 +65,7 @@ func (n *namesakes) older(read func(func(*Record) error) error) (seqs []uint64, 
 	queues := map[string][]name{} // those with names in latest
 	err = read(func(r *Record) error {
 		switch {
-		case r.Space == DroppedNote:
+		case r.Space == droppedNote:
 			for _, k := range queues[string(r.Queue)] {
 				delete(latest, k)
 			}
