@@ -66,6 +66,7 @@ type dworkHub struct {
 	parked    []parkedReply
 	owed      atomic.Int64 // how many are parked
 	awaited   int          // of them, in this turn
+	gaveBack  bool         // in this turn a worker's tasks were
 
 	query dwork.Query
 	tasks []sched.Task // of the request at hand
@@ -137,6 +138,7 @@ func (h *dworkHub) workerAt(location []byte) (*dworkWorker, error) {
 func (h *dworkHub) forget(w *dworkWorker) {
 	delete(h.workers, w.location)
 	h.server.sched.GiveBack(h.now, w.peer, &h.sink)
+	h.gaveBack = true
 }
 
 // read sets the query to a request, of which it keeps views. The error says what is wrong with it.

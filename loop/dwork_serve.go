@@ -195,12 +195,12 @@ func respond[R replier](h *dworkHub, to R, wrong error) {
 
 // endTurn hands on what was caused, and sends the replies whose changes are on disk.
 func (h *dworkHub) endTurn() {
-	if h.awaited > 0 {
+	if h.awaited > 0 || h.gaveBack {
 		h.server.feed.flush(h.awaited)
 	} else {
 		h.server.feed.flushLater() // steals: a loss of power has their tasks ready again
 	}
-	h.awaited = 0
+	h.awaited, h.gaveBack = 0, false
 	h.server.wake(h.sink.mailed)
 	if len(h.parked) == 0 {
 		return

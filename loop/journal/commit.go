@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// soonSynced is how long changes that came with FlushLater stay in a log that is not synced: a loss of power undoes
-// them. A kill of the process undoes nothing that is in a log.
+// soonSynced is how long changes that came with FlushLater stay in a log that is not synced, at most: a loss of power
+// undoes them. A kill of the process undoes nothing that is in a log.
 const soonSynced = 10 * time.Millisecond
 
 // commitLoop commits groups until the journal is closed or broken. In mode Always
@@ -28,7 +28,6 @@ func (j *Journal) commitLoop() {
 			if !j.unsynced.Load() {
 				continue
 			}
-			j.later.Store(false)
 		case <-j.wake:
 			idle.Reset(idleAfter)
 		case <-j.guard.failed:
@@ -57,7 +56,7 @@ func (j *Journal) commitLoop() {
 				j.awaitCompany()
 			}
 			if j.unsynced.Load() {
-				unsynced.Reset(soonSynced)
+				unsynced.Reset(soonSynced - time.Since(j.since))
 			}
 			j.options.Rested()
 		} else {
@@ -95,13 +94,18 @@ func (j *Journal) commitAll() {
 // false when there was nothing to do, or when it failed.
 func (j *Journal) commitGroup() bool {
 	began := time.Now()
-	touched := j.touched.Swap(false)
-	unsynced := j.unsynced.Swap(true) // before the look at the two: a Flush that comes later wakes the committer
+	// In this order: whoever is counted here has its change in this taking or in an earlier one, and a Flush that
+	// finds nothing touched finds unsynced set, and wakes the committer.
+	unsynced := j.unsynced.Swap(true)
 	waiters := j.waiters.Swap(0)
-	sync := waiters > 0 || !j.later.Load() || j.options.Sync != Always
+	touched := j.touched.Swap(false)
+	sync := waiters > 0 || !j.later.Load() || j.options.Sync != Always || unsynced && began.Sub(j.since) >= soonSynced
 	if j.guard.broken.Load() || !touched && (!unsynced || !sync) {
 		j.unsynced.Store(unsynced)
 		return false
+	}
+	if !unsynced {
+		j.since = began
 	}
 	live, bytes, err := 0, 0, error(nil)
 	if touched {
@@ -130,7 +134,9 @@ func (j *Journal) commitGroup() bool {
 	}
 	j.unsynced.Store(false)
 	j.options.Committed(j.gathered)
-	j.company.expect(waiters+j.waiters.Load(), time.Since(began))
+	if waiters > 0 {
+		j.company.expect(waiters+j.waiters.Load(), time.Since(began))
+	}
 	return true
 }
 

@@ -28,8 +28,8 @@
 // # When a change is committed
 //
 //	Always    when its group is synced: it survives kill -9 and a loss of power.
-//	          What came with FlushLater is in the log at once, where a kill finds it,
-//	          and shares the next sync, or has one 10 ms later
+//	          What came with FlushLater is in the log as soon as the committer is free,
+//	          where a kill finds it, and shares the next sync, or has one within 10 ms
 //	Interval  at once: Group names a group that is committed already, and nobody
 //	          waits. What gathered for an interval is written and synced as a group;
 //	          a crash of any kind costs the last interval at most

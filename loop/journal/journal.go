@@ -52,9 +52,10 @@ type Journal struct {
 
 	// The committer's own.
 	company   company
-	gathered  uint64 // the last group that was taken
-	last      meta   // the last written group
-	batch     []byte // reused
+	gathered  uint64    // the last group that was taken
+	since     time.Time // there is something that is not synced
+	last      meta      // the last written group
+	batch     []byte    // reused
 	takings   []taking
 	spares    [][]byte // a buffer for each shard
 	unwatched int      // bytes written since the watcher was woken
@@ -328,8 +329,8 @@ func (j *Journal) Flush(acknowledgements int) {
 }
 
 // FlushLater is Flush for changes that nobody waits for and that a loss of power may undo: in mode
-// Always they are in the log at once, where a kill finds them, and share the next sync, or have
-// one a moment later, see soonSynced.
+// Always they are in the log as soon as the committer is free, where a kill finds them, and share the
+// next sync, or have one within soonSynced. So may what others appended meanwhile and do not wait for.
 func (j *Journal) FlushLater() {
 	if j.touched.Load() {
 		j.later.Store(true)

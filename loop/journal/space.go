@@ -85,9 +85,8 @@ func (j *Journal) Look() {
 		need += j.owed()
 	}
 	full := usage.AvailBytes < need
-	if full && usage.AvailBytes >= uint64(j.unstored.Load())+cutRoom {
-		j.cut.Store(true) // the ends of jobs in the log free what the store keeps of them
-	}
+	// The ends of jobs in the log free what the store keeps of them.
+	j.cut.Store(full && usage.AvailBytes >= uint64(j.unstored.Load())+cutRoom)
 	if j.full.Swap(full) != full {
 		if full {
 			j.options.Log.Warn("the disk is almost full: no new jobs are taken", "free", Size(usage.AvailBytes), "needed", Size(need))

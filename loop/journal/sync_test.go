@@ -60,6 +60,15 @@ func TestFlushLater(t *testing.T) {
 		f(later, 0, "after the pause")
 		now()
 		synced("somebody waits for what others changed")
+		for range 10 { // none of them puts the sync off for the ones before
+			d.create(10)
+			later()
+			time.Sleep(soonSynced / 2)
+		}
+		synctest.Wait()
+		if n, g := disk.syncs.Load()-syncs, d.j.Committed(); n < 4 || g+2 < written() {
+			t.Errorf("one after the other: %d syncs, %d is committed of %d", n, g, written())
+		}
 		d.create(10)
 		later()
 		if err := d.j.Close(); err != nil {
