@@ -16,26 +16,24 @@ type applier struct {
 	batchSize int
 	netting   netting
 	meta      []byte // the last group's, as an operation; empty: no group was added
-	large     bool   // the store has taken a batch over instead of copying it
 }
 
 // apply brings the groups that fill adds, of about so many bytes if that is known, into a store
 // and syncs it. The last thing that is written is the last group's meta: where it is, everything is. Otherwise the log is there
-// still, and doing all of it again comes to the same. large reports that the store has taken over
-// a batch, see flushIdle.
-func apply(db *pebble.DB, batchSize int, size int64, fill func(*applier) error) (large bool, err error) {
+// still, and doing all of it again comes to the same.
+func apply(db *pebble.DB, batchSize int, size int64, fill func(*applier) error) error {
 	before, err := readMeta(db)
 	if err != nil {
-		return false, err
+		return err
 	}
 	a := &applier{db: db, batchSize: batchSize, netting: netting{ops: make([]byte, 0, min(size, applyWindow)), top: before.top, high: before.top}}
 	if err := fill(a); err != nil || len(a.meta) == 0 {
-		return a.large, err
+		return err
 	}
 	if err := a.write(a.meta); err != nil {
-		return a.large, err
+		return err
 	}
-	return a.large, db.Flush()
+	return db.Flush()
 }
 
 // add takes a group or a part of one, a sealed batch.
@@ -66,7 +64,6 @@ func (a *applier) write(last []byte) error {
 		if err := a.db.Apply(&b, pebble.NoSync); err != nil {
 			return err
 		}
-		a.large = a.large || b.Empty() // the store empties a batch that it takes over
 		if len(rest) == 0 {
 			break
 		}

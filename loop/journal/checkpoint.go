@@ -5,20 +5,14 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
 // checkpointLoop brings full logs into the store, one after the other, until the
-// committer has ended or the journal is broken. While no log is full, it has the store
-// let go of large batches.
+// committer has ended or the journal is broken.
 func (j *Journal) checkpointLoop() {
 	for {
-		var idle <-chan time.Time
-		if j.idleFlushes > 0 {
-			idle = time.After(idleAfter)
-		}
 		select {
 		case full, more := <-j.log.full:
 			if !more {
@@ -29,11 +23,6 @@ func (j *Journal) checkpointLoop() {
 				return
 			}
 			j.unstored.Add(-full.held)
-		case <-idle:
-			if err := j.flushIdle(); err != nil {
-				j.guard.trip(fmt.Errorf("cannot flush the store: %w", cause(err)))
-				return
-			}
 		case <-j.guard.failed:
 			return
 		}
@@ -147,40 +136,12 @@ func (j *Journal) syncLog(name string) error {
 }
 
 // checkpoint brings the groups that fill adds into the store and syncs it, see apply.
-func (j *Journal) checkpoint(size int64, fill func(*applier) error) error {
-	return j.withStore(func() error {
-		large, err := apply(j.db, j.options.BatchSize, size, fill)
-		if large {
-			j.idleFlushes = maxQueue
-		}
-		return err
-	})
-}
-
-// maxQueue is an upper bound of what waits in the store's queue. Memory tables grow from 256 KiB
-// to defaultMemTable, a batch that the store takes over has about 2 MiB or more, and the store
-// stalls a write when the queue holds three times defaultMemTable.
-const maxQueue = 16
-
-// flushIdle flushes the store, which holds nothing new, so that it lets go of large batches. The
-// store's queue is a slice. The store cuts what it has flushed off the front, but the slice's
-// array still refers to it. Each flush appends a memory table, and maxQueue of them need
-// another array. While the disk has no room for the store's files, flushIdle does nothing.
-func (j *Journal) flushIdle() error {
-	if usage, err := j.options.FS.GetDiskUsage(j.options.Dir); err == nil && usage.AvailBytes < cutRoom {
-		return nil
-	}
-	j.idleFlushes--
-	return j.withStore(j.db.Flush)
-}
-
-// withStore calls do and makes an error of a panic in it.
-func (j *Journal) withStore(do func() error) (err error) {
+func (j *Journal) checkpoint(size int64, fill func(*applier) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			j.wedged = true
 			err = fmt.Errorf("the store panicked: %v", p)
 		}
 	}()
-	return do()
+	return apply(j.db, j.options.BatchSize, size, fill)
 }

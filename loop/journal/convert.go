@@ -42,7 +42,7 @@ func (h *home) convert(s *survey, log *slog.Logger) error {
 		return err
 	}
 	err := fillStore(h.fs, to, func(db *pebble.DB) error {
-		_, err := apply(db, maxBatch, 0, func(a *applier) error {
+		return apply(db, maxBatch, 0, func(a *applier) error {
 			for _, l := range s.logs {
 				if err := s.eachGroup(l, func(p logPart) error { return a.add(p.data) }); err != nil {
 					return err
@@ -50,7 +50,6 @@ func (h *home) convert(s *survey, log *slog.Logger) error {
 			}
 			return nil
 		})
-		return err
 	})
 	if err != nil {
 		return err

@@ -60,9 +60,7 @@ type Journal struct {
 	spares    [][]byte // a buffer for each shard
 	unwatched int      // bytes written since the watcher was woken
 
-	// The checkpointer's own.
-	wedged      bool // the store panicked, so it cannot be closed
-	idleFlushes int  // flushes left to do while no log is full, see flushIdle
+	wedged bool // the checkpointer's: the store panicked, so it cannot be closed
 }
 
 // Open locks the data directory, checks it, makes it when it is new, and brings

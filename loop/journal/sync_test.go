@@ -66,7 +66,7 @@ func TestFlushLater(t *testing.T) {
 			time.Sleep(soonSynced / 2)
 		}
 		synctest.Wait()
-		if n, g := disk.syncs.Load()-syncs, d.j.Committed(); n < 4 || g+2 < written() {
+		if n, g := disk.syncs.Load()-syncs, d.j.Committed(); n < 3 || g+3 < written() {
 			t.Errorf("one after the other: %d syncs, %d is committed of %d", n, g, written())
 		}
 		d.create(10)
@@ -180,7 +180,9 @@ func TestCompany(t *testing.T) {
 		if groups := j.Stats().Groups; groups > rounds+rounds/10 {
 			t.Errorf("%d groups for %d rounds", groups, rounds)
 		}
-		request() // in vain it waits for the others
+		for range 3 { // in vain it waits for the others, and again if the last of them was counted late
+			request()
+		}
 		for range rounds {
 			began := time.Now()
 			request()
