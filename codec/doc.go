@@ -4,5 +4,5 @@
 // state between calls and owns no buffer: a decoder returns views into the caller's bytes, which die when those
 // bytes change, and an encoder appends to the caller's slice. Decoders have the form Next(in, *Frame) (n, err):
 // n == 0 without an error means that more bytes are needed, and an error means that the connection must be closed.
-// What a frame means, who may send it and how it is answered is decided by the conversations in loop.
+// The conversations in loop decide what a frame means, who may send it and how it is answered.
 package codec

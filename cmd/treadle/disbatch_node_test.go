@@ -252,12 +252,7 @@ func TestDisbatchTask(t *testing.T) {
 	script, called := filepath.Join(dir, "task_runner"), filepath.Join(dir, "called")
 	s := newNodeSite(t, fmt.Sprintf("\"task_runner\": %q, \"plugins\": [\"Old\"], \"gfs\": \"auto\",", script), nil)
 	inner := newNodeSite(t, "", map[string]string{"Old": "echo old"})
-	text, err := os.ReadFile(s.config)
-	must(t, err)
-	own, err := os.ReadFile(inner.config)
-	must(t, err)
-	host := regexp.MustCompile(`"mongohost": "[^"]*"`)
-	must(t, os.WriteFile(inner.config, host.ReplaceAll(own, host.Find(text)), 0o600))
+	inner.shares(s)
 	must(t, os.WriteFile(script, fmt.Appendf(nil, "#!/bin/sh\necho \"$@\" >%s\nexec %s disbatch task --config %s \"$3\" \"$4\" \"$5\" \"$6\" --quiet\n", called, binary, inner.config), 0o700))
 	s.queue("q", "Old", 1, map[string]int{"n": 1})
 	p := s.node()
@@ -325,12 +320,7 @@ func TestDisbatchTaskRunners(t *testing.T) {
 		script := filepath.Join(t.TempDir(), "runner")
 		s := newNodeSite(t, fmt.Sprintf("\"task_runner\": %q, \"plugins\": [\"Old\"], %s", script, lines), nil)
 		inner := newNodeSite(t, lines, map[string]string{"Old": "echo old"})
-		text, err := os.ReadFile(s.config)
-		must(t, err)
-		own, err := os.ReadFile(inner.config)
-		must(t, err)
-		host := regexp.MustCompile(`"mongohost": "[^"]*"`)
-		must(t, os.WriteFile(inner.config, host.ReplaceAll(own, host.Find(text)), 0o600))
+		inner.shares(s)
 		must(t, os.WriteFile(script, fmt.Appendf(nil, "#!/bin/sh\nexec %s %s \"$@\" --config %s %s\n", program, before, inner.config, after), 0o700))
 		s.queue("q", "Old", 1, map[string]int{"n": 1})
 		p := s.node()
@@ -349,4 +339,15 @@ func TestDisbatchTaskRunners(t *testing.T) {
 	if done := f("", binary, "", "--gfs --quiet"); output(done, "stdout") != "" {
 		t.Errorf("with --gfs the task ended as %s", done.Raw)
 	}
+}
+
+// shares has a site's configuration name the database of another.
+func (s *nodeSite) shares(other *nodeSite) {
+	s.t.Helper()
+	text, err := os.ReadFile(other.config)
+	must(s.t, err)
+	own, err := os.ReadFile(s.config)
+	must(s.t, err)
+	host := regexp.MustCompile(`"mongohost": "[^"]*"`)
+	must(s.t, os.WriteFile(s.config, host.ReplaceAll(own, host.Find(text)), 0o600))
 }

@@ -143,7 +143,7 @@ func TestReplaceFile(t *testing.T) {
 	}
 }
 
-// What has no size is spooled; a file is loaded from where it stands.
+// TestSized: a stream without a size is spooled; a file is loaded from where it stands.
 func TestSized(t *testing.T) {
 	f := func(what string, r io.Reader, want string) {
 		t.Helper()

@@ -40,8 +40,8 @@ func newRelay(linger time.Duration, pass func([]byte)) (*relay, error) {
 func (r *relay) copy() {
 	defer close(r.done)
 	buffer := make([]byte, relaySize)
-	// What the command has left behind may hold the pipe open: of waiting for
-	// that, not of passing on, there is an end.
+	// A process that the command has left behind may hold the pipe open: there is
+	// an end of waiting for it, not of passing on.
 	for left := r.linger; left > 0; {
 		exited, start := r.exited.Load(), time.Now()
 		if exited {

@@ -134,8 +134,8 @@ func TestRelaySlow(t *testing.T) {
 	}
 }
 
-// What the command has left behind and holds its output open is not waited for,
-// whether it prints or not.
+// TestRelayLeftBehind: a process that the command has left behind and that holds
+// its output open is not waited for, whether it prints or not.
 func TestRelayLeftBehind(t *testing.T) {
 	r, err := newRelay(10*time.Millisecond, func([]byte) {})
 	if err != nil {

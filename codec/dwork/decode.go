@@ -10,7 +10,7 @@ import (
 // eight million. A task that waits for a quarter of a million others, each with its location, has fewer.
 const maxFields = 1 << 20
 
-// What is wrong with the bytes of a message.
+// Errors of the bytes of a message.
 var (
 	errWire         = errors.New("dwork: the bytes are no protobuf message, or end too soon")
 	errFields       = fmt.Errorf("dwork: a message of more than %d fields", maxFields)

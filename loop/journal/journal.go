@@ -53,7 +53,7 @@ type Journal struct {
 	// The committer's own.
 	company   company
 	gathered  uint64    // the last group that was taken
-	since     time.Time // there is something that is not synced
+	since     time.Time // when the first group was written that is not synced
 	last      meta      // the last written group
 	batch     []byte    // reused
 	takings   []taking
