@@ -94,20 +94,50 @@ func (sh *shard) pair(now Time, q *queue, w *watch, job uint32, sink Sink) int {
 		return 1
 	}
 	if s.wake {
-		sh.op(1)
-		sh.out = Delivery{To: w.peer.id, Tag: s.tag, Effect: Wake}
-		sink.Deliver(&sh.out)
+		sh.rouse(w, s, sink)
 		return 1
 	}
 	cost := r.cost()
+	sh.dequeue(job, r, q)
 	sh.assign(now, job, r, q, w, s, sink)
 	return cost
 }
 
-// assign hands a ready job to a slot.
+// rouse delivers a Wake to a slot that sleeps.
+func (sh *shard) rouse(w *watch, s slot, sink Sink) {
+	sh.op(1)
+	sh.out = Delivery{To: w.peer.id, Tag: s.tag, Effect: Wake}
+	sink.Deliver(&sh.out)
+}
+
+// handOver gives a job that is due and stands nowhere to the oldest slot in line, without a place in
+// the ready index; false: others are ready before it, or it does not fit everybody, or the line
+// has changed.
+func (sh *shard) handOver(now Time, job uint32, r *record, q *queue, sink Sink) bool {
+	const special = task | wide | private
+	if q.ready.jobs > 0 || q.broadcasts > 0 || sh.halted || r.flags&special != 0 || q.mixed() {
+		return false
+	}
+	w := q.oldest()
+	if w == nil {
+		return false
+	}
+	s, ok := q.claim(w, int(r.size))
+	if ok && s.wake {
+		sh.rouse(w, s, sink)
+		return false
+	}
+	if ok {
+		r.state, r.home = ready, q.id
+		sh.save(job, r, q)
+		sh.assign(now, job, r, q, w, s, sink)
+	}
+	return ok
+}
+
+// assign hands a job that stands nowhere to a slot.
 func (sh *shard) assign(now Time, job uint32, r *record, q *queue, w *watch, s slot, sink Sink) {
 	sh.op(r.cost())
-	sh.dequeue(job, r, q)
 	sh.hold(now, job, r, w, s)
 	sh.counters.Assigned++
 	if r.flags&task != 0 {

@@ -127,8 +127,20 @@ func (sh *shard) join(w *watch) {
 	}
 	w.peer.mu.Unlock()
 	if has {
+		w.enter(seq)
+	}
+}
+
+// enter puts a watch in its queue's line, in the place of its peer's oldest slot.
+func (w *watch) enter(seq uint64) {
+	line := &w.queue.lines[w.peer.class]
+	switch {
+	case w.at < 0:
 		w.seq = seq
-		w.queue.lines[w.peer.class].push(w)
+		line.push(w)
+	case w.seq != seq: // it stands there still
+		w.seq = seq
+		line.down(w.at)
 	}
 }
 
@@ -198,17 +210,25 @@ func (sh *shard) reserve(now Time, w *watch, tag uint64, sink Sink) error {
 	direct := q.ready.jobs > 0 && !sh.halted && q.broadcasts == 0 && !w.ended && q.oldest() == nil && !q.mixed()
 	p.mu.Lock()
 	if !direct || p.slots.len() > 0 || p.unsent >= p.window {
-		err := p.addSlot(sh.s, tag, false)
+		if err := p.addSlot(sh.s, tag, false); err != nil {
+			p.mu.Unlock()
+			return err
+		}
+		seq := p.slots.first().seq
 		p.mu.Unlock()
-		if err == nil {
+		if !w.ended {
+			w.enter(seq)
+		}
+		if q.ready.jobs > 0 || q.mixed() {
 			sh.serveLine(now, w, sink)
 		}
-		return err
+		return nil
 	}
 	job := q.ready.head(&sh.buckets)
 	r := sh.slab.at(job)
 	p.unsent += int(r.size)
 	p.mu.Unlock()
+	sh.dequeue(job, r, q)
 	sh.assign(now, job, r, q, w, slot{tag: tag, seq: sh.s.slots.Add(1)}, sink)
 	return nil
 }

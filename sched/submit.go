@@ -131,6 +131,9 @@ func (sh *shard) settle(now Time, job uint32, r *record, q *queue, j *Submission
 	if j.SchedAt == 0 {
 		r.flags |= immediate
 		r.due = floorSecond(now.Wall)
+		if sh.handOver(now, job, r, q, sink) {
+			return
+		}
 	}
 	sh.enqueue(now, job, r, q, 0)
 	sh.save(job, r, q)
