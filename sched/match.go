@@ -13,6 +13,9 @@ func (sh *shard) op(n int) { sh.mu.ops += n }
 // match hands ready jobs to waiting slots until one of the two runs out, or more than a batch
 // is done: then the Ticks go on.
 func (sh *shard) match(now Time, q *queue, sink Sink) {
+	if q.deserted() {
+		return
+	}
 	if sh.matchSome(now, q, sh.s.batch, sink) <= 0 {
 		sh.matchLater(q)
 	}
@@ -115,13 +118,10 @@ func (sh *shard) rouse(w *watch, s slot, sink Sink) {
 // has changed.
 func (sh *shard) handOver(now Time, job uint32, r *record, q *queue, sink Sink) bool {
 	const special = task | wide | private
-	if q.ready.jobs > 0 || q.broadcasts > 0 || sh.halted || r.flags&special != 0 || q.mixed() {
+	if q.deserted() || q.ready.jobs > 0 || q.broadcasts > 0 || sh.halted || r.flags&special != 0 || q.mixed() {
 		return false
 	}
 	w := q.oldest()
-	if w == nil {
-		return false
-	}
 	s, ok := q.claim(w, int(r.size))
 	if ok && s.wake {
 		sh.rouse(w, s, sink)

@@ -69,6 +69,16 @@ func (q *queue) countDue(r *record, n int) {
 	}
 }
 
+// deserted says that nobody is in line.
+func (q *queue) deserted() bool {
+	for i := range q.lines {
+		if len(q.lines[i]) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
 // oldest returns the watch in line whose slot is the oldest, nil when nobody is in line.
 func (q *queue) oldest() *watch {
 	var first *watch
