@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 
@@ -86,7 +85,7 @@ func TestSilence(t *testing.T) {
 			for _, s := range re.sessions {
 				if s != nil && len(s.partial) > 0 {
 					unfinished++
-				} else if s != nil && s.settled && s.talk.idleLimit() == r.o.FrameTimeout.Milliseconds() {
+				} else if s != nil && s.Settled && s.talk.IdleLimit() == r.o.FrameTimeout.Milliseconds() {
 					waiting++
 				}
 			}
@@ -132,7 +131,7 @@ func TestAnnouncedMemory(t *testing.T) {
 		read := 0
 		r.eachReactor(func(re *reactor) {
 			for _, s := range re.sessions {
-				if s != nil && s.begun > 0 {
+				if s != nil && s.Begun > 0 {
 					read++
 				}
 			}
@@ -237,12 +236,7 @@ func TestStrangers(t *testing.T) {
 		if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, `reason="`+want) {
 			t.Errorf("%q: the log says %s, want %s", in, got, want)
 		}
-		if n := w.counters.closed[slices.IndexFunc(closeReasons[:], func(r struct {
-			err   error
-			label string
-		}) bool {
-			return r.label == "bad_magic"
-		})].Load(); n != 5 {
+		if n := w.closedFor(periodic.ErrMagic); n != 5 {
 			t.Errorf("%q: %d are counted", in, n)
 		}
 	}

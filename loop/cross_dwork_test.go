@@ -123,7 +123,7 @@ func TestTaskAtPeriodicWorker(t *testing.T) {
 		if j.name != "a" || j.workload != `{"name":"a","origin":"o\"1"}` || j.schedAt != 0 || j.timeout != 0 {
 			t.Errorf("assigned %+v", j)
 		}
-		if at := w.lookupLocation("a"); at != fmt.Sprintf("periodic:%d", uint64(worker.s.id)) {
+		if at := w.lookupLocation("a"); at != fmt.Sprintf("periodic:%d", uint64(worker.s.ID)) {
 			t.Errorf("a is at %q", at)
 		}
 		if got := w.dwork(`type: Complete task { name: "a" origin: "" } location: "w"`); !strings.HasPrefix(got, "type:NotFound") {
@@ -173,7 +173,7 @@ func TestTaskAtGloomSlave(t *testing.T) {
 	slave := w.slave(1, `"dwork"`)
 	w.dwork(createAB)
 	slave.hears("a", `{"action":"job","id":"a","type":"dwork","body":{"name":"a","origin":"o\"1"}}`)
-	if at := w.lookupLocation("a"); at != fmt.Sprintf("gloom:%d", uint64(slave.s.id)) {
+	if at := w.lookupLocation("a"); at != fmt.Sprintf("gloom:%d", uint64(slave.s.ID)) {
 		t.Errorf("a is at %q", at)
 	}
 	slave.say(`{"action":"respond","body":"anything"}`)

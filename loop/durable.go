@@ -290,7 +290,7 @@ type parting struct {
 	late  []byte
 	group uint64
 
-	protocol protocol
+	protocol protocolID
 }
 
 // release sends what waited for groups up to committed; true when nothing waits any
@@ -302,8 +302,8 @@ func (s *session) release(committed uint64) bool {
 	}
 	if n > 0 {
 		end := s.marks[n-1].end
-		s.touch()
-		s.out = append(s.out, s.late[:end]...)
+		s.Touch()
+		s.Out = append(s.Out, s.late[:end]...)
 		s.late = s.late[:copy(s.late, s.late[end:])]
 		s.marks = s.marks[:copy(s.marks, s.marks[n:])]
 		for i := range s.marks {

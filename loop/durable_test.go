@@ -410,7 +410,7 @@ func TestIdleKeepsNothing(t *testing.T) {
 	for range many {
 		c.next()
 	}
-	r.until("no buffer to be kept", state(func(s *session) bool { return s.late == nil && s.marks == nil && s.partial == nil && s.out == nil }))
+	r.until("no buffer to be kept", state(func(s *session) bool { return s.late == nil && s.marks == nil && s.partial == nil && s.Out == nil }))
 }
 
 // TestDroppedNamesakes: a kill while the ends of a dropped queue are on their way to the disk, behind

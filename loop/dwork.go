@@ -438,10 +438,10 @@ func appendDworkLog(parts []byte, log []sched.Event) []byte {
 }
 
 // appendTaskJSON is a task as workers of other protocols get it.
-func appendTaskJSON(dst, name, origin []byte) []byte {
+func appendTaskJSON(dst []byte, j *sched.Job) []byte {
 	dst = append(dst, `{"name":`...)
-	dst = gloom.AppendText(dst, name)
+	dst = gloom.AppendText(dst, j.Name)
 	dst = append(dst, `,"origin":`...)
-	dst = gloom.AppendText(dst, origin)
+	dst = gloom.AppendText(dst, j.Workload)
 	return append(dst, '}')
 }

@@ -63,10 +63,10 @@ func (r *dworkRig) ask(request string) string {
 		r.t.Fatalf("%s: the reply %x: %v", request, reply, err)
 	}
 	// The text form has spaces here and there, at random on purpose.
-	return strings.TrimSpace(spaces.ReplaceAllString(prototext.MarshalOptions{}.Format(&back), " "))
+	return strings.TrimSpace(blanks.ReplaceAllString(prototext.MarshalOptions{}.Format(&back), " "))
 }
 
-var spaces = regexp.MustCompile(` +`)
+var blanks = regexp.MustCompile(` +`)
 
 // TestDworkGolden plays the conversations of testdata/dwork. Each line that begins with >
 // is a request, the one behind it the reply; "pass 5s" lets time go by. A capture of the

@@ -44,7 +44,7 @@ func (h *dworkHub) listen() error {
 func (h *dworkHub) serve() {
 	s := h.server
 	for _, l := range h.sockets {
-		h.listeners = append(h.listeners, zmq.Listen(&countedListener{l, s, protocolDwork}, zmq.Options{
+		h.listeners = append(h.listeners, zmq.Listen(&countedListener{l, s, dworkID}, zmq.Options{
 			MaxConnections: s.o.MaxConnections, MaxFrame: s.o.Dwork.MaxFrame, MaxOutbound: max(s.o.MaxOutbound, 2*maxDworkReply), MaxUnsent: max(s.mostUnsent(), 4*maxDworkReply),
 			HandshakeTimeout: s.o.HandshakeTimeout, FrameTimeout: s.o.FrameTimeout, Trouble: h.trouble,
 			Unasked: dwork.AppendType(nil, dwork.NotFound),
@@ -223,7 +223,7 @@ func (h *dworkHub) endTurn() {
 type countedListener struct {
 	net.Listener
 	server   *Server
-	protocol protocol
+	protocol protocolID
 }
 
 // Accept implements net.Listener.
@@ -256,7 +256,7 @@ func (c *countedConn) Close() error {
 func (h *dworkHub) samples() (all []web.Sample) {
 	for t := range h.stats.requests {
 		if n := h.stats.requests[t].Load(); n > 0 {
-			s := counter("treadle_dwork_requests_total", "Requests of the dwork protocol.", n)
+			s := web.Counter("treadle_dwork_requests_total", "Requests of the dwork protocol.", n)
 			s.Label, s.LabelValue = "type", dwork.Type(t).String()
 			all = append(all, s)
 		}
@@ -276,15 +276,15 @@ func (h *dworkHub) samples() (all []web.Sample) {
 		st.AcceptErrors += k.AcceptErrors
 	}
 	return append(all,
-		counter("treadle_dwork_refused_total", "Requests answered Error.", h.stats.refused.Load()),
-		gauge("treadle_dwork_connections", "Open ZeroMQ connections.", st.Open),
-		counter("treadle_dwork_bad_handshakes_total", "Connections closed before their first message.", uint64(st.BadHandshakes)),
-		counter("treadle_dwork_bad_frames_total", "Connections closed for a frame against ZMTP or the limits.", uint64(st.BadFrames)),
-		counter("treadle_dwork_stalled_total", "Connections closed for an unfinished message or unread replies.", uint64(st.Stalled)),
-		counter("treadle_dwork_overflows_total", "Connections closed for taking too much memory.", uint64(st.Overflows)),
-		counter("treadle_dwork_no_delimiter_total", "Messages dropped: no delimiter.", uint64(st.NoDelimiter)),
-		counter("treadle_dwork_extra_frames_total", "Messages dropped: more than one frame behind the delimiter.", uint64(st.ExtraFrames)),
-		counter("treadle_dwork_heartbeats_total", "PINGs answered.", uint64(st.Heartbeats)),
-		counter("treadle_dwork_unasked_total", "Silent REQs told NotFound: they may have waited for a reply that a killed server owed them.", uint64(st.Unasked)),
+		web.Counter("treadle_dwork_refused_total", "Requests answered Error.", h.stats.refused.Load()),
+		web.Gauge("treadle_dwork_connections", "Open ZeroMQ connections.", st.Open),
+		web.Counter("treadle_dwork_bad_handshakes_total", "Connections closed before their first message.", uint64(st.BadHandshakes)),
+		web.Counter("treadle_dwork_bad_frames_total", "Connections closed for a frame against ZMTP or the limits.", uint64(st.BadFrames)),
+		web.Counter("treadle_dwork_stalled_total", "Connections closed for an unfinished message or unread replies.", uint64(st.Stalled)),
+		web.Counter("treadle_dwork_overflows_total", "Connections closed for taking too much memory.", uint64(st.Overflows)),
+		web.Counter("treadle_dwork_no_delimiter_total", "Messages dropped: no delimiter.", uint64(st.NoDelimiter)),
+		web.Counter("treadle_dwork_extra_frames_total", "Messages dropped: more than one frame behind the delimiter.", uint64(st.ExtraFrames)),
+		web.Counter("treadle_dwork_heartbeats_total", "PINGs answered.", uint64(st.Heartbeats)),
+		web.Counter("treadle_dwork_unasked_total", "Silent REQs told NotFound: they may have waited for a reply that a killed server owed them.", uint64(st.Unasked)),
 	)
 }

@@ -63,8 +63,8 @@ const (
 )
 
 // enroll gives an accepted connection to the loop that has the fewest.
-func (e *engine) enroll(c net.Conn, talk talker) error {
-	_, err := e.client.EnrollContext(c, talk)
+func (e *engine) enroll(c net.Conn, by starter) error {
+	_, err := e.client.EnrollContext(c, by)
 	return err
 }
 
@@ -103,7 +103,7 @@ func (e *engine) reactorOf(el gnet.EventLoop) *reactor {
 // OnOpen implements gnet.EventHandler.
 func (e *engine) OnOpen(c gnet.Conn) ([]byte, gnet.Action) {
 	r := e.reactorOf(c.EventLoop())
-	c.SetContext(r.open(c, c.Context().(talker)))
+	c.SetContext(r.open(c, c.Context().(starter)))
 	return nil, gnet.None
 }
 

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/protocol"
 	"treadle/sched"
 )
 
@@ -58,7 +59,7 @@ func (h *functionHub) Submit(function, name string, workload []byte, done func(d
 	h.last++
 	h.waiting[h.last] = done
 	_, err := h.server.sched.Submit(h.server.now(), &sched.Submission{
-		Space: disbatchSpace, Queue: queueOf([]byte(function)), Name: []byte(name), Workload: workload, Await: h.peer, Tag: h.last,
+		Space: disbatchSpace, Queue: protocol.Queue([]byte(function)), Name: []byte(name), Workload: workload, Await: h.peer, Tag: h.last,
 	}, &h.sink)
 	if err != nil {
 		delete(h.waiting, h.last)
@@ -71,7 +72,7 @@ func (h *functionHub) Submit(function, name string, workload []byte, done func(d
 func (h *functionHub) Withdraw(function, name string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	gone := h.server.sched.Withdraw(h.server.now(), disbatchSpace, queueOf([]byte(function)), []byte(name), &h.sink)
+	gone := h.server.sched.Withdraw(h.server.now(), disbatchSpace, protocol.Queue([]byte(function)), []byte(name), &h.sink)
 	h.server.wake(h.sink.mailed)
 	return gone
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"treadle/codec/gloom"
+	served "treadle/loop/gloom"
 )
 
 // exchange has a master and a slave do one job, to see that they are served.
@@ -62,7 +63,7 @@ func TestGloomBadInput(t *testing.T) {
 	f("invalid_json", "one array too many in a body", gloomFrame(`{"body":`+strings.Repeat("[", gloom.MaxNesting)+strings.Repeat("]", gloom.MaxNesting)+`}`), invalid+`{\"body\":[[`)
 	f("invalid_json", "HTTP", []byte("\x00\x00\x00\x10GET / HTTP/1.1\r\n"), invalid+`GET / HTTP`)
 	f("invalid_json", "two documents", gloomFrame(`{}{}`), invalid+`{}{}"}`)
-	f("invalid_json", "a large one is not repeated", gloomFrame(strings.Repeat("z", maxEcho+1)), "")
+	f("invalid_json", "a large one is not repeated", gloomFrame(strings.Repeat("z", served.MaxEcho+1)), "")
 	f("not_an_object", "an array", gloomFrame(`[{"action":"join"}]`), "")
 	f("not_an_object", "nesting at the limit", gloomFrame(strings.Repeat("[", gloom.MaxNesting)+strings.Repeat("]", gloom.MaxNesting)), "")
 	f("too_large", "4 GiB", []byte("\xff\xff\xff\xff"), `{"error":"size_error","reason":"length too large"}`)
@@ -94,7 +95,7 @@ func TestGloomAnnouncedMemory(t *testing.T) {
 		read := 0
 		r.eachReactor(func(re *reactor) {
 			for _, s := range re.sessions {
-				if s != nil && s.settled && s.begun > 0 {
+				if s != nil && s.Settled && s.Begun > 0 {
 					read++
 				}
 			}

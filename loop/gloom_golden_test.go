@@ -148,13 +148,13 @@ func gloomGoldens(t *testing.T) []string {
 
 // openGloom connects a master or a slave to a loop.
 func (w *world) openGloom(loop int, master bool) *memConn {
-	talk := newGloomSlave
+	port := "gloom-slaves"
 	if master {
-		talk = newGloomMaster
+		port = "gloom-masters"
 	}
 	c := &memConn{w: w, r: w.loops[loop], room: 1 << 40}
-	w.Server.conns.hold(protocolGloom)
-	c.s = c.r.open(c, talk)
+	w.Server.conns.hold(gloomID)
+	c.s = c.r.open(c, w.Server.starter(port))
 	w.conns = append(w.conns, c)
 	return c
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	served "treadle/loop/gloom"
 )
 
 // TestGloomLargeFrame: a large frame is parsed beside the event loop, where it lies. Its peer is
@@ -28,7 +30,7 @@ func TestGloomLargeFrame(t *testing.T) {
 			w.settle()
 		}
 		large := func(id string) string {
-			return `{"action":"submit","id":` + id + `,"type":"t",` + strings.Repeat(`"\u0061":1,`, largeFrame/11) + `"body":1}`
+			return `{"action":"submit","id":` + id + `,"type":"t",` + strings.Repeat(`"\u0061":1,`, served.LargeFrame/11) + `"body":1}`
 		}
 		small := `{"action":"submit","id":8,"type":"t","body":1}`
 		master, other, leaver := w.openGloom(0, true), w.openGloom(0, true), w.openGloom(0, true)
@@ -49,13 +51,13 @@ func TestGloomLargeFrame(t *testing.T) {
 		leaver.close()
 		parse(2)
 		master.hears("it and what follows", `{"ok":true,"id":7}`, `{"ok":true,"id":8}`, `{"ok":true,"id":10}`)
-		master.receive(gloomFrame(strings.Repeat("[", largeFrame+1)))
+		master.receive(gloomFrame(strings.Repeat("[", served.LargeFrame+1)))
 		w.settle()
 		parse(1)
 		if !master.closed {
 			t.Error("what is no JSON does not close the connection")
 		}
-		id := `"` + strings.Repeat("x", maxGloomName) + `"`
+		id := `"` + strings.Repeat("x", served.MaxName) + `"`
 		other.say(`{"action":"submit","id":`+id+`,"type":"t","body":1}`, `{"action":"submit","id":5,"type":`+id+`,"body":1}`)
 		parse(1)
 		w.look()

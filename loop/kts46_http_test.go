@@ -255,7 +255,7 @@ func TestKtsSlowBodies(t *testing.T) {
 		}
 		l, ended := make(pipeListener), make(chan error, 1)
 		server := s.kts46.newServer(s.kts46.serveXML)
-		go func() { ended <- server.Serve(&countedListener{l, s, protocolKts46}) }()
+		go func() { ended <- server.Serve(&countedListener{l, s, kts46ID}) }()
 		dial := func() net.Conn {
 			near, far := net.Pipe()
 			l <- far

@@ -86,7 +86,7 @@ func (h *ktsHub) serve() {
 	s := h.server
 	for i, l := range h.sockets {
 		s.workers.Go(func() {
-			if err := h.servers[i].Serve(&countedListener{l, s, protocolKts46}); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
+			if err := h.servers[i].Serve(&countedListener{l, s, kts46ID}); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
 				s.log.Error("kts46 stopped", "error", err)
 			}
 		})
@@ -229,24 +229,24 @@ func (h *ktsHub) projectCount() int {
 func (h *ktsHub) samples() (all []web.Sample) {
 	for name, n := range h.stats.requests {
 		if n := n.Load(); n > 0 {
-			s := counter("treadle_kts46_requests_total", "Calls of the kts46 protocols.", n)
+			s := web.Counter("treadle_kts46_requests_total", "Calls of the kts46 protocols.", n)
 			s.Label, s.LabelValue = "method", name
 			all = append(all, s)
 		}
 	}
 	if h.site != nil {
-		all = append(all, counter("treadle_kts46_mongodb_failures_total", "Calls of the MongoDB of kts46 that have failed.", h.site.failures.Load()))
+		all = append(all, web.Counter("treadle_kts46_mongodb_failures_total", "Calls of the MongoDB of kts46 that have failed.", h.site.failures.Load()))
 	}
 	h.mu.Lock()
 	held, projects, jobs := len(h.holdings()), len(h.projects), h.entries-len(h.projects)
 	h.mu.Unlock()
 	return append(all,
-		gauge("treadle_kts46_projects", "Projects known.", projects),
-		gauge("treadle_kts46_jobs", "Jobs of projects, done ones included.", jobs),
-		gauge("treadle_kts46_held_tasks", "Tasks that a worker holds.", held),
-		counter("treadle_kts46_definitions_parsed_total", "Definitions of jobs parsed: by addJob, and at the start those of an older version.", h.stats.parsed.Load()),
-		counter("treadle_kts46_refused_total", "Calls answered with a fault or an error.", h.stats.refused.Load()),
-		counter("treadle_kts46_too_large_total", "Calls refused unread for their length.", h.stats.tooLarge.Load()),
-		counter("treadle_kts46_cut_total", "Calls whose rest never came, and answers that could not be sent.", h.stats.cut.Load()),
+		web.Gauge("treadle_kts46_projects", "Projects known.", projects),
+		web.Gauge("treadle_kts46_jobs", "Jobs of projects, done ones included.", jobs),
+		web.Gauge("treadle_kts46_held_tasks", "Tasks that a worker holds.", held),
+		web.Counter("treadle_kts46_definitions_parsed_total", "Definitions of jobs parsed: by addJob, and at the start those of an older version.", h.stats.parsed.Load()),
+		web.Counter("treadle_kts46_refused_total", "Calls answered with a fault or an error.", h.stats.refused.Load()),
+		web.Counter("treadle_kts46_too_large_total", "Calls refused unread for their length.", h.stats.tooLarge.Load()),
+		web.Counter("treadle_kts46_cut_total", "Calls whose rest never came, and answers that could not be sent.", h.stats.cut.Load()),
 	)
 }

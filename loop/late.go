@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"treadle/codec/periodic"
+	"treadle/loop/protocol"
 	"treadle/sched"
 )
 
@@ -56,11 +57,10 @@ func (s *Server) tellOverdue() {
 	})
 }
 
-// tooLate logs that the peer has reported on a job that it does not hold, a line a second at most.
-// names says which.
-func (s *session) tooLate(report string, names func() (queue, name string)) {
+// Late implements protocol.Transport.
+func (s *session) Late(report string, names func() (queue, name string)) {
 	server := s.r.server
-	if server.late.allow(s.r.now.Mono) {
+	if server.late.allow(s.r.Now.Mono) {
 		queue, name := names()
 		server.log.Warn("a worker's report does not count, since it does not hold the job: its time-out has passed, or it was removed",
 			"function", functionText(queue), "job", shown(name), "worker", addressOf(s.conn), "report", report)
@@ -70,13 +70,13 @@ func (s *session) tooLate(report string, names func() (queue, name string)) {
 // tooLate is that of a session. In the framing of 2018 the handle has no names: they are those of
 // the job, while it is there.
 func (p *periodicTalk) tooLate(f *periodic.Frame, run sched.Run) {
-	p.s.tooLate(f.Cmd.String(), func() (queue, name string) {
+	p.s.Late(f.Cmd.String(), func() (queue, name string) {
 		if p.framing == periodic.Plain {
 			return p.s.r.server.sched.NameOf(run)
 		}
 		function, rest, _ := periodic.Str8(f.Args)
 		b, _, _ := periodic.Str8(rest)
-		return string(queueOf(function)), string(b)
+		return string(protocol.Queue(function)), string(b)
 	})
 }
 
@@ -87,7 +87,7 @@ func shown(name string) string { return name[:min(len(name), maxShown)] }
 
 // functionText is a queue's name for the log.
 func functionText(queue string) string {
-	if name, ok := functionOf(queue); ok {
+	if name, ok := protocol.Function(queue); ok {
 		queue = string(name)
 	}
 	return shown(queue)

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
+	"treadle/loop/protocol"
 	"treadle/loop/web"
 )
 
@@ -17,23 +19,13 @@ func (s *Server) listen() error {
 	if err := makeRunDir(s.o.RunDir, os.Geteuid()); err != nil {
 		return &OptionError{Setting: "run-dir", Err: err, Code: exitFailure}
 	}
-	for _, p := range []struct {
-		setting   string
-		protocol  protocol
-		addresses []string
-		talk      func(crc string) talker
-	}{
-		{"periodic", protocolPeriodic, s.o.Periodic, newPeriodic},
-		{"gloom-masters", protocolGloom, s.o.GloomMasters, func(string) talker { return newGloomMaster }},
-		{"gloom-slaves", protocolGloom, s.o.GloomSlaves, func(string) talker { return newGloomSlave }},
-	} {
-		for _, a := range p.addresses {
-			address, crc := s.o.eraOf(a)
-			l, err := s.open(p.setting, address)
+	for _, from := range s.starters() {
+		for _, a := range from.Addresses {
+			l, err := s.open(from.Setting, a)
 			if err != nil {
 				return err
 			}
-			s.listeners = append(s.listeners, listener{l, address, p.protocol, p.talk(crc)})
+			s.listeners = append(s.listeners, listener{l, a, from})
 		}
 	}
 	if err := s.dwork.listen(); err != nil {
@@ -58,15 +50,37 @@ func (s *Server) listen() error {
 	return nil
 }
 
-// talker makes the conversation of a new session.
-type talker = func(*session) conversation
+// starter starts the conversations of a port.
+type starter struct {
+	protocol.Port
+	protocol protocolID
+}
 
-// listener is an open address and what is spoken there.
+// starters are those of all ports that the event loops serve.
+func (s *Server) starters() (all []starter) {
+	for _, p := range s.protocols {
+		for _, port := range p.Ports() {
+			all = append(all, starter{port, idOf(p.Name())})
+		}
+	}
+	return all
+}
+
+// starter is that of the first port with a setting. It panics when there is none.
+func (s *Server) starter(setting string) starter {
+	all := s.starters()
+	at := slices.IndexFunc(all, func(s starter) bool { return s.Setting == setting })
+	if at < 0 {
+		panic("no port is called " + setting)
+	}
+	return all[at]
+}
+
+// listener is an open address and the conversation that is held there.
 type listener struct {
 	net.Listener
-	address  string
-	protocol protocol
-	talk     talker
+	address string
+	starter
 }
 
 // open opens one address of a protocol, which is also its setting.
@@ -173,7 +187,7 @@ func (s *Server) admit(c net.Conn, l listener) {
 	if !s.count(c, l.protocol) {
 		return
 	}
-	if err := s.engine.enroll(c, l.talk); err != nil {
+	if err := s.engine.enroll(c, l.starter); err != nil {
 		s.conns.leave(l.protocol)
 		s.counters.acceptErrors.Add(1)
 		if s.noise.allow(s.now().Mono) {

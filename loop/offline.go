@@ -14,6 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/gloom"
 	"treadle/loop/journal"
 	"treadle/sched"
 )
@@ -348,7 +349,7 @@ func OfflineSeed(shards int) maphash.Seed {
 	}
 	for {
 		seed, same := maphash.MakeSeed(), true
-		s := sched.New(sched.Options{Shards: shards, Seed: seed, Rules: rules})
+		s := sched.New(sched.Options{Shards: shards, Seed: seed, Rules: spaces.Rules()})
 		for i, q := range own {
 			same = same && s.ShardOf(q) == i%shards
 		}
@@ -386,10 +387,8 @@ func (o *Offline) Check() error {
 	if err := o.server.sched.Check(); err != nil {
 		return err
 	}
-	for i, reason := range closeReasons {
-		if reason.err == errPanic && o.server.counters.closed[i].Load() > 0 {
-			return errPanic
-		}
+	if o.server.counters.closing(errPanic).n.Load() > 0 {
+		return errPanic
 	}
 	if o.server.stopping.Load() && o.handOuts() != o.handedOut {
 		return errors.New("a server that stops has handed out a job")
@@ -404,7 +403,7 @@ func (o *Offline) Check() error {
 	for _, r := range o.loops {
 		for _, s := range r.sessions {
 			if s != nil {
-				return fmt.Errorf("nobody is connected, and session %#x is open", uint64(s.id))
+				return fmt.Errorf("nobody is connected, and session %#x is open", uint64(s.ID))
 			}
 		}
 	}
@@ -420,7 +419,7 @@ func (o *Offline) Check() error {
 	})
 	for cursor, done := (sched.Cursor{}), false; !done; {
 		cursor, done = o.server.sched.Walk(cursor, walkBatch, func(j *sched.Job) {
-			if isGloom(j.Space) {
+			if j.Space == gloom.TextSpace || j.Space == gloom.ValueSpace {
 				err = fmt.Errorf("the Gloom job %q outlives its master", j.Name)
 			}
 		})

@@ -29,10 +29,6 @@ type OfflinePeer struct {
 // gloom-masters or gloom-slaves. It panics for any other. Its loop is the one with the
 // fewest connections.
 func (o *Offline) Connect(port string) *OfflinePeer {
-	talk := map[string]talker{"periodic": newPeriodic(o.server.o.PeriodicCRC), "gloom-masters": newGloomMaster, "gloom-slaves": newGloomSlave}[port]
-	if talk == nil {
-		panic("no port is called " + port)
-	}
 	p := &OfflinePeer{server: o, Window: math.MaxInt}
 	o.connected++
 	least := o.loops[0]
@@ -41,7 +37,7 @@ func (o *Offline) Connect(port string) *OfflinePeer {
 			least = r
 		}
 	}
-	p.session = least.open(p, talk)
+	p.session = least.open(p, o.server.starter(port))
 	o.server.conns.hold(p.session.protocol)
 	return p
 }

@@ -38,7 +38,7 @@ func (r *reactor) relievePartials() {
 		if oldest == nil {
 			return
 		}
-		oldest.end(errUnfinished)
+		oldest.End(errUnfinished)
 		r.partials -= oldest.counted
 		oldest.partial, oldest.counted = nil, 0
 	}
@@ -46,8 +46,8 @@ func (r *reactor) relievePartials() {
 
 // waitsSince is when what is unfinished of the session began.
 func (s *session) waitsSince() int64 {
-	if s.begun == 0 { // it is paused
+	if s.Begun == 0 { // it is paused
 		return s.last
 	}
-	return s.begun
+	return s.Begun
 }

@@ -20,8 +20,8 @@ const (
 
 // pause says whether the next request of the session waits for another turn.
 func (s *session) pause() bool {
-	n := s.looked
-	s.looked = 0
+	n := s.Looked
+	s.Looked = 0
 	if s.peer != nil {
 		n += s.peer.Looked()
 	}
@@ -40,7 +40,7 @@ func (s *session) pause() bool {
 // keep puts what a paused session has sent behind the rest.
 func (s *session) keep(in []byte) {
 	if s.behind += len(in); s.behind > max(keepPaused, s.keeps) {
-		s.end(errHasty)
+		s.End(errHasty)
 		return
 	}
 	s.partial = append(s.partial, in...)
@@ -82,14 +82,14 @@ func (r *reactor) goOn(s *session) {
 		return
 	}
 	defer r.rescue(s)
-	s.last = r.now.Mono
+	s.last = r.Now.Mono
 	s.assemble()
 	if s.behind = min(s.behind, len(s.partial)); !s.paused {
 		s.behind = 0
 	}
 	s.count()
-	if len(s.partial) > 0 && !s.paused && s.begun == 0 {
-		s.begun = r.now.Mono
+	if len(s.partial) > 0 && !s.paused && s.Begun == 0 {
+		s.Begun = r.Now.Mono
 	}
 }
 
@@ -100,4 +100,31 @@ func (r *reactor) hear(s *session) {
 		r.goOn(s)
 		r.looked += lastTurns * lookTurn
 	}
+}
+
+// maxOffloads bounds the messages that are worked on beside the loops at a time.
+const maxOffloads = 4
+
+// Offload implements protocol.Transport. Work waits for one of the places for such work. A peer that
+// closes its side meanwhile is not waited for.
+func (s *session) Offload(in []byte, handled, keeps int, work, done func()) bool {
+	r, id, places := s.r, s.ID, s.r.server.offloads
+	s.paused, s.keeps = true, keeps
+	if handled > 0 || len(s.partial) == 0 || &s.partial[0] != &in[0] {
+		r.paused = append(r.paused, s) // in the next turn the bytes lie where they stay
+		return false
+	}
+	s.Begun = r.Now.Mono
+	r.server.beside(places, func() {
+		work()
+		<-places
+		r.exec(func() {
+			r.begin()
+			done()
+			if s := r.session(id); s != nil && s.open() {
+				r.paused = append(r.paused, s)
+			}
+		})
+	})
+	return true
 }

@@ -5,6 +5,8 @@ import (
 	"math"
 
 	"treadle/codec/periodic"
+	"treadle/loop/protocol"
+	"treadle/loop/web"
 	"treadle/sched"
 )
 
@@ -27,16 +29,45 @@ type periodicTalk struct {
 	runs    *runs    // RUN_JOBs that expire, nil: it has had none
 }
 
-// newPeriodic is for a listener whose clients of the CRC framing get the replies of an era.
-func newPeriodic(crc string) talker {
+// periodicProtocol is the protocol in one server. It implements protocol.Protocol.
+type periodicProtocol struct{ server *Server }
+
+// Name implements protocol.Protocol.
+func (p *periodicProtocol) Name() string { return "periodic" }
+
+// Ports implements protocol.Protocol. An address may have an era of its own.
+func (p *periodicProtocol) Ports() []protocol.Port {
+	o := &p.server.o
+	all := []protocol.Port{{Setting: "periodic", Start: p.startIn(o.PeriodicCRC)}}
+	for _, a := range o.Periodic {
+		address, crc := o.eraOf(a)
+		all = append(all, protocol.Port{Setting: "periodic", Addresses: []string{address}, Start: p.startIn(crc)})
+	}
+	return all
+}
+
+// startIn starts conversations whose peers of the CRC framing get the replies of an era.
+func (p *periodicProtocol) startIn(crc string) func(*protocol.Session) protocol.Conversation {
 	e := eras[crc]
-	return func(s *session) conversation {
-		s.label, s.protocol = "periodic", protocolPeriodic
-		return &periodicTalk{s: s, crc: e, kept: kept{total: &s.r.kept}}
+	return func(s *protocol.Session) protocol.Conversation {
+		s.Label = "periodic"
+		t := s.Transport.(*session)
+		return &periodicTalk{s: t, crc: e, kept: kept{total: &t.r.kept}}
 	}
 }
 
-func (p *periodicTalk) consume(in []byte) (n int, err error) {
+// CloseReasons implements protocol.Protocol.
+func (p *periodicProtocol) CloseReasons() []protocol.CloseReason {
+	return []protocol.CloseReason{
+		{Err: periodic.ErrMagic, Label: "bad_magic"}, {Err: periodic.ErrHelloSize, Label: "too_large"}, {Err: periodic.ErrTooLarge, Label: "too_large"},
+		{Err: periodic.ErrShort, Label: "too_short"}, {Err: periodic.ErrChecksum, Label: "bad_checksum"}, {Err: periodic.ErrHello, Label: "bad_handshake"},
+	}
+}
+
+// Samples implements protocol.Protocol.
+func (p *periodicProtocol) Samples() []web.Sample { return nil }
+
+func (p *periodicTalk) Consume(in []byte) (n int, err error) {
 	if p.may == 0 {
 		if n, err = p.greet(in); n == 0 {
 			return 0, err
@@ -57,14 +88,14 @@ func (p *periodicTalk) consume(in []byte) (n int, err error) {
 		}
 		n += k
 		p.handle(&f)
-		if p.s.congested() {
+		if p.s.Congested() {
 			break
 		}
 	}
 	return n, nil
 }
 
-func (p *periodicTalk) need(in []byte) int {
+func (p *periodicTalk) Need(in []byte) int {
 	switch {
 	case p.may == 0:
 		return len(in) + 1 // a handshake is a few bytes
@@ -74,7 +105,7 @@ func (p *periodicTalk) need(in []byte) int {
 	return max(periodic.Need(in, p.framing), len(in)+1)
 }
 
-func (p *periodicTalk) idleLimit() int64 {
+func (p *periodicTalk) IdleLimit() int64 {
 	if p.load != nil { // between two jobs of it, and so in the middle of a message
 		return p.s.r.server.o.FrameTimeout.Milliseconds()
 	}
@@ -84,7 +115,7 @@ func (p *periodicTalk) idleLimit() int64 {
 	return p.s.r.server.config.keepalive.Load()
 }
 
-func (p *periodicTalk) closed() {
+func (p *periodicTalk) Closed() {
 	if p.reports != nil {
 		p.reports.abandoned.Store(true)
 	}
@@ -111,18 +142,18 @@ func (p *periodicTalk) greet(in []byte) (int, error) {
 	}
 	p.framing, p.era, p.may = h.Framing, &plainEra, 1<<h.Role
 	if h.Framing == periodic.CRC {
-		p.s.skills = sched.Named
+		p.s.Skills = sched.Named
 		p.era, p.may = p.crc, byClient|byWorker|byCRC
 		// Workers of 2026 start no job without it. Those of go-periodic, up to early 2023, stop after ten replies that
 		// they do not wait for, and register as clients; no client needs it.
 		p.acked = p.era.acksWorkers && h.Role == periodic.Worker
 	}
-	p.s.settled = true
-	p.s.touch()
-	if id := connectionID(p.s.id); p.era.dataReports {
-		p.s.out = periodic.AppendHelloReplyData(p.s.out, id)
+	p.s.Settled = true
+	p.s.Touch()
+	if id := connectionID(p.s.ID); p.era.dataReports {
+		p.s.Out = periodic.AppendHelloReplyData(p.s.Out, id)
 	} else {
-		p.s.out = periodic.AppendHelloReply(p.s.out, p.framing, id)
+		p.s.Out = periodic.AppendHelloReply(p.s.Out, p.framing, id)
 	}
 	return n, nil
 }
@@ -173,7 +204,7 @@ var allowed = [256]uint8{
 
 // handle does one request. Whatever can't be done is answered with UNKNOWN.
 func (p *periodicTalk) handle(f *periodic.Frame) {
-	p.s.r.frames++
+	p.s.r.Frames++
 	if allowed[f.Cmd]&p.may == 0 {
 		p.refuseCommand(f)
 		return
@@ -227,8 +258,8 @@ func (p *periodicTalk) refuseCommand(f *periodic.Frame) {
 
 // reply sends a response without arguments.
 func (p *periodicTalk) reply(msgID uint32, cmd periodic.Command) {
-	p.s.touch()
-	p.s.out = periodic.AppendReply(p.s.out, p.framing, msgID, cmd)
+	p.s.Touch()
+	p.s.Out = periodic.AppendReply(p.s.Out, p.framing, msgID, cmd)
 }
 
 // acknowledge replies once what the request changed in a queue is durable.
@@ -252,21 +283,21 @@ func (p *periodicTalk) refuse(msgID uint32, why periodic.Reason) {
 	p.reply(msgID, periodic.Unknown)
 }
 
-// deliver implements conversation.
-func (p *periodicTalk) deliver(d *sched.Delivery) {
+// Deliver implements protocol.Conversation.
+func (p *periodicTalk) Deliver(d *sched.Delivery) {
 	msgID := uint32(d.Tag)
 	if p.runs != nil {
 		p.runs.ended(d.Effect, msgID)
 	}
 	switch d.Effect {
 	case sched.Assign, sched.Broadcast:
-		p.s.given = true
+		p.s.Given = true
 		p.assign(msgID, &d.Job)
 	case sched.WakeWith:
 		p.kept.put(d, p.s.r.server.mostUnsent())
 		fallthrough
 	case sched.Wake:
-		p.s.out = periodic.AppendReply(p.s.out, p.framing, msgID, periodic.Noop)
+		p.s.Out = periodic.AppendReply(p.s.Out, p.framing, msgID, periodic.Noop)
 	case sched.Result:
 		p.data(msgID, p.era.dataResults, d.Data)
 	case sched.Removed:
@@ -279,7 +310,7 @@ func (p *periodicTalk) deliver(d *sched.Delivery) {
 		p.last.failed = msgID
 		p.data(msgID, p.era.dataResults, resultExpired)
 	case sched.Chunk:
-		p.s.given = true
+		p.s.Given = true
 		p.data(msgID, true, d.Data)
 	case sched.End:
 		p.data(msgID, true, endOfData)
@@ -291,23 +322,21 @@ func (p *periodicTalk) deliver(d *sched.Delivery) {
 // assign encodes JOB_ASSIGN: the handle, then the Job record. In the CRC eras there
 // is no handle, and the record says what the server fills in: when, and how long.
 func (p *periodicTalk) assign(msgID uint32, j *sched.Job) {
-	start := len(p.s.out)
-	out := periodic.BeginResponse(p.s.r.large.room(p.s.out, len(j.Workload)), p.framing)
+	start := len(p.s.Out)
+	out := periodic.BeginResponse(p.s.r.large.room(p.s.Out, len(j.Workload)), p.framing)
 	out = periodic.AppendMessage(out, msgID, periodic.JobAssign)
 	schedAt, count, timeout, workload := j.SchedAt, j.Count, j.Timeout, j.Workload
 	if p.framing == periodic.Plain {
 		out = appendHandle(out, j.Run())
 	}
-	switch {
-	case isGloom(j.Space):
+	switch space := &spaces[j.Space]; {
+	case space.Bare:
 		schedAt, count, timeout = 0, 0, 0
-		_, _, workload = splitGloomJob(workload)
-	case j.Space == dworkSpace:
-		p.s.r.scratch = appendTaskJSON(p.s.r.scratch[:0], j.Name, workload)
-		schedAt, workload = 0, p.s.r.scratch
+		p.s.r.Scratch = space.Text(p.s.r.Scratch[:0], j)
+		workload = p.s.r.Scratch
 	case p.framing == periodic.CRC:
 		if schedAt == 0 {
-			schedAt = p.s.r.now.Wall / 1000
+			schedAt = p.s.r.Now.Wall / 1000
 		}
 		if timeout == 0 {
 			timeout = int32(min(p.s.r.server.config.timeout.Load(), math.MaxInt32))
@@ -318,29 +347,26 @@ func (p *periodicTalk) assign(msgID uint32, j *sched.Job) {
 	out = periodic.AppendStr32(out, workload)
 	out = periodic.AppendJobTail(out, schedAt, count, timeout)
 	periodic.End(out, start, p.framing)
-	p.s.out = out
+	p.s.Out = out
 }
 
 // appendFunction appends a queue's name as the function that it is.
 func appendFunction(out []byte, queue string) []byte {
-	if len(queue) > 0 && queue[0] == queueEscape {
-		queue = queue[1:]
-	}
-	return periodic.AppendStr8String(out, queue)
+	return periodic.AppendStr8String(out, protocol.Unescape(queue))
 }
 
 // data encodes the message id and the bytes, with the command DATA between them
 // where the era has it.
 func (p *periodicTalk) data(msgID uint32, command bool, data []byte) {
-	start := len(p.s.out)
-	out := periodic.BeginResponse(p.s.out, p.framing)
+	start := len(p.s.Out)
+	out := periodic.BeginResponse(p.s.Out, p.framing)
 	out = binary.BigEndian.AppendUint32(out, msgID)
 	if command {
 		out = append(out, byte(periodic.Data))
 	}
 	out = append(out, data...)
 	periodic.End(out, start, p.framing)
-	p.s.out = out
+	p.s.Out = out
 }
 
 // A handle names a run of a job to its worker: a length byte and the run. A job that is handed out

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"treadle/codec/periodic"
+	"treadle/loop/protocol"
 	"treadle/sched"
 )
 
@@ -60,16 +61,16 @@ func (p *periodicTalk) configure(f *periodic.Frame) bool {
 		p.status(f.MsgID, []byte{byte(periodic.Config)}, appendDetails)
 		return true
 	}
-	p.s.touch()
-	start := len(p.s.out)
-	out := periodic.AppendMessage(periodic.BeginResponse(p.s.out, p.framing), f.MsgID, periodic.Config)
+	p.s.Touch()
+	start := len(p.s.Out)
+	out := periodic.AppendMessage(periodic.BeginResponse(p.s.Out, p.framing), f.MsgID, periodic.Config)
 	value, own := p.ownKey(string(key))
 	if !own {
 		value = server.config.get(place, p.era)
 	}
 	out = binary.BigEndian.AppendUint32(out, value)
 	periodic.End(out, start, p.framing)
-	p.s.out = out
+	p.s.Out = out
 	return true
 }
 
@@ -81,15 +82,15 @@ func (p *periodicTalk) remove(f *periodic.Frame) bool {
 		return false
 	}
 	if f.Cmd == periodic.DropFunc {
-		p.last.removed = r.server.sched.Drop(queueOf(function))
+		p.last.removed = r.server.sched.Drop(protocol.Queue(function))
 	} else {
 		name, _, ok := periodic.Str8(rest)
 		if !ok {
 			return false
 		}
-		p.last.removed = r.server.sched.Remove(r.now, periodicSpace, queueOf(function), name, r)
+		p.last.removed = r.server.sched.Remove(r.Now, periodicSpace, protocol.Queue(function), name, r)
 	}
-	p.acknowledge(f.MsgID, periodic.Success, queueOf(function))
+	p.acknowledge(f.MsgID, periodic.Success, protocol.Queue(function))
 	return true
 }
 
@@ -115,15 +116,15 @@ func (p *periodicTalk) status(msgID uint32, lead []byte, write line) {
 		p.report(msgID, lead, server.statuses, periodic.MaxPayload, func() [][]byte { return server.encodeStatus(write) })
 		return
 	}
-	p.s.looked += 2 * server.sched.QueueCount() // each is written, too
-	p.s.touch()
-	start := len(p.s.out)
-	out := binary.BigEndian.AppendUint32(periodic.BeginResponse(p.s.out, p.framing), msgID)
+	p.s.Looked += 2 * server.sched.QueueCount() // each is written, too
+	p.s.Touch()
+	start := len(p.s.Out)
+	out := binary.BigEndian.AppendUint32(periodic.BeginResponse(p.s.Out, p.framing), msgID)
 	out = append(out, lead...)
 	mark := len(out)
-	server.sched.Status(func(q sched.QueueStatus) { out = write(out, q, len(out) > mark, p.s.r.now) })
+	server.sched.Status(func(q sched.QueueStatus) { out = write(out, q, len(out) > mark, p.s.r.Now) })
 	periodic.End(out, start, p.framing)
-	p.s.out = out
+	p.s.Out = out
 }
 
 // appendStatus writes one line: func,workers,jobs,processing,schedat; in the CRC eras
@@ -141,7 +142,7 @@ func appendDetails(out []byte, q sched.QueueStatus, more bool, now sched.Time) [
 }
 
 func appendLine(out []byte, q sched.QueueStatus, more bool, now sched.Time, columns ...int) []byte {
-	name, ok := functionOf(q.Name)
+	name, ok := protocol.Function(q.Name)
 	if !ok || len(name) > periodic.MaxStr8 {
 		return out // no Periodic function: its name fits no str8
 	}
@@ -181,7 +182,7 @@ func (p *periodicTalk) report(msgID uint32, lead []byte, turn chan struct{}, lar
 	if p.reports == nil {
 		p.reports = &reports{}
 	}
-	r, id, mine := p.s.r, p.s.id, p.reports
+	r, id, mine := p.s.r, p.s.ID, p.reports
 	if mine.open >= maxReports || r.server.reports.Load() >= maxWaiting {
 		p.refuse(msgID, periodic.ReasonReports)
 		return

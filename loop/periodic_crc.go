@@ -2,6 +2,7 @@ package loop
 
 import (
 	"treadle/codec/periodic"
+	"treadle/loop/protocol"
 	"treadle/sched"
 )
 
@@ -49,7 +50,7 @@ func (p *periodicTalk) crcOnly(f *periodic.Frame) bool {
 	case periodic.RecvData:
 		return p.recvData(f)
 	case periodic.JobUnassigned:
-		_ = r.server.sched.Return(r.now, p.s.party(), uint64(f.MsgID), r)
+		_ = r.server.sched.Return(r.Now, p.s.Peer(), uint64(f.MsgID), r)
 	}
 	return true // JOB_ASSIGNED asks for nothing
 }
@@ -70,21 +71,21 @@ func (p *periodicTalk) acquire(f *periodic.Frame) bool {
 		return false
 	}
 	r := p.s.r
-	got, err := r.server.sched.Acquire(r.now, p.s.party(), run, string(name), int(count), r)
+	got, err := r.server.sched.Acquire(r.Now, p.s.Peer(), run, string(name), int(count), r)
 	if err == sched.ErrLocks || err == sched.ErrJobLocks {
 		p.refuse(f.MsgID, reasonOf(err))
 		return true
 	}
-	p.s.touch()
-	start := len(p.s.out)
-	out := periodic.AppendMessage(periodic.BeginResponse(p.s.out, p.framing), f.MsgID, periodic.Acquired)
+	p.s.Touch()
+	start := len(p.s.Out)
+	out := periodic.AppendMessage(periodic.BeginResponse(p.s.Out, p.framing), f.MsgID, periodic.Acquired)
 	if got {
 		out = append(out, 1)
 	} else {
 		out = append(out, 0)
 	}
 	periodic.End(out, start, p.framing)
-	p.s.out = out
+	p.s.Out = out
 	return true
 }
 
@@ -98,7 +99,7 @@ func (p *periodicTalk) release(f *periodic.Frame) bool {
 		return false
 	}
 	r := p.s.r
-	_ = r.server.sched.Release(r.now, p.s.party(), run, string(name), r)
+	_ = r.server.sched.Release(r.Now, p.s.Peer(), run, string(name), r)
 	p.received(f.MsgID)
 	return true
 }
@@ -111,7 +112,7 @@ func (p *periodicTalk) workData(f *periodic.Frame) bool {
 		return false
 	}
 	r := p.s.r
-	wait, _ := r.server.sched.Publish(p.s.party(), run, data, uint64(f.MsgID), r)
+	wait, _ := r.server.sched.Publish(p.s.Peer(), run, data, uint64(f.MsgID), r)
 	if !wait {
 		p.reply(f.MsgID, periodic.Success)
 	}
@@ -124,7 +125,7 @@ func (p *periodicTalk) recvData(f *periodic.Frame) bool {
 	if _, err := periodic.ParseJob(f.Args, &j); err != nil {
 		return false
 	}
-	switch err := p.s.r.server.sched.Listen(p.s.party(), periodicSpace, queueOf(j.Func), j.Name, uint64(f.MsgID)); {
+	switch err := p.s.r.server.sched.Listen(p.s.Peer(), periodicSpace, protocol.Queue(j.Func), j.Name, uint64(f.MsgID)); {
 	case err == sched.ErrNoWorker:
 		p.reply(f.MsgID, periodic.NoWorker)
 	case err != nil:

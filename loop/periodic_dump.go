@@ -49,7 +49,7 @@ func (s *Server) encodeDump(left *leftOut) [][]byte {
 		cursor, done = s.sched.Walk(cursor, walkBatch, func(j *sched.Job) {
 			switch {
 			case j.Space == periodicSpace:
-			case rules[j.Space].Graph:
+			case spaces[j.Space].Rules.Graph:
 				tasks++
 				return
 			default:
@@ -118,7 +118,7 @@ func (p *periodicTalk) beginLoad(f *periodic.Frame, refused bool) {
 			p.load.refuse(periodic.ReasonMalformed)
 		}
 		if err := p.load.end(p); err != nil {
-			p.s.end(err)
+			p.s.End(err)
 		}
 	}
 }
@@ -159,7 +159,7 @@ func (l *load) consume(p *periodicTalk, in []byte) (n int, err error) {
 			break
 		}
 		n += k
-		if p.s.congested() {
+		if p.s.Congested() {
 			break
 		}
 	}
@@ -194,7 +194,7 @@ func (l *load) submit(p *periodicTalk, in []byte, last bool) int {
 		return 0
 	}
 	sub := submission(&j)
-	if _, err := r.server.sched.Submit(r.now, &sub, r); err != nil {
+	if _, err := r.server.sched.Submit(r.Now, &sub, r); err != nil {
 		l.refuse(reasonOf(err))
 		return 0
 	}

@@ -45,7 +45,7 @@ func (p *periodicTalk) expires(id uint32, j *sched.Submission) {
 		seconds = runTimeout
 	}
 	r := &run{id: id, queue: slices.Clone(j.Queue), name: slices.Clone(j.Name)}
-	r.at = p.s.r.now.Mono + seconds*1000 + p.s.r.server.o.PeriodicGrace.Milliseconds()
+	r.at = p.s.r.Now.Mono + seconds*1000 + p.s.r.server.o.PeriodicGrace.Milliseconds()
 	p.runs.byID[id] = r
 	priority.Push(&p.runs.next, r)
 }
@@ -73,7 +73,7 @@ func (p *periodicTalk) expire(now int64, room int) int {
 	for ; room > 0 && len(p.runs.next) > 0 && p.runs.next[0].at <= now; room-- {
 		r := p.runs.next[0]
 		p.runs.end(r.id)
-		p.s.r.server.sched.Expire(p.s.r.now, p.s.party(), uint64(r.id), periodicSpace, r.queue, r.name, p.s.r)
+		p.s.r.server.sched.Expire(p.s.r.Now, p.s.Peer(), uint64(r.id), periodicSpace, r.queue, r.name, p.s.r)
 	}
 	return room
 }

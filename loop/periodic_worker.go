@@ -2,6 +2,7 @@ package loop
 
 import (
 	"treadle/codec/periodic"
+	"treadle/loop/protocol"
 	"treadle/sched"
 )
 
@@ -15,7 +16,7 @@ func (p *periodicTalk) submit(f *periodic.Frame, await bool) bool {
 	}
 	sub := submission(&j)
 	if await {
-		sub.Await, sub.Tag = p.s.party(), uint64(f.MsgID)
+		sub.Await, sub.Tag = p.s.Peer(), uint64(f.MsgID)
 		sub.OnFail, sub.NeedWorker = p.era.failEnds, p.era.failEnds
 	}
 	r := p.s.r
@@ -26,7 +27,7 @@ func (p *periodicTalk) submit(f *periodic.Frame, await bool) bool {
 	if await && p.era.today {
 		p.expires(f.MsgID, &sub)
 	}
-	_, err := r.server.sched.Submit(r.now, &sub, r)
+	_, err := r.server.sched.Submit(r.Now, &sub, r)
 	if err != nil && await && p.runs != nil {
 		p.runs.end(f.MsgID)
 	}
@@ -43,7 +44,7 @@ func (p *periodicTalk) submit(f *periodic.Frame, await bool) bool {
 
 func submission(j *periodic.Job) sched.Submission {
 	return sched.Submission{
-		Space: periodicSpace, Queue: queueOf(j.Func), Name: j.Name, Workload: j.Workload,
+		Space: periodicSpace, Queue: protocol.Queue(j.Func), Name: j.Name, Workload: j.Workload,
 		SchedAt: j.SchedAt, Count: j.Count, Timeout: j.Timeout,
 	}
 }
@@ -56,17 +57,17 @@ func (p *periodicTalk) grab(msgID uint32) {
 	}
 	if d := p.kept.take(); d != nil {
 		d.Tag, d.Effect = uint64(msgID), sched.Broadcast
-		p.s.touch()
-		p.deliver(d)
+		p.s.Touch()
+		p.Deliver(d)
 		return
 	}
 	if r.server.o.PeriodicGrab == GrabHold {
-		if err := r.server.sched.Reserve(r.now, p.s.party(), uint64(msgID), r); err != nil {
+		if err := r.server.sched.Reserve(r.Now, p.s.Peer(), uint64(msgID), r); err != nil {
 			p.refuse(msgID, reasonOf(err))
 		}
 		return
 	}
-	switch given, err := r.server.sched.TryReserve(r.now, p.s.party(), uint64(msgID), r); {
+	switch given, err := r.server.sched.TryReserve(r.Now, p.s.Peer(), uint64(msgID), r); {
 	case err != nil:
 		p.refuse(msgID, reasonOf(err))
 	case !given:
@@ -81,7 +82,7 @@ func (p *periodicTalk) sleep(msgID uint32) {
 		p.reply(msgID, periodic.Noop)
 		return
 	}
-	if err := r.server.sched.Sleep(r.now, p.s.party(), uint64(msgID), r); err != nil {
+	if err := r.server.sched.Sleep(r.Now, p.s.Peer(), uint64(msgID), r); err != nil {
 		p.refuse(msgID, reasonOf(err))
 	}
 }
@@ -97,7 +98,7 @@ func (p *periodicTalk) handleOf(in []byte) (run sched.Run, rest []byte, ok bool)
 	if !ok {
 		return noRun, nil, false
 	}
-	if run, held := p.s.r.server.sched.Held(p.s.party(), queue, name); held {
+	if run, held := p.s.r.server.sched.Held(p.s.Peer(), queue, name); held {
 		return run, rest, true
 	}
 	return noRun, rest, true
@@ -113,7 +114,7 @@ func (p *periodicTalk) reportOf(in []byte) (run sched.Run, rest []byte, ok bool)
 		return noRun, nil, false
 	}
 	r := p.s.r
-	if run, held := r.server.sched.Report(r.now, p.s.party(), queue, name, r); held {
+	if run, held := r.server.sched.Report(r.Now, p.s.Peer(), queue, name, r); held {
 		return run, rest, true
 	}
 	return noRun, rest, true
@@ -136,7 +137,7 @@ func twoNames(in []byte) (queue, name, rest []byte, ok bool) {
 		return nil, nil, nil, false
 	}
 	name, rest, ok = periodic.Str8(rest)
-	return queueOf(function), name, rest, ok
+	return protocol.Queue(function), name, rest, ok
 }
 
 // received acknowledges a worker's notification, in the eras that do: it means that
@@ -153,11 +154,11 @@ func (p *periodicTalk) workDone(f *periodic.Frame) bool {
 	run, data, ok := p.reportOf(f.Args)
 	if ok {
 		r := p.s.r
-		if isGloom(run.Space) {
-			r.scratch, _ = appendBody(r.scratch[:0], data)
-			data = r.scratch
+		if result := spaces[run.Space].Result; result != nil {
+			r.Scratch = result(r.Scratch[:0], data)
+			data = r.Scratch
 		}
-		if err := r.server.sched.Finish(r.now, p.s.party(), run, data, r); err != nil {
+		if err := r.server.sched.Finish(r.Now, p.s.Peer(), run, data, r); err != nil {
 			p.tooLate(f, run)
 		}
 		p.received(f.MsgID)
@@ -169,7 +170,7 @@ func (p *periodicTalk) workFail(f *periodic.Frame) bool {
 	run, _, ok := p.reportOf(f.Args)
 	if ok {
 		r := p.s.r
-		if err := r.server.sched.Fail(r.now, p.s.party(), run, r); err != nil {
+		if err := r.server.sched.Fail(r.Now, p.s.Peer(), run, r); err != nil {
 			p.tooLate(f, run)
 		}
 		p.received(f.MsgID)
@@ -192,7 +193,7 @@ func (p *periodicTalk) schedLater(f *periodic.Frame) bool {
 	}
 	r := p.s.r
 	run, _, _ := p.reportOf(f.Args) // now that all of it is there
-	if err := r.server.sched.Postpone(r.now, p.s.party(), run, delay, int32(step), r); err != nil {
+	if err := r.server.sched.Postpone(r.Now, p.s.Peer(), run, delay, int32(step), r); err != nil {
 		p.tooLate(f, run)
 	}
 	p.received(f.MsgID)
@@ -207,10 +208,10 @@ func (p *periodicTalk) serve(f *periodic.Frame) bool {
 	}
 	r := p.s.r
 	if f.Cmd == periodic.CantDo {
-		p.s.looked += len(p.kept.all)
-		p.kept.drop(string(queueOf(name)))
-		r.server.sched.Unwatch(p.s.party(), queueOf(name))
-	} else if err := r.server.sched.Watch(r.now, p.s.party(), queueOf(name), f.Cmd == periodic.Broadcast, r); err != nil {
+		p.s.Looked += len(p.kept.all)
+		p.kept.drop(string(protocol.Queue(name)))
+		r.server.sched.Unwatch(p.s.Peer(), protocol.Queue(name))
+	} else if err := r.server.sched.Watch(r.Now, p.s.Peer(), protocol.Queue(name), f.Cmd == periodic.Broadcast, r); err != nil {
 		p.refuse(f.MsgID, reasonOf(err))
 		return true
 	}

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"treadle/loop/protocol"
 	"treadle/sched"
 )
 
@@ -23,6 +24,7 @@ const (
 // reactor is one event loop's part of the server: its sessions and their turns.
 // Everything in it belongs to the loop's goroutine, except box.
 type reactor struct {
+	protocol.Loop
 	server *Server
 	index  int
 	exec   func(func())     // runs a function on the loop, from anywhere
@@ -34,8 +36,7 @@ type reactor struct {
 
 	box mailbox
 
-	now      sched.Time
-	turning  bool      // now has been read
+	turning  bool      // Now has been read
 	armed    bool      // finish is queued
 	allUntil time.Time // when allTime of this turn is over; zero: nobody has had more to say
 	sessions []*session
@@ -60,8 +61,6 @@ type reactor struct {
 	awaited  int         // acknowledgements that this turn has added to those
 	letter   sched.Delivery
 	more     [readMore]byte // see readOn
-	scratch  []byte         // for what a conversation puts together, within one request
-	frames   uint64         // requests read, published at the end of the turn
 	flushAt  int            // below this much for one peer, nothing is written in mid-turn
 	given    int            // bytes of this turn's deliveries that are not written yet
 }
@@ -72,6 +71,7 @@ func newReactor(server *Server, index int) *reactor {
 		flushAt: server.large(),
 	}
 	r.end = r.finish
+	r.Sink, r.Spaces = r, spaces
 	return r
 }
 
@@ -79,7 +79,7 @@ func newReactor(server *Server, index int) *reactor {
 func (r *reactor) begin() {
 	if !r.turning {
 		r.turning = true
-		r.now = r.server.now()
+		r.Now = r.server.now()
 	}
 	if !r.armed {
 		r.armed = true
@@ -93,14 +93,14 @@ func (r *reactor) finish() {
 	r.armed = false
 	if !r.turning {
 		r.turning = true
-		r.now = r.server.now()
+		r.Now = r.server.now()
 	}
 	r.resume()
 	r.readMail()
 	for _, s := range r.behind {
 		if !s.gone {
-			s.given = true
-			s.touch()
+			s.Given = true
+			s.Touch()
 		}
 	}
 	clear(r.behind)
@@ -111,9 +111,9 @@ func (r *reactor) finish() {
 	r.flushAll()
 	r.given, r.looked, r.handled = 0, 0, 0
 	r.server.wake(r.mailed)
-	if r.frames > 0 {
-		r.server.counters.frames.Add(r.frames)
-		r.frames = 0
+	if r.Frames > 0 {
+		r.server.counters.frames.Add(r.Frames)
+		r.Frames = 0
 	}
 	r.turning = false
 	r.allUntil = time.Time{}
@@ -162,9 +162,10 @@ func (r *reactor) unpack(mail []byte) (rest []byte) {
 }
 
 // open makes the session of a new connection.
-func (r *reactor) open(c connection, talk func(*session) conversation) *session {
+func (r *reactor) open(c connection, by starter) *session {
 	r.begin()
-	s := &session{r: r, conn: c, last: r.now.Mono, begun: r.now.Mono}
+	s := &session{r: r, conn: c, last: r.Now.Mono, protocol: by.protocol}
+	s.Loop, s.Transport, s.Begun = &r.Loop, s, r.Now.Mono
 	var slot uint32
 	if n := len(r.free); n > 0 {
 		slot = r.free[n-1]
@@ -175,8 +176,8 @@ func (r *reactor) open(c connection, talk func(*session) conversation) *session 
 		r.sessions = append(r.sessions, s)
 		r.gens = append(r.gens, 0)
 	}
-	s.id = sched.SessionID(uint64(r.index)<<loopShift | uint64(slot)<<slotShift | uint64(r.gens[slot]))
-	s.talk = talk(s)
+	s.ID = sched.SessionID(uint64(r.index)<<loopShift | uint64(slot)<<slotShift | uint64(r.gens[slot]))
+	s.talk = by.Start(&s.Session)
 	return s
 }
 
@@ -184,7 +185,7 @@ func (r *reactor) open(c connection, talk func(*session) conversation) *session 
 func (r *reactor) session(id sched.SessionID) *session {
 	slot := uint64(id) >> slotShift & slotMask
 	if slot < uint64(len(r.sessions)) {
-		if s := r.sessions[slot]; s != nil && s.id == id {
+		if s := r.sessions[slot]; s != nil && s.ID == id {
 			return s
 		}
 	}
@@ -205,7 +206,7 @@ func (r *reactor) traffic(s *session, in []byte) {
 // filled tells a session that n bytes were read to its window.
 func (r *reactor) filled(s *session, n int) {
 	defer r.rescue(s)
-	need := s.talk.need(s.partial)
+	need := s.talk.Need(s.partial)
 	if s.partial = s.partial[:len(s.partial)+n]; len(s.partial) == need {
 		s.assemble()
 	}
@@ -216,7 +217,7 @@ func (r *reactor) rescue(s *session) {
 	if p := recover(); p != nil {
 		r.server.log.Error("internal error, closing the session", "remote", s.conn.RemoteAddr(),
 			"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-		s.end(errPanic)
+		s.End(errPanic)
 	}
 }
 
@@ -228,9 +229,9 @@ func (r *reactor) farewell(s *session) {
 	if s.gone || s.stream != nil {
 		return
 	}
-	if len(s.out) > 0 {
-		_, _ = s.conn.Write(s.out) // nobody is left to hear of an error
-		s.out = nil
+	if len(s.Out) > 0 {
+		_, _ = s.conn.Write(s.Out) // nobody is left to hear of an error
+		s.Out = nil
 	}
 	if len(s.marks) > 0 && r.part != nil {
 		if conn := r.part(s.conn); conn != nil {
@@ -248,7 +249,7 @@ func (r *reactor) shut(s *session) {
 		return
 	}
 	s.gone = true
-	slot := uint64(s.id) >> slotShift & slotMask
+	slot := uint64(s.ID) >> slotShift & slotMask
 	r.sessions[slot] = nil
 	r.gens[slot]++
 	r.free = append(r.free, uint32(slot))
@@ -261,11 +262,11 @@ func (r *reactor) shut(s *session) {
 		s.stream.end()
 	}
 	defer r.rescue(s)
-	s.talk.closed()
+	s.talk.Closed()
 	if s.peer != nil {
-		r.server.sched.Forget(r.now, s.peer, r)
+		r.server.sched.Forget(r.Now, s.peer, r)
 	}
-	s.out, s.partial, s.late, s.marks = nil, nil, nil, nil
+	s.Out, s.partial, s.late, s.marks = nil, nil, nil, nil
 }
 
 // owes says whether one of its peers has not been sent all that there is for it.
@@ -279,7 +280,7 @@ func (r *reactor) owes() bool {
 func (r *reactor) dismiss() {
 	for _, s := range r.sessions {
 		if s != nil {
-			s.end(errStopping)
+			s.End(errStopping)
 		}
 	}
 }
@@ -298,12 +299,12 @@ func (r *reactor) Deliver(d *sched.Delivery) {
 	case s == nil || s.gone:
 		r.server.counters.lateDeliveries.Add(1)
 	case d.Effect == noRoom || r.crowded(s, d):
-		s.end(errSlowReader)
+		s.End(errSlowReader)
 	default:
-		s.touch()
-		before := len(s.out)
-		s.talk.deliver(d)
-		r.given += len(s.out) - before
+		s.Touch()
+		before := len(s.Out)
+		s.talk.Deliver(d)
+		r.given += len(s.Out) - before
 	}
 }
 
@@ -311,7 +312,7 @@ func (r *reactor) Deliver(d *sched.Delivery) {
 // written: one request can cause thousands of the largest. A peer has the bound that it has
 // between turns; beyond the one for all peers only those for whom little waits get more.
 func (r *reactor) crowded(s *session, d *sched.Delivery) bool {
-	return len(s.out) >= r.flushAt && s.piledUp() || r.given > r.server.mostUnsent() && s.piled()+sizeOf(d) > r.flushAt
+	return len(s.Out) >= r.flushAt && s.piledUp() || r.given > r.server.mostUnsent() && s.piled()+sizeOf(d) > r.flushAt
 }
 
 // sizeOf is about what a delivery takes in a buffer.
@@ -332,8 +333,8 @@ func (r *reactor) flush(s *session) {
 		r.hangUp(s.conn)
 		return
 	}
-	if s.given {
-		s.given = false
+	if s.Given {
+		s.Given = false
 		r.fill(s)
 	}
 	if s.stream != nil || s.conn.OutboundBuffered() > 0 {
@@ -343,7 +344,7 @@ func (r *reactor) flush(s *session) {
 
 // fill hands the peer what was kept back while it had not taken enough.
 func (r *reactor) fill(s *session) {
-	if r.server.sched.Flushed(r.now, s.peer, s.unsent(), r) {
+	if r.server.sched.Flushed(r.Now, s.peer, s.unsent(), r) {
 		r.behind = append(r.behind, s)
 	}
 }
@@ -351,20 +352,20 @@ func (r *reactor) fill(s *session) {
 // write sends what a session has, unless a stream is under way: then it waits.
 // The connection may be closed by it.
 func (r *reactor) write(s *session) {
-	if s.gone || s.stream != nil || s.out == nil {
+	if s.gone || s.stream != nil || s.Out == nil {
 		return
 	}
-	out := s.out
-	s.out = nil
+	out := s.Out
+	s.Out = nil
 	r.given = max(0, r.given-len(out))
 	if len(out) > 0 {
 		if _, err := s.conn.Write(out); err != nil && !s.gone {
-			s.end(err)
+			s.End(err)
 		}
 	}
 	r.recycle(out)
-	if s.dirty && s.out == nil && !s.gone {
-		s.out = r.buffer() // written in mid-turn: there is more to come
+	if s.dirty && s.Out == nil && !s.gone {
+		s.Out = r.buffer() // written in mid-turn: there is more to come
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"treadle/codec/periodic"
 	"treadle/loop/disbatch"
 	"treadle/loop/journal"
+	"treadle/loop/protocol"
 	"treadle/loop/web"
 	"treadle/sched"
 )
@@ -39,7 +40,7 @@ type Server struct {
 	dumps    chan struct{}          // the right to have a DUMP in memory
 	statuses chan struct{}          // and a long STATUS
 	aside    chan struct{}          // the place of one DUMP that is not read, beside the turn
-	parses   chan struct{}          // the right to parse a large Gloom frame
+	offloads chan struct{}          // the right to work on a message beside the loops, see Offload
 	reports  atomic.Int64           // long replies that nothing has been sent of yet
 	stopped  chan struct{}          // closed when the event loops have ended
 	feed     *feed                  // to the journal, nil without one
@@ -47,6 +48,7 @@ type Server struct {
 	failure  atomic.Pointer[JournalError]
 
 	commits         *sync.Cond // something was committed, or nothing ever will be
+	protocols       []protocol.Protocol
 	dwork           *dworkHub
 	kts46           *ktsHub
 	functions       *functionHub            // nil without a Disbatch node
@@ -100,16 +102,6 @@ func (s *Server) run(ctx context.Context) (err error) {
 	return s.shutdown()
 }
 
-// rules are those of the name spaces of each protocol.
-var rules = [sched.MaxSpaces]sched.Rules{
-	periodicSpace:   {Durable: true},
-	gloomTextSpace:  gloomRules,
-	gloomValueSpace: gloomRules,
-	dworkSpace:      dworkRules,
-	ktsSpace:        ktsRules,
-	disbatchSpace:   disbatchRules,
-}
-
 func newServer(o Options) (*Server, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
@@ -121,7 +113,7 @@ func newServer(o Options) (*Server, error) {
 		dumps:    make(chan struct{}, 1),
 		statuses: make(chan struct{}, 1),
 		aside:    make(chan struct{}, 1),
-		parses:   make(chan struct{}, maxParses),
+		offloads: make(chan struct{}, maxOffloads),
 		stopped:  make(chan struct{}),
 		commits:  sync.NewCond(new(sync.Mutex)),
 	}
@@ -131,13 +123,15 @@ func newServer(o Options) (*Server, error) {
 	}
 	s.guard, s.conns = guard, newShares(&s.o)
 	s.clock, s.beside = s.readClocks, s.besideLoops
-	so := sched.Options{Shards: o.Shards, Seed: o.seed, Batch: o.batch, Alarm: s.ring, TimedOut: s.overdue.add, Rules: rules, Grace: o.PeriodicGrace.Milliseconds()}
+	so := sched.Options{Shards: o.Shards, Seed: o.seed, Batch: o.batch, Alarm: s.ring, TimedOut: s.overdue.add, Rules: spaces.Rules(), Grace: o.PeriodicGrace.Milliseconds()}
 	if o.Data != NoData {
 		s.feed = &feed{records: make([]journal.Record, o.Shards)}
 		so.Journal = s.feed
 	}
 	s.sched = sched.New(so)
 	s.sched.SetRemember(o.Dwork.Remember.Milliseconds())
+	s.protocols = newProtocols(s)
+	s.counters.closed = closings(s.protocols)
 	s.dwork = newDworkHub(s)
 	s.kts46 = newKtsHub(s)
 	s.config.apply(s)
@@ -273,10 +267,8 @@ func (s *Server) post(loop int, d *sched.Delivery) bool {
 		s.functions.put(d)
 		return false
 	}
-	if isGloom(d.Job.Space) && d.Effect != sched.Assign {
-		// Who is answered needs the job's id, not its body.
-		_, _, body := splitGloomJob(d.Job.Workload)
-		d.Job.Workload = d.Job.Workload[:len(d.Job.Workload)-len(body)]
+	if receipt := spaces[d.Job.Space].Receipt; receipt != nil && d.Effect != sched.Assign {
+		d.Job.Workload = receipt(d.Job.Workload)
 	}
 	most := math.MaxInt
 	if sizeOf(d) > s.large() {
@@ -315,7 +307,7 @@ func (s *Server) fail(err error) {
 
 // closed counts and logs a session that the server ended.
 func (s *Server) closed(session *session) {
-	s.counters.closedFor(session.why)
+	s.counters.closing(session.why).n.Add(1)
 	if errors.Is(session.why, errHandshake) {
 		s.conns.silent[session.protocol].Add(1)
 	}

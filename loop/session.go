@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 
+	"treadle/loop/protocol"
 	"treadle/sched"
 )
 
@@ -25,55 +26,29 @@ type connection interface {
 	RemoteAddr() net.Addr
 }
 
-// conversation is one protocol spoken with one peer. All of its methods run on the
-// session's reactor.
-type conversation interface {
-	// consume handles the whole messages at the front of in and returns how many
-	// bytes they took. An error ends the session after what it has to send.
-	consume(in []byte) (n int, err error)
-	// need is how many bytes in, the front of an unfinished message, must hold
-	// before consume can do more; more than len(in).
-	need(in []byte) int
-	// deliver encodes one delivery into the session's out buffer. It runs under a
-	// scheduler lock.
-	deliver(d *sched.Delivery)
-	// idleLimit is how long, in milliseconds, the peer may be silent between
-	// messages; 0 for ever.
-	idleLimit() int64
-	// closed gives back what the conversation holds.
-	closed()
-}
-
 // session is one connected peer.
 type session struct {
-	id      sched.SessionID
+	protocol.Session
 	r       *reactor
 	conn    connection
-	talk    conversation
-	skills  sched.Skills
-	label   string      // the protocol, for people
+	talk    protocol.Conversation
 	peer    *sched.Peer // nil until the peer asks for something that lasts
-	out     []byte      // encoded, not yet written
 	partial []byte      // an unfinished message
 	counted int         // of it, in the reactor's partials
 	behind  int         // of it, what has come while it was paused
 	keeps   int         // how much of that is kept, when it is more than keepPaused
-	looked  int         // what its requests have looked through beside the peer's, see pause.go
 	late    []byte      // acknowledgements that wait for the journal, see durable.go
 	marks   []mark      // for what
 	stream  *stream     // a long reply being sent in pieces, see stream.go
 	last    int64       // Mono of the last read
-	begun   int64       // Mono when the unfinished message began, 0: none
 	why     error       // why it is to be closed, nil: it is not
 
-	paused  bool // more of what it asks is in partial, see pause.go
-	dirty   bool // in the reactor's dirty list
-	given   bool // was handed jobs this turn
-	slow    bool // in the reactor's slow list
-	settled bool // the handshake is over, or, where there is none, the first byte has come
-	gone    bool // the connection is closed; nothing may be written
+	paused bool // more of what it asks is in partial, see pause.go
+	dirty  bool // in the reactor's dirty list
+	slow   bool // in the reactor's slow list
+	gone   bool // the connection is closed; nothing may be written
 
-	protocol protocol // that it is counted under
+	protocol protocolID // that it is counted under
 }
 
 // Reasons for which the server closes a session. Each is a row of the metrics.
@@ -89,7 +64,7 @@ var (
 
 // receive takes what was read. in is the caller's again when it returns.
 func (s *session) receive(in []byte) {
-	s.last = s.r.now.Mono
+	s.last = s.r.Now.Mono
 	for len(in) > 0 && s.open() {
 		if s.paused {
 			s.keep(in)
@@ -99,23 +74,23 @@ func (s *session) receive(in []byte) {
 			in = s.complete(in)
 			continue
 		}
-		n, err := s.talk.consume(in)
+		n, err := s.talk.Consume(in)
 		if err != nil {
-			s.end(err)
+			s.End(err)
 			return
 		}
 		if n > 0 {
-			s.begun = 0
+			s.Begun = 0
 		}
 		in = in[n:]
 		if len(in) > 0 && s.open() {
-			if s.begun == 0 {
-				s.begun = s.r.now.Mono
+			if s.Begun == 0 {
+				s.Begun = s.r.Now.Mono
 			}
 			if s.partial == nil {
 				s.partial = s.r.buffer()
 			}
-			s.partial = append(s.r.large.move(s.partial, s.talk.need(in)), in...)
+			s.partial = append(s.r.large.move(s.partial, s.talk.Need(in)), in...)
 			return
 		}
 	}
@@ -127,7 +102,7 @@ func (s *session) open() bool { return s.why == nil && !s.gone }
 // complete moves bytes from in to the unfinished message until it can go on, and
 // no more: what follows is read where it lies. It returns the rest of in.
 func (s *session) complete(in []byte) []byte {
-	need := s.talk.need(s.partial)
+	need := s.talk.Need(s.partial)
 	take := min(need-len(s.partial), len(in))
 	if need > cap(s.partial) {
 		// What a peer announces gets a spare buffer at most, and no new one.
@@ -147,7 +122,7 @@ func (s *session) window() []byte {
 	if have < readBuffer || s.paused {
 		return nil
 	}
-	need := s.talk.need(s.partial)
+	need := s.talk.Need(s.partial)
 	if need > cap(s.partial) {
 		// It grows with what has come, not with what was announced.
 		s.partial = s.r.large.room(s.partial, min(need-have, have))
@@ -157,15 +132,15 @@ func (s *session) window() []byte {
 
 // assemble handles what is whole of the unfinished message.
 func (s *session) assemble() {
-	n, err := s.talk.consume(s.partial)
+	n, err := s.talk.Consume(s.partial)
 	if err != nil {
-		s.end(err)
+		s.End(err)
 	}
 	if !s.open() {
 		return
 	}
 	if n > 0 { // else it may be read beside the loop already
-		s.begun = 0
+		s.Begun = 0
 		s.partial = s.partial[:copy(s.partial, s.partial[n:])]
 	}
 	if len(s.partial) == 0 {
@@ -176,38 +151,38 @@ func (s *session) assemble() {
 
 // touch says that the session is about to have something to write, and gives it
 // the buffer to write it to.
-func (s *session) touch() {
+func (s *session) Touch() {
 	if !s.dirty {
 		s.dirty = true
 		s.r.dirty = append(s.r.dirty, s)
 	}
-	if s.out == nil {
-		s.out = s.r.buffer()
+	if s.Out == nil {
+		s.Out = s.r.buffer()
 	}
 }
 
 // end closes the session after this turn's last write. Only the first reason counts.
-func (s *session) end(why error) {
+func (s *session) End(why error) {
 	if s.why == nil {
 		s.why = why
-		s.touch()
+		s.Touch()
 	}
 }
 
 // congested says whether the peer has to read before it is answered further;
 // it ends the session of one that lets too much pile up.
-func (s *session) congested() bool {
-	if s.stream == nil && !s.slow && len(s.out)+len(s.late) < s.r.flushAt { // nearly always
+func (s *session) Congested() bool {
+	if s.stream == nil && !s.slow && len(s.Out)+len(s.late) < s.r.flushAt { // nearly always
 		return !s.open()
 	}
-	if s.stream == nil && (len(s.out) >= flushAt || s.piledUp()) {
+	if s.stream == nil && (len(s.Out) >= flushAt || s.piledUp()) {
 		s.r.write(s)
 		if !s.gone && s.conn.OutboundBuffered() > 0 {
 			s.r.watchSlow(s)
 		}
 	}
 	if s.open() && s.piledUp() {
-		s.end(errSlowReader)
+		s.End(errSlowReader)
 	}
 	return !s.open()
 }
@@ -219,19 +194,19 @@ func (s *session) piledUp() bool { return s.piled() > s.r.server.o.MaxOutbound }
 // bounds of its own.
 func (s *session) piled() int {
 	if s.stream != nil {
-		return len(s.out)
+		return len(s.Out)
 	}
 	return s.unsent()
 }
 
 // unsent is how many bytes wait for the peer to read.
-func (s *session) unsent() int { return len(s.out) + len(s.late) + s.conn.OutboundBuffered() }
+func (s *session) unsent() int { return len(s.Out) + len(s.late) + s.conn.OutboundBuffered() }
 
 // party returns the scheduler's side of the session, made when first needed.
-func (s *session) party() *sched.Peer {
+func (s *session) Peer() *sched.Peer {
 	if s.peer == nil {
-		s.peer = s.r.server.sched.NewPeer(s.id, s.skills)
-		s.peer.SetLabel(s.label)
+		s.peer = s.r.server.sched.NewPeer(s.ID, s.Skills)
+		s.peer.SetLabel(s.Label)
 	}
 	return s.peer
 }

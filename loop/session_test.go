@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"treadle/codec/periodic"
+	"treadle/loop/protocol"
 	"treadle/sched"
 )
 
@@ -43,8 +44,8 @@ func TestOneWriteATurn(t *testing.T) {
 		t.Errorf("%d replies in %d writes, want some of at least %d bytes", n, a.writes, flushAt)
 	}
 	for _, c := range []*memConn{a, b, worker} {
-		if c.s.out != nil || c.s.partial != nil {
-			t.Errorf("an idle session keeps buffers of %d and %d bytes", cap(c.s.out), cap(c.s.partial))
+		if c.s.Out != nil || c.s.partial != nil {
+			t.Errorf("an idle session keeps buffers of %d and %d bytes", cap(c.s.Out), cap(c.s.partial))
 		}
 	}
 }
@@ -127,11 +128,11 @@ func TestStaleSession(t *testing.T) {
 	worker.grabs(7, 1)
 	client := w.join(1, periodic.Client)
 	client.receive(request(1, periodic.SubmitJob, job("f", "n"))) // its mail is not read yet
-	old := worker.s.id
+	old := worker.s.ID
 	worker.end()
 	heir := w.open(0)
-	if heir.s.id == old || heir.s.id>>slotShift != old>>slotShift {
-		t.Fatalf("the session %x does not have the place of %x", heir.s.id, old)
+	if heir.s.ID == old || heir.s.ID>>slotShift != old>>slotShift {
+		t.Fatalf("the session %x does not have the place of %x", heir.s.ID, old)
 	}
 	w.settle()
 	if len(heir.read) > 0 || w.counters.lateDeliveries.Load() != 1 {
@@ -288,35 +289,35 @@ func TestManyResults(t *testing.T) {
 
 // panicky is a conversation that has a fault.
 type panicky struct {
-	conversation
+	protocol.Conversation
 	consuming, delivering bool
 }
 
-func (p *panicky) consume(in []byte) (int, error) {
+func (p *panicky) Consume(in []byte) (int, error) {
 	if p.consuming {
 		panic("a fault in consume")
 	}
-	return p.conversation.consume(in)
+	return p.Conversation.Consume(in)
 }
 
-func (p *panicky) deliver(d *sched.Delivery) {
+func (p *panicky) Deliver(d *sched.Delivery) {
 	if p.delivering {
 		panic("a fault in deliver")
 	}
-	p.conversation.deliver(d)
+	p.Conversation.Deliver(d)
 }
 
 // TestPanic: a panic ends the session in whose turn it happens, and nothing else.
 func TestPanic(t *testing.T) {
 	w := newWorld(t, Options{Loops: 2})
 	client, worker, other := w.join(0, periodic.Client), w.worker(1, "f"), w.worker(0, "f")
-	client.s.talk = &panicky{conversation: client.s.talk, consuming: true}
+	client.s.talk = &panicky{Conversation: client.s.talk, consuming: true}
 	client.send(pings(1))
 	if !client.closed {
 		t.Error("the session with a fault is not closed")
 	}
 	worker.grabs(0, 1)
-	worker.s.talk = &panicky{conversation: worker.s.talk, delivering: true}
+	worker.s.talk = &panicky{Conversation: worker.s.talk, delivering: true}
 	client = w.join(0, periodic.Client)
 	client.send(request(1, periodic.SubmitJob, job("f", "n"))) // goes to worker by mail
 	if !worker.closed || client.closed {
@@ -368,7 +369,7 @@ func TestFarewellWaitsForAll(t *testing.T) {
 		t.Errorf("what is owed: %+v", got)
 	}
 	c.r.partings, c.r.waiting = nil, nil // there is no journal
-	w.Server.conns.leave(protocolPeriodic)
+	w.Server.conns.leave(periodicID)
 }
 
 // TestConnectionIDs: no two open connections are told the same id, on whatever loops they are.

@@ -2,26 +2,30 @@ package loop
 
 import (
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 
 	"treadle/loop/web"
 )
 
-// protocol is one of those whose connections share --max-connections.
-type protocol uint8
+// protocolID is one of the protocols whose connections share --max-connections.
+type protocolID uint8
 
 const (
-	protocolPeriodic protocol = iota
-	protocolGloom
-	protocolDwork
-	protocolKts46
+	periodicID protocolID = iota
+	gloomID
+	dworkID
+	kts46ID
 	protocols
 )
 
 var protocolNames = [protocols]string{"periodic", "gloom", "dwork", "kts46"}
 
-func (p protocol) String() string { return protocolNames[p] }
+// idOf is the number of the protocol of a name.
+func idOf(name string) protocolID { return protocolID(slices.Index(protocolNames[:], name)) }
+
+func (p protocolID) String() string { return protocolNames[p] }
 
 // Of --max-connections a part is set aside for the protocols that are served, in equal shares: a
 // protocol may have all the rest, and the others still have theirs. Without it peers that connect
@@ -51,8 +55,8 @@ type shares struct {
 
 func newShares(o *Options) *shares {
 	s := &shares{most: o.MaxConnections, used: [protocols]bool{
-		protocolPeriodic: len(o.Periodic) > 0, protocolGloom: len(o.GloomMasters)+len(o.GloomSlaves) > 0,
-		protocolDwork: len(o.Dwork.Listen) > 0, protocolKts46: len(o.Kts46.Listen)+len(o.Kts46.JSON) > 0,
+		periodicID: len(o.Periodic) > 0, gloomID: len(o.GloomMasters)+len(o.GloomSlaves) > 0,
+		dworkID: len(o.Dwork.Listen) > 0, kts46ID: len(o.Kts46.Listen)+len(o.Kts46.JSON) > 0,
 	}}
 	served := 0
 	for _, used := range s.used {
@@ -67,12 +71,12 @@ func newShares(o *Options) *shares {
 }
 
 // take counts a connection, unless there is no room for one of its protocol.
-func (s *shares) take(p protocol) bool {
+func (s *shares) take(p protocolID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	room := s.most - s.total
 	for other, used := range s.used {
-		if protocol(other) != p && used {
+		if protocolID(other) != p && used {
 			room -= max(0, s.share-s.open[other])
 		}
 	}
@@ -86,7 +90,7 @@ func (s *shares) take(p protocol) bool {
 }
 
 // hold counts a descriptor that is kept of a connection that has been counted.
-func (s *shares) hold(p protocol) {
+func (s *shares) hold(p protocolID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open[p]++
@@ -94,7 +98,7 @@ func (s *shares) hold(p protocol) {
 }
 
 // leave takes a connection out of the count.
-func (s *shares) leave(p protocol) {
+func (s *shares) leave(p protocolID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open[p]--
@@ -109,7 +113,7 @@ func (s *shares) Load() int {
 }
 
 // of returns how many of a protocol are.
-func (s *shares) of(p protocol) int {
+func (s *shares) of(p protocolID) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.open[p]
@@ -122,15 +126,15 @@ func (s *shares) samples() (all []web.Sample) {
 		all = append(all, row)
 	}
 	for p := range protocolNames {
-		add(p, gauge("treadle_protocol_connections", "Open connections of a protocol.", s.of(protocol(p))))
-		add(p, counter("treadle_connections_refused_total", "Connections turned away at --max-connections, or because the rest of it is set aside for other protocols.", s.refused[p].Load()))
-		add(p, counter("treadle_connections_silent_total", "Connections closed because they had not said who they are, or anything, within --handshake-timeout.", s.silent[p].Load()))
+		add(p, web.Gauge("treadle_protocol_connections", "Open connections of a protocol.", s.of(protocolID(p))))
+		add(p, web.Counter("treadle_connections_refused_total", "Connections turned away at --max-connections, or because the rest of it is set aside for other protocols.", s.refused[p].Load()))
+		add(p, web.Counter("treadle_connections_silent_total", "Connections closed because they had not said who they are, or anything, within --handshake-timeout.", s.silent[p].Load()))
 	}
 	return all
 }
 
 // count counts a connection, or turns it away at the limit.
-func (s *Server) count(c net.Conn, p protocol) bool {
+func (s *Server) count(c net.Conn, p protocolID) bool {
 	if s.conns.take(p) {
 		s.counters.accepted.Add(1)
 		return true

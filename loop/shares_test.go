@@ -23,13 +23,13 @@ func TestShares(t *testing.T) {
 		t.Helper()
 		o.MaxConnections = most
 		s := newShares(&o)
-		fill := func(p protocol) (n int) {
+		fill := func(p protocolID) (n int) {
 			for s.take(p) {
 				n++
 			}
 			return n
 		}
-		var used []protocol
+		var used []protocolID
 		for p := range protocols {
 			if s.used[p] {
 				used = append(used, p)
@@ -105,8 +105,8 @@ func TestGloomSpeaksFirst(t *testing.T) {
 		}
 		spoken.close()
 	}
-	if n := w.closedFor(errHandshake); n != 2 || w.Server.conns.silent[protocolGloom].Load() != 2 {
-		t.Errorf("%d peers are counted as silent, %d of the protocol, want two", n, w.Server.conns.silent[protocolGloom].Load())
+	if n := w.closedFor(errHandshake); n != 2 || w.Server.conns.silent[gloomID].Load() != 2 {
+		t.Errorf("%d peers are counted as silent, %d of the protocol, want two", n, w.Server.conns.silent[gloomID].Load())
 	}
 }
 
@@ -189,7 +189,7 @@ func TestSilentMakeRoom(t *testing.T) {
 	if got := spoken.nextGloom("c", ""); !strings.Contains(got, "missing_field") {
 		t.Errorf("one that has spoken: %s", got)
 	}
-	if n := r.conns.silent[protocolGloom].Load(); n == 0 {
+	if n := r.conns.silent[gloomID].Load(); n == 0 {
 		t.Errorf("%d are counted as silent", n)
 	}
 }

@@ -134,8 +134,8 @@ func (r *rig) newcomer(known []*sock) (id sched.SessionID) {
 	r.until("a session", func() (found bool) {
 		r.eachReactor(func(re *reactor) {
 			for _, s := range re.sessions {
-				if s != nil && !slices.ContainsFunc(known, func(p *sock) bool { return p.id == s.id }) {
-					id, found = s.id, true
+				if s != nil && !slices.ContainsFunc(known, func(p *sock) bool { return p.id == s.ID }) {
+					id, found = s.ID, true
 				}
 			}
 		})

@@ -76,8 +76,8 @@ func (s *spares) fade() {
 // fade is: large messages that go on find theirs in the spare buffers, or grow it once a second.
 func (r *reactor) shrink() {
 	r.letter = sched.Delivery{} // its views keep the mail
-	if cap(r.scratch) > keepBuffer {
-		r.large.give(r.scratch)
-		r.scratch = nil
+	if cap(r.Scratch) > keepBuffer {
+		r.large.give(r.Scratch)
+		r.Scratch = nil
 	}
 }

@@ -50,7 +50,7 @@ func lengthOf(pieces [][]byte) (n int) {
 
 // send starts a stream behind what the session has to send already.
 func (s *session) send(pieces [][]byte, done func()) {
-	st := &stream{pieces: pieces, done: done, moved: s.r.now.Mono}
+	st := &stream{pieces: pieces, done: done, moved: s.r.Now.Mono}
 	if s.stream != nil {
 		last := s.stream
 		for last.next != nil {
@@ -59,7 +59,7 @@ func (s *session) send(pieces [][]byte, done func()) {
 		last.next = st
 		return
 	}
-	s.touch()
+	s.Touch()
 	s.r.write(s)
 	if s.gone {
 		st.end()
@@ -73,15 +73,15 @@ func (s *session) send(pieces [][]byte, done func()) {
 func (s *session) pump() {
 	st := s.stream
 	if left := s.conn.OutboundBuffered(); left < st.left {
-		st.moved, st.left = s.r.now.Mono, left // a piece may be a job of 64 MiB
+		st.moved, st.left = s.r.Now.Mono, left // a piece may be a job of 64 MiB
 	}
 	for len(st.pieces) > 0 && s.conn.OutboundBuffered() < pieceSize {
 		piece := st.pieces[0]
 		st.pieces[0] = nil
 		st.pieces = st.pieces[1:]
-		st.moved = s.r.now.Mono
+		st.moved = s.r.Now.Mono
 		if _, err := s.conn.Write(piece); err != nil && !s.gone {
-			s.end(err)
+			s.End(err)
 			break
 		}
 		if s.gone {
@@ -91,12 +91,12 @@ func (s *session) pump() {
 	if st.left = s.conn.OutboundBuffered(); s.why == nil && (len(st.pieces) > 0 || st.left > 0) {
 		return
 	}
-	s.last = s.r.now.Mono
+	s.last = s.r.Now.Mono
 	if s.stream = st.next; s.stream != nil {
 		s.stream.moved = s.last
 	}
 	st.end()
-	s.touch()
+	s.Touch()
 }
 
 // watchSlow has a session looked at until it has nothing unsent.
@@ -170,7 +170,7 @@ func (r *reactor) relieve() {
 	slices.SortStableFunc(open, func(a, b *session) int { return cmp.Compare(b.piled(), a.piled()) })
 	for i := 0; i < len(open) && waits > r.server.mostUnsent(); i++ {
 		waits -= open[i].piled()
-		open[i].end(errSlowReader)
+		open[i].End(errSlowReader)
 	}
 }
 
@@ -193,11 +193,11 @@ func (r *reactor) makeRoom(more int, stale int64) bool {
 				}
 			}
 		}
-		if streams == 0 || streams < 2 && more == 0 || r.now.Mono-stalest.stream.moved < stale {
+		if streams == 0 || streams < 2 && more == 0 || r.Now.Mono-stalest.stream.moved < stale {
 			return false
 		}
 		waits -= stalest.stream.bytes()
-		stalest.end(errSlowReader)
+		stalest.End(errSlowReader)
 	}
 	return true
 }
@@ -222,7 +222,7 @@ func (r *reactor) passTurns() {
 		if r.server.reports.Load() == 0 {
 			return
 		}
-		if !s.open() || s.stream == nil || r.now.Mono-s.stream.moved < turnPatience {
+		if !s.open() || s.stream == nil || r.Now.Mono-s.stream.moved < turnPatience {
 			continue
 		}
 		for st := s.stream; st != nil; st = st.next {
@@ -284,7 +284,7 @@ func (r *reactor) sweep() {
 	r.shrink()
 	r.begin()
 	o := &r.server.o
-	now := r.now.Mono
+	now := r.Now.Mono
 	handshake := r.server.handshakeLimit(now)
 	expiries := mostExpired
 	for _, s := range r.sessions {
@@ -294,20 +294,20 @@ func (r *reactor) sweep() {
 		if p, ok := s.talk.(*periodicTalk); ok {
 			expiries = p.expire(now, expiries)
 		}
-		idle := s.talk.idleLimit()
+		idle := s.talk.IdleLimit()
 		last := s.last
 		if s.stream != nil {
 			last = max(last, s.stream.moved)
 		}
 		switch {
 		case s.stream != nil && now-s.stream.moved > r.patienceWith(s.stream):
-			s.end(errSlowReader)
-		case !s.settled && now-s.begun > handshake:
-			s.end(errHandshake)
-		case s.settled && s.begun > 0 && now-s.begun > o.FrameTimeout.Milliseconds():
-			s.end(errUnfinished)
-		case s.settled && idle > 0 && now-last > idle:
-			s.end(errIdle)
+			s.End(errSlowReader)
+		case !s.Settled && now-s.Begun > handshake:
+			s.End(errHandshake)
+		case s.Settled && s.Begun > 0 && now-s.Begun > o.FrameTimeout.Milliseconds():
+			s.End(errUnfinished)
+		case s.Settled && idle > 0 && now-last > idle:
+			s.End(errIdle)
 		}
 	}
 }

@@ -266,7 +266,7 @@ func TestUnreliableWorkers(t *testing.T) {
 	r.eachReactor(func(re *reactor) {
 		for _, s := range re.sessions {
 			if s != nil {
-				s.end(errStopping)
+				s.End(errStopping)
 			}
 		}
 	})

@@ -294,12 +294,7 @@ func statusOf(s *Server) (all []sched.QueueStatus) {
 
 // closedFor is how many sessions were closed for a reason.
 func (s *Server) closedFor(why error) uint64 {
-	for i, r := range closeReasons {
-		if r.err == why {
-			return s.counters.closed[i].Load()
-		}
-	}
-	return s.counters.closed[len(closeReasons)].Load()
+	return s.counters.closing(why).n.Load()
 }
 
 // memConn is a connection in memory, on gnet's terms: what the kernel does not take
@@ -321,8 +316,8 @@ var errBroken = errors.New("broken pipe")
 // open connects a peer to a loop.
 func (w *world) open(loop int) *memConn {
 	c := &memConn{w: w, r: w.loops[loop], room: 1 << 40}
-	w.Server.conns.hold(protocolPeriodic)
-	c.s = c.r.open(c, newPeriodic(c.r.server.o.PeriodicCRC))
+	w.Server.conns.hold(periodicID)
+	c.s = c.r.open(c, c.r.server.starter("periodic"))
 	w.conns = append(w.conns, c)
 	return c
 }

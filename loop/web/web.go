@@ -20,6 +20,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
+// Counter is the sample of a metric that only grows.
+func Counter(name, help string, v uint64) Sample {
+	return Sample{Name: name, Help: help, Counter: true, Value: float64(v)}
+}
+
+// Gauge is the sample of a metric that goes up and down.
+func Gauge[N int | int64 | uint64 | float64](name, help string, v N) Sample {
+	return Sample{Name: name, Help: help, Value: float64(v)}
+}
+
 // Sample is one metric's value at one moment.
 type Sample struct {
 	Name, Help        string

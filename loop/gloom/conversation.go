@@ -1,0 +1,306 @@
+package gloom
+
+import (
+	"errors"
+
+	codec "treadle/codec/gloom"
+	"treadle/loop/protocol"
+	"treadle/sched"
+)
+
+// Reasons to close a Gloom connection.
+var (
+	errNotJSON   = errors.New("a frame is not JSON")
+	errNotObject = errors.New("a frame is JSON but no object")
+)
+
+// Words of the protocol's errors, as JSON where they are a reason.
+var (
+	reasonType          = []byte(`"type"`)
+	reasonID            = []byte(`"id"`)
+	reasonPriority      = []byte(`"priority"`)
+	reasonBody          = []byte(`"body"`)
+	reasonJobType       = []byte(`"job_type"`)
+	reasonNotSlave      = []byte(`"not_a_slave"`)
+	reasonNotMaster     = []byte(`"not_a_master"`)
+	reasonNotProcessing = []byte(`"not_processing"`)
+)
+
+// MaxEcho is the longest payload that an error repeats, escaped to up to six times its
+// length: what a person may have typed or a program mixed up, not what a hostile peer
+// wants copied. The connection is closed either way.
+const MaxEcho = 1 << 20
+
+// MaxName is the longest id or type in bytes, as JSON: each is looked up, repeated in answers, and
+// has its escapes resolved, all of it in one turn.
+const MaxName = 1 << 20
+
+// conversation is a conversation in the Gloom protocol, protocols/codec.md: one master
+// or one slave.
+type conversation struct {
+	p      *Protocol
+	s      *protocol.Session
+	master bool
+
+	joined  []byte    // a slave's queue, nil before its first join
+	busy    bool      // a slave was pushed a job
+	asked   bool      // for a job that has not come
+	job     sched.Run // of that job
+	wrapped bool      // its workload was no JSON and was pushed as a string
+
+	parsing *parsing // nil: no large frame is being parsed
+}
+
+func (g *conversation) Consume(in []byte) (n int, err error) {
+	if !g.s.Settled { // there is no handshake, but both sorts of peers have to speak first
+		g.s.Settled, g.s.Begun = true, 0
+	}
+	for n < len(in) {
+		payload, k, err := codec.Next(in[n:], g.p.o.MaxFrame)
+		if err != nil {
+			g.s.Touch()
+			g.s.Out = codec.AppendTooLarge(g.s.Out)
+			return n, err
+		}
+		if k == 0 {
+			return n, nil
+		}
+		var m codec.Message
+		if len(payload) <= LargeFrame {
+			err = g.p.parse(payload, &m)
+		} else if p := g.parsed(in, n, payload); p != nil {
+			m, err = p.message, p.err
+		} else {
+			return n, nil
+		}
+		n += k
+		g.s.Loop.Frames++
+		if err := g.handle(payload, &m, err); err != nil {
+			return n, err
+		}
+		if g.s.Congested() {
+			break
+		}
+	}
+	return n, nil
+}
+
+func (g *conversation) Need(in []byte) int { return max(codec.Need(in), len(in)+1) }
+
+// IdleLimit is none: a master that has spoken may wait for hours. TCP keep-alive finds dead hosts.
+func (g *conversation) IdleLimit() int64 { return 0 }
+
+func (g *conversation) Closed() {}
+
+// handle does what a message asks for, or says what is wrong with it.
+func (g *conversation) handle(payload []byte, m *codec.Message, err error) error {
+	switch {
+	case err == codec.ErrNotObject:
+		return errNotObject
+	case err != nil:
+		if len(payload) <= MaxEcho {
+			g.s.Touch()
+			g.s.Out = codec.AppendInvalid(g.s.Out, payload)
+		}
+		return errNotJSON
+	case m.Action == nil:
+		g.refuse(codec.MissingField, reasonType)
+	case g.master:
+		g.fromMaster(m)
+	default:
+		g.fromSlave(m)
+	}
+	return nil
+}
+
+// refuse answers with an error; the connection stays.
+func (g *conversation) refuse(kind string, reason []byte) {
+	g.p.errors.Add(1)
+	g.fail(kind, reason)
+}
+
+func (g *conversation) fail(kind string, reason []byte) {
+	g.s.Touch()
+	g.s.Out = codec.AppendError(g.s.Out, kind, reason)
+}
+
+func (g *conversation) fromMaster(m *codec.Message) {
+	switch codec.Action(m) {
+	case codec.Submit:
+	case codec.Join, codec.Respond:
+		g.refuse(codec.InvalidAction, reasonNotSlave)
+		return
+	default:
+		g.refuse(codec.UnknownAction, m.Action)
+		return
+	}
+	priority, isInteger := int64(0), true
+	if m.Priority != nil {
+		priority, isInteger = codec.Priority(m.Priority)
+	}
+	switch {
+	case m.ID == nil:
+		g.refuse(codec.MissingField, reasonID)
+	case m.Type == nil:
+		g.refuse(codec.MissingField, reasonType)
+	case !isInteger:
+		g.refuse(codec.InvalidType, reasonPriority)
+	case m.Body == nil:
+		g.refuse(codec.MissingField, reasonBody)
+	case len(m.ID) > MaxName:
+		g.refuse(codec.InvalidType, reasonID)
+	case len(m.Type) > MaxName:
+		g.refuse(codec.InvalidType, reasonType)
+	default:
+		g.submit(m, priority)
+	}
+}
+
+// submit acknowledges, and only then says that an id is taken, as the reference does.
+func (g *conversation) submit(m *codec.Message, priority int64) {
+	loop := g.s.Loop
+	g.s.Touch()
+	g.s.Out = codec.AppendSubmitted(g.s.Out, m.ID)
+	loop.Scratch = appendWorkload(loop.Scratch[:0], m)
+	name, isText := codec.Text(nil, m.ID)
+	space := TextSpace
+	if !isText {
+		space, name = ValueSpace, m.ID
+	}
+	_, err := g.p.sched.Submit(loop.Now, &sched.Submission{
+		Space: space, Queue: queueOf(m.Type), Name: name, Workload: loop.Scratch,
+		Priority: priority, Await: g.s.Peer(),
+	}, loop.Sink)
+	switch {
+	case err == sched.ErrDuplicate:
+		g.refuse(codec.IDExists, m.ID)
+	case err != nil:
+		g.p.host.Refused(err)
+		g.refuse(codec.JobFailed, m.ID)
+	}
+}
+
+// queueOf is the queue of a type: that of the Periodic function of the same
+// characters for a string, one of its own for any other value.
+func queueOf(typ []byte) []byte {
+	if text, ok := codec.Text(nil, typ); ok {
+		return protocol.Queue(text)
+	}
+	return protocol.ValueQueue(typ)
+}
+
+func (g *conversation) fromSlave(m *codec.Message) {
+	switch codec.Action(m) {
+	case codec.Join:
+		if m.Type == nil {
+			g.refuse(codec.MissingField, reasonJobType)
+			return
+		}
+		if len(m.Type) > MaxName {
+			g.refuse(codec.InvalidType, reasonJobType)
+			return
+		}
+		g.join(queueOf(m.Type))
+	case codec.Respond:
+		switch {
+		case !g.busy:
+			g.refuse(codec.InvalidState, reasonNotProcessing)
+		case m.Body == nil:
+			g.refuse(codec.MissingField, reasonBody)
+		default:
+			g.respond(m.Body)
+		}
+	case codec.Submit:
+		g.refuse(codec.InvalidAction, reasonNotMaster)
+	default:
+		g.refuse(codec.UnknownType, m.Action)
+	}
+}
+
+func (g *conversation) ok() {
+	g.s.Touch()
+	g.s.Out = codec.AppendOK(g.s.Out)
+}
+
+// join makes the slave one of a type, from its next job on.
+func (g *conversation) join(queue []byte) {
+	loop := g.s.Loop
+	s, p := g.p.sched, g.s.Peer()
+	if g.joined != nil && string(g.joined) != string(queue) {
+		s.Unwatch(p, g.joined)
+	}
+	g.joined = append([]byte(nil), queue...)
+	g.ok()
+	if err := s.Watch(loop.Now, p, queue, false, loop.Sink); err != nil {
+		g.s.End(err)
+		return
+	}
+	g.next()
+}
+
+// next asks for a job, unless the slave has one or has asked: one may be on its way from
+// another loop.
+func (g *conversation) next() {
+	if !g.busy && !g.asked {
+		g.asked = true
+		loop := g.s.Loop
+		_ = g.p.sched.Reserve(loop.Now, g.s.Peer(), 0, loop.Sink) // one slot is never too many
+	}
+}
+
+// respond ends the job. One that is the slave's no more, because its time was over
+// or its function was dropped, is acknowledged all the same.
+func (g *conversation) respond(body []byte) {
+	loop := g.s.Loop
+	g.ok()
+	g.busy = false
+	data := body
+	if g.wrapped {
+		if text, ok := codec.Text(nil, body); ok {
+			data = text
+		}
+	}
+	if err := g.p.sched.Finish(loop.Now, g.s.Peer(), g.job, data, loop.Sink); err != nil {
+		g.s.Late("respond", func() (string, string) { return g.p.sched.NameOf(g.job) })
+	}
+	g.next()
+}
+
+// Deliver implements protocol.Conversation.
+func (g *conversation) Deliver(d *sched.Delivery) {
+	switch d.Effect {
+	case sched.Assign, sched.Broadcast:
+		g.push(&d.Job)
+	case sched.Result:
+		id, _, _ := splitWorkload(d.Job.Workload)
+		g.s.Out = codec.AppendResponse(g.s.Out, id, d.Data)
+	case sched.Failed, sched.Removed:
+		id, _, _ := splitWorkload(d.Job.Workload)
+		g.fail(codec.JobFailed, id)
+	}
+}
+
+// push hands a job to the slave. A Periodic job's id is its name; its workload is
+// the body if it is JSON.
+func (g *conversation) push(j *sched.Job) {
+	g.s.Given = true
+	g.busy, g.asked, g.job, g.wrapped = true, false, j.Run(), false
+	if own(j.Space) {
+		id, typ, body := splitWorkload(j.Workload)
+		g.s.Out = codec.AppendJob(g.s.Out, id, typ, body)
+		return
+	}
+	loop := g.s.Loop
+	id := codec.AppendText(loop.Scratch[:0], j.Name)
+	function, _ := protocol.Function(j.Queue)
+	all := codec.AppendText(id, function)
+	typ := all[len(id):]
+	if show := loop.Spaces[j.Space].JSON; show != nil {
+		all = show(all, j)
+	} else {
+		all, g.wrapped = codec.AppendValue(all, j.Workload)
+	}
+	body := all[len(id)+len(typ):]
+	loop.Scratch = all
+	g.s.Out = codec.AppendJob(g.s.Out, all[:len(id)], all[len(id):len(id)+len(typ)], body)
+}

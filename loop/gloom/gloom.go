@@ -1,0 +1,72 @@
+// Package gloom speaks the Gloom protocol, protocols/gloom.md: masters submit jobs at one
+// port, slaves do them at another, in frames of JSON.
+package gloom
+
+import (
+	"sync/atomic"
+
+	codec "treadle/codec/gloom"
+	"treadle/loop/protocol"
+	"treadle/loop/web"
+	"treadle/sched"
+)
+
+// Options are the settings of the protocol.
+type Options struct {
+	Masters, Slaves []string // addresses
+	MaxFrame        int      // bytes of one frame
+	Strict          bool     // refuse raw control characters inside strings, which the original takes
+}
+
+// Protocol is the protocol in one server.
+type Protocol struct {
+	host   protocol.Host
+	sched  *sched.Scheduler
+	o      Options
+	errors atomic.Uint64 // requests answered with an error
+}
+
+// New prepares the protocol; it opens nothing.
+func New(host protocol.Host, o Options) *Protocol {
+	return &Protocol{host: host, sched: host.Sched(), o: o}
+}
+
+// Name implements protocol.Protocol.
+func (p *Protocol) Name() string { return "gloom" }
+
+// Ports implements protocol.Protocol.
+func (p *Protocol) Ports() []protocol.Port {
+	return []protocol.Port{
+		{Setting: "gloom-masters", Addresses: p.o.Masters, Start: p.master},
+		{Setting: "gloom-slaves", Addresses: p.o.Slaves, Start: p.slave},
+	}
+}
+
+// master starts the conversation of a connection to the masters' port.
+func (p *Protocol) master(s *protocol.Session) protocol.Conversation {
+	return &conversation{p: p, s: s, master: true}
+}
+
+// slave starts the conversation of a connection to the slaves' port.
+func (p *Protocol) slave(s *protocol.Session) protocol.Conversation {
+	s.Skills, s.Label = sched.Wide, "gloom"
+	return &conversation{p: p, s: s}
+}
+
+// CloseReasons implements protocol.Protocol.
+func (p *Protocol) CloseReasons() []protocol.CloseReason {
+	return []protocol.CloseReason{{Err: errNotJSON, Label: "invalid_json"}, {Err: errNotObject, Label: "not_an_object"}, {Err: codec.ErrTooLarge, Label: "too_large"}}
+}
+
+// Samples implements protocol.Protocol.
+func (p *Protocol) Samples() []web.Sample {
+	return []web.Sample{web.Counter("treadle_gloom_errors_total", "Requests of the Gloom protocol answered with an error.", p.errors.Load())}
+}
+
+// parse parses a frame's payload. It may run beside the loop.
+func (p *Protocol) parse(payload []byte, m *codec.Message) error {
+	if p.o.Strict {
+		return codec.Parse(payload, m)
+	}
+	return codec.ParseLax(payload, p.o.MaxFrame, m)
+}
