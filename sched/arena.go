@@ -217,8 +217,9 @@ func (a *arena) linkOf(c int32) *link { return &a.chunks[c].link }
 // the shard reuses: they would keep it until their next use.
 func (sh *shard) giveBytes(ref uint32) {
 	if sh.arena.give(ref) {
-		for _, j := range [...]*Job{&sh.out.Job, &sh.saved, &sh.task.Job} {
+		for _, j := range [...]*Job{&sh.out.Job, &sh.saved} {
 			j.Name, j.Workload = nil, nil
 		}
+		sh.graph.forgetViews()
 	}
 }

@@ -177,7 +177,7 @@ func (sh *shard) giveAllBack(now Time, d *departed, w *watch, room int, sink Sin
 	// seen twice is given back once.
 	for d.seen = min(d.seen, len(w.held)); d.seen > 0; {
 		if room == 0 {
-			sh.saveExit(w)
+			sh.graph.saveExit(w)
 			return -1
 		}
 		room--
@@ -195,10 +195,10 @@ func (sh *shard) giveAllBack(now Time, d *departed, w *watch, room int, sink Sin
 	}
 	sh.match(now, w.queue, sink)
 	if d.held != nil {
-		sh.saveExit(w)
+		sh.graph.saveExit(w)
 		return -1
 	}
-	sh.endExit(exit{w.queue, w.peer.name})
+	sh.graph.endExit(exit{w.queue, w.peer.name})
 	return room
 }
 
@@ -208,7 +208,7 @@ func (sh *shard) heldAt(w *watch, i int, byName bool) heldBy {
 	r := sh.slab.at(h.job)
 	h.last = r.flags&task == 0 && sh.s.rules[r.space].Deaths == 0
 	if byName {
-		h.name = sh.taskName(h.job)
+		h.name = string(sh.nameView(h.job))
 	}
 	return h
 }

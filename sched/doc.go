@@ -51,7 +51,7 @@
 //	ready jobs, slots    both are there, in a queue that is in unmatched (match.go)
 //	offers by name       a withheld job is offered to all in line by their numbers (mixed.go)
 //	a task ends          it is complete, and those that wait for it wait still; a journal that
-//	                     ends there has no edges to it (graph_run.go)
+//	                     ends there has no edges to it (graph_end.go)
 //	a queue is dropped   it has no name; a record says which of its jobs are to go (tick.go)
 //	locks become free    they are held by nobody, and somebody waits (locks.go)
 //	a job ends           its name is free, and some who await it are not told yet (told.go)

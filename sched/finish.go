@@ -20,11 +20,10 @@ func (s *Scheduler) Finish(now Time, p *Peer, run Run, data []byte, sink Sink) e
 	}
 	w := sh.watches[r.home]
 	q := sh.unhold(run.Slot, r)
+	sh.counters.Done++
 	if r.flags&task != 0 {
-		sh.finishTask(now, run.Slot, r, q, sink)
-		sh.moveOn(now, sink)
+		sh.graph.end(now, run.Slot, r, q, sink)
 	} else {
-		sh.counters.Done++
 		sh.end(run.Slot, r, q, Result, data, sink)
 	}
 	sh.reconsider(now, w, sink)

@@ -144,8 +144,8 @@ func TestGraphBounds(t *testing.T) {
 			t.Errorf("%s: %d of %d tasks were done, up to %d at once", name, done, x.made, most)
 		}
 		sh := &x.s.shards[0]
-		if sh.edges.live != 0 || len(sh.edges.chunks) > 0 || sh.slab.live != 0 {
-			t.Errorf("%s: %d edges, %d chunks of them and %d records are left", name, sh.edges.live, len(sh.edges.chunks), sh.slab.live)
+		if sh.graph.edges.live != 0 || len(sh.graph.edges.chunks) > 0 || sh.slab.live != 0 {
+			t.Errorf("%s: %d edges, %d chunks of them and %d records are left", name, sh.graph.edges.live, len(sh.graph.edges.chunks), sh.slab.live)
 		}
 		if left := heapBytes() - before; left > 32<<20 {
 			t.Errorf("%s: %d bytes are kept", name, left)

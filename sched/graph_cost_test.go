@@ -53,7 +53,7 @@ func TestNamedAgain(t *testing.T) {
 		if err := x.s.check(); err != nil {
 			t.Fatalf("with %d complete: %v", i, err)
 		}
-		if ins := x.s.shards[0].edges.live; ins != n-i {
+		if ins := x.s.shards[0].graph.edges.live; ins != n-i {
 			t.Fatalf("with %d complete it waits for %d, want %d", i, ins, n-i)
 		}
 		x.complete(fmt.Sprint("p", i))
@@ -95,10 +95,10 @@ func TestOrderLooksAtFew(t *testing.T) {
 		x := newGraphStand(t)
 		build(x)
 		sh, task := &x.s.shards[0], graphTask(edge)
-		from, _ := sh.lookupTask(sh.byName[string(graphQueue)], graphTasks, task.After[0])
-		to, _ := sh.lookupTask(sh.byName[string(graphQueue)], graphTasks, task.Name)
+		from, _ := sh.graph.lookup(sh.byName[string(graphQueue)], graphTasks, task.After[0])
+		to, _ := sh.graph.lookup(sh.byName[string(graphQueue)], graphTasks, task.Name)
 		room := maxLooks
-		x.ok(sh.makeOrder(from, to, &room))
+		x.ok(sh.graph.makeOrder(from, to, &room))
 		if looks := maxLooks - room; looks == 0 || looks > 20*side {
 			t.Errorf("%s: it looks at %d edges", name, looks)
 		}
@@ -209,7 +209,7 @@ func TestRestartOfCostlyOrder(t *testing.T) {
 	if err := x.s.check(); err != nil {
 		t.Error(err)
 	}
-	if live := x.s.shards[0].edges.live; live != 2*(n-1)+2*edges+1 {
+	if live := x.s.shards[0].graph.edges.live; live != 2*(n-1)+2*edges+1 {
 		t.Errorf("%d edges are there, want %d", live, 2*(n-1)+2*edges+1)
 	}
 }

@@ -15,33 +15,34 @@ var errTask = errors.New("the saved form of a task is broken")
 func putMicros(b []byte, t int64) { binary.LittleEndian.PutUint64(b, uint64(t)) }
 func micros(b []byte) int64       { return int64(binary.LittleEndian.Uint64(b)) }
 
-// saveTask journals a task. In the place of the workload stand, each with its length as
+// save journals a task. In the place of the workload stand, each with its length as
 // a uvarint ahead: the holder's name, the log, the sequence numbers of its
 // predecessors; then the revision as a varint, and the workload.
-func (sh *shard) saveTask(job uint32, r *record, q *queue) {
+func (g *graph) save(job uint32, r *record, q *queue) {
+	sh := g.sh
 	sh.view(job, r, q, &sh.saved)
-	n := sh.slab.node(job)
+	n := g.node(job)
 	holder := ""
 	if r.state == reserved {
 		holder = sh.watches[r.home].peer.name
 	}
-	b := appendText(sh.packed[:0], holder)
+	b := appendText(g.packed[:0], holder)
 	b = binary.AppendUvarint(b, uint64(n.logSize))
 	if n.logSize > 0 {
 		b = append(b, sh.arena.view(n.log, int(n.logSize))...)
 	}
 	sh.op(int(n.ins))
 	ins := 0
-	sh.predecessors(n, func(uint64) { ins++ })
+	g.predecessors(n, func(uint64) { ins++ })
 	b = binary.AppendUvarint(b, uint64(ins))
-	sh.predecessors(n, func(seq uint64) { b = binary.LittleEndian.AppendUint64(b, seq) })
+	g.predecessors(n, func(seq uint64) { b = binary.LittleEndian.AppendUint64(b, seq) })
 	b = binary.AppendVarint(b, n.revision)
-	sh.packed = append(b, sh.saved.Workload...)
-	sh.saved.Workload = sh.packed
+	g.packed = append(b, sh.saved.Workload...)
+	sh.saved.Workload = g.packed
 	sh.saved.SchedAt = 0
 	sh.s.journal.Save(int(sh.id), &sh.saved)
-	if cap(sh.packed) > 64<<10 {
-		sh.packed, sh.saved.Workload = nil, nil
+	if cap(g.packed) > 64<<10 {
+		g.packed, sh.saved.Workload = nil, nil
 	}
 }
 
@@ -50,11 +51,11 @@ func appendText(b []byte, s string) []byte {
 }
 
 // predecessors calls fn with those that belong into the task's own record.
-func (sh *shard) predecessors(n *node, fn func(seq uint64)) {
+func (g *graph) predecessors(n *node, fn func(seq uint64)) {
 	for i, k := n.in, n.ins; k > 0; k-- {
-		e := sh.edges.at(i)
+		e := g.edges.at(i)
 		if i = e.nextIn; e.saved == 0 {
-			if r := sh.slab.at(e.from); r.live() {
+			if r := g.sh.slab.at(e.from); r.live() {
 				fn(r.seq)
 			}
 		}
@@ -62,16 +63,17 @@ func (sh *shard) predecessors(n *node, fn func(seq uint64)) {
 }
 
 // saveEdge journals a predecessor that a task got after it was made.
-func (sh *shard) saveEdge(i uint32, q *queue) {
-	e := sh.edges.at(i)
+func (g *graph) saveEdge(i uint32, q *queue) {
+	sh := g.sh
+	e := g.edges.at(i)
 	from, to := sh.slab.at(e.from), sh.slab.at(e.to)
 	if sh.s.journal == nil || !sh.s.rules[to.space].Durable {
 		return
 	}
 	e.saved = sh.s.jobs.Add(1)
-	b := binary.LittleEndian.AppendUint64(sh.packed[:0], from.seq)
-	sh.packed = binary.LittleEndian.AppendUint64(b, to.seq)
-	sh.saved = Job{Ref: JobRef{Shard: sh.id, Seq: e.saved}, Queue: q.name, Space: spaceEdge, Workload: sh.packed}
+	b := binary.LittleEndian.AppendUint64(g.packed[:0], from.seq)
+	g.packed = binary.LittleEndian.AppendUint64(b, to.seq)
+	sh.saved = Job{Ref: JobRef{Shard: sh.id, Seq: e.saved}, Queue: q.name, Space: spaceEdge, Workload: g.packed}
 	sh.s.journal.Save(int(sh.id), &sh.saved)
 }
 
@@ -86,7 +88,8 @@ type restoring struct {
 type restoredEdge struct{ from, to, saved uint64 }
 
 // restoreTask takes the saved form of a task apart and makes it.
-func (sh *shard) restoreTask(j *Job, q *queue) error {
+func (g *graph) restoreTask(j *Job, q *queue) error {
+	sh := g.sh
 	holder, rest, ok := cutText(j.Workload)
 	if !ok {
 		return errTask
@@ -100,7 +103,7 @@ func (sh *shard) restoreTask(j *Job, q *queue) error {
 		return errTask
 	}
 	rest = rest[n:]
-	m := &sh.restoring
+	m := &g.restoring
 	if m.tasks == nil {
 		m.tasks, m.holds = make(map[uint64]uint32), make(map[uint32]string)
 	}
@@ -119,10 +122,10 @@ func (sh *shard) restoreTask(j *Job, q *queue) error {
 	}
 	r.seq, r.flags, r.due, r.count = j.Ref.Seq, r.flags|task, floorSecond(j.Due), j.Count
 	q.tasks++
-	sh.wait(job, r, q, uint32(j.Due-r.due*1000))
-	*sh.slab.node(job) = node{order: int64(r.seq), revision: revision}
+	g.wait(job, r, q, uint32(j.Due-r.due*1000))
+	*g.node(job) = node{order: int64(r.seq), revision: revision}
 	for b := log; len(b) > 0; b = b[eventSize:] {
-		sh.logEvents(job, Event{b[0], micros(b[1:])})
+		g.log(job, Event{b[0], micros(b[1:])})
 	}
 	m.tasks[r.seq] = job
 	m.order = append(m.order, r.seq)
@@ -140,11 +143,11 @@ func cutText(b []byte) (text, rest []byte, ok bool) {
 	return b[n : n+int(l)], b[n+int(l):], true
 }
 
-func (sh *shard) restoreEdge(j *Job) error {
+func (g *graph) restoreEdge(j *Job) error {
 	if len(j.Workload) != 16 {
 		return errTask
 	}
-	sh.restoring.edges = append(sh.restoring.edges, restoredEdge{
+	g.restoring.edges = append(g.restoring.edges, restoredEdge{
 		binary.LittleEndian.Uint64(j.Workload), binary.LittleEndian.Uint64(j.Workload[8:]), j.Ref.Seq,
 	})
 	return nil
@@ -153,21 +156,22 @@ func (sh *shard) restoreEdge(j *Job) error {
 // arrange gives all restored tasks orders that their edges agree with, at once: to find them again
 // edge by edge may take as long as all the requests together that made these. Of a cycle, which no
 // journal has, no older task waits for a younger one any more.
-func (sh *shard) arrange(m *restoring) {
+func (g *graph) arrange(m *restoring) {
+	sh := g.sh
 	all := make([]uint32, 0, len(m.order)) // each behind those that it waits for
 	for _, seq := range m.order {
-		n := sh.slab.node(m.tasks[seq])
+		n := g.node(m.tasks[seq])
 		if n.via = n.ins; n.ins == 0 { // via: how many of those are not among them yet
 			all = append(all, m.tasks[seq])
 		}
 	}
 	for i := 0; i < len(all); i++ {
-		n := sh.slab.node(all[i])
+		n := g.node(all[i])
 		n.order = int64(i + 1)
 		for x, k := n.out, n.outs; k > 0; k-- {
-			e := sh.edges.at(x)
+			e := g.edges.at(x)
 			x = e.nextOut
-			to := sh.slab.node(e.to)
+			to := g.node(e.to)
 			if to.via--; to.via == 0 {
 				all = append(all, e.to)
 			}
@@ -177,43 +181,44 @@ func (sh *shard) arrange(m *restoring) {
 		return
 	}
 	for _, seq := range m.order {
-		n := sh.slab.node(m.tasks[seq])
+		n := g.node(m.tasks[seq])
 		for x, k := n.in, n.ins; n.via > 0 && k > 0; k-- {
-			i, e := x, sh.edges.at(x)
-			if x = e.nextIn; sh.slab.node(e.from).via > 0 && sh.slab.at(e.from).seq > seq {
-				sh.dropEdge(i)
+			i, e := x, g.edges.at(x)
+			if x = e.nextIn; g.node(e.from).via > 0 && sh.slab.at(e.from).seq > seq {
+				g.dropEdge(i)
 			}
 		}
 	}
 	for _, seq := range m.order {
-		if n := sh.slab.node(m.tasks[seq]); n.via > 0 {
+		if n := g.node(m.tasks[seq]); n.via > 0 {
 			n.via, n.order = 0, int64(sh.s.jobs.Add(1))
 		}
 	}
 }
 
-// resumeTasks gives restored tasks their predecessors, holders and places in line: that of
+// resume gives restored tasks their predecessors, holders and places in line: that of
 // their making. holder returns the peer for a name; nil: the task is ready again.
-func (sh *shard) resumeTasks(now Time, holder func(space Space, name string) *Peer, sink Sink) {
+func (g *graph) resume(now Time, holder func(space Space, name string) *Peer, sink Sink) {
+	sh := g.sh
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)
-	m := sh.restoring
-	sh.restoring = restoring{}
+	m := g.restoring
+	g.restoring = restoring{}
 	backward := false
 	for _, e := range m.edges {
 		from, known := m.tasks[e.from]
 		to, waits := m.tasks[e.to]
-		if !known || !waits || from == to || sh.linked(from, to) {
+		if !known || !waits || from == to || g.linked(from, to) {
 			if e.saved != 0 {
 				sh.s.journal.Drop(int(sh.id), e.saved)
 			}
 			continue
 		}
-		sh.edges.at(sh.link(from, to)).saved = e.saved
+		g.edges.at(g.link(from, to)).saved = e.saved
 		backward = backward || e.from > e.to
 	}
 	if backward {
-		sh.arrange(&m)
+		g.arrange(&m)
 	}
 	for _, seq := range m.order {
 		job := m.tasks[seq]
@@ -221,7 +226,7 @@ func (sh *shard) resumeTasks(now Time, holder func(space Space, name string) *Pe
 		q := sh.queues[r.home]
 		q.waiting--
 		name, held := m.holds[job]
-		_, exits := sh.exits[exit{q, name}]
+		_, exits := g.exits[exit{q, name}]
 		if held && !exits && holder != nil {
 			if p := holder(r.space, name); p != nil {
 				if w, err := sh.enlist(p, q); err == nil {
@@ -230,19 +235,19 @@ func (sh *shard) resumeTasks(now Time, holder func(space Space, name string) *Pe
 				}
 			}
 		}
-		if sh.lastStage(job) == StageReady && sh.slab.node(job).ins == 0 && sh.isDue(now, r, r.place) {
-			sh.lineUp(job, r, q, back) // that it is ready is no news
+		if g.lastStage(job) == StageReady && g.node(job).ins == 0 && sh.isDue(now, r, r.place) {
+			g.lineUp(job, r, q, back) // that it is ready is no news
 		} else {
 			sh.enqueue(now, job, r, q, r.place)
 		}
 		if r.state == ready { // ahead of all that come later, in whichever shard
-			sh.slab.node(job).place = int64(seq)
+			g.node(job).place = int64(seq)
 		}
 		if held { // no more
 			sh.save(job, r, q)
 		}
 	}
-	for e := range sh.exits {
-		sh.endExit(e)
+	for e := range g.exits {
+		g.endExit(e)
 	}
 }

@@ -202,7 +202,7 @@ func TestTornEdges(t *testing.T) {
 		x.extend(fmt.Sprint("task ", i, "<hub"))
 	}
 	sh := &x.s.shards[0]
-	sh.complete(x.now, x.h, graphTasks, graphQueue, graphTaskList("hub"), &x.rec, nil)
+	sh.graph.complete(x.now, x.h, graphTasks, graphQueue, graphTaskList("hub"), &x.rec, nil)
 	before := len(x.book[0])
 	x.restart()
 	if got := before - len(x.book[0]); got != n-defaultBatch {
@@ -229,7 +229,7 @@ func TestRecreatedWhileFreeing(t *testing.T) {
 			x.extend(fmt.Sprint("task ", i, "<hub"))
 		}
 		sh := &x.s.shards[0]
-		sh.complete(x.now, x.h, graphTasks, graphQueue, graphTaskList("hub"), &x.rec, nil)
+		sh.graph.complete(x.now, x.h, graphTasks, graphQueue, graphTaskList("hub"), &x.rec, nil)
 		x.extend("hub", "late<hub")
 		if err := x.s.check(); err != nil {
 			t.Error(err)
@@ -352,9 +352,9 @@ func TestFreeingInBatches(t *testing.T) {
 	sh := &x.s.shards[0]
 	f := func(verb string, most int, one func()) {
 		t.Helper()
-		before := sh.edges.live
+		before := sh.graph.edges.live
 		one()
-		if got := before - sh.edges.live; got != most {
+		if got := before - sh.graph.edges.live; got != most {
 			t.Errorf("%s ended %d edges, want %d", verb, got, most)
 		}
 		if err := x.s.check(); err != nil {
@@ -362,9 +362,9 @@ func TestFreeingInBatches(t *testing.T) {
 		}
 	}
 	f("Complete", defaultBatch, func() {
-		sh.complete(x.now, x.h, graphTasks, graphQueue, graphTaskList("first", "second"), &x.rec, nil)
+		sh.graph.complete(x.now, x.h, graphTasks, graphQueue, graphTaskList("first", "second"), &x.rec, nil)
 	})
-	f("Steal", defaultBatch, func() { sh.steal(x.now, x.h, graphQueue, 9, &x.rec, nil) })
+	f("Steal", defaultBatch, func() { sh.graph.steal(x.now, x.h, graphQueue, 9, &x.rec, nil) })
 	f("Tick", defaultBatch, func() { x.s.Tick(x.now, &x.rec) })
 	f("all of a Steal", stealTries*defaultBatch, func() {
 		x.s.Steal(x.now, x.h, graphQueue, 1, &x.rec, func(*TaskView) bool { return false })

@@ -13,8 +13,8 @@ func (s *Scheduler) LookupTask(space Space, queue, name []byte, fn func(*TaskVie
 	}
 	job, ok := sh.lookup(s.tag(q.id, space, name), q, space, name)
 	if ok {
-		sh.viewTask(job, sh.slab.at(job), q, &sh.task)
-		fn(&sh.task)
+		sh.graph.view(job, sh.slab.at(job), q, &sh.graph.shown)
+		fn(&sh.graph.shown)
 	}
 	return ok
 }
@@ -35,8 +35,8 @@ func (s *Scheduler) Backlog(queue []byte) (active, ready int) {
 func (s *Scheduler) WalkTasks(c Cursor, n int, space Space, fn func(*TaskView)) (_ Cursor, done bool) {
 	return s.walk(c, n, func(sh *shard, job uint32, r *record, q *queue) {
 		if r.space == space && r.flags&task != 0 {
-			sh.viewTask(job, r, q, &sh.task)
-			fn(&sh.task)
+			sh.graph.view(job, r, q, &sh.graph.shown)
+			fn(&sh.graph.shown)
 		}
 	})
 }
@@ -47,7 +47,7 @@ func (v *TaskView) After() iter.Seq[[]byte] {
 		n := v.shard.slab.node(v.Ref.Slot)
 		for i, k := n.in, n.ins; k > 0; k-- {
 			v.shard.op(1)
-			e := v.shard.edges.at(i)
+			e := v.shard.graph.edges.at(i)
 			if i = e.nextIn; v.shard.slab.at(e.from).live() && !yield(v.shard.nameView(e.from)) {
 				return
 			}
@@ -61,7 +61,7 @@ func (v *TaskView) Before() iter.Seq[[]byte] {
 		n := v.shard.slab.node(v.Ref.Slot)
 		for i, k := n.out, n.outs; k > 0; k-- {
 			v.shard.op(1)
-			e := v.shard.edges.at(i)
+			e := v.shard.graph.edges.at(i)
 			if i = e.nextOut; !yield(v.shard.nameView(e.to)) {
 				return
 			}
@@ -71,3 +71,42 @@ func (v *TaskView) Before() iter.Seq[[]byte] {
 
 // live says that a record in use is a job's that has not ended.
 func (r *record) live() bool { return r.state != ending && r.state != remembered }
+
+// TaskView is what a task looks like from outside. Its bytes are valid until the call
+// that was given it returns.
+type TaskView struct {
+	Job
+	Stage  uint8     // 0: it waits for others
+	Holder string    // of a reserved one: the name, or the label, of the peer that holds it
+	By     SessionID // and its session, 0 for a holder of NewHolder
+	Log    []Event
+
+	// Revision is that of the last Lease, also when it is held no more; 0: there was none.
+	Revision int64
+
+	shard *shard
+}
+
+// view fills a TaskView. Its log is the shard's to reuse.
+func (g *graph) view(job uint32, r *record, q *queue, v *TaskView) {
+	sh := g.sh
+	sh.view(job, r, q, &v.Job)
+	v.shard = sh
+	v.Stage, v.Holder, v.By, v.Log = 0, "", 0, v.Log[:0]
+	switch r.state {
+	case ready, delayed, parked:
+		v.Stage = StageReady
+	case reserved:
+		p := sh.watches[r.home].peer
+		v.Stage, v.Holder, v.By = StageReserved, p.name+p.label, p.id
+	case remembered:
+		v.Stage = StageDone
+	}
+	n := g.node(job)
+	v.Revision = n.revision
+	if n.logSize > 0 {
+		for b := sh.arena.view(n.log, int(n.logSize)); len(b) > 0; b = b[eventSize:] {
+			v.Log = append(v.Log, Event{b[0], micros(b[1:])})
+		}
+	}
+}

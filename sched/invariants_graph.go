@@ -8,7 +8,7 @@ import (
 // graph checks tasks: their edges, their orders, their counts by queue.
 func (c *checker) graph() error {
 	sh := c.sh
-	if err := c.index(&sh.memory, "memory", func(job uint32, r *record, k key) error {
+	if err := c.index(&sh.graph.memory, "memory", func(job uint32, r *record, k key) error {
 		if r.state != remembered || k.b != 0 || k.a%grain != 0 {
 			return fmt.Errorf("state %d at key %v", r.state, k)
 		}
@@ -17,7 +17,7 @@ func (c *checker) graph() error {
 		return err
 	}
 	freeing := make(map[uint32]bool)
-	for _, job := range sh.freeing {
+	for _, job := range sh.graph.freeing {
 		freeing[job] = true
 		if r := sh.slab.at(job); r.state == ending {
 			if err := c.stand(job, "freeing"); err != nil {
@@ -60,11 +60,11 @@ func (c *checker) graph() error {
 			}
 		}
 	}
-	if joins != len(sh.edges.joins) {
-		return fmt.Errorf("%d edges are known by their ends, want %d", len(sh.edges.joins), joins)
+	if joins != len(sh.graph.edges.joins) {
+		return fmt.Errorf("%d edges are known by their ends, want %d", len(sh.graph.edges.joins), joins)
 	}
-	if edges != sh.edges.live || sh.gone != c.states[ending]+c.states[remembered] {
-		return fmt.Errorf("%d edges and %d complete tasks are counted, %d and %d are there", sh.edges.live, sh.gone, edges, c.states[ending]+c.states[remembered])
+	if edges != sh.graph.edges.live || sh.graph.ended != c.states[ending]+c.states[remembered] {
+		return fmt.Errorf("%d edges and %d complete tasks are counted, %d and %d are there", sh.graph.edges.live, sh.graph.ended, edges, c.states[ending]+c.states[remembered])
 	}
 	for id, q := range sh.queues {
 		if q != nil && (q.waiting != waits[uint32(id)] || q.tasks != tasks[q] || q.lined != lined[q]) {
@@ -84,7 +84,7 @@ func (c *checker) taskNode(job uint32, r *record, n *node, freeing bool) error {
 	}
 	k, prev := uint32(0), none
 	for i := n.out; k < n.outs; k++ {
-		e := sh.edges.at(i)
+		e := sh.graph.edges.at(i)
 		if e.from != job || e.prevOut != prev || sh.slab.node(e.to).ins == 0 {
 			return fmt.Errorf("edge %d goes from %d, behind %d, want from %d behind %d", i, e.from, e.prevOut, job, prev)
 		}
@@ -98,11 +98,11 @@ func (c *checker) taskNode(job uint32, r *record, n *node, freeing bool) error {
 	}
 	k, prev = 0, none
 	for i := n.in; k < n.ins; k++ {
-		e := sh.edges.at(i)
+		e := sh.graph.edges.at(i)
 		if e.to != job || e.prevIn != prev {
 			return fmt.Errorf("edge %d goes to %d, behind %d, want to %d behind %d", i, e.to, e.prevIn, job, prev)
 		}
-		if !sh.linked(e.from, job) {
+		if !sh.graph.linked(e.from, job) {
 			return fmt.Errorf("edge %d, from %d, is not known", i, e.from)
 		}
 		prev, i = i, e.nextIn

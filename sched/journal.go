@@ -31,7 +31,7 @@ func (sh *shard) save(job uint32, r *record, q *queue) {
 		return
 	}
 	if r.flags&task != 0 {
-		sh.saveTask(job, r, q)
+		sh.graph.save(job, r, q)
 	} else {
 		sh.view(job, r, q, &sh.saved)
 		if r.state == ready && sh.saved.SchedAt != 0 {
@@ -105,18 +105,18 @@ func (s *Scheduler) Restore(now Time, j *Job) error {
 		return nil
 	}
 	if j.Space == spaceExit {
-		sh.noteExit(exit{q, string(j.Name)}, j.Ref.Seq)
+		sh.graph.noteExit(exit{q, string(j.Name)}, j.Ref.Seq)
 		return nil
 	}
 	if j.Space == spaceEdge {
-		return sh.restoreEdge(j)
+		return sh.graph.restoreEdge(j)
 	}
 	tag := s.tag(q.id, j.Space, j.Name)
 	if _, taken := sh.lookup(tag, q, j.Space, j.Name); taken {
 		return ErrDuplicate
 	}
 	if s.rules[j.Space].Graph {
-		return sh.restoreTask(j, q)
+		return sh.graph.restoreTask(j, q)
 	}
 	job, r, err := sh.make(tag, q, j.Space, j.Name, j.Workload)
 	if err != nil {
@@ -146,7 +146,7 @@ func (s *Scheduler) Resume(now Time, last uint64, holder func(space Space, name 
 	s.jobs.Store(max(s.jobs.Load(), last))
 	s.places.Store(int64(s.jobs.Load()))
 	for i := range s.shards {
-		s.shards[i].resumeTasks(now, holder, sink)
+		s.shards[i].graph.resume(now, holder, sink)
 	}
 }
 

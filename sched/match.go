@@ -141,7 +141,7 @@ func (sh *shard) assign(now Time, job uint32, r *record, q *queue, w *watch, s s
 	sh.hold(now, job, r, w, s)
 	sh.counters.Assigned++
 	if r.flags&task != 0 {
-		sh.logEvents(job, Event{StageReserved, now.Micros})
+		sh.graph.reserved(now, job)
 	}
 	sh.out.To, sh.out.Tag, sh.out.Effect, sh.out.Data = w.peer.id, s.tag, Assign, nil
 	sh.view(job, r, q, &sh.out.Job)

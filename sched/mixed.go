@@ -195,7 +195,7 @@ func (sh *shard) first(x, y uint32) uint32 {
 	case ka != kb:
 		aside = ka.less(kb)
 	case ka.b == taskDue:
-		aside = sh.slab.node(x).place < sh.slab.node(y).place
+		aside = sh.graph.before(x, y)
 	case a.flags&withheld != 0 && b.flags&(withheld|wide) == 0:
 		aside = ka.b != aheadOfAll // it has been first in the ready index, where those of this key come in front
 	}

@@ -39,18 +39,10 @@ type shard struct {
 	calls      []string // locks that may have room for a job that waits, see unlock
 	counters   Counters
 
-	edges     edges
-	freeing   []uint32        // complete tasks whose successors are still to be freed
-	memory    index           // remembered tasks, key {end of it}
-	foremost  int64           // the smallest order that was ever given to a task to be first of all
-	exits     map[exit]uint64 // what the journal knows them by
-	gone      int             // records in use whose jobs have ended: remembered or ending
-	restoring restoring
+	graph graph
 
-	out    Delivery // the one being delivered
-	saved  Job      // the one being journaled
-	packed []byte   // its workload, when that is not the job's
-	task   TaskView // the one being shown
+	out   Delivery // the one being delivered
+	saved Job      // the one being journaled
 }
 
 func (sh *shard) init(s *Scheduler, id int) {
@@ -60,7 +52,7 @@ func (sh *shard) init(s *Scheduler, id int) {
 	sh.topics = make(map[topic][]await)
 	sh.slab, sh.arena, sh.names = newSlab(), newArena(), newNames()
 	sh.running, sh.deadline, sh.parked = newIndex(), newIndex(), newIndex()
-	sh.edges, sh.memory = newEdges(), newIndex()
+	sh.graph.init(sh)
 }
 
 // queue returns the queue of a name, made when it is missing.
@@ -117,15 +109,8 @@ func (sh *shard) view(slot uint32, r *record, q *queue, j *Job) {
 // past is how many milliseconds after its due second it is due.
 func (sh *shard) enqueue(now Time, slot uint32, r *record, q *queue, past uint32) {
 	due := sh.isDue(now, r, past)
-	if r.flags&task != 0 {
-		switch {
-		case sh.slab.node(slot).ins > 0:
-			sh.wait(slot, r, q, past)
-			return
-		case due:
-			sh.ready(now, slot, r, q, back)
-			return
-		}
+	if r.flags&task != 0 && sh.graph.place(now, slot, r, q, past, due) {
+		return
 	}
 	r.home = q.id
 	if r.flags&immediate != 0 {
@@ -273,7 +258,7 @@ func (sh *shard) fail(now Time, job uint32, r *record, q *queue, sink Sink) {
 // comes first, also where somebody waits.
 func (sh *shard) giveUp(now Time, job uint32, r *record, q *queue, sink Sink) {
 	if r.flags&task != 0 {
-		sh.comeBack(now, job, r, q, front)
+		sh.graph.release(now, job, r, q, front)
 		return
 	}
 	rules := &sh.s.rules[r.space]

@@ -44,7 +44,7 @@ func (s *Scheduler) Stats() Stats {
 		t.Removed += c.Removed
 		t.Stale += c.Stale
 		t.Queues += len(sh.byName)
-		t.Jobs += sh.slab.live - sh.gone
+		t.Jobs += sh.slab.live - sh.graph.gone()
 		t.ArenaBytes += sh.arena.bytes
 		sh.mu.Unlock()
 	}

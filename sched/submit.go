@@ -184,3 +184,10 @@ func (sh *shard) await(job uint32, r *record, j *Submission) {
 	sh.awaits[job] = append(sh.awaits[job], await{peer: p, tag: j.Tag, onFail: j.OnFail})
 	r.flags |= awaited
 }
+
+// nameView is a job's name, as a view.
+func (sh *shard) nameView(job uint32) []byte {
+	r := sh.slab.at(job)
+	name, _ := unpack(sh.arena.view(r.bytes, int(r.size)))
+	return name
+}

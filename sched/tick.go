@@ -53,11 +53,11 @@ func (sh *shard) tickRest(now Time, sink Sink) (next Time, more bool) {
 	sh.matchMore(now, until-sh.mu.ops, sink)
 	sh.airMore(now, until-sh.mu.ops, sink)
 	sh.searchMore(now, until-sh.mu.ops, sink)
-	sh.freeSuccessors(now, until, sink)
+	waiting := sh.graph.freeSuccessors(now, until, sink)
 	sh.takeApart(until, sink)
-	sh.forgetOld(now, until)
-	left := len(sh.told) + len(sh.unmatched) + len(sh.aired) + len(sh.searches) + len(sh.freeing) + len(sh.dropped)
-	return sh.nextDue(), sh.mu.ops >= until || left > 0
+	sh.graph.forgetOld(now, until)
+	left := len(sh.told) + len(sh.unmatched) + len(sh.aired) + len(sh.searches) + len(sh.dropped)
+	return sh.nextDue(), sh.mu.ops >= until || waiting || left > 0
 }
 
 // nextDue is when something is due next, by either clock.
@@ -78,9 +78,7 @@ func (sh *shard) nextDue() Time {
 	if len(sh.unreported) > 0 {
 		next.Mono = min(next.Mono, sh.unreported[0].until)
 	}
-	if k, ok := sh.memory.min(&sh.buckets); ok {
-		next.Mono = min(next.Mono, k.a)
-	}
+	next.Mono = min(next.Mono, sh.graph.nextForget())
 	return next
 }
 

@@ -12,47 +12,49 @@ type exit struct {
 }
 
 // noteExit notes an exit, which the journal knows by a number.
-func (sh *shard) noteExit(e exit, seq uint64) {
-	if sh.exits == nil {
-		sh.exits = make(map[exit]uint64)
+func (g *graph) noteExit(e exit, seq uint64) {
+	if g.exits == nil {
+		g.exits = make(map[exit]uint64)
 	}
-	sh.exits[e] = seq
+	g.exits[e] = seq
 }
 
 // saveExit journals that a holder gives back what it holds under a watch, once: a peer of its name
 // gets nothing of the queue before that is over.
-func (sh *shard) saveExit(w *watch) {
+func (g *graph) saveExit(w *watch) {
+	sh := g.sh
 	e := exit{w.queue, w.peer.name}
-	if _, known := sh.exits[e]; known || e.name == "" {
+	if _, known := g.exits[e]; known || e.name == "" {
 		return
 	}
-	sh.noteExit(e, sh.s.jobs.Add(1))
+	g.noteExit(e, sh.s.jobs.Add(1))
 	if sh.s.journal != nil {
-		sh.saved = Job{Ref: JobRef{Shard: sh.id, Seq: sh.exits[e]}, Queue: e.queue.name, Space: spaceExit, Name: []byte(e.name)}
+		sh.saved = Job{Ref: JobRef{Shard: sh.id, Seq: g.exits[e]}, Queue: e.queue.name, Space: spaceExit, Name: []byte(e.name)}
 		sh.s.journal.Save(int(sh.id), &sh.saved)
 	}
 }
 
 // endExit ends what saveExit began, if it did.
-func (sh *shard) endExit(e exit) {
-	seq, known := sh.exits[e]
+func (g *graph) endExit(e exit) {
+	sh := g.sh
+	seq, known := g.exits[e]
 	if !known {
 		return
 	}
 	if sh.s.journal != nil {
 		sh.s.journal.Drop(int(sh.id), seq)
 	}
-	if delete(sh.exits, e); len(sh.exits) == 0 {
-		sh.exits = nil
+	if delete(g.exits, e); len(g.exits) == 0 {
+		g.exits = nil
 	}
 }
 
 // isExiting says whether the tasks that another peer of this one's name holds are being given back:
 // if this one had some meanwhile, the journal would take them for those.
-func (sh *shard) isExiting(p *Peer, q *queue) bool {
-	if sh.exits == nil { // nearly always
+func (g *graph) isExiting(p *Peer, q *queue) bool {
+	if g.exits == nil { // nearly always
 		return false
 	}
-	_, exits := sh.exits[exit{q, p.name}]
+	_, exits := g.exits[exit{q, p.name}]
 	return exits
 }

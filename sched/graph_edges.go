@@ -1,0 +1,176 @@
+package sched
+
+// node is the part of a record that tasks have in addition.
+type node struct {
+	out, outLast uint32 // edges to the tasks that come after it, oldest first
+	in           uint32 // edges from the tasks that it waits for, newest first
+	outs, ins    uint32 // how many
+	log          uint32 // arena reference, when logSize is not 0
+	logSize      uint32
+	via          uint32 // during a search: one more than the task that it was reached from; or complete
+	place        int64  // ready: where it stands in the line, among all queues' tasks
+	revision     int64  // of the last Lease, also when it is held no more
+	// order is larger than that of every task it waits for. It starts as the sequence
+	// number and moves only when a task is to wait for a younger one.
+	order int64
+}
+
+// complete is a node's via from when its task is complete, while it has edges still: no search
+// goes through it.
+const complete = none
+
+// edge says that to waits for from. It stands in two lists.
+type edge struct {
+	from, to         uint32
+	nextOut, prevOut uint32
+	nextIn, prevIn   uint32
+	saved            uint64 // the journal's number for it; 0: it is part of its task's record
+}
+
+// Edges come in chunks of 4096, 128 KiB each, that never move.
+const (
+	edgeBits  = 12
+	edgeChunk = 1 << edgeBits
+)
+
+// edges is the pool of a shard. It lets its memory go when it empties.
+type edges struct {
+	chunks []*[edgeChunk]edge
+	free   uint32 // first of the list through nextOut
+	fresh  uint32
+	live   int
+	joins  map[[2]uint32]struct{} // from and to, where to waits for more than few tasks: see linked
+}
+
+func newEdges() edges { return edges{free: none} }
+
+func (p *edges) at(i uint32) *edge { return &p.chunks[i>>edgeBits][i&(edgeChunk-1)] }
+
+func (p *edges) take() (uint32, *edge) {
+	i := p.free
+	if i == none {
+		i = p.fresh
+		p.fresh++
+		if int(i>>edgeBits) == len(p.chunks) {
+			p.chunks = append(p.chunks, new([edgeChunk]edge))
+		}
+	} else {
+		p.free = p.at(i).nextOut
+	}
+	p.live++
+	return i, p.at(i)
+}
+
+func (p *edges) give(i uint32) {
+	p.live--
+	if p.live == 0 {
+		*p = newEdges()
+		return
+	}
+	*p.at(i) = edge{nextOut: p.free}
+	p.free = i
+}
+
+func (p *edges) join(e *edge) {
+	if p.joins == nil {
+		p.joins = make(map[[2]uint32]struct{})
+	}
+	p.joins[[2]uint32{e.from, e.to}] = struct{}{}
+}
+
+func (p *edges) part(e *edge) {
+	if delete(p.joins, [2]uint32{e.from, e.to}); len(p.joins) == 0 {
+		p.joins = nil // a map keeps the room that it once had
+	}
+}
+
+// node returns the node of a task's slot.
+func (s *slab) node(slot uint32) *node {
+	p := &s.chunks[slot>>slabBits]
+	if p.nodes == nil {
+		p.nodes = new([slabChunk]node)
+	}
+	return &p.nodes[slot&(slabChunk-1)]
+}
+
+// link adds an edge.
+func (g *graph) link(from, to uint32) uint32 {
+	i, e := g.edges.take()
+	f, t := g.node(from), g.node(to)
+	*e = edge{from: from, to: to, nextOut: none, prevOut: none, nextIn: none, prevIn: none}
+	if f.outs > 0 {
+		e.prevOut = f.outLast
+		g.edges.at(f.outLast).nextOut = i
+	} else {
+		f.out = i
+	}
+	f.outLast = i
+	f.outs++
+	if t.ins > 0 {
+		e.nextIn = t.in
+		g.edges.at(t.in).prevIn = i
+	}
+	t.in = i
+	t.ins++
+	if t.ins == few+1 {
+		g.eachIn(t, g.edges.join)
+	} else if t.ins > few {
+		g.edges.join(e)
+	}
+	return i
+}
+
+// unlink takes an edge away.
+func (g *graph) unlink(i uint32) {
+	e := g.edges.at(i)
+	f, t := g.node(e.from), g.node(e.to)
+	if e.prevOut != none {
+		g.edges.at(e.prevOut).nextOut = e.nextOut
+	} else {
+		f.out = e.nextOut
+	}
+	if e.nextOut != none {
+		g.edges.at(e.nextOut).prevOut = e.prevOut
+	} else {
+		f.outLast = e.prevOut
+	}
+	f.outs--
+	if t.ins == few+1 {
+		g.eachIn(t, g.edges.part)
+	} else if t.ins > few {
+		g.edges.part(e)
+	}
+	if e.prevIn != none {
+		g.edges.at(e.prevIn).nextIn = e.nextIn
+	} else {
+		t.in = e.nextIn
+	}
+	if e.nextIn != none {
+		g.edges.at(e.nextIn).prevIn = e.prevIn
+	}
+	t.ins--
+	g.edges.give(i)
+}
+
+// eachIn calls do with the edges from the tasks that one waits for.
+func (g *graph) eachIn(t *node, do func(*edge)) {
+	for i, k := t.in, t.ins; k > 0; k-- {
+		e := g.edges.at(i)
+		do(e)
+		i = e.nextIn
+	}
+}
+
+// linked says whether to waits for from already. Of a task that waits for few it looks at
+// all; the edges to the others are known by their ends: a request names as many as it likes,
+// and the same again.
+func (g *graph) linked(from, to uint32) bool {
+	t := g.node(to)
+	if t.ins > few {
+		_, known := g.edges.joins[[2]uint32{from, to}]
+		return known
+	}
+	known := false
+	g.eachIn(t, func(e *edge) { known = known || e.from == from })
+	return known
+}

@@ -1,0 +1,177 @@
+package sched
+
+// SetRemember sets how long a complete task can still be looked up, in milliseconds;
+// 0: not at all.
+func (s *Scheduler) SetRemember(ms int64) { s.remember.Store(ms) }
+
+// endOne ends a task that stands nowhere; moveOn does the rest.
+func (g *graph) endOne(now Time, job uint32, r *record, q *queue, sink Sink) {
+	sh := g.sh
+	sh.unsave(r)
+	if r.flags&locking != 0 { // it was cancelled
+		sh.dropLocks(job, r)
+	}
+	q.tasks--
+	g.ended++
+	r.home = q.id
+	n := g.node(job)
+	if ms := sh.s.remember.Load(); ms > 0 {
+		g.log(job, Event{StageDone, now.Micros})
+		r.state = remembered
+		at := roundUp(now.Mono + ms)
+		g.memory.pushBack(&sh.buckets, &sh.slab, key{at, 0}, job)
+		sh.s.alarmMono(at)
+	} else {
+		r.state = ending
+		sh.names.remove(sh.s.tag(q.id, r.space, sh.nameView(job)), job)
+	}
+	if len(sh.topics) > 0 {
+		sh.endTopic(topic{r.space, q.name, string(sh.nameView(job))}, sink)
+	}
+	switch {
+	case n.outs+n.ins > 0: // some may have been added while it was held
+		n.via = complete
+		g.freeing = append(g.freeing, job)
+	case r.state == ending:
+		g.freeSlot(job, r)
+	}
+}
+
+// moveOn does what the end of a task allows; of many successors most become ready in the
+// Ticks that follow.
+func (g *graph) moveOn(now Time, sink Sink) {
+	sh := g.sh
+	if g.freeSuccessors(now, sh.mu.ops+sh.s.batch, sink) {
+		sh.s.alarmMono(0)
+	}
+}
+
+// dropEdge takes an edge away, and what the journal has of it.
+func (g *graph) dropEdge(i uint32) {
+	sh := g.sh
+	if saved := g.edges.at(i).saved; saved != 0 {
+		sh.s.journal.Drop(int(sh.id), saved)
+	}
+	g.unlink(i)
+}
+
+// freeSuccessors takes tasks off the complete ones that they waited for, until so many steps are
+// done; those that wait for no other become ready, first in line. more says that some are left.
+func (g *graph) freeSuccessors(now Time, until int, sink Sink) (more bool) {
+	sh := g.sh
+	if len(g.freeing) == 0 {
+		return false
+	}
+	q := sh.queueOf(sh.slab.at(g.freeing[0]))
+	for sh.mu.ops < until && len(g.freeing) > 0 {
+		job := g.freeing[0]
+		n := g.node(job)
+		for sh.mu.ops < until && n.ins > 0 {
+			sh.op(1)
+			g.dropEdge(n.in)
+		}
+		for sh.mu.ops < until && n.outs > 0 {
+			sh.op(1)
+			i := n.out
+			to := g.edges.at(i).to
+			g.dropEdge(i)
+			if r := sh.slab.at(to); r.state == waiting && g.node(to).ins == 0 {
+				q.waiting--
+				if sh.isDue(now, r, r.place) {
+					g.ready(now, to, r, q, front)
+				} else {
+					sh.enqueue(now, to, r, q, r.place)
+				}
+			}
+		}
+		if n.outs+n.ins > 0 {
+			break
+		}
+		sh.op(1)
+		g.freeing = g.freeing[1:]
+		if r := sh.slab.at(job); r.state == ending {
+			g.freeSlot(job, r)
+		}
+		if len(g.freeing) > 0 {
+			if next := sh.queueOf(sh.slab.at(g.freeing[0])); next != q {
+				sh.matchUntil(now, q, until, sink)
+				q = next
+			}
+		}
+	}
+	if len(g.freeing) == 0 {
+		g.freeing = nil
+	}
+	sh.match(now, q, sink)
+	return len(g.freeing) > 0
+}
+
+// freeSlot lets the record of a task go that is no longer in the name table.
+func (g *graph) freeSlot(job uint32, r *record) {
+	g.ended--
+	g.freeRecord(job, r)
+}
+
+func (g *graph) freeRecord(job uint32, r *record) {
+	sh := g.sh
+	if n := g.node(job); n.logSize > 0 {
+		sh.giveBytes(n.log)
+	}
+	sh.giveBytes(r.bytes)
+	sh.slab.give(job)
+}
+
+// forget ends the memory of a complete task whose name is free or another's.
+func (g *graph) forget(job uint32, r *record) {
+	sh := g.sh
+	g.memory.remove(&sh.buckets, &sh.slab, job)
+	r.state = ending
+	if n := g.node(job); n.outs+n.ins == 0 {
+		g.freeSlot(job, r)
+	}
+}
+
+// forgetOld ends the memory of tasks whose time is over.
+func (g *graph) forgetOld(now Time, until int) {
+	sh := g.sh
+	for sh.mu.ops < until {
+		k, ok := g.memory.min(&sh.buckets)
+		if !ok || k.a > now.Mono {
+			break
+		}
+		sh.op(1)
+		job := g.memory.head(&sh.buckets)
+		r := sh.slab.at(job)
+		sh.names.remove(sh.s.tag(r.home, r.space, sh.nameView(job)), job)
+		g.forget(job, r)
+	}
+}
+
+// Cancel removes a task by name, in whatever state and hands: those that wait for it wait
+// no more, as if it was complete. false: there is none.
+func (s *Scheduler) Cancel(now Time, space Space, queue, name []byte, sink Sink) bool {
+	sh := s.shardOf(queue)
+	sh.mu.Lock()
+	defer sh.unlock(now, sink)
+	q := sh.byName[string(queue)]
+	if q == nil || !s.rules[space].Graph {
+		return false
+	}
+	job, ok := sh.graph.lookup(q, space, name)
+	if !ok {
+		return false
+	}
+	r := sh.slab.at(job)
+	switch r.state {
+	case waiting:
+		q.waiting--
+	case reserved:
+		sh.taken(now, job, r)
+		fallthrough
+	default:
+		sh.leave(job, r, q)
+	}
+	sh.counters.Removed++
+	sh.graph.end(now, job, r, q, sink)
+	return true
+}

@@ -1,0 +1,89 @@
+package sched
+
+// taskDue is the due second that all tasks in line stand under: before any other
+// job's but those that go ahead of their equals.
+const taskDue = aheadOfAll + 1
+
+// The ends of the line.
+type end bool
+
+const (
+	front end = true
+	back  end = false
+)
+
+// first returns the first task in line; there is one.
+func (g *graph) first(q *queue) uint32 {
+	first := none
+	for _, x := range [...]*index{&q.ready, &q.withheld, &q.wide, &q.private} {
+		job := x.headOf(&g.sh.buckets, key{^0, taskDue})
+		if first == none || job != none && g.before(job, first) {
+			first = job
+		}
+	}
+	return first
+}
+
+// headOf returns the first job of a key, none when there is none.
+func (x *index) headOf(p *buckets, k key) uint32 {
+	switch {
+	case x.jobs == 0:
+		return none
+	case p.all[x.first].key == k:
+		return p.all[x.first].head
+	case x.tree == nil:
+		return none
+	}
+	if e, ok := x.tree.Get(entry{key: k}); ok {
+		return p.all[e.bucket].head
+	}
+	return none
+}
+
+// ready puts a task that stands nowhere in line, and logs that.
+func (g *graph) ready(now Time, job uint32, r *record, q *queue, where end) {
+	g.lineUp(job, r, q, where)
+	g.log(job, Event{StageReady, now.Micros})
+}
+
+// lineUp is ready without the log.
+func (g *graph) lineUp(job uint32, r *record, q *queue, where end) {
+	sh := g.sh
+	r.state, r.home, r.due = ready, q.id, taskDue
+	r.flags |= immediate
+	q.immediate++
+	q.lined++
+	n := g.node(job)
+	if where == front {
+		n.place = -sh.s.places.Add(1)
+		q.readyFor(r).pushFront(&sh.buckets, &sh.slab, readyKey(r), job)
+	} else {
+		n.place = sh.s.places.Add(1)
+		q.readyFor(r).pushBack(&sh.buckets, &sh.slab, readyKey(r), job)
+	}
+}
+
+// wait notes that a task that stands nowhere waits for others; past is how many
+// milliseconds after its due second it is due, when it was postponed. It leaves its turn
+// at a lock to others: it may even wait for one of them.
+func (g *graph) wait(job uint32, r *record, q *queue, past uint32) {
+	if r.flags&locking != 0 {
+		g.sh.dropLocks(job, r)
+	}
+	r.state, r.home, r.place = waiting, q.id, past
+	q.waiting++
+}
+
+// Head returns where the first task in a queue's line stands: of several queues' first
+// tasks, the one with the smallest place has been in line for longest, but for those that
+// were put first. ok is false when the line is empty, or nothing is handed out any more.
+func (s *Scheduler) Head(queue []byte) (place int64, ok bool) {
+	sh := s.shardOf(queue)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	q := sh.byName[string(queue)]
+	if q == nil || q.lined == 0 || sh.halted {
+		return 0, false
+	}
+	return sh.slab.node(sh.graph.first(q)).place, true
+}

@@ -1,0 +1,59 @@
+package sched
+
+// Event is an entry of a task's log.
+type Event struct {
+	Stage  uint8
+	Micros int64 // since the Unix epoch
+}
+
+// The stages that the scheduler logs itself. Numbers from StageOther on are the
+// caller's.
+const (
+	StageReady uint8 = iota + 1
+	StageReserved
+	StageDone
+	StageOther
+)
+
+// eventSize is what a log entry takes in the arena: a byte of stage, eight of time.
+const eventSize = 9
+
+// maxEvents bounds a task's log, of which the newest entries are kept: each change of a
+// task journals it, and one that no worker can do comes back for ever.
+const maxEvents = 1024
+
+// log appends to a task's log; what finds no room is lost, it is for people.
+func (g *graph) log(job uint32, events ...Event) {
+	sh := g.sh
+	if len(events) == 0 {
+		return
+	}
+	n := g.node(job)
+	events = events[max(len(events)-maxEvents, 0):]
+	old := min(int(n.logSize), (maxEvents-len(events))*eventSize)
+	size := old + len(events)*eventSize
+	ref, room, ok := sh.arena.take(size)
+	if !ok {
+		return
+	}
+	at := 0
+	if n.logSize > 0 {
+		at = copy(room, sh.arena.view(n.log, int(n.logSize))[int(n.logSize)-old:])
+		sh.giveBytes(n.log)
+	}
+	for _, e := range events {
+		room[at] = e.Stage
+		putMicros(room[at+1:], e.Micros)
+		at += eventSize
+	}
+	n.log, n.logSize = ref, uint32(size)
+}
+
+// lastStage is the stage of a task's newest log entry, 0 if it has none.
+func (g *graph) lastStage(job uint32) uint8 {
+	n := g.node(job)
+	if n.logSize == 0 {
+		return 0
+	}
+	return g.sh.arena.view(n.log, int(n.logSize))[n.logSize-eventSize]
+}

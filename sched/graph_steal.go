@@ -1,0 +1,133 @@
+package sched
+
+// NewHolder returns a peer that is not connected: it holds tasks under a name that
+// outlives connections and, with a journal, the process.
+func (s *Scheduler) NewHolder(name string) *Peer {
+	return &Peer{name: name, window: s.window, quota: &s.registered}
+}
+
+// stealTries is how many batches of successors a Steal frees in vain; the Ticks go on.
+const stealTries = 4
+
+// Steal hands the peer up to n tasks from the front of a queue's line, and fn a view of
+// each, under the shard's lock, until fn returns false. The Revision that fn sets and the
+// entries that it appends to Log become the task's, in the same record of the journal.
+// The peer serves the queue from the first one on.
+func (s *Scheduler) Steal(now Time, p *Peer, queue []byte, n int, sink Sink, fn func(*TaskView) bool) {
+	sh := s.shardOf(queue)
+	empty := 0 // batches of successors of which none was ready
+	for more := true; more && n > 0 && empty < stealTries; {
+		var got int
+		got, more = sh.graph.steal(now, p, queue, min(n, s.batch), sink, fn)
+		n -= got
+		empty += count(got == 0)
+	}
+}
+
+// steal does one batch, of tasks or of successors of complete ones; more says that there
+// may be another.
+func (g *graph) steal(now Time, p *Peer, queue []byte, n int, sink Sink, fn func(*TaskView) bool) (got int, more bool) {
+	sh := g.sh
+	sh.mu.Lock()
+	defer sh.unlock(now, sink)
+	q := sh.byName[string(queue)]
+	if q == nil || sh.halted || g.isExiting(p, q) {
+		return 0, false
+	}
+	if q.lined == 0 {
+		g.freeSuccessors(now, sh.mu.ops+sh.s.batch, sink)
+	}
+	for got < n && q.lined > 0 {
+		w, err := sh.enlist(p, q)
+		if err != nil {
+			return got, false
+		}
+		job := g.first(q)
+		r := sh.slab.at(job)
+		sh.dequeue(job, r, q)
+		sh.hold(now, job, r, w, slot{})
+		sh.counters.Assigned++
+		g.reserved(now, job)
+		g.view(job, r, q, &g.shown)
+		entries := len(g.shown.Log)
+		goOn := fn(&g.shown)
+		g.node(job).revision = g.shown.Revision
+		g.log(job, g.shown.Log[entries:]...)
+		sh.save(job, r, q)
+		if got++; !goOn {
+			return got, false
+		}
+	}
+	return got, q.lined > 0 || len(g.freeing) > 0
+}
+
+// Complete ends tasks that the peer holds, or, when p is nil, that any holder of NewHolder holds;
+// missing is told the indexes of the others. The lock is let go between batches of tasks. Of very
+// many successors most become ready by the Ticks that follow.
+func (s *Scheduler) Complete(now Time, p *Peer, space Space, queue []byte, tasks []Task, sink Sink, missing func(i int)) {
+	sh := s.shardOf(queue)
+	for i := 0; i < len(tasks); {
+		batch := tasks[i:min(i+s.batch, len(tasks))]
+		sh.graph.complete(now, p, space, queue, batch, sink, func(k int) { missing(i + k) })
+		i += len(batch)
+	}
+}
+
+func (g *graph) complete(now Time, p *Peer, space Space, queue []byte, tasks []Task, sink Sink, missing func(i int)) {
+	sh := g.sh
+	sh.mu.Lock()
+	defer sh.unlock(now, sink)
+	q := sh.byName[string(queue)]
+	for i := range tasks {
+		job, ok := uint32(0), false
+		if q != nil {
+			job, ok = g.lookup(q, space, tasks[i].Name)
+		}
+		if !ok || !g.mayComplete(p, job) {
+			sh.counters.Stale++
+			missing(i)
+			continue
+		}
+		r := sh.slab.at(job)
+		if sh.s.remember.Load() > 0 {
+			g.log(job, tasks[i].Log...)
+		}
+		sh.unhold(job, r)
+		sh.counters.Done++
+		g.endOne(now, job, r, q, sink)
+	}
+	g.moveOn(now, sink)
+}
+
+// holds says whether the peer holds a task.
+func (g *graph) holds(p *Peer, job uint32) bool {
+	sh := g.sh
+	r := sh.slab.at(job)
+	return r.state == reserved && sh.watches[r.home].peer == p
+}
+
+// mayComplete says whether the peer, or, when p is nil, any holder of NewHolder that has not left,
+// holds a task. A connected worker reports its tasks itself.
+func (g *graph) mayComplete(p *Peer, job uint32) bool {
+	sh := g.sh
+	if p != nil {
+		return g.holds(p, job)
+	}
+	r := sh.slab.at(job)
+	if r.state != reserved {
+		return false
+	}
+	w := sh.watches[r.home]
+	return w.peer.id == 0 && !w.ended
+}
+
+// GiveBack is Forget for a holder of NewHolder: its tasks go first in line, in the order of their
+// names. While the Ticks do that, those that are in line have smaller names than the others.
+func (s *Scheduler) GiveBack(now Time, p *Peer, sink Sink) { s.depart(now, p, true, sink) }
+
+// lookup finds a task that is not complete.
+func (g *graph) lookup(q *queue, space Space, name []byte) (uint32, bool) {
+	sh := g.sh
+	job, ok := sh.lookup(sh.s.tag(q.id, space, name), q, space, name)
+	return job, ok && sh.slab.at(job).state != remembered
+}
