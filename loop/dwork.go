@@ -137,7 +137,7 @@ func (h *dworkHub) workerAt(location []byte) (*dworkWorker, error) {
 // forget gives what a known worker holds back.
 func (h *dworkHub) forget(w *dworkWorker) {
 	delete(h.workers, w.location)
-	h.server.sched.GiveBack(h.now, w.peer, &h.sink)
+	h.server.sched.Forget(h.now, w.peer, &h.sink)
 	h.gaveBack = true
 }
 

@@ -58,7 +58,7 @@ func (h *functionHub) Submit(function, name string, workload []byte, done func(d
 	defer h.mu.Unlock()
 	h.last++
 	h.waiting[h.last] = done
-	_, err := h.server.sched.Submit(h.server.now(), &sched.Submission{
+	err := h.server.sched.Submit(h.server.now(), &sched.Submission{
 		Space: disbatchSpace, Queue: protocol.Queue([]byte(function)), Name: []byte(name), Workload: workload, Await: h.peer, Tag: h.last,
 	}, &h.sink)
 	if err != nil {

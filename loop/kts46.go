@@ -275,7 +275,7 @@ func (h *ktsHub) cancel(j *ktsJob, k ktsKind) {
 	j.tasks[k] = nil
 	h.changed = true
 	h.retire(t.lease)
-	h.server.sched.Cancel(h.now, ktsSpace, k.queue(), j.taskName(), &h.sink)
+	h.server.sched.RemoveTask(h.now, ktsSpace, k.queue(), j.taskName(), &h.sink)
 	if t.holder != nil {
 		h.letGo(t.holder)
 	}

@@ -212,7 +212,7 @@ func (h *ktsHub) adoptTask(r *ktsRestored) {
 	j, err := h.job(parts[0], parts[1])
 	if err != nil || string(j.taskName()) != string(r.name) || !j.adopts(r.kind, r.holder != "") {
 		h.retire(r.lease)
-		h.server.sched.Cancel(h.now, ktsSpace, []byte(r.queue), r.name, &h.sink)
+		h.server.sched.RemoveTask(h.now, ktsSpace, []byte(r.queue), r.name, &h.sink)
 		if w := h.workers[r.holder]; w != nil {
 			w.last = max(w.last, r.lease.Revision)
 			h.server.sched.Unwatch(w.peer, []byte(r.queue))

@@ -112,11 +112,12 @@ func (p *periodicTalk) lead() []byte {
 // status is STATUS: a line a function, joined with newlines.
 func (p *periodicTalk) status(msgID uint32, lead []byte, write line) {
 	server := p.s.r.server
-	if server.sched.QueueCount() > longStatus {
+	queues := server.sched.Stats().Queues
+	if queues > longStatus {
 		p.report(msgID, lead, server.statuses, periodic.MaxPayload, func() [][]byte { return server.encodeStatus(write) })
 		return
 	}
-	p.s.Looked += 2 * server.sched.QueueCount() // each is written, too
+	p.s.Looked += 2 * queues // each is written, too
 	p.s.Touch()
 	start := len(p.s.Out)
 	out := binary.BigEndian.AppendUint32(periodic.BeginResponse(p.s.Out, p.framing), msgID)

@@ -194,7 +194,7 @@ func (l *load) submit(p *periodicTalk, in []byte, last bool) int {
 		return 0
 	}
 	sub := submission(&j)
-	if _, err := r.server.sched.Submit(r.Now, &sub, r); err != nil {
+	if err := r.server.sched.Submit(r.Now, &sub, r); err != nil {
 		l.refuse(reasonOf(err))
 		return 0
 	}

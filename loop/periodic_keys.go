@@ -93,5 +93,5 @@ func reasonOf(err error) periodic.Reason {
 	case errors.Is(err, sched.ErrSlots), errors.Is(err, sched.ErrWatches):
 		return periodic.ReasonWorker
 	}
-	return periodic.ReasonMemory // ErrFull, ErrCrowded
+	return periodic.ReasonMemory // for more jobs, or for more of all sessions together
 }

@@ -27,7 +27,7 @@ func (p *periodicTalk) submit(f *periodic.Frame, await bool) bool {
 	if await && p.era.today {
 		p.expires(f.MsgID, &sub)
 	}
-	_, err := r.server.sched.Submit(r.Now, &sub, r)
+	err := r.server.sched.Submit(r.Now, &sub, r)
 	if err != nil && await && p.runs != nil {
 		p.runs.end(f.MsgID)
 	}

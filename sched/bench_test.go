@@ -63,7 +63,7 @@ func (x *rig) submit(queue int, at int64) {
 	x.next++
 	binary.BigEndian.PutUint64(x.name[:], x.next)
 	x.j.Queue, x.j.SchedAt = x.queues[queue], at
-	if _, err := x.s.Submit(x.now, &x.j, &x.sink); err != nil {
+	if err := x.s.Submit(x.now, &x.j, &x.sink); err != nil {
 		x.b.Fatal(err)
 	}
 }

@@ -16,7 +16,6 @@ import (
 // departed is a peer that has left, and what is still to be reaped of it.
 type departed struct {
 	peer   *Peer
-	byName bool // what it holds is given back in the order of the names, first in line
 	awaits map[JobRef]int
 	refs   sorter[JobRef] // of these
 	topics map[topic]bool
@@ -42,8 +41,8 @@ type departures struct {
 }
 
 // depart takes a peer's requests away, and begins to reap it.
-func (s *Scheduler) depart(now Time, p *Peer, byName bool, sink Sink) {
-	d := &departed{peer: p, byName: byName, refs: sorter[JobRef]{compare: compareRefs}}
+func (s *Scheduler) depart(now Time, p *Peer, sink Sink) {
+	d := &departed{peer: p, refs: sorter[JobRef]{compare: compareRefs}}
 	p.mu.Lock()
 	p.slots = slotLine{}
 	d.awaits, p.awaits = p.awaits, nil
@@ -182,7 +181,7 @@ func (sh *shard) giveAllBack(now Time, d *departed, w *watch, room int, sink Sin
 		}
 		room--
 		d.seen--
-		d.held.add(sh.heldAt(w, d.seen, d.byName))
+		d.held.add(sh.heldAt(w, d.seen))
 		sh.op(1)
 	}
 	for room > 0 {
@@ -203,11 +202,11 @@ func (sh *shard) giveAllBack(now Time, d *departed, w *watch, room int, sink Sin
 }
 
 // heldAt is the job at a place of what is held under a watch.
-func (sh *shard) heldAt(w *watch, i int, byName bool) heldBy {
+func (sh *shard) heldAt(w *watch, i int) heldBy {
 	h := heldBy{held: w.held[i]}
 	r := sh.slab.at(h.job)
 	h.last = r.flags&task == 0 && sh.s.rules[r.space].Deaths == 0
-	if byName {
+	if w.peer.holder { // in the order of the names, first in line
 		h.name = string(sh.nameView(h.job))
 	}
 	return h

@@ -62,14 +62,14 @@
 //	tell who awaits a job        MaxAwaits, and toldBatches by its bytes
 //	tell who listens to a job    MaxAwaits; its bytes are bounded by what the Sink takes
 //	the slots of a peer          MaxSlots: for a tag that waits already, and the run of a Return
-//	the watches of a peer        MaxWatches, each under its own lock, once a request: Looked tells
+//	the watches of a peer        maxWatches, each under its own lock, once a request: Looked tells
 //	                             the caller, who puts off the next
 //	jobs handed to one peer      serveRoom, the rest with the next Flushed
 //	jobs, peers that a name keeps apart   maxClashes jobs for a peer, maxFit peers for a job
 //	locks of a job               maxJobLocks
 //	due seconds, lines of a lock are kept in order: a few steps
 //	tasks, edges of a request    those that it names: the caller bounds them; for their order
-//	                             maxLooks edges, else ErrCostly
+//	                             maxLooks edges, else the request is refused
 //	Steal, Complete              a batch of tasks under each hold, as many as are asked for
 //	what a task waits for        all of it, when its record is journaled
 //	the log of a task            maxEvents

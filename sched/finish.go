@@ -6,7 +6,7 @@ import (
 )
 
 // Finish ends a job that the peer holds; data goes to those who await it.
-// ErrNotFound and ErrNotOwner change nothing.
+// With an error, for want of that job or because another peer holds it, nothing has changed.
 func (s *Scheduler) Finish(now Time, p *Peer, run Run, data []byte, sink Sink) error {
 	sh, err := s.lock(run.Shard)
 	if err != nil {
@@ -108,13 +108,18 @@ func (s *Scheduler) lock(number uint16) (*shard, error) {
 // Remove removes a job by name, whatever its state; false when there is none. Its
 // holder's later Finish finds nothing.
 func (s *Scheduler) Remove(now Time, space Space, queueName, name []byte, sink Sink) bool {
-	return s.remove(now, space, queueName, name, true, sink)
+	return !s.rules[space].Graph && s.remove(now, space, queueName, name, true, sink)
+}
+
+// RemoveTask is Remove for a task. The tasks that wait for it wait no more, as if it was complete.
+func (s *Scheduler) RemoveTask(now Time, space Space, queueName, name []byte, sink Sink) bool {
+	return s.rules[space].Graph && s.remove(now, space, queueName, name, true, sink)
 }
 
 // Withdraw is Remove for a job that no peer holds; one that is held stays, and the answer
 // is false.
 func (s *Scheduler) Withdraw(now Time, space Space, queueName, name []byte, sink Sink) bool {
-	return s.remove(now, space, queueName, name, false, sink)
+	return !s.rules[space].Graph && s.remove(now, space, queueName, name, false, sink)
 }
 
 func (s *Scheduler) remove(now Time, space Space, queueName, name []byte, held bool, sink Sink) bool {
@@ -122,7 +127,7 @@ func (s *Scheduler) remove(now Time, space Space, queueName, name []byte, held b
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)
 	q := sh.byName[string(queueName)]
-	if q == nil || s.rules[space].Graph {
+	if q == nil {
 		return false
 	}
 	job, ok := sh.lookup(s.tag(q.id, space, name), q, space, name)
@@ -130,7 +135,7 @@ func (s *Scheduler) remove(now Time, space Space, queueName, name []byte, held b
 		return false
 	}
 	r := sh.slab.at(job)
-	if r.state == reserved && !held {
+	if !r.live() || r.state == reserved && !held {
 		return false
 	}
 	sh.removeNow(now, job, r, q, sink)
@@ -144,7 +149,11 @@ func (sh *shard) removeNow(now Time, job uint32, r *record, q *queue, sink Sink)
 	}
 	sh.leave(job, r, q)
 	sh.counters.Removed++
-	sh.end(job, r, q, Removed, nil, sink)
+	if r.flags&task != 0 {
+		sh.graph.end(now, job, r, q, sink)
+	} else {
+		sh.end(job, r, q, Removed, nil, sink)
+	}
 }
 
 // Drop removes a queue with all its jobs, also those that wait for a lock, unless a
@@ -179,7 +188,7 @@ func (sh *shard) discard(q *queue) {
 // tidy discards a queue that is not used any more and whose name is too long for the peers
 // that Drop queues: a name may have megabytes.
 func (sh *shard) tidy(q *queue) {
-	if len(q.name) > MaxShortQueue && !q.dropped && q.workers == 0 && q.running == 0 && q.tasks == 0 && q.unheld() == 0 {
+	if len(q.name) > maxShortQueue && !q.dropped && q.workers == 0 && q.running == 0 && q.tasks == 0 && q.unheld() == 0 {
 		sh.discard(q)
 	}
 }

@@ -68,7 +68,7 @@ func (x *graphMachine) compareTask(name string) (err error) {
 }
 
 func (x *graphMachine) compareView(v *TaskView, j *graphJob) error {
-	stage := map[State]uint8{delayed: StageReady, ready: StageReady, parked: StageReady, reserved: StageReserved, remembered: StageDone}[j.state]
+	stage := map[state]uint8{delayed: StageReady, ready: StageReady, parked: StageReady, reserved: StageReserved, remembered: StageDone}[j.state]
 	holder, by := "", SessionID(0)
 	if j.state == reserved {
 		holder = j.holder

@@ -136,7 +136,7 @@ func TestCostlyRequest(t *testing.T) {
 	for i := range maxLooks/n + 1 {
 		all = append(all, fmt.Sprint("z", i, "<b", n-1), fmt.Sprint("a0<z", i))
 	}
-	if err := x.s.Extend(x.now, graphTasks, graphQueue, graphTaskList(all...), &x.rec); !errors.Is(err, ErrCostly) {
+	if err := x.s.Extend(x.now, graphTasks, graphQueue, graphTaskList(all...), &x.rec); !errors.Is(err, errCostly) {
 		t.Fatalf("%d tasks: %v", len(all), err)
 	}
 	if active, ready := x.s.Backlog(graphQueue); active != 2*n || ready != 2 {
@@ -166,7 +166,7 @@ func TestCycleOfLongNames(t *testing.T) {
 			all = append(all, name+"<"+tasks[(i+1)%len(tasks)])
 		}
 		err := x.s.Extend(x.now, graphTasks, graphQueue, graphTaskList(all...), &x.rec)
-		if !errors.As(err, new(*CycleError)) || len(err.Error()) > 1<<10 {
+		if !errors.As(err, new(*cycleError)) || len(err.Error()) > 1<<10 {
 			t.Errorf("%d tasks: an error of %d bytes: %.80v", len(tasks), len(fmt.Sprint(err)), err)
 		}
 	}

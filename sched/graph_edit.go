@@ -14,14 +14,14 @@ type Task struct {
 	Log      []Event  // appended to what the task has
 }
 
-// CycleError says that tasks would have waited for each other for ever.
-type CycleError struct{ Names []string } // each comes after the next, the last is the first
+// cycleError says that tasks would have waited for each other for ever.
+type cycleError struct{ Names []string } // each comes after the next, the last is the first
 
-func (e *CycleError) Error() string { return "a cycle: " + strings.Join(e.Names, " after ") }
+func (e *cycleError) Error() string { return "a cycle: " + strings.Join(e.Names, " after ") }
 
 // Extend adds tasks to a queue's graph one after the other, and to those that are
 // there already the predecessors given: a ready task waits again, of a reserved one
-// they count when it comes back. With an error, a *CycleError or ErrCostly among others,
+// they count when it comes back. With an error, for one that says which tasks would be a cycle,
 // nothing of it has happened.
 func (s *Scheduler) Extend(now Time, space Space, queue []byte, tasks []Task, sink Sink) error {
 	sh := s.shardOf(queue)
@@ -114,7 +114,7 @@ func (e *edit) after(job uint32, t *Task) error {
 	sh.op(len(t.After))
 	for _, name := range t.After {
 		if string(name) == string(t.Name) {
-			return &CycleError{[]string{cutName(name), cutName(name)}}
+			return &cycleError{[]string{cutName(name), cutName(name)}}
 		}
 		from, ok := g.lookup(e.q, e.space, name)
 		if !ok || g.linked(from, job) {

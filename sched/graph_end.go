@@ -146,32 +146,3 @@ func (g *graph) forgetOld(now Time, until int) {
 		g.forget(job, r)
 	}
 }
-
-// Cancel removes a task by name, in whatever state and hands: those that wait for it wait
-// no more, as if it was complete. false: there is none.
-func (s *Scheduler) Cancel(now Time, space Space, queue, name []byte, sink Sink) bool {
-	sh := s.shardOf(queue)
-	sh.mu.Lock()
-	defer sh.unlock(now, sink)
-	q := sh.byName[string(queue)]
-	if q == nil || !s.rules[space].Graph {
-		return false
-	}
-	job, ok := sh.graph.lookup(q, space, name)
-	if !ok {
-		return false
-	}
-	r := sh.slab.at(job)
-	switch r.state {
-	case waiting:
-		q.waiting--
-	case reserved:
-		sh.taken(now, job, r)
-		fallthrough
-	default:
-		sh.leave(job, r, q)
-	}
-	sh.counters.Removed++
-	sh.graph.end(now, job, r, q, sink)
-	return true
-}

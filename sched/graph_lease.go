@@ -1,7 +1,7 @@
 package sched
 
 // Lease is a hold on a task that its holder proves with a revision: each Touch gives it
-// a new one, and whoever comes with an older one is refused with ErrStale. A task keeps
+// a new one, and whoever comes with an older one is refused. A task keeps
 // its last revision when it is given back.
 type Lease struct {
 	Ref      JobRef
@@ -58,7 +58,7 @@ func (s *Scheduler) leased(p *Peer, l Lease) (*shard, *record, error) {
 	switch {
 	case err != nil:
 	case sh.slab.node(l.Ref.Slot).revision != l.Revision:
-		err = ErrStale
+		err = errStale
 	}
 	if err != nil {
 		sh.counters.Stale++
@@ -76,7 +76,7 @@ func (g *graph) holding(p *Peer, ref JobRef) (*record, error) {
 	case r == nil || r.state != reserved || r.seq != ref.Seq || r.flags&task == 0:
 		return nil, ErrNotFound
 	case sh.watches[r.home].peer != p:
-		return nil, ErrNotOwner
+		return nil, errNotOwner
 	}
 	return r, nil
 }

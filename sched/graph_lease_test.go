@@ -113,7 +113,7 @@ func TestPrivate(t *testing.T) {
 	x := newLeaseStand(t)
 	early, late := x.skilled(Wide, "q"), x.skilled(Named|Wide)
 	x.reserve(early, 1)
-	long := strings.Repeat("n", MaxShort+1)
+	long := strings.Repeat("n", maxShort+1)
 	x.extend("q", "a", long, "b<a")
 	x.ok(x.s.Watch(x.now, late, []byte("q"), true, &x.rec))
 	x.reserve(late, 2)
@@ -154,7 +154,7 @@ func TestLease(t *testing.T) {
 		p    *Peer
 		l    Lease
 		want error
-	}{{x.h, old, ErrStale}, {other, l, ErrNotOwner}, {x.h, Lease{JobRef{Shard: 99}, 7}, ErrNotFound}} {
+	}{{x.h, old, errStale}, {other, l, errNotOwner}, {x.h, Lease{JobRef{Shard: 99}, 7}, ErrNotFound}} {
 		x.refused(f.want, x.s.Touch(f.p, f.l, 8))
 		x.refused(f.want, x.s.Requeue(x.now, f.p, f.l, true, &x.rec))
 		x.refused(f.want, x.s.FinishLease(x.now, f.p, f.l, &x.rec))
@@ -214,12 +214,12 @@ func TestLeaseRestart(t *testing.T) {
 	x.wantAll("q", "a", "b")
 }
 
-// Cancel removes a task from wherever it stands and frees those that wait for it.
-func TestCancel(t *testing.T) {
+// RemoveTask removes a task from wherever it stands and frees those that wait for it.
+func TestRemoveTask(t *testing.T) {
 	x := newLeaseStand(t)
 	cancel := func(name string, want bool) {
 		t.Helper()
-		if got := x.s.Cancel(x.now, leaseSpace, []byte("q"), []byte(name), &x.rec); got != want {
+		if got := x.s.RemoveTask(x.now, leaseSpace, []byte("q"), []byte(name), &x.rec); got != want {
 			t.Errorf("cancelling %s: %v", name, got)
 		}
 		x.sane()
@@ -279,7 +279,7 @@ func TestHead(t *testing.T) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	for _, p := range x.restart() {
-		x.s.GiveBack(x.now, p, &x.rec)
+		x.s.Forget(x.now, p, &x.rec)
 	}
 	x.restart()
 	queues = append(queues, "z")

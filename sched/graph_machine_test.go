@@ -158,7 +158,7 @@ func (x *graphMachine) verb(verb string) error {
 		}
 		return x.complete(holder, tasks)
 	case "exit":
-		s.GiveBack(now, x.holder(holder), &x.rec)
+		s.Forget(now, x.holder(holder), &x.rec)
 		delete(x.holders, holder)
 		m.giveBack(holder)
 	case "remember":
@@ -174,10 +174,10 @@ func (x *graphMachine) verb(verb string) error {
 		return x.crash(x.n("come back", 4))
 	case "submit":
 		space, name, priority := graphPlain+Space(x.n("space", 2)), x.name("name"), int64(x.n("priority", 3)-1)
-		if len(name) > MaxShort { // the order of such jobs and others is not this model's
+		if len(name) > maxShort { // the order of such jobs and others is not this model's
 			return nil
 		}
-		out, err := s.Submit(now, &Submission{Space: space, Queue: graphQueue, Name: name, Priority: priority}, &x.rec)
+		out, err := s.outcome(now, &Submission{Space: space, Queue: graphQueue, Name: name, Priority: priority}, &x.rec)
 		if err != nil {
 			return err
 		}
@@ -327,7 +327,7 @@ func (x *graphMachine) drain() error {
 		return err
 	}
 	for _, h := range []string{"h0", "h1"} {
-		x.s.GiveBack(x.m.now, x.holder(h), &x.rec)
+		x.s.Forget(x.m.now, x.holder(h), &x.rec)
 		delete(x.holders, h)
 		x.m.giveBack(h)
 	}

@@ -11,7 +11,7 @@ type graphJob struct {
 	made           int // by the model's clock
 	space          Space
 	name, workload string
-	state          State
+	state          state
 	priority       int64
 	due            int64 // second, as in a ready key; of a delayed or waiting one in milliseconds
 	count          int32
@@ -165,7 +165,7 @@ func (m *graphModel) addEdges(j *graphJob, after [][]byte, own bool) {
 
 func (m *graphModel) extend(tasks []Task) error {
 	if m.closes(tasks) {
-		return &CycleError{}
+		return &cycleError{}
 	}
 	fresh := make(map[*graphJob]bool)
 	var order []*graphJob
@@ -314,13 +314,13 @@ func (m *graphModel) transfer(holder string, tasks []Task) error {
 		j := m.find(graphTasks, string(t.Name))
 		if j == nil || j.state != reserved || j.holder != holder {
 			if m.closes(tasks[:i]) { // it was met before
-				return &CycleError{}
+				return &cycleError{}
 			}
 			return ErrNotFound
 		}
 	}
 	if m.closes(tasks) {
-		return &CycleError{}
+		return &cycleError{}
 	}
 	for _, t := range tasks {
 		m.addEdges(m.find(graphTasks, string(t.Name)), t.After, true)
@@ -358,6 +358,6 @@ func (m *graphModel) giveBack(holder string) {
 
 // sameGraphError compares what kind of error there is.
 func sameGraphError(got, want error) bool {
-	var a, b *CycleError
+	var a, b *cycleError
 	return got == want || errors.As(got, &a) && errors.As(want, &b)
 }

@@ -117,7 +117,7 @@ func (x *graphOnce) round(r *rand.Rand, p *Peer) (over bool) {
 		x.inAir[i].Add(-1)
 	}
 	if len(kept) > 0 {
-		x.s.GiveBack(x.now(), p, x.sink)
+		x.s.Forget(x.now(), p, x.sink)
 	}
 	if len(held) == 0 {
 		runtime.Gosched()

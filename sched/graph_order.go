@@ -102,7 +102,7 @@ func (g *graph) reach(start, end uint32, back bool, bound int64, limit int, room
 				return nil, false, nil
 			}
 			if *room--; *room < 0 {
-				return nil, false, ErrCostly
+				return nil, false, errCostly
 			}
 			sh.op(1)
 			e := g.edges.at(x)
@@ -142,7 +142,7 @@ func (g *graph) inOrder(jobs []uint32) []uint32 {
 	return sorted
 }
 
-// Bounds of a CycleError: how many names it has, and how long each is.
+// Bounds of a cycleError: how many names it has, and how long each is.
 const (
 	maxCycleNames = 32
 	maxCycleName  = 255
@@ -162,7 +162,7 @@ func (g *graph) cycle(start, end uint32, back bool) error {
 	for _, job := range way[:min(len(way), maxCycleNames)] {
 		names = append(names, cutName(g.sh.nameView(job)))
 	}
-	return &CycleError{append(names, names[0])}
+	return &cycleError{append(names, names[0])}
 }
 
 // cutName is a name, or its beginning: a name may have megabytes.

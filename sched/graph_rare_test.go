@@ -106,14 +106,14 @@ func TestTaskTwin(t *testing.T) {
 }
 
 // Of the tasks that a holder gives back the largest name goes first, also where a worker waits.
-func TestGiveBackServesInOrder(t *testing.T) {
+func TestForgetHolderServesInOrder(t *testing.T) {
 	x := newGraphStand(t)
 	x.extend("a", "b", "c")
 	x.stolen("a", "b", "c")
 	p := x.peer(string(graphQueue))
 	x.reserve(p, 1)
 	x.reserve(p, 2)
-	x.s.GiveBack(x.now, x.h, &x.rec)
+	x.s.Forget(x.now, x.h, &x.rec)
 	x.want("1 1 assign c", "1 2 assign b")
 }
 
@@ -131,7 +131,7 @@ func TestDropTasks(t *testing.T) {
 	f("a task is ready")
 	x.stolen("a")
 	x.complete("a")
-	x.s.GiveBack(x.now, x.h, &x.rec)
+	x.s.Forget(x.now, x.h, &x.rec)
 	f("a task is remembered")
 	x.now.Mono += 5000
 	x.s.ticks(x.now, &x.rec)
@@ -282,14 +282,14 @@ func TestCalledTaskWaits(t *testing.T) {
 
 // A task that is cancelled while it waits for a lock, or was called for it, or has it, is
 // forgotten by the lock.
-func TestCancelLocked(t *testing.T) {
+func TestRemoveLockedTask(t *testing.T) {
 	f := func(name string, calledFirst bool, want ...string) {
 		t.Helper()
 		x, p, a := lockedOut(t)
 		if calledFirst {
 			x.ok(x.s.Finish(x.now, p, a, nil, &x.rec))
 		}
-		if !x.s.Cancel(x.now, graphTasks, graphQueue, []byte(name), &x.rec) {
+		if !x.s.RemoveTask(x.now, graphTasks, graphQueue, []byte(name), &x.rec) {
 			t.Errorf("%q is not there", name)
 		}
 		x.reserve(p, 7)
@@ -319,7 +319,7 @@ func TestTaskLogBounded(t *testing.T) {
 	for range maxEvents {
 		x.now.Micros++
 		x.stolen("a")
-		x.s.GiveBack(x.now, x.h, &x.rec)
+		x.s.Forget(x.now, x.h, &x.rec)
 		x.h = x.s.NewHolder("h")
 	}
 	f("after many turns")
@@ -390,7 +390,7 @@ func TestGraphOrders(t *testing.T) {
 		for range 4 * n {
 			to, from := r.IntN(n), r.IntN(n)
 			closes := reached(from, to, make(map[int]bool))
-			var cycle *CycleError
+			var cycle *cycleError
 			err := x.s.Extend(x.now, graphTasks, graphQueue, graphTaskList(fmt.Sprint(to, "<", from)), &x.rec)
 			if errors.As(err, &cycle) != closes || err != nil && cycle == nil {
 				t.Fatalf("%d after %d: %v, want a cycle: %v", to, from, err, closes)

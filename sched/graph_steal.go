@@ -3,7 +3,7 @@ package sched
 // NewHolder returns a peer that is not connected: it holds tasks under a name that
 // outlives connections and, with a journal, the process.
 func (s *Scheduler) NewHolder(name string) *Peer {
-	return &Peer{name: name, window: s.window, quota: &s.registered}
+	return &Peer{holder: true, name: name, window: s.window, quota: &s.registered}
 }
 
 // stealTries is how many batches of successors a Steal frees in vain; the Ticks go on.
@@ -118,12 +118,8 @@ func (g *graph) mayComplete(p *Peer, job uint32) bool {
 		return false
 	}
 	w := sh.watches[r.home]
-	return w.peer.id == 0 && !w.ended
+	return w.peer.holder && !w.ended
 }
-
-// GiveBack is Forget for a holder of NewHolder: its tasks go first in line, in the order of their
-// names. While the Ticks do that, those that are in line have smaller names than the others.
-func (s *Scheduler) GiveBack(now Time, p *Peer, sink Sink) { s.depart(now, p, true, sink) }
 
 // lookup finds a task that is not complete.
 func (g *graph) lookup(q *queue, space Space, name []byte) (uint32, bool) {

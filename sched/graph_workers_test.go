@@ -4,28 +4,28 @@ import "slices"
 
 // submit adds a job of another space to the tasks' queue, unless one of that name is
 // held or aside.
-func (m *graphModel) submit(space Space, name string, priority int64) Outcome {
+func (m *graphModel) submit(space Space, name string, priority int64) outcome {
 	j := m.find(space, name)
-	outcome := Replaced
+	did := replaced
 	switch {
 	case j == nil:
 		j = &graphJob{space: space, name: name}
 		m.all = append(m.all, j)
-		outcome = Added
+		did = added
 	case j.state == reserved || j.state == parked:
-		return Running
+		return ignored
 	}
 	m.leave(j)
 	j.priority, j.count, j.due = priority, 0, floorSecond(m.now.Wall)
 	m.ready(j, back)
 	m.match()
-	return outcome
+	return did
 }
 
 // suits says whether a worker can be given a job.
 func (w *graphWorker) suits(j *graphJob) bool {
 	twin := slices.ContainsFunc(w.held, func(o *graphJob) bool { return o.name == j.name })
-	return (w.skills&Wide != 0 || len(j.name) <= MaxShort) && (w.skills&Named == 0 || !twin)
+	return (w.skills&Wide != 0 || len(j.name) <= maxShort) && (w.skills&Named == 0 || !twin)
 }
 
 // match hands out until no worker waits for whom there is a job: the oldest slot first.

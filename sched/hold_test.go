@@ -65,7 +65,7 @@ func (x *holds) submit(n int, queue string, change func(i int, j *Submission)) {
 		if change != nil {
 			change(i, &j)
 		}
-		_, err := x.Submit(x.now, &j, unheard{})
+		err := x.Submit(x.now, &j, unheard{})
 		x.ok(err)
 	}
 }
@@ -176,7 +176,7 @@ func TestLongestHold(t *testing.T) {
 			p := x.NewHolder("h")
 			x.tasks(much)
 			x.steal(p, much)
-			return func() { x.GiveBack(x.now, p, unheard{}) }
+			return func() { x.Forget(x.now, p, unheard{}) }
 		},
 		"a task that very many wait for is complete": func(x *holds) func() {
 			p := x.NewHolder("h")
@@ -192,7 +192,7 @@ func TestLongestHold(t *testing.T) {
 			for _, t := range x.tasks(much) {
 				x.ok(x.Extend(x.now, heldTask, []byte("t"), []Task{{Name: last[0].Name, After: [][]byte{t.Name}}}, unheard{}))
 			}
-			return func() { x.Cancel(x.now, heldTask, []byte("t"), last[0].Name, unheard{}) }
+			return func() { x.RemoveTask(x.now, heldTask, []byte("t"), last[0].Name, unheard{}) }
 		},
 		"very many complete tasks are forgotten": func(x *holds) func() {
 			p := x.NewHolder("h")
@@ -238,7 +238,7 @@ func TestLongestHold(t *testing.T) {
 		},
 		"a worker of very many queues asks and leaves": func(x *holds) func() {
 			p := x.peer(Wide, "f")
-			for i := range MaxWatches - 1 {
+			for i := range maxWatches - 1 {
 				x.ok(x.Watch(x.now, p, fmt.Append(nil, i), false, unheard{}))
 			}
 			return func() {
@@ -253,7 +253,7 @@ func TestLongestHold(t *testing.T) {
 			j := Submission{Queue: []byte("f"), Name: []byte("awaited")}
 			for range MaxAwaits {
 				j.Await = x.peer(Wide)
-				_, err := x.Submit(x.now, &j, sink)
+				err := x.Submit(x.now, &j, sink)
 				x.ok(err)
 			}
 			return func() { x.ok(x.Finish(x.now, p, sink.run, make([]byte, 1<<20), unheard{})) }

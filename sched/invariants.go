@@ -211,7 +211,7 @@ func (c *checker) queues() error {
 
 func (c *checker) queue(q *queue) error {
 	immediates, others := 0, make(map[int64]int)
-	pending := func(state State, in *index) func(uint32, *record, key) error {
+	pending := func(state state, in *index) func(uint32, *record, key) error {
 		return func(job uint32, r *record, k key) error {
 			want := readyKey(r)
 			if state == delayed {

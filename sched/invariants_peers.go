@@ -217,7 +217,7 @@ func (s *Scheduler) checkLockLine(name string, k *lock, line *list.List, count, 
 
 // knowsLocks says whether a job is there, in one of the states, and will tell the locks
 // of its end.
-func (s *Scheduler) knowsLocks(ref JobRef, states ...State) bool {
+func (s *Scheduler) knowsLocks(ref JobRef, states ...state) bool {
 	r := s.shards[ref.Shard].slab.find(ref.Slot)
 	return r != nil && r.seq == ref.Seq && r.flags&locking != 0 && slices.Contains(states, r.state)
 }

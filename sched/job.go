@@ -2,12 +2,12 @@ package sched
 
 import "encoding/binary"
 
-// State is where a job stands.
-type State uint8
+// state is where a job stands.
+type state uint8
 
 // The states. A slab slot whose state is free holds no job.
 const (
-	free State = iota
+	free state = iota
 	delayed
 	ready
 	reserved
@@ -64,7 +64,7 @@ type record struct {
 	count      int32
 	timeout    int32  // seconds
 	place      uint32 // delayed, waiting: milliseconds past due; reserved, parked: index in its watch's held, its queue's parked
-	state      State
+	state      state
 	space      Space
 	flags      uint16
 }

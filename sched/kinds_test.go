@@ -137,7 +137,7 @@ func TestGlobalBroadcast(t *testing.T) {
 	x.ok(x.s.Watch(x.now, p, []byte("f"), true, &x.rec))
 	for range 2 {
 		x.reserve(p, 1)
-		if out, err := x.submit("f", "a", func(j *Submission) { j.Space = 5 }); out != Added || err != nil {
+		if out, err := x.submit("f", "a", func(j *Submission) { j.Space = 5 }); out != added || err != nil {
 			t.Error(out, err)
 		}
 		x.want("1 1 broadcast a")
@@ -199,7 +199,7 @@ func TestNamesOfALeaver(t *testing.T) {
 	x.s.Forget(x.now, first, &x.rec)
 	for i := range 2 * defaultBatch {
 		out, err := x.submit("f", fmt.Sprint(i), owned(second, 2))
-		if i == 0 && err != ErrDuplicate || i > 0 && (out != Added || err != nil) {
+		if i == 0 && err != ErrDuplicate || i > 0 && (out != added || err != nil) {
 			t.Fatalf("job %d: %v, %v", i, out, err)
 		}
 	}
@@ -345,7 +345,7 @@ func TestListenToNamesake(t *testing.T) {
 // A queue whose name is too long for those who drop queues goes with its last worker and its
 // last job, whichever is the last; names of any length would stay for ever. Others stay.
 func TestLongNamesAreForgotten(t *testing.T) {
-	long := strings.Repeat("q", MaxShortQueue+1)
+	long := strings.Repeat("q", maxShortQueue+1)
 	f := func(what string, use func(x *stand, p *Peer)) {
 		t.Helper()
 		x := newStand(t, Options{Rules: wildRules})
@@ -355,7 +355,7 @@ func TestLongNamesAreForgotten(t *testing.T) {
 		if err := x.s.check(); err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
-		if n := x.s.QueueCount(); n != 1 {
+		if n := x.s.Stats().Queues; n != 1 {
 			t.Errorf("%s: there are %d queues, want that of the shorter name", what, n)
 		}
 		again := x.skilled(Wide, long)

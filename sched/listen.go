@@ -32,7 +32,7 @@ func (s *Scheduler) Listen(p *Peer, space Space, queueName, name []byte, tag uin
 		return ErrAwaits
 	}
 	if !p.register(t.cost()) {
-		return ErrCrowded
+		return errCrowded
 	}
 	if p.topics == nil {
 		p.topics = make(map[topic]bool)

@@ -43,7 +43,7 @@ func TestNoLostWakeupLock(t *testing.T) {
 	}
 	before := func(int) {
 		for i := range peers {
-			if _, err := s.Submit(airNow, &Submission{Queue: []byte{byte('a' + i)}}, sink); err != nil || !take(i) {
+			if err := s.Submit(airNow, &Submission{Queue: []byte{byte('a' + i)}}, sink); err != nil || !take(i) {
 				t.Error("no job:", err)
 			}
 		}
@@ -148,7 +148,7 @@ func TestLockUnderRace(t *testing.T) {
 	}
 	for i := range jobs {
 		j := Submission{Queue: []byte{byte('f' + i%3)}, Name: strconv.AppendInt(nil, int64(i), 10)}
-		if _, err := s.Submit(now, &j, sink); err != nil {
+		if err := s.Submit(now, &j, sink); err != nil {
 			t.Fatal(err)
 		}
 	}

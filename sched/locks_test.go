@@ -226,7 +226,7 @@ func (x *handOn) watch(p *Peer, queue string) {
 // take submits jobs and has a peer given them.
 func (x *handOn) take(p *Peer, queue string, names ...string) (refs []Run) {
 	for i, name := range names {
-		if _, err := x.s.Submit(airNow, &Submission{Queue: []byte(queue), Name: []byte(name)}, x.sink); err != nil {
+		if err := x.s.Submit(airNow, &Submission{Queue: []byte(queue), Name: []byte(name)}, x.sink); err != nil {
 			x.t.Error(err)
 		}
 		x.reserve(p, i)

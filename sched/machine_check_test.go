@@ -63,7 +63,7 @@ func (x *machine) compareStats() error {
 	if err := same("queues", st.Queues, len(x.m.queues)); err != nil {
 		return err
 	}
-	return same("queues", x.s.QueueCount(), len(x.m.queues))
+	return same("queues", x.s.Stats().Queues, len(x.m.queues))
 }
 
 // compareWalk sees every job once, in steps of any size.

@@ -243,7 +243,7 @@ func (x *machine) submit(o op) error {
 		x.lastTag++
 		j.Await, j.Tag, j.OnFail, twin = x.peers[o.Await], x.lastTag, o.Flag, x.twins[o.Await]
 	}
-	got, err := x.s.Submit(x.m.now, &j, &x.rec)
+	got, err := x.s.outcome(x.m.now, &j, &x.rec)
 	want, wantErr := x.m.submit(&j, twin)
 	if e := same("error", err, wantErr); e != nil {
 		return e

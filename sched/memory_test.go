@@ -58,7 +58,7 @@ func TestLargeBytesAreLetGo(t *testing.T) {
 	}
 	submit := func(s *Scheduler, p *Peer) []byte {
 		j := &Submission{Space: jobs, Queue: queue, Name: name, Workload: large(), Await: p}
-		_, err := s.Submit(now, j, unheard{})
+		err := s.Submit(now, j, unheard{})
 		must(err)
 		return j.Workload
 	}
@@ -89,7 +89,7 @@ func TestLargeBytesAreLetGo(t *testing.T) {
 		return data
 	})
 	f("replaced", submit, func(s *Scheduler, _ *Peer) []byte {
-		_, err := s.Submit(now, &Submission{Space: jobs, Queue: queue, Name: name}, unheard{})
+		err := s.Submit(now, &Submission{Space: jobs, Queue: queue, Name: name}, unheard{})
 		must(err)
 		return nil
 	})
@@ -102,7 +102,7 @@ func TestLargeBytesAreLetGo(t *testing.T) {
 		return nil
 	})
 	f("a task cancelled", extend, func(s *Scheduler, _ *Peer) []byte {
-		s.Cancel(now, tasks, queue, name, unheard{})
+		s.RemoveTask(now, tasks, queue, name, unheard{})
 		return nil
 	})
 }

@@ -10,7 +10,7 @@ type class uint8
 
 // The classes.
 const (
-	narrow class = iota // takes names up to MaxShort
+	narrow class = iota // takes names up to maxShort
 	byName              // the same, and knows jobs by queue and name
 	broad               // takes names of any length
 	classes

@@ -100,7 +100,7 @@ type modelJob struct {
 	second, past   int64 // due: Unix second, and milliseconds after it
 	priority       int64
 	count, timeout int32
-	state          State
+	state          state
 	stamp          int // order of becoming ready; equal where that order is free
 	holder         *modelPeer
 	since          int64 // when it was reserved
@@ -169,7 +169,7 @@ func (m *model) makeQueue(name string) error {
 	return nil
 }
 
-func (m *model) submit(s *Submission, await *modelPeer) (Outcome, error) {
+func (m *model) submit(s *Submission, await *modelPeer) (outcome, error) {
 	queue := string(s.Queue)
 	if n, _ := m.workers(queue); s.NeedWorker && n == 0 {
 		return 0, ErrNoWorker
@@ -177,22 +177,22 @@ func (m *model) submit(s *Submission, await *modelPeer) (Outcome, error) {
 	if err := m.makeQueue(queue); err != nil {
 		return 0, err
 	}
-	outcome := Replaced
+	did := replaced
 	j := m.find(s.Space, queue, string(s.Name))
 	if j == nil {
 		j = &modelJob{id: m.tock(), space: s.Space, queue: queue, name: string(s.Name)}
 		m.jobs = append(m.jobs, j)
-		outcome = Added
+		did = added
 	}
 	if await != nil {
 		j.waits = append(j.waits, modelWait{await, s.Tag, s.OnFail})
 	}
 	if j.state == reserved {
 		m.counted.Ignored++
-		return Running, nil
+		return ignored, nil
 	}
-	m.counted.Submitted += uint64(count(outcome == Added))
-	m.counted.Replaced += uint64(count(outcome == Replaced))
+	m.counted.Submitted += uint64(count(did == added))
+	m.counted.Replaced += uint64(count(did == replaced))
 	j.workload, j.schedAt, j.priority = string(s.Workload), s.SchedAt, s.Priority
 	j.count, j.timeout = s.Count, s.Timeout
 	j.second, j.past = s.SchedAt, 0
@@ -200,7 +200,7 @@ func (m *model) submit(s *Submission, await *modelPeer) (Outcome, error) {
 		j.second = m.second()
 	}
 	m.place(j)
-	return outcome, nil
+	return did, nil
 }
 
 // isDue says whether a pending job's time has come.
@@ -265,7 +265,7 @@ func (m *model) held(p *modelPeer, run Run, shards int) (*modelJob, error) {
 	case j == nil || j.state != reserved || j.run != run:
 		err = ErrNotFound
 	case j.holder != p:
-		err = ErrNotOwner
+		err = errNotOwner
 	}
 	m.counted.Stale += uint64(count(err != nil))
 	return j, err

@@ -11,7 +11,8 @@ import (
 // or to deliver a result.
 type Peer struct {
 	id      SessionID
-	name    string // of a holder, see NewHolder
+	holder  bool   // it is not connected, see NewHolder
+	name    string // of a holder
 	label   string // of a session: what people are told that it is
 	skills  Skills
 	watches []*watch          // the owner's
@@ -41,19 +42,19 @@ type Skills uint8
 
 // The skills.
 const (
-	// Wide peers take names and queues of any length, others up to MaxShort and
-	// MaxShortQueue bytes.
+	// Wide peers take names and queues of any length, others names of up to 255 bytes and
+	// queues of up to 256.
 	Wide Skills = 1 << iota
 	// Named peers know a job by its queue and name: they never hold two jobs, of
 	// different spaces, that have both in common.
 	Named
 )
 
-// MaxShort is the longest name of a job for a peer that is not Wide, MaxShortQueue that of a
+// maxShort is the longest name of a job for a peer that is not Wide, maxShortQueue that of a
 // queue: a mark may stand before what such a peer calls it.
 const (
-	MaxShort      = 255
-	MaxShortQueue = MaxShort + 1
+	maxShort      = 255
+	maxShortQueue = maxShort + 1
 )
 
 // SetLabel says what people are told about the peer, beside its session. Its owner calls

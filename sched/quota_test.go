@@ -26,7 +26,7 @@ func TestRegistered(t *testing.T) {
 			for ; n < MaxSlots; n++ {
 				switch err := one(p, n); err {
 				case nil:
-				case ErrCrowded:
+				case errCrowded:
 					return n
 				default:
 					t.Fatal(what, n, err)
@@ -153,7 +153,7 @@ func TestReturnWhileHandedOut(t *testing.T) {
 	var other sync.WaitGroup
 	other.Go(func() {
 		for i := range 2000 {
-			if _, err := s.Submit(now, &Submission{Space: 1, Queue: name(i), Name: fmt.Append(nil, i)}, nobody{}); err != nil {
+			if err := s.Submit(now, &Submission{Space: 1, Queue: name(i), Name: fmt.Append(nil, i)}, nobody{}); err != nil {
 				t.Error(err)
 			}
 		}

@@ -18,8 +18,8 @@ func (s *Scheduler) NewPeer(id SessionID, skills ...Skills) *Peer {
 // registered so. Watching twice changes only broadcast.
 func (s *Scheduler) Watch(now Time, p *Peer, name []byte, broadcast bool, sink Sink) error {
 	w := p.byQueue[string(name)]
-	if w == nil && len(p.watches) >= MaxWatches {
-		if p.prune(); len(p.watches) >= MaxWatches {
+	if w == nil && len(p.watches) >= maxWatches {
+		if p.prune(); len(p.watches) >= maxWatches {
 			return ErrWatches
 		}
 	}
@@ -62,7 +62,7 @@ func (sh *shard) newWatch(p *Peer, q *queue) (*watch, error) {
 	p.mu.Unlock()
 	if !room {
 		sh.tidy(q)
-		return nil, ErrCrowded
+		return nil, errCrowded
 	}
 	w := &watch{peer: p, queue: q, shard: sh, at: -1}
 	w.id = place(&sh.watches, &sh.unused, w)
@@ -279,7 +279,7 @@ func (p *Peer) addSlot(s *Scheduler, tag uint64, wake bool) error {
 	case p.slots.len() >= MaxSlots:
 		return ErrSlots
 	case !p.register(slotCost):
-		return ErrCrowded
+		return errCrowded
 	}
 	p.slots.push(slot{tag: tag, seq: s.slots.Add(1), wake: wake})
 	return nil
@@ -453,5 +453,7 @@ func (p *Peer) isBehind() bool {
 }
 
 // Forget ends a peer: its reserves and awaits are dropped and the jobs it holds are ready again,
-// what is much of it by the Ticks that follow. No other verb takes the peer any more.
-func (s *Scheduler) Forget(now Time, p *Peer, sink Sink) { s.depart(now, p, false, sink) }
+// what is much of it by the Ticks that follow. No other verb takes the peer any more. The tasks of a
+// holder of NewHolder go first in line in the order of their names; while the Ticks do that, those
+// that are in line have smaller names than the others.
+func (s *Scheduler) Forget(now Time, p *Peer, sink Sink) { s.depart(now, p, sink) }

@@ -13,8 +13,8 @@ const (
 	// MaxSlots bounds the outstanding reserves of a peer: the repeated-request
 	// check reads them all. Client libraries use one per thread.
 	MaxSlots = 16 << 10
-	// MaxWatches bounds the queues that one peer serves: a Reserve looks at each.
-	MaxWatches = 64 << 10
+	// maxWatches bounds the queues that one peer serves: a Reserve looks at each.
+	maxWatches = 64 << 10
 	// MaxAwaits bounds the sessions waiting for one job's result.
 	MaxAwaits = 4 << 10
 	// defaultMaxQueues bounds the queues; an idle one takes about 300 bytes.
@@ -37,17 +37,17 @@ const (
 // Errors of the verbs.
 var (
 	ErrNotFound  = errors.New("no such job is reserved")
-	ErrNotOwner  = errors.New("the job is held by another peer")
+	errNotOwner  = errors.New("the job is held by another peer")
 	ErrNoWorker  = errors.New("no worker serves the queue")
 	ErrDuplicate = errors.New("a job of that name is known")
-	ErrStale     = errors.New("the revision is not the latest")
-	ErrFull      = errors.New("no room for more jobs")
-	ErrCostly    = errors.New("tasks are to wait for younger ones, and to find their order takes too long: name fewer at a time, or make first what others wait for")
+	errStale     = errors.New("the revision is not the latest")
+	errFull      = errors.New("no room for more jobs")
+	errCostly    = errors.New("tasks are to wait for younger ones, and to find their order takes too long: name fewer at a time, or make first what others wait for")
 	ErrQueues    = errors.New("too many queues")
 	ErrSlots     = errors.New("too many outstanding reserves on one session")
 	ErrWatches   = errors.New("too many queues served by one session")
 	ErrAwaits    = errors.New("too many sessions wait for one job's result")
-	ErrCrowded   = errors.New("too many queues served, jobs asked for and data received by all sessions together")
+	errCrowded   = errors.New("too many queues served, jobs asked for and data received by all sessions together")
 	ErrLocks     = errors.New("too many locks")
 	ErrJobLocks  = errors.New("the job holds too many locks")
 )
@@ -69,7 +69,7 @@ type Rules struct {
 	Untimed bool
 	// Graph: its jobs are tasks, which wait for each other and stand in a line of their
 	// own. Extend, Transfer, Steal, Complete and those of a Lease are their verbs; they
-	// are never broadcast or dropped with their queue, and Cancel alone removes them. It
+	// are never broadcast or dropped with their queue, and RemoveTask alone removes them. It
 	// needs Untimed.
 	Graph bool
 	// Private: its tasks are handed out by Steal alone, never to a Reserve.

@@ -158,6 +158,8 @@ func (sh *shard) leave(job uint32, r *record, q *queue) {
 		sh.unhold(job, r)
 	case parked:
 		sh.unpark(job, q)
+	case waiting:
+		q.waiting--
 	case airing:
 		sh.stopAiring(q)
 		sh.matchLater(q)
@@ -377,7 +379,7 @@ func (sh *shard) holding(p *Peer, run Run) (*record, error) {
 	case w.held[r.place].order != run.Number:
 		return nil, ErrNotFound
 	case w.peer != p:
-		return nil, ErrNotOwner
+		return nil, errNotOwner
 	}
 	return r, nil
 }

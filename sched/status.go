@@ -126,9 +126,6 @@ func (s *Scheduler) NameOf(run Run) (queue, name string) {
 	return sh.queueOf(r).name, string(b)
 }
 
-// QueueCount returns how many queues there are.
-func (s *Scheduler) QueueCount() int { return int(s.queueCount.Load()) }
-
 // Cursor is a place in a walk over all jobs; the zero value is the start.
 type Cursor struct {
 	shard int

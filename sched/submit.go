@@ -20,51 +20,39 @@ type Submission struct {
 	NeedWorker bool
 }
 
-// Outcome says what a Submit did.
-type Outcome uint8
-
-// The outcomes.
-const (
-	Added    Outcome = iota + 1
-	Replaced         // a pending job of that name took the new values
-	Running          // a job of that name is running or waits for a lock: nothing was changed
-)
-
-// Submit adds a job, or replaces the pending one of its name. It costs one copy of
-// the job's bytes; a waiting peer is handed the job before Submit returns.
-func (s *Scheduler) Submit(now Time, j *Submission, sink Sink) (Outcome, error) {
+// Submit adds a job, or replaces the pending one of its name. A job of that name that is reserved
+// or waits for a lock stays as it is. It costs one copy of the job's bytes; a waiting peer is handed
+// the job before Submit returns.
+func (s *Scheduler) Submit(now Time, j *Submission, sink Sink) error {
 	global := s.rules[j.Space].Global
 	if global && !s.claimID(j.Space, j.Name) && (!s.reapNow(now, j, sink) || !s.claimID(j.Space, j.Name)) {
-		return 0, ErrDuplicate
+		return ErrDuplicate
 	}
-	outcome, err := s.shardOf(j.Queue).submit(now, j, sink)
+	err := s.shardOf(j.Queue).submit(now, j, sink)
 	if global && err != nil {
 		s.freeID(id{j.Space, string(j.Name)})
 	}
-	return outcome, err
+	return err
 }
 
-func (sh *shard) submit(now Time, j *Submission, sink Sink) (Outcome, error) {
+func (sh *shard) submit(now Time, j *Submission, sink Sink) error {
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)
 	q := sh.byName[string(j.Queue)]
 	if j.NeedWorker && (q == nil || q.workers == 0) {
-		return 0, ErrNoWorker
+		return ErrNoWorker
 	}
 	if q == nil {
 		var err error
 		if q, err = sh.queue(j.Queue); err != nil {
-			return 0, err
+			return err
 		}
 	}
 	tag := sh.s.tag(q.id, j.Space, j.Name)
 	if job, ok := sh.lookup(tag, q, j.Space, j.Name); ok {
 		return sh.resubmit(now, job, q, j, sink)
 	}
-	if err := sh.add(now, tag, q, j, sink); err != nil {
-		return 0, err
-	}
-	return Added, nil
+	return sh.add(now, tag, q, j, sink)
 }
 
 // lookup finds a job by name in any state.
@@ -99,17 +87,17 @@ func (sh *shard) make(tag uint32, q *queue, space Space, name, workload []byte) 
 	size := packedLen(name, workload)
 	bytes, room, ok := sh.arena.take(size)
 	if !ok {
-		return none, nil, ErrFull
+		return none, nil, errFull
 	}
 	job, r := sh.slab.take()
 	if !sh.names.insert(tag, job) {
 		sh.slab.give(job)
 		sh.giveBytes(bytes)
-		return none, nil, ErrFull
+		return none, nil, errFull
 	}
 	pack(room, name, workload)
 	r.bytes, r.size, r.space = bytes, uint32(size), space
-	if len(name) > MaxShort || len(q.name) > MaxShortQueue {
+	if len(name) > maxShort || len(q.name) > maxShortQueue {
 		r.flags |= wide
 	}
 	if sh.s.rules[space].Private {
@@ -141,22 +129,22 @@ func (sh *shard) settle(now Time, job uint32, r *record, q *queue, j *Submission
 }
 
 // resubmit is Submit for a name that is taken.
-func (sh *shard) resubmit(now Time, job uint32, q *queue, j *Submission, sink Sink) (Outcome, error) {
+func (sh *shard) resubmit(now Time, job uint32, q *queue, j *Submission, sink Sink) error {
 	r := sh.slab.at(job)
 	if j.Await != nil && len(sh.awaits[job]) >= MaxAwaits {
-		return 0, ErrAwaits
+		return ErrAwaits
 	}
 	if r.state == reserved || r.state == parked || r.state == airing {
 		if sh.await(job, r, j); j.Await == nil {
 			r.flags &^= asked
 		}
 		sh.counters.Ignored++
-		return Running, nil
+		return nil
 	}
 	size := packedLen(j.Name, j.Workload)
 	bytes, room, ok := sh.arena.take(size)
 	if !ok {
-		return 0, ErrFull
+		return errFull
 	}
 	sh.await(job, r, j)
 	pack(room, j.Name, j.Workload)
@@ -165,7 +153,7 @@ func (sh *shard) resubmit(now Time, job uint32, q *queue, j *Submission, sink Si
 	r.bytes, r.size = bytes, uint32(size)
 	sh.counters.Replaced++
 	sh.settle(now, job, r, q, j, sink)
-	return Replaced, nil
+	return nil
 }
 
 // await notes whom a submission wants told of the job's end, if anybody.

@@ -55,10 +55,10 @@ func TestTickTakesApart(t *testing.T) {
 		x.submit("f", fmt.Sprint(i), func(j *Submission) { j.SchedAt = x.now.Wall/1000 + int64(i%3) })
 	}
 	x.submit("f", "awaited", func(j *Submission) { j.Await, j.Tag = client, 3 })
-	if !x.s.Drop([]byte("f")) || x.s.QueueCount() != 0 {
+	if !x.s.Drop([]byte("f")) || x.s.Stats().Queues != 0 {
 		t.Fatal("not dropped")
 	}
-	if out, err := x.submit("f", "0"); out != Added || err != nil {
+	if out, err := x.submit("f", "0"); out != added || err != nil {
 		t.Error(out, err)
 	}
 	x.want()

@@ -32,12 +32,36 @@ func (x *stand) peer(queues ...string) *Peer {
 	return p
 }
 
-func (x *stand) submit(queue, name string, change ...func(*Submission)) (Outcome, error) {
+// outcome says what a Submit did.
+type outcome uint8
+
+const (
+	added    outcome = iota + 1
+	replaced         // a pending job of that name took the new values
+	ignored          // a job of that name is running or waits for a lock: nothing was changed
+)
+
+// outcome is Submit, and what the counters say that it did.
+func (s *Scheduler) outcome(now Time, j *Submission, sink Sink) (outcome, error) {
+	before := s.Stats()
+	err := s.Submit(now, j, sink)
+	switch after := s.Stats(); {
+	case after.Submitted > before.Submitted:
+		return added, err
+	case after.Replaced > before.Replaced:
+		return replaced, err
+	case after.Ignored > before.Ignored:
+		return ignored, err
+	}
+	return 0, err
+}
+
+func (x *stand) submit(queue, name string, change ...func(*Submission)) (outcome, error) {
 	j := Submission{Queue: []byte(queue), Name: []byte(name)}
 	for _, f := range change {
 		f(&j)
 	}
-	return x.s.Submit(x.now, &j, &x.rec)
+	return x.s.outcome(x.now, &j, &x.rec)
 }
 
 func (x *stand) reserve(p *Peer, tag uint64) {
@@ -86,7 +110,7 @@ func TestZeroOptions(t *testing.T) {
 	x := newStand(t, Options{})
 	p := x.peer("f")
 	x.reserve(p, 7)
-	if out, err := x.submit("f", "a"); out != Added || err != nil {
+	if out, err := x.submit("f", "a"); out != added || err != nil {
 		t.Fatal(out, err)
 	}
 	d := x.want("1 7 assign a")
@@ -109,7 +133,7 @@ func TestSubmitFull(t *testing.T) {
 	full := *a
 	a.chunks = append(a.chunks[:len(a.chunks):len(a.chunks)], make([]arenaPart, maxChunks-len(a.chunks))...)
 	for _, name := range []string{"a", "b"} {
-		if out, err := x.submit("f", name, await, func(j *Submission) { j.Workload = make([]byte, 200) }); err != ErrFull || out != 0 {
+		if out, err := x.submit("f", name, await, func(j *Submission) { j.Workload = make([]byte, 200) }); err != errFull || out != 0 {
 			t.Errorf("%s: %v, %v", name, out, err)
 		}
 	}
@@ -176,8 +200,8 @@ func TestPeerLimits(t *testing.T) {
 	if _, err := x.submit("i", "a"); err != ErrQueues {
 		t.Error(err)
 	}
-	if !x.s.Drop([]byte("none")) && x.s.QueueCount() != 3 {
-		t.Error(x.s.QueueCount())
+	if !x.s.Drop([]byte("none")) && x.s.Stats().Queues != 3 {
+		t.Error(x.s.Stats().Queues)
 	}
 	x.want()
 }
@@ -189,7 +213,7 @@ func TestWatchLimit(t *testing.T) {
 	p := x.peer()
 	watch := func(i int) error { return x.s.Watch(x.now, p, fmt.Append(nil, "q", i), false, &x.rec) }
 	var refs []Run
-	for i := range MaxWatches {
+	for i := range maxWatches {
 		if err := watch(i); err != nil {
 			t.Fatal(i, err)
 		}
@@ -200,7 +224,7 @@ func TestWatchLimit(t *testing.T) {
 		refs = append(refs, x.rec.take()[0].job.run)
 		x.s.Unwatch(p, fmt.Append(nil, "q", i))
 	}
-	if err := watch(MaxWatches); err != ErrWatches {
+	if err := watch(maxWatches); err != ErrWatches {
 		t.Error(err)
 	}
 	for _, ref := range refs {
@@ -208,15 +232,15 @@ func TestWatchLimit(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if n := watching(p); n != MaxWatches-3 {
+	if n := watching(p); n != maxWatches-3 {
 		t.Errorf("watching %d", n)
 	}
 	for i := range 3 {
-		if err := watch(MaxWatches + i); err != nil {
+		if err := watch(maxWatches + i); err != nil {
 			t.Error(i, err)
 		}
 	}
-	if err := watch(MaxWatches + 3); err != ErrWatches {
+	if err := watch(maxWatches + 3); err != ErrWatches {
 		t.Error(err)
 	}
 	x.s.Forget(x.now, p, &x.rec)
@@ -281,7 +305,7 @@ func TestStaleReferences(t *testing.T) {
 	f(p, Run{Shard: ref.Shard, Slot: ref.Slot + 1, Number: ref.Number}, ErrNotFound)
 	f(p, Run{Shard: ref.Shard, Slot: ref.Slot, Number: ref.Number + 1}, ErrNotFound)
 	f(p, Run{Shard: ref.Shard, Slot: ref.Slot, Number: ref.Number, Space: ref.Space + 1}, ErrNotFound)
-	f(other, ref, ErrNotOwner)
+	f(other, ref, errNotOwner)
 	if err := x.s.Finish(x.now, p, ref, nil, &x.rec); err != nil {
 		t.Error(err)
 	}

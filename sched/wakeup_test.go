@@ -35,7 +35,7 @@ func (x *air) watch(round int) {
 
 func (x *air) submit(round int) {
 	j := Submission{Queue: x.queues[round%len(x.queues)], Name: fmt.Append(nil, round), Workload: make([]byte, 100)}
-	if _, err := x.s.Submit(airNow, &j, x.sink); err != nil {
+	if err := x.s.Submit(airNow, &j, x.sink); err != nil {
 		x.t.Error(err)
 	}
 }
@@ -74,7 +74,7 @@ func (x *air) end() {
 // a job that finds it there without one sends it off.
 func (x *air) unlined(round int) {
 	j := Submission{Queue: x.queues[round%len(x.queues)], Name: []byte("primer")}
-	if _, err := x.s.Submit(airNow, &j, x.sink); err != nil {
+	if err := x.s.Submit(airNow, &j, x.sink); err != nil {
 		x.t.Error(err)
 	}
 	if !x.s.Remove(airNow, 0, j.Queue, j.Name, x.sink) {

@@ -177,10 +177,10 @@ func (x *wild) submit(queue, name []byte, p *Peer) {
 	if j.Space == wildOwned || x.n("await", 4) == 0 {
 		j.Await, j.Tag, j.OnFail = p, x.tags, x.n("onFail", 2) == 0
 	}
-	if len(name) > MaxShort && j.Space != wildOwned {
-		j.Name = name[:MaxShort]
+	if len(name) > maxShort && j.Space != wildOwned {
+		j.Name = name[:maxShort]
 	}
-	_, _ = x.s.Submit(x.now, &j, &x.rec)
+	_ = x.s.Submit(x.now, &j, &x.rec)
 }
 
 // note keeps what was handed out, and looks at whether it might have been.
@@ -190,7 +190,7 @@ func (x *wild) note() {
 			continue
 		}
 		i := slices.IndexFunc(x.peers, func(p *Peer) bool { return p.id == d.to })
-		if i < 0 || len(d.job.name) > MaxShort && wildSkills[i]&Wide == 0 || d.effect == Broadcast && d.job.space == wildOwned {
+		if i < 0 || len(d.job.name) > maxShort && wildSkills[i]&Wide == 0 || d.effect == Broadcast && d.job.space == wildOwned {
 			x.t.Fatalf("peer %d of skills %v got %+v", i, wildSkills, d)
 		}
 		if d.effect == Assign {

@@ -167,7 +167,7 @@ func (g *conversation) submit(m *codec.Message, priority int64) {
 	if !isText {
 		space, name = ValueSpace, m.ID
 	}
-	_, err := g.p.sched.Submit(loop.Now, &sched.Submission{
+	err := g.p.sched.Submit(loop.Now, &sched.Submission{
 		Space: space, Queue: queueOf(m.Type), Name: name, Workload: loop.Scratch,
 		Priority: priority, Await: g.s.Peer(),
 	}, loop.Sink)
