@@ -400,7 +400,7 @@ func (h *ktsHub) requeue(t *ktsTask, first bool) {
 	if h.requeueForOne(t) {
 		return
 	}
-	if err := h.server.sched.Requeue(h.now, t.holder.peer, t.lease, first, &h.sink); err != nil {
+	if err := h.server.sched.ReleaseLease(h.now, t.holder.peer, t.lease, first, &h.sink); err != nil {
 		panic("BUG: a task that the book says is held: " + err.Error())
 	}
 	h.changed = true

@@ -50,7 +50,7 @@ func (p *periodicTalk) crcOnly(f *periodic.Frame) bool {
 	case periodic.RecvData:
 		return p.recvData(f)
 	case periodic.JobUnassigned:
-		_ = r.server.sched.Return(r.Now, p.s.Peer(), uint64(f.MsgID), r)
+		_ = r.server.sched.Release(r.Now, p.s.Peer(), uint64(f.MsgID), r)
 	}
 	return true // JOB_ASSIGNED asks for nothing
 }
@@ -71,7 +71,7 @@ func (p *periodicTalk) acquire(f *periodic.Frame) bool {
 		return false
 	}
 	r := p.s.r
-	got, err := r.server.sched.Acquire(r.Now, p.s.Peer(), run, string(name), int(count), r)
+	got, err := r.server.sched.Lock(r.Now, p.s.Peer(), run, string(name), int(count), r)
 	if err == sched.ErrLocks || err == sched.ErrJobLocks {
 		p.refuse(f.MsgID, reasonOf(err))
 		return true
@@ -99,7 +99,7 @@ func (p *periodicTalk) release(f *periodic.Frame) bool {
 		return false
 	}
 	r := p.s.r
-	_ = r.server.sched.Release(r.Now, p.s.Peer(), run, string(name), r)
+	_ = r.server.sched.Unlock(r.Now, p.s.Peer(), run, string(name), r)
 	p.received(f.MsgID)
 	return true
 }

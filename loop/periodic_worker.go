@@ -193,7 +193,7 @@ func (p *periodicTalk) schedLater(f *periodic.Frame) bool {
 	}
 	r := p.s.r
 	run, _, _ := p.reportOf(f.Args) // now that all of it is there
-	if err := r.server.sched.Postpone(r.Now, p.s.Peer(), run, delay, int32(step), r); err != nil {
+	if err := r.server.sched.Delay(r.Now, p.s.Peer(), run, delay, int32(step), r); err != nil {
 		p.tooLate(f, run)
 	}
 	p.received(f.MsgID)

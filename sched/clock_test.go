@@ -16,7 +16,7 @@ func TestRestoreClockSetBack(t *testing.T) {
 	second := x.now.Wall / 1000
 	p := x.peer("fails", "later")
 	_, _ = x.submit("later", "later")
-	x.ok(x.s.Postpone(x.now, p, x.take(p, "later"), 1, 1, &x.rec))
+	x.ok(x.s.Delay(x.now, p, x.take(p, "later"), 1, 1, &x.rec))
 	_, _ = x.submit("fails", "fails", at(second-1))
 	x.ok(x.s.Fail(x.now, p, x.take(p, "fails"), &x.rec))
 	_, _ = x.submit("q", "at once")

@@ -8,7 +8,7 @@ import (
 
 // A peer that leaves may have very much: what it awaits, listens to, serves and holds. It asks for
 // nothing any more from then on, and the Ticks do the rest in this order, a part at a time: its
-// awaits end, it serves nothing, and what it holds is given back. Until its turn comes each of
+// awaits end, it serves nothing, and what it holds is released. Until its turn comes each of
 // these is as it was: a job that a departed peer holds is reserved, and nobody else gets it. A
 // journal that ends there makes it ready; that a holder's tasks are, it is told.
 // A peer whose departure takes no longer than a part does not wait for a Tick.
@@ -25,7 +25,7 @@ type departed struct {
 	held   *sorter[heldBy] // nil: none is, yet
 }
 
-// heldBy is a job that a departed peer holds, with its place among those that it gives back.
+// heldBy is a job that a departed peer holds, with its place among those that it releases.
 type heldBy struct {
 	held
 	last bool // behind those that go ahead of their equals
@@ -133,7 +133,7 @@ func (s *Scheduler) reapPart(now Time, d *departed, room int, sink Sink) int {
 	}
 	for ; room > 0 && d.given < len(p.watches); d.given++ {
 		w := p.watches[d.given]
-		if room = w.shard.giveAllBack(now, d, w, room, sink); room < 0 {
+		if room = w.shard.releaseAll(now, d, w, room, sink); room < 0 {
 			return 0
 		}
 	}
@@ -164,16 +164,16 @@ func (sh *shard) depart(w *watch, room int) (left int) {
 	return room - 1
 }
 
-// giveAllBack gives back what a departed peer holds of a queue: first all of it is put in order.
+// releaseAll releases what a departed peer holds of a queue: first all of it is put in order.
 // It returns what it left of room, less than none if there is more to do.
-func (sh *shard) giveAllBack(now Time, d *departed, w *watch, room int, sink Sink) int {
+func (sh *shard) releaseAll(now Time, d *departed, w *watch, room int, sink Sink) int {
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)
 	if d.held == nil {
 		d.held, d.seen = &sorter[heldBy]{compare: heldBy.compare}, len(w.held)
 	}
 	// From the end: a job that leaves is replaced by the last, so none is missed, and one that is
-	// seen twice is given back once.
+	// seen twice is released once.
 	for d.seen = min(d.seen, len(w.held)); d.seen > 0; {
 		if room == 0 {
 			sh.graph.saveExit(w)
@@ -190,7 +190,7 @@ func (sh *shard) giveAllBack(now Time, d *departed, w *watch, room int, sink Sin
 			d.held = nil
 			break
 		}
-		room -= sh.giveOneBack(now, w, h.job, h.order, sink)
+		room -= sh.releaseOne(now, w, h.job, h.order, sink)
 	}
 	sh.match(now, w.queue, sink)
 	if d.held != nil {
@@ -212,7 +212,7 @@ func (sh *shard) heldAt(w *watch, i int) heldBy {
 	return h
 }
 
-// compare orders jobs so that they keep their order when they are given back: what goes ahead of
+// compare orders jobs so that they keep their order when they are released: what goes ahead of
 // its equals, tasks and jobs with deaths, the last first, and what goes behind them in the order in
 // which it was handed out.
 func (h heldBy) compare(o heldBy) int {
@@ -227,9 +227,9 @@ func (h heldBy) compare(o heldBy) int {
 	return cmp.Compare(o.order, h.order)
 }
 
-// giveOneBack gives back a job, if it is still held under a watch as it was. It returns what that
+// releaseOne releases a job, if it is still held under a watch as it was. It returns what that
 // took.
-func (sh *shard) giveOneBack(now Time, w *watch, job uint32, order uint64, sink Sink) int {
+func (sh *shard) releaseOne(now Time, w *watch, job uint32, order uint64, sink Sink) int {
 	r := sh.slab.find(job)
 	if r == nil || r.state != reserved || sh.watches[r.home] != w || w.held[r.place].order != order {
 		return 1
@@ -237,7 +237,7 @@ func (sh *shard) giveOneBack(now Time, w *watch, job uint32, order uint64, sink 
 	sh.counters.Abandoned++
 	done := 1 - len(sh.calls)
 	q := sh.unhold(job, r)
-	sh.giveUp(now, job, r, q, sink)
+	sh.fail(now, job, r, q, sink)
 	return done + len(sh.calls)
 }
 

@@ -61,7 +61,7 @@
 //
 //	tell who awaits a job        MaxAwaits, and toldBatches by its bytes
 //	tell who listens to a job    MaxAwaits; its bytes are bounded by what the Sink takes
-//	the slots of a peer          MaxSlots: for a tag that waits already, and the run of a Return
+//	the slots of a peer          MaxSlots: for a tag that waits already, and the run of a Release
 //	the watches of a peer        maxWatches, each under its own lock, once a request: Looked tells
 //	                             the caller, who puts off the next
 //	jobs handed to one peer      serveRoom, the rest with the next Flushed

@@ -30,9 +30,10 @@ func (s *Scheduler) Finish(now Time, p *Peer, run Run, data []byte, sink Sink) e
 	return nil
 }
 
-// Fail makes a job that the peer holds ready again, due now.
+// Fail makes a job that the peer holds and could not do ready again, due now, or ends it: see
+// Rules.Deaths.
 func (s *Scheduler) Fail(now Time, p *Peer, run Run, sink Sink) error {
-	sh, r, err := s.release(p, run)
+	sh, r, err := s.releasing(p, run)
 	if err != nil {
 		return err
 	}
@@ -41,17 +42,18 @@ func (s *Scheduler) Fail(now Time, p *Peer, run Run, sink Sink) error {
 	w := sh.watches[r.home]
 	q := sh.unhold(run.Slot, r)
 	sh.fail(now, run.Slot, r, q, sink)
+	sh.match(now, q, sink)
 	sh.reconsider(now, w, sink)
 	return nil
 }
 
-// Postpone makes a job that the peer holds due delay seconds from now, to the
+// Delay makes a job that the peer holds due delay seconds from now, to the
 // millisecond, and adds step to its count.
-func (s *Scheduler) Postpone(now Time, p *Peer, run Run, delay int64, step int32, sink Sink) error {
+func (s *Scheduler) Delay(now Time, p *Peer, run Run, delay int64, step int32, sink Sink) error {
 	// A delay beyond the calendar is as good as never.
 	const longest = int64(1) << 50
 	delay = max(min(delay, longest/1000), -longest/1000)
-	sh, r, err := s.release(p, run)
+	sh, r, err := s.releasing(p, run)
 	if err != nil {
 		return err
 	}
@@ -62,13 +64,14 @@ func (s *Scheduler) Postpone(now Time, p *Peer, run Run, delay int64, step int32
 	if sh.s.rules[r.space].Deaths == 0 { // else count is the deaths'
 		r.count = clampAdd(r.count, step)
 	}
-	sh.requeue(now, run.Slot, r, q, now.Wall+delay*1000, sink)
+	sh.release(now, run.Slot, r, q, now.Wall+delay*1000, sink)
+	sh.match(now, q, sink)
 	sh.reconsider(now, w, sink)
 	return nil
 }
 
-// release returns a job that the peer holds, with its shard locked.
-func (s *Scheduler) release(p *Peer, run Run) (*shard, *record, error) {
+// releasing returns a job that the peer is to hold no more, with its shard locked.
+func (s *Scheduler) releasing(p *Peer, run Run) (*shard, *record, error) {
 	sh, err := s.lock(run.Shard)
 	if err != nil {
 		return nil, nil, s.stale(err)
@@ -234,10 +237,10 @@ func (sh *shard) heldBy(w *watch, name []byte) (uint32, bool) {
 	return 0, false
 }
 
-// Return gives back the job that the peer was last handed under tag, unstarted: it
+// Release releases the job that the peer was last handed under tag, unstarted: it
 // is ready again and those who await it are told nothing. A run under tag that was taken from the
 // peer may be meant instead: then the peer does not get that job again before it has reported it.
-func (s *Scheduler) Return(now Time, p *Peer, tag uint64, sink Sink) error {
+func (s *Scheduler) Release(now Time, p *Peer, tag uint64, sink Sink) error {
 	var from, lost *watch
 	newest := uint64(0)
 	for _, w := range p.watches {
@@ -252,15 +255,15 @@ func (s *Scheduler) Return(now Time, p *Peer, tag uint64, sink Sink) error {
 	}
 	switch {
 	case from != nil:
-		return from.shard.giveBack(now, from, newest, lost != nil, sink)
+		return from.shard.releaseLast(now, from, newest, lost != nil, sink)
 	case lost != nil:
-		lost.shard.declined(now, lost, tag, sink)
+		lost.shard.releaseTaken(now, lost, tag, sink)
 	}
 	return ErrNotFound
 }
 
 // maxNewest is how many of the jobs that a peer holds of a queue are looked at for the one that it
-// gives back, those that it was handed last: more than it may have asked for.
+// releases, those that it was handed last: more than it may have asked for.
 const maxNewest = MaxSlots
 
 // newest says when a watch's peer was last handed a job under tag; 0: it holds none. unreported
@@ -282,8 +285,8 @@ func (sh *shard) newest(w *watch, tag uint64) (order uint64, unreported bool, lo
 	return order, unreported, looked
 }
 
-// giveBack is Return for a watch. lost says that the peer may mean another job.
-func (sh *shard) giveBack(now Time, w *watch, order uint64, lost bool, sink Sink) error {
+// releaseLast is Release for a watch. lost says that the peer may mean another job.
+func (sh *shard) releaseLast(now Time, w *watch, order uint64, lost bool, sink Sink) error {
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)
 	last := max(len(w.held)-maxNewest, 0)
@@ -298,13 +301,14 @@ func (sh *shard) giveBack(now Time, w *watch, order uint64, lost bool, sink Sink
 	}
 	sh.counters.Released++
 	q := sh.unhold(job, r)
-	sh.requeue(now, job, r, q, now.Wall, sink)
+	sh.release(now, job, r, q, now.Wall, sink)
+	sh.match(now, q, sink)
 	sh.reconsider(now, w, sink)
 	return nil
 }
 
-// declined is a Return that is about a run that was taken from the peer.
-func (sh *shard) declined(now Time, w *watch, tag uint64, sink Sink) {
+// releaseTaken is Release for a run that was taken from the peer.
+func (sh *shard) releaseTaken(now Time, w *watch, tag uint64, sink Sink) {
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)
 	var oldest *unreported

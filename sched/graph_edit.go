@@ -21,7 +21,7 @@ func (e *cycleError) Error() string { return "a cycle: " + strings.Join(e.Names,
 
 // Extend adds tasks to a queue's graph one after the other, and to those that are
 // there already the predecessors given: a ready task waits again, of a reserved one
-// they count when it comes back. With an error, for one that says which tasks would be a cycle,
+// they count when it is released. With an error, for one that says which tasks would be a cycle,
 // nothing of it has happened.
 func (s *Scheduler) Extend(now Time, space Space, queue []byte, tasks []Task, sink Sink) error {
 	sh := s.shardOf(queue)
@@ -42,7 +42,7 @@ func (s *Scheduler) Extend(now Time, space Space, queue []byte, tasks []Task, si
 	return nil
 }
 
-// Transfer gives tasks that the peer holds back, last in line, with more predecessors.
+// Transfer releases tasks that the peer holds, last in line, with more predecessors.
 // ErrNotFound: it does not hold one of them. With an error nothing has happened.
 func (s *Scheduler) Transfer(now Time, p *Peer, space Space, queue []byte, tasks []Task, sink Sink) error {
 	sh := s.shardOf(queue)
@@ -64,7 +64,7 @@ func (s *Scheduler) Transfer(now Time, p *Peer, space Space, queue []byte, tasks
 			return err
 		}
 	}
-	e.giveBack(now, tasks, sink)
+	e.release(now, tasks, sink)
 	return nil
 }
 
@@ -177,14 +177,14 @@ func (e *edit) settle(now Time, sink Sink) {
 	sh.match(now, e.q, sink)
 }
 
-// giveBack settles a Transfer.
-func (e *edit) giveBack(now Time, tasks []Task, sink Sink) {
+// release settles a Transfer.
+func (e *edit) release(now Time, tasks []Task, sink Sink) {
 	g, sh := e.g, e.g.sh
 	for i := range tasks {
 		job, _ := g.lookup(e.q, e.space, tasks[i].Name)
 		r := sh.slab.at(job)
 		g.log(job, tasks[i].Log...)
-		if r.state == reserved { // named twice: given back already
+		if r.state == reserved { // named twice: released already
 			sh.counters.Released++
 			sh.unhold(job, r)
 			g.release(now, job, r, e.q, back)

@@ -1,11 +1,11 @@
 package sched
 
-// spaceExit marks what is saved of a holder whose tasks of a queue are being given back: Job.Name
+// spaceExit marks what is saved of a holder whose tasks of a queue are being released: Job.Name
 // is its name, and what it seems to hold of Job.Queue is ready. It appears in Job.Space of Save and
 // Restore alone.
 const spaceExit Space = MaxSpaces - 4
 
-// exit is a holder of NewHolder that gives back what it has of a queue, by the Ticks.
+// exit is a holder of NewHolder that releases what it has of a queue, by the Ticks.
 type exit struct {
 	queue *queue
 	name  string
@@ -19,7 +19,7 @@ func (g *graph) noteExit(e exit, seq uint64) {
 	g.exits[e] = seq
 }
 
-// saveExit journals that a holder gives back what it holds under a watch, once: a peer of its name
+// saveExit journals that a holder releases what it holds under a watch, once: a peer of its name
 // gets nothing of the queue before that is over.
 func (g *graph) saveExit(w *watch) {
 	sh := g.sh
@@ -49,7 +49,7 @@ func (g *graph) endExit(e exit) {
 	}
 }
 
-// isExiting says whether the tasks that another peer of this one's name holds are being given back:
+// isExiting says whether the tasks that another peer of this one's name holds are being released:
 // if this one had some meanwhile, the journal would take them for those.
 func (g *graph) isExiting(p *Peer, q *queue) bool {
 	if g.exits == nil { // nearly always

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A holder that exits with very many tasks gives them back in parts. A crash in between leaves none
+// A holder that exits with very many tasks releases them in parts. A crash in between leaves none
 // of them its own, and one of its name that comes back meanwhile gets none before that is over.
 func TestCrashWhileExiting(t *testing.T) {
 	const n = 3 * defaultBatch
@@ -45,7 +45,7 @@ func TestCrashWhileExiting(t *testing.T) {
 		x.complete(all...)
 	}
 	f("a crash at once", 0, true)
-	f("all is given back", 1, false)
+	f("all are released", 1, false)
 	f("a crash behind all", 1, true)
 }
 

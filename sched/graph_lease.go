@@ -2,7 +2,7 @@ package sched
 
 // Lease is a hold on a task that its holder proves with a revision: each Touch gives it
 // a new one, and whoever comes with an older one is refused. A task keeps
-// its last revision when it is given back.
+// its last revision when it is released.
 type Lease struct {
 	Ref      JobRef
 	Revision int64
@@ -21,8 +21,8 @@ func (s *Scheduler) Touch(p *Peer, l Lease, next int64, log ...Event) error {
 	return nil
 }
 
-// Requeue makes a task that the peer holds ready again, first or last in line.
-func (s *Scheduler) Requeue(now Time, p *Peer, l Lease, first bool, sink Sink) error {
+// ReleaseLease makes a task that the peer holds ready again, first or last in line.
+func (s *Scheduler) ReleaseLease(now Time, p *Peer, l Lease, first bool, sink Sink) error {
 	sh, r, err := s.leased(p, l)
 	if err != nil {
 		return err

@@ -156,18 +156,18 @@ func TestLease(t *testing.T) {
 		want error
 	}{{x.h, old, errStale}, {other, l, errNotOwner}, {x.h, Lease{JobRef{Shard: 99}, 7}, ErrNotFound}} {
 		x.refused(f.want, x.s.Touch(f.p, f.l, 8))
-		x.refused(f.want, x.s.Requeue(x.now, f.p, f.l, true, &x.rec))
+		x.refused(f.want, x.s.ReleaseLease(x.now, f.p, f.l, true, &x.rec))
 		x.refused(f.want, x.s.FinishLease(x.now, f.p, f.l, &x.rec))
 	}
 	if got := x.s.Stats().Stale; got != 6 { // of the third there is not even a shard
 		t.Errorf("%d stale ones are counted", got)
 	}
-	x.ok(x.s.Requeue(x.now, x.h, l, false, &x.rec))
-	x.refused(ErrNotFound, x.s.Requeue(x.now, x.h, l, false, &x.rec))
+	x.ok(x.s.ReleaseLease(x.now, x.h, l, false, &x.rec))
+	x.refused(ErrNotFound, x.s.ReleaseLease(x.now, x.h, l, false, &x.rec))
 	if name, l = x.steal("q"); name != "b" {
 		t.Fatalf("%s is the next", name)
 	}
-	x.ok(x.s.Requeue(x.now, x.h, l, true, &x.rec))
+	x.ok(x.s.ReleaseLease(x.now, x.h, l, true, &x.rec))
 	x.wantAll("q", "b", "c", "a")
 	found := x.s.LookupTask(leaseSpace, []byte("q"), []byte("a"), func(v *TaskView) { l = Lease{v.Ref, v.Revision} })
 	if !found || l.Revision != 7 {
@@ -204,7 +204,7 @@ func TestLeaseRestart(t *testing.T) {
 	if l.Revision != 1<<60 {
 		t.Fatalf("a came back under %v", l)
 	}
-	x.ok(x.s.Requeue(x.now, p, l, false, &x.rec))
+	x.ok(x.s.ReleaseLease(x.now, p, l, false, &x.rec))
 	x.restart()
 	x.s.LookupTask(leaseSpace, []byte("q"), []byte("a"), func(v *TaskView) {
 		if v.Revision != 1<<60 || v.Stage != StageReady {
@@ -272,9 +272,9 @@ func TestHead(t *testing.T) {
 		}
 	}
 	_, l := x.steal("a")
-	x.ok(x.s.Requeue(x.now, x.h, l, true, &x.rec))
+	x.ok(x.s.ReleaseLease(x.now, x.h, l, true, &x.rec))
 	_, l = x.steal("e")
-	x.ok(x.s.Requeue(x.now, x.h, l, false, &x.rec))
+	x.ok(x.s.ReleaseLease(x.now, x.h, l, false, &x.rec))
 	if got, want := order(), "a1 d1 c1 b1 f1 g1 h1 i1 j1 e2 d2 c2 b2 a2 f2 g2 h2 i2 j2 e1"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}

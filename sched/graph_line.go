@@ -64,7 +64,7 @@ func (g *graph) lineUp(job uint32, r *record, q *queue, where end) {
 }
 
 // wait notes that a task that stands nowhere waits for others; past is how many
-// milliseconds after its due second it is due, when it was postponed. It leaves its turn
+// milliseconds after its due second it is due, when it was delayed. It leaves its turn
 // at a lock to others: it may even wait for one of them.
 func (g *graph) wait(job uint32, r *record, q *queue, past uint32) {
 	if r.flags&locking != 0 {

@@ -23,8 +23,8 @@ var graphNames = []string{"a", "b", "c", "d", "e", "f", "", strings.Repeat("long
 var graphThemes = [][]string{
 	strings.Fields(`extend extend extend extend steal steal steal complete complete transfer exit remember pass tick crash`),
 	strings.Fields(`extend extend extend steal complete transfer exit submit submit watch unwatch reserve reserve reserve
-		finish finish fail postpone return acquire forget pass tick tick remember crash`),
-	strings.Fields(`extend extend extend reserve reserve reserve postpone postpone acquire acquire finish fail pass tick crash`),
+		finish finish fail delay release lock forget pass tick tick remember crash`),
+	strings.Fields(`extend extend extend reserve reserve reserve delay delay lock lock finish fail pass tick crash`),
 }
 
 // graphMachine runs a scheduler, its journal and the model side by side.
@@ -160,7 +160,7 @@ func (x *graphMachine) verb(verb string) error {
 	case "exit":
 		s.Forget(now, x.holder(holder), &x.rec)
 		delete(x.holders, holder)
-		m.giveBack(holder)
+		m.forgetHolder(holder)
 	case "remember":
 		m.remember = []int64{0, 300, 5000}[x.n("ms", 3)]
 		s.SetRemember(m.remember)
@@ -201,8 +201,8 @@ func (x *graphMachine) work(verb string, i int) error {
 	case "reserve":
 		m.reserve(w, tag)
 		return s.Reserve(now, p, tag, &x.rec)
-	case "return":
-		return x.sameError(s.Return(now, p, tag, &x.rec), m.returned(w, tag))
+	case "release":
+		return x.sameError(s.Release(now, p, tag, &x.rec), m.releaseLast(w, tag))
 	case "forget":
 		s.Forget(now, p, &x.rec)
 		m.forget(w)
@@ -230,19 +230,20 @@ func (x *graphMachine) report(verb string, p *Peer, w *graphWorker, j *graphJob)
 	case "fail":
 		w.drop(j)
 		m.fail(j)
+		m.match()
 		m.unlock(j)
 		return s.Fail(now, p, run, &x.rec)
-	case "postpone":
+	case "delay":
 		seconds, step := []int64{0, 1, 3}[x.n("delay", 3)], int32(x.n("step", 2))
-		m.postpone(w, j, seconds, step)
-		return s.Postpone(now, p, run, seconds, step, &x.rec)
+		m.delay(w, j, seconds, step)
+		return s.Delay(now, p, run, seconds, step, &x.rec)
 	}
 	most := x.n("most", 2)
-	got, err := s.Acquire(now, p, run, "lock", most, &x.rec)
+	got, err := s.Lock(now, p, run, "lock", most, &x.rec)
 	if err != nil {
 		return err
 	}
-	return same("acquired", got, m.acquire(w, j, most))
+	return same("acquired", got, m.lock(w, j, most))
 }
 
 // held finds the run of a job that a worker holds.
@@ -329,7 +330,7 @@ func (x *graphMachine) drain() error {
 	for _, h := range []string{"h0", "h1"} {
 		x.s.Forget(x.m.now, x.holder(h), &x.rec)
 		delete(x.holders, h)
-		x.m.giveBack(h)
+		x.m.forgetHolder(h)
 	}
 	for active, _ := x.s.Backlog(graphQueue); active > 0; active-- {
 		if err := x.steal("h0", 1); err != nil {

@@ -228,8 +228,8 @@ func (m *graphModel) ready(j *graphJob, where end) {
 	m.line = slices.Insert(m.line, at, j)
 }
 
-// comeBack gives a task that nobody holds any more a place.
-func (m *graphModel) comeBack(j *graphJob, where end) {
+// release gives a task that nobody holds any more a place.
+func (m *graphModel) release(j *graphJob, where end) {
 	j.holder, j.due = "", 0
 	if j.state = waiting; len(m.after(j)) == 0 {
 		m.ready(j, where)
@@ -329,7 +329,7 @@ func (m *graphModel) transfer(holder string, tasks []Task) error {
 		j := m.find(graphTasks, string(t.Name))
 		j.log = slices.Concat(j.log, t.Log)
 		if j.state == reserved {
-			m.comeBack(j, back)
+			m.release(j, back)
 		}
 	}
 	m.match()
@@ -339,7 +339,7 @@ func (m *graphModel) transfer(holder string, tasks []Task) error {
 	return nil
 }
 
-func (m *graphModel) giveBack(holder string) {
+func (m *graphModel) forgetHolder(holder string) {
 	var all []*graphJob
 	for _, j := range m.all {
 		if j.state == reserved && j.holder == holder {
@@ -348,7 +348,7 @@ func (m *graphModel) giveBack(holder string) {
 	}
 	slices.SortFunc(all, func(a, b *graphJob) int { return strings.Compare(a.name, b.name) })
 	for _, j := range all {
-		m.comeBack(j, front)
+		m.release(j, front)
 	}
 	m.match()
 	for _, j := range all {

@@ -167,7 +167,7 @@ func (x *graphOnce) worker(box int) {
 				err = x.s.Fail(x.now(), p, d.job.run, x.sink)
 			case what < 10:
 				x.inAir[i].Add(-1)
-				err = x.s.Postpone(x.now(), p, d.job.run, int64(r.IntN(2)), 1, x.sink)
+				err = x.s.Delay(x.now(), p, d.job.run, int64(r.IntN(2)), 1, x.sink)
 			default:
 				x.ends(i)
 				if err = x.s.Finish(x.now(), p, d.job.run, nil, x.sink); err == nil {

@@ -105,7 +105,7 @@ func TestTaskTwin(t *testing.T) {
 	x.want("2 9 end ", "1 2 assign a")
 }
 
-// Of the tasks that a holder gives back the largest name goes first, also where a worker waits.
+// Of the tasks that a holder releases the largest name goes first, also where a worker waits.
 func TestForgetHolderServesInOrder(t *testing.T) {
 	x := newGraphStand(t)
 	x.extend("a", "b", "c")
@@ -140,7 +140,7 @@ func TestDropTasks(t *testing.T) {
 
 // A task that was put off keeps its delay, to the millisecond, while it waits for
 // another, also over a restart.
-func TestPostponedTaskWaits(t *testing.T) {
+func TestDelayedTaskWaits(t *testing.T) {
 	for _, restarts := range []bool{false, true} {
 		x := newGraphStand(t)
 		x.now.Wall += 600
@@ -148,7 +148,7 @@ func TestPostponedTaskWaits(t *testing.T) {
 		x.reserve(p, 1)
 		x.extend("a")
 		ref := x.want("1 1 assign a")[0].job.run
-		x.ok(x.s.Postpone(x.now, p, ref, 5, 2, &x.rec))
+		x.ok(x.s.Delay(x.now, p, ref, 5, 2, &x.rec))
 		x.extend("b", "a<b")
 		x.stolen("b")
 		if restarts {
@@ -170,7 +170,7 @@ func TestPostponedTaskWaits(t *testing.T) {
 }
 
 // A task that was put off and waits is saved anew with the time that it is due.
-func TestPostponedWhileNoted(t *testing.T) {
+func TestDelayedWhileNoted(t *testing.T) {
 	x := newGraphStand(t)
 	x.now.Wall += 600
 	p := x.peer(string(graphQueue))
@@ -178,7 +178,7 @@ func TestPostponedWhileNoted(t *testing.T) {
 	x.extend("a")
 	ref := x.want("1 1 assign a")[0].job.run
 	x.extend("b", "a<b")
-	x.ok(x.s.Postpone(x.now, p, ref, 5, 0, &x.rec))
+	x.ok(x.s.Delay(x.now, p, ref, 5, 0, &x.rec))
 	x.stolen("b")
 	x.restart()
 	x.complete("b")
@@ -254,7 +254,7 @@ func lockedOut(t *testing.T) (x *graphStand, p *Peer, first Run) {
 		x.reserve(p, uint64(i))
 		x.extend(name)
 		ref := x.rec.take()[0].job.run
-		if got, err := x.s.Acquire(x.now, p, ref, "lock", 1, &x.rec); got != (i == 0) || err != nil {
+		if got, err := x.s.Lock(x.now, p, ref, "lock", 1, &x.rec); got != (i == 0) || err != nil {
 			t.Error(name, got, err)
 		}
 		if i == 0 {

@@ -120,15 +120,9 @@ func (m *graphModel) finish(w *graphWorker, j *graphJob) {
 
 // fail: a task and one that died go first, others are due again.
 func (m *graphModel) fail(j *graphJob) {
-	m.giveUp(j)
-	m.match()
-}
-
-// giveUp is fail without the match.
-func (m *graphModel) giveUp(j *graphJob) {
 	switch j.space {
 	case graphTasks:
-		m.comeBack(j, front)
+		m.release(j, front)
 	case graphPlain:
 		m.again(j)
 	case graphDeaths:
@@ -145,14 +139,14 @@ func (m *graphModel) giveUp(j *graphJob) {
 // again makes a job ready that is due now.
 func (m *graphModel) again(j *graphJob) {
 	if j.space == graphTasks {
-		m.comeBack(j, front)
+		m.release(j, front)
 	} else {
 		j.due = floorSecond(m.now.Wall)
 		m.ready(j, back)
 	}
 }
 
-func (m *graphModel) postpone(w *graphWorker, j *graphJob, seconds int64, step int32) {
+func (m *graphModel) delay(w *graphWorker, j *graphJob, seconds int64, step int32) {
 	w.drop(j)
 	if j.space != graphDeaths {
 		j.count += step
@@ -172,7 +166,7 @@ func (m *graphModel) postpone(w *graphWorker, j *graphJob, seconds int64, step i
 }
 
 // acquire asks for the lock, which one may have, or nobody.
-func (m *graphModel) acquire(w *graphWorker, j *graphJob, most int) bool {
+func (m *graphModel) lock(w *graphWorker, j *graphJob, most int) bool {
 	switch {
 	case m.locked == j:
 		return true
@@ -204,8 +198,8 @@ func (m *graphModel) resume(j *graphJob) {
 	m.match()
 }
 
-// returned gives back what a worker was last handed under a tag.
-func (m *graphModel) returned(w *graphWorker, tag uint64) error {
+// releaseLast releases what a worker was last handed under a tag.
+func (m *graphModel) releaseLast(w *graphWorker, tag uint64) error {
 	var last *graphJob
 	for _, j := range w.held {
 		if j.tag == tag && (last == nil || j.age > last.age) {
@@ -231,7 +225,7 @@ func (m *graphModel) forget(w *graphWorker) {
 	ahead := slices.DeleteFunc(held, func(j *graphJob) bool { return j.space == graphPlain })
 	for _, j := range append(ahead, behind...) {
 		w.drop(j)
-		m.giveUp(j)
+		m.fail(j)
 		gone = append(gone, j)
 	}
 	m.match()

@@ -11,7 +11,7 @@ import (
 var much = 1_000_000
 
 // mostHeld bounds the steps that are done under one hold of a shard's lock, whatever there is: the
-// jobs that a worker may have asked for are looked through for the one that it gives back, and all
+// jobs that a worker may have asked for are looked through for the one that it releases, and all
 // who may await a result are told of it, with a batch of anything else.
 const mostHeld = MaxSlots + MaxAwaits + 2*defaultBatch
 
@@ -101,7 +101,7 @@ func (x *holds) takeWith(p *Peer, n int, queue string, count func(i int) int, wa
 	sink := new(lastRun)
 	for i := range n {
 		x.ok(x.Reserve(x.now, p, uint64(i), sink))
-		got, err := x.Acquire(x.now, p, sink.run, "lock", count(i), unheard{})
+		got, err := x.Lock(x.now, p, sink.run, "lock", count(i), unheard{})
 		if x.ok(err); got != want {
 			x.t.Fatalf("job %d of %s has the lock: %v", i, queue, got)
 		}
@@ -132,11 +132,11 @@ func TestLongestHold(t *testing.T) {
 			x.take(p, much)
 			return func() { x.SetTimeout(1000); x.now.Mono += 2000 }
 		},
-		"a worker gives back one of very many": func(x *holds) func() {
+		"a worker releases one of very many": func(x *holds) func() {
 			p := x.peer(Wide, "f")
 			x.submit(much, "f", nil)
 			x.take(p, much)
-			return func() { x.ok(x.Return(x.now, p, uint64(much-1), unheard{})) }
+			return func() { x.ok(x.Release(x.now, p, uint64(much-1), unheard{})) }
 		},
 		"a STATUS with very many due seconds": func(x *holds) func() {
 			x.submit(much, "f", func(i int, j *Submission) { j.SchedAt, j.Priority = int64(i+1), int64(i%2) })

@@ -207,8 +207,8 @@ func (x *index) dropBucket(p *buckets, i uint32) {
 	}
 }
 
-// release gives the kept bucket back, when the index itself goes.
-func (x *index) release(p *buckets) {
+// free gives the kept bucket back, when the index itself goes.
+func (x *index) free(p *buckets) {
 	if x.keys > 0 {
 		p.give(x.first)
 	}

@@ -108,7 +108,7 @@ func TestIndexAgainstSlice(t *testing.T) {
 		for len(w.all) > 0 {
 			w.remove(0)
 		}
-		x.release(&sh.buckets)
+		x.free(&sh.buckets)
 		if len(sh.buckets.spare) != len(sh.buckets.all) {
 			t.Fatalf("%d of %d buckets are spare", len(sh.buckets.spare), len(sh.buckets.all))
 		}

@@ -74,10 +74,10 @@ func TestNamedTwin(t *testing.T) {
 		x.s.Forget(x.now, master, &x.rec)
 		x.ok(x.s.Fail(x.now, p, ref, &x.rec))
 	}, "2 2 assign a")
-	f("postponed", func(x *stand, p, _ *Peer, ref Run) { x.ok(x.s.Postpone(x.now, p, ref, 5, 0, &x.rec)) },
+	f("delayed", func(x *stand, p, _ *Peer, ref Run) { x.ok(x.s.Delay(x.now, p, ref, 5, 0, &x.rec)) },
 		"2 2 assign a")
 	f("parked", func(x *stand, p, _ *Peer, ref Run) {
-		if got, err := x.s.Acquire(x.now, p, ref, "lock", 0, &x.rec); got || err != nil {
+		if got, err := x.s.Lock(x.now, p, ref, "lock", 0, &x.rec); got || err != nil {
 			x.t.Error(got, err)
 		}
 	}, "2 2 assign a")
@@ -226,7 +226,7 @@ func TestLeavingIsNoFailure(t *testing.T) {
 	x.want()
 }
 
-// Return gives back what was handed out last under a tag, over all queues.
+// Release releases what was handed out last under a tag, over all queues.
 func TestReturnNewest(t *testing.T) {
 	for _, order := range [][]string{{"f", "g"}, {"g", "f"}} {
 		x := newStand(t, Options{Shards: 3})
@@ -236,13 +236,13 @@ func TestReturnNewest(t *testing.T) {
 			x.submit(q, q)
 		}
 		x.want("1 5 assign "+order[0], "1 5 assign "+order[1])
-		x.ok(x.s.Return(x.now, p, 5, &x.rec))
+		x.ok(x.s.Release(x.now, p, 5, &x.rec))
 		x.reserve(p, 6)
 		x.want("1 6 assign " + order[1])
-		x.ok(x.s.Return(x.now, p, 5, &x.rec))
+		x.ok(x.s.Release(x.now, p, 5, &x.rec))
 		x.reserve(p, 7)
 		x.want("1 7 assign " + order[0])
-		if err := x.s.Return(x.now, p, 5, &x.rec); err != ErrNotFound {
+		if err := x.s.Release(x.now, p, 5, &x.rec); err != ErrNotFound {
 			t.Error(err)
 		}
 		x.want()
@@ -262,7 +262,7 @@ func TestLockLine(t *testing.T) {
 	}
 	f := func(job, most int, want bool) {
 		t.Helper()
-		if got, err := x.s.Acquire(x.now, p, refs[job], "lock", most, &x.rec); got != want || err != nil {
+		if got, err := x.s.Lock(x.now, p, refs[job], "lock", most, &x.rec); got != want || err != nil {
 			t.Errorf("job %d: %v, %v", job, got, err)
 		}
 	}
@@ -271,7 +271,7 @@ func TestLockLine(t *testing.T) {
 	f(2, 1, false)
 	f(3, 2, false)
 	x.reserve(p, 9)
-	x.ok(x.s.Release(x.now, p, refs[0], "lock", &x.rec))
+	x.ok(x.s.Unlock(x.now, p, refs[0], "lock", &x.rec))
 	refs[3] = x.want("1 9 assign d")[0].job.run
 	f(3, 2, true)
 	x.ok(x.s.Finish(x.now, p, refs[1], nil, &x.rec))
@@ -292,7 +292,7 @@ func TestParkedOrphan(t *testing.T) {
 	x.submit("f", "a", owned(master, 7))
 	ref := x.want("2 1 assign a")[0].job.run
 	x.s.Forget(x.now, master, &x.rec)
-	if got, err := x.s.Acquire(x.now, p, ref, "lock", 0, &x.rec); got || err != nil {
+	if got, err := x.s.Lock(x.now, p, ref, "lock", 0, &x.rec); got || err != nil {
 		t.Error(got, err)
 	}
 	x.reserve(p, 2)

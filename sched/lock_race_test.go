@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A job that asks for a lock while its only holder gives it back, or ends, gets it, at
+// A job that asks for a lock while its only holder unlocks it, or ends, gets it, at
 // once or when it comes again: whoever is refused stands in line before the holder, whose
 // job may be of another shard, can be gone.
 func TestNoLostWakeupLock(t *testing.T) {
@@ -29,7 +29,7 @@ func TestNoLostWakeupLock(t *testing.T) {
 		return len(letters) == 1
 	}
 	acquire := func(i int) bool {
-		got, err := s.Acquire(airNow, peers[i], held[i], "lock", 1, sink)
+		got, err := s.Lock(airNow, peers[i], held[i], "lock", 1, sink)
 		if err != nil {
 			t.Error(err)
 		}
@@ -53,7 +53,7 @@ func TestNoLostWakeupLock(t *testing.T) {
 	}
 	leave := func(round int) {
 		if round%2 == 0 {
-			if err := s.Release(airNow, peers[0], held[0], "lock", sink); err != nil {
+			if err := s.Unlock(airNow, peers[0], held[0], "lock", sink); err != nil {
 				t.Error(err)
 			}
 		}
@@ -89,7 +89,7 @@ func TestLockUnderRace(t *testing.T) {
 	finish := make(chan struct{})
 	now := airNow
 	work := func(box int, p *Peer, d seen) {
-		got, err := s.Acquire(now, p, d.job.run, lock, most, sink)
+		got, err := s.Lock(now, p, d.job.run, lock, most, sink)
 		if err != nil {
 			t.Errorf("acquire: %v", err)
 		}
@@ -104,12 +104,12 @@ func TestLockUnderRace(t *testing.T) {
 		inside.Add(-1)
 		switch {
 		case i%3 == 0:
-			err = s.Release(now, p, d.job.run, lock, sink)
+			err = s.Unlock(now, p, d.job.run, lock, sink)
 			if err == nil {
 				err = s.Finish(now, p, d.job.run, nil, sink)
 			}
 		case i%7 == 0 && d.job.count == 0:
-			if err = s.Postpone(now, p, d.job.run, 0, 1, sink); err == nil {
+			if err = s.Delay(now, p, d.job.run, 0, 1, sink); err == nil {
 				return
 			}
 		default:

@@ -74,23 +74,22 @@ func (l *locks) init() {
 	l.called = make(map[JobRef]string)
 }
 
-// cost is what is looked through when a job asks for a lock, or gives it back: the locks that
-// it holds.
+// cost is what is looked through when a job locks or unlocks: the locks that it holds.
 func (l *locks) cost(job JobRef) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.held[job])
 }
 
-// acquire gives the lock to a job if fewer than count hold it. A job that is refused
-// loses the locks that it holds, which are returned, and stands in line.
-func (l *locks) acquire(name string, job JobRef, count int) (got bool, freed []string, err error) {
+// lock gives the lock to a job if fewer than count hold it. A job that is refused
+// loses the locks that it holds, the names of which are returned, and stands in line.
+func (l *locks) lock(name string, job JobRef, count int) (got bool, freed []string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	k := l.byName[name]
 	switch {
 	case k == nil && count <= 0: // lets nobody in: the job waits for its time-out
-		return false, l.leave(job), nil
+		return false, l.unlockAll(job), nil
 	case k == nil && len(l.byName) >= maxLocks:
 		return false, nil, ErrLocks
 	case k == nil:
@@ -113,7 +112,7 @@ func (l *locks) acquire(name string, job JobRef, count int) (got bool, freed []s
 	return true, nil, nil
 }
 
-// wait has a job stand in line. It loses the locks that it holds, which are returned: it may have
+// wait has a job stand in line. It loses the locks that it holds, the names of which are returned: it may have
 // been one of this lock's holders no more than of any other's.
 func (l *locks) wait(name string, k *lock, job JobRef, count int) (freed []string) {
 	line := k.lines[count]
@@ -123,12 +122,12 @@ func (l *locks) wait(name string, k *lock, job JobRef, count int) (freed []strin
 	}
 	l.turns++
 	l.waits[job] = line.all.PushBack(waiter{job, name, count, l.turns})
-	return l.leave(job)
+	return l.unlockAll(job)
 }
 
-// release takes a lock from a job that holds it or was called for it; false when it
+// unlock takes a lock from a job that holds it or was called for it; false when it
 // is neither.
-func (l *locks) release(name string, job JobRef) bool {
+func (l *locks) unlock(name string, job JobRef) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	i := slices.Index(l.held[job], name)
@@ -150,18 +149,18 @@ func (l *locks) release(name string, job JobRef) bool {
 	return true
 }
 
-// drop forgets a job; it returns the names of the locks that others may have now.
-func (l *locks) drop(job JobRef) []string {
+// forget forgets a job; it returns the names of the locks that others may have now.
+func (l *locks) forget(job JobRef) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if e, ok := l.waits[job]; ok {
 		l.take(e)
 	}
-	return l.leave(job)
+	return l.unlockAll(job)
 }
 
-// leave takes from a job what it holds and what it was called for.
-func (l *locks) leave(job JobRef) []string {
+// unlockAll takes from a job the locks that it holds and the one that it was called for.
+func (l *locks) unlockAll(job JobRef) []string {
 	names := l.held[job]
 	delete(l.held, job)
 	for _, name := range names {
@@ -228,10 +227,10 @@ func (l *locks) tidy(name string, k *lock) {
 	}
 }
 
-// Acquire asks for a named lock for a job that the peer holds; at most count jobs
+// Lock asks for a named lock for a job that the peer holds; at most count jobs
 // hold it at once. A job that is refused is parked: it is the peer's no more, and
 // ready again when the lock is free or the lock time-out has passed.
-func (s *Scheduler) Acquire(now Time, p *Peer, run Run, name string, count int, sink Sink) (bool, error) {
+func (s *Scheduler) Lock(now Time, p *Peer, run Run, name string, count int, sink Sink) (bool, error) {
 	sh, err := s.lock(run.Shard)
 	if err != nil {
 		return false, err
@@ -244,7 +243,7 @@ func (s *Scheduler) Acquire(now Time, p *Peer, run Run, name string, count int, 
 	}
 	ref := sh.ref(run.Slot, r)
 	p.looked += s.locks.cost(ref)
-	got, freed, err := s.locks.acquire(name, ref, count)
+	got, freed, err := s.locks.lock(name, ref, count)
 	if err != nil {
 		return false, err
 	}
@@ -257,8 +256,8 @@ func (s *Scheduler) Acquire(now Time, p *Peer, run Run, name string, count int, 
 	return false, nil
 }
 
-// Release gives a lock back that a job of the peer holds.
-func (s *Scheduler) Release(now Time, p *Peer, run Run, name string, sink Sink) error {
+// Unlock takes a named lock from a job that the peer holds.
+func (s *Scheduler) Unlock(now Time, p *Peer, run Run, name string, sink Sink) error {
 	sh, err := s.lock(run.Shard)
 	if err != nil {
 		return err
@@ -271,7 +270,7 @@ func (s *Scheduler) Release(now Time, p *Peer, run Run, name string, sink Sink) 
 	}
 	ref := sh.ref(run.Slot, r)
 	p.looked += s.locks.cost(ref)
-	if s.locks.release(name, ref) {
+	if s.locks.unlock(name, ref) {
 		sh.calls = append(sh.calls, name)
 	}
 	return nil
@@ -280,7 +279,7 @@ func (s *Scheduler) Release(now Time, p *Peer, run Run, name string, sink Sink) 
 // dropLocks has the locks forget a job that they know.
 func (sh *shard) dropLocks(job uint32, r *record) {
 	r.flags &^= locking
-	freed := sh.s.locks.drop(sh.ref(job, r))
+	freed := sh.s.locks.forget(sh.ref(job, r))
 	sh.op(len(freed))
 	sh.calls = append(sh.calls, freed...)
 }
@@ -388,15 +387,15 @@ func (sh *shard) unparkCalled(now Time, ref JobRef, sink Sink) bool {
 	if r == nil || r.state != parked || r.seq != ref.Seq || !sh.s.locks.isCalled(ref) {
 		return false
 	}
-	if q := sh.resume(now, ref.Slot, r, sink); q != nil {
+	if q := sh.endParking(now, ref.Slot, r, sink); q != nil {
 		sh.match(now, q, sink)
 	}
 	return true
 }
 
-// resume gives a parked job back to its queue, under the due time it had, and returns that, which
+// endParking makes a parked job pending again, under the due time it had, and returns its queue, which
 // is to be matched; a job whose owner has gone it ends.
-func (sh *shard) resume(now Time, job uint32, r *record, sink Sink) *queue {
+func (sh *shard) endParking(now Time, job uint32, r *record, sink Sink) *queue {
 	q := sh.queues[r.home]
 	sh.unpark(job, q)
 	if r.flags&orphan != 0 {
@@ -418,7 +417,7 @@ func (sh *shard) expireParked(now Time, timeout int64, until int, sink Sink) {
 		job := sh.parked.head(&sh.buckets)
 		r := sh.slab.at(job)
 		sh.dropLocks(job, r)
-		if q := sh.resume(now, job, r, sink); q != nil {
+		if q := sh.endParking(now, job, r, sink); q != nil {
 			sh.matchUntil(now, q, until, sink)
 		}
 	}

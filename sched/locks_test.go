@@ -38,7 +38,7 @@ func (x *stand) take(p *Peer, name string) Run {
 
 func (x *stand) acquire(p *Peer, ref Run, most int, want bool) {
 	x.t.Helper()
-	if got, err := x.s.Acquire(x.now, p, ref, "lock", most, &x.rec); got != want || err != nil {
+	if got, err := x.s.Lock(x.now, p, ref, "lock", most, &x.rec); got != want || err != nil {
 		x.t.Errorf("acquire: %v, %v, want %v", got, err, want)
 	}
 }
@@ -67,10 +67,10 @@ func TestLockCallIsPassedOn(t *testing.T) {
 		x.ok(x.s.Finish(x.now, p, x.take(p, "a"), nil, &x.rec))
 	})
 	f("failed", func(x *stand, p *Peer) { x.ok(x.s.Fail(x.now, p, x.take(p, "a"), &x.rec)) })
-	f("put off", func(x *stand, p *Peer) { x.ok(x.s.Postpone(x.now, p, x.take(p, "a"), 60, 0, &x.rec)) })
-	f("given back", func(x *stand, p *Peer) {
+	f("put off", func(x *stand, p *Peer) { x.ok(x.s.Delay(x.now, p, x.take(p, "a"), 60, 0, &x.rec)) })
+	f("released", func(x *stand, p *Peer) {
 		x.take(p, "a")
-		x.ok(x.s.Return(x.now, p, 1, &x.rec))
+		x.ok(x.s.Release(x.now, p, 1, &x.rec))
 	})
 	f("its worker has gone", func(x *stand, p *Peer) {
 		x.take(p, "a")
@@ -82,11 +82,11 @@ func TestLockCallIsPassedOn(t *testing.T) {
 		x.now.Mono += 2000
 		x.s.ticks(x.now, &x.rec)
 	})
-	f("gives the lock back unasked", func(x *stand, p *Peer) {
-		x.ok(x.s.Release(x.now, p, x.take(p, "a"), "lock", &x.rec))
+	f("unlocks", func(x *stand, p *Peer) {
+		x.ok(x.s.Unlock(x.now, p, x.take(p, "a"), "lock", &x.rec))
 	})
 	f("wants another lock, in vain", func(x *stand, p *Peer) {
-		if got, err := x.s.Acquire(x.now, p, x.take(p, "a"), "other", 0, &x.rec); got || err != nil {
+		if got, err := x.s.Lock(x.now, p, x.take(p, "a"), "other", 0, &x.rec); got || err != nil {
 			t.Error(got, err)
 		}
 	})
@@ -100,12 +100,12 @@ func TestLockCallIsPassedOn(t *testing.T) {
 // Who takes the lock that it was called for passes nothing on; its end calls the next.
 func TestLockCallIsTaken(t *testing.T) {
 	x, p, holder := lockStand(t, "a", "b")
-	x.ok(x.s.Release(x.now, p, holder, "lock", &x.rec))
+	x.ok(x.s.Unlock(x.now, p, holder, "lock", &x.rec))
 	a := x.take(p, "a")
 	x.acquire(p, a, 1, true)
 	x.reserve(p, 2)
 	x.want()
-	x.ok(x.s.Release(x.now, p, holder, "lock", &x.rec)) // it has none
+	x.ok(x.s.Unlock(x.now, p, holder, "lock", &x.rec)) // it has none
 	x.want()
 	x.ok(x.s.Finish(x.now, p, a, nil, &x.rec))
 	x.want("1 2 assign b")
@@ -256,7 +256,7 @@ func (x *handOn) given(p *Peer, n int) (refs []Run) {
 }
 
 func (x *handOn) acquire(p *Peer, ref Run, name string) bool {
-	got, err := x.s.Acquire(airNow, p, ref, name, 1, x.sink)
+	got, err := x.s.Lock(airNow, p, ref, name, 1, x.sink)
 	if err != nil {
 		x.t.Error(err)
 	}
@@ -328,11 +328,11 @@ func TestLocksAreCalledLater(t *testing.T) {
 	holder := x.take(p, "holder")
 	for i := range locks {
 		name := fmt.Sprint("lock ", i)
-		if got, err := x.s.Acquire(x.now, p, holder, name, 1, &x.rec); !got || err != nil {
+		if got, err := x.s.Lock(x.now, p, holder, name, 1, &x.rec); !got || err != nil {
 			t.Fatal(got, err)
 		}
 		x.submit("g", fmt.Sprint("job ", i))
-		if got, err := x.s.Acquire(x.now, p, x.take(p, fmt.Sprint("job ", i)), name, 1, &x.rec); got || err != nil {
+		if got, err := x.s.Lock(x.now, p, x.take(p, fmt.Sprint("job ", i)), name, 1, &x.rec); got || err != nil {
 			t.Fatal(got, err)
 		}
 	}

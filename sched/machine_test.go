@@ -26,9 +26,9 @@ type op struct {
 // states that the others hardly reach.
 var themes = [][]string{
 	strings.Fields(`submit submit submit submit submit submit watch watch broadcast unwatch reserve reserve reserve
-		reserve reserve try sleep finish finish finish fail postpone postpone remove drop flushed flushed forget
+		reserve reserve try sleep finish finish finish fail delay delay remove drop flushed flushed forget
 		pass pass tick tick tick timeout`),
-	strings.Fields(`submit submit submit submit watch reserve reserve reserve reserve finish finish fail postpone
+	strings.Fields(`submit submit submit submit watch reserve reserve reserve reserve finish finish fail delay
 		remove flushed flushed flushed flushed pass tick`),
 	strings.Fields(`submit submit submit watch watch watch unwatch unwatch reserve reserve reserve try flushed flushed
 		finish finish drop drop forget pass tick tick timeout`),
@@ -67,7 +67,7 @@ func drawOp(t *rapid.T, verbs []string) op {
 		o.Name, o.Which = n("name", len(machineNames)), n("space", 2)
 	case "reserve", "try", "sleep":
 		o.Which = n("tag", machineTags)
-	case "finish", "fail", "postpone":
+	case "finish", "fail", "delay":
 		o.Which, o.Flag, o.Rare = n("ref", 12), n("other", 6) == 0, n("stale", 8) == 0
 		o.At, o.Count = n("delay", 6), n("step", len(machineCount))
 	case "flushed":
@@ -185,7 +185,7 @@ func (x *machine) verb(o op) error {
 		return s.Sleep(now, p, uint64(o.Which), sink)
 	case "try":
 		m.reserve(twin, uint64(o.Which+machineTags), false)
-	case "finish", "fail", "postpone":
+	case "finish", "fail", "delay":
 		return x.report(o)
 	case "remove":
 		name := machineNames[o.Name]
@@ -251,7 +251,7 @@ func (x *machine) submit(o op) error {
 	return same("outcome", got, want)
 }
 
-// report is Finish, Fail or Postpone: mostly of a reference that is held and by its
+// report is Finish, Fail or Delay: mostly of a reference that is held and by its
 // holder, sometimes by another, or of one long gone, or of one that never was.
 func (x *machine) report(o op) error {
 	ref, peer := Run{Shard: uint16(o.Which), Slot: uint32(o.Which) << slabBits, Number: uint64(o.Count)}, o.Peer
@@ -289,11 +289,11 @@ func (x *machine) report(o op) error {
 			x.m.release(j, now.Wall, 0)
 		}
 		err = x.s.Fail(now, p, ref, &x.rec)
-	case "postpone":
+	case "delay":
 		if j != nil && wantErr == nil {
 			x.m.release(j, now.Wall+delay*1000, step)
 		}
-		err = x.s.Postpone(now, p, ref, delay, step, &x.rec)
+		err = x.s.Delay(now, p, ref, delay, step, &x.rec)
 	}
 	return same("error", err, wantErr)
 }

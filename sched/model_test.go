@@ -285,7 +285,7 @@ func (m *model) finish(j *modelJob, data string) {
 	m.end(j, Result, data)
 }
 
-// release is Fail and Postpone.
+// release is Fail and Delay.
 func (m *model) release(j *modelJob, wall int64, step int32) {
 	m.counted.Released++
 	j.waits = slices.DeleteFunc(j.waits, func(w modelWait) bool {

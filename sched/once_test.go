@@ -113,7 +113,7 @@ func (w *worker) take(d seen) {
 	case what < 10:
 		err = x.s.Fail(now, w.peer, d.job.run, x.sink)
 	case what < 16:
-		err = x.s.Postpone(now, w.peer, d.job.run, int64(w.r.IntN(2)), 1, x.sink)
+		err = x.s.Delay(now, w.peer, d.job.run, int64(w.r.IntN(2)), 1, x.sink)
 	case what < 20:
 		queue, _ := strconv.Atoi(d.job.queue)
 		x.s.Unwatch(w.peer, []byte(d.job.queue))
@@ -196,7 +196,7 @@ func (x *once) timer() {
 
 // Every job is done exactly once, every Reserve answered and every result told at
 // most once, whatever goes on at the same time: workers of several queues on several
-// shards that finish, fail, postpone, come too late, leave and come back, clients
+// shards that finish, fail, delay, come too late, leave and come back, clients
 // that leave before all results have come. Nothing is left at the end.
 func TestExactlyOnce(t *testing.T) {
 	x := &once{t: t, s: New(Options{Shards: 8, Window: onceWindow}), sink: newBoxes(onceWorkers + onceClients), finish: make(chan struct{})}
@@ -220,6 +220,6 @@ func TestExactlyOnce(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 	if st.Assigned != st.Done+st.Released+st.Abandoned+st.TimedOut {
-		t.Errorf("assigned and given back do not agree: %+v", st)
+		t.Errorf("assigned and released do not agree: %+v", st)
 	}
 }

@@ -162,11 +162,11 @@ func TestReturnWhileHandedOut(t *testing.T) {
 		if err := s.Reserve(now, p, i, nobody{}); err != nil {
 			t.Fatal(err)
 		}
-		_ = s.Return(now, p, i, nobody{}) // it may have got none yet
+		_ = s.Release(now, p, i, nobody{}) // it may have got none yet
 	}
 	other.Wait()
 	if p.Looked() < 4*2000 {
-		t.Error("what a Return looks through is not counted")
+		t.Error("what a Release looks through is not counted")
 	}
 	if err := s.check(); err != nil {
 		t.Error(err)

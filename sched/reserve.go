@@ -3,7 +3,7 @@ package sched
 import "slices"
 
 // NewPeer returns the scheduler's side of a session, with the skills given. It has to
-// be given back with Forget.
+// be ended with Forget.
 func (s *Scheduler) NewPeer(id SessionID, skills ...Skills) *Peer {
 	p := &Peer{id: id, window: s.window, quota: &s.registered}
 	for _, k := range skills {

@@ -27,7 +27,7 @@ const (
 	defaultBatch = 256
 	// maxLocks bounds the named locks that are held or waited for.
 	maxLocks = 64 << 10
-	// maxJobLocks bounds the locks that one job holds: they are given back together.
+	// maxJobLocks bounds the locks that one job holds: they are unlocked together.
 	maxJobLocks = 256
 	// maxSleep bounds the time to the next Tick, so that a wall clock that was
 	// stepped is noticed.

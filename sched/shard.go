@@ -249,23 +249,17 @@ func (sh *shard) dropWatch(w *watch) {
 	sh.unused = append(sh.unused, w.id)
 }
 
-// fail makes a job ready again that was just taken from a holder who did not do it,
-// or ends it: its owner has gone, or it has failed often enough.
+// fail makes a job ready again that was just taken from a holder who did not do it, or ends it: its
+// owner has gone, or it has failed often enough. The caller matches the queue then: of several jobs
+// that go ahead of their equals the last comes first, also where somebody waits.
 func (sh *shard) fail(now Time, job uint32, r *record, q *queue, sink Sink) {
-	sh.giveUp(now, job, r, q, sink)
-	sh.match(now, q, sink)
-}
-
-// giveUp is fail without the match: of several jobs that go ahead of their equals the last
-// comes first, also where somebody waits.
-func (sh *shard) giveUp(now Time, job uint32, r *record, q *queue, sink Sink) {
 	if r.flags&task != 0 {
 		sh.graph.release(now, job, r, q, front)
 		return
 	}
 	rules := &sh.s.rules[r.space]
 	if rules.Deaths == 0 {
-		sh.putBack(now, job, r, q, now.Wall, sink)
+		sh.release(now, job, r, q, now.Wall, sink)
 		return
 	}
 	r.count++
@@ -285,17 +279,11 @@ func (sh *shard) giveUp(now Time, job uint32, r *record, q *queue, sink Sink) {
 // aheadOfAll is a due second before any other, for jobs that go ahead of their equals.
 const aheadOfAll = math.MinInt64
 
-// requeue makes a job that was just taken from its holder pending again, due at wall;
-// one whose owner has gone it ends.
-func (sh *shard) requeue(now Time, job uint32, r *record, q *queue, wall int64, sink Sink) {
-	sh.putBack(now, job, r, q, wall, sink)
-	sh.match(now, q, sink)
-}
-
-// putBack is requeue without the match.
-func (sh *shard) putBack(now Time, job uint32, r *record, q *queue, wall int64, sink Sink) {
+// release makes a job that was just taken from its holder pending again, due at wall; one whose
+// owner has gone it ends. The caller matches the queue then.
+func (sh *shard) release(now Time, job uint32, r *record, q *queue, wall int64, sink Sink) {
 	if r.flags&task != 0 && wall <= now.Wall {
-		sh.giveUp(now, job, r, q, sink)
+		sh.fail(now, job, r, q, sink)
 		return
 	}
 	if r.flags&orphan != 0 {

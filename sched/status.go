@@ -10,8 +10,8 @@ type Counters struct {
 	Assigned  uint64
 	Broadcast uint64
 	Done      uint64
-	Released  uint64 // failed or postponed by their holder
-	Abandoned uint64 // given back because their holder went away
+	Released  uint64 // failed, delayed or released by their holder
+	Abandoned uint64 // released because their holder left
 	TimedOut  uint64
 	Removed   uint64
 	Stale     uint64 // results and failures from peers that did not hold the job

@@ -113,7 +113,7 @@ func (sh *shard) expire(now Time, x *index, timeout int64, until int, sink Sink)
 		}
 		sh.taken(now, job, r)
 		q := sh.unhold(job, r)
-		sh.giveUp(now, job, r, q, sink)
+		sh.fail(now, job, r, q, sink)
 		sh.op(1)
 		sh.matchUntil(now, q, until, sink)
 	}
@@ -140,11 +140,11 @@ func (sh *shard) takeApart(until int, sink Sink) {
 			if q.saved != 0 {
 				sh.s.journal.Drop(int(sh.id), q.saved)
 			}
-			q.ready.release(&sh.buckets)
-			q.withheld.release(&sh.buckets)
-			q.wide.release(&sh.buckets)
-			q.private.release(&sh.buckets)
-			q.delayed.release(&sh.buckets)
+			q.ready.free(&sh.buckets)
+			q.withheld.free(&sh.buckets)
+			q.wide.free(&sh.buckets)
+			q.private.free(&sh.buckets)
+			q.delayed.free(&sh.buckets)
 			sh.queues[q.id] = nil
 			sh.idle = append(sh.idle, q.id)
 			sh.dropped = sh.dropped[:len(sh.dropped)-1]

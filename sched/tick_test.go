@@ -132,7 +132,7 @@ func TestAlarm(t *testing.T) {
 	x.submit("late", "b")
 	ref := x.rec.take()[0].job.run
 	f("a reservation that ends later", 0)
-	if err := x.s.Postpone(x.now, p, ref, 0, 0, &x.rec); err != nil {
+	if err := x.s.Delay(x.now, p, ref, 0, 0, &x.rec); err != nil {
 		t.Error(err)
 	}
 	x.reserve(p, 2)
@@ -154,7 +154,7 @@ func TestAlarm(t *testing.T) {
 }
 
 // A delay of any size neither overflows nor loses the job.
-func TestPostponeFar(t *testing.T) {
+func TestDelayFar(t *testing.T) {
 	f := func(delay int64, shown func(int64) bool) {
 		t.Helper()
 		x := newStand(t, Options{})
@@ -162,7 +162,7 @@ func TestPostponeFar(t *testing.T) {
 		x.reserve(p, 1)
 		x.submit("f", "a")
 		ref := x.rec.take()[0].job.run
-		if err := x.s.Postpone(x.now, p, ref, delay, 0, &x.rec); err != nil {
+		if err := x.s.Delay(x.now, p, ref, delay, 0, &x.rec); err != nil {
 			t.Error(err)
 		}
 		x.s.Walk(Cursor{}, slabChunk, func(j *Job) {

@@ -30,7 +30,7 @@ func TestLateReportOfARun(t *testing.T) {
 		run := x.want(want)[0].job.run
 		for _, err := range []error{
 			x.s.Finish(x.now, p, old, []byte("late"), &x.rec), x.s.Fail(x.now, p, old, &x.rec),
-			x.s.Postpone(x.now, p, old, 9, 1, &x.rec),
+			x.s.Delay(x.now, p, old, 9, 1, &x.rec),
 		} {
 			if err != ErrNotFound {
 				t.Errorf("%s: a late report: %v", name, err)
@@ -106,7 +106,7 @@ func TestUnreportedName(t *testing.T) {
 	f("another job", Named, timeOut, func(x *stand, _ *Peer) { x.submit("f", "b") }, "2 2 assign b")
 	f("another name is reported", Named, timeOut, func(x *stand, p *Peer) { x.report(p, "f", "b", false) })
 	f("declined", Named, timeOut, func(x *stand, p *Peer) {
-		if err := x.s.Return(x.now, p, 1, &x.rec); err != ErrNotFound {
+		if err := x.s.Release(x.now, p, 1, &x.rec); err != ErrNotFound {
 			t.Error(err)
 		}
 	}, "2 2 assign a")
@@ -208,7 +208,7 @@ func TestWithheldIsBroadcast(t *testing.T) {
 }
 
 // JOB_UNASSIGNED says no more than the message id. One that may be about a run that was taken from
-// the worker gives the other back, as it says, and that is not handed to it again before it has
+// the worker releases the other, as it says, and that is not handed to it again before it has
 // spoken of it.
 func TestReturnThatMayBeLate(t *testing.T) {
 	x, p, _ := late(t, Named)
@@ -217,7 +217,7 @@ func TestReturnThatMayBeLate(t *testing.T) {
 	x.submit("f", "b")
 	x.reserve(p, 1) // the same id
 	x.want("2 1 assign b")
-	x.ok(x.s.Return(x.now, p, 1, &x.rec))
+	x.ok(x.s.Release(x.now, p, 1, &x.rec))
 	x.reserve(p, 2)
 	x.want()
 	x.report(p, "f", "b", false)

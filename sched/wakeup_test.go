@@ -151,7 +151,7 @@ func TestNoLostWakeupWatch(t *testing.T) {
 	x.end()
 }
 
-// A job given back by one peer while another asks for work is handed to that one.
+// A job released by one peer while another asks for work is handed to that one.
 func TestNoLostWakeupFail(t *testing.T) {
 	x := newAir(t, 2, 0)
 	x.sink = newBoxes(2)
@@ -168,7 +168,7 @@ func TestNoLostWakeupFail(t *testing.T) {
 		held = x.sink[1].wait(nil)[0].job.run
 		x.s.Flushed(airNow, other, 0, x.sink)
 	}
-	giveBack := func(round int) {
+	release := func(round int) {
 		if round%3 == 0 {
 			x.s.Forget(airNow, other, x.sink)
 			other = x.s.NewPeer(1 << boxShift)
@@ -176,7 +176,7 @@ func TestNoLostWakeupFail(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	duel(t, before, giveBack, func(round int) bool {
+	duel(t, before, release, func(round int) bool {
 		x.reserve(round)
 		x.flushed(round)
 		return x.served(round)

@@ -27,8 +27,8 @@ var wildRules = [MaxSpaces]Rules{
 // wildVerbs are all verbs there are, those of the model's machine and those that it
 // does not know.
 var wildVerbs = strings.Fields(`submit submit submit submit submit submit watch watch watch broadcast unwatch
-	reserve reserve reserve reserve reserve try sleep finish finish finish fail postpone remove drop flushed flushed
-	forget pass pass tick tick timeout acquire acquire acquire release locktime listen publish return held`)
+	reserve reserve reserve reserve reserve try sleep finish finish finish fail delay remove drop flushed flushed
+	forget pass pass tick tick timeout lock lock lock unlock locktime listen publish release held`)
 
 var (
 	wildQueues = []string{"f", "g", "h"}
@@ -130,8 +130,8 @@ func (x *wild) verb() {
 		s.SetLockTimeout(int64(x.n("ms", 3) * 1500))
 	case "listen":
 		_ = s.Listen(p, Space(x.n("space", 3)), queue, name, 7)
-	case "return":
-		_ = s.Return(now, p, uint64(x.n("tag", 4)), sink)
+	case "release":
+		_ = s.Release(now, p, uint64(x.n("tag", 4)), sink)
 	case "held":
 		held := s.Held
 		if x.n("ends it", 2) == 0 {
@@ -154,12 +154,12 @@ func (x *wild) report(verb string) {
 		_ = s.Finish(now, p, ref, []byte("done"), sink)
 	case "fail":
 		_ = s.Fail(now, p, ref, sink)
-	case "postpone":
-		_ = s.Postpone(now, p, ref, int64(x.n("delay", 4)), 1, sink)
-	case "acquire":
-		_, _ = s.Acquire(now, p, ref, lock, x.n("count", 3), sink)
-	case "release":
-		_ = s.Release(now, p, ref, lock, sink)
+	case "delay":
+		_ = s.Delay(now, p, ref, int64(x.n("delay", 4)), 1, sink)
+	case "lock":
+		_, _ = s.Lock(now, p, ref, lock, x.n("count", 3), sink)
+	case "unlock":
+		_ = s.Unlock(now, p, ref, lock, sink)
 	case "publish":
 		_, _ = s.Publish(p, ref, make([]byte, 300), 9, sink)
 	}
