@@ -1,0 +1,124 @@
+package sched
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// firstWords returns the first words of the indented lines of a part of doc.go, but for the head of
+// a table.
+func firstWords(t *testing.T, heading string) (words []string) {
+	t.Helper()
+	text, err := os.ReadFile("doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, part, _ := strings.Cut(string(text), "// # "+heading+"\n")
+	part, _, _ = strings.Cut(part, "// # ")
+	for _, m := range regexp.MustCompile(`(?m)^//\t(\w+) `).FindAllStringSubmatch(part, -1) {
+		words = append(words, m[1])
+	}
+	slices.Sort(words)
+	return words
+}
+
+// TestDocVerbs: doc.go lists the verbs, which are all methods of Scheduler, and no others.
+func TestDocVerbs(t *testing.T) {
+	var verbs []string
+	for m := range reflect.TypeFor[*Scheduler]().Methods() {
+		if m.Name != "Check" { // of builds with the invariants tag
+			verbs = append(verbs, m.Name)
+		}
+	}
+	slices.Sort(verbs)
+	if got := firstWords(t, "Verbs"); !slices.Equal(got, verbs) {
+		t.Errorf("doc.go lists %v, there are %v", got, verbs)
+	}
+}
+
+// TestDocStates: the table of doc.go has a row for each state.
+func TestDocStates(t *testing.T) {
+	f, err := parser.ParseFile(token.NewFileSet(), "job.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var states []string
+	for _, d := range f.Decls {
+		g, ok := d.(*ast.GenDecl)
+		if !ok || g.Tok != token.CONST {
+			continue
+		}
+		first, ok := g.Specs[0].(*ast.ValueSpec)
+		if !ok || first.Names[0].Name != "free" {
+			continue
+		}
+		for _, s := range g.Specs[1:] {
+			states = append(states, s.(*ast.ValueSpec).Names[0].Name)
+		}
+	}
+	slices.Sort(states)
+	got := slices.DeleteFunc(firstWords(t, "States"), func(w string) bool { return w == "state" })
+	if !slices.Equal(got, states) {
+		t.Errorf("the table has %v, the states are %v", got, states)
+	}
+}
+
+// TestGraphDoor: the files of the shard know the graph by the methods that the comment of graph
+// lists, and each of those has a caller among them.
+func TestGraphDoor(t *testing.T) {
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var listed, called []string
+	for _, name := range files {
+		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case name == "graph.go":
+			for _, m := range regexp.MustCompile(`(?m)^\t(\w+) `).FindAllStringSubmatch(typeComment(f, "graph"), -1) {
+				listed = append(listed, m[1])
+			}
+		case strings.HasPrefix(name, "graph_"), strings.HasPrefix(name, "invariants"), strings.HasSuffix(name, "_test.go"):
+		default:
+			called = append(called, usesOf(f, "graph")...)
+		}
+	}
+	slices.Sort(listed)
+	slices.Sort(called)
+	if called = slices.Compact(called); !slices.Equal(listed, called) {
+		t.Errorf("the comment of graph lists %v, the shard uses %v", listed, called)
+	}
+}
+
+// typeComment returns the comment of a type.
+func typeComment(f *ast.File, name string) string {
+	for _, d := range f.Decls {
+		if g, ok := d.(*ast.GenDecl); ok && g.Tok == token.TYPE && g.Specs[0].(*ast.TypeSpec).Name.Name == name {
+			return g.Doc.Text()
+		}
+	}
+	return ""
+}
+
+// usesOf returns what is selected of the fields of a name.
+func usesOf(f *ast.File, field string) (names []string) {
+	ast.Inspect(f, func(n ast.Node) bool {
+		if s, ok := n.(*ast.SelectorExpr); ok {
+			if x, ok := s.X.(*ast.SelectorExpr); ok && x.Sel.Name == field {
+				names = append(names, s.Sel.Name)
+			}
+		}
+		return true
+	})
+	return names
+}
