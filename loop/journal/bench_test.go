@@ -216,7 +216,7 @@ func BenchmarkRecovery(b *testing.B) {
 		}
 		opened += time.Since(began)
 		n := 0
-		if err := j.Replay(func(*Record) error { n++; return nil }, nil, nil); err != nil || n != jobs {
+		if err := j.Replay(Replayed{Record: func(*Record) error { n++; return nil }}); err != nil || n != jobs {
 			b.Fatalf("%d jobs, %v", n, err)
 		}
 		replayed += time.Since(began)

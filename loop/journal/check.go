@@ -19,11 +19,12 @@ type Report struct {
 	Format int    // of the data directory; 0: unknown
 	Group  uint64 // the last that can be read
 	Epoch  uint64 // the last opening
-	// Jobs and Settings count what can be read; after a repair, what was kept.
-	Jobs, Settings int64
-	Tables, Logs   int // files in use
-	Size           uint64
-	Damage         []Damage // none: all is well
+	// Jobs, which are all records with a number, Documents and Settings count what can be
+	// read; after a repair, what was kept.
+	Jobs, Documents, Settings int64
+	Tables, Logs              int // files in use
+	Size                      uint64
+	Damage                    []Damage // none: all is well
 	// Dropped are ends of logs that a start leaves out: what was being written when the server
 	// ended without closing the store. It was not acknowledged, unless the disk damaged it.
 	Dropped []Damage
@@ -112,7 +113,9 @@ func (h *home) count(s *survey, r *Report) error {
 			if err == nil {
 				r.Damage, err = namesDamage(db, m.jobs, func(*Record) { r.Jobs++ })
 			}
-			return first(err, scan(db, settingKeys(), func(_, _ []byte) error { r.Settings++; return nil }))
+			return first(err,
+				scan(db, documentKeys(), func(_, _ []byte) error { r.Documents++; return nil }),
+				scan(db, settingKeys(), func(_, _ []byte) error { r.Settings++; return nil }))
 		})
 	}
 	keys, err := openSorter(vfs.NewMem(), "keys")
@@ -136,6 +139,8 @@ func (r *Report) tally(key []byte) {
 		if seq, err := jobSeq(key); err == nil {
 			r.top = max(r.top, seq)
 		}
+	case keyDocument:
+		r.Documents++
 	case keySetting:
 		r.Settings++
 	}
@@ -291,6 +296,9 @@ func (c *census) understand(v version) error {
 		return err
 	case len(v.key) > 0 && v.key[0] == keySetting:
 		return nil
+	case len(v.key) > 0 && v.key[0] == keyDocument:
+		_, err := parseDocument(v.key, v.value)
+		return err
 	case len(v.key) > 0 && v.key[0] == keyJob:
 		_, err := jobSeq(v.key)
 		if err == nil && !v.deleted {

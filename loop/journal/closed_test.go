@@ -121,20 +121,21 @@ func TestLookingLeavesNothing(t *testing.T) {
 func TestNamesakes(t *testing.T) {
 	f := vfs.NewMem()
 	d := mustOpen(t, testOptions(f))
-	job := func(space uint8, queue, name string) uint64 {
-		seq := d.next
+	put := func(r Record, queue, name string) uint64 {
+		r.Seq, r.Queue, r.Name = d.next, []byte(queue), []byte(name)
 		d.next++
-		d.put(int(seq)%3, Record{Seq: seq, Space: space, Queue: []byte(queue), Name: []byte(name)})
-		return seq
+		d.put(int(r.Seq)%3, r)
+		return r.Seq
 	}
+	job := func(space uint8, queue, name string) uint64 { return put(Record{Space: space}, queue, name) }
 	first := job(1, "a", "b")
 	job(2, "a", "b")
 	job(1, "ab", "")
 	second := job(1, "a", "b")
-	job(firstNote, "q", "")
-	job(firstNote, "q", "")
+	put(Record{Kind: KindEdge}, "q", "")
+	put(Record{Kind: KindEdge}, "q", "")
 	job(1, "dropped", "c")
-	job(droppedNote, "dropped", "")
+	put(Record{Kind: KindDropped}, "dropped", "")
 	job(1, "dropped", "c")
 	last := job(1, "a", "b")
 	d.wait()

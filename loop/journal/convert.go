@@ -1,12 +1,11 @@
 package journal
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 
 	"github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
 // ready checks the store and, when it is of an older format, converts it.
@@ -35,21 +34,11 @@ func (h *home) ready(log *slog.Logger) (*survey, error) {
 // either.
 func (h *home) convert(s *survey, log *slog.Logger) error {
 	to := h.path(newName)
-	if err := first(h.fs.RemoveAll(to), h.fs.MkdirAll(to, 0o700)); err != nil {
-		return err
-	}
-	if err := h.copyStore(to); err != nil {
+	if err := h.fs.RemoveAll(to); err != nil {
 		return err
 	}
 	err := fillStore(h.fs, to, func(db *pebble.DB) error {
-		return apply(db, maxBatch, 0, func(a *applier) error {
-			for _, l := range s.logs {
-				if err := s.eachGroup(l, func(p logPart) error { return a.add(p.data) }); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
+		return h.read(s, func(from pebble.Reader) error { return upgrade(from, db) })
 	})
 	if err != nil {
 		return err
@@ -64,24 +53,22 @@ func (h *home) convert(s *survey, log *slog.Logger) error {
 	return err
 }
 
-// copyStore copies a store's files, without the logs, to another directory. Tables never
-// change, so they are linked where the file system can.
-func (h *home) copyStore(to string) error {
-	names, err := h.fs.List(h.store())
+// upgrade fills a new store with what another holds, in the present form.
+func upgrade(from pebble.Reader, db *pebble.DB) error {
+	m, err := readMeta(from)
 	if err != nil {
 		return err
 	}
-	for _, name := range names {
-		if name == logsName || name == closedName || strings.HasPrefix(name, formatName) || strings.HasSuffix(name, ".tmp") {
-			continue
+	m = meta{group: m.group, previous: m.group, epoch: m.epoch, top: m.top, settled: true}
+	w := storeWriter{db: db, batch: db.NewBatch()}
+	err = scan(from, nil, func(key, value []byte) error {
+		switch key[0] {
+		case keyMeta:
+			return nil
+		case keyJob:
+			m.jobs++
 		}
-		from, to := h.fs.PathJoin(h.store(), name), h.fs.PathJoin(to, name)
-		if strings.HasSuffix(name, ".sst") && h.fs.Link(from, to) == nil {
-			continue
-		}
-		if err := vfs.Copy(h.fs, from, to); err != nil {
-			return fmt.Errorf("copying %s: %w", from, cause(err))
-		}
-	}
-	return syncDir(h.fs, to)
+		return w.upgrade(key, value)
+	})
+	return errors.Join(err, w.finish(m))
 }

@@ -5,10 +5,12 @@ import (
 	"bytes"
 	"compress/gzip"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,9 +21,35 @@ import (
 // format2 is a directory that the last program of format 2 has written: its log is over what
 // the file held before, and a part of what is in it is in a table. The one that was killed
 // has written its groups in parts. want is what it holds.
-func format2(t *testing.T, name string) (m image, want state) {
+func format2(t *testing.T, name string) (image, state) {
 	t.Helper()
-	packed, err := os.Open("testdata/format2.tar.gz")
+	m, export := oldDirectory(t, 2, name)
+	want := stateOf(t, export)
+	if len(want.jobs) < 90 {
+		t.Fatalf("%d jobs", len(want.jobs))
+	}
+	return m, want
+}
+
+// stateOf is what a server reads of an export.
+func stateOf(t *testing.T, export []byte) state {
+	t.Helper()
+	f := vfs.NewMem()
+	if err := importFrom(f, testDir, bytes.NewReader(export), nil); err != nil {
+		t.Fatal(err)
+	}
+	s, err := reopen(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// oldDirectory is a directory that the last program of a format has written, and its export of
+// that. Those of format 3 have records of every kind.
+func oldDirectory(t *testing.T, format int, name string) (m image, export []byte) {
+	t.Helper()
+	packed, err := os.Open(fmt.Sprintf("testdata/format%d.tar.gz", format))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +59,6 @@ func format2(t *testing.T, name string) (m image, want state) {
 		t.Fatal(err)
 	}
 	m = image{}
-	exported := vfs.NewMem()
 	for r := tar.NewReader(unzipped); ; {
 		h, err := r.Next()
 		if errors.Is(err, io.EOF) {
@@ -48,15 +75,17 @@ func format2(t *testing.T, name string) (m image, want state) {
 			m[path.Join(testDir, file)] = b
 		}
 		if h.Name == name+".jsonl" {
-			if err := importFrom(exported, testDir, bytes.NewReader(b), nil); err != nil {
-				t.Fatal(err)
-			}
+			export = b
 		}
 	}
-	if want, err = reopen(exported); err != nil || len(want.jobs) < 90 {
-		t.Fatalf("%d jobs, %v", len(want.jobs), err)
-	}
-	return m, want
+	return m, export
+}
+
+// sortedLines is a text with its lines in order.
+func sortedLines(text string) string {
+	lines := strings.Split(text, "\n")
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
 }
 
 // A directory of format 2 is opened as it was, and goes on in the present format. Looking at
@@ -124,7 +153,14 @@ func killedAt(t *testing.T, m image, at int64, do func(vfs.FS) error) *vfs.MemFS
 // A conversion that is killed at any step leaves a directory that is opened as it was.
 func TestConvertKilled(t *testing.T) {
 	t.Parallel()
-	m, want := format2(t, "killed")
+	for _, format := range []int{2, 3} {
+		m, export := oldDirectory(t, format, "killed")
+		convertKilled(t, m, stateOf(t, export))
+	}
+}
+
+func convertKilled(t *testing.T, m image, want state) {
+	t.Helper()
 	step := int64(1)
 	if testing.Short() {
 		step = 7

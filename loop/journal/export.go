@@ -2,7 +2,9 @@ package journal
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,12 +15,12 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// exportVersion is in the first line of an export.
-const exportVersion = 1
+// exportVersion is in the first line of an export. Import knows the older ones.
+const exportVersion = 2
 
 // Export writes what is stored in the data directory as JSON lines, in the form
-// that the package comment describes: the settings, then the jobs by their Seq. No
-// server may use the directory. progress, which may be nil, hears of jobs.
+// that the package comment describes: the settings, the documents, then the records by
+// their Seq. No server may use the directory. progress, which may be nil, hears of records.
 func Export(dir string, w io.Writer, progress func(done, total int64)) error {
 	return export(vfs.Default, dir, w, progress)
 }
@@ -43,7 +45,7 @@ func (h *home) export(w io.Writer, progress func(done, total int64)) error {
 	if err != nil {
 		return err
 	}
-	err = h.read(s, func(db pebble.Reader) error { return exportStore(db, w, progress) })
+	err = h.read(s, func(db pebble.Reader) error { return exportStore(db, format, w, progress) })
 	var own callerError
 	if errors.As(err, &own) {
 		return fmt.Errorf("cannot write the export: %w", own.error)
@@ -54,7 +56,7 @@ func (h *home) export(w io.Writer, progress func(done, total int64)) error {
 	return nil
 }
 
-func exportStore(db pebble.Reader, to io.Writer, progress func(done, total int64)) error {
+func exportStore(db pebble.Reader, format int, to io.Writer, progress func(done, total int64)) error {
 	m, err := readMeta(db)
 	if err != nil {
 		return err
@@ -65,9 +67,20 @@ func exportStore(db pebble.Reader, to io.Writer, progress func(done, total int64
 	}
 	var l jsonLine
 	err = scan(db, settingKeys(), func(key, value []byte) error {
+		if d, ok := documentOf1(key[1:], value); ok && format < Format {
+			l.document(&d)
+			return callers(l.end(w))
+		}
 		l.begin("setting")
 		l.bytes("key", key[1:])
 		l.bytes("value", value)
+		return callers(l.end(w))
+	})
+	if err != nil {
+		return err
+	}
+	err = eachDocument(db, func(d *Document) error {
+		l.document(d)
 		return callers(l.end(w))
 	})
 	if err != nil {
@@ -79,7 +92,7 @@ func exportStore(db pebble.Reader, to io.Writer, progress func(done, total int64
 		if err := parseJob(key, value, &r); err != nil {
 			return garbled{err}
 		}
-		l.job(&r)
+		l.record(&r)
 		if done++; done%progressEvery == 0 && progress != nil {
 			progress(done, max(done, m.jobs))
 		}
@@ -118,8 +131,29 @@ func (l *jsonLine) number(name string, v int64) {
 	}
 }
 
-func (l *jsonLine) job(r *Record) {
-	l.begin("job")
+func (l *jsonLine) document(d *Document) {
+	l.begin(d.Kind.String())
+	l.bytes("project", d.Project)
+	l.bytes("name", d.Name)
+	if d.Kind != KindDefinition && isState(d.Value) {
+		l.name("state")
+		l.b = append(l.b, d.Value...)
+	} else {
+		l.bytes("text", d.Value)
+	}
+}
+
+// isState reports whether a document's value is a JSON object that stays what it is in a line.
+func isState(v []byte) bool {
+	if len(v) == 0 || v[0] != '{' || bytes.ContainsAny(v, "\r\n") || !utf8.Valid(v) || !json.Valid(v) {
+		return false
+	}
+	_, err := memberNames(v)
+	return err == nil
+}
+
+func (l *jsonLine) record(r *Record) {
+	l.begin(r.Kind.String())
 	l.name("seq")
 	l.b = strconv.AppendUint(l.b, r.Seq, 10)
 	l.number("space", int64(r.Space))
@@ -132,8 +166,39 @@ func (l *jsonLine) job(r *Record) {
 	l.number("timeout", int64(r.Timeout))
 	l.bytes("holder", r.Holder)
 	l.number("revision", r.Revision)
-	l.bytes("extra", r.Extra)
+	l.graph(r)
 	l.bytes("workload", r.Workload)
+}
+
+// graph writes what a record says of a task's log and of edges.
+func (l *jsonLine) graph(r *Record) {
+	comma := func(i int) {
+		if i > 0 {
+			l.b = append(l.b, ',')
+		}
+	}
+	if len(r.Log) > 0 {
+		l.name("log")
+		l.b = append(l.b, '[')
+		for i, e := range r.Log {
+			comma(i)
+			l.b = fmt.Appendf(l.b, `{"stage":%d,"micros":%d}`, e.Stage, e.Micros)
+		}
+		l.b = append(l.b, ']')
+	}
+	if len(r.After) > 0 {
+		l.name("after")
+		l.b = append(l.b, '[')
+		for i, seq := range r.After {
+			comma(i)
+			l.b = strconv.AppendUint(l.b, seq, 10)
+		}
+		l.b = append(l.b, ']')
+	}
+	if r.Task != 0 {
+		l.name("task")
+		l.b = strconv.AppendUint(l.b, r.Task, 10)
+	}
 }
 
 // bytes writes text as it is, and what is not valid UTF-8 in base64.

@@ -31,6 +31,9 @@ func TestExportImport(t *testing.T) {
 		key := rapid.OneOf(rapid.String(), rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) }))
 		for range rapid.IntRange(0, 4).Draw(t, "settings") {
 			d.setting(key.Draw(t, "key"), key.Draw(t, "value"))
+			kind := Kind(rapid.Uint8Range(uint8(KindProject), uint8(kinds-1)).Draw(t, "document"))
+			value := rapid.OneOf(key, rapid.SampledFrom([]string{`{"a":"\u0041"}`, `{"\u0041":1}`, `{"a":"\ud834"}`, "{\r}", `{ "b" : [{}] }`}))
+			d.document(kind, key.Draw(t, "project"), key.Draw(t, "name"), value.Draw(t, "value"))
 		}
 		d.wait()
 		want := d.after(d.j.Committed())
@@ -62,11 +65,19 @@ func TestExportImport(t *testing.T) {
 
 // The form, to the letter: others read and write it.
 func TestExportForm(t *testing.T) {
-	const text = `{"treadle_journal":1}
+	const text = `{"treadle_journal":2}
 {"kind":"setting","key":"timeout","value":"600"}
 {"kind":"setting","key_base64":"/w=="}
-{"kind":"job","seq":1,"space":1,"queue":"echo","name":"a \"b\" \\ \u0001\u000a\u007f <é€𝄞>","sched_at":-5,"due":1700000000000,"priority":9223372036854775807,"count":2,"timeout":-30,"holder":"w1","revision":7,"extra":"x","workload":"{\"n\":1}"}
+{"kind":"project","project":"p","state":{"last_id":2}}
+{"kind":"numbers","project":"p","name":"j","state":{"duration":4,"step":1}}
+{"kind":"definition","project":"p","name":"j","text":"{}"}
+{"kind":"progress","project":"p","name_base64":"/w==","text":"{"}
+{"kind":"job","seq":1,"space":1,"queue":"echo","name":"a \"b\" \\ \u0001\u000a\u007f <é€𝄞>","sched_at":-5,"due":1700000000000,"priority":9223372036854775807,"count":2,"timeout":-30,"holder":"w1","revision":7,"log":[{"stage":1,"micros":1700000000000000},{"stage":0,"micros":-1}],"after":[2,18446744073709551615],"workload":"{\"n\":1}"}
 {"kind":"job","seq":2,"space":255,"queue_base64":"cf8=","name_base64":"/w==","workload_base64":"AP8="}
+{"kind":"queue","seq":3,"queue":"echo"}
+{"kind":"dropped","seq":4,"queue":"gone"}
+{"kind":"edge","seq":5,"queue":"dwork","after":[1],"task":2}
+{"kind":"exit","seq":6,"queue":"dwork","name":"w1"}
 {"kind":"job","seq":18446744073709551615,"space":1}
 `
 	f := vfs.NewMem()
@@ -82,7 +93,7 @@ func TestExportForm(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer j.Close()
-	if j.Stats().Jobs != 3 || j.LastSeq() != 1<<64-1 {
+	if j.Stats().Jobs != 7 || j.LastSeq() != 1<<64-1 {
 		t.Fatalf("%d jobs, last %d", j.Stats().Jobs, j.LastSeq())
 	}
 }
@@ -106,7 +117,7 @@ func TestImportAccepts(t *testing.T) {
 	if err := export(f, testDir, &out, nil); err != nil {
 		t.Fatal(err)
 	}
-	want := `{"treadle_journal":1}
+	want := `{"treadle_journal":2}
 {"kind":"setting"}
 {"kind":"job","seq":1,"space":1,"queue":"q𝄞/","name":"n","workload":"hi"}
 {"kind":"job","seq":2,"space":2,"due":5}
@@ -121,14 +132,14 @@ func TestImportAccepts(t *testing.T) {
 // What an import does not understand is an error with the line's number, and nothing
 // is imported.
 func TestImportRefuses(t *testing.T) {
-	const head = "{\"treadle_journal\":1}\n"
+	const head, head2 = "{\"treadle_journal\":1}\n", "{\"treadle_journal\":2}\n"
 	const job = `{"kind":"job","space":1}` + "\n"
 	for text, want := range map[string]string{
 		"":                               "line 1: missing",
 		"\n" + head:                      "line 1:",
 		"hello\n":                        "line 1:",
 		"{}\n":                           "line 1: an export of version 0",
-		`{"treadle_journal":2}` + "\n":   "line 1: an export of version 2; this program knows version 1",
+		`{"treadle_journal":3}` + "\n":   "line 1: an export of version 3; this program knows versions 1 to 2",
 		`{"treadle_journal":1,"x":1}`:    `line 1: an unknown member "x"`,
 		job:                              `line 1: an unknown member "kind"`,
 		head + "{}":                      `line 2: a line of the kind ""`,
@@ -141,24 +152,36 @@ func TestImportRefuses(t *testing.T) {
 		head + `{"kind":"job","x":1}`:    `line 2: an unknown member "x"`,
 		head + `{"Kind":"job"}`:          `line 2: an unknown member "Kind"`,
 		head + `{"kind":"job","key":""}`: `line 2: an unknown member "key"`,
-		head + `{"kind":"job","space":1,"space":1}`:                                           `line 2: two members "space"`,
-		head + `{"kind":"job","sp\u0061ce":1}`:                                                `line 2: a member's name with an escape`,
-		head + `{"kind":"job","space":256}`:                                                   "line 2:",
-		head + `{"kind":"job","space":1,"count":2147483648}`:                                  "line 2:",
-		head + `{"kind":"job","space":1,"due":1.5}`:                                           "line 2:",
-		head + `{"kind":"job","space":1,"name":5}`:                                            "line 2:",
-		head + `{"kind":"job","space":1,"name":{"a":1}}`:                                      "line 2:",
-		head + `{"kind":"job","space":1,"name":"a","name_base64":"YQ=="}`:                     `line 2: both "name" and "name_base64"`,
-		head + `{"kind":"job","space":1,"name_base64":"?"}`:                                   "line 2:",
-		head + `{"kind":"job","space":1,"name":"\ud834"}`:                                     "line 2: half a surrogate pair",
-		head + `{"kind":"job","space":1,"name":"\ud834x\udd1e"}`:                              "line 2: half a surrogate pair",
-		head + `{"kind":"job","space":1,"name":"\udd1e"}`:                                     "line 2: half a surrogate pair",
-		head + `{"kind":"job","space":1,"name":"\ud834\n"}`:                                   "line 2: half a surrogate pair",
-		head + "{\"kind\":\"job\",\"space\":1,\"name\":\"\xff\"}":                             "line 2: not UTF-8",
-		head + `{"kind":"job","space":1,"seq":5}` + "\n" + `{"kind":"job","space":1,"seq":5}`: "line 3: the seq 5 is not above the last, 5",
-		head + `{"kind":"setting","key":"a"}` + "\n" + `{"kind":"setting","key":"a"}`:         `line 3: the setting "a" comes twice`,
-		head + `{"kind":"setting","key":"a","space":1}`:                                       `line 2: an unknown member "space"`,
-		head + job + job + "\x00":                                                             "line 4:",
+		head + `{"kind":"job","space":1,"space":1}`:                                            `line 2: two members "space"`,
+		head + `{"kind":"job","sp\u0061ce":1}`:                                                 `line 2: a member's name with an escape`,
+		head + `{"kind":"job","space":256}`:                                                    "line 2:",
+		head + `{"kind":"job","space":1,"count":2147483648}`:                                   "line 2:",
+		head + `{"kind":"job","space":1,"due":1.5}`:                                            "line 2:",
+		head + `{"kind":"job","space":1,"name":5}`:                                             "line 2:",
+		head + `{"kind":"job","space":1,"name":{"a":1}}`:                                       "line 2:",
+		head + `{"kind":"job","space":1,"name":"a","name_base64":"YQ=="}`:                      `line 2: both "name" and "name_base64"`,
+		head + `{"kind":"job","space":1,"name_base64":"?"}`:                                    "line 2:",
+		head + `{"kind":"job","space":1,"name":"\ud834"}`:                                      "line 2: half a surrogate pair",
+		head + `{"kind":"job","space":1,"name":"\ud834x\udd1e"}`:                               "line 2: half a surrogate pair",
+		head + `{"kind":"job","space":1,"name":"\udd1e"}`:                                      "line 2: half a surrogate pair",
+		head + `{"kind":"job","space":1,"name":"\ud834\n"}`:                                    "line 2: half a surrogate pair",
+		head + "{\"kind\":\"job\",\"space\":1,\"name\":\"\xff\"}":                              "line 2: not UTF-8",
+		head + `{"kind":"job","space":1,"seq":5}` + "\n" + `{"kind":"job","space":1,"seq":5}`:  "line 3: the seq 5 is not above the last, 5",
+		head + `{"kind":"setting","key":"a"}` + "\n" + `{"kind":"setting","key":"a"}`:          `line 3: the setting "a" comes twice`,
+		head + `{"kind":"setting","key":"a","space":1}`:                                        `line 2: an unknown member "space"`,
+		head + job + job + "\x00":                                                              "line 4:",
+		head + `{"kind":"queue"}`:                                                              `line 2: a line of the kind "queue"`,
+		head + `{"kind":"job","space":4,"workload":"w"}`:                                       "line 2: the stored form of a task",
+		head + `{"kind":"job","space":13}`:                                                     "line 2: the stored form of a task",
+		head2 + `{"kind":"job","space":1,"extra":"x"}`:                                         `line 2: an unknown member "extra"`,
+		head2 + `{"kind":"job","space":1,"log":[{"stage":1,"stage":1}]}`:                       `line 2: two members "stage"`,
+		head2 + `{"kind":"job","space":1,"log":[{"Stage":1}]}`:                                 `line 2: an unknown member "Stage"`,
+		head2 + `{"kind":"job","space":1,"log":[7]}`:                                           "line 2:",
+		head2 + `{"kind":"job","space":1,"after":[-7]}`:                                        "line 2:",
+		head2 + `{"kind":"project","key":"a"}`:                                                 `line 2: an unknown member "key"`,
+		head2 + `{"kind":"project","state":{},"text":""}`:                                      `line 2: both "state" and "text"`,
+		head2 + `{"kind":"project","state":[]}`:                                                "line 2: a state that is no object",
+		head2 + `{"kind":"project","project":"p"}` + "\n" + `{"kind":"project","project":"p"}`: `line 3: the project "p " comes twice`,
 	} {
 		f := vfs.NewMem()
 		err := importFrom(f, testDir, strings.NewReader(text), nil)

@@ -39,6 +39,7 @@ func scenario(tb testTB, f vfs.FS) outcome {
 		}
 		d.change(alive[0], int64(turn))
 		d.setting(fmt.Sprint("key", turn%3), fmt.Sprint(turn))
+		d.document(KindProject, fmt.Sprint("p", turn%3), "", fmt.Sprint(turn))
 		if turn == 15 {
 			d.create(100 << 10)
 		}

@@ -286,10 +286,12 @@ func FuzzDirectory(f *testing.F) {
 // FuzzImport reads lines that are to be a journal. They are taken as a whole, and then an export of them is taken, is
 // the same jobs and settings, and is exported as the same text; or not at all, and the directory stays empty.
 func FuzzImport(f *testing.F) {
-	const head = "{\"treadle_journal\":1}\n"
+	const head, head1 = "{\"treadle_journal\":2}\n", "{\"treadle_journal\":1}\n"
 	for _, text := range []string{
+		head1 + `{"kind":"job","seq":1,"space":4,"name":"t","due":-9223372036854775000,"workload":"\u0001w\u0000\u0000\u0000x"}` + "\n" + `{"kind":"setting","key":"kts46.counts.p\u0000j","value":"{}"}`,
+		head + `{"kind":"project","project":"p","state":{ "a" : [1]}}` + "\n" + `{"kind":"definition","project":"p","name_base64":"/w==","text":"{}"}`,
 		head, head + `{"kind":"setting","key":"timeout","value":"600"}` + "\n" + `{"kind":"setting","key_base64":"/w=="}`,
-		head + `{"kind":"job","seq":1,"space":1,"queue":"echo","name":"a \"b\" \\ \u0001\ud834\udd1e","sched_at":-5,"due":17,"priority":9223372036854775807,"count":2,"timeout":-30,"holder":"w1","revision":7,"extra":"x","workload":"{\"n\":1}"}`,
+		head + `{"kind":"job","seq":1,"space":1,"queue":"echo","name":"a \"b\" \\ \u0001\ud834\udd1e","sched_at":-5,"due":17,"priority":9223372036854775807,"count":2,"timeout":-30,"holder":"w1","revision":7,"log":[{"stage":1,"micros":5}],"after":[1],"task":2,"workload":"{\"n\":1}"}`,
 		head + "\r\n \n" + `{"kind":"job","space":255,"queue_base64":"cf8=","name_base64":null,"workload_base64":"AP8="}` + "\n" + `{"kind":"job","seq":18446744073709551615,"space":1}`,
 		head + `{"kind":"job","space":1,"name":"\ud834"}`, head + `{"kind":"job","sp\u0061ce":1}`, head + `{"Kind":"job"}`, "[1]", head + `{"kind":"job","space":1,"name":[{"a":"]"}]}`,
 	} {

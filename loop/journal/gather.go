@@ -17,6 +17,8 @@ const (
 	keyJob     = 'j' // and the Seq in 8 bytes, big-endian
 	keyMeta    = 'm'
 	keySetting = 's' // and the setting's key
+	// keyDocument stands ahead of what Document.key appends.
+	keyDocument = 'p'
 
 	jobKeySize = 9
 	jobOpSize  = 2 + jobKeySize // of a delete, and of a put up to its value's length
@@ -135,12 +137,11 @@ func (g *gather) squeeze() {
 	g.buf, g.dead = g.buf[:to], 0
 }
 
-// raw appends an operation on a setting.
-func (g *gather) raw(kind byte, key string, value []byte) {
+// raw appends an operation on a setting or a document, by its key in the store.
+func (g *gather) raw(kind byte, key, value []byte) {
 	g.mu.Lock()
 	g.buf = append(g.buf, kind)
-	g.buf = binary.AppendUvarint(g.buf, uint64(len(key)+1))
-	g.buf = append(append(g.buf, keySetting), key...)
+	g.buf = appendBytes(g.buf, key)
 	if kind == opSet {
 		g.buf = appendBytes(g.buf, value)
 	}

@@ -218,7 +218,7 @@ func TestGatherShrinks(t *testing.T) {
 		if i < 2 {
 			size = 10 << 20
 		}
-		g.raw(opSet, "key", make([]byte, size))
+		g.raw(opSet, []byte("key"), make([]byte, size))
 		spare = g.take(uint64(i+2), spare).ops[:0]
 	}
 	if got := cap(spare) + cap(g.buf); got > 1<<20 {

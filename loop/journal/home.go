@@ -33,7 +33,7 @@ const (
 
 // Format is the version of the data directory that this package writes. Open converts an
 // older one, down to oldestFormat.
-const Format = 3
+const Format = 4
 
 const oldestFormat = 2
 

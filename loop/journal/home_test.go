@@ -105,12 +105,12 @@ func TestInUseByAnotherProcess(t *testing.T) {
 func TestVersion(t *testing.T) {
 	m, _ := groups(t, Always, false)
 	name := testDir + "/store/" + formatName
-	if got := string(m[name]); got != formatText(Format) || !strings.HasPrefix(got, "treadle journal 3, sum ") {
+	if got := string(m[name]); got != formatText(Format) || !strings.HasPrefix(got, "treadle journal 4, sum ") {
 		t.Fatalf("the format file says %q", got)
 	}
 	for text, want := range map[string]string{
-		formatText(4):         "has version 4, written by a newer treadle; this one knows version 3",
-		"treadle journal 1\n": "has version 1; this treadle reads versions 2 to 3: export it with the one that wrote it",
+		formatText(5):         "has version 5, written by a newer treadle; this one knows version 4",
+		"treadle journal 1\n": "has version 1; this treadle reads versions 2 to 4: export it with the one that wrote it",
 		formatText(99):        "has version 99",
 		"treadle journal 3\n": "does not say which version",
 		strings.Replace(formatText(3), "3", "2", 1): "does not say which version",

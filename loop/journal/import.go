@@ -47,8 +47,8 @@ func (h *home) importFrom(from io.Reader, progress func(done, total int64)) erro
 	if err := h.count(s, &r); err != nil {
 		return err
 	}
-	if r.Jobs+r.Settings > 0 {
-		return fmt.Errorf("the data directory %q is not empty (records: %d, settings: %d); an import needs an empty one", h.dir, r.Jobs, r.Settings)
+	if r.Jobs+r.Documents+r.Settings > 0 {
+		return fmt.Errorf("the data directory %q is not empty (records: %d, settings: %d); an import needs an empty one", h.dir, r.Jobs+r.Documents, r.Settings)
 	}
 	var last meta
 	if err := h.read(s, func(db pebble.Reader) (err error) { last, err = readMeta(db); return err }); err != nil {
@@ -75,13 +75,14 @@ func (h *home) importFrom(from io.Reader, progress func(done, total int64)) erro
 type importer struct {
 	w        storeWriter
 	meta     meta
-	settings map[string]bool
+	version  int             // of the export
+	keys     map[string]bool // of settings and documents, in the store
 	progress func(done, total int64)
 	value    []byte
 }
 
 func (in *importer) run(from io.Reader) error {
-	in.settings = map[string]bool{}
+	in.keys = map[string]bool{}
 	r := bufio.NewReaderSize(from, 256<<10)
 	for n := int64(1); ; n++ {
 		line, err := r.ReadBytes('\n')
@@ -90,7 +91,7 @@ func (in *importer) run(from io.Reader) error {
 		}
 		if err != nil && len(line) == 0 {
 			if n == 1 {
-				return errors.New("line 1: missing; an import begins with {\"treadle_journal\":1}")
+				return errors.New("line 1: missing; an import begins with {\"treadle_journal\":2}")
 			}
 			break
 		}
@@ -108,10 +109,13 @@ func (in *importer) run(from io.Reader) error {
 
 // The names that a line of each kind may have.
 var (
-	headNames    = []string{"treadle_journal"}
-	settingNames = withBase64([]string{"kind"}, "key", "value")
-	jobNames     = withBase64([]string{"kind", "seq", "space", "sched_at", "due", "priority", "count", "timeout", "revision"},
-		"queue", "name", "holder", "extra", "workload")
+	headNames     = []string{"treadle_journal"}
+	settingNames  = withBase64([]string{"kind"}, "key", "value")
+	documentNames = withBase64([]string{"kind", "state"}, "project", "name", "text")
+	jobNames      = []string{"kind", "seq", "space", "sched_at", "due", "priority", "count", "timeout", "revision"}
+	recordNames   = withBase64(append(jobNames[:len(jobNames):len(jobNames)], "log", "after", "task"), "queue", "name", "holder", "workload")
+	recordNames1  = withBase64(jobNames[:len(jobNames):len(jobNames)], "queue", "name", "holder", "extra", "workload")
+	eventNames    = []string{"stage", "micros"}
 )
 
 func withBase64(names []string, texts ...string) []string {
@@ -149,6 +153,15 @@ type importLine struct {
 	Count          int32
 	Timeout        int32
 	Revision       int64
+	Log            []json.RawMessage
+	After          []uint64
+	Task           uint64
+
+	Project       *string
+	ProjectBase64 []byte `json:"project_base64"`
+	State         json.RawMessage
+	Text          *string
+	TextBase64    []byte `json:"text_base64"`
 }
 
 func (in *importer) line(n int64, b []byte) error {
@@ -169,10 +182,10 @@ func (in *importer) line(n int64, b []byte) error {
 	switch {
 	case n == 1:
 		if err := allow(names, headNames); err != nil {
-			return fmt.Errorf("%w; an import begins with {\"treadle_journal\":1}", err)
+			return fmt.Errorf("%w; an import begins with {\"treadle_journal\":2}", err)
 		}
-		if l.TreadleJournal != exportVersion {
-			return fmt.Errorf("an export of version %d; this program knows version %d", l.TreadleJournal, exportVersion)
+		if in.version = l.TreadleJournal; in.version < 1 || in.version > exportVersion {
+			return fmt.Errorf("an export of version %d; this program knows versions 1 to %d", in.version, exportVersion)
 		}
 		return nil
 	case l.Kind == "setting":
@@ -180,13 +193,26 @@ func (in *importer) line(n int64, b []byte) error {
 			return err
 		}
 		return in.setting(&l)
-	case l.Kind == "job":
-		if err := allow(names, jobNames); err != nil {
+	case in.version == 1 && l.Kind == "job":
+		if err := allow(names, recordNames1); err != nil {
 			return err
 		}
-		return in.job(&l)
-	default:
+		return in.record(KindJob, &l)
+	}
+	kind := Kind(slices.Index(kindNames[:], l.Kind)) // of what is not there larger than all
+	switch {
+	case in.version == 1 || kind >= kinds:
 		return fmt.Errorf("a line of the kind %q", l.Kind)
+	case kind >= KindProject:
+		if err := allow(names, documentNames); err != nil {
+			return err
+		}
+		return in.document(kind, &l)
+	default:
+		if err := allow(names, recordNames); err != nil {
+			return err
+		}
+		return in.record(kind, &l)
 	}
 }
 
@@ -223,31 +249,82 @@ func (in *importer) setting(l *importLine) error {
 	if err != nil {
 		return err
 	}
-	if in.settings[string(key)] {
-		return fmt.Errorf("the setting %q comes twice", key)
+	if d, ok := documentOf1(key, value); ok && in.version == 1 {
+		return in.once(d.key(nil), d.Value, "setting", key)
 	}
-	in.settings[string(key)] = true
-	return in.w.set(append([]byte{keySetting}, key...), value)
+	return in.once(settingKey(string(key)), value, "setting", key)
 }
 
-// job takes one job. Without a seq it gets the next; with one, it must be higher
+// document takes one document.
+func (in *importer) document(kind Kind, l *importLine) error {
+	d := Document{Kind: kind}
+	var errs [3]error
+	d.Project, errs[0] = either("project", l.Project, l.ProjectBase64)
+	d.Name, errs[1] = either("name", l.Name, l.NameBase64)
+	d.Value, errs[2] = either("text", l.Text, l.TextBase64)
+	if err := errors.Join(errs[:]...); err != nil {
+		return err
+	}
+	if len(l.State) > 0 && string(l.State) != "null" {
+		switch {
+		case d.Value != nil:
+			return errors.New(`both "state" and "text"`)
+		case l.State[0] != '{':
+			return errors.New("a state that is no object")
+		}
+		d.Value = l.State
+	}
+	return in.once(d.key(nil), d.Value, l.Kind, d.Project, d.Name)
+}
+
+// once stores what may come only once.
+func (in *importer) once(key, value []byte, what string, names ...[]byte) error {
+	if in.keys[string(key)] {
+		return fmt.Errorf("the %s %q comes twice", what, bytes.Join(names, []byte(" ")))
+	}
+	in.keys[string(key)] = true
+	return in.w.set(key, value)
+}
+
+// event reads an entry of a log.
+func event(line []byte) (e Event, err error) {
+	names, err := memberNames(line)
+	if err == nil {
+		err = first(allow(names, eventNames), json.Unmarshal(line, &e))
+	}
+	return e, err
+}
+
+// record takes one record. Without a seq it gets the next; with one, it must be higher
 // than those before.
-func (in *importer) job(l *importLine) error {
+func (in *importer) record(kind Kind, l *importLine) error {
 	r := Record{
-		Seq: l.Seq, Space: l.Space, SchedAt: l.SchedAt, Due: l.Due, Priority: l.Priority,
-		Count: l.Count, Timeout: l.Timeout, Revision: l.Revision,
+		Kind: kind, Seq: l.Seq, Space: l.Space, SchedAt: l.SchedAt, Due: l.Due, Priority: l.Priority,
+		Count: l.Count, Timeout: l.Timeout, Revision: l.Revision, After: l.After, Task: l.Task,
 	}
 	var errs [5]error
 	r.Queue, errs[0] = either("queue", l.Queue, l.QueueBase64)
 	r.Name, errs[1] = either("name", l.Name, l.NameBase64)
 	r.Holder, errs[2] = either("holder", l.Holder, l.HolderBase64)
-	r.Extra, errs[3] = either("extra", l.Extra, l.ExtraBase64)
+	_, errs[3] = either("extra", l.Extra, l.ExtraBase64)
 	r.Workload, errs[4] = either("workload", l.Workload, l.WorkloadBase64)
 	if err := errors.Join(errs[:]...); err != nil {
 		return err
 	}
-	if r.Space == 0 {
+	for _, line := range l.Log {
+		e, err := event(line)
+		if err != nil {
+			return err
+		}
+		r.Log = append(r.Log, e)
+	}
+	if r.Kind == KindJob && r.Space == 0 {
 		return errors.New("a job without a space")
+	}
+	if in.version == 1 {
+		if err := r.fromVersion1(); err != nil {
+			return err
+		}
 	}
 	if r.Seq == 0 {
 		r.Seq = in.meta.top + 1

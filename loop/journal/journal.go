@@ -234,6 +234,12 @@ func settingKeys() *pebble.IterOptions {
 	return &pebble.IterOptions{LowerBound: []byte{keySetting}, UpperBound: []byte{keySetting + 1}}
 }
 
+func documentKeys() *pebble.IterOptions {
+	return &pebble.IterOptions{LowerBound: []byte{keyDocument}, UpperBound: []byte{keyDocument + 1}}
+}
+
+func settingKey(key string) []byte { return append([]byte{keySetting}, key...) }
+
 // jobKey is the key of the job with that Seq.
 func jobKey(seq uint64) []byte {
 	return binary.BigEndian.AppendUint64([]byte{keyJob}, seq)
@@ -275,13 +281,13 @@ func (j *Journal) Delete(shard int, seq uint64) {
 
 // PutSetting appends a setting's value; SettingsGroup covers it.
 func (j *Journal) PutSetting(key string, value []byte) {
-	j.settings().raw(opSet, key, value)
+	j.settings().raw(opSet, settingKey(key), value)
 	j.touch()
 }
 
 // DeleteSetting appends a setting's end; SettingsGroup covers it.
 func (j *Journal) DeleteSetting(key string) {
-	j.settings().raw(opDelete, key, nil)
+	j.settings().raw(opDelete, settingKey(key), nil)
 	j.touch()
 }
 
@@ -299,7 +305,7 @@ func (j *Journal) touch() {
 // has failed, it is one that never will be.
 func (j *Journal) Group(shard int) uint64 { return j.groupOf(&j.shards[shard]) }
 
-// SettingsGroup is Group for the settings.
+// SettingsGroup is Group for the settings and documents.
 func (j *Journal) SettingsGroup() uint64 { return j.groupOf(j.settings()) }
 
 func (j *Journal) groupOf(g *gather) uint64 {

@@ -95,6 +95,8 @@ func TestReplay(t *testing.T) {
 	for range jobs {
 		d.create(1)
 	}
+	d.document(KindProgress, "p1", "j", "{}")
+	d.document(KindProject, "p1", "", "{}")
 	d.setting("b", "2")
 	d.setting("a", "1")
 	d.wait()
@@ -109,30 +111,33 @@ func TestReplay(t *testing.T) {
 	var order []string
 	var last uint64
 	var progress [][2]int64
-	err = j.Replay(func(r *Record) error {
+	err = j.Replay(Replayed{Record: func(r *Record) error {
 		if r.Seq <= last {
 			return fmt.Errorf("job %d after %d", r.Seq, last)
 		}
 		last = r.Seq
 		return nil
-	}, func(key string, value []byte) error {
+	}, Setting: func(key string, value []byte) error {
 		order = append(order, fmt.Sprint(key, string(value), last))
 		return nil
-	}, func(done, total int64) { progress = append(progress, [2]int64{done, total}) })
-	if err != nil || last != jobs || !slices.Equal(order, []string{"a10", "b20"}) {
+	}, Document: func(d *Document) error {
+		order = append(order, fmt.Sprint(d.Kind, " ", string(d.Project), string(d.Name), string(d.Value), last))
+		return nil
+	}, Progress: func(done, total int64) { progress = append(progress, [2]int64{done, total}) }})
+	if err != nil || last != jobs || !slices.Equal(order, []string{"a10", "b20", "project p1{}0", "progress p1j{}0"}) {
 		t.Fatal(err, last, order)
 	}
 	if want := [][2]int64{{progressEvery, jobs}, {2 * progressEvery, jobs}, {jobs, jobs}}; !slices.Equal(progress, want) {
 		t.Fatalf("progress %v, want %v", progress, want)
 	}
-	if err := j.Replay(nil, nil, nil); err != nil {
+	if err := j.Replay(Replayed{}); err != nil {
 		t.Fatal(err)
 	}
 	mine := errors.New("mine")
-	if err := j.Replay(func(*Record) error { return mine }, nil, nil); err != mine {
+	if err := j.Replay(Replayed{Record: func(*Record) error { return mine }}); err != mine {
 		t.Fatal(err)
 	}
-	if err := j.Replay(nil, func(string, []byte) error { return mine }, nil); err != mine {
+	if err := j.Replay(Replayed{Setting: func(string, []byte) error { return mine }}); err != mine {
 		t.Fatal(err)
 	}
 }

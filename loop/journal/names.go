@@ -9,16 +9,8 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// firstNote is the first space whose records are no jobs but notes of the scheduler. Names
-// are unique among the jobs of a queue and space, not among notes.
-const firstNote = 13
-
-// droppedNote is the space of the note that a queue was dropped: its jobs with a lower Seq
-// have ended.
-const droppedNote = 15
-
 // namesakes finds jobs that have the queue and name of a later one: an acknowledged end of
-// theirs was lost, and no server would restore both.
+// theirs was lost, and no server would restore both. Notes may have equal names.
 type namesakes struct {
 	seed  maphash.Seed
 	names []nameOf
@@ -32,7 +24,7 @@ func newNamesakes(jobs int64) *namesakes {
 }
 
 func (n *namesakes) add(r *Record) {
-	if r.Space >= firstNote {
+	if r.Kind != KindJob {
 		return
 	}
 	var h maphash.Hash
@@ -65,7 +57,7 @@ func (n *namesakes) older(read func(func(*Record) error) error) (seqs []uint64, 
 	queues := map[string][]name{} // those with names in latest
 	err = read(func(r *Record) error {
 		switch {
-		case r.Space == droppedNote:
+		case r.Kind == KindDropped:
 			for _, k := range queues[string(r.Queue)] {
 				delete(latest, k)
 			}

@@ -134,6 +134,7 @@ func (w *powerWorld) change(d *driver) {
 		}
 		if w.r.IntN(4) == 0 {
 			d.setting(fmt.Sprint(w.r.IntN(4)), strings.Repeat("v", w.r.IntN(4)))
+			d.document(KindProgress, "p", fmt.Sprint(w.r.IntN(4)), strings.Repeat("v", w.r.IntN(4)))
 		}
 		later := w.r.IntN(2) == 0
 		if later {

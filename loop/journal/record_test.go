@@ -12,13 +12,28 @@ import (
 
 func drawRecord(t *rapid.T) Record {
 	text := rapid.SliceOfN(rapid.Byte(), 0, 40)
-	return Record{
-		Seq: rapid.Uint64Min(1).Draw(t, "seq"), Space: rapid.Byte().Draw(t, "space"),
-		Queue: text.Draw(t, "queue"), Name: text.Draw(t, "name"), Holder: text.Draw(t, "holder"),
-		Extra: text.Draw(t, "extra"), Workload: rapid.SliceOfN(rapid.Byte(), 0, 300).Draw(t, "workload"),
-		SchedAt: rapid.Int64().Draw(t, "sched_at"), Due: rapid.Int64().Draw(t, "due"), Priority: rapid.Int64().Draw(t, "priority"),
-		Count: rapid.Int32().Draw(t, "count"), Timeout: rapid.Int32().Draw(t, "timeout"), Revision: rapid.Int64().Draw(t, "revision"),
+	r := Record{
+		Kind: Kind(rapid.Uint8Max(uint8(KindExit)).Draw(t, "kind")),
+		Seq:  rapid.Uint64Min(1).Draw(t, "seq"), Space: rapid.Byte().Draw(t, "space"),
+		Queue: text.Draw(t, "queue"), Name: text.Draw(t, "name"),
+		Workload: rapid.SliceOfN(rapid.Byte(), 0, 300).Draw(t, "workload"),
+		SchedAt:  rapid.Int64().Draw(t, "sched_at"), Due: rapid.Int64().Draw(t, "due"), Priority: rapid.Int64().Draw(t, "priority"),
+		Count: rapid.Int32().Draw(t, "count"), Timeout: rapid.Int32().Draw(t, "timeout"),
 	}
+	if !rapid.Bool().Draw(t, "graph") {
+		return r
+	}
+	r.Revision, r.Task = rapid.Int64().Draw(t, "revision"), rapid.Uint64().Draw(t, "task")
+	if holder := text.Draw(t, "holder"); len(holder) > 0 {
+		r.Holder = holder
+	}
+	for range rapid.IntRange(0, 3).Draw(t, "events") {
+		r.Log = append(r.Log, Event{rapid.Byte().Draw(t, "stage"), rapid.Int64().Draw(t, "micros")})
+	}
+	for range rapid.IntRange(0, 3).Draw(t, "predecessors") {
+		r.After = append(r.After, rapid.Uint64().Draw(t, "after"))
+	}
+	return r
 }
 
 // What was appended is parsed again, whatever stood before it; its size was foretold;
@@ -48,23 +63,41 @@ func TestRecordRoundTrip(t *testing.T) {
 	})
 }
 
-// Version 1 stays what it is: directories hold it.
-func TestRecordVersion1(t *testing.T) {
+// The versions stay what they are: directories hold them. Version 1 had extra bytes, "x".
+func TestRecordVersions(t *testing.T) {
 	r := Record{
 		Seq: 300, Space: 1, Queue: []byte("echo"), Name: []byte("n"), Workload: []byte{0, 255}, SchedAt: -1, Due: 1_700_000_000_000,
-		Priority: 7, Count: 2, Timeout: 30, Holder: []byte("w1"), Revision: math.MinInt64, Extra: []byte("x"),
+		Priority: 7, Count: 2, Timeout: 30, Holder: []byte("w1"), Revision: math.MinInt64,
 	}
-	const want = "0101ac020180a0abfef9620e043cffffffffffffffffff01" + "046563686f" + "016e" + "027731" + "0178" + "0200ff"
-	if got := hex.EncodeToString(AppendRecord(nil, &r)); got != want {
-		t.Fatalf("got  %s\nwant %s", got, want)
+	const (
+		fields   = "ac020180a0abfef9620e043c"
+		revision = "ffffffffffffffffff01"
+		version1 = "0101" + fields + revision + "046563686f" + "016e" + "027731" + "0178" + "0200ff"
+		version2 = "028001" + fields + "046563686f" + "016e" + "027731" + revision + "000000" + "0200ff"
+		edge     = "028300" + "14" + "0000000000" + "0171" + "00" + "00" + "00" + "00" + "0113" + "12" + "00"
+	)
+	if got := hex.EncodeToString(AppendRecord(nil, &r)); got != version2 {
+		t.Fatalf("got  %s\nwant %s", got, version2)
+	}
+	e := Record{Kind: KindEdge, Seq: 20, Queue: []byte("q"), After: []uint64{19}, Task: 18}
+	if got := hex.EncodeToString(AppendRecord(nil, &e)); got != edge {
+		t.Fatalf("got  %s\nwant %s", got, edge)
+	}
+	b, err := hex.DecodeString(version1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got Record
+	if err := ParseRecord(b, &got); err != nil || !reflect.DeepEqual(got, r) {
+		t.Fatalf("version 1 is read as %+v, %v", got, err)
 	}
 }
 
 // A version that a later program wrote is refused by its number.
 func TestRecordNewerVersion(t *testing.T) {
 	b := AppendRecord(nil, &Record{Seq: 1})
-	b[0] = 2
-	if err := ParseRecord(b, &Record{}); err == nil || !strings.Contains(err.Error(), "version 2") {
+	b[0] = 3
+	if err := ParseRecord(b, &Record{}); err == nil || !strings.Contains(err.Error(), "version 3") {
 		t.Fatal(err)
 	}
 }
@@ -82,7 +115,7 @@ func TestRecordGarbage(t *testing.T) {
 			t.Fatalf("%x became %+v, and that %+v: %v", b, r, again, err)
 		}
 	})
-	too := append([]byte{recordVersion, 1, 1, 0, 0, 0}, 0xfe, 0xff, 0xff, 0xff, 0x1f, 0, 0, 0, 0, 0, 0, 0)
+	too := append([]byte{recordVersion, 0, 1, 1, 0, 0, 0}, 0xfe, 0xff, 0xff, 0xff, 0x1f, 0, 0, 0, 0)
 	if err := ParseRecord(too, &Record{}); err == nil {
 		t.Fatal("a count above 32 bits passes")
 	}

@@ -39,7 +39,7 @@ func (h *home) repair() (Report, error) {
 	if err != nil {
 		return r, fmt.Errorf("cannot make room for the repair in %q: %w", h.dir, cause(err))
 	}
-	r.Jobs, r.Settings = 0, 0
+	r.Jobs, r.Documents, r.Settings = 0, 0, 0
 	if _, _, err = h.check(sorted.add); err == nil {
 		err = fillStore(h.fs, h.path(newName), func(db *pebble.DB) error { return r.keep(sorted, db) })
 	}
@@ -81,7 +81,7 @@ func (r *Report) keep(from *sorter, db *pebble.DB) error {
 			return nil
 		}
 		r.tally(key)
-		return w.set(key, value)
+		return w.upgrade(key, value)
 	})
 	return errors.Join(err, w.finish(meta{group: r.Group, previous: r.Group, epoch: r.Epoch, top: r.top, jobs: r.Jobs, settled: true}))
 }
@@ -90,6 +90,9 @@ func (r *Report) keep(from *sorter, db *pebble.DB) error {
 type storeWriter struct {
 	db    *pebble.DB
 	batch *pebble.Batch
+
+	record Record // reused
+	value  []byte // reused
 }
 
 func (w *storeWriter) set(key, value []byte) error {
@@ -100,6 +103,23 @@ func (w *storeWriter) set(key, value []byte) error {
 		return nil
 	}
 	return w.flush()
+}
+
+// upgrade is set for what a store of the present format or of an older one holds.
+func (w *storeWriter) upgrade(key, value []byte) error {
+	switch key[0] {
+	case keyJob:
+		if err := ParseRecord(value, &w.record); err != nil {
+			return garbled{err}
+		}
+		w.value = AppendRecord(w.value[:0], &w.record)
+		value = w.value
+	case keySetting:
+		if d, ok := documentOf1(key[1:], value); ok {
+			key, value = d.key(nil), d.Value
+		}
+	}
+	return w.set(key, value)
 }
 
 func (w *storeWriter) flush() error {

@@ -10,18 +10,31 @@ import (
 // progressEvery is how many jobs are replayed between two reports.
 const progressEvery = 1 << 14
 
-// Replay hands out everything that is stored: first the settings in the order of
-// their keys, then the jobs in the order of their Seq. It is called once, before
-// anything is appended. The bytes it hands out are valid until the function that
-// was given them returns; an error from it ends the replay. Any of the functions
-// may be nil; progress hears of jobs, and of the total that is expected.
+// Replayed are the functions that Replay calls. Any may be nil. The bytes they are given
+// are valid until they return; an error from one ends the replay.
+type Replayed struct {
+	Setting  func(key string, value []byte) error
+	Document func(*Document) error
+	Record   func(*Record) error
+	// Progress hears of records, and of the total that is expected.
+	Progress func(done, total int64)
+}
+
+// Replay hands out everything that is stored: first the settings in the order of their
+// keys, then the documents in the order of their kinds and names, then the records in the
+// order of their Seq. It is called once, before anything is appended.
 //
 // A store that cannot be read gives a *DamageError.
-func (j *Journal) Replay(record func(*Record) error, setting func(key string, value []byte) error, progress func(done, total int64)) error {
+func (j *Journal) Replay(to Replayed) error {
 	began := time.Now()
-	if setting != nil {
-		err := scan(j.db, settingKeys(), func(key, value []byte) error { return callers(setting(string(key[1:]), value)) })
+	if to.Setting != nil {
+		err := scan(j.db, settingKeys(), func(key, value []byte) error { return callers(to.Setting(string(key[1:]), value)) })
 		if err != nil {
+			return j.damaged(err)
+		}
+	}
+	if to.Document != nil {
+		if err := eachDocument(j.db, func(d *Document) error { return callers(to.Document(d)) }); err != nil {
 			return j.damaged(err)
 		}
 	}
@@ -32,21 +45,21 @@ func (j *Journal) Replay(record func(*Record) error, setting func(key string, va
 		if err := parseJob(key, value, &r); err != nil {
 			return garbled{err}
 		}
-		if record != nil {
-			if err := record(&r); err != nil {
+		if to.Record != nil {
+			if err := to.Record(&r); err != nil {
 				return callers(err)
 			}
 		}
-		if done++; done%progressEvery == 0 && progress != nil {
-			progress(done, max(done, total))
+		if done++; done%progressEvery == 0 && to.Progress != nil {
+			to.Progress(done, max(done, total))
 		}
 		return nil
 	})
 	if err != nil {
 		return j.damaged(err)
 	}
-	if progress != nil {
-		progress(done, done)
+	if to.Progress != nil {
+		to.Progress(done, done)
 	}
 	j.jobs.Add(done - total)
 	j.settings().count(done - total) // and the next group stores it
@@ -80,6 +93,17 @@ func scan(r pebble.Reader, keys *pebble.IterOptions, each func(key, value []byte
 		}
 	}
 	return first(err, it.Error(), it.Close())
+}
+
+// eachDocument hands out the documents of a store.
+func eachDocument(r pebble.Reader, each func(*Document) error) error {
+	return scan(r, documentKeys(), func(key, value []byte) error {
+		d, err := parseDocument(key, value)
+		if err != nil {
+			return garbled{err}
+		}
+		return each(&d)
+	})
 }
 
 // parseJob reads a stored job.

@@ -136,8 +136,8 @@ func (t *table) walkFrom(from []byte, each func(version) error) (err error) {
 
 // after is the first key behind last that can be read again, where the next one
 // cannot. What is in the way is known by what reading it ends with. The table's keys
-// are the jobs', whose order is that of their Seq, and behind them the meta and the
-// settings, which are few.
+// are the jobs', whose order is that of their Seq, and behind them the meta, the
+// documents and the settings, which are few.
 func (t *table) after(last []byte) []byte {
 	read := func(key []byte) string {
 		if err := t.walkFrom(key, func(version) error { return errStop }); !errors.Is(err, errStop) && err != nil {
@@ -165,7 +165,7 @@ func (t *table) after(last []byte) []byte {
 		}
 		return jobKey(high)
 	}
-	for _, key := range [][]byte{{keyMeta}, {keySetting}} {
+	for _, key := range [][]byte{{keyMeta}, {keyDocument}, {keySetting}} {
 		if string(key) > string(last) && read(key) != complaint {
 			return key
 		}

@@ -31,7 +31,8 @@ func testOptions(f vfs.FS) Options {
 	return Options{Dir: testDir, FS: f, Shards: 3, memTable: 64 << 10, LogSize: 40 << 10, Interval: time.Millisecond}
 }
 
-// state is what a journal should hold: the jobs' and the settings' stored values.
+// state is what a journal should hold: the jobs' and the settings' stored values, and among
+// the latter, by their keys in the store, those of documents.
 type state struct {
 	jobs     map[uint64]string
 	settings map[string]string
@@ -73,7 +74,7 @@ func (s state) diff(want state) string {
 // readState replays a journal.
 func readState(j *Journal) (state, error) {
 	s := newState()
-	err := j.Replay(func(r *Record) error {
+	err := j.Replay(Replayed{Record: func(r *Record) error {
 		if n := len(s.jobs); n > 0 {
 			if _, twice := s.jobs[r.Seq]; twice {
 				return fmt.Errorf("job %d comes twice", r.Seq)
@@ -81,10 +82,13 @@ func readState(j *Journal) (state, error) {
 		}
 		s.jobs[r.Seq] = string(AppendRecord(nil, r))
 		return nil
-	}, func(key string, value []byte) error {
+	}, Setting: func(key string, value []byte) error {
 		s.settings[key] = string(value)
 		return nil
-	}, nil)
+	}, Document: func(d *Document) error {
+		s.settings[string(d.key(nil))] = string(d.Value)
+		return nil
+	}})
 	return s, err
 }
 
@@ -186,6 +190,24 @@ func (d *driver) setting(key, value string) {
 		d.j.DeleteSetting(key)
 	} else {
 		d.j.PutSetting(key, []byte(value))
+	}
+	d.changes = append(d.changes, change{d.group(d.j.settings()), func(s state) {
+		if value == "" {
+			delete(s.settings, key)
+		} else {
+			s.settings[key] = value
+		}
+	}})
+}
+
+// document puts a document, or deletes it when the value is empty.
+func (d *driver) document(kind Kind, project, name, value string) {
+	doc := Document{Kind: kind, Project: []byte(project), Name: []byte(name), Value: []byte(value)}
+	key := string(doc.key(nil))
+	if value == "" {
+		d.j.DeleteDocument(&doc)
+	} else {
+		d.j.PutDocument(&doc)
 	}
 	d.changes = append(d.changes, change{d.group(d.j.settings()), func(s state) {
 		if value == "" {

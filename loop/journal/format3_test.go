@@ -1,0 +1,83 @@
+package journal
+
+import (
+	"bytes"
+	"os"
+	"path"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// TestConvert3: a directory of format 3 with records of every kind is exported in the present
+// form, as it was and when it is converted, which is checked to the letter. So is what an import
+// makes of the export that the program of format 3 has made of it.
+func TestConvert3(t *testing.T) {
+	golden := path.Join("testdata", "format3.jsonl")
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"killed", "closed"} {
+		m, old := oldDirectory(t, 3, name)
+		disk := m.disk(t)
+		if got := exported(t, disk); sortedLines(got) != sortedLines(string(want)) {
+			t.Errorf("%s: not as in %s:\n%s", name, golden, got)
+		}
+		if _, err := reopen(disk); err != nil {
+			t.Fatal(err)
+		}
+		if got := exported(t, disk); got != string(want) {
+			t.Errorf("%s, converted: not as in %s:\n%s", name, golden, got)
+		}
+		if r, err := Check(testDir, disk); err != nil || r.Format != Format || r.Jobs != 31 || r.Documents != 22 || r.Settings != 3 || len(r.Damage) > 0 {
+			t.Errorf("%s: %+v, %v", name, r, err)
+		}
+		imported := vfs.NewMem()
+		if err := importFrom(imported, testDir, bytes.NewReader(old), nil); err != nil {
+			t.Fatal(err)
+		}
+		if got := exported(t, imported); got != string(want) {
+			t.Errorf("%s, imported: not as in %s:\n%s", name, golden, got)
+		}
+	}
+}
+
+func exported(t *testing.T, f vfs.FS) string {
+	t.Helper()
+	var text strings.Builder
+	if err := export(f, testDir, &text, nil); err != nil {
+		t.Fatal(err)
+	}
+	return text.String()
+}
+
+// TestRepair3: a repair of a directory of format 3 makes one of the present format of it.
+func TestRepair3(t *testing.T) {
+	m, _ := oldDirectory(t, 3, "killed")
+	want := exported(t, m.disk(t))
+	disk := m.with(formatFile, []byte("treadle journal ?\n")).disk(t)
+	if r, err := Repair(testDir, disk); err != nil || len(r.Damage) != 1 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if got := exported(t, disk); sortedLines(got) != sortedLines(want) {
+		t.Errorf("repaired, it is\n%s\nand was\n%s", got, want)
+	}
+}
+
+// TestTask1Garbled: bytes of any kind in the place of a task of version 1 are an error and never
+// a panic.
+func TestTask1Garbled(t *testing.T) {
+	whole := []byte("\x01w\x09\x01........\x01++++++++\x00work")
+	for n := range whole[:len(whole)-len("work")] {
+		r := Record{Space: dworkSpace1, Workload: whole[:n]}
+		if err := r.fromVersion1(); err == nil {
+			t.Errorf("%d bytes pass", n)
+		}
+	}
+	r := Record{Space: dworkSpace1, Due: -5, Workload: whole}
+	if err := r.fromVersion1(); err != nil || string(r.Holder) != "w" || len(r.Log) != 1 || len(r.After) != 1 || string(r.Workload) != "work" || r.Due != 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
