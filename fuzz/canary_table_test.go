@@ -52,7 +52,7 @@ var canaries = []canary{
 	{"a dump has no counts", "loop/periodic_dump.go", "j.SchedAt, j.Count, j.Timeout)", "j.SchedAt, 0, j.Timeout)"},
 	{"a load leaves a time-out out", "loop/periodic_dump.go", "\tsub := submission(&j)\n", "\tsub := submission(&j)\n\tsub.Timeout = 0\n"},
 	{"what is put off is not counted", "sched/finish.go", "r.count = clampAdd(r.count, step)", "r.count = clampAdd(r.count, step&1)"},
-	{"a count is not journaled", "loop/durable.go", "Priority: j.Priority, Count: j.Count, Timeout: j.Timeout,\n\t}\n\tf.journal", "Priority: j.Priority, Timeout: j.Timeout,\n\t}\n\tf.journal"},
+	{"a count is not journaled", "loop/durable.go", "Priority: j.Priority, Count: j.Count, Timeout: j.Timeout,\n\t\tHolder: append", "Priority: j.Priority, Timeout: j.Timeout,\n\t\tHolder: append"},
 	{"a setting is journaled under its later name", "loop/config.go", "configPrefix+configKeys[key].saved()", "configPrefix+configKeys[key].later"},
 	{"a write that ends early is not noticed", "loop/journal/guard.go", "if err == nil && wrote < n {", "if err == nil && wrote < 0 {"},
 	{"a worker that confirms a job loses it", "loop/periodic_crc.go", "\tcase periodic.JobUnassigned:\n", "\tcase periodic.JobUnassigned, periodic.JobAssigned:\n"},

@@ -24,17 +24,21 @@ type feed struct {
 
 // Save implements sched.Journal. Nobody waits for a function to be on disk, and workers offer
 // as many as they like: while the disk is full none is written.
-func (f *feed) Save(shard int, j *sched.Job) {
-	if j.Space == sched.SpaceQueue && f.journal.Full() {
+func (f *feed) Save(shard int, j *sched.Saved) {
+	if j.Kind == sched.KindQueue && f.journal.Full() {
 		return
 	}
 	r := &f.records[shard]
 	*r = journal.Record{
-		Seq: j.Ref.Seq, Space: uint8(j.Space), Queue: append(r.Queue[:0], j.Queue...), Name: j.Name, Workload: j.Workload,
+		Kind: journal.Kind(j.Kind), Seq: j.Ref.Seq, Space: uint8(j.Space), Queue: append(r.Queue[:0], j.Queue...), Name: j.Name, Workload: j.Workload,
 		SchedAt: j.SchedAt, Due: j.Due, Priority: j.Priority, Count: j.Count, Timeout: j.Timeout,
+		Holder: append(r.Holder[:0], j.Holder...), Revision: j.Revision, Log: r.Log[:0], After: j.After, Task: j.Task,
+	}
+	for _, e := range j.Log {
+		r.Log = append(r.Log, journal.Event(e))
 	}
 	f.journal.Put(shard, r)
-	r.Name, r.Workload = nil, nil
+	r.Name, r.Workload, r.After = nil, nil, nil
 	f.dirty.Store(true)
 }
 
@@ -140,26 +144,28 @@ func (s *Server) replay() error {
 	now := s.now()
 	shown := now
 	jobs := 0
-	err := s.feed.journal.Replay(
-		func(r *journal.Record) error {
-			if r.Space < uint8(sched.SpaceQueue) {
-				jobs++
-			}
-			return s.restore(now, r)
-		},
-		func(key string, value []byte) error {
-			if err := s.kts46.keep(key, value); err != nil {
+	err := s.feed.journal.Replay(journal.Replayed{
+		Setting: func(key string, value []byte) error {
+			if err := s.kts46.keepSetting(key, value); err != nil {
 				return err
 			}
 			s.config.restore(key, value)
 			return nil
 		},
-		func(done, total int64) {
+		Document: s.kts46.keep,
+		Record: func(r *journal.Record) error {
+			if r.Kind == journal.KindJob {
+				jobs++
+			}
+			return s.restore(now, r)
+		},
+		Progress: func(done, total int64) {
 			if t := s.now(); t.Mono-shown.Mono >= progressEvery.Milliseconds() {
 				shown = t
 				s.log.Info("reading the journal", "done", done, "of", total)
 			}
-		})
+		},
+	})
 	if err != nil {
 		return dataError(fmt.Errorf("cannot read the journal in %s: %w", s.o.Data, err))
 	}
@@ -169,10 +175,15 @@ func (s *Server) replay() error {
 }
 
 func (s *Server) restore(now sched.Time, r *journal.Record) error {
-	err := s.sched.Restore(now, &sched.Job{
+	j := sched.Saved{Kind: sched.Kind(r.Kind), Holder: string(r.Holder), Revision: r.Revision, After: r.After, Task: r.Task}
+	j.Job = sched.Job{
 		Ref: sched.JobRef{Seq: r.Seq}, Space: sched.Space(r.Space), Queue: string(r.Queue), Name: r.Name, Workload: r.Workload,
 		SchedAt: r.SchedAt, Due: r.Due, Priority: r.Priority, Count: r.Count, Timeout: r.Timeout,
-	})
+	}
+	for _, e := range r.Log {
+		j.Log = append(j.Log, sched.Event(e))
+	}
+	err := s.sched.Restore(now, &j)
 	if errors.Is(err, sched.ErrDuplicate) {
 		err = fmt.Errorf("%w: the end of the other one is lost; treadle journal repair keeps the later one", err)
 	}

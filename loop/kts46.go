@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"strconv"
 	"sync"
 	"sync/atomic"
 
+	"treadle/loop/journal"
 	"treadle/sched"
 )
 
@@ -66,11 +66,10 @@ type ktsHub struct {
 	projects map[string]*ktsProject
 	entries  int // projects and jobs
 	workers  map[string]*ktsWorker
-	sweepAt  int                       // number of workers at which the idle ones are forgotten
-	floor    int64                     // no revision given before the start, or to a worker that is forgotten, is of a later second
-	retired  int64                     // nor one of a task that is gone
-	restored map[string][]byte         // settings, definitions excepted
-	defined  map[string]ktsRestoredJob // jobs, by what follows the prefix in the keys of their definitions
+	sweepAt  int                          // number of workers at which the idle ones are forgotten
+	floor    int64                        // no revision given before the start, or to a worker that is forgotten, is of a later second
+	retired  int64                        // nor one of a task that is gone
+	restored map[string]*journal.Document // numbers whose definition has not come yet, by the names with a NUL between
 }
 
 func newKtsHub(s *Server) *ktsHub {
@@ -78,7 +77,7 @@ func newKtsHub(s *Server) *ktsHub {
 	return &ktsHub{
 		server: s, databases: databases, await: s.awaitCommit, stats: ktsStats{requests: ktsCounters()}, sink: timerSink{s, make([]bool, s.o.Loops)},
 		projects: make(map[string]*ktsProject), workers: make(map[string]*ktsWorker),
-		hearing: make(chan struct{}, 1), sweepAt: minKtsSweep, restored: make(map[string][]byte), defined: make(map[string]ktsRestoredJob),
+		hearing: make(chan struct{}, 1), sweepAt: minKtsSweep, restored: make(map[string]*journal.Document),
 	}
 }
 
@@ -164,7 +163,7 @@ func (h *ktsHub) createProject(name string) error {
 	p := &ktsProject{name: name, jobs: make(map[string]*ktsJob)}
 	h.projects[name] = p
 	h.entries++
-	h.saveProject(p)
+	h.put(p.document())
 	return nil
 }
 
@@ -175,7 +174,7 @@ func (h *ktsHub) deleteProject(name string) error {
 	if p == nil {
 		return &ktsMissing{project: name, toDelete: true}
 	}
-	h.drop(ktsProjectKey + name)
+	h.drop(p.document())
 	for _, j := range p.jobs {
 		h.discard(j)
 	}
@@ -204,8 +203,7 @@ func (h *ktsHub) addJob(project, name string, d *ktsDefinition) error {
 	j := &ktsJob{project: p, name: name, ktsNumbers: d.numbers}
 	p.jobs[name] = j
 	h.entries++
-	h.put(j.key(ktsDefinitionKey), d.text)
-	h.saveNumbers(j, d.text)
+	h.saveDefinition(j, d.text)
 	return nil
 }
 
@@ -225,9 +223,9 @@ func (h *ktsHub) deleteJob(project, name string) error {
 // discard takes a job out of its project, with its tasks.
 func (h *ktsHub) discard(j *ktsJob) {
 	h.abort(j)
-	h.drop(j.key(ktsProgressKey))
-	h.drop(j.key(ktsDefinitionKey))
-	h.drop(j.key(ktsNumbersKey))
+	for _, kind := range []journal.Kind{journal.KindProgress, journal.KindDefinition, journal.KindNumbers} {
+		h.drop(j.document(kind, nil))
+	}
 	delete(j.project.jobs, j.name)
 	h.entries--
 }
@@ -287,7 +285,7 @@ func (h *ktsHub) cancel(j *ktsJob, k ktsKind) {
 func (h *ktsHub) retire(l sched.Lease) {
 	if l.Revision > h.retired {
 		h.retired = l.Revision
-		h.put(ktsRetiredKey, strconv.AppendInt(nil, h.retired, 10))
+		h.saveRetired()
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"treadle/loop/journal"
 	"treadle/sched"
 )
 
@@ -238,53 +239,68 @@ func (e *ktsTaken) Error() string {
 	return fmt.Sprintf("Couldn't add job '%s' to project '%s' because it already exists.", e.job, e.project)
 }
 
-// Keys of the journal's settings: a project, the definition of a job, its numbers, its
-// progress, the largest revision of a task that is gone. Names have no NUL. The settings are
-// read in the order of their keys: numbers come ahead of the definitions.
-const (
-	ktsPrefix        = "kts46."
-	ktsNumbersKey    = ktsPrefix + "counts."
-	ktsProjectKey    = ktsPrefix + "project."
-	ktsDefinitionKey = ktsPrefix + "definition."
-	ktsProgressKey   = ktsPrefix + "progress."
-	ktsRetiredKey    = ktsPrefix + "retired"
-)
+// ktsRetiredKey is the key of the journal's setting with the largest revision of a task that is
+// gone.
+const ktsRetiredKey = "kts46.retired"
 
-func (j *ktsJob) key(prefix string) string { return prefix + j.project.name + "\x00" + j.name }
+// document is what the journal keeps of a kind of the job. Of the definition that is its text,
+// of the others JSON.
+func (j *ktsJob) document(kind journal.Kind, value []byte) *journal.Document {
+	return &journal.Document{Kind: kind, Project: []byte(j.project.name), Name: []byte(j.name), Value: value}
+}
 
-// put journals a setting.
-func (h *ktsHub) put(key string, value []byte) {
+// ktsProjectSaved is what the journal keeps of a project itself.
+type ktsProjectSaved struct {
+	LastID int64 `json:"last_id"`
+}
+
+func (p *ktsProject) document() *journal.Document {
+	return &journal.Document{Kind: journal.KindProject, Project: []byte(p.name), Value: ktsJSON(ktsProjectSaved{p.lastID})}
+}
+
+// ktsJSON is the JSON of what always has one.
+func ktsJSON(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic("BUG: this is no JSON: " + err.Error())
+	}
+	return b
+}
+
+// put journals a document.
+func (h *ktsHub) put(d *journal.Document) {
 	h.changed = true
 	if h.server.feed != nil {
-		h.server.feed.journal.PutSetting(key, value)
+		h.server.feed.journal.PutDocument(d)
 		h.server.feed.dirty.Store(true)
 	}
 }
 
-// drop journals that a setting is gone.
-func (h *ktsHub) drop(key string) {
+// drop journals that a document is gone.
+func (h *ktsHub) drop(d *journal.Document) {
 	h.changed = true
 	if h.server.feed != nil {
-		h.server.feed.journal.DeleteSetting(key)
+		h.server.feed.journal.DeleteDocument(d)
 		h.server.feed.dirty.Store(true)
 	}
 }
 
 func (h *ktsHub) saveProgress(j *ktsJob) {
-	value, err := json.Marshal(j.progress)
-	if err != nil {
-		panic("BUG: progress is no JSON: " + err.Error())
-	}
-	h.put(j.key(ktsProgressKey), value)
+	h.put(j.document(journal.KindProgress, ktsJSON(j.progress)))
 }
 
-// saveNumbers journals the numbers of a job beside its definition.
-func (h *ktsHub) saveNumbers(j *ktsJob, definition []byte) {
+// saveDefinition journals the definition of a job, and its numbers beside it.
+func (h *ktsHub) saveDefinition(j *ktsJob, definition []byte) {
+	h.put(j.document(journal.KindDefinition, definition))
 	if value := j.save(definition); value != nil {
-		h.put(j.key(ktsNumbersKey), value)
+		h.put(j.document(journal.KindNumbers, value))
 	}
 }
 
-func (h *ktsHub) saveProject(p *ktsProject) {
-	h.put(ktsProjectKey+p.name, strconv.AppendInt(nil, p.lastID, 10))
+func (h *ktsHub) saveRetired() {
+	h.changed = true
+	if h.server.feed != nil {
+		h.server.feed.journal.PutSetting(ktsRetiredKey, strconv.AppendInt(nil, h.retired, 10))
+		h.server.feed.dirty.Store(true)
+	}
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"treadle/loop/journal"
 )
 
 // Large definitions for TestKtsDefinitionsTakeNoMemory: together far more than maxKtsHeap.
@@ -84,12 +86,12 @@ func TestKtsDefinitionsOfOldDirectories(t *testing.T) {
 	}
 	restart(0)
 	for i := range 7 {
-		r.drop(r.projects["p"].jobs[fmt.Sprint("job", i)].key(ktsNumbersKey))
+		r.drop(r.projects["p"].jobs[fmt.Sprint("job", i)].document(journal.KindNumbers, nil))
 	}
 	restart(7)
 	restart(0)
-	r.put(r.projects["p"].jobs["job3"].key(ktsDefinitionKey), []byte(definition(300, 0.5, 2)))
-	r.put(r.projects["p"].jobs["job4"].key(ktsNumbersKey), []byte("what is no JSON"))
+	r.put(r.projects["p"].jobs["job3"].document(journal.KindDefinition, []byte(definition(300, 0.5, 2))))
+	r.put(r.projects["p"].jobs["job4"].document(journal.KindNumbers, []byte("what is no JSON")))
 	r.server.feed.flush(1)
 	r = r.again(d)
 	if got := r.stats.parsed.Load(); got != 2 {

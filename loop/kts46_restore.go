@@ -8,8 +8,8 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 
+	"treadle/loop/journal"
 	"treadle/sched"
 )
 
@@ -21,40 +21,73 @@ func splitKtsName(name []byte) (parts [3]string) {
 	return parts
 }
 
-// ktsRestoredJob is what a start keeps of a definition.
-type ktsRestoredJob struct {
-	numbers ktsNumbers
-	save    []byte // the form of the numbers that the journal has not yet, if any
-}
-
-// keep takes a setting from the journal, for restore. Of a definition only its numbers are
-// kept: all together may be far larger than memory.
-func (h *ktsHub) keep(key string, value []byte) error {
-	name, isDefinition := strings.CutPrefix(key, ktsDefinitionKey)
-	switch {
-	case !strings.HasPrefix(key, ktsPrefix):
-		return nil
-	case !isDefinition:
-		h.restored[key] = bytes.Clone(value)
+// keepSetting takes a setting from the journal.
+func (h *ktsHub) keepSetting(key string, value []byte) (err error) {
+	if key != ktsRetiredKey {
 		return nil
 	}
-	var j ktsRestoredJob
-	if !j.numbers.load(h.restored[ktsNumbersKey+name], value) {
-		if h.stats.parsed.Load() == 0 {
-			h.server.log.Info("parsing the definitions of kts46 jobs that an older version has journaled: this start takes longer")
-		}
-		var err error
-		if j.numbers, err = h.parse(value); err != nil {
-			return brokenSetting(key, err)
-		}
-		j.save = j.numbers.save(value)
+	if h.retired, err = strconv.ParseInt(string(value), 10, 64); err != nil {
+		return fmt.Errorf("cannot read the setting %q of the journal: %w", key, err)
 	}
-	h.defined[name] = j
+	h.floor = h.retired
 	return nil
 }
 
-func brokenSetting(key string, err error) error {
-	return fmt.Errorf("cannot read the setting %q of the journal: %w", key, err)
+// keep enters a document of the journal in the book. Projects come first, then numbers,
+// definitions and progress. A definition makes a job, but not without its project: that was
+// being deleted. Nor do numbers without a definition. Of a definition only its numbers are
+// kept: all together may be far larger than memory.
+func (h *ktsHub) keep(d *journal.Document) error {
+	project, name := string(d.Project), string(d.Name)
+	var j *ktsJob
+	p := h.projects[project]
+	if p != nil {
+		j = p.jobs[name]
+	}
+	var err error
+	switch {
+	case d.Kind == journal.KindProject:
+		var saved ktsProjectSaved
+		err = json.Unmarshal(d.Value, &saved)
+		h.projects[project] = &ktsProject{name: project, lastID: saved.LastID, jobs: make(map[string]*ktsJob)}
+		h.entries++
+	case d.Kind == journal.KindNumbers:
+		h.restored[project+"\x00"+name] = &journal.Document{Kind: d.Kind, Project: []byte(project), Name: []byte(name), Value: bytes.Clone(d.Value)}
+	case d.Kind == journal.KindDefinition && p != nil:
+		err = h.keepJob(p, name, d.Value)
+	case d.Kind == journal.KindProgress && j != nil:
+		if err = json.Unmarshal(d.Value, &j.progress); err == nil && (j.progress.Version < 0 || j.progress.Version > 2) {
+			err = fmt.Errorf("version %d is neither 1 nor 2", j.progress.Version)
+		}
+	default:
+		h.drop(d)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot read the %v of %q, %q, in the journal: %w", d.Kind, project, name, err)
+	}
+	return nil
+}
+
+// keepJob makes a job of its definition and the numbers beside it.
+func (h *ktsHub) keepJob(p *ktsProject, name string, definition []byte) (err error) {
+	j := &ktsJob{project: p, name: name}
+	key := p.name + "\x00" + name
+	saved := h.restored[key]
+	delete(h.restored, key)
+	if saved == nil || !j.load(saved.Value, definition) {
+		if h.stats.parsed.Load() == 0 {
+			h.server.log.Info("parsing the definitions of kts46 jobs that an older version has journaled: this start takes longer")
+		}
+		if j.ktsNumbers, err = h.parse(definition); err != nil {
+			return err
+		}
+		if value := j.save(definition); value != nil {
+			h.put(j.document(journal.KindNumbers, value))
+		}
+	}
+	p.jobs[name] = j
+	h.entries++
+	return nil
 }
 
 // holder finds the peer of a restored task's worker.
@@ -66,16 +99,17 @@ func (h *ktsHub) holder(id string) *sched.Peer {
 	return w.peer
 }
 
-// restore makes the book from the journal's settings. A crash may have kept the progress
+// restore completes the book with the journal's tasks. A crash may have kept the progress
 // of a job and not its tasks, or the other way round, of what was not acknowledged: the
 // progress counts. Tasks that it does not ask for are removed, and missing ones queued.
 func (h *ktsHub) restore() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.now = h.server.now()
-	if err := h.readBook(); err != nil {
-		return err
+	for _, key := range slices.Sorted(maps.Keys(h.restored)) {
+		h.drop(h.restored[key])
 	}
+	h.restored = nil
 	h.adopt()
 	for _, name := range slices.Sorted(maps.Keys(h.projects)) {
 		p := h.projects[name]
@@ -86,71 +120,6 @@ func (h *ktsHub) restore() error {
 		}
 	}
 	h.server.feed.flush(0)
-	return nil
-}
-
-// readBook takes the settings apart. A definition makes a job, but not without its project:
-// that was being deleted. Nor do numbers without a definition.
-func (h *ktsHub) readBook() error {
-	settings, defined := h.restored, h.defined
-	h.restored, h.defined = nil, nil
-	if retired := settings[ktsRetiredKey]; retired != nil {
-		var err error
-		if h.retired, err = strconv.ParseInt(string(retired), 10, 64); err != nil {
-			return brokenSetting(ktsRetiredKey, err)
-		}
-		h.floor = h.retired
-	}
-	for _, key := range slices.Sorted(maps.Keys(settings)) {
-		if name, ok := strings.CutPrefix(key, ktsNumbersKey); ok {
-			if _, known := defined[name]; !known {
-				h.drop(key)
-			}
-			continue
-		}
-		name, ok := strings.CutPrefix(key, ktsProjectKey)
-		if !ok {
-			continue
-		}
-		last, err := strconv.ParseInt(string(settings[key]), 10, 64)
-		if err != nil {
-			return brokenSetting(key, err)
-		}
-		h.projects[name] = &ktsProject{name: name, lastID: last, jobs: make(map[string]*ktsJob)}
-		h.entries++
-	}
-	for _, name := range slices.Sorted(maps.Keys(defined)) {
-		if err := h.readJob(name, defined[name], settings[ktsProgressKey+name]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// readJob enters a job in the book. name has its project's name and its own.
-func (h *ktsHub) readJob(name string, restored ktsRestoredJob, progress []byte) error {
-	parts := splitKtsName([]byte(name))
-	p := h.projects[parts[0]]
-	if p == nil {
-		for _, prefix := range []string{ktsDefinitionKey, ktsNumbersKey, ktsProgressKey} {
-			h.drop(prefix + name)
-		}
-		return nil
-	}
-	j := &ktsJob{project: p, name: parts[1], ktsNumbers: restored.numbers}
-	if progress != nil {
-		if err := json.Unmarshal(progress, &j.progress); err != nil {
-			return brokenSetting(ktsProgressKey+name, err)
-		}
-		if v := j.progress.Version; v < 0 || v > 2 {
-			return brokenSetting(ktsProgressKey+name, fmt.Errorf("version %d is neither 1 nor 2", v))
-		}
-	}
-	if restored.save != nil {
-		h.put(ktsNumbersKey+name, restored.save)
-	}
-	p.jobs[j.name] = j
-	h.entries++
 	return nil
 }
 

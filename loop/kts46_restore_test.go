@@ -98,7 +98,7 @@ func TestKtsReconcile(t *testing.T) {
 	progress("behind", ktsProgress{Done: 0, Running: true, Left: ktsV1End})
 	progress("stopped", ktsProgress{})
 	progress("started", ktsProgress{Done: 2, Running: true, Left: ktsV1End})
-	r.drop(ktsProjectKey + "q")
+	r.drop(r.projects["q"].document())
 
 	r = r.again(d)
 	check := func() {
@@ -211,7 +211,7 @@ func ktsDelete(r *ktsRig, _ any)      { r.does("deleteJob", "p", "a") }
 func ktsDeleteAll(r *ktsRig, _ any)   { r.does("deleteProject", "p") }
 
 // ktsOrphan does what a crash in the middle of deleteProject leaves.
-func ktsOrphan(r *ktsRig) { r.drop(ktsProjectKey + "p") }
+func ktsOrphan(r *ktsRig) { r.drop(r.projects["p"].document()) }
 
 // TestKtsRevisionsThatLeave: whatever ends a task, behind a start a worker is given no
 // revision that it was given before, when the clock is set back; and none ahead of the

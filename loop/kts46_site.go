@@ -216,8 +216,7 @@ func (h *ktsHub) mirror(project string, d *store.Job) (*ktsJob, error) {
 // enter journals another definition of a job.
 func (h *ktsHub) enter(j *ktsJob, numbers ktsNumbers, definition []byte) {
 	j.ktsNumbers = numbers
-	h.put(j.key(ktsDefinitionKey), definition)
-	h.saveNumbers(j, definition)
+	h.saveDefinition(j, definition)
 }
 
 // definition is what the journal has in place of a definition that is in MongoDB.

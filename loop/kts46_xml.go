@@ -263,7 +263,7 @@ func (h *ktsHub) xmlNewJobID(_ []any, s []string) (any, error) {
 		return nil, err
 	}
 	p.lastID++
-	h.saveProject(p)
+	h.put(p.document())
 	return p.lastID, nil
 }
 

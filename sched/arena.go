@@ -217,7 +217,7 @@ func (a *arena) linkOf(c int32) *link { return &a.chunks[c].link }
 // the shard reuses: they would keep it until their next use.
 func (sh *shard) giveBytes(ref uint32) {
 	if sh.arena.give(ref) {
-		for _, j := range [...]*Job{&sh.out.Job, &sh.saved} {
+		for _, j := range [...]*Job{&sh.out.Job, &sh.saved.Job} {
 			j.Name, j.Workload = nil, nil
 		}
 		sh.graph.forgetViews()

@@ -32,8 +32,7 @@ type graph struct {
 	ended     int             // records of complete tasks: remembered or ending
 	restoring restoring
 
-	packed []byte   // the workload of the task being journaled
-	shown  TaskView // the task being shown
+	shown TaskView // the task being shown
 }
 
 func (g *graph) init(sh *shard) { g.sh, g.edges, g.memory = sh, newEdges(), newIndex() }

@@ -1,7 +1,6 @@
 package sched
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"strings"
@@ -180,9 +179,9 @@ func TestRestartOfCostlyOrder(t *testing.T) {
 	x.numbered("b", n, chained("b"))
 	x.numbered("z", edges, func(int) string { return fmt.Sprint("b", n-1) })
 	x.extend("z0<z1") // as the edges are journaled
-	var form Job
+	var form Saved
 	for _, j := range x.book[0] {
-		if j.Space == spaceEdge {
+		if j.Kind == KindEdge {
 			form = j
 		}
 	}
@@ -192,8 +191,7 @@ func TestRestartOfCostlyOrder(t *testing.T) {
 	}
 	for i := range edges {
 		form.Ref.Seq = x.s.jobs.Add(1)
-		form.Workload = binary.LittleEndian.AppendUint64(nil, seqs[fmt.Sprint("z", i)])
-		form.Workload = binary.LittleEndian.AppendUint64(form.Workload, seqs["a0"])
+		form.After, form.Task = []uint64{seqs[fmt.Sprint("z", i)]}, seqs["a0"]
 		x.book[0][form.Ref.Seq] = form
 	}
 	done := make(chan struct{})
@@ -221,14 +219,13 @@ func TestRestartOfCycle(t *testing.T) {
 	x.extend("a", "b<a", "c<b", "d<c", "e")
 	x.extend("b<e")
 	seqs := make(map[string]uint64)
-	var late Job
+	var late Saved
 	for _, j := range x.book[0] {
-		if seqs[string(j.Name)] = j.Ref.Seq; j.Space == spaceEdge {
+		if seqs[string(j.Name)] = j.Ref.Seq; j.Kind == KindEdge {
 			late = j
 		}
 	}
-	b := binary.LittleEndian.AppendUint64(nil, seqs["c"])
-	late.Workload = binary.LittleEndian.AppendUint64(b, seqs["b"]) // b waits for c instead of e
+	late.After, late.Task = []uint64{seqs["c"]}, seqs["b"] // b waits for c instead of e
 	x.book[0][late.Ref.Seq] = late
 	x.restart()
 	for _, wave := range []string{"a e", "b", "c", "d"} {

@@ -1,10 +1,5 @@
 package sched
 
-// spaceExit marks what is saved of a holder whose tasks of a queue are being released: Job.Name
-// is its name, and what it seems to hold of Job.Queue is ready. It appears in Job.Space of Save and
-// Restore alone.
-const spaceExit Space = MaxSpaces - 4
-
 // exit is a holder of NewHolder that releases what it has of a queue, by the Ticks.
 type exit struct {
 	queue *queue
@@ -29,8 +24,7 @@ func (g *graph) saveExit(w *watch) {
 	}
 	g.noteExit(e, sh.s.jobs.Add(1))
 	if sh.s.journal != nil {
-		sh.saved = Job{Ref: JobRef{Shard: sh.id, Seq: g.exits[e]}, Queue: e.queue.name, Space: spaceExit, Name: []byte(e.name)}
-		sh.s.journal.Save(int(sh.id), &sh.saved)
+		sh.saveNote(Saved{Kind: KindExit, Job: Job{Name: []byte(e.name)}}, e.queue, g.exits[e])
 	}
 }
 

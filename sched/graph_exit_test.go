@@ -36,7 +36,7 @@ func TestCrashWhileExiting(t *testing.T) {
 			t.Errorf("%s: %d tasks are stolen", what, got)
 		}
 		for _, j := range x.book[0] {
-			if j.Space == spaceExit {
+			if j.Kind == KindExit {
 				t.Errorf("%s: the journal knows of an exit for ever", what)
 			}
 		}

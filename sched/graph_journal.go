@@ -1,53 +1,32 @@
 package sched
 
-import (
-	"encoding/binary"
-	"errors"
-)
-
-// spaceEdge marks what is saved of a predecessor that a task got after it was made. It
-// appears in Job.Space of Save and Restore alone.
-const spaceEdge Space = MaxSpaces - 3
-
-// errTask says that a saved task can't be read: no journal hands such a thing out.
-var errTask = errors.New("the saved form of a task is broken")
+import "encoding/binary"
 
 func putMicros(b []byte, t int64) { binary.LittleEndian.PutUint64(b, uint64(t)) }
 func micros(b []byte) int64       { return int64(binary.LittleEndian.Uint64(b)) }
 
-// save journals a task. In the place of the workload stand, each with its length as
-// a uvarint ahead: the holder's name, the log, the sequence numbers of its
-// predecessors; then the revision as a varint, and the workload.
-func (g *graph) save(job uint32, r *record, q *queue) {
-	sh := g.sh
-	sh.view(job, r, q, &sh.saved)
-	n := g.node(job)
-	holder := ""
-	if r.state == reserved {
-		holder = sh.watches[r.home].peer.name
-	}
-	b := appendText(g.packed[:0], holder)
-	b = binary.AppendUvarint(b, uint64(n.logSize))
-	if n.logSize > 0 {
-		b = append(b, sh.arena.view(n.log, int(n.logSize))...)
-	}
-	sh.op(int(n.ins))
-	ins := 0
-	g.predecessors(n, func(uint64) { ins++ })
-	b = binary.AppendUvarint(b, uint64(ins))
-	g.predecessors(n, func(seq uint64) { b = binary.LittleEndian.AppendUint64(b, seq) })
-	b = binary.AppendVarint(b, n.revision)
-	g.packed = append(b, sh.saved.Workload...)
-	sh.saved.Workload = g.packed
-	sh.saved.SchedAt = 0
-	sh.s.journal.Save(int(sh.id), &sh.saved)
-	if cap(g.packed) > 64<<10 {
-		g.packed, sh.saved.Workload = nil, nil
-	}
-}
+// manyAfter is how many predecessors of a saved task are room that is not kept.
+const manyAfter = 8 << 10
 
-func appendText(b []byte, s string) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+// save journals a task.
+func (g *graph) save(job uint32, r *record, q *queue) {
+	sh, j := g.sh, &g.sh.saved
+	sh.view(job, r, q, &j.Job)
+	if j.SchedAt = 0; j.Due < 0 { // it stands in line, below all times
+		j.Due = wasDue
+	}
+	if r.state == reserved {
+		j.Holder = sh.watches[r.home].peer.name
+	}
+	n := g.node(job)
+	j.Revision, j.Log = n.revision, g.events(j.Log, n)
+	sh.op(int(n.ins))
+	g.predecessors(n, func(seq uint64) { j.After = append(j.After, seq) })
+	sh.s.journal.Save(int(sh.id), j)
+	j.Holder, j.Revision, j.Log, j.After = "", 0, j.Log[:0], j.After[:0]
+	if cap(j.After) > manyAfter {
+		j.After = nil
+	}
 }
 
 // predecessors calls fn with those that belong into the task's own record.
@@ -71,10 +50,7 @@ func (g *graph) saveEdge(i uint32, q *queue) {
 		return
 	}
 	e.saved = sh.s.jobs.Add(1)
-	b := binary.LittleEndian.AppendUint64(g.packed[:0], from.seq)
-	g.packed = binary.LittleEndian.AppendUint64(b, to.seq)
-	sh.saved = Job{Ref: JobRef{Shard: sh.id, Seq: e.saved}, Queue: q.name, Space: spaceEdge, Workload: g.packed}
-	sh.s.journal.Save(int(sh.id), &sh.saved)
+	sh.saveNote(Saved{Kind: KindEdge, Task: to.seq, After: append(sh.saved.After, from.seq)}, q, e.saved)
 }
 
 // restoring is what Restore collects of graphs until Resume puts it together.
@@ -87,70 +63,37 @@ type restoring struct {
 
 type restoredEdge struct{ from, to, saved uint64 }
 
-// restoreTask takes the saved form of a task apart and makes it.
-func (g *graph) restoreTask(j *Job, q *queue) error {
+// restoreTask makes a task again, to wait until Resume.
+func (g *graph) restoreTask(j *Saved, q *queue) error {
 	sh := g.sh
-	holder, rest, ok := cutText(j.Workload)
-	if !ok {
-		return errTask
-	}
-	log, rest, ok := cutText(rest)
-	if !ok || len(log)%eventSize != 0 {
-		return errTask
-	}
-	ins, n := binary.Uvarint(rest)
-	if n <= 0 || ins > uint64(len(rest)-n)/8 {
-		return errTask
-	}
-	rest = rest[n:]
-	m := &g.restoring
-	if m.tasks == nil {
-		m.tasks, m.holds = make(map[uint64]uint32), make(map[uint32]string)
-	}
-	for ; ins > 0; ins-- {
-		m.edges = append(m.edges, restoredEdge{from: binary.LittleEndian.Uint64(rest), to: j.Ref.Seq})
-		rest = rest[8:]
-	}
-	revision, n := binary.Varint(rest)
-	if n <= 0 {
-		return errTask
-	}
-	rest = rest[n:]
-	job, r, err := sh.make(sh.s.tag(q.id, j.Space, j.Name), q, j.Space, j.Name, rest)
+	job, r, err := sh.make(sh.s.tag(q.id, j.Space, j.Name), q, j.Space, j.Name, j.Workload)
 	if err != nil {
 		return err
 	}
 	r.seq, r.flags, r.due, r.count = j.Ref.Seq, r.flags|task, floorSecond(j.Due), j.Count
 	q.tasks++
 	g.wait(job, r, q, uint32(j.Due-r.due*1000))
-	*g.node(job) = node{order: int64(r.seq), revision: revision}
-	for b := log; len(b) > 0; b = b[eventSize:] {
-		g.log(job, Event{b[0], micros(b[1:])})
+	*g.node(job) = node{order: int64(r.seq), revision: j.Revision}
+	g.log(job, j.Log...)
+	m := &g.restoring
+	if m.tasks == nil {
+		m.tasks, m.holds = make(map[uint64]uint32), make(map[uint32]string)
+	}
+	for _, seq := range j.After {
+		m.edges = append(m.edges, restoredEdge{from: seq, to: r.seq})
 	}
 	m.tasks[r.seq] = job
 	m.order = append(m.order, r.seq)
-	if len(holder) > 0 {
-		m.holds[job] = string(holder)
+	if j.Holder != "" {
+		m.holds[job] = j.Holder
 	}
 	return nil
 }
 
-func cutText(b []byte) (text, rest []byte, ok bool) {
-	l, n := binary.Uvarint(b)
-	if n <= 0 || l > uint64(len(b)-n) {
-		return nil, nil, false
+func (g *graph) restoreEdge(j *Saved) {
+	for _, seq := range j.After {
+		g.restoring.edges = append(g.restoring.edges, restoredEdge{from: seq, to: j.Task, saved: j.Ref.Seq})
 	}
-	return b[n : n+int(l)], b[n+int(l):], true
-}
-
-func (g *graph) restoreEdge(j *Job) error {
-	if len(j.Workload) != 16 {
-		return errTask
-	}
-	g.restoring.edges = append(g.restoring.edges, restoredEdge{
-		binary.LittleEndian.Uint64(j.Workload), binary.LittleEndian.Uint64(j.Workload[8:]), j.Ref.Seq,
-	})
-	return nil
 }
 
 // arrange gives all restored tasks orders that their edges agree with, at once: to find them again

@@ -23,7 +23,7 @@ type leaseStand struct {
 func newLeaseStand(t testing.TB) *leaseStand {
 	x := &leaseStand{book: make(book, 8)}
 	for i := range x.book {
-		x.book[i] = make(map[uint64]Job)
+		x.book[i] = make(map[uint64]Saved)
 	}
 	x.stand = newStand(t, Options{Rules: leaseRules, Journal: x.book, Shards: len(x.book)})
 	x.h = x.s.NewHolder("h")
@@ -83,14 +83,14 @@ func (x *leaseStand) restart() (holders map[string]*Peer) {
 	x.t.Helper()
 	holders = make(map[string]*Peer)
 	last := x.s.jobs.Load()
-	var saved []Job
+	var saved []Saved
 	for _, shard := range x.book {
 		for _, j := range shard {
 			saved = append(saved, j)
 		}
 		clear(shard)
 	}
-	slices.SortFunc(saved, func(a, b Job) int { return int(int64(a.Ref.Seq - b.Ref.Seq)) })
+	slices.SortFunc(saved, func(a, b Saved) int { return int(int64(a.Ref.Seq - b.Ref.Seq)) })
 	x.s = New(Options{Rules: leaseRules, Journal: x.book, Shards: len(x.book), Seed: x.s.seed})
 	for _, j := range saved {
 		x.book.Save(x.s.ShardOf([]byte(j.Queue)), &j)
@@ -290,12 +290,12 @@ func TestHead(t *testing.T) {
 }
 
 // oneSave is a Journal that notes what it is told of tasks, in order.
-type oneSave struct{ saved []Job }
+type oneSave struct{ saved []Saved }
 
-func (o *oneSave) Save(_ int, j *Job) {
+func (o *oneSave) Save(_ int, j *Saved) {
 	if j.Space == leaseSpace {
 		saved := *j
-		saved.Workload = slices.Clone(j.Workload)
+		saved.Workload, saved.Log = slices.Clone(j.Workload), slices.Clone(j.Log)
 		o.saved = append(o.saved, saved)
 	}
 }

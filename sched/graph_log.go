@@ -49,6 +49,17 @@ func (g *graph) log(job uint32, events ...Event) {
 	n.log, n.logSize = ref, uint32(size)
 }
 
+// events appends a task's log.
+func (g *graph) events(dst []Event, n *node) []Event {
+	if n.logSize == 0 {
+		return dst
+	}
+	for b := g.sh.arena.view(n.log, int(n.logSize)); len(b) > 0; b = b[eventSize:] {
+		dst = append(dst, Event{b[0], micros(b[1:])})
+	}
+	return dst
+}
+
 // lastStage is the stage of a task's newest log entry, 0 if it has none.
 func (g *graph) lastStage(job uint32) uint8 {
 	n := g.node(job)

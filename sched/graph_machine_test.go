@@ -41,7 +41,7 @@ type graphMachine struct {
 
 func newGraphMachine(t *rapid.T) *graphMachine {
 	x := &graphMachine{t: t, book: make(book, 1), m: &graphModel{now: Time{Wall: 1_700_000_000_250, Mono: 10 * grain, Micros: 1}}}
-	x.book[0] = make(map[uint64]Job)
+	x.book[0] = make(map[uint64]Saved)
 	x.open()
 	return x
 }
@@ -350,7 +350,7 @@ func (x *graphMachine) drain() error {
 		}
 	}
 	for _, j := range x.book[0] {
-		if j.Space != SpaceQueue {
+		if j.Kind != KindQueue {
 			return fmt.Errorf("the journal is left with %+v", j)
 		}
 	}

@@ -186,7 +186,7 @@ func (x *graphOnce) worker(box int) {
 // pair of hands at a time, whatever goes on at the same time. The journal is left with
 // the queue.
 func TestGraphExactlyOnce(t *testing.T) {
-	x := &graphOnce{book: book{make(map[uint64]Job)}}
+	x := &graphOnce{book: book{make(map[uint64]Saved)}}
 	x.once = once{t: t, s: New(Options{Rules: graphRules, Journal: x.book}), sink: newBoxes(graphOnceWorkers), finish: make(chan struct{})}
 	x.wall.Store(1_700_000_000_000)
 	x.left.Store(graphOnceTasks)

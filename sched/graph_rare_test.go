@@ -18,7 +18,7 @@ type graphStand struct {
 }
 
 func newGraphStand(t testing.TB) *graphStand {
-	x := &graphStand{book: book{make(map[uint64]Job)}}
+	x := &graphStand{book: book{make(map[uint64]Saved)}}
 	x.stand = newStand(t, Options{Rules: graphRules, Journal: x.book})
 	x.h = x.s.NewHolder("h")
 	return x

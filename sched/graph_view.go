@@ -103,10 +103,5 @@ func (g *graph) view(job uint32, r *record, q *queue, v *TaskView) {
 		v.Stage = StageDone
 	}
 	n := g.node(job)
-	v.Revision = n.revision
-	if n.logSize > 0 {
-		for b := sh.arena.view(n.log, int(n.logSize)); len(b) > 0; b = b[eventSize:] {
-			v.Log = append(v.Log, Event{b[0], micros(b[1:])})
-		}
-	}
+	v.Revision, v.Log = n.revision, g.events(v.Log, n)
 }

@@ -4,21 +4,43 @@ package sched
 // shard's lock, in the order of the changes, and must neither block nor keep the
 // bytes that they are given.
 type Journal interface {
-	// Save notes a job that is new or has changed. A shard's new ones come in
-	// ascending order of Ref.Seq.
-	Save(shard int, j *Job)
-	// Drop notes that a job, known by its Ref.Seq, is gone.
+	// Save keeps what is new or has changed. What is new in a shard comes in ascending
+	// order of Ref.Seq.
+	Save(shard int, j *Saved)
+	// Drop notes that what was saved under a Ref.Seq is gone.
 	Drop(shard int, seq uint64)
 }
 
-// Spaces of what is saved and is no job: they appear in Job.Space of Save and Restore
-// alone.
+// Saved is what a Journal keeps: a job, or a note of the scheduler, which has Ref.Seq and
+// Queue alone and what its kind says.
+type Saved struct {
+	Kind Kind
+	Job
+
+	// The others are for tasks.
+
+	Holder   string // of a reserved one: the name of the peer that holds it
+	Revision int64  // of the last Lease
+	Log      []Event
+	After    []uint64 // the sequence numbers of the tasks that it waits for
+	Task     uint64   // of an edge: that of the task that waits
+}
+
+// Kind says what is saved. The numbers are those of the journal.
+type Kind uint8
+
+// The kinds.
 const (
-	// SpaceQueue: a queue exists, with or without jobs.
-	SpaceQueue Space = MaxSpaces - 2
-	// spaceDropped: the jobs of a queue up to this sequence number were dropped with
+	KindJob Kind = iota
+	// KindQueue: a queue exists, with or without jobs.
+	KindQueue
+	// KindDropped: the jobs of a queue up to this sequence number were dropped with
 	// it; it is gone itself when all of them are.
-	spaceDropped Space = MaxSpaces - 1
+	KindDropped
+	// KindEdge: a task, Task, waits for another, After, since it was made.
+	KindEdge
+	// KindExit: a holder, Name, releases its tasks of a queue; what it seems to hold is ready.
+	KindExit
 )
 
 // wasDue is the Due of what is saved when its time has come. It comes only once: the clock
@@ -33,7 +55,7 @@ func (sh *shard) save(job uint32, r *record, q *queue) {
 	if r.flags&task != 0 {
 		sh.graph.save(job, r, q)
 	} else {
-		sh.view(job, r, q, &sh.saved)
+		sh.view(job, r, q, &sh.saved.Job)
 		if r.state == ready && sh.saved.SchedAt != 0 {
 			sh.saved.Due = wasDue
 		}
@@ -48,8 +70,16 @@ func (sh *shard) saveQueue(q *queue) {
 		return
 	}
 	q.saved = sh.s.jobs.Add(1)
-	sh.saved = Job{Ref: JobRef{Shard: sh.id, Seq: q.saved}, Queue: q.name, Space: SpaceQueue}
+	sh.saveNote(Saved{Kind: KindQueue}, q, q.saved)
+}
+
+// saveNote journals what is no job.
+func (sh *shard) saveNote(note Saved, q *queue, seq uint64) {
+	log, after := sh.saved.Log, sh.saved.After
+	sh.saved = note
+	sh.saved.Ref, sh.saved.Queue = JobRef{Shard: sh.id, Seq: seq}, q.name
 	sh.s.journal.Save(int(sh.id), &sh.saved)
+	sh.saved = Saved{Log: log[:0], After: after[:0]}
 }
 
 // unsave journals that a job is gone.
@@ -72,22 +102,21 @@ func (sh *shard) saveDrop(q *queue) {
 	}
 	if q.unheld() > 0 {
 		q.saved = sh.s.jobs.Add(1)
-		sh.saved = Job{Ref: JobRef{Shard: sh.id, Seq: q.saved}, Queue: q.name, Space: spaceDropped}
-		sh.s.journal.Save(int(sh.id), &sh.saved)
+		sh.saveNote(Saved{Kind: KindDropped}, q, q.saved)
 	}
 }
 
 // Restore puts back what a Journal had been told to save, in ascending order of
-// Ref.Seq, before any other verb is called. Job.Queue, Space, Name, Workload, SchedAt,
-// Due, Priority, Count and Timeout count. A job that was due when it was saved is ready,
+// Ref.Seq, before any other verb is called. Of a job Queue, Space, Name, Workload, SchedAt,
+// Due, Priority, Count and Timeout count, and all that Saved adds. A job that was due when it was saved is ready,
 // whatever the clock says by now. Nothing is journaled by it, except what
 // ends a drop that was cut short.
-func (s *Scheduler) Restore(now Time, j *Job) error {
+func (s *Scheduler) Restore(now Time, j *Saved) error {
 	sh := s.shardOf([]byte(j.Queue))
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	s.jobs.Store(max(s.jobs.Load(), j.Ref.Seq))
-	if j.Space == spaceDropped {
+	if j.Kind == KindDropped {
 		if q := sh.byName[j.Queue]; q != nil {
 			sh.discard(q)
 			q.saved = j.Ref.Seq
@@ -100,16 +129,16 @@ func (s *Scheduler) Restore(now Time, j *Job) error {
 	if err != nil {
 		return err
 	}
-	if j.Space == SpaceQueue {
+	switch j.Kind {
+	case KindQueue:
 		q.saved = j.Ref.Seq
 		return nil
-	}
-	if j.Space == spaceExit {
+	case KindExit:
 		sh.graph.noteExit(exit{q, string(j.Name)}, j.Ref.Seq)
 		return nil
-	}
-	if j.Space == spaceEdge {
-		return sh.graph.restoreEdge(j)
+	case KindEdge:
+		sh.graph.restoreEdge(j)
+		return nil
 	}
 	tag := s.tag(q.id, j.Space, j.Name)
 	if _, taken := sh.lookup(tag, q, j.Space, j.Name); taken {

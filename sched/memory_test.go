@@ -10,7 +10,7 @@ import (
 type unheard struct{}
 
 func (unheard) Deliver(*Delivery) {}
-func (unheard) Save(int, *Job)    {}
+func (unheard) Save(int, *Saved)  {}
 func (unheard) Drop(int, uint64)  {}
 
 // TestLargeBytesAreLetGo: of large jobs, tasks and results nothing is kept when they are gone,

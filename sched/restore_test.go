@@ -11,7 +11,7 @@ func TestDropOfQueueNotSaved(t *testing.T) {
 	_, _ = x.submit("q", "a")
 	_, _ = x.submit("q", "b")
 	for seq, j := range saved[0] {
-		if j.Space == SpaceQueue {
+		if j.Kind == KindQueue {
 			delete(saved[0], seq)
 		}
 	}

@@ -42,7 +42,7 @@ type shard struct {
 	graph graph
 
 	out   Delivery // the one being delivered
-	saved Job      // the one being journaled
+	saved Saved    // the job being journaled
 }
 
 func (sh *shard) init(s *Scheduler, id int) {

@@ -38,11 +38,12 @@ var (
 )
 
 // book is a Journal that keeps what it was told, by shard and sequence.
-type book []map[uint64]Job
+type book []map[uint64]Saved
 
-func (b book) Save(shard int, j *Job) {
+func (b book) Save(shard int, j *Saved) {
 	k := *j
 	k.Name, k.Workload = slices.Clone(j.Name), slices.Clone(j.Workload)
+	k.Log, k.After = slices.Clone(j.Log), slices.Clone(j.After)
 	b[shard][j.Ref.Seq] = k
 }
 
@@ -66,7 +67,7 @@ func newWild(t *rapid.T, shards int) *wild {
 	batch := rapid.SampledFrom([]int{0, 1, 3}).Draw(t, "batch")
 	x := &wild{t: t, now: Time{Wall: 1_700_000_000_250}, holder: make(map[Run]int), book: make(book, shards)}
 	for i := range x.book {
-		x.book[i] = make(map[uint64]Job)
+		x.book[i] = make(map[uint64]Saved)
 	}
 	x.s = New(Options{Shards: shards, Window: 600, Batch: batch, Rules: wildRules, Journal: x.book})
 	for range wildSkills {
@@ -216,11 +217,11 @@ func (x *wild) durable(s *Scheduler) []string {
 
 // restored returns a scheduler made from the journal alone.
 func (x *wild) restored() *Scheduler {
-	var saved []Job
+	var saved []Saved
 	for _, shard := range x.book {
 		saved = slices.AppendSeq(saved, maps.Values(shard))
 	}
-	slices.SortFunc(saved, func(a, b Job) int { return cmp.Compare(a.Ref.Seq, b.Ref.Seq) })
+	slices.SortFunc(saved, func(a, b Saved) int { return cmp.Compare(a.Ref.Seq, b.Ref.Seq) })
 	s := New(Options{Shards: 2, Rules: wildRules, Journal: book{{}, {}}})
 	for i := range saved {
 		if err := s.Restore(x.now, &saved[i]); err != nil {
