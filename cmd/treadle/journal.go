@@ -95,7 +95,7 @@ func (j *journalRepairCmd) Run(con *console) error {
 		fmt.Fprintln(con.out, "nothing is damaged, and nothing was changed")
 		return nil
 	}
-	fmt.Fprintf(con.out, "repaired: %s and %s are kept; what was in %s is lost\n", counted(r.Jobs, "record"), counted(r.Settings, "setting"), places(len(r.Damage)))
+	fmt.Fprintf(con.out, "repaired: %s and %s are kept; what was in %s is lost\n", counted(r.Jobs+r.Documents, "record"), counted(r.Settings, "setting"), places(len(r.Damage)))
 	if r.Namesakes > 0 {
 		fmt.Fprintf(con.out, "left out: %s with the queue and name of a later one, whose end is lost\n", counted(r.Namesakes, "job"))
 	}
@@ -112,7 +112,7 @@ func printReport(out io.Writer, dir string, r journal.Report, asJSON bool) error
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "directory\t%s\n", dir)
 	fmt.Fprintf(w, "format\t%d\n", r.Format)
-	fmt.Fprintf(w, "records\t%d\n", r.Jobs)
+	fmt.Fprintf(w, "records\t%d\n", r.Jobs+r.Documents)
 	fmt.Fprintf(w, "settings\t%d\n", r.Settings)
 	fmt.Fprintf(w, "last group\t%d\n", r.Group)
 	fmt.Fprintf(w, "files\t%s, %s, %v\n", counted(r.Tables, "table"), counted(r.Logs, "log"), journal.Size(r.Size))
@@ -134,7 +134,7 @@ type journalExportCmd struct {
 
 // Help is printed by treadle journal export --help.
 func (journalExportCmd) Help() string {
-	return `Writes to standard output: a first line {"treadle_journal":1}, then one object a line, a job or a setting. The space of a job says whose it is: 1 is Periodic, and those from 13 on are the server's own notes. Bytes that are not UTF-8 text stand as base64 in fields whose names end with _base64.
+	return `Writes to standard output: a first line {"treadle_journal":2}, then one object a line, whose kind says what it is: setting; project, numbers, definition and progress, which are kts46's; job; and the server's own notes, queue, dropped (a queue whose jobs are gone), edge (a task that waits for another) and exit (a worker that gives its tasks back). The space of a job says whose it is: 1 is Periodic, 4 dwork, 5 kts46. A task has the holder that works on it, the revision of its lease, its log (stage 1 is ready, 2 reserved; micros is since 1970) and in after the seq of the tasks that it waits for. Bytes that are not UTF-8 text stand as base64 in fields whose names end with _base64.
 
 	treadle journal export treadle-data > jobs.jsonl
 	treadle journal export treadle-data | jq -r 'select(.kind=="job" and .space==1) | .queue + " " + .name'`
@@ -157,7 +157,7 @@ type journalImportCmd struct {
 
 // Help is printed by treadle journal import --help.
 func (journalImportCmd) Help() string {
-	return `Takes what treadle journal export writes; anything else is refused with its line number.
+	return `Takes what treadle journal export writes, and what earlier versions of it wrote; anything else is refused with its line number.
 
 	treadle journal import treadle-data < jobs.jsonl
 	treadle journal import treadle-data jobs.jsonl`

@@ -104,7 +104,7 @@ func TestJournalInUse(t *testing.T) {
 	u.gets(`.*\nf +0 +1 +0 +1 +0 +0 +0 +now\n`, "status")
 	first.stop()
 	// The job and its function.
-	s.says(0, `directory +`+s.dir+`\nformat +3\nrecords +2\nsettings +0\nlast group +\d+\nfiles +(1 table|\d+ tables), 1 log, (\d+ bytes|\d+\.\dKiB)\n`, "", "check", s.dir)
+	s.says(0, `directory +`+s.dir+`\nformat +4\nrecords +2\nsettings +0\nlast group +\d+\nfiles +(1 table|\d+ tables), 1 log, (\d+ bytes|\d+\.\dKiB)\n`, "", "check", s.dir)
 }
 
 // TestJournalNewer: what a newer program wrote is left alone by all commands.
@@ -113,7 +113,7 @@ func TestJournalNewer(t *testing.T) {
 	p, _ := s.serve()
 	p.stop()
 	path, b := s.file("FORMAT")
-	if !strings.HasPrefix(string(b), "treadle journal 3, sum ") {
+	if !strings.HasPrefix(string(b), "treadle journal 4, sum ") {
 		t.Fatalf("the format is %q", b)
 	}
 	s.write(path, []byte("treadle journal none\n"))
@@ -121,8 +121,8 @@ func TestJournalNewer(t *testing.T) {
 	s.refused(3, "--data: ", "is damaged: "+garbled+"; see treadle journal check")
 	s.says(3, ".*damaged +"+garbled+"\n", "treadle: .* is damaged in one place; treadle journal repair .*\n", "check", s.dir)
 	s.says(3, "", "treadle: .* is damaged: "+garbled+"; see treadle journal check\n", "export", s.dir)
-	s.write(path, []byte("treadle journal 4, sum e798c800\n"))
-	newer := "has version 4, written by a newer treadle; this one knows version 3"
+	s.write(path, []byte("treadle journal 5, sum 15f34b03\n"))
+	newer := "has version 5, written by a newer treadle; this one knows version 4"
 	s.refused(1, "--data: ", newer)
 	for _, command := range []string{"check", "repair", "export", "import"} {
 		s.says(1, "", "treadle: .*"+newer+"\n", command, s.dir)
@@ -142,7 +142,7 @@ func TestJournalMoves(t *testing.T) {
 	u.gets("", "config set timeout 77")
 	before, _, _ := treadle(t, "", "-H", s.socket, "dump", "-")
 	p.stop()
-	lines := s.says(0, `{"treadle_journal":1}\n{"kind":"setting","key":"config.timeout",.*\n{"kind":"job","seq":1,"space":1,"queue":"echo",.*"workload_base64":.*\n.*"queue":"größe","name":"later",.*"timeout":7,"workload":"text"}\n.*`, "", "export", s.dir)
+	lines := s.says(0, `{"treadle_journal":2}\n{"kind":"setting","key":"config.timeout",.*\n{"kind":"job","seq":1,"space":1,"queue":"echo",.*"workload_base64":.*\n.*"queue":"größe","name":"later",.*"timeout":7,"workload":"text"}\n.*`, "", "export", s.dir)
 
 	to := newStore(t)
 	file := filepath.Join(t.TempDir(), "jobs.jsonl")

@@ -1,5 +1,6 @@
 // Package journal is the server's durable store, and the only one that writes the
-// data directory. It knows records and settings; what they mean, protocols know.
+// data directory. It knows records, which are jobs and what the scheduler notes beside them,
+// documents, which kts46 keeps of its projects, and settings.
 //
 // # Groups
 //
@@ -51,7 +52,7 @@
 //	store           the store, of github.com/cockroachdb/pebble, whose own log is not used
 //	store/log       the logs: NUMBER.log, and NUMBER.spare for one that will be used again
 //	store/CLOSED    up to which group an orderly close has written everything
-//	store/FORMAT    "treadle journal 3, sum N": the version of all this. It is written last,
+//	store/FORMAT    "treadle journal 4, sum N": the version of all this. It is written last,
 //	                so a store with this file is whole
 //	store.new       one that is being made; becomes store when it is whole
 //	store.old       one that another takes the place of
@@ -63,7 +64,7 @@
 //
 // In the store a job is under 'j' and its Seq in eight bytes, big-endian, so that
 // they come back in the order of creation whatever number of shards there are; a
-// setting is under 's' and its key; and under 'm' every group writes its head: its
+// setting is under 's' and its key, a document under 'p', its kind and its names; and under 'm' every group writes its head: its
 // number, which of its batches this is and whether more follow, the number of the
 // group before it, the epoch (which counts openings: it names the writer), the highest
 // Seq ever put, the number of jobs, whether all groups before it were synced when it was
@@ -95,17 +96,30 @@
 //
 // Export and Import use JSON lines: UTF-8, one object a line. The first is
 //
-//	{"treadle_journal":1}
+//	{"treadle_journal":2}
 //
-// and each other one a setting or a job:
+// and each other one a setting, a document or a record:
 //
 //	{"kind":"setting","key":"config.timeout","value":"\u0000\u0000\u0002X"}
+//	{"kind":"project","project":"p","state":{"last_id":2}}
+//	{"kind":"definition","project":"p","name":"a","text":"simulationParameters: ..."}
 //	{"kind":"job","seq":7,"space":1,"queue":"echo","name":"a","due":1700000000000,"workload":"hi"}
+//	{"kind":"job","seq":9,"space":4,"queue":"dwork","name":"salad","holder":"cook","log":[{"stage":2,"micros":1700000000000000}],"after":[8]}
+//	{"kind":"queue","seq":10,"queue":"echo"}
 //
-// A job's members are those of Record: seq (ascending; without it, one more than the
-// last), space (required), queue, name, workload, holder and extra (bytes), sched_at,
-// due, priority, count, timeout and revision (whole numbers; without it, 0). Bytes
-// that are UTF-8 stand as a string, others in base64 under the member's name with
+// A record's members are those of Record: seq (ascending; without it, one more than the
+// last), queue, name, workload and holder (bytes), space (required of a job: 1 Periodic,
+// 4 dwork, 5 kts46), sched_at, due, priority, count, timeout, revision and task (whole
+// numbers; without it, 0), log and after. The kinds are job, queue, dropped, edge and exit.
+//
+// A document is of the kind project, numbers, definition or progress. It has project and
+// name, of the job (bytes), and state, a JSON object, or text (bytes).
+//
+// Bytes that are UTF-8 stand as a string, others in base64 under the member's name with
 // _base64 behind it: "name_base64":"/w==". Empty bytes and zeros are left out.
 // Anything else is refused.
+//
+// Version 1, which Import reads too, has jobs and settings alone. There a job of the spaces
+// 12 to 15 is a note, one of dwork and kts46 has its members packed into the workload, and
+// kts46's documents are settings.
 package journal

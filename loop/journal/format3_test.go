@@ -25,7 +25,14 @@ func TestConvert3(t *testing.T) {
 		if got := exported(t, disk); sortedLines(got) != sortedLines(string(want)) {
 			t.Errorf("%s: not as in %s:\n%s", name, golden, got)
 		}
-		if _, err := reopen(disk); err != nil {
+		j, err := Open(testOptions(disk))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if j.Stats().Jobs != 31 || j.LastSeq() != 40 {
+			t.Errorf("%s: %d records, the last is %d", name, j.Stats().Jobs, j.LastSeq())
+		}
+		if err := j.Close(); err != nil {
 			t.Fatal(err)
 		}
 		if got := exported(t, disk); got != string(want) {
