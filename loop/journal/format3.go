@@ -61,7 +61,7 @@ func (r *Record) fromVersion1() error {
 		}
 		r.Kind, r.Space = KindEdge, 0
 		r.After = append(r.After, binary.LittleEndian.Uint64(r.Workload))
-		r.Task, r.Workload = binary.LittleEndian.Uint64(r.Workload[8:]), nil
+		r.Task, r.Workload = binary.LittleEndian.Uint64(r.Workload[8:]), r.Workload[16:]
 	case queueSpace1:
 		r.Kind, r.Space = KindQueue, 0
 	case droppedSpace1:
