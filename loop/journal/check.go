@@ -148,18 +148,25 @@ func (r *Report) tally(key []byte) {
 
 // read opens the store to read only, with what the logs have to add to it.
 func (h *home) read(s *survey, use func(pebble.Reader) error) error {
+	return h.readTables(func(db *pebble.DB) error {
+		with := db.NewIndexedBatch()
+		err := addLogs(s, with)
+		if err == nil {
+			err = use(with)
+		}
+		return first(err, with.Close())
+	})
+}
+
+// readTables opens the store to read only, without the logs.
+func (h *home) readTables(use func(*pebble.DB) error) error {
 	o := storeOptions(h.fs, 0, quiet(), nil)
 	o.ReadOnly, o.ErrorIfNotExists = true, true
 	db, err := pebble.Open(h.store(), o)
 	if err != nil {
 		return fmt.Errorf("cannot open the store in %q: %w", h.dir, err)
 	}
-	with := db.NewIndexedBatch()
-	err = addLogs(s, with)
-	if err == nil {
-		err = use(with)
-	}
-	return first(err, with.Close(), db.Close())
+	return first(use(db), db.Close())
 }
 
 // addLogs adds the groups in the logs to a batch.

@@ -37,10 +37,7 @@ func (h *home) convert(s *survey, log *slog.Logger) error {
 	if err := h.fs.RemoveAll(to); err != nil {
 		return err
 	}
-	err := fillStore(h.fs, to, func(db *pebble.DB) error {
-		return h.read(s, func(from pebble.Reader) error { return upgrade(from, db) })
-	})
-	if err != nil {
+	if err := fillStore(h.fs, to, s.upgrade); err != nil {
 		return err
 	}
 	if len(s.dropped) == 0 {
@@ -53,22 +50,25 @@ func (h *home) convert(s *survey, log *slog.Logger) error {
 	return err
 }
 
-// upgrade fills a new store with what another holds, in the present form.
-func upgrade(from pebble.Reader, db *pebble.DB) error {
-	m, err := readMeta(from)
-	if err != nil {
-		return err
-	}
-	m = meta{group: m.group, previous: m.group, epoch: m.epoch, top: m.top, settled: true}
+// upgrade fills a new store with what the one that was surveyed holds, in the present form: its
+// tables first, then the groups in its logs, one part at a time.
+func (s *survey) upgrade(db *pebble.DB) error {
 	w := storeWriter{db: db, batch: db.NewBatch()}
-	err = scan(from, nil, func(key, value []byte) error {
-		switch key[0] {
-		case keyMeta:
-			return nil
-		case keyJob:
-			m.jobs++
+	err := s.home.readTables(func(from *pebble.DB) error { return scan(from, nil, w.upgrade) })
+	for _, l := range s.logs {
+		if err != nil {
+			break
 		}
-		return w.upgrade(key, value)
-	})
+		err = s.eachGroup(l, func(p logPart) error {
+			return walkBatch(p.data, func(v version) error {
+				if v.deleted {
+					return w.remove(v.key)
+				}
+				return w.upgrade(v.key, v.value)
+			})
+		})
+	}
+	m := s.chain.last
+	m = meta{group: m.group, previous: m.group, epoch: m.epoch, top: m.top, jobs: m.jobs, settled: true}
 	return errors.Join(err, w.finish(m))
 }

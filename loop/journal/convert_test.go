@@ -12,7 +12,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -241,20 +240,5 @@ func TestConvertDamaged(t *testing.T) {
 		if err != nil || len(got.jobs) < len(want.jobs)/2 {
 			t.Fatalf("%v, %s", err, got.diff(want))
 		}
-	}
-}
-
-// noLinks is a file system without hard links.
-type noLinks struct{ vfs.FS }
-
-func (noLinks) Link(from, to string) error {
-	return &os.LinkError{Op: "link", Old: from, New: to, Err: syscall.EPERM}
-}
-
-// TestConvertWithoutLinks: tables are copied where they cannot be linked.
-func TestConvertWithoutLinks(t *testing.T) {
-	m, want := format2(t, "killed")
-	if got, err := reopen(noLinks{m.disk(t)}); err != nil || !got.equal(want) {
-		t.Errorf("%v, %s", err, got.diff(want))
 	}
 }

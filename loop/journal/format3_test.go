@@ -64,12 +64,15 @@ func exported(t *testing.T, f vfs.FS) string {
 func TestRepair3(t *testing.T) {
 	m, _ := oldDirectory(t, 3, "killed")
 	want := exported(t, m.disk(t))
-	disk := m.with(formatFile, []byte("treadle journal ?\n")).disk(t)
-	if r, err := Repair(testDir, disk); err != nil || len(r.Damage) != 1 {
-		t.Fatalf("%+v, %v", r, err)
-	}
-	if got := exported(t, disk); sortedLines(got) != sortedLines(want) {
-		t.Errorf("repaired, it is\n%s\nand was\n%s", got, want)
+	for range 2 { // the second is one of the present format
+		disk := m.with(formatFile, []byte("treadle journal ?\n")).disk(t)
+		if r, err := Repair(testDir, disk); err != nil || len(r.Damage) != 1 {
+			t.Fatalf("%+v, %v", r, err)
+		}
+		if got := exported(t, disk); sortedLines(got) != sortedLines(want) {
+			t.Errorf("repaired, it is\n%s\nand was\n%s", got, want)
+		}
+		m = takeImage(t, disk, testDir)
 	}
 }
 
@@ -86,5 +89,42 @@ func TestTask1Garbled(t *testing.T) {
 	r := Record{Space: dworkSpace1, Due: -5, Workload: whole}
 	if err := r.fromVersion1(); err != nil || string(r.Holder) != "w" || len(r.Log) != 1 || len(r.After) != 1 || string(r.Workload) != "work" || r.Due != 0 {
 		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// TestConvertLog3: changes in the logs of a directory of format 3 that undo those before them, in
+// the store and in the logs, do so in the present form.
+func TestConvertLog3(t *testing.T) {
+	disk := vfs.NewCrashableMem()
+	d := mustOpen(t, testOptions(disk))
+	d.setting("kts46.project.kept", "1")
+	d.setting("kts46.counts.kept\x00job", "{}")
+	d.setting("kts46.project.first", "1")
+	seq := d.create(10)
+	d.wait()
+	if err := d.j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	d = mustOpen(t, testOptions(disk)) // which brings them into the store
+	d.setting("kts46.project.second", "1")
+	d.wait()
+	for _, key := range []string{"kts46.project.first", "kts46.project.second", "kts46.counts.kept\x00job"} {
+		d.setting(key, "")
+	}
+	d.setting("kts46.project.kept", "2")
+	d.remove(seq)
+	d.create(10)
+	d.wait()
+	m := imageOf(t, disk)
+	if err := d.j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	got, err := reopen(m.with(formatFile, []byte(formatText(3))).disk(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := Document{Kind: KindProject, Project: []byte("kept")}
+	if len(got.jobs) != 1 || len(got.settings) != 1 || got.settings[string(kept.key(nil))] != `{"last_id":2}` {
+		t.Errorf("%d jobs, %q", len(got.jobs), got.settings)
 	}
 }

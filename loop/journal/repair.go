@@ -73,9 +73,6 @@ func (r *Report) keep(from *sorter, db *pebble.DB) error {
 	r.Namesakes = int64(len(older))
 	w := storeWriter{db: db, batch: db.NewBatch()}
 	err = from.each(func(key, value []byte) error {
-		if key[0] == keyMeta {
-			return nil
-		}
 		if seq, err := jobSeq(key); err == nil && key[0] == keyJob && len(older) > 0 && older[0] == seq {
 			older = older[1:]
 			return nil
@@ -96,18 +93,15 @@ type storeWriter struct {
 }
 
 func (w *storeWriter) set(key, value []byte) error {
-	if err := w.batch.Set(key, value, nil); err != nil {
-		return err
-	}
-	if w.batch.Len() < sorterBatch {
-		return nil
-	}
-	return w.flush()
+	return errors.Join(w.batch.Set(key, value, nil), w.room())
 }
 
-// upgrade is set for what a store of the present format or of an older one holds.
+// upgrade is set for what a store of the present format or of an older one holds. The meta is
+// left to finish.
 func (w *storeWriter) upgrade(key, value []byte) error {
 	switch key[0] {
+	case keyMeta:
+		return nil
 	case keyJob:
 		if err := ParseRecord(value, &w.record); err != nil {
 			return garbled{err}
@@ -120,6 +114,24 @@ func (w *storeWriter) upgrade(key, value []byte) error {
 		}
 	}
 	return w.set(key, value)
+}
+
+// remove deletes what upgrade has set for a key.
+func (w *storeWriter) remove(key []byte) error {
+	if key[0] == keySetting {
+		if d, ok := documentOf1(key[1:], nil); ok {
+			key = d.key(nil)
+		}
+	}
+	return errors.Join(w.batch.Delete(key, nil), w.room())
+}
+
+// room commits the batch when it is full.
+func (w *storeWriter) room() error {
+	if w.batch.Len() < sorterBatch {
+		return nil
+	}
+	return w.flush()
 }
 
 func (w *storeWriter) flush() error {
