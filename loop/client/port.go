@@ -57,24 +57,6 @@ func (e *PeerError) hint() string {
 	return fmt.Sprintf("is it another protocol's? By default port %s is %s;", right, speakers[right])
 }
 
-// errNoPort is an address without a port.
-type errNoPort struct{ host string }
-
-func (e errNoPort) Error() string { return "missing port in address" }
-
-// withPort adds the remedy to an errNoPort.
-func withPort(err error, setting string) error {
-	var missing errNoPort
-	if !errors.As(err, &missing) {
-		return err
-	}
-	host := missing.host
-	if host == "" {
-		host = "127.0.0.1"
-	}
-	return fmt.Errorf("%w: by default the port is %s, as in %s", err, ports[setting], net.JoinHostPort(host, ports[setting]))
-}
-
 // sounds names what the first bytes of a peer belong to; empty: that is not known.
 func sounds(b []byte) string {
 	switch text := string(b); {
