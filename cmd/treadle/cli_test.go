@@ -254,7 +254,7 @@ func TestHostOfProtocols(t *testing.T) {
 func TestHTTPBase(t *testing.T) {
 	f := func(address, want string) {
 		t.Helper()
-		if got, err := httpBase(address, "80"); got != want || (err == nil) != (want != "") {
+		if got, err := httpBase(address, "-H", "80"); got != want || (err == nil) != (want != "") {
 			t.Errorf("%q: got %q, %v; want %q", address, got, err, want)
 		}
 	}

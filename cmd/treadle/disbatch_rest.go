@@ -21,7 +21,7 @@ type disbatchREST struct {
 
 // AfterApply is called by kong.
 func (d *disbatchREST) AfterApply(c *cli) error {
-	return c.name(&d.URL, "TREADLE_DISBATCH_URL", "http://localhost:8080")
+	return c.setServer(&d.URL, "TREADLE_DISBATCH_URL", "http://localhost:8080")
 }
 
 // disbatchJSON is the flag of those whose reply is shown as something else.
@@ -36,10 +36,13 @@ const (
 	maxReply = 256 << 20
 )
 
+// disbatchSetting names a command interface on the command line.
+const disbatchSetting = "-H or TREADLE_DISBATCH_URL"
+
 // call sends a request, with a body as JSON if there is one, and gives the reply's body to
 // read. A refusal is an error with the reply's words.
 func (d *disbatchREST) call(method, path string, body any, read func(io.Reader) error) error {
-	base, err := httpBase(d.URL, "8080")
+	base, err := httpBase(d.URL, disbatchSetting, "8080")
 	if err != nil {
 		return err
 	}
@@ -55,7 +58,7 @@ func (d *disbatchREST) call(method, path string, body any, read func(io.Reader) 
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, method, base+path, bytes.NewReader(text))
 	if err != nil {
-		return badUsage("-H: %w", err)
+		return badUsage("%s: %w", disbatchSetting, err)
 	}
 	if body != nil {
 		r.Header.Set("Content-Type", "application/json")
@@ -65,7 +68,7 @@ func (d *disbatchREST) call(method, path string, body any, read func(io.Reader) 
 	}
 	response, err := http.DefaultClient.Do(r)
 	if err != nil {
-		return fmt.Errorf("cannot reach %s: %w (is `treadle disbatch web` running? -H or TREADLE_DISBATCH_URL names it)", base, cause(ctx, err))
+		return fmt.Errorf("cannot reach %s: %w (is `treadle disbatch web` running? %s names it)", base, cause(ctx, err), disbatchSetting)
 	}
 	defer response.Body.Close()
 	if response.StatusCode == http.StatusOK {

@@ -33,7 +33,7 @@ type dworkCmd struct {
 
 // AfterApply is called by kong.
 func (d *dworkCmd) AfterApply(c *cli) error {
-	return c.name(&d.Server, "TREADLE_DWORK", loop.DefaultDwork)
+	return c.setServer(&d.Server, "TREADLE_DWORK", loop.DefaultDwork)
 }
 
 // with calls f with a connection to the hub and a context that ends with a signal or

@@ -189,12 +189,12 @@ type dworkGraphCmd struct {
 
 // AfterApply is called by kong.
 func (d *dworkGraphCmd) AfterApply(c *cli) error {
-	return c.name(&d.HTTP, "TREADLE_HTTP", loop.DefaultHTTP)
+	return c.setServer(&d.HTTP, "TREADLE_HTTP", loop.DefaultHTTP)
 }
 
 // Run fetches the graph: the protocol itself has no request for it.
 func (d *dworkGraphCmd) Run(con *console) error {
-	base, err := httpBase(d.HTTP, "5001")
+	base, err := httpBase(d.HTTP, httpSetting, "5001")
 	if err != nil {
 		return err
 	}
@@ -208,6 +208,9 @@ func (d *dworkGraphCmd) Run(con *console) error {
 	})
 }
 
+// httpSetting names the server's HTTP on the command line.
+const httpSetting = "-H or TREADLE_HTTP"
+
 // fetchGraph has keep write the graph, and gives up when nothing comes for so long.
 func fetchGraph(ctx context.Context, base string, patience time.Duration, keep func(write func(io.Writer) error) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -220,7 +223,7 @@ func fetchGraph(ctx context.Context, base string, patience time.Duration, keep f
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return fmt.Errorf("cannot reach %s: %w (is `treadle serve` running? -H or TREADLE_HTTP names it)", base, cause(ctx, err))
+		return fmt.Errorf("cannot reach %s: %w (is `treadle serve` running? %s names it)", base, cause(ctx, err), httpSetting)
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {

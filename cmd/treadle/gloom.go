@@ -27,7 +27,7 @@ type gloomSubmitCmd struct {
 
 // AfterApply is called by kong.
 func (g *gloomSubmitCmd) AfterApply(c *cli) error {
-	return c.name(&g.Masters, "TREADLE_GLOOM_MASTERS", loop.DefaultGloomMasters)
+	return c.setServer(&g.Masters, "TREADLE_GLOOM_MASTERS", loop.DefaultGloomMasters)
 }
 
 // Run submits.

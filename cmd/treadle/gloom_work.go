@@ -29,7 +29,7 @@ type gloomWorkCmd struct {
 
 // AfterApply is called by kong.
 func (g *gloomWorkCmd) AfterApply(c *cli) error {
-	return c.name(&g.Slaves, "TREADLE_GLOOM_SLAVES", loop.DefaultGloomSlaves)
+	return c.setServer(&g.Slaves, "TREADLE_GLOOM_SLAVES", loop.DefaultGloomSlaves)
 }
 
 // Validate is called by kong.

@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"os"
 	"strings"
+
+	"treadle/loop/client"
 )
 
 // defaultHost is the server's own default, which needs no file to exist.
@@ -16,34 +18,31 @@ func (c *cli) host() string {
 	return cmp.Or(c.Host, os.Getenv("TREADLE_HOST"), os.Getenv("PERIODIC_PORT"), defaultHost)
 }
 
-// name sets flag, an older name of -H, to the address of the server's other protocol: that of -H or
+// setServer sets flag, an older name of -H, to the address of the server's other protocol: that of -H or
 // of the flag, else that of the protocol's variable, else TREADLE_HOST if it is a host alone, else
 // the default. TREADLE_HOST with a port or a path is an address of Periodic.
-func (c *cli) name(flag *string, variable, standard string) error {
+func (c *cli) setServer(flag *string, variable, standard string) error {
 	if c.Host != "" && *flag != "" {
 		return badUsage("the server has two names, %q and %q: -H is enough", c.Host, *flag)
 	}
-	shared := os.Getenv("TREADLE_HOST")
-	if strings.Contains(shared, "/") || strings.Contains(shared, ":") && net.ParseIP(strings.Trim(shared, "[]")) == nil {
-		shared = ""
-	}
+	shared, _ := client.HostAlone(os.Getenv("TREADLE_HOST"))
 	*flag = cmp.Or(c.Host, *flag, os.Getenv(variable), shared, standard)
 	return nil
 }
 
-// httpBase turns an address into the URL of a server that speaks HTTP. A host alone has the default
-// port, and a URL is left as it is.
-func httpBase(address, defaultPort string) (string, error) {
+// httpBase turns an address, which a setting has, into the URL of a server that speaks HTTP. A host
+// alone has the default port, and a URL is left as it is.
+func httpBase(address, setting, defaultPort string) (string, error) {
 	base := address
 	if rest, tcp := strings.CutPrefix(address, "tcp://"); tcp || !strings.Contains(address, "://") {
-		if host := strings.Trim(rest, "[]"); !strings.Contains(host, ":") || net.ParseIP(host) != nil {
+		if host, alone := client.HostAlone(rest); alone {
 			rest = net.JoinHostPort(host, defaultPort)
 		}
 		base = "http://" + rest
 	}
 	u, err := url.Parse(base)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return "", badUsage("-H: %q is neither a host nor host:port nor http://host:port", address)
+		return "", badUsage("%s: %q is neither a host nor host:port nor http://host:port", setting, address)
 	}
 	return strings.TrimSuffix(base, "/"), nil
 }

@@ -26,7 +26,7 @@ type kts46Cmd struct {
 
 // AfterApply is called by kong.
 func (k *kts46Cmd) AfterApply(c *cli) error {
-	return c.name(&k.Server, "TREADLE_KTS46", loop.DefaultKts46)
+	return c.setServer(&k.Server, "TREADLE_KTS46", loop.DefaultKts46)
 }
 
 // with calls f with a client and a context that ends with a signal or after the time for a

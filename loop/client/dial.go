@@ -205,7 +205,7 @@ func splitAddress(a, defaultPort string) (network, address string, err error) {
 	if a == "" {
 		return "", "", errors.New("the host is missing")
 	}
-	if host := strings.Trim(a, "[]"); !strings.Contains(host, ":") || net.ParseIP(host) != nil {
+	if host, alone := HostAlone(a); alone {
 		return "tcp", net.JoinHostPort(host, defaultPort), nil
 	}
 	_, port, err := net.SplitHostPort(a)

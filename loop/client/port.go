@@ -57,6 +57,16 @@ func (e *PeerError) hint() string {
 	return fmt.Sprintf("is it another protocol's? By default port %s is %s;", right, speakers[right])
 }
 
+// HostAlone returns the host of an address that has neither scheme, port nor path; an IPv6 address
+// may be in brackets.
+func HostAlone(address string) (host string, alone bool) {
+	host = strings.Trim(address, "[]")
+	if host == "" || strings.Contains(host, "/") || strings.Contains(host, ":") && net.ParseIP(host) == nil {
+		return "", false
+	}
+	return host, true
+}
+
 // sounds names what the first bytes of a peer belong to; empty: that is not known.
 func sounds(b []byte) string {
 	switch text := string(b); {
