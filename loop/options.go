@@ -174,8 +174,6 @@ type DisbatchOptions struct {
 	// Runner is the command of the process that runs tasks which are commands; without
 	// it only tasks of functions are done.
 	Runner []string
-
-	interval time.Duration // by tests
 }
 
 // Listening is one open address.
