@@ -218,6 +218,14 @@ func TestExitCodes(t *testing.T) {
 	for _, args := range []string{"-H " + closed + " dwork graph -", "dwork graph - --http " + closed} {
 		f(args, 1, "cannot reach http://"+closed+": connection refused (is `treadle serve` running? -H or TREADLE_HTTP names it)")
 	}
+	const nowhere = "255.255.255.255" // no TCP connection reaches it, and that is known at once
+	for command, port := range map[string]string{
+		"ping": "5000", "gloom submit t 1": "9998", "gloom work t -- cat": "9999", "dwork status": "6125", "kts46 status": "46210",
+	} {
+		f("-H "+nowhere+" "+command, 1, "cannot connect to tcp://"+nowhere+":"+port+": ")
+	}
+	f("-H "+nowhere+" dwork graph -", 1, "cannot reach http://"+nowhere+":5001: ")
+	f("-H "+nowhere+" disbatch queues", 1, "cannot reach http://"+nowhere+":8080: ")
 	f("-H a dwork -s b status", 2, `the server has two names, "a" and "b": -H is enough`)
 	f("gloom work t -- no-such-command", 1, "no-such-command")
 	f("work f -- no-such-command", 1, "no-such-command")
