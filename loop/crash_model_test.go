@@ -11,7 +11,6 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"treadle/codec/periodic"
-	"treadle/loop/journal"
 )
 
 // jobsOf is what a naive model holds of one function: its jobs by name, each with what
@@ -282,9 +281,7 @@ func TestCrashModel(t *testing.T) {
 			m := &crashModel{functions: map[string]*history{}, pending: map[uint32]map[string]int{}, running: map[string]string{}, request: 1000}
 			for range 4 {
 				d := newDiskOn(mem)
-				w := &crashWorld{rng: rng, crashModel: m, world: newWorld(t, Options{Data: "data", Shards: 4}, func(s *Server) {
-					s.tune = func(o *journal.Options) { o.FS = d }
-				})}
+				w := &crashWorld{rng: rng, crashModel: m, world: newWorld(t, Options{Data: "data", Shards: 4}, func(s *Server) { s.store.FS = d })}
 				lost += m.restart(t, w.holds())
 				mem = w.untilCrash(d, mem)
 				crashes++

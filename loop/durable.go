@@ -89,20 +89,21 @@ func dataError(err error) error {
 	return &OptionError{Setting: "data", Err: err, Code: code}
 }
 
-// openJournal opens the data directory and puts back what is in it.
-func (s *Server) openJournal() error {
+// journalOptions are those that follow from the server's.
+func (s *Server) journalOptions() (journal.Options, error) {
 	mode, err := journal.ParseMode(s.o.Sync)
 	if err != nil {
-		return &OptionError{Setting: "sync", Err: err}
+		return journal.Options{}, &OptionError{Setting: "sync", Err: err}
 	}
-	o := journal.Options{
+	return journal.Options{
 		Dir: s.o.Data, Shards: s.o.Shards, Sync: mode, Interval: s.o.SyncInterval, MinFree: uint64(s.o.MinFree),
 		Log: s.log, Committed: s.committed, Failed: s.journalFailed,
+	}, nil
 	}
-	if s.tune != nil {
-		s.tune(&o)
-	}
-	j, err := journal.Open(o)
+
+// openJournal opens the data directory and puts back what is in it.
+func (s *Server) openJournal() error {
+	j, err := journal.Open(s.store)
 	if err != nil {
 		return dataError(err)
 	}

@@ -62,7 +62,7 @@ func (d *disk) GetDiskUsage(string) (vfs.DiskUsage, error) {
 func (d *disk) on(t *testing.T, o Options) *rig {
 	t.Helper()
 	o.Data = "data"
-	return startServer(t, o, func(s *Server) { s.tune = func(o *journal.Options) { o.FS = d } })
+	return startServer(t, o, func(s *Server) { s.store.FS = d })
 }
 
 func later(function, name string, at int64) []byte {
@@ -363,7 +363,7 @@ func TestProgress(t *testing.T) {
 		var said bytes.Buffer // read when the server has ended
 		var ms atomic.Int64
 		r := startServer(t, Options{Data: "data", Log: slog.New(slog.NewTextHandler(&said, nil))}, func(s *Server) {
-			s.tune = func(o *journal.Options) { o.FS = d }
+			s.store.FS = d
 			now := s.now()
 			s.clock = func() sched.Time { return sched.Time{Wall: now.Wall, Mono: ms.Add(step), Micros: now.Micros} }
 		})

@@ -10,7 +10,6 @@ import (
 
 	"treadle/codec/dwork"
 	"treadle/loop/client"
-	"treadle/loop/journal"
 	"treadle/sched"
 )
 
@@ -238,7 +237,7 @@ func TestDworkLeaseRestart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.clock, s.tune = func() sched.Time { return now }, func(o *journal.Options) { o.FS = d }
+		s.clock, s.store.FS = func() sched.Time { return now }, d
 		if err := s.openJournal(); err != nil {
 			t.Fatal(err)
 		}

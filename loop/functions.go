@@ -133,7 +133,7 @@ func newDisbatchNode(s *Server) error {
 	s.functions = newFunctionHub(s)
 	s.disbatch, err = disbatch.NewExecutionNode(disbatch.NodeOptions{
 		Config: config, Name: s.o.Disbatch.Node, Runner: s.o.Disbatch.Runner, Functions: s.functions,
-		Interval: s.o.Disbatch.interval, Drain: s.o.Drain, Log: s.log,
+		Drain: s.o.Drain, Log: s.log,
 	})
 	if err != nil {
 		return &OptionError{Setting: "disbatch", Err: err}

@@ -57,7 +57,7 @@ func newDisbatchSite(t *testing.T, more string) *disbatchSite {
 		t.Fatal(err)
 	}
 	s.rig = startServer(t, Options{
-		Disbatch:    DisbatchOptions{Config: path, Node: "me", interval: 20 * time.Millisecond},
+		Disbatch:    DisbatchOptions{Config: path, Node: "me"},
 		GloomSlaves: []string{"unix://" + filepath.Join(t.TempDir(), "g")}, GloomMasters: []string{"off"},
 		Drain: 5 * time.Second,
 	})

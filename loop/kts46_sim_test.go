@@ -9,7 +9,6 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"treadle/codec/kts46"
-	"treadle/loop/journal"
 	"treadle/sched"
 )
 
@@ -23,7 +22,7 @@ func newKtsDiskRig(t testing.TB, d *disk, clock sched.Time) *ktsRig {
 	r := &ktsRig{t: t, ktsHub: s.kts46, clock: clock}
 	s.clock = func() sched.Time { return r.clock }
 	s.stop = func() {}
-	s.tune = func(o *journal.Options) { o.FS = d }
+	s.store.FS = d
 	if err := s.openJournal(); err != nil {
 		t.Fatal(err)
 	}

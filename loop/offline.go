@@ -15,7 +15,6 @@ import (
 
 	"treadle/loop/disbatch"
 	"treadle/loop/gloom"
-	"treadle/loop/journal"
 	"treadle/sched"
 )
 
@@ -76,11 +75,11 @@ func NewOffline(settings Options) (*Offline, error) {
 // NewOfflineIn makes a server in its surroundings. Of the settings those of sockets and the
 // journal's directory do not count. An error is the journal's.
 func NewOfflineIn(settings Options, in Surroundings) (*Offline, error) {
-	settings.Data, settings.seed, settings.batch = NoData, in.Seed, in.SchedBatch
+	settings.Data = NoData
 	if in.Disk != nil {
 		settings.Data = "data"
 	}
-	s, err := newServer(settings)
+	s, err := newServerOn(settings, sched.Options{Seed: in.Seed, Batch: in.SchedBatch})
 	if err != nil {
 		return nil, err
 	}
@@ -104,15 +103,13 @@ func NewOfflineIn(settings Options, in Surroundings) (*Offline, error) {
 		return o, nil
 	}
 	s.feed.held = true
-	s.tune = func(jo *journal.Options) {
-		jo.FS, jo.LogSize, jo.BatchSize = in.Disk, in.LogSize, in.BatchSize
-		jo.LookEvery = time.Hour // Look is called
-		jo.Committed = func(group uint64) {
-			s.committed(group)
-			o.change(func() { o.announced = group })
-		}
-		jo.Rested = func() { o.change(func() { o.rested = o.announced }) }
+	s.store.FS, s.store.LogSize, s.store.BatchSize = in.Disk, in.LogSize, in.BatchSize
+	s.store.LookEvery = time.Hour // Look is called
+	s.store.Committed = func(group uint64) {
+		s.committed(group)
+		o.change(func() { o.announced = group })
 	}
+	s.store.Rested = func() { o.change(func() { o.rested = o.announced }) }
 	return o, s.openJournal()
 }
 

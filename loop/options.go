@@ -2,7 +2,6 @@ package loop
 
 import (
 	"fmt"
-	"hash/maphash"
 	"io"
 	"log/slog"
 	"math"
@@ -164,9 +163,6 @@ type Options struct {
 	// Started, when set, is called once with the addresses that are listening,
 	// in the order of the settings (port 0 resolved).
 	Started func(listening []Listening)
-
-	seed  maphash.Seed // which queue is of which shard; tests alone do not leave it to chance
-	batch int          // sched.Options.Batch, by tests
 }
 
 // DisbatchOptions are the settings of the Disbatch node inside of the server.
@@ -178,8 +174,6 @@ type DisbatchOptions struct {
 	// Runner is the command of the process that runs tasks which are commands; without
 	// it only tasks of functions are done.
 	Runner []string
-
-	interval time.Duration // by tests
 }
 
 // Listening is one open address.

@@ -34,17 +34,17 @@ type Server struct {
 	alarm    chan struct{} // the timer has something to do earlier
 	conns    *shares
 	counters counters
-	noise    throttle               // of the log lines that hostile peers can cause
-	overdue  overdue                // jobs that ran for longer than their time-out
-	late     throttle               // of the lines about reports that came too late
-	dumps    chan struct{}          // the right to have a DUMP in memory
-	statuses chan struct{}          // and a long STATUS
-	aside    chan struct{}          // the place of one DUMP that is not read, beside the turn
-	offloads chan struct{}          // the right to work on a message beside the loops, see Offload
-	reports  atomic.Int64           // long replies that nothing has been sent of yet
-	stopped  chan struct{}          // closed when the event loops have ended
-	feed     *feed                  // to the journal, nil without one
-	tune     func(*journal.Options) // by tests
+	noise    throttle        // of the log lines that hostile peers can cause
+	overdue  overdue         // jobs that ran for longer than their time-out
+	late     throttle        // of the lines about reports that came too late
+	dumps    chan struct{}   // the right to have a DUMP in memory
+	statuses chan struct{}   // and a long STATUS
+	aside    chan struct{}   // the place of one DUMP that is not read, beside the turn
+	offloads chan struct{}   // the right to work on a message beside the loops, see Offload
+	reports  atomic.Int64    // long replies that nothing has been sent of yet
+	stopped  chan struct{}   // closed when the event loops have ended
+	feed     *feed           // to the journal, nil without one
+	store    journal.Options // of the journal, when it is opened
 	failure  atomic.Pointer[JournalError]
 
 	commits         *sync.Cond // something was committed, or nothing ever will be
@@ -102,7 +102,11 @@ func (s *Server) run(ctx context.Context) (err error) {
 	return s.shutdown()
 }
 
-func newServer(o Options) (*Server, error) {
+func newServer(o Options) (*Server, error) { return newServerOn(o, sched.Options{}) }
+
+// newServerOn makes a server whose scheduler has the Seed and the Batch of so; the server sets
+// the rest.
+func newServerOn(o Options, so sched.Options) (*Server, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
@@ -123,8 +127,11 @@ func newServer(o Options) (*Server, error) {
 	}
 	s.guard, s.conns = guard, newShares(&s.o)
 	s.clock, s.beside = s.readClocks, s.besideLoops
-	so := sched.Options{Shards: o.Shards, Seed: o.seed, Batch: o.batch, Alarm: s.ring, TimedOut: s.overdue.add, Rules: spaces.Rules(), Grace: o.PeriodicGrace.Milliseconds()}
+	so = sched.Options{Shards: o.Shards, Seed: so.Seed, Batch: so.Batch, Alarm: s.ring, TimedOut: s.overdue.add, Rules: spaces.Rules(), Grace: o.PeriodicGrace.Milliseconds()}
 	if o.Data != NoData {
+		if s.store, err = s.journalOptions(); err != nil {
+			return nil, err
+		}
 		s.feed = &feed{records: make([]journal.Record, o.Shards)}
 		so.Journal = s.feed
 	}

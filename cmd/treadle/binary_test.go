@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -40,7 +41,7 @@ func TestMain(m *testing.M) {
 		os.RemoveAll(dir)
 		os.Exit(1)
 	}
-	for _, name := range []string{"TREADLE_HOST", "PERIODIC_PORT", "PERIODIC_PATH", "TREADLE_GLOOM_MASTERS", "TREADLE_GLOOM_SLAVES", "TREADLE_DISBATCH_URL", "TREADLE_DISBATCH_USERNAME", "TREADLE_DISBATCH_PASSWORD"} {
+	for _, name := range []string{"TREADLE_HOST", "PERIODIC_PORT", "PERIODIC_PATH", "TREADLE_DWORK", "TREADLE_KTS46", "TREADLE_HTTP", "TREADLE_GLOOM_MASTERS", "TREADLE_GLOOM_SLAVES", "TREADLE_DISBATCH_URL", "TREADLE_DISBATCH_USERNAME", "TREADLE_DISBATCH_PASSWORD"} {
 		os.Unsetenv(name)
 	}
 	goleak.VerifyTestMain(m, goleak.IgnoreCurrent(), goleak.Cleanup(func(code int) {
@@ -185,7 +186,7 @@ func TestExitCodes(t *testing.T) {
 	f := func(args string, code int, says string) {
 		t.Helper()
 		words := strings.Fields(args)
-		if _, other := elsewhere[words[0]]; !other {
+		if elsewhere[words[0]] == "" && !slices.Contains(otherProtocols, words[0]) && words[0] != "-H" {
 			words = append([]string{"-H", closed}, words...)
 		}
 		out, errs, got := treadle(t, "", words...)
@@ -199,18 +200,43 @@ func TestExitCodes(t *testing.T) {
 	} {
 		f(args, 1, "cannot connect to tcp://"+closed+": connection refused (is `treadle serve` running? -H or TREADLE_HOST names the server)")
 	}
-	f("gloom submit t 1 --masters "+closed, 1, "cannot connect to tcp://"+closed+": connection refused (is `treadle serve` running? --masters or TREADLE_GLOOM_MASTERS names the server)")
-	f("gloom work t --slaves "+closed+" -- cat", 1, "cannot connect to tcp://"+closed+": connection refused (is `treadle serve` running? --slaves or TREADLE_GLOOM_SLAVES names the server)")
+	// One rule names the server of every protocol; the flags of earlier versions go on.
+	for args, variable := range map[string]string{
+		"gloom submit t 1": "TREADLE_GLOOM_MASTERS", "gloom work t -- cat": "TREADLE_GLOOM_SLAVES",
+		"gloom submit t 1 --masters " + closed: "TREADLE_GLOOM_MASTERS", "gloom work t --slaves " + closed + " -- cat": "TREADLE_GLOOM_SLAVES",
+		"dwork status": "TREADLE_DWORK", "dwork work -- cat": "TREADLE_DWORK", "dwork -s " + closed + " status": "TREADLE_DWORK",
+		"kts46 status": "TREADLE_KTS46", "kts46 -s " + closed + " status": "TREADLE_KTS46",
+	} {
+		if !strings.Contains(args, closed) {
+			args = "-H " + closed + " " + args
+		}
+		f(args, 1, "cannot connect to tcp://"+closed+": connection refused (is `treadle serve` running? -H or "+variable+" names the server)")
+	}
+	for _, args := range []string{"-H " + closed + " disbatch queues", "disbatch -H " + closed + " --json queues", "disbatch queues --url http://" + closed} {
+		f(args, 1, "cannot reach http://"+closed+": connection refused (is `treadle disbatch web` running? -H or TREADLE_DISBATCH_URL names it)")
+	}
+	for _, args := range []string{"-H " + closed + " dwork graph -", "dwork graph - --http " + closed} {
+		f(args, 1, "cannot reach http://"+closed+": connection refused (is `treadle serve` running? -H or TREADLE_HTTP names it)")
+	}
+	const nowhere = "255.255.255.255" // no TCP connection reaches it, and that is known at once
+	for command, port := range map[string]string{
+		"ping": "5000", "gloom submit t 1": "9998", "gloom work t -- cat": "9999", "dwork status": "6125", "kts46 status": "46210",
+	} {
+		f("-H "+nowhere+" "+command, 1, "cannot connect to tcp://"+nowhere+":"+port+": ")
+	}
+	f("-H "+nowhere+" dwork graph -", 1, "cannot reach http://"+nowhere+":5001: ")
+	f("-H "+nowhere+" disbatch queues", 1, "cannot reach http://"+nowhere+":8080: ")
+	f("-H a dwork -s b status", 2, `the server has two names, "a" and "b": -H is enough`)
 	f("gloom work t -- no-such-command", 1, "no-such-command")
 	f("work f -- no-such-command", 1, "no-such-command")
 	f("load /nowhere/file", 1, "/nowhere/file")
 	f("submit f n -w @/nowhere/file", 1, "/nowhere/file")
 	long := strings.Repeat("x", 256)
 	for _, malformed := range []string{
-		"-H elsewhere ping", "-H udp://a:1 work f -- cat", "-H a:99999 --crc recv f n", "dwork status -s a:", "dwork work -s a -- cat", "kts46 status -s a",
-		"gloom submit t 1 --masters a", "gloom work t --slaves a -- cat",
+		"-H elsewhere: ping", "-H udp://a:1 work f -- cat", "-H a:99999 --crc recv f n", "dwork status -s a:", "dwork work -s a: -- cat", "kts46 status -s a:",
+		"gloom submit t 1 --masters a:", "gloom work t --slaves a: -- cat", "-H a: dwork status", "-H udp://a:1 kts46 status", "-H a:99999 gloom submit t 1",
 	} {
-		f(malformed, 2, "write it as tcp://host:port")
+		f(malformed, 2, "write it as host, host:port, tcp://host:port")
 	}
 	f("frob", 2, "frob")
 	f("submit f", 2, "treadle submit --help")

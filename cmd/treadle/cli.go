@@ -46,7 +46,7 @@ func (c *console) say(format string, args ...any) {
 
 // cli is every command with its flags.
 type cli struct {
-	Host    string           `short:"H" env:"TREADLE_HOST,PERIODIC_PORT" placeholder:"ADDR" help:"Server that the client commands talk to: tcp://host:port, unix:///path, host:port or a path (default: ${default_host})."`
+	Host    string           `short:"H" placeholder:"ADDR" help:"Server that a client command talks to: host, host:port, tcp://host:port, unix:///path or a path (default: 127.0.0.1)."`
 	Framing string           `placeholder:"FRAMING" default:"auto" enum:"auto,crc,2018" help:"Framing of the Periodic protocol: crc is today's, with checksums; auto is that, and 2018's with a server that does not know it (default: ${default})."`
 	CRC     bool             `name:"crc" hidden:"" help:"As --framing crc."`
 	Version kong.VersionFlag `help:"Print the version and exit."`
@@ -123,9 +123,7 @@ func newParser(c *cli, con console) (*kong.Kong, error) {
 		kong.Name("treadle"),
 		kong.Description(topHelp),
 		kong.Vars{
-			"version": versionLine(), "default_host": defaultHost,
-			"gloom_masters": loop.DefaultGloomMasters, "gloom_slaves": loop.DefaultGloomSlaves,
-			"dwork": loop.DefaultDwork, "kts46": loop.DefaultKts46, "http": loop.DefaultHTTP,
+			"version": versionLine(),
 		},
 		kong.Writers(con.out, con.err),
 		kong.Bind(&con, c),

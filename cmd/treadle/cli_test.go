@@ -216,6 +216,59 @@ func TestHost(t *testing.T) {
 	f("t:1", "", []string{"--host=h:2"}, "h:2")
 }
 
+// TestHostOfProtocols: -H names the server for the commands of every protocol, as do their older flags; then their
+// variables do, and a TREADLE_HOST that is a host alone.
+func TestHostOfProtocols(t *testing.T) {
+	f := func(command, flag, variable, standard string, got func(c *cli) string) {
+		t.Helper()
+		wants := func(want, host, own string, args ...string) {
+			t.Helper()
+			t.Setenv("TREADLE_HOST", host)
+			t.Setenv(variable, own)
+			c, err := parse(t, append(args, strings.Fields(command)...)...)
+			if err != nil || got(c) != want {
+				t.Errorf("%s, %q, TREADLE_HOST=%s %s=%s: got %q, %v; want %q", command, args, host, variable, own, got(c), err, want)
+			}
+		}
+		wants(standard, "", "")
+		wants("h", "", "", "-H", "h")
+		wants("h:2", "a", "b:1", "--host=h:2")
+		wants("b:1", "a", "b:1")
+		wants("a", "a", "")
+		wants("::1", "::1", "")
+		wants(standard, "a:5000", "")
+		wants(standard, "unix:///tmp/periodic.sock", "")
+		words := strings.Fields(command)
+		command = strings.Join(append([]string{words[0], words[1], flag + "=o:3"}, words[2:]...), " ")
+		wants("o:3", "a", "b:1")
+	}
+	f("gloom submit t 1", "--masters", "TREADLE_GLOOM_MASTERS", "tcp://127.0.0.1:9998", func(c *cli) string { return c.Gloom.Submit.Masters })
+	f("gloom work t -- cat", "--slaves", "TREADLE_GLOOM_SLAVES", "tcp://127.0.0.1:9999", func(c *cli) string { return c.Gloom.Work.Slaves })
+	f("dwork status", "--server", "TREADLE_DWORK", "tcp://127.0.0.1:6125", func(c *cli) string { return c.Dwork.Server })
+	f("dwork graph -", "--http", "TREADLE_HTTP", "127.0.0.1:5001", func(c *cli) string { return c.Dwork.Graph.HTTP })
+	f("kts46 status", "--server", "TREADLE_KTS46", "tcp://127.0.0.1:46210", func(c *cli) string { return c.Kts46.Server })
+	f("disbatch queues", "--url", "TREADLE_DISBATCH_URL", "http://localhost:8080", func(c *cli) string { return c.Disbatch.Queues.URL })
+}
+
+// TestHTTPBase: commands that speak HTTP take what -H takes, sockets aside, and URLs.
+func TestHTTPBase(t *testing.T) {
+	f := func(address, want string) {
+		t.Helper()
+		if got, err := httpBase(address, "-H", "80"); got != want || (err == nil) != (want != "") {
+			t.Errorf("%q: got %q, %v; want %q", address, got, err, want)
+		}
+	}
+	f("a", "http://a:80")
+	f("a:1", "http://a:1")
+	f("tcp://a:1", "http://a:1")
+	f("::1", "http://[::1]:80")
+	f("[::1]", "http://[::1]:80")
+	f("https://a/jobs/", "https://a/jobs")
+	f("udp://a:1", "")
+	f("unix:///tmp/s", "")
+	f("/tmp/s", "")
+}
+
 func TestWorkArguments(t *testing.T) {
 	f := func(args string, command string) {
 		t.Helper()
@@ -246,7 +299,6 @@ func TestWorkload(t *testing.T) {
 			t.Errorf("%q: got %q, %v, want %q", w, got, err, want)
 		}
 	}
-	f("", "")
 	f("text", "text")
 	f("@-", "from stdin")
 	f("@"+config(t, "in a file"), "in a file")

@@ -15,20 +15,9 @@ import (
 	"treadle/loop/journal"
 )
 
-const (
-	// defaultHost is the server's own default, which needs no file to exist.
-	defaultHost = "tcp://127.0.0.1:5000"
-	// replyTimeout bounds every request but those that wait for a job or move a
-	// dump: a server that is alive answers in milliseconds.
-	replyTimeout = 30 * time.Second
-)
-
-func (c *cli) host() string {
-	if c.Host == "" {
-		return defaultHost
-	}
-	return c.Host
-}
+// replyTimeout bounds every request but those that wait for a job or move a
+// dump: a server that is alive answers in milliseconds.
+const replyTimeout = 30 * time.Second
 
 // framing2018 is the value of --framing for servers of 2018.
 const framing2018 = "2018"

@@ -51,7 +51,7 @@ func (configPath) BeforeResolve(ctx *kong.Context, trace *kong.Path, c *cli) err
 		return err
 	}
 	c.file = &configValues{path: path, values: values, lines: linesOf(text), used: make(map[string]bool)}
-	ctx.AddResolver(c.file)
+	ctx.AddResolver(kong.ResolverFunc(c.file.resolve))
 	return nil
 }
 
@@ -137,11 +137,8 @@ type reworded struct {
 func (r *reworded) Error() string { return r.text }
 func (r *reworded) Unwrap() error { return r.err }
 
-// Validate is part of kong.Resolver; parseConfig has done it.
-func (*configValues) Validate(*kong.Application) error { return nil }
-
-// Resolve returns the file's value of a flag, after trying it.
-func (c *configValues) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
+// resolve returns the file's value of a flag, after trying it.
+func (c *configValues) resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 	value, ok := c.values[flag.Name]
 	if !ok {
 		return nil, nil

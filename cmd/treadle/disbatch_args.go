@@ -50,9 +50,10 @@ func commandAt(model *kong.Application, args []string) int {
 		}
 	}
 	takesValue := make(map[string]bool)
-	for _, child := range node.Children {
-		for _, flag := range child.Flags {
+	for _, n := range append([]*kong.Node{model.Node}, node.Children...) {
+		for _, flag := range n.Flags {
 			takesValue["--"+flag.Name] = !flag.IsBool()
+			takesValue["-"+string(flag.Short)] = !flag.IsBool()
 		}
 	}
 	for i := 1; i < len(args); i++ {

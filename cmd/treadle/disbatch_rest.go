@@ -7,18 +7,21 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"os/signal"
-	"strings"
 	"syscall"
 	"time"
 )
 
 // disbatchREST are the flags of every command that talks to a command interface.
 type disbatchREST struct {
-	URL      string `name:"url" env:"TREADLE_DISBATCH_URL" default:"http://localhost:8080" placeholder:"URL" help:"Where the command interface is (default: ${default})."`
+	URL      string `name:"url" hidden:"" help:"As -H."`
 	Username string `env:"TREADLE_DISBATCH_USERNAME" placeholder:"NAME" help:"User of the command interface, if it has users (default: none)."`
 	Password string `env:"TREADLE_DISBATCH_PASSWORD" placeholder:"TEXT" help:"Password of the user. The environment keeps it out of the list of processes (default: none)."`
+}
+
+// AfterApply is called by kong.
+func (d *disbatchREST) AfterApply(c *cli) error {
+	return c.setServer(&d.URL, "TREADLE_DISBATCH_URL", "http://localhost:8080")
 }
 
 // disbatchJSON is the flag of those whose reply is shown as something else.
@@ -33,12 +36,15 @@ const (
 	maxReply = 256 << 20
 )
 
+// disbatchSetting names a command interface on the command line.
+const disbatchSetting = "-H or TREADLE_DISBATCH_URL"
+
 // call sends a request, with a body as JSON if there is one, and gives the reply's body to
 // read. A refusal is an error with the reply's words.
 func (d *disbatchREST) call(method, path string, body any, read func(io.Reader) error) error {
-	base, err := url.Parse(d.URL)
-	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" {
-		return badUsage("--url: %q is not http://host:port", d.URL)
+	base, err := httpBase(d.URL, disbatchSetting, "8080")
+	if err != nil {
+		return err
 	}
 	var text []byte
 	if body != nil {
@@ -50,9 +56,9 @@ func (d *disbatchREST) call(method, path string, body any, read func(io.Reader) 
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, disbatchTimeout)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(d.URL, "/")+path, bytes.NewReader(text))
+	r, err := http.NewRequestWithContext(ctx, method, base+path, bytes.NewReader(text))
 	if err != nil {
-		return badUsage("--url: %w", err)
+		return badUsage("%s: %w", disbatchSetting, err)
 	}
 	if body != nil {
 		r.Header.Set("Content-Type", "application/json")
@@ -62,7 +68,7 @@ func (d *disbatchREST) call(method, path string, body any, read func(io.Reader) 
 	}
 	response, err := http.DefaultClient.Do(r)
 	if err != nil {
-		return fmt.Errorf("cannot reach %s: %w (is `treadle disbatch web` running? --url or TREADLE_DISBATCH_URL names it)", d.URL, cause(ctx, err))
+		return fmt.Errorf("cannot reach %s: %w (is `treadle disbatch web` running? %s names it)", base, cause(ctx, err), disbatchSetting)
 	}
 	defer response.Body.Close()
 	if response.StatusCode == http.StatusOK {

@@ -10,11 +10,12 @@ import (
 	"syscall"
 	"time"
 
+	"treadle/loop"
 	"treadle/loop/client"
 )
 
 type dworkCmd struct {
-	Server string `short:"s" env:"TREADLE_DWORK" default:"${dwork}" placeholder:"ENDPOINT" help:"Where the hub listens: tcp://host:port or host:port (default: ${default})."`
+	Server string `short:"s" hidden:"" help:"As -H."`
 
 	Create   dworkCreateCmd   `cmd:"" help:"Add a task, or dependencies to one."`
 	Addfile  dworkAddfileCmd  `cmd:"" help:"Add the tasks of a file."`
@@ -28,6 +29,11 @@ type dworkCmd struct {
 	Status   dworkStatusCmd   `cmd:"" help:"Show how many tasks there are."`
 	Work     dworkWorkCmd     `cmd:"" help:"Do tasks by running a command for each."`
 	Graph    dworkGraphCmd    `cmd:"" help:"Write the live graph for Graphviz."`
+}
+
+// AfterApply is called by kong.
+func (d *dworkCmd) AfterApply(c *cli) error {
+	return c.setServer(&d.Server, "TREADLE_DWORK", loop.DefaultDwork)
 }
 
 // with calls f with a connection to the hub and a context that ends with a signal or

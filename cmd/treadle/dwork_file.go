@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -16,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"treadle/loop"
 	"treadle/loop/client"
 	"treadle/loop/journal"
 )
@@ -184,17 +184,23 @@ func splitWords(line string) (words []string, err error) {
 
 type dworkGraphCmd struct {
 	File string `arg:"" help:"File to write, or - for standard output."`
-	HTTP string `name:"http" env:"TREADLE_HTTP" default:"${http}" placeholder:"HOST:PORT" help:"Where the server serves HTTP, see treadle serve --http (default: ${default})."`
+	HTTP string `name:"http" hidden:"" help:"As -H."`
+}
+
+// AfterApply is called by kong.
+func (d *dworkGraphCmd) AfterApply(c *cli) error {
+	return c.setServer(&d.HTTP, "TREADLE_HTTP", loop.DefaultHTTP)
 }
 
 // Run fetches the graph: the protocol itself has no request for it.
 func (d *dworkGraphCmd) Run(con *console) error {
-	if _, _, err := net.SplitHostPort(d.HTTP); err != nil {
-		return badUsage("--http: %q is not host:port", d.HTTP)
+	base, err := httpBase(d.HTTP, httpSetting, "5001")
+	if err != nil {
+		return err
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	return d.fetch(ctx, replyTimeout, func(write func(io.Writer) error) error {
+	return fetchGraph(ctx, base, replyTimeout, func(write func(io.Writer) error) error {
 		if d.File == "-" {
 			return write(con.out)
 		}
@@ -202,23 +208,26 @@ func (d *dworkGraphCmd) Run(con *console) error {
 	})
 }
 
-// fetch has keep write the graph, and gives up when nothing comes for so long.
-func (d *dworkGraphCmd) fetch(ctx context.Context, patience time.Duration, keep func(write func(io.Writer) error) error) error {
+// httpSetting names the server's HTTP on the command line.
+const httpSetting = "-H or TREADLE_HTTP"
+
+// fetchGraph has keep write the graph, and gives up when nothing comes for so long.
+func fetchGraph(ctx context.Context, base string, patience time.Duration, keep func(write func(io.Writer) error) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	silence := time.AfterFunc(patience, func() { cancel(fmt.Errorf("no answer for %v", patience)) })
 	defer silence.Stop()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+d.HTTP+"/dwork/graph", nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/dwork/graph", nil)
 	if err != nil {
 		return err
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return fmt.Errorf("cannot reach http://%s: %w (is `treadle serve` running? --http or TREADLE_HTTP names it)", d.HTTP, cause(ctx, err))
+		return fmt.Errorf("cannot reach %s: %w (is `treadle serve` running? %s names it)", base, cause(ctx, err), httpSetting)
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answers %s", d.HTTP, response.Status)
+		return fmt.Errorf("%s answers %s", base, response.Status)
 	}
 	return keep(func(w io.Writer) error {
 		// A graph that was cut off has no last line.

@@ -41,11 +41,11 @@ func mute(t *testing.T, says string) (address string) {
 func TestDworkGraphMute(t *testing.T) {
 	f := func(says, want string) {
 		t.Helper()
-		d := dworkGraphCmd{HTTP: mute(t, says)}
+		base := "http://" + mute(t, says)
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		var got strings.Builder
-		err := d.fetch(ctx, 50*time.Millisecond, func(write func(io.Writer) error) error { return write(&got) })
+		err := fetchGraph(ctx, base, 50*time.Millisecond, func(write func(io.Writer) error) error { return write(&got) })
 		if err == nil || !strings.Contains(err.Error(), want) || ctx.Err() != nil {
 			t.Errorf("%q: %v, %v; want %q", says, err, ctx.Err(), want)
 		}

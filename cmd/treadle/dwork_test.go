@@ -168,10 +168,10 @@ func TestDworkCommands(t *testing.T) {
 	h.says("treadle: no worker is known as nobody, w\n", 1, "release", "nobody", "gone", "w")
 	h.says("did chop onions\ndid soup\ndid f1\ndid serve \"it\"\n", 0, "work", "--", "echo", "did")
 	if _, errs, code := treadle(t, "", "dwork", "graph", "/nowhere/g.dot", "--http", "127.0.0.1:1"); code != 1 ||
-		errs != "treadle: cannot reach http://127.0.0.1:1: connection refused (is `treadle serve` running? --http or TREADLE_HTTP names it)\n" {
+		errs != "treadle: cannot reach http://127.0.0.1:1: connection refused (is `treadle serve` running? -H or TREADLE_HTTP names it)\n" {
 		t.Errorf("graph of nothing: exit code %d, %q", code, errs)
 	}
-	h.says("treadle: -s (--server) changes nothing for treadle dwork graph: it reads the live graph by --http\n", 2, "graph", dot)
+	h.says("treadle: -s (--server) changes nothing for treadle dwork graph: it names the hub, and -H the server whose HTTP this is read from\n", 2, "graph", dot)
 }
 
 // TestDworkWorkFails: a failed task is given back; the worker ends, or goes on.

@@ -7,6 +7,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"treadle/loop"
 	"treadle/loop/client"
 )
 
@@ -21,7 +22,12 @@ type gloomSubmitCmd struct {
 	Priority int64  `default:"0" placeholder:"N" help:"Jobs of larger priority are done first (default: ${default})."`
 	ID       string `name:"id" placeholder:"ID" help:"Id of the job, unique among all that are not done (default: a random one)."`
 	Wait     bool   `default:"true" negatable:"" help:"Wait for the response. With --no-wait the job is lost unless a slave is free to take it at once."`
-	Masters  string `env:"TREADLE_GLOOM_MASTERS" default:"${gloom_masters}" placeholder:"ADDR" help:"Address where the server listens for masters: tcp://host:port, unix:///path, host:port or a path (default: ${default})."`
+	Masters  string `hidden:"" help:"As -H."`
+}
+
+// AfterApply is called by kong.
+func (g *gloomSubmitCmd) AfterApply(c *cli) error {
+	return c.setServer(&g.Masters, "TREADLE_GLOOM_MASTERS", loop.DefaultGloomMasters)
 }
 
 // Run submits.

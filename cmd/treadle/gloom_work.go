@@ -11,6 +11,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"treadle/loop"
 	"treadle/loop/client"
 	"treadle/loop/journal"
 )
@@ -23,7 +24,12 @@ type gloomWorkCmd struct {
 	NoName   bool          `help:"Do not add the job's id to the command; TREADLE_NAME has it."`
 	Verbose  bool          `short:"v" help:"Say a line for each job."`
 	SkipFail bool          `help:"Respond to a failed job with what the command has printed."`
-	Slaves   string        `env:"TREADLE_GLOOM_SLAVES" default:"${gloom_slaves}" placeholder:"ADDR" help:"Address where the server listens for slaves: tcp://host:port, unix:///path, host:port or a path (default: ${default})."`
+	Slaves   string        `hidden:"" help:"As -H."`
+}
+
+// AfterApply is called by kong.
+func (g *gloomWorkCmd) AfterApply(c *cli) error {
+	return c.setServer(&g.Slaves, "TREADLE_GLOOM_SLAVES", loop.DefaultGloomSlaves)
 }
 
 // Validate is called by kong.

@@ -11,6 +11,8 @@ Start a server, do the jobs of a function "echo" with a command, and submit one:
 	treadle work echo -v --data -- sh -c 'cat; echo " from $0"'
 	treadle run echo first-job -w hello
 
+-H ADDR names the server for every command: a host (its port is the default of the protocol that the command speaks), host:port, tcp://host:port, unix:///path or a path. Without it a variable does: TREADLE_GLOOM_MASTERS, TREADLE_GLOOM_SLAVES, TREADLE_DWORK, TREADLE_KTS46, TREADLE_DISBATCH_URL, TREADLE_HTTP (for dwork graph) or, for Periodic, TREADLE_HOST, which counts for all when it is a host alone.
+
 Every command explains itself: treadle help submit. Times are seconds, or have units as 500ms, 90s, 5m or 1h30m; sizes are bytes, or have units as 64k, 64m or 64MiB.
 
 The exit code is 0 when it worked, 1 when it did not, 2 for a usage error, 3 when data on disk is damaged or cannot be written, 130 when it was interrupted.`
@@ -113,7 +115,7 @@ func (gloomSubmitCmd) Help() string {
 	treadle gloom submit echo hello --priority 5
 	treadle gloom submit resize @photo.json --id photo-17 | jq -r .url
 	date | treadle gloom submit log @- --no-wait
-	treadle gloom submit idle null --priority=-1 --masters tcp://gloom:9998
+	treadle -H gloom gloom submit idle null --priority=-1
 
 TYPE and --id are taken as text, not as JSON: 7 is sent as "7".`
 }
@@ -216,14 +218,14 @@ func (dworkWorkCmd) Help() string {
 	return `Runs CMD once a task, with the task's name as the last argument, until the hub says that no task is left. Exit code 0 completes the task. Any other gives it back, behind all others, and ends the worker with exit code 1, unless --keep-going. A name that begins with - fails unless CMD ends with --, or --no-name leaves it to the environment's TREADLE_NAME: CMD may take it for an option.
 
 	treadle dwork work -- ./simulate.sh
-	treadle dwork work -j 8 --keep-going -s tcp://head:6125 -- ./simulate.sh
+	treadle dwork work -j 8 --keep-going -H head -- ./simulate.sh
 
 SIGTERM and SIGINT: no more tasks are stolen, running commands finish; a second signal kills them. Whatever the worker then still holds is ready again. A hub that goes away is waited for; a command that runs meanwhile goes on, and its task is completed when the hub is back.`
 }
 
 // Help is printed by treadle dwork graph --help.
 func (dworkGraphCmd) Help() string {
-	return `Writes the tasks that are not complete in Graphviz' DOT language: ready ones are bold, assigned ones filled.
+	return `Writes the tasks that are not complete in Graphviz' DOT language: ready ones are bold, assigned ones filled. It asks the server's HTTP port (treadle serve --http, 5001 by default).
 
 	treadle dwork graph live.dot && dot -Tsvg live.dot -o live.svg`
 }

@@ -9,11 +9,12 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"treadle/loop"
 	"treadle/loop/client"
 )
 
 type kts46Cmd struct {
-	Server string `short:"s" env:"TREADLE_KTS46" default:"${kts46}" placeholder:"ADDR" help:"Where the scheduler listens: tcp://host:port, unix:///path, host:port or a path (default: ${default})."`
+	Server string `short:"s" hidden:"" help:"As -H."`
 
 	AddProject kts46AddProjectCmd `cmd:"" help:"Make a project."`
 	AddJob     kts46AddJobCmd     `cmd:"" help:"Add a job to a project."`
@@ -21,6 +22,11 @@ type kts46Cmd struct {
 	Tasks      kts46TasksCmd      `cmd:"" help:"Show what workers hold."`
 	Restart    kts46RestartCmd    `cmd:"" help:"Queue the tasks of workers again."`
 	Status     kts46StatusCmd     `cmd:"" help:"Show how far jobs are."`
+}
+
+// AfterApply is called by kong.
+func (k *kts46Cmd) AfterApply(c *cli) error {
+	return c.setServer(&k.Server, "TREADLE_KTS46", loop.DefaultKts46)
 }
 
 // with calls f with a client and a context that ends with a signal or after the time for a

@@ -88,9 +88,9 @@ func TestKts46Commands(t *testing.T) {
 	s.says("treadle: name workers, or an age with --older\n", 2, "restart")
 	s.says("PROJECT  JOB    DONE  TOTAL\ntraffic  north  0     10\ntraffic  south  0     1\n", 0, "status", "traffic")
 	s.says("treadle: Couldn't get project 'x'*\n", 1, "status", "x")
-	s.says("treadle: cannot talk to tcp://"+s.json+": it is no XML-RPC of the scheduler, it answered 404 Not Found: Unknown path! (is it another protocol's? By default port 46210 is that of kts46's XML-RPC; -s or TREADLE_KTS46 names the server)\n", 1, "-s", s.json, "status")
+	s.says("treadle: cannot talk to tcp://"+s.json+": it is no XML-RPC of the scheduler, it answered 404 Not Found: Unknown path! (is it another protocol's? By default port 46210 is that of kts46's XML-RPC; -H or TREADLE_KTS46 names the server)\n", 1, "-s", s.json, "status")
 	s.stop()
-	s.says("treadle: cannot connect to tcp://"+s.xml+": connection refused (is `treadle serve` running? -s or TREADLE_KTS46 names the server)\n", 1, "status")
+	s.says("treadle: cannot connect to tcp://"+s.xml+": connection refused (is `treadle serve` running? -H or TREADLE_KTS46 names the server)\n", 1, "status")
 }
 
 // simulate does batches as a worker of version 2 until all are done or the server is gone.

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -100,33 +102,34 @@ func nameOf(flag *kong.Flag) string {
 	return "--" + flag.Name
 }
 
-// elsewhere are the commands that do not talk to a Periodic server, and what names theirs.
+// elsewhere says of each command that talks to no server what names the place of its work.
 var elsewhere = map[string]string{
 	"serve": "--periodic and --bind say where it listens", "journal": "it works on a directory",
-	"gloom": "--masters and --slaves name its server", "dwork": "-s names its server", "kts46": "-s names its server",
-	"disbatch": "--config or --url name what it works on",
+	"disbatch node": "--config names its site", "disbatch task": "--config names its site", "disbatch web": "--config names its site",
 }
 
-// refuseIgnored refuses a flag that the command would not look at; one that the environment sets is
-// meant for others.
+// otherProtocols are the groups of commands that do not speak Periodic.
+var otherProtocols = []string{"gloom", "dwork", "kts46", "disbatch"}
+
+// refuseIgnored refuses a flag that the command would not look at.
 func refuseIgnored(parsed *kong.Context) error {
 	words := strings.Fields(parsed.Command())
 	if len(words) == 0 {
 		return nil
 	}
+	place := cmp.Or(elsewhere[words[0]], elsewhere[strings.Join(words[:min(2, len(words))], " ")])
 	for _, part := range parsed.Path {
 		if part.Flag == nil || part.Resolved {
 			continue
 		}
-		why, ignored := elsewhere[words[0]]
+		why, ignored := "", false
 		switch part.Flag.Name {
 		case "host":
+			why, ignored = place, place != ""
 		case "crc", "framing":
-			why = "it is about the Periodic protocol of the other commands"
+			why, ignored = "it is about the Periodic protocol of the other commands", place != "" || slices.Contains(otherProtocols, words[0])
 		case "server":
-			why, ignored = "it reads the live graph by --http", len(words) > 1 && words[0] == "dwork" && words[1] == "graph"
-		default:
-			continue
+			why, ignored = "it names the hub, and -H the server whose HTTP this is read from", parsed.Selected().Path() == "dwork graph"
 		}
 		if ignored {
 			return badUsage("%s changes nothing for treadle %s: %s", nameOf(part.Flag), parsed.Selected().Path(), why)

@@ -36,6 +36,9 @@ func TestHelp(t *testing.T) {
 		}
 		help := strings.Join(strings.Fields(out.String()), " ")
 		for _, flag := range command.Flags {
+			if flag.Hidden { // an older name of another flag
+				continue
+			}
 			name := "--" + flag.Name
 			if flag.Tag.Negatable != "" {
 				name = "--[no-]" + flag.Name

@@ -98,15 +98,16 @@ type AddressError struct {
 }
 
 func (e *AddressError) Error() string {
-	return fmt.Sprintf("%s: %q: %v; write it as tcp://host:port, unix:///path, host:port or a path", e.Setting, e.Address, e.Err)
+	return fmt.Sprintf("%s: %q: %v; write it as host, host:port, tcp://host:port, unix:///path or a path", e.Setting, e.Address, e.Err)
 }
 
 // Unwrap returns the reason.
 func (e *AddressError) Unwrap() error { return e.Err }
 
 // Dial connects to the server at address as a client: tcp://host:port,
-// unix:///path, host:port or a path. Connecting takes at most 10 s, or less by
-// ctx; the connection itself does not depend on ctx afterwards.
+// unix:///path, host:port, a path, or a host alone, whose port is the protocol's
+// default. Connecting takes at most 10 s, or less by ctx; the connection itself
+// does not depend on ctx afterwards.
 func Dial(ctx context.Context, address string, o Options) (*Client, error) {
 	c, err := dial(ctx, address, periodic.Client, o)
 	if err != nil {
@@ -133,9 +134,9 @@ const hostSetting = "-H or TREADLE_HOST"
 
 // reach connects to what a user has written, and returns it as network://address.
 func reach(ctx context.Context, address, setting string) (nc net.Conn, name string, err error) {
-	network, target, err := splitAddress(address)
+	network, target, err := splitAddress(address, ports[setting])
 	if err != nil {
-		return nil, "", &AddressError{address, setting, withPort(err, setting)}
+		return nil, "", &AddressError{address, setting, err}
 	}
 	name = network + "://" + target
 	if network == "unix" {
@@ -186,8 +187,9 @@ func dialFraming(ctx context.Context, address string, role periodic.Role, o Opti
 	return c, nil
 }
 
-// splitAddress turns what a user writes into what net.Dial takes.
-func splitAddress(a string) (network, address string, err error) {
+// splitAddress turns an address as a user writes it into the arguments of net.Dial.
+// defaultPort is the port of a host alone.
+func splitAddress(a, defaultPort string) (network, address string, err error) {
 	switch scheme, rest, found := strings.Cut(a, "://"); {
 	case found && scheme == "unix" && rest == "":
 		return "", "", errors.New("the path is missing")
@@ -200,11 +202,14 @@ func splitAddress(a string) (network, address string, err error) {
 	case strings.Contains(a, "/"):
 		return "unix", a, nil
 	}
+	if a == "" {
+		return "", "", errors.New("the host is missing")
+	}
+	if host, alone := HostAlone(a); alone {
+		return "tcp", net.JoinHostPort(host, defaultPort), nil
+	}
 	_, port, err := net.SplitHostPort(a)
 	var syntax *net.AddrError // it says the address again
-	if errors.As(err, &syntax) && syntax.Err == (errNoPort{}).Error() {
-		return "", "", errNoPort{strings.Trim(a, "[]")}
-	}
 	if errors.As(err, &syntax) {
 		return "", "", errors.New(syntax.Err)
 	}

@@ -16,7 +16,7 @@ import (
 func TestAddresses(t *testing.T) {
 	f := func(in, network, address string) {
 		t.Helper()
-		n, a, err := splitAddress(in)
+		n, a, err := splitAddress(in, "5000")
 		if err != nil || n != network || a != address {
 			t.Errorf("%q: got %q %q %v, want %q %q", in, n, a, err, network, address)
 		}
@@ -29,8 +29,13 @@ func TestAddresses(t *testing.T) {
 	f("/tmp/periodic.sock", "unix", "/tmp/periodic.sock")
 	f("./periodic.sock", "unix", "./periodic.sock")
 	f("localhost:http", "tcp", "localhost:http")
+	f("localhost", "tcp", "localhost:5000")
+	f("tcp://localhost", "tcp", "localhost:5000")
+	f("127.0.0.1", "tcp", "127.0.0.1:5000")
+	f("[::1]", "tcp", "[::1]:5000")
+	f("::1", "tcp", "[::1]:5000")
 	for bad, why := range map[string]string{
-		"": "missing port in address: by default the port is 5000, as in 127.0.0.1:5000;", "localhost": "as in localhost:5000;", "tcp://localhost": "as in localhost:5000", "[::1]": "as in [::1]:5000;", "::1": "too many colons",
+		"": "the host is missing", "a:b:c": "too many colons",
 		"http://localhost:80": `"http" is neither tcp nor unix`, "unix://": "path is missing",
 		"localhost:": `"" is no port`, "localhost:99999": `"99999" is no port`, "tcp://localhost:80/": `"80/" is no port`,
 	} {
@@ -40,7 +45,7 @@ func TestAddresses(t *testing.T) {
 			t.Errorf("%q: %v is no AddressError", bad, err)
 			continue
 		}
-		for _, part := range []string{why, strconv.Quote(bad), "-H or TREADLE_HOST", "write it as tcp://"} {
+		for _, part := range []string{why, strconv.Quote(bad), "-H or TREADLE_HOST", "write it as host, host:port, tcp://"} {
 			if !strings.Contains(err.Error(), part) {
 				t.Errorf("%q: %q does not say %q", bad, err, part)
 			}

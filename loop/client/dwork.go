@@ -44,9 +44,9 @@ type Hub struct {
 }
 
 // hubSetting names a hub on the command line.
-const hubSetting = "-s or TREADLE_DWORK"
+const hubSetting = "-H or TREADLE_DWORK"
 
-// DialHub connects to tcp://host:port, unix:///path, host:port or a path. Connecting takes
+// DialHub connects to the hub at an address of the form that Dial takes. Connecting takes
 // at most 10 s, or less by ctx; the connection itself does not depend on ctx afterwards.
 func DialHub(ctx context.Context, address string) (*Hub, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)

@@ -39,8 +39,8 @@ type Master struct{ conn *gloomConn }
 
 // mastersSetting and slavesSetting name Gloom servers on the command line.
 const (
-	mastersSetting = "--masters or TREADLE_GLOOM_MASTERS"
-	slavesSetting  = "--slaves or TREADLE_GLOOM_SLAVES"
+	mastersSetting = "-H or TREADLE_GLOOM_MASTERS"
+	slavesSetting  = "-H or TREADLE_GLOOM_SLAVES"
 )
 
 // DialMaster connects to the masters' port at an address of the form that Dial

@@ -88,7 +88,7 @@ func TestMaster(t *testing.T) {
 	f("submit, others' answers", false, []string{submitted, response, `{"error":"job_failed","reason":"b"}`, unknown}, "", "")
 	f("submit, id exists", false, []string{submitted, exists, unknown}, "", "(the server answered id_exists)")
 	f("submit, closed", false, []string{submitted}, "", ErrClosed.Error())
-	const elsewhere = " (is it another protocol's socket? --masters or TREADLE_GLOOM_MASTERS names the server)"
+	const elsewhere = " (is it another protocol's socket? -H or TREADLE_GLOOM_MASTERS names the server)"
 	f("no object", true, []string{"1"}, "", ErrNotGloom.Error()+elsewhere)
 	f("no JSON", true, []string{"{]"}, "", ErrNotGloom.Error()+elsewhere)
 }
@@ -187,7 +187,7 @@ func TestSlaveFailures(t *testing.T) {
 	}
 	next := func(s *Slave) error { _, err := s.Next(within(t)); return err }
 	respond := func(s *Slave) error { return s.Respond(within(t), []byte("1")) }
-	const elsewhere = " (is it another protocol's socket? --slaves or TREADLE_GLOOM_SLAVES names the server)"
+	const elsewhere = " (is it another protocol's socket? -H or TREADLE_GLOOM_SLAVES names the server)"
 	f("", next, ErrClosed.Error()+elsewhere)
 	f(json(`{"ok":true}`)[:20], next, ErrClosed.Error()+elsewhere)
 	f(json(`{"error":"x","reason":1}`), next, "the server answered x: 1")
@@ -222,7 +222,7 @@ func TestGloomDialFailure(t *testing.T) {
 	l.Close()
 	_, masterErr := DialMaster(within(t), closed)
 	_, slaveErr := DialSlave(within(t), closed)
-	for setting, err := range map[string]error{"--masters or TREADLE_GLOOM_MASTERS": masterErr, "--slaves or TREADLE_GLOOM_SLAVES": slaveErr} {
+	for setting, err := range map[string]error{"-H or TREADLE_GLOOM_MASTERS": masterErr, "-H or TREADLE_GLOOM_SLAVES": slaveErr} {
 		want := fmt.Sprintf("cannot connect to tcp://%s: connection refused (is `treadle serve` running? %s names the server)", closed, setting)
 		if err == nil || err.Error() != want {
 			t.Errorf("got %v, want %q", err, want)

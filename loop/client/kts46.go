@@ -40,16 +40,16 @@ type KtsJob struct {
 }
 
 // ktsSetting names a scheduler on the command line.
-const ktsSetting = "-s or TREADLE_KTS46"
+const ktsSetting = "-H or TREADLE_KTS46"
 
 // maxKtsAnswer bounds an answer: the status of 128k jobs has 90 MiB.
 const maxKtsAnswer = 256 << 20
 
-// NewKts46 returns a client of the scheduler at tcp://host:port, unix:///path, host:port
-// or a path. Nothing is connected before the first call.
+// NewKts46 returns a client of the scheduler at an address of the form that Dial takes.
+// Nothing is connected before the first call.
 func NewKts46(address string) *Kts46 {
 	host := "localhost"
-	if network, target, err := splitAddress(address); err == nil {
+	if network, target, err := splitAddress(address, ports[ktsSetting]); err == nil {
 		address = network + "://" + target
 		if network == "tcp" {
 			host = target

@@ -36,8 +36,8 @@ func TestKts46Errors(t *testing.T) {
 	f("Couldn't get it.", fault(`<type 'exceptions.KeyError'>:"Couldn't get it."`))
 	f(`no "class"`, fault(`no "class"`))
 	f("<b>:", fault("<b>:"))
-	f("cannot talk to ADDRESS: it is no XML-RPC of the scheduler, it answered 404 Not Found: 404 page not found (is it another protocol's? By default port 46210 is that of kts46's XML-RPC; -s or TREADLE_KTS46 names the server)", http.NotFound)
-	f("cannot talk to ADDRESS: the server closed the connection (is it another protocol's? By default port 46210 is that of kts46's XML-RPC; -s or TREADLE_KTS46 names the server)", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	f("cannot talk to ADDRESS: it is no XML-RPC of the scheduler, it answered 404 Not Found: 404 page not found (is it another protocol's? By default port 46210 is that of kts46's XML-RPC; -H or TREADLE_KTS46 names the server)", http.NotFound)
+	f("cannot talk to ADDRESS: the server closed the connection (is it another protocol's? By default port 46210 is that of kts46's XML-RPC; -H or TREADLE_KTS46 names the server)", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 	f("the scheduler at ADDRESS answered 503 Service Unavailable: wait", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "wait", http.StatusServiceUnavailable) })
 }
 

@@ -57,22 +57,14 @@ func (e *PeerError) hint() string {
 	return fmt.Sprintf("is it another protocol's? By default port %s is %s;", right, speakers[right])
 }
 
-// errNoPort is an address without a port.
-type errNoPort struct{ host string }
-
-func (e errNoPort) Error() string { return "missing port in address" }
-
-// withPort adds the remedy to an errNoPort.
-func withPort(err error, setting string) error {
-	var missing errNoPort
-	if !errors.As(err, &missing) {
-		return err
+// HostAlone returns the host of an address that has neither scheme, port nor path; an IPv6 address
+// may be in brackets.
+func HostAlone(address string) (host string, alone bool) {
+	host = strings.Trim(address, "[]")
+	if host == "" || strings.Contains(host, "/") || strings.Contains(host, ":") && net.ParseIP(host) == nil {
+		return "", false
 	}
-	host := missing.host
-	if host == "" {
-		host = "127.0.0.1"
-	}
-	return fmt.Errorf("%w: by default the port is %s, as in %s", err, ports[setting], net.JoinHostPort(host, ports[setting]))
+	return host, true
 }
 
 // sounds names what the first bytes of a peer belong to; empty: that is not known.
