@@ -20,7 +20,7 @@ import (
 	"treadle/codec/periodic"
 	"treadle/loop"
 	"treadle/loop/disbatch"
-	"treadle/loop/disbatch/mongodouble"
+	"treadle/loop/disbatch/mongotest"
 )
 
 // siteHost is a machine of the site.
@@ -175,7 +175,7 @@ func (s *site) cut(l *siteLife, lost bool) {
 			signed = true
 		}
 		if gone {
-			p.pass(mongodouble.LoseCall)
+			p.pass(mongotest.LoseCall)
 			s.passages = slices.Delete(s.passages, i, i+1)
 		}
 	}
@@ -212,7 +212,7 @@ type passage struct {
 	what  string
 	back  bool   // it is the answer
 	call  func() // of the server; else it is a command for the database
-	fault mongodouble.Fault
+	fault mongotest.Fault
 	open  chan struct{}
 }
 
@@ -223,7 +223,7 @@ func (p *passage) String() string {
 	return fmt.Sprintf("%v asks %s", p.life, p.what)
 }
 
-func (p *passage) pass(fault mongodouble.Fault) {
+func (p *passage) pass(fault mongotest.Fault) {
 	p.fault = fault
 	if p.call != nil && !p.life.isDead() {
 		p.call()
@@ -232,7 +232,7 @@ func (p *passage) pass(fault mongodouble.Fault) {
 }
 
 // wait waits until the play lets it pass.
-func (p *passage) wait() mongodouble.Fault {
+func (p *passage) wait() mongotest.Fault {
 	p.open = make(chan struct{})
 	s := p.life.site
 	s.mu.Lock()
@@ -260,20 +260,20 @@ func spoken(command bson.D) string {
 	return theRun.ReplaceAllString(string(text), "")
 }
 
-// Comes implements mongodouble.Way.
-func (l *siteLife) Comes(command bson.D) mongodouble.Fault {
+// Comes implements mongotest.Way.
+func (l *siteLife) Comes(command bson.D) mongotest.Fault {
 	what := spoken(command)
 	switch {
 	case l.isDead(), what != "" && l.site.away:
 		time.Sleep(refusal)
-		return mongodouble.LoseCall
+		return mongotest.LoseCall
 	case what == "":
-		return mongodouble.None
+		return mongotest.None
 	}
 	return (&passage{life: l, what: what}).wait()
 }
 
-// Goes implements mongodouble.Way.
+// Goes implements mongotest.Way.
 func (l *siteLife) Goes(command bson.D) {
 	if what := spoken(command); what != "" {
 		(&passage{life: l, what: what, back: true}).wait()

@@ -47,7 +47,7 @@ var onlyIn = []struct {
 }
 
 // testDoubles stand in for what tests cannot have: nothing that ships imports them.
-var testDoubles = []string{"loop/disbatch/mongodouble"}
+var testDoubles = []string{"loop/disbatch/mongotest"}
 
 var badNames = []string{"util", "utils", "common", "types", "helpers", "interfaces"}
 
@@ -218,9 +218,9 @@ func TestLayersCanFail(t *testing.T) {
 	f("loop/disbatch/x.go", imports("go.mongodb.org/mongo-driver/bson"), "")
 	f("loop/kts46/store/x.go", imports("go.mongodb.org/mongo-driver/bson"), "")
 	f("loop/kts46.go", imports("go.mongodb.org/mongo-driver/bson"), "belongs in loop/disbatch and loop/kts46/store only")
-	f("loop/disbatch/x.go", imports("treadle/loop/disbatch/mongodouble"), "is a double for tests and benchmarks")
-	f("loop/disbatch/x_test.go", imports("treadle/loop/disbatch/mongodouble"), "")
-	f("bench/x.go", imports("treadle/loop/disbatch/mongodouble"), "")
+	f("loop/disbatch/x.go", imports("treadle/loop/disbatch/mongotest"), "is a double for tests and benchmarks")
+	f("loop/disbatch/x_test.go", imports("treadle/loop/disbatch/mongotest"), "")
+	f("bench/x.go", imports("treadle/loop/disbatch/mongotest"), "")
 	f("loop/x.go", imports("unsafe"), "unsafe belongs in codec/dwork/dworkpb/dwork.pb.go only")
 	f("loop/x.go", "package common\n", "a package called common says nothing")
 	f("loop/x.go", "package", "expected 'IDENT'")

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"treadle/loop/disbatch/mongodouble"
+	"treadle/loop/disbatch/mongotest"
 )
 
 // BenchmarkTasks is a node that claims, runs and finishes trivial tasks, on a double of a
@@ -25,7 +25,7 @@ func BenchmarkTasks(b *testing.B) {
 
 // benchStore is a store on a double, and its configuration.
 func benchStore(b *testing.B, entry string) (*Config, *Store) {
-	double, err := mongodouble.Start()
+	double, err := mongotest.Start()
 	check(b, err)
 	b.Cleanup(double.Stop)
 	path := b.TempDir() + "/config.json"

@@ -12,7 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
-	"treadle/loop/disbatch/mongodouble"
+	"treadle/loop/disbatch/mongotest"
 )
 
 // still is a node that does not run: its claims are calls.
@@ -142,7 +142,7 @@ func TestALateClaimKeepsItsDialect(t *testing.T) {
 	q := s.queue(d("name", "a", "constructor", DemoPlugin, "maxthreads", 1))
 	id := s.fill(&q, payloads(1)...)[0]
 	updates := 0 // one after the other
-	s.double.Inject(func(command string) mongodouble.Fault {
+	s.double.Inject(func(command string) mongotest.Fault {
 		if command == "update" {
 			if updates++; updates == 2 {
 				s.double.Run(d("update", "tasks", "$db", s.config.Database, "updates", bson.A{
@@ -150,7 +150,7 @@ func TestALateClaimKeepsItsDialect(t *testing.T) {
 				}))
 			}
 		}
-		return mongodouble.None
+		return mongotest.None
 	})
 	_, err := s.store.giveBack(s.ctx, "me", []Queue{q})
 	must(t, err)

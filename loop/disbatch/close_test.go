@@ -12,13 +12,13 @@ import (
 
 	"go.mongodb.org/mongo-driver/bson"
 
-	"treadle/loop/disbatch/mongodouble"
+	"treadle/loop/disbatch/mongotest"
 )
 
 // mute is a way to a double on which no reply to a ping comes back before the end.
 type mute chan struct{}
 
-func (mute) Comes(bson.D) mongodouble.Fault { return mongodouble.None }
+func (mute) Comes(bson.D) mongotest.Fault { return mongotest.None }
 
 func (m mute) Goes(command bson.D) {
 	if command[0].Key == "ping" {
@@ -36,7 +36,7 @@ func TestCloseRests(t *testing.T) {
 	hangs := time.AfterFunc(patience, func() { panic("Close keeps a processor busy") })
 	defer hangs.Stop()
 	synctest.Test(t, func(t *testing.T) {
-		double, end := mongodouble.New(), make(mute)
+		double, end := mongotest.New(), make(mute)
 		config, err := ParseConfig([]byte(`{"mongohost": "database"}`))
 		must(t, err)
 		config.dial = dialer(func() (net.Conn, error) {

@@ -18,7 +18,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/bson"
 
-	"treadle/loop/disbatch/mongodouble"
+	"treadle/loop/disbatch/mongotest"
 )
 
 // page fetches a page and wants texts in it; a text that begins with ! must not be there.
@@ -452,11 +452,11 @@ func TestTasksThatAreThereAreNotRefused(t *testing.T) {
 	}
 	s.queue(d("name", "old", "constructor", "P", "count_todo", 0, "count_total", 0))
 	fail := func(what string) {
-		s.double.Inject(func(command string) mongodouble.Fault {
+		s.double.Inject(func(command string) mongotest.Fault {
 			if command == what {
-				return mongodouble.LoseCall
+				return mongotest.LoseCall
 			}
-			return mongodouble.None
+			return mongotest.None
 		})
 	}
 	fail("update") // of the queue's counters

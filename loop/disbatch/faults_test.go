@@ -16,7 +16,7 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
-	"treadle/loop/disbatch/mongodouble"
+	"treadle/loop/disbatch/mongotest"
 )
 
 // newFaultySite is newSite on a double, for what no real database does on request.
@@ -40,15 +40,15 @@ func newFaultySite(t *testing.T, lines ...string) *site {
 func (s *site) faults(seed uint64, oneIn int, commands ...string) {
 	var mu sync.Mutex
 	random := rand.New(rand.NewPCG(seed, 0))
-	s.double.Inject(func(command string) mongodouble.Fault {
+	s.double.Inject(func(command string) mongotest.Fault {
 		mu.Lock()
 		defer mu.Unlock()
 		for _, c := range commands {
 			if c == command && random.IntN(oneIn) == 0 {
-				return mongodouble.Fault(1 + random.IntN(int(mongodouble.Faults)-1))
+				return mongotest.Fault(1 + random.IntN(int(mongotest.Faults)-1))
 			}
 		}
-		return mongodouble.None
+		return mongotest.None
 	})
 }
 
@@ -288,13 +288,13 @@ func TestALateSignOfLife(t *testing.T) {
 	s := newFaultySite(t)
 	must(t, s.store.report(s.ctx, "me", time.Now(), nil))
 	var finds atomic.Int64
-	s.double.Inject(func(command string) mongodouble.Fault {
+	s.double.Inject(func(command string) mongotest.Fault {
 		if command == "find" && finds.Add(1) == 3 { // after whether the database can be used, and what the entry was
 			s.double.Run(d("update", "nodes", "$db", s.config.Database, "updates", bson.A{
 				d("q", d("node", "me"), "u", set(d("timestamp", primitive.NewDateTimeFromTime(time.Now().Add(time.Hour))))),
 			}))
 		}
-		return mongodouble.None
+		return mongotest.None
 	})
 	s.ticks(s.node("me"), 1)
 }
@@ -318,14 +318,14 @@ func TestTheDatabaseFailsAtTheStart(t *testing.T) {
 	q := s.queue(d("name", "a", "plugin", DemoPlugin, "threads", 1))
 	ids := s.fill(&q, d("commands", "a"))
 	var finds atomic.Int64
-	s.double.Inject(func(command string) mongodouble.Fault {
+	s.double.Inject(func(command string) mongotest.Fault {
 		if command != "find" {
-			return mongodouble.None
+			return mongotest.None
 		}
 		if n := finds.Add(1); n == 1 || n > 4 { // after whether the database can be used
-			return mongodouble.None
+			return mongotest.None
 		}
-		return mongodouble.Refuse
+		return mongotest.Refuse
 	})
 	s.node("me")
 	s.until("its reading of the entry", func() bool { return finds.Load() > 4 })

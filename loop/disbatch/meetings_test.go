@@ -7,14 +7,14 @@ import (
 
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
-	"treadle/loop/disbatch/mongodouble"
+	"treadle/loop/disbatch/mongotest"
 )
 
 // meet has so many claims made before any of them is counted: each sees all the others.
 func (s *site) meet(claims int) {
 	var mu sync.Mutex
 	made, all := 0, make(chan struct{})
-	s.double.Inject(func(command string) mongodouble.Fault {
+	s.double.Inject(func(command string) mongotest.Fault {
 		switch command {
 		case "findAndModify":
 			mu.Lock()
@@ -25,7 +25,7 @@ func (s *site) meet(claims int) {
 		case "aggregate":
 			<-all
 		}
-		return mongodouble.None
+		return mongotest.None
 	})
 }
 

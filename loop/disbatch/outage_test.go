@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"treadle/loop/disbatch/mongodouble"
+	"treadle/loop/disbatch/mongotest"
 )
 
 // hasty is a site whose calls give up soon, so that an outage outlasts their time-outs.
@@ -67,22 +67,22 @@ func (s *site) disappear(way string) (calls func() int64, back func()) {
 		s.double.Stop()
 		return calls, func() { must(s.t, s.double.Resume()) }
 	}
-	s.double.Inject(func(command string) mongodouble.Fault {
+	s.double.Inject(func(command string) mongotest.Fault {
 		asked.Add(1)
-		forbidden := mongodouble.Refuse
+		forbidden := mongotest.Refuse
 		if strings.EqualFold(command, "ismaster") || command == "hello" {
-			forbidden = mongodouble.None
+			forbidden = mongotest.None
 		}
 		switch way {
 		case "dropped":
-			return mongodouble.LoseCall
+			return mongotest.LoseCall
 		case "cut":
-			return mongodouble.CutReply
+			return mongotest.CutReply
 		case "forbidden":
 			return forbidden
 		}
 		<-gone // and then it is executed, long after its caller gave up
-		return mongodouble.None
+		return mongotest.None
 	})
 	return calls, func() {
 		s.double.Inject(nil)

@@ -15,14 +15,14 @@ import (
 	"go.mongodb.org/mongo-driver/bson/primitive"
 	"go.mongodb.org/mongo-driver/mongo"
 
-	"treadle/loop/disbatch/mongodouble"
+	"treadle/loop/disbatch/mongotest"
 )
 
 // site is a database for one test: a double, or a real MongoDB when the environment names
 // one.
 type site struct {
 	t      *testing.T
-	double *mongodouble.Server // nil with a real database
+	double *mongotest.Server // nil with a real database
 	config *Config
 	store  *Store
 	ctx    context.Context
@@ -67,9 +67,9 @@ func unhurried(host string) string {
 	return fmt.Sprintf("mongodb://%s/?timeoutMS=%d", host, patience.Milliseconds())
 }
 
-func startDouble(t *testing.T) *mongodouble.Server {
+func startDouble(t *testing.T) *mongotest.Server {
 	t.Helper()
-	d, err := mongodouble.Start()
+	d, err := mongotest.Start()
 	must(t, err)
 	t.Cleanup(d.Stop)
 	return d

@@ -11,13 +11,13 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
-	"treadle/loop/disbatch/mongodouble"
+	"treadle/loop/disbatch/mongotest"
 )
 
 // A site works on every release of the server that Disbatch sites run, with a password too: MongoDB 3.6 knows neither hello nor
 // SCRAM-SHA-256 nor the fields of commands that came later.
 func TestReleasesOfTheServer(t *testing.T) {
-	for _, version := range []mongodouble.Version{mongodouble.MongoDB36, mongodouble.MongoDB42, mongodouble.MongoDB44, mongodouble.MongoDB70} {
+	for _, version := range []mongotest.Version{mongotest.MongoDB36, mongotest.MongoDB42, mongotest.MongoDB44, mongotest.MongoDB70} {
 		for _, set := range []string{"", "rs0"} {
 			t.Run(version.Name+set, func(t *testing.T) {
 				s := newFaultySite(t)
@@ -56,7 +56,7 @@ func TestReleasesOfTheServer(t *testing.T) {
 // A database that can never be used is one line and the end of every program: a release that is too old, a wrong password,
 // the runner's too, and the name of another replica set, or of any where there is none.
 func TestWhatCannotBeUsedEnds(t *testing.T) {
-	f := func(want, attributes, auth string, change func(*mongodouble.Server)) {
+	f := func(want, attributes, auth string, change func(*mongotest.Server)) {
 		t.Helper()
 		double := startDouble(t)
 		must(t, double.Require("jobs", map[string]string{ComponentNode: "a", ComponentWeb: "b", ComponentRunner: "c"}))
@@ -80,11 +80,11 @@ func TestWhatCannotBeUsedEnds(t *testing.T) {
 		}
 	}
 	right := `"disbatchd": "a", "disbatch_web": "b", "task_runner": "c"`
-	f("MongoDB 3.6", "", right, func(d *mongodouble.Server) { d.Speak(mongodouble.MongoDB34) })
-	f("of auth", "", `"disbatchd": "x", "disbatch_web": "x", "task_runner": "x"`, func(*mongodouble.Server) {})
-	f("requires authentication", "", "", func(*mongodouble.Server) {})
-	f(`is "rs1" and not "rs0"`, `"replica_set_name": "rs0"`, right, func(d *mongodouble.Server) { d.Set("rs1") })
-	f("is no member of a replica set", `"replica_set_name": "rs0"`, right, func(*mongodouble.Server) {})
+	f("MongoDB 3.6", "", right, func(d *mongotest.Server) { d.Speak(mongotest.MongoDB34) })
+	f("of auth", "", `"disbatchd": "x", "disbatch_web": "x", "task_runner": "x"`, func(*mongotest.Server) {})
+	f("requires authentication", "", "", func(*mongotest.Server) {})
+	f(`is "rs1" and not "rs0"`, `"replica_set_name": "rs0"`, right, func(d *mongotest.Server) { d.Set("rs1") })
+	f("is no member of a replica set", `"replica_set_name": "rs0"`, right, func(*mongotest.Server) {})
 
 	double := startDouble(t)
 	must(t, double.Require("jobs", map[string]string{ComponentNode: "a", ComponentRunner: "c"}))

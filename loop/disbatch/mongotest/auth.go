@@ -1,4 +1,4 @@
-package mongodouble
+package mongotest
 
 import (
 	"crypto/md5"

@@ -1,4 +1,4 @@
-package mongodouble
+package mongotest
 
 import "go.mongodb.org/mongo-driver/bson"
 
