@@ -47,7 +47,7 @@ var canaries = []canary{
 	{"a Disbatch node that stops gives back what a worker has", "loop/disbatch/functions.go", "if n.o.Functions.Withdraw(a.Plugin.Function, id) {", "if n.o.Functions.Withdraw(a.Plugin.Function, id) || true {"},
 	{"a Disbatch claim whose reply is lost is forgotten", "loop/disbatch/tick.go", "if n.known[t.ID] || n.ticks == 0 {", "if n.ticks == 0 {"},
 	{"a Disbatch node that stops keeps what it has claimed", "loop/disbatch/node.go", "given, err := n.giveBack(n.calls, queues)", "given, err := int64(0), error(nil)"},
-	{"the end of a Disbatch task is written no second time", "loop/disbatch/perform.go", "err := p.persist(ctx, \"finishing task \"+t.ID.Hex(), write)", "err := write()"},
+	{"the end of a Disbatch task is written no second time", "loop/disbatch/perform.go", "err := p.retry.Do(ctx, \"finishing task \"+t.ID.Hex(), write)", "err := write()"},
 	{"a Disbatch node ends when the database fails at its start", "loop/disbatch/node.go", "before, err := n.patientEntry(ctx)", "before, err := n.entry(ctx)"},
 	{"a dump has no counts", "loop/periodic_dump.go", "j.SchedAt, j.Count, j.Timeout)", "j.SchedAt, 0, j.Timeout)"},
 	{"a load leaves a time-out out", "loop/periodic_dump.go", "\tsub := submission(&j)\n", "\tsub := submission(&j)\n\tsub.Timeout = 0\n"},

@@ -82,8 +82,8 @@ func TestTasksAreWrittenWithAJournal(t *testing.T) {
 		if ended := concern("update"); claimed != want || begun != want || ended != want || created == want && strings.Contains(want, "true") && attributes == "" {
 			t.Errorf("%s: created with %s, claimed with %s, begun with %s, ended with %s", attributes, created, claimed, begun, ended)
 		}
-		if said := s.store.risk(); (said != "") != (volatile && attributes == "") {
-			t.Errorf("%s: the risk is %q", attributes, said)
+		if got := s.store.Volatile(); got != (volatile && attributes == "") {
+			t.Errorf("%s: without a journal: %v", attributes, got)
 		}
 	}
 	f("", `{"j": true}`, false)

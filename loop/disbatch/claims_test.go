@@ -128,7 +128,7 @@ func TestTheRunnerHasItsOwnSession(t *testing.T) {
 	s := newSite(t, plugins(map[string]string{"Session": shell("cut -d' ' -f6 /proc/$PPID/stat", "")}))
 	s.node("me")
 	task := s.endOf("Session")
-	theirs, err := strconv.Atoi(strings.TrimSpace(task.field("stdout")))
+	theirs, err := strconv.Atoi(strings.TrimSpace(stored(&task, "stdout")))
 	ours, _, fault := syscall.Syscall(syscall.SYS_GETSID, uintptr(os.Getpid()), 0, 0)
 	if err != nil || fault != 0 || theirs == int(ours) {
 		t.Errorf("its session is %d, ours %d, %v", theirs, ours, err)

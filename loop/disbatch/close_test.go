@@ -39,7 +39,7 @@ func TestCloseRests(t *testing.T) {
 		double, end := mongotest.New(), make(mute)
 		config, err := ParseConfig([]byte(`{"mongohost": "database"}`))
 		must(t, err)
-		config.dial = dialer(func() (net.Conn, error) {
+		config.Dial = dialer(func() (net.Conn, error) {
 			near, far := net.Pipe()
 			go double.Talk(far, end)
 			return near, nil
@@ -65,7 +65,7 @@ func TestAnOutageRests(t *testing.T) {
 		config, err := ParseConfig([]byte(`{"mongohost": "database"}`))
 		must(t, err)
 		var dialed atomic.Int64
-		config.dial = dialer(func() (net.Conn, error) {
+		config.Dial = dialer(func() (net.Conn, error) {
 			dialed.Add(1)
 			return nil, syscall.ECONNREFUSED
 		})
@@ -73,7 +73,7 @@ func TestAnOutageRests(t *testing.T) {
 		must(t, err)
 		defer store.Close()
 		began := time.Now()
-		if err := store.explain(store.client.Ping(t.Context(), nil)); err == nil || !strings.Contains(err.Error(), "no server of the database answers") {
+		if err := store.Explain(store.client.Ping(t.Context(), nil)); err == nil || !strings.Contains(err.Error(), "no server of the database answers") {
 			t.Errorf("a ping without a database: %v", err)
 		}
 		if got := time.Since(began); got != connectTimeout {

@@ -49,12 +49,12 @@ type run struct {
 // errToldToEnd is why a plugin was ended before its time.
 var errToldToEnd = errors.New("its task runner was told to end")
 
-// execute runs a plugin's command with more arguments for a task, in a process group of
+// executeCommand runs a plugin's command with more arguments for a task, in a process group of
 // its own, until it ends or runner does. The error says why it could not start.
-func (p *PluginConfig) execute(runner context.Context, task string, more []string, input []byte) (*run, error) {
+func executeCommand(runner context.Context, p *PluginConfig, task string, more []string, input []byte) (*run, error) {
 	ctx, cancel := runner, context.CancelFunc(func() {})
 	if p.Timeout > 0 {
-		ctx, cancel = context.WithTimeout(ctx, p.timeout())
+		ctx, cancel = context.WithTimeout(ctx, p.Timeout.Duration())
 	}
 	defer cancel()
 	r := &run{}
@@ -83,7 +83,7 @@ func (p *PluginConfig) execute(runner context.Context, task string, more []strin
 	case runner.Err() != nil:
 		r.broken = errToldToEnd
 	case ctx.Err() != nil:
-		r.broken = fmt.Errorf("its time-out of %v is over", p.timeout())
+		r.broken = fmt.Errorf("its time-out of %v is over", p.Timeout.Duration())
 	case errors.As(err, &exit) && !exit.Exited():
 		r.broken = fmt.Errorf("it ended by a signal: %v", exit)
 	case errors.As(err, &exit):

@@ -14,17 +14,10 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"treadle/loop/web"
 )
-
-// WebConfig are settings of the command interface that the original does not have.
-type WebConfig struct {
-	Listen string            `json:"listen"` // host:port, 127.0.0.1:8080 if it is empty
-	Users  map[string]string `json:"users"`  // passwords by name; if there are any, every request needs one (basic authentication)
-}
 
 // WebOptions say what a command interface serves.
 type WebOptions struct {
@@ -68,7 +61,7 @@ func RunWeb(ctx context.Context, o WebOptions) error {
 	if err != nil {
 		return err
 	}
-	l, err := listen(address, "--listen, or treadle_web: listen")
+	l, err := Listen(address, "--listen, or treadle_web: listen")
 	if err != nil {
 		return err
 	}
@@ -97,7 +90,7 @@ func (c *dci) serve(ctx context.Context, l net.Listener) error {
 	ctx, end := context.WithCancelCause(ctx)
 	var checking sync.WaitGroup
 	checking.Go(func() {
-		if err := newPerformer(c.store, c.config, c.log).usable(ctx); err != nil && ctx.Err() == nil {
+		if err := c.store.Retrier(c.log, nil).Usable(ctx); err != nil && ctx.Err() == nil {
 			end(err)
 		}
 	})
@@ -127,30 +120,9 @@ func (c *dci) serve(ctx context.Context, l net.Listener) error {
 func newGuard(allow []string, address string, log *slog.Logger) (*web.Guard, error) {
 	guard, err := web.NewGuard(web.GuardOptions{Allow: allow, Listen: []string{address}, Log: log})
 	if err != nil {
-		return nil, &SettingError{fmt.Errorf("--allow-host: %w", err)}
+		return nil, &SettingError{Err: fmt.Errorf("--allow-host: %w", err)}
 	}
 	return guard, nil
-}
-
-// listen opens an address that a setting names.
-func listen(address, setting string) (net.Listener, error) {
-	l, err := net.Listen("tcp", address)
-	if err == nil {
-		return l, nil
-	}
-	var errno syscall.Errno
-	var where *net.OpError
-	switch {
-	case errors.As(err, &errno):
-		err = errno
-	case errors.As(err, &where):
-		err = where.Err
-	}
-	err = fmt.Errorf("cannot listen on %s (%s): %w", address, setting, err)
-	if errno != 0 { // it may work another time
-		return nil, err
-	}
-	return nil, &SettingError{err}
 }
 
 // dci answers the requests of the command interface.
@@ -297,7 +269,7 @@ func (c *dci) authenticated(next http.Handler) http.Handler {
 // failed is the reply to what the database did not do, or was not asked to. The former is logged
 // once a second at most.
 func (c *dci) failed(what string, err error) reply {
-	err = c.store.explain(err)
+	err = c.store.Explain(err)
 	a := bad("Could not %s: %s", what, strings.ReplaceAll(err.Error(), "\n", "; "))
 	if errors.Is(err, errBusy) {
 		a.status = http.StatusServiceUnavailable

@@ -14,8 +14,6 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/bson"
-	"go.mongodb.org/mongo-driver/mongo"
-	"go.mongodb.org/mongo-driver/mongo/options"
 )
 
 // The other routes of 4.1: what the interface serves, whether the site is well, and the settings of
@@ -83,7 +81,7 @@ func (c *dci) checkBalance(ctx context.Context) object {
 		a := c.failed("get the balance document", err)
 		return object{"status": "CRITICAL", "message": a.body.(object)["error"]}
 	}
-	status, message := textOf(doc, "status"), textOf(doc, "message")
+	status, message := text(doc.Lookup("status")), text(doc.Lookup("message"))
 	quiet := time.Since(time.Unix(0, 0))
 	if at := doc.Lookup("timestamp"); !missing(at) {
 		quiet = time.Since(instant(at))
@@ -95,17 +93,6 @@ func (c *dci) checkBalance(ctx context.Context) object {
 		return object{"status": "CRITICAL", "message": "queuebalanced unknown status", "result": object{"status": status, "message": message}}
 	}
 	return object{"status": status, "message": message}
-}
-
-// Balance is the document of queue balance, ErrNotFound without one.
-func (s *Store) Balance(ctx context.Context) (bson.Raw, error) {
-	raw, err := s.db.Collection("balance").FindOne(ctx, bson.D{}).Raw()
-	return raw, found(err)
-}
-
-// SetBalance changes fields of that document, which comes to be by it.
-func (s *Store) SetBalance(ctx context.Context, fields bson.D) (*mongo.UpdateResult, error) {
-	return s.db.Collection("balance").UpdateOne(ctx, bson.D{}, set(fields), options.Update().SetUpsert(true))
 }
 
 // queueNames are the names of the queues, each once, in their order.

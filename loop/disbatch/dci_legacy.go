@@ -200,8 +200,8 @@ func (c *dci) searchOld(r *http.Request, params any) reply {
 		}
 		return success([]any{1, n})
 	}
-	q.options.Brief = truth(get(given, "terse"))
-	tasks, err := c.store.Search(r.Context(), q.filter, q.options)
+	q.brief = truth(get(given, "terse"))
+	tasks, err := c.find(r.Context(), &q)
 	if err != nil {
 		return c.oldFailure("find tasks", err)
 	}
@@ -209,7 +209,7 @@ func (c *dci) searchOld(r *http.Request, params any) reply {
 	for i := range tasks {
 		t := &tasks[i]
 		instead := object{}
-		if q.options.Brief {
+		if q.brief {
 			for _, name := range []string{FileStdout, FileStderr} {
 				if t.Raw.Lookup(name).Type != bson.TypeObjectID {
 					instead[name] = terse

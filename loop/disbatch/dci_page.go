@@ -211,7 +211,7 @@ func (c *dci) outputOf(ctx context.Context, t *Task, name string) (out shownOutp
 	out.Name = name
 	switch id, isFile := v.ObjectIDOK(); {
 	case isFile:
-		size, err := c.store.fileLength(ctx, id)
+		size, err := c.store.FileLength(ctx, id)
 		if err == nil && size > maxShownFile {
 			out.Note = fmt.Sprintf("the file %s of %d bytes", id.Hex(), size)
 			return out, true

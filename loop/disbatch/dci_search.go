@@ -75,8 +75,8 @@ func (c *dci) search(w http.ResponseWriter, r *http.Request, nothing int) {
 	if q, fault := pageQuery(form, page.Asked); fault != nil {
 		refuse(fault.status, *fault)
 	} else if page.Asked.Ran {
-		q.options.Brief = !page.Asked.Output
-		tasks, err := c.store.Search(r.Context(), q.filter, q.options)
+		q.brief = !page.Asked.Output
+		tasks, err := c.find(r.Context(), &q)
 		if err == nil {
 			page.Total, err = c.store.CountTasks(r.Context(), q.filter)
 		}

@@ -2,13 +2,11 @@ package disbatch
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 
 	"go.mongodb.org/mongo-driver/bson"
-	"go.mongodb.org/mongo-driver/bson/primitive"
 )
 
 const (
@@ -27,6 +25,7 @@ const (
 type query struct {
 	filter  bson.D
 	options SearchOptions
+	brief   bool // an output that is there, and no file, is the word terse
 }
 
 // searchQuery reads the filter and options of a search.
@@ -159,8 +158,8 @@ func (c *dci) postSearch(r *http.Request, params any) reply {
 		return success(object{"count": n})
 	}
 	short := get(given, "terse")
-	q.options.Brief = short == nil || truth(short)
-	tasks, err := c.store.Search(r.Context(), q.filter, q.options)
+	q.brief = short == nil || truth(short)
+	tasks, err := c.find(r.Context(), &q)
 	if err != nil {
 		return c.failed("find tasks", err)
 	}
@@ -168,7 +167,7 @@ func (c *dci) postSearch(r *http.Request, params any) reply {
 	for i := range tasks {
 		t := &tasks[i]
 		instead := object{}
-		if !q.options.Brief {
+		if !q.brief {
 			c.readOutput(r.Context(), t, &room, instead)
 		}
 		for name, at := range map[string]any{"ctime": epoch(t.CTime), "mtime": epoch(t.MTime)} {
@@ -191,7 +190,7 @@ func (c *dci) readOutput(ctx context.Context, t *Task, room *int, instead object
 		if !ok {
 			continue
 		}
-		size, err := c.store.fileLength(ctx, id)
+		size, err := c.store.FileLength(ctx, id)
 		if err != nil || size > int64(*room) || maxReplyOutput-*room+int(size) > largeBody && enlarge(ctx) != nil {
 			continue
 		}
@@ -202,19 +201,6 @@ func (c *dci) readOutput(ctx context.Context, t *Task, room *int, instead object
 		*room -= len(text)
 		instead[name] = text
 	}
-}
-
-// fileLength is the length of a file of GridFS in bytes.
-func (s *Store) fileLength(ctx context.Context, id primitive.ObjectID) (int64, error) {
-	file, err := s.files.FindOne(ctx, byID(id)).Raw()
-	if err != nil {
-		return 0, found(err)
-	}
-	n, ok := integer(file.Lookup("length"))
-	if !ok {
-		return 0, fmt.Errorf("the file %s has no length", id.Hex())
-	}
-	return n, nil
 }
 
 // postTasks creates tasks with the parameters that an array has.

@@ -158,7 +158,7 @@ func (c *dci) getTasks(r *http.Request, params any) reply {
 	if q.options.Limit == 0 {
 		q.options.Limit = oldSearchLimit
 	}
-	tasks, err := c.store.Search(r.Context(), q.filter, q.options)
+	tasks, err := c.find(r.Context(), &q.query)
 	if err != nil {
 		return c.failed("find tasks", err)
 	}
@@ -220,7 +220,7 @@ func newTaskQuery(fields, asked bson.D) (q taskQuery, err error) {
 			*into = n
 		}
 	}
-	q.one, q.options.Brief = q.options.Limit == 1, q.terse
+	q.one, q.brief = q.options.Limit == 1, q.terse
 	q.full = q.full && !q.terse
 	q.options.Projection, err = projectionOf(get(asked, ".fields"))
 	return q, err
@@ -276,19 +276,13 @@ func projectionOf(v any) (bson.D, error) {
 // that may not list them has those that every site has.
 func (c *dci) taskIndexes(ctx context.Context) [][]string {
 	all := [][]string{{"id"}, {"node", "status", "queue", "id"}, {"queue", "status"}}
-	specs, err := c.store.tasks.Indexes().ListSpecifications(ctx)
+	indexes, err := c.store.TaskIndexes(ctx)
 	if err != nil {
 		return all
 	}
-	for _, spec := range specs {
-		var fields []string
-		elements, _ := spec.KeysDocument.Elements() // those before a damaged one
-		for _, e := range elements {
-			name := e.Key()
-			if name == "_id" {
-				name = "id"
-			}
-			fields = append(fields, name)
+	for _, fields := range indexes {
+		if id := slices.Index(fields, "_id"); id >= 0 {
+			fields[id] = "id"
 		}
 		all = append(all, fields)
 	}

@@ -189,7 +189,7 @@ func TestCommandsSurviveTheNode(t *testing.T) {
 	}
 	must(t, os.WriteFile(gate, nil, 0o600))
 	for _, task := range s.ends(ids...) {
-		if task.Status != 1 || task.field("stdout") != "done\n" {
+		if task.Status != 1 || stored(&task, "stdout") != "done\n" {
 			t.Errorf("ended as %s", task.Raw)
 		}
 	}
@@ -203,7 +203,7 @@ func TestCommandsSurviveTheNode(t *testing.T) {
 func TestTheRunnerDies(t *testing.T) {
 	s := newSite(t, plugins(map[string]string{"Kill": shell("kill -9 $PPID; sleep 0.2", ""), "Good": shell("echo out", "")}))
 	s.node("me")
-	if got := s.endOf("Kill"); got.Status != 2 || got.field("stdout") != unableToComplete || !strings.Contains(got.field("stderr"), "signal: killed") {
+	if got := s.endOf("Kill"); got.Status != 2 || stored(&got, "stdout") != unableToComplete || !strings.Contains(stored(&got, "stderr"), "signal: killed") {
 		t.Errorf("ended as %s", got.Raw)
 	}
 	if got := s.endOf("Good"); got.Status != 1 {

@@ -58,7 +58,7 @@ func (n *ExecutionNode) function(a *assignment) error {
 	}
 	var late <-chan time.Time
 	if a.Plugin.Timeout > 0 {
-		timer := time.NewTimer(a.Plugin.timeout())
+		timer := time.NewTimer(a.Plugin.Timeout.Duration())
 		defer timer.Stop()
 		late = timer.C
 	}
@@ -92,12 +92,12 @@ func (n *ExecutionNode) function(a *assignment) error {
 			return n.finish(ctx, a, &t, run, ended(unableToComplete, errStopped))
 		case overdue:
 			n.o.Functions.Withdraw(a.Plugin.Function, id)
-			return n.finish(n.calls, a, &t, run, ended(unableToComplete, fmt.Errorf("%w: %v", errOverTime, a.Plugin.timeout())))
+			return n.finish(n.calls, a, &t, run, ended(unableToComplete, fmt.Errorf("%w: %v", errOverTime, a.Plugin.Timeout.Duration())))
 		case stops:
 			stops = false
 			if n.o.Functions.Withdraw(a.Plugin.Function, id) {
 				n.tally.givenBack.Add(1)
-				return n.persist(n.calls, "giving back task "+id, func() error { return n.store.requeue(n.calls, &t, run, a.Schema) })
+				return n.retry.Do(n.calls, "giving back task "+id, func() error { return n.store.requeue(n.calls, &t, run, a.Schema) })
 			}
 		}
 	}

@@ -153,12 +153,12 @@ func FuzzSiteConfig(f *testing.F) {
 			}
 			return
 		}
-		if !json.Valid(plain) || c.MongoHost == "" || c.Database == "" || c.Schema != Schema2016 && c.Schema != Schema2018 || c.Node.reclaimAfter() < 0 {
+		if !json.Valid(plain) || c.MongoHost == "" || c.Database == "" || c.Schema != Schema2016 && c.Schema != Schema2018 || c.Node.ReclaimAfter.Duration() < 0 {
 			t.Fatalf("%q is read as %+v", text, c)
 		}
 		for name, p := range c.TreadlePlugins {
-			if !pluginName.MatchString(name) || (p.timeout() > 0) != (p.Timeout > 0) || p.timeout() < 0 {
-				t.Fatalf("%q has the plugin %q: %+v with a time-out of %v", text, name, p, p.timeout())
+			if !pluginName.MatchString(name) || (p.Timeout.Duration() > 0) != (p.Timeout > 0) || p.Timeout.Duration() < 0 {
+				t.Fatalf("%q has the plugin %q: %+v with a time-out of %v", text, name, p, p.Timeout.Duration())
 			}
 		}
 	})

@@ -64,20 +64,6 @@ func chunkID(file primitive.ObjectID, n uint32) primitive.ObjectID {
 	return id
 }
 
-// cutAfter is the length in bytes of the first characters of a text.
-func cutAfter(text string, characters int) int {
-	if len(text) <= characters {
-		return len(text)
-	}
-	for i := range text {
-		if characters == 0 {
-			return i
-		}
-		characters--
-	}
-	return len(text)
-}
-
 // ReadFile reads a file of GridFS whose chunks are strings or binary.
 func (s *Store) ReadFile(ctx context.Context, id primitive.ObjectID) (string, error) {
 	file, err := s.files.FindOne(ctx, byID(id)).Raw()
@@ -115,4 +101,17 @@ func (s *Store) ReadFile(ctx context.Context, id primitive.ObjectID) (string, er
 		return "", fmt.Errorf("the file %s is damaged: %d of its %d bytes are there", id.Hex(), b.Len(), length)
 	}
 	return b.String(), nil
+}
+
+// FileLength is the length of a file of GridFS in bytes.
+func (s *Store) FileLength(ctx context.Context, id primitive.ObjectID) (int64, error) {
+	file, err := s.files.FindOne(ctx, byID(id)).Raw()
+	if err != nil {
+		return 0, found(err)
+	}
+	n, ok := integer(file.Lookup("length"))
+	if !ok {
+		return 0, fmt.Errorf("the file %s has no length", id.Hex())
+	}
+	return n, nil
 }

@@ -232,7 +232,7 @@ func TestDocumentsOverTheLimit(t *testing.T) {
 	q := s.queue(d("name", "a", "plugin", DemoPlugin, "threads", 1))
 	id := s.fill(&q, d("a", strings.Repeat("p", 8<<20)))[0]
 	for _, size := range []int{9 << 20, 17 << 20} {
-		if _, err := s.store.change(s.ctx, byID(id), set(d("stdout", strings.Repeat("x", size)))); !tooLarge(err) {
+		if _, err := s.store.change(s.ctx, byID(id), set(d("stdout", strings.Repeat("x", size)))); !TooLarge(err) {
 			t.Errorf("%d bytes more: %v", size, err)
 		}
 	}

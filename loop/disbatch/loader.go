@@ -138,7 +138,7 @@ func loadPerl(ctx context.Context, key loadKey, places []string) (class string, 
 		return "", err
 	}
 	p := PluginConfig{Command: command, Timeout: loadTimeout, MaxOutput: maxLoadOutput}
-	r, err := p.execute(ctx, "", append([]string{"-e", perlScript, path, key.plugin, of2016}, places...), nil)
+	r, err := executeCommand(ctx, &p, "", append([]string{"-e", perlScript, path, key.plugin, of2016}, places...), nil)
 	switch {
 	case err != nil:
 		return "", err
@@ -185,7 +185,7 @@ func interpreter(program string) ([]string, error) {
 }
 
 // delegated is how the original's task runner is started for a plugin without an entry of its own.
-func (c *Config) delegated(name string, schema Schema, load loads) (PluginConfig, error) {
+func delegated(c *Config, name string, schema Schema, load loads) (PluginConfig, error) {
 	unknown := func(err error) (PluginConfig, error) {
 		return PluginConfig{}, fmt.Errorf("the plugin %s cannot be run: give it an entry in treadle_plugins, or a task_runner that loads it: %w", name, err)
 	}
@@ -193,7 +193,7 @@ func (c *Config) delegated(name string, schema Schema, load loads) (PluginConfig
 		return unknown(errors.New("there is no task_runner here"))
 	}
 	p := PluginConfig{Kind: KindRunner, Command: []string{c.TaskRunner}, Class: name}
-	if err := p.available(); err != nil {
+	if err := available(&p); err != nil {
 		return unknown(err)
 	}
 	class, err := load(c.TaskRunner, name, schema)

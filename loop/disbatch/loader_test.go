@@ -59,7 +59,7 @@ func TestQueuesRunWhatTheTaskRunnerLoads(t *testing.T) {
 		q := s.queue(queue)
 		task := s.ends(s.fill(&q, d("a", 1))...)[0]
 		want = strings.NewReplacer("FILE", s.config.Path, "ID", task.ID.Hex()).Replace(want)
-		if got := task.field("stderr"); !strings.HasSuffix(got, "\n"+want) {
+		if got := stored(&task, "stderr"); !strings.HasSuffix(got, "\n"+want) {
 			t.Errorf("the runner was called with %q, want %q", got, want)
 		}
 	}

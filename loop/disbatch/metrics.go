@@ -1,6 +1,7 @@
 package disbatch
 
 import (
+	"fmt"
 	"sync/atomic"
 
 	"treadle/loop/web"
@@ -86,11 +87,11 @@ func (n *ExecutionNode) serveMetrics() (stop func(), err error) {
 	if n.o.HTTP == "" {
 		return func() {}, nil
 	}
-	guard, err := newGuard(n.o.AllowHosts, n.o.HTTP, n.log)
+	guard, err := web.NewGuard(web.GuardOptions{Allow: n.o.AllowHosts, Listen: []string{n.o.HTTP}, Log: n.log})
 	if err != nil {
-		return nil, err
+		return nil, &SettingError{Err: fmt.Errorf("--allow-host: %w", err)}
 	}
-	l, err := listen(n.o.HTTP, "--http")
+	l, err := Listen(n.o.HTTP, "--http")
 	if err != nil {
 		return nil, err
 	}

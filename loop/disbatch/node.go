@@ -164,7 +164,7 @@ func (n *ExecutionNode) Run(ctx context.Context) error {
 		case <-timer.C:
 			if err := n.tick(ctx); err != nil && ctx.Err() == nil {
 				n.tally.errors.Add(1)
-				n.say("tick", n.store.explain(err).Error())
+				n.say("tick", n.store.Explain(err).Error())
 			} else {
 				n.say("tick", "")
 			}
@@ -183,7 +183,7 @@ func (n *ExecutionNode) interval() time.Duration {
 // begins waits for the database, sees that no other process is this node, and ensures the
 // indexes.
 func (n *ExecutionNode) begins(ctx context.Context) error {
-	if err := n.usable(ctx); err != nil {
+	if err := n.retry.Usable(ctx); err != nil {
 		return err
 	}
 	if err := n.runnerUsable(ctx); err != nil {
@@ -198,7 +198,7 @@ func (n *ExecutionNode) begins(ctx context.Context) error {
 	return nil
 }
 
-// runnerUsable is usable for the process that runs the tasks, which has a password of its own.
+// runnerUsable is Usable for the process that runs the tasks, which has a password of its own.
 func (n *ExecutionNode) runnerUsable(ctx context.Context) error {
 	if n.o.Runner == nil || len(n.o.Config.Auth) == 0 {
 		return nil
@@ -208,7 +208,7 @@ func (n *ExecutionNode) runnerUsable(ctx context.Context) error {
 		return err
 	}
 	defer store.Close()
-	return newPerformer(store, n.o.Config, n.log).usable(ctx)
+	return store.Retrier(n.log, nil).Usable(ctx)
 }
 
 // twin says whether the entry of this node changes again and again while nobody here writes
@@ -236,7 +236,7 @@ func (n *ExecutionNode) twin(ctx context.Context) error {
 
 // patientEntry is entry for a node that starts: a database that is away is waited for.
 func (n *ExecutionNode) patientEntry(ctx context.Context) (e Node, err error) {
-	err = n.persist(ctx, "starting", func() (err error) {
+	err = n.retry.Do(ctx, "starting", func() (err error) {
 		e, err = n.entry(ctx)
 		return err
 	})
@@ -279,7 +279,7 @@ func (n *ExecutionNode) stop() {
 	after := time.AfterFunc(n.o.Drain, n.end)
 	defer after.Stop()
 	n.claims.Wait() // each ends with the time-out of a call
-	err := n.persist(n.calls, "giving tasks back", func() (err error) {
+	err := n.retry.Do(n.calls, "giving tasks back", func() (err error) {
 		if queues == nil { // no tick has read them, and an earlier life may have claimed
 			if queues, err = n.store.Queues(n.calls); err != nil {
 				return err

@@ -142,7 +142,8 @@ func (s *site) status(id primitive.ObjectID, want int) {
 	})
 }
 
-func (t *Task) field(name string) string { return text(t.Raw.Lookup(name)) }
+// stored is the text of a field of a task.
+func stored(t *Task, name string) string { return text(t.Raw.Lookup(name)) }
 
 func TestTheDemoRuns(t *testing.T) {
 	s := newSite(t)
@@ -155,7 +156,7 @@ func TestTheDemoRuns(t *testing.T) {
 		status         int
 		stdout, stderr string
 	}{{1, "a\n", "b\n"}, {2, "a\n", ""}, {1, "a\n", ""}} {
-		if got[i].Status != want.status || got[i].field("stdout") != want.stdout || got[i].field("stderr") != want.stderr || got[i].Node != "me" ||
+		if got[i].Status != want.status || stored(&got[i], "stdout") != want.stdout || stored(&got[i], "stderr") != want.stderr || got[i].Node != "me" ||
 			!got[i].Raw.Lookup("complete").Boolean() || got[i].Raw.Lookup(runField).Type != 0 || !got[i].MTime.After(got[i].CTime) {
 			t.Errorf("task %d ended as %s", i, got[i].Raw)
 		}

@@ -27,7 +27,7 @@ func (in *Surroundings) DialContext(ctx context.Context, _, _ string) (net.Conn,
 // NewExecutionNodeIn is NewExecutionNode in surroundings.
 func NewExecutionNodeIn(o NodeOptions, in Surroundings) (*ExecutionNode, error) {
 	config := *o.Config
-	config.dial, o.Config = &in, &config
+	config.Dial, o.Config = &in, &config
 	n, err := NewExecutionNode(o)
 	if err != nil {
 		return nil, err

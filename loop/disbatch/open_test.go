@@ -84,7 +84,7 @@ func pings(t *testing.T, config string) error {
 			break
 		}
 	}
-	return store.explain(err)
+	return store.Explain(err)
 }
 
 // limits make a call that cannot succeed end soon.

@@ -94,25 +94,26 @@ func (s *site) disappear(way string) (calls func() int64, back func()) {
 // one when it is back.
 func TestAnOutageIsSaidOnce(t *testing.T) {
 	lines := newLineCount()
-	p := &performer{store: new(Store), tally: new(tally), outage: &outage{log: lines.logger()}}
+	var failed atomic.Int64
+	r := new(Store).Retrier(lines.logger(), func() { failed.Add(1) })
 	var there atomic.Bool
 	done := make(chan error)
 	const calls = 50
 	for range calls {
 		go func() {
-			done <- p.persist(t.Context(), "a test", func() error {
+			done <- r.Do(t.Context(), "a test", func() error {
 				if there.Load() {
 					return nil
 				}
-				return fmt.Errorf("away %d", p.tally.errors.Load())
+				return fmt.Errorf("away %d", failed.Load())
 			})
 		}()
 	}
-	for p.tally.errors.Load() < 2*calls {
+	for failed.Load() < 2*calls {
 		<-time.After(time.Millisecond)
 	}
 	if got := lines.count(); got != 1 {
-		t.Errorf("%d lines about %d failed calls", got, p.tally.errors.Load())
+		t.Errorf("%d lines about %d failed calls", got, failed.Load())
 	}
 	there.Store(true)
 	for range calls {
@@ -137,7 +138,7 @@ func TestTheRunnerIsToldToEnd(t *testing.T) {
 	n.node.runner.mu.Unlock()
 	must(t, runner.Signal(syscall.SIGTERM))
 	got := s.ends(ids...)[0]
-	if want := errToldToEnd.Error() + "\nwhy"; got.Status != StatusFailed || got.field("stdout") != unableToComplete || !strings.HasPrefix(got.field("stderr"), want) {
+	if want := errToldToEnd.Error() + "\nwhy"; got.Status != StatusFailed || stored(&got, "stdout") != unableToComplete || !strings.HasPrefix(stored(&got, "stderr"), want) {
 		t.Errorf("ended as %s", got.Raw)
 	}
 }

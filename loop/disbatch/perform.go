@@ -20,9 +20,9 @@ const (
 	// maxReason is how much of what a task runner wrote last says why its task has not ended: more
 	// than a person reads.
 	maxReason = 1 << 20
-	// lastWords is how long a runner that was told to end, and has ended its plugins, goes
+	// shutdownGrace is how long a runner that was told to end, and has ended its plugins, goes
 	// on trying to write how their tasks ended.
-	lastWords = 10 * time.Second
+	shutdownGrace = 10 * time.Second
 )
 
 // performer begins tasks, runs their plugins and writes their ends.
@@ -34,8 +34,8 @@ type performer struct {
 	claim  bool     // a finished task keeps the time of its claim
 	tally  *tally
 	clock  func() time.Time // on the wall, for the database
-	outage *outage
-	last   time.Duration // for the ends of tasks when it is told to end: lastWords, less in tests
+	retry  *Retrier
+	last   time.Duration // for the ends of tasks when it is told to end: shutdownGrace, less in tests
 }
 
 // assignment is a claimed task and how it is to be run.
@@ -82,12 +82,12 @@ func outlive(ctx context.Context, by time.Duration) (context.Context, context.Ca
 
 func (p *performer) begin(ctx context.Context, a *assignment, t *Task, run primitive.ObjectID) error {
 	begun := false
-	err := p.persist(ctx, "beginning task "+t.ID.Hex(), func() (err error) {
+	err := p.retry.Do(ctx, "beginning task "+t.ID.Hex(), func() (err error) {
 		begun, err = p.store.begin(ctx, t, run)
 		return err
 	})
 	switch {
-	case tooLarge(err):
+	case TooLarge(err):
 		p.log.Error("a task's document has no room for its run, it failed", "task", t.ID.Hex())
 		return cmp.Or(p.failBare(ctx, a.Schema, t), errNotMine)
 	case err == nil && !begun:
@@ -99,7 +99,7 @@ func (p *performer) begin(ctx context.Context, a *assignment, t *Task, run primi
 // failBare fails a task whose document has no room for more, and counts it.
 func (p *performer) failBare(ctx context.Context, schema Schema, t *Task) error {
 	failed, mtime := false, p.mtime()
-	err := p.persist(ctx, "failing task "+t.ID.Hex(), func() (err error) {
+	err := p.retry.Do(ctx, "failing task "+t.ID.Hex(), func() (err error) {
 		failed, err = p.store.failBare(ctx, t, mtime)
 		return err
 	})
@@ -122,7 +122,7 @@ func (p *performer) execute(ctx context.Context, a *assignment, t *Task) outcome
 	if err != nil {
 		return ended(unableToStart, err)
 	}
-	r, err := a.Plugin.execute(ctx, t.ID.Hex(), nil, append(text, '\n'))
+	r, err := executeCommand(ctx, &a.Plugin, t.ID.Hex(), nil, append(text, '\n'))
 	switch {
 	case err != nil:
 		return ended(unableToStart, err)
@@ -157,7 +157,7 @@ func (p *performer) delegate(ctx context.Context, a *assignment, t *Task) error 
 	if os.Getenv(selfVariable) == id {
 		return p.crash(ctx, a, t, ended(unableToStart, errors.New("its task runner is treadle itself: give the plugin an entry of the kind exec in treadle_plugins")))
 	}
-	r, err := a.Plugin.execute(ctx, id, p.runnerFlags(a, id), nil)
+	r, err := executeCommand(ctx, &a.Plugin, id, p.runnerFlags(a, id), nil)
 	var o outcome
 	why := func() string { return utf8Text(r.stderr.kept[max(0, len(r.stderr.kept)-maxReason):]) }
 	switch {
@@ -196,10 +196,10 @@ func (p *performer) crash(ctx context.Context, a *assignment, t *Task, o outcome
 		crashed, err = p.store.crash(ctx, t, o, p.mtime())
 		return err
 	}
-	err := p.persist(ctx, "ending task "+t.ID.Hex(), write)
-	if tooLarge(err) { // the payload leaves no room for the reason
+	err := p.retry.Do(ctx, "ending task "+t.ID.Hex(), write)
+	if TooLarge(err) { // the payload leaves no room for the reason
 		o.stdout, o.stderr = "", ""
-		err = p.persist(ctx, "ending task "+t.ID.Hex(), write)
+		err = p.retry.Do(ctx, "ending task "+t.ID.Hex(), write)
 	}
 	switch {
 	case err != nil:
@@ -235,16 +235,16 @@ func (p *performer) finish(ctx context.Context, a *assignment, t *Task, run prim
 		finished, err = p.store.finish(ctx, t, run, o, mtime)
 		return err
 	}
-	err := p.persist(ctx, "finishing task "+t.ID.Hex(), write)
-	if tooLarge(err) { // the payload leaves no room
+	err := p.retry.Do(ctx, "finishing task "+t.ID.Hex(), write)
+	if TooLarge(err) { // the payload leaves no room
 		if err := p.toFiles(ctx, t, &o, !out && stdout != "", !errs && stderr != ""); err != nil {
 			return err
 		}
-		err = p.persist(ctx, "finishing task "+t.ID.Hex(), write)
+		err = p.retry.Do(ctx, "finishing task "+t.ID.Hex(), write)
 	}
-	if tooLarge(err) { // nor for the ids of files: then the status alone
+	if TooLarge(err) { // nor for the ids of files: then the status alone
 		o.stdout, o.stderr = "", ""
-		err = p.persist(ctx, "finishing task "+t.ID.Hex(), write)
+		err = p.retry.Do(ctx, "finishing task "+t.ID.Hex(), write)
 	}
 	switch {
 	case err != nil:
@@ -288,7 +288,7 @@ func (p *performer) toFiles(ctx context.Context, t *Task, o *outcome, out, errs 
 // file writes one stream to GridFS, whole, however often the database goes away.
 func (p *performer) file(ctx context.Context, t *Task, name, text string) (id primitive.ObjectID, err error) {
 	id = primitive.NewObjectID()
-	err = p.persist(ctx, "writing "+name+" of task "+t.ID.Hex(), func() error {
+	err = p.retry.Do(ctx, "writing "+name+" of task "+t.ID.Hex(), func() error {
 		return p.store.writeFile(ctx, id, t.ID, name, text)
 	})
 	return id, err
@@ -301,7 +301,7 @@ func (p *performer) count(ctx context.Context, schema Schema, t *Task) {
 	}
 	if err := p.store.count(ctx, t.Queue, -1, 0); err != nil {
 		// Whether it was counted is not known: have the node count anew.
-		err = p.persist(ctx, "counting anew", func() error { return p.store.uncount(ctx, t.Queue) })
+		err = p.retry.Do(ctx, "counting anew", func() error { return p.store.uncount(ctx, t.Queue) })
 		if err != nil {
 			p.log.Warn("the counters of a queue may be off", "queue", t.Queue.Hex(), "error", err.Error())
 		}
@@ -333,7 +333,7 @@ func RunTask(ctx context.Context, c *Config, o TaskOptions, log *slog.Logger) er
 	p := newPerformer(store, c, log)
 	var t Task
 	var q Queue
-	err = p.connect(ctx, "reading task "+id.Hex(), func() (err error) {
+	err = p.retry.Connect(ctx, "reading task "+id.Hex(), func() (err error) {
 		if t, err = store.Task(ctx, id); err == nil {
 			q, err = store.Queue(ctx, t.Queue.Hex())
 		}
@@ -354,9 +354,9 @@ func RunTask(ctx context.Context, c *Config, o TaskOptions, log *slog.Logger) er
 	}
 	own := *c
 	own.TaskRunner = "" // that is this program
-	plugin, err := own.plugin(q.Plugin, q.Schema, nil)
+	plugin, err := pluginOf(&own, q.Plugin, q.Schema, nil)
 	if err != nil && o.Plugin != "" {
-		plugin, err = own.plugin(o.Plugin, q.Schema, nil)
+		plugin, err = pluginOf(&own, o.Plugin, q.Schema, nil)
 	}
 	a := &assignment{Task: t.Raw, Plugin: plugin, Schema: q.Schema, GFS: o.GFS}
 	if err != nil {
@@ -369,17 +369,6 @@ func RunTask(ctx context.Context, c *Config, o TaskOptions, log *slog.Logger) er
 	return p.perform(ctx, a)
 }
 
-// usable waits until the database answers a read, and ends with a SettingError when it never
-// will with these settings.
-func (p *performer) usable(ctx context.Context) error {
-	return p.connect(ctx, "starting", func() error {
-		if _, err := p.store.Node(ctx, ""); !errors.Is(err, ErrNotFound) {
-			return err
-		}
-		return nil
-	})
-}
-
 func newPerformer(store *Store, c *Config, log *slog.Logger) *performer {
 	var flags []string
 	if c.Quiet {
@@ -388,5 +377,7 @@ func newPerformer(store *Store, c *Config, log *slog.Logger) *performer {
 	if c.Testing {
 		flags = append(flags, "--testing")
 	}
-	return &performer{store: store, log: log, config: c.Path, flags: flags, claim: c.Node.MTime == "claim", tally: new(tally), clock: time.Now, outage: &outage{log: log}, last: lastWords}
+	counted := new(tally)
+	retry := store.Retrier(log, func() { counted.errors.Add(1) })
+	return &performer{store: store, log: log, config: c.Path, flags: flags, claim: c.Node.MTime == "claim", tally: counted, clock: time.Now, retry: retry, last: shutdownGrace}
 }

@@ -7,14 +7,10 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"go.mongodb.org/mongo-driver/bson"
 )
-
-// DemoPlugin is the plugin that is built in, for trials.
-const DemoPlugin = "Disbatch::Plugin::Demo"
 
 // kindDemo is the kind of DemoPlugin; no configuration names it.
 const kindDemo = "demo"
@@ -26,31 +22,17 @@ const (
 	unableToComplete = "Unable to complete"
 )
 
-// PluginNames returns the names that queues may be created with: those of plugins and of
-// treadle_plugins, or the built-in one if there are none.
-func (c *Config) PluginNames() []string {
-	names := slices.Clone([]string(c.Plugins))
-	for name := range c.TreadlePlugins {
-		names = append(names, name)
-	}
-	if len(names) == 0 {
-		names = []string{DemoPlugin}
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
-}
-
-// plugin returns how a plugin of queues of a dialect is run by the node, or why it cannot be;
+// pluginOf returns how a plugin of queues of a dialect is run by the node, or why it cannot be;
 // errLoading while the task runner is asked.
-func (c *Config) plugin(name string, schema Schema, load loads) (PluginConfig, error) {
+func pluginOf(c *Config, name string, schema Schema, load loads) (PluginConfig, error) {
 	if p, ok := c.TreadlePlugins[name]; ok {
 		if p.Kind == KindFunction && p.Function == "" {
 			p.Function = name
 		}
 		p.Class = name
-		return p, p.available()
+		return p, available(&p)
 	}
-	p, err := c.delegated(name, schema, load)
+	p, err := delegated(c, name, schema, load)
 	if err != nil && err != errLoading && name == DemoPlugin {
 		return PluginConfig{Kind: kindDemo}, nil
 	}
@@ -58,7 +40,7 @@ func (c *Config) plugin(name string, schema Schema, load loads) (PluginConfig, e
 }
 
 // available says why the plugin cannot run on this machine, if so.
-func (p *PluginConfig) available() error {
+func available(p *PluginConfig) error {
 	if len(p.Command) == 0 {
 		return nil
 	}

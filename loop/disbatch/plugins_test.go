@@ -57,7 +57,7 @@ func TestTheContractOfExec(t *testing.T) {
 	s.node("me")
 	f := func(plugin string, status int, stdout, stderr string) {
 		t.Helper()
-		if got := s.endOf(plugin); got.Status != status || got.field("stdout") != stdout || !strings.Contains(got.field("stderr"), stderr) {
+		if got := s.endOf(plugin); got.Status != status || stored(&got, "stdout") != stdout || !strings.Contains(stored(&got, "stderr"), stderr) {
 			t.Errorf("%s ended as %s", plugin, got.Raw)
 		}
 	}
@@ -81,8 +81,8 @@ func TestTheContractOfExec(t *testing.T) {
 		Params struct{ User string }
 	}
 	input := s.endOf("Input")
-	if err := bson.UnmarshalExtJSON([]byte(strings.TrimSuffix(input.field("stdout"), "end\n")), false, &doc); err != nil || doc.ID != input.ID || doc.Status != -1 || doc.Params.User != "a b" {
-		t.Errorf("the plugin read %q, %v", input.field("stdout"), err)
+	if err := bson.UnmarshalExtJSON([]byte(strings.TrimSuffix(stored(&input, "stdout"), "end\n")), false, &doc); err != nil || doc.ID != input.ID || doc.Status != -1 || doc.Params.User != "a b" {
+		t.Errorf("the plugin read %q, %v", stored(&input, "stdout"), err)
 	}
 }
 
@@ -93,12 +93,12 @@ func TestLargeOutputGoesToGridFS(t *testing.T) {
 		"Big": shell(fmt.Sprintf("head -c %d /dev/zero | tr '\\0' x; echo err >&2", big), ""), "Small": shell("echo out", ""),
 	}))
 	s.node("me")
-	if small := s.endOf("Small"); small.field("stdout") != "out\n" {
+	if small := s.endOf("Small"); stored(&small, "stdout") != "out\n" {
 		t.Errorf("a small output is %s", small.Raw)
 	}
 	task := s.endOf("Big")
 	id, ok := task.Raw.Lookup("stdout").ObjectIDOK()
-	if got, err := s.store.ReadFile(s.ctx, id); !ok || err != nil || got != strings.Repeat("x", big) || task.field("stderr") != "err\n" {
+	if got, err := s.store.ReadFile(s.ctx, id); !ok || err != nil || got != strings.Repeat("x", big) || stored(&task, "stderr") != "err\n" {
 		t.Errorf("stdout is %s: %d bytes, %v, stderr is %s", task.Raw.Lookup("stdout"), len(got), err, task.Raw.Lookup("stderr"))
 	}
 	if task.Status != 1 {
@@ -123,13 +123,13 @@ func TestOutputsAreJudgedEachForItself(t *testing.T) {
 	}
 	s := newSite(t, plugins(map[string]string{"Big": shell("head -c 9000000 /dev/zero | tr '\\0' x", "")}))
 	s.node("me")
-	if task := s.endOf("Big", d("a", strings.Repeat("p", 7<<20))); len(task.field("stdout")) != 9000000 || task.Raw.Lookup("stderr").Type != bson.TypeString {
-		t.Errorf("stdout is %d bytes and stderr a %s", len(task.field("stdout")), task.Raw.Lookup("stderr").Type)
+	if task := s.endOf("Big", d("a", strings.Repeat("p", 7<<20))); len(stored(&task, "stdout")) != 9000000 || task.Raw.Lookup("stderr").Type != bson.TypeString {
+		t.Errorf("stdout is %d bytes and stderr a %s", len(stored(&task, "stdout")), task.Raw.Lookup("stderr").Type)
 	}
 	// More than the document has room for.
 	task := s.endOf("Big", d("a", strings.Repeat("p", 9<<20)))
 	id, _ := task.Raw.Lookup("stdout").ObjectIDOK()
-	if got, err := s.store.ReadFile(s.ctx, id); err != nil || len(got) != 9000000 || task.field("stderr") != "" || task.Raw.Lookup("stderr").Type != bson.TypeString {
+	if got, err := s.store.ReadFile(s.ctx, id); err != nil || len(got) != 9000000 || stored(&task, "stderr") != "" || task.Raw.Lookup("stderr").Type != bson.TypeString {
 		t.Errorf("stdout is a file of %d bytes, %v, and stderr a %s", len(got), err, task.Raw.Lookup("stderr").Type)
 	}
 }
@@ -162,7 +162,7 @@ func TestTheContractOfRunner(t *testing.T) {
 		t.Helper()
 		got := s.endOf(plugin)
 		want := strings.ReplaceAll(stderr, "ID", got.ID.Hex())
-		if got.Status != 2 || got.field("stdout") != stdout || !strings.Contains(got.field("stderr"), want) {
+		if got.Status != 2 || stored(&got, "stdout") != stdout || !strings.Contains(stored(&got, "stderr"), want) {
 			t.Errorf("%s ended as %s, want %q", plugin, got.Raw, want)
 		}
 	}
@@ -172,8 +172,8 @@ func TestTheContractOfRunner(t *testing.T) {
 	f("Loud", unableToComplete, "ended with 9\nxxx")
 	f("Loud", unableToComplete, "xxxwhy\n")
 	if s.double != nil { // FerretDB has room beyond 16 MiB
-		if got := s.endOf("Failing", d("a", strings.Repeat("p", 16<<20-250))); got.Status != 2 || got.field("stderr") != "" {
-			t.Errorf("without room for a reason it ended with status %d and %q", got.Status, got.field("stderr"))
+		if got := s.endOf("Failing", d("a", strings.Repeat("p", 16<<20-250))); got.Status != 2 || stored(&got, "stderr") != "" {
+			t.Errorf("without room for a reason it ended with status %d and %q", got.Status, stored(&got, "stderr"))
 		}
 	}
 
@@ -185,10 +185,10 @@ func TestTheContractOfRunner(t *testing.T) {
 	own.config, err = ReadConfig(own.config.Path)
 	must(t, err)
 	own.node("me")
-	if got := own.endOf(DemoPlugin, d("commands", "ab")); got.Status != 1 || got.field("stdout") != "a\n" || got.field("stderr") != "b\n" {
+	if got := own.endOf(DemoPlugin, d("commands", "ab")); got.Status != 1 || stored(&got, "stdout") != "a\n" || stored(&got, "stderr") != "b\n" {
 		t.Errorf("through a task runner the demo ended as %s", got.Raw)
 	}
-	if got := own.endOf("Demo"); got.Status != 2 || got.field("stdout") != unableToStart {
+	if got := own.endOf("Demo"); got.Status != 2 || stored(&got, "stdout") != unableToStart {
 		t.Errorf("an unknown plugin ended as %s", got.Raw)
 	}
 }

@@ -47,7 +47,7 @@ func (n *ExecutionNode) reclaimOwn(ctx context.Context, mine []Task) error {
 		}
 	}
 	n.mu.Unlock()
-	if len(left) == 0 || !n.o.Config.Node.reclaimsOwn() {
+	if own := n.o.Config.Node.ReclaimOwn; len(left) == 0 || own != nil && !bool(*own) {
 		return nil
 	}
 	running, err := runningTasks(n.life)

@@ -149,7 +149,7 @@ func (n *ExecutionNode) claimed(q *Queue, err error) {
 	}
 	n.tally.errors.Add(1)
 	n.say("claims of queue "+q.Name, err.Error())
-	if tooLarge(err) {
+	if TooLarge(err) {
 		if t, err := n.store.full(n.calls, q); err == nil && n.failBare(n.calls, q.Schema, &t) == nil {
 			n.log.Error("a task's document has no room for its claim, it failed", "task", t.ID.Hex())
 		}
@@ -251,7 +251,7 @@ func (n *ExecutionNode) do(a *assignment) {
 	n.log.Error("the task's runner ended", "task", t.ID.Hex(), "error", err.Error())
 	if a.Plugin.Kind != KindRunner { // whose program may still begin it
 		given := int64(0)
-		gerr := n.persist(n.calls, "giving back task "+t.ID.Hex(), func() (err error) {
+		gerr := n.retry.Do(n.calls, "giving back task "+t.ID.Hex(), func() (err error) {
 			given, err = n.giveBack(n.calls, []Queue{{ID: t.Queue, Schema: a.Schema}}, t.ID)
 			return err
 		})

@@ -35,14 +35,6 @@ type Store struct {
 	volatile  *atomic.Bool
 }
 
-// SettingError says that a setting cannot work.
-type SettingError struct{ Err error }
-
-func (e *SettingError) Error() string { return e.Err.Error() }
-
-// Unwrap returns what is wrong with it.
-func (e *SettingError) Unwrap() error { return e.Err }
-
 // Open prepares the store of a configuration for a component. It does not wait for the
 // database, which may be away; see Ping.
 func Open(c *Config, component string) (*Store, error) {
@@ -85,13 +77,9 @@ func (s *Store) durably(write func(tasks *mongo.Collection) error) error {
 	return write(s.tasks)
 }
 
-// risk is what is to be said about a database without a journal, if it has none.
-func (s *Store) risk() string {
-	if !s.volatile.Load() {
-		return ""
-	}
-	return "the database keeps no journal: a loss of power may leave tasks running (0) that have ended"
-}
+// Volatile says whether the database keeps no journal: a loss of power may take back that a task has begun or ended.
+// It is known when the first task is claimed.
+func (s *Store) Volatile() bool { return s.volatile.Load() }
 
 // Close lets go of the connections. The driver is given no deadline: with one it keeps a
 // processor busy until calls that were given up are over.
@@ -102,8 +90,8 @@ func (s *Store) Close() {
 	_ = s.client.Disconnect(ctx) // it fails if calls do not end in time, and there is nothing left to do about it
 }
 
-// explain adds the setting to an error that one of them explains, and is nil for nil.
-func (s *Store) explain(err error) error {
+// Explain adds the setting to an error that one of them explains, and is nil for nil.
+func (s *Store) Explain(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -127,7 +115,7 @@ func (s *Store) unusable(ctx context.Context, err error) error {
 	text := err.Error()
 	for _, refusal := range []string{"wire version", "Authentication failed", "MechanismUnavailable", "requires authentication", "x509:"} {
 		if strings.Contains(text, refusal) {
-			return &SettingError{s.explain(err)}
+			return &SettingError{s.Explain(err)}
 		}
 	}
 	if strings.Contains(text, "server selection error") {
@@ -150,7 +138,7 @@ func (s *Store) otherSet(ctx context.Context) error {
 		}
 		reply, err := client.Database("admin").RunCommand(ctx, bson.D{{Key: "isMaster", Value: 1}}).Raw()
 		_ = client.Disconnect(ctx) // there is nothing to lose
-		name := textOf(reply, "setName")
+		name := text(reply.Lookup("setName"))
 		switch {
 		case err != nil || name == *s.dialed.ReplicaSet:
 		case name == "":
@@ -197,6 +185,20 @@ func (s *Store) EnsureIndexes(ctx context.Context) (faults []error) {
 		}
 	}
 	return faults
+}
+
+// TaskIndexes returns the fields of each index of tasks, in their order.
+func (s *Store) TaskIndexes(ctx context.Context) (all [][]string, err error) {
+	specs, err := s.tasks.Indexes().ListSpecifications(ctx)
+	for _, spec := range specs {
+		var fields []string
+		elements, _ := spec.KeysDocument.Elements() // those before a damaged one
+		for _, e := range elements {
+			fields = append(fields, e.Key())
+		}
+		all = append(all, fields)
+	}
+	return all, err
 }
 
 // Collection reads documents of any collection of the database, as creating tasks from a

@@ -135,7 +135,7 @@ func TestConfigIsTheOriginals(t *testing.T) {
 		len(c.Plugins) != 2 || c.Schema != Schema2018 || len(c.ActiveQueues) != 1 {
 		t.Errorf("read as %+v", c)
 	}
-	if p := c.TreadlePlugins["A::B"]; p.timeout() != 1500*time.Millisecond {
+	if p := c.TreadlePlugins["A::B"]; p.Timeout.Duration() != 1500*time.Millisecond {
 		t.Errorf("the plugin is %+v", p)
 	}
 	o, err := clientOptions(c, ComponentNode)
@@ -167,11 +167,11 @@ func TestTimesOfNonsense(t *testing.T) {
 		"treadle_node": {"reclaim_after": 9223372037}}`))
 	must(t, err)
 	for name, want := range map[string]time.Duration{"A": math.MaxInt64, "B": 1, "C": 0} {
-		if p := c.TreadlePlugins[name]; p.timeout() != want {
-			t.Errorf("%v seconds are %v", p.Timeout, p.timeout())
+		if p := c.TreadlePlugins[name]; p.Timeout.Duration() != want {
+			t.Errorf("%v seconds are %v", p.Timeout, p.Timeout.Duration())
 		}
 	}
-	if got := c.Node.reclaimAfter(); got != math.MaxInt64 {
+	if got := c.Node.ReclaimAfter.Duration(); got != math.MaxInt64 {
 		t.Errorf("%v seconds are %v", c.Node.ReclaimAfter, got)
 	}
 }

@@ -2,7 +2,6 @@ package disbatch
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sort"
 	"time"
@@ -78,14 +77,10 @@ type SearchOptions struct {
 	Limit, Skip int64
 	Sort        bson.D // none, if empty
 	Projection  bson.D // all fields, if empty
-	Brief       bool   // an output that is there, and no file, is the word terse
+	// Each, unless it is nil, is called for each document as it comes and returns what is kept of it, or an error, which ends
+	// the search. The document is the callback's until it returns.
+	Each func(doc bson.Raw) (bson.Raw, error)
 }
-
-// maxFound bounds the memory of what a search finds, in bytes.
-const maxFound = 32 << 20
-
-// errFound says that a search finds more than that.
-var errFound = fmt.Errorf("the tasks have more than %dMiB: ask for fewer, or for fewer of their fields", maxFound>>20)
 
 // Search returns the tasks that a filter finds.
 func (s *Store) Search(ctx context.Context, filter any, o SearchOptions) ([]Task, error) {
@@ -102,42 +97,16 @@ func (s *Store) Search(ctx context.Context, filter any, o SearchOptions) ([]Task
 	}
 	defer func() { _ = cursor.Close(ctx) }() // it was only read
 	var out []Task
-	for bytes := 0; cursor.Next(ctx); {
+	for cursor.Next(ctx) {
 		raw := cursor.Current
-		if o.Brief {
-			raw = brief(raw)
-		}
-		if bytes += len(raw); bytes > maxFound {
-			return nil, errFound
-		}
-		if bytes > largeBody {
-			if err := enlarge(ctx); err != nil {
+		if o.Each != nil {
+			if raw, err = o.Each(raw); err != nil {
 				return nil, err
 			}
 		}
 		out = append(out, DecodeTask(slices.Clone(raw)))
 	}
 	return out, cursor.Err()
-}
-
-// terse stands for an output that was not asked for.
-const terse = "[terse mode]"
-
-// brief is a task's document without what its outputs say.
-func brief(doc bson.Raw) bson.Raw {
-	elements, err := doc.Elements()
-	out := make(bson.D, len(elements))
-	for i, e := range elements {
-		out[i] = bson.E{Key: e.Key(), Value: e.Value()}
-		if (e.Key() == FileStdout || e.Key() == FileStderr) && text(e.Value()) != "" {
-			out[i].Value = terse
-		}
-	}
-	short, merr := bson.Marshal(out)
-	if err != nil || merr != nil {
-		return doc // it is damaged
-	}
-	return short
 }
 
 // CountTasks counts the tasks that a filter finds.
@@ -199,7 +168,7 @@ func (s *Store) failBare(ctx context.Context, t *Task, mtime time.Time) (bool, e
 	filter := bson.D{{Key: "_id", Value: t.ID}, {Key: "status", Value: t.Status}, {Key: "node", Value: t.Raw.Lookup("node")}}
 	o := outcome{status: StatusFailed, stdout: "", stderr: ""}
 	result, err := s.change(ctx, filter, o.update(mtime))
-	if tooLarge(err) {
+	if TooLarge(err) {
 		result, err = s.change(ctx, filter, set(bson.D{{Key: "status", Value: int32(StatusFailed)}}))
 	}
 	return err == nil && result.MatchedCount == 1, err

@@ -53,11 +53,19 @@ func (n *ExecutionNode) tick(ctx context.Context) error {
 	}
 	v.foreign = len(mine)
 	n.adjust(&v, busy, mine)
-	n.say("journal", n.store.risk())
+	n.say("journal", risk(n.store.Volatile()))
 	n.tally.ticked.Store(time.Now().UnixMilli())
 	err = errors.Join(n.recover(ctx, mine), n.reclaimOwn(ctx, mine), n.recount(ctx, queues), n.reclaim(ctx, nodes))
 	n.fill() // a database that could not be read gets no claims either
 	return err
+}
+
+// risk is what is said of a database without a journal, empty of one that has it.
+func risk(volatile bool) string {
+	if !volatile {
+		return ""
+	}
+	return "the database keeps no journal: a loss of power may leave tasks running (0) that have ended"
 }
 
 func reason(err error) string {
@@ -242,7 +250,7 @@ func (n *ExecutionNode) serves(c *Config, q *Queue) (PluginConfig, string) {
 	if q.Problem != "" {
 		return PluginConfig{}, q.Problem
 	}
-	plugin, err := c.plugin(q.Plugin, q.Schema, func(runner, plugin string, schema Schema) (string, error) {
+	plugin, err := pluginOf(c, q.Plugin, q.Schema, func(runner, plugin string, schema Schema) (string, error) {
 		return n.loader.load(n.calls, loadKey{runner, plugin, schema})
 	})
 	switch {
@@ -355,7 +363,7 @@ func (n *ExecutionNode) recount(ctx context.Context, queues []Queue) error {
 
 // reclaim marks the running tasks of nodes that gave no sign for longer than the setting.
 func (n *ExecutionNode) reclaim(ctx context.Context, nodes []Node) error {
-	limit := n.o.Config.Node.reclaimAfter()
+	limit := n.o.Config.Node.ReclaimAfter.Duration()
 	if limit == 0 {
 		return nil
 	}

@@ -76,15 +76,6 @@ func text(v bson.RawValue) string {
 	return s
 }
 
-// textOf is the text of a document's field, empty if the document is none or damaged.
-func textOf(doc bson.Raw, field string) string {
-	v, err := doc.LookupErr(field)
-	if err != nil {
-		return ""
-	}
-	return text(v)
-}
-
 // texts reads an array of strings, or one string.
 func texts(v bson.RawValue) []string {
 	if s, ok := v.StringValueOK(); ok && s != "" {
@@ -110,4 +101,18 @@ func texts(v bson.RawValue) []string {
 // missing says that a field is null or not there.
 func missing(v bson.RawValue) bool {
 	return v.Type == 0 || v.Type == bson.TypeNull || v.Type == bson.TypeUndefined
+}
+
+// cutAfter is the length in bytes of the first characters of a text.
+func cutAfter(text string, characters int) int {
+	if len(text) <= characters {
+		return len(text)
+	}
+	for i := range text {
+		if characters == 0 {
+			return i
+		}
+		characters--
+	}
+	return len(text)
 }
