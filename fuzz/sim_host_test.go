@@ -21,6 +21,7 @@ import (
 	"treadle/loop"
 	"treadle/loop/disbatch"
 	"treadle/loop/disbatch/mongotest"
+	"treadle/loop/disbatch/node"
 )
 
 // siteHost is a machine of the site.
@@ -64,9 +65,9 @@ func (s *site) start(h *siteHost) {
 	}
 	var mu sync.Mutex
 	chance := rand.New(rand.NewPCG(s.seed, uint64(h.number<<32|h.lives)))
-	node, err := disbatch.NewExecutionNodeIn(disbatch.NodeOptions{
+	n, err := node.NewIn(node.Options{
 		Config: s.config, Name: h.name, Functions: l, Interval: siteInterval, Drain: siteDrain,
-	}, disbatch.Surroundings{
+	}, node.Surroundings{
 		Dial:  l.dial,
 		Clock: func() time.Time { return time.Now().Add(h.skew) },
 		Pick: func(n int) int {
@@ -81,7 +82,7 @@ func (s *site) start(h *siteHost) {
 	ctx, end := context.WithCancel(context.Background())
 	l.end, h.life, s.lives = end, l, append(s.lives, l)
 	go func() {
-		l.err = node.Run(ctx)
+		l.err = n.Run(ctx)
 		close(l.ended)
 	}()
 	s.joins(l)
@@ -280,13 +281,13 @@ func (l *siteLife) Goes(command bson.D) {
 	}
 }
 
-// Submit implements disbatch.Functions.
+// Submit implements node.Functions.
 func (l *siteLife) Submit(function, name string, workload []byte, done func([]byte, error)) (err error) {
 	l.calls("a job "+name, func() { err = l.server.Functions().Submit(function, name, workload, done) })
 	return err
 }
 
-// Withdraw implements disbatch.Functions.
+// Withdraw implements node.Functions.
 func (l *siteLife) Withdraw(function, name string) (unseen bool) {
 	l.calls("to withdraw "+name, func() { unseen = l.server.Functions().Withdraw(function, name) })
 	return unseen

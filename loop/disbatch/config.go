@@ -42,8 +42,19 @@ type Config struct {
 
 	TreadlePlugins map[string]PluginConfig `json:"treadle_plugins"`
 	Schema         Schema                  `json:"schema"` // dialect of new queues; 2018 unless it says 2016
-	Node           NodeConfig              `json:"treadle_node"`
-	Web            WebConfig               `json:"treadle_web"`
+
+	// Node are settings of the node that the originals do not have.
+	Node struct {
+		ReclaimAfter Seconds `json:"reclaim_after"` // without a sign of a node until its running tasks are orphaned, 0 is never
+		ReclaimOwn   *Truth  `json:"reclaim_own"`   // a node that starts orphans running tasks of its own that nothing runs; true if it is missing
+		MTime        string  `json:"mtime"`         // of a finished task: finish, the time it ended, or claim, the time it was claimed
+	} `json:"treadle_node"`
+
+	// Web are settings of the command interface that the original does not have.
+	Web struct {
+		Listen string            `json:"listen"` // host:port, 127.0.0.1:8080 if it is empty
+		Users  map[string]string `json:"users"`  // passwords by name; if there are any, every request needs one (basic authentication)
+	} `json:"treadle_web"`
 
 	// Dial connects to the database of a simulation; nil is TCP.
 	Dial options.ContextDialer `json:"-"`
@@ -69,19 +80,6 @@ const (
 	KindFunction = "function"
 	KindRunner   = "runner"
 )
-
-// NodeConfig are settings of the node that the originals do not have.
-type NodeConfig struct {
-	ReclaimAfter Seconds `json:"reclaim_after"` // without a sign of a node until its running tasks are orphaned, 0 is never
-	ReclaimOwn   *Truth  `json:"reclaim_own"`   // a node that starts orphans running tasks of its own that nothing runs; true if it is missing
-	MTime        string  `json:"mtime"`         // of a finished task: finish, the time it ended, or claim, the time it was claimed
-}
-
-// WebConfig are settings of the command interface that the original does not have.
-type WebConfig struct {
-	Listen string            `json:"listen"` // host:port, 127.0.0.1:8080 if it is empty
-	Users  map[string]string `json:"users"`  // passwords by name; if there are any, every request needs one (basic authentication)
-}
 
 // Schema is the dialect of a queue's documents.
 type Schema int

@@ -10,6 +10,7 @@ import (
 // SettingError says that a setting cannot work.
 type SettingError struct{ Err error }
 
+// Error implements error.
 func (e *SettingError) Error() string { return e.Err.Error() }
 
 // Unwrap returns what is wrong with it.
