@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"treadle/loop/disbatch"
-	"treadle/loop/disbatch/mongodouble"
+	"treadle/loop/disbatch/mongotest"
 )
 
 const (
@@ -48,7 +48,7 @@ func nodeRows() []row {
 
 // nodeTrial is a load on one node, and the database of it.
 type nodeTrial struct {
-	double  *mongodouble.Server
+	double  *mongotest.Server
 	store   *disbatch.Store
 	queue   disbatch.Queue
 	running *server
@@ -109,7 +109,7 @@ func (t *nodeTrial) open(ctx context.Context, r row, start startNode) (stop func
 			ends[i]()
 		}
 	}
-	if t.double, err = mongodouble.Start(); err != nil {
+	if t.double, err = mongotest.Start(); err != nil {
 		return stop, err
 	}
 	ends = append(ends, t.double.Stop)
@@ -146,7 +146,7 @@ func (t *nodeTrial) open(ctx context.Context, r row, start startNode) (stop func
 }
 
 // observe is told of every command that the database gets, before it is done. It lets all of them be.
-func (t *nodeTrial) observe(command string) mongodouble.Fault {
+func (t *nodeTrial) observe(command string) mongotest.Fault {
 	switch command {
 	case "findAndModify":
 		t.claimed.Do(func() {
@@ -162,7 +162,7 @@ func (t *nodeTrial) observe(command string) mongodouble.Fault {
 		default:
 		}
 	}
-	return mongodouble.None
+	return mongotest.None
 }
 
 // readMeter adds the process that runs a node's commands to the node.

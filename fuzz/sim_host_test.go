@@ -20,7 +20,8 @@ import (
 	"treadle/codec/periodic"
 	"treadle/loop"
 	"treadle/loop/disbatch"
-	"treadle/loop/disbatch/mongodouble"
+	"treadle/loop/disbatch/mongotest"
+	"treadle/loop/disbatch/node"
 )
 
 // siteHost is a machine of the site.
@@ -64,9 +65,9 @@ func (s *site) start(h *siteHost) {
 	}
 	var mu sync.Mutex
 	chance := rand.New(rand.NewPCG(s.seed, uint64(h.number<<32|h.lives)))
-	node, err := disbatch.NewExecutionNodeIn(disbatch.NodeOptions{
+	n, err := node.NewIn(node.Options{
 		Config: s.config, Name: h.name, Functions: l, Interval: siteInterval, Drain: siteDrain,
-	}, disbatch.Surroundings{
+	}, node.Surroundings{
 		Dial:  l.dial,
 		Clock: func() time.Time { return time.Now().Add(h.skew) },
 		Pick: func(n int) int {
@@ -81,7 +82,7 @@ func (s *site) start(h *siteHost) {
 	ctx, end := context.WithCancel(context.Background())
 	l.end, h.life, s.lives = end, l, append(s.lives, l)
 	go func() {
-		l.err = node.Run(ctx)
+		l.err = n.Run(ctx)
 		close(l.ended)
 	}()
 	s.joins(l)
@@ -175,7 +176,7 @@ func (s *site) cut(l *siteLife, lost bool) {
 			signed = true
 		}
 		if gone {
-			p.pass(mongodouble.LoseCall)
+			p.pass(mongotest.LoseCall)
 			s.passages = slices.Delete(s.passages, i, i+1)
 		}
 	}
@@ -212,7 +213,7 @@ type passage struct {
 	what  string
 	back  bool   // it is the answer
 	call  func() // of the server; else it is a command for the database
-	fault mongodouble.Fault
+	fault mongotest.Fault
 	open  chan struct{}
 }
 
@@ -223,7 +224,7 @@ func (p *passage) String() string {
 	return fmt.Sprintf("%v asks %s", p.life, p.what)
 }
 
-func (p *passage) pass(fault mongodouble.Fault) {
+func (p *passage) pass(fault mongotest.Fault) {
 	p.fault = fault
 	if p.call != nil && !p.life.isDead() {
 		p.call()
@@ -232,7 +233,7 @@ func (p *passage) pass(fault mongodouble.Fault) {
 }
 
 // wait waits until the play lets it pass.
-func (p *passage) wait() mongodouble.Fault {
+func (p *passage) wait() mongotest.Fault {
 	p.open = make(chan struct{})
 	s := p.life.site
 	s.mu.Lock()
@@ -260,33 +261,33 @@ func spoken(command bson.D) string {
 	return theRun.ReplaceAllString(string(text), "")
 }
 
-// Comes implements mongodouble.Way.
-func (l *siteLife) Comes(command bson.D) mongodouble.Fault {
+// Comes implements mongotest.Way.
+func (l *siteLife) Comes(command bson.D) mongotest.Fault {
 	what := spoken(command)
 	switch {
 	case l.isDead(), what != "" && l.site.away:
 		time.Sleep(refusal)
-		return mongodouble.LoseCall
+		return mongotest.LoseCall
 	case what == "":
-		return mongodouble.None
+		return mongotest.None
 	}
 	return (&passage{life: l, what: what}).wait()
 }
 
-// Goes implements mongodouble.Way.
+// Goes implements mongotest.Way.
 func (l *siteLife) Goes(command bson.D) {
 	if what := spoken(command); what != "" {
 		(&passage{life: l, what: what, back: true}).wait()
 	}
 }
 
-// Submit implements disbatch.Functions.
+// Submit implements node.Functions.
 func (l *siteLife) Submit(function, name string, workload []byte, done func([]byte, error)) (err error) {
 	l.calls("a job "+name, func() { err = l.server.Functions().Submit(function, name, workload, done) })
 	return err
 }
 
-// Withdraw implements disbatch.Functions.
+// Withdraw implements node.Functions.
 func (l *siteLife) Withdraw(function, name string) (unseen bool) {
 	l.calls("to withdraw "+name, func() { unseen = l.server.Functions().Withdraw(function, name) })
 	return unseen

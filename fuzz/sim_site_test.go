@@ -18,7 +18,7 @@ import (
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
 	"treadle/loop/disbatch"
-	"treadle/loop/disbatch/mongodouble"
+	"treadle/loop/disbatch/mongotest"
 )
 
 // The simulation of a Disbatch site: three hosts, each a node inside of a server in memory with
@@ -55,7 +55,7 @@ type site struct {
 	rng    *rand.Rand
 	trace  strings.Builder
 	first  string // failure
-	double *mongodouble.Server
+	double *mongotest.Server
 	config *disbatch.Config
 	hosts  []*siteHost
 	lives  []*siteLife // all that there were
@@ -120,7 +120,7 @@ func (s *site) summary(seed uint64) string {
 }
 
 func newSite(seed uint64) *site {
-	s := &site{seed: seed, rng: rand.New(rand.NewPCG(seed, math.MaxUint64)), double: mongodouble.New()}
+	s := &site{seed: seed, rng: rand.New(rand.NewPCG(seed, math.MaxUint64)), double: mongotest.New()}
 	var err error
 	if s.config, err = disbatch.ParseConfig([]byte(siteConfig)); err != nil {
 		panic(err) // it is ours
@@ -211,16 +211,16 @@ func (s *site) lets() {
 	i := s.rng.IntN(len(s.passages))
 	p := s.passages[i]
 	s.passages = slices.Delete(s.passages, i, i+1)
-	fault := mongodouble.None
+	fault := mongotest.None
 	if s.rng.IntN(25) == 0 {
-		fault = []mongodouble.Fault{mongodouble.LoseReply, mongodouble.LoseCall, mongodouble.CutReply, mongodouble.Refuse}[s.rng.IntN(4)]
+		fault = []mongotest.Fault{mongotest.LoseReply, mongotest.LoseCall, mongotest.CutReply, mongotest.Refuse}[s.rng.IntN(4)]
 	}
 	s.let(p, fault)
 }
 
 // let has one thing pass; that takes a moment, which is never the same, so that nothing that
 // waits for a time waits for the same one.
-func (s *site) let(p *passage, fault mongodouble.Fault) {
+func (s *site) let(p *passage, fault mongotest.Fault) {
 	s.say("%s%s", p, []string{"", ", its reply is lost", ", lost", "", ", its reply is cut", ", refused"}[fault])
 	s.passing = p.life
 	p.pass(fault)
@@ -329,10 +329,10 @@ func (s *site) goOn(only *siteLife) {
 		}
 		p := s.passages[i]
 		s.passages = slices.Delete(s.passages, i, i+1)
-		fault := mongodouble.None
+		fault := mongotest.None
 		if s.losing > 0 && !p.back && strings.HasPrefix(p.what, `{"findAndModify"`) {
 			s.losing--
-			fault = mongodouble.LoseReply
+			fault = mongotest.LoseReply
 		}
 		s.let(p, fault)
 	}
@@ -360,7 +360,7 @@ func (s *site) letGo() {
 	for _, l := range s.lives {
 		for ended := false; !ended; {
 			for _, p := range s.passages {
-				p.pass(mongodouble.LoseCall)
+				p.pass(mongotest.LoseCall)
 			}
 			select {
 			case <-l.ended:

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/node"
 	"treadle/loop/protocol"
 	"treadle/sched"
 )
@@ -23,7 +24,7 @@ const ownLoop = maxLoops
 
 var errWorkerFailed = errors.New("the worker failed the job or left")
 
-// functionHub has workers do tasks of Disbatch. It implements disbatch.Functions.
+// functionHub has workers do tasks of Disbatch. It implements node.Functions.
 type functionHub struct {
 	server *Server
 	ready  chan struct{} // there are endings
@@ -52,7 +53,7 @@ func newFunctionHub(s *Server) *functionHub {
 	}
 }
 
-// Submit implements disbatch.Functions.
+// Submit implements node.Functions.
 func (h *functionHub) Submit(function, name string, workload []byte, done func(data []byte, err error)) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -68,7 +69,7 @@ func (h *functionHub) Submit(function, name string, workload []byte, done func(d
 	return err
 }
 
-// Withdraw implements disbatch.Functions.
+// Withdraw implements node.Functions.
 func (h *functionHub) Withdraw(function, name string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -131,7 +132,7 @@ func newDisbatchNode(s *Server) error {
 		return &OptionError{Setting: "disbatch", Err: err}
 	}
 	s.functions = newFunctionHub(s)
-	s.disbatch, err = disbatch.NewExecutionNode(disbatch.NodeOptions{
+	s.disbatch, err = node.New(node.Options{
 		Config: config, Name: s.o.Disbatch.Node, Runner: s.o.Disbatch.Runner, Functions: s.functions,
 		Drain: s.o.Drain, Log: s.log,
 	})

@@ -13,13 +13,13 @@ import (
 	"treadle/codec/periodic"
 	"treadle/loop/client"
 	"treadle/loop/disbatch"
-	"treadle/loop/disbatch/mongodouble"
+	"treadle/loop/disbatch/mongotest"
 )
 
 // disbatchSite is a server that is a node of a Disbatch site, on a double of a database.
 type disbatchSite struct {
 	*rig
-	double *mongodouble.Server
+	double *mongotest.Server
 	store  *disbatch.Store
 	queue  disbatch.Queue
 	slaves string
@@ -28,7 +28,7 @@ type disbatchSite struct {
 // newDisbatchSite starts one with a queue whose tasks are jobs of the function "work".
 func newDisbatchSite(t *testing.T, more string) *disbatchSite {
 	t.Helper()
-	double, err := mongodouble.Start()
+	double, err := mongotest.Start()
 	if err != nil {
 		t.Fatal(err)
 	}

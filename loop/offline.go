@@ -13,7 +13,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/node"
 	"treadle/loop/gloom"
 	"treadle/sched"
 )
@@ -363,7 +363,7 @@ func (o *Offline) ShardOf(queue string) int { return o.server.sched.ShardOf([]by
 func (o *Offline) Look() { o.server.feed.journal.Look() }
 
 // Functions is the server's door for a Disbatch node. What it causes happens in a Settle.
-func (o *Offline) Functions() disbatch.Functions { return o.server.functions }
+func (o *Offline) Functions() node.Functions { return o.server.functions }
 
 // Abandon ends a server that has crashed: nobody is told anything. The disk must let go of it.
 func (o *Offline) Abandon() {

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"treadle/codec/periodic"
-	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/node"
 	"treadle/loop/journal"
 	"treadle/loop/protocol"
 	"treadle/loop/web"
@@ -51,11 +51,11 @@ type Server struct {
 	protocols       []protocol.Protocol
 	dwork           *dworkHub
 	kts46           *ktsHub
-	functions       *functionHub            // nil without a Disbatch node
-	disbatch        *disbatch.ExecutionNode // the same
-	draining        atomic.Int64            // the node has tasks to wait for
-	stopping        atomic.Bool             // nothing new is handed out, and nobody is let in
-	databaseFailure atomic.Pointer[error]   // of the node or the MongoDB of kts46: it ends the server
+	functions       *functionHub          // nil without a Disbatch node
+	disbatch        *node.Node            // the same
+	draining        atomic.Int64          // the node has tasks to wait for
+	stopping        atomic.Bool           // nothing new is handed out, and nobody is let in
+	databaseFailure atomic.Pointer[error] // of the node or the MongoDB of kts46: it ends the server
 	listeners       []listener
 	listening       []Listening
 	web             *web.Server

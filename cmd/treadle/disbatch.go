@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/node"
 )
 
 type disbatchCmd struct {
@@ -89,20 +90,20 @@ func (d *disbatchNodeCmd) Run(con *console) error {
 	if err != nil {
 		return err
 	}
-	o := disbatch.NodeOptions{Config: c, Name: d.Node, Runner: runner, Log: newLog(con.err, d.LogLevel, d.LogFormat)}
+	o := node.Options{Config: c, Name: d.Node, Runner: runner, Log: newLog(con.err, d.LogLevel, d.LogFormat)}
 	o.AllowHosts = d.AllowHost
 	if d.HTTP != "off" {
 		o.HTTP, o.Profiles = d.HTTP, d.Pprof == "on"
 	}
 	defer ignoreHangups(o.Log)()
-	node, err := disbatch.NewExecutionNode(o)
+	n, err := node.New(o)
 	if err != nil {
 		return settingError(err)
 	}
 	first, second, stop := signals()
 	defer stop()
 	context.AfterFunc(second, func() { os.Exit(exitInterrupted) })
-	return settingError(node.Run(first))
+	return settingError(n.Run(first))
 }
 
 // settingError is the error with the exit code of a setting that cannot work, if it is one.
@@ -161,7 +162,7 @@ func (d *disbatchTaskCmd) Run(con *console) error {
 	if d.Task == disbatchAll {
 		return disbatchTasks(ctx, c, con, log)
 	}
-	o := disbatch.TaskOptions{Task: d.Task, GFS: c.GFS, Plugin: d.Plugin}
+	o := node.TaskOptions{Task: d.Task, GFS: c.GFS, Plugin: d.Plugin}
 	if d.GFS != "" {
 		if o.GFS, err = disbatch.ParseGFS(d.GFS); err != nil {
 			return badUsage("--gfs: %w", err)
@@ -170,15 +171,15 @@ func (d *disbatchTaskCmd) Run(con *console) error {
 	if d.NoGFS {
 		o.GFS = disbatch.GFSNever
 	}
-	err = disbatch.RunTask(ctx, c, o, log)
-	if errors.Is(err, disbatch.ErrTaskID) {
+	err = node.RunTask(ctx, c, o, log)
+	if errors.Is(err, node.ErrTaskID) {
 		return usageError{err}
 	}
 	return settingError(err)
 }
 
 func disbatchTasks(ctx context.Context, c *disbatch.Config, con *console, log *slog.Logger) error {
-	err := disbatch.RunTasks(ctx, c, con.in, con.out, log)
+	err := node.RunTasks(ctx, c, con.in, con.out, log)
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil // the node died while it sent a task; that one is claimed and will be found
 	}

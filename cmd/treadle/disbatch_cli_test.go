@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"testing"
 
-	"treadle/loop/disbatch/mongodouble"
+	"treadle/loop/disbatch/mongotest"
 )
 
 // dciProcess is a built command interface on a double of MongoDB.
@@ -23,7 +23,7 @@ type dciProcess struct {
 // startDCI starts one with these further lines of configuration and flags.
 func startDCI(t *testing.T, lines string, flags ...string) *dciProcess {
 	t.Helper()
-	double, err := mongodouble.Start()
+	double, err := mongotest.Start()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"treadle/loop/disbatch"
-	"treadle/loop/disbatch/mongodouble"
+	"treadle/loop/disbatch/mongotest"
 )
 
 // nodeSite is a double of a database with a configuration for built nodes.
@@ -28,7 +28,7 @@ type nodeSite struct {
 // into the configuration too.
 func newNodeSite(t *testing.T, lines string, scripts map[string]string) *nodeSite {
 	t.Helper()
-	double, err := mongodouble.Start()
+	double, err := mongotest.Start()
 	must(t, err)
 	t.Cleanup(double.Stop)
 	s := &nodeSite{t: t}

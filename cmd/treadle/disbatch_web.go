@@ -8,7 +8,7 @@ import (
 	"os"
 	"strings"
 
-	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/web"
 )
 
 type disbatchWebCmd struct {
@@ -36,7 +36,7 @@ func (d *disbatchWebCmd) Run(con *console) error {
 	if err != nil {
 		return err
 	}
-	o := disbatch.WebOptions{Config: c, Listen: d.Listen, AllowHosts: d.AllowHost, Log: newLog(con.err, d.LogLevel, d.LogFormat)}
+	o := web.Options{Config: c, Listen: d.Listen, AllowHosts: d.AllowHost, Log: newLog(con.err, d.LogLevel, d.LogFormat)}
 	if d.Users != "" {
 		if o.Users, err = readUsers(d.Users); err != nil {
 			return badUsage("--users: %w", err)
@@ -46,7 +46,7 @@ func (d *disbatchWebCmd) Run(con *console) error {
 	defer stop()
 	context.AfterFunc(first, func() { o.Log.Info("stopping") })
 	context.AfterFunc(second, func() { os.Exit(exitInterrupted) })
-	return settingError(disbatch.RunWeb(first, o))
+	return settingError(web.Run(first, o))
 }
 
 // readUsers reads names and passwords. A file without any is refused: it would let

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"treadle/loop/disbatch/mongodouble"
+	"treadle/loop/disbatch/mongotest"
 )
 
 // pageCommand is a command of a page.
@@ -42,7 +42,7 @@ func pageCommands(t *testing.T, page string) (all []pageCommand) {
 // TestKts46Page runs the commands of the page in their order, before and after the move of a
 // site: what the page shows of their output is what they say.
 func TestKts46Page(t *testing.T) {
-	double, err := mongodouble.Start()
+	double, err := mongotest.Start()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,7 +47,16 @@ var onlyIn = []struct {
 }
 
 // testDoubles stand in for what tests cannot have: nothing that ships imports them.
-var testDoubles = []string{"loop/disbatch/mongodouble"}
+var testDoubles = []string{"loop/disbatch/mongotest", "loop/disbatch/sitetest"}
+
+// apart are the rooms that may import these packages of the module and no others.
+var apart = map[string][]string{
+	"loop/disbatch":           testDoubles,
+	"loop/disbatch/node":      append([]string{"loop/disbatch", "loop/web"}, testDoubles...),
+	"loop/disbatch/web":       append([]string{"loop/disbatch", "loop/web"}, testDoubles...),
+	"loop/disbatch/sitetest":  {"loop/disbatch", "loop/disbatch/mongotest"},
+	"loop/disbatch/mongotest": {},
+}
 
 var badNames = []string{"util", "utils", "common", "types", "helpers", "interfaces"}
 
@@ -154,6 +163,9 @@ func layerFaults(file, source string) (faults []string) {
 
 // mayImport says whether a room may import another package of the module.
 func mayImport(room, target string) bool {
+	if only, ok := apart[room]; ok {
+		return target == room || slices.Contains(only, target)
+	}
 	switch {
 	case within(target, "bench", "fuzz", "cmd"):
 		return within(room, "bench") && within(target, "bench") || within(room, "fuzz") && within(target, "fuzz")
@@ -218,9 +230,18 @@ func TestLayersCanFail(t *testing.T) {
 	f("loop/disbatch/x.go", imports("go.mongodb.org/mongo-driver/bson"), "")
 	f("loop/kts46/store/x.go", imports("go.mongodb.org/mongo-driver/bson"), "")
 	f("loop/kts46.go", imports("go.mongodb.org/mongo-driver/bson"), "belongs in loop/disbatch and loop/kts46/store only")
-	f("loop/disbatch/x.go", imports("treadle/loop/disbatch/mongodouble"), "is a double for tests and benchmarks")
-	f("loop/disbatch/x_test.go", imports("treadle/loop/disbatch/mongodouble"), "")
-	f("bench/x.go", imports("treadle/loop/disbatch/mongodouble"), "")
+	f("loop/disbatch/x.go", imports("treadle/loop/disbatch/mongotest"), "is a double for tests and benchmarks")
+	f("loop/disbatch/x_test.go", imports("treadle/loop/disbatch/mongotest"), "")
+	f("bench/x.go", imports("treadle/loop/disbatch/mongotest"), "")
+	f("loop/disbatch/x.go", imports("treadle/loop/disbatch/sitetest"), "is a double for tests and benchmarks")
+	f("loop/disbatch/x.go", imports("treadle/loop/disbatch/node"), "loop/disbatch may not import loop/disbatch/node")
+	f("loop/disbatch/x_test.go", imports("treadle/loop/disbatch/web"), "loop/disbatch may not import loop/disbatch/web")
+	f("loop/disbatch/x.go", imports("treadle/loop"), "loop/disbatch may not import loop")
+	f("loop/disbatch/node/x.go", imports("treadle/loop/disbatch"), "")
+	f("loop/disbatch/node/x.go", imports("treadle/loop/disbatch/web"), "loop/disbatch/node may not import loop/disbatch/web")
+	f("loop/disbatch/node/x.go", imports("treadle/sched"), "loop/disbatch/node may not import sched")
+	f("loop/disbatch/web/x.go", imports("treadle/loop/web"), "")
+	f("loop/disbatch/web/x.go", imports("treadle/loop/disbatch/node"), "loop/disbatch/web may not import loop/disbatch/node")
 	f("loop/x.go", imports("unsafe"), "unsafe belongs in codec/dwork/dworkpb/dwork.pb.go only")
 	f("loop/x.go", "package common\n", "a package called common says nothing")
 	f("loop/x.go", "package", "expected 'IDENT'")

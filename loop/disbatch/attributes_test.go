@@ -1,21 +1,20 @@
-package disbatch
+package disbatch_test
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
 
-	"go.mongodb.org/mongo-driver/bson/primitive"
+	"treadle/loop/disbatch"
 )
 
 // Every attribute is applied, or refused by its name.
 func TestAttributes(t *testing.T) {
 	f := func(attributes, want string) {
 		t.Helper()
-		c, err := ParseConfig([]byte(`{"attributes": {` + attributes + `}}`))
+		c, err := disbatch.ParseConfig([]byte(`{"attributes": {` + attributes + `}}`))
 		must(t, err)
-		_, err = clientOptions(c, ComponentNode)
+		_, err = disbatch.ClientOptions(c, disbatch.ComponentNode)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), "attributes: "+want) {
 			t.Errorf("%s: %v, want %q", attributes, err, want)
 		}
@@ -34,10 +33,10 @@ func TestAttributes(t *testing.T) {
 	f(`"max_time_ms": 5`, "max_time_ms is not known")
 	f(`"ssl": {"SSL_ca_path": "/etc/ssl"}`, `ssl: json: unknown field "SSL_ca_path": SSL_ca_file`)
 
-	c, err := ParseConfig([]byte(`{"attributes": {"j": "0", "w": "2", "replica_set_name": "rs0", "connect_timeout_ms": 70, "socket_timeout_ms": 80, "server_selection_timeout_ms": 90, "retry_writes": 0, "retry_reads": 1,
+	c, err := disbatch.ParseConfig([]byte(`{"attributes": {"j": "0", "w": "2", "replica_set_name": "rs0", "connect_timeout_ms": 70, "socket_timeout_ms": 80, "server_selection_timeout_ms": 90, "retry_writes": 0, "retry_reads": 1,
 		"heartbeat_frequency_ms": 5000, "local_threshold_ms": 7, "read_concern_level": "majority", "app_name": "site", "username": "u", "password": "p", "auth_mechanism": "SCRAM-SHA-1"}}`))
 	must(t, err)
-	o, err := clientOptions(c, ComponentNode)
+	o, err := disbatch.ClientOptions(c, disbatch.ComponentNode)
 	must(t, err)
 	if *o.WriteConcern.Journal || o.WriteConcern.W != 2 || *o.ReplicaSet != "rs0" || *o.ConnectTimeout != 70*time.Millisecond || *o.Timeout != 80*time.Millisecond || *o.ServerSelectionTimeout != 90*time.Millisecond ||
 		*o.RetryWrites || !*o.RetryReads || *o.HeartbeatInterval != 5*time.Second || *o.LocalThreshold != 7*time.Millisecond || o.ReadConcern.Level != "majority" || *o.AppName != "site" || o.Auth.AuthMechanism != "SCRAM-SHA-1" {
@@ -45,50 +44,16 @@ func TestAttributes(t *testing.T) {
 	}
 
 	// timeoutMS stands for both of the address: the driver does not say how they go together.
-	c, err = ParseConfig([]byte(`{"mongohost": "mongodb://localhost/?w=2&journal=false&wtimeoutMS=5&socketTimeoutMS=6&timeoutMS=7"}`))
+	c, err = disbatch.ParseConfig([]byte(`{"mongohost": "mongodb://localhost/?w=2&journal=false&wtimeoutMS=5&socketTimeoutMS=6&timeoutMS=7"}`))
 	must(t, err)
-	o, err = clientOptions(c, ComponentNode)
+	o, err = disbatch.ClientOptions(c, disbatch.ComponentNode)
 	must(t, err)
 	if got := o.WriteConcern; got.W != 2 || got.Journal == nil || *got.Journal || got.WTimeout != 0 || o.SocketTimeout != nil || *o.Timeout != 7*time.Millisecond {
 		t.Errorf("with times of the address the driver is told %+v, %+v", got, o)
 	}
-	c, err = ParseConfig([]byte(`{"mongohost": "mongodb://localhost/?journal=false&timeoutMS=soon"}`))
+	c, err = disbatch.ParseConfig([]byte(`{"mongohost": "mongodb://localhost/?journal=false&timeoutMS=soon"}`))
 	must(t, err)
-	if _, err = clientOptions(c, ComponentNode); err == nil || !strings.Contains(err.Error(), "mongohost: ") {
+	if _, err = disbatch.ClientOptions(c, disbatch.ComponentNode); err == nil || !strings.Contains(err.Error(), "mongohost: ") {
 		t.Errorf("an address with a fault: %v", err)
 	}
-}
-
-// Claims, starts and ends are on the database's disk before a node goes on, unless the site says otherwise or the
-// database keeps no journal, which is said.
-func TestTasksAreWrittenWithAJournal(t *testing.T) {
-	f := func(attributes, want string, volatile bool) {
-		t.Helper()
-		s := newFaultySite(t, attributes)
-		s.double.Volatile(volatile)
-		q := s.queue(d("name", "a", "plugin", DemoPlugin, "threads", 1))
-		s.fill(&q, d("commands", "a"))
-		tasks := s.config.Database + ".tasks"
-		concern := func(command string) string { return fmt.Sprint(s.double.Concern(command, tasks)) }
-		created := concern("insert")
-		task, err := s.store.claim(s.ctx, &q, "me", time.Now())
-		must(t, err)
-		claimed, run := concern("findAndModify"), primitive.NewObjectID()
-		_, err = s.store.begin(s.ctx, &task, run)
-		must(t, err)
-		begun := concern("update")
-		_, err = s.store.finish(s.ctx, &task, run, outcome{status: 1}, time.Now())
-		must(t, err)
-		if ended := concern("update"); claimed != want || begun != want || ended != want || created == want && strings.Contains(want, "true") && attributes == "" {
-			t.Errorf("%s: created with %s, claimed with %s, begun with %s, ended with %s", attributes, created, claimed, begun, ended)
-		}
-		if said := s.store.risk(); (said != "") != (volatile && attributes == "") {
-			t.Errorf("%s: the risk is %q", attributes, said)
-		}
-	}
-	f("", `{"j": true}`, false)
-	f("", "", true)
-	f(`"attributes": {"j": false},`, `{"j": false}`, false)
-	f(`"attributes": {"w": "majority"},`, `{"w": "majority","j": true}`, false)
-	f(`"attributes": {"w": 1, "j": 0},`, `{"w": {"$numberInt":"1"},"j": false}`, true)
 }

@@ -42,11 +42,24 @@ type Config struct {
 
 	TreadlePlugins map[string]PluginConfig `json:"treadle_plugins"`
 	Schema         Schema                  `json:"schema"` // dialect of new queues; 2018 unless it says 2016
-	Node           NodeConfig              `json:"treadle_node"`
-	Web            WebConfig               `json:"treadle_web"`
 
-	named map[string]bool       // the keys that the file has: it wins over the config collection
-	dial  options.ContextDialer // of a simulation; nil: TCP
+	// Node are settings of the node that the originals do not have.
+	Node struct {
+		ReclaimAfter Seconds `json:"reclaim_after"` // without a sign of a node until its running tasks are orphaned, 0 is never
+		ReclaimOwn   *Truth  `json:"reclaim_own"`   // a node that starts orphans running tasks of its own that nothing runs; true if it is missing
+		MTime        string  `json:"mtime"`         // of a finished task: finish, the time it ended, or claim, the time it was claimed
+	} `json:"treadle_node"`
+
+	// Web are settings of the command interface that the original does not have.
+	Web struct {
+		Listen string            `json:"listen"` // host:port, 127.0.0.1:8080 if it is empty
+		Users  map[string]string `json:"users"`  // passwords by name; if there are any, every request needs one (basic authentication)
+	} `json:"treadle_web"`
+
+	// Dial connects to the database of a simulation; nil is TCP.
+	Dial options.ContextDialer `json:"-"`
+
+	named map[string]bool // the keys that the file has: it wins over the config collection
 }
 
 // PluginConfig says how a plugin is run.
@@ -54,7 +67,7 @@ type PluginConfig struct {
 	Kind      string            `json:"kind"`       // exec, function or runner
 	Command   []string          `json:"command"`    // of exec and runner: a program and its arguments
 	Function  string            `json:"function"`   // of function: the queue of the server that the task becomes a job of
-	Timeout   float64           `json:"timeout"`    // seconds a task may take, 0 is for ever
+	Timeout   Seconds           `json:"timeout"`    // that a task may take, 0 is for ever
 	Env       map[string]string `json:"env"`        // added to the environment
 	Dir       string            `json:"dir"`        // working directory
 	MaxOutput int               `json:"max_output"` // bytes kept of stdout and of stderr
@@ -67,13 +80,6 @@ const (
 	KindFunction = "function"
 	KindRunner   = "runner"
 )
-
-// NodeConfig are settings of the node that the originals do not have.
-type NodeConfig struct {
-	ReclaimAfter float64 `json:"reclaim_after"` // seconds without a sign of a node until its running tasks are orphaned, 0 is never
-	ReclaimOwn   *Truth  `json:"reclaim_own"`   // a node that starts orphans running tasks of its own that nothing runs; true if it is missing
-	MTime        string  `json:"mtime"`         // of a finished task: finish, the time it ended, or claim, the time it was claimed
-}
 
 // Schema is the dialect of a queue's documents.
 type Schema int
@@ -279,23 +285,35 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// timeout is how long a task may take, 0 for ever.
-func (p *PluginConfig) timeout() time.Duration { return seconds(p.Timeout) }
+// Seconds is a setting of so many.
+type Seconds float64
 
-// reclaimAfter is how long a node may give no sign, 0 for ever.
-func (n *NodeConfig) reclaimAfter() time.Duration { return seconds(n.ReclaimAfter) }
-
-func (n *NodeConfig) reclaimsOwn() bool { return n.ReclaimOwn == nil || bool(*n.ReclaimOwn) }
-
-// seconds is a setting of so many. Less than a clock can tell is not nothing, which would mean for ever; and more than it
-// can count, which turned negative would mean at once, is as much as it can.
-func seconds(n float64) time.Duration {
-	switch nanos := n * float64(time.Second); {
-	case n > 0 && nanos < 1:
+// Duration returns the setting as a duration. Less than a clock can tell is not nothing, which would mean for ever; and more
+// than it can count, which turned negative would mean at once, is as much as it can.
+func (s Seconds) Duration() time.Duration {
+	switch nanos := float64(s) * float64(time.Second); {
+	case s > 0 && nanos < 1:
 		return 1
 	case nanos >= math.MaxInt64:
 		return math.MaxInt64
 	default:
 		return time.Duration(nanos)
 	}
+}
+
+// DemoPlugin is the plugin that is built in, for trials.
+const DemoPlugin = "Disbatch::Plugin::Demo"
+
+// PluginNames returns the names that queues may be created with: those of plugins and of
+// treadle_plugins, or the built-in one if there are none.
+func (c *Config) PluginNames() []string {
+	names := slices.Clone([]string(c.Plugins))
+	for name := range c.TreadlePlugins {
+		names = append(names, name)
+	}
+	if len(names) == 0 {
+		names = []string{DemoPlugin}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }

@@ -49,17 +49,15 @@ type Node struct {
 // NoLimit is the limit of a node without maxthreads.
 const NoLimit = -1
 
-// Status codes of tasks. A plugin may return any positive integer.
+// Status codes of tasks. A plugin may return any positive integer; the originals have -3 terminated, -4 blocked and
+// -5 cancelled, too, which nothing here writes.
 const (
-	StatusOrphaned   = -6
-	StatusCancelled  = -5
-	StatusBlocked    = -4
-	StatusTerminated = -3
-	StatusQueued     = -2
-	StatusClaimed    = -1
-	StatusRunning    = 0
-	StatusSucceeded  = 1
-	StatusFailed     = 2
+	StatusOrphaned  = -6
+	StatusQueued    = -2
+	StatusClaimed   = -1
+	StatusRunning   = 0
+	StatusSucceeded = 1
+	StatusFailed    = 2
 )
 
 // Orders in which a queue's tasks are claimed, by their ids.
@@ -69,14 +67,13 @@ const (
 	SortDefault = "default"
 )
 
-// PluginField and LimitField are the names of a queue's fields in a dialect, NodeField is
-// the node of a task that nobody claimed, ParamsField a task's payload.
+// PluginField is the name of a queue's field with its plugin.
 func (s Schema) PluginField() string { return s.pick("constructor", "plugin") }
 
-// LimitField is the name of the field with the limit.
+// LimitField is the name of a queue's field with its limit.
 func (s Schema) LimitField() string { return s.pick("maxthreads", "threads") }
 
-// ParamsField is the name of the field with a task's payload.
+// ParamsField is the name of a task's field with its payload.
 func (s Schema) ParamsField() string { return s.pick("parameters", "params") }
 
 // Nobody is the node of a task that nobody claimed.
@@ -94,31 +91,31 @@ func (s Schema) pick(of2016, of2018 string) string {
 	return of2018
 }
 
-// maxLimit bounds the limits of queues and nodes: more tasks at once than processes fit.
-const maxLimit = 1 << 20
+// MaxLimit bounds the limits of queues and nodes: more tasks at once than processes fit.
+const MaxLimit = 1 << 20
 
 // DecodeQueue reads a queue. What is wrong in it is in Problem, and then its limit is 0, so
 // that nothing runs.
 func DecodeQueue(raw bson.Raw) Queue {
 	q := Queue{
-		Name: text(raw.Lookup("name")), Sort: text(raw.Lookup("sort")), Schema: Schema2018,
-		Pin: texts(raw.Lookup("nodes_pin")), Ignore: texts(raw.Lookup("nodes_ignore")),
+		Name: Text(raw.Lookup("name")), Sort: Text(raw.Lookup("sort")), Schema: Schema2018,
+		Pin: Texts(raw.Lookup("nodes_pin")), Ignore: Texts(raw.Lookup("nodes_ignore")),
 		Todo: count(raw.Lookup("count_todo")), Total: count(raw.Lookup("count_total")), Raw: raw,
 	}
 	q.ID, _ = raw.Lookup("_id").ObjectIDOK()
-	if missing(raw.Lookup("plugin")) && !missing(raw.Lookup("constructor")) {
+	if Missing(raw.Lookup("plugin")) && !Missing(raw.Lookup("constructor")) {
 		q.Schema = Schema2016
 	}
-	q.Plugin = text(raw.Lookup(q.Schema.PluginField()))
+	q.Plugin = Text(raw.Lookup(q.Schema.PluginField()))
 	limit := raw.Lookup(q.Schema.LimitField())
-	n, ok := integer(limit)
+	n, ok := Integer(limit)
 	switch {
 	case q.ID.IsZero():
 		q.Problem = "its _id is no ObjectId"
 	case !pluginName.MatchString(q.Plugin):
 		q.Problem = fmt.Sprintf("%s is %q, no name of a plugin", q.Schema.PluginField(), q.Plugin)
-	case !missing(limit) && (!ok || n < 0 || n > maxLimit):
-		q.Problem = fmt.Sprintf("%s is %s: it must be a number from 0 to %d", q.Schema.LimitField(), limit, maxLimit)
+	case !Missing(limit) && (!ok || n < 0 || n > MaxLimit):
+		q.Problem = fmt.Sprintf("%s is %s: it must be a number from 0 to %d", q.Schema.LimitField(), limit, MaxLimit)
 	case q.Sort != "" && q.Sort != SortFIFO && q.Sort != SortLIFO && q.Sort != SortDefault:
 		q.Problem = fmt.Sprintf("sort is %q: say fifo, lifo or default", q.Sort)
 	default:
@@ -130,7 +127,7 @@ func DecodeQueue(raw bson.Raw) Queue {
 // count reads a counter; -1 says that it has to be counted, as one that is text, which
 // the database cannot add to.
 func count(v bson.RawValue) int64 {
-	n, ok := integer(v)
+	n, ok := Integer(v)
 	if !ok || n < 0 || v.Type == bson.TypeString {
 		return -1
 	}
@@ -139,17 +136,17 @@ func count(v bson.RawValue) int64 {
 
 // DecodeTask reads a task.
 func DecodeTask(raw bson.Raw) Task {
-	t := Task{Node: text(raw.Lookup("node")), CTime: instant(raw.Lookup("ctime")), MTime: instant(raw.Lookup("mtime")), Raw: raw}
+	t := Task{Node: Text(raw.Lookup("node")), CTime: Instant(raw.Lookup("ctime")), MTime: Instant(raw.Lookup("mtime")), Raw: raw}
 	t.ID, _ = raw.Lookup("_id").ObjectIDOK()
 	t.Queue, _ = raw.Lookup("queue").ObjectIDOK()
-	status, _ := integer(raw.Lookup("status"))
+	status, _ := Integer(raw.Lookup("status"))
 	t.Status = int(status)
 	return t
 }
 
 // Params is the payload of the task, in either dialect.
 func (t *Task) Params() bson.RawValue {
-	if v := t.Raw.Lookup("params"); !missing(v) {
+	if v := t.Raw.Lookup("params"); !Missing(v) {
 		return v
 	}
 	return t.Raw.Lookup("parameters")
@@ -157,15 +154,15 @@ func (t *Task) Params() bson.RawValue {
 
 // DecodeNode reads a node. One whose limit is wrong starts nothing.
 func DecodeNode(raw bson.Raw) Node {
-	n := Node{Name: text(raw.Lookup("node")), Timestamp: instant(raw.Lookup("timestamp")), Limit: NoLimit, Raw: raw}
+	n := Node{Name: Text(raw.Lookup("node")), Timestamp: Instant(raw.Lookup("timestamp")), Limit: NoLimit, Raw: raw}
 	n.ID, _ = raw.Lookup("_id").ObjectIDOK()
 	limit := raw.Lookup("maxthreads")
-	if missing(limit) {
+	if Missing(limit) {
 		return n
 	}
-	switch v, ok := integer(limit); {
-	case !ok || v < 0 || v > maxLimit:
-		n.Limit, n.Problem = 0, fmt.Sprintf("maxthreads is %s: it must be a number from 0 to %d, or null", limit, maxLimit)
+	switch v, ok := Integer(limit); {
+	case !ok || v < 0 || v > MaxLimit:
+		n.Limit, n.Problem = 0, fmt.Sprintf("maxthreads is %s: it must be a number from 0 to %d, or null", limit, MaxLimit)
 	default:
 		n.Limit = int(v)
 	}

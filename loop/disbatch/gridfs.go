@@ -29,12 +29,12 @@ const (
 	maxFile = 1 << 30
 )
 
-// writeFile writes a task's output to GridFS the way the original does, with chunks that
+// WriteFile writes a task's output to GridFS the way the original does, with chunks that
 // are strings and not binary. The text must be UTF-8. Called again with the same id, it
 // writes what is missing: a chunk's id follows from the file's, so no chunk is written twice.
-func (s *Store) writeFile(ctx context.Context, id, task primitive.ObjectID, name, text string) error {
+func (s *Store) WriteFile(ctx context.Context, id, task primitive.ObjectID, name, text string) error {
 	for n, rest := uint32(0), text; rest != ""; n++ {
-		cut := cutAfter(rest, chunkSize)
+		cut := CutAfter(rest, chunkSize)
 		chunk := bson.D{
 			{Key: "_id", Value: chunkID(id, n)}, {Key: "files_id", Value: id}, {Key: "n", Value: int32(n)}, {Key: "data", Value: rest[:cut]},
 		}
@@ -64,25 +64,11 @@ func chunkID(file primitive.ObjectID, n uint32) primitive.ObjectID {
 	return id
 }
 
-// cutAfter is the length in bytes of the first characters of a text.
-func cutAfter(text string, characters int) int {
-	if len(text) <= characters {
-		return len(text)
-	}
-	for i := range text {
-		if characters == 0 {
-			return i
-		}
-		characters--
-	}
-	return len(text)
-}
-
 // ReadFile reads a file of GridFS whose chunks are strings or binary.
 func (s *Store) ReadFile(ctx context.Context, id primitive.ObjectID) (string, error) {
-	file, err := s.files.FindOne(ctx, byID(id)).Raw()
+	file, err := s.files.FindOne(ctx, ByID(id)).Raw()
 	if err != nil {
-		return "", found(err)
+		return "", Found(err)
 	}
 	cursor, err := s.chunks.Find(ctx, bson.D{{Key: "files_id", Value: id}}, options.Find().SetSort(bson.D{{Key: "n", Value: 1}}))
 	if err != nil {
@@ -91,13 +77,13 @@ func (s *Store) ReadFile(ctx context.Context, id primitive.ObjectID) (string, er
 	defer func() { _ = cursor.Close(ctx) }() // it was only read
 	var b strings.Builder
 	for want := int64(0); cursor.Next(ctx); want++ {
-		if n, ok := integer(cursor.Current.Lookup("n")); !ok || n != want {
+		if n, ok := Integer(cursor.Current.Lookup("n")); !ok || n != want {
 			return "", fmt.Errorf("the file %s is damaged: chunk %d is missing", id.Hex(), want)
 		}
 		data := cursor.Current.Lookup("data")
 		switch data.Type {
 		case bson.TypeString:
-			b.WriteString(text(data))
+			b.WriteString(Text(data))
 		case bson.TypeBinary:
 			_, bytes, _ := data.BinaryOK()
 			b.Write(bytes)
@@ -111,8 +97,21 @@ func (s *Store) ReadFile(ctx context.Context, id primitive.ObjectID) (string, er
 	if err := cursor.Err(); err != nil {
 		return "", err
 	}
-	if length, ok := integer(file.Lookup("length")); ok && length != int64(b.Len()) && length != int64(utf8.RuneCountInString(b.String())) {
+	if length, ok := Integer(file.Lookup("length")); ok && length != int64(b.Len()) && length != int64(utf8.RuneCountInString(b.String())) {
 		return "", fmt.Errorf("the file %s is damaged: %d of its %d bytes are there", id.Hex(), b.Len(), length)
 	}
 	return b.String(), nil
+}
+
+// FileLength is the length of a file of GridFS in bytes.
+func (s *Store) FileLength(ctx context.Context, id primitive.ObjectID) (int64, error) {
+	file, err := s.files.FindOne(ctx, ByID(id)).Raw()
+	if err != nil {
+		return 0, Found(err)
+	}
+	n, ok := Integer(file.Lookup("length"))
+	if !ok {
+		return 0, fmt.Errorf("the file %s has no length", id.Hex())
+	}
+	return n, nil
 }

@@ -54,8 +54,8 @@ func clientOptions(c *Config, component string) (*options.ClientOptions, error) 
 	if o.MaxPoolSize == nil {
 		o.SetMaxPoolSize(maxConnections)
 	}
-	if c.dial != nil {
-		o.SetDialer(c.dial)
+	if c.Dial != nil {
+		o.SetDialer(c.Dial)
 	}
 	if err := applyAttributes(o, c.Attributes); err != nil {
 		return nil, fmt.Errorf("attributes: %w", err)

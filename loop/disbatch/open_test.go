@@ -1,4 +1,4 @@
-package disbatch
+package disbatch_test
 
 import (
 	"context"
@@ -17,6 +17,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/sitetest"
 )
 
 // authority is a new certificate authority of one certificate, for 127.0.0.1, and the file
@@ -69,36 +72,33 @@ func overTLS(t *testing.T, to string, pair tls.Certificate) string {
 // pings opens the database of a configuration as the node does, and says what happens.
 func pings(t *testing.T, config string) error {
 	t.Helper()
-	c, err := ParseConfig([]byte(config))
+	c, err := disbatch.ParseConfig([]byte(config))
 	must(t, err)
-	store, err := Open(c, ComponentNode)
+	store, err := disbatch.Open(c, disbatch.ComponentNode)
 	if err != nil {
 		return err
 	}
 	defer store.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), sitetest.Patience)
 	defer cancel()
 	for ctx.Err() == nil { // until a connection was tried to its end
-		err = store.client.Ping(ctx, nil)
+		err = store.Ping(ctx)
 		if err == nil || !strings.Contains(err.Error(), "deadline") || strings.Contains(err.Error(), "Last error") {
 			break
 		}
 	}
-	return store.explain(err)
+	return store.Explain(err)
 }
-
-// limits make a call that cannot succeed end soon.
-const limits = "timeoutMS=2000&serverSelectionTimeoutMS=300"
 
 // TLS with an authority of the site's own, by the original's attributes or by the address;
 // an authority that is another one, or none, is refused in words that name the settings.
 func TestTLS(t *testing.T) {
 	ca, pair := authority(t)
 	other, _ := authority(t)
-	address := overTLS(t, startDouble(t).Address(), pair)
+	address := overTLS(t, sitetest.StartDouble(t).Address(), pair)
 	f := func(query, attributes, want string) {
 		t.Helper()
-		err := pings(t, fmt.Sprintf(`{"mongohost": "mongodb://%s/?%s%s", "attributes": {%s}}`, address, limits, query, attributes))
+		err := pings(t, fmt.Sprintf(`{"mongohost": "mongodb://%s/?%s%s", "attributes": {%s}}`, address, sitetest.Limits, query, attributes))
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("with %s and %s: %v, want %q", query, attributes, err, want)
 		}
@@ -118,11 +118,11 @@ func TestTLS(t *testing.T) {
 // the user and the database that it is of; a wrong one is refused in words that name the
 // setting.
 func TestAuthentication(t *testing.T) {
-	d := startDouble(t)
-	must(t, d.Require("jobs", map[string]string{ComponentNode: "pencil", "alice": "p:ß"}))
+	d := sitetest.StartDouble(t)
+	must(t, d.Require("jobs", map[string]string{disbatch.ComponentNode: "pencil", "alice": "p:ß"}))
 	f := func(login, database, more, want string) {
 		t.Helper()
-		err := pings(t, fmt.Sprintf(`{"mongohost": "mongodb://%s%s/?%s", "database": %q, %s}`, login, d.Address(), limits, database, more))
+		err := pings(t, fmt.Sprintf(`{"mongohost": "mongodb://%s%s/?%s", "database": %q, %s}`, login, d.Address(), sitetest.Limits, database, more))
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("as %s with %s: %v, want %q", login, more, err, want)
 		}
@@ -141,15 +141,15 @@ func TestAuthentication(t *testing.T) {
 // by itself, unless the address says so.
 func TestWaitsForServer(t *testing.T) {
 	for address, want := range map[string]time.Duration{
-		"db": connectTimeout, "mongodb://db/?serverSelectionTimeoutMS=70000": 70 * time.Second,
+		"db": disbatch.ConnectTimeout, "mongodb://db/?serverSelectionTimeoutMS=70000": 70 * time.Second,
 	} {
-		o, err := clientOptions(&Config{MongoHost: address}, ComponentWeb)
+		o, err := disbatch.ClientOptions(&disbatch.Config{MongoHost: address}, disbatch.ComponentWeb)
 		must(t, err)
 		if got := o.ServerSelectionTimeout; got == nil || *got != want {
 			t.Errorf("%s: a server is looked for for %v, want %v", address, got, want)
 		}
 	}
-	if err := pings(t, `{"mongohost": "mongodb://127.0.0.1:1/?`+limits+`"}`); err == nil || !strings.Contains(err.Error(), "see mongohost in the configuration") {
+	if err := pings(t, `{"mongohost": "mongodb://127.0.0.1:1/?`+sitetest.Limits+`"}`); err == nil || !strings.Contains(err.Error(), "see mongohost in the configuration") {
 		t.Errorf("got %v", err)
 	}
 }

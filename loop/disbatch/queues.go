@@ -14,14 +14,18 @@ var idAscending = bson.D{{Key: "_id", Value: 1}}
 
 // Queues returns all queues by ascending id.
 func (s *Store) Queues(ctx context.Context) ([]Queue, error) {
-	return all(ctx, s.queues, bson.D{}, DecodeQueue, options.Find().SetSort(idAscending))
+	cursor, err := s.queues.Find(ctx, bson.D{}, options.Find().SetSort(idAscending))
+	if err != nil {
+		return nil, err
+	}
+	return All(ctx, cursor, DecodeQueue)
 }
 
 // Queue returns the queue of an id or a name; the oldest, if several have the name.
 func (s *Store) Queue(ctx context.Context, idOrName string) (Queue, error) {
 	raw, err := s.queues.FindOne(ctx, byIDOrName("name", idOrName), options.FindOne().SetSort(idAscending)).Raw()
 	if err != nil {
-		return Queue{}, found(err)
+		return Queue{}, Found(err)
 	}
 	return DecodeQueue(raw), nil
 }
@@ -61,12 +65,12 @@ func (s *Store) UpdateQueue(ctx context.Context, q *Queue, c QueueChange) (*mong
 	if fields == nil {
 		return nil, fmt.Errorf("nothing to change")
 	}
-	return s.queues.UpdateOne(ctx, byID(q.ID), set(fields))
+	return s.queues.UpdateOne(ctx, ByID(q.ID), Set(fields))
 }
 
 // DeleteQueue deletes the document of a queue; its tasks stay, as in the original.
 func (s *Store) DeleteQueue(ctx context.Context, id primitive.ObjectID) (*mongo.DeleteResult, error) {
-	return s.queues.DeleteOne(ctx, byID(id))
+	return s.queues.DeleteOne(ctx, ByID(id))
 }
 
 // Counts are how many tasks of a queue stand where.
@@ -79,19 +83,19 @@ type Counts struct {
 // Counts returns the counts of every queue that has tasks, by one aggregate. With an id it
 // counts that queue only.
 func (s *Store) Counts(ctx context.Context, only ...primitive.ObjectID) (map[primitive.ObjectID]Counts, error) {
-	pipeline := bson.A{group(bson.D{{Key: "queue", Value: "$queue"}, {Key: "status", Value: "$status"}})}
+	var filter bson.D
 	if len(only) > 0 {
-		pipeline = append(bson.A{match(bson.D{{Key: "queue", Value: in(only)}})}, pipeline...)
+		filter = bson.D{{Key: "queue", Value: In(only)}}
 	}
-	cursor, err := s.tasks.Aggregate(ctx, pipeline)
+	cursor, err := s.tasks.Aggregate(ctx, Group(filter, bson.D{{Key: "queue", Value: "$queue"}, {Key: "status", Value: "$status"}}))
 	if err != nil {
 		return nil, err
 	}
 	out := make(map[primitive.ObjectID]Counts)
-	_, err = drain(ctx, cursor, func(raw bson.Raw) struct{} {
+	_, err = All(ctx, cursor, func(raw bson.Raw) struct{} {
 		queue, _ := raw.Lookup("_id", "queue").ObjectIDOK()
-		status, _ := integer(raw.Lookup("_id", "status"))
-		n, _ := integer(raw.Lookup("n"))
+		status, _ := Integer(raw.Lookup("_id", "status"))
+		n, _ := Integer(raw.Lookup("n"))
 		c := out[queue]
 		switch {
 		case status <= StatusQueued:
@@ -107,40 +111,9 @@ func (s *Store) Counts(ctx context.Context, only ...primitive.ObjectID) (map[pri
 	return out, err
 }
 
-// occupied is how many tasks of a queue are claimed or running at a node.
-type occupied struct {
-	queue primitive.ObjectID
-	node  string
-	tasks int
-}
-
-// occupation counts the tasks that are claimed or running.
-func (s *Store) occupation(ctx context.Context) ([]occupied, error) {
-	cursor, err := s.tasks.Aggregate(ctx, bson.A{
-		match(bson.D{{Key: "status", Value: active}}),
-		group(bson.D{{Key: "queue", Value: "$queue"}, {Key: "node", Value: "$node"}}),
-	})
-	if err != nil {
-		return nil, err
-	}
-	return drain(ctx, cursor, func(raw bson.Raw) occupied {
-		queue, _ := raw.Lookup("_id", "queue").ObjectIDOK()
-		n, _ := integer(raw.Lookup("n"))
-		return occupied{queue: queue, node: text(raw.Lookup("_id", "node")), tasks: int(n)}
-	})
-}
-
-func match(filter bson.D) bson.D { return bson.D{{Key: "$match", Value: filter}} }
-
-func group(by bson.D) bson.D {
-	return bson.D{{Key: "$group", Value: bson.D{{Key: "_id", Value: by}, {Key: "n", Value: bson.D{{Key: "$sum", Value: 1}}}}}}
-}
-
-func in[T any](values []T) bson.D { return bson.D{{Key: "$in", Value: values}} }
-
-// count adds to the counters of a 2016 queue; those that are null, missing or negative
-// stay and are recounted by the node.
-func (s *Store) count(ctx context.Context, queue primitive.ObjectID, todo, total int64) error {
+// AddCounts adds to the counters of a 2016 queue; those that are null, missing or negative
+// stay as they are.
+func (s *Store) AddCounts(ctx context.Context, queue primitive.ObjectID, todo, total int64) error {
 	change := bson.D{{Key: "count_todo", Value: todo}}
 	if total != 0 {
 		change = append(change, bson.E{Key: "count_total", Value: total})
@@ -150,32 +123,5 @@ func (s *Store) count(ctx context.Context, queue primitive.ObjectID, todo, total
 		{Key: "count_todo", Value: bson.D{{Key: "$type", Value: "number"}}},
 		{Key: "count_total", Value: bson.D{{Key: "$type", Value: "number"}}},
 	}, bson.D{{Key: "$inc", Value: change}})
-	return err
-}
-
-// recount counts the tasks of a 2016 queue and writes its counters if they are others,
-// unless they were changed meanwhile.
-func (s *Store) recount(ctx context.Context, q *Queue) error {
-	todo, err := s.tasks.CountDocuments(ctx, bson.D{{Key: "queue", Value: q.ID}, {Key: "status", Value: bson.D{{Key: "$lte", Value: 0}}}})
-	if err != nil {
-		return err
-	}
-	total, err := s.tasks.CountDocuments(ctx, bson.D{{Key: "queue", Value: q.ID}})
-	if err != nil || todo == q.Todo && total == q.Total {
-		return err
-	}
-	filter := byID(q.ID)
-	for _, name := range []string{"count_todo", "count_total"} {
-		if was := q.Raw.Lookup(name); was.Type != 0 {
-			filter = append(filter, bson.E{Key: name, Value: was})
-		}
-	}
-	_, err = s.queues.UpdateOne(ctx, filter, set(bson.D{{Key: "count_todo", Value: todo}, {Key: "count_total", Value: total}}))
-	return err
-}
-
-// uncount has the node recount a queue of 2016.
-func (s *Store) uncount(ctx context.Context, queue primitive.ObjectID) error {
-	_, err := s.queues.UpdateOne(ctx, byID(queue), set(bson.D{{Key: "count_todo", Value: nil}}))
 	return err
 }

@@ -5,14 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"go.mongodb.org/mongo-driver/bson"
-	"go.mongodb.org/mongo-driver/bson/primitive"
 	"go.mongodb.org/mongo-driver/mongo"
 	"go.mongodb.org/mongo-driver/mongo/options"
-	"go.mongodb.org/mongo-driver/mongo/writeconcern"
 )
 
 // ErrNotFound says that no such queue, node, task or file is there.
@@ -24,27 +21,14 @@ type Store struct {
 	client *mongo.Client
 	db     *mongo.Database
 	schema Schema // of new queues
-	login  string // the setting that says who this is, for errors
+	login  string // the setting with the user and password, for errors
 	dialed *options.ClientOptions
 
 	queues, tasks, nodes, config, files, chunks *mongo.Collection
-
-	// journaled is tasks with writes that are on disk before they are acknowledged; volatile says
-	// that the database has no journal for them.
-	journaled *mongo.Collection
-	volatile  *atomic.Bool
 }
 
-// SettingError says that a setting cannot work.
-type SettingError struct{ Err error }
-
-func (e *SettingError) Error() string { return e.Err.Error() }
-
-// Unwrap returns what is wrong with it.
-func (e *SettingError) Unwrap() error { return e.Err }
-
 // Open prepares the store of a configuration for a component. It does not wait for the
-// database, which may be away; see Ping.
+// database, which may be away; see Retrier.
 func Open(c *Config, component string) (*Store, error) {
 	o, err := clientOptions(c, component)
 	if err != nil {
@@ -55,43 +39,15 @@ func Open(c *Config, component string) (*Store, error) {
 		return nil, fmt.Errorf("cannot use the database: %w", err)
 	}
 	db := client.Database(c.Database)
-	s := &Store{
-		client: client, db: db, schema: c.Schema, login: login(c, component, o), dialed: o, volatile: new(atomic.Bool),
+	return &Store{
+		client: client, db: db, schema: c.Schema, login: login(c, component, o), dialed: o,
 		queues: db.Collection("queues"), tasks: db.Collection("tasks"), nodes: db.Collection("nodes"),
 		config: db.Collection("config"), files: db.Collection("tasks.files"), chunks: db.Collection("tasks.chunks"),
-	}
-	s.journaled = s.tasks
-	if concern := o.WriteConcern; concern == nil || concern.Journal == nil {
-		durable := writeconcern.WriteConcern{Journal: new(true)}
-		if concern != nil {
-			durable.W = concern.W
-		}
-		s.journaled = db.Collection("tasks", options.Collection().SetWriteConcern(&durable))
-	}
-	return s, nil
+	}, nil
 }
 
-// durably writes with a journal, unless the configuration says otherwise or the database has
-// none: a loss of power must not take back that a task has begun or ended.
-func (s *Store) durably(write func(tasks *mongo.Collection) error) error {
-	if s.volatile.Load() {
-		return write(s.tasks)
-	}
-	err := write(s.journaled)
-	if err == nil || s.journaled == s.tasks || !strings.Contains(err.Error(), "does not have journaling enabled") {
-		return err
-	}
-	s.volatile.Store(true)
-	return write(s.tasks)
-}
-
-// risk is what is to be said about a database without a journal, if it has none.
-func (s *Store) risk() string {
-	if !s.volatile.Load() {
-		return ""
-	}
-	return "the database keeps no journal: a loss of power may leave tasks running (0) that have ended"
-}
+// Database returns the database itself, for queries that one room alone makes.
+func (s *Store) Database() *mongo.Database { return s.db }
 
 // Close lets go of the connections. The driver is given no deadline: with one it keeps a
 // processor busy until calls that were given up are over.
@@ -102,8 +58,8 @@ func (s *Store) Close() {
 	_ = s.client.Disconnect(ctx) // it fails if calls do not end in time, and there is nothing left to do about it
 }
 
-// explain adds the setting to an error that one of them explains, and is nil for nil.
-func (s *Store) explain(err error) error {
+// Explain adds the setting to an error that one of them explains, and is nil for nil.
+func (s *Store) Explain(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -127,7 +83,7 @@ func (s *Store) unusable(ctx context.Context, err error) error {
 	text := err.Error()
 	for _, refusal := range []string{"wire version", "Authentication failed", "MechanismUnavailable", "requires authentication", "x509:"} {
 		if strings.Contains(text, refusal) {
-			return &SettingError{s.explain(err)}
+			return &SettingError{s.Explain(err)}
 		}
 	}
 	if strings.Contains(text, "server selection error") {
@@ -150,7 +106,7 @@ func (s *Store) otherSet(ctx context.Context) error {
 		}
 		reply, err := client.Database("admin").RunCommand(ctx, bson.D{{Key: "isMaster", Value: 1}}).Raw()
 		_ = client.Disconnect(ctx) // there is nothing to lose
-		name := textOf(reply, "setName")
+		name := Text(reply.Lookup("setName"))
 		switch {
 		case err != nil || name == *s.dialed.ReplicaSet:
 		case name == "":
@@ -198,48 +154,3 @@ func (s *Store) EnsureIndexes(ctx context.Context) (faults []error) {
 	}
 	return faults
 }
-
-// Collection reads documents of any collection of the database, as creating tasks from a
-// query does. The caller closes the cursor.
-func (s *Store) Collection(ctx context.Context, name string, filter any) (*mongo.Cursor, error) {
-	return s.db.Collection(name).Find(ctx, filter)
-}
-
-// byIDOrName is a filter for the document with this id, as 24 hexadecimal digits, or
-// else with this name.
-func byIDOrName(field, idOrName string) bson.D {
-	if id, err := primitive.ObjectIDFromHex(idOrName); err == nil {
-		return bson.D{{Key: "$or", Value: bson.A{bson.D{{Key: "_id", Value: id}}, bson.D{{Key: field, Value: idOrName}}}}}
-	}
-	return bson.D{{Key: field, Value: idOrName}}
-}
-
-// all decodes every document of a find.
-func all[T any](ctx context.Context, in *mongo.Collection, filter any, decode func(bson.Raw) T, o ...*options.FindOptions) ([]T, error) {
-	cursor, err := in.Find(ctx, filter, o...)
-	if err != nil {
-		return nil, err
-	}
-	return drain(ctx, cursor, decode)
-}
-
-func drain[T any](ctx context.Context, cursor *mongo.Cursor, decode func(bson.Raw) T) ([]T, error) {
-	defer func() { _ = cursor.Close(ctx) }() // it was only read
-	var out []T
-	for cursor.Next(ctx) {
-		out = append(out, decode(append(bson.Raw(nil), cursor.Current...)))
-	}
-	return out, cursor.Err()
-}
-
-// found translates the driver's word for nothing.
-func found(err error) error {
-	if errors.Is(err, mongo.ErrNoDocuments) {
-		return ErrNotFound
-	}
-	return err
-}
-
-func byID(id primitive.ObjectID) bson.D { return bson.D{{Key: "_id", Value: id}} }
-
-func set(fields bson.D) bson.D { return bson.D{{Key: "$set", Value: fields}} }

@@ -9,8 +9,8 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 )
 
-// integer reads a number as the originals wrote it: of any numeric type, or as text.
-func integer(v bson.RawValue) (int64, bool) {
+// Integer reads a number as the originals wrote it: of any numeric type, or as text.
+func Integer(v bson.RawValue) (int64, bool) {
 	switch v.Type {
 	case bson.TypeInt32:
 		return int64(v.Int32()), true
@@ -19,7 +19,7 @@ func integer(v bson.RawValue) (int64, bool) {
 	case bson.TypeDouble:
 		return fromFloat(v.Double())
 	case bson.TypeString:
-		digits := strings.TrimSpace(text(v))
+		digits := strings.TrimSpace(Text(v))
 		if n, err := strconv.ParseInt(digits, 10, 64); err == nil {
 			return n, true
 		}
@@ -39,12 +39,12 @@ func fromFloat(f float64) (int64, bool) {
 	return int64(f), true
 }
 
-// newestSecond is the largest epoch that is taken for seconds: larger ones are
+// NewestSecond is the largest epoch that is taken for seconds: larger ones are
 // milliseconds.
-const newestSecond = 9999999999
+const NewestSecond = 9999999999
 
-// instant reads a time: a date, or an epoch in seconds or milliseconds.
-func instant(v bson.RawValue) time.Time {
+// Instant reads a time: a date, or an epoch in seconds or milliseconds.
+func Instant(v bson.RawValue) time.Time {
 	if v.Type == bson.TypeDateTime {
 		return v.Time()
 	}
@@ -53,40 +53,31 @@ func instant(v bson.RawValue) time.Time {
 	case bson.TypeDouble:
 		seconds = v.Double()
 	case bson.TypeString:
-		if f, err := strconv.ParseFloat(text(v), 64); err == nil {
+		if f, err := strconv.ParseFloat(Text(v), 64); err == nil {
 			seconds = f
 		}
 	default:
-		if n, ok := integer(v); ok {
+		if n, ok := Integer(v); ok {
 			seconds = float64(n)
 		}
 	}
 	if math.IsNaN(seconds) || math.Abs(seconds) > 1<<53 {
 		return time.Time{}
 	}
-	if seconds > newestSecond {
+	if seconds > NewestSecond {
 		return time.UnixMilli(int64(seconds))
 	}
 	return time.UnixMilli(int64(seconds * 1000))
 }
 
-// text reads a string; anything else is none, nor is one whose length is wrong.
-func text(v bson.RawValue) string {
+// Text reads a string; anything else is none, nor is one whose length is wrong.
+func Text(v bson.RawValue) string {
 	s, _ := v.StringValueOK()
 	return s
 }
 
-// textOf is the text of a document's field, empty if the document is none or damaged.
-func textOf(doc bson.Raw, field string) string {
-	v, err := doc.LookupErr(field)
-	if err != nil {
-		return ""
-	}
-	return text(v)
-}
-
-// texts reads an array of strings, or one string.
-func texts(v bson.RawValue) []string {
+// Texts reads an array of strings, or one string.
+func Texts(v bson.RawValue) []string {
 	if s, ok := v.StringValueOK(); ok && s != "" {
 		return []string{s}
 	}
@@ -100,14 +91,28 @@ func texts(v bson.RawValue) []string {
 		switch {
 		case e.Type == bson.TypeObjectID:
 			out = append(out, e.ObjectID().Hex())
-		case text(e) != "":
-			out = append(out, text(e))
+		case Text(e) != "":
+			out = append(out, Text(e))
 		}
 	}
 	return out
 }
 
-// missing says that a field is null or not there.
-func missing(v bson.RawValue) bool {
+// Missing says whether a field is null or not there.
+func Missing(v bson.RawValue) bool {
 	return v.Type == 0 || v.Type == bson.TypeNull || v.Type == bson.TypeUndefined
+}
+
+// CutAfter returns the length in bytes of the first characters of a text.
+func CutAfter(text string, characters int) int {
+	if len(text) <= characters {
+		return len(text)
+	}
+	for i := range text {
+		if characters == 0 {
+			return i
+		}
+		characters--
+	}
+	return len(text)
 }

@@ -23,7 +23,7 @@ var suite = []string{
 
 func TestOnFerretDB(t *testing.T) {
 	address := start(t)
-	run := exec.Command("go", "test", "-count=1", "-v", "-timeout=8m", "-run", "^("+strings.Join(suite, "|")+")", ".")
+	run := exec.Command("go", "test", "-count=1", "-v", "-p=1", "-timeout=8m", "-run", "^("+strings.Join(suite, "|")+")", ".", "./node")
 	run.Dir = ".."
 	run.Env = append(os.Environ(), "TREADLE_TEST_MONGODB="+address)
 	said, err := run.CombinedOutput()

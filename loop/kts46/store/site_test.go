@@ -23,7 +23,7 @@ import (
 
 	"treadle/codec/kts46"
 	"treadle/loop"
-	"treadle/loop/disbatch/mongodouble"
+	"treadle/loop/disbatch/mongotest"
 )
 
 // patience is how long a test waits for what must happen.
@@ -33,8 +33,8 @@ const patience = 30 * time.Second
 // with both.
 type site struct {
 	t        *testing.T
-	double   *mongodouble.Server // nil with a real MongoDB
-	db       *mongo.Database     // the project's
+	double   *mongotest.Server // nil with a real MongoDB
+	db       *mongo.Database   // the project's
 	project  string
 	options  loop.Options
 	xml, rpc string // URLs
@@ -47,7 +47,7 @@ func newSite(t *testing.T) *site {
 	address := os.Getenv("TREADLE_TEST_MONGODB")
 	if address == "" {
 		var err error
-		s.double, err = mongodouble.Start()
+		s.double, err = mongotest.Start()
 		s.must(err)
 		t.Cleanup(s.double.Stop)
 		address = s.double.Address()
@@ -583,7 +583,7 @@ func TestMongoUnusable(t *testing.T) {
 	s.must(s.double.Require("admin", map[string]string{"kts46": "right"}))
 	f(uri, "requires authentication", "put user and password into the URI")
 	f(strings.Replace(uri, "//", "//kts46:wrong@", 1), "Authentication failed", "correct user, password or authSource")
-	s.double.Speak(mongodouble.MongoDB34)
+	s.double.Speak(mongotest.MongoDB34)
 	f(uri, "wire version", "3.6 to 5.0")
 	secure := httptest.NewUnstartedServer(nil)
 	secure.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0) // of handshakes

@@ -13,14 +13,14 @@ import (
 	"go.mongodb.org/mongo-driver/bson/primitive"
 	"go.mongodb.org/mongo-driver/mongo"
 
-	"treadle/loop/disbatch/mongodouble"
+	"treadle/loop/disbatch/mongotest"
 )
 
 // site is the MongoDB of one test: a double, or a real one when the environment names it.
 type site struct {
 	*Store
 	t       *testing.T
-	double  *mongodouble.Server // nil with a real one
+	double  *mongotest.Server // nil with a real one
 	ctx     context.Context
 	project string // a name that no other test has
 }
@@ -31,7 +31,7 @@ func newSite(t *testing.T) *site {
 	uri := os.Getenv("TREADLE_TEST_MONGODB")
 	if uri == "" {
 		var err error
-		s.double, err = mongodouble.Start()
+		s.double, err = mongotest.Start()
 		must(t, err)
 		t.Cleanup(s.double.Stop)
 		uri = s.double.Address()

@@ -1,0 +1,104 @@
+package disbatch_test
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
+
+	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/sitetest"
+)
+
+func TestQueuesOfBothDialectsAreRead(t *testing.T) {
+	f := func(doc bson.D, want disbatch.Queue) {
+		t.Helper()
+		s, _ := bson.Marshal(append(d("_id", primitive.NewObjectID()), doc...))
+		q := disbatch.DecodeQueue(s)
+		if q.Schema != want.Schema || q.Plugin != want.Plugin || q.Limit != want.Limit || (q.Problem == "") != (want.Problem == "") ||
+			!strings.Contains(q.Problem, want.Problem) || q.Todo != want.Todo {
+			t.Errorf("%v is read as %+v", doc, q)
+		}
+	}
+	f(d("name", "a", "constructor", "P", "maxthreads", "5", "count_todo", 3), disbatch.Queue{Schema: disbatch.Schema2016, Plugin: "P", Limit: 5, Todo: 3})
+	f(d("name", "a", "constructor", "P", "count_todo", "3"), disbatch.Queue{Schema: disbatch.Schema2016, Plugin: "P", Todo: -1})
+	f(d("name", "a", "plugin", "P", "threads", 5.0, "maxthreads", 7), disbatch.Queue{Schema: disbatch.Schema2018, Plugin: "P", Limit: 5, Todo: -1})
+	f(d("name", "a", "plugin", "P", "threads", nil), disbatch.Queue{Schema: disbatch.Schema2018, Plugin: "P", Todo: -1})
+	f(d("name", "a", "plugin", "P"), disbatch.Queue{Schema: disbatch.Schema2018, Plugin: "P", Todo: -1})
+	f(d("name", "a", "plugin", "P", "threads", -1), disbatch.Queue{Schema: disbatch.Schema2018, Plugin: "P", Todo: -1, Problem: "threads is"})
+	f(d("name", "a", "constructor", "P", "maxthreads", "many"), disbatch.Queue{Schema: disbatch.Schema2016, Plugin: "P", Todo: -1, Problem: "maxthreads is"})
+	f(d("name", "a", "constructor", "rm -rf", "count_todo", -4), disbatch.Queue{Schema: disbatch.Schema2016, Plugin: "rm -rf", Todo: -1, Problem: "no name of a plugin"})
+	f(d("name", "a"), disbatch.Queue{Schema: disbatch.Schema2018, Todo: -1, Problem: "no name of a plugin"})
+	f(d("name", "a", "plugin", "P", "sort", "random"), disbatch.Queue{Schema: disbatch.Schema2018, Plugin: "P", Todo: -1, Problem: "fifo, lifo or default"})
+}
+
+func TestTimesAndNumbersOfOldData(t *testing.T) {
+	f := func(v any, want int64) {
+		t.Helper()
+		doc, _ := bson.Marshal(d("status", "-2", "mtime", v))
+		if task := disbatch.DecodeTask(doc); task.Status != disbatch.StatusQueued || task.MTime.UnixMilli() != want {
+			t.Errorf("%v is read as %+v", v, task)
+		}
+	}
+	f(time.UnixMilli(1461693573123), 1461693573123)
+	f(int32(1461693573), 1461693573000)
+	f(1461693573.25, 1461693573250)
+	f(int64(1461693573123), 1461693573123)
+	f("1461693573", 1461693573000)
+}
+
+// Limits that are none: huge, with a fraction, not a number.
+func TestLimitsOfNonsense(t *testing.T) {
+	for _, v := range []any{math.NaN(), math.Inf(1), math.Inf(-1), 0.5, disbatch.MaxLimit + 1, int64(math.MaxInt64), -1, "-1", "1.5", "NaN", "1e99", "", "x", true, bson.A{1}} {
+		for _, schema := range []disbatch.Schema{disbatch.Schema2016, disbatch.Schema2018} {
+			doc, err := bson.Marshal(d("_id", primitive.NewObjectID(), "name", "a", schema.PluginField(), "P", schema.LimitField(), v))
+			must(t, err)
+			if q := disbatch.DecodeQueue(doc); q.Limit != 0 || !strings.HasPrefix(q.Problem, schema.LimitField()+" is") {
+				t.Errorf("%v is read as %d, %q", v, q.Limit, q.Problem)
+			}
+		}
+		doc, err := bson.Marshal(d("node", "a", "maxthreads", v))
+		must(t, err)
+		if n := disbatch.DecodeNode(doc); n.Limit != 0 || n.Problem == "" {
+			t.Errorf("a node's %v is read as %d, %q", v, n.Limit, n.Problem)
+		}
+	}
+}
+
+// Lengths that a string cannot have are those of no string, for whoever reads it.
+func TestAStringWithoutItsEnd(t *testing.T) {
+	for _, field := range []string{"threads", "count_todo", "status", "ctime", "params"} {
+		// .. 00 00 00             its size
+		//   02 f i e l d 00       a string
+		//     00 00 00 00         of no bytes, though each ends with one
+		//   00                    the end
+		in := bson.Raw(fmt.Sprintf("%c\x00\x00\x00\x02%s\x00\x00\x00\x00\x00\x00", 11+len(field), field))
+		q, task := disbatch.DecodeQueue(in), disbatch.DecodeTask(in)
+		if q.Limit != 0 || q.Todo != -1 || task.Status != 0 || !task.CTime.IsZero() {
+			t.Errorf("%s: read as %+v and %+v", field, q, task)
+		}
+	}
+}
+
+// FuzzDocument reads bytes that are to be a queue, a task or a node, as the database may send them. What is read keeps its
+// bounds.
+func FuzzDocument(f *testing.F) {
+	for _, doc := range sitetest.FuzzDocuments(f) {
+		f.Add(doc)
+	}
+	f.Fuzz(func(t *testing.T, in []byte) {
+		raw := bson.Raw(in[:min(len(in), sitetest.FuzzBytes)])
+		q, n := disbatch.DecodeQueue(raw), disbatch.DecodeNode(raw)
+		disbatch.DecodeTask(raw)
+		if q.Limit < 0 || q.Limit > disbatch.MaxLimit || q.Problem != "" && q.Limit != 0 || q.Problem == "" && !disbatch.PluginName.MatchString(q.Plugin) || q.Todo < -1 {
+			t.Fatalf("%x is the queue %+v", in, q)
+		}
+		if n.Limit != disbatch.NoLimit && (n.Limit < 0 || n.Limit > disbatch.MaxLimit || n.Problem != "" && n.Limit != 0) {
+			t.Fatalf("%x is the node %+v", in, n)
+		}
+	})
+}

@@ -1,0 +1,152 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/mongotest"
+	"treadle/loop/disbatch/sitetest"
+)
+
+// BenchmarkTasks is a node that claims, runs and finishes trivial tasks, on a double of a
+// database that shares the processors with it.
+func BenchmarkTasks(b *testing.B) {
+	for plugin, entry := range map[string]string{"function": `{"kind": "function"}`, "exec": `{"kind": "exec", "command": ["/bin/true"]}`} {
+		for _, threads := range []int{1, 4, 20} {
+			b.Run(fmt.Sprintf("%s/threads=%d", plugin, threads), func(b *testing.B) { benchTasks(b, entry, threads) })
+		}
+	}
+}
+
+// benchStore is a store on a double, and its configuration.
+func benchStore(b *testing.B, entry string) (*disbatch.Config, *disbatch.Store) {
+	double, err := mongotest.Start()
+	check(b, err)
+	b.Cleanup(double.Stop)
+	path := b.TempDir() + "/config.json"
+	check(b, os.WriteFile(path, fmt.Appendf(nil, `{"mongohost": %q, "treadle_plugins": {"P": %s}}`, double.Address(), entry), 0o600))
+	config, err := disbatch.ReadConfig(path)
+	check(b, err)
+	store, err := disbatch.Open(config, disbatch.ComponentWeb)
+	check(b, err)
+	b.Cleanup(store.Close)
+	return config, store
+}
+
+// benchQueue makes a queue of so many threads that is served in the order of ids.
+func benchQueue(b *testing.B, store *disbatch.Store, threads int) disbatch.Queue {
+	_, err := store.InsertQueue(b.Context(), "q", "P")
+	check(b, err)
+	q, err := store.Queue(b.Context(), "q")
+	check(b, err)
+	sort := disbatch.SortFIFO
+	_, err = store.UpdateQueue(b.Context(), &q, disbatch.QueueChange{Limit: &threads, Sort: &sort})
+	check(b, err)
+	q, err = store.Queue(b.Context(), "q")
+	check(b, err)
+	return q
+}
+
+// benchNode runs a node until the end of the benchmark. A queue that was found empty is
+// looked at again after the interval, which is no part of what a task costs.
+func benchNode(b *testing.B, config *disbatch.Config, interval time.Duration) {
+	node, err := New(Options{
+		Config: config, Name: "me", Interval: interval, Functions: newWorkers(false), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Runner: []string{"/usr/bin/env", runnerVariable + "=" + config.Path, os.Args[0]},
+	})
+	check(b, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- node.Run(ctx) }()
+	b.Cleanup(func() {
+		cancel()
+		check(b, <-done)
+	})
+}
+
+func check(b *testing.B, err error) {
+	b.Helper()
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+func benchTasks(b *testing.B, entry string, threads int) {
+	config, store := benchStore(b, entry)
+	ctx := b.Context()
+	q := benchQueue(b, store, threads)
+	warm := 2 * threads
+	_, err := store.InsertTasks(ctx, &q, sitetest.Payloads(warm)) // start the process that runs commands
+	check(b, err)
+	benchNode(b, config, 20*time.Millisecond)
+	finished := func() {
+		ticker := time.NewTicker(2 * time.Millisecond)
+		defer ticker.Stop()
+		<-ticker.C
+		for _, status := range []int{disbatch.StatusQueued, disbatch.StatusClaimed, disbatch.StatusRunning} {
+			for ; ; <-ticker.C {
+				left, err := store.Search(ctx, d("status", status), disbatch.SearchOptions{Limit: 1}) // counting them would be the larger load
+				check(b, err)
+				if len(left) == 0 {
+					break
+				}
+			}
+		}
+	}
+	finished()
+	limit := func(n int) {
+		_, err := store.UpdateQueue(ctx, &q, disbatch.QueueChange{Limit: &n})
+		check(b, err)
+	}
+	limit(0)
+	<-time.After(200 * time.Millisecond) // ten ticks: the node has seen it
+	for left := b.N; left > 0; left -= 1000 {
+		_, err = store.InsertTasks(ctx, &q, sitetest.Payloads(min(left, 1000)))
+		check(b, err)
+	}
+	b.ResetTimer()
+	limit(threads)
+	finished()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "tasks/s")
+}
+
+// BenchmarkIdleNode is a node with nothing to do for a while: what it costs is a part of
+// one processor, the double's part included.
+func BenchmarkIdleNode(b *testing.B) {
+	config, store := benchStore(b, `{"kind": "function"}`)
+	benchQueue(b, store, 4)
+	benchNode(b, config, time.Second)
+	const while = 5 * time.Second
+	var before, after syscall.Rusage
+	for range b.N {
+		check(b, syscall.Getrusage(syscall.RUSAGE_SELF, &before))
+		timer := time.NewTimer(while)
+		<-timer.C
+		check(b, syscall.Getrusage(syscall.RUSAGE_SELF, &after))
+	}
+	used := time.Duration(after.Utime.Nano() - before.Utime.Nano() + after.Stime.Nano() - before.Stime.Nano())
+	b.ReportMetric(100*used.Seconds()/while.Seconds(), "%core")
+}
+
+// BenchmarkClaim is claims one after the other, in the order of ids.
+func BenchmarkClaim(b *testing.B) {
+	_, store := benchStore(b, `{"kind": "function"}`)
+	q := benchQueue(b, store, 4)
+	for left := b.N; left > 0; left -= 1000 {
+		_, err := store.InsertTasks(b.Context(), &q, sitetest.Payloads(min(left, 1000)))
+		check(b, err)
+	}
+	b.ResetTimer()
+	for range b.N {
+		_, err := newDatabase(store).claim(b.Context(), &q, "me", time.Now())
+		check(b, err)
+	}
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "claims/s")
+}

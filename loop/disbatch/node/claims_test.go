@@ -1,0 +1,137 @@
+package node
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
+
+	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/sitetest"
+)
+
+// still is a node that does not run: its claims are calls.
+func (s *site) still(name string, q *disbatch.Queue) (*Node, *queueState) {
+	s.T.Helper()
+	n, err := New(Options{Config: s.Config, Name: name, Functions: newWorkers(true)})
+	must(s.T, err)
+	s.T.Cleanup(n.store.Close)
+	n.view = view{limit: disbatch.NoLimit, queues: []disbatch.Queue{*q}}
+	state := &queueState{queue: *q, plugin: disbatch.PluginConfig{Kind: disbatch.KindFunction, Function: "F"}}
+	state.slots, state.share = q.Limit, q.Limit // no other claimer is started
+	n.queues[q.ID] = state
+	return n, state
+}
+
+// Two nodes of which neither has seen the other's tasks claim from a queue with one thread
+// at all nodes: the second gives its claim back.
+func TestClaimsThatMeetKeepTheLimit(t *testing.T) {
+	s := newSite(t)
+	q := s.Queue(d("name", "a", "plugin", "F", "threads", 1, "sort", "fifo"))
+	ids := s.Fill(&q, sitetest.Payloads(2)...)
+	a, at := s.still("a", &q)
+	b, of := s.still("b", &q)
+	if got, ok := a.next(at, nil); !ok || disbatch.DecodeTask(got.Task).ID != ids[0] {
+		t.Fatalf("the first claim: %v, %v", got, ok)
+	}
+	if got, ok := b.next(of, nil); ok {
+		t.Errorf("the second claim is kept: %s", got.Task)
+	}
+	if got := s.Task(ids[1]); got.Status != disbatch.StatusQueued || got.Raw.Lookup("node").Type != bson.TypeNull {
+		t.Errorf("its task is %s", got.Raw)
+	}
+}
+
+// A claim whose task a tick has found and started already does not start it again.
+func TestATaskIsStartedOnce(t *testing.T) {
+	s := newSite(t)
+	q := s.Queue(d("name", "a", "plugin", "F", "threads", 1))
+	ids := s.Fill(&q, sitetest.Payloads(1)...)
+	n, state := s.still("me", &q)
+	n.local[ids[0]] = true
+	if got, ok := n.next(state, nil); ok {
+		t.Errorf("started again: %s", got.Task)
+	}
+}
+
+// Tasks that a node finds claimed by itself take the room of others, in both dialects and
+// for as long as they run: the limit is kept, that of the node too.
+func TestFoundTasksKeepTheLimits(t *testing.T) {
+	for _, c := range []struct{ queue, node bson.D }{
+		{d("constructor", "F", "maxthreads", 2), d()}, {d("plugin", "F", "threads", 2), d()}, {d("constructor", "F", "maxthreads", 9), d("maxthreads", 2)},
+	} {
+		t.Run(fmt.Sprint(c), func(t *testing.T) {
+			s, w := newSite(t, functionPlugin), newWorkers(true)
+			_, err := s.Nodes.InsertOne(s.Ctx, append(d("node", "me"), c.node...))
+			must(t, err)
+			q := s.Queue(c.queue)
+			ids := s.Fill(&q, sitetest.Payloads(6)...)
+			_, err = s.Tasks.UpdateMany(s.Ctx, d("_id", disbatch.In(ids[:3])), set(d("status", disbatch.StatusClaimed, "node", "me")))
+			must(t, err)
+			n := s.node("me", with(w))
+			s.Until("tasks at work", func() bool { return w.holding() == 2 })
+			s.ticks(n, 5)
+			for range ids {
+				w.finish(1)
+				s.ticks(n, 2)
+			}
+			s.Ends(ids...)
+			if w.most != 2 {
+				t.Errorf("%d tasks at once", w.most)
+			}
+		})
+	}
+}
+
+// rarely has a node tick once.
+func rarely(o *Options) { o.Interval = time.Hour }
+
+// A slot is refilled when a task ends, and not at the next tick; with a limit of the node
+// by any queue.
+func TestSlotsAreRefilledAtOnce(t *testing.T) {
+	for _, limit := range []any{nil, 1} {
+		t.Run(fmt.Sprint(limit), func(t *testing.T) {
+			s, w := newSite(t, functionPlugin), newWorkers(false)
+			_, err := s.Nodes.InsertOne(s.Ctx, d("node", "me", "maxthreads", limit))
+			must(t, err)
+			var ids []primitive.ObjectID
+			for i := range 2 {
+				q := s.Queue(d("name", fmt.Sprint(i), "plugin", "F", "threads", 1))
+				ids = append(ids, s.Fill(&q, sitetest.Payloads(20)...)...)
+			}
+			s.node("me", with(w), rarely)
+			s.Ends(ids...)
+		})
+	}
+}
+
+// Counters of 2016 that are off are set right.
+func TestCountersAreComparedWithTheTasks(t *testing.T) {
+	s := newSite(t)
+	q := s.Queue(d("name", "a", "constructor", disbatch.DemoPlugin, "maxthreads", 0, "count_todo", 999, "count_total", "7"))
+	s.Fill(&q, sitetest.Payloads(2)...)
+	s.node("me")
+	s.Until("the right counters", func() bool {
+		q, err := s.Store.Queue(s.Ctx, q.ID.Hex())
+		return err == nil && q.Todo == 2 && q.Total == 2
+	})
+}
+
+// The process that runs commands is in a session of its own: what a terminal or a shell
+// sends to the node does not reach it.
+func TestTheRunnerHasItsOwnSession(t *testing.T) {
+	s := newSite(t, plugins(map[string]string{"Session": shell("cut -d' ' -f6 /proc/$PPID/stat", "")}))
+	s.node("me")
+	task := s.endOf("Session")
+	theirs, err := strconv.Atoi(strings.TrimSpace(sitetest.Stored(&task, "stdout")))
+	ours, _, fault := syscall.Syscall(syscall.SYS_GETSID, uintptr(os.Getpid()), 0, 0)
+	if err != nil || fault != 0 || theirs == int(ours) {
+		t.Errorf("its session is %d, ours %d, %v", theirs, ours, err)
+	}
+}

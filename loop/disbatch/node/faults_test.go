@@ -1,0 +1,318 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
+
+	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/mongotest"
+	"treadle/loop/disbatch/sitetest"
+)
+
+// All tasks are done, each once, although replies are lost or cut, calls are lost, and
+// calls are executed twice.
+func TestEveryTaskIsDoneOnceOverFaults(t *testing.T) {
+	const tasks, threads = 200, 10
+	for most, queue := range map[int]bson.D{
+		2 * threads: d("name", "a", "constructor", "F", "maxthreads", threads, "count_todo", nil),
+		threads:     d("name", "a", "plugin", "F", "threads", threads),
+	} {
+		t.Run(fmt.Sprint(queue), func(t *testing.T) {
+			s, w := newFaultySite(t, functionPlugin), newWorkers(false)
+			q := s.Queue(queue)
+			s.Fill(&q, sitetest.Payloads(tasks)...)
+			s.Faults(1, 20, "findAndModify", "update", "find", "aggregate")
+			a, b := s.node("a", with(w)), s.node("b", with(w))
+			s.Until("the end of all tasks", func() bool {
+				n, err := s.Store.CountTasks(s.Ctx, d("status", 1, "complete", true))
+				return err == nil && n == tasks
+			})
+			s.Double.Inject(nil)
+			s.Until("the counters", func() bool {
+				q, err := s.Store.Queue(s.Ctx, q.ID.Hex())
+				return err == nil && (q.Schema == disbatch.Schema2018 || q.Todo == 0 && q.Total == tasks)
+			})
+			a.stop()
+			b.stop()
+			w.once(t, tasks, most)
+		})
+	}
+}
+
+// Eight nodes do 5000 tasks: none twice, none is left, and never more at once than the
+// queue has threads, some more than there are nodes. With -short, which goes with the race
+// detector, they are 1000.
+func TestNoTaskIsClaimedTwice(t *testing.T) {
+	nodes, threads, tasks := 8, 12, 5000
+	if testing.Short() {
+		tasks = 1000
+	}
+	s, w := newSite(t, functionPlugin), newWorkers(true)
+	q := s.Queue(d("name", "a", "plugin", "F", "threads", threads, "sort", "fifo"))
+	for range tasks / 500 {
+		s.Fill(&q, sitetest.Payloads(500)...)
+	}
+	for i := range nodes {
+		s.node(fmt.Sprint("node", i), with(w), func(o *Options) { o.Interval = 200 * time.Millisecond })
+	}
+	for done := 0; done < tasks; { // however slowly
+		s.Until("the end of more tasks", func() bool {
+			w.finish(threads / 2) // the others stay at work until the next look
+			n, err := s.Store.CountTasks(s.Ctx, d("status", 1))
+			more := err == nil && int(n) > done
+			if more {
+				done = int(n)
+			}
+			return more
+		})
+	}
+	w.once(t, tasks, threads)
+}
+
+// A node that stops gives back what it claimed and has not begun, in the dialect of the
+// queue.
+func TestClaimedTasksAreGivenBack(t *testing.T) {
+	s := newSite(t)
+	var ids []primitive.ObjectID
+	for field, limit := range map[string]string{"constructor": "maxthreads", "plugin": "threads"} {
+		q := s.Queue(d("name", field, field, disbatch.DemoPlugin, limit, 2))
+		ids = append(ids, s.Fill(&q, sitetest.Payloads(2)...)...)
+	}
+	// The process that is to run them begins none.
+	n := s.node("me", func(o *Options) { o.Runner = []string{"/bin/sh", "-c", "cat > /dev/null"} })
+	s.Until("claims", func() bool {
+		claimed, err := s.Store.CountTasks(s.Ctx, d("status", disbatch.StatusClaimed, "node", "me"))
+		return err == nil && claimed == 4
+	})
+	n.stop()
+	for _, id := range ids {
+		task := s.Task(id)
+		_, is2016 := task.Raw.Lookup("parameters").DocumentOK()
+		if node := task.Raw.Lookup("node"); task.Status != disbatch.StatusQueued || is2016 != (node.Type == bson.TypeInt32) || !is2016 && node.Type != bson.TypeNull {
+			t.Errorf("given back as %s", task.Raw)
+		}
+	}
+}
+
+// Before it claims its first task, a node marks its orphans; what it claimed not long ago
+// it starts, or gives back where there is no room, and what is running it leaves alone when
+// it is told to, counting it.
+func TestANodeStartsAgain(t *testing.T) {
+	s, w := newSite(t, functionPlugin, `"treadle_node": {"reclaim_own": false},`), newWorkers(true)
+	q := s.Queue(d("name", "a", "plugin", disbatch.DemoPlugin, "threads", 2))
+	f := s.Queue(d("name", "f", "plugin", "F", "threads", 9))
+	g := s.Queue(d("name", "g", "plugin", disbatch.DemoPlugin, "threads", 1))
+	ids, mine, begins := s.Fill(&q, sitetest.Payloads(6)...), s.Fill(&f, sitetest.Payloads(1)...), s.Fill(&g, sitetest.Payloads(1)...)
+	put := func(id primitive.ObjectID, status int, mtime any) {
+		_, err := s.Tasks.UpdateOne(s.Ctx, byID(id), set(d("status", status, "node", "me", "mtime", mtime)))
+		must(t, err)
+	}
+	long, short := time.Now().Add(-6*time.Minute), time.Now().Add(-4*time.Minute)
+	put(ids[0], disbatch.StatusClaimed, long)
+	put(ids[1], disbatch.StatusClaimed, long.Unix()) // as old code wrote it
+	put(ids[2], disbatch.StatusClaimed, short)
+	put(ids[3], disbatch.StatusRunning, long)
+	put(ids[4], disbatch.StatusRunning, long)
+	put(mine[0], disbatch.StatusRunning, short)
+	put(begins[0], disbatch.StatusClaimed, short)
+	n := s.node("me", with(w))
+	s.Ends(begins...)
+	s.Status(mine[0], disbatch.StatusOrphaned) // the server whose workers had it is gone
+	s.ticks(n, 5)
+	for i, want := range []int{disbatch.StatusOrphaned, disbatch.StatusOrphaned, disbatch.StatusQueued, disbatch.StatusRunning, disbatch.StatusRunning, disbatch.StatusQueued} {
+		if got := s.Task(ids[i]).Status; got != want {
+			t.Errorf("task %d has status %d, want %d", i, got, want)
+		}
+	}
+	put(ids[4], 1, long) // whoever ran it has finished it: there is room for another
+	s.Ends(ids[2], ids[5])
+}
+
+// A task that is a command survives the node, also one that is killed: the process that
+// runs it writes its end, and a new node counts it.
+func TestCommandsSurviveTheNode(t *testing.T) {
+	dir := t.TempDir()
+	gate, begun := filepath.Join(dir, "gate"), filepath.Join(dir, "begun")
+	s := newSite(t, plugins(map[string]string{"Wait": shell(fmt.Sprintf("echo >> %s; while ! test -e %s; do sleep 0.05; done; echo done", begun, gate), "")}))
+	q := s.Queue(d("name", "a", "plugin", "Wait", "threads", 1))
+	ids := s.Fill(&q, sitetest.Payloads(2)...)
+	first := s.node("me")
+	s.Status(ids[0], disbatch.StatusRunning)
+	first.stop()
+	second := s.node("me")
+	s.ticks(second, 3)
+	if a, b := s.Task(ids[0]), s.Task(ids[1]); a.Status != disbatch.StatusRunning || b.Status != disbatch.StatusQueued {
+		t.Errorf("between: %s, %s", a.Raw, b.Raw)
+	}
+	must(t, os.WriteFile(gate, nil, 0o600))
+	for _, task := range s.Ends(ids...) {
+		if task.Status != 1 || sitetest.Stored(&task, "stdout") != "done\n" {
+			t.Errorf("ended as %s", task.Raw)
+		}
+	}
+	if times, err := os.ReadFile(begun); err != nil || len(times) != 2 {
+		t.Errorf("%d starts, %v", len(times), err)
+	}
+}
+
+// When the process that runs tasks dies, they are failed, and the next ones run in a new
+// one.
+func TestTheRunnerDies(t *testing.T) {
+	s := newSite(t, plugins(map[string]string{"Kill": shell("kill -9 $PPID; sleep 0.2", ""), "Good": shell("echo out", "")}))
+	s.node("me")
+	if got := s.endOf("Kill"); got.Status != 2 || sitetest.Stored(&got, "stdout") != unableToComplete || !strings.Contains(sitetest.Stored(&got, "stderr"), "signal: killed") {
+		t.Errorf("ended as %s", got.Raw)
+	}
+	if got := s.endOf("Good"); got.Status != 1 {
+		t.Errorf("the next one ended as %s", got.Raw)
+	}
+}
+
+// Tasks of a node that gives no sign are orphaned if that is asked for; clocks are not
+// compared, only whether the entry changes.
+func TestRunningTasksOfGoneNodes(t *testing.T) {
+	s := newSite(t, `"treadle_node": {"reclaim_after": 3600},`)
+	q := s.Queue(d("name", "a", "plugin", disbatch.DemoPlugin, "threads", 0))
+	ids := s.Fill(&q, sitetest.Payloads(2)...)
+	for i, node := range []string{"gone", "slow"} {
+		_, err := s.Tasks.UpdateOne(s.Ctx, byID(ids[i]), set(d("status", disbatch.StatusRunning, "node", node)))
+		must(t, err)
+	}
+	// One stands still in the future, the other goes on a day behind.
+	must(t, s.db().report(s.Ctx, "gone", time.Now().Add(24*time.Hour), nil))
+	n, _ := s.still("me", &q)
+	behind := time.Now().Add(-24 * time.Hour)
+	for hours, want := range []int{disbatch.StatusRunning, disbatch.StatusOrphaned, disbatch.StatusOrphaned} {
+		behind = behind.Add(time.Second)
+		must(t, s.db().report(s.Ctx, "slow", behind, nil))
+		must(t, n.tick(s.Ctx))
+		if gone, slow := s.Task(ids[0]).Status, s.Task(ids[1]).Status; gone != want || slow != disbatch.StatusRunning {
+			t.Errorf("after %d hours the task of the node that is gone has status %d, that of the slow one %d", hours, gone, slow)
+		}
+		for name, last := range n.seen { // an hour passes
+			last.at = last.at.Add(-time.Hour)
+			n.seen[name] = last
+		}
+	}
+}
+
+// A node does not start while another process is it, and says so if that happens later.
+func TestOneNodeOneProcess(t *testing.T) {
+	s := newSite(t)
+	refused := func(name string, meanwhile func()) {
+		t.Helper()
+		second, err := New(Options{Config: s.Config, Name: name})
+		must(t, err)
+		second.after = func(time.Duration) <-chan time.Time {
+			meanwhile()
+			over := make(chan time.Time)
+			close(over)
+			return over
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), sitetest.Patience)
+		defer cancel()
+		if err := second.Run(ctx); !errors.Is(err, ErrDuplicate) || !strings.Contains(err.Error(), "--node") {
+			t.Errorf("a second process is %s: %v", name, err)
+		}
+	}
+	me := s.node("me")
+	s.Until("the entry", func() bool { _, err := s.Store.Node(s.Ctx, "me"); return err == nil })
+	refused("me", func() { s.ticks(me, 2) }) // the first may have written before
+	// However far its clock is off.
+	for _, skew := range []time.Duration{-24 * time.Hour, 24 * time.Hour} {
+		at := time.Now().Add(skew)
+		goesOn := func() {
+			at = at.Add(time.Second)
+			must(t, s.db().report(s.Ctx, "off", at, nil))
+		}
+		goesOn()
+		refused("off", goesOn)
+	}
+	other := s.node("other")
+	s.ticks(other, 1)
+	must(t, s.db().report(s.Ctx, "other", time.Now().Add(time.Hour), nil))
+	s.Until("a word about it", func() bool {
+		must(t, s.db().report(s.Ctx, "other", time.Now().Add(time.Hour), nil))
+		other.node.mu.Lock()
+		defer other.node.mu.Unlock()
+		return other.node.said["name of the node"] != ""
+	})
+}
+
+// The last sign of a life that was killed, which arrives while its successor looks for another process,
+// does not keep that from starting.
+func TestALateSignOfLife(t *testing.T) {
+	s := newFaultySite(t)
+	must(t, s.db().report(s.Ctx, "me", time.Now(), nil))
+	var finds atomic.Int64
+	s.Double.Inject(func(command string) mongotest.Fault {
+		if command == "find" && finds.Add(1) == 3 { // after whether the database can be used, and what the entry was
+			s.Double.Run(d("update", "nodes", "$db", s.Config.Database, "updates", bson.A{
+				d("q", d("node", "me"), "u", set(d("timestamp", primitive.NewDateTimeFromTime(time.Now().Add(time.Hour))))),
+			}))
+		}
+		return mongotest.None
+	})
+	s.ticks(s.node("me"), 1)
+}
+
+// The database is away when the node starts, and comes.
+func TestTheDatabaseComesLater(t *testing.T) {
+	s := newFaultySite(t)
+	q := s.Queue(d("name", "a", "plugin", disbatch.DemoPlugin, "threads", 1))
+	ids := s.Fill(&q, d("commands", "a"))
+	s.Double.Stop()
+	s.node("me")
+	must(t, s.Double.Resume())
+	s.Ends(ids...)
+}
+
+// The database fails while a node that has been here before looks whether another process is it:
+// the node goes on when it can.
+func TestTheDatabaseFailsAtTheStart(t *testing.T) {
+	s := newFaultySite(t)
+	must(t, s.db().report(s.Ctx, "me", time.Now(), nil))
+	q := s.Queue(d("name", "a", "plugin", disbatch.DemoPlugin, "threads", 1))
+	ids := s.Fill(&q, d("commands", "a"))
+	var finds atomic.Int64
+	s.Double.Inject(func(command string) mongotest.Fault {
+		if command != "find" {
+			return mongotest.None
+		}
+		if n := finds.Add(1); n == 1 || n > 4 { // after whether the database can be used
+			return mongotest.None
+		}
+		return mongotest.Refuse
+	})
+	s.node("me")
+	s.Until("its reading of the entry", func() bool { return finds.Load() > 4 })
+	s.Double.Inject(nil)
+	s.Ends(ids...)
+}
+
+// The keys of the active document of the collection config count at once.
+func TestTheConfigCollectionIsReadAgain(t *testing.T) {
+	s := newSite(t)
+	q := s.Queue(d("name", "a", "plugin", disbatch.DemoPlugin, "threads", 1))
+	_, err := s.DB.Collection("config").InsertOne(s.Ctx, d("active", true, "ignorequeues", bson.A{q.ID.Hex()}))
+	must(t, err)
+	n := s.node("me")
+	ids := s.Fill(&q, d("commands", "a"))
+	s.ticks(n, 3)
+	if got := s.Task(ids[0]).Status; got != disbatch.StatusQueued {
+		t.Errorf("a task of an ignored queue has status %d", got)
+	}
+	_, err = s.DB.Collection("config").UpdateOne(s.Ctx, bson.D{}, set(d("ignorequeues", bson.A{})))
+	must(t, err)
+	s.Ends(ids...)
+}

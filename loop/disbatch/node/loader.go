@@ -1,0 +1,212 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"treadle/loop/disbatch"
+)
+
+// Bounds of asking a task runner for plugins.
+const (
+	// loadTimeout is for one plugin: Perl needs half a second, and a busy host some more.
+	loadTimeout = 30
+	// loadAgain is the time after which a plugin that could not be loaded is asked for again: it
+	// may have been installed.
+	loadAgain = time.Minute
+	// maxLoading bounds the processes that ask at once.
+	maxLoading = 2
+	// maxLoadOutput bounds what is kept of their output.
+	maxLoadOutput = 64 << 10
+)
+
+// loads says as which class a task runner loads a plugin, or why it does not.
+type loads func(runner, plugin string, schema disbatch.Schema) (class string, err error)
+
+// errLoading says that the task runner has been asked and has not answered.
+var errLoading = errors.New("the task runner is asked whether it can load the plugin")
+
+// loadKey is one question.
+type loadKey struct {
+	runner, plugin string
+	schema         disbatch.Schema
+}
+
+// loaded is its answer.
+type loaded struct {
+	class string
+	err   error
+	at    time.Time // of the answer
+	asks  bool      // the question is under way
+}
+
+// loader asks original task runners which plugins they can load, in processes beside the node. Only
+// the goroutine that ticks calls load.
+type loader struct {
+	include []string // more places of Perl modules
+	places  chan struct{}
+	lives   sync.WaitGroup
+
+	mu    sync.Mutex
+	known map[loadKey]*loaded
+}
+
+func newLoader(c *disbatch.Config) *loader {
+	l := &loader{places: make(chan struct{}, maxLoading), known: make(map[loadKey]*loaded)}
+	if c.Testing {
+		l.include = []string{"lib"} // what --testing adds in the runner
+	}
+	return l
+}
+
+// load is a loads that does not wait: it returns errLoading until there is an answer.
+func (l *loader) load(ctx context.Context, key loadKey) (class string, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.known[key]
+	if a == nil {
+		a = &loaded{err: errLoading}
+		l.known[key] = a
+	}
+	if !a.asks && a.class == "" && time.Since(a.at) > loadAgain {
+		a.asks = true
+		l.lives.Go(func() { l.ask(ctx, key, a) })
+	}
+	return a.class, a.err
+}
+
+// forget drops the answers about plugins that no queue has.
+func (l *loader) forget(queues []disbatch.Queue) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for key := range l.known {
+		if !slices.ContainsFunc(queues, func(q disbatch.Queue) bool { return q.Plugin == key.plugin && q.Schema == key.schema }) {
+			delete(l.known, key)
+		}
+	}
+}
+
+func (l *loader) ask(ctx context.Context, key loadKey, a *loaded) {
+	select {
+	case l.places <- struct{}{}:
+		defer func() { <-l.places }()
+	case <-ctx.Done():
+	}
+	class, err := loadPerl(ctx, key, l.include)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a.class, a.err, a.at, a.asks = class, err, time.Now(), false
+}
+
+// perlScript loads a plugin the way a task runner does, with the places that the runner's own file
+// adds, and prints its class. Only runners of 2016 take PLUGIN::Task for PLUGIN.
+const perlScript = `
+my ($runner, $plugin, $task, @places) = @ARGV;
+$0 = $runner;
+if (open(my $file, "<", $runner)) {
+    while (my $line = <$file>) { eval $line if $line =~ /^\s*use\s+(?:lib|FindBin)\b/ }
+}
+unshift @INC, @places;
+my $why;
+for my $class ($plugin, $task ? $plugin . "::Task" : ()) {
+    if (eval "require $class; $class->can('run')") { print "\nclass $class\n"; exit 0 }
+    $why = $@ || "$class has no method run\n" unless defined $why;
+}
+print STDERR $why;
+exit 1;
+`
+
+// loadPerl has the Perl of a task runner load a plugin.
+func loadPerl(ctx context.Context, key loadKey, places []string) (class string, err error) {
+	command, err := interpreter(key.runner)
+	if err != nil {
+		return "", err
+	}
+	of2016 := ""
+	if key.schema == disbatch.Schema2016 {
+		of2016 = "1"
+	}
+	path, err := exec.LookPath(key.runner)
+	if err != nil {
+		return "", err
+	}
+	p := disbatch.PluginConfig{Command: command, Timeout: loadTimeout, MaxOutput: maxLoadOutput}
+	r, err := executeCommand(ctx, &p, "", append([]string{"-e", perlScript, path, key.plugin, of2016}, places...), nil)
+	switch {
+	case err != nil:
+		return "", err
+	case r.broken != nil:
+		return "", r.broken
+	case r.exit != 0:
+		why, _, _ := bytes.Cut(bytes.TrimSpace(r.stderr.kept), []byte("\n"))
+		return "", errors.New(utf8Text(why))
+	}
+	said := strings.TrimSpace(utf8Text(r.stdout.kept))
+	class, ok := strings.CutPrefix(said[strings.LastIndexByte(said, '\n')+1:], "class ")
+	if !ok {
+		return "", errors.New("its Perl ended without an answer")
+	}
+	return class, nil
+}
+
+// errNoPerl says that a task runner is a program that cannot be asked.
+var errNoPerl = errors.New("it is no Perl program that could be asked, so list the plugin in plugins")
+
+// maxFirstLine bounds what is read of a program's file for its interpreter.
+const maxFirstLine = 512
+
+// interpreter is the Perl with its arguments that runs a program.
+func interpreter(program string) ([]string, error) {
+	path, err := exec.LookPath(program)
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	head := make([]byte, maxFirstLine)
+	n, _ := f.Read(head) // an empty file is no Perl program
+	line, _, _ := strings.Cut(string(head[:n]), "\n")
+	line, script := strings.CutPrefix(line, "#!")
+	words := strings.Fields(line)
+	if !script || !slices.ContainsFunc(words, func(w string) bool { return strings.HasPrefix(filepath.Base(w), "perl") }) {
+		return nil, errNoPerl
+	}
+	return words, nil
+}
+
+// delegated is how the original's task runner is started for a plugin without an entry of its own.
+func delegated(c *disbatch.Config, name string, schema disbatch.Schema, load loads) (disbatch.PluginConfig, error) {
+	unknown := func(err error) (disbatch.PluginConfig, error) {
+		return disbatch.PluginConfig{}, fmt.Errorf("the plugin %s cannot be run: give it an entry in treadle_plugins, or a task_runner that loads it: %w", name, err)
+	}
+	if c.TaskRunner == "" || load == nil {
+		return unknown(errors.New("there is no task_runner here"))
+	}
+	p := disbatch.PluginConfig{Kind: disbatch.KindRunner, Command: []string{c.TaskRunner}, Class: name}
+	if err := available(&p); err != nil {
+		return unknown(err)
+	}
+	class, err := load(c.TaskRunner, name, schema)
+	switch {
+	case errors.Is(err, errNoPerl) && slices.Contains(c.Plugins, name):
+		return p, nil
+	case err == errLoading:
+		return disbatch.PluginConfig{}, err
+	case err != nil:
+		return unknown(fmt.Errorf("%s: %w", c.TaskRunner, err))
+	}
+	p.Class = class
+	return p, nil
+}

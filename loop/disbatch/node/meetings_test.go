@@ -1,0 +1,78 @@
+package node
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"go.mongodb.org/mongo-driver/bson/primitive"
+
+	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/mongotest"
+	"treadle/loop/disbatch/sitetest"
+)
+
+// meet has so many claims made before any of them is counted: each sees all the others.
+func (s *site) meet(claims int) {
+	var mu sync.Mutex
+	made, all := 0, make(chan struct{})
+	s.Double.Inject(func(command string) mongotest.Fault {
+		switch command {
+		case "findAndModify":
+			mu.Lock()
+			defer mu.Unlock()
+			if made++; made == claims {
+				close(all)
+			}
+		case "aggregate":
+			<-all
+		}
+		return mongotest.None
+	})
+}
+
+// Eight nodes claim at once, again and again, from a queue with fewer threads at all nodes
+// together: as many keep their claims as there are threads, whatever the order of the queue.
+func TestClaimsThatMeetMakeProgress(t *testing.T) {
+	const nodes, threads = 8, 3
+	for _, sort := range []string{disbatch.SortFIFO, disbatch.SortLIFO, disbatch.SortDefault} {
+		t.Run(sort, func(t *testing.T) {
+			s := newFaultySite(t)
+			q := s.Queue(d("name", "a", "plugin", "F", "threads", threads, "sort", sort))
+			s.Fill(&q, sitetest.Payloads(40)...)
+			var claimers [nodes]*Node
+			var states [nodes]*queueState
+			for i := range nodes {
+				claimers[i], states[i] = s.still(fmt.Sprint("node", i), &q)
+			}
+			for left := 40; left > 0; left -= threads {
+				var all sync.WaitGroup
+				var mu sync.Mutex
+				var kept []primitive.ObjectID
+				s.meet(min(nodes, left))
+				for i, n := range claimers {
+					all.Go(func() {
+						states[i].share, states[i].turn = 0, threads
+						if a, ok := n.next(states[i], nil); ok {
+							mu.Lock()
+							defer mu.Unlock()
+							kept = append(kept, disbatch.DecodeTask(a.Task).ID)
+						}
+					})
+				}
+				all.Wait()
+				s.Double.Inject(nil)
+				if len(kept) != min(threads, left) {
+					t.Fatalf("%d of %d claims are kept with %d tasks left", len(kept), nodes, left)
+				}
+				if n, err := s.Store.CountTasks(s.Ctx, d("status", disbatch.StatusClaimed)); err != nil || int(n) != len(kept) {
+					t.Fatalf("%d tasks are claimed, %v", n, err)
+				}
+				for _, id := range kept {
+					_, err := s.Tasks.UpdateOne(s.Ctx, byID(id), set(d("status", disbatch.StatusSucceeded)))
+					must(t, err)
+				}
+			}
+		})
+	}
+}

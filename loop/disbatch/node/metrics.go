@@ -1,0 +1,115 @@
+package node
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"treadle/loop/disbatch"
+	"treadle/loop/web"
+)
+
+// ends are the values of the metrics' label for how a task ended, in the order of counts:
+// plugins may have statuses of their own, and a label has few values.
+var ends = [...]string{"succeeded", "failed", "other"}
+
+// endOf is the place of a status in ends.
+func endOf(status int) int {
+	switch status {
+	case disbatch.StatusSucceeded:
+		return 0
+	case disbatch.StatusFailed:
+		return 1
+	}
+	return 2
+}
+
+// tally counts what a process does with tasks.
+type tally struct {
+	ended  [len(ends)]atomic.Uint64
+	errors atomic.Uint64 // calls of the database that failed, those that are tried again included
+
+	// Of the node alone.
+	claimed, givenBack, orphaned atomic.Uint64
+	ticked                       atomic.Int64 // when a tick had last read all of the database, in ms since 1970
+}
+
+// counts are what a process that runs commands has counted since its last report.
+type counts struct {
+	Ended  [len(ends)]int64 `bson:"ended"`
+	Errors int64            `bson:"errors"`
+}
+
+// take returns what was counted since the last take.
+func (t *tally) take() (c counts) {
+	for i := range t.ended {
+		c.Ended[i] = int64(t.ended[i].Swap(0))
+	}
+	c.Errors = int64(t.errors.Swap(0))
+	return c
+}
+
+// add counts what another process has counted.
+func (t *tally) add(c counts) {
+	for i, n := range c.Ended {
+		t.ended[i].Add(uint64(n))
+	}
+	t.errors.Add(uint64(c.Errors))
+}
+
+// Samples reads the node's metrics once.
+func (n *Node) Samples() []web.Sample {
+	n.mu.Lock()
+	slots, tasks, queues := n.slots, len(n.local), len(n.queues)
+	n.mu.Unlock()
+	counter := func(name, help string, v uint64) web.Sample {
+		return web.Sample{Name: name, Help: help, Counter: true, Value: float64(v)}
+	}
+	gauge := func(name, help string, v float64) web.Sample { return web.Sample{Name: name, Help: help, Value: v} }
+	all := []web.Sample{
+		counter("treadle_disbatch_claims_total", "Tasks claimed.", n.tally.claimed.Load()),
+		counter("treadle_disbatch_given_back_total", "Claimed tasks that were queued again.", n.tally.givenBack.Load()),
+		counter("treadle_disbatch_orphaned_total", "Tasks marked as orphaned.", n.tally.orphaned.Load()),
+		counter("treadle_disbatch_database_errors_total", "Calls of the database that failed.", n.tally.errors.Load()),
+		gauge("treadle_disbatch_slots", "Slots in use: claims under way and tasks.", float64(slots)),
+		gauge("treadle_disbatch_tasks", "Tasks that this process has claimed and that are not at their end.", float64(tasks)),
+		gauge("treadle_disbatch_queues", "Queues that this node serves.", float64(queues)),
+		gauge("treadle_disbatch_last_tick_seconds", "When the node had last read its queues, in seconds since 1970; 0 is never.", float64(n.tally.ticked.Load())/1000),
+	}
+	for i, end := range ends {
+		s := counter("treadle_disbatch_tasks_total", "Tasks that ended.", n.tally.ended[i].Load())
+		s.Label, s.LabelValue = "end", end
+		all = append(all, s)
+	}
+	return all
+}
+
+// serveMetrics answers HTTP, if the settings say so, until the returned function is called.
+func (n *Node) serveMetrics() (stop func(), err error) {
+	if n.o.HTTP == "" {
+		return func() {}, nil
+	}
+	guard, err := web.NewGuard(web.GuardOptions{Allow: n.o.AllowHosts, Listen: []string{n.o.HTTP}, Log: n.log})
+	if err != nil {
+		return nil, &disbatch.SettingError{Err: fmt.Errorf("--allow-host: %w", err)}
+	}
+	l, err := disbatch.Listen(n.o.HTTP, "--http")
+	if err != nil {
+		return nil, err
+	}
+	n.log.Info("listening", "protocol", "http", "address", "http://"+l.Addr().String())
+	var pages []web.Page
+	if n.o.Profiles {
+		pages = web.Profiles()
+	}
+	server, done := web.New(l, guard, n.Samples, pages...), make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := server.Serve(); err != nil {
+			n.log.Error("HTTP stopped", "error", err.Error())
+		}
+	}()
+	return func() {
+		_ = server.Close() // whoever asks a node that ends gets no answer
+		<-done
+	}, nil
+}

@@ -1,0 +1,142 @@
+package node
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"treadle/loop/disbatch/sitetest"
+)
+
+// metric is the value of one of a node's metrics, -1 if it has none of that name. A label's
+// value follows the name behind a space.
+func metric(n *started, name string) float64 {
+	for _, s := range n.node.Samples() {
+		if strings.TrimSpace(strings.TrimPrefix(s.Name, "treadle_disbatch_")+" "+s.LabelValue) == name {
+			return s.Value
+		}
+	}
+	return -1
+}
+
+// counted waits until a node's metrics are these, as "name value".
+func (s *site) counted(n *started, want ...string) {
+	s.T.Helper()
+	for _, w := range want {
+		name := w[:strings.LastIndexByte(w, ' ')]
+		s.Until("the metric "+w, func() bool { return fmt.Sprintf("%s %v", name, metric(n, name)) == w })
+	}
+}
+
+// Ends are counted by status, whoever writes them: the process that runs commands, the node
+// for functions, an original's task runner.
+func TestMetricsCountEnds(t *testing.T) {
+	t.Parallel()
+	runner := filepath.Join(t.TempDir(), "runner")
+	s := newSite(t, plugins(map[string]string{
+		"Good": shell(":", ""), "Bad": shell("exit 1", ""), "Own": shell(`echo '{"status": 7}'`, ""), "F": `{"kind": "function"}`,
+		"Old": fmt.Sprintf(`{"kind": "runner", "command": [%q]}`, runner),
+	}))
+	inner := filepath.Join(t.TempDir(), "inner.json") // the runner's own: there the plugin is a command
+	must(t, os.WriteFile(inner, []byte(fmt.Sprintf(`{"mongohost": %q, "database": %q, %s}`,
+		s.Config.MongoHost, s.Config.Database, plugins(map[string]string{"Old": shell(`echo '{"status": 3}'`, "")}))), 0o600))
+	must(t, os.WriteFile(runner, []byte(fmt.Sprintf("#!/bin/sh\n%s=%s exec %s --config %[2]s \"$3\" \"$4\" \"$5\" \"$6\"\n", runnerVariable, inner, os.Args[0])), 0o700))
+	n := s.node("me", with(newWorkers(false)))
+	s.counted(n, "claims_total 0", "tasks_total succeeded 0", "tasks_total failed 0", "tasks_total other 0", "database_errors_total 0")
+	for _, plugin := range []string{"Good", "Good", "Bad", "Own", "F", "Old"} {
+		s.endOf(plugin)
+	}
+	s.counted(n, "claims_total 6", "tasks_total succeeded 3", "tasks_total failed 1", "tasks_total other 2",
+		"given_back_total 0", "orphaned_total 0", "database_errors_total 0", "slots 0", "tasks 0", "queues 6")
+	if at := metric(n, "last_tick_seconds"); time.Since(time.UnixMilli(int64(at*1000))) > sitetest.Patience {
+		t.Errorf("the last tick was at %v", at)
+	}
+}
+
+// unseen are workers that have not looked at their jobs.
+type unseen struct{ *workers }
+
+// Withdraw implements Functions.
+func (unseen) Withdraw(string, string) bool { return true }
+
+// What is held, what is given back at the end, and the calls that fail meanwhile.
+func TestMetricsOfANodeThatStops(t *testing.T) {
+	t.Parallel()
+	s, w := newFaultySite(t, functionPlugin), newWorkers(true)
+	q := s.Queue(d("name", "a", "plugin", "F", "threads", 3))
+	s.Fill(&q, sitetest.Payloads(5)...)
+	n := s.node("me", with(w), func(o *Options) { o.Functions = unseen{w} })
+	s.counted(n, "claims_total 3", "slots 3", "tasks 3", "queues 1")
+	s.Double.Stop()
+	s.Until("an error", func() bool { return metric(n, "database_errors_total") > 0 })
+	must(t, s.Double.Resume())
+	n.stop()
+	s.counted(n, "claims_total 3", "given_back_total 3", "slots 0", "tasks 0", "tasks_total succeeded 0")
+}
+
+// prompt are workers that have done a job when it is submitted.
+type prompt struct{ *workers }
+
+// Submit implements Functions.
+func (prompt) Submit(_, _ string, _ []byte, done func([]byte, error)) error {
+	done([]byte(`{"status": 1}`), nil)
+	return nil
+}
+
+// What is done is written as done, also when its time is over in the same moment.
+func TestAnAnswerCountsBeforeItsTime(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, `"treadle_plugins": {"F": {"kind": "function", "timeout": 1e-9}},`)
+	q := s.Queue(d("name", "a", "plugin", "F", "threads", 3))
+	s.Fill(&q, sitetest.Payloads(30)...)
+	n := s.node("me", func(o *Options) { o.Functions = prompt{newWorkers(false)} })
+	s.counted(n, "tasks_total succeeded 30", "tasks_total failed 0")
+}
+
+// listened collects a log, for the address in it.
+type listened struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (l *listened) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+// The metrics are there while the database is not.
+func TestMetricsWithoutADatabase(t *testing.T) {
+	t.Parallel()
+	s, log := newFaultySite(t, functionPlugin), &listened{}
+	s.Double.Stop()
+	s.node("me", func(o *Options) { o.HTTP, o.Log = "127.0.0.1:0", slog.New(slog.NewTextHandler(log, nil)) })
+	url := ""
+	s.Until("an address", func() bool {
+		log.mu.Lock()
+		defer log.mu.Unlock()
+		url = regexp.MustCompile(`http://[0-9.:]+`).FindString(log.text.String())
+		return url != ""
+	})
+	defer http.DefaultClient.CloseIdleConnections()
+	s.Until("an error", func() bool {
+		r, err := http.Get(url + "/metrics")
+		must(t, err)
+		defer r.Body.Close()
+		text, err := io.ReadAll(r.Body)
+		must(t, err)
+		return regexp.MustCompile(`(?m)^treadle_disbatch_database_errors_total [1-9]`).Match(text) &&
+			strings.Contains(string(text), `treadle_disbatch_tasks_total{end="succeeded"} 0`)
+	})
+	must(t, s.Double.Resume()) // the node waits for it before it ends
+}

@@ -1,0 +1,143 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/sitetest"
+)
+
+// The test binary runs a node's tasks when this names the configuration.
+const runnerVariable = "TREADLE_TEST_RUNNER_CONFIG"
+
+func TestMain(m *testing.M) {
+	if path := os.Getenv(runnerVariable); path != "" {
+		log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+		ctx, _ := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+		c, err := disbatch.ReadConfig(path)
+		if err == nil && len(os.Args) > 1 { // as the original's: --config F --task HEX --gfs V
+			err = RunTask(ctx, c, TaskOptions{Task: os.Args[4], GFS: disbatch.GFSAuto}, log)
+		} else if err == nil {
+			err = RunTasks(ctx, c, os.Stdin, os.Stdout, log)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	// No test may leave a goroutine behind: neither a node's nor the driver's.
+	goleak.VerifyTestMain(m)
+}
+
+// started is a running node of a test.
+type started struct {
+	node *Node
+	stop func() // and waits for its end
+}
+
+// node starts a node that ticks often.
+func (s *site) node(name string, change ...func(*Options)) *started {
+	s.T.Helper()
+	o := Options{
+		Config: s.Config, Name: name, Interval: 20 * time.Millisecond,
+		Runner: []string{"/usr/bin/env", runnerVariable + "=" + s.Config.Path, os.Args[0]},
+		Log:    slog.New(slog.NewTextHandler(logTo{s.T}, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	}
+	for _, c := range change {
+		c(&o)
+	}
+	n, err := New(o)
+	must(s.T, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- n.Run(ctx) }()
+	stop := sync.OnceFunc(func() {
+		cancel()
+		select {
+		case err := <-done:
+			if err != nil {
+				s.T.Errorf("node %s: %v", name, err)
+			}
+		case <-time.After(sitetest.Patience):
+			s.T.Errorf("node %s does not stop", name)
+		}
+	})
+	s.T.Cleanup(func() { // the database is there until its runner has written all
+		stop()
+		ended := make(chan struct{})
+		go func() {
+			n.runner.lives.Wait()
+			close(ended)
+		}()
+		select {
+		case <-ended:
+		case <-time.After(sitetest.Patience):
+			s.T.Errorf("the runner of node %s does not end", name)
+		}
+	})
+	return &started{n, stop}
+}
+
+// logTo keeps a node's log with its test's.
+type logTo struct{ t *testing.T }
+
+func (l logTo) Write(b []byte) (int, error) {
+	if l.t.Context().Err() == nil {
+		l.t.Logf("%s", b)
+	}
+	return len(b), nil
+}
+
+var _ io.Writer = logTo{}
+
+func TestTheDemoRuns(t *testing.T) {
+	s := newSite(t)
+	q := s.Queue(d("name", "demo", "plugin", disbatch.DemoPlugin, "threads", "1"))
+	old := s.Queue(d("name", "old", "constructor", disbatch.DemoPlugin, "maxthreads", 1, "count_todo", nil))
+	ids := append(s.Fill(&q, d("commands", "ab"), d("commands", "ac")), s.Fill(&old, d("commands", "a"))...)
+	s.node("me")
+	got := s.Ends(ids...)
+	for i, want := range []struct {
+		status         int
+		stdout, stderr string
+	}{{1, "a\n", "b\n"}, {2, "a\n", ""}, {1, "a\n", ""}} {
+		if got[i].Status != want.status || sitetest.Stored(&got[i], "stdout") != want.stdout || sitetest.Stored(&got[i], "stderr") != want.stderr || got[i].Node != "me" ||
+			!got[i].Raw.Lookup("complete").Boolean() || got[i].Raw.Lookup("treadle_run").Type != 0 || !got[i].MTime.After(got[i].CTime) {
+			t.Errorf("task %d ended as %s", i, got[i].Raw)
+		}
+	}
+	s.Until("the counters", func() bool {
+		q, err := s.Store.Queue(s.Ctx, "old")
+		return err == nil && q.Todo == 0 && q.Total == 1
+	})
+	s.Until("the report", func() bool {
+		n, err := s.Store.Node(s.Ctx, "me")
+		done, _ := disbatch.Integer(n.Raw.Lookup("queues", "0", "tasks_done"))
+		return err == nil && disbatch.Text(n.Raw.Lookup("queues", "0", "constructor")) == disbatch.DemoPlugin && done == 1
+	})
+}
+
+// TestNodeForgets: a node keeps nothing of nodes that are gone, and of troubles that are over.
+func TestNodeForgets(t *testing.T) {
+	t.Parallel()
+	n := Node{said: map[string]string{}, performer: performer{log: slog.New(slog.DiscardHandler)}}
+	n.watch([]disbatch.Node{{Name: "here"}, {Name: "gone"}}, &view{})
+	n.watch([]disbatch.Node{{Name: "here"}}, &view{})
+	n.say("a queue", "its plugin is unknown")
+	n.say("a queue", "")
+	if _, here := n.seen["here"]; !here || len(n.seen) != 1 || len(n.said) != 0 {
+		t.Errorf("it keeps %v and %v", n.seen, n.said)
+	}
+}

@@ -1,0 +1,135 @@
+package node
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
+
+	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/sitetest"
+)
+
+// Documents with anything anywhere, or nothing, stop neither the node nor what is right
+// beside them.
+func TestDocumentsOfNonsense(t *testing.T) {
+	s := newFaultySite(t)
+	good := s.Queue(d("name", "good", "plugin", disbatch.DemoPlugin, "threads", 5))
+	insert := func(into string, doc bson.D) {
+		t.Helper()
+		_, err := s.DB.Collection(into).InsertOne(s.Ctx, doc)
+		must(t, err)
+	}
+	for _, c := range []struct {
+		collection string
+		doc        bson.D
+		fields     []string
+	}{
+		{"queues", d("name", "q", "plugin", disbatch.DemoPlugin, "threads", 1, "sort", "fifo", "nodes_pin", nil, "nodes_ignore", nil), []string{"name", "plugin", "threads", "sort", "nodes_pin", "nodes_ignore"}},
+		{"queues", d("name", "q", "constructor", disbatch.DemoPlugin, "maxthreads", 1, "count_todo", 0, "count_total", 0), []string{"constructor", "maxthreads", "count_todo", "count_total"}},
+		{"tasks", d("queue", good.ID, "status", -2, "node", nil, "ctime", time.Now(), "mtime", time.Now(), "params", bson.D{}, "stdout", nil, "stderr", nil),
+			[]string{"queue", "status", "node", "ctime", "mtime", "params", "stdout", "stderr"}},
+		{"nodes", d("node", "other", "timestamp", time.Now(), "maxthreads", 1, "queues", bson.A{}), []string{"timestamp", "maxthreads", "queues"}},
+	} {
+		for _, field := range c.fields {
+			insert(c.collection, sitetest.Changed(c.doc, field, nil, true))
+			for i, v := range sitetest.Nonsense() {
+				doc := sitetest.Changed(c.doc, field, v, false)
+				if c.collection == "nodes" {
+					doc[0].Value = fmt.Sprint("other", field, i) // their names are unique
+				}
+				insert(c.collection, doc)
+			}
+		}
+	}
+	n := s.node("me")
+	s.Ends(s.Fill(&good, d("commands", "a"))...)
+	s.ticks(n, 3)
+	left, err := s.Store.Search(s.Ctx, d("queue", good.ID, "status", -2, "node", nil), disbatch.SearchOptions{Limit: 1})
+	if must(t, err); len(left) > 0 {
+		s.Until("the end of the tasks of nonsense", func() bool {
+			left, err := s.Store.CountTasks(s.Ctx, d("queue", good.ID, "status", -2, "node", nil))
+			return err == nil && left == 0
+		})
+	}
+}
+
+// A task of which a part has no form in JSON, or is broken, fails and takes nobody along: neither the node, nor the
+// process that runs its tasks.
+func TestATaskThatIsNoJSON(t *testing.T) {
+	f := func(in string) {
+		t.Helper()
+		if text, err := extended(bson.Raw(in)); err == nil {
+			t.Fatalf("it is said as %s", text)
+		}
+		b, err := bson.Marshal(&assignment{Task: []byte(in), Plugin: disbatch.PluginConfig{Kind: disbatch.KindExec, Command: []string{"true"}}})
+		must(t, err)
+		var a assignment
+		must(t, readDocument(bytes.NewReader(b), &a))
+		task := disbatch.DecodeTask(a.Task)
+		if o := new(performer).execute(t.Context(), &a, &task); o.status != disbatch.StatusFailed || o.stdout != unableToStart {
+			t.Errorf("it ended with %+v", o)
+		}
+	}
+	// 18 00 00 00                 its size
+	//   03 p a r a m s 00         an embedded document
+	//     0b 00 00 00             its size
+	//       72 2 00               an element of a type that nobody knows
+	//         00 00 00            what may be its value
+	//     00                      the end of params
+	//   00                        the end
+	f("\x18\x00\x00\x00\x03params\x00\x0b\x00\x00\x00r2\x00\x00\x00\x00\x00\x00")
+	// 0d 00 00 00                 its size
+	//   04 a 00                   an array
+	//     64 65 00 05             its size, larger than all there is
+	//     00                      the end of a
+	//   00                        the end
+	f("\x0d\x00\x00\x00\x04a\x00de\x00\x05\x00\x00")
+	// 1a 00 00 00                 its size
+	//   0c a 00                   a DBPointer
+	//     02 00 00 00 01 00       to a collection with the name \x01
+	//     00 .. .. .. 00          of this id, twelve bytes
+	//   00                        the end
+	f("\x1a\x00\x00\x00\x0ca\x00\x02\x00\x00\x00\x01\x00" + strings.Repeat("\x00", 13))
+}
+
+// A length below nothing ends the reading of the pipe: the driver's decoder would go back, and round and round.
+func TestALengthBelowNothing(t *testing.T) {
+	// 0e 00 00 00                 its size
+	//   05 d1 30 30 00            a binary
+	//     02 00 00 80             of so many bytes below nothing
+	//     00                      the end, perhaps
+	in := "\x0e\x00\x00\x00\x05\xd100\x00\x02\x00\x00\x80\x00"
+	for _, into := range []any{new(assignment), new(report)} {
+		if err := readDocument(strings.NewReader(in), into); err == nil {
+			t.Errorf("it is read as %v", into)
+		}
+	}
+	if text, err := extended(bson.Raw(in)); err == nil {
+		t.Errorf("it is said as %s", text)
+	}
+}
+
+// Tasks that nearly fill a document end: with their output in files, or, where not even
+// the mark of their run fits, by their status alone.
+func TestTasksAsLargeAsADocument(t *testing.T) {
+	s := newFaultySite(t)
+	q := s.Queue(d("name", "a", "plugin", disbatch.DemoPlugin, "threads", 1))
+	s.node("me")
+	for _, c := range []struct{ room, status int }{{100 << 10, 1}, {200, 1}, {60, 1}, {45, 2}, {20, 2}, {8, 2}} {
+		id := primitive.NewObjectID()
+		doc := d("_id", id, "queue", q.ID, "status", int32(-2), "node", nil, "stdout", nil, "stderr", nil, "params", d("commands", "a", "pad", ""))
+		small, err := bson.Marshal(doc)
+		must(t, err)
+		doc[len(doc)-1].Value = d("commands", "a", "pad", strings.Repeat("x", 16<<20-c.room-len(small)))
+		_, err = s.Tasks.InsertOne(s.Ctx, doc)
+		must(t, err)
+		if got := s.Ends(id)[0]; got.Status != c.status {
+			t.Errorf("with room for %d bytes it ended with status %d", c.room, got.Status)
+		}
+	}
+}

@@ -1,0 +1,142 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/mongotest"
+	"treadle/loop/disbatch/sitetest"
+)
+
+// hasty is a site whose calls give up soon, so that an outage outlasts their time-outs.
+func hasty(t *testing.T, lines ...string) *site {
+	t.Helper()
+	s := newFaultySite(t, lines...)
+	s.Config.MongoHost = "mongodb://" + s.Double.Address() + "/?timeoutMS=200&serverSelectionTimeoutMS=100&connectTimeoutMS=100"
+	return s
+}
+
+// A database that disappears while tasks run, for longer than calls take to give up, in
+// every way: nothing is lost, the node does not spin, what ended meanwhile is written, and
+// the node is back by itself.
+func TestTheDatabaseDisappears(t *testing.T) {
+	for _, way := range []string{"refused", "silent", "dropped", "cut", "forbidden"} {
+		t.Run(way, func(t *testing.T) {
+			s, w := hasty(t, functionPlugin), newWorkers(true)
+			q := s.Queue(d("name", "a", "plugin", "F", "threads", 4))
+			ids := s.Fill(&q, sitetest.Payloads(12)...)
+			lines := sitetest.NewLines()
+			n := s.node("me", with(w), func(o *Options) { o.Log = lines.Logger() })
+			s.Until("tasks at work", func() bool { return w.holding() == 4 })
+			calls, back := s.disappear(way)
+			w.mu.Lock()
+			w.hold = false
+			w.mu.Unlock()
+			w.finish(4) // their ends have nowhere to go
+			began, said, failed := time.Now(), lines.Count(), n.node.tally.errors.Load()
+			s.Until("calls that gave up", func() bool { return n.node.tally.errors.Load() >= failed+20 && time.Since(began) > time.Second })
+			// As many as a patient node makes, whatever the time; one that spins makes thousands.
+			most := 100 + int64(100*time.Since(began).Seconds())
+			if got := calls(); got > most {
+				t.Errorf("%d calls in %v without a database", got, time.Since(began))
+			}
+			if got := lines.Count() - said; got > 20 {
+				t.Errorf("%d lines of log in %v without a database", got, time.Since(began))
+			}
+			back()
+			s.Ends(ids...)
+			w.once(t, len(ids), 4)
+		})
+	}
+}
+
+// disappear has the database go away. It returns how often it was asked since, and what
+// brings it back.
+func (s *site) disappear(way string) (calls func() int64, back func()) {
+	var asked atomic.Int64
+	accepted, gone := int64(s.Double.Accepted()), make(chan struct{})
+	calls = func() int64 { return asked.Load() + int64(s.Double.Accepted()) - accepted }
+	if way == "refused" {
+		s.Double.Stop()
+		return calls, func() { must(s.T, s.Double.Resume()) }
+	}
+	s.Double.Inject(func(command string) mongotest.Fault {
+		asked.Add(1)
+		forbidden := mongotest.Refuse
+		if strings.EqualFold(command, "ismaster") || command == "hello" {
+			forbidden = mongotest.None
+		}
+		switch way {
+		case "dropped":
+			return mongotest.LoseCall
+		case "cut":
+			return mongotest.CutReply
+		case "forbidden":
+			return forbidden
+		}
+		<-gone // and then it is executed, long after its caller gave up
+		return mongotest.None
+	})
+	return calls, func() {
+		s.Double.Inject(nil)
+		close(gone)
+	}
+}
+
+// A runner that is told to end ends its plugins and writes that their tasks failed; what it
+// has not begun is queued again.
+func TestTheRunnerIsToldToEnd(t *testing.T) {
+	begun := filepath.Join(t.TempDir(), "begun")
+	s := newSite(t, plugins(map[string]string{"Wait": shell(fmt.Sprintf("echo why >&2; echo >> %s; exec sleep 300", begun), "")}))
+	q := s.Queue(d("name", "a", "plugin", "Wait", "threads", 1))
+	ids := s.Fill(&q, sitetest.Payloads(1)...)
+	n := s.node("me")
+	s.Until("the plugin", func() bool { _, err := os.Stat(begun); return err == nil })
+	n.node.runner.mu.Lock()
+	runner := n.node.runner.process.Process
+	n.node.runner.mu.Unlock()
+	must(t, runner.Signal(syscall.SIGTERM))
+	got := s.Ends(ids...)[0]
+	if want := errToldToEnd.Error() + "\nwhy"; got.Status != disbatch.StatusFailed || sitetest.Stored(&got, "stdout") != unableToComplete || !strings.HasPrefix(sitetest.Stored(&got, "stderr"), want) {
+		t.Errorf("ended as %s", got.Raw)
+	}
+}
+
+// Without a database a runner that is told to end says which task's end is lost, and ends.
+func TestTheRunnerEndsWithoutADatabase(t *testing.T) {
+	s := hasty(t, plugins(map[string]string{"Wait": shell("exec sleep 300", "")}))
+	q := s.Queue(d("name", "a", "plugin", "Wait", "threads", 1))
+	id := s.Fill(&q, sitetest.Payloads(1)...)[0]
+	task, err := s.db().claim(s.Ctx, &q, "me", time.Now())
+	must(t, err)
+	store, err := disbatch.Open(s.Config, disbatch.ComponentRunner)
+	must(t, err)
+	t.Cleanup(store.Close)
+	p := newPerformer(store, s.Config, slog.New(slog.DiscardHandler))
+	p.last = 300 * time.Millisecond
+	ctx, end := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() {
+		done <- p.perform(ctx, &assignment{Task: task.Raw, Plugin: s.Config.TreadlePlugins["Wait"], Schema: disbatch.Schema2018})
+	}()
+	s.Status(id, disbatch.StatusRunning)
+	s.Double.Stop()
+	end()
+	select {
+	case err := <-done:
+		if err == nil || !strings.Contains(err.Error(), "its end with status 2 is not written") {
+			t.Errorf("it says %v", err)
+		}
+	case <-time.After(sitetest.Patience):
+		t.Error("it does not end")
+	}
+}

@@ -1,0 +1,79 @@
+package node
+
+import (
+	"os/exec"
+	"testing"
+
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
+
+	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/sitetest"
+)
+
+// A node that starts orphans the running tasks of its own name that nothing on its host runs: an original's task runner has
+// the id among its arguments, Treadle's in its environment, as its plugins; of a process that runs the tasks of an earlier life
+// nobody knows which.
+func TestANodeReclaimsItsOwnTasks(t *testing.T) {
+	f := func(lines string, want ...int) {
+		t.Helper()
+		s := newSite(t, lines)
+		q := s.Queue(d("name", "a", "plugin", disbatch.DemoPlugin, "threads", 0))
+		ids := s.Fill(&q, sitetest.Payloads(4)...)
+		for i, node := range []string{"me", "me", "me", "other"} {
+			_, err := s.Tasks.UpdateOne(s.Ctx, byID(ids[i]), set(d("status", disbatch.StatusRunning, "node", node)))
+			must(t, err)
+		}
+		lives := func(variable string, args ...string) (end func()) {
+			c := exec.Command("/bin/sh", append([]string{"-c", "exec 3<&0; read x <&3; :", "runner"}, args...)...)
+			c.Env = []string{variable}
+			in, err := c.StdinPipe()
+			must(t, err)
+			must(t, c.Start())
+			return func() {
+				in.Close()
+				must(t, c.Wait())
+			}
+		}
+		ends := []func(){
+			lives("A=b", "--config", "F", "--task", ids[1].Hex()), lives(selfVariable + "=" + ids[2].Hex()),
+			lives(nodeVariable + "=" + newLife(s.Config.Database, "me").String()),
+		}
+		n, _ := s.still("me", &q)
+		for range 2 * reclaimTicks {
+			must(t, n.tick(s.Ctx))
+		}
+		s.have(t, ids, disbatch.StatusRunning, disbatch.StatusRunning, disbatch.StatusRunning, disbatch.StatusRunning)
+		ends[2]()
+		for range 2 * reclaimTicks {
+			must(t, n.tick(s.Ctx))
+		}
+		s.have(t, ids, want...)
+		ends[0]()
+		ends[1]()
+		for range 2 * reclaimTicks {
+			must(t, n.tick(s.Ctx))
+		}
+		s.have(t, ids, want[0], want[0], want[0], disbatch.StatusRunning)
+		// A task that this node runs itself is not looked after.
+		_, err := s.Tasks.UpdateMany(s.Ctx, bson.D{}, set(d("status", disbatch.StatusRunning, "node", "me")))
+		must(t, err)
+		n.left = map[primitive.ObjectID]bool{}
+		for range 2 * reclaimTicks {
+			must(t, n.tick(s.Ctx))
+		}
+		s.have(t, ids, disbatch.StatusRunning, disbatch.StatusRunning, disbatch.StatusRunning, disbatch.StatusRunning)
+	}
+	f("", disbatch.StatusOrphaned, disbatch.StatusRunning, disbatch.StatusRunning, disbatch.StatusRunning)
+	f(`"treadle_node": {"reclaim_own": false},`, disbatch.StatusRunning, disbatch.StatusRunning, disbatch.StatusRunning, disbatch.StatusRunning)
+}
+
+// have says that tasks have these statuses.
+func (s *site) have(t *testing.T, ids []primitive.ObjectID, want ...int) {
+	t.Helper()
+	for i, id := range ids {
+		if got := s.Task(id).Status; got != want[i] {
+			t.Errorf("task %d has status %d, want %d", i, got, want[i])
+		}
+	}
+}

@@ -1,0 +1,77 @@
+package node
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/bson"
+
+	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/sitetest"
+)
+
+// Beside a node of the original, which looks once an interval and takes what is free, a node of Treadle does not do all
+// tasks of a queue with one thread, however fast it is.
+func TestNodesShareAQueue(t *testing.T) {
+	const tasks = 180
+	s, w := newSite(t, functionPlugin), newWorkers(false)
+	q := s.Queue(d("name", "a", "plugin", "F", "threads", 1))
+	s.Fill(&q, sitetest.Payloads(tasks)...)
+	must(t, s.db().report(s.Ctx, "original", time.Now(), nil))
+	s.node("me", with(w))
+	theirs := 0
+	s.Until("the end of all tasks", func() bool { // which is asked every 5 ms, for a node of 20 ms
+		must(t, s.db().report(s.Ctx, "original", time.Now(), nil))
+		if running, err := s.db().occupying(s.Ctx, &q); err == nil && running == 0 {
+			if task, err := s.db().claim(s.Ctx, &q, "original", time.Now()); err == nil {
+				_, err = s.Tasks.UpdateOne(s.Ctx, byID(task.ID), set(d("status", disbatch.StatusSucceeded)))
+				must(t, err)
+				theirs++
+			}
+		}
+		left, err := s.Store.CountTasks(s.Ctx, d("status", d("$lte", 0)))
+		return err == nil && left == 0
+	})
+	if w.once(t, tasks-theirs, 1); theirs < tasks/10 {
+		t.Errorf("the other node had %d of %d tasks", theirs, tasks)
+	}
+}
+
+// A node that knows of another refills its even part of a queue's threads at once, and takes the rest at its ticks. Nodes that
+// may not serve the queue, or start nothing, do not count, nor do queues of 2016, whose limit is each node's own.
+func TestTheShareOfANode(t *testing.T) {
+	f := func(atOnce int, queue, node bson.D) {
+		t.Helper()
+		t.Run(fmt.Sprint(queue, node), func(t *testing.T) {
+			s, w := newSite(t, functionPlugin), newWorkers(true)
+			q := s.Queue(queue)
+			s.Fill(&q, sitetest.Payloads(40)...)
+			_, err := s.Nodes.InsertOne(s.Ctx, append(d("node", "other", "timestamp", time.Now()), node...))
+			must(t, err)
+			n := s.node("me", with(w), rarely)
+			s.Until("the first tick's tasks", func() bool { return w.holding() == 4 })
+			w.finish(4)
+			for round := range 3 {
+				s.Until("tasks in place of those", func() bool { return w.holding() == atOnce })
+				s.Until("the end of the others", func() bool { n.node.mu.Lock(); defer n.node.mu.Unlock(); return n.node.slots == atOnce })
+				w.mu.Lock()
+				runs := len(w.runs)
+				w.mu.Unlock()
+				if want := 4 + (round+1)*atOnce; runs != want {
+					t.Errorf("%d tasks ran, want %d", runs, want)
+				}
+				w.finish(atOnce)
+			}
+			w.mu.Lock()
+			w.hold = false
+			w.mu.Unlock()
+			w.finish(40)
+		})
+	}
+	f(2, d("name", "a", "plugin", "F", "threads", 4), nil)
+	f(4, d("name", "a", "plugin", "F", "threads", 4), d("maxthreads", 0))
+	f(4, d("name", "a", "plugin", "F", "threads", 4, "nodes_pin", bson.A{"me"}), nil)
+	f(4, d("name", "a", "plugin", "F", "threads", 4, "nodes_ignore", bson.A{"other"}), nil)
+	f(4, d("name", "a", "constructor", "F", "maxthreads", 4, "count_todo", 0, "count_total", 0), nil)
+}

@@ -1,0 +1,27 @@
+package node
+
+import (
+	"testing"
+
+	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/sitetest"
+)
+
+// site is a database for one test, with nodes.
+type site struct{ *sitetest.Site }
+
+func newSite(t *testing.T, lines ...string) *site {
+	t.Helper()
+	return &site{sitetest.New(t, lines...)}
+}
+
+// db is the site's database as a node changes it.
+func (s *site) db() *database { return newDatabase(s.Store) }
+
+// newFaultySite is newSite on a double, for what no real database does on request.
+func newFaultySite(t *testing.T, lines ...string) *site {
+	t.Helper()
+	return &site{sitetest.NewFaulty(t, lines...)}
+}
+
+var must, d, set, byID = sitetest.Must, sitetest.D, disbatch.Set, disbatch.ByID

@@ -1,0 +1,256 @@
+package node
+
+import (
+	"context"
+	"time"
+
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
+	"go.mongodb.org/mongo-driver/mongo"
+	"go.mongodb.org/mongo-driver/mongo/options"
+
+	"treadle/loop/disbatch"
+)
+
+// claim takes the next task of a queue for a node; the error is disbatch.ErrNotFound if there is none. No task
+// is claimed twice, because the database changes a document in one step.
+func (d *database) claim(ctx context.Context, q *disbatch.Queue, node string, now time.Time) (disbatch.Task, error) {
+	o := options.FindOneAndUpdate().SetReturnDocument(options.After).SetSort(order(q))
+	var raw bson.Raw
+	err := d.durably(func(tasks *mongo.Collection) (err error) {
+		raw, err = tasks.FindOneAndUpdate(ctx, unclaimed(q), disbatch.Set(bson.D{
+			{Key: "node", Value: node}, {Key: "status", Value: int32(disbatch.StatusClaimed)}, {Key: "mtime", Value: primitive.NewDateTimeFromTime(now)},
+		}), o).Raw()
+		return err
+	})
+	if err != nil {
+		return disbatch.Task{}, disbatch.Found(err)
+	}
+	return disbatch.DecodeTask(raw), nil
+}
+
+// unclaimed finds the tasks of the queue that may be claimed.
+func unclaimed(q *disbatch.Queue) bson.D {
+	return bson.D{{Key: "node", Value: disbatch.In(bson.A{nil, int32(-1)})}, {Key: "status", Value: disbatch.StatusQueued}, {Key: "queue", Value: q.ID}}
+}
+
+// order is the order in which they are. Without a sort it is that of their ids, too: the database's
+// own is any, and the newest first under load.
+func order(q *disbatch.Queue) bson.D {
+	if q.Sort == disbatch.SortLIFO {
+		return bson.D{{Key: "_id", Value: -1}}
+	}
+	return bson.D{{Key: "_id", Value: 1}}
+}
+
+// fullDocument is the size from which on a document has no room for a claim: the limit of
+// the database less a node's name and a time.
+const fullDocument = 16<<20 - 1024
+
+// nextFull returns the next task of a queue if its document has no room for a claim, else the error disbatch.ErrNotFound.
+func (d *database) nextFull(ctx context.Context, q *disbatch.Queue) (disbatch.Task, error) {
+	raw, err := d.tasks.FindOne(ctx, unclaimed(q), options.FindOne().SetSort(order(q))).Raw()
+	switch {
+	case err != nil:
+		return disbatch.Task{}, disbatch.Found(err)
+	case len(raw) < fullDocument:
+		return disbatch.Task{}, disbatch.ErrNotFound
+	}
+	return disbatch.DecodeTask(raw), nil
+}
+
+// failBare fails a task whose document has no room: without output, or by its status alone where no more fits. It does
+// nothing to a task that has changed since it was read, and says whether it failed it.
+func (d *database) failBare(ctx context.Context, t *disbatch.Task, mtime time.Time) (bool, error) {
+	filter := bson.D{{Key: "_id", Value: t.ID}, {Key: "status", Value: t.Status}, {Key: "node", Value: t.Raw.Lookup("node")}}
+	o := outcome{status: disbatch.StatusFailed, stdout: "", stderr: ""}
+	result, err := d.change(ctx, filter, o.update(mtime))
+	if disbatch.TooLarge(err) {
+		result, err = d.change(ctx, filter, disbatch.Set(bson.D{{Key: "status", Value: int32(disbatch.StatusFailed)}}))
+	}
+	return err == nil && result.MatchedCount == 1, err
+}
+
+// change updates a task durably.
+func (d *database) change(ctx context.Context, filter, update bson.D) (result *mongo.UpdateResult, err error) {
+	err = d.durably(func(tasks *mongo.Collection) (err error) {
+		result, err = tasks.UpdateOne(ctx, filter, update)
+		return err
+	})
+	return result, err
+}
+
+// active are the statuses that count against a queue's limit.
+var active = disbatch.In([]int{disbatch.StatusClaimed, disbatch.StatusRunning})
+
+// occupying counts the tasks of a queue that are claimed or running, at all nodes together.
+func (d *database) occupying(ctx context.Context, q *disbatch.Queue) (int64, error) {
+	return d.CountTasks(ctx, bson.D{{Key: "queue", Value: q.ID}, {Key: "status", Value: active}})
+}
+
+// ahead counts the tasks of a queue that go before a claimed one: those that run, and
+// those claimed that the queue's sort puts first.
+func (d *database) ahead(ctx context.Context, q *disbatch.Queue, t *disbatch.Task) (int64, error) {
+	first := "$lt"
+	if q.Sort == disbatch.SortLIFO {
+		first = "$gt"
+	}
+	return d.CountTasks(ctx, bson.D{{Key: "queue", Value: q.ID}, {Key: "status", Value: active}, {Key: "$or", Value: bson.A{
+		bson.D{{Key: "status", Value: disbatch.StatusRunning}}, bson.D{{Key: "_id", Value: bson.D{{Key: first, Value: t.ID}}}},
+	}}})
+}
+
+// runField holds, while a task runs, who began it: the proof, after a lost reply, that it
+// was this runner and no other.
+const runField = "treadle_run"
+
+// begin turns a claimed task into a running one, for one runner. It says whether it did;
+// asked again with the same run it answers the same.
+func (d *database) begin(ctx context.Context, t *disbatch.Task, run primitive.ObjectID) (bool, error) {
+	filter := bson.D{{Key: "_id", Value: t.ID}, {Key: "status", Value: disbatch.StatusClaimed}, {Key: "node", Value: t.Node}}
+	result, err := d.change(ctx, filter, disbatch.Set(bson.D{{Key: "status", Value: int32(disbatch.StatusRunning)}, {Key: runField, Value: run}}))
+	if err != nil {
+		return false, err
+	}
+	if result.MatchedCount == 1 {
+		return true, nil
+	}
+	now, err := d.Task(ctx, t.ID)
+	if err == disbatch.ErrNotFound {
+		return false, nil
+	}
+	mine, _ := now.Raw.Lookup(runField).ObjectIDOK()
+	return err == nil && mine == run && now.Status == disbatch.StatusRunning, err
+}
+
+// outcome is how a task ended.
+type outcome struct {
+	status         int
+	stdout, stderr any // a string, or the id of a file
+}
+
+// finish writes the end of a running task in one update and says whether this or an
+// earlier call of this run did.
+func (d *database) finish(ctx context.Context, t *disbatch.Task, run primitive.ObjectID, o outcome, mtime time.Time) (bool, error) {
+	filter := bson.D{{Key: "_id", Value: t.ID}, {Key: runField, Value: run}}
+	result, err := d.change(ctx, filter, o.update(mtime))
+	if err != nil {
+		return false, err
+	}
+	if result.MatchedCount == 1 {
+		return true, nil
+	}
+	now, err := d.Task(ctx, t.ID)
+	if err == disbatch.ErrNotFound {
+		return false, nil
+	}
+	return err == nil && now.Status == o.status, err
+}
+
+// crash writes the end of a task that its runner has left: if it is still claimed or running at its node. It says whether it
+// was.
+func (d *database) crash(ctx context.Context, t *disbatch.Task, o outcome, mtime time.Time) (bool, error) {
+	filter := bson.D{{Key: "_id", Value: t.ID}, {Key: "node", Value: t.Node}, {Key: "status", Value: active}}
+	result, err := d.change(ctx, filter, o.update(mtime))
+	if err != nil {
+		return false, err
+	}
+	return result.MatchedCount == 1, nil
+}
+
+// update is what an end changes. Without a time mtime stays.
+func (o *outcome) update(mtime time.Time) bson.D {
+	fields := bson.D{
+		{Key: "status", Value: int32(o.status)}, {Key: "stdout", Value: o.stdout}, {Key: "stderr", Value: o.stderr}, {Key: "complete", Value: true},
+	}
+	if !mtime.IsZero() {
+		fields = append(fields, bson.E{Key: "mtime", Value: primitive.NewDateTimeFromTime(mtime)})
+	}
+	return append(disbatch.Set(fields), bson.E{Key: "$unset", Value: bson.D{{Key: runField, Value: ""}}})
+}
+
+// requeue queues a running task again that this run has begun and nobody has worked on.
+func (d *database) requeue(ctx context.Context, t *disbatch.Task, run primitive.ObjectID, schema disbatch.Schema) error {
+	_, err := d.change(ctx, bson.D{{Key: "_id", Value: t.ID}, {Key: runField, Value: run}}, append(
+		disbatch.Set(bson.D{{Key: "node", Value: schema.Nobody()}, {Key: "status", Value: int32(disbatch.StatusQueued)}}),
+		bson.E{Key: "$unset", Value: bson.D{{Key: runField, Value: ""}}}))
+	return err
+}
+
+// release queues tasks again that a node has claimed and that have not begun: all, or those of the given ids. Each is written
+// in the dialect of its queue; a queue that is not among queues is taken for one of 2018. It returns how many there were.
+func (d *database) release(ctx context.Context, node string, queues []disbatch.Queue, only ...primitive.ObjectID) (int64, error) {
+	var of2016 []primitive.ObjectID
+	for _, q := range queues {
+		if q.Schema == disbatch.Schema2016 {
+			of2016 = append(of2016, q.ID)
+		}
+	}
+	total := int64(0)
+	for _, schema := range []disbatch.Schema{disbatch.Schema2016, disbatch.Schema2018} {
+		filter := bson.D{{Key: "node", Value: node}, {Key: "status", Value: disbatch.StatusClaimed}}
+		switch {
+		case schema == disbatch.Schema2016 && len(of2016) == 0:
+			continue
+		case schema == disbatch.Schema2016:
+			filter = append(filter, bson.E{Key: "queue", Value: disbatch.In(of2016)})
+		case len(of2016) > 0: // a claim that arrives late may have come since
+			filter = append(filter, bson.E{Key: "queue", Value: bson.D{{Key: "$nin", Value: of2016}}})
+		}
+		if len(only) > 0 {
+			filter = append(filter, bson.E{Key: "_id", Value: disbatch.In(only)})
+		}
+		result, err := d.tasks.UpdateMany(ctx, filter, disbatch.Set(bson.D{{Key: "node", Value: schema.Nobody()}, {Key: "status", Value: int32(disbatch.StatusQueued)}}))
+		if err != nil {
+			return total, err
+		}
+		total += result.ModifiedCount
+	}
+	return total, nil
+}
+
+// heldBy returns the tasks that a node has claimed or runs, without their payload.
+func (d *database) heldBy(ctx context.Context, node string) ([]disbatch.Task, error) {
+	cursor, err := d.tasks.Find(ctx, bson.D{{Key: "node", Value: node}, {Key: "status", Value: active}},
+		options.Find().SetProjection(bson.D{{Key: "queue", Value: 1}, {Key: "status", Value: 1}, {Key: "node", Value: 1}}))
+	if err != nil {
+		return nil, err
+	}
+	return disbatch.All(ctx, cursor, disbatch.DecodeTask)
+}
+
+// orphanClaimed marks tasks as orphaned that a node claimed before a time and has not begun, except these. It returns how many
+// there were. Times are dates or, in old data, epochs.
+func (d *database) orphanClaimed(ctx context.Context, node string, before time.Time, except []primitive.ObjectID) (int64, error) {
+	filter := bson.D{
+		{Key: "node", Value: node}, {Key: "status", Value: disbatch.StatusClaimed},
+		{Key: "$or", Value: bson.A{
+			bson.D{{Key: "mtime", Value: bson.D{{Key: "$lt", Value: primitive.NewDateTimeFromTime(before)}}}},
+			bson.D{{Key: "mtime", Value: bson.D{{Key: "$lt", Value: before.Unix()}}}},
+		}},
+	}
+	if len(except) > 0 {
+		filter = append(filter, bson.E{Key: "_id", Value: bson.D{{Key: "$nin", Value: except}}})
+	}
+	return d.mark(ctx, filter)
+}
+
+// orphanRunning marks the running tasks of a node as orphaned, and returns how many there were. A runner that still lives may
+// finish them all the same.
+func (d *database) orphanRunning(ctx context.Context, node string) (int64, error) {
+	return d.mark(ctx, bson.D{{Key: "node", Value: node}, {Key: "status", Value: disbatch.StatusRunning}})
+}
+
+// orphanTask is orphanRunning for one task. It says whether it marked it.
+func (d *database) orphanTask(ctx context.Context, t *disbatch.Task) (bool, error) {
+	marked, err := d.mark(ctx, bson.D{{Key: "_id", Value: t.ID}, {Key: "node", Value: t.Node}, {Key: "status", Value: disbatch.StatusRunning}})
+	return marked > 0, err
+}
+
+func (d *database) mark(ctx context.Context, filter bson.D) (int64, error) {
+	result, err := d.tasks.UpdateMany(ctx, filter, disbatch.Set(bson.D{{Key: "status", Value: int32(disbatch.StatusOrphaned)}}))
+	if err != nil {
+		return 0, err
+	}
+	return result.ModifiedCount, nil
+}

@@ -1,0 +1,133 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
+
+	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/mongotest"
+	"treadle/loop/disbatch/sitetest"
+)
+
+func TestClaimsFollowTheQueuesSort(t *testing.T) {
+	s := newSite(t)
+	for sort, order := range map[string][]int{disbatch.SortFIFO: {0, 1, 2}, disbatch.SortLIFO: {2, 1, 0}, disbatch.SortDefault: {0, 1, 2}} {
+		q := s.Queue(d("name", sort, "plugin", "P", "sort", sort))
+		ids := s.Fill(&q, d("n", 0), d("n", 1), d("n", 2))
+		for _, n := range order {
+			task, err := s.db().claim(s.Ctx, &q, "me", time.Now())
+			if must(t, err); task.ID != ids[n] || task.Status != disbatch.StatusClaimed || task.Node != "me" {
+				t.Errorf("%s: claimed %s, want the one of %d", sort, task.Raw, n)
+			}
+		}
+		if _, err := s.db().claim(s.Ctx, &q, "me", time.Now()); !errors.Is(err, disbatch.ErrNotFound) {
+			t.Errorf("%s: a fourth claim: %v", sort, err)
+		}
+	}
+}
+
+func TestOnlyOneRunBegins(t *testing.T) {
+	s := newSite(t)
+	q := s.Queue(d("name", "a", "plugin", "P"))
+	s.Fill(&q, d("n", 0))
+	task, err := s.db().claim(s.Ctx, &q, "me", time.Now())
+	must(t, err)
+	first, second := primitive.NewObjectID(), primitive.NewObjectID()
+	for _, step := range []struct {
+		run  primitive.ObjectID
+		want bool
+	}{{first, true}, {first, true}, {second, false}} {
+		if ok, err := s.db().begin(s.Ctx, &task, step.run); err != nil || ok != step.want {
+			t.Errorf("begin: %v, %v, want %v", ok, err, step.want)
+		}
+	}
+	if ok, err := s.db().finish(s.Ctx, &task, second, outcome{status: 1}, time.Now()); err != nil || ok {
+		t.Errorf("another run could finish it: %v, %v", ok, err)
+	}
+	for range 2 {
+		if ok, err := s.db().finish(s.Ctx, &task, first, outcome{status: 7, stdout: "o", stderr: "e"}, time.Now()); err != nil || !ok {
+			t.Errorf("finish: %v, %v", ok, err)
+		}
+	}
+	end := s.Task(task.ID)
+	if end.Status != 7 || !end.Raw.Lookup("complete").Boolean() || end.Raw.Lookup(runField).Type != 0 || end.Raw.Lookup("stdout").StringValue() != "o" {
+		t.Errorf("the task ended as %s", end.Raw)
+	}
+}
+
+// A document over the database's limit is known as such, whether the driver refuses to send it or the database to take it.
+func TestDocumentsOverTheLimit(t *testing.T) {
+	s := newFaultySite(t)
+	q := s.Queue(d("name", "a", "plugin", disbatch.DemoPlugin, "threads", 1))
+	id := s.Fill(&q, d("a", strings.Repeat("p", 8<<20)))[0]
+	for _, size := range []int{9 << 20, 17 << 20} {
+		if _, err := s.db().change(s.Ctx, byID(id), set(d("stdout", strings.Repeat("x", size)))); !disbatch.TooLarge(err) {
+			t.Errorf("%d bytes more: %v", size, err)
+		}
+	}
+}
+
+// A claim of a queue of 2016 that arrives while the node gives back, when those of its dialect
+// are given back already, is not queued in the other dialect: a node of 2016 would never take it.
+func TestALateClaimKeepsItsDialect(t *testing.T) {
+	s := newFaultySite(t)
+	q := s.Queue(d("name", "a", "constructor", disbatch.DemoPlugin, "maxthreads", 1))
+	id := s.Fill(&q, sitetest.Payloads(1)...)[0]
+	updates := 0 // one after the other
+	s.Double.Inject(func(command string) mongotest.Fault {
+		if command == "update" {
+			if updates++; updates == 2 {
+				s.Double.Run(d("update", "tasks", "$db", s.Config.Database, "updates", bson.A{
+					d("q", d("_id", id), "u", set(d("node", "me", "status", disbatch.StatusClaimed))),
+				}))
+			}
+		}
+		return mongotest.None
+	})
+	_, err := s.db().release(s.Ctx, "me", []disbatch.Queue{q})
+	must(t, err)
+	if got := s.Task(id); got.Status != disbatch.StatusClaimed {
+		t.Errorf("it is %s", got.Raw)
+	}
+}
+
+// Claims, starts and ends are on the database's disk before a node goes on, unless the site says otherwise or the
+// database keeps no journal, which is said.
+func TestTasksAreWrittenWithAJournal(t *testing.T) {
+	f := func(attributes, want string, volatile bool) {
+		t.Helper()
+		s := newFaultySite(t, attributes)
+		s.Double.Volatile(volatile)
+		q := s.Queue(d("name", "a", "plugin", disbatch.DemoPlugin, "threads", 1))
+		s.Fill(&q, d("commands", "a"))
+		tasks := s.Config.Database + ".tasks"
+		concern := func(command string) string { return fmt.Sprint(s.Double.Concern(command, tasks)) }
+		created := concern("insert")
+		db := s.db()
+		task, err := db.claim(s.Ctx, &q, "me", time.Now())
+		must(t, err)
+		claimed, run := concern("findAndModify"), primitive.NewObjectID()
+		_, err = db.begin(s.Ctx, &task, run)
+		must(t, err)
+		begun := concern("update")
+		_, err = db.finish(s.Ctx, &task, run, outcome{status: 1}, time.Now())
+		must(t, err)
+		if ended := concern("update"); claimed != want || begun != want || ended != want || created == want && strings.Contains(want, "true") && attributes == "" {
+			t.Errorf("%s: created with %s, claimed with %s, begun with %s, ended with %s", attributes, created, claimed, begun, ended)
+		}
+		if said := db.risk(); (said != "") != (volatile && attributes == "") {
+			t.Errorf("%s: the risk is %q", attributes, said)
+		}
+	}
+	f("", `{"j": true}`, false)
+	f("", "", true)
+	f(`"attributes": {"j": false},`, `{"j": false}`, false)
+	f(`"attributes": {"w": "majority"},`, `{"w": "majority","j": true}`, false)
+	f(`"attributes": {"w": 1, "j": 0},`, `{"w": {"$numberInt":"1"},"j": false}`, true)
+}

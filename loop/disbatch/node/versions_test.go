@@ -1,0 +1,65 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
+
+	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/sitetest"
+)
+
+// A node works on every release of the server that Disbatch sites run.
+func TestReleasesOfTheServer(t *testing.T) {
+	sitetest.OnReleases(t, func(t *testing.T, base *sitetest.Site) {
+		s := &site{base}
+		q := s.Queue(d("name", "a", "plugin", "F", "threads", 2))
+		ids := s.Fill(&q, sitetest.Payloads(2)...)
+		n, state := s.still("me", &q)
+		if a, ok := n.next(state, nil); !ok || disbatch.DecodeTask(a.Task).ID != ids[0] {
+			t.Errorf("claimed %v, %v", a, ok)
+		}
+		must(t, n.tick(s.Ctx))
+	})
+}
+
+// A database that can never be used is one line and the end of the node and of the task runner.
+func TestWhatCannotBeUsedEnds(t *testing.T) {
+	sitetest.OnUnusable(t, func(ctx context.Context, c *disbatch.Config) error {
+		node, err := New(Options{Config: c, Name: "me", Runner: []string{"/bin/false"}})
+		must(t, err)
+		return node.Run(ctx)
+	})
+	sitetest.OnUnusable(t, func(ctx context.Context, c *disbatch.Config) error {
+		return RunTask(ctx, c, TaskOptions{Task: primitive.NewObjectID().Hex()}, slog.New(slog.DiscardHandler))
+	})
+
+	double := sitetest.StartDouble(t)
+	must(t, double.Require("jobs", map[string]string{disbatch.ComponentNode: "a", disbatch.ComponentRunner: "c"}))
+	c, err := disbatch.ParseConfig([]byte(fmt.Sprintf(`{"mongohost": %q, "database": "jobs", "auth": {"disbatchd": "a", "task_runner": "x"}}`, double.Address())))
+	must(t, err)
+	node, err := New(Options{Config: c, Name: "me", Runner: []string{"/bin/false"}})
+	must(t, err)
+	if err := node.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "task_runner of auth") {
+		t.Errorf("with a wrong password of the runner: %v", err)
+	}
+}
+
+// A document whose JSON would be that of another one is refused: the driver writes the name of a pointer as it is.
+func TestDocumentsThatJSONWouldChange(t *testing.T) {
+	f := func(name, want string) {
+		t.Helper()
+		doc, err := bson.Marshal(d("params", d("a", primitive.DBPointer{DB: name})))
+		must(t, err)
+		if text, err := extended(doc); string(text) != want || (err == nil) != (want != "") {
+			t.Errorf("%q is said as %s, %v", name, text, err)
+		}
+	}
+	f("x", `{"params":{"a":{"$dbPointer":{"$ref":"x","$id":{"$oid":"000000000000000000000000"}}}}}`)
+	f(`x","$id":{"$oid":"571fac85ee63413233049fbd"}}},"status":{"a":{"b":"`, "")
+}

@@ -1,0 +1,78 @@
+package disbatch_test
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/sitetest"
+)
+
+// However many results wait for the database, there is a line about it now and then, and
+// one when it is back.
+func TestAnOutageIsSaidOnce(t *testing.T) {
+	lines := sitetest.NewLines()
+	var failed atomic.Int64
+	r := new(disbatch.Store).Retrier(lines.Logger(), func() { failed.Add(1) })
+	var there atomic.Bool
+	done := make(chan error)
+	const calls = 50
+	for range calls {
+		go func() {
+			done <- r.Do(t.Context(), "a test", func() error {
+				if there.Load() {
+					return nil
+				}
+				return fmt.Errorf("away %d", failed.Load())
+			})
+		}()
+	}
+	for failed.Load() < 2*calls {
+		<-time.After(time.Millisecond)
+	}
+	if got := lines.Count(); got != 1 {
+		t.Errorf("%d lines about %d failed calls", got, failed.Load())
+	}
+	there.Store(true)
+	for range calls {
+		must(t, <-done)
+	}
+	if got := lines.Count(); got != 2 {
+		t.Errorf("%d lines at the end", got)
+	}
+}
+
+// Calls that wait for a database that is away rest until their time is over: the clock of a bubble stands still while
+// anybody runs.
+func TestAnOutageRests(t *testing.T) {
+	hangs := time.AfterFunc(sitetest.Patience, func() { panic("a call without a database keeps a processor busy") })
+	defer hangs.Stop()
+	synctest.Test(t, func(t *testing.T) {
+		config, err := disbatch.ParseConfig([]byte(`{"mongohost": "database"}`))
+		must(t, err)
+		var dialed atomic.Int64
+		config.Dial = dialer(func() (net.Conn, error) {
+			dialed.Add(1)
+			return nil, syscall.ECONNREFUSED
+		})
+		store, err := disbatch.Open(config, disbatch.ComponentNode)
+		must(t, err)
+		defer store.Close()
+		began := time.Now()
+		if err := store.Explain(store.Ping(t.Context())); err == nil || !strings.Contains(err.Error(), "no server of the database answers") {
+			t.Errorf("a ping without a database: %v", err)
+		}
+		if got := time.Since(began); got != disbatch.ConnectTimeout {
+			t.Errorf("it gave up after %v", got)
+		}
+		if got := dialed.Load(); got > 20 { // the driver looks again at most every 500 ms
+			t.Errorf("%d connections were tried meanwhile", got)
+		}
+	})
+}

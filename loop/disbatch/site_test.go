@@ -1,0 +1,18 @@
+package disbatch_test
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/sitetest"
+)
+
+// No test may leave a goroutine of the driver behind.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var (
+	newSite, newFaultySite = sitetest.New, sitetest.NewFaulty
+	must, d, set           = sitetest.Must, sitetest.D, disbatch.Set
+)

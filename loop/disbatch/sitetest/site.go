@@ -1,0 +1,363 @@
+package sitetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
+	"go.mongodb.org/mongo-driver/mongo"
+
+	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/mongotest"
+)
+
+// Site is a database for one test: a double, or a real MongoDB when the environment names
+// one.
+type Site struct {
+	T      *testing.T
+	Double *mongotest.Server // nil with a real database
+	Config *disbatch.Config
+	Store  *disbatch.Store
+	Ctx    context.Context // of the test
+
+	// DB is the database itself, for what no method of the store does; the others are collections of it.
+	DB                   *mongo.Database
+	Queues, Tasks, Nodes *mongo.Collection
+}
+
+// realMongo is the address of a real MongoDB, empty without one.
+var realMongo = os.Getenv("TREADLE_TEST_MONGODB")
+
+// New makes a database with a configuration of these further lines.
+func New(t *testing.T, lines ...string) *Site {
+	t.Helper()
+	s := &Site{T: t, Ctx: t.Context()}
+	address := realMongo
+	if address == "" {
+		s.Double = StartDouble(t)
+		address = s.Double.Address()
+	}
+	address = unhurried(address)
+	text := fmt.Sprintf("{ # a test's\n\"mongohost\": %q, \"database\": %q,\n%s }", address, "treadle_"+primitive.NewObjectID().Hex(), strings.Join(lines, "\n"))
+	path := t.TempDir() + "/config.json"
+	Must(t, os.WriteFile(path, []byte(text), 0o600))
+	var err error
+	s.Config, err = disbatch.ReadConfig(path)
+	Must(t, err)
+	s.open()
+	t.Cleanup(func() {
+		if s.Double == nil {
+			_ = s.DB.Drop(context.Background()) // the test has said what it had to say
+		}
+		s.Store.Close()
+	})
+	return s
+}
+
+// open connects to the database of the configuration.
+func (s *Site) open() {
+	s.T.Helper()
+	var err error
+	s.Store, err = disbatch.Open(s.Config, disbatch.ComponentNode)
+	Must(s.T, err)
+	s.DB = s.Store.Database()
+	s.Queues, s.Tasks, s.Nodes = s.DB.Collection("queues"), s.DB.Collection("tasks"), s.DB.Collection("nodes")
+}
+
+// unhurried is the address of a database of which calls may take as long as a test waits: on a
+// busy machine one of many megabytes can take longer than a node gives it.
+func unhurried(host string) string {
+	if strings.Contains(host, "://") {
+		return host // it says itself how long
+	}
+	return fmt.Sprintf("mongodb://%s/?timeoutMS=%d", host, Patience.Milliseconds())
+}
+
+// StartDouble starts a double of MongoDB for one test.
+func StartDouble(t *testing.T) *mongotest.Server {
+	t.Helper()
+	d, err := mongotest.Start()
+	Must(t, err)
+	t.Cleanup(d.Stop)
+	return d
+}
+
+// Must ends the test at an error.
+func Must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Queue inserts a queue's document, and id is added.
+func (s *Site) Queue(doc bson.D) disbatch.Queue {
+	s.T.Helper()
+	id := primitive.NewObjectID()
+	_, err := s.Queues.InsertOne(s.Ctx, append(bson.D{{Key: "_id", Value: id}}, doc...))
+	Must(s.T, err)
+	q, err := s.Store.Queue(s.Ctx, id.Hex())
+	Must(s.T, err)
+	return q
+}
+
+// Fill adds tasks with these Payloads.
+func (s *Site) Fill(q *disbatch.Queue, params ...any) []primitive.ObjectID {
+	s.T.Helper()
+	r, err := s.Store.InsertTasks(s.Ctx, q, params)
+	Must(s.T, err)
+	var ids []primitive.ObjectID
+	for _, id := range r.InsertedIDs {
+		ids = append(ids, id.(primitive.ObjectID))
+	}
+	return ids
+}
+
+// Task reads a task.
+func (s *Site) Task(id primitive.ObjectID) disbatch.Task {
+	s.T.Helper()
+	t, err := s.Store.Task(s.Ctx, id)
+	Must(s.T, err)
+	return t
+}
+
+// D is a document of these names and values in turn.
+func D(pairs ...any) (out bson.D) {
+	for i := 0; i < len(pairs); i += 2 {
+		out = append(out, bson.E{Key: pairs[i].(string), Value: pairs[i+1]})
+	}
+	return out
+}
+
+// File writes a task's output to a new file of GridFS.
+func (s *Site) File(task primitive.ObjectID, name, text string) primitive.ObjectID {
+	s.T.Helper()
+	id := primitive.NewObjectID()
+	Must(s.T, s.Store.WriteFile(s.Ctx, id, task, name, text))
+	return id
+}
+
+// NewFaulty is New on a double, for what no real database does on request.
+func NewFaulty(t *testing.T, lines ...string) *Site {
+	t.Helper()
+	s := New(t, lines...)
+	if s.Double == nil {
+		s.Double = StartDouble(t)
+		s.Store.Close()
+		s.Config.MongoHost, s.Config.Auth = unhurried(s.Double.Address()), nil
+		text := fmt.Sprintf("{\"mongohost\": %q, \"database\": %q,\n%s }", s.Config.MongoHost, s.Config.Database, strings.Join(lines, "\n"))
+		Must(t, os.WriteFile(s.Config.Path, []byte(text), 0o600))
+		s.open()
+	}
+	return s
+}
+
+// Faults has one in so many calls of these commands go wrong, in all ways in turn.
+func (s *Site) Faults(seed uint64, oneIn int, commands ...string) {
+	var mu sync.Mutex
+	random := rand.New(rand.NewPCG(seed, 0))
+	s.Double.Inject(func(command string) mongotest.Fault {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, c := range commands {
+			if c == command && random.IntN(oneIn) == 0 {
+				return mongotest.Fault(1 + random.IntN(int(mongotest.Faults)-1))
+			}
+		}
+		return mongotest.None
+	})
+}
+
+// Patience is how long a test waits for what has to happen.
+const Patience = 2 * time.Minute
+
+// Until waits for a condition of the database.
+func (s *Site) Until(what string, ok func() bool) {
+	s.T.Helper()
+	ticker := time.NewTicker(5 * time.Millisecond)
+	defer ticker.Stop()
+	for end := time.Now().Add(Patience); !ok(); <-ticker.C {
+		if time.Now().After(end) {
+			tasks, _ := s.Store.Search(s.Ctx, bson.D{}, disbatch.SearchOptions{Limit: 5})
+			for _, t := range tasks {
+				s.T.Logf("%s", t.Raw)
+			}
+			s.T.Fatalf("waited %v for %s", Patience, what)
+		}
+	}
+}
+
+// Ends waits until tasks have a status of 1 or more, or the wanted one.
+func (s *Site) Ends(ids ...primitive.ObjectID) []disbatch.Task {
+	s.T.Helper()
+	s.Until("the end of the tasks", func() bool {
+		n, err := s.Store.CountTasks(s.Ctx, D("_id", disbatch.In(ids), "status", D("$gte", 1)))
+		return err == nil && int(n) == len(ids)
+	})
+	var out []disbatch.Task
+	for _, id := range ids {
+		out = append(out, s.Task(id))
+	}
+	return out
+}
+
+// Status waits until a task has a status.
+func (s *Site) Status(id primitive.ObjectID, want int) {
+	s.T.Helper()
+	s.Until(fmt.Sprintf("status %d", want), func() bool {
+		t, err := s.Store.Task(s.Ctx, id)
+		return err == nil && t.Status == want
+	})
+}
+
+// Stored is the text of a field of a task.
+func Stored(t *disbatch.Task, name string) string { return disbatch.Text(t.Raw.Lookup(name)) }
+
+// Payloads are the payloads of so many tasks.
+func Payloads(n int) []any {
+	out := make([]any, n)
+	for i := range out {
+		out[i] = D("n", i)
+	}
+	return out
+}
+
+// Nonsense is a value of every type that a document may have where another is wanted.
+func Nonsense() []any {
+	return []any{
+		nil, true, false, -1, 1 << 40, math.NaN(), math.Inf(1), 0.5, -1e300, "", "text", "9999999999999999999", "NaN", "a\x00b", "\xff\xfe", D("a", 1), bson.D{}, bson.A{}, bson.A{1, nil, bson.D{}},
+		primitive.NewObjectID(), time.Unix(0, 0), primitive.DateTime(math.MaxInt64), primitive.DateTime(math.MinInt64), primitive.Binary{Data: []byte("x")}, primitive.Regex{Pattern: "("},
+		primitive.Timestamp{T: 1}, primitive.MinKey{}, primitive.MaxKey{}, primitive.JavaScript("x"), primitive.CodeWithScope{Code: "x", Scope: D("a", 1)}, primitive.Symbol("x"),
+		primitive.NewDecimal128(math.MaxUint64, 0), primitive.Undefined{}, primitive.DBPointer{DB: "x"},
+	}
+}
+
+// Limits make a call that cannot succeed end soon.
+const Limits = "timeoutMS=2000&serverSelectionTimeoutMS=300"
+
+// Lines counts lines of log.
+type Lines struct {
+	mu sync.Mutex
+	n  int
+}
+
+// NewLines returns a counter at 0.
+func NewLines() *Lines { return &Lines{} }
+
+// Logger returns a log whose lines are counted.
+func (l *Lines) Logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
+
+// Write implements io.Writer.
+func (l *Lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.n++
+	return len(b), nil
+}
+
+// Count is how many lines there were.
+func (l *Lines) Count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.n
+}
+
+// FuzzBytes bounds the input of a fuzz target. Longer ones find nothing more, and keep the fuzzer busy making them shorter.
+const FuzzBytes = 1 << 10
+
+// FuzzDocuments are queues, tasks and nodes, and what has a value of every type where others are wanted.
+func FuzzDocuments(f *testing.F) (all [][]byte) {
+	seed := func(doc any) {
+		b, err := bson.Marshal(doc)
+		if err != nil {
+			f.Fatal(err)
+		}
+		all = append(all, b)
+	}
+	id := primitive.NewObjectIDFromTimestamp(time.Unix(1_795_239_475, 0))
+	seed(D("_id", id, "name", "q", "plugin", disbatch.DemoPlugin, "threads", 1, "sort", "fifo", "nodes_pin", bson.A{"a", id}, "nodes_ignore", "b"))
+	seed(D("_id", id, "name", "q", "constructor", disbatch.DemoPlugin, "maxthreads", "1", "count_todo", 0, "count_total", 1.5))
+	seed(D("_id", id, "queue", id, "status", -2, "node", nil, "ctime", time.UnixMilli(1795239872481), "mtime", 1795239872, "params", D("commands", "abc"), "stdout", nil))
+	seed(D("_id", id, "node", "vm", "timestamp", time.UnixMilli(1795239872481), "maxthreads", 7, "queues", bson.A{}))
+	for _, v := range Nonsense() {
+		seed(D("_id", id, "plugin", v, "threads", v, "status", v, "node", v, "params", v, "commands", v, "nodes_pin", v, "ctime", v, "task", D("a", v)))
+	}
+	return all
+}
+
+// OnReleases runs a test on a site of every release of the server that Disbatch sites run, with a password too: MongoDB 3.6
+// knows neither hello nor SCRAM-SHA-256 nor the fields of commands that came later.
+func OnReleases(t *testing.T, run func(*testing.T, *Site)) {
+	for _, version := range []mongotest.Version{mongotest.MongoDB36, mongotest.MongoDB42, mongotest.MongoDB44, mongotest.MongoDB70} {
+		for _, set := range []string{"", "rs0"} {
+			t.Run(version.Name+set, func(t *testing.T) {
+				s := NewFaulty(t)
+				Must(t, s.Double.Require("jobs", map[string]string{disbatch.ComponentNode: "pencil", disbatch.ComponentWeb: "p"}))
+				s.Double.Speak(version)
+				if set != "" {
+					s.Double.Set(set)
+				}
+				text := fmt.Sprintf(`{"mongohost": "mongodb://%s/?%s", "database": "jobs", "auth": {"disbatchd": "pencil", "disbatch_web": "p"}, "attributes": {"replica_set_name": %q}}`,
+					s.Double.Address(), Limits, set)
+				c, err := disbatch.ParseConfig([]byte(text))
+				Must(t, err)
+				s.Store.Close()
+				s.Config = c
+				s.open()
+				for _, fault := range s.Store.EnsureIndexes(s.Ctx) {
+					t.Error(fault)
+				}
+				run(t, s)
+			})
+		}
+	}
+}
+
+// OnUnusable runs a program on databases that can never be used: a release that is too old, a wrong password, and the name of
+// another replica set, or of any where there is none. The program must end with a SettingError of one line.
+func OnUnusable(t *testing.T, run func(context.Context, *disbatch.Config) error) {
+	f := func(want, attributes, auth string, change func(*mongotest.Server)) {
+		t.Helper()
+		double := StartDouble(t)
+		Must(t, double.Require("jobs", map[string]string{disbatch.ComponentNode: "a", disbatch.ComponentWeb: "b", disbatch.ComponentRunner: "c"}))
+		change(double)
+		c, err := disbatch.ParseConfig([]byte(fmt.Sprintf(`{"mongohost": "mongodb://%s/?%s", "database": "jobs", "attributes": {%s}, "auth": {%s}}`, double.Address(), Limits, attributes, auth)))
+		Must(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), Patience)
+		defer cancel()
+		err = run(ctx, c)
+		var setting *disbatch.SettingError
+		if !errors.As(err, &setting) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: it ends with %v", want, err)
+		}
+	}
+	right := `"disbatchd": "a", "disbatch_web": "b", "task_runner": "c"`
+	f("MongoDB 3.6", "", right, func(d *mongotest.Server) { d.Speak(mongotest.MongoDB34) })
+	f("of auth", "", `"disbatchd": "x", "disbatch_web": "x", "task_runner": "x"`, func(*mongotest.Server) {})
+	f("requires authentication", "", "", func(*mongotest.Server) {})
+	f(`is "rs1" and not "rs0"`, `"replica_set_name": "rs0"`, right, func(d *mongotest.Server) { d.Set("rs1") })
+	f("is no member of a replica set", `"replica_set_name": "rs0"`, right, func(*mongotest.Server) {})
+}
+
+// Changed returns a document with one of its fields changed, or without it.
+func Changed(doc bson.D, field string, value any, without bool) (out bson.D) {
+	for _, e := range doc {
+		switch {
+		case e.Key != field:
+			out = append(out, e)
+		case !without:
+			out = append(out, bson.E{Key: field, Value: value})
+		}
+	}
+	return out
+}

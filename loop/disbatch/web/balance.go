@@ -1,0 +1,321 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/mongo/options"
+
+	"treadle/loop/disbatch"
+)
+
+// The other routes of 4.1: what the interface serves, whether the site is well, and the settings of
+// the original's queue balance, a program of its own that changes the limits of queues by the hour.
+
+// staleBalance is for how long queue balance may give no sign.
+const staleBalance = time.Minute
+
+// getInfo is the routes and extensions.
+func (c *dci) getInfo(routes map[string]route) route {
+	return func(*http.Request, any) reply {
+		byMethod := make(map[string][]string)
+		for _, pattern := range slices.Sorted(maps.Keys(routes)) {
+			method, path, _ := strings.Cut(pattern, " ")
+			byMethod[method] = append(byMethod[method], path)
+		}
+		return success(object{"database": c.config.Database, "web_extensions": append([]string{}, c.config.WebExtensions...), "routes": byMethod})
+	}
+}
+
+// getMonitoring says whether nodes and queue balance run, for a monitoring system.
+func (c *dci) getMonitoring(r *http.Request, _ any) reply {
+	if !c.config.Monitoring {
+		disabled := object{"status": "OK", "message": "monitoring disabled"}
+		return success(object{"disbatch": disabled, "queuebalance": disabled})
+	}
+	return success(object{"disbatch": c.checkNodes(r.Context()), "queuebalance": c.checkBalance(r.Context())})
+}
+
+func (c *dci) checkNodes(ctx context.Context) object {
+	nodes, err := c.store.Nodes(ctx)
+	switch {
+	case err != nil:
+		a := c.failed("get current Disbatch nodes", err)
+		return object{"status": "CRITICAL", "message": a.body.(object)["error"]}
+	case len(nodes) == 0:
+		return object{"status": "WARNING", "message": "No Disbatch nodes found"}
+	}
+	seen, now := map[string]map[string]int64{}, time.Now()
+	for i := range nodes {
+		kind := "fresh"
+		if c.late(&nodes[i], now) {
+			kind = "stale"
+		}
+		if seen[kind] == nil {
+			seen[kind] = make(map[string]int64)
+		}
+		seen[kind][nodes[i].Name] = int64(now.Sub(nodes[i].Timestamp).Seconds())
+	}
+	if seen["fresh"] == nil {
+		return object{"status": "CRITICAL", "message": "No active Disbatch nodes found", "nodes": seen}
+	}
+	return object{"status": "OK", "message": "Disbatch is running on one or more nodes", "nodes": seen}
+}
+
+func (c *dci) checkBalance(ctx context.Context) object {
+	var enabled struct {
+		Enabled disbatch.Truth `json:"enabled"`
+	}
+	if json.Unmarshal(c.config.Balance, &enabled) != nil || !enabled.Enabled {
+		return object{"status": "OK", "message": "queuebalance disabled"}
+	}
+	doc, err := c.balance(ctx)
+	if err != nil && !errors.Is(err, disbatch.ErrNotFound) {
+		a := c.failed("get the balance document", err)
+		return object{"status": "CRITICAL", "message": a.body.(object)["error"]}
+	}
+	status, message := disbatch.Text(doc.Lookup("status")), disbatch.Text(doc.Lookup("message"))
+	quiet := time.Since(time.Unix(0, 0))
+	if at := doc.Lookup("timestamp"); !disbatch.Missing(at) {
+		quiet = time.Since(disbatch.Instant(at))
+	}
+	switch {
+	case quiet > staleBalance:
+		return object{"status": "CRITICAL", "message": fmt.Sprintf("queuebalanced not running for %ds", int64(quiet.Seconds()))}
+	case status != "OK" && status != "WARNING" && status != "CRITICAL":
+		return object{"status": "CRITICAL", "message": "queuebalanced unknown status", "result": object{"status": status, "message": message}}
+	}
+	return object{"status": status, "message": message}
+}
+
+// balance returns the document of queue balance; the error is disbatch.ErrNotFound if there is none.
+func (c *dci) balance(ctx context.Context) (bson.Raw, error) {
+	raw, err := c.store.Database().Collection("balance").FindOne(ctx, bson.D{}).Raw()
+	return raw, disbatch.Found(err)
+}
+
+// setBalance changes fields of the document of queue balance, and creates it if there is none.
+func (c *dci) setBalance(ctx context.Context, fields bson.D) error {
+	_, err := c.store.Database().Collection("balance").UpdateOne(ctx, bson.D{}, disbatch.Set(fields), options.Update().SetUpsert(true))
+	return err
+}
+
+// queueNames are the names of the queues, each once, in their order.
+func (c *dci) queueNames(ctx context.Context) ([]string, error) {
+	queues, err := c.store.Queues(ctx)
+	names := make([]string, 0, len(queues))
+	for i := range queues {
+		names = append(names, queues[i].Name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names), err
+}
+
+// getBalance is the settings of queue balance.
+func (c *dci) getBalance(r *http.Request, _ any) reply {
+	names, err := c.queueNames(r.Context())
+	if err != nil {
+		return c.failed("get current queues", err)
+	}
+	more := object{"known_queues": names, "settings": c.config.Balance}
+	if c.config.Balance == nil {
+		more["settings"] = nil
+	}
+	doc, err := c.balance(r.Context())
+	a := success(nil)
+	switch a.pretty = true; {
+	case errors.Is(err, disbatch.ErrNotFound):
+		more["notice"] = "balance document not found"
+		a.body = more
+	case err != nil:
+		return c.failed("get the balance document", err)
+	default:
+		elements, _ := doc.Elements() // those before a damaged one
+		rest := bson.D{}
+		for _, e := range elements {
+			if e.Key() != "_id" {
+				rest = append(rest, bson.E{Key: e.Key(), Value: e.Value()})
+			}
+		}
+		plain, err := bson.Marshal(rest)
+		if err != nil {
+			return c.failed("read the balance document", err)
+		}
+		a.body = documentJSON(plain, more)
+	}
+	return a
+}
+
+// postBalance changes the settings of queue balance.
+func (c *dci) postBalance(r *http.Request, params any) reply {
+	given, _ := params.(bson.D)
+	names, err := c.queueNames(r.Context())
+	if err != nil {
+		return c.failed("get current queues", err)
+	}
+	fields, err := balanceOf(given, names, time.Now())
+	if err != nil {
+		return reply{status: http.StatusBadRequest, body: object{"status": "failed: invalid json passed " + err.Error()}}
+	}
+	if err := c.setBalance(r.Context(), fields); err != nil {
+		return c.failed("modify queuebalance", err)
+	}
+	return success(object{"status": "success: queuebalance modified"})
+}
+
+var (
+	balanceName = regexp.MustCompile(`\A[\w-]+\z`)
+	balanceTime = regexp.MustCompile(`\A[*0-6] ([01][0-9]|2[0-3]):[0-5][0-9]\z`)
+)
+
+// balanceOf checks settings of queue balance: queues are arrays of names by priority, max_tasks are
+// limits by weekday and time, disabled is until when it is to rest, an epoch in seconds.
+func balanceOf(given bson.D, known []string, now time.Time) (bson.D, error) {
+	if name, ok := unknown(given, "disabled", "max_tasks", "queues"); ok {
+		return nil, fmt.Errorf("%s is not known", name)
+	}
+	var out bson.D
+	if slices.ContainsFunc(given, func(e bson.E) bool { return e.Key == "disabled" }) {
+		until, ok := whole(get(given, "disabled"))
+		switch value := get(given, "disabled"); {
+		case value == nil:
+			out = append(out, bson.E{Key: "disabled", Value: nil})
+		case !ok || until != 0 && until < now.Unix():
+			return nil, errors.New("disabled is a time to come, in seconds")
+		default:
+			out = append(out, bson.E{Key: "disabled", Value: until})
+		}
+	}
+	limits, ok := get(given, "max_tasks").(bson.D)
+	if !ok {
+		return nil, errors.New("max_tasks must be a name/value object")
+	}
+	most := bson.D{}
+	for _, e := range limits {
+		n, ok := limit(e.Value)
+		if !ok || !balanceTime.MatchString(e.Key) {
+			return nil, fmt.Errorf("max_tasks: %q: say \"DAY HH:MM\", 0 to 6 or * for the day, and a non-negative integer", e.Key)
+		}
+		most = append(most, bson.E{Key: e.Key, Value: int32(n)})
+	}
+	queues, ok := get(given, "queues").(bson.A)
+	if !ok {
+		return nil, errors.New("queues must be an array of arrays of names")
+	}
+	seen := make(map[string]bool)
+	for _, level := range queues {
+		names, ok := level.(bson.A)
+		if !ok {
+			return nil, errors.New("queues must be an array of arrays of names")
+		}
+		for _, v := range names {
+			name, ok := v.(string)
+			if !ok || !balanceName.MatchString(name) || seen[name] || !slices.Contains(known, name) {
+				return nil, fmt.Errorf("queues: %q must be the name of a queue, and stand there once", scalar(v))
+			}
+			seen[name] = true
+		}
+	}
+	return append(out, bson.E{Key: "max_tasks", Value: most}, bson.E{Key: "queues", Value: queues}), nil
+}
+
+// balancePage shows the settings of queue balance, and what a form's reply says.
+func (c *dci) balancePage(w http.ResponseWriter, r *http.Request, after reply) {
+	page := struct {
+		shared
+		Queues, MaxTasks, Disabled, Known string
+		Enabled                           bool
+	}{shared: c.shared("Queue balance", "/balance")}
+	if body, ok := after.body.(object); ok {
+		page.Notice = fmt.Sprint(body["status"])
+	}
+	names, err := c.queueNames(r.Context())
+	doc, berr := c.balance(r.Context())
+	if berr != nil && !errors.Is(berr, disbatch.ErrNotFound) {
+		err = berr
+	}
+	if err != nil {
+		after = c.failed("read queue balance", err)
+		after.status, page.Notice = http.StatusServiceUnavailable, fmt.Sprint(after.body.(object)["error"])
+	}
+	page.Known = strings.Join(names, ", ")
+	for _, level := range elementsOf(doc, "queues") {
+		page.Queues += strings.Join(disbatch.Texts(level.Value()), ",") + "\n"
+	}
+	for _, e := range elementsOf(doc, "max_tasks") {
+		n, _ := disbatch.Integer(e.Value())
+		page.MaxTasks += e.Key() + " " + strconv.FormatInt(n, 10) + "\n"
+	}
+	if until := disbatch.Instant(doc.Lookup("disabled")); until.After(time.Now()) {
+		page.Disabled = until.UTC().Format(time.DateTime)
+	}
+	var settings struct {
+		Enabled disbatch.Truth `json:"enabled"`
+	}
+	page.Enabled = json.Unmarshal(c.config.Balance, &settings) == nil && bool(settings.Enabled)
+	render(w, after.status, "balance", page)
+}
+
+// elementsOf are those of a field that is a document or an array.
+func elementsOf(doc bson.Raw, field string) []bson.RawElement {
+	v := doc.Lookup(field)
+	inner, ok := v.DocumentOK()
+	if array, isArray := v.ArrayOK(); isArray {
+		inner, ok = array, true
+	}
+	if !ok {
+		return nil
+	}
+	elements, _ := inner.Elements() // those before a damaged one
+	return elements
+}
+
+// formBalance does what the form of the page asks for: queues and limits are lines of text.
+func (c *dci) formBalance(w http.ResponseWriter, r *http.Request) {
+	params, err := readParams(r)
+	form, _ := params.(bson.D)
+	queues, limits := bson.A{}, bson.D{}
+	for line := range strings.Lines(scalar(get(form, "queues"))) {
+		level := bson.A{}
+		for name := range strings.SplitSeq(line, ",") {
+			if name = strings.TrimSpace(name); name != "" {
+				level = append(level, name)
+			}
+		}
+		if len(level) > 0 {
+			queues = append(queues, level)
+		}
+	}
+	for line := range strings.Lines(scalar(get(form, "max_tasks"))) {
+		words := strings.Fields(line)
+		if len(words) > 0 {
+			last := len(words) - 1
+			limits = append(limits, bson.E{Key: strings.Join(words[:last], " "), Value: words[last]})
+		}
+	}
+	given := bson.D{{Key: "max_tasks", Value: limits}, {Key: "queues", Value: queues}}
+	if minutes, ok := whole(get(form, "minutes")); ok && minutes > 0 {
+		given = append(given, bson.E{Key: "disabled", Value: time.Now().Add(time.Duration(min(minutes, 7*24*60)) * time.Minute).Unix()})
+	} else if truth(get(form, "enable")) {
+		given = append(given, bson.E{Key: "disabled", Value: nil})
+	}
+	a := bad("%v", err)
+	if err == nil {
+		a = c.postBalance(r, given)
+	}
+	if a.status == http.StatusOK {
+		http.Redirect(w, r, "/balance", http.StatusSeeOther)
+		return
+	}
+	c.balancePage(w, r, a)
+}

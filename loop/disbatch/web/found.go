@@ -1,0 +1,54 @@
+package web
+
+import (
+	"context"
+	"fmt"
+
+	"go.mongodb.org/mongo-driver/bson"
+
+	"treadle/loop/disbatch"
+)
+
+// maxFound bounds the memory of what a search finds, in bytes.
+const maxFound = 32 << 20
+
+// errFound says that a search finds more than that.
+var errFound = fmt.Errorf("the tasks have more than %dMiB: ask for fewer, or for fewer of their fields", maxFound>>20)
+
+// find returns the tasks that a query finds. It takes the request's large turn when they are many bytes.
+func (c *dci) find(ctx context.Context, q *query) ([]disbatch.Task, error) {
+	o, bytes := q.options, 0
+	o.Each = func(doc bson.Raw) (bson.Raw, error) {
+		if q.brief {
+			doc = brief(doc)
+		}
+		if bytes += len(doc); bytes > maxFound {
+			return nil, errFound
+		}
+		if bytes > largeBody {
+			return doc, enlarge(ctx)
+		}
+		return doc, nil
+	}
+	return c.store.Search(ctx, q.filter, o)
+}
+
+// terse stands for an output that was not asked for.
+const terse = "[terse mode]"
+
+// brief is a task's document without what its outputs say.
+func brief(doc bson.Raw) bson.Raw {
+	elements, err := doc.Elements()
+	out := make(bson.D, len(elements))
+	for i, e := range elements {
+		out[i] = bson.E{Key: e.Key(), Value: e.Value()}
+		if (e.Key() == disbatch.FileStdout || e.Key() == disbatch.FileStderr) && disbatch.Text(e.Value()) != "" {
+			out[i].Value = terse
+		}
+	}
+	short, merr := bson.Marshal(out)
+	if err != nil || merr != nil {
+		return doc // it is damaged
+	}
+	return short
+}

@@ -1,0 +1,163 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/mongo"
+
+	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/mongotest"
+	"treadle/loop/disbatch/sitetest"
+)
+
+// FuzzDocument shows bytes that are to be a queue, a node or any document, as the database may send them: what is shown is
+// JSON.
+func FuzzDocument(f *testing.F) {
+	for _, doc := range sitetest.FuzzDocuments(f) {
+		f.Add(doc)
+	}
+	f.Fuzz(func(t *testing.T, in []byte) {
+		raw := bson.Raw(in[:min(len(in), sitetest.FuzzBytes)])
+		q, n := disbatch.DecodeQueue(raw), disbatch.DecodeNode(raw)
+		for _, shown := range []any{documentJSON(raw, object{"id": "x"}), queueJSON(&q, disbatch.Counts{}), nodeJSON(&n)} {
+			if text, err := encode(shown, true); err != nil || !json.Valid(text) {
+				t.Fatalf("%x is shown as %q, %v", in, text, err)
+			}
+		}
+	})
+}
+
+// A string whose length no string can have is shown as an empty one.
+func TestAStringWithoutItsEndIsShown(t *testing.T) {
+	// 11 00 00 00             its size
+	//   02 s t a t u s 00     a string
+	//     00 00 00 00         of no bytes, though each ends with one
+	//   00                    the end
+	in := bson.Raw("\x11\x00\x00\x00\x02status\x00\x00\x00\x00\x00\x00")
+	if shown := documentJSON(in, nil); string(shown) != `{"status":""}` {
+		t.Errorf("it is shown as %s", shown)
+	}
+}
+
+// fuzzSteps is how many requests a script has at most.
+const fuzzSteps = 12
+
+// FuzzCommandInterface sends requests to the command interface of a site: a line each, as in the golden file, the method,
+// the path, the kind of the body and the body. A line that begins with = and a collection's name puts a document there,
+// as extended JSON. Every answer is what it says it is, none is a fault of the server's, and in the end there is still a
+// list of everything.
+func FuzzCommandInterface(f *testing.F) {
+	golden, err := os.ReadFile("testdata/dci.golden")
+	if err != nil {
+		f.Fatal(err)
+	}
+	first := "= queues {\"_id\":{\"$oid\":\"571f8951b75bf335634ec271\"},\"name\":\"demo\",\"plugin\":\"Disbatch::Plugin::Demo\"}\n= nodes {\"node\":\"vm\",\"maxthreads\":7}\n" +
+		"= tasks {\"queue\":{\"$oid\":\"571f8951b75bf335634ec271\"},\"status\":1,\"node\":\"vm\",\"params\":{\"commands\":\"a\"},\"stdout\":{\"$oid\":\"571f8951b75bf335634ec272\"},\"ctime\":1795239872}\n"
+	for line := range strings.Lines(string(golden)) {
+		if request, ok := strings.CutPrefix(line, "--- "); ok {
+			f.Add([]byte(first + strings.ReplaceAll(request, "{demo}", "571f8951b75bf335634ec271")))
+		}
+	}
+	f.Add([]byte(first + "GET /search?filter=%7B%22status%22%3A%7B%22%24gt%22%3A0%7D%7D&output=1&limit=1&skip=0 -\nPOST /page/queues/demo application/x-www-form-urlencoded threads=3&sort=lifo\nPOST /page/nodes/vm application/x-www-form-urlencoded maxthreads="))
+	f.Add([]byte("= queues {\"name\":{\"$numberDouble\":\"NaN\"},\"constructor\":[1],\"maxthreads\":{\"$date\":{\"$numberLong\":\"-1\"}}}\n= nodes {\"node\":1}\n= config {\"active\":1,\"plugins\":{\"$regex\":\"(\",\"$options\":\"i\"}}\nGET /plugins -"))
+	f.Add([]byte(first + "POST /tasks/search application/json {\"filter\":{\"$or\":[{\"_id\":{\"$oid\":\"x\"}},{\"params.commands\":{\"$regex\":\"^a\"}}]},\"options\":{\"sort\":{\"_id\":-1},\"projection\":{\"params\":1},\"limit\":3},\"count\":0,\"terse\":false,\"pretty\":1}"))
+	double, err := mongotest.Start()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(double.Stop)
+	config, err := disbatch.ParseConfig([]byte(fmt.Sprintf("{\"mongohost\": %q, %s}", double.Address(), demoPlugins)))
+	if err != nil {
+		f.Fatal(err)
+	}
+	store, err := disbatch.Open(config, disbatch.ComponentWeb)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(store.Close)
+	db := store.Database()
+	f.Fuzz(func(t *testing.T, script []byte) {
+		must(t, db.Drop(t.Context()))
+		store.EnsureIndexes(t.Context())
+		c := &dci{config: config, store: store, guard: guardOf(t), log: slog.New(slog.DiscardHandler)}
+		handler := c.handler()
+		for i, line := range strings.SplitN(string(script[:min(len(script), sitetest.FuzzBytes)]), "\n", fuzzSteps+1) {
+			words := append(strings.SplitN(line, " ", 4), "", "", "", "")
+			if i == fuzzSteps {
+				break
+			}
+			if words[0] == "=" {
+				putDocument(t, db, words[1], strings.Join(words[2:], " "))
+				continue
+			}
+			r, err := http.NewRequestWithContext(t.Context(), words[0], words[1], strings.NewReader(words[3]))
+			if err != nil || r.URL.Path == "" || r.URL.Path[0] != '/' {
+				continue // no client sends it
+			}
+			r.Host = "web.example"
+			r.Header.Set("Content-Type", words[2])
+			checkAnswer(t, handler, r, line)
+		}
+		for _, path := range []string{"/", "/search?status=1", "/nodes", "/queues", "/plugins"} {
+			r := httptest.NewRequest(http.MethodGet, "http://web.example"+path, http.NoBody)
+			if status := checkAnswer(t, handler, r, path); status != http.StatusOK {
+				t.Fatalf("%q: after all, %s is answered %d", script, path, status)
+			}
+		}
+	})
+}
+
+// putDocument inserts a document, when it is one.
+func putDocument(t *testing.T, db *mongo.Database, collection, text string) {
+	var doc bson.D
+	if bson.UnmarshalExtJSON([]byte(text), false, &doc) != nil || collection == "" || strings.ContainsAny(collection, "$\x00") {
+		return
+	}
+	_, _ = db.Collection(collection).InsertOne(t.Context(), doc) // there may be one of its id or name
+}
+
+// checkAnswer sends a request and returns the status of the answer.
+func checkAnswer(t *testing.T, handler http.Handler, r *http.Request, line string) int {
+	t.Helper()
+	w := httptest.NewRecorder()
+	handler.ServeHTTP(w, r)
+	kind, body := w.Header().Get("Content-Type"), w.Body.Bytes()
+	switch {
+	case w.Code >= http.StatusInternalServerError:
+		t.Fatalf("%q is answered %d %q", line, w.Code, body)
+	case kind == jsonKind && !json.Valid(body):
+		t.Fatalf("%q is answered with no JSON: %q", line, body)
+	case strings.HasPrefix(kind, "text/html") && w.Code < 300 && !bytes.HasSuffix(bytes.TrimSpace(body), []byte("</html>")):
+		t.Fatalf("%q is answered with no page: %q", line, body)
+	case !utf8.Valid(body):
+		t.Fatalf("%q is answered %q", line, body)
+	}
+	return w.Code
+}
+
+// The command interface works on every release of the server that Disbatch sites run.
+func TestDCIOnReleasesOfTheServer(t *testing.T) {
+	sitetest.OnReleases(t, func(t *testing.T, s *sitetest.Site) {
+		if _, _, err := (&dci{config: s.Config, store: s.Store}).queues(s.Ctx); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A database that can never be used is one line and the end of the command interface.
+func TestDCIEndsAtWhatCannotBeUsed(t *testing.T) {
+	sitetest.OnUnusable(t, func(ctx context.Context, c *disbatch.Config) error {
+		return Run(ctx, Options{Config: c, Listen: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
+	})
+}

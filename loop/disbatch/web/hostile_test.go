@@ -1,0 +1,238 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.mongodb.org/mongo-driver/bson"
+
+	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/sitetest"
+)
+
+// TestSlowBodies: bodies that are on their way keep nobody waiting.
+func TestSlowBodies(t *testing.T) {
+	s := newWebSite(t)
+	s.client.Timeout = sitetest.Patience
+	for range maxRequests + maxLarge {
+		c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+		must(t, err)
+		defer c.Close()
+		_, err = io.WriteString(c, "POST /tasks/search HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{")
+		must(t, err)
+	}
+	for _, body := range []string{"{}", strings.Repeat(" ", largeBody) + "{}"} {
+		s.says("POST", "/tasks/search", body, http.StatusOK, "[]")
+	}
+}
+
+// overdue is a peer; given up says that its time was ended.
+type overdue struct {
+	http.ResponseWriter
+	givenUp bool
+}
+
+func (o *overdue) SetReadDeadline(time.Time) error { return nil }
+func (o *overdue) SetWriteDeadline(end time.Time) error {
+	o.givenUp = end.Before(time.Now())
+	return nil
+}
+
+// TestTransit: of bodies and replies that are too much together the one is given up that has not
+// moved for the longest; a small one never is.
+func TestTransit(t *testing.T) {
+	on := transit{most: maxTransit}
+	peers := make([]overdue, 6)
+	small, moving := on.begin(&peers[0], func() {}), on.begin(&peers[1], func() {})
+	small.hold(minTransit)
+	for i := range peers[2:] {
+		moving.hold(maxTransit / 2)
+		stuck := on.begin(&peers[i+2], func() {})
+		stuck.hold(maxTransit/2 - minTransit)
+	}
+	for i, p := range peers {
+		if want := i == 2 || i == 3 || i == 4; p.givenUp != want {
+			t.Errorf("peer %d is given up: %v", i, p.givenUp)
+		}
+	}
+	small.hold(2 * maxTransit)
+	if peers[0].givenUp || len(on.all) != 1 {
+		t.Errorf("the only one is given up, or %d more are there", len(on.all)-1)
+	}
+	if small.end(); on.bytes != 0 || len(on.all) != 0 {
+		t.Errorf("%d bytes are left of %d", on.bytes, len(on.all))
+	}
+}
+
+// TestTransitTells: when bodies are too much together, the one that has waited for its turn for the
+// longest waits no longer, and is told to try again; the others are served.
+func TestTransitTells(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		leave := make(chan bool)
+		const size = largeBody + 1
+		h := bounded(&transit{most: 5 * size / 2}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-leave }))
+		var all sync.WaitGroup
+		replies := make([]*httptest.ResponseRecorder, maxLarge+3)
+		peers := make([]overdue, len(replies))
+		for i := range replies {
+			replies[i] = httptest.NewRecorder()
+			peers[i].ResponseWriter = replies[i]
+			all.Go(func() {
+				h.ServeHTTP(&peers[i], httptest.NewRequest("POST", "/", strings.NewReader(strings.Repeat(" ", size))))
+			})
+			synctest.Wait()
+		}
+		if a := replies[maxLarge]; a.Code != http.StatusServiceUnavailable || !strings.Contains(a.Body.String(), "try again") {
+			t.Errorf("it is told %d %s", a.Code, a.Body)
+		}
+		close(leave)
+		all.Wait()
+		for i, a := range replies {
+			if peers[i].givenUp || i != maxLarge && a.Code != http.StatusOK {
+				t.Errorf("request %d: %d %s, hung up on: %v", i, a.Code, a.Body, peers[i].givenUp)
+			}
+		}
+	})
+}
+
+// TestNoTurnInTime: a search that finds much, and does not have the turn that it takes for it, is no
+// fault of the database.
+func TestNoTurnInTime(t *testing.T) {
+	s := newWebSite(t)
+	q := s.Queue(d("name", "q", "plugin", "A"))
+	_, err := s.Tasks.InsertOne(s.Ctx, d("queue", q.ID, "status", 1, "params", d("a", strings.Repeat("x", largeBody))))
+	must(t, err)
+	c := dci{config: &disbatch.Config{}, store: s.Store, log: slog.New(slog.NewTextHandler(failing{t}, nil))}
+	for path, search := range map[string]func(w http.ResponseWriter, r *http.Request){
+		"/search": c.searchPage,
+		"/json":   func(w http.ResponseWriter, r *http.Request) { send(w, c.postSearch(r, bson.D{})) },
+		"/old":    func(w http.ResponseWriter, r *http.Request) { send(w, c.searchOld(r, bson.D{})) },
+	} {
+		ctx, cancel := context.WithCancel(s.Ctx)
+		w := httptest.NewRecorder()
+		search(w, httptest.NewRequestWithContext(hurried{ctx, cancel}, "GET", path+"?limit=1", nil))
+		cancel()
+		if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "ask for fewer tasks") {
+			t.Errorf("%s: %d %.1000s", path, w.Code, w.Body)
+		}
+	}
+}
+
+// hurried is a request's context that ends as soon as there is a large turn to wait for.
+type hurried struct {
+	context.Context
+	cancel context.CancelFunc
+}
+
+// Value implements context.Context.
+func (h hurried) Value(key any) any {
+	if key != (largeKey{}) {
+		return h.Context.Value(key)
+	}
+	h.cancel()
+	return &turn{} // there is no place for it
+}
+
+// failing fails the test by what is written.
+type failing struct{ t *testing.T }
+
+// Write implements io.Writer.
+func (f failing) Write(b []byte) (int, error) {
+	f.t.Errorf("%s", b)
+	return len(b), nil
+}
+
+// TestManyValues: a value with more in it than there may be is refused, wherever they stand.
+func TestManyValues(t *testing.T) {
+	for text, want := range map[string]bool{`[0,0,0]`: true, `{"a":{"b":{}}}`: true, `[[],0,0,0]`: false, `[[],[[]]]`: true, `{"a":0,"a":0,"a":0,"a":0}`: false} {
+		p := jsonParser{json.NewDecoder(strings.NewReader(text)), 4}
+		if _, err := p.value(0); (err == nil) != want {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	s := newWebSite(t)
+	s.says("POST", "/tasks/q", "["+strings.Repeat("0,", maxValues)+"0]", http.StatusBadRequest, "more than 2097152 values: create the tasks in several requests")
+}
+
+// TestDeepAndLong: a reply that would be far longer in lines is one line.
+func TestDeepAndLong(t *testing.T) {
+	f := func(n int, lines bool) {
+		t.Helper()
+		var deep any = make([]int, n)
+		for range maxDepth - 1 {
+			deep = []any{deep}
+		}
+		text, err := encode(deep, true)
+		if got := strings.Contains(string(text), "\n "); err != nil || got != lines || len(text) > 200*maxPretty {
+			t.Errorf("%d values are %d bytes, in lines: %v, %v", n, len(text), got, err)
+		}
+	}
+	f(maxPretty/2-maxDepth, true)
+	f(maxPretty/2, false)
+}
+
+// TestLargeTasksFound: a search holds a bounded part of what it finds, without the outputs that
+// are not asked for.
+func TestLargeTasksFound(t *testing.T) {
+	s := newWebSite(t)
+	q := s.Queue(d("name", "q", "plugin", "A"))
+	const tasks = maxFound/(15<<20) + 1
+	for range tasks {
+		_, err := s.Tasks.InsertOne(s.Ctx, d("queue", q.ID, "status", 1, "node", "n", "stdout", strings.Repeat("x", 15<<20), "params", d("a", 1)))
+		must(t, err)
+	}
+	for path, short := range map[string]string{"/tasks/search": `{}`, "/search-tasks-json": `{"terse":1}`} {
+		if text, _ := s.json("POST", path, short, http.StatusOK); strings.Count(text, `"stdout":"`+terse+`"`) != tasks || len(text) > maxPretty {
+			t.Errorf("%s: %.1000s", path, text)
+		}
+		s.says("POST", path, `{"terse":0}`, http.StatusBadRequest, "ask for fewer")
+		s.says("POST", path, `{"terse":0,"limit":1,"options":{"limit":1}}`, http.StatusOK, "xxxx")
+	}
+	for query, want := range map[string]int{"?limit=100": http.StatusOK, "?limit=100&output=1": http.StatusBadRequest} {
+		if status, _, text := s.do("GET", "/search"+query, "-", ""); status != want || len(text) > 1<<20 {
+			t.Errorf("the page %s: %d, %d bytes", query, status, len(text))
+		}
+	}
+}
+
+// TestLargeTasksFromQuery: tasks that have many bytes together are created some at a time.
+func TestLargeTasksFromQuery(t *testing.T) {
+	s := newWebSite(t)
+	q := s.Queue(d("name", "q", "plugin", "A"))
+	const each = 1 << 20
+	before := 0
+	f := func(params string) {
+		t.Helper()
+		s.json("POST", "/tasks/q/tasks", `{"filter":{"status":5},"params":`+params+`}`, http.StatusOK)
+		if s.Double == nil {
+			return
+		}
+		calls := s.Double.Calls("insert") - before
+		if want := 40 * each / insertBytes; calls < want {
+			t.Errorf("%d insertions, of 40 MiB", calls)
+		}
+		before += calls
+	}
+	for range 40 {
+		_, err := s.Tasks.InsertOne(s.Ctx, d("queue", q.ID, "status", 5, "params", d("a", strings.Repeat("y", each))))
+		must(t, err)
+	}
+	if s.Double != nil {
+		before = s.Double.Calls("insert")
+	}
+	f(`{"a":"document.params.a"}`)
+	f(`{"a":"` + strings.Repeat("x", each) + `"}`)
+	if n, err := s.Store.CountTasks(s.Ctx, d("queue", q.ID, "status", disbatch.StatusQueued)); err != nil || n != 80 {
+		t.Errorf("%d tasks, %v", n, err)
+	}
+}

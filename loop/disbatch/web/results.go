@@ -1,0 +1,73 @@
+package web
+
+import (
+	"errors"
+	"net/http"
+
+	"go.mongodb.org/mongo-driver/mongo"
+)
+
+// Results of writes look as the original's driver has them, below the names of its classes.
+
+// written are the fields that every result has.
+func written(fields object) object {
+	fields["write_errors"], fields["write_concern_errors"] = []any{}, []any{}
+	return fields
+}
+
+// updateResult is a result; nil is one that found nothing.
+func updateResult(r *mongo.UpdateResult) object {
+	if r == nil {
+		r = &mongo.UpdateResult{}
+	}
+	return object{"MongoDB::UpdateResult": written(object{
+		"upserted_id": oid(r.UpsertedID), "matched_count": r.MatchedCount, "modified_count": r.ModifiedCount,
+	})}
+}
+
+func deleteResult(n int64) object {
+	return object{"MongoDB::DeleteResult": written(object{"deleted_count": n})}
+}
+
+// insertOneResult is a result without its class.
+func insertOneResult(r *mongo.InsertOneResult) object {
+	return written(object{"inserted_id": oid(r.InsertedID)})
+}
+
+// insertManyResult is the result for these ids.
+func insertManyResult(ids []any) object {
+	return object{"MongoDB::InsertManyResult": written(object{"acknowledged": 1, "inserted": inserted(ids)})}
+}
+
+func inserted(ids []any) []any {
+	out := make([]any, len(ids))
+	for i, id := range ids {
+		out[i] = object{"_id": oid(id), "index": i}
+	}
+	return out
+}
+
+// duplicate is the reply to a write of these fields, with a result of this class, that a
+// unique index refused.
+func duplicate(err error, of string, op, fields object) reply {
+	const class = "MongoDB::DuplicateKeyError"
+	message, code := err.Error(), 11000
+	var refused mongo.WriteException
+	if errors.As(err, &refused) && len(refused.WriteErrors) > 0 {
+		message, code = refused.WriteErrors[0].Message, refused.WriteErrors[0].Code
+	}
+	result := object{
+		"write_errors": []any{object{"index": 0, "code": code, "errmsg": message, "op": op}}, "write_concern_errors": []any{},
+	}
+	body := object{
+		"error": class + ": " + message,
+		class: object{
+			"message": message, "code": code, "previous_exception": "", "error_labels": []any{},
+			"result": object{of: result},
+		},
+	}
+	for name, value := range fields {
+		body[name] = value
+	}
+	return reply{status: http.StatusBadRequest, body: body}
+}

@@ -1,0 +1,186 @@
+package web
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
+
+	"treadle/loop/disbatch"
+)
+
+// Bounds of what the page shows of a task's output.
+const (
+	maxShown     = 16 << 10 // characters
+	maxShownFile = 1 << 20  // bytes of a file that is read for them
+)
+
+// asked is the form of a search.
+type asked struct {
+	Queue, Status, Node, Filter, Limit string
+	Output, Ran                        bool
+}
+
+type shownOutput struct{ Name, Note, Text string }
+
+type taskRow struct {
+	ID, Queue, Status, Node, Created, Changed, Params string
+	Outputs                                           []shownOutput
+}
+
+type statusWord struct{ Code, Word string }
+
+// statusWords are the standard statuses.
+var statusWords = []statusWord{
+	{"-6", "orphaned"}, {"-5", "cancelled"}, {"-4", "blocked"}, {"-3", "terminated"}, {"-2", "queued"},
+	{"-1", "claimed"}, {"0", "running"}, {"1", "succeeded"}, {"2", "failed"},
+}
+
+// searchPage is the page with a form for tasks and what it finds.
+func (c *dci) searchPage(w http.ResponseWriter, r *http.Request) { c.search(w, r, http.StatusOK) }
+
+// search is searchPage with the status of a page that finds nothing.
+func (c *dci) search(w http.ResponseWriter, r *http.Request, nothing int) {
+	form := r.URL.Query()
+	page := struct {
+		shared
+		Asked        asked
+		Queues       []queueRow
+		Statuses     []statusWord
+		Tasks        []taskRow
+		Total        int64
+		First, Last  int64
+		Before, Next string
+	}{shared: c.shared("Tasks", r.URL.RequestURI()), Statuses: statusWords}
+	page.Asked = asked{
+		Queue: form.Get("queue"), Status: form.Get("status"), Node: form.Get("node"), Filter: form.Get("filter"), Limit: form.Get("limit"),
+		Output: form.Get("output") != "", Ran: len(form) > 0,
+	}
+	status := http.StatusOK
+	refuse := func(code int, a reply) {
+		status, page.Asked.Ran = code, false
+		page.Notice, _ = a.body.(object)["error"].(string)
+	}
+	queues, err := c.store.Queues(r.Context())
+	if err != nil {
+		refuse(http.StatusServiceUnavailable, c.failed("read the queues", err))
+	}
+	for i := range queues {
+		page.Queues = append(page.Queues, newQueueRow(&queues[i], nil))
+	}
+	if q, fault := pageQuery(form, page.Asked); fault != nil {
+		refuse(fault.status, *fault)
+	} else if page.Asked.Ran {
+		q.brief = !page.Asked.Output
+		tasks, err := c.find(r.Context(), &q)
+		if err == nil {
+			page.Total, err = c.store.CountTasks(r.Context(), q.filter)
+		}
+		if err != nil {
+			fault := c.failed("find tasks", err)
+			refuse(fault.status, fault)
+		}
+		if err == nil && page.Total == 0 {
+			status = nothing
+		}
+		called := names(queues)
+		for i := range tasks {
+			page.Tasks = append(page.Tasks, c.taskRow(r, &tasks[i], called, page.Asked.Output))
+		}
+		skip, limit := q.options.Skip, q.options.Limit
+		page.First, page.Last = skip+1, skip+int64(len(tasks))
+		if skip > 0 {
+			page.Before = skipTo(form, max(0, skip-limit))
+		}
+		if page.Last < page.Total {
+			page.Next = skipTo(form, skip+limit)
+		}
+	}
+	render(w, status, "search", page)
+}
+
+// pageQuery is the search that the form asks for: its fields, and its filter for the rest.
+func pageQuery(form url.Values, a asked) (query, *reply) {
+	var filter any = bson.D{}
+	if a.Filter != "" {
+		var err error
+		if filter, err = parseJSON(a.Filter); err != nil {
+			fault := bad("the filter is no JSON: %v", err)
+			return query{}, &fault
+		}
+	}
+	where, ok := filter.(bson.D)
+	if !ok {
+		fault := bad("the filter must be a JSON object")
+		return query{}, &fault
+	}
+	if a.Queue != "" {
+		where = append(where, bson.E{Key: "queue", Value: a.Queue})
+	}
+	if a.Node != "" {
+		where = append(where, bson.E{Key: "node", Value: a.Node})
+	}
+	if a.Status != "" {
+		n, err := strconv.Atoi(a.Status)
+		if err != nil {
+			fault := bad("status must be an integer")
+			return query{}, &fault
+		}
+		where = append(where, bson.E{Key: "status", Value: n})
+	}
+	options := bson.D{{Key: "sort", Value: bson.D{{Key: "_id", Value: int32(-1)}}}}
+	for _, name := range []string{"limit", "skip"} {
+		if v := form.Get(name); v != "" {
+			options = append(options, bson.E{Key: name, Value: v})
+		}
+	}
+	return searchQuery(bson.D{{Key: "filter", Value: where}, {Key: "options", Value: options}})
+}
+
+// skipTo is the address of the same search further on.
+func skipTo(form url.Values, skip int64) string {
+	form.Set("skip", strconv.FormatInt(skip, 10))
+	return "/search?" + form.Encode()
+}
+
+func (c *dci) taskRow(r *http.Request, t *disbatch.Task, called map[primitive.ObjectID]string, output bool) taskRow {
+	row := taskRow{ID: t.ID.Hex(), Queue: called[t.Queue], Status: strconv.Itoa(t.Status), Node: t.Node, Created: shownTime(t.CTime), Changed: shownTime(t.MTime)}
+	if row.Queue == "" {
+		row.Queue = t.Queue.Hex() // it is deleted
+	}
+	for _, s := range statusWords {
+		if s.Code == row.Status {
+			row.Status = s.Word
+		}
+	}
+	params := string(valueJSON(t.Params()))
+	if len(params) <= maxPretty {
+		var b bytes.Buffer
+		if err := json.Indent(&b, []byte(params), "", " "); err == nil {
+			params = b.String()
+		}
+	}
+	row.Params = strings.Clone(params[:disbatch.CutAfter(params, maxShown)])
+	for _, name := range []string{disbatch.FileStdout, disbatch.FileStderr} {
+		if !output {
+			continue
+		}
+		if out, ok := c.outputOf(r.Context(), t, name); ok {
+			row.Outputs = append(row.Outputs, out)
+		}
+	}
+	return row
+}
+
+func shownTime(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.DateTime)
+}

@@ -1,0 +1,359 @@
+package web
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+
+	"go.mongodb.org/mongo-driver/bson"
+
+	"treadle/loop/disbatch"
+)
+
+const (
+	// searchLimit is how many tasks a search returns at most: the original's limit.
+	searchLimit = 100
+	// maxReplyOutput bounds what a reply holds of outputs in GridFS: what is beyond is shown as
+	// the file's id, as one that cannot be read is.
+	maxReplyOutput = 64 << 20
+	// insertBlock is how many tasks from a query are in memory at a time, as long as they have
+	// no more bytes than insertBytes.
+	insertBlock = 10000
+	insertBytes = 16 << 20
+)
+
+// query is what a search asks for.
+type query struct {
+	filter  bson.D
+	options disbatch.SearchOptions
+	brief   bool // an output that is there, and no file, is the word terse
+}
+
+// searchQuery reads the filter and options of a search.
+func searchQuery(given bson.D) (q query, fault *reply) {
+	refuse := func(format string, args ...any) (query, *reply) {
+		a := bad(format, args...)
+		return query{}, &a
+	}
+	filter, ferr := structured(get(given, "filter"))
+	asked, oerr := structured(get(given, "options"))
+	var options bson.D
+	var ok [2]bool
+	q.filter, ok[0] = filter.(bson.D)
+	options, ok[1] = asked.(bson.D)
+	if ferr != nil || oerr != nil || filter != nil && !ok[0] || asked != nil && !ok[1] {
+		return refuse("filter and options must be name/value objects")
+	}
+	if err := withoutCode(bson.A{filter, options}); err != nil {
+		return refuse("%v", err)
+	}
+	if q.filter == nil {
+		q.filter = bson.D{}
+	}
+	var err error
+	if q.filter, err = convertFilter(q.filter); err != nil {
+		return refuse("%v", err)
+	}
+	q.options.Limit = searchLimit
+	for _, o := range options {
+		if o.Value == nil { // as if it were not there
+			continue
+		}
+		n, isNumber := whole(o.Value)
+		doc, isDocument := ordered(o.Value)
+		switch o.Key {
+		case "limit":
+			switch {
+			case !isNumber:
+				return refuse("limit must be a non-negative integer")
+			case n > searchLimit:
+				return refuse("limit cannot exceed %d", searchLimit)
+			case n > 0:
+				q.options.Limit = n
+			}
+		case "skip":
+			if !isNumber {
+				return refuse("skip must be a non-negative integer")
+			}
+			q.options.Skip = n
+		case "sort", "projection":
+			if !isDocument {
+				return refuse("%s must be a name/value object, or an array of names and values", o.Key)
+			}
+			if o.Key == "sort" {
+				q.options.Sort = doc
+			} else {
+				q.options.Projection = doc
+			}
+		case "batchSize", "comment", "maxTimeMS", "noCursorTimeout", "allowPartialResults", "cursorType":
+			// how the documents are fetched, not which
+		default:
+			return refuse("unknown option: %s", o.Key)
+		}
+	}
+	return q, nil
+}
+
+// ordered is an object, or an array of names and values in turn, which the original's driver takes
+// where the order counts.
+func ordered(v any) (bson.D, bool) {
+	array, ok := v.(bson.A)
+	if !ok {
+		doc, ok := v.(bson.D)
+		return doc, ok
+	}
+	var out bson.D
+	for i := 0; i < len(array); i += 2 {
+		name, ok := array[i].(string)
+		if !ok || i+1 == len(array) {
+			return nil, false
+		}
+		out = append(out, bson.E{Key: name, Value: array[i+1]})
+	}
+	return out, true
+}
+
+// convertFilter is a filter of tasks with the ids and times that the database has.
+func convertFilter(filter bson.D) (bson.D, error) {
+	rest, times := bson.D{}, bson.A{}
+	for _, e := range filter {
+		var err error
+		switch text, isText := e.Value.(string); {
+		case e.Key == "queue" && isText:
+			e.Value, err = objectID(text)
+		default:
+			e.Value, err = withIDs(e.Value)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if e.Key == "ctime" || e.Key == "mtime" {
+			if both, ok := timeFilter(e.Key, e.Value); ok {
+				times = append(times, bson.D{both})
+				continue
+			}
+		}
+		rest = append(rest, e)
+	}
+	if len(times) == 0 {
+		return rest, nil
+	}
+	return bson.D{{Key: "$and", Value: append(times, rest)}}, nil
+}
+
+// postSearch searches tasks.
+func (c *dci) postSearch(r *http.Request, params any) reply {
+	given, ok := params.(bson.D)
+	if !ok && params != nil {
+		return bad("filter and options must be name/value objects")
+	}
+	q, fault := searchQuery(given)
+	if fault != nil {
+		return *fault
+	}
+	if truth(get(given, "count")) {
+		n, err := c.store.CountTasks(r.Context(), q.filter)
+		if err != nil {
+			return c.failed("count tasks", err)
+		}
+		return success(object{"count": n})
+	}
+	short := get(given, "terse")
+	q.brief = short == nil || truth(short)
+	tasks, err := c.find(r.Context(), &q)
+	if err != nil {
+		return c.failed("find tasks", err)
+	}
+	out, room := []byte{'['}, maxReplyOutput
+	for i := range tasks {
+		t := &tasks[i]
+		instead := object{}
+		if !q.brief {
+			c.readOutput(r.Context(), t, &room, instead)
+		}
+		for name, at := range map[string]any{"ctime": epoch(t.CTime), "mtime": epoch(t.MTime)} {
+			if t.Raw.Lookup(name).Type == bson.TypeDateTime {
+				instead[name] = at
+			}
+		}
+		out = append(appendDocument(out, t.Raw, instead), ',')
+	}
+	a := success(closed(out))
+	a.pretty = truth(get(given, "pretty"))
+	return a
+}
+
+// readOutput puts the outputs of a task that are files in place of their ids, as long as
+// there is room.
+func (c *dci) readOutput(ctx context.Context, t *disbatch.Task, room *int, instead object) {
+	for _, name := range []string{disbatch.FileStdout, disbatch.FileStderr} {
+		id, ok := t.Raw.Lookup(name).ObjectIDOK()
+		if !ok {
+			continue
+		}
+		size, err := c.store.FileLength(ctx, id)
+		if err != nil || size > int64(*room) || maxReplyOutput-*room+int(size) > largeBody && enlarge(ctx) != nil {
+			continue
+		}
+		text, err := c.store.ReadFile(ctx, id)
+		if err != nil {
+			continue
+		}
+		*room -= len(text)
+		instead[name] = text
+	}
+}
+
+// postTasks creates tasks with the parameters that an array has.
+func (c *dci) postTasks(r *http.Request, params any) reply {
+	list, fault := taskParams(params)
+	if fault != "" {
+		return bad("%s", fault)
+	}
+	if slices.ContainsFunc(list, func(p any) bool { return len(p.(bson.D)) == 0 }) {
+		return bad("params must be a JSON array of task params objects with key/value pairs")
+	}
+	ids, refused := c.insert(r.Context(), r.PathValue("queue"), list)
+	if refused != nil {
+		return *refused
+	}
+	return success(insertManyResult(ids))
+}
+
+// taskParams is an array of objects, and not empty.
+func taskParams(v any) (list []any, fault string) {
+	list, ok := v.(bson.A)
+	if !ok || len(list) == 0 || slices.ContainsFunc(list, func(p any) bool { _, isObject := p.(bson.D); return !isObject }) {
+		return nil, "params must be a JSON array of task params objects"
+	}
+	return list, ""
+}
+
+// insert creates tasks in a queue and returns their ids, or why that did not work.
+func (c *dci) insert(ctx context.Context, name string, params []any) ([]any, *reply) {
+	queue, err := c.store.Queue(ctx, name)
+	if err != nil {
+		a := c.missing("queue", "create tasks", err, nil)
+		return nil, &a
+	}
+	return c.insertInto(ctx, &queue, nil, params)
+}
+
+// insertInto creates tasks and returns their ids after those of before. When it cannot
+// create them all, the reply has those that are.
+func (c *dci) insertInto(ctx context.Context, q *disbatch.Queue, before, params []any) ([]any, *reply) {
+	result, err := c.store.InsertTasks(ctx, q, params)
+	if result != nil {
+		before = append(before, result.InsertedIDs...)
+	}
+	if err == nil {
+		return before, nil
+	}
+	a := c.failed("create tasks", err)
+	if result != nil && len(result.InsertedIDs) == len(params) {
+		return before, nil // all are there; what failed is their count in the queue
+	}
+	a.body.(object)["MongoDB::InsertManyResult"] = insertManyResult(before)["MongoDB::InsertManyResult"]
+	return before, &a
+}
+
+// postTasksFrom creates a task for every document that a filter finds in a collection.
+func (c *dci) postTasksFrom(r *http.Request, params any) reply {
+	given, _ := params.(bson.D)
+	filter, ferr := structured(get(given, "filter"))
+	template, perr := structured(get(given, "params"))
+	where, ok := filter.(bson.D)
+	pattern, ok2 := template.(bson.D)
+	if ferr != nil || perr != nil || !ok || !ok2 {
+		return bad("filter and params required and must be name/value objects")
+	}
+	ids, fault := c.insertFrom(r.Context(), r.PathValue("queue"), r.PathValue("from"), where, pattern)
+	if fault != nil {
+		return *fault
+	}
+	return success(insertManyResult(ids))
+}
+
+// insertFrom creates a task with the parameters of a pattern for every document that is
+// found. A value document.FIELD is that field's, null if the document has none.
+func (c *dci) insertFrom(ctx context.Context, name, collection string, filter, pattern bson.D) ([]any, *reply) {
+	refuse := func(a reply) ([]any, *reply) { return nil, &a }
+	if collection == "" || strings.HasPrefix(collection, "system.") || strings.ContainsAny(collection, "$\x00") {
+		return refuse(bad("%q is no name of a collection to read", collection))
+	}
+	if err := withoutCode(filter); err != nil {
+		return refuse(bad("%v", err))
+	}
+	if _, err := withIDs(filter); err != nil {
+		return refuse(bad("%v", err))
+	}
+	each, err := bson.Marshal(pattern)
+	if err != nil {
+		return refuse(bad("params: %v", err))
+	}
+	queue, err := c.store.Queue(ctx, name)
+	if err != nil {
+		return refuse(c.missing("queue", "create tasks", err, nil))
+	}
+	iterate := "iterate on collection " + collection
+	cursor, err := c.store.Database().Collection(collection).Find(ctx, filter)
+	if err != nil {
+		return refuse(c.failed(iterate, err))
+	}
+	defer func() { _ = cursor.Close(context.WithoutCancel(ctx)) }() // it was only read
+	var ids, block []any
+	for bytes := 0; ; {
+		more := cursor.Next(ctx)
+		if more {
+			task, copied := fill(pattern, cursor.Current)
+			block = append(block, task)
+			bytes += len(each) + copied
+		}
+		if len(block) == insertBlock || bytes > insertBytes || !more && len(block) > 0 {
+			var fault *reply
+			if ids, fault = c.insertInto(ctx, &queue, ids, block); fault != nil {
+				return ids, fault
+			}
+			clear(block) // what they hold
+			block, bytes = block[:0], 0
+		}
+		if !more {
+			break
+		}
+	}
+	switch err := cursor.Err(); {
+	case err != nil:
+		a := c.failed(iterate, err)
+		a.body.(object)["MongoDB::InsertManyResult"] = insertManyResult(ids)["MongoDB::InsertManyResult"]
+		return ids, &a
+	case len(ids) == 0:
+		return refuse(reply{status: http.StatusBadRequest, body: object{
+			"error": "Unknown error", "MongoDB::InsertManyResult": insertManyResult(nil)["MongoDB::InsertManyResult"],
+		}})
+	}
+	return ids, nil
+}
+
+// fill is a pattern with the values of a document, and how many bytes these have.
+func fill(pattern bson.D, doc bson.Raw) (out bson.D, copied int) {
+	out = slices.Clone(pattern)
+	for i := range out {
+		text, _ := out[i].Value.(string)
+		field, ok := strings.CutPrefix(text, "document.")
+		if !ok {
+			continue
+		}
+		value, err := doc.LookupErr(field)
+		if err != nil {
+			value, err = doc.LookupErr(strings.Split(field, ".")...)
+		}
+		out[i].Value = nil
+		if err == nil {
+			value.Value = slices.Clone(value.Value) // the cursor's next document overwrites it
+			out[i].Value = value
+			copied += len(value.Value)
+		}
+	}
+	return out, copied
+}

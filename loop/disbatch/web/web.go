@@ -1,0 +1,283 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"treadle/loop/disbatch"
+	"treadle/loop/web"
+)
+
+// Options say what a command interface serves.
+type Options struct {
+	Config *disbatch.Config
+	Listen string            // wins over the configuration
+	Users  map[string]string // win over the configuration
+	// AllowHosts are host names that requests may be sent to, beside the host's own.
+	AllowHosts []string
+	Log        *slog.Logger
+	Ready      func(address string) // is called with the address when requests are accepted; may be nil
+}
+
+// Bounds of the command interface.
+const (
+	defaultListen = "127.0.0.1:8080"
+	// maxBody holds a hundred thousand tasks with parameters of usual size.
+	maxBody = 32 << 20
+	// maxPeers are far more than the requests that are answered at once, and few enough for
+	// what each may have of a header and a small body.
+	maxPeers = 1024
+	// requestTimeout is enough for the database to take the largest body.
+	requestTimeout = time.Minute
+	headerTimeout  = 5 * time.Second
+	idleTimeout    = 2 * time.Minute
+	maxHeader      = 64 << 10
+	// stopTimeout is what requests under way have to finish when the server stops.
+	stopTimeout = 10 * time.Second
+)
+
+// Run serves the command interface until ctx ends. The database may be away: requests
+// are then answered with its error. It ends with a SettingError when the database can never be
+// used with these settings.
+func Run(ctx context.Context, o Options) error {
+	store, err := disbatch.Open(o.Config, disbatch.ComponentWeb)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	address := cmp.Or(o.Listen, o.Config.Web.Listen, defaultListen)
+	guard, err := newGuard(o.AllowHosts, address, o.Log)
+	if err != nil {
+		return err
+	}
+	l, err := disbatch.Listen(address, "--listen, or treadle_web: listen")
+	if err != nil {
+		return err
+	}
+	c := &dci{config: o.Config, store: store, guard: guard, users: o.Users, log: o.Log}
+	if c.users == nil {
+		c.users = o.Config.Web.Users
+	}
+	bound := l.Addr().String()
+	o.Log.Info("listening", "protocol", "disbatch", "address", "http://"+bound, "database", o.Config.Database, "users", len(c.users))
+	if !l.Addr().(*net.TCPAddr).IP.IsLoopback() && len(c.users) == 0 {
+		o.Log.Warn("everybody who reaches the address may change queues: set treadle_web: users, or --users", "address", bound)
+	}
+	if o.Ready != nil {
+		o.Ready(bound)
+	}
+	return c.serve(ctx, l)
+}
+
+// serve answers requests at a listener until ctx ends, or the database turns out to be unusable.
+func (c *dci) serve(ctx context.Context, l net.Listener) error {
+	server := http.Server{
+		Handler: c.handler(), ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: 2 * requestTimeout,
+		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader, ErrorLog: slog.NewLogLogger(c.log.Handler(), slog.LevelDebug),
+	}
+	web.Places(&server, maxPeers)
+	ctx, end := context.WithCancelCause(ctx)
+	var checking sync.WaitGroup
+	checking.Go(func() {
+		if err := c.store.Retrier(c.log, nil).Usable(ctx); err != nil && ctx.Err() == nil {
+			end(err)
+		}
+	})
+	defer checking.Wait()
+	defer end(nil)
+	stopped := make(chan error, 1)
+	stop := context.AfterFunc(ctx, func() {
+		ending, cancel := context.WithTimeout(context.Background(), stopTimeout)
+		defer cancel()
+		stopped <- server.Shutdown(ending)
+	})
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		stop()
+		return err
+	}
+	if err := <-stopped; err != nil {
+		return errors.Join(fmt.Errorf("requests were cut off: %w", err), server.Close())
+	}
+	var unusable *disbatch.SettingError
+	if errors.As(context.Cause(ctx), &unusable) {
+		return unusable
+	}
+	return nil
+}
+
+// newGuard returns what refuses the requests of pages of other sites at an address.
+func newGuard(allow []string, address string, log *slog.Logger) (*web.Guard, error) {
+	guard, err := web.NewGuard(web.GuardOptions{Allow: allow, Listen: []string{address}, Log: log})
+	if err != nil {
+		return nil, &disbatch.SettingError{Err: fmt.Errorf("--allow-host: %w", err)}
+	}
+	return guard, nil
+}
+
+// dci answers the requests of the command interface.
+type dci struct {
+	config *disbatch.Config
+	store  *disbatch.Store
+	guard  *web.Guard
+	users  map[string]string
+	log    *slog.Logger
+	logged atomic.Int64 // when a fault of the database was last logged, in unix seconds
+
+	mu   sync.Mutex
+	seen map[string]look // by name of a node
+}
+
+// reply is a status and what is sent as JSON.
+type reply struct {
+	status int
+	body   any
+	pretty bool
+}
+
+func success(body any) reply { return reply{status: http.StatusOK, body: body} }
+
+// bad is the reply to what cannot be done.
+func bad(format string, args ...any) reply {
+	return reply{status: http.StatusBadRequest, body: object{"error": fmt.Sprintf(format, args...)}}
+}
+
+// route is how the reply to a request is found; params are its parameters.
+type route func(r *http.Request, params any) reply
+
+// handler serves everything, to whom it may be served.
+func (c *dci) handler() http.Handler {
+	mux := http.NewServeMux()
+	routes := c.routes()
+	routes["GET /info"] = c.getInfo(routes)
+	pages := map[string]http.HandlerFunc{
+		"GET /tasks": c.tasksPage, "GET /tasks/{id}": c.taskPage,
+		"GET /balance": func(w http.ResponseWriter, r *http.Request) { c.balancePage(w, r, reply{status: http.StatusOK}) },
+	}
+	for pattern, f := range routes {
+		if page := pages[pattern]; page != nil {
+			mux.Handle(pattern, c.either(page, f))
+		} else {
+			mux.Handle(pattern, c.json(f))
+		}
+	}
+	c.pages(mux)
+	for _, pattern := range []string{"/", "/nodes", "/queues"} { // the latter, else every method is sent on to /nodes/ and /queues/
+		mux.HandleFunc(pattern, void)
+	}
+	return c.guard.Handler(c.authenticated(bounded(&transit{most: maxTransit}, mux)), func(w http.ResponseWriter, why string) {
+		send(w, reply{status: http.StatusForbidden, body: object{"error": why}})
+	})
+}
+
+// void is the reply to what is not served.
+func void(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/plain")
+	w.WriteHeader(http.StatusNotFound)
+	_, _ = w.Write([]byte("This is the void")) // the original's words
+}
+
+// routes are those that answer in JSON, of 4.0, 4.1 and before 4.
+func (c *dci) routes() map[string]route {
+	return map[string]route{
+		"GET /nodes":                    c.getNodes,
+		"GET /nodes/{node...}":          c.getNode,
+		"POST /nodes/{node...}":         c.postNode,
+		"GET /plugins":                  c.getPlugins,
+		"GET /queues":                   c.getQueues,
+		"GET /queues/{queue...}":        c.getQueue,
+		"POST /queues":                  c.postQueues,
+		"POST /queues/{queue...}":       c.postQueue,
+		"DELETE /queues/{queue...}":     c.deleteQueue,
+		"POST /tasks/search":            c.postSearch,
+		"POST /tasks/{queue}":           c.postTasks,
+		"POST /tasks/{queue}/{from...}": c.postTasksFrom,
+
+		"GET /tasks":      c.getTasks,
+		"GET /tasks/{id}": c.getTask,
+		"POST /tasks":     c.createTasks41,
+		"GET /monitoring": c.getMonitoring,
+		"GET /balance":    c.getBalance,
+		"POST /balance":   c.postBalance,
+
+		"GET /scheduler-json":                      c.getQueues,
+		"POST /set-queue-attr-json":                c.setQueueAttr,
+		"POST /start-queue-json":                   c.startQueue,
+		"POST /delete-queue-json":                  c.deleteQueueOld,
+		"GET /queue-prototypes-json":               c.prototypes,
+		"POST /queue-prototypes-json":              c.prototypes,
+		"POST /queue-create-tasks-json":            c.createTasks,
+		"POST /queue-create-tasks-from-query-json": c.createTasksFrom,
+		"POST /search-tasks-json":                  c.searchOld,
+	}
+}
+
+// json turns a route into a handler.
+func (c *dci) json(f route) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		params, err := readParams(r)
+		if err != nil {
+			send(w, bad("%v", err))
+			return
+		}
+		send(w, f(r, params))
+	})
+}
+
+func send(w http.ResponseWriter, a reply) {
+	text, whole := a.body.(json.RawMessage) // which may be long
+	var err error
+	if !whole || a.pretty {
+		text, err = encode(a.body, a.pretty)
+	}
+	if err != nil {
+		a.status, text = http.StatusInternalServerError, []byte(`{"error":"the reply cannot be said in JSON"}`)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(a.status)
+	_, _ = w.Write(text) // a client that is gone needs no reply
+}
+
+// authenticated lets nobody in who is not a user, if there are users.
+func (c *dci) authenticated(next http.Handler) http.Handler {
+	if len(c.users) == 0 {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name, password, _ := r.BasicAuth()
+		want, known := c.users[name]
+		given, right := sha256.Sum256([]byte(password)), sha256.Sum256([]byte(want))
+		if same := subtle.ConstantTimeCompare(given[:], right[:]) == 1; same && known {
+			next.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("WWW-Authenticate", `Basic realm="disbatch", charset="UTF-8"`)
+		send(w, reply{status: http.StatusUnauthorized, body: object{"error": "a user's name and password are required"}})
+	})
+}
+
+// failed is the reply to what the database did not do, or was not asked to. The former is logged
+// once a second at most.
+func (c *dci) failed(what string, err error) reply {
+	err = c.store.Explain(err)
+	a := bad("Could not %s: %s", what, strings.ReplaceAll(err.Error(), "\n", "; "))
+	if errors.Is(err, errBusy) {
+		a.status = http.StatusServiceUnavailable
+	}
+	now := time.Now().Unix()
+	if last := c.logged.Load(); last != now && !errors.Is(err, errFound) && !errors.Is(err, errBusy) && c.logged.CompareAndSwap(last, now) {
+		c.log.Warn("the database failed", "doing", what, "error", err)
+	}
+	return a
+}
