@@ -99,7 +99,7 @@ func (s *Server) journalOptions() (journal.Options, error) {
 		Dir: s.o.Data, Shards: s.o.Shards, Sync: mode, Interval: s.o.SyncInterval, MinFree: uint64(s.o.MinFree),
 		Log: s.log, Committed: s.committed, Failed: s.journalFailed,
 	}, nil
-	}
+}
 
 // openJournal opens the data directory and puts back what is in it.
 func (s *Server) openJournal() error {
