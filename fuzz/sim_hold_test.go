@@ -92,6 +92,10 @@ func (s *sim) ordered(j *simJob) {
 // finishes is a worker's word that a job is done, with a result.
 func (s *sim) finishes(c *simConn, h heldJob, result string) {
 	s.reports(h)
+	for _, k := range s.namesakes(h) {
+		k.results, k.stale = append(k.results, k.heard(c, result)), s.turn+1
+		s.doubt(k)
+	}
 	j := h.job
 	if result = j.heard(c, result); !h.isLast() {
 		if s.again(h) {
@@ -115,6 +119,11 @@ func (s *sim) finishes(c *simConn, h heldJob, result string) {
 // returns is a worker's word that it has not done j, which is due again then; at 0: at once.
 func (s *sim) returns(c *simConn, h heldJob, at int64) {
 	s.reports(h)
+	for _, k := range s.namesakes(h) {
+		k.failures, k.returned, k.stale = k.failures+1, k.returned+1, s.turn+1
+		k.keyed, k.record.dated = false, false
+		s.doubt(k)
+	}
 	j := h.job
 	if !h.isLast() && !s.again(h) {
 		return

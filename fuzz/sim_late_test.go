@@ -56,6 +56,20 @@ func (s *sim) again(h heldJob) bool {
 	return c.slow || h.run.vague || s.server.Now().Mono >= h.run.began+least
 }
 
+// namesakes are the other jobs that a worker's report may be about: another time-out has passed, and one of the same
+// name may have been given to it, and be on its way.
+func (s *sim) namesakes(h heldJob) (all []*simJob) {
+	if h.run.conn.gloom() || !s.again(h) {
+		return nil
+	}
+	for _, j := range s.jobs {
+		if j != h.job && j.now != gone && j.queue == h.job.queue && j.name == h.job.name && !s.holds(j.holder, j) {
+			all = append(all, j)
+		}
+	}
+	return all
+}
+
 // reports is a worker's last word about a run.
 func (s *sim) reports(h heldJob) {
 	run, c := h.run, h.run.conn

@@ -154,7 +154,7 @@ func (w *world) openGloom(loop int, master bool) *memConn {
 	}
 	c := &memConn{w: w, r: w.loops[loop], room: 1 << 40}
 	w.Server.conns.hold(gloomID)
-	c.s = c.r.open(c, w.Server.starter(port))
+	c.s = c.r.open(c, w.starter(port))
 	w.conns = append(w.conns, c)
 	return c
 }
