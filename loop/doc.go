@@ -5,8 +5,8 @@
 // # The way of a request
 //
 // An event loop (engine.go, the only file that knows gnet) reads what a socket
-// has and gives it to the session's reactor. The session's conversation, one file
-// per protocol, decodes whole messages in place and calls the scheduler, which
+// has and gives it to the session's reactor. The session's conversation (package
+// protocol is the seam to it) decodes whole messages in place and calls the scheduler, which
 // answers in deliveries to this and to other sessions. A delivery for a session of
 // the same reactor is encoded into that session's out buffer at once; one for
 // another reactor goes into that reactor's mailbox. At the end of the turn each
@@ -30,8 +30,8 @@
 //	a LOAD                         job by job, as it comes (periodic_dump.go)
 //	a DUMP, a long STATUS          encoded beside the loop, walkBatch slots a hold, sent piece by
 //	                               piece; who does not read it passes the turn on (stream.go)
-//	a Gloom frame over largeFrame  parsed beside the loop, its session paused (gloom_large.go)
-//	ids and types of Gloom         maxGloomName
+//	a Gloom frame over LargeFrame  parsed beside the loop, its session paused (pause.go, Offload)
+//	ids and types of Gloom         MaxName of loop/gloom
 //	dwork                          a goroutine of its own; hubSlice a turn, maxDworkParts and
 //	                               --dwork-max-steal a request, maxDworkNames a Lookup
 //	kts46                          a goroutine of its own for long lists (kts46_large.go)

@@ -56,6 +56,8 @@ var apart = map[string][]string{
 	"loop/disbatch/web":       append([]string{"loop/disbatch", "loop/web"}, testDoubles...),
 	"loop/disbatch/sitetest":  {"loop/disbatch", "loop/disbatch/mongotest"},
 	"loop/disbatch/mongotest": {},
+	"loop/protocol":           {"loop/web", "sched"},
+	"loop/gloom":              {"loop/protocol", "loop/web", "codec/gloom", "sched"},
 }
 
 var badNames = []string{"util", "utils", "common", "types", "helpers", "interfaces"}
@@ -234,6 +236,10 @@ func TestLayersCanFail(t *testing.T) {
 	f("loop/disbatch/x_test.go", imports("treadle/loop/disbatch/mongotest"), "")
 	f("bench/x.go", imports("treadle/loop/disbatch/mongotest"), "")
 	f("loop/disbatch/x.go", imports("treadle/loop/disbatch/sitetest"), "is a double for tests and benchmarks")
+	f("loop/gloom/x.go", imports("treadle/loop/protocol"), "")
+	f("loop/gloom/x.go", imports("treadle/loop"), "loop/gloom may not import loop")
+	f("loop/gloom/x.go", imports("treadle/codec/periodic"), "loop/gloom may not import codec/periodic")
+	f("loop/protocol/x.go", imports("treadle/codec/gloom"), "loop/protocol may not import codec/gloom")
 	f("loop/disbatch/x.go", imports("treadle/loop/disbatch/node"), "loop/disbatch may not import loop/disbatch/node")
 	f("loop/disbatch/x_test.go", imports("treadle/loop/disbatch/web"), "loop/disbatch may not import loop/disbatch/web")
 	f("loop/disbatch/x.go", imports("treadle/loop"), "loop/disbatch may not import loop")
