@@ -31,6 +31,9 @@ func (j *simJob) steps(by int32, sure bool) {
 
 // counts is a worker's word about a job with a step to its count.
 func (s *sim) counts(c *simConn, h heldJob, by int32) {
+	for _, k := range s.namesakes(h) {
+		k.steps(by, false)
+	}
 	if last := h.isLast(); last || s.again(h) {
 		h.job.steps(by, last && s.holds(c, h.job))
 	}

@@ -122,6 +122,10 @@ func (s *sim) returns(c *simConn, h heldJob, at int64) {
 	for _, k := range s.namesakes(h) {
 		k.failures, k.returned, k.stale = k.failures+1, k.returned+1, s.turn+1
 		k.keyed, k.record.dated = false, false
+		if k.holder == c {
+			k.holder, k.notBefore, k.turn, k.lost = nil, 0, s.turn, true
+			k.moves("")
+		}
 		s.doubt(k)
 	}
 	j := h.job

@@ -57,13 +57,13 @@ func (s *sim) again(h heldJob) bool {
 }
 
 // namesakes are the other jobs that a worker's report may be about: another time-out has passed, and one of the same
-// name may have been given to it, and be on its way.
+// name was given to it, or is on its way.
 func (s *sim) namesakes(h heldJob) (all []*simJob) {
 	if h.run.conn.gloom() || !s.again(h) {
 		return nil
 	}
 	for _, j := range s.jobs {
-		if j != h.job && j.now != gone && j.queue == h.job.queue && j.name == h.job.name && !s.holds(j.holder, j) {
+		if j != h.job && j.now != gone && j.queue == h.job.queue && j.name == h.job.name && (j.holder == h.run.conn || !s.holds(j.holder, j)) {
 			all = append(all, j)
 		}
 	}
