@@ -12,7 +12,7 @@ import (
 	"treadle/codec/periodic"
 )
 
-// What only the CRC framing has: named locks, and data that a running job publishes.
+// Named locks, and data that a running job publishes: the CRC framing alone has them.
 
 // chunk is one WORK_DATA, of all that were sent in the name of a job.
 type chunk struct {

@@ -13,8 +13,8 @@ import (
 	"treadle/loop"
 )
 
-// What happens only where there is very much of something: that comes and goes within one step, since each
-// step checks all that is there. It is judged at once, by what the server says of it.
+// Crowds: very much of something comes and goes within one step, since each step checks all that is there. The play
+// checks at once what the server says of it.
 
 const (
 	// manyJobs are more than the scheduler ends at once when their master leaves.

@@ -31,7 +31,7 @@ var (
 	ErrNotObject = errors.New("gloom: not a JSON object")
 )
 
-// What stands behind "error" in an error frame.
+// Values of the field "error" of an error frame.
 const (
 	MissingField  = "missing_field"  // a field that the action needs is not there; the reason names it
 	InvalidType   = "invalid_type"   // a priority that is no integer

@@ -119,7 +119,8 @@ func TestNesting(t *testing.T) {
 	f("["+strings.Repeat("[],", 2_000_000)+"[]]", true) // many, but not inside each other
 }
 
-// What is read at once must not be read beyond the end: every prefix of a value is judged, at the end of its array.
+// TestPrefixesAreInvalid: the scanner reads several bytes at once and must not read beyond the end. Every prefix of a
+// value is scanned at the end of its array.
 func TestPrefixesAreInvalid(t *testing.T) {
 	text := []byte(` {"action":"submit","id":[-1.50e+10,true,false,null],"\u0062ody":{"é漢😀":"\ud83d\ude00\n twelve more.."}}`)
 	var m Message

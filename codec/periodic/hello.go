@@ -13,7 +13,7 @@ type Hello struct {
 	Token   []byte
 }
 
-// What follows the size field in the CRC hello of the two bare roles: crc4 and the role itself.
+// crcClient and crcWorker follow the size field in the CRC hello of the two bare roles: crc4 and the role itself.
 const (
 	crcClient = "\xa5\x05\xdf\x1b\x01"
 	crcWorker = "\x3c\x0c\x8e\xa1\x02"
