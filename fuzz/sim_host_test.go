@@ -109,7 +109,7 @@ func (s *site) stop(h *siteHost) {
 // what the one before it left, if it had not begun yet.
 func (s *site) stopsInOrder(h *siteHost) {
 	l := h.life
-	if s.away || l.stopping {
+	if s.away.Load() || l.stopping {
 		return
 	}
 	before := s.lostTasks()
@@ -265,7 +265,7 @@ func spoken(command bson.D) string {
 func (l *siteLife) Comes(command bson.D) mongotest.Fault {
 	what := spoken(command)
 	switch {
-	case l.isDead(), what != "" && l.site.away:
+	case l.isDead(), what != "" && l.site.away.Load():
 		time.Sleep(refusal)
 		return mongotest.LoseCall
 	case what == "":

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -59,7 +60,7 @@ type site struct {
 	config *disbatch.Config
 	hosts  []*siteHost
 	lives  []*siteLife // all that there were
-	away   bool        // the database is
+	away   atomic.Bool // the database is; the connections read it
 	losing int         // of the claims to come, lose their replies
 
 	passages []*passage // in the order in which they came
@@ -268,9 +269,10 @@ func (s *site) pass(d time.Duration) {
 
 // comesAndGoes has the database be away, or be there again.
 func (s *site) comesAndGoes() {
-	s.away = !s.away
-	s.say("the database is away: %v", s.away)
-	if s.away {
+	away := !s.away.Load()
+	s.away.Store(away)
+	s.say("the database is away: %v", away)
+	if away {
 		for _, h := range s.hosts {
 			if h.life != nil {
 				s.cut(h.life, true)
@@ -285,7 +287,7 @@ func (s *site) comesAndGoes() {
 // what the one before it has forgotten, and the end comes before they are orphans.
 func (s *site) finish() {
 	s.say("finish")
-	if s.away {
+	if s.away.Load() {
 		s.comesAndGoes()
 	}
 	for i := range siteLateTasks {
@@ -351,7 +353,7 @@ func (s *site) goOn(only *siteLife) {
 
 // letGo ends what a play has left running.
 func (s *site) letGo() {
-	s.away = true
+	s.away.Store(true)
 	for _, h := range s.hosts {
 		if h.life != nil {
 			s.bury(h.life)
