@@ -37,11 +37,11 @@ func TestClaimsThatMeetKeepTheLimit(t *testing.T) {
 	ids := s.Fill(&q, sitetest.Payloads(2)...)
 	a, at := s.still("a", &q)
 	b, of := s.still("b", &q)
-	if got, ok := a.next(at, nil); !ok || disbatch.DecodeTask(got.Task).ID != ids[0] {
-		t.Fatalf("the first claim: %v, %v", got, ok)
+	if got, err := a.next(at, nil); err != nil || disbatch.DecodeTask(got.Task).ID != ids[0] {
+		t.Fatalf("the first claim: %v, %v", got, err)
 	}
-	if got, ok := b.next(of, nil); ok {
-		t.Errorf("the second claim is kept: %s", got.Task)
+	if got, err := b.next(of, nil); err != errNoTask {
+		t.Errorf("the second claim is kept: %v, %v", got, err)
 	}
 	if got := s.Task(ids[1]); got.Status != disbatch.StatusQueued || got.Raw.Lookup("node").Type != bson.TypeNull {
 		t.Errorf("its task is %s", got.Raw)
@@ -55,7 +55,7 @@ func TestATaskIsStartedOnce(t *testing.T) {
 	ids := s.Fill(&q, sitetest.Payloads(1)...)
 	n, state := s.still("me", &q)
 	n.local[ids[0]] = true
-	if got, ok := n.next(state, nil); ok {
+	if got, err := n.next(state, nil); err == nil {
 		t.Errorf("started again: %s", got.Task)
 	}
 }

@@ -53,7 +53,7 @@ func TestClaimsThatMeetMakeProgress(t *testing.T) {
 				for i, n := range claimers {
 					all.Go(func() {
 						states[i].share, states[i].turn = 0, threads
-						if a, ok := n.next(states[i], nil); ok {
+						if a, err := n.next(states[i], nil); err == nil {
 							mu.Lock()
 							defer mu.Unlock()
 							kept = append(kept, disbatch.DecodeTask(a.Task).ID)

@@ -80,17 +80,17 @@ func (n *Node) within(q *queueState, more int) bool {
 // each task, so that all queues get a turn.
 func (n *Node) slot(q *queueState, claimed *disbatch.Task) {
 	for again := true; again; claimed = nil {
-		a, ok := n.next(q, claimed)
-		if ok {
+		a, err := n.next(q, claimed)
+		if err == nil {
 			n.do(a)
 		}
 		n.mu.Lock()
 		limited := n.view.limit != disbatch.NoLimit
-		if again = ok && !limited; !again {
+		if again = err == nil && !limited; !again {
 			q.slots--
 			n.slots--
 		}
-		if limited {
+		if limited && (err == nil || err == errNoTask) { // else the database does not answer: the next tick tries again
 			for _, other := range n.shuffled() {
 				n.spawn(other, 1)
 			}
@@ -99,13 +99,16 @@ func (n *Node) slot(q *queueState, claimed *disbatch.Task) {
 	}
 }
 
-// next claims a task for a slot, or takes the one that is claimed already; not ok ends the
-// slot.
-func (n *Node) next(q *queueState, claimed *disbatch.Task) (*assignment, bool) {
+// errNoTask means that a queue has no task for a slot, or no room for one.
+var errNoTask = errors.New("no task for this slot")
+
+// next claims a task for a slot, or takes the one that is claimed already; an error ends the
+// slot, and is errNoTask unless the claim failed.
+func (n *Node) next(q *queueState, claimed *disbatch.Task) (*assignment, error) {
 	n.mu.Lock()
 	if n.halted || claimed == nil && !n.room(q, 0) {
 		n.mu.Unlock()
-		return nil, false
+		return nil, errNoTask
 	}
 	beyond := q.slots > q.share
 	if beyond {
@@ -126,13 +129,16 @@ func (n *Node) next(q *queueState, claimed *disbatch.Task) (*assignment, bool) {
 	switch {
 	case err == errOverLimit && beyond:
 		q.turn, q.rest = 0, n.pick(maxRest+1)
-		return nil, false
+		return nil, errNoTask
+	case err == errOverLimit, errors.Is(err, disbatch.ErrNotFound):
+		q.drained = true
+		return nil, errNoTask
 	case err != nil:
 		q.drained = true
-		return nil, false
+		return nil, err
 	}
 	if n.local[t.ID] || n.halted {
-		return nil, false // a tick was faster, or the task is about to be given back
+		return nil, errNoTask // a tick was faster, or the task is about to be given back
 	}
 	a.Task = t.Raw
 	n.local[t.ID] = true
@@ -140,7 +146,7 @@ func (n *Node) next(q *queueState, claimed *disbatch.Task) (*assignment, bool) {
 		n.waits.Add(1)
 	}
 	n.spawn(q, 1)
-	return a, true
+	return a, nil
 }
 
 // claimed says whether a claim failed, once until that changes.

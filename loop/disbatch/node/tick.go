@@ -58,7 +58,9 @@ func (n *Node) tick(ctx context.Context) error {
 	n.say("journal", n.store.risk())
 	n.tally.ticked.Store(time.Now().UnixMilli())
 	err = errors.Join(n.recover(ctx, mine), n.reclaimOwn(ctx, mine), n.recount(ctx, queues), n.reclaim(ctx, nodes))
-	n.fill() // a database that could not be read gets no claims either
+	if ctx.Err() == nil { // a database that could not be read gets no claims either
+		n.fill()
+	}
 	return err
 }
 

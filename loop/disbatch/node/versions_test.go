@@ -21,8 +21,8 @@ func TestReleasesOfTheServer(t *testing.T) {
 		q := s.Queue(d("name", "a", "plugin", "F", "threads", 2))
 		ids := s.Fill(&q, sitetest.Payloads(2)...)
 		n, state := s.still("me", &q)
-		if a, ok := n.next(state, nil); !ok || disbatch.DecodeTask(a.Task).ID != ids[0] {
-			t.Errorf("claimed %v, %v", a, ok)
+		if a, err := n.next(state, nil); err != nil || disbatch.DecodeTask(a.Task).ID != ids[0] {
+			t.Errorf("claimed %v, %v", a, err)
 		}
 		must(t, n.tick(s.Ctx))
 	})
