@@ -63,18 +63,16 @@ func (s *site) start(h *siteHost) {
 	if l.server, err = loop.NewOffline(loop.Options{Shards: 1}); err != nil {
 		s.fail("%v does not start: %v", l, err)
 	}
-	var mu sync.Mutex
-	chance := rand.New(rand.NewPCG(s.seed, uint64(h.number<<32|h.lives)))
+	// Several goroutines of a node may pick at the same instant, in any order: what they get follows from the instant alone.
+	pick := func(n int) int {
+		return rand.New(rand.NewPCG(s.seed^uint64(time.Now().UnixNano()), uint64(h.number<<32|l.number))).IntN(n)
+	}
 	n, err := node.NewIn(node.Options{
 		Config: s.config, Name: h.name, Functions: l, Interval: siteInterval, Drain: siteDrain,
 	}, node.Surroundings{
 		Dial:  l.dial,
 		Clock: func() time.Time { return time.Now().Add(h.skew) },
-		Pick: func(n int) int {
-			mu.Lock()
-			defer mu.Unlock()
-			return chance.IntN(n)
-		},
+		Pick:  pick,
 	})
 	if err != nil {
 		s.fail("%v has no node: %v", l, err)
