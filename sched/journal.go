@@ -1,5 +1,7 @@
 package sched
 
+import "fmt"
+
 // Journal is told what has to survive the process. Its methods are called under the
 // shard's lock, in the order of the changes, and must neither block nor keep the
 // bytes that they are given.
@@ -139,6 +141,9 @@ func (s *Scheduler) Restore(now Time, j *Saved) error {
 	case KindEdge:
 		sh.graph.restoreEdge(j)
 		return nil
+	}
+	if j.Space >= MaxSpaces || !s.rules[j.Space].Durable {
+		return fmt.Errorf("%w %d", errSpace, j.Space)
 	}
 	tag := s.tag(q.id, j.Space, j.Name)
 	if _, taken := sh.lookup(tag, q, j.Space, j.Name); taken {

@@ -37,3 +37,14 @@ func TestDropOfQueueNotSaved(t *testing.T) {
 		t.Errorf("%v is left", saved[0])
 	}
 }
+
+// A record of a space that no protocol keeps jobs of, as an import may bring, is refused.
+func TestRestoreOfUnknownSpace(t *testing.T) {
+	x := newStand(t, Options{Shards: 1, Rules: [MaxSpaces]Rules{1: {Durable: true}}, Journal: book{{}}})
+	for space, known := range map[Space]bool{0: false, 1: true, 2: false, MaxSpaces - 1: false, MaxSpaces: false, 255: false} {
+		err := x.s.Restore(x.now, &Saved{Job: Job{Ref: JobRef{Seq: uint64(space) + 1}, Space: space, Queue: "q", Name: []byte("a")}})
+		if (err == nil) != known {
+			t.Errorf("space %d: %v", space, err)
+		}
+	}
+}

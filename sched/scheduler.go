@@ -42,6 +42,7 @@ var (
 	ErrDuplicate = errors.New("a job of that name is known")
 	errStale     = errors.New("the revision is not the latest")
 	errFull      = errors.New("no room for more jobs")
+	errSpace     = errors.New("no protocol keeps jobs of space")
 	errCostly    = errors.New("tasks are to wait for younger ones, and to find their order takes too long: name fewer at a time, or make first what others wait for")
 	ErrQueues    = errors.New("too many queues")
 	ErrSlots     = errors.New("too many outstanding reserves on one session")
