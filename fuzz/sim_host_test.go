@@ -222,6 +222,9 @@ func (p *passage) String() string {
 	return fmt.Sprintf("%v asks %s", p.life, p.what)
 }
 
+// breaks says whether a life waits for it that would see its connection end.
+func (p *passage) breaks() bool { return p.call == nil && !p.life.isDead() }
+
 func (p *passage) pass(fault mongotest.Fault) {
 	p.fault = fault
 	if p.call != nil && !p.life.isDead() {
@@ -273,10 +276,13 @@ func (l *siteLife) Comes(command bson.D) mongotest.Fault {
 }
 
 // Goes implements mongotest.Way.
-func (l *siteLife) Goes(command bson.D) {
-	if what := spoken(command); what != "" {
-		(&passage{life: l, what: what, back: true}).wait()
+func (l *siteLife) Goes(command bson.D) (lost bool) {
+	what := spoken(command)
+	if what == "" {
+		return false
 	}
+	(&passage{life: l, what: what, back: true}).wait()
+	return l.site.away.Load()
 }
 
 // Submit implements node.Functions.

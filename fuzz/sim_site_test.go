@@ -273,6 +273,13 @@ func (s *site) comesAndGoes() {
 	s.away.Store(away)
 	s.say("the database is away: %v", away)
 	if away {
+		// One after the other: calls that fail at one instant are in no order.
+		for slices.ContainsFunc(s.passages, (*passage).breaks) {
+			i := slices.IndexFunc(s.passages, (*passage).breaks)
+			p := s.passages[i]
+			s.passages = slices.Delete(s.passages, i, i+1)
+			s.let(p, mongotest.LoseCall)
+		}
 		for _, h := range s.hosts {
 			if h.life != nil {
 				s.cut(h.life, true)

@@ -19,10 +19,11 @@ type mute chan struct{}
 
 func (mute) Comes(bson.D) mongotest.Fault { return mongotest.None }
 
-func (m mute) Goes(command bson.D) {
+func (m mute) Goes(command bson.D) (lost bool) {
 	if command[0].Key == "ping" {
 		<-m
 	}
+	return false
 }
 
 type dialer func() (net.Conn, error)

@@ -70,8 +70,9 @@ type Way interface {
 	// Comes is called before a command is executed, which waits for it, and says what goes
 	// wrong with it.
 	Comes(command bson.D) Fault
-	// Goes is called when it was executed; the reply waits for it.
-	Goes(command bson.D)
+	// Goes is called when it was executed; the reply waits for it, and is sent unless it is
+	// lost with the connection.
+	Goes(command bson.D) (lost bool)
 }
 
 // Talk serves one client until the connection ends.
@@ -199,7 +200,9 @@ func (s *Server) talk(c net.Conn, w Way) {
 		if fault == LoseCall || fault == LoseReply {
 			return
 		}
-		w.Goes(command)
+		if w.Goes(command) {
+			return
+		}
 		if silent {
 			continue
 		}
@@ -321,7 +324,7 @@ func (s *Server) Comes(command bson.D) Fault {
 }
 
 // Goes implements Way.
-func (s *Server) Goes(bson.D) {}
+func (s *Server) Goes(bson.D) (lost bool) { return false }
 
 // execute runs a command with what is to go wrong with it.
 func (s *Server) execute(from *peer, command bson.D, w Way) (reply bson.D, fault Fault) {
