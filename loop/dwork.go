@@ -9,7 +9,7 @@ import (
 
 	"treadle/codec/dwork"
 	"treadle/codec/gloom"
-	"treadle/loop/zmq"
+	"treadle/loop/dwork/zmq"
 	"treadle/sched"
 )
 

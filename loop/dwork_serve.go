@@ -7,7 +7,7 @@ import (
 
 	"treadle/codec/dwork"
 	"treadle/loop/web"
-	"treadle/loop/zmq"
+	"treadle/loop/dwork/zmq"
 )
 
 // replier is what a request is answered through: a zmq.Request, or a test's.

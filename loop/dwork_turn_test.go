@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"treadle/codec/dwork"
-	"treadle/loop/zmq"
+	"treadle/loop/dwork/zmq"
 )
 
 // hubTurns is a hub whose turns the test takes, and peers.

@@ -41,7 +41,7 @@ var onlyIn = []struct {
 	places  []string
 }{
 	{"github.com/panjf2000/gnet", []string{"loop/engine.go"}},
-	{"github.com/go-zeromq", []string{"loop/zmq"}},
+	{"github.com/go-zeromq", []string{"loop/dwork/zmq"}},
 	{"go.mongodb.org/mongo-driver", []string{"loop/disbatch", "loop/kts46/store"}},
 	{"unsafe", []string{"codec/dwork/dworkpb/dwork.pb.go"}}, // generated so
 }
@@ -57,6 +57,7 @@ var apart = map[string][]string{
 	"loop/disbatch/sitetest":  {"loop/disbatch", "loop/disbatch/mongotest"},
 	"loop/disbatch/mongotest": {},
 	"loop/protocol":           {"loop/web", "sched"},
+	"loop/dwork/zmq":          {},
 	"loop/gloom":              {"loop/protocol", "loop/web", "codec/gloom", "sched"},
 }
 
@@ -227,8 +228,8 @@ func TestLayersCanFail(t *testing.T) {
 	f("sched/x_test.go", "package p\nimport \"time\"\nvar n = time.Now()\n", "")
 	f("loop/engine.go", imports("github.com/panjf2000/gnet/v2"), "")
 	f("loop/session.go", imports("github.com/panjf2000/gnet/v2"), "belongs in loop/engine.go only")
-	f("loop/zmq/x.go", imports("github.com/go-zeromq/zmq4"), "")
-	f("loop/dwork.go", imports("github.com/go-zeromq/zmq4"), "belongs in loop/zmq only")
+	f("loop/dwork/zmq/x.go", imports("github.com/go-zeromq/zmq4"), "")
+	f("loop/dwork.go", imports("github.com/go-zeromq/zmq4"), "belongs in loop/dwork/zmq only")
 	f("loop/disbatch/x.go", imports("go.mongodb.org/mongo-driver/bson"), "")
 	f("loop/kts46/store/x.go", imports("go.mongodb.org/mongo-driver/bson"), "")
 	f("loop/kts46.go", imports("go.mongodb.org/mongo-driver/bson"), "belongs in loop/disbatch and loop/kts46/store only")
