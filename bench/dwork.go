@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"treadle/codec/dwork"
-	"treadle/loop/zmq"
+	"treadle/loop/dwork/zmq"
 )
 
 const (

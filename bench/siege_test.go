@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"treadle/codec/kts46"
-	"treadle/loop/zmq"
+	"treadle/loop/dwork/zmq"
 )
 
 // TestBesiege attacks an echo, and one of calls, in every way: the attackers begin, end when they are told to, and count themselves.

@@ -3,22 +3,61 @@ package loop
 import (
 	"encoding/binary"
 	"fmt"
+	"regexp"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
 
 	"treadle/codec/dwork/dworkpb"
 	"treadle/codec/periodic"
+	"treadle/loop/dwork"
 )
 
-// dwork asks the world's hub, in protobuf's text form, and lets the reactors run.
+// hub is the server's of dwork.
+func (s *Server) hub() *dwork.Hub {
+	for h := range having[*dwork.Hub](s) {
+		return h
+	}
+	panic("the server does not speak dwork")
+}
+
+// askDwork asks a hub, in protobuf's text form, and returns the reply in it.
+func askDwork(t *testing.T, hub *dwork.Hub, request string) string {
+	t.Helper()
+	var m dworkpb.QueryMsg
+	if err := prototext.Unmarshal([]byte(request), &m); err != nil {
+		t.Fatalf("%s: %v", request, err)
+	}
+	payload, err := proto.MarshalOptions{AllowPartial: true}.Marshal(&m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	replied := false
+	hub.Ask(payload, func(reply []byte) {
+		replied = true
+		if err := proto.Unmarshal(reply, &m); err != nil {
+			t.Fatalf("%s: the reply %x: %v", request, reply, err)
+		}
+	})
+	for until := time.Now().Add(patience); !replied; runtime.Gosched() { // it waits for the journal
+		if !hub.Turn() && time.Now().After(until) {
+			t.Fatalf("%s is not answered", request)
+		}
+	}
+	// The text form has spaces here and there, at random on purpose.
+	return strings.TrimSpace(blanks.ReplaceAllString(prototext.MarshalOptions{}.Format(&m), " "))
+}
+
+var blanks = regexp.MustCompile(` +`)
+
+// dwork asks the world's hub and lets the reactors run.
 func (w *world) dwork(request string) string {
 	w.t.Helper()
-	r := &dworkRig{dworkHub: w.Server.dwork, t: w.t, clock: w.now()}
-	reply := r.ask(request)
-	r.endTurn()
+	reply := askDwork(w.t, w.Server.hub(), request)
 	w.settle()
 	return reply
 }
@@ -223,41 +262,5 @@ func TestStealLeavesOthers(t *testing.T) {
 			t.Errorf("assigned %q, want %q", j.name, want)
 		}
 		worker.send(request(3, periodic.WorkDone, j.handle))
-	}
-}
-
-// TestDworkWhileStopping: a hub that is shutting down takes what workers report, and hands out and
-// makes nothing: a Steal is answered as the setting says, all else Exit.
-func TestDworkWhileStopping(t *testing.T) {
-	for stop, steal := range map[string]string{"": "type:Exit", DworkNotFound: "type:NotFound"} {
-		rig := newDworkRig(t, Options{Dwork: DworkOptions{Stop: stop}})
-		f := func(request, want string) {
-			t.Helper()
-			if got := rig.ask(request); got != want {
-				t.Errorf("%s is answered %s, want %s", request, got, want)
-			}
-		}
-		f(`type: Create task { name: "a" origin: "" } task { name: "b" origin: "" pred { name: "a" } } task { name: "c" origin: "" } task { name: "d" origin: "" }`, "type:OK")
-		rig.ask(`type: Steal n: 3 location: "w"`)
-		rig.stopping.Store(true)
-		for _, request := range []string{askStatus, createAB, `type: Lookup name: "a"`} {
-			f(request, "type:Exit")
-		}
-		f(`type: Steal location: "w"`, steal)
-		f(`type: Complete task { name: "a" origin: "" } location: "w"`, "type:OK")
-		f(`type: Complete task { name: "a" origin: "" } location: "w"`, `type:NotFound task:{name:"a" origin:""}`)
-		f(`type: Transfer task { name: "c" origin: "" } location: "w"`, "type:OK")
-		f(`type: Exit location: "w"`, "type:OK")
-		f(`type: Exit location: "w"`, "type:NotFound")
-		f(`type: Steal location: "w"`, steal)
-		reply, _, _ := rig.answer(nil, rig.read([]byte("nonsense")))
-		var m dworkpb.QueryMsg
-		if err := proto.Unmarshal(reply, &m); err != nil || m.GetType() != dworkpb.QueryMsg_Error {
-			t.Errorf("nonsense is answered %v, %v", &m, err)
-		}
-		rig.stopping.Store(false) // as after a restart: d was given back, c too, b was freed
-		if got := taskNames(t, rig.ask(`type: Steal n: 9 location: "v"`)); got != "Transfer d b c" {
-			t.Errorf("then ready: %s", got)
-		}
 	}
 }

@@ -32,8 +32,8 @@
 //	                               piece; who does not read it passes the turn on (stream.go)
 //	a Gloom frame over LargeFrame  parsed beside the loop, its session paused (pause.go, Offload)
 //	ids and types of Gloom         MaxName of loop/gloom
-//	dwork                          a goroutine of its own; hubSlice a turn, maxDworkParts and
-//	                               --dwork-max-steal a request, maxDworkNames a Lookup
+//	dwork                          a goroutine of its own; hubSlice a turn, maxParts and
+//	                               --dwork-max-steal a request, maxNames a Lookup (loop/dwork)
 //	kts46                          a goroutine of its own for long lists (kts46_large.go)
 //	all sessions                   looked through once a second (sweep), and to hang up on those
 //	                               for whom most waits (relieve, relievePartials)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"treadle/loop/journal"
+	"treadle/loop/protocol"
 	"treadle/sched"
 )
 
@@ -111,7 +112,9 @@ func (s *Server) openJournal() error {
 	if err := s.replay(); err != nil {
 		return errors.Join(err, j.Close())
 	}
-	s.sched.Resume(s.now(), j.LastSeq(), s.holder, &s.dwork.sink)
+	sink := host{s}.NewSink()
+	s.sched.Resume(s.now(), j.LastSeq(), s.holder, sink)
+	sink.Wake()
 	if err := s.kts46.restore(); err != nil {
 		return errors.Join(err, j.Close())
 	}
@@ -123,7 +126,12 @@ func (s *Server) holder(space sched.Space, name string) *sched.Peer {
 	if space == ktsSpace {
 		return s.kts46.holder(name)
 	}
-	return s.dwork.holder(name)
+	for _, p := range s.protocols {
+		if h, ok := p.(protocol.Holders); ok && p.Name() == spaces[space].Protocol {
+			return h.Holder(name)
+		}
+	}
+	return nil
 }
 
 // closeJournal writes what is left. A journal that failed is why the server stops.
@@ -198,8 +206,8 @@ func (s *Server) restore(now sched.Time, r *journal.Record) error {
 // calls it.
 func (s *Server) committed(uint64) {
 	s.wakeCommits()
-	if s.dwork.owed.Load() > 0 {
-		s.dwork.wake()
+	for a := range having[protocol.Acknowledger](s) {
+		a.Committed()
 	}
 	for i := range s.reactors {
 		if r := s.reactors[i].Load(); r != nil && r.waits.Load() {

@@ -8,8 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"treadle/codec/dwork"
+	codec "treadle/codec/dwork"
 	"treadle/loop/client"
+	"treadle/loop/dwork"
 	"treadle/sched"
 )
 
@@ -73,7 +74,7 @@ func TestDworkAcknowledgedAfterSync(t *testing.T) {
 		go func() { answered <- do() }()
 		// The hub has taken the request when the one behind it, of another connection, is parked too, or
 		// when it owes a reply.
-		for r.dwork.owed.Load() == 0 && ctx.Err() == nil {
+		for !r.Server.hub().Owes() && ctx.Err() == nil {
 			if _, _, err := other.Status(ctx); err != nil {
 				t.Fatal(err)
 			}
@@ -143,7 +144,7 @@ func TestDworkRestart(t *testing.T) {
 			t.Errorf("%s: d waits for %q, %v", restart, info.After, err)
 		}
 		info, err = h.Lookup(ctx, "e")
-		if err != nil || len(info.Log) != 1 || info.Log[0].State != dwork.Ready {
+		if err != nil || len(info.Log) != 1 || info.Log[0].State != codec.Ready {
 			t.Errorf("%s: what happened to e is %v, %v, want that it became ready once", restart, info.Log, err)
 		}
 		info, err = h.Lookup(ctx, "c")
@@ -204,70 +205,35 @@ func TestDworkFullDisk(t *testing.T) {
 	}
 }
 
-// TestDworkLease: with a lease, the tasks of a worker that was silent for longer are ready
-// again; one that asks anything keeps its own.
-func TestDworkLease(t *testing.T) {
-	rig := newDworkRig(t, Options{Dwork: DworkOptions{Lease: 10 * time.Second}})
-	rig.ask(`type: Create task { name: "a" origin: "o" } task { name: "b" origin: "o" }`)
-	rig.ask(`type: Steal location: "silent"`)
-	rig.ask(`type: Steal location: "alive"`)
-	for range 3 {
-		rig.pass(9 * time.Second)
-		rig.expire()
-		rig.ask(`type: Steal location: "alive"`)
-	}
-	if got := taskNames(t, rig.ask(`type: Steal location: "heir"`)); got != "NotFound" {
-		// "alive" was given a when "silent" lost it.
-		t.Errorf("the heir gets %s", got)
-	}
-	if got := rig.ask(`type: Exit location: "silent"`); got != "type:NotFound" {
-		t.Errorf("the silent worker's exit: %s", got)
-	}
-	if got := rig.ask(`type: Complete task { name: "a" origin: "" } task { name: "b" origin: "" } location: "alive"`); got != "type:OK" {
-		t.Errorf("the other completes both: %s", got)
-	}
-}
-
 // TestDworkLeaseRestart: the silence of a worker that has tasks from before a restart begins when the
 // server is back, however long it took to come back.
 func TestDworkLeaseRestart(t *testing.T) {
 	d := newDisk()
-	life := func(now sched.Time, talk func(*dworkRig)) {
+	now := new(sched.Time)
+	life := func(start sched.Time, talk func(ask func(string) string, hub *dwork.Hub)) {
+		*now = start
 		s, err := newServer(Options{Data: "data", Loops: 1, Dwork: DworkOptions{Lease: 10 * time.Second}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.clock, s.store.FS = func() sched.Time { return now }, d
+		s.clock, s.store.FS = func() sched.Time { return *now }, d
 		if err := s.openJournal(); err != nil {
 			t.Fatal(err)
 		}
-		talk(&dworkRig{dworkHub: s.dwork, t: t, clock: now})
+		talk(func(request string) string { return askDwork(t, s.hub(), request) }, s.hub())
 		if err := s.closeJournal(nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	life(sched.Time{Wall: 1_000_000}, func(r *dworkRig) {
-		r.ask(`type: Create task { name: "a" origin: "o" }`)
-		r.ask(`type: Steal location: "w"`)
+	life(sched.Time{Wall: 1_000_000}, func(ask func(string) string, _ *dwork.Hub) {
+		ask(`type: Create task { name: "a" origin: "o" }`)
+		ask(`type: Steal location: "w"`)
 	})
-	life(sched.Time{Wall: 2_000_000, Mono: 60_000}, func(r *dworkRig) { // it read the journal for a minute
-		r.pass(9 * time.Second)
-		r.expire()
-		if got := r.ask(`type: Complete task { name: "a" origin: "" } location: "w"`); got != "type:OK" {
+	life(sched.Time{Wall: 2_000_000, Mono: 60_000}, func(ask func(string) string, hub *dwork.Hub) { // it read the journal for a minute
+		now.Wall, now.Mono = now.Wall+9000, now.Mono+9000
+		hub.Expire()
+		if got := ask(`type: Complete task { name: "a" origin: "" } location: "w"`); got != "type:OK" {
 			t.Errorf("the worker completes its task, and hears %s", got)
 		}
 	})
-}
-
-// TestDworkWorkersBounded: locations that nobody knows are refused when too many are known.
-func TestDworkWorkersBounded(t *testing.T) {
-	rig := newDworkRig(t, Options{})
-	for i := range maxLocations {
-		rig.workers[fmt.Sprint(i)] = &dworkWorker{peer: &sched.Peer{}}
-	}
-	for _, request := range []string{`type: Steal location: "w"`, `type: Complete task { name: "a" origin: "" } location: "w"`, `type: Transfer task { name: "a" origin: "" } location: "w"`} {
-		if got := rig.ask(request); got != "type:Error" {
-			t.Errorf("%s is answered %s", request, got)
-		}
-	}
 }

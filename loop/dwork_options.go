@@ -3,6 +3,8 @@ package loop
 import (
 	"math"
 	"time"
+
+	"treadle/loop/dwork"
 )
 
 // DworkOptions are the settings of the dwork protocol. The zero value of a field means
@@ -78,4 +80,16 @@ func (o *DworkOptions) validate() error {
 		return badOption("dwork-remember", "a time cannot be negative")
 	}
 	return nil
+}
+
+// dwork is what the protocol is told of the settings.
+func (o *Options) dwork() dwork.Options {
+	return dwork.Options{
+		Listen: o.Dwork.Listen, MaxFrame: o.Dwork.MaxFrame, MaxSteal: o.Dwork.MaxSteal,
+		IdleNotFound: o.Dwork.Idle == DworkNotFound, StopNotFound: o.Dwork.Stop == DworkNotFound,
+		HolderCompletes: o.Dwork.Complete == DworkHolder, Release: o.Dwork.Restart == DworkReady,
+		Lease: o.Dwork.Lease, Remember: o.Dwork.Remember,
+		MaxConnections: o.MaxConnections, MaxOutbound: o.MaxOutbound,
+		HandshakeTimeout: o.HandshakeTimeout, FrameTimeout: o.FrameTimeout,
+	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"treadle/codec/kts46"
+	"treadle/loop/protocol"
 	"treadle/loop/web"
 )
 
@@ -36,6 +37,7 @@ func (h *ktsHub) listen() error {
 			if err != nil {
 				return err
 			}
+			h.server.listening = append(h.server.listening, protocol.ListeningOn(p.protocol, l))
 			h.add(l, p.answer)
 		}
 	}
@@ -98,6 +100,9 @@ func (h *ktsHub) serve() {
 		s.workers.Go(h.site.look)
 	}
 }
+
+// leaseChecks is how often a lease's length is looked for silent workers.
+const leaseChecks = 4
 
 // supervise looks for silent workers until the server has stopped.
 func (h *ktsHub) supervise() {

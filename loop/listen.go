@@ -25,11 +25,16 @@ func (s *Server) listen() error {
 			if err != nil {
 				return err
 			}
+			s.listening = append(s.listening, protocol.ListeningOn(from.Setting, l))
 			s.listeners = append(s.listeners, listener{l, a, from})
 		}
 	}
-	if err := s.dwork.listen(); err != nil {
-		return err
+	for service := range having[protocol.Service](s) {
+		all, err := service.Listen()
+		if err != nil {
+			return err
+		}
+		s.listening = append(s.listening, all...)
 	}
 	if err := s.kts46.listen(); err != nil {
 		return err
@@ -41,12 +46,15 @@ func (s *Server) listen() error {
 	if err != nil {
 		return cannotListen("http", s.o.HTTP, err)
 	}
-	pages := []web.Page{{Pattern: "GET /dwork/graph", Handler: s.dwork.graph}, web.Ready(s.ready)}
+	pages := []web.Page{web.Ready(s.ready)}
+	for p := range having[protocol.Pager](s) {
+		pages = append(pages, p.Pages()...)
+	}
 	if s.o.Pprof == "on" {
 		pages = append(pages, web.Profiles()...)
 	}
 	s.web = web.New(l, s.guard, s.samples, pages...)
-	s.listening = append(s.listening, Listening{"http", "http://" + l.Addr().String()})
+	s.listening = append(s.listening, Listening{Protocol: "http", Address: "http://" + l.Addr().String()})
 	return nil
 }
 
@@ -83,28 +91,27 @@ type listener struct {
 	starter
 }
 
-// open opens one address of a protocol, which is also its setting.
-func (s *Server) open(protocol, address string) (net.Listener, error) {
+// openAddress opens one address of a setting.
+func openAddress(setting, address string) (net.Listener, error) {
 	network, where, err := splitAddress(address)
 	if err != nil {
-		return nil, &OptionError{Setting: protocol, Err: err}
+		return nil, &OptionError{Setting: setting, Err: err}
 	}
 	if network == "unix" {
 		if err := clearSocket(where, os.Geteuid()); err != nil {
-			return nil, cannotListen(protocol, address, err)
+			return nil, cannotListen(setting, address, err)
 		}
 	}
 	l, err := net.Listen(network, where)
 	if err != nil {
-		return nil, cannotListen(protocol, address, err)
+		return nil, cannotListen(setting, address, err)
 	}
 	if network == "unix" {
 		if err := os.Chmod(where, socketMode); err != nil {
 			_ = l.Close() // it was never used
-			return nil, badOption(protocol, "cannot set the mode of %s: %w", address, err)
+			return nil, badOption(setting, "cannot set the mode of %s: %w", address, err)
 		}
 	}
-	s.listening = append(s.listening, Listening{protocol, network + "://" + l.Addr().String()})
 	return l, nil
 }
 

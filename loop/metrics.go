@@ -93,7 +93,6 @@ func (s *Server) samples() []web.Sample {
 	for _, p := range s.protocols {
 		all = append(all, p.Samples()...)
 	}
-	all = append(all, s.dwork.samples()...)
 	all = append(all, s.kts46.samples()...)
 	if s.disbatch != nil {
 		all = append(all, s.disbatch.Samples()...)

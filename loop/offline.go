@@ -14,6 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"treadle/loop/disbatch/node"
+	"treadle/loop/dwork"
 	"treadle/loop/gloom"
 	"treadle/sched"
 )
@@ -149,8 +150,7 @@ func (o *Offline) Settle() {
 			fn()
 		}
 		switch { // in this order, whatever else is ready
-		case roused(o.server.dwork.ready):
-			o.server.dwork.turn()
+		case o.hub().Turn():
 		case roused(o.server.functions.ready):
 			o.server.functions.turn()
 		case !o.resumeCalls():
@@ -285,10 +285,8 @@ func (o *Offline) tick() (next sched.Time) {
 	if hub := o.server.kts46; o.server.o.Kts46.RestartAfter > 0 {
 		_, _, _ = hub.own(hub.expire) // it cannot fail
 	}
-	if hub := o.server.dwork; o.server.o.Dwork.Lease > 0 {
-		hub.now = o.time
-		hub.expire()
-		hub.endTurn()
+	if o.server.o.Dwork.Lease > 0 {
+		o.hub().Expire()
 	}
 	o.Settle()
 	later := o.later
@@ -340,7 +338,7 @@ func (o *Offline) BeginCommit() (over <-chan struct{}) {
 // OfflineSeed is a Seed under which the server's own queues are of the same shards in every
 // process: what waits for a commit depends on what else is in its shard.
 func OfflineSeed(shards int) maphash.Seed {
-	own := [][]byte{dworkQueue}
+	own := [][]byte{[]byte(dwork.Queue)}
 	for k := range ktsKinds {
 		own = append(own, k.queue())
 	}
@@ -410,7 +408,7 @@ func (o *Offline) Check() error {
 	var err error
 	o.server.sched.Status(func(q sched.QueueStatus) {
 		_, kts := ktsKindOf(q.Name)
-		if q.Name != string(dworkQueue) && !kts && (q.Workers != 0 || q.Running != 0) { // those workers need no connection
+		if q.Name != dwork.Queue && !kts && (q.Workers != 0 || q.Running != 0) { // those workers need no connection
 			err = fmt.Errorf("nobody is connected, but %+v", q)
 		}
 	})

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"math"
 	"net"
+
+	"treadle/loop/dwork"
 )
 
 // OfflinePeer is a connection to an Offline server, on gnet's terms. Its other end takes all
@@ -147,14 +149,14 @@ func (p *OfflinePeer) RemoteAddr() net.Addr { return nil }
 // Dwork asks the dwork hub, as one message of a connection of its own. reply is called with
 // the answer, now or after a Commit, and must copy what it keeps.
 func (o *Offline) Dwork(request []byte, reply func([]byte)) {
-	h := o.server.dwork
-	h.now = o.server.now()
-	respond(h, offlineRequest(reply), h.read(request))
-	h.endTurn()
+	o.hub().Ask(request, reply)
 	o.Settle()
 }
 
-type offlineRequest func([]byte)
-
-// Reply implements replier.
-func (r offlineRequest) Reply(b []byte) { r(b) }
+// hub is that of dwork.
+func (o *Offline) hub() *dwork.Hub {
+	for h := range having[*dwork.Hub](o.server) {
+		return h
+	}
+	return nil
+}

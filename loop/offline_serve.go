@@ -2,7 +2,12 @@
 
 package loop
 
-import "net"
+import (
+	"context"
+	"net"
+
+	"treadle/loop/protocol"
+)
 
 // Serve serves the ports whose protocols have goroutines of their own, as a server with
 // sockets does: dwork, kts46 and kts46-json, named as their settings, on what these
@@ -10,27 +15,44 @@ import "net"
 // the server; synctest knows when that is. It is called once, and Close in the end.
 func (o *Offline) Serve(ports map[string]net.Listener) {
 	o.serves = true
-	dwork, kts := o.server.dwork, o.server.kts46
+	o.server.open = func(setting, _ string) (net.Listener, error) {
+		if l := ports[setting]; l != nil {
+			return l, nil
+		}
+		return unheard{}, nil
+	}
+	for service := range having[protocol.Service](o.server) {
+		_, _ = service.Listen() // nothing is opened that could fail
+		service.Serve(context.Background())
+	}
+	kts := o.server.kts46
 	for port, l := range ports {
 		switch port {
-		case "dwork":
-			dwork.sockets = append(dwork.sockets, l)
 		case "kts46":
 			kts.add(l, kts.serveXML)
 		case "kts46-json":
 			kts.add(l, kts.serveJSON)
-		default:
-			panic("no port is called " + port)
 		}
 	}
-	dwork.serve()
 	kts.serve()
 }
 
+// unheard is a listener to which nobody connects.
+type unheard struct{}
+
+// Accept implements net.Listener.
+func (unheard) Accept() (net.Conn, error) { return nil, net.ErrClosed }
+
+// Close implements net.Listener.
+func (unheard) Close() error { return nil }
+
+// Addr implements net.Listener.
+func (unheard) Addr() net.Addr { return &net.TCPAddr{} }
+
 // Close ends what Serve began, and returns when its goroutines have ended.
 func (o *Offline) Close() {
+	o.server.closeServices()
 	close(o.server.stopped)
-	o.server.dwork.closeSockets()
 	o.server.kts46.close()
 	o.server.workers.Wait()
 }

@@ -18,9 +18,9 @@ func TestOfflineOrder(t *testing.T) {
 	f := o.server.functions
 	for tag := range uint64(64) {
 		heard := false
-		f.waiting[tag] = func([]byte, error) { heard = len(o.server.dwork.ready) == 0 }
+		f.waiting[tag] = func([]byte, error) { heard = !o.hub().Turn() }
 		f.put(&sched.Delivery{Tag: tag, Effect: sched.Result})
-		o.server.dwork.wake()
+		o.hub().Wake()
 		if o.Settle(); !heard {
 			t.Fatalf("the result of task %d is not told, or before the hub's turn", tag)
 		}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"treadle/loop/journal"
+	"treadle/loop/protocol"
 	"treadle/loop/web"
 )
 
@@ -177,10 +178,7 @@ type DisbatchOptions struct {
 }
 
 // Listening is one open address.
-type Listening struct {
-	Protocol string // periodic, http
-	Address  string // tcp://host:port, unix:///path or http://host:port
-}
+type Listening = protocol.Listening
 
 // OptionError is a setting that cannot work: cmd prints it as one line.
 type OptionError struct {

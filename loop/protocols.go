@@ -1,6 +1,12 @@
 package loop
 
 import (
+	"iter"
+	"log/slog"
+	"net"
+	"slices"
+
+	"treadle/loop/dwork"
 	"treadle/loop/gloom"
 	"treadle/loop/protocol"
 	"treadle/sched"
@@ -14,16 +20,29 @@ func newProtocols(s *Server) []protocol.Protocol {
 	return []protocol.Protocol{
 		&periodicProtocol{s},
 		gloom.New(host{s}, gloom.Options{Masters: o.GloomMasters, Slaves: o.GloomSlaves, MaxFrame: o.GloomMaxFrame, Strict: o.GloomJSON == GloomStrict}),
+		dwork.New(host{s}, o.dwork()),
 	}
 }
 
 // spaces is the table of all name spaces of jobs.
-var spaces = protocol.TableOf(append(gloom.Spaces(),
-	protocol.Space{ID: periodicSpace, Rules: sched.Rules{Durable: true}},
-	protocol.Space{ID: dworkSpace, Rules: dworkRules, Bare: true, Text: appendTaskJSON, JSON: appendTaskJSON},
-	protocol.Space{ID: ktsSpace, Rules: ktsRules},
-	protocol.Space{ID: disbatchSpace, Rules: disbatchRules},
+var spaces = protocol.TableOf(slices.Concat(
+	[]protocol.Space{{ID: periodicSpace, Rules: sched.Rules{Durable: true}}},
+	gloom.Spaces(),
+	dwork.Spaces(),
+	[]protocol.Space{{ID: ktsSpace, Rules: ktsRules}},
+	[]protocol.Space{{ID: disbatchSpace, Rules: disbatchRules}},
 )...)
+
+// having ranges over the protocols that are a T, too.
+func having[T any](s *Server) iter.Seq[T] {
+	return func(yield func(T) bool) {
+		for _, p := range s.protocols {
+			if t, ok := p.(T); ok && !yield(t) {
+				return
+			}
+		}
+	}
+}
 
 // host is the server as its protocols see it. It implements protocol.Host.
 type host struct{ *Server }
@@ -31,5 +50,48 @@ type host struct{ *Server }
 // Sched implements protocol.Host.
 func (h host) Sched() *sched.Scheduler { return h.sched }
 
+// Now implements protocol.Host.
+func (h host) Now() sched.Time { return h.now() }
+
+// Log implements protocol.Host.
+func (h host) Log() *slog.Logger { return h.o.Log }
+
+// LogLimited implements protocol.Host.
+func (h host) LogLimited(message string, args ...any) {
+	if h.noise.allow(h.now().Mono) {
+		h.o.Log.Info(message, args...)
+	}
+}
+
 // Refused implements protocol.Host.
-func (h host) Refused(err error) { h.counters.refusals[reasonOf(err)].Add(1) }
+func (h host) Refused(why protocol.Reason) { h.counters.refusals[why].Add(1) }
+
+// Full implements protocol.Host.
+func (h host) Full() bool { return h.full() }
+
+// Durable implements protocol.Host.
+func (h host) Durable(queue []byte) (group uint64, wait bool) { return h.durable(queue) }
+
+// Committed implements protocol.Host.
+func (h host) Committed() uint64 { return h.feed.journal.Committed() }
+
+// Flush implements protocol.Host.
+func (h host) Flush(acknowledgements int) { h.feed.flush(acknowledgements) }
+
+// FlushLater implements protocol.Host.
+func (h host) FlushLater() { h.feed.flushLater() }
+
+// NewSink implements protocol.Host.
+func (h host) NewSink() protocol.Sink { return &timerSink{h.Server, make([]bool, h.o.Loops)} }
+
+// MostUnsent implements protocol.Host.
+func (h host) MostUnsent() int { return h.mostUnsent() }
+
+// Listen implements protocol.Host.
+func (h host) Listen(protocol, setting, address string) (net.Listener, error) {
+	l, err := h.open(setting, address)
+	if err != nil {
+		return nil, err
+	}
+	return &countedListener{l, h.Server, idOf(protocol)}, nil
+}

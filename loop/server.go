@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"net"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -27,6 +28,7 @@ type Server struct {
 	started  time.Time
 	clock    func() sched.Time
 	beside   func(turn chan struct{}, do func())
+	open     func(setting, address string) (net.Listener, error)
 	sched    *sched.Scheduler
 	config   config
 	reactors []atomic.Pointer[reactor] // by loop; nil until its first connection
@@ -49,7 +51,6 @@ type Server struct {
 
 	commits         *sync.Cond // something was committed, or nothing ever will be
 	protocols       []protocol.Protocol
-	dwork           *dworkHub
 	kts46           *ktsHub
 	functions       *functionHub          // nil without a Disbatch node
 	disbatch        *node.Node            // the same
@@ -85,15 +86,12 @@ func (s *Server) run(ctx context.Context) (err error) {
 		}
 		defer func() { err = s.closeJournal(err) }()
 	}
-	if err := s.listen(); err != nil {
-		s.closeListeners()
-		s.dwork.closeSockets()
-		s.kts46.closeSockets()
-		return err
+	if err = s.listen(); err == nil {
+		s.engine, err = newEngine(s)
 	}
-	if s.engine, err = newEngine(s); err != nil {
+	if err != nil {
 		s.closeListeners()
-		s.dwork.closeSockets()
+		s.closeServices()
 		s.kts46.closeSockets()
 		return err
 	}
@@ -126,7 +124,7 @@ func newServerOn(o Options, so sched.Options) (*Server, error) {
 		return nil, err
 	}
 	s.guard, s.conns = guard, newShares(&s.o)
-	s.clock, s.beside = s.readClocks, s.besideLoops
+	s.clock, s.beside, s.open = s.readClocks, s.besideLoops, openAddress
 	so = sched.Options{Shards: o.Shards, Seed: so.Seed, Batch: so.Batch, Alarm: s.ring, TimedOut: s.overdue.add, Rules: spaces.Rules(), Grace: o.PeriodicGrace.Milliseconds()}
 	if o.Data != NoData {
 		if s.store, err = s.journalOptions(); err != nil {
@@ -136,10 +134,8 @@ func newServerOn(o Options, so sched.Options) (*Server, error) {
 		so.Journal = s.feed
 	}
 	s.sched = sched.New(so)
-	s.sched.SetRemember(o.Dwork.Remember.Milliseconds())
 	s.protocols = newProtocols(s)
 	s.counters.closed = closings(s.protocols)
-	s.dwork = newDworkHub(s)
 	s.kts46 = newKtsHub(s)
 	s.config.apply(s)
 	return s, newDisbatchNode(s)
@@ -158,7 +154,9 @@ func (s *Server) serve(ctx context.Context) {
 	for _, l := range s.listeners {
 		s.accepters.Go(func() { s.accept(l) })
 	}
-	s.dwork.serve()
+	for service := range having[protocol.Service](s) {
+		service.Serve(ctx)
+	}
 	s.kts46.serve()
 	s.serveDisbatch(ctx)
 	s.workers.Go(func() { s.runTimer(ctx) })
@@ -211,7 +209,7 @@ func (s *Server) shutdown() error {
 	}
 	s.eachReactor((*reactor).dismiss)
 	err := s.engine.stop()
-	s.dwork.closeSockets()
+	s.closeServices()
 	s.kts46.close()
 	close(s.stopped)
 	if s.web != nil {
@@ -235,7 +233,18 @@ func (s *Server) owes() bool {
 
 // awaits is owes for all that the reactors do not know of.
 func (s *Server) awaits() bool {
-	return s.sched.Unfinished() > 0 || s.reports.Load() > 0 || s.dwork.owed.Load() > 0 || s.kts46.active.Load() > 0 || s.draining.Load() > 0
+	for service := range having[protocol.Service](s) {
+		if service.Owes() {
+			return true
+		}
+	}
+	return s.sched.Unfinished() > 0 || s.reports.Load() > 0 || s.kts46.active.Load() > 0 || s.draining.Load() > 0
+}
+
+func (s *Server) closeServices() {
+	for service := range having[protocol.Service](s) {
+		service.Close()
+	}
 }
 
 // eachReactor runs fn on every reactor's loop, one after the other, and waits.

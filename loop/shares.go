@@ -161,3 +161,36 @@ func (s *Server) handshakeLimit(now int64) int64 {
 	}
 	return limit
 }
+
+// countedListener counts its connections among the server's, up to their cap.
+type countedListener struct {
+	net.Listener
+	server   *Server
+	protocol protocolID
+}
+
+// Accept implements net.Listener.
+func (l *countedListener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if l.server.count(c, l.protocol) {
+			return &countedConn{Conn: c, of: l}, nil
+		}
+	}
+}
+
+// countedConn gives its place back when it is closed.
+type countedConn struct {
+	net.Conn
+	of   *countedListener
+	once sync.Once
+}
+
+// Close implements net.Conn.
+func (c *countedConn) Close() error {
+	c.once.Do(func() { c.of.server.conns.leave(c.of.protocol) })
+	return c.Conn.Close()
+}

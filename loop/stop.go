@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"treadle/loop/protocol"
 	"treadle/sched"
 )
 
@@ -14,7 +15,9 @@ import (
 func (s *Server) halt() {
 	s.sched.Halt()
 	s.stopping.Store(true)
-	s.dwork.stopping.Store(true)
+	for service := range having[protocol.Service](s) {
+		service.Drain()
+	}
 }
 
 // drain is the setting for people: a server that is not to wait has one of a nanosecond.

@@ -24,6 +24,9 @@ func (t *timerSink) Deliver(d *sched.Delivery) {
 	}
 }
 
+// Wake implements protocol.Sink.
+func (t *timerSink) Wake() { t.server.wake(t.mailed) }
+
 // tick ticks the scheduler, and says when to do so next.
 func (s *Server) tick(sink *timerSink) sched.Time {
 	next := s.sched.Tick(s.now(), sink)

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"treadle/loop/zmq"
+	"treadle/loop/dwork/zmq"
 )
 
 // TestDworkWorkOverRestart: a hub that is killed while a command runs and comes back finds

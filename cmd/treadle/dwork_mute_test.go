@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"treadle/loop/zmq"
+	"treadle/loop/dwork/zmq"
 )
 
 // mute accepts connections, reads a line of each and says no more than that.

@@ -41,7 +41,7 @@ var onlyIn = []struct {
 	places  []string
 }{
 	{"github.com/panjf2000/gnet", []string{"loop/engine.go"}},
-	{"github.com/go-zeromq", []string{"loop/zmq"}},
+	{"github.com/go-zeromq", []string{"loop/dwork/zmq"}},
 	{"go.mongodb.org/mongo-driver", []string{"loop/disbatch", "loop/kts46/store"}},
 	{"unsafe", []string{"codec/dwork/dworkpb/dwork.pb.go"}}, // generated so
 }
@@ -57,6 +57,8 @@ var apart = map[string][]string{
 	"loop/disbatch/sitetest":  {"loop/disbatch", "loop/disbatch/mongotest"},
 	"loop/disbatch/mongotest": {},
 	"loop/protocol":           {"loop/web", "sched"},
+	"loop/dwork":              {"loop/dwork/zmq", "loop/protocol", "loop/web", "codec/dwork", "codec/dwork/dworkpb", "codec/gloom", "sched"}, // the messages as protobuf has them: for tests; codec/gloom: tasks as JSON
+	"loop/dwork/zmq":          {},
 	"loop/gloom":              {"loop/protocol", "loop/web", "codec/gloom", "sched"},
 }
 
@@ -227,8 +229,8 @@ func TestLayersCanFail(t *testing.T) {
 	f("sched/x_test.go", "package p\nimport \"time\"\nvar n = time.Now()\n", "")
 	f("loop/engine.go", imports("github.com/panjf2000/gnet/v2"), "")
 	f("loop/session.go", imports("github.com/panjf2000/gnet/v2"), "belongs in loop/engine.go only")
-	f("loop/zmq/x.go", imports("github.com/go-zeromq/zmq4"), "")
-	f("loop/dwork.go", imports("github.com/go-zeromq/zmq4"), "belongs in loop/zmq only")
+	f("loop/dwork/zmq/x.go", imports("github.com/go-zeromq/zmq4"), "")
+	f("loop/dwork/x.go", imports("github.com/go-zeromq/zmq4"), "belongs in loop/dwork/zmq only")
 	f("loop/disbatch/x.go", imports("go.mongodb.org/mongo-driver/bson"), "")
 	f("loop/kts46/store/x.go", imports("go.mongodb.org/mongo-driver/bson"), "")
 	f("loop/kts46.go", imports("go.mongodb.org/mongo-driver/bson"), "belongs in loop/disbatch and loop/kts46/store only")
@@ -239,6 +241,10 @@ func TestLayersCanFail(t *testing.T) {
 	f("loop/gloom/x.go", imports("treadle/loop/protocol"), "")
 	f("loop/gloom/x.go", imports("treadle/loop"), "loop/gloom may not import loop")
 	f("loop/gloom/x.go", imports("treadle/codec/periodic"), "loop/gloom may not import codec/periodic")
+	f("loop/dwork/x.go", imports("treadle/loop/dwork/zmq"), "")
+	f("loop/dwork/x.go", imports("treadle/loop/gloom"), "loop/dwork may not import loop/gloom")
+	f("loop/dwork/x_test.go", imports("treadle/loop"), "loop/dwork may not import loop")
+	f("loop/dwork/zmq/x.go", imports("treadle/loop/dwork"), "loop/dwork/zmq may not import loop/dwork")
 	f("loop/protocol/x.go", imports("treadle/codec/gloom"), "loop/protocol may not import codec/gloom")
 	f("loop/disbatch/x.go", imports("treadle/loop/disbatch/node"), "loop/disbatch may not import loop/disbatch/node")
 	f("loop/disbatch/x_test.go", imports("treadle/loop/disbatch/web"), "loop/disbatch may not import loop/disbatch/web")

@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"treadle/codec/dwork"
-	"treadle/loop/zmq"
+	"treadle/loop/dwork/zmq"
 )
 
 // Answers of a hub that are no failure of the request.

@@ -175,7 +175,7 @@ func (g *conversation) submit(m *codec.Message, priority int64) {
 	case err == sched.ErrDuplicate:
 		g.refuse(codec.IDExists, m.ID)
 	case err != nil:
-		g.p.host.Refused(err)
+		g.p.host.Refused(protocol.ReasonOf(err))
 		g.refuse(codec.JobFailed, m.ID)
 	}
 }

@@ -5,11 +5,14 @@
 //
 // What a protocol gives the server is a [Protocol]; what it may ask of the server is a
 // [Host]. A protocol whose peers are served on the event loops has a [Conversation] for
-// each [Session]. How a job that came in by one protocol is shown to the workers of all
-// others is said once, in its [Space].
+// each [Session]; one with sockets or goroutines of its own is a [Service]. How a job that
+// came in by one protocol is shown to the workers of all others is said once, in its [Space].
 package protocol
 
 import (
+	"log/slog"
+	"net"
+
 	"treadle/loop/web"
 	"treadle/sched"
 )
@@ -47,6 +50,31 @@ type CloseReason struct {
 type Host interface {
 	// Sched is the scheduler that all protocols share.
 	Sched() *sched.Scheduler
-	// Refused counts a request that the scheduler refused with err.
-	Refused(err error)
+	// Now is the time by both clocks.
+	Now() sched.Time
+	// Log is the server's log.
+	Log() *slog.Logger
+	// LogLimited logs what hostile peers can cause, a line a second at most for all protocols together.
+	LogLimited(message string, args ...any)
+	// Refused counts a refused request.
+	Refused(Reason)
+	// Full says that the disk takes no new jobs.
+	Full() bool
+	// Durable says what an acknowledgement has to wait for: the group of the journal that covers what was
+	// changed last in a queue; false: nothing.
+	Durable(queue []byte) (group uint64, wait bool)
+	// Committed is the last group of the journal that is committed. Only a group of Durable may be
+	// compared with it.
+	Committed() uint64
+	// Flush ends a turn in which so many acknowledgements began to wait: the journal commits what was
+	// changed. FlushLater is Flush for a turn without any whose changes a loss of power may undo.
+	Flush(acknowledgements int)
+	FlushLater()
+	// NewSink makes a sink for the verbs of one goroutine.
+	NewSink() Sink
+	// MostUnsent is how many bytes may wait for all peers of an event loop together.
+	MostUnsent() int
+	// Listen opens an address of a setting. What it accepts counts among the connections of the
+	// protocol, and is turned away when that has too many.
+	Listen(protocol, setting, address string) (net.Listener, error)
 }

@@ -7,6 +7,9 @@ import "treadle/sched"
 type Space struct {
 	ID    sched.Space // also on disk: never reused
 	Rules sched.Rules
+	// Protocol is the name of the protocol that knows who holds a restored job, see Holders; it may
+	// be empty.
+	Protocol string
 	// Bare jobs have no sched_at, count and time-out to show.
 	Bare bool
 	// Text appends a job as a worker gets it that takes any bytes; nil: its workload.

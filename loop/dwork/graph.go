@@ -1,4 +1,4 @@
-package loop
+package dwork
 
 import (
 	"bufio"
@@ -12,13 +12,13 @@ import (
 // graph writes the tasks that are not complete, and who waits for whom, in Graphviz' DOT
 // language. The graph goes on living meanwhile: each task is as it was when its line was
 // written. The last line is there only when nothing is missing.
-func (h *dworkHub) graph(w http.ResponseWriter, _ *http.Request) {
+func (h *Hub) graph(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/vnd.graphviz; charset=utf-8")
 	out := bufio.NewWriterSize(w, 64<<10)
 	line := []byte("digraph dwork {\n")
 	for cursor, done := (sched.Cursor{}), false; !done; {
 		// One at a time: very many may wait for a task, and all others for the lock.
-		cursor, done = h.server.sched.WalkTasks(cursor, 1, dworkSpace, func(t *sched.TaskView) {
+		cursor, done = h.sched.WalkTasks(cursor, 1, Space, func(t *sched.TaskView) {
 			line = appendDotTask(line, t)
 		})
 		if _, err := out.Write(line); err != nil {

@@ -1,4 +1,4 @@
-package loop
+package dwork
 
 import (
 	"fmt"
@@ -6,13 +6,13 @@ import (
 	"strings"
 	"testing"
 
-	"treadle/codec/dwork"
-	"treadle/loop/zmq"
+	codec "treadle/codec/dwork"
+	"treadle/loop/dwork/zmq"
 )
 
 // hubTurns is a hub whose turns the test takes, and peers.
 type hubTurns struct {
-	*dworkRig
+	*rig
 	l *zmq.Listener
 }
 
@@ -22,7 +22,7 @@ func newHubTurns(t *testing.T) *hubTurns {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &hubTurns{newDworkRig(t, Options{}), zmq.Listen(ln, zmq.Options{})}
+	h := &hubTurns{newRig(t, Options{}), zmq.Listen(ln, zmq.Options{})}
 	t.Cleanup(func() { _ = h.l.Close() })
 	h.listeners = []*zmq.Listener{h.l}
 	h.sockets = []net.Listener{ln}
@@ -48,63 +48,63 @@ func (h *hubTurns) posts(requests ...[]byte) *zmq.Client {
 }
 
 // told wants the type of a peer's next reply.
-func (h *hubTurns) told(c *zmq.Client, want dwork.Type) {
+func (h *hubTurns) told(c *zmq.Client, want codec.Type) {
 	h.t.Helper()
 	reply, err := c.Recv()
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	var q dwork.Query
-	if err := dwork.DecodeReply(reply, &q); err != nil || q.Type != want {
+	var q codec.Query
+	if err := codec.DecodeReply(reply, &q); err != nil || q.Type != want {
 		h.t.Errorf("the reply is %v, %v, want %v", q.Type, err, want)
 	}
 }
 
 func (h *hubTurns) active() int {
-	n, _ := h.server.sched.Backlog(dworkQueue)
+	n, _ := h.sched.Backlog(queue)
 	return n
 }
 
 func createOf(tasks int, name, origin string) []byte {
-	create := dwork.AppendType(nil, dwork.Create)
+	create := codec.AppendType(nil, codec.Create)
 	for i := range tasks {
-		create = dwork.AppendTask(create, fmt.Append(nil, name, i), []byte(origin))
+		create = codec.AppendTask(create, fmt.Append(nil, name, i), []byte(origin))
 	}
 	return create
 }
 
 func stealOf(n int32) []byte {
-	return dwork.AppendLocation(dwork.AppendN(dwork.AppendType(nil, dwork.Steal), n), []byte("w"))
+	return codec.AppendLocation(codec.AppendN(codec.AppendType(nil, codec.Steal), n), []byte("w"))
 }
 
 func lookOf(task string) []byte {
-	return dwork.AppendName(dwork.AppendType(nil, dwork.Lookup), []byte(task))
+	return codec.AppendName(codec.AppendType(nil, codec.Lookup), []byte(task))
 }
 
-// TestDworkLongAfterShort: what may take long waits for all short requests of the turn, and so does
+// TestLongAfterShort: what may take long waits for all short requests of the turn, and so does
 // what the same peer asks behind it.
-func TestDworkLongAfterShort(t *testing.T) {
-	f := func(what string, long []byte, first dwork.Type) {
+func TestLongAfterShort(t *testing.T) {
+	f := func(what string, long []byte, first codec.Type) {
 		t.Helper()
 		h := newHubTurns(t)
 		a := h.posts(long, createOf(1, "behind", ""))
 		b := h.posts(createOf(1, "x", ""), stealOf(shortSteal))
 		h.turn()
 		h.told(a, first)
-		h.told(b, dwork.OK)
-		h.told(b, dwork.Transfer)
-		h.told(a, dwork.OK)
+		h.told(b, codec.OK)
+		h.told(b, codec.Transfer)
+		h.told(a, codec.OK)
 	}
-	f("a large request", createOf(1, "x", strings.Repeat("o", shortRequest)), dwork.OK)
-	f("many tasks", stealOf(shortSteal+1), dwork.NotFound) // the other peer has the only one
-	f("a look", lookOf("x0"), dwork.OK)
-	f("a look for what is made behind it", lookOf("behind0"), dwork.NotFound)
+	f("a large request", createOf(1, "x", strings.Repeat("o", shortRequest)), codec.OK)
+	f("many tasks", stealOf(shortSteal+1), codec.NotFound) // the other peer has the only one
+	f("a look", lookOf("x0"), codec.OK)
+	f("a look for what is made behind it", lookOf("behind0"), codec.NotFound)
 }
 
-// TestDworkLongTakeTurns: of requests that take longer than a slice each turn answers one, however
+// TestLongTakeTurns: of requests that take longer than a slice each turn answers one, however
 // many peers have some.
-func TestDworkLongTakeTurns(t *testing.T) {
-	const peers, each = 3, maxDworkParts / taskParts
+func TestLongTakeTurns(t *testing.T) {
+	const peers, each = 3, maxParts / taskParts
 	h := newHubTurns(t)
 	var all []*zmq.Client
 	for i := range peers {
@@ -121,6 +121,6 @@ func TestDworkLongTakeTurns(t *testing.T) {
 		}
 	}
 	for _, c := range all {
-		h.told(c, dwork.OK)
+		h.told(c, codec.OK)
 	}
 }

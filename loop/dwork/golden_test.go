@@ -1,0 +1,70 @@
+package dwork
+
+import (
+	"flag"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+var rewrite = flag.Bool("rewrite", false, "rewrite the golden files in testdata")
+
+// TestGolden plays the conversations of testdata. Each line that begins with >
+// is a request, the one behind it the reply; "pass 5s" lets time go by. A capture of the
+// reference hub is among them; where Treadle answers otherwise, its first line says so.
+func TestGolden(t *testing.T) {
+	files, err := os.ReadDir("testdata")
+	if err != nil || len(files) < 2 {
+		t.Fatalf("%d conversations: %v", len(files), err)
+	}
+	for _, f := range files {
+		t.Run(f.Name(), func(t *testing.T) {
+			path := "testdata/" + f.Name()
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			o := Options{}
+			if strings.Contains(f.Name(), "settings") {
+				o = Options{IdleNotFound: true, HolderCompletes: true, MaxSteal: 2, Remember: time.Minute}
+			}
+			rig := newRig(t, o)
+			got, asked := play(rig, string(text))
+			if asked < 5 {
+				t.Fatalf("%d requests", asked)
+			}
+			if *rewrite {
+				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			} else if got != string(text) {
+				t.Errorf("got\n%s\nwant\n%s", got, text)
+			}
+		})
+	}
+}
+
+func play(rig *rig, script string) (got string, asked int) {
+	var out strings.Builder
+	for line := range strings.Lines(script) {
+		side, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		switch side {
+		case "<":
+		case ">":
+			out.WriteString(line + "< " + rig.ask(rest) + "\n")
+			asked++
+			rig.clock.Micros++
+		case "pass":
+			d, err := time.ParseDuration(rest)
+			if err != nil {
+				rig.t.Fatal(err)
+			}
+			rig.pass(d)
+			out.WriteString(line)
+		default:
+			out.WriteString(line)
+		}
+	}
+	return out.String(), asked
+}

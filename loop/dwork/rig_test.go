@@ -1,0 +1,117 @@
+package dwork
+
+import (
+	"io"
+	"log/slog"
+	"net"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/protobuf/encoding/prototext"
+	"google.golang.org/protobuf/proto"
+
+	"treadle/codec/dwork/dworkpb"
+	"treadle/loop/protocol"
+	"treadle/sched"
+)
+
+// No test may leave a goroutine behind.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// rig is a hub without sockets, under a clock that the test sets. It is the hub's host: a server
+// without a journal and without other protocols.
+type rig struct {
+	*Hub
+	t     *testing.T
+	clock sched.Time
+	all   *sched.Scheduler
+}
+
+func newRig(t *testing.T, o Options) *rig {
+	t.Helper()
+	r := &rig{t: t, clock: sched.Time{Wall: 1_000_000, Micros: 1_000_000_000}}
+	r.all = sched.New(sched.Options{Shards: 4, Alarm: func() {}, Rules: protocol.TableOf(Spaces()...).Rules()})
+	if o.MaxSteal == 0 {
+		o.MaxSteal = 65536
+	}
+	r.Hub = New(r, o)
+	return r
+}
+
+// Sched implements protocol.Host, as the methods below do.
+func (r *rig) Sched() *sched.Scheduler       { return r.all }
+func (r *rig) Now() sched.Time               { return r.clock }
+func (r *rig) Log() *slog.Logger             { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+func (r *rig) LogLimited(string, ...any)     {}
+func (r *rig) Refused(protocol.Reason)       {}
+func (r *rig) Full() bool                    { return false }
+func (r *rig) Durable([]byte) (uint64, bool) { return 0, false }
+func (r *rig) Committed() uint64             { return 0 }
+func (r *rig) Flush(int)                     {}
+func (r *rig) FlushLater()                   {}
+func (r *rig) NewSink() protocol.Sink        { return nobody{} }
+func (r *rig) MostUnsent() int               { return 1 << 30 }
+func (r *rig) Listen(string, string, string) (net.Listener, error) {
+	return net.Listen("tcp", "127.0.0.1:0")
+}
+
+// nobody takes deliveries where there are no sessions.
+type nobody struct{}
+
+func (nobody) Deliver(*sched.Delivery) {}
+func (nobody) Wake()                   {}
+
+// pass lets time go by.
+func (r *rig) pass(d time.Duration) {
+	r.clock.Wall += d.Milliseconds()
+	r.clock.Mono += d.Milliseconds()
+	r.clock.Micros += d.Microseconds()
+	for next := r.all.Tick(r.clock, r.sink); next.Mono <= r.clock.Mono; {
+		next = r.all.Tick(r.clock, r.sink)
+	}
+}
+
+// reply answers a request.
+func (r *rig) reply(request []byte) (reply string) {
+	r.Ask(request, func(b []byte) { reply = string(b) })
+	return reply
+}
+
+// ask sends a request in protobuf's text form and returns the reply in it.
+func (r *rig) ask(request string) string {
+	r.t.Helper()
+	var m dworkpb.QueryMsg
+	if err := prototext.Unmarshal([]byte(request), &m); err != nil {
+		r.t.Fatalf("%s: %v", request, err)
+	}
+	payload, err := proto.MarshalOptions{AllowPartial: true}.Marshal(&m)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	reply := r.reply(payload)
+	var back dworkpb.QueryMsg
+	if err := proto.Unmarshal([]byte(reply), &back); err != nil {
+		r.t.Fatalf("%s: the reply %x: %v", request, reply, err)
+	}
+	// The text form has spaces here and there, at random on purpose.
+	return strings.TrimSpace(blanks.ReplaceAllString(prototext.MarshalOptions{}.Format(&back), " "))
+}
+
+var blanks = regexp.MustCompile(` +`)
+
+// taskNames are the tasks of a Transfer, behind its type.
+func taskNames(t *testing.T, reply string) string {
+	t.Helper()
+	var m dworkpb.QueryMsg
+	if err := prototext.Unmarshal([]byte(reply), &m); err != nil {
+		t.Fatal(err)
+	}
+	names := []string{m.GetType().String()}
+	for _, task := range m.GetTask() {
+		names = append(names, task.GetName())
+	}
+	return strings.Join(names, " ")
+}
