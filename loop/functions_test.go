@@ -234,21 +234,3 @@ func TestDisbatchTasksOfAStoppingServer(t *testing.T) {
 	s.wait()
 	s.wants(1, "in time", "")
 }
-
-// TestWithdrawnTaskIsNotTold: what a node has withdrawn does not end for it a second time.
-func TestWithdrawnTaskIsNotTold(t *testing.T) {
-	s, err := newServer(Options{Data: NoData, Shards: 1, Loops: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := newFunctionHub(s)
-	s.functions = h
-	err = h.Submit("work", "a", []byte("{}"), func(_ []byte, err error) { t.Errorf("the node is told of its end: %v", err) })
-	if err != nil || !h.Withdraw("work", "a") || h.Withdraw("work", "a") {
-		t.Errorf("it is not withdrawn once: %v", err)
-	}
-	h.turn()
-	if len(h.waiting) > 0 {
-		t.Error("it is remembered")
-	}
-}

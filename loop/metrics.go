@@ -94,9 +94,6 @@ func (s *Server) samples() []web.Sample {
 		all = append(all, p.Samples()...)
 	}
 	all = append(all, s.kts46.samples()...)
-	if s.disbatch != nil {
-		all = append(all, s.disbatch.Samples()...)
-	}
 	if s.feed != nil {
 		all = append(all, journalSamples(s.feed.journal.Stats())...)
 	}

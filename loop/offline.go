@@ -13,6 +13,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"treadle/loop/disbatch/hub"
 	"treadle/loop/disbatch/node"
 	"treadle/loop/dwork"
 	"treadle/loop/gloom"
@@ -95,7 +96,7 @@ func NewOfflineIn(settings Options, in Surroundings) (*Offline, error) {
 	s.clock = func() sched.Time { return o.time }
 	s.stop = func() { o.change(func() { o.stopped = true }) }
 	s.beside = func(turn chan struct{}, do func()) { o.beside = append(o.beside, offlineReport{turn, do}) }
-	s.kts46.await, s.functions = o.parkCall, newFunctionHub(s)
+	s.kts46.await = o.parkCall
 	for i := range s.o.Loops {
 		o.loops = append(o.loops, o.newLoop(i))
 		s.reactors[i].Store(o.loops[i])
@@ -151,21 +152,10 @@ func (o *Offline) Settle() {
 		}
 		switch { // in this order, whatever else is ready
 		case o.hub().Turn():
-		case roused(o.server.functions.ready):
-			o.server.functions.turn()
+		case o.functions().Turn():
 		case !o.resumeCalls():
 			return
 		}
-	}
-}
-
-// roused says whether there was something in a channel.
-func roused(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
 	}
 }
 
@@ -361,7 +351,14 @@ func (o *Offline) ShardOf(queue string) int { return o.server.sched.ShardOf([]by
 func (o *Offline) Look() { o.server.feed.journal.Look() }
 
 // Functions is the server's door for a Disbatch node. What it causes happens in a Settle.
-func (o *Offline) Functions() node.Functions { return o.server.functions }
+func (o *Offline) Functions() node.Functions { return o.functions() }
+
+func (o *Offline) functions() *hub.Hub {
+	for h := range having[*hub.Hub](o.server) {
+		return h
+	}
+	panic("BUG: no Disbatch hub")
+}
 
 // Abandon ends a server that has crashed: nobody is told anything. The disk must let go of it.
 func (o *Offline) Abandon() {

@@ -3,6 +3,7 @@
 package loop
 
 import (
+	"fmt"
 	"testing"
 
 	"treadle/sched"
@@ -15,11 +16,12 @@ func TestOfflineOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := o.server.functions
-	for tag := range uint64(64) {
+	for tag := uint64(1); tag <= 64; tag++ {
 		heard := false
-		f.waiting[tag] = func([]byte, error) { heard = !o.hub().Turn() }
-		f.put(&sched.Delivery{Tag: tag, Effect: sched.Result})
+		if err := o.Functions().Submit("f", fmt.Sprint(tag), nil, func([]byte, error) { heard = !o.hub().Turn() }); err != nil {
+			t.Fatal(err)
+		}
+		o.server.insiders[0](&sched.Delivery{Tag: tag, Effect: sched.Result})
 		o.hub().Wake()
 		if o.Settle(); !heard {
 			t.Fatalf("the result of task %d is not told, or before the hub's turn", tag)

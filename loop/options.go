@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"treadle/loop/disbatch/hub"
 	"treadle/loop/journal"
 	"treadle/loop/protocol"
 	"treadle/loop/web"
@@ -175,6 +176,10 @@ type DisbatchOptions struct {
 	// Runner is the command of the process that runs tasks which are commands; without
 	// it only tasks of functions are done.
 	Runner []string
+}
+
+func (o *Options) disbatch() hub.Options {
+	return hub.Options{Config: o.Disbatch.Config, Node: o.Disbatch.Node, Runner: o.Disbatch.Runner, Drain: o.Drain}
 }
 
 // Listening is one open address.

@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 
+	"treadle/loop/disbatch/hub"
 	"treadle/loop/dwork"
 	"treadle/loop/gloom"
 	"treadle/loop/protocol"
@@ -15,13 +16,18 @@ import (
 // A protocol is added here: to the list of protocols, and its name spaces to their table.
 
 // newProtocols makes the protocols that the settings ask for, in the order in which they listen.
-func newProtocols(s *Server) []protocol.Protocol {
+func newProtocols(s *Server) ([]protocol.Protocol, error) {
 	o := &s.o
+	disbatch, err := hub.New(host{s}, o.disbatch())
+	if err != nil {
+		return nil, &OptionError{Setting: "disbatch", Err: err}
+	}
 	return []protocol.Protocol{
 		&periodicProtocol{s},
 		gloom.New(host{s}, gloom.Options{Masters: o.GloomMasters, Slaves: o.GloomSlaves, MaxFrame: o.GloomMaxFrame, Strict: o.GloomJSON == GloomStrict}),
 		dwork.New(host{s}, o.dwork()),
-	}
+		disbatch,
+	}, nil
 }
 
 // spaces is the table of all name spaces of jobs.
@@ -30,7 +36,7 @@ var spaces = protocol.TableOf(slices.Concat(
 	gloom.Spaces(),
 	dwork.Spaces(),
 	[]protocol.Space{{ID: ktsSpace, Rules: ktsRules}},
-	[]protocol.Space{{ID: disbatchSpace, Rules: disbatchRules}},
+	hub.Spaces(),
 )...)
 
 // having ranges over the protocols that are a T, too.
@@ -83,6 +89,16 @@ func (h host) FlushLater() { h.feed.flushLater() }
 
 // NewSink implements protocol.Host.
 func (h host) NewSink() protocol.Sink { return &timerSink{h.Server, make([]bool, h.o.Loops)} }
+
+// NewInsider implements protocol.Host.
+func (h host) NewInsider(deliver func(*sched.Delivery)) *sched.Peer {
+	id := uint64(ownLoop)<<loopShift | uint64(len(h.insiders))
+	h.insiders = append(h.insiders, deliver)
+	return h.sched.NewPeer(sched.SessionID(id))
+}
+
+// Fail implements protocol.Host.
+func (h host) Fail(err error) { h.fail(err) }
 
 // MostUnsent implements protocol.Host.
 func (h host) MostUnsent() int { return h.mostUnsent() }

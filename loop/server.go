@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"treadle/codec/periodic"
-	"treadle/loop/disbatch/node"
 	"treadle/loop/journal"
 	"treadle/loop/protocol"
 	"treadle/loop/web"
@@ -52,11 +51,9 @@ type Server struct {
 	commits         *sync.Cond // something was committed, or nothing ever will be
 	protocols       []protocol.Protocol
 	kts46           *ktsHub
-	functions       *functionHub          // nil without a Disbatch node
-	disbatch        *node.Node            // the same
-	draining        atomic.Int64          // the node has tasks to wait for
-	stopping        atomic.Bool           // nothing new is handed out, and nobody is let in
-	databaseFailure atomic.Pointer[error] // of the node or the MongoDB of kts46: it ends the server
+	insiders        []func(*sched.Delivery) // by the slot of their ids
+	stopping        atomic.Bool             // nothing new is handed out, and nobody is let in
+	protocolFailure atomic.Pointer[error]   // of a protocol: it ends the server
 	listeners       []listener
 	listening       []Listening
 	web             *web.Server
@@ -134,11 +131,13 @@ func newServerOn(o Options, so sched.Options) (*Server, error) {
 		so.Journal = s.feed
 	}
 	s.sched = sched.New(so)
-	s.protocols = newProtocols(s)
+	if s.protocols, err = newProtocols(s); err != nil {
+		return nil, err
+	}
 	s.counters.closed = closings(s.protocols)
 	s.kts46 = newKtsHub(s)
 	s.config.apply(s)
-	return s, newDisbatchNode(s)
+	return s, nil
 }
 
 // now is the time by both clocks.
@@ -158,7 +157,6 @@ func (s *Server) serve(ctx context.Context) {
 		service.Serve(ctx)
 	}
 	s.kts46.serve()
-	s.serveDisbatch(ctx)
 	s.workers.Go(func() { s.runTimer(ctx) })
 	if s.web != nil {
 		s.workers.Go(func() {
@@ -216,7 +214,7 @@ func (s *Server) shutdown() error {
 		err = errors.Join(err, s.web.Close())
 	}
 	s.workers.Wait()
-	if why := s.databaseFailure.Load(); why != nil {
+	if why := s.protocolFailure.Load(); why != nil {
 		err = errors.Join(*why, err)
 	}
 	s.log.Info("treadle has stopped")
@@ -238,7 +236,7 @@ func (s *Server) awaits() bool {
 			return true
 		}
 	}
-	return s.sched.Unfinished() > 0 || s.reports.Load() > 0 || s.kts46.active.Load() > 0 || s.draining.Load() > 0
+	return s.sched.Unfinished() > 0 || s.reports.Load() > 0 || s.kts46.active.Load() > 0
 }
 
 func (s *Server) closeServices() {
@@ -276,11 +274,14 @@ func (s *Server) ready() (ok bool, text string) {
 	return true, "ok"
 }
 
+// ownLoop stands in the session ids of peers inside of the server, in place of a loop.
+const ownLoop = maxLoops
+
 // post puts a delivery in another reactor's mailbox; true when the caller has to
 // wake it.
 func (s *Server) post(loop int, d *sched.Delivery) bool {
 	if loop == ownLoop {
-		s.functions.put(d)
+		s.insiders[uint64(d.To)&(1<<loopShift-1)](d)
 		return false
 	}
 	if receipt := spaces[d.Job.Space].Receipt; receipt != nil && d.Effect != sched.Assign {
@@ -317,7 +318,7 @@ func (s *Server) quit() { s.stop() }
 
 // fail stops the server, and Run returns the error.
 func (s *Server) fail(err error) {
-	s.databaseFailure.Store(&err)
+	s.protocolFailure.Store(&err)
 	s.stop()
 }
 

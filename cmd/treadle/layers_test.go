@@ -54,6 +54,7 @@ var apart = map[string][]string{
 	"loop/disbatch":           testDoubles,
 	"loop/disbatch/node":      append([]string{"loop/disbatch", "loop/web"}, testDoubles...),
 	"loop/disbatch/web":       append([]string{"loop/disbatch", "loop/web"}, testDoubles...),
+	"loop/disbatch/hub":       {"loop/disbatch", "loop/disbatch/node", "loop/protocol", "loop/web", "sched"},
 	"loop/disbatch/sitetest":  {"loop/disbatch", "loop/disbatch/mongotest"},
 	"loop/disbatch/mongotest": {},
 	"loop/protocol":           {"loop/web", "sched"},

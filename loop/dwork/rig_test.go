@@ -24,6 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // rig is a hub without sockets, under a clock that the test sets. It is the hub's host: a server
 // without a journal and without other protocols.
 type rig struct {
+	protocol.Host // what the hub never asks for
 	*Hub
 	t     *testing.T
 	clock sched.Time

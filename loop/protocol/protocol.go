@@ -72,6 +72,12 @@ type Host interface {
 	FlushLater()
 	// NewSink makes a sink for the verbs of one goroutine.
 	NewSink() Sink
+	// NewInsider makes the side of a peer inside of the server, which submits and awaits jobs.
+	// What it is sent goes to deliver, which is called under a lock of the scheduler: it copies
+	// what it keeps and must not block. It is called before Listen.
+	NewInsider(deliver func(*sched.Delivery)) *sched.Peer
+	// Fail stops the server, which ends with the error.
+	Fail(err error)
 	// MostUnsent is how many bytes may wait for all peers of an event loop together.
 	MostUnsent() int
 	// Listen opens an address of a setting. What it accepts counts among the connections of the
