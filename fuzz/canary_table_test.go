@@ -12,7 +12,7 @@ import (
 type canary struct{ name, file, old, new string }
 
 // canaries are what `make canary` plants, one at a time: the simulation must find each. A
-// list of them stands in the README.
+// list of them stands in README.md here.
 var canaries = []canary{
 	{"an acknowledgement does not wait for its sync", "loop/durable.go", "s.marks[n].group <= committed", "s.marks[n].group <= committed+1"},
 	{"a removal is not journaled", "loop/durable.go", "f.journal.Delete(shard, seq)", "_ = seq"},

@@ -10,10 +10,10 @@ import (
 	"testing"
 )
 
-// TestReadme: the README lists the planted bugs, each once and no others, and the tests that it
+// TestReadme: the page lists the planted bugs, each once and no others, and the tests that it
 // names for what Treadle promises exist.
 func TestReadme(t *testing.T) {
-	readme, err := os.ReadFile("../README.md")
+	readme, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,12 +28,12 @@ func TestReadme(t *testing.T) {
 	}
 	for _, c := range slices.Concat(canaries, journalCanaries) {
 		if listed[c.name] != 1 {
-			t.Errorf("the README lists %q %d times", c.name, listed[c.name])
+			t.Errorf("the page lists %q %d times", c.name, listed[c.name])
 		}
 		delete(listed, c.name)
 	}
 	for name := range listed {
-		t.Errorf("the README lists %q, which is not planted", name)
+		t.Errorf("the page lists %q, which is not planted", name)
 	}
 	var code strings.Builder
 	err = filepath.WalkDir("..", func(path string, _ fs.DirEntry, err error) error {
@@ -51,11 +51,11 @@ func TestReadme(t *testing.T) {
 	promises, _, _ = strings.Cut(promises, "\n## ")
 	named := regexp.MustCompile("`(Test[A-Z][A-Za-z]+)`").FindAllStringSubmatch(promises, -1)
 	if len(named) < 20 {
-		t.Errorf("the README names %d tests for its promises", len(named))
+		t.Errorf("the page names %d tests for its promises", len(named))
 	}
 	for _, name := range named {
 		if !strings.Contains(code.String(), "\nfunc "+name[1]+"(t *testing.T)") {
-			t.Errorf("the README promises something that %s tests, and there is no such test", name[1])
+			t.Errorf("the page promises something that %s tests, and there is no such test", name[1])
 		}
 	}
 }

@@ -103,6 +103,9 @@ func run(args []string, con console) (code int) {
 		run([]string{"--help"}, console{in: con.in, out: con.err, err: con.err})
 		return exitUsage
 	}
+	if ours, err := helpTopic(parser, con, args); ours {
+		return report(con, err)
+	}
 	parsed, err := parser.Parse(spoken(disbatchArgs(parser.Model, args)))
 	if err != nil {
 		return report(con, usage(c, err))
@@ -130,6 +133,7 @@ func newParser(c *cli, con console) (*kong.Kong, error) {
 		kong.KindMapper(reflect.String, kong.MapperFunc(decodeText)),
 		kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(decodeSpan)),
 		kong.Exit(func(code int) { panic(exitPanic(code)) }),
+		kong.Help(printHelp),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, WrapUpperBound: 100}),
 	)
 }

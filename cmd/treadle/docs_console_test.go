@@ -1,0 +1,199 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// session is where the commands of a page run as written: its own directory, servers on sockets there, and the
+// program on PATH. Only addresses are the test's own.
+type session struct {
+	t       *testing.T
+	config  string
+	server  *process
+	http    string
+	workers []*process
+	count   int
+}
+
+func newSession(t *testing.T) *session {
+	dir := t.TempDir()
+	s := &session{t: t, config: filepath.Join(dir, "test.toml")}
+	text := "kts46 = \"off\"\nkts46-json = \"off\"\nhttp = \"127.0.0.1:0\"\n"
+	for setting, variable := range map[string]string{"periodic": "TREADLE_HOST", "gloom-masters": "TREADLE_GLOOM_MASTERS", "gloom-slaves": "TREADLE_GLOOM_SLAVES", "dwork": "TREADLE_DWORK"} {
+		address := "unix://" + filepath.Join(dir, setting)
+		text += fmt.Sprintf("%s = %q\n", setting, address)
+		t.Setenv(variable, address)
+	}
+	if err := os.WriteFile(s.config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", filepath.Dir(binary)+string(os.PathListSeparator)+os.Getenv("PATH"))
+	t.Chdir(dir)
+	return s
+}
+
+// run carries out one command and compares its output with what the page shows, in which three dots are
+// anything. An output that begins with "treadle: " is that of a command that fails.
+func (s *session) run(line, shown string) {
+	s.t.Helper()
+	s.count++
+	front, background := strings.CutSuffix(line, " &")
+	words := pageWords(front)
+	switch {
+	case len(words) > 1 && words[1] == "serve":
+		s.begin(words[2:])
+	case background:
+		worker := start(s.t, false, words[1:]...)
+		worker.until("waiting for jobs")
+		worker.drain()
+		s.workers = append(s.workers, worker)
+	case words[0] == "curl":
+		reply, err := http.Get(strings.Replace(words[len(words)-1], "127.0.0.1:5001", s.http, 1))
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		defer reply.Body.Close()
+		if body, err := io.ReadAll(reply.Body); err != nil || strings.TrimSpace(string(body)) != strings.TrimSpace(shown) {
+			s.t.Errorf("%s: %q, %v; want %q", line, body, err, shown)
+		}
+	default:
+		var out, errs bytes.Buffer
+		cmd := exec.Command("sh", "-c", line)
+		cmd.Stdout, cmd.Stderr = &out, &errs
+		err := cmd.Run()
+		got, refused := out.String(), strings.HasPrefix(shown, "treadle: ")
+		if refused {
+			got = errs.String()
+		}
+		if (err != nil) != refused || !like(columns(got), pattern(shown)) {
+			s.t.Errorf("%s: %v\n%s%s\nthe page shows\n%s", line, err, out.String(), errs.String(), shown)
+		}
+		if strings.HasSuffix(line, "treadle shutdown") && err == nil {
+			s.server.exit(0)
+			s.server = nil
+		}
+	}
+}
+
+// columns is a text without what aligns its columns, which are as wide as what stands in them.
+func columns(text string) string {
+	return strings.TrimSpace(regexp.MustCompile(`  +`).ReplaceAllString(text, "  "))
+}
+
+// pattern is what a page shows of an output, as like takes it: three dots, or a line of them, are any text.
+func pattern(shown string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(columns(shown), "\n...", "*"), "...", "*")
+}
+
+// begin starts a server in place of the one before, with the flags that the page gives.
+func (s *session) begin(flags []string) {
+	s.end()
+	s.server = start(s.t, false, append([]string{"serve", "--config", s.config}, flags...)...)
+	line := s.server.until("protocol=http")
+	_, s.http, _ = strings.Cut(line, "address=http://")
+	s.t.Setenv("TREADLE_HTTP", s.http)
+	s.server.drain()
+}
+
+func (s *session) end() {
+	if s.server != nil {
+		s.server.stop()
+		s.server = nil
+	}
+}
+
+// console runs the commands behind a prompt in the code blocks of a page, and returns how many there were.
+func (s *session) console(text string) int {
+	for i, block := range strings.Split(text, "```\n") {
+		if i%2 == 0 || !strings.HasPrefix(block, "$ ") {
+			continue
+		}
+		for _, part := range strings.Split(block, "$ ")[1:] {
+			line, shown, _ := strings.Cut(part, "\n")
+			s.run(line, shown)
+		}
+	}
+	for _, worker := range s.workers {
+		worker.signal(os.Interrupt)
+	}
+	s.end()
+	return s.count
+}
+
+// TestDocsConsole runs the commands of the pages that no other test runs, in their order.
+func TestDocsConsole(t *testing.T) {
+	// The files of a hub that was stopped: serve after soup after chop.
+	const head, one, two, three = "\xfe\x0e\x0bnum_records\x013", "\x00\x00\x00\x00\x00\x00\x00\x01", "\x00\x00\x00\x00\x00\x00\x00\x02", "\x00\x00\x00\x00\x00\x00\x00\x03"
+	files := map[string]string{
+		"photo.jpg":         "a photo",
+		"PREFIX_th.flat":    head + "\xff\x04chop\xff\x08" + one + "\xff\x04soup\xff\x08" + two + "\xff\x05serve\xff\x08" + three,
+		"PREFIX_tasks.flat": head + "\xff\x08" + one + "\xff\x10" + strings.Repeat("\x00", 8) + two + "\xff\x08" + two + "\xff\x10" + one + three + "\xff\x08" + three + "\xff\x08" + one,
+	}
+	for topic, want := range map[string]int{"quickstart": 16, "concepts": 3, "operations": 13, "security": 3, "settings": 2, "dwork": 12, "troubleshooting": 1} {
+		t.Run(topic, func(t *testing.T) {
+			text, err := page(topic)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := newSession(t)
+			for name, text := range files {
+				if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if topic == "concepts" { // it tells of a server that is there
+				s.begin(nil)
+			}
+			if got := s.console(text); got != want {
+				t.Errorf("%d commands", got)
+			}
+		})
+	}
+}
+
+// TestReadmeCommands does the first job as the README's first screen tells, and holds its length.
+func TestReadmeCommands(t *testing.T) {
+	text := everyPage(t)["README.md"]
+	s := newSession(t)
+	blocks := strings.Split(text, "```")
+	var lines []string
+	for i := 1; i < len(blocks); i += 2 {
+		if code, ok := strings.CutPrefix(blocks[i], "sh\n"); ok {
+			lines = append(lines, strings.Split(strings.TrimSpace(code), "\n")...)
+		}
+	}
+	for _, line := range lines {
+		command, note, _ := strings.Cut(line, " # ")
+		command = strings.TrimPrefix(strings.TrimSpace(command), "bin/")
+		switch {
+		case command == "make run":
+			s.begin(nil)
+		case command == "make test": // TestDocsNames looks for the target
+		case strings.HasPrefix(command, "treadle work "):
+			s.run(command+" &", "")
+		case strings.HasPrefix(note, "prints "):
+			s.run(command, strings.Trim(note, `prints "`))
+		default:
+			s.run(command, "...")
+		}
+	}
+	if len(lines) != 6 {
+		t.Errorf("the README has %d commands", len(lines))
+	}
+	if words := len(strings.Fields(text)); words > 1000 {
+		t.Errorf("the README has %d words: what is more belongs in a page", words)
+	}
+	for _, worker := range s.workers {
+		worker.signal(os.Interrupt)
+	}
+	s.end()
+}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestHelpTopics: help lists the topics, prints each as it is written, and names the nearest ones to a typo.
+func TestHelpTopics(t *testing.T) {
+	list, _, code := treadle(t, "", "help")
+	for _, topic := range topics {
+		text, err := page(topic)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if code != 0 || !strings.Contains(list, "\n  "+topic+" ") || !strings.Contains(list, subject(text)) {
+			t.Errorf("the list of topics lacks %s: %s", topic, list)
+		}
+		if out, errs, code := treadle(t, "", "help", topic); code != 0 || errs != "" || out != text {
+			t.Errorf("help %s: exit code %d, %q, %d bytes instead of %d", topic, code, errs, len(out), len(text))
+		}
+	}
+	f := func(typed, want string) {
+		t.Helper()
+		out, errs, code := treadle(t, "", "help", typed)
+		if code != exitUsage || out != "" || errs != "treadle: no topic or command \""+typed+"\", the nearest: "+want+" (see treadle help)\n" {
+			t.Errorf("help %s: exit code %d, %q, %q", typed, code, out, errs)
+		}
+	}
+	f("trubleshooting", "troubleshooting")
+	f("oper", "operations")
+	f("setings", "settings")
+	f("perodic", "periodic")
+	f("wrk", "work")
+	f("xyzzy", strings.Join(topics, ", "))
+}
+
+// TestHelpPager: at a terminal a page goes through PAGER, and is printed without one.
+func TestHelpPager(t *testing.T) {
+	f := func(pager, begins string, want int) {
+		t.Helper()
+		master, terminal := openTerminal(t)
+		cmd := exec.Command(binary, "help", "quickstart")
+		cmd.Env = append(os.Environ(), "PAGER="+pager)
+		cmd.Stdout, cmd.Stderr = terminal, io.Discard
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		terminal.Close()
+		out, _ := io.ReadAll(master) // ends with an error when the last of its writers has gone
+		_ = cmd.Wait()
+		if got := cmd.ProcessState.ExitCode(); got != want || !strings.HasPrefix(string(out), begins) {
+			t.Errorf("PAGER=%q: exit code %d, %.80q; want %d, %q", pager, got, out, want, begins)
+		}
+	}
+	f("sed 's/^/paged: /'", "paged: # Quickstart", 0)
+	f("", "# Quickstart", 0)
+	f("exit 3", "", exitFailure)
+	f("head -c 8", "# Quicks", 0) // leaves before the end
+}
+
+// openTerminal returns both sides of a new pseudo-terminal.
+func openTerminal(t *testing.T) (master, terminal *os.File) {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { master.Close() })
+	if err := unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	terminal, err = os.OpenFile("/dev/pts/"+strconv.Itoa(n), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return master, terminal
+}
