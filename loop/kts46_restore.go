@@ -138,7 +138,7 @@ type ktsRestored struct {
 func (h *ktsHub) adopt() {
 	var all []ktsRestored
 	for cursor, done := (sched.Cursor{}), false; !done; {
-		cursor, done = h.server.sched.WalkTasks(cursor, walkBatch, ktsSpace, func(v *sched.TaskView) {
+		cursor, done = h.server.sched.WalkTasks(cursor, sched.WalkBatch, ktsSpace, func(v *sched.TaskView) {
 			k, ok := ktsKindOf(v.Queue)
 			if !ok {
 				k = ktsKinds

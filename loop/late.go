@@ -44,7 +44,7 @@ func (s *Server) tellOverdue() {
 	o.jobs = 0
 	o.mu.Unlock()
 	if timeout <= 0 {
-		timeout = int32(s.config.timeout.Load())
+		timeout = int32(s.sched.Timeout() / 1000)
 	}
 	r := s.reactors[uint64(holder)>>loopShift].Load()
 	r.exec(func() {

@@ -410,7 +410,7 @@ func (o *Offline) Check() error {
 		}
 	})
 	for cursor, done := (sched.Cursor{}), false; !done; {
-		cursor, done = o.server.sched.Walk(cursor, walkBatch, func(j *sched.Job) {
+		cursor, done = o.server.sched.Walk(cursor, sched.WalkBatch, func(j *sched.Job) {
 			if j.Space == gloom.TextSpace || j.Space == gloom.ValueSpace {
 				err = fmt.Errorf("the Gloom job %q outlives its master", j.Name)
 			}

@@ -16,9 +16,6 @@ func crcOf(framing periodic.Framing, sum uint32, b []byte) uint32 {
 	return 0
 }
 
-// walkBatch is how many jobs a DUMP looks at under one hold of a shard's lock.
-const walkBatch = 256
-
 // pieces collects encoded bytes in parts that a stream sends one by one.
 type pieces struct {
 	all  [][]byte
@@ -46,7 +43,7 @@ func (s *Server) encodeDump(left *leftOut) [][]byte {
 	count := uint64(0)
 	var cursor sched.Cursor
 	for done := false; !done; {
-		cursor, done = s.sched.Walk(cursor, walkBatch, func(j *sched.Job) {
+		cursor, done = s.sched.Walk(cursor, sched.WalkBatch, func(j *sched.Job) {
 			switch {
 			case j.Space == periodicSpace:
 			case spaces[j.Space].Rules.Graph:

@@ -104,6 +104,7 @@
 //
 //	Tick            do what time brings, and a part of what verbs have left
 //	SetTimeout      the default time-out of reservations
+//	Timeout         that default
 //	SetLockTimeout  how long a job waits for a lock
 //	SetRemember     how long a complete task is remembered
 //	Restore         take back what the journal has

@@ -184,6 +184,9 @@ func (s *Scheduler) SetTimeout(ms int64) {
 	s.alarmMono(0)
 }
 
+// Timeout returns the default time-out in milliseconds, 0 for none.
+func (s *Scheduler) Timeout() int64 { return s.timeout.Load() }
+
 // SetLockTimeout sets how long a job waits for a lock, in milliseconds, before it is
 // ready again without it; 0 for ever.
 func (s *Scheduler) SetLockTimeout(ms int64) {

@@ -132,6 +132,9 @@ type Cursor struct {
 	slot  uint32
 }
 
+// WalkBatch is the usual n of Walk and WalkTasks: jobs looked at under one hold of a shard's lock.
+const WalkBatch = 256
+
 // Walk calls fn for the next jobs behind a cursor, at most n slots of one shard
 // under its lock, of large jobs fewer, and returns the cursor behind them; done says that the walk is
 // over. A job that lives from the first call to the last is seen exactly once.

@@ -70,7 +70,7 @@ func TestGraphOfLongNames(t *testing.T) {
 	r.reply(codec.AppendTask(codec.AppendType(nil, codec.Create), []byte("begin"+long+"end"), nil, codec.AppendPred(nil, codec.Dep{Name: []byte("p")})))
 	var line []byte
 	for cursor, done := (sched.Cursor{}), false; !done; {
-		cursor, done = r.sched.WalkTasks(cursor, 256, Space, func(v *sched.TaskView) { line = appendDotTask(line, v) })
+		cursor, done = r.sched.WalkTasks(cursor, sched.WalkBatch, Space, func(v *sched.TaskView) { line = appendDotTask(line, v) })
 	}
 	if got := string(line); len(got) > 20*maxDotName || strings.Count(got, `"begin`) != 2 || strings.Count(got, `end (1048584 bytes)"`) != 2 {
 		t.Errorf("%d bytes: %.200q", len(got), got)
