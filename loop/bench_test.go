@@ -96,7 +96,7 @@ func (x *turns) work() (jobs int) {
 		for in := c.written; len(in) > 0; jobs++ {
 			size := 8 + int(binary.BigEndian.Uint32(in[4:]))
 			msgID := binary.BigEndian.Uint32(in[8:])
-			out = benchRequest(out, periodic.Plain, msgID, periodic.WorkDone, in[13:13+1+handleLen])
+			out = benchRequest(out, periodic.Plain, msgID, periodic.WorkDone, in[13:13+1+int(in[13])])
 			out = benchRequest(out, periodic.Plain, msgID, periodic.GrabJob, nil)
 			in = in[size:]
 		}

@@ -10,6 +10,12 @@ import (
 	"treadle/sched"
 )
 
+// The roles of the protocol document, each a bit.
+const (
+	byClient = 1 << periodic.Client
+	byWorker = 1 << periodic.Worker
+)
+
 // documented is a request of the protocol document: who may send it, with which
 // arguments, and what comes back. Everything else is answered with UNKNOWN.
 type documented struct {
@@ -99,7 +105,7 @@ func TestEveryCommand(t *testing.T) {
 				if w.stopped != (cmd == periodic.Shutdown && role == byClient && o.PeriodicShutdown != "off") {
 					t.Errorf("%s: the server stops: %v", what, w.stopped)
 				}
-				unknown, wrong := w.counters.unknownCommands.Load(), w.counters.wrongRole.Load()
+				unknown, wrong := w.counted("treadle_unknown_commands_total"), w.counted("treadle_wrong_role_requests_total")
 				if unknown != btoi(want.roles == 0) || wrong != btoi(want.roles != 0 && want.roles&role == 0) {
 					t.Errorf("%s: counted as unknown %d, as of the wrong role %d", what, unknown, wrong)
 				}
@@ -134,20 +140,20 @@ func TestEveryCutCommand(t *testing.T) {
 		}
 		for n := range len(d.args) + 1 {
 			w, c := newPeer(t, Options{}, role)
-			before := fmt.Sprint(statusOf(w.Server), w.config.get(keyTimeout, &plainEra))
+			before := fmt.Sprint(statusOf(w.Server), w.sched.Timeout())
 			c.send(request(5, cmd, d.args[:n]))
 			got := c.bodies(5)
 			if n >= least {
-				if len(got) == 1 && got[0] == "0c" || w.counters.truncated.Load() != 0 {
+				if len(got) == 1 && got[0] == "0c" || w.counted("treadle_truncated_requests_total") != 0 {
 					t.Errorf("%v with %d of %d bytes is refused", cmd, n, len(d.args))
 				}
 				continue
 			}
-			if len(got) != 1 || got[0] != "0c" || w.counters.truncated.Load() != 1 {
-				t.Errorf("%v with %d of %d bytes: answered %q, %d counted", cmd, n, len(d.args), got, w.counters.truncated.Load())
+			if len(got) != 1 || got[0] != "0c" || w.counted("treadle_truncated_requests_total") != 1 {
+				t.Errorf("%v with %d of %d bytes: answered %q, %d counted", cmd, n, len(d.args), got, w.counted("treadle_truncated_requests_total"))
 			}
 			// A LOAD submits what comes before the cut.
-			if after := fmt.Sprint(statusOf(w.Server), w.config.get(keyTimeout, &plainEra)); after != before && cmd != periodic.Load {
+			if after := fmt.Sprint(statusOf(w.Server), w.sched.Timeout()); after != before && cmd != periodic.Load {
 				t.Errorf("%v with %d of %d bytes changed %s to %s", cmd, n, len(d.args), before, after)
 			}
 			c.send(request(1, periodic.Ping))
@@ -160,7 +166,7 @@ func TestEveryCutCommand(t *testing.T) {
 		}
 		w, c := newPeer(t, Options{}, role)
 		c.send(request(5, cmd, d.args, bytes.Repeat([]byte{0xee}, 20)))
-		if got := c.bodies(5); len(got) == 1 && got[0] == "0c" || w.counters.truncated.Load() != 0 {
+		if got := c.bodies(5); len(got) == 1 && got[0] == "0c" || w.counted("treadle_truncated_requests_total") != 0 {
 			t.Errorf("%v with bytes behind its arguments: answered %q", cmd, got)
 		}
 	}

@@ -164,8 +164,8 @@ func TestEveryCRCCommand(t *testing.T) {
 				if w.stopped != (cmd == periodic.Shutdown) {
 					t.Errorf("%s: the server stops: %v", what, w.stopped)
 				}
-				if n := w.counters.unknownCommands.Load(); n != btoi(!known) || w.counters.wrongRole.Load() != 0 {
-					t.Errorf("%s: counted as unknown %d, as of the wrong role %d", what, n, w.counters.wrongRole.Load())
+				if n := w.counted("treadle_unknown_commands_total"); n != btoi(!known) || w.counted("treadle_wrong_role_requests_total") != 0 {
+					t.Errorf("%s: counted as unknown %d, as of the wrong role %d", what, n, w.counted("treadle_wrong_role_requests_total"))
 				}
 				c.send(crcRequest(1, periodic.Ping))
 				if got := c.crcBodies(); len(got) != 1 || got[0] != "1:0a" || c.closed {
@@ -188,7 +188,7 @@ func TestCRCCommandsInThePlainFraming(t *testing.T) {
 					t.Errorf("%v in %s: answered %q in the plain framing", cmd, name, got)
 				}
 				c.send(request(1, periodic.Ping))
-				if got := c.bodies(1); len(got) != 1 || got[0] != "0a" || w.counters.wrongRole.Load()+w.counters.unknownCommands.Load() != 1 {
+				if got := c.bodies(1); len(got) != 1 || got[0] != "0a" || w.counted("treadle_wrong_role_requests_total")+w.counted("treadle_unknown_commands_total") != 1 {
 					t.Errorf("%v in %s: afterwards PING is answered %q", cmd, name, got)
 				}
 			}
@@ -205,9 +205,9 @@ func TestEveryCutCRCCommand(t *testing.T) {
 		}
 		for n := range len(d.args) + 1 {
 			w, c := newCRCPeer(t, Options{}, periodic.Client)
-			before := fmt.Sprint(statusOf(w.Server), w.config.get(keyTimeout, &plainEra))
+			before := fmt.Sprint(statusOf(w.Server), w.sched.Timeout())
 			c.send(crcRequest(5, cmd, d.args[:n]))
-			got, refused := c.crcBodies(), w.counters.truncated.Load()
+			got, refused := c.crcBodies(), w.counted("treadle_truncated_requests_total")
 			if n >= least {
 				if len(got) == 1 && got[0] == "5:0c" || refused != 0 {
 					t.Errorf("%v with %d of %d bytes is refused", cmd, n, len(d.args))
@@ -217,13 +217,13 @@ func TestEveryCutCRCCommand(t *testing.T) {
 			if len(got) != 1 || got[0] != "5:0c" || refused != 1 {
 				t.Errorf("%v with %d of %d bytes: answered %q, %d counted", cmd, n, len(d.args), got, refused)
 			}
-			if after := fmt.Sprint(statusOf(w.Server), w.config.get(keyTimeout, &plainEra)); after != before {
+			if after := fmt.Sprint(statusOf(w.Server), w.sched.Timeout()); after != before {
 				t.Errorf("%v with %d of %d bytes changed %s to %s", cmd, n, len(d.args), before, after)
 			}
 		}
 		w, c := newCRCPeer(t, Options{}, periodic.Worker)
 		c.send(crcRequest(5, cmd, d.args, bytes.Repeat([]byte{0xee}, 20)))
-		if got := c.crcBodies(); len(got) == 1 && got[0] == "5:0c" || w.counters.truncated.Load() != 0 {
+		if got := c.crcBodies(); len(got) == 1 && got[0] == "5:0c" || w.counted("treadle_truncated_requests_total") != 0 {
 			t.Errorf("%v with bytes behind its arguments: answered %q", cmd, got)
 		}
 	}

@@ -262,8 +262,7 @@ func TestSchedLaterDelaysAGloomJob(t *testing.T) {
 	w := newWorld(t, Options{})
 	master, worker := w.openGloom(0, true), w.worker(0, "f")
 	worker.send(request(1, periodic.CanDo, str8("f")))
-	w.config.set(keyKeepalive, 0)
-	w.config.apply(w.Server)
+	w.join(0, periodic.Client).send(request(1, periodic.ConfigSet, str8("keepalive"), []byte{0, 0, 0, 0}))
 	master.asks(`1`, `"f"`, `,"body":1`)
 	for range 6 {
 		worker.grabs(1, 1)

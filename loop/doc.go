@@ -27,9 +27,9 @@
 //	requests that look through much    lookTurn; their sessions are paused (pause.go)
 //	letters, jobs for who has caught up    turnDeliveries (reactor.go); the rest in the next turn
 //	bytes for sessions             mostUnsent, then only for whom little waits (reactor.go)
-//	a LOAD                         job by job, as it comes (periodic_dump.go)
-//	a DUMP, a long STATUS          encoded beside the loop, sched.WalkBatch slots a hold, sent piece by
-//	                               piece; who does not read it passes the turn on (stream.go)
+//	a LOAD                         job by job, as it comes (dump.go of loop/periodic)
+//	a DUMP, a long STATUS          encoded beside the loop (long_reply.go), sched.WalkBatch slots a hold, sent
+//	                               piece by piece; who does not read it passes the turn on (stream.go)
 //	a Gloom frame over LargeFrame  parsed beside the loop, its session paused (pause.go, Offload)
 //	ids and types of Gloom         MaxName of loop/gloom
 //	dwork                          a goroutine of its own; hubSlice a turn, maxParts and

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"treadle/codec/periodic"
+	served "treadle/loop/periodic"
 )
 
 // dumps are peers of a server whose DUMP has 1.5 MiB, of which 8 MiB may be unread, and each
@@ -82,7 +83,7 @@ func TestDumpHoard(t *testing.T) {
 func TestStatusHoard(t *testing.T) {
 	w := newWorld(t, Options{MaxFrame: 64 << 10, GloomMaxFrame: 64 << 10, MaxOutbound: 256 << 10})
 	client, c := w.join(0, periodic.Client), w.join(0, periodic.Client)
-	client.functions(longStatus+1, "%0200d")
+	client.functions(served.LongStatus+1, "%0200d")
 	c.room = 0
 	for i := 0; i < 40 && !c.closed; i++ {
 		c.send(request(1, periodic.Status))
@@ -130,7 +131,7 @@ func TestDumpStuckBehind(t *testing.T) {
 	w := newWorld(t, Options{MaxFrame: 256 << 10, GloomMaxFrame: 256 << 10, MaxOutbound: 1 << 20})
 	client, c := w.join(0, periodic.Client), w.join(0, periodic.Client)
 	client.fill(0, 2000)
-	client.functions(longStatus+1, "f%d")
+	client.functions(served.LongStatus+1, "f%d")
 	c.room = 0
 	c.send(request(1, periodic.Status))
 	w.await("a STATUS to be ready", func() bool { return c.s.stream != nil })

@@ -158,7 +158,11 @@ func (s *Server) replay() error {
 			if err := s.kts46.keepSetting(key, value); err != nil {
 				return err
 			}
-			s.config.restore(key, value)
+			for p := range having[protocol.Restorer](s) {
+				if err := p.Restore(key, value); err != nil {
+					return err
+				}
+			}
 			return nil
 		},
 		Document: s.kts46.keep,
@@ -178,7 +182,6 @@ func (s *Server) replay() error {
 	if err != nil {
 		return dataError(fmt.Errorf("cannot read the journal in %s: %w", s.o.Data, err))
 	}
-	s.config.apply(s)
 	s.log.Info("the journal is read", "data", s.o.Data, "jobs", jobs, "took", time.Duration(s.now().Mono-now.Mono)*time.Millisecond)
 	return nil
 }
@@ -258,16 +261,15 @@ type mark struct {
 	end   int
 }
 
-// after has what encode appends sent once a group is committed; what the session has
-// to send otherwise does not wait for it.
-func (s *session) after(group uint64, encode func([]byte) []byte) {
+// After implements protocol.Transport.
+func (s *session) After(group uint64, reply []byte) {
 	if s.late == nil {
 		s.late = s.r.buffer()
 		s.r.waiting = append(s.r.waiting, s)
 		s.r.waits.Store(true)
 	}
 	s.r.awaited++
-	s.late = encode(s.late)
+	s.late = append(s.late, reply...)
 	if last := len(s.marks) - 1; last >= 0 && s.marks[last].group >= group {
 		s.marks[last].end = len(s.late) // it is sent behind those
 	} else {

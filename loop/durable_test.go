@@ -22,6 +22,7 @@ import (
 
 	"treadle/codec/periodic"
 	"treadle/loop/journal"
+	served "treadle/loop/periodic"
 	"treadle/sched"
 )
 
@@ -354,7 +355,7 @@ func TestProgress(t *testing.T) {
 		t.Fatal(err)
 	}
 	for seq := uint64(1); seq <= jobs; seq++ {
-		j.Put(0, &journal.Record{Seq: seq, Space: uint8(periodicSpace), Queue: []byte("f"), Name: fmt.Append(nil, seq)})
+		j.Put(0, &journal.Record{Seq: seq, Space: uint8(served.Space), Queue: []byte("f"), Name: fmt.Append(nil, seq)})
 	}
 	if err := j.Close(); err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"treadle/codec/periodic"
+	"treadle/sched"
 )
 
 // grabbed sends a GRAB_JOB and returns the name of the job that it brings, "" for NO_JOB.
@@ -69,7 +70,7 @@ func TestBroadcastReachesSleepers(t *testing.T) {
 
 		a.send(request(4, periodic.Sleep), request(5, periodic.Sleep))
 		b.send(request(4, periodic.Sleep), request(5, periodic.Sleep))
-		submit("large", maxKept)
+		submit("large", sched.DefaultWindow)
 		if n := len(a.frames()); n != 2 {
 			t.Errorf("two SLEEPs are answered %d times", n)
 		}
@@ -101,8 +102,8 @@ func TestKeptTogether(t *testing.T) {
 		w.settle()
 	}
 	broadcast("all")
-	if most := w.mostUnsent() + size + 100; r.kept > most || r.kept < most/2 {
-		t.Errorf("%d bytes are kept, of %d", r.kept, most)
+	if most := w.mostUnsent() + size + 100; r.Kept > most || r.Kept < most/2 {
+		t.Errorf("%d bytes are kept, of %d", r.Kept, most)
 	}
 	got := 0
 	for i, c := range sleepers {
@@ -115,8 +116,8 @@ func TestKeptTogether(t *testing.T) {
 			got += min(len(f.Body)/size, 1)
 		}
 	}
-	if got < room/4 || r.kept != 0 {
-		t.Errorf("%d got the job; %d bytes are kept of jobs that were grabbed or whose workers have left", got, r.kept)
+	if got < room/4 || r.Kept != 0 {
+		t.Errorf("%d got the job; %d bytes are kept of jobs that were grabbed or whose workers have left", got, r.Kept)
 	}
 	last := w.join(0, periodic.Worker)
 	last.send(request(1, periodic.Broadcast, str8("f")), request(2, periodic.Sleep))
@@ -126,7 +127,7 @@ func TestKeptTogether(t *testing.T) {
 	last.send(request(2, periodic.Sleep))
 	broadcast("dropped")
 	last.send(request(4, periodic.CantDo, str8("f")))
-	if r.kept != 0 {
-		t.Errorf("%d bytes are kept of a function that nobody serves", r.kept)
+	if r.Kept != 0 {
+		t.Errorf("%d bytes are kept of a function that nobody serves", r.Kept)
 	}
 }

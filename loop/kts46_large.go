@@ -20,6 +20,7 @@ var ktsLong = map[string]bool{"getServerStatus": true, "getProjectStatus": true,
 const (
 	ktsHeldList = "getCurrentTasks"
 	ktsMany     = 1000
+	ktsPiece    = 256 << 10 // bytes that are written in one turn
 )
 
 // compose waits for the turn to put a method's answer together, if it may be long. done, which
@@ -75,7 +76,7 @@ func (l *ktsLarge) begin(size, most int, giveUp func()) *ktsMoving {
 
 // Write implements io.Writer, in pieces: whoever takes one goes behind all others.
 func (m *ktsMoving) Write(body []byte) (n int, err error) {
-	for piece := range slices.Chunk(body, pieceSize) {
+	for piece := range slices.Chunk(body, ktsPiece) {
 		k, err := m.answer.Write(piece)
 		if n += k; err != nil {
 			return n, err

@@ -4,7 +4,6 @@ import (
 	"sync"
 	"time"
 
-	"treadle/codec/periodic"
 	"treadle/loop/protocol"
 	"treadle/sched"
 )
@@ -65,19 +64,6 @@ func (s *session) Late(report string, names func() (queue, name string)) {
 		server.log.Warn("a worker's report does not count, since it does not hold the job: its time-out has passed, or it was removed",
 			"function", functionText(queue), "job", shown(name), "worker", addressOf(s.conn), "report", report)
 	}
-}
-
-// tooLate is that of a session. In the framing of 2018 the handle has no names: they are those of
-// the job, while it is there.
-func (p *periodicTalk) tooLate(f *periodic.Frame, run sched.Run) {
-	p.s.Late(f.Cmd.String(), func() (queue, name string) {
-		if p.framing == periodic.Plain {
-			return p.s.r.server.sched.NameOf(run)
-		}
-		function, rest, _ := periodic.Str8(f.Args)
-		b, _, _ := periodic.Str8(rest)
-		return string(protocol.Queue(function)), string(b)
-	})
 }
 
 // maxShown bounds a name in the log: those of Gloom may have megabytes.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"sync/atomic"
 
-	"treadle/codec/periodic"
 	"treadle/loop/journal"
 	"treadle/loop/protocol"
 	"treadle/loop/web"
@@ -14,10 +13,7 @@ import (
 type counters struct {
 	accepted, acceptErrors atomic.Uint64
 	frames                 atomic.Uint64
-	unknownCommands        atomic.Uint64
-	truncated              atomic.Uint64
-	wrongRole              atomic.Uint64
-	refusals               [periodic.Reasons]atomic.Uint64 // by the reason
+	refusals               [protocol.Reasons]atomic.Uint64 // by the reason
 	lateDeliveries         atomic.Uint64
 	closed                 []*closing
 }
@@ -82,9 +78,6 @@ func (s *Server) samples() []web.Sample {
 		web.Counter("treadle_connections_accepted_total", "Connections taken in.", c.accepted.Load()),
 		web.Counter("treadle_accept_errors_total", "Failed accepts.", c.acceptErrors.Load()),
 		web.Counter("treadle_frames_total", "Requests read.", c.frames.Load()),
-		web.Counter("treadle_unknown_commands_total", "Requests with an unknown command.", c.unknownCommands.Load()),
-		web.Counter("treadle_truncated_requests_total", "Requests whose arguments were cut.", c.truncated.Load()),
-		web.Counter("treadle_wrong_role_requests_total", "Requests of the other role.", c.wrongRole.Load()),
 		web.Counter("treadle_late_deliveries_total", "Deliveries whose session had ended.", c.lateDeliveries.Load()),
 	}
 	all = append(all, c.closedSamples()...)
@@ -117,11 +110,11 @@ func (c *counters) closedSamples() (all []web.Sample) {
 }
 
 // diskFull counts a request of any protocol that is refused for want of disk.
-func (c *counters) diskFull() { c.refusals[periodic.ReasonDisk].Add(1) }
+func (c *counters) diskFull() { c.refusals[protocol.ReasonDisk].Add(1) }
 
 // refusalSamples has one sample for each reason for which a request may be refused at a limit.
 func (c *counters) refusalSamples() (all []web.Sample) {
-	for why := periodic.ReasonDisk; why <= periodic.ReasonSetting; why++ {
+	for why := protocol.ReasonDisk; why < protocol.Reasons; why++ {
 		s := web.Counter("treadle_refused_requests_total", "Requests refused at a limit, by a setting or for want of disk.", c.refusals[why].Load())
 		s.Label, s.LabelValue = "reason", why.String()
 		all = append(all, s)

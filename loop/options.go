@@ -17,6 +17,7 @@ import (
 
 	"treadle/loop/disbatch/hub"
 	"treadle/loop/journal"
+	"treadle/loop/periodic"
 	"treadle/loop/protocol"
 	"treadle/loop/web"
 )
@@ -227,7 +228,7 @@ func (o *Options) validate() error {
 	switch {
 	case o.PeriodicGrab != GrabHold && o.PeriodicGrab != GrabDocument:
 		return badOption("periodic-grab", "%q is neither hold nor document", o.PeriodicGrab)
-	case eras[o.PeriodicCRC] == nil:
+	case !periodic.Known(o.PeriodicCRC):
 		return badOption("periodic-crc", "%q %s", o.PeriodicCRC, noEra)
 	case o.PeriodicShutdown != "on" && o.PeriodicShutdown != "off":
 		return badOption("periodic-shutdown", "%q is neither on nor off", o.PeriodicShutdown)
@@ -339,7 +340,7 @@ func (o *Options) validateAddresses() error {
 			}
 			if p.setting == "periodic" {
 				var crc string
-				if a, crc = o.eraOf(a); crc != o.PeriodicCRC && eras[crc] == nil {
+				if a, crc = o.eraOf(a); crc != o.PeriodicCRC && !periodic.Known(crc) {
 					return badOption(p.setting, "%s: the era %q of ?crc= %s", a, crc, noEra)
 				}
 			}
@@ -376,6 +377,19 @@ func (o *Options) eraOf(a string) (address, crc string) {
 		crc = o.PeriodicCRC
 	}
 	return address, crc
+}
+
+// periodic is what the protocol is told of the settings.
+func (o *Options) periodic(projects func() int) periodic.Options {
+	p := periodic.Options{
+		Era: o.PeriodicCRC, Document: o.PeriodicGrab == GrabDocument, Shutdown: o.PeriodicShutdown == "on",
+		Grace: o.PeriodicGrace, FrameTimeout: o.FrameTimeout, MaxFrame: o.MaxFrame, Projects: projects,
+	}
+	for _, a := range o.Periodic {
+		address, era := o.eraOf(a)
+		p.Addresses = append(p.Addresses, periodic.Address{Address: address, Era: era})
+	}
+	return p
 }
 
 // splitAddress turns tcp://host:port or unix:///path into what net.Listen takes.

@@ -1,6 +1,6 @@
 package loop
 
-// A request of a Periodic worker of very many functions may have each of them looked at, a STATUS
+// A request of a worker of very many functions may have each of them looked at, a status
 // lists all that there are, data has very many listeners, and one read holds hundreds of requests.
 // What such peers cost in one turn is bounded: beyond it the rest of what they ask waits for the
 // next turn, behind everything that others have sent meanwhile.
@@ -18,8 +18,8 @@ const (
 	lastTurns = 4
 )
 
-// pause says whether the next request of the session waits for another turn.
-func (s *session) pause() bool {
+// Pause implements protocol.Transport.
+func (s *session) Pause() bool {
 	n := s.Looked
 	s.Looked = 0
 	if s.peer != nil {

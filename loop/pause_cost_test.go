@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"treadle/codec/periodic"
+	served "treadle/loop/periodic"
 	"treadle/sched"
 )
 
@@ -71,7 +72,7 @@ func TestPauseFor(t *testing.T) {
 
 // manyListed are as many functions as a STATUS may have that is answered at once.
 func manyListed() (all []string) {
-	for i := range longStatus {
+	for i := range served.LongStatus {
 		all = append(all, fmt.Sprint("f", i))
 	}
 	return all

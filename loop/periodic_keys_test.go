@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"treadle/codec/periodic"
+	served "treadle/loop/periodic"
 )
 
 // answers is what CONFIG_GET of a key is answered with.
@@ -183,7 +184,7 @@ func TestDumpLeavesOut(t *testing.T) {
 
 // TestDetails: delayed and waiting jobs are told apart on request; STATUS itself stays as it is.
 func TestDetails(t *testing.T) {
-	for _, crowd := range []int{0, longStatus + 1} {
+	for _, crowd := range []int{0, served.LongStatus + 1} {
 		w := newWorld(t, Options{})
 		c := w.join(0, periodic.Client)
 		c.send(request(1, periodic.SubmitJob, job("f", "ready")), request(1, periodic.SubmitJob, later("f", "delayed", 1<<40)))

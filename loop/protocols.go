@@ -9,6 +9,7 @@ import (
 	"treadle/loop/disbatch/hub"
 	"treadle/loop/dwork"
 	"treadle/loop/gloom"
+	"treadle/loop/periodic"
 	"treadle/loop/protocol"
 	"treadle/sched"
 )
@@ -23,7 +24,7 @@ func newProtocols(s *Server) ([]protocol.Protocol, error) {
 		return nil, &OptionError{Setting: "disbatch", Err: err}
 	}
 	return []protocol.Protocol{
-		&periodicProtocol{s},
+		periodic.New(host{s}, o.periodic(func() int { return s.kts46.projectCount() })),
 		gloom.New(host{s}, gloom.Options{Masters: o.GloomMasters, Slaves: o.GloomSlaves, MaxFrame: o.GloomMaxFrame, Strict: o.GloomJSON == GloomStrict}),
 		dwork.New(host{s}, o.dwork()),
 		disbatch,
@@ -32,12 +33,18 @@ func newProtocols(s *Server) ([]protocol.Protocol, error) {
 
 // spaces is the table of all name spaces of jobs.
 var spaces = protocol.TableOf(slices.Concat(
-	[]protocol.Space{{ID: periodicSpace, Rules: sched.Rules{Durable: true}}},
+	periodic.Spaces(),
 	gloom.Spaces(),
 	dwork.Spaces(),
 	[]protocol.Space{{ID: ktsSpace, Rules: ktsRules}},
 	hub.Spaces(),
 )...)
+
+// rules are what the protocols ask of the scheduler: the rules of their jobs, and how many
+// milliseconds behind its time-out a job is taken back.
+func (o *Options) rules() (rules [sched.MaxSpaces]sched.Rules, grace int64) {
+	return spaces.Rules(), o.PeriodicGrace.Milliseconds()
+}
 
 // having ranges over the protocols that are a T, too.
 func having[T any](s *Server) iter.Seq[T] {
@@ -75,8 +82,14 @@ func (h host) Refused(why protocol.Reason) { h.counters.refusals[why].Add(1) }
 // Full implements protocol.Host.
 func (h host) Full() bool { return h.full() }
 
+// RoomFor implements protocol.Host.
+func (h host) RoomFor(bytes int) bool { return h.room(bytes) }
+
 // Durable implements protocol.Host.
 func (h host) Durable(queue []byte) (group uint64, wait bool) { return h.durable(queue) }
+
+// DurableAll implements protocol.Host.
+func (h host) DurableAll() (group uint64, wait bool) { return h.durableAll() }
 
 // Committed implements protocol.Host.
 func (h host) Committed() uint64 { return h.feed.journal.Committed() }
@@ -86,6 +99,14 @@ func (h host) Flush(acknowledgements int) { h.feed.flush(acknowledgements) }
 
 // FlushLater implements protocol.Host.
 func (h host) FlushLater() { h.feed.flushLater() }
+
+// PutSetting implements protocol.Host.
+func (h host) PutSetting(key string, value []byte) {
+	if h.feed != nil {
+		h.feed.journal.PutSetting(key, value)
+		h.feed.dirty.Store(true)
+	}
+}
 
 // NewSink implements protocol.Host.
 func (h host) NewSink() protocol.Sink { return &timerSink{h.Server, make([]bool, h.o.Loops)} }
@@ -111,3 +132,6 @@ func (h host) Listen(protocol, setting, address string) (net.Listener, error) {
 	}
 	return &countedListener{l, h.Server, idOf(protocol)}, nil
 }
+
+// Quit implements protocol.Host.
+func (h host) Quit() { h.quit() }

@@ -51,7 +51,6 @@ type reactor struct {
 	buffers  [][]byte
 	large    spares
 	partials int         // bytes of requests that are not whole, or not handled
-	kept     int         // bytes of jobs that are kept for workers that sleep
 	paused   []*session  // those whose requests go on in the next turn
 	resuming bool        // there is to be a turn for them
 	looked   int         // what costly requests have looked through this turn, see pause.go
@@ -177,8 +176,16 @@ func (r *reactor) open(c connection, by starter) *session {
 		r.gens = append(r.gens, 0)
 	}
 	s.ID = sched.SessionID(uint64(r.index)<<loopShift | uint64(slot)<<slotShift | uint64(r.gens[slot]))
+	s.Number = connectionID(s.ID)
 	s.talk = by.Start(&s.Session)
 	return s
+}
+
+// connectionID folds a session id to the four bytes of the handshake's answer: eight bits of the
+// loop, twenty of the slot, as many as there may be connections, and four of the generation.
+func connectionID(id sched.SessionID) uint32 {
+	slot := uint64(id) >> slotShift & slotMask
+	return uint32(uint64(id)>>loopShift)<<24 | uint32(slot)<<4&(1<<24-1) | uint32(id)&0xf
 }
 
 // session returns the session of an id, nil when it has ended.
@@ -260,6 +267,9 @@ func (r *reactor) shut(s *session) {
 	}
 	for ; s.stream != nil; s.stream = s.stream.next {
 		s.stream.end()
+	}
+	if s.reports != nil {
+		s.reports.abandoned.Store(true)
 	}
 	defer r.rescue(s)
 	s.talk.Closed()

@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"treadle/codec/periodic"
 	"treadle/loop/journal"
 	"treadle/loop/protocol"
 	"treadle/loop/web"
@@ -29,7 +28,6 @@ type Server struct {
 	beside   func(turn chan struct{}, do func())
 	open     func(setting, address string) (net.Listener, error)
 	sched    *sched.Scheduler
-	config   config
 	reactors []atomic.Pointer[reactor] // by loop; nil until its first connection
 	engine   *engine
 	alarm    chan struct{} // the timer has something to do earlier
@@ -38,8 +36,7 @@ type Server struct {
 	noise    throttle        // of the log lines that hostile peers can cause
 	overdue  overdue         // jobs that ran for longer than their time-out
 	late     throttle        // of the lines about reports that came too late
-	dumps    chan struct{}   // the right to have a DUMP in memory
-	statuses chan struct{}   // and a long STATUS
+	encoders []chan struct{} // by protocol.StreamKind: the right to have a long reply in memory
 	aside    chan struct{}   // the place of one DUMP that is not read, beside the turn
 	offloads chan struct{}   // the right to work on a message beside the loops, see Offload
 	reports  atomic.Int64    // long replies that nothing has been sent of yet
@@ -109,8 +106,6 @@ func newServerOn(o Options, so sched.Options) (*Server, error) {
 		o: o, log: o.Log, started: time.Now(),
 		reactors: make([]atomic.Pointer[reactor], o.Loops),
 		alarm:    make(chan struct{}, 1),
-		dumps:    make(chan struct{}, 1),
-		statuses: make(chan struct{}, 1),
 		aside:    make(chan struct{}, 1),
 		offloads: make(chan struct{}, maxOffloads),
 		stopped:  make(chan struct{}),
@@ -122,7 +117,8 @@ func newServerOn(o Options, so sched.Options) (*Server, error) {
 	}
 	s.guard, s.conns = guard, newShares(&s.o)
 	s.clock, s.beside, s.open = s.readClocks, s.besideLoops, openAddress
-	so = sched.Options{Shards: o.Shards, Seed: so.Seed, Batch: so.Batch, Alarm: s.ring, TimedOut: s.overdue.add, Rules: spaces.Rules(), Grace: o.PeriodicGrace.Milliseconds()}
+	so = sched.Options{Shards: o.Shards, Seed: so.Seed, Batch: so.Batch, Alarm: s.ring, TimedOut: s.overdue.add}
+	so.Rules, so.Grace = o.rules()
 	if o.Data != NoData {
 		if s.store, err = s.journalOptions(); err != nil {
 			return nil, err
@@ -131,12 +127,14 @@ func newServerOn(o Options, so sched.Options) (*Server, error) {
 		so.Journal = s.feed
 	}
 	s.sched = sched.New(so)
+	for range protocol.StreamKinds {
+		s.encoders = append(s.encoders, make(chan struct{}, 1))
+	}
 	if s.protocols, err = newProtocols(s); err != nil {
 		return nil, err
 	}
 	s.counters.closed = closings(s.protocols)
 	s.kts46 = newKtsHub(s)
-	s.config.apply(s)
 	return s, nil
 }
 
@@ -268,7 +266,7 @@ func (s *Server) ready() (ok bool, text string) {
 		return false, "failed: " + failed.Error()
 	case s.stopping.Load():
 		return false, "stopping"
-	case s.refusing() == periodic.ReasonDisk:
+	case s.full():
 		return true, "degraded: refusing new jobs: the disk of --data has less free space than --min-free"
 	}
 	return true, "ok"

@@ -39,6 +39,7 @@ type session struct {
 	keeps   int         // how much of that is kept, when it is more than keepPaused
 	late    []byte      // acknowledgements that wait for the journal, see durable.go
 	marks   []mark      // for what
+	reports *reports    // long replies under way, nil: it has never asked for one
 	stream  *stream     // a long reply being sent in pieces, see stream.go
 	last    int64       // Mono of the last read
 	why     error       // why it is to be closed, nil: it is not
@@ -210,3 +211,9 @@ func (s *session) Peer() *sched.Peer {
 	}
 	return s.peer
 }
+
+// Grow implements protocol.Transport.
+func (s *session) Grow(n int) { s.Out = s.r.large.room(s.Out, n) }
+
+// Remote implements protocol.Transport.
+func (s *session) Remote() string { return addressOf(s.conn) }

@@ -362,7 +362,7 @@ func TestFarewellWaitsForAll(t *testing.T) {
 	c := w.join(0, periodic.Client)
 	c.r.part = func(connection) io.WriteCloser { return lastWords{io.Discard} }
 	for _, group := range []uint64{8, 7} {
-		c.s.after(group, func(out []byte) []byte { return append(out, 'x') })
+		c.s.After(group, []byte{'x'})
 	}
 	c.r.farewell(c.s)
 	if got := c.r.partings; len(got) != 1 || got[0].group != 8 || string(got[0].late) != "xx" {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"treadle/codec/periodic"
+	"treadle/loop/protocol"
 )
 
 // refused waits until nobody listens at an address any more.
@@ -133,7 +134,7 @@ func TestStopDeliversDump(t *testing.T) {
 	first.send(loadFrame(1, "f", 100_000))
 	first.want(1, byte(periodic.Success))
 	first.send(request(2, periodic.Dump))
-	r.until("the first dump to be begun", func() bool { return len(r.dumps) == 1 && r.reports.Load() == 0 })
+	r.until("the first dump to be begun", func() bool { return len(r.encoders[protocol.Dump]) == 1 && r.reports.Load() == 0 })
 	second.send(request(2, periodic.Dump))
 	second.ping()
 	r.end()

@@ -4,14 +4,13 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"treadle/loop/protocol"
 )
 
 // slowPeriod is how often connections with unsent bytes are looked at: gnet does
 // not say when a socket has drained.
 const slowPeriod = 2 * time.Millisecond
-
-// pieceSize is what a stream sends at a time, and how much it lets wait unsent.
-const pieceSize = 256 << 10
 
 // stream is one reply too large for the out buffer, sent piece by piece as the
 // peer reads. What else the session has to say waits until all of it is on its way.
@@ -75,7 +74,7 @@ func (s *session) pump() {
 	if left := s.conn.OutboundBuffered(); left < st.left {
 		st.moved, st.left = s.r.Now.Mono, left // a piece may be a job of 64 MiB
 	}
-	for len(st.pieces) > 0 && s.conn.OutboundBuffered() < pieceSize {
+	for len(st.pieces) > 0 && s.conn.OutboundBuffered() < protocol.PieceSize {
 		piece := st.pieces[0]
 		st.pieces[0] = nil
 		st.pieces = st.pieces[1:]
@@ -278,6 +277,10 @@ func (r *reactor) patienceWith(st *stream) int64 {
 	return limit
 }
 
+// mostSwept bounds what conversations do in one sweep, and so in one turn: a millisecond, or ten when each of as many
+// awaits expires of a job that as many wait for as may. The next sweep goes on.
+const mostSwept = 1024
+
 // sweep closes sessions that have kept the server waiting too long, and lets go of memory.
 func (r *reactor) sweep() {
 	r.large.fade()
@@ -286,13 +289,13 @@ func (r *reactor) sweep() {
 	o := &r.server.o
 	now := r.Now.Mono
 	handshake := r.server.handshakeLimit(now)
-	expiries := mostExpired
+	room := mostSwept
 	for _, s := range r.sessions {
 		if s == nil || s.why != nil {
 			continue
 		}
-		if p, ok := s.talk.(*periodicTalk); ok {
-			expiries = p.expire(now, expiries)
+		if c, ok := s.talk.(protocol.Sweeper); ok {
+			room = c.Sweep(room)
 		}
 		idle := s.talk.IdleLimit()
 		last := s.last

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"treadle/codec/periodic"
+	served "treadle/loop/periodic"
+	"treadle/loop/protocol"
 )
 
 // fill submits jobs of a kibibyte.
@@ -60,14 +62,14 @@ func TestDumpInPieces(t *testing.T) {
 	reader.send(request(8, periodic.Ping), request(9, periodic.Status))
 	steps := 0
 	for reader.s.stream != nil {
-		if n := len(reader.backlog); n > 2*pieceSize {
+		if n := len(reader.backlog); n > 2*protocol.PieceSize {
 			t.Fatalf("%d bytes wait for a peer that reads slowly, want at most two pieces", n)
 		}
 		client.send(request(1, periodic.Ping))
 		if got := client.frames(); len(got) != 1 {
 			t.Fatal("another client is not served while a DUMP is sent")
 		}
-		reader.take(pieceSize / 3)
+		reader.take(protocol.PieceSize / 3)
 		reader.send(request(uint32(10+steps), periodic.Ping))
 		w.look()
 		steps++
@@ -133,8 +135,8 @@ func TestDumpStuck(t *testing.T) {
 				t.Errorf("stuck peer %d is never closed", i)
 			}
 		}
-		if n := w.closedFor(errSlowReader); n != uint64(places) || len(w.aside)+len(w.dumps) != 0 {
-			t.Errorf("%d slow readers are counted; the places are taken: %d", n, len(w.aside)+len(w.dumps))
+		if n := w.closedFor(errSlowReader); n != uint64(places) || len(w.aside)+len(w.encoders[protocol.Dump]) != 0 {
+			t.Errorf("%d slow readers are counted; the places are taken: %d", n, len(w.aside)+len(w.encoders[protocol.Dump]))
 		}
 	}
 }
@@ -145,18 +147,18 @@ func TestStatusDoesNotWaitForDump(t *testing.T) {
 	w := newWorld(t, Options{})
 	client, slow := w.join(0, periodic.Client), w.join(0, periodic.Client)
 	client.fill(0, 1000)
-	client.functions(longStatus+1, "f%d")
+	client.functions(served.LongStatus+1, "f%d")
 	slow.room = 0
 	slow.send(request(1, periodic.Dump))
 	client.send(request(2, periodic.Status))
-	w.await("a STATUS while another's DUMP is stuck", func() bool { return len(client.read) > longStatus })
+	w.await("a STATUS while another's DUMP is stuck", func() bool { return len(client.read) > served.LongStatus })
 	slow.send(request(2, periodic.Status), request(3, periodic.Ping))
 	w.await("the STATUS to be ready", func() bool { return w.reports.Load() == 0 })
 	slow.take(1 << 40)
 	w.look()
 	w.look()
 	got := slow.frames()
-	if len(got) != 3 || len(records(t, got[0])) != 1000+longStatus+1 || got[1].MsgID != 2 || got[2].MsgID != 3 {
+	if len(got) != 3 || len(records(t, got[0])) != 1000+served.LongStatus+1 || got[1].MsgID != 2 || got[2].MsgID != 3 {
 		t.Errorf("got %d frames, want DUMP, STATUS and PONG", len(got))
 	}
 }
@@ -249,7 +251,7 @@ func TestDumpAbandoned(t *testing.T) {
 	client.send(request(2, periodic.Dump))
 	first.close()
 	// Those of sessions that are gone are encoded beside the loops, too.
-	w.await("the long replies to be over", func() bool { return w.reports.Load() == 0 && len(w.dumps) == 0 })
+	w.await("the long replies to be over", func() bool { return w.reports.Load() == 0 && len(w.encoders[protocol.Dump]) == 0 })
 	if got := client.frames(); len(got) != 1 || len(records(t, got[0])) != 1000 {
 		t.Errorf("%d frames, want a dump", len(got))
 	}
@@ -284,6 +286,21 @@ func TestTooManyReports(t *testing.T) {
 	}
 	if dumps != 1+maxReports || refusals != 5 {
 		t.Errorf("%d dumps and %d refusals, want %d and 5", dumps, refusals, 1+maxReports)
+	}
+}
+
+// TestReportOfNobody: a long reply whose turn comes after its session has ended is not encoded.
+func TestReportOfNobody(t *testing.T) {
+	w := newWorld(t, Options{})
+	c := w.join(0, periodic.Client)
+	w.encoders[protocol.Dump] <- struct{}{}
+	encoded := false
+	c.s.Stream(protocol.Dump, func() [][]byte { encoded = true; return nil }, func() {})
+	c.close()
+	<-w.encoders[protocol.Dump]
+	w.await("the turn to pass", func() bool { return w.reports.Load() == 0 })
+	if encoded {
+		t.Error("it is encoded")
 	}
 }
 

@@ -226,8 +226,8 @@ func (w *world) reporting() bool {
 			if s.stream != nil {
 				return false
 			}
-			if p, ok := s.talk.(*periodicTalk); ok && p.reports != nil {
-				open += p.reports.open
+			if s.reports != nil {
+				open += s.reports.open
 			}
 		}
 	}
@@ -290,6 +290,16 @@ func (w *world) finish() {
 func statusOf(s *Server) (all []sched.QueueStatus) {
 	s.sched.Status(func(q sched.QueueStatus) { all = append(all, q) })
 	return all
+}
+
+// counted returns what the counters of a name have counted.
+func (s *Server) counted(name string) (n uint64) {
+	for _, sample := range s.samples() {
+		if sample.Name == name {
+			n += uint64(sample.Value)
+		}
+	}
+	return n
 }
 
 // closedFor is how many sessions were closed for a reason.

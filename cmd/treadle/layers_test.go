@@ -58,6 +58,7 @@ var apart = map[string][]string{
 	"loop/disbatch/sitetest":  {"loop/disbatch", "loop/disbatch/mongotest"},
 	"loop/disbatch/mongotest": {},
 	"loop/protocol":           {"loop/web", "sched"},
+	"loop/periodic":           {"loop/protocol", "loop/web", "codec/periodic", "sched"},
 	"loop/dwork":              {"loop/dwork/zmq", "loop/protocol", "loop/web", "codec/dwork", "codec/dwork/dworkpb", "codec/gloom", "sched"}, // the messages as protobuf has them: for tests; codec/gloom: tasks as JSON
 	"loop/dwork/zmq":          {},
 	"loop/gloom":              {"loop/protocol", "loop/web", "codec/gloom", "sched"},
@@ -246,6 +247,8 @@ func TestLayersCanFail(t *testing.T) {
 	f("loop/dwork/x.go", imports("treadle/loop/gloom"), "loop/dwork may not import loop/gloom")
 	f("loop/dwork/x_test.go", imports("treadle/loop"), "loop/dwork may not import loop")
 	f("loop/dwork/zmq/x.go", imports("treadle/loop/dwork"), "loop/dwork/zmq may not import loop/dwork")
+	f("loop/periodic/x.go", imports("treadle/codec/periodic"), "")
+	f("loop/periodic/x.go", imports("treadle/loop/journal"), "loop/periodic may not import loop/journal")
 	f("loop/protocol/x.go", imports("treadle/codec/gloom"), "loop/protocol may not import codec/gloom")
 	f("loop/disbatch/x.go", imports("treadle/loop/disbatch/node"), "loop/disbatch may not import loop/disbatch/node")
 	f("loop/disbatch/x_test.go", imports("treadle/loop/disbatch/web"), "loop/disbatch may not import loop/disbatch/web")

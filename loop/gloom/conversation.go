@@ -35,7 +35,7 @@ const MaxEcho = 1 << 20
 // has its escapes resolved, all of it in one turn.
 const MaxName = 1 << 20
 
-// conversation is a conversation in the Gloom protocol, protocols/codec.md: one master
+// conversation is a conversation in the Gloom protocol, protocols/gloom.md: one master
 // or one slave.
 type conversation struct {
 	p      *Protocol

@@ -30,6 +30,13 @@ type Protocol interface {
 	Samples() []web.Sample
 }
 
+// Restorer is a Protocol with settings in the journal.
+type Restorer interface {
+	// Restore takes a setting and ignores those of other protocols. The server calls it for each
+	// setting at the start, before Ports.
+	Restore(key string, value []byte) error
+}
+
 // Port is a setting with addresses of a protocol, and the conversation that is held at each.
 type Port struct {
 	Setting   string   // without dashes
@@ -60,9 +67,13 @@ type Host interface {
 	Refused(Reason)
 	// Full says that the disk takes no new jobs.
 	Full() bool
+	// RoomFor says that the disk takes so many bytes.
+	RoomFor(bytes int) bool
 	// Durable says what an acknowledgement has to wait for: the group of the journal that covers what was
 	// changed last in a queue; false: nothing.
 	Durable(queue []byte) (group uint64, wait bool)
+	// DurableAll is Durable for the changes of all queues and settings.
+	DurableAll() (group uint64, wait bool)
 	// Committed is the last group of the journal that is committed. Only a group of Durable may be
 	// compared with it.
 	Committed() uint64
@@ -70,6 +81,8 @@ type Host interface {
 	// changed. FlushLater is Flush for a turn without any whose changes a loss of power may undo.
 	Flush(acknowledgements int)
 	FlushLater()
+	// PutSetting journals a setting. Restorer.Restore takes it at the next start.
+	PutSetting(key string, value []byte)
 	// NewSink makes a sink for the verbs of one goroutine.
 	NewSink() Sink
 	// NewInsider makes the side of a peer inside of the server, which submits and awaits jobs.
@@ -83,4 +96,6 @@ type Host interface {
 	// Listen opens an address of a setting. What it accepts counts among the connections of the
 	// protocol, and is turned away when that has too many.
 	Listen(protocol, setting, address string) (net.Listener, error)
+	// Quit stops the server as SIGTERM does.
+	Quit()
 }

@@ -12,14 +12,14 @@ type Reason uint8
 // The reasons. 0 is none.
 const (
 	ReasonDisk      Reason = iota + 1 // the disk of the journal has less free than --min-free
-	ReasonRoom                        // a LOAD is larger than what the disk may still take
+	ReasonRoom                        // a request is larger than what the disk may still take
 	ReasonFunctions                   // there are as many functions as there may be
 	ReasonWaiters                     // as many sessions wait for the job as may
 	ReasonMemory                      // jobs, or what all sessions ask for together, take as much memory as they may
 	ReasonReports                     // as many long replies are under way as may be
 	ReasonLocks                       // there are as many named locks as there may be
 	ReasonWorker                      // the worker serves as many functions, or asks for as many jobs, as it may
-	ReasonSize                        // a job of a LOAD is larger than --max-frame
+	ReasonSize                        // a job of a request is larger than --max-frame
 	ReasonSetting                     // a setting of the server forbids it
 	Reasons                           // one more than the last
 )

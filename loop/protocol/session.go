@@ -24,8 +24,9 @@ type Conversation interface {
 // Session is one connected peer, as its conversation sees it. It belongs to the goroutine
 // of its loop.
 type Session struct {
-	ID   sched.SessionID
-	Loop *Loop
+	ID     sched.SessionID
+	Number uint32 // unique among the open sessions of the server
+	Loop   *Loop
 	Transport
 	// Skills and Label are set before the first call of Peer: what jobs the peer can be given, and
 	// what people are told that it is.
@@ -46,7 +47,35 @@ type Loop struct {
 	Spaces  *Spaces
 	Scratch []byte // for what a conversation puts together, within one request
 	Frames  uint64 // requests read in this turn
+	Kept    int    // bytes that conversations keep for their peers beside Out
 }
+
+// Room makes room for n more bytes in Out.
+func (s *Session) Room(n int) {
+	if cap(s.Out)-len(s.Out) < n {
+		s.Grow(n)
+	}
+}
+
+// Sweeper is a Conversation with deadlines of its own. The server calls Sweep about once a second.
+type Sweeper interface {
+	// Sweep does what is due, at most room things, and returns how much of room is left.
+	Sweep(room int) int
+}
+
+// StreamKind is a kind of long reply. The server encodes one reply of each kind at a time.
+type StreamKind int
+
+// The kinds. A Listing is sent at once. A Dump that is large, or for which there is no room beside the
+// replies that other peers are reading, delays the next Dump until its peer has read it.
+const (
+	Listing     StreamKind = iota // a line for each queue
+	Dump                          // all jobs
+	StreamKinds                   // one more than the last
+)
+
+// PieceSize is about how many bytes a piece of a long reply has.
+const PieceSize = 256 << 10
 
 // Transport is what the server does for a session.
 type Transport interface {
@@ -60,6 +89,20 @@ type Transport interface {
 	End(why error)
 	// Peer is the scheduler's side of the session, made by the first call.
 	Peer() *sched.Peer
+	// Grow moves Out to a buffer with room for n more bytes. Session.Room calls it when it must.
+	Grow(n int)
+	// Pause says whether Consume has to stop before the next request, since the requests of this turn
+	// have looked through much. Consume is called again in the next turn.
+	Pause() bool
+	// After sends a copy of reply once a group of the journal is committed. What is in Out does not
+	// wait for it.
+	After(group uint64, reply []byte)
+	// Stream has encode write a long reply beside the loop and sends its pieces as the peer reads.
+	// When encode returns nil, which says that no frame can hold the reply, tooLarge is called on the
+	// loop. false: too many long replies are under way, and nothing is called.
+	Stream(kind StreamKind, encode func() [][]byte, tooLarge func()) bool
+	// Remote is the peer's address, for logs.
+	Remote() string
 	// Late logs, a line a second at most, that the peer has reported on a job that it does
 	// not hold; names says on which.
 	Late(report string, names func() (queue, name string))

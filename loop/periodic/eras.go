@@ -1,7 +1,7 @@
-package loop
+package periodic
 
 import (
-	"treadle/codec/periodic"
+	codec "treadle/codec/periodic"
 	"treadle/loop/protocol"
 	"treadle/sched"
 )
@@ -38,100 +38,100 @@ var endOfData = []byte("EOF")
 
 // crcOnly does the requests that only the CRC framing has; false when the arguments
 // are cut.
-func (p *periodicTalk) crcOnly(f *periodic.Frame) bool {
-	r := p.s.r
+func (c *conversation) crcOnly(f *codec.Frame) bool {
+	r := c.s.Loop
 	switch f.Cmd {
-	case periodic.Acquire:
-		return p.acquire(f)
-	case periodic.Release:
-		return p.release(f)
-	case periodic.WorkData:
-		return p.workData(f)
-	case periodic.RecvData:
-		return p.recvData(f)
-	case periodic.JobUnassigned:
-		_ = r.server.sched.Release(r.Now, p.s.Peer(), uint64(f.MsgID), r)
+	case codec.Acquire:
+		return c.acquire(f)
+	case codec.Release:
+		return c.release(f)
+	case codec.WorkData:
+		return c.workData(f)
+	case codec.RecvData:
+		return c.recvData(f)
+	case codec.JobUnassigned:
+		_ = c.p.sched.Release(r.Now, c.s.Peer(), uint64(f.MsgID), r.Sink)
 	}
 	return true // JOB_ASSIGNED asks for nothing
 }
 
 // acquire is ACQUIRE: 1 when the job has the lock, 0 when it has not, and is the
 // worker's no more.
-func (p *periodicTalk) acquire(f *periodic.Frame) bool {
-	name, rest, ok := periodic.Str8(f.Args)
+func (c *conversation) acquire(f *codec.Frame) bool {
+	name, rest, ok := codec.Str8(f.Args)
 	if !ok {
 		return false
 	}
-	count, rest, ok := periodic.Int16(rest)
+	count, rest, ok := codec.Int16(rest)
 	if !ok {
 		return false
 	}
-	run, _, ok := p.reportOf(rest) // a worker that is refused says nothing more of the run
+	run, _, ok := c.reportOf(rest) // a worker that is refused says nothing more of the run
 	if !ok {
 		return false
 	}
-	r := p.s.r
-	got, err := r.server.sched.Lock(r.Now, p.s.Peer(), run, string(name), int(count), r)
+	r := c.s.Loop
+	got, err := c.p.sched.Lock(r.Now, c.s.Peer(), run, string(name), int(count), r.Sink)
 	if err == sched.ErrLocks || err == sched.ErrJobLocks {
-		p.refuse(f.MsgID, reasonOf(err))
+		c.refuse(f.MsgID, reasonOf(err))
 		return true
 	}
-	p.s.Touch()
-	start := len(p.s.Out)
-	out := periodic.AppendMessage(periodic.BeginResponse(p.s.Out, p.framing), f.MsgID, periodic.Acquired)
+	c.s.Touch()
+	start := len(c.s.Out)
+	out := codec.AppendMessage(codec.BeginResponse(c.s.Out, c.framing), f.MsgID, codec.Acquired)
 	if got {
 		out = append(out, 1)
 	} else {
 		out = append(out, 0)
 	}
-	periodic.End(out, start, p.framing)
-	p.s.Out = out
+	codec.End(out, start, c.framing)
+	c.s.Out = out
 	return true
 }
 
-func (p *periodicTalk) release(f *periodic.Frame) bool {
-	name, rest, ok := periodic.Str8(f.Args)
+func (c *conversation) release(f *codec.Frame) bool {
+	name, rest, ok := codec.Str8(f.Args)
 	if !ok {
 		return false
 	}
-	run, _, ok := p.handleOf(rest)
+	run, _, ok := c.handleOf(rest)
 	if !ok {
 		return false
 	}
-	r := p.s.r
-	_ = r.server.sched.Unlock(r.Now, p.s.Peer(), run, string(name), r)
-	p.received(f.MsgID)
+	r := c.s.Loop
+	_ = c.p.sched.Unlock(r.Now, c.s.Peer(), run, string(name), r.Sink)
+	c.received(f.MsgID)
 	return true
 }
 
 // workData is WORK_DATA. Its SUCCESS waits for receivers that read too slowly: a
 // worker that waits for it keeps their pace.
-func (p *periodicTalk) workData(f *periodic.Frame) bool {
-	run, data, ok := p.handleOf(f.Args)
+func (c *conversation) workData(f *codec.Frame) bool {
+	run, data, ok := c.handleOf(f.Args)
 	if !ok {
 		return false
 	}
-	r := p.s.r
-	wait, _ := r.server.sched.Publish(p.s.Peer(), run, data, uint64(f.MsgID), r)
+	r := c.s.Loop
+	wait, _ := c.p.sched.Publish(c.s.Peer(), run, data, uint64(f.MsgID), r.Sink)
 	if !wait {
-		p.reply(f.MsgID, periodic.Success)
+		c.reply(f.MsgID, codec.Success)
 	}
 	return true
 }
 
 // recvData is RECV_DATA: of the Job record only function and name count.
-func (p *periodicTalk) recvData(f *periodic.Frame) bool {
-	var j periodic.Job
-	if _, err := periodic.ParseJob(f.Args, &j); err != nil {
+func (c *conversation) recvData(f *codec.Frame) bool {
+	var j codec.Job
+	if _, err := codec.ParseJob(f.Args, &j); err != nil {
 		return false
 	}
-	switch err := p.s.r.server.sched.Listen(p.s.Peer(), periodicSpace, protocol.Queue(j.Func), j.Name, uint64(f.MsgID)); {
+	switch err := c.p.sched.Listen(c.s.Peer(), Space, protocol.Queue(j.Func), j.Name, uint64(f.MsgID)); {
 	case err == sched.ErrNoWorker:
-		p.reply(f.MsgID, periodic.NoWorker)
+		c.reply(f.MsgID, codec.NoWorker)
 	case err != nil:
-		p.refuse(f.MsgID, reasonOf(err))
+		c.refuse(f.MsgID, reasonOf(err))
 	default:
-		p.reply(f.MsgID, periodic.Success)
+		c.reply(f.MsgID, codec.Success)
 	}
 	return true
 }

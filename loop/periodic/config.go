@@ -1,10 +1,12 @@
-package loop
+package periodic
 
 import (
 	"encoding/binary"
-	"strings"
 	"sync"
 	"sync/atomic"
+
+	"treadle/loop/protocol"
+	"treadle/sched"
 )
 
 // configKey is a Periodic CONFIG key: by its names until 2023, none, one or two, and by the one in 2026, each with the
@@ -113,31 +115,28 @@ func (c *config) changed() (n uint32) {
 
 // restore takes a value from the journal; it ignores a key of another version.
 func (c *config) restore(key string, value []byte) {
-	name, ok := strings.CutPrefix(key, configPrefix)
 	for i := range configKeys {
-		if ok && len(value) == 4 && name == configKeys[i].saved() {
+		if len(value) == 4 && key == configKeys[i].saved() {
 			c.set(i, binary.BigEndian.Uint32(value))
 		}
 	}
 }
 
 // save journals a known key's value.
-func (c *config) save(s *Server, key int) {
-	if s.feed == nil || key < 0 {
-		return
+func (c *config) save(host protocol.Host, key int) {
+	if key >= 0 {
+		host.PutSetting(configPrefix+configKeys[key].saved(), binary.BigEndian.AppendUint32(nil, c.get(key, &plainEra)))
 	}
-	s.feed.journal.PutSetting(configPrefix+configKeys[key].saved(), binary.BigEndian.AppendUint32(nil, c.get(key, &plainEra)))
-	s.feed.dirty.Store(true)
 }
 
 // configPrefix sets these apart from other settings in the journal.
 const configPrefix = "config."
 
 // apply makes the values count.
-func (c *config) apply(s *Server) {
+func (c *config) apply(s *sched.Scheduler) {
 	c.timeout.Store(int64(c.get(keyTimeout, &plainEra)))
-	s.sched.SetTimeout(c.timeout.Load() * 1000)
-	s.sched.SetLockTimeout(int64(c.get(keyLockTimeout, &plainEra)) * 1000)
+	s.SetTimeout(c.timeout.Load() * 1000)
+	s.SetLockTimeout(int64(c.get(keyLockTimeout, &plainEra)) * 1000)
 	c.keepalive.Store(int64(c.get(keyKeepalive, &plainEra)) * 1000)
 	c.today.Store(int64(c.get(keyKeepalive, eras["2026"])) * 1000)
 }

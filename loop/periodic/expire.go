@@ -1,4 +1,4 @@
-package loop
+package periodic
 
 import (
 	priority "container/heap"
@@ -13,10 +13,6 @@ import (
 
 // runTimeout is the time-out of a RUN_JOB whose job has none.
 const runTimeout = 60
-
-// mostExpired bounds the RUN_JOBs of a loop that expire in one sweep, and so in one turn: a millisecond, or ten when
-// each is of a job that as many wait for as may. The next sweep goes on.
-const mostExpired = 1024
 
 var resultExpired = []byte("expired")
 
@@ -35,19 +31,19 @@ type runs struct {
 }
 
 // expires notes when a RUN_JOB expires, before it is submitted.
-func (p *periodicTalk) expires(id uint32, j *sched.Submission) {
-	if p.runs == nil {
-		p.runs = &runs{byID: make(map[uint32]*run)}
+func (c *conversation) expires(id uint32, j *sched.Submission) {
+	if c.runs == nil {
+		c.runs = &runs{byID: make(map[uint32]*run)}
 	}
-	p.runs.end(id) // an id that is used twice has the later time
+	c.runs.end(id) // an id that is used twice has the later time
 	seconds := int64(j.Timeout)
 	if seconds <= 0 {
 		seconds = runTimeout
 	}
 	r := &run{id: id, queue: slices.Clone(j.Queue), name: slices.Clone(j.Name)}
-	r.at = p.s.r.Now.Mono + seconds*1000 + p.s.r.server.o.PeriodicGrace.Milliseconds()
-	p.runs.byID[id] = r
-	priority.Push(&p.runs.next, r)
+	r.at = c.s.Loop.Now.Mono + seconds*1000 + c.p.o.Grace.Milliseconds()
+	c.runs.byID[id] = r
+	priority.Push(&c.runs.next, r)
 }
 
 // ended forgets the RUN_JOB that a delivery answers.
@@ -65,15 +61,16 @@ func (r *runs) end(id uint32) {
 	}
 }
 
-// expire ends the RUN_JOBs whose time is over, as many as room; it returns what it left of that.
-func (p *periodicTalk) expire(now int64, room int) int {
-	if p.runs == nil {
+// Sweep implements protocol.Sweeper: it ends the RUN_JOBs whose time is over.
+func (c *conversation) Sweep(room int) int {
+	now := c.s.Loop.Now.Mono
+	if c.runs == nil {
 		return room
 	}
-	for ; room > 0 && len(p.runs.next) > 0 && p.runs.next[0].at <= now; room-- {
-		r := p.runs.next[0]
-		p.runs.end(r.id)
-		p.s.r.server.sched.Expire(p.s.r.Now, p.s.Peer(), uint64(r.id), periodicSpace, r.queue, r.name, p.s.r)
+	for ; room > 0 && len(c.runs.next) > 0 && c.runs.next[0].at <= now; room-- {
+		r := c.runs.next[0]
+		c.runs.end(r.id)
+		c.p.sched.Expire(c.s.Loop.Now, c.s.Peer(), uint64(r.id), Space, r.queue, r.name, c.s.Loop.Sink)
 	}
 	return room
 }

@@ -1,14 +1,14 @@
-package loop
+package periodic
 
 import (
 	"bytes"
 	"fmt"
 
-	"treadle/codec/periodic"
+	codec "treadle/codec/periodic"
 )
 
 // Beginnings of a connection to a Periodic address that are no handshake. Each is for the log, and counts as
-// periodic.ErrMagic.
+// codec.ErrMagic.
 var (
 	errTLS       = strange("a TLS hello: there is no TLS here; put a proxy that ends TLS in front, or have the client do without")
 	errWebSocket = strange("a WebSocket request: the original's --ws is not served; have the client use tcp:// or unix:// without it")
@@ -16,7 +16,7 @@ var (
 	errStranger  = strange("no handshake of Periodic: a client with RSA or XOR keys, which are not served, or one of another protocol or port")
 )
 
-func strange(what string) error { return fmt.Errorf("%s (%w)", what, periodic.ErrMagic) }
+func strange(what string) error { return fmt.Errorf("%s (%w)", what, codec.ErrMagic) }
 
 // httpMethods are the beginnings of requests. The original's WebSocket client is a GET.
 var httpMethods = [][]byte{[]byte("GET "), []byte("POST "), []byte("PUT "), []byte("HEAD "), []byte("OPTIONS "), []byte("DELETE "), []byte("PATCH "), []byte("CONNECT "), []byte("PRI ")}

@@ -1,0 +1,111 @@
+// Package periodic speaks the Periodic protocol, protocols/periodic.md: clients submit jobs
+// and workers do them at one port, in the framing of 2018 or in that with checksums.
+package periodic
+
+import (
+	"strings"
+	"sync/atomic"
+	"time"
+
+	codec "treadle/codec/periodic"
+	"treadle/loop/protocol"
+	"treadle/loop/web"
+	"treadle/sched"
+)
+
+// Space is the name space of Periodic jobs.
+const Space sched.Space = 1
+
+// Spaces are the name spaces of Periodic jobs.
+func Spaces() []protocol.Space {
+	return []protocol.Space{{ID: Space, Rules: sched.Rules{Durable: true}}}
+}
+
+// Options are the settings of the protocol.
+type Options struct {
+	Addresses    []Address
+	Era          string        // of the replies in the CRC framing, where an address has none of its own
+	Document     bool          // GRAB_JOB is answered NO_JOB when no job is ready, instead of being held
+	Shutdown     bool          // clients may stop the server
+	Grace        time.Duration // behind a job's time-out
+	FrameTimeout time.Duration
+	MaxFrame     int        // bytes of one request
+	Projects     func() int // how many projects a DUMP leaves out
+}
+
+// Address is one address and the era of its replies.
+type Address struct{ Address, Era string }
+
+// Known says whether there is an era of that name.
+func Known(era string) bool { return eras[era] != nil }
+
+// Protocol is the protocol in one server.
+type Protocol struct {
+	host   protocol.Host
+	sched  *sched.Scheduler
+	o      Options
+	config config
+
+	unknownCommands, truncated, wrongRole atomic.Uint64
+}
+
+// New prepares the protocol; it opens nothing.
+func New(host protocol.Host, o Options) *Protocol {
+	p := &Protocol{host: host, sched: host.Sched(), o: o}
+	p.config.apply(p.sched)
+	return p
+}
+
+// Name implements protocol.Protocol.
+func (p *Protocol) Name() string { return "periodic" }
+
+// Ports implements protocol.Protocol.
+func (p *Protocol) Ports() []protocol.Port {
+	all := []protocol.Port{{Setting: "periodic", Start: p.startIn(p.o.Era)}}
+	for _, a := range p.o.Addresses {
+		all = append(all, protocol.Port{Setting: "periodic", Addresses: []string{a.Address}, Start: p.startIn(a.Era)})
+	}
+	return all
+}
+
+// startIn starts conversations whose peers of the CRC framing get the replies of an era.
+func (p *Protocol) startIn(name string) func(*protocol.Session) protocol.Conversation {
+	crc := eras[name]
+	return func(s *protocol.Session) protocol.Conversation {
+		s.Label = "periodic"
+		return &conversation{p: p, s: s, crc: crc}
+	}
+}
+
+// Restore implements protocol.Restorer.
+func (p *Protocol) Restore(key string, value []byte) error {
+	if key, ok := strings.CutPrefix(key, configPrefix); ok {
+		p.config.restore(key, value)
+		p.config.apply(p.sched)
+	}
+	return nil
+}
+
+// CloseReasons implements protocol.Protocol.
+func (p *Protocol) CloseReasons() []protocol.CloseReason {
+	return []protocol.CloseReason{
+		{Err: codec.ErrMagic, Label: "bad_magic"}, {Err: codec.ErrHelloSize, Label: "too_large"}, {Err: codec.ErrTooLarge, Label: "too_large"},
+		{Err: codec.ErrShort, Label: "too_short"}, {Err: codec.ErrChecksum, Label: "bad_checksum"}, {Err: codec.ErrHello, Label: "bad_handshake"},
+	}
+}
+
+// Samples implements protocol.Protocol.
+func (p *Protocol) Samples() []web.Sample {
+	return []web.Sample{
+		web.Counter("treadle_unknown_commands_total", "Requests with an unknown command.", p.unknownCommands.Load()),
+		web.Counter("treadle_truncated_requests_total", "Requests whose arguments were cut.", p.truncated.Load()),
+		web.Counter("treadle_wrong_role_requests_total", "Requests of the other role.", p.wrongRole.Load()),
+	}
+}
+
+// refused counts a refusal. Reasons behind the server's own are the protocol's, and have counters of their own.
+func (p *Protocol) refused(why codec.Reason) {
+	if protocol.Reason(why) < protocol.Reasons {
+		p.host.Refused(protocol.Reason(why))
+	}
+}
