@@ -146,5 +146,5 @@ peers: ## install the servers that bench compares with (Debian, root or sudo)
 
 clean: ## remove what the targets above leave behind; never a data directory
 	rm -rf bin
-	rm -f bench/results/latest.json bench/results/new.txt
+	rm -f bench/results/latest.json bench/results/latest.html bench/results/new.txt
 	find . -type f \( -name '*.test' -o -name '*.prof' \) ! -path './.git/*' -exec rm -f {} +

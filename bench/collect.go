@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"treadle/bench/peer"
 )
 
 const (
@@ -76,11 +78,11 @@ func (m metrics) since(before metrics) collections {
 	return c
 }
 
-// ask reads a page of the server's HTTP address.
-func (s *server) ask(ctx context.Context, path string) (string, error) {
+// ask reads a page that is served over HTTP at an address.
+func ask(ctx context.Context, address, path string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, questionLimit)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.http+path, nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, nil)
 	if err != nil {
 		return "", err
 	}
@@ -97,35 +99,32 @@ func (s *server) ask(ctx context.Context, path string) (string, error) {
 }
 
 // collected runs a phase and finds out what the server's collector did meanwhile, which it is made to do all the time if
-// the load says so.
-func (s *sample) collected(ctx context.Context, running *server, l load, phase func() error) error {
-	if running.http == "" || l.ready+l.delayed == 0 {
+// the row says so.
+func (s *sample) collected(ctx context.Context, running *peer.Server, r row, phase func() error) error {
+	if running.HTTP == "" || r.load.Ready+r.load.Delayed == 0 {
 		return phase()
 	}
-	page, err := running.ask(ctx, "/metrics")
+	before, err := ask(ctx, running.HTTP, "/metrics")
 	if err != nil {
 		return err
 	}
-	before := parseMetrics(page)
 	collecting, end := context.WithCancel(ctx)
 	ended := make(chan error, 1)
-	go func() { ended <- running.collect(collecting, l.collects) }()
+	go func() { ended <- collect(collecting, running.HTTP, r.collects) }()
 	err = phase()
 	end()
 	if err = errors.Join(err, <-ended); err != nil {
 		return err
 	}
-	if page, err = running.ask(ctx, "/metrics"); err != nil {
-		return err
-	}
-	s.Collections = parseMetrics(page).since(before)
-	return nil
+	after, err := ask(ctx, running.HTTP, "/metrics")
+	s.Collections = parseMetrics(after).since(parseMetrics(before))
+	return err
 }
 
-// collect makes the server collect its garbage, again and again until ctx ends.
-func (s *server) collect(ctx context.Context, wanted bool) error {
+// collect makes a server collect its garbage, again and again until ctx ends.
+func collect(ctx context.Context, address string, wanted bool) error {
 	for wanted && ctx.Err() == nil {
-		if _, err := s.ask(ctx, collectPath); err != nil && ctx.Err() == nil {
+		if _, err := ask(ctx, address, collectPath); err != nil && ctx.Err() == nil {
 			return fmt.Errorf("a collection: %w", err)
 		}
 		select {

@@ -10,21 +10,19 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"treadle/bench/load"
+	"treadle/bench/peer"
 )
 
-// TestDurableRows sees to it that the durable contenders, the disk and Treadle in memory take part where they belong.
+// TestDurableRows sees to it that the durable servers, the disk and Treadle in memory take part where they belong.
 func TestDurableRows(t *testing.T) {
-	field := []contender{
-		{name: "treadle", ours: true, gloom: true}, {name: "treadle unix", ours: true, variant: overUnix}, {name: "redis"},
-		{name: "treadle always", ours: true, variant: synced}, {name: "redis always", variant: synced},
-		{name: rawDisk, variant: rawDisk},
-	}
 	f := func(r row, want ...string) {
 		t.Helper()
 		var got []string
-		for _, c := range field {
-			if r.admits(c) {
-				got = append(got, c.name)
+		for _, name := range []string{"treadle", "treadle unix", "redis", "treadle always", "redis always", peer.RawDisk} {
+			if r.jobs[name] > 0 {
+				got = append(got, name)
 			}
 		}
 		if !slices.Equal(got, want) {
@@ -32,60 +30,72 @@ func TestDurableRows(t *testing.T) {
 		}
 	}
 	for _, r := range durableRows() {
-		if r.name == syncedAlone {
-			f(r, "treadle", "treadle always", "redis always", rawDisk)
+		if r.name == "synced sync 1" {
+			f(r, "treadle", "treadle always", "redis always", peer.RawDisk)
 		} else {
 			f(r, "treadle", "treadle always", "redis always")
 		}
 	}
-	f(row{name: "in memory"}, "treadle", "redis")
-	f(row{name: "gloom", section: gloomSection}, "treadle")
+	f(periodicRows()[0], "treadle", "redis")
+	f(gloomRows()[0], "treadle")
 
 	var names []string
-	for _, c := range durables("treadle") {
-		names = append(names, c.name)
+	for _, p := range peer.All("treadle") {
+		names = append(names, p.Name)
 	}
-	for _, name := range []string{"treadle always", "treadle interval", "treadle never", rawDisk} {
+	for _, name := range []string{"treadle always", "treadle interval", "treadle never", peer.RawDisk} {
 		if !slices.Contains(names, name) {
 			t.Errorf("no %s in %q", name, names)
 		}
 	}
-	for _, c := range durables("") {
-		if c.ours || c.variant == rawDisk {
-			t.Errorf("%s takes part without a Treadle", c.name)
+	for _, p := range peer.All("") {
+		if p.Ours || p.Limit {
+			t.Errorf("%s takes part without a Treadle", p.Name)
 		}
 	}
 	s := settings{Rows: regexp.MustCompile("synced"), Peers: regexp.MustCompile("^$")}
-	if _, chosen := choose(s, rows(), field); len(chosen) != 4 || chosen[3].name != rawDisk {
-		t.Errorf("without peers: got %+v", chosen)
+	_, chosen := choose(s, rows(), peer.All("treadle"))
+	names = nil
+	for _, p := range chosen {
+		names = append(names, p.Name)
+	}
+	if slices.Contains(names, "redis always") || !slices.Contains(names, "treadle always") || !slices.Contains(names, peer.RawDisk) {
+		t.Errorf("without peers: got %q", names)
 	}
 }
 
 // durableSample is one of the rows of one server.
 func durableSample(row, server string, rate, cpu, p50 float64) sample {
 	return sample{
-		Section: durableSection, Row: row, Server: server, JobsPerSecond: rate, ServerCPU: cpu, Submit: quantiles{P50: p50},
+		Section: durableSection, Row: row, Server: server, JobsPerSecond: rate, ServerCPU: cpu, Submit: load.Quantiles{P50: p50},
 	}
 }
 
 func TestDurableRatios(t *testing.T) {
-	r := newReport(settings{Rounds: 1}, time.Now(), nil, []sample{
+	r := newReport(settings{Rounds: 1}, time.Now(), nil, nil, []sample{
 		durableSample("synced pipe 8", "treadle", 1000, 1, 10),
 		durableSample("synced pipe 8", "treadle interval", 800, 2, 20),
 		durableSample("synced pipe 8", "treadle always", 500, 3, 30),
 		durableSample("synced pipe 8", "redis always", 200, 4, 60),
 		durableSample("synced pipe 8", "beanstalkd -f0", 5, 60, 120),
-		durableSample(syncedAlone, "treadle", 1000, 1, 40),
-		durableSample(syncedAlone, "treadle always", 100, 1, 140),
-		durableSample(syncedAlone, rawDisk, 900, 0, 100),
-		{Row: syncedAlone, Server: "redis always", JobsPerSecond: 1}, // of another section
+		durableSample("synced sync 1", "treadle", 1000, 1, 40),
+		durableSample("synced sync 1", "treadle always", 100, 1, 140),
+		durableSample("synced sync 1", peer.RawDisk, 900, 0, 100),
+		{Row: "synced sync 1", Server: "redis always", JobsPerSecond: 1}, // of another section
 	})
-	got := r.durableRatios()[1:]
+	var got [][]string
+	for _, p := range parts() {
+		if p.section == durableSection {
+			for _, pair := range p.pairs(r, p.section) {
+				got = append(got, line(pair.first, pair.second, p.ratios, func(v string) string { return ratio(values[v](pair.a), values[v](pair.b)) }))
+			}
+		}
+	}
 	want := [][]string{
 		{"synced pipe 8", "treadle always / redis always", "2.50", "0.75", "0.50", "-", "-"},
 		{"synced pipe 8", "treadle always / beanstalkd -f0", "100.00", "0.05", "0.25", "-", "-"},
 		{"synced pipe 8", "treadle interval / treadle", "0.80", "2.00", "2.00", "-", "-"},
-		{syncedAlone, "treadle always / (disk + treadle)", "-", "-", "1.00", "-", "-"},
+		{"synced sync 1", "treadle always / (disk + treadle)", "-", "-", "1.00", "-", "-"},
 	}
 	if !slices.EqualFunc(got, want, slices.Equal) {
 		t.Errorf("got\n%q\nwant\n%q", got, want)
@@ -104,11 +114,10 @@ func TestDurableRatios(t *testing.T) {
 // TestDurableRun takes a durable row of fake servers and the real disk, and sees to it that no directory is left.
 func TestDurableRun(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	always := fakeContender(t, "treadle always", flawless, "")
-	always.variant = synced
-	field := []contender{fakeContender(t, "treadle", flawless, ""), always, {name: rawDisk, variant: rawDisk}}
+	field := []peer.Peer{fakeContender(t, "treadle", flawless, ""), fakeContender(t, "treadle always", flawless, ""), {Name: peer.RawDisk, Limit: true}}
 	list := []row{{
-		name: syncedAlone, section: durableSection, load: load{connections: 1, depth: 1}, variants: []string{synced, rawDisk}, fixed: 200,
+		name: "synced sync 1", section: durableSection, load: load.Load{Connections: 1, Depth: 1},
+		jobs: map[string]int{"treadle": 200, "treadle always": 200, peer.RawDisk: 200},
 	}}
 	s := settings{Rounds: 2, Scale: 1, Rows: regexp.MustCompile(""), Peers: regexp.MustCompile("^$")}
 	s.Out = filepath.Join(t.TempDir(), "latest.json")
@@ -142,20 +151,12 @@ func TestDurableRun(t *testing.T) {
 	}
 }
 
-func TestMountedType(t *testing.T) {
-	const mounts = "rootfs / rootfs rw 0 0\n/dev/a / ext4 rw 0 0\ntmpfs /tmp tmpfs rw 0 0\n/dev/b /tmp/disk xfs rw 0 0\nbroken\n"
-	f := func(directory, want string) {
-		t.Helper()
-		if got := mountedType(mounts, directory); got != want {
-			t.Errorf("%s: got %q, want %q", directory, got, want)
-		}
+// TestFileSystem finds the type of what is always there.
+func TestFileSystem(t *testing.T) {
+	if got := fileSystem("/proc"); got != "proc" {
+		t.Errorf("/proc is %q", got)
 	}
-	f("/", "ext4")
-	f("/home", "ext4")
-	f("/tmp", "tmpfs")
-	f("/tmpx", "ext4")
-	f("/tmp/disk/new", "xfs")
-	if got := mountedType("", "/"); got != "unknown" {
-		t.Errorf("no mounts: got %q", got)
+	if got := fileSystem("no/such/directory"); got != "unknown" {
+		t.Errorf("no directory is %q", got)
 	}
 }

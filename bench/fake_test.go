@@ -10,9 +10,13 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"testing"
+
+	"treadle/bench/load"
+	"treadle/bench/peer"
 )
 
 // fakeFlaws are the ways in which the fake server can be told to misbehave.
@@ -36,7 +40,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	if len(os.Args) == 3 && os.Args[1] == "-echo-frames" {
-		if err := echoFrames(context.Background(), os.Args[2]); err != nil {
+		if err := load.ServeFrameEcho(context.Background(), os.Args[2]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -46,21 +50,33 @@ func TestMain(m *testing.M) {
 }
 
 // fakeContender is a Periodic server with one flaw, run as a child process.
-func fakeContender(t *testing.T, name, flaw, socket string) contender {
+func fakeContender(t *testing.T, name, flaw, socket string) peer.Peer {
 	t.Helper()
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := command{path: program, socket: socket, arguments: func(ports [portCount]string, directory string) []string {
-		return []string{"fake-server", flaw, ports[0], directory}
-	}}
-	made := contender{name: name, version: "1.0", protocol: newPeriodic(), ours: true, start: c.start}
-	if socket != "" {
-		made.variant = overUnix
-	}
-	return made
+	return peer.Peer{Name: name, Version: "1.0", Protocol: peer.NewPeriodic(peer.PeriodicOptions{}), Ours: ours(name),
+		Start: peer.Command{Path: program, Socket: socket, Arguments: func(ports peer.Ports, directory string) []string {
+			return []string{"fake-server", flaw, ports[0], directory}
+		}}.Start}
 }
+
+// What the fake server reads and says.
+const (
+	periodicHeaderLen, periodicCRCHeaderLen, periodicCRCAt = 8, 12, 8
+
+	periodicGrabJob   = 1
+	periodicWorkDone  = 3
+	periodicJobAssign = 5
+	periodicCanDo     = 7
+	periodicPing      = 9
+	periodicPong      = 10
+	periodicSubmitJob = 13
+	periodicStatus    = 14
+	periodicSuccess   = 16
+	periodicData      = 30
+)
 
 // fake is as little of a Periodic server as the load generator needs: one function, no names, one lock.
 type fake struct {
@@ -156,9 +172,9 @@ func (f *fake) handle(conn fakeConn, msgID []byte, command byte, args []byte) {
 	case periodicStatus:
 		jobs := len(f.queue) + f.running
 		if conn.crc {
-			conn.reply(msgID, fmt.Appendf(nil, "\x1eother,0,3,0,0,1\n%s,1,%d,%d,0,1", queueName, jobs, f.running))
+			conn.reply(msgID, fmt.Appendf(nil, "\x1eother,0,3,0,0,1\n%s,1,%d,%d,0,1", load.QueueName, jobs, f.running))
 		} else {
-			conn.reply(msgID, fmt.Appendf(nil, "other,0,3,0,1\n%s,1,%d,%d,1", queueName, jobs, f.running))
+			conn.reply(msgID, fmt.Appendf(nil, "other,0,3,0,1\n%s,1,%d,%d,1", load.QueueName, jobs, f.running))
 		}
 	case periodicWorkDone:
 		f.done++
@@ -167,6 +183,9 @@ func (f *fake) handle(conn fakeConn, msgID []byte, command byte, args []byte) {
 		}
 		if f.flaw != forgets {
 			f.running--
+		}
+		if f.done == f.count && f.count >= 10_000 { // a measurement waits until its memory is given back
+			debug.FreeOSMemory()
 		}
 	case periodicGrabJob:
 		f.slots = append(f.slots, fakeSlot{conn, msgID})
@@ -229,7 +248,7 @@ func (c fakeConn) readFrame(r *bufio.Reader) ([]byte, error) {
 	payload := make([]byte, binary.BigEndian.Uint32(header[4:]))
 	_, err := io.ReadFull(r, payload)
 	if err == nil && c.crc && binary.BigEndian.Uint32(header[periodicCRCAt:]) != crc32.ChecksumIEEE(payload) {
-		return nil, errMalformed
+		return nil, load.ErrMalformed
 	}
 	return payload, err
 }

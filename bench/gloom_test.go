@@ -3,9 +3,9 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -16,46 +16,17 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"treadle/bench/load"
+	"treadle/bench/peer"
 )
 
-// malformedGloom gives the parser forms that the document does not have.
-func malformedGloom(f func(p protocol, in string)) {
-	for _, payload := range []string{
-		`{"error":"id_exists","reason":"job-000102030405"}`,
-		`{"ok":yes!}`,
-		`{"ok":true,"id":"job-00010203040X"}`,
-		`{"ok":true,"id":"jab-000102030405"}`,
-		`{"id":"job-000102030405","body":"job-000102030406"}`, // the answer to another job
-		`{"action":"job","id":"job-000102030406","type":"bench","body":` + someText + "}", // the body of another job
-		`{"action":"job","id":"job-000102030405","type":"bunch","body":` + someText + "}",
-		`{"action":"job","id":"job-000102030405","type":"bench","body":` + someText + "]",
-	} {
-		f(newGloom(), string(appendGloom(nil, payload)))
-	}
-	f(newGloom(), "\x00RES")
-	f(newGloom(), "\x80\x00\x00\x00")
-}
+// gloomOK is the acknowledgement without an id.
+const gloomOK = `{"ok":true}`
 
-// TestTextWorkload checks the round trip, that it is JSON, and that a damaged workload is not accepted.
-func TestTextWorkload(t *testing.T) {
-	workload := bytes.Clone(textFiller[:])
-	putTextWorkload(workload, someID, someTime)
-	if string(workload) != someText || !json.Valid(workload) || len(workload) != workloadLen {
-		t.Fatalf("got %s", workload)
-	}
-	if id, sent, ok := parseTextWorkload(workload); id != someID || sent != someTime || !ok {
-		t.Errorf("got id %d, time %d, %v", id, sent, ok)
-	}
-	for at := range workload {
-		damaged := bytes.Clone(workload)
-		damaged[at] = 'G'
-		if _, _, ok := parseTextWorkload(damaged); ok {
-			t.Errorf("%s was accepted", damaged)
-		}
-	}
-	if _, _, ok := parseTextWorkload(workload[1:]); ok {
-		t.Error("a cut workload was accepted")
-	}
+// appendGloom appends one frame.
+func appendGloom(dst []byte, payload string) []byte {
+	return append(binary.BigEndian.AppendUint32(dst, uint32(len(payload))), payload...)
 }
 
 // The ways in which the fake Gloom server can be told to misbehave, at its tenth job.
@@ -100,7 +71,7 @@ func (f *fakeGloom) converse(conn net.Conn, talk func(conn net.Conn, payload str
 	defer f.leave(conn)
 	r := bufio.NewReader(conn)
 	for {
-		var size [gloomHeaderLen]byte
+		var size [4]byte
 		if _, err := io.ReadFull(r, size[:]); err != nil {
 			return
 		}
@@ -133,7 +104,7 @@ func (f *fakeGloom) send(conn net.Conn, payload string) { _, _ = conn.Write(appe
 // submit takes `{"action":"submit","id":ID,...`.
 func (f *fakeGloom) submit(conn net.Conn, payload string) {
 	_, job, _ := strings.Cut(payload, `submit",`)
-	id := job[len(`"id":`):][:jobNameLen+2]
+	id := job[len(`"id":`):][:load.JobNameLen+2]
 	f.master, f.count = conn, f.count+1
 	tenth := f.count == 10
 	if tenth && f.flaw == answersFirst {
@@ -181,34 +152,34 @@ func (f *fakeGloom) push() {
 }
 
 // nothingLeft is asked for the jobs left.
-type nothingLeft struct{ protocol }
+type nothingLeft struct{ load.Protocol }
 
-func (nothingLeft) pending(net.Conn) (int, error) { return 0, nil }
+func (nothingLeft) Pending(net.Conn) (int, error) { return 0, nil }
 
 // fakeGloomContender is a Gloom server in this process.
-func fakeGloomContender(t *testing.T, flaw string) (contender, *server) {
+func fakeGloomContender(t *testing.T, flaw string) (peer.Peer, *peer.Server) {
 	f := &fakeGloom{flaw: flaw, jobs: map[net.Conn]string{}}
-	s := &server{pid: os.Getpid(), network: "tcp", stop: func() {}, said: func() string { return "" }}
-	s.masters, s.slaves = f.serve(t, f.submit), f.serve(t, f.slave)
-	s.address = s.masters
-	c := contender{name: "treadle", protocol: nothingLeft{newPeriodicText()}, ours: true, gloom: true}
+	s := &peer.Server{PID: os.Getpid(), Network: "tcp", Stop: func() {}, Said: func() string { return "" }}
+	s.Masters, s.Slaves = f.serve(t, f.submit), f.serve(t, f.slave)
+	s.Address = s.Masters
+	c := peer.Peer{Name: "treadle", Protocol: nothingLeft{peer.NewPeriodic(peer.PeriodicOptions{Text: true})}, Ours: true}
 	return c, s
 }
 
 func someGloomRows() []row {
 	return []row{
-		{name: "flow", section: gloomSection, load: load{connections: 1, workers: 3, depth: 7}, fixed: 500},
-		{name: "short", section: gloomSection, kind: drain, load: gloomDrain, fixed: 200, passes: 3},
-		{name: "long", section: gloomSection, kind: drain, load: gloomDrain, fixed: 800, against: "short"},
+		{name: "flow", section: gloomSection, load: load.Load{Connections: 1, Workers: 3, Depth: 7}, jobs: alone(500)},
+		{name: "short", section: gloomSection, kind: drain, load: gloomDrain, jobs: alone(200), passes: 3},
+		{name: "long", section: gloomSection, kind: drain, load: gloomDrain, jobs: alone(800), against: "short"},
 	}
 }
 
 // TestGloomRun takes a small run of each kind of Gloom row.
 func TestGloomRun(t *testing.T) {
 	t.Parallel()
-	var field []contender
+	var field []peer.Peer
 	c, s := fakeGloomContender(t, flawless)
-	c.start = startedAs(s)
+	c.Start = func(context.Context) (*peer.Server, error) { return s, nil }
 	field = append(field, c)
 	settings := settings{Rounds: 2, Scale: 1, Rows: regexp.MustCompile(""), Peers: regexp.MustCompile("")}
 	settings.Out = filepath.Join(t.TempDir(), "latest.json")
@@ -246,15 +217,15 @@ func TestGloomFlaws(t *testing.T) {
 			c, s := fakeGloomContender(t, flaw)
 			r := someGloomRows()[0]
 			l := r.load
-			l.jobs = 100
-			trial := newTrial(t.Context(), r.sides(c, s), l)
-			defer trial.close()
-			if err := errors.Join(trial.hireWorkers(), trial.hireProducers()); err != nil {
+			l.Jobs = 100
+			trial := load.New(t.Context(), r.sides(c, s), l)
+			defer trial.Close()
+			if err := trial.Connect(); err != nil {
 				t.Fatal(err)
 			}
-			_, err := trial.produceAndWork()
+			_, err := trial.ProduceAndWork()
 			if err == nil {
-				err = trial.settle()
+				err = trial.Settle()
 			}
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("got %v, want %q", err, want)
@@ -269,24 +240,4 @@ func TestGloomFlaws(t *testing.T) {
 	f(doublesJob, "job 9 arrived a second time")
 	f(hurries, "a job came before the acknowledgement that unlocks it")
 	f(dropsDone, "a job came before the acknowledgement that unlocks it")
-}
-
-// TestMasterKeepsItsBound fills to the bound, and goes on by one for each answer.
-func TestMasterKeepsItsBound(t *testing.T) {
-	m := newMaster(newGloom(), load{jobs: 10, depth: 3}, answered)
-	m.open(10, nil)
-	f := func(payload string, next int) {
-		t.Helper()
-		if _, _, err := m.turn(20, appendGloom(nil, payload), nil); err != nil || m.next != next {
-			t.Fatalf("%s: %d submits, %v; want %d", payload, m.next, err, next)
-		}
-	}
-	f(`{"ok":true,"id":"job-000000000000"}`, 3)
-	f(`{"id":"job-000000000000","body":"job-000000000000"}`, 4)
-	if _, _, err := m.turn(30, appendGloom(nil, `{"ok":true,"id":"job-000000000004"}`), nil); err == nil {
-		t.Error("a job was acknowledged that was not submitted")
-	}
-	if _, _, err := m.turn(30, appendGloom(nil, gloomOK), nil); !errors.Is(err, errMalformed) {
-		t.Errorf("a master was told %s: %v", gloomOK, err)
-	}
 }

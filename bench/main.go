@@ -1,10 +1,8 @@
 // The program bench measures Treadle beside its peers: it starts each server as a child process, loads it over real
-// sockets, checks that every job arrives exactly once, and prints a table with ratios.
+// sockets, checks that every job arrives exactly once, and writes tables with ratios, a JSON file and a page with charts.
 //
-// One load generator drives them all, through one small protocol interface: see trial.go for what a measurement does,
-// pump.go for how it does it cheaply, and periodic.go, periodic_crc.go, gloom.go, beanstalkd.go, gearman.go and redis.go
-// for what was chosen to be fair to each server, and durable.go for the servers that keep their jobs on disk. It is
-// Linux only: it reads /proc and waits with epoll.
+// Package load is the generator, package peer has the servers. Here are what is measured (rows.go), how (measure.go, and
+// node.go for Disbatch), and what becomes of it (sections.go, targets.txt, page.go).
 package main
 
 import (
@@ -19,21 +17,23 @@ import (
 	"regexp"
 	"strings"
 	"syscall"
+
+	"treadle/bench/load"
+	"treadle/bench/peer"
 )
 
 func main() {
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := bench(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	cancel()
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-	case errors.As(err, new(usageError)):
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(2)
-	case err != nil:
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
+	if err == nil || errors.Is(err, flag.ErrHelp) {
+		return
 	}
+	fmt.Fprintln(os.Stderr, "bench:", err)
+	if errors.As(err, new(usageError)) {
+		os.Exit(2)
+	}
+	os.Exit(1)
 }
 
 // usageError is a mistake in the flags: exit 2.
@@ -41,83 +41,83 @@ type usageError struct{ error }
 
 // bench is the program without its exit.
 func bench(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	s, err := parseSettings(args, stderr)
+	s, instead, err := parseSettings(args, stderr)
 	if err != nil {
 		return err
 	}
-	if s.Echo != "" {
-		return echo(ctx, s.Echo)
+	if instead != nil {
+		return instead(ctx, stdout)
 	}
-	if s.Attack != "" {
-		return besiege(ctx, s.Attack, s.At, os.Stdin, stdout)
-	}
-	if s.Allocs {
-		return judgeAllocations(os.Stdin, stdout)
-	}
-	if s.Judge != "" {
-		return printTargets(s.Judge, stdout)
-	}
-	if s.Frames != "" {
-		return echoFrames(ctx, s.Frames)
-	}
-	return run(ctx, s, rows(), contenders(s.Server), stdout, stderr)
+	return run(ctx, s, rows(), peer.All(s.Server), stdout, stderr)
 }
 
-// parseSettings reads the flags.
-func parseSettings(args []string, stderr io.Writer) (settings, error) {
-	var s settings
+// parseSettings reads the flags. Some of them ask for something else instead of a run.
+func parseSettings(args []string, stderr io.Writer) (s settings, instead func(ctx context.Context, w io.Writer) error, err error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	server := flags.String("server", "bin/treadle", "the Treadle `program` to measure; '' measures the peers alone")
-	rowPattern := flags.String("rows", "", "measure only the rows whose name matches this `pattern`, a regular expression; there are "+rowNames())
+	flags.StringVar(&s.Server, "server", "bin/treadle", "the Treadle `program` to measure; '' measures the peers alone")
+	rowPattern := flags.String("rows", "", "measure only the rows whose name matches this `pattern`, a regular expression; there are "+strings.Join(rowNames(), ", "))
 	peerPattern := flags.String("peers", "", "compare only with the peers whose name matches this `pattern`; '^$' for none")
 	flags.IntVar(&s.Rounds, "rounds", 3, "measure each row this many `times` and take the medians")
 	flags.Float64Var(&s.Scale, "scale", 1, "`factor` on the number of jobs; 0.01 for a quick look whether all works")
-	flags.StringVar(&s.Out, "out", "bench/results/latest.json", "write the results as JSON to this `file`")
-	flags.StringVar(&s.Echo, "echo", "", "be a ZeroMQ echo on this `address`, as the dwork rows need one beside them")
-	flags.StringVar(&s.Attack, "attack", "", "be the attackers of this `row` on the address of -at until standard input ends, as that row needs them beside it")
-	flags.StringVar(&s.At, "at", "", "the `address` to attack")
-	flags.StringVar(&s.Judge, "targets", "", "measure nothing; print the table of the targets for the saved results in this `file`, as bench/NOTES.md has it")
-	flags.BoolVar(&s.Allocs, "allocs", false, "measure nothing; read benchstat's CSV of allocs/op from standard input, and fail when one has grown")
-	flags.StringVar(&s.Frames, "echo-frames", "", "be one event loop that echoes on this `address`, as the share of the limit needs it")
+	flags.StringVar(&s.Out, "out", "bench/results/latest.json", "write the results as JSON to this `file`, and as a page beside it")
+	other := func(name, usage string, do func(ctx context.Context, argument string, w io.Writer) error) {
+		flags.Func(name, usage, func(argument string) error {
+			instead = func(ctx context.Context, w io.Writer) error { return do(ctx, argument, w) }
+			return nil
+		})
+	}
+	other("echo", "be a ZeroMQ echo on this `address`, as the dwork rows need one beside them",
+		func(ctx context.Context, address string, _ io.Writer) error { return load.ServeEcho(ctx, address) })
+	other("echo-frames", "be one event loop that echoes on this `address`, as the share of the limit needs it",
+		func(ctx context.Context, address string, _ io.Writer) error { return load.ServeFrameEcho(ctx, address) })
+	other("targets", "measure nothing; print the table of the targets for the saved results in this `file`, as bench/NOTES.md has it",
+		func(_ context.Context, file string, w io.Writer) error {
+			r, err := readReport(file)
+			if err == nil {
+				_, err = io.WriteString(w, markdown(r.targetTable(true)))
+			}
+			return err
+		})
+	other("page", "measure nothing; write the page for the saved results in this `file` beside it",
+		func(_ context.Context, file string, _ io.Writer) error {
+			r, err := readReport(file)
+			if err != nil {
+				return err
+			}
+			return r.savePage(pageOf(file))
+		})
+	flags.BoolFunc("allocs", "measure nothing; read benchstat's CSV of allocs/op from standard input, and fail when one has grown", func(string) error {
+		instead = func(_ context.Context, w io.Writer) error { return judgeAllocations(os.Stdin, w) }
+		return nil
+	})
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
-			return s, err
+			return s, nil, err
 		}
-		return s, usageError{err}
+		return s, nil, usageError{err}
 	}
-	var err error
 	if s.Rows, err = regexp.Compile(*rowPattern); err != nil {
-		return s, usageError{fmt.Errorf("-rows: %w", err)}
+		return s, nil, usageError{fmt.Errorf("-rows: %w", err)}
 	}
 	if s.Peers, err = regexp.Compile(*peerPattern); err != nil {
-		return s, usageError{fmt.Errorf("-peers: %w", err)}
+		return s, nil, usageError{fmt.Errorf("-peers: %w", err)}
 	}
 	switch {
 	case flags.NArg() > 0:
-		return s, usageError{fmt.Errorf("unexpected argument %q", flags.Arg(0))}
+		return s, nil, usageError{fmt.Errorf("unexpected argument %q", flags.Arg(0))}
 	case s.Rounds < 1:
-		return s, usageError{errors.New("-rounds: must be at least 1")}
+		return s, nil, usageError{errors.New("-rounds: must be at least 1")}
 	case s.Scale <= 0:
-		return s, usageError{errors.New("-scale: must be above 0")}
+		return s, nil, usageError{errors.New("-scale: must be above 0")}
+	case s.Server == "" || instead != nil:
+		return s, instead, nil
 	}
-	if *server == "" || s.Echo != "" || s.Attack != "" || s.Frames != "" || s.Judge != "" || s.Allocs {
-		return s, nil
-	}
-	if s.Server, err = filepath.Abs(*server); err != nil {
-		return s, fmt.Errorf("-server: %w", err)
+	if s.Server, err = filepath.Abs(s.Server); err != nil {
+		return s, nil, fmt.Errorf("-server: %w", err)
 	}
 	if _, err := os.Stat(s.Server); err != nil {
-		return s, usageError{fmt.Errorf("-server: %w; `make build` makes bin/treadle", err)}
+		return s, nil, usageError{fmt.Errorf("-server: %w; `make build` makes bin/treadle", err)}
 	}
-	return s, nil
-}
-
-// rowNames lists the names of all rows for the help.
-func rowNames() string {
-	var names []string
-	for _, r := range rows() {
-		names = append(names, r.name)
-	}
-	return strings.Join(names, ", ")
+	return s, nil, nil
 }

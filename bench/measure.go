@@ -4,12 +4,31 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"treadle/bench/load"
+	"treadle/bench/peer"
 )
 
-// sample is what one measurement of one contender in one row found. Values that the row does not have are 0.
+const (
+	// delayLeast is how far in the future the earliest delayed job is due.
+	delayLeast = 24 * 3600
+	// delayedFirst is the id of the first delayed job, above those of all jobs that arrive.
+	delayedFirst = 1 << 40
+	// restLimit is how long a server may take to give back the memory of the jobs that are done, and restLeast, in MB,
+	// what is little enough to stop looking.
+	restLimit = time.Minute
+	restLeast = 40.0
+	restTick  = 500 * time.Millisecond
+	// appendLen is what the disk's own row appends before each sync: a job of 100 bytes and what a journal adds to it.
+	appendLen = 200
+)
+
+// sample is what one measurement of one server in one row found. Values that the row does not have are 0.
 type sample struct {
 	Section section `json:"section,omitempty"`
 	Row     string  `json:"row"`
@@ -18,14 +37,12 @@ type sample struct {
 	Jobs    int     `json:"jobs,omitempty"`
 	Rate    int     `json:"rate,omitempty"` // jobs a second in an open loop
 
-	JobsPerSecond float64   `json:"jobs_per_second,omitempty"`
-	Submit        quantiles `json:"submit,omitzero"`    // from submit, in the paced row from when it was due, to its acknowledgement
-	ToWorker      quantiles `json:"to_worker,omitzero"` // from the same moment to the arrival at a worker
-	Answer        quantiles `json:"answer,omitzero"`    // from submit to the arrival of the result at the master
-	ServerCPU     float64   `json:"server_cpu_s_per_million,omitempty"`
-	DriverCPU     float64   `json:"driver_cpu_s_per_million,omitempty"`
-	Attackers     int       `json:"attackers,omitempty"`          // connections at a time
-	Attacks       float64   `json:"attacks_per_second,omitempty"` // connections that the attackers made
+	JobsPerSecond float64        `json:"jobs_per_second,omitempty"`
+	Submit        load.Quantiles `json:"submit,omitzero"`    // as in load.Found
+	ToWorker      load.Quantiles `json:"to_worker,omitzero"` //
+	Answer        load.Quantiles `json:"answer,omitzero"`    //
+	ServerCPU     float64        `json:"server_cpu_s_per_million,omitempty"`
+	DriverCPU     float64        `json:"driver_cpu_s_per_million,omitempty"`
 
 	QueuedMB    float64 `json:"mb_per_million_queued,omitempty"`
 	RestMB      float64 `json:"mb_after_drain,omitempty"`
@@ -40,100 +57,42 @@ type sample struct {
 	Connections int         `json:"connections,omitempty"` // those that said nothing; fewer than asked for where files are limited
 	Collections collections `json:"collections,omitzero"`
 
-	against string // the row to compare this one with
-	elapsed int64  // nanoseconds of all passes
-	spent   meter  // of all passes
+	elapsed int64 // nanoseconds of all passes
+	spent   meter // of all passes
 }
 
-// meter reads the processor time of the server and of this process.
+// meter is the processor time of the server and of this process.
 type meter struct {
 	server, driver time.Duration
 }
 
-func readMeter(pid int) (meter, error) {
-	server, err := cpuTime(pid)
-	if err != nil {
-		return meter{}, fmt.Errorf("cannot read the server's processor time: %w", err)
+func readMeter(pids ...int) (m meter, err error) {
+	for _, pid := range pids {
+		spent, err := peer.CPUTime(pid)
+		if err != nil {
+			return m, fmt.Errorf("cannot read the server's processor time: %w", err)
+		}
+		m.server += spent
 	}
 	var usage unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &usage); err != nil {
-		return meter{}, err
-	}
-	return meter{server: server, driver: time.Duration(usage.Utime.Nano() + usage.Stime.Nano())}, nil
+	err = unix.Getrusage(unix.RUSAGE_SELF, &usage)
+	m.driver = time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+	return m, err
 }
 
-// measure starts a fresh server, takes one sample of it, and ends it.
-func measure(ctx context.Context, r row, c contender, size int) (sample, error) {
-	s := sample{Section: r.section, Row: r.name, Server: c.name, against: r.against}
-	if c.variant == rawDisk {
-		return s, s.syncDisk(ctx, diskPlace(), size)
-	}
-	if r.section == nodeSection {
-		return s, s.measureNode(ctx, r, size, nodeOf(c.path, r))
-	}
-	running, err := c.start(ctx)
-	if err != nil {
-		return s, err
-	}
-	defer running.stop()
-	if c.variant == frameEcho {
-		return s, s.echoFlow(ctx, r.load, running, size)
-	}
-	if r.section == attackSection {
-		return s, s.underAttack(ctx, r, running, size)
-	}
-	if r.section == dworkSection {
-		if c.variant == echoVariant {
-			running.hub = running.address
-		}
-		return s, s.measureHub(ctx, r, c, running, size)
-	}
-	err = fill(ctx, running, r.load)
-	for range max(1, r.passes) {
-		if err != nil {
-			break
-		}
-		err = s.pass(ctx, r, c, running, size)
-	}
-	if err == nil {
-		return s, nil
-	}
-	if ctx.Err() != nil {
-		return s, context.Cause(ctx)
-	}
-	if said := running.said(); said != "" {
-		err = fmt.Errorf("%w\nthe server's output ends with:\n%s", err, said)
-	}
-	return s, err
+// add adds one pass, and what follows from it and those before.
+func (s *sample) add(jobs int, elapsed int64, before, after meter) {
+	s.Jobs += jobs
+	s.elapsed += elapsed
+	s.spent.server += after.server - before.server
+	s.spent.driver += after.driver - before.driver
+	perMillion := 1e6 / float64(s.Jobs)
+	s.JobsPerSecond = float64(s.Jobs) / time.Duration(s.elapsed).Seconds()
+	s.ServerCPU, s.DriverCPU = s.spent.server.Seconds()*perMillion, s.spent.driver.Seconds()*perMillion
 }
 
-// pass is one trial on a running server, on connections of its own.
-func (s *sample) pass(ctx context.Context, r row, c contender, running *server, size int) error {
-	l := r.load
-	l.jobs = size
-	if r.kind == idle {
-		l.jobs = 0
-	}
-	t := newTrial(ctx, r.sides(c, running), l)
-	defer t.close()
-	switch r.kind {
-	case flow:
-		return s.collected(ctx, running, l, func() error { return s.flow(t, running.pid) })
-	case drain:
-		return s.drain(t, running.pid)
-	case memory:
-		if err := s.queued(t, running.pid); err != nil || !c.ours {
-			return err
-		}
-		return s.rest(t, running.pid)
-	default:
-		return s.idle(t, running.pid, size)
-	}
-}
-
-// timed runs one phase between two readings of the meter and fills in what follows from its duration, and that of the
-// passes before.
-func (s *sample) timed(t *trial, pid int, phase func() (int64, error)) error {
+// timed runs one phase between two readings of the meter.
+func (s *sample) timed(pid, jobs int, phase func() (int64, error)) error {
 	before, err := readMeter(pid)
 	if err != nil {
 		return err
@@ -143,71 +102,277 @@ func (s *sample) timed(t *trial, pid int, phase func() (int64, error)) error {
 		return err
 	}
 	after, err := readMeter(pid)
-	if err != nil {
-		return err
-	}
-	s.Jobs += t.load.jobs
-	s.elapsed += elapsed
-	s.spent.server += after.server - before.server
-	s.spent.driver += after.driver - before.driver
-	perMillion := func(spent time.Duration) float64 { return spent.Seconds() * 1e6 / float64(s.Jobs) }
-	s.JobsPerSecond = float64(s.Jobs) / time.Duration(s.elapsed).Seconds()
-	s.ServerCPU, s.DriverCPU = perMillion(s.spent.server), perMillion(s.spent.driver)
-	return t.settle()
+	s.add(jobs, elapsed, before, after)
+	return err
 }
 
-func (s *sample) flow(t *trial, pid int) error {
-	idlers, err := t.crowd(t.load.idlers)
+// found fills in the latencies.
+func (s *sample) found(f load.Found) { s.Submit, s.ToWorker, s.Answer = f.Submit, f.ToWorker, f.Answer }
+
+// measure starts a fresh server, takes one sample of it, and ends it.
+func measure(ctx context.Context, r row, p peer.Peer, size int) (sample, error) {
+	s := sample{Section: r.section, Row: r.name, Server: p.Name}
+	if p.Name == peer.RawDisk {
+		return s, s.syncDisk(ctx, peer.DiskPlace(), size)
+	}
+	if r.plugin != "" {
+		return s, s.measureNode(ctx, r, size, nodeOf(p.Path, r))
+	}
+	running, err := p.Start(ctx)
+	if err != nil {
+		return s, err
+	}
+	defer running.Stop()
+	err = fill(ctx, running, r.load)
+	for pass := 0; err == nil && pass < max(1, r.passes); pass++ {
+		err = s.pass(ctx, r, p, running, size)
+	}
+	if err == nil {
+		return s, nil
+	}
+	if ctx.Err() != nil {
+		return s, context.Cause(ctx)
+	}
+	if said := running.Said(); said != "" {
+		err = fmt.Errorf("%w\nthe server's output ends with:\n%s", err, said)
+	}
+	return s, err
+}
+
+// pass is one trial on a running server, on connections of its own.
+func (s *sample) pass(ctx context.Context, r row, p peer.Peer, running *peer.Server, size int) error {
+	if r.kind == hub {
+		return s.hub(ctx, r, p, running, size)
+	}
+	l := r.load
+	if r.kind != idle {
+		l.Jobs = size
+	}
+	t := load.New(ctx, r.sides(p, running), l)
+	defer t.Close()
+	switch r.kind {
+	case flow:
+		return s.collected(ctx, running, r, func() error { return s.flow(t, r, running.PID) })
+	case drain:
+		if err := t.Connect(); err != nil {
+			return err
+		}
+		if err := t.Queue(); err != nil {
+			return err
+		}
+		return s.settled(t, running.PID, t.Drain)
+	case memory:
+		if err := s.queued(t, running.PID); err != nil || !p.Ours {
+			return err
+		}
+		return s.rest(t, running.PID)
+	case frames:
+		return s.timed(running.PID, size, t.EchoFrames)
+	default:
+		return s.idle(t, running.PID, size)
+	}
+}
+
+// settled times one phase, behind which the server is to hold no job.
+func (s *sample) settled(t *load.Trial, pid int, phase func() (int64, error)) error {
+	if err := s.timed(pid, t.Load.Jobs, phase); err != nil {
+		return err
+	}
+	return t.Settle()
+}
+
+func (s *sample) flow(t *load.Trial, r row, pid int) error {
+	leave, err := t.Idle(r.idlers)
 	if err != nil {
 		return err
 	}
-	defer leave(idlers)
-	if err := errors.Join(t.hireWorkers(), t.hireProducers()); err != nil {
+	defer leave()
+	if err := t.Connect(); err != nil {
 		return err
 	}
-	if err := s.timed(t, pid, t.produceAndWork); err != nil {
+	if err := s.settled(t, pid, t.ProduceAndWork); err != nil {
 		return err
 	}
-	s.Rate, s.Payload, s.Connections = t.load.rate, t.load.payload, t.load.idlers
-	s.Ready, s.Delayed = t.load.ready, t.load.delayed
-	s.Submit, s.ToWorker = t.feed.latency.quantiles(), t.harvest.latency.quantiles()
-	if t.master != nil {
-		s.Submit, s.Answer = t.master.ack.quantiles(), t.master.answer.quantiles()
+	s.Rate, s.Payload, s.Connections, s.Ready, s.Delayed = t.Load.Rate, r.payload, r.idlers, t.Load.Ready, t.Load.Delayed
+	s.found(t.Found())
+	return nil
+}
+
+// hub measures over the dwork protocol. A trial that stands still ends.
+func (s *sample) hub(ctx context.Context, r row, p peer.Peer, running *peer.Server, size int) error {
+	ctx, cancel := context.WithTimeout(ctx, load.TrialLimit)
+	defer cancel()
+	address := running.Hub
+	if p.Limit {
+		address = running.Address
+	}
+	h := load.NewHub(address, p.Limit, size, r.load.Depth)
+	creating := r.load.Workers == 0
+	phase := func() error { return h.Work(ctx, r.load.Workers) }
+	switch {
+	case creating:
+		phase = func() error { return h.Create(ctx) }
+	case r.libzmq:
+		program, clean, err := load.BuildREQ(ctx)
+		if err != nil {
+			return err
+		}
+		defer clean()
+		phase = func() error { return h.WorkREQ(ctx, program, r.load.Workers) }
+	}
+	if !creating && !p.Limit {
+		if err := h.Create(ctx); err != nil {
+			return err
+		}
+	}
+	err := s.timed(running.PID, size, func() (int64, error) {
+		start := load.Now()
+		err := phase()
+		return load.Now() - start, err
+	})
+	s.found(h.Found())
+	if err == nil && !creating && !r.libzmq {
+		err = h.Check()
+	}
+	return err
+}
+
+// fill has the server hold the jobs that stand in it while others flow.
+func fill(ctx context.Context, running *peer.Server, l load.Load) error {
+	soon := time.Now().Unix() + delayLeast
+	for _, part := range []struct {
+		options peer.PeriodicOptions
+		jobs    int
+		first   uint64
+	}{
+		{peer.PeriodicOptions{DueFrom: soon}, l.Delayed, delayedFirst},
+		{peer.PeriodicOptions{Untimed: true}, l.Ready, 0},
+	} {
+		if part.jobs == 0 {
+			continue
+		}
+		to := load.Side{Protocol: peer.NewPeriodic(part.options), Network: running.Network, Address: running.Address}
+		t := load.New(ctx, load.Sides{Produce: to, Work: to, Ask: to},
+			load.Load{Connections: l.Connections, Depth: l.Depth, Jobs: part.jobs, First: part.first})
+		err := t.ConnectProducers()
+		if err == nil {
+			err = t.Produce()
+		}
+		t.Close()
+		if err != nil {
+			return fmt.Errorf("filling the server: %w", err)
+		}
 	}
 	return nil
 }
 
-func (s *sample) drain(t *trial, pid int) error {
-	if err := errors.Join(t.hireProducers(), t.hireWorkers()); err != nil {
-		return err
-	}
-	if err := t.queue(); err != nil {
-		return err
-	}
-	return s.timed(t, pid, t.drain)
-}
-
 // queued measures the growth of the server's memory from its first connections to the last acknowledged submit.
-func (s *sample) queued(t *trial, pid int) error {
-	if err := t.hireProducers(); err != nil {
+func (s *sample) queued(t *load.Trial, pid int) error {
+	if err := t.ConnectProducers(); err != nil {
 		return err
 	}
-	before, err := residentBytes(pid)
+	before, err := peer.ResidentBytes(pid)
 	if err != nil {
 		return err
 	}
-	if err := t.produce(); err != nil {
+	if err := t.Produce(); err != nil {
 		return err
 	}
-	after, err := residentBytes(pid)
+	after, err := peer.ResidentBytes(pid)
 	if err != nil {
 		return err
 	}
-	pending, err := t.pending()
-	if err == nil && pending != t.load.jobs {
-		err = fmt.Errorf("%d jobs were acknowledged, the server holds %d", t.load.jobs, pending)
+	pending, err := t.Pending()
+	if err == nil && pending != t.Load.Jobs {
+		err = fmt.Errorf("%d jobs were acknowledged, the server holds %d", t.Load.Jobs, pending)
 	}
-	s.Jobs = t.load.jobs
+	s.Jobs = t.Load.Jobs
 	s.QueuedMB = float64(after-before) / float64(s.Jobs) // bytes a job are megabytes a million
 	return err
+}
+
+// rest drains the server of the jobs that are queued, and waits until it has given their memory back.
+func (s *sample) rest(t *load.Trial, pid int) error {
+	if err := t.ConnectWorkers(); err != nil {
+		return err
+	}
+	if _, err := t.Drain(); err != nil {
+		return err
+	}
+	if err := t.Settle(); err != nil {
+		return err
+	}
+	for start := time.Now(); ; time.Sleep(restTick) {
+		resident, err := peer.ResidentBytes(pid)
+		if err != nil {
+			return err
+		}
+		if t.Stopped() {
+			return load.ErrStopped
+		}
+		s.RestMB, s.RestSeconds = float64(resident)/1e6, time.Since(start).Seconds()
+		if s.RestMB < restLeast || time.Since(start) > restLimit {
+			return nil
+		}
+	}
+}
+
+// idle measures the growth of the server's memory over many greeted connections, and the processor time that it takes to
+// greet them. The first one is not counted: it may set up what all of them share.
+func (s *sample) idle(t *load.Trial, pid, connections int) error {
+	leave, err := t.Idle(1)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	before, err := peer.ResidentBytes(pid)
+	if err != nil {
+		return err
+	}
+	spent, err := readMeter(pid)
+	if err != nil {
+		return err
+	}
+	s.Connections = min(connections, descriptors())
+	leaveMany, err := t.Idle(s.Connections)
+	if err != nil {
+		return err
+	}
+	defer leaveMany()
+	spentAfter, err := readMeter(pid)
+	after, errAfter := peer.ResidentBytes(pid)
+	s.IdleKB = float64(after-before) / 1024 / float64(s.Connections)
+	s.ConnectCPU = float64((spentAfter.server - spent.server).Microseconds()) / float64(s.Connections)
+	return errors.Join(err, errAfter)
+}
+
+// syncDisk appends to a new file, with a sync after each append, and times the two together.
+func (s *sample) syncDisk(ctx context.Context, place string, appends int) error {
+	directory, err := os.MkdirTemp(place, "treadle-bench-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(directory) }()
+	file, err := os.OpenFile(filepath.Join(directory, "appended"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }() // every append was synced, or has failed already
+	record, took := make([]byte, appendLen), load.NewLatencies()
+	start := load.Now()
+	for range appends {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		begin := load.Now()
+		if _, err := file.Write(record); err != nil {
+			return err
+		}
+		if err := unix.Fdatasync(int(file.Fd())); err != nil {
+			return fmt.Errorf("fdatasync: %w", err)
+		}
+		took.Record(load.Now() - begin)
+	}
+	s.Jobs, s.JobsPerSecond, s.Submit = appends, float64(appends)*1e9/float64(load.Now()-start), took.Quantiles()
+	return nil
 }

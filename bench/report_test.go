@@ -9,6 +9,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"treadle/bench/load"
+	"treadle/bench/peer"
 )
 
 func TestMedian(t *testing.T) {
@@ -23,32 +26,6 @@ func TestMedian(t *testing.T) {
 	f(2, 3, 2, 1)
 	f(2.5, 4, 1, 3, 2)
 	f(7, 7, 100, 1)
-}
-
-// TestQuantiles records runs of equal values, as a pipeline does, and one value beyond the histogram's range.
-func TestQuantiles(t *testing.T) {
-	l := newLatencies()
-	for range 980 {
-		l.record(50_000)
-	}
-	for range 19 {
-		l.record(200_000)
-	}
-	l.record(2 * latencyHighest)
-	q := l.quantiles()
-	about := func(name string, got, want float64) {
-		t.Helper()
-		if got < want*0.998 || got > want*1.002 {
-			t.Errorf("%s: got %v us, want about %v", name, got, want)
-		}
-	}
-	about("p50", q.P50, 50)
-	about("p99", q.P99, 200)
-	about("p99.9", q.P999, 200)
-	about("highest", q.Max, latencyHighest/1000)
-	if l.histogram.TotalCount() != 1000 {
-		t.Errorf("got %d values, want 1000", l.histogram.TotalCount())
-	}
 }
 
 func TestNumber(t *testing.T) {
@@ -89,13 +66,13 @@ func someSamples() []sample {
 	for round, rate := range []float64{100, 300, 200} {
 		samples = append(samples,
 			sample{Row: "pipe 8", Server: "treadle", Round: round + 1, Jobs: 9, JobsPerSecond: 10 * rate, ServerCPU: 0.5,
-				ToWorker: quantiles{P50: 80}},
+				ToWorker: load.Quantiles{P50: 80}},
 			sample{Row: "pipe 8", Server: "redis", Round: round + 1, Jobs: 7, JobsPerSecond: rate, ServerCPU: 2,
-				ToWorker: quantiles{P50: 20}})
+				ToWorker: load.Quantiles{P50: 20}})
 	}
 	return append(samples,
-		sample{Row: "paced", Server: "treadle", Rate: 1000, JobsPerSecond: 1000, ToWorker: quantiles{P99: 90}},
-		sample{Row: "paced", Server: "redis", Rate: 1000, JobsPerSecond: 999, ToWorker: quantiles{P99: 120}})
+		sample{Row: "paced", Server: "treadle", Rate: 1000, JobsPerSecond: 1000, ToWorker: load.Quantiles{P99: 90}},
+		sample{Row: "paced", Server: "redis", Rate: 1000, JobsPerSecond: 999, ToWorker: load.Quantiles{P99: 120}})
 }
 
 func TestMedians(t *testing.T) {
@@ -112,8 +89,8 @@ func TestMedians(t *testing.T) {
 }
 
 func TestReport(t *testing.T) {
-	field := []contender{{name: "treadle", version: "1.2", ours: true}, {name: "redis", version: "7.0"}}
-	r := newReport(settings{Rounds: 3, Scale: 1}, time.Now(), field, someSamples())
+	field := []peer.Peer{{Name: "treadle", Version: "1.2", Ours: true}, {Name: "redis", Version: "7.0"}}
+	r := newReport(settings{Rounds: 3, Scale: 1}, time.Now(), nil, field, someSamples())
 	var text strings.Builder
 	if err := r.print(&text); err != nil {
 		t.Fatal(err)
@@ -134,8 +111,8 @@ func TestReport(t *testing.T) {
 
 func TestReportIsSaved(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "new", "latest.json")
-	field := []contender{{name: "treadle", version: "1.2", ours: true}}
-	if err := newReport(settings{Rounds: 3}, time.Now(), field, someSamples()).save(path); err != nil {
+	field := []peer.Peer{{Name: "treadle", Version: "1.2", Ours: true}}
+	if err := newReport(settings{Rounds: 3}, time.Now(), nil, field, someSamples()).save(path); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(path)
@@ -153,35 +130,40 @@ func TestReportIsSaved(t *testing.T) {
 
 // TestPlan sees to it that the contenders take turns within a row.
 func TestPlan(t *testing.T) {
-	field := []contender{{name: "treadle", ours: true, gloom: true}, {name: "treadle unix", ours: true, variant: overUnix}, {name: "redis"}}
-	list := []row{{name: "a"}, {name: "b", variants: []string{overUnix}, once: true}, {name: "c", section: gloomSection, once: true}, {name: "d", section: gloomSection, fewer: true}}
+	field := []peer.Peer{{Name: "treadle", Ours: true}, {Name: "treadle unix", Ours: true}, {Name: "gearmand", Missing: "gearmand"}, {Name: "redis"}}
+	list := []row{{name: "a", jobs: memoryPeers(1, 1, 1, 1)}, {name: "b", jobs: memoryPeers(1, 1, 1, 1, "unix"), once: true},
+		{name: "c", jobs: alone(1), once: true}, {name: "d", jobs: alone(1), fewer: true}}
 	var got []string
-	for _, task := range plan(list, field, 2) {
-		got = append(got, task.row.name+" "+task.contender.name)
+	tasks, missing := plan(list, field, 2)
+	for _, task := range tasks {
+		got = append(got, task.row.name+" "+task.peer.Name)
+	}
+	if len(missing) != 1 || missing[0] != "gearmand, because gearmand is not installed" {
+		t.Errorf("missing: %q", missing)
 	}
 	want := "a treadle, a redis, a treadle, a redis, b treadle, b treadle unix, b redis, c treadle, d treadle"
 	if strings.Join(got, ", ") != want {
 		t.Errorf("got  %s\nwant %s", strings.Join(got, ", "), want)
 	}
-	if got := plan(list[3:], field, 1); len(got) != 1 {
+	if got, _ := plan(list[3:], field, 1); len(got) != 1 {
 		t.Errorf("of one round: got %d tasks, want 1", len(got))
 	}
 }
 
 func TestChoose(t *testing.T) {
 	s := settings{Rows: regexp.MustCompile("^pipe"), Peers: regexp.MustCompile("redis")}
-	list, field := choose(s, rows(), []contender{{name: "treadle", ours: true}, {name: "gearmand"}, {name: "redis"}})
-	if len(list) != 3 || len(field) != 2 || field[1].name != "redis" {
+	list, field := choose(s, rows(), []peer.Peer{{Name: "treadle", Ours: true}, {Name: "gearmand"}, {Name: "redis"}})
+	if len(list) != 3 || len(field) != 2 || field[1].Name != "redis" {
 		t.Errorf("got %d rows and %+v", len(list), field)
 	}
 }
 
-// TestRowSizes sees to it that every contender has a guess in every row.
+// TestRowSizes sees to it that every peer.Peer has a guess in every row.
 func TestRowSizes(t *testing.T) {
 	for _, r := range rows() {
-		for _, c := range contenders("treadle") {
-			if r.admits(c) && r.size(c.name, 1) < 1000 && !r.exact {
-				t.Errorf("%s, %s: %d jobs", r.name, c.name, r.size(c.name, 1))
+		for _, c := range peer.All("treadle") {
+			if r.jobs[c.Name] > 0 && r.size(c.Name, 1) < 1000 && !r.exact {
+				t.Errorf("%s, %s: %d jobs", r.name, c.Name, r.size(c.Name, 1))
 			}
 		}
 		if got := r.size("treadle", 1e-9); got != leastJobs && !r.exact {
@@ -193,7 +175,7 @@ func TestRowSizes(t *testing.T) {
 func TestSettings(t *testing.T) {
 	f := func(ok bool, args ...string) {
 		t.Helper()
-		_, err := parseSettings(append([]string{"-server", ""}, args...), &strings.Builder{})
+		_, _, err := parseSettings(append([]string{"-server", ""}, args...), &strings.Builder{})
 		if (err == nil) != ok {
 			t.Errorf("%q: %v", args, err)
 		}
@@ -210,32 +192,32 @@ func TestSettings(t *testing.T) {
 
 // TestScaled sees to it that the scale counts for what stands around the jobs as well.
 func TestScaled(t *testing.T) {
-	r := row{load: load{connections: 5, ready: 1000, delayed: 5000, idlers: 300}}.scaled(0.1)
-	if r.load.ready != 100 || r.load.delayed != 500 || r.load.idlers != 30 || r.load.connections != 5 {
+	r := row{load: load.Load{Connections: 5, Ready: 1000, Delayed: 5000}, idlers: 300}.scaled(0.1)
+	if r.load.Ready != 100 || r.load.Delayed != 500 || r.idlers != 30 || r.load.Connections != 5 {
 		t.Errorf("got %+v", r.load)
 	}
-	if got := (row{fixed: 100, exact: true}).size("treadle", 0.1); got != 100 {
+	if got := (row{jobs: alone(100), exact: true}).size("treadle", 0.1); got != 100 {
 		t.Errorf("got %d of exactly 100", got)
 	}
-	if r := (row{load: load{idlers: 1e9}}).scaled(1); r.load.idlers != descriptors() {
-		t.Errorf("got %d idle connections, and %d descriptors", r.load.idlers, descriptors())
+	if r := (row{idlers: 1e9}).scaled(1); r.idlers != descriptors() {
+		t.Errorf("got %d idle connections, and %d descriptors", r.idlers, descriptors())
 	}
 }
 
 // TestSides sees to it that each section's rows go to the addresses that speak their protocols.
 func TestSides(t *testing.T) {
-	s := &server{network: "tcp", address: "a", masters: "m", slaves: "s"}
+	s := &peer.Server{Network: "tcp", Address: "a", Masters: "m", Slaves: "s"}
 	f := func(of section, produce, work string) {
 		t.Helper()
-		got := row{section: of}.sides(contender{protocol: newPeriodic()}, s)
-		describe := func(of side) string {
-			return fmt.Sprintf("%T %v at %s", of.protocol, of.protocol.traits().text, of.address)
+		got := row{section: of}.sides(peer.Peer{Protocol: peer.NewPeriodic(peer.PeriodicOptions{})}, s)
+		describe := func(of load.Side) string {
+			return fmt.Sprintf("%T %v at %s", of.Protocol, of.Protocol.Traits().Parse != nil, of.Address)
 		}
-		if describe(got.produce) != produce || describe(got.work) != work || got.ask.address != "a" {
-			t.Errorf("%q: got %s, %s and %s", of, describe(got.produce), describe(got.work), got.ask.address)
+		if describe(got.Produce) != produce || describe(got.Work) != work || got.Ask.Address != "a" {
+			t.Errorf("%q: got %s, %s and %s", of, describe(got.Produce), describe(got.Work), got.Ask.Address)
 		}
 	}
-	f(periodicSection, "*main.periodic false at a", "*main.periodic false at a")
-	f(gloomSection, "*main.gloom true at m", "*main.gloom true at s")
-	f(acrossSection, "*main.periodic true at a", "*main.gloom true at s")
+	f(periodicSection, "*peer.periodic false at a", "*peer.periodic false at a")
+	f(gloomSection, "*peer.gloom true at m", "*peer.gloom true at s")
+	f(acrossSection, "*peer.periodic true at a", "*peer.gloom true at s")
 }

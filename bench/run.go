@@ -5,40 +5,44 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
+
+	"treadle/bench/peer"
 )
 
-// settings are the flags of the program.
+// settings are the flags of a run.
 type settings struct {
 	Server string         `json:"-"`
 	Rows   *regexp.Regexp `json:"-"`
 	Peers  *regexp.Regexp `json:"-"`
 	Out    string         `json:"-"`
-	Echo   string         `json:"-"`
-	Attack string         `json:"-"`
-	At     string         `json:"-"`
-	Frames string         `json:"-"`
-	Judge  string         `json:"-"`
-	Allocs bool           `json:"-"`
 	Rounds int            `json:"rounds"`
 	Scale  float64        `json:"scale"`
 }
 
 // task is one measurement to take.
 type task struct {
-	row       row
-	contender contender
-	round     int
+	row   row
+	peer  peer.Peer
+	round int
 }
 
-// plan lists the measurements in their order: row by row, and within a row the contenders in turn, round after round,
-// so that whatever else the machine does meets all of them.
-func plan(list []row, field []contender, rounds int) []task {
-	var tasks []task
+// plan lists the measurements in their order: row by row, and within a row the servers in turn, round after round, so
+// that whatever else the machine does meets all of them. Beside them it says what cannot be measured on this machine.
+func plan(list []row, field []peer.Peer, rounds int) (tasks []task, missing []string) {
+	note := func(format string, args ...any) {
+		if text := fmt.Sprintf(format, args...); !slices.Contains(missing, text) {
+			missing = append(missing, text)
+		}
+	}
 	for _, r := range list {
+		if lacks := r.lacks(); lacks != "" {
+			note("%s, because %s are not installed", r.name, lacks)
+			continue
+		}
 		n := rounds
 		switch {
 		case r.once:
@@ -47,126 +51,80 @@ func plan(list []row, field []contender, rounds int) []task {
 			n = max(1, rounds-1)
 		}
 		for round := range n {
-			for _, c := range field {
-				if r.admits(c) {
-					tasks = append(tasks, task{row: r, contender: c, round: round + 1})
+			for _, p := range field {
+				switch {
+				case r.jobs[p.Name] == 0:
+				case p.Missing != "":
+					note("%s, because %s is not installed", p.Name, p.Missing)
+				default:
+					tasks = append(tasks, task{row: r, peer: p, round: round + 1})
 				}
 			}
 		}
 	}
-	return tasks
+	return tasks, missing
 }
 
-// choose keeps the rows and the contenders that the settings ask for. Treadle itself and the disk
-// always take part.
-func choose(s settings, list []row, field []contender) ([]row, []contender) {
+// choose keeps the rows and the servers that the settings ask for. Treadle itself and its limits always take part.
+func choose(s settings, list []row, field []peer.Peer) ([]row, []peer.Peer) {
 	list = slices.DeleteFunc(list, func(r row) bool { return !s.Rows.MatchString(r.name) })
-	field = slices.DeleteFunc(field, func(c contender) bool {
-		return !c.ours && c.variant != rawDisk && c.variant != echoVariant && c.variant != frameEcho && !s.Peers.MatchString(c.name)
-	})
+	field = slices.DeleteFunc(field, func(p peer.Peer) bool { return !p.Ours && !p.Limit && !s.Peers.MatchString(p.Name) })
 	return list, field
 }
 
-// run takes every measurement, prints the tables and writes the JSON file.
-func run(ctx context.Context, s settings, list []row, field []contender, stdout, stderr io.Writer) error {
+// run takes every measurement, prints the tables and writes the results.
+func run(ctx context.Context, s settings, list []row, field []peer.Peer, stdout, stderr io.Writer) error {
 	started := time.Now()
 	list, field = choose(s, list, field)
-	tasks := plan(list, field, s.Rounds)
+	tasks, missing := plan(list, field, s.Rounds)
 	if len(tasks) == 0 {
-		return fmt.Errorf("no row matches %q", s.Rows)
+		return fmt.Errorf("nothing to measure: no row matches %q%s", s.Rows, strings.Join(append([]string{""}, missing...), "; "))
 	}
 	samples, failure := take(ctx, s, tasks, stderr)
 	if len(samples) == 0 {
 		return failure
 	}
 	// Figures from before a failure are shown, but do not replace the results of a whole run.
-	r := newReport(s, started, field, samples)
+	r := newReport(s, started, list, field, samples)
+	r.Missing = missing
 	if err := r.print(stdout); err != nil || failure != nil {
 		return errors.Join(failure, err)
 	}
 	return r.save(s.Out)
 }
 
-// take works off the tasks until one fails.
-func take(ctx context.Context, s settings, tasks []task, stderr io.Writer) ([]sample, error) {
-	show := newProgress(stderr, len(tasks))
-	defer show.end()
+// take works off the tasks until one fails, and says on w what is measured, what came out, and how long the rest may take.
+func take(ctx context.Context, s settings, tasks []task, w io.Writer) ([]sample, error) {
+	started := time.Now()
 	var samples []sample
-	for _, t := range tasks {
-		show.begin(t)
-		taken, err := measure(ctx, t.row.scaled(s.Scale), t.contender, t.row.size(t.contender.name, s.Scale))
+	for i, t := range tasks {
+		name := fmt.Sprintf("%s, %s, round %d", t.row.name, t.peer.Name, t.round)
+		fmt.Fprintf(w, "[%d/%d] %s: ", i+1, len(tasks), name)
+		taken, err := measure(ctx, t.row.scaled(s.Scale), t.peer, t.row.size(t.peer.Name, s.Scale))
 		if err != nil {
-			return samples, fmt.Errorf("%s, %s, round %d: %w", t.row.name, t.contender.name, t.round, err)
+			fmt.Fprintln(w, "failed")
+			return samples, fmt.Errorf("%s: %w", name, err)
 		}
 		taken.Round = t.round
 		samples = append(samples, taken)
-		show.done(taken)
+		left := ""
+		if i > 0 {
+			left = fmt.Sprintf(" (about %v left)", (time.Since(started) / time.Duration(i+1) * time.Duration(len(tasks)-i-1)).Round(time.Second))
+		}
+		fmt.Fprintln(w, taken.summary()+left)
 	}
 	return samples, nil
 }
 
-// progress is the line on stderr that says what is being measured: one that changes on a terminal, else one for each
-// measurement.
-type progress struct {
-	w        io.Writer
-	terminal bool
-	total    int
-	count    int
-	started  time.Time
-}
-
-func newProgress(w io.Writer, total int) *progress {
-	p := &progress{w: w, total: total, started: time.Now()}
-	if file, ok := w.(*os.File); ok {
-		info, err := file.Stat()
-		p.terminal = err == nil && info.Mode()&os.ModeCharDevice != 0
-	}
-	return p
-}
-
-func (p *progress) begin(t task) {
-	p.count++
-	if p.terminal {
-		p.line(fmt.Sprintf("%s, %s, round %d ...%s", t.row.name, t.contender.name, t.round, p.left()))
-	}
-}
-
-func (p *progress) done(s sample) {
-	text := fmt.Sprintf("%s, %s, round %d: ", s.Row, s.Server, s.Round)
+// summary is a sample in one figure.
+func (s *sample) summary() string {
 	switch {
 	case s.QueuedMB > 0:
-		text += fmt.Sprintf("%.0f MB per 1M queued", s.QueuedMB)
+		return fmt.Sprintf("%.0f MB per 1M queued", s.QueuedMB)
 	case s.JobsPerSecond > 0:
-		text += fmt.Sprintf("%.0f jobs/s", s.JobsPerSecond)
+		return fmt.Sprintf("%.0f jobs/s", s.JobsPerSecond)
 	case s.Section == nodeSection:
-		text += fmt.Sprintf("%.2f %% of a core", s.CorePercent)
-	default:
-		text += fmt.Sprintf("%.1f KB per idle connection", s.IdleKB)
+		return fmt.Sprintf("%.2f %% of a core", s.CorePercent)
 	}
-	p.line(text + p.left())
-}
-
-// left estimates from the measurements so far how long the rest takes.
-func (p *progress) left() string {
-	done := p.count - 1
-	if done == 0 {
-		return ""
-	}
-	rest := time.Since(p.started) / time.Duration(done) * time.Duration(p.total-done)
-	return fmt.Sprintf(" (about %v left)", rest.Round(time.Second))
-}
-
-func (p *progress) line(text string) {
-	if p.terminal {
-		fmt.Fprintf(p.w, "\r\x1b[K[%d/%d] %s", p.count, p.total, text)
-		return
-	}
-	fmt.Fprintf(p.w, "[%d/%d] %s\n", p.count, p.total, text)
-}
-
-// end leaves the line that changes.
-func (p *progress) end() {
-	if p.terminal {
-		fmt.Fprint(p.w, "\r\x1b[K")
-	}
+	return fmt.Sprintf("%.1f KB per idle connection", s.IdleKB)
 }

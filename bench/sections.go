@@ -5,64 +5,87 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"treadle/bench/load"
+	"treadle/bench/peer"
 )
 
-// part is how a section is shown: a table of the rows that were timed, and what it means.
+// part is how a section is shown: a table of the rows that were timed, their ratios, and what both mean.
 type part struct {
 	section section
 	title   string
 	columns []column
+	ratios  []column
+	pairs   func(r *report, of section) []pair
 	legend  string
 }
 
 // column is one value of a table.
-type column struct {
-	heading string
-	value   func(s *sample) float64
+type column struct{ heading, value string }
+
+// columns are values that head themselves.
+func columns(names ...string) (list []column) {
+	for _, name := range names {
+		list = append(list, column{name, name})
+	}
+	return list
 }
 
-// quantileColumns are three columns of one latency.
-func quantileColumns(of string, value func(s *sample) *quantiles) []column {
-	return []column{
-		{of + " p50", func(s *sample) float64 { return value(s).P50 }},
-		{"p99", func(s *sample) float64 { return value(s).P99 }},
-		{"p99.9", func(s *sample) float64 { return value(s).P999 }},
-	}
+// latencies are three columns of one latency, of which the first says which.
+func latencies(heading, of string) []column {
+	return []column{{heading + " p50", of + " p50"}, {"p99", of + " p99"}, {"p99.9", of + " p99.9"}}
 }
+
+// values are what tables, targets and charts show of a sample, by name.
+var values = func() map[string]func(s *sample) float64 {
+	all := map[string]func(s *sample) float64{
+		"jobs/s":      func(s *sample) float64 { return s.JobsPerSecond },
+		"MB/s":        func(s *sample) float64 { return s.JobsPerSecond * float64(s.Payload) / 1e6 },
+		"CPU":         func(s *sample) float64 { return s.ServerCPU },
+		"driver":      func(s *sample) float64 { return s.DriverCPU },
+		"memory":      func(s *sample) float64 { return s.QueuedMB + s.IdleKB },
+		"MB/1M":       func(s *sample) float64 { return s.QueuedMB },
+		"MB later":    func(s *sample) float64 { return s.RestMB },
+		"after s":     func(s *sample) float64 { return s.RestSeconds },
+		"KB/conn":     func(s *sample) float64 { return s.IdleKB },
+		"connect us":  func(s *sample) float64 { return s.ConnectCPU },
+		"% of a core": func(s *sample) float64 { return s.CorePercent },
+		"cycles":      func(s *sample) float64 { return s.Collections.Cycles },
+		"pause":       func(s *sample) float64 { return s.Collections.PauseUS },
+		"assist":      func(s *sample) float64 { return s.Collections.AssistMS },
+		"silent":      func(s *sample) float64 { return float64(s.Connections) },
+	}
+	for of, quantiles := range map[string]func(s *sample) *load.Quantiles{
+		"submit":    func(s *sample) *load.Quantiles { return &s.Submit },
+		"to worker": func(s *sample) *load.Quantiles { return &s.ToWorker },
+		"answer":    func(s *sample) *load.Quantiles { return &s.Answer },
+	} {
+		all[of+" p50"] = func(s *sample) float64 { return quantiles(s).P50 }
+		all[of+" p90"] = func(s *sample) float64 { return quantiles(s).P90 }
+		all[of+" p99"] = func(s *sample) float64 { return quantiles(s).P99 }
+		all[of+" p99.9"] = func(s *sample) float64 { return quantiles(s).P999 }
+		all[of+" p99.99"] = func(s *sample) float64 { return quantiles(s).P9999 }
+		all[of+" max"] = func(s *sample) float64 { return quantiles(s).Max }
+	}
+	return all
+}()
 
 // parts lists the sections in the order of the tables.
-func (r *report) parts() []part {
-	rate := []column{{"jobs/s", func(s *sample) float64 { return s.JobsPerSecond }}}
-	cost := []column{
-		{"CPU", func(s *sample) float64 { return s.ServerCPU }},
-		{"driver", func(s *sample) float64 { return s.DriverCPU }},
-	}
-	toWorker := func(s *sample) *quantiles { return &s.ToWorker }
-	request := func(s *sample) *quantiles { return &s.Submit }
-	submit := quantileColumns("submit", request)
-	answer := quantileColumns("answer", func(s *sample) *quantiles { return &s.Answer })
-	byWorker := slices.Concat(rate, submit, quantileColumns("to worker", toWorker), cost)
+func parts() []part {
+	rate, cost, submit, toWorker := columns("jobs/s"), columns("CPU", "driver"), latencies("submit", "submit"), latencies("to worker", "to worker")
+	byWorker := slices.Concat(rate, submit, toWorker, cost)
+	ratios := slices.Concat(columns("jobs/s", "CPU"), submit)
+	rows := append(columns("jobs/s", "CPU", "submit p99"), column{"p99.9", "submit p99.9"}, column{"KB/conn", "KB/conn"}, column{"connect us", "connect us"})
 	return []part{
-		{periodicSection, "Periodic and its peers", byWorker, periodicLegend},
-		{gloomSection, "Gloom", slices.Concat(rate, answer, submit, quantileColumns("to slave", toWorker), cost), gloomLegend},
-		{dworkSection, "dwork", slices.Concat(rate, quantileColumns("request", request), cost), dworkLegend},
-		{attackSection, "A client that behaves, under attack", slices.Concat(quantileColumns("request", request), []column{
-			{"longest", func(s *sample) float64 { return s.Submit.Max }},
-			{"attackers", func(s *sample) float64 { return float64(s.Attackers) }},
-			{"attacks/s", func(s *sample) float64 { return s.Attacks }},
-		}), attackLegend + r.attackVerdict()},
-		{nodeSection, "Disbatch", slices.Concat([]column{{"tasks/s", jobsPerSecond}, {"% of a core", corePercent}}, cost), nodeLegend},
-		{acrossSection, "Submitted in one protocol, done in another", byWorker, acrossLegend},
-		{payloadSection, "Periodic and redis, workloads of other sizes",
-			slices.Concat([]column{{"MB/s", func(s *sample) float64 { return s.JobsPerSecond * float64(s.Payload) / 1e6 }}}, rate, submit, cost), payloadLegend},
-		{aloneSection, "Long queues, many queues, many connections", slices.Concat(rate, submit, cost, []column{
-			{"cycles", func(s *sample) float64 { return s.Collections.Cycles }},
-			{"pause", func(s *sample) float64 { return s.Collections.PauseUS }},
-			{"assist", func(s *sample) float64 { return s.Collections.AssistMS }},
-			{"silent", func(s *sample) float64 { return float64(s.Connections) }},
-		}), aloneLegend},
-		{durableSection, "Periodic and its peers, jobs on disk", slices.Concat(rate, submit, cost), durableLegend +
-			"files       in fresh directories, removed afterwards, on a file system of the type " + r.Machine.Disk + "\n"},
+		{periodicSection, "Periodic and its peers", byWorker, slices.Concat(ratios, toWorker, []column{{"memory", "memory"}}), peerPairs, periodicLegend},
+		{gloomSection, "Gloom", slices.Concat(rate, latencies("answer", "answer"), submit, latencies("to slave", "to worker"), cost), rows, rowPairs, gloomLegend},
+		{dworkSection, "dwork", slices.Concat(rate, latencies("request", "submit"), cost), rows, rowPairs, dworkLegend},
+		{nodeSection, "Disbatch", slices.Concat([]column{{"tasks/s", "jobs/s"}}, columns("% of a core"), cost), rows, rowPairs, nodeLegend},
+		{acrossSection, "Submitted in one protocol, done in another", byWorker, rows, rowPairs, acrossLegend},
+		{payloadSection, "Periodic and redis, workloads of other sizes", slices.Concat(columns("MB/s"), rate, submit, cost), rows, rowPairs, payloadLegend},
+		{aloneSection, "Long queues, many queues, many connections",
+			slices.Concat(rate, submit, cost, columns("cycles", "pause", "assist", "silent")), rows, rowPairs, aloneLegend},
+		{durableSection, "Periodic and its peers, jobs on disk", slices.Concat(rate, submit, cost), ratios, durablePairs, durableLegend},
 	}
 }
 
@@ -104,16 +127,6 @@ rows        dwork WxN: W workers, a connection each, that steal N tasks at a tim
             out where gcc or libzmq3-dev is missing. Their processor time is in no column
 always      --sync always: Create and Complete are answered when they are on disk
 zmq echo    the limit: the same requests and sockets, and a server that sends back what it gets
-`
-
-const attackLegend = `rows        connections of another process do the same bad thing again and again, while one client makes a thousand requests,
-            with 2 ms between an answer and the next: it asks a hub for its status, a scheduler what is held, or has
-            a job done by a worker or slave of its own. The attackers use one processor at most; in the row of the busy machine
-            they use that and do nothing else: what is waited for there is the machine
-request     microseconds that this one waits; longest: its longest wait
-attackers   connections at a time: 10,000 where RLIMIT_NOFILE allows that many, else what it allows
-attacks/s   connections that they made, after one that the server closed and those that the attack itself ends
-descriptors of no descriptors: the server's limit is taken down to 32 more than it has open, when it runs
 `
 
 const acrossLegend = `rows        periodic to gloom: 8 Periodic producers as in pipe 8, 64 Gloom slaves as in gloom 1000x64
@@ -160,67 +173,148 @@ frames      no server: one event loop that sends back what it gets. The same req
             jobs/s are echoed frames a second divided by 3 (submit, grab, done)
 `
 
-// print writes the tables, the ratios and the legends.
+// pair are two samples whose ratios are shown.
+type pair struct {
+	first, second string // what stands in the first two columns
+	a, b          *sample
+}
+
+// peerPairs are each Treadle and each peer of the same row; the CRC framing is compared with that of 2018 alone.
+func peerPairs(r *report, of section) (list []pair) {
+	for i := range r.Medians {
+		for j := range r.Medians {
+			a, b := &r.Medians[i], &r.Medians[j]
+			wanted := !ours(b.Server)
+			if a.Server == "treadle crc" {
+				wanted = b.Server == "treadle"
+			}
+			if a.Section == of && b.Section == of && a.Row == b.Row && ours(a.Server) && wanted {
+				list = append(list, pair{a.Row, a.Server + " / " + b.Server, compared(*a), compared(*b)})
+			}
+		}
+	}
+	return list
+}
+
+// compared is a sample without what says nothing beside another server: how long jobs wait in a closed loop says who was
+// ahead, the producers or the workers; in an open loop everyone keeps up, or the latencies say so.
+func compared(s sample) *sample {
+	if s.Rate == 0 {
+		s.ToWorker = load.Quantiles{}
+	} else {
+		s.JobsPerSecond = 0
+	}
+	return &s
+}
+
+// rowPairs are the rows of a section and those that they name.
+func rowPairs(r *report, of section) (list []pair) {
+	for i := range r.Medians {
+		for j := range r.Medians {
+			if a, b := &r.Medians[i], &r.Medians[j]; a.Section == of && r.against[a.Row] == b.Row && a.Server == b.Server {
+				list = append(list, pair{a.Row, b.Row, a, b})
+			}
+		}
+	}
+	return list
+}
+
+// durablePairs compares one submit at a time with the disk's own time and a submit in memory, too.
+func durablePairs(r *report, of section) (list []pair) {
+	servers := map[cell]*sample{}
+	var names []string
+	for i := range r.Medians {
+		if m := &r.Medians[i]; m.Section == of {
+			servers[cell{m.Row, m.Server}] = m
+			if !slices.Contains(names, m.Row) {
+				names = append(names, m.Row)
+			}
+		}
+	}
+	for _, row := range names {
+		for _, two := range [][2]string{{peer.Always, "redis always"}, {peer.Always, "beanstalkd -f0"}, {"treadle interval", "treadle"}} {
+			if a, b := servers[cell{row, two[0]}], servers[cell{row, two[1]}]; a != nil && b != nil {
+				list = append(list, pair{row, two[0] + " / " + two[1], a, b})
+			}
+		}
+		always, disk, memory := servers[cell{row, peer.Always}], servers[cell{row, peer.RawDisk}], servers[cell{row, "treadle"}]
+		if always != nil && disk != nil && memory != nil {
+			list = append(list, pair{row, peer.Always + " / (disk + treadle)", &sample{Submit: load.Quantiles{P50: always.Submit.P50}},
+				&sample{Submit: load.Quantiles{P50: disk.Submit.P50 + memory.Submit.P50}}})
+		}
+	}
+	return list
+}
+
+// print writes the tables, the ratios and the legends, and what they were measured on.
 func (r *report) print(w io.Writer) error {
 	var text strings.Builder
-	for _, p := range r.parts() {
-		r.printPart(&text, p)
+	for _, p := range parts() {
+		if table := r.part(p); table != "" {
+			fmt.Fprintf(&text, "%s\n\n%s", p.title, table)
+		}
 	}
 	if judged := r.targetTable(false); len(judged) > 1 {
 		fmt.Fprintf(&text, "Targets\n\n%s\n", align(judged))
 	}
-	fmt.Fprintf(&text, "Servers on loopback, jobs in memory except where a table says on disk, started afresh for each measurement\n")
+	text.WriteString(strings.Join(r.circumstances(), "\n") + "\n")
+	_, err := io.WriteString(w, text.String())
+	return err
+}
+
+// circumstances say what was measured with what, and what was not.
+func (r *report) circumstances() []string {
 	m := r.Machine
-	fmt.Fprintf(&text, "medians of %d rounds, interleaved; %d cores (%s), %d GB, Linux %s, %s %s, shared with the load generator\n",
-		r.Settings.Rounds, m.Cores, m.CPU, m.MemoryGB, m.Kernel, m.Go, m.Arch)
 	var versions []string
 	for name, version := range r.Versions {
 		versions = append(versions, name+" "+version)
 	}
 	slices.Sort(versions)
-	fmt.Fprintf(&text, "%s; %.0f s in all\n", strings.Join(versions, ", "), r.Took)
-	_, err := io.WriteString(w, text.String())
-	return err
+	lines := []string{
+		"Servers on loopback, jobs in memory except where a table says on disk, started afresh for each measurement",
+		fmt.Sprintf("medians of %d rounds, interleaved; %d cores (%s), %d GB, Linux %s, %s %s, shared with the load generator",
+			r.Settings.Rounds, m.Cores, m.CPU, m.MemoryGB, m.Kernel, m.Go, m.Arch),
+		fmt.Sprintf("%s; %.0f s in all", strings.Join(versions, ", "), r.Took),
+	}
+	for _, missing := range r.Missing {
+		lines = append(lines, "not measured: "+missing)
+	}
+	return lines
 }
 
-// printPart writes one section, unless nothing of it was measured.
-func (r *report) printPart(text *strings.Builder, p part) {
-	heading := []string{"row", "server"}
-	for _, c := range p.columns {
-		heading = append(heading, c.heading)
+// part is one section as text, "" when nothing of it was measured.
+func (r *report) part(p part) string {
+	sized := columns("MB/1M", "MB later", "after s", "KB/conn", "connect us")
+	by := "ratio"
+	if p.section != periodicSection && p.section != durableSection {
+		by = "divided by"
 	}
-	flows := [][]string{heading}
-	sizes := [][]string{{"row", "server", "MB/1M", "MB later", "after s", "KB/conn", "connect us"}}
+	flows, sizes, ratios := [][]string{heading("server", p.columns)}, [][]string{heading("server", sized)}, [][]string{heading(by, p.ratios)}
 	for i := range r.Medians {
 		m := &r.Medians[i]
 		switch {
 		case m.Section != p.section:
 		case m.JobsPerSecond == 0 && m.Section != nodeSection:
-			sizes = append(sizes, []string{m.Row, m.Server, number(m.QueuedMB), number(m.RestMB), number(m.RestSeconds), number(m.IdleKB), number(m.ConnectCPU)})
+			sizes = append(sizes, line(m.Row, m.Server, sized, func(v string) string { return number(values[v](m)) }))
 		default:
-			cells := []string{m.Row, m.Server}
-			for _, c := range p.columns {
-				cells = append(cells, number(c.value(m)))
-			}
-			flows = append(flows, cells)
+			flows = append(flows, line(m.Row, m.Server, p.columns, func(v string) string { return number(values[v](m)) }))
 		}
-	}
-	tables := [][][]string{flows, sizes, r.rowRatios(p.section)}
-	switch p.section {
-	case periodicSection:
-		tables[2] = r.ratios()
-	case durableSection:
-		tables[2] = r.durableRatios()
 	}
 	if len(flows) == 1 && len(sizes) == 1 {
-		return
+		return ""
 	}
-	fmt.Fprintf(text, "%s\n\n", p.title)
-	for _, table := range tables {
+	for _, pair := range p.pairs(r, p.section) {
+		ratios = append(ratios, line(pair.first, pair.second, p.ratios, func(v string) string { return ratio(values[v](pair.a), values[v](pair.b)) }))
+	}
+	var text strings.Builder
+	for _, table := range [][][]string{flows, sizes, ratios} {
 		if len(table) > 1 {
-			text.WriteString(align(table))
-			text.WriteByte('\n')
+			text.WriteString(align(table) + "\n")
 		}
 	}
-	fmt.Fprintf(text, "%s\n", p.legend)
+	text.WriteString(p.legend)
+	if p.section == durableSection {
+		text.WriteString("files       in fresh directories, removed afterwards, on a file system of the type " + r.Machine.Disk + "\n")
+	}
+	return text.String() + "\n"
 }

@@ -6,66 +6,35 @@ import (
 	"unicode/utf8"
 )
 
-// ratios compares each Treadle with each peer of the same row, or with the Treadle that it is a variant of: its value
-// divided by the other's.
-func (r *report) ratios() [][]string {
-	table := [][]string{{
-		"row", "ratio", "jobs/s", "CPU", "submit p50", "p99", "p99.9", "to worker p50", "p99", "p99.9", "memory",
-	}}
-	for _, our := range r.Medians {
-		if !r.ours[our.Server] || our.Section != periodicSection {
-			continue
-		}
-		for _, peer := range r.Medians {
-			if peer.Row != our.Row || peer.Section != our.Section || !r.compares(our.Server, peer.Server) {
-				continue
-			}
-			cells := []string{
-				our.Row, our.Server + " / " + peer.Server,
-				ratio(our.JobsPerSecond, peer.JobsPerSecond), ratio(our.ServerCPU, peer.ServerCPU),
-				ratio(our.Submit.P50, peer.Submit.P50), ratio(our.Submit.P99, peer.Submit.P99),
-				ratio(our.Submit.P999, peer.Submit.P999),
-				ratio(our.ToWorker.P50, peer.ToWorker.P50), ratio(our.ToWorker.P99, peer.ToWorker.P99),
-				ratio(our.ToWorker.P999, peer.ToWorker.P999),
-				ratio(our.QueuedMB+our.IdleKB, peer.QueuedMB+peer.IdleKB),
-			}
-			switch our.Rate {
-			case 0: // how long jobs wait in a closed loop says who was ahead, the producers or the workers
-				cells[7], cells[8], cells[9] = "-", "-", "-"
-			default: // everyone keeps up, or the latencies say so
-				cells[2] = "-"
-			}
-			table = append(table, cells)
-		}
+// heading is the first line of a table whose lines begin with a row's name and one more cell.
+func heading(second string, columns []column) []string {
+	cells := []string{"row", second}
+	for _, c := range columns {
+		cells = append(cells, c.heading)
 	}
-	return table
+	return cells
 }
 
-// compares says whether the table has the ratio of these two.
-func (r *report) compares(our, other string) bool {
-	if base := r.base[our]; base != "" {
-		return other == base
+// line is one line of it, with a cell for the value of each column.
+func line(first, second string, columns []column, cell func(value string) string) []string {
+	cells := []string{first, second}
+	for _, c := range columns {
+		cells = append(cells, cell(c.value))
 	}
-	return !r.ours[other]
+	return cells
 }
 
-// rowRatios compares rows of a section with the rows that they name.
-func (r *report) rowRatios(part section) [][]string {
-	table := [][]string{{"row", "divided by", "jobs/s", "CPU", "submit p99", "p99.9", "KB/conn", "connect us"}}
-	for _, a := range r.Medians {
-		for _, b := range r.Medians {
-			if a.Section == part && a.against == b.Row && a.Server == b.Server {
-				table = append(table, []string{a.Row, b.Row, ratio(a.JobsPerSecond, b.JobsPerSecond), ratio(a.ServerCPU, b.ServerCPU),
-					ratio(a.Submit.P99, b.Submit.P99), ratio(a.Submit.P999, b.Submit.P999), ratio(a.IdleKB, b.IdleKB), ratio(a.ConnectCPU, b.ConnectCPU)})
-			}
-		}
+// divide is 0 when either was not measured.
+func divide(a, b float64) float64 {
+	if a == 0 || b == 0 {
+		return 0
 	}
-	return table
+	return a / b
 }
 
 // ratio is a divided by b, or "-" when either was not measured.
 func ratio(a, b float64) string {
-	if a == 0 || b == 0 {
+	if divide(a, b) == 0 {
 		return "-"
 	}
 	return fmt.Sprintf("%.2f", a/b)

@@ -1,10 +1,14 @@
 package main
 
 import (
+	"io"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"treadle/bench/load"
+	"treadle/bench/peer"
 )
 
 // targetSamples are as much of a run as some targets need.
@@ -16,11 +20,11 @@ func targetSamples() []sample {
 		{Row: "sync 64", Server: "treadle", JobsPerSecond: 50},
 		{Row: "sync 64", Server: "redis", JobsPerSecond: 40},
 		{Row: "sync 64", Server: "beanstalkd", JobsPerSecond: 100},
-		{Row: pacedRow, Server: "treadle", Submit: quantiles{P99: 90, P999: 130}},
-		{Row: pacedRow, Server: "redis", Submit: quantiles{P99: 120, P999: 200}},
-		{Row: pacedRow, Server: "beanstalkd", Submit: quantiles{P99: 100, P999: 100}},
+		{Row: "paced 1000/s", Server: "treadle", Submit: load.Quantiles{P99: 90, P999: 130}},
+		{Row: "paced 1000/s", Server: "redis", Submit: load.Quantiles{P99: 120, P999: 200}},
+		{Row: "paced 1000/s", Server: "beanstalkd", Submit: load.Quantiles{P99: 100, P999: 100}},
 		{Row: "queued", Server: "treadle", QueuedMB: 180, RestMB: 50},
-		{Row: "frames echoed", Server: frameEcho, JobsPerSecond: 3.2e6},
+		{Row: "frames echoed", Server: peer.Frames, JobsPerSecond: 3.2e6},
 		{Row: "periodic to gloom", Server: "treadle", JobsPerSecond: 300e3},
 		{Row: "gloom 1000x64", Server: "treadle", JobsPerSecond: 400e3},
 	}
@@ -29,21 +33,21 @@ func targetSamples() []sample {
 // TestTargets saves a run and prints its targets.
 func TestTargets(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "run.json")
-	if err := newReport(settings{}, time.Now(), nil, targetSamples()).save(path); err != nil {
+	if err := newReport(settings{}, time.Now(), nil, nil, targetSamples()).save(path); err != nil {
 		t.Fatal(err)
 	}
 	var text strings.Builder
-	if err := printTargets(path, &text); err != nil {
+	if err := bench(t.Context(), []string{"-targets", path}, &text, io.Discard); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
 		"| target | figure | wanted | got |  |\n|---|---|---|---|---|\n",
-		"| " + pipeTarget + " | jobs/s of gearmand -t 0 | at least 2.00 | 2.00 | reached |\n",
+		"| " + "Periodic, pipelined 64, 8 connections" + " | jobs/s of gearmand -t 0 | at least 2.00 | 2.00 | reached |\n",
 		"|  | jobs/s of redis lists | at least 3.50 | 2.00 | not reached |\n",
 		"|  | jobs/s of beanstalkd | at least 40.0 | - | not measured |\n",
 		"|  | server CPU s per 1M jobs | at most 0.45 | 0.50 | not reached |\n",
-		"| " + syncTarget + " | jobs/s of the best peer, TCP | at least 1.00 | 0.50 | not reached |\n",
-		"| " + pacedTarget + " | submit p99 of the best peer | at most 1.00 | 0.90 | reached |\n",
+		"| " + "Periodic, sync, 64 connections" + " | jobs/s of the best peer, TCP | at least 1.00 | 0.50 | not reached |\n",
+		"| " + "paced 1000 jobs/s" + " | submit p99 of the best peer | at most 1.00 | 0.90 | reached |\n",
 		"|  | submit p99.9 of the best peer | at most 1.20 | 1.30 | not reached |\n",
 		"| at most 220, goal 185 | 180 | reached, and the goal |\n",
 		"| at most 40.0 | 50.0 | not reached |\n",
@@ -54,7 +58,7 @@ func TestTargets(t *testing.T) {
 			t.Errorf("no line %q in\n%s", want, text.String())
 		}
 	}
-	if err := printTargets(path+".no", &text); err == nil {
+	if err := bench(t.Context(), []string{"-targets", path + ".no"}, &text, io.Discard); err == nil {
 		t.Error("a file that is not there has targets")
 	}
 }
@@ -63,32 +67,35 @@ func TestTargets(t *testing.T) {
 // has every value.
 func TestTargetsHaveRows(t *testing.T) {
 	r := &report{}
+	q := load.Quantiles{P50: 1, P99: 1, P999: 1}
 	for _, row := range rows() {
-		for _, c := range allContenders() {
-			if !row.admits(c) {
-				continue
-			}
-			q := quantiles{P50: 1, P99: 1, P999: 1}
-			r.Medians = append(r.Medians, sample{Row: row.name, Server: c.name, JobsPerSecond: 1, ServerCPU: 1, Submit: q, ToWorker: q,
+		for server := range row.jobs {
+			r.Medians = append(r.Medians, sample{Row: row.name, Server: server, JobsPerSecond: 1, ServerCPU: 1, Submit: q, ToWorker: q,
 				QueuedMB: 1, RestMB: 1, IdleKB: 1, ConnectCPU: 1, CorePercent: 1})
 		}
 	}
-	for _, target := range targets() {
-		if target.of(r) == 0 {
-			t.Errorf("%s, %s: no row has it", target.row, target.figure)
+	list, err := parseTargets()
+	if err != nil || len(list) != 39 {
+		t.Fatalf("%d targets, %v", len(list), err)
+	}
+	for _, target := range list {
+		if target.got(r) == 0 {
+			t.Errorf("%s, %s: no row has it", target.about, target.figure)
 		}
 	}
 }
 
-// allContenders are those of a machine that has every peer.
-func allContenders() []contender {
-	list := contenders("treadle")
-	for _, name := range append([]string{"redis always", "beanstalkd -f0"}, peerNames...) {
-		c := contender{name: name}
-		if strings.Contains(name, " ") {
-			c.variant = synced
-		}
-		list = append(list, c)
+// TestRowsHaveServers: a server that a row names is one that there is.
+func TestRowsHaveServers(t *testing.T) {
+	known := map[string]bool{}
+	for _, p := range peer.All("treadle") {
+		known[p.Name] = true
 	}
-	return list
+	for _, r := range rows() {
+		for server := range r.jobs {
+			if !known[server] {
+				t.Errorf("%s: there is no %q", r.name, server)
+			}
+		}
+	}
 }

@@ -11,31 +11,44 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"treadle/bench/load"
+	"treadle/bench/peer"
 )
+
+// fakes are a Treadle with some of its variants, and one peer, with so many jobs each.
+func fakes(jobs int, variants ...string) map[string]int {
+	all := map[string]int{"treadle": jobs, "peer": jobs}
+	for _, v := range variants {
+		all[v] = jobs
+	}
+	return all
+}
 
 // someRows has a row of each kind, small.
 func someRows() []row {
 	return []row{
-		{name: "sync", load: load{connections: 3, depth: 1}, variants: []string{overUnix, inCRC}, fixed: 500},
-		{name: "pipe", load: load{connections: 2, depth: 16}, fixed: 5000},
-		{name: "paced", load: load{connections: 3, depth: 1, rate: 5000}, fixed: 500},
-		{name: "drain", kind: drain, load: load{connections: 2, depth: 16}, fixed: 2000, once: true},
-		{name: "queued", kind: memory, load: load{connections: 2, depth: 16}, fixed: 20000, once: true},
-		{name: "idle", kind: idle, fixed: 200, once: true},
-		{name: "behind", section: aloneSection, load: load{connections: 2, depth: 16, ready: 300}, fixed: 3000, once: true},
-		{name: "crowd", section: aloneSection, load: load{connections: 2, depth: 1, idlers: 20}, fixed: 300, once: true},
-		{name: "large", section: payloadSection, load: load{connections: 2, depth: 2, payload: 200 << 10}, fixed: 200, once: true},
+		{name: "sync", load: load.Load{Connections: 3, Depth: 1}, jobs: fakes(500, "treadle unix", "treadle crc")},
+		{name: "pipe", load: load.Load{Connections: 2, Depth: 16}, jobs: fakes(5000)},
+		{name: "paced", load: load.Load{Connections: 3, Depth: 1, Rate: 5000}, jobs: fakes(500)},
+		{name: "drain", kind: drain, load: load.Load{Connections: 2, Depth: 16}, jobs: fakes(2000), once: true},
+		{name: "queued", kind: memory, load: load.Load{Connections: 2, Depth: 16}, jobs: fakes(20000), once: true},
+		{name: "idle", kind: idle, jobs: fakes(200), once: true},
+		{name: "behind", section: aloneSection, load: load.Load{Connections: 2, Depth: 16, Ready: 300}, jobs: alone(3000), once: true},
+		{name: "crowd", section: aloneSection, load: load.Load{Connections: 2, Depth: 1}, idlers: 20, jobs: alone(300), once: true},
+		{name: "large", section: payloadSection, load: load.Load{Connections: 2, Depth: 2}, payload: 200 << 10, jobs: alone(200), once: true},
 	}
 }
 
 // TestRun takes a whole small run with two fake servers as child processes: every kind of row, both kinds of socket,
 // tables and file.
 func TestRun(t *testing.T) {
-	ours, peer := fakeContender(t, "treadle", flawless, ""), fakeContender(t, "peer", flawless, "")
-	peer.ours = false
 	crc := fakeContender(t, "treadle crc", flawless, "")
-	crc.variant, crc.base, crc.protocol = inCRC, "treadle", newPeriodicCRC()
-	field := []contender{ours, fakeContender(t, "treadle unix", flawless, "fake.sock"), crc, peer}
+	crc.Protocol = peer.NewPeriodic(peer.PeriodicOptions{CRC: true})
+	field := []peer.Peer{
+		fakeContender(t, "treadle", flawless, ""), fakeContender(t, "treadle unix", flawless, "fake.sock"), crc,
+		fakeContender(t, "peer", flawless, ""),
+	}
 	s := settings{Rounds: 2, Scale: 1, Rows: regexp.MustCompile(""), Peers: regexp.MustCompile("")}
 	s.Out = filepath.Join(t.TempDir(), "latest.json")
 	var stdout, stderr bytes.Buffer
@@ -58,7 +71,7 @@ func TestRun(t *testing.T) {
 		answered := m.Submit.P50 > 0 && m.ToWorker.P999 >= m.ToWorker.P50
 		switch m.Row {
 		case "queued":
-			if m.QueuedMB < workloadLen/4 {
+			if m.QueuedMB < load.WorkloadLen/4 {
 				t.Errorf("%+v: less memory than the jobs have", m)
 			}
 		case "idle", "drain":
@@ -86,7 +99,7 @@ func TestFlaws(t *testing.T) {
 			c := fakeContender(t, "treadle", flaw, "")
 			s := settings{Rounds: 1, Scale: 1, Rows: regexp.MustCompile("sync"), Peers: regexp.MustCompile("")}
 			s.Out = filepath.Join(t.TempDir(), "latest.json")
-			err := run(t.Context(), s, someRows(), []contender{c}, &bytes.Buffer{}, &bytes.Buffer{})
+			err := run(t.Context(), s, someRows(), []peer.Peer{c}, &bytes.Buffer{}, &bytes.Buffer{})
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("got %v, want %q", err, want)
 			}
@@ -105,24 +118,24 @@ func TestStall(t *testing.T) {
 	f := func(flaw, want string) {
 		t.Run(flaw, func(t *testing.T) {
 			t.Parallel()
-			running, err := fakeContender(t, "treadle", flaw, "").start(t.Context())
+			running, err := fakeContender(t, "treadle", flaw, "").Start(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer running.stop()
-			l := load{connections: 2, depth: 4, jobs: 100}
-			speak := side{protocol: newPeriodic(), network: running.network, address: running.address}
+			defer running.Stop()
+			l := load.Load{Connections: 2, Depth: 4, Jobs: 100}
+			speak := load.Side{Protocol: peer.NewPeriodic(peer.PeriodicOptions{}), Network: running.Network, Address: running.Address}
 			if flaw == withholds {
-				speak.protocol = newPeriodicCRC()
+				speak.Protocol = peer.NewPeriodic(peer.PeriodicOptions{CRC: true})
 			}
-			trial := newTrial(t.Context(), sides{speak, speak, speak}, l)
-			defer trial.close()
-			if err := errors.Join(trial.hireWorkers(), trial.hireProducers()); err != nil {
+			trial := load.New(t.Context(), load.Sides{Produce: speak, Work: speak, Ask: speak}, l)
+			defer trial.Close()
+			if err := trial.Connect(); err != nil {
 				t.Fatal(err)
 			}
-			_, err = trial.produceAndWork()
+			_, err = trial.ProduceAndWork()
 			if err == nil {
-				err = trial.settle()
+				err = trial.Settle()
 			}
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("got %v, want %q", err, want)
@@ -146,13 +159,19 @@ func TestGreetingIsChecked(t *testing.T) {
 			_, _ = conn.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n"))
 		}
 	}()
-	for _, p := range []protocol{newPeriodic(), newPeriodicCRC(), newBeanstalkd(), newGearman(), newRedis()} {
-		speak := side{protocol: p, network: "tcp", address: listener.Addr().String()}
-		trial := newTrial(t.Context(), sides{speak, speak, speak}, load{})
-		if _, err := trial.dial(working); !errors.Is(err, errMalformed) {
-			t.Errorf("%T: got %v, want errMalformed", p, err)
+	greeted := 0
+	for _, p := range peer.All("treadle") {
+		if p.Protocol == nil {
+			continue
 		}
-		trial.close()
+		greeted++
+		to := load.Side{Protocol: p.Protocol, Network: "tcp", Address: listener.Addr().String()}
+		if _, err := to.Dial(load.Working); !errors.Is(err, load.ErrMalformed) {
+			t.Errorf("%s: got %v, want ErrMalformed", p.Name, err)
+		}
+	}
+	if greeted < 7 {
+		t.Errorf("%d were greeted", greeted)
 	}
 }
 
@@ -160,9 +179,9 @@ func TestGreetingIsChecked(t *testing.T) {
 func TestInterrupt(t *testing.T) {
 	c := fakeContender(t, "treadle", flawless, "")
 	ctx, cancel := context.WithCancel(t.Context())
-	var started *server
-	begin := c.start
-	c.start = func(ctx context.Context) (s *server, err error) {
+	var started *peer.Server
+	begin := c.Start
+	c.Start = func(ctx context.Context) (s *peer.Server, err error) {
 		started, err = begin(ctx)
 		cancel()
 		return started, err
@@ -171,7 +190,7 @@ func TestInterrupt(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
-	if spent, err := cpuTime(started.pid); err == nil {
+	if spent, err := peer.CPUTime(started.PID); err == nil {
 		t.Errorf("the server's process is there, and has used %v", spent)
 	}
 }

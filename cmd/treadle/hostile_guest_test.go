@@ -171,6 +171,9 @@ func (s *siege) stay(g guest, over <-chan struct{}) {
 		worst = max(worst, time.Since(began))
 	}
 	s.t.Logf("the guest of %s was served %d times, the longest wait was %v", g.protocol, n, worst.Round(100*time.Microsecond))
+	s.mu.Lock()
+	s.worst[g.protocol] = worst
+	s.mu.Unlock()
 	if worst > hostileWait && !s.rest {
 		s.t.Errorf("the guest of %s waited for %v", g.protocol, worst)
 	}

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"bufio"
 	enc "encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -94,6 +96,60 @@ func deaf(c net.Conn, first, again string) error {
 		}
 	}
 	return err
+}
+
+// floods sends what ZeroMQ libraries and the original hub fell to, again and again, and reads the
+// replies. The server may hang up.
+func (s *siege) floods() {
+	again := map[string]string{
+		"parts without an end":       "\x01\x00",
+		"requests without delimiter": "\x00\x02\x08\x06",
+		"requests of more parts":     "\x01\x00\x01\x02\x08\x06\x00\x02\x08\x06",
+		"heartbeats":                 "\x04\x07\x04PING\x00\x00",
+	}
+	var all sync.WaitGroup
+	for _, text := range again {
+		for range 4 * s.scale {
+			all.Go(func() {
+				c := s.dial("dwork")
+				defer c.Close()
+				go func() { _, _ = io.Copy(io.Discard, c) }()
+				_, _ = io.WriteString(c, string(zmtp())+strings.Repeat(text, (1<<20)/len(text)))
+			})
+		}
+	}
+	all.Wait()
+}
+
+// projects creates very many, whose names collide in common hashes, up to as many as there may be,
+// and asks for the status of all of them.
+func (s *siege) projects() {
+	const bits = 12
+	create := ""
+	for i := range 1 << bits {
+		var name strings.Builder
+		for bit := range bits {
+			name.WriteString([]string{"Aa", "BB"}[i>>bit&1])
+		}
+		create += whole("/RPC2", string(kts46.AppendCall(nil, "createProject", name.String())))
+	}
+	c := s.dial("kts46")
+	defer c.Close()
+	go func() { _, _ = io.WriteString(c, create) }() // an error shows in what is read
+	for answers, i := bufio.NewReader(c), 0; i < 1<<bits; i++ {
+		answer, err := http.ReadResponse(answers, nil)
+		if err != nil {
+			s.t.Fatalf("project %d: %v", i, err)
+		}
+		_, err = io.Copy(io.Discard, answer.Body)
+		must(s.t, err)
+		answer.Body.Close()
+	}
+	for range 8 * s.scale {
+		if status, body := s.asks("kts46", whole("/RPC2", string(kts46.AppendCall(nil, "getServerStatus")))); status != http.StatusOK || len(body) < 1<<bits*2*bits {
+			s.t.Errorf("%d, a status of %d bytes", status, len(body))
+		}
+	}
 }
 
 // littleRoom has the system take little for a connection that is to be made. Of one that is
@@ -215,6 +271,9 @@ var hostiles = []struct {
 	hasty  bool // the server does not wait long for what is unfinished: else it has to see itself that it is too much
 	attack func(s *siege)
 }{
+	{name: "nobody, for comparison", attack: func(s *siege) { <-time.After(500 * time.Millisecond) }},
+	{name: "floods of ZeroMQ", attack: (*siege).floods},
+	{name: "very many projects, and their status", memory: 64 << 20, attack: (*siege).projects},
 	{name: "unfinished beginnings on each port", hasty: true, attack: func(s *siege) {
 		s.everyWay(unfinished, 200*s.scale, func(c net.Conn, begin string) { _, _ = io.WriteString(c, begin) })
 	}},

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -48,6 +49,9 @@ type siege struct {
 	scale  int
 	more   int  // bytes beyond hostileLimit
 	rest   bool // the well-behaved clients rest: nobody can be served
+
+	mu    sync.Mutex
+	worst map[string]time.Duration // guarded by mu: the longest wait of each protocol's guest
 }
 
 // besiege starts the server with little memory, or so much more, and what more the arguments
@@ -63,7 +67,7 @@ func besiege(t *testing.T, more int, args ...string) *siege {
 func newSiege(t *testing.T, more int) *siege {
 	t.Helper()
 	t.Setenv("GOMEMLIMIT", strconv.Itoa(hostileLimit+more))
-	return &siege{t: t, more: more, ports: map[string]string{}, socket: filepath.Join(t.TempDir(), "s"), scale: *hostileScale}
+	return &siege{t: t, more: more, ports: map[string]string{}, worst: map[string]time.Duration{}, socket: filepath.Join(t.TempDir(), "s"), scale: *hostileScale}
 }
 
 // allPorts are the protocols that have one.
@@ -175,8 +179,12 @@ func (s *siege) files(n int) int {
 }
 
 // TestHostile: whatever peers do to the built server, it takes bounded memory and serves others
-// meanwhile. More of the same, in memory and by the function, is in the tests of loop.
+// meanwhile. More of the same, in memory and by the function, is in the tests of loop. In the end it
+// prints how long the guest of each protocol waited at most beside each attack: with -v these are
+// the figures to compare two builds by.
 func TestHostile(t *testing.T) {
+	waits := fmt.Sprintf("longest waits in ms, %d times as much as in every test run:", *hostileScale)
+	defer func() { t.Log(waits) }()
 	for _, h := range hostiles {
 		t.Run(h.name, func(t *testing.T) {
 			var args []string
@@ -185,6 +193,11 @@ func TestHostile(t *testing.T) {
 			}
 			s := besiege(t, h.memory**hostileScale, args...)
 			s.withGuest(func() { h.attack(s) })
+			waits += "\n"
+			for _, protocol := range slices.Sorted(maps.Keys(s.worst)) {
+				waits += fmt.Sprintf("%s %.1f  ", protocol, float64(s.worst[protocol].Microseconds())/1000)
+			}
+			waits += h.name
 			s.server.signal(syscall.SIGTERM)
 			s.server.exit(0)
 		})
@@ -195,7 +208,7 @@ func TestHostile(t *testing.T) {
 // no room for, keeps those that it has, and has room again when some leave.
 func TestFewDescriptors(t *testing.T) {
 	t.Setenv("GOMEMLIMIT", strconv.Itoa(hostileLimit))
-	s := &siege{t: t, socket: filepath.Join(t.TempDir(), "s")}
+	s := &siege{t: t, socket: filepath.Join(t.TempDir(), "s"), worst: map[string]time.Duration{}}
 	s.server = startCommand(t, false, "sh", "-c", "ulimit -n 200; exec "+binary+" serve --periodic unix://"+s.socket+
 		" --gloom-masters off --gloom-slaves off --dwork off --kts46 off --kts46-json off --http off --data none")
 	s.server.until("listening")

@@ -1,0 +1,110 @@
+package load
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// backlogToken marks the events that tell the producers to go on.
+	backlogToken = -2
+	// backlogFactor is how many times the requests in flight may wait in the server.
+	backlogFactor = 4
+	// backlogLeast keeps one producer on one connection from stopping all the time.
+	backlogLeast = 64
+)
+
+// backlog keeps producers that are faster than the workers from filling the server's queue: they stop when it holds
+// the limit, and go on when half of it is gone. Without it a closed loop measures how a server copes with a queue that
+// grows all through the run, which is the drain row's subject: some peers become ten times slower, and by chance.
+//
+// The producers' pump and the workers' pump both use it.
+type backlog struct {
+	limit  int
+	taken  atomic.Int64 // jobs that arrived at workers
+	wakeAt atomic.Int64 // producers wait for this many to have arrived; 0: nobody waits
+	bell   int          // an eventfd in the producers' pump
+}
+
+// newBacklog adds the bell to the producers' pump.
+func newBacklog(p *pump, l Load) (*backlog, error) {
+	bell, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return nil, fmt.Errorf("cannot create an event: %w", err)
+	}
+	inFlight := l.Connections
+	if l.Functions > 0 { // many workers, and a queue each: let them find more than one job at a time
+		inFlight = max(inFlight, l.Workers)
+	}
+	b := &backlog{limit: max(backlogLeast, backlogFactor*inFlight*l.Depth), bell: bell}
+	if err := p.watch(unix.EPOLL_CTL_ADD, bell, backlogToken, unix.EPOLLIN); err != nil {
+		b.close()
+		return nil, err
+	}
+	p.backlog = b
+	return b, nil
+}
+
+func (b *backlog) close() {
+	if b != nil {
+		_ = unix.Close(b.bell)
+	}
+}
+
+// room is how many more jobs may be submitted when so many were submitted already.
+func (b *backlog) room(submitted int) int {
+	if b == nil {
+		return math.MaxInt
+	}
+	return b.limit - (submitted - int(b.taken.Load()))
+}
+
+// wait asks for the bell when half of the backlog is gone. It reports false when that is the case already.
+func (b *backlog) wait(submitted int) bool {
+	at := int64(submitted - b.limit/2)
+	b.wakeAt.Store(at)
+	// The workers look at wakeAt after they have set taken, so one of the two sides sees the other.
+	if b.taken.Load() < at {
+		return true
+	}
+	b.wakeAt.Store(0)
+	return false
+}
+
+// arrived tells how many jobs have arrived, and rings when the producers wait for that.
+func (b *backlog) arrived(taken int) error {
+	if b == nil {
+		return nil
+	}
+	b.taken.Store(int64(taken))
+	at := b.wakeAt.Load()
+	if at == 0 || int64(taken) < at || !b.wakeAt.CompareAndSwap(at, 0) {
+		return nil
+	}
+	if _, err := unix.Write(b.bell, binary.NativeEndian.AppendUint64(nil, 1)); err != nil {
+		return fmt.Errorf("cannot wake the producers: %w", err)
+	}
+	return nil
+}
+
+// resume lets every producer of a pump fill its free slots.
+func (b *backlog) resume(p *pump) error {
+	var count [8]byte
+	if _, err := unix.Read(b.bell, count[:]); err != nil {
+		return nil // rung and answered before
+	}
+	for i, l := range p.lines {
+		out := l.talk.(*producer).fill(Now(), p.out[:0])
+		if len(out) == 0 {
+			continue
+		}
+		if err := p.send(l, i, out); err != nil {
+			return err
+		}
+	}
+	return nil
+}

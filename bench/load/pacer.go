@@ -1,0 +1,85 @@
+package load
+
+import (
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// pacerToken marks the events of the pacer's timer; connections count from 0.
+	pacerToken = -1
+	// pacerLead is how long before a job is due the timer wakes the pump, which then waits busily: waking a sleeping
+	// core takes tens of microseconds, and they would be counted as the server's.
+	pacerLead = 100 * time.Microsecond
+)
+
+// pacer submits jobs at a fixed rate, whatever the server does: an open loop. Each job is stamped with the time it was
+// due, so a server that falls behind pays for all that wait.
+type pacer struct {
+	timer    int
+	feed     *feed
+	start    int64
+	interval int64
+}
+
+// newPacer adds a timer to a pump whose conversations are all paced producers.
+func newPacer(p *pump, f *feed, rate int) (*pacer, error) {
+	timer, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
+	if err != nil {
+		return nil, fmt.Errorf("cannot create a timer: %w", err)
+	}
+	c := &pacer{timer: timer, feed: f, interval: int64(time.Second) / int64(rate)}
+	if err := p.watch(unix.EPOLL_CTL_ADD, timer, pacerToken, unix.EPOLLIN); err != nil {
+		c.close()
+		return nil, err
+	}
+	p.pacer = c
+	return c, nil
+}
+
+func (c *pacer) close() {
+	if c != nil {
+		_ = unix.Close(c.timer)
+	}
+}
+
+// begin makes the first job due one interval from now.
+func (c *pacer) begin() error {
+	c.start = Now() + c.interval
+	return c.arm()
+}
+
+// due is when the next job of the feed is to be submitted.
+func (c *pacer) due() int64 { return c.start + int64(c.feed.next)*c.interval }
+
+// arm sets the timer for the next job, or stops it behind the last one.
+func (c *pacer) arm() error {
+	var setting unix.ItimerSpec
+	if c.feed.next < c.feed.jobs {
+		wait := max(1, c.due()-Now()-int64(pacerLead))
+		setting.Value = unix.NsecToTimespec(wait)
+	}
+	if err := unix.TimerfdSettime(c.timer, 0, &setting, nil); err != nil {
+		return fmt.Errorf("cannot set the timer: %w", err)
+	}
+	return nil
+}
+
+// fire submits every job that is due, each on the next connection in turn, and sets the timer again. A paced producer
+// has a slot for each of its jobs, so no job waits for the answer to another.
+func (c *pacer) fire(p *pump) error {
+	due := c.due()
+	for Now() < due {
+	}
+	for c.feed.next < c.feed.jobs && c.due() <= Now() {
+		index, slot := c.feed.next%len(p.lines), c.feed.next/len(p.lines)
+		l := p.lines[index]
+		out := l.talk.(*producer).submitNext(c.due(), slot, p.out[:0])
+		if err := p.send(l, index, out); err != nil {
+			return err
+		}
+	}
+	return c.arm()
+}

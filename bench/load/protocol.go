@@ -1,0 +1,112 @@
+// Package load is the load generator: it drives any job server over real sockets, as fast as the server answers or at a
+// fixed rate, and checks that every job arrives exactly once.
+//
+// It knows no server: a Protocol, of which package peer has one for each server, says which bytes make a request and what
+// a reply means. A Trial is one load on one running server; pump.go says how it is done cheaply. It is Linux only: it
+// waits with epoll.
+package load
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+)
+
+// Role says which half of a conversation a connection speaks.
+type Role int
+
+// The roles. An idling connection is connected and greeted, and says nothing more.
+const (
+	Producing Role = iota
+	Working
+	Idling
+)
+
+// EventKind is what one message of a server means to the load generator.
+type EventKind int
+
+// The kinds of messages.
+const (
+	Submitted EventKind = iota // a submit was acknowledged
+	Assigned                   // a job arrived
+	Empty                      // a grab was answered with "no job"
+	Woken                      // a sleeping worker is told to grab again
+	Finished                   // a completion was acknowledged; in protocols that push, a join too
+	Answered                   // a job's result arrived where it was submitted
+	Ignored                    // whole and expected, but of no meaning
+)
+
+// Event is one message of a server. Its slices are views into the bytes it was read from.
+type Event struct {
+	Kind     EventKind
+	Slot     uint32 // Submitted, Assigned: the request's slot, in protocols with tags
+	ID       uint64 // Submitted, Answered: the job, in protocols that answer
+	Workload []byte // Assigned
+	Handle   []byte // Assigned: what a completion must quote
+}
+
+// Traits are the ways in which a protocol differs from "ask, wait, complete".
+type Traits struct {
+	// Tagged: a reply names the request that it answers. Otherwise replies come in the order of the requests.
+	Tagged bool
+	// Sleep is what a worker says before it waits for Woken, in protocols in which an empty queue answers a grab with
+	// Empty; others have none.
+	Sleep []byte
+	// Unfinished is how many jobs of a connection with many requests in flight may still await their completion after
+	// the last job arrived, in requests in flight: 0 or 1.
+	Unfinished int
+	// Confirms: every completion is acknowledged with Finished.
+	Confirms bool
+	// AcksGrabs: every grab is acknowledged with Submitted, before its job.
+	AcksGrabs bool
+	// Pushes: a worker grabs once, which is acknowledged as a completion is, and then gets the next job for each
+	// completion, behind its acknowledgement.
+	Pushes bool
+	// Answers: the connection that submitted a job gets its result.
+	Answers bool
+	// Parse takes a workload apart; nil: ParseWorkload.
+	Parse func(workload []byte) (id uint64, sent int64, ok bool)
+}
+
+// Protocol is one server's wire language, as much of it as a load generator needs. It holds nothing but templates that
+// never change, so any number of goroutines may use one.
+type Protocol interface {
+	Traits() Traits
+	// Greet does what a fresh connection needs before its first job, and returns when the server has answered.
+	Greet(conn net.Conn, as Role) error
+	// AppendSubmit appends the request that adds job id, whose workload carries the time sent.
+	AppendSubmit(dst []byte, slot uint32, id uint64, sent int64) []byte
+	// AppendGrab appends the request for one job.
+	AppendGrab(dst []byte, slot uint32) []byte
+	// AppendDone appends the completion of the job that e assigned.
+	AppendDone(dst []byte, e *Event) []byte
+	// Next decodes the first message of in. n == 0 and no error: more bytes are needed.
+	Next(in []byte, e *Event) (n int, err error)
+	// Pending asks over a connection of its own how many jobs the server still holds, reserved ones included.
+	Pending(conn net.Conn) (int, error)
+}
+
+// ErrMalformed reports bytes that a protocol does not allow at this point.
+var ErrMalformed = errors.New("malformed message")
+
+// Unexpected wraps ErrMalformed with what was read, cut to a readable length.
+func Unexpected(protocol string, in []byte) error {
+	return fmt.Errorf("%s: %w: %.60q", protocol, ErrMalformed, in)
+}
+
+// Ask sends a request, whose reply is to be exactly want.
+func Ask(conn net.Conn, protocol, request, want string) error {
+	if _, err := io.WriteString(conn, request); err != nil {
+		return err
+	}
+	reply := make([]byte, len(want))
+	if _, err := io.ReadFull(conn, reply); err != nil {
+		return fmt.Errorf("%s: cannot read the answer to the greeting: %w", protocol, err)
+	}
+	if !bytes.Equal(reply, []byte(want)) {
+		return Unexpected(protocol, reply)
+	}
+	return nil
+}

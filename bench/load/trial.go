@@ -1,0 +1,366 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// StallLimit ends a trial in which nothing moves any more. It is also the time that a server has to work off the
+	// completions that were sent last.
+	StallLimit = 10 * time.Second
+	// TrialLimit ends a trial that moves, but would never be over. The slowest, draining half a million jobs from gearmand,
+	// takes a minute on busy cores.
+	TrialLimit = 4 * time.Minute
+	// DialLimit bounds connecting, greeting and each question to a server.
+	DialLimit = 10 * time.Second
+)
+
+// Load says what a trial does.
+type Load struct {
+	Connections int // producers
+	Workers     int // 0: as many as producers
+	Depth       int // requests in flight a connection; a worker that is pushed its jobs has one
+	Jobs        int
+	Rate        int // jobs a second in an open loop; 0: as fast as the answers come
+	Functions   int // that the jobs are of, each worker serving some; 0: one, and all serve it
+
+	// Ready and Delayed jobs stand in the server from before the clock starts until after it has stopped.
+	Ready, Delayed int
+	First          uint64 // the id of the first job, but for those that are ready
+}
+
+// Side is one side of a trial: what is spoken, and where.
+type Side struct {
+	Protocol Protocol
+	Network  string
+	Address  string
+}
+
+// Dial connects and greets; the connection has no deadline any more.
+func (to Side) Dial(as Role) (net.Conn, error) {
+	conn, err := net.DialTimeout(to.Network, to.Address, DialLimit)
+	if err != nil {
+		return nil, err
+	}
+	err = conn.SetDeadline(time.Now().Add(DialLimit))
+	if err == nil {
+		err = to.Protocol.Greet(conn, as)
+	}
+	if err == nil {
+		err = conn.SetDeadline(time.Time{})
+	}
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+// Sides are those of a trial. All are the same, unless producers and workers speak different protocols, or have ports of
+// their own.
+type Sides struct {
+	Produce Side
+	Work    Side
+	Ask     Side // for the jobs left
+}
+
+// Trial is one load on one running server. Producers and workers have a pump each, so the load generator keeps two
+// goroutines busy.
+type Trial struct {
+	Load  Load
+	sides Sides
+
+	feed      *feed
+	master    *master // in place of the feed in protocols that answer, else nil
+	harvest   *harvest
+	producers *pump
+	workers   *pump
+	pacer     *pacer
+	backlog   *backlog
+	stop      atomic.Bool
+	forget    func() bool // takes back the watch on the context
+}
+
+// New prepares a trial; when ctx ends, or the trial takes longer than its limit, it stops with an error. Close ends it.
+func New(ctx context.Context, s Sides, l Load) *Trial {
+	if l.Workers == 0 {
+		l.Workers = l.Connections
+	}
+	t := &Trial{
+		sides: s, Load: l,
+		feed: newFeed(s.Produce.Protocol, l.Jobs), harvest: newHarvest(s.Work.Protocol, l.Ready+l.Jobs),
+	}
+	t.feed.first, t.harvest.arrived.wanted = l.First+uint64(l.Ready), l.Jobs
+	if s.Produce.Protocol.Traits().Answers {
+		t.master = newMaster(s.Produce.Protocol, l, Answered)
+	}
+	ctx, cancel := context.WithTimeout(ctx, TrialLimit)
+	release := context.AfterFunc(ctx, t.Stop)
+	t.forget = func() bool { cancel(); return release() }
+	return t
+}
+
+// Stop makes whatever runs return an error soon.
+func (t *Trial) Stop() { t.stop.Store(true) }
+
+// Stopped says whether the trial was stopped.
+func (t *Trial) Stopped() bool { return t.stop.Load() }
+
+// Close closes all connections.
+func (t *Trial) Close() {
+	t.forget()
+	t.pacer.close()
+	t.backlog.close()
+	t.producers.close()
+	t.workers.close()
+}
+
+// connect makes a pump with one greeted connection for each conversation.
+func (t *Trial) connect(to Side, as Role, connections int, talk func() conversation) (*pump, error) {
+	lines := make([]*line, 0, connections)
+	for range connections {
+		conn, err := to.Dial(as)
+		if err != nil {
+			return &pump{poller: -1, lines: lines}, err
+		}
+		fd, err := detach(conn)
+		if err != nil {
+			return &pump{poller: -1, lines: lines}, err
+		}
+		lines = append(lines, &line{fd: fd, talk: talk()})
+	}
+	return newPump(lines)
+}
+
+// Connect connects the workers, which do not grab yet, and the producers, which do not submit yet.
+func (t *Trial) Connect() error { return errors.Join(t.ConnectWorkers(), t.ConnectProducers()) }
+
+// ConnectProducers connects the producers, which do not submit yet.
+func (t *Trial) ConnectProducers() (err error) {
+	slots := t.Load.Depth
+	if t.Load.Rate > 0 {
+		slots = t.Load.Jobs/t.Load.Connections + 1
+	}
+	t.producers, err = t.connect(t.sides.Produce, Producing, t.Load.Connections, func() conversation {
+		if t.master != nil {
+			return t.master
+		}
+		return newProducer(t.feed, slots, t.Load.Rate > 0)
+	})
+	if err == nil && t.Load.Rate > 0 {
+		t.pacer, err = newPacer(t.producers, t.feed, t.Load.Rate)
+	}
+	return err
+}
+
+// ConnectWorkers connects the workers, which do not grab yet.
+func (t *Trial) ConnectWorkers() (err error) {
+	depth := t.Load.Depth
+	if t.harvest.traits.Pushes {
+		depth = 1
+	}
+	t.workers, err = t.connect(t.sides.Work, Working, t.Load.Workers, func() conversation {
+		return &worker{harvest: t.harvest, depth: depth}
+	})
+	return err
+}
+
+// Produce submits all jobs and waits for the acknowledgements, or for the answers.
+func (t *Trial) Produce() error {
+	begin := t.producers.open
+	if t.pacer != nil {
+		begin = t.pacer.begin
+	}
+	if err := begin(); err != nil {
+		return fmt.Errorf("producers: %w", err)
+	}
+	return t.await()
+}
+
+// await runs the producers until they have what they wait for.
+func (t *Trial) await() error {
+	if t.master != nil {
+		if err := t.producers.run(t.master, &t.stop, StallLimit); err != nil {
+			return fmt.Errorf("master: %w", errors.Join(err, t.master.check()))
+		}
+		return nil
+	}
+	if err := t.producers.run(t.feed, &t.stop, StallLimit); err != nil {
+		return fmt.Errorf("producers, %d of %d submits acknowledged: %w", t.feed.acked, t.feed.jobs, err)
+	}
+	return nil
+}
+
+// work lets the workers, which have grabbed already, take all jobs.
+func (t *Trial) work(limit time.Duration) error {
+	err := t.workers.run(t.harvest, &t.stop, limit)
+	if err != nil {
+		return fmt.Errorf("workers: %w", errors.Join(err, t.harvest.arrived.check()))
+	}
+	return nil
+}
+
+// Work takes and completes all jobs, however long the next one takes to come.
+func (t *Trial) Work() error {
+	if err := t.workers.open(); err != nil {
+		return err
+	}
+	return t.work(TrialLimit)
+}
+
+// ProduceAndWork does both at a time and returns the nanoseconds from the first submit to the last arrival or answer.
+func (t *Trial) ProduceAndWork() (int64, error) {
+	if t.Load.Rate == 0 && t.master == nil {
+		var err error
+		if t.backlog, err = newBacklog(t.producers, t.Load); err != nil {
+			return 0, err
+		}
+		t.feed.backlog, t.harvest.backlog = t.backlog, t.backlog
+	}
+	if err := t.workers.open(); err != nil {
+		return 0, err
+	}
+	return t.together(Now(), t.Produce)
+}
+
+// together runs the workers beside what the producers still have to do, and returns the nanoseconds from the start
+// until both were done.
+func (t *Trial) together(start int64, produce func() error) (int64, error) {
+	var working sync.WaitGroup
+	var workErr error
+	working.Go(func() {
+		if workErr = t.work(StallLimit); workErr != nil {
+			t.Stop()
+		}
+	})
+	err := produce()
+	if err != nil {
+		t.Stop()
+	}
+	working.Wait()
+	last := t.harvest.last
+	if t.master != nil {
+		last = t.master.last
+	}
+	return last - start, errors.Join(workErr, err)
+}
+
+// Queue submits all jobs and waits for the acknowledgements alone.
+func (t *Trial) Queue() error {
+	if t.master == nil {
+		return t.Produce()
+	}
+	t.master.awaits = Submitted
+	err := t.Produce()
+	t.master.awaits = Answered
+	return err
+}
+
+// Drain takes and completes the jobs that are queued already, and returns how many nanoseconds that took.
+func (t *Trial) Drain() (int64, error) {
+	start := Now()
+	if err := t.workers.open(); err != nil {
+		return 0, err
+	}
+	if t.master != nil {
+		return t.together(start, t.await)
+	}
+	err := t.work(StallLimit)
+	return t.harvest.last - start, err
+}
+
+// Settle waits until the server holds no job any more but those that stand in it, and checks that every job arrived
+// exactly once.
+func (t *Trial) Settle() error {
+	allowed := 0
+	if t.Load.Depth > 1 {
+		allowed = t.harvest.traits.Unfinished * t.Load.Depth * t.Load.Workers
+	}
+	standing := t.Load.Ready + t.Load.Delayed
+	for deadline := Now() + int64(StallLimit); ; time.Sleep(time.Millisecond) {
+		pending, err := t.Pending()
+		if err != nil {
+			return fmt.Errorf("cannot ask for the jobs left: %w", err)
+		}
+		if pending < standing {
+			return fmt.Errorf("the server holds %d jobs of the %d that nobody took", pending, standing)
+		}
+		if pending <= standing+allowed {
+			break
+		}
+		if t.Stopped() {
+			return ErrStopped
+		}
+		if Now() > deadline {
+			return fmt.Errorf("the server still holds %d jobs %v after the last one arrived", pending-standing, StallLimit)
+		}
+	}
+	if err := t.workers.run(confirmation{t.harvest}, &t.stop, StallLimit); err != nil {
+		return fmt.Errorf("%d completions were not acknowledged: %w", t.harvest.owed, err)
+	}
+	return t.Check()
+}
+
+// Check reads what has arrived by now, so that nothing that a server sent too much goes unseen, and checks that every job
+// arrived exactly once.
+func (t *Trial) Check() error {
+	if err := errors.Join(t.workers.sweep(), t.producers.sweep()); err != nil {
+		return err
+	}
+	return errors.Join(t.harvest.arrived.check(), t.master.check())
+}
+
+// Pending asks over a fresh connection how many jobs the server holds.
+func (t *Trial) Pending() (int, error) {
+	ask := t.sides.Ask
+	conn, err := net.DialTimeout(ask.Network, ask.Address, DialLimit)
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(DialLimit)); err != nil {
+		return 0, err
+	}
+	return ask.Protocol.Pending(conn)
+}
+
+// Idle opens connections that are greeted and say nothing more; leave closes them.
+func (t *Trial) Idle(connections int) (leave func(), err error) {
+	var open []net.Conn
+	leave = func() {
+		for _, conn := range open {
+			conn.Close()
+		}
+	}
+	for i := range connections {
+		conn, err := t.sides.Produce.Dial(Idling)
+		if err != nil {
+			leave()
+			return nil, fmt.Errorf("idle connection %d: %w", i, err)
+		}
+		open = append(open, conn)
+	}
+	return leave, nil
+}
+
+// Found is what a trial found out about its jobs.
+type Found struct {
+	Submit   Quantiles // from submit, with a rate from when it was due, to its acknowledgement
+	ToWorker Quantiles // from the same moment to the arrival at a worker
+	Answer   Quantiles // from submit to the arrival of the result
+}
+
+// Found returns the latencies so far.
+func (t *Trial) Found() Found {
+	f := Found{Submit: t.feed.latency.Quantiles(), ToWorker: t.harvest.latency.Quantiles()}
+	if t.master != nil {
+		f.Submit, f.Answer = t.master.ack.Quantiles(), t.master.answer.Quantiles()
+	}
+	return f
+}

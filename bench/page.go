@@ -1,0 +1,222 @@
+package main
+
+import (
+	"bytes"
+	_ "embed"
+	"fmt"
+	"html/template"
+	"math"
+	"os"
+	"slices"
+	"strings"
+)
+
+//go:embed page.html
+var pageText string
+
+var pageTemplate = template.Must(template.New("page").Parse(pageText))
+
+// page is a report as a reader sees it. Charts are 360 units wide, as a phone is.
+type page struct {
+	Date     string
+	Colours  []int
+	Notes    []string
+	Reached  int
+	Targets  [][]string // with the verdict last
+	Sections []pageSection
+}
+
+type pageSection struct {
+	Title  string
+	Groups []group
+	Text   string // the tables and what they mean
+}
+
+// group is the charts of one row, with a bar or a curve for each server, or those of a section with one for each row.
+type group struct {
+	Name   string
+	Bars   []chart
+	Curves []chart
+}
+
+type chart struct {
+	Title  string
+	Height int
+	Series []series
+	Ticks  []tick // of curves: the latencies that have a line
+	Steps  []tick // of curves: the quantiles
+}
+
+// series is one bar, or one curve. Its colour is the server's, or the row's.
+type series struct {
+	Name, Value string
+	Colour      int
+	Ours        bool
+	Y           int
+	Width       float64
+	Points      string
+}
+
+type tick struct {
+	At    float64
+	Label string
+}
+
+// barValues have a chart of bars each, where anything has them; curveValues have one of curves.
+var (
+	barValues = []struct{ value, title string }{
+		{"jobs/s", "jobs a second"}, {"CPU", "server CPU, µs a job"}, {"MB/1M", "MB for 1M queued jobs"},
+		{"KB/conn", "KB an idle connection"}, {"connect us", "server CPU, µs a connect"}, {"% of a core", "% of a core"},
+	}
+	curveValues = []struct{ value, title string }{
+		{"submit", "from submit to acknowledgement"}, {"to worker", "from submit to a worker"}, {"answer", "from submit to answer"},
+	}
+	quantileSteps = []string{"p50", "p90", "p99", "p99.9", "p99.99", "max"}
+)
+
+const (
+	chartWidth, barHeight  = 360, 30
+	curveHeight, curveLeft = 200, 52 // of curves: of what is drawn, and where it begins
+	colours, curveAbove    = 10, 8
+)
+
+// pageOf is the page beside the results in a file.
+func pageOf(path string) string { return strings.TrimSuffix(path, ".json") + ".html" }
+
+// savePage writes the page.
+func (r *report) savePage(path string) error {
+	p := page{Date: r.Started.Format("2006-01-02"), Notes: r.circumstances(), Targets: r.targetTable(false)[1:]}
+	for i := range colours {
+		p.Colours = append(p.Colours, i)
+	}
+	for _, t := range p.Targets {
+		if strings.HasPrefix(t[4], "reached") {
+			p.Reached++
+		}
+	}
+	for _, part := range parts() {
+		if text := r.part(part); text != "" {
+			p.Sections = append(p.Sections, pageSection{Title: part.title, Text: text, Groups: r.groups(part.section)})
+		}
+	}
+	var text bytes.Buffer
+	if err := pageTemplate.Execute(&text, p); err != nil {
+		return err
+	}
+	return os.WriteFile(path, text.Bytes(), 0o644)
+}
+
+// groups has a group for each row of a section, or, where no row has more than one server, one for all rows.
+func (r *report) groups(of section) (list []group) {
+	var order, servers []string
+	rows := map[string][]*sample{}
+	var all []*sample
+	for i := range r.Medians {
+		m := &r.Medians[i]
+		if m.Section != of {
+			continue
+		}
+		if rows[m.Row] == nil {
+			order = append(order, m.Row)
+		}
+		if !slices.Contains(servers, m.Server) {
+			servers = append(servers, m.Server)
+		}
+		rows[m.Row], all = append(rows[m.Row], m), append(all, m)
+	}
+	if len(order) == len(all) {
+		return []group{newGroup("", all, func(s *sample) series {
+			return series{Name: s.Row, Colour: slices.Index(order, s.Row) % colours, Ours: ours(s.Server)}
+		})}
+	}
+	for _, row := range order {
+		list = append(list, newGroup(row, rows[row], func(s *sample) series {
+			return series{Name: s.Server, Colour: slices.Index(servers, s.Server) % colours, Ours: ours(s.Server)}
+		}))
+	}
+	return list
+}
+
+// newGroup draws the samples, each as what it is called.
+func newGroup(name string, samples []*sample, called func(s *sample) series) group {
+	g := group{Name: name}
+	for _, of := range barValues {
+		c, most := chart{Title: of.title}, 0.0
+		for _, s := range samples {
+			most = max(most, values[of.value](s))
+		}
+		for _, s := range samples {
+			if v := values[of.value](s); v > 0 {
+				bar := called(s)
+				bar.Value, bar.Y, bar.Width = number(v), c.Height, chartWidth*v/most
+				c.Series, c.Height = append(c.Series, bar), c.Height+barHeight
+			}
+		}
+		if most > 0 {
+			g.Bars = append(g.Bars, c)
+		}
+	}
+	for _, of := range curveValues {
+		// How long jobs wait in a closed loop says who was ahead, the producers or the workers.
+		if of.value == "to worker" && !slices.ContainsFunc(samples, func(s *sample) bool { return s.Rate > 0 }) {
+			continue
+		}
+		if c := curves(of.value, samples, called); len(c.Series) > 0 {
+			c.Title = "latency " + of.title
+			g.Curves = append(g.Curves, c)
+		}
+	}
+	return g
+}
+
+// curves draws one latency of the samples: the quantiles from left to right, microseconds upwards by decades.
+func curves(of string, samples []*sample, called func(s *sample) series) chart {
+	low, high := math.Inf(1), math.Inf(-1)
+	for _, s := range samples {
+		for _, q := range quantileSteps {
+			if v := values[of+" "+q](s); v > 0 {
+				low, high = min(low, math.Floor(math.Log10(v))), max(high, math.Ceil(math.Log10(v)))
+			}
+		}
+	}
+	if low > high { // nothing was measured
+		return chart{}
+	}
+	high = max(high, low+1)
+	x := func(step int) float64 {
+		return curveLeft + float64(step)*(chartWidth-curveLeft-24)/float64(len(quantileSteps)-1)
+	}
+	y := func(log float64) float64 { return curveAbove + curveHeight*(high-log)/(high-low) }
+	c := chart{Height: curveHeight + 32}
+	for decade := low; decade <= high; decade++ {
+		c.Ticks = append(c.Ticks, tick{y(decade), duration(decade)})
+	}
+	for i, q := range quantileSteps {
+		c.Steps = append(c.Steps, tick{x(i), q})
+	}
+	for _, s := range samples {
+		line := called(s)
+		for i, q := range quantileSteps {
+			if v := values[of+" "+q](s); v > 0 {
+				line.Points += fmt.Sprintf("%.0f,%.1f ", x(i), y(math.Log10(v)))
+			}
+		}
+		if line.Points != "" {
+			c.Series = append(c.Series, line)
+		}
+	}
+	return c
+}
+
+// duration is a power of ten of microseconds in words.
+func duration(decade float64) string {
+	for _, unit := range []struct {
+		name   string
+		decade float64
+	}{{"s", 6}, {"ms", 3}, {"µs", 0}} {
+		if decade >= unit.decade {
+			return fmt.Sprintf("%.0f %s", math.Pow(10, decade-unit.decade), unit.name)
+		}
+	}
+	return fmt.Sprintf("%.0f ns", math.Pow(10, decade+3))
+}

@@ -1,0 +1,162 @@
+package peer
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"io"
+	"net"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"treadle/bench/load"
+)
+
+// gearman speaks the binary Gearman protocol: magic, type, size, arguments separated by zero bytes. Jobs are
+// submitted in the background with a unique id, and workers take them with GRAB_JOB_UNIQ, which hands over that id
+// as a Periodic assignment hands over the name.
+//
+// An empty queue answers a grab with NO_JOB. A worker that has no grab outstanding any more says PRE_SLEEP and waits
+// for NOOP. WORK_COMPLETE has no reply and goes with the next GRAB_JOB_UNIQ in one write.
+type gearman struct {
+	submit []byte
+}
+
+// The packet types of the Gearman protocol that occur here.
+const (
+	gearmanCanDo         = 1
+	gearmanPreSleep      = 4
+	gearmanNoop          = 6
+	gearmanJobCreated    = 8
+	gearmanNoJob         = 10
+	gearmanWorkComplete  = 13
+	gearmanEchoReq       = 16
+	gearmanSubmitJobBg   = 18
+	gearmanGrabJobUniq   = 30
+	gearmanJobAssignUniq = 31
+)
+
+const (
+	gearmanHeaderLen  = 12
+	gearmanNameAt     = gearmanHeaderLen + len(load.QueueName) + 1
+	gearmanWorkloadAt = gearmanNameAt + load.JobNameLen + 1
+	gearmanMaxMessage = 1 << 20
+)
+
+func newGearman() *gearman {
+	args := append([]byte(load.QueueName), 0)
+	args = append(args, make([]byte, load.JobNameLen+1)...)
+	args = append(args, load.Workload(load.WorkloadLen)...)
+	return &gearman{submit: appendGearman(nil, gearmanSubmitJobBg, args)}
+}
+
+// gearmandPeer keeps its jobs in memory and runs one thread.
+func gearmandPeer() Peer {
+	return installed("gearmand", "gearmand", "--version", newGearman(), Command{Arguments: func(ports Ports, directory string) []string {
+		return []string{"-t", "0", "-L", "127.0.0.1", "-p", ports[0], "-l", filepath.Join(directory, "log")}
+	}})
+}
+
+func appendGearman(dst []byte, kind uint32, args []byte) []byte {
+	dst = append(dst, "\x00REQ"...)
+	dst = binary.BigEndian.AppendUint32(dst, kind)
+	dst = binary.BigEndian.AppendUint32(dst, uint32(len(args)))
+	return append(dst, args...)
+}
+
+func (g *gearman) Traits() load.Traits {
+	return load.Traits{Sleep: appendGearman(nil, gearmanPreSleep, nil)}
+}
+
+// greet ends with an echo: CAN_DO has no reply, and a connection that only idles must have been accepted.
+func (g *gearman) Greet(conn net.Conn, as load.Role) error {
+	var request []byte
+	if as == load.Working {
+		request = appendGearman(request, gearmanCanDo, []byte(load.QueueName))
+	}
+	request = appendGearman(request, gearmanEchoReq, []byte("hi"))
+	return load.Ask(conn, "gearman", string(request), "\x00RES\x00\x00\x00\x11\x00\x00\x00\x02hi")
+}
+
+func (g *gearman) AppendSubmit(dst []byte, _ uint32, id uint64, sent int64) []byte {
+	start := len(dst)
+	dst = append(dst, g.submit...)
+	load.PutJobName(dst[start+gearmanNameAt:], id)
+	load.PutWorkload(dst[start+gearmanWorkloadAt:], id, sent)
+	return dst
+}
+
+func (g *gearman) AppendGrab(dst []byte, _ uint32) []byte {
+	return appendGearman(dst, gearmanGrabJobUniq, nil)
+}
+
+// appendDone quotes the handle, whose closing zero byte is part of the view, and sends an empty result.
+func (g *gearman) AppendDone(dst []byte, e *load.Event) []byte {
+	return appendGearman(dst, gearmanWorkComplete, e.Handle)
+}
+
+func (g *gearman) Next(in []byte, e *load.Event) (int, error) {
+	if len(in) < gearmanHeaderLen {
+		return 0, nil
+	}
+	size := int(binary.BigEndian.Uint32(in[8:]))
+	if string(in[:4]) != "\x00RES" || size > gearmanMaxMessage {
+		return 0, load.Unexpected("gearman", in)
+	}
+	end := gearmanHeaderLen + size
+	if len(in) < end {
+		return 0, nil
+	}
+	switch binary.BigEndian.Uint32(in[4:]) {
+	case gearmanJobCreated:
+		e.Kind = load.Submitted
+	case gearmanJobAssignUniq:
+		args := in[gearmanHeaderLen:end]
+		at := 0
+		for field := range 3 { // handle, function, unique id
+			length := bytes.IndexByte(args[at:], 0)
+			if length < 0 {
+				return 0, load.Unexpected("gearman", in[:end])
+			}
+			at += length + 1
+			if field == 0 {
+				e.Handle = args[:at]
+			}
+		}
+		e.Kind, e.Workload = load.Assigned, args[at:]
+	case gearmanNoJob:
+		e.Kind = load.Empty
+	case gearmanNoop:
+		e.Kind = load.Woken
+	default:
+		return 0, load.Unexpected("gearman", in[:end])
+	}
+	return end, nil
+}
+
+// pending reads the total column of the text command `status`, which counts the running jobs too.
+func (g *gearman) Pending(conn net.Conn) (int, error) {
+	if _, err := io.WriteString(conn, "status\n"); err != nil {
+		return 0, err
+	}
+	lines := bufio.NewScanner(conn)
+	jobs := 0
+	for lines.Scan() {
+		if lines.Text() == "." {
+			return jobs, nil
+		}
+		columns := strings.Split(lines.Text(), "\t")
+		if len(columns) == 4 && columns[0] == load.QueueName {
+			n, err := strconv.Atoi(columns[1])
+			if err != nil {
+				return 0, load.Unexpected("gearman", lines.Bytes())
+			}
+			jobs = n
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return 0, err
+	}
+	return 0, io.ErrUnexpectedEOF
+}

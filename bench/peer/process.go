@@ -1,0 +1,205 @@
+package peer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// startLimit is how long a server may take until it accepts connections.
+	startLimit = 10 * time.Second
+	// stopLimit is how long a server may take to end when it is asked to, before it is killed.
+	stopLimit = 5 * time.Second
+	// outputShown is how many bytes of a server's output an error message quotes.
+	outputShown = 2000
+)
+
+// Server is a running child process.
+type Server struct {
+	PID     int
+	Network string
+	Address string
+	// Those of a Treadle besides: where Gloom's masters and slaves, dwork and HTTP are served.
+	Masters, Slaves, Hub, HTTP string
+
+	Stop func()        // ends the server and removes its directory; may be called again
+	Said func() string // the end of what the server printed, until Stop
+}
+
+// Ports are free ones that a server gets. The first is the one to talk to, the others are those of serveArguments.
+type Ports [7]string
+
+// Command says how to run one server.
+type Command struct {
+	Path      string
+	Arguments func(ports Ports, directory string) []string
+	Socket    string // the unix socket in the directory to talk to; empty: TCP
+
+	treadle bool   // listens on all the ports
+	place   string // where to make the directory; empty: with all other temporary files
+}
+
+// Start runs the command on free loopback ports in a temporary directory and waits until it accepts connections.
+func (c Command) Start(ctx context.Context) (*Server, error) {
+	directory, err := os.MkdirTemp(c.place, "treadle-bench-")
+	if err != nil {
+		return nil, err
+	}
+	ports, err := freePorts()
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(directory))
+	}
+	output, err := os.Create(filepath.Join(directory, "output"))
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(directory))
+	}
+	defer func() { _ = output.Close() }() // the child has a descriptor of its own
+	child := exec.Command(c.Path, c.Arguments(ports, directory)...)
+	child.Dir, child.Stdout, child.Stderr = directory, output, output
+	// A group of its own: an interrupt from the terminal reaches the load generator alone, which then ends its
+	// children one by one. Should it be killed itself, the kernel ends them.
+	child.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if err := child.Start(); err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot start %s: %w", c.Path, err), os.RemoveAll(directory))
+	}
+	exited := make(chan struct{})
+	go func() {
+		_ = child.Wait()
+		close(exited)
+	}()
+	s := &Server{PID: child.Process.Pid, Network: "tcp", Address: loopback(ports[0])}
+	addresses := []string{s.Address}
+	if c.treadle {
+		s.Masters, s.Slaves, s.Hub, s.HTTP = loopback(ports[1]), loopback(ports[2]), loopback(ports[3]), loopback(ports[6])
+		for _, port := range ports[1:] {
+			addresses = append(addresses, loopback(port))
+		}
+	}
+	if c.Socket != "" {
+		s.Network, s.Address = "unix", filepath.Join(directory, c.Socket)
+		addresses[0] = s.Address
+	}
+	s.Stop = sync.OnceFunc(func() {
+		end(child.Process, exited)
+		_ = os.RemoveAll(directory)
+	})
+	s.Said = func() string {
+		text, _ := os.ReadFile(output.Name())
+		return strings.TrimSpace(string(text[max(0, len(text)-outputShown):]))
+	}
+	for i, address := range addresses {
+		network := "tcp"
+		if i == 0 {
+			network = s.Network
+		}
+		if err := await(ctx, exited, network, address); err != nil {
+			said := s.Said()
+			s.Stop()
+			return nil, fmt.Errorf("%s: %w: %s", filepath.Base(c.Path), err, said)
+		}
+	}
+	return s, nil
+}
+
+func loopback(port string) string { return net.JoinHostPort("127.0.0.1", port) }
+
+// await returns when the server accepts connections on an address.
+func await(ctx context.Context, exited <-chan struct{}, network, address string) error {
+	for deadline := time.Now().Add(startLimit); time.Now().Before(deadline); {
+		conn, err := net.DialTimeout(network, address, time.Second)
+		if err == nil {
+			conn.Close()
+			return nil
+		}
+		select {
+		case <-exited:
+			return errors.New("ended at once")
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	return fmt.Errorf("accepts no connection on %s within %v", address, startLimit)
+}
+
+// end asks a process to end, and kills it when it does not.
+func end(process *os.Process, exited <-chan struct{}) {
+	_ = process.Signal(syscall.SIGTERM)
+	select {
+	case <-exited:
+	case <-time.After(stopLimit):
+		_ = process.Kill()
+		<-exited
+	}
+}
+
+// freePorts finds ports that nobody listens on. They are held all at a time, or the same one might come twice.
+func freePorts() (ports Ports, err error) {
+	for i := range ports {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return ports, fmt.Errorf("cannot find a free port: %w", err)
+		}
+		defer listener.Close()
+		ports[i] = strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
+	}
+	return ports, nil
+}
+
+// DiskPlace is where servers that keep their jobs on disk have their directories: with all other temporary files, unless
+// that is another file system than the working directory's, which may be no disk at all.
+func DiskPlace() string {
+	var temporary, working syscall.Stat_t
+	if syscall.Stat(os.TempDir(), &temporary) == nil && syscall.Stat(".", &working) == nil && temporary.Dev == working.Dev {
+		return os.TempDir()
+	}
+	directory, err := os.Getwd()
+	if err != nil {
+		return os.TempDir()
+	}
+	return directory
+}
+
+// CPUTime is the processor time, user and system, that all threads of a process have used. Every process has a clock
+// of it, with a number made of its id; /proc tells the same in hundredths of a second, too coarse for a few jobs.
+func CPUTime(pid int) (time.Duration, error) {
+	const allThreads = 2 // CPUCLOCK_SCHED of the whole process
+	var spent unix.Timespec
+	if err := unix.ClockGettime(int32(^pid<<3|allThreads), &spent); err != nil {
+		return 0, fmt.Errorf("cannot read the clock of process %d: %w", pid, err)
+	}
+	return time.Duration(spent.Nano()), nil
+}
+
+// ResidentBytes is the memory of a process that is in RAM.
+func ResidentBytes(pid int) (int64, error) {
+	kilobytes, err := ProcField(fmt.Sprintf("/proc/%d/status", pid), "VmRSS")
+	number, bad := strconv.ParseInt(strings.TrimSuffix(kilobytes, " kB"), 10, 64)
+	return number << 10, errors.Join(err, bad)
+}
+
+// ProcField returns the value of the first line "name: value" of a file in /proc.
+func ProcField(file, name string) (string, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(text)) {
+		if key, value, _ := strings.Cut(line, ":"); strings.TrimSpace(key) == name {
+			return strings.TrimSpace(value), nil
+		}
+	}
+	return "", fmt.Errorf("no line %s in %s", name, file)
+}

@@ -1,0 +1,106 @@
+package peer
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+
+	"treadle/bench/load"
+)
+
+// redis speaks the Redis protocol to one list: RPUSH adds a job, BLPOP takes it. A list does less than a job server:
+// it has no names, and it forgets a job when it hands it out, so there is nothing to complete and nothing is
+// redelivered.
+//
+// A worker with many requests in flight pipelines that many BLPOP. While the list has elements each is answered at
+// once; on an empty list the first one blocks the connection and the others wait behind it, so no worker polls.
+type redis struct {
+	submit []byte
+	push   int    // where the element begins in it
+	job    string // the beginning of the reply to BLPOP: the list's name, then the element
+	size   int    // bytes of a workload
+}
+
+const (
+	redisPush = "*3\r\n$5\r\nRPUSH\r\n$5\r\n" + load.QueueName + "\r\n$%d\r\n"
+	redisPop  = "*3\r\n$5\r\nBLPOP\r\n$5\r\n" + load.QueueName + "\r\n$1\r\n0\r\n"
+	redisJob  = "*2\r\n$5\r\n" + load.QueueName + "\r\n$%d\r\n"
+)
+
+// NewRedis returns the protocol with workloads of the given size.
+func NewRedis(size int) load.Protocol { return newRedis(size) }
+
+func newRedis(size int) *redis {
+	push := fmt.Sprintf(redisPush, size)
+	submit := append([]byte(push), load.Workload(size)...)
+	return &redis{submit: append(submit, "\r\n"...), push: len(push), job: fmt.Sprintf(redisJob, size), size: size}
+}
+
+// redisPeer keeps its jobs in memory, unless appendfsync says how it syncs them to disk.
+func redisPeer(name string, c Command, appendfsync string) Peer {
+	c.Arguments = func(ports Ports, directory string) []string {
+		arguments := []string{"--bind", "127.0.0.1", "--port", ports[0], "--dir", directory, "--save", ""}
+		if appendfsync == "" {
+			return append(arguments, "--appendonly", "no")
+		}
+		return append(arguments, "--appendonly", "yes", "--appendfsync", appendfsync)
+	}
+	return installed(name, "redis-server", "--version", newRedis(load.WorkloadLen), c)
+}
+
+func (r *redis) Traits() load.Traits {
+	return load.Traits{Parse: func(workload []byte) (uint64, int64, bool) { return load.ParseSized(workload, r.size) }}
+}
+
+func (r *redis) Greet(conn net.Conn, _ load.Role) error {
+	return load.Ask(conn, "redis", "*1\r\n$4\r\nPING\r\n", "+PONG\r\n")
+}
+
+func (r *redis) AppendSubmit(dst []byte, _ uint32, id uint64, sent int64) []byte {
+	start := len(dst)
+	dst = append(dst, r.submit...)
+	load.PutWorkload(dst[start+r.push:start+r.push+r.size], id, sent)
+	return dst
+}
+
+func (r *redis) AppendGrab(dst []byte, _ uint32) []byte { return append(dst, redisPop...) }
+
+func (r *redis) AppendDone(dst []byte, _ *load.Event) []byte { return dst }
+
+func (r *redis) Next(in []byte, e *load.Event) (int, error) {
+	if len(in) == 0 {
+		return 0, nil
+	}
+	if in[0] == ':' {
+		end := bytes.IndexByte(in, '\n') + 1
+		e.Kind = load.Submitted
+		return end, nil
+	}
+	head := min(len(in), len(r.job))
+	if string(in[:head]) != r.job[:head] {
+		return 0, load.Unexpected("redis", in)
+	}
+	end := len(r.job) + r.size + 2
+	if len(in) < end {
+		return 0, nil
+	}
+	e.Kind, e.Workload = load.Assigned, in[len(r.job):end-2]
+	return end, nil
+}
+
+func (r *redis) Pending(conn net.Conn) (int, error) {
+	if _, err := io.WriteString(conn, "*2\r\n$4\r\nLLEN\r\n$5\r\n"+load.QueueName+"\r\n"); err != nil {
+		return 0, err
+	}
+	line, err := bufio.NewReader(conn).ReadBytes('\n')
+	if err != nil {
+		return 0, err
+	}
+	n, ok := parseDecimal(bytes.TrimSpace(bytes.TrimPrefix(line, []byte(":"))))
+	if !ok {
+		return 0, load.Unexpected("redis", line)
+	}
+	return n, nil
+}
