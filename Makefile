@@ -37,7 +37,7 @@ run: build ## build, then serve on the default addresses; settings in ARGS="..."
 # The simulation looks into the server at each step, which is in builds with the invariants tag alone.
 test: ## all tests and a short simulation; needs Go alone
 	$(GO) test ./...
-	$(GO) test -tags invariants ./fuzz -run '^TestSimulation'
+	$(GO) test -tags invariants ./fuzz/sim
 
 race: ## all tests with the race detector and the invariants checked; needs a C compiler
 	CGO_ENABLED=1 $(GO) test -race -tags invariants ./...
@@ -99,15 +99,15 @@ fuzz: ## every fuzz target of every package, one after the other, FUZZTIME=15s e
 	done
 
 sim: ## play one seed of the simulation and print what it came to: SEED=1 OPS=1000 PLAY=, or PLAY=Site, and KEEP= as a failure says
-	@$(GO) test -tags invariants ./fuzz -count=1 -v -run '^TestSimulation$(PLAY)$$' -args -sim.seed $(SEED) -sim.ops $(OPS) -sim.keep '$(KEEP)' 2>&1 | \
-		awk '/^(=== RUN|ok |PASS|--- PASS)/ || /sim_run_test.go:[0-9]*: [0-9]+ seeds/ { next } { print } /^(--- )?FAIL/ { bad = 1 } END { exit bad }'
+	@$(GO) test -tags invariants ./fuzz/sim -count=1 -v -run '^TestSimulation$(PLAY)$$' -args -sim.seed $(SEED) -sim.ops $(OPS) -sim.keep '$(KEEP)' 2>&1 | \
+		awk '/^(=== RUN|ok |PASS|--- PASS)/ || /sim_test.go:[0-9]*: [0-9]+ seeds/ { next } { print } /^(--- )?FAIL/ { bad = 1 } END { exit bad }'
 
 # New seeds each time: the first is taken from the clock, and every failure names its own.
 soak: ## what the tests do for moments, for long: kills with histories judged, hostile peers, new seeds of the simulation for MINUTES=10, SOAKFUZZ=1h of each fuzz target
 	$(GO) test ./cmd/treadle -count=1 -timeout 2h -v -run '^TestLinearizable$$' -args -linear.n 200 -linear.seed $$(date +%s)
 	$(GO) test ./cmd/treadle -count=1 -timeout 2h -v -run '^TestHostile(Disbatch)?$$' -args -hostile.scale 20
-	$(GO) test -tags invariants ./fuzz -count=1 -timeout 0 -v -run '^TestSimulation$$' -args -sim.from $$(date +%s)000 -sim.for $(MINUTES)m
-	$(GO) test -tags invariants ./fuzz -count=1 -timeout 0 -v -run '^TestSimulationSite$$' -args -sim.from $$(date +%s)000 -sim.for $(MINUTES)m
+	$(GO) test -tags invariants ./fuzz/sim -count=1 -timeout 0 -v -run '^TestSimulation$$' -args -sim.from $$(date +%s)000 -sim.for $(MINUTES)m
+	$(GO) test -tags invariants ./fuzz/sim -count=1 -timeout 0 -v -run '^TestSimulationSite$$' -args -sim.from $$(date +%s)000 -sim.for $(MINUTES)m
 	$(MAKE) fuzz FUZZTIME=$(SOAKFUZZ)
 
 canary: ## plant bugs in the server, one at a time, and see that the simulation finds each

@@ -24,7 +24,7 @@ func TestCanary(t *testing.T) {
 	for i := range canaries {
 		c := &canaries[i]
 		t.Run(c.name, func(t *testing.T) {
-			c.falls(t, ".", `seed \d+, step \d+: .*|panic: .*`, "-test.run", "^"+c.test()+"$", "-sim.seeds", strconv.Itoa(canarySeeds))
+			c.falls(t, "./sim", `seed \d+, step \d+: .*|panic: .*`, "-test.run", "^"+c.test()+"$", "-sim.seeds", strconv.Itoa(canarySeeds))
 		})
 	}
 	for i := range journalCanaries {

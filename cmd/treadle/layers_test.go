@@ -143,7 +143,7 @@ func layerFaults(file, source string) (faults []string) {
 			// Tests of the built program play hostile peers, frame by frame.
 		case ours && !mayImport(room, inner):
 			fault(i.Pos(), "%s may not import %s", room, inner)
-		case ours && within(inner, testDoubles...) && !strings.HasSuffix(file, "_test.go") && !within(room, append(testDoubles, "bench")...):
+		case ours && within(inner, testDoubles...) && !strings.HasSuffix(file, "_test.go") && !within(room, append(testDoubles, "bench", "fuzz/sim")...):
 			fault(i.Pos(), "%s is a double for tests and benchmarks", inner)
 		case strict && within(target, pureBans...):
 			fault(i.Pos(), "%s is pure: it may not import %s", room, target)

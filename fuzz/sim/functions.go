@@ -1,6 +1,6 @@
 //go:build invariants
 
-package fuzz
+package sim
 
 import "slices"
 
@@ -8,8 +8,8 @@ import "slices"
 // door that the real one uses, inside of the server's process: it dies with it. Its jobs are
 // never journaled; each ends with the first worker that has it.
 
-// nodeStep is something that the node does.
-func (s *sim) nodeStep() {
+// nodeStep lets the Disbatch node do one thing.
+func (s *Simulator) nodeStep() {
 	s.settle()
 	if s.rng.IntN(4) == 0 {
 		s.withdraws()
@@ -18,10 +18,10 @@ func (s *sim) nodeStep() {
 	if s.live() >= mostJobs {
 		return
 	}
-	j := s.job(ofDisbatch, s.rng.IntN(worked), "")
+	j := s.newJob(ofDisbatch, s.rng.IntN(workedQueues), "")
 	j.size = s.large()
 	s.say("the node submits %v", j)
-	s.arrives(j, 0)
+	s.submitted(j, 0)
 	j.asked = true
 	crash := s.crashes
 	err := s.server.Functions().Submit(s.queues[j.queue], j.name, []byte(j.workload()), func(data []byte, err error) {
@@ -35,27 +35,27 @@ func (s *sim) nodeStep() {
 	s.settle()
 }
 
-// nodeHears checks what the node is told of a job's end.
-func (s *sim) nodeHears(j *simJob, data []byte, err error) {
-	s.say("the node hears %q, %v of %v", brief(data), err, j)
+// nodeHears checks the end of a job that the node is told of.
+func (l *Ledger) nodeHears(j *Job, data []byte, err error) {
+	l.say("the node hears %q, %v of %v", brief(data), err, j)
 	switch {
 	case !j.asked:
-		s.fail("the node hears of %v twice, or after it has withdrawn it", j)
+		l.fail("the node hears of %v twice, or after it has withdrawn it", j)
 	case err == nil && !slices.Contains(j.results, string(data)):
-		s.fail("the node is told that %v came to %q, and workers said %q", j, data, j.results)
-	case err != nil && s.failuresOf(j) == 0 && !s.waitsUnread(j): // who has it unread may leave
-		s.fail("the node is told that %v has failed, and nobody has failed it", j)
+		l.fail("the node is told that %v came to %q, and workers said %q", j, data, j.results)
+	case err != nil && l.failuresOf(j) == 0 && !l.waitsUnread(j): // who has it unread may leave
+		l.fail("the node is told that %v has failed, and nobody has failed it", j)
 	}
 	j.asked = false
-	s.results++
+	l.results++
 	holder := j.holder
-	s.end(j)
+	l.end(j)
 	j.disk, j.holder = gone, holder
 }
 
-// withdraws has the node take a job back.
-func (s *sim) withdraws() {
-	var all []*simJob
+// withdraws lets the node withdraw a job.
+func (s *Simulator) withdraws() {
+	var all []*Job
 	for _, j := range s.jobs {
 		if j.asked {
 			all = append(all, j)

@@ -1,17 +1,15 @@
 //go:build invariants
 
-package fuzz
+package sim
 
 import (
 	"fmt"
-	"hash/fnv"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"testing"
 	"testing/synctest"
 	"time"
 
@@ -26,7 +24,7 @@ import (
 // Periodic workers of functions, around the double of their database. Nodes, driver and double
 // are the real ones, with their goroutines, in a bubble of testing/synctest: its clock stands
 // still while anybody can go on. Whatever one of them asks of the database or of its server
-// waits on its way, there and back, until the play lets it pass; so what happens, and in which
+// waits on its way, there and back, until the play delivers it; so what happens, and in which
 // order, is decided by the seed alone. A ledger follows each task's document.
 
 // siteHosts is how many hosts there are, siteTasks how many tasks at most, and siteLateTasks how
@@ -49,79 +47,61 @@ const siteConfig = `{ "mongohost": "mongodb://database/?loadBalanced=true", "dat
 	"Three": {"kind": "function", "function": "one"},
 } }`
 
-// site is one play.
-type site struct {
-	siteLedger
-	seed   uint64
-	rng    *rand.Rand
-	trace  strings.Builder
-	first  string // failure
-	double *mongotest.Server
-	config *disbatch.Config
-	hosts  []*siteHost
-	lives  []*siteLife // all that there were
-	away   atomic.Bool // the database is; the connections read it
-	losing int         // of the claims to come, lose their replies
+// Site plays one seed against a Disbatch site.
+type Site struct {
+	SiteLedger
+	Trace
+	seed      uint64
+	rng       *rand.Rand
+	double    *mongotest.Server
+	config    *disbatch.Config
+	hosts     []*host
+	processes []*process  // all that there were
+	away      atomic.Bool // the database is; the connections read it
+	losing    int         // of the claims to come, lose their replies
 
-	passages []*passage // in the order in which they came
-	passing  *siteLife  // whose passage was let pass last
+	messages []*message // in the order in which they came
+	sender   *process   // of the message that was delivered last
 
 	mu      sync.Mutex
-	arrived []*passage // since the last settle, in any order
+	arrived []*message // since the last settle, in any order
 }
 
-func (s *site) say(format string, args ...any) { fmt.Fprintf(&s.trace, format+"\n", args...) }
-
-func (s *site) fail(format string, args ...any) {
-	if s.first == "" {
-		s.first = fmt.Sprintf(format, args...)
-	}
-	panic(simFailure(s.first))
-}
-
-// playSite is a player.
-func playSite(t *testing.T, seed uint64, ops int, keep []bool) (result played) {
-	synctest.Test(t, func(*testing.T) {
-		s, at := newSite(seed), 0
-		defer func() {
-			if p := recover(); p != nil {
-				f, ok := p.(simFailure)
-				if !ok {
-					panic(p)
-				}
-				result.failedAt, result.failure = at, fmt.Errorf("seed %d, step %d: %s", seed, at, f)
-			}
-			result.trace, result.summary = s.trace.String(), s.summary(seed)
-			s.letGo()
-		}()
-		for ; at < ops; at++ {
-			if keep != nil && !keep[at] {
-				continue
-			}
-			s.rng = rand.New(rand.NewPCG(seed, uint64(at)))
-			s.say("step %d", at)
-			s.step()
+// PlaySite is the Player of a Disbatch site. It is called in a bubble of testing/synctest.
+func PlaySite(seed uint64, steps int, keep []bool) (result Result) {
+	s, at := newSite(seed), 0
+	defer func() {
+		if p := recover(); p != nil {
+			result.FailedAt, result.Failure = at, s.caught(p, seed, at)
 		}
-		s.rng = rand.New(rand.NewPCG(seed, uint64(ops)))
-		s.finish()
-	})
+		result.Trace, result.Summary = s.text.String(), s.summary(seed)
+		s.abandon()
+	}()
+	for ; at < steps; at++ {
+		if keep != nil && !keep[at] {
+			continue
+		}
+		s.rng = rand.New(rand.NewPCG(seed, uint64(at)))
+		s.say("step %d", at)
+		s.step()
+	}
+	s.rng = rand.New(rand.NewPCG(seed, uint64(steps)))
+	s.finish()
 	return result
 }
 
-// summary is what a play came to; it is the same whenever it is played.
-func (s *site) summary(seed uint64) string {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(s.trace.String()))
+// summary says in one line what the play came to.
+func (s *Site) summary(seed uint64) string {
 	ends := map[int]int{}
 	for _, t := range s.tasks {
 		ends[t.status]++
 	}
 	return fmt.Sprintf("seed %d: %d servers, %d tasks, %d succeeded, %d failed, %d orphaned, trace %016x",
-		seed, len(s.lives), len(s.tasks), ends[disbatch.StatusSucceeded], ends[disbatch.StatusFailed], ends[disbatch.StatusOrphaned], h.Sum64())
+		seed, len(s.processes), len(s.tasks), ends[disbatch.StatusSucceeded], ends[disbatch.StatusFailed], ends[disbatch.StatusOrphaned], s.sum())
 }
 
-func newSite(seed uint64) *site {
-	s := &site{seed: seed, rng: rand.New(rand.NewPCG(seed, math.MaxUint64)), double: mongotest.New()}
+func newSite(seed uint64) *Site {
+	s := &Site{seed: seed, rng: rand.New(rand.NewPCG(seed, math.MaxUint64)), double: mongotest.New()}
 	var err error
 	if s.config, err = disbatch.ParseConfig([]byte(siteConfig)); err != nil {
 		panic(err) // it is ours
@@ -136,7 +116,7 @@ func newSite(seed uint64) *site {
 		s.run(bson.D{{Key: "insert", Value: "queues"}, {Key: "documents", Value: bson.A{q.document()}}})
 	}
 	for i := range siteHosts {
-		h := &siteHost{number: i, name: fmt.Sprint("h", i), limit: disbatch.NoLimit, skew: time.Duration(s.rng.IntN(7200)-3600) * time.Second}
+		h := &host{number: i, name: fmt.Sprint("h", i), limit: disbatch.NoLimit, skew: time.Duration(s.rng.IntN(7200)-3600) * time.Second}
 		if s.rng.IntN(3) == 0 {
 			h.limit = 1 + s.rng.IntN(3)
 			s.run(bson.D{{Key: "insert", Value: "nodes"}, {Key: "documents", Value: bson.A{
@@ -154,8 +134,8 @@ func siteID(n int) (id primitive.ObjectID) {
 	return id
 }
 
-// run has the database do something at once.
-func (s *site) run(command bson.D) bson.Raw {
+// run runs a command in the database at once.
+func (s *Site) run(command bson.D) bson.Raw {
 	reply, err := bson.Marshal(s.double.Run(append(command, bson.E{Key: "$db", Value: "site"})))
 	if err != nil {
 		panic(err) // the double makes documents
@@ -167,20 +147,20 @@ func (s *site) run(command bson.D) bson.Raw {
 }
 
 // step does the next thing.
-func (s *site) step() {
+func (s *Site) step() {
 	h := s.hosts[s.rng.IntN(siteHosts)]
 	switch n := s.rng.IntN(1000); {
-	case h.life == nil:
+	case h.process == nil:
 		s.start(h)
 	case n < 60:
 		s.submits()
 	case n < 160:
 		s.works(h)
 	case n < 640:
-		s.lets()
+		s.deliverOne()
 	case n < 780:
 		for range s.rng.IntN(20) {
-			s.lets()
+			s.deliverOne()
 		}
 	case n < 940:
 		s.pass(time.Duration(s.rng.IntN(1500)) * time.Millisecond)
@@ -193,109 +173,108 @@ func (s *site) step() {
 	case n < 980:
 		s.stopsInOrder(h)
 	default:
-		s.comesAndGoes()
+		s.toggleDatabase()
 	}
 }
 
 // submits creates a task, as a command interface does.
-func (s *site) submits() {
+func (s *Site) submits() {
 	if len(s.tasks) < siteTasks {
 		s.create(s.queues[s.rng.IntN(len(s.queues))])
 	}
 }
 
-// lets has something pass, mostly as it should.
-func (s *site) lets() {
-	if len(s.passages) == 0 {
+// deliverOne delivers one message, in one case of 25 with a fault.
+func (s *Site) deliverOne() {
+	if len(s.messages) == 0 {
 		return
 	}
-	i := s.rng.IntN(len(s.passages))
-	p := s.passages[i]
-	s.passages = slices.Delete(s.passages, i, i+1)
+	i := s.rng.IntN(len(s.messages))
+	p := s.messages[i]
+	s.messages = slices.Delete(s.messages, i, i+1)
 	fault := mongotest.None
 	if s.rng.IntN(25) == 0 {
 		fault = []mongotest.Fault{mongotest.LoseReply, mongotest.LoseCall, mongotest.CutReply, mongotest.Refuse}[s.rng.IntN(4)]
 	}
-	s.let(p, fault)
+	s.deliver(p, fault)
 }
 
-// let has one thing pass; that takes a moment, which is never the same, so that nothing that
-// waits for a time waits for the same one.
-func (s *site) let(p *passage, fault mongotest.Fault) {
+// deliver delivers a message. It takes a random moment, so that no two timers end at the same time.
+func (s *Site) deliver(p *message, fault mongotest.Fault) {
 	s.say("%s%s", p, []string{"", ", its reply is lost", ", lost", "", ", its reply is cut", ", refused"}[fault])
-	s.passing = p.life
+	s.sender = p.process
 	p.pass(fault)
 	s.settle()
 	time.Sleep(time.Duration(1 + s.rng.IntN(int(time.Millisecond))))
 	s.settle()
 }
 
-// settle waits until nobody can go on, and checks all.
-func (s *site) settle() {
+// settle waits until every goroutine waits, and checks everything.
+func (s *Site) settle() {
 	synctest.Wait()
 	s.mu.Lock()
 	arrived := s.arrived
 	s.arrived = nil
 	s.mu.Unlock()
-	slices.SortStableFunc(arrived, func(a, b *passage) int { return strings.Compare(a.String(), b.String()) })
+	slices.SortStableFunc(arrived, func(a, b *message) int { return strings.Compare(a.String(), b.String()) })
 	for _, p := range arrived {
 		s.say("+ %v", p)
 	}
-	s.passages = append(s.passages, arrived...)
+	s.messages = append(s.messages, arrived...)
 	for _, h := range s.hosts {
-		if h.life != nil {
-			s.hears(h.life)
+		if h.process != nil {
+			s.readAll(h.process)
 		}
 	}
-	s.follow()
+	s.checkTasks()
 	for _, h := range s.hosts {
-		if h.life != nil {
-			s.over(h.life)
+		if h.process != nil {
+			s.checkEnded(h.process)
 		}
 	}
 }
 
-// pass lets time go by.
-func (s *site) pass(d time.Duration) {
+// pass lets time pass.
+func (s *Site) pass(d time.Duration) {
 	s.say("%v pass", d)
 	time.Sleep(d)
 	for _, h := range s.hosts {
-		if h.life != nil {
-			h.life.server.Advance(d)
+		if h.process != nil {
+			h.process.server.Advance(d)
 		}
 	}
 	s.settle()
 }
 
-// comesAndGoes has the database be away, or be there again.
-func (s *site) comesAndGoes() {
+// toggleDatabase makes the database unreachable, or reachable again.
+func (s *Site) toggleDatabase() {
 	away := !s.away.Load()
 	s.away.Store(away)
 	s.say("the database is away: %v", away)
 	if away {
 		// One after the other: calls that fail at one instant are in no order.
-		for slices.ContainsFunc(s.passages, (*passage).breaks) {
-			i := slices.IndexFunc(s.passages, (*passage).breaks)
-			p := s.passages[i]
-			s.passages = slices.Delete(s.passages, i, i+1)
-			s.let(p, mongotest.LoseCall)
+		for slices.ContainsFunc(s.messages, (*message).breaks) {
+			i := slices.IndexFunc(s.messages, (*message).breaks)
+			p := s.messages[i]
+			s.messages = slices.Delete(s.messages, i, i+1)
+			s.deliver(p, mongotest.LoseCall)
 		}
 		for _, h := range s.hosts {
-			if h.life != nil {
-				s.cut(h.life, true)
+			if h.process != nil {
+				s.cut(h.process, true)
 			}
 		}
 	}
 	s.settle()
 }
 
-// finish lets everybody behave until all tasks have ended, and has all hosts stop. Of tasks
-// that come now the first claims lose their replies: no server starts any more that would find
-// what the one before it has forgotten, and the end comes before they are orphans.
-func (s *site) finish() {
+// finish lets everything behave until all tasks have ended, and stops all hosts. It creates tasks whose first claims
+// lose their replies: no server starts any more that would find a claim that the one before forgot, and the play ends
+// before such tasks count as orphans.
+func (s *Site) finish() {
 	s.say("finish")
 	if s.away.Load() {
-		s.comesAndGoes()
+		s.toggleDatabase()
 	}
 	for i := range siteLateTasks {
 		s.create(s.queues[i%len(s.queues)])
@@ -304,13 +283,13 @@ func (s *site) finish() {
 	for range 400 {
 		for _, h := range s.hosts {
 			switch {
-			case h.life == nil:
+			case h.process == nil:
 				s.start(h)
-			case len(h.life.workers) < 2:
-				s.joins(h.life)
+			case len(h.process.workers) < 2:
+				s.joins(h.process)
 			}
 		}
-		s.goOn(nil)
+		s.deliverAll(nil)
 		if s.allEnded() {
 			break
 		}
@@ -321,35 +300,34 @@ func (s *site) finish() {
 		}
 	}
 	for _, h := range s.hosts {
-		if h.life != nil && !h.life.stopping {
+		if h.process != nil && !h.process.stopping {
 			s.stopsInOrder(h)
 		}
 	}
 	s.say("all is done")
 }
 
-// goOn has all that is on its way pass, of one life or of all, lets workers do what they have,
-// and some time pass.
-func (s *site) goOn(only *siteLife) {
+// deliverAll delivers all messages, of one process or of all, lets workers work, and lets some time pass.
+func (s *Site) deliverAll(only *process) {
 	for round := 0; round < 50; round++ {
-		i := slices.IndexFunc(s.passages, func(p *passage) bool { return only == nil || p.life == only })
+		i := slices.IndexFunc(s.messages, func(p *message) bool { return only == nil || p.process == only })
 		if i < 0 {
 			break
 		}
-		p := s.passages[i]
-		s.passages = slices.Delete(s.passages, i, i+1)
+		p := s.messages[i]
+		s.messages = slices.Delete(s.messages, i, i+1)
 		fault := mongotest.None
 		if s.losing > 0 && !p.back && strings.HasPrefix(p.what, `{"findAndModify"`) {
 			s.losing--
 			fault = mongotest.LoseReply
 		}
-		s.let(p, fault)
+		s.deliver(p, fault)
 	}
 	for _, h := range s.hosts {
-		if h.life == nil || only != nil && h.life != only {
+		if h.process == nil || only != nil && h.process != only {
 			continue
 		}
-		for _, w := range slices.Clone(h.life.workers) {
+		for _, w := range slices.Clone(h.process.workers) {
 			if w.task != nil && (only == nil || s.rng.IntN(10) == 0) {
 				s.gives(w, s.rng.IntN(8))
 			}
@@ -358,17 +336,17 @@ func (s *site) goOn(only *siteLife) {
 	s.pass(200 * time.Millisecond)
 }
 
-// letGo ends what a play has left running.
-func (s *site) letGo() {
+// abandon ends all goroutines after a play.
+func (s *Site) abandon() {
 	s.away.Store(true)
 	for _, h := range s.hosts {
-		if h.life != nil {
-			s.bury(h.life)
+		if h.process != nil {
+			s.reap(h.process)
 		}
 	}
-	for _, l := range s.lives {
+	for _, l := range s.processes {
 		for ended := false; !ended; {
-			for _, p := range s.passages {
+			for _, p := range s.messages {
 				p.pass(mongotest.LoseCall)
 			}
 			select {
@@ -378,7 +356,7 @@ func (s *site) letGo() {
 			}
 			synctest.Wait()
 			s.mu.Lock()
-			s.passages, s.arrived = s.arrived, nil
+			s.messages, s.arrived = s.arrived, nil
 			s.mu.Unlock()
 		}
 	}

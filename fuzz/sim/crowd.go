@@ -1,6 +1,6 @@
 //go:build invariants
 
-package fuzz
+package sim
 
 import (
 	"fmt"
@@ -13,8 +13,8 @@ import (
 	"treadle/loop"
 )
 
-// Crowds: very much of something comes and goes within one step, since each step checks all that is there. The play
-// checks at once what the server says of it.
+// Very many jobs or functions come and go within one step, because each step checks everything that is there. The play
+// checks them at once, by STATUS.
 
 const (
 	// manyJobs are more than the scheduler ends at once when their master leaves.
@@ -25,9 +25,9 @@ const (
 	mostOwed = 200
 )
 
-// lines is what STATUS says of each function, by its name.
-func (s *sim) lines() map[string]string {
-	v := s.visit(s.server)
+// lines is what STATUS says of each function, by name.
+func (s *Simulator) lines() map[string]string {
+	v := s.probe(s.server)
 	defer v.peer.Close()
 	return statusLines(s.report(v.framing, s.era, v.ask(periodic.Status, nil)))
 }
@@ -41,19 +41,19 @@ func statusLines(body []byte) map[string]string {
 	return lines
 }
 
-// queued is how many jobs STATUS says that the queue without workers has.
-func (s *sim) queued() (jobs int) {
-	if line := s.lines()[s.queues[worked]]; line != "" {
+// queued is the number of jobs that STATUS counts in the queue without workers.
+func (s *Simulator) queued() (jobs int) {
+	if line := s.lines()[s.queues[workedQueues]]; line != "" {
 		if _, err := fmt.Sscanf(line, "0,%d,", &jobs); err != nil {
-			s.fail("the status of %s is %q", s.queues[worked], line)
+			s.fail("the status of %s is %q", s.queues[workedQueues], line)
 		}
 	}
 	return jobs
 }
 
-// exodus: a master with many jobs that nobody does leaves, comes back at once and submits some again, and then
-// the others. No id of its own keeps it from that.
-func (s *sim) exodus() {
+// disconnectMany lets a master with many jobs leave, come back at once, and submit some again and then the others. Its
+// own ids must be free.
+func (s *Simulator) disconnectMany() {
 	s.settle()
 	before := s.queued()
 	has := func(n int) {
@@ -78,12 +78,12 @@ func (s *sim) exodus() {
 	s.say("a master has left %d jobs, and come back for %d of them", manyJobs, again)
 }
 
-// submitsMany has a master submit jobs of the queue that nobody does, each of which must be taken.
-func (s *sim) submitsMany(m *loop.OfflinePeer, from, to int) {
+// submitsMany submits jobs from one master to the queue without workers; each must be taken.
+func (s *Simulator) submitsMany(m *loop.OfflinePeer, from, to int) {
 	var frames []byte
 	id := func(i int) []byte { return fmt.Appendf(nil, `"many%d"`, i) }
 	for i := from; i < to; i++ {
-		frames = gloom.AppendSubmit(frames, id(i), fmt.Appendf(nil, "%q", s.queues[worked]), 0, []byte("0"))
+		frames = gloom.AppendSubmit(frames, id(i), fmt.Appendf(nil, "%q", s.queues[workedQueues]), 0, []byte("0"))
 	}
 	m.Send(frames)
 	heard := m.Read()
@@ -100,15 +100,14 @@ func (s *sim) submitsMany(m *loop.OfflinePeer, from, to int) {
 	}
 }
 
-// crowd: a worker offers many functions, and leaves. While it is there somebody asks for STATUS, and everything
-// is looked at.
-func (s *sim) crowd() {
+// offerMany lets a worker offer many functions and leave. Meanwhile a client asks for STATUS, and everything is
+// audited.
+func (s *Simulator) offerMany() {
 	s.settle()
-	each := func(kind int, cmd periodic.Command, from int) *loop.OfflinePeer {
-		frames := slices.Clone(periodicHellos()[kind])
+	each := func(kind peerKind, cmd periodic.Command, from int) *loop.OfflinePeer {
+		frames := kind.hello()
 		for i := from; i < manyFunctions && (kind == plainWorker || i < from+mostOwed); i++ {
-			f := periodic.Frame{MsgID: uint32(i + 1), Cmd: cmd}
-			frames = append(frames, periodicRequest(&f, periodic.Plain, periodic.AppendStr8String(nil, function(i)))...)
+			frames = append(frames, frame(periodic.Plain, uint32(i+1), cmd, periodic.AppendStr8String(nil, function(i)))...)
 		}
 		p := s.server.Connect("periodic")
 		p.Send(frames)
@@ -116,11 +115,11 @@ func (s *sim) crowd() {
 	}
 	w := each(plainWorker, periodic.CanDo, 0)
 	if c := s.any(); c.client() && !c.fin && !c.garbled {
-		c.ask(&simRequest{cmd: periodic.Status, crowded: true}, nil)
+		c.ask(&Request{cmd: periodic.Status, crowded: true}, nil)
 		s.deliver(c, len(c.outgoing))
 		s.settle()
 	}
-	s.isCrowded(s.lines())
+	s.checkMany(s.lines())
 	s.audit()
 	w.Close()
 	for from := 0; from < manyFunctions; from += mostOwed {
@@ -135,14 +134,14 @@ func (s *sim) crowd() {
 	s.say("a crowd has left")
 }
 
-// function is one of the many.
+// function is the name of one of the many functions.
 func function(i int) string { return fmt.Sprintf("f%04d", i) }
 
-// isCrowded checks a STATUS that has all functions of the worker that offers so many.
-func (s *sim) isCrowded(lines map[string]string) {
+// checkMany checks a STATUS with all functions of the worker that offers so many.
+func (l *Ledger) checkMany(lines map[string]string) {
 	for i := range manyFunctions {
 		if line := lines[function(i)]; !strings.HasPrefix(line, "1,0,0,") {
-			s.fail("one worker does %s, and its status is %q", function(i), line)
+			l.fail("one worker does %s, and its status is %q", function(i), line)
 		}
 	}
 }

@@ -1,6 +1,6 @@
 //go:build invariants
 
-package fuzz
+package sim
 
 import (
 	"encoding/binary"
@@ -40,7 +40,7 @@ func newSettings() []*setting {
 // isUnset stands for a value that no client has set. A setting that shows the same everywhere needs none.
 const isUnset = math.MaxUint32
 
-// of are a setting's names for a client.
+// of are the names of a setting for a client.
 func (k *setting) of(today bool) []string {
 	if today {
 		return k.today
@@ -48,7 +48,7 @@ func (k *setting) of(today bool) []string {
 	return k.names
 }
 
-// shows says whether a client is shown a value when the setting has one of these.
+// shows reports whether a client may see a value of a setting that has one of these.
 func (k *setting) shows(values []uint32, value uint32, today bool) bool {
 	def := k.unset[1]
 	if today {
@@ -57,8 +57,10 @@ func (k *setting) shows(values []uint32, value uint32, today bool) bool {
 	return slices.Contains(values, value) || value == def && slices.Contains(values, isUnset)
 }
 
-// today says whether a client has the settings of 2026.
-func (s *sim) today(framing periodic.Framing) bool { return framing == periodic.CRC && s.era == "2026" }
+// today reports whether a framing has the settings of 2026.
+func (l *Ledger) today(framing periodic.Framing) bool {
+	return framing == periodic.CRC && l.era == "2026"
+}
 
 // Of the settings some are not for just anybody.
 const (
@@ -70,15 +72,15 @@ const (
 
 func (k *setting) now() uint32 { return k.values[len(k.values)-1] }
 
-// set is a CONFIG_SET's coming to the server. It returns what its acknowledgement means.
+// set notes a CONFIG_SET. The ledger calls acknowledged when it is answered.
 func (k *setting) set(value uint32) (acknowledged func()) {
 	k.values = append(k.values, value)
 	i := len(k.values) - 1
 	return func() { k.disk = max(k.disk, i) }
 }
 
-// configures is a client's CONFIG_SET, or a CONFIG_GET, by any of the key's names.
-func (s *sim) configures(c *simConn) {
+// configures sends a CONFIG_SET or a CONFIG_GET by one of the key's names.
+func (s *Simulator) configures(c *Conn) {
 	k := s.config[anySetting+s.rng.IntN(len(s.config)-anySetting)]
 	names := k.of(s.today(c.framing()))
 	if s.rng.IntN(2) == 0 || len(names) == 0 {
@@ -90,34 +92,33 @@ func (s *sim) configures(c *simConn) {
 	if len(k.choices) > 0 {
 		value = k.choices[int(value)%len(k.choices)]
 	}
-	r := &simRequest{cmd: periodic.ConfigSet}
+	r := &Request{cmd: periodic.ConfigSet}
 	r.arrive = func() { r.acknowledged = k.set(value) }
 	c.ask(r, binary.BigEndian.AppendUint32(periodic.AppendStr8String(nil, name), value))
 	s.say("c%d sets %s to %d", c.id, name, value)
 }
 
-// wantsSetting asks for a setting: the answer is one that it has between then and now.
-func (s *sim) wantsSetting(c *simConn, k *setting) {
+// wantsSetting sends a CONFIG_GET. The answer must be a value that the setting has between then and now.
+func (s *Simulator) wantsSetting(c *Conn, k *setting) {
 	names := k.of(s.today(c.framing()))
 	if len(names) == 0 {
 		return
 	}
-	r := &simRequest{cmd: periodic.ConfigGet, setting: k}
+	r := &Request{cmd: periodic.ConfigGet, setting: k}
 	r.arrive = func() { r.from = len(k.values) - 1 }
 	c.ask(r, periodic.AppendStr8String(nil, names[s.rng.IntN(len(names))]))
 }
 
 // isSetting checks the answer to a CONFIG_GET.
-func (s *sim) isSetting(c *simConn, q *simRequest, body []byte) {
+func (l *Ledger) isSetting(c *Conn, q *Request, body []byte) {
 	k := q.setting
-	if len(body) != 5 || body[0] != byte(periodic.Config) || !k.shows(k.values[q.from:], binary.BigEndian.Uint32(body[1:]), s.today(c.framing())) {
-		s.fail("c%d is sent %x for %s %s, which was %d", c.id, body, k.names, k.today, k.values[q.from:])
+	if len(body) != 5 || body[0] != byte(periodic.Config) || !k.shows(k.values[q.from:], binary.BigEndian.Uint32(body[1:]), l.today(c.framing())) {
+		l.fail("c%d is sent %x for %s %s, which was %d", c.id, body, k.names, k.today, k.values[q.from:])
 	}
 }
 
-// limits sets the time that jobs without a time-out of their own may take, and sees that it
-// is on disk.
-func (s *sim) limits() {
+// limits sets the default time-out of jobs, and commits it.
+func (s *Simulator) limits() {
 	s.settle()
 	for _, j := range s.jobs {
 		if s.overdue(j); j.holder != nil && !s.holds(j.holder, j) { // by what the limit was
@@ -130,9 +131,9 @@ func (s *sim) limits() {
 	s.pass(0)
 }
 
-// sets changes a setting, and sees that it is on disk.
-func (s *sim) sets(k *setting, value uint32) {
-	v := s.visit(s.server)
+// sets changes a setting, and commits it.
+func (s *Simulator) sets(k *setting, value uint32) {
+	v := s.probe(s.server)
 	id, _ := v.set(k, value)
 	s.commit()
 	if v.answer(id) == nil {
@@ -141,8 +142,8 @@ func (s *sim) sets(k *setting, value uint32) {
 	v.peer.Close()
 }
 
-// checkSettings asks for all settings, in both framings. After a crash each has a value that a crash may leave.
-func (s *sim) checkSettings(crashed bool) {
+// checkSettings compares all settings in both framings. After a crash each must have a value that a crash may leave.
+func (s *Simulator) checkSettings(crashed bool) {
 	possible := make([][]uint32, len(s.config))
 	for i, k := range s.config {
 		if possible[i] = k.values[len(k.values)-1:]; crashed {
@@ -150,7 +151,7 @@ func (s *sim) checkSettings(crashed bool) {
 		}
 	}
 	for _, framing := range []periodic.Framing{periodic.Plain, periodic.CRC} {
-		v := s.visitIn(s.server, framing)
+		v := s.probeIn(s.server, framing)
 		for i, k := range s.config {
 			for _, name := range k.of(s.today(framing)) {
 				body := v.ask(periodic.ConfigGet, periodic.AppendStr8String(nil, name))
@@ -176,36 +177,36 @@ func (s *sim) checkSettings(crashed bool) {
 	}
 }
 
-// visitor is a client of the ledger's own: nothing happens between what it asks and its
-// answer, unless that waits for a commit.
-type visitor struct {
-	s       *sim
+// probe is a client that the simulation itself uses to look into a server. Nothing else happens between its request and
+// the answer, unless that waits for a commit.
+type probe struct {
+	s       *Simulator
 	peer    *loop.OfflinePeer
 	framing periodic.Framing
 	next    uint32
 	heard   []byte
 }
 
-func (s *sim) visit(server *loop.Offline) *visitor {
-	return s.visitIn(server, []periodic.Framing{periodic.Plain, periodic.CRC}[s.rng.IntN(2)])
+func (s *Simulator) probe(server *loop.Offline) *probe {
+	return s.probeIn(server, []periodic.Framing{periodic.Plain, periodic.CRC}[s.rng.IntN(2)])
 }
 
-func (s *sim) visitIn(server *loop.Offline, framing periodic.Framing) *visitor {
-	v := &visitor{s: s, peer: server.Connect("periodic"), framing: framing}
+func (s *Simulator) probeIn(server *loop.Offline, framing periodic.Framing) *probe {
+	v := &probe{s: s, peer: server.Connect("periodic"), framing: framing}
 	v.peer.Send(periodic.AppendHello(nil, &periodic.Hello{Framing: v.framing, Role: periodic.Client}))
 	v.peer.Read()
 	return v
 }
 
 // send sends a request, and returns its message id.
-func (v *visitor) send(cmd periodic.Command, args []byte) (id uint32) {
+func (v *probe) send(cmd periodic.Command, args []byte) (id uint32) {
 	v.next++
-	v.peer.Send(periodicRequest(&periodic.Frame{MsgID: v.next, Cmd: cmd}, v.framing, args))
+	v.peer.Send(frame(v.framing, v.next, cmd, args))
 	return v.next
 }
 
-// answer is what a request is answered with; nil: nothing yet.
-func (v *visitor) answer(id uint32) (body []byte) {
+// answer returns the answer to a request; nil: there is none yet.
+func (v *probe) answer(id uint32) (body []byte) {
 	v.heard = append(v.heard, v.peer.Read()...)
 	var r periodic.Response
 	n, err := periodic.NextResponse(v.heard, v.framing, periodic.MaxPayload, &r)
@@ -216,16 +217,16 @@ func (v *visitor) answer(id uint32) (body []byte) {
 	return r.Body
 }
 
-// ask is send and answer.
-func (v *visitor) ask(cmd periodic.Command, args []byte) (body []byte) {
+// ask returns the answer to a request, which must come at once.
+func (v *probe) ask(cmd periodic.Command, args []byte) (body []byte) {
 	if body = v.answer(v.send(cmd, args)); body == nil {
-		panic(simFailure(fmt.Sprintf("a %v is not answered", cmd)))
+		panic(violation(fmt.Sprintf("a %v is not answered", cmd)))
 	}
 	return body
 }
 
-// set sends a CONFIG_SET. When it is answered, acknowledged is to be called.
-func (v *visitor) set(k *setting, value uint32) (id uint32, acknowledged func()) {
+// set notes a CONFIG_SET. The ledger calls acknowledged when it is answered.
+func (v *probe) set(k *setting, value uint32) (id uint32, acknowledged func()) {
 	acknowledged = k.set(value)
 	return v.send(periodic.ConfigSet, binary.BigEndian.AppendUint32(periodic.AppendStr8String(nil, k.names[0]), value)), acknowledged
 }

@@ -1,6 +1,6 @@
 //go:build invariants
 
-package fuzz
+package sim
 
 import (
 	"fmt"
@@ -21,12 +21,11 @@ const (
 	ktsEmpty       = `{"empty":true}`
 )
 
-// ktsAwaits stands for the revision that a call has the server give, in what it must be
-// answered.
+// ktsAwaits stands, in the answer that a call must get, for the revision that the server gives the task by that call.
 const ktsAwaits = "?"
 
-// ktsLand has one call arrive.
-func (s *sim) ktsLand(f *ktsFlight) {
+// ktsLand lets a call arrive.
+func (s *Simulator) ktsLand(f *ktsFlight) {
 	before := s.kts.changes
 	var given []*ktsTask // one of these is handed out
 	switch f.method {
@@ -73,7 +72,7 @@ func (s *sim) ktsLand(f *ktsFlight) {
 }
 
 // ktsAnswered checks an answer.
-func (s *sim) ktsAnswered(f *ktsFlight, answer string) {
+func (s *Simulator) ktsAnswered(f *ktsFlight, answer string) {
 	s.say("kts46 %v is answered %s", f, answer)
 	if answer != f.want {
 		s.fail("%v is answered %s, and must be answered %s", f, answer, f.want)
@@ -85,7 +84,7 @@ func (s *sim) ktsAnswered(f *ktsFlight, answer string) {
 	s.ktsHears(f, answer)
 }
 
-// ktsWorkerOf is the number of the worker whose call it is; -1: nobody's.
+// ktsWorkerOf is the number of the worker that makes a call; -1: none.
 func ktsWorkerOf(f *ktsFlight) int {
 	worker := -1
 	if len(f.args) > 0 {
@@ -94,10 +93,10 @@ func ktsWorkerOf(f *ktsFlight) int {
 	return worker
 }
 
-// ktsGets is a worker's asking for work: it returns what it may be given.
-func (s *sim) ktsGets(f *ktsFlight) []*ktsTask {
+// ktsGets notes a worker's request for a task, and returns the tasks of which it must get one.
+func (l *Ledger) ktsGets(f *ktsFlight) []*ktsTask {
 	worker, kinds := ktsWorkerOf(f), ktsDoes[false]
-	j, t, _ := s.kts.held(worker)
+	j, t, _ := l.kts.held(worker)
 	if f.v2 {
 		if t != nil {
 			f.want = `{"type":"WorkerHasTask"}`
@@ -108,11 +107,11 @@ func (s *sim) ktsGets(f *ktsFlight) []*ktsTask {
 			kinds = append(kinds, slices.Index(ktsKinds, name))
 		}
 	} else if t != nil {
-		s.kts.changes++
-		s.kts.requeue(j, t, false)
+		l.kts.changes++
+		l.kts.requeue(j, t, false)
 	}
-	given := s.kts.first(kinds, f.v2)
-	if s.stopping {
+	given := l.kts.first(kinds, f.v2)
+	if l.stopping {
 		given = nil // nothing is handed out
 	}
 	f.want = fmt.Sprint(nil)
@@ -120,13 +119,13 @@ func (s *sim) ktsGets(f *ktsFlight) []*ktsTask {
 		f.want = ktsEmpty
 	}
 	if given != nil {
-		s.kts.changes++
+		l.kts.changes++
 	}
 	return given
 }
 
 // ktsGiven finds out which task was handed out, and notes it.
-func (s *sim) ktsGiven(f *ktsFlight, given []*ktsTask) {
+func (s *Simulator) ktsGiven(f *ktsFlight, given []*ktsTask) {
 	worker, v := ktsWorkerOf(f), s.ktsLook()
 	for _, t := range given {
 		queued := *t
@@ -146,40 +145,40 @@ func (s *sim) ktsGiven(f *ktsFlight, given []*ktsTask) {
 	s.fail("after %v the server shows\n%s%s, and the ledger has\n%s%sof which it may be given %d", f, v.list, v.tasks, s.kts.list(), s.kts.tasks(), len(given))
 }
 
-// touched: a task is given its next revision.
-func (s *sim) ktsTouched(t *ktsTask) {
-	s.kts.changes++
-	t.before, t.revision, t.seen = t.revision, 0, s.server.Now().Mono
+// ktsTouched notes that the server gives a task its next revision.
+func (l *Ledger) ktsTouched(t *ktsTask) {
+	l.kts.changes++
+	t.before, t.revision, t.seen = t.revision, 0, l.clock().Mono
 }
 
-// ktsReported1 is a report of version 1.
-func (s *sim) ktsReported1(f *ktsFlight) {
-	j, t, k := s.kts.held(ktsWorkerOf(f))
+// ktsReported1 notes a report of version 1.
+func (l *Ledger) ktsReported1(f *ktsFlight) {
+	j, t, k := l.kts.held(ktsWorkerOf(f))
 	f.want = ktsRefused
 	if t == nil || f.args[2] != kts46.NewDateTime(time.UnixMilli(t.revision)) {
 		return
 	}
 	if t.revision%1000 != 0 {
-		s.fail("%v is about another revision than %d, and matches it", f, t.revision)
+		l.fail("%v is about another revision than %d, and matches it", f, t.revision)
 	}
 	f.want = fmt.Sprint(nil)
 	switch f.args[1] {
 	case "working":
-		s.ktsTouched(t)
+		l.ktsTouched(t)
 		f.want = ktsAwaits
 	case "abort":
-		s.kts.changes++
-		s.kts.requeue(j, t, false)
+		l.kts.changes++
+		l.kts.requeue(j, t, false)
 	default:
-		s.kts.changes++
-		s.kts.finish(j, k)
-		s.done++
+		l.kts.changes++
+		l.kts.finish(j, k)
+		l.done++
 	}
 }
 
-// ktsReported2 is a report of version 2.
-func (s *sim) ktsReported2(f *ktsFlight) {
-	j, t, k := s.kts.held(ktsWorkerOf(f))
+// ktsReported2 notes a report of version 2.
+func (l *Ledger) ktsReported2(f *ktsFlight) {
+	j, t, k := l.kts.held(ktsWorkerOf(f))
 	before := f.method == "acceptTask" || f.method == "rejectTask"
 	switch {
 	case t == nil || t.accepted == before:
@@ -192,22 +191,22 @@ func (s *sim) ktsReported2(f *ktsFlight) {
 	f.want = ktsSuccess
 	switch f.method {
 	case "rejectTask":
-		s.kts.changes++
-		s.kts.requeue(j, t, true)
+		l.kts.changes++
+		l.kts.requeue(j, t, true)
 	case "taskFinished":
-		s.kts.changes++
-		s.kts.finish(j, k)
-		s.done++
+		l.kts.changes++
+		l.kts.finish(j, k)
+		l.done++
 	default:
-		s.ktsTouched(t)
-		s.kts.decide(j, k, true)
+		l.ktsTouched(t)
+		l.kts.decide(j, k, true)
 		t.accepted = true
 		f.want = `{"sig":"` + ktsAwaits + `"}`
 	}
 }
 
-// ktsRestarts is a supervisor's call.
-func (s *sim) ktsRestarts(f *ktsFlight) {
+// ktsRestarts notes a supervisor's call.
+func (l *Ledger) ktsRestarts(f *ktsFlight) {
 	worker, stamp := ktsWorkerOf(f), ""
 	if f.v2 {
 		task := f.args[0].([]any)[0].(map[string]string)
@@ -216,11 +215,11 @@ func (s *sim) ktsRestarts(f *ktsFlight) {
 	} else {
 		stamp = string(f.args[1].(kts46.DateTime))
 	}
-	j, t, _ := s.kts.held(worker)
+	j, t, _ := l.kts.held(worker)
 	restarted := t != nil && ktsStampOf(t.revision, f.v2).text == stamp
 	if restarted {
-		s.kts.changes++
-		s.kts.requeue(j, t, false)
+		l.kts.changes++
+		l.kts.requeue(j, t, false)
 	}
 	f.want = fmt.Sprint(restarted)
 	if f.v2 {
@@ -228,10 +227,10 @@ func (s *sim) ktsRestarts(f *ktsFlight) {
 	}
 }
 
-// ktsOrders is a user's call.
-func (s *sim) ktsOrders(f *ktsFlight) {
-	b := s.kts
-	if s.full && (f.method == "createProject" || f.method == "addJob") {
+// ktsOrders notes a user's call.
+func (l *Ledger) ktsOrders(f *ktsFlight) {
+	b := l.kts
+	if l.full && (f.method == "createProject" || f.method == "addJob") {
 		f.want = ktsRefused
 		return
 	}
@@ -270,26 +269,26 @@ func (s *sim) ktsOrders(f *ktsFlight) {
 		}
 		return
 	default:
-		if !s.ktsOrdersJob(f, j, key) {
+		if !l.ktsOrdersJob(f, j, key) {
 			return
 		}
 	}
 	b.changes++
 }
 
-// ktsOrdersJob is a user's call about a job that is there; false: it changes nothing.
-func (s *sim) ktsOrdersJob(f *ktsFlight, j *ktsJob, key string) bool {
+// ktsOrdersJob notes a user's call about a job that exists; false: it changes nothing.
+func (l *Ledger) ktsOrdersJob(f *ktsFlight, j *ktsJob, key string) bool {
 	f.want = fmt.Sprint(nil)
 	switch f.method {
 	case "deleteJob":
-		delete(s.kts.jobs, key)
+		delete(l.kts.jobs, key)
 		return true
 	case "abortTask":
 		ran := j.running
 		f.want = fmt.Sprint(j.abort())
 		return ran
 	}
-	if s.full && !j.running && !j.finished {
+	if l.full && !j.running && !j.finished {
 		f.want = ktsRefused
 		if f.v2 {
 			f.want = `"the disk is nearly full, see --min-free"`
@@ -297,10 +296,10 @@ func (s *sim) ktsOrdersJob(f *ktsFlight, j *ktsJob, key string) bool {
 		return false
 	}
 	if f.method == "runJob" {
-		return s.kts.run(j, false)
+		return l.kts.run(j, false)
 	}
 	f.want = ktsSuccess
-	if s.kts.run(j, true) {
+	if l.kts.run(j, true) {
 		return true
 	}
 	f.want = `{"type":"AlreadyDone"}`
@@ -313,8 +312,8 @@ func (s *sim) ktsOrdersJob(f *ktsFlight, j *ktsJob, key string) bool {
 	return false
 }
 
-// ktsFinish has everything be done that is to be.
-func (s *sim) ktsFinish() {
+// ktsFinish completes all tasks.
+func (s *Simulator) ktsFinish() {
 	for len(s.ktsFlights) > 0 {
 		s.ktsNow(s.ktsFlights[0])
 	}
@@ -341,8 +340,8 @@ func (s *sim) ktsFinish() {
 	}
 }
 
-// ktsNow has a call arrive and what it changed be on disk.
-func (s *sim) ktsNow(f *ktsFlight) {
+// ktsNow lets a call arrive, and commits what it has changed.
+func (s *Simulator) ktsNow(f *ktsFlight) {
 	s.ktsFlights = slices.DeleteFunc(s.ktsFlights, func(e *ktsFlight) bool { return e == f })
 	if f.peer != nil {
 		f.peer.waiting = f
@@ -351,8 +350,8 @@ func (s *sim) ktsNow(f *ktsFlight) {
 	s.commit()
 }
 
-// ktsDoes has a worker do one task as a version does, if there is any.
-func (s *sim) ktsDoes(w *ktsPeer, v2 bool) {
+// ktsDoes lets a worker of a version do one task, if there is one.
+func (s *Simulator) ktsDoes(w *ktsPeer, v2 bool) {
 	id := fmt.Sprint("w", w.number)
 	if !v2 {
 		if s.ktsNow(&ktsFlight{method: "getJob", args: []any{id}, peer: w}); w.stamp.text != "" {

@@ -1,6 +1,6 @@
 //go:build invariants
 
-package fuzz
+package sim
 
 import (
 	"bytes"
@@ -16,7 +16,7 @@ import (
 	"treadle/codec/kts46"
 )
 
-// ktsPeer is a worker of the kts46 protocols, of either version: what it believes to have.
+// ktsPeer is a worker of either version of kts46: what it believes to have.
 type ktsPeer struct {
 	number   int
 	v2       bool
@@ -26,36 +26,36 @@ type ktsPeer struct {
 	waiting  *ktsFlight // for the answer to this
 }
 
-// ktsStamp is a lastUpdate or sig, as it stands on the wire.
+// ktsStamp is the revision of a task as it stands on the wire: lastUpdate or sig.
 type ktsStamp struct {
 	text string
 	v2   bool
 }
 
-// ktsFlight is a call on its way to the server, and what it must be answered.
+// ktsFlight is a call on its way to the server, and the answer that it must get.
 type ktsFlight struct {
 	v2     bool
 	method string
 	args   []any
 	peer   *ktsPeer // who hears the answer, unless it has given up
 	want   string
-	change int64 // of the book, that it made
+	change int64 // of the model, that it made
 	group  int   // of changes that it is in
 }
 
 func (f *ktsFlight) String() string { return fmt.Sprintf("%s%q", f.method, f.args) }
 
-// ktsRefused stands for a fault of version 1: its words are tested elsewhere.
+// ktsRefused stands for every fault of version 1.
 const ktsRefused = "refused"
 
 // ktsAsk puts a call on its way.
-func (s *sim) ktsAsk(f *ktsFlight) {
+func (s *Simulator) ktsAsk(f *ktsFlight) {
 	s.ktsFlights = append(s.ktsFlights, f)
 	s.say("kts46 %v", f)
 }
 
-// ktsPost makes a call. answer gets what it is answered, in a short form.
-func (s *sim) ktsPost(v2 bool, method string, args []any, answer func(string)) {
+// ktsPost makes a call, whose answer it passes on in a short form.
+func (s *Simulator) ktsPost(v2 bool, method string, args []any, answer func(string)) {
 	port, path, body := "kts46", "/RPC2", []byte(nil)
 	if v2 {
 		port, path = "kts46-json", "/jsonrpc"
@@ -84,7 +84,7 @@ func (s *sim) ktsPost(v2 bool, method string, args []any, answer func(string)) {
 	})
 }
 
-// ktsRead1 reads an answer of version 1.
+// ktsRead1 decodes an answer of version 1.
 func ktsRead1(status int, body []byte) (string, error) {
 	if status != http.StatusOK {
 		return "", errors.New("not 200")
@@ -99,7 +99,7 @@ func ktsRead1(status int, body []byte) (string, error) {
 	return fmt.Sprint(v), err
 }
 
-// ktsRead2 reads an answer of version 2.
+// ktsRead2 decodes an answer of version 2.
 func ktsRead2(status int, body []byte) (string, error) {
 	var a struct{ Result, Error json.RawMessage }
 	if err := json.Unmarshal(body, &a); err != nil {
@@ -124,8 +124,8 @@ type ktsTaskShown struct {
 	StartState              *int64
 }
 
-// ktsLook asks the server what there is.
-func (s *sim) ktsLook() *ktsShown {
+// ktsLook asks the server for all projects, jobs and tasks.
+func (s *Simulator) ktsLook() *ktsShown {
 	v := &ktsShown{}
 	r, err := http.NewRequest(http.MethodGet, "/", http.NoBody)
 	if err != nil {
@@ -170,7 +170,7 @@ func (s *sim) ktsLook() *ktsShown {
 }
 
 // ktsListed reads getServerStatus.
-func (s *sim) ktsListed() string {
+func (s *Simulator) ktsListed() string {
 	r, err := http.NewRequest(http.MethodPost, "/", bytes.NewReader(kts46.AppendCall(nil, "getServerStatus")))
 	if err != nil {
 		s.fail("%v", err)
@@ -203,8 +203,8 @@ func (s *sim) ktsListed() string {
 	return text.String()
 }
 
-// ktsStep is something that a user, a worker or a supervisor does.
-func (s *sim) ktsStep() {
+// ktsStep lets a user, a worker or a supervisor do one thing.
+func (s *Simulator) ktsStep() {
 	n := s.rng.IntN(24)
 	project, job, v2 := fmt.Sprint("p", s.rng.IntN(2)), fmt.Sprint("j", s.rng.IntN(4)), s.rng.IntN(2) == 1
 	switch {
@@ -238,9 +238,8 @@ func (s *sim) ktsStep() {
 	}
 }
 
-// ktsHurries has a worker do several things within a moment; between two tasks it may go on in
-// the other version.
-func (s *sim) ktsHurries(w *ktsPeer) {
+// ktsHurries lets a worker do several things within a moment. Between two tasks it may change to the other version.
+func (s *Simulator) ktsHurries(w *ktsPeer) {
 	for range 3 + s.rng.IntN(6) {
 		before := len(s.ktsFlights)
 		if w.stamp.text == "" && s.rng.IntN(3) == 0 {
@@ -254,9 +253,8 @@ func (s *sim) ktsHurries(w *ktsPeer) {
 	}
 }
 
-// ktsSupervises restarts the task of a worker, as the list of current ones says or as it
-// may have said some time ago.
-func (s *sim) ktsSupervises(v2 bool) {
+// ktsSupervises restarts the task of a worker, by its current revision or an older one.
+func (s *Simulator) ktsSupervises(v2 bool) {
 	w := s.ktsPeers[s.rng.IntN(len(s.ktsPeers))]
 	stamp := w.stamp
 	if _, t, _ := s.kts.held(w.number); t != nil && s.rng.IntN(2) == 0 {
@@ -273,7 +271,7 @@ func (s *sim) ktsSupervises(v2 bool) {
 	s.ktsAsk(&ktsFlight{method: "restartTask", args: []any{id, kts46.DateTime(stamp.text)}})
 }
 
-// ktsStampOf writes a revision as a version does.
+// ktsStampOf writes a revision in the form of a version.
 func ktsStampOf(revision int64, v2 bool) ktsStamp {
 	at := time.UnixMilli(revision)
 	if v2 {
@@ -282,8 +280,8 @@ func ktsStampOf(revision int64, v2 bool) ktsStamp {
 	return ktsStamp{string(kts46.NewDateTime(at)), false}
 }
 
-// ktsWorks is something that a worker does: it dies and comes back, reports late or goes on.
-func (s *sim) ktsWorks(w *ktsPeer) {
+// ktsWorks lets a worker do one thing: it dies and comes back, reports late or goes on.
+func (s *Simulator) ktsWorks(w *ktsPeer) {
 	id := fmt.Sprint("w", w.number)
 	n := s.rng.IntN(24)
 	switch {
@@ -310,7 +308,7 @@ func (s *sim) ktsWorks(w *ktsPeer) {
 	s.ktsAsk(f)
 }
 
-// drop: the worker has no task any more.
+// drop notes that the worker has no task any more.
 func (w *ktsPeer) drop() {
 	if w.stamp.text != "" {
 		w.stale = append(w.stale, w.stamp)
@@ -319,9 +317,8 @@ func (w *ktsPeer) drop() {
 	w.stamp, w.accepted = ktsStamp{}, false
 }
 
-// ktsReports has a worker say something about the task of a stamp. Unless hears is nil it
-// waits for the answer.
-func (s *sim) ktsReports(w *ktsPeer, stamp ktsStamp, hears *ktsPeer) {
+// ktsReports sends a report of the task of a stamp; hears, unless nil, waits for the answer.
+func (s *Simulator) ktsReports(w *ktsPeer, stamp ktsStamp, hears *ktsPeer) {
 	id := fmt.Sprint("w", w.number)
 	n := s.rng.IntN(4)
 	f := &ktsFlight{v2: stamp.v2, peer: hears}
@@ -340,8 +337,8 @@ func (s *sim) ktsReports(w *ktsPeer, stamp ktsStamp, hears *ktsPeer) {
 	s.ktsAsk(f)
 }
 
-// ktsHears is a worker's reading of an answer.
-func (s *sim) ktsHears(f *ktsFlight, answer string) {
+// ktsHears lets a worker read an answer.
+func (s *Simulator) ktsHears(f *ktsFlight, answer string) {
 	w := f.peer
 	if w == nil || w.waiting != f {
 		return // nobody, or one that has died
@@ -365,8 +362,8 @@ func (s *sim) ktsHears(f *ktsFlight, answer string) {
 	}
 }
 
-// ktsIDs finds out the last job ids of projects, one of two.
-func (s *sim) ktsIDs(disk, now *ktsBook) {
+// ktsIDs finds out which of two last job ids each project has.
+func (s *Simulator) ktsIDs(disk, now *Kts46Model) {
 	for _, p := range slices.Sorted(maps.Keys(disk.projects)) {
 		a, b := disk.projects[p], now.projects[p]
 		if a == b {

@@ -1,6 +1,6 @@
 //go:build invariants
 
-package fuzz
+package sim
 
 import (
 	"bytes"
@@ -24,20 +24,20 @@ import (
 	"treadle/loop/disbatch/node"
 )
 
-// siteHost is a machine of the site.
-type siteHost struct {
-	number int
-	name   string
-	limit  int           // of its node
-	skew   time.Duration // of its clock
-	life   *siteLife     // nil: no server runs there
-	lives  int
+// host is a machine of the site.
+type host struct {
+	number  int
+	name    string
+	limit   int           // of its node
+	skew    time.Duration // of its clock
+	process *process      // nil: no server runs there
+	starts  int
 }
 
-// siteLife is a server with a node, from its start to its end.
-type siteLife struct {
-	site     *site
-	host     *siteHost
+// process is a server with a node, from its start to its end.
+type process struct {
+	site     *Site
+	host     *host
 	number   int
 	server   *loop.Offline
 	end      context.CancelFunc
@@ -52,12 +52,12 @@ type siteLife struct {
 	conns []net.Conn
 }
 
-func (l *siteLife) String() string { return fmt.Sprintf("%s.%d", l.host.name, l.number) }
+func (l *process) String() string { return fmt.Sprintf("%s.%d", l.host.name, l.number) }
 
 // start starts a server on a host.
-func (s *site) start(h *siteHost) {
-	h.lives++
-	l := &siteLife{site: s, host: h, number: h.lives, ended: make(chan struct{})}
+func (s *Site) start(h *host) {
+	h.starts++
+	l := &process{site: s, host: h, number: h.starts, ended: make(chan struct{})}
 	s.say("%v starts", l)
 	var err error
 	if l.server, err = loop.NewOffline(loop.Options{Shards: 1}); err != nil {
@@ -78,7 +78,7 @@ func (s *site) start(h *siteHost) {
 		s.fail("%v has no node: %v", l, err)
 	}
 	ctx, end := context.WithCancel(context.Background())
-	l.end, h.life, s.lives = end, l, append(s.lives, l)
+	l.end, h.process, s.processes = end, l, append(s.processes, l)
 	go func() {
 		l.err = n.Run(ctx)
 		close(l.ended)
@@ -88,37 +88,37 @@ func (s *site) start(h *siteHost) {
 }
 
 // kill ends a server's process.
-func (s *site) kill(h *siteHost) {
-	s.say("%v dies", h.life)
-	s.loses(h)
-	s.bury(h.life)
+func (s *Site) kill(h *host) {
+	s.say("%v dies", h.process)
+	s.markLost(h)
+	s.reap(h.process)
 	s.settle()
 }
 
-// stop has a server stop as SIGTERM does; what happens meanwhile is left to chance.
-func (s *site) stop(h *siteHost) {
-	s.say("%v is to stop", h.life)
-	h.life.stopping = true
-	h.life.end()
+// stop stops a server as SIGTERM does, and does not wait.
+func (s *Site) stop(h *host) {
+	s.say("%v is to stop", h.process)
+	h.process.stopping = true
+	h.process.end()
 	s.settle()
 }
 
-// stopsInOrder has a server stop, and its database answers: then it leaves nothing behind, save
-// what the one before it left, if it had not begun yet.
-func (s *site) stopsInOrder(h *siteHost) {
-	l := h.life
+// stopsInOrder stops a server while its database answers. It must leave no task behind, except those that the process
+// before it left.
+func (s *Site) stopsInOrder(h *host) {
+	l := h.process
 	if s.away.Load() || l.stopping {
 		return
 	}
 	before := s.lostTasks()
 	s.stop(h)
 	for range 150 {
-		if h.life != l {
+		if h.process != l {
 			break
 		}
-		s.goOn(l)
+		s.deliverAll(l)
 	}
-	if h.life == l {
+	if h.process == l {
 		s.fail("%v does not stop", l)
 	}
 	for _, t := range s.tasks {
@@ -128,8 +128,8 @@ func (s *site) stopsInOrder(h *siteHost) {
 	}
 }
 
-// over notes that a server has stopped.
-func (s *site) over(l *siteLife) {
+// checkEnded notes that a server has stopped, which it may do only when told to.
+func (s *Site) checkEnded(l *process) {
 	select {
 	case <-l.ended:
 	default:
@@ -139,13 +139,13 @@ func (s *site) over(l *siteLife) {
 		s.fail("%v ends: %v", l, l.err)
 	}
 	s.say("%v has stopped", l)
-	s.loses(l.host)
-	s.bury(l)
+	s.markLost(l.host)
+	s.reap(l)
 }
 
-// bury ends what a server has left running.
-func (s *site) bury(l *siteLife) {
-	l.host.life = nil
+// reap ends everything that a process has left running.
+func (s *Site) reap(l *process) {
+	l.host.process = nil
 	l.mu.Lock()
 	l.dead = true
 	l.mu.Unlock()
@@ -154,10 +154,10 @@ func (s *site) bury(l *siteLife) {
 	l.server.Abandon()
 }
 
-// cut ends a life's connections to the database. What was on its way there is lost, or may
-// still come; of the signs of life of a host's dead ones only the last, since its successor
-// would rightly take more for those of another process.
-func (s *site) cut(l *siteLife, lost bool) {
+// cut ends a process's connections to the database. A command on its way there is lost, or still arrives. Of the
+// heartbeats of a host's dead processes only the last arrives, since the successor would rightly take more for those of
+// a second node of its name.
+func (s *Site) cut(l *process, lost bool) {
 	l.mu.Lock()
 	conns := l.conns
 	l.conns = nil
@@ -166,21 +166,21 @@ func (s *site) cut(l *siteLife, lost bool) {
 		c.Close()
 	}
 	signed := false
-	for i := len(s.passages) - 1; i >= 0; i-- {
-		p := s.passages[i]
-		gone := p.life == l && (l.dead && p.call != nil || p.back || p.call == nil && lost)
-		if l.dead && p.life.host == l.host && !p.back && strings.HasPrefix(p.what, `{"update":"nodes"`) {
+	for i := len(s.messages) - 1; i >= 0; i-- {
+		p := s.messages[i]
+		gone := p.process == l && (l.dead && p.call != nil || p.back || p.call == nil && lost)
+		if l.dead && p.process.host == l.host && !p.back && strings.HasPrefix(p.what, `{"update":"nodes"`) {
 			gone = gone || signed
 			signed = true
 		}
 		if gone {
 			p.pass(mongotest.LoseCall)
-			s.passages = slices.Delete(s.passages, i, i+1)
+			s.messages = slices.Delete(s.messages, i, i+1)
 		}
 	}
 }
 
-func (l *siteLife) isDead() bool {
+func (l *process) isDead() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.dead
@@ -192,7 +192,7 @@ var errAway = errors.New("connection refused")
 const refusal = 100 * time.Millisecond
 
 // dial connects a node to the database.
-func (l *siteLife) dial(context.Context) (net.Conn, error) {
+func (l *process) dial(context.Context) (net.Conn, error) {
 	if l.isDead() {
 		time.Sleep(refusal)
 		return nil, errAway
@@ -205,38 +205,38 @@ func (l *siteLife) dial(context.Context) (net.Conn, error) {
 	return near, nil
 }
 
-// passage is something that a node has asked for, or the answer, on its way.
-type passage struct {
-	life  *siteLife
-	what  string
-	back  bool   // it is the answer
-	call  func() // of the server; else it is a command for the database
-	fault mongotest.Fault
-	open  chan struct{}
+// message is a command for the database, a call of the server, or a reply, on its way.
+type message struct {
+	process *process
+	what    string
+	back    bool   // it is the answer
+	call    func() // of the server; else it is a command for the database
+	fault   mongotest.Fault
+	open    chan struct{}
 }
 
-func (p *passage) String() string {
+func (p *message) String() string {
 	if p.back {
-		return fmt.Sprintf("%v is answered %s", p.life, p.what)
+		return fmt.Sprintf("%v is answered %s", p.process, p.what)
 	}
-	return fmt.Sprintf("%v asks %s", p.life, p.what)
+	return fmt.Sprintf("%v asks %s", p.process, p.what)
 }
 
-// breaks says whether a life waits for it that would see its connection end.
-func (p *passage) breaks() bool { return p.call == nil && !p.life.isDead() }
+// breaks reports whether a process that still runs would see its connection end by the loss of the message.
+func (p *message) breaks() bool { return p.call == nil && !p.process.isDead() }
 
-func (p *passage) pass(fault mongotest.Fault) {
+func (p *message) pass(fault mongotest.Fault) {
 	p.fault = fault
-	if p.call != nil && !p.life.isDead() {
+	if p.call != nil && !p.process.isDead() {
 		p.call()
 	}
 	close(p.open)
 }
 
-// wait waits until the play lets it pass.
-func (p *passage) wait() mongotest.Fault {
+// wait waits until the play delivers the message.
+func (p *message) wait() mongotest.Fault {
 	p.open = make(chan struct{})
-	s := p.life.site
+	s := p.process.site
 	s.mu.Lock()
 	s.arrived = append(s.arrived, p)
 	s.mu.Unlock()
@@ -247,8 +247,8 @@ func (p *passage) wait() mongotest.Fault {
 // theRun is in commands and different in each play.
 var theRun = regexp.MustCompile(`,"treadle_run":\{"\$oid":"[0-9a-f]*"\}`)
 
-// spoken is a command in words; those of the driver's own affairs have none.
-func spoken(command bson.D) string {
+// describe is a command as text; commands of the driver's own have none.
+func describe(command bson.D) string {
 	switch command[0].Key {
 	case "hello", "ismaster", "isMaster", "endSessions":
 		return ""
@@ -263,8 +263,8 @@ func spoken(command bson.D) string {
 }
 
 // Comes implements mongotest.Way.
-func (l *siteLife) Comes(command bson.D) mongotest.Fault {
-	what := spoken(command)
+func (l *process) Comes(command bson.D) mongotest.Fault {
+	what := describe(command)
 	switch {
 	case l.isDead(), what != "" && l.site.away.Load():
 		time.Sleep(refusal)
@@ -272,36 +272,36 @@ func (l *siteLife) Comes(command bson.D) mongotest.Fault {
 	case what == "":
 		return mongotest.None
 	}
-	return (&passage{life: l, what: what}).wait()
+	return (&message{process: l, what: what}).wait()
 }
 
 // Goes implements mongotest.Way.
-func (l *siteLife) Goes(command bson.D) (lost bool) {
-	what := spoken(command)
+func (l *process) Goes(command bson.D) (lost bool) {
+	what := describe(command)
 	if what == "" {
 		return false
 	}
-	(&passage{life: l, what: what, back: true}).wait()
+	(&message{process: l, what: what, back: true}).wait()
 	return l.site.away.Load()
 }
 
 // Submit implements node.Functions.
-func (l *siteLife) Submit(function, name string, workload []byte, done func([]byte, error)) (err error) {
+func (l *process) Submit(function, name string, workload []byte, done func([]byte, error)) (err error) {
 	l.calls("a job "+name, func() { err = l.server.Functions().Submit(function, name, workload, done) })
 	return err
 }
 
 // Withdraw implements node.Functions.
-func (l *siteLife) Withdraw(function, name string) (unseen bool) {
+func (l *process) Withdraw(function, name string) (unseen bool) {
 	l.calls("to withdraw "+name, func() { unseen = l.server.Functions().Withdraw(function, name) })
 	return unseen
 }
 
-func (l *siteLife) calls(what string, call func()) {
+func (l *process) calls(what string, call func()) {
 	if l.isDead() {
 		return
 	}
-	(&passage{life: l, what: what, call: func() {
+	(&message{process: l, what: what, call: func() {
 		call()
 		l.server.Settle()
 	}}).wait()
@@ -309,7 +309,7 @@ func (l *siteLife) calls(what string, call func()) {
 
 // siteWorker is a Periodic worker of both functions.
 type siteWorker struct {
-	life    *siteLife
+	process *process
 	number  int
 	peer    *loop.OfflinePeer
 	heard   []byte
@@ -318,17 +318,17 @@ type siteWorker struct {
 	handle  []byte
 }
 
-func (w *siteWorker) String() string { return fmt.Sprintf("%v's worker %d", w.life, w.number) }
+func (w *siteWorker) String() string { return fmt.Sprintf("%v's worker %d", w.process, w.number) }
 
 func (w *siteWorker) asks(cmd periodic.Command, args []byte) {
-	w.peer.Send(periodicRequest(&periodic.Frame{MsgID: 1, Cmd: cmd}, periodic.Plain, args))
+	w.peer.Send(frame(periodic.Plain, 1, cmd, args))
 }
 
-// joins has a worker come.
-func (s *site) joins(l *siteLife) {
+// joins connects a worker.
+func (s *Site) joins(l *process) {
 	l.hired++
-	w := &siteWorker{life: l, number: l.hired, peer: l.server.Connect("periodic")}
-	w.peer.Send(bytes.Clone(periodicHellos()[plainWorker]))
+	w := &siteWorker{process: l, number: l.hired, peer: l.server.Connect("periodic")}
+	w.peer.Send(plainWorker.hello())
 	for _, function := range []string{"one", "two"} {
 		w.asks(periodic.CanDo, periodic.AppendStr8String(nil, function))
 	}
@@ -336,9 +336,9 @@ func (s *site) joins(l *siteLife) {
 	l.workers = append(l.workers, w)
 }
 
-// works is something that happens to a host's workers.
-func (s *site) works(h *siteHost) {
-	l := h.life
+// works lets a worker of a host do one thing.
+func (s *Site) works(h *host) {
+	l := h.process
 	if len(l.workers) < 2 || len(l.workers) < 5 && s.rng.IntN(10) == 0 {
 		s.joins(l)
 	} else if w := l.workers[s.rng.IntN(len(l.workers))]; s.rng.IntN(20) == 0 {
@@ -349,17 +349,17 @@ func (s *site) works(h *siteHost) {
 	s.settle()
 }
 
-func (s *site) leaves(w *siteWorker) {
+func (s *Site) leaves(w *siteWorker) {
 	s.say("%v leaves", w)
 	if w.task != nil {
 		w.task.failed = true
 	}
-	w.life.workers = slices.DeleteFunc(w.life.workers, func(o *siteWorker) bool { return o == w })
+	w.process.workers = slices.DeleteFunc(w.process.workers, func(o *siteWorker) bool { return o == w })
 	w.peer.Close()
 }
 
-// gives is what a worker says of its task: 0 that it has failed, else that it is done.
-func (s *site) gives(w *siteWorker, what int) {
+// gives lets a worker report its task. what is 0: it has failed; else it is done.
+func (s *Site) gives(w *siteWorker, what int) {
 	t := w.task
 	w.task = nil
 	if what == 0 {
@@ -374,8 +374,8 @@ func (s *site) gives(w *siteWorker, what int) {
 	w.asks(periodic.GrabJob, nil)
 }
 
-// hears has the workers of a host read what they are sent.
-func (s *site) hears(l *siteLife) {
+// readAll lets the workers of a process read.
+func (s *Site) readAll(l *process) {
 	for _, w := range l.workers {
 		w.heard = append(w.heard, w.peer.Read()...)
 		for len(w.heard) > 0 {
@@ -385,7 +385,7 @@ func (s *site) hears(l *siteLife) {
 				s.fail("%v is sent %x: %v", w, w.heard, err)
 			}
 			if w.greeted {
-				handle, j := takeAssign(&simConn{kind: plainWorker}, bytes.Clone(r.Body))
+				handle, j := takeAssign(&Conn{peerKind: plainWorker}, bytes.Clone(r.Body))
 				w.handle, w.task = handle, s.named(string(j.Name))
 				s.given(w)
 			}

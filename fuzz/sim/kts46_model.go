@@ -1,6 +1,6 @@
 //go:build invariants
 
-package fuzz
+package sim
 
 import (
 	"fmt"
@@ -17,11 +17,10 @@ var (
 	ktsDoes  = map[bool][]int{false: {0, 1}, true: {0, 2, 3, 4}}
 )
 
-// ktsBook is what the ledger knows of the kts46 protocols. Calls happen one at a time, when
-// they arrive, so it knows what each has to be answered. It knows of no answer and no
-// time-out by looking at the server's insides, but is told of each revision by the server's
-// own list of current tasks, and sees to it that it is larger than all before.
-type ktsBook struct {
+// Kts46Model is what the ledger knows of kts46. The server handles calls one at a time, so the model knows the answer
+// to each. It learns one thing from the server: the revision of each task, from the list of current tasks; each must be
+// larger than all before it.
+type Kts46Model struct {
 	projects map[string]int64   // the last job id that was given out
 	jobs     map[string]*ktsJob // by project/job
 	tops     [4]int64           // the largest revision of each worker
@@ -31,7 +30,7 @@ type ktsBook struct {
 	changes  int64 // so often was anything of this changed
 }
 
-// ktsJob is a simulation.
+// ktsJob is a simulation job.
 type ktsJob struct {
 	project, name     string
 	total, batch      int64
@@ -42,7 +41,7 @@ type ktsJob struct {
 	version           int // whose workers alone are given its batches; 0: not decided
 }
 
-// ktsTask is one task, if it is there; a zero holder holds nothing.
+// ktsTask is one task, if there is one; holder 0: no worker holds it.
 type ktsTask struct {
 	there       bool
 	place, made int64
@@ -54,14 +53,14 @@ type ktsTask struct {
 	line        int   // of a batch: the version whose line it was put in; 0: that of both
 }
 
-func newKtsBook() *ktsBook {
-	return &ktsBook{projects: map[string]int64{}, jobs: map[string]*ktsJob{}}
+func newKts46Model() *Kts46Model {
+	return &Kts46Model{projects: map[string]int64{}, jobs: map[string]*ktsJob{}}
 }
 
-func (b *ktsBook) clone() *ktsBook {
-	c := *b
-	c.projects, c.jobs = maps.Clone(b.projects), map[string]*ktsJob{}
-	for key, j := range b.jobs {
+func (m *Kts46Model) clone() *Kts46Model {
+	c := *m
+	c.projects, c.jobs = maps.Clone(m.projects), map[string]*ktsJob{}
+	for key, j := range m.jobs {
 		same := *j
 		c.jobs[key] = &same
 	}
@@ -69,16 +68,16 @@ func (b *ktsBook) clone() *ktsBook {
 }
 
 // sorted lists the jobs by name.
-func (b *ktsBook) sorted() (all []*ktsJob) {
-	for _, key := range slices.Sorted(maps.Keys(b.jobs)) {
-		all = append(all, b.jobs[key])
+func (m *Kts46Model) sorted() (all []*ktsJob) {
+	for _, key := range slices.Sorted(maps.Keys(m.jobs)) {
+		all = append(all, m.jobs[key])
 	}
 	return all
 }
 
-// held is what a worker holds; nil: nothing.
-func (b *ktsBook) held(worker int) (*ktsJob, *ktsTask, int) {
-	for _, j := range b.jobs {
+// held returns what a worker holds; nil: nothing.
+func (m *Kts46Model) held(worker int) (*ktsJob, *ktsTask, int) {
+	for _, j := range m.jobs {
 		for k := range j.tasks {
 			if j.tasks[k].there && j.tasks[k].holder == worker+1 {
 				return j, &j.tasks[k], k
@@ -88,20 +87,20 @@ func (b *ktsBook) held(worker int) (*ktsJob, *ktsTask, int) {
 	return nil, nil, 0
 }
 
-// plan queues what a job is to have and has not.
-func (b *ktsBook) plan(j *ktsJob) {
+// plan queues the tasks that a job is to have and has not.
+func (m *Kts46Model) plan(j *ktsJob) {
 	for k := range j.tasks {
 		wanted := j.running && (j.done < j.total && k == 0 || j.done >= j.total && j.left[k])
 		if wanted && !j.tasks[k].there {
-			b.made++
-			b.back++
-			j.tasks[k] = ktsTask{there: true, made: b.made, place: b.back, line: j.version}
+			m.made++
+			m.back++
+			j.tasks[k] = ktsTask{there: true, made: m.made, place: m.back, line: j.version}
 		}
 	}
 }
 
-// run starts a job; false: it runs, or is done.
-func (b *ktsBook) run(j *ktsJob, v2 bool) bool {
+// run starts a job; false: it runs already, or is done.
+func (m *Kts46Model) run(j *ktsJob, v2 bool) bool {
 	if j.running || j.finished {
 		return false
 	}
@@ -115,11 +114,11 @@ func (b *ktsBook) run(j *ktsJob, v2 bool) bool {
 		}
 	}
 	j.running, j.left = true, rest
-	b.plan(j)
+	m.plan(j)
 	return true
 }
 
-// abort stops a job and says how many tasks that ended.
+// abort stops a job, and returns how many tasks that ended.
 func (j *ktsJob) abort() (n int) {
 	for k := range j.tasks {
 		if j.tasks[k].there {
@@ -131,25 +130,25 @@ func (j *ktsJob) abort() (n int) {
 	return n
 }
 
-// requeue puts a held task of a job back in line. A batch for one version is made anew when
-// it was in the line of both.
-func (b *ktsBook) requeue(j *ktsJob, t *ktsTask, first bool) {
+// requeue puts a held task of a job back in line. A batch for one version is created anew if it was in the line of
+// both.
+func (m *Kts46Model) requeue(j *ktsJob, t *ktsTask, first bool) {
 	t.holder, t.accepted = 0, false
 	if t == &j.tasks[0] && t.line != j.version {
-		b.made++
-		t.made, t.line = b.made, j.version
+		m.made++
+		t.made, t.line = m.made, j.version
 	}
 	if first {
-		b.front--
-		t.place = b.front
+		m.front--
+		t.place = m.front
 	} else {
-		b.back++
-		t.place = b.back
+		m.back++
+		t.place = m.back
 	}
 }
 
 // finish ends a held task.
-func (b *ktsBook) finish(j *ktsJob, k int) {
+func (m *Kts46Model) finish(j *ktsJob, k int) {
 	j.tasks[k] = ktsTask{}
 	if k == 0 {
 		j.done = min(j.done+j.batch, j.total)
@@ -159,12 +158,12 @@ func (b *ktsBook) finish(j *ktsJob, k int) {
 	if j.done >= j.total && j.left == [5]bool{} {
 		j.running, j.finished = false, true
 	}
-	b.plan(j)
+	m.plan(j)
 }
 
-// decide notes that a worker of a version has accepted a task: with a first batch all
-// later ones are for that version.
-func (b *ktsBook) decide(j *ktsJob, k int, v2 bool) {
+// decide notes that a worker of a version has accepted a task. After its first batch, a job is for workers of that
+// version only.
+func (m *Kts46Model) decide(j *ktsJob, k int, v2 bool) {
 	if k != 0 || j.version != 0 {
 		return
 	}
@@ -174,11 +173,11 @@ func (b *ktsBook) decide(j *ktsJob, k int, v2 bool) {
 	}
 }
 
-// first lists the tasks of kinds that may be handed out to a version next: one, unless
-// several came in line at once.
-func (b *ktsBook) first(kinds []int, v2 bool) (best []*ktsTask) {
+// first lists the tasks that a worker of a version may be given next. There is one, unless several came in line at
+// once.
+func (m *Kts46Model) first(kinds []int, v2 bool) (best []*ktsTask) {
 	least := int64(math.MaxInt64)
-	for _, j := range b.sorted() {
+	for _, j := range m.sorted() {
 		for _, k := range kinds {
 			t := &j.tasks[k]
 			if !t.there || t.holder != 0 || t.place > least || k == 0 && j.version == map[bool]int{false: 2, true: 1}[v2] {
@@ -193,26 +192,25 @@ func (b *ktsBook) first(kinds []int, v2 bool) (best []*ktsTask) {
 	return best
 }
 
-// tasks describes all tasks, as the server's status would be described if it knew of
-// them: those in line by name, those that are held by worker.
-func (b *ktsBook) tasks() string {
+// tasks describes all tasks in the form of ktsShown: queued ones by name, held ones by worker.
+func (m *Kts46Model) tasks() string {
 	var text strings.Builder
-	for _, j := range b.sorted() {
+	for _, j := range m.sorted() {
 		for k, t := range j.tasks {
 			if t.there && t.holder == 0 {
 				fmt.Fprintf(&text, "%s/%s %s waits\n", j.project, j.name, ktsKinds[k])
 			}
 		}
 	}
-	for w := range b.tops {
-		if j, t, k := b.held(w); j != nil {
+	for w := range m.tops {
+		if j, t, k := m.held(w); j != nil {
 			fmt.Fprintf(&text, "w%d %s, accepted: %v\n", w, j.shown(k), t.accepted)
 		}
 	}
 	return text.String()
 }
 
-// shown is how a worker is shown a task.
+// shown describes a task in the form of ktsShown.
 func (j *ktsJob) shown(k int) string {
 	start := int64(-1)
 	if k == 0 {
@@ -222,11 +220,11 @@ func (j *ktsJob) shown(k int) string {
 }
 
 // list describes all projects and jobs, as getServerStatus does.
-func (b *ktsBook) list() string {
+func (m *Kts46Model) list() string {
 	var text strings.Builder
-	for _, p := range slices.Sorted(maps.Keys(b.projects)) {
+	for _, p := range slices.Sorted(maps.Keys(m.projects)) {
 		fmt.Fprintf(&text, "%s:", p)
-		for _, j := range b.sorted() {
+		for _, j := range m.sorted() {
 			if j.project == p {
 				fmt.Fprintf(&text, " %s %d/%d", j.name, j.done, j.total)
 			}
@@ -236,27 +234,25 @@ func (b *ktsBook) list() string {
 	return text.String()
 }
 
-// ktsShown is what the server shows of its book.
+// ktsShown is what the server shows of its projects, jobs and tasks.
 type ktsShown struct {
 	list, tasks string
 	revisions   [4]int64 // by worker; 0: it holds nothing
 }
 
-// agrees says whether the server shows what the book says, but for revisions that
-// are not known yet.
-func (b *ktsBook) agrees(v *ktsShown) bool {
+// agrees reports whether the server shows what the model has, apart from revisions that are not known yet.
+func (m *Kts46Model) agrees(v *ktsShown) bool {
 	for w, revision := range v.revisions {
-		_, t, _ := b.held(w)
+		_, t, _ := m.held(w)
 		if t == nil != (revision == 0) || t != nil && t.revision != 0 && t.revision != revision {
 			return false
 		}
 	}
-	return b.list() == v.list && b.tasks() == v.tasks
+	return m.list() == v.list && m.tasks() == v.tasks
 }
 
-// ktsSettled takes what the server shows after a call, which has to be what the book says.
-// A revision of 0 in the book is one that was just given.
-func (s *sim) ktsSettled(after string) {
+// ktsSettled compares the server with the model after a call, and notes new revisions, which are 0 in the model.
+func (s *Simulator) ktsSettled(after string) {
 	v := s.ktsLook()
 	if !s.kts.agrees(v) {
 		s.fail("after %s the server shows\n%s%s%v, and the ledger has\n%s%s", after, v.list, v.tasks, v.revisions, s.kts.list(), s.kts.tasks())
@@ -273,9 +269,9 @@ func (s *sim) ktsSettled(after string) {
 	}
 }
 
-// ktsCrashed finds out which book a crash has left: the one that was on disk last, or the
-// one that was about to be. What was acknowledged is in it.
-func (s *sim) ktsCrashed() {
+// ktsCrashed finds out which model a crash has left: the one on disk, or the one that was about to be. Every
+// acknowledged change must be in it.
+func (s *Simulator) ktsCrashed() {
 	v, now, disk := s.ktsLook(), s.kts, s.ktsDisk
 	newer, older := now.agrees(v), disk.agrees(v) && disk.changes >= s.ktsAcked
 	switch {
@@ -304,24 +300,24 @@ func (s *sim) ktsCrashed() {
 	s.ktsDisk = s.kts.clone()
 }
 
-// ktsExpired notes whose tasks were taken away from them while time passed.
-func (s *sim) ktsExpired() {
-	if s.restartAfter == 0 {
+// ktsExpired notes the workers that have lost their tasks while time passed.
+func (l *Ledger) ktsExpired() {
+	if l.restartAfter == 0 {
 		return
 	}
-	place := s.kts.back + 1 // the same for all: which was first is by chance
-	for w := range s.kts.tops {
-		if j, t, _ := s.kts.held(w); t != nil && s.server.Now().Mono-t.seen >= s.restartAfter.Milliseconds() {
-			s.kts.requeue(j, t, false)
+	place := l.kts.back + 1 // the same for all: which was first is by chance
+	for w := range l.kts.tops {
+		if j, t, _ := l.kts.held(w); t != nil && l.clock().Mono-t.seen >= l.restartAfter.Milliseconds() {
+			l.kts.requeue(j, t, false)
 			t.place = place
-			s.kts.changes++
-			s.say("w%d is silent", w)
+			l.kts.changes++
+			l.say("w%d is silent", w)
 		}
 	}
 }
 
-// ktsWonders asks for something that is there, or not, and changes nothing.
-func (s *sim) ktsWonders(project, job string) {
+// ktsWonders asks for something, and changes nothing.
+func (s *Simulator) ktsWonders(project, job string) {
 	switch s.rng.IntN(5) {
 	case 0:
 		s.ktsAsk(&ktsFlight{method: "projectExists", args: []any{project}})
@@ -336,12 +332,12 @@ func (s *sim) ktsWonders(project, job string) {
 	}
 }
 
-// ktsReads is such a call's coming to the server.
-func (s *sim) ktsReads(f *ktsFlight) {
+// ktsReads notes such a call.
+func (l *Ledger) ktsReads(f *ktsFlight) {
 	if f.method == "getCurrentTasks" {
 		var all []string
-		for w := range s.kts.tops {
-			if _, t, _ := s.kts.held(w); t != nil {
+		for w := range l.kts.tops {
+			if _, t, _ := l.kts.held(w); t != nil {
 				all = append(all, fmt.Sprintf(`{"id":"w%d","sig":"%s"}`, w, ktsStampOf(t.revision, true).text))
 			}
 		}
@@ -350,12 +346,12 @@ func (s *sim) ktsReads(f *ktsFlight) {
 	}
 	project := fmt.Sprint(f.args[0])
 	var names []string
-	for _, j := range s.kts.sorted() {
+	for _, j := range l.kts.sorted() {
 		if j.project == project {
 			names = append(names, j.name)
 		}
 	}
-	_, there := s.kts.projects[project]
+	_, there := l.kts.projects[project]
 	switch {
 	case f.method == "projectExists":
 		f.want = fmt.Sprint(there)
@@ -367,7 +363,7 @@ func (s *sim) ktsReads(f *ktsFlight) {
 		f.want = fmt.Sprint(names)
 		return
 	}
-	j := s.kts.jobs[fmt.Sprintf("%s/%v", project, f.args[1])]
+	j := l.kts.jobs[fmt.Sprintf("%s/%v", project, f.args[1])]
 	switch {
 	case f.method == "jobExists":
 		f.want = fmt.Sprint(j != nil)

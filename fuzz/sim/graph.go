@@ -1,6 +1,6 @@
 //go:build invariants
 
-package fuzz
+package sim
 
 import (
 	"fmt"
@@ -14,7 +14,7 @@ import (
 
 // edge is a predecessor that a task got after it was made.
 type edge struct {
-	from, to *simJob
+	from, to *Job
 	life     int // of to
 }
 
@@ -27,10 +27,10 @@ const (
 	cyclic                  // it is refused, and nothing of it happens
 )
 
-// judge has the tasks of a request come one after the other, as the hub does, on paper.
-func (s *sim) judge(f *flight) verdict {
-	made := map[*simJob]bool{}
-	more, vague := map[*simJob][]*simJob{}, map[*simJob][]*simJob{}
+// predict says what a request must come to, by the rules of the hub.
+func (l *Ledger) predict(f *flight) verdict {
+	made := map[*Job]bool{}
+	more, vague := map[*Job][]*Job{}, map[*Job][]*Job{}
 	for i, t := range f.tasks {
 		if t.now != sure && !made[t] {
 			if t.now == maybe || t.disk != gone {
@@ -60,10 +60,10 @@ func (s *sim) judge(f *flight) verdict {
 	return accepted
 }
 
-// behind says whether one task comes behind another for sure, or, with vague, perhaps. Both
-// lists are of what else their keys wait for.
-func behind(from, to *simJob, more, vague map[*simJob][]*simJob) bool {
-	seen, all := map[*simJob]bool{}, []*simJob{from}
+// behind reports whether a task comes behind another for sure or, with vague, perhaps. more and vague are the
+// predecessors that the request adds.
+func behind(from, to *Job, more, vague map[*Job][]*Job) bool {
+	seen, all := map[*Job]bool{}, []*Job{from}
 	for len(all) > 0 {
 		t := all[len(all)-1]
 		if t == to {
@@ -74,7 +74,7 @@ func behind(from, to *simJob, more, vague map[*simJob][]*simJob) bool {
 			continue
 		}
 		seen[t] = true
-		var there []*simJob
+		var there []*Job
 		if t.now != gone { // else it is made anew, and what it waited for once counts no more
 			there = slices.Concat(t.preds, t.late)
 			if vague != nil {
@@ -84,34 +84,34 @@ func behind(from, to *simJob, more, vague map[*simJob][]*simJob) bool {
 		if vague != nil {
 			there = append(there, vague[t]...)
 		}
-		all = append(append(all, more[t]...), slices.DeleteFunc(there, func(p *simJob) bool { return p.now == gone })...)
+		all = append(append(all, more[t]...), slices.DeleteFunc(there, func(p *Job) bool { return p.now == gone })...)
 	}
 	return false
 }
 
-// extends has a task of a Create come: it is made, or there and gets predecessors.
-func (s *sim) extends(f *flight, i int) {
+// extends notes that a task is created, or gets predecessors if it exists.
+func (l *Ledger) extends(f *flight, i int) {
 	t := f.tasks[i]
 	if t.now == sure && !slices.Contains(f.tasks[:i], t) {
-		s.precede(f, i)
+		l.precede(f, i)
 		return
 	}
 	if t.now != sure {
-		for _, other := range s.jobs { // what waited for it before waits no more
-			same := func(p *simJob) bool { return p == t }
+		for _, other := range l.jobs { // what waited for it before waits no more
+			same := func(p *Job) bool { return p == t }
 			other.preds, other.late, other.ghosts = slices.DeleteFunc(other.preds, same), slices.DeleteFunc(other.late, same), slices.DeleteFunc(other.ghosts, same)
 		}
 		t.life++
-		t.now, t.disk, t.turn, t.group, t.lost = sure, maybe, s.turn, s.group(), false
-		t.moves("")
+		t.now, t.disk, t.turn, t.group, t.lost = sure, maybe, l.turn, l.group(), false
+		t.setLocation("")
 		t.preds, t.late, t.ghosts = nil, nil, nil
 	}
 	t.preds = append(t.preds, unfinished(f.after[i])...)
 	t.ghosts = append(t.ghosts, uncertain(f.after[i])...)
 }
 
-// precede notes the predecessors that a task gets which is there.
-func (s *sim) precede(f *flight, i int) {
+// precede notes predecessors of a task that exists.
+func (l *Ledger) precede(f *flight, i int) {
 	t := f.tasks[i]
 	for _, p := range unfinished(f.after[i]) {
 		if !slices.Contains(t.preds, p) {
@@ -122,7 +122,7 @@ func (s *sim) precede(f *flight, i int) {
 	t.ghosts = append(t.ghosts, uncertain(f.after[i])...)
 }
 
-// lasts: what a request added is on disk.
+// lasts notes that the predecessors which a request added are on disk.
 func (f *flight) lasts() {
 	for _, e := range f.added {
 		if i := slices.Index(e.to.late, e.from); i >= 0 && e.to.life == e.life {
@@ -133,24 +133,24 @@ func (f *flight) lasts() {
 }
 
 // unfinished leaves out what counts as done.
-func unfinished(all []*simJob) []*simJob {
-	return slices.DeleteFunc(slices.Clone(all), func(p *simJob) bool { return p.now != sure })
+func unfinished(all []*Job) []*Job {
+	return slices.DeleteFunc(slices.Clone(all), func(p *Job) bool { return p.now != sure })
 }
 
 // uncertain are those of which nobody knows whether they are done.
-func uncertain(all []*simJob) []*simJob {
-	return slices.DeleteFunc(slices.Clone(all), func(p *simJob) bool { return p.now != maybe })
+func uncertain(all []*Job) []*Job {
+	return slices.DeleteFunc(slices.Clone(all), func(p *Job) bool { return p.now != maybe })
 }
 
-// look looks a task up, and settles what nobody knew of it.
-func (s *sim) look(t *simJob) {
+// lookup asks the hub for a task, and ends all doubt about it.
+func (s *Simulator) lookup(t *Job) {
 	s.server.Dwork(dwork.AppendName(dwork.AppendType(nil, dwork.Lookup), []byte(t.name)), func(b []byte) {
 		var q dwork.Query
 		if err := dwork.DecodeReply(b, &q); err != nil {
 			s.fail("a lookup is answered with %x: %v", b, err)
 		}
 		there := q.Type == dwork.OK
-		var before []*simJob
+		var before []*Job
 		for task := range q.Tasks {
 			for d := range task.Pred {
 				before = append(before, s.task(d.Name))
@@ -174,12 +174,12 @@ func (s *sim) look(t *simJob) {
 	})
 }
 
-// follows checks what a task is said to wait for.
-func (s *sim) follows(t *simJob, before []*simJob) {
+// follows checks the predecessors that the hub shows.
+func (l *Ledger) follows(t *Job, before []*Job) {
 	known := slices.Concat(t.preds, t.late)
 	for _, p := range known {
 		if p.now == sure && !slices.Contains(before, p) {
-			s.fail("%v waits for %v no more", t, p)
+			l.fail("%v waits for %v no more", t, p)
 		}
 	}
 	for _, p := range before {
@@ -188,14 +188,14 @@ func (s *sim) follows(t *simJob, before []*simJob) {
 		case slices.Contains(t.ghosts, p):
 			t.preds = append(t.preds, p)
 		default:
-			s.fail("%v waits for %v, which nobody has said", t, p)
+			l.fail("%v waits for %v, which nobody has said", t, p)
 		}
 	}
 	t.ghosts = nil
 }
 
-// auditGraph compares the hub's own count. Nobody doubts a task any more.
-func (s *sim) auditGraph() {
+// auditGraph compares the hub's count of tasks. No task may be in doubt.
+func (s *Simulator) auditGraph() {
 	want := 0
 	for _, t := range s.jobs {
 		if t.by == ofDwork && t.now == sure {

@@ -1,6 +1,6 @@
 //go:build invariants
 
-package fuzz
+package sim
 
 import (
 	"fmt"
@@ -11,16 +11,16 @@ import (
 	"treadle/codec/periodic"
 )
 
-// mostJobs is how many jobs may be there: each step checks all of them.
+// mostJobs limits the jobs that may be there, because each step checks all of them.
 const mostJobs = 60
 
-// step does the next thing, which depends on the seed and the step's number alone as far as
-// it can: a step that is left out changes the others little, and that makes failures short.
-func (s *sim) step() {
+// step does the next thing. It depends on the seed and the step's number, and as little as possible on the steps
+// before: a step that is left out then changes the others little, and a failure can be made short.
+func (s *Simulator) step() {
 	n := s.rng.IntN(1000)
 	switch {
 	case len(s.conns) < 4 || n < 40 && len(s.conns) < 14:
-		s.connect(s.rng.IntN(periodicPeers))
+		s.connect(peerKind(s.rng.IntN(int(peerKinds))))
 	case n < 250:
 		s.act(s.any())
 	case n < 290:
@@ -40,14 +40,14 @@ func (s *sim) step() {
 	case n < 728:
 		s.copies()
 	case n < 729:
-		s.exodus()
+		s.disconnectMany()
 	case n < 730:
-		s.crowd()
+		s.offerMany()
 	case n < 732:
-		s.late()
+		s.reportLate()
 	case n < 735:
 		s.say("checkpoints are slow")
-		s.disk.drag()
+		s.disk.slowCheckpoints()
 	case n < 850:
 		s.read(s.any(), []int{1, 40, math.MaxInt}[s.rng.IntN(3)])
 	case n < 910:
@@ -60,7 +60,7 @@ func (s *sim) step() {
 	case n < 955:
 		s.pass(time.Duration(s.rng.IntN(3000)) * time.Millisecond)
 	case n < 985:
-		s.misfortune(s.any())
+		s.connFault(s.any())
 	case n < 990:
 		s.pass(time.Duration(5+s.rng.IntN(30)) * time.Second)
 	case n < 993:
@@ -82,9 +82,8 @@ func (s *sim) step() {
 	}
 }
 
-// lands has a call to one of the servers without lasting connections arrive. They do so in any
-// order: each has a connection of its own.
-func (s *sim) lands() {
+// lands lets one call of dwork or kts46 arrive. They arrive in any order, because each has a connection of its own.
+func (s *Simulator) lands() {
 	n := len(s.flights) + len(s.ktsFlights)
 	if n == 0 {
 		return
@@ -103,11 +102,12 @@ func (s *sim) lands() {
 	s.settle()
 }
 
-// any is one of the connections.
-func (s *sim) any() *simConn { return s.conns[s.rng.IntN(len(s.conns))] }
+// any picks a connection.
+func (s *Simulator) any() *Conn { return s.conns[s.rng.IntN(len(s.conns))] }
 
-// arrive has some of what a peer has sent arrive, at once or among what others send.
-func (s *sim) arrive(c *simConn) {
+// arrive lets some of a peer's bytes arrive. In one case of three the turn does not end with that, so that they mix
+// with those of other peers.
+func (s *Simulator) arrive(c *Conn) {
 	n := math.MaxInt
 	if s.rng.IntN(3) == 0 {
 		if n = 1 + s.rng.IntN(60); s.rng.IntN(4) > 0 {
@@ -128,22 +128,23 @@ func (s *sim) arrive(c *simConn) {
 	}
 }
 
-// replace resets a connection, whatever is on its way to it, and its peer comes back.
-func (s *sim) replace(c *simConn) {
+// replace resets a connection in the middle of a turn, and opens another of its kind.
+func (s *Simulator) replace(c *Conn) {
 	if !c.peer.Closed() && !s.stopping {
 		s.say("c%d is reset at once, and another comes", c.id)
 		c.peer.Reset()
-		s.connect(c.kind)
+		s.connect(c.peerKind)
 	}
 }
 
-// settle lets the server do all that it has to do.
-func (s *sim) settle() {
+// settle lets the server do everything that it has to do, which ends the turn.
+func (s *Simulator) settle() {
 	s.server.Settle()
 	s.endTurn()
 }
 
-func (s *sim) commit() {
+// commit brings all changes to the disk.
+func (s *Simulator) commit() {
 	s.settle()
 	if !s.server.Commit() {
 		s.fail("the disk has failed")
@@ -151,11 +152,11 @@ func (s *sim) commit() {
 	s.endTurn()
 	s.committed()
 	s.say("committed")
-	s.lastWords()
+	s.checkHalfClosed()
 }
 
-// pass lets time go by.
-func (s *sim) pass(d time.Duration) {
+// pass lets time pass.
+func (s *Simulator) pass(d time.Duration) {
 	s.settle()
 	s.server.Advance(d)
 	s.wall = max(s.wall, s.server.Now().Wall)
@@ -163,13 +164,13 @@ func (s *sim) pass(d time.Duration) {
 		s.overdue(j)
 	}
 	s.endTurn()
-	s.unexpired()
+	s.checkExpired()
 	s.ktsExpired()
 	s.graphExpired()
 }
 
-// misfortune befalls a connection.
-func (s *sim) misfortune(c *simConn) {
+// connFault makes something go wrong with a connection.
+func (s *Simulator) connFault(c *Conn) {
 	s.settle()
 	if c.peer.Closed() {
 		return
@@ -194,17 +195,17 @@ func (s *sim) misfortune(c *simConn) {
 	s.settle()
 }
 
-// act is something that a peer does.
-func (s *sim) act(c *simConn) {
+// act lets a peer do one thing.
+func (s *Simulator) act(c *Conn) {
 	switch {
 	case c.fin || c.garbled || len(c.outgoing) > 4000:
 	case s.rng.IntN(40) == 0:
-		s.mumbles(c)
+		s.sendsMalformed(c)
 	case s.rng.IntN(400) == 0:
-		s.garbles(c)
-	case c.kind == gloomMaster:
+		s.sendsGarbage(c)
+	case c.peerKind == gloomMaster:
 		s.submits(c)
-	case c.kind == gloomSlave:
+	case c.peerKind == gloomSlave:
 		s.slaves(c)
 	case c.worker() && (!c.client() || s.rng.IntN(2) == 0):
 		s.works(c)
@@ -214,12 +215,12 @@ func (s *sim) act(c *simConn) {
 }
 
 // resultOf makes a result that no other run of a job has.
-func (s *sim) resultOf(h heldJob) string {
+func (s *Simulator) resultOf(h heldJob) string {
 	return fmt.Sprintf(`"r%v-%d%s"`, h.job, h.run.number, strings.Repeat(padding, h.job.size))
 }
 
-// works is something that a Periodic worker does.
-func (s *sim) works(c *simConn) {
+// works lets a Periodic worker do one thing.
+func (s *Simulator) works(c *Conn) {
 	if len(c.held) > 0 && s.rng.IntN(3) > 0 {
 		i := s.rng.IntN(len(c.held))
 		h := c.held[i]
@@ -227,27 +228,26 @@ func (s *sim) works(c *simConn) {
 		s.gives(c, h, s.rng.IntN(6))
 		return
 	}
-	n := []int{0, 1, 2, broadcast, graph}[s.rng.IntN(5)]
+	n := []int{0, 1, 2, broadcastQueue, graphQueue}[s.rng.IntN(5)]
 	switch what := s.rng.IntN(24); {
 	case c.grabs < 3 && what < 16:
 		c.grabs++
-		c.ask(&simRequest{cmd: periodic.GrabJob}, nil)
+		c.ask(&Request{cmd: periodic.GrabJob}, nil)
 	case what == 16:
-		c.quits(s, n)
+		s.quits(c, n)
 	case what < 19:
-		c.ask(&simRequest{cmd: periodic.Sleep}, nil)
+		c.ask(&Request{cmd: periodic.Sleep}, nil)
 	case what < 21 && c.framing() == periodic.CRC && len(c.held) > 0:
 		s.confirms(c, c.held[s.rng.IntN(len(c.held))])
 	default:
-		c.serves(s, n)
+		s.serves(c, n)
 	}
 }
 
-// gives is what a worker says about a job that it has: 0 that it has failed, 1 that it is for
-// later, else that it is done.
-func (s *sim) gives(c *simConn, h heldJob, what int) {
+// gives lets a worker report a job that it holds. what is 0: it has failed; 1: it is put off; else it is done.
+func (s *Simulator) gives(c *Conn, h heldJob, what int) {
 	j := h.job
-	r := &simRequest{silent: s.unacknowledged(c)}
+	r := &Request{silent: s.unacknowledged(c)}
 	args := h.handle
 	switch what {
 	case 0:
@@ -256,7 +256,7 @@ func (s *sim) gives(c *simConn, h heldJob, what int) {
 		delay, step := s.rng.IntN(20), s.rng.Int32N(4)
 		r.cmd, args = periodic.SchedLater, append(args[:len(args):len(args)], later(int64(delay), uint16(step))...)
 		r.arrive = func() {
-			s.counts(c, h, step)
+			s.countSteps(c, h, step)
 			s.returns(c, h, s.server.Now().Wall+int64(delay)*1000)
 		}
 	default:
@@ -271,24 +271,24 @@ func (s *sim) gives(c *simConn, h heldJob, what int) {
 	s.say("c%d says %v of %v", c.id, r.cmd, j)
 }
 
-// record makes a Job record.
-func (s *sim) record(j *simJob, at int64) []byte {
+// record encodes the Job record of a job.
+func (s *Simulator) record(j *Job, at int64) []byte {
 	return periodic.AppendJob(nil, &periodic.Job{
 		Func: []byte(s.queues[j.queue]), Name: []byte(j.name), Workload: []byte(j.workload()), SchedAt: at, Count: j.record.least, Timeout: int32(j.timeout / 1000),
 	})
 }
 
-// large is how much a job has behind its number: seldom anything, and then up to half of what a frame may have.
-func (s *sim) large() int {
+// large draws the padding of a job: seldom any, and then up to half a frame.
+func (s *Simulator) large() int {
 	if s.rng.IntN(10) > 0 {
 		return 0
 	}
 	return s.rng.IntN(s.frame / 2 >> s.rng.IntN(5))
 }
 
-// fresh makes a Periodic job that is submitted next.
-func (s *sim) fresh(queue int, name string) *simJob {
-	j := s.job(ofPeriodic, queue, name)
+// fresh makes a Periodic job with a drawn time-out, count and size.
+func (s *Simulator) fresh(queue int, name string) *Job {
+	j := s.newJob(ofPeriodic, queue, name)
 	j.text, j.size = s.rng.IntN(4) == 0, s.large()
 	j.timeout = []int64{600_000, 0, 4000}[s.rng.IntN(3)]
 	j.record.least = s.rng.Int32N(3) * s.rng.Int32N(1000)
@@ -296,8 +296,8 @@ func (s *sim) fresh(queue int, name string) *simJob {
 	return j
 }
 
-// asks is something that a Periodic client does.
-func (s *sim) asks(c *simConn) {
+// asks lets a Periodic client do one thing.
+func (s *Simulator) asks(c *Conn) {
 	n := s.rng.IntN(20)
 	if s.live() >= mostJobs && n < 14 {
 		n = 14
@@ -312,7 +312,7 @@ func (s *sim) asks(c *simConn) {
 		if s.rng.IntN(3) == 0 {
 			name = fmt.Sprint("again", s.rng.IntN(4))
 		}
-		s.adds(c, s.fresh(s.rng.IntN(graph), name), at)
+		s.adds(c, s.fresh(s.rng.IntN(graphQueue), name), at)
 	case n < 12:
 		switch s.rng.IntN(4) {
 		case 0, 1:
@@ -322,13 +322,13 @@ func (s *sim) asks(c *simConn) {
 			s.loadsBadly(c, at)
 			return
 		}
-		s.loads(c, []*simJob{s.fresh(s.rng.IntN(graph), ""), s.fresh(s.rng.IntN(graph), "")}, []int64{at, at})
+		s.loads(c, []*Job{s.fresh(s.rng.IntN(graphQueue), ""), s.fresh(s.rng.IntN(graphQueue), "")}, []int64{at, at})
 	case n < 14:
-		j := s.fresh(s.rng.IntN(worked), "")
-		r := &simRequest{cmd: periodic.RunJob, job: j}
+		j := s.fresh(s.rng.IntN(workedQueues), "")
+		r := &Request{cmd: periodic.RunJob, job: j}
 		r.arrive = func() {
 			s.admits(r, func() {
-				s.arrives(j, 0)
+				s.submitted(j, 0)
 				if c.slow && c.framing() == periodic.CRC {
 					s.doubt(j) // that nobody does it may be said behind what it has not read
 				}
@@ -340,50 +340,50 @@ func (s *sim) asks(c *simConn) {
 	case n < 16:
 		s.removes(c)
 	case n == 16:
-		c.ask(&simRequest{cmd: []periodic.Command{periodic.Status, periodic.Dump}[s.rng.IntN(2)]}, nil)
+		c.ask(&Request{cmd: []periodic.Command{periodic.Status, periodic.Dump}[s.rng.IntN(2)]}, nil)
 	case n == 17 && s.rng.IntN(20) == 0:
 		s.endsAll(c)
 	case n == 17 && s.rng.IntN(3) == 0:
-		r := &simRequest{cmd: periodic.DropFunc}
+		r := &Request{cmd: periodic.DropFunc}
 		r.arrive = func() {
 			for _, j := range s.jobs {
-				if j.queue == worked && j.by == ofPeriodic && j.now != gone {
+				if j.queue == workedQueues && j.by == ofPeriodic && j.now != gone {
 					s.end(j)
 				}
-				if j.queue == worked {
+				if j.queue == workedQueues {
 					r.jobs = append(r.jobs, j)
 				}
 			}
 		}
-		c.ask(r, periodic.AppendStr8String(nil, s.queues[worked]))
+		c.ask(r, periodic.AppendStr8String(nil, s.queues[workedQueues]))
 		s.say("c%d drops", c.id)
 	case n == 18:
 		s.configures(c)
 	case c.framing() == periodic.CRC && s.rng.IntN(2) == 0:
-		s.listens(c, s.rng.IntN(worked), fmt.Sprint("again", s.rng.IntN(4)))
+		s.listens(c, s.rng.IntN(workedQueues), fmt.Sprint("again", s.rng.IntN(4)))
 	default:
-		c.ask(&simRequest{cmd: periodic.Ping}, nil)
+		c.ask(&Request{cmd: periodic.Ping}, nil)
 	}
 }
 
-// adds has a client submit a job.
-func (s *sim) adds(c *simConn, j *simJob, at int64) {
-	r := &simRequest{cmd: periodic.SubmitJob, job: j}
-	r.arrive = func() { s.admits(r, func() { s.arrives(j, at) }) }
+// adds submits a job.
+func (s *Simulator) adds(c *Conn, j *Job, at int64) {
+	r := &Request{cmd: periodic.SubmitJob, job: j}
+	r.arrive = func() { s.admits(r, func() { s.submitted(j, at) }) }
 	c.ask(r, s.record(j, at))
 	s.say("c%d submits %v at %d", c.id, j, at)
 }
 
-// admits has a job arrive, unless the disk is full.
-func (s *sim) admits(r *simRequest, arrive func()) {
-	if r.refused = s.full; !s.full {
+// admits calls arrive, unless the disk is full and the server must refuse the request.
+func (l *Ledger) admits(r *Request, arrive func()) {
+	if r.refused = l.full; !l.full {
 		arrive()
 	}
 }
 
 // removes removes a job that may be there.
-func (s *sim) removes(c *simConn) {
-	var all []*simJob
+func (s *Simulator) removes(c *Conn) {
+	var all []*Job
 	for _, j := range s.jobs {
 		if j.by == ofPeriodic && j.now != gone {
 			all = append(all, j)
@@ -395,8 +395,8 @@ func (s *sim) removes(c *simConn) {
 	s.removesOne(c, all[s.rng.IntN(len(all))])
 }
 
-func (s *sim) removesOne(c *simConn, j *simJob) {
-	r := &simRequest{cmd: periodic.RemoveJob}
+func (s *Simulator) removesOne(c *Conn, j *Job) {
+	r := &Request{cmd: periodic.RemoveJob}
 	r.arrive = func() {
 		for _, same := range s.names[fmt.Sprint(j.queue, j.by, j.name)] {
 			if same.now != gone {

@@ -1,6 +1,6 @@
 //go:build invariants
 
-package fuzz
+package sim
 
 import (
 	"io"
@@ -19,9 +19,9 @@ import (
 // logsDir is where the journal has its logs.
 const logsDir = "data/store/log"
 
-// simDisk is a disk in memory that can be stopped in the middle of a sync, on which things go
-// wrong, and that knows what a crash would leave of it.
-type simDisk struct {
+// Disk is a disk in memory for the server's journal. It can stop in the middle of a sync, operations on it can fail,
+// and it knows what a crash would leave of it.
+type Disk struct {
 	vfs.FS
 	mem   *vfs.MemFS
 	gate  atomic.Pointer[gate]  // syncs of the logs wait there
@@ -31,12 +31,12 @@ type simDisk struct {
 	fault atomic.Pointer[fault] // what will go wrong
 
 	mu    sync.Mutex
-	logs  map[string]*simFile // that this disk has written, by path
-	cut   *cut                // the next write
-	syncs int                 // of logs: each makes one group durable
+	logs  map[string]*diskFile // that this disk has written, by path
+	cut   *cut                 // the next write
+	syncs int                  // of logs: each makes one group durable
 }
 
-// gate stops whoever comes to it.
+// gate stops the goroutines that come to it until it is opened.
 type gate struct{ came, open chan struct{} }
 
 // The kinds of faults.
@@ -50,7 +50,7 @@ const (
 	faultKinds
 )
 
-// fault is one that befalls an operation, once.
+// fault makes one operation fail, once.
 type fault struct {
 	kind  int
 	logs  bool         // only what the committer does with logs counts, or the reading of logs
@@ -60,22 +60,22 @@ type fault struct {
 	keeps int        // of what was not synced, in percent
 }
 
-// cut is what becomes of a write to a file.
+// cut shortens the next write to a file.
 type cut struct {
 	name string
 	err  error
 }
 
-func newSimDisk(mem *vfs.MemFS) *simDisk {
-	d := &simDisk{mem: mem, logs: map[string]*simFile{}}
-	d.FS = errorfs.Wrap(&simFiles{mem, d}, errorfs.InjectorFunc(d.happens))
+func newDisk(mem *vfs.MemFS) *Disk {
+	d := &Disk{mem: mem, logs: map[string]*diskFile{}}
+	d.FS = errorfs.Wrap(&diskFiles{mem, d}, errorfs.InjectorFunc(d.inject))
 	return d
 }
 
-// ReuseForWrite implements vfs.FS. The one of errorfs.FS has nothing happen to the file that it
-// returns, and the one of vfs.MemFS locks itself out when a crash is looked at meanwhile.
-func (d *simDisk) ReuseForWrite(from, to string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	if err := d.happens(errorfs.Op{Kind: errorfs.OpReuseForWrite, Path: to}); err != nil {
+// ReuseForWrite implements vfs.FS. It is here because errorfs.FS injects no faults into the file that it returns, and
+// vfs.MemFS deadlocks with a concurrent CrashClone.
+func (d *Disk) ReuseForWrite(from, to string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	if err := d.inject(errorfs.Op{Kind: errorfs.OpReuseForWrite, Path: to}); err != nil {
 		return nil, err
 	}
 	if err := d.mem.Rename(from, to); err != nil {
@@ -84,12 +84,12 @@ func (d *simDisk) ReuseForWrite(from, to string, c vfs.DiskWriteCategory) (vfs.F
 	return d.FS.OpenReadWrite(to, c)
 }
 
-// happens says whether an operation fails.
-func (d *simDisk) happens(op errorfs.Op) error {
+// inject returns the error of an operation that is to fail; syncs wait here at the gates.
+func (d *Disk) inject(op errorfs.Op) error {
 	if op.Kind.ReadOrWrite() == errorfs.OpIsRead {
 		f, logs := d.fault.Load(), path.Clean(path.Dir(op.Path)) == logsDir
 		if f != nil && f.kind == readError && (logs || !f.logs) && f.left.Add(-1) == -1 {
-			return d.befall(f, op)
+			return d.apply(f, op)
 		}
 		return nil
 	}
@@ -109,14 +109,14 @@ func (d *simDisk) happens(op errorfs.Op) error {
 		return syscall.EIO
 	}
 	f := d.fault.Load()
-	if f == nil || f.logs && !logs || !f.befalls(op.Kind) || f.left.Add(-1) != -1 {
+	if f == nil || f.logs && !logs || !f.hits(op.Kind) || f.left.Add(-1) != -1 {
 		return nil
 	}
-	return d.befall(f, op)
+	return d.apply(f, op)
 }
 
-// ofCommitter says whether the committer does this: the checkpointer, which is at work beside it, reads logs,
-// and renames and clears them. The sync of a new log's head, before which nothing is in it, is left out.
+// ofCommitter reports whether the committer does this operation. The checkpointer runs beside it, and reads, renames
+// and clears logs. The sync of a new log's header does not count: the log is empty before it.
 func ofCommitter(op errorfs.Op) bool {
 	switch op.Kind {
 	case errorfs.OpCreate, errorfs.OpReuseForWrite, errorfs.OpFileWriteAt, errorfs.OpFileSyncData:
@@ -125,8 +125,8 @@ func ofCommitter(op errorfs.Op) bool {
 	return false
 }
 
-// befalls says whether a fault can hit an operation.
-func (f *fault) befalls(kind errorfs.OpKind) bool {
+// hits reports whether a fault can make this kind of operation fail.
+func (f *fault) hits(kind errorfs.OpKind) bool {
 	switch f.kind {
 	case readError:
 		return false // it changes something
@@ -138,8 +138,8 @@ func (f *fault) befalls(kind errorfs.OpKind) bool {
 	return true
 }
 
-// befall has an operation fail.
-func (d *simDisk) befall(f *fault, op errorfs.Op) error {
+// apply makes an operation fail.
+func (d *Disk) apply(f *fault, op errorfs.Op) error {
 	defer f.hit.Store(true)
 	switch f.kind {
 	case noRoom:
@@ -161,37 +161,36 @@ func (d *simDisk) befall(f *fault, op errorfs.Op) error {
 	return nil
 }
 
-// simFiles are the files of a disk: they can be written by half, and of logs they know what
-// is synced.
-type simFiles struct {
+// diskFiles are the files of a Disk. A write to one can be cut short, and it knows which part of a log is not synced.
+type diskFiles struct {
 	*vfs.MemFS
-	disk *simDisk
+	disk *Disk
 }
 
-type simFile struct {
+type diskFile struct {
 	vfs.File
-	disk     *simDisk
+	disk     *Disk
 	name     string
 	from, to int // what was written and is not synced lies between; under disk.mu
 }
 
 // Create implements vfs.FS.
-func (s *simFiles) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+func (s *diskFiles) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	f, err := s.MemFS.Create(name, c)
 	return s.file(f, err, name)
 }
 
 // OpenReadWrite implements vfs.FS.
-func (s *simFiles) OpenReadWrite(name string, c vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
+func (s *diskFiles) OpenReadWrite(name string, c vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
 	f, err := s.MemFS.OpenReadWrite(name, c, opts...)
 	return s.file(f, err, name)
 }
 
-func (s *simFiles) file(f vfs.File, err error, name string) (vfs.File, error) {
+func (s *diskFiles) file(f vfs.File, err error, name string) (vfs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	file := &simFile{File: f, disk: s.disk, name: name}
+	file := &diskFile{File: f, disk: s.disk, name: name}
 	if path.Dir(name) == logsDir {
 		s.disk.mu.Lock()
 		s.disk.logs[name] = file
@@ -201,7 +200,7 @@ func (s *simFiles) file(f vfs.File, err error, name string) (vfs.File, error) {
 }
 
 // Write implements vfs.File.
-func (f *simFile) Write(p []byte) (n int, err error) {
+func (f *diskFile) Write(p []byte) (n int, err error) {
 	f.disk.mu.Lock()
 	defer f.disk.mu.Unlock()
 	p, err = f.disk.cutShort(f.name, p)
@@ -210,7 +209,7 @@ func (f *simFile) Write(p []byte) (n int, err error) {
 }
 
 // WriteAt implements vfs.File.
-func (f *simFile) WriteAt(p []byte, at int64) (n int, err error) {
+func (f *diskFile) WriteAt(p []byte, at int64) (n int, err error) {
 	f.disk.mu.Lock()
 	defer f.disk.mu.Unlock()
 	p, err = f.disk.cutShort(f.name, p)
@@ -222,8 +221,8 @@ func (f *simFile) WriteAt(p []byte, at int64) (n int, err error) {
 	return n, err
 }
 
-// cutShort is what is written of p. The caller holds mu.
-func (d *simDisk) cutShort(name string, p []byte) ([]byte, error) {
+// cutShort returns the part of p that is written. The caller holds mu.
+func (d *Disk) cutShort(name string, p []byte) ([]byte, error) {
 	c := d.cut
 	if c == nil || c.name != name {
 		return p, nil
@@ -233,7 +232,7 @@ func (d *simDisk) cutShort(name string, p []byte) ([]byte, error) {
 }
 
 // SyncData implements vfs.File.
-func (f *simFile) SyncData() error {
+func (f *diskFile) SyncData() error {
 	f.disk.mu.Lock()
 	defer f.disk.mu.Unlock()
 	f.from, f.to = 0, 0
@@ -244,7 +243,7 @@ func (f *simFile) SyncData() error {
 }
 
 // Sync implements vfs.File.
-func (f *simFile) Sync() error {
+func (f *diskFile) Sync() error {
 	f.disk.mu.Lock()
 	defer f.disk.mu.Unlock()
 	f.from, f.to = 0, 0
@@ -252,7 +251,7 @@ func (f *simFile) Sync() error {
 }
 
 // GetDiskUsage implements vfs.FS.
-func (d *simDisk) GetDiskUsage(string) (vfs.DiskUsage, error) {
+func (d *Disk) GetDiskUsage(string) (vfs.DiskUsage, error) {
 	free := uint64(1 << 40)
 	if d.full.Load() {
 		free = loop.DefaultMinFree - 1
@@ -260,39 +259,39 @@ func (d *simDisk) GetDiskUsage(string) (vfs.DiskUsage, error) {
 	return vfs.DiskUsage{AvailBytes: free, TotalBytes: 1 << 41}, nil
 }
 
-// groups is how many groups of changes are on disk.
-func (d *simDisk) groups() int {
+// groups counts the groups of changes that are on disk.
+func (d *Disk) groups() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.syncs
 }
 
 // hold stops syncs of the logs from now on.
-func (d *simDisk) hold() *gate {
+func (d *Disk) hold() *gate {
 	g := &gate{make(chan struct{}, 1), make(chan struct{})}
 	d.gate.Store(g)
 	return g
 }
 
-// holdNext has the sync that waits at a gate go on, and stops the one after it.
-func (d *simDisk) holdNext(g *gate) *gate {
+// holdNext lets the sync that waits at a gate go on, and stops the one after it.
+func (d *Disk) holdNext(g *gate) *gate {
 	next := d.hold()
 	close(g.open)
 	return next
 }
 
-// release has syncs go on.
-func (d *simDisk) release() {
+// release lets syncs go on.
+func (d *Disk) release() {
 	if g := d.gate.Swap(nil); g != nil {
 		close(g.open)
 	}
 }
 
-// letGo ends what a server still wants of the disk.
-func (d *simDisk) letGo() {
+// abandon lets the goroutines of a server end that is no longer used: its syncs fail.
+func (d *Disk) abandon() {
 	d.gone.Store(true)
 	d.release()
-	d.hurry()
+	d.finishCheckpoints()
 }
 
 // What a crash leaves of what was written and not synced.
@@ -303,9 +302,9 @@ const (
 	remains
 )
 
-// afterCrash is the disk as a crash leaves it; chance says where a write is torn. How many
-// files the store has at a time is its own affair: nothing else may depend on it.
-func (d *simDisk) afterCrash(keeps int, chance uint64) *vfs.MemFS {
+// afterCrash returns the disk as a crash leaves it; chance says where a write is torn. Nothing but the logs may depend
+// on chance, because the number of the store's other files varies.
+func (d *Disk) afterCrash(keeps int, chance uint64) *vfs.MemFS {
 	synced := d.mem.CrashClone(vfs.CrashCloneCfg{})
 	if keeps == nothing {
 		return synced
@@ -317,17 +316,17 @@ func (d *simDisk) afterCrash(keeps int, chance uint64) *vfs.MemFS {
 	return all
 }
 
-// afterFault is what a fault leaves, wherever it has hit.
-func (d *simDisk) afterFault(f *fault) *vfs.MemFS {
+// afterFault returns the disk as a fault leaves it, whichever operation it hit.
+func (d *Disk) afterFault(f *fault) *vfs.MemFS {
 	if f.hit.Load() && f.after != nil {
 		return f.after
 	}
 	return d.mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: f.keeps, RNG: rand.New(rand.NewPCG(0, 0))})
 }
 
-// tear cuts the log that is not synced somewhere in what is not. Behind the cut is what was
-// there before: logs are used again.
-func (d *simDisk) tear(synced, all *vfs.MemFS, chance uint64) {
+// tear cuts the part of each log that is not synced. Behind the cut are the bytes that were there before, because logs
+// are reused.
+func (d *Disk) tear(synced, all *vfs.MemFS, chance uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for name, log := range d.logs {

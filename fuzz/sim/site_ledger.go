@@ -1,6 +1,6 @@
 //go:build invariants
 
-package fuzz
+package sim
 
 import (
 	"fmt"
@@ -30,7 +30,7 @@ func (q *siteQueue) document() bson.D {
 	}
 }
 
-// siteTask is what the ledger knows of a task: what its document said last, and what may come.
+// siteTask is what the ledger knows of a task: its document as of the last look, and what may follow.
 type siteTask struct {
 	number int
 	id     primitive.ObjectID
@@ -47,14 +47,14 @@ type siteTask struct {
 
 func (t *siteTask) String() string { return fmt.Sprintf("t%d", t.number) }
 
-// siteLedger is all queues and tasks.
-type siteLedger struct {
+// SiteLedger is the model of a site: all queues and tasks.
+type SiteLedger struct {
 	queues []*siteQueue
 	tasks  []*siteTask // by number, which is the order of their ids
 }
 
-// create makes a task.
-func (s *site) create(q *siteQueue) {
+// create creates a task.
+func (s *Site) create(q *siteQueue) {
 	t := &siteTask{number: len(s.tasks), id: siteID(len(s.tasks)), queue: q, status: disbatch.StatusQueued}
 	s.tasks = append(s.tasks, t)
 	s.say("%v of %s", t, q.name)
@@ -63,8 +63,8 @@ func (s *site) create(q *siteQueue) {
 	}}}})
 }
 
-// named is the task of a job.
-func (s *site) named(name string) *siteTask {
+// named finds the task of a job.
+func (s *Site) named(name string) *siteTask {
 	for _, t := range s.tasks {
 		if t.id.Hex() == name {
 			return t
@@ -74,9 +74,8 @@ func (s *site) named(name string) *siteTask {
 	return nil
 }
 
-// given checks that a worker may be given its task: nobody ever had it, and the database says
-// that it runs on this host.
-func (s *site) given(w *siteWorker) {
+// given checks that a worker may be given its task: no worker ever had it, and by the database it runs on this host.
+func (s *Site) given(w *siteWorker) {
 	t := w.task
 	s.say("%v is given %v", w, t)
 	if t.given != nil {
@@ -84,17 +83,17 @@ func (s *site) given(w *siteWorker) {
 	}
 	t.given = w
 	d := s.read(t)
-	if d.Status != disbatch.StatusRunning || d.Node != w.life.host.name {
+	if d.Status != disbatch.StatusRunning || d.Node != w.process.host.name {
 		s.fail("%v is given %v, whose status is %d at %q", w, t, d.Status, d.Node)
 	}
 }
 
-func (s *site) read(t *siteTask) disbatch.Task {
+func (s *Site) read(t *siteTask) disbatch.Task {
 	return s.find(bson.D{{Key: "_id", Value: t.id}})[0]
 }
 
-// find returns what the database has of tasks, by number.
-func (s *site) find(filter bson.D) (tasks []disbatch.Task) {
+// find returns the database's tasks, by number.
+func (s *Site) find(filter bson.D) (tasks []disbatch.Task) {
 	reply := s.run(bson.D{
 		{Key: "find", Value: "tasks"}, {Key: "filter", Value: filter}, {Key: "sort", Value: bson.D{{Key: "_id", Value: 1}}},
 		{Key: "batchSize", Value: siteTasks + siteLateTasks},
@@ -109,14 +108,14 @@ func (s *site) find(filter bson.D) (tasks []disbatch.Task) {
 	return tasks
 }
 
-// follow checks what has happened to the tasks since it was called last, and the limits.
-func (s *site) follow() {
+// checkTasks checks what has changed in the tasks since the last call, and the limits.
+func (s *Site) checkTasks() {
 	running, claimed := map[string]int{}, []*siteTask(nil)
 	for i, d := range s.find(bson.D{}) { // all at once: it is what a play spends its time with
 		t := s.tasks[i]
 		if d.Status != t.status || d.Node != t.node && d.Status < disbatch.StatusRunning {
 			s.say("%v has status %d at %q", t, d.Status, d.Node)
-			if !s.may(t, &d) {
+			if !s.allowed(t, &d) {
 				s.fail("%v had status %d at %q, and has %d at %q: %s", t, t.status, t.node, d.Status, d.Node, d.Raw)
 			}
 			if t.status == disbatch.StatusQueued {
@@ -127,7 +126,7 @@ func (s *site) follow() {
 			case disbatch.StatusQueued:
 				t.lost = false
 			case disbatch.StatusClaimed:
-				t.lost = t.lost || s.passing.isDead()
+				t.lost = t.lost || s.sender.isDead()
 			}
 		}
 		if t.status == disbatch.StatusRunning {
@@ -137,7 +136,7 @@ func (s *site) follow() {
 		}
 	}
 	for _, t := range claimed {
-		s.ordered(t)
+		s.checkOrder(t)
 	}
 	for _, h := range s.hosts {
 		if h.limit != disbatch.NoLimit && running[h.name] > h.limit {
@@ -155,8 +154,8 @@ func (s *site) follow() {
 	}
 }
 
-// may says whether a task may come to what its document says now.
-func (s *site) may(t *siteTask, d *disbatch.Task) bool {
+// allowed reports whether a task may come to what its document says now.
+func (s *Site) allowed(t *siteTask, d *disbatch.Task) bool {
 	const orphanAge = 5 * time.Minute
 	stdout, _ := d.Raw.Lookup("stdout").StringValueOK()
 	stderr, _ := d.Raw.Lookup("stderr").StringValueOK()
@@ -181,24 +180,24 @@ func (s *site) may(t *siteTask, d *disbatch.Task) bool {
 	return false
 }
 
-// isNobody says whether a node is, in a queue's dialect, nobody's.
+// isNobody reports whether a node field, in a queue's schema, means no node.
 func isNobody(q *siteQueue, node bson.RawValue) bool {
 	n, number := node.AsInt64OK()
 	return q.schema == disbatch.Schema2018 && node.Type == bson.TypeNull || q.schema == disbatch.Schema2016 && number && n == -1
 }
 
-// stops says whether the server of a host is stopping.
-func (s *site) stops(name string) bool {
+// stops reports whether the server of a host is stopping.
+func (s *Site) stops(name string) bool {
 	for _, h := range s.hosts {
 		if h.name == name {
-			return h.life != nil && h.life.stopping
+			return h.process != nil && h.process.stopping
 		}
 	}
 	return false
 }
 
-// ordered checks that a task was the queue's next.
-func (s *site) ordered(t *siteTask) {
+// checkOrder checks that a claimed task was the next of its queue.
+func (s *Site) checkOrder(t *siteTask) {
 	for _, o := range s.tasks {
 		if o.queue != t.queue || o.status != disbatch.StatusQueued {
 			continue
@@ -209,8 +208,8 @@ func (s *site) ordered(t *siteTask) {
 	}
 }
 
-// loses notes the tasks that a host's server has left claimed or running.
-func (s *site) loses(h *siteHost) {
+// markLost notes the tasks that a host's server has left claimed or running.
+func (s *Site) markLost(h *host) {
 	for _, t := range s.tasks {
 		if t.node == h.name && (t.status == disbatch.StatusClaimed || t.status == disbatch.StatusRunning) {
 			t.lost = true
@@ -218,8 +217,8 @@ func (s *site) loses(h *siteHost) {
 	}
 }
 
-// lostTasks are those that are lost by now.
-func (s *site) lostTasks() map[*siteTask]bool {
+// lostTasks are the tasks that are lost by now.
+func (s *Site) lostTasks() map[*siteTask]bool {
 	lost := map[*siteTask]bool{}
 	for _, t := range s.tasks {
 		lost[t] = t.lost
@@ -227,7 +226,7 @@ func (s *site) lostTasks() map[*siteTask]bool {
 	return lost
 }
 
-func (s *site) allEnded() bool {
+func (s *Site) allEnded() bool {
 	for _, t := range s.tasks {
 		if t.status < disbatch.StatusSucceeded && t.status != disbatch.StatusOrphaned {
 			return false

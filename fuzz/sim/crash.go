@@ -1,6 +1,6 @@
 //go:build invariants
 
-package fuzz
+package sim
 
 import (
 	"log/slog"
@@ -12,10 +12,10 @@ import (
 	"treadle/loop"
 )
 
-// How a server dies, and how it is started on what is left of its disk.
+// A server crashes, and is started on what is left of its disk.
 
-// settings are the server's.
-func (s *sim) settings() loop.Options {
+// settings are the options of the server.
+func (s *Simulator) settings() loop.Options {
 	return loop.Options{
 		Loops: 2, Shards: s.shards, PeriodicCRC: s.era, PeriodicGrab: s.grab, PeriodicShutdown: s.stops, MaxFrame: s.frame, GloomMaxFrame: s.frame, MaxOutbound: s.frame,
 		Kts46: loop.Kts46Options{RestartAfter: s.restartAfter},
@@ -23,33 +23,34 @@ func (s *sim) settings() loop.Options {
 	}
 }
 
-// start starts a server on a disk. Now and then something goes wrong with the disk meanwhile:
-// then the server is started once more on what that has left.
-func (s *sim) start(mem *vfs.MemFS, in loop.Surroundings) {
+// start starts a server on a disk. In one case of three the disk has a fault during a first start, and the server is
+// started once more on what that has left.
+func (s *Simulator) start(mem *vfs.MemFS, in loop.Surroundings) {
 	in.SchedBatch = s.schedBatch
 	in.Seed, in.LogSize, in.BatchSize, in.Pick = s.seed, s.logSize, s.batch, func(n int) int { return s.rng.IntN(n) }
 	f, faulty := s.anyFault(), s.rng.IntN(3) == 0
 	if faulty {
 		mem = s.startBadly(mem, in, f)
 	}
-	s.disk = newSimDisk(mem)
+	s.disk = newDisk(mem)
 	in.Disk = s.disk
 	settings := s.settings()
-	settings.Log = slog.New(hurries{s.disk})
+	settings.Log = slog.New(checkpointWatcher{s.disk})
 	server, err := loop.NewOfflineIn(settings, in)
 	if s.server = server; err != nil {
 		s.server = nil
 		s.fail("the server does not start: %v", err)
 	}
+	s.clock = server.Now
 	s.fill(s.full)
 	s.began = s.server.Now().Wall
 	s.wall = max(s.wall, s.began)
 }
 
-// startBadly starts a server on a disk with a fault, and returns what it leaves. What a crash
-// has left is all on disk, so nothing that the ledger knows of depends on where the fault hits.
-func (s *sim) startBadly(mem *vfs.MemFS, in loop.Surroundings, f *fault) *vfs.MemFS {
-	disk := newSimDisk(mem)
+// startBadly starts a server on a disk with a fault, and returns the disk as the fault leaves it. Everything on the
+// disk is synced, so nothing that the ledger knows depends on where the fault hits.
+func (s *Simulator) startBadly(mem *vfs.MemFS, in loop.Surroundings, f *fault) *vfs.MemFS {
+	disk := newDisk(mem)
 	disk.fault.Store(f)
 	in.Disk = disk
 	server, err := loop.NewOfflineIn(s.settings(), in)
@@ -58,18 +59,18 @@ func (s *sim) startBadly(mem *vfs.MemFS, in loop.Surroundings, f *fault) *vfs.Me
 	}
 	left := disk.afterFault(f)
 	if err == nil {
-		disk.letGo()
+		disk.abandon()
 		server.Abandon()
 	}
 	return left
 }
 
-// logReads is about as many operations as it takes to read the logs at a start.
+// logReads is about the number of operations that reading the logs at a start takes.
 const logReads = 12
 
-// anyFault is a fault anywhere, sooner rather than later. One of reading is in the logs for the
-// most part: of all that is read they alone have what was acknowledged last.
-func (s *sim) anyFault() *fault {
+// anyFault draws a fault, sooner rather than later. Read errors hit the logs for the most part, because only they have
+// the changes that were acknowledged last.
+func (s *Simulator) anyFault() *fault {
 	f := &fault{kind: s.rng.IntN(faultKinds), keeps: 100 * s.rng.IntN(2)}
 	left := s.rng.Int64N(1 << s.rng.IntN(9))
 	if f.logs = f.kind == readError && s.rng.IntN(4) > 0; f.logs {
@@ -79,17 +80,17 @@ func (s *sim) anyFault() *fault {
 	return f
 }
 
-// letGo ends what a play has left running.
-func (s *sim) letGo() {
+// abandon ends the server's goroutines after a play.
+func (s *Simulator) abandon() {
 	if s.server != nil {
-		s.disk.letGo()
+		s.disk.abandon()
 		s.server.Abandon()
 	}
 }
 
-// crash ends the server's process and all connections, in the middle of a sync, because the
-// disk fails or at rest, and starts another on what is left of the disk.
-func (s *sim) crash() {
+// crash ends the server's process, and with it all connections: in the middle of a sync, by a disk error, or at rest.
+// Another server starts on what is left of the disk.
+func (s *Simulator) crash() {
 	s.settle()
 	s.crashes++
 	how, keeps, chance := s.rng.IntN(7), s.rng.IntN(remains), s.rng.Uint64()
@@ -107,12 +108,12 @@ func (s *sim) crash() {
 	if left == nil {
 		left = s.disk.afterCrash(keeps, chance)
 	}
-	s.letGo()
+	s.abandon()
 	s.startAgain(left)
 }
 
-// startAgain starts a server on a disk, a little later. Now and then the clock was set meanwhile.
-func (s *sim) startAgain(left *vfs.MemFS) {
+// startAgain starts a server on a disk, a little later. In one case of four the clock was set meanwhile.
+func (s *Simulator) startAgain(left *vfs.MemFS) {
 	now, down := s.server.Now(), time.Duration(s.rng.IntN(5000))*time.Millisecond
 	if s.rng.IntN(4) == 0 {
 		down = time.Duration(s.rng.IntN(7200)-3600) * time.Second
@@ -125,9 +126,8 @@ func (s *sim) startAgain(left *vfs.MemFS) {
 	s.recovered()
 }
 
-// commitBadly commits, and something goes wrong with the log. Then the server stops, and
-// whoever would have been told that all is well is not.
-func (s *sim) commitBadly() {
+// commitBadly commits with a fault in the log. The server must stop, and acknowledge nothing.
+func (s *Simulator) commitBadly() {
 	f := &fault{kind: s.rng.IntN(powerLoss), logs: true}
 	f.left.Store(s.rng.Int64N(5))
 	s.disk.fault.Store(f)
@@ -136,19 +136,17 @@ func (s *sim) commitBadly() {
 	}
 }
 
-// wearing is how many groups a disk is worn with: enough to fill several logs when they are
-// small.
+// wearing is the number of groups written to wear a disk: enough to fill several small logs.
 const wearing = 30
 
-// wear has the journal write and write until something goes wrong, anywhere, in a checkpoint
-// too, and returns what that leaves. Meanwhile one setting changes and nothing else, and no
-// more is noted of it than what was acknowledged: where the fault hits depends on the store's
-// goroutines.
-func (s *sim) wear() (left *vfs.MemFS) {
+// wear writes to the journal until a fault hits, in a checkpoint too, and returns what is left of the disk. Only one
+// setting changes meanwhile, and the ledger notes no more of it than what was acknowledged, because the goroutines of
+// the store decide where the fault hits.
+func (s *Simulator) wear() (left *vfs.MemFS) {
 	s.commit()
 	f, after := s.anyFault(), s.rng.Uint64()
 	s.disk.fault.Store(f)
-	v, k := s.visit(s.server), s.config[wornSetting]
+	v, k := s.probe(s.server), s.config[wornSetting]
 	for going := true; going && len(k.values) < wearing; {
 		id, acknowledged := v.set(k, k.now()+1)
 		going = s.server.Commit()
@@ -162,8 +160,8 @@ func (s *sim) wear() (left *vfs.MemFS) {
 	return s.disk.afterFault(f)
 }
 
-// recovered is what everybody finds when the server is back.
-func (s *sim) recovered() {
+// recovered compares the server with the ledger after a restart.
+func (s *Simulator) recovered() {
 	s.endTurn()
 	s.checkSettings(true)
 	s.ktsCrashed()

@@ -1,0 +1,57 @@
+//go:build invariants
+
+package sim
+
+import (
+	"slices"
+
+	"treadle/codec/periodic"
+)
+
+// A job of the broadcast queue goes to every GRAB_JOB that waits, and is gone then. What workers report of it changes
+// nothing.
+
+// sent checks that a broadcast job may go to a worker that asked in a certain turn, and notes it.
+func (l *Ledger) sent(c *Conn, j *Job, asked int) {
+	l.say("c%d is sent %v", c.id, j)
+	if !c.slow {
+		asked = l.turn // it reads at once
+	}
+	switch {
+	case slices.Contains(c.kept, j):
+	case j.now == gone && (j.turn < asked || j.id == 0):
+		l.fail("%v is broadcast after its end, or before it came", j)
+	case !l.serving(c, broadcastQueue):
+		l.fail("%v is broadcast to c%d, which has not asked for it", j, c.id)
+	case j.now != gone && j.notBefore > max(l.wall, l.clock().Wall):
+		l.fail("%v is broadcast early", j)
+	}
+	if j.now != gone {
+		l.end(j)
+		l.handed++
+		if !c.slow { // else it may have been long ago, when others did not wait
+			l.aired = append(l.aired, j)
+		}
+	}
+	if j.sentTo == nil {
+		j.sentTo = map[*Conn]bool{}
+	}
+	j.sentTo[c] = true
+}
+
+// checkBroadcasts checks, at the end of a turn, that each job that was broadcast in it went to every worker that waited
+// for one before and still waits. A slow reader may get it later.
+func (l *Ledger) checkBroadcasts() {
+	for _, j := range l.aired {
+		for _, c := range l.conns {
+			waits := false
+			for _, r := range c.requests {
+				waits = waits || r.cmd == periodic.GrabJob && r.turn < l.turn
+			}
+			if waits && !c.slow && c.tuned > 0 && c.tuned <= l.turn && !j.sentTo[c] {
+				l.fail("%v is broadcast, and not to c%d, which waits", j, c.id)
+			}
+		}
+	}
+	l.aired = nil
+}

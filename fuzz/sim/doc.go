@@ -1,0 +1,20 @@
+// Package sim simulates Treadle: whole servers in memory, of which everything around them is under control, so that
+// whatever can happen happens, in an order that a seed alone decides. A seed that finds a bug finds it every time.
+//
+// There are two plays. PlayServer has one server, the real sessions, codecs, scheduler and journal, and peers of
+// Periodic in both framings, Gloom, dwork, both versions of kts46 and a Disbatch node around it. PlaySite has three
+// hosts of a Disbatch site, each a server with its node, and the driver, around the double of their database.
+//
+//   - Simulator acts. It draws the next step from the seed and the step's number, moves bytes and calls through the
+//     Network, lets time pass, fills, slows and breaks the Disk, and kills, stops and starts the server.
+//   - Ledger judges. It sees each message pass at the server's door, knows what the server has promised by it, and
+//     fails the play when a promise is broken. At the end all peers behave, and everything promised must come true.
+//   - Kts46Model is the ledger's part for kts46: projects, jobs and tasks as the server must show them.
+//   - Disk is a disk in memory that knows what a crash leaves of it.
+//   - Site and SiteLedger are the same for the Disbatch site.
+//   - Trace is the record of a play. Two plays of a seed have the same trace, or something is not simulated.
+//
+// A turn lasts from one moment at which nothing is under way in the server to the next. Within one the order of
+// events may be unknown; then the ledger doubts (see certainty and Ledger.doubt) instead of guessing. All files but
+// this one are in builds with the invariants tag, as is loop.Offline, the server in memory.
+package sim

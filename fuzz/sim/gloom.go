@@ -1,0 +1,187 @@
+//go:build invariants
+
+package sim
+
+import (
+	"fmt"
+	"slices"
+
+	"treadle/codec/gloom"
+)
+
+// Masters and slaves of the Gloom protocol. A job's id is unique among all masters, for as long as it is there.
+
+// sameIDs is the number of ids that masters reuse.
+const sameIDs = 3
+
+// submits sends a master's submission, in one case of three with a reused id.
+func (s *Simulator) submits(c *Conn) {
+	if s.live() >= mostJobs {
+		return
+	}
+	name := ""
+	if s.rng.IntN(3) == 0 {
+		name = fmt.Sprint("same", s.rng.IntN(sameIDs))
+	}
+	j := s.newJob(ofGloom, s.rng.IntN(workedQueues), name)
+	j.priority, j.size = int64(s.rng.IntN(3)), s.large()
+	c.tell(&Request{job: j, arrive: func() { s.claims(c, j) }},
+		gloom.AppendSubmit(nil, fmt.Appendf(nil, "%q", j.name), fmt.Appendf(nil, "%q", s.queues[j.queue]), j.priority, []byte(j.workload())))
+	s.say("c%d submits %v as %s", c.id, j, j.name)
+}
+
+// claims notes the arrival of a submission: its id must be free.
+func (l *Ledger) claims(c *Conn, j *Job) {
+	c.acks = append(c.acks, j)
+	j.taken = l.taken(j.name)
+	l.ids[j.name] = append(l.ids[j.name], j)
+	if j.taken == sure {
+		l.say("%v has an id that is taken", j)
+		return
+	}
+	l.added(j, 0)
+	j.owner = c
+	if j.taken == maybe {
+		l.doubt(j)
+	}
+}
+
+// taken reports whether an id is taken. The job of a master that has left keeps its id until its slave is done.
+func (l *Ledger) taken(id string) (is certainty) {
+	for _, j := range l.ids[id] {
+		switch {
+		case j.now == gone && j.holder == nil && j.turn < l.turn && !j.lost && !j.parked && j.asks == 0 && !l.waitsUnread(j):
+		case j.turn < l.turn && !l.mixed && (j.now == sure || l.holds(j.holder, j)):
+			return sure
+		default:
+			is = maybe
+		}
+	}
+	return is
+}
+
+// acknowledgedID checks the acknowledgement of a submission. An error about it would follow at once.
+func (l *Ledger) acknowledgedID(c *Conn, id []byte) {
+	name, _ := gloom.Text(nil, id)
+	if len(c.acks) == 0 || c.acks[0].name != string(name) {
+		l.fail("c%d is told that %s is submitted, and not what it submitted", c.id, id)
+	}
+	c.acked, c.acks = c.acks[0], c.acks[1:]
+}
+
+// existsID checks the error that an id is taken.
+func (l *Ledger) existsID(c *Conn, id []byte) {
+	name, _ := gloom.Text(nil, id)
+	j := c.acked
+	if j == nil || j.name != string(name) || j.taken == gone {
+		l.fail("c%d is told that %s exists, and it does not", c.id, id)
+	}
+	c.acked = nil
+	if j.taken == maybe {
+		j.owner = nil
+		l.end(j)
+	}
+	l.say("c%d hears that the id of %v is taken", c.id, j)
+}
+
+// admitted checks that a master was told of a taken id with its last submission.
+func (l *Ledger) admitted(c *Conn) {
+	if j := c.acked; j != nil && j.taken == sure {
+		l.fail("%v of c%d has an id that is taken, and it is not told so", j, c.id)
+	}
+	c.acked = nil
+}
+
+// failedID finds the job that has failed by its id.
+func (l *Ledger) failedID(c *Conn, id []byte) *Job {
+	name, _ := gloom.Text(nil, id)
+	for _, j := range l.ids[string(name)] {
+		if j.owner == c && l.failuresOf(j) >= 4 {
+			return j
+		}
+	}
+	l.fail("c%d hears that %s has failed, and no job of its has had four deaths", c.id, id)
+	return nil
+}
+
+func (l *Ledger) gloomReply(c *Conn) int {
+	payload, n, err := gloom.Next(c.written, 1<<20)
+	if n == 0 {
+		return 0
+	}
+	var r gloom.Reply
+	if err == nil {
+		err = gloom.ParseReply(payload, &r)
+	}
+	if err != nil {
+		l.fail("c%d is sent %q: %v", c.id, c.written, err)
+	}
+	if r.Error == nil || string(r.Error) != `"`+gloom.IDExists+`"` {
+		l.admitted(c)
+	}
+	switch {
+	case r.OK && r.ID != nil:
+		l.acknowledgedID(c, r.ID)
+	case r.Action != nil:
+		typ, _ := gloom.Text(nil, r.Type)
+		id, _ := gloom.Text(nil, r.ID)
+		if c.busy {
+			l.fail("c%d is sent %q and has a job", c.id, payload)
+		}
+		c.busy = true
+		j := l.exactJobOf(r.Body, "a job for a slave")
+		j.run = l.begins(c, j)
+		if !l.serving(c, j.queue) {
+			l.fail("c%d is given %v of q%d, which it does not do", c.id, j, j.queue)
+		}
+		l.assigned(c, j, string(typ), string(id))
+	case c.isOdd(&r):
+	case r.Error != nil && string(r.Error) == `"`+gloom.JobFailed+`"`:
+		j := l.failedID(c, r.Reason)
+		j.owner = nil
+		l.end(j)
+	case string(r.Error) == `"`+gloom.IDExists+`"`:
+		l.existsID(c, r.Reason)
+	case r.Error != nil:
+		l.fail("c%d is sent %q", c.id, payload)
+	case r.Body != nil:
+		id, _ := gloom.Text(nil, r.ID)
+		j := l.jobOf(r.Body, "a response")
+		if j.owner != c || j.name != string(id) || !slices.Contains(j.results, string(r.Body)) {
+			l.fail("c%d is sent the response %q of %v, of which workers said %q", c.id, r.Body, j, j.results)
+		}
+		l.say("c%d has the response %s", c.id, brief(r.Body))
+		j.owner = nil
+		l.results++
+	}
+	return n
+}
+
+func (s *Simulator) slaves(c *Conn) {
+	if c.next == 0 || s.rng.IntN(8) == 0 {
+		c.next = 1
+		s.joinsQueue(c, []int{0, 1, 2, graphQueue}[s.rng.IntN(workedQueues+1)])
+		return
+	}
+	if len(c.held) == 0 {
+		return
+	}
+	h := c.held[0]
+	c.held = c.held[1:]
+	result := s.resultOf(h)
+	c.tell(&Request{arrive: func() { c.busy = false; s.finishes(c, h, result) }}, gloom.AppendRespond(nil, []byte(result)))
+	s.say("c%d does %v", c.id, h.job)
+}
+
+func (s *Simulator) joinsQueue(c *Conn, queue int) {
+	arrive := func() {
+		for i := range c.does {
+			if c.does[i] && i != queue {
+				c.does[i], c.quit[i] = false, 1+s.turn
+			}
+		}
+		c.does[queue], c.joined = true, 1+s.turn
+	}
+	c.tell(&Request{arrive: arrive}, gloom.AppendJoin(nil, fmt.Appendf(nil, "%q", s.queues[queue])))
+	s.say("c%d joins q%d", c.id, queue)
+}

@@ -1,0 +1,62 @@
+//go:build invariants
+
+package sim
+
+import (
+	"encoding/binary"
+
+	"treadle/codec/periodic"
+)
+
+// peerKind is a protocol, its framing and a role in it. A peer of the CRC framing is client and worker in one.
+type peerKind int
+
+const (
+	plainClient peerKind = iota
+	plainWorker
+	crcClient
+	crcWorker
+	gloomMaster
+	gloomSlave
+	peerKinds
+)
+
+// port is the listener that a peer connects to.
+func (k peerKind) port() string {
+	return []string{"periodic", "periodic", "periodic", "periodic", "gloom-masters", "gloom-slaves"}[k]
+}
+
+// hello is what a connection begins with.
+func (k peerKind) hello() []byte {
+	role := periodic.Client
+	if k == plainWorker || k == crcWorker {
+		role = periodic.Worker
+	}
+	if k.gloom() {
+		return nil
+	}
+	return periodic.AppendHello(nil, &periodic.Hello{Framing: k.framing(), Role: role})
+}
+
+func (k peerKind) framing() periodic.Framing {
+	if k >= crcClient {
+		return periodic.CRC
+	}
+	return periodic.Plain
+}
+
+func (k peerKind) gloom() bool  { return k >= gloomMaster }
+func (k peerKind) client() bool { return k != plainWorker && !k.gloom() }
+func (k peerKind) worker() bool { return k != plainClient && !k.gloom() }
+
+// frame encodes a request of the Periodic protocol.
+func frame(fr periodic.Framing, id uint32, cmd periodic.Command, args []byte) []byte {
+	out := append(periodic.AppendMessage(periodic.BeginRequest(nil, fr), id, cmd), args...)
+	periodic.End(out, 0, fr)
+	return out
+}
+
+// gloomFrame encodes a message of the Gloom protocol, which may make no sense.
+func gloomFrame(message string) []byte {
+	return append(binary.BigEndian.AppendUint32(nil, uint32(len(message))), message...)
+}

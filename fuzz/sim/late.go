@@ -1,0 +1,192 @@
+//go:build invariants
+
+package sim
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"treadle/codec/periodic"
+)
+
+// A worker that has lost its job, by a time-out or a removal, goes on with it and reports it late. Such a report must
+// count for the run that the worker was given, and for no other.
+
+// Run is one assignment of a job to a peer.
+type Run struct {
+	number int // of all that began in a play
+	job    *Job
+	conn   *Conn
+	began  int64 // Mono
+	cut    int64 // Mono, when its job was last ended, or may have been; 0: never
+	vague  bool  // its peer has reported another of the name since: the server cannot tell which
+}
+
+// begins notes that a run begins.
+func (l *Ledger) begins(c *Conn, j *Job) *Run {
+	l.runs++
+	r := &Run{number: l.runs, job: j, conn: c, began: l.clock().Mono}
+	c.runs, c.told = append(c.runs, r), append(c.told, r)
+	return r
+}
+
+// hears takes the next run that the peer reads the assignment of.
+func (c *Conn) hears() *Run {
+	r := c.told[0]
+	c.told = c.told[1:]
+	return r
+}
+
+// isCurrent reports whether a worker's report of a run counts for the job's last run. It does when no later run is
+// known. It also does when the worker has the later run too, and can only report the name.
+func (h heldJob) isCurrent() bool {
+	j, c := h.job, h.run.conn
+	return j.run == nil || j.run == h.run || j.holder == c && !c.gloom() && c.framing() == periodic.CRC
+}
+
+// maybeLater reports whether a worker's report of a run may count for a later run: a time-out has passed, and the job
+// may have been assigned to the same worker again.
+func (l *Ledger) maybeLater(h heldJob) bool {
+	c := h.run.conn
+	if c.gloom() || c.framing() != periodic.CRC || h.job.untimed() {
+		return false
+	}
+	least, _ := l.timeouts(h.job)
+	return c.slow || h.run.vague || l.clock().Mono >= h.run.began+least
+}
+
+// sameName are the other jobs of the name that a worker's report may count for.
+func (l *Ledger) sameName(h heldJob) (all []*Job) {
+	if h.run.conn.gloom() || !l.maybeLater(h) {
+		return nil
+	}
+	for _, j := range l.jobs {
+		if j != h.job && j.now != gone && j.queue == h.job.queue && j.name == h.job.name && (j.holder == h.run.conn || !l.holds(j.holder, j)) {
+			all = append(all, j)
+		}
+	}
+	return all
+}
+
+// reports notes that a worker has reported a run.
+func (l *Ledger) reports(h heldJob) {
+	run, c := h.run, h.run.conn
+	if h.isCurrent() && h.job.run != nil {
+		run = h.job.run
+	}
+	c.runs = slices.DeleteFunc(c.runs, func(r *Run) bool { return r == run })
+	for _, r := range c.ofName(h.job) {
+		r.vague = true
+	}
+}
+
+// cuts notes that the last run of a job may end without its worker's knowledge.
+func (l *Ledger) cuts(j *Job) {
+	if j.run != nil {
+		j.run.cut = l.clock().Mono
+	}
+}
+
+// ofName are the runs that a peer has not reported, of jobs that it cannot tell from j because it knows names only.
+func (c *Conn) ofName(j *Job) (all []*Run) {
+	if c == nil || c.gloom() || c.framing() != periodic.CRC {
+		return nil
+	}
+	for _, r := range c.runs {
+		if r != j.run && r.job.queue == j.queue && r.job.name == j.name {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// timeouts are the shortest and the longest time-out that a job may have had, in milliseconds.
+func (l *Ledger) timeouts(j *Job) (least, most int64) {
+	if j.untimed() {
+		return math.MaxInt32, math.MaxInt32
+	}
+	if j.timeout > 0 {
+		return j.timeout, j.timeout
+	}
+	values := l.config[timeoutSetting].values
+	return int64(slices.Min(values)) * 1000, int64(slices.Max(values)) * 1000
+}
+
+// checkUnreported checks that a peer that knows jobs by name is given none of a name that it has not reported.
+func (l *Ledger) checkUnreported(c *Conn, j *Job) {
+	for _, r := range c.ofName(j) {
+		least, _ := l.timeouts(r.job)
+		if r.job.timeout > 0 && r.cut == 0 {
+			least *= 2 // its time was over, and another has not passed
+		}
+		if !c.slow && !r.vague && l.clock().Mono < r.began+least {
+			l.fail("c%d is given %v, and has not reported %v, run %d, of that name", c.id, j, r.job, r.number)
+		}
+	}
+}
+
+// keptFrom reports whether a peer may have to report another run before it can be given j.
+func (l *Ledger) keptFrom(c *Conn, j *Job) bool {
+	return slices.ContainsFunc(c.ofName(j), func(r *Run) bool {
+		_, most := l.timeouts(r.job)
+		return l.clock().Mono < max(r.cut, r.began+most)+most+1000
+	})
+}
+
+// reportLate plays a late report. A worker loses a job while it does it, by a time-out or because the job is removed
+// and one of its name submitted. The worker asks for another, which may be that one, and reports the first. Then
+// everything is audited.
+func (s *Simulator) reportLate() {
+	if s.full || s.live() >= mostJobs {
+		return
+	}
+	c, client := s.connect([]peerKind{plainWorker, crcWorker}[s.rng.IntN(2)]), s.connect(plainClient)
+	says := func(c *Conn) {
+		s.deliver(c, math.MaxInt)
+		s.settle()
+		s.read(c, math.MaxInt)
+	}
+	grabs := func() {
+		c.grabs++
+		c.ask(&Request{cmd: periodic.GrabJob}, nil)
+		says(c)
+	}
+	adds := func(queue int, name string) {
+		j := s.fresh(queue, name)
+		j.timeout = 4000
+		s.adds(client, j, 0)
+		says(client)
+	}
+	queue := s.rng.IntN(workedQueues)
+	s.serves(c, queue)
+	grabs()
+	adds(queue, "")
+	s.read(c, math.MaxInt)
+	if len(c.held) == 0 || c.held[0].job.by != ofPeriodic {
+		return
+	}
+	h := c.held[0]
+	if s.rng.IntN(2) > 0 {
+		s.say("the time of %v is over", h.job)
+		s.pass(time.Duration(min(s.limit(h.job), 10_000)+500) * time.Millisecond)
+	} else {
+		s.removesOne(client, h.job)
+		adds(h.job.queue, h.job.name)
+	}
+	for range 1 + s.rng.IntN(3) {
+		grabs()
+	}
+	s.gives(c, h, s.rng.IntN(3))
+	c.held = c.held[1:]
+	says(c)
+	s.audit()
+}
+
+// oneUnless is 0 if not, else 1.
+func oneUnless(not bool) int {
+	if not {
+		return 0
+	}
+	return 1
+}

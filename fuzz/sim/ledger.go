@@ -1,0 +1,408 @@
+//go:build invariants
+
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"treadle/codec/periodic"
+	"treadle/loop"
+	"treadle/sched"
+)
+
+// certainty is how sure the ledger is that the server has a job.
+type certainty int8
+
+const (
+	gone  certainty = iota // the server does not have it
+	maybe                  // it may have it
+	sure                   // it has it
+)
+
+// protocol is the one by which a job came.
+type protocol int8
+
+const (
+	ofPeriodic protocol = iota
+	ofGloom
+	ofDwork
+	ofDisbatch
+)
+
+// Job is what the ledger knows of one job. A name that is submitted again is another Job.
+type Job struct {
+	id    int
+	by    protocol
+	queue int // index of Ledger.queues
+	name  string
+	text  bool // the workload is text, not JSON
+	size  int  // bytes of padding behind the job's number, in the workload and in the result
+
+	now   certainty // that the server has the job
+	disk  certainty // that the server would have it after a crash
+	turn  int       // the turn of the last change of now or holder
+	group int       // the group of changes that brings the job to the disk
+	came  int       // the turn in which the job came
+
+	record, recordDisk figures // the job's record now, and after a crash unless it has changed since
+
+	keyed     bool // priority and due are known
+	priority  int64
+	due       int64 // Unix milliseconds
+	notBefore int64 // Unix milliseconds before which the job must not be handed out; may be too early, never too late
+	putOff    bool  // notBefore comes from a SCHED_LATER, which a crash may lose
+	timeout   int64 // milliseconds; 0: the server's setting
+
+	run      *Run   // the last run; nil: it is not known which run is the last
+	holder   *Conn  // the connection that was given the job and has not ended it
+	location string // the dwork location that was given the task and has not ended it
+	kept     string // location, when that is on disk
+	lost     bool   // the holder is not known
+	heldAt   int64  // Mono when the holder was given the job
+	stale    int    // 1 + the turn in which a connection other than the holder reported the job
+
+	owner    *Conn    // the connection that waits for the result
+	message  uint32   // the message id of the owner's RUN_JOB
+	results  []string // everything that workers said the job came to
+	next     *Job     // the job that has replaced this one, or may have
+	failures int      // at most so many runs have failed
+	returned int      // reports of workers that the job is not done
+	locks    map[string]bool
+	asks     int            // ACQUIREs without an answer
+	parked   bool           // the job may wait for a lock
+	sentTo   map[*Conn]bool // the connections that the job was broadcast to
+	asked    bool           // the Disbatch node waits for the job's end
+
+	preds  []*Job    // predecessors of a dwork task
+	late   []*Job    // predecessors that were added later and are not acknowledged yet
+	ghosts []*Job    // predecessors that the server may have lost
+	life   int       // how often a dwork task of this name was created
+	taken  certainty // that another Gloom job had the id when this one came
+}
+
+func (j *Job) String() string { return fmt.Sprintf("j%d", j.id) }
+
+// volatile reports whether the server keeps the job in memory only.
+func (j *Job) volatile() bool { return j.by == ofGloom || j.by == ofDisbatch }
+
+// untimed reports whether the job has no time-out.
+func (j *Job) untimed() bool { return j.by != ofPeriodic }
+
+// workload identifies the job to the ledger: its number, as JSON or as text, and padding.
+func (j *Job) workload() string {
+	text := j.String() + strings.Repeat(padding, j.size)
+	if j.text {
+		return text
+	}
+	return strconv.Quote(text)
+}
+
+// padding fills large workloads and results; the trace leaves it out.
+const padding = "."
+
+func brief(b []byte) string { return strings.ReplaceAll(string(b), padding, "") }
+
+// heard is a worker's result as the job's owner gets it. A protocol that has only JSON carries text as a string;
+// the other side gets text again.
+func (j *Job) heard(c *Conn, result string) string {
+	switch text := strings.Trim(result, `"`); {
+	case c.gloom() && j.text:
+		return text
+	case j.by == ofGloom:
+		return strconv.Quote(text)
+	}
+	return result
+}
+
+// Ledger is the model of the server. It stands at the server's door, sees everything that passes there, and
+// knows of each job whether the server has it, whether it is on disk and who holds it. It is told of what
+// arrives when it arrives, and checks each answer at once; a check that needs the rest of the turn is made
+// by endTurn.
+type Ledger struct {
+	Trace
+	Setup
+	Network
+	clock func() sched.Time // the server's
+	disk  *Disk             // tells how many groups of changes are synced
+
+	jobs    []*Job            // by id
+	names   map[string][]*Job // by queue, protocol and name
+	ids     map[string][]*Job // of Gloom, by id: all queues share them
+	queues  []string          // names
+	runs    int               // that have begun
+	config  []*setting
+	kts     *Kts46Model // now
+	ktsDisk *Kts46Model // as of the last commit
+	ktsNext *Kts46Model // as of the group that a slow disk is at
+
+	ktsAcked  int64               // the last change of the kts46 model that was acknowledged
+	signs     map[string]int64    // by dwork location: Mono of the last sign of life
+	chunks    map[string][]*chunk // by topic
+	published int                 // chunks
+
+	turn     int   // counts the turns: everything that was under way is done at the end of one
+	mixed    bool  // something is under way in the server
+	full     bool  // the disk is
+	fills    int   // how often this has changed
+	syncing  bool  // the disk is at a group, and others go on
+	ending   bool  // a client has asked the server to stop
+	stopping bool  // it has begun to stop
+	began    int64 // the wall clock at the beginning of this turn
+	wall     int64 // the latest time that the wall clock ever showed
+
+	swaps    []swap // for endTurn, as are the following
+	aired    []*Job // broadcast in this turn
+	missing  []*Job // not in a dump of this turn
+	behind   []*Job // in a dump behind one that runs
+	misdated string // what seems wrong with a sched_at
+
+	lastDump []byte
+
+	handed, done, results int // how often
+}
+
+func newLedger(setup Setup) Ledger {
+	l := Ledger{
+		Setup: setup, Network: Network{stolen: map[string][]*Job{}},
+		names: map[string][]*Job{}, ids: map[string][]*Job{}, signs: map[string]int64{}, chunks: map[string][]*chunk{},
+		config: newSettings(), kts: newKts46Model(), ktsDisk: newKts46Model(),
+	}
+	l.newJob(ofPeriodic, 0, "") // no job is called j0
+	for i := range l.kts.tops {
+		l.ktsPeers = append(l.ktsPeers, &ktsPeer{number: i, v2: i%2 == 1})
+	}
+	return l
+}
+
+// swap is a job that was handed out before others that seem to come first.
+type swap struct {
+	given  *Job
+	better []*Job
+}
+
+// newJob makes a job that is not submitted yet. Without a name it gets one of its own.
+func (l *Ledger) newJob(by protocol, queue int, name string) *Job {
+	j := &Job{id: len(l.jobs), by: by, queue: queue, name: name}
+	if j.name == "" {
+		j.name = fmt.Sprintf("n%d", j.id)
+	}
+	l.jobs = append(l.jobs, j)
+	return j
+}
+
+// jobOf finds the job that a workload or a result names; about says where it was seen.
+func (l *Ledger) jobOf(workload []byte, about string) *Job {
+	text := strings.TrimPrefix(strings.Trim(string(workload), `"`), "r") // r begins a result
+	if name, ok := strings.CutPrefix(text, `{"name":"`); ok {
+		return l.task([]byte(name))
+	}
+	var id int
+	if _, err := fmt.Sscanf(text, "j%d", &id); err != nil || id >= len(l.jobs) {
+		l.fail("%s: %q is nobody's", about, workload)
+	}
+	return l.jobs[id]
+}
+
+// exactJobOf is jobOf for a workload, every byte of which must be there.
+func (l *Ledger) exactJobOf(workload []byte, about string) *Job {
+	j := l.jobOf(workload, about)
+	if j.by != ofDwork && strings.Trim(string(workload), `"`) != strings.Trim(j.workload(), `"`) {
+		l.fail("%s: %d bytes, %q, are not the %d of %v", about, len(workload), brief(workload), len(j.workload()), j)
+	}
+	return j
+}
+
+// live counts the jobs that the server may have.
+func (l *Ledger) live() (n int) {
+	for _, j := range l.jobs {
+		if j.now != gone {
+			n++
+		}
+	}
+	return n
+}
+
+// group numbers the group of changes that a change of this moment is in at the latest. The group that the disk is
+// writing was closed before.
+func (l *Ledger) group() int {
+	if l.syncing {
+		return l.disk.groups() + 2
+	}
+	return l.disk.groups() + 1
+}
+
+// added notes that the server has a new job, due at a Unix second; 0: now.
+func (l *Ledger) added(j *Job, at int64) {
+	j.now, j.disk, j.turn, j.came, j.group = sure, maybe, l.turn, l.turn, l.group()
+	j.record.at, j.record.dated = at, true
+	j.recordDisk = j.record
+	if j.volatile() {
+		j.disk = gone
+	}
+	j.keyed, j.due, j.notBefore = true, at*1000, at*1000
+	if at == 0 {
+		j.due = l.clock().Wall
+	}
+}
+
+// submitted is added for a job of a protocol where names are unique: it replaces a job of the same name, unless that
+// one runs; then it is ignored.
+func (l *Ledger) submitted(j *Job, at int64) {
+	key := fmt.Sprint(j.queue, j.by, j.name)
+	l.added(j, at)
+	for _, old := range l.names[key] {
+		switch {
+		case old.now == gone:
+		case old.now == sure && old.turn < l.turn && old.holder == nil && !old.lost && !old.parked && !l.mixed:
+			l.say("%v replaces %v", j, old)
+			l.end(old)
+			old.next = j
+		case old.now == sure && old.turn < l.turn && l.holds(old.holder, old) && !l.mixed:
+			l.say("%v is ignored, %v runs", j, old)
+			j.now, j.disk = gone, gone
+		default:
+			l.doubt(old)
+			j.now = maybe
+			if old.next == nil { // else j may come behind that one
+				old.next = j
+			}
+		}
+	}
+	l.names[key] = append(l.names[key], j)
+}
+
+// end notes that a job is done, removed or replaced.
+func (l *Ledger) end(j *Job) {
+	l.cuts(j)
+	j.now, j.turn, j.holder = gone, l.turn, nil
+	j.setLocation("")
+	j.disk = min(j.disk, maybe)
+}
+
+// doubt notes that a job may have been done, removed or replaced, or not.
+func (l *Ledger) doubt(j *Job) {
+	l.cuts(j)
+	j.now, j.disk, j.holder, j.keyed, j.turn = min(j.now, maybe), min(j.disk, maybe), nil, false, l.turn
+	j.lost, j.record.dated = true, false
+}
+
+// acknowledged notes that the server has acknowledged a job, and checks that the job is on disk. There is one
+// exception: a job that was broadcast within its group leaves nothing for the disk, even if the workers have
+// not read it yet.
+func (l *Ledger) acknowledged(j *Job) {
+	if j.now == sure {
+		if n := l.disk.groups(); n < j.group && !l.waitsUnread(j) {
+			l.fail("%v, of group %d, is acknowledged when %d groups are on disk", j, j.group, n)
+		}
+		j.disk = sure
+	}
+}
+
+// removed notes that the server has acknowledged the end of jobs: they never come back.
+func (l *Ledger) removed(jobs []*Job) {
+	for _, j := range jobs {
+		if j.now == gone {
+			j.disk = gone
+		}
+	}
+}
+
+// committed notes that all changes are on disk.
+func (l *Ledger) committed() {
+	for _, j := range l.jobs {
+		if j.disk = j.now; j.volatile() {
+			j.disk = gone
+		}
+		j.preds, j.late, j.recordDisk = append(j.preds, j.late...), nil, j.record
+		if !j.lost {
+			j.kept = j.location
+		}
+	}
+	for _, k := range l.config {
+		k.disk = len(k.values) - 1
+	}
+	l.ktsDisk = l.kts.clone()
+}
+
+// crashed notes that the server has crashed or was stopped: it has only the jobs that are on disk for sure, may have
+// those that may be on disk, and has no connections.
+func (l *Ledger) crashed() {
+	l.ending = false
+	for _, c := range l.conns {
+		l.takesAlong(c)
+	}
+	l.conns, l.halfClosed, l.flights, l.hubOwed, l.ktsFlights, l.ktsOwed = nil, nil, nil, 0, nil, 0
+	l.ids = map[string][]*Job{}
+	for _, location := range locations {
+		l.signs[location] = l.clock().Mono // a server that is down hears none
+	}
+	for _, j := range l.jobs {
+		if j.putOff {
+			j.notBefore = 0 // that may be lost
+		}
+		j.now, j.holder, j.keyed, j.owner, j.asked, j.asks, j.group = j.disk, nil, false, nil, false, 0, 0
+		j.ghosts, j.late = append(j.ghosts, j.late...), nil
+		j.lost = j.by == ofDwork && j.kept == "" && l.restart == loop.DworkKeep
+		if l.restart == loop.DworkReady || j.kept != "" && !slices.Contains(locations, j.kept) { // the worker of another protocol has lost its connection
+			j.setLocation("")
+		}
+		if j.record != j.recordDisk { // the changes since may be there, or not
+			j.record.least, j.record.dated = j.recordDisk.least, false
+		}
+	}
+}
+
+// endTurn ends the turn: nothing is under way in the server, and the checks that waited for that are made.
+func (l *Ledger) endTurn() {
+	l.reap()
+	if l.misdated != "" {
+		l.fail("%s", l.misdated)
+	}
+	l.checkBroadcasts()
+	l.checkHungUp()
+	l.checkAnswered()
+	l.checkIdle()
+	for _, j := range l.behind {
+		if j.now == sure && j.holder == nil && j.turn < l.turn && !j.lost && !l.waitsUnread(j) {
+			l.fail("%v waits, and stands in a dump behind one that runs", j)
+		}
+	}
+	for _, j := range l.missing {
+		if j.now == sure && !l.waitsUnread(j) {
+			l.fail("%v is not in a dump, or is lost", j)
+		}
+	}
+	l.behind, l.missing = nil, nil
+	for _, w := range l.swaps {
+		for _, r := range w.better {
+			if r.now == sure && r.turn < l.turn && r.keyed {
+				l.fail("%v (priority %d, due %d) is handed out before %v (%d, %d)", w.given, w.given.priority, w.given.due, r, r.priority, r.due)
+			}
+		}
+	}
+	l.swaps = l.swaps[:0]
+	l.turn++
+	l.mixed = false
+	l.began = l.clock().Wall
+}
+
+// checkAnswered checks, at the end of a turn, that every request with nothing to wait for has its answer: a Gloom
+// submission, a malformed request, a PING, a CONFIG_GET and a STATUS.
+func (l *Ledger) checkAnswered() {
+	for _, c := range l.conns {
+		if c.peer.Closed() {
+			continue
+		}
+		if l.admitted(c); len(c.acks) > 0 {
+			l.fail("c%d has submitted %v, and that is not acknowledged", c.id, c.acks[0])
+		}
+		for _, r := range c.requests {
+			if !c.slow && (r.refused && !r.doubtful || r.cmd == periodic.Ping || r.cmd == periodic.ConfigGet || r.cmd == periodic.Status) {
+				l.fail("c%d has sent a %v, and has no answer", c.id, r.cmd)
+			}
+		}
+	}
+}

@@ -1,0 +1,100 @@
+//go:build invariants
+
+package sim
+
+import (
+	"strings"
+
+	"treadle/codec/gloom"
+	"treadle/codec/periodic"
+)
+
+// The server answers a malformed request, and closes a connection that sends no frames.
+
+// malformed are commands without the arguments that they need, and commands that do not exist.
+var malformed = []periodic.Command{
+	periodic.SubmitJob, periodic.RunJob, periodic.WorkDone, periodic.WorkFail, periodic.SchedLater, periodic.CanDo, periodic.CantDo,
+	periodic.Broadcast, periodic.RemoveJob, periodic.DropFunc, periodic.ConfigGet, periodic.ConfigSet, periodic.WorkData, periodic.RecvData,
+	periodic.Success, 0x7e,
+}
+
+// malformedFrames are the same for both sides of the Gloom protocol.
+var malformedFrames = map[peerKind][]string{
+	gloomMaster: {`{"action":"submit"}`, `{"action":"submit","id":1,"type":"t","priority":"high","body":1}`, `{"action":"join","type":"t"}`, `{"x":1}`, `{"action":"halt"}`},
+	gloomSlave:  {`{"action":"join"}`, `{"action":"submit","id":1,"type":"t","body":1}`, `{"x":1}`, `{"action":"halt"}`},
+}
+
+// sendsMalformed sends a request that the server must refuse.
+func (s *Simulator) sendsMalformed(c *Conn) {
+	if c.gloom() {
+		all := malformedFrames[c.peerKind]
+		c.tell(&Request{arrive: func() { c.odd++ }}, gloomFrame(all[s.rng.IntN(len(all))]))
+	} else {
+		c.ask(&Request{cmd: malformed[s.rng.IntN(len(malformed))], refused: true}, nil)
+	}
+	s.say("c%d mumbles", c.id)
+}
+
+// sendsGarbage sends bytes that are no frame. The peer sends nothing more.
+func (s *Simulator) sendsGarbage(c *Conn) {
+	junk := "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"
+	if c.gloom() && s.rng.IntN(2) == 0 {
+		junk = "\x00\x00\x00\x04no!}"
+	}
+	c.outgoing = append(c.outgoing, junk...)
+	c.mark(&Request{silent: true, arrive: func() { c.odd++ }}, len(junk)-1) // its front may be enough to see that
+	c.garbled = true
+	s.say("c%d talks nonsense", c.id)
+}
+
+// checkHungUp checks, at the end of a turn, that the server has closed the connections that sent garbage.
+func (l *Ledger) checkHungUp() {
+	for _, c := range l.conns {
+		if c.garbled && len(c.outgoing) == 0 && !c.peer.Closed() {
+			l.fail("c%d has sent what is no frame, and is not hung up on", c.id)
+		}
+	}
+}
+
+// isOdd reports whether a Gloom error answers a malformed request, as it may.
+func (c *Conn) isOdd(r *gloom.Reply) bool {
+	switch strings.Trim(string(r.Error), `"`) {
+	case "", gloom.JobFailed, gloom.IDExists:
+		return false
+	}
+	c.odd--
+	return c.odd >= 0
+}
+
+// loadEnd follows the jobs of a LOAD.
+type loadEnd struct {
+	more int    // jobs that are announced and not there
+	tail string // bytes of the last of them, or of nothing
+	sum  bool   // the frame's checksum is wrong
+}
+
+// sumAt is where the checksum of a frame begins.
+const sumAt = 8
+
+// malformedTails end a LOAD so that it makes no sense, save the last one: what nobody has announced is read past.
+var malformedTails = []loadEnd{
+	{more: 1},
+	{more: 1 << 40, tail: "\x01f\x01n\x00\x00\x00\x01x\x00\x00\x00\x00\x00\x00\x00\x00\x09"},
+	{more: 2, tail: "\x01f\x01n\x00\x00\x00\x09x"},
+	{more: 1, tail: "\x01f\x01n\x7f\xff\xff\xffx"},
+	{tail: "and more"},
+}
+
+// loadsBadly sends a LOAD that ends malformed. Its jobs are there all the same, unless the checksum is wrong or the
+// count is negative.
+func (s *Simulator) loadsBadly(c *Conn, at int64) {
+	jobs := []*Job{s.fresh(s.rng.IntN(graphQueue), ""), s.fresh(s.rng.IntN(graphQueue), "")}
+	switch n := s.rng.IntN(len(malformedTails) + 2); {
+	case n < len(malformedTails):
+		s.loadsAs(c, jobs, []int64{at, at}, &malformedTails[n])
+	case n == len(malformedTails) || c.framing() == periodic.Plain:
+		s.loadsAs(c, nil, nil, &loadEnd{more: -1, tail: "and more"})
+	default:
+		s.loadsAs(c, jobs, []int64{at, at}, &loadEnd{sum: true})
+	}
+}

@@ -1,0 +1,219 @@
+//go:build invariants
+
+package sim
+
+import (
+	"treadle/codec/periodic"
+	"treadle/loop"
+)
+
+// A job is reserved from its assignment to its end or its return; the ledger follows which connection holds it.
+
+// holds reports whether c holds j for sure.
+func (l *Ledger) holds(c *Conn, j *Job) bool {
+	if c == nil || j.holder != c || c.peer.Closed() || j.asks > 0 {
+		return false
+	}
+	return j.untimed() || l.clock().Mono < j.heldAt+l.limit(j)
+}
+
+// limit is how long a job may be held, in milliseconds, with the grace.
+func (l *Ledger) limit(j *Job) int64 {
+	limit := j.timeout
+	if limit == 0 {
+		limit = int64(l.config[timeoutSetting].now()) * 1000
+	}
+	return limit + loop.DefaultGrace.Milliseconds()
+}
+
+// mayHold reports whether c may still hold j: the server may notice a time-out a little late.
+func (l *Ledger) mayHold(c *Conn, j *Job) bool {
+	return j.holder == c && (j.untimed() || l.clock().Mono < j.heldAt+l.limit(j)+200)
+}
+
+// assigned checks that the server may give j to c, and notes that it has.
+func (l *Ledger) assigned(c *Conn, j *Job, queue, name string) {
+	l.say("c%d is given %v", c.id, j)
+	l.wall = max(l.wall, l.clock().Wall)
+	if queue != l.queues[j.queue] || name != j.name {
+		l.fail("%v of q%d, %q, is handed out as %q of %q", j, j.queue, j.name, name, queue)
+	}
+	if l.holds(j.holder, j) && j.holder != c {
+		l.fail("%v is handed to c%d and c%d holds it", j, c.id, j.holder.id)
+	}
+	l.checkUnreported(c, j)
+	if j.now == gone {
+		if j.turn < l.turn || j.id == 0 {
+			l.fail("%v is handed out after its end, or before it came", j)
+		}
+		return // on its way when it ended
+	}
+	if j.notBefore > l.wall {
+		l.fail("%v is handed out %d ms early", j, j.notBefore-l.wall)
+	}
+	if j.by == ofDwork {
+		if j.location != "" && j.holder == nil && !j.lost && !l.silent(j.location) {
+			l.fail("%v is handed to c%d and %s holds it", j, c.id, j.location)
+		}
+		l.isNext(j)
+		j.setLocation(c.label())
+	}
+	if j.holder != nil {
+		j.keyed, j.record.dated = false, false // its time was over, and that was a new place in line
+		j.failures++
+	} else if j.keyed {
+		l.checkOrder(j)
+	}
+	j.now, j.holder, j.heldAt, j.turn, j.lost, j.locks = sure, c, l.clock().Mono, l.turn, false, nil
+	j.parked = false
+	l.handed++
+	if j.stale == l.turn+1 {
+		l.doubt(j)
+	}
+}
+
+// checkOrder notes the jobs that should have been handed out before j; endTurn checks them.
+func (l *Ledger) checkOrder(j *Job) {
+	var better []*Job
+	for _, r := range l.jobs {
+		if r.now != sure || r.queue != j.queue || !r.keyed || r.holder != nil || r.by == ofDwork || r.turn >= l.turn || r.due > l.began {
+			continue
+		}
+		ahead := r.priority > j.priority || r.priority == j.priority && r.due/1000 < j.due/1000
+		if ahead && !l.waitsUnread(r) && !l.keptFrom(j.run.conn, r) {
+			better = append(better, r)
+		}
+	}
+	if better != nil {
+		l.swaps = append(l.swaps, swap{j, better})
+	}
+}
+
+// finishes notes a worker's report that a job is done.
+func (l *Ledger) finishes(c *Conn, h heldJob, result string) {
+	l.reports(h)
+	for _, k := range l.sameName(h) {
+		k.results, k.stale = append(k.results, k.heard(c, result)), l.turn+1
+		l.doubt(k)
+	}
+	j := h.job
+	if result = j.heard(c, result); !h.isCurrent() {
+		if l.maybeLater(h) {
+			j.results, j.stale = append(j.results, result), l.turn+1
+			l.doubt(j)
+		}
+		return
+	}
+	if l.holds(c, j) {
+		j.results = append(j.results, result)
+		l.end(j)
+		l.done++
+		return
+	}
+	j.results, j.stale = append(j.results, result), l.turn+1
+	if l.mayHold(c, j) || j.lost && j.now != gone {
+		l.doubt(j)
+	}
+}
+
+// returns notes a worker's report that a job is not done. The job is due again at a Unix millisecond; 0: at once.
+func (l *Ledger) returns(c *Conn, h heldJob, at int64) {
+	l.reports(h)
+	for _, k := range l.sameName(h) {
+		k.failures, k.returned, k.stale = k.failures+1, k.returned+1, l.turn+1
+		k.keyed, k.record.dated = false, false
+		if k.holder == c {
+			k.holder, k.notBefore, k.turn, k.lost = nil, 0, l.turn, true
+			k.setLocation("")
+		}
+		l.doubt(k)
+	}
+	j := h.job
+	if !h.isCurrent() && !l.maybeLater(h) {
+		return
+	}
+	j.failures++
+	j.returned++
+	if h.isCurrent() && l.holds(c, j) {
+		j.holder, j.turn = nil, l.turn
+		j.setLocation("")
+		if j.by == ofDisbatch && at == 0 {
+			l.end(j)
+			return
+		}
+		j.keyed = j.by == ofPeriodic
+		j.due = l.clock().Wall
+		if at > 0 {
+			j.due, j.notBefore, j.putOff = at, at, true
+		}
+		j.record.at, j.record.dated = j.due/1000, true
+		return
+	}
+	j.stale = l.turn + 1
+	if l.mayHold(c, j) || j.lost || !h.isCurrent() {
+		j.holder, j.keyed, j.notBefore, j.turn = nil, false, 0, l.turn
+		j.lost = j.lost || !h.isCurrent() // another may have it
+		j.setLocation("")
+	}
+	j.record.dated = false
+}
+
+// left notes the end of a connection: its jobs are ready again, and the jobs that it owned are gone.
+func (l *Ledger) left(c *Conn) {
+	l.takesAlong(c)
+	for _, r := range c.requests {
+		if r.cmd == periodic.Acquire {
+			r.job.asks -= oneUnless(r.late)
+		}
+	}
+	for _, j := range l.jobs {
+		if j.holder == c {
+			j.holder, j.keyed, j.turn, j.record.dated = nil, false, l.turn, false
+			j.setLocation("")
+			j.failures++
+			if j.by == ofDisbatch {
+				l.end(j)
+			}
+		}
+		if j.owner == c {
+			if j.owner = nil; j.by == ofGloom {
+				holder := j.holder
+				l.end(j)
+				j.holder = holder
+			}
+		}
+	}
+}
+
+// mayHaveHeld notes the end of a connection that may have been given any job in this turn. Such a job is ready again,
+// at another place in the line.
+func (l *Ledger) mayHaveHeld() {
+	for _, j := range l.jobs {
+		if j.holder != nil && j.turn == l.turn {
+			j.failures++ // before who has it was given it
+			j.record.dated = false
+		}
+		if j.now != gone && (j.holder == nil || j.stale == l.turn+1) && j.by != ofDwork {
+			j.keyed, j.record.dated = false, false
+			j.failures++
+			if j.stale == l.turn+1 || j.by == ofDisbatch || j.queue == broadcastQueue { // and what was said about it counted
+				l.doubt(j)
+			}
+		}
+	}
+}
+
+// failuresOf is the largest number of runs of j that may have failed, with the failures that the server sees at the end
+// of the turn.
+func (l *Ledger) failuresOf(j *Job) int {
+	n := j.failures
+	if j.holder != nil && !l.holds(j.holder, j) {
+		n++
+	}
+	for _, c := range l.conns {
+		if c.peer.Closed() && !c.reset {
+			n++
+		}
+	}
+	return n
+}

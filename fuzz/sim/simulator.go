@@ -1,0 +1,291 @@
+//go:build invariants
+
+package sim
+
+import (
+	"fmt"
+	"hash/maphash"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"treadle/codec/dwork"
+	"treadle/codec/periodic"
+	"treadle/loop"
+)
+
+// workedQueues is the number of queues that workers serve. Three queues follow them: one without workers,
+// one that is broadcast and one with the tasks of dwork.
+const workedQueues, broadcastQueue, graphQueue = 3, 4, 5
+
+// eras are the values of loop.Options.PeriodicCRC.
+var eras = []string{"2019-02", "2019", "2020", "2023", "2026"}
+
+// manyShards is the number of shards of a server that has more than one.
+const manyShards = 4
+
+// hashSeed is the same for all plays of a process, because a seed that spreads the queues over all shards
+// takes time to find.
+var hashSeed = sync.OnceValue(func() maphash.Seed { return loop.OfflineSeed(manyShards) })
+
+// Setup is everything that a seed decides once for a whole play: the settings of the server and the sizes
+// of its journal.
+type Setup struct {
+	seed         maphash.Seed  // of the queue names' hashes
+	shards       int           // of the scheduler
+	schedBatch   int           // how many jobs the scheduler moves at once; 0: the default
+	frame        int           // the largest frame, and the most output that waits for a peer
+	era          string        // of the CRC framing's replies
+	grab         loop.Grab     // the answer to a GRAB_JOB when there is no job
+	stops        string        // "on": a client may stop the server
+	logSize      int64         // the size of a full log of the journal; 0: the default
+	batch        int           // the size of a full part of a journal group; 0: the default
+	complete     string        // which locations may complete a task
+	stopped      string        // the answer to a Steal while the server stops
+	restart      string        // what becomes of stolen tasks at a restart
+	remember     time.Duration // how long a complete task can be looked up
+	lease        time.Duration // of the tasks of a silent dwork worker; 0: no limit
+	restartAfter time.Duration // of silence of a kts46 worker, until its task is given to another; 0: never
+}
+
+// newSetup draws a setup.
+func newSetup(rng *rand.Rand) (s Setup) {
+	s.era, s.shards = eras[rng.IntN(len(eras))], []int{1, manyShards}[rng.IntN(2)]
+	s.seed = hashSeed()
+	s.grab, s.stops = []loop.Grab{loop.GrabHold, loop.GrabDocument}[rng.IntN(2)], []string{"on", "off"}[rng.IntN(2)]
+	s.logSize = []int64{1, 2 << 10, 16 << 10, 0}[rng.IntN(4)]
+	s.batch = []int{0, 65, 65, 200}[rng.IntN(4)] // with 65 each change is a part
+	s.restartAfter = []time.Duration{0, 20 * time.Second}[rng.IntN(2)]
+	s.restart, s.remember = []string{loop.DworkKeep, loop.DworkReady}[rng.IntN(2)], []time.Duration{0, 10 * time.Second}[rng.IntN(2)]
+	s.schedBatch = []int{0, 1, 3}[rng.IntN(3)]
+	s.frame = []int{4 << 10, 16 << 10, 256 << 10}[rng.IntN(3)]
+	s.lease = []time.Duration{0, 15 * time.Second}[rng.IntN(2)]
+	s.complete = []string{loop.DworkAny, loop.DworkHolder}[rng.IntN(2)]
+	s.stopped = []string{loop.DworkExit, loop.DworkNotFound}[rng.IntN(2)]
+	return s
+}
+
+// Simulator plays one seed against one server in memory. It does everything that happens: it has the dice,
+// the server and the disk, and moves the peers of the Network. The Ledger that it embeds has none of these
+// except a clock and the disk's count of groups, and judges everything that the server does.
+type Simulator struct {
+	Ledger
+	rng    *rand.Rand // of the current step
+	server *loop.Offline
+
+	made, crashes int // connections, and ends of the server
+}
+
+// PlayServer is the Player of one server and the peers of all its protocols.
+func PlayServer(seed uint64, steps int, keep []bool) (result Result) {
+	first := rand.New(rand.NewPCG(seed, math.MaxUint64))
+	s := &Simulator{Ledger: newLedger(newSetup(first)), rng: first}
+	at := 0
+	defer func() {
+		if p := recover(); p != nil {
+			result.FailedAt, result.Failure = at, s.caught(p, seed, at)
+		}
+		result.Trace, result.Summary = s.text.String(), s.summary(seed)
+		s.abandon()
+	}()
+	s.start(vfs.NewCrashableMem(), loop.Surroundings{})
+	s.nameQueues()
+	for ; at < steps; at++ {
+		if keep != nil && !keep[at] {
+			continue
+		}
+		s.rng = rand.New(rand.NewPCG(seed, uint64(at)))
+		s.say("step %d", at)
+		s.step()
+		if s.ending {
+			s.shutDown()
+		}
+		if err := s.server.Check(); err != nil {
+			s.fail("%v", err)
+		}
+	}
+	s.rng = rand.New(rand.NewPCG(seed, uint64(steps)))
+	s.finish()
+	return result
+}
+
+// fill makes the disk full, or gives it room again. A full disk refuses new jobs and nothing else.
+func (s *Simulator) fill(full bool) {
+	if full != s.full {
+		s.fills++
+	}
+	s.full = full
+	s.disk.full.Store(full)
+	s.server.Look()
+}
+
+// nameQueues chooses names of one length, so that each queue is in the same shard in every play.
+func (s *Simulator) nameQueues() {
+	for i := range broadcastQueue + 1 {
+		name := ""
+		for k := 0; name == "" || s.server.ShardOf(name) != i%s.shards; k++ {
+			name = fmt.Sprintf("q%d.%03d", i, k)
+		}
+		s.queues = append(s.queues, name)
+	}
+	s.queues = append(s.queues, "dwork")
+}
+
+// audit compares all jobs, tasks, settings and counts of the server with the ledger; false: it cannot yet, because a
+// peer's dump is still being read.
+func (s *Simulator) audit() bool {
+	s.settle()
+	s.checkSettings(false)
+	body := s.dump(s.server, s.era)
+	if body == nil {
+		return false
+	}
+	there := s.checkDump(s.turn, body)
+	for _, j := range s.jobs { // the order of a dump is the server's affair
+		if there[j] {
+			s.say("%v is there", j)
+		}
+		switch j.by {
+		case ofPeriodic:
+			if j.now == maybe && !there[j] {
+				s.end(j)
+			} else if j.now == maybe {
+				j.now = sure
+			}
+		case ofDwork:
+			s.lookup(j)
+		}
+	}
+	s.auditGraph()
+	s.checkStatus()
+	s.say("audited")
+	return true
+}
+
+// finish lets all peers behave until all jobs are done, and disconnects them. Nothing that was promised may be left
+// then, and no trace of a peer.
+func (s *Simulator) finish() {
+	s.say("finish")
+	s.settle()
+	s.fill(false)
+	for _, c := range s.conns {
+		c.peer.Broken, c.peer.Window, c.fin = false, math.MaxInt, false
+	}
+	s.server.Jump(time.Duration(s.wall-s.server.Now().Wall) * time.Millisecond)
+	s.pass(0)                               // jobs may be due now
+	s.sets(s.config[keepaliveSetting], 300) // who waits is silent
+	w := s.connect(plainWorker)
+	for i := range s.queues {
+		s.serves(w, i)
+	}
+	s.drainGraph()
+	s.ktsFinish()
+	for range 60 {
+		for s.pump(w) {
+		}
+		s.pass(3 * time.Second) // what was put off comes due
+	}
+	if !s.audit() {
+		s.fail("somebody's dump is never read")
+	}
+	for _, j := range s.jobs {
+		if j.now == sure {
+			s.fail("%v is never done", j)
+		}
+		if j.owner != nil {
+			s.fail("c%d never hears of %v", j.owner.id, j)
+		}
+		if j.asked {
+			s.fail("the node never hears of %v", j)
+		}
+	}
+	for _, c := range s.conns {
+		for _, r := range c.requests {
+			if r.receiver != nil {
+				s.checkMissed(c, r.receiver, len(s.chunks[topic(r.receiver.queue, r.receiver.name)]))
+			} else if r.cmd != periodic.GrabJob && r.cmd != periodic.Sleep {
+				s.fail("c%d never has an answer to its %v", c.id, r.cmd)
+			}
+		}
+	}
+	for _, c := range slices.Clone(s.conns) {
+		c.peer.Close()
+	}
+	s.settle()
+	if err := s.server.Check(); err != nil {
+		s.fail("when all have left: %v", err)
+	}
+	s.say("all is done")
+}
+
+// pump lets each peer send, read and do what it has; false: nothing happened.
+func (s *Simulator) pump(w *Conn) (more bool) {
+	if w.grabs == 0 {
+		w.grabs++
+		w.ask(&Request{cmd: periodic.GrabJob}, nil)
+	}
+	for _, c := range slices.Clone(s.conns) {
+		for len(c.held) > 0 && !c.garbled {
+			more = true
+			if c.gloom() {
+				s.slaves(c)
+				continue
+			}
+			h := c.held[0]
+			c.held = c.held[1:]
+			s.gives(c, h, 2)
+		}
+		s.deliver(c, math.MaxInt)
+		s.settle()
+		s.read(c, math.MaxInt)
+	}
+	s.commit()
+	for _, c := range s.conns {
+		s.read(c, math.MaxInt)
+		more = more || len(c.held) > 0
+	}
+	return more
+}
+
+// allExit sends an Exit from every dwork worker.
+func (s *Simulator) allExit() {
+	for _, l := range locations {
+		s.send(&flight{kind: dwork.Exit, location: l})
+		s.land(s.flights[len(s.flights)-1])
+	}
+	s.flights = nil
+}
+
+// drainGraph completes all tasks.
+func (s *Simulator) drainGraph() {
+	for _, f := range s.flights {
+		s.land(f)
+		s.commit()
+	}
+	s.flights = nil
+	s.allExit()
+	for slices.ContainsFunc(s.jobs, func(j *Job) bool { return j.by == ofDwork && j.now != gone }) {
+		s.send(&flight{kind: dwork.Steal, location: locations[0]})
+		s.land(s.flights[0])
+		s.flights = nil
+		held := s.stolen[locations[0]]
+		if len(held) == 0 {
+			return
+		}
+		delete(s.stolen, locations[0])
+		s.send(&flight{kind: dwork.Complete, location: locations[0], tasks: held})
+		s.land(s.flights[0])
+		s.flights = nil
+		s.commit()
+	}
+}
+
+// summary says in one line what the play came to.
+func (s *Simulator) summary(seed uint64) string {
+	return fmt.Sprintf("seed %d: %d connections, %d jobs, handed out %d times, %d done, %d results, %d crashes, trace %016x",
+		seed, s.made, len(s.jobs)-1, s.handed, s.done, s.results, s.crashes, s.sum())
+}

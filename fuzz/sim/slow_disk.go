@@ -1,0 +1,143 @@
+//go:build invariants
+
+package sim
+
+import (
+	"context"
+	"log/slog"
+	"math"
+	"slices"
+	"time"
+)
+
+// While a slow disk syncs one group of changes, the server goes on; changes made meanwhile are in the next group.
+
+// commitSlowly begins to commit everything that has happened. The disk stays at a sync while other things happen. When
+// it returns, the disk is at a group, unless nothing was left to commit; when over is closed everything is on disk.
+func (s *Simulator) commitSlowly() (over <-chan struct{}) {
+	s.settle()
+	g, groups := s.disk.hold(), s.disk.groups()
+	over, s.ktsNext = s.server.BeginCommit(), s.kts.clone()
+	for left := 1 + s.rng.IntN(2); ; left-- {
+		select {
+		case <-over:
+			s.syncing = false
+			s.settle()
+			return over
+		case <-g.came: // at a sync of the group, or of the new log that it is in
+		}
+		if n := s.disk.groups(); n > groups { // the one before is on disk
+			groups, s.ktsDisk, s.ktsNext = n, s.ktsNext, s.kts.clone()
+			s.settle()
+			s.checkHalfClosedInTime()
+		}
+		if left == 0 {
+			s.syncing = false
+			return over
+		}
+		s.syncing = true
+		for range s.rng.IntN(12) {
+			s.stepDuringSync()
+		}
+		s.settle()
+		g = s.disk.holdNext(g)
+	}
+}
+
+// stepDuringSync does one thing while the disk is at a sync.
+func (s *Simulator) stepDuringSync() {
+	n := s.rng.IntN(20)
+	switch {
+	case len(s.conns) == 0:
+	case n < 4:
+		s.act(s.any())
+	case n < 10:
+		s.arrive(s.any())
+	case n < 12:
+		s.read(s.any(), math.MaxInt)
+	case n < 15:
+		s.lands()
+	case n < 17:
+		s.halfClosesOwed()
+	case n < 18 && s.rng.IntN(4) == 0:
+		s.pass(time.Duration(5+s.rng.IntN(30)) * time.Second)
+	case n < 18:
+		s.pass(time.Duration(s.rng.IntN(3000)) * time.Millisecond)
+	case s.stopping:
+	case n < 19:
+		s.nodeStep()
+	default:
+		s.connFault(s.any())
+	}
+}
+
+// waitsForDisk reports whether the peer has a request that nothing but the disk keeps from being answered.
+func (c *Conn) waitsForDisk() bool {
+	for _, r := range c.requests {
+		if !r.waitsForOthers() {
+			return true
+		}
+	}
+	return false
+}
+
+// halfClosesOwed lets a peer that waits for the disk close its side.
+func (s *Simulator) halfClosesOwed() {
+	all := slices.DeleteFunc(slices.Clone(s.conns), func(c *Conn) bool {
+		return c.fin || c.garbled || len(c.outgoing) > 0 || c.peer.Closed() || !c.waitsForDisk()
+	})
+	if len(all) == 0 {
+		return
+	}
+	c := all[s.rng.IntN(len(all))]
+	s.say("c%d has said all", c.id)
+	c.fin = true
+	s.deliver(c, 0)
+	s.settle()
+}
+
+// checkHalfClosedInTime checks, when a group is on disk and the next is not, that peers that closed their side have the
+// answers of that group: changes that others made later must not delay them.
+func (l *Ledger) checkHalfClosedInTime() {
+	groups := l.disk.groups()
+	for _, c := range l.halfClosed {
+		last := 0
+		for _, r := range c.requests {
+			if !r.waitsForOthers() {
+				last = max(last, r.group)
+			}
+		}
+		if last > 0 && last <= groups {
+			l.fail("c%d has closed its side, and waits for more than group %d, which is on disk", c.id, last)
+		}
+	}
+}
+
+// slowCheckpoints makes checkpoints last until the journal waits for one, or the server ends.
+func (d *Disk) slowCheckpoints() { d.store.CompareAndSwap(nil, &gate{open: make(chan struct{})}) }
+
+func (d *Disk) finishCheckpoints() {
+	if g := d.store.Swap(nil); g != nil {
+		close(g.open)
+	}
+}
+
+// checkpointWatcher reads the server's log, and ends the slow checkpoint when the journal waits for it.
+type checkpointWatcher struct{ disk *Disk }
+
+// Enabled implements slog.Handler.
+func (w checkpointWatcher) Enabled(context.Context, slog.Level) bool { return true }
+
+// Handle implements slog.Handler.
+func (w checkpointWatcher) Handle(_ context.Context, r slog.Record) error {
+	if r.Message == "the journal waits for the disk" {
+		w.disk.finishCheckpoints()
+	}
+	return nil
+}
+
+// WithAttrs implements slog.Handler.
+func (w checkpointWatcher) WithAttrs([]slog.Attr) slog.Handler { return w }
+
+// WithGroup implements slog.Handler.
+func (w checkpointWatcher) WithGroup(string) slog.Handler { return w }

@@ -1,0 +1,200 @@
+//go:build invariants
+
+package sim
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"treadle/codec/periodic"
+)
+
+// An orderly stop follows a signal or a client's SHUTDOWN. The server hands out no more jobs, and waits until no job runs
+// and no peer is owed anything, or until the time for this is over. Then every change that it has made is on disk.
+
+// drainSteps limits how many things happen while a server stops.
+const drainSteps = 100
+
+// endsAll sends a client's SHUTDOWN, which the server may refuse.
+func (s *Simulator) endsAll(c *Conn) {
+	r := &Request{cmd: periodic.Shutdown, silent: s.stops == "on"}
+	r.arrive = func() { r.refused, s.ending = !r.silent, r.silent }
+	c.ask(r, nil)
+	s.say("c%d asks the server to stop", c.id)
+}
+
+// shutDown follows a SHUTDOWN that the server has accepted.
+func (s *Simulator) shutDown() {
+	s.settle()
+	if !s.server.Stopping() {
+		s.fail("a SHUTDOWN does not stop the server")
+	}
+	s.stop()
+}
+
+// stop stops the server as a signal does, and starts it again.
+func (s *Simulator) stop() {
+	s.say("the server is to stop")
+	s.server.BeginStop()
+	s.stopping = true
+	held := s.rng.IntN(4) == 0 && s.stopsSlowly()
+	for left := s.rng.IntN(drainSteps); !held && left > 0 && s.server.Owes(); left-- {
+		s.stepDuringStop()
+	}
+	if !held && s.server.Owes() && s.rng.IntN(2) == 0 { // else it has lasted too long
+		s.letDrain()
+	}
+	owes := s.server.Owes()
+	s.say("it owes something: %v", owes)
+	if !owes {
+		s.checkOwesNothing()
+	}
+	conns := slices.DeleteFunc(slices.Clone(s.conns), func(c *Conn) bool { return c.peer.Closed() })
+	s.disk.finishCheckpoints()
+	if err := s.server.Stop(s.disk.release); err != nil {
+		s.fail("the server stops: %v", err)
+	}
+	if !owes {
+		s.checkHalfClosed()
+		for _, c := range conns {
+			s.checkAllAnswered(c)
+		}
+	}
+	if err := s.server.Check(); err != nil {
+		s.fail("when the server has stopped: %v", err)
+	}
+	s.disk.abandon()
+	s.stopping, s.swaps, s.aired, s.missing, s.behind, s.misdated = false, nil, nil, nil, nil, ""
+	s.crashes++
+	for _, j := range s.jobs {
+		if !j.keyed || j.holder != nil || j.due <= s.wall { // somebody may have been given it while all were hung up on
+			j.record.dated = false
+		}
+	}
+	s.committed()
+	s.startAgain(s.disk.afterCrash(nothing, 0))
+}
+
+// stopsSlowly keeps the disk at a group for a while; true: until the server gives up waiting.
+func (s *Simulator) stopsSlowly() bool {
+	over := s.commitSlowly()
+	if s.rng.IntN(2) == 0 {
+		return true
+	}
+	s.disk.release()
+	<-over
+	s.settle()
+	return false
+}
+
+// stepDuringStop does one thing while the server stops. No peer connects.
+func (s *Simulator) stepDuringStop() {
+	n := s.rng.IntN(100)
+	switch {
+	case len(s.conns) == 0:
+		s.commit()
+	case n < 25:
+		s.act(s.any())
+	case n < 50:
+		s.arrive(s.any())
+	case n < 70:
+		s.read(s.any(), math.MaxInt)
+	case n < 75:
+		s.graphStep()
+	case n < 80:
+		s.lands()
+	case n < 92:
+		s.commit()
+	default:
+		s.pass(time.Duration(s.rng.IntN(1000)) * time.Millisecond)
+	}
+}
+
+// letDrain lets all peers read and the disk write while the server stops. After that the server may wait for running
+// jobs only.
+func (s *Simulator) letDrain() {
+	for range 10 {
+		s.commit()
+		for _, c := range s.conns {
+			s.read(c, math.MaxInt)
+		}
+		s.pass(100 * time.Millisecond)
+	}
+	for _, j := range s.jobs {
+		if s.mayRun(j) {
+			return
+		}
+	}
+	if s.server.Owes() {
+		s.fail("the server does not stop, and no job is running")
+	}
+}
+
+// mayRun reports whether a worker may have j and the server waits for it: a restart would repeat the job.
+func (l *Ledger) mayRun(j *Job) bool {
+	there := j.now != gone || j.by == ofGloom // a job whose master has left runs on
+	return j.by != ofDwork && there && (j.holder != nil || j.lost || l.waitsUnread(j))
+}
+
+// checkOwesNothing checks a server that stops because nothing is owed to any peer.
+func (l *Ledger) checkOwesNothing() {
+	for _, j := range l.jobs {
+		if j.by != ofDwork && l.holds(j.holder, j) {
+			l.fail("the server stops, and c%d does %v", j.holder.id, j)
+		}
+	}
+	for _, c := range l.conns {
+		if n := c.peer.OutboundBuffered(); n > 0 && !c.peer.Closed() {
+			l.fail("the server stops, and c%d has yet to read %d bytes", c.id, n)
+		}
+	}
+	if n := l.ktsOwed + l.hubOwed; n > 0 {
+		l.fail("the server stops, and %d calls have no answer", n)
+	}
+}
+
+// waitsForOthers reports whether a request may stay unanswered because of another peer.
+func (r *Request) waitsForOthers() bool {
+	switch r.cmd {
+	case periodic.GrabJob, periodic.Sleep, periodic.RunJob, periodic.RecvData, periodic.WorkData:
+		return true
+	}
+	return false
+}
+
+// checkAllAnswered checks a peer's requests when the server has stopped because it owed nothing.
+func (l *Ledger) checkAllAnswered(c *Conn) {
+	for _, r := range c.requests {
+		cut := c.peer.Broken || c.slow && l.mixed // it may have been hung up on before
+		if !cut && !r.waitsForOthers() {
+			l.fail("the server has stopped, and c%d has no answer to its %v", c.id, r.cmd)
+		}
+	}
+}
+
+// halfCloses closes the peer's side. The peer gets the answers that wait for the disk when they are on disk, unless a
+// long reply stands before them.
+func (s *Simulator) halfCloses(c *Conn) {
+	c.finished = !c.slow && !c.peer.Broken && !c.peer.Closed()
+	long := false
+	for _, r := range c.requests {
+		long = long || r.cmd == periodic.Dump || r.cmd == periodic.Status
+	}
+	if c.finished && !long {
+		s.halfClosed = append(s.halfClosed, c)
+	}
+	c.peer.Finish()
+}
+
+// checkHalfClosed checks, when everything is on disk, that peers that closed their side have all answers.
+func (s *Simulator) checkHalfClosed() {
+	for _, c := range s.halfClosed {
+		for _, r := range c.requests {
+			if !r.waitsForOthers() {
+				s.fail("c%d has closed its side, and never has an answer to its %v", c.id, r.cmd)
+			}
+		}
+	}
+	s.halfClosed = nil
+}

@@ -1,0 +1,199 @@
+//go:build invariants
+
+package sim
+
+import (
+	"slices"
+
+	"treadle/codec/periodic"
+	"treadle/loop"
+)
+
+// Periodic workers: their queues, and everything about their jobs that is neither a request for one nor its end.
+
+// serves sends a worker's CAN_DO or BROADCAST.
+func (s *Simulator) serves(c *Conn, queue int) {
+	r := &Request{cmd: periodic.CanDo, silent: s.unacknowledged(c)}
+	r.arrive = func() { c.does[queue] = true }
+	if queue == broadcastQueue {
+		r.cmd = periodic.Broadcast
+		r.arrive = func() { c.does[queue], c.tuned = true, 1+s.turn }
+	}
+	c.ask(r, periodic.AppendStr8String(nil, s.queues[queue]))
+}
+
+// quits sends a worker's CANT_DO. It keeps the jobs that it has.
+func (s *Simulator) quits(c *Conn, queue int) {
+	r := &Request{cmd: periodic.CantDo, silent: s.unacknowledged(c)}
+	r.arrive = func() {
+		if c.does[queue] {
+			c.does[queue], c.quit[queue] = false, 1+s.turn
+		}
+		if queue == broadcastQueue {
+			c.tuned = 0
+		}
+	}
+	c.ask(r, periodic.AppendStr8String(nil, s.queues[queue]))
+	s.say("c%d does q%d no more", c.id, queue)
+}
+
+// serving reports whether c may be given a job of a queue. A job may have been assigned in the turn of the CANT_DO.
+func (l *Ledger) serving(c *Conn, queue int) bool { return c.does[queue] || c.quit[queue] > l.turn }
+
+// unacknowledged reports whether the reports of a worker have no answer.
+func (l *Ledger) unacknowledged(c *Conn) bool {
+	return c.framing() == periodic.Plain || l.era < "2023"
+}
+
+// acksGrabs reports whether SUCCESS answers a GRAB_JOB before the job does.
+func (l *Ledger) acksGrabs(c *Conn) bool { return c.peerKind == crcWorker && l.era >= "2023" }
+
+// confirms sends a worker's JOB_ASSIGNED, under the message id of the GRAB_JOB. It changes nothing.
+func (s *Simulator) confirms(c *Conn, h heldJob) {
+	c.askAs(h.tag, &Request{cmd: periodic.JobAssigned, silent: true}, nil)
+	s.say("c%d confirms %v", c.id, h.job)
+}
+
+// declines sends a worker's JOB_UNASSIGNED: the job is ready again, and has not failed.
+func (s *Simulator) declines(c *Conn, h heldJob) {
+	j := h.job
+	r := &Request{cmd: periodic.JobUnassigned, silent: true}
+	r.arrive = func() {
+		s.reports(h)
+		switch {
+		case !h.isCurrent() && !s.maybeLater(h):
+		case h.isCurrent() && s.holds(c, j):
+			j.holder, j.turn, j.keyed = nil, s.turn, j.by == ofPeriodic
+			j.setLocation("")
+			j.due = s.server.Now().Wall
+			j.record.at, j.record.dated = j.due/1000, true
+		case s.mayHold(c, j) || j.lost || !h.isCurrent():
+			j.holder, j.keyed, j.turn, j.record.dated = nil, false, s.turn, false
+			j.setLocation("")
+			j.lost = true
+		}
+	}
+	c.askAs(h.tag, r, nil)
+	s.say("c%d declines %v", c.id, j)
+}
+
+// assignedLate notes an assignment to a slow reader. It may have waited in the server behind a long reply, from any
+// turn since the request came, so the job may have timed out, have another holder or have ended.
+func (l *Ledger) assignedLate(c *Conn, j *Job, q *Request) {
+	l.say("c%d is given %v, now or earlier", c.id, j)
+	l.handed++
+	switch {
+	case j.id == 0 || j.now == gone && j.turn < q.turn:
+		l.fail("%v is handed out after its end, or before it came", j)
+	case j.now == gone || l.holds(j.holder, j) && j.holder != c && j.turn >= q.turn:
+		return
+	case l.holds(j.holder, j) && j.holder != c:
+		l.fail("%v is handed to c%d and c%d holds it", j, c.id, j.holder.id)
+	}
+	j.holder, j.keyed, j.turn, j.lost, j.locks, j.parked = nil, false, l.turn, true, nil, false
+	j.setLocation("")
+	j.run, j.record.dated = nil, false
+	j.failures++
+	if j.by == ofDisbatch { // who leaves takes it along
+		l.doubt(j)
+	}
+}
+
+// ready returns a job that was ready for c during the whole turn, or nil.
+func (l *Ledger) ready(c *Conn) *Job {
+	for _, j := range l.jobs {
+		if j.by == ofPeriodic && j.now == sure && j.keyed && !l.keptFrom(c, j) && j.holder == nil && !j.lost && !j.parked && j.turn < l.turn &&
+			j.queue != broadcastQueue && c.does[j.queue] && max(j.due, j.notBefore) <= l.began && !l.waitsUnread(j) {
+			return j
+		}
+	}
+	return nil
+}
+
+// waitsUnread reports whether a slow reader may have been assigned j already, in bytes that wait in the server behind a
+// long reply.
+func (l *Ledger) waitsUnread(j *Job) bool {
+	return slices.ContainsFunc(l.conns, func(c *Conn) bool { return l.mayHaveUnread(c, j) })
+}
+
+// mayHaveUnread is waitsUnread for one connection.
+func (l *Ledger) mayHaveUnread(c *Conn, j *Job) bool {
+	if !c.slow || !l.serving(c, j.queue) && c.quit[j.queue] == 0 { // it may have been given it before it quit
+		return false
+	}
+	for _, r := range c.requests {
+		if r.cmd == periodic.GrabJob || r.cmd == periodic.Sleep && j.queue == broadcastQueue {
+			return true
+		}
+	}
+	return false
+}
+
+// takesAlong notes the end of a connection: a job that was broadcast to it and not read is lost.
+func (l *Ledger) takesAlong(c *Conn) {
+	for _, j := range l.jobs {
+		if j.queue == broadcastQueue && j.now != gone && l.mayHaveUnread(c, j) {
+			l.doubt(j)
+		}
+	}
+}
+
+// checkIdle checks, at the end of a turn, that no worker waits while a job is ready for it.
+func (l *Ledger) checkIdle() {
+	if l.stopping {
+		return // nothing is handed out
+	}
+	for _, c := range l.conns {
+		if c.peerKind == gloomSlave && !c.busy && !c.peer.Broken && c.joined > 0 && c.joined <= l.turn {
+			if j := l.ready(c); j != nil {
+				l.fail("c%d waits, and %v is ready for it", c.id, j)
+			}
+		}
+		if !c.worker() || c.peer.Broken || c.slow {
+			continue
+		}
+		for _, r := range c.requests {
+			if r.cmd != periodic.GrabJob && r.cmd != periodic.Sleep || r.turn >= l.turn {
+				continue
+			}
+			if j := l.ready(c); j != nil {
+				l.fail("c%d waits with a %v, and %v is ready for it", c.id, r.cmd, j)
+			}
+		}
+	}
+}
+
+// noJob checks a NO_JOB.
+func (l *Ledger) noJob(c *Conn) {
+	if l.grab != loop.GrabDocument {
+		l.fail("c%d is sent NO_JOB", c.id)
+	}
+	if j := l.ready(c); j != nil && !l.mixed && !c.slow && !l.stopping {
+		l.fail("c%d is sent NO_JOB, and %v is ready for it", c.id, j)
+	}
+	l.say("c%d hears that there is no job", c.id)
+}
+
+// wakes checks the answer to a SLEEP. A broadcast job may be kept for the worker until its next GRAB_JOB, and for no
+// other then, even if the job has ended in this turn. asked is the turn of the SLEEP, since which a slow reader may
+// have been woken.
+func (l *Ledger) wakes(c *Conn, body []byte, asked int) {
+	if len(body) != 1 || body[0] != byte(periodic.Noop) {
+		l.fail("c%d is sent %x for a SLEEP", c.id, body)
+	}
+	if l.grab != loop.GrabDocument || !l.serving(c, broadcastQueue) {
+		return
+	}
+	if !c.slow {
+		asked = l.turn // it reads at once
+	}
+	for _, j := range l.jobs {
+		if j.by != ofPeriodic || j.queue != broadcastQueue || j.now == gone && j.turn < asked {
+			continue
+		}
+		if j.now != gone {
+			l.doubt(j)
+		}
+		c.kept = append(c.kept, j)
+	}
+}
