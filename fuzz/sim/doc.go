@@ -11,7 +11,7 @@
 //     fails the play when a promise is broken. At the end all peers behave, and everything promised must come true.
 //   - Kts46Model is the ledger's part for kts46: projects, jobs and tasks as the server must show them.
 //   - Disk is a disk in memory that knows what a crash leaves of it.
-//   - Site and SiteLedger are the same for the Disbatch site.
+//   - Site acts and judges in the play of the Disbatch site; SiteLedger is its model.
 //   - Trace is the record of a play. Two plays of a seed have the same trace, or something is not simulated.
 //
 // A turn lasts from one moment at which nothing is under way in the server to the next. Within one the order of

@@ -20,22 +20,21 @@ import (
 	"treadle/loop/disbatch/mongotest"
 )
 
-// The simulation of a Disbatch site: three hosts, each a node inside of a server in memory with
-// Periodic workers of functions, around the double of their database. Nodes, driver and double
-// are the real ones, with their goroutines, in a bubble of testing/synctest: its clock stands
-// still while anybody can go on. Whatever one of them asks of the database or of its server
-// waits on its way, there and back, until the play delivers it; so what happens, and in which
-// order, is decided by the seed alone. A ledger follows each task's document.
+// A simulated Disbatch site has three hosts. On each a node runs inside a server in memory, with Periodic workers of
+// functions; the hosts share the double of their database. Nodes, driver and double are the real ones. Their goroutines
+// are in a bubble of testing/synctest, whose clock stands still while any of them can run. Each command to the database,
+// each call of a server and each reply waits as a message until the play delivers it, so the seed alone decides what
+// happens, and in which order.
 
-// siteHosts is how many hosts there are, siteTasks how many tasks at most, and siteLateTasks how
-// many more come at the end.
+// siteHosts is the number of hosts, siteTasks the largest number of tasks, and siteLateTasks the number of tasks that are
+// created at the end.
 const (
 	siteHosts     = 3
 	siteTasks     = 40
 	siteLateTasks = 8
 )
 
-// siteInterval is the time between ticks of a node, drain how long one that stops waits.
+// siteInterval is the time between two ticks of a node, siteDrain how long a stopping node waits for its tasks.
 const (
 	siteInterval = time.Second
 	siteDrain    = 10 * time.Second
@@ -56,11 +55,11 @@ type Site struct {
 	double    *mongotest.Server
 	config    *disbatch.Config
 	hosts     []*host
-	processes []*process  // all that there were
-	away      atomic.Bool // the database is; the connections read it
-	losing    int         // of the claims to come, lose their replies
+	processes []*process  // every one that was started
+	away      atomic.Bool // the database is unreachable; the connections read it
+	losing    int         // so many of the next claims lose their replies
 
-	messages []*message // in the order in which they came
+	messages []*message // in the order of their arrival
 	sender   *process   // of the message that was delivered last
 
 	mu      sync.Mutex
