@@ -11,12 +11,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"treadle/codec/periodic"
 	"treadle/loop/journal"
+	"treadle/loop/protocol"
 	"treadle/sched"
 )
 
@@ -107,39 +107,15 @@ func TestConverted(t *testing.T) {
 	}
 }
 
-// TestKtsConverted: what kts46 had in a directory of format 3 it has in the present one, under the
-// revisions that its workers know, and again at the next start.
-func TestKtsConverted(t *testing.T) {
-	d := format3(t)
-	clock := sched.Time{Wall: 1795430300000, Micros: 1795430300000000}
-	for range 2 {
-		r := newKtsDiskRig(t, d, clock)
-		for _, j := range [][3]string{{"p", "a", "p.a: 0.5 (2/4)."}, {"p", "idle", "p.idle: 0 (0/4)."}, {`Straße "1"`, "größe", `Straße "1".größe: 0 (0/200).`}} {
-			if got := r.does("getJobStatus", j[0], j[1]); got != j[2] {
-				t.Errorf("%v, want %v", got, j[2])
-			}
-		}
-		if n := r.stats.parsed.Load(); n != 0 || len(r.projects) != 3 {
-			t.Errorf("%d definitions are parsed, of %d projects", n, len(r.projects))
-		}
-		r.end()
-	}
-	r := newKtsDiskRig(t, d, clock)
-	r.wants(ktsQuoted, "taskFinished", "y", r.sigOf(r.json("taskInProgress", "y", time.UnixMilli(1795430201314).UTC().Format("2006-01-02T15:04:05.000Z"))))
-	if got := r.does("getJobStatus", `Straße "1"`, "größe"); got != `Straße "1".größe: 0.035 (7/200).` {
-		t.Errorf("%v", got)
-	}
-	if got := r.does("getNewJobId", "p"); got != int64(3) {
-		t.Errorf("the next job id is %v", got)
-	}
-	r.wantJob("z", "instant statistics")
-	r.wantJob("zz", "a simulation")
-}
-
-// TestKindsOfJournal: what the scheduler calls a kind is that of the journal.
+// TestKindsOfJournal: what the scheduler and protocols call a kind is that of the journal.
 func TestKindsOfJournal(t *testing.T) {
 	for k, want := range []string{sched.KindJob: "job", sched.KindQueue: "queue", sched.KindDropped: "dropped", sched.KindEdge: "edge", sched.KindExit: "exit"} {
 		if got := journal.Kind(k).String(); got != want {
+			t.Errorf("kind %d is %q in the journal, want %q", k, got, want)
+		}
+	}
+	for k := protocol.KindProject; k <= protocol.KindProgress; k++ {
+		if got, want := journal.Kind(k).String(), k.String(); got != want {
 			t.Errorf("kind %d is %q in the journal, want %q", k, got, want)
 		}
 	}

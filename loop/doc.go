@@ -34,7 +34,7 @@
 //	ids and types of Gloom         MaxName of loop/gloom
 //	dwork                          a goroutine of its own; hubSlice a turn, maxParts and
 //	                               --dwork-max-steal a request, maxNames a Lookup (loop/dwork)
-//	kts46                          a goroutine of its own for long lists (kts46_large.go)
+//	kts46                          a goroutine of its own for long lists (kts46/large.go)
 //	all sessions                   looked through once a second (sweep), and to hang up on those
 //	                               for whom most waits (relieve, relievePartials)
 //

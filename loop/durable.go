@@ -115,17 +115,16 @@ func (s *Server) openJournal() error {
 	sink := host{s}.NewSink()
 	s.sched.Resume(s.now(), j.LastSeq(), s.holder, sink)
 	sink.Wake()
-	if err := s.kts46.restore(); err != nil {
-		return errors.Join(err, j.Close())
+	for p := range having[protocol.Documents](s) {
+		if err := p.Restored(); err != nil {
+			return errors.Join(err, j.Close())
+		}
 	}
 	return nil
 }
 
 // holder finds the peer of a restored task's worker.
 func (s *Server) holder(space sched.Space, name string) *sched.Peer {
-	if space == ktsSpace {
-		return s.kts46.holder(name)
-	}
 	for _, p := range s.protocols {
 		if h, ok := p.(protocol.Holders); ok && p.Name() == spaces[space].Protocol {
 			return h.Holder(name)
@@ -155,9 +154,6 @@ func (s *Server) replay() error {
 	jobs := 0
 	err := s.feed.journal.Replay(journal.Replayed{
 		Setting: func(key string, value []byte) error {
-			if err := s.kts46.keepSetting(key, value); err != nil {
-				return err
-			}
 			for p := range having[protocol.Restorer](s) {
 				if err := p.Restore(key, value); err != nil {
 					return err
@@ -165,7 +161,14 @@ func (s *Server) replay() error {
 			}
 			return nil
 		},
-		Document: s.kts46.keep,
+		Document: func(d *journal.Document) error {
+			for p := range having[protocol.Documents](s) {
+				if err := p.RestoreDocument(&protocol.Document{Kind: protocol.DocumentKind(d.Kind), Project: d.Project, Name: d.Name, Value: d.Value}); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
 		Record: func(r *journal.Record) error {
 			if r.Kind == journal.KindJob {
 				jobs++
@@ -246,6 +249,26 @@ func (s *Server) durableAll() (group uint64, wait bool) {
 		group = max(group, s.feed.journal.Group(i))
 	}
 	return group, group > s.feed.journal.Committed()
+}
+
+// awaitCommit returns when a group is committed, or the journal has failed.
+func (s *Server) awaitCommit(group uint64) error {
+	s.commits.L.Lock()
+	defer s.commits.L.Unlock()
+	for s.feed.journal.Committed() < group {
+		if f := s.failure.Load(); f != nil {
+			return f
+		}
+		s.commits.Wait()
+	}
+	return nil
+}
+
+// wakeCommits has awaitCommit look again.
+func (s *Server) wakeCommits() {
+	s.commits.L.Lock()
+	defer s.commits.L.Unlock()
+	s.commits.Broadcast()
 }
 
 // full says that nothing more may be taken in for want of disk.

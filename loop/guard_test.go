@@ -59,8 +59,8 @@ func TestPagesOfOtherSites(t *testing.T) {
 	creates := func(want int, name, host string, headers ...string) {
 		t.Helper()
 		ask(want, "kts46", "POST", "/RPC2", fmt.Sprintf(createProject, name), host, headers...)
-		if _, err := r.kts46.projectNow(name); (err == nil) != (want == 200) {
-			t.Errorf("the project %q with %q: %v", name, headers, err)
+		if exists := (ktsCaller{r.Server, t}).does("projectExists", name); exists != (want == 200) {
+			t.Errorf("the project %q with %q: %v", name, headers, exists)
 		}
 	}
 	creates(403, "a", "", "Content-Type", "text/plain", "Origin", "http://evil.example")
@@ -93,15 +93,6 @@ func TestPagesOfOtherSites(t *testing.T) {
 			t.Errorf("%d requests are counted as refused for their %s, want %d", got, reason, want)
 		}
 	}
-}
-
-// projectNow finds a project in a turn of its own.
-func (h *ktsHub) projectNow(name string) (p *ktsProject, err error) {
-	err = h.turn(func() error {
-		p, err = h.project(name)
-		return err
-	})
-	return p, err
 }
 
 // TestAllowHostRefused: a setting that names no host is refused at the start.

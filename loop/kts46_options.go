@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"treadle/loop/kts46"
 	"treadle/loop/kts46/store"
 )
 
@@ -100,14 +101,8 @@ func (o *Kts46Options) validate() error {
 	return nil
 }
 
-// ktsDatabase is a database as version 2 names it.
-type ktsDatabase struct {
-	Host string `json:"host"`
-	Port uint16 `json:"port"`
-}
-
-func (o *Kts46Options) databases() ([]ktsDatabase, error) {
-	all := []ktsDatabase{}
+func (o *Kts46Options) databases() ([]kts46.Database, error) {
+	all := []kts46.Database{}
 	for _, d := range o.Databases {
 		host, digits, err := net.SplitHostPort(d)
 		if err != nil {
@@ -117,16 +112,20 @@ func (o *Kts46Options) databases() ([]ktsDatabase, error) {
 		if err != nil || host == "" {
 			return nil, fmt.Errorf("%q is not host:port, as in 127.0.0.1:27017", d)
 		}
-		all = append(all, ktsDatabase{host, uint16(port)})
+		all = append(all, kts46.Database{Host: host, Port: uint16(port)})
 	}
 	return all, nil
 }
 
-// timeoutV1 is the time between reports in the unit that version 1 is told, rounded up.
-func (o *Kts46Options) timeoutV1() int64 {
+// options are those of the protocol, and what of the server's it follows.
+func (o *Kts46Options) options(s *Server) kts46.Options {
+	databases, _ := o.databases() // validated
 	unit := time.Second
 	if o.TimeoutUnit == KtsMilliseconds {
 		unit = time.Millisecond
 	}
-	return int64((o.Timeout + unit - 1) / unit)
+	return kts46.Options{
+		XML: o.Listen, JSON: o.JSON, Timeout: o.Timeout, TimeoutUnit: unit, RestartAfter: o.RestartAfter, Databases: databases, MongoDB: o.MongoDB,
+		HandshakeTimeout: s.o.HandshakeTimeout, FrameTimeout: s.o.FrameTimeout, Large: s.large(), Guard: s.guard,
+	}
 }

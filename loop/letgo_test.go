@@ -3,6 +3,7 @@ package loop
 import (
 	"encoding/binary"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -48,4 +49,13 @@ func TestLargeScratch(t *testing.T) {
 		r.eachReactor((*reactor).sweep)
 		return r.conns.Load() == 0 && heap()-before < 4<<20
 	})
+}
+
+// heap is how many bytes are in use when the garbage has gone.
+func heap() int {
+	runtime.GC()
+	runtime.GC() // what has a finalizer goes in the second
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc)
 }

@@ -36,9 +36,6 @@ func (s *Server) listen() error {
 		}
 		s.listening = append(s.listening, all...)
 	}
-	if err := s.kts46.listen(); err != nil {
-		return err
-	}
 	if s.o.HTTP == "" {
 		return nil
 	}

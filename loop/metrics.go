@@ -86,7 +86,6 @@ func (s *Server) samples() []web.Sample {
 	for _, p := range s.protocols {
 		all = append(all, p.Samples()...)
 	}
-	all = append(all, s.kts46.samples()...)
 	if s.feed != nil {
 		all = append(all, journalSamples(s.feed.journal.Stats())...)
 	}

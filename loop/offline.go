@@ -17,6 +17,7 @@ import (
 	"treadle/loop/disbatch/node"
 	"treadle/loop/dwork"
 	"treadle/loop/gloom"
+	"treadle/loop/kts46"
 	"treadle/sched"
 )
 
@@ -96,7 +97,7 @@ func NewOfflineIn(settings Options, in Surroundings) (*Offline, error) {
 	s.clock = func() sched.Time { return o.time }
 	s.stop = func() { o.change(func() { o.stopped = true }) }
 	s.beside = func(turn chan struct{}, do func()) { o.beside = append(o.beside, offlineReport{turn, do}) }
-	s.kts46.await = o.parkCall
+	s.await = o.parkCall
 	for i := range s.o.Loops {
 		o.loops = append(o.loops, o.newLoop(i))
 		s.reactors[i].Store(o.loops[i])
@@ -272,8 +273,8 @@ func (o *Offline) tick() (next sched.Time) {
 	for next = o.server.tick(&o.timer); next.Mono <= o.time.Mono || next.Wall <= o.time.Wall; {
 		next = o.server.tick(&o.timer)
 	}
-	if hub := o.server.kts46; o.server.o.Kts46.RestartAfter > 0 {
-		_, _, _ = hub.own(hub.expire) // it cannot fail
+	if o.server.o.Kts46.RestartAfter > 0 {
+		o.kts46().Expire()
 	}
 	if o.server.o.Dwork.Lease > 0 {
 		o.hub().Expire()
@@ -328,10 +329,7 @@ func (o *Offline) BeginCommit() (over <-chan struct{}) {
 // OfflineSeed is a Seed under which the server's own queues are of the same shards in every
 // process: what waits for a commit depends on what else is in its shard.
 func OfflineSeed(shards int) maphash.Seed {
-	own := [][]byte{[]byte(dwork.Queue)}
-	for k := range ktsKinds {
-		own = append(own, k.queue())
-	}
+	own := append([][]byte{[]byte(dwork.Queue)}, kts46.Queues()...)
 	for {
 		seed, same := maphash.MakeSeed(), true
 		s := sched.New(sched.Options{Shards: shards, Seed: seed, Rules: spaces.Rules()})
@@ -365,7 +363,7 @@ func (o *Offline) Abandon() {
 	o.change(func() { o.abandoned = true })
 	for _, c := range o.calls {
 		c.reply = func(int, []byte) {}
-		c.goOn(errKtsStopping)
+		c.goOn(errStopping)
 	}
 	o.calls = nil
 	if o.server.feed != nil {
@@ -404,7 +402,7 @@ func (o *Offline) Check() error {
 	}
 	var err error
 	o.server.sched.Status(func(q sched.QueueStatus) {
-		_, kts := ktsKindOf(q.Name)
+		kts := slices.ContainsFunc(kts46.Queues(), func(own []byte) bool { return string(own) == q.Name })
 		if q.Name != dwork.Queue && !kts && (q.Workers != 0 || q.Running != 0) { // those workers need no connection
 			err = fmt.Errorf("nobody is connected, but %+v", q)
 		}

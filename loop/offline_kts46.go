@@ -2,7 +2,11 @@
 
 package loop
 
-import "net/http"
+import (
+	"net/http"
+
+	"treadle/loop/kts46"
+)
 
 // offlineCall is one call of the kts46 protocols. It runs on a goroutine of its own, as in a
 // server with sockets, but never at the same time as anything else: whoever starts it or
@@ -23,8 +27,7 @@ type offlineCall struct {
 // setting: kts46 or kts46-json. reply is called with the answer, now or after a Commit;
 // a status of 0 is a connection that was closed instead.
 func (o *Offline) Kts46(port string, request *http.Request, reply func(status int, body []byte)) {
-	hub := o.server.kts46
-	answer := hub.guard(map[string]http.HandlerFunc{"kts46": hub.serveXML, "kts46-json": hub.serveJSON}[port])
+	answer := o.kts46().Handler(port)
 	c := &offlineCall{
 		header: http.Header{}, reply: reply,
 		parked: make(chan uint64), resume: make(chan error), over: make(chan struct{}),
@@ -46,6 +49,14 @@ func (o *Offline) Kts46(port string, request *http.Request, reply func(status in
 		reply(c.status, c.body)
 	}
 	o.Settle()
+}
+
+// kts46 is the protocol.
+func (o *Offline) kts46() *kts46.Hub {
+	for p := range having[*kts46.Hub](o.server) {
+		return p
+	}
+	return nil
 }
 
 // parkCall is awaitCommit for the call that runs.

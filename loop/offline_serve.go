@@ -25,16 +25,6 @@ func (o *Offline) Serve(ports map[string]net.Listener) {
 		_, _ = service.Listen() // nothing is opened that could fail
 		service.Serve(context.Background())
 	}
-	kts := o.server.kts46
-	for port, l := range ports {
-		switch port {
-		case "kts46":
-			kts.add(l, kts.serveXML)
-		case "kts46-json":
-			kts.add(l, kts.serveJSON)
-		}
-	}
-	kts.serve()
 }
 
 // unheard is a listener to which nobody connects.
@@ -53,6 +43,5 @@ func (unheard) Addr() net.Addr { return &net.TCPAddr{} }
 func (o *Offline) Close() {
 	o.server.closeServices()
 	close(o.server.stopped)
-	o.server.kts46.close()
 	o.server.workers.Wait()
 }

@@ -35,7 +35,7 @@ func (o *Offline) Stop(closing func()) error {
 		r.dismiss()
 	}
 	o.Settle()
-	o.server.kts46.close()
+	o.kts46().Close()
 	closing()
 	var err error
 	if o.server.feed != nil {

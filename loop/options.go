@@ -187,28 +187,11 @@ func (o *Options) disbatch() hub.Options {
 type Listening = protocol.Listening
 
 // OptionError is a setting that cannot work: cmd prints it as one line.
-type OptionError struct {
-	Setting string // the flag's name, without dashes
-	Err     error
-	Code    int // the process's; 0: that of a mistake in how it was called
-}
+type OptionError = protocol.OptionError
 
-func (e *OptionError) Error() string { return fmt.Sprintf("--%s: %v", e.Setting, e.Err) }
-func (e *OptionError) Unwrap() error { return e.Err }
-
-// ExitCode is the process's for this error: 2 for a mistake in how it was called, 1 for what may
-// work another time, as a port in use, and 3 for damaged data.
-func (e *OptionError) ExitCode() int {
-	if e.Code == 0 {
-		return exitUsage
-	}
-	return e.Code
-}
-
-// Exit codes of a server that does not start, or stops by itself.
+// Exit codes of a server that does not start, or stops by itself, beside that of an OptionError.
 const (
 	exitFailure = 1
-	exitUsage   = 2
 	exitData    = 3 // what is on disk is damaged, or cannot be written
 )
 

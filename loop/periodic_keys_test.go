@@ -170,9 +170,7 @@ func TestDumpLeavesOut(t *testing.T) {
 	c.send(request(1, periodic.SubmitJob, job("f", "n")), request(2, periodic.ConfigSet, setting("poll-interval", 7)))
 	w.dwork(`type: Create task { name: "a" origin: "o" } task { name: "b" origin: "o" }`)
 	w.openGloom(0, true).say(`{"action":"submit","id":1,"type":"t","body":1}`)
-	if err := w.kts46.createProject("p"); err != nil {
-		t.Fatal(err)
-	}
+	ktsCaller{w.Server, t}.does("createProject", "p")
 	c.send(request(3, periodic.Dump))
 	w.settle()
 	c.frames()

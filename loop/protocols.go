@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"context"
 	"iter"
 	"log/slog"
 	"net"
@@ -9,6 +10,8 @@ import (
 	"treadle/loop/disbatch/hub"
 	"treadle/loop/dwork"
 	"treadle/loop/gloom"
+	"treadle/loop/journal"
+	"treadle/loop/kts46"
 	"treadle/loop/periodic"
 	"treadle/loop/protocol"
 	"treadle/sched"
@@ -23,11 +26,13 @@ func newProtocols(s *Server) ([]protocol.Protocol, error) {
 	if err != nil {
 		return nil, &OptionError{Setting: "disbatch", Err: err}
 	}
+	kts := kts46.New(host{s}, o.Kts46.options(s))
 	return []protocol.Protocol{
-		periodic.New(host{s}, o.periodic(func() int { return s.kts46.projectCount() })),
+		periodic.New(host{s}, o.periodic(kts.Projects)),
 		gloom.New(host{s}, gloom.Options{Masters: o.GloomMasters, Slaves: o.GloomSlaves, MaxFrame: o.GloomMaxFrame, Strict: o.GloomJSON == GloomStrict}),
 		dwork.New(host{s}, o.dwork()),
 		disbatch,
+		kts,
 	}, nil
 }
 
@@ -36,8 +41,8 @@ var spaces = protocol.TableOf(slices.Concat(
 	periodic.Spaces(),
 	gloom.Spaces(),
 	dwork.Spaces(),
-	[]protocol.Space{{ID: ktsSpace, Rules: ktsRules}},
 	hub.Spaces(),
+	kts46.Spaces(),
 )...)
 
 // rules are what the protocols ask of the scheduler: the rules of their jobs, and how many
@@ -70,9 +75,9 @@ func (h host) Now() sched.Time { return h.now() }
 func (h host) Log() *slog.Logger { return h.o.Log }
 
 // LogLimited implements protocol.Host.
-func (h host) LogLimited(message string, args ...any) {
+func (h host) LogLimited(level slog.Level, message string, args ...any) {
 	if h.noise.allow(h.now().Mono) {
-		h.o.Log.Info(message, args...)
+		h.o.Log.Log(context.Background(), level, message, args...)
 	}
 }
 
@@ -88,11 +93,11 @@ func (h host) RoomFor(bytes int) bool { return h.room(bytes) }
 // Durable implements protocol.Host.
 func (h host) Durable(queue []byte) (group uint64, wait bool) { return h.durable(queue) }
 
-// DurableAll implements protocol.Host.
-func (h host) DurableAll() (group uint64, wait bool) { return h.durableAll() }
-
 // Committed implements protocol.Host.
 func (h host) Committed() uint64 { return h.feed.journal.Committed() }
+
+// DurableAll implements protocol.Host.
+func (h host) DurableAll() (group uint64, wait bool) { return h.durableAll() }
 
 // Flush implements protocol.Host.
 func (h host) Flush(acknowledgements int) { h.feed.flush(acknowledgements) }
@@ -100,12 +105,35 @@ func (h host) Flush(acknowledgements int) { h.feed.flush(acknowledgements) }
 // FlushLater implements protocol.Host.
 func (h host) FlushLater() { h.feed.flushLater() }
 
+// Await implements protocol.Host.
+func (h host) Await(group uint64) error { return h.await(group) }
+
 // PutSetting implements protocol.Host.
 func (h host) PutSetting(key string, value []byte) {
 	if h.feed != nil {
 		h.feed.journal.PutSetting(key, value)
 		h.feed.dirty.Store(true)
 	}
+}
+
+// PutDocument implements protocol.Host.
+func (h host) PutDocument(d *protocol.Document) {
+	if h.feed != nil {
+		h.feed.journal.PutDocument(journalDocument(d))
+		h.feed.dirty.Store(true)
+	}
+}
+
+// DropDocument implements protocol.Host.
+func (h host) DropDocument(d *protocol.Document) {
+	if h.feed != nil {
+		h.feed.journal.DeleteDocument(journalDocument(d))
+		h.feed.dirty.Store(true)
+	}
+}
+
+func journalDocument(d *protocol.Document) *journal.Document {
+	return &journal.Document{Kind: journal.Kind(d.Kind), Project: d.Project, Name: d.Name, Value: d.Value}
 }
 
 // NewSink implements protocol.Host.

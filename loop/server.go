@@ -26,6 +26,7 @@ type Server struct {
 	started  time.Time
 	clock    func() sched.Time
 	beside   func(turn chan struct{}, do func())
+	await    func(group uint64) error
 	open     func(setting, address string) (net.Listener, error)
 	sched    *sched.Scheduler
 	reactors []atomic.Pointer[reactor] // by loop; nil until its first connection
@@ -47,7 +48,6 @@ type Server struct {
 
 	commits         *sync.Cond // something was committed, or nothing ever will be
 	protocols       []protocol.Protocol
-	kts46           *ktsHub
 	insiders        []func(*sched.Delivery) // by the slot of their ids
 	stopping        atomic.Bool             // nothing new is handed out, and nobody is let in
 	protocolFailure atomic.Pointer[error]   // of a protocol: it ends the server
@@ -86,7 +86,6 @@ func (s *Server) run(ctx context.Context) (err error) {
 	if err != nil {
 		s.closeListeners()
 		s.closeServices()
-		s.kts46.closeSockets()
 		return err
 	}
 	s.serve(ctx)
@@ -116,7 +115,7 @@ func newServerOn(o Options, so sched.Options) (*Server, error) {
 		return nil, err
 	}
 	s.guard, s.conns = guard, newShares(&s.o)
-	s.clock, s.beside, s.open = s.readClocks, s.besideLoops, openAddress
+	s.clock, s.beside, s.await, s.open = s.readClocks, s.besideLoops, s.awaitCommit, openAddress
 	so = sched.Options{Shards: o.Shards, Seed: so.Seed, Batch: so.Batch, Alarm: s.ring, TimedOut: s.overdue.add}
 	so.Rules, so.Grace = o.rules()
 	if o.Data != NoData {
@@ -134,7 +133,6 @@ func newServerOn(o Options, so sched.Options) (*Server, error) {
 		return nil, err
 	}
 	s.counters.closed = closings(s.protocols)
-	s.kts46 = newKtsHub(s)
 	return s, nil
 }
 
@@ -154,7 +152,6 @@ func (s *Server) serve(ctx context.Context) {
 	for service := range having[protocol.Service](s) {
 		service.Serve(ctx)
 	}
-	s.kts46.serve()
 	s.workers.Go(func() { s.runTimer(ctx) })
 	if s.web != nil {
 		s.workers.Go(func() {
@@ -191,7 +188,6 @@ const drainPeriod = 10 * time.Millisecond
 func (s *Server) shutdown() error {
 	s.halt()
 	s.closeListeners()
-	s.kts46.closeSockets()
 	s.accepters.Wait() // a connection given to a loop that has ended would wait for ever
 	if n := s.sched.Unfinished(); n > 0 && s.drain() > 0 {
 		s.log.Info("no job is handed out any more; waiting for those that are running", "jobs", n, "drain", s.drain())
@@ -206,7 +202,6 @@ func (s *Server) shutdown() error {
 	s.eachReactor((*reactor).dismiss)
 	err := s.engine.stop()
 	s.closeServices()
-	s.kts46.close()
 	close(s.stopped)
 	if s.web != nil {
 		err = errors.Join(err, s.web.Close())
@@ -234,7 +229,7 @@ func (s *Server) awaits() bool {
 			return true
 		}
 	}
-	return s.sched.Unfinished() > 0 || s.reports.Load() > 0 || s.kts46.active.Load() > 0
+	return s.sched.Unfinished() > 0 || s.reports.Load() > 0
 }
 
 func (s *Server) closeServices() {

@@ -1,11 +1,13 @@
 package loop
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -192,4 +194,22 @@ func TestSilentMakeRoom(t *testing.T) {
 	if n := r.conns.silent[gloomID].Load(); n == 0 {
 		t.Errorf("%d are counted as silent", n)
 	}
+}
+
+// lockedBuffer takes what many goroutines write.
+type lockedBuffer struct {
+	mu  sync.Mutex
+	all bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.all.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.all.String()
 }

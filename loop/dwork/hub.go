@@ -3,6 +3,7 @@ package dwork
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 
 	codec "treadle/codec/dwork"
@@ -152,7 +153,7 @@ func (h *Hub) answerStopping(out []byte) []byte {
 // refuse answers Error; the reason is for the log.
 func (h *Hub) refuse(out []byte, why error) []byte {
 	h.stats.refused.Add(1)
-	h.host.LogLimited("refusing a dwork request", "reason", why.Error())
+	h.host.LogLimited(slog.LevelInfo, "refusing a dwork request", "reason", why.Error())
 	return codec.AppendType(out, codec.Error)
 }
 

@@ -43,18 +43,18 @@ func newRig(t *testing.T, o Options) *rig {
 }
 
 // Sched implements protocol.Host, as the methods below do.
-func (r *rig) Sched() *sched.Scheduler       { return r.all }
-func (r *rig) Now() sched.Time               { return r.clock }
-func (r *rig) Log() *slog.Logger             { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
-func (r *rig) LogLimited(string, ...any)     {}
-func (r *rig) Refused(protocol.Reason)       {}
-func (r *rig) Full() bool                    { return false }
-func (r *rig) Durable([]byte) (uint64, bool) { return 0, false }
-func (r *rig) Committed() uint64             { return 0 }
-func (r *rig) Flush(int)                     {}
-func (r *rig) FlushLater()                   {}
-func (r *rig) NewSink() protocol.Sink        { return nobody{} }
-func (r *rig) MostUnsent() int               { return 1 << 30 }
+func (r *rig) Sched() *sched.Scheduler               { return r.all }
+func (r *rig) Now() sched.Time                       { return r.clock }
+func (r *rig) Log() *slog.Logger                     { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+func (r *rig) LogLimited(slog.Level, string, ...any) {}
+func (r *rig) Refused(protocol.Reason)               {}
+func (r *rig) Full() bool                            { return false }
+func (r *rig) Durable([]byte) (uint64, bool)         { return 0, false }
+func (r *rig) Committed() uint64                     { return 0 }
+func (r *rig) Flush(int)                             {}
+func (r *rig) FlushLater()                           {}
+func (r *rig) NewSink() protocol.Sink                { return nobody{} }
+func (r *rig) MostUnsent() int                       { return 1 << 30 }
 func (r *rig) Listen(string, string, string) (net.Listener, error) {
 	return net.Listen("tcp", "127.0.0.1:0")
 }

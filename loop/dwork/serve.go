@@ -2,6 +2,7 @@ package dwork
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	codec "treadle/codec/dwork"
@@ -58,7 +59,9 @@ func (h *Hub) Serve(context.Context) {
 }
 
 // trouble logs what peers did wrong.
-func (h *Hub) trouble(err error) { h.host.LogLimited("dwork connection", "trouble", err.Error()) }
+func (h *Hub) trouble(err error) {
+	h.host.LogLimited(slog.LevelInfo, "dwork connection", "trouble", err.Error())
+}
 
 // Drain implements protocol.Service.
 func (h *Hub) Drain() { h.stopping.Store(true) }

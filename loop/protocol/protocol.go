@@ -62,7 +62,7 @@ type Host interface {
 	// Log is the server's log.
 	Log() *slog.Logger
 	// LogLimited logs what hostile peers can cause, a line a second at most for all protocols together.
-	LogLimited(message string, args ...any)
+	LogLimited(level slog.Level, message string, args ...any)
 	// Refused counts a refused request.
 	Refused(Reason)
 	// Full says that the disk takes no new jobs.
@@ -81,8 +81,13 @@ type Host interface {
 	// changed. FlushLater is Flush for a turn without any whose changes a loss of power may undo.
 	Flush(acknowledgements int)
 	FlushLater()
+	// Await returns when a group is committed; an error says that it never will be.
+	Await(group uint64) error
 	// PutSetting journals a setting. Restorer.Restore takes it at the next start.
 	PutSetting(key string, value []byte)
+	// PutDocument journals a document that is new or has changed, DropDocument that it is gone.
+	PutDocument(*Document)
+	DropDocument(*Document)
 	// NewSink makes a sink for the verbs of one goroutine.
 	NewSink() Sink
 	// NewInsider makes the side of a peer inside of the server, which submits and awaits jobs.

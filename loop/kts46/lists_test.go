@@ -1,4 +1,4 @@
-package loop
+package kts46
 
 import (
 	"fmt"
@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"treadle/codec/kts46"
+	codec "treadle/codec/kts46"
 	"treadle/sched"
 )
 
@@ -14,7 +14,7 @@ import (
 // have their turns while they are put in order and into words.
 func TestKtsListKeepsNobody(t *testing.T) {
 	const jobs = 5000
-	r := newKtsRig(t, Kts46Options{})
+	r := newRig(t, Options{})
 	r.does("createProject", "p")
 	for i := range jobs {
 		name := fmt.Sprint("job ", i)
@@ -60,11 +60,11 @@ func TestKtsListKeepsNobody(t *testing.T) {
 		t.Errorf("%s: nobody has a turn meanwhile", what)
 	}
 	for _, method := range []string{"getServerStatus", "getCurrentTasks"} {
-		f(method, func() { _, _ = r.callXML(&kts46.Call{Method: method}) })
+		f(method, func() { _, _ = r.callXML(&codec.Call{Method: method}) })
 	}
 	for _, method := range []string{"getProjectStatus", "getJobsList"} {
-		f(method, func() { _, _ = r.callXML(&kts46.Call{Method: method, Params: []any{"p"}}) })
+		f(method, func() { _, _ = r.callXML(&codec.Call{Method: method, Params: []any{"p"}}) })
 	}
 	f("GET", func() { r.sendStatus(httptest.NewRecorder()) })
-	f("getCurrentTasks of version 2", func() { _, _ = r.callJSON(&kts46.Request{Method: "getCurrentTasks"}) })
+	f("getCurrentTasks of version 2", func() { _, _ = r.callJSON(&codec.Request{Method: "getCurrentTasks"}) })
 }

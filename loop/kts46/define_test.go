@@ -1,4 +1,4 @@
-package loop
+package kts46
 
 import (
 	"fmt"
@@ -17,7 +17,7 @@ func TestKtsWideDefinition(t *testing.T) {
 		fmt.Fprintf(&many, "k%d:\n", i)
 	}
 	for _, more := range []string{many.String(), strings.Repeat("a:\n", 200_000)} {
-		read := make(chan ktsNumbers, 1)
+		read := make(chan numbers, 1)
 		go func() {
 			n, err := parseDefinition([]byte(good + more))
 			if err != nil {
@@ -38,7 +38,7 @@ func TestKtsWideDefinition(t *testing.T) {
 
 // TestKtsDefinitionKeepsNobody: whoever has a long definition read keeps others from theirs alone.
 func TestKtsDefinitionKeepsNobody(t *testing.T) {
-	r := newKtsRig(t, Kts46Options{})
+	r := newRig(t, Options{})
 	const good = "simulationParameters: {duration: 8, stepDuration: 2, batchLength: 3}\n"
 	if _, err := r.xml("createProject", "p"); err != nil {
 		t.Fatal(err)

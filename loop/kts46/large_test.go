@@ -1,4 +1,4 @@
-package loop
+package kts46
 
 import (
 	"bufio"
@@ -12,15 +12,15 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"treadle/codec/kts46"
+	codec "treadle/codec/kts46"
 )
 
 // TestKtsUnreadIsRead: whoever moves some of what is his is given up behind those who move
 // nothing.
 func TestKtsUnreadIsRead(t *testing.T) {
-	var l ktsLarge
+	var l budget
 	givenUp := make([]bool, 5)
-	begin := func(i int) *ktsMoving { return l.begin(10, 20, func() { givenUp[i] = true }) }
+	begin := func(i int) *moving { return l.begin(10, 20, func() { givenUp[i] = true }) }
 	slow := begin(0)
 	slow.answer, slow.body = io.Discard, strings.NewReader("a call")
 	for i := range givenUp[1:] {
@@ -46,26 +46,24 @@ func TestKtsUnreadIsRead(t *testing.T) {
 	}
 }
 
-// largeCall is a whole call of nearly the largest length.
-func largeCall() string {
-	call := string(kts46.AppendCall(nil, "hello", strings.Repeat("x", kts46.MaxRequest-1000)))
+// longCall is a whole call of nearly the largest length.
+func longCall() string {
+	call := string(codec.AppendCall(nil, "hello", strings.Repeat("x", codec.MaxRequest-1000)))
 	return head(len(call)) + call
 }
 
 // unheardRig has room for four of the largest calls.
-func unheardRig(t *testing.T) *rig {
-	return startServer(t, Options{Kts46: ktsOn, MaxFrame: 1 << 20, GloomMaxFrame: 1 << 20, MaxOutbound: 1 << 20})
-}
+func unheardRig(t *testing.T) *socketRig { return serve(t, Options{}, 4<<20) }
 
-// unheard makes n peers that send a large call, without its last bytes, and waits until each of
+// unheardCalls makes n peers that send a large call, without its last bytes, and waits until each of
 // them is counted.
-func (r *rig) unheard(n, without int) (peers []net.Conn) {
+func (r *socketRig) unheardCalls(n, without int) (peers []net.Conn) {
 	r.t.Helper()
-	call := largeCall()
-	l := &r.kts46.unheard
-	seen := make(map[*ktsMoving]bool)
+	call := longCall()
+	l := &r.Hub.unheard
+	seen := make(map[*moving]bool)
 	for range n {
-		c := r.dialKts("kts46")
+		c := r.dial("kts46")
 		peers = append(peers, c)
 		if _, err := io.WriteString(c, call[:len(call)-without]); err != nil {
 			r.t.Fatal(err)
@@ -81,7 +79,7 @@ func (r *rig) unheard(n, without int) (peers []net.Conn) {
 			}
 			return false
 		})
-		if _, bytes := l.sum(); bytes > r.mostUnsent() {
+		if _, bytes := l.sum(); bytes > r.server.MostUnsent() {
 			r.t.Errorf("%d bytes are counted", bytes)
 		}
 	}
@@ -89,7 +87,7 @@ func (r *rig) unheard(n, without int) (peers []net.Conn) {
 }
 
 // sum is how many are counted, and their bytes.
-func (l *ktsLarge) sum() (n, bytes int) {
+func (l *budget) sum() (n, bytes int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.all), l.bytes
@@ -117,7 +115,7 @@ func answered(t *testing.T, peers []net.Conn) (n int) {
 // sent nothing for the longest are hung up on, and whole calls are answered.
 func TestKtsUnheard(t *testing.T) {
 	r := unheardRig(t)
-	peers := r.unheard(8, 3)
+	peers := r.unheardCalls(8, 3)
 	ends := make(chan int, len(peers))
 	for _, c := range peers { // which of them are given up depends on what the server has read last
 		go func() { ends <- answered(t, []net.Conn{c}) }()
@@ -125,20 +123,20 @@ func TestKtsUnheard(t *testing.T) {
 	if n := <-ends + <-ends + <-ends + <-ends; n != 0 {
 		t.Errorf("%d calls are answered of which the end is missing", n)
 	}
-	if n := answered(t, r.unheard(1, 0)); n != 1 {
+	if n := answered(t, r.unheardCalls(1, 0)); n != 1 {
 		t.Error("a whole call is not answered")
 	}
 	if n := <-ends; n != 0 {
 		t.Error("none had to make room")
 	}
-	call := largeCall()
+	call := longCall()
 	for _, c := range peers {
 		_, _ = io.WriteString(c, call[len(call)-3:]) // five have been hung up on
 	}
 	if n := <-ends + <-ends + <-ends; n != 3 {
 		t.Errorf("%d of the 3 calls that are left are answered", n)
 	}
-	if n, bytes := r.kts46.unheard.sum(); n != 0 || bytes != 0 {
+	if n, bytes := r.Hub.unheard.sum(); n != 0 || bytes != 0 {
 		t.Errorf("%d calls of %d bytes are counted at the end", n, bytes)
 	}
 }
@@ -147,10 +145,10 @@ func TestKtsUnheard(t *testing.T) {
 // those that wait for their turn count.
 func TestKtsHearing(t *testing.T) {
 	r := unheardRig(t)
-	r.kts46.hearing <- struct{}{} // a large call is being carried out
-	peers := r.unheard(6, 0)
-	small := r.dialKts("kts46")
-	hello := string(kts46.AppendCall(nil, "hello"))
+	r.Hub.hearing <- struct{}{} // a large call is being carried out
+	peers := r.unheardCalls(6, 0)
+	small := r.dial("kts46")
+	hello := string(codec.AppendCall(nil, "hello"))
 	if _, err := io.WriteString(small, head(len(hello))+hello); err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +162,7 @@ func TestKtsHearing(t *testing.T) {
 	if n := <-ends + <-ends; n != 0 { // nobody has to come to his turn to be given up
 		t.Error("a large call is answered while another is carried out")
 	}
-	<-r.kts46.hearing
+	<-r.Hub.hearing
 	if n := <-ends + <-ends + <-ends + <-ends; n != 4 {
 		t.Errorf("%d of 6 large calls are answered, want the four for which there is room", n)
 	}
@@ -173,24 +171,24 @@ func TestKtsHearing(t *testing.T) {
 // TestKtsChunked: a small call in chunks is a small one: nobody has said how long it is.
 func TestKtsChunked(t *testing.T) {
 	r := unheardRig(t)
-	r.kts46.hearing <- struct{}{} // a large call is being carried out
-	hello := string(kts46.AppendCall(nil, "hello"))
-	c := r.dialKts("kts46")
+	r.Hub.hearing <- struct{}{} // a large call is being carried out
+	hello := string(codec.AppendCall(nil, "hello"))
+	c := r.dial("kts46")
 	fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", len(hello), hello)
 	if n := answered(t, []net.Conn{c}); n != 1 {
 		t.Error("it is not answered")
 	}
-	<-r.kts46.hearing
+	<-r.Hub.hearing
 }
 
 // TestKtsRefusalUnread: a peer that does not read refusals of what has long answers keeps nobody
 // from theirs.
 func TestKtsRefusalUnread(t *testing.T) {
-	r := startServer(t, Options{Kts46: ktsOn})
-	r.projects(ktsMany, "%d")
-	refused := string(kts46.AppendCall(nil, "getProjectStatus", "nope"))
+	r := serve(t, Options{}, 0)
+	r.createProjects(manyEntries, "%d")
+	refused := string(codec.AppendCall(nil, "getProjectStatus", "nope"))
 	refused = strings.Repeat(head(len(refused))+refused, 100)
-	deaf := r.dialKts("kts46")
+	deaf := r.dial("kts46")
 	var sent atomic.Int64
 	written := make(chan struct{})
 	go func() {
@@ -199,7 +197,7 @@ func TestKtsRefusalUnread(t *testing.T) {
 			sent.Add(1)
 		}
 	}()
-	c, call := r.dialKts("kts46"), string(kts46.AppendCall(nil, "getServerStatus"))
+	c, call := r.dial("kts46"), string(codec.AppendCall(nil, "getServerStatus"))
 	for before, same := int64(0), 0; same < 50; same++ { // then the server does not get on with the other
 		if _, err := io.WriteString(c, head(len(call))+call); err != nil {
 			t.Fatal(err)

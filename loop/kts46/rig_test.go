@@ -1,6 +1,7 @@
-package loop
+package kts46
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,36 +11,57 @@ import (
 	"testing"
 	"time"
 
-	"treadle/codec/kts46"
+	codec "treadle/codec/kts46"
+	"treadle/loop/web"
 	"treadle/sched"
 )
 
-// kts46Off turns the protocols off in tests of others.
-var kts46Off = Kts46Options{Listen: []string{"off"}, JSON: []string{"off"}}
+// patience is how long anything may take that has to happen.
+const patience = 20 * time.Second
 
-// ktsRig is a hub without sockets, under a clock that the test sets.
-type ktsRig struct {
-	*ktsHub
-	t     testing.TB
-	clock sched.Time
+// rig is the protocol without sockets, under a clock that the test sets.
+type rig struct {
+	*Hub
+	server *testHost
+	t      testing.TB
+	clock  sched.Time
 }
 
-// ktsStart is when the clock of a ktsRig starts.
-var ktsStart = time.Date(2011, 2, 13, 18, 56, 37, 123e6, time.UTC)
+// start is when the clock of a rig starts.
+var start = time.Date(2011, 2, 13, 18, 56, 37, 123e6, time.UTC)
 
-func newKtsRig(t testing.TB, o Kts46Options) *ktsRig {
+func newRig(t testing.TB, o Options) *rig {
 	t.Helper()
-	s, err := newServer(Options{Data: NoData, Shards: 4, Loops: 1, Kts46: o})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := &ktsRig{t: t, ktsHub: s.kts46, clock: sched.Time{Wall: ktsStart.UnixMilli(), Micros: ktsStart.UnixMicro()}}
-	s.clock = func() sched.Time { return r.clock }
+	return newRigOn(t, o, false)
+}
+
+func newRigOn(t testing.TB, o Options, journaled bool) *rig {
+	t.Helper()
+	r := &rig{t: t, clock: sched.Time{Wall: start.UnixMilli(), Micros: start.UnixMicro()}}
+	r.server = newHost(func() sched.Time { return r.clock }, journaled)
+	r.Hub = New(r.server, o.filled(t))
 	return r
 }
 
+// filled are the options with the server's defaults.
+func (o Options) filled(t testing.TB) Options {
+	t.Helper()
+	o.Timeout, o.TimeoutUnit = cmp.Or(o.Timeout, 5*time.Second), cmp.Or(o.TimeoutUnit, time.Second)
+	o.HandshakeTimeout, o.FrameTimeout = cmp.Or(o.HandshakeTimeout, 10*time.Second), cmp.Or(o.FrameTimeout, 100*time.Second)
+	o.Large = cmp.Or(o.Large, 256<<10)
+	if o.Databases == nil {
+		o.Databases = []Database{}
+	}
+	guard, err := web.NewGuard(web.GuardOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Guard = guard
+	return o
+}
+
 // pass lets time go by.
-func (r *ktsRig) pass(d time.Duration) {
+func (r *rig) pass(d time.Duration) {
 	r.clock.Wall += d.Milliseconds()
 	r.clock.Mono += d.Milliseconds()
 	r.clock.Micros += d.Microseconds()
@@ -53,17 +75,17 @@ func post(answer http.HandlerFunc, path, body string) *httptest.ResponseRecorder
 }
 
 // xml calls a method of version 1.
-func (r *ktsRig) xml(method string, args ...any) (any, error) {
+func (r *rig) xml(method string, args ...any) (any, error) {
 	r.t.Helper()
-	w := post(r.serveXML, "/RPC2", string(kts46.AppendCall(nil, method, args...)))
+	w := post(r.serveXML, "/RPC2", string(codec.AppendCall(nil, method, args...)))
 	if w.Code != 200 || w.Header().Get("Content-Type") != "text/xml" || w.Header().Get("Content-Length") != fmt.Sprint(w.Body.Len()) {
 		r.t.Fatalf("%s: status %d, headers %v", method, w.Code, w.Header())
 	}
-	return kts46.ReadAnswer(w.Body)
+	return codec.ReadAnswer(w.Body)
 }
 
 // does is xml for a call that must work.
-func (r *ktsRig) does(method string, args ...any) any {
+func (r *rig) does(method string, args ...any) any {
 	r.t.Helper()
 	v, err := r.xml(method, args...)
 	if err != nil {
@@ -73,17 +95,17 @@ func (r *ktsRig) does(method string, args ...any) any {
 }
 
 // faults checks that a call of version 1 is refused with a text.
-func (r *ktsRig) faults(says, method string, args ...any) {
+func (r *rig) faults(says, method string, args ...any) {
 	r.t.Helper()
 	v, err := r.xml(method, args...)
-	var fault *kts46.Fault
+	var fault *codec.Fault
 	if !errors.As(err, &fault) || fault.Code != 1 || !strings.Contains(fault.Text, says) {
 		r.t.Errorf("%s%q: %v, %v, want a fault that says %q", method, args, v, err, says)
 	}
 }
 
 // json calls a method of version 2 and returns its result or its error, as JSON.
-func (r *ktsRig) json(method string, params ...any) string {
+func (r *rig) json(method string, params ...any) string {
 	r.t.Helper()
 	if params == nil {
 		params = []any{}
@@ -107,7 +129,7 @@ func (r *ktsRig) json(method string, params ...any) string {
 }
 
 // wants checks what version 2 answers.
-func (r *ktsRig) wants(want, method string, params ...any) {
+func (r *rig) wants(want, method string, params ...any) {
 	r.t.Helper()
 	if got := r.json(method, params...); got != want {
 		r.t.Errorf("%s%q: %s, want %s", method, params, got, want)
@@ -122,13 +144,13 @@ func definition(duration, step float64, batch int) string {
 // taken is what a worker of version 1 is given.
 type taken struct {
 	worker, project, job, kind string
-	last                       kts46.DateTime
+	last                       codec.DateTime
 }
 
 // getJob asks for a task as a worker of version 1; nil: there is none.
-func (r *ktsRig) getJob(worker string) *taken {
+func (r *rig) getJob(worker string) *taken {
 	r.t.Helper()
-	s, ok := r.does("getJob", worker).(kts46.Struct)
+	s, ok := r.does("getJob", worker).(codec.Struct)
 	if !ok {
 		return nil
 	}
@@ -136,20 +158,20 @@ func (r *ktsRig) getJob(worker string) *taken {
 	t.project, _ = s.Get("project").(string)
 	t.job, _ = s.Get("job").(string)
 	t.kind, _ = s.Get("type").(string)
-	t.last, _ = s.Get("lastUpdate").(kts46.DateTime)
+	t.last, _ = s.Get("lastUpdate").(codec.DateTime)
 	return t
 }
 
 // report reports on a task as its worker.
-func (r *ktsRig) report(t *taken, state string) {
+func (r *rig) report(t *taken, state string) {
 	r.t.Helper()
-	if next, ok := r.does("reportStatus", t.worker, state, t.last).(kts46.DateTime); ok {
+	if next, ok := r.does("reportStatus", t.worker, state, t.last).(codec.DateTime); ok {
 		t.last = next
 	}
 }
 
 // wantJob gets a job for a worker and checks which it is: "" for none.
-func (r *ktsRig) wantJob(worker, want string) *taken {
+func (r *rig) wantJob(worker, want string) *taken {
 	r.t.Helper()
 	got, t := "", r.getJob(worker)
 	if t != nil {
@@ -161,8 +183,8 @@ func (r *ktsRig) wantJob(worker, want string) *taken {
 	return t
 }
 
-// ktsGet reads the status of version 2.
-func ktsGet(t *testing.T, answer http.HandlerFunc) (status ktsStatusJSON) {
+// get reads the status of version 2.
+func get(t *testing.T, answer http.HandlerFunc) (status statusJSON) {
 	t.Helper()
 	w := httptest.NewRecorder()
 	answer(w, httptest.NewRequest(http.MethodGet, "/whatever", nil))

@@ -1,4 +1,4 @@
-package loop
+package kts46
 
 import (
 	"bufio"
@@ -12,32 +12,79 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"treadle/codec/kts46"
+	"go.uber.org/goleak"
+
+	codec "treadle/codec/kts46"
+	"treadle/loop/protocol"
+	"treadle/sched"
 )
 
-// ktsOn listens with both versions.
-var ktsOn = Kts46Options{Listen: []string{"tcp://127.0.0.1:0"}, JSON: []string{"tcp://127.0.0.1:0"}}
+// socketRig is the protocol on sockets, under the clocks of the machine.
+type socketRig struct {
+	*rig
+	listening []protocol.Listening
+}
 
-// address is where a protocol is served.
-func (r *rig) address(protocol string) string {
+// serve serves both versions until the test ends; unsent, if it is not 0, is how much may be unread.
+func serve(t *testing.T, o Options, unsent int) *socketRig {
+	t.Helper()
+	o.XML, o.JSON = []string{"127.0.0.1:0"}, []string{"127.0.0.1:0"}
+	r := &socketRig{rig: newRig(t, o)}
+	began := time.Now()
+	r.server.clock = func() sched.Time {
+		now := time.Now()
+		return sched.Time{Wall: now.UnixMilli(), Mono: now.Sub(began).Milliseconds(), Micros: now.UnixMicro()}
+	}
+	if unsent > 0 {
+		r.server.unsent = unsent
+	}
+	var err error
+	if r.listening, err = r.Listen(); err != nil {
+		t.Fatal(err)
+	}
+	before := goleak.IgnoreCurrent()
+	r.Serve(t.Context())
+	t.Cleanup(func() {
+		r.Drain()
+		r.Close()
+		if err := goleak.Find(before); err != nil {
+			t.Errorf("after Close: %v", err)
+		}
+	})
+	return r
+}
+
+// until waits for a condition.
+func (r *socketRig) until(what string, ok func() bool) {
+	r.t.Helper()
+	for deadline := time.Now().Add(patience); !ok(); runtime.Gosched() {
+		if time.Now().After(deadline) {
+			r.t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+// address is where the calls of a setting are served.
+func (r *socketRig) address(setting string) string {
 	r.t.Helper()
 	for _, l := range r.listening {
-		if l.Protocol == protocol {
+		if l.Protocol == setting {
 			return strings.TrimPrefix(l.Address, "tcp://")
 		}
 	}
-	r.t.Fatalf("nobody speaks %s", protocol)
+	r.t.Fatalf("nobody serves %s", setting)
 	return ""
 }
 
-// dialKts opens a connection for bytes of the test's own.
-func (r *rig) dialKts(protocol string) net.Conn {
+// dial opens a connection for bytes of the test's own.
+func (r *socketRig) dial(setting string) net.Conn {
 	r.t.Helper()
-	c, err := net.Dial("tcp", r.address(protocol))
+	c, err := net.Dial("tcp", r.address(setting))
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -69,8 +116,8 @@ func answer(t *testing.T, c io.Reader) (status int, body string) {
 
 // TestKtsHTTP: what is no call is answered by HTTP, whatever the content type says.
 func TestKtsHTTP(t *testing.T) {
-	r := startServer(t, Options{Kts46: ktsOn})
-	hello := string(kts46.AppendCall(nil, "hello"))
+	r := serve(t, Options{}, 0)
+	hello := string(codec.AppendCall(nil, "hello"))
 	f := func(method, protocol, path, kind, body string, status int, says string) {
 		t.Helper()
 		request, err := http.NewRequest(method, "http://"+r.address(protocol)+path, strings.NewReader(body))
@@ -89,14 +136,14 @@ func TestKtsHTTP(t *testing.T) {
 			t.Errorf("%s %s: %v, status %d, length %d, %q", method, path, err, a.StatusCode, a.ContentLength, text)
 		}
 	}
-	f("POST", "kts46", "/", "text/xml", hello, 200, ktsGreeting)
-	f("POST", "kts46", "/RPC2", "application/x-whatever", hello, 200, ktsGreeting)
+	f("POST", "kts46", "/", "text/xml", hello, 200, greeting)
+	f("POST", "kts46", "/RPC2", "application/x-whatever", hello, 200, greeting)
 	f("POST", "kts46", "/rpc2", "text/xml", hello, 404, "")
 	f("GET", "kts46", "/RPC2", "text/xml", "", 404, "")
 	f("POST", "kts46", "/RPC2", "text/xml", "", 200, "cannot be read")
 	f("POST", "kts46", "/RPC2", "text/xml", "\xff\xfe<", 200, "cannot be read")
 	f("POST", "kts46", "/RPC2", "text/xml", "<!DOCTYPE x [<!ENTITY a 'b'>]>"+hello, 200, "document type")
-	f("POST", "kts46-json", "/jsonrpc", "application/x-www-form-urlencoded", `{"method":"hello","id":1}`, 200, ktsGreeting)
+	f("POST", "kts46-json", "/jsonrpc", "application/x-www-form-urlencoded", `{"method":"hello","id":1}`, 200, greeting)
 	f("POST", "kts46-json", "/", "application/json", `{"method":"hello","id":1}`, 404, "Unknown path!")
 	f("PUT", "kts46-json", "/jsonrpc", "application/json", `{"method":"hello","id":1}`, 404, "Unknown path!")
 	f("GET", "kts46-json", "/anything", "", "", 200, `"waitingQueue": []`)
@@ -105,13 +152,13 @@ func TestKtsHTTP(t *testing.T) {
 // TestKtsHugeBodies: a body longer than a call can be is refused, announced or not, and
 // costs no memory.
 func TestKtsHugeBodies(t *testing.T) {
-	r := startServer(t, Options{Kts46: ktsOn, HTTP: "127.0.0.1:0"})
+	r := serve(t, Options{}, 0)
 	const huge = 100 << 20
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	for _, protocol := range []string{"kts46", "kts46-json"} {
 		// Announced: it is answered before any of the body has come.
-		c := r.dialKts(protocol)
+		c := r.dial(protocol)
 		request := strings.Replace(head(huge), "/RPC2", map[string]string{"kts46": "/RPC2", "kts46-json": "/jsonrpc"}[protocol], 1)
 		if _, err := io.WriteString(c, request); err != nil {
 			t.Fatal(err)
@@ -120,7 +167,7 @@ func TestKtsHugeBodies(t *testing.T) {
 			t.Errorf("%s: status %d, %s", protocol, status, body)
 		}
 		// In chunks, without end: the connection is closed when it is too long.
-		c = r.dialKts(protocol)
+		c = r.dial(protocol)
 		request = request[:strings.Index(request, "Content-Length")] + "Transfer-Encoding: chunked\r\n\r\n"
 		chunk := append(append([]byte("10000\r\n"), bytes.Repeat([]byte("x"), 1<<16)...), "\r\n"...)
 		_, err := io.WriteString(c, request)
@@ -136,21 +183,21 @@ func TestKtsHugeBodies(t *testing.T) {
 	if grown := after.TotalAlloc - before.TotalAlloc; grown > huge {
 		t.Errorf("%d bytes were allocated", grown)
 	}
-	r.wantMetric("treadle_kts46_too_large_total", 4)
+	r.until("4 calls to be counted as too large", func() bool { return r.stats.tooLarge.Load() == 4 })
 }
 
 // TestKtsUnread: peers that ask for everything there is and never read it take what may be
 // unread; those that have asked first are hung up on, and who reads is answered.
 func TestKtsUnread(t *testing.T) {
 	const projects, outbound = 60_000, 12 << 20
-	r := startServer(t, Options{Kts46: ktsOn, MaxFrame: outbound, GloomMaxFrame: outbound, MaxOutbound: outbound})
-	r.projects(projects, "%0250d")
+	r := serve(t, Options{}, 4*outbound)
+	r.createProjects(projects, "%0250d")
 	// Large calls have their turns, which are over when the answers are written.
-	call := string(kts46.AppendCall(nil, "getServerStatus")) + strings.Repeat("\n", keepBuffer)
+	call := string(codec.AppendCall(nil, "getServerStatus")) + strings.Repeat("\n", largeCall)
 	ask := head(len(call)) + call
 	var deaf []net.Conn
 	for range 6 { // each has 30 MB, of which the system takes some, and 48 MiB may be unread
-		c := r.dialKts("kts46")
+		c := r.dial("kts46")
 		_, err := io.WriteString(c, ask)
 		if err == nil {
 			_, err = c.Read(make([]byte, 1)) // it is being answered
@@ -160,7 +207,7 @@ func TestKtsUnread(t *testing.T) {
 		}
 		deaf = append(deaf, c)
 	}
-	c := r.dialKts("kts46")
+	c := r.dial("kts46")
 	if _, err := io.WriteString(c, ask); err != nil {
 		t.Fatal(err)
 	}
@@ -174,12 +221,12 @@ func TestKtsUnread(t *testing.T) {
 	}
 }
 
-// projects makes n projects, named by their numbers.
-func (r *rig) projects(n int, name string) {
+// createProjects makes n projects, named by their numbers.
+func (r *rig) createProjects(n int, name string) {
 	r.t.Helper()
-	if err := r.kts46.turn(func() error {
+	if err := r.turn(func() error {
 		for i := range n {
-			if err := r.kts46.createProject(fmt.Sprintf(name, i)); err != nil {
+			if err := r.createProject(fmt.Sprintf(name, i)); err != nil {
 				return err
 			}
 		}
@@ -191,16 +238,16 @@ func (r *rig) projects(n int, name string) {
 
 // TestKtsCompose: while a long answer is put together, no other is, and short ones are.
 func TestKtsCompose(t *testing.T) {
-	r := startServer(t, Options{Kts46: ktsOn})
+	r := serve(t, Options{}, 0)
 	ask := func(method string) net.Conn {
-		c, call := r.dialKts("kts46"), string(kts46.AppendCall(nil, method))
+		c, call := r.dial("kts46"), string(codec.AppendCall(nil, method))
 		if _, err := io.WriteString(c, head(len(call))+call); err != nil {
 			t.Fatal(err)
 		}
 		return c
 	}
-	r.projects(ktsMany, "%d")
-	r.kts46.composing.Lock()
+	r.createProjects(manyEntries, "%d")
+	r.composing.Lock()
 	var long []net.Conn
 	for range 20 {
 		long = append(long, ask("getServerStatus"))
@@ -212,10 +259,10 @@ func TestKtsCompose(t *testing.T) {
 			}
 		}
 	}
-	if n := r.kts46.stats.requests["getServerStatus"].Load(); n != 0 {
+	if n := r.stats.requests["getServerStatus"].Load(); n != 0 {
 		t.Errorf("%d long answers are put together", n)
 	}
-	r.kts46.composing.Unlock()
+	r.composing.Unlock()
 	for _, c := range long {
 		if status, _ := answer(t, c); status != 200 {
 			t.Errorf("status %d", status)
@@ -244,24 +291,36 @@ func (l pipeListener) Close() error {
 // Addr implements net.Listener.
 func (pipeListener) Addr() net.Addr { return &net.UnixAddr{Net: "pipe"} }
 
+// countedConn counts that it is open.
+type countedConn struct {
+	net.Conn
+	open *atomic.Int64
+	once sync.Once
+}
+
+// Close implements net.Conn.
+func (c *countedConn) Close() error {
+	c.once.Do(func() { c.open.Add(-1) })
+	return c.Conn.Close()
+}
+
 // TestKtsSlowBodies: a call that does not come to its end is given up, in the head or in
 // the body, and does not keep others waiting. Its time is simulated: that of the call
 // beside it is never over because the machine is slow.
 func TestKtsSlowBodies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, err := newServer(Options{Data: NoData, Shards: 1, Loops: 1, Kts46: ktsOn})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := newRig(t, Options{})
 		l, ended := make(pipeListener), make(chan error, 1)
-		server := s.kts46.newServer(s.kts46.serveXML)
-		go func() { ended <- server.Serve(&countedListener{l, s, kts46ID}) }()
+		server := s.newServer(SettingXML)
+		go func() { ended <- server.Serve(l) }()
+		var open atomic.Int64
 		dial := func() net.Conn {
 			near, far := net.Pipe()
-			l <- far
+			open.Add(1)
+			l <- &countedConn{Conn: far, open: &open}
 			return near
 		}
-		hello := string(kts46.AppendCall(nil, "hello"))
+		hello := string(codec.AppendCall(nil, "hello"))
 		for _, text := range []string{"", "POST /RPC2 HTTP/1.1\r\nHo", head(100), head(100) + "<methodCall>"} {
 			c, other := dial(), dial()
 			for c, text := range map[net.Conn]string{c: text, other: head(len(hello)) + hello} {
@@ -280,7 +339,7 @@ func TestKtsSlowBodies(t *testing.T) {
 			c.Close()
 		}
 		synctest.Wait()
-		if cut, open := s.kts46.stats.cut.Load(), s.conns.Load(); cut != 2 || open != 0 {
+		if cut, open := s.stats.cut.Load(), open.Load(); cut != 2 || open != 0 {
 			t.Errorf("%d calls are counted as cut, want 2; %d connections are open", cut, open)
 		}
 		server.Close()
@@ -290,97 +349,28 @@ func TestKtsSlowBodies(t *testing.T) {
 	})
 }
 
-// TestKtsConnections: they count under --max-connections.
-func TestKtsConnections(t *testing.T) {
-	r := startServer(t, Options{Kts46: ktsOn, MaxConnections: 2, HTTP: "127.0.0.1:0"})
-	first, second := r.dialKts("kts46"), r.dialKts("kts46-json")
-	r.wantMetric("treadle_connections", 2)
-	third := r.dialKts("kts46")
-	if n, err := third.Read(make([]byte, 1)); n > 0 || err == nil {
-		t.Error("a third connection is served")
-	}
-	first.Close()
-	second.Close()
-	r.wantMetric("treadle_connections", 0)
-	hello := string(kts46.AppendCall(nil, "hello"))
-	c := r.dialKts("kts46")
-	if _, err := io.WriteString(c, head(len(hello))+hello); err != nil {
-		t.Fatal(err)
-	}
-	if status, _ := answer(t, c); status != 200 {
-		t.Errorf("status %d", status)
-	}
-}
-
-// TestKtsStop: a call under way is answered before the server ends, though its change is
-// on disk only then; what comes later is not heard.
-func TestKtsStop(t *testing.T) {
-	d := newDisk()
-	r := d.on(t, Options{Kts46: ktsOn})
-	call := string(kts46.AppendCall(nil, "createProject", "p"))
-	c := r.dialKts("kts46")
-	d.gate.Lock()
-	if _, err := io.WriteString(c, head(len(call))+call); err != nil {
-		t.Fatal(err)
-	}
-	r.until("the call to be under way", func() bool { return r.kts46.active.Load() > 0 })
-	r.end()
-	d.gate.Unlock()
-	if status, body := answer(t, c); status != 200 || !strings.Contains(body, "<nil/>") {
-		t.Errorf("status %d, %s", status, body)
-	}
-	r.wait()
-	if err := r.kts46.turn(func() error { t.Error("a call is heard"); return nil }); err != errKtsStopping {
-		t.Error(err)
-	}
-	again := d.on(t, Options{Kts46: ktsOn})
-	if again.kts46.projects["p"] == nil {
-		t.Error("what was answered is lost")
-	}
-}
-
 // TestKtsSuperviseServer: the supervisor of a server restarts by itself.
 func TestKtsSuperviseServer(t *testing.T) {
-	o := ktsOn
-	o.RestartAfter = 20 * time.Millisecond
-	r := startServer(t, Options{Kts46: o})
-	rig := &ktsRig{t: t, ktsHub: r.kts46}
-	rig.does("createProject", "p")
-	rig.does("addJob", "p", "a", definition(1, 1, 1))
-	rig.does("runJob", "p", "a")
-	task := rig.wantJob("silent", "a simulation")
+	r := serve(t, Options{RestartAfter: 20 * time.Millisecond}, 0)
+	r.does("createProject", "p")
+	r.does("addJob", "p", "a", definition(1, 1, 1))
+	r.does("runJob", "p", "a")
+	task := r.wantJob("silent", "a simulation")
 	r.until("the task to be queued again", func() bool {
-		all, _ := rig.does("getCurrentTasks").([]any)
+		all, _ := r.does("getCurrentTasks").([]any)
 		return len(all) == 0
 	})
-	rig.faults("no current tasks", "reportStatus", "silent", "finished", task.last)
-}
-
-// lockedBuffer takes what many goroutines write.
-type lockedBuffer struct {
-	mu  sync.Mutex
-	all bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.all.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.all.String()
+	r.faults("no current tasks", "reportStatus", "silent", "finished", task.last)
 }
 
 // TestKtsGuard: a mistake of our own closes the connection and is logged; the server and
 // its book go on.
 func TestKtsGuard(t *testing.T) {
-	var log lockedBuffer
-	r := startServer(t, Options{Kts46: ktsOn, Log: slog.New(slog.NewTextHandler(&log, nil))})
-	broken := httptest.NewServer(r.kts46.guard(func(http.ResponseWriter, *http.Request) {
-		_ = r.kts46.turn(func() error { panic("BUG: broken") })
+	var log bytes.Buffer // written under the handler's lock, and before the connection is closed
+	r := newRig(t, Options{})
+	r.server.log = slog.New(slog.NewTextHandler(&log, nil))
+	broken := httptest.NewServer(r.guard(func(http.ResponseWriter, *http.Request) {
+		_ = r.turn(func() error { panic("BUG: broken") })
 	}))
 	defer broken.Close()
 	if a, err := http.Get(broken.URL); err == nil {
@@ -390,5 +380,5 @@ func TestKtsGuard(t *testing.T) {
 	if !strings.Contains(log.String(), "BUG: broken") {
 		t.Errorf("the log has %q", log.String())
 	}
-	(&ktsRig{t: t, ktsHub: r.kts46}).does("createProject", "p")
+	r.does("createProject", "p")
 }

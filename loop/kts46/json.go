@@ -1,4 +1,4 @@
-package loop
+package kts46
 
 import (
 	"encoding/json"
@@ -7,28 +7,28 @@ import (
 	"net/http"
 	"time"
 
-	"treadle/codec/kts46"
+	codec "treadle/codec/kts46"
 )
 
-// ktsRequests are the methods of version 2, each in a turn if it is not long.
-var ktsRequests = map[string]func(*ktsHub, *kts46.Request) (any, error){
-	"hello":           func(*ktsHub, *kts46.Request) (any, error) { return ktsGreeting, nil },
-	"addTask":         (*ktsHub).jsonAddTask,
-	"abortTask":       (*ktsHub).jsonAbortTask,
-	"getTask":         (*ktsHub).jsonGetTask,
-	"acceptTask":      (*ktsHub).jsonAcceptTask,
-	"rejectTask":      (*ktsHub).jsonRejectTask,
-	"taskInProgress":  (*ktsHub).jsonTaskInProgress,
-	"taskFinished":    (*ktsHub).jsonTaskFinished,
-	"getCurrentTasks": (*ktsHub).jsonCurrentTasks,
-	"restartTasks":    (*ktsHub).jsonRestartTasks,
+// jsonMethods are the methods of version 2, each in a turn if it is not long.
+var jsonMethods = map[string]func(*Hub, *codec.Request) (any, error){
+	"hello":           func(*Hub, *codec.Request) (any, error) { return greeting, nil },
+	"addTask":         (*Hub).jsonAddTask,
+	"abortTask":       (*Hub).jsonAbortTask,
+	"getTask":         (*Hub).jsonGetTask,
+	"acceptTask":      (*Hub).jsonAcceptTask,
+	"rejectTask":      (*Hub).jsonRejectTask,
+	"taskInProgress":  (*Hub).jsonTaskInProgress,
+	"taskFinished":    (*Hub).jsonTaskFinished,
+	"getCurrentTasks": (*Hub).jsonCurrentTasks,
+	"restartTasks":    (*Hub).jsonRestartTasks,
 }
 
-// ktsSuccess is the result of what has none.
-const ktsSuccess = "success"
+// success is the result of what has none.
+const success = "success"
 
 // serveJSON answers a request of version 2, and any GET with what goes on.
-func (h *ktsHub) serveJSON(w http.ResponseWriter, r *http.Request) {
+func (h *Hub) serveJSON(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodGet {
 		defer h.answering()()
 		h.sendStatus(w)
@@ -44,13 +44,13 @@ func (h *ktsHub) serveJSON(w http.ResponseWriter, r *http.Request) {
 	}
 	defer heard()
 	defer h.answering()()
-	request, err := kts46.ParseRequest(body)
+	request, err := codec.ParseRequest(body)
 	if err != nil || request.Null {
 		heard()
 	}
 	if err != nil {
 		h.stats.refused.Add(1)
-		h.send(w, http.StatusInternalServerError, "application/json", kts46.AppendError(nil, json.RawMessage("false"), "Runtime error"))
+		h.send(w, http.StatusInternalServerError, "application/json", codec.AppendError(nil, json.RawMessage("false"), "Runtime error"))
 		return
 	}
 	if request.Null {
@@ -64,18 +64,18 @@ func (h *ktsHub) serveJSON(w http.ResponseWriter, r *http.Request) {
 	if err != nil || request.ID == nil {
 		composed() // nothing long is to be written
 	}
-	var broken *JournalError
-	var why *kts46.Error
+	var unwritten *unwrittenError
+	var why *codec.Error
 	switch {
 	case err == nil && request.ID == nil:
 		h.send(w, http.StatusOK, "application/json", nil)
 		return
 	case err == nil:
-		body := kts46.AppendResult(nil, request.ID, result)
+		body := codec.AppendResult(nil, request.ID, result)
 		composed()
 		h.send(w, http.StatusOK, "application/json", body)
 		return
-	case errors.As(err, &broken), errors.Is(err, errKtsStopping):
+	case errors.As(err, &unwritten), errors.Is(err, errStopping):
 		h.send(w, http.StatusServiceUnavailable, "text/plain", []byte(err.Error()+"\n"))
 		return
 	}
@@ -84,41 +84,41 @@ func (h *ktsHub) serveJSON(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case request.ID == nil:
 	case errors.As(err, &why):
-		reply = kts46.AppendError(nil, request.ID, why)
+		reply = codec.AppendError(nil, request.ID, why)
 	default:
-		reply = kts46.AppendError(nil, request.ID, err.Error())
+		reply = codec.AppendError(nil, request.ID, err.Error())
 	}
 	h.send(w, http.StatusInternalServerError, "application/json", reply)
 }
 
-func (h *ktsHub) callJSON(r *kts46.Request) (result any, err error) {
-	do, ok := ktsRequests[r.Method]
+func (h *Hub) callJSON(r *codec.Request) (result any, err error) {
+	do, ok := jsonMethods[r.Method]
 	if !ok {
 		return nil, errors.New("Invalid request method") //nolint:staticcheck // the reference's words
 	}
 	h.stats.requests[r.Method].Add(1)
-	if do := ktsSiteRequests[r.Method]; do != nil && h.site != nil {
+	if do := siteJSONMethods[r.Method]; do != nil && h.site != nil {
 		return do(h, r)
 	}
 	carry := func() (err error) {
 		result, err = do(h, r)
 		return err
 	}
-	if ktsLong[r.Method] { // has a turn only for a look at what there is
+	if longMethods[r.Method] { // has a turn only for a look at what there is
 		return result, carry()
 	}
 	return result, h.turn(carry)
 }
 
-// errKtsNoJob says that there is no such job, or no such project.
-var errKtsNoJob error = &kts46.Error{Type: "JobNotFound"}
+// errNoJob says that there is no such job, or no such project.
+var errNoJob error = &codec.Error{Type: "JobNotFound"}
 
 func wrongType(argument string) error {
-	return &kts46.Error{Type: "InvalidArgumentType", ArgumentName: argument}
+	return &codec.Error{Type: "InvalidArgumentType", ArgumentName: argument}
 }
 
 // textParam reads a parameter that is a string.
-func textParam(r *kts46.Request, i int, name string) (text string, err error) {
+func textParam(r *codec.Request, i int, name string) (text string, err error) {
 	if !readText(r.Param(i), &text) {
 		return "", wrongType(name)
 	}
@@ -131,7 +131,7 @@ func readText(raw json.RawMessage, text *string) bool {
 }
 
 // jobNames reads the parameters that name a job.
-func jobNames(r *kts46.Request) (project, name string, err error) {
+func jobNames(r *codec.Request) (project, name string, err error) {
 	if project, err = textParam(r, 0, "projectName"); err == nil {
 		name, err = textParam(r, 1, "jobName")
 	}
@@ -139,36 +139,36 @@ func jobNames(r *kts46.Request) (project, name string, err error) {
 }
 
 // jobParam reads the parameters that name a job, and finds it.
-func (h *ktsHub) jobParam(r *kts46.Request) (*ktsJob, error) {
+func (h *Hub) jobParam(r *codec.Request) (*job, error) {
 	project, name, err := jobNames(r)
 	if err != nil {
 		return nil, err
 	}
 	j, err := h.job(project, name)
 	if err != nil {
-		return nil, errKtsNoJob
+		return nil, errNoJob
 	}
 	return j, nil
 }
 
-func (h *ktsHub) jsonAddTask(r *kts46.Request) (any, error) {
+func (h *Hub) jsonAddTask(r *codec.Request) (any, error) {
 	j, err := h.jobParam(r)
 	if err != nil {
 		return nil, err
 	}
-	return started(j, h.run(j, ktsV2End))
+	return started(j, h.run(j, v2End))
 }
 
 // started is the answer to addTask when run has returned err.
-func started(j *ktsJob, err error) (any, error) {
+func started(j *job, err error) (any, error) {
 	switch err {
 	case nil:
-		return ktsSuccess, nil
-	case errKtsDone:
-		return nil, &kts46.Error{Type: "AlreadyDone"}
-	case errKtsDuplicate:
-		duplicate := &kts46.Error{Type: "DuplicateTask"}
-		for k := range ktsKinds {
+		return success, nil
+	case errDone:
+		return nil, &codec.Error{Type: "AlreadyDone"}
+	case errDuplicate:
+		duplicate := &codec.Error{Type: "DuplicateTask"}
+		for k := range kindCount {
 			if j.plan().has(k) {
 				duplicate.TaskType = k.String()
 				break
@@ -181,10 +181,10 @@ func started(j *ktsJob, err error) (any, error) {
 }
 
 // jsonAbortTask stops a job. One that does not exist has no tasks either.
-func (h *ktsHub) jsonAbortTask(r *kts46.Request) (any, error) {
+func (h *Hub) jsonAbortTask(r *codec.Request) (any, error) {
 	j, err := h.jobParam(r)
 	switch {
-	case err == errKtsNoJob:
+	case err == errNoJob:
 		return 0, nil
 	case err != nil:
 		return nil, err
@@ -193,7 +193,7 @@ func (h *ktsHub) jsonAbortTask(r *kts46.Request) (any, error) {
 }
 
 // kindsParam reads a list of kinds of version 2.
-func kindsParam(raw json.RawMessage) (kinds ktsSet, err error) {
+func kindsParam(raw json.RawMessage) (kinds kindSet, err error) {
 	if raw == nil {
 		return 0, nil
 	}
@@ -208,21 +208,21 @@ func kindsParam(raw json.RawMessage) (kinds ktsSet, err error) {
 			return 0, wrongType(argument)
 		}
 		found := false
-		for k := range ktsKinds {
-			if ktsV2.has(k) && k.String() == name {
+		for k := range kindCount {
+			if v2Kinds.has(k) && k.String() == name {
 				kinds |= 1 << k
 				found = true
 			}
 		}
 		if !found {
-			return 0, &kts46.Error{Type: "UnknownTaskType", TaskType: name, ArgumentName: argument}
+			return 0, &codec.Error{Type: "UnknownTaskType", TaskType: name, ArgumentName: argument}
 		}
 	}
 	return kinds, nil
 }
 
-// ktsTaskJSON is a task as version 2 shows it; what is below Type only a simulation has.
-type ktsTaskJSON struct {
+// taskJSON is a task as version 2 shows it; what is below Type only a simulation has.
+type taskJSON struct {
 	Project string `json:"project"`
 	Job     string `json:"job"`
 	Type    string `json:"type"`
@@ -232,31 +232,31 @@ type ktsTaskJSON struct {
 	BatchLength  *int64   `json:"batchLength,omitempty"`
 	StepDuration *float64 `json:"stepDuration,omitempty"`
 
-	Empty                bool          `json:"empty"`
-	Databases            []ktsDatabase `json:"databases"`
-	LastUpdate           string        `json:"lastUpdate"`
-	StartTime            string        `json:"startTime"`
-	Sig                  string        `json:"sig"`
-	NotificationInterval int64         `json:"notificationInterval"`
+	Empty                bool       `json:"empty"`
+	Databases            []Database `json:"databases"`
+	LastUpdate           string     `json:"lastUpdate"`
+	StartTime            string     `json:"startTime"`
+	Sig                  string     `json:"sig"`
+	NotificationInterval int64      `json:"notificationInterval"`
 }
 
-func (h *ktsHub) taskJSON(t ktsHolding) *ktsTaskJSON {
+func (h *Hub) taskJSON(t holding) *taskJSON {
 	j := t.job
-	v := &ktsTaskJSON{
-		Project: j.project.name, Job: j.name, Type: t.kind.String(), Databases: h.databases,
-		LastUpdate: ktsSig(&t.ktsTask), StartTime: kts46.Sig(time.UnixMilli(t.started)), Sig: ktsSig(&t.ktsTask),
-		NotificationInterval: h.server.o.Kts46.Timeout.Milliseconds(),
+	v := &taskJSON{
+		Project: j.project.name, Job: j.name, Type: t.kind.String(), Databases: h.o.Databases,
+		LastUpdate: sigOf(&t.task), StartTime: codec.Sig(time.UnixMilli(t.started)), Sig: sigOf(&t.task),
+		NotificationInterval: h.o.Timeout.Milliseconds(),
 	}
-	if ktsBatches.has(t.kind) {
+	if batchKinds.has(t.kind) {
 		v.StartState, v.Duration, v.BatchLength, v.StepDuration = &t.done, &j.duration, &j.batch, &j.step
 	}
 	return v
 }
 
-func ktsSig(t *ktsTask) string { return kts46.Sig(time.UnixMilli(t.lease.Revision)) }
+func sigOf(t *task) string { return codec.Sig(time.UnixMilli(t.lease.Revision)) }
 
 // jsonGetTask hands out a task, which waits for its worker to accept it.
-func (h *ktsHub) jsonGetTask(r *kts46.Request) (any, error) {
+func (h *Hub) jsonGetTask(r *codec.Request) (any, error) {
 	id, err := textParam(r, 0, "workerId")
 	if err != nil {
 		return nil, err
@@ -265,13 +265,13 @@ func (h *ktsHub) jsonGetTask(r *kts46.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if checkKtsName("worker", id) != nil {
+	if checkName("worker", id) != nil {
 		return nil, wrongType("workerId")
 	}
 	if _, err := h.held(id); err == nil {
-		return nil, &kts46.Error{Type: "WorkerHasTask"}
+		return nil, &codec.Error{Type: "WorkerHasTask"}
 	}
-	t, err := h.take(id, kinds, ktsMillisecond)
+	t, err := h.take(id, kinds, millisecondGrain)
 	if err != nil {
 		return nil, err
 	}
@@ -285,7 +285,7 @@ func (h *ktsHub) jsonGetTask(r *kts46.Request) (any, error) {
 
 // heldParam reads the parameters with which a worker proves that it holds a task, which it
 // has accepted or not.
-func (h *ktsHub) heldParam(r *kts46.Request, accepted bool) (*ktsTask, error) {
+func (h *Hub) heldParam(r *codec.Request, accepted bool) (*task, error) {
 	id, err := textParam(r, 0, "workerId")
 	if err != nil {
 		return nil, err
@@ -296,51 +296,51 @@ func (h *ktsHub) heldParam(r *kts46.Request, accepted bool) (*ktsTask, error) {
 	}
 	t, err := h.held(id)
 	if err != nil || t.accepted != accepted {
-		return nil, &kts46.Error{Type: "InvalidWorkerId"}
+		return nil, &codec.Error{Type: "InvalidWorkerId"}
 	}
-	if sig != ktsSig(t) {
-		return nil, &kts46.Error{Type: "InvalidSignature"}
+	if sig != sigOf(t) {
+		return nil, &codec.Error{Type: "InvalidSignature"}
 	}
 	return t, nil
 }
 
 // newSig is the result of what gave a task another signature.
-func newSig(t *ktsTask) any {
+func newSig(t *task) any {
 	return struct {
 		Sig string `json:"sig"`
-	}{ktsSig(t)}
+	}{sigOf(t)}
 }
 
-func (h *ktsHub) jsonAcceptTask(r *kts46.Request) (any, error) {
+func (h *Hub) jsonAcceptTask(r *codec.Request) (any, error) {
 	t, err := h.heldParam(r, false)
 	if err != nil {
 		return nil, err
 	}
-	h.touch(t, ktsMillisecond, h.accepting())
+	h.touch(t, millisecondGrain, h.accepting())
 	t.accepted = true
 	h.decide(t, 2)
 	return newSig(t), nil
 }
 
-func (h *ktsHub) jsonRejectTask(r *kts46.Request) (any, error) {
+func (h *Hub) jsonRejectTask(r *codec.Request) (any, error) {
 	t, err := h.heldParam(r, false)
 	if err != nil {
 		return nil, err
 	}
 	h.requeue(t, true)
-	return ktsSuccess, nil
+	return success, nil
 }
 
-func (h *ktsHub) jsonTaskInProgress(r *kts46.Request) (any, error) {
+func (h *Hub) jsonTaskInProgress(r *codec.Request) (any, error) {
 	t, err := h.heldParam(r, true)
 	if err != nil {
 		return nil, err
 	}
-	h.touch(t, ktsMillisecond)
+	h.touch(t, millisecondGrain)
 	return newSig(t), nil
 }
 
-func (h *ktsHub) jsonTaskFinished(r *kts46.Request) (any, error) {
+func (h *Hub) jsonTaskFinished(r *codec.Request) (any, error) {
 	t, err := h.heldParam(r, true)
 	if err != nil {
 		return nil, err
@@ -349,17 +349,17 @@ func (h *ktsHub) jsonTaskFinished(r *kts46.Request) (any, error) {
 	if err := h.finish(t); err != nil {
 		return nil, err
 	}
-	return ktsSuccess, nil
+	return success, nil
 }
 
 // jsonRestartTasks queues tasks again, but for those that were updated meanwhile.
-func (h *ktsHub) jsonRestartTasks(r *kts46.Request) (any, error) {
+func (h *Hub) jsonRestartTasks(r *codec.Request) (any, error) {
 	raw := r.Param(0)
 	var list []json.RawMessage
 	if len(raw) == 0 || raw[0] != '[' || json.Unmarshal(raw, &list) != nil {
 		return nil, wrongType("tasks")
 	}
-	named := make([]ktsHeld, len(list))
+	named := make([]heldJSON, len(list))
 	for i, e := range list {
 		var members map[string]json.RawMessage
 		if json.Unmarshal(e, &members) != nil || !readText(members["id"], &named[i].ID) || !readText(members["sig"], &named[i].Sig) {
@@ -368,7 +368,7 @@ func (h *ktsHub) jsonRestartTasks(r *kts46.Request) (any, error) {
 	}
 	restarted := 0
 	for _, n := range named {
-		if t, err := h.held(n.ID); err == nil && n.Sig == ktsSig(t) {
+		if t, err := h.held(n.ID); err == nil && n.Sig == sigOf(t) {
 			h.requeue(t, false)
 			restarted++
 		}

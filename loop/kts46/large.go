@@ -1,4 +1,4 @@
-package loop
+package kts46
 
 import (
 	"bytes"
@@ -9,50 +9,52 @@ import (
 	"sync"
 	"time"
 
-	"treadle/codec/kts46"
+	codec "treadle/codec/kts46"
 )
 
-// ktsLong are the methods whose answers may have tens of megabytes, and ktsMany is how many
+// longMethods are the methods whose answers may have tens of megabytes, and manyEntries is how many
 // projects and jobs, or for the last one workers, there are when they do. One of these answers is
 // put together at a time, and what of them is unread has a bound.
-var ktsLong = map[string]bool{"getServerStatus": true, "getProjectStatus": true, "getJobsList": true, ktsHeldList: true}
+var longMethods = map[string]bool{"getServerStatus": true, "getProjectStatus": true, "getJobsList": true, heldList: true}
 
 const (
-	ktsHeldList = "getCurrentTasks"
-	ktsMany     = 1000
-	ktsPiece    = 256 << 10 // bytes that are written in one turn
+	heldList    = "getCurrentTasks"
+	manyEntries = 1000
 )
 
 // compose waits for the turn to put a method's answer together, if it may be long. done, which
 // may be called again, ends the turn.
-func (h *ktsHub) compose(method string) (done func()) {
-	if !ktsLong[method] {
+func (h *Hub) compose(method string) (done func()) {
+	if !longMethods[method] {
 		return func() {}
 	}
 	h.mu.Lock()
 	many := h.entries
-	if method == ktsHeldList {
+	if method == heldList {
 		many = len(h.workers)
 	}
 	h.mu.Unlock()
-	if many < ktsMany && (h.site == nil || method == ktsHeldList) { // how much is in MongoDB is not known
+	if many < manyEntries && (h.site == nil || method == heldList) { // how much is in MongoDB is not known
 		return func() {}
 	}
 	h.composing.Lock()
 	return sync.OnceFunc(h.composing.Unlock)
 }
 
-// ktsLarge are the large calls that are being read, or the large answers that are being written,
+// pieceSize is what is written of a large answer at a time.
+const pieceSize = 256 << 10
+
+// budget are the large calls that are being read, or the large answers that are being written,
 // first whose peer has moved nothing for the longest.
-type ktsLarge struct {
+type budget struct {
 	mu    sync.Mutex
-	all   []*ktsMoving
+	all   []*moving
 	bytes int
 }
 
-// ktsMoving is one of them.
-type ktsMoving struct {
-	of     *ktsLarge
+// moving is one of them.
+type moving struct {
+	of     *budget
 	size   int
 	giveUp func() // ends its connection
 	body   io.Reader
@@ -61,8 +63,8 @@ type ktsMoving struct {
 
 // begin counts one until its end. While all of them are more than most bytes, the first is
 // given up.
-func (l *ktsLarge) begin(size, most int, giveUp func()) *ktsMoving {
-	m := &ktsMoving{of: l, size: size, giveUp: giveUp}
+func (l *budget) begin(size, most int, giveUp func()) *moving {
+	m := &moving{of: l, size: size, giveUp: giveUp}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.all = append(l.all, m)
@@ -75,8 +77,8 @@ func (l *ktsLarge) begin(size, most int, giveUp func()) *ktsMoving {
 }
 
 // Write implements io.Writer, in pieces: whoever takes one goes behind all others.
-func (m *ktsMoving) Write(body []byte) (n int, err error) {
-	for piece := range slices.Chunk(body, ktsPiece) {
+func (m *moving) Write(body []byte) (n int, err error) {
+	for piece := range slices.Chunk(body, pieceSize) {
 		k, err := m.answer.Write(piece)
 		if n += k; err != nil {
 			return n, err
@@ -87,7 +89,7 @@ func (m *ktsMoving) Write(body []byte) (n int, err error) {
 }
 
 // Read implements io.Reader: whoever sends goes behind all others.
-func (m *ktsMoving) Read(p []byte) (n int, err error) {
+func (m *moving) Read(p []byte) (n int, err error) {
 	if n, err = m.body.Read(p); n > 0 {
 		m.leave(true)
 	}
@@ -96,7 +98,7 @@ func (m *ktsMoving) Read(p []byte) (n int, err error) {
 
 // leave takes one from its place; back: to stand behind the others. false: it has none, since
 // it was given up.
-func (m *ktsMoving) leave(back bool) bool {
+func (m *moving) leave(back bool) bool {
 	l := m.of
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -115,24 +117,27 @@ func (m *ktsMoving) leave(back bool) bool {
 // over is a deadline that has passed.
 var over = time.Unix(1, 0)
 
+// largeCall is how long a call is at most that is not counted.
+const largeCall = 64 << 10
+
 // hear reads a call. A large one is counted until heard is called, and has its turn until then:
 // what is made of a megabyte takes a hundred. heard may be called again.
-func (h *ktsHub) hear(w http.ResponseWriter, body io.Reader, size int64) (all []byte, heard func(), err error) {
+func (h *Hub) hear(w http.ResponseWriter, body io.Reader, size int64) (all []byte, heard func(), err error) {
 	if size < 0 { // nobody has said
 		var first bytes.Buffer
-		if _, err = io.CopyN(&first, body, keepBuffer+1); err == io.EOF {
+		if _, err = io.CopyN(&first, body, largeCall+1); err == io.EOF {
 			return first.Bytes(), func() {}, nil
 		} else if err != nil {
 			return nil, nil, err
 		}
-		body, size = io.MultiReader(&first, body), kts46.MaxRequest
+		body, size = io.MultiReader(&first, body), codec.MaxRequest
 	}
-	if size <= keepBuffer {
+	if size <= largeCall {
 		all, err = io.ReadAll(body)
 		return all, func() {}, err
 	}
 	gone := make(chan struct{})
-	m := h.unheard.begin(int(size), h.server.mostUnsent(), func() {
+	m := h.unheard.begin(int(size), h.host.MostUnsent(), func() {
 		close(gone)
 		_ = http.NewResponseController(w).SetReadDeadline(over) // fails only when it is closed
 	})

@@ -1,39 +1,39 @@
-package loop
+package kts46
 
 import (
 	"errors"
 	"fmt"
 
-	"treadle/codec/kts46"
+	codec "treadle/codec/kts46"
 	"treadle/loop/kts46/store"
 )
 
-// ktsSiteCalls are the methods of version 1 that are about MongoDB when there is one. They
+// siteXMLMethods are the methods of version 1 that are about MongoDB when there is one. They
 // are no part of a turn, and have turns of their own.
-var ktsSiteCalls = map[string]func(h *ktsHub, args []any, texts []string) (any, error){
-	"runJob":           (*ktsHub).siteRunJob,
-	"reportStatus":     (*ktsHub).siteReportStatus,
-	"createProject":    (*ktsHub).siteCreateProject,
-	"projectExists":    (*ktsHub).siteProjectExists,
-	"deleteProject":    (*ktsHub).siteDeleteProject,
-	ktsAddJob:          (*ktsHub).siteAddJob,
-	"jobExists":        (*ktsHub).siteJobExists,
-	"deleteJob":        (*ktsHub).siteDeleteJob,
-	"getNewJobId":      (*ktsHub).siteNewJobID,
-	"getJobStatus":     (*ktsHub).siteJobStatus,
-	"getJobsList":      (*ktsHub).siteJobsList,
-	"getProjectStatus": (*ktsHub).siteProjectStatus,
-	"getServerStatus":  (*ktsHub).siteServerStatus,
-	"getJobStatistics": (*ktsHub).siteJobStatistics,
+var siteXMLMethods = map[string]func(h *Hub, args []any, texts []string) (any, error){
+	"runJob":           (*Hub).siteRunJob,
+	"reportStatus":     (*Hub).siteReportStatus,
+	"createProject":    (*Hub).siteCreateProject,
+	"projectExists":    (*Hub).siteProjectExists,
+	"deleteProject":    (*Hub).siteDeleteProject,
+	addJobMethod:       (*Hub).siteAddJob,
+	"jobExists":        (*Hub).siteJobExists,
+	"deleteJob":        (*Hub).siteDeleteJob,
+	"getNewJobId":      (*Hub).siteNewJobID,
+	"getJobStatus":     (*Hub).siteJobStatus,
+	"getJobsList":      (*Hub).siteJobsList,
+	"getProjectStatus": (*Hub).siteProjectStatus,
+	"getServerStatus":  (*Hub).siteServerStatus,
+	"getJobStatistics": (*Hub).siteJobStatistics,
 }
 
-// ktsSiteRequests are those of version 2.
-var ktsSiteRequests = map[string]func(*ktsHub, *kts46.Request) (any, error){
-	"addTask":      (*ktsHub).siteAddTask,
-	"taskFinished": (*ktsHub).siteTaskFinished,
+// siteJSONMethods are those of version 2.
+var siteJSONMethods = map[string]func(*Hub, *codec.Request) (any, error){
+	"addTask":      (*Hub).siteAddTask,
+	"taskFinished": (*Hub).siteTaskFinished,
 }
 
-func (h *ktsHub) siteRunJob(_ []any, s []string) (any, error) {
+func (h *Hub) siteRunJob(_ []any, s []string) (any, error) {
 	d, err := h.site.job(s[0], s[1])
 	if err != nil {
 		return nil, err
@@ -43,21 +43,21 @@ func (h *ktsHub) siteRunJob(_ []any, s []string) (any, error) {
 		if err != nil {
 			return err
 		}
-		if err := h.runMirrored(j, d, ktsV1End); err != errKtsDone && err != errKtsDuplicate {
+		if err := h.runMirrored(j, d, v1End); err != errDone && err != errDuplicate {
 			return err
 		}
 		return nil
 	})
 }
 
-func (h *ktsHub) siteAddTask(r *kts46.Request) (result any, err error) {
+func (h *Hub) siteAddTask(r *codec.Request) (result any, err error) {
 	project, name, err := jobNames(r)
 	if err != nil {
 		return nil, err
 	}
 	d, err := h.site.job(project, name)
-	if errors.As(err, new(*ktsMissing)) {
-		return nil, errKtsNoJob
+	if errors.As(err, new(*missingError)) {
+		return nil, errNoJob
 	}
 	if err != nil {
 		return nil, err
@@ -65,14 +65,14 @@ func (h *ktsHub) siteAddTask(r *kts46.Request) (result any, err error) {
 	err = h.turn(func() (err error) {
 		j, err := h.mirror(project, d)
 		if err == nil {
-			result, err = started(j, h.runMirrored(j, d, ktsV2End))
+			result, err = started(j, h.runMirrored(j, d, v2End))
 		}
 		return err
 	})
 	return result, err
 }
 
-func (h *ktsHub) siteReportStatus(args []any, s []string) (answer any, err error) {
+func (h *Hub) siteReportStatus(args []any, s []string) (answer any, err error) {
 	if args[1] != "finished" {
 		err = h.turn(func() (err error) {
 			answer, err = h.xmlReportStatus(args, s)
@@ -80,20 +80,20 @@ func (h *ktsHub) siteReportStatus(args []any, s []string) (answer any, err error
 		})
 		return answer, err
 	}
-	return nil, h.reported(1, func() (*ktsTask, error) { return h.reporting(args, s) })
+	return nil, h.reported(1, func() (*task, error) { return h.reporting(args, s) })
 }
 
-func (h *ktsHub) siteTaskFinished(r *kts46.Request) (any, error) {
-	if err := h.reported(2, func() (*ktsTask, error) { return h.heldParam(r, true) }); err != nil {
-		if errors.As(err, new(*ktsMissing)) {
-			err = errKtsNoJob
+func (h *Hub) siteTaskFinished(r *codec.Request) (any, error) {
+	if err := h.reported(2, func() (*task, error) { return h.heldParam(r, true) }); err != nil {
+		if errors.As(err, new(*missingError)) {
+			err = errNoJob
 		}
 		return nil, err
 	}
-	return ktsSuccess, nil
+	return success, nil
 }
 
-func (h *ktsHub) siteCreateProject(_ []any, s []string) (any, error) {
+func (h *Hub) siteCreateProject(_ []any, s []string) (any, error) {
 	if err := store.CheckProjectName(s[0]); err != nil {
 		return nil, err
 	}
@@ -113,19 +113,19 @@ func (h *ktsHub) siteCreateProject(_ []any, s []string) (any, error) {
 	})
 }
 
-func (h *ktsHub) siteProjectExists(_ []any, s []string) (any, error) {
+func (h *Hub) siteProjectExists(_ []any, s []string) (any, error) {
 	found, err := h.site.store.HasProject(h.site.ctx, s[0])
 	return found, h.site.answered(s[0], "", err)
 }
 
-func (h *ktsHub) siteJobExists(_ []any, s []string) (any, error) {
+func (h *Hub) siteJobExists(_ []any, s []string) (any, error) {
 	found, err := h.site.store.HasJob(h.site.ctx, s[0], s[1])
 	return found, h.site.answered(s[0], s[1], err)
 }
 
 // siteDeleteProject ends the tasks of a project before it deletes it. One that the book
 // alone has is deleted there.
-func (h *ktsHub) siteDeleteProject(_ []any, s []string) (any, error) {
+func (h *Hub) siteDeleteProject(_ []any, s []string) (any, error) {
 	h.site.changing.Lock()
 	defer h.site.changing.Unlock()
 	found, err := h.site.store.HasProject(h.site.ctx, s[0])
@@ -135,7 +135,7 @@ func (h *ktsHub) siteDeleteProject(_ []any, s []string) (any, error) {
 	err = h.turn(func() error {
 		p := h.projects[s[0]]
 		if p == nil && !found {
-			return &ktsMissing{project: s[0], toDelete: true}
+			return &missingError{project: s[0], toDelete: true}
 		}
 		if p != nil {
 			for _, j := range p.jobs {
@@ -158,8 +158,8 @@ func (h *ktsHub) siteDeleteProject(_ []any, s []string) (any, error) {
 	})
 }
 
-func (h *ktsHub) siteAddJob(args []any, s []string) (any, error) {
-	d := args[2].(*ktsDefinition)
+func (h *Hub) siteAddJob(args []any, s []string) (any, error) {
+	d := args[2].(*parsedDefinition)
 	h.site.changing.Lock()
 	defer h.site.changing.Unlock()
 	found, err := h.site.store.HasJob(h.site.ctx, s[0], s[1])
@@ -167,11 +167,11 @@ func (h *ktsHub) siteAddJob(args []any, s []string) (any, error) {
 	case err != nil:
 		return nil, err
 	case found:
-		return nil, &ktsTaken{s[0], s[1]}
+		return nil, &takenError{s[0], s[1]}
 	case d.err != nil:
 		return nil, d.err
 	}
-	if err := checkKtsName("job", s[1]); err != nil {
+	if err := checkName("job", s[1]); err != nil {
 		return nil, err
 	}
 	if err := h.turn(h.room); err != nil {
@@ -200,7 +200,7 @@ func (h *ktsHub) siteAddJob(args []any, s []string) (any, error) {
 
 // siteDeleteJob ends the tasks of a job before it deletes it. One that the book alone has
 // is deleted there.
-func (h *ktsHub) siteDeleteJob(_ []any, s []string) (any, error) {
+func (h *Hub) siteDeleteJob(_ []any, s []string) (any, error) {
 	h.site.changing.Lock()
 	defer h.site.changing.Unlock()
 	found, err := h.site.store.HasJob(h.site.ctx, s[0], s[1])
@@ -233,13 +233,13 @@ func (h *ktsHub) siteDeleteJob(_ []any, s []string) (any, error) {
 	})
 }
 
-func (h *ktsHub) siteNewJobID(_ []any, s []string) (id any, err error) {
+func (h *Hub) siteNewJobID(_ []any, s []string) (id any, err error) {
 	found, err := h.site.store.HasProject(h.site.ctx, s[0])
 	if err = h.site.answered(s[0], "", err); err != nil {
 		return nil, err
 	}
 	if !found {
-		return nil, &ktsMissing{project: s[0]}
+		return nil, &missingError{project: s[0]}
 	}
 	err = h.turn(func() (err error) {
 		if h.projects[s[0]] == nil {
@@ -253,7 +253,7 @@ func (h *ktsHub) siteNewJobID(_ []any, s []string) (id any, err error) {
 	return id, err
 }
 
-func (h *ktsHub) siteJobStatus(_ []any, s []string) (any, error) {
+func (h *Hub) siteJobStatus(_ []any, s []string) (any, error) {
 	d, err := h.site.job(s[0], s[1])
 	if err != nil {
 		return nil, err
@@ -261,8 +261,8 @@ func (h *ktsHub) siteJobStatus(_ []any, s []string) (any, error) {
 	return jobStatus(s[0], s[1], d.Done, d.Total), nil
 }
 
-func (h *ktsHub) siteJobsList(_ []any, s []string) (any, error) {
-	names, err := h.site.store.JobNames(h.site.ctx, s[0], maxKtsJobs)
+func (h *Hub) siteJobsList(_ []any, s []string) (any, error) {
+	names, err := h.site.store.JobNames(h.site.ctx, s[0], maxEntries)
 	all := []any{}
 	for _, name := range names {
 		all = append(all, name)
@@ -271,12 +271,12 @@ func (h *ktsHub) siteJobsList(_ []any, s []string) (any, error) {
 }
 
 // listed is a project with its jobs as MongoDB has them, at most so many.
-func (s *ktsSite) listed(project string, most int) (l ktsListed, err error) {
+func (s *site) listed(project string, most int) (l listed, err error) {
 	progresses, err := s.store.Progresses(s.ctx, project, most)
-	l = ktsListed{name: project, jobs: make([]ktsStanding, 0, len(progresses))}
+	l = listed{name: project, jobs: make([]standing, 0, len(progresses))}
 	for _, p := range progresses {
-		j := ktsStanding{name: p.Name, done: p.Done, total: p.Total, finished: p.Full}
-		for k, done := range map[ktsKind]bool{ktsBasicStatistics: p.Basic, ktsIdleTimes: p.Idle, ktsThroughput: p.Throughput} {
+		j := standing{name: p.Name, done: p.Done, total: p.Total, finished: p.Full}
+		for k, done := range map[kind]bool{basicStatistics: p.Basic, idleTimes: p.Idle, throughput: p.Throughput} {
 			if done {
 				j.flags |= 1 << k
 			}
@@ -286,20 +286,20 @@ func (s *ktsSite) listed(project string, most int) (l ktsListed, err error) {
 	return l, s.answered(project, "", err)
 }
 
-func (h *ktsHub) siteProjectStatus(_ []any, s []string) (any, error) {
-	l, err := h.site.listed(s[0], maxKtsJobs)
+func (h *Hub) siteProjectStatus(_ []any, s []string) (any, error) {
+	l, err := h.site.listed(s[0], maxEntries)
 	return l.appendStatus([]any{}), err
 }
 
-func (h *ktsHub) siteServerStatus([]any, []string) (any, error) {
+func (h *Hub) siteServerStatus([]any, []string) (any, error) {
 	projects, err := h.site.store.Projects(h.site.ctx)
 	if err = h.site.answered("", "", err); err != nil {
 		return nil, err
 	}
 	all := []any{}
 	for _, project := range projects {
-		l, err := h.site.listed(project, maxKtsJobs-len(all))
-		if errors.As(err, new(*ktsMissing)) {
+		l, err := h.site.listed(project, maxEntries-len(all))
+		if errors.As(err, new(*missingError)) {
 			continue // deleted meanwhile
 		}
 		if err != nil {
@@ -310,10 +310,10 @@ func (h *ktsHub) siteServerStatus([]any, []string) (any, error) {
 	return all, nil
 }
 
-func (h *ktsHub) siteJobStatistics(args []any, s []string) (any, error) {
+func (h *Hub) siteJobStatistics(args []any, s []string) (any, error) {
 	all, err := h.site.store.Statistics(h.site.ctx, s[0], s[1], args[2] == true)
-	if err = h.site.answered(s[0], s[1], err); errors.As(err, new(*ktsMissing)) {
-		return kts46.Struct{}, nil
+	if err = h.site.answered(s[0], s[1], err); errors.As(err, new(*missingError)) {
+		return codec.Struct{}, nil
 	}
 	return all, err
 }

@@ -1,7 +1,8 @@
-package loop
+package kts46
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
 	"os"
 	"regexp"
@@ -9,25 +10,27 @@ import (
 	"testing"
 	"time"
 
-	"treadle/codec/kts46"
+	codec "treadle/codec/kts46"
 )
 
-// ktsDates are times as both versions and the faults of version 1 write them.
-var ktsDates = regexp.MustCompile(`\d{8}T\d\d:\d\d:\d\d|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{6})?|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`)
+var rewrite = flag.Bool("rewrite", false, "rewrite the golden files in testdata")
 
-// ktsScript compares Treadle's answers with captured ones. The golden has a line for each
+// dates are times as both versions and the faults of version 1 write them.
+var dates = regexp.MustCompile(`\d{8}T\d\d:\d\d:\d\d|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{6})?|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`)
+
+// script compares Treadle's answers with captured ones. The golden has a line for each
 // exchange, and Treadle's answer where it is another one; then a line of why says why.
-type ktsScript struct {
-	*ktsRig
+type script struct {
+	*rig
 	why  map[int]string
 	got  strings.Builder
 	same int
 }
 
 // judge writes one exchange.
-func (s *ktsScript) judge(i int, request, reference, answer string) {
+func (s *script) judge(i int, request, reference, answer string) {
 	s.t.Helper()
-	reference, answer = ktsDates.ReplaceAllString(reference, "DATE"), ktsDates.ReplaceAllString(answer, "DATE")
+	reference, answer = dates.ReplaceAllString(reference, "DATE"), dates.ReplaceAllString(answer, "DATE")
 	fmt.Fprintf(&s.got, "> %d %s\n", i, request)
 	why, may := s.why[i]
 	switch {
@@ -45,9 +48,9 @@ func (s *ktsScript) judge(i int, request, reference, answer string) {
 }
 
 // end compares with the golden file.
-func (s *ktsScript) end(file, head string, least int) {
+func (s *script) end(file, head string, least int) {
 	s.t.Helper()
-	path := "testdata/kts46/" + file
+	path := "testdata/" + file
 	got := head + s.got.String()
 	if *rewrite {
 		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
@@ -64,7 +67,7 @@ func (s *ktsScript) end(file, head string, least int) {
 }
 
 // has makes a job that is so far.
-func (r *ktsRig) has(project, job, definition string, done int64, finished bool) {
+func (r *rig) has(project, job, definition string, done int64, finished bool) {
 	r.t.Helper()
 	if r.projects[project] == nil {
 		r.does("createProject", project)
@@ -77,19 +80,19 @@ func (r *ktsRig) has(project, job, definition string, done int64, finished bool)
 	j.progress.Done, j.progress.Finished = done, finished
 }
 
-const ktsV1Head = `# The captured conversation of the original clients with the original scheduler, version 1, played to Treadle; the
+const v1Head = `# The captured conversation of the original clients with the original scheduler, version 1, played to Treadle; the
 # requests are sent byte for byte but for the dates, which are those that Treadle gave. Answers are compared byte for byte
 # with DATE for each date. Where Treadle answers otherwise its answer is here, and why.
 `
 
 // TestKtsGoldenV1 plays codec/kts46/testdata/v1.txt.
 func TestKtsGoldenV1(t *testing.T) {
-	s := &ktsScript{ktsRig: newKtsRig(t, Kts46Options{Timeout: time.Second}), why: map[int]string{
+	s := &script{rig: newRig(t, Options{Timeout: time.Second}), why: map[int]string{
 		0:  "the greeting is Treadle's own",
 		13: "an unknown state is refused",
 		37: "the task that the worker holds is not lost: it is put back and handed out again",
 	}}
-	r := s.ktsRig
+	r := s.rig
 	r.has("proj", "done", definition(3, 1, 1), 3, true)
 	r.has("proj", "stat", definition(3, 1, 1), 3, false)
 	between := map[int]func(){ // what the capture does not show
@@ -106,11 +109,11 @@ func TestKtsGoldenV1(t *testing.T) {
 			r.does("runJob", "proj", "job1")
 		},
 	}
-	text, err := os.ReadFile("../codec/kts46/testdata/v1.txt")
+	text, err := os.ReadFile("../../codec/kts46/testdata/v1.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
-	last := make(map[string]kts46.DateTime) // by worker
+	last := make(map[string]codec.DateTime) // by worker
 	for i, part := range strings.Split(string(text), ">>> ")[1:] {
 		if f := between[i]; f != nil {
 			f()
@@ -118,7 +121,7 @@ func TestKtsGoldenV1(t *testing.T) {
 		request, reference, _ := strings.Cut(part, "<<< ")
 		_, body, _ := strings.Cut(request, "\r\n\r\n")
 		_, reference, _ = strings.Cut(reference, "\r\n\r\n")
-		call, err := kts46.ReadCall(strings.NewReader(body))
+		call, err := codec.ReadCall(strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -127,29 +130,29 @@ func TestKtsGoldenV1(t *testing.T) {
 			worker, _ = call.Params[0].(string)
 		}
 		for k, p := range call.Params {
-			if d, ok := p.(kts46.DateTime); ok && !strings.HasPrefix(string(d), "2011") {
+			if d, ok := p.(codec.DateTime); ok && !strings.HasPrefix(string(d), "2011") {
 				call.Params[k] = last[worker]
 			}
 		}
-		answer := post(s.serveXML, "/RPC2", string(kts46.AppendCall(nil, call.Method, call.Params...))).Body.String()
+		answer := post(s.serveXML, "/RPC2", string(codec.AppendCall(nil, call.Method, call.Params...))).Body.String()
 		s.judge(i, fmt.Sprintf("%s%q", call.Method, call.Params), reference, answer)
 		if d := regexp.MustCompile(`<dateTime.iso8601>(.*?)<`).FindStringSubmatch(answer); d != nil && (call.Method == "getJob" || call.Method == "reportStatus") {
-			last[worker] = kts46.DateTime(d[1])
+			last[worker] = codec.DateTime(d[1])
 		}
 	}
-	text = []byte(ktsDates.ReplaceAllString(s.got.String(), "DATE"))
+	text = []byte(dates.ReplaceAllString(s.got.String(), "DATE"))
 	s.got.Reset()
 	s.got.Write(text)
-	s.end("v1.txt", ktsV1Head, 80)
+	s.end("v1.txt", v1Head, 80)
 }
 
-const ktsV2Head = `# The captured conversation with the original scheduler, version 2, played to Treadle; signatures are those that Treadle
+const v2Head = `# The captured conversation with the original scheduler, version 2, played to Treadle; signatures are those that Treadle
 # gave. Answers are compared byte for byte with DATE for each date. Where Treadle answers otherwise its answer is here, and why.
 `
 
 // TestKtsGoldenV2 plays codec/kts46/testdata/v2.txt.
 func TestKtsGoldenV2(t *testing.T) {
-	s := &ktsScript{ktsRig: newKtsRig(t, Kts46Options{Databases: []string{"192.168.1.5:27017"}}), why: map[int]string{
+	s := &script{rig: newRig(t, Options{Databases: []Database{{"192.168.1.5", 27017}}}), why: map[int]string{
 		0:  "the greeting is Treadle's own",
 		23: "a task that was updated since is not restarted, as the document says",
 		27: "the members have one order",
@@ -158,11 +161,11 @@ func TestKtsGoldenV2(t *testing.T) {
 		43: "the greeting is Treadle's own",
 		44: "the greeting is Treadle's own",
 	}}
-	r := s.ktsRig
+	r := s.rig
 	r.has("node_test", "undone", definition(10, 1, 5), 0, false)
 	r.has("node_test", "done", definition(10, 1, 5), 10, true)
 	r.has("node_test", "simdone", definition(10, 1, 5), 10, false)
-	text, err := os.ReadFile("../codec/kts46/testdata/v2.txt")
+	text, err := os.ReadFile("../../codec/kts46/testdata/v2.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,23 +186,23 @@ func TestKtsGoldenV2(t *testing.T) {
 		if len(named.Params) > 0 {
 			worker, _ = named.Params[0].(string)
 		}
-		w := post(s.serveJSON, "/jsonrpc", ktsDates.ReplaceAllString(request, last[worker]))
+		w := post(s.serveJSON, "/jsonrpc", dates.ReplaceAllString(request, last[worker]))
 		answer := fmt.Sprintf("%d %s %s", w.Code, w.Header().Get("Content-Type"), w.Body)
-		s.judge(i, ktsDates.ReplaceAllString(request, "DATE"), reference, answer)
+		s.judge(i, dates.ReplaceAllString(request, "DATE"), reference, answer)
 		if _, sig, ok := strings.Cut(answer, `"sig":"`); ok && worker != "" {
 			last[worker] = sig[:24]
 		}
 		r.pass(time.Millisecond)
 		i++
 	}
-	s.end("v2.txt", ktsV2Head, 35)
+	s.end("v2.txt", v2Head, 35)
 
 	// What is left: another path, and the status, whose members but for the database the
 	// reference has too.
 	if w := post(s.serveJSON, "/", "{}"); w.Code != 404 || w.Body.String() != "Unknown path!\n" || w.Header().Get("Content-Type") != "text/plain" {
 		t.Errorf("another path: %d %v %q", w.Code, w.Header(), w.Body)
 	}
-	status := ktsGet(t, s.serveJSON)
+	status := get(t, s.serveJSON)
 	var waiting []string
 	for _, q := range status.WaitingQueue {
 		waiting = append(waiting, q.Project+" "+q.Job+" "+q.Type)
@@ -211,7 +214,7 @@ func TestKtsGoldenV2(t *testing.T) {
 		t.Errorf("waiting for activation: %+v, running: %+v", a, status.RunningTasks)
 	}
 	r.json("acceptTask", "w5", last["w5"])
-	if status = ktsGet(t, s.serveJSON); len(status.WaitingActivation) != 1 || status.RunningTasks["w5"] == nil {
+	if status = get(t, s.serveJSON); len(status.WaitingActivation) != 1 || status.RunningTasks["w5"] == nil {
 		t.Errorf("running: %+v", status.RunningTasks)
 	}
 }

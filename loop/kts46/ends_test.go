@@ -1,30 +1,31 @@
-package loop
+package kts46
 
 import (
 	"errors"
 	"testing"
 
 	"treadle/loop/kts46/store"
+	"treadle/loop/protocol"
 )
 
 // TestKtsAbort: a job that is started again goes on where it was aborted, also among the
 // tasks that end it.
 func TestKtsAbort(t *testing.T) {
-	r := newKtsRig(t, Kts46Options{})
+	r := newRig(t, Options{})
 	r.does("createProject", "p")
 	r.does("addJob", "p", "a", definition(2, 1, 1))
 	do := func(kind string) {
 		t.Helper()
 		sig := r.sigOf(r.json("getTask", "w", []string{kind}))
-		r.wants(ktsQuoted, "taskFinished", "w", r.sigOf(r.json("acceptTask", "w", sig)))
+		r.wants(quoted, "taskFinished", "w", r.sigOf(r.json("acceptTask", "w", sig)))
 	}
 	again := func(tasks string) {
 		t.Helper()
 		r.wants(tasks, "abortTask", "p", "a")
 		r.wants(`{"empty":true}`, "getTask", "w", []string{"simulation", "basicStatistics", "idleTimes", "throughput"})
-		r.wants(ktsQuoted, "addTask", "p", "a")
+		r.wants(quoted, "addTask", "p", "a")
 	}
-	r.wants(ktsQuoted, "addTask", "p", "a")
+	r.wants(quoted, "addTask", "p", "a")
 	again("1")
 	do("simulation")
 	again("1")
@@ -48,7 +49,7 @@ func TestKtsAbort(t *testing.T) {
 // it ends. A worker has one name over both versions.
 func TestKtsVersions(t *testing.T) {
 	d := newDisk()
-	r := newKtsDiskRig(t, d, newKtsRig(t, Kts46Options{}).clock)
+	r := newDiskRig(t, d, newRig(t, Options{}).clock)
 	kinds := []string{"simulation", "basicStatistics", "idleTimes", "throughput"}
 	r.does("createProject", "p")
 	r.does("addJob", "p", "a", definition(3, 1, 1))
@@ -56,7 +57,7 @@ func TestKtsVersions(t *testing.T) {
 	r.does("runJob", "p", "a")
 	r.wants(`{"type":"DuplicateTask","taskType":"simulation"}`, "addTask", "p", "a")
 	sig := r.sigOf(r.json("getTask", "w", kinds))
-	r.wants(ktsQuoted, "rejectTask", "w", sig) // what is not accepted decides nothing
+	r.wants(quoted, "rejectTask", "w", sig) // what is not accepted decides nothing
 	task := r.wantJob("w", "a simulation")
 	r.wants(`{"type":"WorkerHasTask"}`, "getTask", "w", kinds)
 	r = r.again(d) // a first batch is held
@@ -78,7 +79,7 @@ func TestKtsVersions(t *testing.T) {
 	r.report(r.wantJob("w", "a simulation"), "finished")
 	r.wants(`{"empty":true}`, "getTask", "w", kinds)
 
-	r.wants(ktsQuoted, "addTask", "p", "b")
+	r.wants(quoted, "addTask", "p", "b")
 	sig = r.sigOf(r.json("acceptTask", "v", r.sigOf(r.json("getTask", "v", kinds))))
 	b := r.wantJob("w", "a statistics")
 	r.report(b, "abort")
@@ -89,7 +90,7 @@ func TestKtsVersions(t *testing.T) {
 	for range 2 {
 		sig = r.sigOf(r.json("acceptTask", "v", r.sigOf(r.json("getTask", "v", kinds))))
 		r.wantJob("another", "")
-		r.wants(ktsQuoted, "taskFinished", "v", sig)
+		r.wants(quoted, "taskFinished", "v", sig)
 	}
 	r.does("restartTask", "other", r.getCurrent("other"))
 	r.sigOf(r.json("getTask", "v", kinds))
@@ -102,9 +103,9 @@ func TestKtsVersions(t *testing.T) {
 // TestKtsUnusableAfterAnswer: a refusal of the login ends the server only while MongoDB has not
 // answered any call.
 func TestKtsUnusableAfterAnswer(t *testing.T) {
-	s := &ktsSite{ctx: t.Context()}
+	s := &site{ctx: t.Context()}
 	refused := errors.New("auth error: Authentication failed.")
-	if err := s.unusable(refused); !errors.As(err, new(*OptionError)) {
+	if err := s.unusable(refused); !errors.As(err, new(*protocol.OptionError)) {
 		t.Errorf("got the error %v", err)
 	}
 	if err := s.unusable(errors.New("server selection error: connection refused")); err != nil {

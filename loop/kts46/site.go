@@ -1,15 +1,17 @@
-package loop
+package kts46
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"treadle/loop/kts46/store"
+	"treadle/loop/protocol"
 )
 
 // With a MongoDB the projects and jobs of the site, and how far they are, are there, where
@@ -18,9 +20,9 @@ import (
 // both asks MongoDB first, on the goroutine that serves its connection, and has its turn
 // with the answer: no turn waits for MongoDB.
 
-// ktsSite is a site's MongoDB.
-type ktsSite struct {
-	hub      *ktsHub
+// site is a site's MongoDB.
+type site struct {
+	hub      *Hub
 	store    *store.Store
 	ctx      context.Context // ends with the server
 	end      context.CancelFunc
@@ -35,31 +37,31 @@ type ktsSite struct {
 // sayEvery is the time between lines of log about a MongoDB that fails.
 const sayEvery = 10 * time.Second
 
-// ktsMongoError says that a call needs MongoDB, and MongoDB has failed.
-type ktsMongoError struct{ err error }
+// mongoError says that a call needs MongoDB, and MongoDB has failed.
+type mongoError struct{ err error }
 
-func (e *ktsMongoError) Error() string {
+func (e *mongoError) Error() string {
 	return "the call needs MongoDB, which has failed; repeat it when the server of --kts46-mongodb works: " + e.err.Error()
 }
 
-func (e *ktsMongoError) Unwrap() error { return e.err }
+func (e *mongoError) Unwrap() error { return e.err }
 
-// newKtsSite opens the MongoDB of a URI that was validated, nil without one.
-func newKtsSite(h *ktsHub, uri string) (*ktsSite, error) {
+// newSite opens the MongoDB of a URI that was validated, nil without one.
+func newSite(h *Hub, uri string) (*site, error) {
 	if uri == "" {
 		return nil, nil
 	}
 	s, err := store.Open(uri)
 	if err != nil {
-		return nil, &OptionError{Setting: "kts46-mongodb", Err: err}
+		return nil, &protocol.OptionError{Setting: "kts46-mongodb", Err: err}
 	}
-	site := &ktsSite{hub: h, store: s}
+	site := &site{hub: h, store: s}
 	site.ctx, site.end = context.WithCancel(context.Background())
 	return site, nil
 }
 
 // close ends what waits for MongoDB.
-func (s *ktsSite) close() {
+func (s *site) close() {
 	if s != nil {
 		s.end()
 		s.store.Close()
@@ -68,21 +70,21 @@ func (s *ktsSite) close() {
 
 // look waits until MongoDB answers for the first time, and says so. A MongoDB that can
 // never be used ends the server.
-func (s *ktsSite) look() {
+func (s *site) look() {
 	ticker := time.NewTicker(sayEvery / 2)
 	defer ticker.Stop()
 	for {
 		projects, err := s.store.Projects(s.ctx)
 		if why := s.unusable(err); why != nil {
-			s.hub.server.fail(why)
+			s.hub.host.Fail(why)
 			return
 		}
 		if s.answered("", "", err) == nil {
-			s.hub.server.log.Info("kts46 projects are in MongoDB", "projects", len(projects))
+			s.hub.host.Log().Info("kts46 projects are in MongoDB", "projects", len(projects))
 			return
 		}
 		select {
-		case <-s.hub.server.stopped:
+		case <-s.hub.done:
 			return
 		case <-s.ctx.Done():
 			return
@@ -91,49 +93,49 @@ func (s *ktsSite) look() {
 	}
 }
 
-// unusable returns an *OptionError for an error that no waiting ends, or nil. It returns nil
+// unusable returns an *protocol.OptionError for an error that no waiting ends, or nil. It returns nil
 // after MongoDB has answered a call, since a running server outlives a changed password.
-func (s *ktsSite) unusable(err error) error {
+func (s *site) unusable(err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	why := store.Unusable(err)
 	if why == nil || s.heard || s.ctx.Err() != nil {
 		return nil
 	}
-	return &OptionError{Setting: "kts46-mongodb", Err: why}
+	return &protocol.OptionError{Setting: "kts46-mongodb", Err: why}
 }
 
 // answered notes how a call about a project or job went, and words its error as the book
 // words its own.
-func (s *ktsSite) answered(project, job string, err error) error {
+func (s *site) answered(project, job string, err error) error {
 	switch {
 	case err == nil:
 	case errors.Is(err, store.ErrNoProject):
-		err = &ktsMissing{project: project}
+		err = &missingError{project: project}
 	case errors.Is(err, store.ErrNoJob):
-		err = &ktsMissing{project: project, job: job}
+		err = &missingError{project: project, job: job}
 	case errors.Is(err, store.ErrTaken):
-		err = &ktsTaken{project, job}
+		err = &takenError{project, job}
 	case errors.Is(err, store.ErrMany):
-		err = errKtsJobs
+		err = errJobs
 	case errors.As(err, new(*store.DataError)):
 	case s.ctx.Err() != nil:
-		return errKtsStopping
+		return errStopping
 	default:
 		s.failed(err)
-		return &ktsMongoError{err}
+		return &mongoError{err}
 	}
 	s.mu.Lock()
 	back := !s.away.IsZero()
 	s.away, s.heard = time.Time{}, true
 	s.mu.Unlock()
 	if back {
-		s.hub.server.log.Info("kts46: MongoDB works again")
+		s.hub.host.Log().Info("kts46: MongoDB works again")
 	}
 	return err
 }
 
-func (s *ktsSite) failed(err error) {
+func (s *site) failed(err error) {
 	s.failures.Add(1)
 	s.mu.Lock()
 	now := time.Now()
@@ -143,14 +145,14 @@ func (s *ktsSite) failed(err error) {
 	}
 	s.mu.Unlock()
 	if say {
-		s.hub.server.log.Warn("kts46: MongoDB has failed; calls that need it are refused until it works again", "error", err.Error())
+		s.hub.host.Log().Warn("kts46: MongoDB has failed; calls that need it are refused until it works again", "error", err.Error())
 	}
 }
 
 // job reads a job. The book drops one that is gone.
-func (s *ktsSite) job(project, name string) (*store.Job, error) {
+func (s *site) job(project, name string) (*store.Job, error) {
 	d, err := s.store.Job(s.ctx, project, name)
-	if err = s.answered(project, name, err); errors.As(err, new(*ktsMissing)) {
+	if err = s.answered(project, name, err); errors.As(err, new(*missingError)) {
 		return nil, errors.Join(err, s.hub.turn(func() error { return s.hub.vanished(project, name) }))
 	}
 	return d, err
@@ -158,7 +160,7 @@ func (s *ktsSite) job(project, name string) (*store.Job, error) {
 
 // vanished takes the tasks of a job that MongoDB does not have, or no longer, out of their
 // lines. A job that was there is dropped, and one that was not keeps its definition.
-func (h *ktsHub) vanished(project, name string) error {
+func (h *Hub) vanished(project, name string) error {
 	p := h.projects[project]
 	if p == nil || p.jobs[name] == nil {
 		return nil
@@ -172,14 +174,14 @@ func (h *ktsHub) vanished(project, name string) error {
 }
 
 // numbersOf are the numbers of a job in MongoDB.
-func numbersOf(d *store.Job) (ktsNumbers, error) {
-	n, err := newKtsNumbers(d.Duration, d.Step, d.Batch)
+func numbersOf(d *store.Job) (numbers, error) {
+	n, err := newNumbers(d.Duration, d.Step, d.Batch)
 	n.total = d.Total
 	return n, err
 }
 
 // mirror enters a job as MongoDB has it in the book.
-func (h *ktsHub) mirror(project string, d *store.Job) (*ktsJob, error) {
+func (h *Hub) mirror(project string, d *store.Job) (*job, error) {
 	numbers, err := numbersOf(d)
 	if err != nil {
 		return nil, fmt.Errorf("the job %s in the database %s: %w", d.Name, project, err)
@@ -193,17 +195,17 @@ func (h *ktsHub) mirror(project string, d *store.Job) (*ktsJob, error) {
 	}
 	j := p.jobs[d.Name]
 	if j == nil {
-		if err := checkKtsName("job", d.Name); err != nil {
+		if err := checkName("job", d.Name); err != nil {
 			return nil, err
 		}
 		if err := h.room(); err != nil {
 			return nil, err
 		}
-		j = &ktsJob{project: p, name: d.Name}
+		j = &job{project: p, name: d.Name}
 		p.jobs[d.Name] = j
 		h.entries++
 	}
-	if j.ktsNumbers != numbers {
+	if j.numbers != numbers {
 		h.enter(j, numbers, numbers.definition())
 	}
 	if !j.progress.Mirrored {
@@ -214,19 +216,19 @@ func (h *ktsHub) mirror(project string, d *store.Job) (*ktsJob, error) {
 }
 
 // enter journals another definition of a job.
-func (h *ktsHub) enter(j *ktsJob, numbers ktsNumbers, definition []byte) {
-	j.ktsNumbers = numbers
+func (h *Hub) enter(j *job, numbers numbers, definition []byte) {
+	j.numbers = numbers
 	h.saveDefinition(j, definition)
 }
 
 // definition is what the journal has in place of a definition that is in MongoDB.
-func (n *ktsNumbers) definition() []byte {
+func (n *numbers) definition() []byte {
 	return fmt.Appendf(nil, "simulationParameters: {duration: %v, stepDuration: %v, batchLength: %d}\n", n.duration, n.step, n.batch)
 }
 
 // undone are the kinds of statistics that a job in MongoDB lacks.
-func undone(d *store.Job) (left ktsSet) {
-	for k, done := range map[ktsKind]bool{ktsStatistics: d.Basic, ktsBasicStatistics: d.Basic, ktsIdleTimes: d.Idle, ktsThroughput: d.Throughput} {
+func undone(d *store.Job) (left kindSet) {
+	for k, done := range map[kind]bool{statistics: d.Basic, basicStatistics: d.Basic, idleTimes: d.Idle, throughput: d.Throughput} {
 		if !done {
 			left |= 1 << k
 		}
@@ -236,12 +238,12 @@ func undone(d *store.Job) (left ktsSet) {
 
 // runMirrored is run for a job that is as d says: what the workers have noted there is not
 // done again.
-func (h *ktsHub) runMirrored(j *ktsJob, d *store.Job, left ktsSet) error {
+func (h *Hub) runMirrored(j *job, d *store.Job, left kindSet) error {
 	if j.progress.Running {
-		return errKtsDuplicate
+		return errDuplicate
 	}
 	left &= undone(d)
-	if left&ktsV2End != 0 && d.Full {
+	if left&v2End != 0 && d.Full {
 		left = 0
 	}
 	j.progress.Done, j.progress.Left = d.Done, 0
@@ -253,7 +255,7 @@ func (h *ktsHub) runMirrored(j *ktsJob, d *store.Job, left ktsSet) error {
 }
 
 // learn notes how far the workers have come when one reports a batch.
-func (j *ktsJob) learn(d *store.Job) {
+func (j *job) learn(d *store.Job) {
 	j.progress.Done = d.Done
 	if d.Done >= j.total {
 		j.progress.Left &= undone(d)
@@ -265,37 +267,35 @@ func (j *ktsJob) learn(d *store.Job) {
 
 // finishMirrored is finish for a batch of a job that is as d says. No report says how much
 // of the batch was done: a batch of which MongoDB shows nothing is queued again, last.
-func (h *ktsHub) finishMirrored(t *ktsTask, d *store.Job) error {
+func (h *Hub) finishMirrored(t *task, d *store.Job) error {
 	j, err := h.mirror(t.job.project.name, d)
 	if err != nil {
 		return err
 	}
 	if d.Done == j.progress.Done && d.Done < j.total {
-		if h.server.noise.allow(h.now.Mono) {
-			h.server.log.Warn("a kts46 batch is reported finished of which MongoDB shows no step, it is queued again",
-				"project", j.project.name, "job", j.name, "worker", t.holder.id, "done", d.Done)
-		}
+		h.host.LogLimited(slog.LevelWarn, "a kts46 batch is reported finished of which MongoDB shows no step, it is queued again",
+			"project", j.project.name, "job", j.name, "worker", t.holder.id, "done", d.Done)
 		h.requeue(t, false)
 		return nil
 	}
 	return h.finishBy(t, func() { j.learn(d) })
 }
 
-// ktsBatch names the job of a batch, which MongoDB is to be asked about.
-type ktsBatch struct{ project, job string }
+// batchJob names the job of a batch, which MongoDB is to be asked about.
+type batchJob struct{ project, job string }
 
 // batchOf is the job of a held task; false unless the task is a batch.
-func batchOf(t *ktsTask) (b ktsBatch, is bool) {
-	if !ktsBatches.has(t.kind) {
+func batchOf(t *task) (b batchJob, is bool) {
+	if !batchKinds.has(t.kind) {
 		return b, false
 	}
-	return ktsBatch{t.job.project.name, t.job.name}, true
+	return batchJob{t.job.project.name, t.job.name}, true
 }
 
 // reported ends the held task that find returns, in turns: between them MongoDB is asked how
 // far the job is, if the task is a batch.
-func (h *ktsHub) reported(version int, find func() (*ktsTask, error)) error {
-	var b ktsBatch
+func (h *Hub) reported(version int, find func() (*task, error)) error {
+	var b batchJob
 	var is bool
 	err := h.turn(func() error {
 		t, err := find()
@@ -320,7 +320,7 @@ func (h *ktsHub) reported(version int, find func() (*ktsTask, error)) error {
 		if now, batch := batchOf(t); !batch {
 			return h.finish(t)
 		} else if now != b {
-			return errKtsNoTask
+			return errNoTask
 		}
 		return h.finishMirrored(t, d)
 	})

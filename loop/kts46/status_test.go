@@ -1,20 +1,20 @@
-package loop
+package kts46
 
 import (
 	"fmt"
 	"strings"
 	"testing"
 
-	"treadle/codec/kts46"
+	codec "treadle/codec/kts46"
 )
 
 // flags are the statistics flags of a job as getServerStatus shows them, the true ones in
 // the order of the wire.
-func (r *ktsRig) flags(job string) string {
+func (r *rig) flags(job string) string {
 	r.t.Helper()
 	all, _ := r.does("getServerStatus").([]any)
 	for _, e := range all {
-		s := e.(kts46.Struct)
+		s := e.(codec.Struct)
 		if s.Get("name") != job {
 			continue
 		}
@@ -33,7 +33,7 @@ func (r *ktsRig) flags(job string) string {
 // TestKtsFlags: the statistics flags that the original web interface shows follow the tasks
 // of either version, and an abort does not clear them.
 func TestKtsFlags(t *testing.T) {
-	r := newKtsRig(t, Kts46Options{})
+	r := newRig(t, Options{})
 	r.does("createProject", "p")
 	r.does("addJob", "p", "one", definition(1, 1, 1))
 	r.does("addJob", "p", "two", definition(1, 1, 1))
@@ -53,9 +53,9 @@ func TestKtsFlags(t *testing.T) {
 	do := func(kind string) {
 		t.Helper()
 		sig := r.sigOf(r.json("getTask", "v", []string{kind}))
-		r.wants(ktsQuoted, "taskFinished", "v", r.sigOf(r.json("acceptTask", "v", sig)))
+		r.wants(quoted, "taskFinished", "v", r.sigOf(r.json("acceptTask", "v", sig)))
 	}
-	r.wants(ktsQuoted, "addTask", "p", "two")
+	r.wants(quoted, "addTask", "p", "two")
 	want("two", "")
 	do("simulation")
 	want("two", "")
@@ -63,7 +63,7 @@ func TestKtsFlags(t *testing.T) {
 	want("two", "idleTimes")
 	r.wants("2", "abortTask", "p", "two")
 	want("two", "idleTimes")
-	r.wants(ktsQuoted, "addTask", "p", "two")
+	r.wants(quoted, "addTask", "p", "two")
 	do("basicStatistics")
 	want("two", "basicStatistics idleTimes")
 	do("throughput")
@@ -73,7 +73,7 @@ func TestKtsFlags(t *testing.T) {
 // TestKtsJobStatistics: getJobStatistics answers with the document that a new job has,
 // since the results are not Treadle's; an unknown project or job has none.
 func TestKtsJobStatistics(t *testing.T) {
-	r := newKtsRig(t, Kts46Options{})
+	r := newRig(t, Options{})
 	r.does("createProject", "p")
 	r.does("addJob", "p", "a", definition(0, 1, 1))
 	want := func(statistics string, args ...any) {

@@ -1,4 +1,4 @@
-package loop
+package kts46
 
 import "treadle/sched"
 
@@ -7,8 +7,8 @@ import "treadle/sched"
 // all later ones, which stand in a line of its own.
 
 // decide notes that a worker of a version does a task. The first batch decides.
-func (h *ktsHub) decide(t *ktsTask, version int) {
-	if !ktsBatches.has(t.kind) || t.job.progress.Version != 0 {
+func (h *Hub) decide(t *task, version int) {
+	if !batchKinds.has(t.kind) || t.job.progress.Version != 0 {
 		return
 	}
 	t.job.progress.Version = version
@@ -18,18 +18,18 @@ func (h *ktsHub) decide(t *ktsTask, version int) {
 // requeueForOne is requeue for a first batch that was decided: the task is replaced by one,
 // last in the line of its version, whose revisions go on from there. false: t is none, or
 // there are too many queues for another.
-func (h *ktsHub) requeueForOne(t *ktsTask) bool {
+func (h *Hub) requeueForOne(t *task) bool {
 	j := t.job
-	if t.kind != ktsSimulation || j.progress.Version == 0 {
+	if t.kind != simulation || j.progress.Version == 0 {
 		return false
 	}
-	j.tasks[ktsSimulation] = nil
+	j.tasks[simulation] = nil
 	k := j.batches()
-	j.tasks[ktsSimulation] = t
-	if err := h.server.sched.Extend(h.now, ktsSpace, k.queue(), []sched.Task{{Name: j.taskName()}}, &h.sink); err != nil {
+	j.tasks[simulation] = t
+	if err := h.sched.Extend(h.now, Space, k.queue(), []sched.Task{{Name: j.taskName()}}, h.sink); err != nil {
 		return false
 	}
-	j.tasks[k] = &ktsTask{job: j, kind: k, lease: sched.Lease{Revision: t.lease.Revision}}
-	h.cancel(j, ktsSimulation)
+	j.tasks[k] = &task{job: j, kind: k, lease: sched.Lease{Revision: t.lease.Revision}}
+	h.cancel(j, simulation)
 	return true
 }

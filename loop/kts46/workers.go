@@ -1,14 +1,14 @@
-package loop
+package kts46
 
 import "slices"
 
-// maxKtsWorkers bounds the workers known at a time; each takes about 500 bytes.
-const maxKtsWorkers = 1 << 18
+// maxWorkers bounds the workers known at a time; each takes about 500 bytes.
+const maxWorkers = 1 << 18
 
 // letGo notes that a worker's task is not its own any more.
-func (h *ktsHub) letGo(w *ktsWorker) {
+func (h *Hub) letGo(w *worker) {
 	w.task.holder = nil
-	h.server.sched.Unwatch(w.peer, w.task.kind.queue())
+	h.sched.Unwatch(w.peer, w.task.kind.queue())
 	w.task = nil
 	if h.outlived(w) {
 		h.forget(w)
@@ -17,21 +17,21 @@ func (h *ktsHub) letGo(w *ktsWorker) {
 
 // outlived says that a worker which holds nothing will get a larger revision than ever
 // before without our remembering it, unless the clock is set back.
-func (h *ktsHub) outlived(w *ktsWorker) bool {
-	return w.task == nil && (w.last <= h.floor || w.last < h.now.Wall/ktsSecond*ktsSecond)
+func (h *Hub) outlived(w *worker) bool {
+	return w.task == nil && (w.last <= h.floor || w.last < h.now.Wall/secondGrain*secondGrain)
 }
 
 // forget forgets a worker that is outlived. The floor sees to it that the clock may be set.
-func (h *ktsHub) forget(w *ktsWorker) {
+func (h *Hub) forget(w *worker) {
 	h.floor = max(h.floor, w.last)
 	delete(h.workers, w.id)
 }
 
-// minKtsSweep is a number of workers that are not worth a look.
-const minKtsSweep = 1024
+// minSweep is a number of workers that are not worth a look.
+const minSweep = 1024
 
 // worker returns the worker of an id, known from now on.
-func (h *ktsHub) worker(id string) (*ktsWorker, error) {
+func (h *Hub) worker(id string) (*worker, error) {
 	if w := h.workers[id]; w != nil {
 		return w, nil
 	}
@@ -41,28 +41,36 @@ func (h *ktsHub) worker(id string) (*ktsWorker, error) {
 				h.forget(w)
 			}
 		}
-		h.sweepAt = max(2*len(h.workers), minKtsSweep)
+		h.sweepAt = max(2*len(h.workers), minSweep)
 	}
-	if len(h.workers) >= maxKtsWorkers {
-		return nil, errKtsWorkers
+	if len(h.workers) >= maxWorkers {
+		return nil, errWorkers
 	}
-	w := &ktsWorker{id: id, peer: h.server.sched.NewHolder(id), last: h.floor/ktsSecond*ktsSecond + ktsSecond - 1}
+	w := &worker{id: id, peer: h.sched.NewHolder(id), last: h.floor/secondGrain*secondGrain + secondGrain - 1}
 	h.workers[id] = w
 	return w, nil
 }
 
 // held returns the task that a worker holds.
-func (h *ktsHub) held(id string) (*ktsTask, error) {
+func (h *Hub) held(id string) (*task, error) {
 	if w := h.workers[id]; w != nil && w.task != nil {
 		return w.task, nil
 	}
-	return nil, errKtsNoTask
+	return nil, errNoTask
 }
 
-// expire queues again what silent workers hold.
-func (h *ktsHub) expire() error {
-	after := h.server.o.Kts46.RestartAfter
-	var silent []*ktsTask
+// silenceChecks is how often in Options.RestartAfter silent workers are looked for.
+const silenceChecks = 4
+
+// Expire queues again what silent workers hold.
+func (h *Hub) Expire() {
+	_, _, _ = h.own(h.expire) // it fails when the server has stopped
+	h.host.Flush(0)
+}
+
+func (h *Hub) expire() error {
+	after := h.o.RestartAfter
+	var silent []*task
 	for _, w := range h.workers {
 		if w.task != nil && h.now.Mono-w.task.seen >= after.Milliseconds() {
 			silent = append(silent, w.task)
@@ -70,7 +78,7 @@ func (h *ktsHub) expire() error {
 	}
 	slices.SortFunc(silent, byHolder) // which stands in line first is the same in every play
 	for _, t := range silent {
-		h.server.log.Info("a kts46 worker is silent, its task is queued again", "worker", t.holder.id,
+		h.host.Log().Info("a kts46 worker is silent, its task is queued again", "worker", t.holder.id,
 			"project", t.job.project.name, "job", t.job.name, "kts46-restart-after", after)
 		h.requeue(t, false)
 	}

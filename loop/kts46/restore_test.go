@@ -1,4 +1,4 @@
-package loop
+package kts46
 
 import (
 	"encoding/json"
@@ -7,21 +7,21 @@ import (
 	"testing"
 	"time"
 
-	"treadle/codec/kts46"
+	codec "treadle/codec/kts46"
 )
 
 // again ends the server and starts it on the same disk, at the same moment.
-func (r *ktsRig) again(d *disk) *ktsRig {
+func (r *rig) again(d *disk) *rig {
 	r.t.Helper()
 	r.end()
-	return newKtsDiskRig(r.t, d, r.clock)
+	return newDiskRig(r.t, d, r.clock)
 }
 
 // TestKtsRestart: projects, jobs, progress, what is queued and what is held under which
 // revision survive the process, for both versions.
 func TestKtsRestart(t *testing.T) {
 	d := newDisk()
-	r := newKtsDiskRig(t, d, newKtsRig(t, Kts46Options{}).clock)
+	r := newDiskRig(t, d, newRig(t, Options{}).clock)
 	r.does("createProject", "p")
 	r.does("createProject", "empty")
 	r.does("getNewJobId", "p")
@@ -32,18 +32,18 @@ func TestKtsRestart(t *testing.T) {
 	r.report(r.wantJob("w", "a simulation"), "finished")
 	a := r.wantJob("w", "a simulation")
 	r.report(a, "working")
-	r.wants(ktsQuoted, "addTask", "p", "b")
+	r.wants(quoted, "addTask", "p", "b")
 	sig := r.sigOf(r.json("getTask", "v", []string{"simulation"}))
 	r.does("runJob", "p", "c")
 	r.does("deleteJob", "p", "gone")
 	before := r.does("getServerStatus")
-	status := ktsGet(t, r.serveJSON)
+	status := get(t, r.serveJSON)
 
 	r = r.again(d)
 	if after := r.does("getServerStatus"); !sameJSON(before, after) {
 		t.Errorf("the status was %v, is %v", before, after)
 	}
-	if after := ktsGet(t, r.serveJSON); !sameJSON(status, after) {
+	if after := get(t, r.serveJSON); !sameJSON(status, after) {
 		t.Errorf("the status was %+v, is %+v", status, after)
 	}
 	if got := r.does("getNewJobId", "p"); got != int64(2) {
@@ -52,7 +52,7 @@ func TestKtsRestart(t *testing.T) {
 	r.wants(`{"type":"InvalidWorkerId"}`, "taskInProgress", "v", sig) // not accepted yet
 	sig = r.sigOf(r.json("acceptTask", "v", sig))
 	r = r.again(d)
-	r.wants(ktsQuoted, "taskFinished", "v", r.sigOf(r.json("taskInProgress", "v", sig)))
+	r.wants(quoted, "taskFinished", "v", r.sigOf(r.json("taskInProgress", "v", sig)))
 	r.report(a, "working")
 	r.report(a, "finished")
 	for _, want := range []string{"c simulation", "a statistics", ""} {
@@ -71,7 +71,7 @@ func sameJSON(a, b any) bool {
 // the tasks. The progress counts.
 func TestKtsReconcile(t *testing.T) {
 	d := newDisk()
-	r := newKtsDiskRig(t, d, newKtsRig(t, Kts46Options{}).clock)
+	r := newDiskRig(t, d, newRig(t, Options{}).clock)
 	r.does("createProject", "p")
 	r.does("createProject", "q")
 	for _, name := range []string{"ahead", "behind", "stopped", "started"} {
@@ -85,7 +85,7 @@ func TestKtsReconcile(t *testing.T) {
 	ahead := r.wantJob("w1", "ahead simulation")
 	behind := r.wantJob("w2", "behind simulation")
 	r.report(behind, "finished")
-	progress := func(name string, p ktsProgress) {
+	set := func(name string, p progress) {
 		t.Helper()
 		j, err := r.job("p", name)
 		if err != nil {
@@ -94,17 +94,17 @@ func TestKtsReconcile(t *testing.T) {
 		j.progress = p
 		r.saveProgress(j)
 	}
-	progress("ahead", ktsProgress{Done: 6, Running: true, Left: ktsV2End}) // the batch and all behind it are done
-	progress("behind", ktsProgress{Done: 0, Running: true, Left: ktsV1End})
-	progress("stopped", ktsProgress{})
-	progress("started", ktsProgress{Done: 2, Running: true, Left: ktsV1End})
+	set("ahead", progress{Done: 6, Running: true, Left: v2End}) // the batch and all behind it are done
+	set("behind", progress{Done: 0, Running: true, Left: v1End})
+	set("stopped", progress{})
+	set("started", progress{Done: 2, Running: true, Left: v1End})
 	r.drop(r.projects["q"].document())
 
 	r = r.again(d)
 	check := func() {
 		t.Helper()
 		var waiting []string
-		for _, q := range ktsGet(t, r.serveJSON).WaitingQueue {
+		for _, q := range get(t, r.serveJSON).WaitingQueue {
 			waiting = append(waiting, q.Job+" "+q.Type)
 		}
 		want := "ahead basicStatistics, ahead idleTimes, ahead throughput, behind simulation, started simulation"
@@ -132,7 +132,7 @@ func TestKtsReconcile(t *testing.T) {
 // first was not written and the second was. The later one is its own.
 func TestKtsTwoHeld(t *testing.T) {
 	d := newDisk()
-	r := newKtsDiskRig(t, d, newKtsRig(t, Kts46Options{}).clock)
+	r := newDiskRig(t, d, newRig(t, Options{}).clock)
 	r.does("createProject", "p")
 	for _, name := range []string{"a", "b"} {
 		r.does("addJob", "p", name, definition(0, 1, 1))
@@ -155,7 +155,7 @@ func TestKtsTwoHeld(t *testing.T) {
 // what it is given behind it, also when the task is gone without a trace.
 func TestKtsRevisionsAfterRestart(t *testing.T) {
 	d := newDisk()
-	r := newKtsDiskRig(t, d, newKtsRig(t, Kts46Options{}).clock)
+	r := newDiskRig(t, d, newRig(t, Options{}).clock)
 	r.does("createProject", "p")
 	for _, name := range []string{"a", "b"} {
 		r.does("addJob", "p", name, definition(0, 1, 1))
@@ -171,57 +171,57 @@ func TestKtsRevisionsAfterRestart(t *testing.T) {
 	r.faults("doesn't match", "reportStatus", "w", "finished", a.last)
 }
 
-// ktsLeaves are the ways in which the last revision of a task leaves the journal with the
+// leaves are the ways in which the last revision of a task leaves the journal with the
 // task: what w does that holds it under a stamp, and what follows behind a start.
-var ktsLeaves = map[string]struct {
+var leaves = map[string]struct {
 	version2    bool // w is given it by that
-	leave, then func(r *ktsRig, stamp any)
+	leave, then func(r *rig, stamp any)
 }{
-	"finished": {leave: func(r *ktsRig, last any) { r.does("reportStatus", "w", "finished", last) }},
-	"finished in version 2": {true, func(r *ktsRig, sig any) {
-		r.wants(ktsQuoted, "taskFinished", "w", r.sigOf(r.json("acceptTask", "w", sig)))
+	"finished": {leave: func(r *rig, last any) { r.does("reportStatus", "w", "finished", last) }},
+	"finished in version 2": {true, func(r *rig, sig any) {
+		r.wants(quoted, "taskFinished", "w", r.sigOf(r.json("acceptTask", "w", sig)))
 	}, nil},
-	"cancelled":             {leave: ktsCancel},
-	"deleted":               {leave: ktsDelete},
-	"deleted with others":   {leave: ktsDeleteAll},
-	"given back, cancelled": {leave: func(r *ktsRig, last any) { ktsGiveBack(r, last); ktsCancel(r, nil) }},
-	"restarted, deleted":    {leave: func(r *ktsRig, last any) { r.does("restartTask", "w", last); ktsDelete(r, nil) }},
-	"restarted in version 2, deleted with others": {true, func(r *ktsRig, sig any) {
+	"cancelled":             {leave: cancel},
+	"deleted":               {leave: deleteIt},
+	"deleted with others":   {leave: deleteAll},
+	"given back, cancelled": {leave: func(r *rig, last any) { giveBack(r, last); cancel(r, nil) }},
+	"restarted, deleted":    {leave: func(r *rig, last any) { r.does("restartTask", "w", last); deleteIt(r, nil) }},
+	"restarted in version 2, deleted with others": {true, func(r *rig, sig any) {
 		r.wants(`{"restarted":1}`, "restartTasks", []any{map[string]any{"id": "w", "sig": sig}})
-		ktsDeleteAll(r, nil)
+		deleteAll(r, nil)
 	}, nil},
-	"rejected, cancelled": {true, func(r *ktsRig, sig any) { r.wants(ktsQuoted, "rejectTask", "w", sig); ktsCancel(r, nil) }, nil},
-	"silent, cancelled": {leave: func(r *ktsRig, _ any) {
-		r.server.o.Kts46.RestartAfter = time.Second
+	"rejected, cancelled": {true, func(r *rig, sig any) { r.wants(quoted, "rejectTask", "w", sig); cancel(r, nil) }, nil},
+	"silent, cancelled": {leave: func(r *rig, _ any) {
+		r.o.RestartAfter = time.Second
 		r.pass(time.Second)
 		if err := r.turn(r.expire); err != nil || r.workers["w"] != nil {
 			r.t.Errorf("w is not silent: %v", err)
 		}
-		ktsCancel(r, nil)
+		cancel(r, nil)
 	}},
-	"held at a start, cancelled":            {then: ktsCancel},
-	"queued at a start, cancelled":          {leave: ktsGiveBack, then: ktsCancel},
-	"held at a start without its project":   {leave: func(r *ktsRig, _ any) { ktsOrphan(r) }},
-	"queued at a start without its project": {leave: func(r *ktsRig, last any) { ktsGiveBack(r, last); ktsOrphan(r) }},
+	"held at a start, cancelled":            {then: cancel},
+	"queued at a start, cancelled":          {leave: giveBack, then: cancel},
+	"held at a start without its project":   {leave: func(r *rig, _ any) { orphan(r) }},
+	"queued at a start without its project": {leave: func(r *rig, last any) { giveBack(r, last); orphan(r) }},
 }
 
-func ktsGiveBack(r *ktsRig, last any) { r.does("reportStatus", "w", "abort", last) }
-func ktsCancel(r *ktsRig, _ any)      { r.wants("1", "abortTask", "p", "a") }
-func ktsDelete(r *ktsRig, _ any)      { r.does("deleteJob", "p", "a") }
-func ktsDeleteAll(r *ktsRig, _ any)   { r.does("deleteProject", "p") }
+func giveBack(r *rig, last any) { r.does("reportStatus", "w", "abort", last) }
+func cancel(r *rig, _ any)      { r.wants("1", "abortTask", "p", "a") }
+func deleteIt(r *rig, _ any)    { r.does("deleteJob", "p", "a") }
+func deleteAll(r *rig, _ any)   { r.does("deleteProject", "p") }
 
-// ktsOrphan does what a crash in the middle of deleteProject leaves.
-func ktsOrphan(r *ktsRig) { r.drop(r.projects["p"].document()) }
+// orphan does what a crash in the middle of deleteProject leaves.
+func orphan(r *rig) { r.drop(r.projects["p"].document()) }
 
 // TestKtsRevisionsThatLeave: whatever ends a task, behind a start a worker is given no
 // revision that it was given before, when the clock is set back; and none ahead of the
 // clock when it is not.
 func TestKtsRevisionsThatLeave(t *testing.T) {
-	for name, way := range ktsLeaves {
+	for name, way := range leaves {
 		for _, step := range []time.Duration{2 * time.Second, -time.Hour} {
 			t.Run(fmt.Sprintf("%s, %v", name, step), func(t *testing.T) {
 				d := newDisk()
-				r := newKtsDiskRig(t, d, newKtsRig(t, Kts46Options{}).clock)
+				r := newDiskRig(t, d, newRig(t, Options{}).clock)
 				for _, job := range [][2]string{{"p", "a"}, {"q", "b"}} {
 					r.does("createProject", job[0])
 					r.does("addJob", job[0], job[1], definition(40, 1, 1))
@@ -234,7 +234,7 @@ func TestKtsRevisionsThatLeave(t *testing.T) {
 					stamp = r.wantJob("w", "a simulation").last
 				}
 				had := r.workers["w"].last
-				for _, fn := range []func(*ktsRig, any){way.leave, way.then} {
+				for _, fn := range []func(*rig, any){way.leave, way.then} {
 					if fn != nil {
 						fn(r, stamp)
 					}
@@ -256,7 +256,7 @@ func TestKtsRevisionsThatLeave(t *testing.T) {
 // disk; what changes nothing waits for nothing.
 func TestKtsAcknowledgedAfterSync(t *testing.T) {
 	d := newDisk()
-	r := newKtsDiskRig(t, d, newKtsRig(t, Kts46Options{}).clock)
+	r := newDiskRig(t, d, newRig(t, Options{}).clock)
 	r.does("createProject", "p")
 	r.does("addJob", "p", "a", definition(40, 1, 1))
 	r.does("runJob", "p", "a")
@@ -272,7 +272,7 @@ func TestKtsAcknowledgedAfterSync(t *testing.T) {
 			f.args[n-1] = r.getCurrent("w")
 		}
 		d.gate.Lock()
-		body := string(kts46.AppendCall(nil, f.method, f.args...))
+		body := string(codec.AppendCall(nil, f.method, f.args...))
 		answered := make(chan struct{})
 		go func() {
 			defer close(answered)
@@ -304,10 +304,10 @@ func TestKtsAcknowledgedAfterSync(t *testing.T) {
 // TestKtsJournalFails: nothing is acknowledged that could not be written.
 func TestKtsJournalFails(t *testing.T) {
 	d := newDisk()
-	s := newKtsDiskRig(t, d, newKtsRig(t, Kts46Options{}).clock)
+	s := newDiskRig(t, d, newRig(t, Options{}).clock)
 	s.t = nopErrors{t}
 	d.fail.Store(true)
-	w := post(s.serveXML, "/", string(kts46.AppendCall(nil, "createProject", "p")))
+	w := post(s.serveXML, "/", string(codec.AppendCall(nil, "createProject", "p")))
 	if w.Code != 503 || !strings.Contains(w.Body.String(), "the journal failed") {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
@@ -324,9 +324,9 @@ func (nopErrors) Error(...any) {}
 
 // TestKtsDiskFull: nothing is taken in when the disk is nearly full; workers go on.
 func TestKtsDiskFull(t *testing.T) {
-	r := newKtsRig(t, Kts46Options{})
+	r := newRig(t, Options{})
 	r.does("createProject", "p")
-	r.entries = maxKtsJobs
+	r.entries = maxEntries
 	r.faults("delete some", "createProject", "q")
 	r.faults("delete some", "addJob", "p", "a", definition(1, 1, 1))
 }

@@ -1,4 +1,4 @@
-package loop
+package kts46
 
 import (
 	"testing"
@@ -10,7 +10,7 @@ import (
 // decided nothing. The next batch that is finished decides.
 func TestKtsVersionOfOldDirectories(t *testing.T) {
 	d := newDisk()
-	r := newKtsDiskRig(t, d, newKtsRig(t, Kts46Options{}).clock)
+	r := newDiskRig(t, d, newRig(t, Options{}).clock)
 	kinds := []string{"simulation"}
 	r.does("createProject", "p")
 	r.does("addJob", "p", "a", definition(4, 1, 2))
@@ -22,7 +22,7 @@ func TestKtsVersionOfOldDirectories(t *testing.T) {
 	}
 	j.progress.Version = 0
 	r.saveProgress(j)
-	r.server.feed.flush(1)
+	r.server.Flush(1)
 	r = r.again(d)
 	r.report(task, "working")
 	r.report(task, "finished")
@@ -35,13 +35,13 @@ func TestKtsVersionOfOldDirectories(t *testing.T) {
 func TestKtsVersionHalfKept(t *testing.T) {
 	for _, f := range []struct {
 		name string
-		half func(r *ktsRig, j *ktsJob)
+		half func(r *rig, j *job)
 	}{
-		{"both", func(r *ktsRig, j *ktsJob) { // and the old one held
-			r.extend(j, ktsSimulationV1)
+		{"both", func(r *rig, j *job) { // and the old one held
+			r.extend(j, simulationV1)
 		}},
-		{"the old one in line", func(r *ktsRig, j *ktsJob) {
-			held := j.tasks[ktsSimulation]
+		{"the old one in line", func(r *rig, j *job) {
+			held := j.tasks[simulation]
 			j.progress.Version = 0
 			r.requeue(held, false)
 			j.progress.Version = 1
@@ -50,7 +50,7 @@ func TestKtsVersionHalfKept(t *testing.T) {
 	} {
 		t.Run(f.name, func(t *testing.T) {
 			d := newDisk()
-			r := newKtsDiskRig(t, d, newKtsRig(t, Kts46Options{}).clock)
+			r := newDiskRig(t, d, newRig(t, Options{}).clock)
 			r.does("createProject", "p")
 			r.does("addJob", "p", "a", definition(4, 1, 2))
 			r.does("runJob", "p", "a")
@@ -78,9 +78,9 @@ func TestKtsVersionHalfKept(t *testing.T) {
 }
 
 // extend puts a job's task in line in the scheduler alone.
-func (r *ktsRig) extend(j *ktsJob, k ktsKind) {
+func (r *rig) extend(j *job, k kind) {
 	r.t.Helper()
-	if err := r.server.sched.Extend(r.now, ktsSpace, k.queue(), []sched.Task{{Name: j.taskName()}}, &r.sink); err != nil {
+	if err := r.server.sched.Extend(r.now, Space, k.queue(), []sched.Task{{Name: j.taskName()}}, r.sink); err != nil {
 		r.t.Fatal(err)
 	}
 	r.changed = true

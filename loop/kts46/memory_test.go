@@ -1,4 +1,4 @@
-package loop
+package kts46
 
 import (
 	"fmt"
@@ -8,15 +8,15 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"treadle/loop/journal"
+	"treadle/loop/protocol"
 )
 
-// Large definitions for TestKtsDefinitionsTakeNoMemory: together far more than maxKtsHeap.
+// Large definitions for TestKtsDefinitionsTakeNoMemory: together far more than maxHeap.
 const (
 	largeDefinitions = 200
 	largeDefinition  = 512 << 10
-	// maxKtsHeap is what the journal takes at rest, and so many jobs of 500 bytes: far less than half of the definitions.
-	maxKtsHeap = 40 << 20
+	// maxHeap is what the journal takes at rest, and so many jobs of 500 bytes: far less than half of the definitions.
+	maxHeap = 40 << 20
 )
 
 // heap is how many bytes are in use when the garbage has gone.
@@ -31,8 +31,8 @@ func heap() int {
 // wantHeap checks that little is in use beyond what was.
 func wantHeap(t *testing.T, when string, before int) {
 	t.Helper()
-	if more := heap() - before; more > maxKtsHeap {
-		t.Errorf("%s: %d bytes more are in use for %d definitions of %d, want %d at most", when, more, largeDefinitions, largeDefinition, maxKtsHeap)
+	if more := heap() - before; more > maxHeap {
+		t.Errorf("%s: %d bytes more are in use for %d definitions of %d, want %d at most", when, more, largeDefinitions, largeDefinition, maxHeap)
 	}
 }
 
@@ -45,7 +45,7 @@ func TestKtsDefinitionsTakeNoMemory(t *testing.T) {
 	t.Chdir(t.TempDir())
 	before := heap()
 	d := newDiskOn(vfs.Default)
-	r := newKtsDiskRig(t, d, newKtsRig(t, Kts46Options{}).clock)
+	r := newDiskRig(t, d, newRig(t, Options{}).clock)
 	r.does("createProject", "p")
 	long := strings.Repeat("#"+strings.Repeat("x", 79)+"\n", largeDefinition/81)
 	for i := range largeDefinitions {
@@ -67,7 +67,7 @@ func TestKtsDefinitionsTakeNoMemory(t *testing.T) {
 // they had parsed, or journaled it of another definition: both are parsed, once.
 func TestKtsDefinitionsOfOldDirectories(t *testing.T) {
 	d := newDisk()
-	r := newKtsDiskRig(t, d, newKtsRig(t, Kts46Options{}).clock)
+	r := newDiskRig(t, d, newRig(t, Options{}).clock)
 	r.does("createProject", "p")
 	for i := range 10 {
 		r.does("addJob", "p", fmt.Sprint("job", i), definition(float64(i), 0.25, 2))
@@ -75,7 +75,7 @@ func TestKtsDefinitionsOfOldDirectories(t *testing.T) {
 	status := r.does("getServerStatus")
 	restart := func(parsed uint64) {
 		t.Helper()
-		r.server.feed.flush(1)
+		r.server.Flush(1)
 		r = r.again(d)
 		if got := r.stats.parsed.Load(); got != parsed {
 			t.Errorf("the start has parsed %d definitions, want %d", got, parsed)
@@ -86,13 +86,13 @@ func TestKtsDefinitionsOfOldDirectories(t *testing.T) {
 	}
 	restart(0)
 	for i := range 7 {
-		r.drop(r.projects["p"].jobs[fmt.Sprint("job", i)].document(journal.KindNumbers, nil))
+		r.drop(r.projects["p"].jobs[fmt.Sprint("job", i)].document(protocol.KindNumbers, nil))
 	}
 	restart(7)
 	restart(0)
-	r.put(r.projects["p"].jobs["job3"].document(journal.KindDefinition, []byte(definition(300, 0.5, 2))))
-	r.put(r.projects["p"].jobs["job4"].document(journal.KindNumbers, []byte("what is no JSON")))
-	r.server.feed.flush(1)
+	r.put(r.projects["p"].jobs["job3"].document(protocol.KindDefinition, []byte(definition(300, 0.5, 2))))
+	r.put(r.projects["p"].jobs["job4"].document(protocol.KindNumbers, []byte("what is no JSON")))
+	r.server.Flush(1)
 	r = r.again(d)
 	if got := r.stats.parsed.Load(); got != 2 {
 		t.Errorf("the start has parsed %d definitions, want the two whose numbers do not fit", got)

@@ -1,0 +1,5 @@
+//go:build !race
+
+package kts46
+
+const raceDetector = false
