@@ -204,7 +204,7 @@ func (s *Server) shutdown() error {
 	s.closeServices()
 	close(s.stopped)
 	if s.web != nil {
-		err = errors.Join(err, s.web.Close())
+		_ = s.web.Close() // whoever reads a page so slowly asks another server
 	}
 	s.workers.Wait()
 	if why := s.protocolFailure.Load(); why != nil {

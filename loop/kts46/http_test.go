@@ -3,12 +3,12 @@ package kts46
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"runtime"
 	"strings"
 	"sync"
@@ -21,6 +21,7 @@ import (
 
 	codec "treadle/codec/kts46"
 	"treadle/loop/protocol"
+	"treadle/loop/web"
 	"treadle/sched"
 )
 
@@ -41,7 +42,7 @@ func serve(t *testing.T, o Options, unsent int) *socketRig {
 		return sched.Time{Wall: now.UnixMilli(), Mono: now.Sub(began).Milliseconds(), Micros: now.UnixMicro()}
 	}
 	if unsent > 0 {
-		r.server.unsent = unsent
+		r.server.unsent, r.unread.Most, r.unheard.Most = unsent, unsent, unsent
 	}
 	var err error
 	if r.listening, err = r.Listen(); err != nil {
@@ -311,8 +312,8 @@ func TestKtsSlowBodies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newRig(t, Options{})
 		l, ended := make(pipeListener), make(chan error, 1)
-		server := s.newServer(SettingXML)
-		go func() { ended <- server.Serve(l) }()
+		server := s.newServer(l, SettingXML)
+		go func() { ended <- server.Serve() }()
 		var open atomic.Int64
 		dial := func() net.Conn {
 			near, far := net.Pipe()
@@ -343,7 +344,7 @@ func TestKtsSlowBodies(t *testing.T) {
 			t.Errorf("%d calls are counted as cut, want 2; %d connections are open", cut, open)
 		}
 		server.Close()
-		if err := <-ended; err != http.ErrServerClosed {
+		if err := <-ended; err != nil {
 			t.Error(err)
 		}
 	})
@@ -369,13 +370,21 @@ func TestKtsGuard(t *testing.T) {
 	var log bytes.Buffer // written under the handler's lock, and before the connection is closed
 	r := newRig(t, Options{})
 	r.server.log = slog.New(slog.NewTextHandler(&log, nil))
-	broken := httptest.NewServer(r.guard(func(http.ResponseWriter, *http.Request) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := web.NewServer(l, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		_ = r.turn(func() error { panic("BUG: broken") })
-	}))
-	defer broken.Close()
-	if a, err := http.Get(broken.URL); err == nil {
+	}), web.Limits{}, r.server.log)
+	ended := make(chan error, 1)
+	go func() { ended <- broken.Serve() }()
+	if a, err := http.Get("http://" + l.Addr().String()); err == nil {
 		a.Body.Close()
 		t.Errorf("it is answered with %s", a.Status)
+	}
+	if err := errors.Join(broken.Close(), <-ended); err != nil {
+		t.Error(err)
 	}
 	if !strings.Contains(log.String(), "BUG: broken") {
 		t.Errorf("the log has %q", log.String())

@@ -3,8 +3,6 @@
 package kts46
 
 import (
-	"net"
-	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -63,11 +61,10 @@ type Hub struct {
 	active    atomic.Int64  // calls that are being answered
 	composing sync.Mutex    // see compose
 	defining  sync.Mutex    // see define
-	unread    budget        // answers
-	unheard   budget        // calls
+	unread    web.Budget    // large answers that are being written
+	unheard   web.Budget    // large calls that are being read, or wait for their turn
 	hearing   chan struct{} // see hear
-	sockets   []net.Listener
-	servers   []*http.Server
+	servers   []*web.Server
 	done      chan struct{} // closed by Close
 	running   sync.WaitGroup
 
@@ -90,7 +87,7 @@ func New(host protocol.Host, o Options) *Hub {
 	return &Hub{
 		host: host, sched: host.Sched(), o: o, stats: stats{requests: requestCounters()}, sink: host.NewSink(),
 		projects: make(map[string]*project), workers: make(map[string]*worker), done: make(chan struct{}),
-		hearing: make(chan struct{}, 1), sweepAt: minSweep, restored: make(map[string]*protocol.Document),
+		unread: web.Budget{Most: host.MostUnsent()}, unheard: web.Budget{Most: host.MostUnsent()}, hearing: make(chan struct{}, 1), sweepAt: minSweep, restored: make(map[string]*protocol.Document),
 	}
 }
 

@@ -7,9 +7,9 @@ import (
 	"os"
 	"slices"
 	"sync"
-	"time"
 
 	codec "treadle/codec/kts46"
+	"treadle/loop/web"
 )
 
 // longMethods are the methods whose answers may have tens of megabytes, and manyEntries is how many
@@ -44,78 +44,32 @@ func (h *Hub) compose(method string) (done func()) {
 // pieceSize is what is written of a large answer at a time.
 const pieceSize = 256 << 10
 
-// budget are the large calls that are being read, or the large answers that are being written,
-// first whose peer has moved nothing for the longest.
-type budget struct {
-	mu    sync.Mutex
-	all   []*moving
-	bytes int
-}
-
-// moving is one of them.
+// moving is a large call that is being read, or a large answer that is being written, from or to a peer.
 type moving struct {
-	of     *budget
-	size   int
-	giveUp func() // ends its connection
-	body   io.Reader
+	*web.Holding
+	call   io.Reader
 	answer io.Writer
 }
 
-// begin counts one until its end. While all of them are more than most bytes, the first is
-// given up.
-func (l *budget) begin(size, most int, giveUp func()) *moving {
-	m := &moving{of: l, size: size, giveUp: giveUp}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.all = append(l.all, m)
-	for l.bytes += size; l.bytes > most && len(l.all) > 1; {
-		l.all[0].giveUp()
-		l.bytes -= l.all[0].size
-		l.all = slices.Delete(l.all, 0, 1)
-	}
-	return m
-}
-
-// Write implements io.Writer, in pieces: whoever takes one goes behind all others.
+// Write implements io.Writer, in pieces: an answer that is read goes on ahead of those that are not.
 func (m *moving) Write(body []byte) (n int, err error) {
 	for piece := range slices.Chunk(body, pieceSize) {
 		k, err := m.answer.Write(piece)
 		if n += k; err != nil {
 			return n, err
 		}
-		m.leave(true)
+		m.Moved()
 	}
 	return n, nil
 }
 
-// Read implements io.Reader: whoever sends goes behind all others.
+// Read implements io.Reader.
 func (m *moving) Read(p []byte) (n int, err error) {
-	if n, err = m.body.Read(p); n > 0 {
-		m.leave(true)
+	if n, err = m.call.Read(p); n > 0 {
+		m.Moved()
 	}
 	return n, err
 }
-
-// leave takes one from its place; back: to stand behind the others. false: it has none, since
-// it was given up.
-func (m *moving) leave(back bool) bool {
-	l := m.of
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	i := slices.Index(l.all, m)
-	if i < 0 {
-		return false
-	}
-	if l.all = slices.Delete(l.all, i, i+1); back {
-		l.all = append(l.all, m)
-	} else {
-		l.bytes -= m.size
-	}
-	return true
-}
-
-// over is a deadline that has passed.
-var over = time.Unix(1, 0)
 
 // largeCall is how long a call is at most that is not counted.
 const largeCall = 64 << 10
@@ -137,17 +91,16 @@ func (h *Hub) hear(w http.ResponseWriter, body io.Reader, size int64) (all []byt
 		return all, func() {}, err
 	}
 	gone := make(chan struct{})
-	m := h.unheard.begin(int(size), h.host.MostUnsent(), func() {
+	m := &moving{call: body, Holding: h.unheard.Begin(int(size), nil, func() {
 		close(gone)
-		_ = http.NewResponseController(w).SetReadDeadline(over) // fails only when it is closed
-	})
-	m.body = body
+		_ = http.NewResponseController(w).SetReadDeadline(web.Over) // fails only when it is closed
+	})}
 	if all, err = io.ReadAll(m); err == nil {
 		select {
 		case h.hearing <- struct{}{}:
-			if m.leave(true) {
+			if m.Moved() {
 				return all, sync.OnceFunc(func() {
-					m.leave(false)
+					m.End()
 					<-h.hearing
 				}), nil
 			}
@@ -156,6 +109,6 @@ func (h *Hub) hear(w http.ResponseWriter, body io.Reader, size int64) (all []byt
 		}
 		err = os.ErrDeadlineExceeded
 	}
-	m.leave(false)
+	m.End()
 	return nil, nil, err
 }

@@ -13,16 +13,19 @@ import (
 	"testing"
 
 	codec "treadle/codec/kts46"
+	"treadle/loop/web"
 )
 
 // TestKtsUnreadIsRead: whoever moves some of what is his is given up behind those who move
 // nothing.
 func TestKtsUnreadIsRead(t *testing.T) {
-	var l budget
+	l := web.Budget{Most: 20}
 	givenUp := make([]bool, 5)
-	begin := func(i int) *moving { return l.begin(10, 20, func() { givenUp[i] = true }) }
+	begin := func(i int) *moving {
+		return &moving{Holding: l.Begin(10, nil, func() { givenUp[i] = true })}
+	}
 	slow := begin(0)
-	slow.answer, slow.body = io.Discard, strings.NewReader("a call")
+	slow.answer, slow.call = io.Discard, strings.NewReader("a call")
 	for i := range givenUp[1:] {
 		var err error
 		if i%2 == 0 {
@@ -34,15 +37,16 @@ func TestKtsUnreadIsRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		deaf := begin(i + 1)
-		defer deaf.leave(false)
+		defer deaf.End()
 	}
 	for i, g := range givenUp {
 		if want := i > 0 && i < len(givenUp)-1; g != want {
 			t.Errorf("peer %d is given up: %v", i, g)
 		}
 	}
-	if slow.leave(false); l.bytes != 10 || len(l.all) != 1 {
-		t.Errorf("%d answers of %d bytes are left", len(l.all), l.bytes)
+	slow.End()
+	if _, n, bytes := l.State(); bytes != 10 || n != 1 {
+		t.Errorf("%d answers of %d bytes are left", n, bytes)
 	}
 }
 
@@ -60,37 +64,22 @@ func unheardRig(t *testing.T) *socketRig { return serve(t, Options{}, 4<<20) }
 func (r *socketRig) unheardCalls(n, without int) (peers []net.Conn) {
 	r.t.Helper()
 	call := longCall()
-	l := &r.Hub.unheard
-	seen := make(map[*moving]bool)
-	for range n {
+	before, _, _ := r.Hub.unheard.State()
+	for i := range n {
 		c := r.dial("kts46")
 		peers = append(peers, c)
 		if _, err := io.WriteString(c, call[:len(call)-without]); err != nil {
 			r.t.Fatal(err)
 		}
 		r.until("a call to be counted", func() bool {
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			for _, m := range l.all {
-				if !seen[m] {
-					seen[m] = true
-					return true
-				}
-			}
-			return false
+			begun, _, _ := r.Hub.unheard.State()
+			return begun == before+i+1
 		})
-		if _, bytes := l.sum(); bytes > r.server.MostUnsent() {
+		if _, _, bytes := r.Hub.unheard.State(); bytes > r.server.MostUnsent() {
 			r.t.Errorf("%d bytes are counted", bytes)
 		}
 	}
 	return peers
-}
-
-// sum is how many are counted, and their bytes.
-func (l *budget) sum() (n, bytes int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.all), l.bytes
 }
 
 // answered counts the peers that get an answer; the others are hung up on.
@@ -136,7 +125,7 @@ func TestKtsUnheard(t *testing.T) {
 	if n := <-ends + <-ends + <-ends; n != 3 {
 		t.Errorf("%d of the 3 calls that are left are answered", n)
 	}
-	if n, bytes := r.Hub.unheard.sum(); n != 0 || bytes != 0 {
+	if _, n, bytes := r.Hub.unheard.State(); n != 0 || bytes != 0 {
 		t.Errorf("%d calls of %d bytes are counted at the end", n, bytes)
 	}
 }

@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"runtime"
-	"runtime/debug"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -37,47 +35,30 @@ func (h *Hub) Listen() (all []protocol.Listening, err error) {
 			if err != nil {
 				return nil, err
 			}
-			h.sockets = append(h.sockets, l)
-			h.servers = append(h.servers, h.newServer(p.setting))
+			h.servers = append(h.servers, h.newServer(l, p.setting))
 			all = append(all, protocol.ListeningOn(p.setting, l))
 		}
 	}
-	if len(h.sockets) > 0 {
+	if len(h.servers) > 0 {
 		h.site, err = newSite(h, h.o.MongoDB)
 	}
 	return all, err
 }
 
-// newServer is net/http's with a bound for everything.
-func (h *Hub) newServer(setting string) *http.Server {
-	return &http.Server{
-		Handler: h.o.Guard.Handler(h.Handler(setting), nil), ReadHeaderTimeout: h.o.HandshakeTimeout, ReadTimeout: h.o.FrameTimeout,
-		WriteTimeout: 2 * h.o.FrameTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
-		ErrorLog: slog.NewLogLogger(h.host.Log().Handler(), slog.LevelDebug), // hostile peers cause these lines
-	}
+// newServer answers the calls to an address of a setting.
+func (h *Hub) newServer(l net.Listener, setting string) *web.Server {
+	return web.NewServer(l, h.o.Guard.Handler(h.Handler(setting), nil), web.Limits{
+		Header: h.o.HandshakeTimeout, Request: h.o.FrameTimeout, Answer: 2 * h.o.FrameTimeout, Idle: idleTimeout, MaxHeader: maxHeader,
+	}, h.host.Log())
 }
 
 // Handler answers the calls to the addresses of a setting, whatever host they name.
 func (h *Hub) Handler(setting string) http.HandlerFunc {
+	answer := h.serveXML
 	if setting == SettingJSON {
-		return h.guard(h.serveJSON)
+		answer = h.serveJSON
 	}
-	return h.guard(h.serveXML)
-}
-
-// guard has a mistake of our own close one connection, and be told of.
-func (h *Hub) guard(answer http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		defer func() {
-			why := recover()
-			if why == nil {
-				return
-			}
-			if why != http.ErrAbortHandler {
-				h.host.Log().Error("a kts46 call met a mistake of the server, closing its connection", "path", r.URL.Path, "panic", why, "stack", string(debug.Stack()))
-			}
-			panic(http.ErrAbortHandler)
-		}()
 		runtime.Gosched() // a peer that asks without a pause would keep a processor for its 10 ms
 		answer(w, r)
 	}
@@ -85,9 +66,9 @@ func (h *Hub) guard(answer http.HandlerFunc) http.HandlerFunc {
 
 // Serve implements protocol.Service.
 func (h *Hub) Serve(context.Context) {
-	for i, l := range h.sockets {
+	for _, s := range h.servers {
 		h.running.Go(func() {
-			if err := h.servers[i].Serve(l); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
+			if err := s.Serve(); err != nil {
 				h.host.Log().Error("kts46 stopped", "error", err)
 			}
 		})
@@ -116,8 +97,8 @@ func (h *Hub) supervise() {
 
 // Drain implements protocol.Service: calls that have come are answered, on connections that there are.
 func (h *Hub) Drain() {
-	for _, l := range h.sockets {
-		_ = l.Close() // closing twice is no fault
+	for _, s := range h.servers {
+		s.Drain()
 	}
 }
 
@@ -129,9 +110,8 @@ func (h *Hub) Close() {
 	h.mu.Lock()
 	h.closed = true
 	h.mu.Unlock()
-	h.Drain()
 	for _, s := range h.servers {
-		_ = s.Close() // it was only to stop
+		_ = s.Close() // whoever was owed an answer has had the server's time to drain
 	}
 	h.site.close()
 	close(h.done)
@@ -169,11 +149,11 @@ func (h *Hub) send(w http.ResponseWriter, status int, kind string, body []byte) 
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	to := io.Writer(w)
 	if len(body) > h.o.Large {
-		m := h.unread.begin(len(body), h.host.MostUnsent(), func() {
-			_ = http.NewResponseController(w).SetWriteDeadline(over) // fails only when it is closed
-		})
-		defer m.leave(false)
-		m.answer, to = w, m
+		m := &moving{answer: w, Holding: h.unread.Begin(len(body), nil, func() {
+			_ = http.NewResponseController(w).SetWriteDeadline(web.Over) // fails only when it is closed
+		})}
+		defer m.End()
+		to = m
 	}
 	w.WriteHeader(status)
 	_, err := to.Write(body)

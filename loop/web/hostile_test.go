@@ -30,7 +30,7 @@ func serve(t *testing.T, change ...func(*http.Server)) (address string) {
 	}
 	server := New(l, newGuard(t, GuardOptions{}), func() []Sample { return nil }, Profiles()...)
 	for _, f := range change {
-		f(&server.http)
+		f(server.http)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve() }()

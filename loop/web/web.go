@@ -1,10 +1,11 @@
 // Package web serves what people and their monitors look at over HTTP: metrics in
 // Prometheus' form at /metrics, /healthz, /readyz and, on request, Go's profiles under /debug/pprof.
+//
+// What the peers of an HTTP server may take is bounded here for every port: the time and the connections by a [Server],
+// the bytes of large requests and answers by a [Budget], and the pages that a browser may send them from by a [Guard].
 package web
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -40,12 +41,6 @@ type Sample struct {
 	// Value is then their sum, Count their number.
 	Buckets map[float64]uint64
 	Count   uint64
-}
-
-// Server answers HTTP on one listener.
-type Server struct {
-	listener net.Listener
-	http     http.Server
 }
 
 // Bounds of what peers may take.
@@ -154,11 +149,8 @@ func New(l net.Listener, guard *Guard, samples func() []Sample, pages ...Page) *
 		}
 		mux.HandleFunc(p.Pattern, p.Handler)
 	}
-	s := &Server{listener: l, http: http.Server{
-		Handler: hasty(http.MaxBytesHandler(all, maxBody)), ReadTimeout: requestTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
-	}}
-	Places(&s.http, maxConnections)
-	return s
+	limits := Limits{Request: requestTimeout, Answer: writeTimeout, Idle: idleTimeout, MaxHeader: maxHeader, Places: maxConnections, Grace: time.Second}
+	return NewServer(l, hasty(http.MaxBytesHandler(all, maxBody)), limits, guard.log)
 }
 
 // hasty gives those who want a page, and no profile, little time to read it.
@@ -169,24 +161,6 @@ func hasty(pages http.Handler) http.HandlerFunc {
 		}
 		pages.ServeHTTP(w, r)
 	}
-}
-
-// Serve answers until Close.
-func (s *Server) Serve() error {
-	if err := s.http.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
-}
-
-// Close ends Serve and lets requests under way finish for a second.
-func (s *Server) Close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	if err := s.http.Shutdown(ctx); err != nil {
-		return s.http.Close()
-	}
-	return nil
 }
 
 // collector turns samples into metrics; which there are is known at the scrape.

@@ -18,6 +18,7 @@ import (
 
 	"treadle/loop/disbatch"
 	"treadle/loop/disbatch/sitetest"
+	"treadle/loop/web"
 )
 
 // TestSlowBodies: bodies that are on their way keep nobody waiting.
@@ -51,26 +52,27 @@ func (o *overdue) SetWriteDeadline(end time.Time) error {
 // TestTransit: of bodies and replies that are too much together the one is given up that has not
 // moved for the longest; a small one never is.
 func TestTransit(t *testing.T) {
-	on := transit{most: maxTransit}
+	on := web.Budget{Most: maxTransit, Free: minTransit}
 	peers := make([]overdue, 6)
-	small, moving := on.begin(&peers[0], func() {}), on.begin(&peers[1], func() {})
-	small.hold(minTransit)
+	small, moving := begin(&on, &peers[0], func() {}), begin(&on, &peers[1], func() {})
+	small.Hold(minTransit)
 	for i := range peers[2:] {
-		moving.hold(maxTransit / 2)
-		stuck := on.begin(&peers[i+2], func() {})
-		stuck.hold(maxTransit/2 - minTransit)
+		moving.Hold(maxTransit / 2)
+		stuck := begin(&on, &peers[i+2], func() {})
+		stuck.Hold(maxTransit/2 - minTransit)
 	}
 	for i, p := range peers {
 		if want := i == 2 || i == 3 || i == 4; p.givenUp != want {
 			t.Errorf("peer %d is given up: %v", i, p.givenUp)
 		}
 	}
-	small.hold(2 * maxTransit)
-	if peers[0].givenUp || len(on.all) != 1 {
-		t.Errorf("the only one is given up, or %d more are there", len(on.all)-1)
+	small.Hold(2 * maxTransit)
+	if _, held, _ := on.State(); peers[0].givenUp || held != 1 {
+		t.Errorf("the only one is given up, or %d more are there", held-1)
 	}
-	if small.end(); on.bytes != 0 || len(on.all) != 0 {
-		t.Errorf("%d bytes are left of %d", on.bytes, len(on.all))
+	small.End()
+	if _, held, bytes := on.State(); bytes != 0 || held != 0 {
+		t.Errorf("%d bytes are left of %d", bytes, held)
 	}
 }
 
@@ -80,7 +82,7 @@ func TestTransitTells(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leave := make(chan bool)
 		const size = largeBody + 1
-		h := bounded(&transit{most: 5 * size / 2}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-leave }))
+		h := bounded(&web.Budget{Most: 5 * size / 2, Free: minTransit}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-leave }))
 		var all sync.WaitGroup
 		replies := make([]*httptest.ResponseRecorder, maxLarge+3)
 		peers := make([]overdue, len(replies))

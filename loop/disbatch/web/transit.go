@@ -8,8 +8,10 @@ import (
 	"io"
 	"net/http"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
+
+	"treadle/loop/web"
 )
 
 const (
@@ -29,109 +31,53 @@ const (
 	maxLarge  = 2
 )
 
-// transit are the bodies and replies that are on their way, first the one that has not moved for
-// the longest.
-type transit struct {
-	most  int // bytes that they may hold
-	mu    sync.Mutex
-	all   []*passage
-	bytes int
-}
-
 // passage is the way of one request's body and its reply. It has one user.
 type passage struct {
-	of    *transit
+	*web.Holding
 	peer  *http.ResponseController
 	stop  context.CancelFunc // of the request
-	bytes int                // held
-	waits bool               // for its turn
+	waits atomic.Bool        // for its turn
 }
 
-// begin is called at a request's beginning, with what ends its wait for a turn; end at its end.
-func (t *transit) begin(w http.ResponseWriter, stop context.CancelFunc) *passage {
-	p := &passage{of: t, peer: http.NewResponseController(w), stop: stop}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.all = append(t.all, p)
+// begin is called at a request's beginning, with what ends its wait for a turn; End at its end.
+func begin(on *web.Budget, w http.ResponseWriter, stop context.CancelFunc) *passage {
+	p := &passage{peer: http.NewResponseController(w), stop: stop}
+	p.Holding = on.Begin(0, p.moved, p.giveUp)
 	return p
 }
 
-// hold says that the request has moved, and how many bytes are held for it now. While all hold
-// too many, the one that has not moved for the longest is given up. It returns whether this one
-// was not given up before.
-func (p *passage) hold(bytes int) bool {
-	t := p.of
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !t.remove(p) {
-		return false
-	}
+// moved gives the peer of a request that has moved its time to read anew.
+func (p *passage) moved() {
+	p.waits.Store(false)
 	_ = p.peer.SetWriteDeadline(time.Now().Add(readTimeout)) // fails only when it is closed
-	p.bytes, p.waits = bytes, false
-	t.bytes += bytes
-	t.all = append(t.all, p)
-	for t.bytes > t.most {
-		i := slices.IndexFunc(t.all, func(p *passage) bool { return p.bytes > minTransit })
-		if i < 0 || i == len(t.all)-1 {
-			break // there is none, or it is this one
-		}
-		t.giveUp(t.all[i])
-	}
-	return true
 }
 
 // giveUp ends a request that waits for its turn, which is told so, or its connection.
-func (t *transit) giveUp(p *passage) {
+func (p *passage) giveUp() {
 	p.stop()
-	if p.waits {
+	if p.waits.Load() {
 		_ = p.peer.SetWriteDeadline(time.Now().Add(readTimeout)) // fails only when it is closed
 	} else {
-		long := time.Unix(1, 0)
-		_, _ = p.peer.SetReadDeadline(long), p.peer.SetWriteDeadline(long)
+		_, _ = p.peer.SetReadDeadline(web.Over), p.peer.SetWriteDeadline(web.Over)
 	}
-	t.remove(p)
-}
-
-// wait says that all of the body is there, and the request waits for its turn.
-func (p *passage) wait() {
-	p.of.mu.Lock()
-	defer p.of.mu.Unlock()
-	p.waits = true
-}
-
-func (p *passage) end() {
-	p.of.mu.Lock()
-	defer p.of.mu.Unlock()
-	p.of.remove(p)
-}
-
-// remove returns whether it was there.
-func (t *transit) remove(p *passage) bool {
-	i := slices.Index(t.all, p)
-	if i < 0 {
-		return false
-	}
-	t.bytes -= p.bytes
-	t.all = slices.Delete(t.all, i, i+1)
-	return true
 }
 
 // Write implements io.Writer: so much of the body has come.
 func (p *passage) Write(b []byte) (int, error) {
-	p.hold(p.bytes + len(b))
+	p.Add(len(b))
 	return len(b), nil
 }
 
 // send sends a reply.
 func (p *passage) send(w http.ResponseWriter, a *made) {
 	rest := a.body.Bytes()
-	p.hold(len(rest))
+	p.Hold(len(rest))
 	w.WriteHeader(a.status)
 	for piece := range slices.Chunk(rest, minTransit) {
 		if _, err := w.Write(piece); err != nil {
 			return // a client that is gone needs no reply
 		}
-		p.hold(p.bytes - len(piece))
+		p.Add(-len(piece))
 	}
 }
 
@@ -191,16 +137,16 @@ func enlarge(ctx context.Context) error {
 	return nil
 }
 
-// bounded keeps requests in their limits; on are those that are on their way. They have a turn when
+// bounded keeps requests in their limits, and bodies and replies that are on their way in a budget. Requests have a turn when
 // all of their body is there, which ends when the reply is made: nobody waits for those who send
 // or read slowly.
-func bounded(on *transit, next http.Handler) http.Handler {
+func bounded(on *web.Budget, next http.Handler) http.Handler {
 	all, much := make(turns, maxRequests), make(turns, maxLarge)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
 		defer cancel()
-		p := on.begin(w, cancel)
-		defer p.end()
+		p := begin(on, w, cancel)
+		defer p.End()
 		var body []byte
 		if hasParams(r) { // what others send is not read
 			var err error
@@ -210,16 +156,16 @@ func bounded(on *transit, next http.Handler) http.Handler {
 			}
 		}
 		usual, large := turn{of: all}, turn{of: much}
-		begin := usual.take
+		take := usual.take
 		if len(body) > largeBody {
-			begin = large.take // and no usual one: it would keep it while it waits
+			take = large.take // and no usual one: it would keep it while it waits
 		}
 		a := made{ResponseWriter: w, status: http.StatusOK}
 		func() {
 			defer large.end()
 			defer usual.end()
-			p.wait()
-			if begin(ctx) != nil || !p.hold(0) {
+			p.waits.Store(true)
+			if take(ctx) != nil || !p.Hold(0) {
 				send(&a, reply{status: http.StatusServiceUnavailable, body: object{"error": errBusy.Error()}})
 				return
 			}

@@ -83,11 +83,9 @@ func Run(ctx context.Context, o Options) error {
 
 // serve answers requests at a listener until ctx ends, or the database turns out to be unusable.
 func (c *dci) serve(ctx context.Context, l net.Listener) error {
-	server := http.Server{
-		Handler: c.handler(), ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: 2 * requestTimeout,
-		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader, ErrorLog: slog.NewLogLogger(c.log.Handler(), slog.LevelDebug),
-	}
-	web.Places(&server, maxPeers)
+	server := web.NewServer(l, c.handler(), web.Limits{
+		Header: headerTimeout, Request: requestTimeout, Answer: 2 * requestTimeout, Idle: idleTimeout, MaxHeader: maxHeader, Places: maxPeers, Grace: stopTimeout,
+	}, c.log)
 	ctx, end := context.WithCancelCause(ctx)
 	var checking sync.WaitGroup
 	checking.Go(func() {
@@ -98,17 +96,13 @@ func (c *dci) serve(ctx context.Context, l net.Listener) error {
 	defer checking.Wait()
 	defer end(nil)
 	stopped := make(chan error, 1)
-	stop := context.AfterFunc(ctx, func() {
-		ending, cancel := context.WithTimeout(context.Background(), stopTimeout)
-		defer cancel()
-		stopped <- server.Shutdown(ending)
-	})
-	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+	stop := context.AfterFunc(ctx, func() { stopped <- server.Close() })
+	if err := server.Serve(); err != nil {
 		stop()
 		return err
 	}
 	if err := <-stopped; err != nil {
-		return errors.Join(fmt.Errorf("requests were cut off: %w", err), server.Close())
+		return fmt.Errorf("requests were cut off: %w", err)
 	}
 	var unusable *disbatch.SettingError
 	if errors.As(context.Cause(ctx), &unusable) {
@@ -176,7 +170,7 @@ func (c *dci) handler() http.Handler {
 	for _, pattern := range []string{"/", "/nodes", "/queues"} { // the latter, else every method is sent on to /nodes/ and /queues/
 		mux.HandleFunc(pattern, void)
 	}
-	return c.guard.Handler(c.authenticated(bounded(&transit{most: maxTransit}, mux)), func(w http.ResponseWriter, why string) {
+	return c.guard.Handler(c.authenticated(bounded(&web.Budget{Most: maxTransit, Free: minTransit}, mux)), func(w http.ResponseWriter, why string) {
 		send(w, reply{status: http.StatusForbidden, body: object{"error": why}})
 	})
 }

@@ -1,0 +1,72 @@
+package web
+
+import (
+	"bytes"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// TestBudget: while requests hold too much together the one is given up that has not moved for the longest and holds
+// more than it may freely; it has moved no more, and holds nothing.
+func TestBudget(t *testing.T) {
+	b := Budget{Most: 100, Free: 10}
+	var log strings.Builder
+	begin := func(name string, bytes int) *Holding {
+		return b.Begin(bytes, func() { log.WriteString(name) }, func() { log.WriteString("-" + name) })
+	}
+	want := func(events string, held, bytes int) {
+		t.Helper()
+		if _, h, n := b.State(); log.String() != events || h != held || n != bytes {
+			t.Errorf("%q, %d hold %d, want %q, %d, %d", log.String(), h, n, events, held, bytes)
+		}
+		log.Reset()
+	}
+	small, first, second := begin("s", 10), begin("a", 40), begin("b", 50)
+	want("", 3, 100)
+	if !first.Moved() {
+		t.Error("it was given up")
+	}
+	third := begin("c", 11)
+	want("a-b", 3, 61)
+	if second.Hold(1) || second.Moved() {
+		t.Error("who was given up moves")
+	}
+	second.End()
+	if !third.Add(60) {
+		t.Error("it was given up")
+	}
+	want("c-a", 2, 81)
+	if !small.Hold(200) || !small.Hold(300) {
+		t.Error("the last to move is given up")
+	}
+	want("s-cs", 1, 300)
+	small.End()
+	small.End()
+	want("", 0, 0)
+}
+
+// TestServerRecovers: a mistake of the server ends the connection and is logged with where it was made.
+func TestServerRecovers(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer // written before the connection is closed
+	s := NewServer(l, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("BUG: broken") }), Limits{}, slog.New(slog.NewTextHandler(&log, nil)))
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve() }()
+	if a, err := http.Get("http://" + l.Addr().String() + "/path"); err == nil {
+		a.Body.Close()
+		t.Errorf("it is answered with %s", a.Status)
+	}
+	if !strings.Contains(log.String(), "BUG: broken") || !strings.Contains(log.String(), "path=/path") || !strings.Contains(log.String(), "budget_test.go") {
+		t.Errorf("the log has %q", log.String())
+	}
+	s.Close()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
