@@ -65,7 +65,7 @@ type starter struct {
 func (s *Server) starters() (all []starter) {
 	for _, p := range s.protocols {
 		for _, port := range p.Ports() {
-			all = append(all, starter{port, idOf(p.Name())})
+			all = append(all, starter{port, s.conns.id(p.Name())})
 		}
 	}
 	return all

@@ -158,7 +158,9 @@ func (h host) Listen(protocol, setting, address string) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &countedListener{l, h.Server, idOf(protocol)}, nil
+	id := h.conns.id(protocol)
+	h.conns.use(id)
+	return &countedListener{l, h.Server, id}, nil
 }
 
 // Quit implements protocol.Host.

@@ -114,7 +114,7 @@ func newServerOn(o Options, so sched.Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.guard, s.conns = guard, newShares(&s.o)
+	s.guard = guard
 	s.clock, s.beside, s.await, s.open = s.readClocks, s.besideLoops, s.awaitCommit, openAddress
 	so = sched.Options{Shards: o.Shards, Seed: so.Seed, Batch: so.Batch, Alarm: s.ring, TimedOut: s.overdue.add}
 	so.Rules, so.Grace = o.rules()
@@ -132,6 +132,7 @@ func newServerOn(o Options, so sched.Options) (*Server, error) {
 	if s.protocols, err = newProtocols(s); err != nil {
 		return nil, err
 	}
+	s.conns = newConns(s)
 	s.counters.closed = closings(s.protocols)
 	return s, nil
 }
@@ -319,7 +320,7 @@ func (s *Server) fail(err error) {
 func (s *Server) closed(session *session) {
 	s.counters.closing(session.why).n.Add(1)
 	if errors.Is(session.why, errHandshake) {
-		s.conns.silent[session.protocol].Add(1)
+		s.conns.all[session.protocol].silent.Add(1)
 	}
 	if s.noise.allow(s.now().Mono) {
 		s.log.Info("closing a connection", "remote", addressOf(session.conn), "reason", session.why.Error())

@@ -369,7 +369,7 @@ func TestFarewellWaitsForAll(t *testing.T) {
 		t.Errorf("what is owed: %+v", got)
 	}
 	c.r.partings, c.r.waiting = nil, nil // there is no journal
-	w.Server.conns.leave(periodicID)
+	w.Server.conns.leave(w.Server.conns.id("periodic"))
 }
 
 // TestConnectionIDs: no two open connections are told the same id, on whatever loops they are.

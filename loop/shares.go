@@ -9,24 +9,6 @@ import (
 	"treadle/loop/web"
 )
 
-// protocolID is one of the protocols whose connections share --max-connections.
-type protocolID uint8
-
-const (
-	periodicID protocolID = iota
-	gloomID
-	dworkID
-	kts46ID
-	protocols
-)
-
-var protocolNames = [protocols]string{"periodic", "gloom", "dwork", "kts46"}
-
-// idOf is the number of the protocol of a name.
-func idOf(name string) protocolID { return protocolID(slices.Index(protocolNames[:], name)) }
-
-func (p protocolID) String() string { return protocolNames[p] }
-
 // Of --max-connections a part is set aside for the protocols that are served, in equal shares: a
 // protocol may have all the rest, and the others still have theirs. Without it peers that connect
 // by one protocol and stay, as Gloom masters may for hours, would shut all others out.
@@ -39,35 +21,66 @@ const (
 	minShare = 2
 )
 
+// protocolID is the place of a protocol in the server's list.
+type protocolID uint8
+
 // shares counts the open connections.
 type shares struct {
-	most  int // of all protocols
-	share int // that is set aside for a protocol
-	used  [protocols]bool
+	most int // of all protocols
 
 	mu    sync.Mutex
-	open  [protocols]int
+	share int              // that is set aside for a protocol
+	all   []*protocolShare // by protocolID
 	total int
 
-	refused, silent [protocols]atomic.Uint64
-	refusedAt       atomic.Int64 // Mono when a connection was last turned away, 0: never
+	refusedAt atomic.Int64 // Mono when a connection was last turned away, 0: never
 }
 
-func newShares(o *Options) *shares {
-	s := &shares{most: o.MaxConnections, used: [protocols]bool{
-		periodicID: len(o.Periodic) > 0, gloomID: len(o.GloomMasters)+len(o.GloomSlaves) > 0,
-		dworkID: len(o.Dwork.Listen) > 0, kts46ID: len(o.Kts46.Listen)+len(o.Kts46.JSON) > 0,
-	}}
+// protocolShare is what one protocol has of the connections.
+type protocolShare struct {
+	name            string
+	connects        bool // it has ports, or listens; guarded by mu of shares, as the next two
+	used            bool // it listens
+	open            int
+	refused, silent atomic.Uint64
+}
+
+// newConns makes the shares of the server's protocols. Those with ports on the event loops have
+// theirs from the beginning, others when they listen.
+func newConns(s *Server) *shares {
+	c := &shares{most: s.o.MaxConnections}
+	for i, p := range s.protocols {
+		c.all = append(c.all, &protocolShare{name: p.Name(), connects: len(p.Ports()) > 0})
+		for _, port := range p.Ports() {
+			if len(port.Addresses) > 0 {
+				c.use(protocolID(i))
+			}
+		}
+	}
+	return c
+}
+
+// use sets a share aside for a protocol that listens.
+func (s *shares) use(p protocolID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all[p].connects, s.all[p].used = true, true
 	served := 0
-	for _, used := range s.used {
-		if used {
+	for _, one := range s.all {
+		if one.used {
 			served++
 		}
 	}
-	if served > 0 {
-		s.share = max(s.most/sharedPart/served, min(minShare, s.most/2/served))
+	s.share = max(s.most/sharedPart/served, min(minShare, s.most/2/served))
+}
+
+// id is the place of a protocol. It panics when there is none of that name.
+func (s *shares) id(name string) protocolID {
+	at := slices.IndexFunc(s.all, func(p *protocolShare) bool { return p.name == name })
+	if at < 0 {
+		panic("BUG: no protocol is called " + name)
 	}
-	return s
+	return protocolID(at)
 }
 
 // take counts a connection, unless there is no room for one of its protocol.
@@ -75,16 +88,16 @@ func (s *shares) take(p protocolID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	room := s.most - s.total
-	for other, used := range s.used {
-		if protocolID(other) != p && used {
-			room -= max(0, s.share-s.open[other])
+	for other, one := range s.all {
+		if protocolID(other) != p && one.used {
+			room -= max(0, s.share-one.open)
 		}
 	}
 	if room <= 0 {
-		s.refused[p].Add(1)
+		s.all[p].refused.Add(1)
 		return false
 	}
-	s.open[p]++
+	s.all[p].open++
 	s.total++
 	return true
 }
@@ -93,7 +106,7 @@ func (s *shares) take(p protocolID) bool {
 func (s *shares) hold(p protocolID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.open[p]++
+	s.all[p].open++
 	s.total++
 }
 
@@ -101,7 +114,7 @@ func (s *shares) hold(p protocolID) {
 func (s *shares) leave(p protocolID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.open[p]--
+	s.all[p].open--
 	s.total--
 }
 
@@ -116,19 +129,23 @@ func (s *shares) Load() int {
 func (s *shares) of(p protocolID) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.open[p]
+	return s.all[p].open
 }
 
 // samples are the rows of the metrics.
 func (s *shares) samples() (all []web.Sample) {
-	add := func(p int, row web.Sample) {
-		row.Label, row.LabelValue = "protocol", protocolNames[p]
-		all = append(all, row)
-	}
-	for p := range protocolNames {
-		add(p, web.Gauge("treadle_protocol_connections", "Open connections of a protocol.", s.of(protocolID(p))))
-		add(p, web.Counter("treadle_connections_refused_total", "Connections turned away at --max-connections, or because the rest of it is set aside for other protocols.", s.refused[p].Load()))
-		add(p, web.Counter("treadle_connections_silent_total", "Connections closed because they had not said who they are, or anything, within --handshake-timeout.", s.silent[p].Load()))
+	for p, one := range s.all {
+		if !one.connects {
+			continue
+		}
+		for _, row := range []web.Sample{
+			web.Gauge("treadle_protocol_connections", "Open connections of a protocol.", s.of(protocolID(p))),
+			web.Counter("treadle_connections_refused_total", "Connections turned away at --max-connections, or because the rest of it is set aside for other protocols.", one.refused.Load()),
+			web.Counter("treadle_connections_silent_total", "Connections closed because they had not said who they are, or anything, within --handshake-timeout.", one.silent.Load()),
+		} {
+			row.Label, row.LabelValue = "protocol", one.name
+			all = append(all, row)
+		}
 	}
 	return all
 }
@@ -143,7 +160,7 @@ func (s *Server) count(c net.Conn, p protocolID) bool {
 	s.conns.refusedAt.Store(now)
 	if s.noise.allow(now) {
 		s.log.Warn("turning a connection away: all of --max-connections are open, but for those that are set aside for other protocols",
-			"protocol", p, "open", s.conns.of(p), "max-connections", s.o.MaxConnections)
+			"protocol", s.conns.all[p].name, "open", s.conns.of(p), "max-connections", s.o.MaxConnections)
 	}
 	_ = c.Close()
 	return false

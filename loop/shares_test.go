@@ -18,34 +18,31 @@ import (
 // TestShares: a protocol has all connections but those that are set aside for the others that
 // are served, whatever they do; what leaves makes room.
 func TestShares(t *testing.T) {
-	on := []string{"tcp://127.0.0.1:0"}
-	all := Options{Periodic: on, GloomMasters: on, GloomSlaves: on, Dwork: DworkOptions{Listen: on}, Kts46: Kts46Options{Listen: on, JSON: on}}
-	two := Options{Periodic: on, GloomSlaves: on}
-	f := func(o Options, most, share int) {
+	f := func(protocols, most, share int) {
 		t.Helper()
-		o.MaxConnections = most
-		s := newShares(&o)
+		s := &shares{most: most}
 		fill := func(p protocolID) (n int) {
 			for s.take(p) {
 				n++
 			}
 			return n
 		}
+		s.all = append(s.all, &protocolShare{name: "one that does not listen"})
 		var used []protocolID
 		for p := range protocols {
-			if s.used[p] {
-				used = append(used, p)
-			}
+			s.all = append(s.all, &protocolShare{name: fmt.Sprint(p)})
+			s.use(protocolID(p + 1))
+			used = append(used, protocolID(p+1))
 		}
 		for _, flooding := range used {
 			others := len(used) - 1
 			if n := fill(flooding); n != most-others*share {
-				t.Errorf("of %d, %s has %d, want all but %d for each of the %d others", most, flooding, n, share, others)
+				t.Errorf("of %d, %d has %d, want all but %d for each of the %d others", most, flooding, n, share, others)
 			}
 			for _, p := range used {
 				if p != flooding {
 					if n := fill(p); n != share {
-						t.Errorf("of %d, %s has %d when %s has all it may have, want %d", most, p, n, flooding, share)
+						t.Errorf("of %d, %d has %d when %d has all it may have, want %d", most, p, n, flooding, share)
 					}
 				}
 			}
@@ -60,18 +57,18 @@ func TestShares(t *testing.T) {
 		}
 	}
 	for _, most := range []int{1, 7, 1000} {
-		f(Options{Periodic: on}, most, most)
+		f(1, most, most)
 	}
-	f(all, 7, 0) // less than one for each in a half of them
-	f(all, 8, 1)
-	f(all, 15, 1)
-	f(all, 16, 2)
-	f(all, 47, 2)
-	f(all, 48, 3)
-	f(all, 16000, 1000)
-	f(two, 3, 0)
-	f(two, 8, 2)
-	f(two, 1000, 125)
+	f(4, 7, 0) // less than one for each in a half of them
+	f(4, 8, 1)
+	f(4, 15, 1)
+	f(4, 16, 2)
+	f(4, 47, 2)
+	f(4, 48, 3)
+	f(4, 16000, 1000)
+	f(2, 3, 0)
+	f(2, 8, 2)
+	f(2, 1000, 125)
 }
 
 // TestGloomSpeaksFirst: a Gloom peer that says nothing is closed as one that does not finish its
@@ -107,8 +104,8 @@ func TestGloomSpeaksFirst(t *testing.T) {
 		}
 		spoken.close()
 	}
-	if n := w.closedFor(errHandshake); n != 2 || w.Server.conns.silent[gloomID].Load() != 2 {
-		t.Errorf("%d peers are counted as silent, %d of the protocol, want two", n, w.Server.conns.silent[gloomID].Load())
+	if n := w.closedFor(errHandshake); n != 2 || w.Server.conns.all[w.Server.conns.id("gloom")].silent.Load() != 2 {
+		t.Errorf("%d peers are counted as silent, %d of the protocol, want two", n, w.Server.conns.all[w.Server.conns.id("gloom")].silent.Load())
 	}
 }
 
@@ -121,7 +118,7 @@ func TestGloomFlood(t *testing.T) {
 		GloomMasters: on, GloomSlaves: on, Dwork: DworkOptions{Listen: on}, Kts46: ktsOn, HTTP: "127.0.0.1:0", MaxConnections: 64,
 		HandshakeTimeout: time.Hour, Log: slog.New(slog.NewTextHandler(&log, nil)),
 	})
-	const share = 64 / sharedPart / int(protocols)
+	const share = 64 / sharedPart / 4 // of four protocols
 	for i := range 64 - 3*share {
 		c := r.dialGloom(i%2 == 0)
 		c.send(gloomFrame(`{}`))
@@ -191,7 +188,7 @@ func TestSilentMakeRoom(t *testing.T) {
 	if got := spoken.nextGloom("c", ""); !strings.Contains(got, "missing_field") {
 		t.Errorf("one that has spoken: %s", got)
 	}
-	if n := r.conns.silent[gloomID].Load(); n == 0 {
+	if n := r.conns.all[r.conns.id("gloom")].silent.Load(); n == 0 {
 		t.Errorf("%d are counted as silent", n)
 	}
 }

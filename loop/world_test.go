@@ -326,7 +326,7 @@ var errBroken = errors.New("broken pipe")
 // open connects a peer to a loop.
 func (w *world) open(loop int) *memConn {
 	c := &memConn{w: w, r: w.loops[loop], room: 1 << 40}
-	w.Server.conns.hold(periodicID)
+	w.Server.conns.hold(w.Server.conns.id("periodic"))
 	c.s = c.r.open(c, c.r.server.starter("periodic"))
 	w.conns = append(w.conns, c)
 	return c

@@ -61,12 +61,17 @@ var apart = map[string][]string{
 	"loop/periodic":           {"loop/protocol", "loop/web", "codec/periodic", "sched"},
 	"loop/dwork":              {"loop/dwork/zmq", "loop/protocol", "loop/web", "codec/dwork", "codec/dwork/dworkpb", "codec/gloom", "sched"}, // the messages as protobuf has them: for tests; codec/gloom: tasks as JSON
 	"loop/dwork/zmq":          {},
+	"loop/client":             {"loop/dwork/zmq", "codec/periodic", "codec/gloom", "codec/dwork", "codec/kts46"},
 	"loop/gloom":              {"loop/protocol", "loop/web", "codec/gloom", "sched"},
 	"loop/kts46":              {"loop/protocol", "loop/web", "loop/kts46/store", "codec/kts46", "sched"},
 }
 
-// apartTests are the rooms whose tests may import these, too: a host that restarts needs a journal.
-var apartTests = map[string][]string{"loop/kts46": {"loop/journal"}}
+// apartTests are the rooms whose tests may import these, too: a host that restarts needs a journal, a client a server.
+var apartTests = map[string][]string{
+	"loop/kts46":       {"loop/journal"},
+	"loop/client":      {"loop"},
+	"loop/kts46/store": {"loop", "loop/disbatch/mongotest"},
+}
 
 var badNames = []string{"util", "utils", "common", "types", "helpers", "interfaces"}
 
@@ -184,8 +189,10 @@ func mayImport(room, target string) bool {
 		return true
 	case within(room, "cmd"):
 		return within(target, "loop")
-	case within(room, "loop"):
+	case room == "loop":
 		return within(target, "loop", "sched", "codec")
+	case within(room, "loop"):
+		return within(target, room, "loop/protocol", "loop/web", "sched", "codec")
 	case within(room, "sched"):
 		return within(target, "sched")
 	case within(room, "codec"):
@@ -216,6 +223,10 @@ func TestLayersCanFail(t *testing.T) {
 	f("cmd/treadle/x.go", imports("treadle/loop/client"), "")
 	f("cmd/treadle/x.go", imports("treadle/sched"), "cmd/treadle may not import sched")
 	f("loop/x.go", imports("treadle/codec/periodic"), "")
+	f("loop/lines/x.go", imports("treadle/sched"), "")
+	f("loop/lines/x.go", imports("treadle/loop/protocol"), "")
+	f("loop/lines/x.go", imports("treadle/loop/gloom"), "loop/lines may not import loop/gloom")
+	f("loop/lines/x.go", imports("treadle/loop"), "loop/lines may not import loop")
 	f("loop/client/x_test.go", imports("treadle/cmd/treadle"), "loop/client may not import cmd/treadle")
 	f("loop/x_test.go", imports("treadle/bench"), "loop may not import bench")
 	f("sched/x_test.go", imports("treadle/codec/periodic"), "sched may not import codec/periodic")

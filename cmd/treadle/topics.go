@@ -21,7 +21,7 @@ var pages embed.FS
 
 // topics are the names of pages in the order in which a new user reads them.
 var topics = []string{
-	"quickstart", "concepts", "periodic", "gloom", "dwork", "kts46", "disbatch", "settings", "operations", "security", "troubleshooting",
+	"quickstart", "concepts", "periodic", "gloom", "dwork", "kts46", "disbatch", "settings", "operations", "security", "troubleshooting", "adding-a-protocol",
 }
 
 // page returns the text of a topic.
@@ -48,7 +48,7 @@ func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(ctx.Stdout, "  %-15s  %s\n", topic, subject(text))
+		fmt.Fprintf(ctx.Stdout, "  %-17s  %s\n", topic, subject(text))
 	}
 	_, err := fmt.Fprintln(ctx.Stdout, "\nRun \"treadle help <topic>\" to read one.")
 	return err
