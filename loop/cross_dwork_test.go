@@ -57,7 +57,7 @@ var blanks = regexp.MustCompile(` +`)
 // dwork asks the world's hub and lets the reactors run.
 func (w *world) dwork(request string) string {
 	w.t.Helper()
-	reply := askDwork(w.t, w.Server.hub(), request)
+	reply := askDwork(w.t, w.hub(), request)
 	w.settle()
 	return reply
 }

@@ -108,9 +108,6 @@ func (c *counters) closedSamples() (all []web.Sample) {
 	return all
 }
 
-// diskFull counts a request of any protocol that is refused for want of disk.
-func (c *counters) diskFull() { c.refusals[protocol.ReasonDisk].Add(1) }
-
 // refusalSamples has one sample for each reason for which a request may be refused at a limit.
 func (c *counters) refusalSamples() (all []web.Sample) {
 	for why := protocol.ReasonDisk; why < protocol.Reasons; why++ {

@@ -64,7 +64,7 @@ func unheardRig(t *testing.T) *socketRig { return serve(t, Options{}, 4<<20) }
 func (r *socketRig) unheardCalls(n, without int) (peers []net.Conn) {
 	r.t.Helper()
 	call := longCall()
-	before, _, _ := r.Hub.unheard.State()
+	before, _, _ := r.unheard.State()
 	for i := range n {
 		c := r.dial("kts46")
 		peers = append(peers, c)
@@ -72,10 +72,10 @@ func (r *socketRig) unheardCalls(n, without int) (peers []net.Conn) {
 			r.t.Fatal(err)
 		}
 		r.until("a call to be counted", func() bool {
-			begun, _, _ := r.Hub.unheard.State()
+			begun, _, _ := r.unheard.State()
 			return begun == before+i+1
 		})
-		if _, _, bytes := r.Hub.unheard.State(); bytes > r.server.MostUnsent() {
+		if _, _, bytes := r.unheard.State(); bytes > r.server.MostUnsent() {
 			r.t.Errorf("%d bytes are counted", bytes)
 		}
 	}
@@ -125,7 +125,7 @@ func TestKtsUnheard(t *testing.T) {
 	if n := <-ends + <-ends + <-ends; n != 3 {
 		t.Errorf("%d of the 3 calls that are left are answered", n)
 	}
-	if _, n, bytes := r.Hub.unheard.State(); n != 0 || bytes != 0 {
+	if _, n, bytes := r.unheard.State(); n != 0 || bytes != 0 {
 		t.Errorf("%d calls of %d bytes are counted at the end", n, bytes)
 	}
 }
@@ -134,7 +134,7 @@ func TestKtsUnheard(t *testing.T) {
 // those that wait for their turn count.
 func TestKtsHearing(t *testing.T) {
 	r := unheardRig(t)
-	r.Hub.hearing <- struct{}{} // a large call is being carried out
+	r.hearing <- struct{}{} // a large call is being carried out
 	peers := r.unheardCalls(6, 0)
 	small := r.dial("kts46")
 	hello := string(codec.AppendCall(nil, "hello"))
@@ -151,7 +151,7 @@ func TestKtsHearing(t *testing.T) {
 	if n := <-ends + <-ends; n != 0 { // nobody has to come to his turn to be given up
 		t.Error("a large call is answered while another is carried out")
 	}
-	<-r.Hub.hearing
+	<-r.hearing
 	if n := <-ends + <-ends + <-ends + <-ends; n != 4 {
 		t.Errorf("%d of 6 large calls are answered, want the four for which there is room", n)
 	}
@@ -160,14 +160,14 @@ func TestKtsHearing(t *testing.T) {
 // TestKtsChunked: a small call in chunks is a small one: nobody has said how long it is.
 func TestKtsChunked(t *testing.T) {
 	r := unheardRig(t)
-	r.Hub.hearing <- struct{}{} // a large call is being carried out
+	r.hearing <- struct{}{} // a large call is being carried out
 	hello := string(codec.AppendCall(nil, "hello"))
 	c := r.dial("kts46")
 	fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", len(hello), hello)
 	if n := answered(t, []net.Conn{c}); n != 1 {
 		t.Error("it is not answered")
 	}
-	<-r.Hub.hearing
+	<-r.hearing
 }
 
 // TestKtsRefusalUnread: a peer that does not read refusals of what has long answers keeps nobody
