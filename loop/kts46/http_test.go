@@ -376,7 +376,7 @@ func TestKtsGuard(t *testing.T) {
 	}
 	broken := web.NewServer(l, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		_ = r.turn(func() error { panic("BUG: broken") })
-	}), web.Limits{}, r.server.log)
+	}), web.Limits{Grace: time.Minute}, r.server.log)
 	ended := make(chan error, 1)
 	go func() { ended <- broken.Serve() }()
 	if a, err := http.Get("http://" + l.Addr().String()); err == nil {

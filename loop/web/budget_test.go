@@ -55,7 +55,7 @@ func TestServerRecovers(t *testing.T) {
 		t.Fatal(err)
 	}
 	var log bytes.Buffer // written before the connection is closed
-	s := NewServer(l, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("BUG: broken") }), Limits{}, slog.New(slog.NewTextHandler(&log, nil)))
+	s := NewServer(l, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("BUG: broken") }), Limits{Grace: time.Minute}, slog.New(slog.NewTextHandler(&log, nil)))
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve() }()
 	if a, err := http.Get("http://" + l.Addr().String() + "/path"); err == nil {
