@@ -278,8 +278,8 @@ func (s *Server) post(loop int, d *sched.Delivery) bool {
 		s.localPeers[uint64(d.To)&(1<<loopShift-1)](d)
 		return false
 	}
-	if receipt := spaces[d.Job.Space].ReplyPart; receipt != nil && d.Effect != sched.Assign {
-		d.Job.Workload = receipt(d.Job.Workload)
+	if part := spaces[d.Job.Space].ReplyPart; part != nil && d.Effect != sched.Assign {
+		d.Job.Workload = part(d.Job.Workload)
 	}
 	most := math.MaxInt
 	if sizeOf(d) > s.large() {

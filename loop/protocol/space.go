@@ -24,8 +24,8 @@ type Space struct {
 	// FromResult appends the result for the submitter, from the bytes that a worker of another
 	// protocol answered; nil: those bytes.
 	FromResult func(dst, data []byte) []byte
-	// ReplyPart returns the part of a workload that Deliver needs to report the job's end; nil:
-	// the whole workload. It saves a copy of the rest.
+	// ReplyPart returns the part of a workload that Deliver needs to report the end of an Owned
+	// job; nil: the whole workload. It saves a copy of the rest.
 	ReplyPart func(workload []byte) []byte
 }
 
