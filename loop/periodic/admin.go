@@ -48,9 +48,7 @@ func (c *conversation) configure(f *codec.Frame) bool {
 		if !ok {
 			return false
 		}
-		c.p.config.set(place, value)
-		c.p.config.apply(c.p.sched)
-		c.p.config.save(c.p.host, place)
+		c.p.configure(place, value)
 		group, wait := c.p.host.DurableAll()
 		c.replyAfter(f.MsgID, codec.Success, group, wait)
 		return true

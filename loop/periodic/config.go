@@ -63,6 +63,8 @@ func (e *era) keyOf(name string) int {
 
 // config holds the values of the CONFIG keys.
 type config struct {
+	changes sync.Mutex // held for a whole change, so that the journal gets the last one
+
 	mu     sync.Mutex
 	values [len(configKeys)]struct {
 		value uint32
@@ -98,6 +100,15 @@ func (c *config) set(key int, value uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.values[key].value, c.values[key].set = value, true
+}
+
+// configure sets, applies and journals a key's value.
+func (p *Protocol) configure(key int, value uint32) {
+	p.config.changes.Lock()
+	defer p.config.changes.Unlock()
+	p.config.set(key, value)
+	p.config.apply(p.sched)
+	p.config.save(p.host, key)
 }
 
 // changed counts the keys whose value is not their default.
