@@ -9,8 +9,7 @@ import (
 	"treadle/sched"
 )
 
-// TestLargeRequest: what a request has may be up to a number, one more is refused and
-// nothing of it done. A task that waits for that many others is one.
+// TestLargeRequest: a request may have maxParts parts. One more is refused as a whole.
 func TestLargeRequest(t *testing.T) {
 	parts := func(n int, part []byte) []byte { return []byte(strings.Repeat(string(part), n)) }
 	dep, entry := codec.AppendPred(nil, codec.Dep{Name: []byte("p")}), codec.AppendLog(nil, codec.LogEntry{})
@@ -22,13 +21,13 @@ func TestLargeRequest(t *testing.T) {
 			t.Errorf("%s: one more is answered %x", what, got)
 		}
 		if active, _ := r.sched.Backlog(queue); active != 0 {
-			t.Errorf("%s: %d tasks of a refused request are there", what, active)
+			t.Errorf("%s: a refused request created %d tasks", what, active)
 		}
 		if got := r.reply(create); got != ok {
 			t.Errorf("%s: answered %x", what, got)
 		}
 		if active, _ := r.sched.Backlog(queue); active != n {
-			t.Errorf("%s: %d tasks are there, want %d", what, active, n)
+			t.Errorf("%s: %d tasks, want %d", what, active, n)
 		}
 	}
 	most := maxParts - taskParts
@@ -41,8 +40,7 @@ func TestLargeRequest(t *testing.T) {
 	f("tasks", create, maxParts/taskParts)
 }
 
-// TestLongLocation: a worker whose name would be journaled with megabytes for each of its
-// tasks is none.
+// TestLongLocation: a worker with too long a location is refused.
 func TestLongLocation(t *testing.T) {
 	r := newRig(t, Options{})
 	r.ask(`type: Create task { name: "a" origin: "o" }`)
@@ -62,7 +60,7 @@ func TestLongLocation(t *testing.T) {
 	}
 }
 
-// TestGraphOfLongNames: the graph's lines are short, whatever the tasks are called.
+// TestGraphOfLongNames: the graph cuts long names.
 func TestGraphOfLongNames(t *testing.T) {
 	r := newRig(t, Options{})
 	long := strings.Repeat("\x00", 1<<20)

@@ -21,10 +21,10 @@ import (
 // No test may leave a goroutine behind.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// rig is a hub without sockets, under a clock that the test sets. It is the hub's host: a server
-// without a journal and without other protocols.
+// rig is a hub without sockets, and its host: a server without a journal and other protocols,
+// whose clock the test sets.
 type rig struct {
-	protocol.Host // what the hub never asks for
+	protocol.Host // the methods that the hub never calls
 	*Hub
 	t     *testing.T
 	clock sched.Time
@@ -59,13 +59,13 @@ func (r *rig) Listen(string, string, string) (net.Listener, error) {
 	return net.Listen("tcp", "127.0.0.1:0")
 }
 
-// nobody takes deliveries where there are no sessions.
+// nobody is a sink without sessions.
 type nobody struct{}
 
 func (nobody) Deliver(*sched.Delivery) {}
 func (nobody) Wake()                   {}
 
-// pass lets time go by.
+// pass advances the clock.
 func (r *rig) pass(d time.Duration) {
 	r.clock.Wall += d.Milliseconds()
 	r.clock.Mono += d.Milliseconds()
@@ -75,7 +75,7 @@ func (r *rig) pass(d time.Duration) {
 	}
 }
 
-// reply answers a request.
+// reply returns the reply to a request.
 func (r *rig) reply(request []byte) (reply string) {
 	r.Ask(request, func(b []byte) { reply = string(b) })
 	return reply
@@ -97,13 +97,13 @@ func (r *rig) ask(request string) string {
 	if err := proto.Unmarshal([]byte(reply), &back); err != nil {
 		r.t.Fatalf("%s: the reply %x: %v", request, reply, err)
 	}
-	// The text form has spaces here and there, at random on purpose.
+	// The text form has random spaces on purpose.
 	return strings.TrimSpace(blanks.ReplaceAllString(prototext.MarshalOptions{}.Format(&back), " "))
 }
 
 var blanks = regexp.MustCompile(` +`)
 
-// taskNames are the tasks of a Transfer, behind its type.
+// taskNames returns a reply's type and the names of its tasks.
 func taskNames(t *testing.T, reply string) string {
 	t.Helper()
 	var m dworkpb.QueryMsg

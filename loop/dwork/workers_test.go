@@ -11,8 +11,8 @@ import (
 	"treadle/sched"
 )
 
-// TestLease: with a lease, the tasks of a worker that was silent for longer are ready
-// again; one that asks anything keeps its own.
+// TestLease: the tasks of a worker that was silent for a lease are ready again. Any request renews
+// the lease.
 func TestLease(t *testing.T) {
 	rig := newRig(t, Options{Lease: 10 * time.Second})
 	rig.ask(`type: Create task { name: "a" origin: "o" } task { name: "b" origin: "o" }`)
@@ -24,7 +24,7 @@ func TestLease(t *testing.T) {
 		rig.ask(`type: Steal location: "alive"`)
 	}
 	if got := taskNames(t, rig.ask(`type: Steal location: "heir"`)); got != "NotFound" {
-		// "alive" was given a when "silent" lost it.
+		// When "silent" lost a, "alive" got it.
 		t.Errorf("the heir gets %s", got)
 	}
 	if got := rig.ask(`type: Exit location: "silent"`); got != "type:NotFound" {
@@ -35,7 +35,7 @@ func TestLease(t *testing.T) {
 	}
 }
 
-// TestWorkersBounded: locations that nobody knows are refused when too many are known.
+// TestWorkersBounded: at maxLocations, new locations are refused.
 func TestWorkersBounded(t *testing.T) {
 	rig := newRig(t, Options{})
 	for i := range maxLocations {
@@ -53,8 +53,8 @@ const (
 	askStatus = `type: OK`
 )
 
-// TestWhileStopping: a hub that is shutting down takes what workers report, and hands out and
-// makes nothing: a Steal is answered as the setting says, all else Exit.
+// TestWhileStopping: a stopping hub handles reports and hands out and creates nothing. A setting
+// decides the answer to a Steal; Exit answers other requests.
 func TestWhileStopping(t *testing.T) {
 	for notFound, steal := range map[bool]string{false: "type:Exit", true: "type:NotFound"} {
 		rig := newRig(t, Options{StopNotFound: notFound})
@@ -81,7 +81,7 @@ func TestWhileStopping(t *testing.T) {
 		if err := proto.Unmarshal([]byte(rig.reply([]byte("nonsense"))), &m); err != nil || m.GetType() != dworkpb.QueryMsg_Error {
 			t.Errorf("nonsense is answered %v, %v", &m, err)
 		}
-		rig.stopping.Store(false) // as after a restart: d was given back, c too, b was freed
+		rig.stopping.Store(false) // as after a restart: d and c were released, b was freed
 		if got := taskNames(t, rig.ask(`type: Steal n: 9 location: "v"`)); got != "Transfer d b c" {
 			t.Errorf("then ready: %s", got)
 		}
