@@ -133,7 +133,7 @@ func newServerOn(o Options, so sched.Options) (*Server, error) {
 		return nil, err
 	}
 	s.conns = newConns(s)
-	s.counters.closed = closings(s.protocols)
+	s.counters.closed = s.closings()
 	return s, nil
 }
 

@@ -65,6 +65,13 @@ type Hub struct {
 	parts []byte // the encoded fields of a reply's task
 }
 
+var _ interface {
+	protocol.Service
+	protocol.Holders
+	protocol.Acknowledger
+	protocol.Pager
+} = (*Hub)(nil)
+
 // stats counts since the start.
 type stats struct {
 	requests [codec.Error + 1]atomic.Uint64 // by type
@@ -82,12 +89,6 @@ func New(host protocol.Host, o Options) *Hub {
 
 // Name implements protocol.Protocol.
 func (h *Hub) Name() string { return name }
-
-// Ports implements protocol.Protocol. No event loop serves dwork.
-func (h *Hub) Ports() []protocol.Port { return nil }
-
-// CloseReasons implements protocol.Protocol.
-func (h *Hub) CloseReasons() []protocol.CloseReason { return nil }
 
 // Pages implements protocol.Pager.
 func (h *Hub) Pages() []web.Page {

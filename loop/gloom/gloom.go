@@ -26,6 +26,8 @@ type Protocol struct {
 	errors atomic.Uint64 // requests answered with an error
 }
 
+var _ protocol.LoopServed = (*Protocol)(nil)
+
 // New makes the protocol without opening its addresses.
 func New(host protocol.Host, o Options) *Protocol {
 	return &Protocol{host: host, sched: host.Sched(), o: o}
@@ -34,7 +36,7 @@ func New(host protocol.Host, o Options) *Protocol {
 // Name implements protocol.Protocol.
 func (p *Protocol) Name() string { return "gloom" }
 
-// Ports implements protocol.Protocol.
+// Ports implements protocol.LoopServed.
 func (p *Protocol) Ports() []protocol.Port {
 	return []protocol.Port{
 		{Setting: "gloom-masters", Addresses: p.o.Masters, Start: p.master},
@@ -53,7 +55,7 @@ func (p *Protocol) slave(s *protocol.Session) protocol.Conversation {
 	return &conversation{p: p, s: s}
 }
 
-// CloseReasons implements protocol.Protocol.
+// CloseReasons implements protocol.LoopServed.
 func (p *Protocol) CloseReasons() []protocol.CloseReason {
 	return []protocol.CloseReason{{Err: errNotJSON, Label: "invalid_json"}, {Err: errNotObject, Label: "not_an_object"}, {Err: codec.ErrTooLarge, Label: "too_large"}}
 }

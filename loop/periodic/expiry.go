@@ -4,6 +4,7 @@ import (
 	priority "container/heap"
 	"slices"
 
+	"treadle/loop/protocol"
 	"treadle/sched"
 )
 
@@ -60,6 +61,8 @@ func (r *pendingRuns) remove(id uint32) {
 		priority.Remove(&r.next, run.place)
 	}
 }
+
+var _ protocol.Sweeper = (*conversation)(nil)
 
 // Sweep implements protocol.Sweeper: it ends the RUN_JOBs that have expired.
 func (c *conversation) Sweep(budget int) int {

@@ -49,6 +49,11 @@ type Protocol struct {
 	unknownCommands, truncated, wrongRole atomic.Uint64
 }
 
+var _ interface {
+	protocol.LoopServed
+	protocol.Restorer
+} = (*Protocol)(nil)
+
 // New makes the protocol without opening its addresses.
 func New(host protocol.Host, o Options) *Protocol {
 	p := &Protocol{host: host, sched: host.Sched(), o: o}
@@ -59,7 +64,7 @@ func New(host protocol.Host, o Options) *Protocol {
 // Name implements protocol.Protocol.
 func (p *Protocol) Name() string { return "periodic" }
 
-// Ports implements protocol.Protocol.
+// Ports implements protocol.LoopServed.
 func (p *Protocol) Ports() []protocol.Port {
 	all := []protocol.Port{{Setting: "periodic", Start: p.start(p.o.Era)}}
 	for _, a := range p.o.Addresses {
@@ -86,7 +91,7 @@ func (p *Protocol) Restore(key string, value []byte) error {
 	return nil
 }
 
-// CloseReasons implements protocol.Protocol.
+// CloseReasons implements protocol.LoopServed.
 func (p *Protocol) CloseReasons() []protocol.CloseReason {
 	return []protocol.CloseReason{
 		{Err: codec.ErrMagic, Label: "bad_magic"}, {Err: codec.ErrHelloSize, Label: "too_large"}, {Err: codec.ErrTooLarge, Label: "too_large"},

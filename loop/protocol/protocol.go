@@ -2,10 +2,10 @@
 // loop, owns sockets, turns and clocks and knows no protocol's words. Each protocol is a
 // package beside this one. Protocols never import each other or package loop.
 //
-// A protocol implements [Protocol] and calls the server through [Host]. A protocol that is
-// served on the event loops has a [Conversation] for each [Session]. A protocol with sockets
-// or goroutines of its own is a [Service]. A [Space] says how the workers of other protocols
-// see a protocol's jobs.
+// A protocol implements [Protocol] and calls the server through [Host]. A protocol that the
+// event loops serve is a [LoopServed], with a [Conversation] for each [Session]. A protocol
+// with sockets or goroutines of its own is a [Service]. A [Space] says how the workers of other
+// protocols see a protocol's jobs.
 package protocol
 
 import (
@@ -16,17 +16,21 @@ import (
 	"treadle/sched"
 )
 
-// Protocol is a protocol in one server. The server calls Samples from any goroutine and the
-// other methods from one.
+// Protocol is a protocol in one server.
 type Protocol interface {
 	// Name returns the protocol's name in logs and metrics. It never changes.
 	Name() string
-	// Ports returns the ports that the event loops serve.
-	Ports() []Port
-	// CloseReasons returns the errors for which the protocol's conversations end a session.
-	CloseReasons() []CloseReason
-	// Samples returns the protocol's rows of the metrics.
+	// Samples returns the protocol's rows of the metrics. It is called from any goroutine.
 	Samples() []web.Sample
+}
+
+// LoopServed is a Protocol that the event loops serve.
+type LoopServed interface {
+	Protocol
+	// Ports returns the ports of the protocol.
+	Ports() []Port
+	// CloseReasons returns the errors for which conversations end a session.
+	CloseReasons() []CloseReason
 }
 
 // Restorer is a Protocol with settings in the journal.

@@ -55,6 +55,11 @@ type Hub struct {
 	results   []result
 }
 
+var _ interface {
+	protocol.Service
+	node.Functions
+} = (*Hub)(nil)
+
 // result is the end of one job.
 type result struct {
 	tag    uint64
@@ -82,12 +87,6 @@ func New(host protocol.Host, o Options) (*Hub, error) {
 
 // Name implements protocol.Protocol.
 func (h *Hub) Name() string { return "disbatch" }
-
-// Ports implements protocol.Protocol.
-func (h *Hub) Ports() []protocol.Port { return nil }
-
-// CloseReasons implements protocol.Protocol.
-func (h *Hub) CloseReasons() []protocol.CloseReason { return nil }
 
 // Samples implements protocol.Protocol.
 func (h *Hub) Samples() []web.Sample {
