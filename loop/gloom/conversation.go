@@ -256,6 +256,10 @@ func (g *conversation) respond(body []byte) {
 			data = text
 		}
 	}
+	if fromResult := loop.Spaces[g.job.Space].FromResult; fromResult != nil && !isGloom(g.job.Space) {
+		loop.Scratch = fromResult(loop.Scratch[:0], data)
+		data = loop.Scratch
+	}
 	if err := g.p.sched.Finish(loop.Now, g.s.Peer(), g.job, data, loop.Sink); err != nil {
 		g.s.LogLate("respond", func() (string, string) { return g.p.sched.NameOf(g.job) })
 	}
