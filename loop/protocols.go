@@ -31,8 +31,8 @@ func newProtocols(s *Server) ([]protocol.Protocol, error) {
 		periodic.New(host{s}, o.periodic(kts.Projects)),
 		gloom.New(host{s}, gloom.Options{Masters: o.GloomMasters, Slaves: o.GloomSlaves, MaxFrame: o.GloomMaxFrame, Strict: o.GloomJSON == GloomStrict}),
 		dwork.New(host{s}, o.dwork()),
-		disbatch,
 		kts,
+		disbatch, // last: its Close waits for tasks, and the others are not to serve meanwhile
 	}, nil
 }
 
@@ -93,11 +93,11 @@ func (h host) RoomFor(bytes int) bool { return h.room(bytes) }
 // Durable implements protocol.Host.
 func (h host) Durable(queue []byte) (group uint64, wait bool) { return h.durable(queue) }
 
-// Committed implements protocol.Host.
-func (h host) Committed() uint64 { return h.feed.journal.Committed() }
-
 // DurableAll implements protocol.Host.
 func (h host) DurableAll() (group uint64, wait bool) { return h.durableAll() }
+
+// Committed implements protocol.Host.
+func (h host) Committed() uint64 { return h.feed.journal.Committed() }
 
 // Flush implements protocol.Host.
 func (h host) Flush(acknowledgements int) { h.feed.flush(acknowledgements) }

@@ -16,7 +16,7 @@ func TestLargeRequest(t *testing.T) {
 	ok, no := string(codec.AppendType(nil, codec.OK)), string(codec.AppendType(nil, codec.Error))
 	f := func(what string, create []byte, n int) {
 		t.Helper()
-		r := newRig(t, Options{})
+		r := newTestHub(t, Options{})
 		if got := r.reply(codec.AppendTask(create, []byte("one more"), nil)); got != no {
 			t.Errorf("%s: one more is answered %x", what, got)
 		}
@@ -42,7 +42,7 @@ func TestLargeRequest(t *testing.T) {
 
 // TestLongLocation: a worker with too long a location is refused.
 func TestLongLocation(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newTestHub(t, Options{})
 	r.ask(`type: Create task { name: "a" origin: "o" }`)
 	for n, want := range map[int]string{maxLocation: "type:NotFound", maxLocation + 1: "type:Error"} {
 		location := strings.Repeat("w", n)
@@ -62,7 +62,7 @@ func TestLongLocation(t *testing.T) {
 
 // TestGraphOfLongNames: the graph cuts long names.
 func TestGraphOfLongNames(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newTestHub(t, Options{})
 	long := strings.Repeat("\x00", 1<<20)
 	r.reply(codec.AppendTask(codec.AppendType(nil, codec.Create), []byte("p"), nil))
 	r.reply(codec.AppendTask(codec.AppendType(nil, codec.Create), []byte("begin"+long+"end"), nil, codec.AppendPred(nil, codec.Dep{Name: []byte("p")})))

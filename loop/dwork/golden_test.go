@@ -29,8 +29,8 @@ func TestGolden(t *testing.T) {
 			if strings.Contains(f.Name(), "settings") {
 				o = Options{IdleNotFound: true, HolderCompletes: true, MaxSteal: 2, Remember: time.Minute}
 			}
-			rig := newRig(t, o)
-			got, asked := play(rig, string(text))
+			hub := newTestHub(t, o)
+			got, asked := play(hub, string(text))
 			if asked < 5 {
 				t.Fatalf("%d requests", asked)
 			}
@@ -45,22 +45,22 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-func play(rig *rig, script string) (got string, asked int) {
+func play(hub *testHub, script string) (got string, asked int) {
 	var out strings.Builder
 	for line := range strings.Lines(script) {
 		side, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
 		switch side {
 		case "<":
 		case ">":
-			out.WriteString(line + "< " + rig.ask(rest) + "\n")
+			out.WriteString(line + "< " + hub.ask(rest) + "\n")
 			asked++
-			rig.clock.Micros++
+			hub.clock.Micros++
 		case "pass":
 			d, err := time.ParseDuration(rest)
 			if err != nil {
-				rig.t.Fatal(err)
+				hub.t.Fatal(err)
 			}
-			rig.pass(d)
+			hub.pass(d)
 			out.WriteString(line)
 		default:
 			out.WriteString(line)

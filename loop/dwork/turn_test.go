@@ -12,7 +12,7 @@ import (
 
 // hubTurns is a hub with a socket, whose turns the test takes.
 type hubTurns struct {
-	*rig
+	*testHub
 	l *zmq.Listener
 }
 
@@ -22,7 +22,7 @@ func newHubTurns(t *testing.T) *hubTurns {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &hubTurns{newRig(t, Options{}), zmq.Listen(ln, zmq.Options{})}
+	h := &hubTurns{newTestHub(t, Options{}), zmq.Listen(ln, zmq.Options{})}
 	t.Cleanup(func() { _ = h.l.Close() })
 	h.listeners = []*zmq.Listener{h.l}
 	h.sockets = []net.Listener{ln}

@@ -84,7 +84,7 @@ type Host interface {
 	Flush(acknowledgements int)
 	// FlushLater is Flush for a turn without acknowledgements, whose changes a loss of power may undo.
 	FlushLater()
-	// Await returns when a group is committed; an error says that it never will be.
+	// Await blocks until a group is committed, or returns an error because it never will be.
 	Await(group uint64) error
 	// PutSetting journals a setting. Restorer.Restore takes it at the next start.
 	PutSetting(key string, value []byte)

@@ -21,9 +21,9 @@ import (
 // No test may leave a goroutine behind.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// rig is a hub without sockets, and its host: a server without a journal and other protocols,
+// testHub is a hub without sockets, and its host: a server without a journal and other protocols,
 // whose clock the test sets.
-type rig struct {
+type testHub struct {
 	protocol.Host // the methods that the hub never calls
 	*Hub
 	t     *testing.T
@@ -31,9 +31,9 @@ type rig struct {
 	all   *sched.Scheduler
 }
 
-func newRig(t *testing.T, o Options) *rig {
+func newTestHub(t *testing.T, o Options) *testHub {
 	t.Helper()
-	r := &rig{t: t, clock: sched.Time{Wall: 1_000_000, Micros: 1_000_000_000}}
+	r := &testHub{t: t, clock: sched.Time{Wall: 1_000_000, Micros: 1_000_000_000}}
 	r.all = sched.New(sched.Options{Shards: 4, Alarm: func() {}, Rules: protocol.TableOf(Spaces()...).Rules()})
 	if o.MaxSteal == 0 {
 		o.MaxSteal = 65536
@@ -43,19 +43,19 @@ func newRig(t *testing.T, o Options) *rig {
 }
 
 // Sched implements protocol.Host, as the methods below do.
-func (r *rig) Sched() *sched.Scheduler               { return r.all }
-func (r *rig) Now() sched.Time                       { return r.clock }
-func (r *rig) Log() *slog.Logger                     { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
-func (r *rig) LogLimited(slog.Level, string, ...any) {}
-func (r *rig) Refused(protocol.Reason)               {}
-func (r *rig) Full() bool                            { return false }
-func (r *rig) Durable([]byte) (uint64, bool)         { return 0, false }
-func (r *rig) Committed() uint64                     { return 0 }
-func (r *rig) Flush(int)                             {}
-func (r *rig) FlushLater()                           {}
-func (r *rig) NewSink() protocol.Sink                { return nobody{} }
-func (r *rig) MostUnsent() int                       { return 1 << 30 }
-func (r *rig) Listen(string, string, string) (net.Listener, error) {
+func (r *testHub) Sched() *sched.Scheduler               { return r.all }
+func (r *testHub) Now() sched.Time                       { return r.clock }
+func (r *testHub) Log() *slog.Logger                     { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+func (r *testHub) LogLimited(slog.Level, string, ...any) {}
+func (r *testHub) Refused(protocol.Reason)               {}
+func (r *testHub) Full() bool                            { return false }
+func (r *testHub) Durable([]byte) (uint64, bool)         { return 0, false }
+func (r *testHub) Committed() uint64                     { return 0 }
+func (r *testHub) Flush(int)                             {}
+func (r *testHub) FlushLater()                           {}
+func (r *testHub) NewSink() protocol.Sink                { return nobody{} }
+func (r *testHub) MostUnsent() int                       { return 1 << 30 }
+func (r *testHub) Listen(string, string, string) (net.Listener, error) {
 	return net.Listen("tcp", "127.0.0.1:0")
 }
 
@@ -66,7 +66,7 @@ func (nobody) Deliver(*sched.Delivery) {}
 func (nobody) Wake()                   {}
 
 // pass advances the clock.
-func (r *rig) pass(d time.Duration) {
+func (r *testHub) pass(d time.Duration) {
 	r.clock.Wall += d.Milliseconds()
 	r.clock.Mono += d.Milliseconds()
 	r.clock.Micros += d.Microseconds()
@@ -76,13 +76,13 @@ func (r *rig) pass(d time.Duration) {
 }
 
 // reply returns the reply to a request.
-func (r *rig) reply(request []byte) (reply string) {
+func (r *testHub) reply(request []byte) (reply string) {
 	r.Ask(request, func(b []byte) { reply = string(b) })
 	return reply
 }
 
 // ask sends a request in protobuf's text form and returns the reply in it.
-func (r *rig) ask(request string) string {
+func (r *testHub) ask(request string) string {
 	r.t.Helper()
 	var m dworkpb.QueryMsg
 	if err := prototext.Unmarshal([]byte(request), &m); err != nil {
