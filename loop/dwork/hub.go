@@ -134,7 +134,7 @@ func (h *Hub) answer(out []byte, invalid error) (_ []byte, group uint64, wait bo
 	return out, group, wait
 }
 
-// isReport reports whether a request ends tasks of its worker. A stopping hub still handles such a
+// isReport is true for a request that ends tasks of its worker. A stopping hub still handles such a
 // request, or finished tasks would be done again.
 func isReport(t codec.Type) bool {
 	return t == codec.Complete || t == codec.Transfer || t == codec.Exit
