@@ -85,7 +85,7 @@ func TestSilence(t *testing.T) {
 			for _, s := range re.sessions {
 				if s != nil && len(s.partial) > 0 {
 					unfinished++
-				} else if s != nil && s.Settled && s.talk.IdleLimit() == r.o.FrameTimeout.Milliseconds() {
+				} else if s != nil && s.HandshakeDone && s.talk.IdleLimit() == r.o.FrameTimeout.Milliseconds() {
 					waiting++
 				}
 			}
@@ -131,7 +131,7 @@ func TestAnnouncedMemory(t *testing.T) {
 		read := 0
 		r.eachReactor(func(re *reactor) {
 			for _, s := range re.sessions {
-				if s != nil && s.Begun > 0 {
+				if s != nil && s.begun > 0 {
 					read++
 				}
 			}

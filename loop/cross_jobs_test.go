@@ -8,6 +8,7 @@ import (
 
 	"treadle/codec/gloom"
 	"treadle/codec/periodic"
+	served "treadle/loop/periodic"
 )
 
 // The tests of this file are design/house.md, "Where protocols meet", sentence by sentence.
@@ -106,6 +107,32 @@ func TestPeriodicJobAtGloomSlave(t *testing.T) {
 	f("n", "", `"n"`, `""`, `null`, "null")
 	f("n", "\xff\x00", `"n"`, `{"base64":"/wA="}`, `"text"`, `"text"`)
 	f(`"é`, `"s"`, `"\"\u00e9"`, `"s"`, `5`, `5`)
+}
+
+// TestFromResult: workers of every protocol pass a result through its space's FromResult.
+func TestFromResult(t *testing.T) {
+	space := &spaces[served.Space]
+	space.FromResult = func(dst, data []byte) []byte { return append(append(dst, data...), '!') }
+	defer func() { space.FromResult = nil }()
+	w := newWorld(t, Options{})
+	client := w.join(0, periodic.Client)
+	for _, workload := range []string{"7", "text"} {
+		slave := w.slave(0, `"f"`)
+		client.send(request(1, periodic.RunJob, job("f", "n", []byte(workload)...)))
+		slave.say(`{"action":"respond","body":"done"}`)
+		want := map[string]string{"7": `"done"!`, "text": "done!"}[workload]
+		if got := client.bodies(1); len(got) != 1 || got[0] != fmt.Sprintf("%x", want) {
+			t.Errorf("%s at a Gloom slave: got %q, want %q", workload, got, want)
+		}
+		slave.close()
+	}
+	worker := w.workerCRC(0, "f")
+	worker.send(crcRequest(1, periodic.GrabJob))
+	client.send(request(2, periodic.RunJob, job("f", "n")))
+	worker.send(crcRequest(2, periodic.WorkDone, keyOf("f", "n"), []byte("done")))
+	if got := client.bodies(2); len(got) != 1 || got[0] != fmt.Sprintf("%x", "done!") {
+		t.Errorf("at a Periodic worker: got %q", got)
+	}
 }
 
 // TestSlaveGone: the Periodic job of a slave that leaves is ready again, however often, with its count unchanged, and

@@ -95,7 +95,7 @@ func TestGloomAnnouncedMemory(t *testing.T) {
 		read := 0
 		r.eachReactor(func(re *reactor) {
 			for _, s := range re.sessions {
-				if s != nil && s.Settled && s.Begun > 0 {
+				if s != nil && s.HandshakeDone && s.begun > 0 {
 					read++
 				}
 			}

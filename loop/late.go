@@ -56,8 +56,8 @@ func (s *Server) tellOverdue() {
 	})
 }
 
-// Late implements protocol.Transport.
-func (s *session) Late(report string, names func() (queue, name string)) {
+// LogLate implements protocol.Transport.
+func (s *session) LogLate(report string, names func() (queue, name string)) {
 	server := s.r.server
 	if server.late.allow(s.r.Now.Mono) {
 		queue, name := names()

@@ -63,7 +63,7 @@ type starter struct {
 
 // starters are those of all ports that the event loops serve.
 func (s *Server) starters() (all []starter) {
-	for _, p := range s.protocols {
+	for p := range having[protocol.LoopServed](s) {
 		for _, port := range p.Ports() {
 			all = append(all, starter{port, s.conns.id(p.Name())})
 		}

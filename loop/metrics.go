@@ -26,7 +26,7 @@ type closing struct {
 
 // closings are the reasons for which the server closes connections: its own, those of the
 // protocols, and last any other.
-func closings(protocols []protocol.Protocol) (all []*closing) {
+func (s *Server) closings() (all []*closing) {
 	reasons := []protocol.CloseReason{
 		{Err: errHandshake, Label: "handshake_timeout"},
 		{Err: errUnfinished, Label: "unfinished_message"},
@@ -36,7 +36,7 @@ func closings(protocols []protocol.Protocol) (all []*closing) {
 		{Err: errPanic, Label: "internal_error"},
 		{Err: errStopping, Label: "stopping"},
 	}
-	for _, p := range protocols {
+	for p := range having[protocol.LoopServed](s) {
 		reasons = append(reasons, p.CloseReasons()...)
 	}
 	for _, r := range append(reasons, protocol.CloseReason{Label: "other"}) {

@@ -21,7 +21,7 @@ func TestOfflineOrder(t *testing.T) {
 		if err := o.Functions().Submit("f", fmt.Sprint(tag), nil, func([]byte, error) { heard = !o.hub().Turn() }); err != nil {
 			t.Fatal(err)
 		}
-		o.server.insiders[0](&sched.Delivery{Tag: tag, Effect: sched.Result})
+		o.server.localPeers[0](&sched.Delivery{Tag: tag, Effect: sched.Result})
 		o.hub().Wake()
 		if o.Settle(); !heard {
 			t.Fatalf("the result of task %d is not told, or before the hub's turn", tag)

@@ -46,8 +46,8 @@ func (r *reactor) relievePartials() {
 
 // waitsSince is when what is unfinished of the session began.
 func (s *session) waitsSince() int64 {
-	if s.Begun == 0 { // it is paused
+	if s.begun == 0 { // it is paused
 		return s.last
 	}
-	return s.Begun
+	return s.begun
 }

@@ -20,8 +20,8 @@ const (
 
 // Pause implements protocol.Transport.
 func (s *session) Pause() bool {
-	n := s.Looked
-	s.Looked = 0
+	n := s.Cost
+	s.Cost = 0
 	if s.peer != nil {
 		n += s.peer.Looked()
 	}
@@ -88,8 +88,8 @@ func (r *reactor) goOn(s *session) {
 		s.behind = 0
 	}
 	s.count()
-	if len(s.partial) > 0 && !s.paused && s.Begun == 0 {
-		s.Begun = r.Now.Mono
+	if len(s.partial) > 0 && !s.paused && s.begun == 0 {
+		s.begun = r.Now.Mono
 	}
 }
 
@@ -114,7 +114,7 @@ func (s *session) Offload(in []byte, handled, keeps int, work, done func()) bool
 		r.paused = append(r.paused, s) // in the next turn the bytes lie where they stay
 		return false
 	}
-	s.Begun = r.Now.Mono
+	s.begun = r.Now.Mono
 	r.server.beside(places, func() {
 		work()
 		<-places

@@ -180,7 +180,7 @@ func TestPauseCut(t *testing.T) {
 		if n := len(statusOf(w.Server)); len(seen) != jobs || n != lookTurn/2+jobs {
 			t.Errorf("seed %d: %d answers, %d functions", seed, len(seen), n)
 		}
-		if worker.s.Begun != 0 || worker.s.paused {
+		if worker.s.begun != 0 || worker.s.paused {
 			t.Errorf("seed %d: at the end it is taken to be in the middle of a request", seed)
 		}
 	}

@@ -17,9 +17,9 @@ import (
 	"treadle/sched"
 )
 
-// A protocol is added here: to the list of protocols, and its name spaces to their table.
+// A new protocol is added to newProtocols and to spaces.
 
-// newProtocols makes the protocols that the settings ask for, in the order in which they listen.
+// newProtocols makes the protocols, in the order in which they listen, close and show metrics.
 func newProtocols(s *Server) ([]protocol.Protocol, error) {
 	o := &s.o
 	disbatch, err := hub.New(host{s}, o.disbatch())
@@ -31,8 +31,8 @@ func newProtocols(s *Server) ([]protocol.Protocol, error) {
 		periodic.New(host{s}, o.periodic(kts.Projects)),
 		gloom.New(host{s}, gloom.Options{Masters: o.GloomMasters, Slaves: o.GloomSlaves, MaxFrame: o.GloomMaxFrame, Strict: o.GloomJSON == GloomStrict}),
 		dwork.New(host{s}, o.dwork()),
-		disbatch,
 		kts,
+		disbatch, // last: its Close waits for tasks, and the others are not to serve meanwhile
 	}, nil
 }
 
@@ -45,13 +45,13 @@ var spaces = protocol.TableOf(slices.Concat(
 	kts46.Spaces(),
 )...)
 
-// rules are what the protocols ask of the scheduler: the rules of their jobs, and how many
-// milliseconds behind its time-out a job is taken back.
+// rules returns the rules of each name space, and how many milliseconds after its time-out a
+// job is released.
 func (o *Options) rules() (rules [sched.MaxSpaces]sched.Rules, grace int64) {
 	return spaces.Rules(), o.PeriodicGrace.Milliseconds()
 }
 
-// having ranges over the protocols that are a T, too.
+// having ranges over the protocols that implement T.
 func having[T any](s *Server) iter.Seq[T] {
 	return func(yield func(T) bool) {
 		for _, p := range s.protocols {
@@ -62,7 +62,7 @@ func having[T any](s *Server) iter.Seq[T] {
 	}
 }
 
-// host is the server as its protocols see it. It implements protocol.Host.
+// host implements protocol.Host for a Server.
 type host struct{ *Server }
 
 // Sched implements protocol.Host.
@@ -93,11 +93,11 @@ func (h host) RoomFor(bytes int) bool { return h.room(bytes) }
 // Durable implements protocol.Host.
 func (h host) Durable(queue []byte) (group uint64, wait bool) { return h.durable(queue) }
 
-// Committed implements protocol.Host.
-func (h host) Committed() uint64 { return h.feed.journal.Committed() }
-
 // DurableAll implements protocol.Host.
 func (h host) DurableAll() (group uint64, wait bool) { return h.durableAll() }
+
+// Committed implements protocol.Host.
+func (h host) Committed() uint64 { return h.feed.journal.Committed() }
 
 // Flush implements protocol.Host.
 func (h host) Flush(acknowledgements int) { h.feed.flush(acknowledgements) }
@@ -139,10 +139,10 @@ func journalDocument(d *protocol.Document) *journal.Document {
 // NewSink implements protocol.Host.
 func (h host) NewSink() protocol.Sink { return &timerSink{h.Server, make([]bool, h.o.Loops)} }
 
-// NewInsider implements protocol.Host.
-func (h host) NewInsider(deliver func(*sched.Delivery)) *sched.Peer {
-	id := uint64(ownLoop)<<loopShift | uint64(len(h.insiders))
-	h.insiders = append(h.insiders, deliver)
+// NewLocalPeer implements protocol.Host.
+func (h host) NewLocalPeer(deliver func(*sched.Delivery)) *sched.Peer {
+	id := uint64(ownLoop)<<loopShift | uint64(len(h.localPeers))
+	h.localPeers = append(h.localPeers, deliver)
 	return h.sched.NewPeer(sched.SessionID(id))
 }
 

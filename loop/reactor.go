@@ -98,7 +98,7 @@ func (r *reactor) finish() {
 	r.readMail()
 	for _, s := range r.behind {
 		if !s.gone {
-			s.Given = true
+			s.Assigned = true
 			s.Touch()
 		}
 	}
@@ -164,7 +164,7 @@ func (r *reactor) unpack(mail []byte) (rest []byte) {
 func (r *reactor) open(c connection, by starter) *session {
 	r.begin()
 	s := &session{r: r, conn: c, last: r.Now.Mono, protocol: by.protocol}
-	s.Loop, s.Transport, s.Begun = &r.Loop, s, r.Now.Mono
+	s.Loop, s.Transport, s.begun = &r.Loop, s, r.Now.Mono
 	var slot uint32
 	if n := len(r.free); n > 0 {
 		slot = r.free[n-1]
@@ -176,7 +176,7 @@ func (r *reactor) open(c connection, by starter) *session {
 		r.gens = append(r.gens, 0)
 	}
 	s.ID = sched.SessionID(uint64(r.index)<<loopShift | uint64(slot)<<slotShift | uint64(r.gens[slot]))
-	s.Number = connectionID(s.ID)
+	s.ConnectionID = connectionID(s.ID)
 	s.talk = by.Start(&s.Session)
 	return s
 }
@@ -343,8 +343,8 @@ func (r *reactor) flush(s *session) {
 		r.hangUp(s.conn)
 		return
 	}
-	if s.Given {
-		s.Given = false
+	if s.Assigned {
+		s.Assigned = false
 		r.fill(s)
 	}
 	if s.stream != nil || s.conn.OutboundBuffered() > 0 {

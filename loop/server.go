@@ -48,7 +48,7 @@ type Server struct {
 
 	commits         *sync.Cond // something was committed, or nothing ever will be
 	protocols       []protocol.Protocol
-	insiders        []func(*sched.Delivery) // by the slot of their ids
+	localPeers      []func(*sched.Delivery) // by the slot of their ids
 	stopping        atomic.Bool             // nothing new is handed out, and nobody is let in
 	protocolFailure atomic.Pointer[error]   // of a protocol: it ends the server
 	listeners       []listener
@@ -133,7 +133,7 @@ func newServerOn(o Options, so sched.Options) (*Server, error) {
 		return nil, err
 	}
 	s.conns = newConns(s)
-	s.counters.closed = closings(s.protocols)
+	s.counters.closed = s.closings()
 	return s, nil
 }
 
@@ -275,11 +275,11 @@ const ownLoop = maxLoops
 // wake it.
 func (s *Server) post(loop int, d *sched.Delivery) bool {
 	if loop == ownLoop {
-		s.insiders[uint64(d.To)&(1<<loopShift-1)](d)
+		s.localPeers[uint64(d.To)&(1<<loopShift-1)](d)
 		return false
 	}
-	if receipt := spaces[d.Job.Space].Receipt; receipt != nil && d.Effect != sched.Assign {
-		d.Job.Workload = receipt(d.Job.Workload)
+	if part := spaces[d.Job.Space].ReplyPart; part != nil && d.Effect != sched.Assign {
+		d.Job.Workload = part(d.Job.Workload)
 	}
 	most := math.MaxInt
 	if sizeOf(d) > s.large() {

@@ -42,6 +42,7 @@ type session struct {
 	reports *reports    // long replies under way, nil: it has never asked for one
 	stream  *stream     // a long reply being sent in pieces, see stream.go
 	last    int64       // Mono of the last read
+	begun   int64       // Mono when the unfinished message began, 0: there is none
 	why     error       // why it is to be closed, nil: it is not
 
 	paused bool // more of what it asks is in partial, see pause.go
@@ -75,18 +76,19 @@ func (s *session) receive(in []byte) {
 			in = s.complete(in)
 			continue
 		}
+		silent := !s.HandshakeDone
 		n, err := s.talk.Consume(in)
 		if err != nil {
 			s.End(err)
 			return
 		}
-		if n > 0 {
-			s.Begun = 0
+		if n > 0 || silent && s.HandshakeDone {
+			s.begun = 0
 		}
 		in = in[n:]
 		if len(in) > 0 && s.open() {
-			if s.Begun == 0 {
-				s.Begun = s.r.Now.Mono
+			if s.begun == 0 {
+				s.begun = s.r.Now.Mono
 			}
 			if s.partial == nil {
 				s.partial = s.r.buffer()
@@ -141,7 +143,7 @@ func (s *session) assemble() {
 		return
 	}
 	if n > 0 { // else it may be read beside the loop already
-		s.Begun = 0
+		s.begun = 0
 		s.partial = s.partial[:copy(s.partial, s.partial[n:])]
 	}
 	if len(s.partial) == 0 {

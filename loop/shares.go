@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"treadle/loop/protocol"
 	"treadle/loop/web"
 )
 
@@ -50,8 +51,14 @@ type protocolShare struct {
 func newConns(s *Server) *shares {
 	c := &shares{most: s.o.MaxConnections}
 	for i, p := range s.protocols {
-		c.all = append(c.all, &protocolShare{name: p.Name(), connects: len(p.Ports()) > 0})
-		for _, port := range p.Ports() {
+		share := &protocolShare{name: p.Name()}
+		c.all = append(c.all, share)
+		served, ok := p.(protocol.LoopServed)
+		if !ok {
+			continue
+		}
+		for _, port := range served.Ports() {
+			share.connects = true
 			if len(port.Addresses) > 0 {
 				c.use(protocolID(i))
 			}

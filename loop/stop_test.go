@@ -270,3 +270,14 @@ func TestRun(t *testing.T) {
 		t.Fatal("Run does not return")
 	}
 }
+
+// TestNodeClosesLast: a Disbatch node, which waits for its tasks, does not keep another protocol open.
+func TestNodeClosesLast(t *testing.T) {
+	var names []string
+	for service := range having[protocol.Service](newWorld(t, Options{}).Server) {
+		names = append(names, service.Name())
+	}
+	if last := len(names) - 1; last < 1 || names[last] != "disbatch" {
+		t.Errorf("the services close in the order %v", names)
+	}
+}

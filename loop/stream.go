@@ -305,11 +305,11 @@ func (r *reactor) sweep() {
 		switch {
 		case s.stream != nil && now-s.stream.moved > r.patienceWith(s.stream):
 			s.End(errSlowReader)
-		case !s.Settled && now-s.Begun > handshake:
+		case !s.HandshakeDone && now-s.begun > handshake:
 			s.End(errHandshake)
-		case s.Settled && s.Begun > 0 && now-s.Begun > o.FrameTimeout.Milliseconds():
+		case s.HandshakeDone && s.begun > 0 && now-s.begun > o.FrameTimeout.Milliseconds():
 			s.End(errUnfinished)
-		case s.Settled && idle > 0 && now-last > idle:
+		case s.HandshakeDone && idle > 0 && now-last > idle:
 			s.End(errIdle)
 		}
 	}

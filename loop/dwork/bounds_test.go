@@ -9,26 +9,25 @@ import (
 	"treadle/sched"
 )
 
-// TestLargeRequest: what a request has may be up to a number, one more is refused and
-// nothing of it done. A task that waits for that many others is one.
+// TestLargeRequest: a request may have maxParts parts. One more is refused as a whole.
 func TestLargeRequest(t *testing.T) {
 	parts := func(n int, part []byte) []byte { return []byte(strings.Repeat(string(part), n)) }
 	dep, entry := codec.AppendPred(nil, codec.Dep{Name: []byte("p")}), codec.AppendLog(nil, codec.LogEntry{})
 	ok, no := string(codec.AppendType(nil, codec.OK)), string(codec.AppendType(nil, codec.Error))
 	f := func(what string, create []byte, n int) {
 		t.Helper()
-		r := newRig(t, Options{})
+		r := newTestHub(t, Options{})
 		if got := r.reply(codec.AppendTask(create, []byte("one more"), nil)); got != no {
 			t.Errorf("%s: one more is answered %x", what, got)
 		}
 		if active, _ := r.sched.Backlog(queue); active != 0 {
-			t.Errorf("%s: %d tasks of a refused request are there", what, active)
+			t.Errorf("%s: a refused request created %d tasks", what, active)
 		}
 		if got := r.reply(create); got != ok {
 			t.Errorf("%s: answered %x", what, got)
 		}
 		if active, _ := r.sched.Backlog(queue); active != n {
-			t.Errorf("%s: %d tasks are there, want %d", what, active, n)
+			t.Errorf("%s: %d tasks, want %d", what, active, n)
 		}
 	}
 	most := maxParts - taskParts
@@ -41,10 +40,9 @@ func TestLargeRequest(t *testing.T) {
 	f("tasks", create, maxParts/taskParts)
 }
 
-// TestLongLocation: a worker whose name would be journaled with megabytes for each of its
-// tasks is none.
+// TestLongLocation: a worker with too long a location is refused.
 func TestLongLocation(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newTestHub(t, Options{})
 	r.ask(`type: Create task { name: "a" origin: "o" }`)
 	for n, want := range map[int]string{maxLocation: "type:NotFound", maxLocation + 1: "type:Error"} {
 		location := strings.Repeat("w", n)
@@ -62,9 +60,9 @@ func TestLongLocation(t *testing.T) {
 	}
 }
 
-// TestGraphOfLongNames: the graph's lines are short, whatever the tasks are called.
+// TestGraphOfLongNames: the graph cuts long names.
 func TestGraphOfLongNames(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newTestHub(t, Options{})
 	long := strings.Repeat("\x00", 1<<20)
 	r.reply(codec.AppendTask(codec.AppendType(nil, codec.Create), []byte("p"), nil))
 	r.reply(codec.AppendTask(codec.AppendType(nil, codec.Create), []byte("begin"+long+"end"), nil, codec.AppendPred(nil, codec.Dep{Name: []byte("p")})))

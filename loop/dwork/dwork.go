@@ -1,5 +1,5 @@
-// Package dwork speaks the dwork protocol, protocols/dwork.md: workers steal and complete the
-// tasks of a graph, over ZeroMQ. Package zmq below has the sockets.
+// Package dwork speaks the dwork protocol, protocols/dwork.md. Workers steal and complete the
+// tasks of a graph over ZeroMQ, whose sockets are in package zmq below.
 package dwork
 
 import (
@@ -22,20 +22,20 @@ type Options struct {
 	Listen          []string      // addresses
 	MaxFrame        int           // bytes of one ZeroMQ frame
 	MaxSteal        int           // tasks handed out by one reply
-	IdleNotFound    bool          // a Steal is answered NotFound when no task is left, else Exit
-	StopNotFound    bool          // the same while the server stops
-	HolderCompletes bool          // only the worker that holds a task may complete it, else any
-	Release         bool          // tasks that workers held before a restart are ready, else they are still held
-	Lease           time.Duration // how long a worker that holds tasks may be silent; 0: for ever
-	Remember        time.Duration // how long complete tasks can be looked up
+	IdleNotFound    bool          // NotFound answers a Steal when no task is left; else Exit
+	StopNotFound    bool          // NotFound answers a Steal while the server stops; else Exit
+	HolderCompletes bool          // only its holder may complete a task; else any worker
+	Release         bool          // a restart makes held tasks ready; else their workers keep them
+	Lease           time.Duration // how long a worker that holds tasks may be silent; 0: no limit
+	Remember        time.Duration // how long a Lookup finds complete tasks
 
 	MaxConnections, MaxOutbound    int // of the server, for zmq.Options
 	HandshakeTimeout, FrameTimeout time.Duration
 }
 
-// Hub is the protocol in one server. All of its conversation runs on one goroutine, which is
-// the owner of every worker's side of the scheduler: the one that Serve starts or, in a server
-// without sockets, the caller of Turn, Ask and Expire. It implements protocol.Service.
+// Hub is the protocol in one server. It implements protocol.Service. One goroutine answers all
+// requests and owns the workers' peers: that of Serve or, in a server without sockets, the caller
+// of Turn, Ask and Expire.
 type Hub struct {
 	host     protocol.Host
 	sched    *sched.Scheduler
@@ -43,35 +43,42 @@ type Hub struct {
 	now      sched.Time
 	workers  map[string]*worker // by location
 	sink     protocol.Sink
-	stopping atomic.Bool // nothing is handed out or created any more, see answerStopping
+	stopping atomic.Bool // see answerStopping
 	stats    stats
 
 	sockets    []net.Listener
 	listeners  []*zmq.Listener
-	closed     chan struct{} // by Close
+	closed     chan struct{} // closed by Close
 	goroutines sync.WaitGroup
-	ready      chan struct{} // there is something to do, see Wake
+	ready      chan struct{} // requests or commits may have come, see Wake
 	batch      []zmq.Request
 	out        []byte
 	parked     []parkedReply
-	owed       atomic.Int64 // how many are parked
-	awaited    int          // of them, in this turn
-	gaveBack   bool         // in this turn a worker's tasks were
+	owed       atomic.Int64 // the length of parked
+	awaited    int          // replies that this turn has parked
+	released   bool         // this turn has released a worker's tasks
 
-	query codec.Query
-	tasks []sched.Task // of the request at hand
-	after [][]byte     // their predecessors, one behind the other
+	query codec.Query  // the request at hand
+	tasks []sched.Task // its tasks
+	preds [][]byte     // their predecessors, concatenated
 	log   []sched.Event
-	parts []byte // of the task being written
+	parts []byte // the encoded fields of a reply's task
 }
 
-// stats counts what happened since the start.
+var _ interface {
+	protocol.Service
+	protocol.Holders
+	protocol.Acknowledger
+	protocol.Pager
+} = (*Hub)(nil)
+
+// stats counts since the start.
 type stats struct {
 	requests [codec.Error + 1]atomic.Uint64 // by type
 	refused  atomic.Uint64
 }
 
-// New prepares the protocol; it opens nothing.
+// New makes the protocol without opening its addresses.
 func New(host protocol.Host, o Options) *Hub {
 	host.Sched().SetRemember(o.Remember.Milliseconds())
 	return &Hub{
@@ -82,12 +89,6 @@ func New(host protocol.Host, o Options) *Hub {
 
 // Name implements protocol.Protocol.
 func (h *Hub) Name() string { return name }
-
-// Ports implements protocol.Protocol: no event loop serves it.
-func (h *Hub) Ports() []protocol.Port { return nil }
-
-// CloseReasons implements protocol.Protocol.
-func (h *Hub) CloseReasons() []protocol.CloseReason { return nil }
 
 // Pages implements protocol.Pager.
 func (h *Hub) Pages() []web.Page {

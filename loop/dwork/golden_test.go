@@ -10,9 +10,9 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "rewrite the golden files in testdata")
 
-// TestGolden plays the conversations of testdata. Each line that begins with >
-// is a request, the one behind it the reply; "pass 5s" lets time go by. A capture of the
-// reference hub is among them; where Treadle answers otherwise, its first line says so.
+// TestGolden plays the conversations of testdata. A line that begins with > is a request, the
+// next line its reply. "pass 5s" advances the clock. One conversation is a capture of the reference
+// hub, whose first line lists where Treadle differs.
 func TestGolden(t *testing.T) {
 	files, err := os.ReadDir("testdata")
 	if err != nil || len(files) < 2 {
@@ -29,8 +29,8 @@ func TestGolden(t *testing.T) {
 			if strings.Contains(f.Name(), "settings") {
 				o = Options{IdleNotFound: true, HolderCompletes: true, MaxSteal: 2, Remember: time.Minute}
 			}
-			rig := newRig(t, o)
-			got, asked := play(rig, string(text))
+			hub := newTestHub(t, o)
+			got, asked := play(hub, string(text))
 			if asked < 5 {
 				t.Fatalf("%d requests", asked)
 			}
@@ -45,22 +45,22 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-func play(rig *rig, script string) (got string, asked int) {
+func play(hub *testHub, script string) (got string, asked int) {
 	var out strings.Builder
 	for line := range strings.Lines(script) {
 		side, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
 		switch side {
 		case "<":
 		case ">":
-			out.WriteString(line + "< " + rig.ask(rest) + "\n")
+			out.WriteString(line + "< " + hub.ask(rest) + "\n")
 			asked++
-			rig.clock.Micros++
+			hub.clock.Micros++
 		case "pass":
 			d, err := time.ParseDuration(rest)
 			if err != nil {
-				rig.t.Fatal(err)
+				hub.t.Fatal(err)
 			}
-			rig.pass(d)
+			hub.pass(d)
 			out.WriteString(line)
 		default:
 			out.WriteString(line)

@@ -9,25 +9,24 @@ import (
 	"treadle/sched"
 )
 
-// graph writes the tasks that are not complete, and who waits for whom, in Graphviz' DOT
-// language. The graph goes on living meanwhile: each task is as it was when its line was
-// written. The last line is there only when nothing is missing.
+// graph writes the incomplete tasks and their dependencies in Graphviz' DOT language. Each task
+// is as it was when its line was written. Only a whole graph has the last line.
 func (h *Hub) graph(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/vnd.graphviz; charset=utf-8")
 	out := bufio.NewWriterSize(w, 64<<10)
 	line := []byte("digraph dwork {\n")
 	for cursor, done := (sched.Cursor{}), false; !done; {
-		// One at a time: very many may wait for a task, and all others for the lock.
+		// One task at a time: a task with very many successors holds the lock for long.
 		cursor, done = h.sched.WalkTasks(cursor, 1, Space, func(t *sched.TaskView) {
 			line = appendDotTask(line, t)
 		})
 		if _, err := out.Write(line); err != nil {
-			return // whoever asked is gone
+			return // the client is gone
 		}
 		line = line[:0]
 	}
-	_, _ = out.WriteString("}\n") // Flush says it again
-	_ = out.Flush()               // whoever asked sees that the end is missing
+	_, _ = out.WriteString("}\n") // Flush returns the error again
+	_ = out.Flush()               // the client sees that the end is missing
 }
 
 func appendDotTask(line []byte, t *sched.TaskView) []byte {
@@ -48,12 +47,12 @@ func appendDotTask(line []byte, t *sched.TaskView) []byte {
 	return line
 }
 
-// maxDotName is how much of a name is shown. It may have megabytes, and stands there again for
-// each that waits for the task.
+// maxDotName is the length to which a name is cut. A name may have megabytes, and each successor
+// of the task repeats it.
 const maxDotName = 1 << 10
 
-// appendDotName appends a quoted id: DOT knows no escape but the quote's and, in labels,
-// the backslash's. Of a long name the middle is left out.
+// appendDotName appends a quoted id without the middle of a long name. DOT has no escapes but
+// that of the quote and, in labels, of the backslash.
 func appendDotName(line, name []byte) []byte {
 	if len(name) > maxDotName {
 		name = fmt.Appendf(nil, "%s ... %s (%d bytes)", name[:maxDotName/2], name[len(name)-maxDotName/2:], len(name))

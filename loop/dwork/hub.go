@@ -11,69 +11,68 @@ import (
 	"treadle/sched"
 )
 
-// Bounds of the conversation.
+// Limits of requests and replies.
 const (
-	// maxReply ends a reply of many tasks: what a client's own limit on frames is
-	// likely to be. At least one task is always sent.
+	// maxReply ends a reply of many tasks at the likely frame limit of clients. A reply has at
+	// least one task.
 	maxReply = 16 << 20
-	// maxParts bounds what a request has: what its tasks wait for, their logs, and the tasks
-	// themselves, each of which counts as taskParts: nobody else is answered meanwhile.
+	// maxParts bounds the dependencies and log entries of a request, with taskParts for each task,
+	// since other requests wait meanwhile.
 	maxParts  = 1 << 17
 	taskParts = 4
-	// maxNames bounds the predecessors and the successors that a Lookup shows: very many may
-	// wait for a task, and each is looked for.
+	// maxNames bounds the predecessors, and the successors, that a Lookup shows.
 	maxNames = 1 << 16
-	// maxLocations bounds the workers known at a time; each takes about 300 bytes and its name.
+	// maxLocations bounds the workers. Each takes about 300 bytes and its location.
 	maxLocations = 1 << 20
-	// maxLocation is the length of such a name in bytes: the journal has it with each task that
-	// the worker holds. A host's name has at most 255.
+	// maxLocation is the longest location in bytes. The journal repeats it for each task that the
+	// worker holds. A host name has at most 255.
 	maxLocation = 1 << 10
 )
 
 var (
-	errLocations = errors.New("too many workers are known: have some exit")
-	errLocation  = fmt.Errorf("a location of more than %d bytes", maxLocation)
-	errParts     = fmt.Errorf("more than %d dependencies and log entries, or %d tasks: send fewer at a time", maxParts, maxParts/taskParts)
+	errTooManyWorkers = errors.New("too many workers: let some exit")
+	errLongLocation   = fmt.Errorf("a location of more than %d bytes", maxLocation)
+	errTooManyParts   = fmt.Errorf("more than %d dependencies and log entries, or %d tasks: send fewer at a time", maxParts, maxParts/taskParts)
 )
 
-// worker is a worker that is known by its location.
+// worker is a worker, which its location identifies.
 type worker struct {
 	location string
 	peer     *sched.Peer
 	seen     int64 // Mono of its last request
 }
 
-// Holder implements protocol.Holders: the name is a worker's location.
+// Holder implements protocol.Holders. The name is a location.
 func (h *Hub) Holder(location string) *sched.Peer {
 	if h.o.Release {
 		return nil
 	}
-	h.now = h.host.Now() // nobody could give a sign of life before
-	w, err := h.known([]byte(location))
+	h.now = h.host.Now() // the lease begins with the restart
+	w, err := h.addWorker([]byte(location))
 	if err != nil {
 		return nil
 	}
 	return w.peer
 }
 
-// known returns the worker of a location, known from now on.
-func (h *Hub) known(location []byte) (*worker, error) {
-	w, err := h.workerAt(location)
+// addWorker returns the worker of a location and adds it when it is new.
+func (h *Hub) addWorker(location []byte) (*worker, error) {
+	w, err := h.findWorker(location)
 	if err == nil {
 		h.workers[w.location] = w
 	}
 	return w, err
 }
 
-// workerAt returns the worker of a location, which is not known yet if it is new.
-func (h *Hub) workerAt(location []byte) (*worker, error) {
+// findWorker returns the worker of a location. A new worker is not added yet.
+func (h *Hub) findWorker(location []byte) (*worker, error) {
 	w := h.workers[string(location)]
 	if w == nil {
 		switch {
 		case len(h.workers) >= maxLocations:
-			return nil, errLocations
+			return nil, errTooManyWorkers
 		case len(location) > maxLocation:
-			return nil, errLocation
+			return nil, errLongLocation
 		}
 		w = &worker{location: string(location)}
 		w.peer = h.sched.NewHolder(w.location)
@@ -82,22 +81,22 @@ func (h *Hub) workerAt(location []byte) (*worker, error) {
 	return w, nil
 }
 
-// forget gives what a known worker holds back.
-func (h *Hub) forget(w *worker) {
+// removeWorker releases the tasks of a worker and removes it.
+func (h *Hub) removeWorker(w *worker) {
 	delete(h.workers, w.location)
 	h.sched.Forget(h.now, w.peer, h.sink)
-	h.gaveBack = true
+	h.released = true
 }
 
-// read sets the query to a request, of which it keeps views. The error says what is wrong with it.
-func (h *Hub) read(payload []byte) error { return codec.Decode(payload, &h.query) }
+// decode sets the query, which keeps views of payload.
+func (h *Hub) decode(payload []byte) error { return codec.Decode(payload, &h.query) }
 
-// answer appends the reply to the request that was read, with what was wrong with it. With wait it
-// may be sent only after the group is committed.
-func (h *Hub) answer(out []byte, wrong error) (_ []byte, group uint64, wait bool) {
+// answer appends the reply to the query, or to the error of its decoding. With wait the reply may
+// be sent only after the group is committed.
+func (h *Hub) answer(out []byte, invalid error) (_ []byte, group uint64, wait bool) {
 	q := &h.query
-	if wrong != nil {
-		return h.refuse(out, wrong), 0, false
+	if invalid != nil {
+		return h.refuse(out, invalid), 0, false
 	}
 	h.stats.requests[q.Type].Add(1)
 	if h.stopping.Load() && !isReport(q.Type) {
@@ -135,14 +134,14 @@ func (h *Hub) answer(out []byte, wrong error) (_ []byte, group uint64, wait bool
 	return out, group, wait
 }
 
-// isReport says whether a request tells what became of tasks. A hub that stops takes it still: a
-// finished task would be done twice.
+// isReport is true for a request that ends tasks of its worker. A stopping hub still handles such a
+// request, or finished tasks would be done again.
 func isReport(t codec.Type) bool {
 	return t == codec.Complete || t == codec.Transfer || t == codec.Exit
 }
 
-// answerStopping answers the other requests while the server stops: Exit ends workers, NotFound has
-// them ask again.
+// answerStopping answers the other requests while the server stops. Exit ends a worker; after
+// NotFound it asks again.
 func (h *Hub) answerStopping(out []byte) []byte {
 	if h.query.Type == codec.Steal && h.o.StopNotFound {
 		return codec.AppendType(out, codec.NotFound)
@@ -150,42 +149,42 @@ func (h *Hub) answerStopping(out []byte) []byte {
 	return codec.AppendType(out, codec.Exit)
 }
 
-// refuse answers Error; the reason is for the log.
+// refuse answers Error and logs the reason.
 func (h *Hub) refuse(out []byte, why error) []byte {
 	h.stats.refused.Add(1)
 	h.host.LogLimited(slog.LevelInfo, "refusing a dwork request", "reason", why.Error())
 	return codec.AppendType(out, codec.Error)
 }
 
-// take reads the request's tasks for the scheduler. They are views of the request.
-func (h *Hub) take() ([]sched.Task, error) {
-	h.tasks, h.after, h.log = h.tasks[:0], h.after[:0], h.log[:0]
+// readTasks returns the request's tasks for the scheduler, as views of the request.
+func (h *Hub) readTasks() ([]sched.Task, error) {
+	h.tasks, h.preds, h.log = h.tasks[:0], h.preds[:0], h.log[:0]
 	for t := range h.query.Tasks {
-		preds, events := len(h.after), len(h.log)
+		preds, events := len(h.preds), len(h.log)
 		for d := range t.Pred {
-			h.after = append(h.after, d.Name)
+			h.preds = append(h.preds, d.Name)
 		}
 		for e := range t.Log {
 			h.log = append(h.log, sched.Event{Stage: stageOf(e.State), Micros: e.Time})
 		}
-		// Appending may move what the earlier tasks have; they keep what they were given.
+		// Later appends may move these slices, but leave the views of earlier tasks valid.
 		h.tasks = append(h.tasks, sched.Task{
-			Name: t.Name, Workload: t.Origin, After: h.after[preds:len(h.after):len(h.after)], Log: h.log[events:len(h.log):len(h.log)],
+			Name: t.Name, Workload: t.Origin, After: h.preds[preds:len(h.preds):len(h.preds)], Log: h.log[events:len(h.log):len(h.log)],
 		})
-		if taskParts*len(h.tasks)+len(h.after)+len(h.log) > maxParts {
-			return nil, errParts
+		if taskParts*len(h.tasks)+len(h.preds)+len(h.log) > maxParts {
+			return nil, errTooManyParts
 		}
 	}
 	return h.tasks, nil
 }
 
-// release lets go of a large request's views.
-func (h *Hub) release() {
+// dropLargeBuffers drops the views of a large request.
+func (h *Hub) dropLargeBuffers() {
 	if cap(h.tasks) > 1024 {
 		h.tasks = nil
 	}
-	if cap(h.after) > 1024 {
-		h.after = nil
+	if cap(h.preds) > 1024 {
+		h.preds = nil
 	}
 	if cap(h.log) > 1024 {
 		h.log = nil
@@ -197,23 +196,23 @@ func (h *Hub) create() error {
 		h.host.Refused(protocol.ReasonDisk)
 		return errors.New("the disk is nearly full, see --min-free")
 	}
-	defer h.release()
-	tasks, err := h.take()
+	defer h.dropLargeBuffers()
+	tasks, err := h.readTasks()
 	if err != nil {
 		return err
 	}
 	return h.sched.Extend(h.now, Space, queue, tasks, h.sink)
 }
 
-// complete answers with the tasks that no worker holds, or, by a setting, that this one does not,
-// when there are any.
+// complete ends tasks. It answers with those that no worker holds or, with HolderCompletes, that
+// this worker does not hold, if there are any.
 func (h *Hub) complete(out []byte) ([]byte, error) {
-	w, err := h.known(h.query.Location)
+	w, err := h.addWorker(h.query.Location)
 	if err != nil {
 		return out, err
 	}
-	defer h.release()
-	tasks, err := h.take()
+	defer h.dropLargeBuffers()
+	tasks, err := h.readTasks()
 	if err != nil {
 		return out, err
 	}
@@ -235,12 +234,12 @@ func (h *Hub) complete(out []byte) ([]byte, error) {
 }
 
 func (h *Hub) transfer(out []byte) ([]byte, error) {
-	w, err := h.known(h.query.Location)
+	w, err := h.addWorker(h.query.Location)
 	if err != nil {
 		return out, err
 	}
-	defer h.release()
-	tasks, err := h.take()
+	defer h.dropLargeBuffers()
+	tasks, err := h.readTasks()
 	if err != nil {
 		return out, err
 	}
@@ -253,13 +252,13 @@ func (h *Hub) transfer(out []byte) ([]byte, error) {
 	return codec.AppendType(out, codec.OK), nil
 }
 
-// steal hands out ready tasks. A worker is known from the first that it is given.
+// steal hands out ready tasks. It adds a worker with the worker's first task.
 func (h *Hub) steal(out []byte) ([]byte, error) {
 	n := 1
 	if h.query.HasN {
 		n = int(h.query.N)
 	}
-	w, err := h.workerAt(h.query.Location)
+	w, err := h.findWorker(h.query.Location)
 	if err != nil {
 		return out, err
 	}
@@ -287,7 +286,7 @@ func (h *Hub) exit(out []byte) []byte {
 	if w == nil {
 		return codec.AppendType(out, codec.NotFound)
 	}
-	h.forget(w)
+	h.removeWorker(w)
 	return codec.AppendType(out, codec.OK)
 }
 
@@ -298,9 +297,9 @@ func (h *Hub) status(out []byte) []byte {
 	return codec.AppendN(out, int32(ready)) // far fewer fit in memory than an int32 counts
 }
 
-// lookup shows a task: whom it waits for, who waits for it, its log, and its worker.
+// lookup answers with a task: its predecessors, successors, log and worker.
 func (h *Hub) lookup(out []byte) []byte {
-	known := h.sched.LookupTask(Space, queue, h.query.Name, func(t *sched.TaskView) {
+	found := h.sched.LookupTask(Space, queue, h.query.Name, func(t *sched.TaskView) {
 		parts, names := h.parts[:0], 0
 		for name := range t.After() {
 			parts = codec.AppendPred(parts, codec.Dep{Name: name})
@@ -329,13 +328,13 @@ func (h *Hub) lookup(out []byte) []byte {
 	if cap(h.parts) > maxReply/16 {
 		h.parts = nil
 	}
-	if !known {
+	if !found {
 		out = codec.AppendType(out, codec.NotFound)
 	}
 	return out
 }
 
-// Expire gives back the tasks of workers that were silent for longer than their lease.
+// Expire releases the tasks of workers that were silent for longer than their lease.
 func (h *Hub) Expire() {
 	h.now = h.host.Now()
 	var silent []string
@@ -344,10 +343,10 @@ func (h *Hub) Expire() {
 			silent = append(silent, location)
 		}
 	}
-	slices.Sort(silent) // the order in which their tasks become ready is the same in every play
+	slices.Sort(silent) // so that tasks become ready in a reproducible order
 	for _, location := range silent {
 		h.host.Log().Info("a dwork worker is silent, its tasks are ready again", "location", location, "dwork-lease", h.o.Lease)
-		h.forget(h.workers[location])
+		h.removeWorker(h.workers[location])
 	}
 	h.endTurn()
 }

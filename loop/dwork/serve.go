@@ -10,17 +10,17 @@ import (
 	"treadle/loop/protocol"
 )
 
-// replier is what a request is answered through: a zmq.Request, or that of Ask.
+// replier takes the reply to a request. A zmq.Request and a replyFunc are repliers.
 type replier interface{ Reply(payload []byte) }
 
-// parkedReply waits for the journal.
+// parkedReply is a reply that waits until the group is committed.
 type parkedReply struct {
 	request replier
 	reply   []byte
 	group   uint64
 }
 
-// Listen implements protocol.Service; nothing is accepted before Serve.
+// Listen implements protocol.Service. Connections are accepted from Serve on.
 func (h *Hub) Listen() (all []protocol.Listening, err error) {
 	for _, a := range h.o.Listen {
 		l, err := h.host.Listen(name, name, a)
@@ -33,13 +33,12 @@ func (h *Hub) Listen() (all []protocol.Listening, err error) {
 	return all, nil
 }
 
-// Serve implements protocol.Service. The context is of no account: a hub that stops goes on
-// answering until Close.
+// Serve implements protocol.Service. It ignores the context: a stopping hub answers until Close.
 func (h *Hub) Serve(context.Context) {
 	for _, l := range h.sockets {
 		h.listeners = append(h.listeners, zmq.Listen(l, zmq.Options{
 			MaxConnections: h.o.MaxConnections, MaxFrame: h.o.MaxFrame, MaxOutbound: max(h.o.MaxOutbound, 2*maxReply), MaxUnsent: max(h.host.MostUnsent(), 4*maxReply),
-			HandshakeTimeout: h.o.HandshakeTimeout, FrameTimeout: h.o.FrameTimeout, Trouble: h.trouble,
+			HandshakeTimeout: h.o.HandshakeTimeout, FrameTimeout: h.o.FrameTimeout, Trouble: h.logPeerError,
 			Unasked: codec.AppendType(nil, codec.NotFound),
 		}))
 	}
@@ -58,8 +57,8 @@ func (h *Hub) Serve(context.Context) {
 	h.goroutines.Go(h.run)
 }
 
-// trouble logs what peers did wrong.
-func (h *Hub) trouble(err error) {
+// logPeerError logs a fault of a peer.
+func (h *Hub) logPeerError(err error) {
 	h.host.LogLimited(slog.LevelInfo, "dwork connection", "trouble", err.Error())
 }
 
@@ -72,10 +71,10 @@ func (h *Hub) Owes() bool { return h.owed.Load() > 0 }
 // Close implements protocol.Service. The hub answers until the connections have ended.
 func (h *Hub) Close() {
 	for _, l := range h.sockets {
-		_ = l.Close() // closing twice is no fault
+		_ = l.Close() // closing twice is harmless
 	}
 	for _, l := range h.listeners {
-		_ = l.Close() // it was only to stop
+		_ = l.Close() // there is nothing to do about an error
 	}
 	close(h.closed)
 	h.goroutines.Wait()
@@ -88,7 +87,7 @@ func (h *Hub) Committed() {
 	}
 }
 
-// Wake has the hub look for what there is to do. It never blocks.
+// Wake schedules a turn. It never blocks.
 func (h *Hub) Wake() {
 	select {
 	case h.ready <- struct{}{}:
@@ -96,19 +95,19 @@ func (h *Hub) Wake() {
 	}
 }
 
-// run answers until the hub is closed.
+// run takes turns until Close.
 func (h *Hub) run() {
-	var silence <-chan time.Time
+	var leaseCheck <-chan time.Time
 	if lease := h.o.Lease; lease > 0 {
 		ticker := time.NewTicker(max(lease/leaseChecks, time.Millisecond))
 		defer ticker.Stop()
-		silence = ticker.C
+		leaseCheck = ticker.C
 	}
 	for {
 		select {
 		case <-h.closed:
 			return
-		case <-silence:
+		case <-leaseCheck:
 			h.Expire()
 		case <-h.ready:
 			h.turn()
@@ -116,7 +115,7 @@ func (h *Hub) run() {
 	}
 }
 
-// Turn does what there is to do; false: there is nothing.
+// Turn takes a turn that Wake has scheduled, and returns false without one.
 func (h *Hub) Turn() bool {
 	select {
 	case <-h.ready:
@@ -127,60 +126,60 @@ func (h *Hub) Turn() bool {
 	}
 }
 
-// Ask answers one request in a turn of its own. reply is called with the answer, now or by a Turn
-// when what the request changed is on disk, and must copy what it keeps.
+// Ask answers one request in a turn of its own. It calls reply, or a later Turn does once the
+// request's changes are on disk. reply must copy what it keeps.
 func (h *Hub) Ask(request []byte, reply func([]byte)) {
 	h.now = h.host.Now()
-	respond(h, asked(reply), h.read(request))
+	respond(h, replyFunc(reply), h.decode(request))
 	h.endTurn()
 }
 
-// asked is a request of Ask.
-type asked func([]byte)
+// replyFunc is the replier of Ask.
+type replyFunc func([]byte)
 
 // Reply implements replier.
-func (a asked) Reply(b []byte) { a(b) }
+func (f replyFunc) Reply(b []byte) { f(b) }
 
-// leaseChecks is how often a lease's length is looked for silent workers.
+// leaseChecks is how many times per lease the hub looks for silent workers.
 const leaseChecks = 4
 
 const (
-	// hubSlice is how long a connection's requests may take in one turn, all but the last: it may
-	// post thousands at once, each about very much.
+	// hubSlice is the time after which a connection's next request waits until the others had
+	// their turn. A connection may send thousands of expensive requests at once.
 	hubSlice = 10 * time.Millisecond
-	// shortRequest and shortSteal are what takes less than a millisecond: a request of so many
-	// bytes, and one for so many tasks. Workers ask for no more.
+	// shortRequest is the size in bytes, and shortSteal the number of tasks, up to which a request
+	// takes less than a millisecond. Workers stay below them.
 	shortRequest = 4 << 10
 	shortSteal   = 64
 )
 
-// turn answers all that came in since the last one. Those that may take long come after all others,
-// and as many of these as fit into a slice, but one: very many peers may send some.
+// turn answers the requests that have come since the last turn. Long requests come last: one of
+// them, and more until a slice is over.
 func (h *Hub) turn() {
 	h.now = h.host.Now()
 	h.batch = h.batch[:0]
 	for _, l := range h.listeners {
 		h.batch = l.Take(h.batch)
 	}
-	long := h.batch[:0] // never ahead of what is read
+	long := h.batch[:0] // shares the array, and never overtakes the loop below
 	var last zmq.Request
-	var until time.Time // of the connection's slice, then of these
-	behind := false     // a request of the connection is among these, and so is the rest
+	var until time.Time // the end of the connection's slice, later that of the long requests
+	behind := false     // a request of the connection is long, so the following ones wait with it
 	for _, request := range h.batch {
 		now := time.Now()
 		if !request.Follows(last) {
 			until, behind = now.Add(hubSlice), false
 		}
 		last = request
-		var wrong error
+		var invalid error
 		if behind = behind || request.Lost() || now.After(until) || len(request.Payload) > shortRequest; !behind {
-			wrong = h.read(request.Payload)
-			behind = wrong == nil && h.costly()
+			invalid = h.decode(request.Payload)
+			behind = invalid == nil && h.costly()
 		}
 		if behind {
 			long = append(long, request)
 		} else {
-			h.serveRequest(request, wrong)
+			h.serveRequest(request, invalid)
 		}
 	}
 	until = time.Now().Add(hubSlice)
@@ -188,7 +187,7 @@ func (h *Hub) turn() {
 		if request.Lost() || i > 0 && time.Now().After(until) {
 			request.Later()
 		} else {
-			h.serveRequest(request, h.read(request.Payload))
+			h.serveRequest(request, h.decode(request.Payload))
 		}
 	}
 	clear(h.batch)
@@ -198,29 +197,28 @@ func (h *Hub) turn() {
 	h.endTurn()
 }
 
-// serveRequest answers the request that was read. A peer that may not read the reply is handed out
-// nothing.
-func (h *Hub) serveRequest(request zmq.Request, wrong error) {
-	if wrong == nil && h.query.Type == codec.Steal && request.Unheard() {
+// serveRequest answers the query. It hands out nothing to a peer that may not read the reply.
+func (h *Hub) serveRequest(request zmq.Request, invalid error) {
+	if invalid == nil && h.query.Type == codec.Steal && request.Unheard() {
 		h.stats.requests[codec.Steal].Add(1)
 		request.Reply(codec.AppendType(nil, codec.NotFound))
 		return
 	}
-	respond(h, request, wrong)
+	respond(h, request, invalid)
 }
 
-// costly says whether the query, of a short request, may take long: a task may wait for very many.
+// costly reports whether the query of a short request may take long. A Lookup may show very many
+// dependencies.
 func (h *Hub) costly() bool {
 	q := &h.query
 	return q.Type == codec.Lookup || q.Type == codec.Steal && q.N > shortSteal
 }
 
-// respond answers the request that was read, with what was wrong with it, now or when what it changed
-// is on disk.
-func respond[R replier](h *Hub, to R, wrong error) {
+// respond answers the query, now or once its changes are on disk.
+func respond[R replier](h *Hub, to R, invalid error) {
 	var group uint64
 	var wait bool
-	h.out, group, wait = h.answer(h.out[:0], wrong)
+	h.out, group, wait = h.answer(h.out[:0], invalid)
 	if !wait {
 		to.Reply(h.out)
 		return
@@ -230,28 +228,29 @@ func respond[R replier](h *Hub, to R, wrong error) {
 	h.awaited++
 }
 
-// endTurn hands on what was caused, and sends the replies whose changes are on disk.
+// endTurn flushes the journal, wakes the event loops, and sends the parked replies whose changes
+// are on disk.
 func (h *Hub) endTurn() {
-	if h.awaited > 0 || h.gaveBack {
+	if h.awaited > 0 || h.released {
 		h.host.Flush(h.awaited)
 	} else {
-		h.host.FlushLater() // steals: a loss of power has their tasks ready again
+		h.host.FlushLater() // only steals, which a loss of power may undo
 	}
-	h.awaited, h.gaveBack = 0, false
+	h.awaited, h.released = 0, false
 	h.sink.Wake()
 	if len(h.parked) == 0 {
 		return
 	}
 	committed := h.host.Committed()
-	kept := h.parked[:0]
+	waiting := h.parked[:0]
 	for _, p := range h.parked {
 		if p.group <= committed {
 			p.request.Reply(p.reply)
 			h.owed.Add(-1)
 		} else {
-			kept = append(kept, p)
+			waiting = append(waiting, p)
 		}
 	}
-	clear(h.parked[len(kept):])
-	h.parked = kept
+	clear(h.parked[len(waiting):])
+	h.parked = waiting
 }

@@ -7,7 +7,7 @@ import (
 	"treadle/sched"
 )
 
-// Space is the name space of tasks. All of them are jobs of the queue of the name Queue.
+// Space is the name space of tasks, and Queue the queue of all of them.
 const (
 	Space sched.Space = 4
 	Queue             = "dwork"
@@ -15,12 +15,12 @@ const (
 
 var queue = []byte(Queue)
 
-// Spaces is that of tasks: each waits for others, and is its worker's until that worker says
-// otherwise. A worker of another protocol gets a task as a JSON object.
+// Spaces returns the name space of tasks. A task has predecessors, and its worker holds it without
+// a time-out. A worker of another protocol gets a task as a JSON object.
 func Spaces() []protocol.Space {
 	return []protocol.Space{{
 		ID: Space, Protocol: name, Rules: sched.Rules{Durable: true, Graph: true, Untimed: true},
-		Bare: true, Text: appendJSON, JSON: appendJSON,
+		NoTimes: true, AsText: appendJSON, AsJSON: appendJSON,
 	}}
 }
 
@@ -32,8 +32,8 @@ func appendJSON(dst []byte, j *sched.Job) []byte {
 	return append(dst, '}')
 }
 
-// stageOf and stateOf translate between the states of the wire and the stages of the
-// scheduler, which has names for three of them.
+// stageOf and stateOf convert between the states of the wire and the stages of the scheduler,
+// which names three of them.
 func stageOf(s codec.State) uint8 {
 	switch s {
 	case codec.Ready:

@@ -10,9 +10,9 @@ import (
 	"treadle/loop/dwork/zmq"
 )
 
-// hubTurns is a hub whose turns the test takes, and peers.
+// hubTurns is a hub with a socket, whose turns the test takes.
 type hubTurns struct {
-	*rig
+	*testHub
 	l *zmq.Listener
 }
 
@@ -22,14 +22,14 @@ func newHubTurns(t *testing.T) *hubTurns {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &hubTurns{newRig(t, Options{}), zmq.Listen(ln, zmq.Options{})}
+	h := &hubTurns{newTestHub(t, Options{}), zmq.Listen(ln, zmq.Options{})}
 	t.Cleanup(func() { _ = h.l.Close() })
 	h.listeners = []*zmq.Listener{h.l}
 	h.sockets = []net.Listener{ln}
 	return h
 }
 
-// posts has a peer of its own send requests, and returns it when they are there for the next turn.
+// posts connects a peer, sends its requests, and returns when the next turn will get them.
 func (h *hubTurns) posts(requests ...[]byte) *zmq.Client {
 	h.t.Helper()
 	c, err := zmq.Dial(h.t.Context(), h.sockets[0].Addr().String())
@@ -47,7 +47,7 @@ func (h *hubTurns) posts(requests ...[]byte) *zmq.Client {
 	return c
 }
 
-// told wants the type of a peer's next reply.
+// told checks the type of a peer's next reply.
 func (h *hubTurns) told(c *zmq.Client, want codec.Type) {
 	h.t.Helper()
 	reply, err := c.Recv()
@@ -81,8 +81,8 @@ func lookOf(task string) []byte {
 	return codec.AppendName(codec.AppendType(nil, codec.Lookup), []byte(task))
 }
 
-// TestLongAfterShort: what may take long waits for all short requests of the turn, and so does
-// what the same peer asks behind it.
+// TestLongAfterShort: a long request waits for all short requests of the turn. The later requests of
+// its peer wait with it.
 func TestLongAfterShort(t *testing.T) {
 	f := func(what string, long []byte, first codec.Type) {
 		t.Helper()
@@ -101,8 +101,8 @@ func TestLongAfterShort(t *testing.T) {
 	f("a look for what is made behind it", lookOf("behind0"), codec.NotFound)
 }
 
-// TestLongTakeTurns: of requests that take longer than a slice each turn answers one, however
-// many peers have some.
+// TestLongTakeTurns: a turn answers one request of those that take longer than a slice, however
+// many peers send them.
 func TestLongTakeTurns(t *testing.T) {
 	const peers, each = 3, maxParts / taskParts
 	h := newHubTurns(t)
@@ -110,7 +110,7 @@ func TestLongTakeTurns(t *testing.T) {
 	for i := range peers {
 		all = append(all, h.posts(createOf(each, fmt.Sprint("p", i, " "), "")))
 	}
-	for n := 0; ; <-h.l.Ready() { // for those that come again
+	for n := 0; ; <-h.l.Ready() { // for the requests put off
 		before := n
 		h.turn()
 		if n = h.active(); n > before+each {

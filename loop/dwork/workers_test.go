@@ -11,38 +11,38 @@ import (
 	"treadle/sched"
 )
 
-// TestLease: with a lease, the tasks of a worker that was silent for longer are ready
-// again; one that asks anything keeps its own.
+// TestLease: the tasks of a worker that was silent for a lease are ready again. Any request renews
+// the lease.
 func TestLease(t *testing.T) {
-	rig := newRig(t, Options{Lease: 10 * time.Second})
-	rig.ask(`type: Create task { name: "a" origin: "o" } task { name: "b" origin: "o" }`)
-	rig.ask(`type: Steal location: "silent"`)
-	rig.ask(`type: Steal location: "alive"`)
+	hub := newTestHub(t, Options{Lease: 10 * time.Second})
+	hub.ask(`type: Create task { name: "a" origin: "o" } task { name: "b" origin: "o" }`)
+	hub.ask(`type: Steal location: "silent"`)
+	hub.ask(`type: Steal location: "alive"`)
 	for range 3 {
-		rig.pass(9 * time.Second)
-		rig.Expire()
-		rig.ask(`type: Steal location: "alive"`)
+		hub.pass(9 * time.Second)
+		hub.Expire()
+		hub.ask(`type: Steal location: "alive"`)
 	}
-	if got := taskNames(t, rig.ask(`type: Steal location: "heir"`)); got != "NotFound" {
-		// "alive" was given a when "silent" lost it.
+	if got := taskNames(t, hub.ask(`type: Steal location: "heir"`)); got != "NotFound" {
+		// When "silent" lost a, "alive" got it.
 		t.Errorf("the heir gets %s", got)
 	}
-	if got := rig.ask(`type: Exit location: "silent"`); got != "type:NotFound" {
+	if got := hub.ask(`type: Exit location: "silent"`); got != "type:NotFound" {
 		t.Errorf("the silent worker's exit: %s", got)
 	}
-	if got := rig.ask(`type: Complete task { name: "a" origin: "" } task { name: "b" origin: "" } location: "alive"`); got != "type:OK" {
+	if got := hub.ask(`type: Complete task { name: "a" origin: "" } task { name: "b" origin: "" } location: "alive"`); got != "type:OK" {
 		t.Errorf("the other completes both: %s", got)
 	}
 }
 
-// TestWorkersBounded: locations that nobody knows are refused when too many are known.
+// TestWorkersBounded: at maxLocations, new locations are refused.
 func TestWorkersBounded(t *testing.T) {
-	rig := newRig(t, Options{})
+	hub := newTestHub(t, Options{})
 	for i := range maxLocations {
-		rig.workers[fmt.Sprint(i)] = &worker{peer: &sched.Peer{}}
+		hub.workers[fmt.Sprint(i)] = &worker{peer: &sched.Peer{}}
 	}
 	for _, request := range []string{`type: Steal location: "w"`, `type: Complete task { name: "a" origin: "" } location: "w"`, `type: Transfer task { name: "a" origin: "" } location: "w"`} {
-		if got := rig.ask(request); got != "type:Error" {
+		if got := hub.ask(request); got != "type:Error" {
 			t.Errorf("%s is answered %s", request, got)
 		}
 	}
@@ -53,20 +53,20 @@ const (
 	askStatus = `type: OK`
 )
 
-// TestWhileStopping: a hub that is shutting down takes what workers report, and hands out and
-// makes nothing: a Steal is answered as the setting says, all else Exit.
+// TestWhileStopping: a stopping hub handles reports and hands out and creates nothing. A setting
+// decides the answer to a Steal; Exit answers other requests.
 func TestWhileStopping(t *testing.T) {
 	for notFound, steal := range map[bool]string{false: "type:Exit", true: "type:NotFound"} {
-		rig := newRig(t, Options{StopNotFound: notFound})
+		hub := newTestHub(t, Options{StopNotFound: notFound})
 		f := func(request, want string) {
 			t.Helper()
-			if got := rig.ask(request); got != want {
+			if got := hub.ask(request); got != want {
 				t.Errorf("%s is answered %s, want %s", request, got, want)
 			}
 		}
 		f(`type: Create task { name: "a" origin: "" } task { name: "b" origin: "" pred { name: "a" } } task { name: "c" origin: "" } task { name: "d" origin: "" }`, "type:OK")
-		rig.ask(`type: Steal n: 3 location: "w"`)
-		rig.Drain()
+		hub.ask(`type: Steal n: 3 location: "w"`)
+		hub.Drain()
 		for _, request := range []string{askStatus, createAB, `type: Lookup name: "a"`} {
 			f(request, "type:Exit")
 		}
@@ -78,11 +78,11 @@ func TestWhileStopping(t *testing.T) {
 		f(`type: Exit location: "w"`, "type:NotFound")
 		f(`type: Steal location: "w"`, steal)
 		var m dworkpb.QueryMsg
-		if err := proto.Unmarshal([]byte(rig.reply([]byte("nonsense"))), &m); err != nil || m.GetType() != dworkpb.QueryMsg_Error {
+		if err := proto.Unmarshal([]byte(hub.reply([]byte("nonsense"))), &m); err != nil || m.GetType() != dworkpb.QueryMsg_Error {
 			t.Errorf("nonsense is answered %v, %v", &m, err)
 		}
-		rig.stopping.Store(false) // as after a restart: d was given back, c too, b was freed
-		if got := taskNames(t, rig.ask(`type: Steal n: 9 location: "v"`)); got != "Transfer d b c" {
+		hub.stopping.Store(false) // as after a restart: d and c were released, b was freed
+		if got := taskNames(t, hub.ask(`type: Steal n: 9 location: "v"`)); got != "Transfer d b c" {
 			t.Errorf("then ready: %s", got)
 		}
 	}

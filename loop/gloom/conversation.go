@@ -8,13 +8,13 @@ import (
 	"treadle/sched"
 )
 
-// Reasons to close a Gloom connection.
+// Errors that close a Gloom connection.
 var (
 	errNotJSON   = errors.New("a frame is not JSON")
 	errNotObject = errors.New("a frame is JSON but no object")
 )
 
-// Words of the protocol's errors, as JSON where they are a reason.
+// Reasons of the protocol's errors, as JSON.
 var (
 	reasonType          = []byte(`"type"`)
 	reasonID            = []byte(`"id"`)
@@ -26,35 +26,32 @@ var (
 	reasonNotProcessing = []byte(`"not_processing"`)
 )
 
-// MaxEcho is the longest payload that an error repeats, escaped to up to six times its
-// length: what a person may have typed or a program mixed up, not what a hostile peer
-// wants copied. The connection is closed either way.
+// MaxEcho is the longest invalid payload that the error repeats. Escaped it has up to six times
+// its length. The connection is closed either way.
 const MaxEcho = 1 << 20
 
-// MaxName is the longest id or type in bytes, as JSON: each is looked up, repeated in answers, and
-// has its escapes resolved, all of it in one turn.
+// MaxName is the longest id or type in bytes, as JSON. Each is unescaped, looked up and repeated
+// in replies within one turn.
 const MaxName = 1 << 20
 
-// conversation is a conversation in the Gloom protocol, protocols/gloom.md: one master
-// or one slave.
+// conversation is the Gloom protocol, protocols/gloom.md, with one master or slave.
 type conversation struct {
 	p      *Protocol
 	s      *protocol.Session
 	master bool
 
-	joined  []byte    // a slave's queue, nil before its first join
-	busy    bool      // a slave was pushed a job
-	asked   bool      // for a job that has not come
-	job     sched.Run // of that job
-	wrapped bool      // its workload was no JSON and was pushed as a string
+	// The state of a slave.
+	joined   []byte    // its queue, nil before the first join
+	busy     bool      // it has a job
+	reserved bool      // it waits for a job
+	job      sched.Run // its job
+	wrapped  bool      // the job's workload is not JSON and was pushed as a string
 
-	parsing *parsing // nil: no large frame is being parsed
+	parsing *parsing // a large frame that is parsed beside the loop, or nil
 }
 
 func (g *conversation) Consume(in []byte) (n int, err error) {
-	if !g.s.Settled { // there is no handshake, but both sorts of peers have to speak first
-		g.s.Settled, g.s.Begun = true, 0
-	}
+	g.s.HandshakeDone = true // Gloom has none: masters and slaves speak first
 	for n < len(in) {
 		payload, k, err := codec.Next(in[n:], g.p.o.MaxFrame)
 		if err != nil {
@@ -87,12 +84,12 @@ func (g *conversation) Consume(in []byte) (n int, err error) {
 
 func (g *conversation) Need(in []byte) int { return max(codec.Need(in), len(in)+1) }
 
-// IdleLimit is none: a master that has spoken may wait for hours. TCP keep-alive finds dead hosts.
+// IdleLimit returns no limit: a master may wait for hours. TCP keep-alive finds dead hosts.
 func (g *conversation) IdleLimit() int64 { return 0 }
 
 func (g *conversation) Closed() {}
 
-// handle does what a message asks for, or says what is wrong with it.
+// handle handles one message, or answers the error of its parser.
 func (g *conversation) handle(payload []byte, m *codec.Message, err error) error {
 	switch {
 	case err == codec.ErrNotObject:
@@ -113,13 +110,13 @@ func (g *conversation) handle(payload []byte, m *codec.Message, err error) error
 	return nil
 }
 
-// refuse answers with an error; the connection stays.
+// refuse answers with an error and keeps the connection.
 func (g *conversation) refuse(kind string, reason []byte) {
 	g.p.errors.Add(1)
-	g.fail(kind, reason)
+	g.sendError(kind, reason)
 }
 
-func (g *conversation) fail(kind string, reason []byte) {
+func (g *conversation) sendError(kind string, reason []byte) {
 	g.s.Touch()
 	g.s.Out = codec.AppendError(g.s.Out, kind, reason)
 }
@@ -156,7 +153,7 @@ func (g *conversation) fromMaster(m *codec.Message) {
 	}
 }
 
-// submit acknowledges, and only then says that an id is taken, as the reference does.
+// submit acknowledges before it refuses a duplicate id, as the reference does.
 func (g *conversation) submit(m *codec.Message, priority int64) {
 	loop := g.s.Loop
 	g.s.Touch()
@@ -180,8 +177,7 @@ func (g *conversation) submit(m *codec.Message, priority int64) {
 	}
 }
 
-// queueOf is the queue of a type: that of the Periodic function of the same
-// characters for a string, one of its own for any other value.
+// queueOf returns the queue of a type. A string is a function; any other value has its own queue.
 func queueOf(typ []byte) []byte {
 	if text, ok := codec.Text(nil, typ); ok {
 		return protocol.Queue(text)
@@ -217,12 +213,12 @@ func (g *conversation) fromSlave(m *codec.Message) {
 	}
 }
 
-func (g *conversation) ok() {
+func (g *conversation) sendOK() {
 	g.s.Touch()
 	g.s.Out = codec.AppendOK(g.s.Out)
 }
 
-// join makes the slave one of a type, from its next job on.
+// join makes a queue the slave's only one, from its next job on.
 func (g *conversation) join(queue []byte) {
 	loop := g.s.Loop
 	s, p := g.p.sched, g.s.Peer()
@@ -230,29 +226,29 @@ func (g *conversation) join(queue []byte) {
 		s.Unwatch(p, g.joined)
 	}
 	g.joined = append([]byte(nil), queue...)
-	g.ok()
+	g.sendOK()
 	if err := s.Watch(loop.Now, p, queue, false, loop.Sink); err != nil {
 		g.s.End(err)
 		return
 	}
-	g.next()
+	g.reserve()
 }
 
-// next asks for a job, unless the slave has one or has asked: one may be on its way from
+// reserve asks for a job, unless the slave has one or waits for one: it may be on its way from
 // another loop.
-func (g *conversation) next() {
-	if !g.busy && !g.asked {
-		g.asked = true
+func (g *conversation) reserve() {
+	if !g.busy && !g.reserved {
+		g.reserved = true
 		loop := g.s.Loop
 		_ = g.p.sched.Reserve(loop.Now, g.s.Peer(), 0, loop.Sink) // one slot is never too many
 	}
 }
 
-// respond ends the job. One that is the slave's no more, because its time was over
-// or its function was dropped, is acknowledged all the same.
+// respond ends the slave's job. It acknowledges the response even when the slave no longer holds
+// the job, because its time-out has passed or its function was dropped.
 func (g *conversation) respond(body []byte) {
 	loop := g.s.Loop
-	g.ok()
+	g.sendOK()
 	g.busy = false
 	data := body
 	if g.wrapped {
@@ -260,10 +256,14 @@ func (g *conversation) respond(body []byte) {
 			data = text
 		}
 	}
-	if err := g.p.sched.Finish(loop.Now, g.s.Peer(), g.job, data, loop.Sink); err != nil {
-		g.s.Late("respond", func() (string, string) { return g.p.sched.NameOf(g.job) })
+	if fromResult := loop.Spaces[g.job.Space].FromResult; fromResult != nil && !isGloom(g.job.Space) {
+		loop.Scratch = fromResult(loop.Scratch[:0], data)
+		data = loop.Scratch
 	}
-	g.next()
+	if err := g.p.sched.Finish(loop.Now, g.s.Peer(), g.job, data, loop.Sink); err != nil {
+		g.s.LogLate("respond", func() (string, string) { return g.p.sched.NameOf(g.job) })
+	}
+	g.reserve()
 }
 
 // Deliver implements protocol.Conversation.
@@ -276,16 +276,15 @@ func (g *conversation) Deliver(d *sched.Delivery) {
 		g.s.Out = codec.AppendResponse(g.s.Out, id, d.Data)
 	case sched.Failed, sched.Removed:
 		id, _, _ := splitWorkload(d.Job.Workload)
-		g.fail(codec.JobFailed, id)
+		g.sendError(codec.JobFailed, id)
 	}
 }
 
-// push hands a job to the slave. A Periodic job's id is its name; its workload is
-// the body if it is JSON.
+// push hands a job to the slave. The id of another protocol's job is its name.
 func (g *conversation) push(j *sched.Job) {
-	g.s.Given = true
-	g.busy, g.asked, g.job, g.wrapped = true, false, j.Run(), false
-	if own(j.Space) {
+	g.s.Assigned = true
+	g.busy, g.reserved, g.job, g.wrapped = true, false, j.Run(), false
+	if isGloom(j.Space) {
 		id, typ, body := splitWorkload(j.Workload)
 		g.s.Out = codec.AppendJob(g.s.Out, id, typ, body)
 		return
@@ -295,8 +294,8 @@ func (g *conversation) push(j *sched.Job) {
 	function, _ := protocol.Function(j.Queue)
 	all := codec.AppendText(id, function)
 	typ := all[len(id):]
-	if show := loop.Spaces[j.Space].JSON; show != nil {
-		all = show(all, j)
+	if asJSON := loop.Spaces[j.Space].AsJSON; asJSON != nil {
+		all = asJSON(all, j)
 	} else {
 		all, g.wrapped = codec.AppendValue(all, j.Workload)
 	}

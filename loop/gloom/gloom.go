@@ -1,5 +1,5 @@
-// Package gloom speaks the Gloom protocol, protocols/gloom.md: masters submit jobs at one
-// port, slaves do them at another, in frames of JSON.
+// Package gloom speaks the Gloom protocol, protocols/gloom.md. Masters submit jobs on one port
+// and slaves do them on another, in frames of JSON.
 package gloom
 
 import (
@@ -15,7 +15,7 @@ import (
 type Options struct {
 	Masters, Slaves []string // addresses
 	MaxFrame        int      // bytes of one frame
-	Strict          bool     // refuse raw control characters inside strings, which the original takes
+	Strict          bool     // refuse raw control characters in strings, which the original accepts
 }
 
 // Protocol is the protocol in one server.
@@ -26,7 +26,9 @@ type Protocol struct {
 	errors atomic.Uint64 // requests answered with an error
 }
 
-// New prepares the protocol; it opens nothing.
+var _ protocol.LoopServed = (*Protocol)(nil)
+
+// New makes the protocol without opening its addresses.
 func New(host protocol.Host, o Options) *Protocol {
 	return &Protocol{host: host, sched: host.Sched(), o: o}
 }
@@ -34,7 +36,7 @@ func New(host protocol.Host, o Options) *Protocol {
 // Name implements protocol.Protocol.
 func (p *Protocol) Name() string { return "gloom" }
 
-// Ports implements protocol.Protocol.
+// Ports implements protocol.LoopServed.
 func (p *Protocol) Ports() []protocol.Port {
 	return []protocol.Port{
 		{Setting: "gloom-masters", Addresses: p.o.Masters, Start: p.master},
@@ -42,18 +44,18 @@ func (p *Protocol) Ports() []protocol.Port {
 	}
 }
 
-// master starts the conversation of a connection to the masters' port.
+// master is the masters' Port.Start.
 func (p *Protocol) master(s *protocol.Session) protocol.Conversation {
 	return &conversation{p: p, s: s, master: true}
 }
 
-// slave starts the conversation of a connection to the slaves' port.
+// slave is the slaves' Port.Start.
 func (p *Protocol) slave(s *protocol.Session) protocol.Conversation {
 	s.Skills, s.Label = sched.Wide, "gloom"
 	return &conversation{p: p, s: s}
 }
 
-// CloseReasons implements protocol.Protocol.
+// CloseReasons implements protocol.LoopServed.
 func (p *Protocol) CloseReasons() []protocol.CloseReason {
 	return []protocol.CloseReason{{Err: errNotJSON, Label: "invalid_json"}, {Err: errNotObject, Label: "not_an_object"}, {Err: codec.ErrTooLarge, Label: "too_large"}}
 }

@@ -8,31 +8,31 @@ import (
 	"treadle/sched"
 )
 
-// The name spaces of Gloom jobs: ids are JSON values, a string's characters in one, any
-// other value's text in the other, so that 7 and "7" are two ids.
+// The name spaces of Gloom jobs. An id is a JSON value. Strings and other values have a space
+// each, so that 7 and "7" are two ids.
 const (
 	TextSpace  sched.Space = 2
 	ValueSpace sched.Space = 3
 )
 
-func own(space sched.Space) bool { return space == TextSpace || space == ValueSpace }
+func isGloom(space sched.Space) bool { return space == TextSpace || space == ValueSpace }
 
-// Spaces are those of Gloom jobs: an id is unique among all masters; a job dies with its
-// master, is never timed, and fails with its fourth slave. Its workload is id, type and
-// body, each as it was received.
+// Spaces returns the name spaces of Gloom jobs. An id is unique among all masters. A job is
+// removed when its master leaves, has no time-out, and fails when its fourth slave leaves. Its
+// workload is id, type and body as received.
 func Spaces() []protocol.Space {
 	space := protocol.Space{
-		Rules: sched.Rules{Global: true, Owned: true, Untimed: true, Deaths: 4},
-		Bare:  true,
-		Text: func(dst []byte, j *sched.Job) []byte {
+		Rules:   sched.Rules{Global: true, Owned: true, Untimed: true, Deaths: 4},
+		NoTimes: true,
+		AsText: func(dst []byte, j *sched.Job) []byte {
 			_, _, body := splitWorkload(j.Workload)
 			return append(dst, body...)
 		},
-		Result: func(dst, data []byte) []byte {
+		FromResult: func(dst, data []byte) []byte {
 			dst, _ = codec.AppendValue(dst, data)
 			return dst
 		},
-		Receipt: func(workload []byte) []byte {
+		ReplyPart: func(workload []byte) []byte {
 			_, _, body := splitWorkload(workload)
 			return workload[:len(workload)-len(body)]
 		},

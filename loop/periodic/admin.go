@@ -9,16 +9,16 @@ import (
 	"treadle/sched"
 )
 
-// administer does the requests about functions, settings and the server itself;
-// false when the arguments are cut.
+// administer handles the requests about functions, settings and the server. It returns false
+// when the arguments are truncated.
 func (c *conversation) administer(f *codec.Frame) bool {
 	switch f.Cmd {
 	case codec.Status:
-		c.status(f.MsgID, c.lead(), c.era.appendStatus)
+		c.status(f.MsgID, c.reportPrefix(), c.era.appendStatus)
 		return true
 	case codec.Dump:
 		spaces := c.s.Loop.Spaces
-		c.report(f.MsgID, c.lead(), protocol.Dump, func() [][]byte { return c.p.encodeDump(&c.left, spaces) })
+		c.report(f.MsgID, c.reportPrefix(), protocol.Dump, func() [][]byte { return c.p.encodeDump(&c.left, spaces) })
 		return true
 	case codec.Load:
 		c.beginLoad(f, false)
@@ -48,9 +48,7 @@ func (c *conversation) configure(f *codec.Frame) bool {
 		if !ok {
 			return false
 		}
-		c.p.config.set(place, value)
-		c.p.config.apply(c.p.sched)
-		c.p.config.save(c.p.host, place)
+		c.p.configure(place, value)
 		group, wait := c.p.host.DurableAll()
 		c.replyAfter(f.MsgID, codec.Success, group, wait)
 		return true
@@ -72,7 +70,7 @@ func (c *conversation) configure(f *codec.Frame) bool {
 	return true
 }
 
-// remove is REMOVE_JOB and DROP_FUNC, which succeed whether there was anything.
+// remove handles REMOVE_JOB and DROP_FUNC. Both succeed when there is nothing to remove.
 func (c *conversation) remove(f *codec.Frame) bool {
 	r := c.s.Loop
 	function, rest, ok := codec.Str8(f.Args)
@@ -92,49 +90,48 @@ func (c *conversation) remove(f *codec.Frame) bool {
 	return true
 }
 
-// LongStatus is how many functions a STATUS may list on the event loop; a longer
-// one is written beside it.
+// LongStatus is the number of functions above which a STATUS is encoded beside the event loop.
 const LongStatus = 1000
 
-// line appends a function's line to a STATUS; more says that there is one before it.
-type line func(out []byte, q sched.QueueStatus, more bool, now sched.Time) []byte
+// appendStatusLine appends a function's line to a STATUS. more says that a line precedes it.
+type appendStatusLine func(out []byte, q sched.QueueStatus, more bool, now sched.Time) []byte
 
-// lead is what stands between the message id and a report.
-func (c *conversation) lead() []byte {
+// reportPrefix returns the bytes between the message id and a report.
+func (c *conversation) reportPrefix() []byte {
 	if c.era.dataReports {
 		return []byte{byte(codec.Data)}
 	}
 	return nil
 }
 
-// status is STATUS: a line a function, joined with newlines.
-func (c *conversation) status(msgID uint32, lead []byte, write line) {
+// status answers with one line per function, joined with newlines.
+func (c *conversation) status(msgID uint32, prefix []byte, write appendStatusLine) {
 	queues := c.p.sched.Stats().Queues
 	if queues > LongStatus {
-		c.report(msgID, lead, protocol.Listing, func() [][]byte { return c.p.encodeStatus(write) })
+		c.report(msgID, prefix, protocol.Listing, func() [][]byte { return c.p.encodeStatus(write) })
 		return
 	}
-	c.s.Looked += 2 * queues // each is written, too
+	c.s.Cost += 2 * queues // to look at each and to write it
 	c.s.Touch()
 	start := len(c.s.Out)
 	out := binary.BigEndian.AppendUint32(codec.BeginResponse(c.s.Out, c.framing), msgID)
-	out = append(out, lead...)
-	mark := len(out)
-	c.p.sched.Status(func(q sched.QueueStatus) { out = write(out, q, len(out) > mark, c.s.Loop.Now) })
+	out = append(out, prefix...)
+	body := len(out)
+	c.p.sched.Status(func(q sched.QueueStatus) { out = write(out, q, len(out) > body, c.s.Loop.Now) })
 	codec.End(out, start, c.framing)
 	c.s.Out = out
 }
 
-// appendStatus writes one line: func,workers,jobs,processing,schedat; in the CRC eras
-// with the locked jobs before schedat.
+// appendStatus appends func,workers,jobs,processing,schedat. In the CRC eras the number of
+// jobs that wait for a lock precedes schedat.
 func (e *era) appendStatus(out []byte, q sched.QueueStatus, more bool, now sched.Time) []byte {
-	if e.locked {
+	if e.lockColumn {
 		return appendLine(out, q, more, now, q.Workers, q.Jobs, q.Running, q.Parked)
 	}
 	return appendLine(out, q, more, now, q.Workers, q.Jobs, q.Running)
 }
 
-// appendDetails writes a line of KeyStatus.
+// appendDetails appends a line of KeyStatus.
 func appendDetails(out []byte, q sched.QueueStatus, more bool, now sched.Time) []byte {
 	return appendLine(out, q, more, now, q.Workers, q.Jobs, q.Running, q.Parked, q.Delayed, q.Waiting)
 }
@@ -142,7 +139,7 @@ func appendDetails(out []byte, q sched.QueueStatus, more bool, now sched.Time) [
 func appendLine(out []byte, q sched.QueueStatus, more bool, now sched.Time, columns ...int) []byte {
 	name, ok := protocol.Function(q.Name)
 	if !ok || len(name) > codec.MaxStr8 {
-		return out // no Periodic function: its name fits no str8
+		return out // its name fits no str8
 	}
 	if more {
 		out = append(out, '\n')
@@ -158,22 +155,21 @@ func appendLine(out []byte, q sched.QueueStatus, more bool, now sched.Time, colu
 	return strconv.AppendInt(append(out, ','), at, 10)
 }
 
-// report answers with a long reply. encode returns the reply behind the message id, or nil when it would be larger
-// than a frame can be.
-func (c *conversation) report(msgID uint32, lead []byte, kind protocol.StreamKind, encode func() [][]byte) {
-	begun := c.s.Stream(kind, func() [][]byte { return c.frameOf(msgID, lead, encode()) }, func() { c.refuse(msgID, codec.ReasonSize) })
-	if !begun {
+// report answers with a long reply. encode returns its body, or nil when no frame can hold it.
+func (c *conversation) report(msgID uint32, prefix []byte, kind protocol.StreamKind, encode func() [][]byte) {
+	started := c.s.Stream(kind, func() [][]byte { return c.frameOf(msgID, prefix, encode()) }, func() { c.refuse(msgID, codec.ReasonSize) })
+	if !started {
 		c.refuse(msgID, codec.ReasonReports)
 	}
 }
 
-// frameOf makes a frame of a long reply's body; nil stays nil. It reads only what the
-// handshake has settled for good, so it may run beside the loop.
-func (c *conversation) frameOf(msgID uint32, lead []byte, body [][]byte) [][]byte {
+// frameOf puts a long reply's body in a frame. It returns nil when the body is nil or too large.
+// It may run beside the loop, since it reads only fields that the handshake has set.
+func (c *conversation) frameOf(msgID uint32, prefix []byte, body [][]byte) [][]byte {
 	if body == nil {
 		return nil
 	}
-	head := append(binary.BigEndian.AppendUint32(nil, msgID), lead...)
+	head := append(binary.BigEndian.AppendUint32(nil, msgID), prefix...)
 	size, sum := len(head), crcOf(c.framing, 0, head)
 	for _, b := range body {
 		size += len(b)

@@ -9,24 +9,24 @@ import (
 	"treadle/sched"
 )
 
-// configKey is a Periodic CONFIG key: by its names until 2023, none, one or two, and by the one in 2026, each with the
-// value that it has until a client sets it.
+// configKey is a Periodic CONFIG key with its default: until 2023 under name or laterName, in the era of 2026 under
+// name2026. An era without the key has no name for it.
 type configKey struct {
-	name, later string
-	value       uint32
-	today       string
-	valueToday  uint32
+	name, laterName string
+	value           uint32
+	name2026        string
+	value2026       uint32
 }
 
-// The keys that this server acts on, by their place in configKeys.
+// The keys that this server acts on, as indexes of configKeys.
 const (
 	keyTimeout     = iota // seconds that a job may run
 	keyKeepalive          // seconds that a connection may be silent
 	keyLockTimeout        // seconds that a job may wait for a lock
 )
 
-// configKeys are all of them. Those behind the first three are stored and answered and change nothing: this server
-// does not poll.
+// configKeys lists all keys. Those without an index here are stored and answered and have no effect, since this
+// server does not poll.
 var configKeys = [...]configKey{
 	keyTimeout:     {"timeout", "", 600, "timeout", 600},
 	keyKeepalive:   {"keepalive", "", 300, "keepalive", 120},
@@ -39,39 +39,41 @@ var configKeys = [...]configKey{
 	{"", "", 0, "run-job-aggressive", 0},
 }
 
-// saved is the name under which a key is in the journal.
+// saved returns the key's name in the journal.
 func (k *configKey) saved() string {
 	if k.name == "" {
-		return k.today
+		return k.name2026
 	}
 	return k.name
 }
 
-// keyOf returns the place of the key that a client means, -1 for an unknown one.
+// keyOf returns the index of a key, -1 for an unknown one.
 func (e *era) keyOf(name string) int {
 	for i := range configKeys {
 		k := &configKeys[i]
 		if name == "" {
 			break
 		}
-		if e.today && name == k.today || !e.today && (name == k.name || name == k.later) {
+		if e.is2026 && name == k.name2026 || !e.is2026 && (name == k.name || name == k.laterName) {
 			return i
 		}
 	}
 	return -1
 }
 
-// config holds the values that Periodic clients may set while the server runs.
+// config holds the values of the CONFIG keys.
 type config struct {
+	changes sync.Mutex // held for a whole change, so that the journal gets the last one
+
 	mu     sync.Mutex
 	values [len(configKeys)]struct {
 		value uint32
 		set   bool
 	}
 
-	timeout   atomic.Int64 // seconds, for readers that cannot wait
-	keepalive atomic.Int64 // milliseconds
-	today     atomic.Int64 // keepalive in the era of 2026
+	timeout       atomic.Int64 // seconds; a copy, as the next two, that is read without the lock
+	keepalive     atomic.Int64 // milliseconds
+	keepalive2026 atomic.Int64
 }
 
 // get returns a key's value in an era, 0 for an unknown one.
@@ -84,8 +86,8 @@ func (c *config) get(key int, e *era) uint32 {
 	switch v := c.values[key]; {
 	case v.set:
 		return v.value
-	case e.today:
-		return configKeys[key].valueToday
+	case e.is2026:
+		return configKeys[key].value2026
 	}
 	return configKeys[key].value
 }
@@ -100,20 +102,29 @@ func (c *config) set(key int, value uint32) {
 	c.values[key].value, c.values[key].set = value, true
 }
 
-// changed counts the keys that have another value than their default.
+// configure sets, applies and journals a key's value.
+func (p *Protocol) configure(key int, value uint32) {
+	p.config.changes.Lock()
+	defer p.config.changes.Unlock()
+	p.config.set(key, value)
+	p.config.apply(p.sched)
+	p.config.save(p.host, key)
+}
+
+// changed counts the keys whose value is not their default.
 func (c *config) changed() (n uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i, v := range c.values {
 		k := configKeys[i]
-		if v.set && (k.name != "" && v.value != k.value || k.name == "" && v.value != k.valueToday) {
+		if v.set && (k.name != "" && v.value != k.value || k.name == "" && v.value != k.value2026) {
 			n++
 		}
 	}
 	return n
 }
 
-// restore takes a value from the journal; it ignores a key of another version.
+// restore sets a value from the journal and ignores a key of another version.
 func (c *config) restore(key string, value []byte) {
 	for i := range configKeys {
 		if len(value) == 4 && key == configKeys[i].saved() {
@@ -129,14 +140,14 @@ func (c *config) save(host protocol.Host, key int) {
 	}
 }
 
-// configPrefix sets these apart from other settings in the journal.
+// configPrefix begins the names of these settings in the journal.
 const configPrefix = "config."
 
-// apply makes the values count.
+// apply passes the values on to the scheduler and the lock-free copies.
 func (c *config) apply(s *sched.Scheduler) {
 	c.timeout.Store(int64(c.get(keyTimeout, &plainEra)))
 	s.SetTimeout(c.timeout.Load() * 1000)
 	s.SetLockTimeout(int64(c.get(keyLockTimeout, &plainEra)) * 1000)
 	c.keepalive.Store(int64(c.get(keyKeepalive, &plainEra)) * 1000)
-	c.today.Store(int64(c.get(keyKeepalive, eras["2026"])) * 1000)
+	c.keepalive2026.Store(int64(c.get(keyKeepalive, eras["2026"])) * 1000)
 }

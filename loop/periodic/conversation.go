@@ -9,26 +9,25 @@ import (
 	"treadle/sched"
 )
 
-// conversation is a conversation in the Periodic protocol, protocols/periodic.md:
-// one client or worker.
+// conversation is the Periodic protocol, protocols/periodic.md, with one client or worker.
 type conversation struct {
-	p       *Protocol
-	s       *protocol.Session
-	framing codec.Framing
-	crc     *era     // that of its listener, in the CRC framing
-	era     *era     // what replies look like
-	may     uint8    // the commands it may send, 0 until the handshake
-	acked   bool     // SUCCESS answers its GRAB_JOBs
-	load    *load    // a LOAD under way
-	left    leftOut  // of its last DUMP
-	kept    kept     // what was broadcast to it while it slept
-	last    outcomes // of its requests
-	runs    *runs    // RUN_JOBs that expire, nil: it has had none
+	p         *Protocol
+	s         *protocol.Session
+	framing   codec.Framing
+	crc       *era         // the listener's era, for peers of the CRC framing
+	era       *era         // the era of the replies
+	roles     uint8        // byClient, byWorker and byCRC; 0 until the handshake
+	acksGrabs bool         // SUCCESS answers each GRAB_JOB
+	load      *load        // a LOAD under way
+	left      leftOut      // by the last DUMP
+	backlog   backlog      // jobs broadcast while the worker slept
+	last      outcomes     // of the last requests
+	pending   *pendingRuns // RUN_JOBs that may expire; nil until the first
 }
 
 func (c *conversation) Consume(in []byte) (n int, err error) {
-	if c.may == 0 {
-		if n, err = c.greet(in); n == 0 {
+	if c.roles == 0 {
+		if n, err = c.handshake(in); n == 0 {
 			return 0, err
 		}
 	}
@@ -56,8 +55,8 @@ func (c *conversation) Consume(in []byte) (n int, err error) {
 
 func (c *conversation) Need(in []byte) int {
 	switch {
-	case c.may == 0:
-		return len(in) + 1 // a handshake is a few bytes
+	case c.roles == 0:
+		return len(in) + 1 // a handshake has a few bytes
 	case c.load != nil:
 		return c.load.need(in)
 	}
@@ -65,46 +64,45 @@ func (c *conversation) Need(in []byte) int {
 }
 
 func (c *conversation) IdleLimit() int64 {
-	if c.load != nil { // between two jobs of it, and so in the middle of a message
+	if c.load != nil { // the message has not ended
 		return c.p.o.FrameTimeout.Milliseconds()
 	}
-	if c.may != 0 && c.era.today {
-		return c.p.config.today.Load()
+	if c.roles != 0 && c.era.is2026 {
+		return c.p.config.keepalive2026.Load()
 	}
 	return c.p.config.keepalive.Load()
 }
 
-func (c *conversation) Closed() { c.s.Loop.Kept -= c.kept.size }
+func (c *conversation) Closed() { c.s.Loop.Backlog -= c.backlog.size }
 
-// greet takes the handshake and answers with the connection's id: the slot and the
-// low bits of the generation, which is unique among open connections.
-func (c *conversation) greet(in []byte) (int, error) {
+// handshake reads the handshake and answers with the connection's id.
+func (c *conversation) handshake(in []byte) (int, error) {
 	var h codec.Hello
 	n, err := codec.NextHello(in, &h)
 	if err == codec.ErrMagic {
-		return 0, stranger(in)
+		return 0, identify(in)
 	}
 	if n == 0 {
 		return 0, err
 	}
-	// Without rights a client or worker with a name and a token is one without.
+	// This server checks no tokens, so a role with a name and a token equals the plain role.
 	switch h.Role {
 	case codec.AuthClient:
 		h.Role = codec.Client
 	case codec.AuthWorker:
 		h.Role = codec.Worker
 	}
-	c.framing, c.era, c.may = h.Framing, &plainEra, 1<<h.Role
+	c.framing, c.era, c.roles = h.Framing, &plainEra, 1<<h.Role
 	if h.Framing == codec.CRC {
 		c.s.Skills = sched.Named
-		c.era, c.may = c.crc, byClient|byWorker|byCRC
-		// Workers of 2026 start no job without it. Those of go-periodic, up to early 2023, stop after ten replies that
-		// they do not wait for, and register as clients; no client needs it.
-		c.acked = c.era.acksWorkers && h.Role == codec.Worker
+		c.era, c.roles = c.crc, byClient|byWorker|byCRC
+		// Workers of 2026 start no job without this SUCCESS. go-periodic's workers up to early 2023 stop after ten
+		// unexpected replies; they register as clients. No client needs it.
+		c.acksGrabs = c.era.acksWorkers && h.Role == codec.Worker
 	}
-	c.s.Settled = true
+	c.s.HandshakeDone = true
 	c.s.Touch()
-	if id := c.s.Number; c.era.dataReports {
+	if id := c.s.ConnectionID; c.era.dataReports {
 		c.s.Out = codec.AppendHelloReplyData(c.s.Out, id)
 	} else {
 		c.s.Out = codec.AppendHelloReply(c.s.Out, c.framing, id)
@@ -112,8 +110,7 @@ func (c *conversation) greet(in []byte) (int, error) {
 	return n, nil
 }
 
-// Which role may send which command; a server's own commands are nobody's. In the
-// CRC framing every connection is client and worker in one, and has more commands.
+// The roles that may send a command. Every connection of the CRC framing has all three.
 const (
 	byClient = 1 << codec.Client
 	byWorker = 1 << codec.Worker
@@ -149,10 +146,10 @@ var allowed = [256]uint8{
 	codec.JobUnassigned: byCRC,
 }
 
-// handle does one request. Whatever can't be done is answered with UNKNOWN.
+// handle handles one request. UNKNOWN answers a request that fails.
 func (c *conversation) handle(f *codec.Frame) {
 	c.s.Loop.Frames++
-	if allowed[f.Cmd]&c.may == 0 {
+	if allowed[f.Cmd]&c.roles == 0 {
 		c.refuseCommand(f)
 		return
 	}
@@ -194,7 +191,7 @@ func (c *conversation) refuseCommand(f *codec.Frame) {
 	} else {
 		c.p.wrongRole.Add(1)
 	}
-	if f.Cmd == codec.Load { // its arguments still have to be read past
+	if f.Cmd == codec.Load { // to skip the arguments
 		c.beginLoad(f, true)
 		return
 	}
@@ -208,7 +205,7 @@ func (c *conversation) reply(msgID uint32, cmd codec.Command) {
 	c.s.Out = codec.AppendReply(c.s.Out, c.framing, msgID, cmd)
 }
 
-// acknowledge replies once what the request changed in a queue is durable.
+// acknowledge replies once the last change in a queue is durable.
 func (c *conversation) acknowledge(msgID uint32, cmd codec.Command, queue []byte) {
 	group, wait := c.p.host.Durable(queue)
 	c.replyAfter(msgID, cmd, group, wait)
@@ -234,15 +231,15 @@ func (c *conversation) refuse(msgID uint32, why codec.Reason) {
 // Deliver implements protocol.Conversation.
 func (c *conversation) Deliver(d *sched.Delivery) {
 	msgID := uint32(d.Tag)
-	if c.runs != nil {
-		c.runs.ended(d.Effect, msgID)
+	if c.pending != nil {
+		c.pending.answered(d.Effect, msgID)
 	}
 	switch d.Effect {
 	case sched.Assign, sched.Broadcast:
-		c.s.Given = true
+		c.s.Assigned = true
 		c.assign(msgID, &d.Job)
 	case sched.WakeWith:
-		c.keep(&d.Job)
+		c.pushBacklog(&d.Job)
 		fallthrough
 	case sched.Wake:
 		c.s.Out = codec.AppendReply(c.s.Out, c.framing, msgID, codec.Noop)
@@ -258,7 +255,7 @@ func (c *conversation) Deliver(d *sched.Delivery) {
 		c.last.failed = msgID
 		c.data(msgID, c.era.dataResults, resultExpired)
 	case sched.Chunk:
-		c.s.Given = true
+		c.s.Assigned = true
 		c.data(msgID, true, d.Data)
 	case sched.End:
 		c.data(msgID, true, endOfData)
@@ -267,8 +264,8 @@ func (c *conversation) Deliver(d *sched.Delivery) {
 	}
 }
 
-// assign encodes JOB_ASSIGN: the handle, then the Job record. In the CRC eras there
-// is no handle, and the record says what the server fills in: when, and how long.
+// assign encodes JOB_ASSIGN: the handle, then the Job record. The CRC framing has no handle,
+// and its record shows the defaults of sched_at and time-out.
 func (c *conversation) assign(msgID uint32, j *sched.Job) {
 	start := len(c.s.Out)
 	c.s.Room(len(j.Workload))
@@ -278,11 +275,14 @@ func (c *conversation) assign(msgID uint32, j *sched.Job) {
 	if c.framing == codec.Plain {
 		out = appendHandle(out, j.Run())
 	}
-	switch space := &c.s.Loop.Spaces[j.Space]; {
-	case space.Bare:
-		schedAt, count, timeout = 0, 0, 0
-		c.s.Loop.Scratch = space.Text(c.s.Loop.Scratch[:0], j)
+	space := &c.s.Loop.Spaces[j.Space]
+	if space.AsText != nil {
+		c.s.Loop.Scratch = space.AsText(c.s.Loop.Scratch[:0], j)
 		workload = c.s.Loop.Scratch
+	}
+	switch {
+	case space.NoTimes:
+		schedAt, count, timeout = 0, 0, 0
 	case c.framing == codec.CRC:
 		if schedAt == 0 {
 			schedAt = c.s.Loop.Now.Wall / 1000
@@ -299,13 +299,12 @@ func (c *conversation) assign(msgID uint32, j *sched.Job) {
 	c.s.Out = out
 }
 
-// appendFunction appends a queue's name as the function that it is.
+// appendFunction appends the function of a queue.
 func appendFunction(out []byte, queue string) []byte {
 	return codec.AppendStr8String(out, protocol.Unescape(queue))
 }
 
-// data encodes the message id and the bytes, with the command DATA between them
-// where the era has it.
+// data encodes the message id, the command DATA where the era has it, and the bytes.
 func (c *conversation) data(msgID uint32, command bool, data []byte) {
 	start := len(c.s.Out)
 	out := codec.BeginResponse(c.s.Out, c.framing)
@@ -318,11 +317,11 @@ func (c *conversation) data(msgID uint32, command bool, data []byte) {
 	c.s.Out = out
 }
 
-// A handle names a run of a job to its worker: a length byte and the run. A job that is handed out
-// again has another handle, so that a late report ends no other run.
+// A handle names a run of a job: a length byte and the run. A job that is handed out again has
+// another handle, so that a late report does not end a later run.
 const (
 	handleLen  = 2 + 4 + 8
-	spaceShift = 12 // the space stands above the shard: maxShards has 12 bits, sched.MaxSpaces 4
+	spaceShift = 12 // below the space, the shard: it has at most 12 bits, sched.MaxSpaces 4
 )
 
 func appendHandle(out []byte, run sched.Run) []byte {
@@ -332,8 +331,8 @@ func appendHandle(out []byte, run sched.Run) []byte {
 	return binary.BigEndian.AppendUint64(out, run.Number)
 }
 
-// parseHandle reads a handle; ok is false when in ends inside it. One of another
-// length names no run.
+// parseHandle reads a handle. ok is false when in ends inside it. A handle of another length
+// is noRun.
 func parseHandle(in []byte) (run sched.Run, rest []byte, ok bool) {
 	handle, rest, ok := codec.Str8(in)
 	if !ok || len(handle) != handleLen {
@@ -348,5 +347,5 @@ func parseHandle(in []byte) (run sched.Run, rest []byte, ok bool) {
 	}, rest, true
 }
 
-// noRun is that of a job that the worker does not hold.
+// noRun stands for a job that the worker does not hold.
 var noRun = sched.Run{Shard: math.MaxUint16}

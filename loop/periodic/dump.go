@@ -9,7 +9,7 @@ import (
 	"treadle/sched"
 )
 
-// crcOf goes on with a checksum, where the framing has one.
+// crcOf updates a checksum. It returns 0 in a framing without checksums.
 func crcOf(framing codec.Framing, sum uint32, b []byte) uint32 {
 	if framing == codec.CRC {
 		return crc32.Update(sum, crc32.IEEETable, b)
@@ -17,7 +17,7 @@ func crcOf(framing codec.Framing, sum uint32, b []byte) uint32 {
 	return 0
 }
 
-// pieces collects encoded bytes in parts that a stream sends one by one.
+// pieces collects a long reply in pieces of about protocol.PieceSize bytes.
 type pieces struct {
 	all  [][]byte
 	size int
@@ -35,9 +35,9 @@ func (p *pieces) add(encode func([]byte) []byte) {
 	p.size += len(p.all[last]) - n
 }
 
-// encodeDump writes the body of a DUMP's answer: the count, the pending jobs, the
-// running ones. Every job that is there from beginning to end is in it once. nil:
-// it does not fit a frame. left is told what a dump cannot hold.
+// encodeDump returns the body of a DUMP's reply: the count, the pending jobs, the running jobs.
+// A job that exists during the whole dump is in it once. encodeDump returns nil when no frame
+// can hold the dump. It sets left to the number of things that a dump leaves out.
 func (p *Protocol) encodeDump(left *leftOut, spaces *protocol.Spaces) [][]byte {
 	var tasks, jobs uint32
 	var pending, running pieces
@@ -77,8 +77,8 @@ func appendJob(out []byte, j *sched.Job) []byte {
 	return codec.AppendJobTail(out, j.SchedAt, j.Count, j.Timeout)
 }
 
-// encodeStatus writes the body of a long STATUS.
-func (p *Protocol) encodeStatus(write line) [][]byte {
+// encodeStatus returns the body of a long STATUS, nil when no frame can hold it.
+func (p *Protocol) encodeStatus(write appendStatusLine) [][]byte {
 	var body pieces
 	now := p.host.Now()
 	p.sched.Status(func(q sched.QueueStatus) {
@@ -90,21 +90,21 @@ func (p *Protocol) encodeStatus(write line) [][]byte {
 	return body.all
 }
 
-// load is a LOAD under way: its jobs are submitted one by one as they arrive, so
-// that a load of any size takes no memory.
+// load is a LOAD under way. Each job is submitted as it arrives, so that a load of any size
+// takes no memory.
 type load struct {
 	msgID   uint32
 	left    int          // bytes of arguments to come
 	jobs    int64        // jobs to come, once counted
 	counted bool         // the count has been read
-	refused bool         // answered UNKNOWN; what is left is read past
-	reason  codec.Reason // to be counted; 0: it has been
-	sum     uint32       // so far
-	want    uint32       // as announced
+	refused bool         // the rest is skipped and UNKNOWN is the answer
+	reason  codec.Reason // why; 0: not to be counted
+	sum     uint32       // the checksum so far
+	want    uint32       // the announced checksum
 }
 
-// beginLoad starts a LOAD; a refused one is only read past. One for which there is no room on the disk
-// is refused whole; if others fill that meanwhile, the jobs from there on are.
+// beginLoad starts a LOAD, or skips the arguments of a refused one. A load that is larger than the
+// room on the disk is refused as a whole. When the disk fills up later, the remaining jobs are refused.
 func (c *conversation) beginLoad(f *codec.Frame, refused bool) {
 	c.last.loaded = 0
 	c.load = &load{msgID: f.MsgID, left: f.More, refused: refused, sum: f.PartialSum, want: f.Sum}
@@ -112,7 +112,7 @@ func (c *conversation) beginLoad(f *codec.Frame, refused bool) {
 		c.load.refuse(codec.ReasonRoom)
 	}
 	if f.More == 0 {
-		if !refused { // not even a count
+		if !refused { // there is no count
 			c.load.refuse(codec.ReasonMalformed)
 		}
 		if err := c.load.end(c); err != nil {
@@ -125,7 +125,7 @@ func (l *load) refuse(reason codec.Reason) { l.refused, l.reason = true, reason 
 
 const countLen = 8
 
-// need implements its half of conversation.need.
+// need is conversation.Need during a LOAD.
 func (l *load) need(in []byte) int {
 	switch {
 	case l.refused || l.counted && l.jobs == 0:
@@ -136,7 +136,7 @@ func (l *load) need(in []byte) int {
 	return min(max(codec.NeedJob(in), len(in)+1), l.left)
 }
 
-// consume takes what it can of in. 0 and no error: more bytes are needed.
+// consume handles the front of in and returns its length; 0 without an error needs more bytes.
 func (l *load) consume(c *conversation, in []byte) (n int, err error) {
 	in = in[:min(len(in), l.left)]
 	last := len(in) == l.left
@@ -162,7 +162,7 @@ func (l *load) consume(c *conversation, in []byte) (n int, err error) {
 		}
 	}
 	if l.refused || l.jobs == 0 {
-		n = len(in) // what follows the last job, or the fault
+		n = len(in) // skip what follows the last job or the fault
 	}
 	l.left -= n
 	l.sum = crcOf(c.framing, l.sum, in[:n])
@@ -172,8 +172,8 @@ func (l *load) consume(c *conversation, in []byte) (n int, err error) {
 	return max(n, 0), l.end(c)
 }
 
-// submit takes one job; 0 when it is not whole yet, or is refused. last says that
-// nothing comes behind in.
+// submit submits the job at the front of in and returns its length, 0 when the job is incomplete
+// or refused. last says that the arguments end with in.
 func (l *load) submit(c *conversation, in []byte, last bool) int {
 	var j codec.Job
 	r := c.s.Loop

@@ -6,38 +6,38 @@ import (
 	"treadle/sched"
 )
 
-// era says how the replies of one age of the protocol differ.
+// era describes the replies of the original server at one time.
 type era struct {
-	dataResults bool   // RUN_JOB is answered as DATA
-	dataReports bool   // STATUS, DUMP and the handshake too
-	locked      bool   // STATUS has a column for jobs waiting for a lock
-	failEnds    bool   // RUN_JOB ends with the first failure, and needs a worker
-	acksWorkers bool   // SUCCESS answers what a worker notifies
+	dataResults bool   // DATA carries the reply of RUN_JOB
+	dataReports bool   // DATA carries the replies of STATUS, DUMP and the handshake
+	lockColumn  bool   // STATUS has a column for jobs that wait for a lock
+	failEnds    bool   // RUN_JOB ends with the first failure and needs a worker
+	acksWorkers bool   // SUCCESS answers a worker's notifications
 	failed      []byte // the result of a RUN_JOB whose job failed
-	removed     []byte // or was removed
-	today       bool   // CONFIG has the keys and defaults of 1.2.9.1, and RUN_JOB expires
+	removed     []byte // the result of a RUN_JOB whose job was removed
+	is2026      bool   // CONFIG has the keys and defaults of 1.2.9.1, and RUN_JOB expires
 }
 
-// plainEra is that of the 2018 framing.
+// plainEra is the era of the framing of 2018.
 var plainEra = era{}
 
-// eras are those of the CRC framing, by the values of --periodic-crc: when their replies began.
+// eras holds the eras of the CRC framing by the values of --periodic-crc: the date of the first such reply.
 var eras = map[string]*era{
-	"2019-02": {locked: true},
-	"2019":    {locked: true, dataResults: true, failEnds: true},
-	"2020":    {locked: true, dataResults: true, failEnds: true, dataReports: true},
-	"2023":    {locked: true, dataResults: true, failEnds: true, dataReports: true, acksWorkers: true, failed: resultFailed, removed: resultRemoved},
-	"2026":    {locked: true, dataResults: true, failEnds: true, dataReports: true, acksWorkers: true, failed: resultFailed, removed: resultRemoved, today: true},
+	"2019-02": {lockColumn: true},
+	"2019":    {lockColumn: true, dataResults: true, failEnds: true},
+	"2020":    {lockColumn: true, dataResults: true, failEnds: true, dataReports: true},
+	"2023":    {lockColumn: true, dataResults: true, failEnds: true, dataReports: true, acksWorkers: true, failed: resultFailed, removed: resultRemoved},
+	"2026":    {lockColumn: true, dataResults: true, failEnds: true, dataReports: true, acksWorkers: true, failed: resultFailed, removed: resultRemoved, is2026: true},
 }
 
-// The results of a RUN_JOB whose job failed or was removed are of March 2022. Before that they were empty.
+// The results of a RUN_JOB whose job failed or was removed. Before March 2022 they are empty.
 var resultFailed, resultRemoved = []byte("failed"), []byte("removed")
 
 // endOfData is the last DATA of a stream.
 var endOfData = []byte("EOF")
 
-// crcOnly does the requests that only the CRC framing has; false when the arguments
-// are cut.
+// crcOnly handles the requests of the CRC framing alone. It returns false when the arguments
+// are truncated.
 func (c *conversation) crcOnly(f *codec.Frame) bool {
 	r := c.s.Loop
 	switch f.Cmd {
@@ -52,11 +52,11 @@ func (c *conversation) crcOnly(f *codec.Frame) bool {
 	case codec.JobUnassigned:
 		_ = c.p.sched.Release(r.Now, c.s.Peer(), uint64(f.MsgID), r.Sink)
 	}
-	return true // JOB_ASSIGNED asks for nothing
+	return true // JOB_ASSIGNED has no effect
 }
 
-// acquire is ACQUIRE: 1 when the job has the lock, 0 when it has not, and is the
-// worker's no more.
+// acquire handles ACQUIRE. It answers 1 when the job has the lock, else 0: the worker then no
+// longer holds the job.
 func (c *conversation) acquire(f *codec.Frame) bool {
 	name, rest, ok := codec.Str8(f.Args)
 	if !ok {
@@ -66,7 +66,7 @@ func (c *conversation) acquire(f *codec.Frame) bool {
 	if !ok {
 		return false
 	}
-	run, _, ok := c.reportOf(rest) // a worker that is refused says nothing more of the run
+	run, _, ok := c.reportOf(rest) // a worker without the lock reports nothing more
 	if !ok {
 		return false
 	}
@@ -100,12 +100,12 @@ func (c *conversation) release(f *codec.Frame) bool {
 	}
 	r := c.s.Loop
 	_ = c.p.sched.Unlock(r.Now, c.s.Peer(), run, string(name), r.Sink)
-	c.received(f.MsgID)
+	c.ackWorker(f.MsgID)
 	return true
 }
 
-// workData is WORK_DATA. Its SUCCESS waits for receivers that read too slowly: a
-// worker that waits for it keeps their pace.
+// workData handles WORK_DATA. SUCCESS waits for receivers that read slowly, which slows down a
+// worker that waits for it.
 func (c *conversation) workData(f *codec.Frame) bool {
 	run, data, ok := c.handleOf(f.Args)
 	if !ok {
@@ -119,7 +119,7 @@ func (c *conversation) workData(f *codec.Frame) bool {
 	return true
 }
 
-// recvData is RECV_DATA: of the Job record only function and name count.
+// recvData handles RECV_DATA. Only function and name of its Job record have an effect.
 func (c *conversation) recvData(f *codec.Frame) bool {
 	var j codec.Job
 	if _, err := codec.ParseJob(f.Args, &j); err != nil {

@@ -7,19 +7,19 @@ import (
 	"treadle/loop/protocol"
 )
 
-// reasonOf is the codec's number of why the scheduler refuses.
+// reasonOf returns the codec's reason of a scheduler error.
 func reasonOf(err error) codec.Reason { return codec.Reason(protocol.ReasonOf(err)) }
 
-// outcomes are of a connection's last requests; the protocol's replies do not tell them.
+// outcomes holds results of a connection's last requests that the protocol's replies omit.
 type outcomes struct {
-	refused codec.Reason // of its last UNKNOWN
-	removed bool         // its last REMOVE_JOB or DROP_FUNC removed something
-	failed  uint32       // the RUN_JOB that last ended with a failure
-	gone    uint32       // or because its job was removed
-	loaded  uint32       // jobs that its last LOAD has put in
+	refused codec.Reason // of the last UNKNOWN
+	removed bool         // the last REMOVE_JOB or DROP_FUNC removed something
+	failed  uint32       // the last RUN_JOB that ended with a failure
+	gone    uint32       // the last RUN_JOB that ended because its job was removed
+	loaded  uint32       // jobs that the last LOAD submitted
 }
 
-// leftOut counts what a DUMP cannot hold. It is written beside the event loop.
+// leftOut counts the things that a DUMP omits. It is written beside the event loop.
 type leftOut struct{ tasks, jobs, projects, settings atomic.Uint32 }
 
 func (l *leftOut) set(tasks, jobs, projects, settings uint32) {
@@ -29,7 +29,7 @@ func (l *leftOut) set(tasks, jobs, projects, settings uint32) {
 	l.settings.Store(settings)
 }
 
-// ownKey answers a CONFIG_GET of a key that is no setting; false: it may be one.
+// ownKey returns the value of a CONFIG key that is not a setting. It returns false for other keys.
 func (c *conversation) ownKey(key string) (uint32, bool) {
 	switch key {
 	case codec.KeyTreadle:
@@ -58,7 +58,7 @@ func (c *conversation) ownKey(key string) (uint32, bool) {
 	return c.leftOut(key)
 }
 
-// leftOut is ownKey for what the last DUMP has left out.
+// leftOut is ownKey for the keys about the last DUMP.
 func (c *conversation) leftOut(key string) (uint32, bool) {
 	left := &c.left
 	switch key {

@@ -7,7 +7,7 @@ import (
 	"treadle/loop/protocol"
 )
 
-// TestReasons: the first reasons of the codec are those of the server, with their numbers and labels.
+// TestReasons: the codec's first reasons have the numbers and labels of the server's.
 func TestReasons(t *testing.T) {
 	for why := range protocol.Reasons {
 		if got := codec.Reason(why).String(); got != why.String() {
@@ -15,6 +15,6 @@ func TestReasons(t *testing.T) {
 		}
 	}
 	if codec.ReasonMalformed != codec.Reason(protocol.Reasons) {
-		t.Errorf("the reasons of the protocol alone begin at %d, not %d", codec.ReasonMalformed, protocol.Reasons)
+		t.Errorf("the reasons of Periodic alone begin at %d, not %d", codec.ReasonMalformed, protocol.Reasons)
 	}
 }

@@ -1,5 +1,5 @@
-// Package periodic speaks the Periodic protocol, protocols/periodic.md: clients submit jobs
-// and workers do them at one port, in the framing of 2018 or in that with checksums.
+// Package periodic speaks the Periodic protocol, protocols/periodic.md. Clients submit jobs and
+// workers do them on one port, in the plain framing of 2018 or the CRC framing.
 package periodic
 
 import (
@@ -16,7 +16,7 @@ import (
 // Space is the name space of Periodic jobs.
 const Space sched.Space = 1
 
-// Spaces are the name spaces of Periodic jobs.
+// Spaces returns the name space of Periodic jobs.
 func Spaces() []protocol.Space {
 	return []protocol.Space{{ID: Space, Rules: sched.Rules{Durable: true}}}
 }
@@ -24,19 +24,19 @@ func Spaces() []protocol.Space {
 // Options are the settings of the protocol.
 type Options struct {
 	Addresses    []Address
-	Era          string        // of the replies in the CRC framing, where an address has none of its own
-	Document     bool          // GRAB_JOB is answered NO_JOB when no job is ready, instead of being held
+	Era          string        // of the replies in the CRC framing, for addresses without an era
+	Document     bool          // NO_JOB answers a GRAB_JOB when no job is ready; else the grab waits
 	Shutdown     bool          // clients may stop the server
-	Grace        time.Duration // behind a job's time-out
+	Grace        time.Duration // after a job's time-out
 	FrameTimeout time.Duration
 	MaxFrame     int        // bytes of one request
-	Projects     func() int // how many projects a DUMP leaves out
+	Projects     func() int // the number of kts46 projects, which a DUMP omits
 }
 
-// Address is one address and the era of its replies.
+// Address is an address and the era of its replies.
 type Address struct{ Address, Era string }
 
-// Known says whether there is an era of that name.
+// Known reports whether an era exists.
 func Known(era string) bool { return eras[era] != nil }
 
 // Protocol is the protocol in one server.
@@ -49,7 +49,12 @@ type Protocol struct {
 	unknownCommands, truncated, wrongRole atomic.Uint64
 }
 
-// New prepares the protocol; it opens nothing.
+var _ interface {
+	protocol.LoopServed
+	protocol.Restorer
+} = (*Protocol)(nil)
+
+// New makes the protocol without opening its addresses.
 func New(host protocol.Host, o Options) *Protocol {
 	p := &Protocol{host: host, sched: host.Sched(), o: o}
 	p.config.apply(p.sched)
@@ -59,17 +64,17 @@ func New(host protocol.Host, o Options) *Protocol {
 // Name implements protocol.Protocol.
 func (p *Protocol) Name() string { return "periodic" }
 
-// Ports implements protocol.Protocol.
+// Ports implements protocol.LoopServed.
 func (p *Protocol) Ports() []protocol.Port {
-	all := []protocol.Port{{Setting: "periodic", Start: p.startIn(p.o.Era)}}
+	all := []protocol.Port{{Setting: "periodic", Start: p.start(p.o.Era)}}
 	for _, a := range p.o.Addresses {
-		all = append(all, protocol.Port{Setting: "periodic", Addresses: []string{a.Address}, Start: p.startIn(a.Era)})
+		all = append(all, protocol.Port{Setting: "periodic", Addresses: []string{a.Address}, Start: p.start(a.Era)})
 	}
 	return all
 }
 
-// startIn starts conversations whose peers of the CRC framing get the replies of an era.
-func (p *Protocol) startIn(name string) func(*protocol.Session) protocol.Conversation {
+// start returns a Port.Start that answers peers of the CRC framing with the replies of an era.
+func (p *Protocol) start(name string) func(*protocol.Session) protocol.Conversation {
 	crc := eras[name]
 	return func(s *protocol.Session) protocol.Conversation {
 		s.Label = "periodic"
@@ -86,7 +91,7 @@ func (p *Protocol) Restore(key string, value []byte) error {
 	return nil
 }
 
-// CloseReasons implements protocol.Protocol.
+// CloseReasons implements protocol.LoopServed.
 func (p *Protocol) CloseReasons() []protocol.CloseReason {
 	return []protocol.CloseReason{
 		{Err: codec.ErrMagic, Label: "bad_magic"}, {Err: codec.ErrHelloSize, Label: "too_large"}, {Err: codec.ErrTooLarge, Label: "too_large"},
@@ -103,7 +108,7 @@ func (p *Protocol) Samples() []web.Sample {
 	}
 }
 
-// refused counts a refusal. Reasons behind the server's own are the protocol's, and have counters of their own.
+// refused counts a refusal, unless its reason is Periodic's alone and has its own counter.
 func (p *Protocol) refused(why codec.Reason) {
 	if protocol.Reason(why) < protocol.Reasons {
 		p.host.Refused(protocol.Reason(why))

@@ -6,9 +6,9 @@ import (
 	"treadle/sched"
 )
 
-// The requests of jobs and workers. Each returns false when its arguments are cut.
+// The handlers below return false when the arguments are truncated.
 
-// submit is SUBMIT_JOB, and RUN_JOB when the result is awaited.
+// submit handles SUBMIT_JOB and, with await, RUN_JOB.
 func (c *conversation) submit(f *codec.Frame, await bool) bool {
 	var j codec.Job
 	if _, err := codec.ParseJob(f.Args, &j); err != nil {
@@ -24,12 +24,12 @@ func (c *conversation) submit(f *codec.Frame, await bool) bool {
 		c.refuse(f.MsgID, codec.ReasonDisk)
 		return true
 	}
-	if await && c.era.today {
-		c.expires(f.MsgID, &sub)
+	if await && c.era.is2026 {
+		c.startExpiry(f.MsgID, &sub)
 	}
 	err := c.p.sched.Submit(r.Now, &sub, r.Sink)
-	if err != nil && await && c.runs != nil {
-		c.runs.end(f.MsgID)
+	if err != nil && await && c.pending != nil {
+		c.pending.remove(f.MsgID)
 	}
 	switch {
 	case err == sched.ErrNoWorker:
@@ -49,16 +49,17 @@ func submission(j *codec.Job) sched.Submission {
 	}
 }
 
-// grab is GRAB_JOB: answered with what was broadcast while the worker slept, else held until there is a job, or answered NO_JOB at once.
+// grab handles GRAB_JOB. It answers with the backlog's first job. Without a backlog it waits for a job, or answers
+// NO_JOB when Options.Document says so.
 func (c *conversation) grab(msgID uint32) {
 	r := c.s.Loop
-	if c.acked {
+	if c.acksGrabs {
 		c.reply(msgID, codec.Success)
 	}
-	if !c.kept.empty() {
+	if !c.backlog.empty() {
 		c.s.Touch()
-		c.s.Given = true
-		c.assign(msgID, c.takeKept())
+		c.s.Assigned = true
+		c.assign(msgID, c.popBacklog())
 		return
 	}
 	if !c.p.o.Document {
@@ -75,10 +76,10 @@ func (c *conversation) grab(msgID uint32) {
 	}
 }
 
-// sleep is SLEEP: answered at once where grabs are held, else when a job is ready.
+// sleep handles SLEEP. It answers when a job is ready, or at once where grabs wait.
 func (c *conversation) sleep(msgID uint32) {
 	r := c.s.Loop
-	if !c.p.o.Document || !c.kept.empty() {
+	if !c.p.o.Document || !c.backlog.empty() {
 		c.reply(msgID, codec.Noop)
 		return
 	}
@@ -87,9 +88,8 @@ func (c *conversation) sleep(msgID uint32) {
 	}
 }
 
-// handleOf reads what names a job to its worker: the handle, or in the CRC framing its
-// function and name. ok is false when in ends inside it; a job that the worker does
-// not hold is noRun.
+// handleOf reads the handle of a job, which in the CRC framing is its function and name. ok is
+// false when in ends inside it. A job that the worker does not hold is noRun.
 func (c *conversation) handleOf(in []byte) (run sched.Run, rest []byte, ok bool) {
 	if c.framing == codec.Plain {
 		return parseHandle(in)
@@ -104,7 +104,7 @@ func (c *conversation) handleOf(in []byte) (run sched.Run, rest []byte, ok bool)
 	return noRun, rest, true
 }
 
-// reportOf is handleOf for what ends a run.
+// reportOf is handleOf for a report that ends the run.
 func (c *conversation) reportOf(in []byte) (run sched.Run, rest []byte, ok bool) {
 	if c.framing == codec.Plain {
 		return parseHandle(in)
@@ -120,8 +120,8 @@ func (c *conversation) reportOf(in []byte) (run sched.Run, rest []byte, ok bool)
 	return noRun, rest, true
 }
 
-// skipHandle returns what stands behind the names of a job.
-func (c *conversation) skipHandle(in []byte) (rest []byte, ok bool) {
+// afterHandle returns the bytes after the handle of a job.
+func (c *conversation) afterHandle(in []byte) (rest []byte, ok bool) {
 	if c.framing == codec.Plain {
 		_, rest, ok = codec.Str8(in)
 	} else {
@@ -130,7 +130,7 @@ func (c *conversation) skipHandle(in []byte) (rest []byte, ok bool) {
 	return rest, ok
 }
 
-// twoNames reads a function, as the queue that it is, and the name of a job.
+// twoNames reads a function, which it returns as a queue, and the name of a job.
 func twoNames(in []byte) (queue, name, rest []byte, ok bool) {
 	function, rest, ok := codec.Str8(in)
 	if !ok {
@@ -140,28 +140,28 @@ func twoNames(in []byte) (queue, name, rest []byte, ok bool) {
 	return protocol.Queue(function), name, rest, ok
 }
 
-// received acknowledges a worker's notification, in the eras that do: it means that
-// it was read, whether or not the job was still the worker's.
-func (c *conversation) received(msgID uint32) {
+// ackWorker acknowledges a worker's notification in the eras that do. SUCCESS says that it was
+// read, even when the worker no longer held the job.
+func (c *conversation) ackWorker(msgID uint32) {
 	if c.era.acksWorkers {
 		c.reply(msgID, codec.Success)
 	}
 }
 
-// workDone is WORK_DONE. A job that the worker does not hold is counted and ignored,
-// here and below: its time was over, or it was removed.
+// workDone handles WORK_DONE. As in the handlers below, a report on a job that the worker no
+// longer holds is counted and logged and has no effect.
 func (c *conversation) workDone(f *codec.Frame) bool {
 	run, data, ok := c.reportOf(f.Args)
 	if ok {
 		r := c.s.Loop
-		if result := r.Spaces[run.Space].Result; result != nil {
+		if result := r.Spaces[run.Space].FromResult; result != nil {
 			r.Scratch = result(r.Scratch[:0], data)
 			data = r.Scratch
 		}
 		if err := c.p.sched.Finish(r.Now, c.s.Peer(), run, data, r.Sink); err != nil {
-			c.tooLate(f, run)
+			c.logLate(f, run)
 		}
-		c.received(f.MsgID)
+		c.ackWorker(f.MsgID)
 	}
 	return ok
 }
@@ -171,15 +171,15 @@ func (c *conversation) workFail(f *codec.Frame) bool {
 	if ok {
 		r := c.s.Loop
 		if err := c.p.sched.Fail(r.Now, c.s.Peer(), run, r.Sink); err != nil {
-			c.tooLate(f, run)
+			c.logLate(f, run)
 		}
-		c.received(f.MsgID)
+		c.ackWorker(f.MsgID)
 	}
 	return ok
 }
 
 func (c *conversation) schedLater(f *codec.Frame) bool {
-	rest, ok := c.skipHandle(f.Args)
+	rest, ok := c.afterHandle(f.Args)
 	if !ok {
 		return false
 	}
@@ -192,15 +192,15 @@ func (c *conversation) schedLater(f *codec.Frame) bool {
 		return false
 	}
 	r := c.s.Loop
-	run, _, _ := c.reportOf(f.Args) // now that all of it is there
+	run, _, _ := c.reportOf(f.Args) // the arguments are complete
 	if err := c.p.sched.Delay(r.Now, c.s.Peer(), run, delay, int32(step), r.Sink); err != nil {
-		c.tooLate(f, run)
+		c.logLate(f, run)
 	}
-	c.received(f.MsgID)
+	c.ackWorker(f.MsgID)
 	return true
 }
 
-// serve is CAN_DO, BROADCAST and CANT_DO.
+// serve handles CAN_DO, BROADCAST and CANT_DO.
 func (c *conversation) serve(f *codec.Frame) bool {
 	name, _, ok := codec.Str8(f.Args)
 	if !ok {
@@ -208,22 +208,21 @@ func (c *conversation) serve(f *codec.Frame) bool {
 	}
 	r := c.s.Loop
 	if f.Cmd == codec.CantDo {
-		c.s.Looked += len(c.kept.jobs)
-		c.dropKept(string(protocol.Queue(name)))
+		c.s.Cost += len(c.backlog.jobs)
+		c.dropBacklog(string(protocol.Queue(name)))
 		c.p.sched.Unwatch(c.s.Peer(), protocol.Queue(name))
 	} else if err := c.p.sched.Watch(r.Now, c.s.Peer(), protocol.Queue(name), f.Cmd == codec.Broadcast, r.Sink); err != nil {
 		c.refuse(f.MsgID, reasonOf(err))
 		return true
 	}
-	c.received(f.MsgID)
+	c.ackWorker(f.MsgID)
 	return true
 }
 
-// tooLate logs a late report. In the framing of 2018 the handle has no names: they are those of
-// the job, while it is there.
-func (c *conversation) tooLate(f *codec.Frame, run sched.Run) {
-	args := f.Args // f itself must not escape: it is made for each read
-	c.s.Late(f.Cmd.String(), func() (queue, name string) {
+// logLate logs a late report. A plain handle has no names, so they are the job's, while it exists.
+func (c *conversation) logLate(f *codec.Frame, run sched.Run) {
+	args := f.Args // a captured f would be allocated for each read
+	c.s.LogLate(f.Cmd.String(), func() (queue, name string) {
 		if c.framing == codec.Plain {
 			return c.p.sched.NameOf(run)
 		}

@@ -1,35 +1,35 @@
 package protocol
 
-// Documents is a Protocol that keeps documents in the journal.
+// Documents is a Protocol with documents in the journal.
 type Documents interface {
-	// RestoreDocument is given each document of the journal, in the order of their kinds, behind the settings. d is
-	// the caller's again when it returns.
+	// RestoreDocument takes a document from the journal, after the settings and in the order of
+	// kinds. It keeps no view of d.
 	RestoreDocument(d *Document) error
-	// Restored is called when the jobs, too, are in the scheduler.
+	// Restored is called once the scheduler has the jobs of the journal.
 	Restored() error
 }
 
-// Document is a durable thing of a protocol that is known by its name: a project of kts46, or what is kept of a job
-// in one.
+// Document is a durable record that is found by its names: a project of kts46, or a part of one of
+// the project's jobs.
 type Document struct {
 	Kind    DocumentKind
 	Project []byte
-	Name    []byte // of the job; a project has none
+	Name    []byte // the job; empty for a project
 	Value   []byte
 }
 
-// DocumentKind says what a document is. The numbers are the journal's, on disk.
+// DocumentKind is the kind of a document. Its numbers are on disk.
 type DocumentKind uint8
 
-// The kinds, behind those of the scheduler's records.
+// The kinds. Lower numbers are the scheduler's records.
 const (
 	KindProject    DocumentKind = iota + 5
-	KindNumbers                 // what the scheduler needs of a job's definition
-	KindDefinition              // of a job in a project
-	KindProgress                // how far the job is
+	KindNumbers                 // the part of a job's definition that the scheduler needs
+	KindDefinition              // a job's definition
+	KindProgress                // a job's progress
 )
 
-// String is the kind's name.
+// String returns the kind's name.
 func (k DocumentKind) String() string {
 	return [...]string{"project", "numbers", "definition", "progress"}[k-KindProject]
 }

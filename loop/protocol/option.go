@@ -2,21 +2,21 @@ package protocol
 
 import "fmt"
 
-// OptionError is a setting that cannot work.
+// OptionError is an error of a setting.
 type OptionError struct {
-	Setting string // the flag's name, without dashes
+	Setting string // the flag, without dashes
 	Err     error
-	Code    int // the process's; 0: that of a mistake in how it was called
+	Code    int // the exit code; 0: exitUsage
 }
 
 func (e *OptionError) Error() string { return fmt.Sprintf("--%s: %v", e.Setting, e.Err) }
 func (e *OptionError) Unwrap() error { return e.Err }
 
-// exitUsage is the code of a mistake in how the process was called.
+// exitUsage is the exit code of a wrong command line.
 const exitUsage = 2
 
-// ExitCode is the process's for this error: 2 for a mistake in how it was called, 1 for what may
-// work another time, as a port in use, and 3 for damaged data.
+// ExitCode returns the exit code of the process: 2 for a wrong command line, 1 for an error that may
+// pass, as a port in use, and 3 for damaged data.
 func (e *OptionError) ExitCode() int {
 	if e.Code == 0 {
 		return exitUsage

@@ -11,27 +11,27 @@ type Reason uint8
 
 // The reasons. 0 is none.
 const (
-	ReasonDisk      Reason = iota + 1 // the disk of the journal has less free than --min-free
-	ReasonRoom                        // a request is larger than what the disk may still take
-	ReasonFunctions                   // there are as many functions as there may be
-	ReasonWaiters                     // as many sessions wait for the job as may
-	ReasonMemory                      // jobs, or what all sessions ask for together, take as much memory as they may
-	ReasonReports                     // as many long replies are under way as may be
-	ReasonLocks                       // there are as many named locks as there may be
-	ReasonWorker                      // the worker serves as many functions, or asks for as many jobs, as it may
+	ReasonDisk      Reason = iota + 1 // the journal's disk has less free space than --min-free
+	ReasonRoom                        // the disk has no room for a request of this size
+	ReasonFunctions                   // too many functions
+	ReasonWaiters                     // too many sessions wait for the job
+	ReasonMemory                      // jobs or outstanding requests take too much memory
+	ReasonReports                     // too many long replies are under way
+	ReasonLocks                       // too many named locks
+	ReasonWorker                      // the worker serves too many functions or asks for too many jobs
 	ReasonSize                        // a job of a request is larger than --max-frame
-	ReasonSetting                     // a setting of the server forbids it
-	Reasons                           // one more than the last
+	ReasonSetting                     // a setting of the server forbids the request
+	Reasons                           // the number of reasons, with 0
 )
 
 var reasonLabels = [Reasons]string{
 	"none", "disk", "room", "functions", "waiters", "memory", "reports", "locks", "worker", "size", "setting",
 }
 
-// String returns the label of the metrics.
+// String returns the reason's label in the metrics.
 func (r Reason) String() string { return reasonLabels[r] }
 
-// ReasonOf is the reason that a limit of the scheduler stands for.
+// ReasonOf returns the reason of a scheduler error that means a limit.
 func ReasonOf(err error) Reason {
 	switch {
 	case errors.Is(err, sched.ErrQueues):

@@ -8,53 +8,55 @@ import (
 	"treadle/sched"
 )
 
-// Service is a Protocol with sockets or goroutines of its own. The server calls its methods in
-// this order, from one goroutine; Close may come at any time behind New.
+// Service is a Protocol with sockets or goroutines of its own. The server calls Owes from any
+// goroutine, and the other methods in this order from one. Close may follow any of them and
+// is called once.
 type Service interface {
 	Protocol
-	// Listen opens its sockets; the server prints what listens where.
+	// Listen opens the sockets and returns their addresses. After an error, Close closes those
+	// that are open.
 	Listen() ([]Listening, error)
-	// Serve starts its goroutines. The context ends when the server begins to stop.
+	// Serve starts the goroutines. ctx ends when the server begins to stop.
 	Serve(ctx context.Context)
-	// Drain lets nobody new in and hands nothing new out.
+	// Drain stops taking in and handing out work.
 	Drain()
-	// Owes says whether a peer waits for an answer. It is called from any goroutine.
+	// Owes reports whether a peer waits for an answer.
 	Owes() bool
-	// Close ends its connections and goroutines, and waits for them.
+	// Close ends the connections and goroutines, and waits for them.
 	Close()
 }
 
 // Holders is a Protocol whose workers hold jobs across a restart.
 type Holders interface {
-	// Holder returns the side of a worker by the name that the journal has, nil when nobody holds
-	// its jobs any more. The server calls it before Listen.
+	// Holder returns the worker of a name from the journal; nil makes its jobs ready. The server
+	// calls it before Listen.
 	Holder(name string) *sched.Peer
 }
 
-// Acknowledger is a Protocol that keeps acknowledgements back until the journal has committed
-// what they tell.
+// Acknowledger is a Protocol that holds replies back until the journal has committed the
+// changes that they acknowledge.
 type Acknowledger interface {
-	// Committed is called when a group was committed. It must not block.
+	// Committed is called after each commit, by the journal's goroutine. It must not block.
 	Committed()
 }
 
-// Pager is a Protocol with pages at the port of metrics and health.
+// Pager is a Protocol with pages on the --http port.
 type Pager interface{ Pages() []web.Page }
 
-// Sink is where a goroutine outside of the event loops has the scheduler deliver.
+// Sink takes the deliveries that a goroutine outside of the event loops causes.
 type Sink interface {
 	sched.Sink
-	// Wake has the event loops send what was delivered. It must follow the verbs.
+	// Wake makes the event loops send the deliveries. It must follow the scheduler calls.
 	Wake()
 }
 
 // Listening is one open address.
 type Listening struct {
-	Protocol string // its setting: periodic, http
+	Protocol string // the setting: periodic, http
 	Address  string // tcp://host:port, unix:///path or http://host:port
 }
 
-// ListeningOn is the address of a listener of a setting.
+// ListeningOn returns the Listening of a setting's listener.
 func ListeningOn(setting string, l net.Listener) Listening {
 	return Listening{Protocol: setting, Address: l.Addr().Network() + "://" + l.Addr().String()}
 }

@@ -1,45 +1,50 @@
 package protocol
 
-import "treadle/sched"
+import (
+	"fmt"
 
-// Space says how jobs of one name space are kept, and how the workers of other protocols
-// see them. A field that is nil changes nothing.
+	"treadle/sched"
+)
+
+// Space says how the jobs of one name space are kept, and how the workers of other protocols
+// see them.
 type Space struct {
-	ID    sched.Space // also on disk: never reused
+	ID    sched.Space // from 1; it is on disk and never reused
 	Rules sched.Rules
-	// Protocol is the name of the protocol that knows who holds a restored job, see Holders; it may
-	// be empty.
+	// Protocol names the protocol whose Holders knows the holders of restored jobs; "": their
+	// jobs are ready.
 	Protocol string
-	// Bare jobs have no sched_at, count and time-out to show.
-	Bare bool
-	// Text appends a job as a worker gets it that takes any bytes; nil: its workload.
-	Text func(dst []byte, j *sched.Job) []byte
-	// JSON appends a job as a worker gets it that takes JSON; nil: its workload, as a string
-	// when that is no JSON.
-	JSON func(dst []byte, j *sched.Job) []byte
-	// Result appends what whoever submitted the job is told of the bytes that a worker
-	// answered with; nil: these.
-	Result func(dst, data []byte) []byte
-	// Receipt is the part of a workload that Deliver needs to tell of the job's end; nil: all.
-	Receipt func(workload []byte) []byte
+	// NoTimes hides sched_at, count and time-out, which the jobs do not have.
+	NoTimes bool
+	// AsText appends the workload for a worker that takes any bytes; nil: the workload as it is.
+	AsText func(dst []byte, j *sched.Job) []byte
+	// AsJSON appends the workload for a worker that takes JSON; nil: the workload, as a JSON
+	// string when it is not JSON.
+	AsJSON func(dst []byte, j *sched.Job) []byte
+	// FromResult appends the result for the submitter, from the bytes that a worker of another
+	// protocol answered; nil: those bytes.
+	FromResult func(dst, data []byte) []byte
+	// ReplyPart returns the part of a workload that Deliver needs to report the end of an Owned
+	// job; nil: the whole workload. It saves a copy of the rest.
+	ReplyPart func(workload []byte) []byte
 }
 
-// Spaces is the table of all name spaces, by their number.
+// Spaces is the table of all name spaces, by ID.
 type Spaces [sched.MaxSpaces]Space
 
-// TableOf puts spaces in their places. A number that two have is a mistake of the server.
+// TableOf makes the table. It panics when a space has no ID or the ID of another one.
 func TableOf(spaces ...Space) *Spaces {
 	t := new(Spaces)
 	for _, s := range spaces {
-		if t[s.ID].ID != 0 {
-			panic("two name spaces have one number")
+		if s.ID == 0 || t[s.ID].ID != 0 {
+			panic(fmt.Sprintf("BUG: name space %d is none or there already", s.ID))
 		}
 		t[s.ID] = s
 	}
 	return t
 }
 
-// Rules are those of all spaces, for the scheduler.
+// Rules returns the rules of all spaces, for the scheduler.
 func (t *Spaces) Rules() (rules [sched.MaxSpaces]sched.Rules) {
 	for i := range t {
 		rules[i] = t[i].Rules

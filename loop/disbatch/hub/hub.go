@@ -1,5 +1,5 @@
-// Package hub is a Disbatch node inside of a server: the server's workers, whatever protocol
-// they speak, do the site's tasks whose plugin is a function, protocols/disbatch.md.
+// Package hub runs a Disbatch node in a server, protocols/disbatch.md. Workers of any protocol do
+// the site's tasks whose plugin is a function.
 package hub
 
 import (
@@ -19,8 +19,8 @@ import (
 // space is the name space of the tasks.
 const space sched.Space = 6
 
-// Spaces are those of the tasks: the database has them, so they are not journaled and end with
-// the node; a worker that fails one or leaves has ended it; the node keeps their time.
+// Spaces returns the name space of the tasks. The database stores them, so they are not journaled
+// and end with the node. A task ends when its worker fails it or leaves. The node enforces time-outs.
 func Spaces() []protocol.Space {
 	return []protocol.Space{{ID: space, Rules: sched.Rules{Owned: true, Untimed: true, Kept: true, Deaths: 1}}}
 }
@@ -29,46 +29,51 @@ func Spaces() []protocol.Space {
 type Options struct {
 	Config string        // path of the original's config.json; empty: there is no node
 	Node   string        // name, default the host's
-	Runner []string      // command that runs tasks which are commands; without it they are left to other nodes
-	Drain  time.Duration // for the tasks that a stopping node waits for
+	Runner []string      // command that runs the tasks that are no functions; empty: other nodes do them
+	Drain  time.Duration // how long a stopping node waits for its tasks
 }
 
 var errWorkerFailed = errors.New("the worker failed the job or left")
 
-// Hub has workers do tasks of Disbatch. It implements node.Functions and protocol.Service.
+// Hub is the Disbatch protocol in one server. It implements node.Functions and protocol.Service.
 type Hub struct {
 	host  protocol.Host
-	node  *node.Node    // nil: there is none
-	ready chan struct{} // there are endings
+	node  *node.Node    // nil without a configuration
+	ready chan struct{} // there are results
 
-	running atomic.Bool // the node
-	serving sync.WaitGroup
-	stopped chan struct{} // closed by Close
+	running    atomic.Bool // the node runs
+	goroutines sync.WaitGroup
+	closed     chan struct{} // closed by Close
 
-	mu      sync.Mutex // of the peer's verbs, and what follows
-	peer    *sched.Peer
-	sink    protocol.Sink
-	last    uint64 // tag
-	waiting map[uint64]func(data []byte, err error)
+	mu        sync.Mutex // guards the fields below and the peer's scheduler calls
+	peer      *sched.Peer
+	sink      protocol.Sink
+	lastTag   uint64
+	callbacks map[uint64]func(data []byte, err error) // by tag
 
-	ended   sync.Mutex // taken under a shard's lock
-	endings []ending
+	resultsMu sync.Mutex // taken under a shard's lock
+	results   []result
 }
 
-// ending is how one job ended.
-type ending struct {
+var _ interface {
+	protocol.Service
+	node.Functions
+} = (*Hub)(nil)
+
+// result is the end of one job.
+type result struct {
 	tag    uint64
 	effect sched.Effect
 	data   []byte
 }
 
-// New prepares the node that the settings ask for; it connects to nothing.
+// New makes the node, if there is one, without connecting to the database.
 func New(host protocol.Host, o Options) (*Hub, error) {
 	h := &Hub{
-		host: host, ready: make(chan struct{}, 1), stopped: make(chan struct{}),
-		sink: host.NewSink(), waiting: make(map[uint64]func([]byte, error)),
+		host: host, ready: make(chan struct{}, 1), closed: make(chan struct{}),
+		sink: host.NewSink(), callbacks: make(map[uint64]func([]byte, error)),
 	}
-	h.peer = host.NewInsider(h.put)
+	h.peer = host.NewLocalPeer(h.deliver)
 	if o.Config == "" {
 		return h, nil
 	}
@@ -83,12 +88,6 @@ func New(host protocol.Host, o Options) (*Hub, error) {
 // Name implements protocol.Protocol.
 func (h *Hub) Name() string { return "disbatch" }
 
-// Ports implements protocol.Protocol.
-func (h *Hub) Ports() []protocol.Port { return nil }
-
-// CloseReasons implements protocol.Protocol.
-func (h *Hub) CloseReasons() []protocol.CloseReason { return nil }
-
 // Samples implements protocol.Protocol.
 func (h *Hub) Samples() []web.Sample {
 	if h.node == nil {
@@ -97,7 +96,7 @@ func (h *Hub) Samples() []web.Sample {
 	return h.node.Samples()
 }
 
-// Listen implements protocol.Service: the node connects to the database, nobody to the node.
+// Listen implements protocol.Service. The node accepts no connections.
 func (h *Hub) Listen() ([]protocol.Listening, error) { return nil, nil }
 
 // Serve implements protocol.Service. A node that cannot run stops the server.
@@ -106,8 +105,8 @@ func (h *Hub) Serve(ctx context.Context) {
 		return
 	}
 	h.running.Store(true)
-	h.serving.Go(h.run)
-	h.serving.Go(func() {
+	h.goroutines.Go(h.run)
+	h.goroutines.Go(func() {
 		defer h.running.Store(false)
 		if err := h.node.Run(ctx); err != nil {
 			h.host.Fail(err)
@@ -115,7 +114,7 @@ func (h *Hub) Serve(ctx context.Context) {
 	})
 }
 
-// Drain implements protocol.Service: the node stops with the context of Serve.
+// Drain implements protocol.Service. The node stops with the context of Serve.
 func (h *Hub) Drain() {}
 
 // Owes implements protocol.Service.
@@ -123,21 +122,21 @@ func (h *Hub) Owes() bool { return h.running.Load() }
 
 // Close implements protocol.Service.
 func (h *Hub) Close() {
-	close(h.stopped)
-	h.serving.Wait()
+	close(h.closed)
+	h.goroutines.Wait()
 }
 
 // Submit implements node.Functions.
 func (h *Hub) Submit(function, name string, workload []byte, done func(data []byte, err error)) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.last++
-	h.waiting[h.last] = done
+	h.lastTag++
+	h.callbacks[h.lastTag] = done
 	err := h.host.Sched().Submit(h.host.Now(), &sched.Submission{
-		Space: space, Queue: protocol.Queue([]byte(function)), Name: []byte(name), Workload: workload, Await: h.peer, Tag: h.last,
+		Space: space, Queue: protocol.Queue([]byte(function)), Name: []byte(name), Workload: workload, Await: h.peer, Tag: h.lastTag,
 	}, h.sink)
 	if err != nil {
-		delete(h.waiting, h.last)
+		delete(h.callbacks, h.lastTag)
 	}
 	h.sink.Wake()
 	return err
@@ -152,22 +151,22 @@ func (h *Hub) Withdraw(function, name string) bool {
 	return gone
 }
 
-// put takes a delivery to the hub. It is called under a shard's lock.
-func (h *Hub) put(d *sched.Delivery) {
-	h.ended.Lock()
-	h.endings = append(h.endings, ending{d.Tag, d.Effect, append([]byte(nil), d.Data...)})
-	h.ended.Unlock()
+// deliver queues a delivery to the hub. It runs under a shard's lock.
+func (h *Hub) deliver(d *sched.Delivery) {
+	h.resultsMu.Lock()
+	h.results = append(h.results, result{d.Tag, d.Effect, append([]byte(nil), d.Data...)})
+	h.resultsMu.Unlock()
 	select {
 	case h.ready <- struct{}{}:
 	default:
 	}
 }
 
-// run tells tasks of their ends until Close.
+// run takes turns until Close.
 func (h *Hub) run() {
 	for {
 		select {
-		case <-h.stopped:
+		case <-h.closed:
 			return
 		case <-h.ready:
 			h.turn()
@@ -175,8 +174,7 @@ func (h *Hub) run() {
 	}
 }
 
-// Turn does what run does when there are endings, for a hub that does not serve; false: there are
-// none.
+// Turn takes a turn, for a hub that does not serve. It returns false without results.
 func (h *Hub) Turn() bool {
 	select {
 	case <-h.ready:
@@ -187,16 +185,16 @@ func (h *Hub) Turn() bool {
 	}
 }
 
-// turn tells tasks of the ends that there are, but for those that were withdrawn.
+// turn passes the results on to the tasks that were not withdrawn.
 func (h *Hub) turn() {
-	h.ended.Lock()
-	endings := h.endings
-	h.endings = nil
-	h.ended.Unlock()
-	for _, e := range endings {
+	h.resultsMu.Lock()
+	results := h.results
+	h.results = nil
+	h.resultsMu.Unlock()
+	for _, e := range results {
 		h.mu.Lock()
-		done := h.waiting[e.tag]
-		delete(h.waiting, e.tag)
+		done := h.callbacks[e.tag]
+		delete(h.callbacks, e.tag)
 		h.mu.Unlock()
 		switch {
 		case done == nil || e.effect == sched.Removed:

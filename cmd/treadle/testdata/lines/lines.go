@@ -36,12 +36,12 @@ type Protocol struct {
 	addresses []string
 }
 
-// New prepares the protocol; it opens nothing.
+// New makes the protocol without opening its addresses.
 func New(host protocol.Host, addresses []string) *Protocol {
 	return &Protocol{host, addresses}
 }
 
-// Spaces are those of the protocol's jobs: a job ends with the client that put it.
+// Spaces returns the name space of the protocol's jobs. A job is removed when its client leaves.
 func Spaces() []protocol.Space {
 	return []protocol.Space{{ID: space, Rules: sched.Rules{Owned: true, Untimed: true}}}
 }
@@ -49,7 +49,7 @@ func Spaces() []protocol.Space {
 // Name implements protocol.Protocol.
 func (p *Protocol) Name() string { return "lines" }
 
-// Ports implements protocol.Protocol.
+// Ports implements protocol.LoopServed.
 func (p *Protocol) Ports() []protocol.Port {
 	return []protocol.Port{{Setting: "lines", Addresses: p.addresses, Start: func(s *protocol.Session) protocol.Conversation {
 		s.Label = "lines"
@@ -57,7 +57,7 @@ func (p *Protocol) Ports() []protocol.Port {
 	}}}
 }
 
-// CloseReasons implements protocol.Protocol.
+// CloseReasons implements protocol.LoopServed.
 func (p *Protocol) CloseReasons() []protocol.CloseReason {
 	return []protocol.CloseReason{{Err: errTooLong, Label: "too_large"}}
 }
@@ -69,7 +69,7 @@ func (p *Protocol) Samples() []web.Sample { return nil }
 type conversation struct {
 	host protocol.Host
 	s    *protocol.Session
-	job  *sched.Run // that the client works on
+	job  *sched.Run // the client's job, or nil
 }
 
 // Consume implements protocol.Conversation.
@@ -83,14 +83,14 @@ func (c *conversation) Consume(in []byte) (n int, err error) {
 			break
 		}
 		n += len(line) + 1
-		c.s.Settled = true
+		c.s.HandshakeDone = true
 		c.s.Loop.Frames++
 		c.request(line)
 	}
 	return n, nil
 }
 
-// request does what a line asks for, and answers it.
+// request handles and answers one line.
 func (c *conversation) request(line []byte) {
 	word, rest, _ := bytes.Cut(line, []byte(" "))
 	var err error
@@ -127,18 +127,21 @@ func (c *conversation) finish(result []byte) error {
 	}
 	run := *c.job
 	c.job = nil
+	if fromResult := c.s.Loop.Spaces[run.Space].FromResult; fromResult != nil {
+		result = fromResult(nil, result)
+	}
 	return c.host.Sched().Finish(c.s.Loop.Now, c.s.Peer(), run, result, c.s.Loop.Sink)
 }
 
-// Deliver implements protocol.Conversation. It may run on behalf of any other session.
+// Deliver implements protocol.Conversation. It may run during another session's request.
 func (c *conversation) Deliver(d *sched.Delivery) {
 	switch d.Effect {
 	case sched.Assign, sched.Broadcast:
 		run := d.Job.Run()
-		c.job, c.s.Given = &run, true
+		c.job, c.s.Assigned = &run, true
 		text := d.Job.Workload
-		if show := c.s.Loop.Spaces[d.Job.Space].Text; show != nil {
-			text = show(nil, &d.Job)
+		if asText := c.s.Loop.Spaces[d.Job.Space].AsText; asText != nil {
+			text = asText(nil, &d.Job)
 		}
 		c.tell("job", []byte(d.Job.Queue), d.Job.Name, text)
 	case sched.Result:
@@ -159,7 +162,7 @@ func (c *conversation) tell(word string, parts ...[]byte) {
 // Need implements protocol.Conversation.
 func (c *conversation) Need(in []byte) int { return len(in) + 1 }
 
-// IdleLimit implements protocol.Conversation: clients may be silent for ever.
+// IdleLimit implements protocol.Conversation. Clients may be silent for ever.
 func (c *conversation) IdleLimit() int64 { return 0 }
 
 // Closed implements protocol.Conversation.

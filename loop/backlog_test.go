@@ -102,8 +102,8 @@ func TestKeptTogether(t *testing.T) {
 		w.settle()
 	}
 	broadcast("all")
-	if most := w.mostUnsent() + size + 100; r.Kept > most || r.Kept < most/2 {
-		t.Errorf("%d bytes are kept, of %d", r.Kept, most)
+	if most := w.mostUnsent() + size + 100; r.Backlog > most || r.Backlog < most/2 {
+		t.Errorf("%d bytes are kept, of %d", r.Backlog, most)
 	}
 	got := 0
 	for i, c := range sleepers {
@@ -116,8 +116,8 @@ func TestKeptTogether(t *testing.T) {
 			got += min(len(f.Body)/size, 1)
 		}
 	}
-	if got < room/4 || r.Kept != 0 {
-		t.Errorf("%d got the job; %d bytes are kept of jobs that were grabbed or whose workers have left", got, r.Kept)
+	if got < room/4 || r.Backlog != 0 {
+		t.Errorf("%d got the job; %d bytes are kept of jobs that were grabbed or whose workers have left", got, r.Backlog)
 	}
 	last := w.join(0, periodic.Worker)
 	last.send(request(1, periodic.Broadcast, str8("f")), request(2, periodic.Sleep))
@@ -127,7 +127,7 @@ func TestKeptTogether(t *testing.T) {
 	last.send(request(2, periodic.Sleep))
 	broadcast("dropped")
 	last.send(request(4, periodic.CantDo, str8("f")))
-	if r.Kept != 0 {
-		t.Errorf("%d bytes are kept of a function that nobody serves", r.Kept)
+	if r.Backlog != 0 {
+		t.Errorf("%d bytes are kept of a function that nobody serves", r.Backlog)
 	}
 }

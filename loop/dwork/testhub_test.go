@@ -21,19 +21,19 @@ import (
 // No test may leave a goroutine behind.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// rig is a hub without sockets, under a clock that the test sets. It is the hub's host: a server
-// without a journal and without other protocols.
-type rig struct {
-	protocol.Host // what the hub never asks for
+// testHub is a hub without sockets, and its host: a server without a journal and other protocols,
+// whose clock the test sets.
+type testHub struct {
+	protocol.Host // the methods that the hub never calls
 	*Hub
 	t     *testing.T
 	clock sched.Time
 	all   *sched.Scheduler
 }
 
-func newRig(t *testing.T, o Options) *rig {
+func newTestHub(t *testing.T, o Options) *testHub {
 	t.Helper()
-	r := &rig{t: t, clock: sched.Time{Wall: 1_000_000, Micros: 1_000_000_000}}
+	r := &testHub{t: t, clock: sched.Time{Wall: 1_000_000, Micros: 1_000_000_000}}
 	r.all = sched.New(sched.Options{Shards: 4, Alarm: func() {}, Rules: protocol.TableOf(Spaces()...).Rules()})
 	if o.MaxSteal == 0 {
 		o.MaxSteal = 65536
@@ -43,30 +43,30 @@ func newRig(t *testing.T, o Options) *rig {
 }
 
 // Sched implements protocol.Host, as the methods below do.
-func (r *rig) Sched() *sched.Scheduler               { return r.all }
-func (r *rig) Now() sched.Time                       { return r.clock }
-func (r *rig) Log() *slog.Logger                     { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
-func (r *rig) LogLimited(slog.Level, string, ...any) {}
-func (r *rig) Refused(protocol.Reason)               {}
-func (r *rig) Full() bool                            { return false }
-func (r *rig) Durable([]byte) (uint64, bool)         { return 0, false }
-func (r *rig) Committed() uint64                     { return 0 }
-func (r *rig) Flush(int)                             {}
-func (r *rig) FlushLater()                           {}
-func (r *rig) NewSink() protocol.Sink                { return nobody{} }
-func (r *rig) MostUnsent() int                       { return 1 << 30 }
-func (r *rig) Listen(string, string, string) (net.Listener, error) {
+func (r *testHub) Sched() *sched.Scheduler               { return r.all }
+func (r *testHub) Now() sched.Time                       { return r.clock }
+func (r *testHub) Log() *slog.Logger                     { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+func (r *testHub) LogLimited(slog.Level, string, ...any) {}
+func (r *testHub) Refused(protocol.Reason)               {}
+func (r *testHub) Full() bool                            { return false }
+func (r *testHub) Durable([]byte) (uint64, bool)         { return 0, false }
+func (r *testHub) Committed() uint64                     { return 0 }
+func (r *testHub) Flush(int)                             {}
+func (r *testHub) FlushLater()                           {}
+func (r *testHub) NewSink() protocol.Sink                { return nobody{} }
+func (r *testHub) MostUnsent() int                       { return 1 << 30 }
+func (r *testHub) Listen(string, string, string) (net.Listener, error) {
 	return net.Listen("tcp", "127.0.0.1:0")
 }
 
-// nobody takes deliveries where there are no sessions.
+// nobody is a sink without sessions.
 type nobody struct{}
 
 func (nobody) Deliver(*sched.Delivery) {}
 func (nobody) Wake()                   {}
 
-// pass lets time go by.
-func (r *rig) pass(d time.Duration) {
+// pass advances the clock.
+func (r *testHub) pass(d time.Duration) {
 	r.clock.Wall += d.Milliseconds()
 	r.clock.Mono += d.Milliseconds()
 	r.clock.Micros += d.Microseconds()
@@ -75,14 +75,14 @@ func (r *rig) pass(d time.Duration) {
 	}
 }
 
-// reply answers a request.
-func (r *rig) reply(request []byte) (reply string) {
+// reply returns the reply to a request.
+func (r *testHub) reply(request []byte) (reply string) {
 	r.Ask(request, func(b []byte) { reply = string(b) })
 	return reply
 }
 
 // ask sends a request in protobuf's text form and returns the reply in it.
-func (r *rig) ask(request string) string {
+func (r *testHub) ask(request string) string {
 	r.t.Helper()
 	var m dworkpb.QueryMsg
 	if err := prototext.Unmarshal([]byte(request), &m); err != nil {
@@ -97,13 +97,13 @@ func (r *rig) ask(request string) string {
 	if err := proto.Unmarshal([]byte(reply), &back); err != nil {
 		r.t.Fatalf("%s: the reply %x: %v", request, reply, err)
 	}
-	// The text form has spaces here and there, at random on purpose.
+	// The text form has random spaces on purpose.
 	return strings.TrimSpace(blanks.ReplaceAllString(prototext.MarshalOptions{}.Format(&back), " "))
 }
 
 var blanks = regexp.MustCompile(` +`)
 
-// taskNames are the tasks of a Transfer, behind its type.
+// taskNames returns a reply's type and the names of its tasks.
 func taskNames(t *testing.T, reply string) string {
 	t.Helper()
 	var m dworkpb.QueryMsg

@@ -1,0 +1,103 @@
+package periodic
+
+import (
+	priority "container/heap"
+	"slices"
+
+	"treadle/loop/protocol"
+	"treadle/sched"
+)
+
+// In the era of 2026 a RUN_JOB ends with `expired` when its job is not done within its time-out and the grace, which
+// lets the report of a punctual worker come first. The job is removed with its last RUN_JOB, unless a SUBMIT_JOB
+// submitted it too.
+
+// runTimeout is the time-out in seconds of a RUN_JOB whose job has none.
+const runTimeout = 60
+
+var resultExpired = []byte("expired")
+
+// pendingRun is a RUN_JOB without a reply.
+type pendingRun struct {
+	at          int64 // Mono when it expires
+	id          uint32
+	queue, name []byte
+	place       int // in the heap
+}
+
+// pendingRuns are the RUN_JOBs of a session that may expire.
+type pendingRuns struct {
+	byID map[uint32]*pendingRun
+	next expiryHeap
+}
+
+// startExpiry sets when a RUN_JOB expires. It is called before the job is submitted.
+func (c *conversation) startExpiry(id uint32, j *sched.Submission) {
+	if c.pending == nil {
+		c.pending = &pendingRuns{byID: make(map[uint32]*pendingRun)}
+	}
+	c.pending.remove(id) // a repeated id has the later time
+	seconds := int64(j.Timeout)
+	if seconds <= 0 {
+		seconds = runTimeout
+	}
+	r := &pendingRun{id: id, queue: slices.Clone(j.Queue), name: slices.Clone(j.Name)}
+	r.at = c.s.Loop.Now.Mono + seconds*1000 + c.p.o.Grace.Milliseconds()
+	c.pending.byID[id] = r
+	priority.Push(&c.pending.next, r)
+}
+
+// answered removes the RUN_JOB that a delivery answers.
+func (r *pendingRuns) answered(e sched.Effect, id uint32) {
+	switch e {
+	case sched.Result, sched.Removed, sched.Failed, sched.Expired:
+		r.remove(id)
+	}
+}
+
+func (r *pendingRuns) remove(id uint32) {
+	if run := r.byID[id]; run != nil {
+		delete(r.byID, id)
+		priority.Remove(&r.next, run.place)
+	}
+}
+
+var _ protocol.Sweeper = (*conversation)(nil)
+
+// Sweep implements protocol.Sweeper: it ends the RUN_JOBs that have expired.
+func (c *conversation) Sweep(budget int) int {
+	now := c.s.Loop.Now.Mono
+	if c.pending == nil {
+		return budget
+	}
+	for ; budget > 0 && len(c.pending.next) > 0 && c.pending.next[0].at <= now; budget-- {
+		r := c.pending.next[0]
+		c.pending.remove(r.id)
+		c.p.sched.Expire(c.s.Loop.Now, c.s.Peer(), uint64(r.id), Space, r.queue, r.name, c.s.Loop.Sink)
+	}
+	return budget
+}
+
+// expiryHeap holds the RUN_JOBs, the next to expire first. It implements container/heap.Interface.
+type expiryHeap []*pendingRun
+
+func (h expiryHeap) Len() int           { return len(h) }
+func (h expiryHeap) Less(i, j int) bool { return h[i].at < h[j].at }
+func (h expiryHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].place, h[j].place = i, j
+}
+
+func (h *expiryHeap) Push(x any) {
+	r := x.(*pendingRun)
+	r.place = len(*h)
+	*h = append(*h, r)
+}
+
+func (h *expiryHeap) Pop() any {
+	last := len(*h) - 1
+	r := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	return r
+}
