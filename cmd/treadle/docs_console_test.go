@@ -134,7 +134,6 @@ func TestDocsConsole(t *testing.T) {
 	// The files of a hub that was stopped: serve after soup after chop.
 	const head, one, two, three = "\xfe\x0e\x0bnum_records\x013", "\x00\x00\x00\x00\x00\x00\x00\x01", "\x00\x00\x00\x00\x00\x00\x00\x02", "\x00\x00\x00\x00\x00\x00\x00\x03"
 	files := map[string]string{
-		"photo.jpg":         "a photo",
 		"PREFIX_th.flat":    head + "\xff\x04chop\xff\x08" + one + "\xff\x04soup\xff\x08" + two + "\xff\x05serve\xff\x08" + three,
 		"PREFIX_tasks.flat": head + "\xff\x08" + one + "\xff\x10" + strings.Repeat("\x00", 8) + two + "\xff\x08" + two + "\xff\x10" + one + three + "\xff\x08" + three + "\xff\x08" + one,
 	}

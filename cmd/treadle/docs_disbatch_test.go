@@ -1,10 +1,15 @@
 package main
 
 import (
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
+
+	"treadle/loop/disbatch"
 )
 
 // TestDisbatchPage runs the client commands of the page against a command interface; those that start a program of a
@@ -30,4 +35,13 @@ func TestDisbatchPage(t *testing.T) {
 		t.Errorf("the page has %d commands", len(commands))
 	}
 	d.stop()
+	_, text, _ := strings.Cut(everyPage(t)["cmd/treadle/docs/disbatch.md"], "```\n{")
+	text, _, _ = strings.Cut(text, "```")
+	file := filepath.Join(t.TempDir(), "config.json")
+	if err := os.WriteFile(file, []byte("{"+text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := disbatch.ReadConfig(file); err != nil {
+		t.Errorf("the page's file: %v", err)
+	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,8 +40,8 @@ func pageCommands(t *testing.T, page string) (all []pageCommand) {
 	return all
 }
 
-// TestKts46Page runs the commands of the page in their order, before and after the move of a
-// site: what the page shows of their output is what they say.
+// TestKts46Page runs the commands of the page in their order, without MongoDB and behind the
+// move of a site: what the page shows of their output is what they say.
 func TestKts46Page(t *testing.T) {
 	double, err := mongotest.Start()
 	if err != nil {
@@ -59,18 +60,26 @@ func TestKts46Page(t *testing.T) {
 	for _, c := range commands {
 		switch {
 		case c.words[0] == "serve":
-			if len(c.words) != 5 || c.words[1] != "--bind" || c.words[3] != "--kts46-mongodb" {
+			stop()
+			switch {
+			case slices.Equal(c.words, []string{"serve", "&"}):
+				s = startScheduler(t, t.TempDir())
+			case len(c.words) == 5 && c.words[1] == "--bind" && c.words[3] == "--kts46-mongodb":
+				s = startScheduler(t, dir, "--kts46-mongodb", "mongodb://"+double.Address())
+			default:
 				t.Fatalf("the page starts a server by %q", c.words)
 			}
-			stop()
-			s = startScheduler(t, dir, "--kts46-mongodb", "mongodb://"+double.Address())
+		case c.words[0] == "kts46" && c.words[1] == "run" && !c.prompt: // a site has the job
+			s.says("*", 0, "add-project", c.words[2])
+			s.says("*", 0, "add-job", c.words[2], c.words[3], "{simulationParameters: {duration: 10.0, stepDuration: 0.5, batchLength: 8}}")
+			s.says("*", 0, c.words[1:]...)
 		case c.prompt:
 			s.says(c.outputs, 0, c.words[1:]...)
 		default:
 			s.says("*", 0, c.words[1:]...)
 		}
 	}
-	if len(commands) != 9 {
+	if len(commands) != 10 {
 		t.Errorf("the page has %d commands", len(commands))
 	}
 	stop()

@@ -8,7 +8,7 @@ const topHelp = `Treadle is a job server, and this is also its command line.
 Start a server, do the jobs of a function "echo" with a command, and submit one:
 
 	treadle serve
-	treadle work echo -v --data -- sh -c 'cat; echo " from $0"'
+	treadle work echo -v --data -- sh -c 'cat; echo ", $0"'
 	treadle run echo first-job -w hello
 
 -H ADDR names the server for every command: a host (its port is the default of the protocol that the command speaks), host:port, tcp://host:port, unix:///path or a path. Without it a variable does: TREADLE_GLOOM_MASTERS, TREADLE_GLOOM_SLAVES, TREADLE_DWORK, TREADLE_KTS46, TREADLE_DISBATCH_URL, TREADLE_HTTP (for dwork graph) or, for Periodic, TREADLE_HOST, which counts for all when it is a host alone.
@@ -41,7 +41,7 @@ func (submitCmd) Help() string {
 	date | treadle submit log now -w @-
 	treadle submit report weekly --later 1h --timeout 60
 
-A worker that takes longer than --timeout is given up: the job goes to another, and the result of the first does not count. treadle work ends its command then. Without --timeout the server's setting counts (treadle config get timeout, 10m by default): give more to jobs that may take longer.`
+A worker that takes longer than --timeout is given up: the job goes to another, and the result of the first is ignored. treadle work kills its command at the time-out. Without --timeout the server's setting counts (treadle config get timeout, 10m by default): give more to jobs that may take longer.`
 }
 
 // Help is printed by treadle run --help.
@@ -151,7 +151,7 @@ func (dropCmd) Help() string {
 
 // Help is printed by treadle config --help.
 func (configCmd) Help() string {
-	return `Keys: timeout (seconds a job may run, 600), keepalive (seconds a connection may be silent, 300), lock-timeout (seconds a job waits for a lock, 300); poll-delay, revert-delay, max-patch and assign-wait are kept for old clients and change nothing. refusing is not 0 while the server takes no new jobs (1: its disk is nearly full), max-frame is its largest request in bytes; both are read only. A key that the server does not know is an error.
+	return `Keys: timeout (seconds a job may run, 600; 0: no limit, while submit --timeout 0 takes this setting), keepalive (seconds a connection may be silent, 300), lock-timeout (seconds a job waits for a lock, 300); poll-delay, revert-delay, max-patch and assign-wait are kept for old clients and change nothing. refusing is not 0 while the server takes no new jobs (1: its disk is nearly full), max-frame is its largest request in bytes; both are read only. A key that the server does not know is an error.
 
 	treadle config get timeout
 	treadle config set timeout 2h`

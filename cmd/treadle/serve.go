@@ -24,7 +24,7 @@ type serveCmd struct {
 	Bind             string   `placeholder:"HOST" help:"Host of every default TCP address (default: 127.0.0.1)."`
 	RunDir           string   `placeholder:"DIR" help:"Directory of the default socket, periodic.sock, made when missing; no other user can put one there first (default: /tmp)."`
 	PeriodicGrab     string   `enum:"hold,document" default:"hold" help:"Answer to a worker's GRAB_JOB when no job is ready: hold it until there is one, or NO_JOB as the document says: hold or document (default: ${default})."`
-	PeriodicCRC      string   `name:"periodic-crc" enum:"2019-02,2019,2020,2023,2026" default:"2023" help:"Era whose replies clients of the CRC framing get: 2019-02, 2019, 2020, 2023 or 2026; an address of --periodic has its own behind it, as in tcp://:5001?crc=2020 (default: ${default})."`
+	PeriodicCRC      string   `name:"periodic-crc" enum:"2019-02,2019,2020,2023,2026" default:"2023" help:"Which version's replies clients of the CRC framing get: 2019-02, 2019, 2020, 2023 or 2026; an address of --periodic has its own behind it, as in tcp://:5001?crc=2020 (default: ${default})."`
 	PeriodicShutdown string   `enum:"on,off" default:"on" help:"Whether a client's SHUTDOWN stops the server: on or off (default: ${default})."`
 	GloomMasters     []string `sep:"none" placeholder:"ADDR" help:"Address of the Gloom protocol for masters, or off; repeatable (default: tcp://127.0.0.1:9998)."`
 	GloomSlaves      []string `sep:"none" placeholder:"ADDR" help:"Address of the Gloom protocol for slaves, or off; repeatable (default: tcp://127.0.0.1:9999)."`
@@ -38,7 +38,7 @@ type serveCmd struct {
 	AllowHost        []string `sep:"none" placeholder:"NAME" help:"Host name that HTTP requests may be sent to, on every HTTP port, beside IP addresses, localhost, this host's own name and those in addresses of these settings; repeatable (default: none)."`
 
 	Data         string        `default:"./treadle-data" placeholder:"DIR" help:"Directory of the journal, made when missing, or none: jobs live in memory alone (default: ${default})."`
-	Sync         string        `enum:"always,interval,never" default:"always" help:"When a change is on disk: always (before it is acknowledged), interval (a crash costs the last one) or never (when the system gets to it) (default: ${default})."`
+	Sync         string        `enum:"always,interval,never" default:"always" help:"When a change is on disk: always (before it is acknowledged), interval (a crash costs the last one) or never (when the operating system writes it) (default: ${default})."`
 	SyncInterval time.Duration `default:"50ms" placeholder:"TIME" help:"Time between commits that nothing waits for (default: ${default})."`
 	MinFree      byteSize      `default:"256MiB" placeholder:"SIZE" help:"Free space on the disk of --data below which new jobs are refused, at least 128MiB (default: ${default})."`
 
@@ -52,8 +52,8 @@ type serveCmd struct {
 	DworkRemember time.Duration `default:"0s" placeholder:"TIME" help:"How long complete tasks can be looked up; 0s: not at all (default: ${default})."`
 
 	Kts46Timeout      time.Duration `name:"kts46-timeout" default:"5s" placeholder:"TIME" help:"How often a kts46 worker is told to report (default: ${default})."`
-	Kts46TimeoutUnit  string        `name:"kts46-timeout-unit" enum:"s,ms" default:"s" help:"Unit in which version 1 is told that: s as its original worker reads it, or ms as its document says (default: ${default})."`
-	Kts46RestartAfter time.Duration `name:"kts46-restart-after" default:"0s" placeholder:"TIME" help:"Silence of a worker after which its task is queued again; 0s: never, as a supervisor outside sees to it (default: ${default})."`
+	Kts46TimeoutUnit  string        `name:"kts46-timeout-unit" enum:"s,ms" default:"s" help:"Unit in which version 1 is told that: s, which its original worker reads, or ms, as its document says (default: ${default})."`
+	Kts46RestartAfter time.Duration `name:"kts46-restart-after" default:"0s" placeholder:"TIME" help:"Silence of a worker after which its task is queued again; 0s: never, because an external supervisor does this (default: ${default})."`
 	Kts46MongoDB      string        `name:"kts46-mongodb" placeholder:"URI" help:"MongoDB of the site, as mongodb://HOST:27017, where the original kts46 workers and web interface have projects and jobs (default: none)."`
 	Kts46Databases    []string      `name:"kts46-databases" placeholder:"HOST:PORT" help:"Databases that version 2 names to its workers; the original ones use the first (default: those of --kts46-mongodb)."`
 
