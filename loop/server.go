@@ -86,6 +86,9 @@ func (s *Server) run(ctx context.Context) (err error) {
 	if err != nil {
 		s.closeListeners()
 		s.closeServices()
+		if s.web != nil {
+			_ = s.web.Close() // the other error is why the server does not start
+		}
 		return err
 	}
 	s.serve(ctx)

@@ -94,12 +94,6 @@ func New(host protocol.Host, o Options) *Hub {
 // Name implements protocol.Protocol.
 func (h *Hub) Name() string { return protocolName }
 
-// Ports implements protocol.Protocol: its connections are not on the event loops.
-func (h *Hub) Ports() []protocol.Port { return nil }
-
-// CloseReasons implements protocol.Protocol.
-func (h *Hub) CloseReasons() []protocol.CloseReason { return nil }
-
 // Projects is how many projects are known.
 func (h *Hub) Projects() int {
 	h.mu.Lock()

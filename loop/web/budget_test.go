@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestBudget: while requests hold too much together the one is given up that has not moved for the longest and holds
