@@ -188,7 +188,10 @@ func TestWorkReconnects(t *testing.T) {
 	worker.signal(syscall.SIGTERM)
 	var said []string
 	for worker.lines.Scan() {
-		said = append(said, worker.lines.Text())
+		// The result may be back before the worker has counted its job as finished.
+		if line := worker.lines.Text(); !strings.HasPrefix(line, "treadle: taking no more jobs, finishing 1 job") {
+			said = append(said, line)
+		}
 	}
 	if want := fmt.Sprintf("treadle: connected to unix://%s again", socket); len(said) != 1 || said[0] != want {
 		t.Errorf("the worker said %q, want %q", said, want)
