@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"errors"
 	"log/slog"
 	"net"
 	"net/http"
@@ -55,7 +56,7 @@ func TestServerRecovers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var log bytes.Buffer // written before the connection is closed
+	var log bytes.Buffer // written before Close sees the connection end
 	s := NewServer(l, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("BUG: broken") }), Limits{Grace: time.Minute}, slog.New(slog.NewTextHandler(&log, nil)))
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve() }()
@@ -63,11 +64,10 @@ func TestServerRecovers(t *testing.T) {
 		a.Body.Close()
 		t.Errorf("it is answered with %s", a.Status)
 	}
+	if err := errors.Join(s.Close(), <-ended); err != nil {
+		t.Error(err)
+	}
 	if !strings.Contains(log.String(), "BUG: broken") || !strings.Contains(log.String(), "path=/path") || !strings.Contains(log.String(), "budget_test.go") {
 		t.Errorf("the log has %q", log.String())
-	}
-	s.Close()
-	if err := <-ended; err != nil {
-		t.Error(err)
 	}
 }
