@@ -62,7 +62,7 @@ func fakeContender(t *testing.T, name, flaw, socket string) peer.Peer {
 		}}.Start}
 }
 
-// What the fake server reads and says.
+// The parts of the Periodic protocol that the fake server reads and writes, apart from those of bench/peer which it tests.
 const (
 	periodicHeaderLen, periodicCRCHeaderLen, periodicCRCAt = 8, 12, 8
 

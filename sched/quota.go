@@ -14,7 +14,7 @@ const (
 	drawRegistered = 64 << 10
 )
 
-// What one costs, about, with its places in maps and lines.
+// The approximate cost of each, with its entries in maps and lines.
 const (
 	slotCost  = 32
 	watchCost = 192

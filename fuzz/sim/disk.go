@@ -294,7 +294,7 @@ func (d *Disk) abandon() {
 	d.finishCheckpoints()
 }
 
-// What a crash leaves of what was written and not synced.
+// The parts of an unsynced write that a crash may leave.
 const (
 	nothing = iota
 	everything

@@ -10,7 +10,7 @@ import (
 	"treadle/codec/dwork"
 )
 
-// What becomes of a graph that is there: more predecessors, cycles, names that are free again.
+// This file changes graphs that exist: it adds predecessors, tries cycles and uses freed names again.
 
 // edge is a predecessor that a task got after it was made.
 type edge struct {

@@ -12,7 +12,7 @@ import (
 	"treadle/codec/kts46"
 )
 
-// What version 2 answers with.
+// The answers of version 2.
 const (
 	ktsSuccess     = `"success"`
 	ktsNoJob       = `{"type":"JobNotFound"}`

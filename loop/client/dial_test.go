@@ -173,7 +173,7 @@ func TestServerGoneSilent(t *testing.T) {
 	<-w.Ended()
 }
 
-// What ends a connection reaches the caller who waits, and every later one.
+// TestConnectionLost: the error that ends a connection reaches the waiting call and every later one.
 func TestConnectionLost(t *testing.T) {
 	f := func(what, bytes string, want error) {
 		t.Helper()
