@@ -18,18 +18,13 @@ const (
 	lastTurns = 4
 )
 
-// Pause implements protocol.Transport.
-func (s *session) Pause() bool {
-	n := s.Cost
-	s.Cost = 0
-	if s.peer != nil {
-		n += s.peer.Looked()
-	}
-	if n < fewLooks {
+// Charge implements protocol.Transport.
+func (s *session) Charge(cost int) bool {
+	if cost < fewLooks {
 		return false
 	}
 	r := s.r
-	if r.looked += n; r.looked < lookTurn {
+	if r.looked += cost; r.looked < lookTurn {
 		return false
 	}
 	s.paused = true

@@ -273,8 +273,8 @@ func (r *reactor) shut(s *session) {
 	}
 	defer r.rescue(s)
 	s.talk.Closed()
-	if s.peer != nil {
-		r.server.sched.Forget(r.Now, s.peer, r)
+	if s.Scheduled != nil {
+		r.server.sched.Forget(r.Now, s.Scheduled, r)
 	}
 	s.Out, s.partial, s.late, s.marks = nil, nil, nil, nil
 }
@@ -354,7 +354,7 @@ func (r *reactor) flush(s *session) {
 
 // fill hands the peer what was kept back while it had not taken enough.
 func (r *reactor) fill(s *session) {
-	if r.server.sched.Flushed(r.Now, s.peer, s.unsent(), r) {
+	if r.server.sched.Flushed(r.Now, s.Scheduled, s.unsent(), r) {
 		r.behind = append(r.behind, s)
 	}
 }

@@ -32,18 +32,17 @@ type session struct {
 	r       *reactor
 	conn    connection
 	talk    protocol.Conversation
-	peer    *sched.Peer // nil until the peer asks for something that lasts
-	partial []byte      // an unfinished message
-	counted int         // of it, in the reactor's partials
-	behind  int         // of it, what has come while it was paused
-	keeps   int         // how much of that is kept, when it is more than keepPaused
-	late    []byte      // acknowledgements that wait for the journal, see durable.go
-	marks   []mark      // for what
-	reports *reports    // long replies under way, nil: it has never asked for one
-	stream  *stream     // a long reply being sent in pieces, see stream.go
-	last    int64       // Mono of the last read
-	begun   int64       // Mono when the unfinished message began, 0: there is none
-	why     error       // why it is to be closed, nil: it is not
+	partial []byte   // an unfinished message
+	counted int      // of it, in the reactor's partials
+	behind  int      // of it, what has come while it was paused
+	keeps   int      // how much of that is kept, when it is more than keepPaused
+	late    []byte   // acknowledgements that wait for the journal, see durable.go
+	marks   []mark   // for what
+	reports *reports // long replies under way, nil: it has never asked for one
+	stream  *stream  // a long reply being sent in pieces, see stream.go
+	last    int64    // Mono of the last read
+	begun   int64    // Mono when the unfinished message began, 0: there is none
+	why     error    // why it is to be closed, nil: it is not
 
 	paused bool // more of what it asks is in partial, see pause.go
 	dirty  bool // in the reactor's dirty list
@@ -205,13 +204,11 @@ func (s *session) piled() int {
 // unsent is how many bytes wait for the peer to read.
 func (s *session) unsent() int { return len(s.Out) + len(s.late) + s.conn.OutboundBuffered() }
 
-// party returns the scheduler's side of the session, made when first needed.
-func (s *session) Peer() *sched.Peer {
-	if s.peer == nil {
-		s.peer = s.r.server.sched.NewPeer(s.ID, s.Skills)
-		s.peer.SetLabel(s.Label)
-	}
-	return s.peer
+// NewPeer implements protocol.Transport.
+func (s *session) NewPeer() *sched.Peer {
+	p := s.r.server.sched.NewPeer(s.ID, s.Skills)
+	p.SetLabel(s.Label)
+	return p
 }
 
 // Grow implements protocol.Transport.

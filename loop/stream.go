@@ -128,7 +128,7 @@ func (r *reactor) look() {
 		if s.gone {
 			continue
 		}
-		if s.peer != nil {
+		if s.Scheduled != nil {
 			r.fill(s)
 		}
 		if s.stream != nil || s.conn.OutboundBuffered() > 0 {

@@ -199,7 +199,7 @@ func (sh *shard) tidy(q *queue) {
 // Held returns the run of a job of a name that the peer holds, whatever its space, for
 // protocols whose workers know jobs by name.
 func (s *Scheduler) Held(p *Peer, queueName, name []byte) (Run, bool) {
-	w := p.byQueue[string(queueName)]
+	w := p.watchOf(queueName)
 	if w == nil {
 		return Run{}, false
 	}

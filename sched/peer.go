@@ -209,6 +209,14 @@ type watch struct {
 	quiet      *unreported            // when it is over that the peer gets nothing from the queue
 }
 
+// watchOf returns the peer's watch of a queue, nil when it has none.
+func (p *Peer) watchOf(name []byte) *watch {
+	if len(p.watches) == 1 && p.watches[0].queue.name == string(name) { // nearly always
+		return p.watches[0]
+	}
+	return p.byQueue[string(name)]
+}
+
 // over says that a watch has ended and nothing is held or remembered under it any more.
 func (w *watch) over() bool { return w.ended && len(w.held)+w.remembers() == 0 }
 

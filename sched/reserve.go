@@ -207,7 +207,7 @@ func (sh *shard) reserve(now Time, w *watch, tag uint64, sink Sink) error {
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)
 	p, q := w.peer, w.queue
-	direct := q.ready.jobs > 0 && !sh.halted && q.broadcasts == 0 && !w.ended && q.oldest() == nil && !q.mixed()
+	direct := q.ready.jobs > 0 && !sh.halted && q.broadcasts == 0 && !w.ended && q.deserted() && !q.mixed()
 	p.mu.Lock()
 	if !direct || p.slots.len() > 0 || p.unsent >= p.window {
 		if err := p.addSlot(sh.s, tag, false); err != nil {

@@ -145,7 +145,7 @@ func (sh *shard) expireUnreported(now Time, until int, sink Sink) {
 // Report is Held for the report with which a peer ends a run. The report of a run that was taken
 // from it is about nothing, and the peer may get a job of that name again.
 func (s *Scheduler) Report(now Time, p *Peer, queueName, name []byte, sink Sink) (Run, bool) {
-	w := p.byQueue[string(queueName)]
+	w := p.watchOf(queueName)
 	if w == nil {
 		return Run{}, false
 	}

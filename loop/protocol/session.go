@@ -26,8 +26,9 @@ type Session struct {
 	Transport
 	// Skills are the jobs that the peer can do. Label names the protocol where a worker is shown.
 	// Both are set before the first call of Peer.
-	Skills sched.Skills
-	Label  string
+	Skills    sched.Skills
+	Label     string
+	Scheduled *sched.Peer // the peer in the scheduler; nil before the first call of Peer
 
 	Out           []byte // encoded and not written yet; Touch comes before an append
 	Assigned      bool   // the peer was handed a job in this turn
@@ -43,6 +44,25 @@ type Loop struct {
 	Scratch []byte // a buffer for one request
 	Frames  uint64 // requests read in this turn
 	Backlog int    // bytes of jobs that conversations hold for their peers beside Out
+}
+
+// Peer returns the session's peer in the scheduler. The first call makes it.
+func (s *Session) Peer() *sched.Peer {
+	if s.Scheduled == nil {
+		s.Scheduled = s.NewPeer()
+	}
+	return s.Scheduled
+}
+
+// Pause reports that Consume has to stop before the next request, because the requests of this
+// turn cost too much. Consume is called again in the next turn.
+func (s *Session) Pause() bool {
+	cost := s.Cost
+	if s.Scheduled != nil {
+		cost += s.Scheduled.Looked()
+	}
+	s.Cost = 0
+	return cost > 0 && s.Charge(cost)
 }
 
 // Room grows Out so that n more bytes fit.
@@ -81,13 +101,13 @@ type Transport interface {
 	Congested() bool
 	// End closes the session after this turn's last write. The first reason counts.
 	End(why error)
-	// Peer returns the session's peer in the scheduler. The first call makes it.
-	Peer() *sched.Peer
+	// NewPeer makes a peer in the scheduler, with Skills and Label. It is for Session.Peer.
+	NewPeer() *sched.Peer
 	// Grow moves Out to a buffer with room for n more bytes. It is for Session.Room.
 	Grow(n int)
-	// Pause reports that Consume has to stop before the next request, because the requests of this
-	// turn cost too much. Consume is called again in the next turn.
-	Pause() bool
+	// Charge counts the cost of a request and pauses the session when this turn's requests cost
+	// too much. It is for Session.Pause.
+	Charge(cost int) (paused bool)
 	// After sends a copy of reply once a group of the journal is committed. Out does not wait.
 	After(group uint64, reply []byte)
 	// Stream runs encode beside the loop and sends the pieces that it returns as the peer reads.
