@@ -19,7 +19,7 @@ var canaries = []canary{
 	{"a result goes to whoever has the slot now", "loop/reactor.go", "s != nil && s.ID == id", "s != nil"},
 	{"mail between loops wakes nobody", "loop/mailbox.go", "wake = len(m.bytes) == 0", "wake = false"},
 	{"a frame in two pieces loses its end", "loop/session.go", "take := min(need-len(s.partial), len(in))\n", "take := min(need-len(s.partial), len(in))\n\tif take > 40 {\n\t\tin = in[1:]\n\t\ttake--\n\t}\n"},
-	{"sessions of the second loop are not forgotten", "loop/reactor.go", "if s.peer != nil {\n\t\tr.server.sched.Forget", "if s.peer != nil && r.index == 0 {\n\t\tr.server.sched.Forget"},
+	{"sessions of the second loop are not forgotten", "loop/reactor.go", "if s.Scheduled != nil {\n\t\tr.server.sched.Forget", "if s.Scheduled != nil && r.index == 0 {\n\t\tr.server.sched.Forget"},
 	{"the last bit of a priority does not count", "sched/queue.go", "key{^r.priority, r.due}", "key{^(r.priority >> 1), r.due}"},
 	{"jobs are due two seconds early", "sched/shard.go", "return r.due < second ||", "return r.due < second+2 ||"},
 	{"a time-out comes after a tenth of its time", "sched/shard.go", "int64(r.timeout)*1000 + sh.s.grace)", "int64(r.timeout)*100)"},
