@@ -9,9 +9,9 @@ import (
 // of one queue or of several, with one slot or many; not a backlog that is as deep
 // after as before; not failures, sleepers, windows that fill and empty.
 func TestNoAllocations(t *testing.T) {
-	f := func(name string, queues, slots, backlog int, way func(x *rig, p *Peer)) {
+	f := func(name string, queues, slots, backlog int, way func(x *benchSched, p *Peer)) {
 		t.Helper()
-		x := newRig(t, 4, queues)
+		x := newBenchSched(t, 4, queues)
 		for range backlog {
 			x.submit(0, 0)
 		}
@@ -29,7 +29,7 @@ func TestNoAllocations(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	handOff := func(x *rig, p *Peer) {
+	handOff := func(x *benchSched, p *Peer) {
 		x.now.Mono += 7
 		x.now.Wall += 7
 		x.reserve(p, 1)
@@ -38,7 +38,7 @@ func TestNoAllocations(t *testing.T) {
 	}
 	f("hand-off", 1, 0, 0, handOff)
 	f("hand-off, five queues", 5, 0, 0, handOff)
-	backlog := func(x *rig, p *Peer) {
+	backlog := func(x *benchSched, p *Peer) {
 		x.now.Mono += 7
 		x.now.Wall += 7
 		x.submit(0, 0)
@@ -47,17 +47,17 @@ func TestNoAllocations(t *testing.T) {
 	}
 	f("backlog", 1, 0, 100, backlog)
 	f("backlog, five queues", 5, 0, 2000, backlog)
-	f("64 slots", 1, 64, 0, func(x *rig, p *Peer) {
+	f("64 slots", 1, 64, 0, func(x *benchSched, p *Peer) {
 		x.submit(0, 0)
 		tag := x.sink.tags[0]
 		x.finish(p)
 		x.reserve(p, tag)
 	})
-	f("replaced", 1, 0, 0, func(x *rig, p *Peer) {
+	f("replaced", 1, 0, 0, func(x *benchSched, p *Peer) {
 		x.next = 7
 		x.submit(0, 0)
 	})
-	f("failed", 1, 0, 0, func(x *rig, p *Peer) {
+	f("failed", 1, 0, 0, func(x *benchSched, p *Peer) {
 		x.reserve(p, 1)
 		x.submit(0, 0)
 		if err := x.s.Fail(x.now, p, x.sink.refs[0], &x.sink); err != nil {
@@ -67,14 +67,14 @@ func TestNoAllocations(t *testing.T) {
 		x.reserve(p, 2)
 		x.finish(p)
 	})
-	f("delayed", 1, 0, 0, func(x *rig, p *Peer) {
+	f("delayed", 1, 0, 0, func(x *benchSched, p *Peer) {
 		x.submit(0, x.now.Wall/1000+1)
 		x.reserve(p, 1)
 		x.now.Wall += 1000
 		x.s.ticks(x.now, &x.sink)
 		x.finish(p)
 	})
-	f("asleep", 3, 0, 0, func(x *rig, p *Peer) {
+	f("asleep", 3, 0, 0, func(x *benchSched, p *Peer) {
 		if err := x.s.Sleep(x.now, p, 1, &x.sink); err != nil {
 			x.b.Error(err)
 		}
@@ -87,7 +87,7 @@ func TestNoAllocations(t *testing.T) {
 			x.b.Error(ok, err)
 		}
 	})
-	f("window", 2, 0, 0, func(x *rig, p *Peer) {
+	f("window", 2, 0, 0, func(x *benchSched, p *Peer) {
 		x.s.Flushed(x.now, p, 1<<62, &x.sink)
 		x.reserve(p, 1)
 		x.submit(0, 0)
@@ -99,7 +99,7 @@ func TestNoAllocations(t *testing.T) {
 // A stream of jobs through a queue, deep and shallow by turns, leaves no more memory
 // behind than a few chunks.
 func TestMemoryGoes(t *testing.T) {
-	x := newRig(t, 1, 1)
+	x := newBenchSched(t, 1, 1)
 	p := x.worker(0, 1)
 	for round := range 3 {
 		for range 20_000 {

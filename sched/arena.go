@@ -84,12 +84,12 @@ func classSize(c int) int {
 }
 
 // take returns room for n bytes; ok is false when the arena is out of references.
-func (a *arena) take(n int) (ref uint32, room []byte, ok bool) {
+func (a *arena) alloc(n int) (ref uint32, room []byte, ok bool) {
 	if n >= ownChunk {
 		if len(a.spare) == 0 && len(a.chunks) == maxChunks {
 			return 0, nil, false
 		}
-		c, _ := a.grow(arenaPart{buf: a.takeOwn(n), class: ownClass, slots: 1, live: 1})
+		c, _ := a.grow(arenaPart{buf: a.allocOwn(n), class: ownClass, slots: 1, live: 1})
 		return uint32(c) << slotBits, a.chunks[c].buf, true
 	}
 	class := classOf(n)
@@ -134,11 +134,11 @@ func (a *arena) view(ref uint32, n int) []byte {
 // give frees a reference. A class keeps its last open chunk even when empty, and the
 // arena some more, so that jobs that come and go cost no allocation. It reports whether it
 // let go of memory: a view that is left over would keep that.
-func (a *arena) give(ref uint32) (released bool) {
+func (a *arena) free(ref uint32) (released bool) {
 	c := int32(ref >> slotBits)
 	p := &a.chunks[c]
 	if p.class == ownClass {
-		released = a.giveOwn(p.buf)
+		released = a.freeOwn(p.buf)
 		a.drop(c)
 		return released
 	}
@@ -163,7 +163,7 @@ func (a *arena) give(ref uint32) (released bool) {
 }
 
 // takeOwn returns n bytes, which are no zeros, of which at most half are wasted.
-func (a *arena) takeOwn(n int) []byte {
+func (a *arena) allocOwn(n int) []byte {
 	for i, b := range a.own {
 		if n <= cap(b) && cap(b) <= 2*n {
 			a.own = slices.Delete(a.own, i, i+1)
@@ -176,7 +176,7 @@ func (a *arena) takeOwn(n int) []byte {
 
 // giveOwn keeps what takeOwn returned for the next one, and lets go of the oldest. It reports
 // whether it let go of any.
-func (a *arena) giveOwn(b []byte) (released bool) {
+func (a *arena) freeOwn(b []byte) (released bool) {
 	if cap(b) > keepOwn {
 		return true
 	}
@@ -215,8 +215,8 @@ func (a *arena) linkOf(c int32) *link { return &a.chunks[c].link }
 
 // giveBytes frees bytes in the arena. When the arena lets go of memory, so do the views that
 // the shard reuses: they would keep it until their next use.
-func (sh *shard) giveBytes(ref uint32) {
-	if sh.arena.give(ref) {
+func (sh *shard) freeBytes(ref uint32) {
+	if sh.arena.free(ref) {
 		for _, j := range [...]*Job{&sh.out.Job, &sh.saved.Job} {
 			j.Name, j.Workload = nil, nil
 		}

@@ -44,7 +44,7 @@ func TestArenaAgainstCopies(t *testing.T) {
 			if !bytes.Equal(a.view(p.ref, len(p.want)), p.want) {
 				t.Fatalf("the bytes behind %x were overwritten", p.ref)
 			}
-			a.give(p.ref)
+			a.free(p.ref)
 			all[i] = all[len(all)-1]
 			all = all[:len(all)-1]
 		}
@@ -55,7 +55,7 @@ func TestArenaAgainstCopies(t *testing.T) {
 			}
 			n := sizes.Draw(t, "size")
 			for range rapid.IntRange(1, 20).Draw(t, "times") {
-				ref, room, ok := a.take(n)
+				ref, room, ok := a.alloc(n)
 				if !ok || len(room) != n {
 					t.Fatalf("%d bytes wanted, %d given", n, len(room))
 				}
@@ -92,13 +92,13 @@ func TestArenaDrain(t *testing.T) {
 		const n = 20000
 		refs := make([]uint32, n)
 		for i := range refs {
-			refs[i], _, _ = a.take(100)
+			refs[i], _, _ = a.alloc(100)
 		}
 		if a.bytes < n*100 || a.bytes > n*104+2*arenaChunk {
 			t.Errorf("%s: %d bytes for %d times 100", name, a.bytes, n)
 		}
 		for i := range refs {
-			a.give(refs[next(i, n)])
+			a.free(refs[next(i, n)])
 		}
 		if a.bytes > keepEmpty*arenaChunk {
 			t.Errorf("%s: %d bytes are kept", name, a.bytes)
@@ -113,14 +113,14 @@ func TestArenaDrain(t *testing.T) {
 func TestArenaFull(t *testing.T) {
 	a := newArena()
 	a.chunks = make([]arenaPart, maxChunks)
-	if _, _, ok := a.take(10); ok {
+	if _, _, ok := a.alloc(10); ok {
 		t.Error("room in a full arena for a small size")
 	}
-	if _, _, ok := a.take(ownChunk); ok {
+	if _, _, ok := a.alloc(ownChunk); ok {
 		t.Error("room in a full arena for a large size")
 	}
 	a.spare = append(a.spare, 7)
-	if ref, _, ok := a.take(10); !ok || ref>>slotBits != 7 {
+	if ref, _, ok := a.alloc(10); !ok || ref>>slotBits != 7 {
 		t.Errorf("a spare chunk is not used: %x %v", ref, ok)
 	}
 }
@@ -154,11 +154,11 @@ func TestArenaKeepsOwn(t *testing.T) {
 	a := newArena()
 	n := 100 << 10
 	if got := testing.AllocsPerRun(100, func() {
-		ref, room, ok := a.take(n)
+		ref, room, ok := a.alloc(n)
 		if !ok || len(room) != n {
 			t.Fatal("no room")
 		}
-		a.give(ref)
+		a.free(ref)
 		n -= 100
 	}); got >= 1 {
 		t.Errorf("%v allocations a job", got)
@@ -166,14 +166,14 @@ func TestArenaKeepsOwn(t *testing.T) {
 	for size := ownChunk; size < 4*keepOwn; size += size / 3 {
 		var refs []uint32
 		for range 5 {
-			ref, room, _ := a.take(size)
+			ref, room, _ := a.alloc(size)
 			if len(room) != size {
 				t.Fatalf("%d bytes instead of %d", len(room), size)
 			}
 			refs = append(refs, ref)
 		}
 		for _, ref := range refs {
-			a.give(ref)
+			a.free(ref)
 		}
 		sum := 0
 		for _, b := range a.own {

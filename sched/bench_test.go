@@ -9,13 +9,13 @@ import (
 
 // sinkhole is a Sink that keeps the last references and tags handed out, and
 // allocates nothing.
-type sinkhole struct {
+type lastSink struct {
 	refs  []Run
 	tags  []uint64
 	bytes int
 }
 
-func (s *sinkhole) Deliver(d *Delivery) {
+func (s *lastSink) Deliver(d *Delivery) {
 	if d.Effect == Assign {
 		s.refs, s.tags = append(s.refs, d.Job.Run()), append(s.tags, d.Tag)
 	}
@@ -24,20 +24,20 @@ func (s *sinkhole) Deliver(d *Delivery) {
 
 // rig is a scheduler with workers under a benchmark. Jobs have 10 bytes of name and
 // 100 of workload.
-type rig struct {
+type benchSched struct {
 	b      testing.TB
 	s      *Scheduler
 	now    Time
 	queues [][]byte
 	peers  []*Peer
-	sink   sinkhole
+	sink   lastSink
 	name   [10]byte
 	j      Submission
 	next   uint64
 }
 
-func newRig(b testing.TB, shards, queues int) *rig {
-	x := &rig{b: b, s: New(Options{Shards: shards, Window: 1 << 62}), now: Time{Wall: 1_700_000_000_000}}
+func newBenchSched(b testing.TB, shards, queues int) *benchSched {
+	x := &benchSched{b: b, s: New(Options{Shards: shards, Window: 1 << 62}), now: Time{Wall: 1_700_000_000_000}}
 	x.s.SetTimeout(600_000)
 	for i := range queues {
 		x.queues = append(x.queues, fmt.Append(nil, "function ", i))
@@ -47,7 +47,7 @@ func newRig(b testing.TB, shards, queues int) *rig {
 }
 
 // worker connects a peer that serves n queues from the first on.
-func (x *rig) worker(first, n int) *Peer {
+func (x *benchSched) worker(first, n int) *Peer {
 	p := x.s.NewPeer(SessionID(len(x.peers)))
 	for i := range n {
 		if err := x.s.Watch(x.now, p, x.queues[(first+i)%len(x.queues)], false, &x.sink); err != nil {
@@ -59,7 +59,7 @@ func (x *rig) worker(first, n int) *Peer {
 }
 
 // submit submits the next job; names do not repeat.
-func (x *rig) submit(queue int, at int64) {
+func (x *benchSched) submit(queue int, at int64) {
 	x.next++
 	binary.BigEndian.PutUint64(x.name[:], x.next)
 	x.j.Queue, x.j.SchedAt = x.queues[queue], at
@@ -68,14 +68,14 @@ func (x *rig) submit(queue int, at int64) {
 	}
 }
 
-func (x *rig) reserve(p *Peer, tag uint64) {
+func (x *benchSched) reserve(p *Peer, tag uint64) {
 	if err := x.s.Reserve(x.now, p, tag, &x.sink); err != nil {
 		x.b.Fatal(err)
 	}
 }
 
 // finish finishes what was handed out last, all by one peer.
-func (x *rig) finish(p *Peer) {
+func (x *benchSched) finish(p *Peer) {
 	for _, ref := range x.sink.refs {
 		if err := x.s.Finish(x.now, p, ref, nil, &x.sink); err != nil {
 			x.b.Fatal(err)
@@ -85,7 +85,7 @@ func (x *rig) finish(p *Peer) {
 }
 
 // tick lets the clock go on, as between two turns of an event loop.
-func (x *rig) tick(i int) {
+func (x *benchSched) tick(i int) {
 	if i%64 == 0 {
 		x.now.Wall++
 		x.now.Mono++
@@ -95,7 +95,7 @@ func (x *rig) tick(i int) {
 // A worker waits, a job is submitted, handed over at once and finished: the way of
 // nearly every job of a server that keeps up.
 func BenchmarkHandOff(b *testing.B) {
-	x := newRig(b, 1, 1)
+	x := newBenchSched(b, 1, 1)
 	p := x.worker(0, 1)
 	b.ReportAllocs()
 	for i := range b.N {
@@ -110,7 +110,7 @@ func BenchmarkHandOff(b *testing.B) {
 func BenchmarkHandOff64(b *testing.B) {
 	f := func(name string, workers, slots int) {
 		b.Run(name, func(b *testing.B) {
-			x := newRig(b, 1, 1)
+			x := newBenchSched(b, 1, 1)
 			for range workers {
 				p := x.worker(0, 1)
 				for tag := range slots {
@@ -137,7 +137,7 @@ func BenchmarkHandOff64(b *testing.B) {
 // Jobs wait for workers: filling, and draining what was filled.
 func BenchmarkBacklog(b *testing.B) {
 	b.Run("submit", func(b *testing.B) {
-		x := newRig(b, 1, 1)
+		x := newBenchSched(b, 1, 1)
 		b.ReportAllocs()
 		for i := range b.N {
 			x.tick(i)
@@ -145,7 +145,7 @@ func BenchmarkBacklog(b *testing.B) {
 		}
 	})
 	b.Run("drain", func(b *testing.B) {
-		x := newRig(b, 1, 1)
+		x := newBenchSched(b, 1, 1)
 		for i := range b.N {
 			x.tick(i)
 			x.submit(0, 0)
@@ -164,9 +164,9 @@ func BenchmarkBacklog(b *testing.B) {
 // A thousand queues over 16 shards, a hundred workers that serve ten each: waiting
 // for jobs, and finding them.
 func BenchmarkManyQueues(b *testing.B) {
-	f := func(name string, first, second func(x *rig, queue int)) {
+	f := func(name string, first, second func(x *benchSched, queue int)) {
 		b.Run(name, func(b *testing.B) {
-			x := newRig(b, 16, 1000)
+			x := newBenchSched(b, 16, 1000)
 			for i := range 100 {
 				x.worker(10*i, 10)
 			}
@@ -181,15 +181,15 @@ func BenchmarkManyQueues(b *testing.B) {
 			}
 		})
 	}
-	reserve := func(x *rig, queue int) { x.reserve(x.peers[queue/10], 1) }
-	submit := func(x *rig, queue int) { x.submit(queue, 0) }
+	reserve := func(x *benchSched, queue int) { x.reserve(x.peers[queue/10], 1) }
+	submit := func(x *benchSched, queue int) { x.submit(queue, 0) }
 	f("waiting", reserve, submit)
 	f("finding", submit, reserve)
 }
 
 // Jobs for later, each second's in one go: submitted, woken by Tick, handed over.
 func BenchmarkDelayed(b *testing.B) {
-	x := newRig(b, 1, 1)
+	x := newBenchSched(b, 1, 1)
 	p := x.worker(0, 1)
 	b.ReportAllocs()
 	for i := 0; i < b.N; {
@@ -222,7 +222,7 @@ func BenchmarkMemory(b *testing.B) {
 	const jobs = 1_000_000
 	for range b.N {
 		before := heap()
-		x := newRig(b, 1, 1)
+		x := newBenchSched(b, 1, 1)
 		for i := range jobs {
 			x.tick(i)
 			x.submit(0, 0)

@@ -3,7 +3,7 @@ package sched
 // onAir is a broadcast that goes on: its job stands in no index, counts as running, and goes to
 // the slots that were there when it began, oldest first. Nothing else of the queue is matched
 // meanwhile.
-type onAir struct {
+type activeBroadcast struct {
 	job  uint32
 	last uint64   // no slot that is younger gets it
 	sent bool     // somebody has got it
@@ -12,25 +12,25 @@ type onAir struct {
 
 // broadcast sends a ready job to every slot in line, sleepers too, and forgets it, if there is a
 // slot. To very many it goes by the Ticks. It returns the cost, 0: there was no slot.
-func (sh *shard) broadcast(now Time, job uint32, r *record, q *queue, sink Sink) int {
-	air := &onAir{job: job, last: sh.s.slots.Load()}
+func (sh *shard) startBroadcast(now Time, job uint32, r *record, q *queue, sink Sink) int {
+	air := &activeBroadcast{job: job, last: sh.s.slots.Load()}
 	sh.dequeue(job, r, q)
-	r.state, r.home = airing, q.id
-	q.air = air
+	r.state, r.home = broadcasting, q.id
+	q.broadcast = air
 	q.running++
-	left, over := sh.air(now, q, sh.s.batch, sink)
+	left, over := sh.sendBroadcast(now, q, sh.s.batch, sink)
 	if over {
-		return sh.endAir(q, sink) * (sh.s.batch - left)
+		return sh.endBroadcast(q, sink) * (sh.s.batch - left)
 	}
-	sh.aired = append(sh.aired, q)
+	sh.broadcasting = append(sh.broadcasting, q)
 	sh.s.alarmMono(0)
 	return sh.s.batch
 }
 
 // air sends the job that is on the air to slots, as many as there is room for; over says that
 // there are no more.
-func (sh *shard) air(now Time, q *queue, room int, sink Sink) (left int, over bool) {
-	air := q.air
+func (sh *shard) sendBroadcast(now Time, q *queue, room int, sink Sink) (left int, over bool) {
+	air := q.broadcast
 	if sh.halted {
 		return room - 1, true
 	}
@@ -43,10 +43,10 @@ func (sh *shard) air(now Time, q *queue, room int, sink Sink) (left int, over bo
 			return 0, false
 		}
 		room--
-		sh.op(1)
-		if w.peer.class == byName && q.clashing() {
+		sh.countSteps(1)
+		if w.peer.class == named && q.clashing() {
 			if _, held := sh.heldBy(w, sh.out.Job.Name); held {
-				q.lines[byName].remove(w)
+				q.lines[named].remove(w)
 				air.busy = append(air.busy, w)
 				continue
 			}
@@ -56,7 +56,7 @@ func (sh *shard) air(now Time, q *queue, room int, sink Sink) (left int, over bo
 			continue
 		}
 		room -= r.cost()
-		sh.op(r.cost())
+		sh.countSteps(r.cost())
 		sh.out.To, sh.out.Tag, sh.out.Effect = w.peer.id, s.tag, Broadcast
 		if s.wake {
 			sh.out.Effect = WakeWith
@@ -66,8 +66,8 @@ func (sh *shard) air(now Time, q *queue, room int, sink Sink) (left int, over bo
 			air.sent = true
 			sh.counters.Broadcast++
 		}
-		if w.peer.class == byName { // it may say the name when the queue is broadcast no more
-			sh.remember(w, sh.out.Job.Name, s.tag, sh.graceEnd(now, r))
+		if w.peer.class == named { // it may say the name when the queue is broadcast no more
+			sh.addUnreported(w, sh.out.Job.Name, s.tag, sh.graceEnd(now, r))
 		}
 	}
 	return room, true
@@ -75,10 +75,10 @@ func (sh *shard) air(now Time, q *queue, room int, sink Sink) (left int, over bo
 
 // endAir ends a broadcast. A job that nobody has got is ready still, or withheld when there were
 // only peers that hold one of its name. It returns 1 when the queue has changed.
-func (sh *shard) endAir(q *queue, sink Sink) int {
-	air := q.air
+func (sh *shard) endBroadcast(q *queue, sink Sink) int {
+	air := q.broadcast
 	r := sh.slab.at(air.job)
-	sh.stopAiring(q)
+	sh.stopBroadcast(q)
 	switch {
 	case air.sent:
 		sh.end(air.job, r, q, Result, nil, sink)
@@ -94,31 +94,31 @@ func (sh *shard) endAir(q *queue, sink Sink) int {
 }
 
 // stopAiring takes a job off the air; it stands nowhere.
-func (sh *shard) stopAiring(q *queue) {
-	for _, w := range q.air.busy {
+func (sh *shard) stopBroadcast(q *queue) {
+	for _, w := range q.broadcast.busy {
 		if !w.ended {
 			sh.join(w)
 		}
 	}
-	q.air = nil
+	q.broadcast = nil
 	q.running--
 }
 
 // airMore goes on with broadcasts. When nothing is handed out any more, a job that somebody has got is
 // done, and any other is ready again.
-func (sh *shard) airMore(now Time, room int, sink Sink) int {
-	for room > 0 && len(sh.aired) > 0 {
-		q := sh.aired[0]
-		over := q.air == nil // its job was removed
+func (sh *shard) continueBroadcasts(now Time, room int, sink Sink) int {
+	for room > 0 && len(sh.broadcasting) > 0 {
+		q := sh.broadcasting[0]
+		over := q.broadcast == nil // its job was removed
 		if !over {
-			if room, over = sh.air(now, q, room, sink); over {
-				sh.endAir(q, sink)
+			if room, over = sh.sendBroadcast(now, q, room, sink); over {
+				sh.endBroadcast(q, sink)
 				sh.matchLater(q)
 			}
 		}
 		if over {
-			if sh.aired = sh.aired[1:]; len(sh.aired) == 0 {
-				sh.aired = nil
+			if sh.broadcasting = sh.broadcasting[1:]; len(sh.broadcasting) == 0 {
+				sh.broadcasting = nil
 			}
 		}
 	}

@@ -9,9 +9,9 @@ import (
 // set back meanwhile, whether it was submitted for at once, for a time that had come, or has
 // failed. What was not due waits.
 func TestRestoreClockSetBack(t *testing.T) {
-	saved := book{{}}
+	saved := memJournal{{}}
 	o := Options{Shards: 1, Rules: [MaxSpaces]Rules{{Durable: true}}, Journal: saved}
-	x := newStand(t, o)
+	x := newTestSched(t, o)
 	at := func(second int64) func(*Submission) { return func(j *Submission) { j.SchedAt = second } }
 	second := x.now.Wall / 1000
 	p := x.peer("fails", "later")
@@ -46,7 +46,7 @@ func TestRestoreClockSetBack(t *testing.T) {
 
 // A job that waited for a lock has its turn although the clock was set back meanwhile.
 func TestLockClockSetBack(t *testing.T) {
-	x, p, holder := lockStand(t, "a")
+	x, p, holder := newLockSched(t, "a")
 	x.now.Wall -= 3_600_000
 	x.ok(x.s.Finish(x.now, p, holder, nil, &x.rec))
 	x.take(p, "a")

@@ -15,14 +15,14 @@ import (
 
 // departed is a peer that has left, and what is still to be reaped of it.
 type departed struct {
-	peer   *Peer
-	awaits map[JobRef]int
-	refs   sorter[JobRef] // of these
-	topics map[topic]bool
-	ended  int             // so many of its watches serve nothing any more
-	given  int             // and nothing is held under so many
-	seen   int             // so many jobs of the next are in held
-	held   *sorter[heldBy] // nil: none is, yet
+	peer     *Peer
+	awaits   map[JobRef]int
+	refs     sorter[JobRef] // of these
+	topics   map[topic]bool
+	ended    int             // so many of its watches serve nothing any more
+	released int             // and nothing is held under so many
+	unsorted int             // so many jobs of the next are in held
+	held     *sorter[heldBy] // nil: none is, yet
 }
 
 // heldBy is a job that a departed peer holds, with its place among those that it releases.
@@ -34,8 +34,8 @@ type heldBy struct {
 
 // departures are the peers that are not reaped yet, first who left first.
 type departures struct {
-	mu  sync.Mutex
-	all []*departed
+	mu    sync.Mutex
+	queue []*departed
 
 	reaping sync.Mutex // above all others: one Tick at a time takes part
 }
@@ -49,14 +49,14 @@ func (s *Scheduler) depart(now Time, p *Peer, sink Sink) {
 	d.topics, p.topics = p.topics, nil
 	stalled := p.stalled
 	p.stalled = nil
-	p.unregisterAll()
+	p.refundAll()
 	p.mu.Unlock()
 	proceed(stalled, sink)
 	if s.reapPart(now, d, s.batch, sink) > 0 {
 		return
 	}
 	s.departed.mu.Lock()
-	s.departed.all = append(s.departed.all, d)
+	s.departed.queue = append(s.departed.queue, d)
 	s.departed.mu.Unlock()
 	s.alarmMono(0)
 }
@@ -81,21 +81,21 @@ func (s *Scheduler) reap(now Time, sink Sink) (more bool) {
 	defer s.departed.reaping.Unlock()
 	for range reapParts {
 		s.departed.mu.Lock()
-		all := s.departed.all
+		all := s.departed.queue
 		if len(all) == 0 {
 			s.departed.mu.Unlock()
 			return false
 		}
 		d := all[0]
 		all[0] = nil
-		s.departed.all = all[1:]
+		s.departed.queue = all[1:]
 		s.departed.mu.Unlock()
 		over := s.reapPart(now, d, s.batch, sink) > 0
 		s.departed.mu.Lock()
 		if !over {
-			s.departed.all = append(s.departed.all, d)
-		} else if len(s.departed.all) == 0 {
-			s.departed.all = nil
+			s.departed.queue = append(s.departed.queue, d)
+		} else if len(s.departed.queue) == 0 {
+			s.departed.queue = nil
 		}
 		s.departed.mu.Unlock()
 	}
@@ -131,13 +131,13 @@ func (s *Scheduler) reapPart(now Time, d *departed, room int, sink Sink) int {
 			return 0
 		}
 	}
-	for ; room > 0 && d.given < len(p.watches); d.given++ {
-		w := p.watches[d.given]
+	for ; room > 0 && d.released < len(p.watches); d.released++ {
+		w := p.watches[d.released]
 		if room = w.shard.releaseAll(now, d, w, room, sink); room < 0 {
 			return 0
 		}
 	}
-	if d.given < len(p.watches) {
+	if d.released < len(p.watches) {
 		return 0
 	}
 	p.watches, p.byQueue = nil, nil
@@ -149,17 +149,17 @@ func (s *Scheduler) reapPart(now Time, d *departed, room int, sink Sink) int {
 func (sh *shard) depart(w *watch, room int) (left int) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	w.gone = true
-	sh.op(1)
+	w.departed = true
+	sh.countSteps(1)
 	if !w.ended {
 		sh.endWatch(w)
 	}
-	for ; w.remembers() > 0; room-- {
+	for ; w.unreportedCount() > 0; room-- {
 		if room == 0 {
 			return -1
 		}
-		sh.op(1)
-		sh.forgetUnreported(w.anyUnreported())
+		sh.countSteps(1)
+		sh.removeUnreported(w.anyUnreported())
 	}
 	return room - 1
 }
@@ -170,19 +170,19 @@ func (sh *shard) releaseAll(now Time, d *departed, w *watch, room int, sink Sink
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)
 	if d.held == nil {
-		d.held, d.seen = &sorter[heldBy]{compare: heldBy.compare}, len(w.held)
+		d.held, d.unsorted = &sorter[heldBy]{compare: heldBy.compare}, len(w.held)
 	}
 	// From the end: a job that leaves is replaced by the last, so none is missed, and one that is
 	// seen twice is released once.
-	for d.seen = min(d.seen, len(w.held)); d.seen > 0; {
+	for d.unsorted = min(d.unsorted, len(w.held)); d.unsorted > 0; {
 		if room == 0 {
 			sh.graph.saveExit(w)
 			return -1
 		}
 		room--
-		d.seen--
-		d.held.add(sh.heldAt(w, d.seen))
-		sh.op(1)
+		d.unsorted--
+		d.held.add(sh.heldAt(w, d.unsorted))
+		sh.countSteps(1)
 	}
 	for room > 0 {
 		h, ok := d.held.take()
@@ -235,10 +235,10 @@ func (sh *shard) releaseOne(now Time, w *watch, job uint32, order uint64, sink S
 		return 1
 	}
 	sh.counters.Abandoned++
-	done := 1 - len(sh.calls)
+	done := 1 - len(sh.freedLocks)
 	q := sh.unhold(job, r)
 	sh.fail(now, job, r, q, sink)
-	return done + len(sh.calls)
+	return done + len(sh.freedLocks)
 }
 
 // forgetAwait ends what a departed peer awaits of a job. It returns what that took.
@@ -250,7 +250,7 @@ func (sh *shard) forgetAwait(now Time, p *Peer, ref JobRef, sink Sink) int {
 		return 1
 	}
 	done := 1 + len(sh.awaits[ref.Slot])
-	sh.op(done)
+	sh.countSteps(done)
 	sh.keepAwaits(ref.Slot, r, func(a await) bool { return a.peer != p })
 	switch {
 	case !sh.s.rules[r.space].Owned:
@@ -258,7 +258,7 @@ func (sh *shard) forgetAwait(now Time, p *Peer, ref JobRef, sink Sink) int {
 		r.flags |= orphan
 	default:
 		q := sh.queueOf(r)
-		sh.leave(ref.Slot, r, q)
+		sh.detach(ref.Slot, r, q)
 		sh.counters.Removed++
 		sh.end(ref.Slot, r, q, Removed, nil, sink)
 	}

@@ -17,13 +17,13 @@
 //	ready       JOBS, READY     ready    treadle_jobs  jobs              -      active, Ready   waitingQueue  0
 //	parked      JOBS, LOCKED    locked   treadle_jobs  jobs, locked      -      active          -             0
 //	reserved    JOBS, RUNNING   running  treadle_jobs  jobs, processing  -      active, Stolen  runningTasks  0
-//	airing      JOBS, RUNNING   running  treadle_jobs  jobs, processing  -      -               -             0
+//	broadcastingJOBS, RUNNING   running  treadle_jobs  jobs, processing  -      -               -             0
 //	remembered  -               -        -             -                 -      Done            -             -
 //	ending      -               -        -             -                 -      -               -             -
 //
 // Waiting, remembered and ending are states of tasks alone: a task waits for its predecessors; when it
 // is complete it is remembered for a while, or ends as soon as its successors are freed. Parked is a
-// job that was refused a named lock and waits for it. Airing is a job that is being broadcast.
+// job that was refused a named lock and waits for it. Broadcasting is a job that is being broadcast.
 //
 // Gloom shows no state: a master is told the end. Of the ready tasks dwork's status counts those in
 // line, and its Lookup those of all states but ending. A reserved task of kts46 stands in
@@ -175,15 +175,15 @@
 //	                     ends there has no edges to it (graph_end.go)
 //	a queue is dropped   it has no name; a record says which of its jobs are to go (tick.go)
 //	locks become free    they are held by nobody, and somebody waits (locks.go)
-//	a job ends           its name is free, and some who await it are not told yet (told.go)
+//	a job ends           its name is free, and some who await it are not told yet (notify.go)
 //	what is due          it is late: time-outs, names to be reported, tasks to be forgotten
 //
 // Work that is done at once, and its bound:
 //
-//	tell who awaits a job        MaxAwaits, and toldBatches by its bytes
+//	tell who awaits a job        MaxAwaits, and notifyBatches by its bytes
 //	tell who listens to a job    MaxAwaits; its bytes are bounded by what the Sink takes
 //	the slots of a peer          MaxSlots: for a tag that waits already, and the run of a Release
-//	the watches of a peer        maxWatches, each under its own lock, once a request: Looked tells
+//	the watches of a peer        maxWatches, each under its own lock, once a request: TakeCost tells
 //	                             the caller, who puts off the next
 //	jobs handed to one peer      serveRoom, the rest with the next Flushed
 //	jobs, peers that a name keeps apart   maxClashes jobs for a peer, maxFit peers for a job

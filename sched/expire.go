@@ -16,13 +16,13 @@ func (s *Scheduler) Expire(now Time, p *Peer, tag uint64, space Space, queueName
 		return
 	}
 	r, found := sh.slab.at(job), false
-	sh.op(len(sh.awaits[job]))
+	sh.countSteps(len(sh.awaits[job]))
 	sh.keepAwaits(job, r, func(a await) bool {
 		if found || a.peer != p || a.tag != tag {
 			return true
 		}
 		found = true
-		sh.tell(a, job, r, q, Expired, nil, sink)
+		sh.notify(a, job, r, q, Expired, nil, sink)
 		return false
 	})
 	if found && r.flags&(awaited|asked) == asked {

@@ -10,7 +10,7 @@ import (
 func (s *Scheduler) Finish(now Time, p *Peer, run Run, data []byte, sink Sink) error {
 	sh, err := s.lock(run.Shard)
 	if err != nil {
-		return s.stale(err)
+		return s.countStale(err)
 	}
 	defer sh.unlock(now, sink)
 	r, err := sh.holding(p, run)
@@ -74,7 +74,7 @@ func (s *Scheduler) Delay(now Time, p *Peer, run Run, delay int64, step int32, s
 func (s *Scheduler) releasing(p *Peer, run Run) (*shard, *record, error) {
 	sh, err := s.lock(run.Shard)
 	if err != nil {
-		return nil, nil, s.stale(err)
+		return nil, nil, s.countStale(err)
 	}
 	r, err := sh.holding(p, run)
 	if err != nil {
@@ -91,7 +91,7 @@ func clampAdd(a, b int32) int32 {
 }
 
 // stale counts a report on a job that no shard has, and returns why.
-func (s *Scheduler) stale(why error) error {
+func (s *Scheduler) countStale(why error) error {
 	s.shards[0].mu.Lock()
 	defer s.shards[0].mu.Unlock()
 	s.shards[0].counters.Stale++
@@ -148,9 +148,9 @@ func (s *Scheduler) remove(now Time, space Space, queueName, name []byte, held b
 // removeNow removes a job in any state.
 func (sh *shard) removeNow(now Time, job uint32, r *record, q *queue, sink Sink) {
 	if r.state == reserved {
-		sh.taken(now, job, r)
+		sh.noteRevoked(now, job, r)
 	}
-	sh.leave(job, r, q)
+	sh.detach(job, r, q)
 	sh.counters.Removed++
 	if r.flags&task != 0 {
 		sh.graph.end(now, job, r, q, sink)
@@ -168,7 +168,7 @@ func (s *Scheduler) Drop(name []byte) bool {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	q := sh.byName[string(name)]
-	if q == nil || q.workers > 0 || q.running > 0 || s.keepers&q.spaces != 0 {
+	if q == nil || q.workers > 0 || q.running > 0 || s.keptSpaces&q.spaces != 0 {
 		return false
 	}
 	sh.saveDrop(q)
@@ -190,8 +190,8 @@ func (sh *shard) discard(q *queue) {
 
 // tidy discards a queue that is not used any more and whose name is too long for the peers
 // that Drop queues: a name may have megabytes.
-func (sh *shard) tidy(q *queue) {
-	if len(q.name) > maxShortQueue && !q.dropped && q.workers == 0 && q.running == 0 && q.tasks == 0 && q.unheld() == 0 {
+func (sh *shard) discardUnused(q *queue) {
+	if len(q.name) > maxShortQueue && !q.dropped && q.workers == 0 && q.running == 0 && q.tasks == 0 && q.unreserved() == 0 {
 		sh.discard(q)
 	}
 }
@@ -245,7 +245,7 @@ func (s *Scheduler) Release(now Time, p *Peer, tag uint64, sink Sink) error {
 	newest := uint64(0)
 	for _, w := range p.watches {
 		order, unreported, held := w.shard.newest(w, tag)
-		p.looked += 1 + held
+		p.cost += 1 + held
 		if order > newest {
 			from, newest = w, order
 		}
@@ -257,7 +257,7 @@ func (s *Scheduler) Release(now Time, p *Peer, tag uint64, sink Sink) error {
 	case from != nil:
 		return from.shard.releaseLast(now, from, newest, lost != nil, sink)
 	case lost != nil:
-		lost.shard.releaseTaken(now, lost, tag, sink)
+		lost.shard.releaseRevoked(now, lost, tag, sink)
 	}
 	return ErrNotFound
 }
@@ -281,7 +281,7 @@ func (sh *shard) newest(w *watch, tag uint64) (order uint64, unreported bool, lo
 		unreported = unreported || u.tag == tag
 	}
 	looked = len(last) + len(w.unreported)
-	sh.op(looked)
+	sh.countSteps(looked)
 	return order, unreported, looked
 }
 
@@ -297,7 +297,7 @@ func (sh *shard) releaseLast(now Time, w *watch, order uint64, lost bool, sink S
 	job := w.held[last+i].job
 	r := sh.slab.at(job)
 	if lost {
-		sh.taken(now, job, r)
+		sh.noteRevoked(now, job, r)
 	}
 	sh.counters.Released++
 	q := sh.unhold(job, r)
@@ -308,7 +308,7 @@ func (sh *shard) releaseLast(now Time, w *watch, order uint64, lost bool, sink S
 }
 
 // releaseTaken is Release for a run that was taken from the peer.
-func (sh *shard) releaseTaken(now Time, w *watch, tag uint64, sink Sink) {
+func (sh *shard) releaseRevoked(now Time, w *watch, tag uint64, sink Sink) {
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)
 	var oldest *unreported

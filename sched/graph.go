@@ -23,19 +23,19 @@ package sched
 //	endExit         journal that it has released them
 //	forgetViews     let go of bytes that are freed
 type graph struct {
-	sh        *shard
-	edges     edges
-	freeing   []uint32        // complete tasks whose successors are still to be freed
-	memory    index           // remembered tasks, key {end of it}
-	minOrder  int64           // the smallest order that a task was given to be first of all
-	exits     map[exit]uint64 // the journal's numbers for them
-	ended     int             // records of complete tasks: remembered or ending
-	restoring restoring
+	sh              *shard
+	edges           edges
+	freeing         []uint32        // complete tasks whose successors are still to be freed
+	remembered      index           // remembered tasks, key {end of it}
+	minOrder        int64           // the smallest order that a task was given to be first of all
+	exits           map[exit]uint64 // the journal's numbers for them
+	completeRecords int             // records of complete tasks: remembered or ending
+	restoring       restoring
 
 	shown TaskView // the task being shown
 }
 
-func (g *graph) init(sh *shard) { g.sh, g.edges, g.memory = sh, newEdges(), newIndex() }
+func (g *graph) init(sh *shard) { g.sh, g.edges, g.remembered = sh, newEdges(), newIndex() }
 
 // node returns the node of a task.
 func (g *graph) node(job uint32) *node { return g.sh.slab.node(job) }
@@ -70,19 +70,19 @@ func (g *graph) reserved(now Time, job uint32) { g.log(job, Event{StageReserved,
 // end ends a task that stands nowhere. Of very many successors most become ready in the Ticks that
 // follow.
 func (g *graph) end(now Time, job uint32, r *record, q *queue, sink Sink) {
-	g.endOne(now, job, r, q, sink)
-	g.moveOn(now, sink)
+	g.endTask(now, job, r, q, sink)
+	g.startFreeing(now, sink)
 }
 
 // before says whether of two ready tasks x stands in line before y.
 func (g *graph) before(x, y uint32) bool { return g.node(x).place < g.node(y).place }
 
 // gone returns how many records are of complete tasks, which count as gone.
-func (g *graph) gone() int { return g.ended }
+func (g *graph) gone() int { return g.completeRecords }
 
 // nextForget is when a complete task is to be forgotten next, or never.
 func (g *graph) nextForget() int64 {
-	if k, ok := g.memory.min(&g.sh.buckets); ok {
+	if k, ok := g.remembered.min(&g.sh.buckets); ok {
 		return k.a
 	}
 	return never

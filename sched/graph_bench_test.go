@@ -7,8 +7,8 @@ import (
 )
 
 // graphRig builds graphs and works them off with one holder.
-type graphRig struct {
-	*rig
+type graphBench struct {
+	*benchSched
 	h     *Peer
 	task  [16]Task // the request at hand
 	names [16][20]byte
@@ -17,8 +17,8 @@ type graphRig struct {
 	got   int
 }
 
-func newGraphRig(b testing.TB) *graphRig {
-	x := &graphRig{rig: &rig{b: b, s: New(Options{Rules: graphRules}), now: Time{Wall: 1_700_000_000_000}}}
+func newGraphBench(b testing.TB) *graphBench {
+	x := &graphBench{benchSched: &benchSched{b: b, s: New(Options{Rules: graphRules}), now: Time{Wall: 1_700_000_000_000}}}
 	x.h = x.s.NewHolder("h")
 	for i := range x.task {
 		x.task[i].After = make([][]byte, 0, len(x.after))
@@ -27,7 +27,7 @@ func newGraphRig(b testing.TB) *graphRig {
 }
 
 // extend makes one task more, after those that deps names: so many back.
-func (x *graphRig) extend(deps ...int) {
+func (x *graphBench) extend(deps ...int) {
 	t := &x.task[0]
 	t.Name = strconv.AppendInt(x.names[0][:0], int64(x.made), 10)
 	t.After = t.After[:0]
@@ -43,24 +43,24 @@ func (x *graphRig) extend(deps ...int) {
 }
 
 // round steals and completes up to n tasks.
-func (x *graphRig) round(n int) int {
+func (x *graphBench) round(n int) int {
 	x.got = 0
 	x.s.Steal(x.now, x.h, graphQueue, n, &x.sink, x.take)
 	x.s.Complete(x.now, x.h, graphTasks, graphQueue, x.task[:x.got], &x.sink, x.missing)
 	return x.got
 }
 
-func (x *graphRig) take(v *TaskView) bool {
+func (x *graphBench) take(v *TaskView) bool {
 	x.task[x.got].Name = append(x.names[x.got][:0], v.Name...)
 	x.got++
 	return x.got < len(x.task)
 }
 
-func (x *graphRig) missing(int) { x.b.Fatal("a task that was stolen is not held") }
+func (x *graphBench) missing(int) { x.b.Fatal("a task that was stolen is not held") }
 
 // grid makes n tasks with about four predecessors each, of which many are ready at a
 // time.
-func (x *graphRig) grid(n int) {
+func (x *graphBench) grid(n int) {
 	for range n {
 		x.extend(1000, 1001, 1500, 2000)
 	}
@@ -69,14 +69,14 @@ func (x *graphRig) grid(n int) {
 // Each task comes after four others.
 func BenchmarkExtend(b *testing.B) {
 	b.ReportAllocs()
-	x := newGraphRig(b)
+	x := newGraphBench(b)
 	x.grid(b.N)
 }
 
 func BenchmarkStealComplete(b *testing.B) {
 	for _, n := range []int{1, 16} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
-			x := newGraphRig(b)
+			x := newGraphBench(b)
 			x.grid(b.N + 2000)
 			b.ReportAllocs()
 			b.ResetTimer()
@@ -89,7 +89,7 @@ func BenchmarkStealComplete(b *testing.B) {
 
 // An edge to an older task, of which half of all tasks come before and half after.
 func BenchmarkBackwardEdge(b *testing.B) {
-	x := newGraphRig(b)
+	x := newGraphBench(b)
 	const n = 10_000
 	for i := range n {
 		x.extend(1)
@@ -123,10 +123,10 @@ func TestGraphBounds(t *testing.T) {
 	if testing.Short() || underRace {
 		n = 50_000
 	}
-	f := func(name string, rounds int, build func(x *graphRig)) {
+	f := func(name string, rounds int, build func(x *graphBench)) {
 		t.Helper()
 		before := heapBytes()
-		x := newGraphRig(t)
+		x := newGraphBench(t)
 		build(x)
 		used := heapBytes() - before
 		t.Logf("%s: %d bytes a task", name, used/uint64(n))
@@ -152,18 +152,18 @@ func TestGraphBounds(t *testing.T) {
 		}
 		runtime.KeepAlive(x)
 	}
-	f("grid", 16, func(x *graphRig) { x.grid(n) })
-	f("chain", 1, func(x *graphRig) {
+	f("grid", 16, func(x *graphBench) { x.grid(n) })
+	f("chain", 1, func(x *graphBench) {
 		for range n {
 			x.extend(1)
 		}
 	})
-	f("hub", 16, func(x *graphRig) {
+	f("hub", 16, func(x *graphBench) {
 		for range n {
 			x.extend(x.made)
 		}
 	})
-	f("join", 16, func(x *graphRig) {
+	f("join", 16, func(x *graphBench) {
 		join := Task{}
 		for range n {
 			join.After = append(join.After, strconv.AppendInt(nil, int64(x.made), 10))

@@ -35,14 +35,14 @@ func (x *graphMachine) compare() error {
 }
 
 func (x *graphMachine) compareDeliveries() error {
-	var got []seen
+	var got []delivered
 	for _, d := range x.rec.take() {
-		d.job = seenJob{space: d.job.space, name: d.job.name, workload: d.job.workload, count: d.job.count}
+		d.job = deliveredJob{space: d.job.space, name: d.job.name, workload: d.job.workload, count: d.job.count}
 		got = append(got, d)
 	}
 	want := x.m.want
 	x.m.want = nil
-	bySession := func(a, b seen) int { return cmp.Compare(a.to, b.to) } // in which order sessions are served is free
+	bySession := func(a, b delivered) int { return cmp.Compare(a.to, b.to) } // in which order sessions are served is free
 	slices.SortStableFunc(got, bySession)
 	slices.SortStableFunc(want, bySession)
 	if !slices.Equal(got, want) {

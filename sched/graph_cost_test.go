@@ -9,7 +9,7 @@ import (
 )
 
 // named returns a task that waits for those of so many numbers behind a prefix.
-func named(name, prefix string, n int) Task {
+func taskAfter(name, prefix string, n int) Task {
 	t := Task{Name: []byte(name)}
 	for i := range n {
 		t.After = append(t.After, fmt.Append(nil, prefix, i))
@@ -18,7 +18,7 @@ func named(name, prefix string, n int) Task {
 }
 
 // numbered makes a task of each number, which waits for what after says.
-func (x *graphStand) numbered(prefix string, n int, after func(i int) string) {
+func (x *graphSched) numbered(prefix string, n int, after func(i int) string) {
 	x.t.Helper()
 	all := make([]string, n)
 	for i := range all {
@@ -42,10 +42,10 @@ func chained(prefix string) func(i int) string {
 // A predecessor that is named again counts once, of however many a task waits for, and whether
 // or not some of them are complete.
 func TestNamedAgain(t *testing.T) {
-	x := newGraphStand(t)
-	const n = 3 * few
+	x := newGraphSched(t)
+	const n = 3 * fewEdges
 	x.numbered("p", n, waitless)
-	join := named("join", "p", n)
+	join := taskAfter("join", "p", n)
 	x.ok(x.s.Extend(x.now, graphTasks, graphQueue, []Task{join, join}, &x.rec))
 	x.s.Steal(x.now, x.h, graphQueue, n, &x.rec, func(*TaskView) bool { return true })
 	for i := range n {
@@ -65,13 +65,13 @@ func TestNamedAgain(t *testing.T) {
 // wait for: that takes no longer than the same number of others.
 func TestNamedAgainAndAgain(t *testing.T) {
 	const n = 200_000 // what is quadratic in them takes minutes
-	x := newGraphStand(t)
+	x := newGraphSched(t)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		x.numbered("p", n, waitless)
 		x.numbered("s", n, func(int) string { return "p0" })
-		x.ok(x.s.Extend(x.now, graphTasks, graphQueue, []Task{named("join", "p", n)}, &x.rec))
+		x.ok(x.s.Extend(x.now, graphTasks, graphQueue, []Task{taskAfter("join", "p", n)}, &x.rec))
 		again := Task{Name: []byte("join")}
 		for range n {
 			again.After = append(again.After, []byte("p0"))
@@ -88,17 +88,17 @@ func TestNamedAgainAndAgain(t *testing.T) {
 // A task that is to wait for younger ones is put behind them at the cost of the side on which
 // there are fewer, however many the other has.
 func TestOrderLooksAtFew(t *testing.T) {
-	const n, side = 20_000, 10 * few
-	f := func(name, edge string, build func(x *graphStand)) {
+	const n, side = 20_000, 10 * fewEdges
+	f := func(name, edge string, build func(x *graphSched)) {
 		t.Helper()
-		x := newGraphStand(t)
+		x := newGraphSched(t)
 		build(x)
 		sh, task := &x.s.shards[0], graphTask(edge)
 		from, _ := sh.graph.lookup(sh.byName[string(graphQueue)], graphTasks, task.After[0])
 		to, _ := sh.graph.lookup(sh.byName[string(graphQueue)], graphTasks, task.Name)
-		room := maxLooks
+		room := maxOrderSteps
 		x.ok(sh.graph.makeOrder(from, to, &room))
-		if looks := maxLooks - room; looks == 0 || looks > 20*side {
+		if looks := maxOrderSteps - room; looks == 0 || looks > 20*side {
 			t.Errorf("%s: it looks at %d edges", name, looks)
 		}
 		x.extend(edge)
@@ -106,20 +106,20 @@ func TestOrderLooksAtFew(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	f("the front of a chain behind another", fmt.Sprint("old0<new", side-1), func(x *graphStand) {
+	f("the front of a chain behind another", fmt.Sprint("old0<new", side-1), func(x *graphSched) {
 		x.numbered("old", n, chained("old"))
 		x.numbered("new", side, chained("new"))
 	})
-	f("a short chain behind the end of a long one", fmt.Sprint("new0<old", n-1), func(x *graphStand) {
+	f("a short chain behind the end of a long one", fmt.Sprint("new0<old", n-1), func(x *graphSched) {
 		x.numbered("new", side, chained("new"))
 		x.numbered("old", n, chained("old"))
 	})
-	f("one that very many wait for", fmt.Sprint("new0<mid", side-1), func(x *graphStand) {
+	f("one that very many wait for", fmt.Sprint("new0<mid", side-1), func(x *graphSched) {
 		x.numbered("new", 1, waitless)
 		x.numbered("mid", side, chained("mid"))
 		x.numbered("old", n, func(int) string { return "new0" })
 	})
-	f("in the middle of chains that grew together", fmt.Sprint("both", n/2, "<both", n/2+side+1), func(x *graphStand) {
+	f("in the middle of chains that grew together", fmt.Sprint("both", n/2, "<both", n/2+side+1), func(x *graphSched) {
 		x.numbered("both", n, func(i int) string { return fmt.Sprint("both", i-2) })
 	})
 }
@@ -128,11 +128,11 @@ func TestOrderLooksAtFew(t *testing.T) {
 // nothing done, the same edges one by one are not.
 func TestCostlyRequest(t *testing.T) {
 	const n = 20_000
-	x := newGraphStand(t)
+	x := newGraphSched(t)
 	x.numbered("a", n, chained("a"))
 	x.numbered("b", n, chained("b"))
 	var all []string
-	for i := range maxLooks/n + 1 {
+	for i := range maxOrderSteps/n + 1 {
 		all = append(all, fmt.Sprint("z", i, "<b", n-1), fmt.Sprint("a0<z", i))
 	}
 	if err := x.s.Extend(x.now, graphTasks, graphQueue, graphTaskList(all...), &x.rec); !errors.Is(err, errCostly) {
@@ -154,7 +154,7 @@ func TestCostlyRequest(t *testing.T) {
 
 // The words about a cycle are few, whatever its tasks are called.
 func TestCycleOfLongNames(t *testing.T) {
-	x := newGraphStand(t)
+	x := newGraphSched(t)
 	for _, tasks := range [][]string{{"a"}, {"a", "b"}} {
 		for i := range tasks {
 			tasks[i] = strings.Repeat(tasks[i], 1<<20)
@@ -174,7 +174,7 @@ func TestCycleOfLongNames(t *testing.T) {
 // A restart puts tasks in order at once, however often that was changed: not edge by edge again.
 func TestRestartOfCostlyOrder(t *testing.T) {
 	const n, edges = 20_000, 80_000
-	x := newGraphStand(t)
+	x := newGraphSched(t)
 	x.numbered("a", n, chained("a"))
 	x.numbered("b", n, chained("b"))
 	x.numbered("z", edges, func(int) string { return fmt.Sprint("b", n-1) })
@@ -215,7 +215,7 @@ func TestRestartOfCostlyOrder(t *testing.T) {
 // A journal in which tasks wait for each other, as none should, is read all the same: the older
 // waits for the younger no more, all others wait as they did.
 func TestRestartOfCycle(t *testing.T) {
-	x := newGraphStand(t)
+	x := newGraphSched(t)
 	x.extend("a", "b<a", "c<b", "d<c", "e")
 	x.extend("b<e")
 	seqs := make(map[string]uint64)

@@ -35,19 +35,19 @@ const (
 
 // edges is the pool of a shard. It lets its memory go when it empties.
 type edges struct {
-	chunks []*[edgeChunk]edge
-	free   uint32 // first of the list through nextOut
-	fresh  uint32
-	live   int
-	joins  map[[2]uint32]struct{} // from and to, where to waits for more than few tasks: see linked
+	chunks   []*[edgeChunk]edge
+	freeList uint32 // first of the list through nextOut
+	fresh    uint32
+	live     int
+	pairs    map[[2]uint32]struct{} // from and to, where to waits for more than few tasks: see linked
 }
 
-func newEdges() edges { return edges{free: none} }
+func newEdges() edges { return edges{freeList: none} }
 
 func (p *edges) at(i uint32) *edge { return &p.chunks[i>>edgeBits][i&(edgeChunk-1)] }
 
-func (p *edges) take() (uint32, *edge) {
-	i := p.free
+func (p *edges) alloc() (uint32, *edge) {
+	i := p.freeList
 	if i == none {
 		i = p.fresh
 		p.fresh++
@@ -55,32 +55,32 @@ func (p *edges) take() (uint32, *edge) {
 			p.chunks = append(p.chunks, new([edgeChunk]edge))
 		}
 	} else {
-		p.free = p.at(i).nextOut
+		p.freeList = p.at(i).nextOut
 	}
 	p.live++
 	return i, p.at(i)
 }
 
-func (p *edges) give(i uint32) {
+func (p *edges) free(i uint32) {
 	p.live--
 	if p.live == 0 {
 		*p = newEdges()
 		return
 	}
-	*p.at(i) = edge{nextOut: p.free}
-	p.free = i
+	*p.at(i) = edge{nextOut: p.freeList}
+	p.freeList = i
 }
 
-func (p *edges) join(e *edge) {
-	if p.joins == nil {
-		p.joins = make(map[[2]uint32]struct{})
+func (p *edges) addPair(e *edge) {
+	if p.pairs == nil {
+		p.pairs = make(map[[2]uint32]struct{})
 	}
-	p.joins[[2]uint32{e.from, e.to}] = struct{}{}
+	p.pairs[[2]uint32{e.from, e.to}] = struct{}{}
 }
 
-func (p *edges) part(e *edge) {
-	if delete(p.joins, [2]uint32{e.from, e.to}); len(p.joins) == 0 {
-		p.joins = nil // a map keeps the room that it once had
+func (p *edges) removePair(e *edge) {
+	if delete(p.pairs, [2]uint32{e.from, e.to}); len(p.pairs) == 0 {
+		p.pairs = nil // a map keeps the room that it once had
 	}
 }
 
@@ -95,7 +95,7 @@ func (s *slab) node(slot uint32) *node {
 
 // link adds an edge.
 func (g *graph) link(from, to uint32) uint32 {
-	i, e := g.edges.take()
+	i, e := g.edges.alloc()
 	f, t := g.node(from), g.node(to)
 	*e = edge{from: from, to: to, nextOut: none, prevOut: none, nextIn: none, prevIn: none}
 	if f.outs > 0 {
@@ -112,10 +112,10 @@ func (g *graph) link(from, to uint32) uint32 {
 	}
 	t.in = i
 	t.ins++
-	if t.ins == few+1 {
-		g.eachIn(t, g.edges.join)
-	} else if t.ins > few {
-		g.edges.join(e)
+	if t.ins == fewEdges+1 {
+		g.eachIn(t, g.edges.addPair)
+	} else if t.ins > fewEdges {
+		g.edges.addPair(e)
 	}
 	return i
 }
@@ -135,10 +135,10 @@ func (g *graph) unlink(i uint32) {
 		f.outLast = e.prevOut
 	}
 	f.outs--
-	if t.ins == few+1 {
-		g.eachIn(t, g.edges.part)
-	} else if t.ins > few {
-		g.edges.part(e)
+	if t.ins == fewEdges+1 {
+		g.eachIn(t, g.edges.removePair)
+	} else if t.ins > fewEdges {
+		g.edges.removePair(e)
 	}
 	if e.prevIn != none {
 		g.edges.at(e.prevIn).nextIn = e.nextIn
@@ -149,7 +149,7 @@ func (g *graph) unlink(i uint32) {
 		g.edges.at(e.nextIn).prevIn = e.prevIn
 	}
 	t.ins--
-	g.edges.give(i)
+	g.edges.free(i)
 }
 
 // eachIn calls do with the edges from the tasks that one waits for.
@@ -166,8 +166,8 @@ func (g *graph) eachIn(t *node, do func(*edge)) {
 // and the same again.
 func (g *graph) linked(from, to uint32) bool {
 	t := g.node(to)
-	if t.ins > few {
-		_, known := g.edges.joins[[2]uint32{from, to}]
+	if t.ins > fewEdges {
+		_, known := g.edges.pairs[[2]uint32{from, to}]
 		return known
 	}
 	known := false

@@ -31,14 +31,14 @@ func (s *Scheduler) Extend(now Time, space Space, queue []byte, tasks []Task, si
 	if err != nil {
 		return err
 	}
-	e := edit{g: &sh.graph, q: q, space: space, start: s.jobs.Load(), room: maxLooks}
+	e := edit{g: &sh.graph, q: q, space: space, start: s.jobs.Load(), room: maxOrderSteps}
 	for i := range tasks {
 		if err := e.task(&tasks[i]); err != nil {
 			e.undo()
 			return err
 		}
 	}
-	e.settle(now, sink)
+	e.commit(now, sink)
 	return nil
 }
 
@@ -52,7 +52,7 @@ func (s *Scheduler) Transfer(now Time, p *Peer, space Space, queue []byte, tasks
 	if q == nil {
 		return ErrNotFound
 	}
-	e := edit{g: &sh.graph, q: q, space: space, start: s.jobs.Load(), room: maxLooks}
+	e := edit{g: &sh.graph, q: q, space: space, start: s.jobs.Load(), room: maxOrderSteps}
 	for i := range tasks {
 		job, ok := sh.graph.lookup(q, space, tasks[i].Name)
 		if !ok || !sh.graph.holds(p, job) {
@@ -70,21 +70,21 @@ func (s *Scheduler) Transfer(now Time, p *Peer, space Space, queue []byte, tasks
 
 // edit is one change of a graph, which can be undone until it is settled.
 type edit struct {
-	g     *graph
-	q     *queue
-	space Space
-	start uint64   // tasks with a larger sequence number are its own
-	fresh []uint32 // tasks that it made, in state waiting
-	known []uint32 // tasks that were there, in the order of the request
-	stale []uint32 // remembered tasks whose names its own took
-	added []uint32 // edges
-	room  int      // edges that may be looked at, see makeOrder
+	g         *graph
+	q         *queue
+	space     Space
+	start     uint64   // tasks with a larger sequence number are its own
+	fresh     []uint32 // tasks that it made, in state waiting
+	known     []uint32 // tasks that were there, in the order of the request
+	displaced []uint32 // remembered tasks whose names its own took
+	added     []uint32 // edges
+	room      int      // edges that may be looked at, see makeOrder
 }
 
 // task makes a task or finds it, and adds its predecessors.
 func (e *edit) task(t *Task) error {
 	g, sh := e.g, e.g.sh
-	sh.op(1)
+	sh.countSteps(1)
 	job, ok := g.lookup(e.q, e.space, t.Name)
 	if ok {
 		e.known = append(e.known, job)
@@ -92,9 +92,9 @@ func (e *edit) task(t *Task) error {
 	}
 	if old, ok := sh.lookup(sh.s.tag(e.q.id, e.space, t.Name), e.q, e.space, t.Name); ok {
 		sh.names.remove(sh.s.tag(e.q.id, e.space, t.Name), old)
-		e.stale = append(e.stale, old)
+		e.displaced = append(e.displaced, old)
 	}
-	job, r, err := sh.make(sh.s.tag(e.q.id, e.space, t.Name), e.q, e.space, t.Name, t.Workload)
+	job, r, err := sh.newJob(sh.s.tag(e.q.id, e.space, t.Name), e.q, e.space, t.Name, t.Workload)
 	if err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func (e *edit) task(t *Task) error {
 // after adds the edges to a task from its predecessors.
 func (e *edit) after(job uint32, t *Task) error {
 	g, sh := e.g, e.g.sh
-	sh.op(len(t.After))
+	sh.countSteps(len(t.After))
 	for _, name := range t.After {
 		if string(name) == string(t.Name) {
 			return &cycleError{[]string{cutName(name), cutName(name)}}
@@ -140,7 +140,7 @@ func (e *edit) undo() {
 		e.q.waiting--
 		e.q.tasks--
 	}
-	for _, job := range e.stale {
+	for _, job := range e.displaced {
 		if !sh.names.insert(sh.s.tag(e.q.id, e.space, sh.nameView(job)), job) {
 			panic("BUG: a name does not fit where it was")
 		}
@@ -148,9 +148,9 @@ func (e *edit) undo() {
 }
 
 // settle gives the tasks their places and tells the journal.
-func (e *edit) settle(now Time, sink Sink) {
+func (e *edit) commit(now Time, sink Sink) {
 	g, sh := e.g, e.g.sh
-	for _, job := range e.stale {
+	for _, job := range e.displaced {
 		g.forget(job, sh.slab.at(job))
 	}
 	for _, job := range e.fresh {

@@ -5,21 +5,21 @@ package sched
 func (s *Scheduler) SetRemember(ms int64) { s.remember.Store(ms) }
 
 // endOne ends a task that stands nowhere; moveOn does the rest.
-func (g *graph) endOne(now Time, job uint32, r *record, q *queue, sink Sink) {
+func (g *graph) endTask(now Time, job uint32, r *record, q *queue, sink Sink) {
 	sh := g.sh
 	sh.unsave(r)
 	if r.flags&locking != 0 { // it was cancelled
 		sh.dropLocks(job, r)
 	}
 	q.tasks--
-	g.ended++
+	g.completeRecords++
 	r.home = q.id
 	n := g.node(job)
 	if ms := sh.s.remember.Load(); ms > 0 {
 		g.log(job, Event{StageDone, now.Micros})
 		r.state = remembered
 		at := roundUp(now.Mono + ms)
-		g.memory.pushBack(&sh.buckets, &sh.slab, key{at, 0}, job)
+		g.remembered.pushBack(&sh.buckets, &sh.slab, key{at, 0}, job)
 		sh.s.alarmMono(at)
 	} else {
 		r.state = ending
@@ -39,9 +39,9 @@ func (g *graph) endOne(now Time, job uint32, r *record, q *queue, sink Sink) {
 
 // moveOn does what the end of a task allows; of many successors most become ready in the
 // Ticks that follow.
-func (g *graph) moveOn(now Time, sink Sink) {
+func (g *graph) startFreeing(now Time, sink Sink) {
 	sh := g.sh
-	if g.freeSuccessors(now, sh.mu.ops+sh.s.batch, sink) {
+	if g.freeSuccessors(now, sh.mu.steps+sh.s.batch, sink) {
 		sh.s.alarmMono(0)
 	}
 }
@@ -63,15 +63,15 @@ func (g *graph) freeSuccessors(now Time, until int, sink Sink) (more bool) {
 		return false
 	}
 	q := sh.queueOf(sh.slab.at(g.freeing[0]))
-	for sh.mu.ops < until && len(g.freeing) > 0 {
+	for sh.mu.steps < until && len(g.freeing) > 0 {
 		job := g.freeing[0]
 		n := g.node(job)
-		for sh.mu.ops < until && n.ins > 0 {
-			sh.op(1)
+		for sh.mu.steps < until && n.ins > 0 {
+			sh.countSteps(1)
 			g.dropEdge(n.in)
 		}
-		for sh.mu.ops < until && n.outs > 0 {
-			sh.op(1)
+		for sh.mu.steps < until && n.outs > 0 {
+			sh.countSteps(1)
 			i := n.out
 			to := g.edges.at(i).to
 			g.dropEdge(i)
@@ -87,7 +87,7 @@ func (g *graph) freeSuccessors(now Time, until int, sink Sink) (more bool) {
 		if n.outs+n.ins > 0 {
 			break
 		}
-		sh.op(1)
+		sh.countSteps(1)
 		g.freeing = g.freeing[1:]
 		if r := sh.slab.at(job); r.state == ending {
 			g.freeSlot(job, r)
@@ -108,23 +108,23 @@ func (g *graph) freeSuccessors(now Time, until int, sink Sink) (more bool) {
 
 // freeSlot lets the record of a task go that is no longer in the name table.
 func (g *graph) freeSlot(job uint32, r *record) {
-	g.ended--
+	g.completeRecords--
 	g.freeRecord(job, r)
 }
 
 func (g *graph) freeRecord(job uint32, r *record) {
 	sh := g.sh
 	if n := g.node(job); n.logSize > 0 {
-		sh.giveBytes(n.log)
+		sh.freeBytes(n.log)
 	}
-	sh.giveBytes(r.bytes)
-	sh.slab.give(job)
+	sh.freeBytes(r.bytes)
+	sh.slab.free(job)
 }
 
 // forget ends the memory of a complete task whose name is free or another's.
 func (g *graph) forget(job uint32, r *record) {
 	sh := g.sh
-	g.memory.remove(&sh.buckets, &sh.slab, job)
+	g.remembered.remove(&sh.buckets, &sh.slab, job)
 	r.state = ending
 	if n := g.node(job); n.outs+n.ins == 0 {
 		g.freeSlot(job, r)
@@ -134,13 +134,13 @@ func (g *graph) forget(job uint32, r *record) {
 // forgetOld ends the memory of tasks whose time is over.
 func (g *graph) forgetOld(now Time, until int) {
 	sh := g.sh
-	for sh.mu.ops < until {
-		k, ok := g.memory.min(&sh.buckets)
+	for sh.mu.steps < until {
+		k, ok := g.remembered.min(&sh.buckets)
 		if !ok || k.a > now.Mono {
 			break
 		}
-		sh.op(1)
-		job := g.memory.head(&sh.buckets)
+		sh.countSteps(1)
+		job := g.remembered.head(&sh.buckets)
 		r := sh.slab.at(job)
 		sh.names.remove(sh.s.tag(r.home, r.space, sh.nameView(job)), job)
 		g.forget(job, r)

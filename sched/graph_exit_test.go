@@ -11,7 +11,7 @@ func TestCrashWhileExiting(t *testing.T) {
 	const n = 3 * defaultBatch
 	f := func(what string, ticks int, crash bool) {
 		t.Helper()
-		x := newGraphStand(t)
+		x := newGraphSched(t)
 		var all []string
 		for i := range n {
 			all = append(all, fmt.Sprintf("t%04d", i))
@@ -50,7 +50,7 @@ func TestCrashWhileExiting(t *testing.T) {
 }
 
 // steal steals all there is and counts that.
-func (x *graphStand) steal() (n int) {
+func (x *graphSched) steal() (n int) {
 	x.s.Steal(x.now, x.h, graphQueue, 1<<20, &x.rec, func(*TaskView) bool {
 		n++
 		return true

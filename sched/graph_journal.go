@@ -6,7 +6,7 @@ func putMicros(b []byte, t int64) { binary.LittleEndian.PutUint64(b, uint64(t)) 
 func micros(b []byte) int64       { return int64(binary.LittleEndian.Uint64(b)) }
 
 // manyAfter is how many predecessors of a saved task are room that is not kept.
-const manyAfter = 8 << 10
+const maxKeptAfter = 8 << 10
 
 // save journals a task.
 func (g *graph) save(job uint32, r *record, q *queue) {
@@ -20,11 +20,11 @@ func (g *graph) save(job uint32, r *record, q *queue) {
 	}
 	n := g.node(job)
 	j.Revision, j.Log = n.revision, g.events(j.Log, n)
-	sh.op(int(n.ins))
+	sh.countSteps(int(n.ins))
 	g.predecessors(n, func(seq uint64) { j.After = append(j.After, seq) })
 	sh.s.journal.Save(int(sh.id), j)
 	j.Holder, j.Revision, j.Log, j.After = "", 0, j.Log[:0], j.After[:0]
-	if cap(j.After) > manyAfter {
+	if cap(j.After) > maxKeptAfter {
 		j.After = nil
 	}
 }
@@ -66,7 +66,7 @@ type restoredEdge struct{ from, to, saved uint64 }
 // restoreTask makes a task again, to wait until Resume.
 func (g *graph) restoreTask(j *Saved, q *queue) error {
 	sh := g.sh
-	job, r, err := sh.make(sh.s.tag(q.id, j.Space, j.Name), q, j.Space, j.Name, j.Workload)
+	job, r, err := sh.newJob(sh.s.tag(q.id, j.Space, j.Name), q, j.Space, j.Name, j.Workload)
 	if err != nil {
 		return err
 	}
@@ -172,14 +172,14 @@ func (g *graph) resume(now Time, holder func(space Space, name string) *Peer, si
 		_, exits := g.exits[exit{q, name}]
 		if held && !exits && holder != nil {
 			if p := holder(r.space, name); p != nil {
-				if w, err := sh.enlist(p, q); err == nil {
+				if w, err := sh.watchFor(p, q); err == nil {
 					sh.hold(now, job, r, w, slot{})
 					continue
 				}
 			}
 		}
 		if g.lastStage(job) == StageReady && g.node(job).ins == 0 && sh.isDue(now, r, r.place) {
-			g.lineUp(job, r, q, back) // that it is ready is no news
+			g.pushReady(job, r, q, back) // that it is ready is no news
 		} else {
 			sh.enqueue(now, job, r, q, r.place)
 		}

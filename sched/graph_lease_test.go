@@ -14,37 +14,37 @@ const leaseSpace Space = 3
 var leaseRules = [MaxSpaces]Rules{leaseSpace: {Durable: true, Graph: true, Untimed: true, Private: true}}
 
 // leaseStand is a stand of several shards, with a journal and one holder.
-type leaseStand struct {
-	*stand
-	book book
+type leaseSched struct {
+	*testSched
+	book memJournal
 	h    *Peer
 }
 
-func newLeaseStand(t testing.TB) *leaseStand {
-	x := &leaseStand{book: make(book, 8)}
+func newLeaseSched(t testing.TB) *leaseSched {
+	x := &leaseSched{book: make(memJournal, 8)}
 	for i := range x.book {
 		x.book[i] = make(map[uint64]Saved)
 	}
-	x.stand = newStand(t, Options{Rules: leaseRules, Journal: x.book, Shards: len(x.book)})
+	x.testSched = newTestSched(t, Options{Rules: leaseRules, Journal: x.book, Shards: len(x.book)})
 	x.h = x.s.NewHolder("h")
 	t.Cleanup(x.sane)
 	return x
 }
 
-func (x *leaseStand) sane() {
+func (x *leaseSched) sane() {
 	x.t.Helper()
 	if err := x.s.check(); err != nil {
 		x.t.Error(err)
 	}
 }
 
-func (x *leaseStand) extend(queue string, tasks ...string) {
+func (x *leaseSched) extend(queue string, tasks ...string) {
 	x.t.Helper()
 	x.ok(x.s.Extend(x.now, leaseSpace, []byte(queue), graphTaskList(tasks...), &x.rec))
 }
 
 // steal takes the first task, "" when there is none.
-func (x *leaseStand) steal(queue string) (name string, l Lease) {
+func (x *leaseSched) steal(queue string) (name string, l Lease) {
 	x.s.Steal(x.now, x.h, []byte(queue), 1, &x.rec, func(v *TaskView) bool {
 		name, l = string(v.Name), Lease{v.Ref, v.Revision}
 		return true
@@ -53,7 +53,7 @@ func (x *leaseStand) steal(queue string) (name string, l Lease) {
 }
 
 // all steals all of them.
-func (x *leaseStand) all(queue string) (names []string) {
+func (x *leaseSched) all(queue string) (names []string) {
 	for {
 		name, _ := x.steal(queue)
 		if name == "" {
@@ -63,14 +63,14 @@ func (x *leaseStand) all(queue string) (names []string) {
 	}
 }
 
-func (x *leaseStand) wantAll(queue string, want ...string) {
+func (x *leaseSched) wantAll(queue string, want ...string) {
 	x.t.Helper()
 	if got := x.all(queue); !slices.Equal(got, want) {
 		x.t.Errorf("queue %s: got %q, want %q", queue, got, want)
 	}
 }
 
-func (x *leaseStand) refused(want, err error) {
+func (x *leaseSched) refused(want, err error) {
 	x.t.Helper()
 	if !errors.Is(err, want) {
 		x.t.Errorf("got %v, want %v", err, want)
@@ -79,7 +79,7 @@ func (x *leaseStand) refused(want, err error) {
 }
 
 // restart is a crash, and a start with one holder for each space and name.
-func (x *leaseStand) restart() (holders map[string]*Peer) {
+func (x *leaseSched) restart() (holders map[string]*Peer) {
 	x.t.Helper()
 	holders = make(map[string]*Peer)
 	last := x.s.jobs.Load()
@@ -110,7 +110,7 @@ func (x *leaseStand) restart() (holders map[string]*Peer) {
 // A private task is never handed to a peer that reserves, whatever the peer can do and
 // whenever it asks; other jobs of the queue are.
 func TestPrivate(t *testing.T) {
-	x := newLeaseStand(t)
+	x := newLeaseSched(t)
 	early, late := x.skilled(Wide, "q"), x.skilled(Named|Wide)
 	x.reserve(early, 1)
 	long := strings.Repeat("n", maxShort+1)
@@ -141,7 +141,7 @@ func TestPrivate(t *testing.T) {
 // A revision counts once: with an old one nothing can be done, and a task that comes
 // back keeps its last.
 func TestLease(t *testing.T) {
-	x := newLeaseStand(t)
+	x := newLeaseSched(t)
 	x.extend("q", "a", "b", "c")
 	name, l := x.steal("q")
 	if name != "a" || l.Revision != 0 {
@@ -189,7 +189,7 @@ func TestLease(t *testing.T) {
 
 // Holder and revision outlive the process. Holders of different spaces are different.
 func TestLeaseRestart(t *testing.T) {
-	x := newLeaseStand(t)
+	x := newLeaseSched(t)
 	x.extend("q", "a", "b")
 	_, l := x.steal("q")
 	x.ok(x.s.Touch(x.h, l, -5))
@@ -216,7 +216,7 @@ func TestLeaseRestart(t *testing.T) {
 
 // RemoveTask removes a task from wherever it stands and frees those that wait for it.
 func TestRemoveTask(t *testing.T) {
-	x := newLeaseStand(t)
+	x := newLeaseSched(t)
 	cancel := func(name string, want bool) {
 		t.Helper()
 		if got := x.s.RemoveTask(x.now, leaseSpace, []byte("q"), []byte(name), &x.rec); got != want {
@@ -244,7 +244,7 @@ func TestRemoveTask(t *testing.T) {
 
 // Heads of queues can be compared, whatever their shards, also after a restart.
 func TestHead(t *testing.T) {
-	x := newLeaseStand(t)
+	x := newLeaseSched(t)
 	queues := strings.Fields("e d c b a f g h i j")
 	if _, ok := x.s.Head([]byte("a")); ok {
 		t.Error("an empty queue has a head")

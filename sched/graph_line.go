@@ -42,23 +42,23 @@ func (x *index) headOf(p *buckets, k key) uint32 {
 
 // ready puts a task that stands nowhere in line, and logs that.
 func (g *graph) ready(now Time, job uint32, r *record, q *queue, where end) {
-	g.lineUp(job, r, q, where)
+	g.pushReady(job, r, q, where)
 	g.log(job, Event{StageReady, now.Micros})
 }
 
 // lineUp is ready without the log.
-func (g *graph) lineUp(job uint32, r *record, q *queue, where end) {
+func (g *graph) pushReady(job uint32, r *record, q *queue, where end) {
 	sh := g.sh
 	r.state, r.home, r.due = ready, q.id, taskDue
 	r.flags |= immediate
 	q.immediate++
-	q.lined++
+	q.readyTasks++
 	n := g.node(job)
 	if where == front {
-		n.place = -sh.s.places.Add(1)
+		n.place = -sh.s.lastPlace.Add(1)
 		q.readyFor(r).pushFront(&sh.buckets, &sh.slab, readyKey(r), job)
 	} else {
-		n.place = sh.s.places.Add(1)
+		n.place = sh.s.lastPlace.Add(1)
 		q.readyFor(r).pushBack(&sh.buckets, &sh.slab, readyKey(r), job)
 	}
 }
@@ -82,7 +82,7 @@ func (s *Scheduler) Head(queue []byte) (place int64, ok bool) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	q := sh.byName[string(queue)]
-	if q == nil || q.lined == 0 || sh.halted {
+	if q == nil || q.readyTasks == 0 || sh.halted {
 		return 0, false
 	}
 	return sh.slab.node(sh.graph.first(q)).place, true

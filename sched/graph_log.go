@@ -32,14 +32,14 @@ func (g *graph) log(job uint32, events ...Event) {
 	events = events[max(len(events)-maxEvents, 0):]
 	old := min(int(n.logSize), (maxEvents-len(events))*eventSize)
 	size := old + len(events)*eventSize
-	ref, room, ok := sh.arena.take(size)
+	ref, room, ok := sh.arena.alloc(size)
 	if !ok {
 		return
 	}
 	at := 0
 	if n.logSize > 0 {
 		at = copy(room, sh.arena.view(n.log, int(n.logSize))[int(n.logSize)-old:])
-		sh.giveBytes(n.log)
+		sh.freeBytes(n.log)
 	}
 	for _, e := range events {
 		room[at] = e.Stage

@@ -32,7 +32,7 @@ type graphMachine struct {
 	t       *rapid.T
 	s       *Scheduler
 	m       *graphModel
-	book    book
+	book    memJournal
 	rec     recorder
 	holders map[string]*Peer
 	peers   []*Peer // of the model's workers
@@ -40,7 +40,7 @@ type graphMachine struct {
 }
 
 func newGraphMachine(t *rapid.T) *graphMachine {
-	x := &graphMachine{t: t, book: make(book, 1), m: &graphModel{now: Time{Wall: 1_700_000_000_250, Mono: 10 * grain, Micros: 1}}}
+	x := &graphMachine{t: t, book: make(memJournal, 1), m: &graphModel{now: Time{Wall: 1_700_000_000_250, Mono: 10 * grain, Micros: 1}}}
 	x.book[0] = make(map[uint64]Saved)
 	x.open()
 	return x

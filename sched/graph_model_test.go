@@ -51,10 +51,10 @@ type graphModel struct {
 	parked   []*graphJob // in the order in which they were parked
 	locked   *graphJob   // who has the lock
 	queueing []*graphJob // who waits for it
-	called   []*graphJob // who was made ready for it, and has not come
+	woken    []*graphJob // who was made ready for it, and has not come
 	workers  []*graphWorker
 	clock    int
-	want     []seen // deliveries
+	want     []delivered // deliveries
 }
 
 type graphWorker struct {
@@ -199,7 +199,7 @@ func (m *graphModel) extend(tasks []Task) error {
 		}
 	}
 	m.match()
-	m.passOn()
+	m.yieldWoken()
 	return nil
 }
 

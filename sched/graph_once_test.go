@@ -17,9 +17,9 @@ const (
 )
 
 // graphOnce is a crowd around one graph: producers, holders, workers and a timer.
-type graphOnce struct {
-	once
-	book  book
+type graphStress struct {
+	stress
+	book  memJournal
 	inAir [2 * graphOnceTasks]atomic.Int32 // tasks in somebody's hands
 	over  [2 * graphOnceTasks]atomic.Bool  // tasks whose end was reported
 	after [2 * graphOnceTasks][]int        // written before the task is made
@@ -27,7 +27,7 @@ type graphOnce struct {
 }
 
 // make adds a task; of those that it comes after all are made already.
-func (x *graphOnce) make(i int, more ...Task) {
+func (x *graphStress) make(i int, more ...Task) {
 	t := Task{Name: strconv.AppendInt(nil, int64(i), 10)}
 	for _, a := range x.after[i] {
 		t.After = append(t.After, strconv.AppendInt(nil, int64(a), 10))
@@ -37,7 +37,7 @@ func (x *graphOnce) make(i int, more ...Task) {
 	}
 }
 
-func (x *graphOnce) producer(first int) {
+func (x *graphStress) producer(first int) {
 	r := rand.New(rand.NewPCG(uint64(first), 3))
 	for i := first; i < graphOnceTasks; i += graphOnceProducers {
 		for range min(r.IntN(5), i/graphOnceProducers) {
@@ -48,7 +48,7 @@ func (x *graphOnce) producer(first int) {
 }
 
 // handed checks that a task is in no other hands and that all it comes after is done.
-func (x *graphOnce) handed(name []byte) int {
+func (x *graphStress) handed(name []byte) int {
 	i, err := strconv.Atoi(string(name))
 	if err != nil || x.inAir[i].Add(1) != 1 || x.over[i].Load() {
 		x.fail("task %q is in %d hands, done: %v", name, x.inAir[i].Load(), x.over[i].Load())
@@ -62,19 +62,19 @@ func (x *graphOnce) handed(name []byte) int {
 }
 
 // ends is called before a task's end is reported.
-func (x *graphOnce) ends(i int) {
+func (x *graphStress) ends(i int) {
 	if x.inAir[i].Add(-1); x.over[i].Swap(true) {
 		x.fail("task %d is done twice", i)
 	}
 }
 
-func (x *graphOnce) ended() {
+func (x *graphStress) ended() {
 	if x.left.Add(-1) == 0 {
 		x.broken.Do(func() { close(x.finish) })
 	}
 }
 
-func (x *graphOnce) holder(n int) {
+func (x *graphStress) holder(n int) {
 	r := rand.New(rand.NewPCG(uint64(n), 4))
 	p := x.s.NewHolder(strconv.Itoa(n))
 	for {
@@ -91,7 +91,7 @@ func (x *graphOnce) holder(n int) {
 
 // round steals some tasks, completes most of them, divides some and gives the others
 // back, which ends the holder.
-func (x *graphOnce) round(r *rand.Rand, p *Peer) (over bool) {
+func (x *graphStress) round(r *rand.Rand, p *Peer) (over bool) {
 	var held, kept []int
 	var done []Task
 	x.s.Steal(x.now(), p, graphQueue, 1+r.IntN(16), x.sink, func(v *TaskView) bool {
@@ -126,7 +126,7 @@ func (x *graphOnce) round(r *rand.Rand, p *Peer) (over bool) {
 }
 
 // divide makes a task that is to be done before the rest of one that the peer holds.
-func (x *graphOnce) divide(p *Peer, i int) {
+func (x *graphStress) divide(p *Peer, i int) {
 	part := int(x.fresh.Add(1))
 	x.left.Add(1)
 	x.make(part)
@@ -139,9 +139,9 @@ func (x *graphOnce) divide(p *Peer, i int) {
 }
 
 // worker does tasks as jobs, not all of them at once.
-func (x *graphOnce) worker(box int) {
+func (x *graphStress) worker(box int) {
 	r := rand.New(rand.NewPCG(uint64(box), 5))
-	p := x.s.NewPeer(SessionID(box) << boxShift)
+	p := x.s.NewPeer(SessionID(box) << inboxShift)
 	if err := x.s.Watch(x.now(), p, graphQueue, false, x.sink); err != nil {
 		x.fail("watch: %v", err)
 	}
@@ -186,8 +186,8 @@ func (x *graphOnce) worker(box int) {
 // pair of hands at a time, whatever goes on at the same time. The journal is left with
 // the queue.
 func TestGraphExactlyOnce(t *testing.T) {
-	x := &graphOnce{book: book{make(map[uint64]Saved)}}
-	x.once = once{t: t, s: New(Options{Rules: graphRules, Journal: x.book}), sink: newBoxes(graphOnceWorkers), finish: make(chan struct{})}
+	x := &graphStress{book: memJournal{make(map[uint64]Saved)}}
+	x.stress = stress{t: t, s: New(Options{Rules: graphRules, Journal: x.book}), sink: newInboxes(graphOnceWorkers), finish: make(chan struct{})}
 	x.wall.Store(1_700_000_000_000)
 	x.left.Store(graphOnceTasks)
 	x.fresh.Store(graphOnceTasks - 1)

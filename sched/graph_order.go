@@ -19,7 +19,7 @@ func (g *graph) makeOrder(from, to uint32, room *int) error {
 	if high < low {
 		return nil
 	}
-	for limit := few; ; limit *= 8 {
+	for limit := fewEdges; ; limit *= 8 {
 		before, whole, err := g.reach(from, to, true, math.MinInt64, limit, room)
 		if err != nil {
 			return err
@@ -73,10 +73,10 @@ func (g *graph) swap(from, to uint32, limit int, room *int) (whole bool, err err
 
 const (
 	// few is how many edges are looked at to save the search among more.
-	few = 32
+	fewEdges = 32
 	// maxLooks is how many edges a request may have looked at for the order of its tasks, under the
 	// lock: a few hundredths of a second. It finds a side of a hundred thousand edges.
-	maxLooks = 1 << 18
+	maxOrderSteps = 1 << 18
 )
 
 // reach returns start and the tasks that come after it, or back: that it comes after, as
@@ -104,7 +104,7 @@ func (g *graph) reach(start, end uint32, back bool, bound int64, limit int, room
 			if *room--; *room < 0 {
 				return nil, false, errCostly
 			}
-			sh.op(1)
+			sh.countSteps(1)
 			e := g.edges.at(x)
 			next := e.to
 			if x = e.nextOut; back {

@@ -11,15 +11,15 @@ import (
 
 // graphStand is a stand for tasks, with a journal. Tasks are written "name" or
 // "name<first,second": those that it comes after.
-type graphStand struct {
-	*stand
-	book book
+type graphSched struct {
+	*testSched
+	book memJournal
 	h    *Peer
 }
 
-func newGraphStand(t testing.TB) *graphStand {
-	x := &graphStand{book: book{make(map[uint64]Saved)}}
-	x.stand = newStand(t, Options{Rules: graphRules, Journal: x.book})
+func newGraphSched(t testing.TB) *graphSched {
+	x := &graphSched{book: memJournal{make(map[uint64]Saved)}}
+	x.testSched = newTestSched(t, Options{Rules: graphRules, Journal: x.book})
 	x.h = x.s.NewHolder("h")
 	return x
 }
@@ -42,18 +42,18 @@ func graphTaskList(texts ...string) (tasks []Task) {
 	return tasks
 }
 
-func (x *graphStand) extend(tasks ...string) {
+func (x *graphSched) extend(tasks ...string) {
 	x.t.Helper()
 	x.ok(x.s.Extend(x.now, graphTasks, graphQueue, graphTaskList(tasks...), &x.rec))
 }
 
-func (x *graphStand) complete(names ...string) {
+func (x *graphSched) complete(names ...string) {
 	x.t.Helper()
 	x.s.Complete(x.now, x.h, graphTasks, graphQueue, graphTaskList(names...), &x.rec, func(i int) { x.t.Errorf("%s is missing", names[i]) })
 }
 
 // stolen steals all there is and checks the names.
-func (x *graphStand) stolen(want ...string) {
+func (x *graphSched) stolen(want ...string) {
 	x.t.Helper()
 	var got []string
 	x.s.Steal(x.now, x.h, graphQueue, 1<<20, &x.rec, func(v *TaskView) bool {
@@ -69,7 +69,7 @@ func (x *graphStand) stolen(want ...string) {
 }
 
 // restart is a crash, and a start of the same holder.
-func (x *graphStand) restart() {
+func (x *graphSched) restart() {
 	x.t.Helper()
 	last := x.s.jobs.Load()
 	x.s = New(Options{Rules: graphRules, Journal: x.book})
@@ -81,7 +81,7 @@ func (x *graphStand) restart() {
 	x.s.Resume(x.now, last, func(Space, string) *Peer { return x.h }, &x.rec)
 }
 
-func (b book) order() (seqs []uint64) {
+func (b memJournal) order() (seqs []uint64) {
 	for seq := range b[0] {
 		seqs = append(seqs, seq)
 	}
@@ -92,7 +92,7 @@ func (b book) order() (seqs []uint64) {
 // A worker that knows jobs by name gets the twin of a task as soon as that is complete,
 // and listeners of the task hear of it.
 func TestTaskTwin(t *testing.T) {
-	x := newGraphStand(t)
+	x := newGraphSched(t)
 	p, listener := x.skilled(Named, string(graphQueue)), x.peer()
 	x.extend("a")
 	x.reserve(p, 1)
@@ -107,7 +107,7 @@ func TestTaskTwin(t *testing.T) {
 
 // Of the tasks that a holder releases the largest name goes first, also where a worker waits.
 func TestForgetHolderServesInOrder(t *testing.T) {
-	x := newGraphStand(t)
+	x := newGraphSched(t)
 	x.extend("a", "b", "c")
 	x.stolen("a", "b", "c")
 	p := x.peer(string(graphQueue))
@@ -119,7 +119,7 @@ func TestForgetHolderServesInOrder(t *testing.T) {
 
 // A queue of tasks can't be dropped, complete or not.
 func TestDropTasks(t *testing.T) {
-	x := newGraphStand(t)
+	x := newGraphSched(t)
 	x.s.SetRemember(1000)
 	f := func(when string) {
 		t.Helper()
@@ -142,7 +142,7 @@ func TestDropTasks(t *testing.T) {
 // another, also over a restart.
 func TestDelayedTaskWaits(t *testing.T) {
 	for _, restarts := range []bool{false, true} {
-		x := newGraphStand(t)
+		x := newGraphSched(t)
 		x.now.Wall += 600
 		p := x.peer(string(graphQueue))
 		x.reserve(p, 1)
@@ -171,7 +171,7 @@ func TestDelayedTaskWaits(t *testing.T) {
 
 // A task that was put off and waits is saved anew with the time that it is due.
 func TestDelayedWhileNoted(t *testing.T) {
-	x := newGraphStand(t)
+	x := newGraphSched(t)
 	x.now.Wall += 600
 	p := x.peer(string(graphQueue))
 	x.reserve(p, 1)
@@ -194,7 +194,7 @@ func TestDelayedWhileNoted(t *testing.T) {
 // there than one batch ends. Nothing of them is left after a restart.
 func TestTornEdges(t *testing.T) {
 	const n = 2*defaultBatch + 5
-	x := newGraphStand(t)
+	x := newGraphSched(t)
 	x.extend("hub", "other")
 	x.stolen("hub", "other")
 	for i := range n {
@@ -221,7 +221,7 @@ func TestTornEdges(t *testing.T) {
 func TestRecreatedWhileFreeing(t *testing.T) {
 	for _, remember := range []int64{0, 1000} {
 		const n = 2*defaultBatch + 5
-		x := newGraphStand(t)
+		x := newGraphSched(t)
 		x.s.SetRemember(remember)
 		x.extend("hub")
 		x.stolen("hub")
@@ -247,8 +247,8 @@ func TestRecreatedWhileFreeing(t *testing.T) {
 
 // lockedOut are three tasks of which the first has a lock and the others wait for it, and
 // a worker that asks for more.
-func lockedOut(t *testing.T) (x *graphStand, p *Peer, first Run) {
-	x = newGraphStand(t)
+func newLockedTasks(t *testing.T) (x *graphSched, p *Peer, first Run) {
+	x = newGraphSched(t)
 	p = x.peer(string(graphQueue))
 	for i, name := range []string{"a", "b", "c"} {
 		x.reserve(p, uint64(i))
@@ -267,13 +267,13 @@ func lockedOut(t *testing.T) (x *graphStand, p *Peer, first Run) {
 // A task that is called for a lock and has to wait for another task first, which perhaps
 // wants that lock itself, leaves its turn to the next.
 func TestCalledTaskWaits(t *testing.T) {
-	x, p, a := lockedOut(t)
+	x, p, a := newLockedTasks(t)
 	x.ok(x.s.Finish(x.now, p, a, nil, &x.rec)) // b is ready
 	x.extend("b<c")
 	x.reserve(p, 7)
 	x.want("1 7 assign c")
 
-	x, p, a = lockedOut(t)
+	x, p, a = newLockedTasks(t)
 	x.extend("b<c") // while it is parked
 	x.ok(x.s.Finish(x.now, p, a, nil, &x.rec))
 	x.reserve(p, 7)
@@ -285,7 +285,7 @@ func TestCalledTaskWaits(t *testing.T) {
 func TestRemoveLockedTask(t *testing.T) {
 	f := func(name string, calledFirst bool, want ...string) {
 		t.Helper()
-		x, p, a := lockedOut(t)
+		x, p, a := newLockedTasks(t)
 		if calledFirst {
 			x.ok(x.s.Finish(x.now, p, a, nil, &x.rec))
 		}
@@ -303,7 +303,7 @@ func TestRemoveLockedTask(t *testing.T) {
 
 // A task's log keeps its newest entries.
 func TestTaskLogBounded(t *testing.T) {
-	x := newGraphStand(t)
+	x := newGraphSched(t)
 	f := func(when string) {
 		t.Helper()
 		x.s.LookupTask(graphTasks, graphQueue, []byte("a"), func(v *TaskView) {
@@ -343,7 +343,7 @@ func TestTaskLogBounded(t *testing.T) {
 // One hold of the lock ends a batch of edges and no more, whatever verb it is.
 func TestFreeingInBatches(t *testing.T) {
 	const n = 10 * defaultBatch
-	x := newGraphStand(t)
+	x := newGraphSched(t)
 	x.extend("first", "second")
 	x.stolen("first", "second")
 	for i := range n { // that wait for a third, so that no verb is content with the first batch
@@ -376,7 +376,7 @@ func TestFreeingInBatches(t *testing.T) {
 func TestGraphOrders(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, n := range []int{40, 400} {
-		x := newGraphStand(t)
+		x := newGraphSched(t)
 		waits := make(map[int][]int)
 		var reached func(from, to int, seen map[int]bool) bool
 		reached = func(from, to int, seen map[int]bool) bool {
@@ -427,7 +427,7 @@ func TestBackwardEdges(t *testing.T) {
 	const n = 1000
 	f := func(name string, most int, build, then func(i int) []string) {
 		t.Helper()
-		x := newGraphStand(t)
+		x := newGraphSched(t)
 		for i := range n {
 			x.extend(build(i)...)
 		}
@@ -448,16 +448,16 @@ func TestBackwardEdges(t *testing.T) {
 	alone := func(i int) []string { return []string{fmt.Sprint(i)} }
 	chained := func(i int) []string { return []string{fmt.Sprint(i, "<", i-1)} }
 	f("a chain from its end", 1, alone, func(i int) []string { return []string{fmt.Sprint(i, "<", i+1)} })
-	f("a chain from its start", few+1, alone, func(i int) []string { return []string{fmt.Sprint(n-2-i, "<", n-1-i)} })
+	f("a chain from its start", fewEdges+1, alone, func(i int) []string { return []string{fmt.Sprint(n-2-i, "<", n-1-i)} })
 	f("subtasks of the first of a chain", 0, chained, func(i int) []string {
 		return []string{fmt.Sprint("sub", i), fmt.Sprint("subsub", i, "<sub", i), fmt.Sprint("0<subsub", i)}
 	})
-	f("the last of a chain waits for one more", few+1, chained, func(i int) []string {
+	f("the last of a chain waits for one more", fewEdges+1, chained, func(i int) []string {
 		return []string{"new", fmt.Sprint("new", i, "<new,500"), fmt.Sprint(n-1, "<new", i)}
 	})
 }
 
-func (x *graphStand) orders() map[uint32]int64 {
+func (x *graphSched) orders() map[uint32]int64 {
 	all := make(map[uint32]int64)
 	for c, done := (Cursor{}), false; !done; {
 		c, done = x.s.WalkTasks(c, slabChunk, graphTasks, func(v *TaskView) { all[v.Ref.Slot] = x.s.shards[0].slab.node(v.Ref.Slot).order })

@@ -3,7 +3,7 @@ package sched
 // NewHolder returns a peer that is not connected: it holds tasks under a name that
 // outlives connections and, with a journal, the process.
 func (s *Scheduler) NewHolder(name string) *Peer {
-	return &Peer{holder: true, name: name, window: s.window, quota: &s.registered}
+	return &Peer{holder: true, name: name, window: s.window, quota: &s.sharedQuota}
 }
 
 // stealTries is how many batches of successors a Steal frees in vain; the Ticks go on.
@@ -34,11 +34,11 @@ func (g *graph) steal(now Time, p *Peer, queue []byte, n int, sink Sink, fn func
 	if q == nil || sh.halted || g.isExiting(p, q) {
 		return 0, false
 	}
-	if q.lined == 0 {
-		g.freeSuccessors(now, sh.mu.ops+sh.s.batch, sink)
+	if q.readyTasks == 0 {
+		g.freeSuccessors(now, sh.mu.steps+sh.s.batch, sink)
 	}
-	for got < n && q.lined > 0 {
-		w, err := sh.enlist(p, q)
+	for got < n && q.readyTasks > 0 {
+		w, err := sh.watchFor(p, q)
 		if err != nil {
 			return got, false
 		}
@@ -58,7 +58,7 @@ func (g *graph) steal(now Time, p *Peer, queue []byte, n int, sink Sink, fn func
 			return got, false
 		}
 	}
-	return got, q.lined > 0 || len(g.freeing) > 0
+	return got, q.readyTasks > 0 || len(g.freeing) > 0
 }
 
 // Complete ends tasks that the peer holds, or, when p is nil, that any holder of NewHolder holds;
@@ -94,9 +94,9 @@ func (g *graph) complete(now Time, p *Peer, space Space, queue []byte, tasks []T
 		}
 		sh.unhold(job, r)
 		sh.counters.Done++
-		g.endOne(now, job, r, q, sink)
+		g.endTask(now, job, r, q, sink)
 	}
-	g.moveOn(now, sink)
+	g.startFreeing(now, sink)
 }
 
 // holds says whether the peer holds a task.

@@ -26,7 +26,7 @@ func (s *Scheduler) Backlog(queue []byte) (active, ready int) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if q := sh.byName[string(queue)]; q != nil {
-		active, ready = q.tasks, q.lined
+		active, ready = q.tasks, q.readyTasks
 	}
 	return active, ready
 }
@@ -46,7 +46,7 @@ func (v *TaskView) After() iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		n := v.shard.slab.node(v.Ref.Slot)
 		for i, k := n.in, n.ins; k > 0; k-- {
-			v.shard.op(1)
+			v.shard.countSteps(1)
 			e := v.shard.graph.edges.at(i)
 			if i = e.nextIn; v.shard.slab.at(e.from).live() && !yield(v.shard.nameView(e.from)) {
 				return
@@ -60,7 +60,7 @@ func (v *TaskView) Before() iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		n := v.shard.slab.node(v.Ref.Slot)
 		for i, k := n.out, n.outs; k > 0; k-- {
-			v.shard.op(1)
+			v.shard.countSteps(1)
 			e := v.shard.graph.edges.at(i)
 			if i = e.nextOut; !yield(v.shard.nameView(e.to)) {
 				return

@@ -55,7 +55,7 @@ func (m *graphModel) assign(w *graphWorker, j *graphJob) {
 	if j.space == graphTasks {
 		m.logs(j, StageReserved)
 	}
-	m.want = append(m.want, seen{to: w.id, tag: j.tag, effect: Assign, job: seenJob{space: j.space, name: j.name, workload: j.workload, count: j.count}})
+	m.want = append(m.want, delivered{to: w.id, tag: j.tag, effect: Assign, job: deliveredJob{space: j.space, name: j.name, workload: j.workload, count: j.count}})
 }
 
 func (m *graphModel) reserve(w *graphWorker, tag uint64) {
@@ -79,28 +79,28 @@ func (w *graphWorker) drop(j *graphJob) {
 func (m *graphModel) unlock(j *graphJob) {
 	same := func(o *graphJob) bool { return o == j }
 	m.queueing = slices.DeleteFunc(m.queueing, same)
-	if m.locked == j || slices.ContainsFunc(m.called, same) {
-		m.called = slices.DeleteFunc(m.called, same)
+	if m.locked == j || slices.ContainsFunc(m.woken, same) {
+		m.woken = slices.DeleteFunc(m.woken, same)
 		if m.locked == j {
 			m.locked = nil
 		}
-		m.callNext()
+		m.wakeNext()
 	}
 }
 
 // callNext makes the first ready that waits for the lock, when nobody has it.
-func (m *graphModel) callNext() {
+func (m *graphModel) wakeNext() {
 	if m.locked == nil && len(m.queueing) > 0 {
 		next := m.queueing[0]
-		m.queueing, m.called = m.queueing[1:], append(m.called, next)
+		m.queueing, m.woken = m.queueing[1:], append(m.woken, next)
 		m.resume(next)
-		m.passOn()
+		m.yieldWoken()
 	}
 }
 
 // passOn calls others in the place of tasks that wait for tasks.
-func (m *graphModel) passOn() {
-	for _, j := range slices.Clone(m.called) {
+func (m *graphModel) yieldWoken() {
+	for _, j := range slices.Clone(m.woken) {
 		if j.state == waiting {
 			m.unlock(j)
 		}
@@ -172,7 +172,7 @@ func (m *graphModel) lock(w *graphWorker, j *graphJob, most int) bool {
 		return true
 	case m.locked == nil && most > 0:
 		m.locked = j
-		m.called = slices.DeleteFunc(m.called, func(o *graphJob) bool { return o == j })
+		m.woken = slices.DeleteFunc(m.woken, func(o *graphJob) bool { return o == j })
 		return true
 	}
 	w.drop(j)
@@ -182,9 +182,9 @@ func (m *graphModel) lock(w *graphWorker, j *graphJob, most int) bool {
 	if most > 0 { // who wants to be among nobody waits for the time-out
 		m.queueing = append(m.queueing, j)
 	}
-	if at := slices.Index(m.called, j); at >= 0 {
-		m.called = slices.Delete(m.called, at, at+1)
-		m.callNext()
+	if at := slices.Index(m.woken, j); at >= 0 {
+		m.woken = slices.Delete(m.woken, at, at+1)
+		m.wakeNext()
 	}
 	return false
 }
@@ -265,7 +265,7 @@ func (m *graphModel) tick() {
 func (m *graphModel) restart(comes func(name string) bool) {
 	m.all = slices.DeleteFunc(m.all, func(j *graphJob) bool { return j.space != graphTasks })
 	slices.SortStableFunc(m.edges, func(a, b graphEdge) int { return a.since() - b.since() })
-	m.line, m.past, m.delayed, m.parked, m.queueing, m.called, m.locked, m.workers = nil, nil, nil, nil, nil, nil, nil, nil
+	m.line, m.past, m.delayed, m.parked, m.queueing, m.woken, m.locked, m.workers = nil, nil, nil, nil, nil, nil, nil, nil
 	for _, j := range m.all {
 		j.log = j.saved
 		held := j.state == reserved && j.holder[0] == 'h'

@@ -24,13 +24,13 @@ func (s *Scheduler) Unfinished() (n int) {
 }
 
 // unfinished needs no walk: a reserved job stands under a deadline, or is counted.
-func (sh *shard) unfinished() int { return sh.running.jobs + sh.deadline.jobs + sh.endless }
+func (sh *shard) unfinished() int { return sh.running.jobs + sh.deadline.jobs + sh.untimedJobs }
 
 // countUntimed counts a job that is reserved without a time-out, as all tasks are.
 func (sh *shard) countUntimed(r *record, q *queue, n int) {
 	if r.flags&task != 0 {
-		q.assigned += n
+		q.reservedTasks += n
 	} else {
-		sh.endless += n
+		sh.untimedJobs += n
 	}
 }

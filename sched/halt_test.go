@@ -7,7 +7,7 @@ import "testing"
 func TestHalt(t *testing.T) {
 	rules := leaseRules
 	rules[3] = Rules{Owned: true, Untimed: true, Deaths: 4}
-	x := newStand(t, Options{Shards: 4, Rules: rules})
+	x := newTestSched(t, Options{Shards: 4, Rules: rules})
 	unfinished := func(want int) {
 		t.Helper()
 		if got := x.s.Unfinished(); got != want {

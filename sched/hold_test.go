@@ -13,10 +13,10 @@ var much = 1_000_000
 // mostHeld bounds the steps that are done under one hold of a shard's lock, whatever there is: the
 // jobs that a worker may have asked for are looked through for the one that it releases, and all
 // who may await a result are told of it, with a batch of anything else.
-const mostHeld = MaxSlots + MaxAwaits + 2*defaultBatch
+const maxHeldSteps = MaxSlots + MaxAwaits + 2*defaultBatch
 
 // holds is a scheduler of one shard that has very much of something.
-type holds struct {
+type loadedSched struct {
 	*Scheduler
 	t    *testing.T
 	now  Time
@@ -31,33 +31,33 @@ const (
 	heldTask
 )
 
-func newHolds(t *testing.T) *holds {
-	x := &holds{t: t, now: Time{Wall: 1_700_000_000_250}}
+func newHolds(t *testing.T) *loadedSched {
+	x := &loadedSched{t: t, now: Time{Wall: 1_700_000_000_250}}
 	x.Scheduler = New(Options{Rules: [MaxSpaces]Rules{
 		heldOwned: {Global: true, Owned: true, Untimed: true, Deaths: 3}, heldTask: {Graph: true, Untimed: true},
 	}})
 	return x
 }
 
-func (x *holds) ok(err error) {
+func (x *loadedSched) ok(err error) {
 	x.t.Helper()
 	if err != nil {
 		x.t.Fatal(err)
 	}
 }
 
-func (x *holds) peer(skills Skills, queues ...string) *Peer {
+func (x *loadedSched) peer(skills Skills, queues ...string) *Peer {
 	x.ids++
 	p := x.NewPeer(x.ids, skills)
 	p.window = 1 << 40
 	for _, q := range queues {
-		x.ok(x.Watch(x.now, p, []byte(q), false, unheard{}))
+		x.ok(x.Watch(x.now, p, []byte(q), false, discardAll{}))
 	}
 	return p
 }
 
 // submit submits n jobs, each as change makes it.
-func (x *holds) submit(n int, queue string, change func(i int, j *Submission)) {
+func (x *loadedSched) submit(n int, queue string, change func(i int, j *Submission)) {
 	x.t.Helper()
 	for i := range n {
 		x.jobs++
@@ -65,43 +65,43 @@ func (x *holds) submit(n int, queue string, change func(i int, j *Submission)) {
 		if change != nil {
 			change(i, &j)
 		}
-		err := x.Submit(x.now, &j, unheard{})
+		err := x.Submit(x.now, &j, discardAll{})
 		x.ok(err)
 	}
 }
 
 // take has a peer ask for n jobs.
-func (x *holds) take(p *Peer, n int) {
+func (x *loadedSched) take(p *Peer, n int) {
 	for i := range n {
-		x.ok(x.Reserve(x.now, p, uint64(i), unheard{}))
+		x.ok(x.Reserve(x.now, p, uint64(i), discardAll{}))
 	}
 }
 
-func (x *holds) tasks(n int, after ...[]byte) (all []Task) {
+func (x *loadedSched) tasks(n int, after ...[]byte) (all []Task) {
 	for range n {
 		x.jobs++
 		all = append(all, Task{Name: fmt.Appendf(nil, "t%d", x.jobs), After: after})
 	}
 	for rest := all; len(rest) > 0; rest = rest[min(len(rest), 1000):] {
-		x.ok(x.Extend(x.now, heldTask, []byte("t"), rest[:min(len(rest), 1000)], unheard{}))
+		x.ok(x.Extend(x.now, heldTask, []byte("t"), rest[:min(len(rest), 1000)], discardAll{}))
 	}
 	return all
 }
 
-func (x *holds) steal(p *Peer, n int) {
+func (x *loadedSched) steal(p *Peer, n int) {
 	got := 0
-	x.Steal(x.now, p, []byte("t"), n, unheard{}, func(*TaskView) bool { got++; return true })
+	x.Steal(x.now, p, []byte("t"), n, discardAll{}, func(*TaskView) bool { got++; return true })
 	if got != n {
 		x.t.Fatalf("%d tasks are stolen, want %d", got, n)
 	}
 }
 
 // takeWith has a peer hold n jobs, each with a lock.
-func (x *holds) takeWith(p *Peer, n int, queue string, count func(i int) int, want bool) {
+func (x *loadedSched) takeWith(p *Peer, n int, queue string, count func(i int) int, want bool) {
 	sink := new(lastRun)
 	for i := range n {
 		x.ok(x.Reserve(x.now, p, uint64(i), sink))
-		got, err := x.Lock(x.now, p, sink.run, "lock", count(i), unheard{})
+		got, err := x.Lock(x.now, p, sink.run, "lock", count(i), discardAll{})
 		if x.ok(err); got != want {
 			x.t.Fatalf("job %d of %s has the lock: %v", i, queue, got)
 		}
@@ -119,26 +119,26 @@ func TestLongestHold(t *testing.T) {
 	if testing.Short() {
 		much = 120_000
 	}
-	for what, prepare := range map[string]func(x *holds) func(){
-		"a worker that holds very many jobs leaves": func(x *holds) func() {
+	for what, prepare := range map[string]func(x *loadedSched) func(){
+		"a worker that holds very many jobs leaves": func(x *loadedSched) func() {
 			p := x.peer(Wide, "f")
 			x.submit(much, "f", nil)
 			x.take(p, much)
-			return func() { x.Forget(x.now, p, unheard{}) }
+			return func() { x.Forget(x.now, p, discardAll{}) }
 		},
-		"their time is over": func(x *holds) func() {
+		"their time is over": func(x *loadedSched) func() {
 			p := x.peer(Wide, "f")
 			x.submit(much, "f", nil)
 			x.take(p, much)
 			return func() { x.SetTimeout(1000); x.now.Mono += 2000 }
 		},
-		"a worker releases one of very many": func(x *holds) func() {
+		"a worker releases one of very many": func(x *loadedSched) func() {
 			p := x.peer(Wide, "f")
 			x.submit(much, "f", nil)
 			x.take(p, much)
-			return func() { x.ok(x.Release(x.now, p, uint64(much-1), unheard{})) }
+			return func() { x.ok(x.Release(x.now, p, uint64(much-1), discardAll{})) }
 		},
-		"a STATUS with very many due seconds": func(x *holds) func() {
+		"a STATUS with very many due seconds": func(x *loadedSched) func() {
 			x.submit(much, "f", func(i int, j *Submission) { j.SchedAt, j.Priority = int64(i+1), int64(i%2) })
 			x.submit(much, "g", func(i int, j *Submission) { j.SchedAt, j.Priority = int64(i+1), int64(i) })
 			return func() {
@@ -149,64 +149,64 @@ func TestLongestHold(t *testing.T) {
 				})
 			}
 		},
-		"a STATUS of very many queues": func(x *holds) func() {
+		"a STATUS of very many queues": func(x *loadedSched) func() {
 			for i := range much {
 				x.submit(1, fmt.Sprint(i), nil)
 			}
 			return func() { x.Status(func(QueueStatus) {}) }
 		},
-		"the holder of a lock that very many wait for leaves": func(x *holds) func() {
+		"the holder of a lock that very many wait for leaves": func(x *loadedSched) func() {
 			const waiters = 32_000
 			holder, waiter := x.peer(Wide, "f"), x.peer(Wide, "g")
 			x.submit(waiters, "f", nil)
 			x.submit(waiters, "g", nil)
 			x.takeWith(holder, waiters, "f", func(int) int { return waiters }, true)
 			x.takeWith(waiter, waiters, "g", func(i int) int { return i + 1 }, false)
-			return func() { x.Forget(x.now, holder, unheard{}) }
+			return func() { x.Forget(x.now, holder, discardAll{}) }
 		},
-		"a broadcast to very many": func(x *holds) func() {
+		"a broadcast to very many": func(x *loadedSched) func() {
 			for range much / MaxSlots {
 				p := x.peer(0)
-				x.ok(x.Watch(x.now, p, []byte("f"), true, unheard{}))
+				x.ok(x.Watch(x.now, p, []byte("f"), true, discardAll{}))
 				x.take(p, MaxSlots)
 			}
 			return func() { x.submit(1, "f", nil) }
 		},
-		"a holder of very many tasks exits": func(x *holds) func() {
+		"a holder of very many tasks exits": func(x *loadedSched) func() {
 			p := x.NewHolder("h")
 			x.tasks(much)
 			x.steal(p, much)
-			return func() { x.Forget(x.now, p, unheard{}) }
+			return func() { x.Forget(x.now, p, discardAll{}) }
 		},
-		"a task that very many wait for is complete": func(x *holds) func() {
+		"a task that very many wait for is complete": func(x *loadedSched) func() {
 			p := x.NewHolder("h")
 			hub := x.tasks(1)
 			x.steal(p, 1)
 			x.tasks(much, hub[0].Name)
 			return func() {
-				x.Complete(x.now, p, heldTask, []byte("t"), hub, unheard{}, func(int) { x.t.Error("it is not complete") })
+				x.Complete(x.now, p, heldTask, []byte("t"), hub, discardAll{}, func(int) { x.t.Error("it is not complete") })
 			}
 		},
-		"a task that waits for very many is cancelled": func(x *holds) func() {
+		"a task that waits for very many is cancelled": func(x *loadedSched) func() {
 			last := x.tasks(1)
 			for _, t := range x.tasks(much) {
-				x.ok(x.Extend(x.now, heldTask, []byte("t"), []Task{{Name: last[0].Name, After: [][]byte{t.Name}}}, unheard{}))
+				x.ok(x.Extend(x.now, heldTask, []byte("t"), []Task{{Name: last[0].Name, After: [][]byte{t.Name}}}, discardAll{}))
 			}
-			return func() { x.RemoveTask(x.now, heldTask, []byte("t"), last[0].Name, unheard{}) }
+			return func() { x.RemoveTask(x.now, heldTask, []byte("t"), last[0].Name, discardAll{}) }
 		},
-		"very many complete tasks are forgotten": func(x *holds) func() {
+		"very many complete tasks are forgotten": func(x *loadedSched) func() {
 			p := x.NewHolder("h")
 			x.SetRemember(1000)
 			all := x.tasks(much)
 			x.steal(p, much)
-			x.Complete(x.now, p, heldTask, []byte("t"), all, unheard{}, nil)
+			x.Complete(x.now, p, heldTask, []byte("t"), all, discardAll{}, nil)
 			return func() { x.now.Mono += 2000 }
 		},
-		"a queue of very many jobs is dropped": func(x *holds) func() {
+		"a queue of very many jobs is dropped": func(x *loadedSched) func() {
 			x.submit(much, "f", nil)
 			return func() { x.Drop([]byte("f")) }
 		},
-		"very many jobs of very many queues are due": func(x *holds) func() {
+		"very many jobs of very many queues are due": func(x *loadedSched) func() {
 			at := x.now.Wall/1000 + 1
 			p := x.peer(Wide, "f")
 			x.submit(much, "f", func(_ int, j *Submission) { j.SchedAt = at })
@@ -216,37 +216,37 @@ func TestLongestHold(t *testing.T) {
 			x.take(p, MaxSlots)
 			return func() { x.now.Wall += 2000 }
 		},
-		"a master of very many jobs leaves": func(x *holds) func() {
+		"a master of very many jobs leaves": func(x *loadedSched) func() {
 			p := x.peer(Wide)
 			x.submit(much, "f", func(_ int, j *Submission) { j.Space, j.Await = heldOwned, p })
-			return func() { x.Forget(x.now, p, unheard{}) }
+			return func() { x.Forget(x.now, p, discardAll{}) }
 		},
-		"its names are taken again": func(x *holds) func() {
+		"its names are taken again": func(x *loadedSched) func() {
 			p, heir := x.peer(Wide), x.peer(Wide)
 			x.submit(much, "f", func(_ int, j *Submission) { j.Space, j.Await = heldOwned, p })
 			return func() {
-				x.Forget(x.now, p, unheard{})
+				x.Forget(x.now, p, discardAll{})
 				x.jobs = 0
 				x.submit(1000, "f", func(_ int, j *Submission) { j.Space, j.Await = heldOwned, heir })
 			}
 		},
-		"a worker with very many requests comes to very many jobs": func(x *holds) func() {
+		"a worker with very many requests comes to very many jobs": func(x *loadedSched) func() {
 			p := x.peer(Wide, "f")
 			x.take(p, MaxSlots)
 			x.submit(much, "g", nil)
-			return func() { x.ok(x.Watch(x.now, p, []byte("g"), false, unheard{})) }
+			return func() { x.ok(x.Watch(x.now, p, []byte("g"), false, discardAll{})) }
 		},
-		"a worker of very many queues asks and leaves": func(x *holds) func() {
+		"a worker of very many queues asks and leaves": func(x *loadedSched) func() {
 			p := x.peer(Wide, "f")
 			for i := range maxWatches - 1 {
-				x.ok(x.Watch(x.now, p, fmt.Append(nil, i), false, unheard{}))
+				x.ok(x.Watch(x.now, p, fmt.Append(nil, i), false, discardAll{}))
 			}
 			return func() {
 				x.take(p, 2)
-				x.Forget(x.now, p, unheard{})
+				x.Forget(x.now, p, discardAll{})
 			}
 		},
-		"a result that very many await": func(x *holds) func() {
+		"a result that very many await": func(x *loadedSched) func() {
 			p := x.peer(Wide, "f")
 			x.take(p, 1)
 			sink := new(lastRun)
@@ -256,19 +256,19 @@ func TestLongestHold(t *testing.T) {
 				err := x.Submit(x.now, &j, sink)
 				x.ok(err)
 			}
-			return func() { x.ok(x.Finish(x.now, p, sink.run, make([]byte, 1<<20), unheard{})) }
+			return func() { x.ok(x.Finish(x.now, p, sink.run, make([]byte, 1<<20), discardAll{})) }
 		},
-		"a worker has very many names to report, and jobs of all of them come": func(x *holds) func() {
+		"a worker has very many names to report, and jobs of all of them come": func(x *loadedSched) func() {
 			p := x.peer(Named, "f")
 			x.SetTimeout(1000)
 			x.submit(maxUnreported, "f", nil)
 			x.take(p, maxUnreported)
 			x.now.Mono += 1500
-			x.ticks(x.now, unheard{})
+			x.ticks(x.now, discardAll{})
 			x.take(p, 1)
 			return func() { x.now.Mono += 5000 }
 		},
-		"a walk over very many jobs": func(x *holds) func() {
+		"a walk over very many jobs": func(x *loadedSched) func() {
 			x.submit(much, "f", nil)
 			x.submit(20, "f", func(_ int, j *Submission) { j.Workload = make([]byte, 8<<20) })
 			return func() {
@@ -281,14 +281,14 @@ func TestLongestHold(t *testing.T) {
 		x := newHolds(t)
 		x.SetTimeout(0)
 		act := prepare(x)
-		x.ticks(x.now, unheard{})
+		x.ticks(x.now, discardAll{})
 		g := &x.shards[0].mu
-		g.most = 0
+		g.maxSteps = 0
 		act()
-		x.ticks(x.now, unheard{})
-		t.Logf("%s: %d steps of %d", what, g.most, g.ops)
-		if g.most > mostHeld || g.most == 0 {
-			t.Errorf("%s: %d steps under one hold of the lock, of which %d are allowed", what, g.most, mostHeld)
+		x.ticks(x.now, discardAll{})
+		t.Logf("%s: %d steps of %d", what, g.maxSteps, g.steps)
+		if g.maxSteps > maxHeldSteps || g.maxSteps == 0 {
+			t.Errorf("%s: %d steps under one hold of the lock, of which %d are allowed", what, g.maxSteps, maxHeldSteps)
 		}
 	}
 }

@@ -21,7 +21,7 @@ type buckets struct {
 	spare []uint32
 }
 
-func (p *buckets) take(k key) uint32 {
+func (p *buckets) alloc(k key) uint32 {
 	b := bucket{key: k, head: none, tail: none}
 	if n := len(p.spare); n > 0 {
 		i := p.spare[n-1]
@@ -34,7 +34,7 @@ func (p *buckets) take(k key) uint32 {
 }
 
 // give frees a bucket; a pool that has become empty lets its memory go.
-func (p *buckets) give(i uint32) {
+func (p *buckets) free(i uint32) {
 	p.spare = append(p.spare, i)
 	if len(p.spare) == len(p.all) && len(p.all) > 1024 {
 		*p = buckets{}
@@ -93,7 +93,7 @@ func (x *index) tail(p *buckets) uint32 {
 // bucketFor finds or makes the bucket of a key.
 func (x *index) bucketFor(p *buckets, k key) uint32 {
 	if x.keys == 0 {
-		x.first = p.take(k)
+		x.first = p.alloc(k)
 		x.last = x.first
 		x.keys = 1
 		return x.first
@@ -128,7 +128,7 @@ func (x *index) addBucket(p *buckets, k key, last, first bool) uint32 {
 		x.tree = btree.NewBTreeGOptions(entryLess, btree.Options{NoLocks: true, Degree: degree})
 		x.tree.Set(entry{p.all[x.first].key, x.first})
 	}
-	b := p.take(k)
+	b := p.alloc(k)
 	x.tree.Set(entry{k, b})
 	x.keys++
 	if last {
@@ -195,7 +195,7 @@ func (x *index) remove(p *buckets, s *slab, slot uint32) {
 
 func (x *index) dropBucket(p *buckets, i uint32) {
 	x.tree.Delete(entry{key: p.all[i].key})
-	p.give(i)
+	p.free(i)
 	x.keys--
 	if i == x.first {
 		e, _ := x.tree.Min()
@@ -210,7 +210,7 @@ func (x *index) dropBucket(p *buckets, i uint32) {
 // free gives the kept bucket back, when the index itself goes.
 func (x *index) free(p *buckets) {
 	if x.keys > 0 {
-		p.give(x.first)
+		p.free(x.first)
 	}
 	*x = newIndex()
 }
@@ -232,7 +232,7 @@ func (x *index) minFrom(p *buckets, k key) (found key, ok bool) {
 
 // dues counts the ready jobs of a queue by their due seconds that have a priority, and so do not
 // stand in the order of these. There are hardly ever any.
-type dues struct{ tree *btree.BTreeG[dueCount] }
+type dueCounts struct{ tree *btree.BTreeG[dueCount] }
 
 type dueCount struct {
 	due  int64
@@ -240,7 +240,7 @@ type dueCount struct {
 }
 
 // add counts n jobs of a due second more, or fewer.
-func (d *dues) add(due int64, n int) {
+func (d *dueCounts) add(due int64, n int) {
 	if d.tree == nil {
 		d.tree = btree.NewBTreeGOptions(func(x, y dueCount) bool { return x.due < y.due }, btree.Options{NoLocks: true, Degree: degree})
 	}
@@ -253,7 +253,7 @@ func (d *dues) add(due int64, n int) {
 }
 
 // min returns the earliest due second.
-func (d *dues) min() (due int64, ok bool) {
+func (d *dueCounts) min() (due int64, ok bool) {
 	if d.tree == nil {
 		return 0, false
 	}

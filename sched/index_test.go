@@ -8,37 +8,37 @@ import (
 )
 
 // standing is a job of an index under test: key, and age in its key.
-type standing struct {
+type indexedJob struct {
 	key  key
 	age  int
 	slot uint32
 }
 
 // indexTwin is an index beside the sorted slice that it stands for.
-type indexTwin struct {
+type indexModel struct {
 	t   *rapid.T
 	sh  *shard
 	x   *index
-	all []standing
+	all []indexedJob
 	age int
 }
 
-func (w *indexTwin) push(k key) {
-	slot, _ := w.sh.slab.take()
+func (w *indexModel) push(k key) {
+	slot, _ := w.sh.slab.alloc()
 	w.x.pushBack(&w.sh.buckets, &w.sh.slab, k, slot)
 	w.age++
-	w.all = append(w.all, standing{k, w.age, slot})
+	w.all = append(w.all, indexedJob{k, w.age, slot})
 }
 
-func (w *indexTwin) remove(i int) {
+func (w *indexModel) remove(i int) {
 	w.x.remove(&w.sh.buckets, &w.sh.slab, w.all[i].slot)
-	w.sh.slab.give(w.all[i].slot)
+	w.sh.slab.free(w.all[i].slot)
 	w.all = slices.Delete(w.all, i, i+1)
 }
 
 // check compares the whole order, its first and the smallest second part.
-func (w *indexTwin) check() {
-	slices.SortFunc(w.all, func(a, b standing) int {
+func (w *indexModel) check() {
+	slices.SortFunc(w.all, func(a, b indexedJob) int {
 		if a.key != b.key {
 			return 1 - 2*count(a.key.less(b.key))
 		}
@@ -72,7 +72,7 @@ func (w *indexTwin) check() {
 	}
 	for a := range int64(5) {
 		from := key{a - 2, w.all[len(w.all)/2].key.b}
-		i := slices.IndexFunc(w.all, func(s standing) bool { return !s.key.less(from) })
+		i := slices.IndexFunc(w.all, func(s indexedJob) bool { return !s.key.less(from) })
 		if k, ok := w.x.minFrom(&w.sh.buckets, from); ok != (i >= 0) || ok && k != w.all[i].key {
 			w.t.Fatalf("from %v: %v, %v, want number %d of %v", from, k, ok, i, w.all)
 		}
@@ -85,7 +85,7 @@ func TestIndexAgainstSlice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sh := &shard{slab: newSlab()}
 		x := newIndex()
-		w := indexTwin{t: t, sh: sh, x: &x}
+		w := indexModel{t: t, sh: sh, x: &x}
 		spread := rapid.SampledFrom([]int64{0, 1, 3, 100}).Draw(t, "spread")
 		keys := rapid.Custom(func(t *rapid.T) key {
 			return key{rapid.Int64Range(-1, 1).Draw(t, "a"), rapid.Int64Range(-spread, spread).Draw(t, "b")}
@@ -122,9 +122,9 @@ func TestIndexEmptyAndBack(t *testing.T) {
 		t.Helper()
 		sh := &shard{slab: newSlab()}
 		x := newIndex()
-		slot, _ := sh.slab.take()
+		slot, _ := sh.slab.alloc()
 		for _, k := range before {
-			other, _ := sh.slab.take()
+			other, _ := sh.slab.alloc()
 			x.pushBack(&sh.buckets, &sh.slab, k, other)
 			defer x.remove(&sh.buckets, &sh.slab, other)
 		}

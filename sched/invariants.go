@@ -17,7 +17,7 @@ func (s *Scheduler) check() error {
 		sh.mu.Lock()
 		defer sh.mu.Unlock()
 		queues += len(sh.byName)
-		c := checker{sh: sh, awaits: awaits, topics: topics, unsaid: names, seen: make(map[uint32]string), used: make(map[uint32]bool)}
+		c := checker{sh: sh, awaits: awaits, topics: topics, unreportedNames: names, seen: make(map[uint32]string), used: make(map[uint32]bool)}
 		if err := c.run(); err != nil {
 			return fmt.Errorf("shard %d: %w", i, err)
 		}
@@ -78,22 +78,22 @@ func (s *Scheduler) checkTopics(p *Peer, want map[topic]int, names int) error {
 		return fmt.Errorf("peer %d listens to %v, the shards say %v", p.id, p.topics, want)
 	case p.unreported != names:
 		return fmt.Errorf("peer %d remembers %d names, the shards say %d", p.id, p.unreported, names)
-	case p.registered != costs:
-		return fmt.Errorf("peer %d has %d bytes registered, should have %d", p.id, p.registered, costs)
+	case p.charged != costs:
+		return fmt.Errorf("peer %d has %d bytes registered, should have %d", p.id, p.charged, costs)
 	}
 	return nil
 }
 
 // checker is one check of one shard.
 type checker struct {
-	sh      *shard
-	tallies map[*queue]tally
-	awaits  map[*Peer]map[JobRef]int
-	seen    map[uint32]string // job -> where it stands
-	used    map[uint32]bool   // buckets
-	states  [airing + 1]int   // jobs by state
-	topics  map[*Peer]map[topic]int
-	unsaid  map[*Peer]int // names that they have not reported
+	sh              *shard
+	tallies         map[*queue]tally
+	awaits          map[*Peer]map[JobRef]int
+	seen            map[uint32]string     // job -> where it stands
+	used            map[uint32]bool       // buckets
+	states          [broadcasting + 1]int // jobs by state
+	topics          map[*Peer]map[topic]int
+	unreportedNames map[*Peer]int // names that they have not reported
 }
 
 func (c *checker) run() error {
@@ -202,7 +202,7 @@ func (c *checker) queues() error {
 			return fmt.Errorf("queue %q: %w", q.name, err)
 		}
 	}
-	live := len(c.sh.queues) - len(c.sh.idle) - dropped
+	live := len(c.sh.queues) - len(c.sh.freeQueueIDs) - dropped
 	if len(c.sh.byName) != live || len(c.sh.dropped) != dropped {
 		return fmt.Errorf("%d queues by name and %d dropped, want %d and %d", len(c.sh.byName), len(c.sh.dropped), live, dropped)
 	}
@@ -248,19 +248,19 @@ func (c *checker) queue(q *queue) error {
 	if err := c.index(&q.delayed, "delayed", pending(delayed, nil)); err != nil {
 		return err
 	}
-	if air := q.air; air != nil {
-		if r := c.sh.slab.at(air.job); r.state != airing || r.home != q.id || !slices.Contains(c.sh.aired, q) {
+	if air := q.broadcast; air != nil {
+		if r := c.sh.slab.at(air.job); r.state != broadcasting || r.home != q.id || !slices.Contains(c.sh.broadcasting, q) {
 			return fmt.Errorf("job %d is on the air with state %d, home %d", air.job, r.state, r.home)
 		}
 		if err := c.stand(air.job, "the air"); err != nil {
 			return err
 		}
 	}
-	if q.later != slices.Contains(c.sh.unmatched, q) || q.search.on != slices.Contains(c.sh.searches, q) {
+	if q.matchPending != slices.Contains(c.sh.unmatched, q) || q.search.active != slices.Contains(c.sh.searches, q) {
 		return errors.New("is to be looked at by the Ticks, and they do not know, or the other way round")
 	}
-	if q.others.tree != nil {
-		q.others.tree.Scan(func(d dueCount) bool { others[d.due] -= d.jobs; return true })
+	if q.prioritized.tree != nil {
+		q.prioritized.tree.Scan(func(d dueCount) bool { others[d.due] -= d.jobs; return true })
 	}
 	for due, n := range others {
 		if n != 0 {
@@ -270,7 +270,7 @@ func (c *checker) queue(q *queue) error {
 	if immediates != q.immediate {
 		return fmt.Errorf("%d immediate jobs are counted, %d are there", q.immediate, immediates)
 	}
-	if got := (tally{q.workers, q.broadcasts, q.named, q.running}); got != c.tallies[q] {
+	if got := (tally{q.workers, q.broadcastWorkers, q.named, q.running}); got != c.tallies[q] {
 		return fmt.Errorf("counts %+v, has %+v", got, c.tallies[q])
 	}
 	if q.dropped && (q.workers > 0 || q.running > 0) {
@@ -295,7 +295,7 @@ func (c *checker) count() error {
 		}
 	}
 	for _, q := range c.sh.queues {
-		if q != nil && q.air != nil {
+		if q != nil && q.broadcast != nil {
 			t := c.tallies[q]
 			t.running++
 			c.tallies[q] = t
@@ -328,7 +328,7 @@ func (c *checker) watches() error {
 			}
 		}
 	}
-	if n := len(c.sh.watches) - len(c.sh.unused); n != live {
+	if n := len(c.sh.watches) - len(c.sh.freeWatchIDs); n != live {
 		return fmt.Errorf("%d watches by number, %d live", n, live)
 	}
 	return nil

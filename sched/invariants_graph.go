@@ -8,7 +8,7 @@ import (
 // graph checks tasks: their edges, their orders, their counts by queue.
 func (c *checker) graph() error {
 	sh := c.sh
-	if err := c.index(&sh.graph.memory, "memory", func(job uint32, r *record, k key) error {
+	if err := c.index(&sh.graph.remembered, "memory", func(job uint32, r *record, k key) error {
 		if r.state != remembered || k.b != 0 || k.a%grain != 0 {
 			return fmt.Errorf("state %d at key %v", r.state, k)
 		}
@@ -43,7 +43,7 @@ func (c *checker) graph() error {
 				return fmt.Errorf("task %d: %w", job, err)
 			}
 			edges += int(p.nodes[k].outs)
-			if p.nodes[k].ins > few {
+			if p.nodes[k].ins > fewEdges {
 				joins += int(p.nodes[k].ins)
 			}
 			if !r.live() {
@@ -60,15 +60,15 @@ func (c *checker) graph() error {
 			}
 		}
 	}
-	if joins != len(sh.graph.edges.joins) {
-		return fmt.Errorf("%d edges are known by their ends, want %d", len(sh.graph.edges.joins), joins)
+	if joins != len(sh.graph.edges.pairs) {
+		return fmt.Errorf("%d edges are known by their ends, want %d", len(sh.graph.edges.pairs), joins)
 	}
-	if edges != sh.graph.edges.live || sh.graph.ended != c.states[ending]+c.states[remembered] {
-		return fmt.Errorf("%d edges and %d complete tasks are counted, %d and %d are there", sh.graph.edges.live, sh.graph.ended, edges, c.states[ending]+c.states[remembered])
+	if edges != sh.graph.edges.live || sh.graph.completeRecords != c.states[ending]+c.states[remembered] {
+		return fmt.Errorf("%d edges and %d complete tasks are counted, %d and %d are there", sh.graph.edges.live, sh.graph.completeRecords, edges, c.states[ending]+c.states[remembered])
 	}
 	for id, q := range sh.queues {
-		if q != nil && (q.waiting != waits[uint32(id)] || q.tasks != tasks[q] || q.lined != lined[q]) {
-			return fmt.Errorf("queue %q counts %d tasks, %d waiting, %d in line, has %d, %d, %d", q.name, q.tasks, q.waiting, q.lined, tasks[q], waits[uint32(id)], lined[q])
+		if q != nil && (q.waiting != waits[uint32(id)] || q.tasks != tasks[q] || q.readyTasks != lined[q]) {
+			return fmt.Errorf("queue %q counts %d tasks, %d waiting, %d in line, has %d, %d, %d", q.name, q.tasks, q.waiting, q.readyTasks, tasks[q], waits[uint32(id)], lined[q])
 		}
 	}
 	return nil

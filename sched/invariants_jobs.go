@@ -24,7 +24,7 @@ func (c *checker) deadlines() error {
 	forever, endless, assigned := 0, 0, 0
 	for _, q := range c.sh.queues {
 		if q != nil {
-			assigned += q.assigned
+			assigned += q.reservedTasks
 		}
 	}
 	for job := range c.seen {
@@ -32,8 +32,8 @@ func (c *checker) deadlines() error {
 		forever += count(r.state == reserved && r.flags&untimed != 0)
 		endless += count(r.state == reserved && r.flags&untimed != 0 && r.flags&task == 0)
 	}
-	if endless != c.sh.endless || forever-endless != assigned {
-		return fmt.Errorf("%d jobs and %d tasks have no time-out, %d and %d are counted", endless, forever-endless, c.sh.endless, assigned)
+	if endless != c.sh.untimedJobs || forever-endless != assigned {
+		return fmt.Errorf("%d jobs and %d tasks have no time-out, %d and %d are counted", endless, forever-endless, c.sh.untimedJobs, assigned)
 	}
 	if n := c.sh.running.jobs + c.sh.deadline.jobs + forever; n != c.states[reserved] {
 		return fmt.Errorf("%d jobs have a deadline or need none, %d are reserved", n, c.states[reserved])
@@ -61,8 +61,8 @@ func (c *checker) parked() error {
 			return fmt.Errorf("queue %q counts %d parked jobs, has %d", q.name, len(q.parked), perQueue[uint32(id)])
 		}
 	}
-	if len(c.sh.calls) > 0 {
-		return fmt.Errorf("for %d locks nobody was called", len(c.sh.calls))
+	if len(c.sh.freedLocks) > 0 {
+		return fmt.Errorf("for %d locks nobody was called", len(c.sh.freedLocks))
 	}
 	return nil
 }

@@ -84,10 +84,10 @@ func (c *checker) line(w *watch) error {
 	if w.at >= 0 && w.seq > oldest.seq {
 		return fmt.Errorf("is in line as of %d with a slot of %d", w.seq, oldest.seq)
 	}
-	if !p.blocked && w.at < 0 && (q.air == nil || !slices.Contains(q.air.busy, w)) {
+	if !p.blocked && w.at < 0 && (q.broadcast == nil || !slices.Contains(q.broadcast.busy, w)) {
 		return errors.New("has slots and is not in line")
 	}
-	if first != none && !q.search.on && !q.later && !p.behind && q.air == nil && (oldest.wake || p.unsent < p.window) {
+	if first != none && !q.search.active && !q.matchPending && !p.behind && q.broadcast == nil && (oldest.wake || p.unsent < p.window) {
 		return fmt.Errorf("waits with %d and %d jobs ready, for it the first is %d", q.ready.jobs, q.wide.jobs, first)
 	}
 	return nil
@@ -115,8 +115,8 @@ func (c *checker) awaited() error {
 			return fmt.Errorf("job %d is awaited %d times", job, n)
 		}
 	}
-	for _, t := range c.sh.told {
-		for _, a := range t.all {
+	for _, t := range c.sh.notifications {
+		for _, a := range t.waiting {
 			c.note(a.peer)
 			c.awaits[a.peer][t.ref]++
 		}
@@ -156,9 +156,9 @@ func (s *Scheduler) checkLocks() error {
 	defer l.mu.Unlock()
 	held, waits := 0, 0
 	called := make(map[string]int)
-	for ref, name := range l.called {
+	for ref, name := range l.woken {
 		called[name]++
-		if !s.knowsLocks(ref, delayed, ready, reserved, airing) {
+		if !s.knowsLocks(ref, delayed, ready, reserved, broadcasting) {
 			return fmt.Errorf("%v was called for lock %q, and is gone or does not know", ref, name)
 		}
 	}
@@ -177,7 +177,7 @@ func (s *Scheduler) checkLocks() error {
 			if open := slices.Contains(k.open, line); open != (count > len(k.holders)) || open != (line.at >= 0) || line.count != count {
 				return fmt.Errorf("lock %q has %d holders, and its line for %d is open: %v", name, len(k.holders), count, open)
 			}
-			if slices.Contains(l.later, name) { // the Ticks will call
+			if slices.Contains(l.pending, name) { // the Ticks will call
 				continue
 			}
 			if err := s.checkLockLine(name, k, &line.all, count, called[name]); err != nil {
@@ -257,16 +257,16 @@ func (c *checker) unreported() error {
 	}
 	all, perQueue := 0, make(map[*queue]int)
 	for _, w := range c.sh.watches {
-		if w == nil || w.remembers() == 0 {
+		if w == nil || w.unreportedCount() == 0 {
 			continue
 		}
 		c.note(w.peer)
 		for name, u := range w.unreported {
-			if u.name != name || u.watch != w || c.sh.unreported[u.at] != u || u.runs < 1 || w.peer.class != byName {
+			if u.name != name || u.watch != w || c.sh.unreported[u.at] != u || u.runs < 1 || w.peer.class != named {
 				return fmt.Errorf("peer %d does not know what it remembers of a name: %+v", w.peer.id, u)
 			}
 		}
-		if u := w.quiet; u != nil && (u.watch != w || c.sh.unreported[u.at] != u) {
+		if u := w.suspended; u != nil && (u.watch != w || c.sh.unreported[u.at] != u) {
 			return fmt.Errorf("peer %d is quiet for no reason", w.peer.id)
 		}
 		for _, h := range w.held {
@@ -274,10 +274,10 @@ func (c *checker) unreported() error {
 				return fmt.Errorf("peer %d holds %q, and has not reported another by that name", w.peer.id, c.sh.nameView(h.job))
 			}
 		}
-		all += w.remembers()
-		c.unsaid[w.peer] += len(w.unreported)
+		all += w.unreportedCount()
+		c.unreportedNames[w.peer] += len(w.unreported)
 		if !w.ended {
-			perQueue[w.queue] += w.remembers()
+			perQueue[w.queue] += w.unreportedCount()
 		}
 	}
 	if all != len(c.sh.unreported) {

@@ -11,11 +11,11 @@ const (
 	delayed
 	ready
 	reserved
-	parked     // refused a lock, waiting for it
-	waiting    // a task whose predecessors are not complete
-	remembered // a complete task that can be looked up for a while
-	ending     // a complete task whose successors are not all free yet
-	airing     // being broadcast, see onAir
+	parked       // refused a lock, waiting for it
+	waiting      // a task whose predecessors are not complete
+	remembered   // a complete task that can be looked up for a while
+	ending       // a complete task whose successors are not all free yet
+	broadcasting // being broadcast, see onAir
 )
 
 // Flags of a record.
@@ -34,7 +34,7 @@ const (
 	// untimed: reserved without any time-out, in neither index.
 	untimed
 	// wide: its name or its queue's is too long for peers that are not Wide.
-	wide
+	longName
 	// orphan: its owner has gone; it ends with its present run.
 	orphan
 	// task: it is part of a graph, see node.

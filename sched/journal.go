@@ -102,7 +102,7 @@ func (sh *shard) saveDrop(q *queue) {
 		sh.s.journal.Drop(int(sh.id), q.saved)
 		q.saved = 0
 	}
-	if q.unheld() > 0 {
+	if q.unreserved() > 0 {
 		q.saved = sh.s.jobs.Add(1)
 		sh.saveNote(Saved{Kind: KindDropped}, q, q.saved)
 	}
@@ -152,7 +152,7 @@ func (s *Scheduler) Restore(now Time, j *Saved) error {
 	if s.rules[j.Space].Graph {
 		return sh.graph.restoreTask(j, q)
 	}
-	job, r, err := sh.make(tag, q, j.Space, j.Name, j.Workload)
+	job, r, err := sh.newJob(tag, q, j.Space, j.Name, j.Workload)
 	if err != nil {
 		return err
 	}
@@ -178,7 +178,7 @@ func (s *Scheduler) Restore(now Time, j *Saved) error {
 // under a name, nil when the task is to be ready again; a nil holder says so of all.
 func (s *Scheduler) Resume(now Time, last uint64, holder func(space Space, name string) *Peer, sink Sink) {
 	s.jobs.Store(max(s.jobs.Load(), last))
-	s.places.Store(int64(s.jobs.Load()))
+	s.lastPlace.Store(int64(s.jobs.Load()))
 	for i := range s.shards {
 		s.shards[i].graph.resume(now, holder, sink)
 	}

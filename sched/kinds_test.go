@@ -9,12 +9,12 @@ import (
 // The tests here are of jobs and peers of different kinds that share a queue; the
 // rules are those of the wild.
 
-func (x *stand) skilled(skills Skills, queues ...string) *Peer {
+func (x *testSched) skilled(skills Skills, queues ...string) *Peer {
 	p := x.peer(queues...)
 	for _, q := range queues { // once more, with its skills
 		x.s.Unwatch(p, []byte(q))
 	}
-	p.skills, p.class = skills, lineOf(skills)
+	p.skills, p.class = skills, classFor(skills)
 	for _, q := range queues {
 		if err := x.s.Watch(x.now, p, []byte(q), false, &x.rec); err != nil {
 			x.t.Fatal(err)
@@ -24,10 +24,10 @@ func (x *stand) skilled(skills Skills, queues ...string) *Peer {
 }
 
 func owned(by *Peer, tag uint64) func(*Submission) {
-	return func(j *Submission) { j.Space, j.Await, j.Tag = wildOwned, by, tag }
+	return func(j *Submission) { j.Space, j.Await, j.Tag = ownedSpace, by, tag }
 }
 
-func (x *stand) ok(err error) {
+func (x *testSched) ok(err error) {
 	x.t.Helper()
 	if err != nil {
 		x.t.Error(err)
@@ -35,7 +35,7 @@ func (x *stand) ok(err error) {
 }
 
 // report is a peer's word about a job by its name; held: it holds one.
-func (x *stand) report(p *Peer, queue, name string, held bool) Run {
+func (x *testSched) report(p *Peer, queue, name string, held bool) Run {
 	x.t.Helper()
 	run, ok := x.s.Report(x.now, p, []byte(queue), []byte(name), &x.rec)
 	if ok != held {
@@ -48,9 +48,9 @@ func (x *stand) report(p *Peer, queue, name string, held bool) Run {
 // name, and given it as soon as the first is no longer in its hands, whatever became
 // of that.
 func TestNamedTwin(t *testing.T) {
-	f := func(name string, leave func(x *stand, p, master *Peer, ref Run), want ...string) {
+	f := func(name string, leave func(x *testSched, p, master *Peer, ref Run), want ...string) {
 		t.Helper()
-		x := newStand(t, Options{Rules: wildRules})
+		x := newTestSched(t, Options{Rules: testRules})
 		master, p := x.peer(), x.skilled(Named, "f")
 		x.reserve(p, 1)
 		x.reserve(p, 2)
@@ -61,22 +61,22 @@ func TestNamedTwin(t *testing.T) {
 		leave(x, p, master, ref)
 		x.want(want...)
 	}
-	f("finished", func(x *stand, p, _ *Peer, ref Run) { x.ok(x.s.Finish(x.now, p, ref, nil, &x.rec)) },
+	f("finished", func(x *testSched, p, _ *Peer, ref Run) { x.ok(x.s.Finish(x.now, p, ref, nil, &x.rec)) },
 		"1 7 result ", "2 2 assign a")
-	f("removed", func(x *stand, p, _ *Peer, _ Run) {
-		x.s.Remove(x.now, wildOwned, []byte("f"), []byte("a"), &x.rec)
+	f("removed", func(x *testSched, p, _ *Peer, _ Run) {
+		x.s.Remove(x.now, ownedSpace, []byte("f"), []byte("a"), &x.rec)
 		x.want("1 7 removed ")
 		x.report(p, "f", "a", false)
 	}, "2 2 assign a")
-	f("failed", func(x *stand, p, _ *Peer, ref Run) { x.ok(x.s.Fail(x.now, p, ref, &x.rec)) },
+	f("failed", func(x *testSched, p, _ *Peer, ref Run) { x.ok(x.s.Fail(x.now, p, ref, &x.rec)) },
 		"2 2 assign a")
-	f("failed, its owner gone", func(x *stand, p, master *Peer, ref Run) {
+	f("failed, its owner gone", func(x *testSched, p, master *Peer, ref Run) {
 		x.s.Forget(x.now, master, &x.rec)
 		x.ok(x.s.Fail(x.now, p, ref, &x.rec))
 	}, "2 2 assign a")
-	f("delayed", func(x *stand, p, _ *Peer, ref Run) { x.ok(x.s.Delay(x.now, p, ref, 5, 0, &x.rec)) },
+	f("delayed", func(x *testSched, p, _ *Peer, ref Run) { x.ok(x.s.Delay(x.now, p, ref, 5, 0, &x.rec)) },
 		"2 2 assign a")
-	f("parked", func(x *stand, p, _ *Peer, ref Run) {
+	f("parked", func(x *testSched, p, _ *Peer, ref Run) {
 		if got, err := x.s.Lock(x.now, p, ref, "lock", 0, &x.rec); got || err != nil {
 			x.t.Error(got, err)
 		}
@@ -86,7 +86,7 @@ func TestNamedTwin(t *testing.T) {
 // Behind very many ready jobs of names that a peer holds no other is looked for. It is found
 // when the peer has ended enough of those.
 func TestManyTwins(t *testing.T) {
-	x := newStand(t, Options{Rules: wildRules})
+	x := newTestSched(t, Options{Rules: testRules})
 	master, p := x.peer(), x.skilled(Named, "f")
 	const many = maxClashes + 2
 	var held []Run
@@ -111,7 +111,7 @@ func TestManyTwins(t *testing.T) {
 
 // Sleepers are told of a broadcast with a copy each, and leave the line while it is read.
 func TestBroadcastAmongKinds(t *testing.T) {
-	x := newStand(t, Options{Rules: wildRules})
+	x := newTestSched(t, Options{Rules: testRules})
 	master, first, named := x.peer(), x.peer("f"), x.skilled(Named, "f")
 	x.reserve(named, 1)
 	x.submit("f", "a", owned(master, 7))
@@ -130,9 +130,9 @@ func TestBroadcastAmongKinds(t *testing.T) {
 // A job of a global name that ends while it is submitted, because it is broadcast,
 // gives its name back at once.
 func TestGlobalBroadcast(t *testing.T) {
-	rules := wildRules
+	rules := testRules
 	rules[5] = Rules{Global: true}
-	x := newStand(t, Options{Rules: rules})
+	x := newTestSched(t, Options{Rules: rules})
 	p := x.peer("f")
 	x.ok(x.s.Watch(x.now, p, []byte("f"), true, &x.rec))
 	for range 2 {
@@ -151,17 +151,17 @@ func TestGlobalBroadcast(t *testing.T) {
 }
 
 // endings is a sink that looks whether the names of jobs whose owners are told are free.
-type endings struct {
-	t    *testing.T
-	s    *Scheduler
-	told int
+type nameChecker struct {
+	t        *testing.T
+	s        *Scheduler
+	notified int
 }
 
-func (e *endings) Deliver(d *Delivery) {
+func (e *nameChecker) Deliver(d *Delivery) {
 	if d.Effect != Result && d.Effect != Failed {
 		return
 	}
-	e.told++
+	e.notified++
 	if !e.s.claimID(d.Job.Space, d.Job.Name) {
 		e.t.Errorf("the end of %q is told while its name is taken", d.Job.Name)
 		return
@@ -171,25 +171,25 @@ func (e *endings) Deliver(d *Delivery) {
 
 // Who is told that a job has ended may submit one of its name at once: no other goroutine
 // has to be waited for until the name is free.
-func TestNameIsFreeWhenItIsTold(t *testing.T) {
-	x := newStand(t, Options{Rules: wildRules})
+func TestNameIsFreeAtNotification(t *testing.T) {
+	x := newTestSched(t, Options{Rules: testRules})
 	owner, p := x.peer(), x.peer("f")
-	sink := &endings{t: t, s: x.s}
+	sink := &nameChecker{t: t, s: x.s}
 	x.submit("f", "done", owned(owner, 1))
 	x.ok(x.s.Finish(x.now, p, x.take(p, "done"), nil, sink))
 	x.submit("f", "dies", owned(owner, 2))
-	for range wildRules[wildOwned].Deaths {
+	for range testRules[ownedSpace].Deaths {
 		x.ok(x.s.Fail(x.now, p, x.take(p, "dies"), sink))
 	}
-	if sink.told != 2 {
-		t.Errorf("%d ends were told", sink.told)
+	if sink.notified != 2 {
+		t.Errorf("%d ends were told", sink.notified)
 	}
 }
 
 // Who comes back with all its jobs finds their names free before the Ticks have ended
 // what it left behind, but for those that are running.
-func TestNamesOfALeaver(t *testing.T) {
-	x := newStand(t, Options{Rules: wildRules})
+func TestDepartedNames(t *testing.T) {
+	x := newTestSched(t, Options{Rules: testRules})
 	first, second, p := x.peer(), x.peer(), x.peer("f")
 	for i := range 2 * defaultBatch {
 		x.submit("f", fmt.Sprint(i), owned(first, 1))
@@ -216,7 +216,7 @@ func TestNamesOfALeaver(t *testing.T) {
 
 // A peer that leaves has failed nothing: those who wait for the first failure wait on.
 func TestLeavingIsNoFailure(t *testing.T) {
-	x := newStand(t, Options{})
+	x := newTestSched(t, Options{})
 	patient, hasty, p := x.peer(), x.peer(), x.peer("f")
 	x.reserve(p, 1)
 	x.submit("f", "a", func(j *Submission) { j.Await, j.Tag = patient, 7 })
@@ -227,9 +227,9 @@ func TestLeavingIsNoFailure(t *testing.T) {
 }
 
 // Release releases what was handed out last under a tag, over all queues.
-func TestReturnNewest(t *testing.T) {
+func TestReleaseNewest(t *testing.T) {
 	for _, order := range [][]string{{"f", "g"}, {"g", "f"}} {
-		x := newStand(t, Options{Shards: 3})
+		x := newTestSched(t, Options{Shards: 3})
 		p := x.peer("f", "g")
 		for _, q := range order {
 			x.reserve(p, 5)
@@ -252,7 +252,7 @@ func TestReturnNewest(t *testing.T) {
 // A job that wants a lock with few others does not keep one that is content with
 // more; whoever is let in first asks again and may be let in.
 func TestLockLine(t *testing.T) {
-	x := newStand(t, Options{})
+	x := newTestSched(t, Options{})
 	p := x.peer("f")
 	var refs []Run
 	for i, name := range []string{"a", "b", "c", "d"} {
@@ -285,7 +285,7 @@ func TestLockLine(t *testing.T) {
 // A job whose owner leaves while it is running, and that is parked then, is not run
 // again.
 func TestParkedOrphan(t *testing.T) {
-	x := newStand(t, Options{Rules: wildRules})
+	x := newTestSched(t, Options{Rules: testRules})
 	master, p := x.peer(), x.peer("f")
 	x.s.SetLockTimeout(1000)
 	x.reserve(p, 1)
@@ -307,7 +307,7 @@ func TestParkedOrphan(t *testing.T) {
 // A peer that leaves with jobs of its own still queued is told of none of them: nobody
 // is there to hear it.
 func TestLeavingOwnerIsToldNothing(t *testing.T) {
-	x := newStand(t, Options{Rules: wildRules})
+	x := newTestSched(t, Options{Rules: testRules})
 	master, p := x.peer(), x.peer("f")
 	x.reserve(p, 1)
 	for _, name := range []string{"running", "queued", "queued too"} {
@@ -323,7 +323,7 @@ func TestLeavingOwnerIsToldNothing(t *testing.T) {
 
 // Who listens to a job hears the end of that one, not of its namesake in another space.
 func TestListenToNamesake(t *testing.T) {
-	x := newStand(t, Options{Rules: wildRules})
+	x := newTestSched(t, Options{Rules: testRules})
 	master, listener, p := x.peer(), x.peer(), x.peer("f")
 	x.ok(x.s.Listen(listener, 0, []byte("f"), []byte("a"), 5))
 	x.submit("f", "a", owned(master, 7))
@@ -346,9 +346,9 @@ func TestListenToNamesake(t *testing.T) {
 // last job, whichever is the last; names of any length would stay for ever. Others stay.
 func TestLongNamesAreForgotten(t *testing.T) {
 	long := strings.Repeat("q", maxShortQueue+1)
-	f := func(what string, use func(x *stand, p *Peer)) {
+	f := func(what string, use func(x *testSched, p *Peer)) {
 		t.Helper()
-		x := newStand(t, Options{Rules: wildRules})
+		x := newTestSched(t, Options{Rules: testRules})
 		p := x.skilled(Wide, long, long[1:])
 		use(x, p)
 		x.s.ticks(x.now, &x.rec)
@@ -366,24 +366,24 @@ func TestLongNamesAreForgotten(t *testing.T) {
 			t.Errorf("%s: used again, it gives %v", what, all)
 		}
 	}
-	job := func(x *stand, p *Peer) Run {
+	job := func(x *testSched, p *Peer) Run {
 		x.submit(long, "a")
 		x.reserve(p, 1)
 		return x.want("1 1 assign a")[0].job.run
 	}
-	f("left unused", func(x *stand, p *Peer) { x.s.Unwatch(p, []byte(long)) })
-	f("its worker has gone", func(x *stand, p *Peer) { x.s.Forget(x.now, p, &x.rec) })
-	f("a job outlives its worker's watch", func(x *stand, p *Peer) {
+	f("left unused", func(x *testSched, p *Peer) { x.s.Unwatch(p, []byte(long)) })
+	f("its worker has gone", func(x *testSched, p *Peer) { x.s.Forget(x.now, p, &x.rec) })
+	f("a job outlives its worker's watch", func(x *testSched, p *Peer) {
 		ref := job(x, p)
 		x.s.Unwatch(p, []byte(long))
 		x.ok(x.s.Finish(x.now, p, ref, nil, &x.rec))
 	})
-	f("a job is removed", func(x *stand, p *Peer) {
+	f("a job is removed", func(x *testSched, p *Peer) {
 		x.s.Unwatch(p, []byte(long))
 		x.submit(long, "a")
 		x.s.Remove(x.now, 0, []byte(long), []byte("a"), &x.rec)
 	})
-	f("its job's owner has gone", func(x *stand, p *Peer) {
+	f("its job's owner has gone", func(x *testSched, p *Peer) {
 		x.s.Unwatch(p, []byte(long))
 		master := x.peer()
 		x.submit(long, "a", owned(master, 7))

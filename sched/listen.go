@@ -7,7 +7,7 @@ type topic struct {
 }
 
 // ack is a Proceed owed to a publisher.
-type ack struct {
+type owedProceed struct {
 	to  SessionID
 	tag uint64
 }
@@ -31,8 +31,8 @@ func (s *Scheduler) Listen(p *Peer, space Space, queueName, name []byte, tag uin
 	if len(p.topics) >= MaxAwaits && !p.topics[t] {
 		return ErrAwaits
 	}
-	if !p.register(t.cost()) {
-		return errCrowded
+	if !p.charge(t.cost()) {
+		return errQuota
 	}
 	if p.topics == nil {
 		p.topics = make(map[topic]bool)
@@ -61,9 +61,9 @@ func (s *Scheduler) Publish(p *Peer, run Run, data []byte, tag uint64, sink Sink
 	}
 	name, _ := unpack(sh.arena.view(r.bytes, int(r.size)))
 	listeners := sh.topics[topic{r.space, sh.queueOf(r).name, string(name)}]
-	p.looked += len(listeners)
+	p.cost += len(listeners)
 	for _, a := range listeners {
-		if a.peer.burden(len(data), ack{p.id, tag}, !wait) {
+		if a.peer.addUnsent(len(data), owedProceed{p.id, tag}, !wait) {
 			wait = true
 		}
 		sh.out = Delivery{To: a.peer.id, Tag: a.tag, Effect: Chunk, Data: data}
@@ -77,7 +77,7 @@ func (s *Scheduler) Publish(p *Peer, run Run, data []byte, tag uint64, sink Sink
 
 // burden notes bytes sent to the peer; over its window, it notes whom to tell when
 // that is over, and says so.
-func (p *Peer) burden(n int, owed ack, note bool) bool {
+func (p *Peer) addUnsent(n int, owed owedProceed, note bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.unsent += n
@@ -91,7 +91,7 @@ func (p *Peer) burden(n int, owed ack, note bool) bool {
 }
 
 // proceed tells publishers to go on.
-func proceed(stalled []ack, sink Sink) {
+func proceed(stalled []owedProceed, sink Sink) {
 	for _, a := range stalled {
 		sink.Deliver(&Delivery{To: a.to, Tag: a.tag, Effect: Proceed})
 	}
@@ -102,7 +102,7 @@ func (sh *shard) endTopic(t topic, sink Sink) {
 	for _, a := range sh.topics[t] {
 		a.peer.mu.Lock()
 		delete(a.peer.topics, t)
-		a.peer.unregister(t.cost())
+		a.peer.refund(t.cost())
 		a.peer.mu.Unlock()
 		sh.out = Delivery{To: a.peer.id, Tag: a.tag, Effect: End}
 		sink.Deliver(&sh.out)
@@ -115,7 +115,7 @@ func (sh *shard) forgetTopic(p *Peer, t topic) int {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	kept, done := sh.topics[t][:0], 1+len(sh.topics[t])
-	sh.op(done)
+	sh.countSteps(done)
 	for _, a := range sh.topics[t] {
 		if a.peer != p {
 			kept = append(kept, a)

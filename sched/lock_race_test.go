@@ -12,7 +12,7 @@ import (
 // once or when it comes again: whoever is refused stands in line before the holder, whose
 // job may be of another shard, can be gone.
 func TestNoLostWakeupLock(t *testing.T) {
-	s, sink := New(Options{Shards: 8}), newBoxes(2)
+	s, sink := New(Options{Shards: 8}), newInboxes(2)
 	var peers [2]*Peer
 	var held [2]Run
 	var tags [2]uint64
@@ -36,7 +36,7 @@ func TestNoLostWakeupLock(t *testing.T) {
 		return got
 	}
 	for i := range peers {
-		peers[i] = s.NewPeer(SessionID(i) << boxShift)
+		peers[i] = s.NewPeer(SessionID(i) << inboxShift)
 		if err := s.Watch(airNow, peers[i], []byte{byte('a' + i)}, false, sink); err != nil {
 			t.Fatal(err)
 		}
@@ -83,12 +83,12 @@ func TestLockUnderRace(t *testing.T) {
 		lock                = "lock"
 	)
 	s := New(Options{Shards: 4})
-	sink := newBoxes(workers)
+	sink := newInboxes(workers)
 	var inside, left atomic.Int64
 	left.Store(jobs)
 	finish := make(chan struct{})
 	now := airNow
-	work := func(box int, p *Peer, d seen) {
+	work := func(box int, p *Peer, d delivered) {
 		got, err := s.Lock(now, p, d.job.run, lock, most, sink)
 		if err != nil {
 			t.Errorf("acquire: %v", err)
@@ -124,7 +124,7 @@ func TestLockUnderRace(t *testing.T) {
 	}
 	var all sync.WaitGroup
 	for box := range workers {
-		p := s.NewPeer(SessionID(box) << boxShift)
+		p := s.NewPeer(SessionID(box) << inboxShift)
 		for q := range 3 {
 			if err := s.Watch(now, p, []byte{byte('f' + q)}, false, sink); err != nil {
 				t.Fatal(err)

@@ -10,13 +10,13 @@ import (
 // below a shard's: what it says of a job changes only under the lock of that job's
 // shard, except that anyone may call one that waits.
 type locks struct {
-	mu     sync.Mutex
-	byName map[string]*lock
-	held   map[JobRef][]string      // the locks that a job holds
-	waits  map[JobRef]*list.Element // where a parked job stands in line, as a waiter
-	called map[JobRef]string        // the lock that a job was made ready for and has not got yet
-	turns  uint64                   // counts who has come to stand in a line
-	later  []string                 // locks whose next the Ticks call, see call
+	mu      sync.Mutex
+	byName  map[string]*lock
+	held    map[JobRef][]string      // the locks that a job holds
+	waits   map[JobRef]*list.Element // where a parked job stands in line, as a waiter
+	woken   map[JobRef]string        // the lock that a job was made ready for and has not got yet
+	turns   uint64                   // counts who has come to stand in a line
+	pending []string                 // locks whose next the Ticks call, see call
 }
 
 // lock is one semaphore. It is gone when nobody holds it or waits for it.
@@ -71,7 +71,7 @@ func (l *locks) init() {
 	l.byName = make(map[string]*lock)
 	l.held = make(map[JobRef][]string)
 	l.waits = make(map[JobRef]*list.Element)
-	l.called = make(map[JobRef]string)
+	l.woken = make(map[JobRef]string)
 }
 
 // cost is what is looked through when a job locks or unlocks: the locks that it holds.
@@ -101,13 +101,13 @@ func (l *locks) lock(name string, job JobRef, count int) (got bool, freed []stri
 		return false, l.wait(name, k, job, count), nil
 	}
 	if len(l.held[job]) >= maxJobLocks {
-		l.tidy(name, k)
+		l.discardUnused(name, k)
 		return false, nil, ErrJobLocks
 	}
 	k.hold(job)
 	l.held[job] = append(l.held[job], name)
-	if l.called[job] == name {
-		delete(l.called, job)
+	if l.woken[job] == name {
+		delete(l.woken, job)
 	}
 	return true, nil, nil
 }
@@ -132,9 +132,9 @@ func (l *locks) unlock(name string, job JobRef) bool {
 	defer l.mu.Unlock()
 	i := slices.Index(l.held[job], name)
 	if i < 0 {
-		called := l.called[job] == name
+		called := l.woken[job] == name
 		if called {
-			delete(l.called, job)
+			delete(l.woken, job)
 		}
 		return called
 	}
@@ -145,7 +145,7 @@ func (l *locks) unlock(name string, job JobRef) bool {
 	}
 	k := l.byName[name]
 	k.free(job)
-	l.tidy(name, k)
+	l.discardUnused(name, k)
 	return true
 }
 
@@ -154,7 +154,7 @@ func (l *locks) forget(job JobRef) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if e, ok := l.waits[job]; ok {
-		l.take(e)
+		l.leaveLine(e)
 	}
 	return l.unlockAll(job)
 }
@@ -166,10 +166,10 @@ func (l *locks) unlockAll(job JobRef) []string {
 	for _, name := range names {
 		k := l.byName[name]
 		k.free(job)
-		l.tidy(name, k)
+		l.discardUnused(name, k)
 	}
-	if name, ok := l.called[job]; ok {
-		delete(l.called, job)
+	if name, ok := l.woken[job]; ok {
+		delete(l.woken, job)
 		names = append(names, name)
 	}
 	return names
@@ -177,7 +177,7 @@ func (l *locks) unlockAll(job JobRef) []string {
 
 // next calls the first in line that the lock has room for. One that wants to be among
 // fewer does not keep the others.
-func (l *locks) next(name string) (JobRef, bool) {
+func (l *locks) wakeNext(name string) (JobRef, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	k := l.byName[name]
@@ -187,21 +187,21 @@ func (l *locks) next(name string) (JobRef, bool) {
 	if len(k.open) == 0 {
 		return JobRef{}, false
 	}
-	job := l.take(k.open[0].all.Front())
-	l.called[job] = name
+	job := l.leaveLine(k.open[0].all.Front())
+	l.woken[job] = name
 	return job, true
 }
 
 // isCalled says whether a job was called and has not come yet.
-func (l *locks) isCalled(job JobRef) bool {
+func (l *locks) isWoken(job JobRef) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_, ok := l.called[job]
+	_, ok := l.woken[job]
 	return ok
 }
 
 // take takes a job out of line.
-func (l *locks) take(e *list.Element) JobRef {
+func (l *locks) leaveLine(e *list.Element) JobRef {
 	w := e.Value.(waiter)
 	k := l.byName[w.lock]
 	line := k.lines[w.count]
@@ -217,11 +217,11 @@ func (l *locks) take(e *list.Element) JobRef {
 		k.open.fix(line)
 	}
 	delete(l.waits, w.job)
-	l.tidy(w.lock, k)
+	l.discardUnused(w.lock, k)
 	return w.job
 }
 
-func (l *locks) tidy(name string, k *lock) {
+func (l *locks) discardUnused(name string, k *lock) {
 	if len(k.holders) == 0 && len(k.lines) == 0 {
 		delete(l.byName, name)
 	}
@@ -242,7 +242,7 @@ func (s *Scheduler) Lock(now Time, p *Peer, run Run, name string, count int, sin
 		return false, err
 	}
 	ref := sh.ref(run.Slot, r)
-	p.looked += s.locks.cost(ref)
+	p.cost += s.locks.cost(ref)
 	got, freed, err := s.locks.lock(name, ref, count)
 	if err != nil {
 		return false, err
@@ -251,7 +251,7 @@ func (s *Scheduler) Lock(now Time, p *Peer, run Run, name string, count int, sin
 		r.flags |= locking
 		return true, nil
 	}
-	sh.calls = append(sh.calls, freed...)
+	sh.freedLocks = append(sh.freedLocks, freed...)
 	sh.park(now, run.Slot, r, sink)
 	return false, nil
 }
@@ -269,9 +269,9 @@ func (s *Scheduler) Unlock(now Time, p *Peer, run Run, name string, sink Sink) e
 		return err
 	}
 	ref := sh.ref(run.Slot, r)
-	p.looked += s.locks.cost(ref)
+	p.cost += s.locks.cost(ref)
 	if s.locks.unlock(name, ref) {
-		sh.calls = append(sh.calls, name)
+		sh.freedLocks = append(sh.freedLocks, name)
 	}
 	return nil
 }
@@ -280,27 +280,27 @@ func (s *Scheduler) Unlock(now Time, p *Peer, run Run, name string, sink Sink) e
 func (sh *shard) dropLocks(job uint32, r *record) {
 	r.flags &^= locking
 	freed := sh.s.locks.forget(sh.ref(job, r))
-	sh.op(len(freed))
-	sh.calls = append(sh.calls, freed...)
+	sh.countSteps(len(freed))
+	sh.freedLocks = append(sh.freedLocks, freed...)
 }
 
 // unlock unlocks the shard and then does what reaches beyond it: it calls those who wait
 // for locks that have become free.
 func (sh *shard) unlock(now Time, sink Sink) {
-	if sh.calls == nil { // nearly always
+	if sh.freedLocks == nil { // nearly always
 		sh.mu.Unlock()
 		return
 	}
-	sh.unlockBeyond(now, sink)
+	sh.unlockAndWake(now, sink)
 }
 
-func (sh *shard) unlockBeyond(now Time, sink Sink) {
-	sh.s.call(now, sh.unlockWith(), sink)
+func (sh *shard) unlockAndWake(now Time, sink Sink) {
+	sh.s.wakeWaiters(now, sh.unlockTakingFreed(), sink)
 }
 
 // unlockWith unlocks the shard and returns the locks whose next are to be called.
-func (sh *shard) unlockWith() (calls []string) {
-	calls, sh.calls = sh.calls, nil
+func (sh *shard) unlockTakingFreed() (calls []string) {
+	calls, sh.freedLocks = sh.freedLocks, nil
 	sh.mu.Unlock()
 	return calls
 }
@@ -308,48 +308,48 @@ func (sh *shard) unlockWith() (calls []string) {
 // call calls the next of each lock, and of those that become free by it: a job that was called may
 // end, when its owner has gone. More than a batch of them the Ticks call: until then a lock may be
 // free, and somebody may wait for it.
-func (s *Scheduler) call(now Time, names []string, sink Sink) {
+func (s *Scheduler) wakeWaiters(now Time, names []string, sink Sink) {
 	for n := 0; n < s.batch && len(names) > 0; n++ {
-		names = append(names[1:], s.callNext(now, names[0], sink)...)
+		names = append(names[1:], s.wakeNextWaiter(now, names[0], sink)...)
 	}
 	if len(names) == 0 {
 		return
 	}
 	s.locks.mu.Lock()
-	s.locks.later = append(s.locks.later, names...)
+	s.locks.pending = append(s.locks.pending, names...)
 	s.locks.mu.Unlock()
 	s.alarmMono(0)
 }
 
 // callMore calls for a batch of the locks that are left; more says that there may be others.
-func (s *Scheduler) callMore(now Time, sink Sink) (more bool) {
+func (s *Scheduler) wakeMoreWaiters(now Time, sink Sink) (more bool) {
 	l := &s.locks
 	l.mu.Lock()
-	n := min(len(l.later), s.batch)
-	names := l.later[:n:n]
-	if l.later = l.later[n:]; len(l.later) == 0 {
-		l.later = nil
+	n := min(len(l.pending), s.batch)
+	names := l.pending[:n:n]
+	if l.pending = l.pending[n:]; len(l.pending) == 0 {
+		l.pending = nil
 	}
-	more = len(l.later) > 0
+	more = len(l.pending) > 0
 	l.mu.Unlock()
-	s.call(now, names, sink)
+	s.wakeWaiters(now, names, sink)
 	return more
 }
 
 // callNext makes the first parked job ready that waits for the lock. It returns the locks that have
 // become free by that, or this one, when the job is parked no more, because its time was over
 // meanwhile: it does not keep the others.
-func (s *Scheduler) callNext(now Time, name string, sink Sink) (freed []string) {
-	ref, ok := s.locks.next(name)
+func (s *Scheduler) wakeNextWaiter(now Time, name string, sink Sink) (freed []string) {
+	ref, ok := s.locks.wakeNext(name)
 	if !ok {
 		return nil
 	}
 	sh := &s.shards[ref.Shard]
 	sh.mu.Lock()
-	if !sh.unparkCalled(now, ref, sink) {
-		sh.calls = append(sh.calls, name)
+	if !sh.unparkWoken(now, ref, sink) {
+		sh.freedLocks = append(sh.freedLocks, name)
 	}
-	return sh.unlockWith()
+	return sh.unlockTakingFreed()
 }
 
 // park takes a job that was refused a lock from its holder and puts it aside.
@@ -382,9 +382,9 @@ func (sh *shard) unpark(job uint32, q *queue) {
 }
 
 // unparkCalled makes a job ready that was called; false when it is parked no more.
-func (sh *shard) unparkCalled(now Time, ref JobRef, sink Sink) bool {
+func (sh *shard) unparkWoken(now Time, ref JobRef, sink Sink) bool {
 	r := sh.slab.find(ref.Slot)
-	if r == nil || r.state != parked || r.seq != ref.Seq || !sh.s.locks.isCalled(ref) {
+	if r == nil || r.state != parked || r.seq != ref.Seq || !sh.s.locks.isWoken(ref) {
 		return false
 	}
 	if q := sh.endParking(now, ref.Slot, r, sink); q != nil {
@@ -408,12 +408,12 @@ func (sh *shard) endParking(now Time, job uint32, r *record, sink Sink) *queue {
 
 // expireParked makes jobs ready that have waited for a lock too long.
 func (sh *shard) expireParked(now Time, timeout int64, until int, sink Sink) {
-	for sh.mu.ops < until {
+	for sh.mu.steps < until {
 		k, ok := sh.parked.min(&sh.buckets)
 		if !ok || k.a+timeout > now.Mono {
 			break
 		}
-		sh.op(1)
+		sh.countSteps(1)
 		job := sh.parked.head(&sh.buckets)
 		r := sh.slab.at(job)
 		sh.dropLocks(job, r)

@@ -9,9 +9,9 @@ import (
 )
 
 // lockStand is a worker with a job that has a lock and others that are parked for it.
-func lockStand(t *testing.T, parked ...string) (x *stand, p *Peer, holder Run) {
+func newLockSched(t *testing.T, parked ...string) (x *testSched, p *Peer, holder Run) {
 	t.Helper()
-	x = newStand(t, Options{Shards: 3})
+	x = newTestSched(t, Options{Shards: 3})
 	p = x.peer("f", "g")
 	for i, name := range append([]string{"holder"}, parked...) {
 		queue := "fg"[i%2 : i%2+1]
@@ -26,7 +26,7 @@ func lockStand(t *testing.T, parked ...string) (x *stand, p *Peer, holder Run) {
 }
 
 // take has a peer given the job that is ready.
-func (x *stand) take(p *Peer, name string) Run {
+func (x *testSched) take(p *Peer, name string) Run {
 	x.t.Helper()
 	x.reserve(p, 1)
 	all := x.want(fmt.Sprintf("%d 1 assign %s", p.id, name))
@@ -36,7 +36,7 @@ func (x *stand) take(p *Peer, name string) Run {
 	return all[0].job.run
 }
 
-func (x *stand) acquire(p *Peer, ref Run, most int, want bool) {
+func (x *testSched) acquire(p *Peer, ref Run, most int, want bool) {
 	x.t.Helper()
 	if got, err := x.s.Lock(x.now, p, ref, "lock", most, &x.rec); got != want || err != nil {
 		x.t.Errorf("acquire: %v, %v, want %v", got, err, want)
@@ -45,10 +45,10 @@ func (x *stand) acquire(p *Peer, ref Run, most int, want bool) {
 
 // A job that was called for a free lock and does not take it passes the call on,
 // whatever becomes of it: the others in line do not wait for their time-outs.
-func TestLockCallIsPassedOn(t *testing.T) {
-	f := func(how string, leave func(x *stand, p *Peer)) {
+func TestWokenJobPassesLockOn(t *testing.T) {
+	f := func(how string, leave func(x *testSched, p *Peer)) {
 		t.Helper()
-		x, p, holder := lockStand(t, "a", "b", "c")
+		x, p, holder := newLockSched(t, "a", "b", "c")
 		x.ok(x.s.Finish(x.now, p, holder, nil, &x.rec)) // calls a
 		other := x.peer("g")
 		x.s.Unwatch(p, []byte("f"))
@@ -62,35 +62,35 @@ func TestLockCallIsPassedOn(t *testing.T) {
 			t.Errorf("%s: %v", how, err)
 		}
 	}
-	f("removed", func(x *stand, _ *Peer) { x.s.Remove(x.now, 0, []byte("g"), []byte("a"), &x.rec) })
-	f("done without the lock", func(x *stand, p *Peer) {
+	f("removed", func(x *testSched, _ *Peer) { x.s.Remove(x.now, 0, []byte("g"), []byte("a"), &x.rec) })
+	f("done without the lock", func(x *testSched, p *Peer) {
 		x.ok(x.s.Finish(x.now, p, x.take(p, "a"), nil, &x.rec))
 	})
-	f("failed", func(x *stand, p *Peer) { x.ok(x.s.Fail(x.now, p, x.take(p, "a"), &x.rec)) })
-	f("put off", func(x *stand, p *Peer) { x.ok(x.s.Delay(x.now, p, x.take(p, "a"), 60, 0, &x.rec)) })
-	f("released", func(x *stand, p *Peer) {
+	f("failed", func(x *testSched, p *Peer) { x.ok(x.s.Fail(x.now, p, x.take(p, "a"), &x.rec)) })
+	f("put off", func(x *testSched, p *Peer) { x.ok(x.s.Delay(x.now, p, x.take(p, "a"), 60, 0, &x.rec)) })
+	f("released", func(x *testSched, p *Peer) {
 		x.take(p, "a")
 		x.ok(x.s.Release(x.now, p, 1, &x.rec))
 	})
-	f("its worker has gone", func(x *stand, p *Peer) {
+	f("its worker has gone", func(x *testSched, p *Peer) {
 		x.take(p, "a")
 		x.s.Forget(x.now, p, &x.rec)
 	})
-	f("its time is over", func(x *stand, p *Peer) {
+	f("its time is over", func(x *testSched, p *Peer) {
 		x.s.SetTimeout(1000)
 		x.take(p, "a")
 		x.now.Mono += 2000
 		x.s.ticks(x.now, &x.rec)
 	})
-	f("unlocks", func(x *stand, p *Peer) {
+	f("unlocks", func(x *testSched, p *Peer) {
 		x.ok(x.s.Unlock(x.now, p, x.take(p, "a"), "lock", &x.rec))
 	})
-	f("wants another lock, in vain", func(x *stand, p *Peer) {
+	f("wants another lock, in vain", func(x *testSched, p *Peer) {
 		if got, err := x.s.Lock(x.now, p, x.take(p, "a"), "other", 0, &x.rec); got || err != nil {
 			t.Error(got, err)
 		}
 	})
-	f("broadcast", func(x *stand, p *Peer) {
+	f("broadcast", func(x *testSched, p *Peer) {
 		x.ok(x.s.Watch(x.now, p, []byte("g"), true, &x.rec))
 		x.reserve(p, 1)
 		x.want(fmt.Sprintf("%d 1 broadcast a", p.id))
@@ -98,8 +98,8 @@ func TestLockCallIsPassedOn(t *testing.T) {
 }
 
 // Who takes the lock that it was called for passes nothing on; its end calls the next.
-func TestLockCallIsTaken(t *testing.T) {
-	x, p, holder := lockStand(t, "a", "b")
+func TestWokenJobTakesLock(t *testing.T) {
+	x, p, holder := newLockSched(t, "a", "b")
 	x.ok(x.s.Unlock(x.now, p, holder, "lock", &x.rec))
 	a := x.take(p, "a")
 	x.acquire(p, a, 1, true)
@@ -113,7 +113,7 @@ func TestLockCallIsTaken(t *testing.T) {
 
 // A parked job that is removed, or has waited too long, is called no more.
 func TestLockLineIsLeft(t *testing.T) {
-	x, p, holder := lockStand(t, "a", "b", "c")
+	x, p, holder := newLockSched(t, "a", "b", "c")
 	x.s.Remove(x.now, 0, []byte("g"), []byte("a"), &x.rec)
 	x.want()
 	x.s.SetLockTimeout(1000)
@@ -130,7 +130,7 @@ func TestLockLineIsLeft(t *testing.T) {
 // Jobs that wait for a lock go with a queue that nobody serves any more; those of
 // others stay in line.
 func TestLockLineIsDropped(t *testing.T) {
-	x, p, holder := lockStand(t, "a", "b", "c", "d", "e")
+	x, p, holder := newLockSched(t, "a", "b", "c", "d", "e")
 	client := x.peer()
 	x.submit("g", "c", func(j *Submission) { j.Await, j.Tag = client, 7 })
 	x.s.Remove(x.now, 0, []byte("g"), []byte("a"), &x.rec)
@@ -158,7 +158,7 @@ func TestLongLockLineIsDropped(t *testing.T) {
 	if testing.Short() {
 		many = 1 << 12
 	}
-	x, p, _ := lockStand(t)
+	x, p, _ := newLockSched(t)
 	for i := range many {
 		x.submit("g", fmt.Sprint(i))
 		x.reserve(p, 1)
@@ -187,10 +187,10 @@ func TestLongLockLineIsDropped(t *testing.T) {
 
 // A journal knows of the drop before the jobs that wait for a lock are taken apart.
 func TestLockLineIsDroppedForGood(t *testing.T) {
-	b := book{{}}
-	x := newStand(t, Options{Rules: wildRules, Journal: b})
+	b := memJournal{{}}
+	x := newTestSched(t, Options{Rules: testRules, Journal: b})
 	p := x.peer("f")
-	durable := func(j *Submission) { j.Space = wildDurable }
+	durable := func(j *Submission) { j.Space = durableSpace }
 	x.submit("f", "a", durable)
 	ref := x.take(p, "a")
 	x.acquire(p, ref, 0, false)
@@ -198,7 +198,7 @@ func TestLockLineIsDroppedForGood(t *testing.T) {
 	if !x.s.Drop([]byte("f")) {
 		t.Fatal("not dropped")
 	}
-	w := wild{s: x.s, book: b, now: x.now}
+	w := randomSched{s: x.s, book: b, now: x.now}
 	if got := w.durable(w.restored()); len(got) > 0 {
 		t.Errorf("restored before the Tick: %q", got)
 	}
@@ -210,21 +210,21 @@ func TestLockLineIsDroppedForGood(t *testing.T) {
 }
 
 // handOn is a peer that leaves and another that gets its jobs at that moment.
-type handOn struct {
+type handoff struct {
 	t           *testing.T
 	s           *Scheduler
-	sink        boxes
+	sink        inboxes
 	first, next *Peer
 }
 
-func (x *handOn) watch(p *Peer, queue string) {
+func (x *handoff) watch(p *Peer, queue string) {
 	if err := x.s.Watch(airNow, p, []byte(queue), false, x.sink); err != nil {
 		x.t.Error(err)
 	}
 }
 
 // take submits jobs and has a peer given them.
-func (x *handOn) take(p *Peer, queue string, names ...string) (refs []Run) {
+func (x *handoff) take(p *Peer, queue string, names ...string) (refs []Run) {
 	for i, name := range names {
 		if err := x.s.Submit(airNow, &Submission{Queue: []byte(queue), Name: []byte(name)}, x.sink); err != nil {
 			x.t.Error(err)
@@ -234,16 +234,16 @@ func (x *handOn) take(p *Peer, queue string, names ...string) (refs []Run) {
 	return x.given(p, len(names))
 }
 
-func (x *handOn) reserve(p *Peer, tag int) {
+func (x *handoff) reserve(p *Peer, tag int) {
 	if err := x.s.Reserve(airNow, p, uint64(tag), x.sink); err != nil {
 		x.t.Error(err)
 	}
 }
 
 // given waits for so many jobs.
-func (x *handOn) given(p *Peer, n int) (refs []Run) {
+func (x *handoff) given(p *Peer, n int) (refs []Run) {
 	for len(refs) < n {
-		all := x.sink[p.id>>boxShift].wait(nil)
+		all := x.sink[p.id>>inboxShift].wait(nil)
 		if all == nil {
 			x.t.Fatalf("got %d of %d jobs", len(refs), n)
 		}
@@ -255,7 +255,7 @@ func (x *handOn) given(p *Peer, n int) (refs []Run) {
 	return refs
 }
 
-func (x *handOn) acquire(p *Peer, ref Run, name string) bool {
+func (x *handoff) acquire(p *Peer, ref Run, name string) bool {
 	got, err := x.s.Lock(airNow, p, ref, name, 1, x.sink)
 	if err != nil {
 		x.t.Error(err)
@@ -263,7 +263,7 @@ func (x *handOn) acquire(p *Peer, ref Run, name string) bool {
 	return got
 }
 
-func (x *handOn) finish(p *Peer, ref Run) {
+func (x *handoff) finish(p *Peer, ref Run) {
 	if err := x.s.Finish(airNow, p, ref, nil, x.sink); err != nil {
 		x.t.Error(err)
 	}
@@ -273,8 +273,8 @@ func (x *handOn) finish(p *Peer, ref Run) {
 // takes a while with many locks, does not end that one too.
 func TestLockOfNextHolder(t *testing.T) {
 	const many = 64
-	x := &handOn{t: t, s: New(Options{Shards: 2}), sink: newBoxes(2)}
-	x.next = x.s.NewPeer(1 << boxShift)
+	x := &handoff{t: t, s: New(Options{Shards: 2}), sink: newInboxes(2)}
+	x.next = x.s.NewPeer(1 << inboxShift)
 	var other Run
 	var left atomic.Int64 // rounds in which the first has left
 	before := func(int) {
@@ -320,9 +320,9 @@ func TestLockOfNextHolder(t *testing.T) {
 
 // TestLocksAreCalledLater: the end of a job with more locks than a batch calls the next of each, some
 // of them by the Ticks that follow.
-func TestLocksAreCalledLater(t *testing.T) {
+func TestLocksWakeLater(t *testing.T) {
 	const locks = 9
-	x := newStand(t, Options{Batch: 2})
+	x := newTestSched(t, Options{Batch: 2})
 	p := x.peer("f", "g")
 	x.submit("f", "holder")
 	holder := x.take(p, "holder")

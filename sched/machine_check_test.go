@@ -68,12 +68,12 @@ func (x *machine) compareStats() error {
 
 // compareWalk sees every job once, in steps of any size.
 func (x *machine) compareWalk() error {
-	got := make(map[seenJob]int)
+	got := make(map[deliveredJob]int)
 	step := len(x.runs)%(2*slabChunk) + 1
 	c, done := Cursor{}, false
 	for !done {
 		c, done = x.s.Walk(c, step, func(j *Job) {
-			v := sawJob(j)
+			v := copyJob(j)
 			if x.m.refs[v.ref] == nil {
 				v.ref = JobRef{} // the model learns a reference when it is handed out
 			}
@@ -81,7 +81,7 @@ func (x *machine) compareWalk() error {
 		})
 	}
 	for _, j := range x.m.jobs {
-		if v := j.seen(); got[v] != 1 {
+		if v := j.delivered(); got[v] != 1 {
 			return fmt.Errorf("walk: %+v was seen %d times; seen: %+v", v, got[v], got)
 		}
 	}

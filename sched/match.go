@@ -8,12 +8,12 @@ func (r *record) cost() int { return 1 + int(r.size>>costShift) }
 
 // op counts steps of what depends on how much there is of something. What is done in batches goes by
 // this count.
-func (sh *shard) op(n int) { sh.mu.ops += n }
+func (sh *shard) countSteps(n int) { sh.mu.steps += n }
 
 // match hands ready jobs to waiting slots until one of the two runs out, or more than a batch
 // is done: then the Ticks go on.
 func (sh *shard) match(now Time, q *queue, sink Sink) {
-	if q.deserted() {
+	if q.lineEmpty() {
 		return
 	}
 	if sh.matchSome(now, q, sh.s.batch, sink) <= 0 {
@@ -23,7 +23,7 @@ func (sh *shard) match(now Time, q *queue, sink Sink) {
 
 // matchUntil is match for one of many queues: until so many steps are done.
 func (sh *shard) matchUntil(now Time, q *queue, until int, sink Sink) {
-	if !q.later && sh.matchSome(now, q, until-sh.mu.ops, sink) <= 0 {
+	if !q.matchPending && sh.matchSome(now, q, until-sh.mu.steps, sink) <= 0 {
 		sh.matchLater(q)
 	}
 }
@@ -31,19 +31,19 @@ func (sh *shard) matchUntil(now Time, q *queue, until int, sink Sink) {
 // matchLater has the Ticks match a queue. Until then ready jobs and waiting slots may both be
 // there.
 func (sh *shard) matchLater(q *queue) {
-	if !q.later {
-		q.later = true
+	if !q.matchPending {
+		q.matchPending = true
 		sh.unmatched = append(sh.unmatched, q)
 		sh.s.alarmMono(0)
 	}
 }
 
 // matchMore does a part of what match has left.
-func (sh *shard) matchMore(now Time, room int, sink Sink) int {
+func (sh *shard) continueMatches(now Time, room int, sink Sink) int {
 	for room > 0 && len(sh.unmatched) > 0 {
 		q := sh.unmatched[0]
 		if room = sh.matchSome(now, q, room, sink); room > 0 || q.dropped {
-			q.later = false
+			q.matchPending = false
 			if sh.unmatched = sh.unmatched[1:]; len(sh.unmatched) == 0 {
 				sh.unmatched = nil
 			}
@@ -88,16 +88,16 @@ func (sh *shard) matchOne(now Time, q *queue, sink Sink) int {
 // the cost.
 func (sh *shard) pair(now Time, q *queue, w *watch, job uint32, sink Sink) int {
 	r := sh.slab.at(job)
-	if q.broadcasts > 0 && sh.s.rules[r.space].shared() {
-		return sh.broadcast(now, job, r, q, sink)
+	if q.broadcastWorkers > 0 && sh.s.rules[r.space].shared() {
+		return sh.startBroadcast(now, job, r, q, sink)
 	}
 	s, ok := q.claim(w, int(r.size))
 	if !ok {
-		sh.op(1)
+		sh.countSteps(1)
 		return 1
 	}
 	if s.wake {
-		sh.rouse(w, s, sink)
+		sh.deliverWake(w, s, sink)
 		return 1
 	}
 	cost := r.cost()
@@ -107,8 +107,8 @@ func (sh *shard) pair(now Time, q *queue, w *watch, job uint32, sink Sink) int {
 }
 
 // rouse delivers a Wake to a slot that sleeps.
-func (sh *shard) rouse(w *watch, s slot, sink Sink) {
-	sh.op(1)
+func (sh *shard) deliverWake(w *watch, s slot, sink Sink) {
+	sh.countSteps(1)
 	sh.out = Delivery{To: w.peer.id, Tag: s.tag, Effect: Wake}
 	sink.Deliver(&sh.out)
 }
@@ -116,15 +116,15 @@ func (sh *shard) rouse(w *watch, s slot, sink Sink) {
 // handOver gives a job that is due and stands nowhere to the oldest slot in line, without a place in
 // the ready index; false: others are ready before it, or it does not fit everybody, or the line
 // has changed.
-func (sh *shard) handOver(now Time, job uint32, r *record, q *queue, sink Sink) bool {
-	const special = task | wide | private
-	if q.deserted() || q.ready.jobs > 0 || q.broadcasts > 0 || sh.halted || r.flags&special != 0 || q.mixed() {
+func (sh *shard) assignDirectly(now Time, job uint32, r *record, q *queue, sink Sink) bool {
+	const special = task | longName | private
+	if q.lineEmpty() || q.ready.jobs > 0 || q.broadcastWorkers > 0 || sh.halted || r.flags&special != 0 || q.mixed() {
 		return false
 	}
 	w := q.oldest()
 	s, ok := q.claim(w, int(r.size))
 	if ok && s.wake {
-		sh.rouse(w, s, sink)
+		sh.deliverWake(w, s, sink)
 		return false
 	}
 	if ok {
@@ -137,7 +137,7 @@ func (sh *shard) handOver(now Time, job uint32, r *record, q *queue, sink Sink) 
 
 // assign hands a job that stands nowhere to a slot.
 func (sh *shard) assign(now Time, job uint32, r *record, q *queue, w *watch, s slot, sink Sink) {
-	sh.op(r.cost())
+	sh.countSteps(r.cost())
 	sh.hold(now, job, r, w, s)
 	sh.counters.Assigned++
 	if r.flags&task != 0 {

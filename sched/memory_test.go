@@ -7,11 +7,11 @@ import (
 )
 
 // unheard is a sink and a journal that look at nothing.
-type unheard struct{}
+type discardAll struct{}
 
-func (unheard) Deliver(*Delivery) {}
-func (unheard) Save(int, *Saved)  {}
-func (unheard) Drop(int, uint64)  {}
+func (discardAll) Deliver(*Delivery) {}
+func (discardAll) Save(int, *Saved)  {}
+func (discardAll) Drop(int, uint64)  {}
 
 // TestLargeBytesAreLetGo: of large jobs, tasks and results nothing is kept when they are gone,
 // though the shard is asked for nothing any more.
@@ -29,9 +29,9 @@ func TestLargeBytesAreLetGo(t *testing.T) {
 	// f has a job or task made, looked at and ended. end returns what is not the arena's.
 	f := func(what string, make, end func(s *Scheduler, p *Peer) []byte) {
 		t.Helper()
-		s := New(Options{Rules: [MaxSpaces]Rules{jobs: {Durable: true}, tasks: {Durable: true, Graph: true, Untimed: true}}, Shards: 1, Journal: unheard{}})
+		s := New(Options{Rules: [MaxSpaces]Rules{jobs: {Durable: true}, tasks: {Durable: true, Graph: true, Untimed: true}}, Shards: 1, Journal: discardAll{}})
 		p := s.NewPeer(1)
-		must(s.Watch(now, p, queue, false, unheard{}))
+		must(s.Watch(now, p, queue, false, discardAll{}))
 		var views []weak.Pointer[byte]
 		watch := func(b []byte) {
 			if len(b) >= keepOwn {
@@ -58,17 +58,17 @@ func TestLargeBytesAreLetGo(t *testing.T) {
 	}
 	submit := func(s *Scheduler, p *Peer) []byte {
 		j := &Submission{Space: jobs, Queue: queue, Name: name, Workload: large(), Await: p}
-		err := s.Submit(now, j, unheard{})
+		err := s.Submit(now, j, discardAll{})
 		must(err)
 		return j.Workload
 	}
 	extend := func(s *Scheduler, _ *Peer) []byte {
 		all := []Task{{Name: name, Workload: large()}}
-		must(s.Extend(now, tasks, queue, all, unheard{}))
+		must(s.Extend(now, tasks, queue, all, discardAll{}))
 		return all[0].Workload
 	}
 	held := func(s *Scheduler, p *Peer) Run {
-		must(s.Reserve(now, p, 7, unheard{}))
+		must(s.Reserve(now, p, 7, discardAll{}))
 		run, ok := s.Held(p, queue, name)
 		if !ok {
 			t.Fatal("it is not assigned")
@@ -77,32 +77,32 @@ func TestLargeBytesAreLetGo(t *testing.T) {
 	}
 	f("done", submit, func(s *Scheduler, p *Peer) []byte {
 		result := large()
-		must(s.Finish(now, p, held(s, p), result, unheard{}))
+		must(s.Finish(now, p, held(s, p), result, discardAll{}))
 		return result
 	})
 	f("published", submit, func(s *Scheduler, p *Peer) []byte {
 		ref, data := held(s, p), large()
 		must(s.Listen(p, jobs, queue, name, 8))
-		_, err := s.Publish(p, ref, data, 9, unheard{})
+		_, err := s.Publish(p, ref, data, 9, discardAll{})
 		must(err)
-		must(s.Finish(now, p, ref, nil, unheard{}))
+		must(s.Finish(now, p, ref, nil, discardAll{}))
 		return data
 	})
 	f("replaced", submit, func(s *Scheduler, _ *Peer) []byte {
-		err := s.Submit(now, &Submission{Space: jobs, Queue: queue, Name: name}, unheard{})
+		err := s.Submit(now, &Submission{Space: jobs, Queue: queue, Name: name}, discardAll{})
 		must(err)
 		return nil
 	})
 	f("removed", submit, func(s *Scheduler, _ *Peer) []byte {
-		s.Remove(now, jobs, queue, name, unheard{})
+		s.Remove(now, jobs, queue, name, discardAll{})
 		return nil
 	})
 	f("a task done", extend, func(s *Scheduler, p *Peer) []byte {
-		must(s.Finish(now, p, held(s, p), nil, unheard{}))
+		must(s.Finish(now, p, held(s, p), nil, discardAll{}))
 		return nil
 	})
 	f("a task cancelled", extend, func(s *Scheduler, _ *Peer) []byte {
-		s.RemoveTask(now, tasks, queue, name, unheard{})
+		s.RemoveTask(now, tasks, queue, name, discardAll{})
 		return nil
 	})
 }

@@ -11,17 +11,17 @@ type class uint8
 // The classes.
 const (
 	narrow class = iota // takes names up to maxShort
-	byName              // the same, and knows jobs by queue and name
-	broad               // takes names of any length
+	named               // the same, and knows jobs by queue and name
+	wide                // takes names of any length
 	classes
 )
 
-func lineOf(s Skills) class {
+func classFor(s Skills) class {
 	switch {
 	case s&Named != 0:
-		return byName
+		return named
 	case s&Wide != 0:
-		return broad
+		return wide
 	}
 	return narrow
 }
@@ -32,14 +32,14 @@ const (
 	// more clashing jobs gets no other before it has ended one of them.
 	maxClashes = 2 * maxUnreported
 	// clashRoom is the same for all queues of a peer together, when it asks for a job.
-	clashRoom = 32 * maxClashes
+	maxPeerClashes = 32 * maxClashes
 	// maxFit is how many Named peers in line are looked at for one job; the Tick looks at the others.
-	maxFit = 64
+	maxFitChecks = 64
 )
 
 // mixed says that not every ready job fits every watch.
 func (q *queue) mixed() bool {
-	return q.wide.jobs+q.withheld.jobs > 0 || q.air != nil || q.named > 0 && q.clashing()
+	return q.wide.jobs+q.withheld.jobs > 0 || q.broadcast != nil || q.named > 0 && q.clashing()
 }
 
 // clashing says that a Named peer may know a job by the name of another.
@@ -60,13 +60,13 @@ func (sh *shard) clashes(w *watch, name []byte) bool {
 
 // matchMixed is matchOne for a mixed queue.
 func (sh *shard) matchMixed(now Time, q *queue, sink Sink) int {
-	if q.air != nil {
+	if q.broadcast != nil {
 		return 0
 	}
 	job := q.ready.head(&sh.buckets)
 	for c := range classes {
 		// For peers that are not Named no job is withheld, and for broad ones none is too long.
-		if w := q.oldestOf(c); w != nil && c != byName {
+		if w := q.oldestOf(c); w != nil && c != named {
 			if aside := sh.jobFor(w, new(int)); aside != job {
 				return sh.pair(now, q, w, aside, sink)
 			}
@@ -81,7 +81,7 @@ func (sh *shard) matchMixed(now Time, q *queue, sink Sink) int {
 	}
 	sh.withhold(job, q)
 	if !whole {
-		sh.search(q)
+		sh.startSearch(q)
 	}
 	return 1
 }
@@ -89,16 +89,16 @@ func (sh *shard) matchMixed(now Time, q *queue, sink Sink) int {
 // firstFit returns the watch with the oldest slot that a job of the ready index fits. nil: there is
 // none, if whole, or none among the first.
 func (sh *shard) firstFit(q *queue, job uint32) (best *watch, whole bool) {
-	for _, c := range [...]class{narrow, broad} {
+	for _, c := range [...]class{narrow, wide} {
 		if w := q.oldestOf(c); w != nil && (best == nil || w.ahead(best)) {
 			best = w
 		}
 	}
-	line := q.lines[byName]
-	clashing := q.clashing() && (q.broadcasts == 0 || !sh.s.rules[sh.slab.at(job).space].shared())
+	line := q.lines[named]
+	clashing := q.clashing() && (q.broadcastWorkers == 0 || !sh.s.rules[sh.slab.at(job).space].shared())
 	name := sh.nameView(job)
 	// The heap is gone through in its order: of what was seen, the children are seen next.
-	var open [maxFit + 1]int
+	var open [maxFitChecks + 1]int
 	n := count(len(line) > 0)
 	for looks := 0; n > 0; looks++ {
 		k := 0
@@ -111,12 +111,12 @@ func (sh *shard) firstFit(q *queue, job uint32) (best *watch, whole bool) {
 		switch {
 		case best != nil && best.ahead(w):
 			return best, true
-		case !clashing || w.quiet == nil && !sh.clashes(w, name):
+		case !clashing || w.suspended == nil && !sh.clashes(w, name):
 			return w, true
-		case looks == maxFit-1:
+		case looks == maxFitChecks-1:
 			return best, false
 		}
-		sh.op(1)
+		sh.countSteps(1)
 		child := 2*open[k] + 1
 		n--
 		open[k] = open[n]
@@ -146,17 +146,17 @@ func (sh *shard) jobFor(w *watch, room *int) uint32 {
 	if !q.mixed() {
 		return q.ready.head(&sh.buckets)
 	}
-	if q.air != nil {
+	if q.broadcast != nil {
 		return none
 	}
 	switch w.peer.class {
 	case narrow:
 		return sh.first(q.withheld.head(&sh.buckets), q.ready.head(&sh.buckets))
-	case broad:
+	case wide:
 		job := sh.first(q.withheld.head(&sh.buckets), q.ready.head(&sh.buckets))
 		return sh.first(q.wide.head(&sh.buckets), job)
 	}
-	if w.quiet != nil {
+	if w.suspended != nil {
 		return none
 	}
 	looks := min(*room, maxClashes)
@@ -170,7 +170,7 @@ func (sh *shard) jobFor(w *watch, room *int) uint32 {
 func (sh *shard) firstFor(w *watch, x *index, room *int) uint32 {
 	first := none
 	x.each(&sh.buckets, &sh.slab, func(job uint32) bool {
-		sh.op(1)
+		sh.countSteps(1)
 		switch {
 		case !sh.clashes(w, sh.nameView(job)):
 			first = job
@@ -196,7 +196,7 @@ func (sh *shard) first(x, y uint32) uint32 {
 		aside = ka.less(kb)
 	case ka.b == taskDue:
 		aside = sh.graph.before(x, y)
-	case a.flags&withheld != 0 && b.flags&(withheld|wide) == 0:
+	case a.flags&withheld != 0 && b.flags&(withheld|longName) == 0:
 		aside = ka.b != aheadOfAll // it has been first in the ready index, where those of this key come in front
 	}
 	if aside {
@@ -208,7 +208,7 @@ func (sh *shard) first(x, y uint32) uint32 {
 // reconsider is for a watch whose peer has ended a job: one of its name, of another space, fits it
 // now.
 func (sh *shard) reconsider(now Time, w *watch, sink Sink) {
-	if w.at >= 0 && w.peer.class == byName && w.queue.mixed() {
+	if w.at >= 0 && w.peer.class == named && w.queue.mixed() {
 		sh.serveLine(now, w, sink)
 	}
 }
@@ -217,27 +217,27 @@ func (sh *shard) reconsider(now Time, w *watch, sink Sink) {
 // the others are looked at by their numbers. Until that is over, one of them may wait beside a job
 // that it could have.
 type search struct {
-	on      bool
+	active  bool
 	again   bool   // another job came to it meanwhile
 	next    uint32 // number of the watch that is looked at next
 	restore int    // withheld jobs that go back to the ready index first: the queue is broadcast now
 }
 
 // search has the Ticks look at all Named peers in line.
-func (sh *shard) search(q *queue) {
+func (sh *shard) startSearch(q *queue) {
 	q.search.again = true
-	if !q.search.on {
-		q.search.on = true
+	if !q.search.active {
+		q.search.active = true
 		sh.searches = append(sh.searches, q)
 		sh.s.alarmMono(0)
 	}
 }
 
 // searchMore does a part of the searches.
-func (sh *shard) searchMore(now Time, room int, sink Sink) int {
+func (sh *shard) continueSearches(now Time, room int, sink Sink) int {
 	for room > 0 && len(sh.searches) > 0 {
 		q := sh.searches[0]
-		if room = sh.searchQueue(now, q, room, sink); !q.search.on {
+		if room = sh.searchQueue(now, q, room, sink); !q.search.active {
 			sh.searches = sh.searches[1:]
 		}
 	}
@@ -250,12 +250,12 @@ func (sh *shard) searchMore(now Time, room int, sink Sink) int {
 func (sh *shard) searchQueue(now Time, q *queue, room int, sink Sink) int {
 	f := &q.search
 	if q.dropped {
-		f.on = false
+		f.active = false
 		return room
 	}
 	for ; room > 0 && f.restore > 0; room-- {
 		f.restore--
-		sh.op(1)
+		sh.countSteps(1)
 		if job := q.withheld.tail(&sh.buckets); job != none {
 			r := sh.slab.at(job)
 			q.withheld.remove(&sh.buckets, &sh.slab, job)
@@ -271,8 +271,8 @@ func (sh *shard) searchQueue(now Time, q *queue, room int, sink Sink) int {
 	}
 	for f.restore == 0 && room > 0 && int(f.next) < len(sh.watches) {
 		w := sh.watches[f.next]
-		sh.op(1)
-		if w != nil && w.queue == q && w.at >= 0 && w.peer.class == byName {
+		sh.countSteps(1)
+		if w != nil && w.queue == q && w.at >= 0 && w.peer.class == named {
 			if room = sh.serveSome(now, w, lastRank, room, sink); room <= 0 {
 				break // it may take more
 			}
@@ -282,13 +282,13 @@ func (sh *shard) searchQueue(now Time, q *queue, room int, sink Sink) int {
 	}
 	if f.restore == 0 && int(f.next) >= len(sh.watches) {
 		f.next = 0
-		f.on = f.again
+		f.active = f.again
 	}
 	return room
 }
 
 // anyUnheld returns a job that nobody runs of a queue that has one.
-func (q *queue) anyUnheld(p *buckets) uint32 {
+func (q *queue) anyUnreserved(p *buckets) uint32 {
 	for _, x := range [...]*index{&q.ready, &q.withheld, &q.wide, &q.private, &q.delayed} {
 		if job := x.head(p); job != none {
 			return job

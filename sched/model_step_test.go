@@ -68,7 +68,7 @@ func (p *modelPeer) claim(size int) modelSlot {
 }
 
 // step takes one delivery, which the rules must allow now.
-func (m *model) step(d seen) error {
+func (m *model) step(d delivered) error {
 	if len(m.owed) > 0 {
 		if d != m.owed[0] {
 			return fmt.Errorf("want %+v", m.owed[0])
@@ -94,7 +94,7 @@ func (m *model) step(d seen) error {
 	return fmt.Errorf("nothing asks for it")
 }
 
-func (m *model) stepWake(d seen) error {
+func (m *model) stepWake(d delivered) error {
 	for _, p := range m.peers {
 		if p.id != d.to || len(p.slots) == 0 || !p.slots[0].wake || p.slots[0].tag != d.tag {
 			continue
@@ -110,7 +110,7 @@ func (m *model) stepWake(d seen) error {
 	return fmt.Errorf("it is not this session's turn, or nothing is ready")
 }
 
-func (m *model) stepJob(d seen) error {
+func (m *model) stepJob(d delivered) error {
 	j := m.find(d.job.space, d.job.queue, d.job.name)
 	if j == nil {
 		return fmt.Errorf("there is no such job")
@@ -135,7 +135,7 @@ func (m *model) stepJob(d seen) error {
 	if err := m.stepRun(d, j); err != nil {
 		return err
 	}
-	want := j.seen()
+	want := j.delivered()
 	want.running, want.run = d.effect == Assign, j.run
 	if d.job != want {
 		return fmt.Errorf("want %+v", want)
@@ -152,21 +152,21 @@ func (m *model) stepJob(d seen) error {
 		if s.wake {
 			effect = WakeWith
 		}
-		m.owed = append(m.owed, seen{to: p.id, tag: s.tag, effect: effect, job: want})
+		m.owed = append(m.owed, delivered{to: p.id, tag: s.tag, effect: effect, job: want})
 	}
 	m.end(j, Result, "")
 	return nil
 }
 
-func (j *modelJob) seen() seenJob {
-	return seenJob{
+func (j *modelJob) delivered() deliveredJob {
+	return deliveredJob{
 		ref: j.ref, queue: j.queue, space: j.space, name: j.name, workload: j.workload,
 		schedAt: j.schedAt, priority: j.priority, count: j.count, timeout: j.timeout, running: j.state == reserved,
 	}
 }
 
 // stepAsker: who asks for itself gets the first job over all queues that it watches.
-func (m *model) stepAsker(d seen, j *modelJob) error {
+func (m *model) stepAsker(d delivered, j *modelJob) error {
 	if m.asker == nil {
 		return nil
 	}
@@ -186,7 +186,7 @@ func (m *model) stepAsker(d seen, j *modelJob) error {
 }
 
 // stepRef: a job has one reference for life, and no other job ever has it.
-func (m *model) stepRef(d seen, j *modelJob) error {
+func (m *model) stepRef(d delivered, j *modelJob) error {
 	if j.ref == (JobRef{}) && m.refs[d.job.ref] == nil {
 		j.ref = d.job.ref
 		m.refs[j.ref] = j
@@ -198,7 +198,7 @@ func (m *model) stepRef(d seen, j *modelJob) error {
 }
 
 // stepRun: each reservation has a number that no other has, and a broadcast has none.
-func (m *model) stepRun(d seen, j *modelJob) error {
+func (m *model) stepRun(d delivered, j *modelJob) error {
 	j.run = d.job.run
 	if (d.effect == Assign) != (j.run != Run{}) || m.runs[j.run] != nil {
 		return fmt.Errorf("its run is %v", j.run)
@@ -222,7 +222,7 @@ func (m *model) arrive(j *modelJob) {
 		upTo = len(a.ordered)
 	}
 	for _, o := range a.ordered[:upTo] {
-		o.state, o.stamp = ready, m.tock()
+		o.state, o.stamp = ready, m.nextStamp()
 	}
 	a.ordered = a.ordered[upTo:]
 	if loose >= 0 {
@@ -233,7 +233,7 @@ func (m *model) arrive(j *modelJob) {
 
 func (m *model) arriveLoose(a *arrivals, j *modelJob) {
 	if a.stamp == 0 {
-		a.stamp = m.tock()
+		a.stamp = m.nextStamp()
 	}
 	j.state, j.stamp = ready, a.stamp
 }
@@ -242,7 +242,7 @@ func (m *model) arriveLoose(a *arrivals, j *modelJob) {
 func (m *model) settled() error {
 	for _, a := range m.arriving {
 		for _, j := range a.ordered {
-			j.state, j.stamp = ready, m.tock()
+			j.state, j.stamp = ready, m.nextStamp()
 		}
 		for _, j := range a.loose {
 			m.arriveLoose(a, j)

@@ -6,15 +6,15 @@ import (
 )
 
 // seen is a delivery as a test keeps it. What an effect does not carry is zero.
-type seen struct {
+type delivered struct {
 	to     SessionID
 	tag    uint64
 	effect Effect
-	job    seenJob // Assign, Broadcast
-	data   string  // Result
+	job    deliveredJob // Assign, Broadcast
+	data   string       // Result
 }
 
-type seenJob struct {
+type deliveredJob struct {
 	ref            JobRef
 	run            Run // of an Assign
 	queue          string
@@ -26,8 +26,8 @@ type seenJob struct {
 	running        bool
 }
 
-func sawJob(j *Job) seenJob {
-	v := seenJob{
+func copyJob(j *Job) deliveredJob {
+	v := deliveredJob{
 		ref: j.Ref, queue: j.Queue, space: j.Space, name: string(j.Name), workload: string(j.Workload),
 		schedAt: j.SchedAt, priority: j.Priority, count: j.Count, timeout: j.Timeout, running: j.Running,
 	}
@@ -38,20 +38,20 @@ func sawJob(j *Job) seenJob {
 }
 
 // recorder is a Sink that keeps copies.
-type recorder struct{ all []seen }
+type recorder struct{ all []delivered }
 
 func (r *recorder) Deliver(d *Delivery) {
-	v := seen{to: d.To, tag: d.Tag, effect: d.Effect}
+	v := delivered{to: d.To, tag: d.Tag, effect: d.Effect}
 	switch d.Effect {
 	case Assign, Broadcast, WakeWith:
-		v.job = sawJob(&d.Job)
+		v.job = copyJob(&d.Job)
 	case Result:
 		v.data = string(d.Data)
 	}
 	r.all = append(r.all, v)
 }
 
-func (r *recorder) take() []seen {
+func (r *recorder) take() []delivered {
 	all := r.all
 	r.all = nil
 	return all
@@ -79,7 +79,7 @@ type model struct {
 	counted Counters
 
 	// Of the verb under way:
-	owed     []seen               // deliveries that must come next
+	owed     []delivered          // deliveries that must come next
 	leaving  []*modelJob          // dropped jobs whose awaits end, in any order
 	arriving map[string]*arrivals // jobs that become ready in the course of it, by queue
 	asker    *modelPeer           // who gets the first job over all its queues
@@ -137,7 +137,7 @@ func newModel(now Time, window, maxQueues int) *model {
 
 func (m *model) second() int64 { return int64(math.Floor(float64(m.now.Wall) / 1000)) }
 
-func (m *model) tock() int {
+func (m *model) nextStamp() int {
 	m.clock++
 	return m.clock
 }
@@ -180,7 +180,7 @@ func (m *model) submit(s *Submission, await *modelPeer) (outcome, error) {
 	did := replaced
 	j := m.find(s.Space, queue, string(s.Name))
 	if j == nil {
-		j = &modelJob{id: m.tock(), space: s.Space, queue: queue, name: string(s.Name)}
+		j = &modelJob{id: m.nextStamp(), space: s.Space, queue: queue, name: string(s.Name)}
 		m.jobs = append(m.jobs, j)
 		did = added
 	}
@@ -210,7 +210,7 @@ func (m *model) isDue(j *modelJob) bool {
 }
 
 func (m *model) place(j *modelJob) {
-	j.state, j.stamp, j.holder, j.run = delayed, m.tock(), nil, Run{}
+	j.state, j.stamp, j.holder, j.run = delayed, m.nextStamp(), nil, Run{}
 	if m.isDue(j) {
 		j.state = ready
 	}
@@ -241,7 +241,7 @@ func (m *model) reserve(p *modelPeer, tag uint64, wake bool) {
 			return
 		}
 	}
-	p.slots = append(p.slots, modelSlot{tag, m.tock(), wake})
+	p.slots = append(p.slots, modelSlot{tag, m.nextStamp(), wake})
 }
 
 // unreserve is the end of a TryReserve: true when the slot was served.
@@ -274,7 +274,7 @@ func (m *model) held(p *modelPeer, run Run, shards int) (*modelJob, error) {
 // end takes a job out and owes its awaits an effect.
 func (m *model) end(j *modelJob, e Effect, data string) {
 	for _, w := range j.waits {
-		m.owed = append(m.owed, seen{to: w.peer.id, tag: w.tag, effect: e, data: data})
+		m.owed = append(m.owed, delivered{to: w.peer.id, tag: w.tag, effect: e, data: data})
 	}
 	j.state, j.waits = free, nil
 	m.jobs = slices.DeleteFunc(m.jobs, func(o *modelJob) bool { return o == j })
@@ -290,7 +290,7 @@ func (m *model) release(j *modelJob, wall int64, step int32) {
 	m.counted.Released++
 	j.waits = slices.DeleteFunc(j.waits, func(w modelWait) bool {
 		if w.onFail {
-			m.owed = append(m.owed, seen{to: w.peer.id, tag: w.tag, effect: Failed})
+			m.owed = append(m.owed, delivered{to: w.peer.id, tag: w.tag, effect: Failed})
 		}
 		return w.onFail
 	})

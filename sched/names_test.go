@@ -8,26 +8,26 @@ import (
 )
 
 // namesTwin is a name table beside the map that it stands for.
-type namesTwin struct {
+type namesModel struct {
 	t    *rapid.T
 	n    names
 	tags map[uint32]uint32 // slot -> tag
 }
 
-func (w *namesTwin) insert(tag, slot uint32) {
+func (w *namesModel) insert(tag, slot uint32) {
 	if !w.n.insert(tag, slot) {
 		w.t.Fatalf("no room for %x", tag)
 	}
 	w.tags[slot] = tag
 }
 
-func (w *namesTwin) remove(slot uint32) {
+func (w *namesModel) remove(slot uint32) {
 	w.n.remove(w.tags[slot], slot)
 	delete(w.tags, slot)
 }
 
 // check looks up every slot by its tag, and by a tag that nobody has.
-func (w *namesTwin) check() {
+func (w *namesModel) check() {
 	for slot, tag := range w.tags {
 		if _, ok := w.n.find(tag, func(s uint32) bool { return s == slot }); !ok {
 			w.t.Fatalf("slot %d is not found under %x", slot, tag)
@@ -60,7 +60,7 @@ func TestNamesAgainstMap(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
-				w := namesTwin{t, newNames(), make(map[uint32]uint32)}
+				w := namesModel{t, newNames(), make(map[uint32]uint32)}
 				next := uint32(0)
 				for range rapid.IntRange(1, 5).Draw(t, "rounds") {
 					for range rapid.IntRange(0, 3000).Draw(t, "inserts") {

@@ -21,10 +21,10 @@ const (
 
 // once is a crowd of workers, clients and a timer around one scheduler. The clock
 // steps with each Tick.
-type once struct {
+type stress struct {
 	t      *testing.T
 	s      *Scheduler
-	sink   boxes
+	sink   inboxes
 	wall   atomic.Int64
 	done   [onceJobs]atomic.Int32
 	left   atomic.Int64
@@ -32,19 +32,19 @@ type once struct {
 	broken sync.Once
 }
 
-func (x *once) now() Time {
+func (x *stress) now() Time {
 	wall := x.wall.Load()
 	return Time{Wall: wall, Mono: wall - wall%grain - 1_700_000_000_000}
 }
 
-func (x *once) fail(format string, args ...any) {
+func (x *stress) fail(format string, args ...any) {
 	x.t.Errorf(format, args...)
 	x.broken.Do(func() { close(x.finish) })
 }
 
 // worker is one goroutine's peer and what it has asked for.
 type worker struct {
-	x       *once
+	x       *stress
 	r       *rand.Rand
 	box     int
 	life    SessionID // how many peers it has been
@@ -55,7 +55,7 @@ type worker struct {
 
 func (w *worker) connect() {
 	w.life++
-	w.peer = w.x.s.NewPeer(SessionID(w.box)<<boxShift | w.life)
+	w.peer = w.x.s.NewPeer(SessionID(w.box)<<inboxShift | w.life)
 	w.waiting = make(map[uint64]bool)
 	for q := w.box; q < onceQueues; q += onceWorkers { // every queue has its worker
 		w.watch(q)
@@ -101,7 +101,7 @@ func (w *worker) run() {
 }
 
 // take does what workers do with a job, the bad ones among them too.
-func (w *worker) take(d seen) {
+func (w *worker) take(d delivered) {
 	x, now := w.x, w.x.now()
 	if d.effect != Assign || !w.waiting[d.tag] {
 		x.fail("worker %d got effect %d under tag %d, which it waits for: %v", w.box, d.effect, d.tag, w.waiting[d.tag])
@@ -132,7 +132,7 @@ func (w *worker) take(d seen) {
 	}
 }
 
-func (x *once) finished(name string) {
+func (x *stress) finished(name string) {
 	i, err := strconv.Atoi(name)
 	if err != nil || x.done[i].Add(1) != 1 {
 		x.fail("job %q was done %d times", name, x.done[i].Load())
@@ -144,10 +144,10 @@ func (x *once) finished(name string) {
 
 // client submits its share of the jobs, some of them for later, and awaits some of
 // the results, of which some would come after it has gone.
-func (x *once) client(first int) {
+func (x *stress) client(first int) {
 	r := rand.New(rand.NewPCG(uint64(first), 1))
 	box := onceWorkers + first
-	peer, awaited := x.s.NewPeer(SessionID(box)<<boxShift), 0
+	peer, awaited := x.s.NewPeer(SessionID(box)<<inboxShift), 0
 	for i := first; i < onceJobs; i += onceClients {
 		now := x.now()
 		j := Submission{
@@ -182,7 +182,7 @@ func (x *once) client(first int) {
 }
 
 // timer ticks until the last job is done. Nobody waits for it, and it for nobody.
-func (x *once) timer() {
+func (x *stress) timer() {
 	for {
 		select {
 		case <-x.finish:
@@ -199,7 +199,7 @@ func (x *once) timer() {
 // shards that finish, fail, delay, come too late, leave and come back, clients
 // that leave before all results have come. Nothing is left at the end.
 func TestExactlyOnce(t *testing.T) {
-	x := &once{t: t, s: New(Options{Shards: 8, Window: onceWindow}), sink: newBoxes(onceWorkers + onceClients), finish: make(chan struct{})}
+	x := &stress{t: t, s: New(Options{Shards: 8, Window: onceWindow}), sink: newInboxes(onceWorkers + onceClients), finish: make(chan struct{})}
 	x.wall.Store(1_700_000_000_000)
 	x.left.Store(onceJobs)
 	x.s.SetTimeout(onceTimeout)

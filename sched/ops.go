@@ -8,5 +8,5 @@ import "sync"
 // with the invariants tag also note the most that anybody did who held it.
 type guard struct {
 	sync.Mutex
-	ops int
+	steps int
 }

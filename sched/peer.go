@@ -10,16 +10,16 @@ import (
 // that take it; other goroutines reach it only through its lock, to serve a slot
 // or to deliver a result.
 type Peer struct {
-	id      SessionID
-	holder  bool   // it is not connected, see NewHolder
-	name    string // of a holder
-	label   string // of a session: what people are told that it is
-	skills  Skills
-	watches []*watch          // the owner's
-	byQueue map[string]*watch // the owner's
-	looked  int               // see Looked; the owner's
-	cut     bool              // it was not looked through for all that it could have, see clashRoom; the owner's
-	class   class
+	id          SessionID
+	holder      bool   // it is not connected, see NewHolder
+	name        string // of a holder
+	label       string // of a session: what people are told that it is
+	skills      Skills
+	watches     []*watch          // the owner's
+	byQueue     map[string]*watch // the owner's
+	cost        int               // see Looked; the owner's
+	partialScan bool              // it was not looked through for all that it could have, see clashRoom; the owner's
+	class       class
 
 	mu         sync.Mutex
 	slots      slotLine       // outstanding reserves, oldest first
@@ -29,12 +29,12 @@ type Peer struct {
 	behind     bool           // not all that is ready for it was handed out, see serveRoom
 	awaits     map[JobRef]int // results it waits for, and how often
 	topics     map[topic]bool // jobs whose data it receives
-	stalled    []ack          // senders kept waiting because of window
+	stalled    []owedProceed  // senders kept waiting because of window
 	unreported int            // names remembered for it, see unreported
 
-	quota      *atomic.Int64 // the scheduler's registered, nil when the peer is forgotten
-	registered int           // bytes that slots, watches and topics take
-	drawn      int           // what it has of quota for those beyond its own part
+	quota    *atomic.Int64 // the scheduler's registered, nil when the peer is forgotten
+	charged  int           // bytes that slots, watches and topics take
+	borrowed int           // what it has of quota for those beyond its own part
 }
 
 // Skills say which jobs a peer can be given.
@@ -64,16 +64,16 @@ func (p *Peer) SetLabel(label string) { p.label = label }
 // Looked returns how many queues, held jobs, listeners and locks the owner's
 // verbs have looked through since it was last called, the one queue of a peer of one aside, and a
 // part of the slots and watches: what a peer costs that has very many.
-func (p *Peer) Looked() int {
-	n := p.looked
-	p.looked = 0
+func (p *Peer) TakeCost() int {
+	n := p.cost
+	p.cost = 0
 	return n
 }
 
 // prune lets go of watches that ended while jobs were held, once these are gone.
 func (p *Peer) prune() {
 	n := len(p.watches)
-	p.looked += n
+	p.cost += n
 	p.watches = slices.DeleteFunc(p.watches, func(w *watch) bool {
 		w.shard.mu.Lock()
 		defer w.shard.mu.Unlock()
@@ -84,13 +84,13 @@ func (p *Peer) prune() {
 		return over
 	})
 	p.mu.Lock()
-	p.unregister((n - len(p.watches)) * watchCost)
+	p.refund((n - len(p.watches)) * watchCost)
 	p.mu.Unlock()
 }
 
 // skimmed is how many slots or watches are looked through in the time in which one queue is
 // that has to be locked: they lie side by side.
-const skimmed = 32
+const entriesPerStep = 32
 
 // slot is one outstanding Reserve.
 type slot struct {
@@ -140,7 +140,7 @@ func (l *slotLine) pop() slot {
 }
 
 // drop takes the newest slot with tag out; false when it was served meanwhile.
-func (l *slotLine) drop(tag uint64) bool {
+func (l *slotLine) removeNewest(tag uint64) bool {
 	for i := len(l.all) - 1; i >= l.head; i-- {
 		if l.all[i].tag == tag && !l.all[i].wake {
 			l.all = append(l.all[:i], l.all[i+1:]...)
@@ -182,7 +182,7 @@ func (p *Peer) take(seq uint64, size int) (s slot, next uint64, a answer) {
 		return s, oldest.seq, moved
 	}
 	s = p.slots.pop()
-	p.unregister(slotCost)
+	p.refund(slotCost)
 	if !s.wake {
 		p.unsent += size
 	}
@@ -201,12 +201,12 @@ type watch struct {
 	seq       uint64 // the oldest slot of the peer, as the line last knew it
 	at        int    // place in the queue's line of its class, -1: not in it
 	broadcast bool   // registered for broadcasts
-	gone      bool   // its peer is departed
+	departed  bool   // its peer is departed
 	ended     bool   // unwatched, kept while jobs are held or unreported
 	held      []held // the jobs that the peer holds from this queue
 
 	unreported map[uint64]*unreported // by the hash of the name
-	quiet      *unreported            // when it is over that the peer gets nothing from the queue
+	suspended  *unreported            // when it is over that the peer gets nothing from the queue
 }
 
 // watchOf returns the peer's watch of a queue, nil when it has none.
@@ -218,10 +218,10 @@ func (p *Peer) watchOf(name []byte) *watch {
 }
 
 // over says that a watch has ended and nothing is held or remembered under it any more.
-func (w *watch) over() bool { return w.ended && len(w.held)+w.remembers() == 0 }
+func (w *watch) over() bool { return w.ended && len(w.held)+w.unreportedCount() == 0 }
 
 // remembers is how many names the watch remembers, the quiet one included.
-func (w *watch) remembers() int { return len(w.unreported) + count(w.quiet != nil) }
+func (w *watch) unreportedCount() int { return len(w.unreported) + count(w.suspended != nil) }
 
 func (w *watch) ahead(o *watch) bool { return w.seq < o.seq }
 func (w *watch) place() int          { return w.at }
@@ -242,7 +242,7 @@ type await struct {
 }
 
 // settle forgets one await of a job, from whichever goroutine ended it.
-func (p *Peer) settle(ref JobRef) {
+func (p *Peer) dropAwait(ref JobRef) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch n := p.awaits[ref]; {

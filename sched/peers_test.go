@@ -27,19 +27,19 @@ func spin(done func() bool) bool {
 }
 
 // box is where one goroutine's deliveries arrive.
-type box struct {
+type inbox struct {
 	mu    sync.Mutex
-	all   []seen
+	all   []delivered
 	any   atomic.Bool
 	bell  chan struct{}
 	timer *time.Timer
 }
 
-func newBox() *box {
-	return &box{bell: make(chan struct{}, 1), timer: time.NewTimer(patience)}
+func newInbox() *inbox {
+	return &inbox{bell: make(chan struct{}, 1), timer: time.NewTimer(patience)}
 }
 
-func (b *box) put(d seen) {
+func (b *inbox) put(d delivered) {
 	b.mu.Lock()
 	b.all = append(b.all, d)
 	b.any.Store(true)
@@ -52,7 +52,7 @@ func (b *box) put(d seen) {
 
 // wait returns what has arrived, at least one delivery; none when stop is closed
 // or nothing comes for as long as patience lasts.
-func (b *box) wait(stop <-chan struct{}) []seen {
+func (b *inbox) wait(stop <-chan struct{}) []delivered {
 	spin(b.any.Load)
 	b.timer.Reset(patience)
 	for {
@@ -76,22 +76,22 @@ func (b *box) wait(stop <-chan struct{}) []seen {
 
 // boxes is the Sink of all goroutines of a test. The low bits of a session's id
 // count the sessions that a box has had.
-type boxes []*box
+type inboxes []*inbox
 
-const boxShift = 32
+const inboxShift = 32
 
-func newBoxes(n int) boxes {
-	all := make(boxes, n)
+func newInboxes(n int) inboxes {
+	all := make(inboxes, n)
 	for i := range all {
-		all[i] = newBox()
+		all[i] = newInbox()
 	}
 	return all
 }
 
-func (all boxes) Deliver(d *Delivery) {
+func (all inboxes) Deliver(d *Delivery) {
 	var one recorder
 	one.Deliver(d)
-	all[d.To>>boxShift].put(one.all[0])
+	all[d.To>>inboxShift].put(one.all[0])
 }
 
 // gate lets two goroutines through together, round by round, as close to each other
@@ -182,7 +182,7 @@ func duel(t *testing.T, before, left func(round int), right func(round int) bool
 func TestForgetKeepsOrder(t *testing.T) {
 	f := func(space Space, want string) {
 		t.Helper()
-		x := newStand(t, Options{Rules: [MaxSpaces]Rules{1: {Deaths: 4}}})
+		x := newTestSched(t, Options{Rules: [MaxSpaces]Rules{1: {Deaths: 4}}})
 		p := x.peer("f")
 		var refs []Run
 		for _, name := range strings.Fields("a b c d e f") {
@@ -213,7 +213,7 @@ func TestForgetKeepsOrder(t *testing.T) {
 func TestForgetServesInOrder(t *testing.T) {
 	f := func(space Space) {
 		t.Helper()
-		x := newStand(t, Options{Rules: [MaxSpaces]Rules{1: {Deaths: 4}}})
+		x := newTestSched(t, Options{Rules: [MaxSpaces]Rules{1: {Deaths: 4}}})
 		p, next := x.peer("f"), x.peer("f")
 		for _, name := range strings.Fields("a b c") {
 			x.submit("f", name, func(j *Submission) { j.Space = space })
@@ -231,7 +231,7 @@ func TestForgetServesInOrder(t *testing.T) {
 // A peer that goes takes its jobs along in their order: where the jobs that come next stand in a
 // Walk does not depend on chance.
 func TestForgetInOrder(t *testing.T) {
-	x := newStand(t, Options{Shards: 1, Rules: wildRules})
+	x := newTestSched(t, Options{Shards: 1, Rules: testRules})
 	walk := func() (names []string) {
 		for cursor, done := (Cursor{}), false; !done; {
 			cursor, done = x.s.Walk(cursor, 100, func(j *Job) { names = append(names, string(j.Name)) })

@@ -5,33 +5,33 @@ type queue struct {
 	name string
 	id   uint32 // in the shard's queues
 
-	ready    index // key {^priority, due second}
-	wide     index // the same, for jobs that only wide peers get
-	private  index // the same, for tasks that are only stolen
-	withheld index // the same, for jobs whose names clash for all Named peers in line
-	delayed  index // key {due second, milliseconds}
-	others   dues  // of ready jobs that have a priority, and were not submitted with sched_at 0
-	timer    key   // the delayed index's smallest key, while in the timers heap
-	at       int   // place in the timers heap, -1: not in it
+	ready       index     // key {^priority, due second}
+	wide        index     // the same, for jobs that only wide peers get
+	private     index     // the same, for tasks that are only stolen
+	withheld    index     // the same, for jobs whose names clash for all Named peers in line
+	delayed     index     // key {due second, milliseconds}
+	prioritized dueCounts // of ready jobs that have a priority, and were not submitted with sched_at 0
+	timer       key       // the delayed index's smallest key, while in the timers heap
+	at          int       // place in the timers heap, -1: not in it
 
-	lines      [classes]heap[*watch] // watches whose peers may have a slot, oldest slot first, by class
-	workers    int
-	broadcasts int      // of the workers, those that registered for broadcasts
-	named      int      // of the workers, those that know jobs by name
-	unreported int      // names that these have not reported, and those of them that are quiet
-	spaces     uint16   // name spaces that ever had a job here
-	running    int      // reserved jobs
-	assigned   int      // of these, tasks
-	parked     []uint32 // jobs waiting for a lock, in no order
-	waiting    int      // tasks waiting for others
-	tasks      int      // tasks that are not complete
-	lined      int      // of these, those that are ready
-	immediate  int      // pending jobs submitted with sched_at 0
-	dropped    bool
-	saved      uint64 // what the journal knows it by, 0: not at all
-	search     search
-	later      bool   // the Ticks are to match it
-	air        *onAir // a job that is being broadcast
+	lines            [classes]heap[*watch] // watches whose peers may have a slot, oldest slot first, by class
+	workers          int
+	broadcastWorkers int      // of the workers, those that registered for broadcasts
+	named            int      // of the workers, those that know jobs by name
+	unreported       int      // names that these have not reported, and those of them that are quiet
+	spaces           uint16   // name spaces that ever had a job here
+	running          int      // reserved jobs
+	reservedTasks    int      // of these, tasks
+	parked           []uint32 // jobs waiting for a lock, in no order
+	waiting          int      // tasks waiting for others
+	tasks            int      // tasks that are not complete
+	readyTasks       int      // of these, those that are ready
+	immediate        int      // pending jobs submitted with sched_at 0
+	dropped          bool
+	saved            uint64 // what the journal knows it by, 0: not at all
+	search           search
+	matchPending     bool             // the Ticks are to match it
+	broadcast        *activeBroadcast // a job that is being broadcast
 }
 
 func (q *queue) ahead(o *queue) bool { return q.timer.less(o.timer) }
@@ -43,12 +43,12 @@ func (q *queue) pending() int {
 }
 
 // unheld is how many jobs go with a queue that is dropped: nobody runs them.
-func (q *queue) unheld() int { return q.pending() + len(q.parked) }
+func (q *queue) unreserved() int { return q.pending() + len(q.parked) }
 
 // readyFor is the ready index that a job belongs in.
 func (q *queue) readyFor(r *record) *index {
 	switch {
-	case r.flags&(wide|private|withheld) == 0: // nearly always
+	case r.flags&(longName|private|withheld) == 0: // nearly always
 		return &q.ready
 	case r.flags&private != 0:
 		return &q.private
@@ -65,12 +65,12 @@ func readyKey(r *record) key { return key{^r.priority, r.due} }
 // countDue counts a job that comes into a ready index, or leaves it, among the others.
 func (q *queue) countDue(r *record, n int) {
 	if r.priority != 0 && r.flags&immediate == 0 {
-		q.others.add(r.due, n)
+		q.prioritized.add(r.due, n)
 	}
 }
 
 // deserted says that nobody is in line.
-func (q *queue) deserted() bool {
+func (q *queue) lineEmpty() bool {
 	for i := range q.lines {
 		if len(q.lines[i]) > 0 {
 			return false

@@ -6,12 +6,12 @@ package sched
 const (
 	// maxRegistered bounds what all peers have beyond their own parts, in bytes: watches of
 	// some two million queues.
-	maxRegistered = 512 << 20
+	maxShared = 512 << 20
 	// ownRegistered is each peer's own part, which nobody else can take: reserves or queues by
 	// the hundred.
-	ownRegistered = 64 << 10
+	ownQuota = 64 << 10
 	// drawRegistered is how much more is drawn, and given back, at a time.
-	drawRegistered = 64 << 10
+	quotaStep = 64 << 10
 )
 
 // The approximate cost of each, with its entries in maps and lines.
@@ -25,32 +25,32 @@ const (
 func (t topic) cost() int { return topicCost + len(t.queue) + len(t.name) }
 
 // register counts n bytes more for the peer, which is locked; false: there is no room.
-func (p *Peer) register(n int) bool {
-	if p.registered+n > ownRegistered+p.drawn {
-		if p.quota.Add(drawRegistered) > maxRegistered {
-			p.quota.Add(-drawRegistered)
+func (p *Peer) charge(n int) bool {
+	if p.charged+n > ownQuota+p.borrowed {
+		if p.quota.Add(quotaStep) > maxShared {
+			p.quota.Add(-quotaStep)
 			return false
 		}
-		p.drawn += drawRegistered
+		p.borrowed += quotaStep
 	}
-	p.registered += n
+	p.charged += n
 	return true
 }
 
 // unregister takes n bytes back. The peer is locked. One that has left has none.
-func (p *Peer) unregister(n int) {
+func (p *Peer) refund(n int) {
 	if p.quota == nil {
 		return
 	}
-	p.registered -= n
-	for p.drawn > 0 && p.registered+2*drawRegistered <= ownRegistered+p.drawn { // not to and fro at the edge
-		p.drawn -= drawRegistered
-		p.quota.Add(-drawRegistered)
+	p.charged -= n
+	for p.borrowed > 0 && p.charged+2*quotaStep <= ownQuota+p.borrowed { // not to and fro at the edge
+		p.borrowed -= quotaStep
+		p.quota.Add(-quotaStep)
 	}
 }
 
 // unregisterAll is unregister for a peer that leaves. It is locked.
-func (p *Peer) unregisterAll() {
-	p.quota.Add(-int64(p.drawn))
-	p.registered, p.drawn, p.quota = 0, 0, nil
+func (p *Peer) refundAll() {
+	p.quota.Add(-int64(p.borrowed))
+	p.charged, p.borrowed, p.quota = 0, 0, nil
 }

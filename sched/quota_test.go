@@ -10,9 +10,9 @@ import (
 // What all peers register together is bounded; each has a part of its own whatever the others
 // have, and what a peer lets go of is there for others.
 func TestRegistered(t *testing.T) {
-	x := newStand(t, Options{Shards: 2})
-	const taken = maxRegistered - 2*drawRegistered // by peers that are not here
-	x.s.registered.Add(taken)
+	x := newTestSched(t, Options{Shards: 2})
+	const taken = maxShared - 2*quotaStep // by peers that are not here
+	x.s.sharedQuota.Add(taken)
 	register := map[string]func(p *Peer, i int) error{
 		"queues":   func(p *Peer, i int) error { return x.s.Watch(x.now, p, fmt.Append(nil, "q", i), false, &x.rec) },
 		"reserves": func(p *Peer, i int) error { return x.s.Reserve(x.now, p, uint64(i), &x.rec) },
@@ -26,7 +26,7 @@ func TestRegistered(t *testing.T) {
 			for ; n < MaxSlots; n++ {
 				switch err := one(p, n); err {
 				case nil:
-				case errCrowded:
+				case errQuota:
 					return n
 				default:
 					t.Fatal(what, n, err)
@@ -36,10 +36,10 @@ func TestRegistered(t *testing.T) {
 			return n
 		}
 		greedy, late := x.peer("f"), x.peer("f")
-		if n := until(greedy); n*600 < ownRegistered+2*drawRegistered || n*slotCost > ownRegistered+2*drawRegistered {
+		if n := until(greedy); n*600 < ownQuota+2*quotaStep || n*slotCost > ownQuota+2*quotaStep {
 			t.Errorf("%s: %d of a peer that was the first", what, n)
 		}
-		if n := until(late); n*600 < ownRegistered || n*slotCost > ownRegistered {
+		if n := until(late); n*600 < ownQuota || n*slotCost > ownQuota {
 			t.Errorf("%s: %d of a peer that came when others had all there is", what, n)
 		}
 		x.s.Forget(x.now, greedy, &x.rec)
@@ -47,7 +47,7 @@ func TestRegistered(t *testing.T) {
 			t.Errorf("%s: %v with room", what, err)
 		}
 		x.s.Forget(x.now, late, &x.rec)
-		if n := x.s.registered.Load(); n != taken {
+		if n := x.s.sharedQuota.Load(); n != taken {
 			t.Errorf("%s: %d bytes are counted for peers that have left", what, n-taken)
 		}
 		x.rec.take()
@@ -56,7 +56,7 @@ func TestRegistered(t *testing.T) {
 
 // What is let go of one by one is there for others too.
 func TestRegisteredLetGo(t *testing.T) {
-	x := newStand(t, Options{Shards: 2})
+	x := newTestSched(t, Options{Shards: 2})
 	name := func(i int) []byte { return fmt.Append(nil, "q", i) }
 	worker, listener := x.peer(), x.peer()
 	const n = 1000
@@ -85,10 +85,10 @@ func TestRegisteredLetGo(t *testing.T) {
 	for i := range n - 1 {
 		x.s.Unwatch(worker, name(i))
 	}
-	if got := [...]int{worker.registered, worker.drawn, listener.registered, listener.drawn}; got[0] != watchCost || got[2] != 0 {
+	if got := [...]int{worker.charged, worker.borrowed, listener.charged, listener.borrowed}; got[0] != watchCost || got[2] != 0 {
 		t.Errorf("registered and drawn are %v", got)
 	}
-	if n := x.s.registered.Load(); n > 2*drawRegistered {
+	if n := x.s.sharedQuota.Load(); n > 2*quotaStep {
 		t.Errorf("%d bytes are counted", n)
 	}
 	x.rec.take()
@@ -98,7 +98,7 @@ func TestRegisteredLetGo(t *testing.T) {
 // What is counted is what it takes.
 func TestRegisteredCosts(t *testing.T) {
 	const n = 60_000 // in maps just grown, the worst case
-	x := newStand(t, Options{Shards: 2})
+	x := newTestSched(t, Options{Shards: 2})
 	heap := func() uint64 {
 		var m runtime.MemStats
 		runtime.GC()
@@ -134,38 +134,38 @@ func TestRegisteredCosts(t *testing.T) {
 }
 
 // nobody drops what it is handed.
-type nobody struct{}
+type discardSink struct{}
 
-func (nobody) Deliver(*Delivery) {}
+func (discardSink) Deliver(*Delivery) {}
 
 // TestReturnWhileHandedOut: what a peer holds is counted while others hand it more; the race
 // detector sees when it is not under the lock.
-func TestReturnWhileHandedOut(t *testing.T) {
+func TestReleaseDuringAssign(t *testing.T) {
 	s := New(Options{Shards: 2})
 	now := Time{Wall: 1, Mono: 1, Micros: 1}
 	p := s.NewPeer(1)
 	name := func(i int) []byte { return fmt.Append(nil, "f", i%4) }
 	for i := range 4 {
-		if err := s.Watch(now, p, name(i), false, nobody{}); err != nil {
+		if err := s.Watch(now, p, name(i), false, discardSink{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	var other sync.WaitGroup
 	other.Go(func() {
 		for i := range 2000 {
-			if err := s.Submit(now, &Submission{Space: 1, Queue: name(i), Name: fmt.Append(nil, i)}, nobody{}); err != nil {
+			if err := s.Submit(now, &Submission{Space: 1, Queue: name(i), Name: fmt.Append(nil, i)}, discardSink{}); err != nil {
 				t.Error(err)
 			}
 		}
 	})
 	for i := range uint64(2000) {
-		if err := s.Reserve(now, p, i, nobody{}); err != nil {
+		if err := s.Reserve(now, p, i, discardSink{}); err != nil {
 			t.Fatal(err)
 		}
-		_ = s.Release(now, p, i, nobody{}) // it may have got none yet
+		_ = s.Release(now, p, i, discardSink{}) // it may have got none yet
 	}
 	other.Wait()
-	if p.Looked() < 4*2000 {
+	if p.TakeCost() < 4*2000 {
 		t.Error("what a Release looks through is not counted")
 	}
 	if err := s.check(); err != nil {

@@ -5,11 +5,11 @@ import "slices"
 // NewPeer returns the scheduler's side of a session, with the skills given. It has to
 // be ended with Forget.
 func (s *Scheduler) NewPeer(id SessionID, skills ...Skills) *Peer {
-	p := &Peer{id: id, window: s.window, quota: &s.registered}
+	p := &Peer{id: id, window: s.window, quota: &s.sharedQuota}
 	for _, k := range skills {
 		p.skills |= k
 	}
-	p.class = lineOf(p.skills)
+	p.class = classFor(p.skills)
 	return p
 }
 
@@ -45,10 +45,10 @@ func (s *Scheduler) Watch(now Time, p *Peer, name []byte, broadcast bool, sink S
 	}
 	if w.broadcast != broadcast {
 		w.broadcast = broadcast
-		w.queue.broadcasts += count(broadcast) - count(!broadcast)
+		w.queue.broadcastWorkers += count(broadcast) - count(!broadcast)
 		if w.queue.withheld.jobs > 0 {
 			w.queue.search.restore = w.queue.withheld.jobs
-			sh.search(w.queue)
+			sh.startSearch(w.queue)
 		}
 	}
 	sh.serveLine(now, w, sink)
@@ -58,14 +58,14 @@ func (s *Scheduler) Watch(now Time, p *Peer, name []byte, broadcast bool, sink S
 // newWatch makes the peer a worker of a queue that it does not serve yet.
 func (sh *shard) newWatch(p *Peer, q *queue) (*watch, error) {
 	p.mu.Lock()
-	room := p.register(watchCost)
+	room := p.charge(watchCost)
 	p.mu.Unlock()
 	if !room {
-		sh.tidy(q)
-		return nil, errCrowded
+		sh.discardUnused(q)
+		return nil, errQuota
 	}
 	w := &watch{peer: p, queue: q, shard: sh, at: -1}
-	w.id = place(&sh.watches, &sh.unused, w)
+	w.id = assignID(&sh.watches, &sh.freeWatchIDs, w)
 	if p.byQueue == nil {
 		p.byQueue = make(map[string]*watch)
 	}
@@ -77,7 +77,7 @@ func (sh *shard) newWatch(p *Peer, q *queue) (*watch, error) {
 }
 
 // enlist returns the watch of a peer that takes tasks without asking to serve the queue.
-func (sh *shard) enlist(p *Peer, q *queue) (*watch, error) {
+func (sh *shard) watchFor(p *Peer, q *queue) (*watch, error) {
 	w := p.byQueue[q.name]
 	switch {
 	case w == nil:
@@ -105,11 +105,11 @@ func (sh *shard) revive(w *watch) error {
 		w.queue = q
 	}
 	if w.over() { // and its number
-		w.id = place(&sh.watches, &sh.unused, w)
+		w.id = assignID(&sh.watches, &sh.freeWatchIDs, w)
 	}
 	w.ended = false
 	w.queue.workers++
-	w.queue.unreported += w.remembers()
+	w.queue.unreported += w.unreportedCount()
 	w.queue.named += count(w.peer.skills&Named != 0)
 	return nil
 }
@@ -159,11 +159,11 @@ func (s *Scheduler) Unwatch(p *Peer, name []byte) {
 		return
 	}
 	delete(p.byQueue, w.queue.name)
-	p.looked += len(p.watches) / skimmed
+	p.cost += len(p.watches) / entriesPerStep
 	i := slices.Index(p.watches, w)
 	p.watches = slices.Delete(p.watches, i, i+1)
 	p.mu.Lock()
-	p.unregister(watchCost)
+	p.refund(watchCost)
 	p.mu.Unlock()
 }
 
@@ -175,17 +175,17 @@ func (sh *shard) endWatch(w *watch) {
 		q.lines[w.peer.class].remove(w)
 	}
 	q.workers--
-	q.unreported -= w.remembers()
+	q.unreported -= w.unreportedCount()
 	q.named -= count(w.peer.skills&Named != 0)
 	if w.broadcast {
 		w.broadcast = false
-		q.broadcasts--
+		q.broadcastWorkers--
 	}
 	w.ended = true
 	if w.over() {
-		sh.dropWatch(w)
+		sh.freeWatch(w)
 	}
-	sh.tidy(q)
+	sh.discardUnused(q)
 }
 
 // Reserve asks for a job from any queue that the peer watches. The answer is an
@@ -207,7 +207,7 @@ func (sh *shard) reserve(now Time, w *watch, tag uint64, sink Sink) error {
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)
 	p, q := w.peer, w.queue
-	direct := q.ready.jobs > 0 && !sh.halted && q.broadcasts == 0 && !w.ended && q.deserted() && !q.mixed()
+	direct := q.ready.jobs > 0 && !sh.halted && q.broadcastWorkers == 0 && !w.ended && q.lineEmpty() && !q.mixed()
 	p.mu.Lock()
 	if !direct || p.slots.len() > 0 || p.unsent >= p.window {
 		if err := p.addSlot(sh.s, tag, false); err != nil {
@@ -242,9 +242,9 @@ func (s *Scheduler) TryReserve(now Time, p *Peer, tag uint64, sink Sink) (bool, 
 	s.serve(now, p, sink)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	waits := p.slots.drop(tag)
+	waits := p.slots.removeNewest(tag)
 	if waits {
-		p.unregister(slotCost)
+		p.refund(slotCost)
 	}
 	return !waits, nil
 }
@@ -266,20 +266,20 @@ func (s *Scheduler) Sleep(now Time, p *Peer, tag uint64, sink Sink) error {
 func (s *Scheduler) addSlot(p *Peer, tag uint64, wake bool) (more bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	more = p.slots.len() > 0 && !p.cut
+	more = p.slots.len() > 0 && !p.partialScan
 	return more, p.addSlot(s, tag, wake)
 }
 
 // addSlot adds a slot, unless one with its tag waits already. The peer is locked.
 func (p *Peer) addSlot(s *Scheduler, tag uint64, wake bool) error {
-	p.looked += p.slots.len() / skimmed
+	p.cost += p.slots.len() / entriesPerStep
 	switch {
 	case p.slots.has(tag, wake):
 		return nil
 	case p.slots.len() >= MaxSlots:
 		return ErrSlots
-	case !p.register(slotCost):
-		return errCrowded
+	case !p.charge(slotCost):
+		return errQuota
 	}
 	p.slots.push(slot{tag: tag, seq: s.slots.Add(1), wake: wake})
 	return nil
@@ -287,14 +287,14 @@ func (p *Peer) addSlot(s *Scheduler, tag uint64, wake bool) error {
 
 // serveRoom is how much of what is ready a peer is handed at once, and how many of its queues are
 // looked through for it, by tens: a millisecond or two. It gets the rest with the next Flushed.
-const serveRoom = 4 << 10
+const maxServe = 4 << 10
 
 // serve puts the peer in every line it belongs in and gives its slots what is
 // ready. No wake-up is lost: the slot stands before the lines are looked at, and
 // under each shard's lock either the queue has nothing ready and the peer is in
 // its line, or the two are matched.
 func (s *Scheduler) serve(now Time, p *Peer, sink Sink) {
-	for room := serveRoom; ; {
+	for room := maxServe; ; {
 		w, next := s.nextWatch(p)
 		if w == nil {
 			return
@@ -330,8 +330,8 @@ func (sh *shard) serve(now Time, w *watch, next rank, sink Sink) int {
 func (sh *shard) serveLine(now Time, w *watch, sink Sink) {
 	switch q := w.queue; {
 	case sh.serveSome(now, w, lastRank, sh.s.batch, sink) > 0:
-	case w.peer.class == byName && q.mixed():
-		sh.search(q)
+	case w.peer.class == named && q.mixed():
+		sh.startSearch(q)
 	default:
 		sh.matchLater(q)
 	}
@@ -370,7 +370,7 @@ func (sh *shard) matchNext(now Time, w *watch, next rank, sink Sink) int {
 	if !q.mixed() { // the oldest slot in line may be another's
 		return sh.matchOne(now, q, sink)
 	}
-	return sh.pair(now, q, w, job, sink) + (maxClashes-looks)/skimmed
+	return sh.pair(now, q, w, job, sink) + (maxClashes-looks)/entriesPerStep
 }
 
 // rank is the place of a ready job among those of several queues: larger priority,
@@ -400,8 +400,8 @@ func (sh *shard) rankOf(job uint32) rank {
 // whose queue has the first ready job and the rank of the next queue's.
 func (s *Scheduler) bestWatch(p *Peer) (*watch, rank) {
 	var best *watch
-	first, next, over, room := lastRank, lastRank, false, clashRoom
-	p.looked += len(p.watches)
+	first, next, over, room := lastRank, lastRank, false, maxPeerClashes
+	p.cost += len(p.watches)
 	for _, w := range p.watches {
 		sh := w.shard
 		sh.mu.Lock()
@@ -419,8 +419,8 @@ func (s *Scheduler) bestWatch(p *Peer) (*watch, rank) {
 	if over {
 		p.prune()
 	}
-	p.cut = room == 0
-	p.looked += clashRoom - room
+	p.partialScan = room == 0
+	p.cost += maxPeerClashes - room
 	return best, next
 }
 
@@ -434,7 +434,7 @@ func (s *Scheduler) Flushed(now Time, p *Peer, unsent int, sink Sink) (more bool
 	if resume {
 		p.blocked, p.behind = false, false
 	}
-	var stalled []ack
+	var stalled []owedProceed
 	if unsent < p.window {
 		stalled, p.stalled = p.stalled, nil
 	}

@@ -5,9 +5,9 @@ import "testing"
 // A queue that was dropped stays gone after a crash, although the queue itself was not
 // journaled: an import or a full disk may leave that out.
 func TestDropOfQueueNotSaved(t *testing.T) {
-	saved := book{{}}
+	saved := memJournal{{}}
 	o := Options{Shards: 1, Rules: [MaxSpaces]Rules{{Durable: true}}, Journal: saved}
-	x := newStand(t, o)
+	x := newTestSched(t, o)
 	_, _ = x.submit("q", "a")
 	_, _ = x.submit("q", "b")
 	for seq, j := range saved[0] {
@@ -40,7 +40,7 @@ func TestDropOfQueueNotSaved(t *testing.T) {
 
 // A record of a space that no protocol keeps jobs of, as an import may bring, is refused.
 func TestRestoreOfUnknownSpace(t *testing.T) {
-	x := newStand(t, Options{Shards: 1, Rules: [MaxSpaces]Rules{1: {Durable: true}}, Journal: book{{}}})
+	x := newTestSched(t, Options{Shards: 1, Rules: [MaxSpaces]Rules{1: {Durable: true}}, Journal: memJournal{{}}})
 	for space, known := range map[Space]bool{0: false, 1: true, 2: false, MaxSpaces - 1: false, MaxSpaces: false, 255: false} {
 		err := x.s.Restore(x.now, &Saved{Job: Job{Ref: JobRef{Seq: uint64(space) + 1}, Space: space, Queue: "q", Name: []byte("a")}})
 		if (err == nil) != known {

@@ -48,7 +48,7 @@ var (
 	ErrSlots     = errors.New("too many outstanding reserves on one session")
 	ErrWatches   = errors.New("too many queues served by one session")
 	ErrAwaits    = errors.New("too many sessions wait for one job's result")
-	errCrowded   = errors.New("too many queues served, jobs asked for and data received by all sessions together")
+	errQuota     = errors.New("too many queues served, jobs asked for and data received by all sessions together")
 	ErrLocks     = errors.New("too many locks")
 	ErrJobLocks  = errors.New("the job holds too many locks")
 )
@@ -120,17 +120,17 @@ type Scheduler struct {
 	batch     int
 	grace     int64
 
-	rules    [MaxSpaces]Rules
-	keepers  uint16 // those whose queues are never dropped
-	locks    locks
-	ids      [idShards]idTable
-	departed departures
+	rules      [MaxSpaces]Rules
+	keptSpaces uint16 // those whose queues are never dropped
+	locks      locks
+	ids        [idShards]idTable
+	departed   departures
 
 	timeout     atomic.Int64 // default time-out in milliseconds, 0: none
 	lockTimeout atomic.Int64 // how long a job waits for a lock, in milliseconds, 0: for ever
 	remember    atomic.Int64 // how long a complete task is known, in milliseconds
 	queueCount  atomic.Int64
-	registered  atomic.Int64 // see register
+	sharedQuota atomic.Int64 // see register
 	wakeWall    atomic.Int64 // when the next Tick is due, by either clock
 	wakeMono    atomic.Int64
 
@@ -138,7 +138,7 @@ type Scheduler struct {
 	jobs  atomic.Uint64
 	slots atomic.Uint64
 
-	places atomic.Int64 // the last place in line that was given, of all queues
+	lastPlace atomic.Int64 // the last place in line that was given, of all queues
 }
 
 // New returns an empty scheduler.
@@ -163,7 +163,7 @@ func New(o Options) *Scheduler {
 		s.seed = maphash.MakeSeed()
 	}
 	for i := range s.rules {
-		s.keepers |= uint16(count(s.rules[i].Graph || s.rules[i].Kept)) << i
+		s.keptSpaces |= uint16(count(s.rules[i].Graph || s.rules[i].Kept)) << i
 	}
 	for i := range s.shards {
 		s.shards[i].init(s, i)

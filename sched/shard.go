@@ -12,32 +12,32 @@ type shard struct {
 	s  *Scheduler
 	id uint16
 
-	byName  map[string]*queue
-	queues  []*queue // by id
-	idle    []uint32 // free queue ids
-	watches []*watch // by id
-	unused  []uint32 // free watch ids
-	timers  heap[*queue]
-	dropped []*queue // queues to take apart, see Tick
+	byName       map[string]*queue
+	queues       []*queue // by id
+	freeQueueIDs []uint32 // free queue ids
+	watches      []*watch // by id
+	freeWatchIDs []uint32 // free watch ids
+	timers       heap[*queue]
+	dropped      []*queue // queues to take apart, see Tick
 
-	slab       slab
-	arena      arena
-	names      names
-	buckets    buckets
-	running    index // reserved under the default time-out, key {start}
-	deadline   index // reserved under their own, key {deadline}
-	unreported heap[*unreported]
-	searches   []*queue // in which a job is to be offered to all in line, see search
-	unmatched  []*queue // in which ready jobs and slots may both wait, see matchLater
-	aired      []*queue // whose first job is being broadcast, see airing
-	told       []telling
-	parked     index // waiting for a lock, key {start}
-	awaits     map[uint32][]await
-	topics     map[topic][]await
-	endless    int      // reserved jobs without a time-out that are no tasks
-	halted     bool     // nothing is handed out any more
-	calls      []string // locks that may have room for a job that waits, see unlock
-	counters   Counters
+	slab          slab
+	arena         arena
+	names         names
+	buckets       buckets
+	running       index // reserved under the default time-out, key {start}
+	deadline      index // reserved under their own, key {deadline}
+	unreported    heap[*unreported]
+	searches      []*queue // in which a job is to be offered to all in line, see search
+	unmatched     []*queue // in which ready jobs and slots may both wait, see matchLater
+	broadcasting  []*queue // whose first job is being broadcast, see airing
+	notifications []notification
+	parked        index // waiting for a lock, key {start}
+	awaits        map[uint32][]await
+	topics        map[topic][]await
+	untimedJobs   int      // reserved jobs without a time-out that are no tasks
+	halted        bool     // nothing is handed out any more
+	freedLocks    []string // locks that may have room for a job that waits, see unlock
+	counters      Counters
 
 	graph graph
 
@@ -68,13 +68,13 @@ func (sh *shard) queue(name []byte) (*queue, error) {
 		name: string(name), at: -1,
 		ready: newIndex(), withheld: newIndex(), wide: newIndex(), private: newIndex(), delayed: newIndex(),
 	}
-	q.id = place(&sh.queues, &sh.idle, q)
+	q.id = assignID(&sh.queues, &sh.freeQueueIDs, q)
 	sh.byName[q.name] = q
 	return q, nil
 }
 
 // place puts v in the first free place of all and returns its number.
-func place[T any](all *[]T, free *[]uint32, v T) uint32 {
+func assignID[T any](all *[]T, free *[]uint32, v T) uint32 {
 	if n := len(*free); n > 0 {
 		i := (*free)[n-1]
 		*free = (*free)[:n-1]
@@ -141,7 +141,7 @@ func (sh *shard) dequeue(slot uint32, r *record, q *queue) {
 		q.immediate--
 	}
 	if r.state == ready {
-		q.lined -= count(r.flags&task != 0)
+		q.readyTasks -= count(r.flags&task != 0)
 		q.countDue(r, -1)
 		q.readyFor(r).remove(&sh.buckets, &sh.slab, slot)
 		r.flags &^= withheld
@@ -152,7 +152,7 @@ func (sh *shard) dequeue(slot uint32, r *record, q *queue) {
 }
 
 // leave takes a job in any state from where it stands.
-func (sh *shard) leave(job uint32, r *record, q *queue) {
+func (sh *shard) detach(job uint32, r *record, q *queue) {
 	switch r.state {
 	case reserved:
 		sh.unhold(job, r)
@@ -160,8 +160,8 @@ func (sh *shard) leave(job uint32, r *record, q *queue) {
 		sh.unpark(job, q)
 	case waiting:
 		q.waiting--
-	case airing:
-		sh.stopAiring(q)
+	case broadcasting:
+		sh.stopBroadcast(q)
 		sh.matchLater(q)
 	default:
 		sh.dequeue(job, r, q)
@@ -239,14 +239,14 @@ func (sh *shard) unhold(job uint32, r *record) *queue {
 	q := w.queue
 	q.running--
 	if last == 0 && w.over() {
-		sh.dropWatch(w)
+		sh.freeWatch(w)
 	}
 	return q
 }
 
-func (sh *shard) dropWatch(w *watch) {
+func (sh *shard) freeWatch(w *watch) {
 	sh.watches[w.id] = nil
-	sh.unused = append(sh.unused, w.id)
+	sh.freeWatchIDs = append(sh.freeWatchIDs, w.id)
 }
 
 // fail makes a job ready again that was just taken from a holder who did not do it, or ends it: its
@@ -303,7 +303,7 @@ func (sh *shard) end(job uint32, r *record, q *queue, e Effect, data []byte, sin
 		sh.s.freeID(id{r.space, string(name)})
 	}
 	if r.flags&awaited != 0 {
-		sh.tellAll(job, r, q, e, data, sink)
+		sh.notifyAll(job, r, q, e, data, sink)
 	}
 	if r.flags&locking != 0 {
 		sh.dropLocks(job, r)
@@ -313,17 +313,17 @@ func (sh *shard) end(job uint32, r *record, q *queue, e Effect, data []byte, sin
 	}
 	sh.unsave(r)
 	sh.names.remove(sh.s.tag(q.id, r.space, name), job)
-	sh.giveBytes(r.bytes)
-	sh.slab.give(job)
-	sh.tidy(q)
+	sh.freeBytes(r.bytes)
+	sh.slab.free(job)
+	sh.discardUnused(q)
 	if len(data) >= ownChunk {
 		sh.out.Data = nil // it is the caller's
 	}
 }
 
 // tell tells one who awaits a job of its end.
-func (sh *shard) tell(a await, job uint32, r *record, q *queue, e Effect, data []byte, sink Sink) {
-	a.peer.settle(sh.ref(job, r))
+func (sh *shard) notify(a await, job uint32, r *record, q *queue, e Effect, data []byte, sink Sink) {
+	a.peer.dropAwait(sh.ref(job, r))
 	sh.out = Delivery{To: a.peer.id, Tag: a.tag, Effect: e, Data: data}
 	if sh.s.rules[r.space].Owned {
 		sh.view(job, r, q, &sh.out.Job)
@@ -336,10 +336,10 @@ func (sh *shard) failAwaits(job uint32, r *record, sink Sink) {
 	if r.flags&awaited == 0 {
 		return
 	}
-	sh.op(len(sh.awaits[job]))
+	sh.countSteps(len(sh.awaits[job]))
 	sh.keepAwaits(job, r, func(a await) bool {
 		if a.onFail {
-			sh.tell(a, job, r, sh.queueOf(r), Failed, nil, sink)
+			sh.notify(a, job, r, sh.queueOf(r), Failed, nil, sink)
 		}
 		return !a.onFail
 	})

@@ -39,7 +39,7 @@ func (s *slab) find(slot uint32) *record {
 }
 
 // take returns a zeroed record.
-func (s *slab) take() (uint32, *record) {
+func (s *slab) alloc() (uint32, *record) {
 	c := s.open.first
 	if c == noLink {
 		c = s.grow()
@@ -64,7 +64,7 @@ func (s *slab) take() (uint32, *record) {
 
 // give frees a slot. An emptied chunk is let go when enough of them wait, unless it is
 // the only open one.
-func (s *slab) give(slot uint32) {
+func (s *slab) free(slot uint32) {
 	c := int32(slot >> slabBits)
 	p := &s.chunks[c]
 	i := slot & (slabChunk - 1)

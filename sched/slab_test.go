@@ -17,7 +17,7 @@ func TestSlabAgainstMap(t *testing.T) {
 		seq := uint64(0)
 		take := func(n int) {
 			for range n {
-				slot, r := s.take()
+				slot, r := s.alloc()
 				if _, ok := used[slot]; ok || *r != (record{}) {
 					t.Fatalf("slot %d was in use, or not zeroed: %+v", slot, *r)
 				}
@@ -36,7 +36,7 @@ func TestSlabAgainstMap(t *testing.T) {
 				if r := s.find(slot); r == nil || r.seq != used[slot] || r != s.at(slot) {
 					t.Fatalf("slot %d was overwritten", slot)
 				}
-				s.give(slot)
+				s.free(slot)
 				if r := s.find(slot); r != nil && (r.state != free || r.seq != 0) {
 					t.Fatalf("freed slot %d looks used: %+v", slot, *r)
 				}
@@ -79,13 +79,13 @@ func TestSlabFind(t *testing.T) {
 	f(none, false)
 	const kept = keepEmpty * slabChunk // slots in the empty chunks that are kept
 	for range kept + slabChunk + 1 {
-		s.take()
+		s.alloc()
 	}
 	f(0, true)
 	f(kept+2*slabChunk-1, true)
 	f(kept+2*slabChunk, false)
 	for slot := uint32(0); slot < kept+slabChunk; slot++ {
-		s.give(slot)
+		s.free(slot)
 	}
 	f(0, true)
 	f(kept, false) // its chunk was let go: there were enough, and another is open

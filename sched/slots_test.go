@@ -36,7 +36,7 @@ func TestSlotLineAgainstSlice(t *testing.T) {
 						k = n
 					}
 				}
-				if l.drop(tag) != (k >= 0) {
+				if l.removeNewest(tag) != (k >= 0) {
 					t.Fatalf("drop(%d) of %v", tag, want)
 				}
 				if k >= 0 {

@@ -5,9 +5,9 @@ import "slices"
 // sorter puts very many things in order, a part at a time: what is added is sorted in runs, which
 // are merged as their first is taken. Each step takes about as long as the logarithm of all says.
 type sorter[T any] struct {
-	compare func(a, b T) int
-	last    []T // a run that is not sorted yet
-	runs    heap[*sortedRun[T]]
+	compare  func(a, b T) int
+	unsorted []T // a run that is not sorted yet
+	runs     heap[*sortedRun[T]]
 }
 
 // runLength is how many things are sorted at once.
@@ -24,20 +24,20 @@ func (r *sortedRun[T]) place() int                 { return r.at }
 func (r *sortedRun[T]) setPlace(i int)             { r.at = i }
 
 func (s *sorter[T]) add(v T) {
-	if s.last = append(s.last, v); len(s.last) == runLength {
+	if s.unsorted = append(s.unsorted, v); len(s.unsorted) == runLength {
 		s.sortRun()
 	}
 }
 
 func (s *sorter[T]) sortRun() {
-	slices.SortFunc(s.last, s.compare)
-	s.runs.push(&sortedRun[T]{of: s, left: s.last})
-	s.last = nil
+	slices.SortFunc(s.unsorted, s.compare)
+	s.runs.push(&sortedRun[T]{of: s, left: s.unsorted})
+	s.unsorted = nil
 }
 
 // take removes the first of all that were added; nothing is added any more.
 func (s *sorter[T]) take() (first T, ok bool) {
-	if len(s.last) > 0 {
+	if len(s.unsorted) > 0 {
 		s.sortRun()
 	}
 	if len(s.runs) == 0 {

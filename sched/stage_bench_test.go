@@ -11,7 +11,7 @@ const stageBatch = 4096
 func BenchmarkStage(b *testing.B) {
 	f := func(name string, timed int) {
 		b.Run(name, func(b *testing.B) {
-			x := newRig(b, 1, 1)
+			x := newBenchSched(b, 1, 1)
 			p := x.worker(0, 1)
 			b.ReportAllocs()
 			b.ResetTimer()
@@ -56,7 +56,7 @@ func BenchmarkIndex(b *testing.B) {
 			var pool buckets
 			jobs, x := newSlab(), newIndex()
 			push := func(i int) {
-				slot, _ := jobs.take()
+				slot, _ := jobs.alloc()
 				x.pushBack(&pool, &jobs, at(i), slot)
 			}
 			for i := range stageBatch {
@@ -68,7 +68,7 @@ func BenchmarkIndex(b *testing.B) {
 				push(stageBatch + i)
 				slot := x.head(&pool)
 				x.remove(&pool, &jobs, slot)
-				jobs.give(slot)
+				jobs.free(slot)
 			}
 		})
 	}

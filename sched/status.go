@@ -82,7 +82,7 @@ func (sh *shard) statuses(first, n int, fn func(QueueStatus)) (more bool) {
 	defer sh.mu.Unlock()
 	end := min(first+n, len(sh.queues))
 	for ; first < end; first++ {
-		sh.op(1)
+		sh.countSteps(1)
 		if q := sh.queues[first]; q != nil && !q.dropped {
 			fn(sh.status(q))
 		}
@@ -91,7 +91,7 @@ func (sh *shard) statuses(first, n int, fn func(QueueStatus)) (more bool) {
 }
 
 func (sh *shard) status(q *queue) QueueStatus {
-	st := QueueStatus{Name: q.name, Workers: q.workers, Jobs: q.pending() + q.running + len(q.parked) + q.waiting, Running: q.running, Unfinished: q.running - q.assigned, Parked: len(q.parked), Delayed: q.delayed.jobs, Waiting: q.waiting}
+	st := QueueStatus{Name: q.name, Workers: q.workers, Jobs: q.pending() + q.running + len(q.parked) + q.waiting, Running: q.running, Unfinished: q.running - q.reservedTasks, Parked: len(q.parked), Delayed: q.delayed.jobs, Waiting: q.waiting}
 	if q.immediate > 0 || q.pending() == 0 {
 		return st
 	}
@@ -104,7 +104,7 @@ func (sh *shard) status(q *queue) QueueStatus {
 			st.SchedAt = min(st.SchedAt, k.b)
 		}
 	}
-	if due, ok := q.others.min(); ok {
+	if due, ok := q.prioritized.min(); ok {
 		st.SchedAt = min(st.SchedAt, due)
 	}
 	return st
@@ -153,7 +153,7 @@ func (s *Scheduler) walk(c Cursor, n int, fn func(*shard, uint32, *record, *queu
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	for end := uint64(len(sh.slab.chunks)) << slabBits; n > 0 && uint64(c.slot) < end; n-- {
-		sh.op(1)
+		sh.countSteps(1)
 		r := sh.slab.find(c.slot)
 		if r == nil {
 			c.slot = (c.slot>>slabBits + 1) << slabBits

@@ -68,7 +68,7 @@ func (sh *shard) lookup(tag uint32, q *queue, space Space, name []byte) (uint32,
 }
 
 func (sh *shard) add(now Time, tag uint32, q *queue, j *Submission, sink Sink) error {
-	job, r, err := sh.make(tag, q, j.Space, j.Name, j.Workload)
+	job, r, err := sh.newJob(tag, q, j.Space, j.Name, j.Workload)
 	if err != nil {
 		return err
 	}
@@ -78,27 +78,27 @@ func (sh *shard) add(now Time, tag uint32, q *queue, j *Submission, sink Sink) e
 	if j.Await != nil {
 		r.flags |= asked
 	}
-	sh.settle(now, job, r, q, j, sink)
+	sh.placeSubmission(now, job, r, q, j, sink)
 	return nil
 }
 
 // make puts a job's bytes and name in their tables; the job stands nowhere yet.
-func (sh *shard) make(tag uint32, q *queue, space Space, name, workload []byte) (uint32, *record, error) {
+func (sh *shard) newJob(tag uint32, q *queue, space Space, name, workload []byte) (uint32, *record, error) {
 	size := packedLen(name, workload)
-	bytes, room, ok := sh.arena.take(size)
+	bytes, room, ok := sh.arena.alloc(size)
 	if !ok {
 		return none, nil, errFull
 	}
-	job, r := sh.slab.take()
+	job, r := sh.slab.alloc()
 	if !sh.names.insert(tag, job) {
-		sh.slab.give(job)
-		sh.giveBytes(bytes)
+		sh.slab.free(job)
+		sh.freeBytes(bytes)
 		return none, nil, errFull
 	}
 	pack(room, name, workload)
 	r.bytes, r.size, r.space = bytes, uint32(size), space
 	if len(name) > maxShort || len(q.name) > maxShortQueue {
-		r.flags |= wide
+		r.flags |= longName
 	}
 	if sh.s.rules[space].Private {
 		r.flags |= private
@@ -109,7 +109,7 @@ func (sh *shard) make(tag uint32, q *queue, space Space, name, workload []byte) 
 
 // settle gives a job that stands nowhere the submission's values and a place. The
 // job may be gone when it returns: a broadcast sends and forgets it.
-func (sh *shard) settle(now Time, job uint32, r *record, q *queue, j *Submission, sink Sink) {
+func (sh *shard) placeSubmission(now Time, job uint32, r *record, q *queue, j *Submission, sink Sink) {
 	r.priority, r.count, r.timeout = j.Priority, j.Count, j.Timeout
 	r.due = j.SchedAt
 	r.flags &^= immediate
@@ -119,7 +119,7 @@ func (sh *shard) settle(now Time, job uint32, r *record, q *queue, j *Submission
 	if j.SchedAt == 0 {
 		r.flags |= immediate
 		r.due = floorSecond(now.Wall)
-		if sh.handOver(now, job, r, q, sink) {
+		if sh.assignDirectly(now, job, r, q, sink) {
 			return
 		}
 	}
@@ -134,7 +134,7 @@ func (sh *shard) resubmit(now Time, job uint32, q *queue, j *Submission, sink Si
 	if j.Await != nil && len(sh.awaits[job]) >= MaxAwaits {
 		return ErrAwaits
 	}
-	if r.state == reserved || r.state == parked || r.state == airing {
+	if r.state == reserved || r.state == parked || r.state == broadcasting {
 		if sh.await(job, r, j); j.Await == nil {
 			r.flags &^= asked
 		}
@@ -142,17 +142,17 @@ func (sh *shard) resubmit(now Time, job uint32, q *queue, j *Submission, sink Si
 		return nil
 	}
 	size := packedLen(j.Name, j.Workload)
-	bytes, room, ok := sh.arena.take(size)
+	bytes, room, ok := sh.arena.alloc(size)
 	if !ok {
 		return errFull
 	}
 	sh.await(job, r, j)
 	pack(room, j.Name, j.Workload)
 	sh.dequeue(job, r, q)
-	sh.giveBytes(r.bytes)
+	sh.freeBytes(r.bytes)
 	r.bytes, r.size = bytes, uint32(size)
 	sh.counters.Replaced++
-	sh.settle(now, job, r, q, j, sink)
+	sh.placeSubmission(now, job, r, q, j, sink)
 	return nil
 }
 

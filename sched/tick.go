@@ -17,7 +17,7 @@ func (s *Scheduler) Tick(now Time, sink Sink) (next Time) {
 		more = more || again || rest
 		next.Wall, next.Mono = min(next.Wall, due.Wall), min(next.Mono, due.Mono)
 	}
-	more = s.callMore(now, sink) || more
+	more = s.wakeMoreWaiters(now, sink) || more
 	if s.reap(now, sink) || more {
 		next.Mono = now.Mono
 	}
@@ -30,8 +30,8 @@ func (s *Scheduler) Tick(now Time, sink Sink) (next Time) {
 func (sh *shard) tickDue(now Time, sink Sink) (more bool) {
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)
-	until := sh.mu.ops + sh.s.batch
-	sh.wake(now, until, sink)
+	until := sh.mu.steps + sh.s.batch
+	sh.promoteDue(now, until, sink)
 	sh.expire(now, &sh.deadline, 0, until, sink)
 	if timeout := sh.s.timeout.Load(); timeout > 0 {
 		sh.expire(now, &sh.running, timeout, until, sink)
@@ -40,7 +40,7 @@ func (sh *shard) tickDue(now Time, sink Sink) (more bool) {
 		sh.expireParked(now, timeout, until, sink)
 	}
 	sh.expireUnreported(now, until, sink)
-	return sh.mu.ops >= until
+	return sh.mu.steps >= until
 }
 
 // tickRest does a batch of what verbs have left. It returns when something is due next; more says
@@ -48,16 +48,16 @@ func (sh *shard) tickDue(now Time, sink Sink) (more bool) {
 func (sh *shard) tickRest(now Time, sink Sink) (next Time, more bool) {
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)
-	until := sh.mu.ops + sh.s.batch
-	sh.tellMore(until, sink)
-	sh.matchMore(now, until-sh.mu.ops, sink)
-	sh.airMore(now, until-sh.mu.ops, sink)
-	sh.searchMore(now, until-sh.mu.ops, sink)
+	until := sh.mu.steps + sh.s.batch
+	sh.continueNotifications(until, sink)
+	sh.continueMatches(now, until-sh.mu.steps, sink)
+	sh.continueBroadcasts(now, until-sh.mu.steps, sink)
+	sh.continueSearches(now, until-sh.mu.steps, sink)
 	waiting := sh.graph.freeSuccessors(now, until, sink)
-	sh.takeApart(until, sink)
+	sh.dropQueues(until, sink)
 	sh.graph.forgetOld(now, until)
-	left := len(sh.told) + len(sh.unmatched) + len(sh.aired) + len(sh.searches) + len(sh.dropped)
-	return sh.nextDue(), sh.mu.ops >= until || waiting || left > 0
+	left := len(sh.notifications) + len(sh.unmatched) + len(sh.broadcasting) + len(sh.searches) + len(sh.dropped)
+	return sh.nextDue(), sh.mu.steps >= until || waiting || left > 0
 }
 
 // nextDue is when something is due next, by either clock.
@@ -83,15 +83,15 @@ func (sh *shard) nextDue() Time {
 }
 
 // wake makes due jobs ready.
-func (sh *shard) wake(now Time, until int, sink Sink) {
-	for sh.mu.ops < until && len(sh.timers) > 0 && wallOf(sh.timers[0].timer) <= now.Wall {
+func (sh *shard) promoteDue(now Time, until int, sink Sink) {
+	for sh.mu.steps < until && len(sh.timers) > 0 && wallOf(sh.timers[0].timer) <= now.Wall {
 		q := sh.timers[0]
-		for sh.mu.ops < until && q.at == 0 && wallOf(q.timer) <= now.Wall {
+		for sh.mu.steps < until && q.at == 0 && wallOf(q.timer) <= now.Wall {
 			job := q.delayed.head(&sh.buckets)
 			r := sh.slab.at(job)
 			sh.dequeue(job, r, q)
 			sh.enqueue(now, job, r, q, r.place)
-			sh.op(1)
+			sh.countSteps(1)
 		}
 		sh.matchUntil(now, q, until, sink)
 	}
@@ -99,7 +99,7 @@ func (sh *shard) wake(now Time, until int, sink Sink) {
 
 // expire releases the reservations of an index whose key and timeout have passed.
 func (sh *shard) expire(now Time, x *index, timeout int64, until int, sink Sink) {
-	for sh.mu.ops < until {
+	for sh.mu.steps < until {
 		k, ok := x.min(&sh.buckets)
 		if !ok || k.a+timeout > now.Mono {
 			break
@@ -111,23 +111,23 @@ func (sh *shard) expire(now Time, x *index, timeout int64, until int, sink Sink)
 			sh.view(job, r, w.queue, &sh.out.Job)
 			sh.s.timedOut(&sh.out.Job, w.peer.id)
 		}
-		sh.taken(now, job, r)
+		sh.noteRevoked(now, job, r)
 		q := sh.unhold(job, r)
 		sh.fail(now, job, r, q, sink)
-		sh.op(1)
+		sh.countSteps(1)
 		sh.matchUntil(now, q, until, sink)
 	}
 }
 
 // takeApart removes jobs of dropped queues.
-func (sh *shard) takeApart(until int, sink Sink) {
-	for len(sh.dropped) > 0 && sh.mu.ops < until {
+func (sh *shard) dropQueues(until int, sink Sink) {
+	for len(sh.dropped) > 0 && sh.mu.steps < until {
 		q := sh.dropped[len(sh.dropped)-1]
-		for sh.mu.ops < until && q.unheld() > 0 {
-			sh.op(1)
-			job := q.anyUnheld(&sh.buckets)
+		for sh.mu.steps < until && q.unreserved() > 0 {
+			sh.countSteps(1)
+			job := q.anyUnreserved(&sh.buckets)
 			r := sh.slab.at(job)
-			sh.leave(job, r, q)
+			sh.detach(job, r, q)
 			sh.counters.Removed++
 			if sh.s.rules[r.space].Owned {
 				sh.end(job, r, q, Failed, nil, sink)
@@ -135,8 +135,8 @@ func (sh *shard) takeApart(until int, sink Sink) {
 				sh.end(job, r, q, Removed, nil, sink)
 			}
 		}
-		if q.unheld() == 0 {
-			sh.op(1)
+		if q.unreserved() == 0 {
+			sh.countSteps(1)
 			if q.saved != 0 {
 				sh.s.journal.Drop(int(sh.id), q.saved)
 			}
@@ -146,7 +146,7 @@ func (sh *shard) takeApart(until int, sink Sink) {
 			q.private.free(&sh.buckets)
 			q.delayed.free(&sh.buckets)
 			sh.queues[q.id] = nil
-			sh.idle = append(sh.idle, q.id)
+			sh.freeQueueIDs = append(sh.freeQueueIDs, q.id)
 			sh.dropped = sh.dropped[:len(sh.dropped)-1]
 		}
 	}

@@ -10,7 +10,7 @@ import (
 // time that is over.
 func TestTickBatches(t *testing.T) {
 	alarms := 0
-	x := newStand(t, Options{Alarm: func() { alarms++ }})
+	x := newTestSched(t, Options{Alarm: func() { alarms++ }})
 	const n = 3*defaultBatch + 7
 	at := x.now.Wall/1000 + 5
 	for i := range n {
@@ -48,7 +48,7 @@ func TestTickBatches(t *testing.T) {
 // A dropped queue larger than a batch is taken apart by one Tick, and its name is
 // free for another queue before that.
 func TestTickTakesApart(t *testing.T) {
-	x := newStand(t, Options{MaxQueues: 1})
+	x := newTestSched(t, Options{MaxQueues: 1})
 	client := x.peer()
 	const n = 2*defaultBatch + 1
 	for i := range n {
@@ -76,7 +76,7 @@ func TestTickTakesApart(t *testing.T) {
 func TestTimeouts(t *testing.T) {
 	f := func(start, own, byDefault, after int64, over bool) {
 		t.Helper()
-		x := newStand(t, Options{})
+		x := newTestSched(t, Options{})
 		x.s.SetTimeout(byDefault)
 		x.now.Mono = start
 		p := x.peer("f")
@@ -108,7 +108,7 @@ func TestTimeouts(t *testing.T) {
 // not for what that Tick itself brought about, nor for what comes later.
 func TestAlarm(t *testing.T) {
 	alarms := 0
-	x := newStand(t, Options{Shards: 4, Alarm: func() { alarms++ }})
+	x := newTestSched(t, Options{Shards: 4, Alarm: func() { alarms++ }})
 	f := func(what string, want int) {
 		t.Helper()
 		if alarms != want {
@@ -157,7 +157,7 @@ func TestAlarm(t *testing.T) {
 func TestDelayFar(t *testing.T) {
 	f := func(delay int64, shown func(int64) bool) {
 		t.Helper()
-		x := newStand(t, Options{})
+		x := newTestSched(t, Options{})
 		p := x.peer("f")
 		x.reserve(p, 1)
 		x.submit("f", "a")
@@ -187,9 +187,9 @@ func TestDelayFar(t *testing.T) {
 // Expire ends one await. The job goes with the last, in whatever state, unless somebody has submitted it who waits for
 // nothing.
 func TestExpire(t *testing.T) {
-	f := func(what string, prepare func(x *stand, a, b *Peer), jobs int, want ...string) {
+	f := func(what string, prepare func(x *testSched, a, b *Peer), jobs int, want ...string) {
 		t.Helper()
-		x := newStand(t, Options{})
+		x := newTestSched(t, Options{})
 		a, b := x.peer(), x.peer()
 		x.submit("f", "n", func(j *Submission) { j.Await, j.Tag = a, 7 })
 		prepare(x, a, b)
@@ -205,8 +205,8 @@ func TestExpire(t *testing.T) {
 		x.s.Expire(x.now, a, 7, 0, []byte("f"), []byte("n"), &x.rec)
 		x.want()
 	}
-	again := func(await bool) func(x *stand, a, b *Peer) {
-		return func(x *stand, a, b *Peer) {
+	again := func(await bool) func(x *testSched, a, b *Peer) {
+		return func(x *testSched, a, b *Peer) {
 			x.submit("f", "n", func(j *Submission) {
 				if j.Tag = 8; await {
 					j.Await = b
@@ -214,33 +214,33 @@ func TestExpire(t *testing.T) {
 			})
 		}
 	}
-	reserved := func(then func(x *stand, a, b *Peer)) func(x *stand, a, b *Peer) {
-		return func(x *stand, a, b *Peer) {
+	reserved := func(then func(x *testSched, a, b *Peer)) func(x *testSched, a, b *Peer) {
+		return func(x *testSched, a, b *Peer) {
 			x.reserve(x.peer("f"), 1)
 			then(x, a, b)
 		}
 	}
-	nothing := func(x *stand, a, b *Peer) {}
+	nothing := func(x *testSched, a, b *Peer) {}
 	const expired = "1 7 expired "
 	f("pending", nothing, 0, expired)
 	f("running", reserved(nothing), 0, expired)
 	f("another waits", again(true), 1, expired)
 	f("it was submitted again", again(false), 1, expired)
 	f("it runs, and was submitted again", reserved(again(false)), 1, expired)
-	f("it was submitted before", func(x *stand, a, b *Peer) {
+	f("it was submitted before", func(x *testSched, a, b *Peer) {
 		x.s.Remove(x.now, 0, []byte("f"), []byte("n"), &x.rec)
 		x.submit("f", "n")
 		x.submit("f", "n", func(j *Submission) { j.Await, j.Tag = a, 7 })
 	}, 1, expired)
-	f("it is awaited under another tag", func(x *stand, a, b *Peer) {
+	f("it is awaited under another tag", func(x *testSched, a, b *Peer) {
 		x.s.Remove(x.now, 0, []byte("f"), []byte("n"), &x.rec)
 		x.submit("f", "n", func(j *Submission) { j.Await, j.Tag = a, 8 })
 	}, 1)
-	f("it is another peer's", func(x *stand, a, b *Peer) {
+	f("it is another peer's", func(x *testSched, a, b *Peer) {
 		x.s.Remove(x.now, 0, []byte("f"), []byte("n"), &x.rec)
 		x.submit("f", "n", func(j *Submission) { j.Await, j.Tag = b, 7 })
 	}, 1)
-	f("it was submitted, runs, and is awaited since", func(x *stand, a, b *Peer) {
+	f("it was submitted, runs, and is awaited since", func(x *testSched, a, b *Peer) {
 		x.s.Remove(x.now, 0, []byte("f"), []byte("n"), &x.rec)
 		x.submit("f", "n")
 		x.reserve(x.peer("f"), 1)

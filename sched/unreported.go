@@ -35,10 +35,10 @@ const (
 func (sh *shard) hash(name []byte) uint64 { return maphash.Bytes(sh.s.seed, name) }
 
 // taken notes that a reserved job is taken from its holder, which does not know.
-func (sh *shard) taken(now Time, job uint32, r *record) {
+func (sh *shard) noteRevoked(now Time, job uint32, r *record) {
 	w := sh.watches[r.home]
-	if w.peer.class == byName {
-		sh.remember(w, sh.nameView(job), w.held[r.place].tag, sh.graceEnd(now, r))
+	if w.peer.class == named {
+		sh.addUnreported(w, sh.nameView(job), w.held[r.place].tag, sh.graceEnd(now, r))
 	}
 }
 
@@ -55,13 +55,13 @@ func (sh *shard) graceEnd(now Time, r *record) int64 {
 }
 
 // remember has a Named peer get no job of a name for a while.
-func (sh *shard) remember(w *watch, name []byte, tag uint64, until int64) {
+func (sh *shard) addUnreported(w *watch, name []byte, tag uint64, until int64) {
 	u := w.unreported[sh.hash(name)]
 	switch {
-	case w.gone:
+	case w.departed:
 		return
 	case u != nil:
-	case w.peer.rememberOne():
+	case w.peer.chargeUnreported():
 		u = &unreported{watch: w, name: sh.hash(name), until: until}
 		if w.unreported == nil {
 			w.unreported = make(map[uint64]*unreported)
@@ -69,13 +69,13 @@ func (sh *shard) remember(w *watch, name []byte, tag uint64, until int64) {
 		w.unreported[u.name] = u
 		sh.unreported.push(u)
 		w.queue.unreported += count(!w.ended)
-	case w.quiet == nil:
+	case w.suspended == nil:
 		u = &unreported{watch: w, until: until}
-		w.quiet = u
+		w.suspended = u
 		sh.unreported.push(u)
 		w.queue.unreported += count(!w.ended)
 	default:
-		u = w.quiet
+		u = w.suspended
 	}
 	u.runs++
 	u.tag = tag
@@ -89,10 +89,10 @@ func (sh *shard) remember(w *watch, name []byte, tag uint64, until int64) {
 }
 
 // rememberOne counts one more name for the peer; false: it has too many.
-func (p *Peer) rememberOne() bool {
+func (p *Peer) chargeUnreported() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.unreported >= maxUnreported || p.quota == nil || !p.register(unreportedCost) {
+	if p.unreported >= maxUnreported || p.quota == nil || !p.charge(unreportedCost) {
 		return false
 	}
 	p.unreported++
@@ -104,31 +104,31 @@ func (w *watch) anyUnreported() *unreported {
 	for _, u := range w.unreported {
 		return u
 	}
-	return w.quiet
+	return w.suspended
 }
 
 // forgetUnreported ends the memory of a name, or the quiet of a watch.
-func (sh *shard) forgetUnreported(u *unreported) {
+func (sh *shard) removeUnreported(u *unreported) {
 	w := u.watch
 	sh.unreported.remove(u)
 	w.queue.unreported -= count(!w.ended)
-	if w.quiet == u {
-		w.quiet = nil
+	if w.suspended == u {
+		w.suspended = nil
 	} else {
 		delete(w.unreported, u.name)
 		w.peer.mu.Lock()
 		w.peer.unreported--
-		w.peer.unregister(unreportedCost)
+		w.peer.refund(unreportedCost)
 		w.peer.mu.Unlock()
 	}
 	if w.over() {
-		sh.dropWatch(w)
+		sh.freeWatch(w)
 	}
 }
 
 // settled forgets a name, and gives the peer what has waited because of it.
-func (sh *shard) settled(now Time, u *unreported, sink Sink) {
-	sh.forgetUnreported(u)
+func (sh *shard) resolveUnreported(now Time, u *unreported, sink Sink) {
+	sh.removeUnreported(u)
 	if w := u.watch; w.at >= 0 {
 		sh.serveLine(now, w, sink)
 	}
@@ -136,9 +136,9 @@ func (sh *shard) settled(now Time, u *unreported, sink Sink) {
 
 // expireUnreported forgets the names whose time has passed.
 func (sh *shard) expireUnreported(now Time, until int, sink Sink) {
-	for sh.mu.ops < until && len(sh.unreported) > 0 && sh.unreported[0].until <= now.Mono {
-		sh.op(1)
-		sh.settled(now, sh.unreported[0], sink)
+	for sh.mu.steps < until && len(sh.unreported) > 0 && sh.unreported[0].until <= now.Mono {
+		sh.countSteps(1)
+		sh.resolveUnreported(now, sh.unreported[0], sink)
 	}
 }
 
@@ -166,6 +166,6 @@ func (s *Scheduler) Report(now Time, p *Peer, queueName, name []byte, sink Sink)
 // reported notes that a peer has spoken of one run of a name.
 func (sh *shard) reported(now Time, u *unreported, sink Sink) {
 	if u.runs--; u.runs == 0 {
-		sh.settled(now, u, sink)
+		sh.resolveUnreported(now, u, sink)
 	}
 }

@@ -7,8 +7,8 @@ import (
 
 // late is a worker of queue f whose run of job a was taken from it, and another run of that name
 // that it may have instead.
-func late(t *testing.T, skills Skills) (x *stand, p *Peer, old Run) {
-	x = newStand(t, Options{Rules: wildRules})
+func revokedRun(t *testing.T, skills Skills) (x *testSched, p *Peer, old Run) {
+	x = newTestSched(t, Options{Rules: testRules})
 	x.s.SetTimeout(2000)
 	client := x.peer()
 	p = x.skilled(skills, "f")
@@ -22,9 +22,9 @@ func late(t *testing.T, skills Skills) (x *stand, p *Peer, old Run) {
 // about the run of that job that the same worker has meanwhile, and not about a later job that has
 // taken its name.
 func TestLateReportOfARun(t *testing.T) {
-	f := func(name string, again func(x *stand, p *Peer), want string) {
+	f := func(name string, again func(x *testSched, p *Peer), want string) {
 		t.Helper()
-		x, p, old := late(t, 0)
+		x, p, old := revokedRun(t, 0)
 		again(x, p)
 		x.reserve(p, 2)
 		run := x.want(want)[0].job.run
@@ -39,16 +39,16 @@ func TestLateReportOfARun(t *testing.T) {
 		x.want()
 		x.ok(x.s.Finish(x.now, p, run, []byte("in time"), &x.rec))
 	}
-	timeOut := func(x *stand, _ *Peer) {
+	timeOut := func(x *testSched, _ *Peer) {
 		x.now.Mono += 2500
 		x.s.ticks(x.now, &x.rec)
 	}
 	f("its own job again", timeOut, "2 2 assign a")
-	f("what replaced it", func(x *stand, p *Peer) {
+	f("what replaced it", func(x *testSched, p *Peer) {
 		timeOut(x, p)
 		x.submit("f", "a", func(j *Submission) { j.Workload = []byte("another") })
 	}, "2 2 assign a")
-	f("what came when it was removed", func(x *stand, _ *Peer) {
+	f("what came when it was removed", func(x *testSched, _ *Peer) {
 		x.s.Remove(x.now, 0, []byte("f"), []byte("a"), &x.rec)
 		x.want("1 7 removed ")
 		x.submit("f", "a")
@@ -59,7 +59,7 @@ func TestLateReportOfARun(t *testing.T) {
 func TestRunsOfTwoProcesses(t *testing.T) {
 	runs := make(map[Run]bool)
 	for range 10 {
-		x := newStand(t, Options{})
+		x := newTestSched(t, Options{})
 		p := x.peer("f")
 		x.reserve(p, 1)
 		x.submit("f", "a")
@@ -74,9 +74,9 @@ func TestRunsOfTwoProcesses(t *testing.T) {
 // happened; another peer does. It gets it when it has spoken of that run, and when another
 // time-out has passed.
 func TestUnreportedName(t *testing.T) {
-	f := func(name string, skills Skills, take func(x *stand, p *Peer), until func(x *stand, p *Peer), want ...string) {
+	f := func(name string, skills Skills, take func(x *testSched, p *Peer), until func(x *testSched, p *Peer), want ...string) {
 		t.Helper()
-		x, p, _ := late(t, skills)
+		x, p, _ := revokedRun(t, skills)
 		take(x, p)
 		x.reserve(p, 2)
 		x.want()
@@ -84,39 +84,39 @@ func TestUnreportedName(t *testing.T) {
 		x.want(want...)
 		x.t = t
 	}
-	timeOut := func(x *stand, _ *Peer) {
+	timeOut := func(x *testSched, _ *Peer) {
 		x.now.Mono += 2200
 		x.s.ticks(x.now, &x.rec)
 	}
-	remove := func(x *stand, _ *Peer) {
+	remove := func(x *testSched, _ *Peer) {
 		x.s.Remove(x.now, 0, []byte("f"), []byte("a"), &x.rec)
 		x.submit("f", "a")
 		x.want("1 7 removed ")
 	}
-	report := func(x *stand, p *Peer) { x.report(p, "f", "a", false) }
+	report := func(x *testSched, p *Peer) { x.report(p, "f", "a", false) }
 	f("timed out, reported", Named, timeOut, report, "2 2 assign a")
-	f("timed out, reported twice", Named, timeOut, func(x *stand, p *Peer) {
+	f("timed out, reported twice", Named, timeOut, func(x *testSched, p *Peer) {
 		report(x, p)
 		x.report(p, "f", "a", true)
 	}, "2 2 assign a")
 	f("timed out, and out again", Named, timeOut, timeOut, "2 2 assign a")
 	f("removed, reported", Named, remove, report, "2 2 assign a")
 	f("removed, its time is over", Named, remove, timeOut, "2 2 assign a")
-	f("another worker", Named, timeOut, func(x *stand, _ *Peer) { x.reserve(x.skilled(Named, "f"), 1) }, "3 1 assign a")
-	f("another job", Named, timeOut, func(x *stand, _ *Peer) { x.submit("f", "b") }, "2 2 assign b")
-	f("another name is reported", Named, timeOut, func(x *stand, p *Peer) { x.report(p, "f", "b", false) })
-	f("declined", Named, timeOut, func(x *stand, p *Peer) {
+	f("another worker", Named, timeOut, func(x *testSched, _ *Peer) { x.reserve(x.skilled(Named, "f"), 1) }, "3 1 assign a")
+	f("another job", Named, timeOut, func(x *testSched, _ *Peer) { x.submit("f", "b") }, "2 2 assign b")
+	f("another name is reported", Named, timeOut, func(x *testSched, p *Peer) { x.report(p, "f", "b", false) })
+	f("declined", Named, timeOut, func(x *testSched, p *Peer) {
 		if err := x.s.Release(x.now, p, 1, &x.rec); err != ErrNotFound {
 			t.Error(err)
 		}
 	}, "2 2 assign a")
-	f("it stops serving and begins again", Named, timeOut, func(x *stand, p *Peer) {
+	f("it stops serving and begins again", Named, timeOut, func(x *testSched, p *Peer) {
 		x.s.Unwatch(p, []byte("f"))
 		x.ok(x.s.Watch(x.now, p, []byte("f"), false, &x.rec))
 		x.want()
 		report(x, p)
 	}, "2 2 assign a")
-	f("meanwhile the queue is dropped", Named, remove, func(x *stand, p *Peer) {
+	f("meanwhile the queue is dropped", Named, remove, func(x *testSched, p *Peer) {
 		x.s.Unwatch(p, []byte("f"))
 		if !x.s.Drop([]byte("f")) {
 			t.Error("the queue is not dropped")
@@ -128,11 +128,11 @@ func TestUnreportedName(t *testing.T) {
 		x.want()
 		report(x, p)
 	}, "2 2 assign a")
-	f("it leaves", Named, timeOut, func(x *stand, p *Peer) {
+	f("it leaves", Named, timeOut, func(x *testSched, p *Peer) {
 		x.s.Forget(x.now, p, &x.rec)
 		x.reserve(x.skilled(Named, "f"), 1)
 	}, "3 1 assign a")
-	f("another time-out has passed when it serves nothing", Named, timeOut, func(x *stand, p *Peer) {
+	f("another time-out has passed when it serves nothing", Named, timeOut, func(x *testSched, p *Peer) {
 		x.s.Unwatch(p, []byte("f"))
 		timeOut(x, p)
 		x.ok(x.s.Watch(x.now, p, []byte("f"), false, &x.rec))
@@ -141,7 +141,7 @@ func TestUnreportedName(t *testing.T) {
 
 // With no time-out a removed job is its worker's until that one speaks of it.
 func TestUnreportedForEver(t *testing.T) {
-	x, p, _ := late(t, Named)
+	x, p, _ := revokedRun(t, Named)
 	x.s.SetTimeout(0)
 	x.s.Remove(x.now, 0, []byte("f"), []byte("a"), &x.rec)
 	x.submit("f", "a")
@@ -156,7 +156,7 @@ func TestUnreportedForEver(t *testing.T) {
 // A broadcast job is nobody's, and a worker that knows jobs by name reports it all the same:
 // that is not about a job of that name which it is handed when the queue is broadcast no more.
 func TestUnreportedBroadcast(t *testing.T) {
-	x := newStand(t, Options{})
+	x := newTestSched(t, Options{})
 	x.s.SetTimeout(2000)
 	p, other := x.skilled(Named, "f"), x.peer()
 	x.ok(x.s.Watch(x.now, other, []byte("f"), true, &x.rec))
@@ -178,7 +178,7 @@ func TestUnreportedBroadcast(t *testing.T) {
 // A peer that holds a job is not sent what is broadcast by its name: it could not say which of the
 // two it speaks of. When nobody else waits, the job does, until the first is done.
 func TestBroadcastBesideAHeldName(t *testing.T) {
-	x := newStand(t, Options{Rules: wildRules})
+	x := newTestSched(t, Options{Rules: testRules})
 	master, p, other := x.peer(), x.skilled(Named, "f"), x.peer()
 	x.reserve(p, 1)
 	x.submit("f", "a", owned(master, 7))
@@ -196,7 +196,7 @@ func TestBroadcastBesideAHeldName(t *testing.T) {
 
 // When a queue becomes one that is broadcast, so do the jobs that were kept back by their names.
 func TestWithheldIsBroadcast(t *testing.T) {
-	x, p, _ := late(t, Named)
+	x, p, _ := revokedRun(t, Named)
 	x.reserve(p, 2)
 	x.s.Remove(x.now, 0, []byte("f"), []byte("a"), &x.rec)
 	x.submit("f", "a")
@@ -211,7 +211,7 @@ func TestWithheldIsBroadcast(t *testing.T) {
 // the worker releases the other, as it says, and that is not handed to it again before it has
 // spoken of it.
 func TestReturnThatMayBeLate(t *testing.T) {
-	x, p, _ := late(t, Named)
+	x, p, _ := revokedRun(t, Named)
 	x.now.Mono += 2200
 	x.s.ticks(x.now, &x.rec)
 	x.submit("f", "b")
@@ -230,7 +230,7 @@ func TestReturnThatMayBeLate(t *testing.T) {
 // A peer that has very many names to report, all at once, gets nothing more from the queue until
 // a time-out has passed, and has no more memory.
 func TestVeryManyUnreported(t *testing.T) {
-	x := newStand(t, Options{Window: 1 << 30})
+	x := newTestSched(t, Options{Window: 1 << 30})
 	x.s.SetTimeout(2000)
 	p := x.skilled(Named, "f", "g")
 	const many = maxUnreported + 10
@@ -258,16 +258,16 @@ func TestVeryManyUnreported(t *testing.T) {
 	x.s.ticks(x.now, &x.rec)
 	x.want(fmt.Sprint("1 ", many+1, " assign 0"))
 	x.s.Forget(x.now, p, &x.rec)
-	if n := len(x.s.shards[0].unreported) + int(x.s.registered.Load()); n != 0 {
+	if n := len(x.s.shards[0].unreported) + int(x.s.sharedQuota.Load()); n != 0 {
 		t.Errorf("%d are left of a peer that has left", n)
 	}
 }
 
 // Of very many workers that may not have a job, the one that may is found, by the Tick.
 func TestJobForOneOfMany(t *testing.T) {
-	x := newStand(t, Options{})
+	x := newTestSched(t, Options{})
 	var peers []*Peer
-	for i := range 3 * maxFit {
+	for i := range 3 * maxFitChecks {
 		p := x.skilled(Named, "f")
 		peers = append(peers, p)
 		x.reserve(p, 1)
@@ -292,10 +292,10 @@ func TestJobForOneOfMany(t *testing.T) {
 		x.report(free, "f", "a", false)
 		x.reserve(free, 9)
 	}
-	x.report(peers[2*maxFit], "f", "a", false)
+	x.report(peers[2*maxFitChecks], "f", "a", false)
 	x.s.Forget(x.now, free, &x.rec)
 	x.submit("f", "a")
 	x.want()
 	x.s.ticks(x.now, &x.rec)
-	x.want(fmt.Sprint(2*maxFit+1, " 2 assign a"))
+	x.want(fmt.Sprint(2*maxFitChecks+1, " 2 assign a"))
 }

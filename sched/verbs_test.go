@@ -8,7 +8,7 @@ import (
 )
 
 // bench is a scheduler with what the tests below need of it.
-type stand struct {
+type testSched struct {
 	t   testing.TB
 	s   *Scheduler
 	rec recorder
@@ -16,11 +16,11 @@ type stand struct {
 	id  SessionID
 }
 
-func newStand(t testing.TB, o Options) *stand {
-	return &stand{t: t, s: New(o), now: Time{Wall: 1_700_000_000_000, Mono: 10 * grain}}
+func newTestSched(t testing.TB, o Options) *testSched {
+	return &testSched{t: t, s: New(o), now: Time{Wall: 1_700_000_000_000, Mono: 10 * grain}}
 }
 
-func (x *stand) peer(queues ...string) *Peer {
+func (x *testSched) peer(queues ...string) *Peer {
 	x.t.Helper()
 	x.id++
 	p := x.s.NewPeer(x.id)
@@ -56,7 +56,7 @@ func (s *Scheduler) outcome(now Time, j *Submission, sink Sink) (outcome, error)
 	return 0, err
 }
 
-func (x *stand) submit(queue, name string, change ...func(*Submission)) (outcome, error) {
+func (x *testSched) submit(queue, name string, change ...func(*Submission)) (outcome, error) {
 	j := Submission{Queue: []byte(queue), Name: []byte(name)}
 	for _, f := range change {
 		f(&j)
@@ -64,7 +64,7 @@ func (x *stand) submit(queue, name string, change ...func(*Submission)) (outcome
 	return x.s.outcome(x.now, &j, &x.rec)
 }
 
-func (x *stand) reserve(p *Peer, tag uint64) {
+func (x *testSched) reserve(p *Peer, tag uint64) {
 	x.t.Helper()
 	if err := x.s.Reserve(x.now, p, tag, &x.rec); err != nil {
 		x.t.Fatal(err)
@@ -84,7 +84,7 @@ func (s *Scheduler) ticks(now Time, sink Sink) (next Time) {
 
 // want compares the deliveries since the last call, written as "session tag effect
 // name-or-data", and checks the structures.
-func (x *stand) want(want ...string) []seen {
+func (x *testSched) want(want ...string) []delivered {
 	x.t.Helper()
 	all := x.rec.take()
 	got := make([]string, len(all))
@@ -107,7 +107,7 @@ var effects = map[Effect]string{
 
 // The zero Options are good for a scheduler.
 func TestZeroOptions(t *testing.T) {
-	x := newStand(t, Options{})
+	x := newTestSched(t, Options{})
 	p := x.peer("f")
 	x.reserve(p, 7)
 	if out, err := x.submit("f", "a"); out != added || err != nil {
@@ -123,7 +123,7 @@ func TestZeroOptions(t *testing.T) {
 // A submission that is refused for want of room changes nothing: the job it would
 // have replaced is as it was, and the submitter is told of no result.
 func TestSubmitFull(t *testing.T) {
-	x := newStand(t, Options{})
+	x := newTestSched(t, Options{})
 	client, worker := x.peer(), x.peer("f")
 	await := func(j *Submission) { j.Await, j.Tag = client, 9 }
 	if _, err := x.submit("f", "a", func(j *Submission) { j.Workload = make([]byte, 20) }); err != nil {
@@ -151,7 +151,7 @@ func TestSubmitFull(t *testing.T) {
 
 // One job's result is awaited by so many and no more; who is refused is not told.
 func TestAwaitLimit(t *testing.T) {
-	x := newStand(t, Options{})
+	x := newTestSched(t, Options{})
 	client := x.peer()
 	await := func(j *Submission) { j.Await, j.Tag = client, j.Tag+1 }
 	for i := range MaxAwaits {
@@ -175,12 +175,12 @@ func TestAwaitLimit(t *testing.T) {
 
 // The limits of a peer: slots, queues; a repeated tag is none more.
 func TestPeerLimits(t *testing.T) {
-	x := newStand(t, Options{MaxQueues: 3})
+	x := newTestSched(t, Options{MaxQueues: 3})
 	p := x.peer("f")
 	for tag := range uint64(MaxSlots) {
 		x.s.slots.Add(1) // reserving each would read all of them each time
 		p.slots.push(slot{tag: tag, seq: x.s.slots.Load()})
-		p.register(slotCost)
+		p.charge(slotCost)
 	}
 	if err := x.s.Reserve(x.now, p, MaxSlots, &x.rec); err != ErrSlots {
 		t.Error(err)
@@ -209,7 +209,7 @@ func TestPeerLimits(t *testing.T) {
 // A peer's queues are bounded. Those that it has left while it held a job of theirs
 // count only as long as it holds it.
 func TestWatchLimit(t *testing.T) {
-	x := newStand(t, Options{Shards: 2})
+	x := newTestSched(t, Options{Shards: 2})
 	p := x.peer()
 	watch := func(i int) error { return x.s.Watch(x.now, p, fmt.Append(nil, "q", i), false, &x.rec) }
 	var refs []Run
@@ -258,7 +258,7 @@ func watching(p *Peer) (n int) {
 // What a peer that left a queue still held does not stay with it for ever: a Reserve
 // lets go of the watches that have nothing left.
 func TestEndedWatchesGo(t *testing.T) {
-	x := newStand(t, Options{Shards: 2})
+	x := newTestSched(t, Options{Shards: 2})
 	p := x.peer("stays", "stays too")
 	for i := range 10 {
 		q := fmt.Sprint("q", i)
@@ -282,7 +282,7 @@ func TestEndedWatchesGo(t *testing.T) {
 
 // References that never were, or are no more, reach nothing.
 func TestStaleReferences(t *testing.T) {
-	x := newStand(t, Options{Shards: 2})
+	x := newTestSched(t, Options{Shards: 2})
 	p, other := x.peer("f"), x.peer("f")
 	x.reserve(p, 1)
 	x.submit("f", "a")
@@ -318,7 +318,7 @@ func TestStaleReferences(t *testing.T) {
 // A peer that leaves is told nothing any more, not even what becomes of a job that it
 // both awaits and holds.
 func TestForgetOwnJob(t *testing.T) {
-	x := newStand(t, Options{})
+	x := newTestSched(t, Options{})
 	p, other := x.peer("f"), x.peer("f")
 	x.reserve(p, 1)
 	x.submit("f", "a", func(j *Submission) { j.Await, j.Tag = p, 9 })
@@ -333,7 +333,7 @@ func TestForgetOwnJob(t *testing.T) {
 
 // Withdraw takes back what nobody holds, and nothing else.
 func TestWithdraw(t *testing.T) {
-	x := newStand(t, Options{})
+	x := newTestSched(t, Options{})
 	withdraw := func(name string) bool { return x.s.Withdraw(x.now, 0, []byte("f"), []byte(name), &x.rec) }
 	p := x.peer("f")
 	x.submit("f", "held")
@@ -351,7 +351,7 @@ func TestWithdraw(t *testing.T) {
 
 // A queue that has had a job of a space that keeps its queues is never dropped.
 func TestKeptQueues(t *testing.T) {
-	x := newStand(t, Options{Rules: [MaxSpaces]Rules{1: {Kept: true}}})
+	x := newTestSched(t, Options{Rules: [MaxSpaces]Rules{1: {Kept: true}}})
 	x.submit("kept", "a", func(j *Submission) { j.Space = 1 })
 	x.submit("other", "a")
 	if x.s.Drop([]byte("kept")) || !x.s.Drop([]byte("other")) {

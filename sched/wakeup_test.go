@@ -7,18 +7,18 @@ import (
 
 // air is a scheduler with one submitter, one worker and at most one job in the air:
 // a wake-up that is lost is not made good by later traffic.
-type air struct {
+type singleJob struct {
 	t      *testing.T
 	s      *Scheduler
 	worker *Peer
 	queues [][]byte
-	sink   boxes
+	sink   inboxes
 }
 
 var airNow = Time{Wall: 1_700_000_000_000}
 
-func newAir(t *testing.T, queues, window int) *air {
-	x := &air{t: t, s: New(Options{Shards: 8, Window: window}), sink: newBoxes(1)}
+func newAir(t *testing.T, queues, window int) *singleJob {
+	x := &singleJob{t: t, s: New(Options{Shards: 8, Window: window}), sink: newInboxes(1)}
 	x.worker = x.s.NewPeer(0)
 	for i := range queues {
 		x.queues = append(x.queues, fmt.Append(nil, "queue ", i))
@@ -27,27 +27,27 @@ func newAir(t *testing.T, queues, window int) *air {
 	return x
 }
 
-func (x *air) watch(round int) {
+func (x *singleJob) watch(round int) {
 	if err := x.s.Watch(airNow, x.worker, x.queues[round%len(x.queues)], false, x.sink); err != nil {
 		x.t.Error(err)
 	}
 }
 
-func (x *air) submit(round int) {
+func (x *singleJob) submit(round int) {
 	j := Submission{Queue: x.queues[round%len(x.queues)], Name: fmt.Append(nil, round), Workload: make([]byte, 100)}
 	if err := x.s.Submit(airNow, &j, x.sink); err != nil {
 		x.t.Error(err)
 	}
 }
 
-func (x *air) reserve(round int) {
+func (x *singleJob) reserve(round int) {
 	if err := x.s.Reserve(airNow, x.worker, uint64(round), x.sink); err != nil {
 		x.t.Error(err)
 	}
 }
 
 // served waits for the round's job and finishes it.
-func (x *air) served(round int) bool {
+func (x *singleJob) served(round int) bool {
 	all := x.sink[0].wait(nil)
 	if len(all) == 0 {
 		return false
@@ -59,9 +59,9 @@ func (x *air) served(round int) bool {
 	return x.s.Finish(airNow, x.worker, d.job.run, nil, x.sink) == nil
 }
 
-func (x *air) flushed(int) { x.s.Flushed(airNow, x.worker, 0, x.sink) }
+func (x *singleJob) flushed(int) { x.s.Flushed(airNow, x.worker, 0, x.sink) }
 
-func (x *air) end() {
+func (x *singleJob) end() {
 	if err := x.s.check(); err != nil {
 		x.t.Error(err)
 	}
@@ -72,7 +72,7 @@ func (x *air) end() {
 
 // unlined sees to it that the worker, who has no slot, does not stand in line still:
 // a job that finds it there without one sends it off.
-func (x *air) unlined(round int) {
+func (x *singleJob) unlined(round int) {
 	j := Submission{Queue: x.queues[round%len(x.queues)], Name: []byte("primer")}
 	if err := x.s.Submit(airNow, &j, x.sink); err != nil {
 		x.t.Error(err)
@@ -154,8 +154,8 @@ func TestNoLostWakeupWatch(t *testing.T) {
 // A job released by one peer while another asks for work is handed to that one.
 func TestNoLostWakeupFail(t *testing.T) {
 	x := newAir(t, 2, 0)
-	x.sink = newBoxes(2)
-	other := x.s.NewPeer(1 << boxShift)
+	x.sink = newInboxes(2)
+	other := x.s.NewPeer(1 << inboxShift)
 	var held Run
 	before := func(round int) {
 		if err := x.s.Watch(airNow, other, x.queues[round%2], false, x.sink); err != nil {
@@ -171,7 +171,7 @@ func TestNoLostWakeupFail(t *testing.T) {
 	release := func(round int) {
 		if round%3 == 0 {
 			x.s.Forget(airNow, other, x.sink)
-			other = x.s.NewPeer(1 << boxShift)
+			other = x.s.NewPeer(1 << inboxShift)
 		} else if err := x.s.Fail(airNow, other, held, x.sink); err != nil {
 			t.Error(err)
 		}

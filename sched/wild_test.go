@@ -15,18 +15,18 @@ import (
 // that are journaled.
 const (
 	wildPlain Space = iota
-	wildOwned
-	wildDurable
+	ownedSpace
+	durableSpace
 )
 
-var wildRules = [MaxSpaces]Rules{
-	wildOwned:   {Global: true, Owned: true, Untimed: true, Deaths: 3},
-	wildDurable: {Durable: true},
+var testRules = [MaxSpaces]Rules{
+	ownedSpace:   {Global: true, Owned: true, Untimed: true, Deaths: 3},
+	durableSpace: {Durable: true},
 }
 
 // wildVerbs are all verbs there are, those of the model's machine and those that it
 // does not know.
-var wildVerbs = strings.Fields(`submit submit submit submit submit submit watch watch watch broadcast unwatch
+var allVerbs = strings.Fields(`submit submit submit submit submit submit watch watch watch broadcast unwatch
 	reserve reserve reserve reserve reserve try sleep finish finish finish fail delay remove drop flushed flushed
 	forget pass pass tick tick timeout lock lock lock unlock locktime listen publish release held`)
 
@@ -38,22 +38,22 @@ var (
 )
 
 // book is a Journal that keeps what it was told, by shard and sequence.
-type book []map[uint64]Saved
+type memJournal []map[uint64]Saved
 
-func (b book) Save(shard int, j *Saved) {
+func (b memJournal) Save(shard int, j *Saved) {
 	k := *j
 	k.Name, k.Workload = slices.Clone(j.Name), slices.Clone(j.Workload)
 	k.Log, k.After = slices.Clone(j.Log), slices.Clone(j.After)
 	b[shard][j.Ref.Seq] = k
 }
 
-func (b book) Drop(shard int, seq uint64) { delete(b[shard], seq) }
+func (b memJournal) Drop(shard int, seq uint64) { delete(b[shard], seq) }
 
 // wild is a scheduler under verbs of every kind.
-type wild struct {
+type randomSched struct {
 	t      *rapid.T
 	s      *Scheduler
-	book   book
+	book   memJournal
 	rec    recorder
 	now    Time
 	peers  []*Peer
@@ -63,13 +63,13 @@ type wild struct {
 	tags   uint64
 }
 
-func newWild(t *rapid.T, shards int) *wild {
+func newWild(t *rapid.T, shards int) *randomSched {
 	batch := rapid.SampledFrom([]int{0, 1, 3}).Draw(t, "batch")
-	x := &wild{t: t, now: Time{Wall: 1_700_000_000_250}, holder: make(map[Run]int), book: make(book, shards)}
+	x := &randomSched{t: t, now: Time{Wall: 1_700_000_000_250}, holder: make(map[Run]int), book: make(memJournal, shards)}
 	for i := range x.book {
 		x.book[i] = make(map[uint64]Saved)
 	}
-	x.s = New(Options{Shards: shards, Window: 600, Batch: batch, Rules: wildRules, Journal: x.book})
+	x.s = New(Options{Shards: shards, Window: 600, Batch: batch, Rules: testRules, Journal: x.book})
 	for range wildSkills {
 		x.lastID++
 		x.peers = append(x.peers, x.s.NewPeer(x.lastID, wildSkills[x.lastID-1]))
@@ -77,11 +77,11 @@ func newWild(t *rapid.T, shards int) *wild {
 	return x
 }
 
-func (x *wild) n(label string, n int) int { return rapid.IntRange(0, n-1).Draw(x.t, label) }
+func (x *randomSched) n(label string, n int) int { return rapid.IntRange(0, n-1).Draw(x.t, label) }
 
 // held draws a reference, mostly one that is held, and who reports it, mostly its
 // holder.
-func (x *wild) held() (*Peer, Run) {
+func (x *randomSched) held() (*Peer, Run) {
 	if len(x.refs) == 0 {
 		return x.peers[0], Run{}
 	}
@@ -92,12 +92,12 @@ func (x *wild) held() (*Peer, Run) {
 	return x.peers[x.holder[ref]], ref
 }
 
-func (x *wild) verb() {
+func (x *randomSched) verb() {
 	s, now, sink := x.s, x.now, &x.rec
 	queue, name := []byte(wildQueues[x.n("queue", len(wildQueues))]), []byte(wildNames[x.n("name", len(wildNames))])
 	i := x.n("peer", len(x.peers))
 	p := x.peers[i]
-	switch verb := rapid.SampledFrom(wildVerbs).Draw(x.t, "verb"); verb {
+	switch verb := rapid.SampledFrom(allVerbs).Draw(x.t, "verb"); verb {
 	case "submit":
 		x.submit(queue, name, p)
 	case "watch", "broadcast":
@@ -146,7 +146,7 @@ func (x *wild) verb() {
 	}
 }
 
-func (x *wild) report(verb string) {
+func (x *randomSched) report(verb string) {
 	s, now, sink := x.s, x.now, &x.rec
 	p, ref := x.held()
 	lock := wildLocks[x.n("lock", len(wildLocks))]
@@ -166,7 +166,7 @@ func (x *wild) report(verb string) {
 	}
 }
 
-func (x *wild) submit(queue, name []byte, p *Peer) {
+func (x *randomSched) submit(queue, name []byte, p *Peer) {
 	x.tags++
 	j := Submission{
 		Space: Space(x.n("space", 3)), Queue: queue, Name: name, Workload: make([]byte, x.n("workload", 150)),
@@ -175,23 +175,23 @@ func (x *wild) submit(queue, name []byte, p *Peer) {
 	if x.n("later", 4) == 0 {
 		j.SchedAt = x.now.Wall/1000 + int64(x.n("at", 4)) - 1
 	}
-	if j.Space == wildOwned || x.n("await", 4) == 0 {
+	if j.Space == ownedSpace || x.n("await", 4) == 0 {
 		j.Await, j.Tag, j.OnFail = p, x.tags, x.n("onFail", 2) == 0
 	}
-	if len(name) > maxShort && j.Space != wildOwned {
+	if len(name) > maxShort && j.Space != ownedSpace {
 		j.Name = name[:maxShort]
 	}
 	_ = x.s.Submit(x.now, &j, &x.rec)
 }
 
 // note keeps what was handed out, and looks at whether it might have been.
-func (x *wild) note() {
+func (x *randomSched) note() {
 	for _, d := range x.rec.take() {
 		if d.effect != Assign && d.effect != Broadcast {
 			continue
 		}
 		i := slices.IndexFunc(x.peers, func(p *Peer) bool { return p.id == d.to })
-		if i < 0 || len(d.job.name) > maxShort && wildSkills[i]&Wide == 0 || d.effect == Broadcast && d.job.space == wildOwned {
+		if i < 0 || len(d.job.name) > maxShort && wildSkills[i]&Wide == 0 || d.effect == Broadcast && d.job.space == ownedSpace {
 			x.t.Fatalf("peer %d of skills %v got %+v", i, wildSkills, d)
 		}
 		if d.effect == Assign {
@@ -202,11 +202,11 @@ func (x *wild) note() {
 
 // durable returns what of a scheduler's jobs a journal has to know. When a job became
 // due, if it did, is of no account.
-func (x *wild) durable(s *Scheduler) []string {
+func (x *randomSched) durable(s *Scheduler) []string {
 	var all []string
 	for c, done := (Cursor{}), false; !done; {
 		c, done = s.Walk(c, slabChunk, func(j *Job) {
-			if j.Space == wildDurable {
+			if j.Space == durableSpace {
 				all = append(all, fmt.Sprint(j.Ref.Seq, j.Queue, " ", string(j.Name), len(j.Workload), j.SchedAt, max(j.Due, x.now.Wall), j.Priority, j.Count, j.Timeout))
 			}
 		})
@@ -216,13 +216,13 @@ func (x *wild) durable(s *Scheduler) []string {
 }
 
 // restored returns a scheduler made from the journal alone.
-func (x *wild) restored() *Scheduler {
+func (x *randomSched) restored() *Scheduler {
 	var saved []Saved
 	for _, shard := range x.book {
 		saved = slices.AppendSeq(saved, maps.Values(shard))
 	}
 	slices.SortFunc(saved, func(a, b Saved) int { return cmp.Compare(a.Ref.Seq, b.Ref.Seq) })
-	s := New(Options{Shards: 2, Rules: wildRules, Journal: book{{}, {}}})
+	s := New(Options{Shards: 2, Rules: testRules, Journal: memJournal{{}, {}}})
 	for i := range saved {
 		if err := s.Restore(x.now, &saved[i]); err != nil {
 			x.t.Fatalf("%+v: %v", saved[i], err)
@@ -232,7 +232,7 @@ func (x *wild) restored() *Scheduler {
 }
 
 // compare holds what the journal was told against what there is.
-func (x *wild) compare() {
+func (x *randomSched) compare() {
 	s := x.restored()
 	if err := s.check(); err != nil {
 		x.t.Fatal("restored:", err)

@@ -32,7 +32,7 @@ type Session struct {
 
 	Out           []byte // encoded and not written yet; Touch comes before an append
 	Assigned      bool   // the peer was handed a job in this turn
-	Cost          int    // queues and jobs that its requests looked at, beside the scheduler's Peer.Looked
+	Cost          int    // queues and jobs that its requests looked at, beside the scheduler's Peer.TakeCost
 	HandshakeDone bool   // without a handshake: the first byte has come
 }
 
@@ -59,7 +59,7 @@ func (s *Session) Peer() *sched.Peer {
 func (s *Session) Pause() bool {
 	cost := s.Cost
 	if s.Scheduled != nil {
-		cost += s.Scheduled.Looked()
+		cost += s.Scheduled.TakeCost()
 	}
 	s.Cost = 0
 	return cost > 0 && s.Charge(cost)

@@ -6,9 +6,9 @@ import (
 )
 
 // A result for very many reaches each of them once, with the Ticks.
-func TestToldLater(t *testing.T) {
-	const n = 3 * toldBatches
-	x := newStand(t, Options{Batch: 1})
+func TestNotifyLater(t *testing.T) {
+	const n = 3 * notifyBatches
+	x := newTestSched(t, Options{Batch: 1})
 	w := x.peer("f")
 	x.reserve(w, 9)
 	var all []*Peer
@@ -40,8 +40,8 @@ func TestToldLater(t *testing.T) {
 }
 
 // A broadcast that goes on when nothing is handed out any more ends there.
-func TestHaltedOnTheAir(t *testing.T) {
-	x := newStand(t, Options{Batch: 1})
+func TestHaltDuringBroadcast(t *testing.T) {
+	x := newTestSched(t, Options{Batch: 1})
 	for range 3 {
 		p := x.peer()
 		x.ok(x.s.Watch(x.now, p, []byte("f"), true, &x.rec))
