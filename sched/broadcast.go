@@ -1,17 +1,18 @@
 package sched
 
-// onAir is a broadcast that goes on: its job stands in no index, counts as running, and goes to
-// the slots that were there when it began, oldest first. Nothing else of the queue is matched
-// meanwhile.
+// activeBroadcast is a broadcast that is under way. Its job stands in no index and counts as
+// running. It goes to the slots that existed when the broadcast began, oldest first. No other job
+// of the queue is matched meanwhile.
 type activeBroadcast struct {
 	job  uint32
-	last uint64   // no slot that is younger gets it
-	sent bool     // somebody has got it
-	busy []*watch // of Named peers that hold a job of its name, out of line meanwhile
+	last uint64   // sequence of the youngest slot that receives it
+	sent bool     // a peer has received it
+	busy []*watch // of Named peers that hold a job of its name; out of line meanwhile
 }
 
-// broadcast sends a ready job to every slot in line, sleepers too, and forgets it, if there is a
-// slot. To very many it goes by the Ticks. It returns the cost, 0: there was no slot.
+// startBroadcast sends a ready job to every slot in line, also to sleeping peers, and ends the job
+// if a slot received it. The Ticks send what exceeds a batch. It returns the cost, 0 when no slot
+// received the job and the queue is as it was.
 func (sh *shard) startBroadcast(now Time, job uint32, r *record, q *queue, sink Sink) int {
 	air := &activeBroadcast{job: job, last: sh.s.slots.Load()}
 	sh.dequeue(job, r, q)
@@ -27,8 +28,8 @@ func (sh *shard) startBroadcast(now Time, job uint32, r *record, q *queue, sink 
 	return sh.s.batch
 }
 
-// air sends the job that is on the air to slots, as many as there is room for; over says that
-// there are no more.
+// sendBroadcast sends the broadcasting job to as many slots as room allows. over says that no slot
+// is left.
 func (sh *shard) sendBroadcast(now Time, q *queue, room int, sink Sink) (left int, over bool) {
 	air := q.broadcast
 	if sh.halted {
@@ -66,15 +67,15 @@ func (sh *shard) sendBroadcast(now Time, q *queue, room int, sink Sink) (left in
 			air.sent = true
 			sh.counters.Broadcast++
 		}
-		if w.peer.class == named { // it may say the name when the queue is broadcast no more
+		if w.peer.class == named { // it may report the name after the broadcast
 			sh.addUnreported(w, sh.out.Job.Name, s.tag, sh.graceEnd(now, r))
 		}
 	}
 	return room, true
 }
 
-// endAir ends a broadcast. A job that nobody has got is ready still, or withheld when there were
-// only peers that hold one of its name. It returns 1 when the queue has changed.
+// endBroadcast ends a broadcast. A job that no peer has received becomes ready again, or withheld
+// when all peers in line hold a job of its name. It returns more than 0 when the queue has changed.
 func (sh *shard) endBroadcast(q *queue, sink Sink) int {
 	air := q.broadcast
 	r := sh.slab.at(air.job)
@@ -93,7 +94,7 @@ func (sh *shard) endBroadcast(q *queue, sink Sink) int {
 	return len(air.busy)
 }
 
-// stopAiring takes a job off the air; it stands nowhere.
+// stopBroadcast detaches the broadcasting job.
 func (sh *shard) stopBroadcast(q *queue) {
 	for _, w := range q.broadcast.busy {
 		if !w.ended {
@@ -104,8 +105,8 @@ func (sh *shard) stopBroadcast(q *queue) {
 	q.running--
 }
 
-// airMore goes on with broadcasts. When nothing is handed out any more, a job that somebody has got is
-// done, and any other is ready again.
+// continueBroadcasts does a part of the broadcasts and returns the rest of room. When the scheduler
+// is halted, it ends them: a job that a peer has received is done, any other is ready again.
 func (sh *shard) continueBroadcasts(now Time, room int, sink Sink) int {
 	for room > 0 && len(sh.broadcasting) > 0 {
 		q := sh.broadcasting[0]

@@ -6,41 +6,40 @@ import (
 	"sync"
 )
 
-// A peer that leaves may have very much: what it awaits, listens to, serves and holds. It asks for
-// nothing any more from then on, and the Ticks do the rest in this order, a part at a time: its
-// awaits end, it serves nothing, and what it holds is released. Until its turn comes each of
-// these is as it was: a job that a departed peer holds is reserved, and nobody else gets it. A
-// journal that ends there makes it ready; that a holder's tasks are, it is told.
-// A peer whose departure takes no longer than a part does not wait for a Tick.
+// A peer that leaves may have very many awaits, topics, watches and jobs. Its reserves end at once.
+// The Ticks reap the rest in this order, a part at a time: its awaits and topics end, its watches end,
+// and its jobs are released. Until its turn comes, each of these stays as it was: a job of a departed
+// peer is still reserved. A journal that ends in between makes such a job ready. For a holder's tasks
+// the journal has a record of the exit. A departure that takes no longer than a part waits for no Tick.
 
 // departed is a peer that has left, and what is still to be reaped of it.
 type departed struct {
 	peer     *Peer
 	awaits   map[JobRef]int
-	refs     sorter[JobRef] // of these
+	refs     sorter[JobRef] // the awaits in order
 	topics   map[topic]bool
-	ended    int             // so many of its watches serve nothing any more
-	released int             // and nothing is held under so many
-	unsorted int             // so many jobs of the next are in held
-	held     *sorter[heldBy] // nil: none is, yet
+	ended    int             // number of its watches that have ended
+	released int             // number of its watches whose jobs are released
+	unsorted int             // number of jobs of the next watch that are not in held yet
+	held     *sorter[heldBy] // the jobs of the next watch in order of release; nil: not begun
 }
 
-// heldBy is a job that a departed peer holds, with its place among those that it releases.
+// heldBy is a job that a departed peer holds, with its place in the order of release.
 type heldBy struct {
 	held
-	last bool // behind those that go ahead of their equals
+	last bool // it goes behind the jobs that go ahead of their equals
 	name string
 }
 
-// departures are the peers that are not reaped yet, first who left first.
+// departures are the peers that are not reaped yet, in the order in which they left.
 type departures struct {
 	mu    sync.Mutex
 	queue []*departed
 
-	reaping sync.Mutex // above all others: one Tick at a time takes part
+	reaping sync.Mutex // above all other locks: one Tick at a time takes a part
 }
 
-// depart takes a peer's requests away, and begins to reap it.
+// depart ends a peer's reserves and begins to reap the peer.
 func (s *Scheduler) depart(now Time, p *Peer, sink Sink) {
 	d := &departed{peer: p, refs: sorter[JobRef]{compare: compareRefs}}
 	p.mu.Lock()
@@ -72,10 +71,10 @@ func (p *Peer) hasLeft() bool {
 	return p.quota == nil
 }
 
-// reapParts is how many parts one Tick does, so that due jobs do not wait for them.
+// reapParts is how many parts one Tick reaps, so that due jobs do not wait for them.
 const reapParts = 16
 
-// reap does parts of departed peers, of each in turn; true when there are more.
+// reap does parts of the departed peers in turn. more says that some are left.
 func (s *Scheduler) reap(now Time, sink Sink) (more bool) {
 	s.departed.reaping.Lock()
 	defer s.departed.reaping.Unlock()
@@ -102,8 +101,8 @@ func (s *Scheduler) reap(now Time, sink Sink) (more bool) {
 	return true
 }
 
-// reapPart does room steps for a departed peer. What is left of room is more than none when all is
-// done.
+// reapPart does room steps for a departed peer. It returns the rest of room, which is more than 0
+// when the peer is reaped.
 func (s *Scheduler) reapPart(now Time, d *departed, room int, sink Sink) int {
 	p := d.peer
 	for ref := range d.awaits {
@@ -144,8 +143,8 @@ func (s *Scheduler) reapPart(now Time, d *departed, room int, sink Sink) int {
 	return max(room, 1)
 }
 
-// depart ends a watch of a departed peer, and forgets up to room names under it. It returns what
-// it left of room, less than none if there is more to do.
+// depart ends a watch of a departed peer and removes up to room unreported names of it. It returns
+// the rest of room, less than 0 when there is more to do.
 func (sh *shard) depart(w *watch, room int) (left int) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -164,16 +163,16 @@ func (sh *shard) depart(w *watch, room int) (left int) {
 	return room - 1
 }
 
-// releaseAll releases what a departed peer holds of a queue: first all of it is put in order.
-// It returns what it left of room, less than none if there is more to do.
+// releaseAll releases the jobs of a queue that a departed peer holds, after it has sorted them. It
+// returns the rest of room, less than 0 when there is more to do.
 func (sh *shard) releaseAll(now Time, d *departed, w *watch, room int, sink Sink) int {
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)
 	if d.held == nil {
 		d.held, d.unsorted = &sorter[heldBy]{compare: heldBy.compare}, len(w.held)
 	}
-	// From the end: a job that leaves is replaced by the last, so none is missed, and one that is
-	// seen twice is released once.
+	// The loop goes backward: the last job replaces a job that leaves, so none is missed. A job that is
+	// added twice is released once.
 	for d.unsorted = min(d.unsorted, len(w.held)); d.unsorted > 0; {
 		if room == 0 {
 			sh.graph.saveExit(w)
@@ -201,20 +200,20 @@ func (sh *shard) releaseAll(now Time, d *departed, w *watch, room int, sink Sink
 	return room
 }
 
-// heldAt is the job at a place of what is held under a watch.
+// heldAt returns the job at an index of a watch's held jobs.
 func (sh *shard) heldAt(w *watch, i int) heldBy {
 	h := heldBy{held: w.held[i]}
 	r := sh.slab.at(h.job)
 	h.last = r.flags&task == 0 && sh.s.rules[r.space].Deaths == 0
-	if w.peer.holder { // in the order of the names, first in line
+	if w.peer.holder { // its tasks go first in line in the order of their names
 		h.name = string(sh.nameView(h.job))
 	}
 	return h
 }
 
-// compare orders jobs so that they keep their order when they are released: what goes ahead of
-// its equals, tasks and jobs with deaths, the last first, and what goes behind them in the order in
-// which it was handed out.
+// compare orders jobs so that they keep their order when they are released. Tasks and jobs with
+// Deaths go ahead of their equals, so the last of them is released first. The other jobs go behind
+// their equals, in the order in which they were handed out.
 func (h heldBy) compare(o heldBy) int {
 	switch {
 	case h.name != o.name:
@@ -227,8 +226,7 @@ func (h heldBy) compare(o heldBy) int {
 	return cmp.Compare(o.order, h.order)
 }
 
-// releaseOne releases a job, if it is still held under a watch as it was. It returns what that
-// took.
+// releaseOne releases a job if it is still held by the same run. It returns the steps that it took.
 func (sh *shard) releaseOne(now Time, w *watch, job uint32, order uint64, sink Sink) int {
 	r := sh.slab.find(job)
 	if r == nil || r.state != reserved || sh.watches[r.home] != w || w.held[r.place].order != order {
@@ -241,7 +239,7 @@ func (sh *shard) releaseOne(now Time, w *watch, job uint32, order uint64, sink S
 	return done + len(sh.freedLocks)
 }
 
-// forgetAwait ends what a departed peer awaits of a job. It returns what that took.
+// forgetAwait ends a departed peer's awaits of a job. It returns the steps that it took.
 func (sh *shard) forgetAwait(now Time, p *Peer, ref JobRef, sink Sink) int {
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)
@@ -265,9 +263,9 @@ func (sh *shard) forgetAwait(now Time, p *Peer, ref JobRef, sink Sink) int {
 	return done
 }
 
-// reapNow ends, ahead of its turn, what a departed peer awaits of a job of this queue and name: a
-// peer that comes back and submits its jobs again must find their names free. false: there is
-// no such job.
+// reapNow ends, ahead of its turn, the awaits of a departed peer of the job of this queue and name:
+// a peer that comes back and submits its jobs again must find their names free. It returns false
+// when no departed peer awaits such a job.
 func (s *Scheduler) reapNow(now Time, j *Submission, sink Sink) bool {
 	ref, owner := s.shardOf(j.Queue).awaiter(j)
 	if owner == nil || !owner.hasLeft() {
@@ -277,7 +275,8 @@ func (s *Scheduler) reapNow(now Time, j *Submission, sink Sink) bool {
 	return true
 }
 
-// awaiter returns the job of a submission's name and the first peer that awaits it, or nil.
+// awaiter returns the job of a submission's name and the first peer that awaits it, nil for no
+// peer.
 func (sh *shard) awaiter(j *Submission) (JobRef, *Peer) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()

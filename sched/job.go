@@ -2,16 +2,16 @@ package sched
 
 import "encoding/binary"
 
-// state is where a job stands.
+// state is where a job stands, and so what a verb may do with it.
 type state uint8
 
-// The states. A slab slot whose state is free holds no job.
+// The states. A slab slot in state free holds no job.
 const (
 	free state = iota
 	delayed
 	ready
 	reserved
-	parked       // refused a lock, waiting for it
+	parked       // was refused a lock, and waits for it
 	waiting      // a task whose predecessors are not complete
 	remembered   // a complete task that can be looked up for a while
 	ending       // a complete task whose successors are not all free yet

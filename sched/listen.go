@@ -1,19 +1,19 @@
 package sched
 
-// topic names the job whose data a listener receives, whether it exists yet or not.
+// topic names a job whose data listeners receive. The job need not exist yet.
 type topic struct {
 	space       Space
 	queue, name string
 }
 
-// ack is a Proceed owed to a publisher.
+// owedProceed is a Proceed that a stalled publisher waits for.
 type owedProceed struct {
 	to  SessionID
 	tag uint64
 }
 
-// Listen has the data that the workers of a job publish delivered to the peer as
-// Chunks under tag, until End. ErrNoWorker when no peer serves the queue.
+// Listen subscribes the peer to the data that the workers of a job publish. The data arrives as
+// Chunks under tag until an End. It returns ErrNoWorker when no peer serves the queue.
 func (s *Scheduler) Listen(p *Peer, space Space, queueName, name []byte, tag uint64) error {
 	sh := s.shardOf(queueName)
 	sh.mu.Lock()
@@ -42,9 +42,8 @@ func (s *Scheduler) Listen(p *Peer, space Space, queueName, name []byte, tag uin
 	return nil
 }
 
-// Publish sends data from the holder of a job to its listeners. When one of them
-// reads too slowly, wait is true: the publisher gets a Proceed under tag once that
-// one has caught up.
+// Publish sends data from the holder of a job to its listeners. wait says that a listener reads too
+// slowly: the publisher receives a Proceed under tag when that listener has caught up.
 func (s *Scheduler) Publish(p *Peer, run Run, data []byte, tag uint64, sink Sink) (wait bool, err error) {
 	sh, err := s.lock(run.Shard)
 	if err != nil {
@@ -70,13 +69,13 @@ func (s *Scheduler) Publish(p *Peer, run Run, data []byte, tag uint64, sink Sink
 		sink.Deliver(&sh.out)
 	}
 	if len(data) >= ownChunk {
-		sh.out.Data = nil // it is the caller's
+		sh.out.Data = nil // the caller owns it
 	}
 	return wait, nil
 }
 
-// burden notes bytes sent to the peer; over its window, it notes whom to tell when
-// that is over, and says so.
+// addUnsent adds bytes to the peer's unsent ones. It returns true when they reach its window. With
+// note it then keeps owed, to be sent when the peer has caught up.
 func (p *Peer) addUnsent(n int, owed owedProceed, note bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -90,14 +89,14 @@ func (p *Peer) addUnsent(n int, owed owedProceed, note bool) bool {
 	return true
 }
 
-// proceed tells publishers to go on.
+// proceed sends stalled publishers their Proceed.
 func proceed(stalled []owedProceed, sink Sink) {
 	for _, a := range stalled {
 		sink.Deliver(&Delivery{To: a.to, Tag: a.tag, Effect: Proceed})
 	}
 }
 
-// endTopic tells a job's listeners that it is over.
+// endTopic tells a job's listeners that it has ended.
 func (sh *shard) endTopic(t topic, sink Sink) {
 	for _, a := range sh.topics[t] {
 		a.peer.mu.Lock()
@@ -110,7 +109,7 @@ func (sh *shard) endTopic(t topic, sink Sink) {
 	delete(sh.topics, t)
 }
 
-// forgetTopic ends a peer's listening to a topic. It returns what that took.
+// forgetTopic ends a peer's subscription to a topic. It returns the steps that it took.
 func (sh *shard) forgetTopic(p *Peer, t topic) int {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()

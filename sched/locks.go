@@ -6,35 +6,34 @@ import (
 	"sync"
 )
 
-// locks are counting semaphores by name, held by running jobs. The table's lock comes
-// below a shard's: what it says of a job changes only under the lock of that job's
-// shard, except that anyone may call one that waits.
+// locks are counting semaphores by name, held by running jobs. Their mutex is taken under a
+// shard's. What they say of a job changes only under the lock of that job's shard, with one
+// exception: any goroutine may wake a waiting job.
 type locks struct {
 	mu      sync.Mutex
 	byName  map[string]*lock
 	held    map[JobRef][]string      // the locks that a job holds
-	waits   map[JobRef]*list.Element // where a parked job stands in line, as a waiter
-	woken   map[JobRef]string        // the lock that a job was made ready for and has not got yet
-	turns   uint64                   // counts who has come to stand in a line
-	pending []string                 // locks whose next the Ticks call, see call
+	waits   map[JobRef]*list.Element // a parked job's place in line, a waiter
+	woken   map[JobRef]string        // the lock for which a job was made ready, until it has locked it
+	turns   uint64                   // number of waiters so far
+	pending []string                 // locks whose next waiter the Ticks wake, see wakeWaiters
 }
 
-// lock is one semaphore. It is gone when nobody holds it or waits for it.
+// lock is one semaphore. It exists as long as a job holds it or waits for it.
 //
-// For each job that waits, those that hold the lock and those that were called for it
-// are at least as many as the job's count: whatever makes them fewer calls the next, or has the
-// Ticks call it.
+// For each waiting job, the lock's holders and the jobs woken for it are at least as many as the
+// job's count. A verb that makes them fewer wakes the next job, or has the Ticks wake it.
 type lock struct {
 	holders map[JobRef]bool
-	lines   map[int]*lockLine // by their counts; none is empty
-	open    heap[*lockLine]   // those whose first may have the lock: their counts are more than the holders
+	lines   map[int]*lockLine // by their counts; no line is empty
+	open    heap[*lockLine]   // the lines whose first job may have the lock: their counts exceed the holders
 }
 
-// lockLine are the jobs that wait for a lock with one count, oldest first.
+// lockLine has the jobs that wait for a lock with one count, oldest first.
 type lockLine struct {
 	count int
 	all   list.List // of waiters
-	at    int       // place among the open ones, -1: not one of them
+	at    int       // index among the open lines, -1: not open
 }
 
 func (l *lockLine) turn() uint64           { return l.all.Front().Value.(waiter).turn }
@@ -42,7 +41,8 @@ func (l *lockLine) ahead(o *lockLine) bool { return l.turn() < o.turn() }
 func (l *lockLine) place() int             { return l.at }
 func (l *lockLine) setPlace(i int)         { l.at = i }
 
-// hold gives the lock to a job: the line whose count is that of the holders now is open no more.
+// hold gives the lock to a job. The line whose count is the number of holders now is no longer
+// open.
 func (k *lock) hold(job JobRef) {
 	k.holders[job] = true
 	if line := k.lines[len(k.holders)]; line != nil {
@@ -58,13 +58,14 @@ func (k *lock) free(job JobRef) {
 	delete(k.holders, job)
 }
 
-// waiter is a parked job; it may have the lock when fewer than count hold it. Those of one
-// count are a line, and whoever leaves it leaves from anywhere: a million may be dropped.
+// waiter is a parked job in line. It may have the lock when fewer than count jobs hold it. Waiters
+// of one count are one line, and a waiter leaves from any place of it in one step: a million
+// waiters may be dropped.
 type waiter struct {
 	job   JobRef
 	lock  string
 	count int
-	turn  uint64 // smaller: has waited for longer
+	turn  uint64 // smaller: has waited longer
 }
 
 func (l *locks) init() {
@@ -74,21 +75,21 @@ func (l *locks) init() {
 	l.woken = make(map[JobRef]string)
 }
 
-// cost is what is looked through when a job locks or unlocks: the locks that it holds.
+// cost is the number of locks that a job holds, which Lock and Unlock scan.
 func (l *locks) cost(job JobRef) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.held[job])
 }
 
-// lock gives the lock to a job if fewer than count hold it. A job that is refused
-// loses the locks that it holds, the names of which are returned, and stands in line.
+// lock gives the lock to a job if fewer than count jobs hold it. A refused job stands in line and
+// loses the locks that it holds; their names are returned.
 func (l *locks) lock(name string, job JobRef, count int) (got bool, freed []string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	k := l.byName[name]
 	switch {
-	case k == nil && count <= 0: // lets nobody in: the job waits for its time-out
+	case k == nil && count <= 0: // no job ever gets it: this one waits for its time-out
 		return false, l.unlockAll(job), nil
 	case k == nil && len(l.byName) >= maxLocks:
 		return false, nil, ErrLocks
@@ -112,8 +113,7 @@ func (l *locks) lock(name string, job JobRef, count int) (got bool, freed []stri
 	return true, nil, nil
 }
 
-// wait has a job stand in line. It loses the locks that it holds, the names of which are returned: it may have
-// been one of this lock's holders no more than of any other's.
+// wait puts a job in line, takes all its locks from it and returns their names.
 func (l *locks) wait(name string, k *lock, job JobRef, count int) (freed []string) {
 	line := k.lines[count]
 	if line == nil {
@@ -125,8 +125,8 @@ func (l *locks) wait(name string, k *lock, job JobRef, count int) (freed []strin
 	return l.unlockAll(job)
 }
 
-// unlock takes a lock from a job that holds it or was called for it; false when it
-// is neither.
+// unlock takes a lock from a job that holds it or was woken for it. It returns false when the job
+// did neither.
 func (l *locks) unlock(name string, job JobRef) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -149,7 +149,8 @@ func (l *locks) unlock(name string, job JobRef) bool {
 	return true
 }
 
-// forget forgets a job; it returns the names of the locks that others may have now.
+// forget removes all that the locks know of a job. It returns the names of the locks that are
+// freed.
 func (l *locks) forget(job JobRef) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -159,7 +160,7 @@ func (l *locks) forget(job JobRef) []string {
 	return l.unlockAll(job)
 }
 
-// unlockAll takes from a job the locks that it holds and the one that it was called for.
+// unlockAll takes from a job the locks that it holds and the lock that it was woken for.
 func (l *locks) unlockAll(job JobRef) []string {
 	names := l.held[job]
 	delete(l.held, job)
@@ -175,8 +176,8 @@ func (l *locks) unlockAll(job JobRef) []string {
 	return names
 }
 
-// next calls the first in line that the lock has room for. One that wants to be among
-// fewer does not keep the others.
+// wakeNext takes the first job out of line for which the lock has room, and marks it woken. A job
+// that waits with a smaller count does not block the others.
 func (l *locks) wakeNext(name string) (JobRef, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -192,7 +193,7 @@ func (l *locks) wakeNext(name string) (JobRef, bool) {
 	return job, true
 }
 
-// isCalled says whether a job was called and has not come yet.
+// isWoken says that a job was woken and has not asked for its lock yet.
 func (l *locks) isWoken(job JobRef) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -200,7 +201,7 @@ func (l *locks) isWoken(job JobRef) bool {
 	return ok
 }
 
-// take takes a job out of line.
+// leaveLine takes a job out of line.
 func (l *locks) leaveLine(e *list.Element) JobRef {
 	w := e.Value.(waiter)
 	k := l.byName[w.lock]
@@ -227,9 +228,9 @@ func (l *locks) discardUnused(name string, k *lock) {
 	}
 }
 
-// Lock asks for a named lock for a job that the peer holds; at most count jobs
-// hold it at once. A job that is refused is parked: it is the peer's no more, and
-// ready again when the lock is free or the lock time-out has passed.
+// Lock asks for a named lock for a job that the peer holds. At most count jobs hold the lock at
+// once. A refused job is parked: the peer loses it, and it is ready again when the lock is free or
+// the lock time-out has passed.
 func (s *Scheduler) Lock(now Time, p *Peer, run Run, name string, count int, sink Sink) (bool, error) {
 	sh, err := s.lock(run.Shard)
 	if err != nil {
@@ -284,8 +285,8 @@ func (sh *shard) dropLocks(job uint32, r *record) {
 	sh.freedLocks = append(sh.freedLocks, freed...)
 }
 
-// unlock unlocks the shard and then does what reaches beyond it: it calls those who wait
-// for locks that have become free.
+// unlock unlocks the shard and then wakes the jobs that wait for freed locks: they may be of other
+// shards.
 func (sh *shard) unlock(now Time, sink Sink) {
 	if sh.freedLocks == nil { // nearly always
 		sh.mu.Unlock()
@@ -298,16 +299,16 @@ func (sh *shard) unlockAndWake(now Time, sink Sink) {
 	sh.s.wakeWaiters(now, sh.unlockTakingFreed(), sink)
 }
 
-// unlockWith unlocks the shard and returns the locks whose next are to be called.
+// unlockTakingFreed unlocks the shard and returns the locks that were freed under it.
 func (sh *shard) unlockTakingFreed() (calls []string) {
 	calls, sh.freedLocks = sh.freedLocks, nil
 	sh.mu.Unlock()
 	return calls
 }
 
-// call calls the next of each lock, and of those that become free by it: a job that was called may
-// end, when its owner has gone. More than a batch of them the Ticks call: until then a lock may be
-// free, and somebody may wait for it.
+// wakeWaiters wakes the next waiter of each lock, and of the locks that are freed by it: a woken
+// job whose owner has left ends. The Ticks wake what exceeds a batch. Until then a lock may be free
+// while jobs wait for it.
 func (s *Scheduler) wakeWaiters(now Time, names []string, sink Sink) {
 	for n := 0; n < s.batch && len(names) > 0; n++ {
 		names = append(names[1:], s.wakeNextWaiter(now, names[0], sink)...)
@@ -321,7 +322,7 @@ func (s *Scheduler) wakeWaiters(now Time, names []string, sink Sink) {
 	s.alarmMono(0)
 }
 
-// callMore calls for a batch of the locks that are left; more says that there may be others.
+// wakeMoreWaiters wakes the next waiters of a batch of pending locks. more says that some are left.
 func (s *Scheduler) wakeMoreWaiters(now Time, sink Sink) (more bool) {
 	l := &s.locks
 	l.mu.Lock()
@@ -336,9 +337,9 @@ func (s *Scheduler) wakeMoreWaiters(now Time, sink Sink) (more bool) {
 	return more
 }
 
-// callNext makes the first parked job ready that waits for the lock. It returns the locks that have
-// become free by that, or this one, when the job is parked no more, because its time was over
-// meanwhile: it does not keep the others.
+// wakeNextWaiter makes the first parked job ready that waits for the lock. It returns the locks
+// that are freed by that. It returns this lock when the job is parked no more, because its lock
+// time-out passed meanwhile: the job then does not block the others in line.
 func (s *Scheduler) wakeNextWaiter(now Time, name string, sink Sink) (freed []string) {
 	ref, ok := s.locks.wakeNext(name)
 	if !ok {
@@ -352,9 +353,9 @@ func (s *Scheduler) wakeNextWaiter(now Time, name string, sink Sink) (freed []st
 	return sh.unlockTakingFreed()
 }
 
-// park takes a job that was refused a lock from its holder and puts it aside.
+// park takes a job that was refused a lock from its holder.
 func (sh *shard) park(now Time, job uint32, r *record, sink Sink) {
-	r.flags &^= locking // what it held is taken from it already
+	r.flags &^= locking // its locks are taken from it already
 	w := sh.watches[r.home]
 	q := sh.unhold(job, r)
 	r.flags |= locking
@@ -369,7 +370,7 @@ func (sh *shard) park(now Time, job uint32, r *record, sink Sink) {
 	sh.reconsider(now, w, sink)
 }
 
-// unpark takes a parked job from where it stands.
+// unpark detaches a parked job.
 func (sh *shard) unpark(job uint32, q *queue) {
 	sh.parked.remove(&sh.buckets, &sh.slab, job)
 	last := len(q.parked) - 1
@@ -377,11 +378,11 @@ func (sh *shard) unpark(job uint32, q *queue) {
 	q.parked[place] = moved
 	sh.slab.at(moved).place = place
 	if q.parked = q.parked[:last]; last == 0 {
-		q.parked = nil // a burst's memory is not kept
+		q.parked = nil // free a burst's memory
 	}
 }
 
-// unparkCalled makes a job ready that was called; false when it is parked no more.
+// unparkWoken makes a woken job ready. It returns false when the job is parked no more.
 func (sh *shard) unparkWoken(now Time, ref JobRef, sink Sink) bool {
 	r := sh.slab.find(ref.Slot)
 	if r == nil || r.state != parked || r.seq != ref.Seq || !sh.s.locks.isWoken(ref) {
@@ -393,8 +394,8 @@ func (sh *shard) unparkWoken(now Time, ref JobRef, sink Sink) bool {
 	return true
 }
 
-// endParking makes a parked job pending again, under the due time it had, and returns its queue, which
-// is to be matched; a job whose owner has gone it ends.
+// endParking makes a parked job pending again, due when it was, and returns its queue for the
+// caller to match. It ends an orphan and returns nil.
 func (sh *shard) endParking(now Time, job uint32, r *record, sink Sink) *queue {
 	q := sh.queues[r.home]
 	sh.unpark(job, q)
@@ -406,7 +407,7 @@ func (sh *shard) endParking(now Time, job uint32, r *record, sink Sink) *queue {
 	return q
 }
 
-// expireParked makes jobs ready that have waited for a lock too long.
+// expireParked makes jobs ready whose lock time-out has passed.
 func (sh *shard) expireParked(now Time, timeout int64, until int, sink Sink) {
 	for sh.mu.steps < until {
 		k, ok := sh.parked.min(&sh.buckets)

@@ -1,17 +1,17 @@
 package sched
 
-// A match has a cost: one for each pair, and one for each 4 KiB of a job that is handed
-// out, since its bytes are copied under the lock.
+// costShift sets the cost of a match: one step, and one more for each 4 KiB of the job, since its
+// bytes are copied under the lock.
 const costShift = 12
 
 func (r *record) cost() int { return 1 + int(r.size>>costShift) }
 
-// op counts steps of what depends on how much there is of something. What is done in batches goes by
-// this count.
+// countSteps counts steps of work whose amount depends on how much there is. Batches are measured
+// by this count.
 func (sh *shard) countSteps(n int) { sh.mu.steps += n }
 
-// match hands ready jobs to waiting slots until one of the two runs out, or more than a batch
-// is done: then the Ticks go on.
+// match hands ready jobs to waiting slots until it runs out of either, or has done a batch. The
+// Ticks do the rest.
 func (sh *shard) match(now Time, q *queue, sink Sink) {
 	if q.lineEmpty() {
 		return
@@ -21,15 +21,15 @@ func (sh *shard) match(now Time, q *queue, sink Sink) {
 	}
 }
 
-// matchUntil is match for one of many queues: until so many steps are done.
+// matchUntil is match for one of many queues. It ends when the shard's steps reach until.
 func (sh *shard) matchUntil(now Time, q *queue, until int, sink Sink) {
 	if !q.matchPending && sh.matchSome(now, q, until-sh.mu.steps, sink) <= 0 {
 		sh.matchLater(q)
 	}
 }
 
-// matchLater has the Ticks match a queue. Until then ready jobs and waiting slots may both be
-// there.
+// matchLater defers the match of a queue to the Ticks. Until then the queue may have both ready
+// jobs and waiting slots.
 func (sh *shard) matchLater(q *queue) {
 	if !q.matchPending {
 		q.matchPending = true
@@ -38,7 +38,7 @@ func (sh *shard) matchLater(q *queue) {
 	}
 }
 
-// matchMore does a part of what match has left.
+// continueMatches does a part of the deferred matches. It returns the rest of room.
 func (sh *shard) continueMatches(now Time, room int, sink Sink) int {
 	for room > 0 && len(sh.unmatched) > 0 {
 		q := sh.unmatched[0]
@@ -52,7 +52,7 @@ func (sh *shard) continueMatches(now Time, room int, sink Sink) int {
 	return room
 }
 
-// matchSome is match within room; it returns what it left of that, none when there may be more.
+// matchSome is match within room. It returns the rest of room, 0 when there may be more to match.
 func (sh *shard) matchSome(now Time, q *queue, room int, sink Sink) int {
 	for room > 0 {
 		cost := sh.matchOne(now, q, sink)
@@ -64,9 +64,9 @@ func (sh *shard) matchSome(now Time, q *queue, room int, sink Sink) int {
 	return 0
 }
 
-// matchOne hands the first ready job to the oldest waiting slot, or wakes that, or finds that a
-// watch in line has none. It returns the cost, 0 when there is nothing to do, or nothing is handed out
-// any more.
+// matchOne does one match: it hands the first ready job to the oldest waiting slot, or sends that
+// slot its Wake, or removes a watch without slots from the line. It returns the cost, 0 when there
+// is nothing to do or the scheduler is halted.
 func (sh *shard) matchOne(now Time, q *queue, sink Sink) int {
 	if sh.halted {
 		return 0
@@ -84,7 +84,7 @@ func (sh *shard) matchOne(now Time, q *queue, sink Sink) int {
 	return sh.pair(now, q, w, q.ready.head(&sh.buckets), sink)
 }
 
-// pair gives a job that fits to a watch in line, or finds that the line has changed. It returns
+// pair hands a job to a watch in line that it fits, or finds that the line has changed. It returns
 // the cost.
 func (sh *shard) pair(now Time, q *queue, w *watch, job uint32, sink Sink) int {
 	r := sh.slab.at(job)
@@ -106,16 +106,16 @@ func (sh *shard) pair(now Time, q *queue, w *watch, job uint32, sink Sink) int {
 	return cost
 }
 
-// rouse delivers a Wake to a slot that sleeps.
+// deliverWake answers a Sleep.
 func (sh *shard) deliverWake(w *watch, s slot, sink Sink) {
 	sh.countSteps(1)
 	sh.out = Delivery{To: w.peer.id, Tag: s.tag, Effect: Wake}
 	sink.Deliver(&sh.out)
 }
 
-// handOver gives a job that is due and stands nowhere to the oldest slot in line, without a place in
-// the ready index; false: others are ready before it, or it does not fit everybody, or the line
-// has changed.
+// assignDirectly hands a detached job that is due to the oldest slot in line, without a place in
+// the ready index. It returns false when other jobs are ready before it, when it does not fit every
+// watch, or when the line has changed.
 func (sh *shard) assignDirectly(now Time, job uint32, r *record, q *queue, sink Sink) bool {
 	const special = task | longName | private
 	if q.lineEmpty() || q.ready.jobs > 0 || q.broadcastWorkers > 0 || sh.halted || r.flags&special != 0 || q.mixed() {
@@ -135,7 +135,7 @@ func (sh *shard) assignDirectly(now Time, job uint32, r *record, q *queue, sink 
 	return ok
 }
 
-// assign hands a job that stands nowhere to a slot.
+// assign hands a detached job to a slot.
 func (sh *shard) assign(now Time, job uint32, r *record, q *queue, w *watch, s slot, sink Sink) {
 	sh.countSteps(r.cost())
 	sh.hold(now, job, r, w, s)

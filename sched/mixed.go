@@ -1,9 +1,9 @@
 package sched
 
-// A queue is mixed when not every ready job fits every watch: some jobs are too long for some
-// peers, and a Named peer must not get two jobs of one name. Each class of peers has a line of
-// its own, and a job that is kept back by its name stands in the withheld index, so that the
-// jobs behind it are not looked at through it.
+// A queue is mixed when not every ready job fits every watch. Some jobs have names too long for some
+// peers, and a Named peer must not hold two jobs of one name. Each class of peers has a line of its
+// own. A job that fits no Named peer in line moves to the withheld index, so that each match does not
+// scan it again.
 
 // class says in which of a queue's lines the watches of a peer stand.
 type class uint8
@@ -11,7 +11,7 @@ type class uint8
 // The classes.
 const (
 	narrow class = iota // takes names up to maxShort
-	named               // the same, and knows jobs by queue and name
+	named               // takes the same, and knows jobs by queue and name
 	wide                // takes names of any length
 	classes
 )
@@ -27,13 +27,14 @@ func classFor(s Skills) class {
 }
 
 const (
-	// maxClashes is how many ready jobs are looked at that one queue cannot give a Named peer because
-	// of their names. It is more than the names that the peer has not reported; a peer that holds
-	// more clashing jobs gets no other before it has ended one of them.
+	// maxClashes is how many ready jobs of a queue are scanned that a Named peer cannot have
+	// because of their names. It is more than the names that the peer may have unreported. A peer
+	// that holds more clashing jobs gets no other job until it has ended one of them.
 	maxClashes = 2 * maxUnreported
-	// clashRoom is the same for all queues of a peer together, when it asks for a job.
+	// maxPeerClashes is the same bound for all queues of a peer together, in one request.
 	maxPeerClashes = 32 * maxClashes
-	// maxFit is how many Named peers in line are looked at for one job; the Tick looks at the others.
+	// maxFitChecks is how many Named peers in line are checked for one job. The Ticks check the
+	// others.
 	maxFitChecks = 64
 )
 
@@ -42,11 +43,11 @@ func (q *queue) mixed() bool {
 	return q.wide.jobs+q.withheld.jobs > 0 || q.broadcast != nil || q.named > 0 && q.clashing()
 }
 
-// clashing says that a Named peer may know a job by the name of another.
+// clashing says that two jobs of the queue may clash for a Named peer.
 func (q *queue) clashing() bool { return q.unreported > 0 || q.spaces&(q.spaces-1) != 0 }
 
-// clashes says whether a watch's peer, which is Named, knows another job by the name: one that it
-// holds, or one that was taken from it and that it has not reported.
+// clashes says that a Named peer knows another job by the name: a job that it holds, or one of a
+// revoked run that it has not reported.
 func (sh *shard) clashes(w *watch, name []byte) bool {
 	if len(w.unreported) > 0 && w.unreported[sh.hash(name)] != nil {
 		return true
@@ -65,10 +66,10 @@ func (sh *shard) matchMixed(now Time, q *queue, sink Sink) int {
 	}
 	job := q.ready.head(&sh.buckets)
 	for c := range classes {
-		// For peers that are not Named no job is withheld, and for broad ones none is too long.
+		// A withheld job fits a peer that is not Named, and a long name fits a Wide one.
 		if w := q.oldestOf(c); w != nil && c != named {
-			if aside := sh.jobFor(w, new(int)); aside != job {
-				return sh.pair(now, q, w, aside, sink)
+			if other := sh.jobFor(w, new(int)); other != job {
+				return sh.pair(now, q, w, other, sink)
 			}
 		}
 	}
@@ -86,8 +87,8 @@ func (sh *shard) matchMixed(now Time, q *queue, sink Sink) int {
 	return 1
 }
 
-// firstFit returns the watch with the oldest slot that a job of the ready index fits. nil: there is
-// none, if whole, or none among the first.
+// firstFit returns the watch with the oldest slot that a job of the ready index fits. When it
+// returns nil, whole says that no watch fits; else only the first watches were checked.
 func (sh *shard) firstFit(q *queue, job uint32) (best *watch, whole bool) {
 	for _, c := range [...]class{narrow, wide} {
 		if w := q.oldestOf(c); w != nil && (best == nil || w.ahead(best)) {
@@ -97,7 +98,7 @@ func (sh *shard) firstFit(q *queue, job uint32) (best *watch, whole bool) {
 	line := q.lines[named]
 	clashing := q.clashing() && (q.broadcastWorkers == 0 || !sh.s.rules[sh.slab.at(job).space].shared())
 	name := sh.nameView(job)
-	// The heap is gone through in its order: of what was seen, the children are seen next.
+	// The loop visits the heap in order: open has the children of the visited watches.
 	var open [maxFitChecks + 1]int
 	n := count(len(line) > 0)
 	for looks := 0; n > 0; looks++ {
@@ -128,7 +129,7 @@ func (sh *shard) firstFit(q *queue, job uint32) (best *watch, whole bool) {
 	return best, true
 }
 
-// withhold puts the first ready job aside, which fits none of the Named peers in line.
+// withhold moves the first ready job, which fits no Named peer in line, to the withheld index.
 func (sh *shard) withhold(job uint32, q *queue) {
 	r := sh.slab.at(job)
 	q.ready.remove(&sh.buckets, &sh.slab, job)
@@ -136,8 +137,8 @@ func (sh *shard) withhold(job uint32, q *queue) {
 	q.withheld.pushBack(&sh.buckets, &sh.slab, readyKey(r), job)
 }
 
-// jobFor returns the first ready job that a watch's peer can be given, none when there is
-// none, or nothing is matched at present. It takes the jobs from room that it looks at in vain, and looks at no more than that.
+// jobFor returns the first ready job that a watch's peer can be given, none when there is none or
+// the queue is not matched now. It scans at most room clashing jobs and takes them from room.
 func (sh *shard) jobFor(w *watch, room *int) uint32 {
 	if sh.halted {
 		return none
@@ -183,29 +184,31 @@ func (sh *shard) firstFor(w *watch, x *index, room *int) uint32 {
 	return first
 }
 
-// first returns the one of two jobs that comes first, of which x stands aside; either may be none.
+// first returns the earlier of two jobs, of which x stands in another index than the ready one.
+// Either may be none.
 func (sh *shard) first(x, y uint32) uint32 {
 	if x == none || y == none {
 		return min(x, y) // none is the largest
 	}
 	a, b := sh.slab.at(x), sh.slab.at(y)
 	ka, kb := readyKey(a), readyKey(b)
-	aside := a.seq < b.seq
+	xFirst := a.seq < b.seq
 	switch {
 	case ka != kb:
-		aside = ka.less(kb)
+		xFirst = ka.less(kb)
 	case ka.b == taskDue:
-		aside = sh.graph.before(x, y)
+		xFirst = sh.graph.before(x, y)
 	case a.flags&withheld != 0 && b.flags&(withheld|longName) == 0:
-		aside = ka.b != aheadOfAll // it has been first in the ready index, where those of this key come in front
+		// x was first in the ready index, which jobs of due second aheadOfAll alone enter in front.
+		xFirst = ka.b != aheadOfAll
 	}
-	if aside {
+	if xFirst {
 		return x
 	}
 	return y
 }
 
-// reconsider is for a watch whose peer has ended a job: one of its name, of another space, fits it
+// reconsider serves a watch whose peer has ended a job: a job of its name in another space fits
 // now.
 func (sh *shard) reconsider(now Time, w *watch, sink Sink) {
 	if w.at >= 0 && w.peer.class == named && w.queue.mixed() {
@@ -213,17 +216,17 @@ func (sh *shard) reconsider(now Time, w *watch, sink Sink) {
 	}
 }
 
-// search is the Tick's part in a queue where a job fitted none of the first Named peers in line:
-// the others are looked at by their numbers. Until that is over, one of them may wait beside a job
-// that it could have.
+// search is the deferred part of a match in which a job fitted none of the first Named peers in
+// line. The Ticks check the other peers by the numbers of their watches. Until they have, a peer
+// may wait beside a job that it could have.
 type search struct {
 	active  bool
-	again   bool   // another job came to it meanwhile
-	next    uint32 // number of the watch that is looked at next
-	restore int    // withheld jobs that go back to the ready index first: the queue is broadcast now
+	again   bool   // another job joined the search
+	next    uint32 // number of the watch that is checked next
+	restore int    // withheld jobs that first go back to the ready index, because the queue's jobs are broadcast now
 }
 
-// search has the Ticks look at all Named peers in line.
+// startSearch has the Ticks check all Named peers in line.
 func (sh *shard) startSearch(q *queue) {
 	q.search.again = true
 	if !q.search.active {
@@ -233,7 +236,7 @@ func (sh *shard) startSearch(q *queue) {
 	}
 }
 
-// searchMore does a part of the searches.
+// continueSearches does a part of the searches. It returns the rest of room.
 func (sh *shard) continueSearches(now Time, room int, sink Sink) int {
 	for room > 0 && len(sh.searches) > 0 {
 		q := sh.searches[0]
@@ -247,6 +250,7 @@ func (sh *shard) continueSearches(now Time, room int, sink Sink) int {
 	return room
 }
 
+// searchQueue does a part of one queue's search. It returns the rest of room.
 func (sh *shard) searchQueue(now Time, q *queue, room int, sink Sink) int {
 	f := &q.search
 	if q.dropped {
@@ -287,7 +291,7 @@ func (sh *shard) searchQueue(now Time, q *queue, room int, sink Sink) int {
 	return room
 }
 
-// anyUnheld returns a job that nobody runs of a queue that has one.
+// anyUnreserved returns a job that no peer runs, of a queue that has one.
 func (q *queue) anyUnreserved(p *buckets) uint32 {
 	for _, x := range [...]*index{&q.ready, &q.withheld, &q.wide, &q.private, &q.delayed} {
 		if job := x.head(p); job != none {
@@ -297,7 +301,7 @@ func (q *queue) anyUnreserved(p *buckets) uint32 {
 	return q.parked[len(q.parked)-1]
 }
 
-// each calls fn for the index's jobs in order, until it returns false.
+// each calls fn for the index's jobs in order, until fn returns false.
 func (x *index) each(p *buckets, s *slab, fn func(job uint32) bool) {
 	bucketJobs := func(i uint32) bool {
 		for job := p.all[i].head; job != none; job = s.at(job).next {

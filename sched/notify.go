@@ -2,19 +2,19 @@ package sched
 
 import "bytes"
 
-// telling is the end of a job of which very many, or with very much, are still to be told: the job is
-// gone, and its name is free. A delivery to a peer that has left meanwhile finds no session.
+// notification is the deferred part of the answers to a job's awaits. The job has ended and its
+// name is free. A Delivery to a peer that has left meanwhile finds no session.
 type notification struct {
 	out     Delivery
-	ref     JobRef
+	ref     JobRef // the ended job
 	waiting []await
 }
 
-// toldBatches bounds, in batches, the cost of what is told of a job's end at once: 64 MiB, or short
-// results to all that may await them. What is more the Ticks tell.
+// notifyBatches bounds, in batches, the cost of the awaits that are answered when a job ends: 64
+// MiB, or short results to MaxAwaits peers. The Ticks answer the rest.
 const notifyBatches = 64
 
-// tellAll tells those who await a job of its end.
+// notifyAll answers the awaits of a job that ends.
 func (sh *shard) notifyAll(job uint32, r *record, q *queue, e Effect, data []byte, sink Sink) {
 	all := sh.awaits[job]
 	delete(sh.awaits, job)
@@ -40,7 +40,7 @@ func (sh *shard) notifyAll(job uint32, r *record, q *queue, e Effect, data []byt
 	sh.s.alarmMono(0)
 }
 
-// tellMore tells a part of those who are still to be told.
+// continueNotifications answers a part of the awaits that notifyAll has left.
 func (sh *shard) continueNotifications(until int, sink Sink) {
 	for sh.mu.steps < until && len(sh.notifications) > 0 {
 		t := &sh.notifications[0]

@@ -6,35 +6,34 @@ import (
 	"sync/atomic"
 )
 
-// Peer is one connected party. Its owner, one goroutine at a time, calls the verbs
-// that take it; other goroutines reach it only through its lock, to serve a slot
-// or to deliver a result.
+// Peer is one connected party. Its owner, one goroutine at a time, calls the verbs that take it.
+// Other goroutines reach it only under its lock, to serve a slot or to deliver a result.
 type Peer struct {
 	id          SessionID
 	holder      bool   // it is not connected, see NewHolder
 	name        string // of a holder
-	label       string // of a session: what people are told that it is
+	label       string // of a session: how logs and views name the peer
 	skills      Skills
 	watches     []*watch          // the owner's
-	byQueue     map[string]*watch // the owner's
-	cost        int               // see Looked; the owner's
-	partialScan bool              // it was not looked through for all that it could have, see clashRoom; the owner's
+	byQueue     map[string]*watch // the watches by queue name; the owner's
+	cost        int               // see TakeCost; the owner's
+	partialScan bool              // the last scan of its queues stopped early, see maxPeerClashes; the owner's
 	class       class
 
 	mu         sync.Mutex
 	slots      slotLine       // outstanding reserves, oldest first
 	unsent     int            // bytes handed out since the last Flushed
-	window     int            // unsent from which nothing more is handed out
+	window     int            // at this many unsent bytes the peer is handed nothing more
 	blocked    bool           // a job was kept back because of window
-	behind     bool           // not all that is ready for it was handed out, see serveRoom
-	awaits     map[JobRef]int // results it waits for, and how often
-	topics     map[topic]bool // jobs whose data it receives
-	stalled    []owedProceed  // senders kept waiting because of window
-	unreported int            // names remembered for it, see unreported
+	behind     bool           // more is ready for the peer than it was handed, see maxServe
+	awaits     map[JobRef]int // the results that it awaits, and how often
+	topics     map[topic]bool // the jobs whose data it receives
+	stalled    []owedProceed  // the publishers that wait until unsent is below window
+	unreported int            // number of its unreported names
 
-	quota    *atomic.Int64 // the scheduler's registered, nil when the peer is forgotten
-	charged  int           // bytes that slots, watches and topics take
-	borrowed int           // what it has of quota for those beyond its own part
+	quota    *atomic.Int64 // the scheduler's sharedQuota, nil when the peer is departed
+	charged  int           // bytes of its slots, watches, topics and unreported names
+	borrowed int           // bytes of quota that it has beyond its own part
 }
 
 // Skills say which jobs a peer can be given.
@@ -42,35 +41,35 @@ type Skills uint8
 
 // The skills.
 const (
-	// Wide peers take names and queues of any length, others names of up to 255 bytes and
+	// Wide peers take names and queues of any length. Other peers take names of up to 255 bytes and
 	// queues of up to 256.
 	Wide Skills = 1 << iota
-	// Named peers know a job by its queue and name: they never hold two jobs, of
-	// different spaces, that have both in common.
+	// Named peers know a job by its queue and name. A Named peer never holds two jobs of different
+	// spaces that have both in common.
 	Named
 )
 
-// maxShort is the longest name of a job for a peer that is not Wide, maxShortQueue that of a
-// queue: a mark may stand before what such a peer calls it.
+// maxShort is the longest job name for a peer that is not Wide. maxShortQueue is the longest queue
+// name for it: a mark may stand before the name that such a peer uses.
 const (
 	maxShort      = 255
 	maxShortQueue = maxShort + 1
 )
 
-// SetLabel says what people are told about the peer, beside its session. Its owner calls
-// it before any other verb.
+// SetLabel sets how logs and views name the peer, beside its session. Its owner calls it before any
+// other verb.
 func (p *Peer) SetLabel(label string) { p.label = label }
 
-// Looked returns how many queues, held jobs, listeners and locks the owner's
-// verbs have looked through since it was last called, the one queue of a peer of one aside, and a
-// part of the slots and watches: what a peer costs that has very many.
+// TakeCost returns how many queues, held jobs, listeners and locks the owner's verbs have scanned
+// since the last call. Slots and watches count as a part of that each, and the queue of a peer that
+// serves only one does not count. The caller slows down a peer whose requests scan very many.
 func (p *Peer) TakeCost() int {
 	n := p.cost
 	p.cost = 0
 	return n
 }
 
-// prune lets go of watches that ended while jobs were held, once these are gone.
+// prune removes the watches that are over: they ended while jobs were held, and hold none any more.
 func (p *Peer) prune() {
 	n := len(p.watches)
 	p.cost += n
@@ -88,15 +87,15 @@ func (p *Peer) prune() {
 	p.mu.Unlock()
 }
 
-// skimmed is how many slots or watches are looked through in the time in which one queue is
-// that has to be locked: they lie side by side.
+// entriesPerStep is how many slots or watches are scanned in the time of one step. They lie side by
+// side; a step locks a queue.
 const entriesPerStep = 32
 
-// slot is one outstanding Reserve.
+// slot is one outstanding Reserve or Sleep.
 type slot struct {
 	tag  uint64
 	seq  uint64 // age: smaller is older, over all peers
-	wake bool   // wants to be woken, not served
+	wake bool   // a Sleep: the answer is a Wake
 }
 
 // slotLine is a first-in first-out line of slots.
@@ -117,8 +116,8 @@ func (l *slotLine) has(tag uint64, wake bool) bool {
 	return false
 }
 
-// push moves the slots to the front only when that makes room for as many again as
-// are moved.
+// push appends a slot. It moves the slots to the front only when that makes room for as many again
+// as it moves.
 func (l *slotLine) push(s slot) {
 	if l.head > len(l.all)/2 && len(l.all) == cap(l.all) {
 		n := copy(l.all, l.all[l.head:])
@@ -132,14 +131,15 @@ func (l *slotLine) pop() slot {
 	l.head++
 	if l.head == len(l.all) {
 		l.all, l.head = l.all[:0], 0
-		if cap(l.all) > 1024 { // a burst's memory is not kept
+		if cap(l.all) > 1024 { // free a burst's memory
 			l.all = nil
 		}
 	}
 	return s
 }
 
-// drop takes the newest slot with tag out; false when it was served meanwhile.
+// removeNewest removes the newest slot with tag. It returns false when there is none, because the
+// slot was served meanwhile.
 func (l *slotLine) removeNewest(tag uint64) bool {
 	for i := len(l.all) - 1; i >= l.head; i-- {
 		if l.all[i].tag == tag && !l.all[i].wake {
@@ -150,17 +150,17 @@ func (l *slotLine) removeNewest(tag uint64) bool {
 	return false
 }
 
-// answer says what came of asking a peer for a slot.
+// answer says what a peer did with the request for a slot.
 type answer uint8
 
 const (
 	served  answer = iota // a slot was taken
-	moved                 // its oldest slot is younger than the line thought
-	nothing               // no slot, or it is to get nothing now
+	moved                 // the oldest slot is younger than the line thought
+	nothing               // there is no slot, or the peer is blocked
 )
 
-// claim takes the peer's oldest slot for a job of size bytes, if that slot is the
-// one that the line knows by seq; next is the seq the line shall know it by.
+// claim takes the peer's oldest slot for a job of size bytes, if the line knows that slot by seq.
+// next is the seq by which the line shall know the peer from now on.
 func (p *Peer) claim(seq uint64, size int) (s slot, next uint64, a answer) {
 	p.mu.Lock()
 	s, next, a = p.take(seq, size)
@@ -198,15 +198,15 @@ type watch struct {
 	queue     *queue
 	shard     *shard
 	id        uint32 // in the shard's watches
-	seq       uint64 // the oldest slot of the peer, as the line last knew it
-	at        int    // place in the queue's line of its class, -1: not in it
+	seq       uint64 // the sequence of the peer's oldest slot, as the line last knew it
+	at        int    // index in the queue's line of its class, -1: not in line
 	broadcast bool   // registered for broadcasts
-	departed  bool   // its peer is departed
-	ended     bool   // unwatched, kept while jobs are held or unreported
-	held      []held // the jobs that the peer holds from this queue
+	departed  bool   // its peer has left
+	ended     bool   // unwatched, but kept while jobs are held or unreported
+	held      []held // the jobs of this queue that the peer holds
 
 	unreported map[uint64]*unreported // by the hash of the name
-	suspended  *unreported            // when it is over that the peer gets nothing from the queue
+	suspended  *unreported            // says until when the watch is handed nothing, see chargeUnreported
 }
 
 // watchOf returns the peer's watch of a queue, nil when it has none.
@@ -217,38 +217,38 @@ func (p *Peer) watchOf(name []byte) *watch {
 	return p.byQueue[string(name)]
 }
 
-// over says that a watch has ended and nothing is held or remembered under it any more.
+// over says that a watch has ended and neither holds nor remembers anything any more.
 func (w *watch) over() bool { return w.ended && len(w.held)+w.unreportedCount() == 0 }
 
-// remembers is how many names the watch remembers, the quiet one included.
+// unreportedCount is the number of unreported names, and one more for a suspension.
 func (w *watch) unreportedCount() int { return len(w.unreported) + count(w.suspended != nil) }
 
 func (w *watch) ahead(o *watch) bool { return w.seq < o.seq }
 func (w *watch) place() int          { return w.at }
 func (w *watch) setPlace(i int)      { w.at = i }
 
-// held is one job in the hands of a peer.
+// held is one job that a peer holds.
 type held struct {
 	job   uint32 // its slot
-	order uint64 // the number of the run, the age of its slot; larger: handed out later to this peer
-	tag   uint64 // of the Reserve that it answered
+	order uint64 // the number of the run, which is the age of its slot
+	tag   uint64 // of the Reserve that the job answered
 }
 
-// await is one session waiting for a job's result.
+// await is one request of a peer for the end of a job.
 type await struct {
 	peer   *Peer
 	tag    uint64
 	onFail bool
 }
 
-// settle forgets one await of a job, from whichever goroutine ended it.
+// dropAwait removes one await of a job. Any goroutine may end the job, so it takes the peer's lock.
 func (p *Peer) dropAwait(ref JobRef) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch n := p.awaits[ref]; {
 	case n > 1:
 		p.awaits[ref] = n - 1
-	case n == 1: // 0: forgotten meanwhile
+	case n == 1: // 0: the peer has left meanwhile
 		delete(p.awaits, ref)
 	}
 }

@@ -1,36 +1,36 @@
 package sched
 
-// queue is one kind of work. Everything in it is guarded by its shard's lock.
+// queue is one kind of work. Its shard's lock guards everything in it.
 type queue struct {
-	name string
-	id   uint32 // in the shard's queues
+	name string // unique among the queues that are not dropped
+	id   uint32 // index in the shard's queues
 
 	ready       index     // key {^priority, due second}
-	wide        index     // the same, for jobs that only wide peers get
+	wide        index     // the same, for jobs that only Wide peers can have
 	private     index     // the same, for tasks that are only stolen
-	withheld    index     // the same, for jobs whose names clash for all Named peers in line
+	withheld    index     // the same, for withheld jobs
 	delayed     index     // key {due second, milliseconds}
-	prioritized dueCounts // of ready jobs that have a priority, and were not submitted with sched_at 0
-	timer       key       // the delayed index's smallest key, while in the timers heap
-	at          int       // place in the timers heap, -1: not in it
+	prioritized dueCounts // counts of the ready jobs that have a priority and are not immediate
+	timer       key       // the smallest key of the delayed index, while the queue is in the timers heap
+	at          int       // index in the timers heap, -1: not in it
 
-	lines            [classes]heap[*watch] // watches whose peers may have a slot, oldest slot first, by class
-	workers          int
-	broadcastWorkers int      // of the workers, those that registered for broadcasts
-	named            int      // of the workers, those that know jobs by name
-	unreported       int      // names that these have not reported, and those of them that are quiet
-	spaces           uint16   // name spaces that ever had a job here
-	running          int      // reserved jobs
-	reservedTasks    int      // of these, tasks
-	parked           []uint32 // jobs waiting for a lock, in no order
-	waiting          int      // tasks waiting for others
-	tasks            int      // tasks that are not complete
-	readyTasks       int      // of these, those that are ready
-	immediate        int      // pending jobs submitted with sched_at 0
+	lines            [classes]heap[*watch] // the watches whose peers may have a slot, oldest slot first, by class
+	workers          int                   // number of watches that have not ended
+	broadcastWorkers int                   // of the workers, those that registered for broadcasts
+	named            int                   // of the workers, those of Named peers
+	unreported       int                   // number of unreported names and suspensions of these
+	spaces           uint16                // name spaces that ever had a job here
+	running          int                   // reserved jobs and the broadcasting one
+	reservedTasks    int                   // of these, tasks
+	parked           []uint32              // in no order
+	waiting          int                   // number of waiting tasks
+	tasks            int                   // number of tasks that are not complete
+	readyTasks       int                   // of these, those that are ready
+	immediate        int                   // pending jobs submitted with sched_at 0
 	dropped          bool
-	saved            uint64 // what the journal knows it by, 0: not at all
+	saved            uint64 // the journal's number for it, 0: not journaled
 	search           search
-	matchPending     bool             // the Ticks are to match it
+	matchPending     bool             // the queue is in the shard's unmatched
 	broadcast        *activeBroadcast // a job that is being broadcast
 }
 
@@ -42,10 +42,10 @@ func (q *queue) pending() int {
 	return q.ready.jobs + q.withheld.jobs + q.wide.jobs + q.private.jobs + q.delayed.jobs
 }
 
-// unheld is how many jobs go with a queue that is dropped: nobody runs them.
+// unreserved is the number of jobs that end with a queue that is dropped: no peer runs them.
 func (q *queue) unreserved() int { return q.pending() + len(q.parked) }
 
-// readyFor is the ready index that a job belongs in.
+// readyFor returns the ready index in which a job belongs.
 func (q *queue) readyFor(r *record) *index {
 	switch {
 	case r.flags&(longName|private|withheld) == 0: // nearly always
@@ -58,18 +58,18 @@ func (q *queue) readyFor(r *record) *index {
 	return &q.wide
 }
 
-// readyKey is the key under which a due job stands: larger priority first, then
-// the earlier second. ^ turns the order round without overflow.
+// readyKey returns the key of a ready job: larger priority first, then the earlier due second. ^
+// turns the order round without overflow.
 func readyKey(r *record) key { return key{^r.priority, r.due} }
 
-// countDue counts a job that comes into a ready index, or leaves it, among the others.
+// countDue counts a job that enters a ready index, or leaves it, in prioritized.
 func (q *queue) countDue(r *record, n int) {
 	if r.priority != 0 && r.flags&immediate == 0 {
 		q.prioritized.add(r.due, n)
 	}
 }
 
-// deserted says that nobody is in line.
+// lineEmpty says that no watch is in line.
 func (q *queue) lineEmpty() bool {
 	for i := range q.lines {
 		if len(q.lines[i]) > 0 {
@@ -79,7 +79,7 @@ func (q *queue) lineEmpty() bool {
 	return true
 }
 
-// oldest returns the watch in line whose slot is the oldest, nil when nobody is in line.
+// oldest returns the watch in line with the oldest slot, nil when no watch is in line.
 func (q *queue) oldest() *watch {
 	var first *watch
 	for i := range q.lines {
@@ -98,8 +98,9 @@ func (q *queue) oldestOf(c class) *watch {
 	return q.lines[c][0]
 }
 
-// claim takes the oldest slot of a watch in line, for a job of size bytes; false: the line has
-// changed instead. A watch whose peer has none leaves the line: its next Reserve puts it back.
+// claim takes the oldest slot of a watch in line for a job of size bytes. It returns false when the
+// line has changed instead. A watch whose peer has no slot leaves the line: the peer's next Reserve
+// puts it back.
 func (q *queue) claim(w *watch, size int) (slot, bool) {
 	line := &q.lines[w.peer.class]
 	s, next, a := w.peer.claim(w.seq, size)

@@ -1,30 +1,31 @@
 package sched
 
-// Reserves, watches and topics are held for peers in no job's memory, and each peer may have
-// many. The bounds of one peer keep one mistake in check; what all have together is bounded
-// here, as connections are counted in tens of thousands.
+// Slots, watches, topics and unreported names take memory for a peer, not for a job. The bounds of
+// one peer keep one mistake in check. The quota bounds all peers together, as there may be tens of
+// thousands of connections.
 const (
-	// maxRegistered bounds what all peers have beyond their own parts, in bytes: watches of
-	// some two million queues.
+	// maxShared bounds the bytes that all peers have beyond their own parts: watches of some two
+	// million queues.
 	maxShared = 512 << 20
-	// ownRegistered is each peer's own part, which nobody else can take: reserves or queues by
-	// the hundred.
+	// ownQuota is each peer's own part in bytes, which no other peer can use: hundreds of reserves
+	// or queues.
 	ownQuota = 64 << 10
-	// drawRegistered is how much more is drawn, and given back, at a time.
+	// quotaStep is how many bytes a peer borrows, and gives back, at a time.
 	quotaStep = 64 << 10
 )
 
-// The approximate cost of each, with its entries in maps and lines.
+// The approximate bytes of each, with its entries in maps and lines.
 const (
 	slotCost  = 32
 	watchCost = 192
-	topicCost = 256 // and the names
+	topicCost = 256 // without the names
 )
 
-// cost is a topic's.
+// cost is the approximate bytes of a topic.
 func (t topic) cost() int { return topicCost + len(t.queue) + len(t.name) }
 
-// register counts n bytes more for the peer, which is locked; false: there is no room.
+// charge counts n bytes more for the peer. It returns false when the quota is used up. The caller
+// holds the peer's lock.
 func (p *Peer) charge(n int) bool {
 	if p.charged+n > ownQuota+p.borrowed {
 		if p.quota.Add(quotaStep) > maxShared {
@@ -37,19 +38,19 @@ func (p *Peer) charge(n int) bool {
 	return true
 }
 
-// unregister takes n bytes back. The peer is locked. One that has left has none.
+// refund takes n charged bytes back. A departed peer has none. The caller holds the peer's lock.
 func (p *Peer) refund(n int) {
 	if p.quota == nil {
 		return
 	}
 	p.charged -= n
-	for p.borrowed > 0 && p.charged+2*quotaStep <= ownQuota+p.borrowed { // not to and fro at the edge
+	for p.borrowed > 0 && p.charged+2*quotaStep <= ownQuota+p.borrowed { // one step is kept against borrowing to and fro
 		p.borrowed -= quotaStep
 		p.quota.Add(-quotaStep)
 	}
 }
 
-// unregisterAll is unregister for a peer that leaves. It is locked.
+// refundAll refunds everything of a peer that leaves. The caller holds the peer's lock.
 func (p *Peer) refundAll() {
 	p.quota.Add(-int64(p.borrowed))
 	p.charged, p.borrowed, p.quota = 0, 0, nil

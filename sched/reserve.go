@@ -2,8 +2,8 @@ package sched
 
 import "slices"
 
-// NewPeer returns the scheduler's side of a session, with the skills given. It has to
-// be ended with Forget.
+// NewPeer returns the scheduler's side of a session with the given skills. The caller ends it with
+// Forget.
 func (s *Scheduler) NewPeer(id SessionID, skills ...Skills) *Peer {
 	p := &Peer{id: id, window: s.window, quota: &s.sharedQuota}
 	for _, k := range skills {
@@ -13,9 +13,9 @@ func (s *Scheduler) NewPeer(id SessionID, skills ...Skills) *Peer {
 	return p
 }
 
-// Watch makes the peer a worker of a queue: its reserves match the queue's jobs.
-// With broadcast the queue's jobs go to every waiting slot, as long as any peer is
-// registered so. Watching twice changes only broadcast.
+// Watch makes the peer a worker of a queue: its reserves match the queue's jobs. As long as any
+// peer is registered with broadcast, the queue's jobs go to every waiting slot. A second Watch of
+// the queue changes only broadcast.
 func (s *Scheduler) Watch(now Time, p *Peer, name []byte, broadcast bool, sink Sink) error {
 	w := p.byQueue[string(name)]
 	if w == nil && len(p.watches) >= maxWatches {
@@ -40,7 +40,7 @@ func (s *Scheduler) Watch(now Time, p *Peer, name []byte, broadcast bool, sink S
 			return err
 		}
 	}
-	if p.skills&Wide == 0 { // what the others serve is not durable
+	if p.skills&Wide == 0 { // Wide peers serve queues that are not durable
 		sh.saveQueue(w.queue)
 	}
 	if w.broadcast != broadcast {
@@ -76,7 +76,8 @@ func (sh *shard) newWatch(p *Peer, q *queue) (*watch, error) {
 	return w, nil
 }
 
-// enlist returns the watch of a peer that takes tasks without asking to serve the queue.
+// watchFor returns the watch of a peer that takes tasks without a Watch of the queue, made when it
+// is missing.
 func (sh *shard) watchFor(p *Peer, q *queue) (*watch, error) {
 	w := p.byQueue[q.name]
 	switch {
@@ -95,16 +96,16 @@ func count(b bool) int {
 	return 0
 }
 
-// revive makes a watch that ended while jobs were held a full one again.
+// revive makes an ended watch a full one again.
 func (sh *shard) revive(w *watch) error {
-	if len(w.held) == 0 { // its last job went meanwhile; so did its queue, perhaps
+	if len(w.held) == 0 { // without a job of it the queue may have been dropped
 		q, err := sh.queue([]byte(w.queue.name))
 		if err != nil {
 			return err
 		}
 		w.queue = q
 	}
-	if w.over() { // and its number
+	if w.over() { // its number was freed
 		w.id = assignID(&sh.watches, &sh.freeWatchIDs, w)
 	}
 	w.ended = false
@@ -114,8 +115,7 @@ func (sh *shard) revive(w *watch) error {
 	return nil
 }
 
-// join puts a watch in its queue's line when its peer has a slot, unless it stands
-// there still.
+// join puts a watch in its queue's line when its peer has a slot and it is not in line yet.
 func (sh *shard) join(w *watch) {
 	if w.at >= 0 {
 		return
@@ -131,20 +131,20 @@ func (sh *shard) join(w *watch) {
 	}
 }
 
-// enter puts a watch in its queue's line, in the place of its peer's oldest slot.
+// enter puts a watch in its queue's line at the age of its peer's oldest slot.
 func (w *watch) enter(seq uint64) {
 	line := &w.queue.lines[w.peer.class]
 	switch {
 	case w.at < 0:
 		w.seq = seq
 		line.push(w)
-	case w.seq != seq: // it stands there still
+	case w.seq != seq: // in line, at another age
 		w.seq = seq
 		line.down(w.at)
 	}
 }
 
-// Unwatch ends Watch; jobs that the peer holds stay with it.
+// Unwatch ends Watch. The peer keeps the jobs that it holds.
 func (s *Scheduler) Unwatch(p *Peer, name []byte) {
 	w := p.byQueue[string(name)]
 	if w == nil {
@@ -167,8 +167,7 @@ func (s *Scheduler) Unwatch(p *Peer, name []byte) {
 	p.mu.Unlock()
 }
 
-// endWatch takes a watch out of its queue; its number is freed when nothing is
-// held under it any more.
+// endWatch removes a watch from its queue. Its number is freed when it holds nothing any more.
 func (sh *shard) endWatch(w *watch) {
 	q := w.queue
 	if w.at >= 0 {
@@ -188,8 +187,8 @@ func (sh *shard) endWatch(w *watch) {
 	sh.discardUnused(q)
 }
 
-// Reserve asks for a job from any queue that the peer watches. The answer is an
-// Assign with tag, now or later. A tag that waits already is not added again.
+// Reserve asks for a job of any queue that the peer watches. The answer is an Assign with tag, now
+// or later. A tag that waits already is not added again.
 func (s *Scheduler) Reserve(now Time, p *Peer, tag uint64, sink Sink) error {
 	if len(p.watches) == 1 { // nearly always
 		return p.watches[0].shard.reserve(now, p.watches[0], tag, sink)
@@ -201,8 +200,8 @@ func (s *Scheduler) Reserve(now Time, p *Peer, tag uint64, sink Sink) error {
 	return nil
 }
 
-// reserve is Reserve for a peer that watches one queue: each lock is taken once. When
-// jobs wait, and nobody for them, the slot is served without standing in line first.
+// reserve is Reserve for a peer that watches one queue: each lock is taken once. When jobs are
+// ready and the line is empty, the slot is served without standing in line first.
 func (sh *shard) reserve(now Time, w *watch, tag uint64, sink Sink) error {
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)
@@ -233,8 +232,8 @@ func (sh *shard) reserve(now Time, w *watch, tag uint64, sink Sink) error {
 	return nil
 }
 
-// TryReserve is Reserve that does not wait: false means that nothing was ready. Its
-// tag must not be one that waits already.
+// TryReserve is Reserve that does not wait. It returns false when no job was ready. Its tag must
+// not be waiting already.
 func (s *Scheduler) TryReserve(now Time, p *Peer, tag uint64, sink Sink) (bool, error) {
 	if _, err := s.addSlot(p, tag, false); err != nil {
 		return false, err
@@ -249,8 +248,7 @@ func (s *Scheduler) TryReserve(now Time, p *Peer, tag uint64, sink Sink) (bool, 
 	return !waits, nil
 }
 
-// Sleep asks for one Wake with tag as soon as a queue that the peer watches has a
-// ready job, at once if one has.
+// Sleep asks for one Wake with tag, as soon as a queue that the peer watches has a ready job.
 func (s *Scheduler) Sleep(now Time, p *Peer, tag uint64, sink Sink) error {
 	if _, err := s.addSlot(p, tag, true); err != nil {
 		return err
@@ -259,10 +257,9 @@ func (s *Scheduler) Sleep(now Time, p *Peer, tag uint64, sink Sink) error {
 	return nil
 }
 
-// addSlot adds a slot. more says that another waits already: the peer stands in every line,
-// and nothing is ready for the older slot, so nothing is for this one; or it is to get nothing
-// before the next Flushed. A worker of very many queues that asks for many jobs at once has
-// them looked through once.
+// addSlot adds a slot. more says that the new slot cannot be served now, because an older one
+// waits: the peer is in every line, and no job is ready for the older slot, or the peer is blocked.
+// So the queues of a worker that sends many requests at once are scanned once.
 func (s *Scheduler) addSlot(p *Peer, tag uint64, wake bool) (more bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -270,7 +267,7 @@ func (s *Scheduler) addSlot(p *Peer, tag uint64, wake bool) (more bool, err erro
 	return more, p.addSlot(s, tag, wake)
 }
 
-// addSlot adds a slot, unless one with its tag waits already. The peer is locked.
+// addSlot adds a slot, unless one with its tag waits already. The caller holds the peer's lock.
 func (p *Peer) addSlot(s *Scheduler, tag uint64, wake bool) error {
 	p.cost += p.slots.len() / entriesPerStep
 	switch {
@@ -285,14 +282,13 @@ func (p *Peer) addSlot(s *Scheduler, tag uint64, wake bool) error {
 	return nil
 }
 
-// serveRoom is how much of what is ready a peer is handed at once, and how many of its queues are
-// looked through for it, by tens: a millisecond or two. It gets the rest with the next Flushed.
+// maxServe bounds the steps in which a peer is handed jobs at once, and the scan of its queues, of
+// which ten count as a step: a millisecond or two. The rest follows with the next Flushed.
 const maxServe = 4 << 10
 
-// serve puts the peer in every line it belongs in and gives its slots what is
-// ready. No wake-up is lost: the slot stands before the lines are looked at, and
-// under each shard's lock either the queue has nothing ready and the peer is in
-// its line, or the two are matched.
+// serve puts the peer in the line of each queue that it watches, and serves its slots from what is
+// ready. No wake-up is lost: the slot exists before the lines are scanned. Under each shard's lock
+// either the queue has nothing ready and the peer is in its line, or the two are matched.
 func (s *Scheduler) serve(now Time, p *Peer, sink Sink) {
 	for room := maxServe; ; {
 		w, next := s.nextWatch(p)
@@ -311,7 +307,7 @@ func (s *Scheduler) serve(now Time, p *Peer, sink Sink) {
 	}
 }
 
-// nextWatch is bestWatch, but for a peer of one queue.
+// nextWatch is bestWatch with a short cut for a peer of one queue.
 func (s *Scheduler) nextWatch(p *Peer) (*watch, rank) {
 	if len(p.watches) == 1 {
 		return p.watches[0], lastRank
@@ -319,14 +315,14 @@ func (s *Scheduler) nextWatch(p *Peer) (*watch, rank) {
 	return s.bestWatch(p)
 }
 
-// serve serves a watch with a batch; it returns what that left.
+// serve serves a watch with a batch. It returns the rest of the batch.
 func (sh *shard) serve(now Time, w *watch, next rank, sink Sink) int {
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)
 	return sh.serveSome(now, w, next, sh.s.batch, sink)
 }
 
-// serveLine is serveSome for a batch, and leaves what is more to the Ticks.
+// serveLine is serveSome for a batch. It defers the rest to the Ticks.
 func (sh *shard) serveLine(now Time, w *watch, sink Sink) {
 	switch q := w.queue; {
 	case sh.serveSome(now, w, lastRank, sh.s.batch, sink) > 0:
@@ -337,10 +333,10 @@ func (sh *shard) serveLine(now Time, w *watch, sink Sink) {
 	}
 }
 
-// serveSome matches one queue's jobs with the line that w's peer now stands in: the
-// first, and those ahead of next, the first of the peer's other queues. Where not every job
-// fits everybody, none fits the others in line: what is ready was looked at for them when it came.
-// It returns what it left of room, none if there may be more.
+// serveSome matches a queue's jobs with its line, in which w's peer now stands, as long as a job
+// fits w and is ahead of next. next is the rank of the first job of the peer's other queues. In a
+// mixed queue it hands jobs to w alone: the other watches in line were offered each job when it
+// came. It returns the rest of room, 0 or less when there may be more to do.
 func (sh *shard) serveSome(now Time, w *watch, next rank, room int, sink Sink) int {
 	if w.ended {
 		return room
@@ -356,7 +352,7 @@ func (sh *shard) serveSome(now Time, w *watch, next rank, room int, sink Sink) i
 	return 0
 }
 
-// matchNext does one step of serveSome and returns its cost, 0 when there is none to do.
+// matchNext does one match of serveSome and returns its cost, 0 when there is none to do.
 func (sh *shard) matchNext(now Time, w *watch, next rank, sink Sink) int {
 	q := w.queue
 	if w.at < 0 {
@@ -367,25 +363,25 @@ func (sh *shard) matchNext(now Time, w *watch, next rank, sink Sink) int {
 	if job == none || !sh.rankOf(job).less(next) {
 		return 0
 	}
-	if !q.mixed() { // the oldest slot in line may be another's
+	if !q.mixed() { // another peer may have the oldest slot in line
 		return sh.matchOne(now, q, sink)
 	}
 	return sh.pair(now, q, w, job, sink) + (maxClashes-looks)/entriesPerStep
 }
 
-// rank is the place of a ready job among those of several queues: larger priority,
-// then the earlier due second, then the earlier submission.
+// rank orders ready jobs of several queues: larger priority first, then the earlier due second,
+// then the earlier submission.
 type rank struct {
 	key key
 	seq uint64
 }
 
-// lastRank is behind every job's.
+// lastRank is behind the rank of every job.
 var lastRank = rank{key{never, never}, ^uint64(0)}
 
 func (x rank) less(y rank) bool { return x.key.less(y.key) || x.key == y.key && x.seq < y.seq }
 
-// rank returns the rank of the first ready job for a watch; room is jobFor's.
+// rank returns the rank of the first ready job for a watch. room is jobFor's.
 func (sh *shard) rank(w *watch, room *int) rank { return sh.rankOf(sh.jobFor(w, room)) }
 
 func (sh *shard) rankOf(job uint32) rank {
@@ -396,8 +392,8 @@ func (sh *shard) rankOf(job uint32) rank {
 	return rank{readyKey(r), r.seq}
 }
 
-// bestWatch enters the peer in all its lines, in one pass, and returns the watch
-// whose queue has the first ready job and the rank of the next queue's.
+// bestWatch puts the peer in the line of each queue that it watches, in one pass. It returns the
+// watch whose queue has the first ready job, and the rank of the next queue's first job.
 func (s *Scheduler) bestWatch(p *Peer) (*watch, rank) {
 	var best *watch
 	first, next, over, room := lastRank, lastRank, false, maxPeerClashes
@@ -424,9 +420,9 @@ func (s *Scheduler) bestWatch(p *Peer) (*watch, rank) {
 	return best, next
 }
 
-// Flushed tells how many bytes handed to the peer are still to be sent. Work that
-// was kept back because too much was unsent is handed out when that has changed. more says that
-// there is more for the peer, and that Flushed is to be called again, when others had their turn.
+// Flushed sets how many bytes that were handed to the peer are still unsent. Jobs that
+// back-pressure kept back are handed out when the peer has room again. more says that more is ready
+// for the peer: the caller calls Flushed again after other peers had their turn.
 func (s *Scheduler) Flushed(now Time, p *Peer, unsent int, sink Sink) (more bool) {
 	p.mu.Lock()
 	p.unsent = unsent
@@ -452,8 +448,8 @@ func (p *Peer) isBehind() bool {
 	return p.behind
 }
 
-// Forget ends a peer: its reserves and awaits are dropped and the jobs it holds are ready again,
-// what is much of it by the Ticks that follow. No other verb takes the peer any more. The tasks of a
-// holder of NewHolder go first in line in the order of their names; while the Ticks do that, those
-// that are in line have smaller names than the others.
+// Forget ends a peer. Its reserves and awaits are dropped and the jobs that it holds become ready;
+// the Ticks do what exceeds a batch. No verb takes the peer any more. The tasks of a holder of
+// NewHolder go first in line, in the order of their names. Until the Ticks have released all of
+// them, those in line have smaller names than those that are still held.
 func (s *Scheduler) Forget(now Time, p *Peer, sink Sink) { s.depart(now, p, sink) }

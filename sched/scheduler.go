@@ -7,30 +7,30 @@ import (
 	"sync/atomic"
 )
 
-// Limits. Each keeps one peer, or one mistake, from costing memory without bound;
-// all are far beyond what clients of the protocols do.
+// Limits. Each bounds the memory that one peer, or one mistake, can cost. All are far beyond what
+// clients of the protocols do.
 const (
-	// MaxSlots bounds the outstanding reserves of a peer: the repeated-request
-	// check reads them all. Client libraries use one per thread.
+	// MaxSlots bounds the outstanding reserves of a peer: Reserve scans all of them for a repeated
+	// tag. Client libraries use one per thread.
 	MaxSlots = 16 << 10
-	// maxWatches bounds the queues that one peer serves: a Reserve looks at each.
+	// maxWatches bounds the queues that one peer serves: a Reserve scans all of them.
 	maxWatches = 64 << 10
-	// MaxAwaits bounds the sessions waiting for one job's result.
+	// MaxAwaits bounds the awaits of one job.
 	MaxAwaits = 4 << 10
-	// defaultMaxQueues bounds the queues; an idle one takes about 300 bytes.
+	// defaultMaxQueues bounds the queues. An idle queue takes about 300 bytes.
 	defaultMaxQueues = 1 << 20
-	// DefaultWindow is how many bytes of jobs may wait to be sent to one peer
-	// before it is given no more: several times what a fast link holds.
+	// DefaultWindow is how many bytes of jobs may be unsent to one peer before it is handed no
+	// more: several times what a fast link holds.
 	DefaultWindow = 256 << 10
-	// defaultBatch bounds the jobs moved under one hold of a shard's lock: a fraction of a
+	// defaultBatch bounds the jobs that are moved under one hold of a shard's lock: a fraction of a
 	// millisecond.
 	defaultBatch = 256
 	// maxLocks bounds the named locks that are held or waited for.
 	maxLocks = 64 << 10
-	// maxJobLocks bounds the locks that one job holds: they are unlocked together.
+	// maxJobLocks bounds the locks that one job holds: its end frees all of them at once.
 	maxJobLocks = 256
-	// maxSleep bounds the time to the next Tick, so that a wall clock that was
-	// stepped is noticed.
+	// maxSleep bounds the milliseconds to the next Tick, so that a step of the wall clock is
+	// noticed.
 	maxSleep = 1000
 )
 
@@ -56,33 +56,32 @@ var (
 // MaxSpaces bounds the name spaces: one or two for each protocol.
 const MaxSpaces = 16
 
-// Rules are what a job follows by the space that it was submitted in. The zero value:
-// names are unique per queue, a pending job is replaced by the next of its name, a
-// reservation ends with its time-out, and a failed job is tried for ever.
+// Rules say how the jobs of a space are treated. By the zero value a name is unique in its queue, a
+// pending job is replaced by the next submission of its name, a reservation ends with its time-out,
+// and a failed job is tried for ever.
 type Rules struct {
-	// Durable: jobs are told to the Journal.
+	// Durable jobs are saved in the Journal.
 	Durable bool
-	// Global: names are unique in the whole space; a second one is ErrDuplicate.
+	// Global names are unique in the whole space: a second submission returns ErrDuplicate.
 	Global bool
-	// Owned: a job goes with the peer that awaits it, and is never broadcast.
+	// Owned jobs end with the peer that awaits them, and are never broadcast.
 	Owned bool
-	// Untimed: a reservation lasts until its holder ends it or leaves.
+	// Untimed reservations last until the holder ends them or leaves.
 	Untimed bool
-	// Graph: its jobs are tasks, which wait for each other and stand in a line of their
-	// own. Extend, Transfer, Steal, Complete and those of a Lease are their verbs; they
-	// are never broadcast or dropped with their queue, and RemoveTask alone removes them. It
-	// needs Untimed.
+	// Graph makes the jobs tasks, which wait for each other and have a line of their own. Extend,
+	// Transfer, Steal, Complete and the verbs of a Lease are for them. Tasks are never broadcast or
+	// dropped with their queue, and only RemoveTask removes them. Graph needs Untimed.
 	Graph bool
-	// Private: its tasks are handed out by Steal alone, never to a Reserve.
+	// Private tasks are handed out by Steal alone, never to a Reserve.
 	Private bool
-	// Kept: a queue that has had one of its jobs is never dropped. Graph implies it.
+	// Kept queues, those that have had such a job, are never dropped. Graph implies it.
 	Kept bool
-	// Deaths, when not 0: each failure gives the job one more priority and puts it
-	// ahead of its equals, and so many failures end it with Failed.
+	// Deaths, when not 0, is the number of failures that end a job with Failed. Each earlier
+	// failure adds one to the job's priority and puts it ahead of its equals.
 	Deaths int32
 }
 
-// shared says that a job may go to many peers at once.
+// shared says that a job may be broadcast.
 func (r *Rules) shared() bool { return !r.Owned && !r.Graph }
 
 // Options are a Scheduler's settings; the zero value of a field means its default.
@@ -91,24 +90,24 @@ type Options struct {
 	MaxQueues int          // default defaultMaxQueues
 	Window    int          // bytes, default DefaultWindow
 	Batch     int          // jobs moved under one hold of a shard's lock, default defaultBatch; tests make it small
-	Seed      maphash.Seed // of the name hashes; by default a new one
-	// Rules are those of each name space, by its number; default: none special.
+	Seed      maphash.Seed // of the name hashes; default: a new one
+	// Rules are the rules of each space, by its number; default: the zero value.
 	Rules [MaxSpaces]Rules
-	// Journal, when set, is told what the jobs of durable spaces come to.
+	// Journal, when set, is told of every change of a durable job.
 	Journal Journal
-	// Grace is how many milliseconds behind its time-out a reservation ends: a holder that
-	// stops on time still has its word counted.
+	// Grace is how many milliseconds after its time-out a reservation ends. The report of a holder
+	// that stops on time still counts.
 	Grace int64
-	// Alarm, when set, is called when Tick has something to do earlier than it
-	// last said. It is called under a shard lock and must not block.
+	// Alarm, when set, is called when the next Tick is due earlier than the last Tick said. It is
+	// called under a shard lock and must not block.
 	Alarm func()
-	// TimedOut, when set, is told of each reservation that its time-out has ended, before the
-	// job goes to anybody else. It is called under a shard lock: it copies what it keeps of
-	// the job, and does not block.
+	// TimedOut, when set, is called for each reservation that its time-out ends, before the job is
+	// handed out again. It is called under a shard lock: it copies what it keeps of the job and
+	// does not block.
 	TimedOut func(job *Job, holder SessionID)
 }
 
-// Scheduler is the door to all jobs. It is safe for concurrent use.
+// Scheduler is the only door to all jobs. It is safe for concurrent use.
 type Scheduler struct {
 	shards    []shard
 	seed      maphash.Seed
@@ -121,24 +120,24 @@ type Scheduler struct {
 	grace     int64
 
 	rules      [MaxSpaces]Rules
-	keptSpaces uint16 // those whose queues are never dropped
+	keptSpaces uint16 // spaces whose queues are never dropped, as bits
 	locks      locks
 	ids        [idShards]idTable
 	departed   departures
 
 	timeout     atomic.Int64 // default time-out in milliseconds, 0: none
-	lockTimeout atomic.Int64 // how long a job waits for a lock, in milliseconds, 0: for ever
-	remember    atomic.Int64 // how long a complete task is known, in milliseconds
+	lockTimeout atomic.Int64 // in milliseconds, 0: a job waits for ever
+	remember    atomic.Int64 // in milliseconds, 0: complete tasks are not remembered
 	queueCount  atomic.Int64
-	sharedQuota atomic.Int64 // see register
-	wakeWall    atomic.Int64 // when the next Tick is due, by either clock
-	wakeMono    atomic.Int64
+	sharedQuota atomic.Int64 // bytes that peers have borrowed, see charge
+	wakeWall    atomic.Int64 // when the next Tick is due by the wall clock
+	wakeMono    atomic.Int64 // the same by the other clock
 
-	_     [64]byte // the two sequences below change with every job
+	_     [64]byte // keeps the cache line of the sequences below, which change with every job, apart
 	jobs  atomic.Uint64
 	slots atomic.Uint64
 
-	lastPlace atomic.Int64 // the last place in line that was given, of all queues
+	lastPlace atomic.Int64 // the last place in line that was given to a task, of all queues
 }
 
 // New returns an empty scheduler.
@@ -169,16 +168,16 @@ func New(o Options) *Scheduler {
 		s.shards[i].init(s, i)
 	}
 	s.locks.init()
-	// Runs are numbered by the slots that they fill: a handle of the process before this one
-	// must not fit by chance.
+	// A run's number is the sequence of its slot. It starts at a number that differs in every process, so
+	// that a run of the process before this one is not found.
 	s.slots.Store(maphash.String(s.seed, "runs") >> 8)
 	s.wakeWall.Store(never)
 	s.wakeMono.Store(never)
 	return s
 }
 
-// SetTimeout sets the default time-out of reserved jobs in milliseconds, 0 for
-// none. It counts at once, for jobs that are already reserved too.
+// SetTimeout sets the default time-out of reservations in milliseconds, 0 for none. It applies at
+// once, also to jobs that are reserved already.
 func (s *Scheduler) SetTimeout(ms int64) {
 	s.timeout.Store(ms)
 	s.alarmMono(0)
@@ -187,8 +186,8 @@ func (s *Scheduler) SetTimeout(ms int64) {
 // Timeout returns the default time-out in milliseconds, 0 for none.
 func (s *Scheduler) Timeout() int64 { return s.timeout.Load() }
 
-// SetLockTimeout sets how long a job waits for a lock, in milliseconds, before it is
-// ready again without it; 0 for ever.
+// SetLockTimeout sets in milliseconds how long a job waits for a lock before it is ready again
+// without it; 0 for ever.
 func (s *Scheduler) SetLockTimeout(ms int64) {
 	s.lockTimeout.Store(ms)
 	s.alarmMono(0)
@@ -202,14 +201,14 @@ func (s *Scheduler) shardOf(queue []byte) *shard {
 	return &s.shards[i]
 }
 
-// tag is the hash of a job's name in its queue and space.
+// tag returns the hash of a job's name in its queue and space.
 func (s *Scheduler) tag(queue uint32, space Space, name []byte) uint32 {
 	h := maphash.Bytes(s.seed, name) ^ (uint64(queue)<<8|uint64(space))*0x9e3779b97f4a7c15
 	h *= 0xd6e8feb86659fd93
 	return uint32(h >> 32)
 }
 
-// alarmWall and alarmMono call the alarm when a time lies before the next Tick.
+// alarmWall and alarmMono call the alarm when a time is earlier than the next Tick.
 func (s *Scheduler) alarmWall(at int64) { s.alarmAt(&s.wakeWall, at) }
 func (s *Scheduler) alarmMono(at int64) { s.alarmAt(&s.wakeMono, at) }
 
@@ -219,7 +218,7 @@ func (s *Scheduler) alarmAt(wake *atomic.Int64, at int64) {
 	}
 }
 
-// lower sets v to at when that is less, and says whether it was.
+// lower sets v to at if that is less, and says whether it was.
 func lower(v *atomic.Int64, at int64) bool {
 	for {
 		old := v.Load()

@@ -5,44 +5,43 @@ import (
 	"slices"
 )
 
-// shard is one part of the scheduler: the queues whose names hash to it and all
-// of their jobs.
+// shard is one part of the scheduler: the queues whose names hash to it, and all of their jobs.
 type shard struct {
 	mu guard
 	s  *Scheduler
 	id uint16
 
 	byName       map[string]*queue
-	queues       []*queue // by id
-	freeQueueIDs []uint32 // free queue ids
-	watches      []*watch // by id
-	freeWatchIDs []uint32 // free watch ids
-	timers       heap[*queue]
-	dropped      []*queue // queues to take apart, see Tick
+	queues       []*queue     // by id; nil: the id is free
+	freeQueueIDs []uint32     // free queue ids
+	watches      []*watch     // by id; nil: the id is free
+	freeWatchIDs []uint32     // free watch ids
+	timers       heap[*queue] // the queues that have delayed jobs, by the first due time
+	dropped      []*queue     // queues whose jobs the Ticks remove
 
 	slab          slab
 	arena         arena
 	names         names
 	buckets       buckets
-	running       index // reserved under the default time-out, key {start}
-	deadline      index // reserved under their own, key {deadline}
-	unreported    heap[*unreported]
-	searches      []*queue // in which a job is to be offered to all in line, see search
-	unmatched     []*queue // in which ready jobs and slots may both wait, see matchLater
-	broadcasting  []*queue // whose first job is being broadcast, see airing
-	notifications []notification
-	parked        index // waiting for a lock, key {start}
+	running       index             // jobs reserved under the default time-out, key {start}
+	deadline      index             // jobs reserved under their own time-out, key {deadline}
+	unreported    heap[*unreported] // by the time at which they are resolved
+	searches      []*queue          // queues whose withheld jobs are offered to all watches in line, see search
+	unmatched     []*queue          // queues whose match is deferred, see matchLater
+	broadcasting  []*queue          // queues with a broadcast under way
+	notifications []notification    // the awaits of ended jobs that are not answered yet
+	parked        index             // jobs that wait for a lock, key {start}
 	awaits        map[uint32][]await
 	topics        map[topic][]await
-	untimedJobs   int      // reserved jobs without a time-out that are no tasks
-	halted        bool     // nothing is handed out any more
-	freedLocks    []string // locks that may have room for a job that waits, see unlock
+	untimedJobs   int      // number of reserved jobs without a time-out, without tasks
+	halted        bool     // no job is handed out any more
+	freedLocks    []string // locks whose next waiter is woken when the shard is unlocked, see unlock
 	counters      Counters
 
 	graph graph
 
-	out   Delivery // the one being delivered
-	saved Saved    // the job being journaled
+	out   Delivery // the Delivery under way
+	saved Saved    // the record being journaled
 }
 
 func (sh *shard) init(s *Scheduler, id int) {
@@ -73,7 +72,7 @@ func (sh *shard) queue(name []byte) (*queue, error) {
 	return q, nil
 }
 
-// place puts v in the first free place of all and returns its number.
+// assignID puts v in the first free place of all and returns its index.
 func assignID[T any](all *[]T, free *[]uint32, v T) uint32 {
 	if n := len(*free); n > 0 {
 		i := (*free)[n-1]
@@ -97,16 +96,16 @@ func (sh *shard) ref(slot uint32, r *record) JobRef {
 	return JobRef{Shard: sh.id, Space: r.space, Slot: slot, Seq: r.seq}
 }
 
-// view fills a Job with what a job looks like from outside.
+// view fills a Job with what a caller sees of a job.
 func (sh *shard) view(slot uint32, r *record, q *queue, j *Job) {
-	// Field by field: a whole Job would be put together elsewhere and copied.
+	// The fields are set one by one: a literal of Job would be built elsewhere and copied.
 	j.Ref, j.Queue, j.Space, j.Running, j.Number = sh.ref(slot, r), q.name, r.space, r.state == reserved, 0
 	j.Name, j.Workload = unpack(sh.arena.view(r.bytes, int(r.size)))
 	j.SchedAt, j.Due, j.Priority, j.Count, j.Timeout = r.schedAt(), r.dueWall(), r.priority, r.count, r.timeout
 }
 
-// enqueue puts a job that stands nowhere in its queue's ready or sched-time index;
-// past is how many milliseconds after its due second it is due.
+// enqueue puts a detached job in its queue's ready or sched-time index. past is how many
+// milliseconds after its due second the job is due.
 func (sh *shard) enqueue(now Time, slot uint32, r *record, q *queue, past uint32) {
 	due := sh.isDue(now, r, past)
 	if r.flags&task != 0 && sh.graph.place(now, slot, r, q, past, due) {
@@ -128,14 +127,13 @@ func (sh *shard) enqueue(now Time, slot uint32, r *record, q *queue, past uint32
 	sh.resetTimer(q)
 }
 
-// isDue says whether the time of a job has come that is due past milliseconds after its
-// due second.
+// isDue says that a job's due time has come, which is past milliseconds after its due second.
 func (sh *shard) isDue(now Time, r *record, past uint32) bool {
 	second := floorSecond(now.Wall)
 	return r.due < second || r.due == second && int64(past) <= now.Wall-second*1000
 }
 
-// dequeue takes a pending job out of its index.
+// dequeue detaches a pending job.
 func (sh *shard) dequeue(slot uint32, r *record, q *queue) {
 	if r.flags&immediate != 0 {
 		q.immediate--
@@ -151,7 +149,7 @@ func (sh *shard) dequeue(slot uint32, r *record, q *queue) {
 	sh.resetTimer(q)
 }
 
-// leave takes a job in any state from where it stands.
+// detach takes a job in any state from where it stands.
 func (sh *shard) detach(job uint32, r *record, q *queue) {
 	switch r.state {
 	case reserved:
@@ -168,7 +166,7 @@ func (sh *shard) detach(job uint32, r *record, q *queue) {
 	}
 }
 
-// resetTimer keeps a queue's place among the timers after its delayed jobs changed.
+// resetTimer moves a queue in the timers heap after its delayed jobs changed.
 func (sh *shard) resetTimer(q *queue) {
 	if q.dropped {
 		return
@@ -188,7 +186,7 @@ func (sh *shard) resetTimer(q *queue) {
 	}
 }
 
-// hold gives a job that stands nowhere to a watch's peer and starts its time.
+// hold gives a detached job to a watch's peer and starts its time-out.
 func (sh *shard) hold(now Time, job uint32, r *record, w *watch, s slot) {
 	r.state, r.home, r.place = reserved, w.id, uint32(len(w.held))
 	w.held = append(w.held, held{job, s.seq, s.tag})
@@ -213,7 +211,7 @@ func (sh *shard) hold(now Time, job uint32, r *record, w *watch, s slot) {
 	}
 }
 
-// unhold takes a job from its holder.
+// unhold detaches a reserved job from its holder and returns its queue.
 func (sh *shard) unhold(job uint32, r *record) *queue {
 	w := sh.watches[r.home]
 	last := len(w.held) - 1
@@ -223,7 +221,7 @@ func (sh *shard) unhold(job uint32, r *record) *queue {
 	}
 	w.held = w.held[:last]
 	if last == 0 && cap(w.held) > 1024 {
-		w.held = nil // a burst's memory is not kept
+		w.held = nil // free a burst's memory
 	}
 	switch {
 	case r.flags&untimed != 0:
@@ -244,14 +242,16 @@ func (sh *shard) unhold(job uint32, r *record) *queue {
 	return q
 }
 
+// freeWatch frees the number of a watch that is over.
 func (sh *shard) freeWatch(w *watch) {
 	sh.watches[w.id] = nil
 	sh.freeWatchIDs = append(sh.freeWatchIDs, w.id)
 }
 
-// fail makes a job ready again that was just taken from a holder who did not do it, or ends it: its
-// owner has gone, or it has failed often enough. The caller matches the queue then: of several jobs
-// that go ahead of their equals the last comes first, also where somebody waits.
+// fail gives back a job that was just taken from a holder without being done: it makes the job
+// ready again. It ends the job if its owner has left or if it has failed as often as Rules.Deaths.
+// The caller then matches the queue, after all failed jobs are given back: each goes ahead of the
+// one before it.
 func (sh *shard) fail(now Time, job uint32, r *record, q *queue, sink Sink) {
 	if r.flags&task != 0 {
 		sh.graph.release(now, job, r, q, front)
@@ -276,11 +276,12 @@ func (sh *shard) fail(now Time, job uint32, r *record, q *queue, sink Sink) {
 	q.readyFor(r).pushFront(&sh.buckets, &sh.slab, readyKey(r), job)
 }
 
-// aheadOfAll is a due second before any other, for jobs that go ahead of their equals.
+// aheadOfAll is the due second of a job that failed and goes ahead of its equals. It is before any
+// other.
 const aheadOfAll = math.MinInt64
 
-// release makes a job that was just taken from its holder pending again, due at wall; one whose
-// owner has gone it ends. The caller matches the queue then.
+// release makes a job pending again that was just taken from its holder, due at wall. It ends an
+// orphan. The caller then matches the queue.
 func (sh *shard) release(now Time, job uint32, r *record, q *queue, wall int64, sink Sink) {
 	if r.flags&task != 0 && wall <= now.Wall {
 		sh.fail(now, job, r, q, sink)
@@ -296,10 +297,10 @@ func (sh *shard) release(now Time, job uint32, r *record, q *queue, wall int64, 
 	sh.save(job, r, q)
 }
 
-// end frees a job that stands nowhere and tells those who await it.
+// end frees a detached job and answers its awaits.
 func (sh *shard) end(job uint32, r *record, q *queue, e Effect, data []byte, sink Sink) {
 	name, _ := unpack(sh.arena.view(r.bytes, int(r.size)))
-	if sh.s.rules[r.space].Global { // first: who is told may submit a job of the name at once
+	if sh.s.rules[r.space].Global { // before the awaits: a peer may submit a job of the name as soon as it is answered
 		sh.s.freeID(id{r.space, string(name)})
 	}
 	if r.flags&awaited != 0 {
@@ -317,11 +318,11 @@ func (sh *shard) end(job uint32, r *record, q *queue, e Effect, data []byte, sin
 	sh.slab.free(job)
 	sh.discardUnused(q)
 	if len(data) >= ownChunk {
-		sh.out.Data = nil // it is the caller's
+		sh.out.Data = nil // the caller owns it
 	}
 }
 
-// tell tells one who awaits a job of its end.
+// notify answers one await of a job that ends.
 func (sh *shard) notify(a await, job uint32, r *record, q *queue, e Effect, data []byte, sink Sink) {
 	a.peer.dropAwait(sh.ref(job, r))
 	sh.out = Delivery{To: a.peer.id, Tag: a.tag, Effect: e, Data: data}
@@ -331,7 +332,7 @@ func (sh *shard) notify(a await, job uint32, r *record, q *queue, e Effect, data
 	sink.Deliver(&sh.out)
 }
 
-// failAwaits ends the awaits that asked to hear of the first failure.
+// failAwaits answers the awaits that end with the first failure.
 func (sh *shard) failAwaits(job uint32, r *record, sink Sink) {
 	if r.flags&awaited == 0 {
 		return
@@ -345,7 +346,7 @@ func (sh *shard) failAwaits(job uint32, r *record, sink Sink) {
 	})
 }
 
-// keepAwaits ends the awaits of a job that keep does not want.
+// keepAwaits drops the awaits of a job for which keep returns false.
 func (sh *shard) keepAwaits(job uint32, r *record, keep func(await) bool) {
 	kept := slices.DeleteFunc(sh.awaits[job], func(a await) bool { return !keep(a) })
 	if len(kept) > 0 {
@@ -372,7 +373,7 @@ func (sh *shard) holding(p *Peer, run Run) (*record, error) {
 	return r, nil
 }
 
-// grain is the resolution of time-outs: jobs reserved within it share a bucket. A
+// grain is the resolution of time-outs in milliseconds: jobs reserved within it share a bucket. A
 // time-out is late by at most this and never early.
 const grain = 128
 
@@ -386,7 +387,7 @@ func floorSecond(ms int64) int64 {
 	return s
 }
 
-// wallOf is the wall time of a sched-time key, clamped to what fits.
+// wallOf returns the wall time of a sched-time key, clamped to what fits.
 func wallOf(k key) int64 {
 	if k.a > never/1000-1 {
 		return never

@@ -2,20 +2,20 @@ package sched
 
 import "hash/maphash"
 
-// A run can end without a word of its worker: its time is over, the job is removed, or it was
-// broadcast and is nobody's. The worker goes on, and speaks of the job later. Where it names the
-// Run, that word is about nothing. A Named peer says the queue and the name: it gets no job of
-// that name from the queue again until it has reported the old run, has left, or another time-out
-// has passed. Where there is no time-out, that never passes.
+// A run is revoked when it ends without a report of its worker: by its time-out, because the job is
+// removed, or because it was broadcast. The worker goes on and reports later. A report that names the
+// Run finds nothing. The report of a Named peer has only the queue and the name. Such a peer is not
+// handed a job of that name from the queue again until it has reported the revoked run, has left, or
+// another time-out has passed. Without a time-out only its report or its end settles it.
 
-// unreported is what a watch remembers of such runs of one name.
+// unreported is what a watch remembers of the revoked runs of one name.
 type unreported struct {
 	watch *watch
-	name  uint64 // hash of the name; of quiet: nothing
-	tag   uint64 // of the Reserve that the last one answered
+	name  uint64 // hash of the name; unused in a suspension
+	tag   uint64 // of the Reserve that the last revoked run answered
 	until int64  // Mono
-	runs  int    // how many; more than one only of broadcasts
-	at    int    // place in the shard's heap
+	runs  int    // number of unreported runs; more than one only of broadcasts
+	at    int    // index in the shard's heap
 }
 
 func (u *unreported) ahead(o *unreported) bool { return u.until < o.until }
@@ -23,18 +23,19 @@ func (u *unreported) place() int               { return u.at }
 func (u *unreported) setPlace(i int)           { u.at = i }
 
 const (
-	// maxUnreported bounds the names that a peer has not reported. One that has more, or for which
-	// there is no room, gets no job at all from the queue of the next one until a time-out has passed.
+	// maxUnreported bounds the unreported names of a peer. A peer that exceeds it, or the quota, is
+	// suspended in the queue of its next revoked run until a time-out has passed.
 	maxUnreported = 1024
-	// unreportedCost is what one takes, about, with its places in a map and a heap.
+	// unreportedCost is about how many bytes an unreported name takes, with its entries in a map
+	// and a heap.
 	unreportedCost = 128
 )
 
-// hash is that of a name, by which names are compared: when two have the same, a job waits longer
-// than it had to.
+// hash is the hash of a name. Names are compared by it: a job whose name has the hash of an
+// unreported name waits longer than it had to.
 func (sh *shard) hash(name []byte) uint64 { return maphash.Bytes(sh.s.seed, name) }
 
-// taken notes that a reserved job is taken from its holder, which does not know.
+// noteRevoked notes that a run is revoked and its holder does not know.
 func (sh *shard) noteRevoked(now Time, job uint32, r *record) {
 	w := sh.watches[r.home]
 	if w.peer.class == named {
@@ -42,7 +43,7 @@ func (sh *shard) noteRevoked(now Time, job uint32, r *record) {
 	}
 }
 
-// graceEnd is when another time-out of a job will have passed.
+// graceEnd returns when another time-out of a job has passed.
 func (sh *shard) graceEnd(now Time, r *record) int64 {
 	ms := sh.s.timeout.Load()
 	if r.timeout > 0 {
@@ -54,7 +55,7 @@ func (sh *shard) graceEnd(now Time, r *record) int64 {
 	return roundUp(now.Mono + ms)
 }
 
-// remember has a Named peer get no job of a name for a while.
+// addUnreported keeps a Named peer from jobs of a name until a time.
 func (sh *shard) addUnreported(w *watch, name []byte, tag uint64, until int64) {
 	u := w.unreported[sh.hash(name)]
 	switch {
@@ -88,7 +89,8 @@ func (sh *shard) addUnreported(w *watch, name []byte, tag uint64, until int64) {
 	}
 }
 
-// rememberOne counts one more name for the peer; false: it has too many.
+// chargeUnreported counts and charges one more unreported name. It returns false when the peer has
+// too many or the quota is used up.
 func (p *Peer) chargeUnreported() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -99,7 +101,7 @@ func (p *Peer) chargeUnreported() bool {
 	return true
 }
 
-// anyUnreported returns one of those that the watch remembers.
+// anyUnreported returns an unreported name of the watch, or its suspension.
 func (w *watch) anyUnreported() *unreported {
 	for _, u := range w.unreported {
 		return u
@@ -107,7 +109,7 @@ func (w *watch) anyUnreported() *unreported {
 	return w.suspended
 }
 
-// forgetUnreported ends the memory of a name, or the quiet of a watch.
+// removeUnreported removes an unreported name, or ends the suspension of a watch.
 func (sh *shard) removeUnreported(u *unreported) {
 	w := u.watch
 	sh.unreported.remove(u)
@@ -126,7 +128,8 @@ func (sh *shard) removeUnreported(u *unreported) {
 	}
 }
 
-// settled forgets a name, and gives the peer what has waited because of it.
+// resolveUnreported removes an unreported name and serves the peer the jobs that waited because of
+// it.
 func (sh *shard) resolveUnreported(now Time, u *unreported, sink Sink) {
 	sh.removeUnreported(u)
 	if w := u.watch; w.at >= 0 {
@@ -134,7 +137,7 @@ func (sh *shard) resolveUnreported(now Time, u *unreported, sink Sink) {
 	}
 }
 
-// expireUnreported forgets the names whose time has passed.
+// expireUnreported resolves the unreported names whose time has passed.
 func (sh *shard) expireUnreported(now Time, until int, sink Sink) {
 	for sh.mu.steps < until && len(sh.unreported) > 0 && sh.unreported[0].until <= now.Mono {
 		sh.countSteps(1)
@@ -142,8 +145,8 @@ func (sh *shard) expireUnreported(now Time, until int, sink Sink) {
 	}
 }
 
-// Report is Held for the report with which a peer ends a run. The report of a run that was taken
-// from it is about nothing, and the peer may get a job of that name again.
+// Report is Held for the report with which a peer ends a run. The report of a revoked run finds no
+// run; the peer may be handed a job of that name again.
 func (s *Scheduler) Report(now Time, p *Peer, queueName, name []byte, sink Sink) (Run, bool) {
 	w := p.watchOf(queueName)
 	if w == nil {
@@ -163,7 +166,7 @@ func (s *Scheduler) Report(now Time, p *Peer, queueName, name []byte, sink Sink)
 	return Run{}, false
 }
 
-// reported notes that a peer has spoken of one run of a name.
+// reported counts a peer's report of one revoked run of a name.
 func (sh *shard) reported(now Time, u *unreported, sink Sink) {
 	if u.runs--; u.runs == 0 {
 		sh.resolveUnreported(now, u, sink)
