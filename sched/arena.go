@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// The arena's geometry. Sizes up to 256 bytes have a class every 8 bytes, larger
-// ones eight classes to a doubling, so that at most an eighth is lost; from
-// ownChunk on, bytes have a chunk of their own size.
+// The geometry of the arena. Sizes up to 256 bytes have a class every 8 bytes. Larger sizes have eight
+// classes to a doubling, so that at most an eighth is lost. From ownChunk on, bytes have a chunk of
+// their own size.
 const (
 	arenaChunk = 64 << 10
 	slotBits   = 13 // a chunk of the smallest class has 8192 slots
@@ -16,30 +16,30 @@ const (
 	fineMax    = 256
 	fineCount  = fineMax / fineStep
 	ownChunk   = 16 << 10
-	// arenaClasses: 32 fine ones, then 8 for each doubling from 256 to 16 KiB.
+	// arenaClasses: 32 classes of 8 bytes, then 8 for each doubling from 256 bytes to 16 KiB.
 	arenaClasses = fineCount + 8*6
-	// keepEmpty is how many empty chunks wait for new jobs, in the arena and in the
-	// slab of a shard: 256 KiB each, what a pipelining load's backlog goes up and down by.
+	// keepEmpty is how many empty chunks the arena and the slab of a shard keep for new jobs: 256
+	// KiB each, by which the backlog of a pipelining load varies.
 	keepEmpty = 4
-	// keepOwn is how many bytes of chunks with a size of their own wait for new jobs in a
-	// shard: large jobs that come and go would otherwise be garbage, and the heap of a server
-	// without a backlog is so small that it would be collected all the time.
+	// keepOwn is how many bytes of chunks of their own size a shard keeps for new jobs. Large jobs
+	// that come and go would otherwise be garbage: the heap of a server without a backlog is so
+	// small that it would be collected all the time.
 	keepOwn = 2 << 20
-	// maxChunks is what a reference has bits for: 32 GiB of small jobs, or half
-	// a million of 16 KiB and more, a shard.
+	// maxChunks is what a reference has bits for: a shard holds 32 GiB of small jobs, or half a
+	// million jobs of 16 KiB and more.
 	maxChunks = 1 << (32 - slotBits)
 )
 
-// arena keeps the bytes of jobs in size-classed chunks without pointers. It keeps
-// no length: the owner of a reference knows it.
+// arena keeps the bytes of jobs in size-classed chunks without pointers. It keeps no length: the
+// user of a reference knows it.
 type arena struct {
 	chunks  []arenaPart
 	spare   []uint32
 	classes [arenaClasses]chain // chunks with room, by class
-	bytes   int                 // held in chunks
-	empty   int                 // chunks that nothing is in
+	bytes   int                 // size of all chunks
+	empty   int                 // number of chunks without a slot in use
 	own     [][]byte            // of chunks with a size of their own, the oldest first
-	ownSize int                 // of all of own
+	ownSize int                 // bytes of all of own
 }
 
 type arenaPart struct {
@@ -65,7 +65,7 @@ func newArena() arena {
 	return a
 }
 
-// classOf returns the class for n bytes, n below ownChunk.
+// classOf returns the class for n bytes; n is below ownChunk.
 func classOf(n int) int {
 	if n <= fineMax {
 		return max(n-1, 0) / fineStep
@@ -74,7 +74,7 @@ func classOf(n int) int {
 	return fineCount + (shift-5)*8 + (n-1)>>shift - 8
 }
 
-// classSize is the slot size of a class.
+// classSize returns the slot size of a class.
 func classSize(c int) int {
 	if c < fineCount {
 		return (c + 1) * fineStep
@@ -83,7 +83,7 @@ func classSize(c int) int {
 	return (c%8 + 9) << (c/8 + 5)
 }
 
-// take returns room for n bytes; ok is false when the arena is out of references.
+// alloc returns room for n bytes. ok is false when the arena is out of references.
 func (a *arena) alloc(n int) (ref uint32, room []byte, ok bool) {
 	if n >= ownChunk {
 		if len(a.spare) == 0 && len(a.chunks) == maxChunks {
@@ -121,7 +121,7 @@ func (a *arena) alloc(n int) (ref uint32, room []byte, ok bool) {
 	return uint32(c)<<slotBits | uint32(i), p.buf[at : at+n], true
 }
 
-// view returns the n bytes behind a reference.
+// view returns the n bytes of a reference.
 func (a *arena) view(ref uint32, n int) []byte {
 	p := &a.chunks[ref>>slotBits]
 	if p.class == ownClass {
@@ -131,9 +131,9 @@ func (a *arena) view(ref uint32, n int) []byte {
 	return p.buf[at : at+n : at+n]
 }
 
-// give frees a reference. A class keeps its last open chunk even when empty, and the
-// arena some more, so that jobs that come and go cost no allocation. It reports whether it
-// let go of memory: a view that is left over would keep that.
+// free frees a reference. A class keeps its last open chunk even when that is empty, and the arena
+// keeps some more, so that jobs that come and go cost no allocation. released says that memory was
+// freed: a view that is left over would keep it alive.
 func (a *arena) free(ref uint32) (released bool) {
 	c := int32(ref >> slotBits)
 	p := &a.chunks[c]
@@ -213,8 +213,8 @@ func (a *arena) drop(c int32) {
 
 func (a *arena) linkOf(c int32) *link { return &a.chunks[c].link }
 
-// giveBytes frees bytes in the arena. When the arena lets go of memory, so do the views that
-// the shard reuses: they would keep it until their next use.
+// freeBytes frees bytes in the arena. When the arena frees memory, it also clears the views that
+// the shard reuses: they would keep the memory alive until their next use.
 func (sh *shard) freeBytes(ref uint32) {
 	if sh.arena.free(ref) {
 		for _, j := range [...]*Job{&sh.out.Job, &sh.saved.Job} {

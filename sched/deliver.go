@@ -68,14 +68,14 @@ const (
 	Assign Effect = iota + 1
 	// Broadcast hands Job to the session. No report is expected: the job ends with the broadcast.
 	Broadcast
-	// Wake tells a sleeping session that a job is ready; answer to Sleep with Tag.
+	// Wake tells a sleeping session that a job is ready. It answers the Sleep with Tag.
 	Wake
 	// WakeWith is a Wake and a Broadcast in one, for a session that sleeps when a job is broadcast.
 	// The session hands Job out at its next request.
 	WakeWith
 	// Result carries Data to the session that awaits the job under Tag.
 	Result
-	// Removed ends an await: the job was removed before it was done.
+	// Removed ends an await: the job was removed.
 	Removed
 	// Failed ends an await: the job failed for good, or failed once and the await asked for the
 	// first failure.

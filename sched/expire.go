@@ -1,8 +1,8 @@
 package sched
 
-// Expire ends the peer's await of a job under a tag with Expired. The job is removed with the last await of it, unless
-// a submission that awaits nothing has given it its values since: nobody waits for that one's end. Nothing happens when
-// the peer does not await the job under that tag.
+// Expire ends the peer's await of a job under a tag with Expired. The job is removed with its last
+// await, unless its latest submission awaited nothing. Nothing happens when the peer does not await
+// the job under that tag.
 func (s *Scheduler) Expire(now Time, p *Peer, tag uint64, space Space, queueName, name []byte, sink Sink) {
 	sh := s.shardOf(queueName)
 	sh.mu.Lock()

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Finish ends a job that the peer holds; data goes to those who await it.
-// With an error, for want of that job or because another peer holds it, nothing has changed.
+// Finish ends a job that the peer holds. Its awaits receive data. It returns an error and changes
+// nothing when no such job is reserved or another peer holds it.
 func (s *Scheduler) Finish(now Time, p *Peer, run Run, data []byte, sink Sink) error {
 	sh, err := s.lock(run.Shard)
 	if err != nil {
@@ -30,7 +30,7 @@ func (s *Scheduler) Finish(now Time, p *Peer, run Run, data []byte, sink Sink) e
 	return nil
 }
 
-// Fail makes a job that the peer holds and could not do ready again, due now, or ends it: see
+// Fail gives back a job that the peer could not do: the job becomes ready, due now, or ends, see
 // Rules.Deaths.
 func (s *Scheduler) Fail(now Time, p *Peer, run Run, sink Sink) error {
 	sh, r, err := s.releasing(p, run)
@@ -47,10 +47,10 @@ func (s *Scheduler) Fail(now Time, p *Peer, run Run, sink Sink) error {
 	return nil
 }
 
-// Delay makes a job that the peer holds due delay seconds from now, to the
-// millisecond, and adds step to its count.
+// Delay gives back a job, due delay seconds from now to the millisecond, and adds step to its
+// count.
 func (s *Scheduler) Delay(now Time, p *Peer, run Run, delay int64, step int32, sink Sink) error {
-	// A delay beyond the calendar is as good as never.
+	// A longer delay would overflow.
 	const longest = int64(1) << 50
 	delay = max(min(delay, longest/1000), -longest/1000)
 	sh, r, err := s.releasing(p, run)
@@ -61,7 +61,7 @@ func (s *Scheduler) Delay(now Time, p *Peer, run Run, delay int64, step int32, s
 	sh.failAwaits(run.Slot, r, sink)
 	w := sh.watches[r.home]
 	q := sh.unhold(run.Slot, r)
-	if sh.s.rules[r.space].Deaths == 0 { // else count is the deaths'
+	if sh.s.rules[r.space].Deaths == 0 { // else count counts failures
 		r.count = clampAdd(r.count, step)
 	}
 	sh.release(now, run.Slot, r, q, now.Wall+delay*1000, sink)
@@ -70,7 +70,7 @@ func (s *Scheduler) Delay(now Time, p *Peer, run Run, delay int64, step int32, s
 	return nil
 }
 
-// releasing returns a job that the peer is to hold no more, with its shard locked.
+// releasing returns a job that the peer gives back, with its shard locked.
 func (s *Scheduler) releasing(p *Peer, run Run) (*shard, *record, error) {
 	sh, err := s.lock(run.Shard)
 	if err != nil {
@@ -90,7 +90,7 @@ func clampAdd(a, b int32) int32 {
 	return int32(max(min(int64(a)+int64(b), 1<<31-1), -1<<31))
 }
 
-// stale counts a report on a job that no shard has, and returns why.
+// countStale counts a report on a job that no shard has, and returns why.
 func (s *Scheduler) countStale(why error) error {
 	s.shards[0].mu.Lock()
 	defer s.shards[0].mu.Unlock()
@@ -98,7 +98,7 @@ func (s *Scheduler) countStale(why error) error {
 	return why
 }
 
-// lock locks a shard by its number, which may be anything.
+// lock locks a shard by its number, which may be any.
 func (s *Scheduler) lock(number uint16) (*shard, error) {
 	if int(number) >= len(s.shards) {
 		return nil, ErrNotFound
@@ -108,19 +108,19 @@ func (s *Scheduler) lock(number uint16) (*shard, error) {
 	return sh, nil
 }
 
-// Remove removes a job by name, whatever its state; false when there is none. Its
-// holder's later Finish finds nothing.
+// Remove removes a job by name in any state. It returns false when there is none. A later Finish of
+// its holder finds nothing.
 func (s *Scheduler) Remove(now Time, space Space, queueName, name []byte, sink Sink) bool {
 	return !s.rules[space].Graph && s.remove(now, space, queueName, name, true, sink)
 }
 
-// RemoveTask is Remove for a task. The tasks that wait for it wait no more, as if it was complete.
+// RemoveTask is Remove for a task. Its successors no longer wait for it, as if it was complete.
 func (s *Scheduler) RemoveTask(now Time, space Space, queueName, name []byte, sink Sink) bool {
 	return s.rules[space].Graph && s.remove(now, space, queueName, name, true, sink)
 }
 
-// Withdraw is Remove for a job that no peer holds; one that is held stays, and the answer
-// is false.
+// Withdraw is Remove for a job that no peer holds. It returns false and changes nothing when a peer
+// holds the job.
 func (s *Scheduler) Withdraw(now Time, space Space, queueName, name []byte, sink Sink) bool {
 	return !s.rules[space].Graph && s.remove(now, space, queueName, name, false, sink)
 }
@@ -159,10 +159,9 @@ func (sh *shard) removeNow(now Time, job uint32, r *record, q *queue, sink Sink)
 	}
 }
 
-// Drop removes a queue with all its jobs, also those that wait for a lock, unless a
-// peer serves it or holds one of its jobs, or it has had tasks or jobs of a space that
-// keeps its queues. The queue is gone when Drop returns; its jobs are taken apart by
-// the Ticks that follow.
+// Drop removes a queue with all its jobs. It refuses, and returns false, when a peer serves the
+// queue or holds one of its jobs, or when the queue has had tasks or jobs of a Kept space. The
+// queue is gone when Drop returns. The Ticks that follow remove its jobs.
 func (s *Scheduler) Drop(name []byte) bool {
 	sh := s.shardOf(name)
 	sh.mu.Lock()
@@ -176,7 +175,7 @@ func (s *Scheduler) Drop(name []byte) bool {
 	return true
 }
 
-// discard takes a queue out of sight; its jobs are taken apart by Ticks.
+// discard removes a queue from the names. The Ticks remove its jobs.
 func (sh *shard) discard(q *queue) {
 	delete(sh.byName, q.name)
 	sh.s.queueCount.Add(-1)
@@ -188,16 +187,16 @@ func (sh *shard) discard(q *queue) {
 	sh.s.alarmMono(0)
 }
 
-// tidy discards a queue that is not used any more and whose name is too long for the peers
-// that Drop queues: a name may have megabytes.
+// discardUnused discards an unused queue whose name is too long for the peers that call Drop: such
+// a name may have megabytes.
 func (sh *shard) discardUnused(q *queue) {
 	if len(q.name) > maxShortQueue && !q.dropped && q.workers == 0 && q.running == 0 && q.tasks == 0 && q.unreserved() == 0 {
 		sh.discard(q)
 	}
 }
 
-// Held returns the run of a job of a name that the peer holds, whatever its space, for
-// protocols whose workers know jobs by name.
+// Held returns the run of a job of a name that the peer holds, in any space. It is for protocols
+// whose workers know jobs by name.
 func (s *Scheduler) Held(p *Peer, queueName, name []byte) (Run, bool) {
 	w := p.watchOf(queueName)
 	if w == nil {
@@ -237,9 +236,9 @@ func (sh *shard) heldBy(w *watch, name []byte) (uint32, bool) {
 	return 0, false
 }
 
-// Release releases the job that the peer was last handed under tag, unstarted: it
-// is ready again and those who await it are told nothing. A run under tag that was taken from the
-// peer may be meant instead: then the peer does not get that job again before it has reported it.
+// Release gives back the job that the peer was last handed under tag. The job is ready again, and
+// its awaits receive nothing. When a run under tag was revoked, the peer may mean that one: the
+// peer is then not handed that job again before it has reported it.
 func (s *Scheduler) Release(now Time, p *Peer, tag uint64, sink Sink) error {
 	var from, lost *watch
 	newest := uint64(0)
@@ -262,12 +261,12 @@ func (s *Scheduler) Release(now Time, p *Peer, tag uint64, sink Sink) error {
 	return ErrNotFound
 }
 
-// maxNewest is how many of the jobs that a peer holds of a queue are looked at for the one that it
-// releases, those that it was handed last: more than it may have asked for.
+// maxNewest is how many of the jobs that a peer holds of a queue Release scans, newest first: more
+// than the peer may have asked for.
 const maxNewest = MaxSlots
 
-// newest says when a watch's peer was last handed a job under tag; 0: it holds none. unreported
-// says whether one under tag was taken from it.
+// newest returns the number of the newest run that a watch's peer holds under tag, 0 for none.
+// unreported says that it has an unreported run under tag.
 func (sh *shard) newest(w *watch, tag uint64) (order uint64, unreported bool, looked int) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -285,7 +284,7 @@ func (sh *shard) newest(w *watch, tag uint64) (order uint64, unreported bool, lo
 	return order, unreported, looked
 }
 
-// releaseLast is Release for a watch. lost says that the peer may mean another job.
+// releaseLast is Release for a watch. lost says that the peer may mean a revoked run.
 func (sh *shard) releaseLast(now Time, w *watch, order uint64, lost bool, sink Sink) error {
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)
@@ -307,7 +306,7 @@ func (sh *shard) releaseLast(now Time, w *watch, order uint64, lost bool, sink S
 	return nil
 }
 
-// releaseTaken is Release for a run that was taken from the peer.
+// releaseRevoked is Release for a revoked run.
 func (sh *shard) releaseRevoked(now Time, w *watch, tag uint64, sink Sink) {
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)

@@ -5,17 +5,17 @@ import (
 	"sync"
 )
 
-// id is a name in a space whose names are unique over all queues.
+// id is a Global name: it is unique over all queues of its space.
 type id struct {
 	space Space
 	name  string
 }
 
-// idShards is how many parts the table of global names has, each with its own lock.
+// idShards is the number of parts of the table of Global names. Each part has a lock.
 const idShards = 16
 
-// idTable is one part: the names of live jobs. Its lock may be taken under a shard's, and
-// none under it.
+// idTable is one part: the names of live jobs. Its lock may be taken under a shard's. No lock is
+// taken under it.
 type idTable struct {
 	mu    sync.Mutex
 	names map[id]struct{}
@@ -25,7 +25,7 @@ func (s *Scheduler) idTable(space Space, name []byte) *idTable {
 	return &s.ids[(maphash.Bytes(s.seed, name)+uint64(space))%idShards]
 }
 
-// claimID takes a global name; false when a live job has it.
+// claimID takes a Global name. It returns false when a live job has it.
 func (s *Scheduler) claimID(space Space, name []byte) bool {
 	t := s.idTable(space, name)
 	t.mu.Lock()

@@ -1,7 +1,7 @@
 package sched
 
-// Halt ends the handing out of jobs, for good: no Assign, Broadcast or Wake follows, and Steal
-// takes nothing. All other verbs go on, so that workers can end what they hold.
+// Halt stops the handing out of jobs for good: no Assign, Broadcast or Wake follows, and Steal
+// takes nothing. All other verbs go on, so that workers can end the jobs that they hold.
 func (s *Scheduler) Halt() {
 	for i := range s.shards {
 		sh := &s.shards[i]
@@ -11,8 +11,8 @@ func (s *Scheduler) Halt() {
 	}
 }
 
-// Unfinished counts the reserved jobs that a restart makes ready again: all but tasks, which
-// keep their holders.
+// Unfinished counts the reserved jobs that a restart makes ready again: all but tasks, which keep
+// their holders.
 func (s *Scheduler) Unfinished() (n int) {
 	for i := range s.shards {
 		sh := &s.shards[i]
@@ -23,7 +23,7 @@ func (s *Scheduler) Unfinished() (n int) {
 	return n
 }
 
-// unfinished needs no walk: a reserved job stands under a deadline, or is counted.
+// unfinished needs no walk: every reserved job stands under a deadline or is counted.
 func (sh *shard) unfinished() int { return sh.running.jobs + sh.deadline.jobs + sh.untimedJobs }
 
 // countUntimed counts a job that is reserved without a time-out, as all tasks are.

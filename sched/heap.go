@@ -1,15 +1,14 @@
 package sched
 
-// ranked is what a heap holds: it knows its rank and is told its place.
+// ranked is an element of a heap: it knows its rank and is told its index.
 type ranked[T any] interface {
 	ahead(other T) bool
 	place() int
 	setPlace(int)
 }
 
-// heap is a binary heap whose elements know where they stand, so that one that
-// changes or leaves is mended in place. (container/heap would box every call of
-// the hand-off's hottest lines.)
+// heap is a binary heap whose elements know their index, so that an element that changes or leaves
+// is found at once. container/heap would box every call of the hot path.
 type heap[T ranked[T]] []T
 
 func (h *heap[T]) push(v T) {

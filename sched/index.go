@@ -2,20 +2,20 @@ package sched
 
 import "github.com/tidwall/btree"
 
-// key orders buckets: first by a, then by b, both ascending. What they mean is the
-// index's owner's business.
+// key orders buckets: first by a, then by b, both ascending. The user of an index says what they
+// mean.
 type key struct{ a, b int64 }
 
 func (k key) less(o key) bool { return k.a < o.a || k.a == o.a && k.b < o.b }
 
-// bucket is a first-in first-out list of jobs of one key.
+// bucket is a first-in first-out list of the jobs of one key.
 type bucket struct {
 	key        key
 	head, tail uint32
 	count      uint32
 }
 
-// buckets is the pool that a shard's indexes share.
+// buckets is the pool of buckets that a shard's indexes share.
 type buckets struct {
 	all   []bucket
 	spare []uint32
@@ -33,7 +33,7 @@ func (p *buckets) alloc(k key) uint32 {
 	return uint32(len(p.all) - 1)
 }
 
-// give frees a bucket; a pool that has become empty lets its memory go.
+// free frees a bucket. An empty pool frees its memory.
 func (p *buckets) free(i uint32) {
 	p.spare = append(p.spare, i)
 	if len(p.spare) == len(p.all) && len(p.all) > 1024 {
@@ -41,7 +41,7 @@ func (p *buckets) free(i uint32) {
 	}
 }
 
-// entry is what the tree holds: the key and where its bucket is.
+// entry is an element of an index's tree: a key and the number of its bucket.
 type entry struct {
 	key    key
 	bucket uint32
@@ -49,21 +49,20 @@ type entry struct {
 
 func entryLess(x, y entry) bool { return x.key.less(y.key) }
 
-// index is an ordered set of buckets: a B-tree of distinct keys, not of jobs. The
-// first and the last bucket are at hand without the tree, which exists only once
-// there have been two. The last remaining bucket is kept when it empties and takes
-// the next key, so that a queue that goes back and forth between empty and one job
-// costs no tree operation.
+// index is an ordered set of buckets: a B-tree of distinct keys, not of jobs. The first and the
+// last bucket are reached without the tree, which exists once there have been two. The last
+// remaining bucket is kept when it empties and takes the next key: a queue that alternates between
+// no job and one job costs no tree operation.
 type index struct {
 	tree        *btree.BTreeG[entry]
 	first, last uint32
-	keys        int // buckets, an empty one included
+	keys        int // number of buckets, an empty one included
 	jobs        int
 }
 
 func newIndex() index { return index{first: none, last: none} }
 
-// degree is the tree's: 32 was the fastest for these entries.
+// degree is the tree's. 32 was the fastest for these entries.
 const degree = 32
 
 // min returns the smallest key that has jobs.
@@ -90,7 +89,7 @@ func (x *index) tail(p *buckets) uint32 {
 	return p.all[x.last].tail
 }
 
-// bucketFor finds or makes the bucket of a key.
+// bucketFor returns the bucket of a key, made when it is missing.
 func (x *index) bucketFor(p *buckets, k key) uint32 {
 	if x.keys == 0 {
 		x.first = p.alloc(k)
@@ -102,7 +101,7 @@ func (x *index) bucketFor(p *buckets, k key) uint32 {
 	if last.key == k {
 		return x.last
 	}
-	if x.jobs == 0 { // the kept one is empty: it takes the new key
+	if x.jobs == 0 { // the kept bucket is empty: it takes the new key
 		if x.tree != nil {
 			x.tree.Set(entry{k, x.last})
 			x.tree.Delete(entry{key: last.key})
@@ -172,7 +171,7 @@ func (x *index) pushFront(p *buckets, s *slab, k key, slot uint32) {
 	x.jobs++
 }
 
-// remove takes a job out.
+// remove removes a job.
 func (x *index) remove(p *buckets, s *slab, slot uint32) {
 	r := s.at(slot)
 	b := &p.all[r.bucket]
@@ -207,7 +206,7 @@ func (x *index) dropBucket(p *buckets, i uint32) {
 	}
 }
 
-// free gives the kept bucket back, when the index itself goes.
+// free frees the kept bucket of an index that is no longer used.
 func (x *index) free(p *buckets) {
 	if x.keys > 0 {
 		p.free(x.first)
@@ -215,7 +214,7 @@ func (x *index) free(p *buckets) {
 	*x = newIndex()
 }
 
-// minFrom returns the smallest key from k on that has jobs.
+// minFrom returns the smallest key that has jobs and is not less than k.
 func (x *index) minFrom(p *buckets, k key) (found key, ok bool) {
 	switch {
 	case x.jobs == 0 || p.all[x.last].key.less(k):
@@ -230,8 +229,8 @@ func (x *index) minFrom(p *buckets, k key) (found key, ok bool) {
 	return found, true
 }
 
-// dues counts the ready jobs of a queue by their due seconds that have a priority, and so do not
-// stand in the order of these. There are hardly ever any.
+// dueCounts counts the ready jobs of a queue by due second, of those that have a priority: the
+// ready index has these in the order of their priorities. There are hardly ever any.
 type dueCounts struct{ tree *btree.BTreeG[dueCount] }
 
 type dueCount struct {
@@ -239,7 +238,7 @@ type dueCount struct {
 	jobs int
 }
 
-// add counts n jobs of a due second more, or fewer.
+// add counts n more jobs of a due second; n may be negative.
 func (d *dueCounts) add(due int64, n int) {
 	if d.tree == nil {
 		d.tree = btree.NewBTreeGOptions(func(x, y dueCount) bool { return x.due < y.due }, btree.Options{NoLocks: true, Degree: degree})

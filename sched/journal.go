@@ -2,33 +2,32 @@ package sched
 
 import "fmt"
 
-// Journal is told what has to survive the process. Its methods are called under the
-// shard's lock, in the order of the changes, and must neither block nor keep the
-// bytes that they are given.
+// Journal keeps what has to survive the process. Its methods are called under the shard's lock, in
+// the order of the changes. They must neither block nor keep the bytes that they are given.
 type Journal interface {
-	// Save keeps what is new or has changed. What is new in a shard comes in ascending
-	// order of Ref.Seq.
+	// Save keeps a new or changed record. New records of a shard come in ascending order of
+	// Ref.Seq.
 	Save(shard int, j *Saved)
-	// Drop notes that what was saved under a Ref.Seq is gone.
+	// Drop ends the record that was saved under a Ref.Seq.
 	Drop(shard int, seq uint64)
 }
 
-// Saved is what a Journal keeps: a job, or a note of the scheduler, which has Ref.Seq and
-// Queue alone and what its kind says.
+// Saved is a record of the Journal: a job, or a note of another Kind. A note has Ref.Seq, Queue and
+// the fields that its Kind names.
 type Saved struct {
 	Kind Kind
 	Job
 
-	// The others are for tasks.
+	// The fields below are for tasks.
 
-	Holder   string // of a reserved one: the name of the peer that holds it
+	Holder   string // name of the peer that holds a reserved task
 	Revision int64  // of the last Lease
 	Log      []Event
-	After    []uint64 // the sequence numbers of the tasks that it waits for
-	Task     uint64   // of an edge: that of the task that waits
+	After    []uint64 // sequence numbers of the task's predecessors
+	Task     uint64   // of an edge: sequence number of the successor
 }
 
-// Kind says what is saved. The numbers are those of the journal.
+// Kind says what a record is. The journal stores the numbers.
 type Kind uint8
 
 // The kinds.
@@ -36,20 +35,21 @@ const (
 	KindJob Kind = iota
 	// KindQueue: a queue exists, with or without jobs.
 	KindQueue
-	// KindDropped: the jobs of a queue up to this sequence number were dropped with
-	// it; it is gone itself when all of them are.
+	// KindDropped: the queue was dropped with its jobs up to this sequence number. The record is
+	// dropped when all of these jobs are.
 	KindDropped
-	// KindEdge: a task, Task, waits for another, After, since it was made.
+	// KindEdge: Task waits for After, a predecessor that it got after it was made.
 	KindEdge
-	// KindExit: a holder, Name, releases its tasks of a queue; what it seems to hold is ready.
+	// KindExit: the holder Name releases its tasks of a queue. The tasks that are saved with it as
+	// Holder are ready.
 	KindExit
 )
 
-// wasDue is the Due of what is saved when its time has come. It comes only once: the clock
-// may be set back before the job is restored.
+// wasDue is the Due of a saved job whose due time has come. A due time comes once: the clock may be
+// set back before the job is restored.
 const wasDue = 0
 
-// save journals a job whose space is durable.
+// save journals a job of a durable space.
 func (sh *shard) save(job uint32, r *record, q *queue) {
 	if sh.s.journal == nil || !sh.s.rules[r.space].Durable {
 		return
@@ -66,7 +66,7 @@ func (sh *shard) save(job uint32, r *record, q *queue) {
 	sh.saveQueue(q)
 }
 
-// saveQueue journals a queue that durable jobs or their workers use, once.
+// saveQueue journals, once, a queue that durable jobs or their workers use.
 func (sh *shard) saveQueue(q *queue) {
 	if sh.s.journal == nil || q.saved != 0 {
 		return
@@ -75,7 +75,7 @@ func (sh *shard) saveQueue(q *queue) {
 	sh.saveNote(Saved{Kind: KindQueue}, q, q.saved)
 }
 
-// saveNote journals what is no job.
+// saveNote journals a record that is no job.
 func (sh *shard) saveNote(note Saved, q *queue, seq uint64) {
 	log, after := sh.saved.Log, sh.saved.After
 	sh.saved = note
@@ -91,9 +91,9 @@ func (sh *shard) unsave(r *record) {
 	}
 }
 
-// saveDrop journals that a queue was dropped: what it still holds is taken apart
-// later, and none of it may come back meanwhile. Jobs of a queue that is not journaled
-// itself, because an import or a full disk left it out, must not come back either.
+// saveDrop journals that a queue was dropped: the Ticks remove its jobs later, and none of these
+// may come back after a crash. The same holds for jobs of a queue that is not journaled itself,
+// because an import or a full disk left it out.
 func (sh *shard) saveDrop(q *queue) {
 	if sh.s.journal == nil {
 		return
@@ -108,11 +108,10 @@ func (sh *shard) saveDrop(q *queue) {
 	}
 }
 
-// Restore puts back what a Journal had been told to save, in ascending order of
-// Ref.Seq, before any other verb is called. Of a job Queue, Space, Name, Workload, SchedAt,
-// Due, Priority, Count and Timeout count, and all that Saved adds. A job that was due when it was saved is ready,
-// whatever the clock says by now. Nothing is journaled by it, except what
-// ends a drop that was cut short.
+// Restore takes back one record of the Journal. Records come in ascending order of Ref.Seq, before
+// any other verb is called. Of a job it uses Queue, Space, Name, Workload, SchedAt, Due, Priority,
+// Count and Timeout, and all fields that Saved adds. A job that was due when it was saved is ready,
+// whatever the clock says. Restore journals nothing but the end of a drop that a crash cut short.
 func (s *Scheduler) Restore(now Time, j *Saved) error {
 	sh := s.shardOf([]byte(j.Queue))
 	sh.mu.Lock()
@@ -173,9 +172,9 @@ func (s *Scheduler) Restore(now Time, j *Saved) error {
 	return nil
 }
 
-// Resume ends a restoration, also one of nothing: sequence numbers go on above last, and
-// restored tasks get their places. holder returns the peer that holds a task of a space
-// under a name, nil when the task is to be ready again; a nil holder says so of all.
+// Resume ends a restoration, also of an empty journal. Sequence numbers go on above last, and
+// restored tasks get their places. holder returns the peer that holds a task of a space under a
+// name, nil to make the task ready again. A nil holder makes all tasks ready.
 func (s *Scheduler) Resume(now Time, last uint64, holder func(space Space, name string) *Peer, sink Sink) {
 	s.jobs.Store(max(s.jobs.Load(), last))
 	s.lastPlace.Store(int64(s.jobs.Load()))
@@ -184,5 +183,5 @@ func (s *Scheduler) Resume(now Time, last uint64, holder func(space Space, name 
 	}
 }
 
-// ShardOf returns the number of a queue's shard, as the Journal is told it.
+// ShardOf returns the number by which the Journal knows a queue's shard.
 func (s *Scheduler) ShardOf(queue []byte) int { return int(s.shardOf(queue).id) }

@@ -1,8 +1,8 @@
 package sched
 
-// The name table's geometry: extendible hashing over segments of 8 KiB, so that
-// growing never moves more than one segment's words. A segment splits when four
-// fifths full: beyond that, runs of linear probing grow long.
+// The geometry of the name table: extendible hashing over segments of 8 KiB, so that growing never
+// moves more than one segment's words. A segment splits when it is four fifths full: beyond that,
+// linear probing takes long.
 const (
 	segmentBits = 10
 	segmentSize = 1 << segmentBits
@@ -10,9 +10,9 @@ const (
 	maxDepth    = 32 - segmentBits
 )
 
-// names finds a job's slot by the hash of its name. A word is {tag, slot+1}; the
-// tag is the whole 32-bit hash: its low bits say where in a segment, its high bits
-// which segment. The caller tells equal names from equal hashes.
+// names finds a job's slot by the hash of its name. A word is {tag, slot+1}. The tag is the whole
+// 32-bit hash: its low bits are the place in a segment, its high bits select the segment. The
+// caller tells equal names from equal hashes.
 type names struct {
 	dir   []*segment // 1<<depth entries
 	depth uint
@@ -46,8 +46,8 @@ func (t *names) find(tag uint32, match func(slot uint32) bool) (uint32, bool) {
 	}
 }
 
-// insert adds a slot; false when the table can't grow, which takes hundreds of
-// millions of names or a broken hash.
+// insert adds a slot. It returns false when the table cannot grow, which takes hundreds of millions
+// of names or a broken hash.
 func (t *names) insert(tag, slot uint32) bool {
 	s := t.segmentOf(tag)
 	for s.count >= segmentFull {
@@ -70,7 +70,7 @@ func (s *segment) put(tag, slot uint32) {
 	s.count++
 }
 
-// remove takes the word {tag, slot} out and closes the gap it leaves.
+// remove removes the word {tag, slot} and closes the gap.
 func (t *names) remove(tag, slot uint32) {
 	s := t.segmentOf(tag)
 	word := uint64(tag)<<32 | uint64(slot+1)
@@ -87,7 +87,7 @@ func (t *names) remove(tag, slot uint32) {
 		if w == 0 {
 			break
 		}
-		// w may move to the gap when its own place is not between gap and j.
+		// w may move to the gap at i when its own place is not between i and j.
 		if home := uint32(w>>32) & (segmentSize - 1); (j-home)&(segmentSize-1) >= (j-i)&(segmentSize-1) {
 			s.words[i] = w
 			i = j
@@ -101,7 +101,7 @@ func (t *names) remove(tag, slot uint32) {
 	}
 }
 
-// split parts a full segment by one more bit of the tags.
+// split divides a full segment by one more bit of the tags.
 func (t *names) split(s *segment, tag uint32) bool {
 	if s.depth == maxDepth {
 		return false
@@ -135,8 +135,8 @@ func (t *names) split(s *segment, tag uint32) bool {
 	return true
 }
 
-// merge gives the directory entries of an empty segment to its sibling, when that
-// one shares as many bits, and drops it: names that went leave no memory behind.
+// merge gives the directory entries of an empty segment to its sibling, when both have the same
+// depth, and drops the segment: removed names leave no memory behind.
 func (t *names) merge(s *segment, tag uint32) {
 	for s.count == 0 && s.depth > 0 {
 		bit := uint32(1) << (32 - s.depth)
@@ -157,8 +157,7 @@ func (t *names) merge(s *segment, tag uint32) {
 	}
 }
 
-// span returns the directory entries whose tags share their first depth bits with
-// tag.
+// span returns the directory entries whose tags share their first depth bits with tag.
 func (t *names) span(tag uint32, depth uint) (first, n int) {
 	n = 1 << (t.depth - depth)
 	return int(uint64(tag)>>(32-depth)) << (t.depth - depth), n

@@ -4,12 +4,12 @@ package sched
 
 import "sync"
 
-// guard is a shard's lock, with a count of the steps that were ever done under it, see op.
+// guard is a shard's lock with the number of steps that were ever done under it, see countSteps.
 type guard struct {
 	sync.Mutex
 	steps    int
-	begin    int // ops when it was taken
-	maxSteps int // of any one that held it
+	begin    int // steps when the lock was taken
+	maxSteps int // most steps of one hold
 }
 
 // Lock implements sync.Locker.

@@ -31,7 +31,7 @@ type queue struct {
 	saved            uint64 // the journal's number for it, 0: not journaled
 	search           search
 	matchPending     bool             // the queue is in the shard's unmatched
-	broadcast        *activeBroadcast // a job that is being broadcast
+	broadcast        *activeBroadcast // nil: none is under way
 }
 
 func (q *queue) ahead(o *queue) bool { return q.timer.less(o.timer) }

@@ -1,27 +1,27 @@
 package sched
 
-// Records come in chunks of 1024: 64 or 72 KiB of pointer-free memory each, few
-// enough chunks for the collector and small enough that emptied ones return.
+// Records come in chunks of 1024, 64 or 72 KiB of pointer-free memory each. The chunks are few enough
+// for the garbage collector and small enough that some of them empty.
 const (
 	slabBits  = 10
 	slabChunk = 1 << slabBits
 )
 
-// slab hands out record slots. A slot's number stays its own until it is freed.
+// slab allocates record slots. A job keeps its slot's number until the slot is freed.
 type slab struct {
 	chunks []slabPart
-	spare  []uint32 // numbers of chunks that were let go
+	spare  []uint32 // numbers of chunks that were freed
 	open   chain    // chunks with room
 	live   int
-	empty  int // chunks without a record in use
+	empty  int // number of chunks without a record in use
 }
 
 type slabPart struct {
 	records *[slabChunk]record
-	nodes   *[slabChunk]node // nil as long as no task was among them
+	nodes   *[slabChunk]node // nil as long as the chunk has had no task
 	link    link
-	free    uint32 // first free slot of the list through next, or none
-	fresh   uint32 // slots from here on were never used
+	free    uint32 // first slot of the free list through next, or none
+	fresh   uint32 // the slots from here on were never used
 	live    uint32
 }
 
@@ -38,7 +38,7 @@ func (s *slab) find(slot uint32) *record {
 	return nil
 }
 
-// take returns a zeroed record.
+// alloc returns a zeroed record.
 func (s *slab) alloc() (uint32, *record) {
 	c := s.open.first
 	if c == noLink {
@@ -62,8 +62,8 @@ func (s *slab) alloc() (uint32, *record) {
 	return uint32(c)<<slabBits | i, &p.records[i]
 }
 
-// give frees a slot. An emptied chunk is let go when enough of them wait, unless it is
-// the only open one.
+// free frees a slot. It frees an empty chunk when keepEmpty others are empty, unless it is the only
+// open one.
 func (s *slab) free(slot uint32) {
 	c := int32(slot >> slabBits)
 	p := &s.chunks[c]
@@ -108,14 +108,14 @@ func (s *slab) grow() int32 {
 
 func (s *slab) linkOf(c int32) *link { return &s.chunks[c].link }
 
-// chain is a doubly linked list of chunk numbers; the links stand in the chunks.
+// chain is a doubly linked list of chunk numbers. The links stand in the chunks.
 type chain struct{ first int32 }
 
 type link struct{ prev, next int32 }
 
 const noLink = int32(-1)
 
-// linked is what holds the chunks of a chain.
+// linked has the chunks of a chain.
 type linked interface{ linkOf(c int32) *link }
 
 func (l *chain) push(of linked, c int32) {

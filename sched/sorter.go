@@ -2,15 +2,16 @@ package sched
 
 import "slices"
 
-// sorter puts very many things in order, a part at a time: what is added is sorted in runs, which
-// are merged as their first is taken. Each step takes about as long as the logarithm of all says.
+// sorter sorts very many elements a part at a time. Elements are sorted in runs as they are added.
+// The runs are merged as elements are taken. A step takes time logarithmic in the number of
+// elements.
 type sorter[T any] struct {
 	compare  func(a, b T) int
 	unsorted []T // a run that is not sorted yet
 	runs     heap[*sortedRun[T]]
 }
 
-// runLength is how many things are sorted at once.
+// runLength is how many elements are sorted at once.
 const runLength = 256
 
 type sortedRun[T any] struct {
@@ -35,7 +36,7 @@ func (s *sorter[T]) sortRun() {
 	s.unsorted = nil
 }
 
-// take removes the first of all that were added; nothing is added any more.
+// take removes the first element. No element is added after the first take.
 func (s *sorter[T]) take() (first T, ok bool) {
 	if len(s.unsorted) > 0 {
 		s.sortRun()

@@ -2,11 +2,11 @@ package sched
 
 import "math"
 
-// Counters count what happened since the start.
+// Counters count events since the start.
 type Counters struct {
 	Submitted uint64 // new jobs
 	Replaced  uint64 // submissions that replaced a pending job
-	Ignored   uint64 // submissions of a running job's name
+	Ignored   uint64 // submissions of the name of a job that is reserved, parked or broadcasting
 	Assigned  uint64
 	Broadcast uint64
 	Done      uint64
@@ -14,10 +14,10 @@ type Counters struct {
 	Abandoned uint64 // released because their holder left
 	TimedOut  uint64
 	Removed   uint64
-	Stale     uint64 // results and failures from peers that did not hold the job
+	Stale     uint64 // reports of peers that did not hold the job
 }
 
-// Stats is a reading of counters and gauges.
+// Stats is one reading of the counters and gauges.
 type Stats struct {
 	Counters
 	Queues     int
@@ -25,7 +25,7 @@ type Stats struct {
 	ArenaBytes int // held for the bytes of jobs
 }
 
-// Stats sums over the shards. Each shard's part is of one moment.
+// Stats sums over the shards. The part of each shard is of one moment.
 func (s *Scheduler) Stats() Stats {
 	var t Stats
 	for i := range s.shards {
@@ -51,22 +51,21 @@ func (s *Scheduler) Stats() Stats {
 	return t
 }
 
-// QueueStatus is one queue as STATUS shows it.
+// QueueStatus is what Status shows of a queue.
 type QueueStatus struct {
-	Name    string
-	Workers int
-	Jobs    int // pending, running, parked and waiting for others
-	Running int
-	// Unfinished are those of the running ones that a restart makes ready again: all but tasks.
-	Unfinished int
+	Name       string
+	Workers    int
+	Jobs       int // pending, running, parked and waiting
+	Running    int
+	Unfinished int   // of the running jobs, those that a restart makes ready again: all but tasks
 	Parked     int   // waiting for a lock
 	Delayed    int   // not due yet
-	Waiting    int   // for others
-	SchedAt    int64 // smallest sched_at among the pending jobs, 0 when that is now or there is none
+	Waiting    int   // waiting tasks
+	SchedAt    int64 // smallest sched_at of the pending jobs, 0 when one is immediate or there is none
 }
 
-// Status calls fn for every queue, under the shard's lock: shard by shard, a batch at a time, in
-// no order that means anything. One that is there from beginning to end is seen once.
+// Status calls fn for every queue under the shard's lock, a batch of queues at a time, in no stated
+// order. A queue that exists from beginning to end is seen once.
 func (s *Scheduler) Status(fn func(QueueStatus)) {
 	for i := range s.shards {
 		for first, more := 0, true; more; first += s.batch {
@@ -75,8 +74,8 @@ func (s *Scheduler) Status(fn func(QueueStatus)) {
 	}
 }
 
-// statuses calls fn for those of n queues by their numbers, from first on, that are there; more says
-// that there are others.
+// statuses calls fn for the queues with the n numbers from first on. more says that there are
+// higher numbers.
 func (sh *shard) statuses(first, n int, fn func(QueueStatus)) (more bool) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -110,8 +109,8 @@ func (sh *shard) status(q *queue) QueueStatus {
 	return st
 }
 
-// NameOf returns the queue and the name of the job that a run was of, for people: another's may have
-// taken its slot. Both are empty when no job is there.
+// NameOf returns the queue and the name of the job in a run's slot, for logs: another job may have
+// taken the slot. Both are empty when there is no job.
 func (s *Scheduler) NameOf(run Run) (queue, name string) {
 	sh, err := s.lock(run.Shard)
 	if err != nil {
@@ -132,12 +131,12 @@ type Cursor struct {
 	slot  uint32
 }
 
-// WalkBatch is the usual n of Walk and WalkTasks: jobs looked at under one hold of a shard's lock.
+// WalkBatch is the usual n of Walk and WalkTasks: jobs viewed under one hold of a shard's lock.
 const WalkBatch = 256
 
-// Walk calls fn for the next jobs behind a cursor, at most n slots of one shard
-// under its lock, of large jobs fewer, and returns the cursor behind them; done says that the walk is
-// over. A job that lives from the first call to the last is seen exactly once.
+// Walk calls fn for the next jobs behind a cursor, under the lock of one shard, and returns the
+// cursor behind them. It visits at most n slots; a large job counts as several. done says that the
+// walk is over. A job that lives from the first call to the last is seen exactly once.
 func (s *Scheduler) Walk(c Cursor, n int, fn func(*Job)) (_ Cursor, done bool) {
 	return s.walk(c, n, func(sh *shard, slot uint32, r *record, q *queue) {
 		sh.view(slot, r, q, &sh.out.Job)

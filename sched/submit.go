@@ -1,6 +1,6 @@
 package sched
 
-// Submission is a job to be. Its bytes are copied by Submit.
+// Submission is a job to be added. Submit copies its bytes.
 type Submission struct {
 	Space    Space
 	Queue    []byte
@@ -11,8 +11,8 @@ type Submission struct {
 	Count    int32
 	Timeout  int32 // seconds; 0: the scheduler's default
 
-	// Await, when set, asks for the job's result to be delivered to the peer
-	// under Tag, whether the job is new, pending or running.
+	// Await, when set, is the peer that receives the job's end under Tag, whether the job is new,
+	// pending or running.
 	Await  *Peer
 	Tag    uint64
 	OnFail bool // the await ends with Failed at the first failure
@@ -20,9 +20,9 @@ type Submission struct {
 	NeedWorker bool
 }
 
-// Submit adds a job, or replaces the pending one of its name. A job of that name that is reserved
-// or waits for a lock stays as it is. It costs one copy of the job's bytes; a waiting peer is handed
-// the job before Submit returns.
+// Submit adds a job, or replaces the pending job of its name. A job of that name that is reserved,
+// parked or broadcasting stays as it is. Submit copies the job's bytes once. A waiting peer is
+// handed the job before Submit returns.
 func (s *Scheduler) Submit(now Time, j *Submission, sink Sink) error {
 	global := s.rules[j.Space].Global
 	if global && !s.claimID(j.Space, j.Name) && (!s.reapNow(now, j, sink) || !s.claimID(j.Space, j.Name)) {
@@ -55,7 +55,7 @@ func (sh *shard) submit(now Time, j *Submission, sink Sink) error {
 	return sh.add(now, tag, q, j, sink)
 }
 
-// lookup finds a job by name in any state.
+// lookup finds a job by name in any state that has a name.
 func (sh *shard) lookup(tag uint32, q *queue, space Space, name []byte) (uint32, bool) {
 	return sh.names.find(tag, func(job uint32) bool {
 		r := sh.slab.at(job)
@@ -82,7 +82,7 @@ func (sh *shard) add(now Time, tag uint32, q *queue, j *Submission, sink Sink) e
 	return nil
 }
 
-// make puts a job's bytes and name in their tables; the job stands nowhere yet.
+// newJob makes a detached job: it stores the bytes and enters the name.
 func (sh *shard) newJob(tag uint32, q *queue, space Space, name, workload []byte) (uint32, *record, error) {
 	size := packedLen(name, workload)
 	bytes, room, ok := sh.arena.alloc(size)
@@ -107,8 +107,8 @@ func (sh *shard) newJob(tag uint32, q *queue, space Space, name, workload []byte
 	return job, r, nil
 }
 
-// settle gives a job that stands nowhere the submission's values and a place. The
-// job may be gone when it returns: a broadcast sends and forgets it.
+// placeSubmission gives a detached job the submission's values and a place. The job may be gone
+// when it returns: a broadcast ends it.
 func (sh *shard) placeSubmission(now Time, job uint32, r *record, q *queue, j *Submission, sink Sink) {
 	r.priority, r.count, r.timeout = j.Priority, j.Count, j.Timeout
 	r.due = j.SchedAt
@@ -128,7 +128,7 @@ func (sh *shard) placeSubmission(now Time, job uint32, r *record, q *queue, j *S
 	sh.match(now, q, sink)
 }
 
-// resubmit is Submit for a name that is taken.
+// resubmit is Submit for a name that is known.
 func (sh *shard) resubmit(now Time, job uint32, q *queue, j *Submission, sink Sink) error {
 	r := sh.slab.at(job)
 	if j.Await != nil && len(sh.awaits[job]) >= MaxAwaits {
@@ -156,7 +156,7 @@ func (sh *shard) resubmit(now Time, job uint32, q *queue, j *Submission, sink Si
 	return nil
 }
 
-// await notes whom a submission wants told of the job's end, if anybody.
+// await adds a submission's await, if it has one.
 func (sh *shard) await(job uint32, r *record, j *Submission) {
 	p := j.Await
 	if p == nil {
@@ -173,7 +173,7 @@ func (sh *shard) await(job uint32, r *record, j *Submission) {
 	r.flags |= awaited
 }
 
-// nameView is a job's name, as a view.
+// nameView is a view of a job's name.
 func (sh *shard) nameView(job uint32) []byte {
 	r := sh.slab.at(job)
 	name, _ := unpack(sh.arena.view(r.bytes, int(r.size)))

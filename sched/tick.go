@@ -1,10 +1,10 @@
 package sched
 
-// Tick does what time brings, and a part of what is too much for one verb: delayed jobs become ready,
-// overdue reservations end, departed peers are reaped, dropped queues are taken apart, and so on;
-// see the package's comment. It returns the times, by either clock, at which the next Tick is due,
-// which is now when there is more to do; Options.Alarm tells when that moves closer. What is due
-// comes before the rest, and each shard has a turn: no lock is held for more than a batch of jobs.
+// Tick does what is due and a part of the deferred work: delayed jobs become ready, overdue
+// reservations end, departed peers are reaped, jobs of dropped queues are removed, and so on; see
+// the package's comment. It returns by either clock when the next Tick is due, which is now when
+// deferred work is left. Options.Alarm tells when that moves closer. What is due comes before
+// deferred work, and each shard has a turn. No lock is held for more than a batch.
 func (s *Scheduler) Tick(now Time, sink Sink) (next Time) {
 	next = Time{Wall: now.Wall + maxSleep, Mono: now.Mono + maxSleep}
 	s.wakeWall.Store(next.Wall)
@@ -26,7 +26,7 @@ func (s *Scheduler) Tick(now Time, sink Sink) (next Time) {
 	return next
 }
 
-// tickDue does a batch of what is due; more says that it was a full one.
+// tickDue does a batch of what is due. more says that the batch was full.
 func (sh *shard) tickDue(now Time, sink Sink) (more bool) {
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)
@@ -43,8 +43,8 @@ func (sh *shard) tickDue(now Time, sink Sink) (more bool) {
 	return sh.mu.steps >= until
 }
 
-// tickRest does a batch of what verbs have left. It returns when something is due next; more says
-// that there is more of the rest.
+// tickRest does a batch of deferred work. It returns when something is due next. more says that
+// deferred work is left.
 func (sh *shard) tickRest(now Time, sink Sink) (next Time, more bool) {
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)
@@ -60,7 +60,7 @@ func (sh *shard) tickRest(now Time, sink Sink) (next Time, more bool) {
 	return sh.nextDue(), sh.mu.steps >= until || waiting || left > 0
 }
 
-// nextDue is when something is due next, by either clock.
+// nextDue returns when something is due next, by either clock.
 func (sh *shard) nextDue() Time {
 	next := Time{Wall: never, Mono: never}
 	if len(sh.timers) > 0 {
@@ -82,7 +82,7 @@ func (sh *shard) nextDue() Time {
 	return next
 }
 
-// wake makes due jobs ready.
+// promoteDue makes delayed jobs ready whose due time has come.
 func (sh *shard) promoteDue(now Time, until int, sink Sink) {
 	for sh.mu.steps < until && len(sh.timers) > 0 && wallOf(sh.timers[0].timer) <= now.Wall {
 		q := sh.timers[0]
@@ -97,7 +97,7 @@ func (sh *shard) promoteDue(now Time, until int, sink Sink) {
 	}
 }
 
-// expire releases the reservations of an index whose key and timeout have passed.
+// expire ends the reservations of an index whose key and timeout have passed.
 func (sh *shard) expire(now Time, x *index, timeout int64, until int, sink Sink) {
 	for sh.mu.steps < until {
 		k, ok := x.min(&sh.buckets)
@@ -119,7 +119,7 @@ func (sh *shard) expire(now Time, x *index, timeout int64, until int, sink Sink)
 	}
 }
 
-// takeApart removes jobs of dropped queues.
+// dropQueues removes jobs of dropped queues, and each queue when it has none.
 func (sh *shard) dropQueues(until int, sink Sink) {
 	for len(sh.dropped) > 0 && sh.mu.steps < until {
 		q := sh.dropped[len(sh.dropped)-1]
