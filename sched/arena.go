@@ -38,7 +38,7 @@ type arena struct {
 	classes [arenaClasses]chain // chunks with room, by class
 	bytes   int                 // size of all chunks
 	empty   int                 // number of chunks without a slot in use
-	own     [][]byte            // of chunks with a size of their own, the oldest first
+	own     [][]byte            // kept chunks of their own size, oldest first
 	ownSize int                 // bytes of all of own
 }
 
@@ -162,7 +162,8 @@ func (a *arena) free(ref uint32) (released bool) {
 	return false
 }
 
-// takeOwn returns n bytes, which are no zeros, of which at most half are wasted.
+// allocOwn returns n bytes, not zeroed, in a kept chunk of which at most half is wasted, or in a
+// new one.
 func (a *arena) allocOwn(n int) []byte {
 	for i, b := range a.own {
 		if n <= cap(b) && cap(b) <= 2*n {
@@ -174,8 +175,8 @@ func (a *arena) allocOwn(n int) []byte {
 	return make([]byte, n)
 }
 
-// giveOwn keeps what takeOwn returned for the next one, and lets go of the oldest. It reports
-// whether it let go of any.
+// freeOwn keeps a chunk of allocOwn for the next, and frees the oldest kept chunks beyond keepOwn.
+// released says that it freed any.
 func (a *arena) freeOwn(b []byte) (released bool) {
 	if cap(b) > keepOwn {
 		return true

@@ -1,38 +1,38 @@
 package sched
 
-// graph is what a shard knows of the jobs that are tasks, which wait for each other, and the rules
-// for them. It is guarded by the shard's lock. The verbs for tasks call it, in the files graph_*.go;
-// the rest of the shard knows it through these methods alone:
+// graph has the tasks of a shard, which wait for each other, and the rules for them. The shard's lock
+// guards it. The verbs for tasks, in the files graph_*.go, use it freely. The other files of the shard
+// call these methods alone:
 //
 //	init            make an empty one
-//	place           put a task that stands nowhere where it waits for others, or in line
-//	release         put a task that was taken from its holder back
+//	place           put a detached task among the waiting ones, or in line
+//	release         put back a task that was taken from its holder
 //	reserved        log that a task is reserved
-//	end             end a task that stands nowhere
+//	end             end a detached task
 //	before          compare the places of two tasks in line
 //	gone            count the records of complete tasks
-//	freeSuccessors  make tasks ready that waited for complete ones
-//	forgetOld       forget complete tasks whose time is over
-//	nextForget      when forgetOld has work again
+//	freeSuccessors  make the successors of complete tasks ready
+//	forgetOld       forget remembered tasks whose time is over
+//	nextForget      return when forgetOld has work again
 //	save            journal a task
 //	restoreTask     take a task back from the journal
-//	restoreEdge     the same for an edge
-//	noteExit        the same for an exit
-//	resume          put together what was taken back
+//	restoreEdge     take an edge back from the journal
+//	noteExit        take an exit back from the journal
+//	resume          link the restored tasks and give them places
 //	saveExit        journal that a holder releases its tasks
-//	endExit         journal that it has released them
-//	forgetViews     let go of bytes that are freed
+//	endExit         journal that a holder has released them
+//	forgetViews     clear views of bytes that are freed
 type graph struct {
 	sh              *shard
 	edges           edges
-	freeing         []uint32        // complete tasks whose successors are still to be freed
-	remembered      index           // remembered tasks, key {end of it}
-	minOrder        int64           // the smallest order that a task was given to be first of all
-	exits           map[exit]uint64 // the journal's numbers for them
-	completeRecords int             // records of complete tasks: remembered or ending
+	freeing         []uint32        // complete tasks whose successors are not freed yet
+	remembered      index           // remembered tasks, key {end of memory}
+	minOrder        int64           // the smallest order that was given to put a task ahead of all others
+	exits           map[exit]uint64 // the journal's numbers of the exits
+	completeRecords int             // number of records of complete tasks: remembered or ending
 	restoring       restoring
 
-	shown TaskView // the task being shown
+	shown TaskView // the view that a callback reads
 }
 
 func (g *graph) init(sh *shard) { g.sh, g.edges, g.remembered = sh, newEdges(), newIndex() }
@@ -40,8 +40,9 @@ func (g *graph) init(sh *shard) { g.sh, g.edges, g.remembered = sh, newEdges(), 
 // node returns the node of a task.
 func (g *graph) node(job uint32) *node { return g.sh.slab.node(job) }
 
-// place puts a task that stands nowhere where it waits for others, or in line when it is due; past is
-// how many milliseconds after its due second that is. false: it is to be delayed, as any job is.
+// place puts a detached task among the waiting ones, or in line when it is due. past is how many
+// milliseconds after its due second it is due. It returns false for a task to be delayed, as any
+// job is.
 func (g *graph) place(now Time, job uint32, r *record, q *queue, past uint32, due bool) bool {
 	switch {
 	case g.node(job).ins > 0:
@@ -54,7 +55,7 @@ func (g *graph) place(now Time, job uint32, r *record, q *queue, past uint32, du
 	return true
 }
 
-// release puts a task that was just taken from its holder where it waits for others, or in line.
+// release puts a task that was just taken from its holder among the waiting ones, or in line.
 func (g *graph) release(now Time, job uint32, r *record, q *queue, where end) {
 	if g.node(job).ins > 0 {
 		g.wait(job, r, q, 0)
@@ -67,20 +68,19 @@ func (g *graph) release(now Time, job uint32, r *record, q *queue, where end) {
 // reserved logs that a task is reserved.
 func (g *graph) reserved(now Time, job uint32) { g.log(job, Event{StageReserved, now.Micros}) }
 
-// end ends a task that stands nowhere. Of very many successors most become ready in the Ticks that
-// follow.
+// end ends a detached task. The Ticks free what exceeds a batch of its successors.
 func (g *graph) end(now Time, job uint32, r *record, q *queue, sink Sink) {
 	g.endTask(now, job, r, q, sink)
 	g.startFreeing(now, sink)
 }
 
-// before says whether of two ready tasks x stands in line before y.
+// before says that ready task x stands in line before y.
 func (g *graph) before(x, y uint32) bool { return g.node(x).place < g.node(y).place }
 
-// gone returns how many records are of complete tasks, which count as gone.
+// gone returns the number of records of complete tasks, which count as gone.
 func (g *graph) gone() int { return g.completeRecords }
 
-// nextForget is when a complete task is to be forgotten next, or never.
+// nextForget returns when the next remembered task is forgotten, or never.
 func (g *graph) nextForget() int64 {
 	if k, ok := g.remembered.min(&g.sh.buckets); ok {
 		return k.a
@@ -88,5 +88,5 @@ func (g *graph) nextForget() int64 {
 	return never
 }
 
-// forgetViews lets go of bytes that are freed.
+// forgetViews clears views of bytes that are freed.
 func (g *graph) forgetViews() { g.shown.Name, g.shown.Workload = nil, nil }

@@ -1,30 +1,29 @@
 package sched
 
-// node is the part of a record that tasks have in addition.
+// node is the part of a record that only tasks have.
 type node struct {
-	out, outLast uint32 // edges to the tasks that come after it, oldest first
-	in           uint32 // edges from the tasks that it waits for, newest first
-	outs, ins    uint32 // how many
+	out, outLast uint32 // edges to its successors, oldest first
+	in           uint32 // edges from its predecessors, newest first
+	outs, ins    uint32 // number of edges
 	log          uint32 // arena reference, when logSize is not 0
 	logSize      uint32
-	via          uint32 // during a search: one more than the task that it was reached from; or complete
-	place        int64  // ready: where it stands in the line, among all queues' tasks
-	revision     int64  // of the last Lease, also when it is held no more
-	// order is larger than that of every task it waits for. It starts as the sequence
-	// number and moves only when a task is to wait for a younger one.
+	via          uint32 // in a search: one more than the task from which it was reached; else 0 or complete
+	place        int64  // of a ready task: its place in line, among the tasks of all queues
+	revision     int64  // of the last Lease, also when the task is not held
+	// order is larger than the order of every predecessor. It starts as the sequence number and
+	// changes only when the task gets a younger predecessor.
 	order int64
 }
 
-// complete is a node's via from when its task is complete, while it has edges still: no search
-// goes through it.
+// complete is the via of a complete task that has edges still. No search goes through it.
 const complete = none
 
-// edge says that to waits for from. It stands in two lists.
+// edge says that task to waits for task from. It stands in two lists.
 type edge struct {
 	from, to         uint32
 	nextOut, prevOut uint32
 	nextIn, prevIn   uint32
-	saved            uint64 // the journal's number for it; 0: it is part of its task's record
+	saved            uint64 // the journal's number for it; 0: it is in its task's record
 }
 
 // Edges come in chunks of 4096, 128 KiB each, that never move.
@@ -33,13 +32,13 @@ const (
 	edgeChunk = 1 << edgeBits
 )
 
-// edges is the pool of a shard. It lets its memory go when it empties.
+// edges is the pool of edges of a shard. An empty pool frees its memory.
 type edges struct {
 	chunks   []*[edgeChunk]edge
-	freeList uint32 // first of the list through nextOut
+	freeList uint32 // first free edge of the list through nextOut
 	fresh    uint32
 	live     int
-	pairs    map[[2]uint32]struct{} // from and to, where to waits for more than few tasks: see linked
+	pairs    map[[2]uint32]struct{} // from and to of the edges to tasks with more than fewEdges predecessors, see linked
 }
 
 func newEdges() edges { return edges{freeList: none} }
@@ -80,7 +79,7 @@ func (p *edges) addPair(e *edge) {
 
 func (p *edges) removePair(e *edge) {
 	if delete(p.pairs, [2]uint32{e.from, e.to}); len(p.pairs) == 0 {
-		p.pairs = nil // a map keeps the room that it once had
+		p.pairs = nil // a map keeps the memory of its largest size
 	}
 }
 
@@ -120,7 +119,7 @@ func (g *graph) link(from, to uint32) uint32 {
 	return i
 }
 
-// unlink takes an edge away.
+// unlink removes an edge.
 func (g *graph) unlink(i uint32) {
 	e := g.edges.at(i)
 	f, t := g.node(e.from), g.node(e.to)
@@ -152,7 +151,7 @@ func (g *graph) unlink(i uint32) {
 	g.edges.free(i)
 }
 
-// eachIn calls do with the edges from the tasks that one waits for.
+// eachIn calls do with the edges from a task's predecessors.
 func (g *graph) eachIn(t *node, do func(*edge)) {
 	for i, k := t.in, t.ins; k > 0; k-- {
 		e := g.edges.at(i)
@@ -161,9 +160,9 @@ func (g *graph) eachIn(t *node, do func(*edge)) {
 	}
 }
 
-// linked says whether to waits for from already. Of a task that waits for few it looks at
-// all; the edges to the others are known by their ends: a request names as many as it likes,
-// and the same again.
+// linked says that to waits for from already. It scans the edges of a task with few predecessors.
+// The edges of other tasks are found in pairs: a request may name as many predecessors as it likes,
+// and name them again.
 func (g *graph) linked(from, to uint32) bool {
 	t := g.node(to)
 	if t.ins > fewEdges {

@@ -5,24 +5,22 @@ import (
 	"strings"
 )
 
-// Task is a job of a graph, as Extend, Complete and Transfer take it: it waits until
-// the tasks that it comes after are complete. The bytes are copied.
+// Task is a task as Extend, Complete and Transfer take it. The bytes are copied.
 type Task struct {
 	Name     []byte
 	Workload []byte
-	After    [][]byte // names; one that is not there, or is complete, counts as done
-	Log      []Event  // appended to what the task has
+	After    [][]byte // names of predecessors; one that is unknown or complete counts as done
+	Log      []Event  // appended to the task's log
 }
 
-// cycleError says that tasks would have waited for each other for ever.
-type cycleError struct{ Names []string } // each comes after the next, the last is the first
+// cycleError says that tasks would wait for each other for ever.
+type cycleError struct{ Names []string } // each waits for the next; the last is the first
 
 func (e *cycleError) Error() string { return "a cycle: " + strings.Join(e.Names, " after ") }
 
-// Extend adds tasks to a queue's graph one after the other, and to those that are
-// there already the predecessors given: a ready task waits again, of a reserved one
-// they count when it is released. With an error, for one that says which tasks would be a cycle,
-// nothing of it has happened.
+// Extend adds tasks to a queue's graph one after the other. Tasks that exist get the given
+// predecessors in addition: a ready task waits again, a reserved task waits when it is released.
+// With an error nothing has changed. The error for a cycle names its tasks.
 func (s *Scheduler) Extend(now Time, space Space, queue []byte, tasks []Task, sink Sink) error {
 	sh := s.shardOf(queue)
 	sh.mu.Lock()
@@ -42,8 +40,8 @@ func (s *Scheduler) Extend(now Time, space Space, queue []byte, tasks []Task, si
 	return nil
 }
 
-// Transfer releases tasks that the peer holds, last in line, with more predecessors.
-// ErrNotFound: it does not hold one of them. With an error nothing has happened.
+// Transfer releases tasks that the peer holds, last in line, with more predecessors. It returns
+// ErrNotFound when the peer does not hold one of them. With an error nothing has changed.
 func (s *Scheduler) Transfer(now Time, p *Peer, space Space, queue []byte, tasks []Task, sink Sink) error {
 	sh := s.shardOf(queue)
 	sh.mu.Lock()
@@ -68,20 +66,20 @@ func (s *Scheduler) Transfer(now Time, p *Peer, space Space, queue []byte, tasks
 	return nil
 }
 
-// edit is one change of a graph, which can be undone until it is settled.
+// edit is one change of a graph. It can be undone until it is committed.
 type edit struct {
 	g         *graph
 	q         *queue
 	space     Space
-	start     uint64   // tasks with a larger sequence number are its own
+	start     uint64   // tasks with a larger sequence number are made by the edit
 	fresh     []uint32 // tasks that it made, in state waiting
-	known     []uint32 // tasks that were there, in the order of the request
-	displaced []uint32 // remembered tasks whose names its own took
-	added     []uint32 // edges
-	room      int      // edges that may be looked at, see makeOrder
+	known     []uint32 // tasks that existed, in the order of the request
+	displaced []uint32 // remembered tasks whose names the fresh tasks took
+	added     []uint32 // edges that it made
+	room      int      // edges that may still be scanned, see makeOrder
 }
 
-// task makes a task or finds it, and adds its predecessors.
+// task makes or finds a task and adds its predecessors.
 func (e *edit) task(t *Task) error {
 	g, sh := e.g, e.g.sh
 	sh.countSteps(1)
@@ -128,7 +126,7 @@ func (e *edit) after(job uint32, t *Task) error {
 	return nil
 }
 
-// undo takes back all of it.
+// undo takes the whole edit back.
 func (e *edit) undo() {
 	for _, i := range slices.Backward(e.added) {
 		e.g.unlink(i)
@@ -147,7 +145,7 @@ func (e *edit) undo() {
 	}
 }
 
-// settle gives the tasks their places and tells the journal.
+// commit gives the tasks their places and journals them.
 func (e *edit) commit(now Time, sink Sink) {
 	g, sh := e.g, e.g.sh
 	for _, job := range e.displaced {
@@ -170,21 +168,21 @@ func (e *edit) commit(now Time, sink Sink) {
 		}
 	}
 	for _, i := range e.added {
-		if sh.slab.at(g.edges.at(i).to).seq <= e.start { // a fresh one's are in its record
+		if sh.slab.at(g.edges.at(i).to).seq <= e.start { // the record of a fresh task has its edges
 			g.saveEdge(i, e.q)
 		}
 	}
 	sh.match(now, e.q, sink)
 }
 
-// release settles a Transfer.
+// release commits a Transfer.
 func (e *edit) release(now Time, tasks []Task, sink Sink) {
 	g, sh := e.g, e.g.sh
 	for i := range tasks {
 		job, _ := g.lookup(e.q, e.space, tasks[i].Name)
 		r := sh.slab.at(job)
 		g.log(job, tasks[i].Log...)
-		if r.state == reserved { // named twice: released already
+		if r.state == reserved { // else it was named twice and is released already
 			sh.counters.Released++
 			sh.unhold(job, r)
 			g.release(now, job, r, e.q, back)

@@ -1,14 +1,13 @@
 package sched
 
-// SetRemember sets how long a complete task can still be looked up, in milliseconds;
-// 0: not at all.
+// SetRemember sets in milliseconds how long LookupTask finds a complete task; 0: not at all.
 func (s *Scheduler) SetRemember(ms int64) { s.remember.Store(ms) }
 
-// endOne ends a task that stands nowhere; moveOn does the rest.
+// endTask ends a detached task. startFreeing does the rest.
 func (g *graph) endTask(now Time, job uint32, r *record, q *queue, sink Sink) {
 	sh := g.sh
 	sh.unsave(r)
-	if r.flags&locking != 0 { // it was cancelled
+	if r.flags&locking != 0 { // it was removed
 		sh.dropLocks(job, r)
 	}
 	q.tasks--
@@ -29,7 +28,7 @@ func (g *graph) endTask(now Time, job uint32, r *record, q *queue, sink Sink) {
 		sh.endTopic(topic{r.space, q.name, string(sh.nameView(job))}, sink)
 	}
 	switch {
-	case n.outs+n.ins > 0: // some may have been added while it was held
+	case n.outs+n.ins > 0: // a held task may get predecessors
 		n.via = complete
 		g.freeing = append(g.freeing, job)
 	case r.state == ending:
@@ -37,8 +36,7 @@ func (g *graph) endTask(now Time, job uint32, r *record, q *queue, sink Sink) {
 	}
 }
 
-// moveOn does what the end of a task allows; of many successors most become ready in the
-// Ticks that follow.
+// startFreeing makes the successors of complete tasks ready. The Ticks do what exceeds a batch.
 func (g *graph) startFreeing(now Time, sink Sink) {
 	sh := g.sh
 	if g.freeSuccessors(now, sh.mu.steps+sh.s.batch, sink) {
@@ -46,7 +44,7 @@ func (g *graph) startFreeing(now Time, sink Sink) {
 	}
 }
 
-// dropEdge takes an edge away, and what the journal has of it.
+// dropEdge removes an edge, also from the journal.
 func (g *graph) dropEdge(i uint32) {
 	sh := g.sh
 	if saved := g.edges.at(i).saved; saved != 0 {
@@ -55,8 +53,8 @@ func (g *graph) dropEdge(i uint32) {
 	g.unlink(i)
 }
 
-// freeSuccessors takes tasks off the complete ones that they waited for, until so many steps are
-// done; those that wait for no other become ready, first in line. more says that some are left.
+// freeSuccessors removes the edges of complete tasks until the shard's steps reach until. A
+// successor without other predecessors becomes ready, first in line. more says that edges are left.
 func (g *graph) freeSuccessors(now Time, until int, sink Sink) (more bool) {
 	sh := g.sh
 	if len(g.freeing) == 0 {
@@ -106,7 +104,7 @@ func (g *graph) freeSuccessors(now Time, until int, sink Sink) (more bool) {
 	return len(g.freeing) > 0
 }
 
-// freeSlot lets the record of a task go that is no longer in the name table.
+// freeSlot frees the record of a complete task that has no name any more.
 func (g *graph) freeSlot(job uint32, r *record) {
 	g.completeRecords--
 	g.freeRecord(job, r)
@@ -121,7 +119,7 @@ func (g *graph) freeRecord(job uint32, r *record) {
 	sh.slab.free(job)
 }
 
-// forget ends the memory of a complete task whose name is free or another's.
+// forget ends the memory of a complete task. Its name is free, or another task has it.
 func (g *graph) forget(job uint32, r *record) {
 	sh := g.sh
 	g.remembered.remove(&sh.buckets, &sh.slab, job)
@@ -131,7 +129,7 @@ func (g *graph) forget(job uint32, r *record) {
 	}
 }
 
-// forgetOld ends the memory of tasks whose time is over.
+// forgetOld forgets remembered tasks whose time is over.
 func (g *graph) forgetOld(now Time, until int) {
 	sh := g.sh
 	for sh.mu.steps < until {

@@ -1,12 +1,12 @@
 package sched
 
-// exit is a holder of NewHolder that releases what it has of a queue, by the Ticks.
+// exit is the release of a departed holder's tasks of one queue, by the Ticks.
 type exit struct {
 	queue *queue
 	name  string
 }
 
-// noteExit notes an exit, which the journal knows by a number.
+// noteExit notes an exit under its number in the journal.
 func (g *graph) noteExit(e exit, seq uint64) {
 	if g.exits == nil {
 		g.exits = make(map[exit]uint64)
@@ -14,8 +14,8 @@ func (g *graph) noteExit(e exit, seq uint64) {
 	g.exits[e] = seq
 }
 
-// saveExit journals that a holder releases what it holds under a watch, once: a peer of its name
-// gets nothing of the queue before that is over.
+// saveExit journals, once, that a departed holder releases its tasks under a watch. A peer of the
+// same name gets no task of the queue until the exit has ended.
 func (g *graph) saveExit(w *watch) {
 	sh := g.sh
 	e := exit{w.queue, w.peer.name}
@@ -28,7 +28,7 @@ func (g *graph) saveExit(w *watch) {
 	}
 }
 
-// endExit ends what saveExit began, if it did.
+// endExit ends an exit, if saveExit began it.
 func (g *graph) endExit(e exit) {
 	sh := g.sh
 	seq, known := g.exits[e]
@@ -43,8 +43,8 @@ func (g *graph) endExit(e exit) {
 	}
 }
 
-// isExiting says whether the tasks that another peer of this one's name holds are being released:
-// if this one had some meanwhile, the journal would take them for those.
+// isExiting says that tasks of a departed peer of this peer's name are being released. The journal
+// would take new tasks of this peer for those.
 func (g *graph) isExiting(p *Peer, q *queue) bool {
 	if g.exits == nil { // nearly always
 		return false

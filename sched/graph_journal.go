@@ -5,14 +5,15 @@ import "encoding/binary"
 func putMicros(b []byte, t int64) { binary.LittleEndian.PutUint64(b, uint64(t)) }
 func micros(b []byte) int64       { return int64(binary.LittleEndian.Uint64(b)) }
 
-// manyAfter is how many predecessors of a saved task are room that is not kept.
+// maxKeptAfter is the largest capacity of predecessors that is kept from one saved task to the
+// next.
 const maxKeptAfter = 8 << 10
 
 // save journals a task.
 func (g *graph) save(job uint32, r *record, q *queue) {
 	sh, j := g.sh, &g.sh.saved
 	sh.view(job, r, q, &j.Job)
-	if j.SchedAt = 0; j.Due < 0 { // it stands in line, below all times
+	if j.SchedAt = 0; j.Due < 0 { // ready: the due second is taskDue
 		j.Due = wasDue
 	}
 	if r.state == reserved {
@@ -29,7 +30,7 @@ func (g *graph) save(job uint32, r *record, q *queue) {
 	}
 }
 
-// predecessors calls fn with those that belong into the task's own record.
+// predecessors calls fn with the predecessors that belong in the task's own record.
 func (g *graph) predecessors(n *node, fn func(seq uint64)) {
 	for i, k := n.in, n.ins; k > 0; k-- {
 		e := g.edges.at(i)
@@ -53,17 +54,17 @@ func (g *graph) saveEdge(i uint32, q *queue) {
 	sh.saveNote(Saved{Kind: KindEdge, Task: to.seq, After: append(sh.saved.After, from.seq)}, q, e.saved)
 }
 
-// restoring is what Restore collects of graphs until Resume puts it together.
+// restoring collects the tasks and edges of Restore until Resume links them.
 type restoring struct {
 	tasks map[uint64]uint32 // slots by sequence number
-	order []uint64          // their sequence numbers, ascending
+	order []uint64          // the sequence numbers, ascending
 	edges []restoredEdge
-	holds map[uint32]string // holders by slot
+	holds map[uint32]string // names of holders by slot
 }
 
 type restoredEdge struct{ from, to, saved uint64 }
 
-// restoreTask makes a task again, to wait until Resume.
+// restoreTask makes a saved task, waiting until Resume.
 func (g *graph) restoreTask(j *Saved, q *queue) error {
 	sh := g.sh
 	job, r, err := sh.newJob(sh.s.tag(q.id, j.Space, j.Name), q, j.Space, j.Name, j.Workload)
@@ -96,15 +97,15 @@ func (g *graph) restoreEdge(j *Saved) {
 	}
 }
 
-// arrange gives all restored tasks orders that their edges agree with, at once: to find them again
-// edge by edge may take as long as all the requests together that made these. Of a cycle, which no
-// journal has, no older task waits for a younger one any more.
+// arrange gives all restored tasks orders that agree with their edges, in one pass. makeOrder, edge
+// by edge, may take as long as all requests together that made the edges. Of a cycle, which no
+// journal has, it drops the edges by which an older task waits for a younger one.
 func (g *graph) arrange(m *restoring) {
 	sh := g.sh
-	all := make([]uint32, 0, len(m.order)) // each behind those that it waits for
+	all := make([]uint32, 0, len(m.order)) // each behind its predecessors
 	for _, seq := range m.order {
 		n := g.node(m.tasks[seq])
-		if n.via = n.ins; n.ins == 0 { // via: how many of those are not among them yet
+		if n.via = n.ins; n.ins == 0 { // via: number of predecessors that are not in all yet
 			all = append(all, m.tasks[seq])
 		}
 	}
@@ -139,8 +140,9 @@ func (g *graph) arrange(m *restoring) {
 	}
 }
 
-// resume gives restored tasks their predecessors, holders and places in line: that of
-// their making. holder returns the peer for a name; nil: the task is ready again.
+// resume gives restored tasks their predecessors, holders and places in line, which are in the
+// order in which they were made. holder returns the peer for a name, nil to make the task ready
+// again.
 func (g *graph) resume(now Time, holder func(space Space, name string) *Peer, sink Sink) {
 	sh := g.sh
 	sh.mu.Lock()
@@ -179,14 +181,14 @@ func (g *graph) resume(now Time, holder func(space Space, name string) *Peer, si
 			}
 		}
 		if g.lastStage(job) == StageReady && g.node(job).ins == 0 && sh.isDue(now, r, r.place) {
-			g.pushReady(job, r, q, back) // that it is ready is no news
+			g.pushReady(job, r, q, back) // its log says already that it is ready
 		} else {
 			sh.enqueue(now, job, r, q, r.place)
 		}
-		if r.state == ready { // ahead of all that come later, in whichever shard
+		if r.state == ready { // ahead of all later tasks, also of other shards
 			g.node(job).place = int64(seq)
 		}
-		if held { // no more
+		if held { // its holder did not come back
 			sh.save(job, r, q)
 		}
 	}

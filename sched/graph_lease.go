@@ -1,14 +1,13 @@
 package sched
 
-// Lease is a hold on a task that its holder proves with a revision: each Touch gives it
-// a new one, and whoever comes with an older one is refused. A task keeps
-// its last revision when it is released.
+// Lease is a hold on a task that its holder proves with a revision. Each Touch gives the task a new
+// revision, and a verb with an older one is refused. A released task keeps its last revision.
 type Lease struct {
 	Ref      JobRef
 	Revision int64
 }
 
-// Touch gives a task that the peer holds the next revision, and log entries.
+// Touch gives a task that the peer holds the next revision, and adds log entries.
 func (s *Scheduler) Touch(p *Peer, l Lease, next int64, log ...Event) error {
 	sh, r, err := s.leased(p, l)
 	if err != nil {
@@ -21,7 +20,7 @@ func (s *Scheduler) Touch(p *Peer, l Lease, next int64, log ...Event) error {
 	return nil
 }
 
-// ReleaseLease makes a task that the peer holds ready again, first or last in line.
+// ReleaseLease makes a task that the peer holds under a lease ready again, first or last in line.
 func (s *Scheduler) ReleaseLease(now Time, p *Peer, l Lease, first bool, sink Sink) error {
 	sh, r, err := s.leased(p, l)
 	if err != nil {
@@ -35,7 +34,7 @@ func (s *Scheduler) ReleaseLease(now Time, p *Peer, l Lease, first bool, sink Si
 	return nil
 }
 
-// FinishLease is Finish for a task that is held under a revision.
+// FinishLease is Finish for a task that the peer holds under a lease.
 func (s *Scheduler) FinishLease(now Time, p *Peer, l Lease, sink Sink) error {
 	sh, r, err := s.leased(p, l)
 	if err != nil {
@@ -48,7 +47,7 @@ func (s *Scheduler) FinishLease(now Time, p *Peer, l Lease, sink Sink) error {
 	return nil
 }
 
-// leased returns a task that the peer holds, with its shard locked.
+// leased returns a task that the peer holds under a lease, with its shard locked.
 func (s *Scheduler) leased(p *Peer, l Lease) (*shard, *record, error) {
 	sh, err := s.lock(l.Ref.Shard)
 	if err != nil {

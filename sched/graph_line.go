@@ -1,10 +1,10 @@
 package sched
 
-// taskDue is the due second that all tasks in line stand under: before any other
-// job's but those that go ahead of their equals.
+// taskDue is the due second of all ready tasks. It is before the due second of every job but those
+// that go ahead of their equals.
 const taskDue = aheadOfAll + 1
 
-// The ends of the line.
+// end is an end of the line.
 type end bool
 
 const (
@@ -12,7 +12,7 @@ const (
 	back  end = false
 )
 
-// first returns the first task in line; there is one.
+// first returns the first task in line. The caller knows that there is one.
 func (g *graph) first(q *queue) uint32 {
 	first := none
 	for _, x := range [...]*index{&q.ready, &q.withheld, &q.wide, &q.private} {
@@ -40,13 +40,13 @@ func (x *index) headOf(p *buckets, k key) uint32 {
 	return none
 }
 
-// ready puts a task that stands nowhere in line, and logs that.
+// ready puts a detached task in line and logs it.
 func (g *graph) ready(now Time, job uint32, r *record, q *queue, where end) {
 	g.pushReady(job, r, q, where)
 	g.log(job, Event{StageReady, now.Micros})
 }
 
-// lineUp is ready without the log.
+// pushReady is ready without the log.
 func (g *graph) pushReady(job uint32, r *record, q *queue, where end) {
 	sh := g.sh
 	r.state, r.home, r.due = ready, q.id, taskDue
@@ -63,9 +63,8 @@ func (g *graph) pushReady(job uint32, r *record, q *queue, where end) {
 	}
 }
 
-// wait notes that a task that stands nowhere waits for others; past is how many
-// milliseconds after its due second it is due, when it was delayed. It leaves its turn
-// at a lock to others: it may even wait for one of them.
+// wait puts a detached task among the waiting ones. past is how many milliseconds after its due
+// second a delayed task is due. The locks forget the task: a predecessor may wait for one of them.
 func (g *graph) wait(job uint32, r *record, q *queue, past uint32) {
 	if r.flags&locking != 0 {
 		g.sh.dropLocks(job, r)
@@ -74,9 +73,9 @@ func (g *graph) wait(job uint32, r *record, q *queue, past uint32) {
 	q.waiting++
 }
 
-// Head returns where the first task in a queue's line stands: of several queues' first
-// tasks, the one with the smallest place has been in line for longest, but for those that
-// were put first. ok is false when the line is empty, or nothing is handed out any more.
+// Head returns the place of the first task in a queue's line, to compare queues. A smaller place
+// has been in line longer, or was put first. ok is false when the line is empty or the scheduler is
+// halted.
 func (s *Scheduler) Head(queue []byte) (place int64, ok bool) {
 	sh := s.shardOf(queue)
 	sh.mu.Lock()

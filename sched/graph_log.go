@@ -6,8 +6,7 @@ type Event struct {
 	Micros int64 // since the Unix epoch
 }
 
-// The stages that the scheduler logs itself. Numbers from StageOther on are the
-// caller's.
+// The stages that the scheduler logs. The caller defines those from StageOther on.
 const (
 	StageReady uint8 = iota + 1
 	StageReserved
@@ -15,14 +14,15 @@ const (
 	StageOther
 )
 
-// eventSize is what a log entry takes in the arena: a byte of stage, eight of time.
+// eventSize is the bytes of a log entry in the arena: one of the stage, eight of the time.
 const eventSize = 9
 
-// maxEvents bounds a task's log, of which the newest entries are kept: each change of a
-// task journals it, and one that no worker can do comes back for ever.
+// maxEvents bounds a task's log. Each change of a task journals its log, and a task that no worker
+// can do comes back for ever.
 const maxEvents = 1024
 
-// log appends to a task's log; what finds no room is lost, it is for people.
+// log appends to a task's log and keeps its newest maxEvents entries. Entries are lost when the
+// arena is full.
 func (g *graph) log(job uint32, events ...Event) {
 	sh := g.sh
 	if len(events) == 0 {

@@ -6,14 +6,13 @@ import (
 	"slices"
 )
 
-// makeOrder sees to it that the orders allow an edge, which is at once the proof that
-// it closes no cycle: Pearce and Kelly's algorithm, "A dynamic topological sort
-// algorithm for directed acyclic graphs" (2006). An edge from an older task to a
-// younger one, nearly every one, costs one comparison. Of the others nearly all are of
-// a task that few come before, which can be the first of all with those, or that few
-// come after, which can be the last. All ways are tried with more and more edges to look
-// at: the shortest ends it, however long the others are. room is what the request has left
-// to look at.
+// makeOrder changes orders so that from's is less than to's. That proves that an edge between them
+// closes no cycle: Pearce and Kelly, "A dynamic topological sort algorithm for directed acyclic graphs"
+// (2006). Nearly every edge goes from an older task to a younger one and costs one comparison. For the
+// others makeOrder tries three ways: from and the tasks before it become the first of all, to and the
+// tasks after it become the last of all, or both sets swap their orders. It tries all three with more
+// and more edges to scan, so the shortest way ends it. room is the number of edges that the request may
+// still scan.
 func (g *graph) makeOrder(from, to uint32, room *int) error {
 	low, high := g.node(to).order, g.node(from).order
 	if high < low {
@@ -47,8 +46,9 @@ func (g *graph) makeOrder(from, to uint32, room *int) error {
 	}
 }
 
-// swap gives the tasks that to comes before, and those that from comes after, the orders
-// that they have together, from's first. It needs no look at tasks outside of the two orders.
+// swap gives new orders to two sets of tasks: from with its predecessors, and to with its
+// successors, both as far as their orders lie between to's and from's. The sets share their orders
+// anew: the first set gets the smaller ones. swap scans no task outside of these orders.
 func (g *graph) swap(from, to uint32, limit int, room *int) (whole bool, err error) {
 	low, high := g.node(to).order, g.node(from).order
 	after, whole, err := g.reach(to, from, false, high, limit, room)
@@ -72,16 +72,16 @@ func (g *graph) swap(from, to uint32, limit int, room *int) (whole bool, err err
 }
 
 const (
-	// few is how many edges are looked at to save the search among more.
+	// fewEdges is how many edges are scanned before an index or a longer search pays.
 	fewEdges = 32
-	// maxLooks is how many edges a request may have looked at for the order of its tasks, under the
-	// lock: a few hundredths of a second. It finds a side of a hundred thousand edges.
+	// maxOrderSteps is how many edges a request may scan for the order of its tasks, under the
+	// lock: a few hundredths of a second. It suffices for a hundred thousand edges on one side.
 	maxOrderSteps = 1 << 18
 )
 
-// reach returns start and the tasks that come after it, or back: that it comes after, as
-// far as their orders do not go beyond bound, in order; not all of them when there are more
-// than limit edges to look at. A way that leads to end is a cycle.
+// reach returns start and its successors, or with back its predecessors, in order, as far as their
+// orders are not beyond bound. whole is false when that takes more than limit edges. It returns a
+// cycleError when it reaches end.
 func (g *graph) reach(start, end uint32, back bool, bound int64, limit int, room *int) (tasks []uint32, whole bool, err error) {
 	sh := g.sh
 	all := []uint32{start}
@@ -148,22 +148,22 @@ const (
 	maxCycleName  = 255
 )
 
-// cycle names the tasks of the way between start and end that reach has just found.
+// cycle names the tasks of the path between start and end that reach has just found.
 func (g *graph) cycle(start, end uint32, back bool) error {
-	way := []uint32{end}
+	path := []uint32{end}
 	for job := end; job != start; {
 		job = g.node(job).via - 1
-		way = append(way, job)
+		path = append(path, job)
 	}
 	if back {
-		slices.Reverse(way)
+		slices.Reverse(path)
 	}
 	names := make([]string, 0, maxCycleNames+1)
-	for _, job := range way[:min(len(way), maxCycleNames)] {
+	for _, job := range path[:min(len(path), maxCycleNames)] {
 		names = append(names, cutName(g.sh.nameView(job)))
 	}
 	return &cycleError{append(names, names[0])}
 }
 
-// cutName is a name, or its beginning: a name may have megabytes.
+// cutName returns at most the first maxCycleName bytes of a name, which may have megabytes.
 func cutName(name []byte) string { return string(name[:min(len(name), maxCycleName)]) }

@@ -1,21 +1,22 @@
 package sched
 
-// NewHolder returns a peer that is not connected: it holds tasks under a name that
-// outlives connections and, with a journal, the process.
+// NewHolder returns a peer that is not connected. It holds tasks under a name that outlives
+// connections and, with a journal, the process.
 func (s *Scheduler) NewHolder(name string) *Peer {
 	return &Peer{holder: true, name: name, window: s.window, quota: &s.sharedQuota}
 }
 
-// stealTries is how many batches of successors a Steal frees in vain; the Ticks go on.
+// stealTries is how many batches of edges a Steal removes without finding a ready task. The Ticks
+// go on.
 const stealTries = 4
 
-// Steal hands the peer up to n tasks from the front of a queue's line, and fn a view of
-// each, under the shard's lock, until fn returns false. The Revision that fn sets and the
-// entries that it appends to Log become the task's, in the same record of the journal.
-// The peer serves the queue from the first one on.
+// Steal reserves up to n tasks from the front of a queue's line for the peer. It calls fn with a
+// view of each, under the shard's lock, until fn returns false. The Revision that fn sets and the
+// entries that it appends to Log become the task's, in one record of the journal. From the first
+// task on the peer serves the queue.
 func (s *Scheduler) Steal(now Time, p *Peer, queue []byte, n int, sink Sink, fn func(*TaskView) bool) {
 	sh := s.shardOf(queue)
-	empty := 0 // batches of successors of which none was ready
+	empty := 0 // batches that found no ready task
 	for more := true; more && n > 0 && empty < stealTries; {
 		var got int
 		got, more = sh.graph.steal(now, p, queue, min(n, s.batch), sink, fn)
@@ -24,8 +25,8 @@ func (s *Scheduler) Steal(now Time, p *Peer, queue []byte, n int, sink Sink, fn 
 	}
 }
 
-// steal does one batch, of tasks or of successors of complete ones; more says that there
-// may be another.
+// steal does one batch, of tasks or of edges of complete tasks. more says that there may be
+// another.
 func (g *graph) steal(now Time, p *Peer, queue []byte, n int, sink Sink, fn func(*TaskView) bool) (got int, more bool) {
 	sh := g.sh
 	sh.mu.Lock()
@@ -61,9 +62,9 @@ func (g *graph) steal(now Time, p *Peer, queue []byte, n int, sink Sink, fn func
 	return got, q.readyTasks > 0 || len(g.freeing) > 0
 }
 
-// Complete ends tasks that the peer holds, or, when p is nil, that any holder of NewHolder holds;
-// missing is told the indexes of the others. The lock is let go between batches of tasks. Of very
-// many successors most become ready by the Ticks that follow.
+// Complete ends tasks that the peer holds or, when p is nil, that any holder of NewHolder holds.
+// missing receives the indexes of the other tasks. The lock is released between batches. The Ticks
+// free what exceeds a batch of the successors.
 func (s *Scheduler) Complete(now Time, p *Peer, space Space, queue []byte, tasks []Task, sink Sink, missing func(i int)) {
 	sh := s.shardOf(queue)
 	for i := 0; i < len(tasks); {
@@ -106,8 +107,8 @@ func (g *graph) holds(p *Peer, job uint32) bool {
 	return r.state == reserved && sh.watches[r.home].peer == p
 }
 
-// mayComplete says whether the peer, or, when p is nil, any holder of NewHolder that has not left,
-// holds a task. A connected worker reports its tasks itself.
+// mayComplete says whether the peer holds a task or, when p is nil, whether a holder of NewHolder
+// that has not left does. A connected worker reports its tasks itself.
 func (g *graph) mayComplete(p *Peer, job uint32) bool {
 	sh := g.sh
 	if p != nil {

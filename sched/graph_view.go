@@ -2,7 +2,8 @@ package sched
 
 import "iter"
 
-// LookupTask calls fn with a task, under the shard's lock; false when it is not known.
+// LookupTask calls fn with a task, under the shard's lock. It returns false when the task is
+// unknown.
 func (s *Scheduler) LookupTask(space Space, queue, name []byte, fn func(*TaskView)) bool {
 	sh := s.shardOf(queue)
 	sh.mu.Lock()
@@ -19,8 +20,7 @@ func (s *Scheduler) LookupTask(space Space, queue, name []byte, fn func(*TaskVie
 	return ok
 }
 
-// Backlog counts the tasks of a queue that are not complete, and those of them that are
-// ready.
+// Backlog counts the tasks of a queue that are not complete, and those of them that are ready.
 func (s *Scheduler) Backlog(queue []byte) (active, ready int) {
 	sh := s.shardOf(queue)
 	sh.mu.Lock()
@@ -41,7 +41,7 @@ func (s *Scheduler) WalkTasks(c Cursor, n int, space Space, fn func(*TaskView)) 
 	})
 }
 
-// After yields the names of the tasks that this one waits for.
+// After yields the names of the task's predecessors.
 func (v *TaskView) After() iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		n := v.shard.slab.node(v.Ref.Slot)
@@ -55,7 +55,7 @@ func (v *TaskView) After() iter.Seq[[]byte] {
 	}
 }
 
-// Before yields the names of the tasks that wait for this one.
+// Before yields the names of the task's successors.
 func (v *TaskView) Before() iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		n := v.shard.slab.node(v.Ref.Slot)
@@ -69,25 +69,24 @@ func (v *TaskView) Before() iter.Seq[[]byte] {
 	}
 }
 
-// live says that a record in use is a job's that has not ended.
+// live says that a record in use is of a job that has not ended.
 func (r *record) live() bool { return r.state != ending && r.state != remembered }
 
-// TaskView is what a task looks like from outside. Its bytes are valid until the call
-// that was given it returns.
+// TaskView is a view of one task. Its bytes are valid until the call that was given it returns.
 type TaskView struct {
 	Job
-	Stage  uint8     // 0: it waits for others
-	Holder string    // of a reserved one: the name, or the label, of the peer that holds it
-	By     SessionID // and its session, 0 for a holder of NewHolder
+	Stage  uint8     // 0: it waits for predecessors
+	Holder string    // of a reserved task: the name, or the label, of its holder
+	By     SessionID // session of its holder, 0 for a peer of NewHolder
 	Log    []Event
 
-	// Revision is that of the last Lease, also when it is held no more; 0: there was none.
+	// Revision is that of the last Lease, also when the task is not held; 0: there was none.
 	Revision int64
 
 	shard *shard
 }
 
-// view fills a TaskView. Its log is the shard's to reuse.
+// view fills a TaskView. The shard reuses its log.
 func (g *graph) view(job uint32, r *record, q *queue, v *TaskView) {
 	sh := g.sh
 	sh.view(job, r, q, &v.Job)

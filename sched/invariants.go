@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// check re-derives everything that the scheduler keeps twice and returns the first
-// disagreement. It is for tests: it holds all shard locks at once, takes time in
-// proportion to all there is and expects that no verb is under way.
+// check derives again everything that the scheduler keeps twice and returns the first disagreement.
+// It is for tests: it holds all shard locks at once, takes time in proportion to everything there
+// is, and expects that no verb is under way.
 func (s *Scheduler) check() error {
 	awaits, topics, names := make(map[*Peer]map[JobRef]int), make(map[*Peer]map[topic]int), make(map[*Peer]int)
 	queues := 0
@@ -39,8 +39,8 @@ func (s *Scheduler) check() error {
 	return s.checkLocks()
 }
 
-// checkAwaits compares what a peer thinks it awaits with what the jobs say. Of one
-// that has left, some awaits may be there still.
+// checkAwaits compares the awaits of a peer with those of the jobs. A departed peer may have some
+// left.
 func (s *Scheduler) checkAwaits(p *Peer, want map[JobRef]int) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -58,8 +58,8 @@ func (s *Scheduler) checkAwaits(p *Peer, want map[JobRef]int) error {
 	return nil
 }
 
-// checkTopics compares what a peer thinks it listens to with what the shards say, and what is
-// counted for it with what it has.
+// checkTopics compares the topics of a peer with those of the shards, and its charged bytes with
+// what it has.
 func (s *Scheduler) checkTopics(p *Peer, want map[topic]int, names int) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -93,7 +93,7 @@ type checker struct {
 	used            map[uint32]bool       // buckets
 	states          [broadcasting + 1]int // jobs by state
 	topics          map[*Peer]map[topic]int
-	unreportedNames map[*Peer]int // names that they have not reported
+	unreportedNames map[*Peer]int // number of each peer's unreported names
 }
 
 func (c *checker) run() error {
@@ -107,7 +107,7 @@ func (c *checker) run() error {
 	return nil
 }
 
-// stand notes that a job stands at a place, which is its only one.
+// stand notes the place in which a job stands. It is the job's only place.
 func (c *checker) stand(job uint32, where string) error {
 	if other, ok := c.seen[job]; ok {
 		return fmt.Errorf("job %d stands in %s and in %s", job, other, where)
@@ -116,8 +116,8 @@ func (c *checker) stand(job uint32, where string) error {
 	return nil
 }
 
-// index walks an index: its tree, its buckets in order, their lists. visit is
-// given each job with its bucket's key.
+// index checks an index: its tree, its buckets in order, their lists. It calls visit with each job
+// and its bucket's key.
 func (c *checker) index(x *index, where string, visit func(job uint32, r *record, k key) error) error {
 	order, err := c.order(x)
 	if err != nil {
@@ -157,7 +157,7 @@ func (c *checker) index(x *index, where string, visit func(job uint32, r *record
 	return nil
 }
 
-// order returns an index's buckets as its tree has them.
+// order returns an index's buckets in the order of its tree.
 func (c *checker) order(x *index) ([]uint32, error) {
 	var order []uint32
 	switch {
@@ -279,7 +279,7 @@ func (c *checker) queue(q *queue) error {
 	return nil
 }
 
-// tally is what a queue counts of its watches.
+// tally is the numbers that a queue keeps of its watches.
 type tally struct{ workers, broadcasts, named, running int }
 
 func (c *checker) count() error {
@@ -304,7 +304,7 @@ func (c *checker) count() error {
 	return nil
 }
 
-// watches checks numbers, and that each held job and its watch agree.
+// watches checks the numbers of watches, and that each held job and its watch agree.
 func (c *checker) watches() error {
 	live := 0
 	for id, w := range c.sh.watches {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// graph checks tasks: their edges, their orders, their counts by queue.
+// graph checks tasks: their edges, their orders, their numbers in each queue.
 func (c *checker) graph() error {
 	sh := c.sh
 	if err := c.index(&sh.graph.remembered, "memory", func(job uint32, r *record, k key) error {

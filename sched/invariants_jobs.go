@@ -41,7 +41,7 @@ func (c *checker) deadlines() error {
 	return nil
 }
 
-// parked checks that the index of jobs that wait for a lock holds exactly those.
+// parked checks that the index of parked jobs holds exactly the jobs in that state.
 func (c *checker) parked() error {
 	perQueue := make(map[uint32]int)
 	if err := c.index(&c.sh.parked, "parked", func(job uint32, r *record, k key) error {
@@ -67,7 +67,7 @@ func (c *checker) parked() error {
 	return nil
 }
 
-// pool checks that each bucket is either an index's or spare.
+// pool checks that each bucket is either in an index or spare.
 func (c *checker) pool() error {
 	for _, i := range c.sh.buckets.spare {
 		if c.used[i] {
@@ -81,7 +81,7 @@ func (c *checker) pool() error {
 	return nil
 }
 
-// slab recounts the records and follows the free lists.
+// slab counts the records again and follows the free lists.
 func (c *checker) slab() error {
 	s := &c.sh.slab
 	live, empty := 0, 0
@@ -151,7 +151,7 @@ func (c *checker) names() error {
 	return nil
 }
 
-// check recounts the segments and looks at what the directory says of them.
+// check counts the words of the segments again and compares them with the directory.
 func (t *names) check() error {
 	if len(t.dir) != 1<<t.depth {
 		return fmt.Errorf("names: depth %d, %d entries", t.depth, len(t.dir))
@@ -189,7 +189,7 @@ func (t *names) check() error {
 	return nil
 }
 
-// arena checks that the bytes of jobs lie apart and that the chunks' counts are theirs.
+// arena checks that the bytes of jobs lie apart and that the numbers kept for each chunk are right.
 func (c *checker) arena() error {
 	a := &c.sh.arena
 	live := make(map[uint32]int)

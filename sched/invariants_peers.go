@@ -7,8 +7,7 @@ import (
 	"slices"
 )
 
-// timers checks that exactly the queues with delayed jobs are in the heap, by
-// their earliest.
+// timers checks that the heap has exactly the queues with delayed jobs, by their earliest.
 func (c *checker) timers() error {
 	for _, q := range c.sh.queues {
 		if q == nil {
@@ -23,7 +22,7 @@ func (c *checker) timers() error {
 	return c.sh.timers.check()
 }
 
-// check looks at the order of a heap and at what its elements know of it.
+// check checks the order of a heap and the index that each element knows.
 func (h heap[T]) check() error {
 	for i, v := range h {
 		if v.place() != i {
@@ -36,7 +35,7 @@ func (h heap[T]) check() error {
 	return nil
 }
 
-// lines checks who stands in line, and that nobody stands there in vain.
+// lines checks the watches in line, and that no watch waits beside a job that it could have.
 func (c *checker) lines() error {
 	for _, q := range c.sh.queues {
 		if q == nil {
@@ -63,8 +62,8 @@ func (c *checker) lines() error {
 	return nil
 }
 
-// line: a peer with slots is in line unless it is kept from work, and nothing that it
-// could be given is ready then.
+// line checks a watch: a peer with slots is in line unless it is blocked or busy, and no job that
+// it could be given is ready.
 func (c *checker) line(w *watch) error {
 	room := maxClashes
 	first := c.sh.jobFor(w, &room)
@@ -127,7 +126,7 @@ func (c *checker) awaited() error {
 	return nil
 }
 
-// note makes room for what a peer is found to wait for.
+// note makes room for what a peer awaits and listens to.
 func (c *checker) note(p *Peer) {
 	if c.awaits[p] == nil {
 		c.awaits[p], c.topics[p] = make(map[JobRef]int), make(map[topic]int)
@@ -148,8 +147,8 @@ func (c *checker) listened() error {
 	return nil
 }
 
-// checkLocks checks that locks, their holders and those who wait for them or were called
-// agree, that no lock is there for nobody, and that nobody waits in vain.
+// checkLocks checks that locks, holders, waiters and woken jobs agree, that every lock has a holder
+// or a waiter, and that no job waits for a free lock.
 func (s *Scheduler) checkLocks() error {
 	l := &s.locks
 	l.mu.Lock()
@@ -194,7 +193,7 @@ func (s *Scheduler) checkLocks() error {
 	return nil
 }
 
-// checkLockLine checks those who wait to be one of count with a lock.
+// checkLockLine checks the waiters that wait for a lock with one count.
 func (s *Scheduler) checkLockLine(name string, k *lock, line *list.List, count, called int) error {
 	turn := uint64(0)
 	for e := line.Front(); e != nil; e = e.Next() {
@@ -215,14 +214,14 @@ func (s *Scheduler) checkLockLine(name string, k *lock, line *list.List, count, 
 	return nil
 }
 
-// knowsLocks says whether a job is there, in one of the states, and will tell the locks
-// of its end.
+// knowsLocks says that a job exists, in one of the states, with the flag by which its end reaches
+// the locks.
 func (s *Scheduler) knowsLocks(ref JobRef, states ...state) bool {
 	r := s.shards[ref.Shard].slab.find(ref.Slot)
 	return r != nil && r.seq == ref.Seq && r.flags&locking != 0 && slices.Contains(states, r.state)
 }
 
-// checkIDs checks that the global names are those of the live jobs, each once.
+// checkIDs checks that the Global names are those of the live jobs, each once.
 func (s *Scheduler) checkIDs() error {
 	names := make(map[id]int)
 	for i := range s.shards {
@@ -249,8 +248,8 @@ func (s *Scheduler) checkIDs() error {
 	return nil
 }
 
-// unreported checks that what watches remember of runs is in the heap, once, and in the queues'
-// counts, and that nobody holds a job by such a name.
+// unreported checks that each unreported name is in the heap once and counted by its queue, and
+// that no peer holds a job of such a name.
 func (c *checker) unreported() error {
 	if err := c.sh.unreported.check(); err != nil {
 		return err
