@@ -25,8 +25,8 @@ const (
 	// that come and go would otherwise be garbage: the heap of a server without a backlog is so
 	// small that it would be collected all the time.
 	keepOwn = 2 << 20
-	// maxChunks is what a reference has bits for: a shard holds 32 GiB of small jobs, or half a
-	// million jobs of 16 KiB and more.
+	// maxChunks is the number of chunks that a reference has bits for: a shard holds 32 GiB of
+	// small jobs, or half a million jobs of 16 KiB and more.
 	maxChunks = 1 << (32 - slotBits)
 )
 

@@ -10,9 +10,9 @@ type activeBroadcast struct {
 	busy []*watch // of Named peers that hold a job of its name; out of line meanwhile
 }
 
-// startBroadcast sends a ready job to every slot in line, also to sleeping peers, and ends the job
-// if a slot received it. The Ticks send what exceeds a batch. It returns the cost, 0 when no slot
-// received the job and the queue is as it was.
+// startBroadcast sends a ready job to every slot in line, also to sleeping peers. If a slot
+// received the job, the job then ends. The Ticks do what exceeds a batch. startBroadcast returns
+// the cost, 0 when nothing has changed.
 func (sh *shard) startBroadcast(now Time, job uint32, r *record, q *queue, sink Sink) int {
 	air := &activeBroadcast{job: job, last: sh.s.slots.Load()}
 	sh.dequeue(job, r, q)

@@ -1,8 +1,8 @@
 package sched
 
-// Expire ends the peer's await of a job under a tag with Expired. The job is removed with its last
-// await, unless its latest submission awaited nothing. Nothing happens when the peer does not await
-// the job under that tag.
+// Expire ends the peer's await of a job under a tag with Expired. With its last await the job is
+// removed, if every submission of it had an await. Nothing happens when the peer does not await the
+// job under that tag.
 func (s *Scheduler) Expire(now Time, p *Peer, tag uint64, space Space, queueName, name []byte, sink Sink) {
 	sh := s.shardOf(queueName)
 	sh.mu.Lock()
@@ -25,7 +25,7 @@ func (s *Scheduler) Expire(now Time, p *Peer, tag uint64, space Space, queueName
 		sh.notify(a, job, r, q, Expired, nil, sink)
 		return false
 	})
-	if found && r.flags&(awaited|asked) == asked {
+	if found && r.flags&(awaited|awaitedBySubmitter) == awaitedBySubmitter {
 		sh.removeNow(now, job, r, q, sink)
 	}
 }

@@ -2,10 +2,10 @@ package sched
 
 import "encoding/binary"
 
-// state is where a job stands, and so what a verb may do with it.
+// state says in which place a job stands.
 type state uint8
 
-// The states. A slab slot in state free holds no job.
+// The states of a job. A slab slot in state free holds no job.
 const (
 	free state = iota
 	delayed
@@ -18,52 +18,52 @@ const (
 	broadcasting // being broadcast, see onAir
 )
 
-// Flags of a record.
+// The flags of a record.
 const (
-	// immediate: submitted with sched_at 0, which is what is shown; due then
-	// holds the second of submission.
+	// immediate: the job was submitted with sched_at 0, which is shown. due is the second of
+	// submission.
 	immediate = 1 << iota
-	// awaited: the shard's waiters have an entry for the job.
+	// awaited: the shard's awaits have an entry for the job.
 	awaited
-	// ownDeadline: reserved under the job's own time-out, in the deadlines
-	// index; without it under the default, in the running index.
+	// ownDeadline: the job is reserved under its own time-out and stands in the deadline index.
+	// Without this flag a reserved job has the default time-out and stands in the running index.
 	ownDeadline
-	// locking: the named locks know the job, which holds one, waits for one or was
-	// called for one: they are told of its end.
+	// locking: the job holds a named lock, waits for one or was woken for one. Its end reaches the
+	// locks.
 	locking
-	// untimed: reserved without any time-out, in neither index.
+	// untimed: the job is reserved without a time-out and stands in neither index.
 	untimed
-	// wide: its name or its queue's is too long for peers that are not Wide.
+	// longName: the name of the job or of its queue is too long for peers that are not Wide.
 	longName
-	// orphan: its owner has gone; it ends with its present run.
+	// orphan: the job's owner has left. The job ends with its present run.
 	orphan
-	// task: it is part of a graph, see node.
+	// task: the job is part of a graph, see node.
 	task
-	// private: it is never matched with a Reserve, only stolen.
+	// private: the task is never handed to a Reserve, only stolen.
 	private
-	// withheld: it is ready, and its name clashes for all Named peers in line.
+	// withheld: the job is ready, and its name clashes for all Named peers in line.
 	withheld
-	// asked: whoever has submitted it awaits it, see Expire.
-	asked
+	// awaitedBySubmitter: every submission of the job so far had an await, see Expire.
+	awaitedBySubmitter
 )
 
-// none is no slot, no bucket, no queue.
+// none is the number of no slot, no bucket and no queue.
 const none = ^uint32(0)
 
-// record is a job's fixed part, pointer-free. Where one field serves two states,
-// both are named.
+// record is the fixed, pointer-free part of a job. The comment of a field that serves several states
+// names them.
 type record struct {
 	seq        uint64
 	due        int64 // Unix seconds
 	priority   int64
 	bytes      uint32 // arena reference of uvarint(len(name)) name workload
 	size       uint32 // of these bytes
-	prev, next uint32 // neighbours in the bucket's list
-	bucket     uint32 // the bucket it stands in
-	home       uint32 // its queue; reserved: its watch
+	prev, next uint32 // neighbours in its bucket's list
+	bucket     uint32 // number of its bucket
+	home       uint32 // index of its queue; reserved: of its watch
 	count      int32
 	timeout    int32  // seconds
-	place      uint32 // delayed, waiting: milliseconds past due; reserved, parked: index in its watch's held, its queue's parked
+	place      uint32 // delayed, waiting: milliseconds past due; reserved: index in its watch's held; parked: index in its queue's parked
 	state      state
 	space      Space
 	flags      uint16
@@ -77,7 +77,7 @@ func (r *record) schedAt() int64 {
 	return r.due
 }
 
-// dueWall is when the job is due, in Unix milliseconds.
+// dueWall returns when the job is due, in Unix milliseconds.
 func (r *record) dueWall() int64 {
 	past := int64(0)
 	if r.state == delayed || r.state == waiting {
@@ -86,13 +86,13 @@ func (r *record) dueWall() int64 {
 	return wallOf(key{max(r.due, -never/1000), past})
 }
 
-// notBefore is now, or when the job is due, if the clock was set back since its time came.
+// notBefore returns now, or when the job is due if the clock was set back since then.
 func (r *record) notBefore(now Time) Time {
 	now.Wall = max(now.Wall, r.dueWall())
 	return now
 }
 
-// packedLen is the arena room that a name and a workload take.
+// packedLen returns the bytes that a packed name and workload take.
 func packedLen(name, workload []byte) int {
 	n := 1
 	for l := len(name); l >= 0x80; l >>= 7 {
@@ -101,7 +101,7 @@ func packedLen(name, workload []byte) int {
 	return n + len(name) + len(workload)
 }
 
-// pack writes what unpack reads. dst has packedLen bytes.
+// pack writes a name and a workload for unpack. dst has packedLen bytes.
 func pack(dst, name, workload []byte) {
 	n := binary.PutUvarint(dst, uint64(len(name)))
 	n += copy(dst[n:], name)

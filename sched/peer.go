@@ -61,8 +61,8 @@ const (
 func (p *Peer) SetLabel(label string) { p.label = label }
 
 // TakeCost returns how many queues, held jobs, listeners and locks the owner's verbs have scanned
-// since the last call. Slots and watches count as a part of that each, and the queue of a peer that
-// serves only one does not count. The caller slows down a peer whose requests scan very many.
+// since the last call. A slot or a watch counts as a part of one. The queue of a peer that serves
+// only one does not count. The caller slows down a peer whose requests scan very many.
 func (p *Peer) TakeCost() int {
 	n := p.cost
 	p.cost = 0

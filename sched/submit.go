@@ -76,7 +76,7 @@ func (sh *shard) add(now Time, tag uint32, q *queue, j *Submission, sink Sink) e
 	sh.counters.Submitted++
 	sh.await(job, r, j)
 	if j.Await != nil {
-		r.flags |= asked
+		r.flags |= awaitedBySubmitter
 	}
 	sh.placeSubmission(now, job, r, q, j, sink)
 	return nil
@@ -114,7 +114,7 @@ func (sh *shard) placeSubmission(now Time, job uint32, r *record, q *queue, j *S
 	r.due = j.SchedAt
 	r.flags &^= immediate
 	if j.Await == nil {
-		r.flags &^= asked
+		r.flags &^= awaitedBySubmitter
 	}
 	if j.SchedAt == 0 {
 		r.flags |= immediate
@@ -136,7 +136,7 @@ func (sh *shard) resubmit(now Time, job uint32, q *queue, j *Submission, sink Si
 	}
 	if r.state == reserved || r.state == parked || r.state == broadcasting {
 		if sh.await(job, r, j); j.Await == nil {
-			r.flags &^= asked
+			r.flags &^= awaitedBySubmitter
 		}
 		sh.counters.Ignored++
 		return nil
