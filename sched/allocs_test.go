@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// In the steady state no verb of a job's way allocates: not the hand-off, to a worker
-// of one queue or of several, with one slot or many; not a backlog that is as deep
-// after as before; not failures, sleepers, windows that fill and empty.
+// TestNoAllocations checks that in the steady state no verb of a job's way allocates: not with a
+// worker of one queue or of several, with one slot or many; not with a backlog of constant depth;
+// not with failures, sleeping peers, and windows that fill and empty.
 func TestNoAllocations(t *testing.T) {
 	f := func(name string, queues, slots, backlog int, way func(x *benchSched, p *Peer)) {
 		t.Helper()
@@ -96,8 +96,8 @@ func TestNoAllocations(t *testing.T) {
 	})
 }
 
-// A stream of jobs through a queue, deep and shallow by turns, leaves no more memory
-// behind than a few chunks.
+// TestMemoryGoes checks that a stream of jobs through a queue of varying depth leaves no more
+// memory behind than a few chunks.
 func TestMemoryGoes(t *testing.T) {
 	x := newBenchSched(t, 1, 1)
 	p := x.worker(0, 1)

@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Every size has the smallest class that holds it, and no class loses more than 7
-// bytes or an eighth.
+// TestArenaClasses checks that every size has the smallest class that holds it, and that no class
+// wastes more than 7 bytes or an eighth.
 func TestArenaClasses(t *testing.T) {
 	for n := 1; n < ownChunk; n++ {
 		c := classOf(n)
@@ -24,15 +24,15 @@ func TestArenaClasses(t *testing.T) {
 	}
 }
 
-// arenaPiece is room taken from an arena and what was written there.
+// arenaPiece is room allocated in an arena, and what was written there.
 type arenaPiece struct {
 	ref  uint32
 	want []byte
 }
 
-// What is written to one reference is never seen behind another, whatever sizes
-// come and go, up to those with a chunk of their own; when all are given back one
-// chunk a class is left at most.
+// TestArenaAgainstCopies checks that bytes written to one reference are never seen through another,
+// for sizes up to those with a chunk of their own. When all are freed, at most one chunk a class is
+// left.
 func TestArenaAgainstCopies(t *testing.T) {
 	sizes := rapid.OneOf(rapid.IntRange(1, 40), rapid.IntRange(1, fineMax+64), rapid.IntRange(1, 3*ownChunk), rapid.SampledFrom([]int{
 		8, 9, fineMax - 1, fineMax, fineMax + 1, 288, 289, ownChunk - 1, ownChunk, ownChunk + 1}))
@@ -84,7 +84,7 @@ func TestArenaAgainstCopies(t *testing.T) {
 	})
 }
 
-// A filled arena gives its memory back as its bytes go, in whatever order.
+// TestArenaDrain checks that a full arena frees its memory as its bytes are freed, in any order.
 func TestArenaDrain(t *testing.T) {
 	f := func(name string, next func(i, n int) int) {
 		t.Helper()
@@ -109,7 +109,7 @@ func TestArenaDrain(t *testing.T) {
 	f("scattered", func(i, n int) int { return i * 7919 % n })
 }
 
-// An arena out of references says so and is as it was.
+// TestArenaFull checks that an arena out of references reports it and does not change.
 func TestArenaFull(t *testing.T) {
 	a := newArena()
 	a.chunks = make([]arenaPart, maxChunks)
@@ -125,8 +125,8 @@ func TestArenaFull(t *testing.T) {
 	}
 }
 
-// Names and workloads of any length, none and 127/128 among them, come back from
-// the bytes they were packed into, as views that cannot be appended to.
+// TestPack checks that names and workloads of any length, 0 and 127/128 among them, are unpacked as
+// they were packed, as views that cannot be appended to.
 func TestPack(t *testing.T) {
 	f := func(name, workload int) {
 		t.Helper()
@@ -148,8 +148,8 @@ func TestPack(t *testing.T) {
 	f(16384, 0)
 }
 
-// Large jobs that come and go are no garbage; what waits for the next ones is bounded,
-// whatever sizes come.
+// TestArenaKeepsOwn checks that large jobs that come and go are no garbage, and that the memory
+// kept for the next ones is bounded.
 func TestArenaKeepsOwn(t *testing.T) {
 	a := newArena()
 	n := 100 << 10

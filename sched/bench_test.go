@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// sinkhole is a Sink that keeps the last references and tags handed out, and
-// allocates nothing.
+// lastSink is a Sink that keeps the last references and tags handed out, and allocates nothing.
 type lastSink struct {
 	refs  []Run
 	tags  []uint64
@@ -22,8 +21,8 @@ func (s *lastSink) Deliver(d *Delivery) {
 	s.bytes += len(d.Job.Name) + len(d.Job.Workload)
 }
 
-// rig is a scheduler with workers under a benchmark. Jobs have 10 bytes of name and
-// 100 of workload.
+// benchSched is a scheduler with workers under a benchmark. Jobs have 10 bytes of name and 100 of
+// workload.
 type benchSched struct {
 	b      testing.TB
 	s      *Scheduler
@@ -58,7 +57,7 @@ func (x *benchSched) worker(first, n int) *Peer {
 	return p
 }
 
-// submit submits the next job; names do not repeat.
+// submit submits the next job. Names do not repeat.
 func (x *benchSched) submit(queue int, at int64) {
 	x.next++
 	binary.BigEndian.PutUint64(x.name[:], x.next)
@@ -74,7 +73,7 @@ func (x *benchSched) reserve(p *Peer, tag uint64) {
 	}
 }
 
-// finish finishes what was handed out last, all by one peer.
+// finish finishes the jobs handed out last, all by one peer.
 func (x *benchSched) finish(p *Peer) {
 	for _, ref := range x.sink.refs {
 		if err := x.s.Finish(x.now, p, ref, nil, &x.sink); err != nil {
@@ -84,7 +83,7 @@ func (x *benchSched) finish(p *Peer) {
 	x.sink.refs, x.sink.tags = x.sink.refs[:0], x.sink.tags[:0]
 }
 
-// tick lets the clock go on, as between two turns of an event loop.
+// tick advances the clock, as between two turns of an event loop.
 func (x *benchSched) tick(i int) {
 	if i%64 == 0 {
 		x.now.Wall++
@@ -92,8 +91,8 @@ func (x *benchSched) tick(i int) {
 	}
 }
 
-// A worker waits, a job is submitted, handed over at once and finished: the way of
-// nearly every job of a server that keeps up.
+// BenchmarkHandOff times the way of nearly every job of a server that keeps up: a worker waits, a
+// job is submitted, handed over at once and finished.
 func BenchmarkHandOff(b *testing.B) {
 	x := newBenchSched(b, 1, 1)
 	p := x.worker(0, 1)
@@ -106,7 +105,7 @@ func BenchmarkHandOff(b *testing.B) {
 	}
 }
 
-// The same with 64 reserves outstanding, by one worker and by 64.
+// BenchmarkHandOff64 is BenchmarkHandOff with 64 reserves outstanding, by one worker and by 64.
 func BenchmarkHandOff64(b *testing.B) {
 	f := func(name string, workers, slots int) {
 		b.Run(name, func(b *testing.B) {
@@ -134,7 +133,7 @@ func BenchmarkHandOff64(b *testing.B) {
 	f("1x4096", 1, 4096)
 }
 
-// Jobs wait for workers: filling, and draining what was filled.
+// BenchmarkBacklog times jobs that wait for workers: filling a queue, and draining it.
 func BenchmarkBacklog(b *testing.B) {
 	b.Run("submit", func(b *testing.B) {
 		x := newBenchSched(b, 1, 1)
@@ -161,8 +160,8 @@ func BenchmarkBacklog(b *testing.B) {
 	})
 }
 
-// A thousand queues over 16 shards, a hundred workers that serve ten each: waiting
-// for jobs, and finding them.
+// BenchmarkManyQueues has a thousand queues over 16 shards and a hundred workers that serve ten
+// each. It times waiting for jobs, and finding them.
 func BenchmarkManyQueues(b *testing.B) {
 	f := func(name string, first, second func(x *benchSched, queue int)) {
 		b.Run(name, func(b *testing.B) {
@@ -187,7 +186,8 @@ func BenchmarkManyQueues(b *testing.B) {
 	f("finding", submit, reserve)
 }
 
-// Jobs for later, each second's in one go: submitted, woken by Tick, handed over.
+// BenchmarkDelayed times delayed jobs, those of each second together: submitted, promoted by Tick,
+// handed over.
 func BenchmarkDelayed(b *testing.B) {
 	x := newBenchSched(b, 1, 1)
 	p := x.worker(0, 1)
@@ -210,7 +210,7 @@ func BenchmarkDelayed(b *testing.B) {
 	}
 }
 
-// What a million waiting jobs take, and what is left of it after they are done.
+// BenchmarkMemory measures the bytes of a million ready jobs, and what is left after they are done.
 func BenchmarkMemory(b *testing.B) {
 	heap := func() int64 {
 		runtime.GC()

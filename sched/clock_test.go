@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// The time of a job comes once: what was due is ready after a restart although the clock was
-// set back meanwhile, whether it was submitted for at once, for a time that had come, or has
-// failed. What was not due waits.
+// TestRestoreClockSetBack checks that the due time of a job comes once: a job that was due is ready
+// after a restart although the clock was set back, whether it was immediate, submitted for a past
+// time, or failed. A job that was not due waits.
 func TestRestoreClockSetBack(t *testing.T) {
 	saved := memJournal{{}}
 	o := Options{Shards: 1, Rules: [MaxSpaces]Rules{{Durable: true}}, Journal: saved}
@@ -16,9 +16,9 @@ func TestRestoreClockSetBack(t *testing.T) {
 	second := x.now.Wall / 1000
 	p := x.peer("fails", "later")
 	_, _ = x.submit("later", "later")
-	x.ok(x.s.Delay(x.now, p, x.take(p, "later"), 1, 1, &x.rec))
+	x.ok(x.s.Delay(x.now, p, x.reserveJob(p, "later"), 1, 1, &x.rec))
 	_, _ = x.submit("fails", "fails", at(second-1))
-	x.ok(x.s.Fail(x.now, p, x.take(p, "fails"), &x.rec))
+	x.ok(x.s.Fail(x.now, p, x.reserveJob(p, "fails"), &x.rec))
 	_, _ = x.submit("q", "at once")
 	_, _ = x.submit("q", "has come", at(second))
 	_, _ = x.submit("q", "is to come", at(second+1))
@@ -44,10 +44,10 @@ func TestRestoreClockSetBack(t *testing.T) {
 	}
 }
 
-// A job that waited for a lock has its turn although the clock was set back meanwhile.
+// TestLockClockSetBack checks that a parked job is woken although the clock was set back meanwhile.
 func TestLockClockSetBack(t *testing.T) {
 	x, p, holder := newLockSched(t, "a")
 	x.now.Wall -= 3_600_000
 	x.ok(x.s.Finish(x.now, p, holder, nil, &x.rec))
-	x.take(p, "a")
+	x.reserveJob(p, "a")
 }

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// firstWords returns the first words of the indented lines of a part of doc.go, but for the head of
+// firstWords returns the first words of the indented lines of a part of doc.go, without the head of
 // a table.
 func firstWords(t *testing.T, heading string) (words []string) {
 	t.Helper()
@@ -30,7 +30,7 @@ func firstWords(t *testing.T, heading string) (words []string) {
 	return words
 }
 
-// TestDocVerbs: doc.go lists the verbs, which are all methods of Scheduler, and no others.
+// TestDocVerbs checks that doc.go lists the methods of Scheduler, and no others.
 func TestDocVerbs(t *testing.T) {
 	var verbs []string
 	for m := range reflect.TypeFor[*Scheduler]().Methods() {
@@ -44,7 +44,7 @@ func TestDocVerbs(t *testing.T) {
 	}
 }
 
-// TestDocStates: the table of doc.go has a row for each state.
+// TestDocStates checks that the table of doc.go has a row for each state.
 func TestDocStates(t *testing.T) {
 	f, err := parser.ParseFile(token.NewFileSet(), "job.go", nil, 0)
 	if err != nil {
@@ -71,8 +71,8 @@ func TestDocStates(t *testing.T) {
 	}
 }
 
-// TestGraphDoor: the files of the shard know the graph by the methods that the comment of graph
-// lists, and each of those has a caller among them.
+// TestGraphDoor checks that the shard's files use only those methods of graph that its comment
+// lists, and that each of these has a caller among them.
 func TestGraphDoor(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	if err != nil {
@@ -110,7 +110,7 @@ func typeComment(f *ast.File, name string) string {
 	return ""
 }
 
-// usesOf returns what is selected of the fields of a name.
+// usesOf returns the names that are selected of a field.
 func usesOf(f *ast.File, field string) (names []string) {
 	ast.Inspect(f, func(n ast.Node) bool {
 		if s, ok := n.(*ast.SelectorExpr); ok {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// graphRig builds graphs and works them off with one holder.
+// graphBench builds graphs and completes them with one holder.
 type graphBench struct {
 	*benchSched
 	h     *Peer
@@ -26,7 +26,7 @@ func newGraphBench(b testing.TB) *graphBench {
 	return x
 }
 
-// extend makes one task more, after those that deps names: so many back.
+// extend makes one more task. deps says how many tasks back its predecessors are.
 func (x *graphBench) extend(deps ...int) {
 	t := &x.task[0]
 	t.Name = strconv.AppendInt(x.names[0][:0], int64(x.made), 10)
@@ -66,7 +66,7 @@ func (x *graphBench) grid(n int) {
 	}
 }
 
-// Each task comes after four others.
+// BenchmarkExtend adds tasks with four predecessors each.
 func BenchmarkExtend(b *testing.B) {
 	b.ReportAllocs()
 	x := newGraphBench(b)
@@ -87,7 +87,8 @@ func BenchmarkStealComplete(b *testing.B) {
 	}
 }
 
-// An edge to an older task, of which half of all tasks come before and half after.
+// BenchmarkBackwardEdge adds an edge to an older task. Half of all tasks come before the edge and
+// half after it.
 func BenchmarkBackwardEdge(b *testing.B) {
 	x := newGraphBench(b)
 	const n = 10_000
@@ -107,7 +108,7 @@ func BenchmarkBackwardEdge(b *testing.B) {
 	}
 }
 
-// heapBytes is what the garbage collector keeps, in bytes.
+// heapBytes returns the bytes that live after a garbage collection.
 func heapBytes() uint64 {
 	var m runtime.MemStats
 	runtime.GC()
@@ -115,9 +116,9 @@ func heapBytes() uint64 {
 	return m.HeapAlloc
 }
 
-// A million tasks with four million edges fit in a gigabyte; so do chains, and those
-// that come after or before one. All of them are done in the order of the graph, in
-// rounds of some, and nothing is kept when they are.
+// TestGraphBounds checks that a million tasks with four million edges fit in a gigabyte, and so do
+// chains, and tasks that wait for one task or are waited for by one. All are done in the order of
+// the graph. No memory is kept afterwards.
 func TestGraphBounds(t *testing.T) {
 	n := 1_000_000
 	if testing.Short() || underRace {

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// compare looks at all that both show, and at the scheduler's own structures.
+// compare compares everything that scheduler and model show, and checks the scheduler's structures.
 func (x *graphMachine) compare() error {
 	if err := x.s.check(); err != nil {
 		return err
@@ -96,7 +96,7 @@ func (x *graphMachine) compareView(v *TaskView, j *graphJob) error {
 	return nil
 }
 
-// texts copies what an iterator yields.
+// texts copies the names that an iterator yields.
 func texts(all func(func([]byte) bool)) (names []string) {
 	for name := range all {
 		names = append(names, string(name))

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// named returns a task that waits for those of so many numbers behind a prefix.
+// taskAfter returns a task with n predecessors, named by a prefix and a number.
 func taskAfter(name, prefix string, n int) Task {
 	t := Task{Name: []byte(name)}
 	for i := range n {
@@ -17,7 +17,8 @@ func taskAfter(name, prefix string, n int) Task {
 	return t
 }
 
-// numbered makes a task of each number, which waits for what after says.
+// numbered makes n tasks, named by a prefix and their number. after returns the predecessors of
+// each.
 func (x *graphSched) numbered(prefix string, n int, after func(i int) string) {
 	x.t.Helper()
 	all := make([]string, n)
@@ -29,7 +30,7 @@ func (x *graphSched) numbered(prefix string, n int, after func(i int) string) {
 
 func waitless(int) string { return "" }
 
-// chained has each of a prefix wait for the one before.
+// chained returns an after for numbered by which each task waits for the one before.
 func chained(prefix string) func(i int) string {
 	return func(i int) string {
 		if i == 0 {
@@ -39,9 +40,9 @@ func chained(prefix string) func(i int) string {
 	}
 }
 
-// A predecessor that is named again counts once, of however many a task waits for, and whether
-// or not some of them are complete.
-func TestNamedAgain(t *testing.T) {
+// TestRepeatedPredecessor checks that a predecessor that is named twice counts once, for tasks with
+// few and with many predecessors, some of them complete.
+func TestRepeatedPredecessor(t *testing.T) {
 	x := newGraphSched(t)
 	const n = 3 * fewEdges
 	x.numbered("p", n, waitless)
@@ -58,13 +59,13 @@ func TestNamedAgain(t *testing.T) {
 		x.complete(fmt.Sprint("p", i))
 		x.ok(x.s.Extend(x.now, graphTasks, graphQueue, []Task{join}, &x.rec))
 	}
-	x.stolen("join")
+	x.wantStolen("join")
 }
 
-// A task that waits for very many may be told again and again to wait for one that very many
-// wait for: that takes no longer than the same number of others.
-func TestNamedAgainAndAgain(t *testing.T) {
-	const n = 200_000 // what is quadratic in them takes minutes
+// TestRepeatedPredecessorCost checks that an edge between a task with very many predecessors and
+// one with very many successors can be named again and again at the cost of other edges.
+func TestRepeatedPredecessorCost(t *testing.T) {
+	const n = 200_000 // a quadratic time would be minutes
 	x := newGraphSched(t)
 	done := make(chan struct{})
 	go func() {
@@ -85,9 +86,9 @@ func TestNamedAgainAndAgain(t *testing.T) {
 	}
 }
 
-// A task that is to wait for younger ones is put behind them at the cost of the side on which
-// there are fewer, however many the other has.
-func TestOrderLooksAtFew(t *testing.T) {
+// TestOrderScansFew checks that an edge from a younger to an older task costs no more than the
+// smaller of its two sides, however large the other is.
+func TestOrderScansFew(t *testing.T) {
 	const n, side = 20_000, 10 * fewEdges
 	f := func(name, edge string, build func(x *graphSched)) {
 		t.Helper()
@@ -124,8 +125,8 @@ func TestOrderLooksAtFew(t *testing.T) {
 	})
 }
 
-// A request that would have its tasks put in order at the cost of very much is refused with
-// nothing done, the same edges one by one are not.
+// TestCostlyRequest checks that a request whose order takes too many steps is refused and changes
+// nothing, while the same edges one by one are accepted.
 func TestCostlyRequest(t *testing.T) {
 	const n = 20_000
 	x := newGraphSched(t)
@@ -152,7 +153,7 @@ func TestCostlyRequest(t *testing.T) {
 	}
 }
 
-// The words about a cycle are few, whatever its tasks are called.
+// TestCycleOfLongNames checks that the error about a cycle is short, whatever the names.
 func TestCycleOfLongNames(t *testing.T) {
 	x := newGraphSched(t)
 	for _, tasks := range [][]string{{"a"}, {"a", "b"}} {
@@ -171,7 +172,7 @@ func TestCycleOfLongNames(t *testing.T) {
 	}
 }
 
-// A restart puts tasks in order at once, however often that was changed: not edge by edge again.
+// TestRestartOfCostlyOrder checks that a restart orders the tasks in one pass, not edge by edge.
 func TestRestartOfCostlyOrder(t *testing.T) {
 	const n, edges = 20_000, 80_000
 	x := newGraphSched(t)
@@ -180,19 +181,19 @@ func TestRestartOfCostlyOrder(t *testing.T) {
 	x.numbered("z", edges, func(int) string { return fmt.Sprint("b", n-1) })
 	x.extend("z0<z1") // as the edges are journaled
 	var form Saved
-	for _, j := range x.book[0] {
+	for _, j := range x.journal[0] {
 		if j.Kind == KindEdge {
 			form = j
 		}
 	}
 	seqs := make(map[string]uint64)
-	for _, j := range x.book[0] {
+	for _, j := range x.journal[0] {
 		seqs[string(j.Name)] = j.Ref.Seq
 	}
 	for i := range edges {
 		form.Ref.Seq = x.s.jobs.Add(1)
 		form.After, form.Task = []uint64{seqs[fmt.Sprint("z", i)]}, seqs["a0"]
-		x.book[0][form.Ref.Seq] = form
+		x.journal[0][form.Ref.Seq] = form
 	}
 	done := make(chan struct{})
 	go func() {
@@ -212,28 +213,28 @@ func TestRestartOfCostlyOrder(t *testing.T) {
 	}
 }
 
-// A journal in which tasks wait for each other, as none should, is read all the same: the older
-// waits for the younger no more, all others wait as they did.
+// TestRestartOfCycle checks that a journal with a cycle is restored: the older task no longer waits
+// for the younger one, and all other tasks wait as before.
 func TestRestartOfCycle(t *testing.T) {
 	x := newGraphSched(t)
 	x.extend("a", "b<a", "c<b", "d<c", "e")
 	x.extend("b<e")
 	seqs := make(map[string]uint64)
 	var late Saved
-	for _, j := range x.book[0] {
+	for _, j := range x.journal[0] {
 		if seqs[string(j.Name)] = j.Ref.Seq; j.Kind == KindEdge {
 			late = j
 		}
 	}
 	late.After, late.Task = []uint64{seqs["c"]}, seqs["b"] // b waits for c instead of e
-	x.book[0][late.Ref.Seq] = late
+	x.journal[0][late.Ref.Seq] = late
 	x.restart()
 	for _, wave := range []string{"a e", "b", "c", "d"} {
 		names := strings.Fields(wave)
-		x.stolen(names...)
+		x.wantStolen(names...)
 		x.complete(names...)
 	}
-	if _, kept := x.book[0][late.Ref.Seq]; kept {
+	if _, kept := x.journal[0][late.Ref.Seq]; kept {
 		t.Error("the edge is still in the journal")
 	}
 }

@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// A holder that exits with very many tasks releases them in parts. A crash in between leaves none
-// of them its own, and one of its name that comes back meanwhile gets none before that is over.
+// TestCrashWhileExiting checks a holder that departs with very many tasks and releases them in
+// parts. After a crash in between none of them is its own. A holder of its name that comes back
+// meanwhile is handed no task until the exit has ended.
 func TestCrashWhileExiting(t *testing.T) {
 	const n = 3 * defaultBatch
 	f := func(what string, ticks int, crash bool) {
@@ -17,7 +18,7 @@ func TestCrashWhileExiting(t *testing.T) {
 			all = append(all, fmt.Sprintf("t%04d", i))
 		}
 		x.extend(all...)
-		x.stolen(all...)
+		x.wantStolen(all...)
 		x.s.Forget(x.now, x.h, &x.rec)
 		x.h = x.s.NewHolder("h")
 		if got := x.steal(); got != 0 {
@@ -35,7 +36,7 @@ func TestCrashWhileExiting(t *testing.T) {
 		if got := x.steal(); got != n {
 			t.Errorf("%s: %d tasks are stolen", what, got)
 		}
-		for _, j := range x.book[0] {
+		for _, j := range x.journal[0] {
 			if j.Kind == KindExit {
 				t.Errorf("%s: the journal knows of an exit for ever", what)
 			}
@@ -49,7 +50,7 @@ func TestCrashWhileExiting(t *testing.T) {
 	f("a crash behind all", 1, true)
 }
 
-// steal steals all there is and counts that.
+// steal steals all tasks in line and counts them.
 func (x *graphSched) steal() (n int) {
 	x.s.Steal(x.now, x.h, graphQueue, 1<<20, &x.rec, func(*TaskView) bool {
 		n++

@@ -8,24 +8,24 @@ import (
 	"testing"
 )
 
-// leaseSpace is the space of these tests, whose tasks are only stolen.
+// leaseSpace is the space of these tests. Its tasks are only stolen.
 const leaseSpace Space = 3
 
 var leaseRules = [MaxSpaces]Rules{leaseSpace: {Durable: true, Graph: true, Untimed: true, Private: true}}
 
-// leaseStand is a stand of several shards, with a journal and one holder.
+// leaseSched is a test scheduler of several shards, with a journal and one holder.
 type leaseSched struct {
 	*testSched
-	book memJournal
-	h    *Peer
+	journal memJournal
+	h       *Peer
 }
 
 func newLeaseSched(t testing.TB) *leaseSched {
-	x := &leaseSched{book: make(memJournal, 8)}
-	for i := range x.book {
-		x.book[i] = make(map[uint64]Saved)
+	x := &leaseSched{journal: make(memJournal, 8)}
+	for i := range x.journal {
+		x.journal[i] = make(map[uint64]Saved)
 	}
-	x.testSched = newTestSched(t, Options{Rules: leaseRules, Journal: x.book, Shards: len(x.book)})
+	x.testSched = newTestSched(t, Options{Rules: leaseRules, Journal: x.journal, Shards: len(x.journal)})
 	x.h = x.s.NewHolder("h")
 	t.Cleanup(x.sane)
 	return x
@@ -43,7 +43,7 @@ func (x *leaseSched) extend(queue string, tasks ...string) {
 	x.ok(x.s.Extend(x.now, leaseSpace, []byte(queue), graphTaskList(tasks...), &x.rec))
 }
 
-// steal takes the first task, "" when there is none.
+// steal steals the first task. It returns "" when there is none.
 func (x *leaseSched) steal(queue string) (name string, l Lease) {
 	x.s.Steal(x.now, x.h, []byte(queue), 1, &x.rec, func(v *TaskView) bool {
 		name, l = string(v.Name), Lease{v.Ref, v.Revision}
@@ -52,7 +52,7 @@ func (x *leaseSched) steal(queue string) (name string, l Lease) {
 	return name, l
 }
 
-// all steals all of them.
+// all steals all tasks in line.
 func (x *leaseSched) all(queue string) (names []string) {
 	for {
 		name, _ := x.steal(queue)
@@ -78,22 +78,22 @@ func (x *leaseSched) refused(want, err error) {
 	x.sane()
 }
 
-// restart is a crash, and a start with one holder for each space and name.
+// restart makes a new scheduler from the journal, with one holder for each space and name.
 func (x *leaseSched) restart() (holders map[string]*Peer) {
 	x.t.Helper()
 	holders = make(map[string]*Peer)
 	last := x.s.jobs.Load()
 	var saved []Saved
-	for _, shard := range x.book {
+	for _, shard := range x.journal {
 		for _, j := range shard {
 			saved = append(saved, j)
 		}
 		clear(shard)
 	}
 	slices.SortFunc(saved, func(a, b Saved) int { return int(int64(a.Ref.Seq - b.Ref.Seq)) })
-	x.s = New(Options{Rules: leaseRules, Journal: x.book, Shards: len(x.book), Seed: x.s.seed})
+	x.s = New(Options{Rules: leaseRules, Journal: x.journal, Shards: len(x.journal), Seed: x.s.seed})
 	for _, j := range saved {
-		x.book.Save(x.s.ShardOf([]byte(j.Queue)), &j)
+		x.journal.Save(x.s.ShardOf([]byte(j.Queue)), &j)
 		x.ok(x.s.Restore(x.now, &j))
 	}
 	x.s.Resume(x.now, last, func(space Space, name string) *Peer {
@@ -107,8 +107,8 @@ func (x *leaseSched) restart() (holders map[string]*Peer) {
 	return holders
 }
 
-// A private task is never handed to a peer that reserves, whatever the peer can do and
-// whenever it asks; other jobs of the queue are.
+// TestPrivate checks that a private task is never handed to a peer that reserves, whatever its
+// skills and whenever it asks. Other jobs of the queue are.
 func TestPrivate(t *testing.T) {
 	x := newLeaseSched(t)
 	early, late := x.skilled(Wide, "q"), x.skilled(Named|Wide)
@@ -138,8 +138,8 @@ func TestPrivate(t *testing.T) {
 	x.sane()
 }
 
-// A revision counts once: with an old one nothing can be done, and a task that comes
-// back keeps its last.
+// TestLease checks that a revision is used once: every verb refuses an old one, and a task that
+// comes back keeps its last.
 func TestLease(t *testing.T) {
 	x := newLeaseSched(t)
 	x.extend("q", "a", "b", "c")
@@ -187,7 +187,8 @@ func TestLease(t *testing.T) {
 	}
 }
 
-// Holder and revision outlive the process. Holders of different spaces are different.
+// TestLeaseRestart checks that holder and revision outlive the process, and that holders of
+// different spaces differ.
 func TestLeaseRestart(t *testing.T) {
 	x := newLeaseSched(t)
 	x.extend("q", "a", "b")
@@ -214,7 +215,7 @@ func TestLeaseRestart(t *testing.T) {
 	x.wantAll("q", "a", "b")
 }
 
-// RemoveTask removes a task from wherever it stands and frees those that wait for it.
+// TestRemoveTask checks that RemoveTask removes a task in any state and frees its successors.
 func TestRemoveTask(t *testing.T) {
 	x := newLeaseSched(t)
 	cancel := func(name string, want bool) {
@@ -242,7 +243,7 @@ func TestRemoveTask(t *testing.T) {
 	x.wantAll("q", "after-waiting", "after-held", "kept")
 }
 
-// Heads of queues can be compared, whatever their shards, also after a restart.
+// TestHead checks that heads of queues can be compared across shards and restarts.
 func TestHead(t *testing.T) {
 	x := newLeaseSched(t)
 	queues := strings.Fields("e d c b a f g h i j")
@@ -289,7 +290,7 @@ func TestHead(t *testing.T) {
 	}
 }
 
-// oneSave is a Journal that notes what it is told of tasks, in order.
+// oneSave is a Journal that notes the records of tasks in order.
 type oneSave struct{ saved []Saved }
 
 func (o *oneSave) Save(_ int, j *Saved) {
@@ -301,8 +302,8 @@ func (o *oneSave) Save(_ int, j *Saved) {
 }
 func (o *oneSave) Drop(int, uint64) {}
 
-// TestLeaseIsOneRecord: a task is journaled as handed out, under its new revision and with
-// the entries of its log, in one record: a crash cannot keep a part of it.
+// TestLeaseIsOneRecord checks that a stolen task is journaled in one record with its new revision
+// and log entries: a crash cannot keep a part of it.
 func TestLeaseIsOneRecord(t *testing.T) {
 	var journal oneSave
 	s := New(Options{Rules: leaseRules, Journal: &journal})

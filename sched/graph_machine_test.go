@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// graphQueue is the one queue of these tests.
+// graphQueue is the only queue of these tests.
 var graphQueue = []byte("dwork")
 
 // graphLockTimeout is how long a job waits for the lock, in milliseconds.
@@ -27,12 +27,12 @@ var graphThemes = [][]string{
 	strings.Fields(`extend extend extend reserve reserve reserve delay delay lock lock finish fail pass tick crash`),
 }
 
-// graphMachine runs a scheduler, its journal and the model side by side.
+// graphMachine runs a scheduler, its journal and the model in parallel.
 type graphMachine struct {
 	t       *rapid.T
 	s       *Scheduler
 	m       *graphModel
-	book    memJournal
+	journal memJournal
 	rec     recorder
 	holders map[string]*Peer
 	peers   []*Peer // of the model's workers
@@ -40,14 +40,14 @@ type graphMachine struct {
 }
 
 func newGraphMachine(t *rapid.T) *graphMachine {
-	x := &graphMachine{t: t, book: make(memJournal, 1), m: &graphModel{now: Time{Wall: 1_700_000_000_250, Mono: 10 * grain, Micros: 1}}}
-	x.book[0] = make(map[uint64]Saved)
+	x := &graphMachine{t: t, journal: make(memJournal, 1), m: &graphModel{now: Time{Wall: 1_700_000_000_250, Mono: 10 * grain, Micros: 1}}}
+	x.journal[0] = make(map[uint64]Saved)
 	x.open()
 	return x
 }
 
 func (x *graphMachine) open() {
-	x.s = New(Options{Rules: graphRules, Journal: x.book, Window: 1 << 40})
+	x.s = New(Options{Rules: graphRules, Journal: x.journal, Window: 1 << 40})
 	x.s.SetLockTimeout(graphLockTimeout)
 	x.s.SetRemember(x.m.remember)
 	x.holders, x.peers = make(map[string]*Peer), nil
@@ -58,7 +58,7 @@ func (x *graphMachine) open() {
 	}
 }
 
-// connect makes a worker: one that knows jobs by name, or one that takes long names.
+// connect makes a worker, either Named or Wide.
 func (x *graphMachine) connect(i int) {
 	x.lastID++
 	skills := []Skills{Named, Wide}[i]
@@ -113,8 +113,8 @@ func (x *graphMachine) tasks(holder string) []Task {
 	return tasks
 }
 
-// The scheduler does with graphs of tasks what the model does, and a new one that is
-// given what the journal holds goes on where the old one was killed.
+// TestGraphAgainstModel checks that the scheduler does with graphs of tasks what the model does,
+// and that a new scheduler restored from the journal goes on where the old one was killed.
 func TestGraphAgainstModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		x := newGraphMachine(t)
@@ -216,7 +216,7 @@ func (x *graphMachine) work(verb string, i int) error {
 	return nil
 }
 
-// report does a verb of workers with a job that one holds.
+// report does a verb of a worker with a job that a worker holds.
 func (x *graphMachine) report(verb string, p *Peer, w *graphWorker, j *graphJob) error {
 	s, m, now := x.s, x.m, x.m.now
 	run, err := x.held(j)
@@ -291,8 +291,7 @@ func (x *graphMachine) complete(holder string, tasks []Task) error {
 	return nil
 }
 
-// crash starts a new scheduler with what the journal holds. Of the holders all, one or
-// none come back.
+// crash starts a new scheduler with the journal. All, one or none of the holders come back.
 func (x *graphMachine) crash(who int) error {
 	comes := func(name string) bool { return who < 2 || who == 2 && name == "h0" }
 	holder := func(_ Space, name string) *Peer {
@@ -307,8 +306,8 @@ func (x *graphMachine) crash(who int) error {
 	x.m.restart(comes)
 	last := x.s.jobs.Load()
 	x.open()
-	for _, seq := range slices.Sorted(maps.Keys(x.book[0])) {
-		j := x.book[0][seq]
+	for _, seq := range slices.Sorted(maps.Keys(x.journal[0])) {
+		j := x.journal[0][seq]
 		if err := x.s.Restore(x.m.now, &j); err != nil {
 			return err
 		}
@@ -317,7 +316,7 @@ func (x *graphMachine) crash(who int) error {
 	return nil
 }
 
-// drain does every task: the journal is left with the queue alone.
+// drain completes every task. Then the journal has the queue alone.
 func (x *graphMachine) drain() error {
 	for i := range x.peers {
 		x.s.Forget(x.m.now, x.peers[i], &x.rec)
@@ -349,7 +348,7 @@ func (x *graphMachine) drain() error {
 			return err
 		}
 	}
-	for _, j := range x.book[0] {
+	for _, j := range x.journal[0] {
 		if j.Kind != KindQueue {
 			return fmt.Errorf("the journal is left with %+v", j)
 		}

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// graphJob is a job of the one queue of a graphModel: a task, or one of another space.
+// graphJob is a job of the queue of a graphModel: a task, or a job of another space.
 type graphJob struct {
 	made           int // by the model's clock
 	space          Space
@@ -22,14 +22,14 @@ type graphJob struct {
 	until          int64 // how long a complete one is remembered; since when a parked one waits
 }
 
-// graphEdge says that to waits for from. own: it is in the journal's record of to.
+// graphEdge says that to waits for from. own says that it is in the journal's record of to.
 type graphEdge struct {
 	from, to *graphJob
 	own      bool
 	made     int // unless own
 }
 
-// since says when the journal came to have an edge.
+// since returns when the journal received an edge.
 func (e *graphEdge) since() int {
 	if e.own {
 		return e.to.made
@@ -37,9 +37,9 @@ func (e *graphEdge) since() int {
 	return e.made
 }
 
-// graphModel is the table "Graph and scheduling" of the dwork page, written without a
-// thought for speed: a list of what lives, a list of edges, a line. Beside the holders
-// it knows workers, who are handed the first of the line that suits them.
+// graphModel is a naive model of the table "Graph and scheduling" of the dwork page: a list of live
+// tasks, a list of edges, a line. Beside holders it has workers, which are handed the first fitting
+// job in line.
 type graphModel struct {
 	now      Time
 	remember int64
@@ -47,11 +47,11 @@ type graphModel struct {
 	past     []*graphJob // complete and remembered, oldest first
 	edges    []graphEdge // oldest first
 	line     []*graphJob
-	delayed  []*graphJob // in the order in which they were put off
+	delayed  []*graphJob // in the order in which they were delayed
 	parked   []*graphJob // in the order in which they were parked
-	locked   *graphJob   // who has the lock
-	queueing []*graphJob // who waits for it
-	woken    []*graphJob // who was made ready for it, and has not come
+	locked   *graphJob   // has the lock
+	queueing []*graphJob // wait for the lock
+	woken    []*graphJob // were made ready for the lock and have not asked for it yet
 	workers  []*graphWorker
 	clock    int
 	want     []delivered // deliveries
@@ -63,7 +63,7 @@ type graphWorker struct {
 	skills Skills
 	serves bool
 	slots  []modelSlot // wake is unused
-	held   []*graphJob // in no order that means anything, but the scheduler's
+	held   []*graphJob // in the order in which the scheduler keeps them
 }
 
 // The spaces of the graph tests: tasks, jobs as they come, jobs that die.
@@ -119,8 +119,8 @@ func (m *graphModel) logs(j *graphJob, stage uint8) {
 	j.log = append(slices.Clone(j.log), Event{stage, m.now.Micros})
 }
 
-// closes says whether the tasks wait for each other in a circle, or for themselves,
-// once those of a request have been added one after the other.
+// closes says whether tasks would wait for each other in a cycle, or for themselves, if those of a
+// request were added one after the other.
 func (m *graphModel) closes(tasks []Task) bool {
 	waits := make(map[string][]string)
 	for _, j := range m.all {
@@ -148,7 +148,7 @@ func (m *graphModel) closes(tasks []Task) bool {
 	return false
 }
 
-// reaches says whether a way of at most n steps leads from one name to another.
+// reaches says whether a path of at most n steps leads from one name to another.
 func reaches(waits map[string][]string, from, to string, n int) bool {
 	return n > 0 && slices.ContainsFunc(waits[from], func(a string) bool { return a == to || reaches(waits, a, to, n-1) })
 }
@@ -203,18 +203,18 @@ func (m *graphModel) extend(tasks []Task) error {
 	return nil
 }
 
-// leave takes a job out of the line and out of those put off.
+// leave takes a job out of the line and out of the delayed ones.
 func (m *graphModel) leave(j *graphJob) {
 	same := func(o *graphJob) bool { return o == j }
 	m.line, m.delayed = slices.DeleteFunc(m.line, same), slices.DeleteFunc(m.delayed, same)
 }
 
-// ahead is the order of the line: larger priority, then the earlier second.
+// ahead is the order of the line: larger priority first, then the earlier second.
 func (j *graphJob) ahead(o *graphJob) bool {
 	return j.priority > o.priority || j.priority == o.priority && j.due < o.due
 }
 
-// ready puts a job in line, before or behind its equals.
+// ready puts a job in line, ahead of or behind its equals.
 func (m *graphModel) ready(j *graphJob, where end) {
 	j.state, j.holder = ready, ""
 	if j.space == graphTasks {
@@ -228,7 +228,7 @@ func (m *graphModel) ready(j *graphJob, where end) {
 	m.line = slices.Insert(m.line, at, j)
 }
 
-// release gives a task that nobody holds any more a place.
+// release places a task that was taken from its holder.
 func (m *graphModel) release(j *graphJob, where end) {
 	j.holder, j.due = "", 0
 	if j.state = waiting; len(m.after(j)) == 0 {
@@ -277,7 +277,7 @@ func (m *graphModel) complete(holder string, tasks []Task) (missing []int) {
 	return missing
 }
 
-// done takes a complete task out; free makes what waited for it ready.
+// done takes a complete task out.
 func (m *graphModel) done(j *graphJob) {
 	m.all = slices.DeleteFunc(m.all, func(o *graphJob) bool { return o == j })
 	m.edges = slices.DeleteFunc(m.edges, func(e graphEdge) bool { return e.to == j })
@@ -356,7 +356,7 @@ func (m *graphModel) forgetHolder(holder string) {
 	}
 }
 
-// sameGraphError compares what kind of error there is.
+// sameGraphError compares the kinds of two errors.
 func sameGraphError(got, want error) bool {
 	var a, b *cycleError
 	return got == want || errors.As(got, &a) && errors.As(want, &b)

@@ -16,14 +16,14 @@ const (
 	graphOnceWorkers   = 2
 )
 
-// graphOnce is a crowd around one graph: producers, holders, workers and a timer.
+// graphStress runs producers, holders, workers and a timer on one graph.
 type graphStress struct {
 	stress
-	book  memJournal
-	inAir [2 * graphOnceTasks]atomic.Int32 // tasks in somebody's hands
-	over  [2 * graphOnceTasks]atomic.Bool  // tasks whose end was reported
-	after [2 * graphOnceTasks][]int        // written before the task is made
-	fresh atomic.Int64                     // the next task that a holder makes
+	journal memJournal
+	holders [2 * graphOnceTasks]atomic.Int32 // number of peers that hold a task
+	over    [2 * graphOnceTasks]atomic.Bool  // tasks whose end was reported
+	after   [2 * graphOnceTasks][]int        // written before the task is made
+	fresh   atomic.Int64                     // the next task that a holder makes
 }
 
 // make adds a task; of those that it comes after all are made already.
@@ -47,11 +47,11 @@ func (x *graphStress) producer(first int) {
 	}
 }
 
-// handed checks that a task is in no other hands and that all it comes after is done.
+// handed checks that no other peer holds a task and that its predecessors are done.
 func (x *graphStress) handed(name []byte) int {
 	i, err := strconv.Atoi(string(name))
-	if err != nil || x.inAir[i].Add(1) != 1 || x.over[i].Load() {
-		x.fail("task %q is in %d hands, done: %v", name, x.inAir[i].Load(), x.over[i].Load())
+	if err != nil || x.holders[i].Add(1) != 1 || x.over[i].Load() {
+		x.fail("task %q is in %d hands, done: %v", name, x.holders[i].Load(), x.over[i].Load())
 	}
 	for _, a := range x.after[i] {
 		if !x.over[a].Load() {
@@ -63,7 +63,7 @@ func (x *graphStress) handed(name []byte) int {
 
 // ends is called before a task's end is reported.
 func (x *graphStress) ends(i int) {
-	if x.inAir[i].Add(-1); x.over[i].Swap(true) {
+	if x.holders[i].Add(-1); x.over[i].Swap(true) {
 		x.fail("task %d is done twice", i)
 	}
 }
@@ -89,8 +89,7 @@ func (x *graphStress) holder(n int) {
 	}
 }
 
-// round steals some tasks, completes most of them, divides some and gives the others
-// back, which ends the holder.
+// round steals some tasks, completes most of them, splits some and ends the holder with the rest.
 func (x *graphStress) round(r *rand.Rand, p *Peer) (over bool) {
 	var held, kept []int
 	var done []Task
@@ -114,7 +113,7 @@ func (x *graphStress) round(r *rand.Rand, p *Peer) (over bool) {
 		x.ended()
 	}
 	for _, i := range kept {
-		x.inAir[i].Add(-1)
+		x.holders[i].Add(-1)
 	}
 	if len(kept) > 0 {
 		x.s.Forget(x.now(), p, x.sink)
@@ -131,7 +130,7 @@ func (x *graphStress) divide(p *Peer, i int) {
 	x.left.Add(1)
 	x.make(part)
 	x.after[i] = append(x.after[i], part)
-	x.inAir[i].Add(-1)
+	x.holders[i].Add(-1)
 	t := Task{Name: strconv.AppendInt(nil, int64(i), 10), After: [][]byte{strconv.AppendInt(nil, int64(part), 10)}}
 	if err := x.s.Transfer(x.now(), p, graphTasks, graphQueue, []Task{t}, x.sink); err != nil {
 		x.fail("task %d: %v", i, err)
@@ -163,10 +162,10 @@ func (x *graphStress) worker(box int) {
 			var err error
 			switch what := r.IntN(100); {
 			case what < 5:
-				x.inAir[i].Add(-1)
+				x.holders[i].Add(-1)
 				err = x.s.Fail(x.now(), p, d.job.run, x.sink)
 			case what < 10:
-				x.inAir[i].Add(-1)
+				x.holders[i].Add(-1)
 				err = x.s.Delay(x.now(), p, d.job.run, int64(r.IntN(2)), 1, x.sink)
 			default:
 				x.ends(i)
@@ -182,12 +181,11 @@ func (x *graphStress) worker(box int) {
 	}
 }
 
-// Every task is done exactly once, never before all that it comes after, and in one
-// pair of hands at a time, whatever goes on at the same time. The journal is left with
-// the queue.
+// TestGraphExactlyOnce checks under concurrency that every task is done exactly once, after its
+// predecessors, and held by one peer at a time. At the end the journal has the queue alone.
 func TestGraphExactlyOnce(t *testing.T) {
-	x := &graphStress{book: memJournal{make(map[uint64]Saved)}}
-	x.stress = stress{t: t, s: New(Options{Rules: graphRules, Journal: x.book}), sink: newInboxes(graphOnceWorkers), finish: make(chan struct{})}
+	x := &graphStress{journal: memJournal{make(map[uint64]Saved)}}
+	x.stress = stress{t: t, s: New(Options{Rules: graphRules, Journal: x.journal}), sink: newInboxes(graphOnceWorkers), finish: make(chan struct{})}
 	x.wall.Store(1_700_000_000_000)
 	x.left.Store(graphOnceTasks)
 	x.fresh.Store(graphOnceTasks - 1)
@@ -207,7 +205,7 @@ func TestGraphExactlyOnce(t *testing.T) {
 	if err := x.s.check(); err != nil {
 		t.Error(err)
 	}
-	if active, _ := x.s.Backlog(graphQueue); active != 0 || len(x.book[0]) != 1 {
-		t.Errorf("%d tasks and %d records are left", active, len(x.book[0]))
+	if active, _ := x.s.Backlog(graphQueue); active != 0 || len(x.journal[0]) != 1 {
+		t.Errorf("%d tasks and %d records are left", active, len(x.journal[0]))
 	}
 }

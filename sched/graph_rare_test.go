@@ -9,17 +9,17 @@ import (
 	"testing"
 )
 
-// graphStand is a stand for tasks, with a journal. Tasks are written "name" or
-// "name<first,second": those that it comes after.
+// graphSched is a test scheduler for tasks, with a journal. Tasks are written "name" or
+// "name<first,second", which are their predecessors.
 type graphSched struct {
 	*testSched
-	book memJournal
-	h    *Peer
+	journal memJournal
+	h       *Peer
 }
 
 func newGraphSched(t testing.TB) *graphSched {
-	x := &graphSched{book: memJournal{make(map[uint64]Saved)}}
-	x.testSched = newTestSched(t, Options{Rules: graphRules, Journal: x.book})
+	x := &graphSched{journal: memJournal{make(map[uint64]Saved)}}
+	x.testSched = newTestSched(t, Options{Rules: graphRules, Journal: x.journal})
 	x.h = x.s.NewHolder("h")
 	return x
 }
@@ -52,8 +52,8 @@ func (x *graphSched) complete(names ...string) {
 	x.s.Complete(x.now, x.h, graphTasks, graphQueue, graphTaskList(names...), &x.rec, func(i int) { x.t.Errorf("%s is missing", names[i]) })
 }
 
-// stolen steals all there is and checks the names.
-func (x *graphSched) stolen(want ...string) {
+// wantStolen steals all tasks in line and checks their names.
+func (x *graphSched) wantStolen(want ...string) {
 	x.t.Helper()
 	var got []string
 	x.s.Steal(x.now, x.h, graphQueue, 1<<20, &x.rec, func(v *TaskView) bool {
@@ -68,14 +68,14 @@ func (x *graphSched) stolen(want ...string) {
 	}
 }
 
-// restart is a crash, and a start of the same holder.
+// restart makes a new scheduler from the journal, with the same holder.
 func (x *graphSched) restart() {
 	x.t.Helper()
 	last := x.s.jobs.Load()
-	x.s = New(Options{Rules: graphRules, Journal: x.book})
+	x.s = New(Options{Rules: graphRules, Journal: x.journal})
 	x.h = x.s.NewHolder("h")
-	for _, seq := range x.book.order() {
-		j := x.book[0][seq]
+	for _, seq := range x.journal.order() {
+		j := x.journal[0][seq]
 		x.ok(x.s.Restore(x.now, &j))
 	}
 	x.s.Resume(x.now, last, func(Space, string) *Peer { return x.h }, &x.rec)
@@ -89,9 +89,9 @@ func (b memJournal) order() (seqs []uint64) {
 	return seqs
 }
 
-// A worker that knows jobs by name gets the twin of a task as soon as that is complete,
-// and listeners of the task hear of it.
-func TestTaskTwin(t *testing.T) {
+// TestTaskNameClash checks that a Named worker is handed a job of a task's name as soon as the task
+// is complete, and that the task's listeners receive its end.
+func TestTaskNameClash(t *testing.T) {
 	x := newGraphSched(t)
 	p, listener := x.skilled(Named, string(graphQueue)), x.peer()
 	x.extend("a")
@@ -105,11 +105,12 @@ func TestTaskTwin(t *testing.T) {
 	x.want("2 9 end ", "1 2 assign a")
 }
 
-// Of the tasks that a holder releases the largest name goes first, also where a worker waits.
+// TestForgetHolderServesInOrder checks that of the tasks that a departed holder releases the
+// largest name comes first, also when a worker waits.
 func TestForgetHolderServesInOrder(t *testing.T) {
 	x := newGraphSched(t)
 	x.extend("a", "b", "c")
-	x.stolen("a", "b", "c")
+	x.wantStolen("a", "b", "c")
 	p := x.peer(string(graphQueue))
 	x.reserve(p, 1)
 	x.reserve(p, 2)
@@ -117,7 +118,7 @@ func TestForgetHolderServesInOrder(t *testing.T) {
 	x.want("1 1 assign c", "1 2 assign b")
 }
 
-// A queue of tasks can't be dropped, complete or not.
+// TestDropTasks checks that a queue of tasks cannot be dropped, complete or not.
 func TestDropTasks(t *testing.T) {
 	x := newGraphSched(t)
 	x.s.SetRemember(1000)
@@ -129,7 +130,7 @@ func TestDropTasks(t *testing.T) {
 	}
 	x.extend("a")
 	f("a task is ready")
-	x.stolen("a")
+	x.wantStolen("a")
 	x.complete("a")
 	x.s.Forget(x.now, x.h, &x.rec)
 	f("a task is remembered")
@@ -138,8 +139,8 @@ func TestDropTasks(t *testing.T) {
 	x.want()
 }
 
-// A task that was put off keeps its delay, to the millisecond, while it waits for
-// another, also over a restart.
+// TestDelayedTaskWaits checks that a delayed task keeps its due time, to the millisecond, while it
+// waits for a predecessor, also across a restart.
 func TestDelayedTaskWaits(t *testing.T) {
 	for _, restarts := range []bool{false, true} {
 		x := newGraphSched(t)
@@ -150,14 +151,14 @@ func TestDelayedTaskWaits(t *testing.T) {
 		ref := x.want("1 1 assign a")[0].job.run
 		x.ok(x.s.Delay(x.now, p, ref, 5, 2, &x.rec))
 		x.extend("b", "a<b")
-		x.stolen("b")
+		x.wantStolen("b")
 		if restarts {
 			x.restart()
 		}
 		x.now.Wall += 4999
 		x.complete("b")
 		x.s.ticks(x.now, &x.rec)
-		x.stolen()
+		x.wantStolen()
 		x.now.Wall++
 		x.s.ticks(x.now, &x.rec)
 		x.s.LookupTask(graphTasks, graphQueue, []byte("a"), func(v *TaskView) {
@@ -165,11 +166,11 @@ func TestDelayedTaskWaits(t *testing.T) {
 				t.Errorf("count %d", v.Count)
 			}
 		})
-		x.stolen("a")
+		x.wantStolen("a")
 	}
 }
 
-// A task that was put off and waits is saved anew with the time that it is due.
+// TestDelayedWhileNoted checks that a delayed task that waits is journaled anew with its due time.
 func TestDelayedWhileNoted(t *testing.T) {
 	x := newGraphSched(t)
 	x.now.Wall += 600
@@ -179,36 +180,36 @@ func TestDelayedWhileNoted(t *testing.T) {
 	ref := x.want("1 1 assign a")[0].job.run
 	x.extend("b", "a<b")
 	x.ok(x.s.Delay(x.now, p, ref, 5, 0, &x.rec))
-	x.stolen("b")
+	x.wantStolen("b")
 	x.restart()
 	x.complete("b")
 	x.now.Wall += 4999
 	x.s.ticks(x.now, &x.rec)
-	x.stolen()
+	x.wantStolen()
 	x.now.Wall++
 	x.s.ticks(x.now, &x.rec)
-	x.stolen("a")
+	x.wantStolen("a")
 }
 
-// A crash can come between the end of a task and that of its edges, of which more are
-// there than one batch ends. Nothing of them is left after a restart.
+// TestTornEdges checks a crash between the end of a task and the end of its edges, of which there
+// are more than a batch. Nothing of them is left after a restart.
 func TestTornEdges(t *testing.T) {
 	const n = 2*defaultBatch + 5
 	x := newGraphSched(t)
 	x.extend("hub", "other")
-	x.stolen("hub", "other")
+	x.wantStolen("hub", "other")
 	for i := range n {
 		x.extend(fmt.Sprint("task ", i, "<other"))
 		x.extend(fmt.Sprint("task ", i, "<hub"))
 	}
 	sh := &x.s.shards[0]
 	sh.graph.complete(x.now, x.h, graphTasks, graphQueue, graphTaskList("hub"), &x.rec, nil)
-	before := len(x.book[0])
+	before := len(x.journal[0])
 	x.restart()
-	if got := before - len(x.book[0]); got != n-defaultBatch {
+	if got := before - len(x.journal[0]); got != n-defaultBatch {
 		t.Errorf("%d records of edges were dropped, want %d", got, n-defaultBatch)
 	}
-	x.stolen()
+	x.wantStolen()
 	x.complete("other")
 	x.s.ticks(x.now, &x.rec)
 	if active, ready := x.s.Backlog(graphQueue); active != n || ready != n {
@@ -216,15 +217,15 @@ func TestTornEdges(t *testing.T) {
 	}
 }
 
-// A remembered task whose name is used again while its successors are still being
-// made ready: they are, and those of the new one wait.
+// TestRecreatedWhileFreeing checks that a remembered task's name can be used again while its
+// successors are being freed: they become ready, and the successors of the new task wait.
 func TestRecreatedWhileFreeing(t *testing.T) {
 	for _, remember := range []int64{0, 1000} {
 		const n = 2*defaultBatch + 5
 		x := newGraphSched(t)
 		x.s.SetRemember(remember)
 		x.extend("hub")
-		x.stolen("hub")
+		x.wantStolen("hub")
 		for i := range n {
 			x.extend(fmt.Sprint("task ", i, "<hub"))
 		}
@@ -245,8 +246,8 @@ func TestRecreatedWhileFreeing(t *testing.T) {
 	}
 }
 
-// lockedOut are three tasks of which the first has a lock and the others wait for it, and
-// a worker that asks for more.
+// newLockedTasks makes three tasks, of which the first has a lock and the others wait for it, and a
+// worker that reserves more.
 func newLockedTasks(t *testing.T) (x *graphSched, p *Peer, first Run) {
 	x = newGraphSched(t)
 	p = x.peer(string(graphQueue))
@@ -264,9 +265,9 @@ func newLockedTasks(t *testing.T) (x *graphSched, p *Peer, first Run) {
 	return x, p, first
 }
 
-// A task that is called for a lock and has to wait for another task first, which perhaps
-// wants that lock itself, leaves its turn to the next.
-func TestCalledTaskWaits(t *testing.T) {
+// TestWokenTaskWaits checks that a task that is woken for a lock but has to wait for a predecessor,
+// which may want that lock itself, passes the lock on.
+func TestWokenTaskWaits(t *testing.T) {
 	x, p, a := newLockedTasks(t)
 	x.ok(x.s.Finish(x.now, p, a, nil, &x.rec)) // b is ready
 	x.extend("b<c")
@@ -280,8 +281,8 @@ func TestCalledTaskWaits(t *testing.T) {
 	x.want("1 7 assign c")
 }
 
-// A task that is cancelled while it waits for a lock, or was called for it, or has it, is
-// forgotten by the lock.
+// TestRemoveLockedTask checks that the locks forget a task that is removed while it waits for a
+// lock, was woken for it, or has it.
 func TestRemoveLockedTask(t *testing.T) {
 	f := func(name string, calledFirst bool, want ...string) {
 		t.Helper()
@@ -301,7 +302,7 @@ func TestRemoveLockedTask(t *testing.T) {
 	f("c", true, "1 7 assign b")
 }
 
-// A task's log keeps its newest entries.
+// TestTaskLogBounded checks that a task's log keeps its newest entries.
 func TestTaskLogBounded(t *testing.T) {
 	x := newGraphSched(t)
 	f := func(when string) {
@@ -318,14 +319,14 @@ func TestTaskLogBounded(t *testing.T) {
 	x.extend("a")
 	for range maxEvents {
 		x.now.Micros++
-		x.stolen("a")
+		x.wantStolen("a")
 		x.s.Forget(x.now, x.h, &x.rec)
 		x.h = x.s.NewHolder("h")
 	}
 	f("after many turns")
 	x.restart()
 	f("after a restart")
-	x.stolen("a")
+	x.wantStolen("a")
 	back := graphTaskList("a")
 	for i := range maxEvents + 5 {
 		x.now.Micros++
@@ -340,12 +341,13 @@ func TestTaskLogBounded(t *testing.T) {
 	})
 }
 
-// One hold of the lock ends a batch of edges and no more, whatever verb it is.
+// TestFreeingInBatches checks that no verb removes more than a batch of edges under one hold of the
+// lock.
 func TestFreeingInBatches(t *testing.T) {
 	const n = 10 * defaultBatch
 	x := newGraphSched(t)
 	x.extend("first", "second")
-	x.stolen("first", "second")
+	x.wantStolen("first", "second")
 	for i := range n { // that wait for a third, so that no verb is content with the first batch
 		x.extend(fmt.Sprint("task ", i, "<first,second"))
 	}
@@ -371,8 +373,8 @@ func TestFreeingInBatches(t *testing.T) {
 	})
 }
 
-// Orders hold for any edges in any direction, the searches among few and among all
-// tasks included, and exactly the edges that close a cycle are refused.
+// TestGraphOrders checks the orders for edges in any direction, with short and long searches, and
+// that exactly the edges that close a cycle are refused.
 func TestGraphOrders(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, n := range []int{40, 400} {
@@ -421,8 +423,8 @@ func atoi(t *testing.T, s string) (n int) {
 	return n
 }
 
-// A chain that is built from its end, and tasks that get new subtasks ahead of all that
-// waits for them, move few tasks each, not all there are.
+// TestBackwardEdges checks that few tasks get new orders when a chain is built from its end, and
+// when tasks get new predecessors that come before everything that waits for them.
 func TestBackwardEdges(t *testing.T) {
 	const n = 1000
 	f := func(name string, most int, build, then func(i int) []string) {

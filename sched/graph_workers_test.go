@@ -2,8 +2,8 @@ package sched
 
 import "slices"
 
-// submit adds a job of another space to the tasks' queue, unless one of that name is
-// held or aside.
+// submit adds a job of another space to the tasks' queue, unless a job of that name is held or
+// parked.
 func (m *graphModel) submit(space Space, name string, priority int64) outcome {
 	j := m.find(space, name)
 	did := replaced
@@ -28,7 +28,7 @@ func (w *graphWorker) suits(j *graphJob) bool {
 	return (w.skills&Wide != 0 || len(j.name) <= maxShort) && (w.skills&Named == 0 || !twin)
 }
 
-// match hands out until no worker waits for whom there is a job: the oldest slot first.
+// match hands out jobs, the oldest slot first, until no worker waits beside a job that suits it.
 func (m *graphModel) match() {
 	for {
 		line := slices.Clone(m.workers)
@@ -67,15 +67,15 @@ func (m *graphModel) reserve(w *graphWorker, tag uint64) {
 	m.match()
 }
 
-// drop takes a job from a worker: the last of its list takes the place. What gets the
-// lock then is told by unlock.
+// drop takes a job from a worker. The last job of its list takes the place. The caller unlocks the
+// job.
 func (w *graphWorker) drop(j *graphJob) {
 	i, last := slices.Index(w.held, j), len(w.held)-1
 	w.held[i] = w.held[last]
 	w.held = w.held[:last]
 }
 
-// unlock ends what a job that left its holder's hands had of the lock.
+// unlock takes the lock, and its place in the lock's line, from a job that left its holder.
 func (m *graphModel) unlock(j *graphJob) {
 	same := func(o *graphJob) bool { return o == j }
 	m.queueing = slices.DeleteFunc(m.queueing, same)
@@ -88,7 +88,7 @@ func (m *graphModel) unlock(j *graphJob) {
 	}
 }
 
-// callNext makes the first ready that waits for the lock, when nobody has it.
+// wakeNext makes the first job ready that waits for the lock, if no job has it.
 func (m *graphModel) wakeNext() {
 	if m.locked == nil && len(m.queueing) > 0 {
 		next := m.queueing[0]
@@ -98,7 +98,7 @@ func (m *graphModel) wakeNext() {
 	}
 }
 
-// passOn calls others in the place of tasks that wait for tasks.
+// yieldWoken wakes other jobs in the place of woken tasks that wait for predecessors.
 func (m *graphModel) yieldWoken() {
 	for _, j := range slices.Clone(m.woken) {
 		if j.state == waiting {
@@ -118,7 +118,7 @@ func (m *graphModel) finish(w *graphWorker, j *graphJob) {
 	m.unlock(j)
 }
 
-// fail: a task and one that died go first, others are due again.
+// fail gives a job back: tasks and jobs with deaths go first, others are due now.
 func (m *graphModel) fail(j *graphJob) {
 	switch j.space {
 	case graphTasks:
@@ -165,7 +165,7 @@ func (m *graphModel) delay(w *graphWorker, j *graphJob, seconds int64, step int3
 	m.unlock(j)
 }
 
-// acquire asks for the lock, which one may have, or nobody.
+// lock asks for the lock, which at most one job may have, or with most 0 none.
 func (m *graphModel) lock(w *graphWorker, j *graphJob, most int) bool {
 	switch {
 	case m.locked == j:
@@ -179,7 +179,7 @@ func (m *graphModel) lock(w *graphWorker, j *graphJob, most int) bool {
 	j.state, j.holder, j.until = parked, "", roundUp(m.now.Mono)
 	m.parked = append(m.parked, j)
 	m.match()
-	if most > 0 { // who wants to be among nobody waits for the time-out
+	if most > 0 { // with count 0 a job waits for its time-out
 		m.queueing = append(m.queueing, j)
 	}
 	if at := slices.Index(m.woken, j); at >= 0 {
@@ -198,7 +198,7 @@ func (m *graphModel) resume(j *graphJob) {
 	m.match()
 }
 
-// releaseLast releases what a worker was last handed under a tag.
+// releaseLast releases the job that a worker was last handed under a tag.
 func (m *graphModel) releaseLast(w *graphWorker, tag uint64) error {
 	var last *graphJob
 	for _, j := range w.held {
@@ -234,8 +234,8 @@ func (m *graphModel) forget(w *graphWorker) {
 	}
 }
 
-// tick: what was put off becomes ready by its due time, then what was parked too long,
-// then old tasks are forgotten.
+// tick makes delayed jobs ready by due time, then jobs that were parked too long, and then forgets
+// old tasks.
 func (m *graphModel) tick() {
 	due := slices.DeleteFunc(slices.Clone(m.delayed), func(j *graphJob) bool { return j.due > m.now.Wall })
 	slices.SortStableFunc(due, func(a, b *graphJob) int { return int(a.due - b.due) })
@@ -260,8 +260,8 @@ func (m *graphModel) tick() {
 	m.past = slices.DeleteFunc(m.past, func(j *graphJob) bool { return j.until <= m.now.Mono })
 }
 
-// restart is what a crash leaves: tasks alone, with what the journal knows of them; of
-// the holders those that come back keep theirs.
+// restart leaves the tasks alone, with what the journal has of them. The holders that come back
+// keep their tasks.
 func (m *graphModel) restart(comes func(name string) bool) {
 	m.all = slices.DeleteFunc(m.all, func(j *graphJob) bool { return j.space != graphTasks })
 	slices.SortStableFunc(m.edges, func(a, b graphEdge) int { return a.since() - b.since() })

@@ -2,8 +2,8 @@ package sched
 
 import "testing"
 
-// TestHalt: from then on nobody is handed anything or woken, whichever way it comes, and workers
-// end what they hold.
+// TestHalt checks that after Halt no job is handed out and no peer woken by any verb, and that
+// workers can end their jobs.
 func TestHalt(t *testing.T) {
 	rules := leaseRules
 	rules[3] = Rules{Owned: true, Untimed: true, Deaths: 4}

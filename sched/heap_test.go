@@ -14,8 +14,8 @@ func (r *ranker) ahead(o *ranker) bool { return r.rank < o.rank }
 func (r *ranker) place() int           { return r.at }
 func (r *ranker) setPlace(i int)       { r.at = i }
 
-// A heap that elements enter, leave and change rank in, from any place, always
-// has the smallest rank first and tells every element where it is.
+// TestHeapAgainstSort checks that the smallest rank is first and every element knows its index,
+// while elements enter, leave and change rank at any index.
 func TestHeapAgainstSort(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var h heap[*ranker]

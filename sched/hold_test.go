@@ -7,15 +7,15 @@ import (
 	"testing"
 )
 
-// much is how much of everything there is; short tests have less.
-var much = 1_000_000
+// manyItems is the number of items of each kind. Short tests have fewer.
+var manyItems = 1_000_000
 
-// mostHeld bounds the steps that are done under one hold of a shard's lock, whatever there is: the
-// jobs that a worker may have asked for are looked through for the one that it releases, and all
-// who may await a result are told of it, with a batch of anything else.
+// maxHeldSteps bounds the steps under one hold of a shard's lock: Release scans the jobs that a
+// worker may have asked for, a job's end answers MaxAwaits awaits, and either is done with a batch
+// of other work.
 const maxHeldSteps = MaxSlots + MaxAwaits + 2*defaultBatch
 
-// holds is a scheduler of one shard that has very much of something.
+// loadedSched is a scheduler of one shard that has very much of something.
 type loadedSched struct {
 	*Scheduler
 	t    *testing.T
@@ -24,14 +24,14 @@ type loadedSched struct {
 	jobs int
 }
 
-// The name spaces of such a world.
+// The spaces of a loadedSched.
 const (
 	heldPlain Space = iota
 	heldOwned
 	heldTask
 )
 
-func newHolds(t *testing.T) *loadedSched {
+func newLoadedSched(t *testing.T) *loadedSched {
 	x := &loadedSched{t: t, now: Time{Wall: 1_700_000_000_250}}
 	x.Scheduler = New(Options{Rules: [MaxSpaces]Rules{
 		heldOwned: {Global: true, Owned: true, Untimed: true, Deaths: 3}, heldTask: {Graph: true, Untimed: true},
@@ -56,7 +56,7 @@ func (x *loadedSched) peer(skills Skills, queues ...string) *Peer {
 	return p
 }
 
-// submit submits n jobs, each as change makes it.
+// submit submits n jobs and lets change edit each.
 func (x *loadedSched) submit(n int, queue string, change func(i int, j *Submission)) {
 	x.t.Helper()
 	for i := range n {
@@ -70,7 +70,7 @@ func (x *loadedSched) submit(n int, queue string, change func(i int, j *Submissi
 	}
 }
 
-// take has a peer ask for n jobs.
+// take reserves n jobs for a peer.
 func (x *loadedSched) take(p *Peer, n int) {
 	for i := range n {
 		x.ok(x.Reserve(x.now, p, uint64(i), discardAll{}))
@@ -96,7 +96,7 @@ func (x *loadedSched) steal(p *Peer, n int) {
 	}
 }
 
-// takeWith has a peer hold n jobs, each with a lock.
+// takeWith reserves n jobs for a peer and locks a lock with each.
 func (x *loadedSched) takeWith(p *Peer, n int, queue string, count func(i int) int, want bool) {
 	sink := new(lastRun)
 	for i := range n {
@@ -108,39 +108,39 @@ func (x *loadedSched) takeWith(p *Peer, n int, queue string, count func(i int) i
 	}
 }
 
-// lastRun is a sink that knows what was handed out last.
+// lastRun is a sink that keeps the last run handed out.
 type lastRun struct{ run Run }
 
 func (s *lastRun) Deliver(d *Delivery) { s.run = d.Job.Run() }
 
-// Nothing that a peer can have very much of is done under one hold of a shard's lock: what depends
-// on how much there is is counted in steps, and goes on with the Ticks.
+// TestLongestHold checks that no verb does more than maxHeldSteps steps under one hold of a shard's
+// lock, with very much of everything a peer can have.
 func TestLongestHold(t *testing.T) {
 	if testing.Short() {
-		much = 120_000
+		manyItems = 120_000
 	}
 	for what, prepare := range map[string]func(x *loadedSched) func(){
 		"a worker that holds very many jobs leaves": func(x *loadedSched) func() {
 			p := x.peer(Wide, "f")
-			x.submit(much, "f", nil)
-			x.take(p, much)
+			x.submit(manyItems, "f", nil)
+			x.take(p, manyItems)
 			return func() { x.Forget(x.now, p, discardAll{}) }
 		},
 		"their time is over": func(x *loadedSched) func() {
 			p := x.peer(Wide, "f")
-			x.submit(much, "f", nil)
-			x.take(p, much)
+			x.submit(manyItems, "f", nil)
+			x.take(p, manyItems)
 			return func() { x.SetTimeout(1000); x.now.Mono += 2000 }
 		},
 		"a worker releases one of very many": func(x *loadedSched) func() {
 			p := x.peer(Wide, "f")
-			x.submit(much, "f", nil)
-			x.take(p, much)
-			return func() { x.ok(x.Release(x.now, p, uint64(much-1), discardAll{})) }
+			x.submit(manyItems, "f", nil)
+			x.take(p, manyItems)
+			return func() { x.ok(x.Release(x.now, p, uint64(manyItems-1), discardAll{})) }
 		},
 		"a STATUS with very many due seconds": func(x *loadedSched) func() {
-			x.submit(much, "f", func(i int, j *Submission) { j.SchedAt, j.Priority = int64(i+1), int64(i%2) })
-			x.submit(much, "g", func(i int, j *Submission) { j.SchedAt, j.Priority = int64(i+1), int64(i) })
+			x.submit(manyItems, "f", func(i int, j *Submission) { j.SchedAt, j.Priority = int64(i+1), int64(i%2) })
+			x.submit(manyItems, "g", func(i int, j *Submission) { j.SchedAt, j.Priority = int64(i+1), int64(i) })
 			return func() {
 				x.Status(func(q QueueStatus) {
 					if q.SchedAt != 1 {
@@ -150,7 +150,7 @@ func TestLongestHold(t *testing.T) {
 			}
 		},
 		"a STATUS of very many queues": func(x *loadedSched) func() {
-			for i := range much {
+			for i := range manyItems {
 				x.submit(1, fmt.Sprint(i), nil)
 			}
 			return func() { x.Status(func(QueueStatus) {}) }
@@ -165,7 +165,7 @@ func TestLongestHold(t *testing.T) {
 			return func() { x.Forget(x.now, holder, discardAll{}) }
 		},
 		"a broadcast to very many": func(x *loadedSched) func() {
-			for range much / MaxSlots {
+			for range manyItems / MaxSlots {
 				p := x.peer(0)
 				x.ok(x.Watch(x.now, p, []byte("f"), true, discardAll{}))
 				x.take(p, MaxSlots)
@@ -174,22 +174,22 @@ func TestLongestHold(t *testing.T) {
 		},
 		"a holder of very many tasks exits": func(x *loadedSched) func() {
 			p := x.NewHolder("h")
-			x.tasks(much)
-			x.steal(p, much)
+			x.tasks(manyItems)
+			x.steal(p, manyItems)
 			return func() { x.Forget(x.now, p, discardAll{}) }
 		},
 		"a task that very many wait for is complete": func(x *loadedSched) func() {
 			p := x.NewHolder("h")
 			hub := x.tasks(1)
 			x.steal(p, 1)
-			x.tasks(much, hub[0].Name)
+			x.tasks(manyItems, hub[0].Name)
 			return func() {
 				x.Complete(x.now, p, heldTask, []byte("t"), hub, discardAll{}, func(int) { x.t.Error("it is not complete") })
 			}
 		},
 		"a task that waits for very many is cancelled": func(x *loadedSched) func() {
 			last := x.tasks(1)
-			for _, t := range x.tasks(much) {
+			for _, t := range x.tasks(manyItems) {
 				x.ok(x.Extend(x.now, heldTask, []byte("t"), []Task{{Name: last[0].Name, After: [][]byte{t.Name}}}, discardAll{}))
 			}
 			return func() { x.RemoveTask(x.now, heldTask, []byte("t"), last[0].Name, discardAll{}) }
@@ -197,20 +197,20 @@ func TestLongestHold(t *testing.T) {
 		"very many complete tasks are forgotten": func(x *loadedSched) func() {
 			p := x.NewHolder("h")
 			x.SetRemember(1000)
-			all := x.tasks(much)
-			x.steal(p, much)
+			all := x.tasks(manyItems)
+			x.steal(p, manyItems)
 			x.Complete(x.now, p, heldTask, []byte("t"), all, discardAll{}, nil)
 			return func() { x.now.Mono += 2000 }
 		},
 		"a queue of very many jobs is dropped": func(x *loadedSched) func() {
-			x.submit(much, "f", nil)
+			x.submit(manyItems, "f", nil)
 			return func() { x.Drop([]byte("f")) }
 		},
 		"very many jobs of very many queues are due": func(x *loadedSched) func() {
 			at := x.now.Wall/1000 + 1
 			p := x.peer(Wide, "f")
-			x.submit(much, "f", func(_ int, j *Submission) { j.SchedAt = at })
-			for i := range much / 10 {
+			x.submit(manyItems, "f", func(_ int, j *Submission) { j.SchedAt = at })
+			for i := range manyItems / 10 {
 				x.submit(1, fmt.Sprint(i), func(_ int, j *Submission) { j.SchedAt = at })
 			}
 			x.take(p, MaxSlots)
@@ -218,12 +218,12 @@ func TestLongestHold(t *testing.T) {
 		},
 		"a master of very many jobs leaves": func(x *loadedSched) func() {
 			p := x.peer(Wide)
-			x.submit(much, "f", func(_ int, j *Submission) { j.Space, j.Await = heldOwned, p })
+			x.submit(manyItems, "f", func(_ int, j *Submission) { j.Space, j.Await = heldOwned, p })
 			return func() { x.Forget(x.now, p, discardAll{}) }
 		},
 		"its names are taken again": func(x *loadedSched) func() {
 			p, heir := x.peer(Wide), x.peer(Wide)
-			x.submit(much, "f", func(_ int, j *Submission) { j.Space, j.Await = heldOwned, p })
+			x.submit(manyItems, "f", func(_ int, j *Submission) { j.Space, j.Await = heldOwned, p })
 			return func() {
 				x.Forget(x.now, p, discardAll{})
 				x.jobs = 0
@@ -233,7 +233,7 @@ func TestLongestHold(t *testing.T) {
 		"a worker with very many requests comes to very many jobs": func(x *loadedSched) func() {
 			p := x.peer(Wide, "f")
 			x.take(p, MaxSlots)
-			x.submit(much, "g", nil)
+			x.submit(manyItems, "g", nil)
 			return func() { x.ok(x.Watch(x.now, p, []byte("g"), false, discardAll{})) }
 		},
 		"a worker of very many queues asks and leaves": func(x *loadedSched) func() {
@@ -269,7 +269,7 @@ func TestLongestHold(t *testing.T) {
 			return func() { x.now.Mono += 5000 }
 		},
 		"a walk over very many jobs": func(x *loadedSched) func() {
-			x.submit(much, "f", nil)
+			x.submit(manyItems, "f", nil)
 			x.submit(20, "f", func(_ int, j *Submission) { j.Workload = make([]byte, 8<<20) })
 			return func() {
 				for c, done := (Cursor{}), false; !done; {
@@ -278,7 +278,7 @@ func TestLongestHold(t *testing.T) {
 			}
 		},
 	} {
-		x := newHolds(t)
+		x := newLoadedSched(t)
 		x.SetTimeout(0)
 		act := prepare(x)
 		x.ticks(x.now, discardAll{})

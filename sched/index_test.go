@@ -7,14 +7,14 @@ import (
 	"pgregory.net/rapid"
 )
 
-// standing is a job of an index under test: key, and age in its key.
+// indexedJob is a job of an index under test, with its key and its age in the key.
 type indexedJob struct {
 	key  key
 	age  int
 	slot uint32
 }
 
-// indexTwin is an index beside the sorted slice that it stands for.
+// indexModel is an index and the sorted slice that it is compared with.
 type indexModel struct {
 	t   *rapid.T
 	sh  *shard
@@ -36,7 +36,7 @@ func (w *indexModel) remove(i int) {
 	w.all = slices.Delete(w.all, i, i+1)
 }
 
-// check compares the whole order, its first and the smallest second part.
+// check compares the whole order, the first job and the smallest second part.
 func (w *indexModel) check() {
 	slices.SortFunc(w.all, func(a, b indexedJob) int {
 		if a.key != b.key {
@@ -79,8 +79,8 @@ func (w *indexModel) check() {
 	}
 }
 
-// An index is a sorted slice: keys new and known, before, between and behind, jobs
-// leaving from anywhere, emptied and filled again under another key.
+// TestIndexAgainstSlice checks an index against a sorted slice: keys new and known, before, between
+// and behind the others, jobs that leave from anywhere, and an index that empties and fills again.
 func TestIndexAgainstSlice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sh := &shard{slab: newSlab()}
@@ -115,8 +115,8 @@ func TestIndexAgainstSlice(t *testing.T) {
 	})
 }
 
-// One job that comes and goes costs no allocation, under one key and under keys
-// that move on, also after the tree has been needed.
+// TestIndexEmptyAndBack checks that one job that comes and goes costs no allocation, under one key
+// and under changing keys, also after the tree was needed.
 func TestIndexEmptyAndBack(t *testing.T) {
 	f := func(name string, step int64, before ...key) {
 		t.Helper()

@@ -34,7 +34,7 @@ func (x *testSched) ok(err error) {
 	}
 }
 
-// report is a peer's word about a job by its name; held: it holds one.
+// report is a peer's report of a job by its name. held says that the peer holds such a job.
 func (x *testSched) report(p *Peer, queue, name string, held bool) Run {
 	x.t.Helper()
 	run, ok := x.s.Report(x.now, p, []byte(queue), []byte(name), &x.rec)
@@ -44,10 +44,9 @@ func (x *testSched) report(p *Peer, queue, name string, held bool) Run {
 	return run
 }
 
-// A peer that knows jobs by name and holds one of them is kept from another of that
-// name, and given it as soon as the first is no longer in its hands, whatever became
-// of that.
-func TestNamedTwin(t *testing.T) {
+// TestNamedClash checks that a Named peer that holds a job is not handed another of that name until
+// the first has ended, in whatever way.
+func TestNamedClash(t *testing.T) {
 	f := func(name string, leave func(x *testSched, p, master *Peer, ref Run), want ...string) {
 		t.Helper()
 		x := newTestSched(t, Options{Rules: testRules})
@@ -83,9 +82,9 @@ func TestNamedTwin(t *testing.T) {
 	}, "2 2 assign a")
 }
 
-// Behind very many ready jobs of names that a peer holds no other is looked for. It is found
-// when the peer has ended enough of those.
-func TestManyTwins(t *testing.T) {
+// TestManyClashes checks that no job is looked for behind very many ready jobs that clash. The job
+// is found when the peer has ended enough of those that it holds.
+func TestManyClashes(t *testing.T) {
 	x := newTestSched(t, Options{Rules: testRules})
 	master, p := x.peer(), x.skilled(Named, "f")
 	const many = maxClashes + 2
@@ -101,7 +100,7 @@ func TestManyTwins(t *testing.T) {
 	}
 	x.reserve(p, many)
 	x.want()
-	x.ok(x.s.Finish(x.now, p, held[many-1], nil, &x.rec)) // it is not among those that are looked at
+	x.ok(x.s.Finish(x.now, p, held[many-1], nil, &x.rec)) // it is behind the scanned jobs
 	x.want("1 7 result ")
 	x.ok(x.s.Finish(x.now, p, held[0], nil, &x.rec))
 	x.want("1 7 result ", fmt.Sprint("2 ", many, " assign 0"))
@@ -109,7 +108,7 @@ func TestManyTwins(t *testing.T) {
 	x.want(fmt.Sprint("2 ", many+1, " assign ", many-1))
 }
 
-// Sleepers are told of a broadcast with a copy each, and leave the line while it is read.
+// TestBroadcastAmongKinds checks that each sleeping peer receives a broadcast, and leaves the line.
 func TestBroadcastAmongKinds(t *testing.T) {
 	x := newTestSched(t, Options{Rules: testRules})
 	master, first, named := x.peer(), x.peer("f"), x.skilled(Named, "f")
@@ -127,8 +126,8 @@ func TestBroadcastAmongKinds(t *testing.T) {
 	x.want("2 2 wake-with a", "3 3 wake ") // of b
 }
 
-// A job of a global name that ends while it is submitted, because it is broadcast,
-// gives its name back at once.
+// TestGlobalBroadcast checks that a job with a Global name that is broadcast on submission frees
+// its name at once.
 func TestGlobalBroadcast(t *testing.T) {
 	rules := testRules
 	rules[5] = Rules{Global: true}
@@ -150,7 +149,8 @@ func TestGlobalBroadcast(t *testing.T) {
 	x.want("1 1 broadcast b")
 }
 
-// endings is a sink that looks whether the names of jobs whose owners are told are free.
+// nameChecker is a sink that checks that a job's name is free when its owner receives the job's
+// end.
 type nameChecker struct {
 	t        *testing.T
 	s        *Scheduler
@@ -169,25 +169,25 @@ func (e *nameChecker) Deliver(d *Delivery) {
 	e.s.freeID(id{d.Job.Space, string(d.Job.Name)})
 }
 
-// Who is told that a job has ended may submit one of its name at once: no other goroutine
-// has to be waited for until the name is free.
+// TestNameIsFreeAtNotification checks that a peer may submit a job of the same name as soon as it
+// receives the end of a job, without waiting for another goroutine.
 func TestNameIsFreeAtNotification(t *testing.T) {
 	x := newTestSched(t, Options{Rules: testRules})
 	owner, p := x.peer(), x.peer("f")
 	sink := &nameChecker{t: t, s: x.s}
 	x.submit("f", "done", owned(owner, 1))
-	x.ok(x.s.Finish(x.now, p, x.take(p, "done"), nil, sink))
+	x.ok(x.s.Finish(x.now, p, x.reserveJob(p, "done"), nil, sink))
 	x.submit("f", "dies", owned(owner, 2))
 	for range testRules[ownedSpace].Deaths {
-		x.ok(x.s.Fail(x.now, p, x.take(p, "dies"), sink))
+		x.ok(x.s.Fail(x.now, p, x.reserveJob(p, "dies"), sink))
 	}
 	if sink.notified != 2 {
 		t.Errorf("%d ends were told", sink.notified)
 	}
 }
 
-// Who comes back with all its jobs finds their names free before the Ticks have ended
-// what it left behind, but for those that are running.
+// TestDepartedNames checks that a peer that comes back with all its jobs finds their names free,
+// except those of running jobs, before the Ticks have reaped the departed peer.
 func TestDepartedNames(t *testing.T) {
 	x := newTestSched(t, Options{Rules: testRules})
 	first, second, p := x.peer(), x.peer(), x.peer("f")
@@ -214,7 +214,8 @@ func TestDepartedNames(t *testing.T) {
 	}
 }
 
-// A peer that leaves has failed nothing: those who wait for the first failure wait on.
+// TestLeavingIsNoFailure checks that the departure of a worker is no failure: an await for the
+// first failure goes on.
 func TestLeavingIsNoFailure(t *testing.T) {
 	x := newTestSched(t, Options{})
 	patient, hasty, p := x.peer(), x.peer(), x.peer("f")
@@ -226,7 +227,8 @@ func TestLeavingIsNoFailure(t *testing.T) {
 	x.want()
 }
 
-// Release releases what was handed out last under a tag, over all queues.
+// TestReleaseNewest checks that Release gives back the job handed out last under a tag, over all
+// queues.
 func TestReleaseNewest(t *testing.T) {
 	for _, order := range [][]string{{"f", "g"}, {"g", "f"}} {
 		x := newTestSched(t, Options{Shards: 3})
@@ -249,8 +251,8 @@ func TestReleaseNewest(t *testing.T) {
 	}
 }
 
-// A job that wants a lock with few others does not keep one that is content with
-// more; whoever is let in first asks again and may be let in.
+// TestLockLine checks that a job that waits with a small count does not block a job with a larger
+// one, and that a woken job gets the lock when it asks again.
 func TestLockLine(t *testing.T) {
 	x := newTestSched(t, Options{})
 	p := x.peer("f")
@@ -282,8 +284,8 @@ func TestLockLine(t *testing.T) {
 	f(2, 1, true)
 }
 
-// A job whose owner leaves while it is running, and that is parked then, is not run
-// again.
+// TestParkedOrphan checks that a job whose owner leaves while it is running, and that is parked
+// then, is not run again.
 func TestParkedOrphan(t *testing.T) {
 	x := newTestSched(t, Options{Rules: testRules})
 	master, p := x.peer(), x.peer("f")
@@ -304,8 +306,8 @@ func TestParkedOrphan(t *testing.T) {
 	}
 }
 
-// A peer that leaves with jobs of its own still queued is told of none of them: nobody
-// is there to hear it.
+// TestLeavingOwnerIsToldNothing checks that a peer that leaves receives nothing about its queued
+// jobs.
 func TestLeavingOwnerIsToldNothing(t *testing.T) {
 	x := newTestSched(t, Options{Rules: testRules})
 	master, p := x.peer(), x.peer("f")
@@ -321,7 +323,8 @@ func TestLeavingOwnerIsToldNothing(t *testing.T) {
 	}
 }
 
-// Who listens to a job hears the end of that one, not of its namesake in another space.
+// TestListenToNamesake checks that a listener receives the end of its job, not of a job of the same
+// name in another space.
 func TestListenToNamesake(t *testing.T) {
 	x := newTestSched(t, Options{Rules: testRules})
 	master, listener, p := x.peer(), x.peer(), x.peer("f")
@@ -342,8 +345,8 @@ func TestListenToNamesake(t *testing.T) {
 	x.want("2 5 chunk ", "2 5 end ")
 }
 
-// A queue whose name is too long for those who drop queues goes with its last worker and its
-// last job, whichever is the last; names of any length would stay for ever. Others stay.
+// TestLongNamesAreForgotten checks that a queue whose name is too long for the peers that call Drop
+// goes with its last worker and its last job, in either order. Other queues stay.
 func TestLongNamesAreForgotten(t *testing.T) {
 	long := strings.Repeat("q", maxShortQueue+1)
 	f := func(what string, use func(x *testSched, p *Peer)) {

@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// A job that asks for a lock while its only holder unlocks it, or ends, gets it, at
-// once or when it comes again: whoever is refused stands in line before the holder, whose
-// job may be of another shard, can be gone.
+// TestNoLostWakeupLock checks that a job that asks for a lock while its only holder unlocks it or
+// ends gets the lock, at once or when it is woken: a refused job is in line before the holder,
+// which may be of another shard, can end.
 func TestNoLostWakeupLock(t *testing.T) {
 	s, sink := New(Options{Shards: 8}), newInboxes(2)
 	var peers [2]*Peer
@@ -18,18 +18,18 @@ func TestNoLostWakeupLock(t *testing.T) {
 	var tags [2]uint64
 	take := func(i int) bool {
 		tags[i]++
-		if err := s.Reserve(airNow, peers[i], tags[i], sink); err != nil {
+		if err := s.Reserve(testNow, peers[i], tags[i], sink); err != nil {
 			t.Error(err)
 		}
 		letters := sink[i].wait(nil)
-		s.Flushed(airNow, peers[i], 0, sink)
+		s.Flushed(testNow, peers[i], 0, sink)
 		if len(letters) == 1 {
 			held[i] = letters[0].job.run
 		}
 		return len(letters) == 1
 	}
 	acquire := func(i int) bool {
-		got, err := s.Lock(airNow, peers[i], held[i], "lock", 1, sink)
+		got, err := s.Lock(testNow, peers[i], held[i], "lock", 1, sink)
 		if err != nil {
 			t.Error(err)
 		}
@@ -37,13 +37,13 @@ func TestNoLostWakeupLock(t *testing.T) {
 	}
 	for i := range peers {
 		peers[i] = s.NewPeer(SessionID(i) << inboxShift)
-		if err := s.Watch(airNow, peers[i], []byte{byte('a' + i)}, false, sink); err != nil {
+		if err := s.Watch(testNow, peers[i], []byte{byte('a' + i)}, false, sink); err != nil {
 			t.Fatal(err)
 		}
 	}
 	before := func(int) {
 		for i := range peers {
-			if err := s.Submit(airNow, &Submission{Queue: []byte{byte('a' + i)}}, sink); err != nil || !take(i) {
+			if err := s.Submit(testNow, &Submission{Queue: []byte{byte('a' + i)}}, sink); err != nil || !take(i) {
 				t.Error("no job:", err)
 			}
 		}
@@ -53,11 +53,11 @@ func TestNoLostWakeupLock(t *testing.T) {
 	}
 	leave := func(round int) {
 		if round%2 == 0 {
-			if err := s.Unlock(airNow, peers[0], held[0], "lock", sink); err != nil {
+			if err := s.Unlock(testNow, peers[0], held[0], "lock", sink); err != nil {
 				t.Error(err)
 			}
 		}
-		if err := s.Finish(airNow, peers[0], held[0], nil, sink); err != nil {
+		if err := s.Finish(testNow, peers[0], held[0], nil, sink); err != nil {
 			t.Error(err)
 		}
 	}
@@ -67,16 +67,16 @@ func TestNoLostWakeupLock(t *testing.T) {
 				return false
 			}
 		}
-		return s.Finish(airNow, peers[1], held[1], nil, sink) == nil
+		return s.Finish(testNow, peers[1], held[1], nil, sink) == nil
 	})
 	if err := s.check(); err != nil {
 		t.Error(err)
 	}
 }
 
-// A counting lock lets in as many as it may and no more, whoever comes and goes at
-// the same time, and every job that it sent away gets in in the end: with no lock
-// time-out, a wake-up that is lost would leave it parked for ever.
+// TestLockUnderRace checks under concurrency that at most count jobs hold a lock, and that every
+// refused job gets it in the end: without a lock time-out a lost wake-up would leave it parked for
+// ever.
 func TestLockUnderRace(t *testing.T) {
 	const (
 		jobs, workers, most = 4000, 6, 2
@@ -87,7 +87,7 @@ func TestLockUnderRace(t *testing.T) {
 	var inside, left atomic.Int64
 	left.Store(jobs)
 	finish := make(chan struct{})
-	now := airNow
+	now := testNow
 	work := func(box int, p *Peer, d delivered) {
 		got, err := s.Lock(now, p, d.job.run, lock, most, sink)
 		if err != nil {

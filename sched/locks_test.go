@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// lockStand is a worker with a job that has a lock and others that are parked for it.
+// newLockSched returns a worker with a job that has a lock, and jobs that are parked for it.
 func newLockSched(t *testing.T, parked ...string) (x *testSched, p *Peer, holder Run) {
 	t.Helper()
 	x = newTestSched(t, Options{Shards: 3})
@@ -16,7 +16,7 @@ func newLockSched(t *testing.T, parked ...string) (x *testSched, p *Peer, holder
 	for i, name := range append([]string{"holder"}, parked...) {
 		queue := "fg"[i%2 : i%2+1]
 		x.submit(queue, name)
-		ref := x.take(p, name)
+		ref := x.reserveJob(p, name)
 		if i == 0 {
 			holder = ref
 		}
@@ -25,8 +25,8 @@ func newLockSched(t *testing.T, parked ...string) (x *testSched, p *Peer, holder
 	return x, p, holder
 }
 
-// take has a peer given the job that is ready.
-func (x *testSched) take(p *Peer, name string) Run {
+// reserveJob reserves the job that is ready for a peer.
+func (x *testSched) reserveJob(p *Peer, name string) Run {
 	x.t.Helper()
 	x.reserve(p, 1)
 	all := x.want(fmt.Sprintf("%d 1 assign %s", p.id, name))
@@ -43,8 +43,8 @@ func (x *testSched) acquire(p *Peer, ref Run, most int, want bool) {
 	}
 }
 
-// A job that was called for a free lock and does not take it passes the call on,
-// whatever becomes of it: the others in line do not wait for their time-outs.
+// TestWokenJobPassesLockOn checks that a job that is woken for a free lock and does not take it
+// wakes the next, in whatever way it ends: the others in line do not wait for their time-outs.
 func TestWokenJobPassesLockOn(t *testing.T) {
 	f := func(how string, leave func(x *testSched, p *Peer)) {
 		t.Helper()
@@ -64,29 +64,29 @@ func TestWokenJobPassesLockOn(t *testing.T) {
 	}
 	f("removed", func(x *testSched, _ *Peer) { x.s.Remove(x.now, 0, []byte("g"), []byte("a"), &x.rec) })
 	f("done without the lock", func(x *testSched, p *Peer) {
-		x.ok(x.s.Finish(x.now, p, x.take(p, "a"), nil, &x.rec))
+		x.ok(x.s.Finish(x.now, p, x.reserveJob(p, "a"), nil, &x.rec))
 	})
-	f("failed", func(x *testSched, p *Peer) { x.ok(x.s.Fail(x.now, p, x.take(p, "a"), &x.rec)) })
-	f("put off", func(x *testSched, p *Peer) { x.ok(x.s.Delay(x.now, p, x.take(p, "a"), 60, 0, &x.rec)) })
+	f("failed", func(x *testSched, p *Peer) { x.ok(x.s.Fail(x.now, p, x.reserveJob(p, "a"), &x.rec)) })
+	f("put off", func(x *testSched, p *Peer) { x.ok(x.s.Delay(x.now, p, x.reserveJob(p, "a"), 60, 0, &x.rec)) })
 	f("released", func(x *testSched, p *Peer) {
-		x.take(p, "a")
+		x.reserveJob(p, "a")
 		x.ok(x.s.Release(x.now, p, 1, &x.rec))
 	})
 	f("its worker has gone", func(x *testSched, p *Peer) {
-		x.take(p, "a")
+		x.reserveJob(p, "a")
 		x.s.Forget(x.now, p, &x.rec)
 	})
 	f("its time is over", func(x *testSched, p *Peer) {
 		x.s.SetTimeout(1000)
-		x.take(p, "a")
+		x.reserveJob(p, "a")
 		x.now.Mono += 2000
 		x.s.ticks(x.now, &x.rec)
 	})
 	f("unlocks", func(x *testSched, p *Peer) {
-		x.ok(x.s.Unlock(x.now, p, x.take(p, "a"), "lock", &x.rec))
+		x.ok(x.s.Unlock(x.now, p, x.reserveJob(p, "a"), "lock", &x.rec))
 	})
 	f("wants another lock, in vain", func(x *testSched, p *Peer) {
-		if got, err := x.s.Lock(x.now, p, x.take(p, "a"), "other", 0, &x.rec); got || err != nil {
+		if got, err := x.s.Lock(x.now, p, x.reserveJob(p, "a"), "other", 0, &x.rec); got || err != nil {
 			t.Error(got, err)
 		}
 	})
@@ -97,11 +97,12 @@ func TestWokenJobPassesLockOn(t *testing.T) {
 	})
 }
 
-// Who takes the lock that it was called for passes nothing on; its end calls the next.
+// TestWokenJobTakesLock checks that a job that takes the lock for which it was woken wakes no
+// other. Its end wakes the next.
 func TestWokenJobTakesLock(t *testing.T) {
 	x, p, holder := newLockSched(t, "a", "b")
 	x.ok(x.s.Unlock(x.now, p, holder, "lock", &x.rec))
-	a := x.take(p, "a")
+	a := x.reserveJob(p, "a")
 	x.acquire(p, a, 1, true)
 	x.reserve(p, 2)
 	x.want()
@@ -111,7 +112,8 @@ func TestWokenJobTakesLock(t *testing.T) {
 	x.want("1 2 assign b")
 }
 
-// A parked job that is removed, or has waited too long, is called no more.
+// TestLockLineIsLeft checks that a parked job that is removed, or whose lock time-out passes, is
+// not woken.
 func TestLockLineIsLeft(t *testing.T) {
 	x, p, holder := newLockSched(t, "a", "b", "c")
 	x.s.Remove(x.now, 0, []byte("g"), []byte("a"), &x.rec)
@@ -120,15 +122,15 @@ func TestLockLineIsLeft(t *testing.T) {
 	x.now.Mono += 2000
 	x.s.ticks(x.now, &x.rec)
 	for _, name := range []string{"b", "c"} {
-		x.acquire(p, x.take(p, name), 1, false)
+		x.acquire(p, x.reserveJob(p, name), 1, false)
 	}
 	x.reserve(p, 2)
 	x.ok(x.s.Finish(x.now, p, holder, nil, &x.rec))
 	x.want("1 2 assign b")
 }
 
-// Jobs that wait for a lock go with a queue that nobody serves any more; those of
-// others stay in line.
+// TestLockLineIsDropped checks that parked jobs are dropped with their queue, and that those of
+// other queues stay in line.
 func TestLockLineIsDropped(t *testing.T) {
 	x, p, holder := newLockSched(t, "a", "b", "c", "d", "e")
 	client := x.peer()
@@ -151,8 +153,8 @@ func TestLockLineIsDropped(t *testing.T) {
 	x.want("3 1 assign c")
 }
 
-// A line of very many is left in no time from its end: what is quadratic in them would take
-// longer than anybody waits, with the named locks closed to everybody.
+// TestLongLockLineIsDropped checks that a very long line is emptied from its end in linear time. A
+// quadratic time would keep the mutex of all named locks for minutes.
 func TestLongLockLineIsDropped(t *testing.T) {
 	many := 1 << 18
 	if testing.Short() {
@@ -185,20 +187,20 @@ func TestLongLockLineIsDropped(t *testing.T) {
 	}
 }
 
-// A journal knows of the drop before the jobs that wait for a lock are taken apart.
+// TestLockLineIsDroppedForGood checks that a drop is journaled before the parked jobs are removed.
 func TestLockLineIsDroppedForGood(t *testing.T) {
 	b := memJournal{{}}
 	x := newTestSched(t, Options{Rules: testRules, Journal: b})
 	p := x.peer("f")
 	durable := func(j *Submission) { j.Space = durableSpace }
 	x.submit("f", "a", durable)
-	ref := x.take(p, "a")
+	ref := x.reserveJob(p, "a")
 	x.acquire(p, ref, 0, false)
 	x.s.Unwatch(p, []byte("f"))
 	if !x.s.Drop([]byte("f")) {
 		t.Fatal("not dropped")
 	}
-	w := randomSched{s: x.s, book: b, now: x.now}
+	w := randomSched{s: x.s, journal: b, now: x.now}
 	if got := w.durable(w.restored()); len(got) > 0 {
 		t.Errorf("restored before the Tick: %q", got)
 	}
@@ -209,7 +211,7 @@ func TestLockLineIsDroppedForGood(t *testing.T) {
 	}
 }
 
-// handOn is a peer that leaves and another that gets its jobs at that moment.
+// handoff is a peer that leaves and another that receives its jobs at that moment.
 type handoff struct {
 	t           *testing.T
 	s           *Scheduler
@@ -218,15 +220,15 @@ type handoff struct {
 }
 
 func (x *handoff) watch(p *Peer, queue string) {
-	if err := x.s.Watch(airNow, p, []byte(queue), false, x.sink); err != nil {
+	if err := x.s.Watch(testNow, p, []byte(queue), false, x.sink); err != nil {
 		x.t.Error(err)
 	}
 }
 
-// take submits jobs and has a peer given them.
+// take submits jobs and waits until a peer has them.
 func (x *handoff) take(p *Peer, queue string, names ...string) (refs []Run) {
 	for i, name := range names {
-		if err := x.s.Submit(airNow, &Submission{Queue: []byte(queue), Name: []byte(name)}, x.sink); err != nil {
+		if err := x.s.Submit(testNow, &Submission{Queue: []byte(queue), Name: []byte(name)}, x.sink); err != nil {
 			x.t.Error(err)
 		}
 		x.reserve(p, i)
@@ -235,12 +237,12 @@ func (x *handoff) take(p *Peer, queue string, names ...string) (refs []Run) {
 }
 
 func (x *handoff) reserve(p *Peer, tag int) {
-	if err := x.s.Reserve(airNow, p, uint64(tag), x.sink); err != nil {
+	if err := x.s.Reserve(testNow, p, uint64(tag), x.sink); err != nil {
 		x.t.Error(err)
 	}
 }
 
-// given waits for so many jobs.
+// given waits for n jobs.
 func (x *handoff) given(p *Peer, n int) (refs []Run) {
 	for len(refs) < n {
 		all := x.sink[p.id>>inboxShift].wait(nil)
@@ -250,13 +252,13 @@ func (x *handoff) given(p *Peer, n int) (refs []Run) {
 		for _, d := range all {
 			refs = append(refs, d.job.run)
 		}
-		x.s.Flushed(airNow, p, 0, x.sink)
+		x.s.Flushed(testNow, p, 0, x.sink)
 	}
 	return refs
 }
 
 func (x *handoff) acquire(p *Peer, ref Run, name string) bool {
-	got, err := x.s.Lock(airNow, p, ref, name, 1, x.sink)
+	got, err := x.s.Lock(testNow, p, ref, name, 1, x.sink)
 	if err != nil {
 		x.t.Error(err)
 	}
@@ -264,13 +266,13 @@ func (x *handoff) acquire(p *Peer, ref Run, name string) bool {
 }
 
 func (x *handoff) finish(p *Peer, ref Run) {
-	if err := x.s.Finish(airNow, p, ref, nil, x.sink); err != nil {
+	if err := x.s.Finish(testNow, p, ref, nil, x.sink); err != nil {
 		x.t.Error(err)
 	}
 }
 
-// What the next holder of a job takes stays taken: the end of the hold before it, which
-// takes a while with many locks, does not end that one too.
+// TestLockOfNextHolder checks that a lock taken by the next holder of a job stays taken: the end of
+// the run before, which takes a while with many locks, does not free it.
 func TestLockOfNextHolder(t *testing.T) {
 	const many = 64
 	x := &handoff{t: t, s: New(Options{Shards: 2}), sink: newInboxes(2)}
@@ -294,7 +296,7 @@ func TestLockOfNextHolder(t *testing.T) {
 		x.reserve(x.next, 2)
 	}
 	leave := func(round int) {
-		x.s.Forget(airNow, x.first, x.sink)
+		x.s.Forget(testNow, x.first, x.sink)
 		left.Store(int64(round + 1))
 	}
 	duel(t, before, leave, func(round int) bool {
@@ -318,21 +320,21 @@ func TestLockOfNextHolder(t *testing.T) {
 	}
 }
 
-// TestLocksAreCalledLater: the end of a job with more locks than a batch calls the next of each, some
-// of them by the Ticks that follow.
+// TestLocksWakeLater checks that the end of a job with more locks than a batch wakes the next
+// waiter of each, some by the Ticks that follow.
 func TestLocksWakeLater(t *testing.T) {
 	const locks = 9
 	x := newTestSched(t, Options{Batch: 2})
 	p := x.peer("f", "g")
 	x.submit("f", "holder")
-	holder := x.take(p, "holder")
+	holder := x.reserveJob(p, "holder")
 	for i := range locks {
 		name := fmt.Sprint("lock ", i)
 		if got, err := x.s.Lock(x.now, p, holder, name, 1, &x.rec); !got || err != nil {
 			t.Fatal(got, err)
 		}
 		x.submit("g", fmt.Sprint("job ", i))
-		if got, err := x.s.Lock(x.now, p, x.take(p, fmt.Sprint("job ", i)), name, 1, &x.rec); got || err != nil {
+		if got, err := x.s.Lock(x.now, p, x.reserveJob(p, fmt.Sprint("job ", i)), name, 1, &x.rec); got || err != nil {
 			t.Fatal(got, err)
 		}
 	}

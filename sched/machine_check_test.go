@@ -15,7 +15,7 @@ func (x *machine) tick() error {
 	return nil
 }
 
-// compare looks at all that both show, and at the scheduler's own structures.
+// compare compares everything that scheduler and model show, and checks the scheduler's structures.
 func (x *machine) compare() error {
 	if err := x.s.check(); err != nil {
 		return err
@@ -42,8 +42,8 @@ func (x *machine) compare() error {
 	return x.compareWalk()
 }
 
-// compareAlarm: what is to be done before the time that Tick last named was told.
-// Time-outs are late by less than a grain.
+// compareAlarm checks that the alarm was called for everything that is due before the time that
+// Tick last returned. Time-outs are late by less than a grain.
 func (x *machine) compareAlarm() error {
 	due := x.m.nextTick()
 	if !x.alarmed && (due.Wall < x.next.Wall || due.Mono < x.next.Mono-grain) {
@@ -88,7 +88,7 @@ func (x *machine) compareWalk() error {
 	return same("walk", len(got), len(x.m.jobs))
 }
 
-// drain ends every peer and removes every job: nothing may be left, nor much memory.
+// drain ends every peer and removes every job. Nothing may be left, nor much memory.
 func (x *machine) drain() error {
 	for i := range x.peers {
 		if err := x.run(op{Verb: "forget", Peer: i}); err != nil {

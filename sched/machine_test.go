@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// op is one verb with its arguments, as drawn. Small numbers choose among what is
-// there, so that an op means something whatever came before and shrinks well.
+// op is one verb with its arguments, as drawn. Small numbers choose among what exists, so that an
+// op is valid in any state and shrinks well.
 type op struct {
 	Verb                string
 	Peer, Queue, Name   int
@@ -80,15 +80,15 @@ func drawOp(t *rapid.T, verbs []string) op {
 	return o
 }
 
-// drawOps draws in short runs, from which single ops can be left out to find the
-// shortest sequence that fails.
+// drawOps draws short runs of ops, so that single ops can be left out to find the shortest sequence
+// that fails.
 func drawOps(t *rapid.T) []op {
 	theme := rapid.SampledFrom(themes).Draw(t, "theme")
 	one := rapid.Custom(func(t *rapid.T) op { return drawOp(t, theme) })
 	return slices.Concat(rapid.SliceOfN(rapid.SliceOf(one), 40, 40).Draw(t, "ops")...)
 }
 
-// machine runs a scheduler and the model side by side.
+// machine runs a scheduler and the model in parallel.
 type machine struct {
 	t       *rapid.T
 	s       *Scheduler
@@ -121,8 +121,9 @@ func (x *machine) connect(i int) {
 	x.m.peers = append(x.m.peers, x.twins[i])
 }
 
-// The scheduler does what the model does, delivery by delivery, for any sequence of
-// verbs, with one shard and with several, and all of its structures agree after each.
+// TestSchedulerAgainstModel checks that the scheduler does what the model does, delivery by
+// delivery, for any sequence of verbs, with one shard and with several, and that its structures
+// agree after each verb.
 func TestSchedulerAgainstModel(t *testing.T) {
 	for _, shards := range []int{1, 3} {
 		t.Run(fmt.Sprint(shards, " shards"), func(t *testing.T) {
@@ -212,7 +213,7 @@ func (x *machine) verb(o op) error {
 	return nil
 }
 
-// tried is the rest of a TryReserve: its answer is known when its deliveries are.
+// tried is the rest of a TryReserve, after its deliveries.
 func (x *machine) tried(o op) error {
 	ok, err := x.s.TryReserve(x.m.now, x.peers[o.Peer], uint64(o.Which+machineTags), &x.rec)
 	if err != nil {
@@ -251,8 +252,8 @@ func (x *machine) submit(o op) error {
 	return same("outcome", got, want)
 }
 
-// report is Finish, Fail or Delay: mostly of a reference that is held and by its
-// holder, sometimes by another, or of one long gone, or of one that never was.
+// report is Finish, Fail or Delay of a run: mostly one that is held and by its holder, sometimes by
+// another peer, or one that has ended, or one that never was.
 func (x *machine) report(o op) error {
 	ref, peer := Run{Shard: uint16(o.Which), Slot: uint32(o.Which) << slabBits, Number: uint64(o.Count)}, o.Peer
 	var live []Run

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// A failure of a rapid test prints the seed that repeats it; no file is written. The
-// race detector makes these tests five times as long and sees one goroutine in them:
-// under it they are run for fewer cases.
+// TestMain sets up rapid: a failing test prints the seed that repeats it and writes no file. Under
+// the race detector, which makes these single-goroutine tests five times as long, it runs fewer
+// cases.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	set := map[string]string{"rapid.nofailfile": "true"}

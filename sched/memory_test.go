@@ -6,16 +6,16 @@ import (
 	"weak"
 )
 
-// unheard is a sink and a journal that look at nothing.
+// discardAll is a Sink and a Journal that ignore everything.
 type discardAll struct{}
 
 func (discardAll) Deliver(*Delivery) {}
 func (discardAll) Save(int, *Saved)  {}
 func (discardAll) Drop(int, uint64)  {}
 
-// TestLargeBytesAreLetGo: of large jobs, tasks and results nothing is kept when they are gone,
-// though the shard is asked for nothing any more.
-func TestLargeBytesAreLetGo(t *testing.T) {
+// TestLargeBytesAreLetGo checks that the memory of large jobs, tasks and results is freed with
+// them, even if no verb follows.
+func TestLargeBytesAreFreed(t *testing.T) {
 	const jobs, tasks = 1, 2
 	large := func() []byte { return make([]byte, keepOwn+1) }
 	queue, name := []byte("q"), []byte("n")
@@ -26,7 +26,7 @@ func TestLargeBytesAreLetGo(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// f has a job or task made, looked at and ended. end returns what is not the arena's.
+	// f makes, views and ends a job or task. end returns the bytes that are not in the arena.
 	f := func(what string, make, end func(s *Scheduler, p *Peer) []byte) {
 		t.Helper()
 		s := New(Options{Rules: [MaxSpaces]Rules{jobs: {Durable: true}, tasks: {Durable: true, Graph: true, Untimed: true}}, Shards: 1, Journal: discardAll{}})

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// size is what a job counts for in a peer's window: the bytes kept of it.
+// size is the bytes by which a job fills a peer's window.
 func (j *modelJob) size() int { return packedLen([]byte(j.name), []byte(j.workload)) }
 
 // ahead says whether a ready job of one queue comes before another for certain.
@@ -43,8 +43,7 @@ func (m *model) heads(queue string) []*modelJob {
 	return heads
 }
 
-// nextSlot returns the peer whose turn it is in a queue: the one with the oldest
-// slot, of those that may be given something.
+// nextSlot returns the peer with the oldest slot in a queue, of the peers that are not blocked.
 func (m *model) nextSlot(queue string) *modelPeer {
 	var first *modelPeer
 	for _, p := range m.peers {
@@ -165,7 +164,7 @@ func (j *modelJob) delivered() deliveredJob {
 	}
 }
 
-// stepAsker: who asks for itself gets the first job over all queues that it watches.
+// stepAsker checks that a peer that reserves receives the first job of all queues that it watches.
 func (m *model) stepAsker(d delivered, j *modelJob) error {
 	if m.asker == nil {
 		return nil
@@ -185,7 +184,7 @@ func (m *model) stepAsker(d delivered, j *modelJob) error {
 	return nil
 }
 
-// stepRef: a job has one reference for life, and no other job ever has it.
+// stepRef checks that a job keeps its reference for life and that no other job ever has it.
 func (m *model) stepRef(d delivered, j *modelJob) error {
 	if j.ref == (JobRef{}) && m.refs[d.job.ref] == nil {
 		j.ref = d.job.ref
@@ -197,7 +196,8 @@ func (m *model) stepRef(d delivered, j *modelJob) error {
 	return nil
 }
 
-// stepRun: each reservation has a number that no other has, and a broadcast has none.
+// stepRun checks that each reservation has a number that no other has, and that a broadcast has
+// none.
 func (m *model) stepRun(d delivered, j *modelJob) error {
 	j.run = d.job.run
 	if (d.effect == Assign) != (j.run != Run{}) || m.runs[j.run] != nil {
@@ -209,8 +209,7 @@ func (m *model) stepRun(d delivered, j *modelJob) error {
 	return nil
 }
 
-// arrive makes a job ready that becomes so in the course of the verb, with those
-// that do so before it.
+// arrive makes a job ready that becomes so during the verb, with the jobs that do so before it.
 func (m *model) arrive(j *modelJob) {
 	a := m.arriving[j.queue]
 	if a == nil {
@@ -238,7 +237,7 @@ func (m *model) arriveLoose(a *arrivals, j *modelJob) {
 	j.state, j.stamp = ready, a.stamp
 }
 
-// settled ends a verb: all that was owed has come and nobody waits for what is ready.
+// settled ends a verb: every owed delivery has come, and no peer waits beside a ready job.
 func (m *model) settled() error {
 	for _, a := range m.arriving {
 		for _, j := range a.ordered {
@@ -267,7 +266,7 @@ func (m *model) settled() error {
 	return nil
 }
 
-// status is what STATUS shows of a queue.
+// status is the status of a queue.
 func (m *model) status(queue string) QueueStatus {
 	st := QueueStatus{Name: queue, SchedAt: never}
 	st.Workers, _ = m.workers(queue)
@@ -293,7 +292,7 @@ func (m *model) status(queue string) QueueStatus {
 	return st
 }
 
-// nextTick is the latest that the next Tick may be, by either clock.
+// nextTick is the latest time of the next Tick, by either clock.
 func (m *model) nextTick() Time {
 	next := Time{Wall: never, Mono: never}
 	for _, j := range m.jobs {

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// seen is a delivery as a test keeps it. What an effect does not carry is zero.
+// delivered is a Delivery as a test keeps it. Fields that the effect does not carry are zero.
 type delivered struct {
 	to     SessionID
 	tag    uint64
@@ -57,12 +57,11 @@ func (r *recorder) take() []delivered {
 	return all
 }
 
-// model is the scheduler written without a thought for speed, from the protocol's
-// page and the verbs' comments: one slice of jobs, everything found by looking at
-// all of them. A verb changes it at once; what waiting peers then get is checked
-// delivery by delivery against the rules (step), and at the end nothing may be left
-// that the rules demand (settled). So the order within a queue, a session and a
-// verb is exact, and the order between queues that a Tick wakes is free.
+// model is a naive scheduler, written from the protocols' pages and the verbs' comments: one slice
+// of jobs, scanned for everything. A verb changes it at once. Each delivery to a waiting peer is
+// then checked against the rules (step), and at the end of the verb no delivery may be missing
+// (settled). So the order within a queue, a session and a verb is exact. The order between queues
+// that a Tick promotes is free.
 type model struct {
 	now       Time
 	timeout   int64
@@ -74,15 +73,15 @@ type model struct {
 	jobs    []*modelJob // in order of submission
 	dropped []*modelJob // of dropped queues, until the next Tick
 	refs    map[JobRef]*modelJob
-	runs    map[Run]*modelJob // every one that ever began
-	clock   int               // counts what happens: submissions, reserves, jobs becoming ready
+	runs    map[Run]*modelJob // every run that ever began
+	clock   int               // counts events: submissions, reserves, jobs that become ready
 	counted Counters
 
 	// Of the verb under way:
 	owed     []delivered          // deliveries that must come next
 	leaving  []*modelJob          // dropped jobs whose awaits end, in any order
-	arriving map[string]*arrivals // jobs that become ready in the course of it, by queue
-	asker    *modelPeer           // who gets the first job over all its queues
+	arriving map[string]*arrivals // jobs that become ready during the verb, by queue
+	asker    *modelPeer           // the peer that reserves: it receives the first job of all its queues
 }
 
 // arrivals become ready in the order of ordered; loose ones after them, in any order.
@@ -216,7 +215,7 @@ func (m *model) place(j *modelJob) {
 	}
 }
 
-// due gives a job a new due time, which is what it shows from now on.
+// due gives a job a new due time, which it also shows.
 func (j *modelJob) due(wall int64) {
 	j.second = int64(math.Floor(float64(wall) / 1000))
 	j.past = wall - j.second*1000
@@ -271,7 +270,7 @@ func (m *model) held(p *modelPeer, run Run, shards int) (*modelJob, error) {
 	return j, err
 }
 
-// end takes a job out and owes its awaits an effect.
+// end removes a job and owes its awaits an effect.
 func (m *model) end(j *modelJob, e Effect, data string) {
 	for _, w := range j.waits {
 		m.owed = append(m.owed, delivered{to: w.peer.id, tag: w.tag, effect: e, data: data})
@@ -328,7 +327,8 @@ func (m *model) drop(queue string) bool {
 	return true
 }
 
-// forget ends a peer; the jobs it holds become ready in an order that is free here, see TestForgetKeepsOrder.
+// forget ends a peer. The order in which its jobs become ready is free here, see
+// TestForgetKeepsOrder.
 func (m *model) forget(p *modelPeer) {
 	p.slots, p.watches = nil, nil
 	for _, j := range slices.Concat(m.jobs, m.dropped) {
@@ -341,7 +341,7 @@ func (m *model) forget(p *modelPeer) {
 	m.peers = slices.DeleteFunc(m.peers, func(o *modelPeer) bool { return o == p })
 }
 
-// back makes a reserved job one that becomes ready in the course of the verb.
+// back makes a reserved job ready during the verb.
 func (m *model) back(j *modelJob) {
 	j.due(m.now.Wall)
 	j.state, j.holder, j.run = delayed, nil, Run{}
@@ -355,7 +355,7 @@ func (m *model) arrivals(queue string) *arrivals {
 	return m.arriving[queue]
 }
 
-// overdue says when a reserved job's time is over; never for none.
+// overdue returns when a reserved job times out, never without a time-out.
 func (m *model) overdue(j *modelJob) int64 {
 	switch {
 	case j.timeout > 0:
@@ -366,7 +366,7 @@ func (m *model) overdue(j *modelJob) int64 {
 	return never
 }
 
-// tick: first the delayed jobs become ready, by due time, then the overdue ones.
+// tick first makes the delayed jobs ready, by due time, then the overdue ones.
 func (m *model) tick() {
 	for _, j := range m.jobs {
 		if j.state == delayed && m.isDue(j) {

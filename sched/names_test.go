@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// namesTwin is a name table beside the map that it stands for.
+// namesModel is a name table and the map that it is compared with.
 type namesModel struct {
 	t    *rapid.T
 	n    names
@@ -26,7 +26,7 @@ func (w *namesModel) remove(slot uint32) {
 	delete(w.tags, slot)
 }
 
-// check looks up every slot by its tag, and by a tag that nobody has.
+// check looks up every slot by its tag, and an unused tag.
 func (w *namesModel) check() {
 	for slot, tag := range w.tags {
 		if _, ok := w.n.find(tag, func(s uint32) bool { return s == slot }); !ok {
@@ -53,8 +53,8 @@ var tagKinds = map[string]func(r *rand.Rand) uint32{
 	"one deep segment": func(r *rand.Rand) uint32 { return r.Uint32() >> (r.Uint32N(12)) },
 }
 
-// The table holds what a map would, while segments split and merge, and is one
-// segment again when it has been emptied.
+// TestNamesAgainstMap checks the table against a map while segments split and merge. An emptied
+// table is one segment again.
 func TestNamesAgainstMap(t *testing.T) {
 	for name, tag := range tagKinds {
 		t.Run(name, func(t *testing.T) {
@@ -88,8 +88,8 @@ func TestNamesAgainstMap(t *testing.T) {
 	}
 }
 
-// Equal tags are told apart by the caller's match, up to a segment's fill; beyond
-// that the table refuses and still finds all it has.
+// TestNamesEqualTags checks that the caller's match tells equal tags apart, up to a full segment.
+// Beyond that the table refuses more and still finds all that it has.
 func TestNamesEqualTags(t *testing.T) {
 	f := func(tag uint32) {
 		t.Helper()
@@ -127,7 +127,7 @@ func TestNamesEqualTags(t *testing.T) {
 	f(0x80000000)
 }
 
-// One name that comes and goes costs the table no allocation.
+// TestNamesEmptyAndBack checks that one name that comes and goes costs the table no allocation.
 func TestNamesEmptyAndBack(t *testing.T) {
 	n := newNames()
 	if a := testing.AllocsPerRun(100, func() {

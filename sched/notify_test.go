@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A result for very many reaches each of them once, with the Ticks.
+// TestNotifyLater checks that a result for very many awaits reaches each once, some by the Ticks.
 func TestNotifyLater(t *testing.T) {
 	const n = 3 * notifyBatches
 	x := newTestSched(t, Options{Batch: 1})
@@ -20,7 +20,7 @@ func TestNotifyLater(t *testing.T) {
 	run := x.want("1 9 assign a")[0].job.run
 	result := []byte("result")
 	x.ok(x.s.Finish(x.now, w, run, result, &x.rec))
-	copy(result, "buffer") // the caller's again
+	copy(result, "buffer") // the caller owns it again
 	x.s.Forget(x.now, all[n-1], &x.rec)
 	x.submit("f", "a") // its name is free
 	if err := x.s.check(); err != nil {
@@ -39,7 +39,7 @@ func TestNotifyLater(t *testing.T) {
 	}
 }
 
-// A broadcast that goes on when nothing is handed out any more ends there.
+// TestHaltDuringBroadcast checks that Halt ends a broadcast that is under way.
 func TestHaltDuringBroadcast(t *testing.T) {
 	x := newTestSched(t, Options{Batch: 1})
 	for range 3 {
@@ -50,7 +50,7 @@ func TestHaltDuringBroadcast(t *testing.T) {
 	x.submit("f", "a")
 	x.want("1 1 broadcast a")
 	if n := x.s.Stats().Jobs; n != 1 {
-		t.Errorf("%d jobs are there while it is on the air", n)
+		t.Errorf("%d jobs are there during the broadcast", n)
 	}
 	x.s.Halt()
 	x.s.ticks(x.now, &x.rec)

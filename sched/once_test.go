@@ -19,8 +19,7 @@ const (
 	onceTimeout = 40 * grain
 )
 
-// once is a crowd of workers, clients and a timer around one scheduler. The clock
-// steps with each Tick.
+// stress runs workers, clients and a timer on one scheduler. The clock steps with each Tick.
 type stress struct {
 	t      *testing.T
 	s      *Scheduler
@@ -42,7 +41,7 @@ func (x *stress) fail(format string, args ...any) {
 	x.broken.Do(func() { close(x.finish) })
 }
 
-// worker is one goroutine's peer and what it has asked for.
+// worker is one goroutine's peer, and the job that it has asked for.
 type worker struct {
 	x       *stress
 	r       *rand.Rand
@@ -100,7 +99,7 @@ func (w *worker) run() {
 	w.x.s.Forget(w.x.now(), w.peer, w.x.sink)
 }
 
-// take does what workers do with a job, the bad ones among them too.
+// take does what well-behaved and faulty workers do with a job.
 func (w *worker) take(d delivered) {
 	x, now := w.x, w.x.now()
 	if d.effect != Assign || !w.waiting[d.tag] {
@@ -142,8 +141,8 @@ func (x *stress) finished(name string) {
 	}
 }
 
-// client submits its share of the jobs, some of them for later, and awaits some of
-// the results, of which some would come after it has gone.
+// client submits its share of the jobs, some of them delayed. It awaits some of the results and
+// leaves before all of them have come.
 func (x *stress) client(first int) {
 	r := rand.New(rand.NewPCG(uint64(first), 1))
 	box := onceWorkers + first
@@ -181,7 +180,7 @@ func (x *stress) client(first int) {
 	x.s.Forget(x.now(), peer, x.sink)
 }
 
-// timer ticks until the last job is done. Nobody waits for it, and it for nobody.
+// timer ticks until the last job is done. No goroutine waits for it, and it waits for none.
 func (x *stress) timer() {
 	for {
 		select {
@@ -194,10 +193,10 @@ func (x *stress) timer() {
 	}
 }
 
-// Every job is done exactly once, every Reserve answered and every result told at
-// most once, whatever goes on at the same time: workers of several queues on several
-// shards that finish, fail, delay, come too late, leave and come back, clients
-// that leave before all results have come. Nothing is left at the end.
+// TestExactlyOnce checks under concurrency that every job is done exactly once, and every Reserve
+// and every await answered at most once. Workers of several queues on several shards finish, fail
+// and delay jobs, report late, leave and come back. Clients leave before all results have come.
+// Nothing is left at the end.
 func TestExactlyOnce(t *testing.T) {
 	x := &stress{t: t, s: New(Options{Shards: 8, Window: onceWindow}), sink: newInboxes(onceWorkers + onceClients), finish: make(chan struct{})}
 	x.wall.Store(1_700_000_000_000)

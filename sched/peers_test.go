@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// patience is how long a test waits for what must come before it says it is lost.
+// patience is how long a test waits for a delivery before it reports it as lost.
 const patience = 30 * time.Second
 
 // spin waits without leaving its processor, for 200 microseconds: longer than it takes
@@ -26,7 +26,7 @@ func spin(done func() bool) bool {
 	return false
 }
 
-// box is where one goroutine's deliveries arrive.
+// inbox is where the deliveries of one goroutine arrive.
 type inbox struct {
 	mu    sync.Mutex
 	all   []delivered
@@ -50,8 +50,8 @@ func (b *inbox) put(d delivered) {
 	}
 }
 
-// wait returns what has arrived, at least one delivery; none when stop is closed
-// or nothing comes for as long as patience lasts.
+// wait returns the deliveries that have arrived, at least one. It returns none when stop is closed
+// or patience has passed.
 func (b *inbox) wait(stop <-chan struct{}) []delivered {
 	spin(b.any.Load)
 	b.timer.Reset(patience)
@@ -74,8 +74,8 @@ func (b *inbox) wait(stop <-chan struct{}) []delivered {
 	}
 }
 
-// boxes is the Sink of all goroutines of a test. The low bits of a session's id
-// count the sessions that a box has had.
+// inboxes is the Sink of all goroutines of a test. The low bits of a session's id count the
+// sessions that an inbox has had.
 type inboxes []*inbox
 
 const inboxShift = 32
@@ -94,8 +94,7 @@ func (all inboxes) Deliver(d *Delivery) {
 	all[d.To>>inboxShift].put(one.all[0])
 }
 
-// gate lets two goroutines through together, round by round, as close to each other
-// as can be.
+// gate lets two goroutines through together, round by round, as close to each other as possible.
 type gate struct {
 	arrived atomic.Int64
 	asleep  atomic.Bool
@@ -104,8 +103,8 @@ type gate struct {
 
 func newGate() *gate { return &gate{wake: make(chan struct{}, 1)} }
 
-// pass spins, so that both sides stay on their processors, and sleeps in the end:
-// where there are not two idle ones, the other side needs this one.
+// pass spins, so that both sides stay on their processors, and then sleeps: without two idle
+// processors the other side needs this one.
 func (g *gate) pass(round int) {
 	both := int64(2*round + 2)
 	if g.arrived.Add(1) == both {
@@ -124,8 +123,8 @@ func (g *gate) pass(round int) {
 	<-g.wake
 }
 
-// stagger holds a side back for up to a microsecond or so, so that over the rounds
-// each moment of the one meets each of the other.
+// stagger delays a side by up to about a microsecond, so that over the rounds each moment of one
+// side meets each of the other.
 func (g *gate) stagger(r *rand.Rand) {
 	for range r.IntN(1 << r.IntN(14)) {
 		g.arrived.Load()
@@ -140,9 +139,8 @@ const (
 	duelTime   = time.Second
 )
 
-// duel runs two sides of a race for many rounds and stops at the first that fails.
-// Each round begins with before, alone; then both sides run at once; right says
-// whether all was well.
+// duel runs the two sides of a race for many rounds and stops at the first that fails. Each round
+// begins with before alone. Then both sides run at once. right says whether the round went well.
 func duel(t *testing.T, before, left func(round int), right func(round int) bool) {
 	t.Helper()
 	start, end := newGate(), newGate()
@@ -177,8 +175,9 @@ func duel(t *testing.T, before, left func(round int), right func(round int) bool
 	all.Wait()
 }
 
-// What a peer leaves behind keeps the order in which it was handed out, behind those
-// that are ready or, where a death puts a job ahead, ahead of them.
+// TestForgetKeepsOrder checks that the jobs of a departed peer keep the order in which they were
+// handed out. They go behind ready jobs, but with Rules.Deaths ahead of all jobs of their priority,
+// also of jobs that were due in an earlier second.
 func TestForgetKeepsOrder(t *testing.T) {
 	f := func(space Space, want string) {
 		t.Helper()
@@ -187,10 +186,11 @@ func TestForgetKeepsOrder(t *testing.T) {
 		var refs []Run
 		for _, name := range strings.Fields("a b c d e f") {
 			x.submit("f", name, func(j *Submission) { j.Space = space })
-			refs = append(refs, x.take(p, name))
+			refs = append(refs, x.reserveJob(p, name))
 		}
 		x.ok(x.s.Finish(x.now, p, refs[1], nil, &x.rec))
 		x.submit("f", "waits", func(j *Submission) { j.Space, j.Priority = space, 1 })
+		x.now.Wall += 1000
 		x.s.Forget(x.now, p, &x.rec)
 		x.want()
 		next := x.peer("f")
@@ -209,7 +209,7 @@ func TestForgetKeepsOrder(t *testing.T) {
 	f(1, "a c d e f waits")
 }
 
-// So it is where somebody waits for them.
+// TestForgetServesInOrder checks the same order when a peer waits for the jobs.
 func TestForgetServesInOrder(t *testing.T) {
 	f := func(space Space) {
 		t.Helper()
@@ -217,7 +217,7 @@ func TestForgetServesInOrder(t *testing.T) {
 		p, next := x.peer("f"), x.peer("f")
 		for _, name := range strings.Fields("a b c") {
 			x.submit("f", name, func(j *Submission) { j.Space = space })
-			x.take(p, name)
+			x.reserveJob(p, name)
 		}
 		x.reserve(next, 1)
 		x.reserve(next, 2)
@@ -228,8 +228,8 @@ func TestForgetServesInOrder(t *testing.T) {
 	f(1)
 }
 
-// A peer that goes takes its jobs along in their order: where the jobs that come next stand in a
-// Walk does not depend on chance.
+// TestForgetInOrder checks that a departed owner's jobs end in order: the places of later jobs in a
+// Walk do not depend on chance.
 func TestForgetInOrder(t *testing.T) {
 	x := newTestSched(t, Options{Shards: 1, Rules: testRules})
 	walk := func() (names []string) {

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// What all peers register together is bounded; each has a part of its own whatever the others
-// have, and what a peer lets go of is there for others.
-func TestRegistered(t *testing.T) {
+// TestQuota checks that the charged bytes of all peers together are bounded, that each peer has its
+// own part, and that refunded bytes can be charged by other peers.
+func TestQuota(t *testing.T) {
 	x := newTestSched(t, Options{Shards: 2})
 	const taken = maxShared - 2*quotaStep // by peers that are not here
 	x.s.sharedQuota.Add(taken)
@@ -54,8 +54,8 @@ func TestRegistered(t *testing.T) {
 	}
 }
 
-// What is let go of one by one is there for others too.
-func TestRegisteredLetGo(t *testing.T) {
+// TestQuotaRefund checks the same for bytes that are refunded one by one.
+func TestQuotaRefund(t *testing.T) {
 	x := newTestSched(t, Options{Shards: 2})
 	name := func(i int) []byte { return fmt.Append(nil, "q", i) }
 	worker, listener := x.peer(), x.peer()
@@ -75,7 +75,7 @@ func TestRegisteredLetGo(t *testing.T) {
 		x.reserve(worker, uint64(i))
 		for _, d := range x.rec.take() {
 			if d.effect != Assign {
-				continue // the end of what the listener hears
+				continue // the listener's End
 			}
 			if err := x.s.Finish(x.now, worker, d.job.run, nil, &x.rec); err != nil {
 				t.Fatal(err)
@@ -95,8 +95,8 @@ func TestRegisteredLetGo(t *testing.T) {
 	x.want()
 }
 
-// What is counted is what it takes.
-func TestRegisteredCosts(t *testing.T) {
+// TestQuotaCosts checks that the charged bytes are those that slots, watches and topics take.
+func TestQuotaCosts(t *testing.T) {
 	const n = 60_000 // in maps just grown, the worst case
 	x := newTestSched(t, Options{Shards: 2})
 	heap := func() uint64 {
@@ -133,13 +133,13 @@ func TestRegisteredCosts(t *testing.T) {
 	runtime.KeepAlive(peers)
 }
 
-// nobody drops what it is handed.
+// discardSink is a Sink that ignores everything.
 type discardSink struct{}
 
 func (discardSink) Deliver(*Delivery) {}
 
-// TestReturnWhileHandedOut: what a peer holds is counted while others hand it more; the race
-// detector sees when it is not under the lock.
+// TestReleaseDuringAssign checks that a peer's held jobs are counted under the lock while other
+// goroutines hand it more. The race detector would report it.
 func TestReleaseDuringAssign(t *testing.T) {
 	s := New(Options{Shards: 2})
 	now := Time{Wall: 1, Mono: 1, Micros: 1}

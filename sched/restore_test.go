@@ -2,8 +2,8 @@ package sched
 
 import "testing"
 
-// A queue that was dropped stays gone after a crash, although the queue itself was not
-// journaled: an import or a full disk may leave that out.
+// TestDropOfQueueNotSaved checks that a dropped queue stays gone after a crash although the queue
+// itself was not journaled: an import or a full disk may leave it out.
 func TestDropOfQueueNotSaved(t *testing.T) {
 	saved := memJournal{{}}
 	o := Options{Shards: 1, Rules: [MaxSpaces]Rules{{Durable: true}}, Journal: saved}
@@ -38,7 +38,8 @@ func TestDropOfQueueNotSaved(t *testing.T) {
 	}
 }
 
-// A record of a space that no protocol keeps jobs of, as an import may bring, is refused.
+// TestRestoreOfUnknownSpace checks that a record of a space that no protocol uses, as an import may
+// have, is refused.
 func TestRestoreOfUnknownSpace(t *testing.T) {
 	x := newTestSched(t, Options{Shards: 1, Rules: [MaxSpaces]Rules{1: {Durable: true}}, Journal: memJournal{{}}})
 	for space, known := range map[Space]bool{0: false, 1: true, 2: false, MaxSpaces - 1: false, MaxSpaces: false, 255: false} {

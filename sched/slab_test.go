@@ -6,9 +6,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Slots that are in use are distinct, zeroed when handed out and keep what was
-// written to them, over several chunks that fill and empty in any order; at the end
-// few chunks are left.
+// TestSlabAgainstMap checks that slots in use are distinct, zeroed at first, and keep what is
+// written to them, over several chunks that fill and empty in any order. At the end few chunks are
+// left.
 func TestSlabAgainstMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := newSlab()
@@ -66,7 +66,7 @@ func TestSlabAgainstMap(t *testing.T) {
 	})
 }
 
-// find answers for every slot number, with or without a chunk behind it.
+// TestSlabFind checks that find answers for every slot number, with or without a chunk.
 func TestSlabFind(t *testing.T) {
 	s := newSlab()
 	f := func(slot uint32, want bool) {
@@ -88,6 +88,6 @@ func TestSlabFind(t *testing.T) {
 		s.free(slot)
 	}
 	f(0, true)
-	f(kept, false) // its chunk was let go: there were enough, and another is open
+	f(kept, false) // its chunk was freed: enough chunks are empty, and another is open
 	f(kept+slabChunk, true)
 }

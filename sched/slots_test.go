@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A slot line is a queue that answers whether it has a tag and lets the newest of a
-// tag out of turn.
+// TestSlotLineAgainstSlice checks a slot line against a slice: it is a queue that finds a tag and
+// removes the newest slot of a tag out of turn.
 func TestSlotLineAgainstSlice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var l slotLine
@@ -50,10 +50,9 @@ func TestSlotLineAgainstSlice(t *testing.T) {
 	})
 }
 
-// A line of many slots, of which one is served and asked for again all the time,
-// takes no more than a few times their room and moves them no oftener than it has
-// taken in as many.
-func TestSlotLineStanding(t *testing.T) {
+// TestSlotLineMemory checks a line of many slots of which one at a time is served and added again.
+// It takes a few times the room of its slots at most, and moves them only after as many were added.
+func TestSlotLineMemory(t *testing.T) {
 	f := func(standing int) {
 		t.Helper()
 		var l slotLine

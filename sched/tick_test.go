@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A Tick that has more to do than one batch does all of it, in order, and names no
-// time that is over.
+// TestTickBatches checks that Ticks with more work than a batch do all of it, in order, and return
+// no time in the past.
 func TestTickBatches(t *testing.T) {
 	alarms := 0
 	x := newTestSched(t, Options{Alarm: func() { alarms++ }})
@@ -45,9 +45,9 @@ func TestTickBatches(t *testing.T) {
 	x.want()
 }
 
-// A dropped queue larger than a batch is taken apart by one Tick, and its name is
-// free for another queue before that.
-func TestTickTakesApart(t *testing.T) {
+// TestTickDropsQueues checks that Ticks remove the jobs of a dropped queue larger than a batch, and
+// that the queue's name is free before that.
+func TestTickDropsQueues(t *testing.T) {
 	x := newTestSched(t, Options{MaxQueues: 1})
 	client := x.peer()
 	const n = 2*defaultBatch + 1
@@ -71,8 +71,8 @@ func TestTickTakesApart(t *testing.T) {
 	x.want("2 1 assign 0")
 }
 
-// A job's time is over no sooner than its time-out and less than a grain later,
-// under its own and under the default one, which counts at once when it changes.
+// TestTimeouts checks that a job times out no earlier than its time-out and less than a grain
+// later, with its own time-out and with the default one, which applies at once when it changes.
 func TestTimeouts(t *testing.T) {
 	f := func(start, own, byDefault, after int64, over bool) {
 		t.Helper()
@@ -104,8 +104,8 @@ func TestTimeouts(t *testing.T) {
 	f(0, math.MaxInt32, 0, int64(math.MaxInt32)*1000+grain, true)
 }
 
-// The alarm is called when something is due before the time that Tick named, and
-// not for what that Tick itself brought about, nor for what comes later.
+// TestAlarm checks that the alarm is called when something is due before the time that Tick
+// returned, and neither for Tick's own changes nor for what is due later.
 func TestAlarm(t *testing.T) {
 	alarms := 0
 	x := newTestSched(t, Options{Shards: 4, Alarm: func() { alarms++ }})
@@ -153,7 +153,7 @@ func TestAlarm(t *testing.T) {
 	x.want()
 }
 
-// A delay of any size neither overflows nor loses the job.
+// TestDelayFar checks that a delay of any size neither overflows nor loses the job.
 func TestDelayFar(t *testing.T) {
 	f := func(delay int64, shown func(int64) bool) {
 		t.Helper()
@@ -184,8 +184,8 @@ func TestDelayFar(t *testing.T) {
 	f(math.MinInt64, func(s int64) bool { return s <= -1<<40 })
 }
 
-// Expire ends one await. The job goes with the last, in whatever state, unless somebody has submitted it who waits for
-// nothing.
+// TestExpire checks that Expire ends one await, and that the job goes with its last await in any
+// state, unless a submission of it had none.
 func TestExpire(t *testing.T) {
 	f := func(what string, prepare func(x *testSched, a, b *Peer), jobs int, want ...string) {
 		t.Helper()

@@ -5,9 +5,8 @@ import (
 	"testing"
 )
 
-// late is a worker of queue f whose run of job a was taken from it, and another run of that name
-// that it may have instead.
-func revokedRun(t *testing.T, skills Skills) (x *testSched, p *Peer, old Run) {
+// newRevokedRun returns a worker of queue f that runs job a. The caller then revokes the run.
+func newRevokedRun(t *testing.T, skills Skills) (x *testSched, p *Peer, old Run) {
 	x = newTestSched(t, Options{Rules: testRules})
 	x.s.SetTimeout(2000)
 	client := x.peer()
@@ -18,13 +17,12 @@ func revokedRun(t *testing.T, skills Skills) (x *testSched, p *Peer, old Run) {
 	return x, p, old
 }
 
-// A report names the run that it is about. That of a run whose time is over is about nothing: not
-// about the run of that job that the same worker has meanwhile, and not about a later job that has
-// taken its name.
+// TestLateReportOfARun checks that a report by an overdue run finds nothing: neither the run of
+// that job that the same worker has meanwhile, nor a later job of that name.
 func TestLateReportOfARun(t *testing.T) {
 	f := func(name string, again func(x *testSched, p *Peer), want string) {
 		t.Helper()
-		x, p, old := revokedRun(t, 0)
+		x, p, old := newRevokedRun(t, 0)
 		again(x, p)
 		x.reserve(p, 2)
 		run := x.want(want)[0].job.run
@@ -55,7 +53,7 @@ func TestLateReportOfARun(t *testing.T) {
 	}, "2 2 assign a")
 }
 
-// A run's number is not begun anew by the next process: its first run is not that of this one.
+// TestRunsOfTwoProcesses checks that the first run of a process is not the first run of another.
 func TestRunsOfTwoProcesses(t *testing.T) {
 	runs := make(map[Run]bool)
 	for range 10 {
@@ -70,13 +68,13 @@ func TestRunsOfTwoProcesses(t *testing.T) {
 	}
 }
 
-// A Named peer does not get a job of the name of a run that was taken from it, however that
-// happened; another peer does. It gets it when it has spoken of that run, and when another
-// time-out has passed.
+// TestUnreportedName checks that a Named peer is not handed a job of the name of its revoked run,
+// however the run was revoked, while another peer is. It is handed the job when it has reported the
+// run, or when another time-out has passed.
 func TestUnreportedName(t *testing.T) {
 	f := func(name string, skills Skills, take func(x *testSched, p *Peer), until func(x *testSched, p *Peer), want ...string) {
 		t.Helper()
-		x, p, _ := revokedRun(t, skills)
+		x, p, _ := newRevokedRun(t, skills)
 		take(x, p)
 		x.reserve(p, 2)
 		x.want()
@@ -139,9 +137,10 @@ func TestUnreportedName(t *testing.T) {
 	}, "2 2 assign a")
 }
 
-// With no time-out a removed job is its worker's until that one speaks of it.
+// TestUnreportedForEver checks that without a time-out the name of a removed job stays unreported
+// until its worker reports it.
 func TestUnreportedForEver(t *testing.T) {
-	x, p, _ := revokedRun(t, Named)
+	x, p, _ := newRevokedRun(t, Named)
 	x.s.SetTimeout(0)
 	x.s.Remove(x.now, 0, []byte("f"), []byte("a"), &x.rec)
 	x.submit("f", "a")
@@ -153,8 +152,8 @@ func TestUnreportedForEver(t *testing.T) {
 	x.want("2 2 assign a")
 }
 
-// A broadcast job is nobody's, and a worker that knows jobs by name reports it all the same:
-// that is not about a job of that name which it is handed when the queue is broadcast no more.
+// TestUnreportedBroadcast checks that a Named worker's report of a broadcast job does not end a
+// later run by that name, which it is handed when the queue is no longer broadcast.
 func TestUnreportedBroadcast(t *testing.T) {
 	x := newTestSched(t, Options{})
 	x.s.SetTimeout(2000)
@@ -175,8 +174,8 @@ func TestUnreportedBroadcast(t *testing.T) {
 	x.report(p, "f", "a", true)
 }
 
-// A peer that holds a job is not sent what is broadcast by its name: it could not say which of the
-// two it speaks of. When nobody else waits, the job does, until the first is done.
+// TestBroadcastBesideAHeldName checks that a Named peer that holds a job is not sent a broadcast of
+// that name. When no other peer waits, the broadcast waits until the job is done.
 func TestBroadcastBesideAHeldName(t *testing.T) {
 	x := newTestSched(t, Options{Rules: testRules})
 	master, p, other := x.peer(), x.skilled(Named, "f"), x.peer()
@@ -194,9 +193,10 @@ func TestBroadcastBesideAHeldName(t *testing.T) {
 	x.want("1 7 result ", "2 3 broadcast a")
 }
 
-// When a queue becomes one that is broadcast, so do the jobs that were kept back by their names.
+// TestWithheldIsBroadcast checks that withheld jobs are broadcast when a worker registers for
+// broadcasts.
 func TestWithheldIsBroadcast(t *testing.T) {
-	x, p, _ := revokedRun(t, Named)
+	x, p, _ := newRevokedRun(t, Named)
 	x.reserve(p, 2)
 	x.s.Remove(x.now, 0, []byte("f"), []byte("a"), &x.rec)
 	x.submit("f", "a")
@@ -207,11 +207,11 @@ func TestWithheldIsBroadcast(t *testing.T) {
 	x.want("2 2 broadcast a")
 }
 
-// JOB_UNASSIGNED says no more than the message id. One that may be about a run that was taken from
-// the worker releases the other, as it says, and that is not handed to it again before it has
-// spoken of it.
-func TestReturnThatMayBeLate(t *testing.T) {
-	x, p, _ := revokedRun(t, Named)
+// TestReleaseThatMayBeLate checks a release by tag (JOB_UNASSIGNED has the message id alone) that
+// may be about a revoked run. It releases the job that the peer holds, and the peer is not handed
+// that job again before it has reported it.
+func TestReleaseThatMayBeLate(t *testing.T) {
+	x, p, _ := newRevokedRun(t, Named)
 	x.now.Mono += 2200
 	x.s.ticks(x.now, &x.rec)
 	x.submit("f", "b")
@@ -227,8 +227,8 @@ func TestReturnThatMayBeLate(t *testing.T) {
 	x.want("3 1 assign a")
 }
 
-// A peer that has very many names to report, all at once, gets nothing more from the queue until
-// a time-out has passed, and has no more memory.
+// TestVeryManyUnreported checks that a peer with too many unreported names is handed no job of the
+// queue until a time-out has passed, and takes no more memory.
 func TestVeryManyUnreported(t *testing.T) {
 	x := newTestSched(t, Options{Window: 1 << 30})
 	x.s.SetTimeout(2000)
@@ -263,7 +263,8 @@ func TestVeryManyUnreported(t *testing.T) {
 	}
 }
 
-// Of very many workers that may not have a job, the one that may is found, by the Tick.
+// TestJobForOneOfMany checks that the Ticks find the only worker, of very many, that may have a
+// job.
 func TestJobForOneOfMany(t *testing.T) {
 	x := newTestSched(t, Options{})
 	var peers []*Peer

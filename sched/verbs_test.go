@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// bench is a scheduler with what the tests below need of it.
+// testSched is a scheduler under test, with the clock and the recorder of its verbs.
 type testSched struct {
 	t   testing.TB
 	s   *Scheduler
@@ -41,7 +41,7 @@ const (
 	ignored          // a job of that name is running or waits for a lock: nothing was changed
 )
 
-// outcome is Submit, and what the counters say that it did.
+// outcome is Submit. It returns what the counters say that Submit did.
 func (s *Scheduler) outcome(now Time, j *Submission, sink Sink) (outcome, error) {
 	before := s.Stats()
 	err := s.Submit(now, j, sink)
@@ -56,6 +56,7 @@ func (s *Scheduler) outcome(now Time, j *Submission, sink Sink) (outcome, error)
 	return 0, err
 }
 
+// submit submits a job to a queue, as changed by change.
 func (x *testSched) submit(queue, name string, change ...func(*Submission)) (outcome, error) {
 	j := Submission{Queue: []byte(queue), Name: []byte(name)}
 	for _, f := range change {
@@ -71,7 +72,7 @@ func (x *testSched) reserve(p *Peer, tag uint64) {
 	}
 }
 
-// ticks is Tick until there is nothing more to do now.
+// ticks calls Tick until no deferred work is left.
 func (s *Scheduler) ticks(now Time, sink Sink) (next Time) {
 	n := 0
 	for next = s.Tick(now, sink); next.Mono <= now.Mono || next.Wall <= now.Wall; next = s.Tick(now, sink) {
@@ -82,8 +83,8 @@ func (s *Scheduler) ticks(now Time, sink Sink) (next Time) {
 	return next
 }
 
-// want compares the deliveries since the last call, written as "session tag effect
-// name-or-data", and checks the structures.
+// want compares the deliveries since the last call, written as "session tag effect name-or-data",
+// and checks the structures.
 func (x *testSched) want(want ...string) []delivered {
 	x.t.Helper()
 	all := x.rec.take()
@@ -105,7 +106,7 @@ var effects = map[Effect]string{
 	Chunk: "chunk", End: "end", Proceed: "proceed", Expired: "expired",
 }
 
-// The zero Options are good for a scheduler.
+// TestZeroOptions checks that the zero Options make a working scheduler.
 func TestZeroOptions(t *testing.T) {
 	x := newTestSched(t, Options{})
 	p := x.peer("f")
@@ -120,8 +121,8 @@ func TestZeroOptions(t *testing.T) {
 	x.want()
 }
 
-// A submission that is refused for want of room changes nothing: the job it would
-// have replaced is as it was, and the submitter is told of no result.
+// TestSubmitFull checks that a submission that is refused for lack of room changes nothing: the job
+// that it would have replaced stays, and the submitter awaits nothing.
 func TestSubmitFull(t *testing.T) {
 	x := newTestSched(t, Options{})
 	client, worker := x.peer(), x.peer("f")
@@ -149,7 +150,7 @@ func TestSubmitFull(t *testing.T) {
 	x.want()
 }
 
-// One job's result is awaited by so many and no more; who is refused is not told.
+// TestAwaitLimit checks the limit of awaits of one job. A refused peer receives no result.
 func TestAwaitLimit(t *testing.T) {
 	x := newTestSched(t, Options{})
 	client := x.peer()
@@ -173,7 +174,7 @@ func TestAwaitLimit(t *testing.T) {
 	x.want()
 }
 
-// The limits of a peer: slots, queues; a repeated tag is none more.
+// TestPeerLimits checks the limits of a peer's slots and queues. A repeated tag adds no slot.
 func TestPeerLimits(t *testing.T) {
 	x := newTestSched(t, Options{MaxQueues: 3})
 	p := x.peer("f")
@@ -206,8 +207,8 @@ func TestPeerLimits(t *testing.T) {
 	x.want()
 }
 
-// A peer's queues are bounded. Those that it has left while it held a job of theirs
-// count only as long as it holds it.
+// TestWatchLimit checks the limit of a peer's watches. An ended watch counts as long as the peer
+// holds one of its jobs.
 func TestWatchLimit(t *testing.T) {
 	x := newTestSched(t, Options{Shards: 2})
 	p := x.peer()
@@ -255,8 +256,7 @@ func watching(p *Peer) (n int) {
 	return n
 }
 
-// What a peer that left a queue still held does not stay with it for ever: a Reserve
-// lets go of the watches that have nothing left.
+// TestEndedWatchesGo checks that a Reserve removes ended watches without jobs.
 func TestEndedWatchesGo(t *testing.T) {
 	x := newTestSched(t, Options{Shards: 2})
 	p := x.peer("stays", "stays too")
@@ -280,7 +280,8 @@ func TestEndedWatchesGo(t *testing.T) {
 	x.want()
 }
 
-// References that never were, or are no more, reach nothing.
+// TestStaleReferences checks that references that never were, or whose jobs are gone, reach
+// nothing.
 func TestStaleReferences(t *testing.T) {
 	x := newTestSched(t, Options{Shards: 2})
 	p, other := x.peer("f"), x.peer("f")
@@ -315,7 +316,7 @@ func TestStaleReferences(t *testing.T) {
 	x.want()
 }
 
-// A peer that leaves is told nothing any more, not even what becomes of a job that it
+// TestForgetOwnJob checks that a departed peer receives nothing, not even the end of a job that it
 // both awaits and holds.
 func TestForgetOwnJob(t *testing.T) {
 	x := newTestSched(t, Options{})
@@ -331,7 +332,7 @@ func TestForgetOwnJob(t *testing.T) {
 	x.want("2 2 broadcast a")
 }
 
-// Withdraw takes back what nobody holds, and nothing else.
+// TestWithdraw checks that Withdraw removes a job that no peer holds, and no other.
 func TestWithdraw(t *testing.T) {
 	x := newTestSched(t, Options{})
 	withdraw := func(name string) bool { return x.s.Withdraw(x.now, 0, []byte("f"), []byte(name), &x.rec) }
@@ -349,7 +350,7 @@ func TestWithdraw(t *testing.T) {
 	x.want()
 }
 
-// A queue that has had a job of a space that keeps its queues is never dropped.
+// TestKeptQueues checks that a queue that has had a job of a Kept space is never dropped.
 func TestKeptQueues(t *testing.T) {
 	x := newTestSched(t, Options{Rules: [MaxSpaces]Rules{1: {Kept: true}}})
 	x.submit("kept", "a", func(j *Submission) { j.Space = 1 })

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// air is a scheduler with one submitter, one worker and at most one job in the air:
-// a wake-up that is lost is not made good by later traffic.
+// singleJob is a scheduler with one submitter, one worker and at most one job at a time: no later
+// traffic repairs a lost wake-up.
 type singleJob struct {
 	t      *testing.T
 	s      *Scheduler
@@ -15,9 +15,9 @@ type singleJob struct {
 	sink   inboxes
 }
 
-var airNow = Time{Wall: 1_700_000_000_000}
+var testNow = Time{Wall: 1_700_000_000_000}
 
-func newAir(t *testing.T, queues, window int) *singleJob {
+func newSingleJob(t *testing.T, queues, window int) *singleJob {
 	x := &singleJob{t: t, s: New(Options{Shards: 8, Window: window}), sink: newInboxes(1)}
 	x.worker = x.s.NewPeer(0)
 	for i := range queues {
@@ -28,20 +28,20 @@ func newAir(t *testing.T, queues, window int) *singleJob {
 }
 
 func (x *singleJob) watch(round int) {
-	if err := x.s.Watch(airNow, x.worker, x.queues[round%len(x.queues)], false, x.sink); err != nil {
+	if err := x.s.Watch(testNow, x.worker, x.queues[round%len(x.queues)], false, x.sink); err != nil {
 		x.t.Error(err)
 	}
 }
 
 func (x *singleJob) submit(round int) {
 	j := Submission{Queue: x.queues[round%len(x.queues)], Name: fmt.Append(nil, round), Workload: make([]byte, 100)}
-	if err := x.s.Submit(airNow, &j, x.sink); err != nil {
+	if err := x.s.Submit(testNow, &j, x.sink); err != nil {
 		x.t.Error(err)
 	}
 }
 
 func (x *singleJob) reserve(round int) {
-	if err := x.s.Reserve(airNow, x.worker, uint64(round), x.sink); err != nil {
+	if err := x.s.Reserve(testNow, x.worker, uint64(round), x.sink); err != nil {
 		x.t.Error(err)
 	}
 }
@@ -56,10 +56,10 @@ func (x *singleJob) served(round int) bool {
 	if d.effect != Assign || d.tag != uint64(round) || d.job.name != fmt.Sprint(round) {
 		x.t.Errorf("round %d: %+v", round, d)
 	}
-	return x.s.Finish(airNow, x.worker, d.job.run, nil, x.sink) == nil
+	return x.s.Finish(testNow, x.worker, d.job.run, nil, x.sink) == nil
 }
 
-func (x *singleJob) flushed(int) { x.s.Flushed(airNow, x.worker, 0, x.sink) }
+func (x *singleJob) flushed(int) { x.s.Flushed(testNow, x.worker, 0, x.sink) }
 
 func (x *singleJob) end() {
 	if err := x.s.check(); err != nil {
@@ -70,25 +70,25 @@ func (x *singleJob) end() {
 	}
 }
 
-// unlined sees to it that the worker, who has no slot, does not stand in line still:
-// a job that finds it there without one sends it off.
+// unlined takes the worker, which has no slot, out of line: it submits a job, which finds no slot
+// there.
 func (x *singleJob) unlined(round int) {
 	j := Submission{Queue: x.queues[round%len(x.queues)], Name: []byte("primer")}
-	if err := x.s.Submit(airNow, &j, x.sink); err != nil {
+	if err := x.s.Submit(testNow, &j, x.sink); err != nil {
 		x.t.Error(err)
 	}
-	if !x.s.Remove(airNow, 0, j.Queue, j.Name, x.sink) {
+	if !x.s.Remove(testNow, 0, j.Queue, j.Name, x.sink) {
 		x.t.Error("the primer was gone")
 	}
 }
 
-// A job submitted while its only worker asks for one is handed out, whichever of
-// the two comes first: for a worker of one queue, and for one of several on several
-// shards, where asking takes several locks one after the other.
+// TestNoLostWakeupReserve checks that a job submitted while its only worker reserves is handed out,
+// whichever comes first: to a worker of one queue, and to one of several queues on several shards,
+// whose Reserve takes several locks one after the other.
 func TestNoLostWakeupReserve(t *testing.T) {
 	for _, queues := range []int{1, 2, 5} {
 		t.Run(fmt.Sprint(queues, " queues"), func(t *testing.T) {
-			x := newAir(t, queues, 0)
+			x := newSingleJob(t, queues, 0)
 			duel(t, x.unlined, x.submit, func(round int) bool {
 				x.reserve(round)
 				x.flushed(round)
@@ -99,12 +99,12 @@ func TestNoLostWakeupReserve(t *testing.T) {
 	}
 }
 
-// A job submitted while its only worker, kept from work by unsent bytes, reports
-// that they are sent, is handed out.
+// TestNoLostWakeupFlushed checks that a job submitted while its only, blocked worker reports that
+// its bytes are sent is handed out.
 func TestNoLostWakeupFlushed(t *testing.T) {
 	for _, queues := range []int{1, 5} {
 		t.Run(fmt.Sprint(queues, " queues"), func(t *testing.T) {
-			x := newAir(t, queues, 100) // one job fills the window
+			x := newSingleJob(t, queues, 100) // one job fills the window
 			duel(t, x.reserve, x.submit, func(round int) bool {
 				x.flushed(round)
 				return x.served(round)
@@ -114,20 +114,21 @@ func TestNoLostWakeupFlushed(t *testing.T) {
 	}
 }
 
-// A job submitted while its worker falls asleep wakes it, and is there when it asks.
+// TestNoLostWakeupSleep checks that a job submitted while its worker falls asleep wakes it, and is
+// there when it reserves.
 func TestNoLostWakeupSleep(t *testing.T) {
 	for _, queues := range []int{1, 5} {
 		t.Run(fmt.Sprint(queues, " queues"), func(t *testing.T) {
-			x := newAir(t, queues, 0)
+			x := newSingleJob(t, queues, 0)
 			duel(t, x.unlined, x.submit, func(round int) bool {
-				if err := x.s.Sleep(airNow, x.worker, uint64(round), x.sink); err != nil {
+				if err := x.s.Sleep(testNow, x.worker, uint64(round), x.sink); err != nil {
 					t.Error(err)
 				}
 				if d := x.sink[0].wait(nil); len(d) != 1 || d[0].effect != Wake {
 					return false
 				}
 				x.flushed(round)
-				ok, err := x.s.TryReserve(airNow, x.worker, uint64(round), x.sink)
+				ok, err := x.s.TryReserve(testNow, x.worker, uint64(round), x.sink)
 				return ok && err == nil && x.served(round)
 			})
 			x.end()
@@ -135,10 +136,10 @@ func TestNoLostWakeupSleep(t *testing.T) {
 	}
 }
 
-// A job submitted to a queue while a peer with a slot becomes its worker is handed
-// out.
+// TestNoLostWakeupWatch checks that a job submitted to a queue while a peer with a slot becomes its
+// worker is handed out.
 func TestNoLostWakeupWatch(t *testing.T) {
-	x := newAir(t, 5, 0)
+	x := newSingleJob(t, 5, 0)
 	before := func(round int) {
 		x.s.Unwatch(x.worker, x.queues[round%len(x.queues)])
 		x.reserve(round)
@@ -151,28 +152,29 @@ func TestNoLostWakeupWatch(t *testing.T) {
 	x.end()
 }
 
-// A job released by one peer while another asks for work is handed to that one.
+// TestNoLostWakeupFail checks that a job that one peer gives back while another reserves is handed
+// out.
 func TestNoLostWakeupFail(t *testing.T) {
-	x := newAir(t, 2, 0)
+	x := newSingleJob(t, 2, 0)
 	x.sink = newInboxes(2)
 	other := x.s.NewPeer(1 << inboxShift)
 	var held Run
 	before := func(round int) {
-		if err := x.s.Watch(airNow, other, x.queues[round%2], false, x.sink); err != nil {
+		if err := x.s.Watch(testNow, other, x.queues[round%2], false, x.sink); err != nil {
 			t.Error(err)
 		}
-		if err := x.s.Reserve(airNow, other, 0, x.sink); err != nil {
+		if err := x.s.Reserve(testNow, other, 0, x.sink); err != nil {
 			t.Error(err)
 		}
 		x.submit(round)
 		held = x.sink[1].wait(nil)[0].job.run
-		x.s.Flushed(airNow, other, 0, x.sink)
+		x.s.Flushed(testNow, other, 0, x.sink)
 	}
 	release := func(round int) {
 		if round%3 == 0 {
-			x.s.Forget(airNow, other, x.sink)
+			x.s.Forget(testNow, other, x.sink)
 			other = x.s.NewPeer(1 << inboxShift)
-		} else if err := x.s.Fail(airNow, other, held, x.sink); err != nil {
+		} else if err := x.s.Fail(testNow, other, held, x.sink); err != nil {
 			t.Error(err)
 		}
 	}

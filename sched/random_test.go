@@ -24,8 +24,7 @@ var testRules = [MaxSpaces]Rules{
 	durableSpace: {Durable: true},
 }
 
-// wildVerbs are all verbs there are, those of the model's machine and those that it
-// does not know.
+// allVerbs are all verbs: those of the model's machine, and those that the model does not have.
 var allVerbs = strings.Fields(`submit submit submit submit submit submit watch watch watch broadcast unwatch
 	reserve reserve reserve reserve reserve try sleep finish finish finish fail delay remove drop flushed flushed
 	forget pass pass tick tick timeout lock lock lock unlock locktime listen publish release held`)
@@ -37,7 +36,7 @@ var (
 	wildSkills = []Skills{0, 0, Named, Wide, Named | Wide}
 )
 
-// book is a Journal that keeps what it was told, by shard and sequence.
+// memJournal is a Journal that keeps its records by shard and sequence.
 type memJournal []map[uint64]Saved
 
 func (b memJournal) Save(shard int, j *Saved) {
@@ -49,27 +48,27 @@ func (b memJournal) Save(shard int, j *Saved) {
 
 func (b memJournal) Drop(shard int, seq uint64) { delete(b[shard], seq) }
 
-// wild is a scheduler under verbs of every kind.
+// randomSched is a scheduler under random verbs of every kind.
 type randomSched struct {
-	t      *rapid.T
-	s      *Scheduler
-	book   memJournal
-	rec    recorder
-	now    Time
-	peers  []*Peer
-	refs   []Run
-	holder map[Run]int
-	lastID SessionID
-	tags   uint64
+	t       *rapid.T
+	s       *Scheduler
+	journal memJournal
+	rec     recorder
+	now     Time
+	peers   []*Peer
+	refs    []Run
+	holder  map[Run]int
+	lastID  SessionID
+	tags    uint64
 }
 
 func newWild(t *rapid.T, shards int) *randomSched {
 	batch := rapid.SampledFrom([]int{0, 1, 3}).Draw(t, "batch")
-	x := &randomSched{t: t, now: Time{Wall: 1_700_000_000_250}, holder: make(map[Run]int), book: make(memJournal, shards)}
-	for i := range x.book {
-		x.book[i] = make(map[uint64]Saved)
+	x := &randomSched{t: t, now: Time{Wall: 1_700_000_000_250}, holder: make(map[Run]int), journal: make(memJournal, shards)}
+	for i := range x.journal {
+		x.journal[i] = make(map[uint64]Saved)
 	}
-	x.s = New(Options{Shards: shards, Window: 600, Batch: batch, Rules: testRules, Journal: x.book})
+	x.s = New(Options{Shards: shards, Window: 600, Batch: batch, Rules: testRules, Journal: x.journal})
 	for range wildSkills {
 		x.lastID++
 		x.peers = append(x.peers, x.s.NewPeer(x.lastID, wildSkills[x.lastID-1]))
@@ -79,8 +78,7 @@ func newWild(t *rapid.T, shards int) *randomSched {
 
 func (x *randomSched) n(label string, n int) int { return rapid.IntRange(0, n-1).Draw(x.t, label) }
 
-// held draws a reference, mostly one that is held, and who reports it, mostly its
-// holder.
+// held draws a reference, mostly of a held job, and the peer that reports it, mostly its holder.
 func (x *randomSched) held() (*Peer, Run) {
 	if len(x.refs) == 0 {
 		return x.peers[0], Run{}
@@ -184,7 +182,7 @@ func (x *randomSched) submit(queue, name []byte, p *Peer) {
 	_ = x.s.Submit(x.now, &j, &x.rec)
 }
 
-// note keeps what was handed out, and looks at whether it might have been.
+// note keeps the jobs that are handed out, and checks that the peer may have them.
 func (x *randomSched) note() {
 	for _, d := range x.rec.take() {
 		if d.effect != Assign && d.effect != Broadcast {
@@ -200,8 +198,8 @@ func (x *randomSched) note() {
 	}
 }
 
-// durable returns what of a scheduler's jobs a journal has to know. When a job became
-// due, if it did, is of no account.
+// durable returns the durable jobs of a scheduler as a journal must have them. When a ready job
+// became due does not matter.
 func (x *randomSched) durable(s *Scheduler) []string {
 	var all []string
 	for c, done := (Cursor{}), false; !done; {
@@ -218,7 +216,7 @@ func (x *randomSched) durable(s *Scheduler) []string {
 // restored returns a scheduler made from the journal alone.
 func (x *randomSched) restored() *Scheduler {
 	var saved []Saved
-	for _, shard := range x.book {
+	for _, shard := range x.journal {
 		saved = slices.AppendSeq(saved, maps.Values(shard))
 	}
 	slices.SortFunc(saved, func(a, b Saved) int { return cmp.Compare(a.Ref.Seq, b.Ref.Seq) })
@@ -231,7 +229,7 @@ func (x *randomSched) restored() *Scheduler {
 	return s
 }
 
-// compare holds what the journal was told against what there is.
+// compare compares the journal's records with the scheduler's durable jobs.
 func (x *randomSched) compare() {
 	s := x.restored()
 	if err := s.check(); err != nil {
@@ -242,10 +240,10 @@ func (x *randomSched) compare() {
 	}
 }
 
-// After any sequence of verbs of every kind, over jobs of every kind and peers of
-// every skill, all structures agree, nobody waits for what is ready, and what a
-// journal was told makes a scheduler with the same durable jobs.
-func TestWild(t *testing.T) {
+// TestRandomVerbs checks that after any sequence of verbs of every kind, over jobs of every kind
+// and peers of every skill, all structures agree, no peer waits beside a ready job, and the journal
+// restores the same durable jobs.
+func TestRandomVerbs(t *testing.T) {
 	for _, shards := range []int{1, 3} {
 		t.Run(fmt.Sprint(shards, " shards"), func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
