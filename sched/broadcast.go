@@ -14,10 +14,10 @@ type activeBroadcast struct {
 // received the job, the job then ends. The Ticks do what exceeds a batch. startBroadcast returns
 // the cost, 0 when nothing has changed.
 func (sh *shard) startBroadcast(now Time, job uint32, r *record, q *queue, sink Sink) int {
-	air := &activeBroadcast{job: job, last: sh.s.slots.Load()}
+	b := &activeBroadcast{job: job, last: sh.s.slots.Load()}
 	sh.dequeue(job, r, q)
 	r.state, r.home = broadcasting, q.id
-	q.broadcast = air
+	q.broadcast = b
 	q.running++
 	left, over := sh.sendBroadcast(now, q, sh.s.batch, sink)
 	if over {
@@ -31,15 +31,15 @@ func (sh *shard) startBroadcast(now Time, job uint32, r *record, q *queue, sink 
 // sendBroadcast sends the broadcasting job to as many slots as room allows. over says that no slot
 // is left.
 func (sh *shard) sendBroadcast(now Time, q *queue, room int, sink Sink) (left int, over bool) {
-	air := q.broadcast
+	b := q.broadcast
 	if sh.halted {
 		return room - 1, true
 	}
-	r := sh.slab.at(air.job)
+	r := sh.slab.at(b.job)
 	sh.out = Delivery{Effect: Broadcast}
-	sh.view(air.job, r, q, &sh.out.Job)
+	sh.view(b.job, r, q, &sh.out.Job)
 	sh.out.Job.Running = false
-	for w := q.oldest(); w != nil && w.seq <= air.last; w = q.oldest() {
+	for w := q.oldest(); w != nil && w.seq <= b.last; w = q.oldest() {
 		if room <= 0 {
 			return 0, false
 		}
@@ -48,7 +48,7 @@ func (sh *shard) sendBroadcast(now Time, q *queue, room int, sink Sink) (left in
 		if w.peer.class == named && q.clashing() {
 			if _, held := sh.heldBy(w, sh.out.Job.Name); held {
 				q.lines[named].remove(w)
-				air.busy = append(air.busy, w)
+				b.busy = append(b.busy, w)
 				continue
 			}
 		}
@@ -63,8 +63,8 @@ func (sh *shard) sendBroadcast(now Time, q *queue, room int, sink Sink) (left in
 			sh.out.Effect = WakeWith
 		}
 		sink.Deliver(&sh.out)
-		if !air.sent {
-			air.sent = true
+		if !b.sent {
+			b.sent = true
 			sh.counters.Broadcast++
 		}
 		if w.peer.class == named { // it may report the name after the broadcast
@@ -77,21 +77,21 @@ func (sh *shard) sendBroadcast(now Time, q *queue, room int, sink Sink) (left in
 // endBroadcast ends a broadcast. A job that no peer has received becomes ready again, or withheld
 // when all peers in line hold a job of its name. It returns more than 0 when the queue has changed.
 func (sh *shard) endBroadcast(q *queue, sink Sink) int {
-	air := q.broadcast
-	r := sh.slab.at(air.job)
+	b := q.broadcast
+	r := sh.slab.at(b.job)
 	sh.stopBroadcast(q)
 	switch {
-	case air.sent:
-		sh.end(air.job, r, q, Result, nil, sink)
+	case b.sent:
+		sh.end(b.job, r, q, Result, nil, sink)
 		return 1
-	case len(air.busy) > 0:
+	case len(b.busy) > 0:
 		r.flags |= withheld
 	}
 	r.state = ready
 	q.immediate += count(r.flags&immediate != 0)
 	q.countDue(r, 1)
-	q.readyFor(r).pushFront(&sh.buckets, &sh.slab, readyKey(r), air.job)
-	return len(air.busy)
+	q.readyFor(r).pushFront(&sh.buckets, &sh.slab, readyKey(r), b.job)
+	return len(b.busy)
 }
 
 // stopBroadcast detaches the broadcasting job.

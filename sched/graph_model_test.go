@@ -250,7 +250,7 @@ func (m *graphModel) steal(holder string, n int) (names []string) {
 	return names
 }
 
-// anyHolder completes what any holder, all of whose names begin with h, has.
+// anyHolder completes the tasks of any holder. The names of holders begin with h.
 const anyHolder = ""
 
 func (m *graphModel) complete(holder string, tasks []Task) (missing []int) {

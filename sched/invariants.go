@@ -248,16 +248,16 @@ func (c *checker) queue(q *queue) error {
 	if err := c.index(&q.delayed, "delayed", pending(delayed, nil)); err != nil {
 		return err
 	}
-	if air := q.broadcast; air != nil {
-		if r := c.sh.slab.at(air.job); r.state != broadcasting || r.home != q.id || !slices.Contains(c.sh.broadcasting, q) {
-			return fmt.Errorf("job %d is on the air with state %d, home %d", air.job, r.state, r.home)
+	if b := q.broadcast; b != nil {
+		if r := c.sh.slab.at(b.job); r.state != broadcasting || r.home != q.id || !slices.Contains(c.sh.broadcasting, q) {
+			return fmt.Errorf("job %d is broadcast with state %d, home %d", b.job, r.state, r.home)
 		}
-		if err := c.stand(air.job, "the air"); err != nil {
+		if err := c.stand(b.job, "a broadcast"); err != nil {
 			return err
 		}
 	}
 	if q.matchPending != slices.Contains(c.sh.unmatched, q) || q.search.active != slices.Contains(c.sh.searches, q) {
-		return errors.New("is to be looked at by the Ticks, and they do not know, or the other way round")
+		return errors.New("disagrees with the Ticks about deferred work")
 	}
 	if q.prioritized.tree != nil {
 		q.prioritized.tree.Scan(func(d dueCount) bool { others[d.due] -= d.jobs; return true })

@@ -62,7 +62,7 @@ func (c *checker) parked() error {
 		}
 	}
 	if len(c.sh.freedLocks) > 0 {
-		return fmt.Errorf("for %d locks nobody was called", len(c.sh.freedLocks))
+		return fmt.Errorf("no job was woken for %d freed locks", len(c.sh.freedLocks))
 	}
 	return nil
 }

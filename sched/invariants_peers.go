@@ -154,16 +154,16 @@ func (s *Scheduler) checkLocks() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	held, waits := 0, 0
-	called := make(map[string]int)
+	woken := make(map[string]int)
 	for ref, name := range l.woken {
-		called[name]++
+		woken[name]++
 		if !s.knowsLocks(ref, delayed, ready, reserved, broadcasting) {
-			return fmt.Errorf("%v was called for lock %q, and is gone or does not know", ref, name)
+			return fmt.Errorf("%v was woken for lock %q, and is gone or does not know", ref, name)
 		}
 	}
 	for name, k := range l.byName {
 		if len(k.holders)+len(k.lines) == 0 {
-			return fmt.Errorf("lock %q is nobody's", name)
+			return fmt.Errorf("lock %q has neither holders nor waiters", name)
 		}
 		for ref := range k.holders {
 			held++
@@ -176,10 +176,10 @@ func (s *Scheduler) checkLocks() error {
 			if open := slices.Contains(k.open, line); open != (count > len(k.holders)) || open != (line.at >= 0) || line.count != count {
 				return fmt.Errorf("lock %q has %d holders, and its line for %d is open: %v", name, len(k.holders), count, open)
 			}
-			if slices.Contains(l.pending, name) { // the Ticks will call
+			if slices.Contains(l.pending, name) { // the Ticks will wake jobs
 				continue
 			}
-			if err := s.checkLockLine(name, k, &line.all, count, called[name]); err != nil {
+			if err := s.checkLockLine(name, k, &line.all, count, woken[name]); err != nil {
 				return err
 			}
 		}
@@ -194,7 +194,7 @@ func (s *Scheduler) checkLocks() error {
 }
 
 // checkLockLine checks the waiters that wait for a lock with one count.
-func (s *Scheduler) checkLockLine(name string, k *lock, line *list.List, count, called int) error {
+func (s *Scheduler) checkLockLine(name string, k *lock, line *list.List, count, woken int) error {
 	turn := uint64(0)
 	for e := line.Front(); e != nil; e = e.Next() {
 		w := e.Value.(waiter)
@@ -203,8 +203,8 @@ func (s *Scheduler) checkLockLine(name string, k *lock, line *list.List, count, 
 			return fmt.Errorf("lock %q is waited for by %v, which is not parked or does not know", name, w.job)
 		case w.lock != name || w.count != count || w.turn <= turn:
 			return fmt.Errorf("%v stands in the wrong line: %+v is in that of %d for lock %q", w.job, w, count, name)
-		case len(k.holders)+called < count:
-			return fmt.Errorf("%v waits to be one of %d with lock %q, which %d have and %d are called for", w.job, count, name, len(k.holders), called)
+		case len(k.holders)+woken < count:
+			return fmt.Errorf("%v waits to be one of %d with lock %q, which %d have and %d were woken for", w.job, count, name, len(k.holders), woken)
 		}
 		turn = w.turn
 	}

@@ -163,7 +163,7 @@ func (e *nameChecker) Deliver(d *Delivery) {
 	}
 	e.notified++
 	if !e.s.claimID(d.Job.Space, d.Job.Name) {
-		e.t.Errorf("the end of %q is told while its name is taken", d.Job.Name)
+		e.t.Errorf("the end of %q is delivered while its name is taken", d.Job.Name)
 		return
 	}
 	e.s.freeID(id{d.Job.Space, string(d.Job.Name)})
@@ -182,7 +182,7 @@ func TestNameIsFreeAtNotification(t *testing.T) {
 		x.ok(x.s.Fail(x.now, p, x.reserveJob(p, "dies"), sink))
 	}
 	if sink.notified != 2 {
-		t.Errorf("%d ends were told", sink.notified)
+		t.Errorf("%d ends were delivered", sink.notified)
 	}
 }
 

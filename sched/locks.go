@@ -132,11 +132,11 @@ func (l *locks) unlock(name string, job JobRef) bool {
 	defer l.mu.Unlock()
 	i := slices.Index(l.held[job], name)
 	if i < 0 {
-		called := l.woken[job] == name
-		if called {
+		woken := l.woken[job] == name
+		if woken {
 			delete(l.woken, job)
 		}
-		return called
+		return woken
 	}
 	if names := slices.Delete(l.held[job], i, i+1); len(names) > 0 {
 		l.held[job] = names
@@ -300,10 +300,10 @@ func (sh *shard) unlockAndWake(now Time, sink Sink) {
 }
 
 // unlockTakingFreed unlocks the shard and returns the locks that were freed under it.
-func (sh *shard) unlockTakingFreed() (calls []string) {
-	calls, sh.freedLocks = sh.freedLocks, nil
+func (sh *shard) unlockTakingFreed() (freed []string) {
+	freed, sh.freedLocks = sh.freedLocks, nil
 	sh.mu.Unlock()
-	return calls
+	return freed
 }
 
 // wakeWaiters wakes the next waiter of each lock, and of the locks that are freed by it: a woken

@@ -49,7 +49,7 @@ func TestWokenJobPassesLockOn(t *testing.T) {
 	f := func(how string, leave func(x *testSched, p *Peer)) {
 		t.Helper()
 		x, p, holder := newLockSched(t, "a", "b", "c")
-		x.ok(x.s.Finish(x.now, p, holder, nil, &x.rec)) // calls a
+		x.ok(x.s.Finish(x.now, p, holder, nil, &x.rec)) // wakes a
 		other := x.peer("g")
 		x.s.Unwatch(p, []byte("f"))
 		x.want()
@@ -345,6 +345,6 @@ func TestLocksWakeLater(t *testing.T) {
 		x.reserve(p, 2)
 	}
 	if got := x.rec.take(); len(got) != locks {
-		t.Errorf("%d jobs are called, want %d", len(got), locks)
+		t.Errorf("%d jobs are woken, want %d", len(got), locks)
 	}
 }

@@ -35,7 +35,7 @@ func (x *machine) compare() error {
 		return fmt.Errorf("status: got %v, want %v", got, want)
 	}
 	for i, p := range x.peers {
-		if err := same("watching", watching(p), len(x.twins[i].watches)); err != nil {
+		if err := same("watching", watching(p), len(x.modelPeers[i].watches)); err != nil {
 			return err
 		}
 	}

@@ -90,24 +90,24 @@ func drawOps(t *rapid.T) []op {
 
 // machine runs a scheduler and the model in parallel.
 type machine struct {
-	t       *rapid.T
-	s       *Scheduler
-	m       *model
-	rec     recorder
-	peers   []*Peer // by the model's peers' places
-	twins   []*modelPeer
-	runs    []Run // every one that ever began
-	lastID  SessionID
-	lastTag uint64
-	next    Time // of the next Tick, as the last one said
-	alarmed bool // since then
+	t          *rapid.T
+	s          *Scheduler
+	m          *model
+	rec        recorder
+	peers      []*Peer // by the model's peers' places
+	modelPeers []*modelPeer
+	runs       []Run // every one that ever began
+	lastID     SessionID
+	lastTag    uint64
+	next       Time // of the next Tick, as the last one said
+	alarmed    bool // since then
 }
 
 func newMachine(t *rapid.T, shards int) *machine {
 	now := Time{Wall: 1_700_000_000_250, Mono: 10 * grain}
 	x := &machine{t: t, m: newModel(now, machineWindow, len(machineQueues)-1), next: Time{Wall: never, Mono: never}}
 	x.s = New(Options{Shards: shards, Window: machineWindow, MaxQueues: len(machineQueues) - 1, Alarm: func() { x.alarmed = true }})
-	x.peers, x.twins = make([]*Peer, machinePeers), make([]*modelPeer, machinePeers)
+	x.peers, x.modelPeers = make([]*Peer, machinePeers), make([]*modelPeer, machinePeers)
 	for i := range x.peers {
 		x.connect(i)
 	}
@@ -117,8 +117,8 @@ func newMachine(t *rapid.T, shards int) *machine {
 func (x *machine) connect(i int) {
 	x.lastID++
 	x.peers[i] = x.s.NewPeer(x.lastID)
-	x.twins[i] = &modelPeer{id: x.lastID, watches: make(map[string]bool)}
-	x.m.peers = append(x.m.peers, x.twins[i])
+	x.modelPeers[i] = &modelPeer{id: x.lastID, watches: make(map[string]bool)}
+	x.m.peers = append(x.m.peers, x.modelPeers[i])
 }
 
 // TestSchedulerAgainstModel checks that the scheduler does what the model does, delivery by
@@ -167,25 +167,25 @@ func (x *machine) run(o op) error {
 }
 
 func (x *machine) verb(o op) error {
-	s, m, p, twin := x.s, x.m, x.peers[o.Peer], x.twins[o.Peer]
+	s, m, p, mp := x.s, x.m, x.peers[o.Peer], x.modelPeers[o.Peer]
 	queue, now, sink := machineQueues[o.Queue], m.now, &x.rec
 	switch o.Verb {
 	case "submit":
 		return x.submit(o)
 	case "watch", "broadcast":
 		err := s.Watch(now, p, []byte(queue), o.Verb == "broadcast", sink)
-		return same("error", err, m.watch(twin, queue, o.Verb == "broadcast"))
+		return same("error", err, m.watch(mp, queue, o.Verb == "broadcast"))
 	case "unwatch":
 		s.Unwatch(p, []byte(queue))
-		delete(twin.watches, queue)
+		delete(mp.watches, queue)
 	case "reserve":
-		m.reserve(twin, uint64(o.Which), false)
+		m.reserve(mp, uint64(o.Which), false)
 		return s.Reserve(now, p, uint64(o.Which), sink)
 	case "sleep":
-		m.reserve(twin, uint64(o.Which), true)
+		m.reserve(mp, uint64(o.Which), true)
 		return s.Sleep(now, p, uint64(o.Which), sink)
 	case "try":
-		m.reserve(twin, uint64(o.Which+machineTags), false)
+		m.reserve(mp, uint64(o.Which+machineTags), false)
 	case "finish", "fail", "delay":
 		return x.report(o)
 	case "remove":
@@ -195,10 +195,10 @@ func (x *machine) verb(o op) error {
 		return same("dropped", s.Drop([]byte(queue)), m.drop(queue))
 	case "flushed":
 		unsent := []int{0, 0, 0, machineWindow / 2, machineWindow}[o.Size]
-		twin.unsent, m.asker = unsent, twin
+		mp.unsent, m.asker = unsent, mp
 		s.Flushed(now, p, unsent, sink)
 	case "forget":
-		m.forget(twin)
+		m.forget(mp)
 		s.Forget(now, p, sink)
 		x.connect(o.Peer)
 	case "pass":
@@ -227,7 +227,7 @@ func (x *machine) tried(o op) error {
 			return fmt.Errorf("delivery %+v: %w", d, err)
 		}
 	}
-	return same("reserved", ok, x.m.unreserve(x.twins[o.Peer], uint64(o.Which+machineTags)))
+	return same("reserved", ok, x.m.unreserve(x.modelPeers[o.Peer], uint64(o.Which+machineTags)))
 }
 
 func (x *machine) submit(o op) error {
@@ -239,13 +239,13 @@ func (x *machine) submit(o op) error {
 		Workload: []byte(strings.Repeat("w", machineWorkloads[o.Size])), SchedAt: at, Priority: machinePriority[o.Priority],
 		Count: machineCount[o.Count], Timeout: machineTimeout[o.Timeout], NeedWorker: o.Rare,
 	}
-	var twin *modelPeer
+	var mp *modelPeer
 	if o.Await < machinePeers {
 		x.lastTag++
-		j.Await, j.Tag, j.OnFail, twin = x.peers[o.Await], x.lastTag, o.Flag, x.twins[o.Await]
+		j.Await, j.Tag, j.OnFail, mp = x.peers[o.Await], x.lastTag, o.Flag, x.modelPeers[o.Await]
 	}
 	got, err := x.s.outcome(x.m.now, &j, &x.rec)
-	want, wantErr := x.m.submit(&j, twin)
+	want, wantErr := x.m.submit(&j, mp)
 	if e := same("error", err, wantErr); e != nil {
 		return e
 	}
@@ -267,13 +267,13 @@ func (x *machine) report(o op) error {
 		ref = x.runs[(len(x.runs)-1)*o.Which/12]
 	case !o.Rare && len(live) > 0:
 		ref = live[o.Which%len(live)]
-		for i, twin := range x.twins {
-			if !o.Flag && x.m.runs[ref].holder == twin {
+		for i, mp := range x.modelPeers {
+			if !o.Flag && x.m.runs[ref].holder == mp {
 				peer = i
 			}
 		}
 	}
-	j, wantErr := x.m.held(x.twins[peer], ref, len(x.s.shards))
+	j, wantErr := x.m.held(x.modelPeers[peer], ref, len(x.s.shards))
 	now, p := x.m.now, x.peers[peer]
 	delay := []int64{0, 1, 2, -3, 7, 1_000_000}[o.At]
 	step := machineCount[o.Count]

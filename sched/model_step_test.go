@@ -254,7 +254,7 @@ func (m *model) settled() error {
 	}
 	for _, j := range m.leaving {
 		if len(j.waits) > 0 {
-			return fmt.Errorf("who awaits job %q of a dropped queue was not told", j.name)
+			return fmt.Errorf("an await of job %q of a dropped queue was not answered", j.name)
 		}
 	}
 	m.leaving = nil

@@ -43,7 +43,7 @@ var (
 	errStale     = errors.New("the revision is not the latest")
 	errFull      = errors.New("no room for more jobs")
 	errSpace     = errors.New("no protocol keeps jobs of space")
-	errCostly    = errors.New("tasks are to wait for younger ones, and to find their order takes too long: name fewer at a time, or make first what others wait for")
+	errCostly    = errors.New("ordering the tasks takes too long: add fewer at a time, or add a task before the tasks that wait for it")
 	ErrQueues    = errors.New("too many queues")
 	ErrSlots     = errors.New("too many outstanding reserves on one session")
 	ErrWatches   = errors.New("too many queues served by one session")
