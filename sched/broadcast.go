@@ -29,7 +29,7 @@ func (sh *shard) startBroadcast(now Time, job uint32, r *record, q *queue, sink 
 }
 
 // sendBroadcast sends the broadcasting job to as many slots as room allows. over says that no slot
-// is left.
+// is left or that the scheduler is halted.
 func (sh *shard) sendBroadcast(now Time, q *queue, room int, sink Sink) (left int, over bool) {
 	b := q.broadcast
 	if sh.halted {

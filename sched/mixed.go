@@ -101,7 +101,7 @@ func (sh *shard) firstFit(q *queue, job uint32) (best *watch, whole bool) {
 	// The loop visits the heap in order: open has the children of the visited watches.
 	var open [maxFitChecks + 1]int
 	n := count(len(line) > 0)
-	for looks := 0; n > 0; looks++ {
+	for checks := 0; n > 0; checks++ {
 		k := 0
 		for i := range n {
 			if line[open[i]].ahead(line[open[k]]) {
@@ -114,7 +114,7 @@ func (sh *shard) firstFit(q *queue, job uint32) (best *watch, whole bool) {
 			return best, true
 		case !clashing || w.suspended == nil && !sh.clashes(w, name):
 			return w, true
-		case looks == maxFitChecks-1:
+		case checks == maxFitChecks-1:
 			return best, false
 		}
 		sh.countSteps(1)
@@ -160,10 +160,10 @@ func (sh *shard) jobFor(w *watch, room *int) uint32 {
 	if w.suspended != nil {
 		return none
 	}
-	looks := min(*room, maxClashes)
-	*room -= looks
-	job := sh.first(sh.firstFor(w, &q.withheld, &looks), sh.firstFor(w, &q.ready, &looks))
-	*room += looks
+	checks := min(*room, maxClashes)
+	*room -= checks
+	job := sh.first(sh.firstFor(w, &q.withheld, &checks), sh.firstFor(w, &q.ready, &checks))
+	*room += checks
 	return job
 }
 

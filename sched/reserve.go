@@ -336,7 +336,7 @@ func (sh *shard) serveLine(now Time, w *watch, sink Sink) {
 // serveSome matches a queue's jobs with its line, in which w's peer now stands, as long as a job
 // fits w and is ahead of next. next is the rank of the first job of the peer's other queues. In a
 // mixed queue it hands jobs to w alone: the other watches in line were offered each job when it
-// came. It returns the rest of room, 0 or less when there may be more to do.
+// came. It returns the rest of room, 0 when there may be more to do.
 func (sh *shard) serveSome(now Time, w *watch, next rank, room int, sink Sink) int {
 	if w.ended {
 		return room
@@ -358,15 +358,15 @@ func (sh *shard) matchNext(now Time, w *watch, next rank, sink Sink) int {
 	if w.at < 0 {
 		return 0
 	}
-	looks := maxClashes
-	job := sh.jobFor(w, &looks)
+	left := maxClashes
+	job := sh.jobFor(w, &left)
 	if job == none || !sh.rankOf(job).less(next) {
 		return 0
 	}
 	if !q.mixed() { // another peer may have the oldest slot in line
 		return sh.matchOne(now, q, sink)
 	}
-	return sh.pair(now, q, w, job, sink) + (maxClashes-looks)/entriesPerStep
+	return sh.pair(now, q, w, job, sink) + (maxClashes-left)/entriesPerStep
 }
 
 // rank orders ready jobs of several queues: larger priority first, then the earlier due second,
