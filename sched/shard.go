@@ -12,10 +12,10 @@ type shard struct {
 	id uint16
 
 	byName       map[string]*queue
-	queues       []*queue     // by id; nil: the id is free
-	freeQueueIDs []uint32     // free queue ids
-	watches      []*watch     // by id; nil: the id is free
-	freeWatchIDs []uint32     // free watch ids
+	queues       []*queue // by id; nil: the id is free
+	freeQueueIDs []uint32
+	watches      []*watch // by id; nil: the id is free
+	freeWatchIDs []uint32
 	timers       heap[*queue] // the queues that have delayed jobs, by the first due time
 	dropped      []*queue     // queues whose jobs the Ticks remove
 
