@@ -6,18 +6,18 @@ import (
 	"sync/atomic"
 )
 
-// Peer is one connected party. Its owner, one goroutine at a time, calls the verbs that take it.
-// Other goroutines reach it only under its lock, to serve a slot or to deliver a result.
+// Peer is one connected party. One goroutine at a time, its session's, calls the verbs that take
+// it. Other goroutines reach it only under its lock, to serve a slot or to deliver a result.
 type Peer struct {
 	id          SessionID
 	holder      bool   // it is not connected, see NewHolder
 	name        string // of a holder
 	label       string // of a session: how logs and views name the peer
 	skills      Skills
-	watches     []*watch          // the owner's
-	byQueue     map[string]*watch // the watches by queue name; the owner's
-	cost        int               // see TakeCost; the owner's
-	partialScan bool              // the last scan of its queues stopped early, see maxPeerClashes; the owner's
+	watches     []*watch          // of the session's goroutine
+	byQueue     map[string]*watch // the watches by queue name; of the session's goroutine
+	cost        int               // see TakeCost; of the session's goroutine
+	partialScan bool              // the last scan of its queues stopped early, see maxPeerClashes; of the session's goroutine
 	class       class
 
 	mu         sync.Mutex
@@ -56,11 +56,11 @@ const (
 	maxShortQueue = maxShort + 1
 )
 
-// SetLabel sets how logs and views name the peer, beside its session. Its owner calls it before any
-// other verb.
+// SetLabel sets how logs and views name the peer, beside its session. The caller calls it before
+// any other verb.
 func (p *Peer) SetLabel(label string) { p.label = label }
 
-// TakeCost returns how many queues, held jobs, listeners and locks the owner's verbs have scanned
+// TakeCost returns how many queues, held jobs, listeners and locks the peer's verbs have scanned
 // since the last call. A slot or a watch counts as a part of one. The queue of a peer that serves
 // only one does not count. The caller slows down a peer whose requests scan very many.
 func (p *Peer) TakeCost() int {

@@ -14,7 +14,7 @@ import (
 // The spaces of the wild: jobs as they come, jobs that go with their owner, and jobs
 // that are journaled.
 const (
-	wildPlain Space = iota
+	plainSpace Space = iota
 	ownedSpace
 	durableSpace
 )
@@ -30,10 +30,10 @@ var allVerbs = strings.Fields(`submit submit submit submit submit submit watch w
 	forget pass pass tick tick timeout lock lock lock unlock locktime listen publish release held`)
 
 var (
-	wildQueues = []string{"f", "g", "h"}
-	wildNames  = []string{"a", "b", "c", strings.Repeat("long", 64)}
-	wildLocks  = []string{"x", "y"}
-	wildSkills = []Skills{0, 0, Named, Wide, Named | Wide}
+	randomQueues = []string{"f", "g", "h"}
+	randomNames  = []string{"a", "b", "c", strings.Repeat("long", 64)}
+	randomLocks  = []string{"x", "y"}
+	randomSkills = []Skills{0, 0, Named, Wide, Named | Wide}
 )
 
 // memJournal is a Journal that keeps its records by shard and sequence.
@@ -62,16 +62,16 @@ type randomSched struct {
 	tags    uint64
 }
 
-func newWild(t *rapid.T, shards int) *randomSched {
+func newRandomSched(t *rapid.T, shards int) *randomSched {
 	batch := rapid.SampledFrom([]int{0, 1, 3}).Draw(t, "batch")
 	x := &randomSched{t: t, now: Time{Wall: 1_700_000_000_250}, holder: make(map[Run]int), journal: make(memJournal, shards)}
 	for i := range x.journal {
 		x.journal[i] = make(map[uint64]Saved)
 	}
 	x.s = New(Options{Shards: shards, Window: 600, Batch: batch, Rules: testRules, Journal: x.journal})
-	for range wildSkills {
+	for range randomSkills {
 		x.lastID++
-		x.peers = append(x.peers, x.s.NewPeer(x.lastID, wildSkills[x.lastID-1]))
+		x.peers = append(x.peers, x.s.NewPeer(x.lastID, randomSkills[x.lastID-1]))
 	}
 	return x
 }
@@ -92,7 +92,7 @@ func (x *randomSched) held() (*Peer, Run) {
 
 func (x *randomSched) verb() {
 	s, now, sink := x.s, x.now, &x.rec
-	queue, name := []byte(wildQueues[x.n("queue", len(wildQueues))]), []byte(wildNames[x.n("name", len(wildNames))])
+	queue, name := []byte(randomQueues[x.n("queue", len(randomQueues))]), []byte(randomNames[x.n("name", len(randomNames))])
 	i := x.n("peer", len(x.peers))
 	p := x.peers[i]
 	switch verb := rapid.SampledFrom(allVerbs).Draw(x.t, "verb"); verb {
@@ -117,7 +117,7 @@ func (x *randomSched) verb() {
 	case "forget":
 		s.Forget(now, p, sink)
 		x.lastID++
-		x.peers[i] = s.NewPeer(x.lastID, wildSkills[i])
+		x.peers[i] = s.NewPeer(x.lastID, randomSkills[i])
 	case "pass":
 		x.now.Wall += int64(x.n("wall", 2500))
 		x.now.Mono += int64(x.n("mono", 2500))
@@ -147,7 +147,7 @@ func (x *randomSched) verb() {
 func (x *randomSched) report(verb string) {
 	s, now, sink := x.s, x.now, &x.rec
 	p, ref := x.held()
-	lock := wildLocks[x.n("lock", len(wildLocks))]
+	lock := randomLocks[x.n("lock", len(randomLocks))]
 	switch verb {
 	case "finish":
 		_ = s.Finish(now, p, ref, []byte("done"), sink)
@@ -189,8 +189,8 @@ func (x *randomSched) note() {
 			continue
 		}
 		i := slices.IndexFunc(x.peers, func(p *Peer) bool { return p.id == d.to })
-		if i < 0 || len(d.job.name) > maxShort && wildSkills[i]&Wide == 0 || d.effect == Broadcast && d.job.space == ownedSpace {
-			x.t.Fatalf("peer %d of skills %v got %+v", i, wildSkills, d)
+		if i < 0 || len(d.job.name) > maxShort && randomSkills[i]&Wide == 0 || d.effect == Broadcast && d.job.space == ownedSpace {
+			x.t.Fatalf("peer %d of skills %v got %+v", i, randomSkills, d)
 		}
 		if d.effect == Assign {
 			x.refs, x.holder[d.job.run] = append(x.refs, d.job.run), i
@@ -247,7 +247,7 @@ func TestRandomVerbs(t *testing.T) {
 	for _, shards := range []int{1, 3} {
 		t.Run(fmt.Sprint(shards, " shards"), func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
-				x := newWild(t, shards)
+				x := newRandomSched(t, shards)
 				t.Repeat(map[string]func(*rapid.T){
 					"verbs": func(t *rapid.T) {
 						x.t = t

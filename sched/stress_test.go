@@ -9,14 +9,14 @@ import (
 )
 
 const (
-	onceJobs    = 100000
-	onceQueues  = 24
-	onceWorkers = 12
-	onceClients = 4
-	onceWindow  = 400
+	stressJobs    = 100000
+	stressQueues  = 24
+	stressWorkers = 12
+	stressClients = 4
+	stressWindow  = 400
 	// onceTimeout is long against the clock's steps, so that most jobs are done in
 	// time, and some are not.
-	onceTimeout = 40 * grain
+	stressTimeout = 40 * grain
 )
 
 // stress runs workers, clients and a timer on one scheduler. The clock steps with each Tick.
@@ -25,7 +25,7 @@ type stress struct {
 	s      *Scheduler
 	sink   inboxes
 	wall   atomic.Int64
-	done   [onceJobs]atomic.Int32
+	done   [stressJobs]atomic.Int32
 	left   atomic.Int64
 	finish chan struct{} // closed with the last job
 	broken sync.Once
@@ -56,11 +56,11 @@ func (w *worker) connect() {
 	w.life++
 	w.peer = w.x.s.NewPeer(SessionID(w.box)<<inboxShift | w.life)
 	w.waiting = make(map[uint64]bool)
-	for q := w.box; q < onceQueues; q += onceWorkers { // every queue has its worker
+	for q := w.box; q < stressQueues; q += stressWorkers { // every queue has its worker
 		w.watch(q)
 	}
 	for range w.r.IntN(5) {
-		w.watch(w.r.IntN(onceQueues))
+		w.watch(w.r.IntN(stressQueues))
 	}
 }
 
@@ -145,12 +145,12 @@ func (x *stress) finished(name string) {
 // leaves before all of them have come.
 func (x *stress) client(first int) {
 	r := rand.New(rand.NewPCG(uint64(first), 1))
-	box := onceWorkers + first
+	box := stressWorkers + first
 	peer, awaited := x.s.NewPeer(SessionID(box)<<inboxShift), 0
-	for i := first; i < onceJobs; i += onceClients {
+	for i := first; i < stressJobs; i += stressClients {
 		now := x.now()
 		j := Submission{
-			Queue: strconv.AppendInt(nil, int64(r.IntN(onceQueues)), 10), Name: strconv.AppendInt(nil, int64(i), 10),
+			Queue: strconv.AppendInt(nil, int64(r.IntN(stressQueues)), 10), Name: strconv.AppendInt(nil, int64(i), 10),
 			Workload: make([]byte, r.IntN(300)), Priority: int64(r.IntN(3)),
 		}
 		if r.IntN(5) == 0 {
@@ -198,15 +198,15 @@ func (x *stress) timer() {
 // and delay jobs, report late, leave and come back. Clients leave before all results have come.
 // Nothing is left at the end.
 func TestExactlyOnce(t *testing.T) {
-	x := &stress{t: t, s: New(Options{Shards: 8, Window: onceWindow}), sink: newInboxes(onceWorkers + onceClients), finish: make(chan struct{})}
+	x := &stress{t: t, s: New(Options{Shards: 8, Window: stressWindow}), sink: newInboxes(stressWorkers + stressClients), finish: make(chan struct{})}
 	x.wall.Store(1_700_000_000_000)
-	x.left.Store(onceJobs)
-	x.s.SetTimeout(onceTimeout)
+	x.left.Store(stressJobs)
+	x.s.SetTimeout(stressTimeout)
 	var all sync.WaitGroup
-	for i := range onceClients {
+	for i := range stressClients {
 		all.Go(func() { x.client(i) })
 	}
-	for i := range onceWorkers {
+	for i := range stressWorkers {
 		all.Go(func() { (&worker{x: x, r: rand.New(rand.NewPCG(uint64(i), 2)), box: i}).run() })
 	}
 	all.Go(x.timer)
@@ -215,7 +215,7 @@ func TestExactlyOnce(t *testing.T) {
 		t.Error(err)
 	}
 	st := x.s.Stats()
-	if st.Jobs != 0 || st.Submitted != onceJobs || st.Done != onceJobs {
+	if st.Jobs != 0 || st.Submitted != stressJobs || st.Done != stressJobs {
 		t.Errorf("%+v", st)
 	}
 	if st.Assigned != st.Done+st.Released+st.Abandoned+st.TimedOut {
