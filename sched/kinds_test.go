@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// The tests here are of jobs and peers of different kinds that share a queue; the
-// rules are those of the wild.
+// The tests of this file share a queue between jobs of several spaces and peers of several skills, by
+// testRules.
 
 func (x *testSched) skilled(skills Skills, queues ...string) *Peer {
 	p := x.peer(queues...)

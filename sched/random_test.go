@@ -11,8 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The spaces of the wild: jobs as they come, jobs that go with their owner, and jobs
-// that are journaled.
+// The spaces of testRules: by the zero Rules, Owned, and Durable.
 const (
 	plainSpace Space = iota
 	ownedSpace

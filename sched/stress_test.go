@@ -14,8 +14,8 @@ const (
 	stressWorkers = 12
 	stressClients = 4
 	stressWindow  = 400
-	// onceTimeout is long against the clock's steps, so that most jobs are done in
-	// time, and some are not.
+	// stressTimeout is long against the clock's steps: most jobs are done in time, and some are
+	// not.
 	stressTimeout = 40 * grain
 )
 
