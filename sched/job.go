@@ -15,7 +15,7 @@ const (
 	waiting      // a task whose predecessors are not complete
 	remembered   // a complete task that can be looked up for a while
 	ending       // a complete task whose successors are not all free yet
-	broadcasting // being broadcast, see onAir
+	broadcasting // is being broadcast, see activeBroadcast
 )
 
 // The flags of a record.
