@@ -65,14 +65,14 @@ func TestDurableRows(t *testing.T) {
 }
 
 // durableSample is one of the rows of one server.
-func durableSample(row, server string, rate, cpu, p50 float64) sample {
-	return sample{
+func durableSample(row, server string, rate, cpu, p50 float64) *sample {
+	return &sample{
 		Section: durableSection, Row: row, Server: server, JobsPerSecond: rate, ServerCPU: cpu, Submit: load.Quantiles{P50: p50},
 	}
 }
 
 func TestDurableRatios(t *testing.T) {
-	r := newReport(settings{Rounds: 1}, time.Now(), nil, nil, []sample{
+	r := newReport(settings{Rounds: 1}, time.Now(), nil, nil, []*sample{
 		durableSample("synced pipe 8", "treadle", 1000, 1, 10),
 		durableSample("synced pipe 8", "treadle interval", 800, 2, 20),
 		durableSample("synced pipe 8", "treadle always", 500, 3, 30),
@@ -83,13 +83,9 @@ func TestDurableRatios(t *testing.T) {
 		durableSample("synced sync 1", peer.RawDisk, 900, 0, 100),
 		{Row: "synced sync 1", Server: "redis always", JobsPerSecond: 1}, // of another section
 	})
-	var got [][]string
-	for _, p := range parts() {
-		if p.section == durableSection {
-			for _, pair := range p.pairs(r, p.section) {
-				got = append(got, line(pair.first, pair.second, p.ratios, func(v string) string { return ratio(values[v](pair.a), values[v](pair.b)) }))
-			}
-		}
+	got := newTable("", slices.Concat(columns("jobs/s", "CPU"), latencies("submit", "submit")))
+	for _, pair := range durablePairs(r, r.in(durableSection)) {
+		got.add(pair.first, pair.second, func(v string) string { return ratio(values[v](pair.a), values[v](pair.b)) })
 	}
 	want := [][]string{
 		{"synced pipe 8", "treadle always / redis always", "2.50", "0.75", "0.50", "-", "-"},
@@ -97,8 +93,8 @@ func TestDurableRatios(t *testing.T) {
 		{"synced pipe 8", "treadle interval / treadle", "0.80", "2.00", "2.00", "-", "-"},
 		{"synced sync 1", "treadle always / (disk + treadle)", "-", "-", "1.00", "-", "-"},
 	}
-	if !slices.EqualFunc(got, want, slices.Equal) {
-		t.Errorf("got\n%q\nwant\n%q", got, want)
+	if !slices.EqualFunc(got.lines[1:], want, slices.Equal) {
+		t.Errorf("got\n%q\nwant\n%q", got.lines[1:], want)
 	}
 	var text strings.Builder
 	if err := r.print(&text); err != nil {

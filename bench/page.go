@@ -106,40 +106,26 @@ func (r *report) savePage(path string) error {
 	return os.WriteFile(path, text.Bytes(), 0o644)
 }
 
-// groups has a group for each row of a section, or, where no row has more than one server, one for all rows.
-func (r *report) groups(of section) (list []group) {
-	var order, servers []string
-	rows := map[string][]*sample{}
-	var all []*sample
-	for i := range r.Medians {
-		m := &r.Medians[i]
-		if m.Section != of {
-			continue
-		}
-		if rows[m.Row] == nil {
-			order = append(order, m.Row)
-		}
-		if !slices.Contains(servers, m.Server) {
-			servers = append(servers, m.Server)
-		}
-		rows[m.Row], all = append(rows[m.Row], m), append(all, m)
+// groups returns a group for each row of a section, or one for all rows when no row has more than one server.
+func (r *report) groups(of section) (groups []group) {
+	list := r.in(of)
+	rows, servers := distinct(list, rowName), distinct(list, serverName)
+	if len(rows) == len(list) {
+		return []group{newGroup("", list, rowName, rows)}
 	}
-	if len(order) == len(all) {
-		return []group{newGroup("", all, func(s *sample) series {
-			return series{Name: s.Row, Colour: slices.Index(order, s.Row) % colours, Ours: ours(s.Server)}
-		})}
+	for _, row := range rows {
+		others := func(s *sample) bool { return s.Row != row }
+		groups = append(groups, newGroup(row, slices.DeleteFunc(slices.Clone(list), others), serverName, servers))
 	}
-	for _, row := range order {
-		list = append(list, newGroup(row, rows[row], func(s *sample) series {
-			return series{Name: s.Server, Colour: slices.Index(servers, s.Server) % colours, Ours: ours(s.Server)}
-		}))
-	}
-	return list
+	return groups
 }
 
-// newGroup draws the samples, each as what it is called.
-func newGroup(name string, samples []*sample, called func(s *sample) series) group {
-	g := group{Name: name}
+// newGroup draws the samples. A sample's name, one of all, is its label and chooses its colour.
+func newGroup(title string, samples []*sample, name func(s *sample) string, all []string) group {
+	g := group{Name: title}
+	label := func(s *sample) series {
+		return series{Name: name(s), Colour: slices.Index(all, name(s)) % colours, Ours: ours(s.Server)}
+	}
 	for _, of := range barValues {
 		c, most := chart{Title: of.title}, 0.0
 		for _, s := range samples {
@@ -147,7 +133,7 @@ func newGroup(name string, samples []*sample, called func(s *sample) series) gro
 		}
 		for _, s := range samples {
 			if v := values[of.value](s); v > 0 {
-				bar := called(s)
+				bar := label(s)
 				bar.Value, bar.Y, bar.Width = number(v), c.Height, chartWidth*v/most
 				c.Series, c.Height = append(c.Series, bar), c.Height+barHeight
 			}
@@ -161,7 +147,7 @@ func newGroup(name string, samples []*sample, called func(s *sample) series) gro
 		if of.value == "to worker" && !slices.ContainsFunc(samples, func(s *sample) bool { return s.Rate > 0 }) {
 			continue
 		}
-		if c := curves(of.value, samples, called); len(c.Series) > 0 {
+		if c := curves(of.value, samples, label); len(c.Series) > 0 {
 			c.Title = "latency " + of.title
 			g.Curves = append(g.Curves, c)
 		}
@@ -170,7 +156,7 @@ func newGroup(name string, samples []*sample, called func(s *sample) series) gro
 }
 
 // curves draws one latency of the samples: the quantiles from left to right, microseconds upwards by decades.
-func curves(of string, samples []*sample, called func(s *sample) series) chart {
+func curves(of string, samples []*sample, label func(s *sample) series) chart {
 	low, high := math.Inf(1), math.Inf(-1)
 	for _, s := range samples {
 		for _, q := range quantileSteps {
@@ -195,7 +181,7 @@ func curves(of string, samples []*sample, called func(s *sample) series) chart {
 		c.Steps = append(c.Steps, tick{x(i), q})
 	}
 	for _, s := range samples {
-		line := called(s)
+		line := label(s)
 		for i, q := range quantileSteps {
 			if v := values[of+" "+q](s); v > 0 {
 				line.Points += fmt.Sprintf("%.0f,%.1f ", x(i), y(math.Log10(v)))

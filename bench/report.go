@@ -18,7 +18,7 @@ import (
 	"treadle/bench/peer"
 )
 
-// machine is the hardware and software that a result depends on, in general terms.
+// machine describes the hardware and software that a result depends on.
 type machine struct {
 	Cores    int    `json:"cores"`
 	CPU      string `json:"cpu"`
@@ -29,21 +29,21 @@ type machine struct {
 	Disk     string `json:"disk"` // the type of file system under the durable rows
 }
 
-// report is everything that one run found.
+// report holds the results of one run.
 type report struct {
 	Started  time.Time         `json:"started"`
 	Took     float64           `json:"took_seconds"`
 	Machine  machine           `json:"machine"`
 	Settings settings          `json:"settings"`
 	Versions map[string]string `json:"versions"`
-	Missing  []string          `json:"missing,omitempty"` // what could not be measured on this machine, and why
-	Medians  []sample          `json:"medians"`           // in the order of the table; round is how many rounds there were
-	Samples  []sample          `json:"samples"`
+	Missing  []string          `json:"missing,omitempty"` // rows and peers that this machine lacks programs for
+	Medians  []*sample         `json:"medians"`           // in the order of the table; Round is the number of rounds
+	Samples  []*sample         `json:"samples"`
 
-	against map[string]string // by row: the row to compare it with
+	against map[string]string // by row: the row that it is compared with
 }
 
-func newReport(s settings, started time.Time, list []row, field []peer.Peer, samples []sample) *report {
+func newReport(s settings, started time.Time, list []row, field []peer.Peer, samples []*sample) *report {
 	r := &report{
 		Started: started.UTC().Truncate(time.Second), Took: time.Since(started).Round(time.Second).Seconds(),
 		Machine: thisMachine(), Settings: s, Samples: samples, Medians: medians(samples), Versions: map[string]string{}, against: against(list),
@@ -56,7 +56,7 @@ func newReport(s settings, started time.Time, list []row, field []peer.Peer, sam
 	return r
 }
 
-// against says which row each is compared with.
+// against maps each row to the row that it is compared with.
 func against(list []row) map[string]string {
 	all := map[string]string{}
 	for _, r := range list {
@@ -65,47 +65,72 @@ func against(list []row) map[string]string {
 	return all
 }
 
-// ours says whether a server is a Treadle; the others are its peers and limits.
+// ours reports whether a server is a Treadle; the others are peers and limits.
 func ours(server string) bool { return strings.HasPrefix(server, "treadle") }
 
-// medians joins the rounds of each row and server: every value becomes its median. The order is that of first
-// appearance.
-func medians(samples []sample) []sample {
-	groups := map[cell][]sample{}
-	var order []cell
-	for _, s := range samples {
-		k := cell{s.Row, s.Server}
-		if groups[k] == nil {
-			order = append(order, k)
+// find returns the sample of one row and server, nil when there is none.
+func find(list []*sample, c cell) *sample {
+	for _, s := range list {
+		if s.Row == c.row && s.Server == c.server {
+			return s
 		}
-		groups[k] = append(groups[k], s)
 	}
-	joined := make([]sample, 0, len(order))
-	for _, k := range order {
-		m := groups[k][0]
-		m.Round = len(groups[k])
-		var rounds [][]reflect.Value
-		for i := range groups[k] {
-			rounds = append(rounds, measured(reflect.ValueOf(&groups[k][i]).Elem()))
+	return nil
+}
+
+// in returns the medians of one section.
+func (r *report) in(of section) (list []*sample) {
+	for _, m := range r.Medians {
+		if m.Section == of {
+			list = append(list, m)
 		}
-		for i, value := range measured(reflect.ValueOf(&m).Elem()) {
+	}
+	return list
+}
+
+func rowName(s *sample) string    { return s.Row }
+func serverName(s *sample) string { return s.Server }
+
+// distinct returns the different names of samples in their order of appearance.
+func distinct(list []*sample, name func(s *sample) string) (names []string) {
+	for _, s := range list {
+		if !slices.Contains(names, name(s)) {
+			names = append(names, name(s))
+		}
+	}
+	return names
+}
+
+// medians joins the rounds of each row and server: every measured value becomes its median.
+func medians(samples []*sample) (joined []*sample) {
+	rounds := map[cell][]*sample{}
+	for _, s := range samples {
+		c := cell{s.Row, s.Server}
+		if rounds[c] == nil {
+			joined = append(joined, new(*s))
+		}
+		rounds[c] = append(rounds[c], s)
+	}
+	for _, m := range joined {
+		of := rounds[cell{m.Row, m.Server}]
+		m.Round = len(of)
+		for i, value := range measured(reflect.ValueOf(m).Elem()) {
 			var all []float64
-			for _, round := range rounds {
-				all = append(all, round[i].Float())
+			for _, s := range of {
+				all = append(all, *measured(reflect.ValueOf(s).Elem())[i])
 			}
-			value.SetFloat(median(all))
+			*value = median(all)
 		}
-		joined = append(joined, m)
 	}
 	return joined
 }
 
-// measured lists the values of a sample that are measured: its fractions, the others are what was asked for.
-func measured(of reflect.Value) (list []reflect.Value) {
+// measured lists the measured values of a sample: its fractions. The integers are settings.
+func measured(of reflect.Value) (list []*float64) {
 	for _, field := range of.Fields() {
 		switch field.Kind() {
 		case reflect.Float64:
-			list = append(list, field)
+			list = append(list, field.Addr().Interface().(*float64))
 		case reflect.Struct:
 			list = append(list, measured(field)...)
 		}
@@ -113,7 +138,7 @@ func measured(of reflect.Value) (list []reflect.Value) {
 	return list
 }
 
-// median is the middle value, or the mean of the two in the middle; 0 of nothing.
+// median returns the middle value, or the mean of the two in the middle; 0 of nothing.
 func median(values []float64) float64 {
 	if len(values) == 0 {
 		return 0
@@ -123,7 +148,7 @@ func median(values []float64) float64 {
 	return (sorted[middle] + sorted[(len(sorted)-1)/2]) / 2
 }
 
-// readReport reads what save wrote.
+// readReport reads a file that save wrote.
 func readReport(path string) (*report, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -136,7 +161,7 @@ func readReport(path string) (*report, error) {
 	return r, nil
 }
 
-// save writes the report as JSON, and as a page beside it, and makes the directory when it is missing.
+// save writes the report as JSON, and as a page beside it. It makes the directory when it is missing.
 func (r *report) save(path string) error {
 	text, err := json.MarshalIndent(r, "", "  ")
 	if err == nil {
@@ -154,7 +179,7 @@ func (r *report) save(path string) error {
 	return nil
 }
 
-// thisMachine leaves out what it cannot find.
+// thisMachine describes the machine, as far as it can be found out.
 func thisMachine() machine {
 	m := machine{Cores: runtime.NumCPU(), Go: runtime.Version(), Arch: runtime.GOARCH, Disk: fileSystem(peer.DiskPlace())}
 	memory, _ := peer.ProcField("/proc/meminfo", "MemTotal")
@@ -168,7 +193,7 @@ func thisMachine() machine {
 	return m
 }
 
-// fileSystem is the type of the file system that holds a directory.
+// fileSystem returns the type of the file system that holds a directory.
 func fileSystem(directory string) string {
 	said, err := exec.Command("df", "--output=fstype", directory).Output()
 	if words := strings.Fields(string(said)); err == nil && len(words) == 2 {

@@ -61,18 +61,18 @@ func TestAlign(t *testing.T) {
 }
 
 // someSamples are three rounds of one row for two servers, and one paced row.
-func someSamples() []sample {
-	var samples []sample
+func someSamples() []*sample {
+	var samples []*sample
 	for round, rate := range []float64{100, 300, 200} {
 		samples = append(samples,
-			sample{Row: "pipe 8", Server: "treadle", Round: round + 1, Jobs: 9, JobsPerSecond: 10 * rate, ServerCPU: 0.5,
+			&sample{Row: "pipe 8", Server: "treadle", Round: round + 1, Jobs: 9, JobsPerSecond: 10 * rate, ServerCPU: 0.5,
 				ToWorker: load.Quantiles{P50: 80}},
-			sample{Row: "pipe 8", Server: "redis", Round: round + 1, Jobs: 7, JobsPerSecond: rate, ServerCPU: 2,
+			&sample{Row: "pipe 8", Server: "redis", Round: round + 1, Jobs: 7, JobsPerSecond: rate, ServerCPU: 2,
 				ToWorker: load.Quantiles{P50: 20}})
 	}
 	return append(samples,
-		sample{Row: "paced", Server: "treadle", Rate: 1000, JobsPerSecond: 1000, ToWorker: load.Quantiles{P99: 90}},
-		sample{Row: "paced", Server: "redis", Rate: 1000, JobsPerSecond: 999, ToWorker: load.Quantiles{P99: 120}})
+		&sample{Row: "paced", Server: "treadle", Rate: 1000, JobsPerSecond: 1000, ToWorker: load.Quantiles{P99: 90}},
+		&sample{Row: "paced", Server: "redis", Rate: 1000, JobsPerSecond: 999, ToWorker: load.Quantiles{P99: 120}})
 }
 
 func TestMedians(t *testing.T) {

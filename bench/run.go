@@ -94,9 +94,9 @@ func run(ctx context.Context, s settings, list []row, field []peer.Peer, stdout,
 }
 
 // take works off the tasks until one fails, and says on w what is measured, what came out, and how long the rest may take.
-func take(ctx context.Context, s settings, tasks []task, w io.Writer) ([]sample, error) {
+func take(ctx context.Context, s settings, tasks []task, w io.Writer) ([]*sample, error) {
 	started := time.Now()
-	var samples []sample
+	var samples []*sample
 	for i, t := range tasks {
 		name := fmt.Sprintf("%s, %s, round %d", t.row.name, t.peer.Name, t.round)
 		fmt.Fprintf(w, "[%d/%d] %s: ", i+1, len(tasks), name)
@@ -106,7 +106,7 @@ func take(ctx context.Context, s settings, tasks []task, w io.Writer) ([]sample,
 			return samples, fmt.Errorf("%s: %w", name, err)
 		}
 		taken.Round = t.round
-		samples = append(samples, taken)
+		samples = append(samples, &taken)
 		left := ""
 		if i > 0 {
 			left = fmt.Sprintf(" (about %v left)", (time.Since(started) / time.Duration(i+1) * time.Duration(len(tasks)-i-1)).Round(time.Second))

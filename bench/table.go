@@ -6,25 +6,30 @@ import (
 	"unicode/utf8"
 )
 
-// heading is the first line of a table whose lines begin with a row's name and one more cell.
-func heading(second string, columns []column) []string {
-	cells := []string{"row", second}
-	for _, c := range columns {
-		cells = append(cells, c.heading)
-	}
-	return cells
+// table holds lines of cells. The first line is the heading; a line begins with the name of a row and one more cell.
+type table struct {
+	columns []column
+	lines   [][]string
 }
 
-// line is one line of it, with a cell for the value of each column.
-func line(first, second string, columns []column, cell func(value string) string) []string {
-	cells := []string{first, second}
+func newTable(second string, columns []column) *table {
+	t := &table{columns: columns, lines: [][]string{{"row", second}}}
 	for _, c := range columns {
+		t.lines[0] = append(t.lines[0], c.heading)
+	}
+	return t
+}
+
+// add appends a line with a cell for the value of each column.
+func (t *table) add(first, second string, cell func(value string) string) {
+	cells := []string{first, second}
+	for _, c := range t.columns {
 		cells = append(cells, cell(c.value))
 	}
-	return cells
+	t.lines = append(t.lines, cells)
 }
 
-// divide is 0 when either was not measured.
+// divide returns a divided by b, 0 when either was not measured.
 func divide(a, b float64) float64 {
 	if a == 0 || b == 0 {
 		return 0
@@ -32,15 +37,15 @@ func divide(a, b float64) float64 {
 	return a / b
 }
 
-// ratio is a divided by b, or "-" when either was not measured.
+// ratio prints a divided by b, "-" when either was not measured.
 func ratio(a, b float64) string {
-	if divide(a, b) == 0 {
-		return "-"
+	if quotient := divide(a, b); quotient != 0 {
+		return fmt.Sprintf("%.2f", quotient)
 	}
-	return fmt.Sprintf("%.2f", a/b)
+	return "-"
 }
 
-// number prints a value with three digits that mean something, and "-" for one that was not measured.
+// number prints a value with three significant digits, "-" when it was not measured.
 func number(value float64) string {
 	switch {
 	case value == 0:
@@ -57,8 +62,8 @@ func number(value float64) string {
 	return digits
 }
 
-// align pads the cells of a table: the first two columns to the right, the numbers to the left. The first line is the
-// heading, and a row's name stands in its first line only.
+// align pads the cells of a table: text on the right, numbers on the left. The name of a row stands in its first line
+// only.
 func align(table [][]string) string {
 	widths := make([]int, len(table[0]))
 	for _, cells := range table {
@@ -69,21 +74,16 @@ func align(table [][]string) string {
 	var text strings.Builder
 	last := ""
 	for _, cells := range table {
-		var line strings.Builder
-		for i, cell := range cells {
-			if i == 0 && cell == last {
-				cell = ""
-			} else if i == 0 {
-				last = cell
-			}
-			if i < 2 {
-				fmt.Fprintf(&line, "%-*s  ", widths[i], cell)
-			} else {
-				fmt.Fprintf(&line, "%*s  ", widths[i], cell)
-			}
+		first := cells[0]
+		if first == last {
+			first = ""
 		}
-		text.WriteString(strings.TrimRight(line.String(), " "))
-		text.WriteByte('\n')
+		last = cells[0]
+		line := fmt.Sprintf("%-*s  %-*s  ", widths[0], first, widths[1], cells[1])
+		for i, cell := range cells[2:] {
+			line += fmt.Sprintf("%*s  ", widths[i+2], cell)
+		}
+		text.WriteString(strings.TrimRight(line, " ") + "\n")
 	}
 	return text.String()
 }

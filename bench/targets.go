@@ -7,24 +7,24 @@ import (
 	"strings"
 )
 
-// targetLines are the targets, a line each; the file says how to read them.
+// targetLines holds one target a line; the file describes the format.
 //
 //go:embed targets.txt
 var targetLines string
 
-// target is one bound that a run is to keep.
+// target is one bound that a run must keep.
 type target struct {
-	about, figure string // what is measured, and which figure of it
-	most          bool   // the figure is to be at most the bound; else at least
+	about, figure string // the first two columns of the table
+	most          bool   // the bound is an upper one
 	bound         float64
-	goal          float64 // a better bound, to be told apart; 0: none
-	value         string  // one of values
+	goal          float64 // a better bound, reported apart; 0: none
+	value         string  // a name in values
 	of            cell
 	by            []cell
-	slowest       bool // of by the least counts
+	slowest       bool // the figure is divided by the least of by
 }
 
-// cell is one server in one row.
+// cell names one server in one row.
 type cell struct{ row, server string }
 
 // parseTargets reads targets.txt.
@@ -64,7 +64,7 @@ func cells(text string) (list []cell) {
 	return list
 }
 
-// got is the figure of a run, 0 when something of it was not measured.
+// got returns the figure of a run, 0 when a part of it was not measured.
 func (t target) got(r *report) float64 {
 	figure := r.at(t.of, t.value)
 	if t.by[0].row == "" {
@@ -81,17 +81,15 @@ func (t target) got(r *report) float64 {
 	return divide(figure, best)
 }
 
-// at is a value of one row and server, 0 when it was not measured.
+// at returns a figure of one row and server, 0 when it was not measured.
 func (r *report) at(c cell, name string) float64 {
-	for i := range r.Medians {
-		if m := &r.Medians[i]; m.Row == c.row && m.Server == c.server {
-			return values[name](m)
-		}
+	if m := find(r.Medians, c); m != nil {
+		return values[name](m)
 	}
 	return 0
 }
 
-// verdict says what became of a target.
+// verdict judges a figure.
 func (t target) verdict(got float64) string {
 	keeps := func(bound float64) bool { return got >= bound && !t.most || got <= bound && t.most }
 	switch {
@@ -105,7 +103,7 @@ func (t target) verdict(got float64) string {
 	return "not reached"
 }
 
-// wanted is the bound in words.
+// wanted returns the bound in words.
 func (t target) wanted() string {
 	text := "at least " + number(t.bound)
 	if t.most {
@@ -117,7 +115,7 @@ func (t target) wanted() string {
 	return text
 }
 
-// targetTable judges a run; what was not measured is left out unless all is asked for.
+// targetTable judges a run. Without all it leaves out the targets that were not measured.
 func (r *report) targetTable(all bool) [][]string {
 	table := [][]string{{"target", "figure", "wanted", "got", ""}}
 	list, err := parseTargets()
@@ -132,7 +130,7 @@ func (r *report) targetTable(all bool) [][]string {
 	return table
 }
 
-// markdown writes a table whose first line is its heading. What stands in the line above is not repeated.
+// markdown writes a table. A first cell equal to the one above it stays empty.
 func markdown(table [][]string) string {
 	var text strings.Builder
 	last := ""

@@ -12,8 +12,8 @@ import (
 )
 
 // targetSamples are as much of a run as some targets need.
-func targetSamples() []sample {
-	return []sample{
+func targetSamples() []*sample {
+	return []*sample{
 		{Row: "pipe 8", Server: "treadle", JobsPerSecond: 2e6, ServerCPU: 0.5},
 		{Row: "pipe 8", Server: "gearmand", JobsPerSecond: 1e6},
 		{Row: "pipe 8", Server: "redis", JobsPerSecond: 1e6},
@@ -70,7 +70,7 @@ func TestTargetsHaveRows(t *testing.T) {
 	q := load.Quantiles{P50: 1, P99: 1, P999: 1}
 	for _, row := range rows() {
 		for server := range row.jobs {
-			r.Medians = append(r.Medians, sample{Row: row.name, Server: server, JobsPerSecond: 1, ServerCPU: 1, Submit: q, ToWorker: q,
+			r.Medians = append(r.Medians, &sample{Row: row.name, Server: server, JobsPerSecond: 1, ServerCPU: 1, Submit: q, ToWorker: q,
 				QueuedMB: 1, RestMB: 1, IdleKB: 1, ConnectCPU: 1, CorePercent: 1})
 		}
 	}
