@@ -211,7 +211,8 @@ func TestSides(t *testing.T) {
 		t.Helper()
 		got := row{section: of}.sides(peer.Peer{Protocol: peer.NewPeriodic(peer.PeriodicOptions{})}, s)
 		describe := func(of load.Side) string {
-			return fmt.Sprintf("%T %v at %s", of.Protocol, of.Protocol.Traits().Parse != nil, of.Address)
+			_, _, text := of.Protocol.Traits().Parse(load.TextWorkload())
+			return fmt.Sprintf("%T %v at %s", of.Protocol, text, of.Address)
 		}
 		if describe(got.Produce) != produce || describe(got.Work) != work || got.Ask.Address != "a" {
 			t.Errorf("%q: got %s, %s and %s", of, describe(got.Produce), describe(got.Work), got.Ask.Address)

@@ -13,7 +13,10 @@ func letter(dst []byte, letter byte, id uint64) []byte {
 	return binary.BigEndian.AppendUint64(append(dst, letter), id)
 }
 
-func (l letters) Traits() Traits           { return l.traits }
+func (l letters) Traits() Traits {
+	l.traits.Parse = Sized(WorkloadLen)
+	return l.traits
+}
 func (letters) Greet(net.Conn, Role) error { return nil }
 func (letters) AppendSubmit(dst []byte, _ uint32, id uint64, sent int64) []byte {
 	start := len(dst) + 9

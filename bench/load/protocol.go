@@ -66,7 +66,7 @@ type Traits struct {
 	Pushes bool
 	// Answers: the connection that submitted a job gets its result.
 	Answers bool
-	// Parse takes a workload apart; nil: ParseWorkload.
+	// Parse reads the id and the time of a workload.
 	Parse func(workload []byte) (id uint64, sent int64, ok bool)
 }
 

@@ -25,11 +25,7 @@ func (h *harvest) mayGrab() bool {
 }
 
 func newHarvest(p Protocol, jobs int) *harvest {
-	h := &harvest{protocol: p, traits: p.Traits(), arrived: newChecker(jobs), latency: NewLatencies()}
-	if h.traits.Parse == nil {
-		h.traits.Parse = ParseWorkload
-	}
-	return h
+	return &harvest{protocol: p, traits: p.Traits(), arrived: newChecker(jobs), latency: NewLatencies()}
 }
 
 func (h *harvest) reached() bool { return h.arrived.received == h.arrived.wanted }

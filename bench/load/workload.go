@@ -3,6 +3,8 @@ package load
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/hex"
+	"strconv"
 )
 
 const (
@@ -47,20 +49,17 @@ func PutWorkload(workload []byte, id uint64, sent int64) {
 	}
 }
 
-// ParseWorkload takes apart what PutWorkload wrote into WorkloadLen bytes.
-func ParseWorkload(workload []byte) (id uint64, sent int64, ok bool) {
-	return ParseSized(workload, WorkloadLen)
-}
-
-// ParseSized takes apart what PutWorkload wrote into so many bytes: a time of 0 means that there is none.
-func ParseSized(workload []byte, size int) (id uint64, sent int64, ok bool) {
-	if len(workload) != size || workload[size-1] != workloadEnd {
-		return 0, 0, false
+// Sized returns the reverse of PutWorkload for workloads of one size. A time of 0 means that the workload has none.
+func Sized(size int) func(workload []byte) (id uint64, sent int64, ok bool) {
+	return func(workload []byte) (id uint64, sent int64, ok bool) {
+		if len(workload) != size || workload[size-1] != workloadEnd {
+			return 0, 0, false
+		}
+		if size >= timedLen {
+			sent = int64(binary.BigEndian.Uint64(workload[8:]))
+		}
+		return binary.BigEndian.Uint64(workload), sent, true
 	}
-	if size >= timedLen {
-		sent = int64(binary.BigEndian.Uint64(workload[8:]))
-	}
-	return binary.BigEndian.Uint64(workload), sent, true
 }
 
 // Where a workload that is JSON holds what differs from job to job. Its id has the digits of the job's name.
@@ -107,35 +106,15 @@ func ParseText(workload []byte) (id uint64, sent int64, ok bool) {
 	return id, int64(at), ok && fine
 }
 
-// hexPairs holds the two hexadecimal digits of every byte value: a name costs six table look-ups. hexValues is the reverse
-// for one digit; 16 marks what is none.
-var hexPairs, hexValues = func() (pairs [256][2]byte, values [256]byte) {
-	const digits = "0123456789abcdef"
-	for i := range pairs {
-		pairs[i], values[i] = [2]byte{digits[i>>4], digits[i&15]}, 16
-	}
-	for i := range 16 {
-		values[digits[i]] = byte(i)
-	}
-	return pairs, values
-}()
-
-// PutHex writes the last digits of a number over all of dst, whose length is even.
+// PutHex writes the last digits of a number over all of dst, an even number of at most 16.
 func PutHex(dst []byte, number uint64) {
-	for i := len(dst) - 2; i >= 0; i -= 2 {
-		pair := hexPairs[byte(number)]
-		dst[i], dst[i+1] = pair[0], pair[1]
-		number >>= 8
-	}
+	var whole [8]byte
+	binary.BigEndian.PutUint64(whole[:], number)
+	hex.Encode(dst, whole[8-len(dst)/2:])
 }
 
-// ParseHex reads a number made of lower-case hexadecimal digits alone.
+// ParseHex reads a number of at most 16 hexadecimal digits.
 func ParseHex(digits []byte) (number uint64, ok bool) {
-	var seen byte
-	for _, digit := range digits {
-		value := hexValues[digit]
-		seen |= value
-		number = number<<4 | uint64(value&15)
-	}
-	return number, seen < 16
+	number, err := strconv.ParseUint(string(digits), 16, 64)
+	return number, err == nil
 }

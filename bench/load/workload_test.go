@@ -24,11 +24,11 @@ func TestWorkload(t *testing.T) {
 	if string(workload) != someWorkload {
 		t.Fatalf("got %q, want %q", workload, someWorkload)
 	}
-	if id, sent, ok := ParseWorkload(workload); id != someID || sent != someTime || !ok {
+	if id, sent, ok := Sized(WorkloadLen)(workload); id != someID || sent != someTime || !ok {
 		t.Errorf("got id %d, time %d, %v", id, sent, ok)
 	}
 	for _, damaged := range [][]byte{workload[1:], append([]byte{0}, workload[:99]...), nil} {
-		if _, _, ok := ParseWorkload(damaged); ok {
+		if _, _, ok := Sized(WorkloadLen)(damaged); ok {
 			t.Errorf("%q was accepted", damaged)
 		}
 	}
@@ -43,10 +43,10 @@ func TestSizedWorkload(t *testing.T) {
 		if size < timedLen {
 			want = 0
 		}
-		if id, sent, ok := ParseSized(workload, size); id != someID || sent != want || !ok {
+		if id, sent, ok := Sized(size)(workload); id != someID || sent != want || !ok {
 			t.Errorf("%d bytes: got id %d, time %d, %v", size, id, sent, ok)
 		}
-		if _, _, ok := ParseSized(workload[:size-1], size); ok {
+		if _, _, ok := Sized(size)(workload[:size-1]); ok {
 			t.Errorf("%d bytes: a short workload was accepted", size)
 		}
 	}

@@ -66,7 +66,7 @@ func appendGearman(dst []byte, kind uint32, args []byte) []byte {
 }
 
 func (g *gearman) Traits() load.Traits {
-	return load.Traits{Sleep: appendGearman(nil, gearmanPreSleep, nil)}
+	return load.Traits{Sleep: appendGearman(nil, gearmanPreSleep, nil), Parse: load.Sized(load.WorkloadLen)}
 }
 
 // greet ends with an echo: CAN_DO has no reply, and a connection that only idles must have been accepted.

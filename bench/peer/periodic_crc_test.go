@@ -15,9 +15,8 @@ func crcFrame(payload string) string {
 	return string(append(frame, payload...))
 }
 
-// TestChecksumsFromTables compares the requests of both framings: the same but for the header, and the checksums that
-// come out of tables with those of the payload.
-func TestChecksumsFromTables(t *testing.T) {
+// TestCRCFraming compares the requests of both framings: they are the same but for the header with its checksum.
+func TestCRCFraming(t *testing.T) {
 	p, plain := newPeriodic(PeriodicOptions{CRC: true}), newPeriodic(PeriodicOptions{})
 	f := func(slot uint32, id uint64, sent int64) {
 		t.Helper()

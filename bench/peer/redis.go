@@ -51,7 +51,7 @@ func redisPeer(name string, c Command, appendfsync string) Peer {
 }
 
 func (r *redis) Traits() load.Traits {
-	return load.Traits{Parse: func(workload []byte) (uint64, int64, bool) { return load.ParseSized(workload, r.size) }}
+	return load.Traits{Parse: load.Sized(r.size)}
 }
 
 func (r *redis) Greet(conn net.Conn, _ load.Role) error {
