@@ -141,8 +141,11 @@ func measure(ctx context.Context, r row, p peer.Peer, size int) (sample, error) 
 
 // pass is one trial on a running server, on connections of its own.
 func (s *sample) pass(ctx context.Context, r row, p peer.Peer, running *peer.Server, size int) error {
-	if r.kind == hub {
+	switch r.kind {
+	case hub:
 		return s.hub(ctx, r, p, running, size)
+	case frames:
+		return s.frames(ctx, r.load, running, size)
 	}
 	l := r.load
 	if r.kind != idle {
@@ -166,8 +169,6 @@ func (s *sample) pass(ctx context.Context, r row, p peer.Peer, running *peer.Ser
 			return err
 		}
 		return s.rest(t, running.PID)
-	case frames:
-		return s.timed(running.PID, size, t.EchoFrames)
 	default:
 		return s.idle(t, running.PID, size)
 	}
@@ -196,6 +197,25 @@ func (s *sample) flow(t *load.Trial, r row, pid int) error {
 	s.Rate, s.Payload, s.Connections, s.Ready, s.Delayed = t.Load.Rate, r.payload, r.idlers, t.Load.Ready, t.Load.Delayed
 	s.found(t.Found())
 	return nil
+}
+
+// frames has the requests of jobs sent back, over as many connections as producers and workers have, in a pump for either.
+func (s *sample) frames(ctx context.Context, l load.Load, running *peer.Server, size int) error {
+	to := load.Side{Protocol: peer.NewEchoed(), Network: running.Network, Address: running.Address}
+	var halves [2]*load.Trial
+	for i := range halves {
+		halves[i] = load.New(ctx, load.Sides{Produce: to, Work: to, Ask: to},
+			load.Load{Connections: l.Connections, Depth: l.Depth / peer.FramesAJob, Jobs: (size + i) / 2})
+		defer halves[i].Close()
+		if err := halves[i].ConnectProducers(); err != nil {
+			return err
+		}
+	}
+	return s.timed(running.PID, size, func() (int64, error) {
+		start := load.Now()
+		err := load.Parallel(len(halves), func(i int) error { return halves[i].Produce() })
+		return load.Now() - start, err
+	})
 }
 
 // hub measures over the dwork protocol. A trial that stands still ends.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -95,15 +94,17 @@ func exchange(c *zmq.Client, out []byte) ([]byte, error) {
 // Work has the workers take and complete all tasks.
 func (h *Hub) Work(ctx context.Context, workers int) error {
 	h.latency = NewLatencies()
-	return parallel(workers, func(location string) error { return h.worker(ctx, location) })
+	return Parallel(workers, func(i int) error { return h.worker(ctx, workerName(i)) })
 }
 
-// parallel runs so many workers, each with a name of its own, and joins their errors.
-func parallel(workers int, work func(location string) error) error {
+func workerName(i int) string { return fmt.Sprintf("worker-%d", i) }
+
+// Parallel runs work n times at once, and joins the errors.
+func Parallel(n int, work func(i int) error) error {
 	var all sync.WaitGroup
-	failed := make([]error, workers)
-	for i := range workers {
-		all.Go(func() { failed[i] = work(fmt.Sprintf("worker-%d", i)) })
+	failed := make([]error, n)
+	for i := range n {
+		all.Go(func() { failed[i] = work(i) })
 	}
 	all.Wait()
 	return errors.Join(failed...)
@@ -188,25 +189,4 @@ func (h *Hub) Check() error {
 		}
 	}
 	return nil
-}
-
-// ServeEcho is no job server: it sends back every request over the sockets of the dwork protocol until ctx ends.
-func ServeEcho(ctx context.Context, address string) error {
-	ln, err := net.Listen("tcp", address)
-	if err != nil {
-		return err
-	}
-	l := zmq.Listen(ln, zmq.Options{})
-	var batch []zmq.Request
-	for {
-		select {
-		case <-ctx.Done():
-			return l.Close()
-		case <-l.Ready():
-			batch = l.Take(batch[:0])
-			for _, r := range batch {
-				r.Reply(r.Payload)
-			}
-		}
-	}
 }

@@ -48,21 +48,8 @@ func (m *master) fill(now int64, out []byte) []byte {
 }
 
 func (m *master) turn(now int64, in, out []byte) (int, []byte, error) {
-	used := 0
-	var e Event
-	for {
-		n, err := m.protocol.Next(in[used:], &e)
-		if err != nil {
-			return used, out, err
-		}
-		if n == 0 {
-			return used, m.fill(now, out), nil
-		}
-		used += n
-		if err := m.hear(now, &e); err != nil {
-			return used, out, err
-		}
-	}
+	used, err := decode(m.protocol, in, func(e *Event) error { return m.hear(now, e) })
+	return used, m.fill(now, out), err
 }
 
 // hear notes one message of the server.

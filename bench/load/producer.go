@@ -76,35 +76,30 @@ func (p *producer) submitNext(at int64, slot int, out []byte) []byte {
 }
 
 func (p *producer) turn(now int64, in, out []byte) (int, []byte, error) {
+	used, err := decode(p.feed.protocol, in, func(e *Event) error { return p.hear(now, e) })
+	return used, p.fill(now, out), err
+}
+
+// hear notes an acknowledgement, which frees its slot.
+func (p *producer) hear(now int64, e *Event) error {
 	f := p.feed
-	used := 0
-	var e Event
-	for {
-		n, err := f.protocol.Next(in[used:], &e)
-		if err != nil {
-			return used, out, err
-		}
-		if n == 0 {
-			return used, p.fill(now, out), nil
-		}
-		used += n
-		if e.Kind != Submitted {
-			return used, out, fmt.Errorf("%w: a producer got something else than an acknowledgement", ErrMalformed)
-		}
-		slot := int(e.Slot)
-		if !f.traits.Tagged {
-			slot = p.cursor
-			if p.cursor++; p.cursor == len(p.sent) {
-				p.cursor = 0
-			}
-		}
-		if slot >= len(p.sent) || f.acked >= f.next {
-			return used, out, fmt.Errorf("%w: an acknowledgement that no submit asked for", ErrMalformed)
-		}
-		f.acked++
-		f.latency.Record(now - p.sent[slot])
-		if !p.paced {
-			p.free = append(p.free, slot)
+	if e.Kind != Submitted {
+		return fmt.Errorf("%w: a producer got something else than an acknowledgement", ErrMalformed)
+	}
+	slot := int(e.Slot)
+	if !f.traits.Tagged {
+		slot = p.cursor
+		if p.cursor++; p.cursor == len(p.sent) {
+			p.cursor = 0
 		}
 	}
+	if slot >= len(p.sent) || f.acked >= f.next {
+		return fmt.Errorf("%w: an acknowledgement that no submit asked for", ErrMalformed)
+	}
+	f.acked++
+	f.latency.Record(now - p.sent[slot])
+	if !p.paced {
+		p.free = append(p.free, slot)
+	}
+	return nil
 }

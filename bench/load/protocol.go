@@ -88,6 +88,21 @@ type Protocol interface {
 	Pending(conn net.Conn) (int, error)
 }
 
+// decode gives the whole messages at the front of in to hear, one by one, and returns their length.
+func decode(p Protocol, in []byte, hear func(e *Event) error) (used int, err error) {
+	var e Event
+	for {
+		n, err := p.Next(in[used:], &e)
+		if err != nil || n == 0 {
+			return used, err
+		}
+		used += n
+		if err := hear(&e); err != nil {
+			return used, err
+		}
+	}
+}
+
 // ErrMalformed reports bytes that a protocol does not allow at this point.
 var ErrMalformed = errors.New("malformed message")
 

@@ -47,8 +47,8 @@ func BuildREQ(ctx context.Context) (program string, clean func(), err error) {
 // so that those of all of them are done once.
 func (h *Hub) WorkREQ(ctx context.Context, program string, workers int) error {
 	h.latency = NewLatencies()
-	err := parallel(workers, func(location string) error {
-		out, err := exec.CommandContext(ctx, program, "tcp://"+h.address, location).Output()
+	err := Parallel(workers, func(i int) error {
+		out, err := exec.CommandContext(ctx, program, "tcp://"+h.address, workerName(i)).Output()
 		var ended *exec.ExitError
 		if errors.As(err, &ended) {
 			return fmt.Errorf("%w: %s", err, ended.Stderr)

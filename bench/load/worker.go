@@ -110,47 +110,35 @@ func (w *worker) confirm() error {
 
 func (w *worker) turn(now int64, in, out []byte) (int, []byte, error) {
 	h := w.harvest
-	used, grabbed, roused := 0, 0, false
-	var e Event
-	for {
-		n, err := h.protocol.Next(in[used:], &e)
-		if err != nil {
-			return used, out, err
-		}
-		if n == 0 {
-			break
-		}
-		used += n
+	before, woken := h.arrived.received, false
+	used, err := decode(h.protocol, in, func(e *Event) (err error) {
 		switch e.Kind {
 		case Assigned:
-			if out, err = w.accept(now, &e, out); err != nil {
-				return used, out, err
-			}
-			grabbed++
+			out, err = w.accept(now, e, out)
 		case Finished:
-			if err := w.confirm(); err != nil {
-				return used, out, err
-			}
+			err = w.confirm()
 		case Empty:
 			w.outstanding--
 		case Woken:
-			roused = true
+			woken = true
 		case Submitted, Answered:
-			if e.Kind == Submitted && h.traits.AcksGrabs {
-				continue
+			if e.Kind == Answered || !h.traits.AcksGrabs {
+				err = fmt.Errorf("%w: a worker got what is meant for a producer", ErrMalformed)
 			}
-			return used, out, fmt.Errorf("%w: a worker got what is meant for who submits", ErrMalformed)
 		}
+		return err
+	})
+	if err != nil {
+		return used, out, err
 	}
+	assigned := h.arrived.received > before
 	if h.traits.Sleep != nil {
-		out = w.poll(grabbed > 0 || roused, out)
+		out = w.poll(assigned || woken, out)
 	}
-	if grabbed > 0 {
-		if err := h.backlog.arrived(h.arrived.received); err != nil {
-			return used, out, err
-		}
+	if assigned {
+		err = h.backlog.arrived(h.arrived.received)
 	}
-	return used, out, nil
+	return used, out, err
 }
 
 // poll is for protocols in which an empty queue answers a grab. While there is work, every grab that came back empty

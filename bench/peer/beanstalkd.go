@@ -46,7 +46,9 @@ func beanstalkdPeer(name string, c Command, options ...string) Peer {
 	return installed(name, "beanstalkd", "-v", newBeanstalkd(), c)
 }
 
-func (b *beanstalkd) Traits() load.Traits { return load.Traits{Unfinished: 1, Parse: load.Sized(load.WorkloadLen)} }
+func (b *beanstalkd) Traits() load.Traits {
+	return load.Traits{Unfinished: 1, Parse: load.Sized(load.WorkloadLen)}
+}
 
 func (b *beanstalkd) Greet(conn net.Conn, as load.Role) error {
 	request, want := "use "+load.QueueName+"\r\n", "USING "+load.QueueName+"\r\n"

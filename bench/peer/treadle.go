@@ -2,7 +2,6 @@ package peer
 
 import (
 	"context"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -10,13 +9,8 @@ import (
 	"treadle/bench/load"
 )
 
-// The names of the limits, and of the Treadle that syncs its jobs before it acknowledges them.
-const (
-	ZMQEcho = "zmq echo" // sends back what it gets, over the sockets of the dwork protocol
-	Frames  = "frames"   // one event loop that sends back what it gets
-	RawDisk = "disk"     // no server: the load generator itself appends to a file and syncs it
-	Always  = "treadle always"
-)
+// Always is the Treadle that syncs its jobs before it acknowledges them.
+const Always = "treadle always"
 
 // serveArguments make a Treadle listen on its ports, in every protocol that it speaks.
 func serveArguments(ports Ports, more ...string) []string {
@@ -69,20 +63,6 @@ func treadlesOnDisk(path string, c Command) (list []Peer) {
 			return serveArguments(ports, "--data", filepath.Join(directory, "data"), "--sync", mode)
 		}
 		list = append(list, Peer{Name: "treadle " + mode, Path: path, Ours: true, Protocol: NewPeriodic(PeriodicOptions{}), Start: c.Start})
-	}
-	return list
-}
-
-// limits are this program itself, run as an echo.
-func limits(treadle string) (list []Peer) {
-	self, err := os.Executable()
-	if treadle == "" || err != nil { // no path to this program: no limit to compare with
-		return nil
-	}
-	for _, echo := range []struct{ name, flag string }{{ZMQEcho, "-echo"}, {Frames, "-echo-frames"}} {
-		list = append(list, Peer{Name: echo.name, Limit: true, Start: Command{Path: self, Arguments: func(ports Ports, _ string) []string {
-			return []string{echo.flag, "127.0.0.1:" + ports[0]}
-		}}.Start})
 	}
 	return list
 }

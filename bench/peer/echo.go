@@ -1,0 +1,61 @@
+package peer
+
+import (
+	"net"
+	"os"
+
+	"treadle/bench/load"
+)
+
+// The names of the limits: what the sockets, or the disk, can do without a job server.
+const (
+	ZMQEcho = "zmq echo" // sends back all requests, over the sockets of the dwork protocol
+	Frames  = "frames"   // one event loop that sends back all bytes
+	RawDisk = "disk"     // no server: the load generator itself appends to a file and syncs it
+)
+
+// limits runs this program itself as an echo.
+func limits(treadle string) (list []Peer) {
+	self, err := os.Executable()
+	if treadle == "" || err != nil { // no path to this program: no limit to compare with
+		return nil
+	}
+	for _, echo := range []struct{ name, flag string }{{ZMQEcho, "-echo"}, {Frames, "-echo-frames"}} {
+		list = append(list, Peer{Name: echo.name, Limit: true, Start: Command{Path: self, Arguments: func(ports Ports, _ string) []string {
+			return []string{echo.flag, "127.0.0.1:" + ports[0]}
+		}}.Start})
+	}
+	return list
+}
+
+// FramesAJob is the number of requests of a Periodic job: SUBMIT_JOB, GRAB_JOB and WORK_DONE.
+const FramesAJob = 3
+
+// echoed is spoken with the echo of frames: a submit is all requests of a Periodic job, and is acknowledged when as many
+// bytes have come back.
+type echoed struct {
+	load.Protocol
+	job []byte
+}
+
+// NewEchoed returns the protocol of the echo of frames.
+func NewEchoed() load.Protocol {
+	p := newPeriodic(PeriodicOptions{})
+	done := &load.Event{Handle: append(shortString(load.QueueName), make([]byte, load.JobNameLen+1)...)}
+	return &echoed{p, p.AppendDone(p.AppendGrab(p.AppendSubmit(nil, 1, 1, 1), 1), done)}
+}
+
+func (e *echoed) Traits() load.Traits             { return load.Traits{} }
+func (e *echoed) Greet(net.Conn, load.Role) error { return nil }
+
+func (e *echoed) AppendSubmit(dst []byte, _ uint32, _ uint64, _ int64) []byte {
+	return append(dst, e.job...)
+}
+
+func (e *echoed) Next(in []byte, event *load.Event) (int, error) {
+	if len(in) < len(e.job) {
+		return 0, nil
+	}
+	event.Kind = load.Submitted
+	return len(e.job), nil
+}
