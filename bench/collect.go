@@ -101,7 +101,7 @@ func ask(ctx context.Context, address, path string) (string, error) {
 // collected runs a phase and finds out what the server's collector did meanwhile, which it is made to do all the time if
 // the row says so.
 func (s *sample) collected(ctx context.Context, running *peer.Server, r row, phase func() error) error {
-	if running.HTTP == "" || r.load.Ready+r.load.Delayed == 0 {
+	if running.HTTP == "" || r.Load.Ready+r.Load.Delayed == 0 {
 		return phase()
 	}
 	before, err := ask(ctx, running.HTTP, "/metrics")
@@ -110,7 +110,7 @@ func (s *sample) collected(ctx context.Context, running *peer.Server, r row, pha
 	}
 	collecting, end := context.WithCancel(ctx)
 	ended := make(chan error, 1)
-	go func() { ended <- collect(collecting, running.HTTP, r.collects) }()
+	go func() { ended <- collect(collecting, running.HTTP, r.Collects) }()
 	err = phase()
 	end()
 	if err = errors.Join(err, <-ended); err != nil {

@@ -21,23 +21,23 @@ func TestDurableRows(t *testing.T) {
 		t.Helper()
 		var got []string
 		for _, name := range []string{"treadle", "treadle unix", "redis", "treadle always", "redis always", peer.RawDisk} {
-			if r.jobs[name] > 0 {
+			if r.Jobs[name] > 0 {
 				got = append(got, name)
 			}
 		}
 		if !slices.Equal(got, want) {
-			t.Errorf("%s: got %q, want %q", r.name, got, want)
+			t.Errorf("%s: got %q, want %q", r.Name, got, want)
 		}
 	}
-	for _, r := range durableRows() {
-		if r.name == "synced sync 1" {
+	for _, r := range rowsOf(durableSection) {
+		if r.Name == "synced sync 1" {
 			f(r, "treadle", "treadle always", "redis always", peer.RawDisk)
 		} else {
 			f(r, "treadle", "treadle always", "redis always")
 		}
 	}
-	f(periodicRows()[0], "treadle", "redis")
-	f(gloomRows()[0], "treadle")
+	f(rowsOf(periodicSection)[0], "treadle", "redis")
+	f(rowsOf(gloomSection)[0], "treadle")
 
 	var names []string
 	for _, p := range peer.All("treadle") {
@@ -112,8 +112,8 @@ func TestDurableRun(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	field := []peer.Peer{fakeContender(t, "treadle", flawless, ""), fakeContender(t, "treadle always", flawless, ""), {Name: peer.RawDisk, Limit: true}}
 	list := []row{{
-		name: "synced sync 1", section: durableSection, load: load.Load{Connections: 1, Depth: 1},
-		jobs: map[string]int{"treadle": 200, "treadle always": 200, peer.RawDisk: 200},
+		Name: "synced sync 1", Section: durableSection, Load: load.Load{Connections: 1, Depth: 1},
+		Jobs: map[string]int{"treadle": 200, "treadle always": 200, peer.RawDisk: 200},
 	}}
 	s := settings{Rounds: 2, Scale: 1, Rows: regexp.MustCompile(""), Peers: regexp.MustCompile("^$")}
 	s.Out = filepath.Join(t.TempDir(), "latest.json")

@@ -167,10 +167,11 @@ func fakeGloomContender(t *testing.T, flaw string) (peer.Peer, *peer.Server) {
 }
 
 func someGloomRows() []row {
+	gloomDrain := load.Load{Connections: 1, Workers: 8, Depth: 512}
 	return []row{
-		{name: "flow", section: gloomSection, load: load.Load{Connections: 1, Workers: 3, Depth: 7}, jobs: alone(500)},
-		{name: "short", section: gloomSection, kind: drain, load: gloomDrain, jobs: alone(200), passes: 3},
-		{name: "long", section: gloomSection, kind: drain, load: gloomDrain, jobs: alone(800), against: "short"},
+		{Name: "flow", Section: gloomSection, Load: load.Load{Connections: 1, Workers: 3, Depth: 7}, Jobs: alone(500)},
+		{Name: "short", Section: gloomSection, Kind: drain, Load: gloomDrain, Jobs: alone(200), Passes: 3},
+		{Name: "long", Section: gloomSection, Kind: drain, Load: gloomDrain, Jobs: alone(800), Against: "short"},
 	}
 }
 
@@ -216,7 +217,7 @@ func TestGloomFlaws(t *testing.T) {
 			t.Parallel()
 			c, s := fakeGloomContender(t, flaw)
 			r := someGloomRows()[0]
-			l := r.load
+			l := r.Load
 			l.Jobs = 100
 			trial := load.New(t.Context(), r.sides(c, s), l)
 			defer trial.Close()

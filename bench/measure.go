@@ -111,11 +111,11 @@ func (s *sample) found(f load.Found) { s.Submit, s.ToWorker, s.Answer = f.Submit
 
 // measure starts a fresh server, takes one sample of it, and ends it.
 func measure(ctx context.Context, r row, p peer.Peer, size int) (sample, error) {
-	s := sample{Section: r.section, Row: r.name, Server: p.Name}
+	s := sample{Section: r.Section, Row: r.Name, Server: p.Name}
 	if p.Name == peer.RawDisk {
 		return s, s.syncDisk(ctx, peer.DiskPlace(), size)
 	}
-	if r.plugin != "" {
+	if r.Plugin != "" {
 		return s, s.measureNode(ctx, r, size, nodeOf(p.Path, r))
 	}
 	running, err := p.Start(ctx)
@@ -123,8 +123,8 @@ func measure(ctx context.Context, r row, p peer.Peer, size int) (sample, error) 
 		return s, err
 	}
 	defer running.Stop()
-	err = fill(ctx, running, r.load)
-	for pass := 0; err == nil && pass < max(1, r.passes); pass++ {
+	err = fill(ctx, running, r.Load)
+	for pass := 0; err == nil && pass < max(1, r.Passes); pass++ {
 		err = s.pass(ctx, r, p, running, size)
 	}
 	if err == nil {
@@ -141,19 +141,19 @@ func measure(ctx context.Context, r row, p peer.Peer, size int) (sample, error) 
 
 // pass is one trial on a running server, on connections of its own.
 func (s *sample) pass(ctx context.Context, r row, p peer.Peer, running *peer.Server, size int) error {
-	switch r.kind {
+	switch r.Kind {
 	case hub:
 		return s.hub(ctx, r, p, running, size)
 	case frames:
-		return s.frames(ctx, r.load, running, size)
+		return s.frames(ctx, r.Load, running, size)
 	}
-	l := r.load
-	if r.kind != idle {
+	l := r.Load
+	if r.Kind != idle {
 		l.Jobs = size
 	}
 	t := load.New(ctx, r.sides(p, running), l)
 	defer t.Close()
-	switch r.kind {
+	switch r.Kind {
 	case flow:
 		return s.collected(ctx, running, r, func() error { return s.flow(t, r, running.PID) })
 	case drain:
@@ -183,7 +183,7 @@ func (s *sample) settled(t *load.Trial, pid int, phase func() (int64, error)) er
 }
 
 func (s *sample) flow(t *load.Trial, r row, pid int) error {
-	leave, err := t.Idle(r.idlers)
+	leave, err := t.Idle(r.Idlers)
 	if err != nil {
 		return err
 	}
@@ -194,7 +194,7 @@ func (s *sample) flow(t *load.Trial, r row, pid int) error {
 	if err := s.settled(t, pid, t.ProduceAndWork); err != nil {
 		return err
 	}
-	s.Rate, s.Payload, s.Connections, s.Ready, s.Delayed = t.Load.Rate, r.payload, r.idlers, t.Load.Ready, t.Load.Delayed
+	s.Rate, s.Payload, s.Connections, s.Ready, s.Delayed = t.Load.Rate, r.Payload, r.Idlers, t.Load.Ready, t.Load.Delayed
 	s.found(t.Found())
 	return nil
 }
@@ -226,19 +226,19 @@ func (s *sample) hub(ctx context.Context, r row, p peer.Peer, running *peer.Serv
 	if p.Limit {
 		address = running.Address
 	}
-	h := load.NewHub(address, p.Limit, size, r.load.Depth)
-	creating := r.load.Workers == 0
-	phase := func() error { return h.Work(ctx, r.load.Workers) }
+	h := load.NewHub(address, p.Limit, size, r.Load.Depth)
+	creating := r.Load.Workers == 0
+	phase := func() error { return h.Work(ctx, r.Load.Workers) }
 	switch {
 	case creating:
 		phase = func() error { return h.Create(ctx) }
-	case r.libzmq:
+	case r.Libzmq:
 		program, clean, err := load.BuildREQ(ctx)
 		if err != nil {
 			return err
 		}
 		defer clean()
-		phase = func() error { return h.WorkREQ(ctx, program, r.load.Workers) }
+		phase = func() error { return h.WorkREQ(ctx, program, r.Load.Workers) }
 	}
 	if !creating && !p.Limit {
 		if err := h.Create(ctx); err != nil {
@@ -251,7 +251,7 @@ func (s *sample) hub(ctx context.Context, r row, p peer.Peer, running *peer.Serv
 		return load.Now() - start, err
 	})
 	s.found(h.Found())
-	if err == nil && !creating && !r.libzmq {
+	if err == nil && !creating && !r.Libzmq {
 		err = h.Check()
 	}
 	return err

@@ -24,6 +24,8 @@ const (
 	taskMark, taskNumber = `"task":"`, "%08d"
 	// insertBlock is how many tasks are made in one call, and settledPeriod the time between looks for the last ones.
 	insertBlock, settledPeriod = 1000, time.Millisecond
+	// workerDepth bounds the tasks that the worker of a node asks for at a time.
+	workerDepth = 64
 	// idleTick is the time between two looks of an idle node at its queues.
 	idleTick = time.Second
 )
@@ -49,7 +51,7 @@ type startNode func(ctx context.Context, config string) (*peer.Server, error)
 // nodeOf starts the node that a row measures: a function's tasks need a server around it.
 func nodeOf(path string, r row) startNode {
 	return func(ctx context.Context, config string) (*peer.Server, error) {
-		return peer.StartNode(ctx, path, config, r.plugin == disbatch.KindFunction)
+		return peer.StartNode(ctx, path, config, r.Plugin == disbatch.KindFunction)
 	}
 }
 
@@ -63,7 +65,7 @@ func (s *sample) measureNode(ctx context.Context, r row, size int, start startNo
 	if err != nil {
 		return err
 	}
-	if r.kind == idle {
+	if r.Kind == idle {
 		err = s.idleNode(ctx, t, max(1, size/int(idleTick.Milliseconds())))
 	} else if err = t.fill(ctx, size); err == nil {
 		err = s.busyNode(ctx, t, r, size)
@@ -93,7 +95,7 @@ func (t *nodeTrial) open(ctx context.Context, r row, start startNode) (stop func
 	}
 	ends = append(ends, func() { _ = os.RemoveAll(directory) })
 	file := filepath.Join(directory, "config.json")
-	text := fmt.Sprintf(`{"mongohost": %q, "treadle_plugins": {"Bench": {"kind": %q, "function": %q, "command": ["/bin/true"]}}}`, t.double.Address(), r.plugin, load.QueueName)
+	text := fmt.Sprintf(`{"mongohost": %q, "treadle_plugins": {"Bench": {"kind": %q, "function": %q, "command": ["/bin/true"]}}}`, t.double.Address(), r.Plugin, load.QueueName)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return stop, err
 	}
@@ -190,8 +192,8 @@ func (s *sample) idleNode(ctx context.Context, t *nodeTrial, ticks int) error {
 // busyNode has the node do all tasks, or, for the claims, begin all of them. Each must be done exactly once: by what the
 // database holds, and by what the worker saw or, of commands, by what the node has counted.
 func (s *sample) busyNode(ctx context.Context, t *nodeTrial, r row, size int) (err error) {
-	threads, perTask, left := r.load.Depth, 2, []int{disbatch.StatusQueued, disbatch.StatusClaimed, disbatch.StatusRunning}
-	claims := r.kind == drain
+	threads, perTask, left := r.Load.Depth, 2, []int{disbatch.StatusQueued, disbatch.StatusClaimed, disbatch.StatusRunning}
+	claims := r.Kind == drain
 	if claims {
 		threads, perTask, left = size, 1, left[:2]
 	}
@@ -203,9 +205,9 @@ func (s *sample) busyNode(ctx context.Context, t *nodeTrial, r row, size int) (e
 		cancel(nil)
 	}()
 	work, check := func() {}, func() error { return t.checkCount(ctx, size) }
-	if r.plugin == disbatch.KindFunction {
+	if r.Plugin == disbatch.KindFunction {
 		to := load.Side{Protocol: taskWorker{peer.NewPeriodic(peer.PeriodicOptions{})}, Network: "tcp", Address: t.running.Address}
-		worker := load.New(ctx, load.Sides{Produce: to, Work: to, Ask: to}, load.Load{Workers: 1, Depth: min(threads, pipeline), Jobs: size})
+		worker := load.New(ctx, load.Sides{Produce: to, Work: to, Ask: to}, load.Load{Workers: 1, Depth: min(threads, workerDepth), Jobs: size})
 		defer worker.Close()
 		if err := worker.ConnectWorkers(); err != nil {
 			return err

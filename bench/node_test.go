@@ -48,17 +48,17 @@ func nodeWithin(t *testing.T) startNode {
 
 // TestNodeRows takes small samples of the rows whose tasks are done by a worker, and of an idle node.
 func TestNodeRows(t *testing.T) {
-	for _, r := range nodeRows() {
-		if r.plugin != disbatch.KindFunction && r.kind != idle || r.load.Depth == 1 {
+	for _, r := range rowsOf(nodeSection) {
+		if r.Plugin != disbatch.KindFunction && r.Kind != idle || r.Load.Depth == 1 {
 			continue
 		}
-		t.Run(r.name, func(t *testing.T) {
+		t.Run(r.Name, func(t *testing.T) {
 			t.Parallel()
 			var s sample
 			if err := s.measureNode(t.Context(), r, 200, nodeWithin(t)); err != nil {
 				t.Fatal(err)
 			}
-			if timed := s.JobsPerSecond > 0 && s.ServerCPU > 0 && s.Jobs == 200; timed == (r.kind == idle) || s.CorePercent <= 0 {
+			if timed := s.JobsPerSecond > 0 && s.ServerCPU > 0 && s.Jobs == 200; timed == (r.Kind == idle) || s.CorePercent <= 0 {
 				t.Errorf("something was not measured: %+v", s)
 			}
 		})
@@ -67,7 +67,7 @@ func TestNodeRows(t *testing.T) {
 
 // TestNodeAudit: a task that was done twice, or not at all, fails the measurement.
 func TestNodeAudit(t *testing.T) {
-	r := nodeRows()[1]
+	r := rowsOf(nodeSection)[1]
 	f := func(size int, spoil func(trial *nodeTrial) error, want string) {
 		t.Helper()
 		trial := &nodeTrial{}

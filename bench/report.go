@@ -60,7 +60,7 @@ func newReport(s settings, started time.Time, list []row, field []peer.Peer, sam
 func against(list []row) map[string]string {
 	all := map[string]string{}
 	for _, r := range list {
-		all[r.name] = r.against
+		all[r.Name] = r.Against
 	}
 	return all
 }

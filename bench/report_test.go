@@ -131,12 +131,12 @@ func TestReportIsSaved(t *testing.T) {
 // TestPlan sees to it that the contenders take turns within a row.
 func TestPlan(t *testing.T) {
 	field := []peer.Peer{{Name: "treadle", Ours: true}, {Name: "treadle unix", Ours: true}, {Name: "gearmand", Missing: "gearmand"}, {Name: "redis"}}
-	list := []row{{name: "a", jobs: memoryPeers(1, 1, 1, 1)}, {name: "b", jobs: memoryPeers(1, 1, 1, 1, "unix"), once: true},
-		{name: "c", jobs: alone(1), once: true}, {name: "d", jobs: alone(1), fewer: true}}
+	list := []row{{Name: "a", Jobs: map[string]int{"treadle": 1, "redis": 1, "gearmand": 1}}, {Name: "b", Jobs: map[string]int{"treadle": 1, "treadle unix": 2, "redis": 1, "gearmand": 1}, Once: true},
+		{Name: "c", Jobs: alone(1), Once: true}, {Name: "d", Jobs: alone(1), Fewer: true}}
 	var got []string
 	tasks, missing := plan(list, field, 2)
 	for _, task := range tasks {
-		got = append(got, task.row.name+" "+task.peer.Name)
+		got = append(got, task.row.Name+" "+task.peer.Name)
 	}
 	if len(missing) != 1 || missing[0] != "gearmand, because gearmand is not installed" {
 		t.Errorf("missing: %q", missing)
@@ -162,12 +162,12 @@ func TestChoose(t *testing.T) {
 func TestRowSizes(t *testing.T) {
 	for _, r := range rows() {
 		for _, c := range peer.All("treadle") {
-			if r.jobs[c.Name] > 0 && r.size(c.Name, 1) < 1000 && !r.exact {
-				t.Errorf("%s, %s: %d jobs", r.name, c.Name, r.size(c.Name, 1))
+			if r.Jobs[c.Name] > 0 && r.size(c.Name, 1) < 1000 && !r.Exact {
+				t.Errorf("%s, %s: %d jobs", r.Name, c.Name, r.size(c.Name, 1))
 			}
 		}
-		if got := r.size("treadle", 1e-9); got != leastJobs && !r.exact {
-			t.Errorf("%s: %d jobs at the smallest scale, want %d", r.name, got, leastJobs)
+		if got := r.size("treadle", 1e-9); got != leastJobs && !r.Exact {
+			t.Errorf("%s: %d jobs at the smallest scale, want %d", r.Name, got, leastJobs)
 		}
 	}
 }
@@ -192,15 +192,15 @@ func TestSettings(t *testing.T) {
 
 // TestScaled sees to it that the scale counts for what stands around the jobs as well.
 func TestScaled(t *testing.T) {
-	r := row{load: load.Load{Connections: 5, Ready: 1000, Delayed: 5000}, idlers: 300}.scaled(0.1)
-	if r.load.Ready != 100 || r.load.Delayed != 500 || r.idlers != 30 || r.load.Connections != 5 {
-		t.Errorf("got %+v", r.load)
+	r := row{Load: load.Load{Connections: 5, Ready: 1000, Delayed: 5000}, Idlers: 300}.scaled(0.1)
+	if r.Load.Ready != 100 || r.Load.Delayed != 500 || r.Idlers != 30 || r.Load.Connections != 5 {
+		t.Errorf("got %+v", r.Load)
 	}
-	if got := (row{jobs: alone(100), exact: true}).size("treadle", 0.1); got != 100 {
+	if got := (row{Jobs: alone(100), Exact: true}).size("treadle", 0.1); got != 100 {
 		t.Errorf("got %d of exactly 100", got)
 	}
-	if r := (row{idlers: 1e9}).scaled(1); r.idlers != descriptors() {
-		t.Errorf("got %d idle connections, and %d descriptors", r.idlers, descriptors())
+	if r := (row{Idlers: 1e9}).scaled(1); r.Idlers != descriptors() {
+		t.Errorf("got %d idle connections, and %d descriptors", r.Idlers, descriptors())
 	}
 }
 
@@ -209,7 +209,7 @@ func TestSides(t *testing.T) {
 	s := &peer.Server{Network: "tcp", Address: "a", Masters: "m", Slaves: "s"}
 	f := func(of section, produce, work string) {
 		t.Helper()
-		got := row{section: of}.sides(peer.Peer{Protocol: peer.NewPeriodic(peer.PeriodicOptions{})}, s)
+		got := row{Section: of}.sides(peer.Peer{Protocol: peer.NewPeriodic(peer.PeriodicOptions{})}, s)
 		describe := func(of load.Side) string {
 			_, _, text := of.Protocol.Traits().Parse(load.TextWorkload())
 			return fmt.Sprintf("%T %v at %s", of.Protocol, text, of.Address)

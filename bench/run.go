@@ -40,20 +40,20 @@ func plan(list []row, field []peer.Peer, rounds int) (tasks []task, missing []st
 	}
 	for _, r := range list {
 		if lacks := r.lacks(); lacks != "" {
-			note("%s, because %s are not installed", r.name, lacks)
+			note("%s, because %s are not installed", r.Name, lacks)
 			continue
 		}
 		n := rounds
 		switch {
-		case r.once:
+		case r.Once:
 			n = 1
-		case r.fewer:
+		case r.Fewer:
 			n = max(1, rounds-1)
 		}
 		for round := range n {
 			for _, p := range field {
 				switch {
-				case r.jobs[p.Name] == 0:
+				case r.Jobs[p.Name] == 0:
 				case p.Missing != "":
 					note("%s, because %s is not installed", p.Name, p.Missing)
 				default:
@@ -67,7 +67,7 @@ func plan(list []row, field []peer.Peer, rounds int) (tasks []task, missing []st
 
 // choose keeps the rows and the servers that the settings ask for. Treadle itself and its limits always take part.
 func choose(s settings, list []row, field []peer.Peer) ([]row, []peer.Peer) {
-	list = slices.DeleteFunc(list, func(r row) bool { return !s.Rows.MatchString(r.name) })
+	list = slices.DeleteFunc(list, func(r row) bool { return !s.Rows.MatchString(r.Name) })
 	field = slices.DeleteFunc(field, func(p peer.Peer) bool { return !p.Ours && !p.Limit && !s.Peers.MatchString(p.Name) })
 	return list, field
 }
@@ -98,7 +98,7 @@ func take(ctx context.Context, s settings, tasks []task, w io.Writer) ([]*sample
 	started := time.Now()
 	var samples []*sample
 	for i, t := range tasks {
-		name := fmt.Sprintf("%s, %s, round %d", t.row.name, t.peer.Name, t.round)
+		name := fmt.Sprintf("%s, %s, round %d", t.row.Name, t.peer.Name, t.round)
 		fmt.Fprintf(w, "[%d/%d] %s: ", i+1, len(tasks), name)
 		taken, err := measure(ctx, t.row.scaled(s.Scale), t.peer, t.row.size(t.peer.Name, s.Scale))
 		if err != nil {

@@ -69,8 +69,8 @@ func TestTargetsHaveRows(t *testing.T) {
 	r := &report{}
 	q := load.Quantiles{P50: 1, P99: 1, P999: 1}
 	for _, row := range rows() {
-		for server := range row.jobs {
-			r.Medians = append(r.Medians, &sample{Row: row.name, Server: server, JobsPerSecond: 1, ServerCPU: 1, Submit: q, ToWorker: q,
+		for server := range row.Jobs {
+			r.Medians = append(r.Medians, &sample{Row: row.Name, Server: server, JobsPerSecond: 1, ServerCPU: 1, Submit: q, ToWorker: q,
 				QueuedMB: 1, RestMB: 1, IdleKB: 1, ConnectCPU: 1, CorePercent: 1})
 		}
 	}
@@ -92,9 +92,9 @@ func TestRowsHaveServers(t *testing.T) {
 		known[p.Name] = true
 	}
 	for _, r := range rows() {
-		for server := range r.jobs {
+		for server := range r.Jobs {
 			if !known[server] {
-				t.Errorf("%s: there is no %q", r.name, server)
+				t.Errorf("%s: there is no %q", r.Name, server)
 			}
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,18 +26,26 @@ func fakes(jobs int, variants ...string) map[string]int {
 	return all
 }
 
+// alone gives jobs to Treadle alone.
+func alone(jobs int) map[string]int { return map[string]int{"treadle": jobs} }
+
+// rowsOf returns the rows of one section.
+func rowsOf(of section) []row {
+	return slices.DeleteFunc(rows(), func(r row) bool { return r.Section != of })
+}
+
 // someRows has a row of each kind, small.
 func someRows() []row {
 	return []row{
-		{name: "sync", load: load.Load{Connections: 3, Depth: 1}, jobs: fakes(500, "treadle unix", "treadle crc")},
-		{name: "pipe", load: load.Load{Connections: 2, Depth: 16}, jobs: fakes(5000)},
-		{name: "paced", load: load.Load{Connections: 3, Depth: 1, Rate: 5000}, jobs: fakes(500)},
-		{name: "drain", kind: drain, load: load.Load{Connections: 2, Depth: 16}, jobs: fakes(2000), once: true},
-		{name: "queued", kind: memory, load: load.Load{Connections: 2, Depth: 16}, jobs: fakes(20000), once: true},
-		{name: "idle", kind: idle, jobs: fakes(200), once: true},
-		{name: "behind", section: aloneSection, load: load.Load{Connections: 2, Depth: 16, Ready: 300}, jobs: alone(3000), once: true},
-		{name: "crowd", section: aloneSection, load: load.Load{Connections: 2, Depth: 1}, idlers: 20, jobs: alone(300), once: true},
-		{name: "large", section: payloadSection, load: load.Load{Connections: 2, Depth: 2}, payload: 200 << 10, jobs: alone(200), once: true},
+		{Name: "sync", Load: load.Load{Connections: 3, Depth: 1}, Jobs: fakes(500, "treadle unix", "treadle crc")},
+		{Name: "pipe", Load: load.Load{Connections: 2, Depth: 16}, Jobs: fakes(5000)},
+		{Name: "paced", Load: load.Load{Connections: 3, Depth: 1, Rate: 5000}, Jobs: fakes(500)},
+		{Name: "drain", Kind: drain, Load: load.Load{Connections: 2, Depth: 16}, Jobs: fakes(2000), Once: true},
+		{Name: "queued", Kind: memory, Load: load.Load{Connections: 2, Depth: 16}, Jobs: fakes(20000), Once: true},
+		{Name: "idle", Kind: idle, Jobs: fakes(200), Once: true},
+		{Name: "behind", Section: aloneSection, Load: load.Load{Connections: 2, Depth: 16, Ready: 300}, Jobs: alone(3000), Once: true},
+		{Name: "crowd", Section: aloneSection, Load: load.Load{Connections: 2, Depth: 1}, Idlers: 20, Jobs: alone(300), Once: true},
+		{Name: "large", Section: payloadSection, Load: load.Load{Connections: 2, Depth: 2}, Payload: 200 << 10, Jobs: alone(200), Once: true},
 	}
 }
 
