@@ -2,11 +2,13 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,35 +22,36 @@ import (
 )
 
 const (
-	// taskMark stands before a task's number in its payload, which a worker gets as one line of JSON.
+	// taskMark stands before a task's number in its payload. A worker gets the payload as one line of JSON.
 	taskMark, taskNumber = `"task":"`, "%08d"
-	// insertBlock is how many tasks are made in one call, and settledPeriod the time between looks for the last ones.
+	// insertBlock is the number of tasks in one insert, and settledPeriod the time between looks for unfinished tasks.
 	insertBlock, settledPeriod = 1000, time.Millisecond
 	// workerDepth bounds the tasks that the worker of a node asks for at a time.
 	workerDepth = 64
-	// idleTick is the time between two looks of an idle node at its queues.
+	// idleTick is the period in which an idle node looks at its queues.
 	idleTick = time.Second
 )
 
-// nodeTrial is a load on one node, and the database of it.
+// nodeTrial is a load on one node and on its database.
 type nodeTrial struct {
 	double  *mongotest.Server
 	store   *disbatch.Store
 	queue   disbatch.Queue
 	running *peer.Server
+	ends    []func() // of what was started
 
-	updates atomic.Int64  // of the database, by anybody
-	ticked  chan struct{} // has room for the ticks of the idle row; those that find none are not of interest
+	updates atomic.Int64  // commands that changed the database
+	ticked  chan struct{} // ticks of the idle row; it loses those that do not fit
 	claimed sync.Once
 	start   int64 // when the first claim was
-	before  meter // what had been used then
-	failed  error // to read that
+	before  meter // the reading of that moment
+	failed  error // of that reading
 }
 
 // startNode starts a node with a configuration.
 type startNode func(ctx context.Context, config string) (*peer.Server, error)
 
-// nodeOf starts the node that a row measures: a function's tasks need a server around it.
+// nodeOf starts the node that a row measures: tasks of a function need a server around it.
 func nodeOf(path string, r row) startNode {
 	return func(ctx context.Context, config string) (*peer.Server, error) {
 		return peer.StartNode(ctx, path, config, r.Plugin == disbatch.KindFunction)
@@ -60,11 +63,11 @@ func (s *sample) measureNode(ctx context.Context, r row, size int, start startNo
 	ctx, cancel := context.WithTimeout(ctx, load.TrialLimit)
 	defer cancel()
 	t := &nodeTrial{ticked: make(chan struct{}, size)}
-	stop, err := t.open(ctx, r, start)
-	defer stop()
-	if err != nil {
+	defer t.close()
+	if err := t.open(ctx, r, start); err != nil {
 		return err
 	}
+	var err error
 	if r.Kind == idle {
 		err = s.idleNode(ctx, t, max(1, size/int(idleTick.Milliseconds())))
 	} else if err = t.fill(ctx, size); err == nil {
@@ -76,52 +79,52 @@ func (s *sample) measureNode(ctx context.Context, r row, size int, start startNo
 	return err
 }
 
-// open starts the double and the node with a queue that has no limit yet, so that nothing runs in it. The returned
-// function ends what was started, also after an error.
-func (t *nodeTrial) open(ctx context.Context, r row, start startNode) (stop func(), err error) {
-	var ends []func()
-	stop = func() {
-		for i := len(ends) - 1; i >= 0; i-- {
-			ends[i]()
-		}
-	}
+// open starts the double and the node. Its queue has no threads yet, so nothing runs. Close is due after an error, too.
+func (t *nodeTrial) open(ctx context.Context, r row, start startNode) (err error) {
 	if t.double, err = mongotest.Start(); err != nil {
-		return stop, err
+		return err
 	}
-	ends = append(ends, t.double.Stop)
+	t.ends = append(t.ends, t.double.Stop)
 	directory, err := os.MkdirTemp("", "treadle-bench-")
 	if err != nil {
-		return stop, err
+		return err
 	}
-	ends = append(ends, func() { _ = os.RemoveAll(directory) })
+	t.ends = append(t.ends, func() { _ = os.RemoveAll(directory) })
 	file := filepath.Join(directory, "config.json")
 	text := fmt.Sprintf(`{"mongohost": %q, "treadle_plugins": {"Bench": {"kind": %q, "function": %q, "command": ["/bin/true"]}}}`, t.double.Address(), r.Plugin, load.QueueName)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		return stop, err
+		return err
 	}
 	config, err := disbatch.ReadConfig(file)
 	if err != nil {
-		return stop, err
+		return err
 	}
 	if t.store, err = disbatch.Open(config, disbatch.ComponentWeb); err != nil {
-		return stop, err
+		return err
 	}
-	ends = append(ends, t.store.Close)
+	t.ends = append(t.ends, t.store.Close)
 	if _, err = t.store.InsertQueue(ctx, load.QueueName, "Bench"); err == nil {
 		t.queue, err = t.store.Queue(ctx, load.QueueName)
 	}
+	if err == nil {
+		t.running, err = start(ctx, file)
+	}
 	if err != nil {
-		return stop, err
+		return err
 	}
-	if t.running, err = start(ctx, file); err != nil {
-		return stop, err
-	}
-	ends = append(ends, t.running.Stop)
+	t.ends = append(t.ends, t.running.Stop)
 	t.double.Inject(t.observe)
-	return stop, nil
+	return nil
 }
 
-// observe is told of every command that the database gets, before it is done. It lets all of them be.
+// close ends all that open has started, the last first.
+func (t *nodeTrial) close() {
+	for _, end := range slices.Backward(t.ends) {
+		end()
+	}
+}
+
+// observe sees every command before the database executes it, and lets all pass.
 func (t *nodeTrial) observe(command string) mongotest.Fault {
 	switch command {
 	case "findAndModify":
@@ -145,58 +148,52 @@ func (t *nodeTrial) readMeter() (meter, error) {
 	return readMeter(append(children(t.running.PID), t.running.PID)...)
 }
 
-// children are the processes that a process has started and that have not ended.
+// children lists the processes that a process has started and that have not ended.
 func children(parent int) (pids []int) {
-	all, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, name := range all {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			continue // it has ended
-		}
-		// pid (name) state parent: the name may have blanks and parentheses
-		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(name)))
-		if err == nil && len(fields) > 1 && fields[1] == strconv.Itoa(parent) {
-			pids = append(pids, pid)
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", parent))
+	for _, thread := range threads {
+		text, _ := os.ReadFile(thread) // it may have ended
+		for child := range strings.FieldsSeq(string(text)) {
+			if pid, err := strconv.Atoi(child); err == nil {
+				pids = append(pids, pid)
+			}
 		}
 	}
 	return pids
 }
 
-// idleNode measures what a node uses that has a queue and no tasks, over so many ticks.
+// idleNode measures a node that has a queue and no tasks, over so many ticks.
 func (s *sample) idleNode(ctx context.Context, t *nodeTrial, ticks int) error {
 	if err := t.limit(ctx, 4); err != nil {
 		return err
 	}
-	var before meter
-	var start int64
 	for tick := range ticks + 2 { // the first one is part of the start
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-t.ticked:
 		}
-		m, err := t.readMeter()
+		now, err := t.readMeter()
 		if err != nil {
 			return err
 		}
 		if tick == 1 {
-			before, start = m, load.Now()
+			t.before, t.start = now, load.Now()
 		} else if tick > 1 {
-			s.CorePercent = 100 * float64(m.server-before.server) / float64(load.Now()-start)
+			s.CorePercent = t.corePercent(now, load.Now()-t.start)
 		}
 	}
 	return nil
 }
 
-// busyNode has the node do all tasks, or, for the claims, begin all of them. Each must be done exactly once: by what the
-// database holds, and by what the worker saw or, of commands, by what the node has counted.
+// corePercent returns the processor time of the node since the start, in percent of one core.
+func (t *nodeTrial) corePercent(now meter, elapsed int64) float64 {
+	return 100 * float64(now.server-t.before.server) / float64(elapsed)
+}
+
+// busyNode has the node do all tasks, or, in the row of the claims, begin all of them. It checks that each is done exactly
+// once: in the database, and by the worker of a function or the counters of a node with commands.
 func (s *sample) busyNode(ctx context.Context, t *nodeTrial, r row, size int) (err error) {
-	threads, perTask, left := r.Load.Depth, 2, []int{disbatch.StatusQueued, disbatch.StatusClaimed, disbatch.StatusRunning}
-	claims := r.Kind == drain
-	if claims {
-		threads, perTask, left = size, 1, left[:2]
-	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer func() {
 		if cause := context.Cause(ctx); err != nil && cause != nil {
@@ -204,6 +201,7 @@ func (s *sample) busyNode(ctx context.Context, t *nodeTrial, r row, size int) (e
 		}
 		cancel(nil)
 	}()
+	threads := cmp.Or(r.Load.Depth, size)
 	work, check := func() {}, func() error { return t.checkCount(ctx, size) }
 	if r.Plugin == disbatch.KindFunction {
 		to := load.Side{Protocol: taskWorker{peer.NewPeriodic(peer.PeriodicOptions{})}, Network: "tcp", Address: t.running.Address}
@@ -224,42 +222,50 @@ func (s *sample) busyNode(ctx context.Context, t *nodeTrial, r row, size int) (e
 		}
 		check = func() error {
 			working.Wait()
-			return errors.Join(ctx.Err(), worker.Check())
+			return worker.Check()
 		}
 	}
-	if !claims {
+	if r.Kind == drain { // of the claims: no worker takes a task until all are claimed
+		err = s.timeNode(ctx, t, size, threads, 1, disbatch.StatusQueued, disbatch.StatusClaimed)
 		work()
-	}
-	if err := t.limit(ctx, threads); err != nil {
-		return err
-	}
-	if err := t.await(ctx, perTask*size, left); err != nil {
-		return err
-	}
-	t.claimed.Do(func() {}) // what the first claim has written is seen here
-	elapsed := load.Now() - t.start
-	after, err := t.readMeter()
-	if err = errors.Join(err, t.failed); err != nil {
-		return err
-	}
-	s.add(size, elapsed, t.before, after)
-	s.CorePercent = 100 * float64(after.server-t.before.server) / float64(elapsed)
-	if claims {
-		work()
-		if err := t.await(ctx, 0, []int{disbatch.StatusRunning}); err != nil {
-			return err
+		if err == nil {
+			err = t.await(ctx, 0, disbatch.StatusRunning)
 		}
+	} else {
+		work()
+		err = s.timeNode(ctx, t, size, threads, 2, disbatch.StatusQueued, disbatch.StatusClaimed, disbatch.StatusRunning)
+	}
+	if err != nil {
+		return err
 	}
 	return errors.Join(t.checkDone(ctx, size), check())
 }
 
-// limit sets how many threads the queue has.
+// timeNode gives the queue its threads, and times the tasks from the first claim until none has one of the statuses. A task
+// is so many updates of the database.
+func (s *sample) timeNode(ctx context.Context, t *nodeTrial, size, threads, perTask int, statuses ...int) error {
+	err := t.limit(ctx, threads)
+	if err == nil {
+		err = t.await(ctx, perTask*size, statuses...)
+	}
+	if err != nil {
+		return err
+	}
+	t.claimed.Do(func() {}) // orders the writes of the first claim before these reads
+	elapsed := load.Now() - t.start
+	after, err := t.readMeter()
+	s.add(size, elapsed, t.before, after)
+	s.CorePercent = t.corePercent(after, elapsed)
+	return errors.Join(err, t.failed)
+}
+
+// limit sets the number of threads of the queue.
 func (t *nodeTrial) limit(ctx context.Context, threads int) error {
 	_, err := t.store.UpdateQueue(ctx, &t.queue, disbatch.QueueChange{Limit: &threads})
 	return err
 }
 
-// fill makes all tasks.
+// fill inserts all tasks.
 func (t *nodeTrial) fill(ctx context.Context, size int) error {
 	for first := 0; first < size; first += insertBlock {
 		var block []any
@@ -273,9 +279,9 @@ func (t *nodeTrial) fill(ctx context.Context, size int) error {
 	return nil
 }
 
-// await returns when no task has one of these statuses. To look costs the database time, so nobody looks before the
-// node has made so many updates.
-func (t *nodeTrial) await(ctx context.Context, updates int, statuses []int) error {
+// await returns when no task has one of the statuses. A look costs the database time, so the first one follows the given
+// number of updates.
+func (t *nodeTrial) await(ctx context.Context, updates int, statuses ...int) error {
 	ticker := time.NewTicker(settledPeriod)
 	defer ticker.Stop()
 	for from := t.updates.Load(); ; {
@@ -294,7 +300,7 @@ func (t *nodeTrial) await(ctx context.Context, updates int, statuses []int) erro
 	}
 }
 
-// taskWorker does the tasks of a node: the workload of each is its document.
+// taskWorker does the tasks of a node. The workload of a task is its document.
 type taskWorker struct{ load.Protocol }
 
 // Traits implements load.Protocol.
@@ -309,7 +315,7 @@ func (w taskWorker) Traits() load.Traits {
 	return t
 }
 
-// checkDone says whether every task has succeeded.
+// checkDone checks that every task has succeeded.
 func (t *nodeTrial) checkDone(ctx context.Context, size int) error {
 	done, err := t.store.CountTasks(ctx, map[string]any{"status": disbatch.StatusSucceeded, "complete": true})
 	if err == nil && done != int64(size) {
@@ -318,8 +324,8 @@ func (t *nodeTrial) checkDone(ctx context.Context, size int) error {
 	return err
 }
 
-// checkCount says whether the node has claimed and ended so many tasks. The process that runs commands writes an end
-// first, and then tells the node.
+// checkCount checks that the node has claimed and ended so many tasks. The process that runs commands writes an end before
+// it tells the node: the counters may be late.
 func (t *nodeTrial) checkCount(ctx context.Context, size int) error {
 	ticker := time.NewTicker(settledPeriod)
 	defer ticker.Stop()
@@ -330,7 +336,7 @@ func (t *nodeTrial) checkCount(ctx context.Context, size int) error {
 	}
 }
 
-// counts is checkCount at this moment.
+// counts compares the counters at this moment.
 func (t *nodeTrial) counts(ctx context.Context, size int) error {
 	page, err := ask(ctx, t.running.Address, "/metrics")
 	if err != nil {

@@ -71,8 +71,8 @@ func TestNodeAudit(t *testing.T) {
 	f := func(size int, spoil func(trial *nodeTrial) error, want string) {
 		t.Helper()
 		trial := &nodeTrial{}
-		stop, err := trial.open(t.Context(), r, nodeWithin(t))
-		defer stop()
+		defer trial.close()
+		err := trial.open(t.Context(), r, nodeWithin(t))
 		if err == nil {
 			err = trial.fill(t.Context(), 50)
 		}
