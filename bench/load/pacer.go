@@ -19,18 +19,18 @@ const (
 // due, so a server that falls behind pays for all that wait.
 type pacer struct {
 	timer    int
-	feed     *feed
+	side     *producing
 	start    int64
 	interval int64
 }
 
 // newPacer adds a timer to a pump whose conversations are all paced producers.
-func newPacer(p *pump, f *feed, rate int) (*pacer, error) {
+func newPacer(p *pump, s *producing, rate int) (*pacer, error) {
 	timer, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
 	if err != nil {
 		return nil, fmt.Errorf("cannot create a timer: %w", err)
 	}
-	c := &pacer{timer: timer, feed: f, interval: int64(time.Second) / int64(rate)}
+	c := &pacer{timer: timer, side: s, interval: int64(time.Second) / int64(rate)}
 	if err := p.watch(unix.EPOLL_CTL_ADD, timer, pacerToken, unix.EPOLLIN); err != nil {
 		c.close()
 		return nil, err
@@ -51,13 +51,13 @@ func (c *pacer) begin() error {
 	return c.arm()
 }
 
-// due is when the next job of the feed is to be submitted.
-func (c *pacer) due() int64 { return c.start + int64(c.feed.next)*c.interval }
+// due is when the next job is to be submitted.
+func (c *pacer) due() int64 { return c.start + int64(c.side.next)*c.interval }
 
 // arm sets the timer for the next job, or stops it behind the last one.
 func (c *pacer) arm() error {
 	var setting unix.ItimerSpec
-	if c.feed.next < c.feed.jobs {
+	if c.side.next < c.side.jobs {
 		wait := max(1, c.due()-Now()-int64(pacerLead))
 		setting.Value = unix.NsecToTimespec(wait)
 	}
@@ -73,8 +73,8 @@ func (c *pacer) fire(p *pump) error {
 	due := c.due()
 	for Now() < due {
 	}
-	for c.feed.next < c.feed.jobs && c.due() <= Now() {
-		index, slot := c.feed.next%len(p.lines), c.feed.next/len(p.lines)
+	for c.side.next < c.side.jobs && c.due() <= Now() {
+		index, slot := c.side.next%len(p.lines), c.side.next/len(p.lines)
 		l := p.lines[index]
 		out := l.talk.(*producer).submitNext(c.due(), slot, p.out[:0])
 		if err := p.send(l, index, out); err != nil {

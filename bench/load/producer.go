@@ -2,9 +2,9 @@ package load
 
 import "fmt"
 
-// feed is the submitting side of a trial: which job is next, how many are acknowledged, how long that took. All its
-// producers live in one pump, so nothing here is locked.
-type feed struct {
+// producing is the submitting side of a trial: the next job, the replies, and the time that they took. All its producers
+// live in one pump, so nothing here is locked.
+type producing struct {
 	protocol Protocol
 	traits   Traits
 	jobs     int
@@ -13,28 +13,74 @@ type feed struct {
 	acked    int
 	latency  *Latencies // from submit to acknowledgement
 	backlog  *backlog   // nil: no bound
+
+	// In protocols that answer there is one producer, the master. Each of its jobs is acknowledged exactly once, and then
+	// answered exactly once.
+	awaits   EventKind // Submitted or Answered: the reply that ends a submit's time in flight, and the goal
+	acks     *checker
+	answered *checker
+	answers  *Latencies // from submit to answer
+	last     int64      // when the latest answer arrived
 }
 
-func newFeed(p Protocol, jobs int) *feed {
-	return &feed{protocol: p, traits: p.Traits(), jobs: jobs, latency: NewLatencies()}
+func newProducing(p Protocol, jobs int) *producing {
+	s := &producing{protocol: p, traits: p.Traits(), jobs: jobs, latency: NewLatencies(), answers: NewLatencies()}
+	if s.traits.Answers {
+		s.awaits, s.acks, s.answered = Answered, newChecker(jobs), newChecker(jobs)
+	}
+	return s
 }
 
-func (f *feed) reached() bool { return f.acked == f.jobs }
-func (f *feed) progress() int { return f.acked }
+// landed returns the number of submits that are in flight no more.
+func (s *producing) landed() int {
+	if s.awaits == Answered {
+		return s.answered.received
+	}
+	return s.acked
+}
+
+func (s *producing) reached() bool { return s.landed() == s.jobs }
+
+func (s *producing) progress() int {
+	if s.traits.Answers {
+		return s.acked + s.answered.received
+	}
+	return s.acked
+}
+
+// check reports the jobs that were not acknowledged, or not answered, in protocols that answer.
+func (s *producing) check() error {
+	if !s.traits.Answers {
+		return nil
+	}
+	if err := s.acks.check(); err != nil {
+		return fmt.Errorf("acknowledgements: %w", err)
+	}
+	if err := s.answered.check(); err != nil {
+		return fmt.Errorf("answers: %w", err)
+	}
+	return nil
+}
 
 // producer is one connection that submits. Each slot is one request that may be in flight. A reply frees its slot, and
 // freed slots are used again in the order in which they were freed; so in protocols without tags, where replies come in
-// the order of the requests, the slots come round in order.
+// the order of the requests, the slots come round in order. A master has a slot for each job, and so has a paced producer.
 type producer struct {
-	feed   *feed
+	side   *producing
+	depth  int     // submits in flight
 	sent   []int64 // by slot: when the submit in flight was sent, or was due
 	free   []int   // slots without a submit in flight
 	cursor int     // the slot of the next reply, in protocols without tags
 	paced  bool    // a pacer submits, not the replies
 }
 
-func newProducer(f *feed, slots int, paced bool) *producer {
-	p := &producer{feed: f, sent: make([]int64, slots), paced: paced}
+func newProducer(s *producing, depth int, paced bool) *producer {
+	p := &producer{side: s, depth: depth, paced: paced}
+	slots := depth
+	if s.traits.Answers {
+		slots = s.jobs
+	}
+	p.sent = make([]int64, slots)
 	for slot := range slots {
 		p.free = append(p.free, slot)
 	}
@@ -43,21 +89,22 @@ func newProducer(f *feed, slots int, paced bool) *producer {
 
 func (p *producer) open(now int64, out []byte) []byte { return p.fill(now, out) }
 
-// fill submits the next jobs of the feed on the free slots, as far as there are jobs and the backlog has room.
+// fill submits the next jobs on the free slots, as far as there are jobs and the backlog has room.
 func (p *producer) fill(now int64, out []byte) []byte {
-	f := p.feed
+	s := p.side
 	if p.paced {
 		return out
 	}
 	used := 0
-	for used < len(p.free) && f.next < f.jobs {
-		count := min(len(p.free)-used, f.jobs-f.next, f.backlog.room(f.next))
-		if count <= 0 {
-			if f.backlog.wait(f.next) {
-				break
-			}
-			continue
+	for used < len(p.free) && s.next < s.jobs {
+		count := min(len(p.free)-used, s.jobs-s.next, s.backlog.room(s.next))
+		if s.traits.Answers {
+			count = min(count, s.landed()+p.depth-s.next)
 		}
+		if count <= 0 && (s.traits.Answers || s.backlog.wait(s.next)) {
+			break
+		}
+		count = max(count, 0) // some jobs arrived meanwhile
 		for _, slot := range p.free[used : used+count] {
 			out = p.submitNext(now, slot, out)
 		}
@@ -67,39 +114,69 @@ func (p *producer) fill(now int64, out []byte) []byte {
 	return out
 }
 
-// submitNext submits the next job of the feed as sent or due at the given time.
+// submitNext submits the next job as sent or due at the given time.
 func (p *producer) submitNext(at int64, slot int, out []byte) []byte {
+	s := p.side
 	p.sent[slot] = at
-	out = p.feed.protocol.AppendSubmit(out, uint32(slot), p.feed.first+uint64(p.feed.next), at)
-	p.feed.next++
+	out = s.protocol.AppendSubmit(out, uint32(slot), s.first+uint64(s.next), at)
+	s.next++
 	return out
 }
 
 func (p *producer) turn(now int64, in, out []byte) (int, []byte, error) {
-	used, err := decode(p.feed.protocol, in, func(e *Event) error { return p.hear(now, e) })
+	used, err := decode(p.side.protocol, in, func(e *Event) error { return p.hear(now, e) })
 	return used, p.fill(now, out), err
 }
 
-// hear notes an acknowledgement, which frees its slot.
+// hear notes an acknowledgement, which frees its slot, or an answer.
 func (p *producer) hear(now int64, e *Event) error {
-	f := p.feed
+	s := p.side
+	if s.traits.Answers && (e.Kind == Submitted || e.Kind == Answered) {
+		return p.hearMaster(now, e)
+	}
 	if e.Kind != Submitted {
-		return fmt.Errorf("%w: a producer got something else than an acknowledgement", ErrMalformed)
+		return fmt.Errorf("%w: a producer got something else than an acknowledgement or an answer", ErrMalformed)
 	}
 	slot := int(e.Slot)
-	if !f.traits.Tagged {
+	if !s.traits.Tagged {
 		slot = p.cursor
 		if p.cursor++; p.cursor == len(p.sent) {
 			p.cursor = 0
 		}
 	}
-	if slot >= len(p.sent) || f.acked >= f.next {
+	if slot >= len(p.sent) || s.acked >= s.next {
 		return fmt.Errorf("%w: an acknowledgement that no submit asked for", ErrMalformed)
 	}
-	f.acked++
-	f.latency.Record(now - p.sent[slot])
+	s.acked++
+	s.latency.Record(now - p.sent[slot])
 	if !p.paced {
 		p.free = append(p.free, slot)
+	}
+	return nil
+}
+
+// hearMaster notes a reply that names its job.
+func (p *producer) hearMaster(now int64, e *Event) error {
+	s := p.side
+	if e.ID >= uint64(s.next) {
+		return fmt.Errorf("job %d was acknowledged or answered, and never submitted", e.ID)
+	}
+	took := now - p.sent[e.ID]
+	if e.Kind == Submitted {
+		s.acked++
+		s.latency.Record(took)
+		if err := s.acks.take(e.ID); err != nil {
+			return fmt.Errorf("acknowledgements: %w", err)
+		}
+		return nil
+	}
+	if !s.acks.has(e.ID) {
+		return fmt.Errorf("job %d was answered before it was acknowledged", e.ID)
+	}
+	s.last = now
+	s.answers.Record(took)
+	if err := s.answered.take(e.ID); err != nil {
+		return fmt.Errorf("answers: %w", err)
 	}
 	return nil
 }

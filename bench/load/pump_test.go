@@ -74,7 +74,7 @@ func TestPollingWorker(t *testing.T) {
 		return string(append(letter(nil, 'j', id), workload...))
 	}
 	done := func(id uint64) string { return string(g.AppendDone(nil, &Event{ID: id})) }
-	w := &worker{harvest: newHarvest(g, 10), depth: 2}
+	w := &worker{side: newWorking(g, 10), depth: 2}
 	if got := string(w.open(0, nil)); got != grab+grab {
 		t.Fatalf("opens with %q", got)
 	}
@@ -91,8 +91,8 @@ func TestPollingWorker(t *testing.T) {
 	f("one job, one empty answer: work goes on", job(0)+none, done(0)+grab+grab)
 	f("two jobs", job(1)+job(2), done(1)+grab+done(2)+grab)
 	f("nothing left", none+none, sleep)
-	if w.harvest.arrived.received != 3 {
-		t.Errorf("%d jobs arrived, want 3", w.harvest.arrived.received)
+	if w.side.arrived.received != 3 {
+		t.Errorf("%d jobs arrived, want 3", w.side.arrived.received)
 	}
 }
 
@@ -143,7 +143,7 @@ func TestBacklog(t *testing.T) {
 // first.
 func TestProducerUsesSlotsInOrder(t *testing.T) {
 	b := &backlog{limit: 3}
-	f := newFeed(letters{}, 100)
+	f := newProducing(letters{}, 100)
 	f.backlog = b
 	p := newProducer(f, 4, false)
 	p.open(10, nil)
@@ -165,12 +165,13 @@ func TestProducerUsesSlotsInOrder(t *testing.T) {
 
 // TestMasterKeepsItsBound fills to the bound, and goes on by one for each answer.
 func TestMasterKeepsItsBound(t *testing.T) {
-	m := newMaster(letters{Traits{Answers: true}}, Load{Jobs: 10, Depth: 3}, Answered)
+	s := newProducing(letters{Traits{Answers: true}}, 10)
+	m := newProducer(s, 3, false)
 	m.open(10, nil)
 	f := func(kind byte, next int) {
 		t.Helper()
-		if _, _, err := m.turn(20, letter(nil, kind, 0), nil); err != nil || m.next != next {
-			t.Fatalf("%c: %d submits, %v; want %d", kind, m.next, err, next)
+		if _, _, err := m.turn(20, letter(nil, kind, 0), nil); err != nil || s.next != next {
+			t.Fatalf("%c: %d submits, %v; want %d", kind, s.next, err, next)
 		}
 	}
 	f('s', 3)

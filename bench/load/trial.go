@@ -76,9 +76,8 @@ type Trial struct {
 	Load  Load
 	sides Sides
 
-	feed      *feed
-	master    *master // in place of the feed in protocols that answer, else nil
-	harvest   *harvest
+	producing *producing
+	working   *working
 	producers *pump
 	workers   *pump
 	pacer     *pacer
@@ -94,12 +93,9 @@ func New(ctx context.Context, s Sides, l Load) *Trial {
 	}
 	t := &Trial{
 		sides: s, Load: l,
-		feed: newFeed(s.Produce.Protocol, l.Jobs), harvest: newHarvest(s.Work.Protocol, l.Ready+l.Jobs),
+		producing: newProducing(s.Produce.Protocol, l.Jobs), working: newWorking(s.Work.Protocol, l.Ready+l.Jobs),
 	}
-	t.feed.first, t.harvest.arrived.wanted = l.First+uint64(l.Ready), l.Jobs
-	if s.Produce.Protocol.Traits().Answers {
-		t.master = newMaster(s.Produce.Protocol, l, Answered)
-	}
+	t.producing.first, t.working.arrived.wanted = l.First+uint64(l.Ready), l.Jobs
 	ctx, cancel := context.WithTimeout(ctx, TrialLimit)
 	release := context.AfterFunc(ctx, t.Stop)
 	t.forget = func() bool { cancel(); return release() }
@@ -148,13 +144,10 @@ func (t *Trial) ConnectProducers() (err error) {
 		slots = t.Load.Jobs/t.Load.Connections + 1
 	}
 	t.producers, err = t.connect(t.sides.Produce, Producing, t.Load.Connections, func() conversation {
-		if t.master != nil {
-			return t.master
-		}
-		return newProducer(t.feed, slots, t.Load.Rate > 0)
+		return newProducer(t.producing, slots, t.Load.Rate > 0)
 	})
 	if err == nil && t.Load.Rate > 0 {
-		t.pacer, err = newPacer(t.producers, t.feed, t.Load.Rate)
+		t.pacer, err = newPacer(t.producers, t.producing, t.Load.Rate)
 	}
 	return err
 }
@@ -162,11 +155,11 @@ func (t *Trial) ConnectProducers() (err error) {
 // ConnectWorkers connects the workers, which do not grab yet.
 func (t *Trial) ConnectWorkers() (err error) {
 	depth := t.Load.Depth
-	if t.harvest.traits.Pushes {
+	if t.working.traits.Pushes {
 		depth = 1
 	}
 	t.workers, err = t.connect(t.sides.Work, Working, t.Load.Workers, func() conversation {
-		return &worker{harvest: t.harvest, depth: depth}
+		return &worker{side: t.working, depth: depth}
 	})
 	return err
 }
@@ -185,23 +178,17 @@ func (t *Trial) Produce() error {
 
 // await runs the producers until they have what they wait for.
 func (t *Trial) await() error {
-	if t.master != nil {
-		if err := t.producers.run(t.master, &t.stop, StallLimit); err != nil {
-			return fmt.Errorf("master: %w", errors.Join(err, t.master.check()))
-		}
-		return nil
-	}
-	if err := t.producers.run(t.feed, &t.stop, StallLimit); err != nil {
-		return fmt.Errorf("producers, %d of %d submits acknowledged: %w", t.feed.acked, t.feed.jobs, err)
+	if err := t.producers.run(t.producing, &t.stop, StallLimit); err != nil {
+		return fmt.Errorf("producers, %d of %d submits acknowledged: %w", t.producing.acked, t.producing.jobs, errors.Join(err, t.producing.check()))
 	}
 	return nil
 }
 
 // work lets the workers, which have grabbed already, take all jobs.
 func (t *Trial) work(limit time.Duration) error {
-	err := t.workers.run(t.harvest, &t.stop, limit)
+	err := t.workers.run(t.working, &t.stop, limit)
 	if err != nil {
-		return fmt.Errorf("workers: %w", errors.Join(err, t.harvest.arrived.check()))
+		return fmt.Errorf("workers: %w", errors.Join(err, t.working.arrived.check()))
 	}
 	return nil
 }
@@ -216,12 +203,12 @@ func (t *Trial) Work() error {
 
 // ProduceAndWork does both at a time and returns the nanoseconds from the first submit to the last arrival or answer.
 func (t *Trial) ProduceAndWork() (int64, error) {
-	if t.Load.Rate == 0 && t.master == nil {
+	if t.Load.Rate == 0 && !t.producing.traits.Answers {
 		var err error
 		if t.backlog, err = newBacklog(t.producers, t.Load); err != nil {
 			return 0, err
 		}
-		t.feed.backlog, t.harvest.backlog = t.backlog, t.backlog
+		t.producing.backlog, t.working.backlog = t.backlog, t.backlog
 	}
 	if err := t.workers.open(); err != nil {
 		return 0, err
@@ -232,9 +219,9 @@ func (t *Trial) ProduceAndWork() (int64, error) {
 // together runs the workers beside what the producers still have to do, and returns the nanoseconds from the start
 // until both were done.
 func (t *Trial) together(start int64, produce func() error) (int64, error) {
-	var working sync.WaitGroup
+	var both sync.WaitGroup
 	var workErr error
-	working.Go(func() {
+	both.Go(func() {
 		if workErr = t.work(StallLimit); workErr != nil {
 			t.Stop()
 		}
@@ -243,23 +230,16 @@ func (t *Trial) together(start int64, produce func() error) (int64, error) {
 	if err != nil {
 		t.Stop()
 	}
-	working.Wait()
-	last := t.harvest.last
-	if t.master != nil {
-		last = t.master.last
-	}
-	return last - start, errors.Join(workErr, err)
+	both.Wait()
+	return max(t.working.last, t.producing.last) - start, errors.Join(workErr, err)
 }
 
 // Queue submits all jobs and waits for the acknowledgements alone.
 func (t *Trial) Queue() error {
-	if t.master == nil {
-		return t.Produce()
-	}
-	t.master.awaits = Submitted
-	err := t.Produce()
-	t.master.awaits = Answered
-	return err
+	awaits := t.producing.awaits
+	defer func() { t.producing.awaits = awaits }()
+	t.producing.awaits = Submitted
+	return t.Produce()
 }
 
 // Drain takes and completes the jobs that are queued already, and returns how many nanoseconds that took.
@@ -268,11 +248,7 @@ func (t *Trial) Drain() (int64, error) {
 	if err := t.workers.open(); err != nil {
 		return 0, err
 	}
-	if t.master != nil {
-		return t.together(start, t.await)
-	}
-	err := t.work(StallLimit)
-	return t.harvest.last - start, err
+	return t.together(start, t.await)
 }
 
 // Settle waits until the server holds no job any more but those that stand in it, and checks that every job arrived
@@ -280,7 +256,7 @@ func (t *Trial) Drain() (int64, error) {
 func (t *Trial) Settle() error {
 	allowed := 0
 	if t.Load.Depth > 1 {
-		allowed = t.harvest.traits.Unfinished * t.Load.Depth * t.Load.Workers
+		allowed = t.working.traits.Unfinished * t.Load.Depth * t.Load.Workers
 	}
 	standing := t.Load.Ready + t.Load.Delayed
 	for deadline := Now() + int64(StallLimit); ; time.Sleep(time.Millisecond) {
@@ -301,8 +277,8 @@ func (t *Trial) Settle() error {
 			return fmt.Errorf("the server still holds %d jobs %v after the last one arrived", pending-standing, StallLimit)
 		}
 	}
-	if err := t.workers.run(confirmation{t.harvest}, &t.stop, StallLimit); err != nil {
-		return fmt.Errorf("%d completions were not acknowledged: %w", t.harvest.owed, err)
+	if err := t.workers.run(confirmation{t.working}, &t.stop, StallLimit); err != nil {
+		return fmt.Errorf("%d completions were not acknowledged: %w", t.working.owed, err)
 	}
 	return t.Check()
 }
@@ -313,7 +289,7 @@ func (t *Trial) Check() error {
 	if err := errors.Join(t.workers.sweep(), t.producers.sweep()); err != nil {
 		return err
 	}
-	return errors.Join(t.harvest.arrived.check(), t.master.check())
+	return errors.Join(t.working.arrived.check(), t.producing.check())
 }
 
 // Pending asks over a fresh connection how many jobs the server holds.
@@ -358,9 +334,5 @@ type Found struct {
 
 // Found returns the latencies so far.
 func (t *Trial) Found() Found {
-	f := Found{Submit: t.feed.latency.Quantiles(), ToWorker: t.harvest.latency.Quantiles()}
-	if t.master != nil {
-		f.Submit, f.Answer = t.master.ack.Quantiles(), t.master.answer.Quantiles()
-	}
-	return f
+	return Found{t.producing.latency.Quantiles(), t.working.latency.Quantiles(), t.producing.answers.Quantiles()}
 }

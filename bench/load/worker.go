@@ -2,9 +2,9 @@ package load
 
 import "fmt"
 
-// harvest is the working side of a trial: which jobs arrived, and how long after their submit. All its workers live
-// in one pump, so nothing here is locked.
-type harvest struct {
+// working is the working side of a trial: the jobs that arrived, and their time since the submit. All its workers live in
+// one pump, so nothing here is locked.
+type working struct {
 	protocol Protocol
 	traits   Traits
 	arrived  *checker
@@ -15,44 +15,44 @@ type harvest struct {
 	grabs    int        // sent so far, where jobs are to stay behind
 }
 
-// mayGrab says whether one more grab is due: always, unless jobs are to stay in the server.
-func (h *harvest) mayGrab() bool {
-	if h.arrived.wanted == h.arrived.total {
+// mayGrab reports whether one more grab is due. The grabs are counted when jobs stay in the server.
+func (s *working) mayGrab() bool {
+	if s.arrived.wanted == s.arrived.total {
 		return true
 	}
-	h.grabs++
-	return h.grabs <= h.arrived.wanted
+	s.grabs++
+	return s.grabs <= s.arrived.wanted
 }
 
-func newHarvest(p Protocol, jobs int) *harvest {
-	return &harvest{protocol: p, traits: p.Traits(), arrived: newChecker(jobs), latency: NewLatencies()}
+func newWorking(p Protocol, jobs int) *working {
+	return &working{protocol: p, traits: p.Traits(), arrived: newChecker(jobs), latency: NewLatencies()}
 }
 
-func (h *harvest) reached() bool { return h.arrived.received == h.arrived.wanted }
-func (h *harvest) progress() int { return h.arrived.received }
+func (s *working) reached() bool { return s.arrived.received == s.arrived.wanted }
+func (s *working) progress() int { return s.arrived.received }
 
-// confirmation is the goal of a harvest that has all its jobs: the acknowledgements of the last completions.
-type confirmation struct{ *harvest }
+// confirmation is the goal of workers that have all jobs: the acknowledgements of the last completions.
+type confirmation struct{ *working }
 
 func (c confirmation) reached() bool { return c.owed == 0 }
 func (c confirmation) progress() int { return -c.owed }
 
 // take notes the arrival of one job.
-func (h *harvest) take(now int64, workload []byte) error {
-	id, sent, ok := h.traits.Parse(workload)
+func (s *working) take(now int64, workload []byte) error {
+	id, sent, ok := s.traits.Parse(workload)
 	if !ok {
 		return fmt.Errorf("%w: a job arrived with a damaged workload: %.40q", ErrMalformed, workload)
 	}
-	h.last = now
+	s.last = now
 	if sent > 0 {
-		h.latency.Record(now - sent)
+		s.latency.Record(now - sent)
 	}
-	return h.arrived.take(id)
+	return s.arrived.take(id)
 }
 
 // worker is one connection that takes and completes jobs, with up to depth grabs outstanding.
 type worker struct {
-	harvest     *harvest
+	side        *working
 	depth       int
 	outstanding int // grabs not answered yet; counted in protocols that poll
 	owed        int // acknowledgements to come, in protocols that confirm
@@ -60,13 +60,13 @@ type worker struct {
 
 func (w *worker) open(_ int64, out []byte) []byte {
 	for slot := range w.depth {
-		if !w.harvest.mayGrab() {
+		if !w.side.mayGrab() {
 			break
 		}
-		out = w.harvest.protocol.AppendGrab(out, uint32(slot))
+		out = w.side.protocol.AppendGrab(out, uint32(slot))
 	}
 	w.outstanding = w.depth
-	if w.harvest.traits.Pushes {
+	if w.side.traits.Pushes {
 		w.owe(w.depth)
 	}
 	return out
@@ -74,31 +74,31 @@ func (w *worker) open(_ int64, out []byte) []byte {
 
 func (w *worker) owe(more int) {
 	w.owed += more
-	w.harvest.owed += more
+	w.side.owed += more
 }
 
 // accept completes a job and asks for the next one.
 func (w *worker) accept(now int64, e *Event, out []byte) ([]byte, error) {
-	h := w.harvest
-	if h.traits.Pushes && w.owed > 0 {
+	s := w.side
+	if s.traits.Pushes && w.owed > 0 {
 		return out, fmt.Errorf("%w: a job came before the acknowledgement that unlocks it", ErrMalformed)
 	}
-	if err := h.take(now, e.Workload); err != nil {
+	if err := s.take(now, e.Workload); err != nil {
 		return out, err
 	}
-	out = h.protocol.AppendDone(out, e)
-	if h.traits.Confirms {
+	out = s.protocol.AppendDone(out, e)
+	if s.traits.Confirms {
 		w.owe(1)
 	}
-	if !h.traits.Pushes && h.mayGrab() {
-		out = h.protocol.AppendGrab(out, e.Slot)
+	if !s.traits.Pushes && s.mayGrab() {
+		out = s.protocol.AppendGrab(out, e.Slot)
 	}
 	return out, nil
 }
 
 // confirm notes the acknowledgement of a completion.
 func (w *worker) confirm() error {
-	if !w.harvest.traits.Confirms {
+	if !w.side.traits.Confirms {
 		return nil
 	}
 	if w.owed == 0 {
@@ -109,9 +109,9 @@ func (w *worker) confirm() error {
 }
 
 func (w *worker) turn(now int64, in, out []byte) (int, []byte, error) {
-	h := w.harvest
-	before, woken := h.arrived.received, false
-	used, err := decode(h.protocol, in, func(e *Event) (err error) {
+	s := w.side
+	before, woken := s.arrived.received, false
+	used, err := decode(s.protocol, in, func(e *Event) (err error) {
 		switch e.Kind {
 		case Assigned:
 			out, err = w.accept(now, e, out)
@@ -122,7 +122,7 @@ func (w *worker) turn(now int64, in, out []byte) (int, []byte, error) {
 		case Woken:
 			woken = true
 		case Submitted, Answered:
-			if e.Kind == Answered || !h.traits.AcksGrabs {
+			if e.Kind == Answered || !s.traits.AcksGrabs {
 				err = fmt.Errorf("%w: a worker got what is meant for a producer", ErrMalformed)
 			}
 		}
@@ -131,12 +131,12 @@ func (w *worker) turn(now int64, in, out []byte) (int, []byte, error) {
 	if err != nil {
 		return used, out, err
 	}
-	assigned := h.arrived.received > before
-	if h.traits.Sleep != nil {
+	assigned := s.arrived.received > before
+	if s.traits.Sleep != nil {
 		out = w.poll(assigned || woken, out)
 	}
 	if assigned {
-		err = h.backlog.arrived(h.arrived.received)
+		err = s.backlog.arrived(s.arrived.received)
 	}
 	return used, out, err
 }
@@ -147,10 +147,10 @@ func (w *worker) poll(busy bool, out []byte) []byte {
 	switch {
 	case busy:
 		for ; w.outstanding < w.depth; w.outstanding++ {
-			out = w.harvest.protocol.AppendGrab(out, 0)
+			out = w.side.protocol.AppendGrab(out, 0)
 		}
 	case w.outstanding == 0:
-		out = append(out, w.harvest.traits.Sleep...)
+		out = append(out, w.side.traits.Sleep...)
 	}
 	return out
 }
