@@ -1,24 +1,22 @@
 package peer
 
 import (
-	"bufio"
 	"bytes"
-	"fmt"
-	"io"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 
 	"treadle/bench/load"
 )
 
-// beanstalkd speaks the text protocol of beanstalkd. A job has no name of its own there, so nothing looks for
-// duplicates: it does a little less than the others.
+// beanstalkd speaks the text protocol of beanstalkd. A job has no name, so the server looks for no duplicates: it does a
+// little less than the other servers.
 //
-// A worker sends `delete` of the job it has and the next `reserve` in one write, as a Periodic worker does with
-// WORK_DONE and GRAB_JOB. With many requests in flight a connection has that many `reserve` outstanding. The server
-// reads the next command of a connection only when the last one is answered, so the last deletes of a run wait behind
-// a reserve that never ends: traits.unfinished. The time to run is an hour, which nothing reaches.
+// A worker sends `delete` of its job and the next `reserve` in one write, as a Periodic worker does with WORK_DONE and
+// GRAB_JOB. With many requests in flight a connection has that many `reserve` outstanding. The server reads the next
+// command of a connection after the reply to the last one. So the last deletes of a run wait behind a reserve that never
+// ends: Traits.Unfinished. No job reaches its time to run of an hour.
 type beanstalkd struct {
 	submit []byte
 }
@@ -31,7 +29,7 @@ const (
 )
 
 func newBeanstalkd() *beanstalkd {
-	return &beanstalkd{submit: append(append([]byte(beanstalkdPut), load.Workload(load.WorkloadLen)...), "\r\n"...)}
+	return &beanstalkd{submit: slices.Concat([]byte(beanstalkdPut), load.Workload(load.WorkloadLen), []byte("\r\n"))}
 }
 
 // beanstalkdPeer keeps its jobs in memory, unless options say otherwise.
@@ -39,7 +37,7 @@ func beanstalkdPeer(name string, c Command, options ...string) Peer {
 	c.Arguments = func(ports Ports, directory string) []string {
 		arguments := []string{"-l", "127.0.0.1", "-p", ports[0]}
 		if options != nil {
-			arguments = append(append(arguments, "-b", directory), options...)
+			arguments = slices.Concat(arguments, []string{"-b", directory}, options)
 		}
 		return arguments
 	}
@@ -91,63 +89,31 @@ func (b *beanstalkd) Next(in []byte, e *load.Event) (int, error) {
 		e.Kind = load.Finished
 	case bytes.HasPrefix(line, []byte("RESERVED ")):
 		id, count, _ := bytes.Cut(line[len("RESERVED "):], []byte(" "))
-		size, ok := parseDecimal(count)
-		if !ok {
+		size, err := strconv.ParseUint(string(count), 10, 24)
+		if err != nil {
 			return 0, load.Unexpected("beanstalkd", line)
 		}
-		if len(in) < end+size+2 {
+		body := end
+		if end += int(size) + len("\r\n"); len(in) < end {
 			return 0, nil
 		}
-		e.Kind, e.Handle, e.Workload = load.Assigned, id, in[end:end+size]
-		end += size + 2
+		e.Kind, e.Handle, e.Workload = load.Assigned, id, in[body:end-len("\r\n")]
 	default:
 		return 0, load.Unexpected("beanstalkd", line)
 	}
 	return end, nil
 }
 
-// pending adds the ready and the reserved jobs of `stats`.
-func (b *beanstalkd) Pending(conn net.Conn) (int, error) {
-	if _, err := io.WriteString(conn, "stats\r\n"); err != nil {
-		return 0, err
-	}
-	r := bufio.NewReader(conn)
-	line, err := r.ReadString('\n')
-	if err != nil {
-		return 0, err
-	}
-	var size int
-	if _, err := fmt.Sscanf(line, "OK %d\r\n", &size); err != nil {
-		return 0, load.Unexpected("beanstalkd", []byte(line))
-	}
-	body := make([]byte, size)
-	if _, err := io.ReadFull(r, body); err != nil {
-		return 0, err
-	}
-	jobs := 0
-	for line := range strings.Lines(string(body)) {
-		key, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
-		if key == "current-jobs-ready" || key == "current-jobs-reserved" {
-			n, err := strconv.Atoi(value)
-			if err != nil {
-				return 0, load.Unexpected("beanstalkd", []byte(line))
-			}
-			jobs += n
+// Pending adds the ready and the reserved jobs of `stats`.
+func (b *beanstalkd) Pending(conn net.Conn) (jobs int, err error) {
+	err = askLines(conn, "stats\r\n", func(line string) (more bool, err error) {
+		key, value, _ := strings.Cut(line, ": ")
+		if key != "current-jobs-ready" && key != "current-jobs-reserved" {
+			return line != "", nil
 		}
-	}
-	return jobs, nil
-}
-
-// parseDecimal reads a small number made of digits alone.
-func parseDecimal(digits []byte) (n int, ok bool) {
-	if len(digits) == 0 || len(digits) > 9 {
-		return 0, false
-	}
-	for _, d := range digits {
-		if d < '0' || d > '9' {
-			return 0, false
-		}
-		n = 10*n + int(d-'0')
-	}
-	return n, true
+		n, err := strconv.Atoi(value)
+		jobs += n
+		return true, err
+	})
+	return jobs, err
 }

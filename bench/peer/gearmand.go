@@ -1,24 +1,23 @@
 package peer
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/binary"
-	"io"
 	"net"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
 	"treadle/bench/load"
 )
 
-// gearman speaks the binary Gearman protocol: magic, type, size, arguments separated by zero bytes. Jobs are
-// submitted in the background with a unique id, and workers take them with GRAB_JOB_UNIQ, which hands over that id
-// as a Periodic assignment hands over the name.
+// gearman speaks the binary Gearman protocol: magic, type, size, arguments separated by zero bytes. Jobs are submitted in
+// the background with a unique id. Workers take them with GRAB_JOB_UNIQ; its reply has that id, as a Periodic assignment
+// has the name.
 //
-// An empty queue answers a grab with NO_JOB. A worker that has no grab outstanding any more says PRE_SLEEP and waits
-// for NOOP. WORK_COMPLETE has no reply and goes with the next GRAB_JOB_UNIQ in one write.
+// An empty queue answers a grab with NO_JOB. A worker without an outstanding grab sends PRE_SLEEP and waits for NOOP.
+// WORK_COMPLETE has no reply and goes with the next GRAB_JOB_UNIQ in one write.
 type gearman struct {
 	submit []byte
 }
@@ -44,10 +43,11 @@ const (
 	gearmanMaxMessage = 1 << 20
 )
 
+// gearmanEnd ends each argument but the last.
+var gearmanEnd = []byte{0}
+
 func newGearman() *gearman {
-	args := append([]byte(load.QueueName), 0)
-	args = append(args, make([]byte, load.JobNameLen+1)...)
-	args = append(args, load.Workload(load.WorkloadLen)...)
+	args := slices.Concat([]byte(load.QueueName), gearmanEnd, make([]byte, load.JobNameLen), gearmanEnd, load.Workload(load.WorkloadLen))
 	return &gearman{submit: appendGearman(nil, gearmanSubmitJobBg, args)}
 }
 
@@ -69,7 +69,7 @@ func (g *gearman) Traits() load.Traits {
 	return load.Traits{Sleep: appendGearman(nil, gearmanPreSleep, nil), Parse: load.Sized(load.WorkloadLen)}
 }
 
-// greet ends with an echo: CAN_DO has no reply, and a connection that only idles must have been accepted.
+// Greet ends with an echo: CAN_DO has no reply, and a connection that only idles must have been accepted.
 func (g *gearman) Greet(conn net.Conn, as load.Role) error {
 	var request []byte
 	if as == load.Working {
@@ -91,7 +91,7 @@ func (g *gearman) AppendGrab(dst []byte, _ uint32) []byte {
 	return appendGearman(dst, gearmanGrabJobUniq, nil)
 }
 
-// appendDone quotes the handle, whose closing zero byte is part of the view, and sends an empty result.
+// AppendDone quotes the handle, whose closing zero byte is part of the view, and sends an empty result.
 func (g *gearman) AppendDone(dst []byte, e *load.Event) []byte {
 	return appendGearman(dst, gearmanWorkComplete, e.Handle)
 }
@@ -113,18 +113,13 @@ func (g *gearman) Next(in []byte, e *load.Event) (int, error) {
 		e.Kind = load.Submitted
 	case gearmanJobAssignUniq:
 		args := in[gearmanHeaderLen:end]
-		at := 0
-		for field := range 3 { // handle, function, unique id
-			length := bytes.IndexByte(args[at:], 0)
-			if length < 0 {
-				return 0, load.Unexpected("gearman", in[:end])
-			}
-			at += length + 1
-			if field == 0 {
-				e.Handle = args[:at]
-			}
+		handle, rest, _ := bytes.Cut(args, gearmanEnd)
+		_, rest, _ = bytes.Cut(rest, gearmanEnd) // function
+		_, workload, ok := bytes.Cut(rest, gearmanEnd)
+		if !ok {
+			return 0, load.Unexpected("gearman", in[:end])
 		}
-		e.Kind, e.Workload = load.Assigned, args[at:]
+		e.Kind, e.Handle, e.Workload = load.Assigned, args[:len(handle)+1], workload
 	case gearmanNoJob:
 		e.Kind = load.Empty
 	case gearmanNoop:
@@ -135,28 +130,14 @@ func (g *gearman) Next(in []byte, e *load.Event) (int, error) {
 	return end, nil
 }
 
-// pending reads the total column of the text command `status`, which counts the running jobs too.
-func (g *gearman) Pending(conn net.Conn) (int, error) {
-	if _, err := io.WriteString(conn, "status\n"); err != nil {
-		return 0, err
-	}
-	lines := bufio.NewScanner(conn)
-	jobs := 0
-	for lines.Scan() {
-		if lines.Text() == "." {
-			return jobs, nil
-		}
-		columns := strings.Split(lines.Text(), "\t")
+// Pending reads the total column of the text command `status`, which counts the running jobs too.
+func (g *gearman) Pending(conn net.Conn) (jobs int, err error) {
+	err = askLines(conn, "status\n", func(line string) (more bool, err error) {
+		columns := strings.Split(line, "\t")
 		if len(columns) == 4 && columns[0] == load.QueueName {
-			n, err := strconv.Atoi(columns[1])
-			if err != nil {
-				return 0, load.Unexpected("gearman", lines.Bytes())
-			}
-			jobs = n
+			jobs, err = strconv.Atoi(columns[1])
 		}
-	}
-	if err := lines.Err(); err != nil {
-		return 0, err
-	}
-	return 0, io.ErrUnexpectedEOF
+		return line != ".", err
+	})
+	return jobs, err
 }

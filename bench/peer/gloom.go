@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"net"
+	"strings"
 
 	"treadle/bench/load"
 )
@@ -48,25 +49,26 @@ const (
 func NewGloom() load.Protocol { return newGloom() }
 
 func newGloom() *gloom {
-	payload := make([]byte, 0, 256)
-	payload = append(payload, gloomSubmitHead...)
-	payload = append(payload, make([]byte, load.JobDigits)...)
-	payload = append(payload, gloomSubmitBody...)
-	payload = append(payload, load.TextWorkload()...)
-	return &gloom{submit: appendGloom(nil, string(append(payload, '}')))}
+	digits := strings.Repeat("0", load.JobDigits)
+	return &gloom{submit: appendGloom(nil, gloomSubmitHead+digits+gloomSubmitBody+string(load.TextWorkload())+"}")}
 }
 
-// appendGloom appends one frame.
-func appendGloom(dst []byte, payload string) []byte {
-	dst = binary.BigEndian.AppendUint32(dst, uint32(len(payload)))
-	return append(dst, payload...)
+// appendGloom appends one frame, whose payload consists of the parts.
+func appendGloom(dst []byte, parts ...string) []byte {
+	start := len(dst)
+	dst = append(dst, make([]byte, gloomHeaderLen)...)
+	for _, part := range parts {
+		dst = append(dst, part...)
+	}
+	binary.BigEndian.PutUint32(dst[start:], uint32(len(dst)-start-gloomHeaderLen))
+	return dst
 }
 
 func (g *gloom) Traits() load.Traits {
 	return load.Traits{Confirms: true, Pushes: true, Answers: true, Parse: load.ParseText}
 }
 
-// greet does nothing: there is no greeting, and a slave's join is already its request for a job.
+// Greet does nothing: there is no greeting, and a slave's join is already its request for a job.
 func (g *gloom) Greet(net.Conn, load.Role) error { return nil }
 
 func (g *gloom) AppendSubmit(dst []byte, _ uint32, id uint64, sent int64) []byte {
@@ -78,16 +80,12 @@ func (g *gloom) AppendSubmit(dst []byte, _ uint32, id uint64, sent int64) []byte
 	return dst
 }
 
-// appendGrab is the join.
+// AppendGrab appends the join.
 func (g *gloom) AppendGrab(dst []byte, _ uint32) []byte { return appendGloom(dst, gloomJoin) }
 
-// appendDone is the respond; the handle is the digits of the job's id.
+// AppendDone appends the respond; the handle is the digits of the job's id.
 func (g *gloom) AppendDone(dst []byte, e *load.Event) []byte {
-	size := len(gloomRespond) + len(e.Handle) + len(gloomEnd)
-	dst = binary.BigEndian.AppendUint32(dst, uint32(size))
-	dst = append(dst, gloomRespond...)
-	dst = append(dst, e.Handle...)
-	return append(dst, gloomEnd...)
+	return appendGloom(dst, gloomRespond, string(e.Handle), gloomEnd)
 }
 
 func (g *gloom) Next(in []byte, e *load.Event) (int, error) {
@@ -102,54 +100,57 @@ func (g *gloom) Next(in []byte, e *load.Event) (int, error) {
 	if len(in) < end {
 		return 0, nil
 	}
-	payload, ok := in[gloomHeaderLen:end], false
-	switch len(payload) {
-	case len(gloomOK):
-		e.Kind, ok = load.Finished, string(payload) == gloomOK
-	case gloomAckLen:
-		e.Kind = load.Submitted
-		ok = parseGloomID(payload, gloomAckHead, gloomEnd, &e.ID)
-	case gloomJobLen:
-		e.Kind = load.Assigned
-		ok = parseGloomJob(payload, e)
-	case gloomAnswerLen:
-		e.Kind = load.Answered
-		ok = parseGloomAnswer(payload, e)
-	}
-	if !ok {
-		return 0, load.Unexpected("gloom", payload)
+	if !parseGloom(in[gloomHeaderLen:end], e) {
+		return 0, load.Unexpected("gloom", in[gloomHeaderLen:end])
 	}
 	return end, nil
 }
 
-// parseGloomID reads the digits of an id between head and tail.
-func parseGloomID(text []byte, head, tail string, id *uint64) (ok bool) {
-	at := len(head) + load.JobDigits
-	if string(text[:len(head)]) != head || string(text[at:]) != tail {
+// parseGloom reads one message. The id in an answer's body, or in a job's, must be the id of the message.
+func parseGloom(payload []byte, e *load.Event) (ok bool) {
+	head := ""
+	switch len(payload) {
+	case len(gloomOK):
+		e.Kind = load.Finished
+		return string(payload) == gloomOK
+	case gloomAckLen:
+		e.Kind, head = load.Submitted, gloomAckHead
+	case gloomJobLen:
+		e.Kind, head = load.Assigned, gloomJobHead
+	case gloomAnswerLen:
+		e.Kind, head = load.Answered, gloomAnswerHead
+	default:
 		return false
 	}
-	*id, ok = load.ParseHex(text[len(head):at])
-	return ok
-}
-
-// parseGloomJob reads a job. Its body must name the same job as its id.
-func parseGloomJob(payload []byte, e *load.Event) bool {
+	digits := payload[len(head) : len(head)+load.JobDigits]
+	if e.ID, ok = load.ParseHex(digits); !ok {
+		return false
+	}
+	id := string(digits)
+	switch e.Kind {
+	case load.Submitted:
+		return matches(payload, head, id, gloomEnd)
+	case load.Answered:
+		return matches(payload, head, id, gloomAnswerBody, id, gloomEnd)
+	}
 	last := gloomJobLen - 1
-	e.Workload = payload[gloomJobBodyAt:last]
-	e.Handle = payload[len(gloomJobHead) : len(gloomJobHead)+load.JobDigits]
-	return parseGloomID(payload[:gloomJobBodyAt], gloomJobHead, gloomSubmitBody, &e.ID) && payload[last] == '}' &&
-		string(e.Handle) == string(e.Workload[load.TextIDAt:load.TextIDAt+load.JobDigits])
+	e.Handle, e.Workload = digits, payload[gloomJobBodyAt:last]
+	return matches(payload[:gloomJobBodyAt], head, id, gloomSubmitBody) && payload[last] == '}' &&
+		string(e.Workload[load.TextIDAt:load.TextIDAt+load.JobDigits]) == id
 }
 
-// parseGloomAnswer reads a response, which must be the one to this job.
-func parseGloomAnswer(payload []byte, e *load.Event) bool {
-	digits := payload[len(gloomAnswerHead) : len(gloomAnswerHead)+load.JobDigits]
-	return parseGloomID(payload[:gloomBodyAt], gloomAnswerHead, gloomAnswerBody, &e.ID) &&
-		string(payload[gloomBodyAt:gloomBodyAt+load.JobDigits]) == string(digits) &&
-		string(payload[gloomBodyAt+load.JobDigits:]) == gloomEnd
+// matches reports whether a text consists of the parts.
+func matches(text []byte, parts ...string) bool {
+	for _, part := range parts {
+		if len(text) < len(part) || string(text[:len(part)]) != part {
+			return false
+		}
+		text = text[len(part):]
+	}
+	return len(text) == 0
 }
 
-// pending has no words in Gloom: a Periodic connection to the same server asks in its place.
+// Pending has no words in Gloom: a Periodic connection to the same server asks in its place.
 func (g *gloom) Pending(net.Conn) (int, error) {
 	return 0, errors.New("gloom has no way to ask for the jobs left")
 }

@@ -3,7 +3,11 @@
 package peer
 
 import (
+	"bufio"
+	"cmp"
 	"context"
+	"io"
+	"net"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -84,4 +88,18 @@ func version(path, flag string) string {
 		return "unknown"
 	}
 	return words[1]
+}
+
+// askLines sends a request and gives the lines of the reply to read, until it returns false or an error.
+func askLines(conn net.Conn, request string, read func(line string) (more bool, err error)) error {
+	if _, err := io.WriteString(conn, request); err != nil {
+		return err
+	}
+	lines := bufio.NewScanner(conn)
+	for lines.Scan() {
+		if more, err := read(lines.Text()); !more || err != nil {
+			return err
+		}
+	}
+	return cmp.Or(lines.Err(), io.ErrUnexpectedEOF)
 }

@@ -1,21 +1,20 @@
 package peer
 
 import (
-	"bufio"
 	"bytes"
 	"fmt"
-	"io"
 	"net"
+	"strconv"
+	"strings"
 
 	"treadle/bench/load"
 )
 
-// redis speaks the Redis protocol to one list: RPUSH adds a job, BLPOP takes it. A list does less than a job server:
-// it has no names, and it forgets a job when it hands it out, so there is nothing to complete and nothing is
-// redelivered.
+// redis speaks the Redis protocol to one list: RPUSH adds a job, BLPOP takes it. A list does less than a job server: it
+// has no names, no completions and no redelivery, since BLPOP removes the job.
 //
-// A worker with many requests in flight pipelines that many BLPOP. While the list has elements each is answered at
-// once; on an empty list the first one blocks the connection and the others wait behind it, so no worker polls.
+// A worker with many requests in flight pipelines that many BLPOP. While the list has elements each is answered at once.
+// On an empty list the first one blocks the connection and the rest wait behind it, so no worker polls.
 type redis struct {
 	submit []byte
 	push   int    // where the element begins in it
@@ -74,9 +73,8 @@ func (r *redis) Next(in []byte, e *load.Event) (int, error) {
 		return 0, nil
 	}
 	if in[0] == ':' {
-		end := bytes.IndexByte(in, '\n') + 1
 		e.Kind = load.Submitted
-		return end, nil
+		return bytes.IndexByte(in, '\n') + 1, nil
 	}
 	head := min(len(in), len(r.job))
 	if string(in[:head]) != r.job[:head] {
@@ -90,17 +88,10 @@ func (r *redis) Next(in []byte, e *load.Event) (int, error) {
 	return end, nil
 }
 
-func (r *redis) Pending(conn net.Conn) (int, error) {
-	if _, err := io.WriteString(conn, "*2\r\n$4\r\nLLEN\r\n$5\r\n"+load.QueueName+"\r\n"); err != nil {
-		return 0, err
-	}
-	line, err := bufio.NewReader(conn).ReadBytes('\n')
-	if err != nil {
-		return 0, err
-	}
-	n, ok := parseDecimal(bytes.TrimSpace(bytes.TrimPrefix(line, []byte(":"))))
-	if !ok {
-		return 0, load.Unexpected("redis", line)
-	}
-	return n, nil
+func (r *redis) Pending(conn net.Conn) (jobs int, err error) {
+	err = askLines(conn, "*2\r\n$4\r\nLLEN\r\n$5\r\n"+load.QueueName+"\r\n", func(line string) (more bool, err error) {
+		jobs, err = strconv.Atoi(strings.TrimPrefix(line, ":"))
+		return false, err
+	})
+	return jobs, err
 }
