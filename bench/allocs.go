@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -10,9 +9,8 @@ import (
 	"strings"
 )
 
-// judgeAllocations reads what benchstat says in CSV of the allocations of two runs of Go's benchmarks, the baseline first,
-// and fails when a benchmark allocates more often than it did. How long it takes is another matter: that depends on the
-// machine.
+// judgeAllocations reads benchstat's CSV of the allocations in two runs of Go's benchmarks, the baseline first. It fails when
+// a benchmark allocates more often than in the baseline. It ignores times, which depend on the machine.
 func judgeAllocations(in io.Reader, out io.Writer) error {
 	compared, grown, err := grownAllocations(in)
 	switch {
@@ -27,30 +25,29 @@ func judgeAllocations(in io.Reader, out io.Writer) error {
 	return err
 }
 
-// grownAllocations lists the benchmarks whose median has grown, and says how many are in both runs. A row is name,
-// baseline, its interval, now, its interval, change and its significance; lines like "pkg: name" stand between the tables.
+// grownAllocations lists the benchmarks whose median has grown, and counts those in both runs. A record is name, baseline,
+// its interval, now, its interval, change and its significance; records like "pkg: name" stand between the tables.
 func grownAllocations(in io.Reader) (compared int, grown []string, err error) {
+	table := csv.NewReader(in)
+	table.FieldsPerRecord = -1
+	records, err := table.ReadAll()
 	pkg := ""
-	lines := bufio.NewScanner(in)
-	for lines.Scan() {
-		line := lines.Text()
-		if name, ok := strings.CutPrefix(line, "pkg: "); ok {
+	for _, r := range records {
+		if name, ok := strings.CutPrefix(r[0], "pkg: "); ok {
 			pkg = name
+		}
+		if len(r) < 7 || r[0] == "" || r[0] == "geomean" || r[1] == "" || r[3] == "" {
 			continue
 		}
-		cells, err := csv.NewReader(strings.NewReader(line)).Read()
-		if err != nil || len(cells) != 7 || cells[0] == "" || cells[0] == "geomean" || cells[1] == "" || cells[3] == "" {
-			continue
-		}
-		before, errBefore := strconv.ParseFloat(cells[1], 64)
-		after, errAfter := strconv.ParseFloat(cells[3], 64)
+		before, errBefore := strconv.ParseFloat(r[1], 64)
+		after, errAfter := strconv.ParseFloat(r[3], 64)
 		if err := errors.Join(errBefore, errAfter); err != nil {
-			return 0, nil, fmt.Errorf("%q: %w", line, err)
+			return 0, nil, fmt.Errorf("%q: %w", r, err)
 		}
 		compared++
 		if after > before {
-			grown = append(grown, fmt.Sprintf("%s %s: %s, was %s", pkg, cells[0], cells[3], cells[1]))
+			grown = append(grown, fmt.Sprintf("%s %s: %s, was %s", pkg, r[0], r[3], r[1]))
 		}
 	}
-	return compared, grown, lines.Err()
+	return compared, grown, err
 }

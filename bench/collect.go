@@ -45,14 +45,10 @@ type metrics map[string]float64
 func parseMetrics(page string) metrics {
 	m := metrics{}
 	for line := range strings.Lines(page) {
-		name, text, ok := strings.Cut(strings.TrimSpace(line), "} ")
-		if ok {
-			name += "}"
-		} else if name, text, ok = strings.Cut(strings.TrimSpace(line), " "); !ok {
-			continue
-		}
-		if value, err := strconv.ParseFloat(text, 64); err == nil {
-			m[name] = value
+		line = strings.TrimSpace(line)
+		at := max(0, strings.LastIndexByte(line, ' '))
+		if value, err := strconv.ParseFloat(strings.TrimSpace(line[at:]), 64); err == nil {
+			m[line[:at]] = value
 		}
 	}
 	return m

@@ -61,18 +61,20 @@ type sample struct {
 	spent   meter // of all passes
 }
 
-// meter is the processor time of the server and of this process.
+// meter is the processor time of the server and of this process, and the memory of the server in bytes.
 type meter struct {
 	server, driver time.Duration
+	resident       int64
 }
 
 func readMeter(pids ...int) (m meter, err error) {
 	for _, pid := range pids {
-		spent, err := peer.CPUTime(pid)
-		if err != nil {
-			return m, fmt.Errorf("cannot read the server's processor time: %w", err)
+		spent, errSpent := peer.CPUTime(pid)
+		resident, errResident := peer.ResidentBytes(pid)
+		if err := errors.Join(errSpent, errResident); err != nil {
+			return m, fmt.Errorf("cannot read what the server uses: %w", err)
 		}
-		m.server += spent
+		m.server, m.resident = m.server+spent, m.resident+resident
 	}
 	var usage unix.Rusage
 	err = unix.Getrusage(unix.RUSAGE_SELF, &usage)
@@ -80,29 +82,45 @@ func readMeter(pids ...int) (m meter, err error) {
 	return m, err
 }
 
-// add adds one pass, and what follows from it and those before.
-func (s *sample) add(jobs int, elapsed int64, before, after meter) {
+// since returns the difference of two readings.
+func (m meter) since(before meter) meter {
+	return meter{m.server - before.server, m.driver - before.driver, m.resident - before.resident}
+}
+
+// metered runs a phase and returns the difference that it makes.
+func metered(pid int, phase func() error) (meter, error) {
+	before, err := readMeter(pid)
+	if err == nil {
+		err = phase()
+	}
+	if err != nil {
+		return meter{}, err
+	}
+	after, err := readMeter(pid)
+	return after.since(before), err
+}
+
+// add adds one pass, and computes the rate and the costs of all passes.
+func (s *sample) add(jobs int, elapsed int64, spent meter) {
 	s.Jobs += jobs
 	s.elapsed += elapsed
-	s.spent.server += after.server - before.server
-	s.spent.driver += after.driver - before.driver
+	s.spent.server += spent.server
+	s.spent.driver += spent.driver
 	perMillion := 1e6 / float64(s.Jobs)
 	s.JobsPerSecond = float64(s.Jobs) / time.Duration(s.elapsed).Seconds()
 	s.ServerCPU, s.DriverCPU = s.spent.server.Seconds()*perMillion, s.spent.driver.Seconds()*perMillion
 }
 
-// timed runs one phase between two readings of the meter.
+// timed adds one phase. The phase returns its time.
 func (s *sample) timed(pid, jobs int, phase func() (int64, error)) error {
-	before, err := readMeter(pid)
-	if err != nil {
+	var elapsed int64
+	spent, err := metered(pid, func() (err error) {
+		elapsed, err = phase()
 		return err
+	})
+	if err == nil {
+		s.add(jobs, elapsed, spent)
 	}
-	elapsed, err := phase()
-	if err != nil {
-		return err
-	}
-	after, err := readMeter(pid)
-	s.add(jobs, elapsed, before, after)
 	return err
 }
 
@@ -157,10 +175,11 @@ func (s *sample) pass(ctx context.Context, r row, p peer.Peer, running *peer.Ser
 	case flow:
 		return s.collected(ctx, running, r, func() error { return s.flow(t, r, running.PID) })
 	case drain:
-		if err := t.Connect(); err != nil {
-			return err
+		err := t.Connect()
+		if err == nil {
+			err = t.Queue()
 		}
-		if err := t.Queue(); err != nil {
+		if err != nil {
 			return err
 		}
 		return s.settled(t, running.PID, t.Drain)
@@ -291,14 +310,7 @@ func (s *sample) queued(t *load.Trial, pid int) error {
 	if err := t.ConnectProducers(); err != nil {
 		return err
 	}
-	before, err := peer.ResidentBytes(pid)
-	if err != nil {
-		return err
-	}
-	if err := t.Produce(); err != nil {
-		return err
-	}
-	after, err := peer.ResidentBytes(pid)
+	grown, err := metered(pid, t.Produce)
 	if err != nil {
 		return err
 	}
@@ -307,19 +319,20 @@ func (s *sample) queued(t *load.Trial, pid int) error {
 		err = fmt.Errorf("%d jobs were acknowledged, the server holds %d", t.Load.Jobs, pending)
 	}
 	s.Jobs = t.Load.Jobs
-	s.QueuedMB = float64(after-before) / float64(s.Jobs) // bytes a job are megabytes a million
+	s.QueuedMB = float64(grown.resident) / float64(s.Jobs) // bytes a job are megabytes a million
 	return err
 }
 
 // rest drains the server of the jobs that are queued, and waits until it has given their memory back.
 func (s *sample) rest(t *load.Trial, pid int) error {
-	if err := t.ConnectWorkers(); err != nil {
-		return err
+	err := t.ConnectWorkers()
+	if err == nil {
+		_, err = t.Drain()
 	}
-	if _, err := t.Drain(); err != nil {
-		return err
+	if err == nil {
+		err = t.Settle()
 	}
-	if err := t.Settle(); err != nil {
+	if err != nil {
 		return err
 	}
 	for start := time.Now(); ; time.Sleep(restTick) {
@@ -338,32 +351,23 @@ func (s *sample) rest(t *load.Trial, pid int) error {
 }
 
 // idle measures the growth of the server's memory over many greeted connections, and the processor time that it takes to
-// greet them. The first one is not counted: it may set up what all of them share.
+// greet them. The first connection is not counted: it may set up structures that all connections share.
 func (s *sample) idle(t *load.Trial, pid, connections int) error {
 	leave, err := t.Idle(1)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	before, err := peer.ResidentBytes(pid)
-	if err != nil {
-		return err
-	}
-	spent, err := readMeter(pid)
-	if err != nil {
-		return err
-	}
 	s.Connections = min(connections, descriptors())
-	leaveMany, err := t.Idle(s.Connections)
-	if err != nil {
+	leaveMany := func() {}
+	grown, err := metered(pid, func() (err error) {
+		leaveMany, err = t.Idle(s.Connections)
 		return err
-	}
+	})
 	defer leaveMany()
-	spentAfter, err := readMeter(pid)
-	after, errAfter := peer.ResidentBytes(pid)
-	s.IdleKB = float64(after-before) / 1024 / float64(s.Connections)
-	s.ConnectCPU = float64((spentAfter.server - spent.server).Microseconds()) / float64(s.Connections)
-	return errors.Join(err, errAfter)
+	s.IdleKB = float64(grown.resident) / 1024 / float64(s.Connections)
+	s.ConnectCPU = float64(grown.server.Microseconds()) / float64(s.Connections)
+	return err
 }
 
 // syncDisk appends to a new file, with a sync after each append, and times the two together.

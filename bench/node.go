@@ -180,15 +180,10 @@ func (s *sample) idleNode(ctx context.Context, t *nodeTrial, ticks int) error {
 		if tick == 1 {
 			t.before, t.start = now, load.Now()
 		} else if tick > 1 {
-			s.CorePercent = t.corePercent(now, load.Now()-t.start)
+			s.CorePercent = 100 * float64(now.since(t.before).server) / float64(load.Now()-t.start)
 		}
 	}
 	return nil
-}
-
-// corePercent returns the processor time of the node since the start, in percent of one core.
-func (t *nodeTrial) corePercent(now meter, elapsed int64) float64 {
-	return 100 * float64(now.server-t.before.server) / float64(elapsed)
 }
 
 // busyNode has the node do all tasks, or, in the row of the claims, begin all of them. It checks that each is done exactly
@@ -254,8 +249,9 @@ func (s *sample) timeNode(ctx context.Context, t *nodeTrial, size, threads, perT
 	t.claimed.Do(func() {}) // orders the writes of the first claim before these reads
 	elapsed := load.Now() - t.start
 	after, err := t.readMeter()
-	s.add(size, elapsed, t.before, after)
-	s.CorePercent = t.corePercent(after, elapsed)
+	spent := after.since(t.before)
+	s.add(size, elapsed, spent)
+	s.CorePercent = 100 * float64(spent.server) / float64(elapsed)
 	return errors.Join(err, t.failed)
 }
 

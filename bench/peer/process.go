@@ -57,22 +57,30 @@ func (c Command) Start(ctx context.Context) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	ports, err := freePorts()
+	s, err := c.startIn(ctx, directory)
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(directory))
 	}
+	return s, nil
+}
+
+func (c Command) startIn(ctx context.Context, directory string) (*Server, error) {
+	ports, err := freePorts()
+	if err != nil {
+		return nil, err
+	}
 	output, err := os.Create(filepath.Join(directory, "output"))
 	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(directory))
+		return nil, err
 	}
 	defer func() { _ = output.Close() }() // the child has a descriptor of its own
 	child := exec.Command(c.Path, c.Arguments(ports, directory)...)
 	child.Dir, child.Stdout, child.Stderr = directory, output, output
 	// A group of its own: an interrupt from the terminal reaches the load generator alone, which then ends its
-	// children one by one. Should it be killed itself, the kernel ends them.
+	// children one by one. If it is killed itself, the kernel ends them.
 	child.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := child.Start(); err != nil {
-		return nil, errors.Join(fmt.Errorf("cannot start %s: %w", c.Path, err), os.RemoveAll(directory))
+		return nil, fmt.Errorf("cannot start %s: %w", c.Path, err)
 	}
 	exited := make(chan struct{})
 	go func() {
@@ -80,16 +88,13 @@ func (c Command) Start(ctx context.Context) (*Server, error) {
 		close(exited)
 	}()
 	s := &Server{PID: child.Process.Pid, Network: "tcp", Address: loopback(ports[0])}
-	addresses := []string{s.Address}
+	others := ports[:0]
 	if c.treadle {
 		s.Masters, s.Slaves, s.Hub, s.HTTP = loopback(ports[1]), loopback(ports[2]), loopback(ports[3]), loopback(ports[6])
-		for _, port := range ports[1:] {
-			addresses = append(addresses, loopback(port))
-		}
+		others = ports[1:]
 	}
 	if c.Socket != "" {
 		s.Network, s.Address = "unix", filepath.Join(directory, c.Socket)
-		addresses[0] = s.Address
 	}
 	s.Stop = sync.OnceFunc(func() {
 		end(child.Process, exited)
@@ -99,18 +104,17 @@ func (c Command) Start(ctx context.Context) (*Server, error) {
 		text, _ := os.ReadFile(output.Name())
 		return strings.TrimSpace(string(text[max(0, len(text)-outputShown):]))
 	}
-	for i, address := range addresses {
-		network := "tcp"
-		if i == 0 {
-			network = s.Network
-		}
-		if err := await(ctx, exited, network, address); err != nil {
-			said := s.Said()
-			s.Stop()
-			return nil, fmt.Errorf("%s: %w: %s", filepath.Base(c.Path), err, said)
+	err = await(ctx, exited, s.Network, s.Address)
+	for _, port := range others {
+		if err == nil {
+			err = await(ctx, exited, "tcp", loopback(port))
 		}
 	}
-	return s, nil
+	if err != nil {
+		err = fmt.Errorf("%s: %w: %s", filepath.Base(c.Path), err, s.Said())
+		s.Stop()
+	}
+	return s, err
 }
 
 func loopback(port string) string { return net.JoinHostPort("127.0.0.1", port) }
