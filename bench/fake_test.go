@@ -57,9 +57,7 @@ func fakeContender(t *testing.T, name, flaw, socket string) peer.Peer {
 		t.Fatal(err)
 	}
 	return peer.Peer{Name: name, Version: "1.0", Protocol: peer.NewPeriodic(peer.PeriodicOptions{}), Ours: ours(name),
-		Start: peer.Command{Path: program, Socket: socket, Arguments: func(ports peer.Ports, directory string) []string {
-			return []string{"fake-server", flaw, ports[0], directory}
-		}}.Start}
+		Start: peer.Command{Path: program, Socket: socket, Arguments: []string{"fake-server", flaw, "{port0}", "{directory}"}}.Start}
 }
 
 // The parts of the Periodic protocol that the fake server reads and writes, apart from those of bench/peer which it tests.

@@ -32,18 +32,6 @@ func newBeanstalkd() *beanstalkd {
 	return &beanstalkd{submit: slices.Concat([]byte(beanstalkdPut), load.Workload(load.WorkloadLen), []byte("\r\n"))}
 }
 
-// beanstalkdPeer keeps its jobs in memory, unless options say otherwise.
-func beanstalkdPeer(name string, c Command, options ...string) Peer {
-	c.Arguments = func(ports Ports, directory string) []string {
-		arguments := []string{"-l", "127.0.0.1", "-p", ports[0]}
-		if options != nil {
-			arguments = slices.Concat(arguments, []string{"-b", directory}, options)
-		}
-		return arguments
-	}
-	return installed(name, "beanstalkd", "-v", newBeanstalkd(), c)
-}
-
 func (b *beanstalkd) Traits() load.Traits {
 	return load.Traits{Unfinished: 1, Parse: load.Sized(load.WorkloadLen)}
 }

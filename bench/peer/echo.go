@@ -15,17 +15,23 @@ const (
 )
 
 // limits runs this program itself as an echo.
-func limits(treadle string) (list []Peer) {
+func limits(treadle string) []Peer {
 	self, err := os.Executable()
 	if treadle == "" || err != nil { // no path to this program: no limit to compare with
 		return nil
 	}
-	for _, echo := range []struct{ name, flag string }{{ZMQEcho, "-echo"}, {Frames, "-echo-frames"}} {
-		list = append(list, Peer{Name: echo.name, Limit: true, Start: Command{Path: self, Arguments: func(ports Ports, _ string) []string {
-			return []string{echo.flag, "127.0.0.1:" + ports[0]}
-		}}.Start})
+	echo := func(name, flag string) Peer {
+		return Peer{Name: name, Limit: true, Start: Command{Path: self, Arguments: []string{flag, "127.0.0.1:{port0}"}}.Start}
 	}
-	return list
+	return []Peer{echo(ZMQEcho, "-echo"), echo(Frames, "-echo-frames")}
+}
+
+// diskLimit has nothing to start.
+func diskLimit(treadle string) []Peer {
+	if treadle == "" {
+		return nil
+	}
+	return []Peer{{Name: RawDisk, Limit: true}}
 }
 
 // FramesAJob is the number of requests of a Periodic job: SUBMIT_JOB, GRAB_JOB and WORK_DONE.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"net"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -49,13 +48,6 @@ var gearmanEnd = []byte{0}
 func newGearman() *gearman {
 	args := slices.Concat([]byte(load.QueueName), gearmanEnd, make([]byte, load.JobNameLen), gearmanEnd, load.Workload(load.WorkloadLen))
 	return &gearman{submit: appendGearman(nil, gearmanSubmitJobBg, args)}
-}
-
-// gearmandPeer keeps its jobs in memory and runs one thread.
-func gearmandPeer() Peer {
-	return installed("gearmand", "gearmand", "--version", newGearman(), Command{Arguments: func(ports Ports, directory string) []string {
-		return []string{"-t", "0", "-L", "127.0.0.1", "-p", ports[0], "-l", filepath.Join(directory, "log")}
-	}})
 }
 
 func appendGearman(dst []byte, kind uint32, args []byte) []byte {

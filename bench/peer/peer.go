@@ -30,31 +30,40 @@ type Peer struct {
 }
 
 // All lists Treadle with its variants and limits, unless its path is empty, and every peer. All of them run one thread
-// for connections and jobs; those behind the limits keep their jobs on disk, the others in memory alone.
+// for connections and jobs. Servers with a place keep their jobs on that disk, the others in memory alone.
 func All(treadle string) []Peer {
-	disk := Command{place: DiskPlace()}
+	beanstalkd := program{"beanstalkd", "-v", newBeanstalkd(), "-l 127.0.0.1 -p {port0}"}
+	gearmand := program{"gearmand", "--version", newGearman(), "-t 0 -L 127.0.0.1 -p {port0} -l {directory}/log"}
+	redis := program{"redis-server", "--version", newRedis(load.WorkloadLen), `--bind 127.0.0.1 --port {port0} --dir {directory} --save ""`}
+	disk := DiskPlace()
 	return slices.Concat(
 		treadles(treadle),
-		[]Peer{beanstalkdPeer("beanstalkd", Command{}), gearmandPeer(), redisPeer("redis", Command{}, "")},
+		[]Peer{beanstalkd.peer("beanstalkd", "", ""), gearmand.peer("gearmand", "", ""), redis.peer("redis", "", "--appendonly no")},
 		limits(treadle),
 		treadlesOnDisk(treadle, disk),
 		[]Peer{
-			redisPeer("redis always", disk, "always"), redisPeer("redis everysec", disk, "everysec"),
-			beanstalkdPeer("beanstalkd -f0", disk, "-f0"), beanstalkdPeer("beanstalkd -f50", disk, "-f50"),
+			redis.peer("redis always", disk, "--appendonly yes --appendfsync always"),
+			redis.peer("redis everysec", disk, "--appendonly yes --appendfsync everysec"),
+			beanstalkd.peer("beanstalkd -f0", disk, "-b {directory} -f0"), beanstalkd.peer("beanstalkd -f50", disk, "-b {directory} -f50"),
 		},
 		diskLimit(treadle))
 }
 
-// installed is a peer whose program is started by the command, or one that is missing.
-func installed(name, program, versionFlag string, speaks load.Protocol, c Command) Peer {
-	p := Peer{Name: name, Protocol: speaks, Path: find(program)}
-	if p.Path == "" {
-		p.Missing = program
-		return p
+// program is a server that a machine may have installed.
+type program struct {
+	name, versionFlag string
+	protocol          load.Protocol
+	arguments         string
+}
+
+// peer returns the program with more arguments and a place for its directory. Without the program the peer is missing.
+func (p program) peer(name, place, more string) Peer {
+	path := find(p.name)
+	if path == "" {
+		return Peer{Name: name, Protocol: p.protocol, Missing: p.name}
 	}
-	c.Path = p.Path
-	p.Version, p.Start = version(p.Path, versionFlag), c.Start
-	return p
+	c := Command{Path: path, place: place, Arguments: strings.Fields(p.arguments + " " + more)}
+	return Peer{Name: name, Protocol: p.protocol, Path: path, Version: version(path, p.versionFlag), Start: c.Start}
 }
 
 // systemDirectories are searched after PATH: Debian keeps gearmand there, outside an ordinary user's PATH.

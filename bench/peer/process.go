@@ -38,17 +38,30 @@ type Server struct {
 	Said func() string // the end of what the server printed, until Stop
 }
 
-// Ports are free ones that a server gets. The first is the one to talk to, the others are those of serveArguments.
-type Ports [7]string
+// ports are free ones that a server gets. The first is the one to talk to, the others are those of a Treadle.
+type ports [7]string
 
-// Command says how to run one server.
+// Command says how to run one server. In its arguments {directory} stands for the directory of the server, {port0} to
+// {port6} for free ports, and "" for nothing.
 type Command struct {
 	Path      string
-	Arguments func(ports Ports, directory string) []string
-	Socket    string // the unix socket in the directory to talk to; empty: TCP
+	Arguments []string
+	Socket    string // the unix socket in the directory to talk to; empty: TCP at port0
 
 	treadle bool   // listens on all the ports
 	place   string // where to make the directory; empty: with all other temporary files
+}
+
+// expand replaces the placeholders in the arguments.
+func (c Command) expand(free ports, directory string) (arguments []string) {
+	words := []string{"{directory}", directory, `""`, ""}
+	for i, port := range free {
+		words = append(words, fmt.Sprintf("{port%d}", i), port)
+	}
+	for _, argument := range c.Arguments {
+		arguments = append(arguments, strings.NewReplacer(words...).Replace(argument))
+	}
+	return arguments
 }
 
 // Start runs the command on free loopback ports in a temporary directory and waits until it accepts connections.
@@ -65,7 +78,7 @@ func (c Command) Start(ctx context.Context) (*Server, error) {
 }
 
 func (c Command) startIn(ctx context.Context, directory string) (*Server, error) {
-	ports, err := freePorts()
+	free, err := freePorts()
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +87,7 @@ func (c Command) startIn(ctx context.Context, directory string) (*Server, error)
 		return nil, err
 	}
 	defer func() { _ = output.Close() }() // the child has a descriptor of its own
-	child := exec.Command(c.Path, c.Arguments(ports, directory)...)
+	child := exec.Command(c.Path, c.expand(free, directory)...)
 	child.Dir, child.Stdout, child.Stderr = directory, output, output
 	// A group of its own: an interrupt from the terminal reaches the load generator alone, which then ends its
 	// children one by one. If it is killed itself, the kernel ends them.
@@ -87,11 +100,11 @@ func (c Command) startIn(ctx context.Context, directory string) (*Server, error)
 		_ = child.Wait()
 		close(exited)
 	}()
-	s := &Server{PID: child.Process.Pid, Network: "tcp", Address: loopback(ports[0])}
-	others := ports[:0]
+	s := &Server{PID: child.Process.Pid, Network: "tcp", Address: loopback(free[0])}
+	others := free[:0]
 	if c.treadle {
-		s.Masters, s.Slaves, s.Hub, s.HTTP = loopback(ports[1]), loopback(ports[2]), loopback(ports[3]), loopback(ports[6])
-		others = ports[1:]
+		s.Masters, s.Slaves, s.Hub, s.HTTP = loopback(free[1]), loopback(free[2]), loopback(free[3]), loopback(free[6])
+		others = free[1:]
 	}
 	if c.Socket != "" {
 		s.Network, s.Address = "unix", filepath.Join(directory, c.Socket)
@@ -150,16 +163,16 @@ func end(process *os.Process, exited <-chan struct{}) {
 }
 
 // freePorts finds ports that nobody listens on. They are held all at a time, or the same one might come twice.
-func freePorts() (ports Ports, err error) {
-	for i := range ports {
+func freePorts() (free ports, err error) {
+	for i := range free {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
-			return ports, fmt.Errorf("cannot find a free port: %w", err)
+			return free, fmt.Errorf("cannot find a free port: %w", err)
 		}
 		defer listener.Close()
-		ports[i] = strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
+		free[i] = strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
 	}
-	return ports, nil
+	return free, nil
 }
 
 // DiskPlace is where servers that keep their jobs on disk have their directories: with all other temporary files, unless

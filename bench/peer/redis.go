@@ -37,18 +37,6 @@ func newRedis(size int) *redis {
 	return &redis{submit: append(submit, "\r\n"...), push: len(push), job: fmt.Sprintf(redisJob, size), size: size}
 }
 
-// redisPeer keeps its jobs in memory, unless appendfsync says how it syncs them to disk.
-func redisPeer(name string, c Command, appendfsync string) Peer {
-	c.Arguments = func(ports Ports, directory string) []string {
-		arguments := []string{"--bind", "127.0.0.1", "--port", ports[0], "--dir", directory, "--save", ""}
-		if appendfsync == "" {
-			return append(arguments, "--appendonly", "no")
-		}
-		return append(arguments, "--appendonly", "yes", "--appendfsync", appendfsync)
-	}
-	return installed(name, "redis-server", "--version", newRedis(load.WorkloadLen), c)
-}
-
 func (r *redis) Traits() load.Traits {
 	return load.Traits{Parse: load.Sized(r.size)}
 }

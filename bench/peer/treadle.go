@@ -3,7 +3,6 @@ package peer
 import (
 	"context"
 	"os/exec"
-	"path/filepath"
 	"strings"
 
 	"treadle/bench/load"
@@ -12,76 +11,60 @@ import (
 // Always is the Treadle that syncs its jobs before it acknowledges them.
 const Always = "treadle always"
 
-// serveArguments make a Treadle listen on its ports, in every protocol that it speaks.
-func serveArguments(ports Ports, more ...string) []string {
-	return append([]string{
-		"serve", "--periodic", "tcp://127.0.0.1:" + ports[0],
-		"--gloom-masters", "tcp://127.0.0.1:" + ports[1], "--gloom-slaves", "tcp://127.0.0.1:" + ports[2], "--dwork", "tcp://127.0.0.1:" + ports[3],
-		"--kts46", "tcp://127.0.0.1:" + ports[4], "--kts46-json", "tcp://127.0.0.1:" + ports[5], "--http", "127.0.0.1:" + ports[6],
-	}, more...)
+// serve makes a Treadle listen on its ports, in every protocol that it speaks.
+const serve = "serve --periodic tcp://127.0.0.1:{port0} --gloom-masters tcp://127.0.0.1:{port1} --gloom-slaves tcp://127.0.0.1:{port2} " +
+	"--dwork tcp://127.0.0.1:{port3} --kts46 tcp://127.0.0.1:{port4} --kts46-json tcp://127.0.0.1:{port5} --http 127.0.0.1:{port6} "
+
+// variant returns a Treadle that serves with more arguments.
+func variant(name, path, place, more string) (Peer, Command) {
+	c := Command{Path: path, treadle: true, place: place, Arguments: strings.Fields(serve + more)}
+	return Peer{Name: name, Path: path, Ours: true, Protocol: NewPeriodic(PeriodicOptions{}), Start: c.Start}, c
 }
 
-// profiles is the setting by which a Treadle serves the profile that makes it collect; one that does so anyway has none.
-func profiles(treadle string) []string {
-	if help, _ := exec.Command(treadle, "serve", "--help").CombinedOutput(); strings.Contains(string(help), "--pprof") {
-		return []string{"--pprof", "on"}
-	}
-	return nil
-}
-
-// treadles are those that keep their jobs in memory: over TCP, over a unix socket, with two event loops, and in the CRC
-// framing.
-func treadles(path string) []Peer {
+// treadles keep their jobs in memory: over TCP, over a unix socket, with two event loops, and in the CRC framing.
+func treadles(path string) (list []Peer) {
 	if path == "" {
 		return nil
 	}
-	const socket = "periodic.sock"
-	base := Peer{Version: version(path, "--version"), Path: path, Ours: true, Protocol: NewPeriodic(PeriodicOptions{})}
-	pprof := profiles(path)
-	with := func(name, local string, more ...string) Peer {
-		p := base
-		p.Name = name
-		p.Start = Command{Path: path, treadle: true, Socket: local, Arguments: func(ports Ports, directory string) []string {
-			arguments := append(pprof[:len(pprof):len(pprof)], "--periodic", "unix://"+filepath.Join(directory, socket), "--data", "none")
-			return serveArguments(ports, append(arguments, more...)...)
-		}}.Start
-		return p
+	const memory = " --periodic unix://{directory}/periodic.sock --data none "
+	pprof := "" // the setting that serves the profile that makes a Treadle collect; older programs serve it anyway
+	if help, _ := exec.Command(path, "serve", "--help").CombinedOutput(); strings.Contains(string(help), "--pprof") {
+		pprof = "--pprof on"
 	}
-	crc := with("treadle crc", "")
-	crc.Protocol = NewPeriodic(PeriodicOptions{CRC: true})
-	return []Peer{with("treadle", ""), with("treadle unix", socket), with("treadle 2 loops", "", "--loops", "2"), crc}
-}
-
-// treadlesOnDisk keep a journal.
-func treadlesOnDisk(path string, c Command) (list []Peer) {
-	if path == "" {
-		return nil
-	}
-	c.Path, c.treadle = path, true
-	for _, mode := range []string{"always", "interval", "never"} {
-		c.Arguments = func(ports Ports, directory string) []string {
-			return serveArguments(ports, "--data", filepath.Join(directory, "data"), "--sync", mode)
+	for _, name := range []string{"treadle", "treadle unix", "treadle 2 loops", "treadle crc"} {
+		p, c := variant(name, path, "", pprof+memory)
+		switch name {
+		case "treadle unix":
+			c.Socket = "periodic.sock"
+		case "treadle 2 loops":
+			c.Arguments = append(c.Arguments, "--loops", "2")
+		case "treadle crc":
+			p.Protocol = NewPeriodic(PeriodicOptions{CRC: true})
 		}
-		list = append(list, Peer{Name: "treadle " + mode, Path: path, Ours: true, Protocol: NewPeriodic(PeriodicOptions{}), Start: c.Start})
+		p.Version, p.Start = version(path, "--version"), c.Start
+		list = append(list, p)
 	}
 	return list
 }
 
-// diskLimit is nothing that could be started.
-func diskLimit(treadle string) []Peer {
-	if treadle == "" {
+// treadlesOnDisk keep a journal.
+func treadlesOnDisk(path, place string) (list []Peer) {
+	if path == "" {
 		return nil
 	}
-	return []Peer{{Name: RawDisk, Limit: true}}
+	for _, mode := range []string{"always", "interval", "never"} {
+		p, _ := variant("treadle "+mode, path, place, "--data {directory}/data --sync "+mode)
+		list = append(list, p)
+	}
+	return list
 }
 
 // StartNode starts a Disbatch node of the program with a configuration file. A node whose tasks are done by workers of
 // other protocols needs a server around it.
 func StartNode(ctx context.Context, path, config string, workers bool) (*Server, error) {
-	return Command{Path: path, Arguments: func(ports Ports, _ string) []string {
-		if workers {
-			return serveArguments(ports, "--data", "none", "--disbatch", config, "--disbatch-node", load.QueueName)
-		}
-		return []string{"disbatch", "node", "--config", config, "--node", load.QueueName, "--http", "127.0.0.1:" + ports[0]}
-	}}.Start(ctx)
+	arguments := "disbatch node --http 127.0.0.1:{port0} --node " + load.QueueName + " --config"
+	if workers {
+		arguments = serve + "--data none --disbatch-node " + load.QueueName + " --disbatch"
+	}
+	return Command{Path: path, Arguments: append(strings.Fields(arguments), config)}.Start(ctx)
 }
