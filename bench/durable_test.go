@@ -83,8 +83,9 @@ func TestDurableRatios(t *testing.T) {
 		durableSample("synced sync 1", peer.RawDisk, 900, 0, 100),
 		{Row: "synced sync 1", Server: "redis always", JobsPerSecond: 1}, // of another section
 	})
-	got := newTable("", slices.Concat(columns("jobs/s", "CPU"), latencies("submit", "submit")))
-	for _, pair := range durablePairs(r, r.in(durableSection)) {
+	all := parts()
+	got := newTable("", all[len(all)-1].Ratios)
+	for _, pair := range r.pairs(durableSection, r.in(durableSection)) {
 		got.add(pair.first, pair.second, func(v string) string { return ratio(values[v](pair.a), values[v](pair.b)) })
 	}
 	want := [][]string{

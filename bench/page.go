@@ -96,7 +96,7 @@ func (r *report) savePage(path string) error {
 	}
 	for _, part := range parts() {
 		if text := r.part(part); text != "" {
-			p.Sections = append(p.Sections, pageSection{Title: part.title, Text: text, Groups: r.groups(part.section)})
+			p.Sections = append(p.Sections, pageSection{Title: part.Title, Text: text, Groups: r.groups(part.Section)})
 		}
 	}
 	var text bytes.Buffer

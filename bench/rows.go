@@ -72,10 +72,15 @@ var rowsText string
 // rows returns the rows of rows.toml.
 func rows() []row {
 	var file struct{ Rows []row }
-	if err := toml.NewDecoder(strings.NewReader(rowsText)).DisallowUnknownFields().Decode(&file); err != nil {
-		panic(err) // embedded, and read by every test
-	}
+	readTOML(rowsText, &file)
 	return file.Rows
+}
+
+// readTOML reads an embedded file.
+func readTOML(text string, into any) {
+	if err := toml.NewDecoder(strings.NewReader(text)).DisallowUnknownFields().Decode(into); err != nil {
+		panic(err) // each test of a run reads the same files
+	}
 }
 
 // size is how many jobs, or idle connections, a server gets in this row at the given scale.

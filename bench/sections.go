@@ -1,7 +1,7 @@
 package main
 
 import (
-	"embed"
+	_ "embed"
 	"fmt"
 	"io"
 	"slices"
@@ -11,35 +11,46 @@ import (
 	"treadle/bench/peer"
 )
 
-// legends has a text for each section: the meaning of its columns and rows.
+// sectionsText describes the sections of the tables.
 //
-//go:embed legends
-var legends embed.FS
+//go:embed sections.toml
+var sectionsText string
 
 // part describes how a section is shown: a table of its timed rows, and a table of their ratios.
 type part struct {
-	section section
-	title   string
-	columns []column
-	ratios  []column
-	pairs   func(r *report, list []*sample) []pair
-	legend  string // a file of legends, without .txt
+	Section section
+	Title   string
+	Columns []column
+	Ratios  []column
+	Legend  string
 }
 
 // column is one figure of a table; value is a name in values.
 type column struct{ heading, value string }
 
-// columns returns columns whose headings are the names of their values.
-func columns(names ...string) (list []column) {
-	for _, name := range names {
-		list = append(list, column{name, name})
+// UnmarshalText reads "HEADING: VALUE", or a value that is its own heading.
+func (c *column) UnmarshalText(text []byte) error {
+	heading, value, ok := strings.Cut(string(text), ": ")
+	if !ok {
+		value = heading
 	}
-	return list
+	if values[value] == nil {
+		return fmt.Errorf("no value %q", value)
+	}
+	*c = column{heading, value}
+	return nil
 }
 
-// latencies returns three columns of one latency. The heading of the first names the latency.
-func latencies(heading, of string) []column {
-	return []column{{heading + " p50", of + " p50"}, {"p99", of + " p99"}, {"p99.9", of + " p99.9"}}
+// sizes are the columns of rows that were not timed.
+var sizes = []column{
+	{"MB/1M", "MB/1M"}, {"MB later", "MB later"}, {"after s", "after s"}, {"KB/conn", "KB/conn"}, {"connect us", "connect us"},
+}
+
+// parts lists the sections in the order of the tables.
+func parts() []part {
+	var file struct{ Sections []part }
+	readTOML(sectionsText, &file)
+	return file.Sections
 }
 
 // values holds the figures of a sample by name, for tables, targets and charts.
@@ -76,33 +87,25 @@ var values = func() map[string]func(s *sample) float64 {
 	return all
 }()
 
-// parts lists the sections in the order of the tables.
-func parts() []part {
-	rate, cost, submit, toWorker := columns("jobs/s"), columns("CPU", "driver"), latencies("submit", "submit"), latencies("to worker", "to worker")
-	byWorker := slices.Concat(rate, submit, toWorker, cost)
-	ratios := slices.Concat(columns("jobs/s", "CPU"), submit)
-	rows := append(columns("jobs/s", "CPU", "submit p99"), column{"p99.9", "submit p99.9"}, column{"KB/conn", "KB/conn"}, column{"connect us", "connect us"})
-	return []part{
-		{periodicSection, "Periodic and its peers", byWorker, slices.Concat(ratios, toWorker, []column{{"memory", "memory"}}), peerPairs, "periodic"},
-		{gloomSection, "Gloom", slices.Concat(rate, latencies("answer", "answer"), submit, latencies("to slave", "to worker"), cost), rows, rowPairs, "gloom"},
-		{dworkSection, "dwork", slices.Concat(rate, latencies("request", "submit"), cost), rows, rowPairs, "dwork"},
-		{nodeSection, "Disbatch", slices.Concat([]column{{"tasks/s", "jobs/s"}}, columns("% of a core"), cost), rows, rowPairs, "node"},
-		{acrossSection, "Submitted in one protocol, done in another", byWorker, rows, rowPairs, "across"},
-		{payloadSection, "Periodic and redis, workloads of other sizes", slices.Concat(columns("MB/s"), rate, submit, cost), rows, rowPairs, "payload"},
-		{aloneSection, "Long queues, many queues, many connections",
-			slices.Concat(rate, submit, cost, columns("cycles", "pause", "assist", "silent")), rows, rowPairs, "alone"},
-		{durableSection, "Periodic and its peers, jobs on disk", slices.Concat(rate, submit, cost), ratios, durablePairs, "durable"},
-	}
-}
-
 // pair holds two samples whose ratios are shown.
 type pair struct {
 	first, second string // the first two cells of the line
 	a, b          *sample
 }
 
+// pairs returns the comparisons of one section.
+func (r *report) pairs(of section, list []*sample) []pair {
+	switch of {
+	case periodicSection:
+		return peerPairs(list)
+	case durableSection:
+		return durablePairs(list)
+	}
+	return r.rowPairs(list)
+}
+
 // peerPairs compares each Treadle with each peer of the same row, and the CRC framing with the framing of 2018 alone.
-func peerPairs(_ *report, list []*sample) (pairs []pair) {
+func peerPairs(list []*sample) (pairs []pair) {
 	for _, a := range list {
 		for _, b := range list {
 			wanted := !ours(b.Server)
@@ -129,7 +132,7 @@ func besidePeer(s sample) *sample {
 }
 
 // rowPairs compares each row with the row that it names.
-func rowPairs(r *report, list []*sample) (pairs []pair) {
+func (r *report) rowPairs(list []*sample) (pairs []pair) {
 	for _, a := range list {
 		if b := find(r.Medians, cell{r.against[a.Row], a.Server}); b != nil {
 			pairs = append(pairs, pair{a.Row, b.Row, a, b})
@@ -140,7 +143,7 @@ func rowPairs(r *report, list []*sample) (pairs []pair) {
 
 // durablePairs compares the servers that sync alike. It also compares one submit at a time with the time of the disk plus
 // the time of a submit in memory.
-func durablePairs(_ *report, list []*sample) (pairs []pair) {
+func durablePairs(list []*sample) (pairs []pair) {
 	for _, row := range distinct(list, rowName) {
 		at := func(server string) *sample { return find(list, cell{row, server}) }
 		for _, two := range [][2]string{{peer.Always, "redis always"}, {peer.Always, "beanstalkd -f0"}, {"treadle interval", "treadle"}} {
@@ -161,7 +164,7 @@ func (r *report) print(w io.Writer) error {
 	var text strings.Builder
 	for _, p := range parts() {
 		if table := r.part(p); table != "" {
-			fmt.Fprintf(&text, "%s\n\n%s", p.title, table)
+			fmt.Fprintf(&text, "%s\n\n%s", p.Title, table)
 		}
 	}
 	if judged := r.targetTable(false); len(judged) > 1 {
@@ -195,12 +198,11 @@ func (r *report) circumstances() []string {
 // part returns the text of one section, "" when none of its rows was measured.
 func (r *report) part(p part) string {
 	by := "ratio"
-	if p.section != periodicSection && p.section != durableSection {
+	if p.Section != periodicSection && p.Section != durableSection {
 		by = "divided by"
 	}
-	flows, ratios := newTable("server", p.columns), newTable(by, p.ratios)
-	sizes := newTable("server", columns("MB/1M", "MB later", "after s", "KB/conn", "connect us"))
-	list := r.in(p.section)
+	flows, sizes, ratios := newTable("server", p.Columns), newTable("server", sizes), newTable(by, p.Ratios)
+	list := r.in(p.Section)
 	for _, m := range list {
 		t := flows
 		if m.JobsPerSecond == 0 && m.Section != nodeSection {
@@ -211,7 +213,7 @@ func (r *report) part(p part) string {
 	if len(list) == 0 {
 		return ""
 	}
-	for _, pair := range p.pairs(r, list) {
+	for _, pair := range r.pairs(p.Section, list) {
 		ratios.add(pair.first, pair.second, func(value string) string { return ratio(values[value](pair.a), values[value](pair.b)) })
 	}
 	var text strings.Builder
@@ -220,9 +222,8 @@ func (r *report) part(p part) string {
 			text.WriteString(align(t.lines) + "\n")
 		}
 	}
-	legend, _ := legends.ReadFile("legends/" + p.legend + ".txt") // embedded
-	text.Write(legend)
-	if p.section == durableSection {
+	text.WriteString(p.Legend)
+	if p.Section == durableSection {
 		text.WriteString("files       in fresh directories, removed afterwards, on a file system of the type " + r.Machine.Disk + "\n")
 	}
 	return text.String() + "\n"
