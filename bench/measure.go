@@ -175,14 +175,7 @@ func (s *sample) pass(ctx context.Context, r row, p peer.Peer, running *peer.Ser
 	case flow:
 		return s.collected(ctx, running, r, func() error { return s.flow(t, r, running.PID) })
 	case drain:
-		err := t.Connect()
-		if err == nil {
-			err = t.Queue()
-		}
-		if err != nil {
-			return err
-		}
-		return s.settled(t, running.PID, t.Drain)
+		return inOrder(t.Connect, t.Queue, func() error { return s.settled(t, running.PID, t.Drain) })
 	case memory:
 		if err := s.queued(t, running.PID); err != nil || !p.Ours {
 			return err
@@ -193,12 +186,19 @@ func (s *sample) pass(ctx context.Context, r row, p peer.Peer, running *peer.Ser
 	}
 }
 
+// inOrder runs steps until one fails.
+func inOrder(steps ...func() error) error {
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // settled times one phase, behind which the server is to hold no job.
 func (s *sample) settled(t *load.Trial, pid int, phase func() (int64, error)) error {
-	if err := s.timed(pid, t.Load.Jobs, phase); err != nil {
-		return err
-	}
-	return t.Settle()
+	return inOrder(func() error { return s.timed(pid, t.Load.Jobs, phase) }, t.Settle)
 }
 
 func (s *sample) flow(t *load.Trial, r row, pid int) error {
@@ -207,10 +207,7 @@ func (s *sample) flow(t *load.Trial, r row, pid int) error {
 		return err
 	}
 	defer leave()
-	if err := t.Connect(); err != nil {
-		return err
-	}
-	if err := s.settled(t, pid, t.ProduceAndWork); err != nil {
+	if err := inOrder(t.Connect, func() error { return s.settled(t, pid, t.ProduceAndWork) }); err != nil {
 		return err
 	}
 	s.Rate, s.Payload, s.Connections, s.Ready, s.Delayed = t.Load.Rate, r.Payload, r.Idlers, t.Load.Ready, t.Load.Delayed
@@ -293,10 +290,7 @@ func fill(ctx context.Context, running *peer.Server, l load.Load) error {
 		to := load.Side{Protocol: peer.NewPeriodic(part.options), Network: running.Network, Address: running.Address}
 		t := load.New(ctx, load.Sides{Produce: to, Work: to, Ask: to},
 			load.Load{Connections: l.Connections, Depth: l.Depth, Jobs: part.jobs, First: part.first})
-		err := t.ConnectProducers()
-		if err == nil {
-			err = t.Produce()
-		}
+		err := inOrder(t.ConnectProducers, t.Produce)
 		t.Close()
 		if err != nil {
 			return fmt.Errorf("filling the server: %w", err)
@@ -325,14 +319,11 @@ func (s *sample) queued(t *load.Trial, pid int) error {
 
 // rest drains the server of the jobs that are queued, and waits until it has given their memory back.
 func (s *sample) rest(t *load.Trial, pid int) error {
-	err := t.ConnectWorkers()
-	if err == nil {
-		_, err = t.Drain()
+	drain := func() error {
+		_, err := t.Drain()
+		return err
 	}
-	if err == nil {
-		err = t.Settle()
-	}
-	if err != nil {
+	if err := inOrder(t.ConnectWorkers, drain, t.Settle); err != nil {
 		return err
 	}
 	for start := time.Now(); ; time.Sleep(restTick) {

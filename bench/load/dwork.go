@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,21 +22,21 @@ const (
 	taskDigits = 8
 )
 
-// Hub is a load on one hub of the dwork protocol, or on an echo, which is sent the same requests. Its tasks wait for
-// nothing.
+// Hub is a load on one hub of the dwork protocol, or on an echo, which gets the same requests. Its tasks wait for nothing.
 type Hub struct {
 	address string
 	echo    bool
-	n       int             // tasks a Steal
-	arrived []atomic.Uint32 // by task: how often it was handed out
-	done    atomic.Int64    // tasks completed
-	mu      sync.Mutex
+	tasks   int
+	n       int          // tasks a Steal
+	done    atomic.Int64 // tasks completed
+	mu      sync.Mutex   // guards what follows
+	arrived *checker
 	latency *Latencies
 }
 
-// NewHub is a load of so many tasks, n of which are stolen at a time.
+// NewHub returns a load of so many tasks, n of which are stolen at a time.
 func NewHub(address string, echo bool, tasks, n int) *Hub {
-	return &Hub{address: address, echo: echo, n: n, arrived: make([]atomic.Uint32, tasks), latency: NewLatencies()}
+	return &Hub{address: address, echo: echo, tasks: tasks, n: n, arrived: newChecker(tasks), latency: NewLatencies()}
 }
 
 // Found returns the latencies of the latest Create or Work: of creating requests, or of steals.
@@ -68,17 +70,13 @@ func (h *Hub) Create(ctx context.Context) error {
 	}
 	defer release()
 	var out []byte
-	for i := 0; i < len(h.arrived); i += CreateBlock {
-		out = appendTasks(dwork.AppendType(out[:0], dwork.Create), i, min(i+CreateBlock, len(h.arrived)))
+	for i := 0; i < h.tasks; i += CreateBlock {
+		out = appendTasks(dwork.AppendType(out[:0], dwork.Create), i, min(i+CreateBlock, h.tasks))
 		began := Now()
-		reply, err := exchange(c, out)
-		if err != nil {
-			return err
+		if err := h.change(c, out); err != nil {
+			return fmt.Errorf("create: %w", err)
 		}
 		h.latency.Record(Now() - began)
-		if !h.echo && string(reply) != string(dwork.AppendType(nil, dwork.OK)) {
-			return fmt.Errorf("create was answered %x", reply)
-		}
 	}
 	return nil
 }
@@ -89,6 +87,15 @@ func exchange(c *zmq.Client, out []byte) ([]byte, error) {
 		return nil, err
 	}
 	return c.Recv()
+}
+
+// change sends a request that the hub answers with OK. The echo answers with the request.
+func (h *Hub) change(c *zmq.Client, out []byte) error {
+	reply, err := exchange(c, out)
+	if err == nil && !h.echo && string(reply) != string(dwork.AppendType(nil, dwork.OK)) {
+		err = fmt.Errorf("%w: %x in place of OK", ErrMalformed, reply)
+	}
+	return err
 }
 
 // Work has the workers take and complete all tasks.
@@ -110,7 +117,7 @@ func Parallel(n int, work func(i int) error) error {
 	return errors.Join(failed...)
 }
 
-// worker steals and completes until no task is left. The echo is sent the same two requests.
+// worker steals and completes until no task is left. The echo gets the same two requests.
 func (h *Hub) worker(ctx context.Context, location string) error {
 	c, release, err := h.dial(ctx)
 	if err != nil {
@@ -136,7 +143,7 @@ func (h *Hub) worker(ctx context.Context, location string) error {
 		out = dwork.AppendType(out[:0], dwork.Complete)
 		if h.echo {
 			out = dwork.AppendLocation(appendTasks(out, 0, h.n), []byte(location))
-			if _, err := exchange(c, out); err != nil || h.done.Add(int64(h.n)) >= int64(len(h.arrived)) {
+			if err := h.change(c, out); err != nil || h.done.Add(int64(h.n)) >= int64(h.tasks) {
 				return err
 			}
 			continue
@@ -147,46 +154,43 @@ func (h *Hub) worker(ctx context.Context, location string) error {
 		switch q.Type {
 		case dwork.Exit:
 			return nil
-		case dwork.NotFound: // the last ones are in others' hands
+		case dwork.NotFound: // other workers hold the last tasks
 			continue
 		case dwork.Transfer:
 		default:
 			return fmt.Errorf("steal was answered %v", q.Type)
 		}
-		for t := range q.Tasks {
-			if err := h.count(t.Name); err != nil {
-				return err
-			}
-			out = dwork.AppendTask(out, t.Name, t.Origin)
-		}
-		if reply, err = exchange(c, dwork.AppendLocation(out, []byte(location))); err != nil {
+		if out, err = h.take(&q, out); err != nil {
 			return err
 		}
-		if string(reply) != string(dwork.AppendType(nil, dwork.OK)) {
-			return fmt.Errorf("complete was answered %x", reply)
+		if err := h.change(c, dwork.AppendLocation(out, []byte(location))); err != nil {
+			return fmt.Errorf("complete: %w", err)
 		}
 	}
 }
 
-// count notes that a task arrived.
-func (h *Hub) count(name []byte) error {
-	i := 0
-	for _, digit := range name[min(len(taskPrefix), len(name)):] {
-		i = i*10 + int(digit-'0')
+// take notes the tasks of a reply, and appends them to a completion.
+func (h *Hub) take(q *dwork.Query, out []byte) ([]byte, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for t := range q.Tasks {
+		number, ok := strings.CutPrefix(string(t.Name), taskPrefix)
+		id, err := strconv.ParseUint(number, 10, 64)
+		if !ok || err != nil {
+			return out, fmt.Errorf("a task %q was handed out that nobody made", t.Name)
+		}
+		if err := h.arrived.take(id); err != nil {
+			return out, err
+		}
+		out = dwork.AppendTask(out, t.Name, t.Origin)
 	}
-	if len(name) != len(taskPrefix)+taskDigits || i < 0 || i >= len(h.arrived) {
-		return fmt.Errorf("a task %q was handed out that nobody made", name)
-	}
-	h.arrived[i].Add(1)
-	return nil
+	return out, nil
 }
 
-// Check says whether Work had every task handed out exactly once.
+// Check reports the tasks that Work was not handed.
 func (h *Hub) Check() error {
-	for i := range h.arrived {
-		if n := h.arrived[i].Load(); n != 1 && !h.echo {
-			return fmt.Errorf("task %d was handed out %d times", i, n)
-		}
+	if h.echo {
+		return nil
 	}
-	return nil
+	return h.arrived.check()
 }

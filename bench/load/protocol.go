@@ -84,7 +84,7 @@ type Protocol interface {
 	AppendDone(dst []byte, e *Event) []byte
 	// Next decodes the first message of in. n == 0 and no error: more bytes are needed.
 	Next(in []byte, e *Event) (n int, err error)
-	// Pending asks over a connection of its own how many jobs the server still holds, reserved ones included.
+	// Pending asks over a greeted connection of its own for the number of jobs in the server, reserved jobs included.
 	Pending(conn net.Conn) (int, error)
 }
 

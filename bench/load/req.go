@@ -60,8 +60,8 @@ func (h *Hub) WorkREQ(ctx context.Context, program string, workers int) error {
 		h.done.Add(int64(n))
 		return err
 	})
-	if n := int(h.done.Load()); err == nil && n != len(h.arrived) {
-		err = fmt.Errorf("%d tasks of %d are done", n, len(h.arrived))
+	if n := int(h.done.Load()); err == nil && n != h.tasks {
+		err = fmt.Errorf("%d tasks of %d are done", n, h.tasks)
 	}
 	return err
 }

@@ -292,10 +292,9 @@ func (t *Trial) Check() error {
 	return errors.Join(t.working.arrived.check(), t.producing.check())
 }
 
-// Pending asks over a fresh connection how many jobs the server holds.
+// Pending asks over a fresh connection for the number of jobs that the server holds.
 func (t *Trial) Pending() (int, error) {
-	ask := t.sides.Ask
-	conn, err := net.DialTimeout(ask.Network, ask.Address, DialLimit)
+	conn, err := t.sides.Ask.Dial(Idling)
 	if err != nil {
 		return 0, err
 	}
@@ -303,7 +302,7 @@ func (t *Trial) Pending() (int, error) {
 	if err := conn.SetDeadline(time.Now().Add(DialLimit)); err != nil {
 		return 0, err
 	}
-	return ask.Protocol.Pending(conn)
+	return t.sides.Ask.Protocol.Pending(conn)
 }
 
 // Idle opens connections that are greeted and say nothing more; leave closes them.

@@ -347,9 +347,6 @@ func (p *periodic) parseAssign(body []byte, e *load.Event) bool {
 // Pending reads the jobs column of STATUS, which counts the running jobs too. In the CRC framing the text is DATA and has
 // a column for locked jobs.
 func (p *periodic) Pending(conn net.Conn) (int, error) {
-	if err := p.hello(conn, load.Producing); err != nil {
-		return 0, err
-	}
 	if _, err := conn.Write(p.append(nil, 0, periodicStatus, nil)); err != nil {
 		return 0, err
 	}
