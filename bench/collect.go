@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// collectPause is the time between the end of one collection that the server is made to do and the next.
+	// collectPause is the time between the end of one forced collection and the next.
 	collectPause = time.Second
-	// collectPath has Go's profiler collect first.
+	// collectPath is a profile that begins with a collection.
 	collectPath = "/debug/pprof/heap?gc=1"
 	// questionLimit bounds one question to the server over HTTP: a collection of a heap of gigabytes takes a while.
 	questionLimit = time.Minute
@@ -30,7 +30,7 @@ const (
 	collectMetric = "go_cpu_classes_gc_total_cpu_seconds_total"
 )
 
-// collections is what Go's collector did to a server while jobs flowed.
+// collections holds the costs of Go's garbage collector in a server while jobs flowed.
 type collections struct {
 	Cycles   float64 `json:"cycles"`
 	PauseUS  float64 `json:"longest_pause_us"` // the upper bound of its bucket
@@ -38,10 +38,10 @@ type collections struct {
 	TotalMS  float64 `json:"total_ms"`         // processor time of all of it
 }
 
-// metrics are the values of a page of Prometheus' text form, by name and labels as they stand there.
+// metrics holds the values of a page in Prometheus' text form, by name and labels as the page has them.
 type metrics map[string]float64
 
-// parseMetrics reads a page. Lines that it cannot read are left out.
+// parseMetrics reads a page. It skips lines that it cannot read.
 func parseMetrics(page string) metrics {
 	m := metrics{}
 	for line := range strings.Lines(page) {
@@ -54,7 +54,7 @@ func parseMetrics(page string) metrics {
 	return m
 }
 
-// since is what happened between two readings.
+// since returns the costs between two readings.
 func (m metrics) since(before metrics) collections {
 	of := func(name string) float64 { return m[name] - before[name] }
 	c := collections{Cycles: of(cyclesMetric), AssistMS: of(assistsMetric) * 1000, TotalMS: of(collectMetric) * 1000}
@@ -65,7 +65,7 @@ func (m metrics) since(before metrics) collections {
 		if !ok || of(name) < all || all == 0 {
 			continue
 		}
-		// The lowest bound below which all the pauses were.
+		// All pauses were below this bound.
 		if limit, err := strconv.ParseFloat(strings.TrimSuffix(text, `"}`), 64); err == nil && (bound == 0 || limit < bound) {
 			bound = limit
 		}
@@ -74,7 +74,7 @@ func (m metrics) since(before metrics) collections {
 	return c
 }
 
-// ask reads a page that is served over HTTP at an address.
+// ask reads a page over HTTP.
 func ask(ctx context.Context, address, path string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, questionLimit)
 	defer cancel()
@@ -94,8 +94,8 @@ func ask(ctx context.Context, address, path string) (string, error) {
 	return string(page), err
 }
 
-// collected runs a phase and finds out what the server's collector did meanwhile, which it is made to do all the time if
-// the row says so.
+// collected runs a phase and reads the costs of the server's garbage collector meanwhile. In a row that says so, the server
+// collects all the time.
 func (s *sample) collected(ctx context.Context, running *peer.Server, r row, phase func() error) error {
 	if running.HTTP == "" || r.Load.Ready+r.Load.Delayed == 0 {
 		return phase()
@@ -117,7 +117,7 @@ func (s *sample) collected(ctx context.Context, running *peer.Server, r row, pha
 	return err
 }
 
-// collect makes a server collect its garbage, again and again until ctx ends.
+// collect makes a server collect its garbage again and again until ctx ends, if that is wanted.
 func collect(ctx context.Context, address string, wanted bool) error {
 	for wanted && ctx.Err() == nil {
 		if _, err := ask(ctx, address, collectPath); err != nil && ctx.Err() == nil {

@@ -1,8 +1,8 @@
 // The program bench measures Treadle beside its peers: it starts each server as a child process, loads it over real
 // sockets, checks that every job arrives exactly once, and writes tables with ratios, a JSON file and a page with charts.
 //
-// Package load is the generator, package peer has the servers. Here are what is measured (rows.go), how (measure.go, and
-// node.go for Disbatch), and what becomes of it (sections.go, targets.txt, page.go).
+// Package load is the load generator, package peer has the servers. This package has the rows (rows.toml), the
+// measurements (measure.go, and node.go for Disbatch) and the report (sections.toml, targets.txt, page.go).
 package main
 
 import (
@@ -36,10 +36,10 @@ func main() {
 	os.Exit(1)
 }
 
-// usageError is a mistake in the flags: exit 2.
+// usageError reports a mistake in the flags: exit 2.
 type usageError struct{ error }
 
-// bench is the program without its exit.
+// bench runs the program and returns its error.
 func bench(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	s, other, err := parseSettings(args, stderr)
 	if err != nil {
@@ -51,7 +51,7 @@ func bench(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return run(ctx, s, rows(), peer.All(s.Server), stdout, stderr)
 }
 
-// instead is asked for in place of a run.
+// instead is another action in place of a run.
 type instead func(ctx context.Context, w io.Writer) error
 
 // parseSettings reads the flags.

@@ -15,20 +15,20 @@ import (
 )
 
 const (
-	// delayLeast is how far in the future the earliest delayed job is due.
+	// delayLeast is the delay in seconds of the earliest delayed job.
 	delayLeast = 24 * 3600
-	// delayedFirst is the id of the first delayed job, above those of all jobs that arrive.
+	// delayedFirst is the id of the first delayed job, above the ids of all jobs that arrive.
 	delayedFirst = 1 << 40
-	// restLimit is how long a server may take to give back the memory of the jobs that are done, and restLeast, in MB,
-	// what is little enough to stop looking.
+	// restLimit is the time that a server has to give back the memory of finished jobs. Below restLeast MB nobody looks
+	// any longer.
 	restLimit = time.Minute
 	restLeast = 40.0
 	restTick  = 500 * time.Millisecond
-	// appendLen is what the disk's own row appends before each sync: a job of 100 bytes and what a journal adds to it.
+	// appendLen is the size of an append in the row of the disk: a job of 100 bytes and the overhead of a journal.
 	appendLen = 200
 )
 
-// sample is what one measurement of one server in one row found. Values that the row does not have are 0.
+// sample is one measurement of one server in one row. Values that the row does not have are 0.
 type sample struct {
 	Section section `json:"section,omitempty"`
 	Row     string  `json:"row"`
@@ -46,15 +46,15 @@ type sample struct {
 
 	QueuedMB    float64 `json:"mb_per_million_queued,omitempty"`
 	RestMB      float64 `json:"mb_after_drain,omitempty"`
-	RestSeconds float64 `json:"seconds_after_drain,omitempty"` // until the server had given back so much
+	RestSeconds float64 `json:"seconds_after_drain,omitempty"` // until RestMB was reached
 	IdleKB      float64 `json:"kb_per_idle_connection,omitempty"`
-	CorePercent float64 `json:"percent_of_a_core,omitempty"`     // that a Disbatch node used
+	CorePercent float64 `json:"percent_of_a_core,omitempty"`     // used by a Disbatch node
 	ConnectCPU  float64 `json:"server_us_per_connect,omitempty"` // processor time to accept and greet one connection
 
 	Payload     int         `json:"payload_bytes,omitempty"`
-	Ready       int         `json:"ready,omitempty"`       // jobs that stood in the server meanwhile
+	Ready       int         `json:"ready,omitempty"`       // jobs in the server meanwhile
 	Delayed     int         `json:"delayed,omitempty"`     //
-	Connections int         `json:"connections,omitempty"` // those that said nothing; fewer than asked for where files are limited
+	Connections int         `json:"connections,omitempty"` // idle connections; the limit of open files bounds them
 	Collections collections `json:"collections,omitzero"`
 
 	elapsed int64 // nanoseconds of all passes
@@ -157,7 +157,7 @@ func measure(ctx context.Context, r row, p peer.Peer, size int) (sample, error) 
 	return s, err
 }
 
-// pass is one trial on a running server, on connections of its own.
+// pass runs one trial on a running server, over connections of its own.
 func (s *sample) pass(ctx context.Context, r row, p peer.Peer, running *peer.Server, size int) error {
 	switch r.Kind {
 	case hub:
@@ -196,7 +196,7 @@ func inOrder(steps ...func() error) error {
 	return nil
 }
 
-// settled times one phase, behind which the server is to hold no job.
+// settled times one phase, after which the server must hold no job.
 func (s *sample) settled(t *load.Trial, pid int, phase func() (int64, error)) error {
 	return inOrder(func() error { return s.timed(pid, t.Load.Jobs, phase) }, t.Settle)
 }
@@ -234,7 +234,7 @@ func (s *sample) frames(ctx context.Context, l load.Load, running *peer.Server, 
 	})
 }
 
-// hub measures over the dwork protocol. A trial that stands still ends.
+// hub measures over the dwork protocol.
 func (s *sample) hub(ctx context.Context, r row, p peer.Peer, running *peer.Server, size int) error {
 	ctx, cancel := context.WithTimeout(ctx, load.TrialLimit)
 	defer cancel()
@@ -273,7 +273,7 @@ func (s *sample) hub(ctx context.Context, r row, p peer.Peer, running *peer.Serv
 	return err
 }
 
-// fill has the server hold the jobs that stand in it while others flow.
+// fill submits the jobs that stay in the server while other jobs flow.
 func fill(ctx context.Context, running *peer.Server, l load.Load) error {
 	soon := time.Now().Unix() + delayLeast
 	for _, part := range []struct {
@@ -317,7 +317,7 @@ func (s *sample) queued(t *load.Trial, pid int) error {
 	return err
 }
 
-// rest drains the server of the jobs that are queued, and waits until it has given their memory back.
+// rest drains the server, and waits until it has given the memory of the jobs back.
 func (s *sample) rest(t *load.Trial, pid int) error {
 	drain := func() error {
 		_, err := t.Drain()

@@ -38,10 +38,10 @@ type nodeTrial struct {
 	store   *disbatch.Store
 	queue   disbatch.Queue
 	running *peer.Server
-	ends    []func() // of what was started
+	ends    []func() // stop the double, the node and the store
 
 	updates atomic.Int64  // commands that changed the database
-	ticked  chan struct{} // ticks of the idle row; it loses those that do not fit
+	ticked  chan struct{} // ticks of the idle row; a tick that does not fit is lost
 	claimed sync.Once
 	start   int64 // when the first claim was
 	before  meter // the reading of that moment
@@ -79,7 +79,7 @@ func (s *sample) measureNode(ctx context.Context, r row, size int, start startNo
 	return err
 }
 
-// open starts the double and the node. Its queue has no threads yet, so nothing runs. Close is due after an error, too.
+// open starts the double and the node. Its queue has no threads yet, so nothing runs. After an error close is due, too.
 func (t *nodeTrial) open(ctx context.Context, r row, start startNode) (err error) {
 	if t.double, err = mongotest.Start(); err != nil {
 		return err
@@ -117,7 +117,7 @@ func (t *nodeTrial) open(ctx context.Context, r row, start startNode) (err error
 	return nil
 }
 
-// close ends all that open has started, the last first.
+// close undoes open, in reverse order.
 func (t *nodeTrial) close() {
 	for _, end := range slices.Backward(t.ends) {
 		end()

@@ -16,7 +16,7 @@ var pageText string
 
 var pageTemplate = template.Must(template.New("page").Parse(pageText))
 
-// page is a report as a reader sees it. Charts are 360 units wide, as a phone is.
+// page holds a report for the template. Charts are 360 units wide, as a phone is.
 type page struct {
 	Date     string
 	Colours  []int
@@ -29,10 +29,11 @@ type page struct {
 type pageSection struct {
 	Title  string
 	Groups []group
-	Text   string // the tables and what they mean
+	Text   string // the tables and their legend
 }
 
-// group is the charts of one row, with a bar or a curve for each server, or those of a section with one for each row.
+// group holds the charts of one row, with a bar or a curve for each server, or the charts of a section, with one for each
+// row.
 type group struct {
 	Name   string
 	Bars   []chart
@@ -43,11 +44,11 @@ type chart struct {
 	Title  string
 	Height int
 	Series []series
-	Ticks  []tick // of curves: the latencies that have a line
+	Ticks  []tick // of curves: latencies with a line
 	Steps  []tick // of curves: the quantiles
 }
 
-// series is one bar, or one curve. Its colour is the server's, or the row's.
+// series is one bar or one curve, in the colour of the server or of the row.
 type series struct {
 	Name, Value string
 	Colour      int
@@ -62,7 +63,7 @@ type tick struct {
 	Label string
 }
 
-// barValues have a chart of bars each, where anything has them; curveValues have one of curves.
+// barValues have a chart of bars each, curveValues a chart of curves. A chart without values is left out.
 var (
 	barValues = []struct{ value, title string }{
 		{"jobs/s", "jobs a second"}, {"CPU", "server CPU, µs a job"}, {"MB/1M", "MB for 1M queued jobs"},
@@ -76,11 +77,11 @@ var (
 
 const (
 	chartWidth, barHeight  = 360, 30
-	curveHeight, curveLeft = 200, 52 // of curves: of what is drawn, and where it begins
+	curveHeight, curveLeft = 200, 52 // the height and the left edge of curves
 	colours, curveAbove    = 10, 8
 )
 
-// pageOf is the page beside the results in a file.
+// pageOf returns the name of the page beside a file of results.
 func pageOf(path string) string { return strings.TrimSuffix(path, ".json") + ".html" }
 
 // savePage writes the page.
@@ -143,7 +144,7 @@ func newGroup(title string, samples []*sample, name func(s *sample) string, all 
 		}
 	}
 	for _, of := range curveValues {
-		// How long jobs wait in a closed loop says who was ahead, the producers or the workers.
+		// In a closed loop the wait in the queue depends on the faster side, producers or workers.
 		if of.value == "to worker" && !slices.ContainsFunc(samples, func(s *sample) bool { return s.Rate > 0 }) {
 			continue
 		}
@@ -194,7 +195,7 @@ func curves(of string, samples []*sample, label func(s *sample) series) chart {
 	return c
 }
 
-// duration is a power of ten of microseconds in words.
+// duration prints a power of ten of microseconds.
 func duration(decade float64) string {
 	for _, unit := range []struct {
 		name   string

@@ -83,7 +83,7 @@ func readTOML(text string, into any) {
 	}
 }
 
-// size is how many jobs, or idle connections, a server gets in this row at the given scale.
+// size returns the number of jobs, or of idle connections, for a server at the given scale.
 func (r row) size(server string, scale float64) int {
 	if r.Exact {
 		return r.Jobs[server]
@@ -91,7 +91,7 @@ func (r row) size(server string, scale float64) int {
 	return max(leastJobs, int(math.Round(float64(r.Jobs[server])*scale)))
 }
 
-// lacks names what the machine would have to have for this row.
+// lacks names the packages that this row needs and the machine does not have.
 func (r row) lacks() string {
 	if r.Libzmq && !load.HasLibzmq() {
 		return "gcc and libzmq3-dev"
@@ -99,8 +99,8 @@ func (r row) lacks() string {
 	return ""
 }
 
-// scaled is the row with as many jobs and connections around those that it times as the scale and the limit of open
-// files allow.
+// scaled returns the row with fewer jobs and connections around the timed ones: as the scale and the limit of open files
+// allow.
 func (r row) scaled(scale float64) row {
 	for _, n := range []*int{&r.Load.Ready, &r.Load.Delayed, &r.Idlers} {
 		*n = int(float64(*n) * scale)
@@ -109,7 +109,7 @@ func (r row) scaled(scale float64) row {
 	return r
 }
 
-// descriptors is how many connections the load generator, or the server, may have.
+// descriptors returns the number of connections that the load generator, or the server, may have.
 func descriptors() int {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
@@ -118,7 +118,7 @@ func descriptors() int {
 	return max(0, int(min(limit.Max, 1<<20))-ownDescriptors)
 }
 
-// sides says which protocol is spoken where in a row.
+// sides returns the protocols and addresses of producers and workers in a row.
 func (r row) sides(p peer.Peer, running *peer.Server) load.Sides {
 	ask := load.Side{Protocol: r.protocol(p), Network: running.Network, Address: running.Address}
 	work := load.Side{Protocol: peer.NewGloom(), Network: "tcp", Address: running.Slaves}
@@ -133,7 +133,7 @@ func (r row) sides(p peer.Peer, running *peer.Server) load.Sides {
 	return load.Sides{Produce: ask, Work: ask, Ask: ask}
 }
 
-// protocol is a server's with the workloads and the functions of the row.
+// protocol returns the protocol of a server with the workloads and functions of the row.
 func (r row) protocol(p peer.Peer) load.Protocol {
 	switch {
 	case r.Payload > 0 && p.Name == "redis":

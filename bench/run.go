@@ -13,7 +13,7 @@ import (
 	"treadle/bench/peer"
 )
 
-// settings are the flags of a run.
+// settings holds the flags of a run.
 type settings struct {
 	Server string         `json:"-"`
 	Rows   *regexp.Regexp `json:"-"`
@@ -31,7 +31,8 @@ type task struct {
 }
 
 // plan lists the measurements in their order: row by row, and within a row the servers in turn, round after round, so
-// that whatever else the machine does meets all of them. Beside them it says what cannot be measured on this machine.
+// that other work on the machine disturbs all of them. It also lists the rows and servers that the machine lacks programs
+// for.
 func plan(list []row, field []peer.Peer, rounds int) (tasks []task, missing []string) {
 	note := func(format string, args ...any) {
 		if text := fmt.Sprintf(format, args...); !slices.Contains(missing, text) {
@@ -84,7 +85,7 @@ func run(ctx context.Context, s settings, list []row, field []peer.Peer, stdout,
 	if len(samples) == 0 {
 		return failure
 	}
-	// Figures from before a failure are shown, but do not replace the results of a whole run.
+	// A failed run prints its figures, but does not replace the results of a whole run.
 	r := newReport(s, started, list, field, samples)
 	r.Missing = missing
 	if err := r.print(stdout); err != nil || failure != nil {
@@ -93,7 +94,7 @@ func run(ctx context.Context, s settings, list []row, field []peer.Peer, stdout,
 	return r.save(s.Out)
 }
 
-// take works off the tasks until one fails, and says on w what is measured, what came out, and how long the rest may take.
+// take executes the tasks until one fails. On w it reports each measurement, its result and the time left.
 func take(ctx context.Context, s settings, tasks []task, w io.Writer) ([]*sample, error) {
 	started := time.Now()
 	var samples []*sample
@@ -116,7 +117,7 @@ func take(ctx context.Context, s settings, tasks []task, w io.Writer) ([]*sample
 	return samples, nil
 }
 
-// summary is a sample in one figure.
+// summary returns the main figure of a sample.
 func (s *sample) summary() string {
 	switch {
 	case s.QueuedMB > 0:

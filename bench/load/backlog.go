@@ -12,15 +12,15 @@ import (
 const (
 	// backlogToken marks the events that tell the producers to go on.
 	backlogToken = -2
-	// backlogFactor is how many times the requests in flight may wait in the server.
+	// backlogFactor bounds the jobs waiting in the server, in requests in flight.
 	backlogFactor = 4
-	// backlogLeast keeps one producer on one connection from stopping all the time.
+	// backlogLeast is the least bound: one producer on one connection would stop all the time.
 	backlogLeast = 64
 )
 
-// backlog keeps producers that are faster than the workers from filling the server's queue: they stop when it holds
-// the limit, and go on when half of it is gone. Without it a closed loop measures how a server copes with a queue that
-// grows all through the run, which is the drain row's subject: some peers become ten times slower, and by chance.
+// backlog is back-pressure on producers that are faster than the workers. They stop when the server's queue holds the limit,
+// and go on when half of it is gone. Without it a closed loop measures a queue that grows all through the run, and some
+// peers become ten times slower by chance. Long queues have rows of their own.
 //
 // The producers' pump and the workers' pump both use it.
 type backlog struct {
@@ -55,7 +55,7 @@ func (b *backlog) close() {
 	}
 }
 
-// room is how many more jobs may be submitted when so many were submitted already.
+// room returns the number of jobs that may be submitted now, after the given number.
 func (b *backlog) room(submitted int) int {
 	if b == nil {
 		return math.MaxInt
@@ -63,11 +63,11 @@ func (b *backlog) room(submitted int) int {
 	return b.limit - (submitted - int(b.taken.Load()))
 }
 
-// wait asks for the bell when half of the backlog is gone. It reports false when that is the case already.
+// wait orders the bell for the moment when half of the backlog is gone. It reports false when that is past.
 func (b *backlog) wait(submitted int) bool {
 	at := int64(submitted - b.limit/2)
 	b.wakeAt.Store(at)
-	// The workers look at wakeAt after they have set taken, so one of the two sides sees the other.
+	// The workers read wakeAt after they have set taken, so one of the two sides sees the other.
 	if b.taken.Load() < at {
 		return true
 	}
@@ -75,7 +75,7 @@ func (b *backlog) wait(submitted int) bool {
 	return false
 }
 
-// arrived tells how many jobs have arrived, and rings when the producers wait for that.
+// arrived sets the number of jobs that have arrived, and rings when the producers wait for it.
 func (b *backlog) arrived(taken int) error {
 	if b == nil {
 		return nil

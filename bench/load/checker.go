@@ -2,8 +2,8 @@ package load
 
 import "fmt"
 
-// checker sees to it that each of the jobs 0 to total-1 arrives exactly once, or, when fewer are wanted, so many of them
-// once each. It is used by one goroutine.
+// checker checks that each of the jobs 0 to total-1 arrives exactly once. When fewer are wanted, that many must arrive, each
+// once. A checker has one goroutine.
 type checker struct {
 	seen     []uint64 // one bit a job
 	total    int
@@ -29,7 +29,7 @@ func (c *checker) take(id uint64) error {
 	return nil
 }
 
-// has says whether job id, one of those submitted, arrived.
+// has reports whether a submitted job arrived.
 func (c *checker) has(id uint64) bool { return c.seen[id/64]&(1<<(id%64)) != 0 }
 
 // check reports the jobs that did not arrive.

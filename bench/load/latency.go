@@ -31,7 +31,7 @@ func (l *Latencies) Record(nanoseconds int64) {
 	l.count++
 }
 
-// flush enters what Record still holds back.
+// flush enters the durations that Record holds back.
 func (l *Latencies) flush() {
 	if l.count > 0 {
 		// A value within the bounds is always accepted.
@@ -56,7 +56,7 @@ type Quantiles struct {
 	Max   float64 `json:"max_us"`
 }
 
-// Quantiles returns those of all durations so far.
+// Quantiles returns the quantiles of all durations so far.
 func (l *Latencies) Quantiles() Quantiles {
 	l.flush()
 	at := func(percent float64) float64 { return float64(l.histogram.ValueAtQuantile(percent)) / 1000 }

@@ -1,9 +1,8 @@
 // Package load is the load generator: it drives any job server over real sockets, as fast as the server answers or at a
 // fixed rate, and checks that every job arrives exactly once.
 //
-// It knows no server: a Protocol, of which package peer has one for each server, says which bytes make a request and what
-// a reply means. A Trial is one load on one running server; pump.go says how it is done cheaply. It is Linux only: it
-// waits with epoll.
+// It knows no server: a Protocol makes the requests and reads the replies. Package peer has a Protocol for each server. A
+// Trial is one load on one running server. A pump serves its connections with few system calls; it needs Linux' epoll.
 package load
 
 import (
@@ -14,7 +13,7 @@ import (
 	"net"
 )
 
-// Role says which half of a conversation a connection speaks.
+// Role is the part that a connection plays.
 type Role int
 
 // The roles. An idling connection is connected and greeted, and says nothing more.
@@ -24,7 +23,7 @@ const (
 	Idling
 )
 
-// EventKind is what one message of a server means to the load generator.
+// EventKind is the meaning of a server's message to the load generator.
 type EventKind int
 
 // The kinds of messages.
@@ -35,7 +34,7 @@ const (
 	Woken                      // a sleeping worker is told to grab again
 	Finished                   // a completion was acknowledged; in protocols that push, a join too
 	Answered                   // a job's result arrived where it was submitted
-	Ignored                    // whole and expected, but of no meaning
+	Ignored                    // whole and expected, without a meaning
 )
 
 // Event is one message of a server. Its slices are views into the bytes it was read from.
@@ -44,15 +43,15 @@ type Event struct {
 	Slot     uint32 // Submitted, Assigned: the request's slot, in protocols with tags
 	ID       uint64 // Submitted, Answered: the job, in protocols that answer
 	Workload []byte // Assigned
-	Handle   []byte // Assigned: what a completion must quote
+	Handle   []byte // Assigned: the completion must quote it
 }
 
 // Traits are the ways in which a protocol differs from "ask, wait, complete".
 type Traits struct {
 	// Tagged: a reply names the request that it answers. Otherwise replies come in the order of the requests.
 	Tagged bool
-	// Sleep is what a worker says before it waits for Woken, in protocols in which an empty queue answers a grab with
-	// Empty; others have none.
+	// Sleep is the request that a worker sends before it waits for Woken, in protocols whose empty queue answers a grab
+	// with Empty; nil in others.
 	Sleep []byte
 	// Unfinished is how many jobs of a connection with many requests in flight may still await their completion after
 	// the last job arrived, in requests in flight: 0 or 1.
@@ -61,8 +60,8 @@ type Traits struct {
 	Confirms bool
 	// AcksGrabs: every grab is acknowledged with Submitted, before its job.
 	AcksGrabs bool
-	// Pushes: a worker grabs once, which is acknowledged as a completion is, and then gets the next job for each
-	// completion, behind its acknowledgement.
+	// Pushes: a worker grabs once, and the grab is acknowledged like a completion. After the acknowledgement of each
+	// completion it gets the next job.
 	Pushes bool
 	// Answers: the connection that submitted a job gets its result.
 	Answers bool
@@ -74,7 +73,7 @@ type Traits struct {
 // never change, so any number of goroutines may use one.
 type Protocol interface {
 	Traits() Traits
-	// Greet does what a fresh connection needs before its first job, and returns when the server has answered.
+	// Greet prepares a fresh connection for its first job, and returns when the server has answered.
 	Greet(conn net.Conn, as Role) error
 	// AppendSubmit appends the request that adds job id, whose workload carries the time sent.
 	AppendSubmit(dst []byte, slot uint32, id uint64, sent int64) []byte
@@ -106,12 +105,12 @@ func decode(p Protocol, in []byte, hear func(e *Event) error) (used int, err err
 // ErrMalformed reports bytes that a protocol does not allow at this point.
 var ErrMalformed = errors.New("malformed message")
 
-// Unexpected wraps ErrMalformed with what was read, cut to a readable length.
+// Unexpected wraps ErrMalformed with the bytes read, cut to a readable length.
 func Unexpected(protocol string, in []byte) error {
 	return fmt.Errorf("%s: %w: %.60q", protocol, ErrMalformed, in)
 }
 
-// Ask sends a request, whose reply is to be exactly want.
+// Ask sends a request and checks that the reply is want.
 func Ask(conn net.Conn, protocol, request, want string) error {
 	if _, err := io.WriteString(conn, request); err != nil {
 		return err

@@ -20,13 +20,13 @@ var epoch = time.Now()
 func Now() int64 { return int64(time.Since(epoch)) }
 
 const (
-	// pumpBuffer holds what one read takes and what one turn writes; more than 64 replies or requests of any protocol.
+	// pumpBuffer is the size of one read and of one write: more than 64 replies or requests of any protocol.
 	pumpBuffer = 256 << 10
-	// longRest is from how many bytes on the beginning of a message stays where it is.
+	// longRest is the size from which the beginning of a message is not copied back into the buffer.
 	longRest = 32 << 10
 	// maxRest is above the length of any message: a wrong length must not look like a wait.
 	maxRest = 8 << 20
-	// pumpTick bounds how long a pump waits before it looks whether it should stop.
+	// pumpTick is the period in which a pump looks whether it should stop.
 	pumpTick = 100 * time.Millisecond
 )
 
@@ -50,7 +50,7 @@ type line struct {
 	writing bool   // the poller watches for room, because of unsent
 }
 
-// goal tells a pump when it is done, and whether anything moves.
+// goal tells a pump whether it is done, and whether anything moves.
 type goal interface {
 	reached() bool
 	progress() int
@@ -87,7 +87,7 @@ func newPump(lines []*line) (*pump, error) {
 	return p, nil
 }
 
-// watch tells the poller about a descriptor; token comes back with its events.
+// watch registers a descriptor with the poller; its events carry the token.
 func (p *pump) watch(operation, fd, token int, events uint32) error {
 	event := unix.EpollEvent{Events: events, Fd: int32(token)}
 	if err := unix.EpollCtl(p.poller, operation, fd, &event); err != nil {
@@ -140,7 +140,7 @@ func (p *pump) run(g goal, stop *atomic.Bool, limit time.Duration) error {
 	return nil
 }
 
-// sweep reads whatever has arrived by now. A nil pump has no connections.
+// sweep reads the bytes that have arrived by now. A nil pump has no connections.
 func (p *pump) sweep() error {
 	for p != nil {
 		if served, err := p.serve(0); err != nil || served == 0 {
@@ -219,12 +219,12 @@ func (p *pump) turn(index int, events uint32) error {
 	if len(out) == 0 {
 		return nil
 	}
-	p.out = out[:0] // keep what it grew to
+	p.out = out[:0] // it may have grown
 	return p.send(l, index, out)
 }
 
-// send writes what is left from before and then out. What the socket does not take is kept, and the poller says when
-// there is room again.
+// send writes the unsent bytes from before and then out. It keeps the bytes that the socket does not take, and has the
+// poller tell when there is room again.
 func (p *pump) send(l *line, index int, out []byte) error {
 	if len(l.unsent) > 0 {
 		l.unsent = append(l.unsent, out...)

@@ -19,7 +19,7 @@ import (
 //go:embed libzmq/req.c
 var reqSource []byte
 
-// HasLibzmq says whether such a worker can be built: with gcc and libzmq3-dev.
+// HasLibzmq reports whether gcc and libzmq3-dev are there to build such a worker.
 var HasLibzmq = sync.OnceValue(func() bool {
 	cmd := exec.Command("gcc", "-fsyntax-only", "-x", "c", "-")
 	cmd.Stdin = strings.NewReader("#include <zmq.h>\n")
@@ -43,8 +43,8 @@ func BuildREQ(ctx context.Context) (program string, clean func(), err error) {
 	return program, clean, nil
 }
 
-// WorkREQ has processes take and complete all tasks. Each ends with an error when it is told that a task is not its own,
-// so that those of all of them are done once.
+// WorkREQ has processes take and complete all tasks. A process fails when the hub says that a task is not its own, so each
+// task is done once.
 func (h *Hub) WorkREQ(ctx context.Context, program string, workers int) error {
 	h.latency = NewLatencies()
 	err := Parallel(workers, func(i int) error {

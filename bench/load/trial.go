@@ -11,38 +11,37 @@ import (
 )
 
 const (
-	// StallLimit ends a trial in which nothing moves any more. It is also the time that a server has to work off the
-	// completions that were sent last.
+	// StallLimit ends a trial in which nothing moves. It is also the time that a server has for the last completions.
 	StallLimit = 10 * time.Second
-	// TrialLimit ends a trial that moves, but would never be over. The slowest, draining half a million jobs from gearmand,
+	// TrialLimit ends a trial that moves without an end. The slowest one, draining half a million jobs from gearmand,
 	// takes a minute on busy cores.
 	TrialLimit = 4 * time.Minute
 	// DialLimit bounds connecting, greeting and each question to a server.
 	DialLimit = 10 * time.Second
 )
 
-// Load says what a trial does.
+// Load describes a trial.
 type Load struct {
 	Connections int // producers
 	Workers     int // 0: as many as producers
 	Depth       int // requests in flight a connection; a worker that is pushed its jobs has one
 	Jobs        int
 	Rate        int // jobs a second in an open loop; 0: as fast as the answers come
-	Functions   int // that the jobs are of, each worker serving some; 0: one, and all serve it
+	Functions   int // of the jobs; a worker serves some. 0: one function, served by all workers
 
-	// Ready and Delayed jobs stand in the server from before the clock starts until after it has stopped.
+	// Ready and Delayed jobs are in the server from before the clock starts until after it has stopped.
 	Ready, Delayed int
-	First          uint64 // the id of the first job, but for those that are ready
+	First          uint64 // the id of the first job behind the ready ones
 }
 
-// Side is one side of a trial: what is spoken, and where.
+// Side is one side of a trial: a protocol and an address.
 type Side struct {
 	Protocol Protocol
 	Network  string
 	Address  string
 }
 
-// Dial connects and greets; the connection has no deadline any more.
+// Dial connects and greets. The connection has no deadline.
 func (to Side) Dial(as Role) (net.Conn, error) {
 	conn, err := net.DialTimeout(to.Network, to.Address, DialLimit)
 	if err != nil {
@@ -62,8 +61,8 @@ func (to Side) Dial(as Role) (net.Conn, error) {
 	return conn, nil
 }
 
-// Sides are those of a trial. All are the same, unless producers and workers speak different protocols, or have ports of
-// their own.
+// Sides are the sides of a trial. They are the same unless producers and workers speak different protocols, or have ports
+// of their own.
 type Sides struct {
 	Produce Side
 	Work    Side
@@ -83,7 +82,7 @@ type Trial struct {
 	pacer     *pacer
 	backlog   *backlog
 	stop      atomic.Bool
-	forget    func() bool // takes back the watch on the context
+	forget    func() bool // ends the watch on the context
 }
 
 // New prepares a trial; when ctx ends, or the trial takes longer than its limit, it stops with an error. Close ends it.
@@ -176,7 +175,7 @@ func (t *Trial) Produce() error {
 	return t.await()
 }
 
-// await runs the producers until they have what they wait for.
+// await runs the producers until they have all acknowledgements, or all answers.
 func (t *Trial) await() error {
 	if err := t.producers.run(t.producing, &t.stop, StallLimit); err != nil {
 		return fmt.Errorf("producers, %d of %d submits acknowledged: %w", t.producing.acked, t.producing.jobs, errors.Join(err, t.producing.check()))
@@ -216,8 +215,7 @@ func (t *Trial) ProduceAndWork() (int64, error) {
 	return t.together(Now(), t.Produce)
 }
 
-// together runs the workers beside what the producers still have to do, and returns the nanoseconds from the start
-// until both were done.
+// together runs the workers beside the producers, and returns the nanoseconds from the start until both were done.
 func (t *Trial) together(start int64, produce func() error) (int64, error) {
 	var both sync.WaitGroup
 	var workErr error
@@ -251,8 +249,8 @@ func (t *Trial) Drain() (int64, error) {
 	return t.together(start, t.await)
 }
 
-// Settle waits until the server holds no job any more but those that stand in it, and checks that every job arrived
-// exactly once.
+// Settle waits until the server holds only the ready and delayed jobs from before, and checks that every job arrived exactly
+// once.
 func (t *Trial) Settle() error {
 	allowed := 0
 	if t.Load.Depth > 1 {
@@ -283,8 +281,8 @@ func (t *Trial) Settle() error {
 	return t.Check()
 }
 
-// Check reads what has arrived by now, so that nothing that a server sent too much goes unseen, and checks that every job
-// arrived exactly once.
+// Check checks that every job arrived exactly once. It first reads all bytes that have arrived, so that it sees a job that a
+// server sent twice.
 func (t *Trial) Check() error {
 	if err := errors.Join(t.workers.sweep(), t.producers.sweep()); err != nil {
 		return err
@@ -324,7 +322,7 @@ func (t *Trial) Idle(connections int) (leave func(), err error) {
 	return leave, nil
 }
 
-// Found is what a trial found out about its jobs.
+// Found holds the latencies of a trial.
 type Found struct {
 	Submit   Quantiles // from submit, with a rate from when it was due, to its acknowledgement
 	ToWorker Quantiles // from the same moment to the arrival at a worker

@@ -141,8 +141,8 @@ func (w *worker) turn(now int64, in, out []byte) (int, []byte, error) {
 	return used, out, err
 }
 
-// poll is for protocols in which an empty queue answers a grab. While there is work, every grab that came back empty
-// is sent again; when all came back empty, the worker sleeps until it is woken.
+// poll serves protocols whose empty queue answers a grab. While there is work, it repeats every grab that came back empty.
+// When all came back empty, the worker sleeps until the server wakes it.
 func (w *worker) poll(busy bool, out []byte) []byte {
 	switch {
 	case busy:

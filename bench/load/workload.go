@@ -62,7 +62,7 @@ func Sized(size int) func(workload []byte) (id uint64, sent int64, ok bool) {
 	}
 }
 
-// Where a workload that is JSON holds what differs from job to job. Its id has the digits of the job's name.
+// The variable parts of a workload that is JSON: its id, which has the digits of the job's name, and its time.
 const (
 	textHead = `{"id":"`
 	textSent = `","sent":"`
@@ -94,7 +94,7 @@ func PutText(workload []byte, id uint64, sent int64) {
 	PutHex(workload[textSentAt:textRestAt], uint64(sent))
 }
 
-// ParseText takes apart what PutText wrote.
+// ParseText is the reverse of PutText.
 func ParseText(workload []byte) (id uint64, sent int64, ok bool) {
 	if len(workload) != WorkloadLen || string(workload[:TextIDAt]) != textHead ||
 		string(workload[TextIDAt+JobDigits:textSentAt]) != textSent ||

@@ -7,7 +7,7 @@ import (
 	"treadle/bench/load"
 )
 
-// The names of the limits: what the sockets, or the disk, can do without a job server.
+// The names of the limits. They show the speed of the sockets, or of the disk, without a job server.
 const (
 	ZMQEcho = "zmq echo" // sends back all requests, over the sockets of the dwork protocol
 	Frames  = "frames"   // one event loop that sends back all bytes

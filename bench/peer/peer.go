@@ -1,5 +1,5 @@
-// Package peer has the servers that are compared, one file for each: how the server is started, which bytes the load
-// generator speaks with it, and what was chosen to be fair to it.
+// Package peer has the servers of the comparison, a file for each protocol: the bytes that the load generator exchanges with
+// the server, and the choices made to be fair to it.
 package peer
 
 import (
@@ -23,8 +23,8 @@ type Peer struct {
 	Path     string        // of the program
 	Protocol load.Protocol // nil: its rows bring their own
 	Ours     bool          // a Treadle; the others are its peers
-	Limit    bool          // no job server but a limit that Treadle is compared with
-	Missing  string        // the program that the machine does not have; such a peer cannot be started
+	Limit    bool          // not a job server: a limit to compare Treadle with
+	Missing  string        // the program that the machine lacks; the peer cannot be started
 	// Start runs a fresh server; nil: there is none to run.
 	Start func(ctx context.Context) (*Server, error)
 }
@@ -84,7 +84,7 @@ func find(program string) string {
 	return ""
 }
 
-// version asks a program for its version: the second word of what it prints, or what stands behind "v=".
+// version asks a program for its version: the second word of its output, or the rest of a word that begins with "v=".
 func version(path, flag string) string {
 	said, _ := exec.Command(path, flag).CombinedOutput()
 	words := strings.Fields(string(said))

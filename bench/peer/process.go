@@ -18,11 +18,11 @@ import (
 )
 
 const (
-	// startLimit is how long a server may take until it accepts connections.
+	// startLimit is the time that a server has until it accepts connections.
 	startLimit = 10 * time.Second
-	// stopLimit is how long a server may take to end when it is asked to, before it is killed.
+	// stopLimit is the time that a server has to end before it is killed.
 	stopLimit = 5 * time.Second
-	// outputShown is how many bytes of a server's output an error message quotes.
+	// outputShown is the number of bytes of a server's output in an error message.
 	outputShown = 2000
 )
 
@@ -31,14 +31,14 @@ type Server struct {
 	PID     int
 	Network string
 	Address string
-	// Those of a Treadle besides: where Gloom's masters and slaves, dwork and HTTP are served.
+	// The other addresses of a Treadle: Gloom's masters and slaves, dwork and HTTP.
 	Masters, Slaves, Hub, HTTP string
 
 	Stop func()        // ends the server and removes its directory; may be called again
-	Said func() string // the end of what the server printed, until Stop
+	Said func() string // the end of the server's output, until Stop
 }
 
-// ports are free ones that a server gets. The first is the one to talk to, the others are those of a Treadle.
+// ports are the free ports for one server: the first is its address, the rest is for a Treadle.
 type ports [7]string
 
 // Command says how to run one server. In its arguments {directory} stands for the directory of the server, {port0} to
@@ -162,7 +162,7 @@ func end(process *os.Process, exited <-chan struct{}) {
 	}
 }
 
-// freePorts finds ports that nobody listens on. They are held all at a time, or the same one might come twice.
+// freePorts finds ports without a listener. It holds all of them at once, or the same port might come twice.
 func freePorts() (free ports, err error) {
 	for i := range free {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -175,8 +175,8 @@ func freePorts() (free ports, err error) {
 	return free, nil
 }
 
-// DiskPlace is where servers that keep their jobs on disk have their directories: with all other temporary files, unless
-// that is another file system than the working directory's, which may be no disk at all.
+// DiskPlace returns the parent of the directories of servers that keep their jobs on disk: the directory of temporary files
+// if it is on the file system of the working directory, else the working directory. Temporary files may be in memory.
 func DiskPlace() string {
 	var temporary, working syscall.Stat_t
 	if syscall.Stat(os.TempDir(), &temporary) == nil && syscall.Stat(".", &working) == nil && temporary.Dev == working.Dev {
@@ -189,7 +189,7 @@ func DiskPlace() string {
 	return directory
 }
 
-// CPUTime is the processor time, user and system, that all threads of a process have used. Every process has a clock
+// CPUTime returns the processor time, user and system, that all threads of a process have used. Every process has a clock
 // of it, with a number made of its id; /proc tells the same in hundredths of a second, too coarse for a few jobs.
 func CPUTime(pid int) (time.Duration, error) {
 	const allThreads = 2 // CPUCLOCK_SCHED of the whole process
@@ -200,7 +200,7 @@ func CPUTime(pid int) (time.Duration, error) {
 	return time.Duration(spent.Nano()), nil
 }
 
-// ResidentBytes is the memory of a process that is in RAM.
+// ResidentBytes returns the memory of a process in RAM.
 func ResidentBytes(pid int) (int64, error) {
 	kilobytes, err := ProcField(fmt.Sprintf("/proc/%d/status", pid), "VmRSS")
 	number, bad := strconv.ParseInt(strings.TrimSuffix(kilobytes, " kB"), 10, 64)
