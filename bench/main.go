@@ -2,7 +2,7 @@
 // sockets, checks that every job arrives exactly once, and writes tables with ratios, a JSON file and a page with charts.
 //
 // Package load is the load generator, package peer has the servers. This package has the rows (rows.toml), the
-// measurements (measure.go, and node.go for Disbatch) and the report (sections.toml, targets.txt, page.go).
+// measurements (measure.go, and node.go for Disbatch) and the report (sections.toml, targets.toml, page.go).
 package main
 
 import (

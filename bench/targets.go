@@ -3,78 +3,52 @@ package main
 import (
 	_ "embed"
 	"fmt"
-	"strconv"
 	"strings"
 )
 
-// targetLines holds one target a line; the file describes the format.
+// targetsText holds the targets; the file describes their fields.
 //
-//go:embed targets.txt
-var targetLines string
+//go:embed targets.toml
+var targetsText string
 
 // target is one bound that a run must keep.
 type target struct {
-	about, figure string // the first two columns of the table
-	most          bool   // the bound is an upper one
-	bound         float64
-	goal          float64 // a better bound, reported apart; 0: none
-	value         string  // a name in values
-	of            cell
-	by            []cell
-	slowest       bool // the figure is divided by the least of by
+	About, Figure string  // the first two columns of the table
+	Least, Most   float64 // the bound, lower or upper
+	Goal          float64 // a better bound, reported apart; 0: none
+	Value         string  // a name in values
+	Of            cell
+	By            []cell
+	Slowest       bool
 }
 
 // cell names one server in one row.
 type cell struct{ row, server string }
 
-// parseTargets reads targets.txt.
-func parseTargets() (list []target, err error) {
-	for line := range strings.Lines(targetLines) {
-		if strings.HasPrefix(line, "#") {
-			continue
-		}
-		part := strings.Split(strings.TrimSpace(line), " | ")
-		if len(part) < 5 {
-			return nil, fmt.Errorf("targets.txt: %q has too few parts", line)
-		}
-		part = append(part, "")
-		t := target{about: part[0], figure: part[1], most: strings.HasPrefix(part[2], "<="), value: part[3], of: cells(part[4])[0]}
-		bound, goal, _ := strings.Cut(part[2][len(">= "):], ", goal ")
-		if t.bound, err = strconv.ParseFloat(bound, 64); err == nil && goal != "" {
-			t.goal, err = strconv.ParseFloat(goal, 64)
-		}
-		if err != nil || values[t.value] == nil {
-			return nil, fmt.Errorf("targets.txt: %q: no such bound or value: %w", line, err)
-		}
-		part[5], t.slowest = strings.CutPrefix(part[5], "slowest of ")
-		t.by = cells(part[5])
-		list = append(list, t)
-	}
-	return list, nil
+// UnmarshalText reads "ROW: SERVER".
+func (c *cell) UnmarshalText(text []byte) error {
+	c.row, c.server, _ = strings.Cut(string(text), ": ")
+	return nil
 }
 
-// cells reads "ROW: SERVER, SERVER; ROW: SERVER".
-func cells(text string) (list []cell) {
-	for part := range strings.SplitSeq(text, "; ") {
-		row, servers, _ := strings.Cut(part, ": ")
-		for server := range strings.SplitSeq(servers, ", ") {
-			list = append(list, cell{row, server})
-		}
-	}
-	return list
+// targets lists the targets of targets.toml.
+func targets() []target {
+	var file struct{ Targets []target }
+	readTOML(targetsText, &file)
+	return file.Targets
 }
 
 // got returns the figure of a run, 0 when a part of it was not measured.
 func (t target) got(r *report) float64 {
-	figure := r.at(t.of, t.value)
-	if t.by[0].row == "" {
+	figure := r.at(t.Of, t.Value)
+	if len(t.By) == 0 {
 		return figure
 	}
 	best := 0.0
-	for _, c := range t.by {
-		if v := r.at(c, t.value); v > 0 && (best == 0 || (v > best) == (!t.most && !t.slowest)) {
+	for _, c := range t.By {
+		if v := r.at(c, t.Value); v > 0 && (best == 0 || (v > best) == (t.Least > 0 && !t.Slowest)) {
 			best = v
-		} else if v == 0 && t.slowest {
+		} else if v == 0 && t.Slowest {
 			return 0
 		}
 	}
@@ -91,13 +65,13 @@ func (r *report) at(c cell, name string) float64 {
 
 // verdict judges a figure.
 func (t target) verdict(got float64) string {
-	keeps := func(bound float64) bool { return got >= bound && !t.most || got <= bound && t.most }
+	keeps := func(bound float64) bool { return t.Least > 0 && got >= bound || t.Most > 0 && got <= bound }
 	switch {
 	case got == 0:
 		return "not measured"
-	case t.goal != 0 && keeps(t.goal):
+	case t.Goal != 0 && keeps(t.Goal):
 		return "reached, and the goal"
-	case keeps(t.bound):
+	case keeps(t.Least + t.Most):
 		return "reached"
 	}
 	return "not reached"
@@ -105,12 +79,12 @@ func (t target) verdict(got float64) string {
 
 // wanted returns the bound in words.
 func (t target) wanted() string {
-	text := "at least " + number(t.bound)
-	if t.most {
-		text = "at most " + number(t.bound)
+	text := "at least " + number(t.Least)
+	if t.Most > 0 {
+		text = "at most " + number(t.Most)
 	}
-	if t.goal != 0 {
-		text += ", goal " + number(t.goal)
+	if t.Goal != 0 {
+		text += ", goal " + number(t.Goal)
 	}
 	return text
 }
@@ -118,13 +92,9 @@ func (t target) wanted() string {
 // targetTable judges a run. Without all it leaves out the targets that were not measured.
 func (r *report) targetTable(all bool) [][]string {
 	table := [][]string{{"target", "figure", "wanted", "got", ""}}
-	list, err := parseTargets()
-	if err != nil {
-		panic(err) // TestTargetsHaveRows reads the same file
-	}
-	for _, t := range list {
+	for _, t := range targets() {
 		if got := t.got(r); got != 0 || all {
-			table = append(table, []string{t.about, t.figure, t.wanted(), number(got), t.verdict(got)})
+			table = append(table, []string{t.About, t.Figure, t.wanted(), number(got), t.verdict(got)})
 		}
 	}
 	return table
