@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -116,20 +114,7 @@ func TestDurableRun(t *testing.T) {
 		Name: "synced sync 1", Section: durableSection, Load: load.Load{Connections: 1, Depth: 1},
 		Jobs: map[string]int{"treadle": 200, "treadle always": 200, peer.RawDisk: 200},
 	}}
-	s := settings{Rounds: 2, Scale: 1, Rows: regexp.MustCompile(""), Peers: regexp.MustCompile("^$")}
-	s.Out = filepath.Join(t.TempDir(), "latest.json")
-	var stdout, stderr bytes.Buffer
-	if err := run(t.Context(), s, list, field, &stdout, &stderr); err != nil {
-		t.Fatalf("%v\n%s", err, stderr.String())
-	}
-	text, err := os.ReadFile(s.Out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var r report
-	if err := json.Unmarshal(text, &r); err != nil {
-		t.Fatal(err)
-	}
+	r, stdout, _ := runSmall(t, list, field)
 	if len(r.Medians) != 3 {
 		t.Fatalf("got %+v", r.Medians)
 	}
@@ -138,8 +123,8 @@ func TestDurableRun(t *testing.T) {
 			t.Errorf("%+v: something was not measured", m)
 		}
 	}
-	if !regexp.MustCompile(`treadle always / \(disk \+ treadle\) +- +- +\d`).MatchString(stdout.String()) {
-		t.Errorf("no ratio to the disk in\n%s", stdout.String())
+	if !regexp.MustCompile(`treadle always / \(disk \+ treadle\) +- +- +\d`).MatchString(stdout) {
+		t.Errorf("no ratio to the disk in\n%s", stdout)
 	}
 	for _, place := range []string{os.TempDir(), "."} {
 		if left, _ := filepath.Glob(filepath.Join(place, "treadle-bench-*")); len(left) > 0 {

@@ -2,16 +2,12 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
 	"os"
-	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -154,7 +150,8 @@ func (f *fakeGloom) push() {
 // nothingLeft is asked for the jobs left.
 type nothingLeft struct{ load.Protocol }
 
-func (nothingLeft) Pending(net.Conn) (int, error) { return 0, nil }
+func (nothingLeft) Greet(net.Conn, load.Role) error { return nil }
+func (nothingLeft) Pending(net.Conn) (int, error)   { return 0, nil }
 
 // fakeGloomContender is a Gloom server in this process.
 func fakeGloomContender(t *testing.T, flaw string) (peer.Peer, *peer.Server) {
@@ -182,19 +179,9 @@ func TestGloomRun(t *testing.T) {
 	c, s := fakeGloomContender(t, flawless)
 	c.Start = func(context.Context) (*peer.Server, error) { return s, nil }
 	field = append(field, c)
-	settings := settings{Rounds: 2, Scale: 1, Rows: regexp.MustCompile(""), Peers: regexp.MustCompile("")}
-	settings.Out = filepath.Join(t.TempDir(), "latest.json")
-	var stdout, stderr bytes.Buffer
-	if err := run(t.Context(), settings, someGloomRows(), field, &stdout, &stderr); err != nil {
-		t.Fatalf("%v\n%s", err, stderr.String())
-	}
-	text, err := os.ReadFile(settings.Out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var r report
-	if err := json.Unmarshal(text, &r); err != nil || len(r.Medians) != 3 {
-		t.Fatalf("%v, %d medians", err, len(r.Medians))
+	r, stdout, _ := runSmall(t, someGloomRows(), field)
+	if len(r.Medians) != 3 {
+		t.Fatalf("%d medians", len(r.Medians))
 	}
 	flow, short := r.Medians[0], r.Medians[1]
 	if flow.Section != gloomSection || flow.Answer.P50 < flow.ToWorker.P50 || flow.ToWorker.P50 == 0 || flow.Submit.P999 == 0 {
@@ -204,8 +191,8 @@ func TestGloomRun(t *testing.T) {
 		t.Errorf("got %+v", short)
 	}
 	for _, want := range []string{"Gloom\n\nrow ", "answer p50", "\nlong  short "} {
-		if !strings.Contains(stdout.String(), want) {
-			t.Errorf("no %q in\n%s", want, stdout.String())
+		if !strings.Contains(stdout, want) {
+			t.Errorf("no %q in\n%s", want, stdout)
 		}
 	}
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"net"
 	"os"
@@ -49,6 +48,21 @@ func someRows() []row {
 	}
 }
 
+// runSmall takes two rounds of the rows, and returns the saved report and the output.
+func runSmall(t *testing.T, list []row, field []peer.Peer) (r *report, stdout, stderr string) {
+	t.Helper()
+	s := settings{Rounds: 2, Scale: 1, Rows: regexp.MustCompile(""), Peers: regexp.MustCompile(""), Out: filepath.Join(t.TempDir(), "latest.json")}
+	var out, progress bytes.Buffer
+	if err := run(t.Context(), s, list, field, &out, &progress); err != nil {
+		t.Fatalf("%v\n%s", err, progress.String())
+	}
+	r, err := readReport(s.Out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, out.String(), progress.String()
+}
+
 // TestRun takes a whole small run with two fake servers as child processes: every kind of row, both kinds of socket,
 // tables and file.
 func TestRun(t *testing.T) {
@@ -58,20 +72,7 @@ func TestRun(t *testing.T) {
 		fakeContender(t, "treadle", flawless, ""), fakeContender(t, "treadle unix", flawless, "fake.sock"), crc,
 		fakeContender(t, "peer", flawless, ""),
 	}
-	s := settings{Rounds: 2, Scale: 1, Rows: regexp.MustCompile(""), Peers: regexp.MustCompile("")}
-	s.Out = filepath.Join(t.TempDir(), "latest.json")
-	var stdout, stderr bytes.Buffer
-	if err := run(t.Context(), s, someRows(), field, &stdout, &stderr); err != nil {
-		t.Fatalf("%v\n%s", err, stderr.String())
-	}
-	text, err := os.ReadFile(s.Out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var r report
-	if err := json.Unmarshal(text, &r); err != nil {
-		t.Fatal(err)
-	}
+	r, stdout, stderr := runSmall(t, someRows(), field)
 	if len(r.Samples) != 2*(4+2+2)+3*2+3 || len(r.Medians) != 4+5*2+3 {
 		t.Errorf("got %d samples and %d medians", len(r.Samples), len(r.Medians))
 	}
@@ -91,12 +92,12 @@ func TestRun(t *testing.T) {
 		}
 	}
 	for _, ratio := range []string{"treadle unix / peer", "treadle crc / treadle "} {
-		if !strings.Contains(stdout.String(), ratio) {
-			t.Errorf("nothing about %s in\n%s", ratio, stdout.String())
+		if !strings.Contains(stdout, ratio) {
+			t.Errorf("nothing about %s in\n%s", ratio, stdout)
 		}
 	}
-	if strings.Contains(stdout.String(), "treadle crc / peer") || !strings.Contains(stderr.String(), "[22/25] idle, peer") {
-		t.Errorf("stdout:\n%s\nstderr:\n%s", stdout.String(), stderr.String())
+	if strings.Contains(stdout, "treadle crc / peer") || !strings.Contains(stderr, "[22/25] idle, peer") {
+		t.Errorf("stdout:\n%s\nstderr:\n%s", stdout, stderr)
 	}
 }
 

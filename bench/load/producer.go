@@ -24,9 +24,9 @@ type producing struct {
 }
 
 func newProducing(p Protocol, jobs int) *producing {
-	s := &producing{protocol: p, traits: p.Traits(), jobs: jobs, latency: NewLatencies(), answers: NewLatencies()}
+	s := &producing{protocol: p, traits: p.Traits(), jobs: jobs, latency: NewLatencies()}
 	if s.traits.Answers {
-		s.awaits, s.acks, s.answered = Answered, newChecker(jobs), newChecker(jobs)
+		s.awaits, s.acks, s.answered, s.answers = Answered, newChecker(jobs), newChecker(jobs), NewLatencies()
 	}
 	return s
 }

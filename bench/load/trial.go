@@ -331,5 +331,9 @@ type Found struct {
 
 // Found returns the latencies so far.
 func (t *Trial) Found() Found {
-	return Found{t.producing.latency.Quantiles(), t.working.latency.Quantiles(), t.producing.answers.Quantiles()}
+	f := Found{Submit: t.producing.latency.Quantiles(), ToWorker: t.working.latency.Quantiles()}
+	if t.producing.traits.Answers {
+		f.Answer = t.producing.answers.Quantiles()
+	}
+	return f
 }

@@ -14,24 +14,16 @@ const (
 	RawDisk = "disk"     // no server: the load generator itself appends to a file and syncs it
 )
 
-// limits runs this program itself as an echo.
-func limits(treadle string) []Peer {
+// echoes runs this program itself.
+func echoes() []Peer {
 	self, err := os.Executable()
-	if treadle == "" || err != nil { // no path to this program: no limit to compare with
+	if err != nil { // no path to this program: no echo to compare with
 		return nil
 	}
 	echo := func(name, flag string) Peer {
 		return Peer{Name: name, Limit: true, Start: Command{Path: self, Arguments: []string{flag, "127.0.0.1:{port0}"}}.Start}
 	}
 	return []Peer{echo(ZMQEcho, "-echo"), echo(Frames, "-echo-frames")}
-}
-
-// diskLimit has nothing to start.
-func diskLimit(treadle string) []Peer {
-	if treadle == "" {
-		return nil
-	}
-	return []Peer{{Name: RawDisk, Limit: true}}
 }
 
 // FramesAJob is the number of requests of a Periodic job: SUBMIT_JOB, GRAB_JOB and WORK_DONE.

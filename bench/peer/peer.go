@@ -36,17 +36,16 @@ func All(treadle string) []Peer {
 	gearmand := program{"gearmand", "--version", newGearman(), "-t 0 -L 127.0.0.1 -p {port0} -l {directory}/log"}
 	redis := program{"redis-server", "--version", newRedis(load.WorkloadLen), `--bind 127.0.0.1 --port {port0} --dir {directory} --save ""`}
 	disk := DiskPlace()
-	return slices.Concat(
-		treadles(treadle),
-		[]Peer{beanstalkd.peer("beanstalkd", "", ""), gearmand.peer("gearmand", "", ""), redis.peer("redis", "", "--appendonly no")},
-		limits(treadle),
-		treadlesOnDisk(treadle, disk),
-		[]Peer{
-			redis.peer("redis always", disk, "--appendonly yes --appendfsync always"),
-			redis.peer("redis everysec", disk, "--appendonly yes --appendfsync everysec"),
-			beanstalkd.peer("beanstalkd -f0", disk, "-b {directory} -f0"), beanstalkd.peer("beanstalkd -f50", disk, "-b {directory} -f50"),
-		},
-		diskLimit(treadle))
+	inMemory := []Peer{beanstalkd.peer("beanstalkd", "", ""), gearmand.peer("gearmand", "", ""), redis.peer("redis", "", "--appendonly no")}
+	onDisk := []Peer{
+		redis.peer("redis always", disk, "--appendonly yes --appendfsync always"),
+		redis.peer("redis everysec", disk, "--appendonly yes --appendfsync everysec"),
+		beanstalkd.peer("beanstalkd -f0", disk, "-b {directory} -f0"), beanstalkd.peer("beanstalkd -f50", disk, "-b {directory} -f50"),
+	}
+	if treadle == "" {
+		return slices.Concat(inMemory, onDisk)
+	}
+	return slices.Concat(treadles(treadle), inMemory, echoes(), treadlesOnDisk(treadle, disk), onDisk, []Peer{{Name: RawDisk, Limit: true}})
 }
 
 // program is a server that a machine may have installed.

@@ -16,45 +16,33 @@ const serve = "serve --periodic tcp://127.0.0.1:{port0} --gloom-masters tcp://12
 	"--dwork tcp://127.0.0.1:{port3} --kts46 tcp://127.0.0.1:{port4} --kts46-json tcp://127.0.0.1:{port5} --http 127.0.0.1:{port6} "
 
 // variant returns a Treadle that serves with more arguments.
-func variant(name, path, place, more string) (Peer, Command) {
-	c := Command{Path: path, treadle: true, place: place, Arguments: strings.Fields(serve + more)}
-	return Peer{Name: name, Path: path, Ours: true, Protocol: NewPeriodic(PeriodicOptions{}), Start: c.Start}, c
+func variant(name string, c Command, spoken PeriodicOptions, more string) Peer {
+	c.treadle, c.Arguments = true, strings.Fields(serve+more)
+	return Peer{Name: name, Path: c.Path, Ours: true, Protocol: NewPeriodic(spoken), Start: c.Start}
 }
 
 // treadles keep their jobs in memory: over TCP, over a unix socket, with two event loops, and in the CRC framing.
-func treadles(path string) (list []Peer) {
-	if path == "" {
-		return nil
-	}
-	const memory = " --periodic unix://{directory}/periodic.sock --data none "
-	pprof := "" // the setting that serves the profile that makes a Treadle collect; older programs serve it anyway
+func treadles(path string) []Peer {
+	memory := "--periodic unix://{directory}/periodic.sock --data none "
+	// The profile that makes a Treadle collect needs a setting, except in older programs.
 	if help, _ := exec.Command(path, "serve", "--help").CombinedOutput(); strings.Contains(string(help), "--pprof") {
-		pprof = "--pprof on"
+		memory += "--pprof on "
 	}
-	for _, name := range []string{"treadle", "treadle unix", "treadle 2 loops", "treadle crc"} {
-		p, c := variant(name, path, "", pprof+memory)
-		switch name {
-		case "treadle unix":
-			c.Socket = "periodic.sock"
-		case "treadle 2 loops":
-			c.Arguments = append(c.Arguments, "--loops", "2")
-		case "treadle crc":
-			p.Protocol = NewPeriodic(PeriodicOptions{CRC: true})
-		}
-		p.Version, p.Start = version(path, "--version"), c.Start
-		list = append(list, p)
+	tcp, unix := Command{Path: path}, Command{Path: path, Socket: "periodic.sock"}
+	list := []Peer{
+		variant("treadle", tcp, PeriodicOptions{}, memory),
+		variant("treadle unix", unix, PeriodicOptions{}, memory),
+		variant("treadle 2 loops", tcp, PeriodicOptions{}, memory+"--loops 2"),
+		variant("treadle crc", tcp, PeriodicOptions{CRC: true}, memory),
 	}
+	list[0].Version = version(path, "--version")
 	return list
 }
 
 // treadlesOnDisk keep a journal.
 func treadlesOnDisk(path, place string) (list []Peer) {
-	if path == "" {
-		return nil
-	}
 	for _, mode := range []string{"always", "interval", "never"} {
-		p, _ := variant("treadle "+mode, path, place, "--data {directory}/data --sync "+mode)
-		list = append(list, p)
+		list = append(list, variant("treadle "+mode, Command{Path: path, place: place}, PeriodicOptions{}, "--data {directory}/data --sync "+mode))
 	}
 	return list
 }
