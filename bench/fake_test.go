@@ -30,7 +30,7 @@ const (
 	withholds  = "withholds"  // does not acknowledge the tenth completion; in the CRC framing
 )
 
-// TestMain runs the fake server, or the echo of frames, instead of the tests when the test program is started as a child of itself.
+// TestMain runs the fake server, or the echo of frames, when the test program is started as a child of itself.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 5 && os.Args[1] == "fake-server" {
 		if err := serveFake(os.Args[2], os.Args[3], os.Args[4]); err != nil {
