@@ -122,6 +122,7 @@ var replies = []struct {
 			{Kind: load.Empty},
 			{Kind: load.Woken},
 		}},
+	{"frames", NewEchoed(), strings.Repeat(string(NewEchoed().AppendSubmit(nil, 0, 0, 0)), 2), []load.Event{{Kind: load.Submitted}, {Kind: load.Submitted}}},
 	{"redis", newRedis(load.WorkloadLen),
 		":3\r\n*2\r\n$5\r\nbench\r\n$100\r\n" + someWorkload + "\r\n:4\r\n",
 		[]load.Event{{Kind: load.Submitted}, {Kind: load.Assigned, Workload: []byte(someWorkload)}, {Kind: load.Submitted}}},
