@@ -63,6 +63,7 @@ type process struct {
 	lines *bufio.Scanner // of standard error, or of standard output with stdout
 	rest  io.Closer
 
+	timer   *time.Timer   // kills it when it runs for longer than lifetime
 	drained chan struct{} // closed when drain has read to the end; nil: it does not
 }
 
@@ -97,14 +98,19 @@ func startBy(t *testing.T, stdout bool, cmd *exec.Cmd, begin func(*exec.Cmd) err
 		t.Errorf("%v is killed: it runs for %v now", cmd.Args, lifetime)
 		cmd.Process.Kill()
 	})
-	p := &process{t: t, Cmd: cmd, lines: bufio.NewScanner(r), rest: r}
+	p := &process{t: t, Cmd: cmd, lines: bufio.NewScanner(r), rest: r, timer: timer}
 	t.Cleanup(func() {
-		timer.Stop()
 		cmd.Process.Kill()
-		cmd.Wait()
+		p.Wait()
 		r.Close()
 	})
 	return p
+}
+
+// Wait waits for the end of the process, whose lifetime counts no more then.
+func (p *process) Wait() error {
+	defer p.timer.Stop()
+	return p.Cmd.Wait()
 }
 
 // until reads lines up to one that contains text, and returns it.
