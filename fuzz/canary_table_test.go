@@ -54,7 +54,7 @@ var canaries = []canary{
 	{"what is put off is not counted", "sched/finish.go", "r.count = clampAdd(r.count, step)", "r.count = clampAdd(r.count, step&1)"},
 	{"a count is not journaled", "loop/durable.go", "Priority: j.Priority, Count: j.Count, Timeout: j.Timeout,\n\t\tHolder: append", "Priority: j.Priority, Timeout: j.Timeout,\n\t\tHolder: append"},
 	{"a setting is journaled under its later name", "loop/periodic/config.go", "configPrefix+configKeys[key].saved()", "configPrefix+configKeys[key].laterName"},
-	{"a write that ends early is not noticed", "loop/journal/guard.go", "if err == nil && wrote < n {", "if err == nil && wrote < 0 {"},
+	{"a write that ends early is not noticed", "loop/journal/failfs.go", "if err == nil && wrote < n {", "if err == nil && wrote < 0 {"},
 	{"a worker that confirms a job loses it", "loop/periodic/eras.go", "\tcase codec.JobUnassigned:\n", "\tcase codec.JobUnassigned, codec.JobAssigned:\n"},
 	{"a worker is given what it does no more", "loop/periodic/worker.go", "c.p.sched.Unwatch(c.s.Peer(), protocol.Queue(name))", "_ = r"},
 	{"SHUTDOWN stops a server that it may not stop", "loop/periodic/admin.go", "if !c.p.o.Shutdown {", "if false {"},
@@ -98,7 +98,7 @@ var canaries = []canary{
 // journalCanaries are for the journal's own play of lost power: it knows what each group held.
 var journalCanaries = []canary{
 	{"a group that lacks parts is kept", "loop/journal/chain.go", "\ts.logs[c.at.log].end = c.at.offset\n", "\t_ = c.at.offset\n"},
-	{"a group says that those before it were synced when they were not", "loop/journal/commit.go", "settled: j.options.Sync != Never && !j.log.dirty,", "settled: j.options.Sync != Never,"},
+	{"a group says that those before it were synced when they were not", "loop/journal/commit.go", "prevSynced: j.options.Sync != Never && !j.log.dirty,", "prevSynced: j.options.Sync != Never,"},
 }
 
 // overlaid returns the file with the bug in it.

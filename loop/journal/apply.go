@@ -14,7 +14,7 @@ const applyWindow = 2 * maxLog
 type applier struct {
 	db        *pebble.DB
 	batchSize int
-	netting   netting
+	compactor compactor
 	meta      []byte // the last group's, as an operation; empty: no group was added
 }
 
@@ -26,7 +26,7 @@ func apply(db *pebble.DB, batchSize int, size int64, fill func(*applier) error) 
 	if err != nil {
 		return err
 	}
-	a := &applier{db: db, batchSize: batchSize, netting: netting{ops: make([]byte, 0, min(size, applyWindow)), top: before.top, high: before.top}}
+	a := &applier{db: db, batchSize: batchSize, compactor: compactor{ops: make([]byte, 0, min(size, applyWindow)), maxStored: before.maxSeq, maxSeen: before.maxSeq}}
 	if err := fill(a); err != nil || len(a.meta) == 0 {
 		return err
 	}
@@ -38,9 +38,9 @@ func apply(db *pebble.DB, batchSize int, size int64, fill func(*applier) error) 
 
 // add takes a group or a part of one, a sealed batch.
 func (a *applier) add(batch []byte) error {
-	a.netting.add(batch[operationsAt:])
+	a.compactor.add(batch[operationsAt:])
 	a.meta = append(a.meta[:0], batch[batchHeader:operationsAt]...)
-	if len(a.netting.ops) < applyWindow {
+	if len(a.compactor.ops) < applyWindow {
 		return nil
 	}
 	return a.write(nil)
@@ -49,7 +49,7 @@ func (a *applier) add(batch []byte) error {
 // write writes what the operations since the last time come to, and the operation last if
 // there is one.
 func (a *applier) write(last []byte) error {
-	for rest := a.netting.ops; ; {
+	for rest := a.compactor.ops; ; {
 		var count int
 		batch := make([]byte, batchHeader, min(len(rest), a.batchSize)+batchHeader+metaOpSize)
 		batch, count, rest = appendLive(batch, rest, a.batchSize)
@@ -68,45 +68,45 @@ func (a *applier) write(last []byte) error {
 			break
 		}
 	}
-	a.netting = netting{ops: a.netting.ops[:0], top: a.netting.high, high: a.netting.high}
+	a.compactor = compactor{ops: a.compactor.ops[:0], maxStored: a.compactor.maxSeen, maxSeen: a.compactor.maxSeen}
 	return nil
 }
 
 // netting keeps of operations the last of each job, and nothing of a job that is new to the
 // store and gone again.
-type netting struct {
-	ops   []byte // those that are undone are marked dead
-	index index
-	top   uint64 // the highest Seq that may be in the store
-	high  uint64 // the highest Seq seen
+type compactor struct {
+	ops       []byte // those that are undone are marked dead
+	index     index
+	maxStored uint64 // the highest Seq that may be in the store
+	maxSeen   uint64 // the highest Seq seen
 }
 
 // add takes a group's operations.
-func (n *netting) add(ops []byte) {
-	at := len(n.ops)
-	n.ops = append(n.ops, ops...)
-	for at < len(n.ops) {
-		op := n.ops[at:]
+func (c *compactor) add(ops []byte) {
+	at := len(c.ops)
+	c.ops = append(c.ops, ops...)
+	for at < len(c.ops) {
+		op := c.ops[at:]
 		if op[1] == jobKeySize && op[2] == keyJob {
-			n.job(at, op[0], binary.BigEndian.Uint64(op[3:]))
+			c.job(at, op[0], binary.BigEndian.Uint64(op[3:]))
 		}
 		at += opSize(op)
 	}
 }
 
 // job notes the operation on a job that is at n.ops[at:].
-func (n *netting) job(at int, kind byte, seq uint64) {
-	n.high = max(n.high, seq)
-	e := n.index.find(seq)
-	fresh := e == nil && kind == opSet && seq > n.top || e != nil && e.fresh()
+func (c *compactor) job(at int, kind byte, seq uint64) {
+	c.maxSeen = max(c.maxSeen, seq)
+	e := c.index.find(seq)
+	fresh := e == nil && kind == opSet && seq > c.maxStored || e != nil && e.fresh()
 	if e != nil {
-		n.ops[e.at()] |= opDead
+		c.ops[e.at()] |= opDead
 	} else {
-		e = n.index.add(seq)
+		e = c.index.add(seq)
 	}
 	if kind == opDelete && fresh {
-		n.ops[at] |= opDead
-		n.index.remove(seq)
+		c.ops[at] |= opDead
+		c.index.remove(seq)
 		return
 	}
 	e.set(at, fresh)

@@ -168,7 +168,7 @@ func BenchmarkFlood(b *testing.B) {
 				b.Fatal(err)
 			}
 			b.StopTimer()
-			s := j.figures
+			s := j.stats
 			b.ReportMetric(float64(appended.Nanoseconds())/float64(b.N), "append-ns")
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "records/s")
 			b.ReportMetric(float64(s.Groups), "groups")
@@ -216,7 +216,7 @@ func BenchmarkRecovery(b *testing.B) {
 		}
 		opened += time.Since(began)
 		n := 0
-		if err := j.Replay(Replayed{Record: func(*Record) error { n++; return nil }}); err != nil || n != jobs {
+		if err := j.Replay(ReplayFuncs{Record: func(*Record) error { n++; return nil }}); err != nil || n != jobs {
 			b.Fatalf("%d jobs, %v", n, err)
 		}
 		replayed += time.Since(began)

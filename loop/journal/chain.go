@@ -14,14 +14,14 @@ import (
 type chain struct {
 	last meta // the last whole group
 	// open is the latest part of a group that lacks others; at is where its first part stands.
-	open *meta
-	at   place
+	partial   *meta
+	partialAt logOffset
 	// broken: a group that was synced is missing.
-	broken bool
+	missingSynced bool
 }
 
 // place is a place in a log.
-type place struct {
+type logOffset struct {
 	log    int // in survey.logs
 	offset int64
 }
@@ -38,7 +38,7 @@ func scanLog(f vfs.FS, path string, format int, each func(logPart) error) (close
 	if err != nil {
 		return false, err
 	}
-	defer func() { err = first(err, file.Close()) }()
+	defer func() { err = firstError(err, file.Close()) }()
 	info, err := file.Stat()
 	if err != nil {
 		return false, err
@@ -61,12 +61,12 @@ func scanLog(f vfs.FS, path string, format int, each func(logPart) error) (close
 // logWalk follows the chain of groups through one log.
 type logWalk struct {
 	*survey
-	file   string
-	latest bool     // there is no later log
-	over   bool     // the rest of the log is not believed
-	gap    *logPart // what could not be read, and is not judged yet
-	before meta     // the latest part in the log that followed the chain
-	last   meta     // the latest part in the log
+	file    string
+	latest  bool     // there is no later log
+	stopped bool     // the rest of the log is not believed
+	gap     *logPart // what could not be read, and is not judged yet
+	before  meta     // the latest part in the log that followed the chain
+	last    meta     // the latest part in the log
 }
 
 // readLog follows the chain through a log; last says that there is no later one.
@@ -78,20 +78,20 @@ func (s *survey) readLog(name string, last bool) error {
 	before := *s
 	s.logs = append(s.logs, surveyedLog{name: name})
 	w := logWalk{survey: s, file: filepath.Join(logsName, name), latest: last}
-	_, err := scanLog(s.home.fs, s.home.log(name), s.format, w.part)
+	_, err := scanLog(s.dir.fs, s.dir.log(name), s.format, w.part)
 	var head headError
 	switch {
-	case errors.Is(err, errStop): // what follows is left from another log
+	case errors.Is(err, errStopWalk): // what follows is left from another log
 	case errors.As(err, &head) && head.used:
-		s.add(w.file, 0, logStart, "%v", err)
+		s.addDamage(w.file, 0, logStart, "%v", err)
 		s.logs = before.logs
 		return nil
 	case err != nil && !errors.As(err, &head):
 		return fmt.Errorf("cannot read %s: %w", name, cause(err))
 	}
-	if w.last.group == 0 && w.gap == nil || w.last.group > 0 && !s.stored.before(&w.last) { // it holds nothing more than the tables
+	if w.last.group == 0 && w.gap == nil || w.last.group > 0 && !s.inTables.before(&w.last) { // it holds nothing more than the tables
 		*s = before
-		s.done = append(s.done, name)
+		s.redundant = append(s.redundant, name)
 		return nil
 	}
 	w.end()
@@ -106,7 +106,7 @@ func (w *logWalk) part(p logPart) error {
 		m, err = batchMeta(p.data)
 	}
 	if err == nil && w.format == 2 && w.gap == nil && !followsInFormat2(&w.before, &m) {
-		return errStop
+		return errStopWalk
 	}
 	if err == nil && w.last.before(&m) {
 		w.last = m
@@ -114,14 +114,14 @@ func (w *logWalk) part(p logPart) error {
 	if err == nil && w.gap != nil && !w.judge(&m) {
 		err = errNotGroup
 	}
-	if w.over {
-		return errStop
+	if w.stopped {
+		return errStopWalk
 	}
 	switch {
 	case p.whole && err == nil:
 		w.follow(p, m)
 	case p.whole && w.gap == nil:
-		w.add(w.file, p.offset, p.end-p.offset, "%v", err)
+		w.addDamage(w.file, p.offset, p.end-p.offset, "%v", err)
 	case w.gap == nil:
 		w.gap = &logPart{offset: p.offset, end: p.end}
 	default:
@@ -138,33 +138,33 @@ func (w *logWalk) judge(m *meta) bool {
 	case m.part > 0:
 		return false
 	case old || m.previous <= w.chain.last.group && w.format > 2: // nothing is missing
-	case m.settled:
-		w.add(w.file, w.gap.offset, w.gap.end-w.gap.offset, "cannot be read, and group %d behind it says that it was synced", m.group)
-		w.chain.last.group, w.chain.open, w.chain.broken = m.previous, nil, true // what was in the gap is not told again
-		w.over = w.format == 2 && w.latest
+	case m.prevSynced:
+		w.addDamage(w.file, w.gap.offset, w.gap.end-w.gap.offset, "cannot be read, and group %d behind it says that it was synced", m.group)
+		w.chain.last.group, w.chain.partial, w.chain.missingSynced = m.previous, nil, true // what was in the gap is not told again
+		w.stopped = w.format == 2 && w.latest
 	default:
 		return false
 	}
 	w.gap = nil
-	return !w.over
+	return !w.stopped
 }
 
 // follow checks one part of a group, which is whole, against the one before.
 func (w *logWalk) follow(p logPart, m meta) {
 	c, l := &w.chain, len(w.logs)-1
 	before := &c.last
-	if c.open != nil {
-		before = c.open
+	if c.partial != nil {
+		before = c.partial
 	}
 	switch {
 	case !intact(p.data, &m):
-		w.add(w.file, p.offset, p.end-p.offset, "group %d has a wrong sum", m.group)
+		w.addDamage(w.file, p.offset, p.end-p.offset, "group %d has a wrong sum", m.group)
 	case !before.before(&m): // the tables hold it
 	case m.lacksPart(before) && w.listed:
-		w.add(w.file, p.offset, 0, "a part of group %d is missing before this part of group %d", before.group, m.group)
+		w.addDamage(w.file, p.offset, 0, "a part of group %d is missing before this part of group %d", before.group, m.group)
 	case m.part == 0 && m.previous > before.group && w.listed:
-		c.broken = true
-		w.add(w.file, p.offset, 0, "groups %d to %d are missing before group %d", before.group+1, m.previous, m.group)
+		c.missingSynced = true
+		w.addDamage(w.file, p.offset, 0, "groups %d to %d are missing before group %d", before.group+1, m.previous, m.group)
 	}
 	w.logs[l].end, w.before = p.end, m
 	switch {
@@ -172,12 +172,12 @@ func (w *logWalk) follow(p logPart, m meta) {
 		if !m.before(&c.last) {
 			c.last = m
 		}
-		c.open = nil
+		c.partial = nil
 	default:
-		if c.open == nil || m.part == 0 {
-			c.at = place{l, p.offset}
+		if c.partial == nil || m.part == 0 {
+			c.partialAt = logOffset{l, p.offset}
 		}
-		c.open = &m
+		c.partial = &m
 	}
 }
 
@@ -187,53 +187,53 @@ func (w *logWalk) end() {
 	switch {
 	case w.gap == nil:
 	case !w.latest:
-		w.add(w.file, w.gap.offset, w.gap.end-w.gap.offset, "cannot be read, in a log that was complete")
+		w.addDamage(w.file, w.gap.offset, w.gap.end-w.gap.offset, "cannot be read, in a log that was complete")
 	default:
-		if c := &w.chain; c.open != nil && c.at.log == len(w.logs)-1 {
-			w.gap.offset = c.at.offset
-			w.cutOpen()
+		if c := &w.chain; c.partial != nil && c.partialAt.log == len(w.logs)-1 {
+			w.gap.offset = c.partialAt.offset
+			w.cutOpenGroup()
 		}
-		w.drop(w.file, w.gap.offset, w.gap.end-w.gap.offset, "cannot be read: a group that was not complete when the server ended, and was not acknowledged, or damage")
+		w.addDropped(w.file, w.gap.offset, w.gap.end-w.gap.offset, "cannot be read: a group that was not complete when the server ended, and was not acknowledged, or damage")
 	}
 }
 
-func (s *survey) drop(file string, offset, length int64, what string) {
+func (s *survey) addDropped(file string, offset, length int64, what string) {
 	s.dropped = append(s.dropped, Damage{File: filepath.Join(storeName, file), Offset: offset, Length: length, What: what})
 }
 
 // dropOpen leaves a group out that lacks parts when all logs are read.
-func (s *survey) dropOpen() {
+func (s *survey) dropOpenGroup() {
 	c := &s.chain
-	if c.open == nil {
+	if c.partial == nil {
 		return
 	}
-	l := s.logs[c.at.log]
-	s.drop(filepath.Join(logsName, l.name), c.at.offset, l.end-c.at.offset, fmt.Sprintf("group %d lacks parts: it was not complete when the server ended, and was not acknowledged", c.open.group))
-	s.cutOpen()
+	l := s.logs[c.partialAt.log]
+	s.addDropped(filepath.Join(logsName, l.name), c.partialAt.offset, l.end-c.partialAt.offset, fmt.Sprintf("group %d lacks parts: it was not complete when the server ended, and was not acknowledged", c.partial.group))
+	s.cutOpenGroup()
 }
 
 // cutOpen ends the logs before the group that lacks parts.
-func (s *survey) cutOpen() {
+func (s *survey) cutOpenGroup() {
 	c := &s.chain
-	s.logs[c.at.log].end = c.at.offset
-	for i := c.at.log + 1; i < len(s.logs); i++ {
+	s.logs[c.partialAt.log].end = c.partialAt.offset
+	for i := c.partialAt.log + 1; i < len(s.logs); i++ {
 		s.logs[i].end = 0
 	}
-	c.open = nil
+	c.partial = nil
 }
 
 // eachGroup hands out the parts of a log's groups, as far as the chain goes.
 func (s *survey) eachGroup(l surveyedLog, each func(logPart) error) error {
-	_, err := scanLog(s.home.fs, s.home.log(l.name), s.format, func(p logPart) error {
+	_, err := scanLog(s.dir.fs, s.dir.log(l.name), s.format, func(p logPart) error {
 		if p.offset >= l.end {
-			return errStop
+			return errStopWalk
 		}
 		if !p.whole { // a gap in which nothing is missing
 			return nil
 		}
 		return each(p)
 	})
-	if errors.Is(err, errStop) {
+	if errors.Is(err, errStopWalk) {
 		return nil
 	}
 	return err
@@ -242,15 +242,15 @@ func (s *survey) eachGroup(l surveyedLog, each func(logPart) error) error {
 // guessFormat tells the format of a store that does not say it by its logs: where the head of
 // one of the present format begins, one of format 2 has the first chunk's, which the server
 // wrote.
-func (h *home) guessFormat() (int, error) {
-	names, err := h.fs.List(h.log(""))
+func (d *dataDir) guessFormat() (int, error) {
+	names, err := d.fs.List(d.log(""))
 	if errors.Is(err, fs.ErrNotExist) {
 		return Format, nil
 	}
 	found := 0
 	for _, name := range names {
 		b := make([]byte, len(logMagic))
-		file, err := h.fs.Open(h.log(name))
+		file, err := d.fs.Open(d.log(name))
 		if err != nil {
 			return 0, err
 		}

@@ -33,16 +33,16 @@ type Report struct {
 	Kept string
 	// Namesakes counts the jobs that a repair left out because a later one has their queue
 	// and name.
-	Namesakes int64
+	Duplicates int64 `json:"Namesakes"` // the name of the first release
 
-	top uint64 // the highest Seq ever put
+	maxSeq uint64 // the highest Seq ever put
 }
 
 // Check reads a data directory that no server uses and tells what is there and what
 // is damaged. It changes nothing. The error says why it could not look; damage is no
 // error. Without a file system it takes the disk.
 func Check(dir string, f vfs.FS) (Report, error) {
-	h, err := viewHome(orDisk(f), dir)
+	h, err := openReadOnly(orDefaultFS(f), dir)
 	if err != nil {
 		return Report{}, err
 	}
@@ -53,7 +53,7 @@ func Check(dir string, f vfs.FS) (Report, error) {
 	return r, errors.Join(err, h.close())
 }
 
-func orDisk(f vfs.FS) vfs.FS {
+func orDefaultFS(f vfs.FS) vfs.FS {
 	if f == nil {
 		return vfs.Default
 	}
@@ -61,22 +61,22 @@ func orDisk(f vfs.FS) vfs.FS {
 }
 
 // check reads everything and hands all versions that can be read to each.
-func (h *home) check(each func(version) error) (Report, *survey, error) {
-	if err := h.needStore(exists(h.fs, h.store())); err != nil {
+func (d *dataDir) check(each func(version) error) (Report, *survey, error) {
+	if err := d.needStore(exists(d.fs, d.store())); err != nil {
 		return Report{}, nil, err
 	}
-	format, ferr := h.readFormat()
+	format, ferr := d.readFormat()
 	if format != 0 && ferr != nil {
 		return Report{}, nil, ferr
 	}
 	guess := format
 	if format == 0 {
 		var err error
-		if guess, err = h.guessFormat(); err != nil {
+		if guess, err = d.guessFormat(); err != nil {
 			return Report{}, nil, err
 		}
 	}
-	s, err := h.survey(guess)
+	s, err := d.survey(guess)
 	if err != nil {
 		return Report{}, nil, err
 	}
@@ -85,9 +85,9 @@ func (h *home) check(each func(version) error) (Report, *survey, error) {
 	case errors.As(ferr, &broken):
 		s.damage = append(s.damage, broken.Damage...)
 	case ferr != nil:
-		s.add(formatName, -1, 0, "%v", ferr)
+		s.addDamage(formatName, -1, 0, "%v", ferr)
 	}
-	c := census{survey: s, each: each, last: s.chain.last}
+	c := versionReader{survey: s, each: each, last: s.chain.last}
 	if err := c.readTables(); err != nil {
 		return Report{}, nil, err
 	}
@@ -98,22 +98,22 @@ func (h *home) check(each func(version) error) (Report, *survey, error) {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Offset, b.Offset), cmp.Compare(a.What, b.What))
 	})
 	return Report{
-		Format: format, Group: c.last.group, Epoch: c.last.epoch, top: c.last.top,
+		Format: format, Group: c.last.group, Epoch: c.last.epoch, maxSeq: c.last.maxSeq,
 		Tables: len(s.tables), Logs: len(s.logs),
-		Size: treeSize(h.fs, h.dir), Damage: slices.Compact(s.damage), Dropped: s.dropped,
+		Size: treeSize(d.fs, d.root), Damage: slices.Compact(s.damage), Dropped: s.dropped,
 	}, s, nil
 }
 
 // count fills in how many jobs and settings there are, and looks for jobs of one name. Of a
 // damaged store it sorts the keys in memory.
-func (h *home) count(s *survey, r *Report) error {
+func (d *dataDir) count(s *survey, r *Report) error {
 	if len(r.Damage) == 0 {
-		return h.read(s, func(db pebble.Reader) error {
+		return d.read(s, func(db pebble.Reader) error {
 			m, err := readMeta(db)
 			if err == nil {
-				r.Damage, err = namesDamage(db, m.jobs, func(*Record) { r.Jobs++ })
+				r.Damage, err = duplicatesDamage(db, m.jobs, func(*Record) { r.Jobs++ })
 			}
-			return first(err,
+			return firstError(err,
 				scan(db, documentKeys(), func(_, _ []byte) error { r.Documents++; return nil }),
 				scan(db, settingKeys(), func(_, _ []byte) error { r.Settings++; return nil }))
 		})
@@ -122,7 +122,7 @@ func (h *home) count(s *survey, r *Report) error {
 	if err != nil {
 		return err
 	}
-	_, _, err = h.check(func(v version) error {
+	_, _, err = d.check(func(v version) error {
 		v.value = nil
 		return keys.add(v)
 	})
@@ -137,7 +137,7 @@ func (r *Report) tally(key []byte) {
 	case keyJob:
 		r.Jobs++
 		if seq, err := jobSeq(key); err == nil {
-			r.top = max(r.top, seq)
+			r.maxSeq = max(r.maxSeq, seq)
 		}
 	case keyDocument:
 		r.Documents++
@@ -147,26 +147,26 @@ func (r *Report) tally(key []byte) {
 }
 
 // read opens the store to read only, with what the logs have to add to it.
-func (h *home) read(s *survey, use func(pebble.Reader) error) error {
-	return h.readTables(func(db *pebble.DB) error {
+func (d *dataDir) read(s *survey, use func(pebble.Reader) error) error {
+	return d.readTables(func(db *pebble.DB) error {
 		with := db.NewIndexedBatch()
 		err := addLogs(s, with)
 		if err == nil {
 			err = use(with)
 		}
-		return first(err, with.Close())
+		return firstError(err, with.Close())
 	})
 }
 
 // readTables opens the store to read only, without the logs.
-func (h *home) readTables(use func(*pebble.DB) error) error {
-	o := storeOptions(h.fs, 0, quiet(), nil)
+func (d *dataDir) readTables(use func(*pebble.DB) error) error {
+	o := storeOptions(d.fs, 0, silentLog(), nil)
 	o.ReadOnly, o.ErrorIfNotExists = true, true
-	db, err := pebble.Open(h.store(), o)
+	db, err := pebble.Open(d.store(), o)
 	if err != nil {
-		return fmt.Errorf("cannot open the store in %q: %w", h.dir, err)
+		return fmt.Errorf("cannot open the store in %q: %w", d.root, err)
 	}
-	return first(use(db), db.Close())
+	return firstError(use(db), db.Close())
 }
 
 // addLogs adds the groups in the logs to a batch.
@@ -175,7 +175,7 @@ func addLogs(s *survey, to *pebble.Batch) error {
 		err := s.eachGroup(l, func(p logPart) error {
 			var group pebble.Batch
 			if err := group.SetRepr(p.data); err != nil {
-				return garbled{err}
+				return decodeError{err}
 			}
 			return to.Apply(&group, nil)
 		})
@@ -187,21 +187,21 @@ func addLogs(s *survey, to *pebble.Batch) error {
 }
 
 // census hands out every version in the live tables and logs.
-type census struct {
+type versionReader struct {
 	*survey
 	each    func(version) error
 	last    meta
 	changes uint64 // read from the logs
 }
 
-func (c *census) readTables() error {
+func (c *versionReader) readTables() error {
 	for _, name := range slices.Sorted(maps.Keys(c.tables)) {
-		t, err := openTable(c.home.fs, c.home.fs.PathJoin(c.home.store(), name))
+		t, err := openTable(c.dir.fs, c.dir.fs.PathJoin(c.dir.store(), name))
 		if err != nil {
-			c.complain(name, err)
+			c.addTableDamage(name, err)
 			continue
 		}
-		err = t.walk(c.take(name, -1), func(err error) { c.complain(name, err) })
+		err = t.walk(c.take(name, -1), func(err error) { c.addTableDamage(name, err) })
 		t.close()
 		if err != nil {
 			return err
@@ -211,13 +211,13 @@ func (c *census) readTables() error {
 }
 
 // complain notes what a table could not be read for.
-func (c *census) complain(name string, err error) {
+func (c *versionReader) addTableDamage(name string, err error) {
 	d := damageOf(err)
 	d.File = filepath.Join(storeName, name)
-	c.damage = append(c.damage, c.home.locate(d))
+	c.damage = append(c.damage, c.dir.locate(d))
 }
 
-func (c *census) readLogs() error {
+func (c *versionReader) readLogs() error {
 	for i, l := range c.logs {
 		end := int64(math.MaxInt64)
 		if c.format == 2 && i == len(c.logs)-1 {
@@ -227,9 +227,9 @@ func (c *census) readLogs() error {
 		if err != nil {
 			return fmt.Errorf("cannot read %s: %w", l.name, cause(err))
 		}
-		_, err = scanLog(c.home.fs, c.home.log(l.name), c.format, func(p logPart) error {
+		_, err = scanLog(c.dir.fs, c.dir.log(l.name), c.format, func(p logPart) error {
 			if len(whole) == 0 || p.offset >= end {
-				return errStop
+				return errStopWalk
 			}
 			if p.offset != whole[0] {
 				return nil
@@ -238,11 +238,11 @@ func (c *census) readLogs() error {
 			take := c.take(filepath.Join(logsName, l.name), p.offset)
 			return walkBatch(p.data, func(v version) error {
 				c.changes++
-				v.number = numberOfLogs + c.changes
+				v.number = firstLogNumber + c.changes
 				return take(v)
 			})
 		})
-		if err != nil && !errors.Is(err, errStop) {
+		if err != nil && !errors.Is(err, errStopWalk) {
 			return err
 		}
 	}
@@ -251,10 +251,10 @@ func (c *census) readLogs() error {
 
 // wholeGroups is where the parts stand of those groups of a log that have all of them. In
 // format 2 a group could go on in the next log, so each part stands for itself.
-func (c *census) wholeGroups(l surveyedLog) (whole []int64, err error) {
+func (c *versionReader) wholeGroups(l surveyedLog) (whole []int64, err error) {
 	var open []int64
 	var last meta
-	_, err = scanLog(c.home.fs, c.home.log(l.name), c.format, func(p logPart) error {
+	_, err = scanLog(c.dir.fs, c.dir.log(l.name), c.format, func(p logPart) error {
 		m, err := meta{}, errNotGroup
 		if p.whole {
 			m, err = batchMeta(p.data)
@@ -277,13 +277,13 @@ func (c *census) wholeGroups(l surveyedLog) (whole []int64, err error) {
 
 // numberOfLogs is above the number of every version in the tables: what is in the logs is
 // later.
-const numberOfLogs = 1 << 60
+const firstLogNumber = 1 << 60
 
 // take checks that a version can be understood and hands it on.
-func (c *census) take(file string, offset int64) func(version) error {
+func (c *versionReader) take(file string, offset int64) func(version) error {
 	return func(v version) error {
-		if err := c.understand(v); err != nil {
-			c.add(file, offset, 0, "%v", err)
+		if err := c.validate(v); err != nil {
+			c.addDamage(file, offset, 0, "%v", err)
 			return nil
 		}
 		if c.each == nil {
@@ -293,7 +293,7 @@ func (c *census) take(file string, offset int64) func(version) error {
 	}
 }
 
-func (c *census) understand(v version) error {
+func (c *versionReader) validate(v version) error {
 	switch {
 	case len(v.key) == 1 && v.key[0] == keyMeta:
 		m, err := parseMeta(v.value)

@@ -29,17 +29,17 @@ func writeClosed(f vfs.FS, store string, group uint64) error {
 
 // checkClosed compares the chain with the witness, if there is one.
 func (s *survey) checkClosed() error {
-	b, err := readFile(s.home.fs, s.home.fs.PathJoin(s.home.store(), closedName))
+	b, err := readFile(s.dir.fs, s.dir.fs.PathJoin(s.dir.store(), closedName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("cannot read %s of the data directory %q: %w", closedName, s.home.dir, cause(err))
+		return fmt.Errorf("cannot read %s of the data directory %q: %w", closedName, s.dir.root, cause(err))
 	}
 	var group uint64
 	var sum uint32
 	if _, err := fmt.Sscanf(string(b), closedForm, &group, &sum); err != nil || closedText(group) != string(b) {
-		s.add(closedName, 0, int64(len(b)), "cannot be read: it says up to which group the store was closed")
+		s.addDamage(closedName, 0, int64(len(b)), "cannot be read: it says up to which group the store was closed")
 		return nil
 	}
 	if last := s.chain.last.group; last >= group {

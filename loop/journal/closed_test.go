@@ -146,7 +146,7 @@ func TestNamesakes(t *testing.T) {
 		t.Errorf("%+v, %v", r, err)
 	}
 	r, err := Repair(testDir, f)
-	if err != nil || r.Namesakes != 2 || r.Jobs != 8 {
+	if err != nil || r.Duplicates != 2 || r.Jobs != 8 {
 		t.Errorf("%+v, %v", r, err)
 	}
 	got, err := reopen(f)

@@ -50,31 +50,31 @@ func (e *DamageError) Error() string {
 // damaged turns what reading the store ended with into a DamageError, unless it is
 // a caller's error or one of the system.
 func (j *Journal) damaged(err error) error {
-	var own callerError
+	var own callbackError
 	if errors.As(err, &own) {
 		return own.error
 	}
-	if broke := j.guard.failure(); broke != nil {
+	if broke := j.disk.failure(); broke != nil {
 		err = broke // it knows the file
 	}
-	return j.home.damageError(err)
+	return j.dir.damageError(err)
 }
 
-func (h *home) damageError(err error) error {
-	var g garbled
+func (d *dataDir) damageError(err error) error {
+	var g decodeError
 	if pebble.IsCorruptionError(err) || errors.As(err, &g) {
-		return &DamageError{Dir: h.dir, Damage: []Damage{h.locate(damageOf(err))}}
+		return &DamageError{Dir: d.root, Damage: []Damage{d.locate(damageOf(err))}}
 	}
-	return fmt.Errorf("cannot read the data directory %q: %w", h.dir, cause(err))
+	return fmt.Errorf("cannot read the data directory %q: %w", d.root, cause(err))
 }
 
 // garbled is an error for what the store reads well and this package does not
 // understand.
-type garbled struct{ error }
+type decodeError struct{ error }
 
 // first is the first error there is. What failed often fails again when it is
 // closed, and once is enough.
-func first(errs ...error) error {
+func firstError(errs ...error) error {
 	for _, err := range errs {
 		if err != nil {
 			return err
@@ -119,12 +119,12 @@ func damageOf(err error) Damage {
 }
 
 // locate puts a footer's damage at the end of its file.
-func (h *home) locate(d Damage) Damage {
-	if d.Offset >= 0 || d.Length == 0 {
-		return d
+func (d *dataDir) locate(at Damage) Damage {
+	if at.Offset >= 0 || at.Length == 0 {
+		return at
 	}
-	if info, err := h.fs.Stat(h.path(d.File)); err == nil {
-		d.Offset = max(info.Size()-d.Length, 0)
+	if info, err := d.fs.Stat(d.path(at.File)); err == nil {
+		at.Offset = max(info.Size()-at.Length, 0)
 	}
-	return d
+	return at
 }

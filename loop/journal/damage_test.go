@@ -269,7 +269,7 @@ func TestCorruptTable(t *testing.T) {
 func liveTables(t *testing.T, m image) map[string]int {
 	t.Helper()
 	disk := m.disk(t)
-	h, err := openHome(disk, testDir, false)
+	h, err := lockDataDir(disk, testDir, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -415,7 +415,7 @@ func TestHarmlessGap(t *testing.T) {
 	}
 	add := func(seq uint64) {
 		batch := appendPut(startBatch(nil), &Record{Seq: seq, Space: 1, Queue: []byte("q"), Name: fmt.Append(nil, seq)})
-		sealBatch(batch, &meta{group: last.group + seq, previous: last.group + seq - 1, epoch: last.epoch, top: seq, jobs: 1, settled: true}, 1)
+		sealBatch(batch, &meta{group: last.group + seq, previous: last.group + seq - 1, epoch: last.epoch, maxSeq: seq, jobs: 1, prevSynced: true}, 1)
 		l.add(batch)
 	}
 	add(1)

@@ -26,32 +26,32 @@ func Export(dir string, w io.Writer, progress func(done, total int64)) error {
 }
 
 func export(f vfs.FS, dir string, w io.Writer, progress func(done, total int64)) error {
-	h, err := viewHome(f, dir)
+	h, err := openReadOnly(f, dir)
 	if err != nil {
 		return err
 	}
 	return errors.Join(h.export(w, progress), h.close())
 }
 
-func (h *home) export(w io.Writer, progress func(done, total int64)) error {
-	if err := h.needStore(exists(h.fs, h.store())); err != nil {
+func (d *dataDir) export(w io.Writer, progress func(done, total int64)) error {
+	if err := d.needStore(exists(d.fs, d.store())); err != nil {
 		return err
 	}
-	format, err := h.readFormat()
+	format, err := d.readFormat()
 	if err != nil {
 		return err
 	}
-	s, err := h.verify(format)
+	s, err := d.verify(format)
 	if err != nil {
 		return err
 	}
-	err = h.read(s, func(db pebble.Reader) error { return exportStore(db, format, w, progress) })
-	var own callerError
+	err = d.read(s, func(db pebble.Reader) error { return exportStore(db, format, w, progress) })
+	var own callbackError
 	if errors.As(err, &own) {
 		return fmt.Errorf("cannot write the export: %w", own.error)
 	}
 	if err != nil {
-		return h.damageError(err)
+		return d.damageError(err)
 	}
 	return nil
 }
@@ -63,25 +63,25 @@ func exportStore(db pebble.Reader, format int, to io.Writer, progress func(done,
 	}
 	w := bufio.NewWriterSize(to, 256<<10)
 	if _, err := fmt.Fprintf(w, "{\"treadle_journal\":%d}\n", exportVersion); err != nil {
-		return callers(err)
+		return callbackErr(err)
 	}
 	var l jsonLine
 	err = scan(db, settingKeys(), func(key, value []byte) error {
-		if d, ok := documentOf1(key[1:], value); ok && format < Format {
+		if d, ok := legacyDocument(key[1:], value); ok && format < Format {
 			l.document(&d)
-			return callers(l.end(w))
+			return callbackErr(l.end(w))
 		}
 		l.begin("setting")
 		l.bytes("key", key[1:])
 		l.bytes("value", value)
-		return callers(l.end(w))
+		return callbackErr(l.end(w))
 	})
 	if err != nil {
 		return err
 	}
 	err = eachDocument(db, func(d *Document) error {
 		l.document(d)
-		return callers(l.end(w))
+		return callbackErr(l.end(w))
 	})
 	if err != nil {
 		return err
@@ -90,13 +90,13 @@ func exportStore(db pebble.Reader, format int, to io.Writer, progress func(done,
 	var r Record
 	err = scan(db, jobKeys(), func(key, value []byte) error {
 		if err := parseJob(key, value, &r); err != nil {
-			return garbled{err}
+			return decodeError{err}
 		}
 		l.record(&r)
 		if done++; done%progressEvery == 0 && progress != nil {
 			progress(done, max(done, m.jobs))
 		}
-		return callers(l.end(w))
+		return callbackErr(l.end(w))
 	})
 	if err == nil && progress != nil {
 		progress(done, done)
@@ -104,7 +104,7 @@ func exportStore(db pebble.Reader, format int, to io.Writer, progress func(done,
 	if err != nil {
 		return err
 	}
-	return callers(w.Flush())
+	return callbackErr(w.Flush())
 }
 
 // jsonLine makes one line.

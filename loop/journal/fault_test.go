@@ -136,7 +136,7 @@ func checkFailure(t *testing.T, name string, out outcome) {
 	t.Helper()
 	d := out.d
 	n := d.failed.Load()
-	switch broke := d.j.guard.failure(); {
+	switch broke := d.j.disk.failure(); {
 	case n > 1:
 		t.Errorf("%s: Failed was called %d times", name, n)
 	case n == 1 && !errors.Is(out.err, d.failure):
@@ -146,7 +146,7 @@ func checkFailure(t *testing.T, name string, out outcome) {
 	case broke != nil && d.j.Stats().LastError != broke.Error():
 		t.Errorf("%s: the last error is %q", name, d.j.Stats().LastError)
 	}
-	if d.j.guard.broken.Load() {
+	if d.j.disk.tripped.Load() {
 		d.create(10)
 		d.j.Flush(1)
 		if d.j.Group(1) <= d.j.Committed() || d.j.Committed() != out.acknowledged {

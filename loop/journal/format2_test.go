@@ -17,7 +17,7 @@ var formatFile = path.Join(testDir, storeName, formatName)
 // plantedBatch is a group that follows the group previous, with a job that nobody submitted.
 func plantedBatch(previous, epoch uint64) []byte {
 	batch := appendPut(startBatch(nil), &Record{Seq: plantedSeq, Space: 1, Queue: []byte("planted"), Name: []byte("planted")})
-	sealBatch(batch, &meta{group: previous + 1, previous: previous, epoch: epoch, top: plantedSeq, jobs: 1, settled: true}, 1)
+	sealBatch(batch, &meta{group: previous + 1, previous: previous, epoch: epoch, maxSeq: plantedSeq, jobs: 1, prevSynced: true}, 1)
 	return batch
 }
 
@@ -59,7 +59,7 @@ func TestFormat2Planted(t *testing.T) {
 	m, _ := format2(t, "closed")
 	name, _ := m.liveLog(t)
 	number := fileNumber(path.Base(name))
-	h, err := openHome(m.disk(t), testDir, false)
+	h, err := lockDataDir(m.disk(t), testDir, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,8 +68,8 @@ func TestFormat2Planted(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := newTestLog(t, number)
-	l.add(plantedBatch(s.stored.group, s.stored.epoch))
-	log := format2Log(number, s.stored, l.b[logPage:])
+	l.add(plantedBatch(s.inTables.group, s.inTables.epoch))
+	log := format2Log(number, s.inTables, l.b[logPage:])
 	if !bytes.HasPrefix(log[logPage:], []byte(logMagic)) {
 		t.Fatal("the workload is elsewhere")
 	}
@@ -94,7 +94,7 @@ func format2Log(number uint64, before meta, second []byte) (log []byte) {
 	workload := make([]byte, 60<<10)
 	group := func() []byte {
 		batch := appendPut(startBatch(nil), &Record{Seq: 5000, Space: 1, Queue: []byte("q"), Name: []byte("n"), Workload: workload})
-		sealBatch(batch, &meta{group: before.group + 1, previous: before.group, epoch: before.epoch + 1, top: 5000, jobs: 1, settled: true}, 1)
+		sealBatch(batch, &meta{group: before.group + 1, previous: before.group, epoch: before.epoch + 1, maxSeq: 5000, jobs: 1, prevSynced: true}, 1)
 		return batch
 	}
 	copy(workload, "here it begins")

@@ -14,23 +14,23 @@ const recordVersion1 = 1
 
 // The spaces of the records of version 1 that tell their kinds.
 const (
-	dworkSpace1   = 4
-	kts46Space1   = 5
-	exitSpace1    = 12
-	edgeSpace1    = 13
-	queueSpace1   = 14
-	droppedSpace1 = 15
+	v1SpaceDwork   = 4
+	v1SpaceKts46   = 5
+	v1SpaceExit    = 12
+	v1SpaceEdge    = 13
+	v1SpaceQueue   = 14
+	v1SpaceDropped = 15
 )
 
 // eventSize1 is what an entry of a task's log took: a byte of stage, eight of time.
-const eventSize1 = 9
+const v1EventSize = 9
 
 // errTask1 says that a record of version 1 has no task where it should.
-var errTask1 = errors.New("the stored form of a task is cut short or garbled")
+var errV1Task = errors.New("the stored form of a task is cut short or garbled")
 
 // parseVersion1 is ParseRecord for version 1. Its extra bytes, which nobody ever wrote, are
 // left out.
-func parseVersion1(b []byte, r *Record) error {
+func parseV1(b []byte, r *Record) error {
 	p := parser{rest: b[2:]}
 	*r = Record{Space: b[1], Seq: p.uvarint(), Log: r.Log[:0], After: r.After[:0]}
 	r.SchedAt, r.Due, r.Priority = p.varint(), p.varint(), p.varint()
@@ -45,26 +45,26 @@ func parseVersion1(b []byte, r *Record) error {
 	if err := p.end(b); err != nil {
 		return err
 	}
-	return r.fromVersion1()
+	return r.upgradeV1()
 }
 
 // fromVersion1 turns what a record of version 1 says into what the present one does.
-func (r *Record) fromVersion1() error {
+func (r *Record) upgradeV1() error {
 	switch r.Space {
-	case dworkSpace1, kts46Space1:
-		return r.unpackTask1()
-	case exitSpace1:
+	case v1SpaceDwork, v1SpaceKts46:
+		return r.unpackV1Task()
+	case v1SpaceExit:
 		r.Kind, r.Space = KindExit, 0
-	case edgeSpace1:
+	case v1SpaceEdge:
 		if len(r.Workload) != 16 {
-			return errTask1
+			return errV1Task
 		}
 		r.Kind, r.Space = KindEdge, 0
 		r.After = append(r.After, binary.LittleEndian.Uint64(r.Workload))
 		r.Task, r.Workload = binary.LittleEndian.Uint64(r.Workload[8:]), r.Workload[16:]
-	case queueSpace1:
+	case v1SpaceQueue:
 		r.Kind, r.Space = KindQueue, 0
-	case droppedSpace1:
+	case v1SpaceDropped:
 		r.Kind, r.Space = KindDropped, 0
 	}
 	return nil
@@ -73,17 +73,17 @@ func (r *Record) fromVersion1() error {
 // unpackTask1 takes apart what stood in the place of a task's workload: the holder's name and
 // the log, each with its length ahead, the number of predecessors and their Seqs in eight bytes
 // each, the revision, and the workload.
-func (r *Record) unpackTask1() error {
+func (r *Record) unpackV1Task() error {
 	p := parser{rest: r.Workload}
 	if holder := p.bytes(); len(holder) > 0 {
 		r.Holder = holder
 	}
 	log := p.bytes()
 	n := p.uvarint()
-	if p.bad || len(log)%eventSize1 != 0 || n > uint64(len(p.rest))/8 {
-		return errTask1
+	if p.bad || len(log)%v1EventSize != 0 || n > uint64(len(p.rest))/8 {
+		return errV1Task
 	}
-	for ; len(log) > 0; log = log[eventSize1:] {
+	for ; len(log) > 0; log = log[v1EventSize:] {
 		r.Log = append(r.Log, Event{log[0], int64(binary.LittleEndian.Uint64(log[1:]))})
 	}
 	for ; n > 0; n-- {
@@ -92,7 +92,7 @@ func (r *Record) unpackTask1() error {
 	}
 	r.Revision = p.varint()
 	if p.bad {
-		return errTask1
+		return errV1Task
 	}
 	r.Workload = p.rest
 	r.Due = max(r.Due, 0) // of one whose time had come it was below all times
@@ -101,7 +101,7 @@ func (r *Record) unpackTask1() error {
 
 // The keys of settings that are documents now. Those of jobs go on with the project's name, a NUL
 // and the job's.
-var documentKeys1 = []struct {
+var legacyDocumentKeys = []struct {
 	prefix string
 	kind   Kind
 }{
@@ -112,8 +112,8 @@ var documentKeys1 = []struct {
 }
 
 // documentOf1 is the document that a setting of format 3 was, ok false if it is a setting still.
-func documentOf1(key, value []byte) (d Document, ok bool) {
-	for _, k := range documentKeys1 {
+func legacyDocument(key, value []byte) (d Document, ok bool) {
+	for _, k := range legacyDocumentKeys {
 		name, found := bytes.CutPrefix(key, []byte(k.prefix))
 		if !found {
 			continue

@@ -81,13 +81,13 @@ func TestRepair3(t *testing.T) {
 func TestTask1Garbled(t *testing.T) {
 	whole := []byte("\x01w\x09\x01........\x01++++++++\x00work")
 	for n := range whole[:len(whole)-len("work")] {
-		r := Record{Space: dworkSpace1, Workload: whole[:n]}
-		if err := r.fromVersion1(); err == nil {
+		r := Record{Space: v1SpaceDwork, Workload: whole[:n]}
+		if err := r.upgradeV1(); err == nil {
 			t.Errorf("%d bytes pass", n)
 		}
 	}
-	r := Record{Space: dworkSpace1, Due: -5, Workload: whole}
-	if err := r.fromVersion1(); err != nil || string(r.Holder) != "w" || len(r.Log) != 1 || len(r.After) != 1 || string(r.Workload) != "work" || r.Due != 0 {
+	r := Record{Space: v1SpaceDwork, Due: -5, Workload: whole}
+	if err := r.upgradeV1(); err != nil || string(r.Holder) != "w" || len(r.Log) != 1 || len(r.After) != 1 || string(r.Workload) != "work" || r.Due != 0 {
 		t.Errorf("%+v, %v", r, err)
 	}
 }

@@ -15,23 +15,23 @@ type meta struct {
 	part     uint16 // counts the batches of one group; so many hold 128 GiB
 	more     bool   // another part of the group was to follow
 	epoch    uint64 // counts the journal's openings: who wrote it
-	top      uint64 // the highest Seq ever put
+	maxSeq   uint64 // the highest Seq ever put
 	jobs     int64  // stored after this group
 	// settled: all groups before this one were synced when this one was written.
-	settled bool
-	sum     uint32 // over the fields above and the operations
+	prevSynced bool
+	sum        uint32 // over the fields above and the operations
 }
 
 // The form: a version, a byte of flags, the part in two bytes, the sum, five words.
 const (
-	metaVersion  = 1
-	metaSettled  = 1
-	metaMore     = 2
-	metaSize     = 8 + 5*8
-	metaOpSize   = 1 + 2 + 1 + metaSize
-	batchHeader  = 12 // a sequence number that the store fills in, a count
-	metaValueAt  = batchHeader + metaOpSize - metaSize
-	operationsAt = batchHeader + metaOpSize
+	metaVersion    = 1
+	metaPrevSynced = 1
+	metaMore       = 2
+	metaSize       = 8 + 5*8
+	metaOpSize     = 1 + 2 + 1 + metaSize
+	batchHeader    = 12 // a sequence number that the store fills in, a count
+	metaValueAt    = batchHeader + metaOpSize - metaSize
+	operationsAt   = batchHeader + metaOpSize
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -40,14 +40,14 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 func appendMeta(dst []byte, m *meta, operations []byte) []byte {
 	at := len(dst)
 	dst = append(dst, metaVersion, 0, 0, 0, 0, 0, 0, 0)
-	if m.settled {
-		dst[at+1] |= metaSettled
+	if m.prevSynced {
+		dst[at+1] |= metaPrevSynced
 	}
 	if m.more {
 		dst[at+1] |= metaMore
 	}
 	binary.LittleEndian.PutUint16(dst[at+2:], m.part)
-	for _, v := range [...]uint64{m.group, m.previous, m.epoch, m.top, uint64(m.jobs)} {
+	for _, v := range [...]uint64{m.group, m.previous, m.epoch, m.maxSeq, uint64(m.jobs)} {
 		dst = binary.LittleEndian.AppendUint64(dst, v)
 	}
 	binary.LittleEndian.PutUint32(dst[at+4:], metaSum(dst[at:], operations))
@@ -70,9 +70,9 @@ func parseMeta(b []byte) (m meta, err error) {
 	}
 	word := func(i int) uint64 { return binary.LittleEndian.Uint64(b[8+8*i:]) }
 	return meta{
-		group: word(0), previous: word(1), epoch: word(2), top: word(3), jobs: int64(word(4)),
+		group: word(0), previous: word(1), epoch: word(2), maxSeq: word(3), jobs: int64(word(4)),
 		part: binary.LittleEndian.Uint16(b[2:]), more: b[1]&metaMore != 0,
-		settled: b[1]&metaSettled != 0, sum: binary.LittleEndian.Uint32(b[4:]),
+		prevSynced: b[1]&metaPrevSynced != 0, sum: binary.LittleEndian.Uint32(b[4:]),
 	}, nil
 }
 

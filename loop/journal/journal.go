@@ -17,50 +17,50 @@ import (
 // disk.
 type Journal struct {
 	options Options
-	home    *home
-	guard   *guard
+	dir     *dataDir
+	disk    *failFS
 	db      *pebble.DB
 	log     *logWriter
-	shards  []gather // one each, and the last for settings
-	figures *figures
+	shards  []shardBuffer // one each, and the last for settings
+	stats   *statCounters
 
 	epoch     uint64
 	committed atomic.Uint64 // the last committed group
 	jobs      atomic.Int64  // stored
-	writing   atomic.Int64  // changes taken and not yet committed
+	inFlight  atomic.Int64  // changes taken and not yet committed
 
-	touched atomic.Bool   // something was appended since the last taking
-	wake    chan struct{} // tells the committer that a turn ended
-	waiters atomic.Int64  // acknowledgements that wait for the next sync
-	later   atomic.Bool   // the last turn ended with FlushLater
+	touched   atomic.Bool   // something was appended since the last taking
+	wake      chan struct{} // tells the committer that a turn ended
+	waiters   atomic.Int64  // acknowledgements that wait for the next sync
+	deferSync atomic.Bool   // the last turn ended with FlushLater
 	// unsynced says that groups may be written that are not committed.
-	unsynced atomic.Bool
-	closing  chan struct{} // to the committer
-	closed   chan struct{} // to the watcher, when the committer has ended
-	workers  struct{ committer, checkpointer, watcher sync.WaitGroup }
-	once     sync.Once
-	ended    error // what Close found
+	unsynced  atomic.Bool
+	closing   chan struct{} // to the committer
+	closed    chan struct{} // to the watcher, when the committer has ended
+	workers   struct{ committer, checkpointer, watcher sync.WaitGroup }
+	closeOnce sync.Once
+	closeErr  error // what Close found
 
-	full  atomic.Bool
-	free  atomic.Uint64
-	space chan struct{} // much was written or appended since the last look at the free space
-	cut   atomic.Bool   // the log is to end before it is full
+	full       atomic.Bool
+	free       atomic.Uint64
+	spaceCheck chan struct{} // much was written or appended since the last look at the free space
+	cutLog     atomic.Bool   // the log is to end before it is full
 	// unstored is how many bytes logs hold that are not in the store, taken how many the
 	// committer has that are not in a log.
-	unstored, taken atomic.Int64
-	blind           atomic.Bool // the free space cannot be read
+	logBytes, draining atomic.Int64
+	spaceUnknown       atomic.Bool // the free space cannot be read
 
 	// The committer's own.
-	company   company
-	gathered  uint64    // the last group that was taken
-	since     time.Time // when the first group was written that is not synced
-	last      meta      // the last written group
-	batch     []byte    // reused
-	takings   []taking
-	spares    [][]byte // a buffer for each shard
-	unwatched int      // bytes written since the watcher was woken
+	delay           commitDelay
+	lastDrained     uint64    // the last group that was taken
+	unsyncedSince   time.Time // when the first group was written that is not synced
+	last            meta      // the last written group
+	batch           []byte    // reused
+	drained         []drained
+	spareBuffers    [][]byte // a buffer for each shard
+	sinceSpaceCheck int      // bytes written since the watcher was woken
 
-	wedged bool // the checkpointer's: the store panicked, so it cannot be closed
+	storePanicked bool // the checkpointer's: the store panicked, so it cannot be closed
 }
 
 // Open locks the data directory, checks it, makes it when it is new, and brings
@@ -73,7 +73,7 @@ func Open(o Options) (*Journal, error) {
 	if err := o.fill(); err != nil {
 		return nil, err
 	}
-	h, err := awaitHome(o.FS, o.Dir, o.Log)
+	h, err := awaitLock(o.FS, o.Dir, o.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -81,33 +81,33 @@ func Open(o Options) (*Journal, error) {
 	if err != nil {
 		return nil, errors.Join(err, h.close())
 	}
-	j.figures.Recovery = time.Since(began)
-	j.Look()
+	j.stats.Recovery = time.Since(began)
+	j.CheckSpace()
 	j.workers.committer.Go(j.commitLoop)
 	j.workers.checkpointer.Go(j.checkpointLoop)
 	j.workers.watcher.Go(j.watch)
 	return j, nil
 }
 
-func openJournal(o Options, h *home) (*Journal, error) {
-	if err := h.prepare(); err != nil {
-		return nil, fmt.Errorf("cannot prepare the data directory %q: %w", h.dir, cause(err))
+func openJournal(o Options, h *dataDir) (*Journal, error) {
+	if err := h.ensureStore(); err != nil {
+		return nil, fmt.Errorf("cannot prepare the data directory %q: %w", h.root, cause(err))
 	}
-	s, err := h.ready(o.Log)
+	s, err := h.checkAndConvert(o.Log)
 	if err != nil {
 		return nil, err
 	}
 	j := &Journal{
-		options: o, home: h,
-		guard:   newGuard(o.FS),
-		shards:  make([]gather, o.Shards+1),
-		takings: make([]taking, o.Shards+1),
-		spares:  make([][]byte, o.Shards+1),
-		figures: newFigures(),
-		wake:    make(chan struct{}, 1),
-		closing: make(chan struct{}),
-		closed:  make(chan struct{}),
-		space:   make(chan struct{}, 1),
+		options: o, dir: h,
+		disk:         newFailFS(o.FS),
+		shards:       make([]shardBuffer, o.Shards+1),
+		drained:      make([]drained, o.Shards+1),
+		spareBuffers: make([][]byte, o.Shards+1),
+		stats:        newStatCounters(),
+		wake:         make(chan struct{}, 1),
+		closing:      make(chan struct{}),
+		closed:       make(chan struct{}),
+		spaceCheck:   make(chan struct{}, 1),
 	}
 	if err := j.openStore(); err != nil {
 		return nil, err
@@ -123,9 +123,9 @@ func openJournal(o Options, h *home) (*Journal, error) {
 
 // stalled counts that a group had to wait.
 func (j *Journal) stalled(why string) {
-	j.figures.Lock()
-	j.figures.Stalls++
-	j.figures.Unlock()
+	j.stats.Lock()
+	j.stats.Stalls++
+	j.stats.Unlock()
 	j.options.Log.Debug("the journal waits for the disk", "why", why)
 }
 
@@ -135,11 +135,11 @@ func (j *Journal) openStore() (err error) {
 			err = fmt.Errorf("cannot open the store in %q: it panicked: %v", j.options.Dir, p)
 		}
 	}()
-	log := storeLog{log: j.options.Log, trip: j.guard.trip}
-	o := storeOptions(j.guard, j.options.memTable, log, storeEvents(j.guard))
+	log := storeLog{log: j.options.Log, trip: j.disk.trip}
+	o := storeOptions(j.disk, j.options.memTable, log, storeEvents(j.disk))
 	o.ErrorIfNotExists = true
-	db, err := pebble.Open(j.home.store(), o)
-	if broke := j.guard.failure(); broke != nil {
+	db, err := pebble.Open(j.dir.store(), o)
+	if broke := j.disk.failure(); broke != nil {
 		err = broke
 		if db != nil {
 			err = errors.Join(err, closeStore(db))
@@ -154,13 +154,13 @@ func (j *Journal) openStore() (err error) {
 
 // openLogs brings what the logs hold into the store and makes ready for the next log.
 func (j *Journal) openLogs(s *survey) error {
-	dir := j.home.log("")
-	j.log = newLogWriter(j.guard, dir, &j.options, s.number, j.stalled)
+	dir := j.dir.log("")
+	j.log = newLogWriter(j.disk, dir, &j.options, s.number, j.stalled)
 	for _, d := range s.dropped {
-		j.figures.Dropped += uint64(d.Length)
+		j.stats.Dropped += uint64(d.Length)
 		j.options.Log.Warn("the end of a log is left out", "file", d.File, "offset", d.Offset, "size", Size(d.Length), "why", d.What)
 	}
-	if err := errors.Join(j.guard.MkdirAll(dir, 0o700), syncDir(j.guard, j.home.store())); err != nil {
+	if err := errors.Join(j.disk.MkdirAll(dir, 0o700), syncDir(j.disk, j.dir.store())); err != nil {
 		return err
 	}
 	if err := j.recover(s); err != nil {
@@ -180,7 +180,7 @@ func (j *Journal) begin() error {
 	if err != nil {
 		return j.damaged(err)
 	}
-	last.top = max(last.top, top)
+	last.maxSeq = max(last.maxSeq, top)
 	j.last, j.epoch = last, last.epoch+1
 	j.jobs.Store(last.jobs)
 	next := last.group + 1
@@ -192,9 +192,9 @@ func (j *Journal) begin() error {
 		return err
 	}
 	j.committed.Store(next)
-	j.gathered = next
+	j.lastDrained = next
 	for i := range j.shards {
-		j.shards[i].group, j.shards[i].top = next+1, last.top
+		j.shards[i].group, j.shards[i].maxSeq = next+1, last.maxSeq
 	}
 	return nil
 }
@@ -209,9 +209,9 @@ func readMeta(r pebble.Reader) (m meta, err error) {
 		return meta{}, err
 	}
 	if m, err = parseMeta(b); err != nil {
-		err = garbled{err}
+		err = decodeError{err}
 	}
-	return m, first(err, done.Close())
+	return m, firstError(err, done.Close())
 }
 
 // lastJob is the highest Seq in the store.
@@ -223,7 +223,7 @@ func lastJob(r pebble.Reader) (seq uint64, err error) {
 	if it.Last() {
 		seq, err = jobSeq(it.Key())
 	}
-	return seq, first(err, it.Error(), it.Close())
+	return seq, firstError(err, it.Error(), it.Close())
 }
 
 func jobKeys() *pebble.IterOptions {
@@ -254,7 +254,7 @@ func jobSeq(key []byte) (uint64, error) {
 
 // LastSeq is the highest Seq that was committed by former openings, of a job that
 // may be gone: the next job's must be higher.
-func (j *Journal) LastSeq() uint64 { return j.settings().top } // where no job raises it
+func (j *Journal) LastSeq() uint64 { return j.settings().maxSeq } // where no job raises it
 
 // Put appends a job that is new or has changed. The record's bytes are copied.
 //
@@ -262,9 +262,9 @@ func (j *Journal) LastSeq() uint64 { return j.settings().top } // where no job r
 // committed in the order of the calls: the caller holds the lock under which they
 // happened. Put takes one short lock below it and calls nothing.
 func (j *Journal) Put(shard int, r *Record) {
-	if !j.guard.broken.Load() {
+	if !j.disk.tripped.Load() {
 		if j.shards[shard].put(r) {
-			j.lookSoon()
+			j.requestSpaceCheck()
 		}
 		j.touch()
 	}
@@ -273,7 +273,7 @@ func (j *Journal) Put(shard int, r *Record) {
 // Delete appends the end of a job, under the rules of Put. A job that does not
 // exist is no error.
 func (j *Journal) Delete(shard int, seq uint64) {
-	if !j.guard.broken.Load() {
+	if !j.disk.tripped.Load() {
 		j.shards[shard].remove(seq)
 		j.touch()
 	}
@@ -291,7 +291,7 @@ func (j *Journal) DeleteSetting(key string) {
 	j.touch()
 }
 
-func (j *Journal) settings() *gather { return &j.shards[len(j.shards)-1] }
+func (j *Journal) settings() *shardBuffer { return &j.shards[len(j.shards)-1] }
 
 func (j *Journal) touch() {
 	if !j.touched.Load() {
@@ -308,9 +308,9 @@ func (j *Journal) Group(shard int) uint64 { return j.groupOf(&j.shards[shard]) }
 // SettingsGroup is Group for the settings and documents.
 func (j *Journal) SettingsGroup() uint64 { return j.groupOf(j.settings()) }
 
-func (j *Journal) groupOf(g *gather) uint64 {
+func (j *Journal) groupOf(g *shardBuffer) uint64 {
 	switch {
-	case j.guard.broken.Load():
+	case j.disk.tripped.Load():
 		return math.MaxUint64
 	case j.options.Sync == Always:
 		return g.last.Load()
@@ -326,7 +326,7 @@ func (j *Journal) Flush(acknowledgements int) {
 	if acknowledgements > 0 {
 		j.waiters.Add(int64(acknowledgements))
 	}
-	j.later.Store(false)
+	j.deferSync.Store(false)
 	if j.touched.Load() || j.unsynced.Load() {
 		j.wakeCommitter()
 	}
@@ -337,7 +337,7 @@ func (j *Journal) Flush(acknowledgements int) {
 // next sync, or have one within soonSynced. So may what others appended meanwhile and do not wait for.
 func (j *Journal) FlushLater() {
 	if j.touched.Load() {
-		j.later.Store(true)
+		j.deferSync.Store(true)
 		j.wakeCommitter()
 	}
 }
@@ -368,12 +368,12 @@ func (j *Journal) RoomFor(n uint64) bool {
 // the journal failed, it returns that failure. Nothing may be appended after or
 // beside it.
 func (j *Journal) Close() error {
-	j.once.Do(func() {
+	j.closeOnce.Do(func() {
 		close(j.closing)
 		j.workers.committer.Wait()
 		err := j.log.close()
-		if err == nil && j.guard.failure() == nil {
-			if missing := writeClosed(j.options.FS, j.home.store(), j.last.group); missing != nil {
+		if err == nil && j.disk.failure() == nil {
+			if missing := writeClosed(j.options.FS, j.dir.store(), j.last.group); missing != nil {
 				j.options.Log.Warn("cannot leave a witness of the orderly close", "error", missing)
 			}
 		}
@@ -382,17 +382,17 @@ func (j *Journal) Close() error {
 		close(j.closed)
 		j.workers.watcher.Wait()
 		err = errors.Join(err, j.closeStore())
-		unlock := j.home.close()
-		if j.ended = j.guard.failure(); j.ended == nil {
-			j.ended = errors.Join(err, unlock)
+		unlock := j.dir.close()
+		if j.closeErr = j.disk.failure(); j.closeErr == nil {
+			j.closeErr = errors.Join(err, unlock)
 		}
 	})
-	return j.ended
+	return j.closeErr
 }
 
 // closeStore leaves a store that panicked alone: it may hold its own locks.
 func (j *Journal) closeStore() error {
-	if j.wedged {
+	if j.storePanicked {
 		return nil
 	}
 	return closeStore(j.db)

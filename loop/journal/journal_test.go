@@ -111,7 +111,7 @@ func TestReplay(t *testing.T) {
 	var order []string
 	var last uint64
 	var progress [][2]int64
-	err = j.Replay(Replayed{Record: func(r *Record) error {
+	err = j.Replay(ReplayFuncs{Record: func(r *Record) error {
 		if r.Seq <= last {
 			return fmt.Errorf("job %d after %d", r.Seq, last)
 		}
@@ -130,14 +130,14 @@ func TestReplay(t *testing.T) {
 	if want := [][2]int64{{progressEvery, jobs}, {2 * progressEvery, jobs}, {jobs, jobs}}; !slices.Equal(progress, want) {
 		t.Fatalf("progress %v, want %v", progress, want)
 	}
-	if err := j.Replay(Replayed{}); err != nil {
+	if err := j.Replay(ReplayFuncs{}); err != nil {
 		t.Fatal(err)
 	}
 	mine := errors.New("mine")
-	if err := j.Replay(Replayed{Record: func(*Record) error { return mine }}); err != mine {
+	if err := j.Replay(ReplayFuncs{Record: func(*Record) error { return mine }}); err != mine {
 		t.Fatal(err)
 	}
-	if err := j.Replay(Replayed{Setting: func(string, []byte) error { return mine }}); err != mine {
+	if err := j.Replay(ReplayFuncs{Setting: func(string, []byte) error { return mine }}); err != mine {
 		t.Fatal(err)
 	}
 }

@@ -115,43 +115,43 @@ func parseHead(b []byte, number uint64) (*logKey, error) {
 // that a sync has nothing to write but the data. retire clears where chunks may begin; the
 // rest of what it held stays, and is under another key.
 type logWriter struct {
-	fs     vfs.FS // guarded
-	dir    string
-	limit  int64 // the size with which a log is full
-	number uint64
-	file   vfs.File // nil: none is in use
-	key    *logKey
-	size   int64
-	inside bool   // a group has begun and lacks parts: the log cannot end here
-	dirty  bool   // something is written and not synced
-	held   int64  // bytes of batches in the log
-	chunks []byte // reused
-	full   chan fullLog
-	spares chan string // logs that may be used again, from the checkpointer
-	stall  func(why string)
+	fs         vfs.FS // guarded
+	dir        string
+	limit      int64 // the size with which a log is full
+	number     uint64
+	file       vfs.File // nil: none is in use
+	key        *logKey
+	size       int64
+	midGroup   bool   // a group has begun and lacks parts: the log cannot end here
+	dirty      bool   // something is written and not synced
+	batchBytes int64  // bytes of batches in the log
+	chunks     []byte // reused
+	full       chan fullLog
+	spares     chan string // logs that may be used again, from the checkpointer
+	onStall    func(why string)
 }
 
 // fullLog is a log that is closed, on its way to the checkpointer.
 type fullLog struct {
-	name string
-	held int64 // bytes of batches in it
+	name       string
+	batchBytes int64 // bytes of batches in it
 }
 
 // waitingLogs is how many full logs may wait for the checkpointer before the committer does.
-const waitingLogs = 1
+const maxWaitingLogs = 1
 
 // newLogWriter begins behind the log with that number.
 func newLogWriter(f vfs.FS, dir string, o *Options, number uint64, stall func(string)) *logWriter {
 	return &logWriter{
-		fs: f, dir: dir, limit: logStart + o.LogSize, number: number, stall: stall,
-		full: make(chan fullLog, waitingLogs), spares: make(chan string, 1),
+		fs: f, dir: dir, limit: logStart + o.LogSize, number: number, onStall: stall,
+		full: make(chan fullLog, maxWaitingLogs), spares: make(chan string, 1),
 	}
 }
 
 // append writes a batch, which is a group or a part of one; more says that another part
 // follows. The guard knows whether that went well.
 func (l *logWriter) append(batch []byte, more bool, failed <-chan struct{}) error {
-	if l.file != nil && l.size >= l.limit && !l.inside {
+	if l.file != nil && l.size >= l.limit && !l.midGroup {
 		if err := l.finish(failed); err != nil {
 			return err
 		}
@@ -161,7 +161,7 @@ func (l *logWriter) append(batch []byte, more bool, failed <-chan struct{}) erro
 			return err
 		}
 	}
-	l.inside = more
+	l.midGroup = more
 	l.chunks = l.key.appendRecord(l.chunks[:0], l.size, batch)
 	if !more && l.size+int64(len(l.chunks)) >= l.limit {
 		l.chunks = l.key.appendChunk(padBlock(l.chunks, l.size), l.size, logEnd, nil)
@@ -173,7 +173,7 @@ func (l *logWriter) append(batch []byte, more bool, failed <-chan struct{}) erro
 	if _, err := l.file.WriteAt(l.chunks, l.size); err != nil {
 		return err
 	}
-	l.size, l.held = l.size+int64(n), l.held+int64(len(batch))
+	l.size, l.batchBytes = l.size+int64(n), l.batchBytes+int64(len(batch))
 	if cap(l.chunks) > 4*maxBatch {
 		l.chunks = nil
 	}
@@ -231,8 +231,8 @@ func (l *logWriter) open() (err error) {
 	if _, err := l.file.WriteAt(head, 0); err != nil {
 		return err
 	}
-	l.size, l.held = logStart, 0
-	return first(l.file.Sync(), l.syncDir())
+	l.size, l.batchBytes = logStart, 0
+	return firstError(l.file.Sync(), l.syncDir())
 }
 
 func (l *logWriter) syncDir() error { return syncDir(l.fs, l.dir) }
@@ -240,13 +240,13 @@ func (l *logWriter) syncDir() error { return syncDir(l.fs, l.dir) }
 // finish closes a full log and hands it to the checkpointer.
 func (l *logWriter) finish(failed <-chan struct{}) error {
 	err := l.close()
-	full := fullLog{logName(l.number), l.held}
+	full := fullLog{logName(l.number), l.batchBytes}
 	select {
 	case l.full <- full:
 		return err
 	default:
 	}
-	l.stall("full logs wait to be brought into the store")
+	l.onStall("full logs wait to be brought into the store")
 	select {
 	case l.full <- full:
 	case <-failed:
@@ -262,7 +262,7 @@ func (l *logWriter) close() (err error) {
 	if l.dirty {
 		err = l.sync()
 	}
-	err = first(err, l.file.Close())
+	err = firstError(err, l.file.Close())
 	l.file = nil
 	return err
 }

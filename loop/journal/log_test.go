@@ -140,12 +140,12 @@ func TestCommitsWaitForCheckpoints(t *testing.T) {
 			}
 		}
 		s := d.j.Stats()
-		if logs := len(imageOf(t, f.FS.(*vfs.MemFS)).logs()); s.Stalls != 1 || logs > 2+waitingLogs || d.j.Committed() >= d.changes[len(d.changes)-1].group {
+		if logs := len(imageOf(t, f.FS.(*vfs.MemFS)).logs()); s.Stalls != 1 || logs > 2+maxWaitingLogs || d.j.Committed() >= d.changes[len(d.changes)-1].group {
 			t.Fatalf("%d logs, %+v", logs, s)
 		}
 		if fails {
-			d.j.guard.trip(errNotGroup)
-			<-d.j.guard.failed
+			d.j.disk.trip(errNotGroup)
+			<-d.j.disk.down
 		}
 		f.tables.Unlock()
 		if d.wait() == fails {

@@ -53,7 +53,7 @@ const (
 	defaultMemTable = 8 << 20
 	// compactionRoom is what the store's compactions need beside what it holds: they write
 	// anew what they merge before they remove it.
-	compactionRoom = 64 << 20
+	compactionReserve = 64 << 20
 	// maxLog is the default size with which a log is full. What comes and goes within a
 	// log never reaches the store; a larger one costs that much disk, and start-up time.
 	maxLog = 16 << 20
@@ -61,15 +61,15 @@ const (
 	// or a whole dump was loaded, is written in several.
 	maxBatch = 2 << 20
 	// spaceEvery is the time between two looks at the free space.
-	spaceEvery = time.Second
+	defaultSpaceCheck = time.Second
 	// spaceBytes is how much may be written between two looks.
-	spaceBytes = 16 << 20
+	spaceCheckBytes = 16 << 20
 )
 
 // LeastFree is the least MinFree with which a disk that fills up stops neither the journal
 // nor its next start: room for the log in use, the full ones that wait, the one that is brought
 // into the store and the spare one, and for compactions.
-const LeastFree = (3+waitingLogs)*maxLog + compactionRoom
+const LeastFree = (3+maxWaitingLogs)*maxLog + compactionReserve
 
 // Options say where and how a journal is kept. Dir is required; the zero value of
 // every other field is its default.
@@ -85,7 +85,7 @@ type Options struct {
 	// MinFree is the free space in bytes below which Full says so; 0: never.
 	MinFree uint64
 	// LookEvery is the time between two looks at the free space; default a second.
-	LookEvery time.Duration
+	SpaceCheckInterval time.Duration
 	// FS is the file system; default the disk.
 	FS vfs.FS
 	// LogSize is the size in bytes of the groups with which a log is full and is brought into
@@ -102,7 +102,7 @@ type Options struct {
 	// Rested, when set, is called in mode Always by the same goroutine, whenever nothing is
 	// left to commit that somebody waits for: only then the next group begins with a Flush and not by itself. It
 	// is for whoever must know what a group will hold.
-	Rested func()
+	Idle func()
 	// Failed is called once, from a goroutine of its own, when something could not
 	// be written or the store is found damaged: from then on nothing is committed
 	// any more, and the server must stop. It must not call Close itself.
@@ -135,8 +135,8 @@ func (o *Options) fill() error {
 	if o.Committed == nil {
 		o.Committed = func(uint64) {}
 	}
-	if o.Rested == nil {
-		o.Rested = func() {}
+	if o.Idle == nil {
+		o.Idle = func() {}
 	}
 	if o.Failed == nil {
 		o.Failed = func(error) {}
@@ -144,8 +144,8 @@ func (o *Options) fill() error {
 	if o.memTable == 0 {
 		o.memTable = defaultMemTable
 	}
-	if o.LookEvery == 0 {
-		o.LookEvery = spaceEvery
+	if o.SpaceCheckInterval == 0 {
+		o.SpaceCheckInterval = defaultSpaceCheck
 	}
 	if o.BatchSize == 0 {
 		o.BatchSize = maxBatch

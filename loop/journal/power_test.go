@@ -73,7 +73,7 @@ func TestPowerLoss(t *testing.T) {
 
 func (w *powerWorld) options(p *powerFS, r *rand.Rand, mode Mode) Options {
 	return Options{
-		Dir: testDir, FS: p, Shards: 3, Sync: mode, memTable: 64 << 10, Interval: time.Millisecond, LookEvery: time.Hour,
+		Dir: testDir, FS: p, Shards: 3, Sync: mode, memTable: 64 << 10, Interval: time.Millisecond, SpaceCheckInterval: time.Hour,
 		LogSize: []int64{1, 2 << 10, 9 << 10, 40 << 10}[r.IntN(4)], BatchSize: []int{0, 300, 2 << 10, 20 << 10}[r.IntN(4)],
 	}
 }
@@ -142,11 +142,11 @@ func (w *powerWorld) change(d *driver) {
 		} else {
 			d.j.Flush(1)
 		}
-		for later && (d.j.touched.Load() || d.j.writing.Load() > 0) {
+		for later && (d.j.touched.Load() || d.j.inFlight.Load() > 0) {
 			runtime.Gosched() // it is written
 		}
 		if w.r.IntN(5) == 0 {
-			d.j.cut.Store(true)
+			d.j.cutLog.Store(true)
 		}
 		if !later && w.r.IntN(3) > 0 {
 			d.wait()

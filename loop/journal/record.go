@@ -159,7 +159,7 @@ func ParseRecord(b []byte, r *Record) error {
 	switch b[0] {
 	case recordVersion:
 	case recordVersion1:
-		return parseVersion1(b, r)
+		return parseV1(b, r)
 	default:
 		return fmt.Errorf("a record of version %d; this program knows version %d", b[0], recordVersion)
 	}

@@ -16,7 +16,7 @@ import (
 // or the store's manifest, jobs may be back that were done. No server may use the
 // directory. Without a file system it takes the disk.
 func Repair(dir string, f vfs.FS) (Report, error) {
-	h, err := openHome(orDisk(f), dir, false)
+	h, err := lockDataDir(orDefaultFS(f), dir, false)
 	if err != nil {
 		return Report{}, err
 	}
@@ -24,29 +24,29 @@ func Repair(dir string, f vfs.FS) (Report, error) {
 	return r, errors.Join(err, h.close())
 }
 
-func (h *home) repair() (Report, error) {
-	if err := h.needStore(h.complete()); err != nil {
+func (d *dataDir) repair() (Report, error) {
+	if err := d.needStore(d.finishSwap()); err != nil {
 		return Report{}, err
 	}
-	r, s, err := h.check(nil)
+	r, s, err := d.check(nil)
 	if err == nil && len(r.Damage) == 0 {
-		err = h.count(s, &r)
+		err = d.count(s, &r)
 	}
 	if err != nil || len(r.Damage) == 0 {
 		return r, err
 	}
-	sorted, err := openSorter(h.fs, h.path(scratchName))
+	sorted, err := openSorter(d.fs, d.path(scratchName))
 	if err != nil {
-		return r, fmt.Errorf("cannot make room for the repair in %q: %w", h.dir, cause(err))
+		return r, fmt.Errorf("cannot make room for the repair in %q: %w", d.root, cause(err))
 	}
 	r.Jobs, r.Documents, r.Settings = 0, 0, 0
-	if _, _, err = h.check(sorted.add); err == nil {
-		err = fillStore(h.fs, h.path(newName), func(db *pebble.DB) error { return r.keep(sorted, db) })
+	if _, _, err = d.check(sorted.add); err == nil {
+		err = buildStore(d.fs, d.path(newName), func(db *pebble.DB) error { return r.keep(sorted, db) })
 	}
 	if err = errors.Join(err, sorted.close()); err != nil {
-		return r, fmt.Errorf("cannot repair %q: %w", h.dir, cause(err))
+		return r, fmt.Errorf("cannot repair %q: %w", d.root, cause(err))
 	}
-	r.Kept, err = h.keepDamaged()
+	r.Kept, err = d.keepDamaged()
 	return r, err
 }
 
@@ -59,10 +59,10 @@ func (r *Report) keep(from *sorter, db *pebble.DB) error {
 			if key[0] != keyJob {
 				return nil
 			}
-			return first(ParseRecord(value, &job), each(&job))
+			return firstError(ParseRecord(value, &job), each(&job))
 		})
 	}
-	names := newNamesakes(0)
+	names := newDuplicates(0)
 	if err := jobs(func(r *Record) error { names.add(r); return nil }); err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (r *Report) keep(from *sorter, db *pebble.DB) error {
 	if err != nil {
 		return err
 	}
-	r.Namesakes = int64(len(older))
+	r.Duplicates = int64(len(older))
 	w := storeWriter{db: db, batch: db.NewBatch()}
 	err = from.each(func(key, value []byte) error {
 		if seq, err := jobSeq(key); err == nil && key[0] == keyJob && len(older) > 0 && older[0] == seq {
@@ -80,7 +80,7 @@ func (r *Report) keep(from *sorter, db *pebble.DB) error {
 		r.tally(key)
 		return w.upgrade(key, value)
 	})
-	return errors.Join(err, w.finish(meta{group: r.Group, previous: r.Group, epoch: r.Epoch, top: r.top, jobs: r.Jobs, settled: true}))
+	return errors.Join(err, w.finish(meta{group: r.Group, previous: r.Group, epoch: r.Epoch, maxSeq: r.maxSeq, jobs: r.Jobs, prevSynced: true}))
 }
 
 // storeWriter fills a new store.
@@ -93,7 +93,7 @@ type storeWriter struct {
 }
 
 func (w *storeWriter) set(key, value []byte) error {
-	return errors.Join(w.batch.Set(key, value, nil), w.room())
+	return errors.Join(w.batch.Set(key, value, nil), w.flushIfFull())
 }
 
 // upgrade is set for what a store of the present format or of an older one holds. The meta is
@@ -104,12 +104,12 @@ func (w *storeWriter) upgrade(key, value []byte) error {
 		return nil
 	case keyJob:
 		if err := ParseRecord(value, &w.record); err != nil {
-			return garbled{err}
+			return decodeError{err}
 		}
 		w.value = AppendRecord(w.value[:0], &w.record)
 		value = w.value
 	case keySetting:
-		if d, ok := documentOf1(key[1:], value); ok {
+		if d, ok := legacyDocument(key[1:], value); ok {
 			key, value = d.key(nil), d.Value
 		}
 	}
@@ -119,15 +119,15 @@ func (w *storeWriter) upgrade(key, value []byte) error {
 // remove deletes what upgrade has set for a key.
 func (w *storeWriter) remove(key []byte) error {
 	if key[0] == keySetting {
-		if d, ok := documentOf1(key[1:], nil); ok {
+		if d, ok := legacyDocument(key[1:], nil); ok {
 			key = d.key(nil)
 		}
 	}
-	return errors.Join(w.batch.Delete(key, nil), w.room())
+	return errors.Join(w.batch.Delete(key, nil), w.flushIfFull())
 }
 
 // room commits the batch when it is full.
-func (w *storeWriter) room() error {
+func (w *storeWriter) flushIfFull() error {
 	if w.batch.Len() < sorterBatch {
 		return nil
 	}

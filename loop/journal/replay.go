@@ -12,7 +12,7 @@ const progressEvery = 1 << 14
 
 // Replayed are the functions that Replay calls. Any may be nil. The bytes they are given
 // are valid until they return; an error from one ends the replay.
-type Replayed struct {
+type ReplayFuncs struct {
 	Setting  func(key string, value []byte) error
 	Document func(*Document) error
 	Record   func(*Record) error
@@ -25,16 +25,16 @@ type Replayed struct {
 // order of their Seq. It is called once, before anything is appended.
 //
 // A store that cannot be read gives a *DamageError.
-func (j *Journal) Replay(to Replayed) error {
+func (j *Journal) Replay(to ReplayFuncs) error {
 	began := time.Now()
 	if to.Setting != nil {
-		err := scan(j.db, settingKeys(), func(key, value []byte) error { return callers(to.Setting(string(key[1:]), value)) })
+		err := scan(j.db, settingKeys(), func(key, value []byte) error { return callbackErr(to.Setting(string(key[1:]), value)) })
 		if err != nil {
 			return j.damaged(err)
 		}
 	}
 	if to.Document != nil {
-		if err := eachDocument(j.db, func(d *Document) error { return callers(to.Document(d)) }); err != nil {
+		if err := eachDocument(j.db, func(d *Document) error { return callbackErr(to.Document(d)) }); err != nil {
 			return j.damaged(err)
 		}
 	}
@@ -43,11 +43,11 @@ func (j *Journal) Replay(to Replayed) error {
 	var r Record
 	err := scan(j.db, jobKeys(), func(key, value []byte) error {
 		if err := parseJob(key, value, &r); err != nil {
-			return garbled{err}
+			return decodeError{err}
 		}
 		if to.Record != nil {
 			if err := to.Record(&r); err != nil {
-				return callers(err)
+				return callbackErr(err)
 			}
 		}
 		if done++; done%progressEvery == 0 && to.Progress != nil {
@@ -62,22 +62,22 @@ func (j *Journal) Replay(to Replayed) error {
 		to.Progress(done, done)
 	}
 	j.jobs.Add(done - total)
-	j.settings().count(done - total) // and the next group stores it
-	j.figures.Lock()
-	j.figures.Recovered = done
-	j.figures.Recovery += time.Since(began)
-	j.figures.Unlock()
+	j.settings().addJobs(done - total) // and the next group stores it
+	j.stats.Lock()
+	j.stats.Recovered = done
+	j.stats.Recovery += time.Since(began)
+	j.stats.Unlock()
 	return nil
 }
 
 // callerError is what a caller's function returned: no damage.
-type callerError struct{ error }
+type callbackError struct{ error }
 
-func callers(err error) error {
+func callbackErr(err error) error {
 	if err == nil {
 		return nil
 	}
-	return callerError{err}
+	return callbackError{err}
 }
 
 // scan hands out what keys selects.
@@ -92,7 +92,7 @@ func scan(r pebble.Reader, keys *pebble.IterOptions, each func(key, value []byte
 			err = each(it.Key(), value)
 		}
 	}
-	return first(err, it.Error(), it.Close())
+	return firstError(err, it.Error(), it.Close())
 }
 
 // eachDocument hands out the documents of a store.
@@ -100,7 +100,7 @@ func eachDocument(r pebble.Reader, each func(*Document) error) error {
 	return scan(r, documentKeys(), func(key, value []byte) error {
 		d, err := parseDocument(key, value)
 		if err != nil {
-			return garbled{err}
+			return decodeError{err}
 		}
 		return each(&d)
 	})

@@ -14,7 +14,7 @@ import (
 // behind: of each key the newest version comes first.
 type sorter struct {
 	fs    vfs.FS
-	guard *guard
+	disk  *failFS
 	dir   string
 	db    *pebble.DB
 	batch *pebble.Batch
@@ -29,8 +29,8 @@ func openSorter(f vfs.FS, dir string) (*sorter, error) {
 	if err := f.RemoveAll(dir); err != nil {
 		return nil, err
 	}
-	g := newGuard(f)
-	o := storeOptions(g, 0, storeLog{log: quiet().log, trip: g.trip}, storeEvents(g))
+	g := newFailFS(f)
+	o := storeOptions(g, 0, storeLog{log: silentLog().log, trip: g.trip}, storeEvents(g))
 	db, err := pebble.Open(dir, o)
 	if broke := g.failure(); broke != nil {
 		if err == nil {
@@ -41,7 +41,7 @@ func openSorter(f vfs.FS, dir string) (*sorter, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &sorter{fs: f, guard: g, dir: dir, db: db, batch: db.NewBatch()}, nil
+	return &sorter{fs: f, disk: g, dir: dir, db: db, batch: db.NewBatch()}, nil
 }
 
 func (s *sorter) add(v version) error {
@@ -64,7 +64,7 @@ func (s *sorter) add(v version) error {
 func (s *sorter) flush() error {
 	err := s.batch.Commit(pebble.NoSync)
 	s.batch = s.db.NewBatch()
-	return errors.Join(err, s.guard.failure())
+	return errors.Join(err, s.disk.failure())
 }
 
 // each hands out the newest version of every key that is not deleted.
@@ -89,7 +89,7 @@ func (s *sorter) each(each func(key, value []byte) error) error {
 // close throws everything away.
 func (s *sorter) close() error {
 	err := errors.Join(s.batch.Close(), closeStore(s.db))
-	if broke := s.guard.failure(); broke != nil {
+	if broke := s.disk.failure(); broke != nil {
 		err = broke
 	}
 	return errors.Join(err, s.fs.RemoveAll(s.dir))

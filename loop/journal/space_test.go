@@ -31,7 +31,7 @@ func TestFull(t *testing.T) {
 	f := &roomFS{FS: vfs.NewMem()}
 	var log lines
 	o := testOptions(f)
-	o.MinFree, o.LookEvery, o.Log = 1000, time.Millisecond, slog.New(slog.NewTextHandler(&log, nil))
+	o.MinFree, o.SpaceCheckInterval, o.Log = 1000, time.Millisecond, slog.New(slog.NewTextHandler(&log, nil))
 	f.free.Store(999)
 	d := mustOpen(t, o)
 	defer d.j.Close()
@@ -68,7 +68,7 @@ func TestFullAfterMuch(t *testing.T) {
 	f := &roomFS{FS: vfs.NewMem()}
 	f.free.Store(1 << 40)
 	o := testOptions(f)
-	o.MinFree, o.LookEvery = 1000, time.Hour
+	o.MinFree, o.SpaceCheckInterval = 1000, time.Hour
 	d := mustOpen(t, o)
 	defer d.j.Close()
 	f.free.Store(10)
@@ -97,19 +97,19 @@ func TestFullBringsLogsIn(t *testing.T) {
 	f := &roomFS{FS: vfs.NewMem()}
 	f.free.Store(1 << 40)
 	o := testOptions(f)
-	o.MinFree, o.LookEvery, o.LogSize = 1<<30, time.Hour, 4<<20
+	o.MinFree, o.SpaceCheckInterval, o.LogSize = 1<<30, time.Hour, 4<<20
 	d := mustOpen(t, o)
 	seq := d.create(100)
 	d.wait()
-	f.free.Store(cutRoom)
-	d.j.Look()
+	f.free.Store(cutReserve)
+	d.j.CheckSpace()
 	d.remove(seq)
 	d.wait()
-	if d.j.Look(); !d.j.Full() || d.j.cut.Load() {
-		t.Errorf("without room: full %v, to be cut %v", d.j.Full(), d.j.cut.Load())
+	if d.j.CheckSpace(); !d.j.Full() || d.j.cutLog.Load() {
+		t.Errorf("without room: full %v, to be cut %v", d.j.Full(), d.j.cutLog.Load())
 	}
-	f.free.Store(cutRoom + 1<<20)
-	d.j.Look()
+	f.free.Store(cutReserve + 1<<20)
+	d.j.CheckSpace()
 	d.j.wakeCommitter()
 	last := d.j.Committed()
 	poll(t, "the log stays out of the store", func() bool {

@@ -84,18 +84,18 @@ func bounds(first, factor float64, n int) Histogram {
 }
 
 // figures are what the committer and the recovery count.
-type figures struct {
+type statCounters struct {
 	sync.Mutex
 	Stats
 }
 
-func newFigures() *figures {
+func newStatCounters() *statCounters {
 	// 50 us, the fastest disk's sync, to 6.5 s; 1 to a million records.
-	return &figures{Stats: Stats{Commit: bounds(50e-6, 2, 18), Group: bounds(1, 4, 11)}}
+	return &statCounters{Stats: Stats{Commit: bounds(50e-6, 2, 18), Group: bounds(1, 4, 11)}}
 }
 
 // committed counts one written group.
-func (f *figures) committed(records, bytes int, took time.Duration) {
+func (f *statCounters) committed(records, bytes int, took time.Duration) {
 	f.Lock()
 	defer f.Unlock()
 	f.Groups++
@@ -107,12 +107,12 @@ func (f *figures) committed(records, bytes int, took time.Duration) {
 
 // Stats reads all figures. It may be called at any time and from any goroutine.
 func (j *Journal) Stats() Stats {
-	j.figures.Lock()
-	s := j.figures.Stats
-	s.Commit, s.Group = j.figures.Commit.clone(), j.figures.Group.clone()
-	j.figures.Unlock()
+	j.stats.Lock()
+	s := j.stats.Stats
+	s.Commit, s.Group = j.stats.Commit.clone(), j.stats.Group.clone()
+	j.stats.Unlock()
 	s.Committed, s.Epoch, s.Jobs = j.committed.Load(), j.epoch, j.jobs.Load()
-	s.Backlog = j.writing.Load()
+	s.Backlog = j.inFlight.Load()
 	for i := range j.shards {
 		g := &j.shards[i]
 		g.mu.Lock()
@@ -121,7 +121,7 @@ func (j *Journal) Stats() Stats {
 	}
 	s.Size = treeSize(j.options.FS, j.options.Dir)
 	s.Free, s.Full = j.free.Load(), j.full.Load()
-	if err := j.guard.failure(); err != nil {
+	if err := j.disk.failure(); err != nil {
 		s.LastError = err.Error()
 	}
 	return s

@@ -72,12 +72,12 @@ func (l storeLog) Fatalf(format string, args ...any) {
 }
 
 // quiet is for stores that are opened to look at only.
-func quiet() storeLog {
+func silentLog() storeLog {
 	return storeLog{log: slog.New(slog.DiscardHandler), trip: func(error) {}}
 }
 
 // storeEvents breaks g on what the store finds out in the background.
-func storeEvents(g *guard) *pebble.EventListener {
+func storeEvents(g *failFS) *pebble.EventListener {
 	return &pebble.EventListener{
 		BackgroundError: func(err error) {
 			g.trip(fmt.Errorf("the store cannot go on: %w", err))
@@ -101,8 +101,8 @@ func closeStore(db *pebble.DB) (err error) {
 // fillStore lets fill write into the store at dir, which has no format file and is made if
 // there is none, and completes it with that file: a directory with it is a whole store.
 // Fill's batches are durable only in the end.
-func fillStore(f vfs.FS, dir string, fill func(*pebble.DB) error) error {
-	g := newGuard(f)
+func buildStore(f vfs.FS, dir string, fill func(*pebble.DB) error) error {
+	g := newFailFS(f)
 	log := storeLog{log: slog.New(slog.DiscardHandler), trip: g.trip}
 	o := storeOptions(g, 0, log, storeEvents(g))
 	db, err := pebble.Open(dir, o)

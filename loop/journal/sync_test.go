@@ -55,7 +55,7 @@ func TestFlushLater(t *testing.T) {
 		}
 		f(func() { d.j.Flush(0) }, 1, "nobody waits, but it is to be durable")
 		f(later, 0, "before the pause")
-		time.Sleep(soonSynced)
+		time.Sleep(maxUnsynced)
 		synced("nobody came")
 		f(later, 0, "after the pause")
 		now()
@@ -63,7 +63,7 @@ func TestFlushLater(t *testing.T) {
 		for range 10 { // none of them puts the sync off for the ones before
 			d.create(10)
 			later()
-			time.Sleep(soonSynced / 2)
+			time.Sleep(maxUnsynced / 2)
 		}
 		synctest.Wait()
 		if n, g := disk.syncs.Load()-syncs, d.j.Committed(); n < 3 || g+3 < written() {

@@ -14,18 +14,18 @@ import (
 // table is one of the store's tables, read without the store.
 type table struct {
 	r    *sstable.Reader
-	file *spotted
+	file *damagedFile
 }
 
 // spotted is a file that fails at once where it is known to be damaged. The store's
 // reader would each time take a quarter of a second to try whether one bit is wrong.
-type spotted struct {
+type damagedFile struct {
 	vfs.File
-	spots []int64
+	bad []int64
 }
 
-func (s *spotted) ReadAt(p []byte, at int64) (int, error) {
-	for _, spot := range s.spots {
+func (s *damagedFile) ReadAt(p []byte, at int64) (int, error) {
+	for _, spot := range s.bad {
 		if at <= spot && spot < at+int64(len(p)) {
 			return 0, fmt.Errorf("damaged at %d", spot)
 		}
@@ -38,15 +38,15 @@ func openTable(f vfs.FS, name string) (*table, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &table{file: &spotted{File: file}}
+	t := &table{file: &damagedFile{File: file}}
 	readable, err := sstable.NewSimpleReadable(t.file)
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
-	o := pebble.Options{Logger: quiet()}
+	o := pebble.Options{Logger: silentLog()}
 	o.EnsureDefaults()
 	if t.r, err = sstable.NewReader(context.Background(), readable, o.MakeReaderOptions()); err != nil {
-		return nil, first(err, readable.Close())
+		return nil, firstError(err, readable.Close())
 	}
 	return t, nil
 }
@@ -61,7 +61,7 @@ type version struct {
 }
 
 // errStop ends a walk.
-var errStop = errors.New("enough")
+var errStopWalk = errors.New("enough")
 
 // meta is the newest meta in the table.
 func (t *table) meta() (m meta, err error) {
@@ -70,9 +70,9 @@ func (t *table) meta() (m meta, err error) {
 		if len(v.key) == 1 && v.key[0] == keyMeta {
 			m, err = parseMeta(v.value)
 		}
-		return errStop
+		return errStopWalk
 	})
-	if !errors.Is(stop, errStop) {
+	if !errors.Is(stop, errStopWalk) {
 		err = errors.Join(err, stop)
 	}
 	return m, err
@@ -86,9 +86,9 @@ func (t *table) walk(each func(version) error, bad func(error)) error {
 		last := from
 		err := t.walkFrom(from, func(v version) error {
 			last = append(last[:0:0], v.key...)
-			return callers(each(v))
+			return callbackErr(each(v))
 		})
-		var own callerError
+		var own callbackError
 		if err == nil {
 			return nil
 		}
@@ -97,7 +97,7 @@ func (t *table) walk(each func(version) error, bad func(error)) error {
 		}
 		bad(err)
 		if d := damageOf(err); d.Offset >= 0 {
-			t.file.spots = append(t.file.spots, d.Offset)
+			t.file.bad = append(t.file.bad, d.Offset)
 		}
 		if from = t.after(last); from == nil {
 			return nil
@@ -116,7 +116,7 @@ func (t *table) walkFrom(from []byte, each func(version) error) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = first(err, it.Close()) }()
+	defer func() { err = firstError(err, it.Close()) }()
 	for kv := it.SeekGE(from, 0); kv != nil; kv = it.Next() {
 		value, _, err := kv.Value(nil)
 		if err != nil {
@@ -140,7 +140,7 @@ func (t *table) walkFrom(from []byte, each func(version) error) (err error) {
 // documents and the settings, which are few.
 func (t *table) after(last []byte) []byte {
 	read := func(key []byte) string {
-		if err := t.walkFrom(key, func(version) error { return errStop }); !errors.Is(err, errStop) && err != nil {
+		if err := t.walkFrom(key, func(version) error { return errStopWalk }); !errors.Is(err, errStopWalk) && err != nil {
 			return err.Error()
 		}
 		return ""

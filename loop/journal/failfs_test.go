@@ -78,7 +78,7 @@ func guardDisk(t *testing.T) *vfs.MemFS {
 func TestGuardBreaks(t *testing.T) {
 	for name, step := range guardSteps {
 		disk := guardDisk(t)
-		g := newGuard(&faultFS{FS: disk, kind: failEIO, at: 1, only: func(op string) bool { return op == name }})
+		g := newFailFS(&faultFS{FS: disk, kind: failEIO, at: 1, only: func(op string) bool { return op == name }})
 		if err := step(g); err != nil {
 			t.Errorf("%s: the store hears of it: %v", name, err)
 		}
@@ -88,7 +88,7 @@ func TestGuardBreaks(t *testing.T) {
 			continue
 		}
 		select {
-		case <-g.failed:
+		case <-g.down:
 		default:
 			t.Errorf("%s: nobody is told", name)
 		}
@@ -109,7 +109,7 @@ func TestGuardBreaks(t *testing.T) {
 
 // A write that is short without an error is a failure too.
 func TestGuardShortWrite(t *testing.T) {
-	g := newGuard(&faultFS{FS: guardDisk(t), kind: shortQuiet, at: 1, only: func(op string) bool { return op == "write a" }})
+	g := newFailFS(&faultFS{FS: guardDisk(t), kind: shortQuiet, at: 1, only: func(op string) bool { return op == "write a" }})
 	if err := guardSteps["write a"](g); err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func TestGuardShortWrite(t *testing.T) {
 func TestGuardHolds(t *testing.T) {
 	for name, step := range guardSteps {
 		disk := guardDisk(t)
-		g := newGuard(disk)
+		g := newFailFS(disk)
 		before := disk.String()
 		if err := errors.Join(step(g), g.failure()); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -131,7 +131,7 @@ func TestGuardHolds(t *testing.T) {
 			t.Errorf("%s did nothing", name)
 		}
 	}
-	g := newGuard(guardDisk(t))
+	g := newFailFS(guardDisk(t))
 	if err := g.Remove("nothing"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("remove of nothing: %v", err)
 	}
@@ -151,20 +151,20 @@ func TestGuardHolds(t *testing.T) {
 func TestStoreReports(t *testing.T) {
 	mine := errors.New("mine")
 	for name, c := range map[string]struct {
-		report func(g *guard)
+		report func(g *failFS)
 		want   string
 	}{
-		"background": {func(g *guard) { storeEvents(g).BackgroundError(mine) }, "mine"},
-		"fatal":      {func(g *guard) { storeLog{log: quiet().log, trip: g.trip}.Fatalf("it is %d", 5) }, "gave up: it is 5"},
-		"corruption": {func(g *guard) {
+		"background": {func(g *failFS) { storeEvents(g).BackgroundError(mine) }, "mine"},
+		"fatal":      {func(g *failFS) { storeLog{log: silentLog().log, trip: g.trip}.Fatalf("it is %d", 5) }, "gave up: it is 5"},
+		"corruption": {func(g *failFS) {
 			storeEvents(g).DataCorruption(pebble.DataCorruptionInfo{Path: "store/7.sst", Details: mine})
 		}, "store/7.sst is damaged: mine"},
 	} {
 		d := mustOpen(t, testOptions(vfs.NewMem()))
 		d.create(10)
 		d.wait()
-		c.report(d.j.guard)
-		c.report(d.j.guard)
+		c.report(d.j.disk)
+		c.report(d.j.disk)
 		before := d.j.Committed()
 		d.create(10)
 		d.j.Flush(1)
@@ -186,7 +186,7 @@ func TestStorePanics(t *testing.T) {
 	d.j.db.Close() // what comes next makes the store panic
 	d.create(10)
 	d.wait()
-	<-d.j.guard.failed
+	<-d.j.disk.down
 	if err := d.j.Close(); err == nil || !strings.Contains(err.Error(), "panicked") || d.failed.Load() != 1 {
 		t.Fatal(err, d.failed.Load())
 	}

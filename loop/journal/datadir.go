@@ -44,31 +44,31 @@ const formatHead = "treadle journal "
 var ErrInUse = errors.New("in use")
 
 // home is a data directory, locked.
-type home struct {
+type dataDir struct {
 	fs   vfs.FS
-	dir  string
+	root string
 	lock io.Closer
 	name string // of the store in it
 }
 
 // lockPatience is how long Open waits for a lock: a killed server of many gigabytes takes
 // seconds to give its memory back, and holds the lock meanwhile, while its successor starts.
-const lockPatience = 3 * time.Second
+const lockTimeout = 3 * time.Second
 
 // lockRetry is the time between two tries.
-const lockRetry = 50 * time.Millisecond
+const lockRetryEvery = 50 * time.Millisecond
 
 // awaitHome is openHome with patience for a predecessor that is ending, and says whom it waits for.
-func awaitHome(f vfs.FS, dir string, log *slog.Logger) (*home, error) {
+func awaitLock(f vfs.FS, dir string, log *slog.Logger) (*dataDir, error) {
 	said := false
-	for end := time.Now().Add(lockPatience); ; time.Sleep(lockRetry) {
-		h, err := openHome(f, dir, true)
+	for end := time.Now().Add(lockTimeout); ; time.Sleep(lockRetryEvery) {
+		h, err := lockDataDir(f, dir, true)
 		if !errors.Is(err, errOtherProcess) || time.Now().After(end) {
 			return h, err
 		}
 		if !said {
 			said = true
-			log.Warn("waiting for the data directory", "reason", err.Error(), "patience", lockPatience)
+			log.Warn("waiting for the data directory", "reason", err.Error(), "patience", lockTimeout)
 		}
 	}
 }
@@ -77,7 +77,7 @@ func awaitHome(f vfs.FS, dir string, log *slog.Logger) (*home, error) {
 var errOtherProcess = fmt.Errorf("%w by another treadle", ErrInUse)
 
 // openHome locks dir, which it makes if create is set.
-func openHome(f vfs.FS, dir string, create bool) (*home, error) {
+func lockDataDir(f vfs.FS, dir string, create bool) (*dataDir, error) {
 	if create {
 		if err := makeDir(f, dir); err != nil {
 			return nil, fmt.Errorf("cannot make the data directory %q: %w", dir, cause(err))
@@ -88,9 +88,9 @@ func openHome(f vfs.FS, dir string, create bool) (*home, error) {
 	lock, err := f.Lock(f.PathJoin(dir, lockName))
 	switch {
 	case err == nil:
-		return &home{fs: f, dir: dir, lock: lock, name: storeName}, nil
+		return &dataDir{fs: f, root: dir, lock: lock, name: storeName}, nil
 	case errors.Is(err, syscall.EAGAIN):
-		return nil, fmt.Errorf("the data directory %q is %w%s; stop that one, or name another directory", dir, errOtherProcess, holderOf(f.PathJoin(dir, lockName)))
+		return nil, fmt.Errorf("the data directory %q is %w%s; stop that one, or name another directory", dir, errOtherProcess, lockHolder(f.PathJoin(dir, lockName)))
 	case strings.Contains(err.Error(), "lock held"): // by this process
 		return nil, fmt.Errorf("the data directory %q is %w by another treadle; stop that one, or name another directory", dir, ErrInUse)
 	default:
@@ -101,15 +101,15 @@ func openHome(f vfs.FS, dir string, create bool) (*home, error) {
 // viewHome opens a directory to read only: nothing in it is changed. A directory without a
 // lock file has never had a server, so there is nothing to lock; nor is there on a file
 // system that lets nobody write.
-func viewHome(f vfs.FS, dir string) (*home, error) {
+func openReadOnly(f vfs.FS, dir string) (*dataDir, error) {
 	if err := needDir(f, dir); err != nil {
 		return nil, err
 	}
-	h := &home{fs: viewFS{f}, dir: dir, lock: io.NopCloser(nil), name: storeName}
+	h := &dataDir{fs: readOnlyFS{f}, root: dir, lock: io.NopCloser(nil), name: storeName}
 	locked, err := exists(f, h.path(lockName))
 	if err == nil && locked {
-		var own *home
-		own, err = openHome(f, dir, false)
+		var own *dataDir
+		own, err = lockDataDir(f, dir, false)
 		switch {
 		case err == nil:
 			h.lock = own.lock
@@ -128,14 +128,14 @@ func viewHome(f vfs.FS, dir string) (*home, error) {
 
 // find sets name to where a whole store is: another name than storeName while a swap is
 // interrupted.
-func (h *home) find() error {
+func (d *dataDir) find() error {
 	for _, name := range [...]string{storeName, newName, oldName} {
-		ok, err := exists(h.fs, h.fs.PathJoin(h.path(name), formatName))
+		ok, err := exists(d.fs, d.fs.PathJoin(d.path(name), formatName))
 		if err != nil {
 			return err
 		}
 		if ok {
-			h.name = name
+			d.name = name
 			return nil
 		}
 	}
@@ -153,14 +153,14 @@ func needDir(f vfs.FS, dir string) error {
 	return nil
 }
 
-func (h *home) close() error { return h.lock.Close() }
+func (d *dataDir) close() error { return d.lock.Close() }
 
-func (h *home) path(name string) string { return h.fs.PathJoin(h.dir, name) }
+func (d *dataDir) path(name string) string { return d.fs.PathJoin(d.root, name) }
 
-func (h *home) store() string { return h.path(h.name) }
+func (d *dataDir) store() string { return d.path(d.name) }
 
 // log is the path of a file in the directory of the logs.
-func (h *home) log(name string) string { return h.fs.PathJoin(h.store(), logsName, name) }
+func (d *dataDir) log(name string) string { return d.fs.PathJoin(d.store(), logsName, name) }
 
 // makeDir makes dir and syncs the directories above that it had to make or change.
 func makeDir(f vfs.FS, dir string) error {
@@ -196,103 +196,103 @@ func syncDir(f vfs.FS, dir string) error {
 
 // complete finishes a swap that was interrupted and removes what was never
 // completed. It reports whether there is a store.
-func (h *home) complete() (bool, error) {
-	if err := h.fs.RemoveAll(h.path(scratchName)); err != nil {
+func (d *dataDir) finishSwap() (bool, error) {
+	if err := d.fs.RemoveAll(d.path(scratchName)); err != nil {
 		return false, err
 	}
-	have, err := exists(h.fs, h.store())
+	have, err := exists(d.fs, d.store())
 	if err != nil {
 		return false, err
 	}
 	if !have {
-		if err := h.find(); err != nil || h.name == storeName {
+		if err := d.find(); err != nil || d.name == storeName {
 			return false, err
 		}
-		if err := h.rename(h.name, storeName); err != nil {
+		if err := d.rename(d.name, storeName); err != nil {
 			return false, err
 		}
-		h.name = storeName
+		d.name = storeName
 	}
-	return true, errors.Join(h.fs.RemoveAll(h.path(newName)), h.fs.RemoveAll(h.path(oldName)))
+	return true, errors.Join(d.fs.RemoveAll(d.path(newName)), d.fs.RemoveAll(d.path(oldName)))
 }
 
 // prepare leaves a whole store in its place: in a new directory it makes one.
-func (h *home) prepare() error {
-	have, err := h.complete()
+func (d *dataDir) ensureStore() error {
+	have, err := d.finishSwap()
 	if err != nil || have {
 		return err
 	}
-	if err := h.refuseLost(); err != nil {
+	if err := d.refuseMissing(); err != nil {
 		return err
 	}
-	if err := h.fs.RemoveAll(h.path(newName)); err != nil {
+	if err := d.fs.RemoveAll(d.path(newName)); err != nil {
 		return err
 	}
-	if err := fillStore(h.fs, h.path(newName), func(*pebble.DB) error { return nil }); err != nil {
+	if err := buildStore(d.fs, d.path(newName), func(*pebble.DB) error { return nil }); err != nil {
 		return fmt.Errorf("cannot make a store: %w", err)
 	}
-	return h.rename(newName, storeName)
+	return d.rename(newName, storeName)
 }
 
 // needStore is an error unless there is a store.
-func (h *home) needStore(have bool, err error) error {
+func (d *dataDir) needStore(have bool, err error) error {
 	if err == nil && !have {
-		err = fmt.Errorf("the data directory %q holds no store", h.dir)
+		err = fmt.Errorf("the data directory %q holds no store", d.root)
 	}
 	return err
 }
 
 // refuseLost keeps an empty store from being made where one was taken away.
-func (h *home) refuseLost() error {
-	names, err := h.fs.List(h.dir)
+func (d *dataDir) refuseMissing() error {
+	names, err := d.fs.List(d.root)
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
 		if strings.HasPrefix(name, damagedName) {
-			return fmt.Errorf("%s is missing beside %s: rename the latter to %s and repair it again", h.store(), name, storeName)
+			return fmt.Errorf("%s is missing beside %s: rename the latter to %s and repair it again", d.store(), name, storeName)
 		}
 	}
 	return nil
 }
 
-func (h *home) rename(from, to string) error {
-	if err := h.fs.Rename(h.path(from), h.path(to)); err != nil {
+func (d *dataDir) rename(from, to string) error {
+	if err := d.fs.Rename(d.path(from), d.path(to)); err != nil {
 		return err
 	}
-	return syncDir(h.fs, h.dir)
+	return syncDir(d.fs, d.root)
 }
 
 // keepDamaged puts the store that was made in its place and keeps the one that was there
 // under the name that it returns. If it is interrupted, complete ends it.
-func (h *home) keepDamaged() (kept string, err error) {
+func (d *dataDir) keepDamaged() (kept string, err error) {
 	for n := 1; ; n++ {
 		kept = fmt.Sprintf("%s-%d", damagedName, n)
-		if taken, err := exists(h.fs, h.path(kept)); err != nil {
+		if taken, err := exists(d.fs, d.path(kept)); err != nil {
 			return "", err
 		} else if !taken {
 			break
 		}
 	}
-	return kept, h.swap(kept)
+	return kept, d.swap(kept)
 }
 
 // replace puts the store that was made in its place and removes the one that was there. If
 // it is interrupted, complete ends it.
-func (h *home) replace() error {
-	if err := h.swap(oldName); err != nil {
+func (d *dataDir) replace() error {
+	if err := d.swap(oldName); err != nil {
 		return err
 	}
-	return h.fs.RemoveAll(h.path(oldName))
+	return d.fs.RemoveAll(d.path(oldName))
 }
 
 // swap puts the store that was made in its place and the one that was there aside. There is
 // a whole store under one of the three names at every moment.
-func (h *home) swap(aside string) error {
-	if err := h.rename(storeName, aside); err != nil {
+func (d *dataDir) swap(aside string) error {
+	if err := d.rename(storeName, aside); err != nil {
 		return err
 	}
-	return h.rename(newName, storeName)
+	return d.rename(newName, storeName)
 }
 
 // writeFormat completes the store at dir. The format file gets its name when all
@@ -311,29 +311,29 @@ func formatText(version int) string {
 	return text + "\n"
 }
 
-func (h *home) formatDamage(what string) error {
-	return &DamageError{Dir: h.dir, Damage: []Damage{{File: filepath.Join(h.name, formatName), Offset: -1, What: what}}}
+func (d *dataDir) formatDamage(what string) error {
+	return &DamageError{Dir: d.root, Damage: []Damage{{File: filepath.Join(d.name, formatName), Offset: -1, What: what}}}
 }
 
 // readFormat is the version of the store; 0: it cannot be told.
-func (h *home) readFormat() (int, error) {
-	name := h.fs.PathJoin(h.store(), formatName)
-	b, err := readFile(h.fs, name)
+func (d *dataDir) readFormat() (int, error) {
+	name := d.fs.PathJoin(d.store(), formatName)
+	b, err := readFile(d.fs, name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return 0, h.formatDamage("is missing")
+		return 0, d.formatDamage("is missing")
 	}
 	if err != nil {
-		return 0, fmt.Errorf("cannot read the version of the data directory %q: %w", h.dir, cause(err))
+		return 0, fmt.Errorf("cannot read the version of the data directory %q: %w", d.root, cause(err))
 	}
 	var n int
 	if _, err := fmt.Sscanf(string(b), formatHead+"%d", &n); err != nil || n < 1 || string(b) != formatText(n) {
-		return 0, h.formatDamage("does not say which version the data directory has")
+		return 0, d.formatDamage("does not say which version the data directory has")
 	}
 	if n > Format {
-		return n, fmt.Errorf("the data directory %q has version %d, written by a newer treadle; this one knows version %d", h.dir, n, Format)
+		return n, fmt.Errorf("the data directory %q has version %d, written by a newer treadle; this one knows version %d", d.root, n, Format)
 	}
 	if n < oldestFormat {
-		return n, fmt.Errorf("the data directory %q has version %d; this treadle reads versions %d to %d: export it with the one that wrote it, and import that into a new directory", h.dir, n, oldestFormat, Format)
+		return n, fmt.Errorf("the data directory %q has version %d; this treadle reads versions %d to %d: export it with the one that wrote it, and import that into a new directory", d.root, n, oldestFormat, Format)
 	}
 	return n, nil
 }

@@ -74,7 +74,7 @@ func (s state) diff(want state) string {
 // readState replays a journal.
 func readState(j *Journal) (state, error) {
 	s := newState()
-	err := j.Replay(Replayed{Record: func(r *Record) error {
+	err := j.Replay(ReplayFuncs{Record: func(r *Record) error {
 		if n := len(s.jobs); n > 0 {
 			if _, twice := s.jobs[r.Seq]; twice {
 				return fmt.Errorf("job %d comes twice", r.Seq)
@@ -151,8 +151,8 @@ func mustOpen(tb testTB, o Options) *driver {
 
 // group is the group of the change that was just appended, in every mode. If the
 // journal has failed by now, the change may have been dropped.
-func (d *driver) group(g *gather) uint64 {
-	if d.j.guard.broken.Load() {
+func (d *driver) group(g *shardBuffer) uint64 {
+	if d.j.disk.tripped.Load() {
 		return math.MaxUint64
 	}
 	return g.last.Load()
@@ -232,7 +232,7 @@ func (d *driver) wait() bool {
 	for d.j.Committed() < last {
 		select {
 		case <-d.news:
-		case <-d.j.guard.failed:
+		case <-d.j.disk.down:
 			return d.j.Committed() >= last
 		case <-end.C:
 			d.tb.Fatalf("group %d is not committed, only %d", last, d.j.Committed())
@@ -332,7 +332,7 @@ func (d *driver) quiet() {
 	d.tb.Helper()
 	poll(d.tb, "the store is not quiet", func() bool {
 		m := d.j.db.Metrics()
-		names, err := d.j.options.FS.List(d.j.home.log(""))
+		names, err := d.j.options.FS.List(d.j.dir.log(""))
 		if err != nil {
 			d.tb.Fatalf("%v", err)
 		}

@@ -125,13 +125,13 @@ func (s stored) commit(t *rapid.T, ops []byte, live, limit int) {
 // group is never written. The count of jobs is right.
 func TestGatherAgainstMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		g := gather{group: 1}
+		g := shardBuffer{group: 1}
 		var spare []byte
 		model, store := stored{}, stored{}
 		var jobs, revision int64
 		var seq uint64
 		limit := rapid.SampledFrom([]int{1, 100, 1 << 20}).Draw(t, "limit")
-		pad := make([]byte, rapid.SampledFrom([]int{0, 10, squeezeFrom / 4}).Draw(t, "workload"))
+		pad := make([]byte, rapid.SampledFrom([]int{0, 10, compactFrom / 4}).Draw(t, "workload"))
 		put := func(seq uint64) {
 			revision++
 			g.put(&Record{Seq: seq, Revision: revision, Workload: pad})
@@ -158,7 +158,7 @@ func TestGatherAgainstMap(t *testing.T) {
 				if g.last.Load() > g.group {
 					t.Fatalf("group %d before it began", g.last.Load())
 				}
-				x := g.take(g.group+1, spare)
+				x := g.drain(g.group+1, spare)
 				spare = x.ops[:0]
 				may := 0
 				for _, yes := range touched {
@@ -170,7 +170,7 @@ func TestGatherAgainstMap(t *testing.T) {
 					t.Fatalf("%d operations for %d changed jobs", x.live, may)
 				}
 				store.commit(t, x.ops, x.live, limit)
-				jobs += x.grown
+				jobs += x.added
 				if !maps.Equal(store, model) {
 					t.Fatalf("stored %v, want %v", store, model)
 				}
@@ -188,14 +188,14 @@ func TestGatherAgainstMap(t *testing.T) {
 
 // A job that comes and goes within a group leaves nothing, not even in memory.
 func TestGatherUndone(t *testing.T) {
-	g := gather{group: 1}
+	g := shardBuffer{group: 1}
 	for seq := uint64(1); seq <= 1000; seq++ {
 		g.put(&Record{Seq: seq, Workload: make([]byte, 1000)})
 		g.put(&Record{Seq: seq, Workload: make([]byte, 2000)})
 		g.remove(seq)
 	}
-	if g.live != 0 || len(g.buf) != 0 || g.grown != 0 || g.last.Load() != 1 {
-		t.Fatalf("%d live, %d bytes, %d more jobs, group %d", g.live, len(g.buf), g.grown, g.last.Load())
+	if g.live != 0 || len(g.buf) != 0 || g.added != 0 || g.last.Load() != 1 {
+		t.Fatalf("%d live, %d bytes, %d more jobs, group %d", g.live, len(g.buf), g.added, g.last.Load())
 	}
 	// With others in the air it is squeezed out.
 	for seq := uint64(2001); seq <= 12000; seq++ {
@@ -204,14 +204,14 @@ func TestGatherUndone(t *testing.T) {
 			g.remove(seq - 50)
 		}
 	}
-	if g.live != 50 || len(g.buf) > 8*squeezeFrom || g.index.count != 50 {
+	if g.live != 50 || len(g.buf) > 8*compactFrom || g.index.count != 50 {
 		t.Fatalf("%d live in %d bytes, %d in the index", g.live, len(g.buf), g.index.count)
 	}
 }
 
 // A buffer that was large once is let go of.
 func TestGatherShrinks(t *testing.T) {
-	g := gather{group: 1}
+	g := shardBuffer{group: 1}
 	var spare []byte
 	for i := range 200 {
 		size := 10
@@ -219,7 +219,7 @@ func TestGatherShrinks(t *testing.T) {
 			size = 10 << 20
 		}
 		g.raw(opSet, []byte("key"), make([]byte, size))
-		spare = g.take(uint64(i+2), spare).ops[:0]
+		spare = g.drain(uint64(i+2), spare).ops[:0]
 	}
 	if got := cap(spare) + cap(g.buf); got > 1<<20 {
 		t.Fatalf("%d bytes kept", got)

@@ -11,42 +11,42 @@ import (
 
 // namesakes finds jobs that have the queue and name of a later one: an acknowledged end of
 // theirs was lost, and no server would restore both. Notes may have equal names.
-type namesakes struct {
+type duplicates struct {
 	seed  maphash.Seed
-	names []nameOf
+	names []nameHash
 }
 
 // nameOf is a job and the hash of its space, queue and name. Different names may have one.
-type nameOf struct{ hash, seq uint64 }
+type nameHash struct{ hash, seq uint64 }
 
-func newNamesakes(jobs int64) *namesakes {
-	return &namesakes{seed: maphash.MakeSeed(), names: make([]nameOf, 0, max(jobs, 0))}
+func newDuplicates(jobs int64) *duplicates {
+	return &duplicates{seed: maphash.MakeSeed(), names: make([]nameHash, 0, max(jobs, 0))}
 }
 
-func (n *namesakes) add(r *Record) {
+func (d *duplicates) add(r *Record) {
 	if r.Kind != KindJob {
 		return
 	}
 	var h maphash.Hash
-	h.SetSeed(n.seed)
+	h.SetSeed(d.seed)
 	_ = h.WriteByte(r.Space) // none of these fails
 	_, _ = h.Write(r.Queue)
 	_ = h.WriteByte(0)
 	_, _ = h.Write(r.Name)
-	n.names = append(n.names, nameOf{h.Sum64(), r.Seq})
+	d.names = append(d.names, nameHash{h.Sum64(), r.Seq})
 }
 
 // older returns, by their Seq, the jobs that have the name of a later one. read hands out all
 // records again, in the order of their Seq; it is called when hashes are equal.
-func (n *namesakes) older(read func(func(*Record) error) error) (seqs []uint64, err error) {
-	slices.SortFunc(n.names, func(a, b nameOf) int { return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.seq, b.seq)) })
+func (d *duplicates) older(read func(func(*Record) error) error) (seqs []uint64, err error) {
+	slices.SortFunc(d.names, func(a, b nameHash) int { return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.seq, b.seq)) })
 	same := map[uint64]bool{}
-	for i := 1; i < len(n.names); i++ {
-		if a, b := n.names[i-1], n.names[i]; a.hash == b.hash {
+	for i := 1; i < len(d.names); i++ {
+		if a, b := d.names[i-1], d.names[i]; a.hash == b.hash {
 			same[a.seq], same[b.seq] = true, true
 		}
 	}
-	if n.names = nil; len(same) == 0 {
+	if d.names = nil; len(same) == 0 {
 		return nil, nil
 	}
 	type name struct {
@@ -82,15 +82,15 @@ func eachJob(db pebble.Reader, each func(*Record) error) error {
 	var r Record
 	return scan(db, jobKeys(), func(key, value []byte) error {
 		if err := parseJob(key, value, &r); err != nil {
-			return garbled{err}
+			return decodeError{err}
 		}
 		return each(&r)
 	})
 }
 
 // namesDamage tells of the jobs in a store that have the name of a later one.
-func namesDamage(db pebble.Reader, jobs int64, also func(*Record)) ([]Damage, error) {
-	n := newNamesakes(jobs)
+func duplicatesDamage(db pebble.Reader, jobs int64, also func(*Record)) ([]Damage, error) {
+	n := newDuplicates(jobs)
 	err := eachJob(db, func(r *Record) error {
 		n.add(r)
 		also(r)

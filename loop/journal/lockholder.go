@@ -9,7 +9,7 @@ import (
 
 // holderOf names the process that has locked a file, empty if the system does not tell. The
 // caller has no lock on the file: closing it here would end that.
-func holderOf(name string) string {
+func lockHolder(name string) string {
 	f, err := os.Open(name)
 	if err != nil {
 		return ""

@@ -29,17 +29,17 @@ const (
 // Its index knows the jobs that were changed since the last taking, so that of
 // several changes of one job only the last is kept, and nothing at all of a job
 // that is new to the store and already gone.
-type gather struct {
-	mu    sync.Mutex
-	group uint64 // that the next change belongs to
-	buf   []byte // operations
-	live  int    // operations in buf that are not dead
-	dead  int    // bytes of buf that are
-	grown int64  // jobs that the operations add to the store, less those they take
-	top   uint64 // no job with a higher Seq has ever been in the store or in buf
-	index index
-	used  int // bytes taken lately, for letting go of a buffer that is too large
-	told  int // bytes in buf when put last said that it is much
+type shardBuffer struct {
+	mu        sync.Mutex
+	group     uint64 // that the next change belongs to
+	buf       []byte // operations
+	live      int    // operations in buf that are not dead
+	dead      int    // bytes of buf that are
+	added     int64  // jobs that the operations add to the store, less those they take
+	maxSeq    uint64 // no job with a higher Seq has ever been in the store or in buf
+	index     index
+	recent    int // bytes taken lately, for letting go of a buffer that is too large
+	checkedAt int // bytes in buf when put last said that it is much
 
 	last atomic.Uint64 // group of the last change
 	_    [64]byte      // no neighbour in the cache line
@@ -47,153 +47,153 @@ type gather struct {
 
 // put appends a job that is new or has changed. It reports whether so much has been appended
 // that somebody should see whether the disk has room for it.
-func (g *gather) put(r *Record) (much bool) {
-	g.mu.Lock()
-	fresh := r.Seq > g.top
-	g.top = max(g.top, r.Seq)
-	e := g.index.find(r.Seq)
+func (b *shardBuffer) put(r *Record) (much bool) {
+	b.mu.Lock()
+	fresh := r.Seq > b.maxSeq
+	b.maxSeq = max(b.maxSeq, r.Seq)
+	e := b.index.find(r.Seq)
 	if e != nil {
 		fresh = e.fresh()
-		g.undo(e)
+		b.cancel(e)
 	} else {
-		e = g.index.add(r.Seq)
+		e = b.index.add(r.Seq)
 	}
-	e.set(len(g.buf), fresh)
-	g.buf = appendPut(g.buf, r)
-	g.live++
+	e.set(len(b.buf), fresh)
+	b.buf = appendPut(b.buf, r)
+	b.live++
 	if fresh {
-		g.grown++
+		b.added++
 	}
-	g.squeeze()
-	if much = len(g.buf) >= g.told+lookBytes; much {
-		g.told = len(g.buf)
+	b.compact()
+	if much = len(b.buf) >= b.checkedAt+shardCheckBytes; much {
+		b.checkedAt = len(b.buf)
 	}
-	g.last.Store(g.group)
-	g.mu.Unlock()
+	b.last.Store(b.group)
+	b.mu.Unlock()
 	return much
 }
 
 // remove appends the end of a job.
-func (g *gather) remove(seq uint64) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.last.Store(g.group)
-	e := g.index.find(seq)
+func (b *shardBuffer) remove(seq uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.last.Store(b.group)
+	e := b.index.find(seq)
 	switch {
 	case e != nil && e.fresh():
-		g.undo(e)
-		g.index.remove(seq)
-		if g.live == 0 {
-			g.clear()
+		b.cancel(e)
+		b.index.remove(seq)
+		if b.live == 0 {
+			b.clear()
 		} else {
-			g.squeeze()
+			b.compact()
 		}
 		return
 	case e != nil:
-		g.undo(e)
-	case seq <= g.top:
-		e = g.index.add(seq)
+		b.cancel(e)
+	case seq <= b.maxSeq:
+		e = b.index.add(seq)
 	default:
 		return // there is no such job
 	}
-	e.set(len(g.buf), false)
-	g.buf = append(g.buf, opDelete, jobKeySize, keyJob)
-	g.buf = binary.BigEndian.AppendUint64(g.buf, seq)
-	g.live++
-	g.grown--
+	e.set(len(b.buf), false)
+	b.buf = append(b.buf, opDelete, jobKeySize, keyJob)
+	b.buf = binary.BigEndian.AppendUint64(b.buf, seq)
+	b.live++
+	b.added--
 }
 
 // undo takes back what e's operation did.
-func (g *gather) undo(e *entry) {
+func (b *shardBuffer) cancel(e *entry) {
 	at := e.at()
 	switch {
 	case e.fresh():
-		g.grown--
-	case g.buf[at] == opDelete:
-		g.grown++
+		b.added--
+	case b.buf[at] == opDelete:
+		b.added++
 	}
-	g.dead += opSize(g.buf[at:])
-	g.buf[at] |= opDead
-	g.live--
+	b.dead += opSize(b.buf[at:])
+	b.buf[at] |= opDead
+	b.live--
 }
 
 // squeeze moves the live operations together when the buffer is mostly dead, so
 // that jobs which come and go stay within the processor's cache.
-func (g *gather) squeeze() {
-	if g.dead < squeezeFrom || g.dead < len(g.buf)/4*3 {
+func (b *shardBuffer) compact() {
+	if b.dead < compactFrom || b.dead < len(b.buf)/4*3 {
 		return
 	}
 	to := 0
-	for at := 0; at < len(g.buf); {
-		op := g.buf[at : at+opSize(g.buf[at:])]
+	for at := 0; at < len(b.buf); {
+		op := b.buf[at : at+opSize(b.buf[at:])]
 		at += len(op)
 		if op[0]&opDead != 0 {
 			continue
 		}
-		e := g.index.find(binary.BigEndian.Uint64(op[3:]))
+		e := b.index.find(binary.BigEndian.Uint64(op[3:]))
 		e.set(to, e.fresh())
-		to += copy(g.buf[to:], op)
+		to += copy(b.buf[to:], op)
 	}
-	g.buf, g.dead = g.buf[:to], 0
+	b.buf, b.dead = b.buf[:to], 0
 }
 
 // raw appends an operation on a setting or a document, by its key in the store.
-func (g *gather) raw(kind byte, key, value []byte) {
-	g.mu.Lock()
-	g.buf = append(g.buf, kind)
-	g.buf = appendBytes(g.buf, key)
+func (b *shardBuffer) raw(kind byte, key, value []byte) {
+	b.mu.Lock()
+	b.buf = append(b.buf, kind)
+	b.buf = appendBytes(b.buf, key)
 	if kind == opSet {
-		g.buf = appendBytes(g.buf, value)
+		b.buf = appendBytes(b.buf, value)
 	}
-	g.live++
-	g.last.Store(g.group)
-	g.mu.Unlock()
+	b.live++
+	b.last.Store(b.group)
+	b.mu.Unlock()
 }
 
 // count corrects the number of stored jobs.
-func (g *gather) count(more int64) {
-	g.mu.Lock()
-	g.grown += more
-	g.mu.Unlock()
+func (b *shardBuffer) addJobs(more int64) {
+	b.mu.Lock()
+	b.added += more
+	b.mu.Unlock()
 }
 
 // clear forgets all operations. The caller holds mu.
-func (g *gather) clear() {
-	g.buf, g.live, g.dead, g.grown, g.told = g.buf[:0], 0, 0, 0, 0
-	g.index.clear()
+func (b *shardBuffer) clear() {
+	b.buf, b.live, b.dead, b.added, b.checkedAt = b.buf[:0], 0, 0, 0, 0
+	b.index.clear()
 }
 
 // taking is what the committer took from one gather.
-type taking struct {
-	ops   []byte
-	live  int
-	dead  int
-	grown int64
-	top   uint64
+type drained struct {
+	ops    []byte
+	live   int
+	dead   int
+	added  int64
+	maxSeq uint64
 }
 
 // take hands over the operations and starts the next group with the buffer spare.
-func (g *gather) take(next uint64, spare []byte) taking {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	t := taking{ops: g.buf, live: g.live, dead: g.dead, grown: g.grown, top: g.top}
-	g.used = max(len(g.buf), g.used-g.used/8)
-	if cap(spare) > 4*g.used+minBuffer {
+func (b *shardBuffer) drain(next uint64, spare []byte) drained {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	t := drained{ops: b.buf, live: b.live, dead: b.dead, added: b.added, maxSeq: b.maxSeq}
+	b.recent = max(len(b.buf), b.recent-b.recent/8)
+	if cap(spare) > 4*b.recent+minBuffer {
 		spare = nil
 	}
-	g.group = next
-	g.buf = spare
-	g.clear()
-	g.index.shrink()
+	b.group = next
+	b.buf = spare
+	b.clear()
+	b.index.shrink()
 	return t
 }
 
 // shrink lets go of the buffer if it is empty and large.
-func (g *gather) shrink() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if len(g.buf) == 0 && cap(g.buf) > minBuffer {
-		g.buf = nil
+func (b *shardBuffer) shrink() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.buf) == 0 && cap(b.buf) > minBuffer {
+		b.buf = nil
 	}
 }
 
@@ -201,9 +201,9 @@ const (
 	// minBuffer is kept whatever was used lately.
 	minBuffer = 64 << 10
 	// lookBytes is how much may be appended to a shard between two looks at the free space.
-	lookBytes = 1 << 20
+	shardCheckBytes = 1 << 20
 	// squeezeFrom is how much must be dead to be worth the move.
-	squeezeFrom = 256 << 10
+	compactFrom = 256 << 10
 )
 
 // appendPut appends the operation that stores r.
