@@ -6,21 +6,22 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// applyWindow is how much of a log's operations are looked at together: all of an ordinary
-// log, and a part of one that a large group has made longer.
+// applyWindow is how many bytes of a log's operations are compacted together. An ordinary log fits;
+// a log that a large group made longer is compacted in several windows.
 const applyWindow = 2 * maxLog
 
-// applier brings what groups come to into a store.
+// applier compacts groups and writes the result to a store.
 type applier struct {
 	db        *pebble.DB
 	batchSize int
 	compactor compactor
-	meta      []byte // the last group's, as an operation; empty: no group was added
+	meta      []byte // the last group's meta, as an operation; empty before the first group
 }
 
-// apply brings the groups that fill adds, of about so many bytes if that is known, into a store
-// and syncs it. The last thing that is written is the last group's meta: where it is, everything is. Otherwise the log is there
-// still, and doing all of it again comes to the same.
+// apply writes the groups that fill adds to a store and syncs the store. size is the expected
+// number of bytes; 0: unknown. The last group's meta is written last, so a store that has the meta
+// has every group before it. After a crash without the meta the log still exists, and applying it
+// again gives the same result.
 func apply(db *pebble.DB, batchSize int, size int64, fill func(*applier) error) error {
 	before, err := readMeta(db)
 	if err != nil {
@@ -36,7 +37,7 @@ func apply(db *pebble.DB, batchSize int, size int64, fill func(*applier) error) 
 	return db.Flush()
 }
 
-// add takes a group or a part of one, a sealed batch.
+// add takes a sealed batch, which is a group or a part of one.
 func (a *applier) add(batch []byte) error {
 	a.compactor.add(batch[operationsAt:])
 	a.meta = append(a.meta[:0], batch[batchHeader:operationsAt]...)
@@ -46,8 +47,8 @@ func (a *applier) add(batch []byte) error {
 	return a.write(nil)
 }
 
-// write writes what the operations since the last time come to, and the operation last if
-// there is one.
+// write compacts the operations added since the last write and writes them, then the operation last
+// if there is one.
 func (a *applier) write(last []byte) error {
 	for rest := a.compactor.ops; ; {
 		var count int
@@ -72,13 +73,13 @@ func (a *applier) write(last []byte) error {
 	return nil
 }
 
-// netting keeps of operations the last of each job, and nothing of a job that is new to the
-// store and gone again.
+// compactor keeps the last operation of each job. It drops every operation of a job that is both
+// created and deleted within the window.
 type compactor struct {
-	ops       []byte // those that are undone are marked dead
+	ops       []byte // superseded operations are marked dead
 	index     index
 	maxStored uint64 // the highest Seq that may be in the store
-	maxSeen   uint64 // the highest Seq seen
+	maxSeen   uint64 // the highest Seq added so far
 }
 
 // add takes a group's operations.
@@ -94,7 +95,7 @@ func (c *compactor) add(ops []byte) {
 	}
 }
 
-// job notes the operation on a job that is at n.ops[at:].
+// job records the operation on a job at c.ops[at:].
 func (c *compactor) job(at int, kind byte, seq uint64) {
 	c.maxSeen = max(c.maxSeen, seq)
 	e := c.index.find(seq)

@@ -10,29 +10,31 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// chain is how far the groups of the tables and the logs follow each other without a gap.
+// chain is the sequence of groups in the tables and the logs, up to the first gap.
 type chain struct {
 	last meta // the last whole group
-	// open is the latest part of a group that lacks others; at is where its first part stands.
+	// partial is the last part read of a group that still lacks parts. partialAt is where the
+	// group's first part is.
 	partial   *meta
 	partialAt logOffset
-	// broken: a group that was synced is missing.
+	// missingSynced reports that a synced group is missing.
 	missingSynced bool
 }
 
-// place is a place in a log.
+// logOffset is an offset in a log.
 type logOffset struct {
-	log    int // in survey.logs
+	log    int // index in survey.logs
 	offset int64
 }
 
-// headError says that a log has no head that can be read.
+// headError reports a log whose head cannot be read.
 type headError struct {
 	error
-	used bool // something is written behind it
+	used bool // data follows the head
 }
 
-// scanLog hands out the parts of a log, in order.
+// scanLog calls each with the parts of a log, in order. closed reports that the log has its end
+// mark.
 func scanLog(f vfs.FS, path string, format int, each func(logPart) error) (closed bool, err error) {
 	file, err := f.Open(path)
 	if err != nil {
@@ -62,18 +64,17 @@ func scanLog(f vfs.FS, path string, format int, each func(logPart) error) (close
 type logWalk struct {
 	*survey
 	file    string
-	latest  bool     // there is no later log
-	stopped bool     // the rest of the log is not believed
-	gap     *logPart // what could not be read, and is not judged yet
-	before  meta     // the latest part in the log that followed the chain
-	last    meta     // the latest part in the log
+	latest  bool     // no later log exists
+	stopped bool     // the rest of the log is ignored
+	gap     *logPart // the unreadable bytes that have no verdict yet
+	before  meta     // the last part that followed the chain
+	last    meta     // the last part in the log
 }
 
-// readLog follows the chain through a log; last says that there is no later one.
+// readLog follows the chain through a log. last reports that no later log exists.
 //
-// A gap is damage when a group behind it says that the groups in the gap were synced. Without
-// such a witness it is what was being written when the machine stopped, and was never
-// acknowledged.
+// An unreadable gap is damage when a later group records that the groups before it were synced.
+// Without such a record the gap is a write that the crash interrupted: it was never acknowledged.
 func (s *survey) readLog(name string, last bool) error {
 	before := *s
 	s.logs = append(s.logs, surveyedLog{name: name})
@@ -81,15 +82,15 @@ func (s *survey) readLog(name string, last bool) error {
 	_, err := scanLog(s.dir.fs, s.dir.log(name), s.format, w.part)
 	var head headError
 	switch {
-	case errors.Is(err, errStopWalk): // what follows is left from another log
+	case errors.Is(err, errStopWalk): // the rest belongs to the file's earlier log
 	case errors.As(err, &head) && head.used:
 		s.addDamage(w.file, 0, logStart, "%v", err)
 		s.logs = before.logs
 		return nil
 	case err != nil && !errors.As(err, &head):
-		return fmt.Errorf("cannot read %s: %w", name, cause(err))
+		return fmt.Errorf("cannot read the log %q: %w", s.dir.log(name), cause(err))
 	}
-	if w.last.group == 0 && w.gap == nil || w.last.group > 0 && !s.inTables.before(&w.last) { // it holds nothing more than the tables
+	if w.last.group == 0 && w.gap == nil || w.last.group > 0 && !s.inTables.before(&w.last) { // the tables hold all of it
 		*s = before
 		s.redundant = append(s.redundant, name)
 		return nil
@@ -98,7 +99,7 @@ func (s *survey) readLog(name string, last bool) error {
 	return nil
 }
 
-// part takes a part of the log.
+// part takes the next part of the log.
 func (w *logWalk) part(p logPart) error {
 	var m meta
 	err := errNotGroup
@@ -130,17 +131,17 @@ func (w *logWalk) part(p logPart) error {
 	return nil
 }
 
-// judge tells by a part behind the gap what the gap is. It reports whether the chain can be
-// followed there.
+// judge decides from a part behind the gap whether the gap is damage. It reports whether the chain
+// continues at that part.
 func (w *logWalk) judge(m *meta) bool {
 	old := m.group <= w.chain.last.group
 	switch {
 	case m.part > 0:
 		return false
-	case old || m.previous <= w.chain.last.group && w.format > 2: // nothing is missing
+	case old || m.previous <= w.chain.last.group && w.format > 2: // no group is missing
 	case m.prevSynced:
-		w.addDamage(w.file, w.gap.offset, w.gap.end-w.gap.offset, "cannot be read, and group %d behind it says that it was synced", m.group)
-		w.chain.last.group, w.chain.partial, w.chain.missingSynced = m.previous, nil, true // what was in the gap is not told again
+		w.addDamage(w.file, w.gap.offset, w.gap.end-w.gap.offset, "cannot be read, although group %d behind it records that it was synced", m.group)
+		w.chain.last.group, w.chain.partial, w.chain.missingSynced = m.previous, nil, true // the gap is reported once
 		w.stopped = w.format == 2 && w.latest
 	default:
 		return false
@@ -149,7 +150,7 @@ func (w *logWalk) judge(m *meta) bool {
 	return !w.stopped
 }
 
-// follow checks one part of a group, which is whole, against the one before.
+// follow checks a whole part against the part before it.
 func (w *logWalk) follow(p logPart, m meta) {
 	c, l := &w.chain, len(w.logs)-1
 	before := &c.last
@@ -158,7 +159,7 @@ func (w *logWalk) follow(p logPart, m meta) {
 	}
 	switch {
 	case !intact(p.data, &m):
-		w.addDamage(w.file, p.offset, p.end-p.offset, "group %d has a wrong sum", m.group)
+		w.addDamage(w.file, p.offset, p.end-p.offset, "group %d has a wrong checksum", m.group)
 	case !before.before(&m): // the tables hold it
 	case m.lacksPart(before) && w.listed:
 		w.addDamage(w.file, p.offset, 0, "a part of group %d is missing before this part of group %d", before.group, m.group)
@@ -181,8 +182,8 @@ func (w *logWalk) follow(p logPart, m meta) {
 	}
 }
 
-// end judges what is at the end of the log. In the last one a gap is left out, with the group
-// that is open before it.
+// end decides about a gap at the end of the log. In the last log the gap is dropped, together with
+// a group that lacks parts before it.
 func (w *logWalk) end() {
 	switch {
 	case w.gap == nil:
@@ -193,7 +194,7 @@ func (w *logWalk) end() {
 			w.gap.offset = c.partialAt.offset
 			w.cutOpenGroup()
 		}
-		w.addDropped(w.file, w.gap.offset, w.gap.end-w.gap.offset, "cannot be read: a group that was not complete when the server ended, and was not acknowledged, or damage")
+		w.addDropped(w.file, w.gap.offset, w.gap.end-w.gap.offset, "cannot be read: an unfinished group, which was not acknowledged, or damage")
 	}
 }
 
@@ -201,18 +202,18 @@ func (s *survey) addDropped(file string, offset, length int64, what string) {
 	s.dropped = append(s.dropped, Damage{File: filepath.Join(storeName, file), Offset: offset, Length: length, What: what})
 }
 
-// dropOpen leaves a group out that lacks parts when all logs are read.
+// dropOpenGroup drops the group that still lacks parts after all logs are read.
 func (s *survey) dropOpenGroup() {
 	c := &s.chain
 	if c.partial == nil {
 		return
 	}
 	l := s.logs[c.partialAt.log]
-	s.addDropped(filepath.Join(logsName, l.name), c.partialAt.offset, l.end-c.partialAt.offset, fmt.Sprintf("group %d lacks parts: it was not complete when the server ended, and was not acknowledged", c.partial.group))
+	s.addDropped(filepath.Join(logsName, l.name), c.partialAt.offset, l.end-c.partialAt.offset, fmt.Sprintf("group %d lacks parts: it was unfinished when the server ended, and was not acknowledged", c.partial.group))
 	s.cutOpenGroup()
 }
 
-// cutOpen ends the logs before the group that lacks parts.
+// cutOpenGroup ends the logs before the group that lacks parts.
 func (s *survey) cutOpenGroup() {
 	c := &s.chain
 	s.logs[c.partialAt.log].end = c.partialAt.offset
@@ -222,13 +223,13 @@ func (s *survey) cutOpenGroup() {
 	c.partial = nil
 }
 
-// eachGroup hands out the parts of a log's groups, as far as the chain goes.
+// eachGroup calls each with the parts of a log's groups, up to the end of the chain.
 func (s *survey) eachGroup(l surveyedLog, each func(logPart) error) error {
 	_, err := scanLog(s.dir.fs, s.dir.log(l.name), s.format, func(p logPart) error {
 		if p.offset >= l.end {
 			return errStopWalk
 		}
-		if !p.whole { // a gap in which nothing is missing
+		if !p.whole { // no group is missing in this gap
 			return nil
 		}
 		return each(p)
@@ -239,9 +240,8 @@ func (s *survey) eachGroup(l surveyedLog, each func(logPart) error) error {
 	return err
 }
 
-// guessFormat tells the format of a store that does not say it by its logs: where the head of
-// one of the present format begins, one of format 2 has the first chunk's, which the server
-// wrote.
+// guessFormat determines the format of a store without a readable FORMAT file. A log of the present
+// format begins with logMagic, a log of format 2 with its first chunk.
 func (d *dataDir) guessFormat() (int, error) {
 	names, err := d.fs.List(d.log(""))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -254,7 +254,7 @@ func (d *dataDir) guessFormat() (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		n, _ := file.ReadAt(b, 0) // what is too short says nothing
+		n, _ := file.ReadAt(b, 0) // a log that is too short tells nothing
 		if err := file.Close(); err != nil {
 			return 0, err
 		}

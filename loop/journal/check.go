@@ -14,43 +14,43 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Report is what Check found and Repair did.
+// Report is the result of Check and Repair.
 type Report struct {
 	Format int    // of the data directory; 0: unknown
-	Group  uint64 // the last that can be read
+	Group  uint64 // the last readable group
 	Epoch  uint64 // the last opening
-	// Jobs, which are all records with a number, Documents and Settings count what can be
-	// read; after a repair, what was kept.
+	// Jobs, Documents and Settings count what can be read or, after a repair, what was kept. Jobs
+	// counts all numbered records.
 	Jobs, Documents, Settings int64
 	Tables, Logs              int // files in use
 	Size                      uint64
-	Damage                    []Damage // none: all is well
-	// Dropped are ends of logs that a start leaves out: what was being written when the server
-	// ended without closing the store. It was not acknowledged, unless the disk damaged it.
+	Damage                    []Damage // empty: the directory is undamaged
+	// Dropped are the ends of logs that the next start leaves out: writes that were interrupted
+	// when the server ended without closing the store. They were not acknowledged, unless the disk
+	// damaged acknowledged ones.
 	Dropped []Damage
-	// Kept is the directory, below the data directory, to which a repair moved the
-	// damaged store; empty if there was nothing to repair.
+	// Kept is the name, in the data directory, under which a repair keeps the damaged store; empty
+	// if nothing was damaged.
 	Kept string
-	// Namesakes counts the jobs that a repair left out because a later one has their queue
-	// and name.
-	Duplicates int64 `json:"Namesakes"` // the name of the first release
+	// Duplicates counts the jobs that a repair left out because a later job has their queue and
+	// name. The JSON report keeps the older member name.
+	Duplicates int64 `json:"Namesakes"`
 
 	maxSeq uint64 // the highest Seq ever put
 }
 
-// Check reads a data directory that no server uses and tells what is there and what
-// is damaged. It changes nothing. The error says why it could not look; damage is no
-// error. Without a file system it takes the disk.
+// Check reads a data directory that no server uses, and reports its contents and its damage. It
+// changes nothing. Damage is reported in Report, not as an error. A nil f is the disk.
 func Check(dir string, f vfs.FS) (Report, error) {
-	h, err := openReadOnly(orDefaultFS(f), dir)
+	d, err := openReadOnly(orDefaultFS(f), dir)
 	if err != nil {
 		return Report{}, err
 	}
-	r, s, err := h.check(nil)
+	r, s, err := d.check(nil)
 	if err == nil {
-		err = h.count(s, &r)
+		err = d.count(s, &r)
 	}
-	return r, errors.Join(err, h.close())
+	return r, errors.Join(err, d.close())
 }
 
 func orDefaultFS(f vfs.FS) vfs.FS {
@@ -60,7 +60,7 @@ func orDefaultFS(f vfs.FS) vfs.FS {
 	return f
 }
 
-// check reads everything and hands all versions that can be read to each.
+// check reads every table and log and calls each with every readable version.
 func (d *dataDir) check(each func(version) error) (Report, *survey, error) {
 	if err := d.needStore(exists(d.fs, d.store())); err != nil {
 		return Report{}, nil, err
@@ -104,8 +104,8 @@ func (d *dataDir) check(each func(version) error) (Report, *survey, error) {
 	}, s, nil
 }
 
-// count fills in how many jobs and settings there are, and looks for jobs of one name. Of a
-// damaged store it sorts the keys in memory.
+// count fills in the number of jobs, documents and settings, and reports duplicate jobs as damage.
+// For a damaged store it sorts the keys in memory.
 func (d *dataDir) count(s *survey, r *Report) error {
 	if len(r.Damage) == 0 {
 		return d.read(s, func(db pebble.Reader) error {
@@ -146,7 +146,7 @@ func (r *Report) tally(key []byte) {
 	}
 }
 
-// read opens the store to read only, with what the logs have to add to it.
+// read opens the store read-only, with the contents of the logs on top.
 func (d *dataDir) read(s *survey, use func(pebble.Reader) error) error {
 	return d.readTables(func(db *pebble.DB) error {
 		with := db.NewIndexedBatch()
@@ -158,7 +158,7 @@ func (d *dataDir) read(s *survey, use func(pebble.Reader) error) error {
 	})
 }
 
-// readTables opens the store to read only, without the logs.
+// readTables opens the store read-only, without the logs.
 func (d *dataDir) readTables(use func(*pebble.DB) error) error {
 	o := storeOptions(d.fs, 0, silentLog(), nil)
 	o.ReadOnly, o.ErrorIfNotExists = true, true
@@ -186,12 +186,12 @@ func addLogs(s *survey, to *pebble.Batch) error {
 	return nil
 }
 
-// census hands out every version in the live tables and logs.
+// versionReader calls each with every version in the live tables and the logs.
 type versionReader struct {
 	*survey
 	each    func(version) error
 	last    meta
-	changes uint64 // read from the logs
+	changes uint64 // versions read from the logs
 }
 
 func (c *versionReader) readTables() error {
@@ -210,7 +210,7 @@ func (c *versionReader) readTables() error {
 	return nil
 }
 
-// complain notes what a table could not be read for.
+// addTableDamage reports the error that ended reading a table.
 func (c *versionReader) addTableDamage(name string, err error) {
 	d := damageOf(err)
 	d.File = filepath.Join(storeName, name)
@@ -221,11 +221,11 @@ func (c *versionReader) readLogs() error {
 	for i, l := range c.logs {
 		end := int64(math.MaxInt64)
 		if c.format == 2 && i == len(c.logs)-1 {
-			end = l.end // what is behind may be what a client sent
+			end = l.end // bytes behind it may be a client's
 		}
 		whole, err := c.wholeGroups(l)
 		if err != nil {
-			return fmt.Errorf("cannot read %s: %w", l.name, cause(err))
+			return fmt.Errorf("cannot read the log %q: %w", c.dir.log(l.name), cause(err))
 		}
 		_, err = scanLog(c.dir.fs, c.dir.log(l.name), c.format, func(p logPart) error {
 			if len(whole) == 0 || p.offset >= end {
@@ -249,8 +249,8 @@ func (c *versionReader) readLogs() error {
 	return nil
 }
 
-// wholeGroups is where the parts stand of those groups of a log that have all of them. In
-// format 2 a group could go on in the next log, so each part stands for itself.
+// wholeGroups returns the offsets of the parts of complete groups. A group of format 2 may continue
+// in the next log, so there every whole part counts.
 func (c *versionReader) wholeGroups(l surveyedLog) (whole []int64, err error) {
 	var open []int64
 	var last meta
@@ -275,11 +275,11 @@ func (c *versionReader) wholeGroups(l surveyedLog) (whole []int64, err error) {
 	return whole, err
 }
 
-// numberOfLogs is above the number of every version in the tables: what is in the logs is
-// later.
+// firstLogNumber is higher than the number of any version in the tables, because versions in the
+// logs are later.
 const firstLogNumber = 1 << 60
 
-// take checks that a version can be understood and hands it on.
+// take returns a function that validates a version and calls each with it.
 func (c *versionReader) take(file string, offset int64) func(version) error {
 	return func(v version) error {
 		if err := c.validate(v); err != nil {
@@ -314,11 +314,11 @@ func (c *versionReader) validate(v version) error {
 		}
 		return err
 	default:
-		return fmt.Errorf("a key that no journal writes: %q", v.key)
+		return fmt.Errorf("an unknown key: %q", v.key)
 	}
 }
 
-// walkBatch hands out the versions in a batch.
+// walkBatch calls each with the versions in a batch.
 func walkBatch(b []byte, each func(version) error) error {
 	head, ok := batchrepr.ReadHeader(b)
 	r := batchrepr.Read(b)

@@ -50,7 +50,7 @@ func TestLastRecordDamaged(t *testing.T) {
 
 	var damage *DamageError
 	disk = closed.with(name, bad).disk(t)
-	if _, err := reopen(disk); !errors.As(err, &damage) || damage.Damage[0].Offset != last.offset || !strings.Contains(err.Error(), "had closed the store") {
+	if _, err := reopen(disk); !errors.As(err, &damage) || damage.Damage[0].Offset != last.offset || !strings.Contains(err.Error(), "although a clean shutdown followed") {
 		t.Errorf("%v", err)
 	}
 	if r, err := Repair(testDir, disk); err != nil || len(r.Damage) != 1 || r.Jobs != 2 {
@@ -142,7 +142,7 @@ func TestNamesakes(t *testing.T) {
 	if err := d.j.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if r, err := Check(testDir, f); err != nil || len(r.Damage) != 1 || !strings.Contains(r.Damage[0].What, "later one, because their ends are lost: 2, ") {
+	if r, err := Check(testDir, f); err != nil || len(r.Damage) != 1 || !strings.Contains(r.Damage[0].What, "later job, because their deletions were lost: 2, ") {
 		t.Errorf("%+v, %v", r, err)
 	}
 	r, err := Repair(testDir, f)

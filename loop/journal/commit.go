@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// soonSynced is how long changes that came with FlushLater stay in a log that is not synced, at most: a loss of power
-// undoes them. A kill of the process undoes nothing that is in a log.
+// maxUnsynced is how long a change of FlushLater may stay in the log unsynced. Until then a loss of
+// power undoes it; a kill of the process undoes nothing that is in the log.
 const maxUnsynced = 10 * time.Millisecond
 
-// commitLoop commits groups until the journal is closed or broken. In mode Always
-// a group begins when the one before it is committed and a turn has ended; in the
-// others it gathers for an interval first.
+// commitLoop commits groups until the journal is closed or has failed. In mode Always a group
+// begins when the previous one is committed and a turn has ended. In the other modes changes first
+// gather for an interval.
 func (j *Journal) commitLoop() {
 	gathering := time.NewTimer(j.options.Interval)
 	defer gathering.Stop()
@@ -65,15 +65,15 @@ func (j *Journal) commitLoop() {
 	}
 }
 
-// idleAfter is how long nothing is appended until the buffers of large groups are let go of.
+// shrinkAfter is the idle time after which the buffers of large groups are freed.
 const shrinkAfter = time.Second
 
-// shrink lets go of the buffers of large groups, two for each shard and that of the batch: groups
-// to come make others as they need them. The committer calls it.
+// shrink frees the buffers of large groups: two for each shard, and the batch. Later groups
+// allocate them again.
 func (j *Journal) shrink() {
 	for i := range j.shards {
 		j.shards[i].shrink()
-		j.drained[i].ops = nil // it is the spare
+		j.drained[i].ops = nil // it shares its memory with the spare buffer
 		if cap(j.spareBuffers[i]) > minBuffer {
 			j.spareBuffers[i] = nil
 		}
@@ -83,19 +83,19 @@ func (j *Journal) shrink() {
 	}
 }
 
-// commitAll commits until everything is synced or the journal is broken.
+// commitAll commits until everything is synced or the journal has failed.
 func (j *Journal) commitAll() {
 	for j.deferSync.Store(false); j.commitGroup(); j.deferSync.Store(false) {
 	}
 }
 
-// commitGroup takes what all shards gathered, writes it, makes it durable and says so. In mode
-// Always, after FlushLater alone, it only writes: the next group's sync is for both. It returns
-// false when there was nothing to do, or when it failed.
+// commitGroup drains all shards, writes the group, syncs it and publishes its number. In mode
+// Always, when only FlushLater was called, it does not sync: the next group's sync covers both. It
+// returns false when there was nothing to do or the journal failed.
 func (j *Journal) commitGroup() bool {
 	began := time.Now()
-	// In this order: whoever is counted here has its change in this taking or in an earlier one, and a Flush that
-	// finds nothing touched finds unsynced set, and wakes the committer.
+	// The order matters. An acknowledgement counted in waiters has its change in this group or an
+	// earlier one. A Flush that finds touched unset finds unsynced set, and wakes the committer.
 	unsynced := j.unsynced.Swap(true)
 	waiters := j.waiters.Swap(0)
 	touched := j.touched.Swap(false)
@@ -140,7 +140,7 @@ func (j *Journal) commitGroup() bool {
 	return true
 }
 
-// sync makes what is written durable, but in mode Never.
+// sync makes the written groups durable, except in mode Never.
 func (j *Journal) sync() error {
 	if j.options.Sync == Never {
 		return nil
@@ -151,8 +151,7 @@ func (j *Journal) sync() error {
 	return j.disk.failure()
 }
 
-// take empties all gathers, which go on gathering for the group next. It returns
-// the number of changes.
+// drain empties all shard buffers, which go on with group next. It returns the number of changes.
 func (j *Journal) drain(next uint64) int {
 	live, bytes := 0, 0
 	for i := range j.shards {
@@ -165,8 +164,8 @@ func (j *Journal) drain(next uint64) int {
 	return live
 }
 
-// writeGroup writes what was taken, in one batch unless it is very large. It returns the
-// bytes written.
+// writeGroup writes the drained changes in one batch, or in several if they are large. It returns
+// the bytes written.
 func (j *Journal) writeGroup(group uint64) (int, error) {
 	bytes, count := 0, 0
 	var grown int64
@@ -196,7 +195,7 @@ func (j *Journal) writeGroup(group uint64) (int, error) {
 	return bytes, j.write(group, count, grown, false)
 }
 
-// write writes j.batch, of count operations, as the group or a part of it. More says
+// write writes j.batch, which holds count operations, as the group or a part of it. more reports
 // that another part follows.
 func (j *Journal) write(group uint64, count int, grown int64, more bool) error {
 	m := meta{

@@ -3,32 +3,36 @@ package journal
 import "time"
 
 const (
-	// maxCompany is how many acknowledgements share a sync at least without any wait: it costs each of them little then.
+	// enoughAcks is the number of acknowledgements for which a group never waits: shared by so
+	// many, a sync is cheap.
 	enoughAcks = 64
-	// maxCompanyWait is how long a group waits for more at most, however slow the disk is.
+	// maxCommitDelay bounds the wait, however slow the disk is.
 	maxCommitDelay = time.Millisecond
-	// maxCompanyMisses bounds how rarely it is tried when it was in vain: before one in so many groups, as a power of two.
+	// maxDelayMisses bounds the back-off after waits in vain: at most one group in 2^maxDelayMisses
+	// waits.
 	maxDelayMisses = 8
 )
 
-// company is how many acknowledgements a group should carry. Clients that do one thing after the other come back when
-// they are answered: without a wait the first of them would have a group to itself, and all others wait for two syncs. So
-// a group waits for those that the last one has answered, and no longer than that one took. When they do not come, the
-// next groups go without.
+// commitDelay decides how long a group waits for more acknowledgements (group commit). A
+// synchronous client sends its next request when it is answered. Without the wait the first
+// client's request would get a sync alone, and all others would wait for two syncs. So a group
+// waits for as many acknowledgements as the last group carried, and at most as long as that group
+// took. When the acknowledgements do not come, the next groups do not wait.
 type commitDelay struct {
-	acks   int64         // acknowledgements
-	wait   time.Duration // for them
-	misses int           // waits in vain, in a row
-	skip   int           // groups that do not wait
+	acks   int64         // acknowledgements to wait for
+	wait   time.Duration // the longest wait
+	misses int           // consecutive waits in vain
+	skip   int           // groups that will not wait
 }
 
-// expect notes, at the end of a group, how many it has answered or that wait already, and how long it took.
+// expect records, at the end of a group, how many acknowledgements it carried or are already
+// waiting, and how long it took.
 func (c *commitDelay) expect(clients int64, took time.Duration) {
 	c.acks, c.wait = min(clients, enoughAcks), min(took, maxCommitDelay)
 }
 
-// awaitCompany waits until the group that gathers is worth its sync. A group that nobody waits for, and one of a client
-// that is alone, go at once.
+// delayCommit waits until the group has enough acknowledgements. A group without any, or with those
+// of a single client, is committed at once.
 func (j *Journal) delayCommit() {
 	c := &j.delay
 	if n := j.waiters.Load(); n == 0 || n >= c.acks || !j.touched.Load() {

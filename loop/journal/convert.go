@@ -8,7 +8,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// ready checks the store and, when it is of an older format, converts it.
+// checkAndConvert verifies the store and converts it when its format is older.
 func (d *dataDir) checkAndConvert(log *slog.Logger) (*survey, error) {
 	format, err := d.readFormat()
 	if err != nil {
@@ -29,9 +29,8 @@ func (d *dataDir) checkAndConvert(log *slog.Logger) (*survey, error) {
 	return s, err
 }
 
-// convert makes a store of the present format beside the one that was surveyed, and puts it
-// in its place in one step. The old one is not changed before that: an interruption leaves
-// either.
+// convert builds a store of the present format beside the surveyed one and replaces that in one
+// step. Until then the old store is unchanged, so an interruption leaves one of the two whole.
 func (d *dataDir) convert(s *survey, log *slog.Logger) error {
 	to := d.path(newName)
 	if err := d.fs.RemoveAll(to); err != nil {
@@ -43,15 +42,15 @@ func (d *dataDir) convert(s *survey, log *slog.Logger) error {
 	if len(s.dropped) == 0 {
 		return d.replace()
 	}
-	kept, err := d.keepDamaged() // what was left out may be needed
+	kept, err := d.keepDamaged() // a person may need the dropped ends
 	if err == nil {
-		log.Warn("the store is kept as it was, because the end of a log is left out", "store", kept)
+		log.Warn("the old store is kept, because the end of a log is left out", "store", kept)
 	}
 	return err
 }
 
-// upgrade fills a new store with what the one that was surveyed holds, in the present form: its
-// tables first, then the groups in its logs, one part at a time.
+// upgrade copies the surveyed store to a new one in the present format: the tables first, then the
+// groups in the logs, one part at a time.
 func (s *survey) upgrade(db *pebble.DB) error {
 	w := storeWriter{db: db, batch: db.NewBatch()}
 	err := s.dir.readTables(func(from *pebble.DB) error { return scan(from, nil, w.upgrade) })

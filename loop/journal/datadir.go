@@ -17,70 +17,70 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// The names in a data directory.
+// File names in a data directory.
 const (
-	lockName    = "LOCK"          // held by whoever uses the directory
+	lockName    = "LOCK"          // locked by the process that uses the directory
 	storeName   = "store"         // the store
-	newName     = "store.new"     // one that is being made; whole when it has a format file
-	oldName     = "store.old"     // one that a new one has taken the place of
-	damagedName = "store.damaged" // what a repair took out of use, with -1, -2, ...
-	scratchName = "store.scratch" // in which a repair sorts what it reads
-	formatName  = "FORMAT"        // in a store: its version
+	newName     = "store.new"     // a store that is being built; complete when it has a format file
+	oldName     = "store.old"     // a store that has been replaced
+	damagedName = "store.damaged" // a damaged store that a repair replaced, with -1, -2, ...
+	scratchName = "store.scratch" // the temporary store in which a repair sorts records
+	formatName  = "FORMAT"        // in a store: its format version
 	logsName    = "log"           // in a store: the directory of the logs
 	logSuffix   = ".log"          // of a log
-	spareSuffix = ".spare"        // of a file that is to be a log again
+	spareSuffix = ".spare"        // of a file that will be reused as a log
 )
 
-// Format is the version of the data directory that this package writes. Open converts an
-// older one, down to oldestFormat.
+// Format is the version of the data directory that this package writes. Open converts older
+// versions from oldestFormat on.
 const Format = 4
 
 const oldestFormat = 2
 
-// formatHead precedes the number in the format file.
+// formatHead precedes the version in the format file.
 const formatHead = "treadle journal "
 
 // ErrInUse is wrapped by the error for a directory that another process has locked.
 var ErrInUse = errors.New("in use")
 
-// home is a data directory, locked.
+// dataDir is a locked data directory.
 type dataDir struct {
 	fs   vfs.FS
 	root string
 	lock io.Closer
-	name string // of the store in it
+	name string // of the directory that holds the store
 }
 
-// lockPatience is how long Open waits for a lock: a killed server of many gigabytes takes
-// seconds to give its memory back, and holds the lock meanwhile, while its successor starts.
+// lockTimeout is how long Open waits for the lock. A killed server with many gigabytes takes
+// seconds to free its memory and holds the lock until then, while its successor starts.
 const lockTimeout = 3 * time.Second
 
-// lockRetry is the time between two tries.
+// lockRetryEvery is the time between two attempts.
 const lockRetryEvery = 50 * time.Millisecond
 
-// awaitHome is openHome with patience for a predecessor that is ending, and says whom it waits for.
+// awaitLock locks the directory, and waits up to lockTimeout for another process to release it.
 func awaitLock(f vfs.FS, dir string, log *slog.Logger) (*dataDir, error) {
-	said := false
+	warned := false
 	for end := time.Now().Add(lockTimeout); ; time.Sleep(lockRetryEvery) {
-		h, err := lockDataDir(f, dir, true)
+		d, err := lockDataDir(f, dir, true)
 		if !errors.Is(err, errOtherProcess) || time.Now().After(end) {
-			return h, err
+			return d, err
 		}
-		if !said {
-			said = true
+		if !warned {
+			warned = true
 			log.Warn("waiting for the data directory", "reason", err.Error(), "patience", lockTimeout)
 		}
 	}
 }
 
-// errOtherProcess is an ErrInUse that may end without us.
+// errOtherProcess is the ErrInUse of another process, which may release the lock.
 var errOtherProcess = fmt.Errorf("%w by another treadle", ErrInUse)
 
-// openHome locks dir, which it makes if create is set.
+// lockDataDir locks dir. With create it makes the directory if it is missing.
 func lockDataDir(f vfs.FS, dir string, create bool) (*dataDir, error) {
 	if create {
 		if err := makeDir(f, dir); err != nil {
-			return nil, fmt.Errorf("cannot make the data directory %q: %w", dir, cause(err))
+			return nil, fmt.Errorf("cannot create the data directory %q: %w", dir, cause(err))
 		}
 	} else if err := needDir(f, dir); err != nil {
 		return nil, err
@@ -98,21 +98,21 @@ func lockDataDir(f vfs.FS, dir string, create bool) (*dataDir, error) {
 	}
 }
 
-// viewHome opens a directory to read only: nothing in it is changed. A directory without a
-// lock file has never had a server, so there is nothing to lock; nor is there on a file
-// system that lets nobody write.
+// openReadOnly opens a directory without changing anything in it. A directory without a lock file
+// never had a server, so it needs no lock. A file system on which the lock file cannot be written
+// is used unlocked.
 func openReadOnly(f vfs.FS, dir string) (*dataDir, error) {
 	if err := needDir(f, dir); err != nil {
 		return nil, err
 	}
-	h := &dataDir{fs: readOnlyFS{f}, root: dir, lock: io.NopCloser(nil), name: storeName}
-	locked, err := exists(f, h.path(lockName))
+	d := &dataDir{fs: readOnlyFS{f}, root: dir, lock: io.NopCloser(nil), name: storeName}
+	locked, err := exists(f, d.path(lockName))
 	if err == nil && locked {
 		var own *dataDir
 		own, err = lockDataDir(f, dir, false)
 		switch {
 		case err == nil:
-			h.lock = own.lock
+			d.lock = own.lock
 		case errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS):
 			err = nil
 		}
@@ -120,14 +120,14 @@ func openReadOnly(f vfs.FS, dir string) (*dataDir, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := h.find(); err != nil {
-		return nil, errors.Join(err, h.close())
+	if err := d.find(); err != nil {
+		return nil, errors.Join(err, d.close())
 	}
-	return h, nil
+	return d, nil
 }
 
-// find sets name to where a whole store is: another name than storeName while a swap is
-// interrupted.
+// find sets name to the directory that holds a complete store. It differs from storeName while a
+// swap is interrupted.
 func (d *dataDir) find() error {
 	for _, name := range [...]string{storeName, newName, oldName} {
 		ok, err := exists(d.fs, d.fs.PathJoin(d.path(name), formatName))
@@ -159,10 +159,10 @@ func (d *dataDir) path(name string) string { return d.fs.PathJoin(d.root, name) 
 
 func (d *dataDir) store() string { return d.path(d.name) }
 
-// log is the path of a file in the directory of the logs.
+// log returns the path of a file in the log directory.
 func (d *dataDir) log(name string) string { return d.fs.PathJoin(d.store(), logsName, name) }
 
-// makeDir makes dir and syncs the directories above that it had to make or change.
+// makeDir makes dir and syncs every parent directory that it changed.
 func makeDir(f vfs.FS, dir string) error {
 	var made []string
 	for at := dir; ; at = f.PathDir(at) {
@@ -194,8 +194,8 @@ func syncDir(f vfs.FS, dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// complete finishes a swap that was interrupted and removes what was never
-// completed. It reports whether there is a store.
+// finishSwap completes an interrupted swap and removes incomplete stores. It reports whether a
+// store exists.
 func (d *dataDir) finishSwap() (bool, error) {
 	if err := d.fs.RemoveAll(d.path(scratchName)); err != nil {
 		return false, err
@@ -216,7 +216,7 @@ func (d *dataDir) finishSwap() (bool, error) {
 	return true, errors.Join(d.fs.RemoveAll(d.path(newName)), d.fs.RemoveAll(d.path(oldName)))
 }
 
-// prepare leaves a whole store in its place: in a new directory it makes one.
+// ensureStore finishes an interrupted swap, and builds an empty store in a new directory.
 func (d *dataDir) ensureStore() error {
 	have, err := d.finishSwap()
 	if err != nil || have {
@@ -229,12 +229,12 @@ func (d *dataDir) ensureStore() error {
 		return err
 	}
 	if err := buildStore(d.fs, d.path(newName), func(*pebble.DB) error { return nil }); err != nil {
-		return fmt.Errorf("cannot make a store: %w", err)
+		return fmt.Errorf("cannot create a store: %w", err)
 	}
 	return d.rename(newName, storeName)
 }
 
-// needStore is an error unless there is a store.
+// needStore returns an error unless a store exists.
 func (d *dataDir) needStore(have bool, err error) error {
 	if err == nil && !have {
 		err = fmt.Errorf("the data directory %q holds no store", d.root)
@@ -242,7 +242,8 @@ func (d *dataDir) needStore(have bool, err error) error {
 	return err
 }
 
-// refuseLost keeps an empty store from being made where one was taken away.
+// refuseMissing returns an error when the store is missing beside a damaged one, so that no empty
+// store is built there.
 func (d *dataDir) refuseMissing() error {
 	names, err := d.fs.List(d.root)
 	if err != nil {
@@ -250,7 +251,7 @@ func (d *dataDir) refuseMissing() error {
 	}
 	for _, name := range names {
 		if strings.HasPrefix(name, damagedName) {
-			return fmt.Errorf("%s is missing beside %s: rename the latter to %s and repair it again", d.store(), name, storeName)
+			return fmt.Errorf("%s is missing, but %s is there: rename %s to %s and run treadle journal repair", d.store(), name, name, storeName)
 		}
 	}
 	return nil
@@ -263,8 +264,8 @@ func (d *dataDir) rename(from, to string) error {
 	return syncDir(d.fs, d.root)
 }
 
-// keepDamaged puts the store that was made in its place and keeps the one that was there
-// under the name that it returns. If it is interrupted, complete ends it.
+// keepDamaged replaces the store by the new one and keeps the old one under the returned name.
+// finishSwap completes it after an interruption.
 func (d *dataDir) keepDamaged() (kept string, err error) {
 	for n := 1; ; n++ {
 		kept = fmt.Sprintf("%s-%d", damagedName, n)
@@ -277,8 +278,8 @@ func (d *dataDir) keepDamaged() (kept string, err error) {
 	return kept, d.swap(kept)
 }
 
-// replace puts the store that was made in its place and removes the one that was there. If
-// it is interrupted, complete ends it.
+// replace replaces the store by the new one and removes the old one. finishSwap completes it after
+// an interruption.
 func (d *dataDir) replace() error {
 	if err := d.swap(oldName); err != nil {
 		return err
@@ -286,8 +287,8 @@ func (d *dataDir) replace() error {
 	return d.fs.RemoveAll(d.path(oldName))
 }
 
-// swap puts the store that was made in its place and the one that was there aside. There is
-// a whole store under one of the three names at every moment.
+// swap renames the old store to aside and the new one to storeName. At every moment one of the
+// three names holds a complete store.
 func (d *dataDir) swap(aside string) error {
 	if err := d.rename(storeName, aside); err != nil {
 		return err
@@ -295,14 +296,14 @@ func (d *dataDir) swap(aside string) error {
 	return d.rename(newName, storeName)
 }
 
-// writeFormat completes the store at dir. The format file gets its name when all
-// else is on the disk.
+// writeFormat completes the store at dir. The format file appears when everything else is on the
+// disk.
 func writeFormat(f vfs.FS, dir string) error {
 	return writeWhole(f, f.PathJoin(dir, formatName), formatText(Format))
 }
 
-// formatText is what a format file says. From version 3 on a sum tells the version from
-// another with one bit that is wrong: its logs would be read in the form of that one.
+// formatText returns the contents of a format file. From version 3 on a checksum protects the
+// version: one wrong bit would have the logs read in another format.
 func formatText(version int) string {
 	text := fmt.Sprintf("%s%d", formatHead, version)
 	if version > 2 {
@@ -315,7 +316,7 @@ func (d *dataDir) formatDamage(what string) error {
 	return &DamageError{Dir: d.root, Damage: []Damage{{File: filepath.Join(d.name, formatName), Offset: -1, What: what}}}
 }
 
-// readFormat is the version of the store; 0: it cannot be told.
+// readFormat returns the version of the store; 0: it cannot be read.
 func (d *dataDir) readFormat() (int, error) {
 	name := d.fs.PathJoin(d.store(), formatName)
 	b, err := readFile(d.fs, name)

@@ -168,8 +168,8 @@ func TestInterruptedSwap(t *testing.T) {
 		}},
 		"the old one moved away":             {change: moved("store", "store.new")},
 		"scratch of a repair":                {change: func(m image) { m[testDir+"/store.scratch/1.sst"] = nil }},
-		"only a damaged one":                 {change: moved("store", "store.damaged-1"), err: "rename the latter"},
-		"a damaged one and half a new one":   {change: func(m image) { moved("store", "store.damaged-1")(m); m[testDir+"/store.new/x"] = nil }, err: "rename the latter"},
+		"only a damaged one":                 {change: moved("store", "store.damaged-1"), err: "rename store.damaged-1 to store and run"},
+		"a damaged one and half a new one":   {change: func(m image) { moved("store", "store.damaged-1")(m); m[testDir+"/store.new/x"] = nil }, err: "rename store.damaged-1 to store and run"},
 		"a damaged one and the one in place": {change: func(m image) { m[testDir+"/store.damaged-1/x"] = nil }},
 	} {
 		copied := maps.Clone(m)
@@ -202,7 +202,7 @@ func TestHomeErrors(t *testing.T) {
 	if _, err := Open(Options{Dir: file}); err == nil || !strings.Contains(err.Error(), file) {
 		t.Error(err)
 	}
-	if _, err := Open(Options{Dir: filepath.Join(file, "below")}); err == nil || !strings.Contains(err.Error(), "cannot make the data directory") {
+	if _, err := Open(Options{Dir: filepath.Join(file, "below")}); err == nil || !strings.Contains(err.Error(), "cannot create the data directory") {
 		t.Error(err)
 	}
 	nowhere := filepath.Join(t.TempDir(), "nowhere")

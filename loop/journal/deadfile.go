@@ -8,8 +8,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// void is the file that a broken guard hands out: it takes everything and keeps
-// nothing.
+// deadFile is the file that a tripped failFS returns. It accepts every write and stores nothing.
 type deadFile struct{}
 
 func (deadFile) Close() error                           { return nil }

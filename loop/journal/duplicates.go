@@ -9,14 +9,14 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// namesakes finds jobs that have the queue and name of a later one: an acknowledged end of
-// theirs was lost, and no server would restore both. Notes may have equal names.
+// duplicates finds jobs that have the queue and name of a later job. The acknowledged deletion of
+// such a job was lost, and a scheduler cannot restore both. Records of other kinds may share names.
 type duplicates struct {
 	seed  maphash.Seed
 	names []nameHash
 }
 
-// nameOf is a job and the hash of its space, queue and name. Different names may have one.
+// nameHash is a job and the hash of its space, queue and name. Different names may share a hash.
 type nameHash struct{ hash, seq uint64 }
 
 func newDuplicates(jobs int64) *duplicates {
@@ -29,15 +29,15 @@ func (d *duplicates) add(r *Record) {
 	}
 	var h maphash.Hash
 	h.SetSeed(d.seed)
-	_ = h.WriteByte(r.Space) // none of these fails
+	_ = h.WriteByte(r.Space) // a hash never fails
 	_, _ = h.Write(r.Queue)
 	_ = h.WriteByte(0)
 	_, _ = h.Write(r.Name)
 	d.names = append(d.names, nameHash{h.Sum64(), r.Seq})
 }
 
-// older returns, by their Seq, the jobs that have the name of a later one. read hands out all
-// records again, in the order of their Seq; it is called when hashes are equal.
+// older returns the Seqs of the jobs that share their name with a later job. It calls read only
+// when two hashes are equal; read calls its argument with all records in the order of their Seq.
 func (d *duplicates) older(read func(func(*Record) error) error) (seqs []uint64, err error) {
 	slices.SortFunc(d.names, func(a, b nameHash) int { return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.seq, b.seq)) })
 	same := map[uint64]bool{}
@@ -54,7 +54,7 @@ func (d *duplicates) older(read func(func(*Record) error) error) (seqs []uint64,
 		queue, name string
 	}
 	latest := map[name]uint64{}
-	queues := map[string][]name{} // those with names in latest
+	queues := map[string][]name{} // the names in latest, by queue
 	err = read(func(r *Record) error {
 		switch {
 		case r.Kind == KindDropped:
@@ -77,7 +77,7 @@ func (d *duplicates) older(read func(func(*Record) error) error) (seqs []uint64,
 	return seqs, err
 }
 
-// eachJob hands out the records of a store by their Seq.
+// eachJob calls each with the records of a store in the order of their Seq.
 func eachJob(db pebble.Reader, each func(*Record) error) error {
 	var r Record
 	return scan(db, jobKeys(), func(key, value []byte) error {
@@ -88,7 +88,8 @@ func eachJob(db pebble.Reader, each func(*Record) error) error {
 	})
 }
 
-// namesDamage tells of the jobs in a store that have the name of a later one.
+// duplicatesDamage reports the jobs in a store that have the name of a later job. It calls also
+// with every record.
 func duplicatesDamage(db pebble.Reader, jobs int64, also func(*Record)) ([]Damage, error) {
 	n := newDuplicates(jobs)
 	err := eachJob(db, func(r *Record) error {
@@ -104,5 +105,5 @@ func duplicatesDamage(db pebble.Reader, jobs int64, also func(*Record)) ([]Damag
 		return nil, err
 	}
 	return []Damage{{File: storeName, Offset: -1, What: fmt.Sprintf(
-		"jobs that have the queue and name of a later one, because their ends are lost: %d, the first of them job %d", len(seqs), seqs[0])}}, nil
+		"jobs with the queue and name of a later job, because their deletions were lost: %d, the first is job %d", len(seqs), seqs[0])}}, nil
 }

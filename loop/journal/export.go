@@ -15,22 +15,22 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// exportVersion is in the first line of an export. Import knows the older ones.
+// exportVersion is the version in an export's first line. Import reads the older ones too.
 const exportVersion = 2
 
-// Export writes what is stored in the data directory as JSON lines, in the form
-// that the package comment describes: the settings, the documents, then the records by
-// their Seq. No server may use the directory. progress, which may be nil, hears of records.
+// Export writes the contents of the data directory as JSON lines, in the form that the package
+// comment describes: settings, documents, then records in the order of their Seq. No server may use
+// the directory. progress, which may be nil, receives the number of records written.
 func Export(dir string, w io.Writer, progress func(done, total int64)) error {
 	return export(vfs.Default, dir, w, progress)
 }
 
 func export(f vfs.FS, dir string, w io.Writer, progress func(done, total int64)) error {
-	h, err := openReadOnly(f, dir)
+	d, err := openReadOnly(f, dir)
 	if err != nil {
 		return err
 	}
-	return errors.Join(h.export(w, progress), h.close())
+	return errors.Join(d.export(w, progress), d.close())
 }
 
 func (d *dataDir) export(w io.Writer, progress func(done, total int64)) error {
@@ -107,7 +107,7 @@ func exportStore(db pebble.Reader, format int, to io.Writer, progress func(done,
 	return callbackErr(w.Flush())
 }
 
-// jsonLine makes one line.
+// jsonLine builds one line.
 type jsonLine struct{ b []byte }
 
 func (l *jsonLine) begin(kind string) {
@@ -143,7 +143,7 @@ func (l *jsonLine) document(d *Document) {
 	}
 }
 
-// isState reports whether a document's value is a JSON object that stays what it is in a line.
+// isState reports whether a document's value is a JSON object that survives a line unchanged.
 func isState(v []byte) bool {
 	if len(v) == 0 || v[0] != '{' || bytes.ContainsAny(v, "\r\n") || !utf8.Valid(v) || !json.Valid(v) {
 		return false
@@ -170,7 +170,7 @@ func (l *jsonLine) record(r *Record) {
 	l.bytes("workload", r.Workload)
 }
 
-// graph writes what a record says of a task's log and of edges.
+// graph writes a record's log and dependencies.
 func (l *jsonLine) graph(r *Record) {
 	comma := func(i int) {
 		if i > 0 {
@@ -201,7 +201,7 @@ func (l *jsonLine) graph(r *Record) {
 	}
 }
 
-// bytes writes text as it is, and what is not valid UTF-8 in base64.
+// bytes writes UTF-8 as a string and other bytes in base64.
 func (l *jsonLine) bytes(name string, v []byte) {
 	switch {
 	case len(v) == 0:

@@ -13,29 +13,28 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// guard is the file system that the store writes through. The first change that
-// fails breaks it: from then on every change is dropped while the store is told
-// that it succeeded. So the disk stays as it was at that moment, as after a crash,
-// whatever the store goes on to do, and the committer, which asks after every
-// group, acknowledges nothing more.
+// failFS is the file system that the store writes through. The first change that fails trips it.
+// From then on it drops every change and reports success, so the disk stays as it was at the
+// failure, as after a crash. The committer checks it after every group, so nothing more is
+// acknowledged.
 //
-// The store is not told because it cannot cope: a log that cannot be made or closed
-// makes pebble panic on the way to unlocking a mutex that is not locked, which ends
-// the process without a word; a table that cannot be written is tried again for
-// ever in a tight loop; a commit that could not be synced returns no error.
+// The store does not see the failure because it cannot handle one. When a log cannot be created or
+// closed, pebble panics while it unlocks a mutex that is not locked, which ends the process without
+// a message. A table that cannot be written is retried forever in a tight loop. A commit whose sync
+// failed returns no error.
 type failFS struct {
 	vfs.FS
 	tripped atomic.Bool
-	down    chan struct{} // closed when broken
+	down    chan struct{} // closed when tripped
 	mu      sync.Mutex
-	err     error // why; written before broken
+	err     error // the cause; written before tripped
 }
 
 func newFailFS(fs vfs.FS) *failFS {
 	return &failFS{FS: fs, down: make(chan struct{})}
 }
 
-// trip breaks the guard; the first error is kept.
+// trip makes every later change a no-op. The first error is kept.
 func (f *failFS) trip(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -46,8 +45,8 @@ func (f *failFS) trip(err error) {
 	}
 }
 
-// whole does something short unless the guard is broken, and keeps it from breaking
-// meanwhile. It reports whether it was whole.
+// unlessTripped runs do, which must be short, unless the file system has tripped; it cannot trip
+// while do runs. It reports whether do ran.
 func (f *failFS) unlessTripped(do func()) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -58,7 +57,7 @@ func (f *failFS) unlessTripped(do func()) bool {
 	return true
 }
 
-// failure is why the guard broke, nil while it holds.
+// failure returns why the file system tripped, or nil.
 func (f *failFS) failure() error {
 	if f.tripped.Load() {
 		return f.err
@@ -66,8 +65,8 @@ func (f *failFS) failure() error {
 	return nil
 }
 
-// change makes one change unless the guard is broken. It reports whether the
-// change was made.
+// change makes one change unless the file system has tripped. It reports whether the change was
+// made.
 func (f *failFS) change(what, name string, do func() error) bool {
 	if f.tripped.Load() {
 		return false
@@ -79,7 +78,8 @@ func (f *failFS) change(what, name string, do func() error) bool {
 	return true
 }
 
-// cause strips the file's name off an error of the system: who reports it says it.
+// cause removes the operation and path from an error of the operating system, because the caller
+// names the file.
 func cause(err error) error {
 	var path *fs.PathError
 	if errors.As(err, &path) {
@@ -100,9 +100,9 @@ func (f *failFS) open(what, name string, open func() (vfs.File, error)) (vfs.Fil
 	return &failFile{File: file, disk: f, name: name}, nil
 }
 
-// Create makes a file. Of a manifest it also sees to the name: the store makes the
-// marker that points to a manifest before it has synced the directory, so that a
-// crash could leave a marker without its manifest.
+// Create creates a file. After creating a manifest it also syncs the directory: the store writes
+// the marker that points to a manifest before it syncs the directory, and a crash could leave a
+// marker without its manifest.
 func (f *failFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	file, err := f.open("create", name, func() (vfs.File, error) { return f.FS.Create(name, c) })
 	if dir := f.PathDir(name); err == nil && strings.HasPrefix(f.PathBase(name), "MANIFEST-") {
@@ -138,7 +138,7 @@ func (f *failFS) MkdirAll(name string, perm os.FileMode) error {
 	return nil
 }
 
-// Remove of what does not exist is an answer, not a failure.
+// Remove removes a file. A missing file is returned as an error and does not trip the file system.
 func (f *failFS) Remove(name string) error {
 	var gone error
 	f.change("remove", name, func() error {
@@ -156,8 +156,8 @@ func (f *failFS) RemoveAll(name string) error {
 	return nil
 }
 
-// GetDiskUsage only paces the store's deletions; that it failed would be reported
-// like a failed write.
+// GetDiskUsage returns ErrUnsupported on any error. The store only paces its deletions by it, and
+// would treat another error as a failed write.
 func (f *failFS) GetDiskUsage(name string) (vfs.DiskUsage, error) {
 	usage, err := f.FS.GetDiskUsage(name)
 	if err != nil {
@@ -168,7 +168,7 @@ func (f *failFS) GetDiskUsage(name string) (vfs.DiskUsage, error) {
 
 func (f *failFS) Unwrap() vfs.FS { return f.FS }
 
-// guardedFile is a file or a directory that the store may change.
+// failFile is a file or directory that the store may change.
 type failFile struct {
 	vfs.File
 	disk *failFS
@@ -214,7 +214,7 @@ func (f *failFile) Close() error {
 	return nil
 }
 
-// Preallocate is a hint.
+// Preallocate is only a hint, so its error is ignored.
 func (f *failFile) Preallocate(offset, length int64) error {
 	if !f.disk.tripped.Load() {
 		_ = f.File.Preallocate(offset, length)
@@ -224,7 +224,7 @@ func (f *failFile) Preallocate(offset, length int64) error {
 
 func (f *failFile) Stat() (vfs.FileInfo, error) {
 	var info vfs.FileInfo
-	if !f.disk.change("look at", f.name, func() (err error) { info, err = f.File.Stat(); return err }) {
+	if !f.disk.change("read the size of", f.name, func() (err error) { info, err = f.File.Stat(); return err }) {
 		return deadFile{}.Stat()
 	}
 	return info, nil

@@ -155,7 +155,7 @@ func TestStoreReports(t *testing.T) {
 		want   string
 	}{
 		"background": {func(g *failFS) { storeEvents(g).BackgroundError(mine) }, "mine"},
-		"fatal":      {func(g *failFS) { storeLog{log: silentLog().log, trip: g.trip}.Fatalf("it is %d", 5) }, "gave up: it is 5"},
+		"fatal":      {func(g *failFS) { storeLog{log: silentLog().log, trip: g.trip}.Fatalf("it is %d", 5) }, "a fatal error: it is 5"},
 		"corruption": {func(g *failFS) {
 			storeEvents(g).DataCorruption(pebble.DataCorruptionInfo{Path: "store/7.sst", Details: mine})
 		}, "store/7.sst is damaged: mine"},

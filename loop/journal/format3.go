@@ -7,12 +7,12 @@ import (
 	"fmt"
 )
 
-// Stores of format 3 and older. What was no job stood under the highest spaces; a task of a
-// graph had its holder, log, predecessors and revision ahead of its workload; and kts46's
-// projects were settings. recordVersion1 is the first byte of their records.
+// recordVersion1 is the first byte of a record in a store of format 3 or older. Those stores kept
+// queues, edges and the like as jobs of the highest spaces; a graph task's holder, log,
+// predecessors and revision in front of its workload; and kts46's documents as settings.
 const recordVersion1 = 1
 
-// The spaces of the records of version 1 that tell their kinds.
+// The spaces of version 1 records that determine the kind.
 const (
 	v1SpaceDwork   = 4
 	v1SpaceKts46   = 5
@@ -22,14 +22,13 @@ const (
 	v1SpaceDropped = 15
 )
 
-// eventSize1 is what an entry of a task's log took: a byte of stage, eight of time.
+// v1EventSize is the size of an entry of a task's log: one byte of stage, eight of time.
 const v1EventSize = 9
 
-// errTask1 says that a record of version 1 has no task where it should.
-var errV1Task = errors.New("the stored form of a task is cut short or garbled")
+// errV1Task reports a version 1 record whose task fields cannot be decoded.
+var errV1Task = errors.New("the stored task is truncated or malformed")
 
-// parseVersion1 is ParseRecord for version 1. Its extra bytes, which nobody ever wrote, are
-// left out.
+// parseV1 is ParseRecord for version 1. It skips the extra bytes, which no version ever wrote.
 func parseV1(b []byte, r *Record) error {
 	p := parser{rest: b[2:]}
 	*r = Record{Space: b[1], Seq: p.uvarint(), Log: r.Log[:0], After: r.After[:0]}
@@ -48,7 +47,7 @@ func parseV1(b []byte, r *Record) error {
 	return r.upgradeV1()
 }
 
-// fromVersion1 turns what a record of version 1 says into what the present one does.
+// upgradeV1 converts the fields of a version 1 record to those of the present version.
 func (r *Record) upgradeV1() error {
 	switch r.Space {
 	case v1SpaceDwork, v1SpaceKts46:
@@ -70,9 +69,8 @@ func (r *Record) upgradeV1() error {
 	return nil
 }
 
-// unpackTask1 takes apart what stood in the place of a task's workload: the holder's name and
-// the log, each with its length ahead, the number of predecessors and their Seqs in eight bytes
-// each, the revision, and the workload.
+// unpackV1Task decodes the task fields in front of the workload: holder and log, each with its
+// length; the number of predecessors and their Seqs in eight bytes each; the revision.
 func (r *Record) unpackV1Task() error {
 	p := parser{rest: r.Workload}
 	if holder := p.bytes(); len(holder) > 0 {
@@ -95,12 +93,12 @@ func (r *Record) unpackV1Task() error {
 		return errV1Task
 	}
 	r.Workload = p.rest
-	r.Due = max(r.Due, 0) // of one whose time had come it was below all times
+	r.Due = max(r.Due, 0) // a task that was due had the lowest time
 	return nil
 }
 
-// The keys of settings that are documents now. Those of jobs go on with the project's name, a NUL
-// and the job's.
+// legacyDocumentKeys are the keys of settings that are documents now. In a job's key the project's
+// name, a NUL and the job's name follow.
 var legacyDocumentKeys = []struct {
 	prefix string
 	kind   Kind
@@ -111,7 +109,8 @@ var legacyDocumentKeys = []struct {
 	{"kts46.progress.", KindProgress},
 }
 
-// documentOf1 is the document that a setting of format 3 was, ok false if it is a setting still.
+// legacyDocument converts a setting of format 3 to the document that replaces it. ok is false for a
+// setting that is still one.
 func legacyDocument(key, value []byte) (d Document, ok bool) {
 	for _, k := range legacyDocumentKeys {
 		name, found := bytes.CutPrefix(key, []byte(k.prefix))

@@ -14,21 +14,20 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Import reads what Export wrote into a data directory, which is made when it does
-// not exist and must hold neither jobs nor settings. It takes everything or, on an
-// error, nothing; what it does not understand is an error with the line's number.
-// No server may use the directory. progress, which may be nil, hears of lines; the
-// total is not known and 0.
+// Import reads an export into a data directory, which it creates if necessary and which must be
+// empty. It imports all lines or, on an error, none; an error names its line. No server may use the
+// directory. progress, which may be nil, receives the number of lines read; its total is 0, for
+// unknown.
 func Import(dir string, r io.Reader, progress func(done, total int64)) error {
 	return importFrom(vfs.Default, dir, r, progress)
 }
 
 func importFrom(f vfs.FS, dir string, r io.Reader, progress func(done, total int64)) error {
-	h, err := lockDataDir(f, dir, true)
+	d, err := lockDataDir(f, dir, true)
 	if err != nil {
 		return err
 	}
-	return errors.Join(h.importFrom(r, progress), h.close())
+	return errors.Join(d.importFrom(r, progress), d.close())
 }
 
 func (d *dataDir) importFrom(from io.Reader, progress func(done, total int64)) error {
@@ -61,7 +60,7 @@ func (d *dataDir) importFrom(from io.Reader, progress func(done, total int64)) e
 		}
 		twice, err := duplicatesDamage(db, in.meta.jobs, func(*Record) {})
 		if err == nil && len(twice) > 0 {
-			err = fmt.Errorf("no server would start with this: %s", twice[0].What)
+			err = fmt.Errorf("a server could not start with this import: %s", twice[0].What)
 		}
 		return err
 	})
@@ -71,12 +70,12 @@ func (d *dataDir) importFrom(from io.Reader, progress func(done, total int64)) e
 	return d.replace()
 }
 
-// importer turns lines into a store.
+// importer builds a store from lines.
 type importer struct {
 	store    storeWriter
 	meta     meta
 	version  int             // of the export
-	keys     map[string]bool // of settings and documents, in the store
+	keys     map[string]bool // of the settings and documents imported so far
 	progress func(done, total int64)
 	value    []byte
 }
@@ -107,7 +106,7 @@ func (in *importer) run(from io.Reader) error {
 	return in.store.finish(in.meta)
 }
 
-// The names that a line of each kind may have.
+// The allowed members of each kind of line.
 var (
 	headNames     = []string{"treadle_journal"}
 	settingNames  = withBase64([]string{"kind"}, "key", "value")
@@ -125,7 +124,8 @@ func withBase64(names []string, texts ...string) []string {
 	return names
 }
 
-// importLine is any line. Its names are checked before it is read.
+// importLine holds the members of any line. checkMembers has refused those that the line's kind
+// does not allow.
 type importLine struct {
 	TreadleJournal int `json:"treadle_journal"`
 	Kind           string
@@ -199,10 +199,10 @@ func (in *importer) line(n int64, b []byte) error {
 		}
 		return in.record(KindJob, &l)
 	}
-	kind := Kind(slices.Index(kindNames[:], l.Kind)) // of what is not there larger than all
+	kind := Kind(slices.Index(kindNames[:], l.Kind)) // an unknown kind becomes the highest number
 	switch {
 	case in.version == 1 || kind >= kinds:
-		return fmt.Errorf("a line of the kind %q", l.Kind)
+		return fmt.Errorf("a line of an unknown kind, %q", l.Kind)
 	case kind >= KindProject:
 		if err := checkMembers(names, documentNames); err != nil {
 			return err
@@ -216,23 +216,23 @@ func (in *importer) line(n int64, b []byte) error {
 	}
 }
 
-// allow refuses names that are not allowed or come twice.
+// checkMembers refuses unknown and repeated members.
 func checkMembers(names, allowed []string) error {
 	for i, name := range names {
 		if !slices.Contains(allowed, name) {
 			return fmt.Errorf("an unknown member %q", name)
 		}
 		if slices.Contains(names[:i], name) {
-			return fmt.Errorf("two members %q", name)
+			return fmt.Errorf("the member %q comes twice", name)
 		}
 	}
 	return nil
 }
 
-// either is a member that is given as text or in base64.
+// textOrBase64 returns a member that is given as text or in base64.
 func textOrBase64(name string, text *string, coded []byte) ([]byte, error) {
 	if text != nil && coded != nil {
-		return nil, fmt.Errorf("both %q and \"%s_base64\"", name, name)
+		return nil, fmt.Errorf("both members %q and \"%s_base64\"", name, name)
 	}
 	if text != nil {
 		return []byte(*text), nil
@@ -255,7 +255,7 @@ func (in *importer) setting(l *importLine) error {
 	return in.setOnce(settingKey(string(key)), value, "setting", key)
 }
 
-// document takes one document.
+// document imports one document.
 func (in *importer) document(kind Kind, l *importLine) error {
 	d := Document{Kind: kind}
 	var errs [3]error
@@ -268,16 +268,16 @@ func (in *importer) document(kind Kind, l *importLine) error {
 	if len(l.State) > 0 && string(l.State) != "null" {
 		switch {
 		case d.Value != nil:
-			return errors.New(`both "state" and "text"`)
+			return errors.New(`both members "state" and "text"`)
 		case l.State[0] != '{':
-			return errors.New("a state that is no object")
+			return errors.New("a state that is not a JSON object")
 		}
 		d.Value = l.State
 	}
 	return in.setOnce(d.key(nil), d.Value, l.Kind, d.Project, d.Name)
 }
 
-// once stores what may come only once.
+// setOnce stores a value and refuses a repeated key.
 func (in *importer) setOnce(key, value []byte, what string, names ...[]byte) error {
 	if in.keys[string(key)] {
 		return fmt.Errorf("the %s %q comes twice", what, bytes.Join(names, []byte(" ")))
@@ -286,7 +286,7 @@ func (in *importer) setOnce(key, value []byte, what string, names ...[]byte) err
 	return in.store.set(key, value)
 }
 
-// event reads an entry of a log.
+// event parses an entry of a task's log.
 func event(line []byte) (e Event, err error) {
 	names, err := memberNames(line)
 	if err == nil {
@@ -295,8 +295,8 @@ func event(line []byte) (e Event, err error) {
 	return e, err
 }
 
-// record takes one record. Without a seq it gets the next; with one, it must be higher
-// than those before.
+// record imports one record. A record without a seq gets the next one; a given seq must be higher
+// than all before it.
 func (in *importer) record(kind Kind, l *importLine) error {
 	r := Record{
 		Kind: kind, Seq: l.Seq, Space: l.Space, SchedAt: l.SchedAt, Due: l.Due, Priority: l.Priority,

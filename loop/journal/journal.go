@@ -12,74 +12,73 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// Journal is an open data directory. Its appending methods, Group, Flush,
-// Committed, Full and Stats may be called from any goroutine and never wait for the
-// disk.
+// Journal is an open data directory. The methods that append changes, and Group, Flush, Committed,
+// Full and Stats, may be called from any goroutine and never wait for the disk.
 type Journal struct {
 	options Options
 	dir     *dataDir
 	disk    *failFS
 	db      *pebble.DB
 	log     *logWriter
-	shards  []shardBuffer // one each, and the last for settings
+	shards  []shardBuffer // one a shard, and the last for settings
 	stats   *statCounters
 
 	epoch     uint64
 	committed atomic.Uint64 // the last committed group
 	jobs      atomic.Int64  // stored
-	inFlight  atomic.Int64  // changes taken and not yet committed
+	inFlight  atomic.Int64  // changes that are drained and not yet committed
 
-	touched   atomic.Bool   // something was appended since the last taking
-	wake      chan struct{} // tells the committer that a turn ended
+	touched   atomic.Bool   // a change was appended since the last drain
+	wake      chan struct{} // wakes the committer at the end of a turn
 	waiters   atomic.Int64  // acknowledgements that wait for the next sync
 	deferSync atomic.Bool   // the last turn ended with FlushLater
-	// unsynced says that groups may be written that are not committed.
+	// unsynced reports that groups may be written and not committed.
 	unsynced  atomic.Bool
-	closing   chan struct{} // to the committer
-	closed    chan struct{} // to the watcher, when the committer has ended
+	closing   chan struct{} // tells the committer to end
+	closed    chan struct{} // tells the watcher that the committer has ended
 	workers   struct{ committer, checkpointer, watcher sync.WaitGroup }
 	closeOnce sync.Once
-	closeErr  error // what Close found
+	closeErr  error // the result of Close
 
 	full       atomic.Bool
 	free       atomic.Uint64
-	spaceCheck chan struct{} // much was written or appended since the last look at the free space
-	cutLog     atomic.Bool   // the log is to end before it is full
-	// unstored is how many bytes logs hold that are not in the store, taken how many the
-	// committer has that are not in a log.
+	spaceCheck chan struct{} // asks the watcher to check the free space
+	cutLog     atomic.Bool   // asks the committer to end the log before it is full
+	// logBytes counts the bytes in logs that are not in the store. draining counts the drained
+	// bytes that are not in a log.
 	logBytes, draining atomic.Int64
 	spaceUnknown       atomic.Bool // the free space cannot be read
 
-	// The committer's own.
+	// The committer owns these fields.
 	delay           commitDelay
-	lastDrained     uint64    // the last group that was taken
-	unsyncedSince   time.Time // when the first group was written that is not synced
+	lastDrained     uint64    // the last drained group
+	unsyncedSince   time.Time // when the first unsynced group was written
 	last            meta      // the last written group
 	batch           []byte    // reused
 	drained         []drained
-	spareBuffers    [][]byte // a buffer for each shard
-	sinceSpaceCheck int      // bytes written since the watcher was woken
+	spareBuffers    [][]byte // a reused buffer for each shard
+	sinceSpaceCheck int      // bytes written since the last request for a check of the free space
 
-	storePanicked bool // the checkpointer's: the store panicked, so it cannot be closed
+	storePanicked bool // written by the checkpointer: a store that panicked cannot be closed
 }
 
-// Open locks the data directory, checks it, makes it when it is new, and brings
-// back what was committed. The caller calls Replay next, and Close in the end.
+// Open locks and checks the data directory, creates it if it is missing, and recovers the committed
+// changes. The caller must call Replay next, and Close at the end.
 //
-// A directory that another process uses gives an error that wraps ErrInUse, one
-// that is damaged a *DamageError.
+// The error wraps ErrInUse when another process uses the directory, and is a *DamageError when the
+// directory is damaged.
 func Open(o Options) (*Journal, error) {
 	began := time.Now()
 	if err := o.fill(); err != nil {
 		return nil, err
 	}
-	h, err := awaitLock(o.FS, o.Dir, o.Log)
+	d, err := awaitLock(o.FS, o.Dir, o.Log)
 	if err != nil {
 		return nil, err
 	}
-	j, err := openJournal(o, h)
+	j, err := openJournal(o, d)
 	if err != nil {
-		return nil, errors.Join(err, h.close())
+		return nil, errors.Join(err, d.close())
 	}
 	j.stats.Recovery = time.Since(began)
 	j.CheckSpace()
@@ -89,16 +88,16 @@ func Open(o Options) (*Journal, error) {
 	return j, nil
 }
 
-func openJournal(o Options, h *dataDir) (*Journal, error) {
-	if err := h.ensureStore(); err != nil {
-		return nil, fmt.Errorf("cannot prepare the data directory %q: %w", h.root, cause(err))
+func openJournal(o Options, d *dataDir) (*Journal, error) {
+	if err := d.ensureStore(); err != nil {
+		return nil, fmt.Errorf("cannot prepare the data directory %q: %w", d.root, cause(err))
 	}
-	s, err := h.checkAndConvert(o.Log)
+	s, err := d.checkAndConvert(o.Log)
 	if err != nil {
 		return nil, err
 	}
 	j := &Journal{
-		options: o, dir: h,
+		options: o, dir: d,
 		disk:         newFailFS(o.FS),
 		shards:       make([]shardBuffer, o.Shards+1),
 		drained:      make([]drained, o.Shards+1),
@@ -121,7 +120,7 @@ func openJournal(o Options, h *dataDir) (*Journal, error) {
 	return j, nil
 }
 
-// stalled counts that a group had to wait.
+// stalled counts a group that had to wait.
 func (j *Journal) stalled(why string) {
 	j.stats.Lock()
 	j.stats.Stalls++
@@ -152,7 +151,7 @@ func (j *Journal) openStore() (err error) {
 	return nil
 }
 
-// openLogs brings what the logs hold into the store and makes ready for the next log.
+// openLogs applies the logs to the store and prepares the next log.
 func (j *Journal) openLogs(s *survey) error {
 	dir := j.dir.log("")
 	j.log = newLogWriter(j.disk, dir, &j.options, s.number, j.stalled)
@@ -169,8 +168,7 @@ func (j *Journal) openLogs(s *survey) error {
 	return nil
 }
 
-// begin reads where the journal stands and commits a group without changes that
-// says who owns it from now on.
+// begin reads the last group and commits an empty group that records the new epoch.
 func (j *Journal) begin() error {
 	last, err := readMeta(j.db)
 	if err != nil {
@@ -199,7 +197,7 @@ func (j *Journal) begin() error {
 	return nil
 }
 
-// readMeta reads the last group's meta, zero in a new store.
+// readMeta returns the last group's meta, or zero for a new store.
 func readMeta(r pebble.Reader) (m meta, err error) {
 	b, done, err := r.Get([]byte{keyMeta})
 	if errors.Is(err, pebble.ErrNotFound) {
@@ -214,7 +212,7 @@ func readMeta(r pebble.Reader) (m meta, err error) {
 	return m, firstError(err, done.Close())
 }
 
-// lastJob is the highest Seq in the store.
+// lastJob returns the highest Seq in the store.
 func lastJob(r pebble.Reader) (seq uint64, err error) {
 	it, err := r.NewIter(jobKeys())
 	if err != nil {
@@ -240,7 +238,7 @@ func documentKeys() *pebble.IterOptions {
 
 func settingKey(key string) []byte { return append([]byte{keySetting}, key...) }
 
-// jobKey is the key of the job with that Seq.
+// jobKey returns the key of the job with this Seq.
 func jobKey(seq uint64) []byte {
 	return binary.BigEndian.AppendUint64([]byte{keyJob}, seq)
 }
@@ -252,15 +250,15 @@ func jobSeq(key []byte) (uint64, error) {
 	return binary.BigEndian.Uint64(key[1:]), nil
 }
 
-// LastSeq is the highest Seq that was committed by former openings, of a job that
-// may be gone: the next job's must be higher.
-func (j *Journal) LastSeq() uint64 { return j.settings().maxSeq } // where no job raises it
+// LastSeq returns the highest Seq that was committed before this opening; its job may be deleted.
+// The next new job must have a higher one.
+func (j *Journal) LastSeq() uint64 { return j.settings().maxSeq } // no job changes the settings buffer's
 
-// Put appends a job that is new or has changed. The record's bytes are copied.
+// Put appends a new or changed record. It copies the record's bytes.
 //
-// All changes of one job are appended to the same shard, and a shard's changes are
-// committed in the order of the calls: the caller holds the lock under which they
-// happened. Put takes one short lock below it and calls nothing.
+// All changes of one job must go to the same shard. Changes of a shard are committed in the order
+// of the calls, so the caller holds the lock that orders them. Put takes one short lock of its own
+// and calls nothing else.
 func (j *Journal) Put(shard int, r *Record) {
 	if !j.disk.tripped.Load() {
 		if j.shards[shard].put(r) {
@@ -270,8 +268,8 @@ func (j *Journal) Put(shard int, r *Record) {
 	}
 }
 
-// Delete appends the end of a job, under the rules of Put. A job that does not
-// exist is no error.
+// Delete appends the deletion of a job, under the rules of Put. Deleting an unknown job is no
+// error.
 func (j *Journal) Delete(shard int, seq uint64) {
 	if !j.disk.tripped.Load() {
 		j.shards[shard].remove(seq)
@@ -279,13 +277,13 @@ func (j *Journal) Delete(shard int, seq uint64) {
 	}
 }
 
-// PutSetting appends a setting's value; SettingsGroup covers it.
+// PutSetting appends a setting's value. SettingsGroup covers the change.
 func (j *Journal) PutSetting(key string, value []byte) {
 	j.settings().raw(opSet, settingKey(key), value)
 	j.touch()
 }
 
-// DeleteSetting appends a setting's end; SettingsGroup covers it.
+// DeleteSetting appends a setting's deletion. SettingsGroup covers the change.
 func (j *Journal) DeleteSetting(key string) {
 	j.settings().raw(opDelete, settingKey(key), nil)
 	j.touch()
@@ -299,10 +297,9 @@ func (j *Journal) touch() {
 	}
 }
 
-// Group is the group that covers everything appended to the shard so far: when
-// Committed reaches it, all of that is durable. In the modes Interval and Never,
-// which wait for nothing, it is a group that is committed already. Once the journal
-// has failed, it is one that never will be.
+// Group returns the group that covers every change appended to the shard so far: they are durable
+// when Committed reaches it. In the modes Interval and Never, which wait for nothing, it is a group
+// that is already committed. After a failure it is a group that is never reached.
 func (j *Journal) Group(shard int) uint64 { return j.groupOf(&j.shards[shard]) }
 
 // SettingsGroup is Group for the settings and documents.
@@ -319,9 +316,9 @@ func (j *Journal) groupOf(g *shardBuffer) uint64 {
 	}
 }
 
-// Flush says that a turn has ended in which so many acknowledgements began to wait for Committed,
-// and wakes the committer if it has anything to do. Whoever appends calls it or FlushLater once,
-// after the last append of its turn and without locks.
+// Flush ends a turn. acknowledgements is the number of replies of the turn that wait for Committed.
+// Flush wakes the committer if there is anything to commit. A caller that appends calls Flush or
+// FlushLater once, after the last change of its turn and without locks.
 func (j *Journal) Flush(acknowledgements int) {
 	if acknowledgements > 0 {
 		j.waiters.Add(int64(acknowledgements))
@@ -332,9 +329,10 @@ func (j *Journal) Flush(acknowledgements int) {
 	}
 }
 
-// FlushLater is Flush for changes that nobody waits for and that a loss of power may undo: in mode
-// Always they are in the log as soon as the committer is free, where a kill finds them, and share the
-// next sync, or have one within soonSynced. So may what others appended meanwhile and do not wait for.
+// FlushLater is Flush for changes without acknowledgements that a loss of power may undo. In mode
+// Always the committer writes them to the log as soon as it is free, so a kill does not lose them,
+// and syncs them with the next group or within maxUnsynced. Unacknowledged changes of other callers
+// may be synced as late.
 func (j *Journal) FlushLater() {
 	if j.touched.Load() {
 		j.deferSync.Store(true)
@@ -349,24 +347,23 @@ func (j *Journal) wakeCommitter() {
 	}
 }
 
-// Committed is the last committed group. All groups before it are committed too.
+// Committed returns the last committed group. All groups before it are committed too.
 func (j *Journal) Committed() uint64 { return j.committed.Load() }
 
-// Full reports whether the free space is under MinFree, so that new jobs are to be
-// refused. It recovers by itself.
+// Full reports whether the free space is below MinFree, so that the caller must refuse new jobs. It
+// becomes false again when space is free.
 func (j *Journal) Full() bool { return j.full.Load() }
 
-// RoomFor reports whether the free space, when it was looked at last, would be MinFree still with
-// n bytes of jobs more, which are written twice: to a log and to the store. A file system that
-// does not tell has room.
+// RoomFor reports whether MinFree would remain, at the last check, after n more bytes of jobs,
+// which are written twice: to a log and to the store. On a file system that does not report its
+// free space it is true.
 func (j *Journal) RoomFor(n uint64) bool {
 	free := j.free.Load()
 	return !j.Full() && (free == 0 || free >= j.options.MinFree+2*n)
 }
 
-// Close commits what was appended, closes the store and unlocks the directory. If
-// the journal failed, it returns that failure. Nothing may be appended after or
-// beside it.
+// Close commits the appended changes, closes the store and unlocks the directory. It returns the
+// journal's failure, if any. No change may be appended during or after Close.
 func (j *Journal) Close() error {
 	j.closeOnce.Do(func() {
 		close(j.closing)
@@ -374,7 +371,7 @@ func (j *Journal) Close() error {
 		err := j.log.close()
 		if err == nil && j.disk.failure() == nil {
 			if missing := writeClosed(j.options.FS, j.dir.store(), j.last.group); missing != nil {
-				j.options.Log.Warn("cannot leave a witness of the orderly close", "error", missing)
+				j.options.Log.Warn("cannot write the marker of a clean shutdown", "error", missing)
 			}
 		}
 		close(j.log.full)
@@ -390,7 +387,8 @@ func (j *Journal) Close() error {
 	return j.closeErr
 }
 
-// closeStore leaves a store that panicked alone: it may hold its own locks.
+// closeStore leaves a panicked store open, because the panic may have left the store's own locks
+// held.
 func (j *Journal) closeStore() error {
 	if j.storePanicked {
 		return nil

@@ -8,8 +8,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// viewFS is a file system on which nothing can be changed, and nothing is locked: the store
-// makes a lock file even when it is opened to read only.
+// readOnlyFS refuses every change and locks nothing. The store creates a lock file even when it is
+// opened read-only, so Lock does nothing.
 type readOnlyFS struct{ vfs.FS }
 
 func (readOnlyFS) refuse(op, name string) error {

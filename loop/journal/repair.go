@@ -8,20 +8,19 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Repair makes a new store of everything that can be read in the data directory's,
-// puts it in the old one's place in one step, and keeps the old one, unchanged,
-// under the name that the report tells. A store without damage is left alone.
+// Repair builds a new store from everything readable in the data directory, replaces the damaged
+// store in one step, and keeps that one unchanged under the name in the report. An undamaged store
+// is not changed.
 //
-// What was damaged is lost: jobs may be missing, and where the end of a job is lost
-// or the store's manifest, jobs may be back that were done. No server may use the
-// directory. Without a file system it takes the disk.
+// Damaged data is lost. Jobs may be missing, and finished jobs may reappear when their deletion or
+// the store's manifest was damaged. No server may use the directory. A nil f is the disk.
 func Repair(dir string, f vfs.FS) (Report, error) {
-	h, err := lockDataDir(orDefaultFS(f), dir, false)
+	d, err := lockDataDir(orDefaultFS(f), dir, false)
 	if err != nil {
 		return Report{}, err
 	}
-	r, err := h.repair()
-	return r, errors.Join(err, h.close())
+	r, err := d.repair()
+	return r, errors.Join(err, d.close())
 }
 
 func (d *dataDir) repair() (Report, error) {
@@ -37,7 +36,7 @@ func (d *dataDir) repair() (Report, error) {
 	}
 	sorted, err := openSorter(d.fs, d.path(scratchName))
 	if err != nil {
-		return r, fmt.Errorf("cannot make room for the repair in %q: %w", d.root, cause(err))
+		return r, fmt.Errorf("cannot create the temporary store of the repair in %q: %w", d.root, cause(err))
 	}
 	r.Jobs, r.Documents, r.Settings = 0, 0, 0
 	if _, _, err = d.check(sorted.add); err == nil {
@@ -50,8 +49,8 @@ func (d *dataDir) repair() (Report, error) {
 	return r, err
 }
 
-// keep copies what the sorter holds to a new store. Of several jobs of one name it keeps the
-// last: the ends of the others were lost.
+// keep copies the sorter's contents to a new store. Of several jobs with the same name it keeps the
+// last, because the deletions of the others were lost.
 func (r *Report) keep(from *sorter, db *pebble.DB) error {
 	jobs := func(each func(*Record) error) error {
 		var job Record
@@ -83,7 +82,7 @@ func (r *Report) keep(from *sorter, db *pebble.DB) error {
 	return errors.Join(err, w.finish(meta{group: r.Group, previous: r.Group, epoch: r.Epoch, maxSeq: r.maxSeq, jobs: r.Jobs, prevSynced: true}))
 }
 
-// storeWriter fills a new store.
+// storeWriter fills a new store in batches.
 type storeWriter struct {
 	db    *pebble.DB
 	batch *pebble.Batch
@@ -96,8 +95,8 @@ func (w *storeWriter) set(key, value []byte) error {
 	return errors.Join(w.batch.Set(key, value, nil), w.flushIfFull())
 }
 
-// upgrade is set for what a store of the present format or of an older one holds. The meta is
-// left to finish.
+// upgrade stores an entry of a store of this or an older format in the present format. It skips the
+// meta, which finish writes.
 func (w *storeWriter) upgrade(key, value []byte) error {
 	switch key[0] {
 	case keyMeta:
@@ -116,7 +115,7 @@ func (w *storeWriter) upgrade(key, value []byte) error {
 	return w.set(key, value)
 }
 
-// remove deletes what upgrade has set for a key.
+// remove deletes what upgrade stored under a key.
 func (w *storeWriter) remove(key []byte) error {
 	if key[0] == keySetting {
 		if d, ok := legacyDocument(key[1:], nil); ok {
@@ -126,7 +125,7 @@ func (w *storeWriter) remove(key []byte) error {
 	return errors.Join(w.batch.Delete(key, nil), w.flushIfFull())
 }
 
-// room commits the batch when it is full.
+// flushIfFull commits the batch when it is full.
 func (w *storeWriter) flushIfFull() error {
 	if w.batch.Len() < sorterBatch {
 		return nil
@@ -140,7 +139,7 @@ func (w *storeWriter) flush() error {
 	return err
 }
 
-// finish writes the meta and what is left.
+// finish writes the meta and commits the last batch.
 func (w *storeWriter) finish(m meta) error {
 	err := w.batch.Set([]byte{keyMeta}, appendMeta(nil, &m, nil), nil)
 	return errors.Join(err, w.flush(), w.batch.Close())

@@ -7,46 +7,45 @@ import (
 	"sync/atomic"
 )
 
-// A change is kept as the operation that a batch of the store holds: a kind, the
-// key's length and the key, and for a put the value's length and the value.
+// A change is encoded as the operation of a store's batch: a kind, the key's length, the key, and
+// for a put the value's length and the value.
 const (
 	opDelete = 0
 	opSet    = 1
-	opDead   = 0x80 // added to the kind: undone within its group, never reaches a batch
+	opDead   = 0x80 // a flag of the kind: the operation is cancelled and never reaches a batch
 
-	keyJob     = 'j' // and the Seq in 8 bytes, big-endian
+	keyJob     = 'j' // followed by the Seq in 8 bytes, big-endian
 	keyMeta    = 'm'
-	keySetting = 's' // and the setting's key
-	// keyDocument stands ahead of what Document.key appends.
+	keySetting = 's' // followed by the setting's key
+	// keyDocument precedes the bytes that Document.key appends.
 	keyDocument = 'p'
 
 	jobKeySize = 9
-	jobOpSize  = 2 + jobKeySize // of a delete, and of a put up to its value's length
+	jobOpSize  = 2 + jobKeySize // of a delete, and of a put up to the value's length
 )
 
-// gather collects the changes of one shard until the committer takes them.
+// shardBuffer collects the changes of one shard until the committer drains it.
 //
-// Its index knows the jobs that were changed since the last taking, so that of
-// several changes of one job only the last is kept, and nothing at all of a job
-// that is new to the store and already gone.
+// Its index holds the jobs changed since the last drain. Of several changes of a job only the last
+// one is kept, and none of a job that is new to the store and already deleted.
 type shardBuffer struct {
 	mu        sync.Mutex
-	group     uint64 // that the next change belongs to
+	group     uint64 // of the next change
 	buf       []byte // operations
 	live      int    // operations in buf that are not dead
-	dead      int    // bytes of buf that are
-	added     int64  // jobs that the operations add to the store, less those they take
+	dead      int    // bytes of dead operations in buf
+	added     int64  // jobs that the operations create, less those they delete
 	maxSeq    uint64 // no job with a higher Seq has ever been in the store or in buf
 	index     index
-	recent    int // bytes taken lately, for letting go of a buffer that is too large
-	checkedAt int // bytes in buf when put last said that it is much
+	recent    int // decaying maximum of the bytes drained, by which drain frees a large buffer
+	checkedAt int // len(buf) when put last asked for a check of the free space
 
 	last atomic.Uint64 // group of the last change
-	_    [64]byte      // no neighbour in the cache line
+	_    [64]byte      // keeps the next shard's fields off this cache line
 }
 
-// put appends a job that is new or has changed. It reports whether so much has been appended
-// that somebody should see whether the disk has room for it.
+// put appends a new or changed record. It reports whether enough was appended since the last check
+// of the free space for another one.
 func (b *shardBuffer) put(r *Record) (much bool) {
 	b.mu.Lock()
 	fresh := r.Seq > b.maxSeq
@@ -73,7 +72,7 @@ func (b *shardBuffer) put(r *Record) (much bool) {
 	return much
 }
 
-// remove appends the end of a job.
+// remove appends the deletion of a job.
 func (b *shardBuffer) remove(seq uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -94,7 +93,7 @@ func (b *shardBuffer) remove(seq uint64) {
 	case seq <= b.maxSeq:
 		e = b.index.add(seq)
 	default:
-		return // there is no such job
+		return // the job does not exist
 	}
 	e.set(len(b.buf), false)
 	b.buf = append(b.buf, opDelete, jobKeySize, keyJob)
@@ -103,7 +102,7 @@ func (b *shardBuffer) remove(seq uint64) {
 	b.added--
 }
 
-// undo takes back what e's operation did.
+// cancel marks e's operation dead and reverses its effect on the counts.
 func (b *shardBuffer) cancel(e *entry) {
 	at := e.at()
 	switch {
@@ -117,8 +116,8 @@ func (b *shardBuffer) cancel(e *entry) {
 	b.live--
 }
 
-// squeeze moves the live operations together when the buffer is mostly dead, so
-// that jobs which come and go stay within the processor's cache.
+// compact removes dead operations when they fill most of the buffer, so that jobs which come and go
+// stay within the processor's cache.
 func (b *shardBuffer) compact() {
 	if b.dead < compactFrom || b.dead < len(b.buf)/4*3 {
 		return
@@ -150,20 +149,20 @@ func (b *shardBuffer) raw(kind byte, key, value []byte) {
 	b.mu.Unlock()
 }
 
-// count corrects the number of stored jobs.
+// addJobs adds to the number of stored jobs without a change.
 func (b *shardBuffer) addJobs(more int64) {
 	b.mu.Lock()
 	b.added += more
 	b.mu.Unlock()
 }
 
-// clear forgets all operations. The caller holds mu.
+// clear removes all operations. The caller holds mu.
 func (b *shardBuffer) clear() {
 	b.buf, b.live, b.dead, b.added, b.checkedAt = b.buf[:0], 0, 0, 0, 0
 	b.index.clear()
 }
 
-// taking is what the committer took from one gather.
+// drained is the content of a shardBuffer when the committer drained it.
 type drained struct {
 	ops    []byte
 	live   int
@@ -172,7 +171,7 @@ type drained struct {
 	maxSeq uint64
 }
 
-// take hands over the operations and starts the next group with the buffer spare.
+// drain returns the operations and begins group next with the buffer spare.
 func (b *shardBuffer) drain(next uint64, spare []byte) drained {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -188,7 +187,7 @@ func (b *shardBuffer) drain(next uint64, spare []byte) drained {
 	return t
 }
 
-// shrink lets go of the buffer if it is empty and large.
+// shrink frees the buffer if it is empty and large.
 func (b *shardBuffer) shrink() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -198,11 +197,11 @@ func (b *shardBuffer) shrink() {
 }
 
 const (
-	// minBuffer is kept whatever was used lately.
+	// minBuffer is the capacity up to which a buffer is never freed.
 	minBuffer = 64 << 10
-	// lookBytes is how much may be appended to a shard between two looks at the free space.
+	// shardCheckBytes is how many bytes a shard may append between two checks of the free space.
 	shardCheckBytes = 1 << 20
-	// squeezeFrom is how much must be dead to be worth the move.
+	// compactFrom is the number of dead bytes from which compact is worth its cost.
 	compactFrom = 256 << 10
 )
 
@@ -216,7 +215,7 @@ func appendPut(dst []byte, r *Record) []byte {
 	return AppendRecord(dst, r)
 }
 
-// opSize is the size of the operation that b begins with, dead or not.
+// opSize returns the size of the operation, live or dead, at the beginning of b.
 func opSize(b []byte) int {
 	klen, n := binary.Uvarint(b[1:])
 	n += 1 + int(klen)

@@ -7,8 +7,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// watch looks at the free space now and then, and reports the journal's failure. It
-// is a goroutine apart from the committer, which may be held up by the disk.
+// watch checks the free space periodically and reports the journal's failure. It has its own
+// goroutine because a slow disk may block the committer.
 func (j *Journal) watch() {
 	var tick <-chan time.Time
 	if j.options.MinFree > 0 {
@@ -37,7 +37,7 @@ func (j *Journal) watch() {
 	}
 }
 
-// lookSoon has the watcher look at the free space.
+// requestSpaceCheck asks the watcher to check the free space.
 func (j *Journal) requestSpaceCheck() {
 	select {
 	case j.spaceCheck <- struct{}{}:
@@ -45,12 +45,14 @@ func (j *Journal) requestSpaceCheck() {
 	}
 }
 
-// cutRoom is what must be free beside what the logs hold, for the store's own files, so that a log is brought into the
-// store before it is full: where another program has taken the last byte, a server that is left alone goes on.
+// cutReserve is the free space that an early checkpoint needs beside the size of the logs, for the
+// store's own files. When another program has filled the disk, applying a log before it is full
+// frees the space of finished jobs, so an idle server recovers.
 const cutReserve = 8 << 20
 
-// owed is how many bytes are still to be written of what was appended: what is in memory twice,
-// to a log and to the store, and what logs hold beyond those that LeastFree has room for.
+// pendingBytes returns how many bytes the appended changes will still need. Changes in memory are
+// written twice, to a log and to the store. Logs count beyond the number for which LeastFree
+// reserves space.
 func (j *Journal) pendingBytes() uint64 {
 	n := j.draining.Load()
 	for i := range j.shards {
@@ -68,8 +70,8 @@ func (j *Journal) fail() {
 	j.options.Failed(err)
 }
 
-// Look reads the free space, as happens now and then by itself. A file system that does
-// not tell is never full.
+// CheckSpace reads the free space and updates Full. The watcher calls it periodically. A file
+// system that does not report its free space is never full.
 func (j *Journal) CheckSpace() {
 	usage, err := j.options.FS.GetDiskUsage(j.options.Dir)
 	if err != nil {
@@ -85,7 +87,7 @@ func (j *Journal) CheckSpace() {
 		need += j.pendingBytes()
 	}
 	full := usage.AvailBytes < need
-	// The ends of jobs in the log free what the store keeps of them.
+	// An early checkpoint applies the deletions in the log, which frees space in the store.
 	j.cutLog.Store(full && usage.AvailBytes >= uint64(j.logBytes.Load())+cutReserve)
 	if j.full.Swap(full) != full {
 		if full {

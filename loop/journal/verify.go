@@ -15,31 +15,30 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// survey is what is found in a store before it is opened for writing. The store
-// itself opens without a word when the middle of a log or of its manifest is
-// damaged, drops everything behind the damage and deletes the tables that it no
-// longer knows; so the survey looks first.
+// survey is the state of a store as read before the store is opened for writing. When the middle of
+// a log or of its manifest is damaged, the store opens without an error, drops everything behind
+// the damage and deletes tables that it no longer knows. The survey detects this first.
 type survey struct {
 	dir    *dataDir
 	format int
 	damage []Damage
-	// dropped are ends of logs that cannot be read, or hold a group that lacks parts. What
-	// was acknowledged is not in them, unless the disk damaged it.
+	// dropped are ends of logs that cannot be read or hold a group that lacks parts. They hold no
+	// acknowledged group, unless the disk damaged one.
 	dropped []Damage
 
-	listed    bool             // the manifest was read: tables are what it names
-	tables    map[string]int64 // the live tables and their sizes
-	inTables  meta             // the last group that is in the tables
+	listed    bool             // the manifest was read, so tables is its list
+	tables    map[string]int64 // the live tables and their sizes; -1: unknown
+	inTables  meta             // the last group in the tables
 	chain     chain
-	logs      []surveyedLog // those with groups that are not in the tables, in order
-	redundant []string      // logs that the tables hold whole, or that hold nothing
-	spares    []string      // files that wait to be used as logs again
-	number    uint64        // the highest of a log or a spare
+	logs      []surveyedLog // logs with groups that the tables lack, in order
+	redundant []string      // logs whose groups are all in the tables
+	spares    []string      // files to reuse as logs
+	number    uint64        // the highest of any log or spare
 }
 
-// surveyedLog is a log as a start finds it.
+// surveyedLog is a log that recovery will apply.
 type surveyedLog struct {
-	name string // in the directory of the logs
+	name string // in the log directory
 	end  int64  // of its last whole group
 }
 
@@ -49,7 +48,7 @@ func (s *survey) addDamage(file string, offset, length int64, format string, arg
 	})
 }
 
-// verify refuses a store that has lost committed changes.
+// verify surveys the store and returns a DamageError if it has lost committed changes.
 func (d *dataDir) verify(format int) (*survey, error) {
 	s, err := d.survey(format)
 	if err == nil && len(s.damage) > 0 {
@@ -58,8 +57,7 @@ func (d *dataDir) verify(format int) (*survey, error) {
 	return s, err
 }
 
-// survey reads the manifest and the logs, and follows the chain of groups from the
-// tables through the logs.
+// survey reads the manifest, the tables and the logs, and follows the chain of groups through them.
 func (d *dataDir) survey(format int) (*survey, error) {
 	s := &survey{dir: d, format: format, tables: map[string]int64{}}
 	if err := s.readManifest(); err != nil {
@@ -89,7 +87,7 @@ func (d *dataDir) survey(format int) (*survey, error) {
 	return s, nil
 }
 
-// listLogs is the names of the logs, in order.
+// listLogs returns the names of the logs, in order.
 func (s *survey) listLogs() (logs []string, err error) {
 	dir := s.dir.fs.PathJoin(s.dir.store(), logsName)
 	if ok, err := exists(s.dir.fs, dir); err != nil || !ok {
@@ -111,15 +109,15 @@ func (s *survey) listLogs() (logs []string, err error) {
 	return logs, err
 }
 
-// readManifest looks for gaps in the manifest. Each of its records is synced before
-// the next is written, so a gap with a record behind it is damage.
+// readManifest detects gaps in the manifest. The store syncs each record before it writes the next,
+// so a gap before a record is damage.
 func (s *survey) readManifest() error {
 	desc, err := pebble.Peek(s.dir.store(), s.dir.fs)
 	if err != nil {
 		return fmt.Errorf("cannot read the store in %q: %w", s.dir.root, cause(err))
 	}
 	if !desc.Exists {
-		s.addDamage("", -1, 0, "the store's marker of its manifest is missing")
+		s.addDamage("", -1, 0, "the marker that names the manifest is missing")
 		return nil
 	}
 	name := s.dir.fs.PathBase(desc.ManifestFilename)
@@ -132,12 +130,12 @@ func (s *survey) readManifest() error {
 		return err
 	}
 	var bad []logPart
-	readable := false // it begins with a record
+	readable := false // the manifest begins with a record
 	_, err = manifests.scan(bytes.NewReader(b), int64(len(b)), func(p logPart) error {
 		readable = readable || p.offset == 0 && p.data != nil
 		if p.data != nil {
 			for _, gap := range bad {
-				s.addDamage(name, gap.offset, gap.end-gap.offset, "cannot be read, and what is behind it can")
+				s.addDamage(name, gap.offset, gap.end-gap.offset, "cannot be read, although records behind it can")
 			}
 			bad = bad[:0]
 		}
@@ -152,8 +150,8 @@ func (s *survey) readManifest() error {
 	return err
 }
 
-// list asks the store which tables are live, and reads the last group that is in them.
-// Without a good manifest it takes all there are.
+// listTables determines the live tables and the last group in them. Without a readable manifest all
+// tables count as live.
 func (s *survey) listTables() error {
 	names, err := s.dir.fs.List(s.dir.store())
 	if err != nil {
@@ -178,7 +176,7 @@ func (s *survey) listTables() error {
 	return nil
 }
 
-// checkTables compares the sizes of the live tables with what the manifest says.
+// checkTables compares the sizes of the live tables with the manifest.
 func (s *survey) checkTables() {
 	for _, name := range slices.Sorted(maps.Keys(s.tables)) {
 		info, err := s.dir.fs.Stat(s.dir.fs.PathJoin(s.dir.store(), name))
@@ -193,13 +191,13 @@ func (s *survey) checkTables() {
 	}
 }
 
-// fileNumber is the number in a file's name.
+// fileNumber returns the number in a file's name.
 func fileNumber(name string) uint64 {
 	n, _ := strconv.ParseUint(name[:strings.IndexByte(name+".", '.')], 10, 64)
 	return n
 }
 
-// ask opens the store to read.
+// readTableList reads the live tables and the last group from the store.
 func (s *survey) readTableList() (err error) {
 	o := storeOptions(s.dir.fs, 0, silentLog(), nil)
 	o.ReadOnly, o.ErrorIfNotExists, o.DisableConsistencyCheck = true, true, true
@@ -221,9 +219,9 @@ func (s *survey) readTableList() (err error) {
 	return err
 }
 
-// strayTables looks for tables that the manifest does not know although they hold groups that
-// are missing, or later ones than all that it knows: the manifest has lost its end. A table
-// that was being made when the server was killed is none of these: the logs hold its groups.
+// strayTables detects tables that the manifest does not list although they hold missing groups or
+// later ones: the manifest has lost its end. A table that was being written when the server was
+// killed is not damage, because the logs hold its groups.
 func (s *survey) strayTables() error {
 	names, err := s.dir.fs.List(s.dir.store())
 	if err != nil {
@@ -235,12 +233,12 @@ func (s *survey) strayTables() error {
 		}
 		t, err := openTable(s.dir.fs, s.dir.fs.PathJoin(s.dir.store(), name))
 		if err != nil {
-			continue // it was never finished
+			continue // the table was never finished
 		}
 		m, err := t.meta()
 		t.close()
 		if err == nil && (s.chain.last.before(&m) || s.chain.missingSynced && s.inTables.before(&m)) {
-			s.addDamage(name, -1, 0, "has groups up to %d, of which the manifest knows nothing", m.group)
+			s.addDamage(name, -1, 0, "has groups up to %d, but the manifest does not list it", m.group)
 			s.tables[name] = -1
 		}
 	}
