@@ -12,8 +12,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A group that is much larger than a log, and is written in many parts, is there whole after
-// kill -9, when its log is in the store already.
+// TestGroupLargerThanLog checks that a group much larger than a log, written in many parts, is
+// complete after kill -9 when its log is already in the store.
 func TestGroupLargerThanLog(t *testing.T) {
 	t.Parallel()
 	f := vfs.NewCrashableMem()
@@ -42,7 +42,7 @@ func TestGroupLargerThanLog(t *testing.T) {
 	}
 }
 
-// Whichever log is missing between others is told.
+// TestMissingLog checks that any missing log between others is reported.
 func TestMissingLog(t *testing.T) {
 	t.Parallel()
 	f := vfs.NewCrashableMem()
@@ -61,7 +61,7 @@ func TestMissingLog(t *testing.T) {
 	delete(m, name)
 	parts := mustScan(t, name, b)
 	var logs []string
-	for i, p := range parts { // to a log of its own
+	for i, p := range parts { // each part in its own log
 		number := uint64(i + 1)
 		logs = append(logs, path.Join(path.Dir(name), logName(number)))
 		m[logs[i]] = completeLog(t, number, []logPart{p})
@@ -81,8 +81,8 @@ func TestMissingLog(t *testing.T) {
 	}
 }
 
-// inStore is a disk on which the first log is in the store and the process was killed
-// before it could let go of it. What the log adds to the manifest is not synced.
+// inStore returns a disk on which the first log is in the store and the process was killed before
+// it retired the log. The manifest entry of the log's tables is not synced.
 func inStore(t *testing.T) (d *driver, disk *vfs.MemFS) {
 	t.Helper()
 	f := vfs.NewCrashableMem()
@@ -91,7 +91,7 @@ func inStore(t *testing.T) (d *driver, disk *vfs.MemFS) {
 		d.create(1000)
 	}
 	d.wait()
-	d.create(10) // the first log is full, and let go of
+	d.create(10) // the first log is full and retired
 	d.wait()
 	d.quiet()
 	before := imageOf(t, f)
@@ -111,7 +111,7 @@ func inStore(t *testing.T) (d *driver, disk *vfs.MemFS) {
 	}
 	d.changes = d.changes[:changes]
 	for _, next := range m.logs() {
-		delete(m, next) // there was none yet
+		delete(m, next) // the next log did not exist yet
 	}
 	for _, spare := range m.names(spareSuffix) {
 		delete(m, spare)
@@ -138,8 +138,8 @@ func inStore(t *testing.T) (d *driver, disk *vfs.MemFS) {
 	return d, disk
 }
 
-// A log that is in the store and could not be let go of in time is let go of by the next
-// start, but not on the word of a manifest that a loss of power takes away.
+// TestLogThatIsInStore checks that the next start retires a log that is already in the store, but
+// not while a loss of power can still undo the manifest.
 func TestLogThatIsInStore(t *testing.T) {
 	t.Parallel()
 	for at := int64(1); ; at++ {
@@ -171,8 +171,8 @@ func TestLogThatIsInStore(t *testing.T) {
 	}
 }
 
-// A group in a full log, which was synced when it was closed, is told in mode Never too
-// when it cannot be read, even if nothing is in the next log yet.
+// TestDamageBeforeEmptyLog checks, also in mode Never, that an unreadable group in a full log,
+// which was synced when it was closed, is reported even while the next log is empty.
 func TestDamageBeforeEmptyLog(t *testing.T) {
 	t.Parallel()
 	f := vfs.NewCrashableMem()
@@ -204,8 +204,8 @@ func TestDamageBeforeEmptyLog(t *testing.T) {
 	}
 }
 
-// A full log that does not come back from the disk as it was written is no panic, and
-// nothing of it reaches the store.
+// TestFullLogCannotBeReadBack checks that a full log that reads differently from what was written
+// causes no panic, and that nothing of it reaches the store.
 func TestFullLogCannotBeReadBack(t *testing.T) {
 	t.Parallel()
 	f := vfs.NewCrashableMem()

@@ -11,8 +11,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// One bit of the last record turns wrong. After a kill the record is left out, which is told
-// with file, offset and size, by a start and by a check; after an orderly close it is damage.
+// TestLastRecordDamaged flips one bit of the last record. After a kill the record is dropped, and a
+// start and a check report file, offset and size. After a clean shutdown it is damage.
 func TestLastRecordDamaged(t *testing.T) {
 	f := vfs.NewCrashableMem()
 	d := mustOpen(t, testOptions(f))
@@ -61,8 +61,9 @@ func TestLastRecordDamaged(t *testing.T) {
 	}
 }
 
-// The witness of an orderly close is believed, and stays true when more is written.
-func TestClosedWitness(t *testing.T) {
+// TestClosedMarker checks that the marker of a clean shutdown is used, and stays true when more is
+// written.
+func TestClosedMarker(t *testing.T) {
 	f := vfs.NewCrashableMem()
 	d := mustOpen(t, testOptions(f))
 	d.create(100)
@@ -100,8 +101,9 @@ func TestClosedWitness(t *testing.T) {
 	}
 }
 
-// Looking at a directory leaves nothing in it, not even a lock.
-func TestLookingLeavesNothing(t *testing.T) {
+// TestReadOnlyLeavesNothing checks that Check and Export leave nothing in a directory, not even a
+// lock.
+func TestReadOnlyLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
 	for what, look := range map[string]func() error{
 		"check":  func() error { _, err := Check(dir, nil); return err },
@@ -116,9 +118,9 @@ func TestLookingLeavesNothing(t *testing.T) {
 	}
 }
 
-// Jobs of one name, of which all but the last must have ended, are told, and a repair keeps
-// the last.
-func TestNamesakes(t *testing.T) {
+// TestDuplicates checks that jobs with one name, of which all but the last must have ended, are
+// reported, and that a repair keeps the last.
+func TestDuplicates(t *testing.T) {
 	f := vfs.NewMem()
 	d := mustOpen(t, testOptions(f))
 	put := func(r Record, queue, name string) uint64 {
@@ -155,7 +157,8 @@ func TestNamesakes(t *testing.T) {
 	}
 }
 
-// TestCloseOnFullDisk: an orderly close for whose witness there is no room is one all the same.
+// TestCloseOnFullDisk checks that a shutdown is clean although the full disk has no room for its
+// marker.
 func TestCloseOnFullDisk(t *testing.T) {
 	f := &faultFS{FS: vfs.NewMem(), kind: failENOSPC, at: 1, forever: true, only: func(op string) bool {
 		return strings.Contains(op, closedName) && !strings.HasPrefix(op, "sync") && !strings.HasPrefix(op, "close")

@@ -14,8 +14,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// What was exported is imported again: the same jobs under the same Seq, the same
-// settings; and an export of that is the same text. Every line is JSON.
+// TestExportImport checks that an import of an export has the same jobs under the same Seqs and the
+// same settings, and exports the same text. Every line is JSON.
 func TestExportImport(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := vfs.NewMem()
@@ -25,7 +25,7 @@ func TestExportImport(t *testing.T) {
 			r.Space = max(r.Space, 1)
 			d.next += 1 + rapid.Uint64Range(0, 1<<40).Draw(t, "gap")
 			r.Seq = d.next
-			r.Name = fmt.Appendf(r.Name, "%d", r.Seq) // An import refuses two jobs of one name.
+			r.Name = fmt.Appendf(r.Name, "%d", r.Seq) // an import refuses two jobs of one name
 			d.put(int(r.Seq%3), r)
 		}
 		key := rapid.OneOf(rapid.String(), rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) }))
@@ -63,7 +63,7 @@ func TestExportImport(t *testing.T) {
 	})
 }
 
-// The form, to the letter: others read and write it.
+// TestExportForm checks the exact form of an export, which other programs read and write.
 func TestExportForm(t *testing.T) {
 	const text = `{"treadle_journal":2}
 {"kind":"setting","key":"timeout","value":"600"}
@@ -98,8 +98,8 @@ func TestExportForm(t *testing.T) {
 	}
 }
 
-// What others may write: other spacing and order, escapes, text for base64, no seq,
-// empty lines, no line end at the end.
+// TestImportAccepts checks the forms that other programs may write: other spacing and order,
+// escapes, text for base64, no seq, empty lines, no final line end.
 func TestImportAccepts(t *testing.T) {
 	lines := []string{
 		` { "treadle_journal" : 1 } `, ``,
@@ -129,8 +129,8 @@ func TestImportAccepts(t *testing.T) {
 	}
 }
 
-// What an import does not understand is an error with the line's number, and nothing
-// is imported.
+// TestImportRefuses checks that an invalid import is an error with the line's number, and that
+// nothing is imported.
 func TestImportRefuses(t *testing.T) {
 	const head, head2 = "{\"treadle_journal\":1}\n", "{\"treadle_journal\":2}\n"
 	const job = `{"kind":"job","space":1}` + "\n"
@@ -195,8 +195,8 @@ func TestImportRefuses(t *testing.T) {
 	}
 }
 
-// An import into a directory that holds anything is refused and changes nothing; one
-// into an opened and empty directory goes on with its numbers.
+// TestImportNeedsEmpty checks that an import into a directory with contents is refused and changes
+// nothing, and that one into an opened, empty directory continues its numbers.
 func TestImportNeedsEmpty(t *testing.T) {
 	text := "{\"treadle_journal\":1}\n{\"kind\":\"job\",\"space\":1}\n"
 	f := vfs.NewMem()
@@ -232,7 +232,8 @@ func TestImportNeedsEmpty(t *testing.T) {
 	}
 }
 
-// Errors of the reader and the writer come through; progress is told.
+// TestExportImportErrors checks that errors of the reader and the writer are returned, and that
+// progress is reported.
 func TestExportImportErrors(t *testing.T) {
 	mine := errors.New("mine")
 	f := vfs.NewMem()
@@ -263,7 +264,8 @@ type failingWriter struct{ err error }
 
 func (w failingWriter) Write([]byte) (int, error) { return 0, w.err }
 
-// An export of a damaged directory is refused: it would be silently short.
+// TestExportOfDamage checks that an export of a damaged directory is refused, because it would
+// silently lack jobs.
 func TestExportOfDamage(t *testing.T) {
 	m, _ := groups(t, Always, true)
 	name, b := m.liveLog(t)
@@ -288,7 +290,7 @@ func TestExportOfDamage(t *testing.T) {
 	}
 }
 
-// An import that the disk fails leaves the directory as it was.
+// TestImportFails checks that an import that fails on the disk leaves the directory unchanged.
 func TestImportFails(t *testing.T) {
 	text := "{\"treadle_journal\":1}\n{\"kind\":\"job\",\"space\":1,\"workload\":\"" + strings.Repeat("x", 3000) + "\"}\n"
 	for at := int64(1); ; at++ {

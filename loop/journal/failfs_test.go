@@ -12,9 +12,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// guardSteps are all operations that change a disk, each on a disk of its own with
-// the files old and dir/inner.
-var guardSteps = map[string]func(g vfs.FS) error{
+// changeSteps are all operations that change a disk, each on its own disk with the files old and
+// dir/inner.
+var changeSteps = map[string]func(g vfs.FS) error{
 	"create a": func(g vfs.FS) error {
 		f, err := g.Create("a", "")
 		return errors.Join(err, f.Close())
@@ -72,11 +72,10 @@ func guardDisk(t *testing.T) *vfs.MemFS {
 	return f
 }
 
-// Each operation that fails breaks the guard with the file's name and the reason,
-// and the store hears of a success. After that no operation of any kind reaches the
-// disk, nor does it fail.
-func TestGuardBreaks(t *testing.T) {
-	for name, step := range guardSteps {
+// TestFailFSTrips checks that each failing operation trips the file system with the file's name and
+// the cause while the store sees success. After that no operation reaches the disk or fails.
+func TestFailFSTrips(t *testing.T) {
+	for name, step := range changeSteps {
 		disk := guardDisk(t)
 		g := newFailFS(&faultFS{FS: disk, kind: failEIO, at: 1, only: func(op string) bool { return op == name }})
 		if err := step(g); err != nil {
@@ -93,7 +92,7 @@ func TestGuardBreaks(t *testing.T) {
 			t.Errorf("%s: nobody is told", name)
 		}
 		before := disk.String()
-		for after, step := range guardSteps {
+		for after, step := range changeSteps {
 			if err := step(g); err != nil {
 				t.Errorf("%s after %s: %v", after, name, err)
 			}
@@ -107,10 +106,10 @@ func TestGuardBreaks(t *testing.T) {
 	}
 }
 
-// A write that is short without an error is a failure too.
-func TestGuardShortWrite(t *testing.T) {
+// TestFailFSShortWrite checks that a short write without an error trips the file system.
+func TestFailFSShortWrite(t *testing.T) {
 	g := newFailFS(&faultFS{FS: guardDisk(t), kind: shortQuiet, at: 1, only: func(op string) bool { return op == "write a" }})
-	if err := guardSteps["write a"](g); err != nil {
+	if err := changeSteps["write a"](g); err != nil {
 		t.Fatal(err)
 	}
 	if err := g.failure(); err == nil || !strings.Contains(err.Error(), "short write") {
@@ -118,9 +117,10 @@ func TestGuardShortWrite(t *testing.T) {
 	}
 }
 
-// An unbroken guard changes the disk, and what is no failure does not break it.
-func TestGuardHolds(t *testing.T) {
-	for name, step := range guardSteps {
+// TestFailFSHolds checks that an untripped file system changes the disk, and that a harmless error
+// does not trip it.
+func TestFailFSHolds(t *testing.T) {
+	for name, step := range changeSteps {
 		disk := guardDisk(t)
 		g := newFailFS(disk)
 		before := disk.String()
@@ -146,8 +146,8 @@ func TestGuardHolds(t *testing.T) {
 	}
 }
 
-// What the store reports in the background, what it calls fatal, and a block that it
-// finds damaged while the server runs end in one failure, and never the process.
+// TestStoreReports checks that the store's background errors, its fatal messages, and a damaged
+// block found while the server runs become one failure and never end the process.
 func TestStoreReports(t *testing.T) {
 	mine := errors.New("mine")
 	for name, c := range map[string]struct {
@@ -175,15 +175,15 @@ func TestStoreReports(t *testing.T) {
 	}
 }
 
-// A panic inside the store while a log is brought into it is a failure like another, and
-// costs nothing: the log is there.
+// TestStorePanics checks that a panic inside the store during a checkpoint is an ordinary failure
+// and loses nothing, because the log exists.
 func TestStorePanics(t *testing.T) {
 	f := vfs.NewMem()
 	o := testOptions(f)
 	o.LogSize = 1 // every group fills a log
 	d := mustOpen(t, o)
 	d.quiet()
-	d.j.db.Close() // what comes next makes the store panic
+	d.j.db.Close() // makes the next use of the store panic
 	d.create(10)
 	d.wait()
 	<-d.j.disk.down

@@ -36,8 +36,8 @@ func drawRecord(t *rapid.T) Record {
 	return r
 }
 
-// What was appended is parsed again, whatever stood before it; its size was foretold;
-// and no shorter or longer form passes.
+// TestRecordRoundTrip checks that an appended record parses to the same record behind any prefix,
+// that recordSize is its size, and that no shorter or longer form parses.
 func TestRecordRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := drawRecord(t)
@@ -63,7 +63,8 @@ func TestRecordRoundTrip(t *testing.T) {
 	})
 }
 
-// The versions stay what they are: directories hold them. Version 1 had extra bytes, "x".
+// TestRecordVersions checks that the stored versions never change, because directories hold them.
+// Version 1 had extra bytes, here "x".
 func TestRecordVersions(t *testing.T) {
 	r := Record{
 		Seq: 300, Space: 1, Queue: []byte("echo"), Name: []byte("n"), Workload: []byte{0, 255}, SchedAt: -1, Due: 1_700_000_000_000,
@@ -93,7 +94,7 @@ func TestRecordVersions(t *testing.T) {
 	}
 }
 
-// A version that a later program wrote is refused by its number.
+// TestRecordNewerVersion checks that a version of a later program is refused by its number.
 func TestRecordNewerVersion(t *testing.T) {
 	b := AppendRecord(nil, &Record{Seq: 1})
 	b[0] = 3
@@ -102,7 +103,8 @@ func TestRecordNewerVersion(t *testing.T) {
 	}
 }
 
-// Bytes of any kind are an error, never a panic and never a number out of its range.
+// TestRecordGarbage checks that arbitrary bytes are an error, never a panic or a number out of
+// range.
 func TestRecordGarbage(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := append([]byte{recordVersion}, rapid.SliceOf(rapid.Byte()).Draw(t, "bytes")...)

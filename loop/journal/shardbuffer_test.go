@@ -9,14 +9,14 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The index does what a map does, whatever is added, taken out and cleared, at every
-// size it grows to.
+// TestIndexAgainstMap compares the index with a map for any additions, removals and clears, at
+// every size.
 func TestIndexAgainstMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var x index
 		model := map[uint64]int{}
-		// Keys that are dense, far apart, or apart by a power of two, as sequence
-		// numbers of one shard of many are.
+		// Keys are dense, far apart, or apart by a power of two, as the Seqs of one shard of many
+		// are.
 		step := rapid.SampledFrom([]uint64{1, 16, 1 << 20, 1 << 48}).Draw(t, "step")
 		seqs := rapid.Map(rapid.Uint64Range(0, 400), func(n uint64) uint64 { return 1 + n*step })
 		t.Repeat(map[string]func(*rapid.T){
@@ -61,14 +61,14 @@ func TestIndexAgainstMap(t *testing.T) {
 	})
 }
 
-// skipGenerations brings an empty index to where its generations begin anew.
+// skipGenerations brings an empty index to the end of its generations.
 func skipGenerations(x *index) {
 	if x.count == 0 {
 		x.generation = generations - 1
 	}
 }
 
-// An index that was large once is let go of.
+// TestIndexShrinks checks that a table that was large once is freed.
 func TestIndexShrinks(t *testing.T) {
 	var x index
 	for seq := range uint64(100_000) {
@@ -84,11 +84,10 @@ func TestIndexShrinks(t *testing.T) {
 	}
 }
 
-// stored is what a store holds: jobs' revisions, and how often it was written to.
+// stored is the content of a store, the jobs' revisions.
 type stored map[uint64]int64
 
-// commit does to the store what a group's batches do, and says how many operations
-// they had.
+// commit applies a group's batches to the store and returns the number of operations.
 func (s stored) commit(t *rapid.T, ops []byte, live, limit int) {
 	n := 0
 	for rest := ops; len(rest) > 0; {
@@ -120,10 +119,10 @@ func (s stored) commit(t *rapid.T, ops []byte, live, limit int) {
 	}
 }
 
-// Whatever is put, changed and removed in whatever groups: the store ends as a map
-// does, no job is written twice in a group, and a job that is new and gone within a
-// group is never written. The count of jobs is right.
-func TestGatherAgainstMap(t *testing.T) {
+// TestShardBufferAgainstMap puts, changes and removes jobs in random groups. The store must end
+// like a map, no job may be written twice in a group, and a job that is new and deleted within a
+// group may not be written. The count of jobs must be right.
+func TestShardBufferAgainstMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := shardBuffer{group: 1}
 		var spare []byte
@@ -137,8 +136,8 @@ func TestGatherAgainstMap(t *testing.T) {
 			g.put(&Record{Seq: seq, Revision: revision, Workload: pad})
 			model[seq] = revision
 		}
-		// touched are the jobs that this group may write: what it changed, unless it
-		// was new in it and is gone.
+		// touched holds the jobs that this group may write: the changed ones except those both new
+		// and deleted.
 		before, touched := stored{}, map[uint64]bool{}
 		t.Repeat(map[string]func(*rapid.T){
 			"new": func(*rapid.T) { seq++; put(seq); touched[seq] = true },
@@ -150,7 +149,7 @@ func TestGatherAgainstMap(t *testing.T) {
 			},
 			"remove": func(t *rapid.T) {
 				s := rapid.Uint64Range(1, seq+3).Draw(t, "seq")
-				touched[s] = before[s] != 0 || model[s] == 0 && s <= seq // twice is harmless
+				touched[s] = before[s] != 0 || model[s] == 0 && s <= seq // one operation is allowed
 				g.remove(s)
 				delete(model, s)
 			},
@@ -186,8 +185,9 @@ func TestGatherAgainstMap(t *testing.T) {
 	})
 }
 
-// A job that comes and goes within a group leaves nothing, not even in memory.
-func TestGatherUndone(t *testing.T) {
+// TestShardBufferCancels checks that a job created and deleted within a group leaves nothing, not
+// even in memory.
+func TestShardBufferCancels(t *testing.T) {
 	g := shardBuffer{group: 1}
 	for seq := uint64(1); seq <= 1000; seq++ {
 		g.put(&Record{Seq: seq, Workload: make([]byte, 1000)})
@@ -197,7 +197,7 @@ func TestGatherUndone(t *testing.T) {
 	if g.live != 0 || len(g.buf) != 0 || g.added != 0 || g.last.Load() != 1 {
 		t.Fatalf("%d live, %d bytes, %d more jobs, group %d", g.live, len(g.buf), g.added, g.last.Load())
 	}
-	// With others in the air it is squeezed out.
+	// Among other jobs its operations are compacted away.
 	for seq := uint64(2001); seq <= 12000; seq++ {
 		g.put(&Record{Seq: seq, Workload: make([]byte, 1000)})
 		if seq > 2050 {
@@ -209,8 +209,8 @@ func TestGatherUndone(t *testing.T) {
 	}
 }
 
-// A buffer that was large once is let go of.
-func TestGatherShrinks(t *testing.T) {
+// TestShardBufferShrinks checks that a buffer that was large once is freed.
+func TestShardBufferShrinks(t *testing.T) {
 	g := shardBuffer{group: 1}
 	var spare []byte
 	for i := range 200 {

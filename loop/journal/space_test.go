@@ -12,10 +12,10 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// roomFS is a disk with so much room.
+// roomFS is a disk with a given free space.
 type roomFS struct {
 	vfs.FS
-	free atomic.Int64 // below 0: it does not tell
+	free atomic.Int64 // negative: the free space is unknown
 }
 
 func (f *roomFS) GetDiskUsage(string) (vfs.DiskUsage, error) {
@@ -25,8 +25,9 @@ func (f *roomFS) GetDiskUsage(string) (vfs.DiskUsage, error) {
 	return vfs.DiskUsage{}, errors.New("it does not tell")
 }
 
-// Below the minimum of free space the journal is full, from the start and later, and
-// recovers by itself; it goes on committing. A disk that does not tell is not full.
+// TestFull checks that the journal is full while the free space is below the minimum, from the
+// start and later, that it recovers by itself and continues to commit, and that an unknown free
+// space is not full.
 func TestFull(t *testing.T) {
 	f := &roomFS{FS: vfs.NewMem()}
 	var log lines
@@ -63,7 +64,8 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// Much that is written makes it look before the second is over.
+// TestFullAfterMuch checks that many written bytes cause a check of the free space before the
+// interval is over.
 func TestFullAfterMuch(t *testing.T) {
 	f := &roomFS{FS: vfs.NewMem()}
 	f.free.Store(1 << 40)
@@ -79,7 +81,7 @@ func TestFullAfterMuch(t *testing.T) {
 	poll(t, "it does not look", d.j.Full)
 }
 
-// Without a minimum nothing is ever full.
+// TestNeverFull checks that without a minimum the journal is never full.
 func TestNeverFull(t *testing.T) {
 	f := &roomFS{FS: vfs.NewMem()}
 	d := mustOpen(t, testOptions(f))
@@ -91,9 +93,10 @@ func TestNeverFull(t *testing.T) {
 	}
 }
 
-// While the disk is full a log that holds anything goes into the store before it is full
-// itself: the ends of jobs that are in it make room. Not while there is none for the store's files.
-func TestFullBringsLogsIn(t *testing.T) {
+// TestFullDiskCheckpointsEarly checks that while the disk is full a log is applied to the store
+// before it is full, because the deletions in it free space, but not without space for the store's
+// files.
+func TestFullDiskCheckpointsEarly(t *testing.T) {
 	f := &roomFS{FS: vfs.NewMem()}
 	f.free.Store(1 << 40)
 	o := testOptions(f)
