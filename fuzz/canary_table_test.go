@@ -58,7 +58,7 @@ var canaries = []canary{
 	{"a worker that confirms a job loses it", "loop/periodic/eras.go", "\tcase codec.JobUnassigned:\n", "\tcase codec.JobUnassigned, codec.JobAssigned:\n"},
 	{"a worker is given what it does no more", "loop/periodic/worker.go", "c.p.sched.Unwatch(c.s.Peer(), protocol.Queue(name))", "_ = r"},
 	{"SHUTDOWN stops a server that it may not stop", "loop/periodic/admin.go", "if !c.p.o.Shutdown {", "if false {"},
-	{"a store whose making has failed counts as whole", "loop/journal/store.go", "\tif broke := disk.failure(); broke != nil {\n\t\treturn broke\n\t}\n", "\t_ = disk.failure()\n"},
+	{"a store whose making has failed counts as whole", "loop/journal/store.go", "\tif failed := disk.failure(); failed != nil {\n\t\treturn failed\n\t}\n", "\t_ = disk.failure()\n"},
 	{"a stop leaves out what is not committed", "loop/journal/commit.go", "\t\t\tj.commitAll()\n\t\t\treturn\n", "\t\t\treturn\n"},
 	{"a job that is declined is not ready", "sched/finish.go", "\tq := sh.unhold(job, r)\n\tsh.release(now, job, r, q, now.Wall, sink)\n", "\tq := sh.unhold(job, r)\n\tsh.release(now, job, r, q, now.Wall+900_000_000, sink)\n"},
 	{"a CONFIG_SET does not wait for its sync", "loop/periodic/admin.go", "c.replyAfter(f.MsgID, codec.Success, group, wait)\n\t\treturn true", "c.replyAfter(f.MsgID, codec.Success, group, wait && len(key) > 12)\n\t\treturn true"},

@@ -20,7 +20,7 @@ func TestHints(t *testing.T) {
 	f("tcp://a:1234", slavesSetting, "is it another protocol's? By default port 9999 is that of Gloom's slaves")
 	for setting, port := range defaultPorts {
 		if portOwners[port] == "" {
-			t.Errorf("nobody listens on port %s of %s", port, setting)
+			t.Errorf("no protocol is known for port %s of %s", port, setting)
 		}
 	}
 }

@@ -80,10 +80,10 @@ func (d *dataDir) check(each func(version) error) (Report, *survey, error) {
 	if err != nil {
 		return Report{}, nil, err
 	}
-	var broken *DamageError
+	var damaged *DamageError
 	switch {
-	case errors.As(ferr, &broken):
-		s.damage = append(s.damage, broken.Damage...)
+	case errors.As(ferr, &damaged):
+		s.damage = append(s.damage, damaged.Damage...)
 	case ferr != nil:
 		s.addDamage(formatName, -1, 0, "%v", ferr)
 	}

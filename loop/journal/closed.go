@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"io"
 	"io/fs"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -52,28 +51,4 @@ func (s *survey) checkClosed() error {
 	d.What = fmt.Sprintf("groups %d to %d cannot be read, although a clean shutdown followed them", s.chain.last.group+1, group)
 	s.damage = append(s.damage, d)
 	return nil
-}
-
-// writeWhole creates a file under a temporary name, syncs it and renames it, so the file is
-// complete or absent.
-func writeWhole(f vfs.FS, name, text string) error {
-	file, err := f.Create(name+".tmp", vfs.WriteCategoryUnspecified)
-	if err != nil {
-		return err
-	}
-	n, err := file.Write([]byte(text))
-	if err == nil && n < len(text) {
-		err = io.ErrShortWrite
-	}
-	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
-		return err
-	}
-	dir := f.PathDir(name)
-	if err := syncDir(f, dir); err != nil {
-		return err
-	}
-	if err := f.Rename(name+".tmp", name); err != nil {
-		return err
-	}
-	return syncDir(f, dir)
 }

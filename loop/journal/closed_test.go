@@ -68,7 +68,7 @@ func TestClosedMarker(t *testing.T) {
 	d := mustOpen(t, testOptions(f))
 	d.create(100)
 	d.wait()
-	witness := path.Join(testDir, storeName, closedName)
+	marker := path.Join(testDir, storeName, closedName)
 	if err := d.j.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -77,11 +77,11 @@ func TestClosedMarker(t *testing.T) {
 	without := m.with(log, nil)
 	delete(without, log)
 	for what, bad := range map[string]image{
-		"the last log is gone":       without,
-		"the last log is empty":      m.with(log, nil),
-		"the last log is zeros":      m.with(log, make([]byte, len(m[log]))),
-		"the witness is overwritten": m.with(witness, []byte("x")),
-		"the witness says more":      m.with(witness, []byte(closedText(17))),
+		"the last log is gone":      without,
+		"the last log is empty":     m.with(log, nil),
+		"the last log is zeros":     m.with(log, make([]byte, len(m[log]))),
+		"the marker is overwritten": m.with(marker, []byte("x")),
+		"the marker says more":      m.with(marker, []byte(closedText(17))),
 	} {
 		var damage *DamageError
 		if _, err := reopen(bad.disk(t)); !errors.As(err, &damage) {
@@ -96,7 +96,7 @@ func TestClosedMarker(t *testing.T) {
 	if err := d.j.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := reopen(m.disk(t)); err != nil || len(got.jobs) != 2 || m[witness] == nil {
+	if got, err := reopen(m.disk(t)); err != nil || len(got.jobs) != 2 || m[marker] == nil {
 		t.Errorf("%v, %d jobs", err, len(got.jobs))
 	}
 }

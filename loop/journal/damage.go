@@ -54,8 +54,8 @@ func (j *Journal) damaged(err error) error {
 	if errors.As(err, &own) {
 		return own.error
 	}
-	if broke := j.disk.failure(); broke != nil {
-		err = broke // this error names the file
+	if failed := j.disk.failure(); failed != nil {
+		err = failed // this error names the file
 	}
 	return j.dir.damageError(err)
 }

@@ -252,7 +252,7 @@ func TestCorruptTable(t *testing.T) {
 			case err != nil || lacks != 0:
 				t.Fatalf("byte %d of %d of %s: %v, lacks %d groups", at, len(m[name]), name, err, lacks)
 			case at < live[name]:
-				t.Errorf("byte %d of %s, among the records: nobody noticed", at, name)
+				t.Errorf("byte %d of %s, among the records: not reported", at, name)
 			}
 			r, err := Check(testDir, bad.disk(t))
 			if err != nil {
@@ -340,7 +340,7 @@ func TestMissingFiles(t *testing.T) {
 				}
 			case err == nil && lacks == 0: // for example a compacted table
 			case err == nil:
-				t.Errorf("without %s (cut: %v): lacks %d groups and nobody noticed", base, cut, lacks)
+				t.Errorf("without %s (cut: %v): lacks %d groups, and no damage is reported", base, cut, lacks)
 			case !cut && base != formatName && !strings.Contains(err.Error(), strings.TrimPrefix(base, "marker.")[:4]):
 				t.Errorf("without %s: %v", base, err)
 			}
@@ -384,7 +384,7 @@ func TestMissingLogInTheMiddle(t *testing.T) {
 		b := m[name]
 		for _, cut := range []int{len(b) / 2, len(b) - 3*chunkHead} {
 			if _, err := reopen(m.with(name, b[:cut]).disk(t)); err == nil {
-				t.Errorf("%s cut at %d of %d, and nobody noticed", name, cut, len(b))
+				t.Errorf("%s cut at %d of %d, and no damage is reported", name, cut, len(b))
 			}
 		}
 	}

@@ -1,7 +1,6 @@
 package journal
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -68,7 +67,7 @@ func awaitLock(f vfs.FS, dir string, log *slog.Logger) (*dataDir, error) {
 		}
 		if !warned {
 			warned = true
-			log.Warn("waiting for the data directory", "reason", err.Error(), "patience", lockTimeout)
+			log.Warn("waiting for the data directory", "reason", err.Error(), "timeout", lockTimeout)
 		}
 	}
 }
@@ -161,38 +160,6 @@ func (d *dataDir) store() string { return d.path(d.name) }
 
 // log returns the path of a file in the log directory.
 func (d *dataDir) log(name string) string { return d.fs.PathJoin(d.store(), logsName, name) }
-
-// makeDir makes dir and syncs every parent directory that it changed.
-func makeDir(f vfs.FS, dir string) error {
-	var made []string
-	for at := dir; ; at = f.PathDir(at) {
-		ok, err := exists(f, at)
-		if err != nil {
-			return err
-		}
-		if ok || f.PathDir(at) == at {
-			break
-		}
-		made = append(made, f.PathDir(at))
-	}
-	if err := f.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	for _, parent := range made {
-		if err := syncDir(f, parent); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func syncDir(f vfs.FS, dir string) error {
-	d, err := f.OpenDir(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
-}
 
 // finishSwap completes an interrupted swap and removes incomplete stores. It reports whether a
 // store exists.
@@ -337,19 +304,4 @@ func (d *dataDir) readFormat() (int, error) {
 		return n, fmt.Errorf("the data directory %q has version %d; this treadle reads versions %d to %d: export it with the one that wrote it, and import that into a new directory", d.root, n, oldestFormat, Format)
 	}
 	return n, nil
-}
-
-func readFile(f vfs.FS, name string) ([]byte, error) {
-	file, err := f.Open(name, vfs.SequentialReadsOption)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = file.Close() }() // it was only read
-	info, err := file.Stat()
-	if err != nil {
-		return nil, err
-	}
-	b := bytes.NewBuffer(make([]byte, 0, info.Size()+bytes.MinRead))
-	_, err = b.ReadFrom(file)
-	return b.Bytes(), err
 }

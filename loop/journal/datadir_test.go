@@ -125,8 +125,8 @@ func TestVersion(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", text, err)
 		}
-		if garbled := strings.HasPrefix(want, "does not"); errors.As(err, new(*DamageError)) != garbled {
-			t.Errorf("%q: %v; is a DamageError: %v", text, err, !garbled)
+		if malformed := strings.HasPrefix(want, "does not"); errors.As(err, new(*DamageError)) != malformed {
+			t.Errorf("%q: %v; is a DamageError: %v", text, err, !malformed)
 		}
 		for n, b := range takeImage(t, disk, testDir) {
 			if n != testDir+"/"+lockName && string(b) != string(newer[n]) {

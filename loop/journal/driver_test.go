@@ -187,7 +187,8 @@ func (d *driver) remove(seq uint64) {
 
 func (d *driver) setting(key, value string) {
 	if value == "" {
-		d.j.DeleteSetting(key)
+		d.j.settings().raw(opDelete, settingKey(key), nil)
+		d.j.touch()
 	} else {
 		d.j.PutSetting(key, []byte(value))
 	}

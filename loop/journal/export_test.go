@@ -246,14 +246,14 @@ func TestExportImportErrors(t *testing.T) {
 	if err := importFrom(f, testDir, io.MultiReader(strings.NewReader(text.String()), iotest.ErrReader(mine)), nil); !errors.Is(err, mine) {
 		t.Fatal(err)
 	}
-	var told []string
-	tell := func(done, total int64) { told = append(told, fmt.Sprint(done, "/", total)) }
-	if err := importFrom(f, testDir, strings.NewReader(text.String()), tell); err != nil || strings.Join(told, " ") != "16384/0" {
-		t.Fatal(told, err)
+	var reported []string
+	report := func(done, total int64) { reported = append(reported, fmt.Sprint(done, "/", total)) }
+	if err := importFrom(f, testDir, strings.NewReader(text.String()), report); err != nil || strings.Join(reported, " ") != "16384/0" {
+		t.Fatal(reported, err)
 	}
-	told = nil
-	if err := export(f, testDir, io.Discard, tell); err != nil || strings.Join(told, " ") != "16384/16389 16389/16389" {
-		t.Fatal(told, err)
+	reported = nil
+	if err := export(f, testDir, io.Discard, report); err != nil || strings.Join(reported, " ") != "16384/16389 16389/16389" {
+		t.Fatal(reported, err)
 	}
 	if err := export(f, testDir, failingWriter{mine}, nil); !errors.Is(err, mine) || !strings.Contains(err.Error(), "cannot write the export") {
 		t.Fatal(err)

@@ -83,13 +83,13 @@ func TestFailFSTrips(t *testing.T) {
 		}
 		err := g.failure()
 		if !errors.Is(err, syscall.EIO) || !strings.Contains(err.Error(), strings.Fields(name)[1]) {
-			t.Errorf("%s: broken by %v", name, err)
+			t.Errorf("%s: tripped by %v", name, err)
 			continue
 		}
 		select {
 		case <-g.down:
 		default:
-			t.Errorf("%s: nobody is told", name)
+			t.Errorf("%s: down is not closed", name)
 		}
 		before := disk.String()
 		for after, step := range changeSteps {
@@ -101,7 +101,7 @@ func TestFailFSTrips(t *testing.T) {
 			t.Errorf("after %s the disk changed from\n%s\nto\n%s", name, before, disk.String())
 		}
 		if again := g.failure(); again != err {
-			t.Errorf("%s: then broken by %v", name, again)
+			t.Errorf("%s: then tripped by %v", name, again)
 		}
 	}
 }

@@ -110,7 +110,7 @@ func faultAt(t *testing.T, m image, kind fault, at int64, forever bool) bool {
 	}
 	name := fmt.Sprintf("operation %d (%s)", at, *hit)
 	if !forever && out.err == nil && !strings.HasPrefix(*hit, "remove") && !strings.Contains(*hit, closedName) && !strings.HasSuffix(*hit, testDir+"/"+storeName) {
-		t.Errorf("%s: nobody noticed", name)
+		t.Errorf("%s: no failure is reported", name)
 	}
 	if out.opened {
 		checkFailure(t, name, out)
@@ -135,14 +135,14 @@ func checkFailure(t *testing.T, name string, out outcome) {
 	t.Helper()
 	d := out.d
 	n := d.failed.Load()
-	switch broke := d.j.disk.failure(); {
+	switch failure := d.j.disk.failure(); {
 	case n > 1:
 		t.Errorf("%s: Failed was called %d times", name, n)
 	case n == 1 && !errors.Is(out.err, d.failure):
 		t.Errorf("%s: Failed heard %v, Close says %v", name, d.failure, out.err)
-	case broke != nil && out.err == nil:
-		t.Errorf("%s: Close says nothing about %v", name, broke)
-	case broke != nil && d.j.Stats().LastError != broke.Error():
+	case failure != nil && out.err == nil:
+		t.Errorf("%s: Close does not return %v", name, failure)
+	case failure != nil && d.j.Stats().LastError != failure.Error():
 		t.Errorf("%s: the last error is %q", name, d.j.Stats().LastError)
 	}
 	if d.j.disk.tripped.Load() {

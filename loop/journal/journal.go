@@ -1,9 +1,7 @@
 package journal
 
 import (
-	"encoding/binary"
 	"errors"
-	"fmt"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -62,194 +60,6 @@ type Journal struct {
 	storePanicked bool // written by the checkpointer: a store that panicked cannot be closed
 }
 
-// Open locks and checks the data directory, creates it if it is missing, and recovers the committed
-// changes. The caller must call Replay next, and Close at the end.
-//
-// The error wraps ErrInUse when another process uses the directory, and is a *DamageError when the
-// directory is damaged.
-func Open(o Options) (*Journal, error) {
-	began := time.Now()
-	if err := o.fill(); err != nil {
-		return nil, err
-	}
-	d, err := awaitLock(o.FS, o.Dir, o.Log)
-	if err != nil {
-		return nil, err
-	}
-	j, err := openJournal(o, d)
-	if err != nil {
-		return nil, errors.Join(err, d.close())
-	}
-	j.stats.Recovery = time.Since(began)
-	j.CheckSpace()
-	j.workers.committer.Go(j.commitLoop)
-	j.workers.checkpointer.Go(j.checkpointLoop)
-	j.workers.watcher.Go(j.watch)
-	return j, nil
-}
-
-func openJournal(o Options, d *dataDir) (*Journal, error) {
-	if err := d.ensureStore(); err != nil {
-		return nil, fmt.Errorf("cannot prepare the data directory %q: %w", d.root, cause(err))
-	}
-	s, err := d.checkAndConvert(o.Log)
-	if err != nil {
-		return nil, err
-	}
-	j := &Journal{
-		options: o, dir: d,
-		disk:         newFailFS(o.FS),
-		shards:       make([]shardBuffer, o.Shards+1),
-		drained:      make([]drained, o.Shards+1),
-		spareBuffers: make([][]byte, o.Shards+1),
-		stats:        newStatCounters(),
-		wake:         make(chan struct{}, 1),
-		closing:      make(chan struct{}),
-		closed:       make(chan struct{}),
-		spaceCheck:   make(chan struct{}, 1),
-	}
-	if err := j.openStore(); err != nil {
-		return nil, err
-	}
-	if err = j.openLogs(s); err == nil {
-		err = j.begin()
-	}
-	if err != nil {
-		return nil, errors.Join(err, j.log.close(), j.closeStore())
-	}
-	return j, nil
-}
-
-// stalled counts a group that had to wait.
-func (j *Journal) stalled(why string) {
-	j.stats.Lock()
-	j.stats.Stalls++
-	j.stats.Unlock()
-	j.options.Log.Debug("the journal waits for the disk", "why", why)
-}
-
-func (j *Journal) openStore() (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("cannot open the store in %q: it panicked: %v", j.options.Dir, p)
-		}
-	}()
-	log := storeLog{log: j.options.Log, trip: j.disk.trip}
-	o := storeOptions(j.disk, j.options.memTable, log, storeEvents(j.disk))
-	o.ErrorIfNotExists = true
-	db, err := pebble.Open(j.dir.store(), o)
-	if broke := j.disk.failure(); broke != nil {
-		err = broke
-		if db != nil {
-			err = errors.Join(err, closeStore(db))
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("cannot open the store in %q: %w", j.options.Dir, err)
-	}
-	j.db = db
-	return nil
-}
-
-// openLogs applies the logs to the store and prepares the next log.
-func (j *Journal) openLogs(s *survey) error {
-	dir := j.dir.log("")
-	j.log = newLogWriter(j.disk, dir, &j.options, s.number, j.stalled)
-	for _, d := range s.dropped {
-		j.stats.Dropped += uint64(d.Length)
-		j.options.Log.Warn("the end of a log is left out", "file", d.File, "offset", d.Offset, "size", Size(d.Length), "why", d.What)
-	}
-	if err := errors.Join(j.disk.MkdirAll(dir, 0o700), syncDir(j.disk, j.dir.store())); err != nil {
-		return err
-	}
-	if err := j.recover(s); err != nil {
-		return j.damaged(err)
-	}
-	return nil
-}
-
-// begin reads the last group and commits an empty group that records the new epoch.
-func (j *Journal) begin() error {
-	last, err := readMeta(j.db)
-	if err != nil {
-		return j.damaged(err)
-	}
-	top, err := lastJob(j.db)
-	if err != nil {
-		return j.damaged(err)
-	}
-	last.maxSeq = max(last.maxSeq, top)
-	j.last, j.epoch = last, last.epoch+1
-	j.jobs.Store(last.jobs)
-	next := last.group + 1
-	j.batch = startBatch(j.batch)
-	if err := j.write(next, 0, 0, false); err != nil {
-		return err
-	}
-	if err := j.sync(); err != nil {
-		return err
-	}
-	j.committed.Store(next)
-	j.lastDrained = next
-	for i := range j.shards {
-		j.shards[i].group, j.shards[i].maxSeq = next+1, last.maxSeq
-	}
-	return nil
-}
-
-// readMeta returns the last group's meta, or zero for a new store.
-func readMeta(r pebble.Reader) (m meta, err error) {
-	b, done, err := r.Get([]byte{keyMeta})
-	if errors.Is(err, pebble.ErrNotFound) {
-		return meta{}, nil
-	}
-	if err != nil {
-		return meta{}, err
-	}
-	if m, err = parseMeta(b); err != nil {
-		err = decodeError{err}
-	}
-	return m, firstError(err, done.Close())
-}
-
-// lastJob returns the highest Seq in the store.
-func lastJob(r pebble.Reader) (seq uint64, err error) {
-	it, err := r.NewIter(jobKeys())
-	if err != nil {
-		return 0, err
-	}
-	if it.Last() {
-		seq, err = jobSeq(it.Key())
-	}
-	return seq, firstError(err, it.Error(), it.Close())
-}
-
-func jobKeys() *pebble.IterOptions {
-	return &pebble.IterOptions{LowerBound: []byte{keyJob}, UpperBound: []byte{keyJob + 1}}
-}
-
-func settingKeys() *pebble.IterOptions {
-	return &pebble.IterOptions{LowerBound: []byte{keySetting}, UpperBound: []byte{keySetting + 1}}
-}
-
-func documentKeys() *pebble.IterOptions {
-	return &pebble.IterOptions{LowerBound: []byte{keyDocument}, UpperBound: []byte{keyDocument + 1}}
-}
-
-func settingKey(key string) []byte { return append([]byte{keySetting}, key...) }
-
-// jobKey returns the key of the job with this Seq.
-func jobKey(seq uint64) []byte {
-	return binary.BigEndian.AppendUint64([]byte{keyJob}, seq)
-}
-
-func jobSeq(key []byte) (uint64, error) {
-	if len(key) != jobKeySize {
-		return 0, fmt.Errorf("a job's key has %d bytes", len(key))
-	}
-	return binary.BigEndian.Uint64(key[1:]), nil
-}
-
 // LastSeq returns the highest Seq that was committed before this opening; its job may be deleted.
 // The next new job must have a higher one.
 func (j *Journal) LastSeq() uint64 { return j.settings().maxSeq } // no job changes the settings buffer's
@@ -280,12 +90,6 @@ func (j *Journal) Delete(shard int, seq uint64) {
 // PutSetting appends a setting's value. SettingsGroup covers the change.
 func (j *Journal) PutSetting(key string, value []byte) {
 	j.settings().raw(opSet, settingKey(key), value)
-	j.touch()
-}
-
-// DeleteSetting appends a setting's deletion. SettingsGroup covers the change.
-func (j *Journal) DeleteSetting(key string) {
-	j.settings().raw(opDelete, settingKey(key), nil)
 	j.touch()
 }
 

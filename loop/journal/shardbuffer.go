@@ -14,14 +14,7 @@ const (
 	opSet    = 1
 	opDead   = 0x80 // a flag of the kind: the operation is cancelled and never reaches a batch
 
-	keyJob     = 'j' // followed by the Seq in 8 bytes, big-endian
-	keyMeta    = 'm'
-	keySetting = 's' // followed by the setting's key
-	// keyDocument precedes the bytes that Document.key appends.
-	keyDocument = 'p'
-
-	jobKeySize = 9
-	jobOpSize  = 2 + jobKeySize // of a delete, and of a put up to the value's length
+	jobOpSize = 2 + jobKeySize // of a delete, and of a put up to the value's length
 )
 
 // shardBuffer collects the changes of one shard until the committer drains it.

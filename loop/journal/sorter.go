@@ -32,11 +32,11 @@ func openSorter(f vfs.FS, dir string) (*sorter, error) {
 	disk := newFailFS(f)
 	o := storeOptions(disk, 0, storeLog{log: silentLog().log, trip: disk.trip}, storeEvents(disk))
 	db, err := pebble.Open(dir, o)
-	if broke := disk.failure(); broke != nil {
+	if failed := disk.failure(); failed != nil {
 		if err == nil {
 			_ = closeStore(db) // the failure is the cause
 		}
-		err = broke
+		err = failed
 	}
 	if err != nil {
 		return nil, err
@@ -89,8 +89,8 @@ func (s *sorter) each(each func(key, value []byte) error) error {
 // close removes the temporary store.
 func (s *sorter) close() error {
 	err := errors.Join(s.batch.Close(), closeStore(s.db))
-	if broke := s.disk.failure(); broke != nil {
-		err = broke
+	if failed := s.disk.failure(); failed != nil {
+		err = failed
 	}
 	return errors.Join(err, s.fs.RemoveAll(s.dir))
 }

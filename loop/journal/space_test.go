@@ -51,7 +51,7 @@ func TestFull(t *testing.T) {
 		t.Fatalf("%+v", s)
 	}
 	f.free.Store(-1)
-	poll(t, "nobody is told that it does not tell", func() bool { return strings.Contains(log.String(), "cannot read the free space") })
+	poll(t, "the unknown free space is not logged", func() bool { return strings.Contains(log.String(), "cannot read the free space") })
 	f.free.Store(5000)
 	poll(t, "it does not recover", func() bool { return !d.j.Full() })
 	if s := d.j.Stats(); s.Full || s.Free != 5000 {

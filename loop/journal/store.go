@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -113,39 +112,11 @@ func buildStore(f vfs.FS, dir string, fill func(*pebble.DB) error) error {
 		}
 		err = errors.Join(err, closeStore(db))
 	}
-	if broke := disk.failure(); broke != nil {
-		return broke
+	if failed := disk.failure(); failed != nil {
+		return failed
 	}
 	if err != nil {
 		return err
 	}
 	return writeFormat(f, dir)
-}
-
-// treeSize returns the sum of the sizes of the readable files below dir.
-func treeSize(f vfs.FS, dir string) uint64 {
-	names, err := f.List(dir)
-	if err != nil {
-		return 0
-	}
-	var n uint64
-	for _, name := range names {
-		name = f.PathJoin(dir, name)
-		switch info, err := f.Stat(name); {
-		case err != nil:
-		case info.IsDir():
-			n += treeSize(f, name)
-		default:
-			n += uint64(info.Size())
-		}
-	}
-	return n
-}
-
-func exists(f vfs.FS, name string) (bool, error) {
-	_, err := f.Stat(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil, err
 }

@@ -49,17 +49,17 @@ func TestFlushLater(t *testing.T) {
 		}
 		later, now := d.j.FlushLater, func() { d.j.Flush(1) }
 		for range 3 {
-			f(later, 0, "nobody waits")
-			f(later, 0, "nobody waits, again")
-			f(now, 1, "somebody waits")
+			f(later, 0, "no acknowledgement waits")
+			f(later, 0, "no acknowledgement waits, again")
+			f(now, 1, "an acknowledgement waits")
 		}
-		f(func() { d.j.Flush(0) }, 1, "nobody waits, but it is to be durable")
+		f(func() { d.j.Flush(0) }, 1, "no acknowledgement waits, but Flush syncs")
 		f(later, 0, "before the pause")
 		time.Sleep(maxUnsynced)
-		synced("nobody came")
+		synced("no later group")
 		f(later, 0, "after the pause")
 		now()
-		synced("somebody waits for what others changed")
+		synced("an acknowledgement waits for another change")
 		for range 10 { // no later call delays the sync of earlier changes
 			d.create(10)
 			later()
