@@ -135,11 +135,11 @@ func TestExplain(t *testing.T) {
 	for reason := range periodic.Reasons {
 		f(byte(reason), 0, reasons[reason])
 		if reason > 0 && reasons[reason] == "" {
-			t.Errorf("%v has no words", reason)
+			t.Errorf("%v has no text", reason)
 		}
 	}
 	if err := errors.New("another"); (&Client{}).Explain(t.Context(), err) != err {
-		t.Error("what is no refusal is explained")
+		t.Error("another error is explained")
 	}
 }
 

@@ -49,7 +49,7 @@ func TestNewest(t *testing.T) {
 	w, err := DialWorker(within(t), old, Options{Newest: true})
 	check(t, err, nil)
 	if w.Newest() {
-		t.Error("a server of 2018 is spoken to in the CRC framing")
+		t.Error("the CRC framing is used with a server of 2018")
 	}
 	w.Close()
 
@@ -63,7 +63,7 @@ func TestNewest(t *testing.T) {
 	}), Options{Newest: true})
 	check(t, err, nil)
 	if !w.Newest() {
-		t.Error("a server of today is spoken to in the framing of 2018")
+		t.Error("the framing of 2018 is used with a present server")
 	}
 	if seconds, err := w.ConfigGet(within(t), "timeout"); seconds != 60 || err != nil {
 		t.Errorf("its time-out is %d, %v", seconds, err)
@@ -74,7 +74,7 @@ func TestNewest(t *testing.T) {
 	hangUp := func(p *peer) {}
 	_, err = DialWorker(within(t), scripted(t, hangUp, hangUp), Options{Newest: true})
 	if !errors.As(err, new(*PeerError)) {
-		t.Errorf("who hangs up twice: %v", err)
+		t.Errorf("a server that closes both connections: %v", err)
 	}
 	if _, err = DialWorker(within(t), t.TempDir()+"/none", Options{Newest: true}); !errors.As(err, new(*DialError)) {
 		t.Errorf("no server: %v", err)

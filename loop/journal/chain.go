@@ -63,12 +63,12 @@ func scanLog(f vfs.FS, path string, format int, each func(logPart) error) (close
 // logWalk follows the chain of groups through one log.
 type logWalk struct {
 	*survey
-	file    string
-	latest  bool     // no later log exists
-	stopped bool     // the rest of the log is ignored
-	gap     *logPart // the unreadable bytes that have no verdict yet
-	before  meta     // the last part that followed the chain
-	last    meta     // the last part in the log
+	file     string
+	latest   bool     // no later log exists
+	stopped  bool     // the rest of the log is ignored
+	gap      *logPart // the unreadable bytes that have no verdict yet
+	followed meta     // the last part that followed the chain
+	lastRead meta     // the last part in the log
 }
 
 // readLog follows the chain through a log. last reports that no later log exists.
@@ -76,7 +76,7 @@ type logWalk struct {
 // An unreadable gap is damage when a later group records that the groups before it were synced.
 // Without such a record the gap is a write that the crash interrupted: it was never acknowledged.
 func (s *survey) readLog(name string, last bool) error {
-	before := *s
+	saved := *s
 	s.logs = append(s.logs, surveyedLog{name: name})
 	w := logWalk{survey: s, file: filepath.Join(logsName, name), latest: last}
 	_, err := scanLog(s.dir.fs, s.dir.log(name), s.format, w.part)
@@ -85,13 +85,13 @@ func (s *survey) readLog(name string, last bool) error {
 	case errors.Is(err, errStopWalk): // the rest belongs to the file's earlier log
 	case errors.As(err, &head) && head.used:
 		s.addDamage(w.file, 0, logStart, "%v", err)
-		s.logs = before.logs
+		s.logs = saved.logs
 		return nil
 	case err != nil && !errors.As(err, &head):
 		return fmt.Errorf("cannot read the log %q: %w", s.dir.log(name), cause(err))
 	}
-	if w.last.group == 0 && w.gap == nil || w.last.group > 0 && !s.inTables.before(&w.last) { // the tables hold all of it
-		*s = before
+	if w.lastRead.group == 0 && w.gap == nil || w.lastRead.group > 0 && !s.inTables.precedes(&w.lastRead) { // the tables hold all of it
+		*s = saved
 		s.redundant = append(s.redundant, name)
 		return nil
 	}
@@ -106,13 +106,13 @@ func (w *logWalk) part(p logPart) error {
 	if p.data != nil {
 		m, err = batchMeta(p.data)
 	}
-	if err == nil && w.format == 2 && w.gap == nil && !followsInFormat2(&w.before, &m) {
+	if err == nil && w.format == 2 && w.gap == nil && !followsInFormat2(&w.followed, &m) {
 		return errStopWalk
 	}
-	if err == nil && w.last.before(&m) {
-		w.last = m
+	if err == nil && w.lastRead.precedes(&m) {
+		w.lastRead = m
 	}
-	if err == nil && w.gap != nil && !w.judge(&m) {
+	if err == nil && w.gap != nil && !w.judgeGap(&m) {
 		err = errNotGroup
 	}
 	if w.stopped {
@@ -131,9 +131,9 @@ func (w *logWalk) part(p logPart) error {
 	return nil
 }
 
-// judge decides from a part behind the gap whether the gap is damage. It reports whether the chain
+// judgeGap decides from a part behind the gap whether the gap is damage. It reports whether the chain
 // continues at that part.
-func (w *logWalk) judge(m *meta) bool {
+func (w *logWalk) judgeGap(m *meta) bool {
 	old := m.group <= w.chain.last.group
 	switch {
 	case m.part > 0:
@@ -153,24 +153,24 @@ func (w *logWalk) judge(m *meta) bool {
 // follow checks a whole part against the part before it.
 func (w *logWalk) follow(p logPart, m meta) {
 	c, l := &w.chain, len(w.logs)-1
-	before := &c.last
+	previous := &c.last
 	if c.partial != nil {
-		before = c.partial
+		previous = c.partial
 	}
 	switch {
 	case !intact(p.data, &m):
 		w.addDamage(w.file, p.offset, p.end-p.offset, "group %d has a wrong checksum", m.group)
-	case !before.before(&m): // the tables hold it
-	case m.lacksPart(before) && w.listed:
-		w.addDamage(w.file, p.offset, 0, "a part of group %d is missing before this part of group %d", before.group, m.group)
-	case m.part == 0 && m.previous > before.group && w.listed:
+	case !previous.precedes(&m): // the tables hold it
+	case m.lacksPart(previous) && w.listed:
+		w.addDamage(w.file, p.offset, 0, "a part of group %d is missing before this part of group %d", previous.group, m.group)
+	case m.part == 0 && m.previous > previous.group && w.listed:
 		c.missingSynced = true
-		w.addDamage(w.file, p.offset, 0, "groups %d to %d are missing before group %d", before.group+1, m.previous, m.group)
+		w.addDamage(w.file, p.offset, 0, "groups %d to %d are missing before group %d", previous.group+1, m.previous, m.group)
 	}
-	w.logs[l].end, w.before = p.end, m
+	w.logs[l].end, w.followed = p.end, m
 	switch {
 	case !m.more:
-		if !m.before(&c.last) {
+		if !m.precedes(&c.last) {
 			c.last = m
 		}
 		c.partial = nil
@@ -192,7 +192,7 @@ func (w *logWalk) end() {
 	default:
 		if c := &w.chain; c.partial != nil && c.partialAt.log == len(w.logs)-1 {
 			w.gap.offset = c.partialAt.offset
-			w.cutOpenGroup()
+			w.cutPartialGroup()
 		}
 		w.addDropped(w.file, w.gap.offset, w.gap.end-w.gap.offset, "cannot be read: an unfinished group, which was not acknowledged, or damage")
 	}
@@ -202,19 +202,19 @@ func (s *survey) addDropped(file string, offset, length int64, what string) {
 	s.dropped = append(s.dropped, Damage{File: filepath.Join(storeName, file), Offset: offset, Length: length, What: what})
 }
 
-// dropOpenGroup drops the group that still lacks parts after all logs are read.
-func (s *survey) dropOpenGroup() {
+// dropPartialGroup drops the group that still lacks parts after all logs are read.
+func (s *survey) dropPartialGroup() {
 	c := &s.chain
 	if c.partial == nil {
 		return
 	}
 	l := s.logs[c.partialAt.log]
 	s.addDropped(filepath.Join(logsName, l.name), c.partialAt.offset, l.end-c.partialAt.offset, fmt.Sprintf("group %d lacks parts: it was unfinished when the server ended, and was not acknowledged", c.partial.group))
-	s.cutOpenGroup()
+	s.cutPartialGroup()
 }
 
-// cutOpenGroup ends the logs before the group that lacks parts.
-func (s *survey) cutOpenGroup() {
+// cutPartialGroup ends the logs before the group that lacks parts.
+func (s *survey) cutPartialGroup() {
 	c := &s.chain
 	s.logs[c.partialAt.log].end = c.partialAt.offset
 	for i := c.partialAt.log + 1; i < len(s.logs); i++ {

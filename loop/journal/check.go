@@ -297,7 +297,7 @@ func (c *versionReader) validate(v version) error {
 	switch {
 	case len(v.key) == 1 && v.key[0] == keyMeta:
 		m, err := parseMeta(v.value)
-		if err == nil && !m.before(&c.last) {
+		if err == nil && !m.precedes(&c.last) {
 			c.last = m
 		}
 		return err

@@ -113,7 +113,7 @@ func TestReadOnlyLeavesNothing(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 		if names, err := vfs.Default.List(dir); err != nil || len(names) > 0 {
-			t.Errorf("%s has left %v, %v", what, names, err)
+			t.Errorf("%s left %v, %v", what, names, err)
 		}
 	}
 }

@@ -102,7 +102,7 @@ func TestConvert(t *testing.T) {
 		}
 		for file, b := range takeImage(t, disk, testDir) {
 			if !bytes.Equal(b, m[file]) {
-				t.Errorf("%s: looking has changed %s", name, file)
+				t.Errorf("%s: a read changed %s", name, file)
 			}
 		}
 		d := mustOpen(t, testOptions(disk))

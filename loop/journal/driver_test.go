@@ -77,7 +77,7 @@ func readState(j *Journal) (state, error) {
 	err := j.Replay(ReplayFuncs{Record: func(r *Record) error {
 		if n := len(s.jobs); n > 0 {
 			if _, twice := s.jobs[r.Seq]; twice {
-				return fmt.Errorf("job %d comes twice", r.Seq)
+				return fmt.Errorf("job %d is replayed twice", r.Seq)
 			}
 		}
 		s.jobs[r.Seq] = string(AppendRecord(nil, r))
@@ -294,7 +294,7 @@ func poll(tb testTB, what string, is func() bool) {
 // awaitStats waits until the metrics satisfy right.
 func (d *driver) awaitStats(right func(Stats) bool) (s Stats) {
 	d.tb.Helper()
-	poll(d.tb, "the figures never are as they should be", func() bool { s = d.j.Stats(); return right(s) })
+	poll(d.tb, "the metrics never reach the expected values", func() bool { s = d.j.Stats(); return right(s) })
 	return s
 }
 
@@ -331,7 +331,7 @@ func takeImage(tb testTB, f vfs.FS, dir string) image {
 // spare file is ready, and the store is idle.
 func (d *driver) quiet() {
 	d.tb.Helper()
-	poll(d.tb, "the store is not quiet", func() bool {
+	poll(d.tb, "the store stays busy", func() bool {
 		m := d.j.db.Metrics()
 		names, err := d.j.options.FS.List(d.j.dir.log(""))
 		if err != nil {

@@ -170,7 +170,7 @@ func TestStoreReports(t *testing.T) {
 		d.j.Flush(1)
 		err := d.j.Close()
 		if err == nil || !strings.Contains(err.Error(), c.want) || d.failed.Load() != 1 || d.failure != err || d.j.Committed() != before {
-			t.Errorf("%s: Close says %v, Failed heard %v %d times; %d after %d", name, err, d.failure, d.failed.Load(), d.j.Committed(), before)
+			t.Errorf("%s: Close returns %v, Failed got %v %d times; %d after %d", name, err, d.failure, d.failed.Load(), d.j.Committed(), before)
 		}
 	}
 }

@@ -139,7 +139,7 @@ func checkFailure(t *testing.T, name string, out outcome) {
 	case n > 1:
 		t.Errorf("%s: Failed was called %d times", name, n)
 	case n == 1 && !errors.Is(out.err, d.failure):
-		t.Errorf("%s: Failed heard %v, Close says %v", name, d.failure, out.err)
+		t.Errorf("%s: Failed got %v, Close returns %v", name, d.failure, out.err)
 	case failure != nil && out.err == nil:
 		t.Errorf("%s: Close does not return %v", name, failure)
 	case failure != nil && d.j.Stats().LastError != failure.Error():
@@ -149,7 +149,7 @@ func checkFailure(t *testing.T, name string, out outcome) {
 		d.create(10)
 		d.j.Flush(1)
 		if d.j.Group(1) <= d.j.Committed() || d.j.Committed() != out.acknowledged {
-			t.Errorf("%s: acknowledges after the failure", name)
+			t.Errorf("%s: an acknowledgement follows the failure", name)
 		}
 		d.changes = d.changes[:len(d.changes)-1]
 	}

@@ -101,9 +101,9 @@ func checkFlip(t *testing.T, m image, states []state, name string, at int) {
 			if _, closed := m[path.Join(testDir, storeName, closedName)]; !closed || strings.HasSuffix(name, closedName) {
 				return
 			}
-			t.Errorf("%s, byte %d: a group of a closed directory is left out", name, at)
+			t.Errorf("%s, byte %d: a group of a closed directory is dropped", name, at)
 		default:
-			t.Errorf("%s, byte %d: %d groups are missing, %d bytes are said to be", name, at, lacks, dropped)
+			t.Errorf("%s, byte %d: %d groups are missing, %d bytes are reported", name, at, lacks, dropped)
 		}
 		return
 	}
@@ -112,7 +112,7 @@ func checkFlip(t *testing.T, m image, states []state, name string, at int) {
 	}
 	disk := m.disk(t)
 	if r, err := Check(testDir, disk); err == nil && len(r.Damage) == 0 {
-		t.Errorf("%s, byte %d: a check finds nothing", name, at)
+		t.Errorf("%s, byte %d: a check reports nothing", name, at)
 	}
 	if _, err := Repair(testDir, disk); err != nil {
 		t.Errorf("%s, byte %d: %v", name, at, err)
@@ -163,7 +163,7 @@ func TestFlipsInManyLogs(t *testing.T) {
 				}
 				lacks := missing(states, got)
 				if err != nil || lacks != 0 && (lacks != 1 || dropped == 0 || i < len(logs)-1 || at < last) {
-					t.Errorf("%v, %s at %d: %v, %d groups are missing, %d bytes are said to be", mode, name, at, err, lacks, dropped)
+					t.Errorf("%v, %s at %d: %v, %d groups are missing, %d bytes are reported", mode, name, at, err, lacks, dropped)
 				}
 			}
 		}
@@ -218,7 +218,7 @@ func TestBadSector(t *testing.T) {
 				continue
 			}
 			if lacks := missing(states, got); err != nil || lacks > 0 {
-				t.Errorf("sector at %d: %v, %d groups are missing, %d bytes are said to be", at, err, lacks, dropped)
+				t.Errorf("sector at %d: %v, %d groups are missing, %d bytes are reported", at, err, lacks, dropped)
 			}
 		}
 	}

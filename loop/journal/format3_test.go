@@ -82,7 +82,7 @@ func TestV1TaskMalformed(t *testing.T) {
 	for n := range whole[:len(whole)-len("work")] {
 		r := Record{Space: v1SpaceDwork, Workload: whole[:n]}
 		if err := r.upgradeV1(); err == nil {
-			t.Errorf("%d bytes pass", n)
+			t.Errorf("%d bytes are accepted", n)
 		}
 	}
 	r := Record{Space: v1SpaceDwork, Due: -5, Workload: whole}

@@ -208,7 +208,7 @@ func FuzzPlanted(f *testing.F) {
 				t.Fatal(err)
 			}
 			if got.jobs[1<<20] != "" {
-				t.Fatal("the repair has executed what a client sent")
+				t.Fatal("the repair applied a client's bytes")
 			}
 		}
 	})
@@ -269,7 +269,7 @@ func FuzzDirectory(f *testing.F) {
 	f.Fuzz(func(t *testing.T, script []byte) {
 		damaged := patched(m, script[:min(len(script), fuzzBytes)])
 		if lacks, err := damaged.open(t, states); err == nil && lacks < 0 {
-			t.Fatalf("the directory is opened and holds what it never did")
+			t.Fatalf("the opened directory holds a state that it never had")
 		}
 		disk := damaged.disk(t)
 		if _, err := Repair(testDir, disk); err != nil {
@@ -317,14 +317,14 @@ func FuzzImport(f *testing.F) {
 			t.Fatalf("%q is taken, and %q is not: %v", text, first.String(), err)
 		}
 		if err := export(again, testDir, &second, nil); err != nil || first.String() != second.String() {
-			t.Fatalf("%q comes to %q, and that to %q, %v", text, first.String(), second.String(), err)
+			t.Fatalf("%q is exported as %q, and that as %q, %v", text, first.String(), second.String(), err)
 		}
 		was, err := reopen(disk)
 		if err != nil {
-			t.Fatalf("%q is taken, and %v", text, err)
+			t.Fatalf("%q is imported, and %v", text, err)
 		}
 		if is, err := reopen(again); err != nil || !is.equal(was) {
-			t.Fatalf("%q is exported as %q, which is otherwise: %v, %s", text, first.String(), err, is.diff(was))
+			t.Fatalf("%q is exported as %q, which differs: %v, %s", text, first.String(), err, is.diff(was))
 		}
 	})
 }

@@ -77,8 +77,8 @@ func parseMeta(b []byte) (m meta, err error) {
 	}, nil
 }
 
-// before reports whether m was written before o.
-func (m *meta) before(o *meta) bool {
+// precedes reports whether m was written before o.
+func (m *meta) precedes(o *meta) bool {
 	return m.group < o.group || m.group == o.group && m.part < o.part
 }
 

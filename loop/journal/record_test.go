@@ -43,7 +43,7 @@ func TestRecordRoundTrip(t *testing.T) {
 		r := drawRecord(t)
 		b := AppendRecord([]byte("before"), &r)[len("before"):]
 		if len(b) != recordSize(&r) {
-			t.Fatalf("%d bytes, foretold %d", len(b), recordSize(&r))
+			t.Fatalf("%d bytes, recordSize says %d", len(b), recordSize(&r))
 		}
 		var got Record
 		if err := ParseRecord(b, &got); err != nil {
@@ -54,7 +54,7 @@ func TestRecordRoundTrip(t *testing.T) {
 		}
 		for n := range b {
 			if err := ParseRecord(b[:n], &got); err == nil {
-				t.Fatalf("%d of %d bytes pass", n, len(b))
+				t.Fatalf("%d of %d bytes are accepted", n, len(b))
 			}
 		}
 		if err := ParseRecord(append(b, 0), &got); err == nil || !strings.Contains(err.Error(), "1 too many") {
@@ -119,6 +119,6 @@ func TestRecordGarbage(t *testing.T) {
 	})
 	too := append([]byte{recordVersion, 0, 1, 1, 0, 0, 0}, 0xfe, 0xff, 0xff, 0xff, 0x1f, 0, 0, 0, 0)
 	if err := ParseRecord(too, &Record{}); err == nil {
-		t.Fatal("a count above 32 bits passes")
+		t.Fatal("a count above 32 bits is accepted")
 	}
 }

@@ -172,7 +172,7 @@ func TestRepairTable(t *testing.T) {
 			if have, ok := got.jobs[seq]; !ok {
 				lost++
 			} else if have != v {
-				t.Fatalf("job %d is another", seq)
+				t.Fatalf("job %d differs", seq)
 			}
 		}
 		for seq := range got.jobs {

@@ -76,7 +76,7 @@ func (d *dataDir) survey(format int) (*survey, error) {
 			return nil, err
 		}
 	}
-	s.dropOpenGroup()
+	s.dropPartialGroup()
 	if err := s.checkClosed(); err != nil {
 		return nil, err
 	}
@@ -237,7 +237,7 @@ func (s *survey) strayTables() error {
 		}
 		m, err := t.meta()
 		t.close()
-		if err == nil && (s.chain.last.before(&m) || s.chain.missingSynced && s.inTables.before(&m)) {
+		if err == nil && (s.chain.last.precedes(&m) || s.chain.missingSynced && s.inTables.precedes(&m)) {
 			s.addDamage(name, -1, 0, "has groups up to %d, but the manifest does not list it", m.group)
 			s.tables[name] = -1
 		}
