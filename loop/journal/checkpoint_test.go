@@ -3,7 +3,6 @@ package journal
 import (
 	"bytes"
 	"errors"
-	"maps"
 	"math/rand/v2"
 	"path"
 	"strings"
@@ -38,45 +37,6 @@ func TestGroupLargerThanLog(t *testing.T) {
 		}
 		if err := d.j.Close(); err != nil {
 			t.Fatal(err)
-		}
-	}
-}
-
-// TestMissingLog checks that any missing log between others is reported.
-func TestMissingLog(t *testing.T) {
-	t.Parallel()
-	f := vfs.NewCrashableMem()
-	o := testOptions(f)
-	o.LogSize = 4 << 20
-	d := mustOpen(t, o)
-	for range 10 {
-		d.create(1000)
-		d.wait()
-	}
-	m := imageOf(t, f)
-	if err := d.j.Close(); err != nil {
-		t.Fatal(err)
-	}
-	name, b := m.liveLog(t)
-	delete(m, name)
-	parts := mustScan(t, name, b)
-	var logs []string
-	for i, p := range parts { // each part in its own log
-		number := uint64(i + 1)
-		logs = append(logs, path.Join(path.Dir(name), logName(number)))
-		m[logs[i]] = completeLog(t, number, []logPart{p})
-	}
-	if got, err := reopen(m.disk(t)); err != nil || len(parts) < 10 {
-		t.Fatalf("%d parts: %v", len(parts), err)
-	} else if err := d.verify(got, d.j.Committed()); err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range logs[:len(logs)-1] {
-		without := maps.Clone(m)
-		delete(without, name)
-		var damage *DamageError
-		if _, err := reopen(without.disk(t)); !errors.As(err, &damage) || len(damage.Damage) != 1 {
-			t.Errorf("without %s: %v", name, err)
 		}
 	}
 }

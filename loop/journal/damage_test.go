@@ -348,9 +348,9 @@ func TestMissingFiles(t *testing.T) {
 	}
 }
 
-// TestMissingLogInTheMiddle checks that a missing log breaks the chain of groups, and so does a log
+// TestMissingLog checks that a missing log breaks the chain of groups, and so does a log
 // that was not closed properly.
-func TestMissingLogInTheMiddle(t *testing.T) {
+func TestMissingLog(t *testing.T) {
 	f := &slowSync{FS: vfs.NewCrashableMem()}
 	f.tables.Lock() // no table is written, so all logs stay in use
 	d := mustOpen(t, testOptions(f))
@@ -378,7 +378,8 @@ func TestMissingLogInTheMiddle(t *testing.T) {
 			continue
 		}
 		next := path.Base(logs[i+1])
-		if err == nil || !strings.Contains(err.Error(), "missing before group") || !strings.Contains(err.Error(), next) {
+		var damage *DamageError
+		if !errors.As(err, &damage) || len(damage.Damage) != 1 || !strings.Contains(err.Error(), "missing before group") || !strings.Contains(err.Error(), next) {
 			t.Errorf("without %s: %v", name, err)
 		}
 		b := m[name]

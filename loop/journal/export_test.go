@@ -289,23 +289,3 @@ func TestExportOfDamage(t *testing.T) {
 		t.Fatal("no damage of a table was noticed")
 	}
 }
-
-// TestImportFails checks that an import that fails on the disk leaves the directory unchanged.
-func TestImportFails(t *testing.T) {
-	text := "{\"treadle_journal\":1}\n{\"kind\":\"job\",\"space\":1,\"workload\":\"" + strings.Repeat("x", 3000) + "\"}\n"
-	for at := int64(1); ; at++ {
-		disk := vfs.NewMem()
-		f := &faultFS{FS: disk, kind: failENOSPC, at: at, forever: true}
-		err := importFrom(f, testDir, strings.NewReader(text), nil)
-		if f.hit.Load() == nil {
-			if err != nil || at < 40 {
-				t.Fatal(at, err)
-			}
-			return
-		}
-		got, rerr := reopen(disk)
-		if rerr != nil || err == nil && len(got.jobs) != 1 || err != nil && len(got.jobs) > 1 {
-			t.Fatalf("after operation %d (%s), %v: %d jobs, %v", at, *f.hit.Load(), err, len(got.jobs), rerr)
-		}
-	}
-}
