@@ -54,11 +54,11 @@ var canaries = []canary{
 	{"what is put off is not counted", "sched/finish.go", "r.count = clampAdd(r.count, step)", "r.count = clampAdd(r.count, step&1)"},
 	{"a count is not journaled", "loop/durable.go", "Priority: j.Priority, Count: j.Count, Timeout: j.Timeout,\n\t\tHolder: append", "Priority: j.Priority, Timeout: j.Timeout,\n\t\tHolder: append"},
 	{"a setting is journaled under its later name", "loop/periodic/config.go", "configPrefix+configKeys[key].saved()", "configPrefix+configKeys[key].laterName"},
-	{"a write that ends early is not noticed", "loop/journal/guard.go", "if err == nil && wrote < n {", "if err == nil && wrote < 0 {"},
+	{"a write that ends early is not noticed", "loop/journal/failfs.go", "if err == nil && wrote < n {", "if err == nil && wrote < 0 {"},
 	{"a worker that confirms a job loses it", "loop/periodic/eras.go", "\tcase codec.JobUnassigned:\n", "\tcase codec.JobUnassigned, codec.JobAssigned:\n"},
 	{"a worker is given what it does no more", "loop/periodic/worker.go", "c.p.sched.Unwatch(c.s.Peer(), protocol.Queue(name))", "_ = r"},
 	{"SHUTDOWN stops a server that it may not stop", "loop/periodic/admin.go", "if !c.p.o.Shutdown {", "if false {"},
-	{"a store whose making has failed counts as whole", "loop/journal/store.go", "\tif broke := g.failure(); broke != nil {\n\t\treturn broke\n\t}\n", "\t_ = g.failure()\n"},
+	{"a store whose making has failed counts as whole", "loop/journal/store.go", "\tif failed := disk.failure(); failed != nil {\n\t\treturn failed\n\t}\n", "\t_ = disk.failure()\n"},
 	{"a stop leaves out what is not committed", "loop/journal/commit.go", "\t\t\tj.commitAll()\n\t\t\treturn\n", "\t\t\treturn\n"},
 	{"a job that is declined is not ready", "sched/finish.go", "\tq := sh.unhold(job, r)\n\tsh.release(now, job, r, q, now.Wall, sink)\n", "\tq := sh.unhold(job, r)\n\tsh.release(now, job, r, q, now.Wall+900_000_000, sink)\n"},
 	{"a CONFIG_SET does not wait for its sync", "loop/periodic/admin.go", "c.replyAfter(f.MsgID, codec.Success, group, wait)\n\t\treturn true", "c.replyAfter(f.MsgID, codec.Success, group, wait && len(key) > 12)\n\t\treturn true"},
@@ -74,7 +74,7 @@ var canaries = []canary{
 	{"who closes one side is told before the sync", "loop/durable.go", "if p.group > committed {", "if p.group > committed+1 {"},
 	{"who closes one side is told after all that others do", "loop/reactor.go", "parting{conn, s.late, s.marks[len(s.marks)-1].group, s.protocol})", "parting{conn, s.late, max(s.marks[len(s.marks)-1].group, func() uint64 { all, _ := r.server.durableAll(); return all }()), s.protocol})"},
 	{"a full log is forgotten when the store is busy", "loop/journal/log.go", "\tselect {\n\tcase l.full <- full:\n\tcase <-failed:\n\t}\n", "\t_ = failed\n"},
-	{"a log that cannot be read counts as empty", "loop/journal/chain.go", "return fmt.Errorf(\"cannot read %s: %w\", name, cause(err))", "_ = err"},
+	{"a log that cannot be read counts as empty", "loop/journal/chain.go", "return fmt.Errorf(\"cannot read the log %q: %w\", s.dir.log(name), cause(err))", "_ = err"},
 	{"who closes one side is counted for ever", "loop/durable.go", "\t\t_ = p.conn.Close()\n\t\tr.server.conns.leave(p.protocol)\n", "\t\t_ = p.conn.Close()\n"},
 	{"a log is let go of before the store has what was in it", "loop/journal/apply.go", "return db.Flush()", "return nil"},
 	{"a predecessor that is added later is not journaled", "sched/graph_edit.go", "\t\t\tg.saveEdge(i, e.q)\n", "\t\t\t_ = i\n"},
@@ -97,8 +97,8 @@ var canaries = []canary{
 
 // journalCanaries are for the journal's own play of lost power: it knows what each group held.
 var journalCanaries = []canary{
-	{"a group that lacks parts is kept", "loop/journal/chain.go", "\ts.logs[c.at.log].end = c.at.offset\n", "\t_ = c.at.offset\n"},
-	{"a group says that those before it were synced when they were not", "loop/journal/commit.go", "settled: j.options.Sync != Never && !j.log.dirty,", "settled: j.options.Sync != Never,"},
+	{"a group that lacks parts is kept", "loop/journal/chain.go", "\ts.logs[c.partialAt.log].end = c.partialAt.offset\n", "\t_ = c.partialAt.offset\n"},
+	{"a group says that those before it were synced when they were not", "loop/journal/commit.go", "prevSynced: j.options.Sync != Never && !j.log.dirty,", "prevSynced: j.options.Sync != Never,"},
 }
 
 // overlaid returns the file with the bug in it.

@@ -152,7 +152,7 @@ func (s *Server) replay() error {
 	now := s.now()
 	shown := now
 	jobs := 0
-	err := s.feed.journal.Replay(journal.Replayed{
+	err := s.feed.journal.Replay(journal.ReplayFuncs{
 		Setting: func(key string, value []byte) error {
 			for p := range having[protocol.Restorer](s) {
 				if err := p.Restore(key, value); err != nil {

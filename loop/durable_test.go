@@ -294,11 +294,11 @@ func TestLoadWithoutRoom(t *testing.T) {
 	c := r.greet(periodic.Client)
 	args := slices.Concat(count(2), job("f", "a"), job("f", "b"))
 	d.free.Store(least + 2*uint64(len(args)) - 1)
-	r.feed.journal.Look()
+	r.feed.journal.CheckSpace()
 	c.ask(1, periodic.Load, args, byte(periodic.Unknown))
 	r.wantMetric("treadle_jobs", 0)
 	d.free.Add(1)
-	r.feed.journal.Look()
+	r.feed.journal.CheckSpace()
 	c.ask(2, periodic.Load, args, byte(periodic.Success))
 	r.wantMetric("treadle_jobs", 2)
 }

@@ -107,12 +107,12 @@ func NewOfflineIn(settings Options, in Surroundings) (*Offline, error) {
 	}
 	s.feed.held = true
 	s.store.FS, s.store.LogSize, s.store.BatchSize = in.Disk, in.LogSize, in.BatchSize
-	s.store.LookEvery = time.Hour // Look is called
+	s.store.SpaceCheckInterval = time.Hour // CheckSpace is called
 	s.store.Committed = func(group uint64) {
 		s.committed(group)
 		o.change(func() { o.announced = group })
 	}
-	s.store.Rested = func() { o.change(func() { o.rested = o.announced }) }
+	s.store.Idle = func() { o.change(func() { o.rested = o.announced }) }
 	return o, s.openJournal()
 }
 
@@ -346,7 +346,7 @@ func OfflineSeed(shards int) maphash.Seed {
 func (o *Offline) ShardOf(queue string) int { return o.server.sched.ShardOf([]byte(queue)) }
 
 // Look has the journal look at the free space of its disk.
-func (o *Offline) Look() { o.server.feed.journal.Look() }
+func (o *Offline) Look() { o.server.feed.journal.CheckSpace() }
 
 // Functions is the server's door for a Disbatch node. What it causes happens in a Settle.
 func (o *Offline) Functions() node.Functions { return o.functions() }

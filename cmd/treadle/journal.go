@@ -96,8 +96,8 @@ func (j *journalRepairCmd) Run(con *console) error {
 		return nil
 	}
 	fmt.Fprintf(con.out, "repaired: %s and %s are kept; what was in %s is lost\n", counted(r.Jobs+r.Documents, "record"), counted(r.Settings, "setting"), places(len(r.Damage)))
-	if r.Namesakes > 0 {
-		fmt.Fprintf(con.out, "left out: %s with the queue and name of a later one, whose end is lost\n", counted(r.Namesakes, "job"))
+	if r.Duplicates > 0 {
+		fmt.Fprintf(con.out, "left out: %s with the queue and name of a later one, whose end is lost\n", counted(r.Duplicates, "job"))
 	}
 	fmt.Fprintf(con.out, "a server can use the directory; remove %s when nothing of it is needed\n", filepath.Join(j.Dir, r.Kept))
 	return nil

@@ -118,9 +118,9 @@ func TestJournalNewer(t *testing.T) {
 	}
 	s.write(path, []byte("treadle journal none\n"))
 	const garbled = `store/FORMAT does not say which version the data directory has`
-	s.refused(3, "--data: ", "is damaged: "+garbled+"; see treadle journal check")
+	s.refused(3, "--data: ", "is damaged: "+garbled+"; run treadle journal check, then treadle journal repair")
 	s.says(3, ".*damaged +"+garbled+"\n", "treadle: .* is damaged in one place; treadle journal repair .*\n", "check", s.dir)
-	s.says(3, "", "treadle: .* is damaged: "+garbled+"; see treadle journal check\n", "export", s.dir)
+	s.says(3, "", "treadle: .* is damaged: "+garbled+"; run treadle journal check, then treadle journal repair\n", "export", s.dir)
 	s.write(path, []byte("treadle journal 5, sum 15f34b03\n"))
 	newer := "has version 5, written by a newer treadle; this one knows version 4"
 	s.refused(1, "--data: ", newer)
@@ -210,7 +210,7 @@ func TestJournalDamaged(t *testing.T) {
 	b[at] ^= 1
 	s.write(path, b)
 	place := "store/log/" + filepath.Base(path) + " at offset "
-	s.refused(3, "--data: ", "is damaged: "+place, "see treadle journal check")
+	s.refused(3, "--data: ", "is damaged: "+place, "run treadle journal check, then treadle journal repair")
 	s.says(3, `.*records +4\n.*damaged +`+place+`\d+: .*\n`, `treadle: .* is damaged in one place; treadle journal repair .* keeps what can be read\n`, "check", s.dir)
 	s.says(3, `.*"File": "store/.*\.log",.*"Offset": \d+,.*`, `.*`, "check", "--json", s.dir)
 	s.says(3, ".*", `treadle: .*damaged.*\n`, "export", s.dir)

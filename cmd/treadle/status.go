@@ -26,7 +26,7 @@ type statusCmd struct {
 func (s *statusCmd) Run(c *cli, con *console) error {
 	return c.with(replyTimeout, func(ctx context.Context, server *client.Client) error {
 		rows, err := server.Details(ctx)
-		if errors.Is(err, client.ErrNotTold) {
+		if errors.Is(err, client.ErrNoDetails) {
 			rows, err = server.Status(ctx)
 		}
 		if err != nil {

@@ -15,20 +15,19 @@ import (
 const (
 	copyBuffer = 256 << 10
 	messageLen = idLen + 1 // message id and command
-	// maxLoad is the largest dump one LOAD carries: its size field is signed.
+	// maxLoad is the largest dump that one LOAD carries: its size field is signed.
 	maxLoad = math.MaxInt32 - messageLen
 )
 
-// Progress is told how many bytes of how many have passed; nil: nobody is.
+// Progress receives the bytes transferred so far and their total. It may be nil.
 type Progress func(done, total int64)
 
-// Dump writes every Periodic job of the server to w, in the form Load takes,
-// and returns how many bytes that were. The bytes are passed on as they arrive.
-// A Dump that fails after its first byte, or whose ctx ends, ends the
-// connection.
+// Dump writes every Periodic job of the server to w, in the form that Load reads, and returns the
+// number of bytes. It writes the bytes as they arrive. A Dump that fails after the first byte or
+// whose ctx ends closes the connection.
 func (c *Client) Dump(ctx context.Context, w io.Writer, progress Progress) (int64, error) {
 	n, err := c.conn.dump(ctx, w, progress)
-	return n, c.conn.fault("dump the jobs", err)
+	return n, c.conn.describe("dump the jobs", err)
 }
 
 func (c *conn) dump(ctx context.Context, w io.Writer, progress Progress) (int64, error) {
@@ -39,7 +38,7 @@ func (c *conn) dump(ctx context.Context, w io.Writer, progress Progress) (int64,
 	}
 	r, err := c.await(ctx, waiting)
 	if err != nil {
-		// The reply may have been on its way to us: nobody would consume it.
+		// The reply may already be arriving, and no call would consume it.
 		c.fail(err)
 		return 0, err
 	}
@@ -63,7 +62,7 @@ func (c *conn) consume(r *io.LimitedReader, w io.Writer, progress Progress) (int
 			return 0, err
 		}
 	}
-	// The first byte of a count is 0 in any dump a size field can hold.
+	// The first byte of a count is 0 in any dump whose size fits the size field.
 	switch {
 	case r.N == 0 && periodic.Command(first[0]) == periodic.Unknown:
 		return 0, ErrRefused
@@ -79,7 +78,7 @@ func (c *conn) consume(r *io.LimitedReader, w io.Writer, progress Progress) (int
 	return total, copyAll(w, r, total, int64(len(first)), progress)
 }
 
-// copyAll copies r to w, done bytes of total having passed already.
+// copyAll copies r to w until total bytes are transferred, of which done already are.
 func copyAll(w io.Writer, r io.Reader, total, done int64, progress Progress) error {
 	buffer := make([]byte, copyBuffer)
 	for {
@@ -106,8 +105,8 @@ func copyAll(w io.Writer, r io.Reader, total, done int64, progress Progress) err
 	}
 }
 
-// handOver lets the caller of w read a reply's bytes off the connection, and
-// goes on reading when they are consumed.
+// handOver lets the caller of w consume a reply's bytes from the connection, and returns when they
+// are consumed.
 func (c *conn) handOver(w *call, size int64) error {
 	c.streaming.Store(true)
 	defer c.streaming.Store(false)
@@ -143,12 +142,12 @@ func (c *conn) handOver(w *call, size int64) error {
 	return err
 }
 
-// Load submits the jobs of a dump: size bytes read from r, passed on as they
-// are read. In the CRC framing, whose header holds a sum of everything that
-// follows, r must be an io.ReadSeeker and is read twice. A Load that fails in
-// the middle ends the connection, and the server decides what of it counts.
+// Load submits the jobs of a dump of size bytes, which it sends as it reads them from r. In the CRC
+// framing, whose header holds a checksum of the whole request, r must be an io.ReadSeeker and is
+// read twice. A Load that fails midway closes the connection; the server decides which of its jobs
+// count.
 func (c *Client) Load(ctx context.Context, r io.Reader, size int64, progress Progress) error {
-	return c.conn.fault("load the jobs", c.conn.load(ctx, r, size, progress))
+	return c.conn.describe("load the jobs", c.conn.load(ctx, r, size, progress))
 }
 
 func (c *conn) load(ctx context.Context, r io.Reader, size int64, progress Progress) error {
@@ -170,7 +169,7 @@ func (c *conn) load(ctx context.Context, r io.Reader, size int64, progress Progr
 	}
 	if err := c.stream(ctx, head, r, size, progress); err != nil {
 		select {
-		case answer := <-waiting.reply: // the server had said why
+		case answer := <-waiting.reply: // the server's refusal is the cause
 			return unexpected(answer.body)
 		default:
 			return err
@@ -183,7 +182,7 @@ func (c *conn) load(ctx context.Context, r io.Reader, size int64, progress Progr
 	return err
 }
 
-// sumAhead sums the message and what r will deliver, and rewinds r.
+// sumAhead returns the checksum of message and size bytes of r, and rewinds r.
 func sumAhead(message []byte, r io.Reader, size int64) (uint32, error) {
 	seeker, ok := r.(io.ReadSeeker)
 	if !ok {

@@ -12,7 +12,7 @@ import (
 	"treadle/codec/periodic"
 )
 
-// someDump is a DUMP's bytes with n jobs.
+// someDump returns the bytes of a DUMP with n jobs.
 func someDump(n int) []byte {
 	b := []byte{0, 0, 0, 0, 0, 0, byte(n >> 8), byte(n)}
 	for range n {
@@ -21,7 +21,7 @@ func someDump(n int) []byte {
 	return b
 }
 
-// watch checks that progress only grows and ends at the whole.
+// watch checks that progress only increases and ends at the total.
 func watch(t *testing.T) (Progress, func(want int64)) {
 	last, calls := int64(0), 0
 	return func(done, total int64) {
@@ -95,7 +95,7 @@ func TestDumpBroken(t *testing.T) {
 		})
 		_, err := c.Dump(within(t), w, nil)
 		if err == nil {
-			// The sum is known only behind the last byte.
+			// The checksum is known only behind the last byte.
 			err = c.Ping(within(t))
 		}
 		if !errors.Is(err, want) {
@@ -108,7 +108,7 @@ func TestDumpBroken(t *testing.T) {
 	f("wrong checksum", whole[:16]+"00000000"+whole[24:], io.Discard, periodic.ErrChecksum)
 }
 
-// A dump that is given up in the middle ends at once, however much is missing.
+// TestDumpCancelled checks that a cancelled dump ends at once, however many bytes are missing.
 func TestDumpCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	c := connect(t, periodic.Plain, func(p *peer) {

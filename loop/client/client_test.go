@@ -11,8 +11,8 @@ import (
 	"treadle/codec/periodic"
 )
 
-// TestVerbs holds each request's bytes and what its reply is taken for, in both
-// framings. The 2018 bytes are those of the captured reference server.
+// TestVerbs checks each request's bytes and the meaning of its reply, in both framings. The 2018
+// bytes are those of the captured reference server.
 func TestVerbs(t *testing.T) {
 	ctx := within(t)
 	job := &Job{Func: "f", Name: "n", Workload: []byte("hi")}
@@ -59,8 +59,8 @@ func TestVerbs(t *testing.T) {
 	f("STATUS refused", status, "0e", "0c", "0c", nil, ErrRefused)
 }
 
-// TestRunEnds: a result that may be the server's own text is told from a worker's by asking; a server that
-// does not know the question means what the protocol says.
+// TestRunEnds checks that Run asks the server when a result may be the server's own text, and that
+// without an answer the text has the protocol's meaning.
 func TestRunEnds(t *testing.T) {
 	key := func(key string) string { return fmt.Sprintf("16%02x%x", len(key), key) }
 	f := func(framing periodic.Framing, result string, known, ended byte, want error) {
@@ -108,7 +108,8 @@ func TestRunEnds(t *testing.T) {
 	f(periodic.Plain, "", 1, 0, nil)
 }
 
-// TestExplain: the server's reason for an UNKNOWN is asked for, and is never more than that.
+// TestExplain checks that Explain asks for the server's reason for an UNKNOWN and returns nothing
+// else.
 func TestExplain(t *testing.T) {
 	f := func(refused, refusing byte, want string) {
 		t.Helper()
@@ -134,11 +135,11 @@ func TestExplain(t *testing.T) {
 	for reason := range periodic.Reasons {
 		f(byte(reason), 0, reasons[reason])
 		if reason > 0 && reasons[reason] == "" {
-			t.Errorf("%v has no words", reason)
+			t.Errorf("%v has no text", reason)
 		}
 	}
 	if err := errors.New("another"); (&Client{}).Explain(t.Context(), err) != err {
-		t.Error("what is no refusal is explained")
+		t.Error("another error is explained")
 	}
 }
 
@@ -159,7 +160,7 @@ func TestErrorsSayWhatAndWhere(t *testing.T) {
 		p.drain()
 	})
 	err := c.Ping(within(t))
-	want := fmt.Sprintf("cannot ping at %s: the server answered SUCCESS, which does not belong here", c.Address())
+	want := fmt.Sprintf("cannot ping at %s: the server answered SUCCESS, which is no reply to this request", c.Address())
 	if err == nil || err.Error() != want {
 		t.Errorf("got %q, want %q", err, want)
 	}
@@ -174,8 +175,8 @@ func TestErrorsSayWhatAndWhere(t *testing.T) {
 	}
 }
 
-// Replies out of order reach their callers, and replies nobody waits for, be
-// they ever so many, disturb nobody.
+// TestRepliesOutOfOrderAndStray checks that replies out of order reach their callers, and that any
+// number of replies without a waiting call do no harm.
 func TestRepliesOutOfOrderAndStray(t *testing.T) {
 	read := make(chan struct{})
 	c := connect(t, periodic.CRC, func(p *peer) {
@@ -201,8 +202,8 @@ func TestRepliesOutOfOrderAndStray(t *testing.T) {
 	}
 }
 
-// A caller that gives up leaves the connection usable, and the late reply is
-// ignored.
+// TestRunCancelled checks that a cancelled call leaves the connection usable, and that its late
+// reply is ignored.
 func TestRunCancelled(t *testing.T) {
 	read := make(chan struct{})
 	c := connect(t, periodic.Plain, func(p *peer) {
@@ -243,7 +244,8 @@ func TestShutdown(t *testing.T) {
 	f("refused", func(p *peer) { p.reply("000000010c"); p.reply("000000020a"); p.drain() }, ErrRefused)
 }
 
-// TestDetails: all that a Treadle tells, also of no function; a number is another server's answer.
+// TestDetails checks the additional counts of a Treadle, also without functions. A number is
+// another server's reply.
 func TestDetails(t *testing.T) {
 	f := func(answer string, want int, wantErr error) {
 		t.Helper()
@@ -260,7 +262,7 @@ func TestDetails(t *testing.T) {
 	}
 	f("18"+ascii("f,1,2,3,4,5,6,7\nn,1,2,3,4,5,6,7"), 2, nil)
 	f("18", 0, nil)
-	f("1800000000", 0, ErrNotTold)
+	f("1800000000", 0, ErrNoDetails)
 	f("0c", 0, ErrRefused)
 }
 

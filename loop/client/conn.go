@@ -18,33 +18,33 @@ import (
 )
 
 const (
-	// readBuffer holds several hundred small replies per read.
+	// readBuffer holds several hundred small replies.
 	readBuffer = 64 << 10
-	// keepBuffer is the largest buffer kept between two requests: one huge
-	// workload must not pin its size for the life of the connection.
+	// keepBuffer is the largest buffer kept between two requests, so that one huge workload does
+	// not occupy memory for the life of the connection.
 	keepBuffer = 1 << 20
-	idLen      = 4 // a message id
+	idLen      = 4 // of a message id
 )
 
-// conn is one connection: any number of goroutines send requests, one
-// goroutine reads replies and hands each to the call that waits for its id.
+// conn is one connection. Any number of goroutines send requests. One goroutine reads replies and
+// passes each to the call that waits for its id.
 type conn struct {
 	address string
 	options Options
 	framing periodic.Framing
 	data    bool // the server wraps STATUS and DUMP in DATA (2020 and later)
 	net     net.Conn
-	in      *bufio.Reader // of the reading goroutine
-	frame   bytes.Buffer  // of the reading goroutine
+	in      *bufio.Reader // owned by the reading goroutine
+	frame   bytes.Buffer  // owned by the reading goroutine
 
 	received  atomic.Int64 // bytes; tells a dead peer from a slow one
 	streaming atomic.Bool  // a caller consumes the reply's bytes itself
 
-	writing chan struct{} // its one token is the right to write
+	writing chan struct{} // holds one token, the right to write
 	out     []byte        // guarded by writing
 
-	// stray gets replies that nobody waits for; the body dies when it returns.
-	stray func(body []byte)
+	// unclaimed receives replies without a waiting call. The body is valid until unclaimed returns.
+	unclaimed func(body []byte)
 
 	mu      sync.Mutex
 	lastID  uint32
@@ -56,16 +56,16 @@ type conn struct {
 	done  sync.WaitGroup
 }
 
-// call is one request whose reply somebody waits for.
+// call is one request that waits for its reply.
 type call struct {
-	id         uint32
-	stream     bool // hand over the connection's bytes instead of a copy
-	notSuccess bool // SUCCESS is not the reply yet (GRAB_JOB since 2024)
-	reply      chan reply
-	flow       *flow // more replies follow the first (RECV_DATA); reply is unused then
+	id          uint32
+	stream      bool // pass on the connection's bytes instead of a copy
+	skipSuccess bool // skip a SUCCESS before the reply (GRAB_JOB since 2024)
+	reply       chan reply
+	replies     *replyStream // receives several replies (RECV_DATA) instead of reply
 }
 
-// reply is a body behind the message id, or a stream of one.
+// reply is the body behind the message id, or a stream of it.
 type reply struct {
 	body   []byte
 	stream *io.LimitedReader
@@ -77,24 +77,24 @@ func newConn(nc net.Conn, address string, o Options) *conn {
 		address: address, options: o, framing: o.Framing, net: nc,
 		writing: make(chan struct{}, 1), waiting: map[uint32]*call{}, ended: make(chan struct{}),
 	}
-	c.in = bufio.NewReaderSize(counter{nc, &c.received}, readBuffer)
+	c.in = bufio.NewReaderSize(countingReader{nc, &c.received}, readBuffer)
 	c.writing <- struct{}{}
 	return c
 }
 
-// counter counts what is read through it.
-type counter struct {
+// countingReader counts the bytes read through it.
+type countingReader struct {
 	io.Reader
 	n *atomic.Int64
 }
 
-func (r counter) Read(p []byte) (int, error) {
+func (r countingReader) Read(p []byte) (int, error) {
 	n, err := r.Reader.Read(p)
 	r.n.Add(int64(n))
 	return n, err
 }
 
-// handshake says who we are and learns how the server will answer.
+// handshake sends the greeting and reads the server's variant of the protocol from its reply.
 func (c *conn) handshake(ctx context.Context, role periodic.Role) error {
 	deadline, _ := ctx.Deadline()
 	if err := c.net.SetDeadline(deadline); err != nil {
@@ -113,7 +113,7 @@ func (c *conn) handshake(ctx context.Context, role periodic.Role) error {
 		}
 		return err
 	}
-	// The connection id: four raw bytes, or DATA and four bytes since 2020.
+	// The connection id is four raw bytes, or DATA and four bytes since 2020.
 	c.data = len(r.Body) == 1
 	return c.net.SetDeadline(time.Time{})
 }
@@ -136,14 +136,14 @@ func (c *conn) close() {
 	c.done.Wait()
 }
 
-// fail ends the connection for the first reason given.
+// fail ends the connection. The first error is kept.
 func (c *conn) fail(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err != nil {
 		return
 	}
-	c.err = plain(err)
+	c.err = simplify(err)
 	c.net.Close()
 	close(c.ended)
 }
@@ -165,16 +165,16 @@ func (c *conn) peekHeader() (size int64, id uint32, err error) {
 	}
 	size = int64(binary.BigEndian.Uint32(header[4:]))
 	if string(header[:4]) != "\x00RES" || size < idLen || size > math.MaxInt32 {
-		if other := sounds(header); other != "" && other != "Periodic" {
-			return 0, 0, fmt.Errorf("%w, it sounds like %s", ErrNotPeriodic, other)
+		if other := guessProtocol(header); other != "" && other != "Periodic" {
+			return 0, 0, fmt.Errorf("%w, it looks like %s", ErrNotPeriodic, other)
 		}
 		return 0, 0, ErrNotPeriodic
 	}
 	return size, binary.BigEndian.Uint32(header[c.framing.HeaderLen():]), nil
 }
 
-// readFrame reads one whole frame; its body is a view into c.frame. The buffer
-// grows as bytes arrive, not by what a header promises.
+// readFrame reads one frame. Its body is a view of c.frame. The buffer grows with the bytes that
+// arrive, not with the size in the header.
 func (c *conn) readFrame() (r periodic.Response, err error) {
 	size, _, err := c.peekHeader()
 	if err != nil {
@@ -201,7 +201,7 @@ func (c *conn) readFrame() (r periodic.Response, err error) {
 	return r, nil
 }
 
-// readOne reads one reply and hands it to whoever waits for it.
+// readOne reads one reply and passes it to its call.
 func (c *conn) readOne() error {
 	size, id, err := c.peekHeader()
 	if err != nil {
@@ -215,20 +215,20 @@ func (c *conn) readOne() error {
 		return err
 	}
 	success := len(r.Body) == 1 && periodic.Command(r.Body[0]) == periodic.Success
-	w := c.take(r.MsgID, func(w *call) bool { return !w.notSuccess || !success })
+	w := c.take(r.MsgID, func(w *call) bool { return !w.skipSuccess || !success })
 	switch {
-	case w != nil && w.flow != nil:
-		return c.pass(w.flow, bytes.Clone(r.Body))
+	case w != nil && w.replies != nil:
+		return c.deliver(w.replies, bytes.Clone(r.Body))
 	case w != nil:
 		w.reply <- reply{body: bytes.Clone(r.Body)}
-	case c.stray != nil:
-		c.stray(r.Body)
+	case c.unclaimed != nil:
+		c.unclaimed(r.Body)
 	}
 	return nil
 }
 
-// take returns the call waiting for id if it fits, and removes it unless more
-// replies follow.
+// take returns the call waiting for id if fits accepts it. It removes the call unless more replies
+// follow.
 func (c *conn) take(id uint32, fits func(*call) bool) *call {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -236,26 +236,25 @@ func (c *conn) take(id uint32, fits func(*call) bool) *call {
 	if w == nil || !fits(w) {
 		return nil
 	}
-	if w.flow == nil {
+	if w.replies == nil {
 		delete(c.waiting, id)
 	}
 	return w
 }
 
-// keepAlive pings, and gives the connection up when nothing at all came
-// between two pings.
+// keepAlive sends pings, and ends the connection when no byte arrived between two pings.
 func (c *conn) keepAlive() {
 	ticker := time.NewTicker(c.options.PingEvery)
 	defer ticker.Stop()
-	seen := int64(-1) // received when the last ping was sent
+	seen := int64(-1) // received at the last ping; negative: no check
 	for {
 		select {
 		case <-c.ended:
 			return
 		case <-ticker.C:
 		}
-		// While a caller consumes, an answer stands behind what it has not read
-		// yet; the server is to hear from us all the same.
+		// While a caller consumes a reply, the pong waits behind the bytes not yet read. The server
+		// must receive pings all the same.
 		streaming := c.streaming.Load()
 		if !streaming && seen >= 0 && c.received.Load() == seen {
 			c.fail(fmt.Errorf("nothing came for %v", c.options.PingEvery))

@@ -53,7 +53,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// A handshake to the byte, in both framings.
+// TestHandshake checks the bytes of the handshake in both framings.
 func TestHandshake(t *testing.T) {
 	f := func(framing periodic.Framing, dial func(ctx context.Context, address string, o Options) error, want, reply string) {
 		t.Helper()
@@ -126,7 +126,7 @@ func TestDialFailures(t *testing.T) {
 			}
 		}
 	}
-	reached("not Periodic", err, "does not speak Periodic", "sounds like HTTP")
+	reached("not Periodic", err, "does not speak Periodic", "looks like HTTP")
 	check(t, err, ErrNotPeriodic)
 
 	address = listen(t, periodic.Plain, func(p *peer) { p.wantRequest("01") })
@@ -141,11 +141,11 @@ func TestDialFailures(t *testing.T) {
 	check(t, err, context.DeadlineExceeded)
 }
 
-// An idle connection pings.
+// TestKeepAlive checks that an idle connection pings.
 func TestKeepAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pinged := make(chan struct{})
-		// The time between two pings is also what the answer may take.
+		// An answer may also take the time between two pings.
 		inBubble(t, Options{PingEvery: time.Second}, func(p *peer) {
 			p.wantRequest("0000000109")
 			p.reply("000000010a")
@@ -158,7 +158,7 @@ func TestKeepAlive(t *testing.T) {
 	})
 }
 
-// A server that stops answering is noticed: whoever waits gets an error.
+// TestServerGoneSilent checks that waiting calls fail when the server stops answering.
 func TestServerGoneSilent(t *testing.T) {
 	address := listen(t, periodic.Plain, func(p *peer) {
 		p.welcome("02")
@@ -173,7 +173,8 @@ func TestServerGoneSilent(t *testing.T) {
 	<-w.Ended()
 }
 
-// TestConnectionLost: the error that ends a connection reaches the waiting call and every later one.
+// TestConnectionLost checks that the error that ends a connection reaches the waiting call and
+// every later one.
 func TestConnectionLost(t *testing.T) {
 	f := func(what, bytes string, want error) {
 		t.Helper()

@@ -9,33 +9,33 @@ import (
 	"treadle/loop/dwork/zmq"
 )
 
-// Answers of a hub that are no failure of the request.
+// Errors for a hub's replies.
 var (
-	// ErrNoTask: no task is ready, or what was named is not known.
+	// ErrNoTask reports that no task is ready, or that a task or location is unknown.
 	ErrNoTask = errors.New("not found")
-	// ErrAllDone: no task is left, or the server is stopping.
+	// ErrAllDone reports that no task is left, or that the server is stopping.
 	ErrAllDone = errors.New("the hub says that all is done")
-	// ErrNotZeroMQ is a peer whose bytes are not those of ZeroMQ.
-	ErrNotZeroMQ = errors.New("what answers there does not speak ZeroMQ")
-	// ErrHubRefused: the hub answered Error; why stands in its log.
+	// ErrNotZeroMQ reports a peer whose bytes are not ZeroMQ's.
+	ErrNotZeroMQ = errors.New("the peer does not speak ZeroMQ")
+	// ErrHubRefused is the reply Error. The hub's log has the reason.
 	ErrHubRefused = errors.New("the hub refused the request: its log says why")
 )
 
-// DworkTask is a task as Create, Transfer and Steal know it. Its texts are any bytes.
+// DworkTask is a task of Create, Transfer and Steal. Its texts may be any bytes.
 type DworkTask struct {
 	Name, Origin string
 	After        []string
 }
 
-// DworkInfo is what Lookup says of a task.
+// DworkInfo is the result of Lookup.
 type DworkInfo struct {
 	DworkTask
 	Before   []string
 	Log      []dwork.LogEntry
-	Location string // the worker that it is assigned to
+	Location string // the worker that holds the task
 }
 
-// Hub is a client of the dwork protocol. It is for one goroutine.
+// Hub is a client of the dwork protocol. One goroutine at a time may use it.
 type Hub struct {
 	conn *zmq.Client
 	out  []byte
@@ -46,33 +46,33 @@ type Hub struct {
 // hubSetting names a hub on the command line.
 const hubSetting = "-H or TREADLE_DWORK"
 
-// DialHub connects to the hub at an address of the form that Dial takes. Connecting takes
-// at most 10 s, or less by ctx; the connection itself does not depend on ctx afterwards.
+// DialHub connects to the hub at an address as Dial does. Connecting takes at most 10 s, or less by
+// ctx. After DialHub the connection does not depend on ctx.
 func DialHub(ctx context.Context, address string) (*Hub, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	nc, name, err := reach(ctx, address, hubSetting)
+	nc, name, err := connectTo(ctx, address, hubSetting)
 	if err != nil {
 		return nil, err
 	}
 	c, err := zmq.NewClient(ctx, nc)
 	if err != nil {
-		if err = plain(err); !errors.Is(err, ErrClosed) && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
+		if err = simplify(err); !errors.Is(err, ErrClosed) && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
 			err = ErrNotZeroMQ
 		}
-		return nil, unheard(name, hubSetting, err)
+		return nil, newPeerError(name, hubSetting, err)
 	}
 	return &Hub{conn: c}, nil
 }
 
-// Close ends the connection.
+// Close closes the connection.
 func (h *Hub) Close() { _ = h.conn.Close() } // nothing is left to send
 
-// ask sends what begins h.out and reads the reply to h.q.
+// ask sends the request in h.out and decodes the reply into h.q.
 func (h *Hub) ask(ctx context.Context) error {
 	reply, err := h.conn.Request(ctx, h.out)
 	if err != nil {
-		return ending(plain(err))
+		return mapEOF(simplify(err))
 	}
 	if err := dwork.DecodeReply(reply, &h.q); err != nil {
 		return fmt.Errorf("the hub's reply: %w", err)
@@ -100,14 +100,14 @@ func (h *Hub) tasks(tasks []DworkTask) {
 	}
 }
 
-// Create adds tasks, or dependencies to those that are there: all of it or nothing.
+// Create adds tasks, or adds dependencies to existing ones: all of them or none.
 func (h *Hub) Create(ctx context.Context, tasks ...DworkTask) error {
 	h.begin(dwork.Create)
 	h.tasks(tasks)
 	return h.ask(ctx)
 }
 
-// Steal asks for up to n ready tasks. ErrNoTask: none is ready; ErrAllDone: none is left.
+// Steal asks for up to n ready tasks. ErrNoTask: none is ready. ErrAllDone: none is left.
 func (h *Hub) Steal(ctx context.Context, location string, n int32) ([]DworkTask, error) {
 	h.begin(dwork.Steal)
 	h.out = dwork.AppendN(h.out, n)
@@ -115,11 +115,11 @@ func (h *Hub) Steal(ctx context.Context, location string, n int32) ([]DworkTask,
 	if err := h.ask(ctx); err != nil {
 		return nil, err
 	}
-	return h.taken(), nil
+	return h.replyTasks(), nil
 }
 
-// taken copies the reply's tasks.
-func (h *Hub) taken() []DworkTask {
+// replyTasks copies the reply's tasks.
+func (h *Hub) replyTasks() []DworkTask {
 	all := make([]DworkTask, 0, h.q.Count)
 	for t := range h.q.Tasks {
 		all = append(all, DworkTask{Name: string(t.Name), Origin: string(t.Origin)})
@@ -127,20 +127,20 @@ func (h *Hub) taken() []DworkTask {
 	return all
 }
 
-// Complete says that tasks are done. With ErrNoTask come those that no worker holds, or, if the hub
-// is strict, that the location does not; the others are done.
+// Complete reports tasks as done. With ErrNoTask it returns the tasks that no worker holds or, on a
+// strict hub, that location does not hold; the other tasks are done.
 func (h *Hub) Complete(ctx context.Context, location string, tasks ...DworkTask) (missing []DworkTask, err error) {
 	h.begin(dwork.Complete)
 	h.tasks(tasks)
 	h.out = dwork.AppendLocation(h.out, []byte(location))
 	if err = h.ask(ctx); errors.Is(err, ErrNoTask) {
-		missing = h.taken()
+		missing = h.replyTasks()
 	}
 	return missing, err
 }
 
-// Transfer gives tasks back, with more dependencies. ErrNoTask: the location does not
-// hold one of them, and nothing is done.
+// Transfer gives tasks back, with more dependencies. ErrNoTask: location does not hold one of them,
+// and nothing changes.
 func (h *Hub) Transfer(ctx context.Context, location string, tasks ...DworkTask) error {
 	h.begin(dwork.Transfer)
 	h.tasks(tasks)
@@ -148,14 +148,14 @@ func (h *Hub) Transfer(ctx context.Context, location string, tasks ...DworkTask)
 	return h.ask(ctx)
 }
 
-// Exit has all tasks of a location ready again. ErrNoTask: it is not known.
+// Exit makes all tasks of a location ready again. ErrNoTask: the location is unknown.
 func (h *Hub) Exit(ctx context.Context, location string) error {
 	h.begin(dwork.Exit)
 	h.out = dwork.AppendLocation(h.out, []byte(location))
 	return h.ask(ctx)
 }
 
-// Lookup shows a task.
+// Lookup returns a task.
 func (h *Hub) Lookup(ctx context.Context, name string) (info DworkInfo, err error) {
 	h.begin(dwork.Lookup)
 	h.out = dwork.AppendName(h.out, []byte(name))
@@ -178,7 +178,7 @@ func (h *Hub) Lookup(ctx context.Context, name string) (info DworkInfo, err erro
 	return info, nil
 }
 
-// Status returns the hub's own words and how many tasks are ready.
+// Status returns the hub's status text and the number of ready tasks.
 func (h *Hub) Status(ctx context.Context) (text string, ready int, err error) {
 	h.begin(dwork.OK)
 	if err := h.ask(ctx); err != nil {

@@ -7,14 +7,15 @@ import (
 	"treadle/codec/dwork"
 )
 
-// SavedHub is what the original hub has saved.
+// SavedHub is the saved state of the original hub.
 type SavedHub struct {
-	Tasks []DworkTask // without origin, each behind those that it waits for
-	Stuck []string    // the names of those that wait for each other in a circle, or for such a task: no part of Tasks
-	Odd   int         // entries left out: of tasks that only one of the two files knows
+	Tasks []DworkTask // without origin, each behind its predecessors
+	Stuck []string    // the names of tasks in a cycle of dependencies or behind one; not in Tasks
+	Odd   int         // the number of entries that only one of the two files has; not in Tasks
 }
 
-// ReadSavedHub reads PREFIX_th.flat and PREFIX_tasks.flat, which the original hub writes when it is stopped.
+// ReadSavedHub reads PREFIX_th.flat and PREFIX_tasks.flat, which the original hub writes when it
+// stops.
 func ReadSavedHub(prefix string) (*SavedHub, error) {
 	var files [2][]byte
 	for i, end := range []string{dwork.SavedNames, dwork.SavedTasks} {

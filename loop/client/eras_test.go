@@ -8,7 +8,7 @@ import (
 	"treadle/loop/client"
 )
 
-// lock has two jobs want the one lock.
+// lock runs two jobs that need the same lock.
 func (s *session) lock() {
 	s.t.Helper()
 	s.ok(s.worker.CanDo(s.ctx, "f"))
@@ -40,7 +40,7 @@ func (s *session) acquires(a *client.Assignment, want bool) {
 	}
 }
 
-// stream publishes until the receiver has heard something, and then the end.
+// stream publishes until the receiver has read something, and then ends the job.
 func (s *session) stream() {
 	s.t.Helper()
 	if err := s.client.Recv(s.ctx, "f", "n", io.Discard); !errors.Is(err, client.ErrNoWorker) {
@@ -63,7 +63,7 @@ func (s *session) stream() {
 	s.ok(s.worker.Publish(s.ctx, a, []byte("EOF")))
 	big := bytes.Repeat([]byte("0123456789"), 100_000)
 	go func() {
-		// The server lets it wait until the receiver has read.
+		// The server delays the reply until the receiver has read.
 		err := s.worker.Publish(s.ctx, a, big)
 		ended <- errors.Join(err, s.worker.Done(s.ctx, a, nil))
 	}()
@@ -81,7 +81,7 @@ func (s *session) stream() {
 	s.ok(s.worker.CantDo(s.ctx, "f"))
 }
 
-// heard is a writer that passes on what it gets, the first apart.
+// heard is a writer that separates the first write from the rest.
 type heard struct {
 	first, rest chan string
 	begun       bool

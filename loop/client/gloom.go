@@ -8,33 +8,31 @@ import (
 	"treadle/codec/gloom"
 )
 
-// GloomJob is one job as the Gloom protocol carries it. ID, Type and Body are JSON
-// texts; GloomText and GloomValue make such.
+// GloomJob is one Gloom job. ID, Type and Body are JSON texts; GloomText and GloomValue build them.
 type GloomJob struct {
 	ID, Type []byte
-	Priority int64 // larger ones are done first
+	Priority int64 // higher is earlier
 	Body     []byte
 }
 
 // GloomText returns text as a JSON string.
 func GloomText(text string) []byte { return gloom.AppendText(nil, []byte(text)) }
 
-// GloomValue returns data as JSON: itself when it is one JSON value, else a JSON
-// string, or when it is not UTF-8 the object {"base64":"..."}.
+// GloomValue returns data as JSON: unchanged when it is one JSON value, else as a JSON string or,
+// when it is not UTF-8, as the object {"base64":"..."}.
 func GloomValue(data []byte) []byte {
 	value, _ := gloom.AppendValue(nil, data)
 	return value
 }
 
-// GloomCharacters returns the characters of a JSON string, and any other JSON text
-// as it is.
+// GloomCharacters returns the characters of a JSON string, and any other JSON text unchanged.
 func GloomCharacters(raw []byte) string {
 	text, _ := gloom.Text(nil, raw)
 	return string(text)
 }
 
-// Master submits Gloom jobs, one after the other. The server clears the queued
-// jobs of a master whose connection ends. One goroutine at a time may use it.
+// Master submits Gloom jobs, one after the other. The server deletes the queued jobs of a master
+// whose connection ends. One goroutine at a time may use it.
 type Master struct{ conn *gloomConn }
 
 // mastersSetting and slavesSetting name Gloom servers on the command line.
@@ -43,8 +41,7 @@ const (
 	slavesSetting  = "-H or TREADLE_GLOOM_SLAVES"
 )
 
-// DialMaster connects to the masters' port at an address of the form that Dial
-// takes.
+// DialMaster connects to the masters' port at an address as Dial does.
 func DialMaster(ctx context.Context, address string) (*Master, error) {
 	c, err := dialGloom(ctx, address, mastersSetting)
 	if err != nil {
@@ -53,11 +50,11 @@ func DialMaster(ctx context.Context, address string) (*Master, error) {
 	return &Master{c}, nil
 }
 
-// Close ends the connection.
+// Close closes the connection.
 func (m *Master) Close() { m.conn.close() }
 
-// Run submits a job and returns the body of its response, for which it waits as
-// long as ctx allows. What the server has against it is a GloomError.
+// Run submits a job and waits for the body of its response until ctx ends. A server's error is a
+// GloomError.
 func (m *Master) Run(ctx context.Context, j *GloomJob) (body []byte, err error) {
 	err = m.submit(ctx, j)
 	for err == nil {
@@ -65,22 +62,21 @@ func (m *Master) Run(ctx context.Context, j *GloomJob) (body []byte, err error) 
 		r, err = m.conn.next(ctx)
 		switch {
 		case err != nil:
-		case r.Error != nil && concerns(&r, j):
-			err = refusal(&r)
+		case r.Error != nil && isAbout(&r, j):
+			err = newGloomError(&r)
 		case r.Body != nil && bytes.Equal(r.ID, j.ID):
 			return r.Body, nil
 		}
 	}
-	return nil, m.conn.fault(fmt.Sprintf("run the job %s", j.ID), err)
+	return nil, m.conn.describe(fmt.Sprintf("run the job %s", j.ID), err)
 }
 
-// Submit hands a job in and returns when the server has taken it; its response is
-// lost.
+// Submit submits a job and returns when the server has accepted it. The job's response is lost.
 func (m *Master) Submit(ctx context.Context, j *GloomJob) error {
 	err := m.submit(ctx, j)
 	if err == nil {
-		// That the id is taken is said behind the acknowledgement. The answer to a
-		// question which every server refuses comes after that.
+		// A server reports a duplicate id after its acknowledgement. It refuses the probe after
+		// that, so the refusal shows that no report will come.
 		err = m.conn.send(ctx, func(dst []byte) []byte { return append(dst, probe...) })
 	}
 	for err == nil {
@@ -90,11 +86,11 @@ func (m *Master) Submit(ctx context.Context, j *GloomJob) error {
 		case err != nil || r.Error == nil:
 		case string(r.Error) == `"`+gloom.UnknownAction+`"`:
 			return nil
-		case concerns(&r, j):
-			err = refusal(&r)
+		case isAbout(&r, j):
+			err = newGloomError(&r)
 		}
 	}
-	return m.conn.fault(fmt.Sprintf("submit the job %s", j.ID), err)
+	return m.conn.describe(fmt.Sprintf("submit the job %s", j.ID), err)
 }
 
 const probe = "\x00\x00\x00\x11" + `{"action":"ping"}`
@@ -104,26 +100,24 @@ func (m *Master) submit(ctx context.Context, j *GloomJob) error {
 	if err != nil {
 		return err
 	}
-	// Until then something may come for jobs that were given up.
-	return m.conn.await(ctx, func(r *gloom.Reply) bool { return r.Error == nil || !concerns(r, j) })
+	// Until the acknowledgement, messages for abandoned jobs may arrive.
+	return m.conn.await(ctx, func(r *gloom.Reply) bool { return r.Error == nil || !isAbout(r, j) })
 }
 
-// concerns says whether an error is about j: those that name another job's id are
-// not.
-func concerns(r *gloom.Reply, j *GloomJob) bool {
+// isAbout reports whether an error is about j: it does not name another job's id.
+func isAbout(r *gloom.Reply, j *GloomJob) bool {
 	name, _ := gloom.Text(nil, r.Error)
 	return string(name) != gloom.JobFailed && string(name) != gloom.IDExists || bytes.Equal(r.Reason, j.ID)
 }
 
-// Slave does Gloom jobs, one at a time. A job that it has not responded to when its
-// connection ends is given to another, up to three times. One goroutine at a time
-// may use it.
+// Slave does Gloom jobs, one at a time. When its connection ends, the server gives its unfinished
+// job to another slave, up to three times. One goroutine at a time may use it.
 type Slave struct {
 	conn *gloomConn
-	job  *GloomJob // came before it was asked for
+	job  *GloomJob // received before Next was called
 }
 
-// DialSlave connects to the slaves' port at an address of the form that Dial takes.
+// DialSlave connects to the slaves' port at an address as Dial does.
 func DialSlave(ctx context.Context, address string) (*Slave, error) {
 	c, err := dialGloom(ctx, address, slavesSetting)
 	if err != nil {
@@ -132,22 +126,22 @@ func DialSlave(ctx context.Context, address string) (*Slave, error) {
 	return &Slave{conn: c}, nil
 }
 
-// Close ends the connection.
+// Close closes the connection.
 func (s *Slave) Close() { s.conn.close() }
 
 // Address returns the server's address as network://address.
 func (s *Slave) Address() string { return s.conn.address }
 
-// Join makes the slave one of a type, JSON text; it returns when the server knows.
+// Join selects the slave's type, JSON text. It returns when the server has accepted it.
 func (s *Slave) Join(ctx context.Context, typ []byte) error {
 	err := s.conn.send(ctx, func(dst []byte) []byte { return gloom.AppendJoin(dst, typ) })
 	if err == nil {
 		err = s.conn.await(ctx, s.take)
 	}
-	return s.conn.fault(fmt.Sprintf("join %s", typ), err)
+	return s.conn.describe(fmt.Sprintf("join %s", typ), err)
 }
 
-// take keeps a job that comes while something else is waited for.
+// take keeps a job that arrives while another reply is expected.
 func (s *Slave) take(r *gloom.Reply) bool {
 	if s.job != nil || string(r.Action) != `"job"` {
 		return false
@@ -156,19 +150,19 @@ func (s *Slave) take(r *gloom.Reply) bool {
 	return true
 }
 
-// Next waits for a job, which Respond ends. A Next whose ctx ends may be repeated.
+// Next waits for a job, which Respond finishes. It may be called again after its ctx has ended.
 func (s *Slave) Next(ctx context.Context) (*GloomJob, error) {
 	if s.job == nil {
 		r, err := s.conn.next(ctx)
 		switch {
 		case err != nil:
 		case r.Error != nil:
-			err = refusal(&r)
+			err = newGloomError(&r)
 		case !s.take(&r):
 			err = ErrNotGloom
 		}
 		if err != nil {
-			return nil, s.conn.fault("wait for a job", err)
+			return nil, s.conn.describe("wait for a job", err)
 		}
 	}
 	j := s.job
@@ -176,24 +170,23 @@ func (s *Slave) Next(ctx context.Context) (*GloomJob, error) {
 	return j, nil
 }
 
-// Respond ends the job that Next returned with a body, JSON text; it returns when
-// the server has taken it.
+// Respond finishes the job of Next with a body, JSON text. It returns when the server has accepted
+// it.
 func (s *Slave) Respond(ctx context.Context, body []byte) error {
 	err := s.conn.send(ctx, func(dst []byte) []byte { return gloom.AppendRespond(dst, body) })
 	if err == nil {
 		err = s.conn.await(ctx, nil)
 	}
-	return s.conn.fault("respond", err)
+	return s.conn.describe("respond", err)
 }
 
-// nobody is a type of which no job is expected; it is no string, so that no
-// function has its name.
-const nobody = `{"treadle":"leaving"}`
+// idleType is a type without jobs. It is not a string, so no function has its name.
+const idleType = `{"treadle":"leaving"}`
 
-// Leave tells the server to send no more jobs, so that closing loses none. It
-// returns the job that was on its way, or nil; that one still wants a Respond.
+// Leave asks the server to send no more jobs, so that Close loses none. It returns the job that was
+// already on its way, which still needs a Respond, or nil.
 func (s *Slave) Leave(ctx context.Context) (*GloomJob, error) {
-	if err := s.Join(ctx, []byte(nobody)); err != nil {
+	if err := s.Join(ctx, []byte(idleType)); err != nil {
 		return nil, err
 	}
 	j := s.job

@@ -16,12 +16,12 @@ import (
 	"treadle/codec/gloom"
 )
 
-// ErrNotGloom is a peer whose bytes are not frames of the Gloom protocol.
-var ErrNotGloom = errors.New("what answers there does not speak Gloom")
+// ErrNotGloom reports a peer whose bytes are not frames of the Gloom protocol.
+var ErrNotGloom = errors.New("the peer does not speak Gloom")
 
-// GloomError is an error that a Gloom server answered.
+// GloomError is an error reply of a Gloom server.
 type GloomError struct {
-	Name   string // as gloom.JobFailed
+	Name   string // for example gloom.JobFailed
 	Reason string // JSON
 }
 
@@ -39,19 +39,18 @@ func (e *GloomError) Error() string {
 	return fmt.Sprintf("the server answered %s: %s", e.Name, e.Reason)
 }
 
-func refusal(r *gloom.Reply) error {
+func newGloomError(r *gloom.Reply) error {
 	name, _ := gloom.Text(nil, r.Error)
 	return &GloomError{string(name), string(r.Reason)}
 }
 
-// gloomConn is one connection: one goroutine reads frames, and each waits until
-// the caller takes it.
+// gloomConn is one connection. One goroutine reads frames and passes each to the caller.
 type gloomConn struct {
 	address string
 	net     net.Conn
-	in      *bufio.Reader    // of the reading goroutine
-	frames  chan gloom.Reply // its views are the receiver's own
-	out     []byte           // of the caller
+	in      *bufio.Reader    // owned by the reading goroutine
+	frames  chan gloom.Reply // the receiver owns the views
+	out     []byte           // owned by the caller
 
 	mu    sync.Mutex
 	err   error // why the connection ended
@@ -62,7 +61,7 @@ type gloomConn struct {
 func dialGloom(ctx context.Context, address, setting string) (*gloomConn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	nc, name, err := reach(ctx, address, setting)
+	nc, name, err := connectTo(ctx, address, setting)
 	if err != nil {
 		return nil, err
 	}
@@ -74,8 +73,8 @@ func dialGloom(ctx context.Context, address, setting string) (*gloomConn, error)
 		for heard := false; ; heard = true {
 			r, err := c.readFrame()
 			if err != nil {
-				if !heard && errors.Is(plain(err), ErrClosed) || errors.Is(err, ErrNotGloom) {
-					err = &PeerError{name, setting, plain(err)}
+				if !heard && errors.Is(simplify(err), ErrClosed) || errors.Is(err, ErrNotGloom) {
+					err = &PeerError{name, setting, simplify(err)}
 				}
 				c.fail(err)
 				return
@@ -90,23 +89,23 @@ func dialGloom(ctx context.Context, address, setting string) (*gloomConn, error)
 	return c, nil
 }
 
-// readFrame reads one frame. The buffer grows as bytes arrive, not by what a
-// header promises.
+// readFrame reads one frame. The buffer grows with the bytes that arrive, not with the size in the
+// header.
 func (c *gloomConn) readFrame() (r gloom.Reply, err error) {
 	head, err := c.in.Peek(gloom.HeaderLen + 1)
 	if err != nil {
-		return r, ending(err)
+		return r, mapEOF(err)
 	}
 	size := int64(binary.BigEndian.Uint32(head))
 	if head[gloom.HeaderLen] != '{' || size > math.MaxInt32 {
-		if other := sounds(head); other != "" {
-			return r, fmt.Errorf("%w, it sounds like %s", ErrNotGloom, other)
+		if other := guessProtocol(head); other != "" {
+			return r, fmt.Errorf("%w, it looks like %s", ErrNotGloom, other)
 		}
 		return r, ErrNotGloom
 	}
 	var frame bytes.Buffer
 	if _, err := io.CopyN(&frame, c.in, gloom.HeaderLen+size); err != nil {
-		return r, ending(err)
+		return r, mapEOF(err)
 	}
 	if err := gloom.ParseReply(frame.Bytes()[gloom.HeaderLen:], &r); err != nil {
 		return r, ErrNotGloom
@@ -114,21 +113,21 @@ func (c *gloomConn) readFrame() (r gloom.Reply, err error) {
 	return r, nil
 }
 
-func ending(err error) error {
+func mapEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return ErrClosed
 	}
 	return err
 }
 
-// fail ends the connection for the first reason given.
+// fail ends the connection. The first error is kept.
 func (c *gloomConn) fail(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err != nil {
 		return
 	}
-	c.err = plain(err)
+	c.err = simplify(err)
 	c.net.Close()
 	close(c.ended)
 }
@@ -144,32 +143,32 @@ func (c *gloomConn) next(ctx context.Context) (gloom.Reply, error) {
 	case r := <-c.frames:
 		return r, nil
 	case <-ctx.Done():
-		return gloom.Reply{}, plain(ctx.Err())
+		return gloom.Reply{}, simplify(ctx.Err())
 	case <-c.ended:
 		return gloom.Reply{}, c.reason()
 	}
 }
 
-// send writes what encode appends. When ctx ends in the middle the connection
-// ends, because half a frame cannot be taken back.
+// send writes the frame that encode appends. When ctx ends during the write, send ends the
+// connection, because a partial frame cannot be undone.
 func (c *gloomConn) send(ctx context.Context, encode func(dst []byte) []byte) error {
 	if err := ctx.Err(); err != nil {
-		return plain(err)
+		return simplify(err)
 	}
 	if c.out = encode(c.out[:0]); cap(c.out) > keepBuffer {
 		defer func() { c.out = nil }()
 	}
-	// Setting a deadline can only fail on a connection whose writes fail too.
+	// Setting a deadline fails only on a connection whose writes fail too.
 	stop := context.AfterFunc(ctx, func() { _ = c.net.SetWriteDeadline(time.Unix(1, 0)) })
 	_, err := c.net.Write(c.out)
 	if err == nil && stop() {
 		return nil
 	}
 	if err == nil {
-		err = ctx.Err() // behind the last byte: whether the next write works is not known
+		err = ctx.Err() // ctx ended after the last byte; the deadline may fail the next write
 	} else if r, readErr := c.next(ctx); readErr == nil && r.Error != nil {
 		c.fail(err)
-		return refusal(&r) // the server has said why before it closed
+		return newGloomError(&r) // the server's refusal is the cause
 	}
 	c.fail(err)
 	return c.reason()
@@ -181,8 +180,8 @@ func (c *gloomConn) reason() error {
 	return c.err
 }
 
-// await waits for the server's "ok". Whatever else comes is given to other; nil
-// there means that it does not belong here.
+// await waits for the server's "ok" and passes every other message to other, which reports whether
+// it expects the message. A nil other expects none.
 func (c *gloomConn) await(ctx context.Context, other func(r *gloom.Reply) bool) error {
 	for {
 		r, err := c.next(ctx)
@@ -192,14 +191,14 @@ func (c *gloomConn) await(ctx context.Context, other func(r *gloom.Reply) bool) 
 		case r.OK:
 			return nil
 		case r.Error != nil && (other == nil || !other(&r)):
-			return refusal(&r)
+			return newGloomError(&r)
 		case r.Error == nil && (other == nil || !other(&r)):
-			return errors.New("the server sent something that does not belong here")
+			return errors.New("the server sent an unexpected message")
 		}
 	}
 }
 
-func (c *gloomConn) fault(what string, err error) error {
+func (c *gloomConn) describe(what string, err error) error {
 	if err == nil {
 		return nil
 	}

@@ -12,12 +12,12 @@ import (
 	"treadle/loop/client"
 )
 
-// TestGloomAgainstServer: every verb once against the real server.
+// TestGloomAgainstServer calls every verb once against the real server.
 func TestGloomAgainstServer(t *testing.T) {
 	dir := t.TempDir()
 	masters, slaves := "unix://"+filepath.Join(dir, "m"), "unix://"+filepath.Join(dir, "s")
 	server(t, loop.Options{GloomMasters: []string{masters}, GloomSlaves: []string{slaves}})
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), hangTimeout)
 	defer cancel()
 	ok := func(err error) {
 		t.Helper()
@@ -81,5 +81,5 @@ func TestGloomAgainstServer(t *testing.T) {
 	if err := m.Submit(ctx, job("c")); !errors.As(err, &refused) || refused.Name != gloom.IDExists {
 		t.Errorf("the id again: %v", err)
 	}
-	take(open(), "c") // not the one that has left
+	take(open(), "c") // not to the slave that has left
 }

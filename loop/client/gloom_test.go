@@ -15,7 +15,7 @@ import (
 	"treadle/codec/periodic"
 )
 
-// json is a Gloom frame around a JSON text, made by hand.
+// json returns a Gloom frame around a JSON text, built without the codec.
 func json(text string) string {
 	return hex.EncodeToString(append(binary.BigEndian.AppendUint32(nil, uint32(len(text))), text...))
 }
@@ -47,8 +47,7 @@ const (
 
 var jobA = &GloomJob{ID: GloomText("a"), Type: GloomText("t"), Body: []byte("[1]")}
 
-// TestMaster holds what a submit is to the byte, and what the answers are taken
-// for.
+// TestMaster checks the bytes of a submit and the meaning of its replies.
 func TestMaster(t *testing.T) {
 	f := func(what string, wait bool, answers []string, body, says string) {
 		t.Helper()
@@ -93,7 +92,7 @@ func TestMaster(t *testing.T) {
 	f("no JSON", true, []string{"{]"}, "", ErrNotGloom.Error()+elsewhere)
 }
 
-// A submit is followed by a question whose answer says that all is said.
+// TestMasterSubmit checks that Submit sends a probe and waits for its refusal.
 func TestMasterSubmit(t *testing.T) {
 	m := master(t, func(p *peer) {
 		p.want(json(`{"action":"submit","id":"a","type":null,"priority":-5,"body":"x"}`))
@@ -106,7 +105,7 @@ func TestMasterSubmit(t *testing.T) {
 	check(t, m.Submit(within(t), j), nil)
 }
 
-// What is wrong is an error that a program can tell apart.
+// TestGloomError checks that a program can tell the errors apart.
 func TestGloomError(t *testing.T) {
 	m := master(t, func(p *peer) {
 		p.want(json(`{"action":"submit","id":"a","type":"t","body":[1]}`))
@@ -127,11 +126,11 @@ func TestSlave(t *testing.T) {
 		p.send(json(`{"ok":true}`) + json(job))
 		p.want(json(`{"action":"respond","body":{"x": 1}}`))
 		p.send(json(`{"ok":true}`))
-		p.want(json(`{"action":"join","type":` + nobody + `}`))
+		p.want(json(`{"action":"join","type":` + idleType + `}`))
 		p.send(json(strings.Replace(job, `"a"`, "7", 1)) + json(`{"ok":true}`))
 		p.want(json(`{"action":"respond","body":2}`))
 		p.send(json(`{"ok":true}`))
-		p.want(json(`{"action":"join","type":` + nobody + `}`))
+		p.want(json(`{"action":"join","type":` + idleType + `}`))
 		p.send(json(`{"ok":true}`))
 		p.drain()
 	})
@@ -158,7 +157,7 @@ func TestSlave(t *testing.T) {
 	}
 }
 
-// A job that comes before the answer to a join is the next one.
+// TestSlaveEarlyJob checks that Next returns a job that arrived before the reply to a join.
 func TestSlaveEarlyJob(t *testing.T) {
 	s := slave(t, func(p *peer) {
 		p.want(json(`{"action":"join","type":"t"}`))
@@ -193,13 +192,14 @@ func TestSlaveFailures(t *testing.T) {
 	f(json(`{"error":"x","reason":1}`), next, "the server answered x: 1")
 	f(json(`{"id":1,"body":1}`), next, ErrNotGloom.Error())
 	f(json(`{"error":"invalid_state","reason":"not_processing"}`), respond, `invalid_state: "not_processing"`)
-	f(json(`{"id":1,"body":1}`), respond, "does not belong here")
-	f(ascii("HTTP/1.1 400 Bad Request\r\n"), next, ErrNotGloom.Error()+", it sounds like HTTP"+elsewhere)
-	f("005245530000000401020304", next, ErrNotGloom.Error()+", it sounds like Periodic"+elsewhere)
-	f("ffffffff7b", next, ErrNotGloom.Error()+", it sounds like ZeroMQ, as dwork does"+elsewhere)
+	f(json(`{"id":1,"body":1}`), respond, "an unexpected message")
+	f(ascii("HTTP/1.1 400 Bad Request\r\n"), next, ErrNotGloom.Error()+", it looks like HTTP"+elsewhere)
+	f("005245530000000401020304", next, ErrNotGloom.Error()+", it looks like Periodic"+elsewhere)
+	f("ffffffff7b", next, ErrNotGloom.Error()+", it looks like ZeroMQ, as dwork does"+elsewhere)
 }
 
-// A server that closes before it has read a job may have said why.
+// TestGloomTooLarge checks that the reason is returned when the server closes the connection before
+// it has read the job.
 func TestGloomTooLarge(t *testing.T) {
 	m := master(t, func(p *peer) {
 		p.want("00100000")

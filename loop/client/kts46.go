@@ -15,12 +15,12 @@ import (
 	"treadle/codec/kts46"
 )
 
-// Kts46 is a client of the kts46 scheduler, over XML-RPC. It may be used by several
-// goroutines; a scheduler's fault is the error *kts46.Fault, see humane.
+// Kts46 is a client of the kts46 scheduler over XML-RPC. Any number of goroutines may use it. A
+// scheduler's fault is a *kts46.Fault.
 type Kts46 struct {
 	http    http.Client
 	address string // for messages
-	host    string // that the server is told, which asks for a name of its own
+	host    string // for the Host header, which the server checks
 }
 
 // KtsTask is a task that a worker holds.
@@ -31,7 +31,7 @@ type KtsTask struct {
 	LastUpdate time.Time `json:"last_update"`
 }
 
-// KtsJob is how far a job is. A project without jobs is one without a name.
+// KtsJob is the progress of a job. A project without jobs has one entry without a name.
 type KtsJob struct {
 	Project string `json:"project"`
 	Name    string `json:"job,omitempty"`
@@ -42,14 +42,14 @@ type KtsJob struct {
 // ktsSetting names a scheduler on the command line.
 const ktsSetting = "-H or TREADLE_KTS46"
 
-// maxKtsAnswer bounds an answer: the status of 128k jobs has 90 MiB.
+// maxKtsAnswer bounds a reply: the status of 128k jobs has 90 MiB.
 const maxKtsAnswer = 256 << 20
 
-// NewKts46 returns a client of the scheduler at an address of the form that Dial takes.
-// Nothing is connected before the first call.
+// NewKts46 returns a client of the scheduler at an address as Dial takes it. It connects at the
+// first call.
 func NewKts46(address string) *Kts46 {
 	host := "localhost"
-	if network, target, err := splitAddress(address, ports[ktsSetting]); err == nil {
+	if network, target, err := splitAddress(address, defaultPorts[ktsSetting]); err == nil {
 		address = network + "://" + target
 		if network == "tcp" {
 			host = target
@@ -59,16 +59,16 @@ func NewKts46(address string) *Kts46 {
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 			defer cancel()
-			c, _, err := reach(ctx, address, ktsSetting)
+			c, _, err := connectTo(ctx, address, ktsSetting)
 			return c, err
 		},
 	}}}
 }
 
-// Close ends the connections that no call uses.
+// Close closes the idle connections.
 func (k *Kts46) Close() { k.http.CloseIdleConnections() }
 
-// call makes one call and returns its answer.
+// call makes one call and returns its result.
 func (k *Kts46) call(ctx context.Context, method string, params ...any) (any, error) {
 	body := bytes.NewReader(kts46.AppendCall(nil, method, params...))
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://scheduler/RPC2", body)
@@ -79,7 +79,7 @@ func (k *Kts46) call(ctx context.Context, method string, params ...any) (any, er
 	request.Header.Set("Content-Type", "text/xml")
 	answer, err := k.http.Do(request)
 	if err != nil {
-		return nil, k.unanswered(err)
+		return nil, k.callError(err)
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
@@ -94,15 +94,15 @@ func (k *Kts46) call(ctx context.Context, method string, params ...any) (any, er
 	var fault *kts46.Fault
 	switch {
 	case errors.As(err, &fault):
-		return nil, humane(fault)
+		return nil, stripPythonClass(fault)
 	case err != nil:
 		return nil, fmt.Errorf("the answer of the scheduler at %s: %w", k.address, err)
 	}
 	return v, nil
 }
 
-// unanswered says why there was no answer, without how net/http was asked.
-func (k *Kts46) unanswered(err error) error {
+// callError returns the cause of a failed request without the details of net/http.
+func (k *Kts46) callError(err error) error {
 	var dial *DialError
 	var malformed *AddressError
 	var asked *url.Error
@@ -114,14 +114,14 @@ func (k *Kts46) unanswered(err error) error {
 	case errors.As(err, &asked):
 		err = asked.Err
 	}
-	if strings.Contains(err.Error(), "malformed HTTP") { // net/http has no other sign of it
-		err = errors.New("what answers there does not speak HTTP")
+	if strings.Contains(err.Error(), "malformed HTTP") { // net/http has no error value for it
+		err = errors.New("the peer does not speak HTTP")
 	}
-	return unheard(k.address, ktsSetting, err)
+	return newPeerError(k.address, ktsSetting, err)
 }
 
-// humane takes what Python says of its own exception out of a fault.
-func humane(f *kts46.Fault) *kts46.Fault {
+// stripPythonClass removes the Python exception class from a fault's text.
+func stripPythonClass(f *kts46.Fault) *kts46.Fault {
 	text := f.Text
 	if class, rest, found := strings.Cut(text, ">:"); found && rest != "" && strings.HasPrefix(class, "<") {
 		text = rest
@@ -132,25 +132,25 @@ func humane(f *kts46.Fault) *kts46.Fault {
 	return &kts46.Fault{Code: f.Code, Text: text}
 }
 
-// CreateProject makes an empty project.
+// CreateProject creates an empty project.
 func (k *Kts46) CreateProject(ctx context.Context, name string) error {
 	_, err := k.call(ctx, "createProject", name)
 	return err
 }
 
-// AddJob adds a job to a project; the definition is YAML.
+// AddJob adds a job to a project. The definition is YAML.
 func (k *Kts46) AddJob(ctx context.Context, project, job, definition string) error {
 	_, err := k.call(ctx, "addJob", project, job, definition)
 	return err
 }
 
-// RunJob queues a job, unless it is queued, running or done.
+// RunJob queues a job unless it is queued, running or done.
 func (k *Kts46) RunJob(ctx context.Context, project, job string) error {
 	_, err := k.call(ctx, "runJob", project, job)
 	return err
 }
 
-// Tasks lists what workers hold.
+// Tasks lists the tasks that workers hold.
 func (k *Kts46) Tasks(ctx context.Context) ([]KtsTask, error) {
 	v, err := k.call(ctx, "getCurrentTasks")
 	list, _ := v.([]any)
@@ -168,14 +168,14 @@ func (k *Kts46) Tasks(ctx context.Context) ([]KtsTask, error) {
 	return all, err
 }
 
-// Restart queues a worker's task again; false: the worker has another by now, or none.
+// Restart queues a worker's task again; false: the worker holds another task by now, or none.
 func (k *Kts46) Restart(ctx context.Context, worker string, lastUpdate time.Time) (bool, error) {
 	v, err := k.call(ctx, "restartTask", worker, kts46.NewDateTime(lastUpdate))
 	done, _ := v.(bool)
 	return done, err
 }
 
-// Status lists the jobs of a project, or, when that has no name, of all.
+// Status lists the jobs of a project, or of all projects when project is empty.
 func (k *Kts46) Status(ctx context.Context, project string) ([]KtsJob, error) {
 	method, params := "getServerStatus", []any{}
 	if project != "" {

@@ -12,8 +12,8 @@ import (
 	"treadle/codec/kts46"
 )
 
-// TestKts46Errors: what a user is told of a call that does not work is what happened, and
-// neither how Python names it nor how it was asked.
+// TestKts46Errors checks that the error of a failed call names the cause, without Python's
+// exception class and without the details of the HTTP request.
 func TestKts46Errors(t *testing.T) {
 	f := func(want string, answer http.HandlerFunc) {
 		t.Helper()
@@ -41,7 +41,7 @@ func TestKts46Errors(t *testing.T) {
 	f("the scheduler at ADDRESS answered 503 Service Unavailable: wait", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "wait", http.StatusServiceUnavailable) })
 }
 
-// TestKts46Interrupted: a call that is given up says so.
+// TestKts46Interrupted checks the error of a cancelled call.
 func TestKts46Interrupted(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"treadle/codec/periodic"
 )
 
-// scripted is a server whose connections have a script each, one after the other.
+// scripted runs a server with one script a connection, in order.
 func scripted(t *testing.T, scripts ...func(p *peer)) (address string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s")
@@ -27,7 +27,7 @@ func scripted(t *testing.T, scripts ...func(p *peer)) (address string) {
 			if err != nil {
 				return
 			}
-			nc.SetDeadline(time.Now().Add(patience))
+			nc.SetDeadline(time.Now().Add(hangTimeout))
 			script(&peer{nc, t, periodic.Plain})
 			nc.Close()
 		}
@@ -39,7 +39,8 @@ func scripted(t *testing.T, scripts ...func(p *peer)) (address string) {
 	return path
 }
 
-// TestNewest: the CRC framing is spoken to a server that understands it, that of 2018 to one that hangs up on it.
+// TestNewest checks that the CRC framing is used with a server that speaks it, and the 2018 framing
+// with one that closes the connection.
 func TestNewest(t *testing.T) {
 	const crcHello, plainHello = "00524551000000013c0c8ea102", "005245510000000102"
 	old := scripted(t,
@@ -48,7 +49,7 @@ func TestNewest(t *testing.T) {
 	w, err := DialWorker(within(t), old, Options{Newest: true})
 	check(t, err, nil)
 	if w.Newest() {
-		t.Error("a server of 2018 is spoken to in the CRC framing")
+		t.Error("the CRC framing is used with a server of 2018")
 	}
 	w.Close()
 
@@ -62,18 +63,18 @@ func TestNewest(t *testing.T) {
 	}), Options{Newest: true})
 	check(t, err, nil)
 	if !w.Newest() {
-		t.Error("a server of today is spoken to in the framing of 2018")
+		t.Error("the framing of 2018 is used with a present server")
 	}
 	if seconds, err := w.ConfigGet(within(t), "timeout"); seconds != 60 || err != nil {
 		t.Errorf("its time-out is %d, %v", seconds, err)
 	}
 	w.Close()
 
-	// A server that speaks neither framing of Periodic is an error once.
+	// A server that speaks neither framing causes one error.
 	hangUp := func(p *peer) {}
 	_, err = DialWorker(within(t), scripted(t, hangUp, hangUp), Options{Newest: true})
 	if !errors.As(err, new(*PeerError)) {
-		t.Errorf("who hangs up twice: %v", err)
+		t.Errorf("a server that closes both connections: %v", err)
 	}
 	if _, err = DialWorker(within(t), t.TempDir()+"/none", Options{Newest: true}); !errors.As(err, new(*DialError)) {
 		t.Errorf("no server: %v", err)

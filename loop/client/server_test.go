@@ -42,8 +42,8 @@ func server(t *testing.T, o loop.Options) (address string) {
 	return address
 }
 
-// patience bounds a test that hangs; nothing waits for it otherwise.
-const patience = 2 * time.Minute
+// hangTimeout ends a test that hangs. No other wait depends on it.
+const hangTimeout = 2 * time.Minute
 
 // session holds one connection of each role and fails the test on any error.
 type session struct {
@@ -55,7 +55,7 @@ type session struct {
 
 func open(t *testing.T, address string, framing periodic.Framing) *session {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), hangTimeout)
 	s := &session{t: t, ctx: ctx}
 	var err, workerErr error
 	s.client, err = client.Dial(ctx, address, client.Options{Framing: framing})
@@ -76,7 +76,7 @@ func (s *session) ok(err error) {
 	}
 }
 
-// grab takes a job of this name and workload.
+// grab takes a job with this name and workload.
 func (s *session) grab(name, workload string) *client.Assignment {
 	s.t.Helper()
 	a, err := s.worker.Grab(s.ctx)
@@ -101,8 +101,8 @@ func (s *session) counts(want string) {
 	}
 }
 
-// The client against the real server, in both framings and both answers to an
-// empty queue: every verb once, and no job lost on the way.
+// TestAgainstServer calls every verb once against the real server, in both framings and with both
+// replies to an empty queue, and checks that no job is lost.
 func TestAgainstServer(t *testing.T) {
 	for _, grab := range []loop.Grab{loop.GrabHold, loop.GrabDocument} {
 		for name, framing := range map[string]periodic.Framing{"plain": periodic.Plain, "crc": periodic.CRC} {
@@ -115,7 +115,7 @@ func TestAgainstServer(t *testing.T) {
 	}
 }
 
-// Every age of replies serves the same client.
+// TestEras checks the client against the replies of every era.
 func TestEras(t *testing.T) {
 	for _, era := range []string{"2019-02", "2019", "2020", "2023", "2026"} {
 		t.Run(era, func(t *testing.T) {

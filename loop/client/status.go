@@ -10,44 +10,44 @@ import (
 	"treadle/codec/periodic"
 )
 
-// Queue is one row of STATUS: a function and how it stands.
+// Queue is one row of STATUS: a function and its counts.
 type Queue struct {
 	Func    string
-	Workers int64  // that can do it
-	Jobs    int64  // running ones included
-	Running int64  // in the hands of workers
+	Workers int64  // workers that offer the function
+	Jobs    int64  // including running ones
+	Running int64  // held by workers
 	Locked  *int64 // waiting for a lock; nil in the 2018 framing
-	Delayed *int64 // not due yet; nil but from Details
-	Waiting *int64 // for other jobs; nil but from Details
-	Next    int64  // when the earliest pending job is due, unix seconds; the server's present when there is none
+	Delayed *int64 // not due yet; only from Details, else nil
+	Waiting *int64 // waiting for predecessors; only from Details, else nil
+	Next    int64  // due time of the earliest pending job, unix seconds; the server's present time without one
 }
 
-// Details is Status with all that a Treadle tells; ErrNotTold: another server does not.
+// Details returns Status with a Treadle's additional counts. ErrNoDetails: another server has none.
 func (c *Client) Details(ctx context.Context) ([]Queue, error) {
 	text, err := c.conn.expect(ctx, periodic.ConfigGet, periodic.Config, func(dst []byte) []byte {
 		return periodic.AppendStr8String(dst, periodic.KeyStatus)
 	})
 	switch {
 	case err != nil:
-		return nil, c.conn.fault("read the status", err)
-	case len(text) == 4: // a number: what another server answers
-		return nil, ErrNotTold
+		return nil, c.conn.describe("read the status", err)
+	case len(text) == 4: // a number is another server's reply
+		return nil, ErrNoDetails
 	}
 	rows, err := parseStatus(string(text), detailNumbers)
-	return rows, c.conn.fault("read the status", err)
+	return rows, c.conn.describe("read the status", err)
 }
 
-// ErrNotTold is a question that the server does not know.
-var ErrNotTold = errors.New("the server does not tell")
+// ErrNoDetails reports a question that the server does not know.
+var ErrNoDetails = errors.New("the server does not tell")
 
-// How many numbers a line has.
+// The number of counts in a line.
 const (
 	plainNumbers  = 4
 	crcNumbers    = 5
 	detailNumbers = 7
 )
 
-// numbersOf is how many a STATUS has.
+// numbersOf returns the number of counts in a STATUS line.
 func numbersOf(framing periodic.Framing) int {
 	if framing == periodic.CRC {
 		return crcNumbers
@@ -55,9 +55,9 @@ func numbersOf(framing periodic.Framing) int {
 	return plainNumbers
 }
 
-// parseStatus reads lines of func,workers,jobs,processing[,locked[,delayed,waiting]],schedat.
-// Names may hold commas and line ends, so numbers are counted from a line's
-// end, and a line without enough of them is the front of a name.
+// parseStatus parses lines of func,workers,jobs,processing[,locked[,delayed,waiting]],schedat.
+// Names may contain commas and line ends, so counts are taken from the end of a line, and a line
+// without enough of them is the beginning of a name.
 func parseStatus(text string, numbers int) ([]Queue, error) {
 	var rows []Queue
 	name := ""

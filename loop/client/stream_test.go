@@ -42,7 +42,7 @@ func TestRecv(t *testing.T) {
 
 func TestRecvFailures(t *testing.T) {
 	full := errors.New("disk full")
-	other := errors.New("which does not belong here")
+	other := errors.New("which is no reply to this request")
 	f := func(what string, replies []string, w io.Writer, want error) {
 		t.Helper()
 		c := connect(t, periodic.CRC, func(p *peer) {
@@ -67,7 +67,7 @@ func TestRecvFailures(t *testing.T) {
 	f("nowhere to write", []string{"10", "1e6f6b"}, failingWriter{full}, full)
 
 	plain := connect(t, periodic.Plain, func(p *peer) { p.drain() })
-	check(t, plain.Recv(within(t), "f", "n", io.Discard), errPlain)
+	check(t, plain.Recv(within(t), "f", "n", io.Discard), errNeedsCRC)
 	long := strings.Repeat("x", 256)
 	c := connect(t, periodic.CRC, func(p *peer) { p.drain() })
 	if err := c.Recv(within(t), long, "n", io.Discard); err == nil || !strings.Contains(err.Error(), "256 bytes") {
@@ -75,7 +75,7 @@ func TestRecvFailures(t *testing.T) {
 	}
 }
 
-// gate is a writer that says what it gets and waits for permission.
+// gate is a writer that reports each write and waits for permission.
 type gate struct {
 	got  chan string
 	pass chan struct{}
@@ -87,7 +87,8 @@ func (g gate) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// A Recv that is given up leaves the connection usable, even with data waiting.
+// TestRecvCancelled checks that a cancelled Recv leaves the connection usable, even with data
+// waiting.
 func TestRecvCancelled(t *testing.T) {
 	g := gate{make(chan string, 50), make(chan struct{})}
 	c := connect(t, periodic.CRC, func(p *peer) {
@@ -104,7 +105,7 @@ func TestRecvCancelled(t *testing.T) {
 	given := make(chan error)
 	go func() { given <- c.Recv(ctx, "f", "n", g) }()
 	<-g.got
-	for !c.conn.streaming.Load() { // until the next is waiting
+	for !c.conn.streaming.Load() { // until the next data is waiting
 		runtime.Gosched()
 	}
 	cancel()
@@ -113,8 +114,8 @@ func TestRecvCancelled(t *testing.T) {
 	check(t, c.Ping(within(t)), nil)
 }
 
-// While a receiver writes, nothing is read and pings go on, though their answers
-// cannot be seen.
+// TestRecvSlow checks that while a receiver writes nothing is read and pings continue, although
+// their replies cannot be read.
 func TestRecvSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := gate{make(chan string, 9), make(chan struct{})}
@@ -193,7 +194,7 @@ func TestLocks(t *testing.T) {
 	f(true, "")
 	f(false, "")
 	f(false, ErrRefused.Error())
-	f(false, "SUCCESS, which does not belong here")
+	f(false, "SUCCESS, which is no reply to this request")
 	f(false, "0 bytes where 1 was expected")
 	check(t, w.Release(within(t), a, "lock"), nil)
 	check(t, w.Ping(within(t)), nil)
@@ -203,20 +204,22 @@ func TestLocks(t *testing.T) {
 	}
 }
 
-// The 2018 framing has neither, and nothing is sent.
+// TestPlainHasNoLocks checks that locks and streams fail in the 2018 framing before anything is
+// sent.
 func TestPlainHasNoLocks(t *testing.T) {
 	w, a := assigned(t, periodic.Plain, func(p *peer) {
 		p.wantRequest("0000000209")
 		p.reply("000000020a")
 	})
 	_, err := w.Acquire(within(t), a, "lock", 1)
-	check(t, err, errPlain)
-	check(t, w.Release(within(t), a, "lock"), errPlain)
-	check(t, w.Publish(within(t), a, nil), errPlain)
+	check(t, err, errNeedsCRC)
+	check(t, w.Release(within(t), a, "lock"), errNeedsCRC)
+	check(t, w.Publish(within(t), a, nil), errNeedsCRC)
 	check(t, w.Ping(within(t)), nil)
 }
 
-// A server of 2019 wraps results in DATA, and neither its status nor its dump.
+// TestRepliesOf2019 checks the replies of a server of 2019: results are wrapped in DATA, status and
+// dump are not.
 func TestRepliesOf2019(t *testing.T) {
 	address := listen(t, periodic.CRC, func(p *peer) {
 		p.wantRequest("01")

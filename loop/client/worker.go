@@ -10,22 +10,20 @@ import (
 	"treadle/codec/periodic"
 )
 
-// handBackTimeout bounds returning a job nobody asked for any more.
+// handBackTimeout bounds returning a job that no call waits for.
 const handBackTimeout = 10 * time.Second
 
-// Worker does jobs. Its methods may be called by any number of goroutines: each
-// Grab is a slot of its own. Jobs still held when it is closed are given to
-// other workers by the server.
+// Worker does jobs. Any number of goroutines may call its methods; each Grab is a slot of its own.
+// When the connection ends, the server gives the worker's jobs to other workers.
 type Worker struct{ conn *conn }
 
-// Assignment is a job in the hands of a Worker, to be ended by Done, Fail or
-// Later on the Worker it came from.
+// Assignment is a job assigned to a Worker, which finishes it with Done, Fail or Later.
 type Assignment struct {
 	Job    Job
-	handle []byte // as the server wants it back
+	handle []byte // in the form that the server expects back
 }
 
-// Close ends the connection.
+// Close closes the connection.
 func (w *Worker) Close() { w.conn.close() }
 
 // Ended is closed when the connection has ended.
@@ -34,10 +32,10 @@ func (w *Worker) Ended() <-chan struct{} { return w.conn.ended }
 // Address returns the server's address as network://address.
 func (w *Worker) Address() string { return w.conn.address }
 
-// Newest says whether the connection speaks the CRC framing.
+// Newest reports whether the connection speaks the CRC framing.
 func (w *Worker) Newest() bool { return w.conn.framing == periodic.CRC }
 
-// ConfigGet is that of a Client. The framing of 2018 forbids it to workers.
+// ConfigGet is Client.ConfigGet. The 2018 framing forbids it to workers.
 func (w *Worker) ConfigGet(ctx context.Context, key string) (uint32, error) {
 	return (&Client{w.conn}).ConfigGet(ctx, key)
 }
@@ -45,21 +43,21 @@ func (w *Worker) ConfigGet(ctx context.Context, key string) (uint32, error) {
 // Ping returns when the server has read everything sent before.
 func (w *Worker) Ping(ctx context.Context) error {
 	_, err := w.conn.expect(ctx, periodic.Ping, periodic.Pong, nil)
-	return w.conn.fault("ping", err)
+	return w.conn.describe("ping", err)
 }
 
-// CanDo offers to do a function's jobs; it returns when the server knows.
+// CanDo offers to do a function's jobs. It returns when the server has accepted the offer.
 func (w *Worker) CanDo(ctx context.Context, function string) error {
 	return w.offer(ctx, periodic.CanDo, function)
 }
 
-// CantDo takes CanDo back; it returns when the server knows.
+// CantDo withdraws CanDo. It returns when the server has accepted the withdrawal.
 func (w *Worker) CantDo(ctx context.Context, function string) error {
 	return w.offer(ctx, periodic.CantDo, function)
 }
 
-// Broadcast offers to do a function's jobs and makes it one whose jobs go to
-// every waiting slot; it returns when the server knows.
+// Broadcast offers to do a function's jobs and makes it a broadcast function, whose jobs go to
+// every waiting slot. It returns when the server has accepted the offer.
 func (w *Worker) Broadcast(ctx context.Context, function string) error {
 	return w.offer(ctx, periodic.Broadcast, function)
 }
@@ -69,12 +67,12 @@ func (w *Worker) offer(ctx context.Context, cmd periodic.Command, function strin
 	if err == nil {
 		err = w.conn.announce(ctx, cmd, func(dst []byte) []byte { return periodic.AppendStr8String(dst, function) })
 	}
-	return w.conn.fault(fmt.Sprintf("tell %v %q", cmd, function), err)
+	return w.conn.describe(fmt.Sprintf("tell %v %q", cmd, function), err)
 }
 
-// Grab waits for a job of the functions offered. A server that says NO_JOB is
-// asked to say when there is one. A Grab whose ctx ends leaves its slot behind:
-// a job that still comes for it is handed back as failed.
+// Grab waits for a job of the offered functions. After NO_JOB it sends SLEEP and waits for NOOP.
+// When ctx ends, the slot stays open at the server: a job that arrives for it is returned as
+// failed.
 func (w *Worker) Grab(ctx context.Context) (*Assignment, error) {
 	for {
 		body, err := w.grabOnce(ctx)
@@ -84,15 +82,15 @@ func (w *Worker) Grab(ctx context.Context) (*Assignment, error) {
 			}
 		}
 		if err != nil {
-			return nil, w.conn.fault("grab a job", err)
+			return nil, w.conn.describe("grab a job", err)
 		}
 		a, err := w.conn.parseAssignment(body)
-		return a, w.conn.fault("grab a job", err)
+		return a, w.conn.describe("grab a job", err)
 	}
 }
 
 func (w *Worker) grabOnce(ctx context.Context) ([]byte, error) {
-	waiting := w.conn.begin(&call{notSuccess: true})
+	waiting := w.conn.begin(&call{skipSuccess: true})
 	if err := w.conn.send(ctx, waiting.id, periodic.GrabJob, nil); err != nil {
 		w.conn.forget(waiting)
 		return nil, err
@@ -103,15 +101,15 @@ func (w *Worker) grabOnce(ctx context.Context) ([]byte, error) {
 	}
 	w.conn.forget(waiting)
 	select {
-	case r := <-waiting.reply: // it came between the two lines above
+	case r := <-waiting.reply: // it arrived in between
 		return r.body, nil
 	default:
 		return nil, err
 	}
 }
 
-// parseAssignment reads JOB_ASSIGN: in the 2018 framing a handle and a job, in
-// later ones a job whose function and name are the handle.
+// parseAssignment parses JOB_ASSIGN: a handle and a job in the 2018 framing; in later ones a job
+// whose function and name are the handle.
 func (c *conn) parseAssignment(body []byte) (*Assignment, error) {
 	if len(body) == 0 || periodic.Command(body[0]) != periodic.JobAssign {
 		return nil, unexpected(body)
@@ -137,8 +135,8 @@ func (c *conn) parseAssignment(body []byte) (*Assignment, error) {
 	return a, nil
 }
 
-// handBack returns a job that came for a slot nobody waits in any more. It
-// runs on the reading goroutine, which must not wait for the server.
+// handBack returns a job whose Grab has ended. It runs on the reading goroutine and must not wait
+// for the server.
 func (w *Worker) handBack(body []byte) {
 	if len(body) == 0 || periodic.Command(body[0]) != periodic.JobAssign {
 		return
@@ -150,23 +148,23 @@ func (w *Worker) handBack(body []byte) {
 	w.conn.done.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), handBackTimeout)
 		defer cancel()
-		// A failure here is the connection's end, which returns the job too.
+		// It fails only when the connection has ended, which returns the job too.
 		_ = w.Fail(ctx, a)
 	})
 }
 
-// Done reports a job as done with a result. Nothing confirms it; Ping does.
+// Done reports a job as done, with its result. The server sends no confirmation; a Ping behind it
+// is one.
 func (w *Worker) Done(ctx context.Context, a *Assignment, result []byte) error {
 	return w.report(ctx, periodic.WorkDone, a, result)
 }
 
-// Fail gives a job back to be done again at once.
+// Fail returns a job, to be done again at once.
 func (w *Worker) Fail(ctx context.Context, a *Assignment) error {
 	return w.report(ctx, periodic.WorkFail, a, nil)
 }
 
-// Later gives a job back to be done delay seconds from now; step is added to
-// its count.
+// Later returns a job, to be done delay seconds from now, and adds step to its count.
 func (w *Worker) Later(ctx context.Context, a *Assignment, delay int64, step int16) error {
 	args := binary.BigEndian.AppendUint64(nil, uint64(delay))
 	return w.report(ctx, periodic.SchedLater, a, binary.BigEndian.AppendUint16(args, uint16(step)))
@@ -176,5 +174,5 @@ func (w *Worker) report(ctx context.Context, cmd periodic.Command, a *Assignment
 	err := w.conn.send(ctx, w.conn.newID(), cmd, func(dst []byte) []byte {
 		return append(append(dst, a.handle...), rest...)
 	})
-	return w.conn.fault(fmt.Sprintf("report %v of %q %q", cmd, a.Job.Func, a.Job.Name), err)
+	return w.conn.describe(fmt.Sprintf("report %v of %q %q", cmd, a.Job.Func, a.Job.Name), err)
 }

@@ -63,8 +63,8 @@ func grab(t *testing.T, w *Worker, want Job) *Assignment {
 	return a
 }
 
-// The CRC eras: notifications are answered, GRAB_JOB too since 2024, and
-// function and name are the handle.
+// TestWorkerCRC checks a worker in the CRC eras: notifications are answered, GRAB_JOB too since
+// 2024, and function and name are the handle.
 func TestWorkerCRC(t *testing.T) {
 	w := connectWorker(t, periodic.CRC, func(p *peer) {
 		p.wantRequest("00000001070166")
@@ -87,7 +87,7 @@ func TestWorkerCRC(t *testing.T) {
 	check(t, w.Ping(ctx), nil)
 }
 
-// Several slots on one connection: each assignment reaches one of them.
+// TestSeveralGrabs checks that each assignment reaches one of several slots of a connection.
 func TestSeveralGrabs(t *testing.T) {
 	read := make(chan struct{})
 	w := connectWorker(t, periodic.Plain, func(p *peer) {
@@ -119,8 +119,8 @@ func TestSeveralGrabs(t *testing.T) {
 	}
 }
 
-// A job for a slot that was given up goes back at once instead of waiting for
-// its time-out, and the connection works on.
+// TestGrabGivenUp checks that a job for a cancelled slot is returned at once instead of after its
+// time-out, and that the connection remains usable.
 func TestGrabGivenUp(t *testing.T) {
 	read, given, back := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	w := connectWorker(t, periodic.Plain, func(p *peer) {
@@ -146,8 +146,8 @@ func TestGrabGivenUp(t *testing.T) {
 	check(t, w.Ping(within(t)), nil)
 }
 
-// A server with --periodic-grab document says NO_JOB: the worker sleeps until
-// NOOP and asks again.
+// TestGrabDocument checks that after NO_JOB, which a server with --periodic-grab document sends,
+// the worker sleeps until NOOP and asks again.
 func TestGrabDocument(t *testing.T) {
 	w := connectWorker(t, periodic.Plain, func(p *peer) {
 		p.wantRequest("0000000101")

@@ -6,27 +6,28 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// applyWindow is how much of a log's operations are looked at together: all of an ordinary
-// log, and a part of one that a large group has made longer.
+// applyWindow is how many bytes of a log's operations are compacted together. An ordinary log fits;
+// a log that a large group made longer is compacted in several windows.
 const applyWindow = 2 * maxLog
 
-// applier brings what groups come to into a store.
+// applier compacts groups and writes the result to a store.
 type applier struct {
 	db        *pebble.DB
 	batchSize int
-	netting   netting
-	meta      []byte // the last group's, as an operation; empty: no group was added
+	compactor compactor
+	meta      []byte // the last group's meta, as an operation; empty before the first group
 }
 
-// apply brings the groups that fill adds, of about so many bytes if that is known, into a store
-// and syncs it. The last thing that is written is the last group's meta: where it is, everything is. Otherwise the log is there
-// still, and doing all of it again comes to the same.
+// apply writes the groups that fill adds to a store and syncs the store. size is the expected
+// number of bytes; 0: unknown. The last group's meta is written last, so a store that has the meta
+// has every group before it. After a crash without the meta the log still exists, and applying it
+// again gives the same result.
 func apply(db *pebble.DB, batchSize int, size int64, fill func(*applier) error) error {
 	before, err := readMeta(db)
 	if err != nil {
 		return err
 	}
-	a := &applier{db: db, batchSize: batchSize, netting: netting{ops: make([]byte, 0, min(size, applyWindow)), top: before.top, high: before.top}}
+	a := &applier{db: db, batchSize: batchSize, compactor: compactor{ops: make([]byte, 0, min(size, applyWindow)), maxStored: before.maxSeq, maxSeen: before.maxSeq}}
 	if err := fill(a); err != nil || len(a.meta) == 0 {
 		return err
 	}
@@ -36,20 +37,20 @@ func apply(db *pebble.DB, batchSize int, size int64, fill func(*applier) error) 
 	return db.Flush()
 }
 
-// add takes a group or a part of one, a sealed batch.
+// add takes a sealed batch, which is a group or a part of one.
 func (a *applier) add(batch []byte) error {
-	a.netting.add(batch[operationsAt:])
+	a.compactor.add(batch[operationsAt:])
 	a.meta = append(a.meta[:0], batch[batchHeader:operationsAt]...)
-	if len(a.netting.ops) < applyWindow {
+	if len(a.compactor.ops) < applyWindow {
 		return nil
 	}
 	return a.write(nil)
 }
 
-// write writes what the operations since the last time come to, and the operation last if
-// there is one.
+// write compacts the operations added since the last write and writes them, then the operation last
+// if there is one.
 func (a *applier) write(last []byte) error {
-	for rest := a.netting.ops; ; {
+	for rest := a.compactor.ops; ; {
 		var count int
 		batch := make([]byte, batchHeader, min(len(rest), a.batchSize)+batchHeader+metaOpSize)
 		batch, count, rest = appendLive(batch, rest, a.batchSize)
@@ -68,45 +69,45 @@ func (a *applier) write(last []byte) error {
 			break
 		}
 	}
-	a.netting = netting{ops: a.netting.ops[:0], top: a.netting.high, high: a.netting.high}
+	a.compactor = compactor{ops: a.compactor.ops[:0], maxStored: a.compactor.maxSeen, maxSeen: a.compactor.maxSeen}
 	return nil
 }
 
-// netting keeps of operations the last of each job, and nothing of a job that is new to the
-// store and gone again.
-type netting struct {
-	ops   []byte // those that are undone are marked dead
-	index index
-	top   uint64 // the highest Seq that may be in the store
-	high  uint64 // the highest Seq seen
+// compactor keeps the last operation of each job. It drops every operation of a job that is both
+// created and deleted within the window.
+type compactor struct {
+	ops       []byte // superseded operations are marked dead
+	index     index
+	maxStored uint64 // the highest Seq that may be in the store
+	maxSeen   uint64 // the highest Seq added so far
 }
 
 // add takes a group's operations.
-func (n *netting) add(ops []byte) {
-	at := len(n.ops)
-	n.ops = append(n.ops, ops...)
-	for at < len(n.ops) {
-		op := n.ops[at:]
+func (c *compactor) add(ops []byte) {
+	at := len(c.ops)
+	c.ops = append(c.ops, ops...)
+	for at < len(c.ops) {
+		op := c.ops[at:]
 		if op[1] == jobKeySize && op[2] == keyJob {
-			n.job(at, op[0], binary.BigEndian.Uint64(op[3:]))
+			c.job(at, op[0], binary.BigEndian.Uint64(op[3:]))
 		}
 		at += opSize(op)
 	}
 }
 
-// job notes the operation on a job that is at n.ops[at:].
-func (n *netting) job(at int, kind byte, seq uint64) {
-	n.high = max(n.high, seq)
-	e := n.index.find(seq)
-	fresh := e == nil && kind == opSet && seq > n.top || e != nil && e.fresh()
+// job records the operation on a job at c.ops[at:].
+func (c *compactor) job(at int, kind byte, seq uint64) {
+	c.maxSeen = max(c.maxSeen, seq)
+	e := c.index.find(seq)
+	fresh := e == nil && kind == opSet && seq > c.maxStored || e != nil && e.fresh()
 	if e != nil {
-		n.ops[e.at()] |= opDead
+		c.ops[e.at()] |= opDead
 	} else {
-		e = n.index.add(seq)
+		e = c.index.add(seq)
 	}
 	if kind == opDelete && fresh {
-		n.ops[at] |= opDead
-		n.index.remove(seq)
+		c.ops[at] |= opDead
+		c.index.remove(seq)
 		return
 	}
 	e.set(at, fresh)

@@ -14,17 +14,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// benchRecord is a job of a usual size: a short queue's name, a name of 16 bytes
-// and a workload of 100.
+// benchRecord returns a job of usual size: a short queue name, a name of 16 bytes and a workload of
+// 100 bytes.
 func benchRecord() Record {
 	return Record{Space: 1, Queue: []byte("echo"), Name: make([]byte, 16), Workload: make([]byte, 100), Due: 1_700_000_000_000}
 }
 
-// benchDir is on the disk where the tests' temporary directories are.
+// benchDir returns a directory on the disk of the tests' temporary directories.
 func benchDir(b *testing.B) string { return filepath.Join(b.TempDir(), "data") }
 
-// waiters let goroutines wait for a group without one wake-up for each of them to
-// be the benchmark's subject: one broadcast a group.
+// waiters let goroutines wait for a group with one broadcast a group, so that the benchmark does
+// not measure a wake-up for each of them.
 type waiters struct {
 	mu   sync.Mutex
 	cond sync.Cond
@@ -51,8 +51,8 @@ func (w *waiters) wait(group uint64) {
 	w.mu.Unlock()
 }
 
-// A job is appended and its group waited for, by so many at once. Beside it stands
-// what one append of as many bytes and fdatasync cost on the same disk.
+// BenchmarkAlways appends a job and waits for its group, in several goroutines at once. For
+// comparison it reports the cost of one append of as many bytes with fdatasync on the same disk.
 func BenchmarkAlways(b *testing.B) {
 	for _, n := range []int{1, 64, 1024} {
 		b.Run(fmt.Sprintf("appenders=%d", n), func(b *testing.B) { benchAlways(b, n) })
@@ -96,9 +96,8 @@ func benchAlways(b *testing.B, appenders int) {
 	}
 }
 
-// What the disk itself takes: an append of one such record and its fdatasync, to a
-// file that grows, as a log does at first, and to one that is written over, as a
-// log that is used again.
+// BenchmarkDisk measures the disk alone: appending one such record with fdatasync to a growing
+// file, as a new log is written, and to an existing file, as a reused log is.
 func BenchmarkDisk(b *testing.B) {
 	for _, again := range []bool{false, true} {
 		name := "growing"
@@ -145,8 +144,8 @@ func report(b *testing.B, took []time.Duration) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "records/s")
 }
 
-// One goroutine appends as fast as it can, in turns of 100, and nobody waits: the
-// time ends when all is committed.
+// BenchmarkFlood appends from one goroutine as fast as possible, in turns of 100, without waiting.
+// The time ends when everything is committed.
 func BenchmarkFlood(b *testing.B) {
 	for _, mode := range []Mode{Always, Interval, Never} {
 		b.Run("sync="+mode.String(), func(b *testing.B) {
@@ -168,7 +167,7 @@ func BenchmarkFlood(b *testing.B) {
 				b.Fatal(err)
 			}
 			b.StopTimer()
-			s := j.figures
+			s := j.stats
 			b.ReportMetric(float64(appended.Nanoseconds())/float64(b.N), "append-ns")
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "records/s")
 			b.ReportMetric(float64(s.Groups), "groups")
@@ -177,8 +176,8 @@ func BenchmarkFlood(b *testing.B) {
 	}
 }
 
-// A job that is done in the interval in which it came is never written: a put and
-// its delete, one hot shard, turns of 100.
+// BenchmarkUndone puts and deletes each job within one interval, so that no job is written: one hot
+// shard, turns of 100.
 func BenchmarkUndone(b *testing.B) {
 	j, err := Open(Options{Dir: benchDir(b), Shards: 16, Sync: Interval})
 	if err != nil {
@@ -186,7 +185,7 @@ func BenchmarkUndone(b *testing.B) {
 	}
 	defer j.Close()
 	r := benchRecord()
-	const behind = 1000 // jobs in the air
+	const behind = 1000 // jobs in flight
 	b.ResetTimer()
 	for i := range b.N {
 		r.Seq++
@@ -201,7 +200,7 @@ func BenchmarkUndone(b *testing.B) {
 	b.ReportMetric(float64(j.Stats().Records), "written")
 }
 
-// A million stored jobs are brought back: the whole of Open, then Replay.
+// BenchmarkRecovery measures Open and Replay of a million stored jobs.
 func BenchmarkRecovery(b *testing.B) {
 	const jobs = 1_000_000
 	dir := benchDir(b)
@@ -216,7 +215,7 @@ func BenchmarkRecovery(b *testing.B) {
 		}
 		opened += time.Since(began)
 		n := 0
-		if err := j.Replay(Replayed{Record: func(*Record) error { n++; return nil }}); err != nil || n != jobs {
+		if err := j.Replay(ReplayFuncs{Record: func(*Record) error { n++; return nil }}); err != nil || n != jobs {
 			b.Fatalf("%d jobs, %v", n, err)
 		}
 		replayed += time.Since(began)

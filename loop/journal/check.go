@@ -14,80 +14,80 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Report is what Check found and Repair did.
+// Report is the result of Check and Repair.
 type Report struct {
 	Format int    // of the data directory; 0: unknown
-	Group  uint64 // the last that can be read
+	Group  uint64 // the last readable group
 	Epoch  uint64 // the last opening
-	// Jobs, which are all records with a number, Documents and Settings count what can be
-	// read; after a repair, what was kept.
+	// Jobs, Documents and Settings count what can be read or, after a repair, what was kept. Jobs
+	// counts all numbered records.
 	Jobs, Documents, Settings int64
 	Tables, Logs              int // files in use
 	Size                      uint64
-	Damage                    []Damage // none: all is well
-	// Dropped are ends of logs that a start leaves out: what was being written when the server
-	// ended without closing the store. It was not acknowledged, unless the disk damaged it.
+	Damage                    []Damage // empty: the directory is undamaged
+	// Dropped are the ends of logs that the next start leaves out: writes that were interrupted
+	// when the server ended without closing the store. They were not acknowledged, unless the disk
+	// damaged acknowledged ones.
 	Dropped []Damage
-	// Kept is the directory, below the data directory, to which a repair moved the
-	// damaged store; empty if there was nothing to repair.
+	// Kept is the name, in the data directory, under which a repair keeps the damaged store; empty
+	// if nothing was damaged.
 	Kept string
-	// Namesakes counts the jobs that a repair left out because a later one has their queue
-	// and name.
-	Namesakes int64
+	// Duplicates counts the jobs that a repair left out because a later job has their queue and
+	// name. The JSON report keeps the older member name.
+	Duplicates int64 `json:"Namesakes"`
 
-	top uint64 // the highest Seq ever put
+	maxSeq uint64 // the highest Seq ever put
 }
 
-// Check reads a data directory that no server uses and tells what is there and what
-// is damaged. It changes nothing. The error says why it could not look; damage is no
-// error. Without a file system it takes the disk.
+// Check reads a data directory that no server uses, and reports its contents and its damage. It
+// changes nothing. Damage is reported in Report, not as an error. A nil f is the disk.
 func Check(dir string, f vfs.FS) (Report, error) {
-	h, err := viewHome(orDisk(f), dir)
+	d, err := openReadOnly(orDefaultFS(f), dir)
 	if err != nil {
 		return Report{}, err
 	}
-	r, s, err := h.check(nil)
+	r, s, err := d.check(nil)
 	if err == nil {
-		err = h.count(s, &r)
+		err = d.count(s, &r)
 	}
-	return r, errors.Join(err, h.close())
+	return r, errors.Join(err, d.close())
 }
 
-func orDisk(f vfs.FS) vfs.FS {
+func orDefaultFS(f vfs.FS) vfs.FS {
 	if f == nil {
 		return vfs.Default
 	}
 	return f
 }
 
-// check reads everything and hands all versions that can be read to each.
-func (h *home) check(each func(version) error) (Report, *survey, error) {
-	if err := h.needStore(exists(h.fs, h.store())); err != nil {
+// check reads every table and log and calls each with every readable version.
+func (d *dataDir) check(each func(version) error) (Report, *survey, error) {
+	if err := d.needStore(exists(d.fs, d.store())); err != nil {
 		return Report{}, nil, err
 	}
-	format, ferr := h.readFormat()
+	format, ferr := d.readFormat()
 	if format != 0 && ferr != nil {
 		return Report{}, nil, ferr
 	}
 	guess := format
 	if format == 0 {
 		var err error
-		if guess, err = h.guessFormat(); err != nil {
+		if guess, err = d.guessFormat(); err != nil {
 			return Report{}, nil, err
 		}
 	}
-	s, err := h.survey(guess)
+	s, err := d.survey(guess)
 	if err != nil {
 		return Report{}, nil, err
 	}
-	var broken *DamageError
+	var damaged *DamageError
 	switch {
-	case errors.As(ferr, &broken):
-		s.damage = append(s.damage, broken.Damage...)
+	case errors.As(ferr, &damaged):
+		s.damage = append(s.damage, damaged.Damage...)
 	case ferr != nil:
-		s.add(formatName, -1, 0, "%v", ferr)
+		s.addDamage(formatName, -1, 0, "%v", ferr)
 	}
-	c := census{survey: s, each: each, last: s.chain.last}
+	c := versionReader{survey: s, each: each, last: s.chain.last}
 	if err := c.readTables(); err != nil {
 		return Report{}, nil, err
 	}
@@ -98,22 +98,22 @@ func (h *home) check(each func(version) error) (Report, *survey, error) {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Offset, b.Offset), cmp.Compare(a.What, b.What))
 	})
 	return Report{
-		Format: format, Group: c.last.group, Epoch: c.last.epoch, top: c.last.top,
+		Format: format, Group: c.last.group, Epoch: c.last.epoch, maxSeq: c.last.maxSeq,
 		Tables: len(s.tables), Logs: len(s.logs),
-		Size: treeSize(h.fs, h.dir), Damage: slices.Compact(s.damage), Dropped: s.dropped,
+		Size: treeSize(d.fs, d.root), Damage: slices.Compact(s.damage), Dropped: s.dropped,
 	}, s, nil
 }
 
-// count fills in how many jobs and settings there are, and looks for jobs of one name. Of a
-// damaged store it sorts the keys in memory.
-func (h *home) count(s *survey, r *Report) error {
+// count fills in the number of jobs, documents and settings, and reports duplicate jobs as damage.
+// For a damaged store it sorts the keys in memory.
+func (d *dataDir) count(s *survey, r *Report) error {
 	if len(r.Damage) == 0 {
-		return h.read(s, func(db pebble.Reader) error {
+		return d.read(s, func(db pebble.Reader) error {
 			m, err := readMeta(db)
 			if err == nil {
-				r.Damage, err = namesDamage(db, m.jobs, func(*Record) { r.Jobs++ })
+				r.Damage, err = duplicatesDamage(db, m.jobs, func(*Record) { r.Jobs++ })
 			}
-			return first(err,
+			return firstError(err,
 				scan(db, documentKeys(), func(_, _ []byte) error { r.Documents++; return nil }),
 				scan(db, settingKeys(), func(_, _ []byte) error { r.Settings++; return nil }))
 		})
@@ -122,7 +122,7 @@ func (h *home) count(s *survey, r *Report) error {
 	if err != nil {
 		return err
 	}
-	_, _, err = h.check(func(v version) error {
+	_, _, err = d.check(func(v version) error {
 		v.value = nil
 		return keys.add(v)
 	})
@@ -137,7 +137,7 @@ func (r *Report) tally(key []byte) {
 	case keyJob:
 		r.Jobs++
 		if seq, err := jobSeq(key); err == nil {
-			r.top = max(r.top, seq)
+			r.maxSeq = max(r.maxSeq, seq)
 		}
 	case keyDocument:
 		r.Documents++
@@ -146,27 +146,27 @@ func (r *Report) tally(key []byte) {
 	}
 }
 
-// read opens the store to read only, with what the logs have to add to it.
-func (h *home) read(s *survey, use func(pebble.Reader) error) error {
-	return h.readTables(func(db *pebble.DB) error {
+// read opens the store read-only, with the contents of the logs on top.
+func (d *dataDir) read(s *survey, use func(pebble.Reader) error) error {
+	return d.readTables(func(db *pebble.DB) error {
 		with := db.NewIndexedBatch()
 		err := addLogs(s, with)
 		if err == nil {
 			err = use(with)
 		}
-		return first(err, with.Close())
+		return firstError(err, with.Close())
 	})
 }
 
-// readTables opens the store to read only, without the logs.
-func (h *home) readTables(use func(*pebble.DB) error) error {
-	o := storeOptions(h.fs, 0, quiet(), nil)
+// readTables opens the store read-only, without the logs.
+func (d *dataDir) readTables(use func(*pebble.DB) error) error {
+	o := storeOptions(d.fs, 0, silentLog(), nil)
 	o.ReadOnly, o.ErrorIfNotExists = true, true
-	db, err := pebble.Open(h.store(), o)
+	db, err := pebble.Open(d.store(), o)
 	if err != nil {
-		return fmt.Errorf("cannot open the store in %q: %w", h.dir, err)
+		return fmt.Errorf("cannot open the store in %q: %w", d.root, err)
 	}
-	return first(use(db), db.Close())
+	return firstError(use(db), db.Close())
 }
 
 // addLogs adds the groups in the logs to a batch.
@@ -175,7 +175,7 @@ func addLogs(s *survey, to *pebble.Batch) error {
 		err := s.eachGroup(l, func(p logPart) error {
 			var group pebble.Batch
 			if err := group.SetRepr(p.data); err != nil {
-				return garbled{err}
+				return decodeError{err}
 			}
 			return to.Apply(&group, nil)
 		})
@@ -186,22 +186,22 @@ func addLogs(s *survey, to *pebble.Batch) error {
 	return nil
 }
 
-// census hands out every version in the live tables and logs.
-type census struct {
+// versionReader calls each with every version in the live tables and the logs.
+type versionReader struct {
 	*survey
 	each    func(version) error
 	last    meta
-	changes uint64 // read from the logs
+	changes uint64 // versions read from the logs
 }
 
-func (c *census) readTables() error {
+func (c *versionReader) readTables() error {
 	for _, name := range slices.Sorted(maps.Keys(c.tables)) {
-		t, err := openTable(c.home.fs, c.home.fs.PathJoin(c.home.store(), name))
+		t, err := openTable(c.dir.fs, c.dir.fs.PathJoin(c.dir.store(), name))
 		if err != nil {
-			c.complain(name, err)
+			c.addTableDamage(name, err)
 			continue
 		}
-		err = t.walk(c.take(name, -1), func(err error) { c.complain(name, err) })
+		err = t.walk(c.take(name, -1), func(err error) { c.addTableDamage(name, err) })
 		t.close()
 		if err != nil {
 			return err
@@ -210,26 +210,26 @@ func (c *census) readTables() error {
 	return nil
 }
 
-// complain notes what a table could not be read for.
-func (c *census) complain(name string, err error) {
+// addTableDamage reports the error that ended reading a table.
+func (c *versionReader) addTableDamage(name string, err error) {
 	d := damageOf(err)
 	d.File = filepath.Join(storeName, name)
-	c.damage = append(c.damage, c.home.locate(d))
+	c.damage = append(c.damage, c.dir.locate(d))
 }
 
-func (c *census) readLogs() error {
+func (c *versionReader) readLogs() error {
 	for i, l := range c.logs {
 		end := int64(math.MaxInt64)
 		if c.format == 2 && i == len(c.logs)-1 {
-			end = l.end // what is behind may be what a client sent
+			end = l.end // bytes behind it may be a client's
 		}
 		whole, err := c.wholeGroups(l)
 		if err != nil {
-			return fmt.Errorf("cannot read %s: %w", l.name, cause(err))
+			return fmt.Errorf("cannot read the log %q: %w", c.dir.log(l.name), cause(err))
 		}
-		_, err = scanLog(c.home.fs, c.home.log(l.name), c.format, func(p logPart) error {
+		_, err = scanLog(c.dir.fs, c.dir.log(l.name), c.format, func(p logPart) error {
 			if len(whole) == 0 || p.offset >= end {
-				return errStop
+				return errStopWalk
 			}
 			if p.offset != whole[0] {
 				return nil
@@ -238,23 +238,23 @@ func (c *census) readLogs() error {
 			take := c.take(filepath.Join(logsName, l.name), p.offset)
 			return walkBatch(p.data, func(v version) error {
 				c.changes++
-				v.number = numberOfLogs + c.changes
+				v.number = firstLogNumber + c.changes
 				return take(v)
 			})
 		})
-		if err != nil && !errors.Is(err, errStop) {
+		if err != nil && !errors.Is(err, errStopWalk) {
 			return err
 		}
 	}
 	return nil
 }
 
-// wholeGroups is where the parts stand of those groups of a log that have all of them. In
-// format 2 a group could go on in the next log, so each part stands for itself.
-func (c *census) wholeGroups(l surveyedLog) (whole []int64, err error) {
+// wholeGroups returns the offsets of the parts of complete groups. A group of format 2 may continue
+// in the next log, so there every whole part counts.
+func (c *versionReader) wholeGroups(l surveyedLog) (whole []int64, err error) {
 	var open []int64
 	var last meta
-	_, err = scanLog(c.home.fs, c.home.log(l.name), c.format, func(p logPart) error {
+	_, err = scanLog(c.dir.fs, c.dir.log(l.name), c.format, func(p logPart) error {
 		m, err := meta{}, errNotGroup
 		if p.whole {
 			m, err = batchMeta(p.data)
@@ -275,15 +275,15 @@ func (c *census) wholeGroups(l surveyedLog) (whole []int64, err error) {
 	return whole, err
 }
 
-// numberOfLogs is above the number of every version in the tables: what is in the logs is
-// later.
-const numberOfLogs = 1 << 60
+// firstLogNumber is higher than the number of any version in the tables, because versions in the
+// logs are later.
+const firstLogNumber = 1 << 60
 
-// take checks that a version can be understood and hands it on.
-func (c *census) take(file string, offset int64) func(version) error {
+// take returns a function that validates a version and calls each with it.
+func (c *versionReader) take(file string, offset int64) func(version) error {
 	return func(v version) error {
-		if err := c.understand(v); err != nil {
-			c.add(file, offset, 0, "%v", err)
+		if err := c.validate(v); err != nil {
+			c.addDamage(file, offset, 0, "%v", err)
 			return nil
 		}
 		if c.each == nil {
@@ -293,11 +293,11 @@ func (c *census) take(file string, offset int64) func(version) error {
 	}
 }
 
-func (c *census) understand(v version) error {
+func (c *versionReader) validate(v version) error {
 	switch {
 	case len(v.key) == 1 && v.key[0] == keyMeta:
 		m, err := parseMeta(v.value)
-		if err == nil && !m.before(&c.last) {
+		if err == nil && !m.precedes(&c.last) {
 			c.last = m
 		}
 		return err
@@ -314,11 +314,11 @@ func (c *census) understand(v version) error {
 		}
 		return err
 	default:
-		return fmt.Errorf("a key that no journal writes: %q", v.key)
+		return fmt.Errorf("an unknown key: %q", v.key)
 	}
 }
 
-// walkBatch hands out the versions in a batch.
+// walkBatch calls each with the versions in a batch.
 func walkBatch(b []byte, each func(version) error) error {
 	head, ok := batchrepr.ReadHeader(b)
 	r := batchrepr.Read(b)

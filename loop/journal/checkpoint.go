@@ -9,8 +9,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// checkpointLoop brings full logs into the store, one after the other, until the
-// committer has ended or the journal is broken.
+// checkpointLoop applies full logs to the store, one after the other, until the committer has ended
+// or the journal has failed.
 func (j *Journal) checkpointLoop() {
 	for {
 		select {
@@ -19,20 +19,20 @@ func (j *Journal) checkpointLoop() {
 				return
 			}
 			if err := j.checkpointFull(full); err != nil {
-				j.guard.trip(fmt.Errorf("cannot bring %s into the store: %w", full.name, cause(err)))
+				j.disk.trip(fmt.Errorf("cannot apply the log %s to the store: %w", full.name, cause(err)))
 				return
 			}
-			j.unstored.Add(-full.held)
-		case <-j.guard.failed:
+			j.logBytes.Add(-full.batchBytes)
+		case <-j.disk.down:
 			return
 		}
 	}
 }
 
-// checkpointFull brings one full log into the store and lets go of it.
+// checkpointFull applies one full log to the store and retires the file.
 func (j *Journal) checkpointFull(full fullLog) error {
-	err := j.checkpoint(full.held, func(a *applier) error {
-		closed, err := scanLog(j.options.FS, j.home.log(full.name), Format, func(p logPart) error {
+	err := j.checkpoint(full.batchBytes, func(a *applier) error {
+		closed, err := scanLog(j.options.FS, j.dir.log(full.name), Format, func(p logPart) error {
 			if !p.whole {
 				return errUnread
 			}
@@ -43,43 +43,42 @@ func (j *Journal) checkpointFull(full fullLog) error {
 		}
 		return err
 	})
-	if err := first(err, j.guard.failure()); err != nil {
+	if err := firstError(err, j.disk.failure()); err != nil {
 		return err
 	}
 	return j.retire(full.name)
 }
 
-// errUnread says that a log is on the disk otherwise than it was written.
-var errUnread = errors.New("it cannot be read back as it was written")
+// errUnread reports a log that reads differently from what was written.
+var errUnread = errors.New("the log does not read back as it was written")
 
-// retire makes a log that is in the store the next to be used again, or removes it: when one
-// waits already, or when a large group has made it longer than others.
+// retire turns an applied log into the spare file for the next log. It removes the file when a
+// spare already exists, or when a large group made the file longer than others.
 func (j *Journal) retire(name string) error {
-	path := j.home.log(name)
+	path := j.dir.log(name)
 	info, err := j.options.FS.Stat(path)
 	if err != nil {
 		return err
 	}
 	if len(j.log.spares) == cap(j.log.spares) || info.Size() > logStart+2*max(j.options.LogSize, maxBatch) {
-		return j.guard.Remove(path)
+		return j.disk.Remove(path)
 	}
 	spare := strings.TrimSuffix(name, logSuffix) + spareSuffix
-	if err := j.guard.Rename(path, j.home.log(spare)); err != nil {
+	if err := j.disk.Rename(path, j.dir.log(spare)); err != nil {
 		return err
 	}
-	if err := j.log.syncDir(); err != nil { // a log that is half cleared would be damaged
+	if err := j.log.syncDir(); err != nil { // a half-cleared log would look damaged
 		return err
 	}
-	if err := clearHeads(j.guard, j.home.log(spare), info.Size()); err != nil {
+	if err := clearHeads(j.disk, j.dir.log(spare), info.Size()); err != nil {
 		return err
 	}
-	j.log.spares <- spare // only the checkpointer fills it
+	j.log.spares <- spare // only the checkpointer sends
 	return nil
 }
 
-// clearHeads writes zeros where a log of that size may have its head and, in each block, its
-// first chunk's. What is written there later is told from what never was, and how much the
-// end of a damaged log takes is known to a block.
+// clearHeads writes zeros over the log's head and over the first chunk head of each block. A reader
+// can then tell bytes written later from old ones, and a damaged end is located to within a block.
 func clearHeads(f vfs.FS, name string, size int64) error {
 	file, err := f.OpenReadWrite(name, vfs.WriteCategoryUnspecified)
 	if err != nil {
@@ -90,12 +89,12 @@ func clearHeads(f vfs.FS, name string, size int64) error {
 	for at := int64(logBlock); at < size && err == nil; at += logBlock {
 		_, err = file.WriteAt(zeros[:min(chunkHead, size-at)], at)
 	}
-	return first(err, file.Sync(), file.Close())
+	return firstError(err, file.Sync(), file.Close())
 }
 
-// recover brings what the logs hold into the store and lets go of them. What it reads is
-// synced first: a crash must not take back what is in the store by then. The store's own
-// manifest is: opening the store wrote a new one.
+// recover applies all logs to the store and retires them. It syncs each log before applying it:
+// otherwise a crash could take back a group that the store already holds. Opening the store has
+// already written and synced a new manifest.
 func (j *Journal) recover(s *survey) error {
 	for _, l := range s.logs {
 		if err := j.syncLog(l.name); err != nil {
@@ -105,11 +104,11 @@ func (j *Journal) recover(s *survey) error {
 			return s.eachGroup(l, func(p logPart) error { return a.add(p.data) })
 		})
 		if err != nil {
-			return fmt.Errorf("cannot bring %s into the store: %w", l.name, cause(err))
+			return fmt.Errorf("cannot apply the log %s to the store: %w", l.name, cause(err))
 		}
 	}
-	for _, name := range slices.Concat(s.done, s.spares) {
-		if err := j.guard.Remove(j.home.log(name)); err != nil {
+	for _, name := range slices.Concat(s.redundant, s.spares) {
+		if err := j.disk.Remove(j.dir.log(name)); err != nil {
 			return err
 		}
 	}
@@ -121,25 +120,25 @@ func (j *Journal) recover(s *survey) error {
 	if err := j.log.syncDir(); err != nil {
 		return err
 	}
-	return j.guard.failure()
+	return j.disk.failure()
 }
 
 // syncLog syncs a log that an earlier process may have left unsynced.
 func (j *Journal) syncLog(name string) error {
-	name = j.home.log(name)
-	f, err := j.options.FS.OpenReadWrite(name, vfs.WriteCategoryUnspecified) // unguarded: not even mode Never is lazy here
+	name = j.dir.log(name)
+	f, err := j.options.FS.OpenReadWrite(name, vfs.WriteCategoryUnspecified) // the plain file system: mode Never syncs here too
 	if err != nil {
 		return err
 	}
-	j.guard.change("sync", name, f.Sync)
-	return first(f.Close(), j.guard.failure())
+	j.disk.change("sync", name, f.Sync)
+	return firstError(f.Close(), j.disk.failure())
 }
 
-// checkpoint brings the groups that fill adds into the store and syncs it, see apply.
+// checkpoint applies the groups that fill adds and syncs the store; see apply.
 func (j *Journal) checkpoint(size int64, fill func(*applier) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			j.wedged = true
+			j.storePanicked = true
 			err = fmt.Errorf("the store panicked: %v", p)
 		}
 	}()

@@ -3,7 +3,6 @@ package journal
 import (
 	"bytes"
 	"errors"
-	"maps"
 	"math/rand/v2"
 	"path"
 	"strings"
@@ -12,8 +11,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A group that is much larger than a log, and is written in many parts, is there whole after
-// kill -9, when its log is in the store already.
+// TestGroupLargerThanLog checks that a group much larger than a log, written in many parts, is
+// complete after kill -9 when its log is already in the store.
 func TestGroupLargerThanLog(t *testing.T) {
 	t.Parallel()
 	f := vfs.NewCrashableMem()
@@ -42,47 +41,8 @@ func TestGroupLargerThanLog(t *testing.T) {
 	}
 }
 
-// Whichever log is missing between others is told.
-func TestMissingLog(t *testing.T) {
-	t.Parallel()
-	f := vfs.NewCrashableMem()
-	o := testOptions(f)
-	o.LogSize = 4 << 20
-	d := mustOpen(t, o)
-	for range 10 {
-		d.create(1000)
-		d.wait()
-	}
-	m := imageOf(t, f)
-	if err := d.j.Close(); err != nil {
-		t.Fatal(err)
-	}
-	name, b := m.liveLog(t)
-	delete(m, name)
-	parts := mustScan(t, name, b)
-	var logs []string
-	for i, p := range parts { // to a log of its own
-		number := uint64(i + 1)
-		logs = append(logs, path.Join(path.Dir(name), logName(number)))
-		m[logs[i]] = completeLog(t, number, []logPart{p})
-	}
-	if got, err := reopen(m.disk(t)); err != nil || len(parts) < 10 {
-		t.Fatalf("%d parts: %v", len(parts), err)
-	} else if err := d.verify(got, d.j.Committed()); err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range logs[:len(logs)-1] {
-		without := maps.Clone(m)
-		delete(without, name)
-		var damage *DamageError
-		if _, err := reopen(without.disk(t)); !errors.As(err, &damage) || len(damage.Damage) != 1 {
-			t.Errorf("without %s: %v", name, err)
-		}
-	}
-}
-
-// inStore is a disk on which the first log is in the store and the process was killed
-// before it could let go of it. What the log adds to the manifest is not synced.
+// inStore returns a disk on which the first log is in the store and the process was killed before
+// it retired the log. The manifest entry of the log's tables is not synced.
 func inStore(t *testing.T) (d *driver, disk *vfs.MemFS) {
 	t.Helper()
 	f := vfs.NewCrashableMem()
@@ -91,7 +51,7 @@ func inStore(t *testing.T) (d *driver, disk *vfs.MemFS) {
 		d.create(1000)
 	}
 	d.wait()
-	d.create(10) // the first log is full, and let go of
+	d.create(10) // the first log is full and retired
 	d.wait()
 	d.quiet()
 	before := imageOf(t, f)
@@ -111,7 +71,7 @@ func inStore(t *testing.T) (d *driver, disk *vfs.MemFS) {
 	}
 	d.changes = d.changes[:changes]
 	for _, next := range m.logs() {
-		delete(m, next) // there was none yet
+		delete(m, next) // the next log did not exist yet
 	}
 	for _, spare := range m.names(spareSuffix) {
 		delete(m, spare)
@@ -138,8 +98,8 @@ func inStore(t *testing.T) (d *driver, disk *vfs.MemFS) {
 	return d, disk
 }
 
-// A log that is in the store and could not be let go of in time is let go of by the next
-// start, but not on the word of a manifest that a loss of power takes away.
+// TestLogThatIsInStore checks that the next start retires a log that is already in the store, but
+// not while a loss of power can still undo the manifest.
 func TestLogThatIsInStore(t *testing.T) {
 	t.Parallel()
 	for at := int64(1); ; at++ {
@@ -171,8 +131,8 @@ func TestLogThatIsInStore(t *testing.T) {
 	}
 }
 
-// A group in a full log, which was synced when it was closed, is told in mode Never too
-// when it cannot be read, even if nothing is in the next log yet.
+// TestDamageBeforeEmptyLog checks, also in mode Never, that an unreadable group in a full log,
+// which was synced when it was closed, is reported even while the next log is empty.
 func TestDamageBeforeEmptyLog(t *testing.T) {
 	t.Parallel()
 	f := vfs.NewCrashableMem()
@@ -204,8 +164,8 @@ func TestDamageBeforeEmptyLog(t *testing.T) {
 	}
 }
 
-// A full log that does not come back from the disk as it was written is no panic, and
-// nothing of it reaches the store.
+// TestFullLogCannotBeReadBack checks that a full log that reads differently from what was written
+// causes no panic, and that nothing of it reaches the store.
 func TestFullLogCannotBeReadBack(t *testing.T) {
 	t.Parallel()
 	f := vfs.NewCrashableMem()
@@ -228,7 +188,7 @@ func TestFullLogCannotBeReadBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = d.j.checkpointFull(fullLog{path.Base(name), 0})
-	if m, _ := readMeta(d.j.db); err == nil || !strings.Contains(err.Error(), "read back") || d.j.wedged || m.group > 0 {
+	if m, _ := readMeta(d.j.db); err == nil || !strings.Contains(err.Error(), "read back") || d.j.storePanicked || m.group > 0 {
 		t.Errorf("%v, and the store has group %d", err, m.group)
 	}
 	if err := d.j.Close(); err != nil {

@@ -4,15 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"io"
 	"io/fs"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// closedName is the witness of an orderly close, in a store: everything up to a group had
-// been written and synced when the journal was closed. That stays true, so it stands there
-// until the next orderly close.
+// closedName is the marker of a clean shutdown in a store. It names the last group that was written
+// and synced when the journal was closed. The statement stays true, so the marker remains until the
+// next clean shutdown.
 const closedName = "CLOSED"
 
 const closedForm = "closed behind group %d, sum %08x\n"
@@ -21,58 +20,35 @@ func closedText(group uint64) string {
 	return fmt.Sprintf(closedForm, group, crc32.Checksum(fmt.Append(nil, group), castagnoli))
 }
 
-// writeClosed leaves the witness behind. Without one, as on a disk that is full, less is known
-// about damage, and nothing is lost.
+// writeClosed writes the marker. Without a marker, as on a full disk, no data is lost; a start only
+// detects less damage.
 func writeClosed(f vfs.FS, store string, group uint64) error {
 	return writeWhole(f, f.PathJoin(store, closedName), closedText(group))
 }
 
-// checkClosed compares the chain with the witness, if there is one.
+// checkClosed compares the chain with the marker, if it exists.
 func (s *survey) checkClosed() error {
-	b, err := readFile(s.home.fs, s.home.fs.PathJoin(s.home.store(), closedName))
+	b, err := readFile(s.dir.fs, s.dir.fs.PathJoin(s.dir.store(), closedName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("cannot read %s of the data directory %q: %w", closedName, s.home.dir, cause(err))
+		return fmt.Errorf("cannot read %s of the data directory %q: %w", closedName, s.dir.root, cause(err))
 	}
 	var group uint64
 	var sum uint32
 	if _, err := fmt.Sscanf(string(b), closedForm, &group, &sum); err != nil || closedText(group) != string(b) {
-		s.add(closedName, 0, int64(len(b)), "cannot be read: it says up to which group the store was closed")
+		s.addDamage(closedName, 0, int64(len(b)), "cannot be read: it is the marker of a clean shutdown")
 		return nil
 	}
 	if last := s.chain.last.group; last >= group {
 		return nil
 	}
 	d := Damage{File: storeName, Offset: -1}
-	if n := len(s.dropped); n > 0 { // that is where they were
+	if n := len(s.dropped); n > 0 { // the dropped end held these groups
 		d, s.dropped = s.dropped[n-1], s.dropped[:n-1]
 	}
-	d.What = fmt.Sprintf("groups %d to %d cannot be read, and the server had closed the store behind them", s.chain.last.group+1, group)
+	d.What = fmt.Sprintf("groups %d to %d cannot be read, although a clean shutdown followed them", s.chain.last.group+1, group)
 	s.damage = append(s.damage, d)
 	return nil
-}
-
-// writeWhole writes a file that has its name when all of it is on the disk.
-func writeWhole(f vfs.FS, name, text string) error {
-	file, err := f.Create(name+".tmp", vfs.WriteCategoryUnspecified)
-	if err != nil {
-		return err
-	}
-	n, err := file.Write([]byte(text))
-	if err == nil && n < len(text) {
-		err = io.ErrShortWrite
-	}
-	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
-		return err
-	}
-	dir := f.PathDir(name)
-	if err := syncDir(f, dir); err != nil {
-		return err
-	}
-	if err := f.Rename(name+".tmp", name); err != nil {
-		return err
-	}
-	return syncDir(f, dir)
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// One bit of the last record turns wrong. After a kill the record is left out, which is told
-// with file, offset and size, by a start and by a check; after an orderly close it is damage.
+// TestLastRecordDamaged flips one bit of the last record. After a kill the record is dropped, and a
+// start and a check report file, offset and size. After a clean shutdown it is damage.
 func TestLastRecordDamaged(t *testing.T) {
 	f := vfs.NewCrashableMem()
 	d := mustOpen(t, testOptions(f))
@@ -50,7 +50,7 @@ func TestLastRecordDamaged(t *testing.T) {
 
 	var damage *DamageError
 	disk = closed.with(name, bad).disk(t)
-	if _, err := reopen(disk); !errors.As(err, &damage) || damage.Damage[0].Offset != last.offset || !strings.Contains(err.Error(), "had closed the store") {
+	if _, err := reopen(disk); !errors.As(err, &damage) || damage.Damage[0].Offset != last.offset || !strings.Contains(err.Error(), "although a clean shutdown followed") {
 		t.Errorf("%v", err)
 	}
 	if r, err := Repair(testDir, disk); err != nil || len(r.Damage) != 1 || r.Jobs != 2 {
@@ -61,13 +61,14 @@ func TestLastRecordDamaged(t *testing.T) {
 	}
 }
 
-// The witness of an orderly close is believed, and stays true when more is written.
-func TestClosedWitness(t *testing.T) {
+// TestClosedMarker checks that the marker of a clean shutdown is used, and stays true when more is
+// written.
+func TestClosedMarker(t *testing.T) {
 	f := vfs.NewCrashableMem()
 	d := mustOpen(t, testOptions(f))
 	d.create(100)
 	d.wait()
-	witness := path.Join(testDir, storeName, closedName)
+	marker := path.Join(testDir, storeName, closedName)
 	if err := d.j.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -76,11 +77,11 @@ func TestClosedWitness(t *testing.T) {
 	without := m.with(log, nil)
 	delete(without, log)
 	for what, bad := range map[string]image{
-		"the last log is gone":       without,
-		"the last log is empty":      m.with(log, nil),
-		"the last log is zeros":      m.with(log, make([]byte, len(m[log]))),
-		"the witness is overwritten": m.with(witness, []byte("x")),
-		"the witness says more":      m.with(witness, []byte(closedText(17))),
+		"the last log is gone":      without,
+		"the last log is empty":     m.with(log, nil),
+		"the last log is zeros":     m.with(log, make([]byte, len(m[log]))),
+		"the marker is overwritten": m.with(marker, []byte("x")),
+		"the marker says more":      m.with(marker, []byte(closedText(17))),
 	} {
 		var damage *DamageError
 		if _, err := reopen(bad.disk(t)); !errors.As(err, &damage) {
@@ -95,13 +96,14 @@ func TestClosedWitness(t *testing.T) {
 	if err := d.j.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := reopen(m.disk(t)); err != nil || len(got.jobs) != 2 || m[witness] == nil {
+	if got, err := reopen(m.disk(t)); err != nil || len(got.jobs) != 2 || m[marker] == nil {
 		t.Errorf("%v, %d jobs", err, len(got.jobs))
 	}
 }
 
-// Looking at a directory leaves nothing in it, not even a lock.
-func TestLookingLeavesNothing(t *testing.T) {
+// TestReadOnlyLeavesNothing checks that Check and Export leave nothing in a directory, not even a
+// lock.
+func TestReadOnlyLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
 	for what, look := range map[string]func() error{
 		"check":  func() error { _, err := Check(dir, nil); return err },
@@ -111,14 +113,14 @@ func TestLookingLeavesNothing(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 		if names, err := vfs.Default.List(dir); err != nil || len(names) > 0 {
-			t.Errorf("%s has left %v, %v", what, names, err)
+			t.Errorf("%s left %v, %v", what, names, err)
 		}
 	}
 }
 
-// Jobs of one name, of which all but the last must have ended, are told, and a repair keeps
-// the last.
-func TestNamesakes(t *testing.T) {
+// TestDuplicates checks that jobs with one name, of which all but the last must have ended, are
+// reported, and that a repair keeps the last.
+func TestDuplicates(t *testing.T) {
 	f := vfs.NewMem()
 	d := mustOpen(t, testOptions(f))
 	put := func(r Record, queue, name string) uint64 {
@@ -142,11 +144,11 @@ func TestNamesakes(t *testing.T) {
 	if err := d.j.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if r, err := Check(testDir, f); err != nil || len(r.Damage) != 1 || !strings.Contains(r.Damage[0].What, "later one, because their ends are lost: 2, ") {
+	if r, err := Check(testDir, f); err != nil || len(r.Damage) != 1 || !strings.Contains(r.Damage[0].What, "later job, because their deletions were lost: 2, ") {
 		t.Errorf("%+v, %v", r, err)
 	}
 	r, err := Repair(testDir, f)
-	if err != nil || r.Namesakes != 2 || r.Jobs != 8 {
+	if err != nil || r.Duplicates != 2 || r.Jobs != 8 {
 		t.Errorf("%+v, %v", r, err)
 	}
 	got, err := reopen(f)
@@ -155,7 +157,8 @@ func TestNamesakes(t *testing.T) {
 	}
 }
 
-// TestCloseOnFullDisk: an orderly close for whose witness there is no room is one all the same.
+// TestCloseOnFullDisk checks that a shutdown is clean although the full disk has no room for its
+// marker.
 func TestCloseOnFullDisk(t *testing.T) {
 	f := &faultFS{FS: vfs.NewMem(), kind: failENOSPC, at: 1, forever: true, only: func(op string) bool {
 		return strings.Contains(op, closedName) && !strings.HasPrefix(op, "sync") && !strings.HasPrefix(op, "close")

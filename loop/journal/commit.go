@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// soonSynced is how long changes that came with FlushLater stay in a log that is not synced, at most: a loss of power
-// undoes them. A kill of the process undoes nothing that is in a log.
-const soonSynced = 10 * time.Millisecond
+// maxUnsynced is how long a change of FlushLater may stay in the log unsynced. Until then a loss of
+// power undoes it; a kill of the process undoes nothing that is in the log.
+const maxUnsynced = 10 * time.Millisecond
 
-// commitLoop commits groups until the journal is closed or broken. In mode Always
-// a group begins when the one before it is committed and a turn has ended; in the
-// others it gathers for an interval first.
+// commitLoop commits groups until the journal is closed or has failed. In mode Always a group
+// begins when the previous one is committed and a turn has ended. In the other modes changes first
+// gather for an interval.
 func (j *Journal) commitLoop() {
 	gathering := time.NewTimer(j.options.Interval)
 	defer gathering.Stop()
-	idle := time.NewTimer(idleAfter)
+	idle := time.NewTimer(shrinkAfter)
 	defer idle.Stop()
-	unsynced := time.NewTimer(soonSynced)
+	unsynced := time.NewTimer(maxUnsynced)
 	defer unsynced.Stop()
 	for {
 		select {
@@ -29,8 +29,8 @@ func (j *Journal) commitLoop() {
 				continue
 			}
 		case <-j.wake:
-			idle.Reset(idleAfter)
-		case <-j.guard.failed:
+			idle.Reset(shrinkAfter)
+		case <-j.disk.down:
 			return
 		case <-j.closing:
 			j.commitAll()
@@ -40,42 +40,42 @@ func (j *Journal) commitLoop() {
 			gathering.Reset(j.options.Interval)
 			select {
 			case <-gathering.C:
-			case <-j.guard.failed:
+			case <-j.disk.down:
 				return
 			case <-j.closing:
 			}
 		}
-		if j.cut.Swap(false) {
-			if err := j.log.cut(j.guard.failed); err != nil {
-				j.guard.trip(err)
+		if j.cutLog.Swap(false) {
+			if err := j.log.cut(j.disk.down); err != nil {
+				j.disk.trip(err)
 			}
 		}
 		if j.options.Sync == Always {
-			j.awaitCompany()
+			j.delayCommit()
 			for j.commitGroup() {
-				j.awaitCompany()
+				j.delayCommit()
 			}
 			if j.unsynced.Load() {
-				unsynced.Reset(soonSynced - time.Since(j.since))
+				unsynced.Reset(maxUnsynced - time.Since(j.unsyncedSince))
 			}
-			j.options.Rested()
+			j.options.Idle()
 		} else {
 			j.commitGroup()
 		}
 	}
 }
 
-// idleAfter is how long nothing is appended until the buffers of large groups are let go of.
-const idleAfter = time.Second
+// shrinkAfter is the idle time after which the buffers of large groups are freed.
+const shrinkAfter = time.Second
 
-// shrink lets go of the buffers of large groups, two for each shard and that of the batch: groups
-// to come make others as they need them. The committer calls it.
+// shrink frees the buffers of large groups: two for each shard, and the batch. Later groups
+// allocate them again.
 func (j *Journal) shrink() {
 	for i := range j.shards {
 		j.shards[i].shrink()
-		j.takings[i].ops = nil // it is the spare
-		if cap(j.spares[i]) > minBuffer {
-			j.spares[i] = nil
+		j.drained[i].ops = nil // it shares its memory with the spare buffer
+		if cap(j.spareBuffers[i]) > minBuffer {
+			j.spareBuffers[i] = nil
 		}
 	}
 	if cap(j.batch) > minBuffer {
@@ -83,64 +83,64 @@ func (j *Journal) shrink() {
 	}
 }
 
-// commitAll commits until everything is synced or the journal is broken.
+// commitAll commits until everything is synced or the journal has failed.
 func (j *Journal) commitAll() {
-	for j.later.Store(false); j.commitGroup(); j.later.Store(false) {
+	for j.deferSync.Store(false); j.commitGroup(); j.deferSync.Store(false) {
 	}
 }
 
-// commitGroup takes what all shards gathered, writes it, makes it durable and says so. In mode
-// Always, after FlushLater alone, it only writes: the next group's sync is for both. It returns
-// false when there was nothing to do, or when it failed.
+// commitGroup drains all shards, writes the group, syncs it and publishes its number. In mode
+// Always, when only FlushLater was called, it does not sync: the next group's sync covers both. It
+// returns false when there was nothing to do or the journal failed.
 func (j *Journal) commitGroup() bool {
 	began := time.Now()
-	// In this order: whoever is counted here has its change in this taking or in an earlier one, and a Flush that
-	// finds nothing touched finds unsynced set, and wakes the committer.
+	// The order matters. An acknowledgement counted in waiters has its change in this group or an
+	// earlier one. A Flush that finds touched unset finds unsynced set, and wakes the committer.
 	unsynced := j.unsynced.Swap(true)
 	waiters := j.waiters.Swap(0)
 	touched := j.touched.Swap(false)
-	sync := waiters > 0 || !j.later.Load() || j.options.Sync != Always || unsynced && began.Sub(j.since) >= soonSynced
-	if j.guard.broken.Load() || !touched && (!unsynced || !sync) {
+	sync := waiters > 0 || !j.deferSync.Load() || j.options.Sync != Always || unsynced && began.Sub(j.unsyncedSince) >= maxUnsynced
+	if j.disk.tripped.Load() || !touched && (!unsynced || !sync) {
 		j.unsynced.Store(unsynced)
 		return false
 	}
 	if !unsynced {
-		j.since = began
+		j.unsyncedSince = began
 	}
 	live, bytes, err := 0, 0, error(nil)
 	if touched {
-		j.gathered++
-		if live = j.take(j.gathered + 1); live > 0 {
-			bytes, err = j.writeGroup(j.gathered)
+		j.lastDrained++
+		if live = j.drain(j.lastDrained + 1); live > 0 {
+			bytes, err = j.writeGroup(j.lastDrained)
 		}
 	}
 	if err == nil && sync {
 		err = j.sync()
 	}
 	if err != nil {
-		j.guard.trip(err)
+		j.disk.trip(err)
 		return false
 	}
 	if live > 0 {
-		j.figures.committed(live, bytes, time.Since(began))
+		j.stats.committed(live, bytes, time.Since(began))
 	}
-	j.writing.Store(0)
-	j.taken.Store(0)
+	j.inFlight.Store(0)
+	j.draining.Store(0)
 	if !sync {
 		return true
 	}
-	if !j.guard.whole(func() { j.committed.Store(j.gathered) }) {
+	if !j.disk.unlessTripped(func() { j.committed.Store(j.lastDrained) }) {
 		return false
 	}
 	j.unsynced.Store(false)
-	j.options.Committed(j.gathered)
+	j.options.Committed(j.lastDrained)
 	if waiters > 0 {
-		j.company.expect(waiters+j.waiters.Load(), time.Since(began))
+		j.delay.expect(waiters+j.waiters.Load(), time.Since(began))
 	}
 	return true
 }
 
-// sync makes what is written durable, but in mode Never.
+// sync makes the written groups durable, except in mode Never.
 func (j *Journal) sync() error {
 	if j.options.Sync == Never {
 		return nil
@@ -148,33 +148,32 @@ func (j *Journal) sync() error {
 	if err := j.log.sync(); err != nil {
 		return fmt.Errorf("cannot commit: %w", err)
 	}
-	return j.guard.failure()
+	return j.disk.failure()
 }
 
-// take empties all gathers, which go on gathering for the group next. It returns
-// the number of changes.
-func (j *Journal) take(next uint64) int {
+// drain empties all shard buffers, which go on with group next. It returns the number of changes.
+func (j *Journal) drain(next uint64) int {
 	live, bytes := 0, 0
 	for i := range j.shards {
-		t := j.shards[i].take(next, j.spares[i])
-		j.takings[i], j.spares[i] = t, t.ops[:0]
+		t := j.shards[i].drain(next, j.spareBuffers[i])
+		j.drained[i], j.spareBuffers[i] = t, t.ops[:0]
 		live, bytes = live+t.live, bytes+len(t.ops)
 	}
-	j.writing.Store(int64(live))
-	j.taken.Store(int64(bytes))
+	j.inFlight.Store(int64(live))
+	j.draining.Store(int64(bytes))
 	return live
 }
 
-// writeGroup writes what was taken, in one batch unless it is very large. It returns the
-// bytes written.
+// writeGroup writes the drained changes in one batch, or in several if they are large. It returns
+// the bytes written.
 func (j *Journal) writeGroup(group uint64) (int, error) {
 	bytes, count := 0, 0
 	var grown int64
 	j.batch = startBatch(j.batch)
-	for i := range j.takings {
-		t := &j.takings[i]
-		grown += t.grown
-		j.last.top = max(j.last.top, t.top)
+	for i := range j.drained {
+		t := &j.drained[i]
+		grown += t.added
+		j.last.maxSeq = max(j.last.maxSeq, t.maxSeq)
 		for rest := t.ops; len(rest) > 0; {
 			if len(j.batch) >= j.options.BatchSize {
 				bytes += len(j.batch)
@@ -196,30 +195,30 @@ func (j *Journal) writeGroup(group uint64) (int, error) {
 	return bytes, j.write(group, count, grown, false)
 }
 
-// write writes j.batch, of count operations, as the group or a part of it. More says
+// write writes j.batch, which holds count operations, as the group or a part of it. more reports
 // that another part follows.
 func (j *Journal) write(group uint64, count int, grown int64, more bool) error {
 	m := meta{
-		group: group, previous: j.last.group, epoch: j.epoch, top: j.last.top, jobs: j.last.jobs + grown,
-		more: more, settled: j.options.Sync != Never && !j.log.dirty,
+		group: group, previous: j.last.group, epoch: j.epoch, maxSeq: j.last.maxSeq, jobs: j.last.jobs + grown,
+		more: more, prevSynced: j.options.Sync != Never && !j.log.dirty,
 	}
 	if group == j.last.group {
-		m.part, m.settled = j.last.part+1, j.last.settled
+		m.part, m.prevSynced = j.last.part+1, j.last.prevSynced
 	}
 	sealBatch(j.batch, &m, count)
 	size := len(j.batch)
-	if err := j.log.append(j.batch, more, j.guard.failed); err != nil {
+	if err := j.log.append(j.batch, more, j.disk.down); err != nil {
 		return fmt.Errorf("cannot commit: %w", err)
 	}
-	if err := j.guard.failure(); err != nil {
+	if err := j.disk.failure(); err != nil {
 		return err
 	}
 	j.last = m
 	j.jobs.Store(m.jobs)
-	j.unstored.Add(int64(size))
-	if j.unwatched += size; j.unwatched >= spaceBytes {
-		j.unwatched = 0
-		j.lookSoon()
+	j.logBytes.Add(int64(size))
+	if j.sinceSpaceCheck += size; j.sinceSpaceCheck >= spaceCheckBytes {
+		j.sinceSpaceCheck = 0
+		j.requestSpaceCheck()
 	}
 	return nil
 }

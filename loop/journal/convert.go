@@ -8,53 +8,52 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// ready checks the store and, when it is of an older format, converts it.
-func (h *home) ready(log *slog.Logger) (*survey, error) {
-	format, err := h.readFormat()
+// checkAndConvert verifies the store and converts it when its format is older.
+func (d *dataDir) checkAndConvert(log *slog.Logger) (*survey, error) {
+	format, err := d.readFormat()
 	if err != nil {
 		return nil, err
 	}
-	s, err := h.verify(format)
+	s, err := d.verify(format)
 	if err != nil || format == Format {
 		return s, err
 	}
 	log.Info("converting the data directory", "from", format, "to", Format)
-	if err := h.convert(s, log); err != nil {
-		return nil, fmt.Errorf("cannot convert the data directory %q from format %d to %d: %w", h.dir, format, Format, cause(err))
+	if err := d.convert(s, log); err != nil {
+		return nil, fmt.Errorf("cannot convert the data directory %q from format %d to %d: %w", d.root, format, Format, cause(err))
 	}
 	dropped := s.dropped
-	if s, err = h.verify(Format); err == nil {
+	if s, err = d.verify(Format); err == nil {
 		s.dropped = append(dropped, s.dropped...)
 	}
 	return s, err
 }
 
-// convert makes a store of the present format beside the one that was surveyed, and puts it
-// in its place in one step. The old one is not changed before that: an interruption leaves
-// either.
-func (h *home) convert(s *survey, log *slog.Logger) error {
-	to := h.path(newName)
-	if err := h.fs.RemoveAll(to); err != nil {
+// convert builds a store of the present format beside the surveyed one and replaces that in one
+// step. Until then the old store is unchanged, so an interruption leaves one of the two whole.
+func (d *dataDir) convert(s *survey, log *slog.Logger) error {
+	to := d.path(newName)
+	if err := d.fs.RemoveAll(to); err != nil {
 		return err
 	}
-	if err := fillStore(h.fs, to, s.upgrade); err != nil {
+	if err := buildStore(d.fs, to, s.upgrade); err != nil {
 		return err
 	}
 	if len(s.dropped) == 0 {
-		return h.replace()
+		return d.replace()
 	}
-	kept, err := h.keepDamaged() // what was left out may be needed
+	kept, err := d.keepDamaged() // a person may need the dropped ends
 	if err == nil {
-		log.Warn("the store is kept as it was, because the end of a log is left out", "store", kept)
+		log.Warn("the old store is kept, because the end of a log is left out", "store", kept)
 	}
 	return err
 }
 
-// upgrade fills a new store with what the one that was surveyed holds, in the present form: its
-// tables first, then the groups in its logs, one part at a time.
+// upgrade copies the surveyed store to a new one in the present format: the tables first, then the
+// groups in the logs, one part at a time.
 func (s *survey) upgrade(db *pebble.DB) error {
 	w := storeWriter{db: db, batch: db.NewBatch()}
-	err := s.home.readTables(func(from *pebble.DB) error { return scan(from, nil, w.upgrade) })
+	err := s.dir.readTables(func(from *pebble.DB) error { return scan(from, nil, w.upgrade) })
 	for _, l := range s.logs {
 		if err != nil {
 			break
@@ -69,6 +68,6 @@ func (s *survey) upgrade(db *pebble.DB) error {
 		})
 	}
 	m := s.chain.last
-	m = meta{group: m.group, previous: m.group, epoch: m.epoch, top: m.top, jobs: m.jobs, settled: true}
+	m = meta{group: m.group, previous: m.group, epoch: m.epoch, maxSeq: m.maxSeq, jobs: m.jobs, prevSynced: true}
 	return errors.Join(err, w.finish(m))
 }

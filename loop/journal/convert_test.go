@@ -17,9 +17,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// format2 is a directory that the last program of format 2 has written: its log is over what
-// the file held before, and a part of what is in it is in a table. The one that was killed
-// has written its groups in parts. want is what it holds.
+// format2 returns a directory written by the last program of format 2, and its contents. Its log is
+// in a reused file, and some of its data is in a table. The killed variant has groups of several
+// parts.
 func format2(t *testing.T, name string) (image, state) {
 	t.Helper()
 	m, export := oldDirectory(t, 2, name)
@@ -30,7 +30,7 @@ func format2(t *testing.T, name string) (image, state) {
 	return m, want
 }
 
-// stateOf is what a server reads of an export.
+// stateOf returns the state in an export.
 func stateOf(t *testing.T, export []byte) state {
 	t.Helper()
 	f := vfs.NewMem()
@@ -44,8 +44,8 @@ func stateOf(t *testing.T, export []byte) state {
 	return s
 }
 
-// oldDirectory is a directory that the last program of a format has written, and its export of
-// that. Those of format 3 have records of every kind.
+// oldDirectory returns a directory written by the last program of a format, and that program's
+// export of it. Directories of format 3 hold records of every kind.
 func oldDirectory(t *testing.T, format int, name string) (m image, export []byte) {
 	t.Helper()
 	packed, err := os.Open(fmt.Sprintf("testdata/format%d.tar.gz", format))
@@ -80,15 +80,15 @@ func oldDirectory(t *testing.T, format int, name string) (m image, export []byte
 	return m, export
 }
 
-// sortedLines is a text with its lines in order.
+// sortedLines returns the lines of a text in order.
 func sortedLines(text string) string {
 	lines := strings.Split(text, "\n")
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")
 }
 
-// A directory of format 2 is opened as it was, and goes on in the present format. Looking at
-// it changes nothing.
+// TestConvert checks that a directory of format 2 keeps its contents and continues in the present
+// format, and that Check and Export do not change it.
 func TestConvert(t *testing.T) {
 	for _, name := range []string{"killed", "closed"} {
 		m, want := format2(t, name)
@@ -102,7 +102,7 @@ func TestConvert(t *testing.T) {
 		}
 		for file, b := range takeImage(t, disk, testDir) {
 			if !bytes.Equal(b, m[file]) {
-				t.Errorf("%s: looking has changed %s", name, file)
+				t.Errorf("%s: a read changed %s", name, file)
 			}
 		}
 		d := mustOpen(t, testOptions(disk))
@@ -133,8 +133,8 @@ func TestConvert(t *testing.T) {
 	}
 }
 
-// killedAt runs do on a disk that fails at one operation and at all behind it, and returns
-// what a loss of power leaves of it; nil when there are fewer operations.
+// killedAt runs do on a disk on which operation at and all later ones fail. It returns what a loss
+// of power leaves, or nil when there are fewer operations.
 func killedAt(t *testing.T, m image, at int64, do func(vfs.FS) error) *vfs.MemFS {
 	t.Helper()
 	disk := m.crashable(t)
@@ -149,7 +149,8 @@ func killedAt(t *testing.T, m image, at int64, do func(vfs.FS) error) *vfs.MemFS
 	return disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: int(at % 3 * 50), RNG: rand.New(rand.NewPCG(uint64(at), 6))})
 }
 
-// A conversion that is killed at any step leaves a directory that is opened as it was.
+// TestConvertKilled checks that a conversion killed at any step leaves a directory with its
+// contents.
 func TestConvertKilled(t *testing.T) {
 	t.Parallel()
 	for _, format := range []int{2, 3} {
@@ -184,8 +185,8 @@ func convertKilled(t *testing.T, m image, want state) {
 	}
 }
 
-// An import that is killed at any step leaves all that was imported, or the empty directory
-// that was there.
+// TestImportKilled checks that an import killed at any step leaves everything imported or an empty
+// directory.
 func TestImportKilled(t *testing.T) {
 	t.Parallel()
 	text := `{"treadle_journal":1}
@@ -219,8 +220,8 @@ func TestImportKilled(t *testing.T) {
 	}
 }
 
-// Damage in a directory of format 2 is told before anything is converted, and a repair makes
-// one of the present format of what can be read.
+// TestConvertDamaged checks that damage in a directory of format 2 is reported before the
+// conversion, and that a repair builds a directory of the present format from the readable data.
 func TestConvertDamaged(t *testing.T) {
 	m, want := format2(t, "killed")
 	name, b := m.liveLog(t)

@@ -11,11 +11,11 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// Damage is one place in the store that cannot be read and should be.
+// Damage is one place in the store that is missing or cannot be read.
 type Damage struct {
-	File   string // below the data directory; empty if it is not known
-	Offset int64  // in the file; -1 if it is not known
-	Length int64  // in bytes; 0 if it is not known
+	File   string // relative to the data directory; empty: unknown
+	Offset int64  // in the file; -1: unknown
+	Length int64  // in bytes; 0: unknown
 	What   string
 }
 
@@ -33,7 +33,7 @@ func (d Damage) String() string {
 	return s
 }
 
-// DamageError says that a data directory lost committed changes.
+// DamageError reports that a data directory has lost committed changes.
 type DamageError struct {
 	Dir    string
 	Damage []Damage // at least one
@@ -44,37 +44,36 @@ func (e *DamageError) Error() string {
 	if n := len(e.Damage) - 1; n > 0 {
 		more = fmt.Sprintf(", and %d more", n)
 	}
-	return fmt.Sprintf("the data directory %q is damaged: %s%s; see treadle journal check", e.Dir, e.Damage[0], more)
+	return fmt.Sprintf("the data directory %q is damaged: %s%s; run treadle journal check, then treadle journal repair", e.Dir, e.Damage[0], more)
 }
 
-// damaged turns what reading the store ended with into a DamageError, unless it is
-// a caller's error or one of the system.
+// damaged turns an error of reading the store into a DamageError, unless a callback or the
+// operating system returned it.
 func (j *Journal) damaged(err error) error {
-	var own callerError
+	var own callbackError
 	if errors.As(err, &own) {
 		return own.error
 	}
-	if broke := j.guard.failure(); broke != nil {
-		err = broke // it knows the file
+	if failed := j.disk.failure(); failed != nil {
+		err = failed // this error names the file
 	}
-	return j.home.damageError(err)
+	return j.dir.damageError(err)
 }
 
-func (h *home) damageError(err error) error {
-	var g garbled
+func (d *dataDir) damageError(err error) error {
+	var g decodeError
 	if pebble.IsCorruptionError(err) || errors.As(err, &g) {
-		return &DamageError{Dir: h.dir, Damage: []Damage{h.locate(damageOf(err))}}
+		return &DamageError{Dir: d.root, Damage: []Damage{d.locate(damageOf(err))}}
 	}
-	return fmt.Errorf("cannot read the data directory %q: %w", h.dir, cause(err))
+	return fmt.Errorf("cannot read the data directory %q: %w", d.root, cause(err))
 }
 
-// garbled is an error for what the store reads well and this package does not
-// understand.
-type garbled struct{ error }
+// decodeError reports bytes that the store reads and this package cannot decode.
+type decodeError struct{ error }
 
-// first is the first error there is. What failed often fails again when it is
-// closed, and once is enough.
-func first(errs ...error) error {
+// firstError returns the first error that is not nil. A close after a failure often fails for the
+// same reason, and one report is enough.
+func firstError(errs ...error) error {
 	for _, err := range errs {
 		if err != nil {
 			return err
@@ -83,22 +82,22 @@ func first(errs ...error) error {
 	return nil
 }
 
-// The store names files by number and blocks by place in its messages only.
+// The store names table numbers and block offsets only in the text of its errors.
 var (
 	tableInError  = regexp.MustCompile(`\b(\d{6,})(?:\.sst)?\b`)
 	blockInError  = regexp.MustCompile(`\bblock (\d+)/(\d+): `)
 	footerInError = regexp.MustCompile(`\binvalid table \d+: `)
 )
 
-// Of tables in the form of storeFormat.
+// Sizes in tables of storeFormat.
 const (
-	blockTrailer = 5  // bytes behind each block: how it is packed, and its sum
-	tableFooter  = 57 // bytes at the end, which say where the blocks are
+	blockTrailer = 5  // bytes behind each block: compression type and checksum
+	tableFooter  = 57 // bytes at the end of a table: where the index blocks are
 )
 
-// damageOf reads the place out of an error of the store.
+// damageOf extracts file and offset from an error of the store.
 func damageOf(err error) Damage {
-	what, _, _ := strings.Cut(err.Error(), "\n") // the rest is for the store's makers
+	what, _, _ := strings.Cut(err.Error(), "\n") // the other lines are a stack trace
 	d := Damage{Offset: -1, What: what}
 	if !pebble.IsCorruptionError(err) {
 		return d
@@ -118,13 +117,13 @@ func damageOf(err error) Damage {
 	return d
 }
 
-// locate puts a footer's damage at the end of its file.
-func (h *home) locate(d Damage) Damage {
-	if d.Offset >= 0 || d.Length == 0 {
-		return d
+// locate sets the offset of a damaged footer, which is at the end of its file.
+func (d *dataDir) locate(at Damage) Damage {
+	if at.Offset >= 0 || at.Length == 0 {
+		return at
 	}
-	if info, err := h.fs.Stat(h.path(d.File)); err == nil {
-		d.Offset = max(info.Size()-d.Length, 0)
+	if info, err := d.fs.Stat(d.path(at.File)); err == nil {
+		at.Offset = max(info.Size()-at.Length, 0)
 	}
-	return d
+	return at
 }

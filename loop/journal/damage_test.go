@@ -12,9 +12,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// groups makes a journal with some groups of a few jobs, tables and a log that is
-// still needed, and takes the directory's image as kill -9 leaves it. states[i] is
-// what it holds when the last i groups are missing.
+// groups writes some groups of a few jobs, tables and a log that is still needed, and returns the
+// directory's image as kill -9 leaves it. states[i] is the state without the last i groups.
 func groups(t testTB, mode Mode, flush bool) (m image, states []state) {
 	t.Helper()
 	f := vfs.NewCrashableMem()
@@ -46,10 +45,10 @@ func groups(t testTB, mode Mode, flush bool) (m image, states []state) {
 	return m, states
 }
 
-// missing is how many of the last groups a state lacks, -1 if it is no such state.
+// missing returns how many of the last groups a state lacks, or -1 for any other state.
 func missing(states []state, got state) int { return slices.IndexFunc(states, got.equal) }
 
-// open opens an image and says how many groups it lacks.
+// open opens an image and returns how many groups it lacks.
 func (m image) open(t *testing.T, states []state) (lacks int, err error) {
 	t.Helper()
 	got, err := reopen(m.disk(t))
@@ -59,7 +58,7 @@ func (m image) open(t *testing.T, states []state) (lacks int, err error) {
 	return missing(states, got), nil
 }
 
-// liveLog is the log in use, with what was written of it.
+// liveLog returns the log in use and the bytes written to it.
 func (m image) liveLog(t *testing.T) (name string, b []byte) {
 	t.Helper()
 	names := m.logs()
@@ -67,14 +66,14 @@ func (m image) liveLog(t *testing.T) (name string, b []byte) {
 	return name, m[name]
 }
 
-// logs are the names of all logs, in order. The store makes files of that kind too, which
+// logs returns the names of all logs, in order. The store also creates files with the suffix, which
 // it does not use.
 func (m image) logs() []string {
 	return slices.DeleteFunc(m.names(logSuffix), func(name string) bool { return path.Base(path.Dir(name)) != logsName })
 }
 
-// A log that is cut anywhere (a group is much longer than a step), or ends in zeros or in garbage, loses the groups that
-// are not whole and nothing else, and never refuses to start.
+// TestTornAndZeroedTails checks that a log that is truncated anywhere, or ends in zeros or garbage,
+// loses only its incomplete groups and never prevents a start. A step is much shorter than a group.
 func TestTornAndZeroedTails(t *testing.T) {
 	t.Parallel()
 	for mode, step := range map[Mode]int{Always: 3, Never: 11} {
@@ -100,7 +99,7 @@ func TestTornAndZeroedTails(t *testing.T) {
 			if lacks, err := m.with(name, b[:n]).open(t, states); err != nil || lacks != len(parts)-whole {
 				t.Fatalf("%v: cut at %d of %d: %v, lacks %d groups, want %d", mode, n, len(b), err, lacks, len(parts)-whole)
 			}
-			if n%(11*step) > 0 || n < logStart { // nothing is written before the head is synced
+			if n%(11*step) > 0 || n < logStart { // the head is synced before any other write
 				continue
 			}
 			for _, fill := range []byte{0, 0xff} {
@@ -113,8 +112,8 @@ func TestTornAndZeroedTails(t *testing.T) {
 	}
 }
 
-// Whatever byte of the log is wrong: the damage is reported with the log's name and
-// a place before that byte, except in the last group, which then counts as torn.
+// TestCorruptLog damages every byte of the log in turn. The report names the log and an offset up
+// to that byte, except in the last group, which then counts as torn.
 func TestCorruptLog(t *testing.T) {
 	t.Parallel()
 	m, states := groups(t, Always, true)
@@ -127,7 +126,7 @@ func TestCorruptLog(t *testing.T) {
 	}
 	for at := 0; at < len(b); at += step {
 		if at > logHeadSize && at < logStart-logHeadSize && at%logPage > logHeadSize {
-			continue // nothing is there
+			continue // nothing was written there
 		}
 		bad := bytes.Clone(b)
 		bad[at] ^= 0x41
@@ -145,7 +144,7 @@ func TestCorruptLog(t *testing.T) {
 			continue
 		}
 		if err == nil && lacks == 0 && slices.ContainsFunc(parts, func(p logPart) bool { return at == int(p.offset)+tagSize || at == int(p.offset)+tagSize+1 }) {
-			continue // the length that is only needed when the other one is wrong
+			continue // the first length is read only when the second one is wrong
 		}
 		var damage *DamageError
 		if !errors.As(err, &damage) {
@@ -161,8 +160,8 @@ func TestCorruptLog(t *testing.T) {
 	}
 }
 
-// In mode Never nothing vouches for the middle of a log: after a loss of power it
-// may have holes, and the journal begins with what is before the first.
+// TestHoleWithoutSync checks mode Never, in which a loss of power may leave holes in the middle of
+// a log: the journal starts with what precedes the first hole.
 func TestHoleWithoutSync(t *testing.T) {
 	f := vfs.NewCrashableMem()
 	o := testOptions(f)
@@ -195,8 +194,8 @@ func TestHoleWithoutSync(t *testing.T) {
 	}
 }
 
-// Whatever byte of the manifest is wrong: it is reported, or nothing that was
-// committed is missing.
+// TestCorruptManifest damages every byte of the manifest in turn: the damage is reported, or
+// nothing committed is missing.
 func TestCorruptManifest(t *testing.T) {
 	m, states := groups(t, Always, true)
 	names := m.names("")
@@ -221,10 +220,9 @@ func TestCorruptManifest(t *testing.T) {
 	}
 }
 
-// Whatever byte of a table in use is wrong: Open or Replay reports it, or all that
-// was committed is read and the byte is none of those that hold records; Check
-// reports it in any case, with a place that contains it. A table that was compacted
-// away and comes back with a crash harms nobody.
+// TestCorruptTable damages every byte of a live table in turn. Open or Replay reports it, or
+// everything committed is read and the byte holds no record. Check always reports it, with a place
+// that contains the byte. A compacted table that reappears after a crash does no harm.
 func TestCorruptTable(t *testing.T) {
 	t.Parallel()
 	m, states := groups(t, Always, true)
@@ -250,26 +248,26 @@ func TestCorruptTable(t *testing.T) {
 			var damage *DamageError
 			switch {
 			case errors.As(err, &damage):
-				tells(t, damage.Damage, name, at)
+				checkDamageAt(t, damage.Damage, name, at)
 			case err != nil || lacks != 0:
 				t.Fatalf("byte %d of %d of %s: %v, lacks %d groups", at, len(m[name]), name, err, lacks)
 			case at < live[name]:
-				t.Errorf("byte %d of %s, among the records: nobody noticed", at, name)
+				t.Errorf("byte %d of %s, among the records: not reported", at, name)
 			}
 			r, err := Check(testDir, bad.disk(t))
 			if err != nil {
 				t.Fatalf("byte %d of %s: %v", at, name, err)
 			}
-			tells(t, r.Damage, name, at)
+			checkDamageAt(t, r.Damage, name, at)
 		}
 	}
 }
 
-// liveTables says of each table in use how many of its bytes are records.
+// liveTables returns the number of record bytes in each live table.
 func liveTables(t *testing.T, m image) map[string]int {
 	t.Helper()
 	disk := m.disk(t)
-	h, err := openHome(disk, testDir, false)
+	h, err := lockDataDir(disk, testDir, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -301,9 +299,9 @@ func flipped(b []byte, at int) []byte {
 	return b
 }
 
-// tells checks that one byte's damage is reported by the file's name and a place that
-// contains it.
-func tells(t *testing.T, damage []Damage, name string, at int) {
+// checkDamageAt checks that one byte's damage is reported with the file's name and a place that contains
+// the byte.
+func checkDamageAt(t *testing.T, damage []Damage, name string, at int) {
 	t.Helper()
 	for _, d := range damage {
 		if path.Join(testDir, d.File) == name && int(d.Offset) <= at && at < int(d.Offset+d.Length) {
@@ -313,7 +311,7 @@ func tells(t *testing.T, damage []Damage, name string, at int) {
 	t.Errorf("byte %d of %s is reported as %v", at, name, damage)
 }
 
-// A file that is missing or cut is reported by its name.
+// TestMissingFiles checks that a missing or truncated file is reported by name.
 func TestMissingFiles(t *testing.T) {
 	m, states := groups(t, Always, true)
 	live, _ := m.liveLog(t)
@@ -330,19 +328,19 @@ func TestMissingFiles(t *testing.T) {
 			lacks, err := bad.open(t, states)
 			switch {
 			case base == lockName || strings.HasPrefix(base, "OPTIONS") || strings.HasPrefix(base, "marker.format") || base == "MANIFEST-000001":
-				// The store can do without, or says itself what it misses.
+				// The store does not need this file, or reports its absence itself.
 			case strings.HasSuffix(base, ".log") && name != live:
 				if err != nil || lacks != 0 {
 					t.Errorf("without %s, which waits for its next use: %v, lacks %d groups", base, err, lacks)
 				}
 			case strings.HasSuffix(base, ".log"):
-				// With all that came later gone too there is nothing left that could tell.
+				// When everything later is gone too, nothing is left that could tell.
 				if err != nil || lacks < 1 {
 					t.Errorf("without %s (cut: %v): %v, lacks %d groups", base, cut, err, lacks)
 				}
-			case err == nil && lacks == 0: // a table that was compacted away, say
+			case err == nil && lacks == 0: // for example a compacted table
 			case err == nil:
-				t.Errorf("without %s (cut: %v): lacks %d groups and nobody noticed", base, cut, lacks)
+				t.Errorf("without %s (cut: %v): lacks %d groups, and no damage is reported", base, cut, lacks)
 			case !cut && base != formatName && !strings.Contains(err.Error(), strings.TrimPrefix(base, "marker.")[:4]):
 				t.Errorf("without %s: %v", base, err)
 			}
@@ -350,11 +348,11 @@ func TestMissingFiles(t *testing.T) {
 	}
 }
 
-// A log that is missing before others breaks the chain of groups; so does one that
-// was not closed properly.
-func TestMissingLogInTheMiddle(t *testing.T) {
+// TestMissingLog checks that a missing log breaks the chain of groups, and so does a log
+// that was not closed properly.
+func TestMissingLog(t *testing.T) {
 	f := &slowSync{FS: vfs.NewCrashableMem()}
-	f.tables.Lock() // no table is written: all logs stay in use
+	f.tables.Lock() // no table is written, so all logs stay in use
 	d := mustOpen(t, testOptions(f))
 	for range 45 {
 		d.create(2000)
@@ -380,20 +378,21 @@ func TestMissingLogInTheMiddle(t *testing.T) {
 			continue
 		}
 		next := path.Base(logs[i+1])
-		if err == nil || !strings.Contains(err.Error(), "missing before group") || !strings.Contains(err.Error(), next) {
+		var damage *DamageError
+		if !errors.As(err, &damage) || len(damage.Damage) != 1 || !strings.Contains(err.Error(), "missing before group") || !strings.Contains(err.Error(), next) {
 			t.Errorf("without %s: %v", name, err)
 		}
 		b := m[name]
 		for _, cut := range []int{len(b) / 2, len(b) - 3*chunkHead} {
 			if _, err := reopen(m.with(name, b[:cut]).disk(t)); err == nil {
-				t.Errorf("%s cut at %d of %d, and nobody noticed", name, cut, len(b))
+				t.Errorf("%s cut at %d of %d, and no damage is reported", name, cut, len(b))
 			}
 		}
 	}
 }
 
-// TestHarmlessGap: a gap in a log in which no group is missing is passed over, with what is
-// behind it.
+// TestHarmlessGap checks that a gap in a log in which no group is missing is skipped, and the
+// groups behind it are read.
 func TestHarmlessGap(t *testing.T) {
 	t.Parallel()
 	f := vfs.NewMem()
@@ -415,7 +414,7 @@ func TestHarmlessGap(t *testing.T) {
 	}
 	add := func(seq uint64) {
 		batch := appendPut(startBatch(nil), &Record{Seq: seq, Space: 1, Queue: []byte("q"), Name: fmt.Append(nil, seq)})
-		sealBatch(batch, &meta{group: last.group + seq, previous: last.group + seq - 1, epoch: last.epoch, top: seq, jobs: 1, settled: true}, 1)
+		sealBatch(batch, &meta{group: last.group + seq, previous: last.group + seq - 1, epoch: last.epoch, maxSeq: seq, jobs: 1, prevSynced: true}, 1)
 		l.add(batch)
 	}
 	add(1)

@@ -1,104 +1,100 @@
-// Package journal is the server's durable store, and the only one that writes the
-// data directory. It knows records, which are jobs and what the scheduler notes beside them,
-// documents, which kts46 keeps of its projects, and settings.
+// Package journal is the server's durable store and the only writer of the data directory. It
+// stores records (jobs and other facts of the scheduler), documents (kts46's projects and their
+// jobs) and settings.
 //
 // # Groups
 //
-// Shards append changes to buffers in memory and never wait. One goroutine, the
-// committer, takes what all buffers hold, a group, appends it to a log and syncs it;
-// meanwhile the next group gathers. When the sync is back, the group's number is
-// published, and everything appended up to it is durable: whoever has to answer for
-// a change waits until Committed reaches the number that Group gave after the change
-// was appended. Groups are committed in order, and within a shard the order of
-// changes is the order of the calls.
+// Shards append changes to buffers in memory and never wait. One goroutine, the committer,
+// drains all buffers into a group, appends the group to a log and syncs the log; meanwhile the
+// buffers collect the next group. After the sync the committer publishes the group's number, and
+// every change up to it is durable. Before a caller acknowledges a change it waits until
+// Committed reaches the number that Group returned after the append. Groups are committed in
+// order. Within a shard, changes keep the order of the calls.
 //
-// Within a group only the last change of a job is kept, and nothing of a job that
-// was put for the first time and deleted: it is committed without ever having been
-// written. A group is there whole after a crash, or not at all: one of more than 2 MiB is
-// written in several parts, and one that lacks parts is left out by the next start.
+// A group keeps only the last change of a job. It keeps no change of a job that was created and
+// deleted within the group: such a job is committed without having been written. After a crash a
+// group is complete or absent. A group of more than 2 MiB is written in several parts, and the
+// next start drops a group that lacks parts.
 //
 // # Checkpoints
 //
-// A log that is full is closed, and the next one begins; a group never goes on in another
-// log. Another goroutine, the checkpointer, brings what the closed log came to into the
-// store: of each job the last change, and nothing of those that came and went within the
-// log, which is most of them where workers keep pace. Then the log's file is used again or
-// removed. When a second log is full before the first is in the store, the committer waits.
-// A start brings all logs into the store before anything is replayed.
+// A full log is closed and the next one begins; a group never continues in another log. Another
+// goroutine, the checkpointer, applies the closed log to the store: of each job the last change,
+// and nothing of the jobs that came and went within the log, which are most of the jobs when
+// workers keep pace. Then it reuses or removes the log's file. When a second log is full before
+// the first one is in the store, the committer waits. A start applies all logs to the store
+// before it replays anything.
 //
 // # When a change is committed
 //
-//	Always    when its group is synced: it survives kill -9 and a loss of power.
-//	          What came with FlushLater is in the log as soon as the committer is free,
-//	          where a kill finds it, and shares the next sync, or has one within 10 ms
-//	Interval  at once: Group names a group that is committed already, and nobody
-//	          waits. What gathered for an interval is written and synced as a group;
-//	          a crash of any kind costs the last interval at most
-//	Never     likewise, but groups are handed to the system and not synced: kill -9
-//	          costs the last interval at most, a loss of power whatever the system
-//	          had not written. Logs are synced when they are complete
+//	Always    when its group is synced. It survives kill -9 and a loss of power. A change of
+//	          FlushLater is written to the log as soon as the committer is free, so it survives
+//	          a kill, and is synced with the next group or within 10 ms
+//	Interval  at once: Group returns a group that is already committed, and nothing waits.
+//	          Changes are written and synced once an interval; any crash loses at most the
+//	          last interval
+//	Never     as Interval, but groups are written and not synced. A kill -9 loses at most the
+//	          last interval, a loss of power everything that the system had not written yet.
+//	          A log is synced when it is full
 //
 // # Failure
 //
-// The first change of the disk that fails, whatever it is, ends it: no group is
-// committed any more, nothing more reaches the disk, Failed is called once, and Close
-// returns the reason. A sync that failed is never tried again, because the second
-// one would succeed without having written anything. Space is watched so that the
-// disk is not full without notice: Full tells when new jobs are to be refused.
+// The first failed write ends the journal: nothing more is committed or written, Failed is called
+// once, and Close returns the cause. A failed sync is never retried, because the second sync
+// would succeed without writing anything. The journal watches the free space so that the disk
+// does not fill up unnoticed: while Full is true the caller must refuse new jobs.
 //
 // # The data directory
 //
-//	LOCK            held by the process that uses it
-//	store           the store, of github.com/cockroachdb/pebble, whose own log is not used
-//	store/log       the logs: NUMBER.log, and NUMBER.spare for one that will be used again
-//	store/CLOSED    up to which group an orderly close has written everything
-//	store/FORMAT    "treadle journal 4, sum N": the version of all this. It is written last,
-//	                so a store with this file is whole
-//	store.new       one that is being made; becomes store when it is whole
-//	store.old       one that another takes the place of
-//	store.damaged-N what a repair took out of use
-//	store.scratch   what a repair sorts
+//	LOCK            locked by the process that uses the directory
+//	store           the store: github.com/cockroachdb/pebble without its own log
+//	store/log       the logs: NUMBER.log, and NUMBER.spare for a file to be reused
+//	store/CLOSED    the marker of a clean shutdown: the last group that was written
+//	store/FORMAT    "treadle journal 4, sum N": the format version of the directory. It is
+//	                written last, so a store with this file is complete
+//	store.new       a store that is being built; it is renamed to store when it is complete
+//	store.old       a store that has been replaced
+//	store.damaged-N a damaged store that a repair replaced
+//	store.scratch   the temporary store in which a repair sorts records
 //
-// An older version is converted by Open: a store of the present one is made in store.new,
-// and renamed.
+// Open converts an older version: it builds a store of the present version in store.new and
+// renames it.
 //
-// In the store a job is under 'j' and its Seq in eight bytes, big-endian, so that
-// they come back in the order of creation whatever number of shards there are; a
-// setting is under 's' and its key, a document under 'p', its kind and its names; and under 'm' every group writes its head: its
-// number, which of its batches this is and whether more follow, the number of the
-// group before it, the epoch (which counts openings: it names the writer), the highest
-// Seq ever put, the number of jobs, whether all groups before it were synced when it was
-// written, and a checksum over its operations. The numbers go on over restarts. They are
-// what a replicated journal would need to append a group after the one it expects. The
-// checksum has no key: whoever is given a group can verify it.
+// The store has four kinds of keys. 'j' and the Seq in eight bytes, big-endian, is a record, so
+// records are sorted by creation for any number of shards. 's' and a key is a setting. 'p', a
+// kind and names is a document. 'm' is the head (meta) of the last group. A head holds the
+// group's number, which of its batches this is and whether more follow, the previous group's
+// number, the epoch (it counts openings and so identifies the writer), the highest Seq ever put,
+// the number of records, whether all earlier groups were synced when it was written, and a
+// checksum over its operations. The numbers continue across restarts. With them a replicated
+// journal could append a group after the expected one. The checksum has no key, so any receiver
+// of a group can verify it.
 //
 // # Logs
 //
-// A log is a sequence of blocks with chunks in them, see log.go. Every chunk carries a tag
-// under a key that is drawn for the log and stands in its head alone. Payloads come from
-// clients: without the key no client can send bytes that are taken for a chunk, wherever
-// they come to lie, and what a file held when it was another log is not taken for one
-// either. A reader looks for chunks where they begin and nowhere else.
+// A log is a sequence of blocks of chunks, see log.go. Every chunk has a tag under the log's
+// random key, which is stored in the log's head and nowhere else. Payloads come from clients:
+// without the key a client cannot send bytes that pass for a chunk at any offset, and neither can
+// the file's earlier contents. A reader looks for chunks only where chunks may begin.
 //
 // # Damage
 //
-// Open checks what the store would not: it follows the chain of group heads from the
-// tables through the logs. A log's end that cannot be read, or holds a group that lacks
-// parts, was never acknowledged, unless the disk damaged it: it is left out, and the log of
-// the server and Stats.Dropped tell where it was and how long. The same is damage when a
-// group behind it says that everything before it was synced, or when the store was closed
-// in order behind it; so is a group that is missing, a table that is missing or cut, a
-// manifest with a gap. Open refuses such a directory with a *DamageError that names file
-// and offset. Check tells all that is damaged, Repair keeps what can be read and carries
-// its tag, and of several jobs of one name the last.
+// Open checks what the store does not: it follows the chain of group heads from the tables
+// through the logs. An end of a log that cannot be read, or that holds a group without all its
+// parts, was never acknowledged unless the disk damaged it. Open drops it, and the server's log
+// and Stats.Dropped report its place and length. It is damage when a later group records that
+// everything before it was synced, or when a clean shutdown followed. A missing group, a missing
+// or truncated table, and a manifest with a gap are damage too. Open refuses a damaged directory
+// with a *DamageError that names file and offset. Check reports all damage. Repair keeps
+// everything that can be read and has a valid tag, and of several jobs with one name the last.
 //
 // # Export
 //
-// Export and Import use JSON lines: UTF-8, one object a line. The first is
+// Export and Import use JSON lines: UTF-8, one object a line. The first line is
 //
 //	{"treadle_journal":2}
 //
-// and each other one a setting, a document or a record:
+// and every other line is a setting, a document or a record:
 //
 //	{"kind":"setting","key":"config.timeout","value":"\u0000\u0000\u0002X"}
 //	{"kind":"project","project":"p","state":{"last_id":2}}
@@ -107,19 +103,18 @@
 //	{"kind":"job","seq":9,"space":4,"queue":"dwork","name":"salad","holder":"cook","log":[{"stage":2,"micros":1700000000000000}],"after":[8]}
 //	{"kind":"queue","seq":10,"queue":"echo"}
 //
-// A record's members are those of Record: seq (ascending; without it, one more than the
-// last), queue, name, workload and holder (bytes), space (required of a job: 1 Periodic,
-// 4 dwork, 5 kts46), sched_at, due, priority, count, timeout, revision and task (whole
-// numbers; without it, 0), log and after. The kinds are job, queue, dropped, edge and exit.
+// The kinds of records are job, queue, dropped, edge and exit. The members of a record are those
+// of Record: seq (ascending; by default the last one plus 1), queue, name, workload and holder
+// (bytes), space (required for a job: 1 Periodic, 4 dwork, 5 kts46), sched_at, due, priority,
+// count, timeout, revision and task (integers; by default 0), log and after.
 //
-// A document is of the kind project, numbers, definition or progress. It has project and
-// name, of the job (bytes), and state, a JSON object, or text (bytes).
+// The kinds of documents are project, numbers, definition and progress. A document has project
+// and name, the job's (bytes), and state, a JSON object, or text (bytes).
 //
-// Bytes that are UTF-8 stand as a string, others in base64 under the member's name with
-// _base64 behind it: "name_base64":"/w==". Empty bytes and zeros are left out.
-// Anything else is refused.
+// Bytes that are UTF-8 are a string. Other bytes are in base64 in a member whose name ends in
+// _base64: "name_base64":"/w==". Empty bytes and zeros are omitted. Import refuses anything else.
 //
-// Version 1, which Import reads too, has jobs and settings alone. There a job of the spaces
-// 12 to 15 is a note, one of dwork and kts46 has its members packed into the workload, and
-// kts46's documents are settings.
+// Import also reads version 1, which has only jobs and settings. In version 1 the spaces 12 to 15
+// are the other kinds of records, the workload of a dwork or kts46 job contains its holder, log,
+// predecessors and revision, and kts46's documents are settings.
 package journal

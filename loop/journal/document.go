@@ -6,24 +6,23 @@ import (
 	"fmt"
 )
 
-// Document is a durable thing of a protocol that is known by its name: a project of kts46, or
-// what is kept of a job in one.
+// Document is a named record of a protocol: a kts46 project, or data of a job in a project.
 type Document struct {
-	Kind    Kind // from KindProject on
+	Kind    Kind // KindProject or higher
 	Project []byte
-	Name    []byte // of the job; a project has none
-	// Value is what the protocol keeps: of a definition any text, of the others a JSON object.
+	Name    []byte // of the job; empty for a project
+	// Value is the protocol's data: any text for a definition, a JSON object for the other kinds.
 	Value []byte
 }
 
-// key appends the document's key in the store: the kind, the project's name with its length, the
-// other name. So those of one kind stand together, in the order of the kinds.
+// key appends the document's key in the store: the kind, the project's name with its length, and
+// the job's name. Documents are therefore sorted by kind.
 func (d *Document) key(dst []byte) []byte {
 	dst = append(dst, keyDocument, byte(d.Kind))
 	return append(appendBytes(dst, d.Project), d.Name...)
 }
 
-// parseDocument reads a stored document. Its bytes are views.
+// parseDocument decodes a stored document. Its bytes are views of key and value.
 func parseDocument(key, value []byte) (d Document, err error) {
 	if len(key) < 3 {
 		return d, fmt.Errorf("a document's key has %d bytes", len(key))
@@ -37,16 +36,16 @@ func parseDocument(key, value []byte) (d Document, err error) {
 		d.Project, d.Name = rest[:l:l], rest[l:]
 		return d, nil
 	}
-	return d, errors.New("a document's key is cut short or garbled")
+	return d, errors.New("a document's key is truncated or malformed")
 }
 
-// PutDocument appends a document that is new or has changed; SettingsGroup covers it.
+// PutDocument appends a new or changed document. SettingsGroup covers the change.
 func (j *Journal) PutDocument(d *Document) {
 	j.settings().raw(opSet, d.key(nil), d.Value)
 	j.touch()
 }
 
-// DeleteDocument appends a document's end; SettingsGroup covers it.
+// DeleteDocument appends the deletion of a document. SettingsGroup covers the change.
 func (j *Journal) DeleteDocument(d *Document) {
 	j.settings().raw(opDelete, d.key(nil), nil)
 	j.touch()

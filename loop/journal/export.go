@@ -15,43 +15,43 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// exportVersion is in the first line of an export. Import knows the older ones.
+// exportVersion is the version in an export's first line. Import reads the older ones too.
 const exportVersion = 2
 
-// Export writes what is stored in the data directory as JSON lines, in the form
-// that the package comment describes: the settings, the documents, then the records by
-// their Seq. No server may use the directory. progress, which may be nil, hears of records.
+// Export writes the contents of the data directory as JSON lines, in the form that the package
+// comment describes: settings, documents, then records in the order of their Seq. No server may use
+// the directory. progress, which may be nil, receives the number of records written.
 func Export(dir string, w io.Writer, progress func(done, total int64)) error {
 	return export(vfs.Default, dir, w, progress)
 }
 
 func export(f vfs.FS, dir string, w io.Writer, progress func(done, total int64)) error {
-	h, err := viewHome(f, dir)
+	d, err := openReadOnly(f, dir)
 	if err != nil {
 		return err
 	}
-	return errors.Join(h.export(w, progress), h.close())
+	return errors.Join(d.export(w, progress), d.close())
 }
 
-func (h *home) export(w io.Writer, progress func(done, total int64)) error {
-	if err := h.needStore(exists(h.fs, h.store())); err != nil {
+func (d *dataDir) export(w io.Writer, progress func(done, total int64)) error {
+	if err := d.needStore(exists(d.fs, d.store())); err != nil {
 		return err
 	}
-	format, err := h.readFormat()
+	format, err := d.readFormat()
 	if err != nil {
 		return err
 	}
-	s, err := h.verify(format)
+	s, err := d.verify(format)
 	if err != nil {
 		return err
 	}
-	err = h.read(s, func(db pebble.Reader) error { return exportStore(db, format, w, progress) })
-	var own callerError
+	err = d.read(s, func(db pebble.Reader) error { return exportStore(db, format, w, progress) })
+	var own callbackError
 	if errors.As(err, &own) {
 		return fmt.Errorf("cannot write the export: %w", own.error)
 	}
 	if err != nil {
-		return h.damageError(err)
+		return d.damageError(err)
 	}
 	return nil
 }
@@ -63,25 +63,25 @@ func exportStore(db pebble.Reader, format int, to io.Writer, progress func(done,
 	}
 	w := bufio.NewWriterSize(to, 256<<10)
 	if _, err := fmt.Fprintf(w, "{\"treadle_journal\":%d}\n", exportVersion); err != nil {
-		return callers(err)
+		return callbackErr(err)
 	}
 	var l jsonLine
 	err = scan(db, settingKeys(), func(key, value []byte) error {
-		if d, ok := documentOf1(key[1:], value); ok && format < Format {
+		if d, ok := legacyDocument(key[1:], value); ok && format < Format {
 			l.document(&d)
-			return callers(l.end(w))
+			return callbackErr(l.end(w))
 		}
 		l.begin("setting")
 		l.bytes("key", key[1:])
 		l.bytes("value", value)
-		return callers(l.end(w))
+		return callbackErr(l.end(w))
 	})
 	if err != nil {
 		return err
 	}
 	err = eachDocument(db, func(d *Document) error {
 		l.document(d)
-		return callers(l.end(w))
+		return callbackErr(l.end(w))
 	})
 	if err != nil {
 		return err
@@ -90,13 +90,13 @@ func exportStore(db pebble.Reader, format int, to io.Writer, progress func(done,
 	var r Record
 	err = scan(db, jobKeys(), func(key, value []byte) error {
 		if err := parseJob(key, value, &r); err != nil {
-			return garbled{err}
+			return decodeError{err}
 		}
 		l.record(&r)
 		if done++; done%progressEvery == 0 && progress != nil {
 			progress(done, max(done, m.jobs))
 		}
-		return callers(l.end(w))
+		return callbackErr(l.end(w))
 	})
 	if err == nil && progress != nil {
 		progress(done, done)
@@ -104,10 +104,10 @@ func exportStore(db pebble.Reader, format int, to io.Writer, progress func(done,
 	if err != nil {
 		return err
 	}
-	return callers(w.Flush())
+	return callbackErr(w.Flush())
 }
 
-// jsonLine makes one line.
+// jsonLine builds one line.
 type jsonLine struct{ b []byte }
 
 func (l *jsonLine) begin(kind string) {
@@ -143,7 +143,7 @@ func (l *jsonLine) document(d *Document) {
 	}
 }
 
-// isState reports whether a document's value is a JSON object that stays what it is in a line.
+// isState reports whether a document's value is a JSON object that survives a line unchanged.
 func isState(v []byte) bool {
 	if len(v) == 0 || v[0] != '{' || bytes.ContainsAny(v, "\r\n") || !utf8.Valid(v) || !json.Valid(v) {
 		return false
@@ -170,7 +170,7 @@ func (l *jsonLine) record(r *Record) {
 	l.bytes("workload", r.Workload)
 }
 
-// graph writes what a record says of a task's log and of edges.
+// graph writes a record's log and dependencies.
 func (l *jsonLine) graph(r *Record) {
 	comma := func(i int) {
 		if i > 0 {
@@ -201,7 +201,7 @@ func (l *jsonLine) graph(r *Record) {
 	}
 }
 
-// bytes writes text as it is, and what is not valid UTF-8 in base64.
+// bytes writes UTF-8 as a string and other bytes in base64.
 func (l *jsonLine) bytes(name string, v []byte) {
 	switch {
 	case len(v) == 0:

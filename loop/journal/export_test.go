@@ -14,8 +14,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// What was exported is imported again: the same jobs under the same Seq, the same
-// settings; and an export of that is the same text. Every line is JSON.
+// TestExportImport checks that an import of an export has the same jobs under the same Seqs and the
+// same settings, and exports the same text. Every line is JSON.
 func TestExportImport(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := vfs.NewMem()
@@ -25,7 +25,7 @@ func TestExportImport(t *testing.T) {
 			r.Space = max(r.Space, 1)
 			d.next += 1 + rapid.Uint64Range(0, 1<<40).Draw(t, "gap")
 			r.Seq = d.next
-			r.Name = fmt.Appendf(r.Name, "%d", r.Seq) // An import refuses two jobs of one name.
+			r.Name = fmt.Appendf(r.Name, "%d", r.Seq) // an import refuses two jobs of one name
 			d.put(int(r.Seq%3), r)
 		}
 		key := rapid.OneOf(rapid.String(), rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) }))
@@ -63,7 +63,7 @@ func TestExportImport(t *testing.T) {
 	})
 }
 
-// The form, to the letter: others read and write it.
+// TestExportForm checks the exact form of an export, which other programs read and write.
 func TestExportForm(t *testing.T) {
 	const text = `{"treadle_journal":2}
 {"kind":"setting","key":"timeout","value":"600"}
@@ -98,8 +98,8 @@ func TestExportForm(t *testing.T) {
 	}
 }
 
-// What others may write: other spacing and order, escapes, text for base64, no seq,
-// empty lines, no line end at the end.
+// TestImportAccepts checks the forms that other programs may write: other spacing and order,
+// escapes, text for base64, no seq, empty lines, no final line end.
 func TestImportAccepts(t *testing.T) {
 	lines := []string{
 		` { "treadle_journal" : 1 } `, ``,
@@ -129,8 +129,8 @@ func TestImportAccepts(t *testing.T) {
 	}
 }
 
-// What an import does not understand is an error with the line's number, and nothing
-// is imported.
+// TestImportRefuses checks that an invalid import is an error with the line's number, and that
+// nothing is imported.
 func TestImportRefuses(t *testing.T) {
 	const head, head2 = "{\"treadle_journal\":1}\n", "{\"treadle_journal\":2}\n"
 	const job = `{"kind":"job","space":1}` + "\n"
@@ -142,24 +142,24 @@ func TestImportRefuses(t *testing.T) {
 		`{"treadle_journal":3}` + "\n":   "line 1: an export of version 3; this program knows versions 1 to 2",
 		`{"treadle_journal":1,"x":1}`:    `line 1: an unknown member "x"`,
 		job:                              `line 1: an unknown member "kind"`,
-		head + "{}":                      `line 2: a line of the kind ""`,
-		head + `{"kind":"lock"}`:         `line 2: a line of the kind "lock"`,
+		head + "{}":                      `line 2: a line of an unknown kind, ""`,
+		head + `{"kind":"lock"}`:         `line 2: a line of an unknown kind, "lock"`,
 		head + job + job[:9]:             "line 3: unexpected end of JSON input",
 		head + `[1]`:                     "line 2:",
 		head + job + job + `null`:        "line 4:",
 		head + `{"kind":"job"}`:          "line 2: a job without a space",
-		head + job + job:                 "jobs that have the queue and name of a later one",
+		head + job + job:                 "jobs with the queue and name of a later job",
 		head + `{"kind":"job","x":1}`:    `line 2: an unknown member "x"`,
 		head + `{"Kind":"job"}`:          `line 2: an unknown member "Kind"`,
 		head + `{"kind":"job","key":""}`: `line 2: an unknown member "key"`,
-		head + `{"kind":"job","space":1,"space":1}`:                                            `line 2: two members "space"`,
+		head + `{"kind":"job","space":1,"space":1}`:                                            `line 2: the member "space" comes twice`,
 		head + `{"kind":"job","sp\u0061ce":1}`:                                                 `line 2: a member's name with an escape`,
 		head + `{"kind":"job","space":256}`:                                                    "line 2:",
 		head + `{"kind":"job","space":1,"count":2147483648}`:                                   "line 2:",
 		head + `{"kind":"job","space":1,"due":1.5}`:                                            "line 2:",
 		head + `{"kind":"job","space":1,"name":5}`:                                             "line 2:",
 		head + `{"kind":"job","space":1,"name":{"a":1}}`:                                       "line 2:",
-		head + `{"kind":"job","space":1,"name":"a","name_base64":"YQ=="}`:                      `line 2: both "name" and "name_base64"`,
+		head + `{"kind":"job","space":1,"name":"a","name_base64":"YQ=="}`:                      `line 2: both members "name" and "name_base64"`,
 		head + `{"kind":"job","space":1,"name_base64":"?"}`:                                    "line 2:",
 		head + `{"kind":"job","space":1,"name":"\ud834"}`:                                      "line 2: half a surrogate pair",
 		head + `{"kind":"job","space":1,"name":"\ud834x\udd1e"}`:                               "line 2: half a surrogate pair",
@@ -170,17 +170,17 @@ func TestImportRefuses(t *testing.T) {
 		head + `{"kind":"setting","key":"a"}` + "\n" + `{"kind":"setting","key":"a"}`:          `line 3: the setting "a" comes twice`,
 		head + `{"kind":"setting","key":"a","space":1}`:                                        `line 2: an unknown member "space"`,
 		head + job + job + "\x00":                                                              "line 4:",
-		head + `{"kind":"queue"}`:                                                              `line 2: a line of the kind "queue"`,
-		head + `{"kind":"job","space":4,"workload":"w"}`:                                       "line 2: the stored form of a task",
-		head + `{"kind":"job","space":13}`:                                                     "line 2: the stored form of a task",
+		head + `{"kind":"queue"}`:                                                              `line 2: a line of an unknown kind, "queue"`,
+		head + `{"kind":"job","space":4,"workload":"w"}`:                                       "line 2: the stored task",
+		head + `{"kind":"job","space":13}`:                                                     "line 2: the stored task",
 		head2 + `{"kind":"job","space":1,"extra":"x"}`:                                         `line 2: an unknown member "extra"`,
-		head2 + `{"kind":"job","space":1,"log":[{"stage":1,"stage":1}]}`:                       `line 2: two members "stage"`,
+		head2 + `{"kind":"job","space":1,"log":[{"stage":1,"stage":1}]}`:                       `line 2: the member "stage" comes twice`,
 		head2 + `{"kind":"job","space":1,"log":[{"Stage":1}]}`:                                 `line 2: an unknown member "Stage"`,
 		head2 + `{"kind":"job","space":1,"log":[7]}`:                                           "line 2:",
 		head2 + `{"kind":"job","space":1,"after":[-7]}`:                                        "line 2:",
 		head2 + `{"kind":"project","key":"a"}`:                                                 `line 2: an unknown member "key"`,
-		head2 + `{"kind":"project","state":{},"text":""}`:                                      `line 2: both "state" and "text"`,
-		head2 + `{"kind":"project","state":[]}`:                                                "line 2: a state that is no object",
+		head2 + `{"kind":"project","state":{},"text":""}`:                                      `line 2: both members "state" and "text"`,
+		head2 + `{"kind":"project","state":[]}`:                                                "line 2: a state that is not a JSON object",
 		head2 + `{"kind":"project","project":"p"}` + "\n" + `{"kind":"project","project":"p"}`: `line 3: the project "p " comes twice`,
 	} {
 		f := vfs.NewMem()
@@ -195,8 +195,8 @@ func TestImportRefuses(t *testing.T) {
 	}
 }
 
-// An import into a directory that holds anything is refused and changes nothing; one
-// into an opened and empty directory goes on with its numbers.
+// TestImportNeedsEmpty checks that an import into a directory with contents is refused and changes
+// nothing, and that one into an opened, empty directory continues its numbers.
 func TestImportNeedsEmpty(t *testing.T) {
 	text := "{\"treadle_journal\":1}\n{\"kind\":\"job\",\"space\":1}\n"
 	f := vfs.NewMem()
@@ -232,7 +232,8 @@ func TestImportNeedsEmpty(t *testing.T) {
 	}
 }
 
-// Errors of the reader and the writer come through; progress is told.
+// TestExportImportErrors checks that errors of the reader and the writer are returned, and that
+// progress is reported.
 func TestExportImportErrors(t *testing.T) {
 	mine := errors.New("mine")
 	f := vfs.NewMem()
@@ -245,14 +246,14 @@ func TestExportImportErrors(t *testing.T) {
 	if err := importFrom(f, testDir, io.MultiReader(strings.NewReader(text.String()), iotest.ErrReader(mine)), nil); !errors.Is(err, mine) {
 		t.Fatal(err)
 	}
-	var told []string
-	tell := func(done, total int64) { told = append(told, fmt.Sprint(done, "/", total)) }
-	if err := importFrom(f, testDir, strings.NewReader(text.String()), tell); err != nil || strings.Join(told, " ") != "16384/0" {
-		t.Fatal(told, err)
+	var reported []string
+	report := func(done, total int64) { reported = append(reported, fmt.Sprint(done, "/", total)) }
+	if err := importFrom(f, testDir, strings.NewReader(text.String()), report); err != nil || strings.Join(reported, " ") != "16384/0" {
+		t.Fatal(reported, err)
 	}
-	told = nil
-	if err := export(f, testDir, io.Discard, tell); err != nil || strings.Join(told, " ") != "16384/16389 16389/16389" {
-		t.Fatal(told, err)
+	reported = nil
+	if err := export(f, testDir, io.Discard, report); err != nil || strings.Join(reported, " ") != "16384/16389 16389/16389" {
+		t.Fatal(reported, err)
 	}
 	if err := export(f, testDir, failingWriter{mine}, nil); !errors.Is(err, mine) || !strings.Contains(err.Error(), "cannot write the export") {
 		t.Fatal(err)
@@ -263,7 +264,8 @@ type failingWriter struct{ err error }
 
 func (w failingWriter) Write([]byte) (int, error) { return 0, w.err }
 
-// An export of a damaged directory is refused: it would be silently short.
+// TestExportOfDamage checks that an export of a damaged directory is refused, because it would
+// silently lack jobs.
 func TestExportOfDamage(t *testing.T) {
 	m, _ := groups(t, Always, true)
 	name, b := m.liveLog(t)
@@ -285,25 +287,5 @@ func TestExportOfDamage(t *testing.T) {
 	}
 	if refused == 0 {
 		t.Fatal("no damage of a table was noticed")
-	}
-}
-
-// An import that the disk fails leaves the directory as it was.
-func TestImportFails(t *testing.T) {
-	text := "{\"treadle_journal\":1}\n{\"kind\":\"job\",\"space\":1,\"workload\":\"" + strings.Repeat("x", 3000) + "\"}\n"
-	for at := int64(1); ; at++ {
-		disk := vfs.NewMem()
-		f := &faultFS{FS: disk, kind: failENOSPC, at: at, forever: true}
-		err := importFrom(f, testDir, strings.NewReader(text), nil)
-		if f.hit.Load() == nil {
-			if err != nil || at < 40 {
-				t.Fatal(at, err)
-			}
-			return
-		}
-		got, rerr := reopen(disk)
-		if rerr != nil || err == nil && len(got.jobs) != 1 || err != nil && len(got.jobs) > 1 {
-			t.Fatalf("after operation %d (%s), %v: %d jobs, %v", at, *f.hit.Load(), err, len(got.jobs), rerr)
-		}
 	}
 }

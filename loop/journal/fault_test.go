@@ -11,16 +11,16 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// outcome is what a scenario ended with.
+// outcome is the result of a scenario.
 type outcome struct {
 	opened       bool
 	err          error // of Open, Replay or Close
 	d            *driver
-	acknowledged uint64 // of d
+	acknowledged uint64 // the last committed group of d
 }
 
-// scenario opens a journal, makes enough changes for logs to be rotated and used
-// again, tables to be written and compacted, and closes it.
+// scenario opens a journal, makes enough changes to rotate and reuse logs and to write and compact
+// tables, and closes it.
 func scenario(tb testTB, f vfs.FS) outcome {
 	d, err := openDriver(tb, testOptions(f))
 	if err != nil {
@@ -52,10 +52,9 @@ func scenario(tb testTB, f vfs.FS) outcome {
 	return outcome{opened: true, err: err, d: d, acknowledged: acknowledged}
 }
 
-// Whatever operation of the disk fails, in whatever way: it is noticed once, nothing
-// is acknowledged any more, Close comes back with the reason, and what had been
-// acknowledged is there when the disk works again, after kill -9 as after a loss of
-// power.
+// TestFaultAtEveryOperation fails every operation of the disk in every way. The failure is reported
+// once, nothing is acknowledged afterwards, Close returns the cause, and everything acknowledged is
+// there when the disk works again, after kill -9 and after a loss of power.
 func TestFaultAtEveryOperation(t *testing.T) {
 	used := image{}
 	if f := vfs.NewMem(); true {
@@ -67,11 +66,11 @@ func TestFaultAtEveryOperation(t *testing.T) {
 	for kind := range lostSync {
 		for _, forever := range []bool{false, true} {
 			if forever && kind >= shortError {
-				continue // a disk that only ever writes halves
+				continue // a disk on which every write is short
 			}
 			for name, m := range map[string]image{"new": {}, "used": used} {
-				// Every operation of a new journal fails once in every way; where a
-				// start with tables and logs is in question too, every second does.
+				// Every operation of a new journal fails once in every way. With tables and logs at
+				// the start, every second one does.
 				step := int64(1)
 				if name == "used" {
 					step = 2
@@ -97,7 +96,7 @@ func TestFaultAtEveryOperation(t *testing.T) {
 	}
 }
 
-// faultAt lets operation at go wrong; false means that there are fewer.
+// faultAt fails operation at. It returns false when there are fewer operations.
 func faultAt(t *testing.T, m image, kind fault, at int64, forever bool) bool {
 	base := m.crashable(t)
 	f := &faultFS{FS: base, kind: kind, at: at, forever: forever, only: kind.befalls}
@@ -111,7 +110,7 @@ func faultAt(t *testing.T, m image, kind fault, at int64, forever bool) bool {
 	}
 	name := fmt.Sprintf("operation %d (%s)", at, *hit)
 	if !forever && out.err == nil && !strings.HasPrefix(*hit, "remove") && !strings.Contains(*hit, closedName) && !strings.HasSuffix(*hit, testDir+"/"+storeName) {
-		t.Errorf("%s: nobody noticed", name)
+		t.Errorf("%s: no failure is reported", name)
 	}
 	if out.opened {
 		checkFailure(t, name, out)
@@ -130,35 +129,35 @@ func faultAt(t *testing.T, m image, kind fault, at int64, forever bool) bool {
 	return true
 }
 
-// checkFailure checks that Failed was called at most once, that Close tells the
-// same, and that nothing was acknowledged after it.
+// checkFailure checks that Failed was called at most once, that Close returns the same error, and
+// that nothing was acknowledged after it.
 func checkFailure(t *testing.T, name string, out outcome) {
 	t.Helper()
 	d := out.d
 	n := d.failed.Load()
-	switch broke := d.j.guard.failure(); {
+	switch failure := d.j.disk.failure(); {
 	case n > 1:
 		t.Errorf("%s: Failed was called %d times", name, n)
 	case n == 1 && !errors.Is(out.err, d.failure):
-		t.Errorf("%s: Failed heard %v, Close says %v", name, d.failure, out.err)
-	case broke != nil && out.err == nil:
-		t.Errorf("%s: Close says nothing about %v", name, broke)
-	case broke != nil && d.j.Stats().LastError != broke.Error():
+		t.Errorf("%s: Failed got %v, Close returns %v", name, d.failure, out.err)
+	case failure != nil && out.err == nil:
+		t.Errorf("%s: Close does not return %v", name, failure)
+	case failure != nil && d.j.Stats().LastError != failure.Error():
 		t.Errorf("%s: the last error is %q", name, d.j.Stats().LastError)
 	}
-	if d.j.guard.broken.Load() {
+	if d.j.disk.tripped.Load() {
 		d.create(10)
 		d.j.Flush(1)
 		if d.j.Group(1) <= d.j.Committed() || d.j.Committed() != out.acknowledged {
-			t.Errorf("%s: acknowledges after the failure", name)
+			t.Errorf("%s: an acknowledgement follows the failure", name)
 		}
 		d.changes = d.changes[:len(d.changes)-1]
 	}
 }
 
-// A disk that loses one sync and some operations later its power breaks every
-// promise about what was acknowledged since; but what is left is the state after
-// some group, or it is reported as damage.
+// TestLostSyncAtEveryOperation checks a disk that loses one sync and, some operations later, its
+// power. Acknowledgements since the lost sync may be lost, but the rest is the state after some
+// group or is reported as damage.
 func TestLostSyncAtEveryOperation(t *testing.T) {
 	t.Parallel()
 	damaged, whole := 0, 0
@@ -202,8 +201,8 @@ func TestLostSyncAtEveryOperation(t *testing.T) {
 	}
 }
 
-// A group of many parts whose writing breaks off anywhere is there whole or not at all: a
-// job that it puts and one of the same name that it ends are never both there.
+// TestGroupIsWhole checks that a group of many parts whose writing stops anywhere is complete or
+// absent: a job that it puts and a job of the same name that it deletes never both exist.
 func TestGroupIsWhole(t *testing.T) {
 	t.Parallel()
 	cut := 0
@@ -229,7 +228,7 @@ func TestGroupIsWhole(t *testing.T) {
 		armed.Store(true)
 		whole := d.wait()
 		acknowledged := d.j.Committed()
-		_ = d.j.Close() // it says again what went wrong
+		_ = d.j.Close() // it repeats the failure
 		for percent := range 3 {
 			disk := base.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent * 50, RNG: rand.New(rand.NewPCG(uint64(at), 5))})
 			next := mustOpen(t, testOptions(disk))

@@ -12,15 +12,15 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// fault is what happens to one operation of a disk.
+// fault is what goes wrong in one operation of a disk.
 type fault int
 
 const (
 	failEIO    fault = iota // the operation fails
-	failENOSPC              // creating and writing fail for want of room
-	shortError              // half of what is written is, and then there is no room
-	shortQuiet              // half of what is written is, without an error
-	lostSync                // a sync does nothing and says it did
+	failENOSPC              // creating and writing fail for lack of space
+	shortError              // half of a write succeeds, then it fails for lack of space
+	shortQuiet              // half of a write succeeds, without an error
+	lostSync                // a sync does nothing and reports success
 	faults
 )
 
@@ -28,8 +28,8 @@ func (f fault) String() string {
 	return [...]string{"EIO", "ENOSPC", "short write with an error", "short write", "lost sync"}[f]
 }
 
-// befalls reports whether the fault can hit an operation: removing and closing need no
-// room, nor does a sync, and only what is written can be cut short.
+// befalls reports whether the fault can hit an operation. Removing, closing and syncing need no
+// space, and only writes can be short.
 func (f fault) befalls(op string) bool {
 	verb, _, _ := strings.Cut(op, " ")
 	switch f {
@@ -44,22 +44,21 @@ func (f fault) befalls(op string) bool {
 	}
 }
 
-// faultFS counts the operations that change the disk, and lets one of them, or all
-// from one on, go wrong.
+// faultFS counts the operations that change the disk and fails one of them, or all from one on.
 type faultFS struct {
 	vfs.FS
 	kind    fault
-	at      int64 // the operation that goes wrong; 0: none
+	at      int64 // the operation that fails; 0: none
 	forever bool
 	ops     atomic.Int64
-	hit     atomic.Pointer[string] // the operation that went wrong
+	hit     atomic.Pointer[string] // the failed operation
 	only    func(op string) bool   // nil: any operation
-	// laterBy operations after that, later is called, once.
+	// later is called once, laterBy operations after the fault.
 	laterBy int64
 	later   func()
 }
 
-// next counts an operation and reports whether it goes wrong.
+// next counts an operation and reports whether it fails.
 func (f *faultFS) next(op, name string) bool {
 	if f.only != nil && !f.only(op+" "+name) {
 		return false
@@ -76,7 +75,7 @@ func (f *faultFS) next(op, name string) bool {
 	return true
 }
 
-// fails is the error of an operation other than a write or a sync.
+// fails returns the error of an operation other than a write or a sync.
 func (f *faultFS) fails(op, name string, needsRoom bool) error {
 	if !f.next(op, name) {
 		return nil
@@ -148,7 +147,7 @@ func (f *faultFS) Remove(name string) error {
 	return f.FS.Remove(name)
 }
 
-// RemoveAll that fails has removed every second file.
+// RemoveAll removes every second file when it fails.
 func (f *faultFS) RemoveAll(name string) error {
 	if err := f.fails("remove", name, false); err != nil {
 		if f.ops.Load() == f.at {
@@ -160,7 +159,7 @@ func (f *faultFS) RemoveAll(name string) error {
 }
 
 func (f *faultFS) removeHalf(dir string) {
-	names, _ := f.List(dir) // nothing is there, or it is a file
+	names, _ := f.List(dir) // nothing is there, or name is a file
 	slices.Sort(names)
 	for i, name := range names {
 		name = f.PathJoin(dir, name)
@@ -204,7 +203,7 @@ func (f *faultFile) WriteAt(p []byte, at int64) (int, error) {
 }
 
 func (f *faultFile) write(p []byte, write func([]byte) (int, error)) (int, error) {
-	// The store now and then writes nothing, which changes nothing and can't be cut.
+	// The store sometimes writes zero bytes, which cannot be cut short.
 	if len(p) == 0 || !f.f.next("write", f.name) {
 		return write(p)
 	}

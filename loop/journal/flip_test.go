@@ -12,9 +12,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// flipWorld is a directory with logs, tables and settings, as a kill and as an orderly close
+// flipImages returns a directory with logs, tables and settings as a kill and as a clean shutdown
 // leave it, and its states after each group, the last one first.
-func flipWorld(t *testing.T) (killed, closed image, states []state) {
+func flipImages(t *testing.T) (killed, closed image, states []state) {
 	f := vfs.NewCrashableMem()
 	o := testOptions(f)
 	o.LogSize = 1900
@@ -34,7 +34,7 @@ func flipWorld(t *testing.T) (killed, closed image, states []state) {
 	return killed, d.closed(f), d.states()
 }
 
-// closed is what an orderly close leaves.
+// closed returns the image after a clean shutdown.
 func (d *driver) closed(f *vfs.MemFS) image {
 	if err := d.j.Close(); err != nil {
 		d.tb.Fatalf("%v", err)
@@ -42,7 +42,7 @@ func (d *driver) closed(f *vfs.MemFS) image {
 	return imageOf(d.tb, f)
 }
 
-// states are those after each group, the last one first.
+// states returns the states after each group, the last one first.
 func (d *driver) states() (all []state) {
 	for g := d.j.Committed(); g > 0; g-- {
 		all = append(all, d.after(g))
@@ -50,7 +50,7 @@ func (d *driver) states() (all []state) {
 	return all
 }
 
-// opened is the state of a directory, and how many bytes its start left out.
+// opened returns the state of a directory and how many bytes its start dropped.
 func opened(t *testing.T, m image) (got state, dropped uint64, err error) {
 	j, err := Open(testOptions(m.disk(t)))
 	if err != nil {
@@ -60,11 +60,11 @@ func opened(t *testing.T, m image) (got state, dropped uint64, err error) {
 	return got, j.Stats().Dropped, errors.Join(err, j.Close())
 }
 
-// TestFlips: with any bit of any file wrong, a start is refused, or nothing is missing, or the
-// last group of a directory that was not closed is left out and that is said.
+// TestFlips flips bits of every file: a start is refused, or nothing is missing, or the last group
+// of a directory that was not closed is dropped and reported.
 func TestFlips(t *testing.T) {
 	t.Parallel()
-	killed, closed, states := flipWorld(t)
+	killed, closed, states := flipImages(t)
 	step := 3
 	if testing.Short() {
 		step = 61
@@ -81,7 +81,7 @@ func TestFlips(t *testing.T) {
 			for at := 0; at < len(m[name]); at += few {
 				isLog := strings.HasSuffix(name, ".log") || strings.HasSuffix(name, ".spare")
 				if isLog && at < logStart && at%logPage > logHeadSize {
-					continue // nothing is there
+					continue // nothing was written there
 				}
 				checkFlip(t, m, states, name, at)
 			}
@@ -101,9 +101,9 @@ func checkFlip(t *testing.T, m image, states []state, name string, at int) {
 			if _, closed := m[path.Join(testDir, storeName, closedName)]; !closed || strings.HasSuffix(name, closedName) {
 				return
 			}
-			t.Errorf("%s, byte %d: a group of a closed directory is left out", name, at)
+			t.Errorf("%s, byte %d: a group of a closed directory is dropped", name, at)
 		default:
-			t.Errorf("%s, byte %d: %d groups are missing, %d bytes are said to be", name, at, lacks, dropped)
+			t.Errorf("%s, byte %d: %d groups are missing, %d bytes are reported", name, at, lacks, dropped)
 		}
 		return
 	}
@@ -112,7 +112,7 @@ func checkFlip(t *testing.T, m image, states []state, name string, at int) {
 	}
 	disk := m.disk(t)
 	if r, err := Check(testDir, disk); err == nil && len(r.Damage) == 0 {
-		t.Errorf("%s, byte %d: a check finds nothing", name, at)
+		t.Errorf("%s, byte %d: a check reports nothing", name, at)
 	}
 	if _, err := Repair(testDir, disk); err != nil {
 		t.Errorf("%s, byte %d: %v", name, at, err)
@@ -121,8 +121,8 @@ func checkFlip(t *testing.T, m image, states []state, name string, at int) {
 	}
 }
 
-// TestFlipsInManyLogs: a bit that is wrong in one of several logs, whose groups have many parts,
-// loses the last group at most, and that is said.
+// TestFlipsInManyLogs checks that a flipped bit in one of several logs, whose groups have many
+// parts, loses at most the last group, and that the loss is reported.
 func TestFlipsInManyLogs(t *testing.T) {
 	t.Parallel()
 	step := 37
@@ -163,14 +163,14 @@ func TestFlipsInManyLogs(t *testing.T) {
 				}
 				lacks := missing(states, got)
 				if err != nil || lacks != 0 && (lacks != 1 || dropped == 0 || i < len(logs)-1 || at < last) {
-					t.Errorf("%v, %s at %d: %v, %d groups are missing, %d bytes are said to be", mode, name, at, err, lacks, dropped)
+					t.Errorf("%v, %s at %d: %v, %d groups are missing, %d bytes are reported", mode, name, at, err, lacks, dropped)
 				}
 			}
 		}
 	}
 }
 
-// lastGroupAt is where the last group of a log begins.
+// lastGroupAt returns the offset of the last group of a log.
 func lastGroupAt(t *testing.T, name string, b []byte) int {
 	parts := mustScan(t, name, b)
 	for k := len(parts) - 1; k >= 0; k-- {
@@ -186,8 +186,8 @@ func lastGroupAt(t *testing.T, name string, b []byte) int {
 	return 0
 }
 
-// sectorWorld is a killed directory with a log of n small groups.
-func sectorWorld(t *testing.T, n int) (m image, states []state) {
+// sectorImage returns a killed directory with a log of n small groups.
+func sectorImage(t *testing.T, n int) (m image, states []state) {
 	f := vfs.NewCrashableMem()
 	o := testOptions(f)
 	o.LogSize = 4 << 20
@@ -201,11 +201,11 @@ func sectorWorld(t *testing.T, n int) (m image, states []state) {
 	return m, d.states()
 }
 
-// TestBadSector: a sector of zeros or noise in the middle of a log loses nothing that can be
-// read, and is not passed over in silence.
+// TestBadSector checks that a sector of zeros or noise in the middle of a log loses nothing that
+// can be read, and is reported.
 func TestBadSector(t *testing.T) {
 	t.Parallel()
-	m, states := sectorWorld(t, 200)
+	m, states := sectorImage(t, 200)
 	name, b := m.liveLog(t)
 	noise := bytes.Repeat([]byte("\x5a\xc3\x99"), sector)[:sector]
 	for _, contents := range [][]byte{make([]byte, sector), noise} {
@@ -218,17 +218,17 @@ func TestBadSector(t *testing.T) {
 				continue
 			}
 			if lacks := missing(states, got); err != nil || lacks > 0 {
-				t.Errorf("sector at %d: %v, %d groups are missing, %d bytes are said to be", at, err, lacks, dropped)
+				t.Errorf("sector at %d: %v, %d groups are missing, %d bytes are reported", at, err, lacks, dropped)
 			}
 		}
 	}
 }
 
-// TestZeroedHead: a record whose head is zeros ends no log in silence unless it is the very
-// last one, which cannot be told from a write that never began.
+// TestZeroedHead checks that a record with a zeroed head is reported, unless it is the very last
+// one, which looks like a write that never began.
 func TestZeroedHead(t *testing.T) {
 	t.Parallel()
-	m, states := sectorWorld(t, 60)
+	m, states := sectorImage(t, 60)
 	name, b := m.liveLog(t)
 	parts := mustScan(t, name, b)
 	for i, p := range parts[:len(parts)-1] {

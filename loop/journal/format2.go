@@ -5,18 +5,17 @@ import (
 	"hash/crc32"
 )
 
-// Logs of format 2, as they were written until the logs had keys: no head, chunks from the
-// first byte on, and in a chunk's head a sum without a key in four bytes, the length in two,
-// a kind of 5 to 8 and the low half of the log's number in four. What stands behind the last
-// chunk may be left from another log, and what clients sent can look like a chunk there. So a
-// log ends with the first group that does not follow the one before, and what is behind a
-// gap is no more than a sign of damage.
+// Format 2 logs had no key. A log had no head: its chunks began at the first byte. A chunk's head
+// held a CRC in four bytes, the length in two, a kind from 5 to 8 in one, and the low half of the
+// log's number in four. Without a key, chunks behind the last one may be left from an earlier log
+// or forged by a client. So a format 2 log ends before the first group that does not follow its
+// predecessor, and chunks behind a gap are evidence of damage only.
 const (
 	format2Head  = 11
-	format2Kinds = 4 // less than the kind that stands for fullChunk
+	format2Kinds = 4 // a stored kind less format2Kinds is one of the kinds of chunks
 )
 
-// format2Framing is that of a log.
+// format2Framing returns the framing of a format 2 log.
 func format2Framing(number uint64) *framing {
 	numbered := func(h []byte) bool {
 		return len(h) >= format2Head && binary.LittleEndian.Uint32(h[7:]) == uint32(number)
@@ -36,10 +35,10 @@ func format2Framing(number uint64) *framing {
 	return &framing{head: format2Head, read: read, used: numbered}
 }
 
-// followsInFormat2 reports whether a part of a group may stand behind another in a log.
+// followsInFormat2 reports whether the part m of a group may follow the part before in one log.
 func followsInFormat2(before, m *meta) bool {
 	switch {
-	case before.group == 0: // the log's first
+	case before.group == 0: // m is the first in the log
 		return true
 	case m.epoch != before.epoch:
 		return false
@@ -49,7 +48,7 @@ func followsInFormat2(before, m *meta) bool {
 	return m.previous == before.group && m.group > before.group
 }
 
-// summedChunk reads a chunk with a sum over what follows its length.
+// summedChunk reads a chunk with a masked CRC over everything behind its length.
 func summedChunk(b []byte, at, head int) (kind byte, payload []byte, end int, ok bool) {
 	h := b[at:]
 	n := head + int(binary.LittleEndian.Uint16(h[4:]))

@@ -9,21 +9,22 @@ import (
 	"testing"
 )
 
-// plantedSeq is the number of a job that a client has written into its workload.
+// plantedSeq is the Seq of a job that a client has written into its workload.
 const plantedSeq = 1 << 20
 
 var formatFile = path.Join(testDir, storeName, formatName)
 
-// plantedBatch is a group that follows the group previous, with a job that nobody submitted.
+// plantedBatch returns a group that follows the group previous, with a job that was never
+// submitted.
 func plantedBatch(previous, epoch uint64) []byte {
 	batch := appendPut(startBatch(nil), &Record{Seq: plantedSeq, Space: 1, Queue: []byte("planted"), Name: []byte("planted")})
-	sealBatch(batch, &meta{group: previous + 1, previous: previous, epoch: epoch, top: plantedSeq, jobs: 1, settled: true}, 1)
+	sealBatch(batch, &meta{group: previous + 1, previous: previous, epoch: epoch, maxSeq: plantedSeq, jobs: 1, prevSynced: true}, 1)
 	return batch
 }
 
-// TestFormat2Stale: bytes of a workload that stand behind the last group of a log of format 2,
-// as that format's framing and with any group number but the next, are taken neither by a start
-// nor by a repair. The next number cannot be told from the server's own.
+// TestFormat2Stale checks that bytes of a workload behind the last group of a format 2 log, in that
+// format's framing and with any group number but the next, are ignored by a start and a repair.
+// With the next number they cannot be told from the server's own.
 func TestFormat2Stale(t *testing.T) {
 	m, want := format2(t, "killed")
 	name, b := m.liveLog(t)
@@ -53,13 +54,13 @@ func TestFormat2Stale(t *testing.T) {
 	}
 }
 
-// TestFormat2Planted: a workload in a log of format 2 that looks like a log of format 3 from the
-// second copy of its head on is not read as one, whatever FORMAT says.
+// TestFormat2Planted checks that a workload in a format 2 log that looks like a log of format 3
+// from the second copy of its head on is not read as one, whatever FORMAT says.
 func TestFormat2Planted(t *testing.T) {
 	m, _ := format2(t, "closed")
 	name, _ := m.liveLog(t)
 	number := fileNumber(path.Base(name))
-	h, err := openHome(m.disk(t), testDir, false)
+	h, err := lockDataDir(m.disk(t), testDir, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,8 +69,8 @@ func TestFormat2Planted(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := newTestLog(t, number)
-	l.add(plantedBatch(s.stored.group, s.stored.epoch))
-	log := format2Log(number, s.stored, l.b[logPage:])
+	l.add(plantedBatch(s.inTables.group, s.inTables.epoch))
+	log := format2Log(number, s.inTables, l.b[logPage:])
 	if !bytes.HasPrefix(log[logPage:], []byte(logMagic)) {
 		t.Fatal("the workload is elsewhere")
 	}
@@ -88,13 +89,13 @@ func TestFormat2Planted(t *testing.T) {
 	}
 }
 
-// format2Log is a log of format 2 with one group, that behind before. Its job has a workload
-// with the bytes second where a log of format 3 has the second copy of its head.
+// format2Log returns a format 2 log with one group, which follows before. Its job's workload has
+// the bytes second where a log of format 3 has the second copy of its head.
 func format2Log(number uint64, before meta, second []byte) (log []byte) {
 	workload := make([]byte, 60<<10)
 	group := func() []byte {
 		batch := appendPut(startBatch(nil), &Record{Seq: 5000, Space: 1, Queue: []byte("q"), Name: []byte("n"), Workload: workload})
-		sealBatch(batch, &meta{group: before.group + 1, previous: before.group, epoch: before.epoch + 1, top: 5000, jobs: 1, settled: true}, 1)
+		sealBatch(batch, &meta{group: before.group + 1, previous: before.group, epoch: before.epoch + 1, maxSeq: 5000, jobs: 1, prevSynced: true}, 1)
 		return batch
 	}
 	copy(workload, "here it begins")
@@ -121,7 +122,8 @@ func format2Log(number uint64, before meta, second []byte) (log []byte) {
 	return log
 }
 
-// TestFormat2Unnamed: a repair finds all jobs of a directory of format 2 whose FORMAT is damaged.
+// TestFormat2Unnamed checks that a repair finds all jobs of a format 2 directory with a damaged
+// FORMAT file.
 func TestFormat2Unnamed(t *testing.T) {
 	m, want := format2(t, "killed")
 	for _, text := range []string{"treadle journal ?\n", "treadle journal 3\n"} {

@@ -7,30 +7,29 @@ import (
 	"fmt"
 )
 
-// Stores of format 3 and older. What was no job stood under the highest spaces; a task of a
-// graph had its holder, log, predecessors and revision ahead of its workload; and kts46's
-// projects were settings. recordVersion1 is the first byte of their records.
+// recordVersion1 is the first byte of a record in a store of format 3 or older. Those stores kept
+// queues, edges and the like as jobs of the highest spaces; a graph task's holder, log,
+// predecessors and revision in front of its workload; and kts46's documents as settings.
 const recordVersion1 = 1
 
-// The spaces of the records of version 1 that tell their kinds.
+// The spaces of version 1 records that determine the kind.
 const (
-	dworkSpace1   = 4
-	kts46Space1   = 5
-	exitSpace1    = 12
-	edgeSpace1    = 13
-	queueSpace1   = 14
-	droppedSpace1 = 15
+	v1SpaceDwork   = 4
+	v1SpaceKts46   = 5
+	v1SpaceExit    = 12
+	v1SpaceEdge    = 13
+	v1SpaceQueue   = 14
+	v1SpaceDropped = 15
 )
 
-// eventSize1 is what an entry of a task's log took: a byte of stage, eight of time.
-const eventSize1 = 9
+// v1EventSize is the size of an entry of a task's log: one byte of stage, eight of time.
+const v1EventSize = 9
 
-// errTask1 says that a record of version 1 has no task where it should.
-var errTask1 = errors.New("the stored form of a task is cut short or garbled")
+// errV1Task reports a version 1 record whose task fields cannot be decoded.
+var errV1Task = errors.New("the stored task is truncated or malformed")
 
-// parseVersion1 is ParseRecord for version 1. Its extra bytes, which nobody ever wrote, are
-// left out.
-func parseVersion1(b []byte, r *Record) error {
+// parseV1 is ParseRecord for version 1. It skips the extra bytes, which no version ever wrote.
+func parseV1(b []byte, r *Record) error {
 	p := parser{rest: b[2:]}
 	*r = Record{Space: b[1], Seq: p.uvarint(), Log: r.Log[:0], After: r.After[:0]}
 	r.SchedAt, r.Due, r.Priority = p.varint(), p.varint(), p.varint()
@@ -45,45 +44,44 @@ func parseVersion1(b []byte, r *Record) error {
 	if err := p.end(b); err != nil {
 		return err
 	}
-	return r.fromVersion1()
+	return r.upgradeV1()
 }
 
-// fromVersion1 turns what a record of version 1 says into what the present one does.
-func (r *Record) fromVersion1() error {
+// upgradeV1 converts the fields of a version 1 record to those of the present version.
+func (r *Record) upgradeV1() error {
 	switch r.Space {
-	case dworkSpace1, kts46Space1:
-		return r.unpackTask1()
-	case exitSpace1:
+	case v1SpaceDwork, v1SpaceKts46:
+		return r.unpackV1Task()
+	case v1SpaceExit:
 		r.Kind, r.Space = KindExit, 0
-	case edgeSpace1:
+	case v1SpaceEdge:
 		if len(r.Workload) != 16 {
-			return errTask1
+			return errV1Task
 		}
 		r.Kind, r.Space = KindEdge, 0
 		r.After = append(r.After, binary.LittleEndian.Uint64(r.Workload))
 		r.Task, r.Workload = binary.LittleEndian.Uint64(r.Workload[8:]), r.Workload[16:]
-	case queueSpace1:
+	case v1SpaceQueue:
 		r.Kind, r.Space = KindQueue, 0
-	case droppedSpace1:
+	case v1SpaceDropped:
 		r.Kind, r.Space = KindDropped, 0
 	}
 	return nil
 }
 
-// unpackTask1 takes apart what stood in the place of a task's workload: the holder's name and
-// the log, each with its length ahead, the number of predecessors and their Seqs in eight bytes
-// each, the revision, and the workload.
-func (r *Record) unpackTask1() error {
+// unpackV1Task decodes the task fields in front of the workload: holder and log, each with its
+// length; the number of predecessors and their Seqs in eight bytes each; the revision.
+func (r *Record) unpackV1Task() error {
 	p := parser{rest: r.Workload}
 	if holder := p.bytes(); len(holder) > 0 {
 		r.Holder = holder
 	}
 	log := p.bytes()
 	n := p.uvarint()
-	if p.bad || len(log)%eventSize1 != 0 || n > uint64(len(p.rest))/8 {
-		return errTask1
+	if p.bad || len(log)%v1EventSize != 0 || n > uint64(len(p.rest))/8 {
+		return errV1Task
 	}
-	for ; len(log) > 0; log = log[eventSize1:] {
+	for ; len(log) > 0; log = log[v1EventSize:] {
 		r.Log = append(r.Log, Event{log[0], int64(binary.LittleEndian.Uint64(log[1:]))})
 	}
 	for ; n > 0; n-- {
@@ -92,16 +90,16 @@ func (r *Record) unpackTask1() error {
 	}
 	r.Revision = p.varint()
 	if p.bad {
-		return errTask1
+		return errV1Task
 	}
 	r.Workload = p.rest
-	r.Due = max(r.Due, 0) // of one whose time had come it was below all times
+	r.Due = max(r.Due, 0) // a task that was due had the lowest time
 	return nil
 }
 
-// The keys of settings that are documents now. Those of jobs go on with the project's name, a NUL
-// and the job's.
-var documentKeys1 = []struct {
+// legacyDocumentKeys are the keys of settings that are documents now. In a job's key the project's
+// name, a NUL and the job's name follow.
+var legacyDocumentKeys = []struct {
 	prefix string
 	kind   Kind
 }{
@@ -111,9 +109,10 @@ var documentKeys1 = []struct {
 	{"kts46.progress.", KindProgress},
 }
 
-// documentOf1 is the document that a setting of format 3 was, ok false if it is a setting still.
-func documentOf1(key, value []byte) (d Document, ok bool) {
-	for _, k := range documentKeys1 {
+// legacyDocument converts a setting of format 3 to the document that replaces it. ok is false for a
+// setting that is still one.
+func legacyDocument(key, value []byte) (d Document, ok bool) {
+	for _, k := range legacyDocumentKeys {
 		name, found := bytes.CutPrefix(key, []byte(k.prefix))
 		if !found {
 			continue

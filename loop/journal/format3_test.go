@@ -10,9 +10,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// TestConvert3: a directory of format 3 with records of every kind is exported in the present
-// form, as it was and when it is converted, which is checked to the letter. So is what an import
-// makes of the export that the program of format 3 has made of it.
+// TestConvert3 checks the exact export of a format 3 directory with records of every kind, before
+// and after its conversion, and of an import of that format's own export.
 func TestConvert3(t *testing.T) {
 	golden := path.Join("testdata", "format3.jsonl")
 	want, err := os.ReadFile(golden)
@@ -60,11 +59,11 @@ func exported(t *testing.T, f vfs.FS) string {
 	return text.String()
 }
 
-// TestRepair3: a repair of a directory of format 3 makes one of the present format of it.
+// TestRepair3 checks that a repair of a format 3 directory builds one of the present format.
 func TestRepair3(t *testing.T) {
 	m, _ := oldDirectory(t, 3, "killed")
 	want := exported(t, m.disk(t))
-	for range 2 { // the second is one of the present format
+	for range 2 { // the second repairs one of the present format
 		disk := m.with(formatFile, []byte("treadle journal ?\n")).disk(t)
 		if r, err := Repair(testDir, disk); err != nil || len(r.Damage) != 1 {
 			t.Fatalf("%+v, %v", r, err)
@@ -76,24 +75,24 @@ func TestRepair3(t *testing.T) {
 	}
 }
 
-// TestTask1Garbled: bytes of any kind in the place of a task of version 1 are an error and never
-// a panic.
-func TestTask1Garbled(t *testing.T) {
+// TestV1TaskMalformed checks that arbitrary bytes in place of a version 1 task are an error and
+// never a panic.
+func TestV1TaskMalformed(t *testing.T) {
 	whole := []byte("\x01w\x09\x01........\x01++++++++\x00work")
 	for n := range whole[:len(whole)-len("work")] {
-		r := Record{Space: dworkSpace1, Workload: whole[:n]}
-		if err := r.fromVersion1(); err == nil {
-			t.Errorf("%d bytes pass", n)
+		r := Record{Space: v1SpaceDwork, Workload: whole[:n]}
+		if err := r.upgradeV1(); err == nil {
+			t.Errorf("%d bytes are accepted", n)
 		}
 	}
-	r := Record{Space: dworkSpace1, Due: -5, Workload: whole}
-	if err := r.fromVersion1(); err != nil || string(r.Holder) != "w" || len(r.Log) != 1 || len(r.After) != 1 || string(r.Workload) != "work" || r.Due != 0 {
+	r := Record{Space: v1SpaceDwork, Due: -5, Workload: whole}
+	if err := r.upgradeV1(); err != nil || string(r.Holder) != "w" || len(r.Log) != 1 || len(r.After) != 1 || string(r.Workload) != "work" || r.Due != 0 {
 		t.Errorf("%+v, %v", r, err)
 	}
 }
 
-// TestConvertLog3: changes in the logs of a directory of format 3 that undo those before them, in
-// the store and in the logs, do so in the present form.
+// TestConvertLog3 checks that changes in the logs of a format 3 directory that supersede earlier
+// ones, in the store and in the logs, do so after the conversion.
 func TestConvertLog3(t *testing.T) {
 	disk := vfs.NewCrashableMem()
 	d := mustOpen(t, testOptions(disk))
@@ -105,7 +104,7 @@ func TestConvertLog3(t *testing.T) {
 	if err := d.j.Close(); err != nil {
 		t.Fatal(err)
 	}
-	d = mustOpen(t, testOptions(disk)) // which brings them into the store
+	d = mustOpen(t, testOptions(disk)) // applies them to the store
 	d.setting("kts46.project.second", "1")
 	d.wait()
 	for _, key := range []string{"kts46.project.first", "kts46.project.second", "kts46.counts.kept\x00job"} {

@@ -16,10 +16,10 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Longer inputs find nothing more, and keep the fuzzer busy making them shorter.
+// fuzzBytes bounds an input: longer ones find nothing more and keep the fuzzer busy minimizing.
 const fuzzBytes = 1 << 10
 
-// FuzzParseRecord: what is understood is written and read again as the same.
+// FuzzParseRecord checks that a decoded record encodes and decodes to the same record.
 func FuzzParseRecord(f *testing.F) {
 	f.Add(AppendRecord(nil, &Record{Seq: 1, Space: 1, Queue: []byte("q"), Workload: bytes.Repeat([]byte("w"), 200)}))
 	f.Add(AppendRecord(nil, &Record{Seq: 1, Space: 4, Holder: []byte("w"), Revision: 5, Log: []Event{{1, 2}}, After: []uint64{7}}))
@@ -36,18 +36,18 @@ func FuzzParseRecord(f *testing.F) {
 	})
 }
 
-// The kinds of pieces that FuzzLog makes a log of, behind the kinds of chunks.
+// The kinds of pieces in FuzzLog's logs, after the kinds of chunks.
 const (
 	garbage = logEnd + 1 + iota
-	damaged // a chunk with one bit that is wrong
+	damaged // a chunk with one flipped bit
 	pieceKinds
 )
 
-// logOf makes a log of a script, three bytes a piece: its kind, its length, what it is filled with. It returns the
-// records that are in it, as somebody knows who has seen it written.
+// logOf builds a log from a script of three bytes a piece: kind, length, fill byte. It returns the
+// records that a reader must find.
 func logOf(tb testTB, script []byte, number uint64) (b []byte, records []logPart) {
 	l := newTestLog(tb, number)
-	open := false // the last record waits for more
+	open := false // the last record lacks chunks
 	for ; len(script) >= 3; script = script[3:] {
 		kind, size := int(script[0])%(pieceKinds-1)+1, int(script[1])<<(script[0]/pieceKinds%8)
 		l.b = padBlock(l.b, 0)
@@ -82,8 +82,8 @@ func logOf(tb testTB, script []byte, number uint64) (b []byte, records []logPart
 	return l.b, records
 }
 
-// FuzzLog reads logs whose chunks stand in any order, with garbage between them, and bytes that are no log: every record
-// is found, whole or as far as it goes, and nothing else is.
+// FuzzLog reads logs whose chunks are in any order, with garbage between them, and bytes that are
+// no log. It must find every record, complete or as far as it goes, and nothing else.
 func FuzzLog(f *testing.F) {
 	piece := func(kind, size int) []byte { return []byte{byte(kind - 1), byte(size), 'x'} }
 	f.Add(slices.Concat(piece(fullChunk, 9), piece(firstChunk, 5), piece(middleChunk, 200), piece(lastChunk, 1), piece(logEnd, 0), piece(fullChunk, 3)), []byte("old"))
@@ -118,23 +118,23 @@ func FuzzLog(f *testing.F) {
 	})
 }
 
-// planted is a workload that looks like the journal's own bytes: records that would put a job, in the framing of a log
-// of that number, over and over, from an offset on that the script says.
+// planted returns a workload that imitates the journal's own bytes: records that would put a job,
+// in the framing of a log of that number, repeated from an offset on.
 func planted(tb testTB, kind, number, shift byte, size int) []byte {
 	batch := startBatch(nil)
 	batch = appendPut(batch, &Record{Seq: 1 << 20, Space: 1, Queue: []byte("planted"), Name: []byte("planted")})
-	m := meta{group: uint64(number) + 1, previous: uint64(number), epoch: 1, top: 1 << 20, jobs: 1, settled: true}
+	m := meta{group: uint64(number) + 1, previous: uint64(number), epoch: 1, maxSeq: 1 << 20, jobs: 1, prevSynced: true}
 	sealBatch(batch, &m, 1)
 	l := newTestLog(tb, uint64(number))
 	var one []byte
 	switch kind % 4 {
-	case 0: // as it is in the log, the tag apart
+	case 0: // as in the log, without the tag
 		one = l.key.appendRecord(nil, 0, batch)
 	case 1: // in format 2
 		one = format2Record(nil, uint64(number), batch)
 	case 2: // the contents alone
 		one = batch
-	default: // a log of its own
+	default: // a whole log
 		l.add(batch)
 		one = l.end()
 	}
@@ -145,7 +145,7 @@ func planted(tb testTB, kind, number, shift byte, size int) []byte {
 	return b[:size]
 }
 
-// format2Record appends a record as a log of format 2 has it in the middle of a block.
+// format2Record appends a record as it is in the middle of a block of a format 2 log.
 func format2Record(dst []byte, number uint64, record []byte) []byte {
 	at := len(dst)
 	dst = append(dst, 0, 0, 0, 0, byte(len(record)), byte(len(record)>>8), fullChunk+format2Kinds)
@@ -156,9 +156,9 @@ func format2Record(dst []byte, number uint64, record []byte) []byte {
 	return dst
 }
 
-// FuzzPlanted has clients submit and remove jobs whose workloads look like the journal's own records, of this log and of
-// others, has the process killed and one byte of the logs turn wrong: no start and no repair makes jobs of them, and
-// without the wrong byte the directory is opened as it was.
+// FuzzPlanted submits and removes jobs whose workloads imitate the journal's records, of this log
+// and of others, kills the process and damages one byte of the logs. No start and no repair may
+// restore them as jobs, and without the damage the directory keeps its state.
 func FuzzPlanted(f *testing.F) {
 	for kind := range byte(4) {
 		f.Add([]byte{kind, 2, 0, 200, kind, 3, 5, 250}, uint32(0))
@@ -208,13 +208,13 @@ func FuzzPlanted(f *testing.F) {
 				t.Fatal(err)
 			}
 			if got.jobs[1<<20] != "" {
-				t.Fatal("the repair has executed what a client sent")
+				t.Fatal("the repair applied a client's bytes")
 			}
 		}
 	})
 }
 
-// The kinds of patches that FuzzDirectory makes.
+// The kinds of patches in FuzzDirectory.
 const (
 	overwrites = iota
 	cutsOff
@@ -223,8 +223,8 @@ const (
 	patchKinds
 )
 
-// patched changes an image by a script: a byte for a file and one for a kind of patch, two for where, one for how many
-// bytes follow, and these.
+// patched changes an image by a script: one byte for the file, one for the kind of patch, two for
+// the offset, one for the length, and the new bytes.
 func patched(m image, script []byte) image {
 	m = maps.Clone(m)
 	names := slices.Sorted(maps.Keys(m))
@@ -249,8 +249,9 @@ func patched(m image, script []byte) image {
 	return m
 }
 
-// FuzzDirectory has anything stand in the files of a data directory. It is opened as it was at the end of some group, or
-// not at all; and what a repair makes of it is opened, and holds nothing that was never there.
+// FuzzDirectory writes arbitrary bytes into the files of a data directory. It must open in the
+// state after some group, or not at all. After a repair it must open, and hold nothing that was
+// never put.
 func FuzzDirectory(f *testing.F) {
 	m, states := groups(f, Always, true)
 	delete(m, path.Join(testDir, lockName))
@@ -268,7 +269,7 @@ func FuzzDirectory(f *testing.F) {
 	f.Fuzz(func(t *testing.T, script []byte) {
 		damaged := patched(m, script[:min(len(script), fuzzBytes)])
 		if lacks, err := damaged.open(t, states); err == nil && lacks < 0 {
-			t.Fatalf("the directory is opened and holds what it never did")
+			t.Fatalf("the opened directory holds a state that it never had")
 		}
 		disk := damaged.disk(t)
 		if _, err := Repair(testDir, disk); err != nil {
@@ -286,8 +287,9 @@ func FuzzDirectory(f *testing.F) {
 	})
 }
 
-// FuzzImport reads lines that are to be a journal. They are taken as a whole, and then an export of them is taken, is
-// the same jobs and settings, and is exported as the same text; or not at all, and the directory stays empty.
+// FuzzImport imports arbitrary lines. Either all are imported, and an export of them is importable,
+// has the same jobs and settings and exports the same text; or none are, and the directory stays
+// empty.
 func FuzzImport(f *testing.F) {
 	const head, head1 = "{\"treadle_journal\":2}\n", "{\"treadle_journal\":1}\n"
 	for _, text := range []string{
@@ -315,14 +317,14 @@ func FuzzImport(f *testing.F) {
 			t.Fatalf("%q is taken, and %q is not: %v", text, first.String(), err)
 		}
 		if err := export(again, testDir, &second, nil); err != nil || first.String() != second.String() {
-			t.Fatalf("%q comes to %q, and that to %q, %v", text, first.String(), second.String(), err)
+			t.Fatalf("%q is exported as %q, and that as %q, %v", text, first.String(), second.String(), err)
 		}
 		was, err := reopen(disk)
 		if err != nil {
-			t.Fatalf("%q is taken, and %v", text, err)
+			t.Fatalf("%q is imported, and %v", text, err)
 		}
 		if is, err := reopen(again); err != nil || !is.equal(was) {
-			t.Fatalf("%q is exported as %q, which is otherwise: %v, %s", text, first.String(), err, is.diff(was))
+			t.Fatalf("%q is exported as %q, which differs: %v, %s", text, first.String(), err, is.diff(was))
 		}
 	})
 }

@@ -7,54 +7,55 @@ import (
 	"hash/crc32"
 )
 
-// meta is the small key that every group writes beside its operations: which group
-// it is, on which one it builds and who wrote it.
+// meta is the head of a group, which every part of the group carries in front of its operations:
+// the group's number, its predecessor and its writer.
 type meta struct {
-	group    uint64 // ascending over restarts, not dense
-	previous uint64 // the group written before; the same in a group's second part
-	part     uint16 // counts the batches of one group; so many hold 128 GiB
-	more     bool   // another part of the group was to follow
-	epoch    uint64 // counts the journal's openings: who wrote it
-	top      uint64 // the highest Seq ever put
+	group    uint64 // ascending across restarts, with gaps
+	previous uint64 // the last written group; the same in every part
+	part     uint16 // counts the batches of the group; enough for 128 GiB
+	more     bool   // another part of the group follows
+	epoch    uint64 // counts the openings of the journal: identifies the writer
+	maxSeq   uint64 // the highest Seq ever put
 	jobs     int64  // stored after this group
-	// settled: all groups before this one were synced when this one was written.
-	settled bool
-	sum     uint32 // over the fields above and the operations
+	// prevSynced reports that all groups before this one were synced when this one was written.
+	prevSynced bool
+	sum        uint32 // over the fields above and the operations
 }
 
-// The form: a version, a byte of flags, the part in two bytes, the sum, five words.
+// The stored form is a version, a byte of flags, the part in two bytes, the checksum, and five
+// words.
 const (
-	metaVersion  = 1
-	metaSettled  = 1
-	metaMore     = 2
-	metaSize     = 8 + 5*8
-	metaOpSize   = 1 + 2 + 1 + metaSize
-	batchHeader  = 12 // a sequence number that the store fills in, a count
-	metaValueAt  = batchHeader + metaOpSize - metaSize
-	operationsAt = batchHeader + metaOpSize
+	metaVersion    = 1
+	metaPrevSynced = 1
+	metaMore       = 2
+	metaSize       = 8 + 5*8
+	metaOpSize     = 1 + 2 + 1 + metaSize
+	batchHeader    = 12 // a sequence number that the store fills in, and a count
+	metaValueAt    = batchHeader + metaOpSize - metaSize
+	operationsAt   = batchHeader + metaOpSize
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// appendMeta appends m's stored form, with the sum over it and operations.
+// appendMeta appends m's stored form, with a checksum over it and operations.
 func appendMeta(dst []byte, m *meta, operations []byte) []byte {
 	at := len(dst)
 	dst = append(dst, metaVersion, 0, 0, 0, 0, 0, 0, 0)
-	if m.settled {
-		dst[at+1] |= metaSettled
+	if m.prevSynced {
+		dst[at+1] |= metaPrevSynced
 	}
 	if m.more {
 		dst[at+1] |= metaMore
 	}
 	binary.LittleEndian.PutUint16(dst[at+2:], m.part)
-	for _, v := range [...]uint64{m.group, m.previous, m.epoch, m.top, uint64(m.jobs)} {
+	for _, v := range [...]uint64{m.group, m.previous, m.epoch, m.maxSeq, uint64(m.jobs)} {
 		dst = binary.LittleEndian.AppendUint64(dst, v)
 	}
 	binary.LittleEndian.PutUint32(dst[at+4:], metaSum(dst[at:], operations))
 	return dst
 }
 
-// metaSum is the sum over a stored meta, its own four bytes left out, and operations.
+// metaSum returns the checksum over operations and a stored meta without its own four bytes.
 func metaSum(b, operations []byte) uint32 {
 	sum := crc32.Checksum(b[:4], castagnoli)
 	sum = crc32.Update(sum, castagnoli, b[8:metaSize])
@@ -70,19 +71,19 @@ func parseMeta(b []byte) (m meta, err error) {
 	}
 	word := func(i int) uint64 { return binary.LittleEndian.Uint64(b[8+8*i:]) }
 	return meta{
-		group: word(0), previous: word(1), epoch: word(2), top: word(3), jobs: int64(word(4)),
+		group: word(0), previous: word(1), epoch: word(2), maxSeq: word(3), jobs: int64(word(4)),
 		part: binary.LittleEndian.Uint16(b[2:]), more: b[1]&metaMore != 0,
-		settled: b[1]&metaSettled != 0, sum: binary.LittleEndian.Uint32(b[4:]),
+		prevSynced: b[1]&metaPrevSynced != 0, sum: binary.LittleEndian.Uint32(b[4:]),
 	}, nil
 }
 
-// before reports whether m was written before o.
-func (m *meta) before(o *meta) bool {
+// precedes reports whether m was written before o.
+func (m *meta) precedes(o *meta) bool {
 	return m.group < o.group || m.group == o.group && m.part < o.part
 }
 
-// lacksPart reports whether a part of last's group is missing between last and m. A group
-// that an opening did not complete is never completed: it had not been acknowledged.
+// lacksPart reports whether a part of last's group is missing between last and m. A group that its
+// opening left incomplete is never continued: it was not acknowledged.
 func (m *meta) lacksPart(last *meta) bool {
 	if m.group == last.group {
 		return m.part > last.part+1
@@ -97,16 +98,16 @@ func startBatch(dst []byte) []byte {
 	return append(dst, make([]byte, metaSize)...)
 }
 
-// sealBatch completes a batch of count operations with its group's meta.
+// sealBatch writes the meta and the number of operations into a batch.
 func sealBatch(b []byte, m *meta, count int) {
 	binary.LittleEndian.PutUint32(b[8:], uint32(count+1))
 	appendMeta(b[:metaValueAt], m, b[operationsAt:])
 }
 
-// errNotGroup is a log's record that the committer did not write.
+// errNotGroup reports a log record that the committer did not write.
 var errNotGroup = errors.New("not a group of changes")
 
-// batchMeta reads the meta of a sealed batch, of which the end may be missing.
+// batchMeta reads the meta of a sealed batch, whose end may be missing.
 func batchMeta(b []byte) (meta, error) {
 	if len(b) < operationsAt || b[batchHeader] != opSet || b[batchHeader+1] != 1 || b[batchHeader+2] != keyMeta {
 		return meta{}, errNotGroup
@@ -114,13 +115,13 @@ func batchMeta(b []byte) (meta, error) {
 	return parseMeta(b[metaValueAt:operationsAt])
 }
 
-// intact reports whether a sealed batch's sum is right.
+// intact reports whether a sealed batch matches its checksum.
 func intact(b []byte, m *meta) bool {
 	return m.sum == metaSum(b[metaValueAt:], b[operationsAt:])
 }
 
-// appendLive appends to dst the operations of from that are not dead, until dst is
-// longer than limit. It returns how many they were and what is left of from.
+// appendLive appends the live operations of from to dst until dst is longer than limit. It returns
+// the number of operations appended and the rest of from.
 func appendLive(dst, from []byte, limit int) (out []byte, count int, rest []byte) {
 	start, at := 0, 0
 	for at < len(from) && len(dst)+at-start < limit {

@@ -14,69 +14,68 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Import reads what Export wrote into a data directory, which is made when it does
-// not exist and must hold neither jobs nor settings. It takes everything or, on an
-// error, nothing; what it does not understand is an error with the line's number.
-// No server may use the directory. progress, which may be nil, hears of lines; the
-// total is not known and 0.
+// Import reads an export into a data directory, which it creates if necessary and which must be
+// empty. It imports all lines or, on an error, none; an error names its line. No server may use the
+// directory. progress, which may be nil, receives the number of lines read; its total is 0, for
+// unknown.
 func Import(dir string, r io.Reader, progress func(done, total int64)) error {
 	return importFrom(vfs.Default, dir, r, progress)
 }
 
 func importFrom(f vfs.FS, dir string, r io.Reader, progress func(done, total int64)) error {
-	h, err := openHome(f, dir, true)
+	d, err := lockDataDir(f, dir, true)
 	if err != nil {
 		return err
 	}
-	return errors.Join(h.importFrom(r, progress), h.close())
+	return errors.Join(d.importFrom(r, progress), d.close())
 }
 
-func (h *home) importFrom(from io.Reader, progress func(done, total int64)) error {
-	if err := h.prepare(); err != nil {
+func (d *dataDir) importFrom(from io.Reader, progress func(done, total int64)) error {
+	if err := d.ensureStore(); err != nil {
 		return err
 	}
-	format, err := h.readFormat()
+	format, err := d.readFormat()
 	if err != nil {
 		return err
 	}
-	s, err := h.verify(format)
+	s, err := d.verify(format)
 	if err != nil {
 		return err
 	}
 	var r Report
-	if err := h.count(s, &r); err != nil {
+	if err := d.count(s, &r); err != nil {
 		return err
 	}
 	if r.Jobs+r.Documents+r.Settings > 0 {
-		return fmt.Errorf("the data directory %q is not empty (records: %d, settings: %d); an import needs an empty one", h.dir, r.Jobs+r.Documents, r.Settings)
+		return fmt.Errorf("the data directory %q is not empty (records: %d, settings: %d); an import needs an empty one", d.root, r.Jobs+r.Documents, r.Settings)
 	}
 	var last meta
-	if err := h.read(s, func(db pebble.Reader) (err error) { last, err = readMeta(db); return err }); err != nil {
+	if err := d.read(s, func(db pebble.Reader) (err error) { last, err = readMeta(db); return err }); err != nil {
 		return err
 	}
-	err = fillStore(h.fs, h.path(newName), func(db *pebble.DB) error {
-		in := importer{w: storeWriter{db: db, batch: db.NewBatch()}, meta: last, progress: progress}
+	err = buildStore(d.fs, d.path(newName), func(db *pebble.DB) error {
+		in := importer{store: storeWriter{db: db, batch: db.NewBatch()}, meta: last, progress: progress}
 		if err := in.run(from); err != nil {
 			return err
 		}
-		twice, err := namesDamage(db, in.meta.jobs, func(*Record) {})
+		twice, err := duplicatesDamage(db, in.meta.jobs, func(*Record) {})
 		if err == nil && len(twice) > 0 {
-			err = fmt.Errorf("no server would start with this: %s", twice[0].What)
+			err = fmt.Errorf("a server could not start with this import: %s", twice[0].What)
 		}
 		return err
 	})
 	if err != nil {
-		return errors.Join(err, h.fs.RemoveAll(h.path(newName)))
+		return errors.Join(err, d.fs.RemoveAll(d.path(newName)))
 	}
-	return h.replace()
+	return d.replace()
 }
 
-// importer turns lines into a store.
+// importer builds a store from lines.
 type importer struct {
-	w        storeWriter
+	store    storeWriter
 	meta     meta
 	version  int             // of the export
-	keys     map[string]bool // of settings and documents, in the store
+	keys     map[string]bool // of the settings and documents imported so far
 	progress func(done, total int64)
 	value    []byte
 }
@@ -103,18 +102,18 @@ func (in *importer) run(from io.Reader) error {
 		}
 	}
 	in.meta.previous = in.meta.group
-	in.meta.settled = true
-	return in.w.finish(in.meta)
+	in.meta.prevSynced = true
+	return in.store.finish(in.meta)
 }
 
-// The names that a line of each kind may have.
+// The allowed members of each kind of line.
 var (
 	headNames     = []string{"treadle_journal"}
 	settingNames  = withBase64([]string{"kind"}, "key", "value")
 	documentNames = withBase64([]string{"kind", "state"}, "project", "name", "text")
 	jobNames      = []string{"kind", "seq", "space", "sched_at", "due", "priority", "count", "timeout", "revision"}
 	recordNames   = withBase64(append(jobNames[:len(jobNames):len(jobNames)], "log", "after", "task"), "queue", "name", "holder", "workload")
-	recordNames1  = withBase64(jobNames[:len(jobNames):len(jobNames)], "queue", "name", "holder", "extra", "workload")
+	recordNamesV1 = withBase64(jobNames[:len(jobNames):len(jobNames)], "queue", "name", "holder", "extra", "workload")
 	eventNames    = []string{"stage", "micros"}
 )
 
@@ -125,7 +124,8 @@ func withBase64(names []string, texts ...string) []string {
 	return names
 }
 
-// importLine is any line. Its names are checked before it is read.
+// importLine holds the members of any line. checkMembers has refused those that the line's kind
+// does not allow.
 type importLine struct {
 	TreadleJournal int `json:"treadle_journal"`
 	Kind           string
@@ -181,7 +181,7 @@ func (in *importer) line(n int64, b []byte) error {
 	}
 	switch {
 	case n == 1:
-		if err := allow(names, headNames); err != nil {
+		if err := checkMembers(names, headNames); err != nil {
 			return fmt.Errorf("%w; an import begins with {\"treadle_journal\":2}", err)
 		}
 		if in.version = l.TreadleJournal; in.version < 1 || in.version > exportVersion {
@@ -189,50 +189,50 @@ func (in *importer) line(n int64, b []byte) error {
 		}
 		return nil
 	case l.Kind == "setting":
-		if err := allow(names, settingNames); err != nil {
+		if err := checkMembers(names, settingNames); err != nil {
 			return err
 		}
 		return in.setting(&l)
 	case in.version == 1 && l.Kind == "job":
-		if err := allow(names, recordNames1); err != nil {
+		if err := checkMembers(names, recordNamesV1); err != nil {
 			return err
 		}
 		return in.record(KindJob, &l)
 	}
-	kind := Kind(slices.Index(kindNames[:], l.Kind)) // of what is not there larger than all
+	kind := Kind(slices.Index(kindNames[:], l.Kind)) // an unknown kind becomes the highest number
 	switch {
 	case in.version == 1 || kind >= kinds:
-		return fmt.Errorf("a line of the kind %q", l.Kind)
+		return fmt.Errorf("a line of an unknown kind, %q", l.Kind)
 	case kind >= KindProject:
-		if err := allow(names, documentNames); err != nil {
+		if err := checkMembers(names, documentNames); err != nil {
 			return err
 		}
 		return in.document(kind, &l)
 	default:
-		if err := allow(names, recordNames); err != nil {
+		if err := checkMembers(names, recordNames); err != nil {
 			return err
 		}
 		return in.record(kind, &l)
 	}
 }
 
-// allow refuses names that are not allowed or come twice.
-func allow(names, allowed []string) error {
+// checkMembers refuses unknown and repeated members.
+func checkMembers(names, allowed []string) error {
 	for i, name := range names {
 		if !slices.Contains(allowed, name) {
 			return fmt.Errorf("an unknown member %q", name)
 		}
 		if slices.Contains(names[:i], name) {
-			return fmt.Errorf("two members %q", name)
+			return fmt.Errorf("the member %q comes twice", name)
 		}
 	}
 	return nil
 }
 
-// either is a member that is given as text or in base64.
-func either(name string, text *string, coded []byte) ([]byte, error) {
+// textOrBase64 returns a member that is given as text or in base64.
+func textOrBase64(name string, text *string, coded []byte) ([]byte, error) {
 	if text != nil && coded != nil {
-		return nil, fmt.Errorf("both %q and \"%s_base64\"", name, name)
+		return nil, fmt.Errorf("both members %q and \"%s_base64\"", name, name)
 	}
 	if text != nil {
 		return []byte(*text), nil
@@ -241,73 +241,73 @@ func either(name string, text *string, coded []byte) ([]byte, error) {
 }
 
 func (in *importer) setting(l *importLine) error {
-	key, err := either("key", l.Key, l.KeyBase64)
+	key, err := textOrBase64("key", l.Key, l.KeyBase64)
 	if err != nil {
 		return err
 	}
-	value, err := either("value", l.Value, l.ValueBase64)
+	value, err := textOrBase64("value", l.Value, l.ValueBase64)
 	if err != nil {
 		return err
 	}
-	if d, ok := documentOf1(key, value); ok && in.version == 1 {
-		return in.once(d.key(nil), d.Value, "setting", key)
+	if d, ok := legacyDocument(key, value); ok && in.version == 1 {
+		return in.setOnce(d.key(nil), d.Value, "setting", key)
 	}
-	return in.once(settingKey(string(key)), value, "setting", key)
+	return in.setOnce(settingKey(string(key)), value, "setting", key)
 }
 
-// document takes one document.
+// document imports one document.
 func (in *importer) document(kind Kind, l *importLine) error {
 	d := Document{Kind: kind}
 	var errs [3]error
-	d.Project, errs[0] = either("project", l.Project, l.ProjectBase64)
-	d.Name, errs[1] = either("name", l.Name, l.NameBase64)
-	d.Value, errs[2] = either("text", l.Text, l.TextBase64)
+	d.Project, errs[0] = textOrBase64("project", l.Project, l.ProjectBase64)
+	d.Name, errs[1] = textOrBase64("name", l.Name, l.NameBase64)
+	d.Value, errs[2] = textOrBase64("text", l.Text, l.TextBase64)
 	if err := errors.Join(errs[:]...); err != nil {
 		return err
 	}
 	if len(l.State) > 0 && string(l.State) != "null" {
 		switch {
 		case d.Value != nil:
-			return errors.New(`both "state" and "text"`)
+			return errors.New(`both members "state" and "text"`)
 		case l.State[0] != '{':
-			return errors.New("a state that is no object")
+			return errors.New("a state that is not a JSON object")
 		}
 		d.Value = l.State
 	}
-	return in.once(d.key(nil), d.Value, l.Kind, d.Project, d.Name)
+	return in.setOnce(d.key(nil), d.Value, l.Kind, d.Project, d.Name)
 }
 
-// once stores what may come only once.
-func (in *importer) once(key, value []byte, what string, names ...[]byte) error {
+// setOnce stores a value and refuses a repeated key.
+func (in *importer) setOnce(key, value []byte, what string, names ...[]byte) error {
 	if in.keys[string(key)] {
 		return fmt.Errorf("the %s %q comes twice", what, bytes.Join(names, []byte(" ")))
 	}
 	in.keys[string(key)] = true
-	return in.w.set(key, value)
+	return in.store.set(key, value)
 }
 
-// event reads an entry of a log.
+// event parses an entry of a task's log.
 func event(line []byte) (e Event, err error) {
 	names, err := memberNames(line)
 	if err == nil {
-		err = first(allow(names, eventNames), json.Unmarshal(line, &e))
+		err = firstError(checkMembers(names, eventNames), json.Unmarshal(line, &e))
 	}
 	return e, err
 }
 
-// record takes one record. Without a seq it gets the next; with one, it must be higher
-// than those before.
+// record imports one record. A record without a seq gets the next one; a given seq must be higher
+// than all before it.
 func (in *importer) record(kind Kind, l *importLine) error {
 	r := Record{
 		Kind: kind, Seq: l.Seq, Space: l.Space, SchedAt: l.SchedAt, Due: l.Due, Priority: l.Priority,
 		Count: l.Count, Timeout: l.Timeout, Revision: l.Revision, After: l.After, Task: l.Task,
 	}
 	var errs [5]error
-	r.Queue, errs[0] = either("queue", l.Queue, l.QueueBase64)
-	r.Name, errs[1] = either("name", l.Name, l.NameBase64)
-	r.Holder, errs[2] = either("holder", l.Holder, l.HolderBase64)
-	_, errs[3] = either("extra", l.Extra, l.ExtraBase64)
-	r.Workload, errs[4] = either("workload", l.Workload, l.WorkloadBase64)
+	r.Queue, errs[0] = textOrBase64("queue", l.Queue, l.QueueBase64)
+	r.Name, errs[1] = textOrBase64("name", l.Name, l.NameBase64)
+	r.Holder, errs[2] = textOrBase64("holder", l.Holder, l.HolderBase64)
+	_, errs[3] = textOrBase64("extra", l.Extra, l.ExtraBase64)
+	r.Workload, errs[4] = textOrBase64("workload", l.Workload, l.WorkloadBase64)
 	if err := errors.Join(errs[:]...); err != nil {
 		return err
 	}
@@ -322,18 +322,18 @@ func (in *importer) record(kind Kind, l *importLine) error {
 		return errors.New("a job without a space")
 	}
 	if in.version == 1 {
-		if err := r.fromVersion1(); err != nil {
+		if err := r.upgradeV1(); err != nil {
 			return err
 		}
 	}
 	if r.Seq == 0 {
-		r.Seq = in.meta.top + 1
+		r.Seq = in.meta.maxSeq + 1
 	}
-	if r.Seq <= in.meta.top {
-		return fmt.Errorf("the seq %d is not above the last, %d", r.Seq, in.meta.top)
+	if r.Seq <= in.meta.maxSeq {
+		return fmt.Errorf("the seq %d is not above the last, %d", r.Seq, in.meta.maxSeq)
 	}
-	in.meta.top = r.Seq
+	in.meta.maxSeq = r.Seq
 	in.meta.jobs++
 	in.value = AppendRecord(in.value[:0], &r)
-	return in.w.set(jobKey(r.Seq), in.value)
+	return in.store.set(jobKey(r.Seq), in.value)
 }

@@ -2,26 +2,26 @@ package journal
 
 import "math/bits"
 
-// index finds the operation on a job in a gather's buffer. It is an open-addressing
-// table with two words an entry. Clearing it counts up a generation, because that
-// happens as often as all that a turn appended is undone within the turn.
+// index maps a job's Seq to its operation in a shard buffer. It is an open-addressing hash table
+// with two words an entry. clear increments a generation instead of zeroing the table, because a
+// buffer that cancels all its operations is cleared as often as once a turn.
 type index struct {
 	entries    []entry
-	shift      uint8 // of the hash, for the table's size
+	shift      uint8 // of the hash, for the size of the table
 	generation uint64
 	count      int // entries of this generation
-	used       int // count lately, for letting go of a table that is too large
+	used       int // decaying maximum of count, by which shrink frees a table
 }
 
-// entry is one job. word holds, from the top, the generation, whether the job is
-// new to the store, and where its operation is.
+// entry is one job. From the top bit, word holds the generation, whether the job is new to the
+// store, and the offset of its operation.
 type entry struct {
 	seq  uint64
 	word uint64
 }
 
 const (
-	atBits      = 39 // half a terabyte of buffer
+	atBits      = 39 // offsets up to 512 GiB
 	atMask      = 1<<atBits - 1
 	freshBit    = 1 << atBits
 	generations = 1 << (64 - atBits - 1)
@@ -31,7 +31,7 @@ const (
 func (e *entry) at() int     { return int(e.word & atMask) }
 func (e *entry) fresh() bool { return e.word&freshBit != 0 }
 
-// set says where the job's operation is and whether the job is new to the store.
+// set stores the operation's offset and whether the job is new to the store.
 func (e *entry) set(at int, fresh bool) {
 	e.word = e.word&^(freshBit|atMask) | uint64(at)
 	if fresh {
@@ -41,10 +41,10 @@ func (e *entry) set(at int, fresh bool) {
 
 func (x *index) holds(e *entry) bool { return e.word>>(atBits+1) == x.generation }
 
-// home is where the search for seq begins.
+// home returns the slot at which the search for seq begins.
 func (x *index) home(seq uint64) uint64 { return seq * 0x9e3779b97f4a7c15 >> x.shift }
 
-// slot is where seq is, or where it goes.
+// slot returns seq's entry or the free entry for it.
 func (x *index) slot(seq uint64) *entry {
 	mask := uint64(len(x.entries) - 1)
 	for i := x.home(seq); ; i++ {
@@ -54,7 +54,7 @@ func (x *index) slot(seq uint64) *entry {
 	}
 }
 
-// find returns seq's entry or nil. It is valid until the next change of the index.
+// find returns seq's entry or nil. The entry is valid until the next change of the index.
 func (x *index) find(seq uint64) *entry {
 	if x.count == 0 {
 		return nil
@@ -65,7 +65,7 @@ func (x *index) find(seq uint64) *entry {
 	return nil
 }
 
-// add makes an entry for seq, which has none.
+// add inserts an entry for seq, which must have none.
 func (x *index) add(seq uint64) *entry {
 	if 2*x.count >= len(x.entries) {
 		x.resize(max(2*len(x.entries), minEntries))
@@ -77,7 +77,7 @@ func (x *index) add(seq uint64) *entry {
 	return e
 }
 
-// remove takes seq's entry out and moves those up that had to go around it.
+// remove deletes seq's entry and moves displaced entries back (backward-shift deletion).
 func (x *index) remove(seq uint64) {
 	mask := uint64(len(x.entries) - 1)
 	hole := x.home(seq) & mask
@@ -91,7 +91,7 @@ func (x *index) remove(seq uint64) {
 			hole = i
 		}
 	}
-	x.entries[hole] = entry{} // no generation is 0
+	x.entries[hole] = entry{} // generations begin at 1
 }
 
 func (x *index) resize(n int) {
@@ -106,7 +106,7 @@ func (x *index) resize(n int) {
 	}
 }
 
-// clear forgets all entries.
+// clear removes all entries.
 func (x *index) clear() {
 	x.count = 0
 	x.generation++
@@ -116,7 +116,7 @@ func (x *index) clear() {
 	}
 }
 
-// shrink lets go of a table that has long been too large. It follows a clear.
+// shrink frees a table that has long been too large. It must follow clear.
 func (x *index) shrink() {
 	if len(x.entries) > 16*max(x.used, minEntries) {
 		x.entries, x.generation = nil, 1

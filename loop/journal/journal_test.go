@@ -13,8 +13,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// What was appended in one opening is there in the next, in the order of creation;
-// group numbers, the owner's epoch and the highest Seq go on.
+// TestReopen checks that the next opening has everything appended, in the order of creation, and
+// continues the group numbers, the epoch and the highest Seq.
 func TestReopen(t *testing.T) {
 	f := vfs.NewMem()
 	want := newState()
@@ -60,8 +60,8 @@ func TestReopen(t *testing.T) {
 	}
 }
 
-// A Seq is never used twice: the highest is known after a restart, although its job
-// is gone.
+// TestLastSeq checks that a Seq is never reused: the highest is known after a restart although its
+// job is deleted.
 func TestLastSeq(t *testing.T) {
 	f := vfs.NewMem()
 	d := mustOpen(t, testOptions(f))
@@ -86,8 +86,8 @@ func TestLastSeq(t *testing.T) {
 	}
 }
 
-// Settings come first, jobs by their Seq, progress never goes back and ends whole; an
-// error of a function is handed through.
+// TestReplay checks that settings come first and jobs in the order of their Seq, that progress
+// increases to the total, and that a callback's error is returned.
 func TestReplay(t *testing.T) {
 	f := vfs.NewMem()
 	d := mustOpen(t, testOptions(f))
@@ -111,7 +111,7 @@ func TestReplay(t *testing.T) {
 	var order []string
 	var last uint64
 	var progress [][2]int64
-	err = j.Replay(Replayed{Record: func(r *Record) error {
+	err = j.Replay(ReplayFuncs{Record: func(r *Record) error {
 		if r.Seq <= last {
 			return fmt.Errorf("job %d after %d", r.Seq, last)
 		}
@@ -130,20 +130,20 @@ func TestReplay(t *testing.T) {
 	if want := [][2]int64{{progressEvery, jobs}, {2 * progressEvery, jobs}, {jobs, jobs}}; !slices.Equal(progress, want) {
 		t.Fatalf("progress %v, want %v", progress, want)
 	}
-	if err := j.Replay(Replayed{}); err != nil {
+	if err := j.Replay(ReplayFuncs{}); err != nil {
 		t.Fatal(err)
 	}
 	mine := errors.New("mine")
-	if err := j.Replay(Replayed{Record: func(*Record) error { return mine }}); err != mine {
+	if err := j.Replay(ReplayFuncs{Record: func(*Record) error { return mine }}); err != mine {
 		t.Fatal(err)
 	}
-	if err := j.Replay(Replayed{Setting: func(string, []byte) error { return mine }}); err != mine {
+	if err := j.Replay(ReplayFuncs{Setting: func(string, []byte) error { return mine }}); err != mine {
 		t.Fatal(err)
 	}
 }
 
-// In mode Always nothing is committed before its group is; groups are announced in
-// order, each once, and after they are committed.
+// TestGroups checks that in mode Always nothing is committed before its group is, and that groups
+// are announced in order, once each, after they are committed.
 func TestGroups(t *testing.T) {
 	f := &slowSync{FS: vfs.NewMem(), came: make(chan struct{}, 1)}
 	o := testOptions(f)
@@ -158,7 +158,7 @@ func TestGroups(t *testing.T) {
 			t.Errorf("group %d is announced at %d", group, j.Committed())
 		}
 		groups = append(groups, group)
-		d.heard()
+		d.signal()
 	}
 	var err error
 	if j, err = Open(o); err != nil {
@@ -169,7 +169,7 @@ func TestGroups(t *testing.T) {
 		t.Fatalf("nothing was appended and group %d covers it", g)
 	}
 	<-f.came      // the opening's own group
-	f.hold.Lock() // the disk stands still
+	f.hold.Lock() // stops the disk
 	d.create(10)
 	first := j.Group(1)
 	if first <= j.Committed() {
@@ -199,11 +199,11 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// slowSync is a disk whose syncs of logs wait for hold, and new tables for tables.
+// slowSync is a disk whose log syncs wait for hold and whose new tables wait for tables.
 type slowSync struct {
 	vfs.FS
 	hold, tables sync.Mutex
-	came         chan struct{} // nil, or a sync of a log has come to hold
+	came         chan struct{} // a log sync has begun to wait for hold; may be nil
 }
 
 func (s *slowSync) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
@@ -233,8 +233,9 @@ func (f *slowFile) SyncData() error {
 	return f.File.SyncData()
 }
 
-// A job that is done before it is committed is acknowledged without a write.
-func TestUndoneIsCommitted(t *testing.T) {
+// TestCancelledIsCommitted checks that a job finished before its commit is acknowledged without a
+// write.
+func TestCancelledIsCommitted(t *testing.T) {
 	d := mustOpen(t, testOptions(vfs.NewMem()))
 	defer d.j.Close()
 	for range 100 {
@@ -247,8 +248,8 @@ func TestUndoneIsCommitted(t *testing.T) {
 	}
 }
 
-// In the modes that do not wait everything is committed at once as far as anybody
-// waits, and written an interval later.
+// TestModesThatDoNotWait checks that in the modes Interval and Never every change counts as
+// committed at once and is written an interval later.
 func TestModesThatDoNotWait(t *testing.T) {
 	for _, mode := range []Mode{Interval, Never} {
 		f := vfs.NewMem()
@@ -283,8 +284,8 @@ func TestModesThatDoNotWait(t *testing.T) {
 	}
 }
 
-// Goroutines that append to their shards and wait for their groups all get through,
-// and what they were told is there.
+// TestManyAppenders checks that goroutines which append to their shards and wait for their groups
+// all finish, and that every acknowledged change is there.
 func TestManyAppenders(t *testing.T) {
 	f := vfs.NewMem()
 	w := newWaiters()
@@ -324,7 +325,7 @@ func TestManyAppenders(t *testing.T) {
 	}
 }
 
-// A group that is larger than a batch is committed in parts, and whole.
+// TestLargeGroup checks that a group larger than a batch is committed in parts and as a whole.
 func TestLargeGroup(t *testing.T) {
 	f := vfs.NewMem()
 	o := testOptions(f)
@@ -333,7 +334,7 @@ func TestLargeGroup(t *testing.T) {
 	for range 1000 {
 		d.create(100)
 	}
-	d.create(100 << 10) // larger than a batch, and than the store's memory
+	d.create(100 << 10) // larger than a batch and the store's memory table
 	d.remove(7)
 	d.wait()
 	for range 100 {
@@ -353,7 +354,7 @@ func TestLargeGroup(t *testing.T) {
 	}
 }
 
-// Options that cannot work are refused; defaults are filled in.
+// TestOptions checks that invalid options are refused and defaults are set.
 func TestOptions(t *testing.T) {
 	bad := func(o Options, want string) {
 		t.Helper()

@@ -11,31 +11,30 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A log begins with its head, twice, each copy in a page of its own, so that a page that is
-// lost leaves the other. A copy is the magic, the log's number in eight bytes, its key in
-// sixteen and a CRC-32C over these, little-endian.
+// A log begins with two copies of its head, each in a page of its own, so that a lost page leaves
+// the other. A copy holds the magic, the log's number in eight bytes, its key in sixteen and a
+// CRC-32C over these, little-endian.
 //
-// Behind the head are chunks in blocks of 32 KiB. A chunk has a tag of eight bytes, its
-// length twice in two bytes each, and its kind in one. The tag is a GMAC under the log's key
-// over the second length, the kind and the payload, with the log's number and the chunk's
-// offset as nonce. The key is drawn when the log is made and never leaves the file, so
-// nothing that a client sends, and nothing that the file held before, can be taken for a
-// chunk of this log. The first length tells where the next chunk begins when the second one
-// is damaged.
+// Chunks follow in blocks of 32 KiB. A chunk's head holds a tag in eight bytes, the payload's
+// length twice in two bytes each, and the kind in one. The tag is a GMAC under the log's key over
+// the second length, the kind and the payload; its nonce is the log's number and the chunk's
+// offset. The key is random and never leaves the file, so neither a client's bytes nor the file's
+// earlier contents can pass for a chunk of this log. When the second length is damaged, the first
+// one locates the next chunk.
 //
-// A record is a full chunk or a first one, any number of middle ones and a last one. A block
-// without room for another chunk's head ends in any bytes. What was written last is followed
-// by zeros where the next chunk would begin; a full log ends with a chunk of the kind logEnd.
+// A record is one full chunk, or a first chunk, any number of middle chunks and a last chunk. When
+// a block has no room for another head, its last bytes mean nothing. Zeros follow the last chunk
+// written, where the next head will be. A full log ends with a chunk of kind logEnd.
 const (
 	logMagic    = "treadle log 3\n"
 	logKeySize  = 16
 	logHeadSize = len(logMagic) + 8 + logKeySize + 4
 	logPage     = 4 << 10
-	logStart    = 2 * logPage // the first chunk's offset
+	logStart    = 2 * logPage // offset of the first chunk
 	logBlock    = 32 << 10
 
 	tagSize   = 8
-	sealedAt  = tagSize + 2 // where in a chunk begins what the tag is over
+	sealedAt  = tagSize + 2 // offset in a chunk of the bytes that the tag covers
 	chunkHead = sealedAt + 2 + 1
 )
 
@@ -48,7 +47,7 @@ const (
 	logEnd
 )
 
-// logKey makes and checks the tags of one log's chunks. It is one goroutine's.
+// logKey computes the tags of one log. One goroutine may use it.
 type logKey struct {
 	aead  cipher.AEAD
 	nonce [12]byte
@@ -69,14 +68,14 @@ func newLogKey(number uint64, key []byte) (*logKey, error) {
 	return k, nil
 }
 
-// tag is the tag of the chunk at an offset, of which sealed is all from sealedAt on. It is
+// tag returns the tag of the chunk at offset at; sealed is the chunk from sealedAt on. The tag is
 // valid until the next call.
 func (k *logKey) tag(at int64, sealed []byte) []byte {
 	binary.LittleEndian.PutUint64(k.nonce[4:], uint64(at))
 	return k.aead.Seal(k.out[:0], k.nonce[:], nil, sealed)[:tagSize]
 }
 
-// appendHead appends both copies of a log's head, up to the first chunk.
+// appendHead appends both copies of a log's head and pads up to the first chunk.
 func appendHead(dst []byte, number uint64, key []byte) []byte {
 	at := len(dst)
 	dst = append(dst, make([]byte, logStart)...)
@@ -89,7 +88,7 @@ func appendHead(dst []byte, number uint64, key []byte) []byte {
 	return dst
 }
 
-// parseHead reads the key of log number from whichever copy of the head is good.
+// parseHead reads the key of log number from the first good copy of the head.
 func parseHead(b []byte, number uint64) (*logKey, error) {
 	for _, at := range [...]int{0, logPage} {
 		if len(b) < at+logHeadSize {
@@ -109,49 +108,49 @@ func parseHead(b []byte, number uint64) (*logKey, error) {
 	return nil, fmt.Errorf("its head cannot be read")
 }
 
-// logWriter appends groups to logs, one file after the other. It is the committer's own.
+// logWriter appends groups to a sequence of log files. Only the committer uses it.
 //
-// A log that has been checkpointed is used again: its blocks are on the disk already, so
-// that a sync has nothing to write but the data. retire clears where chunks may begin; the
-// rest of what it held stays, and is under another key.
+// An applied log's file is reused: its blocks are allocated, so a sync writes data only. retire
+// clears the places of chunk heads; the other old bytes remain and are under another key.
 type logWriter struct {
-	fs     vfs.FS // guarded
-	dir    string
-	limit  int64 // the size with which a log is full
-	number uint64
-	file   vfs.File // nil: none is in use
-	key    *logKey
-	size   int64
-	inside bool   // a group has begun and lacks parts: the log cannot end here
-	dirty  bool   // something is written and not synced
-	held   int64  // bytes of batches in the log
-	chunks []byte // reused
-	full   chan fullLog
-	spares chan string // logs that may be used again, from the checkpointer
-	stall  func(why string)
+	fs         vfs.FS // a failFS
+	dir        string
+	limit      int64 // the size of a full log
+	number     uint64
+	file       vfs.File // nil: no log is open
+	key        *logKey
+	size       int64
+	midGroup   bool   // the last batch is not its group's last part, so the log cannot end here
+	dirty      bool   // the file has unsynced writes
+	batchBytes int64  // bytes of batches in the log
+	chunks     []byte // reused
+	full       chan fullLog
+	spares     chan string // files to reuse, from the checkpointer
+	onStall    func(why string)
 }
 
-// fullLog is a log that is closed, on its way to the checkpointer.
+// fullLog is a closed log for the checkpointer.
 type fullLog struct {
-	name string
-	held int64 // bytes of batches in it
+	name       string
+	batchBytes int64 // bytes of batches in it
 }
 
-// waitingLogs is how many full logs may wait for the checkpointer before the committer does.
-const waitingLogs = 1
+// maxWaitingLogs is how many full logs may wait for the checkpointer. With one more the committer
+// waits.
+const maxWaitingLogs = 1
 
-// newLogWriter begins behind the log with that number.
+// newLogWriter returns a writer whose first log follows log number.
 func newLogWriter(f vfs.FS, dir string, o *Options, number uint64, stall func(string)) *logWriter {
 	return &logWriter{
-		fs: f, dir: dir, limit: logStart + o.LogSize, number: number, stall: stall,
-		full: make(chan fullLog, waitingLogs), spares: make(chan string, 1),
+		fs: f, dir: dir, limit: logStart + o.LogSize, number: number, onStall: stall,
+		full: make(chan fullLog, maxWaitingLogs), spares: make(chan string, 1),
 	}
 }
 
-// append writes a batch, which is a group or a part of one; more says that another part
-// follows. The guard knows whether that went well.
+// append writes a batch, which is a group or a part of one. more reports that another part follows.
+// A write error also trips the file system.
 func (l *logWriter) append(batch []byte, more bool, failed <-chan struct{}) error {
-	if l.file != nil && l.size >= l.limit && !l.inside {
+	if l.file != nil && l.size >= l.limit && !l.midGroup {
 		if err := l.finish(failed); err != nil {
 			return err
 		}
@@ -161,31 +160,31 @@ func (l *logWriter) append(batch []byte, more bool, failed <-chan struct{}) erro
 			return err
 		}
 	}
-	l.inside = more
+	l.midGroup = more
 	l.chunks = l.key.appendRecord(l.chunks[:0], l.size, batch)
 	if !more && l.size+int64(len(l.chunks)) >= l.limit {
 		l.chunks = l.key.appendChunk(padBlock(l.chunks, l.size), l.size, logEnd, nil)
 	}
 	n := len(l.chunks)
-	var zeros [chunkHead]byte // the next chunk's place, see the comment on the form
+	var zeros [chunkHead]byte // the zeros after the last chunk, see logMagic
 	l.chunks = append(l.chunks, zeros[:min(chunkHead, roomInBlock(l.size+int64(n)))]...)
 	l.dirty = true
 	if _, err := l.file.WriteAt(l.chunks, l.size); err != nil {
 		return err
 	}
-	l.size, l.held = l.size+int64(n), l.held+int64(len(batch))
+	l.size, l.batchBytes = l.size+int64(n), l.batchBytes+int64(len(batch))
 	if cap(l.chunks) > 4*maxBatch {
 		l.chunks = nil
 	}
 	return nil
 }
 
-// cut ends the log in use, if there is one, before it is full.
+// cut ends the open log before it is full.
 func (l *logWriter) cut(failed <-chan struct{}) error {
 	if l.file == nil {
 		return nil
 	}
-	if l.size < l.limit { // else it has its end
+	if l.size < l.limit { // a full log already has its end chunk
 		end := l.key.appendChunk(padBlock(nil, l.size), l.size, logEnd, nil)
 		if _, err := l.file.WriteAt(end, l.size); err != nil {
 			return err
@@ -198,7 +197,7 @@ func (l *logWriter) cut(failed <-chan struct{}) error {
 	return l.finish(failed)
 }
 
-// sync has everything on the disk that was written.
+// sync syncs all writes.
 func (l *logWriter) sync() error {
 	if !l.dirty {
 		return nil
@@ -207,8 +206,8 @@ func (l *logWriter) sync() error {
 	return l.file.SyncData()
 }
 
-// open makes the next log, from one that may be used again if there is one. Its head is on
-// the disk before anything else: a log without one holds nothing.
+// open creates the next log, from a spare file if there is one. It syncs the head before the first
+// chunk, because a log without a head holds nothing.
 func (l *logWriter) open() (err error) {
 	l.number++
 	name := l.fs.PathJoin(l.dir, logName(l.number))
@@ -226,27 +225,27 @@ func (l *logWriter) open() (err error) {
 	if l.key, err = newLogKey(l.number, key[:]); err != nil {
 		return err
 	}
-	// The zeros behind it are the first chunk's place.
+	// The zeros after the head are the place of the first chunk.
 	head := append(appendHead(nil, l.number, key[:]), make([]byte, chunkHead)...)
 	if _, err := l.file.WriteAt(head, 0); err != nil {
 		return err
 	}
-	l.size, l.held = logStart, 0
-	return first(l.file.Sync(), l.syncDir())
+	l.size, l.batchBytes = logStart, 0
+	return firstError(l.file.Sync(), l.syncDir())
 }
 
 func (l *logWriter) syncDir() error { return syncDir(l.fs, l.dir) }
 
-// finish closes a full log and hands it to the checkpointer.
+// finish closes a full log and passes it to the checkpointer.
 func (l *logWriter) finish(failed <-chan struct{}) error {
 	err := l.close()
-	full := fullLog{logName(l.number), l.held}
+	full := fullLog{logName(l.number), l.batchBytes}
 	select {
 	case l.full <- full:
 		return err
 	default:
 	}
-	l.stall("full logs wait to be brought into the store")
+	l.onStall("full logs wait to be brought into the store")
 	select {
 	case l.full <- full:
 	case <-failed:
@@ -254,7 +253,7 @@ func (l *logWriter) finish(failed <-chan struct{}) error {
 	return err
 }
 
-// close syncs what is not synced and closes the log in use, if there is one.
+// close syncs and closes the open log, if any.
 func (l *logWriter) close() (err error) {
 	if l.file == nil {
 		return nil
@@ -262,15 +261,14 @@ func (l *logWriter) close() (err error) {
 	if l.dirty {
 		err = l.sync()
 	}
-	err = first(err, l.file.Close())
+	err = firstError(err, l.file.Close())
 	l.file = nil
 	return err
 }
 
 func logName(number uint64) string { return fmt.Sprintf("%06d%s", number, logSuffix) }
 
-// appendRecord appends a record's chunks to dst, which is written to the log at the offset
-// at.
+// appendRecord appends to dst the chunks of a record. dst begins at offset at of the log.
 func (k *logKey) appendRecord(dst []byte, at int64, record []byte) []byte {
 	for kind, rest := byte(fullChunk), record; ; {
 		dst = padBlock(dst, at)
@@ -290,7 +288,7 @@ func (k *logKey) appendRecord(dst []byte, at int64, record []byte) []byte {
 	}
 }
 
-// appendChunk appends one chunk, which fits the block, to dst.
+// appendChunk appends one chunk, which must fit the block, to dst.
 func (k *logKey) appendChunk(dst []byte, at int64, kind byte, payload []byte) []byte {
 	head := len(dst)
 	dst = append(dst, make([]byte, tagSize)...)
@@ -301,10 +299,10 @@ func (k *logKey) appendChunk(dst []byte, at int64, kind byte, payload []byte) []
 	return dst
 }
 
-// roomInBlock is how many bytes of the block are left at an offset.
+// roomInBlock returns how many bytes the block has left at offset at.
 func roomInBlock(at int64) int { return logBlock - int(at%logBlock) }
 
-// padBlock ends a block that has no room for another chunk's head.
+// padBlock fills a block that has no room for another chunk's head.
 func padBlock(dst []byte, at int64) []byte {
 	if left := roomInBlock(at + int64(len(dst))); left < chunkHead {
 		dst = append(dst, make([]byte, left)...)

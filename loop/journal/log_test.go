@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// testLog makes logs of a number, all under one key.
+// testLog builds a log of a given number, under a fixed key.
 type testLog struct {
 	key    *logKey
 	number uint64
@@ -26,19 +26,19 @@ func newTestLog(tb testTB, number uint64) *testLog {
 	return &testLog{key: key, number: number, b: appendHead(nil, number, secret)}
 }
 
-// add appends a record and returns where it ends.
+// add appends a record and returns its end.
 func (l *testLog) add(record []byte) (end int64) {
 	l.b = l.key.appendRecord(l.b, 0, record)
 	return int64(len(l.b))
 }
 
-// end appends what a full log ends with.
+// end appends the end mark of a full log.
 func (l *testLog) end() []byte {
 	l.b = l.key.appendChunk(padBlock(l.b, 0), 0, logEnd, nil)
 	return l.b
 }
 
-// completeLog makes a log of a number with the records of another.
+// completeLog builds a log of a given number with another log's records.
 func completeLog(tb testTB, number uint64, parts []logPart) []byte {
 	tb.Helper()
 	l := newTestLog(tb, number)
@@ -48,7 +48,7 @@ func completeLog(tb testTB, number uint64, parts []logPart) []byte {
 	return l.end()
 }
 
-// parts cuts a file of the framing into its parts.
+// parts divides a file of the framing into its parts.
 func (f *framing) parts(tb testTB, b []byte) (parts []logPart, closed bool) {
 	tb.Helper()
 	closed, err := f.scan(bytes.NewReader(b), int64(len(b)), func(p logPart) error {
@@ -62,7 +62,7 @@ func (f *framing) parts(tb testTB, b []byte) (parts []logPart, closed bool) {
 	return parts, closed
 }
 
-// mustScan reads the log of that name.
+// mustScan reads the log with that name.
 func mustScan(tb testTB, name string, b []byte) []logPart {
 	tb.Helper()
 	key, err := parseHead(b, fileNumber(path.Base(name)))
@@ -73,12 +73,12 @@ func mustScan(tb testTB, name string, b []byte) []logPart {
 	return parts
 }
 
-// Records of any size that are written into a log, over what the file held before, are
-// read back as they were, with their places, and nothing else is.
+// TestLogChunks checks that records of any size, written over the file's earlier contents, are read
+// back with their offsets, and nothing else is.
 func TestLogChunks(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		// Sizes around a block's, so that heads come to stand at every place of its end.
+		// Sizes near a block's put heads at every offset near its end.
 		size := rapid.OneOf(rapid.IntRange(0, 60), rapid.IntRange(logBlock-60, logBlock+20), rapid.IntRange(0, 3*logBlock))
 		fill := func(l *testLog, n int) (records [][]byte, ends []int64) {
 			for i := range n {
@@ -118,8 +118,8 @@ func TestLogChunks(t *testing.T) {
 	})
 }
 
-// When checkpoints cannot keep up, commits wait, and so do not fill the disk with logs; a
-// failure ends the waiting.
+// TestCommitsWaitForCheckpoints checks that commits wait when checkpoints are too slow, so that
+// logs do not fill the disk, and that a failure ends the wait.
 func TestCommitsWaitForCheckpoints(t *testing.T) {
 	for _, fails := range []bool{false, true} {
 		f := &slowSync{FS: vfs.NewCrashableMem()}
@@ -132,20 +132,20 @@ func TestCommitsWaitForCheckpoints(t *testing.T) {
 			d.create(10)
 			before := d.j.Stats().Groups
 			d.j.Flush(1)
-			if d.awaits(func(s Stats) bool { return s.Groups > before || s.Stalls > 0 }).Stalls > 0 {
+			if d.awaitStats(func(s Stats) bool { return s.Groups > before || s.Stalls > 0 }).Stalls > 0 {
 				break
 			}
-			if i == 0 { // later a commit would wait for that, and go on
+			if i == 0 { // later commits would wait for the checkpoint
 				poll(t, "no checkpoint begins", func() bool { return len(d.j.log.full) == 0 })
 			}
 		}
 		s := d.j.Stats()
-		if logs := len(imageOf(t, f.FS.(*vfs.MemFS)).logs()); s.Stalls != 1 || logs > 2+waitingLogs || d.j.Committed() >= d.changes[len(d.changes)-1].group {
+		if logs := len(imageOf(t, f.FS.(*vfs.MemFS)).logs()); s.Stalls != 1 || logs > 2+maxWaitingLogs || d.j.Committed() >= d.changes[len(d.changes)-1].group {
 			t.Fatalf("%d logs, %+v", logs, s)
 		}
 		if fails {
-			d.j.guard.trip(errNotGroup)
-			<-d.j.guard.failed
+			d.j.disk.trip(errNotGroup)
+			<-d.j.disk.down
 		}
 		f.tables.Unlock()
 		if d.wait() == fails {
@@ -157,8 +157,8 @@ func TestCommitsWaitForCheckpoints(t *testing.T) {
 	}
 }
 
-// TestLogEmptyFirstChunk: a record that begins where a block has room for a chunk's head alone, as
-// the first one of several chunks, is read.
+// TestLogEmptyFirstChunk checks that a record whose first chunk is empty, because its block has
+// room for a chunk's head only, is read.
 func TestLogEmptyFirstChunk(t *testing.T) {
 	l := newTestLog(t, 3)
 	l.add(bytes.Repeat([]byte{1}, logBlock-logStart-2*chunkHead))

@@ -6,7 +6,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// No test may leave a goroutine behind: what Close does not end stays for ever.
+// TestMain fails when a test leaves a goroutine behind, because nothing ends a goroutine that
+// survives Close.
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }

@@ -17,10 +17,10 @@ var (
 	powerFirst = flag.Int("power.first", 1, "the first of them")
 )
 
-// powerStates is the number of states of the disk that a round keeps, for memory's sake.
+// powerStates is the number of disk states that a round keeps, to bound memory.
 const powerStates = 150
 
-// powerLoss is the disk after a loss of power or a kill, and what was acknowledged before.
+// powerLoss is the disk after a loss of power or a kill, and the group acknowledged before.
 type powerLoss struct {
 	disk         image
 	acknowledged uint64
@@ -29,20 +29,20 @@ type powerLoss struct {
 	closed       bool
 }
 
-// powerWorld is a journal on a powerFS, used for several rounds.
-type powerWorld struct {
+// powerTest is a journal on a powerFS, over several rounds.
+type powerTest struct {
 	t     *testing.T
 	r     *rand.Rand
 	mode  Mode
 	disk  *powerFS
-	base  state // of the disk
+	base  state // on the disk at the beginning of the round
 	round int
 }
 
-// TestPowerLoss checks random changes in every mode with losses of power and kills at any
-// operation on the disk, also in the starts that follow: acknowledged changes are there, ends
-// that were acknowledged are not back, and the rest is there up to some group. A journal goes on
-// from one of the states.
+// TestPowerLoss makes random changes in every mode, with losses of power and kills at any disk
+// operation, including those of the following starts. Acknowledged changes must be there, jobs with
+// an acknowledged deletion must not, and everything else must be there up to some group. The
+// journal continues from one of the states.
 func TestPowerLoss(t *testing.T) {
 	t.Parallel()
 	var states atomic.Int64
@@ -54,7 +54,7 @@ func TestPowerLoss(t *testing.T) {
 		seed := uint64(*powerFirst + i)
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 77))
-			w := &powerWorld{t: t, r: r, mode: []Mode{Always, Always, Interval, Never}[r.IntN(4)], disk: newPowerFS(), base: newState()}
+			w := &powerTest{t: t, r: r, mode: []Mode{Always, Always, Interval, Never}[r.IntN(4)], disk: newPowerFS(), base: newState()}
 			for w.round = range 3 {
 				d, losses := w.play()
 				next := r.IntN(len(losses))
@@ -71,16 +71,16 @@ func TestPowerLoss(t *testing.T) {
 	t.Cleanup(func() { t.Logf("%d states of the disk", states.Load()) })
 }
 
-func (w *powerWorld) options(p *powerFS, r *rand.Rand, mode Mode) Options {
+func (w *powerTest) options(p *powerFS, r *rand.Rand, mode Mode) Options {
 	return Options{
-		Dir: testDir, FS: p, Shards: 3, Sync: mode, memTable: 64 << 10, Interval: time.Millisecond, LookEvery: time.Hour,
+		Dir: testDir, FS: p, Shards: 3, Sync: mode, memTable: 64 << 10, Interval: time.Millisecond, SpaceCheckInterval: time.Hour,
 		LogSize: []int64{1, 2 << 10, 9 << 10, 40 << 10}[r.IntN(4)], BatchSize: []int{0, 300, 2 << 10, 20 << 10}[r.IntN(4)],
 	}
 }
 
-// play makes turns of changes and closes the journal. It returns states of the disk on the way,
-// with the closed one as the last.
-func (w *powerWorld) play() (*driver, []powerLoss) {
+// play makes turns of changes and closes the journal. It returns states of the disk on the way; the
+// last one is closed.
+func (w *powerTest) play() (*driver, []powerLoss) {
 	chance := rand.New(rand.NewPCG(w.r.Uint64(), uint64(w.round)))
 	var losses []powerLoss
 	var committed atomic.Uint64
@@ -94,7 +94,7 @@ func (w *powerWorld) play() (*driver, []powerLoss) {
 	}
 	d := &driver{tb: w.t, news: make(chan struct{}, 1)}
 	o := w.options(w.disk, w.r, w.mode)
-	o.Committed = func(g uint64) { committed.Store(g); d.heard() }
+	o.Committed = func(g uint64) { committed.Store(g); d.signal() }
 	o.Failed = func(err error) { d.failure = err; d.failed.Add(1) }
 	var err error
 	if d.j, err = Open(o); err != nil {
@@ -113,7 +113,7 @@ func (w *powerWorld) play() (*driver, []powerLoss) {
 }
 
 // change makes the turns.
-func (w *powerWorld) change(d *driver) {
+func (w *powerTest) change(d *driver) {
 	var alive []uint64
 	for seq := range d.start.jobs {
 		alive = append(alive, seq)
@@ -142,11 +142,11 @@ func (w *powerWorld) change(d *driver) {
 		} else {
 			d.j.Flush(1)
 		}
-		for later && (d.j.touched.Load() || d.j.writing.Load() > 0) {
-			runtime.Gosched() // it is written
+		for later && (d.j.touched.Load() || d.j.inFlight.Load() > 0) {
+			runtime.Gosched() // lets the committer write it
 		}
 		if w.r.IntN(5) == 0 {
-			d.j.cut.Store(true)
+			d.j.cutLog.Store(true)
 		}
 		if !later && w.r.IntN(3) > 0 {
 			d.wait()
@@ -154,9 +154,9 @@ func (w *powerWorld) change(d *driver) {
 	}
 }
 
-// recover starts on a state of the disk, after up to two starts that end in the middle, and
-// checks what is there.
-func (w *powerWorld) recover(d *driver, l powerLoss) (state, *powerFS) {
+// recover starts from a state of the disk, after up to two interrupted starts, and checks the
+// contents.
+func (w *powerTest) recover(d *driver, l powerLoss) (state, *powerFS) {
 	where := fmt.Sprintf("round %d, %v, %s, kill %v, %d acknowledged", w.round, w.mode, l.when, l.kill, l.acknowledged)
 	m := l.disk
 	for range w.r.IntN(3) {
@@ -173,7 +173,7 @@ func (w *powerWorld) recover(d *driver, l powerLoss) (state, *powerFS) {
 	}
 	acknowledged := l.acknowledged
 	if w.mode == Never && !l.kill && !l.closed {
-		acknowledged = 0 // the death of the process alone is survived
+		acknowledged = 0 // only a kill is survived
 	}
 	if err := d.verify(got, acknowledged); err != nil {
 		w.t.Fatalf("%s: %v", where, err)
@@ -184,8 +184,8 @@ func (w *powerWorld) recover(d *driver, l powerLoss) (state, *powerFS) {
 	return got, p
 }
 
-// brokenStart starts on a disk and returns what a loss of power in it leaves.
-func (w *powerWorld) brokenStart(m image, where string) image {
+// brokenStart starts on a disk and returns what a loss of power during the start leaves.
+func (w *powerTest) brokenStart(m image, where string) image {
 	p := powerOf(m)
 	at, percent, kill, chance := 1+w.r.IntN(60), []int{0, 30, 70, 100}[w.r.IntN(4)], w.r.IntN(5) == 0, rand.New(rand.NewPCG(w.r.Uint64(), 1))
 	left := m

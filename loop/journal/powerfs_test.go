@@ -13,9 +13,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// powerFS is a disk on which a loss of power leaves any subset of the sectors that are not
-// synced, each as any of its writes had it, and of a directory's changes any first ones,
-// independently of other directories.
+// powerFS is a disk on which a loss of power leaves any subset of the unsynced sectors, each with
+// the contents of any of its writes, and of each directory independently any prefix of its unsynced
+// changes.
 type powerFS struct {
 	vfs.FS
 	mu    sync.Mutex
@@ -34,7 +34,7 @@ type powerNode struct {
 type powerWrite struct {
 	at   int
 	data []byte
-	size int // of the file after it
+	size int // of the file after the write
 }
 
 type powerDir struct {
@@ -46,7 +46,7 @@ func newPowerFS() *powerFS {
 	return &powerFS{FS: vfs.NewMem(), nodes: map[string]*powerNode{}, dirs: map[string]*powerDir{}}
 }
 
-// powerOf is a disk with everything synced.
+// powerOf returns a disk with the files of an image, synced.
 func powerOf(m image) *powerFS {
 	p := newPowerFS()
 	mem := vfs.NewMem()
@@ -72,7 +72,7 @@ func (p *powerFS) dir(name string) *powerDir {
 	return d
 }
 
-// op says that a change begins.
+// op announces a change.
 func (p *powerFS) op(what string) {
 	p.ops++
 	if p.hook != nil {
@@ -80,7 +80,7 @@ func (p *powerFS) op(what string) {
 	}
 }
 
-// name gives a file a name, or takes the name away with n nil.
+// name gives a file a name, or removes the name when n is nil.
 func (p *powerFS) name(name string, n *powerNode) {
 	base := path.Base(name)
 	d := p.dir(path.Dir(name))
@@ -98,10 +98,10 @@ func (p *powerFS) name(name string, n *powerNode) {
 	}
 }
 
-// sector is the unit in which a disk writes.
+// sector is the disk's unit of writing.
 const sector = 512
 
-// crash is what is left of a file; chance is that of a sector to be written, in percent.
+// crash returns the remaining contents of a file. chance is the percentage of sectors written.
 func (n *powerNode) crash(r *rand.Rand, chance int) []byte {
 	if len(n.pend) == 0 {
 		return slices.Clone(n.durable)
@@ -143,8 +143,8 @@ func (n *powerNode) crash(r *rand.Rand, chance int) []byte {
 	return out[:size]
 }
 
-// crash is what a loss of power leaves, with the chance of each sector in percent, or a kill,
-// which leaves everything.
+// crash returns what a loss of power leaves, where chance is the percentage of sectors written, or
+// what a kill leaves, which is everything.
 func (p *powerFS) crash(r *rand.Rand, chance int, kill bool) image {
 	m := image{}
 	if kill {
@@ -230,7 +230,7 @@ func (p *powerFS) moved(from, to string) {
 		p.nodes[to] = n
 		return
 	}
-	// The renaming of a directory is taken for synced: the parent is not modelled.
+	// A directory's rename counts as synced: its parent is not modelled.
 	for name, n := range p.nodes {
 		if strings.HasPrefix(name, from+"/") {
 			delete(p.nodes, name)

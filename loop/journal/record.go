@@ -7,32 +7,32 @@ import (
 	"math/bits"
 )
 
-// recordVersion is the first byte of a stored record. A change of the form takes
-// the next number, and ParseRecord goes on reading the old ones.
+// recordVersion is the first byte of a stored record. A changed form takes the next number, and
+// ParseRecord continues to read the older ones.
 const recordVersion = 2
 
-// Kind says what a record or a document is. The numbers are on disk.
+// Kind is the kind of a record or a document. The numbers are on disk.
 type Kind uint8
 
 // The kinds of records, then those of documents.
 const (
-	KindJob     Kind = iota // a job, which may be a task of a graph
+	KindJob     Kind = iota // a job, or a task of a graph
 	KindQueue               // a queue exists, with or without jobs
-	KindDropped             // the jobs of a queue with a lower Seq were dropped with it
-	KindEdge                // the task Task waits for After as well
-	KindExit                // the tasks of a queue that a holder, Name, has are being given back
+	KindDropped             // the queue's jobs with a lower Seq were dropped
+	KindEdge                // the task Task also waits for After
+	KindExit                // the queue's tasks held by the worker Name are being released
 
-	KindProject    // of kts46
-	KindNumbers    // what the scheduler needs of a job's definition
-	KindDefinition // of a job in a project
-	KindProgress   // how far the job is
+	KindProject    // a kts46 project
+	KindNumbers    // the scheduling numbers of a job's definition
+	KindDefinition // a job's definition, in a project
+	KindProgress   // a job's progress
 
 	kinds
 )
 
 var kindNames = [kinds]string{"job", "queue", "dropped", "edge", "exit", "project", "numbers", "definition", "progress"}
 
-// String is the kind's name in an export.
+// String returns the kind's name in an export.
 func (k Kind) String() string {
 	if k < kinds {
 		return kindNames[k]
@@ -40,47 +40,47 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind %d", uint8(k))
 }
 
-// Record is a job, or a note of the scheduler, known by a number.
+// Record is a job or another numbered fact of the scheduler.
 type Record struct {
 	Kind Kind // up to KindExit
-	// Seq is the identity: unique for ever, above zero, and ascending in order of
-	// creation, across restarts too (see Journal.LastSeq).
+	// Seq identifies the record: unique forever, above zero, and ascending in the order of
+	// creation, also across restarts (see Journal.LastSeq).
 	Seq uint64
-	// Space says whose rules a job follows: 1 is Periodic.
+	// Space identifies the protocol whose rules the job follows: 1 is Periodic.
 	Space    uint8
 	Queue    []byte
 	Name     []byte
 	Workload []byte
 	SchedAt  int64 // as submitted, in the protocol's unit; 0: at once
-	Due      int64 // milliseconds since the Unix epoch; 0: its time had come
+	Due      int64 // milliseconds since the Unix epoch; 0: already due
 	Priority int64
 	Count    int32
 	Timeout  int32 // in the protocol's unit
 
-	// The others are for tasks of a graph and for edges.
+	// The remaining fields belong to graph tasks and edges.
 
-	Holder   []byte   // the worker that has the task, over a restart too
+	Holder   []byte   // the worker that holds the task, also across a restart
 	Revision int64    // of the task's last lease
-	Log      []Event  // what has happened to the task
-	After    []uint64 // the Seqs of the tasks that it waits for
-	Task     uint64   // of an edge: the Seq of the task that waits
+	Log      []Event  // the task's history
+	After    []uint64 // the Seqs of the task's predecessors
+	Task     uint64   // the Seq of an edge's waiting task
 }
 
 // Event is an entry of a task's log.
 type Event struct {
-	Stage  uint8 // 1 ready, 2 reserved, 3 done; others are the protocol's
+	Stage  uint8 // 1 ready, 2 reserved, 3 done; the protocol defines others
 	Micros int64 // since the Unix epoch
 }
 
-// graphPart is added to the stored kind of a record with any of the fields of tasks and edges.
+// graphPart is the flag, in the stored kind, of a record with fields of graph tasks or edges.
 const graphPart = 0x80
 
 func (r *Record) hasGraphPart() bool {
 	return len(r.Holder) > 0 || r.Revision != 0 || len(r.Log) > 0 || len(r.After) > 0 || r.Task != 0
 }
 
-// AppendRecord appends r's stored form to dst: a version byte, the kind, the space,
-// then varints and length-prefixed bytes.
+// AppendRecord appends r's stored form to dst: a version byte, the kind, the space, then varints
+// and length-prefixed bytes.
 func AppendRecord(dst []byte, r *Record) []byte {
 	if r.hasGraphPart() {
 		dst = append(dst, recordVersion, byte(r.Kind)|graphPart, r.Space)
@@ -119,7 +119,7 @@ func appendBytes(dst, b []byte) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(b))), b...)
 }
 
-// recordSize is how much AppendRecord appends.
+// recordSize returns how many bytes AppendRecord appends.
 func recordSize(r *Record) int {
 	n := 3 + uvarintSize(r.Seq) + varintSize(r.SchedAt) + varintSize(r.Due) + varintSize(r.Priority) +
 		varintSize(int64(r.Count)) + varintSize(int64(r.Timeout))
@@ -148,10 +148,9 @@ func uvarintSize(v uint64) int { return (bits.Len64(v|1) + 6) / 7 }
 
 func varintSize(v int64) int { return uvarintSize(uint64(v)<<1 ^ uint64(v>>63)) }
 
-// ParseRecord reads one stored record, the whole of b, into r. The bytes of r are
-// views of b; Log and After keep their arrays. It never panics, whatever b holds; an
-// unknown version is an error that names it. A record of an older version is read as
-// the present one has it.
+// ParseRecord decodes the stored record b into r. The byte slices of r are views of b; Log and
+// After reuse their arrays. ParseRecord never panics. An unknown version is an error that names it;
+// a record of an older version is converted.
 func ParseRecord(b []byte, r *Record) error {
 	if len(b) < 3 {
 		return fmt.Errorf("a record of %d bytes is too short", len(b))
@@ -159,7 +158,7 @@ func ParseRecord(b []byte, r *Record) error {
 	switch b[0] {
 	case recordVersion:
 	case recordVersion1:
-		return parseVersion1(b, r)
+		return parseV1(b, r)
 	default:
 		return fmt.Errorf("a record of version %d; this program knows version %d", b[0], recordVersion)
 	}
@@ -178,7 +177,7 @@ func ParseRecord(b []byte, r *Record) error {
 	return p.end(b)
 }
 
-// graphPart reads what appendGraphPart has appended.
+// graphPart decodes the bytes of appendGraphPart.
 func (p *parser) graphPart(r *Record) {
 	if holder := p.bytes(); len(holder) > 0 {
 		r.Holder = holder
@@ -193,17 +192,17 @@ func (p *parser) graphPart(r *Record) {
 	r.Task = p.uvarint()
 }
 
-// parser reads fields from rest until one is bad; after that it reads zeros.
+// parser decodes fields from rest. After the first bad field it returns zeros.
 type parser struct {
 	rest []byte
 	bad  bool
 }
 
-// end says whether all of b was read and nothing was bad.
+// end returns an error unless all of b was decoded.
 func (p *parser) end(b []byte) error {
 	switch {
 	case p.bad:
-		return fmt.Errorf("a record of %d bytes is cut short or garbled", len(b))
+		return fmt.Errorf("a record of %d bytes is truncated or malformed", len(b))
 	case len(p.rest) > 0:
 		return fmt.Errorf("a record of %d bytes has %d too many", len(b), len(p.rest))
 	}

@@ -8,50 +8,49 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Repair makes a new store of everything that can be read in the data directory's,
-// puts it in the old one's place in one step, and keeps the old one, unchanged,
-// under the name that the report tells. A store without damage is left alone.
+// Repair builds a new store from everything readable in the data directory, replaces the damaged
+// store in one step, and keeps that one unchanged under the name in the report. An undamaged store
+// is not changed.
 //
-// What was damaged is lost: jobs may be missing, and where the end of a job is lost
-// or the store's manifest, jobs may be back that were done. No server may use the
-// directory. Without a file system it takes the disk.
+// Damaged data is lost. Jobs may be missing, and finished jobs may reappear when their deletion or
+// the store's manifest was damaged. No server may use the directory. A nil f is the disk.
 func Repair(dir string, f vfs.FS) (Report, error) {
-	h, err := openHome(orDisk(f), dir, false)
+	d, err := lockDataDir(orDefaultFS(f), dir, false)
 	if err != nil {
 		return Report{}, err
 	}
-	r, err := h.repair()
-	return r, errors.Join(err, h.close())
+	r, err := d.repair()
+	return r, errors.Join(err, d.close())
 }
 
-func (h *home) repair() (Report, error) {
-	if err := h.needStore(h.complete()); err != nil {
+func (d *dataDir) repair() (Report, error) {
+	if err := d.needStore(d.finishSwap()); err != nil {
 		return Report{}, err
 	}
-	r, s, err := h.check(nil)
+	r, s, err := d.check(nil)
 	if err == nil && len(r.Damage) == 0 {
-		err = h.count(s, &r)
+		err = d.count(s, &r)
 	}
 	if err != nil || len(r.Damage) == 0 {
 		return r, err
 	}
-	sorted, err := openSorter(h.fs, h.path(scratchName))
+	sorted, err := openSorter(d.fs, d.path(scratchName))
 	if err != nil {
-		return r, fmt.Errorf("cannot make room for the repair in %q: %w", h.dir, cause(err))
+		return r, fmt.Errorf("cannot create the temporary store of the repair in %q: %w", d.root, cause(err))
 	}
 	r.Jobs, r.Documents, r.Settings = 0, 0, 0
-	if _, _, err = h.check(sorted.add); err == nil {
-		err = fillStore(h.fs, h.path(newName), func(db *pebble.DB) error { return r.keep(sorted, db) })
+	if _, _, err = d.check(sorted.add); err == nil {
+		err = buildStore(d.fs, d.path(newName), func(db *pebble.DB) error { return r.keep(sorted, db) })
 	}
 	if err = errors.Join(err, sorted.close()); err != nil {
-		return r, fmt.Errorf("cannot repair %q: %w", h.dir, cause(err))
+		return r, fmt.Errorf("cannot repair %q: %w", d.root, cause(err))
 	}
-	r.Kept, err = h.keepDamaged()
+	r.Kept, err = d.keepDamaged()
 	return r, err
 }
 
-// keep copies what the sorter holds to a new store. Of several jobs of one name it keeps the
-// last: the ends of the others were lost.
+// keep copies the sorter's contents to a new store. Of several jobs with the same name it keeps the
+// last, because the deletions of the others were lost.
 func (r *Report) keep(from *sorter, db *pebble.DB) error {
 	jobs := func(each func(*Record) error) error {
 		var job Record
@@ -59,10 +58,10 @@ func (r *Report) keep(from *sorter, db *pebble.DB) error {
 			if key[0] != keyJob {
 				return nil
 			}
-			return first(ParseRecord(value, &job), each(&job))
+			return firstError(ParseRecord(value, &job), each(&job))
 		})
 	}
-	names := newNamesakes(0)
+	names := newDuplicates(0)
 	if err := jobs(func(r *Record) error { names.add(r); return nil }); err != nil {
 		return err
 	}
@@ -70,7 +69,7 @@ func (r *Report) keep(from *sorter, db *pebble.DB) error {
 	if err != nil {
 		return err
 	}
-	r.Namesakes = int64(len(older))
+	r.Duplicates = int64(len(older))
 	w := storeWriter{db: db, batch: db.NewBatch()}
 	err = from.each(func(key, value []byte) error {
 		if seq, err := jobSeq(key); err == nil && key[0] == keyJob && len(older) > 0 && older[0] == seq {
@@ -80,10 +79,10 @@ func (r *Report) keep(from *sorter, db *pebble.DB) error {
 		r.tally(key)
 		return w.upgrade(key, value)
 	})
-	return errors.Join(err, w.finish(meta{group: r.Group, previous: r.Group, epoch: r.Epoch, top: r.top, jobs: r.Jobs, settled: true}))
+	return errors.Join(err, w.finish(meta{group: r.Group, previous: r.Group, epoch: r.Epoch, maxSeq: r.maxSeq, jobs: r.Jobs, prevSynced: true}))
 }
 
-// storeWriter fills a new store.
+// storeWriter fills a new store in batches.
 type storeWriter struct {
 	db    *pebble.DB
 	batch *pebble.Batch
@@ -93,41 +92,41 @@ type storeWriter struct {
 }
 
 func (w *storeWriter) set(key, value []byte) error {
-	return errors.Join(w.batch.Set(key, value, nil), w.room())
+	return errors.Join(w.batch.Set(key, value, nil), w.flushIfFull())
 }
 
-// upgrade is set for what a store of the present format or of an older one holds. The meta is
-// left to finish.
+// upgrade stores an entry of a store of this or an older format in the present format. It skips the
+// meta, which finish writes.
 func (w *storeWriter) upgrade(key, value []byte) error {
 	switch key[0] {
 	case keyMeta:
 		return nil
 	case keyJob:
 		if err := ParseRecord(value, &w.record); err != nil {
-			return garbled{err}
+			return decodeError{err}
 		}
 		w.value = AppendRecord(w.value[:0], &w.record)
 		value = w.value
 	case keySetting:
-		if d, ok := documentOf1(key[1:], value); ok {
+		if d, ok := legacyDocument(key[1:], value); ok {
 			key, value = d.key(nil), d.Value
 		}
 	}
 	return w.set(key, value)
 }
 
-// remove deletes what upgrade has set for a key.
+// remove deletes what upgrade stored under a key.
 func (w *storeWriter) remove(key []byte) error {
 	if key[0] == keySetting {
-		if d, ok := documentOf1(key[1:], nil); ok {
+		if d, ok := legacyDocument(key[1:], nil); ok {
 			key = d.key(nil)
 		}
 	}
-	return errors.Join(w.batch.Delete(key, nil), w.room())
+	return errors.Join(w.batch.Delete(key, nil), w.flushIfFull())
 }
 
-// room commits the batch when it is full.
-func (w *storeWriter) room() error {
+// flushIfFull commits the batch when it is full.
+func (w *storeWriter) flushIfFull() error {
 	if w.batch.Len() < sorterBatch {
 		return nil
 	}
@@ -140,7 +139,7 @@ func (w *storeWriter) flush() error {
 	return err
 }
 
-// finish writes the meta and what is left.
+// finish writes the meta and commits the last batch.
 func (w *storeWriter) finish(m meta) error {
 	err := w.batch.Set([]byte{keyMeta}, appendMeta(nil, &m, nil), nil)
 	return errors.Join(err, w.flush(), w.batch.Close())

@@ -14,8 +14,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Check of a store without damage tells what is there and changes nothing; Repair
-// leaves it alone.
+// TestCheckOfWholeStore checks that Check of an undamaged store reports its contents and changes
+// nothing, and that Repair leaves it alone.
 func TestCheckOfWholeStore(t *testing.T) {
 	m, states := groups(t, Always, true)
 	disk := m.disk(t)
@@ -42,8 +42,8 @@ func TestCheckOfWholeStore(t *testing.T) {
 	}
 }
 
-// repaired repairs a damaged image and returns what is in it then. The damaged store
-// must be kept as it was.
+// repaired repairs a damaged image and returns the state afterwards. The damaged store must be kept
+// unchanged.
 func repaired(t *testing.T, m image) (Report, state) {
 	t.Helper()
 	disk := m.disk(t)
@@ -77,7 +77,7 @@ func repaired(t *testing.T, m image) (Report, state) {
 	return r, got
 }
 
-// A log with damage in one group loses that group's changes and no others.
+// TestRepairLog checks that damage in one group of a log loses that group's changes and no others.
 func TestRepairLog(t *testing.T) {
 	f := vfs.NewCrashableMem()
 	d := mustOpen(t, testOptions(f))
@@ -114,7 +114,7 @@ func TestRepairLog(t *testing.T) {
 	}
 }
 
-// tables makes a journal whose jobs are in tables of many blocks.
+// tables writes jobs into tables of many blocks.
 func tables(t *testing.T) (image, *driver) {
 	t.Helper()
 	f := vfs.NewCrashableMem()
@@ -145,8 +145,8 @@ func tables(t *testing.T) (image, *driver) {
 	return m, d
 }
 
-// A table with damaged blocks loses the jobs in these blocks and no others: a run of
-// neighbours for each block. Jobs that were removed since stay removed.
+// TestRepairTable checks that damaged blocks of a table lose the jobs in these blocks, a run of
+// neighbours a block, and no others. Deleted jobs stay deleted.
 func TestRepairTable(t *testing.T) {
 	t.Parallel()
 	m, d := tables(t)
@@ -172,7 +172,7 @@ func TestRepairTable(t *testing.T) {
 			if have, ok := got.jobs[seq]; !ok {
 				lost++
 			} else if have != v {
-				t.Fatalf("job %d is another", seq)
+				t.Fatalf("job %d differs", seq)
 			}
 		}
 		for seq := range got.jobs {
@@ -198,7 +198,7 @@ func TestRepairTable(t *testing.T) {
 	}
 }
 
-// Without a usable manifest everything is taken from the tables and logs there are;
+// TestRepairWithoutManifest checks that without a usable manifest all tables and logs are read and
 // nothing is lost.
 func TestRepairWithoutManifest(t *testing.T) {
 	m, d := tables(t)
@@ -216,7 +216,7 @@ func TestRepairWithoutManifest(t *testing.T) {
 		"an empty manifest": m.with(manifest, nil), "half a manifest": m.with(manifest, m[manifest][:len(m[manifest])/2]),
 	} {
 		if got, err := reopen(bad.disk(t)); err == nil {
-			// The state that an older manifest names, and its logs, may be whole.
+			// The state of an older manifest with its logs may be complete.
 			if !got.equal(want) {
 				t.Errorf("%s: %s", name, got.diff(want))
 			}
@@ -232,8 +232,8 @@ func TestRepairWithoutManifest(t *testing.T) {
 	}
 }
 
-// Several repairs keep several damaged stores; a format file that is damaged is made
-// anew; a record that cannot be understood is told and left out.
+// TestRepairAgain checks that several repairs keep several damaged stores, that a damaged format
+// file is rewritten, and that a record that cannot be decoded is reported and left out.
 func TestRepairAgain(t *testing.T) {
 	m, states := groups(t, Always, false)
 	disk := m.with(testDir+"/store/"+formatName, []byte("?")).disk(t)
@@ -256,8 +256,8 @@ func TestRepairAgain(t *testing.T) {
 	}
 }
 
-// Records of an unknown version end a replay with a damage that names the version,
-// and a repair goes on without them.
+// TestUnknownRecord checks that a record of an unknown version ends a replay as damage that names
+// the version, and that a repair leaves it out.
 func TestUnknownRecord(t *testing.T) {
 	f := vfs.NewCrashableMem()
 	d := mustOpen(t, testOptions(f))
@@ -289,7 +289,8 @@ func TestUnknownRecord(t *testing.T) {
 	}
 }
 
-// A repair that runs out of room says so, destroys nothing and can be done again.
+// TestRepairFails checks that a repair without enough disk space fails, destroys nothing and can be
+// repeated.
 func TestRepairFails(t *testing.T) {
 	t.Parallel()
 	m, _ := groups(t, Always, true)

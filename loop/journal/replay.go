@@ -7,34 +7,34 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// progressEvery is how many jobs are replayed between two reports.
+// progressEvery is the number of records between two reports of progress.
 const progressEvery = 1 << 14
 
-// Replayed are the functions that Replay calls. Any may be nil. The bytes they are given
-// are valid until they return; an error from one ends the replay.
-type Replayed struct {
+// ReplayFuncs are the functions that Replay calls. Each may be nil. Their arguments are valid until
+// they return. An error from one ends the replay.
+type ReplayFuncs struct {
 	Setting  func(key string, value []byte) error
 	Document func(*Document) error
 	Record   func(*Record) error
-	// Progress hears of records, and of the total that is expected.
+	// Progress receives the number of records replayed and the expected total.
 	Progress func(done, total int64)
 }
 
-// Replay hands out everything that is stored: first the settings in the order of their
-// keys, then the documents in the order of their kinds and names, then the records in the
-// order of their Seq. It is called once, before anything is appended.
+// Replay passes on the stored data: the settings in the order of their keys, the documents in the
+// order of kind and name, the records in the order of their Seq. It must be called once, before any
+// change is appended.
 //
-// A store that cannot be read gives a *DamageError.
-func (j *Journal) Replay(to Replayed) error {
+// The error is a *DamageError when the store cannot be read.
+func (j *Journal) Replay(to ReplayFuncs) error {
 	began := time.Now()
 	if to.Setting != nil {
-		err := scan(j.db, settingKeys(), func(key, value []byte) error { return callers(to.Setting(string(key[1:]), value)) })
+		err := scan(j.db, settingKeys(), func(key, value []byte) error { return callbackErr(to.Setting(string(key[1:]), value)) })
 		if err != nil {
 			return j.damaged(err)
 		}
 	}
 	if to.Document != nil {
-		if err := eachDocument(j.db, func(d *Document) error { return callers(to.Document(d)) }); err != nil {
+		if err := eachDocument(j.db, func(d *Document) error { return callbackErr(to.Document(d)) }); err != nil {
 			return j.damaged(err)
 		}
 	}
@@ -43,11 +43,11 @@ func (j *Journal) Replay(to Replayed) error {
 	var r Record
 	err := scan(j.db, jobKeys(), func(key, value []byte) error {
 		if err := parseJob(key, value, &r); err != nil {
-			return garbled{err}
+			return decodeError{err}
 		}
 		if to.Record != nil {
 			if err := to.Record(&r); err != nil {
-				return callers(err)
+				return callbackErr(err)
 			}
 		}
 		if done++; done%progressEvery == 0 && to.Progress != nil {
@@ -62,25 +62,25 @@ func (j *Journal) Replay(to Replayed) error {
 		to.Progress(done, done)
 	}
 	j.jobs.Add(done - total)
-	j.settings().count(done - total) // and the next group stores it
-	j.figures.Lock()
-	j.figures.Recovered = done
-	j.figures.Recovery += time.Since(began)
-	j.figures.Unlock()
+	j.settings().addJobs(done - total) // the next group stores the corrected number
+	j.stats.Lock()
+	j.stats.Recovered = done
+	j.stats.Recovery += time.Since(began)
+	j.stats.Unlock()
 	return nil
 }
 
-// callerError is what a caller's function returned: no damage.
-type callerError struct{ error }
+// callbackError wraps an error of a caller's function, to tell it from damage.
+type callbackError struct{ error }
 
-func callers(err error) error {
+func callbackErr(err error) error {
 	if err == nil {
 		return nil
 	}
-	return callerError{err}
+	return callbackError{err}
 }
 
-// scan hands out what keys selects.
+// scan calls each with the keys and values that keys selects.
 func scan(r pebble.Reader, keys *pebble.IterOptions, each func(key, value []byte) error) error {
 	it, err := r.NewIter(keys)
 	if err != nil {
@@ -92,21 +92,21 @@ func scan(r pebble.Reader, keys *pebble.IterOptions, each func(key, value []byte
 			err = each(it.Key(), value)
 		}
 	}
-	return first(err, it.Error(), it.Close())
+	return firstError(err, it.Error(), it.Close())
 }
 
-// eachDocument hands out the documents of a store.
+// eachDocument calls each with the documents of a store.
 func eachDocument(r pebble.Reader, each func(*Document) error) error {
 	return scan(r, documentKeys(), func(key, value []byte) error {
 		d, err := parseDocument(key, value)
 		if err != nil {
-			return garbled{err}
+			return decodeError{err}
 		}
 		return each(&d)
 	})
 }
 
-// parseJob reads a stored job.
+// parseJob decodes a stored record.
 func parseJob(key, value []byte, r *Record) error {
 	seq, err := jobSeq(key)
 	if err != nil {
@@ -116,7 +116,7 @@ func parseJob(key, value []byte, r *Record) error {
 		return err
 	}
 	if r.Seq != seq {
-		return errors.New("a job is stored under the key of another")
+		return errors.New("a job is stored under the key of another job")
 	}
 	return nil
 }

@@ -7,46 +7,47 @@ import (
 	"io"
 )
 
-// logPart is a record, whole or not, or a gap: bytes that are no record.
+// logPart is a record, complete or not, or a gap: bytes that belong to no record.
 type logPart struct {
 	offset, end int64
-	data        []byte // nil: a gap. It is valid until the function that is given it returns
+	data        []byte // nil: a gap. It is valid until the callback returns
 	whole       bool   // the record has all its chunks
 }
 
-// framing says how records stand in a kind of file: in chunks, which never reach over the end
+// framing describes how a kind of file divides records into chunks. A chunk never crosses the end
 // of a block.
 type framing struct {
-	start int64 // the first chunk's offset
-	head  int   // the size of a chunk's head
-	// read reads the chunk at b[at:], where b is a block, or the last part of one, and stands
-	// at base in the file. ok is false when there is no good chunk; end is then where the next
-	// one may begin, 0 where nothing can be told.
+	start int64 // offset of the first chunk
+	head  int   // size of a chunk's head
+	// read decodes the chunk at b[at:]. b is a block, or a prefix of the last block, at offset base
+	// of the file. ok is false for a bad chunk; end is then where the next chunk may begin, or 0 if
+	// unknown.
 	read func(b []byte, at int, base int64) (kind byte, payload []byte, end int, ok bool)
-	// used reports whether something was written where a chunk should begin: b holds its head,
-	// or as much of it as there is.
+	// used reports whether anything was written to b, the place of a chunk's head or a prefix of
+	// it.
 	used func(b []byte) bool
-	// keyed: a good chunk is one wherever it is found, for nobody else can have made it.
+	// keyed reports that chunks have tags under a secret key, so a good chunk is genuine at any
+	// offset.
 	keyed bool
 }
 
-// scanner is one walk over a file.
+// scanner scans one file.
 type scanner struct {
 	*framing
 	each   func(logPart) error
 	block  []byte
 	base   int64 // of block in the file
 	part   logPart
-	open   bool   // part is a record that lacks chunks, or a gap that may go on
-	used   int64  // where in a gap the last thing ends that was written
-	buffer []byte // of part.data, reused; never nil, for a first chunk may be empty
+	open   bool   // part is an incomplete record, or a gap that may continue
+	used   int64  // end of the last written bytes in the gap
+	buffer []byte // backs part.data, reused; not nil even when empty
 }
 
-// scan cuts a file of that size into records and gaps, in order. A chunk that is not good
-// ends what can be read of its block, unless a good one stands where its length says that it
-// ends or, in a file with keys, anywhere behind it: the scan goes on there, or with the next
-// block. closed says that the end of a full log was found; what is behind it is neither record
-// nor gap. Nor are bytes at the file's end that were never written.
+// scan divides a file of that size into records and gaps, in order. Behind a bad chunk it continues
+// where the chunk's length says the next one begins, if that one is good. In a keyed file it
+// otherwise searches the rest of the block for a good chunk. Else it continues with the next block.
+// closed reports that the end mark of a full log was found; bytes behind the mark are ignored.
+// Bytes at the end of the file that were never written are no gap.
 func (f *framing) scan(file io.ReaderAt, size int64, each func(logPart) error) (closed bool, err error) {
 	s := scanner{framing: f, each: each, block: make([]byte, logBlock), buffer: []byte{}}
 	for s.base = f.start - f.start%logBlock; s.base < size && !closed; s.base += logBlock {
@@ -61,7 +62,7 @@ func (f *framing) scan(file io.ReaderAt, size int64, each func(logPart) error) (
 	return closed, s.finish(closed)
 }
 
-// walk cuts a block, from a place on.
+// walk divides a block from offset at on.
 func (s *scanner) walk(b []byte, at int) (closed bool, err error) {
 	for at < len(b) {
 		if len(b)-at < s.head {
@@ -86,7 +87,7 @@ func (s *scanner) walk(b []byte, at int) (closed bool, err error) {
 			err = s.finish(true)
 			s.buffer = append(s.buffer[:0], payload...)
 			s.part, s.open = logPart{s.base + int64(at), s.base + int64(end), s.buffer, false}, true
-		case !s.open || s.part.data == nil: // of a record whose first chunk is lost
+		case !s.open || s.part.data == nil: // the record's first chunk is lost
 			err = s.gap(at, end, true)
 		default:
 			s.buffer = append(s.buffer, payload...)
@@ -103,7 +104,7 @@ func (s *scanner) walk(b []byte, at int) (closed bool, err error) {
 	return false, nil
 }
 
-// next is where to go on behind a chunk at b[at:] that is not good and may end at end.
+// next returns where to continue behind a bad chunk at b[at:] that may end at end.
 func (s *scanner) next(b []byte, at, end int) int {
 	if end > 0 && end+s.head <= len(b) {
 		if _, _, _, ok := s.read(b, end, s.base); ok {
@@ -114,7 +115,7 @@ func (s *scanner) next(b []byte, at, end int) int {
 		return len(b)
 	}
 	for at++; at+s.head <= len(b); at++ {
-		if !bytes.Equal(b[at+tagSize:at+sealedAt], b[at+sealedAt:at+sealedAt+2]) { // its lengths
+		if !bytes.Equal(b[at+tagSize:at+sealedAt], b[at+sealedAt:at+sealedAt+2]) { // the two lengths
 			continue
 		}
 		if _, _, _, ok := s.read(b, at, s.base); ok {
@@ -124,7 +125,7 @@ func (s *scanner) next(b []byte, at, end int) int {
 	return len(b)
 }
 
-// gap adds bytes of the block that are no record.
+// gap extends or begins a gap.
 func (s *scanner) gap(from, to int, used bool) error {
 	if !s.open || s.part.data != nil {
 		if err := s.finish(true); err != nil {
@@ -138,8 +139,8 @@ func (s *scanner) gap(from, to int, used bool) error {
 	return nil
 }
 
-// finish hands out the part that was open; more says that something follows it. Else a gap
-// ends where something was written last.
+// finish passes on the open part. more reports that something follows it; otherwise a gap ends with
+// its last written bytes.
 func (s *scanner) finish(more bool) error {
 	if !s.open {
 		return nil
@@ -155,7 +156,7 @@ func (s *scanner) finish(more bool) error {
 
 func notZero(b []byte) bool { return len(bytes.Trim(b, "\x00")) > 0 }
 
-// framing is that of a log under the key.
+// framing returns the framing of a log under the key.
 func (k *logKey) framing() *framing {
 	return &framing{start: logStart, head: chunkHead, read: k.read, used: notZero, keyed: true}
 }
@@ -173,11 +174,11 @@ func (k *logKey) read(b []byte, at int, base int64) (kind byte, payload []byte, 
 	return 0, nil, at + n, false
 }
 
-// manifestHead is the size of a chunk's head in the store's manifest: a sum in four bytes,
-// the length in two, the kind.
+// manifestHead is the size of a chunk's head in the store's manifest: a CRC in four bytes, the
+// length in two, the kind in one.
 const manifestHead = 7
 
-// manifests is the framing of the store's manifests, whose kinds are those of logs up to
+// manifests is the framing of the store's manifests. Their kinds of chunks are those of logs up to
 // lastChunk.
 var manifests = framing{head: manifestHead, used: notZero, read: func(b []byte, at int, _ int64) (byte, []byte, int, bool) {
 	kind, payload, end, ok := summedChunk(b, at, manifestHead)

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// Size is a number of bytes that texts and the log spell as flags are written: 64MiB, 66.8MiB, 70 bytes.
+// Size is a number of bytes. It is printed as flags are written: 64MiB, 66.8MiB, 70 bytes.
 type Size int64
 
-// String never rounds to a whole number of a unit: two sizes that differ would read the same.
+// String never rounds to a whole unit, so that two different sizes do not read the same.
 func (s Size) String() string {
 	for _, u := range []struct {
 		name  string

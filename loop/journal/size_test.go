@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// The directory follows the stored jobs: however many come and go, synced each, it
-// stays below a bound that does not depend on their number. In mode Always a job and
-// its end are in different groups, so that all of them reach the disk.
+// TestSizeBound checks that the directory's size follows the stored jobs: however many jobs come
+// and go, each synced, it stays below a bound independent of their number. In mode Always a job and
+// its deletion are in different groups, so all of them reach the disk.
 func TestSizeBound(t *testing.T) {
 	jobs := 100_000
 	if n := os.Getenv("JOURNAL_TEST_JOBS"); n == "million" {
@@ -52,7 +52,7 @@ func TestSizeBound(t *testing.T) {
 	if err := j.Close(); err != nil {
 		t.Fatal(err)
 	}
-	// The next start leaves nothing but the empty store and a log that is used again.
+	// The next start leaves only the empty store and one spare file.
 	if j, err = Open(Options{Dir: dir}); err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func TestSizeBound(t *testing.T) {
 	}
 }
 
-// onDisk is what the files below dir take up, room that they have not used included.
+// onDisk returns the disk space of the files below dir, including allocated, unused space.
 func onDisk(t *testing.T, dir string) (size uint64) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(name string, _ fs.DirEntry, err error) error {
@@ -86,7 +86,7 @@ func onDisk(t *testing.T, dir string) (size uint64) {
 	return size
 }
 
-// A size is spelled as the flags are, and never like another one.
+// TestSizeText checks that a size is printed as flags are, and never like a different size.
 func TestSizeText(t *testing.T) {
 	for size, want := range map[Size]string{
 		0: "0 bytes", 1: "1 byte", 2: "2 bytes", 1023: "1023 bytes", 1 << 10: "1KiB", 1<<10 + 1: "1025 bytes", 1536: "1.5KiB", 64 << 10: "64KiB",

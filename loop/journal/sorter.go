@@ -9,12 +9,12 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// sorter sorts any number of versions in a store of its own, which is thrown away.
-// Its keys are a version's key with its length before and its number, inverted,
-// behind: of each key the newest version comes first.
+// sorter sorts any number of versions on disk, in a temporary store. Its key is the length of the
+// version's key, that key, and the inverted version number, so the newest version of a key comes
+// first.
 type sorter struct {
 	fs    vfs.FS
-	guard *guard
+	disk  *failFS
 	dir   string
 	db    *pebble.DB
 	batch *pebble.Batch
@@ -22,26 +22,26 @@ type sorter struct {
 	value []byte
 }
 
-// sorterBatch is how many bytes gather before they are given to the store.
+// sorterBatch is the number of bytes that are committed to the store together.
 const sorterBatch = 1 << 20
 
 func openSorter(f vfs.FS, dir string) (*sorter, error) {
 	if err := f.RemoveAll(dir); err != nil {
 		return nil, err
 	}
-	g := newGuard(f)
-	o := storeOptions(g, 0, storeLog{log: quiet().log, trip: g.trip}, storeEvents(g))
+	disk := newFailFS(f)
+	o := storeOptions(disk, 0, storeLog{log: silentLog().log, trip: disk.trip}, storeEvents(disk))
 	db, err := pebble.Open(dir, o)
-	if broke := g.failure(); broke != nil {
+	if failed := disk.failure(); failed != nil {
 		if err == nil {
-			_ = closeStore(db) // the failure says more
+			_ = closeStore(db) // the failure is the cause
 		}
-		err = broke
+		err = failed
 	}
 	if err != nil {
 		return nil, err
 	}
-	return &sorter{fs: f, guard: g, dir: dir, db: db, batch: db.NewBatch()}, nil
+	return &sorter{fs: f, disk: disk, dir: dir, db: db, batch: db.NewBatch()}, nil
 }
 
 func (s *sorter) add(v version) error {
@@ -64,10 +64,10 @@ func (s *sorter) add(v version) error {
 func (s *sorter) flush() error {
 	err := s.batch.Commit(pebble.NoSync)
 	s.batch = s.db.NewBatch()
-	return errors.Join(err, s.guard.failure())
+	return errors.Join(err, s.disk.failure())
 }
 
-// each hands out the newest version of every key that is not deleted.
+// each calls each with the newest version of every key, except deletions.
 func (s *sorter) each(each func(key, value []byte) error) error {
 	if err := s.flush(); err != nil {
 		return err
@@ -86,11 +86,11 @@ func (s *sorter) each(each func(key, value []byte) error) error {
 	})
 }
 
-// close throws everything away.
+// close removes the temporary store.
 func (s *sorter) close() error {
 	err := errors.Join(s.batch.Close(), closeStore(s.db))
-	if broke := s.guard.failure(); broke != nil {
-		err = broke
+	if failed := s.disk.failure(); failed != nil {
+		err = failed
 	}
 	return errors.Join(err, s.fs.RemoveAll(s.dir))
 }

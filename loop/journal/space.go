@@ -7,29 +7,29 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// watch looks at the free space now and then, and reports the journal's failure. It
-// is a goroutine apart from the committer, which may be held up by the disk.
+// watch checks the free space periodically and reports the journal's failure. It has its own
+// goroutine because a slow disk may block the committer.
 func (j *Journal) watch() {
 	var tick <-chan time.Time
 	if j.options.MinFree > 0 {
-		ticker := time.NewTicker(j.options.LookEvery)
+		ticker := time.NewTicker(j.options.SpaceCheckInterval)
 		defer ticker.Stop()
 		tick = ticker.C
 	}
-	failed := j.guard.failed
+	failed := j.disk.down
 	for {
 		select {
 		case <-tick:
-			if j.Look(); j.full.Load() {
+			if j.CheckSpace(); j.full.Load() {
 				j.wakeCommitter()
 			}
-		case <-j.space:
-			j.Look()
+		case <-j.spaceCheck:
+			j.CheckSpace()
 		case <-failed:
 			failed = nil
 			j.fail()
 		case <-j.closed:
-			if failed != nil && j.guard.failure() != nil {
+			if failed != nil && j.disk.failure() != nil {
 				j.fail()
 			}
 			return
@@ -37,56 +37,58 @@ func (j *Journal) watch() {
 	}
 }
 
-// lookSoon has the watcher look at the free space.
-func (j *Journal) lookSoon() {
+// requestSpaceCheck asks the watcher to check the free space.
+func (j *Journal) requestSpaceCheck() {
 	select {
-	case j.space <- struct{}{}:
+	case j.spaceCheck <- struct{}{}:
 	default:
 	}
 }
 
-// cutRoom is what must be free beside what the logs hold, for the store's own files, so that a log is brought into the
-// store before it is full: where another program has taken the last byte, a server that is left alone goes on.
-const cutRoom = 8 << 20
+// cutReserve is the free space that an early checkpoint needs beside the size of the logs, for the
+// store's own files. When another program has filled the disk, applying a log before it is full
+// frees the space of finished jobs, so an idle server recovers.
+const cutReserve = 8 << 20
 
-// owed is how many bytes are still to be written of what was appended: what is in memory twice,
-// to a log and to the store, and what logs hold beyond those that LeastFree has room for.
-func (j *Journal) owed() uint64 {
-	n := j.taken.Load()
+// pendingBytes returns how many bytes the appended changes will still need. Changes in memory are
+// written twice, to a log and to the store. Logs count beyond the number for which LeastFree
+// reserves space.
+func (j *Journal) pendingBytes() uint64 {
+	n := j.draining.Load()
 	for i := range j.shards {
 		g := &j.shards[i]
 		g.mu.Lock()
 		n += int64(len(g.buf))
 		g.mu.Unlock()
 	}
-	return uint64(2*n + max(0, j.unstored.Load()-(2+waitingLogs)*maxLog))
+	return uint64(2*n + max(0, j.logBytes.Load()-(2+maxWaitingLogs)*maxLog))
 }
 
 func (j *Journal) fail() {
-	err := j.guard.failure()
+	err := j.disk.failure()
 	j.options.Log.Error("the journal failed: nothing is committed any more", "error", err)
 	j.options.Failed(err)
 }
 
-// Look reads the free space, as happens now and then by itself. A file system that does
-// not tell is never full.
-func (j *Journal) Look() {
+// CheckSpace reads the free space and updates Full. The watcher calls it periodically. A file
+// system that does not report its free space is never full.
+func (j *Journal) CheckSpace() {
 	usage, err := j.options.FS.GetDiskUsage(j.options.Dir)
 	if err != nil {
-		if !errors.Is(err, vfs.ErrUnsupported) && !j.blind.Swap(true) {
+		if !errors.Is(err, vfs.ErrUnsupported) && !j.spaceUnknown.Swap(true) {
 			j.options.Log.Warn("cannot read the free space of the data directory", "error", err)
 		}
 		return
 	}
-	j.blind.Store(false)
+	j.spaceUnknown.Store(false)
 	j.free.Store(usage.AvailBytes)
 	need := j.options.MinFree
 	if need > 0 {
-		need += j.owed()
+		need += j.pendingBytes()
 	}
 	full := usage.AvailBytes < need
-	// The ends of jobs in the log free what the store keeps of them.
-	j.cut.Store(full && usage.AvailBytes >= uint64(j.unstored.Load())+cutRoom)
+	// An early checkpoint applies the deletions in the log, which frees space in the store.
+	j.cutLog.Store(full && usage.AvailBytes >= uint64(j.logBytes.Load())+cutReserve)
 	if j.full.Swap(full) != full {
 		if full {
 			j.options.Log.Warn("the disk is almost full: no new jobs are taken", "free", Size(usage.AvailBytes), "needed", Size(need))

@@ -12,10 +12,10 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// roomFS is a disk with so much room.
+// roomFS is a disk with a given free space.
 type roomFS struct {
 	vfs.FS
-	free atomic.Int64 // below 0: it does not tell
+	free atomic.Int64 // negative: the free space is unknown
 }
 
 func (f *roomFS) GetDiskUsage(string) (vfs.DiskUsage, error) {
@@ -25,13 +25,14 @@ func (f *roomFS) GetDiskUsage(string) (vfs.DiskUsage, error) {
 	return vfs.DiskUsage{}, errors.New("it does not tell")
 }
 
-// Below the minimum of free space the journal is full, from the start and later, and
-// recovers by itself; it goes on committing. A disk that does not tell is not full.
+// TestFull checks that the journal is full while the free space is below the minimum, from the
+// start and later, that it recovers by itself and continues to commit, and that an unknown free
+// space is not full.
 func TestFull(t *testing.T) {
 	f := &roomFS{FS: vfs.NewMem()}
 	var log lines
 	o := testOptions(f)
-	o.MinFree, o.LookEvery, o.Log = 1000, time.Millisecond, slog.New(slog.NewTextHandler(&log, nil))
+	o.MinFree, o.SpaceCheckInterval, o.Log = 1000, time.Millisecond, slog.New(slog.NewTextHandler(&log, nil))
 	f.free.Store(999)
 	d := mustOpen(t, o)
 	defer d.j.Close()
@@ -50,7 +51,7 @@ func TestFull(t *testing.T) {
 		t.Fatalf("%+v", s)
 	}
 	f.free.Store(-1)
-	poll(t, "nobody is told that it does not tell", func() bool { return strings.Contains(log.String(), "cannot read the free space") })
+	poll(t, "the unknown free space is not logged", func() bool { return strings.Contains(log.String(), "cannot read the free space") })
 	f.free.Store(5000)
 	poll(t, "it does not recover", func() bool { return !d.j.Full() })
 	if s := d.j.Stats(); s.Full || s.Free != 5000 {
@@ -63,12 +64,13 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// Much that is written makes it look before the second is over.
+// TestFullAfterMuch checks that many written bytes cause a check of the free space before the
+// interval is over.
 func TestFullAfterMuch(t *testing.T) {
 	f := &roomFS{FS: vfs.NewMem()}
 	f.free.Store(1 << 40)
 	o := testOptions(f)
-	o.MinFree, o.LookEvery = 1000, time.Hour
+	o.MinFree, o.SpaceCheckInterval = 1000, time.Hour
 	d := mustOpen(t, o)
 	defer d.j.Close()
 	f.free.Store(10)
@@ -79,7 +81,7 @@ func TestFullAfterMuch(t *testing.T) {
 	poll(t, "it does not look", d.j.Full)
 }
 
-// Without a minimum nothing is ever full.
+// TestNeverFull checks that without a minimum the journal is never full.
 func TestNeverFull(t *testing.T) {
 	f := &roomFS{FS: vfs.NewMem()}
 	d := mustOpen(t, testOptions(f))
@@ -91,25 +93,26 @@ func TestNeverFull(t *testing.T) {
 	}
 }
 
-// While the disk is full a log that holds anything goes into the store before it is full
-// itself: the ends of jobs that are in it make room. Not while there is none for the store's files.
-func TestFullBringsLogsIn(t *testing.T) {
+// TestFullDiskCheckpointsEarly checks that while the disk is full a log is applied to the store
+// before it is full, because the deletions in it free space, but not without space for the store's
+// files.
+func TestFullDiskCheckpointsEarly(t *testing.T) {
 	f := &roomFS{FS: vfs.NewMem()}
 	f.free.Store(1 << 40)
 	o := testOptions(f)
-	o.MinFree, o.LookEvery, o.LogSize = 1<<30, time.Hour, 4<<20
+	o.MinFree, o.SpaceCheckInterval, o.LogSize = 1<<30, time.Hour, 4<<20
 	d := mustOpen(t, o)
 	seq := d.create(100)
 	d.wait()
-	f.free.Store(cutRoom)
-	d.j.Look()
+	f.free.Store(cutReserve)
+	d.j.CheckSpace()
 	d.remove(seq)
 	d.wait()
-	if d.j.Look(); !d.j.Full() || d.j.cut.Load() {
-		t.Errorf("without room: full %v, to be cut %v", d.j.Full(), d.j.cut.Load())
+	if d.j.CheckSpace(); !d.j.Full() || d.j.cutLog.Load() {
+		t.Errorf("without room: full %v, to be cut %v", d.j.Full(), d.j.cutLog.Load())
 	}
-	f.free.Store(cutRoom + 1<<20)
-	d.j.Look()
+	f.free.Store(cutReserve + 1<<20)
+	d.j.CheckSpace()
 	d.j.wakeCommitter()
 	last := d.j.Committed()
 	poll(t, "the log stays out of the store", func() bool {

@@ -6,39 +6,37 @@ import (
 	"time"
 )
 
-// Stats are figures for people and for Prometheus. Counters start at zero when the
-// journal is opened.
+// Stats are the journal's metrics. Counters start at zero when the journal is opened.
 type Stats struct {
 	Groups  uint64 // committed
-	Records uint64 // written in them: puts, deletes and settings that were not undone
-	Bytes   uint64 // written in them
-	// Committed is the number of the last committed group, Epoch this opening's.
+	Records uint64 // written in the groups: live puts, deletes and settings
+	Bytes   uint64 // written in the groups
+	// Committed is the number of the last committed group, Epoch that of this opening.
 	Committed, Epoch uint64
 	Jobs             int64 // stored
 	// Backlog counts the changes that were appended and are not committed.
 	Backlog int64
-	// Stalls counts how often a group had to wait because the full logs before it were not
-	// in the store yet.
+	// Stalls counts the groups that waited because too many full logs were not yet in the store.
 	Stalls uint64
-	// Recovery is the time that Open and Replay took, Recovered what they brought back.
+	// Recovery is the duration of Open and Replay, Recovered the number of records replayed.
 	Recovery  time.Duration
 	Recovered int64
-	// Dropped is the number of bytes at the ends of logs that Open left out: no group that
-	// was acknowledged is in them, unless the disk damaged it.
+	// Dropped counts the bytes at the ends of logs that Open left out. They hold no acknowledged
+	// group, unless the disk damaged one.
 	Dropped uint64
-	// Size is the data directory's in bytes, Free what its file system has left.
+	// Size is the size of the data directory, Free the free space of its file system, in bytes.
 	Size, Free uint64
 	Full       bool
-	// LastError is why nothing is committed any more; empty while all is well.
+	// LastError is why the journal failed; empty while it works.
 	LastError string
-	Commit    Histogram // seconds from the taking of a group to its commit
-	Group     Histogram // records a group
+	Commit    Histogram // seconds from the drain of a group to its commit
+	Group     Histogram // records in a group
 }
 
 // Histogram counts observations by size.
 type Histogram struct {
 	Bounds []float64 // upper, ascending, inclusive
-	Counts []uint64  // one a bound, and one for what is above the last
+	Counts []uint64  // one a bound, and one above the last
 	Sum    float64
 }
 
@@ -48,7 +46,7 @@ func (h *Histogram) observe(v float64) {
 	h.Sum += v
 }
 
-// Count is the number of observations.
+// Count returns the number of observations.
 func (h *Histogram) Count() uint64 {
 	var n uint64
 	for _, c := range h.Counts {
@@ -57,8 +55,8 @@ func (h *Histogram) Count() uint64 {
 	return n
 }
 
-// Cumulative is the form that Prometheus wants: for each bound, how many
-// observations were not above it.
+// Cumulative returns the counts in the form of Prometheus: for each bound the number of
+// observations up to it.
 func (h *Histogram) Cumulative() map[float64]uint64 {
 	all := make(map[float64]uint64, len(h.Bounds))
 	var n uint64
@@ -73,7 +71,7 @@ func (h *Histogram) clone() Histogram {
 	return Histogram{Bounds: h.Bounds, Counts: slices.Clone(h.Counts), Sum: h.Sum}
 }
 
-// bounds are factor apart.
+// bounds returns an empty histogram of n bounds, each factor times the one before.
 func bounds(first, factor float64, n int) Histogram {
 	h := Histogram{Bounds: make([]float64, n), Counts: make([]uint64, n+1)}
 	for i := range h.Bounds {
@@ -83,19 +81,19 @@ func bounds(first, factor float64, n int) Histogram {
 	return h
 }
 
-// figures are what the committer and the recovery count.
-type figures struct {
+// statCounters are counted by the committer and the recovery.
+type statCounters struct {
 	sync.Mutex
 	Stats
 }
 
-func newFigures() *figures {
-	// 50 us, the fastest disk's sync, to 6.5 s; 1 to a million records.
-	return &figures{Stats: Stats{Commit: bounds(50e-6, 2, 18), Group: bounds(1, 4, 11)}}
+func newStatCounters() *statCounters {
+	// Commit covers 50 us, the sync of a fast disk, to 6.5 s; Group covers 1 to a million records.
+	return &statCounters{Stats: Stats{Commit: bounds(50e-6, 2, 18), Group: bounds(1, 4, 11)}}
 }
 
 // committed counts one written group.
-func (f *figures) committed(records, bytes int, took time.Duration) {
+func (f *statCounters) committed(records, bytes int, took time.Duration) {
 	f.Lock()
 	defer f.Unlock()
 	f.Groups++
@@ -105,14 +103,14 @@ func (f *figures) committed(records, bytes int, took time.Duration) {
 	f.Group.observe(float64(records))
 }
 
-// Stats reads all figures. It may be called at any time and from any goroutine.
+// Stats returns the current metrics. Any goroutine may call it at any time.
 func (j *Journal) Stats() Stats {
-	j.figures.Lock()
-	s := j.figures.Stats
-	s.Commit, s.Group = j.figures.Commit.clone(), j.figures.Group.clone()
-	j.figures.Unlock()
+	j.stats.Lock()
+	s := j.stats.Stats
+	s.Commit, s.Group = j.stats.Commit.clone(), j.stats.Group.clone()
+	j.stats.Unlock()
 	s.Committed, s.Epoch, s.Jobs = j.committed.Load(), j.epoch, j.jobs.Load()
-	s.Backlog = j.writing.Load()
+	s.Backlog = j.inFlight.Load()
 	for i := range j.shards {
 		g := &j.shards[i]
 		g.mu.Lock()
@@ -121,7 +119,7 @@ func (j *Journal) Stats() Stats {
 	}
 	s.Size = treeSize(j.options.FS, j.options.Dir)
 	s.Free, s.Full = j.free.Load(), j.full.Load()
-	if err := j.guard.failure(); err != nil {
+	if err := j.disk.failure(); err != nil {
 		s.LastError = err.Error()
 	}
 	return s

@@ -4,21 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// storeFormat pins what the store writes. This one protects the footers of tables
-// by a checksum; a later one would keep older programs from reading the directory.
+// storeFormat fixes the format of the store's files. This format has a checksum in the footers of
+// tables. A later one would make the directory unreadable for older programs.
 const storeFormat = pebble.FormatTableFormatV6
 
-// storeOptions tune the store for data that is written once, mostly deleted soon,
-// and read at the next start: small memory, small caches, no filters.
+// storeOptions tune the store for data that is written once, mostly deleted soon, and read at the
+// next start: small memory tables, small caches, no filters.
 //
-// It keeps no log: what is written into it is in ours until it is in its tables.
+// The store's own log is disabled: the journal's logs hold the data until it is in tables.
 func storeOptions(f vfs.FS, memTable uint64, log pebble.Logger, events *pebble.EventListener) *pebble.Options {
 	if memTable == 0 {
 		memTable = defaultMemTable
@@ -30,11 +29,11 @@ func storeOptions(f vfs.FS, memTable uint64, log pebble.Logger, events *pebble.E
 		EventListener:      events,
 		DisableWAL:         true,
 		MemTableSize:       memTable,
-		// So many memory tables may wait to be written before a checkpoint waits.
+		// A checkpoint waits when more memory tables than this are unwritten.
 		MemTableStopWritesThreshold: 3,
 		L0CompactionThreshold:       2,
-		// Nothing reads while the server runs, so many files on the first level
-		// harm nobody, and a checkpoint need not wait for a compaction.
+		// Nothing reads while the server runs, so many files on the first level do no harm, and a
+		// checkpoint need not wait for a compaction.
 		L0StopWritesThreshold: 1000,
 		CacheSize:             1 << 20,
 		MaxOpenFiles:          128,
@@ -42,14 +41,14 @@ func storeOptions(f vfs.FS, memTable uint64, log pebble.Logger, events *pebble.E
 	}
 	o.Levels[0].BlockSize = 16 << 10
 	o.Levels[0].IndexBlockSize = 64 << 10
-	// Reads must not start compactions of their own.
+	// Reads must not start compactions.
 	o.Experimental.ReadSamplingMultiplier = -1
 	o.Experimental.FileCacheShards = 1
 	return o
 }
 
-// storeLog passes the store's messages on. What the store calls fatal breaks the
-// guard and returns.
+// storeLog passes on the store's messages. A fatal message trips the file system instead of ending
+// the process.
 type storeLog struct {
 	log  *slog.Logger
 	trip func(error)
@@ -68,27 +67,28 @@ func (l storeLog) Errorf(format string, args ...any) {
 }
 
 func (l storeLog) Fatalf(format string, args ...any) {
-	l.trip(fmt.Errorf("the store gave up: "+format, args...))
+	l.trip(fmt.Errorf("the store reported a fatal error: "+format, args...))
 }
 
-// quiet is for stores that are opened to look at only.
-func quiet() storeLog {
+// silentLog is for stores that are only read.
+func silentLog() storeLog {
 	return storeLog{log: slog.New(slog.DiscardHandler), trip: func(error) {}}
 }
 
-// storeEvents breaks g on what the store finds out in the background.
-func storeEvents(g *guard) *pebble.EventListener {
+// storeEvents trips disk on errors that the store finds in the background.
+func storeEvents(disk *failFS) *pebble.EventListener {
 	return &pebble.EventListener{
 		BackgroundError: func(err error) {
-			g.trip(fmt.Errorf("the store cannot go on: %w", err))
+			disk.trip(fmt.Errorf("the store failed in the background: %w", err))
 		},
 		DataCorruption: func(i pebble.DataCorruptionInfo) {
-			g.trip(fmt.Errorf("%s is damaged: %w", i.Path, i.Details))
+			disk.trip(fmt.Errorf("%s is damaged: %w", i.Path, i.Details))
 		},
 	}
 }
 
-// closeStore closes db, also when the guard broke; a panic in it is an error.
+// closeStore closes db and returns a panic as an error. It also works after the file system has
+// tripped.
 func closeStore(db *pebble.DB) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -98,13 +98,13 @@ func closeStore(db *pebble.DB) (err error) {
 	return db.Close()
 }
 
-// fillStore lets fill write into the store at dir, which has no format file and is made if
-// there is none, and completes it with that file: a directory with it is a whole store.
-// Fill's batches are durable only in the end.
-func fillStore(f vfs.FS, dir string, fill func(*pebble.DB) error) error {
-	g := newGuard(f)
-	log := storeLog{log: slog.New(slog.DiscardHandler), trip: g.trip}
-	o := storeOptions(g, 0, log, storeEvents(g))
+// buildStore opens the store at dir, which has no format file, creates it if it is missing, calls
+// fill, and writes the format file, which marks a complete store. The batches of fill are durable
+// when buildStore returns.
+func buildStore(f vfs.FS, dir string, fill func(*pebble.DB) error) error {
+	disk := newFailFS(f)
+	log := storeLog{log: slog.New(slog.DiscardHandler), trip: disk.trip}
+	o := storeOptions(disk, 0, log, storeEvents(disk))
 	db, err := pebble.Open(dir, o)
 	if err == nil {
 		if err = fill(db); err == nil {
@@ -112,39 +112,11 @@ func fillStore(f vfs.FS, dir string, fill func(*pebble.DB) error) error {
 		}
 		err = errors.Join(err, closeStore(db))
 	}
-	if broke := g.failure(); broke != nil {
-		return broke
+	if failed := disk.failure(); failed != nil {
+		return failed
 	}
 	if err != nil {
 		return err
 	}
 	return writeFormat(f, dir)
-}
-
-// treeSize adds up the sizes of the files below dir, as far as they can be read.
-func treeSize(f vfs.FS, dir string) uint64 {
-	names, err := f.List(dir)
-	if err != nil {
-		return 0
-	}
-	var n uint64
-	for _, name := range names {
-		name = f.PathJoin(dir, name)
-		switch info, err := f.Stat(name); {
-		case err != nil:
-		case info.IsDir():
-			n += treeSize(f, name)
-		default:
-			n += uint64(info.Size())
-		}
-	}
-	return n
-}
-
-func exists(f vfs.FS, name string) (bool, error) {
-	_, err := f.Stat(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil, err
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// TestFlushLater: changes are in the log at once, where a kill finds them, and share the next sync; when there is none they
-// have their own a moment later, or when the journal is closed.
+// TestFlushLater checks that changes are in the log at once, where a kill does not lose them, and
+// are synced with the next group or, without one, a moment later or on Close.
 func TestFlushLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := &timedSync{FS: vfs.NewMem()}
@@ -49,21 +49,21 @@ func TestFlushLater(t *testing.T) {
 		}
 		later, now := d.j.FlushLater, func() { d.j.Flush(1) }
 		for range 3 {
-			f(later, 0, "nobody waits")
-			f(later, 0, "nobody waits, again")
-			f(now, 1, "somebody waits")
+			f(later, 0, "no acknowledgement waits")
+			f(later, 0, "no acknowledgement waits, again")
+			f(now, 1, "an acknowledgement waits")
 		}
-		f(func() { d.j.Flush(0) }, 1, "nobody waits, but it is to be durable")
+		f(func() { d.j.Flush(0) }, 1, "no acknowledgement waits, but Flush syncs")
 		f(later, 0, "before the pause")
-		time.Sleep(soonSynced)
-		synced("nobody came")
+		time.Sleep(maxUnsynced)
+		synced("no later group")
 		f(later, 0, "after the pause")
 		now()
-		synced("somebody waits for what others changed")
-		for range 10 { // none of them puts the sync off for the ones before
+		synced("an acknowledgement waits for another change")
+		for range 10 { // no later call delays the sync of earlier changes
 			d.create(10)
 			later()
-			time.Sleep(soonSynced / 2)
+			time.Sleep(maxUnsynced / 2)
 		}
 		synctest.Wait()
 		if n, g := disk.syncs.Load()-syncs, d.j.Committed(); n < 3 || g+3 < written() {
@@ -81,8 +81,8 @@ func TestFlushLater(t *testing.T) {
 	})
 }
 
-// TestUnsyncedLost: a loss of power may keep a later one of the groups that were not synced and not the one before; that
-// is no damage, and what was acknowledged before them is there.
+// TestUnsyncedLost checks that a loss of power may keep a later unsynced group and lose an earlier
+// one. That is no damage, and everything acknowledged before them is there.
 func TestUnsyncedLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := vfs.NewCrashableMem()
@@ -114,7 +114,7 @@ func TestUnsyncedLost(t *testing.T) {
 	})
 }
 
-// timedSync is a disk whose logs take so many nanoseconds to sync.
+// timedSync is a disk whose logs take the given number of nanoseconds to sync.
 type timedSync struct {
 	vfs.FS
 	takes atomic.Int64
@@ -140,9 +140,10 @@ func (f timedFile) SyncData() error {
 	return f.File.SyncData()
 }
 
-// TestCompany: clients that come back a little after they were answered, each at its own time, share their syncs. One that
-// is alone waits for its own sync and nothing else, also when others were there before.
-func TestCompany(t *testing.T) {
+// TestCommitDelay checks that clients which send their next request shortly after a reply, each at
+// its own time, share syncs. A single client waits for its own sync only, also after other clients
+// have left.
+func TestCommitDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const takes, rounds, clients = 800 * time.Microsecond, 50, 8
 		waiting := newWaiters()
@@ -180,7 +181,7 @@ func TestCompany(t *testing.T) {
 		if groups := j.Stats().Groups; groups > rounds+rounds/10 {
 			t.Errorf("%d groups for %d rounds", groups, rounds)
 		}
-		for range 3 { // in vain it waits for the others, and again if the last of them was counted late
+		for range 3 { // it waits in vain for the others, and once more if the last of them was counted late
 			request()
 		}
 		for range rounds {

@@ -11,23 +11,23 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// table is one of the store's tables, read without the store.
+// table reads one table file of the store without opening the store.
 type table struct {
 	r    *sstable.Reader
-	file *spotted
+	file *damagedFile
 }
 
-// spotted is a file that fails at once where it is known to be damaged. The store's
-// reader would each time take a quarter of a second to try whether one bit is wrong.
-type spotted struct {
+// damagedFile fails reads of offsets that are known to be damaged. Otherwise the store's reader
+// spends a quarter of a second on each such read, searching for a single wrong bit.
+type damagedFile struct {
 	vfs.File
-	spots []int64
+	badOffsets []int64
 }
 
-func (s *spotted) ReadAt(p []byte, at int64) (int, error) {
-	for _, spot := range s.spots {
-		if at <= spot && spot < at+int64(len(p)) {
-			return 0, fmt.Errorf("damaged at %d", spot)
+func (s *damagedFile) ReadAt(p []byte, at int64) (int, error) {
+	for _, bad := range s.badOffsets {
+		if at <= bad && bad < at+int64(len(p)) {
+			return 0, fmt.Errorf("damaged at %d", bad)
 		}
 	}
 	return s.File.ReadAt(p, at)
@@ -38,15 +38,15 @@ func openTable(f vfs.FS, name string) (*table, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &table{file: &spotted{File: file}}
+	t := &table{file: &damagedFile{File: file}}
 	readable, err := sstable.NewSimpleReadable(t.file)
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
-	o := pebble.Options{Logger: quiet()}
+	o := pebble.Options{Logger: silentLog()}
 	o.EnsureDefaults()
 	if t.r, err = sstable.NewReader(context.Background(), readable, o.MakeReaderOptions()); err != nil {
-		return nil, first(err, readable.Close())
+		return nil, firstError(err, readable.Close())
 	}
 	return t, nil
 }
@@ -56,39 +56,39 @@ func (t *table) close() { _ = t.r.Close() } // it was only read
 // version is one version of one key.
 type version struct {
 	key, value []byte
-	number     uint64 // the later, the higher
+	number     uint64 // higher is later
 	deleted    bool
 }
 
-// errStop ends a walk.
-var errStop = errors.New("enough")
+// errStopWalk ends a walk early.
+var errStopWalk = errors.New("enough")
 
-// meta is the newest meta in the table.
+// meta returns the newest meta in the table.
 func (t *table) meta() (m meta, err error) {
 	err = pebble.ErrNotFound
 	stop := t.walkFrom([]byte{keyMeta}, func(v version) error {
 		if len(v.key) == 1 && v.key[0] == keyMeta {
 			m, err = parseMeta(v.value)
 		}
-		return errStop
+		return errStopWalk
 	})
-	if !errors.Is(stop, errStop) {
+	if !errors.Is(stop, errStopWalk) {
 		err = errors.Join(err, stop)
 	}
 	return m, err
 }
 
-// walk hands out all versions in the table that can be read, and the damage between
-// them. The bytes are valid until each returns.
+// walk calls each with every readable version in the table, and bad with the damage between them.
+// The version's bytes are valid until each returns.
 func (t *table) walk(each func(version) error, bad func(error)) error {
 	from := []byte{0}
 	for {
 		last := from
 		err := t.walkFrom(from, func(v version) error {
 			last = append(last[:0:0], v.key...)
-			return callers(each(v))
+			return callbackErr(each(v))
 		})
-		var own callerError
+		var own callbackError
 		if err == nil {
 			return nil
 		}
@@ -97,7 +97,7 @@ func (t *table) walk(each func(version) error, bad func(error)) error {
 		}
 		bad(err)
 		if d := damageOf(err); d.Offset >= 0 {
-			t.file.spots = append(t.file.spots, d.Offset)
+			t.file.badOffsets = append(t.file.badOffsets, d.Offset)
 		}
 		if from = t.after(last); from == nil {
 			return nil
@@ -105,7 +105,7 @@ func (t *table) walk(each func(version) error, bad func(error)) error {
 	}
 }
 
-// walkFrom hands out the versions from a key on.
+// walkFrom calls each with the versions from a key on.
 func (t *table) walkFrom(from []byte, each func(version) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -116,7 +116,7 @@ func (t *table) walkFrom(from []byte, each func(version) error) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = first(err, it.Close()) }()
+	defer func() { err = firstError(err, it.Close()) }()
 	for kv := it.SeekGE(from, 0); kv != nil; kv = it.Next() {
 		value, _, err := kv.Value(nil)
 		if err != nil {
@@ -124,7 +124,7 @@ func (t *table) walkFrom(from []byte, each func(version) error) (err error) {
 		}
 		kind := kv.Kind()
 		if kind != pebble.InternalKeyKindSet && kind != pebble.InternalKeyKindDelete && kind != pebble.InternalKeyKindSetWithDelete {
-			return fmt.Errorf("a change of a kind that no journal writes: %s", kind)
+			return fmt.Errorf("a change of an unknown kind: %s", kind)
 		}
 		v := version{key: kv.K.UserKey, value: value, number: uint64(kv.SeqNum()), deleted: kind == pebble.InternalKeyKindDelete}
 		if err := each(v); err != nil {
@@ -134,13 +134,12 @@ func (t *table) walkFrom(from []byte, each func(version) error) (err error) {
 	return it.Error()
 }
 
-// after is the first key behind last that can be read again, where the next one
-// cannot. What is in the way is known by what reading it ends with. The table's keys
-// are the jobs', whose order is that of their Seq, and behind them the meta, the
-// documents and the settings, which are few.
+// after returns the first readable key behind last, or nil, when the next key cannot be read. A
+// different read error means a different damaged block. The keys are the jobs' in the order of
+// their Seq, so it searches by bisection; the few keys of meta, documents and settings follow.
 func (t *table) after(last []byte) []byte {
 	read := func(key []byte) string {
-		if err := t.walkFrom(key, func(version) error { return errStop }); !errors.Is(err, errStop) && err != nil {
+		if err := t.walkFrom(key, func(version) error { return errStopWalk }); !errors.Is(err, errStopWalk) && err != nil {
 			return err.Error()
 		}
 		return ""

@@ -54,7 +54,7 @@ func (s *testHost) open(d *disk, p *Hub) (err error) {
 		return err
 	}
 	now := s.clock()
-	err = s.journal.Replay(journal.Replayed{
+	err = s.journal.Replay(journal.ReplayFuncs{
 		Setting: p.Restore,
 		Document: func(d *journal.Document) error {
 			return p.RestoreDocument(&protocol.Document{Kind: protocol.DocumentKind(d.Kind), Project: d.Project, Name: d.Name, Value: d.Value})

@@ -7,14 +7,14 @@ import (
 	"syscall"
 )
 
-// holderOf names the process that has locked a file, empty if the system does not tell. The
-// caller has no lock on the file: closing it here would end that.
-func holderOf(name string) string {
+// lockHolder names the process that locks a file; empty if the system does not tell. The caller
+// must not hold the lock itself, because closing the file would release it.
+func lockHolder(name string) string {
 	f, err := os.Open(name)
 	if err != nil {
 		return ""
 	}
-	defer func() { _ = f.Close() }() // it was only asked about
+	defer func() { _ = f.Close() }() // it was only queried
 	l := syscall.Flock_t{Type: syscall.F_WRLCK, Whence: io.SeekStart}
 	if syscall.FcntlFlock(f.Fd(), syscall.F_GETLK, &l) != nil || l.Type == syscall.F_UNLCK || l.Pid <= 0 {
 		return ""

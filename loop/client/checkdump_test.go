@@ -12,7 +12,8 @@ import (
 	"treadle/codec/periodic"
 )
 
-// TestCheckDump: a dump cut at any byte, with bytes too many, or of something else, is no dump.
+// TestCheckDump checks that a dump cut at any byte, a dump with extra bytes, and another file are
+// refused.
 func TestCheckDump(t *testing.T) {
 	whole := binary.BigEndian.AppendUint64(nil, 4)
 	for _, j := range []periodic.Job{
@@ -48,7 +49,7 @@ func TestCheckDump(t *testing.T) {
 	refuses("text", []byte(strings.Repeat("time=2026 level=INFO\n", 50)), "does not begin with a number of jobs")
 	refuses("a large number", append([]byte{0, 0, 0, 0, 0, 0, 0, 9}, make([]byte, 20)...), "too short")
 	wrong := append([]byte(nil), whole...)
-	wrong[8+leastJobLen-1] = 4
+	wrong[8+minJobLen-1] = 4
 	refuses("another version", wrong, "version")
 	if _, err := CheckDump(iotest.ErrReader(io.ErrClosedPipe), 100); !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("a file that cannot be read: %v", err)

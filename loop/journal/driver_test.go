@@ -26,13 +26,13 @@ type testTB interface {
 
 const testDir = "data"
 
-// testOptions are for a journal in memory that fills logs and writes tables often.
+// testOptions returns options for a journal in memory that fills logs and writes tables often.
 func testOptions(f vfs.FS) Options {
 	return Options{Dir: testDir, FS: f, Shards: 3, memTable: 64 << 10, LogSize: 40 << 10, Interval: time.Millisecond}
 }
 
-// state is what a journal should hold: the jobs' and the settings' stored values, and among
-// the latter, by their keys in the store, those of documents.
+// state is the expected content of a journal: the stored values of jobs and settings. Documents are
+// among the settings, under their keys in the store.
 type state struct {
 	jobs     map[uint64]string
 	settings map[string]string
@@ -46,7 +46,7 @@ func (s state) equal(o state) bool {
 
 func (s state) clone() state { return state{maps.Clone(s.jobs), maps.Clone(s.settings)} }
 
-// diff says shortly how a state is not as it should be.
+// diff describes briefly how a state differs from the expected one.
 func (s state) diff(want state) string {
 	var b strings.Builder
 	n := 0
@@ -74,10 +74,10 @@ func (s state) diff(want state) string {
 // readState replays a journal.
 func readState(j *Journal) (state, error) {
 	s := newState()
-	err := j.Replay(Replayed{Record: func(r *Record) error {
+	err := j.Replay(ReplayFuncs{Record: func(r *Record) error {
 		if n := len(s.jobs); n > 0 {
 			if _, twice := s.jobs[r.Seq]; twice {
-				return fmt.Errorf("job %d comes twice", r.Seq)
+				return fmt.Errorf("job %d is replayed twice", r.Seq)
 			}
 		}
 		s.jobs[r.Seq] = string(AppendRecord(nil, r))
@@ -92,14 +92,14 @@ func readState(j *Journal) (state, error) {
 	return s, err
 }
 
-// change is one change that was appended.
+// change is one appended change.
 type change struct {
-	group uint64 // that it belongs to
+	group uint64 // of the change
 	do    func(state)
 }
 
-// driver appends to a journal and remembers what, so that after a crash it can be
-// asked what may be there.
+// driver appends to a journal and remembers the changes, so that it knows which states are possible
+// after a crash.
 type driver struct {
 	tb      testTB
 	j       *Journal
@@ -108,22 +108,22 @@ type driver struct {
 	failed  atomic.Int32
 	failure error
 	next    uint64
-	news    chan struct{} // a group was committed since the last look
+	news    chan struct{} // a group was committed since the last receive
 }
 
-// heard notes that a group was committed.
-func (d *driver) heard() {
+// signal records that a group was committed.
+func (d *driver) signal() {
 	select {
 	case d.news <- struct{}{}:
 	default:
 	}
 }
 
-// open opens the journal that the options describe and reads what it holds.
+// openDriver opens a journal and reads its state.
 func openDriver(tb testTB, o Options) (*driver, error) {
 	tb.Helper()
 	d := &driver{tb: tb, news: make(chan struct{}, 1)}
-	o.Committed = func(uint64) { d.heard() }
+	o.Committed = func(uint64) { d.signal() }
 	o.Failed = func(err error) {
 		d.failure = err
 		d.failed.Add(1)
@@ -149,10 +149,10 @@ func mustOpen(tb testTB, o Options) *driver {
 	return d
 }
 
-// group is the group of the change that was just appended, in every mode. If the
-// journal has failed by now, the change may have been dropped.
-func (d *driver) group(g *gather) uint64 {
-	if d.j.guard.broken.Load() {
+// group returns the group of the change just appended, in every mode. After a failure the change
+// may have been dropped.
+func (d *driver) group(g *shardBuffer) uint64 {
+	if d.j.disk.tripped.Load() {
 		return math.MaxUint64
 	}
 	return g.last.Load()
@@ -164,7 +164,7 @@ func (d *driver) put(shard int, r Record) {
 	d.changes = append(d.changes, change{d.group(&d.j.shards[shard]), func(s state) { s.jobs[r.Seq] = value }})
 }
 
-// create puts a new job with a workload of some size.
+// create puts a new job with a workload of the given size.
 func (d *driver) create(size int) uint64 {
 	seq := d.next
 	d.next++
@@ -187,7 +187,8 @@ func (d *driver) remove(seq uint64) {
 
 func (d *driver) setting(key, value string) {
 	if value == "" {
-		d.j.DeleteSetting(key)
+		d.j.settings().raw(opDelete, settingKey(key), nil)
+		d.j.touch()
 	} else {
 		d.j.PutSetting(key, []byte(value))
 	}
@@ -218,8 +219,8 @@ func (d *driver) document(kind Kind, project, name, value string) {
 	}})
 }
 
-// wait flushes and waits until all that was appended is committed or the journal
-// has failed. It returns whether it is committed.
+// wait flushes and waits until every change is committed or the journal has failed. It reports
+// whether the changes are committed.
 func (d *driver) wait() bool {
 	d.tb.Helper()
 	d.j.Flush(1)
@@ -232,7 +233,7 @@ func (d *driver) wait() bool {
 	for d.j.Committed() < last {
 		select {
 		case <-d.news:
-		case <-d.j.guard.failed:
+		case <-d.j.disk.down:
 			return d.j.Committed() >= last
 		case <-end.C:
 			d.tb.Fatalf("group %d is not committed, only %d", last, d.j.Committed())
@@ -241,7 +242,7 @@ func (d *driver) wait() bool {
 	return true
 }
 
-// after is the state after all changes up to a group.
+// after returns the state after all changes up to a group.
 func (d *driver) after(group uint64) state {
 	s := d.start.clone()
 	for _, c := range d.changes {
@@ -270,7 +271,7 @@ func (d *driver) verify(got state, acknowledged uint64) error {
 	return fmt.Errorf("not the state after any group of %v; compared with the first, %s", groups, got.diff(d.after(acknowledged)))
 }
 
-// reopen opens what is on f and returns its state.
+// reopen opens the directory on f and returns its state.
 func reopen(f vfs.FS) (state, error) {
 	j, err := Open(testOptions(f))
 	if err != nil {
@@ -280,7 +281,7 @@ func reopen(f vfs.FS) (state, error) {
 	return s, errors.Join(err, j.Close())
 }
 
-// poll waits for what no event tells: what the store does in the background, and figures.
+// poll waits for a condition without an event: the store's background work, and metrics.
 func poll(tb testTB, what string, is func() bool) {
 	tb.Helper()
 	for end := time.Now().Add(20 * time.Second); !is(); time.Sleep(100 * time.Microsecond) {
@@ -290,10 +291,10 @@ func poll(tb testTB, what string, is func() bool) {
 	}
 }
 
-// awaits waits until the figures are as they should be.
-func (d *driver) awaits(right func(Stats) bool) (s Stats) {
+// awaitStats waits until the metrics satisfy right.
+func (d *driver) awaitStats(right func(Stats) bool) (s Stats) {
 	d.tb.Helper()
-	poll(d.tb, "the figures never are as they should be", func() bool { s = d.j.Stats(); return right(s) })
+	poll(d.tb, "the metrics never reach the expected values", func() bool { s = d.j.Stats(); return right(s) })
 	return s
 }
 
@@ -326,13 +327,13 @@ func takeImage(tb testTB, f vfs.FS, dir string) image {
 	return m
 }
 
-// quiet waits until nothing is done in the background: all logs but the one in use are
-// in the store, the next log can be made of the one let go of, and the store has nothing to do.
+// quiet waits until no background work is left: all logs but the open one are in the store, the
+// spare file is ready, and the store is idle.
 func (d *driver) quiet() {
 	d.tb.Helper()
-	poll(d.tb, "the store is not quiet", func() bool {
+	poll(d.tb, "the store stays busy", func() bool {
 		m := d.j.db.Metrics()
-		names, err := d.j.options.FS.List(d.j.home.log(""))
+		names, err := d.j.options.FS.List(d.j.dir.log(""))
 		if err != nil {
 			d.tb.Fatalf("%v", err)
 		}
@@ -350,19 +351,19 @@ func (d *driver) quiet() {
 	})
 }
 
-// imageOf is the image of a disk at one moment, whatever goes on.
+// imageOf returns the image of a disk at one moment while writes continue.
 func imageOf(tb testTB, f *vfs.MemFS) image {
 	tb.Helper()
 	return takeImage(tb, f.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(1, 1))}), testDir)
 }
 
-// disk is a file system with the files of the image.
+// disk returns a file system with the files of the image.
 func (m image) disk(tb testTB) *vfs.MemFS {
 	tb.Helper()
 	return m.writeTo(tb, vfs.NewMem())
 }
 
-// crashable is a disk on which the image is synced.
+// crashable returns a crashable disk on which the image is synced.
 func (m image) crashable(tb testTB) *vfs.MemFS {
 	tb.Helper()
 	return m.writeTo(tb, vfs.NewCrashableMem())
@@ -401,14 +402,14 @@ func (m image) writeTo(tb testTB, f *vfs.MemFS) *vfs.MemFS {
 	return f
 }
 
-// with is the image with one file replaced.
+// with returns the image with one file replaced.
 func (m image) with(name string, b []byte) image {
 	c := maps.Clone(m)
 	c[name] = b
 	return c
 }
 
-// names are the files that end so, in order.
+// names returns the files with a suffix, in order.
 func (m image) names(suffix string) []string {
 	var names []string
 	for name := range m {
@@ -420,7 +421,7 @@ func (m image) names(suffix string) []string {
 	return names
 }
 
-// lines is a log handler's writer that remembers.
+// lines collects the output of a log handler.
 type lines struct {
 	mu sync.Mutex
 	b  bytes.Buffer

@@ -17,8 +17,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A directory that is in use is refused with its name and the setting that names
-// another, by everything that would touch it; afterwards it is free again.
+// TestInUse checks that every command refuses a directory in use, with its name and the setting
+// that names another, and that the directory is free again afterwards.
 func TestInUse(t *testing.T) {
 	for name, f := range map[string]vfs.FS{"disk": vfs.Default, "memory": vfs.NewMem()} {
 		dir := filepath.Join(t.TempDir(), "data")
@@ -48,7 +48,7 @@ func TestInUse(t *testing.T) {
 	}
 }
 
-// Another process holds the directory: the same answer.
+// TestInUseByAnotherProcess checks the same for a directory that another process has locked.
 func TestInUseByAnotherProcess(t *testing.T) {
 	if dir := os.Getenv("JOURNAL_TEST_HOLD"); dir != "" {
 		j, err := Open(Options{Dir: dir})
@@ -100,8 +100,8 @@ func TestInUseByAnotherProcess(t *testing.T) {
 	}
 }
 
-// A directory of another version is refused by both versions' numbers, before
-// anything in it is touched; one without a version is not guessed at.
+// TestVersion checks that a directory of another version is refused with both version numbers
+// before anything in it changes, and that a missing version is not guessed.
 func TestVersion(t *testing.T) {
 	m, _ := groups(t, Always, false)
 	name := testDir + "/store/" + formatName
@@ -125,8 +125,8 @@ func TestVersion(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", text, err)
 		}
-		if garbled := strings.HasPrefix(want, "does not"); errors.As(err, new(*DamageError)) != garbled {
-			t.Errorf("%q: %v; is a DamageError: %v", text, err, !garbled)
+		if malformed := strings.HasPrefix(want, "does not"); errors.As(err, new(*DamageError)) != malformed {
+			t.Errorf("%q: %v; is a DamageError: %v", text, err, !malformed)
 		}
 		for n, b := range takeImage(t, disk, testDir) {
 			if n != testDir+"/"+lockName && string(b) != string(newer[n]) {
@@ -144,8 +144,8 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// The steps of a swap: wherever it is interrupted, the next opening finds a whole
-// store, the old or the new, and leaves no litter.
+// TestInterruptedSwap checks that a swap interrupted at any step leaves a complete store, old or
+// new, and that the next opening removes the rest.
 func TestInterruptedSwap(t *testing.T) {
 	m, states := groups(t, Always, false)
 	moved := func(from, to string) func(image) {
@@ -168,8 +168,8 @@ func TestInterruptedSwap(t *testing.T) {
 		}},
 		"the old one moved away":             {change: moved("store", "store.new")},
 		"scratch of a repair":                {change: func(m image) { m[testDir+"/store.scratch/1.sst"] = nil }},
-		"only a damaged one":                 {change: moved("store", "store.damaged-1"), err: "rename the latter"},
-		"a damaged one and half a new one":   {change: func(m image) { moved("store", "store.damaged-1")(m); m[testDir+"/store.new/x"] = nil }, err: "rename the latter"},
+		"only a damaged one":                 {change: moved("store", "store.damaged-1"), err: "rename store.damaged-1 to store and run"},
+		"a damaged one and half a new one":   {change: func(m image) { moved("store", "store.damaged-1")(m); m[testDir+"/store.new/x"] = nil }, err: "rename store.damaged-1 to store and run"},
 		"a damaged one and the one in place": {change: func(m image) { m[testDir+"/store.damaged-1/x"] = nil }},
 	} {
 		copied := maps.Clone(m)
@@ -193,8 +193,8 @@ func TestInterruptedSwap(t *testing.T) {
 	}
 }
 
-// What cannot be made, read or locked is told with the directory's name.
-func TestHomeErrors(t *testing.T) {
+// TestDataDirErrors checks that an error of creating, reading or locking names the directory.
+func TestDataDirErrors(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -202,7 +202,7 @@ func TestHomeErrors(t *testing.T) {
 	if _, err := Open(Options{Dir: file}); err == nil || !strings.Contains(err.Error(), file) {
 		t.Error(err)
 	}
-	if _, err := Open(Options{Dir: filepath.Join(file, "below")}); err == nil || !strings.Contains(err.Error(), "cannot make the data directory") {
+	if _, err := Open(Options{Dir: filepath.Join(file, "below")}); err == nil || !strings.Contains(err.Error(), "cannot create the data directory") {
 		t.Error(err)
 	}
 	nowhere := filepath.Join(t.TempDir(), "nowhere")
@@ -226,7 +226,7 @@ func TestHomeErrors(t *testing.T) {
 	}
 }
 
-// On the disk a new directory is for its owner only.
+// TestDirectoryMode checks that only the owner can read a new directory.
 func TestDirectoryMode(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "data")
 	j, err := Open(Options{Dir: dir})
@@ -242,7 +242,8 @@ func TestDirectoryMode(t *testing.T) {
 	}
 }
 
-// The store's format does not rise by itself with the store's package.
+// TestStoreFormatIsPinned checks that a new version of the store's package does not raise the
+// store's format.
 func TestStoreFormatIsPinned(t *testing.T) {
 	f := vfs.NewMem()
 	if _, err := reopen(f); err != nil {

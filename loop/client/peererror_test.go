@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestHints: of a default port it is said whose it is.
+// TestHints checks that the error names the protocol of a default port.
 func TestHints(t *testing.T) {
 	f := func(address, setting, want string) {
 		t.Helper()
@@ -18,9 +18,9 @@ func TestHints(t *testing.T) {
 	f("tcp://a:5000", hubSetting, "port 5000 is by default Periodic's, 6125 is dwork's")
 	f("tcp://a:5000", hostSetting, "is it another protocol's? By default port 5000 is Periodic's")
 	f("tcp://a:1234", slavesSetting, "is it another protocol's? By default port 9999 is that of Gloom's slaves")
-	for setting, port := range ports {
-		if speakers[port] == "" {
-			t.Errorf("nobody listens on port %s of %s", port, setting)
+	for setting, port := range defaultPorts {
+		if portOwners[port] == "" {
+			t.Errorf("no protocol is known for port %s of %s", port, setting)
 		}
 	}
 }

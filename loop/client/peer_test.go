@@ -15,12 +15,11 @@ import (
 	"treadle/codec/periodic"
 )
 
-// The server of these tests is a script: it says which bytes it wants and which
-// it sends. Expectations are written as hex, so that they do not depend on the
-// codec the client uses; message ids count from 1 on each connection.
+// The server of these tests is a script of the bytes to expect and to send. Expectations are hex,
+// so they do not depend on the client's codec. Message ids count from 1 on each connection.
 
-// patience bounds a test that hangs; nothing waits for it otherwise.
-const patience = 2 * time.Minute
+// hangTimeout ends a test that hangs. No other wait depends on it.
+const hangTimeout = 2 * time.Minute
 
 // peer is the server's end of one connection.
 type peer struct {
@@ -29,8 +28,8 @@ type peer struct {
 	framing periodic.Framing
 }
 
-// listen runs script for the next connection and returns the address. The
-// handshake is the script's, the end of the connection is not.
+// listen runs script for the next connection and returns the address. The script plays the
+// handshake; listen closes the connection.
 func listen(t *testing.T, framing periodic.Framing, script func(p *peer)) (address string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s")
@@ -46,7 +45,7 @@ func listen(t *testing.T, framing periodic.Framing, script func(p *peer)) (addre
 			return
 		}
 		defer nc.Close()
-		nc.SetDeadline(time.Now().Add(patience))
+		nc.SetDeadline(time.Now().Add(hangTimeout))
 		script(&peer{nc, t, framing})
 	}()
 	t.Cleanup(func() {
@@ -98,7 +97,7 @@ func (p *peer) welcome(role string) {
 // drain reads until the client closes.
 func (p *peer) drain() { io.Copy(io.Discard, p) }
 
-// frame is a whole packet around a payload, made by hand.
+// frame returns a packet around a payload, built without the codec.
 func frame(t *testing.T, framing periodic.Framing, kind, payload string) string {
 	t.Helper()
 	body := unhex(t, payload)
@@ -118,17 +117,17 @@ func unhex(t *testing.T, s string) []byte {
 	return b
 }
 
-// str8 and the like write hex for expectations.
+// str8 and the next functions write hex for expectations.
 func str8(s string) string  { return hex.EncodeToString(append([]byte{byte(len(s))}, s...)) }
 func ascii(s string) string { return hex.EncodeToString([]byte(s)) }
 
 func within(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), hangTimeout)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// connect dials as a client and closes at the end of the test.
+// connect dials as a client, and closes at the end of the test.
 func connect(t *testing.T, framing periodic.Framing, script func(p *peer)) *Client {
 	t.Helper()
 	address := listen(t, framing, func(p *peer) {
@@ -143,8 +142,8 @@ func connect(t *testing.T, framing periodic.Framing, script func(p *peer)) *Clie
 	return c
 }
 
-// inBubble is connect over a pipe, for a test in a bubble of simulated time: that passes when
-// everybody waits, so an answer is never late because the machine is slow.
+// inBubble is connect over a pipe in a synctest bubble. Its time passes only while every goroutine
+// waits, so an answer is never late because the machine is slow.
 func inBubble(t *testing.T, o Options, script func(p *peer)) *Client {
 	t.Helper()
 	near, far := net.Pipe()

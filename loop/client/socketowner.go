@@ -8,26 +8,26 @@ import (
 	"syscall"
 )
 
-// trusted refuses a socket file that another user may have put in the server's place to receive its
-// clients: one of another user than user or root, in a directory where anybody may make files.
-func trusted(path string, user int) error {
-	if err := trustedFile(path, user); err != nil {
+// checkSocketOwner refuses a socket file that another user may have created to impersonate the server: in a
+// world-writable directory the owner must be user or root.
+func checkSocketOwner(path string, user int) error {
+	if err := checkFileOwner(path, user); err != nil {
 		return err
 	}
 	if target, err := filepath.EvalSymlinks(path); err == nil && target != path {
-		return trustedFile(target, user)
+		return checkFileOwner(target, user)
 	}
 	return nil
 }
 
-func trustedFile(path string, user int) error {
+func checkFileOwner(path string, user int) error {
 	info, err := os.Lstat(path)
 	if err != nil {
-		return nil // connecting says why
+		return nil // connecting reports the cause
 	}
 	dir, err := os.Stat(filepath.Dir(path))
 	if err != nil || dir.Mode()&0o002 == 0 {
-		return nil // those who may write there put it there
+		return nil // only trusted users can write there
 	}
 	owner := ownerOf(info)
 	if owner == user || owner == 0 {
@@ -39,5 +39,5 @@ func trustedFile(path string, user int) error {
 	return fmt.Errorf("the socket belongs to another user (uid %d), and anybody may put one in %s; have the server listen in a directory of its own (treadle serve --run-dir) and name its socket", owner, filepath.Dir(path))
 }
 
-// ownerOf is the user id of a file's owner.
+// ownerOf returns the user id of a file's owner.
 func ownerOf(info fs.FileInfo) int { return int(info.Sys().(*syscall.Stat_t).Uid) }

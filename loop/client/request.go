@@ -9,10 +9,10 @@ import (
 	"treadle/codec/periodic"
 )
 
-// maxName is what a str8 holds.
+// maxName is the largest length of a str8.
 const maxName = 255
 
-// newID returns a message id nobody waits for.
+// newID returns a message id that no call waits for.
 func (c *conn) newID() uint32 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -48,7 +48,7 @@ func (c *conn) lock(ctx context.Context) error {
 	case <-c.ended:
 		return c.reason()
 	case <-ctx.Done():
-		return plain(ctx.Err())
+		return simplify(ctx.Err())
 	}
 }
 
@@ -59,9 +59,9 @@ func (c *conn) unlock() {
 	c.writing <- struct{}{}
 }
 
-// writeAll runs f, which writes one frame, under the lock. If it fails the
-// connection ends, because half a frame cannot be taken back; so it does when
-// ctx ends in the middle, but not when it ends after the last byte.
+// writeAll runs f, which writes one frame under the lock. When f fails or ctx ends during the
+// write, writeAll ends the connection, because a partial frame cannot be undone. A ctx that ends
+// after the last byte has no effect.
 func (c *conn) writeAll(ctx context.Context, f func() error) error {
 	mine := c.nextWrite(func() { c.writeDeadline(time.Time{}) })
 	stop := context.AfterFunc(ctx, func() {
@@ -84,10 +84,11 @@ func (c *conn) writeAll(ctx context.Context, f func() error) error {
 	return c.reason()
 }
 
-// writeDeadline can only fail on a connection whose writes fail too.
+// writeDeadline sets the write deadline. It fails only on a connection whose writes fail too.
 func (c *conn) writeDeadline(t time.Time) { _ = c.net.SetWriteDeadline(t) }
 
-// nextWrite makes what is left of the write before it ineffective.
+// nextWrite begins the next write, so that the previous write's ctx no longer has an effect, and
+// runs f.
 func (c *conn) nextWrite(f func()) uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -96,7 +97,7 @@ func (c *conn) nextWrite(f func()) uint64 {
 	return c.writes
 }
 
-// send writes one request. args appends its arguments; nil means none.
+// send writes one request. args appends its arguments and may be nil.
 func (c *conn) send(ctx context.Context, id uint32, cmd periodic.Command, args func([]byte) []byte) error {
 	if err := c.lock(ctx); err != nil {
 		return err
@@ -117,14 +118,13 @@ func (c *conn) send(ctx context.Context, id uint32, cmd periodic.Command, args f
 	})
 }
 
-// await waits for the reply to w. A reply that came before the connection
-// ended counts.
+// await waits for the reply to w. It returns a reply that arrived before the connection ended.
 func (c *conn) await(ctx context.Context, w *call) (reply, error) {
 	select {
 	case r := <-w.reply:
 		return r, nil
 	case <-ctx.Done():
-		return reply{}, plain(ctx.Err())
+		return reply{}, simplify(ctx.Err())
 	case <-c.ended:
 	}
 	select {
@@ -140,7 +140,7 @@ func (c *conn) ask(ctx context.Context, cmd periodic.Command, args func([]byte) 
 	return c.answer(ctx, c.begin(&call{}), cmd, args)
 }
 
-// answer is ask under an id that is known before.
+// answer is ask for a registered call.
 func (c *conn) answer(ctx context.Context, w *call, cmd periodic.Command, args func([]byte) []byte) ([]byte, error) {
 	defer c.forget(w)
 	if err := c.send(ctx, w.id, cmd, args); err != nil {
@@ -150,8 +150,8 @@ func (c *conn) answer(ctx context.Context, w *call, cmd periodic.Command, args f
 	return r.body, err
 }
 
-// expect sends a request whose reply is the command want, and returns the
-// reply's arguments.
+// expect sends a request, checks that the reply is the command want, and returns the reply's
+// arguments.
 func (c *conn) expect(ctx context.Context, cmd, want periodic.Command, args func([]byte) []byte) ([]byte, error) {
 	body, err := c.ask(ctx, cmd, args)
 	if err != nil {
@@ -163,8 +163,8 @@ func (c *conn) expect(ctx context.Context, cmd, want periodic.Command, args func
 	return body[1:], nil
 }
 
-// announce sends a request that has no reply and waits until the server has
-// read it: the PING behind it is answered. UNKNOWN in between is a refusal.
+// announce sends a request without a reply and waits for the PONG to a PING behind it. An UNKNOWN
+// before the PONG is a refusal.
 func (c *conn) announce(ctx context.Context, cmd periodic.Command, args func([]byte) []byte) error {
 	w := c.begin(&call{})
 	defer c.forget(w)
@@ -182,8 +182,8 @@ func (c *conn) announce(ctx context.Context, cmd periodic.Command, args func([]b
 	return err
 }
 
-// fault says what failed, and against which server.
-func (c *conn) fault(what string, err error) error {
+// describe names the failed operation and the server.
+func (c *conn) describe(what string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -208,10 +208,10 @@ func unexpected(body []byte) error {
 	if len(body) == 0 {
 		return errors.New("the server answered nothing where a command was expected")
 	}
-	return fmt.Errorf("the server answered %v, which does not belong here", periodic.Command(body[0]))
+	return fmt.Errorf("the server answered %v, which is no reply to this request", periodic.Command(body[0]))
 }
 
-// checkName refuses what the wire cannot carry.
+// checkName refuses a name that the protocol cannot carry.
 func checkName(what, name string) error {
 	if len(name) > maxName {
 		return fmt.Errorf("the %s has %d bytes; the protocol carries at most %d", what, len(name), maxName)

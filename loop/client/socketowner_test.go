@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-// somebody is a user that this test is not run by, nor root.
-const somebody = 54321
+// otherUser is neither root nor the user that runs the test.
+const otherUser = 54321
 
-// TestTrustedSockets: where anybody may make files only a socket of the user's own, or of root, is
-// connected to; elsewhere whoever may write has put it there.
+// TestTrustedSockets checks that in a world-writable directory only sockets of the user and of root
+// are used, and that elsewhere every socket is used.
 func TestTrustedSockets(t *testing.T) {
 	me := os.Geteuid()
 	if me != 0 {
@@ -38,27 +38,27 @@ func TestTrustedSockets(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, name := range []string{path, link} {
-			if err := trusted(name, user); (err == nil) != want {
+			if err := checkSocketOwner(name, user); (err == nil) != want {
 				t.Errorf("%v, of %d, for %d: %v", mode, owner, user, err)
 			}
 		}
 	}
 	const sticky = os.ModeSticky | 0o777
-	f(0o755, somebody, me, true)
-	f(0o770, somebody, me, true)
+	f(0o755, otherUser, me, true)
+	f(0o770, otherUser, me, true)
 	f(sticky, me, me, true)
-	f(sticky, 0, somebody, true)
-	f(sticky, somebody, somebody, true)
-	f(sticky, somebody, me, false)
-	f(sticky, somebody+1, somebody, false)
+	f(sticky, 0, otherUser, true)
+	f(sticky, otherUser, otherUser, true)
+	f(sticky, otherUser, me, false)
+	f(sticky, otherUser+1, otherUser, false)
 	f(0o777, me, me, false)
-	f(0o777, somebody, me, false)
-	if err := trusted("/nowhere/s", me); err != nil {
+	f(0o777, otherUser, me, false)
+	if err := checkSocketOwner("/nowhere/s", me); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestForeignSocket: nothing is sent to it, in any protocol.
+// TestForeignSocket checks that nothing is sent to another user's socket, in any protocol.
 func TestForeignSocket(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can give files to others")
@@ -73,7 +73,7 @@ func TestForeignSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if err := os.Chown(path, somebody, -1); err != nil {
+	if err := os.Chown(path, otherUser, -1); err != nil {
 		t.Fatal(err)
 	}
 	_, periodic := Dial(t.Context(), path, Options{})

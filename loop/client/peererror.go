@@ -8,30 +8,30 @@ import (
 	"strings"
 )
 
-// A connection that is made and leads to nothing is most often one to another protocol's port:
-// errors then name the port of the right one, and whose this is.
+// A peer that accepts a connection and does not speak the protocol is most often another protocol's
+// port. The errors therefore name the protocols of both default ports.
 
-// speakers are who listens on a port by default.
-var speakers = map[string]string{
+// portOwners describe the default ports.
+var portOwners = map[string]string{
 	"5000": "Periodic's", "5001": "the one of the server's metrics", "9998": "that of Gloom's masters", "9999": "that of Gloom's slaves",
 	"6125": "dwork's", "46210": "that of kts46's XML-RPC", "46400": "that of kts46's JSON-RPC", "8080": "that of Disbatch's command interface",
 }
 
-// ports are the default ports, by the setting that names the server on the command line.
-var ports = map[string]string{
+// defaultPorts are the default ports, by the setting that names the server on the command line.
+var defaultPorts = map[string]string{
 	hostSetting: "5000", mastersSetting: "9998", slavesSetting: "9999", hubSetting: "6125", ktsSetting: "46210",
 }
 
-// PeerError is a peer that was reached and does not answer as the protocol's server does.
+// PeerError reports a peer that was reached and does not answer as a server of the protocol.
 type PeerError struct {
 	Address string // as network://address
-	Setting string // what names it on the command line
+	Setting string // the setting that names the server on the command line
 	Err     error
 }
 
-// unheard is a PeerError, unless the caller has given up.
-func unheard(address, setting string, err error) error {
-	if err = plain(err); errors.Is(err, context.Canceled) {
+// newPeerError returns a PeerError unless the caller's ctx was cancelled.
+func newPeerError(address, setting string, err error) error {
+	if err = simplify(err); errors.Is(err, context.Canceled) {
 		return fmt.Errorf("cannot talk to %s: %w", address, err)
 	}
 	return &PeerError{address, setting, err}
@@ -41,24 +41,24 @@ func (e *PeerError) Error() string {
 	return fmt.Sprintf("cannot talk to %s: %v (%s %s names the server)", e.Address, e.Err, e.hint(), e.Setting)
 }
 
-// Unwrap returns what is wrong with it.
+// Unwrap returns the cause.
 func (e *PeerError) Unwrap() error { return e.Err }
 
 func (e *PeerError) hint() string {
-	right := ports[e.Setting]
+	right := defaultPorts[e.Setting]
 	network, address, _ := strings.Cut(e.Address, "://")
 	if network == "unix" {
 		return "is it another protocol's socket?"
 	}
 	_, port, err := net.SplitHostPort(address)
-	if said := speakers[port]; err == nil && said != "" && port != right {
-		return fmt.Sprintf("port %s is by default %s, %s is %s;", port, said, right, speakers[right])
+	if said := portOwners[port]; err == nil && said != "" && port != right {
+		return fmt.Sprintf("port %s is by default %s, %s is %s;", port, said, right, portOwners[right])
 	}
-	return fmt.Sprintf("is it another protocol's? By default port %s is %s;", right, speakers[right])
+	return fmt.Sprintf("is it another protocol's? By default port %s is %s;", right, portOwners[right])
 }
 
-// HostAlone returns the host of an address that has neither scheme, port nor path; an IPv6 address
-// may be in brackets.
+// HostAlone returns the host of an address without scheme, port and path. An IPv6 address may be in
+// brackets.
 func HostAlone(address string) (host string, alone bool) {
 	host = strings.Trim(address, "[]")
 	if host == "" || strings.Contains(host, "/") || strings.Contains(host, ":") && net.ParseIP(host) == nil {
@@ -67,8 +67,8 @@ func HostAlone(address string) (host string, alone bool) {
 	return host, true
 }
 
-// sounds names what the first bytes of a peer belong to; empty: that is not known.
-func sounds(b []byte) string {
+// guessProtocol guesses a peer's protocol from its first bytes; empty: unknown.
+func guessProtocol(b []byte) string {
 	switch text := string(b); {
 	case strings.HasPrefix(text, "HTTP/"):
 		return "HTTP"

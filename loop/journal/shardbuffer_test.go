@@ -9,14 +9,14 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The index does what a map does, whatever is added, taken out and cleared, at every
-// size it grows to.
+// TestIndexAgainstMap compares the index with a map for any additions, removals and clears, at
+// every size.
 func TestIndexAgainstMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var x index
 		model := map[uint64]int{}
-		// Keys that are dense, far apart, or apart by a power of two, as sequence
-		// numbers of one shard of many are.
+		// Keys are dense, far apart, or apart by a power of two, as the Seqs of one shard of many
+		// are.
 		step := rapid.SampledFrom([]uint64{1, 16, 1 << 20, 1 << 48}).Draw(t, "step")
 		seqs := rapid.Map(rapid.Uint64Range(0, 400), func(n uint64) uint64 { return 1 + n*step })
 		t.Repeat(map[string]func(*rapid.T){
@@ -61,14 +61,14 @@ func TestIndexAgainstMap(t *testing.T) {
 	})
 }
 
-// skipGenerations brings an empty index to where its generations begin anew.
+// skipGenerations brings an empty index to the end of its generations.
 func skipGenerations(x *index) {
 	if x.count == 0 {
 		x.generation = generations - 1
 	}
 }
 
-// An index that was large once is let go of.
+// TestIndexShrinks checks that a table that was large once is freed.
 func TestIndexShrinks(t *testing.T) {
 	var x index
 	for seq := range uint64(100_000) {
@@ -84,11 +84,10 @@ func TestIndexShrinks(t *testing.T) {
 	}
 }
 
-// stored is what a store holds: jobs' revisions, and how often it was written to.
+// stored is the content of a store, the jobs' revisions.
 type stored map[uint64]int64
 
-// commit does to the store what a group's batches do, and says how many operations
-// they had.
+// commit applies a group's batches to the store and returns the number of operations.
 func (s stored) commit(t *rapid.T, ops []byte, live, limit int) {
 	n := 0
 	for rest := ops; len(rest) > 0; {
@@ -120,25 +119,25 @@ func (s stored) commit(t *rapid.T, ops []byte, live, limit int) {
 	}
 }
 
-// Whatever is put, changed and removed in whatever groups: the store ends as a map
-// does, no job is written twice in a group, and a job that is new and gone within a
-// group is never written. The count of jobs is right.
-func TestGatherAgainstMap(t *testing.T) {
+// TestShardBufferAgainstMap puts, changes and removes jobs in random groups. The store must end
+// like a map, no job may be written twice in a group, and a job that is new and deleted within a
+// group may not be written. The count of jobs must be right.
+func TestShardBufferAgainstMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		g := gather{group: 1}
+		g := shardBuffer{group: 1}
 		var spare []byte
 		model, store := stored{}, stored{}
 		var jobs, revision int64
 		var seq uint64
 		limit := rapid.SampledFrom([]int{1, 100, 1 << 20}).Draw(t, "limit")
-		pad := make([]byte, rapid.SampledFrom([]int{0, 10, squeezeFrom / 4}).Draw(t, "workload"))
+		pad := make([]byte, rapid.SampledFrom([]int{0, 10, compactFrom / 4}).Draw(t, "workload"))
 		put := func(seq uint64) {
 			revision++
 			g.put(&Record{Seq: seq, Revision: revision, Workload: pad})
 			model[seq] = revision
 		}
-		// touched are the jobs that this group may write: what it changed, unless it
-		// was new in it and is gone.
+		// touched holds the jobs that this group may write: the changed ones except those both new
+		// and deleted.
 		before, touched := stored{}, map[uint64]bool{}
 		t.Repeat(map[string]func(*rapid.T){
 			"new": func(*rapid.T) { seq++; put(seq); touched[seq] = true },
@@ -150,7 +149,7 @@ func TestGatherAgainstMap(t *testing.T) {
 			},
 			"remove": func(t *rapid.T) {
 				s := rapid.Uint64Range(1, seq+3).Draw(t, "seq")
-				touched[s] = before[s] != 0 || model[s] == 0 && s <= seq // twice is harmless
+				touched[s] = before[s] != 0 || model[s] == 0 && s <= seq // one operation is allowed
 				g.remove(s)
 				delete(model, s)
 			},
@@ -158,7 +157,7 @@ func TestGatherAgainstMap(t *testing.T) {
 				if g.last.Load() > g.group {
 					t.Fatalf("group %d before it began", g.last.Load())
 				}
-				x := g.take(g.group+1, spare)
+				x := g.drain(g.group+1, spare)
 				spare = x.ops[:0]
 				may := 0
 				for _, yes := range touched {
@@ -170,7 +169,7 @@ func TestGatherAgainstMap(t *testing.T) {
 					t.Fatalf("%d operations for %d changed jobs", x.live, may)
 				}
 				store.commit(t, x.ops, x.live, limit)
-				jobs += x.grown
+				jobs += x.added
 				if !maps.Equal(store, model) {
 					t.Fatalf("stored %v, want %v", store, model)
 				}
@@ -186,32 +185,33 @@ func TestGatherAgainstMap(t *testing.T) {
 	})
 }
 
-// A job that comes and goes within a group leaves nothing, not even in memory.
-func TestGatherUndone(t *testing.T) {
-	g := gather{group: 1}
+// TestShardBufferCancels checks that a job created and deleted within a group leaves nothing, not
+// even in memory.
+func TestShardBufferCancels(t *testing.T) {
+	g := shardBuffer{group: 1}
 	for seq := uint64(1); seq <= 1000; seq++ {
 		g.put(&Record{Seq: seq, Workload: make([]byte, 1000)})
 		g.put(&Record{Seq: seq, Workload: make([]byte, 2000)})
 		g.remove(seq)
 	}
-	if g.live != 0 || len(g.buf) != 0 || g.grown != 0 || g.last.Load() != 1 {
-		t.Fatalf("%d live, %d bytes, %d more jobs, group %d", g.live, len(g.buf), g.grown, g.last.Load())
+	if g.live != 0 || len(g.buf) != 0 || g.added != 0 || g.last.Load() != 1 {
+		t.Fatalf("%d live, %d bytes, %d more jobs, group %d", g.live, len(g.buf), g.added, g.last.Load())
 	}
-	// With others in the air it is squeezed out.
+	// Among other jobs its operations are compacted away.
 	for seq := uint64(2001); seq <= 12000; seq++ {
 		g.put(&Record{Seq: seq, Workload: make([]byte, 1000)})
 		if seq > 2050 {
 			g.remove(seq - 50)
 		}
 	}
-	if g.live != 50 || len(g.buf) > 8*squeezeFrom || g.index.count != 50 {
+	if g.live != 50 || len(g.buf) > 8*compactFrom || g.index.count != 50 {
 		t.Fatalf("%d live in %d bytes, %d in the index", g.live, len(g.buf), g.index.count)
 	}
 }
 
-// A buffer that was large once is let go of.
-func TestGatherShrinks(t *testing.T) {
-	g := gather{group: 1}
+// TestShardBufferShrinks checks that a buffer that was large once is freed.
+func TestShardBufferShrinks(t *testing.T) {
+	g := shardBuffer{group: 1}
 	var spare []byte
 	for i := range 200 {
 		size := 10
@@ -219,7 +219,7 @@ func TestGatherShrinks(t *testing.T) {
 			size = 10 << 20
 		}
 		g.raw(opSet, []byte("key"), make([]byte, size))
-		spare = g.take(uint64(i+2), spare).ops[:0]
+		spare = g.drain(uint64(i+2), spare).ops[:0]
 	}
 	if got := cap(spare) + cap(g.buf); got > 1<<20 {
 		t.Fatalf("%d bytes kept", got)

@@ -12,9 +12,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// guardSteps are all operations that change a disk, each on a disk of its own with
-// the files old and dir/inner.
-var guardSteps = map[string]func(g vfs.FS) error{
+// changeSteps are all operations that change a disk, each on its own disk with the files old and
+// dir/inner.
+var changeSteps = map[string]func(g vfs.FS) error{
 	"create a": func(g vfs.FS) error {
 		f, err := g.Create("a", "")
 		return errors.Join(err, f.Close())
@@ -72,28 +72,27 @@ func guardDisk(t *testing.T) *vfs.MemFS {
 	return f
 }
 
-// Each operation that fails breaks the guard with the file's name and the reason,
-// and the store hears of a success. After that no operation of any kind reaches the
-// disk, nor does it fail.
-func TestGuardBreaks(t *testing.T) {
-	for name, step := range guardSteps {
+// TestFailFSTrips checks that each failing operation trips the file system with the file's name and
+// the cause while the store sees success. After that no operation reaches the disk or fails.
+func TestFailFSTrips(t *testing.T) {
+	for name, step := range changeSteps {
 		disk := guardDisk(t)
-		g := newGuard(&faultFS{FS: disk, kind: failEIO, at: 1, only: func(op string) bool { return op == name }})
+		g := newFailFS(&faultFS{FS: disk, kind: failEIO, at: 1, only: func(op string) bool { return op == name }})
 		if err := step(g); err != nil {
 			t.Errorf("%s: the store hears of it: %v", name, err)
 		}
 		err := g.failure()
 		if !errors.Is(err, syscall.EIO) || !strings.Contains(err.Error(), strings.Fields(name)[1]) {
-			t.Errorf("%s: broken by %v", name, err)
+			t.Errorf("%s: tripped by %v", name, err)
 			continue
 		}
 		select {
-		case <-g.failed:
+		case <-g.down:
 		default:
-			t.Errorf("%s: nobody is told", name)
+			t.Errorf("%s: down is not closed", name)
 		}
 		before := disk.String()
-		for after, step := range guardSteps {
+		for after, step := range changeSteps {
 			if err := step(g); err != nil {
 				t.Errorf("%s after %s: %v", after, name, err)
 			}
@@ -102,15 +101,15 @@ func TestGuardBreaks(t *testing.T) {
 			t.Errorf("after %s the disk changed from\n%s\nto\n%s", name, before, disk.String())
 		}
 		if again := g.failure(); again != err {
-			t.Errorf("%s: then broken by %v", name, again)
+			t.Errorf("%s: then tripped by %v", name, again)
 		}
 	}
 }
 
-// A write that is short without an error is a failure too.
-func TestGuardShortWrite(t *testing.T) {
-	g := newGuard(&faultFS{FS: guardDisk(t), kind: shortQuiet, at: 1, only: func(op string) bool { return op == "write a" }})
-	if err := guardSteps["write a"](g); err != nil {
+// TestFailFSShortWrite checks that a short write without an error trips the file system.
+func TestFailFSShortWrite(t *testing.T) {
+	g := newFailFS(&faultFS{FS: guardDisk(t), kind: shortQuiet, at: 1, only: func(op string) bool { return op == "write a" }})
+	if err := changeSteps["write a"](g); err != nil {
 		t.Fatal(err)
 	}
 	if err := g.failure(); err == nil || !strings.Contains(err.Error(), "short write") {
@@ -118,11 +117,12 @@ func TestGuardShortWrite(t *testing.T) {
 	}
 }
 
-// An unbroken guard changes the disk, and what is no failure does not break it.
-func TestGuardHolds(t *testing.T) {
-	for name, step := range guardSteps {
+// TestFailFSHolds checks that an untripped file system changes the disk, and that a harmless error
+// does not trip it.
+func TestFailFSHolds(t *testing.T) {
+	for name, step := range changeSteps {
 		disk := guardDisk(t)
-		g := newGuard(disk)
+		g := newFailFS(disk)
 		before := disk.String()
 		if err := errors.Join(step(g), g.failure()); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -131,7 +131,7 @@ func TestGuardHolds(t *testing.T) {
 			t.Errorf("%s did nothing", name)
 		}
 	}
-	g := newGuard(guardDisk(t))
+	g := newFailFS(guardDisk(t))
 	if err := g.Remove("nothing"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("remove of nothing: %v", err)
 	}
@@ -146,47 +146,47 @@ func TestGuardHolds(t *testing.T) {
 	}
 }
 
-// What the store reports in the background, what it calls fatal, and a block that it
-// finds damaged while the server runs end in one failure, and never the process.
+// TestStoreReports checks that the store's background errors, its fatal messages, and a damaged
+// block found while the server runs become one failure and never end the process.
 func TestStoreReports(t *testing.T) {
 	mine := errors.New("mine")
 	for name, c := range map[string]struct {
-		report func(g *guard)
+		report func(g *failFS)
 		want   string
 	}{
-		"background": {func(g *guard) { storeEvents(g).BackgroundError(mine) }, "mine"},
-		"fatal":      {func(g *guard) { storeLog{log: quiet().log, trip: g.trip}.Fatalf("it is %d", 5) }, "gave up: it is 5"},
-		"corruption": {func(g *guard) {
+		"background": {func(g *failFS) { storeEvents(g).BackgroundError(mine) }, "mine"},
+		"fatal":      {func(g *failFS) { storeLog{log: silentLog().log, trip: g.trip}.Fatalf("it is %d", 5) }, "a fatal error: it is 5"},
+		"corruption": {func(g *failFS) {
 			storeEvents(g).DataCorruption(pebble.DataCorruptionInfo{Path: "store/7.sst", Details: mine})
 		}, "store/7.sst is damaged: mine"},
 	} {
 		d := mustOpen(t, testOptions(vfs.NewMem()))
 		d.create(10)
 		d.wait()
-		c.report(d.j.guard)
-		c.report(d.j.guard)
+		c.report(d.j.disk)
+		c.report(d.j.disk)
 		before := d.j.Committed()
 		d.create(10)
 		d.j.Flush(1)
 		err := d.j.Close()
 		if err == nil || !strings.Contains(err.Error(), c.want) || d.failed.Load() != 1 || d.failure != err || d.j.Committed() != before {
-			t.Errorf("%s: Close says %v, Failed heard %v %d times; %d after %d", name, err, d.failure, d.failed.Load(), d.j.Committed(), before)
+			t.Errorf("%s: Close returns %v, Failed got %v %d times; %d after %d", name, err, d.failure, d.failed.Load(), d.j.Committed(), before)
 		}
 	}
 }
 
-// A panic inside the store while a log is brought into it is a failure like another, and
-// costs nothing: the log is there.
+// TestStorePanics checks that a panic inside the store during a checkpoint is an ordinary failure
+// and loses nothing, because the log exists.
 func TestStorePanics(t *testing.T) {
 	f := vfs.NewMem()
 	o := testOptions(f)
 	o.LogSize = 1 // every group fills a log
 	d := mustOpen(t, o)
 	d.quiet()
-	d.j.db.Close() // what comes next makes the store panic
+	d.j.db.Close() // makes the next use of the store panic
 	d.create(10)
 	d.wait()
-	<-d.j.guard.failed
+	<-d.j.disk.down
 	if err := d.j.Close(); err == nil || !strings.Contains(err.Error(), "panicked") || d.failed.Load() != 1 {
 		t.Fatal(err, d.failed.Load())
 	}

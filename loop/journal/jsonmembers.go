@@ -5,10 +5,9 @@ import (
 	"strconv"
 )
 
-// memberNames lists the names of a JSON object's members as they are written, with
-// an escape in them refused. b is valid JSON. The json package matches names in any
-// case, takes the last of two that are equal and replaces half a surrogate pair; an
-// import must not guess.
+// memberNames returns the member names of the JSON object b, which is valid JSON. It refuses names
+// with escapes. Package json is too lenient for an import: it ignores case, takes the last of two
+// equal names and replaces half a surrogate pair.
 func memberNames(b []byte) ([]string, error) {
 	var names []string
 	depth, expectName := 0, false
@@ -41,7 +40,7 @@ func memberNames(b []byte) ([]string, error) {
 
 var errHalfPair = errors.New("half a surrogate pair")
 
-// skipString finds the quote that ends the string that begins at b[i].
+// skipString returns the offset of the quote that ends the string beginning at b[i].
 func skipString(b []byte, i int) (end int, escaped bool, err error) {
 	pair := -1 // where the second half of a pair must begin
 	for ; b[i] != '"'; i++ {

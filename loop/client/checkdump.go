@@ -8,30 +8,30 @@ import (
 	"io"
 )
 
-// DumpError says that a file is not what DUMP has written.
+// DumpError reports that a file is not a complete dump.
 type DumpError struct{ What string }
 
 func (e *DumpError) Error() string { return e.What }
 
-// Lengths of a dump's parts, in bytes.
+// Sizes of a dump's parts, in bytes.
 const (
 	dumpCountLen = 8
-	leastJobLen  = 1 + 1 + 4 + 8 + 1 // no name, no workload, no options
+	minJobLen    = 1 + 1 + 4 + 8 + 1 // no name, no workload, no options
 )
 
-// optionsLen is what a record's version adds to it.
+// optionsLen is the number of bytes that each record version adds.
 var optionsLen = [...]int{0, 4, 4, 8}
 
-// CheckDump reads a dump of size bytes to its end, and returns how many jobs it has. What a dump cannot
-// be is a DumpError; it takes no more memory than one buffer.
+// CheckDump reads a dump of size bytes to its end and returns its number of jobs. An invalid dump
+// is a DumpError. CheckDump needs one buffer of memory.
 func CheckDump(r io.Reader, size int64) (jobs int64, err error) {
 	d := dumpReader{in: bufio.NewReaderSize(io.LimitReader(r, size), copyBuffer), left: size}
 	head, err := d.next(dumpCountLen)
 	if err != nil {
-		return 0, d.explain(err, "it has %s, and a dump has at least %d", counted(size, "byte"), dumpCountLen)
+		return 0, d.explain(err, "it has %s, and a dump has at least %d", plural(size, "byte"), dumpCountLen)
 	}
 	count := binary.BigEndian.Uint64(head)
-	if most := uint64(d.left) / leastJobLen; count > uint64(size) {
+	if most := uint64(d.left) / minJobLen; count > uint64(size) {
 		return 0, &DumpError{"it is no dump: it does not begin with a number of jobs"}
 	} else if count > most {
 		return 0, &DumpError{fmt.Sprintf("it is no dump, or was cut: it begins with a number of jobs, %d, for which it is too short", count)}
@@ -43,13 +43,13 @@ func CheckDump(r io.Reader, size int64) (jobs int64, err error) {
 		}
 	}
 	if d.left > 0 {
-		return 0, &DumpError{fmt.Sprintf("it has %s behind its %s, which would not be loaded", counted(d.left, "byte"), counted(jobs, "job"))}
+		return 0, &DumpError{fmt.Sprintf("it has %s behind its %s, which would not be loaded", plural(d.left, "byte"), plural(jobs, "job"))}
 	}
 	return jobs, nil
 }
 
-// counted is a number of things.
-func counted(n int64, what string) string {
+// plural returns a number with its noun.
+func plural(n int64, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
@@ -61,10 +61,10 @@ type dumpReader struct {
 	left int64
 }
 
-// errVersion is a record whose end is not known.
-var errVersion = errors.New("unknown version")
+// errUnknownVersion reports a record of an unknown version, whose end is therefore unknown.
+var errUnknownVersion = errors.New("unknown version")
 
-// job reads past one record.
+// job skips one record.
 func (d *dumpReader) job() error {
 	for range 2 { // function and name
 		length, err := d.next(1)
@@ -77,7 +77,7 @@ func (d *dumpReader) job() error {
 	}
 	length, err := d.next(4)
 	if err == nil {
-		err = d.skip(int64(binary.BigEndian.Uint32(length)) + 8) // the workload, and when it is due
+		err = d.skip(int64(binary.BigEndian.Uint32(length)) + 8) // the workload and the due time
 	}
 	if err != nil {
 		return err
@@ -87,12 +87,12 @@ func (d *dumpReader) job() error {
 		return err
 	}
 	if int(version[0]) >= len(optionsLen) {
-		return errVersion
+		return errUnknownVersion
 	}
 	return d.skip(int64(optionsLen[version[0]]))
 }
 
-// next returns the next n bytes, until it is called again.
+// next returns the next n bytes, which are valid until the next call.
 func (d *dumpReader) next(n int) ([]byte, error) {
 	b, err := d.in.Peek(n)
 	if err != nil {
@@ -117,11 +117,11 @@ func (d *dumpReader) skip(n int64) error {
 	return nil
 }
 
-// explain is a DumpError, unless the source cannot be read.
+// explain returns a DumpError, or err when the source cannot be read.
 func (d *dumpReader) explain(err error, format string, args ...any) error {
 	switch {
-	case errors.Is(err, errVersion):
-		return &DumpError{"it is no dump: a job's record has a version that there is not"}
+	case errors.Is(err, errUnknownVersion):
+		return &DumpError{"it is no dump: a job's record has an unknown version"}
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return &DumpError{fmt.Sprintf(format, args...)}
 	}
