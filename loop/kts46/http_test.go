@@ -374,9 +374,9 @@ func TestKtsGuard(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	broken := web.NewServer(l, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+	broken := web.NewServer(l, web.Config{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		_ = r.turn(func() error { panic("BUG: broken") })
-	}), web.Limits{Grace: time.Minute}, r.server.log)
+	}), Guard: r.o.Guard, Log: r.server.log, Grace: time.Minute})
 	ended := make(chan error, 1)
 	go func() { ended <- broken.Serve() }()
 	if a, err := http.Get("http://" + l.Addr().String()); err == nil {

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"treadle/loop/budget"
 	"treadle/loop/protocol"
 	"treadle/loop/web"
 	"treadle/sched"
@@ -41,7 +42,7 @@ type Options struct {
 	HandshakeTimeout time.Duration // for a call's head to arrive
 	FrameTimeout     time.Duration // for all of it; its answer is written within another after the sync
 	Large            int           // bytes from which an answer counts as large
-	Guard            *web.Guard    // nil: every host may be named
+	Guard            *web.Guard    // of both ports
 }
 
 // Database is a database as version 2 names it.
@@ -61,9 +62,9 @@ type Hub struct {
 	active    atomic.Int64  // calls that are being answered
 	composing sync.Mutex    // see compose
 	defining  sync.Mutex    // see define
-	unread    web.Budget    // large answers that are being written
-	unheard   web.Budget    // large calls that are being read, or wait for their turn
-	hearing   chan struct{} // see hear
+	unread    web.Transfers // large answers that are being written
+	unheard   web.Transfers // large calls that are being read, or wait for their turn
+	hearing   web.Turns     // see hear
 	servers   []*web.Server
 	done      chan struct{} // closed by Close
 	running   sync.WaitGroup
@@ -87,7 +88,9 @@ func New(host protocol.Host, o Options) *Hub {
 	return &Hub{
 		host: host, sched: host.Sched(), o: o, stats: stats{requests: requestCounters()}, sink: host.NewSink(),
 		projects: make(map[string]*project), workers: make(map[string]*worker), done: make(chan struct{}),
-		unread: web.Budget{Most: host.MostUnsent()}, unheard: web.Budget{Most: host.MostUnsent()}, hearing: make(chan struct{}, 1), sweepAt: minSweep, restored: make(map[string]*protocol.Document),
+		unread:  web.Transfers{Budget: budget.Budget{Most: host.MostUnsent()}},
+		unheard: web.Transfers{Budget: budget.Budget{Most: host.MostUnsent(), Free: largeCall}},
+		hearing: make(web.Turns, 1), sweepAt: minSweep, restored: make(map[string]*protocol.Document),
 	}
 }
 

@@ -1,15 +1,11 @@
 package kts46
 
 import (
-	"bytes"
+	"context"
 	"io"
 	"net/http"
 	"os"
-	"slices"
 	"sync"
-
-	codec "treadle/codec/kts46"
-	"treadle/loop/web"
 )
 
 // longMethods are the methods whose answers may have tens of megabytes, and manyEntries is how many
@@ -41,74 +37,23 @@ func (h *Hub) compose(method string) (done func()) {
 	return sync.OnceFunc(h.composing.Unlock)
 }
 
-// pieceSize is what is written of a large answer at a time.
-const pieceSize = 256 << 10
-
-// moving is a large call that is being read, or a large answer that is being written, from or to a peer.
-type moving struct {
-	*web.Holding
-	call   io.Reader
-	answer io.Writer
-}
-
-// Write implements io.Writer, in pieces: an answer that is read goes on ahead of those that are not.
-func (m *moving) Write(body []byte) (n int, err error) {
-	for piece := range slices.Chunk(body, pieceSize) {
-		k, err := m.answer.Write(piece)
-		if n += k; err != nil {
-			return n, err
-		}
-		m.Moved()
-	}
-	return n, nil
-}
-
-// Read implements io.Reader.
-func (m *moving) Read(p []byte) (n int, err error) {
-	if n, err = m.call.Read(p); n > 0 {
-		m.Moved()
-	}
-	return n, err
-}
-
-// largeCall is how long a call is at most that is not counted.
+// largeCall is the size from which a call counts as large, in bytes.
 const largeCall = 64 << 10
 
-// hear reads a call. A large one is counted until heard is called, and has its turn until then:
-// what is made of a megabyte takes a hundred. heard may be called again.
-func (h *Hub) hear(w http.ResponseWriter, body io.Reader, size int64) (all []byte, heard func(), err error) {
-	if size < 0 { // nobody has said
-		var first bytes.Buffer
-		if _, err = io.CopyN(&first, body, largeCall+1); err == io.EOF {
-			return first.Bytes(), func() {}, nil
-		} else if err != nil {
-			return nil, nil, err
-		}
-		body, size = io.MultiReader(&first, body), codec.MaxRequest
+// hear reads a call. A large one counts against the budget of unread calls until heard is called, and has its turn
+// until then: what is made of a megabyte takes a hundred. heard may be called again.
+func (h *Hub) hear(w http.ResponseWriter, body io.Reader, size int64) (call []byte, heard func(), err error) {
+	if size >= 0 && size <= largeCall {
+		call, err = io.ReadAll(body)
+		return call, func() {}, err
 	}
-	if size <= largeCall {
-		all, err = io.ReadAll(body)
-		return all, func() {}, err
-	}
-	gone := make(chan struct{})
-	m := &moving{call: body, Holding: h.unheard.Begin(int(size), nil, func() {
-		close(gone)
-		_ = http.NewResponseController(w).SetReadDeadline(web.Over) // fails only when it is closed
-	})}
-	if all, err = io.ReadAll(m); err == nil {
-		select {
-		case h.hearing <- struct{}{}:
-			if m.Moved() {
-				return all, sync.OnceFunc(func() {
-					m.End()
-					<-h.hearing
-				}), nil
-			}
-			<-h.hearing
-		case <-gone: // what it has read is not counted any more
-		}
+	ctx, transfer := h.unheard.Begin(context.Background(), w) // a client that has left has its call carried out
+	call, err = transfer.ReadAll(body, int(max(size, 0)))
+	if err == nil && len(call) > largeCall && !transfer.Wait(ctx, h.hearing, len(call)) {
 		err = os.ErrDeadlineExceeded
 	}
-	m.End()
-	return nil, nil, err
+	if err != nil {
+		transfer.End()
+	}
+	return call, transfer.End, err
 }

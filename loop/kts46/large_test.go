@@ -13,42 +13,7 @@ import (
 	"testing"
 
 	codec "treadle/codec/kts46"
-	"treadle/loop/web"
 )
-
-// TestKtsUnreadIsRead: whoever moves some of what is his is given up behind those who move
-// nothing.
-func TestKtsUnreadIsRead(t *testing.T) {
-	l := web.Budget{Most: 20}
-	givenUp := make([]bool, 5)
-	begin := func(i int) *moving {
-		return &moving{Holding: l.Begin(10, nil, func() { givenUp[i] = true })}
-	}
-	slow := begin(0)
-	slow.answer, slow.call = io.Discard, strings.NewReader("a call")
-	for i := range givenUp[1:] {
-		var err error
-		if i%2 == 0 {
-			_, err = slow.Write([]byte("some"))
-		} else {
-			_, err = slow.Read(make([]byte, 1))
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		deaf := begin(i + 1)
-		defer deaf.End()
-	}
-	for i, g := range givenUp {
-		if want := i > 0 && i < len(givenUp)-1; g != want {
-			t.Errorf("peer %d is given up: %v", i, g)
-		}
-	}
-	slow.End()
-	if _, n, bytes := l.State(); bytes != 10 || n != 1 {
-		t.Errorf("%d answers of %d bytes are left", n, bytes)
-	}
-}
 
 // longCall is a whole call of nearly the largest length.
 func longCall() string {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"runtime"
@@ -47,9 +46,10 @@ func (h *Hub) Listen() (all []protocol.Listening, err error) {
 
 // newServer answers the calls to an address of a setting.
 func (h *Hub) newServer(l net.Listener, setting string) *web.Server {
-	return web.NewServer(l, h.o.Guard.Handler(h.Handler(setting), nil), web.Limits{
-		Header: h.o.HandshakeTimeout, Request: h.o.FrameTimeout, Answer: 2 * h.o.FrameTimeout, Idle: idleTimeout, MaxHeader: maxHeader,
-	}, h.host.Log())
+	return web.NewServer(l, web.Config{
+		Handler: h.Handler(setting), Guard: h.o.Guard, Log: h.host.Log(), MaxHeader: maxHeader, MaxBody: codec.MaxRequest,
+		Header: h.o.HandshakeTimeout, Request: h.o.FrameTimeout, Answer: 2 * h.o.FrameTimeout, Idle: idleTimeout,
+	})
 }
 
 // Handler answers the calls to the addresses of a setting, whatever host they name.
@@ -128,7 +128,7 @@ func (h *Hub) answering() (done func()) {
 // it was. heard is to be called when the call has been carried out, see hear.
 func (h *Hub) body(w http.ResponseWriter, r *http.Request) (body []byte, heard func(), ok bool) {
 	if r.ContentLength <= codec.MaxRequest {
-		body, heard, err := h.hear(w, http.MaxBytesReader(w, r.Body, codec.MaxRequest), r.ContentLength)
+		body, heard, err := h.hear(w, r.Body, r.ContentLength)
 		if err == nil {
 			return body, heard, true
 		}
@@ -147,16 +147,15 @@ func (h *Hub) body(w http.ResponseWriter, r *http.Request) (body []byte, heard f
 func (h *Hub) send(w http.ResponseWriter, status int, kind string, body []byte) {
 	w.Header().Set("Content-Type", kind)
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	to := io.Writer(w)
-	if len(body) > h.o.Large {
-		m := &moving{answer: w, Holding: h.unread.Begin(len(body), nil, func() {
-			_ = http.NewResponseController(w).SetWriteDeadline(web.Over) // fails only when it is closed
-		})}
-		defer m.End()
-		to = m
-	}
 	w.WriteHeader(status)
-	_, err := to.Write(body)
+	var err error
+	if len(body) > h.o.Large {
+		_, transfer := h.unread.Begin(context.Background(), w)
+		defer transfer.End()
+		err = transfer.Send(w, body)
+	} else {
+		_, err = w.Write(body)
+	}
 	if err == nil {
 		err = http.NewResponseController(w).Flush()
 	}

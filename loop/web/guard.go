@@ -132,9 +132,9 @@ func (g *Guard) foreign(r *http.Request) bool {
 // maxShown is how much of a header is repeated in a text.
 const maxShown = 100
 
-// Handler passes the requests that are not refused on. refuse answers the others, with status
+// handler passes the requests that are not refused on. refuse answers the others, with status
 // 403 and what is to be done; nil: as plain text.
-func (g *Guard) Handler(next http.Handler, refuse func(w http.ResponseWriter, why string)) http.Handler {
+func (g *Guard) handler(next http.Handler, refuse func(w http.ResponseWriter, why string)) http.Handler {
 	if refuse == nil {
 		refuse = func(w http.ResponseWriter, why string) { http.Error(w, why, http.StatusForbidden) }
 	}

@@ -32,7 +32,7 @@ type guarded struct {
 
 func newGuarded(t *testing.T, o GuardOptions) *guarded {
 	h := &guarded{}
-	h.Handler = newGuard(t, o).Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { h.reached++ }), nil)
+	h.Handler = newGuard(t, o).handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { h.reached++ }), nil)
 	return h
 }
 
@@ -132,7 +132,7 @@ func TestGuardAllow(t *testing.T) {
 func TestGuardSays(t *testing.T) {
 	var log bytes.Buffer
 	g := newGuard(t, GuardOptions{Log: slog.New(slog.NewTextHandler(&log, nil))})
-	h := &guarded{Handler: g.Handler(http.NotFoundHandler(), nil)}
+	h := &guarded{Handler: g.handler(http.NotFoundHandler(), nil)}
 	for range 10_000 {
 		h.ask(t, false, "GET", "evil.example\nlevel=ERROR "+strings.Repeat("x", 10_000))
 	}
@@ -154,7 +154,7 @@ func TestGuardUnix(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewUnstartedServer(newGuard(t, GuardOptions{}).Handler(http.NotFoundHandler(), nil))
+	server := httptest.NewUnstartedServer(newGuard(t, GuardOptions{}).handler(http.NotFoundHandler(), nil))
 	server.Listener.Close()
 	server.Listener = l
 	server.Start()

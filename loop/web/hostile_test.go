@@ -172,17 +172,16 @@ func TestPlaces(t *testing.T) {
 // while each has just asked again whenever somebody looks.
 func TestPlacesAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var server http.Server
-		Places(&server, 2)
+		server := newPlaces(2)
 		began := time.Now()
 		peers := make([]net.Conn, 4)
 		for i := range peers {
 			peers[i], _ = net.Pipe()
 			defer peers[i].Close()
-			server.ConnContext(t.Context(), peers[i])
-			server.ConnState(peers[i], http.StateNew)
-			server.ConnState(peers[i], http.StateActive)
-			server.ConnState(peers[i], http.StateIdle)
+			server.begin(t.Context(), peers[i])
+			server.change(peers[i], http.StateNew)
+			server.change(peers[i], http.StateActive)
+			server.change(peers[i], http.StateIdle)
 		}
 		if took := time.Since(began); took != slowRequest {
 			t.Errorf("those who were answered keep their places for %v", took)
@@ -280,9 +279,7 @@ func TestSendBuffer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer far.Close()
-	var server http.Server
-	Places(&server, 1)
-	server.ConnContext(t.Context(), far)
+	newPlaces(1).begin(t.Context(), far)
 	raw, err := far.(*net.TCPConn).SyscallConn()
 	if err != nil {
 		t.Fatal(err)

@@ -43,14 +43,10 @@ type place struct {
 	until time.Time
 }
 
-// Places has the server, which must not serve yet, take so many connections at most. When they are
-// all there, a new one takes the place of one that has said nothing for a while, or whose request is
-// under way for long, within a second. The context
-// of a connection's requests ends with it: net/http does not see its end while there is a body to
-// read.
-func Places(s *http.Server, most int) {
-	p := &places{most: most, ends: make(map[net.Conn]context.CancelFunc), left: make(chan struct{}, 1)}
-	s.ConnContext, s.ConnState = p.begin, p.change
+// newPlaces returns so many places. When all are taken, a new connection takes the place of another within a second.
+// The context of a connection's requests ends with it: net/http does not see its end while there is a body to read.
+func newPlaces(most int) *places {
+	return &places{most: most, ends: make(map[net.Conn]context.CancelFunc), left: make(chan struct{}, 1)}
 }
 
 // begin is called before a connection's first change.

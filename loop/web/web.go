@@ -135,22 +135,26 @@ func New(l net.Listener, guard *Guard, samples func() []Sample, pages ...Page) *
 	registry.MustRegister(collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(collection)),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		collector(func() []Sample { return append(samples(), guard.samples()...) }))
-	all := http.NewServeMux()
-	all.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	all.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+	open, guarded := http.NewServeMux(), http.NewServeMux()
+	open.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	open.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = fmt.Fprintln(w, "ok")
 	})
-	mux := http.NewServeMux()
-	all.Handle("/", guard.Handler(mux, nil))
 	for _, p := range pages {
+		mux := guarded
 		if p.Probe {
-			all.HandleFunc(p.Pattern, p.Handler)
-			continue
+			mux = open
 		}
 		mux.HandleFunc(p.Pattern, p.Handler)
 	}
-	limits := Limits{Request: requestTimeout, Answer: writeTimeout, Idle: idleTimeout, MaxHeader: maxHeader, Places: maxConnections, Grace: time.Second}
-	return NewServer(l, hasty(http.MaxBytesHandler(all, maxBody)), limits, guard.log)
+	return NewServer(l, Config{
+		Handler: guarded, Guard: guard, Log: guard.log,
+		Around: func(guarded http.Handler) http.Handler {
+			open.Handle("/", guarded)
+			return hasty(open)
+		},
+		Request: requestTimeout, Answer: writeTimeout, Idle: idleTimeout, MaxHeader: maxHeader, MaxBody: maxBody, Places: maxConnections, Grace: time.Second,
+	})
 }
 
 // hasty gives those who want a page, and no profile, little time to read it.

@@ -49,24 +49,28 @@ func (o *overdue) SetWriteDeadline(end time.Time) error {
 	return nil
 }
 
-// TestTransit: of bodies and replies that are too much together the one is given up that has not
+// TestBudget: of bodies and replies that are too much together the one is given up that has not
 // moved for the longest; a small one never is.
-func TestTransit(t *testing.T) {
-	on := web.Budget{Most: maxTransit, Free: minTransit}
+func TestBudget(t *testing.T) {
+	on := newTransfers(maxHeld)
+	begin := func(peer *overdue) *web.Transfer {
+		_, one := on.Begin(t.Context(), peer)
+		return one
+	}
 	peers := make([]overdue, 6)
-	small, moving := begin(&on, &peers[0], func() {}), begin(&on, &peers[1], func() {})
-	small.Hold(minTransit)
+	small, moving := begin(&peers[0]), begin(&peers[1])
+	small.Hold(freeHeld)
 	for i := range peers[2:] {
-		moving.Hold(maxTransit / 2)
-		stuck := begin(&on, &peers[i+2], func() {})
-		stuck.Hold(maxTransit/2 - minTransit)
+		moving.Hold(maxHeld / 2)
+		stuck := begin(&peers[i+2])
+		stuck.Hold(maxHeld/2 - freeHeld)
 	}
 	for i, p := range peers {
 		if want := i == 2 || i == 3 || i == 4; p.givenUp != want {
 			t.Errorf("peer %d is given up: %v", i, p.givenUp)
 		}
 	}
-	small.Hold(2 * maxTransit)
+	small.Hold(2 * maxHeld)
 	if _, held, _ := on.State(); peers[0].givenUp || held != 1 {
 		t.Errorf("the only one is given up, or %d more are there", held-1)
 	}
@@ -76,13 +80,13 @@ func TestTransit(t *testing.T) {
 	}
 }
 
-// TestTransitTells: when bodies are too much together, the one that has waited for its turn for the
+// TestEvictedRequestIsTold: when bodies are too much together, the one that has waited for its turn for the
 // longest waits no longer, and is told to try again; the others are served.
-func TestTransitTells(t *testing.T) {
+func TestEvictedRequestIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leave := make(chan bool)
 		const size = largeBody + 1
-		h := bounded(&web.Budget{Most: 5 * size / 2, Free: minTransit}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-leave }))
+		h := bounded(newTransfers(5*size/2), http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-leave }))
 		var all sync.WaitGroup
 		replies := make([]*httptest.ResponseRecorder, maxLarge+3)
 		peers := make([]overdue, len(replies))
@@ -142,7 +146,7 @@ func (h hurried) Value(key any) any {
 		return h.Context.Value(key)
 	}
 	h.cancel()
-	return &turn{} // there is no place for it
+	return func() bool { return false }
 }
 
 // failing fails the test by what is written.

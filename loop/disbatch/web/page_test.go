@@ -20,7 +20,6 @@ import (
 
 	"treadle/loop/disbatch"
 	"treadle/loop/disbatch/mongotest"
-	"treadle/loop/web"
 )
 
 // page fetches a page and wants texts in it; a text that begins with ! must not be there.
@@ -372,7 +371,7 @@ func TestRunWeb(t *testing.T) {
 // TestRequestsAreBounded: as many as there are places are answered at once.
 func TestRequestsAreBounded(t *testing.T) {
 	entered, leave := make(chan bool), make(chan bool)
-	h := bounded(&web.Budget{Most: maxTransit, Free: minTransit}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { entered <- true; <-leave }))
+	h := bounded(newTransfers(maxHeld), http.HandlerFunc(func(http.ResponseWriter, *http.Request) { entered <- true; <-leave }))
 	request := func(ctx context.Context) int {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))

@@ -83,9 +83,7 @@ func Run(ctx context.Context, o Options) error {
 
 // serve answers requests at a listener until ctx ends, or the database turns out to be unusable.
 func (c *dci) serve(ctx context.Context, l net.Listener) error {
-	server := web.NewServer(l, c.handler(), web.Limits{
-		Header: headerTimeout, Request: requestTimeout, Answer: 2 * requestTimeout, Idle: idleTimeout, MaxHeader: maxHeader, Places: maxPeers, Grace: stopTimeout,
-	}, c.log)
+	server := c.server(l)
 	ctx, end := context.WithCancelCause(ctx)
 	var checking sync.WaitGroup
 	checking.Go(func() {
@@ -109,6 +107,17 @@ func (c *dci) serve(ctx context.Context, l net.Listener) error {
 		return unusable
 	}
 	return nil
+}
+
+// server returns the HTTP server of the command interface.
+func (c *dci) server(l net.Listener) *web.Server {
+	return web.NewServer(l, web.Config{
+		Handler: c.handler(), Guard: c.guard, Log: c.log, MaxHeader: maxHeader, MaxBody: maxBody, Places: maxPeers, Grace: stopTimeout,
+		Header: headerTimeout, Request: requestTimeout, Answer: 2 * requestTimeout, Idle: idleTimeout,
+		Refuse: func(w http.ResponseWriter, why string) {
+			send(w, reply{status: http.StatusForbidden, body: object{"error": why}})
+		},
+	})
 }
 
 // newGuard returns what refuses the requests of pages of other sites at an address.
@@ -170,9 +179,7 @@ func (c *dci) handler() http.Handler {
 	for _, pattern := range []string{"/", "/nodes", "/queues"} { // the latter, else every method is sent on to /nodes/ and /queues/
 		mux.HandleFunc(pattern, void)
 	}
-	return c.guard.Handler(c.authenticated(bounded(&web.Budget{Most: maxTransit, Free: minTransit}, mux)), func(w http.ResponseWriter, why string) {
-		send(w, reply{status: http.StatusForbidden, body: object{"error": why}})
-	})
+	return c.authenticated(bounded(newTransfers(maxHeld), mux))
 }
 
 // void is the reply to what is not served.

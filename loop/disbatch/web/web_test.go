@@ -2,12 +2,13 @@ package web
 
 import (
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"regexp"
 	"strings"
@@ -37,9 +38,15 @@ func newWebSite(t *testing.T, lines ...string) *webSite {
 	s := &webSite{Site: newSite(t, lines...)}
 	s.Store.EnsureIndexes(s.Ctx)
 	c := &dci{config: s.Config, store: s.Store, guard: guardOf(t), users: s.Config.Web.Users, log: slog.New(slog.DiscardHandler)}
-	server := httptest.NewServer(c.handler())
-	t.Cleanup(server.Close)
-	s.url = server.URL
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	server, ended := c.server(l), make(chan error, 1)
+	go func() { ended <- server.Serve() }()
+	t.Cleanup(func() {
+		s.client.CloseIdleConnections()
+		must(t, errors.Join(server.Close(), <-ended))
+	})
+	s.url = "http://" + l.Addr().String()
 	s.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return s
 }

@@ -11,14 +11,21 @@ import (
 	"time"
 )
 
-// Limits bound what the peers of a server take.
-type Limits struct {
+// Config says what a server answers with, and bounds what its peers may take.
+type Config struct {
+	Handler http.Handler
+	Guard   *Guard                                  // refuses what pages of other sites send
+	Refuse  func(w http.ResponseWriter, why string) // answers refused requests, see Guard; nil: as plain text
+	Around  func(guarded http.Handler) http.Handler // answers some requests unguarded, passes the others on; nil: none
+	Log     *slog.Logger
+
 	Header    time.Duration // for the head of a request to arrive; 0: as Request
 	Request   time.Duration // for all of it
 	Answer    time.Duration // for the answer to be written, from the end of the head
 	Idle      time.Duration // that a connection waits for its next request
 	MaxHeader int           // bytes
-	Places    int           // connections, see Places; 0: the listener bounds them
+	MaxBody   int64         // bytes; reading further is a http.MaxBytesError
+	Places    int           // connections, see places; 0: the listener bounds them
 	Grace     time.Duration // that Close leaves to requests under way
 }
 
@@ -29,14 +36,19 @@ type Server struct {
 	grace    time.Duration
 }
 
-// NewServer returns a server in its limits. What net/http has to say of its peers is logged at level debug.
-func NewServer(l net.Listener, handler http.Handler, most Limits, log *slog.Logger) *Server {
+// NewServer returns a server that does not serve yet. It logs the errors that net/http reports of peers at level debug.
+func NewServer(l net.Listener, c Config) *Server {
+	handler := c.Guard.handler(c.Handler, c.Refuse)
+	if c.Around != nil {
+		handler = c.Around(handler)
+	}
 	s := &Server{closingOnce{l, sync.OnceValue(func() error { return l.Close() })}, &http.Server{
-		Handler: recovered(handler, log), ReadHeaderTimeout: most.Header, ReadTimeout: most.Request, WriteTimeout: most.Answer,
-		IdleTimeout: most.Idle, MaxHeaderBytes: most.MaxHeader, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
-	}, most.Grace}
-	if most.Places > 0 {
-		Places(s.http, most.Places)
+		Handler: recovered(http.MaxBytesHandler(handler, c.MaxBody), c.Log), ReadHeaderTimeout: c.Header, ReadTimeout: c.Request,
+		WriteTimeout: c.Answer, IdleTimeout: c.Idle, MaxHeaderBytes: c.MaxHeader, ErrorLog: slog.NewLogLogger(c.Log.Handler(), slog.LevelDebug),
+	}, c.Grace}
+	if c.Places > 0 {
+		p := newPlaces(c.Places)
+		s.http.ConnContext, s.http.ConnState = p.begin, p.change
 	}
 	return s
 }
@@ -89,6 +101,3 @@ func recovered(next http.Handler, log *slog.Logger) http.Handler {
 		next.ServeHTTP(w, r)
 	})
 }
-
-// Over is a deadline that has passed.
-var Over = time.Unix(1, 0)
