@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestBudget: while requests hold too much together the one is given up that has not moved for the longest and holds
-// more than it may freely; it has moved no more, and holds nothing.
+// TestBudget: over its limit the budget evicts the holding that has not moved for the longest, unless it has no more
+// than Free. An evicted holding cannot move and has no bytes.
 func TestBudget(t *testing.T) {
 	b := Budget{Most: 100, Free: 10}
 	var log strings.Builder
@@ -23,20 +23,20 @@ func TestBudget(t *testing.T) {
 	small, first, second := begin("s", 10), begin("a", 40), begin("b", 50)
 	want("", 3, 100)
 	if !first.Moved() {
-		t.Error("it was given up")
+		t.Error("it was evicted")
 	}
 	third := begin("c", 11)
 	want("a-b", 3, 61)
 	if second.Hold(1) || second.Moved() {
-		t.Error("who was given up moves")
+		t.Error("an evicted holding moves")
 	}
 	second.End()
 	if !third.Hold(71) {
-		t.Error("it was given up")
+		t.Error("it was evicted")
 	}
 	want("c-a", 2, 81)
 	if !small.Hold(200) || !small.Hold(300) {
-		t.Error("the last to move is given up")
+		t.Error("the last to move is evicted")
 	}
 	want("s-cs", 1, 300)
 	small.End()

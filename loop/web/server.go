@@ -11,22 +11,22 @@ import (
 	"time"
 )
 
-// Config says what a server answers with, and bounds what its peers may take.
+// Config describes a server and limits what its peers may use.
 type Config struct {
 	Handler http.Handler
-	Guard   *Guard                                  // refuses what pages of other sites send
-	Refuse  func(w http.ResponseWriter, why string) // answers refused requests, see Guard; nil: as plain text
-	Around  func(guarded http.Handler) http.Handler // answers some requests unguarded, passes the others on; nil: none
+	Guard   *Guard                                  // refuses requests from other sites' pages
+	Refuse  func(w http.ResponseWriter, why string) // answers refused requests, see Guard; nil: in plain text
+	Around  func(guarded http.Handler) http.Handler // handles some requests without the guard, passes on the rest; nil: none
 	Log     *slog.Logger
 
-	Header    time.Duration // for the head of a request to arrive; 0: as Request
-	Request   time.Duration // for all of it
-	Answer    time.Duration // for the answer to be written, from the end of the head
-	Idle      time.Duration // that a connection waits for its next request
-	MaxHeader int           // bytes
-	MaxBody   int64         // bytes; reading further is a http.MaxBytesError
-	Places    int           // connections, see places; 0: the listener bounds them
-	Grace     time.Duration // that Close leaves to requests under way
+	Header         time.Duration // to read the head of a request; 0: Request
+	Request        time.Duration // to read a whole request
+	Answer         time.Duration // to write an answer, from the end of the head
+	Idle           time.Duration // between two requests of a connection
+	MaxHeader      int           // bytes
+	MaxBody        int64         // bytes; reading more fails with http.MaxBytesError
+	MaxConnections int           // see connections; 0: the listener limits them
+	Grace          time.Duration // for Close to wait for requests in progress
 }
 
 // Server answers HTTP on one listener.
@@ -36,7 +36,7 @@ type Server struct {
 	grace    time.Duration
 }
 
-// NewServer returns a server that does not serve yet. It logs the errors that net/http reports of peers at level debug.
+// NewServer returns a server that does not serve yet. It logs net/http's errors about peers at level debug.
 func NewServer(l net.Listener, c Config) *Server {
 	handler := c.Guard.handler(c.Handler, c.Refuse)
 	if c.Around != nil {
@@ -46,14 +46,14 @@ func NewServer(l net.Listener, c Config) *Server {
 		Handler: recovered(http.MaxBytesHandler(handler, c.MaxBody), c.Log), ReadHeaderTimeout: c.Header, ReadTimeout: c.Request,
 		WriteTimeout: c.Answer, IdleTimeout: c.Idle, MaxHeaderBytes: c.MaxHeader, ErrorLog: slog.NewLogLogger(c.Log.Handler(), slog.LevelDebug),
 	}, c.Grace}
-	if c.Places > 0 {
-		p := newPlaces(c.Places)
-		s.http.ConnContext, s.http.ConnState = p.begin, p.change
+	if c.MaxConnections > 0 {
+		limit := newConnections(c.MaxConnections)
+		s.http.ConnContext, s.http.ConnState = limit.begin, limit.change
 	}
 	return s
 }
 
-// Serve answers until Drain or Close.
+// Serve answers requests until Drain or Close.
 func (s *Server) Serve() error {
 	if err := s.http.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
 		return err
@@ -61,22 +61,22 @@ func (s *Server) Serve() error {
 	return nil
 }
 
-// Drain lets no new connection in.
-func (s *Server) Drain() { _ = s.listener.Close() } // there is nothing to be done about it
+// Drain stops accepting connections.
+func (s *Server) Drain() { _ = s.listener.Close() } // net/http closes it again
 
-// Close ends the server. An error says that requests were cut off.
+// Close ends the server. It returns an error when it cut off requests.
 func (s *Server) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.grace)
 	defer cancel()
-	s.Drain() // net/http does not know of a listener before Serve
+	s.Drain() // net/http does not know the listener before Serve
 	err := s.http.Shutdown(ctx)
 	if err != nil {
-		_ = s.http.Close() // it was only to stop
+		_ = s.http.Close() // Shutdown's error says enough
 	}
 	return err
 }
 
-// closingOnce is a listener that may be closed again.
+// closingOnce is a listener that can be closed again.
 type closingOnce struct {
 	net.Listener
 	close func() error
@@ -85,7 +85,7 @@ type closingOnce struct {
 // Close implements net.Listener.
 func (c closingOnce) Close() error { return c.close() }
 
-// recovered has a mistake of the server end one connection, and be logged.
+// recovered closes the connection of a request whose handler panics, and logs the panic.
 func recovered(next http.Handler, log *slog.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {

@@ -14,7 +14,7 @@ import (
 	"treadle/loop/budget"
 )
 
-// TestServerRecovers: a mistake of the server ends the connection and is logged with where it was made.
+// TestServerRecovers: a panic of a handler closes the connection and is logged with its origin.
 func TestServerRecovers(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -104,7 +104,7 @@ func (t *Transfer) Send(w io.Writer, answer []byte) error {
 	return nil
 }
 
-// Turns are the places for so many requests at once.
+// Turns let so many requests at once use a resource.
 type Turns chan struct{}
 
 // Wait takes a turn; then the transfer holds so many bytes. It returns false when ctx ends first or the transfer was

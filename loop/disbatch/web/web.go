@@ -112,7 +112,7 @@ func (c *dci) serve(ctx context.Context, l net.Listener) error {
 // server returns the HTTP server of the command interface.
 func (c *dci) server(l net.Listener) *web.Server {
 	return web.NewServer(l, web.Config{
-		Handler: c.handler(), Guard: c.guard, Log: c.log, MaxHeader: maxHeader, MaxBody: maxBody, Places: maxPeers, Grace: stopTimeout,
+		Handler: c.handler(), Guard: c.guard, Log: c.log, MaxHeader: maxHeader, MaxBody: maxBody, MaxConnections: maxPeers, Grace: stopTimeout,
 		Header: headerTimeout, Request: requestTimeout, Answer: 2 * requestTimeout, Idle: idleTimeout,
 		Refuse: func(w http.ResponseWriter, why string) {
 			send(w, reply{status: http.StatusForbidden, body: object{"error": why}})
