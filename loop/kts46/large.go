@@ -8,9 +8,8 @@ import (
 	"sync"
 )
 
-// longMethods are the methods whose answers may have tens of megabytes, and manyEntries is how many
-// projects and jobs, or for the last one workers, there are when they do. One of these answers is
-// put together at a time, and what of them is unread has a bound.
+// longMethods are the methods whose answers may have tens of megabytes. An answer counts as long from manyEntries
+// projects and jobs, or workers for heldList. One long answer is built at a time.
 var longMethods = map[string]bool{"getServerStatus": true, "getProjectStatus": true, "getJobsList": true, heldList: true}
 
 const (
@@ -18,8 +17,8 @@ const (
 	manyEntries = 1000
 )
 
-// compose waits for the turn to put a method's answer together, if it may be long. done, which
-// may be called again, ends the turn.
+// compose waits until a method may build its answer, if that may be long. done lets the next answer begin and may be
+// called again.
 func (h *Hub) compose(method string) (done func()) {
 	if !longMethods[method] {
 		return func() {}
@@ -30,7 +29,7 @@ func (h *Hub) compose(method string) (done func()) {
 		many = len(h.workers)
 	}
 	h.mu.Unlock()
-	if many < manyEntries && (h.site == nil || method == heldList) { // how much is in MongoDB is not known
+	if many < manyEntries && (h.site == nil || method == heldList) { // MongoDB may have any number of jobs
 		return func() {}
 	}
 	h.composing.Lock()
@@ -40,16 +39,16 @@ func (h *Hub) compose(method string) (done func()) {
 // largeCall is the size from which a call counts as large, in bytes.
 const largeCall = 64 << 10
 
-// hear reads a call. A large one counts against the budget of unread calls until heard is called, and has its turn
-// until then: what is made of a megabyte takes a hundred. heard may be called again.
-func (h *Hub) hear(w http.ResponseWriter, body io.Reader, size int64) (call []byte, heard func(), err error) {
+// readCall reads a call. A large one counts against the budget of incoming calls until done is called. It also has
+// its turn until then: parsing takes a hundred times its size in memory. done may be called again.
+func (h *Hub) readCall(w http.ResponseWriter, body io.Reader, size int64) (call []byte, done func(), err error) {
 	if size >= 0 && size <= largeCall {
 		call, err = io.ReadAll(body)
 		return call, func() {}, err
 	}
-	ctx, transfer := h.unheard.Begin(context.Background(), w) // a client that has left has its call carried out
+	ctx, transfer := h.incoming.Begin(context.Background(), w) // the call is carried out even if its client has left
 	call, err = transfer.ReadAll(body, int(max(size, 0)))
-	if err == nil && len(call) > largeCall && !transfer.Wait(ctx, h.hearing, len(call)) {
+	if err == nil && len(call) > largeCall && !transfer.Wait(ctx, h.largeTurns, len(call)) {
 		err = os.ErrDeadlineExceeded
 	}
 	if err != nil {
