@@ -105,7 +105,8 @@ func TestTransferMoves(t *testing.T) {
 	})
 }
 
-// TestTransferWaits: a transfer that is evicted while it waits for its turn keeps its connection, and its wait ends.
+// TestTransferWaits: a transfer that is evicted while it waits for its turn keeps its connection, and its wait ends. One
+// that is evicted during its turn keeps both.
 func TestTransferWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all, turns := Transfers{Budget: budget.Budget{Most: 10}}, make(Turns, 1)
@@ -125,6 +126,21 @@ func TestTransferWaits(t *testing.T) {
 		waiting.End()
 		if len(turns) != 1 {
 			t.Error("it has given back a turn that it had not taken")
+		}
+		<-turns
+		ctx, working := all.Begin(t.Context(), &peer)
+		if !working.Wait(ctx, turns, 10) {
+			t.Error("it has no turn")
+		}
+		_, third := all.Begin(t.Context(), &stubPeer{})
+		defer third.End()
+		third.Hold(1)
+		if working.Moved() || peer.ended {
+			t.Errorf("it is not evicted, or its connection is ended: %v", peer.ended)
+		}
+		working.End()
+		if len(turns) != 0 {
+			t.Error("its turn goes on")
 		}
 	})
 }

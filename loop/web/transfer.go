@@ -30,16 +30,17 @@ type Transfer struct {
 	peer  *http.ResponseController
 	stop  context.CancelFunc
 	renew time.Duration
-	waits atomic.Bool // for a turn
+	turn  atomic.Bool // the transfer waits for a turn or has one
 	taken []Turns
 }
 
 // Begin starts a transfer that holds nothing yet; End ends it. The returned context ends with the transfer. When the
-// budget evicts the transfer, its connection ends too, unless the transfer waits for a turn: then only the wait ends.
+// budget evicts the transfer, its connection ends too. But while the transfer waits for a turn only the wait ends, and
+// while it has one nothing does.
 func (t *Transfers) Begin(ctx context.Context, w http.ResponseWriter) (context.Context, *Transfer) {
 	ctx, stop := context.WithCancel(ctx)
 	one := &Transfer{peer: http.NewResponseController(w), stop: stop, renew: t.Renew}
-	one.Holding = t.Budget.Begin(0, one.moved, one.giveUp)
+	one.Holding = t.Budget.Begin(0, one.extend, one.giveUp)
 	return ctx, one
 }
 
@@ -50,12 +51,7 @@ func (t *Transfer) End() {
 	t.stop()
 }
 
-// moved gives the peer its time to read anew.
-func (t *Transfer) moved() {
-	t.waits.Store(false)
-	t.extend()
-}
-
+// extend gives the peer its time to read anew.
 func (t *Transfer) extend() {
 	if t.renew > 0 {
 		_ = t.peer.SetWriteDeadline(time.Now().Add(t.renew)) // fails only when the connection is closed
@@ -65,8 +61,8 @@ func (t *Transfer) extend() {
 // giveUp ends the transfer's wait for a turn, or its connection.
 func (t *Transfer) giveUp() {
 	t.stop()
-	if t.waits.Load() {
-		t.extend() // the peer is told
+	if t.turn.Load() {
+		t.extend() // the peer is answered
 		return
 	}
 	_, _ = t.peer.SetReadDeadline(past), t.peer.SetWriteDeadline(past) // fail only when the connection is closed
@@ -110,7 +106,7 @@ type Turns chan struct{}
 // Wait takes a turn; then the transfer holds so many bytes. It returns false when ctx ends first or the transfer was
 // evicted.
 func (t *Transfer) Wait(ctx context.Context, turns Turns, bytes int) bool {
-	t.waits.Store(true)
+	t.turn.Store(true)
 	return t.Take(ctx, turns) && t.Hold(bytes)
 }
 
@@ -134,4 +130,5 @@ func (t *Transfer) Release() {
 		<-turns
 	}
 	t.taken = nil
+	t.turn.Store(false)
 }
