@@ -15,8 +15,8 @@ import (
 // kind is a kind of task. Each kind has its own queue.
 type kind uint8
 
-// The kinds, with the numbers that the journal stores. Workers of both versions take the first; v1 knows the one task
-// after the simulation, v2 its three. The last two are batches for one version only.
+// The kinds, with the numbers that the journal stores. Workers of both versions take simulation. Only version 1 takes
+// statistics, only version 2 the three kinds after it. The last two are batches for one version.
 const (
 	simulation kind = iota
 	statistics

@@ -156,7 +156,7 @@ func (s *site) job(project, name string) (*store.Job, error) {
 	return d, err
 }
 
-// missing removes the queued tasks of a job that MongoDB does not have. A job that came from MongoDB is removed too;
+// missing removes the tasks of a job that MongoDB does not have. A job that came from MongoDB is removed too;
 // another keeps its definition.
 func (h *Hub) missing(project, name string) error {
 	p := h.projects[project]

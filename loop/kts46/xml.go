@@ -167,8 +167,8 @@ func (h *Hub) xmlRunJob(_ []any, s []string) (any, error) {
 	return nil, nil
 }
 
-// xmlGetJob reserves the first task in line for a worker. A task that the worker holds already is queued again first,
-// last in line.
+// xmlGetJob reserves the first task in line for a worker. Before that it puts a task that the worker still holds at the
+// end of the line.
 func (h *Hub) xmlGetJob(_ []any, s []string) (any, error) {
 	if err := checkName("worker", s[0]); err != nil {
 		return nil, err
