@@ -33,7 +33,7 @@ var canaries = []canary{
 	{"a task does not wait for those before it", "sched/graph.go", "if g.node(job).ins > 0 {", "if g.node(job).ins > 1 {"},
 	{"a late kts46 report matches", "loop/kts46/xml.go", "return ok && at.Unix() == time.UnixMilli(t.lease.Revision).Unix()", "return ok && !at.IsZero()"},
 	{"a kts46 call does not wait for its sync", "loop/kts46/kts46.go", "\tif wait {\n\t\tif failed :=", "\tif wait && h.closed {\n\t\tif failed :="},
-	{"the progress of a kts46 job is not journaled", "loop/kts46/tasks.go", "\th.letGo(w)\n\th.saveProgress(j)\n", "\th.letGo(w)\n"},
+	{"the progress of a kts46 job is not journaled", "loop/kts46/tasks.go", "\th.unassign(w)\n\th.saveProgress(j)\n", "\th.unassign(w)\n"},
 	{"a Disbatch node is told the result of another task", "loop/disbatch/hub/hub.go", "result{d.Tag, d.Effect", "result{h.lastTag, d.Effect"},
 	{"a Disbatch task that its worker fails is done again", "loop/disbatch/hub/hub.go", "Kept: true, Deaths: 1}", "Kept: true, Deaths: 2}"},
 	{"a lock is held by one too many", "sched/locks.go", "case len(k.holders) >= count:", "case len(k.holders) > count:"},

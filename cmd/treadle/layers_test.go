@@ -53,17 +53,17 @@ var testDoubles = []string{"loop/disbatch/mongotest", "loop/disbatch/sitetest"}
 var apart = map[string][]string{
 	"loop/disbatch":           testDoubles,
 	"loop/disbatch/node":      append([]string{"loop/disbatch", "loop/web"}, testDoubles...),
-	"loop/disbatch/web":       append([]string{"loop/disbatch", "loop/web"}, testDoubles...),
+	"loop/disbatch/web":       append([]string{"loop/budget", "loop/disbatch", "loop/web"}, testDoubles...),
 	"loop/disbatch/hub":       {"loop/disbatch", "loop/disbatch/node", "loop/protocol", "loop/web", "sched"},
 	"loop/disbatch/sitetest":  {"loop/disbatch", "loop/disbatch/mongotest"},
 	"loop/disbatch/mongotest": {},
 	"loop/protocol":           {"loop/web", "sched"},
 	"loop/periodic":           {"loop/protocol", "loop/web", "codec/periodic", "sched"},
 	"loop/dwork":              {"loop/dwork/zmq", "loop/protocol", "loop/web", "codec/dwork", "codec/dwork/dworkpb", "codec/gloom", "sched"}, // the messages as protobuf has them: for tests; codec/gloom: tasks as JSON
-	"loop/dwork/zmq":          {},
+	"loop/dwork/zmq":          {"loop/budget"},
 	"loop/client":             {"loop/dwork/zmq", "codec/periodic", "codec/gloom", "codec/dwork", "codec/kts46"},
 	"loop/gloom":              {"loop/protocol", "loop/web", "codec/gloom", "sched"},
-	"loop/kts46":              {"loop/protocol", "loop/web", "loop/kts46/store", "codec/kts46", "sched"},
+	"loop/kts46":              {"loop/budget", "loop/protocol", "loop/web", "loop/kts46/store", "codec/kts46", "sched"},
 }
 
 // apartTests are the rooms whose tests may import these, too: a host that restarts needs a journal, a client a server.
@@ -192,7 +192,7 @@ func mayImport(room, target string) bool {
 	case room == "loop":
 		return within(target, "loop", "sched", "codec")
 	case within(room, "loop"):
-		return within(target, room, "loop/protocol", "loop/web", "sched", "codec")
+		return within(target, room, "loop/budget", "loop/protocol", "loop/web", "sched", "codec")
 	case within(room, "sched"):
 		return within(target, "sched")
 	case within(room, "codec"):

@@ -12,12 +12,11 @@ import (
 	"treadle/sched"
 )
 
-// kind is a kind of task. Each has a queue of its own.
+// kind is a kind of task. Each kind has its own queue.
 type kind uint8
 
-// The kinds: batches of a simulation that workers of both versions may be given, the one task
-// behind them that version 1 knows, the three of version 2, and batches for one version. The
-// journal has the numbers.
+// The kinds, with the numbers that the journal stores. Workers of both versions take simulation. Only version 1 takes
+// statistics, only version 2 the three kinds after it. The last two are batches for one version.
 const (
 	simulation kind = iota
 	statistics
@@ -36,7 +35,7 @@ var (
 
 func (k kind) String() string { return kindNames[k] }
 
-// queue is the kind's in the scheduler.
+// queue returns the kind's queue in the scheduler.
 func (k kind) queue() []byte {
 	if q := kindQueues[k]; q != "" {
 		return []byte(q)
@@ -44,7 +43,7 @@ func (k kind) queue() []byte {
 	return []byte("kts46." + kindNames[k])
 }
 
-// Queues are the scheduler's queues of the protocol.
+// Queues returns the protocol's queues in the scheduler.
 func Queues() (all [][]byte) {
 	for k := range kindCount {
 		all = append(all, k.queue())
@@ -52,7 +51,7 @@ func Queues() (all [][]byte) {
 	return all
 }
 
-// kindSet is a set of kinds, a bit each.
+// kindSet is a set of kinds, one bit each.
 type kindSet uint8
 
 func setOf(kinds ...kind) (s kindSet) {
@@ -64,7 +63,7 @@ func setOf(kinds ...kind) (s kindSet) {
 
 func (s kindSet) has(k kind) bool { return s&(1<<k) != 0 }
 
-// The kinds that each version's workers are given, and that end a job which it started.
+// The kinds that workers of each version take, and the kinds that end a job started by each version.
 var (
 	v1Kinds, v1End = setOf(simulation, simulationV1, statistics), setOf(statistics)
 	v2End          = setOf(basicStatistics, idleTimes, throughput)
@@ -72,68 +71,67 @@ var (
 	batchKinds     = setOf(simulation, simulationV1, simulationV2)
 )
 
-// Bounds of the book.
+// Limits of the book.
 const (
-	// maxName is a name's length in bytes: file systems and databases, where the
-	// projects' results go, know no longer ones.
+	// maxName is the longest name in bytes: file systems and databases, which store the projects' results, allow no
+	// longer ones.
 	maxName = 255
-	// maxEntries bounds projects and jobs together; each takes about 500 bytes here, and
-	// about 700 of getServerStatus, which is made in memory.
+	// maxEntries bounds projects and jobs together. Each takes about 500 bytes here, and about 700 in the answer to
+	// getServerStatus, which is built in memory.
 	maxEntries = 1 << 17
 )
 
 // project is a project of simulations.
 type project struct {
 	name   string
-	lastID int64 // that getNewJobId gave out
+	lastID int64 // the last id from getNewJobId
 	jobs   map[string]*job
 }
 
-// job is one simulation. Its numbers never change; the text of its definition is in the
-// journal alone.
+// job is one simulation. Its numbers never change. Only the journal has the text of its definition.
 type job struct {
 	project *project
 	name    string
 	numbers
 	progress progress
-	tasks    [kindCount]*task // those that are queued or held
+	tasks    [kindCount]*task // those that are queued or reserved
 }
 
-// progress is what changes about a job, as the journal has it.
+// progress is the part of a job that changes, in the journal's form.
 type progress struct {
-	Done     int64   `json:"done"` // steps, counted by whole batches up to the job's total
+	Done     int64   `json:"done"` // steps, counted in whole batches up to the job's total
 	Running  bool    `json:"running,omitempty"`
 	Finished bool    `json:"finished,omitempty"`
-	Left     kindSet `json:"left,omitempty"` // kinds to be done behind the simulation
-	// Version is that of the worker that accepted the first batch, and of the later batches;
-	// 0 before.
+	Left     kindSet `json:"left,omitempty"` // kinds to do after the simulation
+	// Version is the version of the worker that accepted the first batch, and of the workers of all later ones; 0
+	// before the first.
 	Version int `json:"version,omitempty"`
-	// Mirrored: MongoDB has had the job, and says how many steps are done.
+	// Mirrored says that MongoDB has had the job and counts its steps.
 	Mirrored bool `json:"mongodb,omitempty"`
 }
 
-// task is a task that the scheduler has.
+// task is a task in the scheduler.
 type task struct {
 	job    *job
 	kind   kind
-	holder *worker // nil: it is queued
+	holder *worker // nil: the task is queued
 
-	// Of a held one:
-	lease    sched.Lease // its revision is the last update, in Unix milliseconds
+	// The fields of a reserved task:
+	lease    sched.Lease // its revision is the time of the last update, in Unix milliseconds
 	accepted bool
 	started  int64 // Unix milliseconds
-	seen     int64 // Mono of the holder's last sign of life
+	seen     int64 // Mono of the holder's last report
 }
 
-// worker is a worker that is known by its id, over both versions.
+// worker is a worker of either version, known by its id.
 type worker struct {
 	id   string
 	peer *sched.Peer
-	task *task // that it holds, if any
-	last int64 // the largest revision that it was ever given
+	task *task // the task that the worker holds; nil: none
+	last int64 // the largest revision that the worker was given
 }
 
-// plan says which tasks a job is to have now.
+// plan returns the kinds of the tasks that a job needs now.
 func (j *job) plan() kindSet {
 	switch {
 	case !j.progress.Running:
@@ -144,8 +142,8 @@ func (j *job) plan() kindSet {
 	return j.progress.Left
 }
 
-// batches is the kind of the job's batches. A first one stays of the kind for both versions
-// while a worker holds it.
+// batches returns the kind of the job's batches. The first batch keeps the kind for both versions while a worker
+// holds it.
 func (j *job) batches() kind {
 	if j.tasks[simulation] != nil {
 		return simulation
@@ -153,8 +151,8 @@ func (j *job) batches() kind {
 	return [...]kind{simulation, simulationV1, simulationV2}[j.progress.Version]
 }
 
-// start makes a job run that does not; left ends it. Of what an abort left of the same
-// ending only the rest is to be done.
+// start marks a stopped job as running; left are the kinds that end it. If an abort left a part of these to do, only
+// that part remains.
 func (j *job) start(left kindSet) {
 	if rest := j.progress.Left & left; rest != 0 {
 		left = rest
@@ -162,11 +160,10 @@ func (j *job) start(left kindSet) {
 	j.progress.Running, j.progress.Left = true, left
 }
 
-// steps is how many steps are done. A journal of an older version may count the whole of
-// the last batch.
+// steps returns how many steps are done. A journal of an older version may count the whole last batch.
 func (j *job) steps() int64 { return min(j.progress.Done, j.total) }
 
-// flags are the kinds of statistics that are done. The one task of version 1 does them all.
+// flags returns the kinds of statistics that are done. The one task of v1 stands for all of them.
 func (j *job) flags() kindSet {
 	left := j.progress.Left & v2End
 	switch {
@@ -178,7 +175,7 @@ func (j *job) flags() kindSet {
 	return v2End &^ left
 }
 
-// count notes that a task is done.
+// count records that a task is done.
 func (j *job) count(k kind) {
 	if batchKinds.has(k) {
 		j.progress.Done = min(j.progress.Done+j.batch, j.total)
@@ -189,13 +186,13 @@ func (j *job) count(k kind) {
 	}
 }
 
-// taskName is what the scheduler knows the job's present task of a kind by. It says how
-// far the job is, so that a task which was overtaken has another name.
+// taskName returns the scheduler's name of the job's present tasks. It contains the steps done, so an outdated task
+// has another name.
 func (j *job) taskName() []byte {
 	return strconv.AppendInt([]byte(j.project.name+"\x00"+j.name+"\x00"), j.progress.Done, 10)
 }
 
-// kindOf is the kind whose queue it is.
+// kindOf returns the kind of a queue; false: none.
 func kindOf(queue string) (kind, bool) {
 	for k := range kindCount {
 		if queue == string(k.queue()) {
@@ -205,7 +202,7 @@ func kindOf(queue string) (kind, bool) {
 	return 0, false
 }
 
-// checkName refuses names that could not be told apart or shown.
+// checkName rejects empty, long and unprintable names.
 func checkName(what, name string) error {
 	switch {
 	case name == "":
@@ -218,8 +215,7 @@ func checkName(what, name string) error {
 	return nil
 }
 
-// missingError says that there is no such project or, with a job's name, no such job in it,
-// to look at or to delete. The words, of this and the next, are the reference's.
+// missingError says that a project, or a job of it, does not exist. The text, like the next one, is the reference's.
 type missingError struct {
 	project, job string
 	toDelete     bool
@@ -237,7 +233,7 @@ func (e *missingError) Error() string {
 	return fmt.Sprintf("Couldn't get job '%s' from project '%s' because it doesn't exists.", e.job, e.project)
 }
 
-// takenError says that there is such a project or, with a job's name, such a job already.
+// takenError says that a project, or a job in it, exists already.
 type takenError struct{ project, job string }
 
 func (e *takenError) Error() string {
@@ -247,17 +243,15 @@ func (e *takenError) Error() string {
 	return fmt.Sprintf("Couldn't add job '%s' to project '%s' because it already exists.", e.job, e.project)
 }
 
-// retiredKey is the key of the journal's setting with the largest revision of a task that is
-// gone.
+// retiredKey is the journal's setting for the largest revision of all removed tasks.
 const retiredKey = "kts46.retired"
 
-// document is what the journal keeps of a kind of the job. Of the definition that is its text,
-// of the others JSON.
+// document returns the job's journal document of a kind. A definition is stored as text, everything else as JSON.
 func (j *job) document(kind protocol.DocumentKind, value []byte) *protocol.Document {
 	return &protocol.Document{Kind: kind, Project: []byte(j.project.name), Name: []byte(j.name), Value: value}
 }
 
-// savedProject is what the journal keeps of a project itself.
+// savedProject is the journal's form of a project.
 type savedProject struct {
 	LastID int64 `json:"last_id"`
 }
@@ -266,7 +260,7 @@ func (p *project) document() *protocol.Document {
 	return &protocol.Document{Kind: protocol.KindProject, Project: []byte(p.name), Value: mustJSON(savedProject{p.lastID})}
 }
 
-// mustJSON is the JSON of what always has one.
+// mustJSON encodes a value that JSON can always represent.
 func mustJSON(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -281,7 +275,7 @@ func (h *Hub) put(d *protocol.Document) {
 	h.host.PutDocument(d)
 }
 
-// drop journals that a document is gone.
+// drop journals the removal of a document.
 func (h *Hub) drop(d *protocol.Document) {
 	h.changed = true
 	h.host.DropDocument(d)
@@ -291,7 +285,7 @@ func (h *Hub) saveProgress(j *job) {
 	h.put(j.document(protocol.KindProgress, mustJSON(j.progress)))
 }
 
-// saveDefinition journals the definition of a job, and its numbers beside it.
+// saveDefinition journals the definition of a job and, separately, its numbers.
 func (h *Hub) saveDefinition(j *job, definition []byte) {
 	h.put(j.document(protocol.KindDefinition, definition))
 	if value := j.save(definition); value != nil {

@@ -14,22 +14,22 @@ import (
 )
 
 const (
-	// shortDefinition is how long definitions are that are read at any time, in bytes. Of the
-	// longer ones, a megabyte of which takes half a second and a hundred megabytes, one is.
+	// shortDefinition is the size in bytes up to which definitions are parsed concurrently. A megabyte of YAML takes
+	// half a second and a hundred megabytes of memory, so longer definitions are parsed one at a time.
 	shortDefinition = 4 << 10
-	// maxSteps is up to where numbers are whole in JavaScript, which workers use.
+	// maxSteps is the largest exact integer in JavaScript, which workers use.
 	maxSteps = 1 << 53
 )
 
-// numbers is everything that the scheduler needs of a job's definition.
+// numbers are the parts of a job's definition that the scheduler needs.
 type numbers struct {
-	duration float64 // of the simulated time
-	step     float64 // of it that is one step
-	batch    int64   // steps that are one task
+	duration float64 // simulated time
+	step     float64 // simulated time of one step
+	batch    int64   // steps of one task
 	total    int64   // steps
 }
 
-// newNumbers checks the three numbers of a definition and counts the steps.
+// newNumbers validates the three numbers of a definition and counts the steps.
 func newNumbers(duration, step, batch float64) (numbers, error) {
 	steps := math.Ceil(duration / step)
 	switch {
@@ -43,25 +43,25 @@ func newNumbers(duration, step, batch float64) (numbers, error) {
 	return numbers{duration: duration, step: step, batch: int64(batch), total: int64(steps)}, nil
 }
 
-// savedNumbers is the numbers of a definition as the journal has them beside the definition, so
-// that a start need not parse it.
+// savedNumbers are the numbers of a definition in the journal's form. They spare a start the parsing of the
+// definition.
 type savedNumbers struct {
 	Duration float64 `json:"duration"`
 	Step     float64 `json:"step"`
 	Batch    float64 `json:"batch"`
-	// Total is the number of steps, which a MongoDB may count in another way; nil in a
-	// journal of an older version: as the others say.
+	// Total is the number of steps. A MongoDB may count them differently. nil, from an older version: the count
+	// follows from the other numbers.
 	Total *int64 `json:"total,omitempty"`
-	// Size and CRC tell whether the definition is the one that the numbers were taken from: an
-	// older version or an edited import may have put another in its place.
+	// Size and CRC identify the definition that the numbers were taken from. An older version or an edited import may
+	// have replaced it.
 	Size int    `json:"size"`
 	CRC  uint32 `json:"crc"`
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// save returns the form of the numbers of a definition that load takes; nil if there is none:
-// a step may be infinite.
+// save returns the form of the numbers that load reads. It returns nil for an infinite step, which JSON cannot
+// represent.
 func (n *numbers) save(definition []byte) []byte {
 	value, err := json.Marshal(savedNumbers{n.duration, n.step, float64(n.batch), &n.total, len(definition), crc32.Checksum(definition, castagnoli)})
 	if err != nil {
@@ -70,7 +70,7 @@ func (n *numbers) save(definition []byte) []byte {
 	return value
 }
 
-// load takes the numbers that were saved with the definition; false if they were not.
+// load reads the numbers that save returned for the same definition. It returns false for any other input.
 func (n *numbers) load(saved, definition []byte) bool {
 	var s savedNumbers
 	if saved == nil || json.Unmarshal(saved, &s) != nil || s.Size != len(definition) || s.CRC != crc32.Checksum(definition, castagnoli) {
@@ -84,16 +84,15 @@ func (n *numbers) load(saved, definition []byte) bool {
 	return err == nil && n.total >= 0 && n.total <= maxSteps
 }
 
-// parsedDefinition is the definition of a job and what it says.
+// parsedDefinition is the result of parsing a job's definition.
 type parsedDefinition struct {
 	text    []byte
 	numbers numbers
 	stored  *store.Definition // with a MongoDB
-	err     error             // of what it does not say
+	err     error             // why the definition is invalid
 }
 
-// define parses a definition. It takes no part in the book, and is no part of a turn: it may
-// take long.
+// define parses a definition. It runs outside turns because parsing may take long.
 func (h *Hub) define(text string) *parsedDefinition {
 	if len(text) > shortDefinition {
 		h.defining.Lock()
@@ -109,13 +108,13 @@ func (h *Hub) define(text string) *parsedDefinition {
 	return d
 }
 
-// parse parses a definition and counts that.
+// parse parses a definition and counts it.
 func (h *Hub) parse(definition []byte) (numbers, error) {
 	h.stats.parsed.Add(1)
 	return parseDefinition(definition)
 }
 
-// parseDefinition takes the numbers from a definition.
+// parseDefinition extracts the numbers of a definition.
 func parseDefinition(definition []byte) (numbers, error) {
 	var root yaml.Node
 	var p struct{ Duration, StepDuration, BatchLength *float64 }
@@ -137,11 +136,11 @@ func parseDefinition(definition []byte) (numbers, error) {
 	return newNumbers(*p.Duration, *p.StepDuration, *p.BatchLength)
 }
 
-// member is the value of a name in a mapping, or in those that it merges; nil if there is
-// none, or are several in one. yaml itself compares each name of a mapping with each: minutes
-// for what fits into a call.
+// member returns the value of a name in a mapping or in the mappings that it merges. It returns nil when no mapping
+// has the name, or one has it twice. yaml's own decoder compares each name of a mapping with every other, which takes
+// minutes for the largest call.
 func member(n *yaml.Node, name string) *yaml.Node {
-	seen := make(map[*yaml.Node]bool) // a mapping may merge one that merges others, again and again
+	seen := make(map[*yaml.Node]bool) // mappings may merge each other many times over
 	for left := []*yaml.Node{n}; len(left) > 0; {
 		n, left = left[len(left)-1], left[:len(left)-1]
 		if n != nil && n.Kind == yaml.AliasNode {
@@ -151,7 +150,7 @@ func member(n *yaml.Node, name string) *yaml.Node {
 			continue
 		}
 		seen[n] = true
-		next := n.Content // of the document, or of a list of what is merged
+		next := n.Content // the children of a document, or of a list of merged mappings
 		if n.Kind == yaml.MappingNode {
 			value, merged, several := ownMember(n, name)
 			if value != nil || several {
@@ -159,15 +158,14 @@ func member(n *yaml.Node, name string) *yaml.Node {
 			}
 			next = merged
 		}
-		for _, m := range slices.Backward(next) { // the first is the next
+		for _, m := range slices.Backward(next) { // the first one comes next
 			left = append(left, m)
 		}
 	}
 	return nil
 }
 
-// ownMember is the value of a name in the mapping itself, if it is there once, and what the
-// mapping merges.
+// ownMember returns the value of a name that the mapping itself has once, and the mappings that it merges.
 func ownMember(n *yaml.Node, name string) (value *yaml.Node, merged []*yaml.Node, several bool) {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		switch key := n.Content[i]; {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestKtsWideDefinition: a definition of very many names, or of one again and again, is read
-// like any other of its length.
+// TestKtsWideDefinition: a definition with very many names, or with one repeated, is parsed like any other of its
+// length.
 func TestKtsWideDefinition(t *testing.T) {
 	good := "simulationParameters: {duration: 8, stepDuration: 2, batchLength: 3}\n"
 	var many strings.Builder
@@ -36,14 +36,14 @@ func TestKtsWideDefinition(t *testing.T) {
 	}
 }
 
-// TestKtsDefinitionKeepsNobody: whoever has a long definition read keeps others from theirs alone.
+// TestKtsDefinitionKeepsNobody: parsing a long definition delays other long definitions only.
 func TestKtsDefinitionKeepsNobody(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newTestHub(t, Options{})
 	const good = "simulationParameters: {duration: 8, stepDuration: 2, batchLength: 3}\n"
 	if _, err := r.xml("createProject", "p"); err != nil {
 		t.Fatal(err)
 	}
-	r.defining.Lock() // one is being read
+	r.defining.Lock() // one is being parsed
 	added, served := make(chan error, 1), make(chan error, 1)
 	go func() {
 		_, err := r.xml("addJob", "p", "long", good+strings.Repeat("#", shortDefinition))
@@ -79,8 +79,7 @@ func TestKtsDefinitionKeepsNobody(t *testing.T) {
 	}
 }
 
-// TestKtsMerged: the numbers are found where a mapping merges others, its own first, and each
-// mapping is looked at once.
+// TestKtsMerged: the numbers are found in merged mappings, the mapping's own first, and each mapping is visited once.
 func TestKtsMerged(t *testing.T) {
 	f := func(definition string, total, batch int64) {
 		t.Helper()

@@ -8,10 +8,9 @@ import (
 	"treadle/loop/protocol"
 )
 
-// TestKtsAbort: a job that is started again goes on where it was aborted, also among the
-// tasks that end it.
+// TestKtsAbort: a job that is started again continues where it was aborted, also within the tasks that end it.
 func TestKtsAbort(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newTestHub(t, Options{})
 	r.does("createProject", "p")
 	r.does("addJob", "p", "a", definition(2, 1, 1))
 	do := func(kind string) {
@@ -35,7 +34,7 @@ func TestKtsAbort(t *testing.T) {
 	r.wants(`{"empty":true}`, "getTask", "w", []string{"simulation", "idleTimes"})
 	do("throughput")
 	r.wants("1", "abortTask", "p", "a")
-	r.does("runJob", "p", "a") // it says how the job ends now
+	r.does("runJob", "p", "a") // this call decides how the job ends
 	task := r.wantJob("v1", "a statistics")
 	r.wants("1", "abortTask", "p", "a")
 	r.faults("no current tasks", "reportStatus", "v1", "finished", task.last)
@@ -44,12 +43,11 @@ func TestKtsAbort(t *testing.T) {
 	r.wants(`{"type":"AlreadyDone"}`, "addTask", "p", "a")
 }
 
-// TestKtsVersions: the version whose worker accepts the first batch of a job is given all
-// later batches, also after an abort and a restart; the call that started the job says how
-// it ends. A worker has one name over both versions.
+// TestKtsVersions: the version whose worker accepts the first batch gets all later batches, also after an abort and a
+// restart. The call that started the job decides how it ends. A worker has one name in both versions.
 func TestKtsVersions(t *testing.T) {
 	d := newDisk()
-	r := newDiskRig(t, d, newRig(t, Options{}).clock)
+	r := newDiskHub(t, d, newTestHub(t, Options{}).clock)
 	kinds := []string{"simulation", "basicStatistics", "idleTimes", "throughput"}
 	r.does("createProject", "p")
 	r.does("addJob", "p", "a", definition(3, 1, 1))
@@ -57,10 +55,10 @@ func TestKtsVersions(t *testing.T) {
 	r.does("runJob", "p", "a")
 	r.wants(`{"type":"DuplicateTask","taskType":"simulation"}`, "addTask", "p", "a")
 	sig := r.sigOf(r.json("getTask", "w", kinds))
-	r.wants(quoted, "rejectTask", "w", sig) // what is not accepted decides nothing
+	r.wants(quoted, "rejectTask", "w", sig) // a task that is not accepted decides nothing
 	task := r.wantJob("w", "a simulation")
 	r.wants(`{"type":"WorkerHasTask"}`, "getTask", "w", kinds)
-	r = r.again(d) // a first batch is held
+	r = r.again(d) // a worker holds the first batch
 	r.report(task, "working")
 	r.report(task, "abort")
 	r.wants(`{"empty":true}`, "getTask", "w", kinds)
@@ -72,7 +70,7 @@ func TestKtsVersions(t *testing.T) {
 	r = r.again(d)
 	r.wants(`{"empty":true}`, "getTask", "w", kinds)
 	task = r.wantJob("w", "a simulation")
-	r = r.again(d) // held
+	r = r.again(d) // a worker holds it
 	r.report(task, "abort")
 	r.wants(`{"empty":true}`, "getTask", "w", kinds)
 	r.report(r.wantJob("w", "a simulation"), "finished")
@@ -100,8 +98,7 @@ func TestKtsVersions(t *testing.T) {
 	r.wants(`{"type":"AlreadyDone"}`, "addTask", "p", "a")
 }
 
-// TestKtsUnusableAfterAnswer: a refusal of the login ends the server only while MongoDB has not
-// answered any call.
+// TestKtsUnusableAfterAnswer: a refused login ends the server only until MongoDB has answered a call.
 func TestKtsUnusableAfterAnswer(t *testing.T) {
 	s := &site{ctx: t.Context()}
 	refused := errors.New("auth error: Authentication failed.")
@@ -111,7 +108,7 @@ func TestKtsUnusableAfterAnswer(t *testing.T) {
 	if err := s.unusable(errors.New("server selection error: connection refused")); err != nil {
 		t.Errorf("a server that is away: %v", err)
 	}
-	_ = s.answered("p", "", store.ErrNoProject) // an answer
+	_ = s.outcome("p", "", store.ErrNoProject) // an answer
 	if err := s.unusable(refused); err != nil {
 		t.Errorf("after an answer: %v", err)
 	}

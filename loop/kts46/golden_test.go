@@ -15,13 +15,13 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "rewrite the golden files in testdata")
 
-// dates are times as both versions and the faults of version 1 write them.
+// dates matches times as both versions and the faults of version 1 write them.
 var dates = regexp.MustCompile(`\d{8}T\d\d:\d\d:\d\d|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{6})?|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`)
 
-// script compares Treadle's answers with captured ones. The golden has a line for each
-// exchange, and Treadle's answer where it is another one; then a line of why says why.
+// script compares Treadle's answers with captured ones. The golden file has a line for each exchange. Where Treadle's
+// answer differs, it follows, with a line why.
 type script struct {
-	*rig
+	*testHub
 	why  map[int]string
 	got  strings.Builder
 	same int
@@ -47,7 +47,7 @@ func (s *script) judge(i int, request, reference, answer string) {
 	}
 }
 
-// end compares with the golden file.
+// end compares the result with the golden file.
 func (s *script) end(file, head string, least int) {
 	s.t.Helper()
 	path := "testdata/" + file
@@ -66,8 +66,8 @@ func (s *script) end(file, head string, least int) {
 	}
 }
 
-// has makes a job that is so far.
-func (r *rig) has(project, job, definition string, done int64, finished bool) {
+// has makes a job with a number of steps done.
+func (r *testHub) has(project, job, definition string, done int64, finished bool) {
 	r.t.Helper()
 	if r.projects[project] == nil {
 		r.does("createProject", project)
@@ -87,16 +87,16 @@ const v1Head = `# The captured conversation of the original clients with the ori
 
 // TestKtsGoldenV1 plays codec/kts46/testdata/v1.txt.
 func TestKtsGoldenV1(t *testing.T) {
-	s := &script{rig: newRig(t, Options{Timeout: time.Second}), why: map[int]string{
+	s := &script{testHub: newTestHub(t, Options{Timeout: time.Second}), why: map[int]string{
 		0:  "the greeting is Treadle's own",
 		13: "an unknown state is refused",
 		37: "the task that the worker holds is not lost: it is put back and handed out again",
 	}}
-	r := s.rig
+	r := s.testHub
 	r.has("proj", "done", definition(3, 1, 1), 3, true)
 	r.has("proj", "stat", definition(3, 1, 1), 3, false)
-	between := map[int]func(){ // what the capture does not show
-		31: func() { // the reference had it queued twice
+	between := map[int]func(){ // events that the capture does not show
+		31: func() { // the reference had queued it twice
 			r.has("proj", "stat", definition(3, 1, 1), 3, false)
 			r.does("runJob", "proj", "stat")
 		},
@@ -152,7 +152,7 @@ const v2Head = `# The captured conversation with the original scheduler, version
 
 // TestKtsGoldenV2 plays codec/kts46/testdata/v2.txt.
 func TestKtsGoldenV2(t *testing.T) {
-	s := &script{rig: newRig(t, Options{Databases: []Database{{"192.168.1.5", 27017}}}), why: map[int]string{
+	s := &script{testHub: newTestHub(t, Options{Databases: []Database{{"192.168.1.5", 27017}}}), why: map[int]string{
 		0:  "the greeting is Treadle's own",
 		23: "a task that was updated since is not restarted, as the document says",
 		27: "the members have one order",
@@ -161,7 +161,7 @@ func TestKtsGoldenV2(t *testing.T) {
 		43: "the greeting is Treadle's own",
 		44: "the greeting is Treadle's own",
 	}}
-	r := s.rig
+	r := s.testHub
 	r.has("node_test", "undone", definition(10, 1, 5), 0, false)
 	r.has("node_test", "done", definition(10, 1, 5), 10, true)
 	r.has("node_test", "simdone", definition(10, 1, 5), 10, false)
@@ -192,13 +192,12 @@ func TestKtsGoldenV2(t *testing.T) {
 		if _, sig, ok := strings.Cut(answer, `"sig":"`); ok && worker != "" {
 			last[worker] = sig[:24]
 		}
-		r.pass(time.Millisecond)
+		r.advance(time.Millisecond)
 		i++
 	}
 	s.end("v2.txt", v2Head, 35)
 
-	// What is left: another path, and the status, whose members but for the database the
-	// reference has too.
+	// The rest: another path, and the status, whose members the reference has too, except the database.
 	if w := post(s.serveJSON, "/", "{}"); w.Code != 404 || w.Body.String() != "Unknown path!\n" || w.Header().Get("Content-Type") != "text/plain" {
 		t.Errorf("another path: %d %v %q", w.Code, w.Header(), w.Body)
 	}

@@ -18,14 +18,14 @@ import (
 	"treadle/sched"
 )
 
-// testHost is a server around the protocol alone, with or without a journal.
+// testHost is a server for the protocol alone, with or without a journal.
 type testHost struct {
-	protocol.Host // what the protocol does not call
+	protocol.Host // methods that the protocol does not call
 	sched         *sched.Scheduler
 	clock         func() sched.Time
 	log           *slog.Logger
 	unsent        int
-	journal       *journal.Journal // nil: nothing is kept
+	journal       *journal.Journal // nil: nothing is journaled
 
 	commits *sync.Cond
 	failure error // guarded by commits.L
@@ -36,7 +36,7 @@ type testHost struct {
 
 const testShards = 4
 
-// newHost makes a host whose journal, if it is to have one, is not open yet.
+// newHost returns a host. Its journal, if any, is not open yet.
 func newHost(clock func() sched.Time, journaled bool) *testHost {
 	s := &testHost{clock: clock, log: slog.New(slog.DiscardHandler), unsent: 8 * 64 << 20, commits: sync.NewCond(new(sync.Mutex))}
 	o := sched.Options{Shards: testShards, Rules: protocol.TableOf(Spaces()...).Rules()}
@@ -47,7 +47,7 @@ func newHost(clock func() sched.Time, journaled bool) *testHost {
 	return s
 }
 
-// open opens the journal on a disk, and puts back what is in it.
+// open opens the journal on a disk and restores its content.
 func (s *testHost) open(d *disk, p *Hub) (err error) {
 	s.journal, err = journal.Open(journal.Options{Dir: "data", Shards: testShards, FS: d, Committed: func(uint64) { s.wake(nil) }, Failed: s.wake})
 	if err != nil {
@@ -78,7 +78,7 @@ func (s *testHost) open(d *disk, p *Hub) (err error) {
 	return p.Restored()
 }
 
-// wake has Await look again; failed is why the journal has ended.
+// wake makes Await look again; failed is the error that ended the journal.
 func (s *testHost) wake(failed error) {
 	s.commits.L.Lock()
 	defer s.commits.L.Unlock()
@@ -180,7 +180,7 @@ func (s *testHost) DropDocument(d *protocol.Document) {
 // NewSink implements protocol.Host.
 func (s *testHost) NewSink() protocol.Sink { return testSink{} }
 
-// testSink is for what goes to nobody on the event loops.
+// testSink ignores deliveries to event loops.
 type testSink struct{}
 
 // Deliver implements sched.Sink.
@@ -197,11 +197,11 @@ func (s *testHost) Listen(_, _, address string) (net.Listener, error) {
 	return net.Listen("tcp", address)
 }
 
-// disk is one in memory whose syncs may wait or fail.
+// disk is a disk in memory whose syncs can wait or fail.
 type disk struct {
 	vfs.FS
-	gate sync.RWMutex // held for writing: syncs wait
-	fail atomic.Bool  // syncs give EIO
+	gate sync.RWMutex // held for writing, syncs wait
+	fail atomic.Bool  // syncs return EIO
 }
 
 func newDisk() *disk { return newDiskOn(vfs.NewMem()) }
@@ -227,10 +227,10 @@ func (d *disk) GetDiskUsage(string) (vfs.DiskUsage, error) {
 	return vfs.DiskUsage{AvailBytes: 1 << 40, TotalBytes: 1 << 41}, nil
 }
 
-// newDiskRig is newRig with a journal on a disk, at the time of a clock.
-func newDiskRig(t testing.TB, d *disk, clock sched.Time) *rig {
+// newDiskHub is newTestHub with a journal on a disk and a clock.
+func newDiskHub(t testing.TB, d *disk, clock sched.Time) *testHub {
 	t.Helper()
-	r := newRigOn(t, Options{}, true)
+	r := newTestHubOn(t, Options{}, true)
 	r.clock = clock
 	if err := r.server.open(d, r.Hub); err != nil {
 		t.Fatal(err)
@@ -239,8 +239,8 @@ func newDiskRig(t testing.TB, d *disk, clock sched.Time) *rig {
 	return r
 }
 
-// end closes the journal, once.
-func (r *rig) end() {
+// end closes the journal once.
+func (r *testHub) end() {
 	if err := r.server.journal.Close(); err != nil {
 		r.t.Error(err)
 	}

@@ -25,24 +25,24 @@ import (
 	"treadle/sched"
 )
 
-// socketRig is the protocol on sockets, under the clocks of the machine.
-type socketRig struct {
-	*rig
+// socketHub is the protocol on sockets with the machine's clocks.
+type socketHub struct {
+	*testHub
 	listening []protocol.Listening
 }
 
-// serve serves both versions until the test ends; unsent, if it is not 0, is how much may be unread.
-func serve(t *testing.T, o Options, unsent int) *socketRig {
+// serve serves both versions until the test ends; unsent, unless 0, limits the unread bytes.
+func serve(t *testing.T, o Options, unsent int) *socketHub {
 	t.Helper()
 	o.XML, o.JSON = []string{"127.0.0.1:0"}, []string{"127.0.0.1:0"}
-	r := &socketRig{rig: newRig(t, o)}
+	r := &socketHub{testHub: newTestHub(t, o)}
 	began := time.Now()
 	r.server.clock = func() sched.Time {
 		now := time.Now()
 		return sched.Time{Wall: now.UnixMilli(), Mono: now.Sub(began).Milliseconds(), Micros: now.UnixMicro()}
 	}
 	if unsent > 0 {
-		r.server.unsent, r.unread.Most, r.unheard.Most = unsent, unsent, unsent
+		r.server.unsent, r.unread.Most, r.incoming.Most = unsent, unsent, unsent
 	}
 	var err error
 	if r.listening, err = r.Listen(); err != nil {
@@ -61,7 +61,7 @@ func serve(t *testing.T, o Options, unsent int) *socketRig {
 }
 
 // until waits for a condition.
-func (r *socketRig) until(what string, ok func() bool) {
+func (r *socketHub) until(what string, ok func() bool) {
 	r.t.Helper()
 	for deadline := time.Now().Add(patience); !ok(); runtime.Gosched() {
 		if time.Now().After(deadline) {
@@ -70,20 +70,20 @@ func (r *socketRig) until(what string, ok func() bool) {
 	}
 }
 
-// address is where the calls of a setting are served.
-func (r *socketRig) address(setting string) string {
+// address returns the address of a setting.
+func (r *socketHub) address(setting string) string {
 	r.t.Helper()
 	for _, l := range r.listening {
 		if l.Protocol == setting {
 			return strings.TrimPrefix(l.Address, "tcp://")
 		}
 	}
-	r.t.Fatalf("nobody serves %s", setting)
+	r.t.Fatalf("no listener for %s", setting)
 	return ""
 }
 
-// dial opens a connection for bytes of the test's own.
-func (r *socketRig) dial(setting string) net.Conn {
+// dial opens a connection for raw bytes.
+func (r *socketHub) dial(setting string) net.Conn {
 	r.t.Helper()
 	c, err := net.Dial("tcp", r.address(setting))
 	if err != nil {
@@ -115,7 +115,7 @@ func answer(t *testing.T, c io.Reader) (status int, body string) {
 	return a.StatusCode, string(text)
 }
 
-// TestKtsHTTP: what is no call is answered by HTTP, whatever the content type says.
+// TestKtsHTTP: requests that are no calls get HTTP answers, whatever their content type.
 func TestKtsHTTP(t *testing.T) {
 	r := serve(t, Options{}, 0)
 	hello := string(codec.AppendCall(nil, "hello"))
@@ -150,15 +150,14 @@ func TestKtsHTTP(t *testing.T) {
 	f("GET", "kts46-json", "/anything", "", "", 200, `"waitingQueue": []`)
 }
 
-// TestKtsHugeBodies: a body longer than a call can be is refused, announced or not, and
-// costs no memory.
+// TestKtsHugeBodies: a body over the limit, announced or not, is refused and uses no memory.
 func TestKtsHugeBodies(t *testing.T) {
 	r := serve(t, Options{}, 0)
 	const huge = 100 << 20
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	for _, protocol := range []string{"kts46", "kts46-json"} {
-		// Announced: it is answered before any of the body has come.
+		// Announced: the answer comes before any of the body.
 		c := r.dial(protocol)
 		request := strings.Replace(head(huge), "/RPC2", map[string]string{"kts46": "/RPC2", "kts46-json": "/jsonrpc"}[protocol], 1)
 		if _, err := io.WriteString(c, request); err != nil {
@@ -167,7 +166,7 @@ func TestKtsHugeBodies(t *testing.T) {
 		if status, body := answer(t, c); status != 413 || !strings.Contains(body, "1MiB") {
 			t.Errorf("%s: status %d, %s", protocol, status, body)
 		}
-		// In chunks, without end: the connection is closed when it is too long.
+		// In endless chunks: the connection is closed when the body is too long.
 		c = r.dial(protocol)
 		request = request[:strings.Index(request, "Content-Length")] + "Transfer-Encoding: chunked\r\n\r\n"
 		chunk := append(append([]byte("10000\r\n"), bytes.Repeat([]byte("x"), 1<<16)...), "\r\n"...)
@@ -187,26 +186,26 @@ func TestKtsHugeBodies(t *testing.T) {
 	r.until("4 calls to be counted as too large", func() bool { return r.stats.tooLarge.Load() == 4 })
 }
 
-// TestKtsUnread: peers that ask for everything there is and never read it take what may be
-// unread; those that have asked first are hung up on, and who reads is answered.
+// TestKtsUnread: peers that ask for long answers and never read them use a bounded part of memory. The server closes
+// the connections of the first; a peer that reads is answered.
 func TestKtsUnread(t *testing.T) {
 	const projects, outbound = 60_000, 12 << 20
 	r := serve(t, Options{}, 4*outbound)
 	r.createProjects(projects, "%0250d")
-	// Large calls have their turns, which are over when the answers are written.
+	// Large calls take turns, which end when their answers are written.
 	call := string(codec.AppendCall(nil, "getServerStatus")) + strings.Repeat("\n", largeCall)
 	ask := head(len(call)) + call
-	var deaf []net.Conn
-	for range 6 { // each has 30 MB, of which the system takes some, and 48 MiB may be unread
+	var stuck []net.Conn
+	for range 6 { // each answer has 30 MB, of which the kernel buffers some; 48 MiB may be unread
 		c := r.dial("kts46")
 		_, err := io.WriteString(c, ask)
 		if err == nil {
-			_, err = c.Read(make([]byte, 1)) // it is being answered
+			_, err = c.Read(make([]byte, 1)) // its answer has begun
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		deaf = append(deaf, c)
+		stuck = append(stuck, c)
 	}
 	c := r.dial("kts46")
 	if _, err := io.WriteString(c, ask); err != nil {
@@ -215,15 +214,15 @@ func TestKtsUnread(t *testing.T) {
 	if status, body := answer(t, c); status != 200 || len(body) < 250*projects {
 		t.Errorf("status %d, %d bytes", status, len(body))
 	}
-	for i, c := range deaf[:4] {
+	for i, c := range stuck[:4] {
 		if n, _ := io.Copy(io.Discard, io.LimitReader(c, 250*projects)); n == 250*projects {
 			t.Errorf("peer %d, which did not read, has its answer", i)
 		}
 	}
 }
 
-// createProjects makes n projects, named by their numbers.
-func (r *rig) createProjects(n int, name string) {
+// createProjects makes n projects with numbered names.
+func (r *testHub) createProjects(n int, name string) {
 	r.t.Helper()
 	if err := r.turn(func() error {
 		for i := range n {
@@ -237,7 +236,7 @@ func (r *rig) createProjects(n int, name string) {
 	}
 }
 
-// TestKtsCompose: while a long answer is put together, no other is, and short ones are.
+// TestKtsCompose: while a long answer is built, short calls are answered and other long ones wait.
 func TestKtsCompose(t *testing.T) {
 	r := serve(t, Options{}, 0)
 	ask := func(method string) net.Conn {
@@ -254,7 +253,7 @@ func TestKtsCompose(t *testing.T) {
 		long = append(long, ask("getServerStatus"))
 	}
 	for range 20 {
-		for _, short := range []string{"hello", "getCurrentTasks"} { // nobody has any
+		for _, short := range []string{"hello", "getCurrentTasks"} { // there are no tasks
 			if status, _ := answer(t, ask(short)); status != 200 {
 				t.Errorf("%s: status %d", short, status)
 			}
@@ -271,7 +270,7 @@ func TestKtsCompose(t *testing.T) {
 	}
 }
 
-// pipeListener accepts what is sent to it.
+// pipeListener accepts the connections that the test sends.
 type pipeListener chan net.Conn
 
 // Accept implements net.Listener.
@@ -292,7 +291,7 @@ func (l pipeListener) Close() error {
 // Addr implements net.Listener.
 func (pipeListener) Addr() net.Addr { return &net.UnixAddr{Net: "pipe"} }
 
-// countedConn counts that it is open.
+// countedConn is a connection that counts as open until Close.
 type countedConn struct {
 	net.Conn
 	open *atomic.Int64
@@ -305,12 +304,11 @@ func (c *countedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// TestKtsSlowBodies: a call that does not come to its end is given up, in the head or in
-// the body, and does not keep others waiting. Its time is simulated: that of the call
-// beside it is never over because the machine is slow.
+// TestKtsSlowBodies: a call whose head or body never ends is closed, and delays no other call. Time is simulated, so
+// a slow machine cannot end the other calls.
 func TestKtsSlowBodies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newRig(t, Options{})
+		s := newTestHub(t, Options{})
 		l, ended := make(pipeListener), make(chan error, 1)
 		server := s.newServer(l, SettingXML)
 		go func() { ended <- server.Serve() }()
@@ -350,7 +348,7 @@ func TestKtsSlowBodies(t *testing.T) {
 	})
 }
 
-// TestKtsSuperviseServer: the supervisor of a server restarts by itself.
+// TestKtsSuperviseServer: a server's supervisor requeues tasks without help.
 func TestKtsSuperviseServer(t *testing.T) {
 	r := serve(t, Options{RestartAfter: 20 * time.Millisecond}, 0)
 	r.does("createProject", "p")
@@ -364,19 +362,18 @@ func TestKtsSuperviseServer(t *testing.T) {
 	r.faults("no current tasks", "reportStatus", "silent", "finished", task.last)
 }
 
-// TestKtsGuard: a mistake of our own closes the connection and is logged; the server and
-// its book go on.
+// TestKtsGuard: a panic closes the connection and is logged; the server and its book continue.
 func TestKtsGuard(t *testing.T) {
-	var log bytes.Buffer // written under the handler's lock, and before the connection is closed
-	r := newRig(t, Options{})
+	var log bytes.Buffer // written under the handler's lock, before the connection is closed
+	r := newTestHub(t, Options{})
 	r.server.log = slog.New(slog.NewTextHandler(&log, nil))
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	broken := web.NewServer(l, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+	broken := web.NewServer(l, web.Config{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		_ = r.turn(func() error { panic("BUG: broken") })
-	}), web.Limits{Grace: time.Minute}, r.server.log)
+	}), Guard: r.o.Guard, Log: r.server.log, Grace: time.Minute})
 	ended := make(chan error, 1)
 	go func() { ended <- broken.Serve() }()
 	if a, err := http.Get("http://" + l.Addr().String()); err == nil {

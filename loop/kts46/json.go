@@ -10,7 +10,7 @@ import (
 	codec "treadle/codec/kts46"
 )
 
-// jsonMethods are the methods of version 2, each in a turn if it is not long.
+// jsonMethods are the methods of version 2. All but the long ones run in a turn.
 var jsonMethods = map[string]func(*Hub, *codec.Request) (any, error){
 	"hello":           func(*Hub, *codec.Request) (any, error) { return greeting, nil },
 	"addTask":         (*Hub).jsonAddTask,
@@ -24,10 +24,10 @@ var jsonMethods = map[string]func(*Hub, *codec.Request) (any, error){
 	"restartTasks":    (*Hub).jsonRestartTasks,
 }
 
-// success is the result of what has none.
+// success is the result of a method that returns nothing.
 const success = "success"
 
-// serveJSON answers a request of version 2, and any GET with what goes on.
+// serveJSON answers a request of version 2, and any GET with the server's status.
 func (h *Hub) serveJSON(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodGet {
 		defer h.answering()()
@@ -38,15 +38,15 @@ func (h *Hub) serveJSON(w http.ResponseWriter, r *http.Request) {
 		h.send(w, http.StatusNotFound, "text/plain", []byte("Unknown path!\n"))
 		return
 	}
-	body, heard, ok := h.body(w, r)
+	body, done, ok := h.body(w, r)
 	if !ok {
 		return
 	}
-	defer heard()
+	defer done()
 	defer h.answering()()
 	request, err := codec.ParseRequest(body)
 	if err != nil || request.Null {
-		heard()
+		done()
 	}
 	if err != nil {
 		h.stats.refused.Add(1)
@@ -60,9 +60,9 @@ func (h *Hub) serveJSON(w http.ResponseWriter, r *http.Request) {
 	composed := h.compose(request.Method)
 	defer composed()
 	result, err := h.callJSON(&request)
-	heard()
+	done()
 	if err != nil || request.ID == nil {
-		composed() // nothing long is to be written
+		composed() // the answer is short
 	}
 	var unwritten *unwrittenError
 	var why *codec.Error
@@ -104,20 +104,20 @@ func (h *Hub) callJSON(r *codec.Request) (result any, err error) {
 		result, err = do(h, r)
 		return err
 	}
-	if longMethods[r.Method] { // has a turn only for a look at what there is
+	if longMethods[r.Method] { // takes a turn only to copy what it lists
 		return result, carry()
 	}
 	return result, h.turn(carry)
 }
 
-// errNoJob says that there is no such job, or no such project.
+// errNoJob says that a job or its project does not exist.
 var errNoJob error = &codec.Error{Type: "JobNotFound"}
 
 func wrongType(argument string) error {
 	return &codec.Error{Type: "InvalidArgumentType", ArgumentName: argument}
 }
 
-// textParam reads a parameter that is a string.
+// textParam reads a string parameter.
 func textParam(r *codec.Request, i int, name string) (text string, err error) {
 	if !readText(r.Param(i), &text) {
 		return "", wrongType(name)
@@ -125,7 +125,7 @@ func textParam(r *codec.Request, i int, name string) (text string, err error) {
 	return text, nil
 }
 
-// readText reads a JSON string; false for anything else.
+// readText reads a JSON string. It returns false for any other value.
 func readText(raw json.RawMessage, text *string) bool {
 	return len(raw) > 0 && raw[0] == '"' && json.Unmarshal(raw, text) == nil
 }
@@ -138,7 +138,7 @@ func jobNames(r *codec.Request) (project, name string, err error) {
 	return project, name, err
 }
 
-// jobParam reads the parameters that name a job, and finds it.
+// jobParam finds the job that the parameters name.
 func (h *Hub) jobParam(r *codec.Request) (*job, error) {
 	project, name, err := jobNames(r)
 	if err != nil {
@@ -159,7 +159,7 @@ func (h *Hub) jsonAddTask(r *codec.Request) (any, error) {
 	return started(j, h.run(j, v2End))
 }
 
-// started is the answer to addTask when run has returned err.
+// started returns the answer to addTask for the error of run.
 func started(j *job, err error) (any, error) {
 	switch err {
 	case nil:
@@ -180,7 +180,7 @@ func started(j *job, err error) (any, error) {
 	}
 }
 
-// jsonAbortTask stops a job. One that does not exist has no tasks either.
+// jsonAbortTask stops a job. A job that does not exist has no tasks to stop.
 func (h *Hub) jsonAbortTask(r *codec.Request) (any, error) {
 	j, err := h.jobParam(r)
 	switch {
@@ -192,7 +192,7 @@ func (h *Hub) jsonAbortTask(r *codec.Request) (any, error) {
 	return h.abort(j), nil
 }
 
-// kindsParam reads a list of kinds of version 2.
+// kindsParam reads a list of task kinds.
 func kindsParam(raw json.RawMessage) (kinds kindSet, err error) {
 	if raw == nil {
 		return 0, nil
@@ -221,7 +221,7 @@ func kindsParam(raw json.RawMessage) (kinds kindSet, err error) {
 	return kinds, nil
 }
 
-// taskJSON is a task as version 2 shows it; what is below Type only a simulation has.
+// taskJSON is a task as version 2 shows it. Only simulations have the fields below Type.
 type taskJSON struct {
 	Project string `json:"project"`
 	Job     string `json:"job"`
@@ -240,7 +240,7 @@ type taskJSON struct {
 	NotificationInterval int64      `json:"notificationInterval"`
 }
 
-func (h *Hub) taskJSON(t holding) *taskJSON {
+func (h *Hub) taskJSON(t heldTask) *taskJSON {
 	j := t.job
 	v := &taskJSON{
 		Project: j.project.name, Job: j.name, Type: t.kind.String(), Databases: h.o.Databases,
@@ -255,7 +255,7 @@ func (h *Hub) taskJSON(t holding) *taskJSON {
 
 func sigOf(t *task) string { return codec.Sig(time.UnixMilli(t.lease.Revision)) }
 
-// jsonGetTask hands out a task, which waits for its worker to accept it.
+// jsonGetTask reserves a task for a worker, which has to accept it.
 func (h *Hub) jsonGetTask(r *codec.Request) (any, error) {
 	id, err := textParam(r, 0, "workerId")
 	if err != nil {
@@ -271,7 +271,7 @@ func (h *Hub) jsonGetTask(r *codec.Request) (any, error) {
 	if _, err := h.held(id); err == nil {
 		return nil, &codec.Error{Type: "WorkerHasTask"}
 	}
-	t, err := h.take(id, kinds, millisecondGrain)
+	t, err := h.reserve(id, kinds, millisecondUnit)
 	if err != nil {
 		return nil, err
 	}
@@ -280,11 +280,10 @@ func (h *Hub) jsonGetTask(r *codec.Request) (any, error) {
 			Empty bool `json:"empty"`
 		}{true}, nil
 	}
-	return h.taskJSON(t.holding()), nil
+	return h.taskJSON(t.held()), nil
 }
 
-// heldParam reads the parameters with which a worker proves that it holds a task, which it
-// has accepted or not.
+// heldParam reads the parameters by which a worker proves that it holds a task, accepted or not.
 func (h *Hub) heldParam(r *codec.Request, accepted bool) (*task, error) {
 	id, err := textParam(r, 0, "workerId")
 	if err != nil {
@@ -304,7 +303,7 @@ func (h *Hub) heldParam(r *codec.Request, accepted bool) (*task, error) {
 	return t, nil
 }
 
-// newSig is the result of what gave a task another signature.
+// newSig is the result of a method that changed a task's signature.
 func newSig(t *task) any {
 	return struct {
 		Sig string `json:"sig"`
@@ -316,7 +315,7 @@ func (h *Hub) jsonAcceptTask(r *codec.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	h.touch(t, millisecondGrain, h.accepting())
+	h.touch(t, millisecondUnit, h.accepting())
 	t.accepted = true
 	h.decide(t, 2)
 	return newSig(t), nil
@@ -336,7 +335,7 @@ func (h *Hub) jsonTaskInProgress(r *codec.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	h.touch(t, millisecondGrain)
+	h.touch(t, millisecondUnit)
 	return newSig(t), nil
 }
 
@@ -352,7 +351,7 @@ func (h *Hub) jsonTaskFinished(r *codec.Request) (any, error) {
 	return success, nil
 }
 
-// jsonRestartTasks queues tasks again, but for those that were updated meanwhile.
+// jsonRestartTasks queues tasks again, except those that were updated meanwhile.
 func (h *Hub) jsonRestartTasks(r *codec.Request) (any, error) {
 	raw := r.Param(0)
 	var list []json.RawMessage

@@ -1,5 +1,5 @@
-// Package kts46 speaks the protocols of the kts46 scheduler, protocols/kts46.md: clients run simulations and workers do
-// them, by XML-RPC in version 1 and by JSON-RPC in version 2.
+// Package kts46 speaks the two protocols of the kts46 scheduler (protocols/kts46.md): clients define simulations and
+// workers run them, over XML-RPC in version 1 and over JSON-RPC in version 2.
 package kts46
 
 import (
@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"treadle/loop/budget"
 	"treadle/loop/protocol"
 	"treadle/loop/web"
 	"treadle/sched"
@@ -15,15 +16,15 @@ import (
 // Space is the name space of tasks.
 const Space sched.Space = 5
 
-// Spaces are the name spaces of the protocol's jobs: their workers steal them, and keep them until somebody who
-// knows their revision says otherwise.
+// Spaces returns the name spaces of the protocol's jobs. Workers reserve them with Steal, and hold them until a
+// report or a restart that names the current revision.
 func Spaces() []protocol.Space {
 	return []protocol.Space{{ID: Space, Protocol: protocolName, Rules: sched.Rules{Durable: true, Graph: true, Untimed: true, Private: true}}}
 }
 
 const protocolName = "kts46"
 
-// The settings with addresses.
+// The settings that hold addresses.
 const (
 	SettingXML  = "kts46"      // of version 1
 	SettingJSON = "kts46-json" // of version 2
@@ -32,81 +33,83 @@ const (
 // Options are the settings of the protocols.
 type Options struct {
 	XML, JSON    []string      // addresses of the two versions
-	Timeout      time.Duration // how often workers are told to report
-	TimeoutUnit  time.Duration // in which workers of version 1 are told
-	RestartAfter time.Duration // the silence of a worker after which its task is queued again; 0: never
+	Timeout      time.Duration // the report interval that workers are told
+	TimeoutUnit  time.Duration // its unit for workers of version 1
+	RestartAfter time.Duration // silence of a worker after which its task is queued again; 0: never
 	Databases    []Database    // that version 2 names to its workers
-	MongoDB      string        // URI of the site's MongoDB; empty: there is none
+	MongoDB      string        // URI of the site's MongoDB; empty: none
 
-	HandshakeTimeout time.Duration // for a call's head to arrive
-	FrameTimeout     time.Duration // for all of it; its answer is written within another after the sync
-	Large            int           // bytes from which an answer counts as large
-	Guard            *web.Guard    // nil: every host may be named
+	HandshakeTimeout time.Duration // to read a call's head
+	FrameTimeout     time.Duration // to read a call; its answer has twice that, from the end of the head
+	Large            int           // size in bytes from which an answer counts as large
+	Guard            *web.Guard    // of both ports
 }
 
-// Database is a database as version 2 names it.
+// Database is a database in the form of version 2.
 type Database struct {
 	Host string `json:"host"`
 	Port uint16 `json:"port"`
 }
 
-// Hub is the protocols in one server: the book of projects and jobs, and the workers of both versions. The
-// tasks are the scheduler's. What the book says decides which tasks there are to be, see settle.
+// Hub is both protocols of a server. It has the book: the projects and jobs, and the workers of both versions. The
+// scheduler has the tasks. The book decides which tasks there should be, see settle.
 type Hub struct {
-	host      protocol.Host
-	sched     *sched.Scheduler
-	o         Options
-	site      *site // nil without a MongoDB
-	stats     stats
-	active    atomic.Int64  // calls that are being answered
-	composing sync.Mutex    // see compose
-	defining  sync.Mutex    // see define
-	unread    web.Budget    // large answers that are being written
-	unheard   web.Budget    // large calls that are being read, or wait for their turn
-	hearing   chan struct{} // see hear
-	servers   []*web.Server
-	done      chan struct{} // closed by Close
-	running   sync.WaitGroup
+	host       protocol.Host
+	sched      *sched.Scheduler
+	o          Options
+	site       *site // nil without a MongoDB
+	stats      stats
+	active     atomic.Int64  // calls that are being answered
+	composing  sync.Mutex    // see compose
+	defining   sync.Mutex    // see define
+	unread     web.Transfers // large answers that are being written
+	incoming   web.Transfers // large calls that are being read or wait for their turn
+	largeTurns web.Turns     // see readCall
+	servers    []*web.Server
+	done       chan struct{} // closed by Close
+	running    sync.WaitGroup
 
-	mu       sync.Mutex // guards what follows, and the workers' sides of the scheduler
+	mu       sync.Mutex // guards the fields below and the workers' scheduler calls
 	now      sched.Time
 	sink     protocol.Sink
-	changed  bool // something was journaled in this turn
+	changed  bool // this turn journaled something
 	closed   bool
 	projects map[string]*project
 	entries  int // projects and jobs
 	workers  map[string]*worker
-	sweepAt  int                           // number of workers at which the idle ones are forgotten
-	floor    int64                         // no revision given before the start, or to a worker that is forgotten, is of a later second
-	retired  int64                         // nor one of a task that is gone
-	restored map[string]*protocol.Document // numbers whose definition has not come yet, by the names with a NUL between
+	sweepAt  int                           // number of workers at which the idle ones are removed
+	floor    int64                         // a revision; none given before the start, or to a removed worker, is in a later second
+	retired  int64                         // largest revision of a removed task
+	restored map[string]*protocol.Document // numbers that wait for their definition, by project and job with a NUL between
 }
 
-// New prepares the protocols; it opens nothing.
+// New creates the protocols without opening anything.
 func New(host protocol.Host, o Options) *Hub {
 	return &Hub{
 		host: host, sched: host.Sched(), o: o, stats: stats{requests: requestCounters()}, sink: host.NewSink(),
 		projects: make(map[string]*project), workers: make(map[string]*worker), done: make(chan struct{}),
-		unread: web.Budget{Most: host.MostUnsent()}, unheard: web.Budget{Most: host.MostUnsent()}, hearing: make(chan struct{}, 1), sweepAt: minSweep, restored: make(map[string]*protocol.Document),
+		unread:     web.Transfers{Budget: budget.Budget{Most: host.MostUnsent()}},
+		incoming:   web.Transfers{Budget: budget.Budget{Most: host.MostUnsent(), Free: largeCall}},
+		largeTurns: make(web.Turns, 1), sweepAt: minSweep, restored: make(map[string]*protocol.Document),
 	}
 }
 
 // Name implements protocol.Protocol.
 func (h *Hub) Name() string { return protocolName }
 
-// Projects is how many projects are known.
+// Projects returns the number of projects.
 func (h *Hub) Projects() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.projects)
 }
 
-// unwrittenError says that what a call has changed is not on disk, and never will be.
+// unwrittenError says that a call's changes are not on disk and never will be.
 type unwrittenError struct{ error }
 
-// turn runs fn as the owner of the book. It returns when what fn changed is on disk.
+// turn runs fn with exclusive access to the book. It returns when fn's changes are on disk.
 func (h *Hub) turn(fn func() error) error {
-	group, wait, err := h.own(fn)
+	group, wait, err := h.locked(fn)
 	acknowledgements := 0
 	if wait {
 		acknowledgements = 1
@@ -120,7 +123,7 @@ func (h *Hub) turn(fn func() error) error {
 	return err
 }
 
-func (h *Hub) own(fn func() error) (group uint64, wait bool, err error) {
+func (h *Hub) locked(fn func() error) (group uint64, wait bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {

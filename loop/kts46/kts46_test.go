@@ -10,22 +10,22 @@ import (
 	"treadle/sched"
 )
 
-// TestKtsBatches: a job of version 1 is handed out a batch at a time, and its statistics
-// last; what is queued waits behind what was queued before, of other kinds too.
+// TestKtsBatches: a job of version 1 is handed out in batches, its statistics last. New tasks are queued behind all
+// earlier ones, of other kinds too.
 func TestKtsBatches(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newTestHub(t, Options{})
 	r.does("createProject", "p")
 	r.does("addJob", "p", "a", definition(1, 0.1, 4)) // 10 steps: 3 batches
 	r.does("addJob", "p", "b", definition(1, 1, 1))
 	r.does("runJob", "p", "a")
 	r.does("runJob", "p", "b")
-	r.does("runJob", "p", "a") // it is queued: nothing is queued twice
+	r.does("runJob", "p", "a") // it is queued already: nothing is queued twice
 	for _, want := range []string{"a simulation", "b simulation", "a simulation", "b statistics", "a simulation", "a statistics", ""} {
 		if task := r.wantJob("w", want); task != nil {
 			r.report(task, "working")
 			r.report(task, "finished")
 		}
-		r.pass(10 * time.Second)
+		r.advance(10 * time.Second)
 	}
 	r.does("runJob", "p", "a") // it is done: nothing is queued
 	r.wantJob("w", "")
@@ -38,9 +38,9 @@ func TestKtsBatches(t *testing.T) {
 	}
 }
 
-// TestKtsLine: what abort, restartTask and a second getJob put back is last in line.
+// TestKtsLine: abort, restartTask and a second getJob put a task at the end of the line.
 func TestKtsLine(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newTestHub(t, Options{})
 	r.does("createProject", "p")
 	for _, name := range []string{"a", "b", "c"} {
 		r.does("addJob", "p", name, definition(9, 1, 3))
@@ -49,7 +49,7 @@ func TestKtsLine(t *testing.T) {
 	a := r.wantJob("w", "a simulation")
 	r.report(a, "abort")
 	r.wantJob("w", "b simulation")
-	r.wantJob("w", "c simulation") // b goes back
+	r.wantJob("w", "c simulation") // b is released
 	if got := r.does("restartTask", "w", r.getCurrent("w")); got != true {
 		t.Errorf("restartTask: %v", got)
 	}
@@ -57,14 +57,14 @@ func TestKtsLine(t *testing.T) {
 	r.wantJob("y", "b simulation")
 	r.wantJob("z", "c simulation")
 	r.wantJob("w", "")
-	// Alone in line, a worker that asks again is given what it gave back.
+	// Without other tasks, a worker that asks again gets the released one.
 	z := r.wantJob("z", "c simulation")
 	r.faults("doesn't match", "reportStatus", "z", "working", codec.NewDateTime(start))
 	r.report(z, "working")
 }
 
-// getCurrent is the last update that getCurrentTasks tells of a worker.
-func (r *rig) getCurrent(worker string) codec.DateTime {
+// getCurrent returns the last update of a worker's task in getCurrentTasks.
+func (r *testHub) getCurrent(worker string) codec.DateTime {
 	r.t.Helper()
 	all, _ := r.does("getCurrentTasks").([]any)
 	for _, e := range all {
@@ -75,11 +75,11 @@ func (r *rig) getCurrent(worker string) codec.DateTime {
 	return ""
 }
 
-// TestKtsRevisions: no report can match that was made under an earlier revision, however
-// fast updates follow on each other, of whichever version and whichever task.
+// TestKtsRevisions: no report matches an earlier revision, however fast updates follow each other, of any version and
+// task.
 func TestKtsRevisions(t *testing.T) {
 	for _, step := range []time.Duration{0, time.Millisecond, 400 * time.Millisecond, time.Second, time.Minute} {
-		r := newRig(t, Options{})
+		r := newTestHub(t, Options{})
 		r.twoVersions("a", "b")
 		seen := make(map[string]bool)
 		fresh := func(revision string) {
@@ -88,7 +88,7 @@ func TestKtsRevisions(t *testing.T) {
 				t.Errorf("steps of %v: %s was given before", step, revision)
 			}
 			seen[revision] = true
-			r.pass(step)
+			r.advance(step)
 		}
 		for range 10 {
 			task := r.wantJob("w", "a simulation")
@@ -116,12 +116,11 @@ func TestKtsRevisions(t *testing.T) {
 	}
 }
 
-// TestKtsLateOtherVersion: version 1 knows a revision by its second; a report of that second
-// does not match what the same worker was given by version 2 later in it, nor after a
-// restart in it.
+// TestKtsLateOtherVersion: version 1 compares revisions by the second. A report of that second does not match a later
+// task of version 2 in it, nor after a restart in it.
 func TestKtsLateOtherVersion(t *testing.T) {
 	d := newDisk()
-	r := newDiskRig(t, d, newRig(t, Options{}).clock)
+	r := newDiskHub(t, d, newTestHub(t, Options{}).clock)
 	r.twoVersions("a", "b")
 	for range 3 {
 		other := r.sigOf(r.json("getTask", "other", []string{"simulation"}))
@@ -143,28 +142,27 @@ func TestKtsLateOtherVersion(t *testing.T) {
 	}
 }
 
-// TestKtsClockSetBack: a worker that was forgotten is given no revision again that it has had
-// when the clock is set back.
+// TestKtsClockSetBack: a removed worker gets no revision twice when the clock is set back.
 func TestKtsClockSetBack(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newTestHub(t, Options{})
 	r.does("createProject", "p")
 	r.does("addJob", "p", "a", definition(50, 1, 1))
 	r.does("addJob", "p", "b", definition(50, 1, 1))
 	r.does("runJob", "p", "a")
 	r.does("runJob", "p", "b")
 	stale := r.wantJob("w", "a simulation")
-	r.pass(time.Minute)
+	r.advance(time.Minute)
 	r.does("reportStatus", "w", "abort", stale.last)
 	if len(r.workers) > 0 {
 		t.Error("the worker is not forgotten")
 	}
-	r.pass(-time.Minute)
+	r.advance(-time.Minute)
 	r.wantJob("w", "b simulation")
 	r.faults("doesn't match", "reportStatus", "w", "finished", stale.last)
 }
 
 // twoVersions runs two jobs of a project, one for workers of each version.
-func (r *rig) twoVersions(v1, v2 string) {
+func (r *testHub) twoVersions(v1, v2 string) {
 	r.t.Helper()
 	r.does("createProject", "p")
 	r.does("addJob", "p", v1, definition(50, 1, 1))
@@ -177,7 +175,7 @@ func (r *rig) twoVersions(v1, v2 string) {
 }
 
 // sigOf reads the sig of a result.
-func (r *rig) sigOf(result string) string {
+func (r *testHub) sigOf(result string) string {
 	r.t.Helper()
 	_, sig, ok := strings.Cut(result, `"sig":"`)
 	if len(sig) < 24 || !ok {
@@ -186,9 +184,9 @@ func (r *rig) sigOf(result string) string {
 	return sig[:24]
 }
 
-// TestKtsAccept: version 2 hands out, and a task is its worker's when that has accepted.
+// TestKtsAccept: version 2 reserves a task, and the worker holds it once it has accepted it.
 func TestKtsAccept(t *testing.T) {
-	r := newRig(t, Options{Databases: []Database{{"db", 27017}}})
+	r := newTestHub(t, Options{Databases: []Database{{"db", 27017}}})
 	r.does("createProject", "p")
 	r.does("addJob", "p", "a", definition(10, 1, 5))
 	r.does("addJob", "p", "b", definition(10, 1, 5))
@@ -196,7 +194,7 @@ func TestKtsAccept(t *testing.T) {
 	r.wants(`{"type":"DuplicateTask","taskType":"simulation"}`, "addTask", "p", "a")
 	r.wants(`"success"`, "addTask", "p", "b")
 	r.wants(`{"empty":true}`, "getTask", "w", []string{"throughput"})
-	r.pass(7 * time.Millisecond)
+	r.advance(7 * time.Millisecond)
 	sig := r.sigOf(r.json("getTask", "w", []string{"throughput", "simulation"}))
 	r.wants(`{"type":"WorkerHasTask"}`, "getTask", "w", []string{"simulation"})
 	r.faults("Has: 2011-02-13 18:56:37.130000.", "reportStatus", "w", "working", nil)
@@ -228,7 +226,7 @@ func TestKtsAccept(t *testing.T) {
 	if got := r.server.sched.Stats().Jobs; got != 3 {
 		t.Errorf("%d tasks end job b", got)
 	}
-	r.wantJob("v1", "") // version 2 ends what it started
+	r.wantJob("v1", "") // version 2 finishes what it started
 	for i, kind := range []string{"throughput", "basicStatistics", "idleTimes"} {
 		sig = r.sigOf(r.json("getTask", fmt.Sprint("w", i), []string{kind}))
 		sig = r.sigOf(r.json("acceptTask", fmt.Sprint("w", i), sig))
@@ -239,9 +237,9 @@ func TestKtsAccept(t *testing.T) {
 	}
 }
 
-// TestKtsProjects: what the command line client of the original asks.
+// TestKtsProjects: the calls of the original's command line client.
 func TestKtsProjects(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newTestHub(t, Options{})
 	is := func(want any, method string, args ...any) {
 		t.Helper()
 		if got := fmt.Sprint(r.does(method, args...)); got != fmt.Sprint(want) {
@@ -272,7 +270,7 @@ func TestKtsProjects(t *testing.T) {
 	is("p.b: 0 (0/10).", "getJobStatus", "p", "b")
 	is(1, "getNewJobId", "p")
 	is(2, "getNewJobId", "p")
-	// Nothing to simulate: the statistics are all there is.
+	// There is nothing to simulate, only the statistics.
 	is(nil, "runJob", "p", "a")
 	a := r.wantJob("w", "a statistics")
 	is(nil, "runJob", "p", "b")
@@ -283,14 +281,14 @@ func TestKtsProjects(t *testing.T) {
 	is(nil, "deleteProject", "p")
 	r.faults("no current tasks", "reportStatus", "x", "working", b.last)
 	is("[]", "getServerStatus")
-	if r.entries != 0 || len(r.holdings()) != 0 || r.server.sched.Stats().Jobs != 0 {
-		t.Errorf("%d entries, %d held tasks, %d tasks are left", r.entries, len(r.holdings()), r.server.sched.Stats().Jobs)
+	if r.entries != 0 || len(r.heldTasks()) != 0 || r.server.sched.Stats().Jobs != 0 {
+		t.Errorf("%d entries, %d held tasks, %d tasks are left", r.entries, len(r.heldTasks()), r.server.sched.Stats().Jobs)
 	}
 }
 
 // TestKtsRefuses: wrong types, wrong numbers of arguments, unusable names and definitions.
 func TestKtsRefuses(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newTestHub(t, Options{})
 	r.does("createProject", "p")
 	r.faults("is not supported", "nosuch")
 	r.faults("names no method", "")
@@ -347,7 +345,7 @@ func TestKtsRefuses(t *testing.T) {
 	}
 }
 
-// TestKtsTimeout: version 1 is told the time in the unit of the setting.
+// TestKtsTimeout: version 1 gets the interval in the unit of the setting.
 func TestKtsTimeout(t *testing.T) {
 	for _, f := range []struct {
 		o    Options
@@ -356,7 +354,7 @@ func TestKtsTimeout(t *testing.T) {
 		{Options{}, 5}, {Options{TimeoutUnit: time.Millisecond}, 5000},
 		{Options{Timeout: 1500 * time.Millisecond}, 2}, {Options{Timeout: time.Minute, TimeoutUnit: time.Millisecond}, 60000},
 	} {
-		r := newRig(t, f.o)
+		r := newTestHub(t, f.o)
 		r.does("createProject", "p")
 		r.does("addJob", "p", "j", definition(1, 1, 1))
 		r.does("runJob", "p", "j")
@@ -366,10 +364,10 @@ func TestKtsTimeout(t *testing.T) {
 	}
 }
 
-// TestKtsSupervisor: the task of a worker that is silent for the setting's time is queued
-// again, and only that; a sign of life of either version counts.
+// TestKtsSupervisor: only the task of a worker that is silent for the set time is queued again; a report in either
+// version counts.
 func TestKtsSupervisor(t *testing.T) {
-	r := newRig(t, Options{RestartAfter: time.Minute})
+	r := newTestHub(t, Options{RestartAfter: time.Minute})
 	r.does("createProject", "p")
 	for _, name := range []string{"a", "b"} {
 		r.does("addJob", "p", name, definition(1, 1, 1))
@@ -379,17 +377,17 @@ func TestKtsSupervisor(t *testing.T) {
 	sig := r.sigOf(r.json("getTask", "v2", []string{"simulation"}))
 	expire := func(after time.Duration, left int) {
 		t.Helper()
-		r.pass(after)
+		r.advance(after)
 		if err := r.turn(r.expire); err != nil {
 			t.Fatal(err)
 		}
-		if got := len(r.holdings()); got != left {
+		if got := len(r.heldTasks()); got != left {
 			t.Errorf("%d tasks are held, want %d", got, left)
 		}
 	}
 	expire(59*time.Second, 2)
 	r.report(a, "working")
-	expire(time.Second, 1) // v2 has not even accepted
+	expire(time.Second, 1) // v2 has not accepted its task
 	r.wants(`{"type":"InvalidWorkerId"}`, "acceptTask", "v2", sig)
 	expire(58*time.Second, 1)
 	expire(time.Second, 0)
@@ -397,10 +395,10 @@ func TestKtsSupervisor(t *testing.T) {
 	r.wantJob("v1", "b simulation")
 }
 
-// TestKtsPrivate: a worker of another protocol that serves a queue of these tasks is
-// never handed one, and the queue can't be dropped.
+// TestKtsPrivate: a worker of another protocol on a queue of these tasks never gets one, and the queue cannot be
+// dropped.
 func TestKtsPrivate(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newTestHub(t, Options{})
 	s := r.server.sched
 	p := s.NewPeer(1, sched.Named)
 	for k := range kindCount {
@@ -435,21 +433,20 @@ func TestKtsPrivate(t *testing.T) {
 	r.wantJob("w", "j statistics")
 }
 
-// nowhere is a sink for what must not be delivered.
+// nowhere is a sink that fails the test on any delivery.
 type nowhere struct{ t *testing.T }
 
 func (n nowhere) Deliver(d *sched.Delivery) { n.t.Errorf("delivered: %+v", d) }
 
-// TestKtsSweep: workers that hold nothing are forgotten as soon as their revisions can't
-// come again.
+// TestKtsSweep: workers without a task are removed as soon as their revisions cannot recur.
 func TestKtsSweep(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newTestHub(t, Options{})
 	r.does("createProject", "p")
 	r.does("addJob", "p", "j", definition(1e6, 1, 1))
 	r.does("runJob", "p", "j")
 	for i := range 3 * minSweep {
 		r.report(r.getJob(fmt.Sprint("w", i)), "finished")
-		r.pass(10 * time.Millisecond)
+		r.advance(10 * time.Millisecond)
 	}
 	if n := len(r.workers); n == 0 || n > 2*minSweep {
 		t.Errorf("%d workers are known", n)

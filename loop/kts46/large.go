@@ -1,20 +1,15 @@
 package kts46
 
 import (
-	"bytes"
+	"context"
 	"io"
 	"net/http"
 	"os"
-	"slices"
 	"sync"
-
-	codec "treadle/codec/kts46"
-	"treadle/loop/web"
 )
 
-// longMethods are the methods whose answers may have tens of megabytes, and manyEntries is how many
-// projects and jobs, or for the last one workers, there are when they do. One of these answers is
-// put together at a time, and what of them is unread has a bound.
+// longMethods are the methods whose answers may have tens of megabytes. An answer counts as long from manyEntries
+// projects and jobs, or workers for heldList. One long answer is built at a time.
 var longMethods = map[string]bool{"getServerStatus": true, "getProjectStatus": true, "getJobsList": true, heldList: true}
 
 const (
@@ -22,8 +17,8 @@ const (
 	manyEntries = 1000
 )
 
-// compose waits for the turn to put a method's answer together, if it may be long. done, which
-// may be called again, ends the turn.
+// compose waits until a method may build its answer, if that may be long. done lets the next answer begin and may be
+// called again.
 func (h *Hub) compose(method string) (done func()) {
 	if !longMethods[method] {
 		return func() {}
@@ -34,81 +29,30 @@ func (h *Hub) compose(method string) (done func()) {
 		many = len(h.workers)
 	}
 	h.mu.Unlock()
-	if many < manyEntries && (h.site == nil || method == heldList) { // how much is in MongoDB is not known
+	if many < manyEntries && (h.site == nil || method == heldList) { // MongoDB may have any number of jobs
 		return func() {}
 	}
 	h.composing.Lock()
 	return sync.OnceFunc(h.composing.Unlock)
 }
 
-// pieceSize is what is written of a large answer at a time.
-const pieceSize = 256 << 10
-
-// moving is a large call that is being read, or a large answer that is being written, from or to a peer.
-type moving struct {
-	*web.Holding
-	call   io.Reader
-	answer io.Writer
-}
-
-// Write implements io.Writer, in pieces: an answer that is read goes on ahead of those that are not.
-func (m *moving) Write(body []byte) (n int, err error) {
-	for piece := range slices.Chunk(body, pieceSize) {
-		k, err := m.answer.Write(piece)
-		if n += k; err != nil {
-			return n, err
-		}
-		m.Moved()
-	}
-	return n, nil
-}
-
-// Read implements io.Reader.
-func (m *moving) Read(p []byte) (n int, err error) {
-	if n, err = m.call.Read(p); n > 0 {
-		m.Moved()
-	}
-	return n, err
-}
-
-// largeCall is how long a call is at most that is not counted.
+// largeCall is the size from which a call counts as large, in bytes.
 const largeCall = 64 << 10
 
-// hear reads a call. A large one is counted until heard is called, and has its turn until then:
-// what is made of a megabyte takes a hundred. heard may be called again.
-func (h *Hub) hear(w http.ResponseWriter, body io.Reader, size int64) (all []byte, heard func(), err error) {
-	if size < 0 { // nobody has said
-		var first bytes.Buffer
-		if _, err = io.CopyN(&first, body, largeCall+1); err == io.EOF {
-			return first.Bytes(), func() {}, nil
-		} else if err != nil {
-			return nil, nil, err
-		}
-		body, size = io.MultiReader(&first, body), codec.MaxRequest
+// readCall reads a call. A large one counts against the budget of incoming calls until done is called. It also has
+// its turn until then: parsing takes a hundred times its size in memory. done may be called again.
+func (h *Hub) readCall(w http.ResponseWriter, body io.Reader, size int64) (call []byte, done func(), err error) {
+	if size >= 0 && size <= largeCall {
+		call, err = io.ReadAll(body)
+		return call, func() {}, err
 	}
-	if size <= largeCall {
-		all, err = io.ReadAll(body)
-		return all, func() {}, err
-	}
-	gone := make(chan struct{})
-	m := &moving{call: body, Holding: h.unheard.Begin(int(size), nil, func() {
-		close(gone)
-		_ = http.NewResponseController(w).SetReadDeadline(web.Over) // fails only when it is closed
-	})}
-	if all, err = io.ReadAll(m); err == nil {
-		select {
-		case h.hearing <- struct{}{}:
-			if m.Moved() {
-				return all, sync.OnceFunc(func() {
-					m.End()
-					<-h.hearing
-				}), nil
-			}
-			<-h.hearing
-		case <-gone: // what it has read is not counted any more
-		}
+	ctx, transfer := h.incoming.Begin(context.Background(), w) // the call is carried out even if its client has left
+	call, err = transfer.ReadAll(body, int(max(size, 0)))
+	if err == nil && len(call) > largeCall && !transfer.Wait(ctx, h.largeTurns, len(call)) {
 		err = os.ErrDeadlineExceeded
 	}
-	m.End()
-	return nil, nil, err
+	if err != nil {
+		transfer.End()
+	}
+	return call, transfer.End, err
 }

@@ -13,58 +13,22 @@ import (
 	"testing"
 
 	codec "treadle/codec/kts46"
-	"treadle/loop/web"
 )
 
-// TestKtsUnreadIsRead: whoever moves some of what is his is given up behind those who move
-// nothing.
-func TestKtsUnreadIsRead(t *testing.T) {
-	l := web.Budget{Most: 20}
-	givenUp := make([]bool, 5)
-	begin := func(i int) *moving {
-		return &moving{Holding: l.Begin(10, nil, func() { givenUp[i] = true })}
-	}
-	slow := begin(0)
-	slow.answer, slow.call = io.Discard, strings.NewReader("a call")
-	for i := range givenUp[1:] {
-		var err error
-		if i%2 == 0 {
-			_, err = slow.Write([]byte("some"))
-		} else {
-			_, err = slow.Read(make([]byte, 1))
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		deaf := begin(i + 1)
-		defer deaf.End()
-	}
-	for i, g := range givenUp {
-		if want := i > 0 && i < len(givenUp)-1; g != want {
-			t.Errorf("peer %d is given up: %v", i, g)
-		}
-	}
-	slow.End()
-	if _, n, bytes := l.State(); bytes != 10 || n != 1 {
-		t.Errorf("%d answers of %d bytes are left", n, bytes)
-	}
-}
-
-// longCall is a whole call of nearly the largest length.
+// longCall is a complete call of nearly the largest size.
 func longCall() string {
 	call := string(codec.AppendCall(nil, "hello", strings.Repeat("x", codec.MaxRequest-1000)))
 	return head(len(call)) + call
 }
 
-// unheardRig has room for four of the largest calls.
-func unheardRig(t *testing.T) *socketRig { return serve(t, Options{}, 4<<20) }
+// incomingServer has room for four of the largest calls.
+func incomingServer(t *testing.T) *socketHub { return serve(t, Options{}, 4<<20) }
 
-// unheardCalls makes n peers that send a large call, without its last bytes, and waits until each of
-// them is counted.
-func (r *socketRig) unheardCalls(n, without int) (peers []net.Conn) {
+// sendLargeCalls connects n peers that send a large call without its last bytes. It waits until each is counted.
+func (r *socketHub) sendLargeCalls(n, without int) (peers []net.Conn) {
 	r.t.Helper()
 	call := longCall()
-	before, _, _ := r.unheard.State()
+	before, _, _ := r.incoming.State()
 	for i := range n {
 		c := r.dial("kts46")
 		peers = append(peers, c)
@@ -72,17 +36,17 @@ func (r *socketRig) unheardCalls(n, without int) (peers []net.Conn) {
 			r.t.Fatal(err)
 		}
 		r.until("a call to be counted", func() bool {
-			begun, _, _ := r.unheard.State()
+			begun, _, _ := r.incoming.State()
 			return begun == before+i+1
 		})
-		if _, _, bytes := r.unheard.State(); bytes > r.server.MostUnsent() {
+		if _, _, bytes := r.incoming.State(); bytes > r.server.MostUnsent() {
 			r.t.Errorf("%d bytes are counted", bytes)
 		}
 	}
 	return peers
 }
 
-// answered counts the peers that get an answer; the others are hung up on.
+// answered counts the peers that get an answer. The server must close the connections of the others.
 func answered(t *testing.T, peers []net.Conn) (n int) {
 	t.Helper()
 	for _, c := range peers {
@@ -100,19 +64,19 @@ func answered(t *testing.T, peers []net.Conn) (n int) {
 	return n
 }
 
-// TestKtsUnheard: large calls whose ends do not come take what all of them may; those who have
-// sent nothing for the longest are hung up on, and whole calls are answered.
+// TestKtsUnheard: large calls that never end use a bounded part of memory. The server closes those that have sent
+// nothing for the longest, and answers complete calls.
 func TestKtsUnheard(t *testing.T) {
-	r := unheardRig(t)
-	peers := r.unheardCalls(8, 3)
+	r := incomingServer(t)
+	peers := r.sendLargeCalls(8, 3)
 	ends := make(chan int, len(peers))
-	for _, c := range peers { // which of them are given up depends on what the server has read last
+	for _, c := range peers { // the order of the closed ones depends on the server's reads
 		go func() { ends <- answered(t, []net.Conn{c}) }()
 	}
 	if n := <-ends + <-ends + <-ends + <-ends; n != 0 {
 		t.Errorf("%d calls are answered of which the end is missing", n)
 	}
-	if n := answered(t, r.unheardCalls(1, 0)); n != 1 {
+	if n := answered(t, r.sendLargeCalls(1, 0)); n != 1 {
 		t.Error("a whole call is not answered")
 	}
 	if n := <-ends; n != 0 {
@@ -120,22 +84,22 @@ func TestKtsUnheard(t *testing.T) {
 	}
 	call := longCall()
 	for _, c := range peers {
-		_, _ = io.WriteString(c, call[len(call)-3:]) // five have been hung up on
+		_, _ = io.WriteString(c, call[len(call)-3:]) // five are closed already
 	}
 	if n := <-ends + <-ends + <-ends; n != 3 {
 		t.Errorf("%d of the 3 calls that are left are answered", n)
 	}
-	if _, n, bytes := r.unheard.State(); n != 0 || bytes != 0 {
+	if _, n, bytes := r.incoming.State(); n != 0 || bytes != 0 {
 		t.Errorf("%d calls of %d bytes are counted at the end", n, bytes)
 	}
 }
 
-// TestKtsHearing: one large call at a time is carried out; small ones do not wait for it, and
-// those that wait for their turn count.
+// TestKtsHearing: one large call is carried out at a time. Small calls do not wait for it, and waiting large calls
+// count.
 func TestKtsHearing(t *testing.T) {
-	r := unheardRig(t)
-	r.hearing <- struct{}{} // a large call is being carried out
-	peers := r.unheardCalls(6, 0)
+	r := incomingServer(t)
+	r.largeTurns <- struct{}{} // a large call is being carried out
+	peers := r.sendLargeCalls(6, 0)
 	small := r.dial("kts46")
 	hello := string(codec.AppendCall(nil, "hello"))
 	if _, err := io.WriteString(small, head(len(hello))+hello); err != nil {
@@ -148,46 +112,45 @@ func TestKtsHearing(t *testing.T) {
 	for _, c := range peers {
 		go func() { ends <- answered(t, []net.Conn{c}) }()
 	}
-	if n := <-ends + <-ends; n != 0 { // nobody has to come to his turn to be given up
+	if n := <-ends + <-ends; n != 0 { // a call can be evicted before its turn
 		t.Error("a large call is answered while another is carried out")
 	}
-	<-r.hearing
+	<-r.largeTurns
 	if n := <-ends + <-ends + <-ends + <-ends; n != 4 {
 		t.Errorf("%d of 6 large calls are answered, want the four for which there is room", n)
 	}
 }
 
-// TestKtsChunked: a small call in chunks is a small one: nobody has said how long it is.
+// TestKtsChunked: a small call without an announced length does not wait for large ones.
 func TestKtsChunked(t *testing.T) {
-	r := unheardRig(t)
-	r.hearing <- struct{}{} // a large call is being carried out
+	r := incomingServer(t)
+	r.largeTurns <- struct{}{} // a large call is being carried out
 	hello := string(codec.AppendCall(nil, "hello"))
 	c := r.dial("kts46")
 	fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", len(hello), hello)
 	if n := answered(t, []net.Conn{c}); n != 1 {
 		t.Error("it is not answered")
 	}
-	<-r.hearing
+	<-r.largeTurns
 }
 
-// TestKtsRefusalUnread: a peer that does not read refusals of what has long answers keeps nobody
-// from theirs.
+// TestKtsRefusalUnread: a peer that does not read the errors of long methods does not delay the long answers of others.
 func TestKtsRefusalUnread(t *testing.T) {
 	r := serve(t, Options{}, 0)
 	r.createProjects(manyEntries, "%d")
 	refused := string(codec.AppendCall(nil, "getProjectStatus", "nope"))
 	refused = strings.Repeat(head(len(refused))+refused, 100)
-	deaf := r.dial("kts46")
+	stuck := r.dial("kts46")
 	var sent atomic.Int64
 	written := make(chan struct{})
 	go func() {
 		defer close(written)
-		for _, err := io.WriteString(deaf, refused); err == nil; _, err = io.WriteString(deaf, refused) {
+		for _, err := io.WriteString(stuck, refused); err == nil; _, err = io.WriteString(stuck, refused) {
 			sent.Add(1)
 		}
 	}()
 	c, call := r.dial("kts46"), string(codec.AppendCall(nil, "getServerStatus"))
-	for before, same := int64(0), 0; same < 50; same++ { // then the server does not get on with the other
+	for before, same := int64(0), 0; same < 50; same++ { // the server is stuck on the other connection
 		if _, err := io.WriteString(c, head(len(call))+call); err != nil {
 			t.Fatal(err)
 		}
@@ -198,6 +161,6 @@ func TestKtsRefusalUnread(t *testing.T) {
 			before, same = n, 0
 		}
 	}
-	deaf.Close()
+	stuck.Close()
 	<-written
 }

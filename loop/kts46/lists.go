@@ -9,60 +9,60 @@ import (
 	codec "treadle/codec/kts46"
 )
 
-// What is listed may be a hundred thousand jobs and more tasks. A turn takes only a look at them: others
-// wait for it. They are put in order, and into words, behind it.
+// A list may have a hundred thousand jobs and more tasks. Other calls wait during a turn, so a turn only copies the
+// data; sorting and encoding follow outside.
 
-// holding is a held task as it was at a moment.
-type holding struct {
+// heldTask is a copy of a task that a worker holds.
+type heldTask struct {
 	task
 	done int64 // steps of its job
 }
 
-func (t *task) holding() holding { return holding{*t, t.job.progress.Done} }
+func (t *task) held() heldTask { return heldTask{*t, t.job.progress.Done} }
 
-// byHolder is the order of held tasks by their workers' ids.
+// byHolder compares held tasks by their workers' ids.
 func byHolder(a, b *task) int { return strings.Compare(a.holder.id, b.holder.id) }
 
-// holdings returns all tasks that are held, in no order.
-func (h *Hub) holdings() (all []holding) {
+// heldTasks returns all held tasks, unsorted.
+func (h *Hub) heldTasks() (all []heldTask) {
 	for _, w := range h.workers {
 		if w.task != nil {
-			all = append(all, w.task.holding())
+			all = append(all, w.task.held())
 		}
 	}
 	return all
 }
 
-// current is holdings in a turn, in order.
-func (h *Hub) current() (all []holding, err error) {
+// current returns all held tasks in order. It takes a turn.
+func (h *Hub) current() (all []heldTask, err error) {
 	err = h.turn(func() error {
-		all = h.holdings()
+		all = h.heldTasks()
 		return nil
 	})
-	slices.SortFunc(all, func(a, b holding) int { return byHolder(&a.task, &b.task) })
+	slices.SortFunc(all, func(a, b heldTask) int { return byHolder(&a.task, &b.task) })
 	return all, err
 }
 
-// standing is a job as it was at a moment.
-type standing struct {
+// jobState is a copy of a job's state.
+type jobState struct {
 	name        string
 	done, total int64   // steps
 	flags       kindSet // kinds of statistics that are done
 	finished    bool
-	queued      kindSet // tasks that nobody holds
+	queued      kindSet // tasks that no worker holds
 }
 
-// listed is a project as it was at a moment.
-type listed struct {
+// projectState is a copy of a project's state.
+type projectState struct {
 	name string
-	jobs []standing
+	jobs []jobState
 }
 
-// listed is the project now, its jobs in no order.
-func (p *project) listed() listed {
-	l := listed{p.name, make([]standing, 0, len(p.jobs))}
+// state copies the project's state, its jobs unsorted.
+func (p *project) state() projectState {
+	l := projectState{p.name, make([]jobState, 0, len(p.jobs))}
 	for _, j := range p.jobs {
-		s := standing{name: j.name, done: j.steps(), total: j.total, flags: j.flags(), finished: j.progress.Finished}
+		s := jobState{name: j.name, done: j.steps(), total: j.total, flags: j.flags(), finished: j.progress.Finished}
 		for k, t := range j.tasks {
 			if t != nil && t.holder == nil {
 				s.queued |= 1 << k
@@ -73,34 +73,34 @@ func (p *project) listed() listed {
 	return l
 }
 
-// sort orders a project's jobs by their names.
-func (l listed) sort() listed {
-	slices.SortFunc(l.jobs, func(a, b standing) int { return strings.Compare(a.name, b.name) })
+// sort sorts a project's jobs by name.
+func (l projectState) sort() projectState {
+	slices.SortFunc(l.jobs, func(a, b jobState) int { return strings.Compare(a.name, b.name) })
 	return l
 }
 
-// list is a project with its jobs, in order.
-func (h *Hub) list(project string) (l listed, err error) {
+// list returns a project with its jobs in order.
+func (h *Hub) list(project string) (l projectState, err error) {
 	err = h.turn(func() error {
 		p, err := h.project(project)
 		if err == nil {
-			l = p.listed()
+			l = p.state()
 		}
 		return err
 	})
 	return l.sort(), err
 }
 
-// listAll is all projects with their jobs, in order. also is called in the same turn.
-func (h *Hub) listAll(also func()) (all []listed, err error) {
+// listAll returns all projects with their jobs in order. It calls also in the same turn.
+func (h *Hub) listAll(also func()) (all []projectState, err error) {
 	err = h.turn(func() error {
 		for _, p := range h.projects {
-			all = append(all, p.listed())
+			all = append(all, p.state())
 		}
 		also()
 		return nil
 	})
-	slices.SortFunc(all, func(a, b listed) int { return strings.Compare(a.name, b.name) })
+	slices.SortFunc(all, func(a, b projectState) int { return strings.Compare(a.name, b.name) })
 	for _, l := range all {
 		l.sort()
 	}
@@ -136,9 +136,9 @@ func (h *Hub) xmlProjectStatus(_ []any, s []string) (any, error) {
 	return l.appendStatus([]any{}), err
 }
 
-// appendStatus lists a project's jobs; for one without any, an entry that says so. The
-// original of January 2011 has total, the later ones totalSteps and the four flags.
-func (l listed) appendStatus(all []any) []any {
+// appendStatus appends the jobs of a project, or one entry that says that it has none. The original of January 2011
+// has total, later ones totalSteps and the four flags.
+func (l projectState) appendStatus(all []any) []any {
 	for _, j := range l.jobs {
 		all = append(all, codec.Struct{
 			{Name: "project", Value: l.name}, {Name: "name", Value: j.name},
@@ -191,11 +191,11 @@ type waitingJSON struct {
 }
 
 func (h *Hub) sendStatus(w http.ResponseWriter) {
-	composed := h.compose("getServerStatus") // of which this is the form of version 2
+	composed := h.compose("getServerStatus") // the same list in the form of version 2
 	defer composed()
 	st := statusJSON{[]waitingJSON{}, make(map[string]*taskJSON), make(map[string]*taskJSON)}
-	var held []holding
-	projects, err := h.listAll(func() { held = h.holdings() })
+	var held []heldTask
+	projects, err := h.listAll(func() { held = h.heldTasks() })
 	for _, l := range projects {
 		for _, j := range l.jobs {
 			for k := range kindCount {

@@ -10,11 +10,11 @@ import (
 	"treadle/sched"
 )
 
-// TestKtsListKeepsNobody: whoever lists very many jobs or tasks has the book for a look at them; others
-// have their turns while they are put in order and into words.
+// TestKtsListKeepsNobody: listing very many jobs or tasks blocks others only while the data is copied, not while it
+// is sorted and encoded.
 func TestKtsListKeepsNobody(t *testing.T) {
 	const jobs = 5000
-	r := newRig(t, Options{})
+	r := newTestHub(t, Options{})
 	r.does("createProject", "p")
 	for i := range jobs {
 		name := fmt.Sprint("job ", i)
@@ -24,15 +24,15 @@ func TestKtsListKeepsNobody(t *testing.T) {
 			r.does("getJob", fmt.Sprint("worker ", i))
 		}
 	}
-	var looked atomic.Bool // the listing has begun its turn
+	var looked atomic.Bool // the list has begun its turn
 	r.server.clock = func() sched.Time {
 		looked.Store(true)
 		return r.clock
 	}
 	f := func(what string, list func()) {
 		t.Helper()
-		// A lock is taken a hundred times in far less than it takes to sort them, once this goroutine
-		// runs meanwhile, which takes several tries on a machine that is busy with other things.
+		// A hundred lock acquisitions take far less time than sorting, once this goroutine runs at the same time. On
+		// a busy machine that takes several attempts.
 		const enough, tries = 100, 500
 		for range tries {
 			looked.Store(false)
@@ -57,7 +57,7 @@ func TestKtsListKeepsNobody(t *testing.T) {
 				return
 			}
 		}
-		t.Errorf("%s: nobody has a turn meanwhile", what)
+		t.Errorf("%s: no other call has a turn meanwhile", what)
 	}
 	for _, method := range []string{"getServerStatus", "getCurrentTasks"} {
 		f(method, func() { _, _ = r.callXML(&codec.Call{Method: method}) })

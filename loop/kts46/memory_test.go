@@ -15,20 +15,20 @@ import (
 const (
 	largeDefinitions = 200
 	largeDefinition  = 512 << 10
-	// maxHeap is what the journal takes at rest, and so many jobs of 500 bytes: far less than half of the definitions.
+	// maxHeap is enough for an idle journal and these jobs of 500 bytes: far less than half of the definitions.
 	maxHeap = 40 << 20
 )
 
-// heap is how many bytes are in use when the garbage has gone.
+// heap returns the bytes in use after garbage collection.
 func heap() int {
 	runtime.GC()
-	runtime.GC() // what has a finalizer goes in the second
+	runtime.GC() // the second run frees objects with finalizers
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int(m.HeapAlloc)
 }
 
-// wantHeap checks that little is in use beyond what was.
+// wantHeap checks that the heap has grown by little.
 func wantHeap(t *testing.T, when string, before int) {
 	t.Helper()
 	if more := heap() - before; more > maxHeap {
@@ -36,8 +36,8 @@ func wantHeap(t *testing.T, when string, before int) {
 	}
 }
 
-// TestKtsDefinitionsTakeNoMemory adds many large definitions: their texts are in the journal
-// alone, and a start parses none of them.
+// TestKtsDefinitionsTakeNoMemory adds many large definitions. Only the journal has their texts, and a start parses
+// none.
 func TestKtsDefinitionsTakeNoMemory(t *testing.T) {
 	if raceDetector {
 		t.Skip("the journal's store takes its memory from the heap then, and YAML takes minutes")
@@ -45,7 +45,7 @@ func TestKtsDefinitionsTakeNoMemory(t *testing.T) {
 	t.Chdir(t.TempDir())
 	before := heap()
 	d := newDiskOn(vfs.Default)
-	r := newDiskRig(t, d, newRig(t, Options{}).clock)
+	r := newDiskHub(t, d, newTestHub(t, Options{}).clock)
 	r.does("createProject", "p")
 	long := strings.Repeat("#"+strings.Repeat("x", 79)+"\n", largeDefinition/81)
 	for i := range largeDefinitions {
@@ -63,11 +63,11 @@ func TestKtsDefinitionsTakeNoMemory(t *testing.T) {
 	}
 }
 
-// TestKtsDefinitionsOfOldDirectories opens directories of versions that did not journal what
-// they had parsed, or journaled it of another definition: both are parsed, once.
+// TestKtsDefinitionsOfOldDirectories opens directories of versions that journaled no numbers, or those of another
+// definition. Both definitions are parsed once.
 func TestKtsDefinitionsOfOldDirectories(t *testing.T) {
 	d := newDisk()
-	r := newDiskRig(t, d, newRig(t, Options{}).clock)
+	r := newDiskHub(t, d, newTestHub(t, Options{}).clock)
 	r.does("createProject", "p")
 	for i := range 10 {
 		r.does("addJob", "p", fmt.Sprint("job", i), definition(float64(i), 0.25, 2))

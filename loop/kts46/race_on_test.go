@@ -2,5 +2,5 @@
 
 package kts46
 
-// raceDetector makes tests of sheer numbers smaller.
+// raceDetector makes tests with large numbers smaller.
 const raceDetector = true

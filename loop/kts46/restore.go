@@ -13,7 +13,7 @@ import (
 	"treadle/sched"
 )
 
-// splitName splits a name at its first two NULs: project, job and the rest.
+// splitName splits a name at its first two NULs into project, job and the rest.
 func splitName(name []byte) (parts [3]string) {
 	for i, p := range bytes.SplitN(name, []byte{0}, 3) {
 		parts[i] = string(p)
@@ -33,10 +33,10 @@ func (h *Hub) Restore(key string, value []byte) (err error) {
 	return nil
 }
 
-// RestoreDocument implements protocol.Documents: it enters a document of the journal in the book. Projects come first, then numbers,
-// definitions and progress. A definition makes a job, but not without its project: that was
-// being deleted. Nor do numbers without a definition. Of a definition only its numbers are
-// kept: all together may be far larger than memory.
+// RestoreDocument implements protocol.Documents: it adds a document of the journal to the book. Projects come first,
+// then numbers, definitions and progress. A definition makes a job. Documents of a project or job that is missing are
+// dropped: a crash interrupted its deletion. The book keeps only the numbers of a definition, because all definitions
+// together may exceed memory.
 func (h *Hub) RestoreDocument(d *protocol.Document) error {
 	in, name := string(d.Project), string(d.Name)
 	var j *job
@@ -54,7 +54,7 @@ func (h *Hub) RestoreDocument(d *protocol.Document) error {
 	case d.Kind == protocol.KindNumbers:
 		h.restored[in+"\x00"+name] = &protocol.Document{Kind: d.Kind, Project: []byte(in), Name: []byte(name), Value: bytes.Clone(d.Value)}
 	case d.Kind == protocol.KindDefinition && p != nil:
-		err = h.keepJob(p, name, d.Value)
+		err = h.restoreJob(p, name, d.Value)
 	case d.Kind == protocol.KindProgress && j != nil:
 		if err = json.Unmarshal(d.Value, &j.progress); err == nil && (j.progress.Version < 0 || j.progress.Version > 2) {
 			err = fmt.Errorf("version %d is neither 1 nor 2", j.progress.Version)
@@ -68,8 +68,8 @@ func (h *Hub) RestoreDocument(d *protocol.Document) error {
 	return nil
 }
 
-// keepJob makes a job of its definition and the numbers beside it.
-func (h *Hub) keepJob(p *project, name string, definition []byte) (err error) {
+// restoreJob makes a job from its definition and its saved numbers.
+func (h *Hub) restoreJob(p *project, name string, definition []byte) (err error) {
 	j := &job{project: p, name: name}
 	key := p.name + "\x00" + name
 	saved := h.restored[key]
@@ -99,9 +99,9 @@ func (h *Hub) Holder(id string) *sched.Peer {
 	return w.peer
 }
 
-// Restored implements protocol.Documents: it completes the book with the journal's tasks. A crash may have kept the progress
-// of a job and not its tasks, or the other way round, of what was not acknowledged: the
-// progress counts. Tasks that it does not ask for are removed, and missing ones queued.
+// Restored implements protocol.Documents: it completes the book with the journal's tasks. A crash may have kept the
+// progress of a job and lost its tasks, or the other way round, for changes that were not acknowledged. The progress
+// decides: tasks that it does not need are removed, missing ones are queued.
 func (h *Hub) Restored() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -110,7 +110,7 @@ func (h *Hub) Restored() error {
 		h.drop(h.restored[key])
 	}
 	h.restored = nil
-	h.adopt()
+	h.restoreTasks()
 	for _, name := range slices.Sorted(maps.Keys(h.projects)) {
 		p := h.projects[name]
 		for _, name := range slices.Sorted(maps.Keys(p.jobs)) {
@@ -134,8 +134,8 @@ type restoredTask struct {
 	started  int64
 }
 
-// adopt enters the scheduler's tasks in the book, and removes those that it has no use for.
-func (h *Hub) adopt() {
+// restoreTasks adds the scheduler's tasks to the book, and removes those that no job needs.
+func (h *Hub) restoreTasks() {
 	var all []restoredTask
 	for cursor, done := (sched.Cursor{}), false; !done; {
 		cursor, done = h.sched.WalkTasks(cursor, sched.WalkBatch, Space, func(v *sched.TaskView) {
@@ -159,27 +159,26 @@ func (h *Hub) adopt() {
 			h.floor = max(h.floor, t.lease.Revision)
 		})
 	}
-	// A worker that gave one task back and was given another may be restored with both:
-	// the one with the later revision is its own.
+	// A worker that released one task and got another may be restored with both. The later revision is its own.
 	slices.SortFunc(all, func(a, b restoredTask) int { return cmp.Compare(a.lease.Revision, b.lease.Revision) })
 	for i := range all {
-		h.adoptTask(&all[i])
+		h.restoreTask(&all[i])
 	}
 }
 
-// adopts says whether a job has a use for a task from the journal. A first batch that was
-// decided is only held; a crash may have kept it beside the one that has replaced it.
-func (j *job) adopts(k kind, held bool) bool {
+// needs reports whether a job needs a task from the journal. The first batch, once its version is decided, remains
+// only while a worker holds it. A crash may have kept it beside its replacement.
+func (j *job) needs(k kind, held bool) bool {
 	if plan := j.plan(); k != simulation || plan&batchKinds == 0 || j.progress.Version == 0 {
 		return plan.has(k)
 	}
 	return held && j.tasks[j.batches()] == nil
 }
 
-func (h *Hub) adoptTask(r *restoredTask) {
+func (h *Hub) restoreTask(r *restoredTask) {
 	parts := splitName(r.name)
 	j, err := h.job(parts[0], parts[1])
-	if err != nil || string(j.taskName()) != string(r.name) || !j.adopts(r.kind, r.holder != "") {
+	if err != nil || string(j.taskName()) != string(r.name) || !j.needs(r.kind, r.holder != "") {
 		h.retire(r.lease)
 		h.sched.RemoveTask(h.now, Space, []byte(r.queue), r.name, h.sink)
 		if w := h.workers[r.holder]; w != nil {
@@ -196,7 +195,7 @@ func (h *Hub) adoptTask(r *restoredTask) {
 	w := h.workers[r.holder]
 	if w.task != nil {
 		h.requeue(w.task, false)
-		h.workers[w.id] = w // letGo may have forgotten it
+		h.workers[w.id] = w // unassign may have removed it
 	}
 	t.holder, w.task, w.last = w, t, max(w.last, r.lease.Revision)
 }

@@ -10,18 +10,18 @@ import (
 	codec "treadle/codec/kts46"
 )
 
-// again ends the server and starts it on the same disk, at the same moment.
-func (r *rig) again(d *disk) *rig {
+// again ends the server and starts it on the same disk at the same moment.
+func (r *testHub) again(d *disk) *testHub {
 	r.t.Helper()
 	r.end()
-	return newDiskRig(r.t, d, r.clock)
+	return newDiskHub(r.t, d, r.clock)
 }
 
-// TestKtsRestart: projects, jobs, progress, what is queued and what is held under which
-// revision survive the process, for both versions.
+// TestKtsRestart: projects, jobs, progress, queued tasks and held tasks with their revisions survive the process, in
+// both versions.
 func TestKtsRestart(t *testing.T) {
 	d := newDisk()
-	r := newDiskRig(t, d, newRig(t, Options{}).clock)
+	r := newDiskHub(t, d, newTestHub(t, Options{}).clock)
 	r.does("createProject", "p")
 	r.does("createProject", "empty")
 	r.does("getNewJobId", "p")
@@ -58,7 +58,7 @@ func TestKtsRestart(t *testing.T) {
 	for _, want := range []string{"c simulation", "a statistics", ""} {
 		r.wantJob("for "+want, want)
 	}
-	r.sigOf(r.json("getTask", "v", []string{"simulation"})) // b is for the version that did its first batch
+	r.sigOf(r.json("getTask", "v", []string{"simulation"})) // b belongs to the version of its first batch
 }
 
 func sameJSON(a, b any) bool {
@@ -67,11 +67,11 @@ func sameJSON(a, b any) bool {
 	return errX == nil && errY == nil && string(x) == string(y)
 }
 
-// TestKtsReconcile: a crash may keep half of what was not acknowledged, the progress or
-// the tasks. The progress counts.
+// TestKtsReconcile: a crash may keep half of an unacknowledged change, the progress or the tasks. The progress
+// decides.
 func TestKtsReconcile(t *testing.T) {
 	d := newDisk()
-	r := newDiskRig(t, d, newRig(t, Options{}).clock)
+	r := newDiskHub(t, d, newTestHub(t, Options{}).clock)
 	r.does("createProject", "p")
 	r.does("createProject", "q")
 	for _, name := range []string{"ahead", "behind", "stopped", "started"} {
@@ -94,7 +94,7 @@ func TestKtsReconcile(t *testing.T) {
 		j.progress = p
 		r.saveProgress(j)
 	}
-	set("ahead", progress{Done: 6, Running: true, Left: v2End}) // the batch and all behind it are done
+	set("ahead", progress{Done: 6, Running: true, Left: v2End}) // the batch and all later tasks are done
 	set("behind", progress{Done: 0, Running: true, Left: v1End})
 	set("stopped", progress{})
 	set("started", progress{Done: 2, Running: true, Left: v1End})
@@ -111,14 +111,14 @@ func TestKtsReconcile(t *testing.T) {
 		if got := strings.Join(waiting, ", "); got != want {
 			t.Errorf("waiting: %s, want %s", got, want)
 		}
-		if got := r.server.sched.Stats().Jobs; got != 5 || len(r.holdings()) != 0 || r.projects["q"] != nil {
-			t.Errorf("%d tasks, %d held", got, len(r.holdings()))
+		if got := r.server.sched.Stats().Jobs; got != 5 || len(r.heldTasks()) != 0 || r.projects["q"] != nil {
+			t.Errorf("%d tasks, %d held", got, len(r.heldTasks()))
 		}
 	}
 	check()
 	r.faults("no current tasks", "reportStatus", "w1", "finished", ahead.last)
 	r = r.again(d)
-	check() // and the same on disk
+	check() // the disk agrees
 	r.does("createProject", "q")
 	r.does("addJob", "q", "orphan", definition(6, 1, 2))
 	orphan := r.does("getJobStatus", "q", "orphan")
@@ -128,11 +128,11 @@ func TestKtsReconcile(t *testing.T) {
 	}
 }
 
-// TestKtsTwoHeld: the journal may say that a worker holds two tasks, when the end of the
-// first was not written and the second was. The later one is its own.
+// TestKtsTwoHeld: in the journal a worker may hold two tasks, if only the end of the first was lost. The later one is
+// its own.
 func TestKtsTwoHeld(t *testing.T) {
 	d := newDisk()
-	r := newDiskRig(t, d, newRig(t, Options{}).clock)
+	r := newDiskHub(t, d, newTestHub(t, Options{}).clock)
 	r.does("createProject", "p")
 	for _, name := range []string{"a", "b"} {
 		r.does("addJob", "p", name, definition(0, 1, 1))
@@ -140,7 +140,7 @@ func TestKtsTwoHeld(t *testing.T) {
 	}
 	first := r.wantJob("w", "a statistics")
 	w := r.workers["w"]
-	w.task.holder, w.task = nil, nil // as if it was put back, which the scheduler does not know
+	w.task.holder, w.task = nil, nil // as if released, without the scheduler's knowledge
 	second := r.wantJob("w", "b statistics")
 	if first.last >= second.last {
 		t.Fatalf("%s, then %s", first.last, second.last)
@@ -151,11 +151,11 @@ func TestKtsTwoHeld(t *testing.T) {
 	r.report(second, "finished")
 }
 
-// TestKtsRevisionsAfterRestart: what a worker was given before the start never matches
-// what it is given behind it, also when the task is gone without a trace.
+// TestKtsRevisionsAfterRestart: a revision from before the start never matches one from after it, also when the task
+// has left no trace.
 func TestKtsRevisionsAfterRestart(t *testing.T) {
 	d := newDisk()
-	r := newDiskRig(t, d, newRig(t, Options{}).clock)
+	r := newDiskHub(t, d, newTestHub(t, Options{}).clock)
 	r.does("createProject", "p")
 	for _, name := range []string{"a", "b"} {
 		r.does("addJob", "p", name, definition(0, 1, 1))
@@ -171,29 +171,29 @@ func TestKtsRevisionsAfterRestart(t *testing.T) {
 	r.faults("doesn't match", "reportStatus", "w", "finished", a.last)
 }
 
-// leaves are the ways in which the last revision of a task leaves the journal with the
-// task: what w does that holds it under a stamp, and what follows behind a start.
+// leaves are the ways in which the last revision of a task leaves the journal with the task: the calls of worker w,
+// which holds the task, and the calls after a start.
 var leaves = map[string]struct {
-	version2    bool // w is given it by that
-	leave, then func(r *rig, stamp any)
+	version2    bool // w gets the task by version 2
+	leave, then func(r *testHub, stamp any)
 }{
-	"finished": {leave: func(r *rig, last any) { r.does("reportStatus", "w", "finished", last) }},
-	"finished in version 2": {true, func(r *rig, sig any) {
+	"finished": {leave: func(r *testHub, last any) { r.does("reportStatus", "w", "finished", last) }},
+	"finished in version 2": {true, func(r *testHub, sig any) {
 		r.wants(quoted, "taskFinished", "w", r.sigOf(r.json("acceptTask", "w", sig)))
 	}, nil},
 	"cancelled":             {leave: cancel},
 	"deleted":               {leave: deleteIt},
 	"deleted with others":   {leave: deleteAll},
-	"given back, cancelled": {leave: func(r *rig, last any) { giveBack(r, last); cancel(r, nil) }},
-	"restarted, deleted":    {leave: func(r *rig, last any) { r.does("restartTask", "w", last); deleteIt(r, nil) }},
-	"restarted in version 2, deleted with others": {true, func(r *rig, sig any) {
+	"given back, cancelled": {leave: func(r *testHub, last any) { giveBack(r, last); cancel(r, nil) }},
+	"restarted, deleted":    {leave: func(r *testHub, last any) { r.does("restartTask", "w", last); deleteIt(r, nil) }},
+	"restarted in version 2, deleted with others": {true, func(r *testHub, sig any) {
 		r.wants(`{"restarted":1}`, "restartTasks", []any{map[string]any{"id": "w", "sig": sig}})
 		deleteAll(r, nil)
 	}, nil},
-	"rejected, cancelled": {true, func(r *rig, sig any) { r.wants(quoted, "rejectTask", "w", sig); cancel(r, nil) }, nil},
-	"silent, cancelled": {leave: func(r *rig, _ any) {
+	"rejected, cancelled": {true, func(r *testHub, sig any) { r.wants(quoted, "rejectTask", "w", sig); cancel(r, nil) }, nil},
+	"silent, cancelled": {leave: func(r *testHub, _ any) {
 		r.o.RestartAfter = time.Second
-		r.pass(time.Second)
+		r.advance(time.Second)
 		if err := r.turn(r.expire); err != nil || r.workers["w"] != nil {
 			r.t.Errorf("w is not silent: %v", err)
 		}
@@ -201,27 +201,26 @@ var leaves = map[string]struct {
 	}},
 	"held at a start, cancelled":            {then: cancel},
 	"queued at a start, cancelled":          {leave: giveBack, then: cancel},
-	"held at a start without its project":   {leave: func(r *rig, _ any) { orphan(r) }},
-	"queued at a start without its project": {leave: func(r *rig, last any) { giveBack(r, last); orphan(r) }},
+	"held at a start without its project":   {leave: func(r *testHub, _ any) { orphan(r) }},
+	"queued at a start without its project": {leave: func(r *testHub, last any) { giveBack(r, last); orphan(r) }},
 }
 
-func giveBack(r *rig, last any) { r.does("reportStatus", "w", "abort", last) }
-func cancel(r *rig, _ any)      { r.wants("1", "abortTask", "p", "a") }
-func deleteIt(r *rig, _ any)    { r.does("deleteJob", "p", "a") }
-func deleteAll(r *rig, _ any)   { r.does("deleteProject", "p") }
+func giveBack(r *testHub, last any) { r.does("reportStatus", "w", "abort", last) }
+func cancel(r *testHub, _ any)      { r.wants("1", "abortTask", "p", "a") }
+func deleteIt(r *testHub, _ any)    { r.does("deleteJob", "p", "a") }
+func deleteAll(r *testHub, _ any)   { r.does("deleteProject", "p") }
 
-// orphan does what a crash in the middle of deleteProject leaves.
-func orphan(r *rig) { r.drop(r.projects["p"].document()) }
+// orphan leaves the state of a crash during deleteProject.
+func orphan(r *testHub) { r.drop(r.projects["p"].document()) }
 
-// TestKtsRevisionsThatLeave: whatever ends a task, behind a start a worker is given no
-// revision that it was given before, when the clock is set back; and none ahead of the
-// clock when it is not.
+// TestKtsRevisionsThatLeave: however a task ends, a worker gets no revision twice after a start with the clock set
+// back. If the clock is right, it gets none ahead of it.
 func TestKtsRevisionsThatLeave(t *testing.T) {
 	for name, way := range leaves {
 		for _, step := range []time.Duration{2 * time.Second, -time.Hour} {
 			t.Run(fmt.Sprintf("%s, %v", name, step), func(t *testing.T) {
 				d := newDisk()
-				r := newDiskRig(t, d, newRig(t, Options{}).clock)
+				r := newDiskHub(t, d, newTestHub(t, Options{}).clock)
 				for _, job := range [][2]string{{"p", "a"}, {"q", "b"}} {
 					r.does("createProject", job[0])
 					r.does("addJob", job[0], job[1], definition(40, 1, 1))
@@ -234,7 +233,7 @@ func TestKtsRevisionsThatLeave(t *testing.T) {
 					stamp = r.wantJob("w", "a simulation").last
 				}
 				had := r.workers["w"].last
-				for _, fn := range []func(*rig, any){way.leave, way.then} {
+				for _, fn := range []func(*testHub, any){way.leave, way.then} {
 					if fn != nil {
 						fn(r, stamp)
 					}
@@ -252,11 +251,11 @@ func TestKtsRevisionsThatLeave(t *testing.T) {
 	}
 }
 
-// TestKtsAcknowledgedAfterSync: a call that changes something is answered when that is on
-// disk; what changes nothing waits for nothing.
+// TestKtsAcknowledgedAfterSync: a call that changes something is answered after the sync. A call that changes nothing
+// does not wait.
 func TestKtsAcknowledgedAfterSync(t *testing.T) {
 	d := newDisk()
-	r := newDiskRig(t, d, newRig(t, Options{}).clock)
+	r := newDiskHub(t, d, newTestHub(t, Options{}).clock)
 	r.does("createProject", "p")
 	r.does("addJob", "p", "a", definition(40, 1, 1))
 	r.does("runJob", "p", "a")
@@ -290,7 +289,7 @@ func TestKtsAcknowledgedAfterSync(t *testing.T) {
 			default:
 			}
 		}
-		r.does("getServerStatus") // also has changed be false for the next call
+		r.does("getServerStatus") // also resets changed for the next call
 		select {
 		case <-answered:
 			t.Errorf("%s is answered before it is on disk", f.method)
@@ -301,30 +300,30 @@ func TestKtsAcknowledgedAfterSync(t *testing.T) {
 	}
 }
 
-// TestKtsJournalFails: nothing is acknowledged that could not be written.
+// TestKtsJournalFails: a change that could not be written is not acknowledged.
 func TestKtsJournalFails(t *testing.T) {
 	d := newDisk()
-	s := newDiskRig(t, d, newRig(t, Options{}).clock)
+	s := newDiskHub(t, d, newTestHub(t, Options{}).clock)
 	s.t = nopErrors{t}
 	d.fail.Store(true)
 	w := post(s.serveXML, "/", string(codec.AppendCall(nil, "createProject", "p")))
 	if w.Code != 503 || !strings.Contains(w.Body.String(), "the journal failed") {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
-	w = post(s.serveJSON, "/jsonrpc", `{"method":"hello","id":1}`) // which needs no disk
+	w = post(s.serveJSON, "/jsonrpc", `{"method":"hello","id":1}`) // it needs no disk
 	if w.Code != 200 {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }
 
-// nopErrors lets the journal's end fail, as it must here.
+// nopErrors ignores the errors that this test causes when the journal ends.
 type nopErrors struct{ testing.TB }
 
 func (nopErrors) Error(...any) {}
 
-// TestKtsDiskFull: nothing is taken in when the disk is nearly full; workers go on.
+// TestKtsDiskFull: with a nearly full disk new entries are refused and workers continue.
 func TestKtsDiskFull(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newTestHub(t, Options{})
 	r.does("createProject", "p")
 	r.entries = maxEntries
 	r.faults("delete some", "createProject", "q")

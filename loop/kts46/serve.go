@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"runtime"
@@ -17,14 +16,13 @@ import (
 	"treadle/loop/web"
 )
 
-// idleTimeout is how long a connection is kept for its next call: workers report every
-// few seconds.
+// idleTimeout is the time between two calls of a connection: workers report every few seconds.
 const idleTimeout = 5 * time.Minute
 
 // maxHeader is plenty for what clients send.
 const maxHeader = 16 << 10
 
-// Listen implements protocol.Service: it opens both versions' addresses, and the site's MongoDB.
+// Listen implements protocol.Service: it opens the addresses of both versions, and the site's MongoDB.
 func (h *Hub) Listen() (all []protocol.Listening, err error) {
 	for _, p := range []struct {
 		setting   string
@@ -45,21 +43,22 @@ func (h *Hub) Listen() (all []protocol.Listening, err error) {
 	return all, err
 }
 
-// newServer answers the calls to an address of a setting.
+// newServer returns the HTTP server of one address of a setting.
 func (h *Hub) newServer(l net.Listener, setting string) *web.Server {
-	return web.NewServer(l, h.o.Guard.Handler(h.Handler(setting), nil), web.Limits{
-		Header: h.o.HandshakeTimeout, Request: h.o.FrameTimeout, Answer: 2 * h.o.FrameTimeout, Idle: idleTimeout, MaxHeader: maxHeader,
-	}, h.host.Log())
+	return web.NewServer(l, web.Config{
+		Handler: h.Handler(setting), Guard: h.o.Guard, Log: h.host.Log(), MaxHeader: maxHeader, MaxBody: codec.MaxRequest,
+		Header: h.o.HandshakeTimeout, Request: h.o.FrameTimeout, Answer: 2 * h.o.FrameTimeout, Idle: idleTimeout,
+	})
 }
 
-// Handler answers the calls to the addresses of a setting, whatever host they name.
+// Handler answers calls to the addresses of a setting. It does not check the Host header.
 func (h *Hub) Handler(setting string) http.HandlerFunc {
 	answer := h.serveXML
 	if setting == SettingJSON {
 		answer = h.serveJSON
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
-		runtime.Gosched() // a peer that asks without a pause would keep a processor for its 10 ms
+		runtime.Gosched() // otherwise a peer that calls without pause holds a processor for 10 ms
 		answer(w, r)
 	}
 }
@@ -77,11 +76,11 @@ func (h *Hub) Serve(context.Context) {
 		h.running.Go(h.supervise)
 	}
 	if h.site != nil {
-		h.running.Go(h.site.look)
+		h.running.Go(h.site.connect)
 	}
 }
 
-// supervise looks for silent workers until Close.
+// supervise expires silent workers until Close.
 func (h *Hub) supervise() {
 	ticker := time.NewTicker(max(h.o.RestartAfter/silenceChecks, time.Millisecond))
 	defer ticker.Stop()
@@ -95,7 +94,7 @@ func (h *Hub) supervise() {
 	}
 }
 
-// Drain implements protocol.Service: calls that have come are answered, on connections that there are.
+// Drain implements protocol.Service: calls on open connections are still answered.
 func (h *Hub) Drain() {
 	for _, s := range h.servers {
 		s.Drain()
@@ -105,36 +104,36 @@ func (h *Hub) Drain() {
 // Owes implements protocol.Service.
 func (h *Hub) Owes() bool { return h.active.Load() > 0 }
 
-// Close implements protocol.Service. Nothing is changed by a call from now on.
+// Close implements protocol.Service. Later calls change nothing.
 func (h *Hub) Close() {
 	h.mu.Lock()
 	h.closed = true
 	h.mu.Unlock()
 	for _, s := range h.servers {
-		_ = s.Close() // whoever was owed an answer has had the server's time to drain
+		_ = s.Close() // clients had the server's drain time to read their answers
 	}
 	h.site.close()
 	close(h.done)
 	h.running.Wait()
 }
 
-// answering counts a call that is being answered until the function returned is called.
+// answering counts a call until its caller calls done.
 func (h *Hub) answering() (done func()) {
 	h.active.Add(1)
 	return func() { h.active.Add(-1) }
 }
 
-// body reads what a call says. A longer one than a call can be is refused unread; false:
-// it was. heard is to be called when the call has been carried out, see hear.
-func (h *Hub) body(w http.ResponseWriter, r *http.Request) (body []byte, heard func(), ok bool) {
+// body reads a call. It answers a call that is too long without reading it and returns false. The caller calls done
+// when it has carried out the call, see readCall.
+func (h *Hub) body(w http.ResponseWriter, r *http.Request) (body []byte, done func(), ok bool) {
 	if r.ContentLength <= codec.MaxRequest {
-		body, heard, err := h.hear(w, http.MaxBytesReader(w, r.Body, codec.MaxRequest), r.ContentLength)
+		body, done, err := h.readCall(w, r.Body, r.ContentLength)
 		if err == nil {
-			return body, heard, true
+			return body, done, true
 		}
 		if !errors.As(err, new(*http.MaxBytesError)) {
 			h.stats.cut.Add(1)
-			panic(http.ErrAbortHandler) // nobody is there to answer
+			panic(http.ErrAbortHandler) // the client cannot be answered
 		}
 	}
 	h.stats.tooLarge.Add(1)
@@ -143,20 +142,19 @@ func (h *Hub) body(w http.ResponseWriter, r *http.Request) (body []byte, heard f
 	return nil, nil, false
 }
 
-// send writes an answer all the way to the socket.
+// send writes an answer and flushes it to the socket.
 func (h *Hub) send(w http.ResponseWriter, status int, kind string, body []byte) {
 	w.Header().Set("Content-Type", kind)
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	to := io.Writer(w)
-	if len(body) > h.o.Large {
-		m := &moving{answer: w, Holding: h.unread.Begin(len(body), nil, func() {
-			_ = http.NewResponseController(w).SetWriteDeadline(web.Over) // fails only when it is closed
-		})}
-		defer m.End()
-		to = m
-	}
 	w.WriteHeader(status)
-	_, err := to.Write(body)
+	var err error
+	if len(body) > h.o.Large {
+		_, transfer := h.unread.Begin(context.Background(), w)
+		defer transfer.End()
+		err = transfer.Send(w, body)
+	} else {
+		_, err = w.Write(body)
+	}
 	if err == nil {
 		err = http.NewResponseController(w).Flush()
 	}
@@ -165,7 +163,7 @@ func (h *Hub) send(w http.ResponseWriter, status int, kind string, body []byte) 
 	}
 }
 
-// stats counts what happened since the start.
+// stats are counters since the start.
 type stats struct {
 	requests      map[string]*atomic.Uint64 // by method; the map never changes
 	refused       atomic.Uint64
@@ -173,7 +171,7 @@ type stats struct {
 	parsed        atomic.Uint64 // definitions
 }
 
-// requestCounters makes a counter for each method of both versions.
+// requestCounters returns a counter for each method of both versions.
 func requestCounters() map[string]*atomic.Uint64 {
 	all := make(map[string]*atomic.Uint64)
 	for name := range xmlMethods {
@@ -198,7 +196,7 @@ func (h *Hub) Samples() (all []web.Sample) {
 		all = append(all, web.Counter("treadle_kts46_mongodb_failures_total", "Calls of the MongoDB of kts46 that have failed.", h.site.failures.Load()))
 	}
 	h.mu.Lock()
-	held, projects, jobs := len(h.holdings()), len(h.projects), h.entries-len(h.projects)
+	held, projects, jobs := len(h.heldTasks()), len(h.projects), h.entries-len(h.projects)
 	h.mu.Unlock()
 	return append(all,
 		web.Gauge("treadle_kts46_projects", "Projects known.", projects),

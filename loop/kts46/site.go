@@ -14,11 +14,10 @@ import (
 	"treadle/loop/protocol"
 )
 
-// With a MongoDB the projects and jobs of the site, and how far they are, are there, where
-// the original workers and web interface read and write them. The book has the jobs that
-// were run: what is queued, and who holds what, is Treadle's as ever. A call that needs
-// both asks MongoDB first, on the goroutine that serves its connection, and has its turn
-// with the answer: no turn waits for MongoDB.
+// With a MongoDB, the site's projects, jobs and progress are in that database, where the original workers and web
+// interface read and write them. The book has the jobs that were run; the queues and the holders of tasks are in
+// Treadle as usual. A call that needs both first asks MongoDB, on the goroutine of its connection, and then takes a
+// turn with the answer. No turn waits for MongoDB.
 
 // site is a site's MongoDB.
 type site struct {
@@ -26,18 +25,18 @@ type site struct {
 	store    *store.Store
 	ctx      context.Context // ends with the server
 	end      context.CancelFunc
-	changing sync.Mutex // one change of projects and definitions at a time
+	changing sync.Mutex // serialises changes of projects and definitions
 	failures atomic.Uint64
 
-	mu    sync.Mutex
-	away  time.Time // of the last line of log that says so; zero: it answers
-	heard bool      // MongoDB has answered a call
+	mu        sync.Mutex
+	away      time.Time // when a failure was last logged; zero: MongoDB works
+	connected bool      // MongoDB has answered a call
 }
 
-// sayEvery is the time between lines of log about a MongoDB that fails.
-const sayEvery = 10 * time.Second
+// logEvery is the time between log lines about a failing MongoDB.
+const logEvery = 10 * time.Second
 
-// mongoError says that a call needs MongoDB, and MongoDB has failed.
+// mongoError says that MongoDB failed a call.
 type mongoError struct{ err error }
 
 func (e *mongoError) Error() string {
@@ -46,7 +45,7 @@ func (e *mongoError) Error() string {
 
 func (e *mongoError) Unwrap() error { return e.err }
 
-// newSite opens the MongoDB of a URI that was validated, nil without one.
+// newSite opens the MongoDB of a validated URI. It returns nil for an empty one.
 func newSite(h *Hub, uri string) (*site, error) {
 	if uri == "" {
 		return nil, nil
@@ -60,7 +59,7 @@ func newSite(h *Hub, uri string) (*site, error) {
 	return site, nil
 }
 
-// close ends what waits for MongoDB.
+// close ends all calls that wait for MongoDB.
 func (s *site) close() {
 	if s != nil {
 		s.end()
@@ -68,10 +67,10 @@ func (s *site) close() {
 	}
 }
 
-// look waits until MongoDB answers for the first time, and says so. A MongoDB that can
-// never be used ends the server.
-func (s *site) look() {
-	ticker := time.NewTicker(sayEvery / 2)
+// connect waits for the first answer of MongoDB and logs it. It stops the server when MongoDB can never be used with
+// these settings.
+func (s *site) connect() {
+	ticker := time.NewTicker(logEvery / 2)
 	defer ticker.Stop()
 	for {
 		projects, err := s.store.Projects(s.ctx)
@@ -79,7 +78,7 @@ func (s *site) look() {
 			s.hub.host.Fail(why)
 			return
 		}
-		if s.answered("", "", err) == nil {
+		if s.outcome("", "", err) == nil {
 			s.hub.host.Log().Info("kts46 projects are in MongoDB", "projects", len(projects))
 			return
 		}
@@ -93,21 +92,20 @@ func (s *site) look() {
 	}
 }
 
-// unusable returns an *protocol.OptionError for an error that no waiting ends, or nil. It returns nil
-// after MongoDB has answered a call, since a running server outlives a changed password.
+// unusable returns a *protocol.OptionError for an error that waiting does not solve, or nil. It returns nil after
+// MongoDB has answered a call: a running server outlives a changed password.
 func (s *site) unusable(err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	why := store.Unusable(err)
-	if why == nil || s.heard || s.ctx.Err() != nil {
+	if why == nil || s.connected || s.ctx.Err() != nil {
 		return nil
 	}
 	return &protocol.OptionError{Setting: "kts46-mongodb", Err: why}
 }
 
-// answered notes how a call about a project or job went, and words its error as the book
-// words its own.
-func (s *site) answered(project, job string, err error) error {
+// outcome records the result of a call about a project or job. It translates the store's errors to those of the book.
+func (s *site) outcome(project, job string, err error) error {
 	switch {
 	case err == nil:
 	case errors.Is(err, store.ErrNoProject):
@@ -127,7 +125,7 @@ func (s *site) answered(project, job string, err error) error {
 	}
 	s.mu.Lock()
 	back := !s.away.IsZero()
-	s.away, s.heard = time.Time{}, true
+	s.away, s.connected = time.Time{}, true
 	s.mu.Unlock()
 	if back {
 		s.hub.host.Log().Info("kts46: MongoDB works again")
@@ -139,7 +137,7 @@ func (s *site) failed(err error) {
 	s.failures.Add(1)
 	s.mu.Lock()
 	now := time.Now()
-	say := now.Sub(s.away) >= sayEvery
+	say := now.Sub(s.away) >= logEvery
 	if say {
 		s.away = now
 	}
@@ -149,18 +147,18 @@ func (s *site) failed(err error) {
 	}
 }
 
-// job reads a job. The book drops one that is gone.
+// job reads a job. If MongoDB does not have it, the book drops it.
 func (s *site) job(project, name string) (*store.Job, error) {
 	d, err := s.store.Job(s.ctx, project, name)
-	if err = s.answered(project, name, err); errors.As(err, new(*missingError)) {
-		return nil, errors.Join(err, s.hub.turn(func() error { return s.hub.vanished(project, name) }))
+	if err = s.outcome(project, name, err); errors.As(err, new(*missingError)) {
+		return nil, errors.Join(err, s.hub.turn(func() error { return s.hub.missing(project, name) }))
 	}
 	return d, err
 }
 
-// vanished takes the tasks of a job that MongoDB does not have, or no longer, out of their
-// lines. A job that was there is dropped, and one that was not keeps its definition.
-func (h *Hub) vanished(project, name string) error {
+// missing removes the tasks of a job that MongoDB does not have. A job that came from MongoDB is removed too;
+// another keeps its definition.
+func (h *Hub) missing(project, name string) error {
 	p := h.projects[project]
 	if p == nil || p.jobs[name] == nil {
 		return nil
@@ -173,14 +171,14 @@ func (h *Hub) vanished(project, name string) error {
 	return nil
 }
 
-// numbersOf are the numbers of a job in MongoDB.
+// numbersOf returns the numbers of a job in MongoDB.
 func numbersOf(d *store.Job) (numbers, error) {
 	n, err := newNumbers(d.Duration, d.Step, d.Batch)
 	n.total = d.Total
 	return n, err
 }
 
-// mirror enters a job as MongoDB has it in the book.
+// mirror copies a job from MongoDB to the book.
 func (h *Hub) mirror(project string, d *store.Job) (*job, error) {
 	numbers, err := numbersOf(d)
 	if err != nil {
@@ -198,7 +196,7 @@ func (h *Hub) mirror(project string, d *store.Job) (*job, error) {
 		if err := checkName("job", d.Name); err != nil {
 			return nil, err
 		}
-		if err := h.room(); err != nil {
+		if err := h.checkRoom(); err != nil {
 			return nil, err
 		}
 		j = &job{project: p, name: d.Name}
@@ -206,7 +204,7 @@ func (h *Hub) mirror(project string, d *store.Job) (*job, error) {
 		h.entries++
 	}
 	if j.numbers != numbers {
-		h.enter(j, numbers, numbers.definition())
+		h.setDefinition(j, numbers, numbers.definition())
 	}
 	if !j.progress.Mirrored {
 		j.progress.Mirrored = true
@@ -215,19 +213,19 @@ func (h *Hub) mirror(project string, d *store.Job) (*job, error) {
 	return j, nil
 }
 
-// enter journals another definition of a job.
-func (h *Hub) enter(j *job, numbers numbers, definition []byte) {
+// setDefinition journals a new definition of a job.
+func (h *Hub) setDefinition(j *job, numbers numbers, definition []byte) {
 	j.numbers = numbers
 	h.saveDefinition(j, definition)
 }
 
-// definition is what the journal has in place of a definition that is in MongoDB.
+// definition is the journal's stand-in for a definition that only MongoDB has.
 func (n *numbers) definition() []byte {
 	return fmt.Appendf(nil, "simulationParameters: {duration: %v, stepDuration: %v, batchLength: %d}\n", n.duration, n.step, n.batch)
 }
 
-// undone are the kinds of statistics that a job in MongoDB lacks.
-func undone(d *store.Job) (left kindSet) {
+// missingKinds returns the kinds of statistics that a job in MongoDB lacks.
+func missingKinds(d *store.Job) (left kindSet) {
 	for k, done := range map[kind]bool{statistics: d.Basic, basicStatistics: d.Basic, idleTimes: d.Idle, throughput: d.Throughput} {
 		if !done {
 			left |= 1 << k
@@ -236,13 +234,12 @@ func undone(d *store.Job) (left kindSet) {
 	return left
 }
 
-// runMirrored is run for a job that is as d says: what the workers have noted there is not
-// done again.
+// runMirrored runs a job with the state d of MongoDB: it does not repeat what workers have recorded there.
 func (h *Hub) runMirrored(j *job, d *store.Job, left kindSet) error {
 	if j.progress.Running {
 		return errDuplicate
 	}
-	left &= undone(d)
+	left &= missingKinds(d)
 	if left&v2End != 0 && d.Full {
 		left = 0
 	}
@@ -254,19 +251,19 @@ func (h *Hub) runMirrored(j *job, d *store.Job, left kindSet) error {
 	return h.run(j, left)
 }
 
-// learn notes how far the workers have come when one reports a batch.
-func (j *job) learn(d *store.Job) {
+// updateProgress takes over the state of MongoDB after a worker has reported a batch.
+func (j *job) updateProgress(d *store.Job) {
 	j.progress.Done = d.Done
 	if d.Done >= j.total {
-		j.progress.Left &= undone(d)
+		j.progress.Left &= missingKinds(d)
 		if j.progress.Left == 0 {
 			j.progress.Running, j.progress.Finished = false, true
 		}
 	}
 }
 
-// finishMirrored is finish for a batch of a job that is as d says. No report says how much
-// of the batch was done: a batch of which MongoDB shows nothing is queued again, last.
+// finishMirrored finishes a batch of a job with the state d of MongoDB. A report does not say how much of the batch
+// was done. If MongoDB shows no new step, the batch is queued again, last.
 func (h *Hub) finishMirrored(t *task, d *store.Job) error {
 	j, err := h.mirror(t.job.project.name, d)
 	if err != nil {
@@ -278,41 +275,41 @@ func (h *Hub) finishMirrored(t *task, d *store.Job) error {
 		h.requeue(t, false)
 		return nil
 	}
-	return h.finishBy(t, func() { j.learn(d) })
+	return h.finishBy(t, func() { j.updateProgress(d) })
 }
 
-// batchJob names the job of a batch, which MongoDB is to be asked about.
+// batchJob names the job of a batch.
 type batchJob struct{ project, job string }
 
-// batchOf is the job of a held task; false unless the task is a batch.
-func batchOf(t *task) (b batchJob, is bool) {
+// batchOf returns the job of a held task. It returns false unless the task is a batch.
+func batchOf(t *task) (b batchJob, batch bool) {
 	if !batchKinds.has(t.kind) {
 		return b, false
 	}
 	return batchJob{t.job.project.name, t.job.name}, true
 }
 
-// reported ends the held task that find returns, in turns: between them MongoDB is asked how
-// far the job is, if the task is a batch.
-func (h *Hub) reported(version int, find func() (*task, error)) error {
+// finishReported finishes the held task that find returns. For a batch it asks MongoDB for the job's progress between
+// two turns.
+func (h *Hub) finishReported(version int, find func() (*task, error)) error {
 	var b batchJob
-	var is bool
+	var batch bool
 	err := h.turn(func() error {
 		t, err := find()
 		if err == nil {
-			b, is = batchOf(t)
+			b, batch = batchOf(t)
 		}
 		return err
 	})
 	var d *store.Job
-	if err == nil && is {
+	if err == nil && batch {
 		d, err = h.site.job(b.project, b.job)
 	}
 	if err != nil {
 		return err
 	}
 	return h.turn(func() error {
-		t, err := find() // it may be another's by now
+		t, err := find() // the task may have another holder by now
 		if err != nil {
 			return err
 		}
@@ -326,7 +323,7 @@ func (h *Hub) reported(version int, find func() (*task, error)) error {
 	})
 }
 
-// fraction is how much of a job is done.
+// fraction returns the done part of a job, from 0 to 1.
 func fraction(done, total int64) float64 {
 	if total <= 0 {
 		return 1

@@ -8,8 +8,8 @@ import (
 	"treadle/loop/kts46/store"
 )
 
-// siteXMLMethods are the methods of version 1 that are about MongoDB when there is one. They
-// are no part of a turn, and have turns of their own.
+// siteXMLMethods replace methods of version 1 when there is a MongoDB. They run outside turns and take turns
+// themselves.
 var siteXMLMethods = map[string]func(h *Hub, args []any, texts []string) (any, error){
 	"runJob":           (*Hub).siteRunJob,
 	"reportStatus":     (*Hub).siteReportStatus,
@@ -27,7 +27,7 @@ var siteXMLMethods = map[string]func(h *Hub, args []any, texts []string) (any, e
 	"getJobStatistics": (*Hub).siteJobStatistics,
 }
 
-// siteJSONMethods are those of version 2.
+// siteJSONMethods replace methods of version 2.
 var siteJSONMethods = map[string]func(*Hub, *codec.Request) (any, error){
 	"addTask":      (*Hub).siteAddTask,
 	"taskFinished": (*Hub).siteTaskFinished,
@@ -80,11 +80,11 @@ func (h *Hub) siteReportStatus(args []any, s []string) (answer any, err error) {
 		})
 		return answer, err
 	}
-	return nil, h.reported(1, func() (*task, error) { return h.reporting(args, s) })
+	return nil, h.finishReported(1, func() (*task, error) { return h.reporting(args, s) })
 }
 
 func (h *Hub) siteTaskFinished(r *codec.Request) (any, error) {
-	if err := h.reported(2, func() (*task, error) { return h.heldParam(r, true) }); err != nil {
+	if err := h.finishReported(2, func() (*task, error) { return h.heldParam(r, true) }); err != nil {
 		if errors.As(err, new(*missingError)) {
 			err = errNoJob
 		}
@@ -99,10 +99,10 @@ func (h *Hub) siteCreateProject(_ []any, s []string) (any, error) {
 	}
 	h.site.changing.Lock()
 	defer h.site.changing.Unlock()
-	if err := h.turn(h.room); err != nil {
+	if err := h.turn(h.checkRoom); err != nil {
 		return nil, err
 	}
-	if err := h.site.answered(s[0], "", h.site.store.CreateProject(h.site.ctx, s[0])); err != nil {
+	if err := h.site.outcome(s[0], "", h.site.store.CreateProject(h.site.ctx, s[0])); err != nil {
 		return nil, err
 	}
 	return nil, h.turn(func() error {
@@ -115,21 +115,21 @@ func (h *Hub) siteCreateProject(_ []any, s []string) (any, error) {
 
 func (h *Hub) siteProjectExists(_ []any, s []string) (any, error) {
 	found, err := h.site.store.HasProject(h.site.ctx, s[0])
-	return found, h.site.answered(s[0], "", err)
+	return found, h.site.outcome(s[0], "", err)
 }
 
 func (h *Hub) siteJobExists(_ []any, s []string) (any, error) {
 	found, err := h.site.store.HasJob(h.site.ctx, s[0], s[1])
-	return found, h.site.answered(s[0], s[1], err)
+	return found, h.site.outcome(s[0], s[1], err)
 }
 
-// siteDeleteProject ends the tasks of a project before it deletes it. One that the book
-// alone has is deleted there.
+// siteDeleteProject ends the tasks of a project before it deletes it from MongoDB. A project that only the book has
+// is deleted there.
 func (h *Hub) siteDeleteProject(_ []any, s []string) (any, error) {
 	h.site.changing.Lock()
 	defer h.site.changing.Unlock()
 	found, err := h.site.store.HasProject(h.site.ctx, s[0])
-	if err := h.site.answered(s[0], "", err); err != nil {
+	if err := h.site.outcome(s[0], "", err); err != nil {
 		return nil, err
 	}
 	err = h.turn(func() error {
@@ -145,7 +145,7 @@ func (h *Hub) siteDeleteProject(_ []any, s []string) (any, error) {
 		return nil
 	})
 	if err == nil && found {
-		err = h.site.answered(s[0], "", h.site.store.DeleteProject(h.site.ctx, s[0]))
+		err = h.site.outcome(s[0], "", h.site.store.DeleteProject(h.site.ctx, s[0]))
 	}
 	if err != nil {
 		return nil, err
@@ -163,7 +163,7 @@ func (h *Hub) siteAddJob(args []any, s []string) (any, error) {
 	h.site.changing.Lock()
 	defer h.site.changing.Unlock()
 	found, err := h.site.store.HasJob(h.site.ctx, s[0], s[1])
-	switch err = h.site.answered(s[0], s[1], err); {
+	switch err = h.site.outcome(s[0], s[1], err); {
 	case err != nil:
 		return nil, err
 	case found:
@@ -174,10 +174,10 @@ func (h *Hub) siteAddJob(args []any, s []string) (any, error) {
 	if err := checkName("job", s[1]); err != nil {
 		return nil, err
 	}
-	if err := h.turn(h.room); err != nil {
+	if err := h.turn(h.checkRoom); err != nil {
 		return nil, err
 	}
-	if err := h.site.answered(s[0], s[1], h.site.store.AddJob(h.site.ctx, s[0], s[1], d.stored)); err != nil {
+	if err := h.site.outcome(s[0], s[1], h.site.store.AddJob(h.site.ctx, s[0], s[1], d.stored)); err != nil {
 		return nil, err
 	}
 	return nil, h.turn(func() error {
@@ -185,7 +185,7 @@ func (h *Hub) siteAddJob(args []any, s []string) (any, error) {
 			if err := h.createProject(s[0]); err != nil {
 				return err
 			}
-		} else if j := p.jobs[s[1]]; j != nil { // that MongoDB did not have
+		} else if j := p.jobs[s[1]]; j != nil { // MongoDB did not have it
 			h.discard(j)
 		}
 		if err := h.addJob(s[0], s[1], d); err != nil {
@@ -198,8 +198,8 @@ func (h *Hub) siteAddJob(args []any, s []string) (any, error) {
 	})
 }
 
-// siteDeleteJob ends the tasks of a job before it deletes it. One that the book alone has
-// is deleted there.
+// siteDeleteJob ends the tasks of a job before it deletes it from MongoDB. A job that only the book has is deleted
+// there.
 func (h *Hub) siteDeleteJob(_ []any, s []string) (any, error) {
 	h.site.changing.Lock()
 	defer h.site.changing.Unlock()
@@ -207,7 +207,7 @@ func (h *Hub) siteDeleteJob(_ []any, s []string) (any, error) {
 	if errors.Is(err, store.ErrNoProject) {
 		err = nil
 	}
-	if err := h.site.answered(s[0], s[1], err); err != nil {
+	if err := h.site.outcome(s[0], s[1], err); err != nil {
 		return nil, err
 	}
 	if !found {
@@ -220,7 +220,7 @@ func (h *Hub) siteDeleteJob(_ []any, s []string) (any, error) {
 		return nil
 	})
 	if err == nil {
-		err = h.site.answered(s[0], s[1], h.site.store.DeleteJob(h.site.ctx, s[0], s[1]))
+		err = h.site.outcome(s[0], s[1], h.site.store.DeleteJob(h.site.ctx, s[0], s[1]))
 	}
 	if err != nil {
 		return nil, err
@@ -235,7 +235,7 @@ func (h *Hub) siteDeleteJob(_ []any, s []string) (any, error) {
 
 func (h *Hub) siteNewJobID(_ []any, s []string) (id any, err error) {
 	found, err := h.site.store.HasProject(h.site.ctx, s[0])
-	if err = h.site.answered(s[0], "", err); err != nil {
+	if err = h.site.outcome(s[0], "", err); err != nil {
 		return nil, err
 	}
 	if !found {
@@ -267,15 +267,15 @@ func (h *Hub) siteJobsList(_ []any, s []string) (any, error) {
 	for _, name := range names {
 		all = append(all, name)
 	}
-	return all, h.site.answered(s[0], "", err)
+	return all, h.site.outcome(s[0], "", err)
 }
 
-// listed is a project with its jobs as MongoDB has them, at most so many.
-func (s *site) listed(project string, most int) (l listed, err error) {
+// list returns a project with its jobs in MongoDB, up to a number of jobs.
+func (s *site) list(project string, most int) (l projectState, err error) {
 	progresses, err := s.store.Progresses(s.ctx, project, most)
-	l = listed{name: project, jobs: make([]standing, 0, len(progresses))}
+	l = projectState{name: project, jobs: make([]jobState, 0, len(progresses))}
 	for _, p := range progresses {
-		j := standing{name: p.Name, done: p.Done, total: p.Total, finished: p.Full}
+		j := jobState{name: p.Name, done: p.Done, total: p.Total, finished: p.Full}
 		for k, done := range map[kind]bool{basicStatistics: p.Basic, idleTimes: p.Idle, throughput: p.Throughput} {
 			if done {
 				j.flags |= 1 << k
@@ -283,24 +283,24 @@ func (s *site) listed(project string, most int) (l listed, err error) {
 		}
 		l.jobs = append(l.jobs, j)
 	}
-	return l, s.answered(project, "", err)
+	return l, s.outcome(project, "", err)
 }
 
 func (h *Hub) siteProjectStatus(_ []any, s []string) (any, error) {
-	l, err := h.site.listed(s[0], maxEntries)
+	l, err := h.site.list(s[0], maxEntries)
 	return l.appendStatus([]any{}), err
 }
 
 func (h *Hub) siteServerStatus([]any, []string) (any, error) {
 	projects, err := h.site.store.Projects(h.site.ctx)
-	if err = h.site.answered("", "", err); err != nil {
+	if err = h.site.outcome("", "", err); err != nil {
 		return nil, err
 	}
 	all := []any{}
 	for _, project := range projects {
-		l, err := h.site.listed(project, maxEntries-len(all))
+		l, err := h.site.list(project, maxEntries-len(all))
 		if errors.As(err, new(*missingError)) {
-			continue // deleted meanwhile
+			continue // it was deleted meanwhile
 		}
 		if err != nil {
 			return nil, err
@@ -312,13 +312,13 @@ func (h *Hub) siteServerStatus([]any, []string) (any, error) {
 
 func (h *Hub) siteJobStatistics(args []any, s []string) (any, error) {
 	all, err := h.site.store.Statistics(h.site.ctx, s[0], s[1], args[2] == true)
-	if err = h.site.answered(s[0], s[1], err); errors.As(err, new(*missingError)) {
+	if err = h.site.outcome(s[0], s[1], err); errors.As(err, new(*missingError)) {
 		return codec.Struct{}, nil
 	}
 	return all, err
 }
 
-// jobStatus is how getJobStatus words how far a job is.
+// jobStatus returns the progress of a job in the form of getJobStatus.
 func jobStatus(project, name string, done, total int64) string {
 	return fmt.Sprintf("%s.%s: %.4g (%d/%d).", project, name, fraction(done, total), done, total)
 }

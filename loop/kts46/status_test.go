@@ -8,9 +8,8 @@ import (
 	codec "treadle/codec/kts46"
 )
 
-// flags are the statistics flags of a job as getServerStatus shows them, the true ones in
-// the order of the wire.
-func (r *rig) flags(job string) string {
+// flags returns the true statistics flags of a job in getServerStatus, in their order on the wire.
+func (r *testHub) flags(job string) string {
 	r.t.Helper()
 	all, _ := r.does("getServerStatus").([]any)
 	for _, e := range all {
@@ -30,10 +29,10 @@ func (r *rig) flags(job string) string {
 	return ""
 }
 
-// TestKtsFlags: the statistics flags that the original web interface shows follow the tasks
-// of either version, and an abort does not clear them.
+// TestKtsFlags: the statistics flags that the original web interface shows follow the tasks of either version. An
+// abort does not clear them.
 func TestKtsFlags(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newTestHub(t, Options{})
 	r.does("createProject", "p")
 	r.does("addJob", "p", "one", definition(1, 1, 1))
 	r.does("addJob", "p", "two", definition(1, 1, 1))
@@ -70,10 +69,10 @@ func TestKtsFlags(t *testing.T) {
 	want("two", "basicStatistics idleTimes throughput fullStatistics")
 }
 
-// TestKtsJobStatistics: getJobStatistics answers with the document that a new job has,
-// since the results are not Treadle's; an unknown project or job has none.
+// TestKtsJobStatistics: getJobStatistics returns the document of a new job, since Treadle does not have the results.
+// An unknown project or job has none.
 func TestKtsJobStatistics(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newTestHub(t, Options{})
 	r.does("createProject", "p")
 	r.does("addJob", "p", "a", definition(0, 1, 1))
 	want := func(statistics string, args ...any) {

@@ -8,17 +8,16 @@ import (
 	"treadle/sched"
 )
 
-// stageAccepted is the log entry of a task whose worker has accepted it, behind the one of
-// its being handed out.
+// stageAccepted is the log entry of a task that its worker has accepted. It follows the entry of the reservation.
 const stageAccepted = sched.StageOther
 
-// Grains of revisions, in milliseconds: what a version's form of a time has room for.
+// The units of revisions, in milliseconds: the precision of each version's time format.
 const (
-	secondGrain      = 1000
-	millisecondGrain = 1
+	secondUnit      = 1000
+	millisecondUnit = 1
 )
 
-// Refusals that the two versions word differently.
+// Errors that each version words differently.
 var (
 	errNoTask    = errors.New("the worker has no task")
 	errDone      = errors.New("the job is done already")
@@ -29,7 +28,7 @@ var (
 	errDuplicate = errors.New("the job is queued or running already")
 )
 
-// project finds a project.
+// project returns a project.
 func (h *Hub) project(name string) (*project, error) {
 	p := h.projects[name]
 	if p == nil {
@@ -38,7 +37,7 @@ func (h *Hub) project(name string) (*project, error) {
 	return p, nil
 }
 
-// job finds a job.
+// job returns a job.
 func (h *Hub) job(project, name string) (*job, error) {
 	p, err := h.project(project)
 	if err != nil {
@@ -51,8 +50,8 @@ func (h *Hub) job(project, name string) (*job, error) {
 	return j, nil
 }
 
-// room says whether another project or job may be taken in.
-func (h *Hub) room() error {
+// checkRoom returns an error if there can be no further project or job.
+func (h *Hub) checkRoom() error {
 	switch {
 	case h.host.Full():
 		return h.diskFull()
@@ -74,7 +73,7 @@ func (h *Hub) createProject(name string) error {
 	if h.projects[name] != nil {
 		return &takenError{project: name}
 	}
-	if err := h.room(); err != nil {
+	if err := h.checkRoom(); err != nil {
 		return err
 	}
 	p := &project{name: name, jobs: make(map[string]*job)}
@@ -84,8 +83,8 @@ func (h *Hub) createProject(name string) error {
 	return nil
 }
 
-// deleteProject deletes a project with its jobs. The jobs of a project that is gone are
-// nobody's: a crash in the middle leaves none behind.
+// deleteProject deletes a project with its jobs. It removes the project first: a restart drops the jobs of a missing
+// project, so a crash in between leaves none behind.
 func (h *Hub) deleteProject(name string) error {
 	p := h.projects[name]
 	if p == nil {
@@ -114,7 +113,7 @@ func (h *Hub) addJob(project, name string, d *parsedDefinition) error {
 	if d.err != nil {
 		return d.err
 	}
-	if err := h.room(); err != nil {
+	if err := h.checkRoom(); err != nil {
 		return err
 	}
 	j := &job{project: p, name: name, numbers: d.numbers}
@@ -137,7 +136,7 @@ func (h *Hub) deleteJob(project, name string) error {
 	return nil
 }
 
-// discard takes a job out of its project, with its tasks.
+// discard removes a job and its tasks from its project.
 func (h *Hub) discard(j *job) {
 	h.abort(j)
 	for _, kind := range []protocol.DocumentKind{protocol.KindProgress, protocol.KindDefinition, protocol.KindNumbers} {
@@ -147,7 +146,7 @@ func (h *Hub) discard(j *job) {
 	h.entries--
 }
 
-// run starts a job unless it runs or is done; left ends it.
+// run starts a job that neither runs nor is done; left are the kinds that end it.
 func (h *Hub) run(j *job, left kindSet) error {
 	switch {
 	case j.progress.Finished:
@@ -167,8 +166,7 @@ func (h *Hub) run(j *job, left kindSet) error {
 	return nil
 }
 
-// abort stops a job that runs and returns how many tasks that ended. What is done of it
-// stays done.
+// abort stops a running job and returns how many tasks it removed. The steps done remain.
 func (h *Hub) abort(j *job) (tasks int) {
 	if !j.progress.Running {
 		return 0
@@ -192,13 +190,13 @@ func (h *Hub) cancel(j *job, k kind) {
 	h.retire(t.lease)
 	h.sched.RemoveTask(h.now, Space, k.queue(), j.taskName(), h.sink)
 	if t.holder != nil {
-		h.letGo(t.holder)
+		h.unassign(t.holder)
 	}
 }
 
-// retire journals the last revision of a task that is about to leave the scheduler, held
-// or not, when none of a task that is gone was larger: behind a restart no worker is given
-// it again. It goes before the task does, so that no crash keeps the end without it.
+// retire journals the revision of a task before the task leaves the scheduler, if it is larger than those of all
+// earlier ones. After a restart no worker is given that revision again. The revision is journaled first, so that no
+// crash keeps the removal without it.
 func (h *Hub) retire(l sched.Lease) {
 	if l.Revision > h.retired {
 		h.retired = l.Revision
@@ -206,8 +204,8 @@ func (h *Hub) retire(l sched.Lease) {
 	}
 }
 
-// settle queues the tasks that a job is to have and has not; its callers save the
-// progress behind it. With an error nothing has happened.
+// settle queues the tasks that a job needs and lacks. Its callers journal the progress afterwards. After an error
+// nothing has changed.
 func (h *Hub) settle(j *job) error {
 	var added kindSet
 	for k := range kindCount {
@@ -229,11 +227,10 @@ func (h *Hub) settle(j *job) error {
 	return nil
 }
 
-// take hands a worker that holds nothing the task, of the kinds given, that has been in
-// line for longest; nil when there is none. unit is the grain of the revision in
-// milliseconds.
-func (h *Hub) take(id string, kinds kindSet, unit int64, log ...sched.Event) (*task, error) {
-	k, ok := h.first(kinds)
+// reserve hands a worker without a task the oldest queued task of the kinds. It returns nil when there is none. unit
+// is the unit of the revision in milliseconds.
+func (h *Hub) reserve(id string, kinds kindSet, unit int64, log ...sched.Event) (*task, error) {
+	k, ok := h.oldest(kinds)
 	if !ok {
 		return nil, nil
 	}
@@ -244,8 +241,8 @@ func (h *Hub) take(id string, kinds kindSet, unit int64, log ...sched.Event) (*t
 	var t *task
 	h.changed = true
 	h.sched.Steal(h.now, w.peer, k.queue(), 1, h.sink, func(v *sched.TaskView) bool {
-		if t = h.known(k, v.Name); t != nil {
-			// Handed out and under its new revision at once: a crash must not keep the one without the other.
+		if t = h.find(k, v.Name); t != nil {
+			// The reservation and its revision are journaled together: a crash must not keep only one of them.
 			v.Revision = h.nextRevision(max(v.Revision, t.lease.Revision), w, unit)
 			v.Log = append(v.Log, log...)
 			t.lease = sched.Lease{Ref: v.Ref, Revision: v.Revision}
@@ -260,8 +257,8 @@ func (h *Hub) take(id string, kinds kindSet, unit int64, log ...sched.Event) (*t
 	return t, nil
 }
 
-// first returns the kind whose line has the oldest head.
-func (h *Hub) first(kinds kindSet) (best kind, ok bool) {
+// oldest returns the kind whose first task has been queued for the longest.
+func (h *Hub) oldest(kinds kindSet) (best kind, ok bool) {
 	least := int64(0)
 	for k := range kindCount {
 		if !kinds.has(k) {
@@ -274,8 +271,8 @@ func (h *Hub) first(kinds kindSet) (best kind, ok bool) {
 	return best, ok
 }
 
-// known finds the book's task for a name of the scheduler's.
-func (h *Hub) known(k kind, name []byte) *task {
+// find returns the book's task for a name of the scheduler.
+func (h *Hub) find(k kind, name []byte) *task {
 	parts := splitName(name)
 	j, err := h.job(parts[0], parts[1])
 	if err != nil || string(j.taskName()) != string(name) {
@@ -284,13 +281,13 @@ func (h *Hub) known(k kind, name []byte) *task {
 	return j.tasks[k]
 }
 
-// nextRevision is the time, or the next of its unit when the task or the worker has had
-// that already, so that no report made earlier can match. Version 1 knows a revision by
-// its second: the one behind it is of another, in version 2 too.
+// nextRevision returns the present time in units of the revision, or the next unit that neither the task nor the
+// worker has had, so that no earlier report matches. Version 1 compares revisions by the second. So the revision
+// after one of version 1 is in another second, in version 2 too.
 func (h *Hub) nextRevision(task int64, w *worker, unit int64) int64 {
 	last := max(task, w.last)
-	if unit < secondGrain && w.last%secondGrain == 0 {
-		last = max(last, w.last+secondGrain)
+	if unit < secondUnit && w.last%secondUnit == 0 {
+		last = max(last, w.last+secondUnit)
 	}
 	return max(h.now.Wall/unit*unit, (last/unit+1)*unit)
 }
@@ -305,29 +302,29 @@ func (h *Hub) touch(t *task, unit int64, log ...sched.Event) {
 	t.lease.Revision, t.holder.last, t.seen = next, next, h.now.Mono
 }
 
-// accepting is the log entry of a worker that means to do its task.
+// accepting returns the log entry of a task that its worker accepts.
 func (h *Hub) accepting() sched.Event {
 	return sched.Event{Stage: stageAccepted, Micros: h.now.Micros}
 }
 
 // requeue takes a task from its holder and queues it again, first or last.
 func (h *Hub) requeue(t *task, first bool) {
-	if h.requeueForOne(t) {
+	if h.requeueForVersion(t) {
 		return
 	}
 	if err := h.sched.ReleaseLease(h.now, t.holder.peer, t.lease, first, h.sink); err != nil {
 		panic("BUG: a task that the book says is held: " + err.Error())
 	}
 	h.changed = true
-	h.letGo(t.holder)
+	h.unassign(t.holder)
 }
 
-// finish ends a held task and queues what comes next. With an error nothing has happened.
+// finish ends a held task and queues the next ones. After an error nothing has changed.
 func (h *Hub) finish(t *task) error {
 	return h.finishBy(t, func() { t.job.count(t.kind) })
 }
 
-// finishBy is finish with another way to count what is done.
+// finishBy is finish with another function to count the work done.
 func (h *Hub) finishBy(t *task, count func()) error {
 	j, before, w := t.job, t.job.progress, t.holder
 	count()
@@ -340,7 +337,7 @@ func (h *Hub) finishBy(t *task, count func()) error {
 	if err := h.sched.FinishLease(h.now, w.peer, t.lease, h.sink); err != nil {
 		panic("BUG: a task that the book says is held: " + err.Error())
 	}
-	h.letGo(w)
+	h.unassign(w)
 	h.saveProgress(j)
 	return nil
 }

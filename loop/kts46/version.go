@@ -2,11 +2,11 @@ package kts46
 
 import "treadle/sched"
 
-// The workers of the two versions cannot continue each other's simulation. A first batch
-// stands in a line that both are given from; the version whose worker accepts it is given
-// all later ones, which stand in a line of its own.
+// Workers of one version cannot continue a simulation of the other. The first batch is in a queue that both versions
+// take tasks from. The version of the worker that accepts it gets all later batches, which are in that version's own
+// queue.
 
-// decide notes that a worker of a version does a task. The first batch decides.
+// decide records that a worker of a version works on a task. The first batch decides the version of its job.
 func (h *Hub) decide(t *task, version int) {
 	if !batchKinds.has(t.kind) || t.job.progress.Version != 0 {
 		return
@@ -15,10 +15,10 @@ func (h *Hub) decide(t *task, version int) {
 	h.saveProgress(t.job)
 }
 
-// requeueForOne is requeue for a first batch that was decided: the task is replaced by one,
-// last in the line of its version, whose revisions go on from there. false: t is none, or
-// there are too many queues for another.
-func (h *Hub) requeueForOne(t *task) bool {
+// requeueForVersion is requeue for a first batch whose version is decided. It replaces the task by one at the end of
+// that version's queue, whose revisions continue. It returns false if the task is no such batch, or if there are too
+// many queues.
+func (h *Hub) requeueForVersion(t *task) bool {
 	j := t.job
 	if t.kind != simulation || j.progress.Version == 0 {
 		return false

@@ -6,11 +6,11 @@ import (
 	"treadle/sched"
 )
 
-// TestKtsVersionOfOldDirectories: a journal of an older version has jobs whose first batches
-// decided nothing. The next batch that is finished decides.
+// TestKtsVersionOfOldDirectories: a journal of an older version has jobs with undecided versions. The next finished
+// batch decides.
 func TestKtsVersionOfOldDirectories(t *testing.T) {
 	d := newDisk()
-	r := newDiskRig(t, d, newRig(t, Options{}).clock)
+	r := newDiskHub(t, d, newTestHub(t, Options{}).clock)
 	kinds := []string{"simulation"}
 	r.does("createProject", "p")
 	r.does("addJob", "p", "a", definition(4, 1, 2))
@@ -30,17 +30,17 @@ func TestKtsVersionOfOldDirectories(t *testing.T) {
 	r.wantJob("w", "a simulation")
 }
 
-// TestKtsVersionHalfKept: a crash in the middle of what replaces a first batch by one for its
-// version may keep both, or the old one in line. One is left, for the version.
+// TestKtsVersionHalfKept: a crash while a first batch is replaced may keep both tasks, or the old one in its queue.
+// One remains, of the decided version.
 func TestKtsVersionHalfKept(t *testing.T) {
 	for _, f := range []struct {
 		name string
-		half func(r *rig, j *job)
+		half func(r *testHub, j *job)
 	}{
-		{"both", func(r *rig, j *job) { // and the old one held
+		{"both", func(r *testHub, j *job) { // a worker holds the old one
 			r.extend(j, simulationV1)
 		}},
-		{"the old one in line", func(r *rig, j *job) {
+		{"the old one in line", func(r *testHub, j *job) {
 			held := j.tasks[simulation]
 			j.progress.Version = 0
 			r.requeue(held, false)
@@ -50,7 +50,7 @@ func TestKtsVersionHalfKept(t *testing.T) {
 	} {
 		t.Run(f.name, func(t *testing.T) {
 			d := newDisk()
-			r := newDiskRig(t, d, newRig(t, Options{}).clock)
+			r := newDiskHub(t, d, newTestHub(t, Options{}).clock)
 			r.does("createProject", "p")
 			r.does("addJob", "p", "a", definition(4, 1, 2))
 			r.does("runJob", "p", "a")
@@ -77,8 +77,8 @@ func TestKtsVersionHalfKept(t *testing.T) {
 	}
 }
 
-// extend puts a job's task in line in the scheduler alone.
-func (r *rig) extend(j *job, k kind) {
+// extend queues a job's task in the scheduler alone.
+func (r *testHub) extend(j *job, k kind) {
 	r.t.Helper()
 	if err := r.server.sched.Extend(r.now, Space, k.queue(), []sched.Task{{Name: j.taskName()}}, r.sink); err != nil {
 		r.t.Fatal(err)

@@ -2,43 +2,43 @@ package kts46
 
 import "slices"
 
-// maxWorkers bounds the workers known at a time; each takes about 500 bytes.
+// maxWorkers bounds the workers that are known at once; each takes about 500 bytes.
 const maxWorkers = 1 << 18
 
-// letGo notes that a worker's task is not its own any more.
-func (h *Hub) letGo(w *worker) {
+// unassign records that a worker does not hold its task any more.
+func (h *Hub) unassign(w *worker) {
 	w.task.holder = nil
 	h.sched.Unwatch(w.peer, w.task.kind.queue())
 	w.task = nil
-	if h.outlived(w) {
-		h.forget(w)
+	if h.removable(w) {
+		h.remove(w)
 	}
 }
 
-// outlived says that a worker which holds nothing will get a larger revision than ever
-// before without our remembering it, unless the clock is set back.
-func (h *Hub) outlived(w *worker) bool {
-	return w.task == nil && (w.last <= h.floor || w.last < h.now.Wall/secondGrain*secondGrain)
+// removable reports whether a worker holds no task and would get a larger revision than ever before even if it were
+// removed, unless the clock is set back.
+func (h *Hub) removable(w *worker) bool {
+	return w.task == nil && (w.last <= h.floor || w.last < h.now.Wall/secondUnit*secondUnit)
 }
 
-// forget forgets a worker that is outlived. The floor sees to it that the clock may be set.
-func (h *Hub) forget(w *worker) {
+// remove removes a worker. The floor protects its revisions when the clock is set back.
+func (h *Hub) remove(w *worker) {
 	h.floor = max(h.floor, w.last)
 	delete(h.workers, w.id)
 }
 
-// minSweep is a number of workers that are not worth a look.
+// minSweep is the smallest number of workers that a sweep is worth.
 const minSweep = 1024
 
-// worker returns the worker of an id, known from now on.
+// worker returns the worker of an id, a new one if needed.
 func (h *Hub) worker(id string) (*worker, error) {
 	if w := h.workers[id]; w != nil {
 		return w, nil
 	}
 	if len(h.workers) >= h.sweepAt {
 		for _, w := range h.workers {
-			if h.outlived(w) {
-				h.forget(w)
+			if h.removable(w) {
+				h.remove(w)
 			}
 		}
 		h.sweepAt = max(2*len(h.workers), minSweep)
@@ -46,7 +46,7 @@ func (h *Hub) worker(id string) (*worker, error) {
 	if len(h.workers) >= maxWorkers {
 		return nil, errWorkers
 	}
-	w := &worker{id: id, peer: h.sched.NewHolder(id), last: h.floor/secondGrain*secondGrain + secondGrain - 1}
+	w := &worker{id: id, peer: h.sched.NewHolder(id), last: h.floor/secondUnit*secondUnit + secondUnit - 1}
 	h.workers[id] = w
 	return w, nil
 }
@@ -59,12 +59,12 @@ func (h *Hub) held(id string) (*task, error) {
 	return nil, errNoTask
 }
 
-// silenceChecks is how often in Options.RestartAfter silent workers are looked for.
+// silenceChecks is how often silent workers are looked for within Options.RestartAfter.
 const silenceChecks = 4
 
-// Expire queues again what silent workers hold.
+// Expire queues the tasks of silent workers again.
 func (h *Hub) Expire() {
-	_, _, _ = h.own(h.expire) // it fails when the server has stopped
+	_, _, _ = h.locked(h.expire) // fails only when the server has stopped
 	h.host.Flush(0)
 }
 
@@ -76,7 +76,7 @@ func (h *Hub) expire() error {
 			silent = append(silent, w.task)
 		}
 	}
-	slices.SortFunc(silent, byHolder) // which stands in line first is the same in every play
+	slices.SortFunc(silent, byHolder) // so that every run requeues them in the same order
 	for _, t := range silent {
 		h.host.Log().Info("a kts46 worker is silent, its task is queued again", "worker", t.holder.id,
 			"project", t.job.project.name, "job", t.job.name, "kts46-restart-after", after)

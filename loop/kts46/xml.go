@@ -10,17 +10,17 @@ import (
 	codec "treadle/codec/kts46"
 )
 
-// greeting answers hello: clients use it as a probe.
+// greeting is the answer to hello, which clients use as a probe.
 const greeting = "Hello! This is Treadle, a scheduler of kts46 simulations."
 
-// xmlMethod is a method of version 1: how many arguments it takes, of which the first so
-// many have to be strings, and what it does in a turn.
+// xmlMethod is a method of version 1: its number of arguments, how many of the first must be strings, and its
+// function, which runs in a turn.
 type xmlMethod struct {
 	args, texts int
 	do          func(h *Hub, args []any, texts []string) (any, error)
 }
 
-// addJobMethod is the method whose last argument is read before its turn.
+// addJobMethod is the method whose last argument is parsed before its turn.
 const addJobMethod = "addJob"
 
 var xmlMethods = map[string]xmlMethod{
@@ -60,18 +60,17 @@ var xmlMethods = map[string]xmlMethod{
 	"getJobStatistics": {3, 2, (*Hub).xmlJobStatistics},
 }
 
-// serveXML answers a call of version 1: always with 200 and XML, unless HTTP itself is
-// used wrongly.
+// serveXML answers a call of version 1. The status is always 200, except for a wrong use of HTTP.
 func (h *Hub) serveXML(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost || r.URL.Path != "/" && r.URL.Path != "/RPC2" {
 		http.NotFound(w, r)
 		return
 	}
-	body, heard, ok := h.body(w, r)
+	body, done, ok := h.body(w, r)
 	if !ok {
 		return
 	}
-	defer heard()
+	defer done()
 	defer h.answering()()
 	call, err := codec.ReadCall(strings.NewReader(string(body)))
 	var answer any
@@ -82,9 +81,9 @@ func (h *Hub) serveXML(w http.ResponseWriter, r *http.Request) {
 	} else {
 		err = &codec.Fault{Code: 1, Text: "the call cannot be read: " + err.Error()}
 	}
-	heard()
+	done()
 	if err != nil {
-		composed() // nothing long is to be written
+		composed() // the answer is short
 	}
 	var unwritten *unwrittenError
 	switch {
@@ -130,14 +129,14 @@ func (h *Hub) callXML(call *codec.Call) (answer any, err error) {
 		answer, err = m.do(h, call.Params, texts)
 		return err
 	}
-	if longMethods[call.Method] { // has a turn only for a look at what there is
+	if longMethods[call.Method] { // takes a turn only to copy what it lists
 		return answer, do()
 	}
 	return answer, h.turn(do)
 }
 
-// faultOf is how version 1 says no. Where the reference's words are known they are the
-// same: a client may look for them.
+// faultOf returns the fault of version 1 for an error. Where the reference's text is known, it is the same, since
+// clients may look for it.
 func faultOf(err error) *codec.Fault {
 	var fault *codec.Fault
 	var missing *missingError
@@ -156,7 +155,7 @@ func faultOf(err error) *codec.Fault {
 	return &codec.Fault{Code: 1, Text: text}
 }
 
-// xmlRunJob starts a job; one that runs or is done is left alone.
+// xmlRunJob starts a job. A job that runs or is done stays as it is.
 func (h *Hub) xmlRunJob(_ []any, s []string) (any, error) {
 	j, err := h.job(s[0], s[1])
 	if err != nil {
@@ -168,8 +167,8 @@ func (h *Hub) xmlRunJob(_ []any, s []string) (any, error) {
 	return nil, nil
 }
 
-// xmlGetJob hands out the task that is first in line. What the worker holds already is
-// put last before.
+// xmlGetJob reserves the first task in line for a worker. Before that it puts a task that the worker still holds at the
+// end of the line.
 func (h *Hub) xmlGetJob(_ []any, s []string) (any, error) {
 	if err := checkName("worker", s[0]); err != nil {
 		return nil, err
@@ -177,7 +176,7 @@ func (h *Hub) xmlGetJob(_ []any, s []string) (any, error) {
 	if t, err := h.held(s[0]); err == nil {
 		h.requeue(t, false)
 	}
-	t, err := h.take(s[0], v1Kinds, secondGrain, h.accepting())
+	t, err := h.reserve(s[0], v1Kinds, secondUnit, h.accepting())
 	if t == nil {
 		return nil, err
 	}
@@ -191,7 +190,7 @@ func (h *Hub) xmlGetJob(_ []any, s []string) (any, error) {
 	}, nil
 }
 
-// timeoutV1 is the time between reports in the unit that version 1 is told, rounded up.
+// timeoutV1 returns the report interval in the unit of version 1, rounded up.
 func (h *Hub) timeoutV1() int64 {
 	return int64((h.o.Timeout + h.o.TimeoutUnit - 1) / h.o.TimeoutUnit)
 }
@@ -200,7 +199,7 @@ func dateTime(t *task) codec.DateTime {
 	return codec.NewDateTime(time.UnixMilli(t.lease.Revision))
 }
 
-// reporting is the task that a report is about.
+// reporting returns the task that a report is about.
 func (h *Hub) reporting(args []any, s []string) (*task, error) {
 	t, err := h.held(s[0])
 	if err == nil && !matches(t, args[2]) {
@@ -216,7 +215,7 @@ func (h *Hub) xmlReportStatus(args []any, s []string) (any, error) {
 	}
 	switch args[1] {
 	case "working":
-		h.touch(t, secondGrain)
+		h.touch(t, secondUnit)
 		return dateTime(t), nil
 	case "abort":
 		h.requeue(t, false)
@@ -228,8 +227,8 @@ func (h *Hub) xmlReportStatus(args []any, s []string) (any, error) {
 	return nil, fmt.Errorf("the state %v is none of working, abort, finished", args[1])
 }
 
-// mismatch says, in the words of the reference, that a report comes under another last
-// update than the task has. A worker that knows none sends nil.
+// mismatch returns the reference's error for a report with another last update than the task has. A worker without
+// one sends nil.
 func mismatch(yours any, has time.Time) error {
 	if yours == nil {
 		yours = "None"
@@ -242,8 +241,7 @@ func mismatch(yours any, has time.Time) error {
 		yours, has.Format(layout))
 }
 
-// matches says whether a dateTime is that of a task's last update, to the second, which
-// is all that version 1 knows.
+// matches reports whether a dateTime equals a task's last update to the second, the precision of version 1.
 func matches(t *task, arg any) bool {
 	d, ok := arg.(codec.DateTime)
 	if !ok {
@@ -280,15 +278,15 @@ func (h *Hub) xmlJobStatus(_ []any, s []string) (any, error) {
 	return jobStatus(s[0], s[1], j.steps(), j.total), nil
 }
 
-// xmlJobStatistics answers with the statistics that the original gives a new job: the
-// results of the workers never come here. An unknown project or job has none.
+// xmlJobStatistics returns the statistics that the original gives a new job, because workers do not send their
+// results here. An unknown project or job has none.
 func (h *Hub) xmlJobStatistics(args []any, s []string) (any, error) {
 	j, err := h.job(s[0], s[1])
 	if err != nil {
 		return codec.Struct{}, nil //nolint:nilerr // the original hides it too
 	}
 	idle := codec.Struct{}
-	if args[2] != true { // its values are not asked for
+	if args[2] != true { // the caller does not ask for values
 		idle = codec.Struct{{Name: "values", Value: nil}}
 	}
 	return codec.Struct{

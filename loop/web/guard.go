@@ -15,22 +15,22 @@ import (
 	"time"
 )
 
-// Guard refuses what pages of other sites have a browser send to an HTTP port. Such a port may be
-// open to every process of a host, and a browser is one: it sends any page's POST of a form there,
-// and by DNS rebinding, when a name of the page's site suddenly means this host, it lets the page
-// read the answers. So requests that a browser marks as another site's are refused, and those to
-// a name that is not known to be this host's. Programs that are no browsers send no such marks.
+// Guard refuses requests that a browser sends to an HTTP port on behalf of another site's page. A browser sends the
+// POST of any page's form to any port of its host. By DNS rebinding, when a name of the page's site suddenly resolves
+// to this host, it also shows the answers to the page. So the guard refuses requests that a browser marks as
+// cross-site, and requests whose Host is not a known name of this host. Programs other than browsers send no such
+// marks.
 type Guard struct {
-	names    map[string]bool // of this host, as hostOf returns them
+	names    map[string]bool // names of this host, as hostOf returns them
 	hostname string
-	domain   func() string // the hostname with its domain, asked for once
+	domain   func() string // returns the hostname with its domain; resolves once
 	origin   *http.CrossOriginProtection
 	log      *slog.Logger
-	logged   atomic.Int64 // Unix second of the last line
+	logged   atomic.Int64 // Unix second of the last log line
 	refused  [len(refusals)]atomic.Uint64
 }
 
-// The reasons of refusals, for the metrics' label.
+// The reasons for a refusal, values of the metric's label.
 const (
 	foreignHost = iota
 	foreignOrigin
@@ -38,24 +38,23 @@ const (
 
 var refusals = [...]string{foreignHost: "host", foreignOrigin: "origin"}
 
-// GuardOptions say which host names requests may be sent to, beside IP addresses, localhost and
-// the name of the host.
+// GuardOptions name the hosts that requests may be sent to. IP addresses, localhost and the host's own name are
+// always allowed.
 type GuardOptions struct {
-	// Allow are host names without a port: the setting --allow-host.
+	// Allow are host names without a port, from the setting --allow-host.
 	Allow []string
-	// Listen are addresses that are listened on, tcp://host:port or host:port. Their hosts are
-	// allowed.
+	// Listen are listening addresses, tcp://host:port or host:port. Their hosts are allowed.
 	Listen []string
-	// Log receives a line a second at most about refused requests; nil: discard.
+	// Log receives at most one line a second about refused requests; nil discards them.
 	Log *slog.Logger
 }
 
-// lookupTimeout bounds the one look-up of the host's own domain: a request waits for it.
+// lookupTimeout bounds the only look-up of the host's domain: a request waits for it.
 const lookupTimeout = time.Second
 
 var hostName = regexp.MustCompile(`\A[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?\z`)
 
-// NewGuard returns a guard. An error is about Allow.
+// NewGuard returns a guard. It returns an error for an invalid name in Allow.
 func NewGuard(o GuardOptions) (*Guard, error) {
 	g := &Guard{names: map[string]bool{"localhost": true}, origin: http.NewCrossOriginProtection(), log: o.Log}
 	if g.log == nil {
@@ -90,7 +89,7 @@ func NewGuard(o GuardOptions) (*Guard, error) {
 	return g, nil
 }
 
-// normalHost is the form in which host names are compared.
+// normalHost returns the form in which host names are compared.
 func normalHost(name string) string { return strings.TrimSuffix(strings.ToLower(name), ".") }
 
 // hostOf returns the host of a Host header, without a port and brackets.
@@ -107,41 +106,41 @@ func hostOf(header string) string {
 // knows reports whether a Host header names this host.
 func (g *Guard) knows(header string) bool {
 	host := hostOf(header)
-	if host == "" || g.names[host] { // browsers name a host always
+	if host == "" || g.names[host] { // a browser always sends a host
 		return true
 	}
-	address, _, _ := strings.Cut(host, "%") // a zone
+	address, _, _ := strings.Cut(host, "%") // without the IPv6 zone
 	if _, err := netip.ParseAddr(address); err == nil {
-		return true // no name is in between that could come to mean another host
+		return true // an address is not resolved, so DNS cannot redirect it
 	}
 	return g.hostname != "" && strings.HasPrefix(host, g.hostname+".") && host == g.domain()
 }
 
-// foreign reports whether a browser says that a page of another site sends the request. Only a
-// link may lead here from there: what is read by following it is shown to the user alone.
+// foreign reports whether a browser sends the request for another site's page. Following a link is allowed: only the
+// user sees the answer.
 func (g *Guard) foreign(r *http.Request) bool {
 	if (r.Method == http.MethodGet || r.Method == http.MethodHead) &&
 		r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document" {
 		return false
 	}
 	strict := *r
-	strict.Method = http.MethodPost // it lets every GET pass: but some cost much, such as profiles
+	strict.Method = http.MethodPost // Check lets every GET pass, but some are expensive, such as profiles
 	return g.origin.Check(&strict) != nil
 }
 
-// maxShown is how much of a header is repeated in a text.
+// maxShown is how many bytes of a header an error repeats.
 const maxShown = 100
 
-// Handler passes the requests that are not refused on. refuse answers the others, with status
-// 403 and what is to be done; nil: as plain text.
-func (g *Guard) Handler(next http.Handler, refuse func(w http.ResponseWriter, why string)) http.Handler {
+// handler passes allowed requests to next. refuse answers the others with status 403 and a remedy; nil answers in
+// plain text.
+func (g *Guard) handler(next http.Handler, refuse func(w http.ResponseWriter, why string)) http.Handler {
 	if refuse == nil {
 		refuse = func(w http.ResponseWriter, why string) { http.Error(w, why, http.StatusForbidden) }
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 		switch {
-		case local != nil && local.Network() == "unix": // no browser reaches it
+		case local != nil && local.Network() == "unix": // no browser can reach it
 		case !g.knows(r.Host):
 			g.refuse(w, r, foreignHost, refuse, fmt.Sprintf("the request is for the host %.*q, which is not known to be this one: if it is, give its name to --allow-host", maxShown, hostOf(r.Host)))
 			return
@@ -162,7 +161,7 @@ func (g *Guard) refuse(w http.ResponseWriter, r *http.Request, reason int, refus
 	refuse(w, why)
 }
 
-// samples are the guard's rows of the metrics.
+// samples returns the guard's metrics.
 func (g *Guard) samples() (all []Sample) {
 	for i, reason := range refusals {
 		all = append(all, Sample{Name: "treadle_http_refused_total", Help: "HTTP requests refused because of the host that they name, or as a page's of another site.",

@@ -24,7 +24,7 @@ func newGuard(t *testing.T, o GuardOptions) *Guard {
 	return g
 }
 
-// guarded is a handler behind a guard, and how often it is reached.
+// guarded is a handler behind a guard. It counts the requests that reach it.
 type guarded struct {
 	http.Handler
 	reached int
@@ -32,11 +32,11 @@ type guarded struct {
 
 func newGuarded(t *testing.T, o GuardOptions) *guarded {
 	h := &guarded{}
-	h.Handler = newGuard(t, o).Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { h.reached++ }), nil)
+	h.Handler = newGuard(t, o).handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { h.reached++ }), nil)
 	return h
 }
 
-// ask sends a request with headers, names and values by turns, and checks whether it passes.
+// ask sends a request with headers, alternately names and values, and checks whether it passes.
 func (h *guarded) ask(t *testing.T, passes bool, method, host string, headers ...string) (text string) {
 	t.Helper()
 	r := httptest.NewRequest(method, "/", http.NoBody)
@@ -53,7 +53,7 @@ func (h *guarded) ask(t *testing.T, passes bool, method, host string, headers ..
 	return w.Body.String()
 }
 
-// TestGuardHosts: requests pass that are sent to an address or to a name of the host.
+// TestGuardHosts: the guard passes requests for IP addresses and for names of the host.
 func TestGuardHosts(t *testing.T) {
 	own, err := os.Hostname()
 	if err != nil {
@@ -78,7 +78,7 @@ func TestGuardHosts(t *testing.T) {
 	}
 }
 
-// TestGuardDomain: the name of the host with its domain passes, as the system knows it.
+// TestGuardDomain: the guard passes the host's name with the domain that the system resolves.
 func TestGuardDomain(t *testing.T) {
 	g := newGuard(t, GuardOptions{})
 	asked := 0
@@ -94,11 +94,11 @@ func TestGuardDomain(t *testing.T) {
 	g = newGuard(t, GuardOptions{})
 	g.hostname = "no host is called this.invalid"
 	if g.knows(g.hostname + ".evil.example") {
-		t.Error("a host without a domain knows one")
+		t.Error("a host without a domain has one")
 	}
 }
 
-// TestGuardOrigins: requests pass that no page of another site can send.
+// TestGuardOrigins: the guard passes requests that no page of another site can send.
 func TestGuardOrigins(t *testing.T) {
 	h := newGuarded(t, GuardOptions{})
 	const host = "127.0.0.1:5001"
@@ -118,7 +118,7 @@ func TestGuardOrigins(t *testing.T) {
 	}
 }
 
-// TestGuardAllow refuses what is no host name.
+// TestGuardAllow: the setting accepts host names only.
 func TestGuardAllow(t *testing.T) {
 	for _, name := range []string{"", "*", "*.example", "http://x", "x:80", "a b", ".", "x/", "ä.example"} {
 		if _, err := NewGuard(GuardOptions{Allow: []string{name}}); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%q", name)) {
@@ -127,12 +127,11 @@ func TestGuardAllow(t *testing.T) {
 	}
 }
 
-// TestGuardSays: what is refused is counted by reason, and logged, a line a second at most and
-// never as the peer wants the log to look.
+// TestGuardSays: the guard counts refusals by reason, logs at most one a second, and lets no peer forge a log line.
 func TestGuardSays(t *testing.T) {
 	var log bytes.Buffer
 	g := newGuard(t, GuardOptions{Log: slog.New(slog.NewTextHandler(&log, nil))})
-	h := &guarded{Handler: g.Handler(http.NotFoundHandler(), nil)}
+	h := &guarded{Handler: g.handler(http.NotFoundHandler(), nil)}
 	for range 10_000 {
 		h.ask(t, false, "GET", "evil.example\nlevel=ERROR "+strings.Repeat("x", 10_000))
 	}
@@ -147,14 +146,14 @@ func TestGuardSays(t *testing.T) {
 	}
 }
 
-// TestGuardUnix: what comes by a socket file comes from no browser.
+// TestGuardUnix: the guard passes everything from a socket file, because no browser reaches it.
 func TestGuardUnix(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewUnstartedServer(newGuard(t, GuardOptions{}).Handler(http.NotFoundHandler(), nil))
+	server := httptest.NewUnstartedServer(newGuard(t, GuardOptions{}).handler(http.NotFoundHandler(), nil))
 	server.Listener.Close()
 	server.Listener = l
 	server.Start()
@@ -170,7 +169,7 @@ func TestGuardUnix(t *testing.T) {
 	}
 }
 
-// TestGuardPages: profiles and pages are guarded, and monitors are not.
+// TestGuardPages: profiles and pages are guarded, metrics and probes are not.
 func TestGuardPages(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -18,10 +18,10 @@ import (
 	"time"
 )
 
-// patience bounds what hangs.
+// patience is the longest wait for an expected event.
 const patience = 2 * time.Minute
 
-// serve serves at an address of the system's choice until the test ends.
+// serve starts a server on a free port. It stops at the end of the test.
 func serve(t *testing.T, change ...func(*http.Server)) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -42,7 +42,7 @@ func serve(t *testing.T, change ...func(*http.Server)) (address string) {
 	return l.Addr().String()
 }
 
-// asked connects, says what there is to say, and returns the status of the answer, 0: none.
+// asked connects, sends text and returns the status of the answer, 0 without one.
 func asked(t *testing.T, address, text string) (c net.Conn, status int) {
 	t.Helper()
 	c, err := net.Dial("tcp", address)
@@ -62,7 +62,7 @@ func asked(t *testing.T, address, text string) (c net.Conn, status int) {
 
 const health = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
-// pipes are connections that are accepted when they are sent.
+// pipes is a listener of connections that the test sends it.
 type pipes chan net.Conn
 
 // Accept implements net.Listener.
@@ -83,16 +83,16 @@ func (l pipes) Close() error {
 // Addr implements net.Listener.
 func (pipes) Addr() net.Addr { return &net.UnixAddr{Net: "pipe"} }
 
-// dial connects and says something, and returns when that has been heard.
+// dial connects and writes a text, and returns when the server has read it.
 func (l pipes) dial(says string) net.Conn {
 	near, far := net.Pipe()
 	l <- far
-	_, _ = io.WriteString(near, says) // it may be turned away
+	_, _ = io.WriteString(near, says) // fails when the server closes the connection
 	synctest.Wait()
 	return near
 }
 
-// served says whether a connection's request is answered.
+// served reports whether a request of the connection is answered with 200.
 func served(c net.Conn) bool {
 	answer, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err == nil {
@@ -102,24 +102,23 @@ func served(c net.Conn) bool {
 	return err == nil && answer.StatusCode == 200
 }
 
-// hungUp says whether a connection that has nothing to read is closed.
+// hungUp reports whether the server has closed a connection that has nothing to read.
 func hungUp(c net.Conn) bool {
 	_ = c.SetReadDeadline(time.Now())
 	_, err := c.Read(make([]byte, 1))
 	return !errors.Is(err, os.ErrDeadlineExceeded)
 }
 
-// TestPlaces: beyond the connections that there may be a new one is served in place of the one that
-// has said nothing for the longest. While all have asked for something it waits, for one that leaves
-// or whose request takes long.
-func TestPlaces(t *testing.T) {
+// TestConnections: at the limit a new connection replaces the one that has been silent for the longest. While all
+// others have sent requests, the new one waits until another leaves or exceeds its grace.
+func TestConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const slow = "GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n"
 		l, ended := make(pipes), make(chan error, 1)
 		server := New(l, newGuard(t, GuardOptions{}), func() []Sample { return nil }, Page{Pattern: "GET /slow", Handler: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }})
 		go func() { ended <- server.Serve() }()
 		asking := l.dial(slow)
-		var all, answered []net.Conn // as they are to go
+		var all, answered []net.Conn // in the order in which they are replaced
 		for i := range maxConnections - 1 {
 			says := []string{"", "GET /heal", health}[i%3]
 			c := l.dial(says)
@@ -133,11 +132,11 @@ func TestPlaces(t *testing.T) {
 		for i := range maxConnections + 3 {
 			c := l.dial(health)
 			if !served(c) {
-				t.Errorf("a new connection is not served in place of one that says nothing")
+				t.Errorf("a new connection is not served in place of a silent one")
 			}
 			all = append(all, c)
 			if !hungUp(all[i]) || hungUp(all[i+1]) {
-				t.Errorf("%d new connections take other places than those of the oldest that said nothing, were answered and asked", i+1)
+				t.Errorf("%d new connections replace others than the oldest silent, idle and active ones", i+1)
 			}
 		}
 		for _, c := range all {
@@ -154,9 +153,9 @@ func TestPlaces(t *testing.T) {
 		synctest.Wait()
 		all[1].Close()
 		if _, err := io.WriteString(near, slow); err != nil || time.Since(began) > 0 {
-			t.Errorf("a new connection does not have the place that is left: %v after %v", err, time.Since(began))
+			t.Errorf("a new connection is not served when another has left: %v after %v", err, time.Since(began))
 		}
-		if !served(l.dial(health)) || time.Since(began) < slowRequest-silence || !hungUp(all[0]) || hungUp(all[2]) {
+		if !served(l.dial(health)) || time.Since(began) < requestGrace-newGrace || !hungUp(all[0]) || hungUp(all[2]) {
 			t.Errorf("a new connection is not served in place of the one whose request takes longest: after %v", time.Since(began))
 		}
 		for _, c := range append(all, near) {
@@ -168,30 +167,29 @@ func TestPlaces(t *testing.T) {
 	})
 }
 
-// TestPlacesAskedAgain: connections that are answered and go on asking keep no new one out, not even
-// while each has just asked again whenever somebody looks.
-func TestPlacesAskedAgain(t *testing.T) {
+// TestConnectionsAskAgain: connections that keep sending requests cannot keep a new one out, even if each has just
+// sent another request at every look.
+func TestConnectionsAskAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var server http.Server
-		Places(&server, 2)
+		server := newConnections(2)
 		began := time.Now()
 		peers := make([]net.Conn, 4)
 		for i := range peers {
 			peers[i], _ = net.Pipe()
 			defer peers[i].Close()
-			server.ConnContext(t.Context(), peers[i])
-			server.ConnState(peers[i], http.StateNew)
-			server.ConnState(peers[i], http.StateActive)
-			server.ConnState(peers[i], http.StateIdle)
+			server.begin(t.Context(), peers[i])
+			server.change(peers[i], http.StateNew)
+			server.change(peers[i], http.StateActive)
+			server.change(peers[i], http.StateIdle)
 		}
-		if took := time.Since(began); took != slowRequest {
-			t.Errorf("those who were answered keep their places for %v", took)
+		if took := time.Since(began); took != requestGrace {
+			t.Errorf("idle connections are kept for %v", took)
 		}
 		began = time.Now()
-		p := places{most: 1, taken: []place{{peers[0], http.StateActive, began.Add(slowRequest)}}, left: make(chan struct{}, 1)}
-		again := time.NewTicker(slowRequest / 10)
+		p := connections{most: 1, open: []connection{{peers[0], http.StateActive, began.Add(requestGrace)}}, left: make(chan struct{}, 1)}
+		again := time.NewTicker(requestGrace / 10)
 		defer again.Stop()
-		ctx, cancel := context.WithTimeout(t.Context(), 10*slowRequest)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*requestGrace)
 		defer cancel()
 		go func() {
 			for {
@@ -201,39 +199,39 @@ func TestPlacesAskedAgain(t *testing.T) {
 					return
 				}
 				p.mu.Lock()
-				if len(p.taken) > 0 && p.taken[0].conn == peers[0] {
-					p.leave(0)
-					p.taken = append(p.taken, place{peers[0], http.StateActive, time.Now().Add(slowRequest)})
+				if len(p.open) > 0 && p.open[0].conn == peers[0] {
+					p.remove(0)
+					p.open = append(p.open, connection{peers[0], http.StateActive, time.Now().Add(requestGrace)})
 				}
 				p.mu.Unlock()
 			}
 		}()
 		p.change(peers[1], http.StateNew)
-		if took := time.Since(began); took != slowRequest {
+		if took := time.Since(began); took != requestGrace {
 			t.Errorf("a new connection waits for %v", took)
 		}
 	})
 }
 
-// TestPlacesOrder: of those whose time is over the silent go first and the asking last, and before
-// all others.
-func TestPlacesOrder(t *testing.T) {
+// TestConnectionsOrder: of the connections that have exceeded their grace, silent ones go before idle ones, and those
+// with a request go last. All of them go before other connections.
+func TestConnectionsOrder(t *testing.T) {
 	now := time.Now()
-	f := func(want int, taken ...place) {
+	f := func(want int, open ...connection) {
 		t.Helper()
-		if p := (places{taken: taken}); p.first() != want {
-			t.Errorf("place %d of %v goes first, want %d", p.first(), taken, want)
+		if p := (connections{open: open}); p.victim() != want {
+			t.Errorf("connection %d of %v goes first, want %d", p.victim(), open, want)
 		}
 	}
-	over := func(s http.ConnState, ago time.Duration) place { return place{nil, s, now.Add(-ago)} }
+	over := func(s http.ConnState, ago time.Duration) connection { return connection{nil, s, now.Add(-ago)} }
 	f(2, over(http.StateActive, 9), over(http.StateIdle, 8), over(http.StateNew, 7), over(http.StateNew, 6))
 	f(1, over(http.StateActive, 9), over(http.StateIdle, 8), over(http.StateNew, -time.Hour))
 	f(0, over(http.StateActive, 9), over(http.StateIdle, -time.Hour), over(http.StateNew, -time.Hour))
 	f(1, over(http.StateActive, -2*time.Hour), over(http.StateIdle, -time.Hour), over(http.StateNew, -3*time.Hour))
 }
 
-// TestPlaceTaken: what is done for a connection ends when another one has its place.
-func TestPlaceTaken(t *testing.T) {
+// TestConnectionReplaced: the request of a replaced connection is cancelled.
+func TestConnectionReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, ended, leave := make(pipes), make(chan error, 1), make(chan bool)
 		var working atomic.Int32
@@ -251,7 +249,7 @@ func TestPlaceTaken(t *testing.T) {
 			all = append(all, l.dial("POST /work HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n"))
 		}
 		if n := working.Load(); n != maxConnections {
-			t.Errorf("%d requests are worked on for %d connections", n, maxConnections)
+			t.Errorf("%d requests are handled for %d connections", n, maxConnections)
 		}
 		close(leave)
 		for _, c := range all {
@@ -263,7 +261,7 @@ func TestPlaceTaken(t *testing.T) {
 	})
 }
 
-// TestSendBuffer: the system keeps little of what is not read, so that who reads it is seen to.
+// TestSendBuffer: the kernel buffers little of an unread answer, so the server notices that a slow peer reads.
 func TestSendBuffer(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -280,9 +278,7 @@ func TestSendBuffer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer far.Close()
-	var server http.Server
-	Places(&server, 1)
-	server.ConnContext(t.Context(), far)
+	newConnections(1).begin(t.Context(), far)
 	raw, err := far.(*net.TCPConn).SyscallConn()
 	if err != nil {
 		t.Fatal(err)
@@ -290,12 +286,12 @@ func TestSendBuffer(t *testing.T) {
 	var size int
 	var fault error
 	err = raw.Control(func(fd uintptr) { size, fault = syscall.GetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_SNDBUF) })
-	if err := errors.Join(err, fault); err != nil || size > 2*sendBuffer { // Linux counts what it needs itself
-		t.Errorf("it keeps %d bytes, %v", size, err)
+	if err := errors.Join(err, fault); err != nil || size > 2*sendBuffer { // Linux doubles it for its own bookkeeping
+		t.Errorf("the kernel buffers %d bytes, %v", size, err)
 	}
 }
 
-// TestLongProfile: a profile may take longer than a request may take to arrive.
+// TestLongProfile: a profile may take longer than reading a request may.
 func TestLongProfile(t *testing.T) {
 	address := serve(t, func(s *http.Server) { s.ReadTimeout, s.ReadHeaderTimeout = time.Millisecond, patience })
 	began := time.Now()
@@ -305,7 +301,7 @@ func TestLongProfile(t *testing.T) {
 	}
 }
 
-// TestUnfinishedRequest: whoever does not say what it has announced is not waited for.
+// TestUnfinishedRequest: a request whose rest never comes is ended.
 func TestUnfinishedRequest(t *testing.T) {
 	for _, rest := range []string{"Content-Length: 100\r\n\r\nx", "Transfer-Encoding: chunked\r\n\r\n100\r\nx", "Content-Le"} {
 		t.Run(fmt.Sprintf("%.12s", rest), func(t *testing.T) {
@@ -319,8 +315,7 @@ func TestUnfinishedRequest(t *testing.T) {
 	}
 }
 
-// TestEndlessBody: whoever sends more than anybody needs to say gets no more answered, and no
-// memory for it.
+// TestEndlessBody: a body over the limit gets no further answer and uses no memory.
 func TestEndlessBody(t *testing.T) {
 	address := serve(t)
 	c, err := net.Dial("tcp", address)

@@ -1,8 +1,8 @@
-// Package web serves what people and their monitors look at over HTTP: metrics in
-// Prometheus' form at /metrics, /healthz, /readyz and, on request, Go's profiles under /debug/pprof.
+// Package web serves HTTP: metrics in Prometheus' format at /metrics, /healthz, /readyz and, on request, Go's
+// profiles under /debug/pprof.
 //
-// What the peers of an HTTP server may take is bounded here for every port: the time and the connections by a [Server],
-// the bytes of large requests and answers by a [Budget], and the pages that a browser may send them from by a [Guard].
+// It also bounds what the peers of every HTTP port may use. A [Server] bounds time and connections, [Transfers] bound
+// the bytes of large requests and answers, and a [Guard] refuses requests from other sites' pages.
 package web
 
 import (
@@ -21,56 +21,54 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Counter is the sample of a metric that only grows.
+// Counter returns the sample of a metric that only grows.
 func Counter(name, help string, v uint64) Sample {
 	return Sample{Name: name, Help: help, Counter: true, Value: float64(v)}
 }
 
-// Gauge is the sample of a metric that goes up and down.
+// Gauge returns the sample of a metric that goes up and down.
 func Gauge[N int | int64 | uint64 | float64](name, help string, v N) Sample {
 	return Sample{Name: name, Help: help, Value: float64(v)}
 }
 
-// Sample is one metric's value at one moment.
+// Sample is the value of one metric at one moment.
 type Sample struct {
 	Name, Help        string
-	Counter           bool   // else a gauge
+	Counter           bool   // false: a gauge
 	Label, LabelValue string // optional
 	Value             float64
-	// Buckets makes it a histogram: how many observations were not above each bound.
-	// Value is then their sum, Count their number.
+	// Buckets makes the sample a histogram: the number of observations up to each bound. Value is then their sum and
+	// Count their number.
 	Buckets map[float64]uint64
 	Count   uint64
 }
 
-// Bounds of what peers may take.
+// Limits of the metrics port.
 const (
-	// requestTimeout is for a request to arrive: it is a line or two.
+	// requestTimeout is the time to read a request, a line or two.
 	requestTimeout = 5 * time.Second
-	// answerTimeout is for a page to be read, writeTimeout for a profile, which may take a
-	// minute or two itself.
+	// answerTimeout is the time to write a page. writeTimeout is the time to write a profile, which may take minutes
+	// to record.
 	answerTimeout = 10 * time.Second
 	writeTimeout  = 3 * time.Minute
-	// idleTimeout is how long a connection waits for its next request: monitors come every
-	// minute, or more often.
+	// idleTimeout is the time between two requests of a connection. Monitors ask every minute or more often.
 	idleTimeout = 2 * time.Minute
 	maxHeader   = 16 << 10
-	// maxBody is of a list of addresses, the one thing that anybody sends: pprof's symbol has several times its length in
-	// memory, and no bound of its own.
+	// maxBody bounds a list of addresses for pprof's symbol, the only body in use. pprof needs several times its
+	// length in memory and does not limit it.
 	maxBody = 64 << 10
-	// maxConnections are plenty for monitors and those who look. They come out of the
-	// descriptors that the server keeps for itself, so that they never wait for room.
+	// maxConnections is plenty for monitors and people. These connections use the descriptors that the server
+	// reserves for itself, so --max-connections does not delay them.
 	maxConnections = 32
 )
 
-// collection are Go's own metrics of what garbage collection costs: its cycles, the pauses, and the processor time of it
-// and of those that were made to help.
+// collection selects Go's metrics of garbage collection: cycles, pauses, and the CPU time of the collector and of
+// mark assists.
 var collection = collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile(`^/(gc/cycles|sched/pauses/total/gc|cpu/classes/gc)[/:]`)}
 
-// contended serves a profile of waits, which Go takes at a cost and therefore only when
-// told to: for as long as a request with ?seconds=N lasts. There is one such request of a
-// profile at a time, in the process: the end of one would end the taking of another, or leave
-// it on for ever.
+// contended serves a profile of contention. Go records such a profile only while it is switched on, at a cost:
+// contended does so for a request with ?seconds=N. Only one such request of a profile runs at a time in the process:
+// otherwise the end of one would stop the recording of another, or leave it on for ever.
 func contended(taking *sync.Mutex, profile http.Handler, begin func() (end func())) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.FormValue("seconds") != "" {
@@ -85,18 +83,18 @@ func contended(taking *sync.Mutex, profile http.Handler, begin func() (end func(
 	}
 }
 
-// takingMutex and takingBlock are held while Go takes the profile: its rate is the process's.
+// takingMutex and takingBlock are held while Go records the profile: its rate is set for the whole process.
 var takingMutex, takingBlock sync.Mutex
 
-// Page is something else to serve: a pattern of net/http and what answers it.
+// Page is a further page to serve: a pattern of net/http and its handler.
 type Page struct {
 	Pattern string
 	Handler http.HandlerFunc
-	Probe   bool // a monitor asks for it, under any name of the host
+	Probe   bool // monitors ask for it, under any host name
 }
 
-// Profiles are Go's own. They show the program's memory and can keep it busy: they are for addresses that its
-// administrator alone reaches.
+// Profiles returns Go's profiles. They show the program's memory and can keep it busy: serve them only where the
+// administrator alone has access.
 func Profiles() []Page {
 	return []Page{
 		{Pattern: "/debug/pprof/", Handler: pprof.Index},
@@ -115,7 +113,7 @@ func Profiles() []Page {
 	}
 }
 
-// Ready serves what an orchestrator asks before it sends anybody here: 200, or 503 when state says that nobody is to
+// Ready returns the probe /readyz of an orchestrator. It answers 200, or 503 when state says that no traffic should
 // come, with a line of text.
 func Ready(state func() (ok bool, text string)) Page {
 	return Page{Pattern: "GET /readyz", Probe: true, Handler: func(w http.ResponseWriter, _ *http.Request) {
@@ -127,46 +125,50 @@ func Ready(state func() (ok bool, text string)) Page {
 	}}
 }
 
-// New returns a server on l that reads the metrics by calling samples, once per
-// scrape, and serves the pages. guard is asked about requests, but not about those of monitors,
-// for /metrics and the probes: they may call the host what they like, and tell no page anything.
+// New returns a server on l. It serves the pages and the metrics, which it reads by calling samples once per scrape.
+// The guard does not see requests for /metrics and the probes: monitors may use any host name, and the answers tell a
+// page nothing.
 func New(l net.Listener, guard *Guard, samples func() []Sample, pages ...Page) *Server {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(collection)),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		collector(func() []Sample { return append(samples(), guard.samples()...) }))
-	all := http.NewServeMux()
-	all.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	all.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+	open, guarded := http.NewServeMux(), http.NewServeMux()
+	open.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	open.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = fmt.Fprintln(w, "ok")
 	})
-	mux := http.NewServeMux()
-	all.Handle("/", guard.Handler(mux, nil))
 	for _, p := range pages {
+		mux := guarded
 		if p.Probe {
-			all.HandleFunc(p.Pattern, p.Handler)
-			continue
+			mux = open
 		}
 		mux.HandleFunc(p.Pattern, p.Handler)
 	}
-	limits := Limits{Request: requestTimeout, Answer: writeTimeout, Idle: idleTimeout, MaxHeader: maxHeader, Places: maxConnections, Grace: time.Second}
-	return NewServer(l, hasty(http.MaxBytesHandler(all, maxBody)), limits, guard.log)
+	return NewServer(l, Config{
+		Handler: guarded, Guard: guard, Log: guard.log,
+		Around: func(guarded http.Handler) http.Handler {
+			open.Handle("/", guarded)
+			return shortAnswers(open)
+		},
+		Request: requestTimeout, Answer: writeTimeout, Idle: idleTimeout, MaxHeader: maxHeader, MaxBody: maxBody, MaxConnections: maxConnections, Grace: time.Second,
+	})
 }
 
-// hasty gives those who want a page, and no profile, little time to read it.
-func hasty(pages http.Handler) http.HandlerFunc {
+// shortAnswers gives pages less time to be read than profiles, which have writeTimeout.
+func shortAnswers(pages http.Handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !strings.HasPrefix(r.URL.Path, "/debug/pprof/") {
-			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTimeout)) // else they have writeTimeout
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTimeout))
 		}
 		pages.ServeHTTP(w, r)
 	}
 }
 
-// collector turns samples into metrics; which there are is known at the scrape.
+// collector turns samples into metrics. Their names are known only at the scrape.
 type collector func() []Sample
 
-// Describe implements prometheus.Collector: an unchecked one describes nothing.
+// Describe implements prometheus.Collector. It describes nothing, which makes the collector unchecked.
 func (c collector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.

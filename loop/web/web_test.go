@@ -12,10 +12,10 @@ import (
 	"go.uber.org/goleak"
 )
 
-// No test may leave a goroutine behind.
+// TestMain fails when a test leaves a goroutine behind.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestContended sees to it that a profile of waits is taken while it is asked for with a time, and only then.
+// TestContended: a profile of contention is recorded only during a request with a time.
 func TestContended(t *testing.T) {
 	server := New(nil, newGuard(t, GuardOptions{}), func() []Sample { return nil }, Profiles()...)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -39,7 +39,7 @@ func TestContended(t *testing.T) {
 	cancel()
 	<-ended
 	if fraction() != 0 {
-		t.Error("the profile is still taken when nobody asks any more")
+		t.Error("the profile is still recorded after the request")
 	}
 	reply := httptest.NewRecorder()
 	server.http.Handler.ServeHTTP(reply, httptest.NewRequest(http.MethodGet, "http://localhost/debug/pprof/mutex", nil))
@@ -48,7 +48,7 @@ func TestContended(t *testing.T) {
 	}
 }
 
-// TestProfilesAreAskedFor: nobody who comes for the metrics finds Go's profiles.
+// TestProfilesAreAskedFor: the metrics port serves Go's profiles only on request.
 func TestProfilesAreAskedFor(t *testing.T) {
 	for _, pages := range [][]Page{nil, Profiles()} {
 		reply := httptest.NewRecorder()
@@ -59,7 +59,7 @@ func TestProfilesAreAskedFor(t *testing.T) {
 	}
 }
 
-// TestCollectionMetrics names what the load generator reads.
+// TestCollectionMetrics names the metrics that the load generator reads.
 func TestCollectionMetrics(t *testing.T) {
 	server := New(nil, newGuard(t, GuardOptions{}), func() []Sample { return nil })
 	reply := httptest.NewRecorder()

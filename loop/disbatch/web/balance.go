@@ -19,13 +19,13 @@ import (
 	"treadle/loop/disbatch"
 )
 
-// The other routes of 4.1: what the interface serves, whether the site is well, and the settings of
-// the original's queue balance, a program of its own that changes the limits of queues by the hour.
+// Further routes of 4.1: the list of routes, monitoring, and the settings of the original's queue balance. Queue
+// balance is a separate program that changes the limits of queues by the hour.
 
-// staleBalance is for how long queue balance may give no sign.
+// staleBalance is how long queue balance may be silent before monitoring reports it.
 const staleBalance = time.Minute
 
-// getInfo is the routes and extensions.
+// getInfo returns the routes and extensions.
 func (c *dci) getInfo(routes map[string]route) route {
 	return func(*http.Request, any) reply {
 		byMethod := make(map[string][]string)
@@ -37,7 +37,7 @@ func (c *dci) getInfo(routes map[string]route) route {
 	}
 }
 
-// getMonitoring says whether nodes and queue balance run, for a monitoring system.
+// getMonitoring tells a monitoring system whether nodes and queue balance run.
 func (c *dci) getMonitoring(r *http.Request, _ any) reply {
 	if !c.config.Monitoring {
 		disabled := object{"status": "OK", "message": "monitoring disabled"}
@@ -98,19 +98,19 @@ func (c *dci) checkBalance(ctx context.Context) object {
 	return object{"status": status, "message": message}
 }
 
-// balance returns the document of queue balance; the error is disbatch.ErrNotFound if there is none.
+// balance returns the document of queue balance, or disbatch.ErrNotFound.
 func (c *dci) balance(ctx context.Context) (bson.Raw, error) {
 	raw, err := c.store.Database().Collection("balance").FindOne(ctx, bson.D{}).Raw()
 	return raw, disbatch.Found(err)
 }
 
-// setBalance changes fields of the document of queue balance, and creates it if there is none.
+// setBalance sets fields of the document of queue balance and creates it if needed.
 func (c *dci) setBalance(ctx context.Context, fields bson.D) error {
 	_, err := c.store.Database().Collection("balance").UpdateOne(ctx, bson.D{}, disbatch.Set(fields), options.Update().SetUpsert(true))
 	return err
 }
 
-// queueNames are the names of the queues, each once, in their order.
+// queueNames returns the distinct names of the queues in order.
 func (c *dci) queueNames(ctx context.Context) ([]string, error) {
 	queues, err := c.store.Queues(ctx)
 	names := make([]string, 0, len(queues))
@@ -121,7 +121,7 @@ func (c *dci) queueNames(ctx context.Context) ([]string, error) {
 	return slices.Compact(names), err
 }
 
-// getBalance is the settings of queue balance.
+// getBalance returns the settings of queue balance.
 func (c *dci) getBalance(r *http.Request, _ any) reply {
 	names, err := c.queueNames(r.Context())
 	if err != nil {
@@ -140,7 +140,7 @@ func (c *dci) getBalance(r *http.Request, _ any) reply {
 	case err != nil:
 		return c.failed("get the balance document", err)
 	default:
-		elements, _ := doc.Elements() // those before a damaged one
+		elements, _ := doc.Elements() // elements before damage
 		rest := bson.D{}
 		for _, e := range elements {
 			if e.Key() != "_id" {
@@ -178,8 +178,8 @@ var (
 	balanceTime = regexp.MustCompile(`\A[*0-6] ([01][0-9]|2[0-3]):[0-5][0-9]\z`)
 )
 
-// balanceOf checks settings of queue balance: queues are arrays of names by priority, max_tasks are
-// limits by weekday and time, disabled is until when it is to rest, an epoch in seconds.
+// balanceOf validates settings of queue balance. queues are arrays of names by priority, max_tasks are limits by
+// weekday and time, disabled is the end of a pause in Unix seconds.
 func balanceOf(given bson.D, known []string, now time.Time) (bson.D, error) {
 	if name, ok := unknown(given, "disabled", "max_tasks", "queues"); ok {
 		return nil, fmt.Errorf("%s is not known", name)
@@ -229,13 +229,13 @@ func balanceOf(given bson.D, known []string, now time.Time) (bson.D, error) {
 	return append(out, bson.E{Key: "max_tasks", Value: most}, bson.E{Key: "queues", Value: queues}), nil
 }
 
-// balancePage shows the settings of queue balance, and what a form's reply says.
+// balancePage shows the settings of queue balance and the error of a form.
 func (c *dci) balancePage(w http.ResponseWriter, r *http.Request, after reply) {
 	page := struct {
-		shared
+		pageData
 		Queues, MaxTasks, Disabled, Known string
 		Enabled                           bool
-	}{shared: c.shared("Queue balance", "/balance")}
+	}{pageData: c.pageData("Queue balance", "/balance")}
 	if body, ok := after.body.(object); ok {
 		page.Notice = fmt.Sprint(body["status"])
 	}
@@ -266,7 +266,7 @@ func (c *dci) balancePage(w http.ResponseWriter, r *http.Request, after reply) {
 	render(w, after.status, "balance", page)
 }
 
-// elementsOf are those of a field that is a document or an array.
+// elementsOf returns the elements of a document or array field.
 func elementsOf(doc bson.Raw, field string) []bson.RawElement {
 	v := doc.Lookup(field)
 	inner, ok := v.DocumentOK()
@@ -276,11 +276,11 @@ func elementsOf(doc bson.Raw, field string) []bson.RawElement {
 	if !ok {
 		return nil
 	}
-	elements, _ := inner.Elements() // those before a damaged one
+	elements, _ := inner.Elements() // elements before damage
 	return elements
 }
 
-// formBalance does what the form of the page asks for: queues and limits are lines of text.
+// formBalance applies the page's form, whose queues and limits are lines of text.
 func (c *dci) formBalance(w http.ResponseWriter, r *http.Request) {
 	params, err := readParams(r)
 	form, _ := params.(bson.D)
@@ -306,7 +306,7 @@ func (c *dci) formBalance(w http.ResponseWriter, r *http.Request) {
 	given := bson.D{{Key: "max_tasks", Value: limits}, {Key: "queues", Value: queues}}
 	if minutes, ok := whole(get(form, "minutes")); ok && minutes > 0 {
 		given = append(given, bson.E{Key: "disabled", Value: time.Now().Add(time.Duration(min(minutes, 7*24*60)) * time.Minute).Unix()})
-	} else if truth(get(form, "enable")) {
+	} else if perlTrue(get(form, "enable")) {
 		given = append(given, bson.E{Key: "disabled", Value: nil})
 	}
 	a := bad("%v", err)

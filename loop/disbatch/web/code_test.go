@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestNoCodeInFilters: no filter and no option has the database run a program, wherever it stands and by whatever
-// route it comes. Filters without any are taken.
+// TestNoCodeInFilters: no route lets a filter or option make the database run a program, wherever it stands. Filters
+// without programs are accepted.
 func TestNoCodeInFilters(t *testing.T) {
 	s := newWebSite(t, demoPlugins)
 	queue := s.Queue(d("name", "q", "plugin", "P")).ID.Hex()

@@ -9,13 +9,13 @@ import (
 	"treadle/loop/disbatch"
 )
 
-// maxFound bounds the memory of what a search finds, in bytes.
+// maxFound bounds the memory of a search result in bytes.
 const maxFound = 32 << 20
 
-// errFound says that a search finds more than that.
+// errFound says that a search result exceeds maxFound.
 var errFound = fmt.Errorf("the tasks have more than %dMiB: ask for fewer, or for fewer of their fields", maxFound>>20)
 
-// find returns the tasks that a query finds. It takes the request's large turn when they are many bytes.
+// find returns the tasks of a query. It takes the request's large turn when the tasks have many bytes.
 func (c *dci) find(ctx context.Context, q *query) ([]disbatch.Task, error) {
 	o, bytes := q.options, 0
 	o.Each = func(doc bson.Raw) (bson.Raw, error) {
@@ -33,10 +33,10 @@ func (c *dci) find(ctx context.Context, q *query) ([]disbatch.Task, error) {
 	return c.store.Search(ctx, q.filter, o)
 }
 
-// terse stands for an output that was not asked for.
+// terse replaces an output that the request did not ask for.
 const terse = "[terse mode]"
 
-// brief is a task's document without what its outputs say.
+// brief returns a task's document with its outputs replaced by terse.
 func brief(doc bson.Raw) bson.Raw {
 	elements, err := doc.Elements()
 	out := make(bson.D, len(elements))
@@ -48,7 +48,7 @@ func brief(doc bson.Raw) bson.Raw {
 	}
 	short, merr := bson.Marshal(out)
 	if err != nil || merr != nil {
-		return doc // it is damaged
+		return doc // the document is damaged
 	}
 	return short
 }

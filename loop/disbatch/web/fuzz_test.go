@@ -21,8 +21,7 @@ import (
 	"treadle/loop/disbatch/sitetest"
 )
 
-// FuzzDocument shows bytes that are to be a queue, a node or any document, as the database may send them: what is shown is
-// JSON.
+// FuzzDocument shows bytes from the database as a queue, a node and any document. The result is JSON.
 func FuzzDocument(f *testing.F) {
 	for _, doc := range sitetest.FuzzDocuments(f) {
 		f.Add(doc)
@@ -38,25 +37,25 @@ func FuzzDocument(f *testing.F) {
 	})
 }
 
-// A string whose length no string can have is shown as an empty one.
+// TestAStringWithoutItsEndIsShown: a string with an impossible length is shown as an empty one.
 func TestAStringWithoutItsEndIsShown(t *testing.T) {
-	// 11 00 00 00             its size
-	//   02 s t a t u s 00     a string
-	//     00 00 00 00         of no bytes, though each ends with one
-	//   00                    the end
+	// The document's size, 17 bytes: 11 00 00 00
+	// A string "status": 02 s t a t u s 00
+	// Its length 0, though a string ends with a NUL: 00 00 00 00
+	// The end: 00
 	in := bson.Raw("\x11\x00\x00\x00\x02status\x00\x00\x00\x00\x00\x00")
 	if shown := documentJSON(in, nil); string(shown) != `{"status":""}` {
 		t.Errorf("it is shown as %s", shown)
 	}
 }
 
-// fuzzSteps is how many requests a script has at most.
+// fuzzSteps is the largest number of requests in a script.
 const fuzzSteps = 12
 
-// FuzzCommandInterface sends requests to the command interface of a site: a line each, as in the golden file, the method,
-// the path, the kind of the body and the body. A line that begins with = and a collection's name puts a document there,
-// as extended JSON. Every answer is what it says it is, none is a fault of the server's, and in the end there is still a
-// list of everything.
+// FuzzCommandInterface sends requests to the command interface of a site. A line is a request as in the golden file:
+// method, path, type of the body, and body. A line that begins with = and a collection's name inserts a document, in
+// extended JSON. Every reply has the form of its content type and no status of 500 or more. The pages still work at
+// the end.
 func FuzzCommandInterface(f *testing.F) {
 	golden, err := os.ReadFile("testdata/dci.golden")
 	if err != nil {
@@ -118,13 +117,13 @@ func FuzzCommandInterface(f *testing.F) {
 	})
 }
 
-// putDocument inserts a document, when it is one.
+// putDocument inserts a document if the text is one.
 func putDocument(t *testing.T, db *mongo.Database, collection, text string) {
 	var doc bson.D
 	if bson.UnmarshalExtJSON([]byte(text), false, &doc) != nil || collection == "" || strings.ContainsAny(collection, "$\x00") {
 		return
 	}
-	_, _ = db.Collection(collection).InsertOne(t.Context(), doc) // there may be one of its id or name
+	_, _ = db.Collection(collection).InsertOne(t.Context(), doc) // its id or name may exist
 }
 
 // checkAnswer sends a request and returns the status of the answer.
@@ -146,7 +145,7 @@ func checkAnswer(t *testing.T, handler http.Handler, r *http.Request, line strin
 	return w.Code
 }
 
-// The command interface works on every release of the server that Disbatch sites run.
+// TestDCIOnReleasesOfTheServer: the command interface works on every MongoDB release that Disbatch sites run.
 func TestDCIOnReleasesOfTheServer(t *testing.T) {
 	sitetest.OnReleases(t, func(t *testing.T, s *sitetest.Site) {
 		if _, _, err := (&dci{config: s.Config, store: s.Store}).queues(s.Ctx); err != nil {
@@ -155,7 +154,7 @@ func TestDCIOnReleasesOfTheServer(t *testing.T) {
 	})
 }
 
-// A database that can never be used is one line and the end of the command interface.
+// TestDCIEndsAtWhatCannotBeUsed: a database that can never be used ends the command interface with one line.
 func TestDCIEndsAtWhatCannotBeUsed(t *testing.T) {
 	sitetest.OnUnusable(t, func(ctx context.Context, c *disbatch.Config) error {
 		return Run(ctx, Options{Config: c, Listen: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})

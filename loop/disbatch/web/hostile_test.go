@@ -21,7 +21,7 @@ import (
 	"treadle/loop/web"
 )
 
-// TestSlowBodies: bodies that are on their way keep nobody waiting.
+// TestSlowBodies: incomplete bodies delay no other request.
 func TestSlowBodies(t *testing.T) {
 	s := newWebSite(t)
 	s.client.Timeout = sitetest.Patience
@@ -37,37 +37,41 @@ func TestSlowBodies(t *testing.T) {
 	}
 }
 
-// overdue is a peer; given up says that its time was ended.
-type overdue struct {
+// slowPeer records whether the server has ended its connection.
+type slowPeer struct {
 	http.ResponseWriter
-	givenUp bool
+	ended bool
 }
 
-func (o *overdue) SetReadDeadline(time.Time) error { return nil }
-func (o *overdue) SetWriteDeadline(end time.Time) error {
-	o.givenUp = end.Before(time.Now())
+func (o *slowPeer) SetReadDeadline(time.Time) error { return nil }
+func (o *slowPeer) SetWriteDeadline(end time.Time) error {
+	o.ended = end.Before(time.Now())
 	return nil
 }
 
-// TestTransit: of bodies and replies that are too much together the one is given up that has not
-// moved for the longest; a small one never is.
-func TestTransit(t *testing.T) {
-	on := web.Budget{Most: maxTransit, Free: minTransit}
-	peers := make([]overdue, 6)
-	small, moving := begin(&on, &peers[0], func() {}), begin(&on, &peers[1], func() {})
-	small.Hold(minTransit)
+// TestBudget: over the limit the budget evicts the body or reply that has not moved for the longest, and never a
+// small one.
+func TestBudget(t *testing.T) {
+	on := newTransfers(maxHeld)
+	begin := func(peer *slowPeer) *web.Transfer {
+		_, one := on.Begin(t.Context(), peer)
+		return one
+	}
+	peers := make([]slowPeer, 6)
+	small, moving := begin(&peers[0]), begin(&peers[1])
+	small.Hold(freeHeld)
 	for i := range peers[2:] {
-		moving.Hold(maxTransit / 2)
-		stuck := begin(&on, &peers[i+2], func() {})
-		stuck.Hold(maxTransit/2 - minTransit)
+		moving.Hold(maxHeld / 2)
+		stuck := begin(&peers[i+2])
+		stuck.Hold(maxHeld/2 - freeHeld)
 	}
 	for i, p := range peers {
-		if want := i == 2 || i == 3 || i == 4; p.givenUp != want {
-			t.Errorf("peer %d is given up: %v", i, p.givenUp)
+		if want := i == 2 || i == 3 || i == 4; p.ended != want {
+			t.Errorf("peer %d is ended: %v", i, p.ended)
 		}
 	}
-	small.Hold(2 * maxTransit)
-	if _, held, _ := on.State(); peers[0].givenUp || held != 1 {
+	small.Hold(2 * maxHeld)
+	if _, held, _ := on.State(); peers[0].ended || held != 1 {
 		t.Errorf("the only one is given up, or %d more are there", held-1)
 	}
 	small.End()
@@ -76,16 +80,16 @@ func TestTransit(t *testing.T) {
 	}
 }
 
-// TestTransitTells: when bodies are too much together, the one that has waited for its turn for the
-// longest waits no longer, and is told to try again; the others are served.
-func TestTransitTells(t *testing.T) {
+// TestEvictedRequestIsTold: over the limit the request that has waited for its turn for the longest is told to try
+// again; the others are served.
+func TestEvictedRequestIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leave := make(chan bool)
 		const size = largeBody + 1
-		h := bounded(&web.Budget{Most: 5 * size / 2, Free: minTransit}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-leave }))
+		h := bounded(newTransfers(5*size/2), http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-leave }))
 		var all sync.WaitGroup
 		replies := make([]*httptest.ResponseRecorder, maxLarge+3)
-		peers := make([]overdue, len(replies))
+		peers := make([]slowPeer, len(replies))
 		for i := range replies {
 			replies[i] = httptest.NewRecorder()
 			peers[i].ResponseWriter = replies[i]
@@ -100,15 +104,14 @@ func TestTransitTells(t *testing.T) {
 		close(leave)
 		all.Wait()
 		for i, a := range replies {
-			if peers[i].givenUp || i != maxLarge && a.Code != http.StatusOK {
-				t.Errorf("request %d: %d %s, hung up on: %v", i, a.Code, a.Body, peers[i].givenUp)
+			if peers[i].ended || i != maxLarge && a.Code != http.StatusOK {
+				t.Errorf("request %d: %d %s, ended: %v", i, a.Code, a.Body, peers[i].ended)
 			}
 		}
 	})
 }
 
-// TestNoTurnInTime: a search that finds much, and does not have the turn that it takes for it, is no
-// fault of the database.
+// TestNoTurnInTime: a search with a large result that gets no turn in time is not logged as a fault of the database.
 func TestNoTurnInTime(t *testing.T) {
 	s := newWebSite(t)
 	q := s.Queue(d("name", "q", "plugin", "A"))
@@ -130,7 +133,7 @@ func TestNoTurnInTime(t *testing.T) {
 	}
 }
 
-// hurried is a request's context that ends as soon as there is a large turn to wait for.
+// hurried is a request's context that ends when the request asks for its large turn.
 type hurried struct {
 	context.Context
 	cancel context.CancelFunc
@@ -142,10 +145,10 @@ func (h hurried) Value(key any) any {
 		return h.Context.Value(key)
 	}
 	h.cancel()
-	return &turn{} // there is no place for it
+	return func() bool { return false }
 }
 
-// failing fails the test by what is written.
+// failing fails the test on any log line.
 type failing struct{ t *testing.T }
 
 // Write implements io.Writer.
@@ -154,7 +157,7 @@ func (f failing) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// TestManyValues: a value with more in it than there may be is refused, wherever they stand.
+// TestManyValues: a value with too many values in it is refused, wherever they stand.
 func TestManyValues(t *testing.T) {
 	for text, want := range map[string]bool{`[0,0,0]`: true, `{"a":{"b":{}}}`: true, `[[],0,0,0]`: false, `[[],[[]]]`: true, `{"a":0,"a":0,"a":0,"a":0}`: false} {
 		p := jsonParser{json.NewDecoder(strings.NewReader(text)), 4}
@@ -166,7 +169,7 @@ func TestManyValues(t *testing.T) {
 	s.says("POST", "/tasks/q", "["+strings.Repeat("0,", maxValues)+"0]", http.StatusBadRequest, "more than 2097152 values: create the tasks in several requests")
 }
 
-// TestDeepAndLong: a reply that would be far longer in lines is one line.
+// TestDeepAndLong: a reply that indenting would make far longer is one line.
 func TestDeepAndLong(t *testing.T) {
 	f := func(n int, lines bool) {
 		t.Helper()
@@ -183,8 +186,7 @@ func TestDeepAndLong(t *testing.T) {
 	f(maxPretty/2, false)
 }
 
-// TestLargeTasksFound: a search holds a bounded part of what it finds, without the outputs that
-// are not asked for.
+// TestLargeTasksFound: a search holds a bounded part of its result, without outputs that the request did not ask for.
 func TestLargeTasksFound(t *testing.T) {
 	s := newWebSite(t)
 	q := s.Queue(d("name", "q", "plugin", "A"))
@@ -207,7 +209,7 @@ func TestLargeTasksFound(t *testing.T) {
 	}
 }
 
-// TestLargeTasksFromQuery: tasks that have many bytes together are created some at a time.
+// TestLargeTasksFromQuery: tasks with many bytes are created in several insertions.
 func TestLargeTasksFromQuery(t *testing.T) {
 	s := newWebSite(t)
 	q := s.Queue(d("name", "q", "plugin", "A"))

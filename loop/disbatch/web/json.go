@@ -19,21 +19,21 @@ import (
 	"treadle/loop/disbatch"
 )
 
-// object is a JSON object of a reply.
+// object is a JSON object in a reply.
 type object = map[string]any
 
 const (
-	// maxDepth is how deep a value may be nested: what MongoDB takes.
+	// maxDepth is the deepest nesting of a value: MongoDB's limit.
 	maxDepth = 100
-	// maxValues is how many values one JSON value may have in it. Each takes several times as
-	// much memory as its text; a hundred thousand tasks with ten parameters each have fewer.
+	// maxValues bounds the values within one JSON value. Each takes several times its text in memory. A hundred
+	// thousand tasks with ten parameters each have fewer.
 	maxValues = 2 << 20
-	// maxPretty is the longest text that is written for people: what is nested deep gets more
-	// than a hundred times longer by it.
+	// maxPretty is the longest text that is indented for people: indenting makes a deeply nested value over a hundred
+	// times longer.
 	maxPretty = 256 << 10
 )
 
-// encode is a reply's text.
+// encode returns a reply's text.
 func encode(body any, pretty bool) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -46,7 +46,7 @@ func encode(body any, pretty bool) ([]byte, error) {
 	return lines.Bytes(), err
 }
 
-// oid is an id the way replies have it.
+// oid returns an id in the form of replies.
 func oid(id any) any {
 	if id, ok := id.(primitive.ObjectID); ok {
 		return object{"$oid": id.Hex()}
@@ -54,18 +54,18 @@ func oid(id any) any {
 	return id
 }
 
-// documentJSON is a document as JSON. What instead has for a field's name stands for that
-// field; the rest of it follows.
+// documentJSON returns a document as JSON. Values of instead replace fields with the same name; the rest of instead
+// follows.
 func documentJSON(doc bson.Raw, instead object) json.RawMessage {
 	return appendDocument(nil, doc, maps.Clone(instead))
 }
 
-// closed is an array whose values have a comma behind each.
-func closed(array []byte) json.RawMessage {
+// closeArray ends an array in which a comma follows each value.
+func closeArray(array []byte) json.RawMessage {
 	return append(bytes.TrimSuffix(array, []byte(",")), "]\n"...)
 }
 
-// appendDocument uses instead up.
+// appendDocument is documentJSON that removes the used entries of instead.
 func appendDocument(out []byte, doc bson.Raw, instead object) []byte {
 	out = append(out, '{')
 	first := len(out)
@@ -75,7 +75,7 @@ func appendDocument(out []byte, doc bson.Raw, instead object) []byte {
 		}
 		out = append(append(out, plainJSON(name)...), ':')
 	}
-	elements, _ := doc.Elements() // those before a damaged one
+	elements, _ := doc.Elements() // elements before damage
 	for _, e := range elements {
 		name(e.Key())
 		value, replaced := instead[e.Key()]
@@ -93,8 +93,8 @@ func appendDocument(out []byte, doc bson.Raw, instead object) []byte {
 	return append(out, '}')
 }
 
-// valueJSON is a value as JSON: ids as {"$oid"}, times as ISO 8601, and what JSON has no
-// word for as MongoDB's extended JSON.
+// valueJSON returns a value as JSON: ids as {"$oid"}, times as ISO 8601, and types without a JSON form as MongoDB's
+// extended JSON.
 func valueJSON(v bson.RawValue) []byte { return appendValue(nil, v) }
 
 func appendValue(out []byte, v bson.RawValue) []byte {
@@ -104,7 +104,7 @@ func appendValue(out []byte, v bson.RawValue) []byte {
 		return appendDocument(out, inner, nil)
 	case bson.TypeArray:
 		array, _ := v.ArrayOK()
-		values, _ := array.Values() // those before a damaged one
+		values, _ := array.Values() // elements before damage
 		out = append(out, '[')
 		for i, e := range values {
 			if i > 0 {
@@ -123,7 +123,7 @@ func appendValue(out []byte, v bson.RawValue) []byte {
 	return append(out, plainJSON(plain(v))...)
 }
 
-// plain is what says a value that has no others in it.
+// plain converts a value without nested values.
 func plain(v bson.RawValue) any {
 	switch v.Type {
 	case bson.TypeString:
@@ -142,7 +142,7 @@ func plain(v bson.RawValue) any {
 	return json.RawMessage(v.String())
 }
 
-// plainJSON is a value that JSON can say.
+// plainJSON encodes a value that JSON can represent.
 func plainJSON(v any) []byte {
 	text, err := encode(v, false)
 	if err != nil { // extended JSON of a type that the driver cannot write
@@ -151,7 +151,7 @@ func plainJSON(v any) []byte {
 	return bytes.TrimSuffix(text, []byte("\n"))
 }
 
-// appendParam is a parameter that parseJSON has read, as JSON again.
+// appendParam encodes a parameter from parseJSON.
 func appendParam(out []byte, v any) []byte {
 	switch v := v.(type) {
 	case bson.D:
@@ -176,13 +176,13 @@ func appendParam(out []byte, v any) []byte {
 	return append(out, plainJSON(v)...)
 }
 
-// epoch is a time in seconds, with its milliseconds: how a search has ctime and mtime.
+// epoch returns a time in seconds with milliseconds, the form of ctime and mtime in a search.
 func epoch(t time.Time) json.Number {
 	return json.Number(strconv.FormatFloat(float64(t.UnixMilli())/1000, 'f', -1, 64))
 }
 
-// parseJSON reads one JSON value as documents (bson.D), arrays (bson.A) and what can stand
-// in them. The order of names stays; of a name that is there twice the last value counts.
+// parseJSON parses one JSON value to documents (bson.D), arrays (bson.A) and their values. Names keep their order.
+// The last value of a repeated name counts.
 func parseJSON(text string) (any, error) {
 	p := jsonParser{json.NewDecoder(strings.NewReader(text)), maxValues}
 	p.UseNumber()
@@ -198,7 +198,7 @@ func parseJSON(text string) (any, error) {
 
 type jsonParser struct {
 	*json.Decoder
-	left int // values that may come
+	left int // values that may follow
 }
 
 func (p *jsonParser) value(depth int) (any, error) {
@@ -264,7 +264,7 @@ func (p *jsonParser) array(depth int) (any, error) {
 	return out, err
 }
 
-// parseNumber takes the smallest type that holds the number.
+// parseNumber returns the smallest type that holds the number.
 func parseNumber(n json.Number) (any, error) {
 	i, err := n.Int64()
 	switch {

@@ -12,33 +12,32 @@ import (
 	"treadle/loop/disbatch"
 )
 
-// The routes of the interface before version 4, which scripts still use. Most of their
-// replies are arrays that begin with 1 for success or 0.
+// The routes from before version 4, which scripts still use. Most of their replies are arrays that begin with 1 for
+// success and 0 for failure.
 
-// oldSearchLimit bounds the memory of a search, for which the original has no limit.
+// oldSearchLimit bounds the memory of a search. The original has no limit.
 const oldSearchLimit = 10000
 
-// no is a reply that begins with 0. The original sends most of them with status 200.
-func no(status int, why any) reply { return reply{status: status, body: []any{0, why}} }
+// failure is a reply that begins with 0. The original sends most of them with status 200.
+func failure(status int, why any) reply { return reply{status: status, body: []any{0, why}} }
 
-// old is an error of the new interface in an old reply.
-func old(a *reply) reply {
+// oldReply converts an error of the new interface to an old reply.
+func oldReply(a *reply) reply {
 	body, _ := a.body.(object)
-	return no(a.status, body["error"])
+	return failure(a.status, body["error"])
 }
 
-// oldFailure is a failure of the database in an old reply: with status 200, unless the request asks
-// for too much.
+// oldFailure is the old reply to a failure of the database. Its status is 200, unless the request exceeds a limit.
 func (c *dci) oldFailure(what string, err error) reply {
 	a := c.failed(what, err)
 	if a.status == http.StatusBadRequest && !errors.Is(err, errFound) {
 		a.status = http.StatusOK
 	}
-	return old(&a)
+	return oldReply(&a)
 }
 
-// judged is the body of a reply of the new interface with its success.
-func judged(a reply) object {
+// withSuccess adds the success flag to a reply's body of the new interface.
+func withSuccess(a reply) object {
 	body := maps.Clone(a.body.(object))
 	body["success"] = 0
 	if a.status == http.StatusOK {
@@ -62,7 +61,7 @@ func (c *dci) setQueueAttr(r *http.Request, params any) reply {
 		return refuse("You must supply a queueid")
 	}
 	a := c.updateQueue(r.Context(), scalar(get(given, "queueid")), bson.D{{Key: "threads", Value: get(given, "value")}})
-	a.body = judged(a)
+	a.body = withSuccess(a)
 	return a
 }
 
@@ -71,24 +70,24 @@ func (c *dci) startQueue(r *http.Request, params any) reply {
 	given, _ := params.(bson.D)
 	kind, name := scalar(get(given, "type")), scalar(get(given, "name"))
 	if kind == "" || name == "" {
-		return no(http.StatusBadRequest, "type and name required")
+		return failure(http.StatusBadRequest, "type and name required")
 	}
 	known, err := c.knownPlugins(r)
 	if err != nil {
 		return c.oldFailure("get current plugins", err)
 	}
 	if !slices.Contains(known, kind) {
-		return no(http.StatusBadRequest, "unknown type")
+		return failure(http.StatusBadRequest, "unknown type")
 	}
 	a := c.insertQueue(r.Context(), name, kind)
-	body := judged(a)
+	body := withSuccess(a)
 	id := body["id"]
 	delete(body, "id")
 	a.body = []any{body["success"], id, body}
 	return a
 }
 
-// knownPlugins are those that may be used and those that are used by queues.
+// knownPlugins returns the plugins that are configured or used by queues.
 func (c *dci) knownPlugins(r *http.Request) ([]string, error) {
 	queues, err := c.store.Queues(r.Context())
 	known := c.plugins(r.Context())
@@ -100,7 +99,7 @@ func (c *dci) knownPlugins(r *http.Request) ([]string, error) {
 	return known, err
 }
 
-// prototypes is an object of the known plugins, each by its own name.
+// prototypes returns an object of the known plugins, each under its own name.
 func (c *dci) prototypes(r *http.Request, _ any) reply {
 	known, err := c.knownPlugins(r)
 	if err != nil {
@@ -118,28 +117,28 @@ func (c *dci) deleteQueueOld(r *http.Request, params any) reply {
 	given, _ := params.(bson.D)
 	id := scalar(get(given, "id"))
 	if id == "" {
-		return no(http.StatusBadRequest, "id required")
+		return failure(http.StatusBadRequest, "id required")
 	}
 	a := c.removeQueue(r.Context(), id)
-	body := judged(a)
+	body := withSuccess(a)
 	a.body = []any{body["success"], body}
 	return a
 }
 
-// createTasks creates tasks with the parameters of an array.
+// createTasks creates a task for each parameter object of an array.
 func (c *dci) createTasks(r *http.Request, params any) reply {
 	given, _ := params.(bson.D)
 	queue := scalar(get(given, "queueid"))
 	if queue == "" || get(given, "object") == nil {
-		return no(http.StatusBadRequest, "queueid and object required")
+		return failure(http.StatusBadRequest, "queueid and object required")
 	}
 	tasks, err := structured(get(given, "object"))
 	if err != nil {
-		return no(http.StatusOK, "object param must be a JSON array: "+err.Error())
+		return failure(http.StatusOK, "object param must be a JSON array: "+err.Error())
 	}
 	list, fault := taskParams(tasks)
 	if fault != "" {
-		return no(http.StatusOK, "object param must be a JSON array")
+		return failure(http.StatusOK, "object param must be a JSON array")
 	}
 	ids, refused := c.insert(r.Context(), queue, list)
 	if refused != nil {
@@ -150,13 +149,13 @@ func (c *dci) createTasks(r *http.Request, params any) reply {
 	return success(append(append([]any{1, len(ids)}, inserted(ids)...), body))
 }
 
-// notFound is an error in an old reply, in the words that a queue has there. Queues and collections
-// that cannot be read have status 200.
+// notFound is the old reply to an error about a queue or collection. The status is 200 if that is missing or
+// unreadable.
 func notFound(a *reply) reply {
 	if a.status == http.StatusNotFound {
-		return no(http.StatusOK, "Queue not found")
+		return failure(http.StatusOK, "Queue not found")
 	}
-	o := old(a)
+	o := oldReply(a)
 	if why, _ := a.body.(object)["error"].(string); a.status == http.StatusBadRequest && strings.HasPrefix(why, "Could not iterate") {
 		o.status = http.StatusOK
 	}
@@ -169,17 +168,17 @@ func (c *dci) createTasksFrom(r *http.Request, params any) reply {
 	queue, collection := scalar(get(given, "queueid")), scalar(get(given, "collection"))
 	template := get(given, "params")
 	if template == nil {
-		template = get(given, "parameters") // its name in 2016
+		template = get(given, "parameters") // the name in 2016
 	}
 	if queue == "" || collection == "" || get(given, "jsonfilter") == nil || template == nil {
-		return no(http.StatusBadRequest, "queueid, collection, jsonfilter, and params required")
+		return failure(http.StatusBadRequest, "queueid, collection, jsonfilter, and params required")
 	}
 	filter, ferr := structured(get(given, "jsonfilter"))
 	pattern, perr := structured(template)
 	where, ok := filter.(bson.D)
 	task, ok2 := pattern.(bson.D)
 	if ferr != nil || perr != nil || !ok || !ok2 {
-		return no(http.StatusOK, "jsonfilter and params must be JSON objects")
+		return failure(http.StatusOK, "jsonfilter and params must be JSON objects")
 	}
 	ids, refused := c.insertFrom(r.Context(), queue, collection, where, task)
 	if refused != nil {
@@ -195,14 +194,14 @@ func (c *dci) searchOld(r *http.Request, params any) reply {
 	if fault != nil {
 		return *fault
 	}
-	if truth(get(given, "count")) {
+	if perlTrue(get(given, "count")) {
 		n, err := c.store.CountTasks(r.Context(), q.filter)
 		if err != nil {
 			return c.oldFailure("count tasks", err)
 		}
 		return success([]any{1, n})
 	}
-	q.brief = truth(get(given, "terse"))
+	q.brief = perlTrue(get(given, "terse"))
 	tasks, err := c.find(r.Context(), &q)
 	if err != nil {
 		return c.oldFailure("find tasks", err)
@@ -228,16 +227,16 @@ func (c *dci) searchOld(r *http.Request, params any) reply {
 		}
 		out = append(appendDocument(out, t.Raw, instead), ',')
 	}
-	return success(closed(out))
+	return success(closeArray(out))
 }
 
-// oldTime is how ctime_str and mtime_str look.
+// oldTime is the layout of ctime_str and mtime_str.
 const oldTime = "2006-01-02T15:04:05"
 
-// oldQuery reads what an old search asks for.
+// oldQuery reads the parameters of an old search.
 func oldQuery(given bson.D) (q query, fault *reply) {
 	refuse := func(status int, why string) (query, *reply) {
-		a := no(status, why)
+		a := failure(status, why)
 		return query{}, &a
 	}
 	filter, err := structured(get(given, "filter"))
@@ -250,7 +249,7 @@ func oldQuery(given bson.D) (q query, fault *reply) {
 	}
 	q.options.Limit = oldSearchLimit
 	for name, into := range map[string]*int64{"limit": &q.options.Limit, "skip": &q.options.Skip} {
-		if v := get(given, name); truth(v) {
+		if v := get(given, name); perlTrue(v) {
 			n, ok := whole(v)
 			if !ok || name == "limit" && n > oldSearchLimit {
 				return refuse(http.StatusBadRequest, name+" must be a non-negative integer, a limit at most 10000")
@@ -277,7 +276,7 @@ func oldQuery(given bson.D) (q query, fault *reply) {
 			}
 		}
 	}
-	if queue := get(given, "queue"); truth(queue) {
+	if queue := get(given, "queue"); perlTrue(queue) {
 		q.filter = append(slices.DeleteFunc(q.filter, func(e bson.E) bool { return e.Key == "queue" }), bson.E{Key: "queue", Value: scalar(queue)})
 	}
 	if q.filter, err = convertFilter(q.filter); err != nil {

@@ -17,18 +17,18 @@ import (
 	"treadle/loop/disbatch"
 )
 
-// The pages for people: rendered here, so that they work without JavaScript. Their forms
-// post to addresses of their own and come back to the page.
+// The pages are rendered on the server, so that they work without JavaScript. Their forms post to their own addresses
+// and return to the page.
 
 //go:embed page
 var pageFiles embed.FS
 
 var pageTemplates = template.Must(template.ParseFS(pageFiles, "page/page.html"))
 
-// lateAfter is when a node that reports every second is worth a look.
+// lateAfter is the silence after which a node, which reports every second, is shown as late.
 const lateAfter = time.Minute
 
-// pages adds the pages and what belongs to them.
+// pages adds the pages, their files and their forms.
 func (c *dci) pages(mux *http.ServeMux) {
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { c.home(w, r, reply{status: http.StatusOK}) })
 	mux.HandleFunc("GET /search", c.searchPage)
@@ -45,7 +45,7 @@ func (c *dci) pages(mux *http.ServeMux) {
 	}))
 	mux.HandleFunc("POST /page/nodes/{id}", c.form(func(r *http.Request, params bson.D) reply {
 		for i := range params {
-			if params[i].Value == "" { // the form's way to say no limit
+			if params[i].Value == "" { // an empty field means no limit
 				params[i].Value = nil
 			}
 		}
@@ -53,7 +53,7 @@ func (c *dci) pages(mux *http.ServeMux) {
 	}))
 }
 
-// form does what a form asks for and goes back to the page, which says what went wrong.
+// form carries out a form and returns to the page, which shows the error if there is one.
 func (c *dci) form(do func(*http.Request, bson.D) reply) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		params, err := readParams(r)
@@ -70,14 +70,14 @@ func (c *dci) form(do func(*http.Request, bson.D) reply) http.HandlerFunc {
 	}
 }
 
-// shared is what every page has.
-type shared struct {
+// pageData are the fields of every page.
+type pageData struct {
 	Title, Database, Notice, Now, Self string
-	Most                               int // largest limit
+	Most                               int // the largest limit
 }
 
-func (c *dci) shared(title, self string) shared {
-	return shared{Title: title, Database: c.config.Database, Now: time.Now().UTC().Format(time.DateTime), Self: self, Most: disbatch.MaxLimit}
+func (c *dci) pageData(title, self string) pageData {
+	return pageData{Title: title, Database: c.config.Database, Now: time.Now().UTC().Format(time.DateTime), Self: self, Most: disbatch.MaxLimit}
 }
 
 type queueRow struct {
@@ -91,15 +91,15 @@ type nodeRow struct {
 	Late                           bool
 }
 
-// home is the page with the queues and nodes, and with what a form's reply says.
+// home is the page with the queues and nodes, and the error of a form.
 func (c *dci) home(w http.ResponseWriter, r *http.Request, after reply) {
 	page := struct {
-		shared
+		pageData
 		Queues  []queueRow
 		Nodes   []nodeRow
 		Plugins []string
 		NewName string
-	}{shared: c.shared("Queues and nodes", "/"), Plugins: c.plugins(r.Context())}
+	}{pageData: c.pageData("Queues and nodes", "/"), Plugins: c.plugins(r.Context())}
 	if body, ok := after.body.(object); ok {
 		page.Notice = fmt.Sprint(body["error"])
 	}
@@ -131,22 +131,22 @@ func newQueueRow(q *disbatch.Queue, counts map[primitive.ObjectID]disbatch.Count
 	return row
 }
 
-// look is what this process knew of a node when it last looked, by its own clock.
-type look struct {
-	timestamp time.Time // of the node's entry, by the node's clock
-	since     time.Time // when this timestamp was first seen
-	at        time.Time // of the look
-	alive     bool      // the timestamp came less than lateAfter before since
+// sighting is the state of a node's entry at the last look, by this process's clock.
+type sighting struct {
+	timestamp time.Time // of the entry, by the node's clock
+	since     time.Time // when this process first saw the timestamp
+	at        time.Time // when this process last looked
+	alive     bool      // the entry changed within lateAfter
 }
 
-// late says whether a node has given no sign for some time: by whether its entry changes,
-// once this process has looked for that long, and until then by its time, although clocks
-// of hosts may differ.
+// late reports whether a node has been silent for lateAfter. It decides by changes of the node's entry as soon as
+// this process has watched that long. Until then it compares the entry's time with its own clock, although clocks of
+// hosts may differ.
 func (c *dci) late(n *disbatch.Node, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	last, known := c.seen[n.Name]
-	l := look{timestamp: n.Timestamp, since: now, at: now}
+	l := sighting{timestamp: n.Timestamp, since: now, at: now}
 	switch {
 	case known && last.timestamp.Equal(n.Timestamp):
 		l.since, l.alive = last.since, last.alive
@@ -154,7 +154,7 @@ func (c *dci) late(n *disbatch.Node, now time.Time) bool {
 		l.alive = now.Sub(last.at) <= lateAfter
 	}
 	if c.seen == nil {
-		c.seen = make(map[string]look)
+		c.seen = make(map[string]sighting)
 	}
 	c.seen[n.Name] = l
 	switch {
@@ -174,7 +174,7 @@ func newNodeRow(n *disbatch.Node, now time.Time, late bool) nodeRow {
 	if !n.Timestamp.IsZero() {
 		row.Late = late
 		ago, direction := now.Sub(n.Timestamp), "ago"
-		if ago < -lateAfter { // less may be the clocks'
+		if ago < -lateAfter { // a smaller difference may come from the clocks
 			ago, direction = -ago, "ahead"
 		}
 		row.Seen = n.Timestamp.UTC().Format(time.DateTime) + " (" + max(ago, 0).Truncate(time.Second).String() + " " + direction + ")"
@@ -182,7 +182,7 @@ func newNodeRow(n *disbatch.Node, now time.Time, late bool) nodeRow {
 	return row
 }
 
-// render sends a page. It may hold nothing that is not from here.
+// render sends a page. Its security policy forbids content from other hosts.
 func render(w http.ResponseWriter, status int, name string, page any) {
 	var b bytes.Buffer
 	if err := pageTemplates.ExecuteTemplate(&b, name, page); err != nil {
@@ -195,10 +195,10 @@ func render(w http.ResponseWriter, status int, name string, page any) {
 	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	_, _ = w.Write(bytes.ToValidUTF8(b.Bytes(), []byte("\uFFFD"))) // a browser that is gone needs no page
+	_, _ = w.Write(bytes.ToValidUTF8(b.Bytes(), []byte("\uFFFD"))) // a client that is gone needs no page
 }
 
-// names are the names of queues by their ids.
+// names returns the names of queues by their ids.
 func names(queues []disbatch.Queue) map[primitive.ObjectID]string {
 	out := make(map[primitive.ObjectID]string, len(queues))
 	for i := range queues {
@@ -207,7 +207,8 @@ func names(queues []disbatch.Queue) map[primitive.ObjectID]string {
 	return out
 }
 
-// outputOf is an output as the page shows it: its text up to a length, and what it is not.
+// outputOf returns an output in the form of the page: the beginning of its text, and a note if that is incomplete. It
+// returns false if there is no output.
 func (c *dci) outputOf(ctx context.Context, t *disbatch.Task, name string) (out shownOutput, ok bool) {
 	v := t.Raw.Lookup(name)
 	out.Name = name

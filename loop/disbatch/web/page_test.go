@@ -20,10 +20,9 @@ import (
 
 	"treadle/loop/disbatch"
 	"treadle/loop/disbatch/mongotest"
-	"treadle/loop/web"
 )
 
-// page fetches a page and wants texts in it; a text that begins with ! must not be there.
+// page fetches a page and checks that it contains texts. It must not contain a text after "!".
 func (s *webSite) page(path string, status int, want ...string) string {
 	s.T.Helper()
 	code, kind, text := s.do("GET", path, "-", "")
@@ -47,8 +46,7 @@ func (s *webSite) holds(what, text string, want ...string) {
 var formOf = regexp.MustCompile(`(?s)<form method="post" action="([^"]*)".*?</form>`)
 var fieldOf = regexp.MustCompile(`name="([^"]*)"[^>]*?(?: value="([^"]*)")?[ >]`)
 
-// submit fills in a form of the page the way a browser without JavaScript does, and
-// returns the status and page that follow.
+// submit sends a form of the page as a browser without JavaScript does. It returns the final status and page.
 func (s *webSite) submit(page, label string, fields ...string) (int, string) {
 	s.T.Helper()
 	for _, form := range formOf.FindAllStringSubmatch(page, -1) {
@@ -114,10 +112,10 @@ func TestThePageWorksWithoutJavaScript(t *testing.T) {
 	}
 }
 
-// Another program may have written a name in another encoding; a page is UTF-8 all the same.
+// TestAPageIsText: a page is valid UTF-8 even if another program has written a name in another encoding.
 func TestAPageIsText(t *testing.T) {
 	s := newWebSite(t)
-	// c a f e9   in Latin 1
+	// "café" in Latin 1
 	s.Queue(d("name", "caf\xe9", "plugin", "P"))
 	if page := s.page("/", 200, "caf\uFFFD"); !utf8.ValidString(page) {
 		t.Errorf("the page is %q", page)
@@ -184,7 +182,7 @@ func TestSearch(t *testing.T) {
 	search(`{"filter":{"ctime":1461693573123}}`, 1)
 	search(`{"filter":{"ctime":{"$lt":1461693573124}}}`, 1)
 	search(`{"filter":{"mtime":1461693573}}`, 1)
-	// Seconds find dates, and milliseconds what old tasks have.
+	// Seconds match dates, milliseconds match the times of old tasks.
 	search(`{"filter":{"ctime":{"$gte":1461693573,"$lt":1461693574}}}`, 1)
 	search(`{"filter":{"ctime":1461693573.123}}`, 1)
 	search(`{"filter":{"ctime":{"$in":[1461693573.123,5]},"mtime":{"$lte":1461693573000}}}`, 1)
@@ -289,8 +287,8 @@ func TestOtherSitesMayNotWrite(t *testing.T) {
 	}
 }
 
-// TestOtherHosts: a name that a page of another site makes this host's by rebinding gets nothing, not even a
-// question for a password, whatever is asked for; an allowed name does.
+// TestOtherHosts: a host name that another site may have rebound gets nothing, not even a request for a password. An
+// allowed name does.
 func TestOtherHosts(t *testing.T) {
 	s := newWebSite(t, demoPlugins+`"treadle_web": {"users": {"ann": "secret"}},`)
 	f := func(want int, method, path, host string) {
@@ -321,7 +319,7 @@ func TestOtherHosts(t *testing.T) {
 func TestADatabaseThatIsAway(t *testing.T) {
 	s := newWebSite(t, demoPlugins)
 	if s.Double == nil {
-		return // the one at hand cannot be stopped
+		return // a real server cannot be stopped
 	}
 	s.Double.Stop()
 	address := s.Double.Address()
@@ -337,7 +335,7 @@ func TestADatabaseThatIsAway(t *testing.T) {
 	s.says("GET", "/plugins", "", 200, `["Disbatch::Plugin::Demo"]`)
 	s.page("/", 503, "Could not read queues and nodes")
 	must(t, s.Double.Resume())
-	for tries := 0; ; tries++ { // each waits for the database a little
+	for tries := 0; ; tries++ { // each try waits for the database
 		status, _, text := s.do("GET", "/queues", "-", "")
 		if status == 200 {
 			break
@@ -348,7 +346,7 @@ func TestADatabaseThatIsAway(t *testing.T) {
 	}
 }
 
-// TestRunWeb: it listens where it is told, answers, and ends with its context.
+// TestRunWeb: Run listens on its address, answers, and ends with its context.
 func TestRunWeb(t *testing.T) {
 	s := newSite(t, `"treadle_web": {"listen": "127.0.0.1:1"}`)
 	ctx, cancel := context.WithCancel(s.Ctx)
@@ -369,10 +367,10 @@ func TestRunWeb(t *testing.T) {
 	}
 }
 
-// TestRequestsAreBounded: as many as there are places are answered at once.
+// TestRequestsAreBounded: at most maxRequests are answered at once.
 func TestRequestsAreBounded(t *testing.T) {
 	entered, leave := make(chan bool), make(chan bool)
-	h := bounded(&web.Budget{Most: maxTransit, Free: minTransit}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { entered <- true; <-leave }))
+	h := bounded(newTransfers(maxHeld), http.HandlerFunc(func(http.ResponseWriter, *http.Request) { entered <- true; <-leave }))
 	request := func(ctx context.Context) int {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
@@ -397,7 +395,7 @@ func TestRequestsAreBounded(t *testing.T) {
 	all.Wait()
 }
 
-// TestOutputBeyondTheRoomStaysAnID: a reply does not hold more than it may.
+// TestOutputBeyondTheRoomStaysAnID: outputs beyond the limit of a reply stay ids.
 func TestOutputBeyondTheRoomStaysAnID(t *testing.T) {
 	s := newSite(t)
 	q := s.Queue(d("name", "q", "plugin", "P"))
@@ -415,23 +413,23 @@ func TestOutputBeyondTheRoomStaysAnID(t *testing.T) {
 	}
 }
 
-// Whether a node is alive is seen by whether its entry changes: its clock may be an hour off.
+// TestLateNodes: changes of its entry show whether a node is alive, since its clock may be an hour off.
 func TestLateNodes(t *testing.T) {
 	start := time.Now()
 	for _, skew := range []time.Duration{-time.Hour, 0, time.Hour} {
 		c := &dci{}
 		for _, step := range []struct {
-			after, entry time.Duration // of the page and of the node's entry, since the start
+			after, entry time.Duration // time of the page and of the node's entry since the start
 			late         bool
 		}{
-			{0, 0, skew != 0}, // nothing is known but its time
+			{0, 0, skew != 0}, // only the entry's time is known
 			{2 * time.Second, 2 * time.Second, false},
 			{30 * time.Second, 2 * time.Second, false},
 			{61 * time.Second, 2 * time.Second, false},
 			{63 * time.Second, 2 * time.Second, true},
 			{65 * time.Second, 64 * time.Second, false},
 			{time.Hour, 64 * time.Second, true},
-			{5 * time.Hour, 2 * time.Hour, true}, // it changed, and nobody knows when
+			{5 * time.Hour, 2 * time.Hour, true}, // it changed at an unknown time
 			{5*time.Hour + time.Second, 5*time.Hour + time.Second, false},
 		} {
 			n := &disbatch.Node{Name: "a", Timestamp: start.Add(step.entry + skew)}
@@ -446,11 +444,11 @@ func TestLateNodes(t *testing.T) {
 	}
 }
 
-// TestTasksThatAreThereAreNotRefused: a client that is refused would create them again.
+// TestTasksThatAreThereAreNotRefused: a client would create refused tasks again.
 func TestTasksThatAreThereAreNotRefused(t *testing.T) {
 	s := newWebSite(t, demoPlugins)
 	if s.Double == nil {
-		return // the faults of the one at hand cannot be chosen
+		return // a real server has no injected faults
 	}
 	s.Queue(d("name", "old", "constructor", "P", "count_todo", 0, "count_total", 0))
 	fail := func(what string) {

@@ -20,14 +20,14 @@ import (
 	"treadle/loop/disbatch"
 )
 
-// readParams returns the parameters of a request, as the original finds them: a form or
-// JSON in the body, else the query. They are a bson.D, or whatever the JSON is. Others have
-// none: clients name JSON as the type of a body that they do not send.
+// readParams returns the parameters of a request as the original finds them: a form or JSON in the body, else the
+// query. They are a bson.D or the type of the JSON value. Requests for which hasParams is false have none: clients
+// name JSON as the type of an empty body.
 func readParams(r *http.Request) (any, error) {
 	if !hasParams(r) {
 		return nil, nil
 	}
-	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")) // of no known type, if it cannot be read
+	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")) // an invalid type counts as unknown
 	if kind != "application/x-www-form-urlencoded" && kind != "application/json" {
 		return parseForm(r.URL.RawQuery)
 	}
@@ -48,7 +48,7 @@ func readParams(r *http.Request) (any, error) {
 	return v, nil
 }
 
-// parseForm reads a form. A name that is there more than once has an array.
+// parseForm reads a form. A repeated name has an array as its value.
 func parseForm(text string) (any, error) {
 	values, err := url.ParseQuery(text)
 	if err != nil {
@@ -70,7 +70,7 @@ func parseForm(text string) (any, error) {
 	return form, nil
 }
 
-// get returns a parameter, nil if it is not there or null.
+// get returns a parameter, nil if it is missing or null.
 func get(d bson.D, name string) any {
 	for _, e := range d {
 		if e.Key == name {
@@ -80,7 +80,7 @@ func get(d bson.D, name string) any {
 	return nil
 }
 
-// unknown is the first parameter that is not one of these.
+// unknown returns the first parameter that is none of the names.
 func unknown(d bson.D, names ...string) (string, bool) {
 	for _, e := range d {
 		if !slices.Contains(names, e.Key) {
@@ -90,8 +90,7 @@ func unknown(d bson.D, names ...string) (string, bool) {
 	return "", false
 }
 
-// structured returns a parameter that is an object or array, or the JSON text of one, as
-// forms have it.
+// structured returns a parameter that is an object, an array, or their JSON text as in forms.
 func structured(v any) (any, error) {
 	text, ok := v.(string)
 	if !ok {
@@ -100,8 +99,8 @@ func structured(v any) (any, error) {
 	return parseJSON(text)
 }
 
-// truth is what Perl takes for true.
-func truth(v any) bool {
+// perlTrue reports whether a value is true in Perl.
+func perlTrue(v any) bool {
 	switch v := v.(type) {
 	case nil:
 		return false
@@ -115,7 +114,7 @@ func truth(v any) bool {
 	return true
 }
 
-// scalar is the text of a string or a number, and empty for anything else.
+// scalar returns the text of a string or number, and "" for any other value.
 func scalar(v any) string {
 	switch v := v.(type) {
 	case string:
@@ -132,7 +131,7 @@ func scalar(v any) string {
 
 var digits = regexp.MustCompile(`\A[0-9]+\z`)
 
-// limit reads a limit of a queue or node: digits, at most maxLimit.
+// limit reads a limit of a queue or node: digits up to maxLimit.
 func limit(v any) (n int, ok bool) {
 	text := scalar(v)
 	n, err := strconv.Atoi(text)
@@ -157,12 +156,11 @@ func objectID(v any) (primitive.ObjectID, error) {
 	return id, nil
 }
 
-// codeOperators are the operators whose values are programs that the database runs. No client of
-// Disbatch sends them.
+// codeOperators are the operators with programs that the database runs. No client of Disbatch sends them.
 var codeOperators = map[string]bool{"$where": true, "$function": true, "$accumulator": true}
 
-// withoutCode refuses a filter, or an option of a search, that has a program anywhere in it: whoever
-// may search would have the database run it, for as long as it likes.
+// withoutCode refuses a filter or search option that contains a program. The database would run it for every user who
+// may search, for any time.
 func withoutCode(v any) error {
 	var inner []any
 	switch v := v.(type) {
@@ -184,7 +182,7 @@ func withoutCode(v any) error {
 	return nil
 }
 
-// withIDs turns every {"$oid": hex} of a filter into the id.
+// withIDs converts every {"$oid": hex} of a filter to the id.
 func withIDs(v any) (any, error) {
 	var err error
 	switch v := v.(type) {
@@ -207,31 +205,30 @@ func withIDs(v any) (any, error) {
 	return v, nil
 }
 
-// timeOperators are those of a filter that compare with times, and whether they hold for
-// values of the same type alone.
+// timeOperators are the comparison operators for times. The value says whether MongoDB compares values of the same
+// type only.
 var timeOperators = map[string]bool{
 	"$eq": true, "$gt": true, "$gte": true, "$lt": true, "$lte": true, "$in": true, "$ne": false, "$nin": false, "$not": false,
 }
 
-// timeFilter is a filter on a time with what it means for both forms in which tasks have
-// it: a date or, in old ones, an epoch in seconds. Its numbers are seconds, or milliseconds
-// where they are too large for seconds; false if it has none.
+// timeFilter extends a filter on a time to both forms of a task's time: a date or, in old tasks, Unix seconds.
+// Numbers in it are seconds, or milliseconds if too large for seconds. It returns false if the filter has no time.
 func timeFilter(name string, v any) (bson.E, bool) {
-	dates, found, typed := turnTimes(v, func(ms int64) any { return primitive.DateTime(ms) })
+	dates, found, typed := convertTimes(v, func(ms int64) any { return primitive.DateTime(ms) })
 	if !found {
 		return bson.E{}, false
 	}
-	seconds, _, _ := turnTimes(v, func(ms int64) any { return float64(ms) / 1000 })
-	both := "$and" // "is not this date" holds for every number
+	seconds, _, _ := convertTimes(v, func(ms int64) any { return float64(ms) / 1000 })
+	both := "$and" // every number satisfies "is not this date"
 	if typed {
 		both = "$or"
 	}
 	return bson.E{Key: both, Value: bson.A{bson.D{{Key: name, Value: dates}}, bson.D{{Key: name, Value: seconds}}}}, true
 }
 
-// turnTimes is a filter's value with every time in milliseconds turned by f. It says whether
-// there is one, and one that only values of its type are compared with.
-func turnTimes(v any, f func(ms int64) any) (out any, found, typed bool) {
+// convertTimes applies f to every time in a filter's value, in milliseconds. found says whether there is one, typed
+// whether one is compared with values of its own type only.
+func convertTimes(v any, f func(ms int64) any) (out any, found, typed bool) {
 	switch v := v.(type) {
 	case bson.D:
 		out := slices.Clone(v)
@@ -240,21 +237,21 @@ func turnTimes(v any, f func(ms int64) any) (out any, found, typed bool) {
 			if !known {
 				continue
 			}
-			value, has, _ := turnTimes(e.Value, f)
+			value, has, _ := convertTimes(e.Value, f)
 			out[i].Value, found, typed = value, found || has, typed || has && how
 		}
 		return out, found, typed
 	case bson.A:
 		out := slices.Clone(v)
 		for i := range v {
-			value, has, _ := turnTimes(v[i], f)
+			value, has, _ := convertTimes(v[i], f)
 			out[i], found = value, found || has
 		}
 		return out, found, found
 	case int32:
 		return f(int64(v) * 1000), true, true
 	case int64:
-		return turnTimes(float64(v), f)
+		return convertTimes(float64(v), f)
 	case float64:
 		switch {
 		case v > disbatch.NewestSecond && v < 1<<53:

@@ -15,7 +15,7 @@ import (
 	"treadle/loop/disbatch"
 )
 
-// getNodes is all nodes.
+// getNodes returns all nodes.
 func (c *dci) getNodes(r *http.Request, _ any) reply {
 	nodes, err := c.store.Nodes(r.Context())
 	if err != nil {
@@ -28,7 +28,7 @@ func (c *dci) getNodes(r *http.Request, _ any) reply {
 	return success(out)
 }
 
-// getNode is one node.
+// getNode returns one node.
 func (c *dci) getNode(r *http.Request, _ any) reply {
 	name := r.PathValue("node")
 	node, err := c.store.Node(r.Context(), name)
@@ -38,8 +38,7 @@ func (c *dci) getNode(r *http.Request, _ any) reply {
 	return success(nodeJSON(&node))
 }
 
-// nodeJSON is a node's document, with its id as text and its time, if it has one, in
-// milliseconds.
+// nodeJSON returns a node's document with its id as text and its time in milliseconds.
 func nodeJSON(n *disbatch.Node) any {
 	instead := object{"id": n.ID.Hex()}
 	if !n.Timestamp.IsZero() {
@@ -48,8 +47,7 @@ func nodeJSON(n *disbatch.Node) any {
 	return documentJSON(n.Raw, instead)
 }
 
-// missing is the reply when a queue or node is not there, or could not be looked for. The
-// extra fields are sent in the first case.
+// missing is the reply when a queue or node does not exist or could not be read. extra is added in the first case.
 func (c *dci) missing(kind, doing string, err error, extra object) reply {
 	if !errors.Is(err, disbatch.ErrNotFound) {
 		return c.failed(doing, err)
@@ -88,7 +86,7 @@ func (c *dci) updateNode(ctx context.Context, name string, params any) reply {
 	return c.updated("node", name, result, err)
 }
 
-// overLimit says what is wrong with a limit that is digits only.
+// overLimit returns the error for a limit of digits only.
 func overLimit(v any) string {
 	if digits.MatchString(scalar(v)) {
 		return ", and at most " + strconv.Itoa(disbatch.MaxLimit)
@@ -96,7 +94,7 @@ func overLimit(v any) string {
 	return ""
 }
 
-// updated is the reply after an update.
+// updated returns the reply to an update.
 func (c *dci) updated(kind, name string, result *mongo.UpdateResult, err error) reply {
 	switch {
 	case mongo.IsDuplicateKeyError(err):
@@ -109,11 +107,11 @@ func (c *dci) updated(kind, name string, result *mongo.UpdateResult, err error) 
 	return success(updateResult(result))
 }
 
-// getPlugins is the names that a queue's plugin may have.
+// getPlugins returns the plugins that a queue may have.
 func (c *dci) getPlugins(r *http.Request, _ any) reply { return success(c.plugins(r.Context())) }
 
-// plugins are those of the configuration. Where the file names none the collection config
-// does; it is not missed.
+// plugins returns the configured plugins, or those of the collection config if the file names none. The collection
+// may be missing.
 func (c *dci) plugins(ctx context.Context) []string {
 	config, err := c.store.Overlay(ctx, c.config)
 	if err != nil {
@@ -123,7 +121,7 @@ func (c *dci) plugins(ctx context.Context) []string {
 	return config.PluginNames()
 }
 
-// getQueues is all queues with the counts of their tasks.
+// getQueues returns all queues with the counts of their tasks.
 func (c *dci) getQueues(r *http.Request, _ any) reply {
 	queues, counts, err := c.queues(r.Context())
 	if err != nil {
@@ -145,7 +143,7 @@ func (c *dci) queues(ctx context.Context) ([]disbatch.Queue, map[primitive.Objec
 	return queues, counts, err
 }
 
-// getQueue is one queue.
+// getQueue returns one queue.
 func (c *dci) getQueue(r *http.Request, _ any) reply {
 	name := r.PathValue("queue")
 	queue, err := c.store.Queue(r.Context(), name)
@@ -159,8 +157,7 @@ func (c *dci) getQueue(r *http.Request, _ any) reply {
 	return success(queueJSON(&queue, counts[queue.ID]))
 }
 
-// queueJSON is a queue of either dialect in the words of 2018. A limit that is no number
-// is shown as it stands.
+// queueJSON returns a queue of either dialect with the names of 2018. It shows a limit that is no number unchanged.
 func queueJSON(q *disbatch.Queue, n disbatch.Counts) any {
 	stored := q.Raw.Lookup(q.Schema.LimitField())
 	threads := any(json.RawMessage(valueJSON(stored)))
@@ -252,7 +249,7 @@ func (c *dci) updateQueue(ctx context.Context, name string, params any) reply {
 	return c.updated("queue", name, result, err)
 }
 
-// deleteQueue deletes a queue, and not its tasks.
+// deleteQueue deletes a queue but not its tasks.
 func (c *dci) deleteQueue(r *http.Request, _ any) reply {
 	return c.removeQueue(r.Context(), r.PathValue("queue"))
 }

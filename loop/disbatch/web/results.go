@@ -7,15 +7,15 @@ import (
 	"go.mongodb.org/mongo-driver/mongo"
 )
 
-// Results of writes look as the original's driver has them, below the names of its classes.
+// Results of writes have the form of the original's driver, under its class names.
 
-// written are the fields that every result has.
+// written are the fields of every result.
 func written(fields object) object {
 	fields["write_errors"], fields["write_concern_errors"] = []any{}, []any{}
 	return fields
 }
 
-// updateResult is a result; nil is one that found nothing.
+// updateResult returns the result of an update; nil: no document matched.
 func updateResult(r *mongo.UpdateResult) object {
 	if r == nil {
 		r = &mongo.UpdateResult{}
@@ -29,12 +29,12 @@ func deleteResult(n int64) object {
 	return object{"MongoDB::DeleteResult": written(object{"deleted_count": n})}
 }
 
-// insertOneResult is a result without its class.
+// insertOneResult returns the result of one insertion without its class.
 func insertOneResult(r *mongo.InsertOneResult) object {
 	return written(object{"inserted_id": oid(r.InsertedID)})
 }
 
-// insertManyResult is the result for these ids.
+// insertManyResult returns the result of several insertions.
 func insertManyResult(ids []any) object {
 	return object{"MongoDB::InsertManyResult": written(object{"acknowledged": 1, "inserted": inserted(ids)})}
 }
@@ -47,8 +47,7 @@ func inserted(ids []any) []any {
 	return out
 }
 
-// duplicate is the reply to a write of these fields, with a result of this class, that a
-// unique index refused.
+// duplicate is the reply to a write of these fields that a unique index refused, with a result of this class.
 func duplicate(err error, of string, op, fields object) reply {
 	const class = "MongoDB::DuplicateKeyError"
 	message, code := err.Error(), 11000

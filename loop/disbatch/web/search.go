@@ -15,14 +15,14 @@ import (
 	"treadle/loop/disbatch"
 )
 
-// Bounds of what the page shows of a task's output.
+// Limits of the shown part of a task's output.
 const (
 	maxShown     = 16 << 10 // characters
-	maxShownFile = 1 << 20  // bytes of a file that is read for them
+	maxShownFile = 1 << 20  // bytes of a file that is read
 )
 
-// asked is the form of a search.
-type asked struct {
+// searchForm are the fields of the search form.
+type searchForm struct {
 	Queue, Status, Node, Filter, Limit string
 	Output, Ran                        bool
 }
@@ -36,35 +36,35 @@ type taskRow struct {
 
 type statusWord struct{ Code, Word string }
 
-// statusWords are the standard statuses.
+// statusWords are the words for the standard statuses.
 var statusWords = []statusWord{
 	{"-6", "orphaned"}, {"-5", "cancelled"}, {"-4", "blocked"}, {"-3", "terminated"}, {"-2", "queued"},
 	{"-1", "claimed"}, {"0", "running"}, {"1", "succeeded"}, {"2", "failed"},
 }
 
-// searchPage is the page with a form for tasks and what it finds.
+// searchPage shows a form to search tasks and the result.
 func (c *dci) searchPage(w http.ResponseWriter, r *http.Request) { c.search(w, r, http.StatusOK) }
 
-// search is searchPage with the status of a page that finds nothing.
+// search is searchPage with another status for an empty result.
 func (c *dci) search(w http.ResponseWriter, r *http.Request, nothing int) {
 	form := r.URL.Query()
 	page := struct {
-		shared
-		Asked        asked
+		pageData
+		Form         searchForm
 		Queues       []queueRow
 		Statuses     []statusWord
 		Tasks        []taskRow
 		Total        int64
 		First, Last  int64
 		Before, Next string
-	}{shared: c.shared("Tasks", r.URL.RequestURI()), Statuses: statusWords}
-	page.Asked = asked{
+	}{pageData: c.pageData("Tasks", r.URL.RequestURI()), Statuses: statusWords}
+	page.Form = searchForm{
 		Queue: form.Get("queue"), Status: form.Get("status"), Node: form.Get("node"), Filter: form.Get("filter"), Limit: form.Get("limit"),
 		Output: form.Get("output") != "", Ran: len(form) > 0,
 	}
 	status := http.StatusOK
 	refuse := func(code int, a reply) {
-		status, page.Asked.Ran = code, false
+		status, page.Form.Ran = code, false
 		page.Notice, _ = a.body.(object)["error"].(string)
 	}
 	queues, err := c.store.Queues(r.Context())
@@ -74,10 +74,10 @@ func (c *dci) search(w http.ResponseWriter, r *http.Request, nothing int) {
 	for i := range queues {
 		page.Queues = append(page.Queues, newQueueRow(&queues[i], nil))
 	}
-	if q, fault := pageQuery(form, page.Asked); fault != nil {
+	if q, fault := pageQuery(form, page.Form); fault != nil {
 		refuse(fault.status, *fault)
-	} else if page.Asked.Ran {
-		q.brief = !page.Asked.Output
+	} else if page.Form.Ran {
+		q.brief = !page.Form.Output
 		tasks, err := c.find(r.Context(), &q)
 		if err == nil {
 			page.Total, err = c.store.CountTasks(r.Context(), q.filter)
@@ -91,7 +91,7 @@ func (c *dci) search(w http.ResponseWriter, r *http.Request, nothing int) {
 		}
 		called := names(queues)
 		for i := range tasks {
-			page.Tasks = append(page.Tasks, c.taskRow(r, &tasks[i], called, page.Asked.Output))
+			page.Tasks = append(page.Tasks, c.taskRow(r, &tasks[i], called, page.Form.Output))
 		}
 		skip, limit := q.options.Skip, q.options.Limit
 		page.First, page.Last = skip+1, skip+int64(len(tasks))
@@ -105,8 +105,8 @@ func (c *dci) search(w http.ResponseWriter, r *http.Request, nothing int) {
 	render(w, status, "search", page)
 }
 
-// pageQuery is the search that the form asks for: its fields, and its filter for the rest.
-func pageQuery(form url.Values, a asked) (query, *reply) {
+// pageQuery returns the query of the form: its fields and its filter.
+func pageQuery(form url.Values, a searchForm) (query, *reply) {
 	var filter any = bson.D{}
 	if a.Filter != "" {
 		var err error
@@ -143,7 +143,7 @@ func pageQuery(form url.Values, a asked) (query, *reply) {
 	return searchQuery(bson.D{{Key: "filter", Value: where}, {Key: "options", Value: options}})
 }
 
-// skipTo is the address of the same search further on.
+// skipTo returns the address of another part of the same result.
 func skipTo(form url.Values, skip int64) string {
 	form.Set("skip", strconv.FormatInt(skip, 10))
 	return "/search?" + form.Encode()
@@ -152,7 +152,7 @@ func skipTo(form url.Values, skip int64) string {
 func (c *dci) taskRow(r *http.Request, t *disbatch.Task, called map[primitive.ObjectID]string, output bool) taskRow {
 	row := taskRow{ID: t.ID.Hex(), Queue: called[t.Queue], Status: strconv.Itoa(t.Status), Node: t.Node, Created: shownTime(t.CTime), Changed: shownTime(t.MTime)}
 	if row.Queue == "" {
-		row.Queue = t.Queue.Hex() // it is deleted
+		row.Queue = t.Queue.Hex() // the queue is deleted
 	}
 	for _, s := range statusWords {
 		if s.Code == row.Status {

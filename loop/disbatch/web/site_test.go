@@ -9,7 +9,7 @@ import (
 	"treadle/loop/disbatch/sitetest"
 )
 
-// No test may leave a goroutine behind, nor the driver one.
+// TestMain fails when a test or the driver leaves a goroutine behind.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var newSite, must, d, set, byID = sitetest.New, sitetest.Must, sitetest.D, disbatch.Set, disbatch.ByID

@@ -12,22 +12,21 @@ import (
 )
 
 const (
-	// searchLimit is how many tasks a search returns at most: the original's limit.
+	// searchLimit is the largest result of a search: the original's limit.
 	searchLimit = 100
-	// maxReplyOutput bounds what a reply holds of outputs in GridFS: what is beyond is shown as
-	// the file's id, as one that cannot be read is.
+	// maxReplyOutput bounds the outputs from GridFS in one reply. Further outputs, like unreadable ones, appear as
+	// the id of their file.
 	maxReplyOutput = 64 << 20
-	// insertBlock is how many tasks from a query are in memory at a time, as long as they have
-	// no more bytes than insertBytes.
+	// insertBlock is how many tasks from a query are in memory at once, as long as they have at most insertBytes.
 	insertBlock = 10000
 	insertBytes = 16 << 20
 )
 
-// query is what a search asks for.
+// query is a search for tasks.
 type query struct {
 	filter  bson.D
 	options disbatch.SearchOptions
-	brief   bool // an output that is there, and no file, is the word terse
+	brief   bool // replace text outputs by the word terse
 }
 
 // searchQuery reads the filter and options of a search.
@@ -37,12 +36,12 @@ func searchQuery(given bson.D) (q query, fault *reply) {
 		return query{}, &a
 	}
 	filter, ferr := structured(get(given, "filter"))
-	asked, oerr := structured(get(given, "options"))
+	wanted, oerr := structured(get(given, "options"))
 	var options bson.D
 	var ok [2]bool
 	q.filter, ok[0] = filter.(bson.D)
-	options, ok[1] = asked.(bson.D)
-	if ferr != nil || oerr != nil || filter != nil && !ok[0] || asked != nil && !ok[1] {
+	options, ok[1] = wanted.(bson.D)
+	if ferr != nil || oerr != nil || filter != nil && !ok[0] || wanted != nil && !ok[1] {
 		return refuse("filter and options must be name/value objects")
 	}
 	if err := withoutCode(bson.A{filter, options}); err != nil {
@@ -57,7 +56,7 @@ func searchQuery(given bson.D) (q query, fault *reply) {
 	}
 	q.options.Limit = searchLimit
 	for _, o := range options {
-		if o.Value == nil { // as if it were not there
+		if o.Value == nil { // like a missing option
 			continue
 		}
 		n, isNumber := whole(o.Value)
@@ -87,7 +86,7 @@ func searchQuery(given bson.D) (q query, fault *reply) {
 				q.options.Projection = doc
 			}
 		case "batchSize", "comment", "maxTimeMS", "noCursorTimeout", "allowPartialResults", "cursorType":
-			// how the documents are fetched, not which
+			// it selects how documents are fetched, not which
 		default:
 			return refuse("unknown option: %s", o.Key)
 		}
@@ -95,8 +94,8 @@ func searchQuery(given bson.D) (q query, fault *reply) {
 	return q, nil
 }
 
-// ordered is an object, or an array of names and values in turn, which the original's driver takes
-// where the order counts.
+// ordered converts an object, or an array of alternating names and values, which the original's driver accepts for
+// ordered options.
 func ordered(v any) (bson.D, bool) {
 	array, ok := v.(bson.A)
 	if !ok {
@@ -114,7 +113,7 @@ func ordered(v any) (bson.D, bool) {
 	return out, true
 }
 
-// convertFilter is a filter of tasks with the ids and times that the database has.
+// convertFilter converts the ids and times of a task filter to the database's types.
 func convertFilter(filter bson.D) (bson.D, error) {
 	rest, times := bson.D{}, bson.A{}
 	for _, e := range filter {
@@ -152,7 +151,7 @@ func (c *dci) postSearch(r *http.Request, params any) reply {
 	if fault != nil {
 		return *fault
 	}
-	if truth(get(given, "count")) {
+	if perlTrue(get(given, "count")) {
 		n, err := c.store.CountTasks(r.Context(), q.filter)
 		if err != nil {
 			return c.failed("count tasks", err)
@@ -160,7 +159,7 @@ func (c *dci) postSearch(r *http.Request, params any) reply {
 		return success(object{"count": n})
 	}
 	short := get(given, "terse")
-	q.brief = short == nil || truth(short)
+	q.brief = short == nil || perlTrue(short)
 	tasks, err := c.find(r.Context(), &q)
 	if err != nil {
 		return c.failed("find tasks", err)
@@ -179,13 +178,12 @@ func (c *dci) postSearch(r *http.Request, params any) reply {
 		}
 		out = append(appendDocument(out, t.Raw, instead), ',')
 	}
-	a := success(closed(out))
-	a.pretty = truth(get(given, "pretty"))
+	a := success(closeArray(out))
+	a.pretty = perlTrue(get(given, "pretty"))
 	return a
 }
 
-// readOutput puts the outputs of a task that are files in place of their ids, as long as
-// there is room.
+// readOutput replaces the file ids of a task's outputs by the files' text while room lasts.
 func (c *dci) readOutput(ctx context.Context, t *disbatch.Task, room *int, instead object) {
 	for _, name := range []string{disbatch.FileStdout, disbatch.FileStderr} {
 		id, ok := t.Raw.Lookup(name).ObjectIDOK()
@@ -205,7 +203,7 @@ func (c *dci) readOutput(ctx context.Context, t *disbatch.Task, room *int, inste
 	}
 }
 
-// postTasks creates tasks with the parameters that an array has.
+// postTasks creates a task for each parameter object of an array.
 func (c *dci) postTasks(r *http.Request, params any) reply {
 	list, fault := taskParams(params)
 	if fault != "" {
@@ -221,7 +219,7 @@ func (c *dci) postTasks(r *http.Request, params any) reply {
 	return success(insertManyResult(ids))
 }
 
-// taskParams is an array of objects, and not empty.
+// taskParams returns a non-empty array of objects.
 func taskParams(v any) (list []any, fault string) {
 	list, ok := v.(bson.A)
 	if !ok || len(list) == 0 || slices.ContainsFunc(list, func(p any) bool { _, isObject := p.(bson.D); return !isObject }) {
@@ -230,7 +228,7 @@ func taskParams(v any) (list []any, fault string) {
 	return list, ""
 }
 
-// insert creates tasks in a queue and returns their ids, or why that did not work.
+// insert creates tasks in a queue. It returns their ids, or an error reply.
 func (c *dci) insert(ctx context.Context, name string, params []any) ([]any, *reply) {
 	queue, err := c.store.Queue(ctx, name)
 	if err != nil {
@@ -240,8 +238,8 @@ func (c *dci) insert(ctx context.Context, name string, params []any) ([]any, *re
 	return c.insertInto(ctx, &queue, nil, params)
 }
 
-// insertInto creates tasks and returns their ids after those of before. When it cannot
-// create them all, the reply has those that are.
+// insertInto creates tasks and returns their ids after those of before. After a failure the reply lists the tasks
+// that exist.
 func (c *dci) insertInto(ctx context.Context, q *disbatch.Queue, before, params []any) ([]any, *reply) {
 	result, err := c.store.InsertTasks(ctx, q, params)
 	if result != nil {
@@ -252,7 +250,7 @@ func (c *dci) insertInto(ctx context.Context, q *disbatch.Queue, before, params 
 	}
 	a := c.failed("create tasks", err)
 	if result != nil && len(result.InsertedIDs) == len(params) {
-		return before, nil // all are there; what failed is their count in the queue
+		return before, nil // all tasks exist; only the queue's counters failed
 	}
 	a.body.(object)["MongoDB::InsertManyResult"] = insertManyResult(before)["MongoDB::InsertManyResult"]
 	return before, &a
@@ -275,8 +273,8 @@ func (c *dci) postTasksFrom(r *http.Request, params any) reply {
 	return success(insertManyResult(ids))
 }
 
-// insertFrom creates a task with the parameters of a pattern for every document that is
-// found. A value document.FIELD is that field's, null if the document has none.
+// insertFrom creates a task with the parameters of a pattern for every document found. The value document.FIELD
+// stands for that field of the document, or null.
 func (c *dci) insertFrom(ctx context.Context, name, collection string, filter, pattern bson.D) ([]any, *reply) {
 	refuse := func(a reply) ([]any, *reply) { return nil, &a }
 	if collection == "" || strings.HasPrefix(collection, "system.") || strings.ContainsAny(collection, "$\x00") {
@@ -315,7 +313,7 @@ func (c *dci) insertFrom(ctx context.Context, name, collection string, filter, p
 			if ids, fault = c.insertInto(ctx, &queue, ids, block); fault != nil {
 				return ids, fault
 			}
-			clear(block) // what they hold
+			clear(block) // frees their memory
 			block, bytes = block[:0], 0
 		}
 		if !more {
@@ -335,7 +333,7 @@ func (c *dci) insertFrom(ctx context.Context, name, collection string, filter, p
 	return ids, nil
 }
 
-// fill is a pattern with the values of a document, and how many bytes these have.
+// fill returns a pattern with the values of a document, and the bytes of these values.
 func fill(pattern bson.D, doc bson.Raw) (out bson.D, copied int) {
 	out = slices.Clone(pattern)
 	for i := range out {
@@ -350,7 +348,7 @@ func fill(pattern bson.D, doc bson.Raw) (out bson.D, copied int) {
 		}
 		out[i].Value = nil
 		if err == nil {
-			value.Value = slices.Clone(value.Value) // the cursor's next document overwrites it
+			value.Value = slices.Clone(value.Value) // the cursor reuses its memory
 			out[i].Value = value
 			copied += len(value.Value)
 		}

@@ -18,8 +18,8 @@ import (
 
 // The routes for tasks of 4.1: GET /tasks, GET /tasks/:id and POST /tasks.
 
-// wantsPage says whether a client prefers a page to JSON, as the original reads Accept: it gets JSON
-// unless it names pages, and prefers them no less.
+// wantsPage reports whether a client prefers a page to JSON, with the original's reading of Accept: if it names pages
+// with at least the weight of JSON.
 func wantsPage(r *http.Request) bool {
 	page, data := 0.0, 1.0
 	for kind := range strings.SplitSeq(r.Header.Get("Accept"), ",") {
@@ -38,8 +38,8 @@ func wantsPage(r *http.Request) bool {
 	return page >= data
 }
 
-// either serves a page to clients that prefer one, and JSON to the others. What is no id of a task
-// is no address.
+// either serves a page to clients that prefer one and JSON to all others. A path with an invalid task id is not
+// found.
 func (c *dci) either(page http.HandlerFunc, data route) http.Handler {
 	asJSON := c.json(data)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -54,17 +54,16 @@ func (c *dci) either(page http.HandlerFunc, data route) http.Handler {
 	})
 }
 
-// hasParams says whether a request has parameters: a POST, and the search of 4.1, whose clients send
-// a body with GET.
+// hasParams reports whether a request has parameters: a POST, or a search of 4.1, whose clients send a body with GET.
 func hasParams(r *http.Request) bool {
 	return r.Method == http.MethodPost || r.Method == http.MethodGet && r.URL.Path == "/tasks"
 }
 
-// tasksPage sends a browser to the page for tasks.
+// tasksPage redirects a browser to the search page.
 func (c *dci) tasksPage(w http.ResponseWriter, r *http.Request) {
-	asked, form := r.URL.Query(), url.Values{}
+	query, form := r.URL.Query(), url.Values{}
 	for name, as := range map[string]string{"queue": "queue", "status": "status", "node": "node", ".limit": "limit", ".skip": "skip"} {
-		if v := asked.Get(name); v != "" {
+		if v := query.Get(name); v != "" {
 			form.Set(as, v)
 		}
 	}
@@ -80,7 +79,7 @@ func (c *dci) taskPage(w http.ResponseWriter, r *http.Request) {
 	c.search(w, one, http.StatusNotFound)
 }
 
-// getTask is one task.
+// getTask returns one task.
 func (c *dci) getTask(r *http.Request, _ any) reply {
 	id, err := objectID(r.PathValue("id"))
 	if err != nil {
@@ -98,7 +97,7 @@ func (c *dci) getTask(r *http.Request, _ any) reply {
 	return a
 }
 
-// timesOf are ctime and mtime of a task as replies of 4.1 have them: as text, or in seconds.
+// timesOf returns a task's ctime and mtime in the form of 4.1, as text or in seconds.
 func timesOf(t *disbatch.Task, seconds bool) object {
 	instead := object{}
 	for name, at := range map[string]bson.RawValue{"ctime": t.Raw.Lookup("ctime"), "mtime": t.Raw.Lookup("mtime")} {
@@ -113,22 +112,22 @@ func timesOf(t *disbatch.Task, seconds bool) object {
 	return instead
 }
 
-// taskQuery is what GET /tasks asks for.
+// taskQuery are the parameters of GET /tasks.
 type taskQuery struct {
 	query
 	count, terse, full, epoch, pretty, one bool
 }
 
-// getTasks searches tasks by fields that have an index. Options begin with a dot.
+// getTasks searches tasks by indexed fields. The names of options begin with a dot.
 func (c *dci) getTasks(r *http.Request, params any) reply {
 	given, ok := params.(bson.D)
 	if !ok && params != nil {
 		return bad("the parameters must be a name/value object")
 	}
-	var fields, asked bson.D
+	var fields, options bson.D
 	for _, e := range given {
 		if strings.HasPrefix(e.Key, ".") {
-			asked = append(asked, e)
+			options = append(options, e)
 		} else {
 			fields = append(fields, e)
 		}
@@ -144,7 +143,7 @@ func (c *dci) getTasks(r *http.Request, params any) reply {
 	if unindexed := notIndexed(fields, indexes); len(unindexed) > 0 {
 		return refuse("non-indexed params given", object{"invalid_params": unindexed})
 	}
-	q, err := newTaskQuery(fields, asked)
+	q, err := newTaskQuery(fields, options)
 	switch {
 	case err != nil:
 		return bad("%v", err)
@@ -169,7 +168,7 @@ func (c *dci) getTasks(r *http.Request, params any) reply {
 	return a
 }
 
-// tasksJSON is an array of tasks, or the only one that was asked for; an empty object if there is none.
+// tasksJSON returns an array of tasks, or the only task that was asked for, {} without one.
 func (c *dci) tasksJSON(ctx context.Context, tasks []disbatch.Task, q *taskQuery) any {
 	if len(tasks) == 0 {
 		return object{}
@@ -185,12 +184,12 @@ func (c *dci) tasksJSON(ctx context.Context, tasks []disbatch.Task, q *taskQuery
 		}
 		out = append(appendDocument(out, tasks[i].Raw, instead), ',')
 	}
-	return closed(out)
+	return closeArray(out)
 }
 
 // newTaskQuery reads the fields and options of GET /tasks.
-func newTaskQuery(fields, asked bson.D) (q taskQuery, err error) {
-	if err := withoutCode(bson.A{fields, asked}); err != nil {
+func newTaskQuery(fields, options bson.D) (q taskQuery, err error) {
+	if err := withoutCode(bson.A{fields, options}); err != nil {
 		return q, err
 	}
 	filter := bson.D{}
@@ -211,10 +210,10 @@ func newTaskQuery(fields, asked bson.D) (q taskQuery, err error) {
 		return q, err
 	}
 	for name, into := range map[string]*bool{".count": &q.count, ".terse": &q.terse, ".full": &q.full, ".epoch": &q.epoch, ".pretty": &q.pretty} {
-		*into = truth(get(asked, name))
+		*into = perlTrue(get(options, name))
 	}
 	for name, into := range map[string]*int64{".limit": &q.options.Limit, ".skip": &q.options.Skip} {
-		if v := get(asked, name); truth(v) {
+		if v := get(options, name); perlTrue(v) {
 			n, ok := whole(v)
 			if !ok || name == ".limit" && n > oldSearchLimit {
 				return q, fmt.Errorf("%s must be a non-negative integer, .limit at most %d", name, oldSearchLimit)
@@ -224,14 +223,14 @@ func newTaskQuery(fields, asked bson.D) (q taskQuery, err error) {
 	}
 	q.one, q.brief = q.options.Limit == 1, q.terse
 	q.full = q.full && !q.terse
-	q.options.Projection, err = projectionOf(get(asked, ".fields"))
+	q.options.Projection, err = projectionOf(get(options, ".fields"))
 	return q, err
 }
 
-// numeric is text that the original takes for a number.
+// numeric matches text that the original treats as a number.
 var numeric = regexp.MustCompile(`\A-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?\z`)
 
-// fieldValue is what a field is compared with: forms and addresses have text for numbers and ids.
+// fieldValue converts a field's value: forms and addresses have text for numbers and ids.
 func fieldValue(v any, isID bool) (any, error) {
 	switch v := v.(type) {
 	case bson.A:
@@ -254,9 +253,9 @@ func fieldValue(v any, isID bool) (any, error) {
 	return v, nil
 }
 
-// projectionOf reads the fields that are wanted: an array of names, an object, or the JSON of one.
+// projectionOf reads the wanted fields: an array of names, an object, or the JSON text of either.
 func projectionOf(v any) (bson.D, error) {
-	if !truth(v) {
+	if !perlTrue(v) {
 		return nil, nil
 	}
 	wanted, err := structured(v)
@@ -274,8 +273,8 @@ func projectionOf(v any) (bson.D, error) {
 	return out, err
 }
 
-// taskIndexes are the fields of the indexes of tasks, without those that begin another one. A user
-// that may not list them has those that every site has.
+// taskIndexes returns the fields of each index of tasks, without prefixes of other indexes. If the user may not list
+// the indexes, it returns those of every site.
 func (c *dci) taskIndexes(ctx context.Context) [][]string {
 	all := [][]string{{"id"}, {"node", "status", "queue", "id"}, {"queue", "status"}}
 	specs, err := c.store.Database().Collection("tasks").Indexes().ListSpecifications(ctx)
@@ -284,7 +283,7 @@ func (c *dci) taskIndexes(ctx context.Context) [][]string {
 	}
 	for _, spec := range specs {
 		var fields []string
-		elements, _ := spec.KeysDocument.Elements() // those before a damaged one
+		elements, _ := spec.KeysDocument.Elements() // elements before damage
 		for _, e := range elements {
 			name := e.Key()
 			if name == "_id" {
@@ -308,8 +307,7 @@ func (c *dci) taskIndexes(ctx context.Context) [][]string {
 	return out
 }
 
-// notIndexed are the fields that no index helps to find: each must stand in one whose fields before
-// it are given, too.
+// notIndexed returns the fields that no index covers: an index covers a field if all fields before it are given too.
 func notIndexed(fields bson.D, indexes [][]string) (out []string) {
 	given := func(name string) bool {
 		return slices.ContainsFunc(fields, func(e bson.E) bool { return e.Key == name })
@@ -326,11 +324,11 @@ func notIndexed(fields bson.D, indexes [][]string) (out []string) {
 	return out
 }
 
-// createTasks41 creates tasks: with the parameters of one object or of an array of them, or one for
-// each document that a filter finds in a collection.
+// createTasks41 creates tasks: one for each parameter object, or one for each document that a filter finds in a
+// collection.
 func (c *dci) createTasks41(r *http.Request, params any) reply {
 	given, ok := params.(bson.D)
-	if list, isArray := params.(bson.A); isArray { // its queue stands in the address
+	if list, isArray := params.(bson.A); isArray { // the queue is in the path
 		given, ok = bson.D{{Key: "params", Value: list}}, true
 		for _, name := range []string{"queue", "collection"} {
 			if v := r.URL.Query().Get(name); v != "" {

@@ -13,7 +13,8 @@ import (
 	"treadle/loop/disbatch"
 )
 
-// The routes of 4.1 for tasks, as the acceptance test of the original uses them: its clients send a body with GET.
+// TestDCITasksOf41: the task routes of 4.1, used as in the original's acceptance test, whose clients send a body with
+// GET.
 func TestDCITasksOf41(t *testing.T) {
 	s := newWebSite(t, demoPlugins)
 	q := s.Queue(d("name", "demo", "plugin", disbatch.DemoPlugin))
@@ -91,7 +92,7 @@ func TestDCITasksOf41(t *testing.T) {
 	s.says("POST", "/tasks/search", `{"options":{"sort":["status"]}}`, 400, "sort must be")
 }
 
-// The monitoring page follows the settings of the original.
+// TestDCIMonitoring: monitoring follows the settings of the original.
 func TestDCIMonitoring(t *testing.T) {
 	newWebSite(t).says("GET", "/monitoring", "", 200, `{"disbatch":{"message":"monitoring disabled","status":"OK"},"queuebalance":{"message":"monitoring disabled","status":"OK"}}`)
 	s := newWebSite(t, `"monitoring": true, "balance": {"enabled": 1},`)
@@ -115,7 +116,7 @@ func TestDCIMonitoring(t *testing.T) {
 	s.says("GET", "/plugins", "", 200, `["A","B","C"]`)
 }
 
-// The settings of queue balance, right and wrong ones, in JSON and on the page.
+// TestDCIBalance: valid and invalid settings of queue balance, in JSON and on the page.
 func TestDCIBalance(t *testing.T) {
 	s := newWebSite(t, `"balance": {"enabled": false, "log": true},`)
 	for _, name := range []string{"oneoff", "bulk", "api"} {
@@ -165,7 +166,7 @@ func TestDCIBalance(t *testing.T) {
 	form(http.StatusSeeOther, "queues", "", "max_tasks", "", "minutes", "5")
 }
 
-// Clients of the original's command line know the realm.
+// TestDCIRealm: clients of the original's command line know the realm.
 func TestDCIRealm(t *testing.T) {
 	s := newWebSite(t, `"treadle_web": {"users": {"ann": "x"}},`)
 	r, err := http.NewRequestWithContext(s.Ctx, "GET", s.url+"/queues", nil)

@@ -20,37 +20,36 @@ import (
 	"treadle/loop/web"
 )
 
-// Options say what a command interface serves.
+// Options describe a command interface.
 type Options struct {
 	Config *disbatch.Config
-	Listen string            // wins over the configuration
-	Users  map[string]string // win over the configuration
-	// AllowHosts are host names that requests may be sent to, beside the host's own.
+	Listen string            // overrides the configuration
+	Users  map[string]string // override the configuration
+	// AllowHosts are further host names that requests may be sent to.
 	AllowHosts []string
 	Log        *slog.Logger
-	Ready      func(address string) // is called with the address when requests are accepted; may be nil
+	Ready      func(address string) // called with the address when requests are accepted; may be nil
 }
 
-// Bounds of the command interface.
+// Limits of the command interface.
 const (
 	defaultListen = "127.0.0.1:8080"
-	// maxBody holds a hundred thousand tasks with parameters of usual size.
+	// maxBody is enough for a hundred thousand tasks with ordinary parameters.
 	maxBody = 32 << 20
-	// maxPeers are far more than the requests that are answered at once, and few enough for
-	// what each may have of a header and a small body.
+	// maxPeers is far more than the requests that are answered at once. It is small enough for the header and small
+	// body that each connection may hold.
 	maxPeers = 1024
-	// requestTimeout is enough for the database to take the largest body.
+	// requestTimeout is enough for the database to accept the largest body.
 	requestTimeout = time.Minute
 	headerTimeout  = 5 * time.Second
 	idleTimeout    = 2 * time.Minute
 	maxHeader      = 64 << 10
-	// stopTimeout is what requests under way have to finish when the server stops.
+	// stopTimeout is the time for requests in progress when the server stops.
 	stopTimeout = 10 * time.Second
 )
 
-// Run serves the command interface until ctx ends. The database may be away: requests
-// are then answered with its error. It ends with a SettingError when the database can never be
-// used with these settings.
+// Run serves the command interface until ctx ends. While the database is away, replies contain its error. Run returns
+// a SettingError when the database can never be used with these settings.
 func Run(ctx context.Context, o Options) error {
 	store, err := disbatch.Open(o.Config, disbatch.ComponentWeb)
 	if err != nil {
@@ -81,11 +80,9 @@ func Run(ctx context.Context, o Options) error {
 	return c.serve(ctx, l)
 }
 
-// serve answers requests at a listener until ctx ends, or the database turns out to be unusable.
+// serve answers requests on a listener until ctx ends or the database turns out to be unusable.
 func (c *dci) serve(ctx context.Context, l net.Listener) error {
-	server := web.NewServer(l, c.handler(), web.Limits{
-		Header: headerTimeout, Request: requestTimeout, Answer: 2 * requestTimeout, Idle: idleTimeout, MaxHeader: maxHeader, Places: maxPeers, Grace: stopTimeout,
-	}, c.log)
+	server := c.server(l)
 	ctx, end := context.WithCancelCause(ctx)
 	var checking sync.WaitGroup
 	checking.Go(func() {
@@ -111,7 +108,18 @@ func (c *dci) serve(ctx context.Context, l net.Listener) error {
 	return nil
 }
 
-// newGuard returns what refuses the requests of pages of other sites at an address.
+// server returns the HTTP server of the command interface.
+func (c *dci) server(l net.Listener) *web.Server {
+	return web.NewServer(l, web.Config{
+		Handler: c.handler(), Guard: c.guard, Log: c.log, MaxHeader: maxHeader, MaxBody: maxBody, MaxConnections: maxPeers, Grace: stopTimeout,
+		Header: headerTimeout, Request: requestTimeout, Answer: 2 * requestTimeout, Idle: idleTimeout,
+		Refuse: func(w http.ResponseWriter, why string) {
+			send(w, reply{status: http.StatusForbidden, body: object{"error": why}})
+		},
+	})
+}
+
+// newGuard returns the guard of an address.
 func newGuard(allow []string, address string, log *slog.Logger) (*web.Guard, error) {
 	guard, err := web.NewGuard(web.GuardOptions{Allow: allow, Listen: []string{address}, Log: log})
 	if err != nil {
@@ -120,20 +128,20 @@ func newGuard(allow []string, address string, log *slog.Logger) (*web.Guard, err
 	return guard, nil
 }
 
-// dci answers the requests of the command interface.
+// dci answers the requests of the command interface, the original's DCI.
 type dci struct {
 	config *disbatch.Config
 	store  *disbatch.Store
 	guard  *web.Guard
 	users  map[string]string
 	log    *slog.Logger
-	logged atomic.Int64 // when a fault of the database was last logged, in unix seconds
+	logged atomic.Int64 // Unix second of the last logged database error
 
 	mu   sync.Mutex
-	seen map[string]look // by name of a node
+	seen map[string]sighting // by the node's name
 }
 
-// reply is a status and what is sent as JSON.
+// reply is a status and a body to send as JSON.
 type reply struct {
 	status int
 	body   any
@@ -142,15 +150,15 @@ type reply struct {
 
 func success(body any) reply { return reply{status: http.StatusOK, body: body} }
 
-// bad is the reply to what cannot be done.
+// bad is the reply to an invalid or failed request.
 func bad(format string, args ...any) reply {
 	return reply{status: http.StatusBadRequest, body: object{"error": fmt.Sprintf(format, args...)}}
 }
 
-// route is how the reply to a request is found; params are its parameters.
+// route returns the reply to a request with these parameters.
 type route func(r *http.Request, params any) reply
 
-// handler serves everything, to whom it may be served.
+// handler returns the handler of all routes and pages.
 func (c *dci) handler() http.Handler {
 	mux := http.NewServeMux()
 	routes := c.routes()
@@ -167,22 +175,20 @@ func (c *dci) handler() http.Handler {
 		}
 	}
 	c.pages(mux)
-	for _, pattern := range []string{"/", "/nodes", "/queues"} { // the latter, else every method is sent on to /nodes/ and /queues/
+	for _, pattern := range []string{"/", "/nodes", "/queues"} { // without the last two, /nodes and /queues would redirect every method to /nodes/ and /queues/
 		mux.HandleFunc(pattern, void)
 	}
-	return c.guard.Handler(c.authenticated(bounded(&web.Budget{Most: maxTransit, Free: minTransit}, mux)), func(w http.ResponseWriter, why string) {
-		send(w, reply{status: http.StatusForbidden, body: object{"error": why}})
-	})
+	return c.authenticated(bounded(newTransfers(maxHeld), mux))
 }
 
-// void is the reply to what is not served.
+// void is the reply to an unknown path.
 func void(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain")
 	w.WriteHeader(http.StatusNotFound)
 	_, _ = w.Write([]byte("This is the void")) // the original's words
 }
 
-// routes are those that answer in JSON, of 4.0, 4.1 and before 4.
+// routes returns the JSON routes of 4.0, 4.1 and before 4.
 func (c *dci) routes() map[string]route {
 	return map[string]route{
 		"GET /nodes":                    c.getNodes,
@@ -217,7 +223,7 @@ func (c *dci) routes() map[string]route {
 	}
 }
 
-// json turns a route into a handler.
+// json converts a route to a handler.
 func (c *dci) json(f route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		params, err := readParams(r)
@@ -230,7 +236,7 @@ func (c *dci) json(f route) http.Handler {
 }
 
 func send(w http.ResponseWriter, a reply) {
-	text, whole := a.body.(json.RawMessage) // which may be long
+	text, whole := a.body.(json.RawMessage) // it may be long
 	var err error
 	if !whole || a.pretty {
 		text, err = encode(a.body, a.pretty)
@@ -243,7 +249,7 @@ func send(w http.ResponseWriter, a reply) {
 	_, _ = w.Write(text) // a client that is gone needs no reply
 }
 
-// authenticated lets nobody in who is not a user, if there are users.
+// authenticated lets only users in, if there are any.
 func (c *dci) authenticated(next http.Handler) http.Handler {
 	if len(c.users) == 0 {
 		return next
@@ -261,8 +267,8 @@ func (c *dci) authenticated(next http.Handler) http.Handler {
 	})
 }
 
-// failed is the reply to what the database did not do, or was not asked to. The former is logged
-// once a second at most.
+// failed is the reply to a request that the database failed or that exceeded a limit. It logs failures of the
+// database once a second at most.
 func (c *dci) failed(what string, err error) reply {
 	err = c.store.Explain(err)
 	a := bad("Could not %s: %s", what, strings.ReplaceAll(err.Error(), "\n", "; "))

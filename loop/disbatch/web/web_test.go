@@ -2,12 +2,13 @@ package web
 
 import (
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"regexp"
 	"strings"
@@ -37,14 +38,20 @@ func newWebSite(t *testing.T, lines ...string) *webSite {
 	s := &webSite{Site: newSite(t, lines...)}
 	s.Store.EnsureIndexes(s.Ctx)
 	c := &dci{config: s.Config, store: s.Store, guard: guardOf(t), users: s.Config.Web.Users, log: slog.New(slog.DiscardHandler)}
-	server := httptest.NewServer(c.handler())
-	t.Cleanup(server.Close)
-	s.url = server.URL
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	server, ended := c.server(l), make(chan error, 1)
+	go func() { ended <- server.Serve() }()
+	t.Cleanup(func() {
+		s.client.CloseIdleConnections()
+		must(t, errors.Join(server.Close(), <-ended))
+	})
+	s.url = "http://" + l.Addr().String()
 	s.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return s
 }
 
-// guardOf is the guard of an interface that allows requests to web.example.
+// guardOf returns the guard of an interface that allows requests to web.example.
 func guardOf(t *testing.T) *web.Guard {
 	t.Helper()
 	guard, err := newGuard([]string{"web.example"}, "127.0.0.1:0", slog.New(slog.DiscardHandler))
@@ -52,7 +59,7 @@ func guardOf(t *testing.T) *web.Guard {
 	return guard
 }
 
-// do sends a request and returns the reply. The kind of the body may be -.
+// do sends a request and returns the reply. kind is the body's type, - for none.
 func (s *webSite) do(method, path, kind, body string, headers ...string) (status int, contentType, text string) {
 	s.T.Helper()
 	r, err := http.NewRequestWithContext(s.Ctx, method, s.url+path, strings.NewReader(body))
@@ -76,7 +83,7 @@ const (
 	jsonKind = "application/json"
 )
 
-// json sends JSON and wants a status; the reply is returned as text and decoded.
+// json sends JSON and checks the status. It returns the reply as text and decoded.
 func (s *webSite) json(method, path, body string, want int) (text string, value any) {
 	s.T.Helper()
 	kind := jsonKind
@@ -93,7 +100,7 @@ func (s *webSite) json(method, path, body string, want int) (text string, value 
 	return text, value
 }
 
-// says wants a status and a text in the reply to JSON.
+// says checks the status of a JSON request, and that the reply contains a text.
 func (s *webSite) says(method, path, body string, status int, want string) {
 	s.T.Helper()
 	if text, _ := s.json(method, path, body, status); !strings.Contains(text, want) {
@@ -103,8 +110,7 @@ func (s *webSite) says(method, path, body string, status int, want string) {
 
 var hexID = regexp.MustCompile(`[0-9a-f]{24}`)
 
-// TestGoldenDCI sends the requests of the golden file and compares the replies. Ids that
-// the database makes are numbered.
+// TestGoldenDCI sends the requests of the golden file and compares the replies, with generated ids numbered.
 func TestGoldenDCI(t *testing.T) {
 	s := newWebSite(t, demoPlugins)
 	demo := s.Queue(d("name", "demo", "plugin", "Disbatch::Plugin::Demo"))
@@ -152,7 +158,7 @@ func TestGoldenDCI(t *testing.T) {
 	}
 }
 
-// difference is the first line that is not the same.
+// difference returns the first line that differs.
 func difference(want, got string) string {
 	w, g := strings.Split(want, "\n"), strings.Split(got, "\n")
 	for i := range w {
@@ -163,7 +169,7 @@ func difference(want, got string) string {
 	return strings.Join(g[len(w):], "\n")
 }
 
-// has looks up a path in decoded JSON; numbers are indexes.
+// has follows a path in decoded JSON, in which numbers are indexes.
 func has(v any, path ...any) any {
 	for _, p := range path {
 		switch p := p.(type) {
@@ -181,7 +187,7 @@ func has(v any, path ...any) any {
 	return v
 }
 
-// wants compares what a path leads to.
+// wants compares the value at a path.
 func wants(t *testing.T, v, want any, path ...any) {
 	t.Helper()
 	if got := has(v, path...); fmt.Sprint(got) != fmt.Sprint(want) {
@@ -253,7 +259,7 @@ func TestRefusals(t *testing.T) {
 	s := newWebSite(t, demoPlugins)
 	s.Queue(d("name", "a/b", "plugin", "Disbatch::Plugin::Demo"))
 	q := s.Queue(d("name", "q", "plugin", "Disbatch::Plugin::Demo"))
-	s.Fill(&q, d("a", 1)) // so that a filter is tried on something
+	s.Fill(&q, d("a", 1)) // a document for the filters to match
 	_, err := s.Nodes.InsertOne(s.Ctx, d("node", "n"))
 	must(t, err)
 	nobody := primitive.NewObjectID().Hex()
@@ -346,8 +352,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestDCIWithoutParams has requests that need no parameters, whatever their headers and
-// query are: clients name JSON as the type of a body that they do not send.
+// TestDCIWithoutParams: requests that need no parameters work with any headers and query, since clients name JSON as
+// the type of an empty body.
 func TestDCIWithoutParams(t *testing.T) {
 	s := newWebSite(t, demoPlugins)
 	s.Queue(d("name", "demo", "plugin", "Disbatch::Plugin::Demo"))
@@ -359,7 +365,7 @@ func TestDCIWithoutParams(t *testing.T) {
 	}
 }
 
-// TestDCIVoid has addresses that nothing stands at: they are not sent on to another one.
+// TestDCIVoid: unknown paths are not found, without a redirect.
 func TestDCIVoid(t *testing.T) {
 	s := newWebSite(t)
 	for _, request := range []string{"DELETE /queues", "POST /nodes", "PUT /queues", "GET /plugins/"} {
@@ -370,7 +376,7 @@ func TestDCIVoid(t *testing.T) {
 	}
 }
 
-// TestDCINodeNeverSeen has a node whose entry was made by hand: it has no time to show.
+// TestDCINodeNeverSeen: a node whose entry was made by hand has no time to show.
 func TestDCINodeNeverSeen(t *testing.T) {
 	s := newWebSite(t)
 	_, err := s.Nodes.InsertMany(s.Ctx, []any{d("node", "a"), d("node", "b", "timestamp", nil)})

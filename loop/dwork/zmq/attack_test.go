@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"treadle/loop/budget"
 )
 
 // long is the header of a frame of that size.
@@ -114,9 +116,9 @@ func TestFaultBehindRequests(t *testing.T) {
 
 // TestHugeHeader announces the largest frame that is allowed and sends none of it: nothing is allocated for it.
 func TestHugeHeader(t *testing.T) {
-	var b budget
+	var b allowance
 	in := []byte(frames("", "")[:2] + long(0, 16<<20))
-	s := stream{from: bytes.NewReader(in), limit: 32 << 20, budget: &b}
+	s := stream{from: bytes.NewReader(in), limit: 32 << 20, allowance: &b}
 	if err := s.fill(); err != nil || len(s.held()) != len(in) {
 		t.Fatal(err)
 	}
@@ -229,7 +231,7 @@ func TestBufferedBudget(t *testing.T) {
 	_, _ = p.Write([]byte(start)) // may fail: the connection is closed meanwhile
 	p.closed()
 	r.until("an overflow", func(s Stats) bool { return s.Overflows == 1 && s.Open == 1 })
-	if used := r.budget.used.Load(); used != 0 {
+	if used := r.buffered.used.Load(); used != 0 {
 		t.Errorf("%d bytes are still counted", used)
 	}
 	ask(t, c, strings.Repeat("y", 400<<10)) // there is room again
@@ -292,7 +294,10 @@ func TestUnsent(t *testing.T) {
 	for _, p := range deaf {
 		_ = p.Close()
 	}
-	r.until("nothing to be counted", func(Stats) bool { return r.unsent.Load() == 0 })
+	r.until("nothing to be counted", func(Stats) bool {
+		_, _, bytes := r.unsent.State()
+		return bytes == 0
+	})
 }
 
 // TestUnsentIsRead lets one peer read a large reply slowly, and others never: it gets the reply, however many come after it.
@@ -368,27 +373,22 @@ func TestMaxConnections(t *testing.T) {
 	r.serves(b)
 }
 
-// TestUnsentVictims: whose replies nobody has begun to write, and who has few, is not taken for one that does not read.
+// TestUnsentVictims: a connection that writes nothing yet, or has few replies, is not taken for one that does not read.
 func TestUnsentVictims(t *testing.T) {
 	const large = 4 * fewUnsent
-	l := &Listener{o: Options{MaxUnsent: 2 * large}, conns: map[*conn]struct{}{}}
+	l := &Listener{unsent: budget.Budget{Most: 2 * large, Free: fewUnsent}}
 	add := func(unsent int) *conn {
 		near, far := net.Pipe()
 		t.Cleanup(func() { _, _ = near.Close(), far.Close() })
 		c := newConn(l, near)
-		l.conns[c] = struct{}{}
-		l.owe(c, unsent)
+		c.unsent = l.unsent.Begin(0, nil, c.drop)
+		c.unsent.Hold(unsent)
 		return c
 	}
-	waits, few := add(fewUnsent+1), add(fewUnsent)
-	l.begin(few)
-	deaf := add(large)
-	l.begin(deaf)
-	another := add(large)
-	l.begin(another)
+	waits, few, deaf, another := add(0), add(fewUnsent), add(large), add(large)
 	for c, want := range map[*conn]bool{waits: false, few: false, deaf: true, another: false} {
 		if c.dropped.Load() != want {
-			t.Errorf("of %d bytes, begun last as number %d: hung up on: %v", c.unsent.Load(), c.since.Load(), !want)
+			t.Errorf("hung up on: %v, want %v", !want, want)
 		}
 	}
 }

@@ -26,7 +26,7 @@ var clientLimits = limits{frame: math.MaxInt32, frames: 32}
 type Client struct {
 	conn  net.Conn
 	in    stream
-	ended budget // no limit: the server is trusted with our memory
+	ended allowance // no limit: the server is trusted with our memory
 
 	mu  sync.Mutex
 	out []byte // sent and not flushed, whole messages
@@ -51,7 +51,7 @@ func Dial(ctx context.Context, address string) (*Client, error) {
 func NewClient(ctx context.Context, nc net.Conn) (*Client, error) {
 	c := &Client{conn: nc}
 	c.ended.most = math.MaxInt64
-	c.in = stream{from: nc, limit: clientLimits.message(), budget: &c.ended}
+	c.in = stream{from: nc, limit: clientLimits.message(), allowance: &c.ended}
 	if err := c.until(ctx, func() error {
 		_, err := handshake(nc, &c.in, zmq4.Dealer, false)
 		return err

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/go-zeromq/zmq4"
+
+	"treadle/loop/budget"
 )
 
 const (
@@ -75,9 +77,8 @@ type conn struct {
 	sorted   []byte
 	done     chan struct{} // sent to with the last answer
 
-	unsent  atomic.Int64  // bytes of a turn's replies that are to be written
-	since   atomic.Uint64 // smaller: the peer has taken none of them for longer; the largest: none is written yet
-	dropped atomic.Bool   // hung up on because of it
+	unsent  *budget.Holding // of the turn's replies that are being written
+	dropped atomic.Bool     // evicted because of them
 
 	mayHang bool      // a REQ that has asked nothing yet
 	unasked time.Time // when it was sent the unasked message, until its first request comes
@@ -101,25 +102,32 @@ func newConn(l *Listener, nc net.Conn) *conn {
 	return &conn{
 		Conn: nc,
 		l:    l,
-		in:   stream{from: nc, limit: l.o.limits().buffer(), budget: &l.budget},
+		in:   stream{from: nc, limit: l.o.limits().buffer(), allowance: &l.buffered},
 		done: make(chan struct{}, 1),
 	}
 }
 
 // run serves the connection from its handshake to its end.
 func (c *conn) run() {
+	c.unsent = c.l.unsent.Begin(0, nil, c.drop)
 	err := c.open()
 	for err == nil {
 		err = c.turn()
 	}
 	_ = c.Close() // what could be written was written
 	c.in.release()
-	c.l.settle(c)
+	c.unsent.End()
 	if c.dropped.Load() {
 		err = errOutbound
 	}
 	c.l.remove(c)
 	c.account(err)
+}
+
+// drop closes the connection, which ends its writing.
+func (c *conn) drop() {
+	c.dropped.Store(true)
+	_ = c.Close()
 }
 
 // errHandshake stands around what went wrong before the first message.
@@ -317,7 +325,6 @@ func (c *conn) reply(r Request, payload []byte) {
 // count notes that one request more is done with.
 func (c *conn) count() {
 	if c.answered++; c.answered == len(c.answers) {
-		c.l.owe(c, len(c.out))
 		c.done <- struct{}{}
 	}
 }
@@ -333,11 +340,10 @@ func (c *conn) flush() error {
 			return err
 		}
 		if followed { // the peer has had its reply
-			c.l.settle(c)
 			return nil
 		}
 	}
-	c.l.begin(c)
+	c.unsent.Hold(len(c.out))
 	out := c.out
 	if !c.inOrder {
 		c.sorted = c.sorted[:0]
@@ -360,9 +366,9 @@ func (c *conn) flush() error {
 			return err
 		}
 		out = out[n:]
-		c.since.Store(c.l.owed.Add(1)) // it reads
+		c.unsent.Moved() // the peer reads
 	}
-	c.l.settle(c)
+	c.unsent.Hold(0)
 	if cap(c.out) > keptReplies {
 		c.out = nil
 	}

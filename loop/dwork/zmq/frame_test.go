@@ -107,8 +107,8 @@ func TestStream(t *testing.T) {
 		for _, size := range sizes[60:] {
 			all = appendReply(all, []byte("\x01\x00"), bytes.Repeat([]byte{byte(size)}, size))
 		}
-		b := budget{most: 4 << 20}
-		s := stream{from: &choppy{all, random}, limit: l.buffer(), budget: &b}
+		b := allowance{most: 4 << 20}
+		s := stream{from: &choppy{all, random}, limit: l.buffer(), allowance: &b}
 		for i := 0; i < len(sizes); {
 			m, n, err := next(s.held(), l)
 			if err != nil {
@@ -138,9 +138,9 @@ func TestStream(t *testing.T) {
 
 // TestStreamShrinks gives a large message's memory back with the next read.
 func TestStreamShrinks(t *testing.T) {
-	b := budget{most: 4 << 20}
+	b := allowance{most: 4 << 20}
 	in := appendReply(nil, []byte("\x01\x00"), make([]byte, 1<<20))
-	s := stream{from: bytes.NewReader(append(in, in[:100]...)), limit: 2 << 20, budget: &b}
+	s := stream{from: bytes.NewReader(append(in, in[:100]...)), limit: 2 << 20, allowance: &b}
 	for len(s.held()) < len(in) {
 		if err := s.fill(); err != nil {
 			t.Fatal(err)
@@ -157,7 +157,7 @@ func TestStreamShrinks(t *testing.T) {
 // connection is given and no further.
 func TestStreamStaysSmall(t *testing.T) {
 	in := []byte(strings.Repeat(frames("", strings.Repeat("x", 90)), 1<<15))
-	s := stream{from: bytes.NewReader(in), limit: 2 << 20, budget: new(budget)}
+	s := stream{from: bytes.NewReader(in), limit: 2 << 20, allowance: new(allowance)}
 	for taken := 0; taken < len(in); {
 		_, n, err := next(s.held(), testLimits)
 		if err != nil {

@@ -68,7 +68,7 @@ func TestIdleKeepsLittle(t *testing.T) {
 			if size := cap(got.in.buf) + cap(got.out) + cap(got.sorted); size > 2*smallBuffer {
 				t.Errorf("an idle connection keeps %d bytes", size)
 			}
-			if got.l.budget.used.Load() != 0 {
+			if got.l.buffered.used.Load() != 0 {
 				t.Error("bytes are still counted")
 			}
 		}

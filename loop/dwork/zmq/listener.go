@@ -3,11 +3,12 @@ package zmq
 import (
 	"errors"
 	"fmt"
-	"math"
 	"net"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"treadle/loop/budget"
 )
 
 const (
@@ -32,11 +33,10 @@ type Listener struct {
 	quit      chan struct{}
 	graceOver chan struct{} // closed when Close waits for answers no more
 	done      sync.WaitGroup
-	budget    budget
+	buffered  allowance
 	counters  counters
-	waiting   atomic.Int64 // connections that wait for replies
-	unsent    atomic.Int64 // bytes of replies that are to be written
-	owed      atomic.Uint64
+	waiting   atomic.Int64  // connections that wait for replies
+	unsent    budget.Budget // of replies that are being written
 
 	mu     sync.Mutex
 	posted []*conn // what Take takes next, oldest first
@@ -54,7 +54,8 @@ func Listen(ln net.Listener, o Options) *Listener {
 		graceOver: make(chan struct{}),
 		conns:     make(map[*conn]struct{}),
 	}
-	l.budget.most = int64(l.o.MaxBuffered)
+	l.buffered.most = int64(l.o.MaxBuffered)
+	l.unsent.Most, l.unsent.Free = l.o.MaxUnsent, fewUnsent
 	l.done.Go(l.accept)
 	return l
 }
@@ -90,44 +91,8 @@ func (l *Listener) post(c *conn) {
 // turn returns how many messages a connection may post now.
 func (l *Listener) turn() int { return max(minTurn, maxTurn/(1+int(l.waiting.Load()))) }
 
-// owe counts the replies that a connection is about to write.
-func (l *Listener) owe(c *conn, n int) {
-	c.since.Store(math.MaxUint64)
-	c.unsent.Store(int64(n))
-	l.unsent.Add(int64(n))
-}
-
-// fewUnsent are so few bytes of replies that nobody is hung up on for them: about what a connection takes without any.
+// fewUnsent is how many bytes of unread replies never end a connection: about what one takes without any.
 const fewUnsent = 16 << 10
-
-// begin says that the connection writes them now. While those of all connections take too much, it hangs up on the
-// peers that have read nothing for the longest; who is yet to be written to cannot have read.
-func (l *Listener) begin(c *conn) {
-	c.since.Store(l.owed.Add(1))
-	if l.unsent.Load() <= int64(l.o.MaxUnsent) {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for {
-		all, oldest := int64(0), c
-		for o := range l.conns {
-			if n := o.unsent.Load(); n > 0 && !o.dropped.Load() {
-				if all += n; n > fewUnsent && o.since.Load() < oldest.since.Load() {
-					oldest = o
-				}
-			}
-		}
-		if all <= int64(l.o.MaxUnsent) || oldest == c {
-			return
-		}
-		oldest.dropped.Store(true)
-		_ = oldest.Close() // which ends its writing
-	}
-}
-
-// settle takes a connection's replies out of the count: they are written, or never will be.
-func (l *Listener) settle(c *conn) { l.unsent.Add(-c.unsent.Swap(0)) }
 
 func (l *Listener) accept() {
 	pause := time.NewTimer(0)

@@ -15,14 +15,14 @@ const (
 
 var errBuffered = errors.New("zmq: unfinished messages of all connections take too much memory")
 
-// budget is what all large buffers may take together, beyond readBuffer each.
-type budget struct {
+// allowance bounds what all large buffers take together, beyond readBuffer each. It refuses what exceeds it.
+type allowance struct {
 	used atomic.Int64
 	most int64
 }
 
 // take asks for n bytes more, or gives bytes back.
-func (b *budget) take(n int) bool {
+func (b *allowance) take(n int) bool {
 	if used := b.used.Add(int64(n)); n > 0 && used > b.most {
 		b.used.Add(int64(-n))
 		return false
@@ -33,9 +33,9 @@ func (b *budget) take(n int) bool {
 // stream is the buffer between a socket and the messages in it. It grows as bytes arrive, never because a peer says
 // that they will, and shrinks when a large message is done with.
 type stream struct {
-	from   io.Reader
-	limit  int // bytes it may have to hold
-	budget *budget
+	from      io.Reader
+	limit     int // bytes it may have to hold
+	allowance *allowance
 
 	buf   []byte
 	taken int // bytes at the start of buf that are done with
@@ -60,7 +60,7 @@ func (s *stream) fill() error {
 		size = min(2*size, max(s.limit, readBuffer))
 	}
 	if size != cap(s.buf) {
-		if !s.budget.take(large(size) - large(cap(s.buf))) {
+		if !s.allowance.take(large(size) - large(cap(s.buf))) {
 			return errBuffered
 		}
 		s.buf = append(make([]byte, 0, size), held...)
@@ -78,7 +78,7 @@ func (s *stream) fill() error {
 
 // release gives the buffer up.
 func (s *stream) release() {
-	s.budget.take(-large(cap(s.buf)))
+	s.allowance.take(-large(cap(s.buf)))
 	s.buf, s.taken = nil, 0
 }
 

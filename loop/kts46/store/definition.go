@@ -12,27 +12,24 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Bounds of a definition. Aliases can name a part of it very often, so the length of its
-// text is none.
+// Limits of a definition. The length of its text does not limit it, because aliases can repeat any part of it.
 const (
-	// maxDefinition is the length of its document in bytes, at most; a document of MongoDB
-	// has up to 16 MiB, and the rest is room for the names around it.
+	// maxDefinition is the longest document in bytes. MongoDB allows 16 MiB; the rest is for the names around it.
 	maxDefinition = 15 << 20
-	// maxDepth is how deep MongoDB lets documents nest, less the two around a definition.
+	// maxDepth is the deepest nesting that MongoDB allows, less the two levels around a definition.
 	maxDepth = 98
 )
 
-// Definition is a job's definition as its documents have it.
+// Definition is a job's definition in the form of its document.
 type Definition struct {
 	document       bson.D
 	steps, batches float64
 }
 
-// Steps is the number of steps that the job has.
+// Steps returns the job's number of steps.
 func (d *Definition) Steps() int64 { return int64(d.steps) }
 
-// ParseDefinition makes the document of a definition in YAML, which the caller has found to
-// have a duration, a step and a batch length that are usable.
+// ParseDefinition converts a definition from YAML. The caller has checked its duration, step and batch length.
 func ParseDefinition(text []byte) (*Definition, error) {
 	var root yaml.Node
 	if err := yaml.Unmarshal(text, &root); err != nil {
@@ -69,7 +66,7 @@ func get(doc bson.D, name string) any {
 	return nil
 }
 
-// parameters are the numbers of a simulation as YAML has them: int64 or float64.
+// parameters are the numbers of a simulation in YAML's types, int64 or float64.
 func parameters(doc bson.D) (duration, step, batch any, err error) {
 	in, _ := get(doc, "simulationParameters").(bson.D)
 	for name, into := range map[string]*any{"duration": &duration, "stepDuration": &step, "batchLength": &batch} {
@@ -85,8 +82,7 @@ func parameters(doc bson.D) (duration, step, batch any, err error) {
 	return duration, step, batch, nil
 }
 
-// divide is Python 2's division, with which the original counts steps: that of two whole
-// numbers is whole.
+// divide divides as Python 2 does, in which the original counts steps: whole numbers have a whole quotient.
 func divide(a, b any) any {
 	x, whole := a.(int64)
 	if y, also := b.(int64); whole && also && y != 0 {
@@ -103,9 +99,9 @@ func toFloat(v any) float64 {
 	return f
 }
 
-// builder makes values of BSON from those of YAML.
+// builder converts YAML values to BSON.
 type builder struct {
-	room int // bytes that the document may still take
+	room int // bytes left for the document
 }
 
 var errLong = fmt.Errorf("its document has more than %d bytes", maxDefinition)
@@ -117,8 +113,8 @@ func (b *builder) take(bytes int) error {
 	return nil
 }
 
-// elementSize is what a value takes in a document, but for its name and text: a type, the
-// end of the name, a length or a number.
+// elementSize is the size of a value in a document without its name and text: its type, the end of the name, and a
+// length or a number.
 const elementSize = 8
 
 func (b *builder) value(n *yaml.Node, depth int) (any, error) {
@@ -130,7 +126,7 @@ func (b *builder) value(n *yaml.Node, depth int) (any, error) {
 	}
 	switch n.Kind {
 	case yaml.AliasNode:
-		return b.value(n.Alias, depth+1) // of itself: too deep
+		return b.value(n.Alias, depth+1) // an alias of itself ends at maxDepth
 	case yaml.MappingNode:
 		return b.mapping(n, depth)
 	case yaml.SequenceNode:
@@ -147,7 +143,7 @@ func (b *builder) value(n *yaml.Node, depth int) (any, error) {
 	return b.scalar(n)
 }
 
-// mapping makes a document. The fields of mappings that it merges come behind its own.
+// mapping converts a mapping. The fields of merged mappings follow its own.
 func (b *builder) mapping(n *yaml.Node, depth int) (bson.D, error) {
 	doc, known := bson.D{}, make(map[string]bool)
 	var merged []*yaml.Node
@@ -199,7 +195,7 @@ func (b *builder) mapping(n *yaml.Node, depth int) (bson.D, error) {
 	return doc, nil
 }
 
-// fieldName is the name of a field. The original refuses the others too.
+// fieldName returns the name of a field. The original refuses the same names.
 func fieldName(key *yaml.Node) (string, error) {
 	if key.Kind == yaml.AliasNode {
 		key = key.Alias

@@ -10,12 +10,12 @@ import (
 	"go.mongodb.org/mongo-driver/mongo/options"
 )
 
-// Progress is how far the workers are with a job.
+// Progress is the workers' progress with a job.
 type Progress struct {
 	Name  string
 	Done  int64 // steps; the last batch may end one above Total
 	Total int64 // steps
-	// Kinds of statistics that are done.
+	// The kinds of statistics that are done.
 	Basic, Idle, Throughput, Full bool
 }
 
@@ -23,7 +23,7 @@ type Progress struct {
 type Job struct {
 	Progress
 	Duration, Step, Batch float64
-	// Version is that of the workers that have begun the job; 0: none has finished a batch.
+	// Version is the version of the workers that began the job; 0: no batch is finished.
 	Version int
 }
 
@@ -45,7 +45,7 @@ func readProgress(doc bson.Raw) (p Progress, err error) {
 	return p, nil
 }
 
-// Job reads a job. ErrNoProject, ErrNoJob: it does not exist.
+// Job reads a job. It returns ErrNoProject or ErrNoJob if one is missing.
 func (s *Store) Job(ctx context.Context, project, name string) (*Job, error) {
 	if err := s.needProject(ctx, project); err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func (s *Store) Job(ctx context.Context, project, name string) (*Job, error) {
 	return &j, err
 }
 
-// cmpError is err, or the other when there is none.
+// cmpError returns err, or other if err is nil.
 func cmpError(err, other error) error {
 	if err != nil {
 		return err
@@ -86,7 +86,7 @@ func cmpError(err, other error) error {
 	return other
 }
 
-// version tells by the spelling of the last car's id which version has begun a job.
+// version returns the version that began a job, by the spelling of the last car's id.
 func (s *Store) version(ctx context.Context, project, name string) (int, error) {
 	for version, field := range map[int]string{1: "data.lastCardId", 2: "data.lastCarId"} {
 		filter := bson.D{{Key: "_id", Value: name}, {Key: field, Value: bson.D{{Key: "$exists", Value: true}}}}
@@ -97,7 +97,7 @@ func (s *Store) version(ctx context.Context, project, name string) (int, error) 
 	return 0, nil
 }
 
-// HasJob says whether a job exists. ErrNoProject: its project does not.
+// HasJob reports whether a job exists. It returns ErrNoProject if the project is missing.
 func (s *Store) HasJob(ctx context.Context, project, name string) (bool, error) {
 	if err := s.needProject(ctx, project); err != nil {
 		return false, err
@@ -106,7 +106,7 @@ func (s *Store) HasJob(ctx context.Context, project, name string) (bool, error) 
 	return found, err
 }
 
-// AddJob adds a job. ErrNoProject: its project does not exist. ErrTaken: the job does.
+// AddJob adds a job. It returns ErrNoProject if the project is missing, ErrTaken if the job exists.
 func (s *Store) AddJob(ctx context.Context, project, name string, d *Definition) error {
 	found, err := s.HasJob(ctx, project, name)
 	if err != nil {
@@ -118,8 +118,8 @@ func (s *Store) AddJob(ctx context.Context, project, name string, d *Definition)
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
 	db := s.client.Database(project)
-	// The jobs document is last, and what a crash has left of the others is replaced: a job
-	// is complete when it is there.
+	// A job is complete when its jobs document exists, so that is written last. The others may exist after a crash
+	// and are replaced.
 	for collection, doc := range map[string]bson.D{progresses: newProgress(name, d), statistics: newStatistics()} {
 		if _, err := db.Collection(collection).ReplaceOne(ctx, byID(name), doc, options.Replace().SetUpsert(true)); err != nil {
 			return err
@@ -132,7 +132,7 @@ func (s *Store) AddJob(ctx context.Context, project, name string, d *Definition)
 	return err
 }
 
-// newProgress is the progresses document of a new job, but for its id.
+// newProgress returns the progresses document of a new job without its id.
 func newProgress(name string, d *Definition) bson.D {
 	return bson.D{
 		{Key: "totalSteps", Value: d.steps}, {Key: "batches", Value: d.batches}, {Key: "done", Value: int32(0)},
@@ -141,18 +141,18 @@ func newProgress(name string, d *Definition) bson.D {
 	}
 }
 
-// newStatistics is the statistics document of a new job, but for its id, with the fields of
-// both versions: the workers of either may get the job.
+// newStatistics returns the statistics document of a new job without its id. It has the fields of both versions,
+// since workers of either may get the job.
 func newStatistics() bson.D {
 	return bson.D{
 		{Key: "average", Value: nil}, {Key: "stdeviation", Value: nil}, {Key: "averageSpeed", Value: nil}, {Key: "idleTimes", Value: bson.D{}},
-		{Key: "thoughput", Value: bson.A{}}, // so spelled in version 1
+		{Key: "thoughput", Value: bson.A{}}, // the spelling of version 1
 		{Key: "throughput", Value: bson.A{}}, {Key: "finished", Value: false},
 	}
 }
 
-// DeleteJob deletes a job with all that workers have written of it. After an error it may
-// be called again. ErrNoProject, ErrNoJob: it does not exist.
+// DeleteJob deletes a job with the documents of its workers. After an error it may be called again. It returns
+// ErrNoProject or ErrNoJob if one is missing.
 func (s *Store) DeleteJob(ctx context.Context, project, name string) error {
 	found, err := s.HasJob(ctx, project, name)
 	if err != nil || !found {
@@ -172,8 +172,8 @@ func (s *Store) DeleteJob(ctx context.Context, project, name string) error {
 	return nil
 }
 
-// Progresses reads how far the jobs of a project are, in the order of their names.
-// ErrNoProject: it does not exist. ErrMany: they are more than most.
+// Progresses reads the progress of a project's jobs in the order of their names. It returns ErrNoProject if the
+// project is missing, ErrMany if there are more than most.
 func (s *Store) Progresses(ctx context.Context, project string, most int) (all []Progress, err error) {
 	if err := s.needProject(ctx, project); err != nil {
 		return nil, err
@@ -186,13 +186,13 @@ func (s *Store) Progresses(ctx context.Context, project string, most int) (all [
 		if err == nil && p.Name != "" {
 			all = append(all, p)
 		}
-		return nil // one that cannot be read is none
+		return nil // an unreadable document is skipped
 	})
 	return all, err
 }
 
-// JobNames lists the jobs of a project in order. ErrNoProject: it does not exist. ErrMany:
-// they are more than most.
+// JobNames lists a project's jobs in order. It returns ErrNoProject if the project is missing, ErrMany if there are
+// more than most.
 func (s *Store) JobNames(ctx context.Context, project string, most int) (names []string, err error) {
 	if err := s.needProject(ctx, project); err != nil {
 		return nil, err
@@ -209,7 +209,7 @@ func (s *Store) JobNames(ctx context.Context, project string, most int) (names [
 	return names, err
 }
 
-// each reads a collection in the order of the ids.
+// each reads a collection in the order of ids.
 func (s *Store) each(ctx context.Context, project, collection string, fields bson.D, fn func(bson.Raw) error) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, listTime)
 	defer cancel()

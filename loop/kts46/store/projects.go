@@ -11,7 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/mongo"
 )
 
-// Collections of a project's database.
+// The collections of a project's database.
 const (
 	info       = "info"
 	jobs       = "jobs"
@@ -22,7 +22,7 @@ const (
 	cars       = "cars"
 )
 
-// projectID and projectVersion mark the info document of a project.
+// projectID and projectVersion identify the info document of a project.
 const (
 	projectID      = "project"
 	projectVersion = int32(2)
@@ -31,10 +31,10 @@ const (
 // reserved are MongoDB's own databases.
 var reserved = []string{"admin", "local", "config"}
 
-// maxProjectName is MongoDB's limit for the name of a database, in bytes.
+// maxProjectName is MongoDB's limit of a database name in bytes.
 const maxProjectName = 63
 
-// CheckProjectName refuses names that no database may have.
+// CheckProjectName rejects names that no database can have.
 func CheckProjectName(name string) error {
 	switch {
 	case name == "" || len(name) > maxProjectName:
@@ -47,7 +47,7 @@ func CheckProjectName(name string) error {
 	return nil
 }
 
-// HasProject says whether a project exists.
+// HasProject reports whether a project exists.
 func (s *Store) HasProject(ctx context.Context, project string) (bool, error) {
 	if CheckProjectName(project) != nil {
 		return false, nil
@@ -67,8 +67,8 @@ func (s *Store) needProject(ctx context.Context, project string) error {
 	return err
 }
 
-// CreateProject makes a project with the indexes of both versions. ErrTaken: it exists.
-// DataError: the database has an info document that the original workers do not see.
+// CreateProject makes a project with the indexes of both versions. It returns ErrTaken if the project exists,
+// DataError if the database has an info document that the original workers ignore.
 func (s *Store) CreateProject(ctx context.Context, project string) error {
 	if err := CheckProjectName(project); err != nil {
 		return err
@@ -98,7 +98,7 @@ func (s *Store) CreateProject(ctx context.Context, project string) error {
 	if _, err := db.Collection(cars).Indexes().CreateMany(ctx, []mongo.IndexModel{index("job", "state"), index("job", "carid"), index("job", "time")}); err != nil {
 		return err
 	}
-	// The info document is last: a project is complete when it is there.
+	// A project is complete when its info document exists, so that is written last.
 	_, err = db.Collection(info).InsertOne(ctx, bson.D{{Key: "_id", Value: projectID}, {Key: "name", Value: project}, {Key: "v", Value: projectVersion}})
 	if mongo.IsDuplicateKeyError(err) {
 		return ErrTaken
@@ -106,7 +106,7 @@ func (s *Store) CreateProject(ctx context.Context, project string) error {
 	return err
 }
 
-// DeleteProject drops a project's database. ErrNoProject: it does not exist.
+// DeleteProject drops a project's database. It returns ErrNoProject if the project is missing.
 func (s *Store) DeleteProject(ctx context.Context, project string) error {
 	if err := s.needProject(ctx, project); err != nil {
 		return err
@@ -116,7 +116,7 @@ func (s *Store) DeleteProject(ctx context.Context, project string) error {
 	return s.client.Database(project).Drop(ctx)
 }
 
-// Projects lists the names of all projects, in order.
+// Projects lists the names of all projects in order.
 func (s *Store) Projects(ctx context.Context) (names []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, listTime)
 	defer cancel()

@@ -9,12 +9,12 @@ import (
 	"treadle/codec/kts46"
 )
 
-// maxStatistics bounds a statistics document, in bytes. XML-RPC takes about ten times that,
-// and the idle times of a hundred thousand cars are a quarter of it.
+// maxStatistics bounds a statistics document in bytes. XML-RPC takes ten times as much. The idle times of a hundred
+// thousand cars take a quarter of it.
 const maxStatistics = 8 << 20
 
-// Statistics reads what the workers have found out about a job, as XML-RPC shows it; idle
-// includes the idle time of each car. ErrNoProject, ErrNoJob: there is no such document.
+// Statistics reads the results of a job's workers in the form of XML-RPC; idle includes the idle time of each car. It
+// returns ErrNoProject or ErrNoJob if there is no such document.
 func (s *Store) Statistics(ctx context.Context, project, name string, idle bool) (kts46.Struct, error) {
 	if err := s.needProject(ctx, project); err != nil {
 		return nil, err
@@ -47,7 +47,7 @@ func (s *Store) Statistics(ctx context.Context, project, name string, idle bool)
 	return shown, nil
 }
 
-// members are the fields of a document.
+// members converts the fields of a document.
 func members(doc bson.Raw) (all kts46.Struct, err error) {
 	elements, err := doc.Elements()
 	if err != nil {
@@ -63,7 +63,7 @@ func members(doc bson.Raw) (all kts46.Struct, err error) {
 	return all, nil
 }
 
-// value is a value as XML-RPC has it; those that it has no form for become text.
+// value converts a value to XML-RPC. Types without a form there become text.
 func value(v bson.RawValue) (any, error) {
 	switch v.Type {
 	case bson.TypeNull, bson.TypeUndefined:

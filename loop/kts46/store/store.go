@@ -12,23 +12,22 @@ import (
 	"go.mongodb.org/mongo-driver/mongo/options"
 )
 
-// Bounds of calls.
+// Limits of calls.
 const (
-	// callTime is for one call with the driver's own retries: callers wait meanwhile.
+	// callTime is for one call with the driver's own retries: clients wait meanwhile.
 	callTime = 10 * time.Second
-	// connectTime is for finding the server and for connecting to it. A call waits no longer
-	// for one that is away.
+	// connectTime is for finding the server and connecting to it. A call waits no longer for an unreachable one.
 	connectTime = 5 * time.Second
-	// listTime is for all calls that a list of all projects takes, two for each.
+	// listTime is for all calls of a list of all projects, two for each.
 	listTime = time.Minute
-	// deleteTime is for the documents of a job or project, of which there is one for each car
-	// and step. A deletion that takes longer is gone on with by calling again.
+	// deleteTime is for the documents of a job or project, one for each car and step. Another call continues a
+	// deletion that takes longer.
 	deleteTime = 2 * time.Minute
-	// maxConnections bounds the driver's pool: calls beyond wait for their turn.
+	// maxConnections bounds the driver's pool: further calls wait.
 	maxConnections = 16
 )
 
-// Errors of calls. The job or project is the one that was asked for.
+// Errors of calls about a job or project.
 var (
 	ErrNoProject = errors.New("there is no such project")
 	ErrNoJob     = errors.New("there is no such job")
@@ -36,14 +35,14 @@ var (
 	ErrMany      = errors.New("there are more jobs than can be listed")
 )
 
-// DataError says what is wrong with a document. MongoDB itself works.
+// DataError describes an unusable document. MongoDB itself works.
 type DataError struct{ text string }
 
 func (e *DataError) Error() string { return e.text }
 
 func badData(format string, args ...any) error { return &DataError{fmt.Sprintf(format, args...)} }
 
-// remedies are the errors of the driver that no waiting ends, by a part of their text.
+// remedies are the remedies for errors of the driver that waiting does not solve, by a part of the error's text.
 var remedies = []struct{ part, remedy string }{
 	{"wire version", "this release of MongoDB cannot be used; use 3.6 to 5.0"},
 	{"Authentication failed", "MongoDB refuses the user or the password; correct user, password or authSource in the URI"},
@@ -52,7 +51,7 @@ var remedies = []struct{ part, remedy string }{
 	{"x509:", "the TLS certificate of MongoDB does not fit; use the host name that it is for, or name its authority by tlsCAFile=FILE in the URI"},
 }
 
-// Unusable adds the remedy to an error that no waiting ends. It returns nil for all others.
+// Unusable adds the remedy to an error that waiting does not solve. It returns nil for all others.
 func Unusable(err error) error {
 	for _, r := range remedies {
 		if err != nil && strings.Contains(err.Error(), r.part) {
@@ -62,15 +61,14 @@ func Unusable(err error) error {
 	return nil
 }
 
-// Store is the MongoDB of a site. It may be used by several goroutines. Every call ends
-// within a time of its own, or with its context.
+// Store is a site's MongoDB. It is safe for concurrent use. Every call ends within its own time, or with its context.
 type Store struct {
 	client *mongo.Client
 	hosts  []string
 }
 
-// Open returns the store of a URI, of the form mongodb://[USER:PASSWORD@]HOST[:PORT],.../?OPTIONS.
-// It checks the URI and does not wait for the server.
+// Open returns the store of a URI, of the form mongodb://[USER:PASSWORD@]HOST[:PORT],.../?OPTIONS. It validates the
+// URI and does not wait for the server.
 func Open(uri string) (*Store, error) {
 	o, err := clientOptions(uri)
 	if err != nil {
@@ -83,7 +81,7 @@ func Open(uri string) (*Store, error) {
 	return &Store{client: client, hosts: o.Hosts}, nil
 }
 
-// Hosts are the servers that a URI names, as host:port or host.
+// Hosts returns the servers of a URI, as host:port or host.
 func Hosts(uri string) ([]string, error) {
 	o, err := clientOptions(uri)
 	if err != nil {
@@ -103,20 +101,20 @@ func clientOptions(uri string) (*options.ClientOptions, error) {
 	if o.MaxPoolSize == nil {
 		o.SetMaxPoolSize(maxConnections)
 	}
-	o.SocketTimeout = nil // calls have their own
+	o.SocketTimeout = nil // calls have their own time-outs
 	return o, o.Validate()
 }
 
-// Close ends the connections. Calls that are under way fail.
+// Close ends the connections. Calls in progress fail.
 func (s *Store) Close() {
-	// Not a deadline: with one the driver looks for the end of calls without a pause.
+	// With a deadline instead, the driver polls for the end of calls without a pause.
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	defer time.AfterFunc(connectTime, cancel).Stop()
-	_ = s.client.Disconnect(ctx) // it was only to end
+	_ = s.client.Disconnect(ctx) // nothing depends on its success
 }
 
-// find reads one document by its id. found is false when there is none.
+// find reads one document by its id. found is false if there is none.
 func (s *Store) find(ctx context.Context, project, collection string, filter any, fields bson.D) (doc bson.Raw, found bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
@@ -133,7 +131,7 @@ func (s *Store) find(ctx context.Context, project, collection string, filter any
 
 func byID(id string) bson.D { return bson.D{{Key: "_id", Value: id}} }
 
-// number reads a number of any of BSON's types; ok is false for anything else.
+// number reads a number of any BSON type; ok is false for any other value.
 func number(v bson.RawValue) (n float64, ok bool) {
 	switch v.Type {
 	case bson.TypeInt32:
@@ -146,10 +144,10 @@ func number(v bson.RawValue) (n float64, ok bool) {
 	return 0, false
 }
 
-// maxSteps is up to where a double is a whole number.
+// maxSteps is the largest exact integer of a double.
 const maxSteps = 1 << 53
 
-// steps reads a count of steps.
+// steps reads a number of steps.
 func steps(doc bson.Raw, name string) (int64, error) {
 	n, ok := number(doc.Lookup(name))
 	if !ok || !(n >= 0 && n <= maxSteps) {

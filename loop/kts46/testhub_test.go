@@ -16,34 +16,34 @@ import (
 	"treadle/sched"
 )
 
-// patience is how long anything may take that has to happen.
+// patience is the longest wait for an expected event.
 const patience = 20 * time.Second
 
-// rig is the protocol without sockets, under a clock that the test sets.
-type rig struct {
+// testHub is the protocol without sockets and with a clock that the test sets.
+type testHub struct {
 	*Hub
 	server *testHost
 	t      testing.TB
 	clock  sched.Time
 }
 
-// start is when the clock of a rig starts.
+// start is the first time of a testHub's clock.
 var start = time.Date(2011, 2, 13, 18, 56, 37, 123e6, time.UTC)
 
-func newRig(t testing.TB, o Options) *rig {
+func newTestHub(t testing.TB, o Options) *testHub {
 	t.Helper()
-	return newRigOn(t, o, false)
+	return newTestHubOn(t, o, false)
 }
 
-func newRigOn(t testing.TB, o Options, journaled bool) *rig {
+func newTestHubOn(t testing.TB, o Options, journaled bool) *testHub {
 	t.Helper()
-	r := &rig{t: t, clock: sched.Time{Wall: start.UnixMilli(), Micros: start.UnixMicro()}}
+	r := &testHub{t: t, clock: sched.Time{Wall: start.UnixMilli(), Micros: start.UnixMicro()}}
 	r.server = newHost(func() sched.Time { return r.clock }, journaled)
 	r.Hub = New(r.server, o.filled(t))
 	return r
 }
 
-// filled are the options with the server's defaults.
+// filled returns the options with the server's defaults.
 func (o Options) filled(t testing.TB) Options {
 	t.Helper()
 	o.Timeout, o.TimeoutUnit = cmp.Or(o.Timeout, 5*time.Second), cmp.Or(o.TimeoutUnit, time.Second)
@@ -60,8 +60,8 @@ func (o Options) filled(t testing.TB) Options {
 	return o
 }
 
-// pass lets time go by.
-func (r *rig) pass(d time.Duration) {
+// advance moves the clock forward.
+func (r *testHub) advance(d time.Duration) {
 	r.clock.Wall += d.Milliseconds()
 	r.clock.Mono += d.Milliseconds()
 	r.clock.Micros += d.Microseconds()
@@ -75,7 +75,7 @@ func post(answer http.HandlerFunc, path, body string) *httptest.ResponseRecorder
 }
 
 // xml calls a method of version 1.
-func (r *rig) xml(method string, args ...any) (any, error) {
+func (r *testHub) xml(method string, args ...any) (any, error) {
 	r.t.Helper()
 	w := post(r.serveXML, "/RPC2", string(codec.AppendCall(nil, method, args...)))
 	if w.Code != 200 || w.Header().Get("Content-Type") != "text/xml" || w.Header().Get("Content-Length") != fmt.Sprint(w.Body.Len()) {
@@ -84,8 +84,8 @@ func (r *rig) xml(method string, args ...any) (any, error) {
 	return codec.ReadAnswer(w.Body)
 }
 
-// does is xml for a call that must work.
-func (r *rig) does(method string, args ...any) any {
+// does makes a call of version 1 that must succeed.
+func (r *testHub) does(method string, args ...any) any {
 	r.t.Helper()
 	v, err := r.xml(method, args...)
 	if err != nil {
@@ -94,8 +94,8 @@ func (r *rig) does(method string, args ...any) any {
 	return v
 }
 
-// faults checks that a call of version 1 is refused with a text.
-func (r *rig) faults(says, method string, args ...any) {
+// faults checks that a call of version 1 fails with a text.
+func (r *testHub) faults(says, method string, args ...any) {
 	r.t.Helper()
 	v, err := r.xml(method, args...)
 	var fault *codec.Fault
@@ -105,7 +105,7 @@ func (r *rig) faults(says, method string, args ...any) {
 }
 
 // json calls a method of version 2 and returns its result or its error, as JSON.
-func (r *rig) json(method string, params ...any) string {
+func (r *testHub) json(method string, params ...any) string {
 	r.t.Helper()
 	if params == nil {
 		params = []any{}
@@ -128,27 +128,27 @@ func (r *rig) json(method string, params ...any) string {
 	return string(reply.Error)
 }
 
-// wants checks what version 2 answers.
-func (r *rig) wants(want, method string, params ...any) {
+// wants checks an answer of version 2.
+func (r *testHub) wants(want, method string, params ...any) {
 	r.t.Helper()
 	if got := r.json(method, params...); got != want {
 		r.t.Errorf("%s%q: %s, want %s", method, params, got, want)
 	}
 }
 
-// definition is a job's YAML.
+// definition returns a job's YAML.
 func definition(duration, step float64, batch int) string {
 	return fmt.Sprintf("simulationParameters:\n  duration: %v\n  stepDuration: %v\n  batchLength: %d\n", duration, step, batch)
 }
 
-// taken is what a worker of version 1 is given.
+// taken is a task that a worker of version 1 got.
 type taken struct {
 	worker, project, job, kind string
 	last                       codec.DateTime
 }
 
-// getJob asks for a task as a worker of version 1; nil: there is none.
-func (r *rig) getJob(worker string) *taken {
+// getJob gets a task for a worker of version 1, nil without one.
+func (r *testHub) getJob(worker string) *taken {
 	r.t.Helper()
 	s, ok := r.does("getJob", worker).(codec.Struct)
 	if !ok {
@@ -162,16 +162,16 @@ func (r *rig) getJob(worker string) *taken {
 	return t
 }
 
-// report reports on a task as its worker.
-func (r *rig) report(t *taken, state string) {
+// report reports on a task for its worker.
+func (r *testHub) report(t *taken, state string) {
 	r.t.Helper()
 	if next, ok := r.does("reportStatus", t.worker, state, t.last).(codec.DateTime); ok {
 		t.last = next
 	}
 }
 
-// wantJob gets a job for a worker and checks which it is: "" for none.
-func (r *rig) wantJob(worker, want string) *taken {
+// wantJob gets a job for a worker and compares it with want, "" for none.
+func (r *testHub) wantJob(worker, want string) *taken {
 	r.t.Helper()
 	got, t := "", r.getJob(worker)
 	if t != nil {
