@@ -16,6 +16,7 @@ import (
 	"treadle/bench/load"
 	"treadle/bench/peer"
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/mongotest"
 )
 
@@ -48,8 +49,8 @@ type startNode func(ctx context.Context, config string) (*peer.Server, error)
 
 // nodeOf starts the node that a row measures: a function's tasks need a server around it.
 func nodeOf(path string, r row) startNode {
-	return func(ctx context.Context, config string) (*peer.Server, error) {
-		return peer.StartNode(ctx, path, config, r.plugin == disbatch.KindFunction)
+	return func(ctx context.Context, file string) (*peer.Server, error) {
+		return peer.StartNode(ctx, path, file, r.plugin == config.KindFunction)
 	}
 }
 
@@ -97,11 +98,11 @@ func (t *nodeTrial) open(ctx context.Context, r row, start startNode) (stop func
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return stop, err
 	}
-	config, err := disbatch.ReadConfig(file)
+	site, err := config.Read(file)
 	if err != nil {
 		return stop, err
 	}
-	if t.store, err = disbatch.Open(config, disbatch.ComponentWeb); err != nil {
+	if t.store, err = disbatch.Open(site, config.ComponentWeb); err != nil {
 		return stop, err
 	}
 	ends = append(ends, t.store.Close)
@@ -203,7 +204,7 @@ func (s *sample) busyNode(ctx context.Context, t *nodeTrial, r row, size int) (e
 		cancel(nil)
 	}()
 	work, check := func() {}, func() error { return t.checkCount(ctx, size) }
-	if r.plugin == disbatch.KindFunction {
+	if r.plugin == config.KindFunction {
 		to := load.Side{Protocol: taskWorker{peer.NewPeriodic(peer.PeriodicOptions{})}, Network: "tcp", Address: t.running.Address}
 		worker := load.New(ctx, load.Sides{Produce: to, Work: to, Ask: to}, load.Load{Workers: 1, Depth: min(threads, pipeline), Jobs: size})
 		defer worker.Close()

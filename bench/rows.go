@@ -9,7 +9,7 @@ import (
 
 	"treadle/bench/load"
 	"treadle/bench/peer"
-	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 )
 
 // kind says how a row is measured.
@@ -157,10 +157,10 @@ func nodeRows() []row {
 		return row{name: "disbatch " + name, section: nodeSection, plugin: plugin, kind: kind, jobs: alone(tasks), load: load.Load{Depth: threads}}
 	}
 	return []row{
-		of("function 1", disbatch.KindFunction, flow, 1, 3000), of("function 4", disbatch.KindFunction, flow, 4, 5000),
-		of("function 20", disbatch.KindFunction, flow, 20, 5000),
-		of("exec 1", disbatch.KindExec, flow, 1, 1000), of("exec 4", disbatch.KindExec, flow, 4, 1000), of("exec 20", disbatch.KindExec, flow, 20, 1000),
-		of("claims", disbatch.KindFunction, drain, 0, 4000), of("idle", disbatch.KindExec, idle, 4, 4000),
+		of("function 1", config.KindFunction, flow, 1, 3000), of("function 4", config.KindFunction, flow, 4, 5000),
+		of("function 20", config.KindFunction, flow, 20, 5000),
+		of("exec 1", config.KindExec, flow, 1, 1000), of("exec 4", config.KindExec, flow, 4, 1000), of("exec 20", config.KindExec, flow, 20, 1000),
+		of("claims", config.KindFunction, drain, 0, 4000), of("idle", config.KindExec, idle, 4, 4000),
 	}
 }
 

@@ -202,7 +202,7 @@ func (s *Site) checkOrder(t *siteTask) {
 		if o.queue != t.queue || o.status != disbatch.StatusQueued {
 			continue
 		}
-		if t.queue.sort == disbatch.SortFIFO && o.number < t.number || t.queue.sort == disbatch.SortLIFO && o.number > t.number {
+		if t.queue.sort == "fifo" && o.number < t.number || t.queue.sort == "lifo" && o.number > t.number {
 			s.fail("%v is claimed before %v, and the queue's sort is %s", t, o, t.queue.sort)
 		}
 	}

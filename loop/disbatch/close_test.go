@@ -10,6 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/mongotest"
 	"treadle/loop/disbatch/sitetest"
 )
@@ -37,14 +38,14 @@ func TestCloseRests(t *testing.T) {
 	defer hangs.Stop()
 	synctest.Test(t, func(t *testing.T) {
 		double, end := mongotest.New(), make(mute)
-		config, err := disbatch.ParseConfig([]byte(`{"mongohost": "database"}`))
+		c, err := config.Parse([]byte(`{"mongohost": "database"}`))
 		must(t, err)
-		config.Dial = dialer(func() (net.Conn, error) {
+		c.Dial = dialer(func() (net.Conn, error) {
 			near, far := net.Pipe()
 			go double.Talk(far, end)
 			return near, nil
 		})
-		store, err := disbatch.Open(config, disbatch.ComponentNode)
+		store, err := disbatch.Open(c, config.ComponentNode)
 		must(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/sitetest"
 )
 
@@ -94,7 +95,7 @@ func FuzzDocument(f *testing.F) {
 		raw := bson.Raw(in[:min(len(in), sitetest.FuzzBytes)])
 		q, n := disbatch.DecodeQueue(raw), disbatch.DecodeNode(raw)
 		disbatch.DecodeTask(raw)
-		if q.Limit < 0 || q.Limit > disbatch.MaxLimit || q.Problem != "" && q.Limit != 0 || q.Problem == "" && !disbatch.PluginName.MatchString(q.Plugin) || q.Todo < -1 {
+		if q.Limit < 0 || q.Limit > disbatch.MaxLimit || q.Problem != "" && q.Limit != 0 || q.Problem == "" && !config.IsPluginName(q.Plugin) || q.Todo < -1 {
 			t.Fatalf("%x is the queue %+v", in, q)
 		}
 		if n.Limit != disbatch.NoLimit && (n.Limit < 0 || n.Limit > disbatch.MaxLimit || n.Problem != "" && n.Limit != 0) {

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/sitetest"
 )
 
@@ -70,11 +71,11 @@ func overTLS(t *testing.T, to string, pair tls.Certificate) string {
 }
 
 // pings opens the database of a configuration as the node does, and says what happens.
-func pings(t *testing.T, config string) error {
+func pings(t *testing.T, text string) error {
 	t.Helper()
-	c, err := disbatch.ParseConfig([]byte(config))
+	c, err := config.Parse([]byte(text))
 	must(t, err)
-	store, err := disbatch.Open(c, disbatch.ComponentNode)
+	store, err := disbatch.Open(c, config.ComponentNode)
 	if err != nil {
 		return err
 	}
@@ -119,7 +120,7 @@ func TestTLS(t *testing.T) {
 // setting.
 func TestAuthentication(t *testing.T) {
 	d := sitetest.StartDouble(t)
-	must(t, d.Require("jobs", map[string]string{disbatch.ComponentNode: "pencil", "alice": "p:ß"}))
+	must(t, d.Require("jobs", map[string]string{config.ComponentNode: "pencil", "alice": "p:ß"}))
 	f := func(login, database, more, want string) {
 		t.Helper()
 		err := pings(t, fmt.Sprintf(`{"mongohost": "mongodb://%s%s/?%s", "database": %q, %s}`, login, d.Address(), sitetest.Limits, database, more))
@@ -137,13 +138,29 @@ func TestAuthentication(t *testing.T) {
 	f("", "jobs", `"auth": {"task_runner": "pencil"}`, "requires authentication")
 }
 
+// TestClientOptions: the options of the driver come from mongohost, attributes and the password of the component.
+func TestClientOptions(t *testing.T) {
+	c, err := config.Parse([]byte(`{
+	"mongohost": "db1:27017,db2", "database": "jobs", "attributes": { "ssl": { "SSL_verify_mode": 0, }, "w": 1 },
+	"auth": { "disbatchd": "a # b", "task_runner": "c" } }`))
+	must(t, err)
+	o, err := disbatch.ClientOptions(c, config.ComponentNode)
+	must(t, err)
+	if o.Auth == nil || o.Auth.Username != "disbatchd" || o.Auth.AuthSource != "jobs" || o.TLSConfig == nil || !o.TLSConfig.InsecureSkipVerify || len(o.Hosts) != 2 {
+		t.Errorf("the driver is told %+v", o)
+	}
+	if o, err = disbatch.ClientOptions(c, config.ComponentWeb); err != nil || o.Auth != nil {
+		t.Errorf("a component without a password: %v, %v", o, err)
+	}
+}
+
 // TestWaitsForServer: a database that is away is not looked for as long as the driver does
 // by itself, unless the address says so.
 func TestWaitsForServer(t *testing.T) {
 	for address, want := range map[string]time.Duration{
 		"db": disbatch.ConnectTimeout, "mongodb://db/?serverSelectionTimeoutMS=70000": 70 * time.Second,
 	} {
-		o, err := disbatch.ClientOptions(&disbatch.Config{MongoHost: address}, disbatch.ComponentWeb)
+		o, err := disbatch.ClientOptions(&config.File{MongoHost: address}, config.ComponentWeb)
 		must(t, err)
 		if got := o.ServerSelectionTimeout; got == nil || *got != want {
 			t.Errorf("%s: a server is looked for for %v, want %v", address, got, want)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/sitetest"
 )
 
@@ -54,14 +55,14 @@ func TestAnOutageRests(t *testing.T) {
 	hangs := time.AfterFunc(sitetest.Patience, func() { panic("a call without a database keeps a processor busy") })
 	defer hangs.Stop()
 	synctest.Test(t, func(t *testing.T) {
-		config, err := disbatch.ParseConfig([]byte(`{"mongohost": "database"}`))
+		c, err := config.Parse([]byte(`{"mongohost": "database"}`))
 		must(t, err)
 		var dialed atomic.Int64
-		config.Dial = dialer(func() (net.Conn, error) {
+		c.Dial = dialer(func() (net.Conn, error) {
 			dialed.Add(1)
 			return nil, syscall.ECONNREFUSED
 		})
-		store, err := disbatch.Open(config, disbatch.ComponentNode)
+		store, err := disbatch.Open(c, config.ComponentNode)
 		must(t, err)
 		defer store.Close()
 		began := time.Now()

@@ -10,6 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/mongo"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/sitetest"
 )
 
@@ -133,7 +134,7 @@ func TestAConfigCollectionOfNonsense(t *testing.T) {
 // Of tasks that are created in several messages, of which one cannot be sent, it is said how many are there.
 func TestTasksInSeveralMessages(t *testing.T) {
 	s := newFaultySite(t)
-	q := s.Queue(d("name", "a", "constructor", disbatch.DemoPlugin, "maxthreads", 1, "count_todo", 0, "count_total", 0))
+	q := s.Queue(d("name", "a", "constructor", config.DemoPlugin, "maxthreads", 1, "count_todo", 0, "count_total", 0))
 	param := func(size int) any { return d("a", strings.Repeat("p", size)) }
 	for i, want := range []int{0, 1} {
 		result, err := s.Store.InsertTasks(s.Ctx, &q, []any{param(9 << 20), param(9 << 20), param(17 << 20)}[2-2*i:])

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/mongotest"
 	"treadle/loop/disbatch/sitetest"
 )
@@ -26,18 +27,18 @@ func BenchmarkTasks(b *testing.B) {
 }
 
 // benchStore is a store on a double, and its configuration.
-func benchStore(b *testing.B, entry string) (*disbatch.Config, *disbatch.Store) {
+func benchStore(b *testing.B, entry string) (*config.File, *disbatch.Store) {
 	double, err := mongotest.Start()
 	check(b, err)
 	b.Cleanup(double.Stop)
 	path := b.TempDir() + "/config.json"
 	check(b, os.WriteFile(path, fmt.Appendf(nil, `{"mongohost": %q, "treadle_plugins": {"P": %s}}`, double.Address(), entry), 0o600))
-	config, err := disbatch.ReadConfig(path)
+	c, err := config.Read(path)
 	check(b, err)
-	store, err := disbatch.Open(config, disbatch.ComponentWeb)
+	store, err := disbatch.Open(c, config.ComponentWeb)
 	check(b, err)
 	b.Cleanup(store.Close)
-	return config, store
+	return c, store
 }
 
 // benchQueue makes a queue of so many threads that is served in the order of ids.
@@ -46,7 +47,7 @@ func benchQueue(b *testing.B, store *disbatch.Store, threads int) disbatch.Queue
 	check(b, err)
 	q, err := store.Queue(b.Context(), "q")
 	check(b, err)
-	sort := disbatch.SortFIFO
+	sort := "fifo"
 	_, err = store.UpdateQueue(b.Context(), &q, disbatch.QueueChange{Limit: &threads, Sort: &sort})
 	check(b, err)
 	q, err = store.Queue(b.Context(), "q")
@@ -56,10 +57,10 @@ func benchQueue(b *testing.B, store *disbatch.Store, threads int) disbatch.Queue
 
 // benchNode runs a node until the end of the benchmark. A queue that was found empty is
 // looked at again after the interval, which is no part of what a task costs.
-func benchNode(b *testing.B, config *disbatch.Config, interval time.Duration) {
+func benchNode(b *testing.B, c *config.File, interval time.Duration) {
 	node, err := New(Options{
-		Config: config, Name: "me", Interval: interval, Functions: newWorkers(false), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		Runner: []string{"/usr/bin/env", runnerVariable + "=" + config.Path, os.Args[0]},
+		Config: c, Name: "me", Interval: interval, Functions: newWorkers(false), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Runner: []string{"/usr/bin/env", runnerVariable + "=" + c.Path, os.Args[0]},
 	})
 	check(b, err)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -79,13 +80,13 @@ func check(b *testing.B, err error) {
 }
 
 func benchTasks(b *testing.B, entry string, threads int) {
-	config, store := benchStore(b, entry)
+	c, store := benchStore(b, entry)
 	ctx := b.Context()
 	q := benchQueue(b, store, threads)
 	warm := 2 * threads
 	_, err := store.InsertTasks(ctx, &q, sitetest.Payloads(warm)) // start the process that runs commands
 	check(b, err)
-	benchNode(b, config, 20*time.Millisecond)
+	benchNode(b, c, 20*time.Millisecond)
 	finished := func() {
 		ticker := time.NewTicker(2 * time.Millisecond)
 		defer ticker.Stop()
@@ -120,9 +121,9 @@ func benchTasks(b *testing.B, entry string, threads int) {
 // BenchmarkIdleNode is a node with nothing to do for a while: what it costs is a part of
 // one processor, the double's part included.
 func BenchmarkIdleNode(b *testing.B) {
-	config, store := benchStore(b, `{"kind": "function"}`)
+	c, store := benchStore(b, `{"kind": "function"}`)
 	benchQueue(b, store, 4)
-	benchNode(b, config, time.Second)
+	benchNode(b, c, time.Second)
 	const while = 5 * time.Second
 	var before, after syscall.Rusage
 	for range b.N {

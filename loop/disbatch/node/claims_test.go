@@ -13,6 +13,7 @@ import (
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/sitetest"
 )
 
@@ -23,7 +24,7 @@ func (s *site) still(name string, q *disbatch.Queue) (*Node, *queueState) {
 	must(s.T, err)
 	s.T.Cleanup(n.store.Close)
 	n.view = view{limit: disbatch.NoLimit, queues: []disbatch.Queue{*q}}
-	state := &queueState{queue: *q, plugin: disbatch.PluginConfig{Kind: disbatch.KindFunction, Function: "F"}}
+	state := &queueState{queue: *q, plugin: config.Plugin{Kind: config.KindFunction, Function: "F"}}
 	state.slots, state.share = q.Limit, q.Limit // no other claimer is started
 	n.queues[q.ID] = state
 	return n, state
@@ -114,7 +115,7 @@ func TestSlotsAreRefilledAtOnce(t *testing.T) {
 // Counters of 2016 that are off are set right.
 func TestCountersAreComparedWithTheTasks(t *testing.T) {
 	s := newSite(t)
-	q := s.Queue(d("name", "a", "constructor", disbatch.DemoPlugin, "maxthreads", 0, "count_todo", 999, "count_total", "7"))
+	q := s.Queue(d("name", "a", "constructor", config.DemoPlugin, "maxthreads", 0, "count_todo", 999, "count_total", "7"))
 	s.Fill(&q, sitetest.Payloads(2)...)
 	s.node("me")
 	s.Until("the right counters", func() bool {

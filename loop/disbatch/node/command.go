@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 )
 
 const (
@@ -53,7 +53,7 @@ var errToldToEnd = errors.New("its task runner was told to end")
 
 // executeCommand runs a plugin's command with more arguments for a task, in a process group of
 // its own, until it ends or runner does. The error says why it could not start.
-func executeCommand(runner context.Context, p *disbatch.PluginConfig, task string, more []string, input []byte) (*run, error) {
+func executeCommand(runner context.Context, p *config.Plugin, task string, more []string, input []byte) (*run, error) {
 	ctx, cancel := runner, context.CancelFunc(func() {})
 	if p.Timeout > 0 {
 		ctx, cancel = context.WithTimeout(ctx, p.Timeout.Duration())

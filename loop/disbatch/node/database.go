@@ -72,16 +72,11 @@ type occupied struct {
 
 // occupation counts the tasks that are claimed or running, by queue and node.
 func (d *database) occupation(ctx context.Context) ([]occupied, error) {
-	cursor, err := d.tasks.Aggregate(ctx, disbatch.Group(
-		bson.D{{Key: "status", Value: active}}, bson.D{{Key: "queue", Value: "$queue"}, {Key: "node", Value: "$node"}}))
-	if err != nil {
-		return nil, err
-	}
-	return disbatch.All(ctx, cursor, func(raw bson.Raw) occupied {
-		queue, _ := raw.Lookup("_id", "queue").ObjectIDOK()
-		n, _ := disbatch.Integer(raw.Lookup("n"))
-		return occupied{queue: queue, node: disbatch.Text(raw.Lookup("_id", "node")), tasks: int(n)}
+	var all []occupied
+	err := d.CountByQueue(ctx, bson.D{{Key: "status", Value: active}}, "node", func(queue primitive.ObjectID, node bson.RawValue, n int64) {
+		all = append(all, occupied{queue: queue, node: disbatch.Text(node), tasks: int(n)})
 	})
+	return all, err
 }
 
 // recount counts the tasks of a 2016 queue and writes its counters if they differ, unless they have changed since the queue
@@ -95,7 +90,7 @@ func (d *database) recount(ctx context.Context, q *disbatch.Queue) error {
 	if err != nil || todo == q.Todo && total == q.Total {
 		return err
 	}
-	filter := disbatch.ByID(q.ID)
+	filter := bson.D{{Key: "_id", Value: q.ID}}
 	for _, name := range []string{"count_todo", "count_total"} {
 		if was := q.Raw.Lookup(name); was.Type != 0 {
 			filter = append(filter, bson.E{Key: name, Value: was})
@@ -107,7 +102,7 @@ func (d *database) recount(ctx context.Context, q *disbatch.Queue) error {
 
 // forgetCounts marks the counters of a 2016 queue as unknown: whoever serves the queue recounts them.
 func (d *database) forgetCounts(ctx context.Context, queue primitive.ObjectID) error {
-	_, err := d.queues.UpdateOne(ctx, disbatch.ByID(queue), disbatch.Set(bson.D{{Key: "count_todo", Value: nil}}))
+	_, err := d.queues.UpdateOne(ctx, bson.D{{Key: "_id", Value: queue}}, disbatch.Set(bson.D{{Key: "count_todo", Value: nil}}))
 	return err
 }
 

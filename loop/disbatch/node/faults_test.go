@@ -15,6 +15,7 @@ import (
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/mongotest"
 	"treadle/loop/disbatch/sitetest"
 )
@@ -85,7 +86,7 @@ func TestClaimedTasksAreGivenBack(t *testing.T) {
 	s := newSite(t)
 	var ids []primitive.ObjectID
 	for field, limit := range map[string]string{"constructor": "maxthreads", "plugin": "threads"} {
-		q := s.Queue(d("name", field, field, disbatch.DemoPlugin, limit, 2))
+		q := s.Queue(d("name", field, field, config.DemoPlugin, limit, 2))
 		ids = append(ids, s.Fill(&q, sitetest.Payloads(2)...)...)
 	}
 	// The process that is to run them begins none.
@@ -109,9 +110,9 @@ func TestClaimedTasksAreGivenBack(t *testing.T) {
 // it is told to, counting it.
 func TestANodeStartsAgain(t *testing.T) {
 	s, w := newSite(t, functionPlugin, `"treadle_node": {"reclaim_own": false},`), newWorkers(true)
-	q := s.Queue(d("name", "a", "plugin", disbatch.DemoPlugin, "threads", 2))
+	q := s.Queue(d("name", "a", "plugin", config.DemoPlugin, "threads", 2))
 	f := s.Queue(d("name", "f", "plugin", "F", "threads", 9))
-	g := s.Queue(d("name", "g", "plugin", disbatch.DemoPlugin, "threads", 1))
+	g := s.Queue(d("name", "g", "plugin", config.DemoPlugin, "threads", 1))
 	ids, mine, begins := s.Fill(&q, sitetest.Payloads(6)...), s.Fill(&f, sitetest.Payloads(1)...), s.Fill(&g, sitetest.Payloads(1)...)
 	put := func(id primitive.ObjectID, status int, mtime any) {
 		_, err := s.Tasks.UpdateOne(s.Ctx, byID(id), set(d("status", status, "node", "me", "mtime", mtime)))
@@ -182,7 +183,7 @@ func TestTheRunnerDies(t *testing.T) {
 // compared, only whether the entry changes.
 func TestRunningTasksOfGoneNodes(t *testing.T) {
 	s := newSite(t, `"treadle_node": {"reclaim_after": 3600},`)
-	q := s.Queue(d("name", "a", "plugin", disbatch.DemoPlugin, "threads", 0))
+	q := s.Queue(d("name", "a", "plugin", config.DemoPlugin, "threads", 0))
 	ids := s.Fill(&q, sitetest.Payloads(2)...)
 	for i, node := range []string{"gone", "slow"} {
 		_, err := s.Tasks.UpdateOne(s.Ctx, byID(ids[i]), set(d("status", disbatch.StatusRunning, "node", node)))
@@ -269,7 +270,7 @@ func TestALateSignOfLife(t *testing.T) {
 // The database is away when the node starts, and comes.
 func TestTheDatabaseComesLater(t *testing.T) {
 	s := newFaultySite(t)
-	q := s.Queue(d("name", "a", "plugin", disbatch.DemoPlugin, "threads", 1))
+	q := s.Queue(d("name", "a", "plugin", config.DemoPlugin, "threads", 1))
 	ids := s.Fill(&q, d("commands", "a"))
 	s.Double.Stop()
 	s.node("me")
@@ -282,7 +283,7 @@ func TestTheDatabaseComesLater(t *testing.T) {
 func TestTheDatabaseFailsAtTheStart(t *testing.T) {
 	s := newFaultySite(t)
 	must(t, s.db().report(s.Ctx, "me", time.Now(), nil))
-	q := s.Queue(d("name", "a", "plugin", disbatch.DemoPlugin, "threads", 1))
+	q := s.Queue(d("name", "a", "plugin", config.DemoPlugin, "threads", 1))
 	ids := s.Fill(&q, d("commands", "a"))
 	var finds atomic.Int64
 	s.Double.Inject(func(command string) mongotest.Fault {
@@ -303,7 +304,7 @@ func TestTheDatabaseFailsAtTheStart(t *testing.T) {
 // The keys of the active document of the collection config count at once.
 func TestTheConfigCollectionIsReadAgain(t *testing.T) {
 	s := newSite(t)
-	q := s.Queue(d("name", "a", "plugin", disbatch.DemoPlugin, "threads", 1))
+	q := s.Queue(d("name", "a", "plugin", config.DemoPlugin, "threads", 1))
 	_, err := s.DB.Collection("config").InsertOne(s.Ctx, d("active", true, "ignorequeues", bson.A{q.ID.Hex()}))
 	must(t, err)
 	n := s.node("me")

@@ -10,6 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/sitetest"
 )
 
@@ -200,22 +201,22 @@ func TestQueuesTakeTurns(t *testing.T) {
 // queue.
 func TestWhoServesWhat(t *testing.T) {
 	id, other := primitive.NewObjectID(), primitive.NewObjectID()
-	f := func(want bool, c disbatch.Config, pin, ignore []string) {
+	f := func(want bool, c config.File, pin, ignore []string) {
 		t.Helper()
 		q := disbatch.Queue{ID: id, Pin: pin, Ignore: ignore}
 		if got := wanted(&c, &q, "me"); got != want {
 			t.Errorf("%+v with %v and %v: %v", c, pin, ignore, got)
 		}
 	}
-	here, there := disbatch.Names{id.Hex()}, disbatch.Names{other.Hex()}
-	f(true, disbatch.Config{}, nil, nil)
-	f(true, disbatch.Config{ActiveQueues: here}, nil, nil)
-	f(false, disbatch.Config{ActiveQueues: there}, nil, nil)
-	f(true, disbatch.Config{ActiveQueues: here, IgnoreQueues: here}, nil, nil)
-	f(false, disbatch.Config{IgnoreQueues: here}, nil, nil)
-	f(true, disbatch.Config{IgnoreQueues: there}, nil, nil)
-	f(true, disbatch.Config{}, []string{"me", "you"}, []string{"me"})
-	f(false, disbatch.Config{}, []string{"you"}, nil)
-	f(false, disbatch.Config{}, nil, []string{"me"})
-	f(true, disbatch.Config{}, nil, []string{"you"})
+	here, there := []string{id.Hex()}, []string{other.Hex()}
+	f(true, config.File{}, nil, nil)
+	f(true, config.File{ActiveQueues: here}, nil, nil)
+	f(false, config.File{ActiveQueues: there}, nil, nil)
+	f(true, config.File{ActiveQueues: here, IgnoreQueues: here}, nil, nil)
+	f(false, config.File{IgnoreQueues: here}, nil, nil)
+	f(true, config.File{IgnoreQueues: there}, nil, nil)
+	f(true, config.File{}, []string{"me", "you"}, []string{"me"})
+	f(false, config.File{}, []string{"you"}, nil)
+	f(false, config.File{}, nil, []string{"me"})
+	f(true, config.File{}, nil, []string{"you"})
 }

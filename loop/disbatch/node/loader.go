@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 )
 
 // Bounds of asking a task runner for plugins.
@@ -60,7 +61,7 @@ type loader struct {
 	known map[loadKey]*loaded
 }
 
-func newLoader(c *disbatch.Config) *loader {
+func newLoader(c *config.File) *loader {
 	l := &loader{places: make(chan struct{}, maxLoading), known: make(map[loadKey]*loaded)}
 	if c.Testing {
 		l.include = []string{"lib"} // what --testing adds in the runner
@@ -139,7 +140,7 @@ func loadPerl(ctx context.Context, key loadKey, places []string) (class string, 
 	if err != nil {
 		return "", err
 	}
-	p := disbatch.PluginConfig{Command: command, Timeout: loadTimeout, MaxOutput: maxLoadOutput}
+	p := config.Plugin{Command: command, Timeout: loadTimeout, MaxOutput: maxLoadOutput}
 	r, err := executeCommand(ctx, &p, "", append([]string{"-e", perlScript, path, key.plugin, of2016}, places...), nil)
 	switch {
 	case err != nil:
@@ -187,14 +188,14 @@ func interpreter(program string) ([]string, error) {
 }
 
 // delegated is how the original's task runner is started for a plugin without an entry of its own.
-func delegated(c *disbatch.Config, name string, schema disbatch.Schema, load loads) (disbatch.PluginConfig, error) {
-	unknown := func(err error) (disbatch.PluginConfig, error) {
-		return disbatch.PluginConfig{}, fmt.Errorf("the plugin %s cannot be run: give it an entry in treadle_plugins, or a task_runner that loads it: %w", name, err)
+func delegated(c *config.File, name string, schema disbatch.Schema, load loads) (config.Plugin, error) {
+	unknown := func(err error) (config.Plugin, error) {
+		return config.Plugin{}, fmt.Errorf("the plugin %s cannot be run: give it an entry in treadle_plugins, or a task_runner that loads it: %w", name, err)
 	}
 	if c.TaskRunner == "" || load == nil {
 		return unknown(errors.New("there is no task_runner here"))
 	}
-	p := disbatch.PluginConfig{Kind: disbatch.KindRunner, Command: []string{c.TaskRunner}, Class: name}
+	p := config.Plugin{Kind: config.KindRunner, Command: []string{c.TaskRunner}, Class: name}
 	if err := available(&p); err != nil {
 		return unknown(err)
 	}
@@ -203,7 +204,7 @@ func delegated(c *disbatch.Config, name string, schema disbatch.Schema, load loa
 	case errors.Is(err, errNoPerl) && slices.Contains(c.Plugins, name):
 		return p, nil
 	case err == errLoading:
-		return disbatch.PluginConfig{}, err
+		return config.Plugin{}, err
 	case err != nil:
 		return unknown(fmt.Errorf("%s: %w", c.TaskRunner, err))
 	}

@@ -12,6 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/sitetest"
 )
 
@@ -72,17 +73,17 @@ func TestQueuesRunWhatTheTaskRunnerLoads(t *testing.T) {
 
 // A runner of 2016 that is not to use GridFS is told so; --testing is passed on.
 func TestFlagsOfTheTaskRunner(t *testing.T) {
-	f := func(want, config string, schema disbatch.Schema) {
+	f := func(want, text string, schema disbatch.Schema) {
 		t.Helper()
-		c, err := disbatch.ParseConfig([]byte(config))
+		c, err := config.Parse([]byte(text))
 		must(t, err)
 		c.Path = "F"
-		store, err := disbatch.Open(c, disbatch.ComponentRunner)
+		store, err := disbatch.Open(c, config.ComponentRunner)
 		must(t, err)
 		defer store.Close()
 		p := newPerformer(store, c, slog.New(slog.DiscardHandler))
-		if got := strings.Join(p.runnerFlags(&assignment{Plugin: disbatch.PluginConfig{Class: "P"}, Schema: schema, GFS: c.GFS}, "T"), " "); got != want {
-			t.Errorf("%s is called with %s", config, got)
+		if got := strings.Join(p.runnerFlags(&assignment{Plugin: config.Plugin{Class: "P"}, Schema: schema, GFS: c.GFS}, "T"), " "); got != want {
+			t.Errorf("%s is called with %s", text, got)
 		}
 	}
 	f("--config F --plugin P --task T", `{"gfs": true, "testing": true}`, disbatch.Schema2016)

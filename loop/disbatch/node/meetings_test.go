@@ -35,7 +35,7 @@ func (s *site) meet(claims int) {
 // together: as many keep their claims as there are threads, whatever the order of the queue.
 func TestClaimsThatMeetMakeProgress(t *testing.T) {
 	const nodes, threads = 8, 3
-	for _, sort := range []string{disbatch.SortFIFO, disbatch.SortLIFO, disbatch.SortDefault} {
+	for _, sort := range []string{"fifo", "lifo", "default"} {
 		t.Run(sort, func(t *testing.T) {
 			s := newFaultySite(t)
 			q := s.Queue(d("name", "a", "plugin", "F", "threads", threads, "sort", sort))

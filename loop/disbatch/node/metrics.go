@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 	"treadle/loop/web"
 )
 
@@ -90,9 +91,9 @@ func (n *Node) serveMetrics() (stop func(), err error) {
 	}
 	guard, err := web.NewGuard(web.GuardOptions{Allow: n.o.AllowHosts, Listen: []string{n.o.HTTP}, Log: n.log})
 	if err != nil {
-		return nil, &disbatch.SettingError{Err: fmt.Errorf("--allow-host: %w", err)}
+		return nil, &config.SettingError{Err: fmt.Errorf("--allow-host: %w", err)}
 	}
-	l, err := disbatch.Listen(n.o.HTTP, "--http")
+	l, err := config.Listen(n.o.HTTP, "--http")
 	if err != nil {
 		return nil, err
 	}

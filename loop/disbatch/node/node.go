@@ -14,6 +14,7 @@ import (
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 )
 
 // Times of the node.
@@ -36,7 +37,7 @@ var ErrDuplicate = errors.New("another process is this node: stop it, or give th
 
 // Options are the settings of a node; the zero value of a field means its default.
 type Options struct {
-	Config *disbatch.Config
+	Config *config.File
 	Name   string // default: the host's
 	// Runner is the command that runs RunTasks with the node's pipes; without it
 	// plugins that need one are not available.
@@ -87,7 +88,7 @@ type Node struct {
 
 // view is what a tick saw of the database.
 type view struct {
-	config  *disbatch.Config
+	config  *config.File
 	queues  []disbatch.Queue
 	nodes   []disbatch.Node
 	limit   int // of this node
@@ -97,7 +98,7 @@ type view struct {
 // queueState is what a node knows of a queue that it serves.
 type queueState struct {
 	queue   disbatch.Queue
-	plugin  disbatch.PluginConfig
+	plugin  config.Plugin
 	slots   int  // held by claimers and tasks of this process
 	others  int  // tasks that count against the limit and are not this process's
 	share   int  // slots that are refilled at once
@@ -124,7 +125,7 @@ func New(o Options) (*Node, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
-	store, err := disbatch.Open(o.Config, disbatch.ComponentNode)
+	store, err := disbatch.Open(o.Config, config.ComponentNode)
 	if err != nil {
 		return nil, err
 	}
@@ -205,7 +206,7 @@ func (n *Node) runnerUsable(ctx context.Context) error {
 	if n.o.Runner == nil || len(n.o.Config.Auth) == 0 {
 		return nil
 	}
-	store, err := disbatch.Open(n.o.Config, disbatch.ComponentRunner)
+	store, err := disbatch.Open(n.o.Config, config.ComponentRunner)
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/sitetest"
 )
 
@@ -25,9 +26,9 @@ func TestMain(m *testing.M) {
 	if path := os.Getenv(runnerVariable); path != "" {
 		log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 		ctx, _ := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-		c, err := disbatch.ReadConfig(path)
+		c, err := config.Read(path)
 		if err == nil && len(os.Args) > 1 { // as the original's: --config F --task HEX --gfs V
-			err = RunTask(ctx, c, TaskOptions{Task: os.Args[4], GFS: disbatch.GFSAuto}, log)
+			err = RunTask(ctx, c, TaskOptions{Task: os.Args[4], GFS: c.GFS}, log)
 		} else if err == nil {
 			err = RunTasks(ctx, c, os.Stdin, os.Stdout, log)
 		}
@@ -104,8 +105,8 @@ var _ io.Writer = logTo{}
 
 func TestTheDemoRuns(t *testing.T) {
 	s := newSite(t)
-	q := s.Queue(d("name", "demo", "plugin", disbatch.DemoPlugin, "threads", "1"))
-	old := s.Queue(d("name", "old", "constructor", disbatch.DemoPlugin, "maxthreads", 1, "count_todo", nil))
+	q := s.Queue(d("name", "demo", "plugin", config.DemoPlugin, "threads", "1"))
+	old := s.Queue(d("name", "old", "constructor", config.DemoPlugin, "maxthreads", 1, "count_todo", nil))
 	ids := append(s.Fill(&q, d("commands", "ab"), d("commands", "ac")), s.Fill(&old, d("commands", "a"))...)
 	s.node("me")
 	got := s.Ends(ids...)
@@ -125,7 +126,7 @@ func TestTheDemoRuns(t *testing.T) {
 	s.Until("the report", func() bool {
 		n, err := s.Store.Node(s.Ctx, "me")
 		done, _ := disbatch.Integer(n.Raw.Lookup("queues", "0", "tasks_done"))
-		return err == nil && disbatch.Text(n.Raw.Lookup("queues", "0", "constructor")) == disbatch.DemoPlugin && done == 1
+		return err == nil && disbatch.Text(n.Raw.Lookup("queues", "0", "constructor")) == config.DemoPlugin && done == 1
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/sitetest"
 )
 
@@ -18,7 +19,7 @@ import (
 // beside them.
 func TestDocumentsOfNonsense(t *testing.T) {
 	s := newFaultySite(t)
-	good := s.Queue(d("name", "good", "plugin", disbatch.DemoPlugin, "threads", 5))
+	good := s.Queue(d("name", "good", "plugin", config.DemoPlugin, "threads", 5))
 	insert := func(into string, doc bson.D) {
 		t.Helper()
 		_, err := s.DB.Collection(into).InsertOne(s.Ctx, doc)
@@ -29,8 +30,8 @@ func TestDocumentsOfNonsense(t *testing.T) {
 		doc        bson.D
 		fields     []string
 	}{
-		{"queues", d("name", "q", "plugin", disbatch.DemoPlugin, "threads", 1, "sort", "fifo", "nodes_pin", nil, "nodes_ignore", nil), []string{"name", "plugin", "threads", "sort", "nodes_pin", "nodes_ignore"}},
-		{"queues", d("name", "q", "constructor", disbatch.DemoPlugin, "maxthreads", 1, "count_todo", 0, "count_total", 0), []string{"constructor", "maxthreads", "count_todo", "count_total"}},
+		{"queues", d("name", "q", "plugin", config.DemoPlugin, "threads", 1, "sort", "fifo", "nodes_pin", nil, "nodes_ignore", nil), []string{"name", "plugin", "threads", "sort", "nodes_pin", "nodes_ignore"}},
+		{"queues", d("name", "q", "constructor", config.DemoPlugin, "maxthreads", 1, "count_todo", 0, "count_total", 0), []string{"constructor", "maxthreads", "count_todo", "count_total"}},
 		{"tasks", d("queue", good.ID, "status", -2, "node", nil, "ctime", time.Now(), "mtime", time.Now(), "params", bson.D{}, "stdout", nil, "stderr", nil),
 			[]string{"queue", "status", "node", "ctime", "mtime", "params", "stdout", "stderr"}},
 		{"nodes", d("node", "other", "timestamp", time.Now(), "maxthreads", 1, "queues", bson.A{}), []string{"timestamp", "maxthreads", "queues"}},
@@ -66,7 +67,7 @@ func TestATaskThatIsNoJSON(t *testing.T) {
 		if text, err := extended(bson.Raw(in)); err == nil {
 			t.Fatalf("it is said as %s", text)
 		}
-		b, err := bson.Marshal(&assignment{Task: []byte(in), Plugin: disbatch.PluginConfig{Kind: disbatch.KindExec, Command: []string{"true"}}})
+		b, err := bson.Marshal(&assignment{Task: []byte(in), Plugin: config.Plugin{Kind: config.KindExec, Command: []string{"true"}}})
 		must(t, err)
 		var a assignment
 		must(t, readDocument(bytes.NewReader(b), &a))
@@ -118,7 +119,7 @@ func TestALengthBelowNothing(t *testing.T) {
 // the mark of their run fits, by their status alone.
 func TestTasksAsLargeAsADocument(t *testing.T) {
 	s := newFaultySite(t)
-	q := s.Queue(d("name", "a", "plugin", disbatch.DemoPlugin, "threads", 1))
+	q := s.Queue(d("name", "a", "plugin", config.DemoPlugin, "threads", 1))
 	s.node("me")
 	for _, c := range []struct{ room, status int }{{100 << 10, 1}, {200, 1}, {60, 1}, {45, 2}, {20, 2}, {8, 2}} {
 		id := primitive.NewObjectID()

@@ -26,8 +26,8 @@ func (in *Surroundings) DialContext(ctx context.Context, _, _ string) (net.Conn,
 
 // NewIn is New in surroundings.
 func NewIn(o Options, in Surroundings) (*Node, error) {
-	config := *o.Config
-	config.Dial, o.Config = &in, &config
+	c := *o.Config
+	c.Dial, o.Config = &in, &c
 	n, err := New(o)
 	if err != nil {
 		return nil, err

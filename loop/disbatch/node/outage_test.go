@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/mongotest"
 	"treadle/loop/disbatch/sitetest"
 )
@@ -118,7 +119,7 @@ func TestTheRunnerEndsWithoutADatabase(t *testing.T) {
 	id := s.Fill(&q, sitetest.Payloads(1)...)[0]
 	task, err := s.db().claim(s.Ctx, &q, "me", time.Now())
 	must(t, err)
-	store, err := disbatch.Open(s.Config, disbatch.ComponentRunner)
+	store, err := disbatch.Open(s.Config, config.ComponentRunner)
 	must(t, err)
 	t.Cleanup(store.Close)
 	p := newPerformer(store, s.Config, slog.New(slog.DiscardHandler))

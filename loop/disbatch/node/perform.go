@@ -13,6 +13,7 @@ import (
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 )
 
 const (
@@ -42,10 +43,10 @@ type performer struct {
 
 // assignment is a claimed task and how it is to be run.
 type assignment struct {
-	Task   []byte                `bson:"task"` // a document, carried as bytes: one that is broken must not break the pipe
-	Plugin disbatch.PluginConfig `bson:"plugin"`
-	Schema disbatch.Schema       `bson:"schema"`
-	GFS    disbatch.GFS          `bson:"gfs"`
+	Task   []byte          `bson:"task"` // a document, carried as bytes: one that is broken must not break the pipe
+	Plugin config.Plugin   `bson:"plugin"`
+	Schema disbatch.Schema `bson:"schema"`
+	GFS    config.GFS      `bson:"gfs"`
 }
 
 // errNotMine says that the task was not there to be begun: somebody else began it, or it
@@ -56,7 +57,7 @@ var errNotMine = errors.New("the task is not claimed by this node any more")
 // to end, and that is written.
 func (p *performer) perform(ctx context.Context, a *assignment) error {
 	t := disbatch.DecodeTask(a.Task)
-	if a.Plugin.Kind == disbatch.KindRunner {
+	if a.Plugin.Kind == config.KindRunner {
 		return p.delegate(ctx, a, &t)
 	}
 	run := primitive.NewObjectID()
@@ -117,7 +118,7 @@ func (p *performer) execute(ctx context.Context, a *assignment, t *disbatch.Task
 	switch {
 	case a.Plugin.Kind == kindDemo:
 		return demo(t)
-	case a.Plugin.Kind != disbatch.KindExec:
+	case a.Plugin.Kind != config.KindExec:
 		return ended(unableToStart, fmt.Errorf("a plugin of the kind %q runs in treadle serve --disbatch only", a.Plugin.Kind))
 	}
 	text, err := extended(a.Task)
@@ -182,7 +183,7 @@ func (p *performer) delegate(ctx context.Context, a *assignment, t *disbatch.Tas
 func (p *performer) runnerFlags(a *assignment, id string) []string {
 	if a.Schema == disbatch.Schema2016 {
 		flags := []string{"--config", p.config, "--plugin", a.Plugin.Class, "--task", id}
-		if a.GFS == disbatch.GFSNever {
+		if a.GFS.Never() {
 			flags = append(flags, "--nogfs")
 		}
 		return flags
@@ -262,8 +263,8 @@ func (p *performer) finish(ctx context.Context, a *assignment, t *disbatch.Task,
 
 // outgrown says of outputs of so many bytes which go to GridFS: stderr by its own size, and stdout if
 // what stays in the document would be too much. An empty one stays.
-func outgrown(gfs disbatch.GFS, stdout, stderr int) (out, errs bool) {
-	if gfs == disbatch.GFSAlways {
+func outgrown(gfs config.GFS, stdout, stderr int) (out, errs bool) {
+	if gfs.Always() {
 		return true, true
 	}
 	errs = stderr > maxInline
@@ -316,18 +317,18 @@ var ErrTaskID = errors.New("not the 24 hexadecimal digits of a task's id")
 // TaskOptions are what a task runner is told.
 type TaskOptions struct {
 	Task   string // its id
-	GFS    disbatch.GFS
+	GFS    config.GFS
 	Plugin string // in place of the queue's, if that is not known here
 }
 
 // RunTask does what the original's task runner does for one claimed task: it begins it,
 // runs its plugin and writes its end.
-func RunTask(ctx context.Context, c *disbatch.Config, o TaskOptions, log *slog.Logger) error {
+func RunTask(ctx context.Context, c *config.File, o TaskOptions, log *slog.Logger) error {
 	id, err := primitive.ObjectIDFromHex(strings.TrimSpace(o.Task))
 	if err != nil {
 		return fmt.Errorf("--task %s: %w", o.Task, ErrTaskID)
 	}
-	store, err := disbatch.Open(c, disbatch.ComponentRunner)
+	store, err := disbatch.Open(c, config.ComponentRunner)
 	if err != nil {
 		return err
 	}
@@ -371,7 +372,7 @@ func RunTask(ctx context.Context, c *disbatch.Config, o TaskOptions, log *slog.L
 	return p.perform(ctx, a)
 }
 
-func newPerformer(store *disbatch.Store, c *disbatch.Config, log *slog.Logger) *performer {
+func newPerformer(store *disbatch.Store, c *config.File, log *slog.Logger) *performer {
 	var flags []string
 	if c.Quiet {
 		flags = append(flags, "--quiet")

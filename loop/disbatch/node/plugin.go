@@ -12,6 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 )
 
 // kindDemo is the kind of DemoPlugin; no configuration names it.
@@ -26,23 +27,23 @@ const (
 
 // pluginOf returns how a plugin of queues of a dialect is run by the node, or why it cannot be;
 // errLoading while the task runner is asked.
-func pluginOf(c *disbatch.Config, name string, schema disbatch.Schema, load loads) (disbatch.PluginConfig, error) {
+func pluginOf(c *config.File, name string, schema disbatch.Schema, load loads) (config.Plugin, error) {
 	if p, ok := c.TreadlePlugins[name]; ok {
-		if p.Kind == disbatch.KindFunction && p.Function == "" {
+		if p.Kind == config.KindFunction && p.Function == "" {
 			p.Function = name
 		}
 		p.Class = name
 		return p, available(&p)
 	}
 	p, err := delegated(c, name, schema, load)
-	if err != nil && err != errLoading && name == disbatch.DemoPlugin {
-		return disbatch.PluginConfig{Kind: kindDemo}, nil
+	if err != nil && err != errLoading && name == config.DemoPlugin {
+		return config.Plugin{Kind: kindDemo}, nil
 	}
 	return p, err
 }
 
 // available says why the plugin cannot run on this machine, if so.
-func available(p *disbatch.PluginConfig) error {
+func available(p *config.Plugin) error {
 	if len(p.Command) == 0 {
 		return nil
 	}

@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/sitetest"
 )
 
@@ -120,7 +121,7 @@ func TestOutputsAreJudgedEachForItself(t *testing.T) {
 		{0, 0, false, false}, {large, 0, false, false}, {large, 1, true, false}, {1, large, true, false}, {more, 0, true, false}, {0, large, false, false},
 		{large, 1 << 20, true, false}, {1 << 20, large, true, false}, {7<<20 + 1, 8 << 20, true, false}, {7 << 20, 8 << 20, false, false}, {0, more, false, true}, {5, more, false, true}, {more, more, true, true},
 	} {
-		if out, errs := outgrown(disbatch.GFSAuto, c.stdout, c.stderr); out != c.out || errs != c.errs {
+		if out, errs := outgrown(0, c.stdout, c.stderr); out != c.out || errs != c.errs {
 			t.Errorf("%d: %d and %d bytes: %v and %v go to files", i, c.stdout, c.stderr, out, errs)
 		}
 	}
@@ -140,7 +141,7 @@ func TestOutputsAreJudgedEachForItself(t *testing.T) {
 func TestGFSAlwaysWritesFiles(t *testing.T) {
 	s := newSite(t, `"gfs": true,`)
 	s.node("me")
-	task := s.endOf(disbatch.DemoPlugin, d("commands", "ab"))
+	task := s.endOf(config.DemoPlugin, d("commands", "ab"))
 	id, ok := task.Raw.Lookup("stderr").ObjectIDOK()
 	if got, err := s.Store.ReadFile(s.Ctx, id); !ok || err != nil || got != "b\n" {
 		t.Errorf("stderr is %s: %q, %v", task.Raw.Lookup("stderr"), got, err)
@@ -157,7 +158,7 @@ func TestTheContractOfRunner(t *testing.T) {
 		return path
 	}
 	runner := func(path string) string { return fmt.Sprintf(`{"kind": "runner", "command": [%q]}`, path) }
-	s := newSite(t, fmt.Sprintf(`"task_runner": %q, "plugins": ["Listed", %q], "gfs": "auto",`, script("listed", `echo "$@" >&2`), disbatch.DemoPlugin),
+	s := newSite(t, fmt.Sprintf(`"task_runner": %q, "plugins": ["Listed", %q], "gfs": "auto",`, script("listed", `echo "$@" >&2`), config.DemoPlugin),
 		plugins(map[string]string{"Lazy": runner(script("lazy", "exit 0")), "Failing": runner(script("failing", "echo why >&2; exit 9")),
 			"Loud": runner(script("loud", "head -c 17000000 /dev/zero | tr '\\0' x >&2; echo why >&2; exit 9"))}))
 	s.node("me")
@@ -182,13 +183,13 @@ func TestTheContractOfRunner(t *testing.T) {
 
 	own := newSite(t)
 	text := fmt.Sprintf(`{"mongohost": %q, "database": %q, "task_runner": %q, "plugins": ["Demo", %q]}`, own.Config.MongoHost, own.Config.Database,
-		script("own", fmt.Sprintf("%s=%s exec %s \"$@\"\n", runnerVariable, own.Config.Path, os.Args[0])), disbatch.DemoPlugin)
+		script("own", fmt.Sprintf("%s=%s exec %s \"$@\"\n", runnerVariable, own.Config.Path, os.Args[0])), config.DemoPlugin)
 	must(t, os.WriteFile(own.Config.Path, []byte(text), 0o600))
 	var err error
-	own.Config, err = disbatch.ReadConfig(own.Config.Path)
+	own.Config, err = config.Read(own.Config.Path)
 	must(t, err)
 	own.node("me")
-	if got := own.endOf(disbatch.DemoPlugin, d("commands", "ab")); got.Status != 1 || sitetest.Stored(&got, "stdout") != "a\n" || sitetest.Stored(&got, "stderr") != "b\n" {
+	if got := own.endOf(config.DemoPlugin, d("commands", "ab")); got.Status != 1 || sitetest.Stored(&got, "stdout") != "a\n" || sitetest.Stored(&got, "stderr") != "b\n" {
 		t.Errorf("through a task runner the demo ended as %s", got.Raw)
 	}
 	if got := own.endOf("Demo"); got.Status != 2 || sitetest.Stored(&got, "stdout") != unableToStart {
@@ -199,7 +200,7 @@ func TestTheContractOfRunner(t *testing.T) {
 func TestQueuesThatCannotRunAreIgnored(t *testing.T) {
 	s := newSite(t, plugins(map[string]string{"Gone": `{"kind": "exec", "command": ["/no/such/program"]}`, "Far": `{"kind": "function"}`}))
 	n := s.node("me")
-	good := s.Queue(d("name", "good", "plugin", disbatch.DemoPlugin, "threads", 1))
+	good := s.Queue(d("name", "good", "plugin", config.DemoPlugin, "threads", 1))
 	for name, want := range map[string]string{"Gone": "no such file", "Far": "treadle serve --disbatch", "Other": "treadle_plugins", "../x": "no name of a plugin"} {
 		q := s.Queue(d("name", "q"+want, "plugin", name, "threads", 1))
 		s.Fill(&q, d("a", 1))

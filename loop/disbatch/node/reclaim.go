@@ -13,6 +13,7 @@ import (
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 )
 
 // A host that lost its power leaves tasks at status 0 that nothing runs any more, and that hold the
@@ -44,7 +45,7 @@ func (n *Node) reclaimOwn(ctx context.Context, mine []disbatch.Task) error {
 	n.mu.Lock()
 	for _, t := range mine {
 		state := n.queues[t.Queue]
-		if t.Status == disbatch.StatusRunning && n.left[t.ID] && (state == nil || state.plugin.Kind != disbatch.KindFunction) { // see recover
+		if t.Status == disbatch.StatusRunning && n.left[t.ID] && (state == nil || state.plugin.Kind != config.KindFunction) { // see recover
 			left = append(left, t)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/sitetest"
 )
 
@@ -18,7 +19,7 @@ func TestANodeReclaimsItsOwnTasks(t *testing.T) {
 	f := func(lines string, want ...int) {
 		t.Helper()
 		s := newSite(t, lines)
-		q := s.Queue(d("name", "a", "plugin", disbatch.DemoPlugin, "threads", 0))
+		q := s.Queue(d("name", "a", "plugin", config.DemoPlugin, "threads", 0))
 		ids := s.Fill(&q, sitetest.Payloads(4)...)
 		for i, node := range []string{"me", "me", "me", "other"} {
 			_, err := s.Tasks.UpdateOne(s.Ctx, byID(ids[i]), set(d("status", disbatch.StatusRunning, "node", node)))

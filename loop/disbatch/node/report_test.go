@@ -9,13 +9,14 @@ import (
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 )
 
 // What a node says of a queue of 2016 has null where the queue has, and nothing of tasks
 // that are yet to be counted; where all queues are of 2018 its entry has no queues.
 func TestTheReportIsTheQueues(t *testing.T) {
 	s := newSite(t)
-	q := s.Queue(d("name", "a", "constructor", disbatch.DemoPlugin, "count_todo", nil, "count_total", 5))
+	q := s.Queue(d("name", "a", "constructor", config.DemoPlugin, "count_todo", nil, "count_total", 5))
 	n, _ := s.still("me", &q)
 	must(t, n.report(s.Ctx, []disbatch.Queue{q}, nil))
 	e, err := n.entry(s.Ctx)
@@ -40,7 +41,7 @@ func TestTasksWithoutRoomAreCounted(t *testing.T) {
 		room     int
 		complete bool
 	}{{40, true}, {10, false}} {
-		q := s.Queue(d("name", strconv.Itoa(c.room), "constructor", disbatch.DemoPlugin, "maxthreads", 1, "count_todo", 1, "count_total", 1))
+		q := s.Queue(d("name", strconv.Itoa(c.room), "constructor", config.DemoPlugin, "maxthreads", 1, "count_todo", 1, "count_total", 1))
 		id := primitive.NewObjectID()
 		doc := d("_id", id, "queue", q.ID, "status", int32(-2), "node", int32(-1), "stdout", nil, "stderr", nil, "parameters", "")
 		small, err := bson.Marshal(doc)
@@ -67,7 +68,7 @@ func TestTasksWithoutRoomAreCounted(t *testing.T) {
 // earlier life of it has claimed.
 func TestANodeThatHasSeenNothingGivesBack(t *testing.T) {
 	s := newSite(t)
-	q := s.Queue(d("name", "a", "constructor", disbatch.DemoPlugin, "maxthreads", 1))
+	q := s.Queue(d("name", "a", "constructor", config.DemoPlugin, "maxthreads", 1))
 	id := s.Fill(&q, "x")[0]
 	_, err := s.Tasks.UpdateOne(s.Ctx, byID(id), set(d("node", "me", "status", int32(disbatch.StatusClaimed))))
 	must(t, err)

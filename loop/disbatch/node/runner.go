@@ -17,6 +17,7 @@ import (
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 )
 
 // A node's tasks are run by a process of their own, one for all of them, that goes on when
@@ -58,14 +59,14 @@ func readDocument(in io.Reader, into any) error {
 // ends, reports to out, and returns when the last task is finished. Whatever the database
 // does, it waits for it. If ctx ends, it takes no more, ends the plugins that run, writes
 // that their tasks failed, and returns; an error then is of a task that could not be written.
-func RunTasks(ctx context.Context, c *disbatch.Config, in io.Reader, out io.Writer, log *slog.Logger) error {
+func RunTasks(ctx context.Context, c *config.File, in io.Reader, out io.Writer, log *slog.Logger) error {
 	// The node may be gone, and its terminal with it; the tasks are to be finished all the same.
 	// Not by ignoring the signals: the plugins would inherit that, and a pipeline whose reader has
 	// had enough would not end.
 	gone := make(chan os.Signal, 1)
 	signal.Notify(gone, syscall.SIGPIPE, syscall.SIGHUP)
 	defer signal.Stop(gone)
-	store, err := disbatch.Open(c, disbatch.ComponentRunner)
+	store, err := disbatch.Open(c, config.ComponentRunner)
 	if err != nil {
 		return err
 	}

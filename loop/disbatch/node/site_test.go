@@ -24,4 +24,4 @@ func newFaultySite(t *testing.T, lines ...string) *site {
 	return &site{sitetest.NewFaulty(t, lines...)}
 }
 
-var must, d, set, byID = sitetest.Must, sitetest.D, disbatch.Set, disbatch.ByID
+var must, d, set, byID = sitetest.Must, sitetest.D, disbatch.Set, sitetest.ByID

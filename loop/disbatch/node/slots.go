@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 )
 
 // maxClaimers bounds how many claims a queue has under way at once: enough for the way to
@@ -142,7 +143,7 @@ func (n *Node) next(q *queueState, claimed *disbatch.Task) (*assignment, error) 
 	}
 	a.Task = t.Raw
 	n.local[t.ID] = true
-	if a.Plugin.Kind == disbatch.KindFunction {
+	if a.Plugin.Kind == config.KindFunction {
 		n.waits.Add(1)
 	}
 	n.spawn(q, 1)
@@ -240,7 +241,7 @@ func (n *Node) do(a *assignment) {
 		defer n.mu.Unlock()
 		delete(n.local, t.ID)
 	}()
-	if a.Plugin.Kind == disbatch.KindFunction {
+	if a.Plugin.Kind == config.KindFunction {
 		defer n.waits.Done()
 		if err := n.function(a); err != nil && err != errNotMine {
 			n.log.Error("a task is not finished", "task", t.ID.Hex(), "error", err.Error())
@@ -257,7 +258,7 @@ func (n *Node) do(a *assignment) {
 		return
 	}
 	n.log.Error("the task's runner ended", "task", t.ID.Hex(), "error", err.Error())
-	if a.Plugin.Kind != disbatch.KindRunner { // whose program may still begin it
+	if a.Plugin.Kind != config.KindRunner { // whose program may still begin it
 		given := int64(0)
 		gerr := n.retry.Do(n.calls, "giving back task "+t.ID.Hex(), func() (err error) {
 			given, err = n.giveBack(n.calls, []disbatch.Queue{{ID: t.Queue, Schema: a.Schema}}, t.ID)

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/bson"
@@ -37,7 +38,7 @@ func unclaimed(q *disbatch.Queue) bson.D {
 // order is the order in which they are. Without a sort it is that of their ids, too: the database's
 // own is any, and the newest first under load.
 func order(q *disbatch.Queue) bson.D {
-	if q.Sort == disbatch.SortLIFO {
+	if q.LIFO() {
 		return bson.D{{Key: "_id", Value: -1}}
 	}
 	return bson.D{{Key: "_id", Value: 1}}
@@ -92,7 +93,7 @@ func (d *database) occupying(ctx context.Context, q *disbatch.Queue) (int64, err
 // those claimed that the queue's sort puts first.
 func (d *database) ahead(ctx context.Context, q *disbatch.Queue, t *disbatch.Task) (int64, error) {
 	first := "$lt"
-	if q.Sort == disbatch.SortLIFO {
+	if q.LIFO() {
 		first = "$gt"
 	}
 	return d.CountTasks(ctx, bson.D{{Key: "queue", Value: q.ID}, {Key: "status", Value: active}, {Key: "$or", Value: bson.A{
@@ -216,7 +217,12 @@ func (d *database) heldBy(ctx context.Context, node string) ([]disbatch.Task, er
 	if err != nil {
 		return nil, err
 	}
-	return disbatch.All(ctx, cursor, disbatch.DecodeTask)
+	defer func() { _ = cursor.Close(ctx) }() // only read
+	var tasks []disbatch.Task
+	for cursor.Next(ctx) {
+		tasks = append(tasks, disbatch.DecodeTask(slices.Clone(cursor.Current)))
+	}
+	return tasks, cursor.Err()
 }
 
 // orphanClaimed marks tasks as orphaned that a node claimed before a time and has not begun, except these. It returns how many

@@ -11,13 +11,14 @@ import (
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/mongotest"
 	"treadle/loop/disbatch/sitetest"
 )
 
 func TestClaimsFollowTheQueuesSort(t *testing.T) {
 	s := newSite(t)
-	for sort, order := range map[string][]int{disbatch.SortFIFO: {0, 1, 2}, disbatch.SortLIFO: {2, 1, 0}, disbatch.SortDefault: {0, 1, 2}} {
+	for sort, order := range map[string][]int{"fifo": {0, 1, 2}, "lifo": {2, 1, 0}, "default": {0, 1, 2}} {
 		q := s.Queue(d("name", sort, "plugin", "P", "sort", sort))
 		ids := s.Fill(&q, d("n", 0), d("n", 1), d("n", 2))
 		for _, n := range order {
@@ -64,7 +65,7 @@ func TestOnlyOneRunBegins(t *testing.T) {
 // A document over the database's limit is known as such, whether the driver refuses to send it or the database to take it.
 func TestDocumentsOverTheLimit(t *testing.T) {
 	s := newFaultySite(t)
-	q := s.Queue(d("name", "a", "plugin", disbatch.DemoPlugin, "threads", 1))
+	q := s.Queue(d("name", "a", "plugin", config.DemoPlugin, "threads", 1))
 	id := s.Fill(&q, d("a", strings.Repeat("p", 8<<20)))[0]
 	for _, size := range []int{9 << 20, 17 << 20} {
 		if _, err := s.db().change(s.Ctx, byID(id), set(d("stdout", strings.Repeat("x", size)))); !disbatch.TooLarge(err) {
@@ -77,7 +78,7 @@ func TestDocumentsOverTheLimit(t *testing.T) {
 // are given back already, is not queued in the other dialect: a node of 2016 would never take it.
 func TestALateClaimKeepsItsDialect(t *testing.T) {
 	s := newFaultySite(t)
-	q := s.Queue(d("name", "a", "constructor", disbatch.DemoPlugin, "maxthreads", 1))
+	q := s.Queue(d("name", "a", "constructor", config.DemoPlugin, "maxthreads", 1))
 	id := s.Fill(&q, sitetest.Payloads(1)...)[0]
 	updates := 0 // one after the other
 	s.Double.Inject(func(command string) mongotest.Fault {
@@ -104,7 +105,7 @@ func TestTasksAreWrittenWithAJournal(t *testing.T) {
 		t.Helper()
 		s := newFaultySite(t, attributes)
 		s.Double.Volatile(volatile)
-		q := s.Queue(d("name", "a", "plugin", disbatch.DemoPlugin, "threads", 1))
+		q := s.Queue(d("name", "a", "plugin", config.DemoPlugin, "threads", 1))
 		s.Fill(&q, d("commands", "a"))
 		tasks := s.Config.Database + ".tasks"
 		concern := func(command string) string { return fmt.Sprint(s.Double.Concern(command, tasks)) }

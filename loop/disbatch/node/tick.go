@@ -13,6 +13,7 @@ import (
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 )
 
 // sighting is when this process saw an entry of a node change, by its own clock: those of
@@ -242,9 +243,9 @@ func (n *Node) share(v *view, q *disbatch.Queue) int {
 }
 
 // serves returns how a queue's plugin is run here, or why the queue is ignored.
-func (n *Node) serves(c *disbatch.Config, q *disbatch.Queue) (disbatch.PluginConfig, string) {
+func (n *Node) serves(c *config.File, q *disbatch.Queue) (config.Plugin, string) {
 	if q.Problem != "" {
-		return disbatch.PluginConfig{}, q.Problem
+		return config.Plugin{}, q.Problem
 	}
 	plugin, err := pluginOf(c, q.Plugin, q.Schema, func(runner, plugin string, schema disbatch.Schema) (string, error) {
 		return n.loader.load(n.calls, loadKey{runner, plugin, schema})
@@ -252,16 +253,16 @@ func (n *Node) serves(c *disbatch.Config, q *disbatch.Queue) (disbatch.PluginCon
 	switch {
 	case err != nil:
 		return plugin, err.Error()
-	case plugin.Kind == disbatch.KindFunction && n.o.Functions == nil:
+	case plugin.Kind == config.KindFunction && n.o.Functions == nil:
 		return plugin, "the plugin " + q.Plugin + " is of the kind function: that is served by treadle serve --disbatch"
-	case plugin.Kind != disbatch.KindFunction && n.o.Runner == nil:
+	case plugin.Kind != config.KindFunction && n.o.Runner == nil:
 		return plugin, "the plugin " + q.Plugin + " needs a task runner"
 	}
 	return plugin, ""
 }
 
 // wanted says whether a node is to serve a queue.
-func wanted(c *disbatch.Config, q *disbatch.Queue, node string) bool {
+func wanted(c *config.File, q *disbatch.Queue, node string) bool {
 	id := q.ID.Hex()
 	switch {
 	case len(c.ActiveQueues) > 0 && !slices.Contains(c.ActiveQueues, id):
@@ -306,7 +307,7 @@ func (n *Node) recover(ctx context.Context, mine []disbatch.Task) error {
 			if err := n.resume(ctx, state, t.ID); err != nil {
 				return err
 			}
-		case state != nil && state.plugin.Kind == disbatch.KindFunction && !n.isLocal(t.ID):
+		case state != nil && state.plugin.Kind == config.KindFunction && !n.isLocal(t.ID):
 			if _, err := n.store.orphanTask(ctx, &t); err != nil {
 				return err
 			}

@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/sitetest"
 )
 
@@ -30,18 +31,18 @@ func TestReleasesOfTheServer(t *testing.T) {
 
 // A database that can never be used is one line and the end of the node and of the task runner.
 func TestWhatCannotBeUsedEnds(t *testing.T) {
-	sitetest.OnUnusable(t, func(ctx context.Context, c *disbatch.Config) error {
+	sitetest.OnUnusable(t, func(ctx context.Context, c *config.File) error {
 		node, err := New(Options{Config: c, Name: "me", Runner: []string{"/bin/false"}})
 		must(t, err)
 		return node.Run(ctx)
 	})
-	sitetest.OnUnusable(t, func(ctx context.Context, c *disbatch.Config) error {
+	sitetest.OnUnusable(t, func(ctx context.Context, c *config.File) error {
 		return RunTask(ctx, c, TaskOptions{Task: primitive.NewObjectID().Hex()}, slog.New(slog.DiscardHandler))
 	})
 
 	double := sitetest.StartDouble(t)
-	must(t, double.Require("jobs", map[string]string{disbatch.ComponentNode: "a", disbatch.ComponentRunner: "c"}))
-	c, err := disbatch.ParseConfig([]byte(fmt.Sprintf(`{"mongohost": %q, "database": "jobs", "auth": {"disbatchd": "a", "task_runner": "x"}}`, double.Address())))
+	must(t, double.Require("jobs", map[string]string{config.ComponentNode: "a", config.ComponentRunner: "c"}))
+	c, err := config.Parse([]byte(fmt.Sprintf(`{"mongohost": %q, "database": "jobs", "auth": {"disbatchd": "a", "task_runner": "x"}}`, double.Address())))
 	must(t, err)
 	node, err := New(Options{Config: c, Name: "me", Runner: []string{"/bin/false"}})
 	must(t, err)

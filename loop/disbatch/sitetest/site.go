@@ -18,6 +18,7 @@ import (
 	"go.mongodb.org/mongo-driver/mongo"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/mongotest"
 )
 
@@ -26,7 +27,7 @@ import (
 type Site struct {
 	T      *testing.T
 	Double *mongotest.Server // nil with a real database
-	Config *disbatch.Config
+	Config *config.File
 	Store  *disbatch.Store
 	Ctx    context.Context // of the test
 
@@ -52,7 +53,7 @@ func New(t *testing.T, lines ...string) *Site {
 	path := t.TempDir() + "/config.json"
 	Must(t, os.WriteFile(path, []byte(text), 0o600))
 	var err error
-	s.Config, err = disbatch.ReadConfig(path)
+	s.Config, err = config.Read(path)
 	Must(t, err)
 	s.open()
 	t.Cleanup(func() {
@@ -68,7 +69,7 @@ func New(t *testing.T, lines ...string) *Site {
 func (s *Site) open() {
 	s.T.Helper()
 	var err error
-	s.Store, err = disbatch.Open(s.Config, disbatch.ComponentNode)
+	s.Store, err = disbatch.Open(s.Config, config.ComponentNode)
 	Must(s.T, err)
 	s.DB = s.Store.Database()
 	s.Queues, s.Tasks, s.Nodes = s.DB.Collection("queues"), s.DB.Collection("tasks"), s.DB.Collection("nodes")
@@ -138,6 +139,9 @@ func D(pairs ...any) (out bson.D) {
 	}
 	return out
 }
+
+// ByID returns a filter for the document of an id.
+func ByID(id primitive.ObjectID) bson.D { return D("_id", id) }
 
 // File writes a task's output to a new file of GridFS.
 func (s *Site) File(task primitive.ObjectID, name, text string) primitive.ObjectID {
@@ -285,8 +289,8 @@ func FuzzDocuments(f *testing.F) (all [][]byte) {
 		all = append(all, b)
 	}
 	id := primitive.NewObjectIDFromTimestamp(time.Unix(1_795_239_475, 0))
-	seed(D("_id", id, "name", "q", "plugin", disbatch.DemoPlugin, "threads", 1, "sort", "fifo", "nodes_pin", bson.A{"a", id}, "nodes_ignore", "b"))
-	seed(D("_id", id, "name", "q", "constructor", disbatch.DemoPlugin, "maxthreads", "1", "count_todo", 0, "count_total", 1.5))
+	seed(D("_id", id, "name", "q", "plugin", config.DemoPlugin, "threads", 1, "sort", "fifo", "nodes_pin", bson.A{"a", id}, "nodes_ignore", "b"))
+	seed(D("_id", id, "name", "q", "constructor", config.DemoPlugin, "maxthreads", "1", "count_todo", 0, "count_total", 1.5))
 	seed(D("_id", id, "queue", id, "status", -2, "node", nil, "ctime", time.UnixMilli(1795239872481), "mtime", 1795239872, "params", D("commands", "abc"), "stdout", nil))
 	seed(D("_id", id, "node", "vm", "timestamp", time.UnixMilli(1795239872481), "maxthreads", 7, "queues", bson.A{}))
 	for _, v := range Nonsense() {
@@ -302,14 +306,14 @@ func OnReleases(t *testing.T, run func(*testing.T, *Site)) {
 		for _, set := range []string{"", "rs0"} {
 			t.Run(version.Name+set, func(t *testing.T) {
 				s := NewFaulty(t)
-				Must(t, s.Double.Require("jobs", map[string]string{disbatch.ComponentNode: "pencil", disbatch.ComponentWeb: "p"}))
+				Must(t, s.Double.Require("jobs", map[string]string{config.ComponentNode: "pencil", config.ComponentWeb: "p"}))
 				s.Double.Speak(version)
 				if set != "" {
 					s.Double.Set(set)
 				}
 				text := fmt.Sprintf(`{"mongohost": "mongodb://%s/?%s", "database": "jobs", "auth": {"disbatchd": "pencil", "disbatch_web": "p"}, "attributes": {"replica_set_name": %q}}`,
 					s.Double.Address(), Limits, set)
-				c, err := disbatch.ParseConfig([]byte(text))
+				c, err := config.Parse([]byte(text))
 				Must(t, err)
 				s.Store.Close()
 				s.Config = c
@@ -325,18 +329,18 @@ func OnReleases(t *testing.T, run func(*testing.T, *Site)) {
 
 // OnUnusable runs a program on databases that can never be used: a release that is too old, a wrong password, and the name of
 // another replica set, or of any where there is none. The program must end with a SettingError of one line.
-func OnUnusable(t *testing.T, run func(context.Context, *disbatch.Config) error) {
+func OnUnusable(t *testing.T, run func(context.Context, *config.File) error) {
 	f := func(want, attributes, auth string, change func(*mongotest.Server)) {
 		t.Helper()
 		double := StartDouble(t)
-		Must(t, double.Require("jobs", map[string]string{disbatch.ComponentNode: "a", disbatch.ComponentWeb: "b", disbatch.ComponentRunner: "c"}))
+		Must(t, double.Require("jobs", map[string]string{config.ComponentNode: "a", config.ComponentWeb: "b", config.ComponentRunner: "c"}))
 		change(double)
-		c, err := disbatch.ParseConfig([]byte(fmt.Sprintf(`{"mongohost": "mongodb://%s/?%s", "database": "jobs", "attributes": {%s}, "auth": {%s}}`, double.Address(), Limits, attributes, auth)))
+		c, err := config.Parse([]byte(fmt.Sprintf(`{"mongohost": "mongodb://%s/?%s", "database": "jobs", "attributes": {%s}, "auth": {%s}}`, double.Address(), Limits, attributes, auth)))
 		Must(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), Patience)
 		defer cancel()
 		err = run(ctx, c)
-		var setting *disbatch.SettingError
+		var setting *config.SettingError
 		if !errors.As(err, &setting) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: it ends with %v", want, err)
 		}
