@@ -69,7 +69,7 @@ func (s *Site) start(h *host) {
 	}
 	n, err := node.NewIn(node.Options{
 		Config: s.config, Name: h.name, Functions: l, Interval: siteInterval, Drain: siteDrain,
-	}, node.Surroundings{
+	}, node.Environment{
 		Dial:  l.dial,
 		Clock: func() time.Time { return time.Now().Add(h.skew) },
 		Pick:  pick,

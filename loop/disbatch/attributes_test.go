@@ -9,7 +9,7 @@ import (
 	"treadle/loop/disbatch/config"
 )
 
-// Every attribute is applied, or refused by its name.
+// TestAttributes: applyAttributes applies every attribute or refuses it by name.
 func TestAttributes(t *testing.T) {
 	f := func(attributes, want string) {
 		t.Helper()
@@ -44,7 +44,7 @@ func TestAttributes(t *testing.T) {
 		t.Errorf("the driver is told %+v", o)
 	}
 
-	// timeoutMS stands for both of the address: the driver does not say how they go together.
+	// timeoutMS replaces wtimeoutMS and socketTimeoutMS: their combination is undefined.
 	c, err = config.Parse([]byte(`{"mongohost": "mongodb://localhost/?w=2&journal=false&wtimeoutMS=5&socketTimeoutMS=6&timeoutMS=7"}`))
 	must(t, err)
 	o, err = disbatch.ClientOptions(c, config.ComponentNode)

@@ -15,7 +15,7 @@ import (
 	"treadle/loop/disbatch/sitetest"
 )
 
-// mute is a way to a double on which no reply to a ping comes back before the end.
+// mute holds back the replies to pings until it is closed.
 type mute chan struct{}
 
 func (mute) Comes(bson.D) mongotest.Fault { return mongotest.None }
@@ -31,8 +31,8 @@ type dialer func() (net.Conn, error)
 
 func (d dialer) DialContext(context.Context, string, string) (net.Conn, error) { return d() }
 
-// A store that is closed while the reply to a call that was given up is still to come waits
-// without keeping a processor busy: the clock of a bubble stands still while anybody runs.
+// TestCloseRests: Close waits for the reply to a cancelled call without using a processor. The clock of a synctest bubble stands
+// still while a goroutine runs.
 func TestCloseRests(t *testing.T) {
 	hangs := time.AfterFunc(sitetest.Patience, func() { panic("Close keeps a processor busy") })
 	defer hangs.Stop()

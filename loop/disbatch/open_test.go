@@ -23,8 +23,7 @@ import (
 	"treadle/loop/disbatch/sitetest"
 )
 
-// authority is a new certificate authority of one certificate, for 127.0.0.1, and the file
-// with it.
+// authority makes a certificate authority with one certificate for 127.0.0.1. It returns the file with that certificate.
 func authority(t *testing.T) (file string, pair tls.Certificate) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -41,7 +40,7 @@ func authority(t *testing.T) (file string, pair tls.Certificate) {
 	return file, tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// overTLS listens in front of a double and returns where.
+// overTLS listens with TLS in front of a double and returns the address.
 func overTLS(t *testing.T, to string, pair tls.Certificate) string {
 	t.Helper()
 	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{pair}})
@@ -59,7 +58,7 @@ func overTLS(t *testing.T, to string, pair tls.Certificate) string {
 				continue
 			}
 			copying := func(to, from net.Conn) {
-				_, _ = io.Copy(to, from) // until one of them ends
+				_, _ = io.Copy(to, from) // until one connection ends
 				to.Close()
 				from.Close()
 			}
@@ -70,7 +69,7 @@ func overTLS(t *testing.T, to string, pair tls.Certificate) string {
 	return l.Addr().String()
 }
 
-// pings opens the database of a configuration as the node does, and says what happens.
+// pings opens the database of a configuration as a node does and returns the error of a ping.
 func pings(t *testing.T, text string) error {
 	t.Helper()
 	c, err := config.Parse([]byte(text))
@@ -82,7 +81,7 @@ func pings(t *testing.T, text string) error {
 	defer store.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), sitetest.Patience)
 	defer cancel()
-	for ctx.Err() == nil { // until a connection was tried to its end
+	for ctx.Err() == nil { // until an attempt to connect has ended
 		err = store.Ping(ctx)
 		if err == nil || !strings.Contains(err.Error(), "deadline") || strings.Contains(err.Error(), "Last error") {
 			break
@@ -91,8 +90,8 @@ func pings(t *testing.T, text string) error {
 	return store.Explain(err)
 }
 
-// TLS with an authority of the site's own, by the original's attributes or by the address;
-// an authority that is another one, or none, is refused in words that name the settings.
+// TestTLS: TLS with a certificate authority of the site, by attributes or by the address. The error for a certificate of another
+// authority names the settings.
 func TestTLS(t *testing.T) {
 	ca, pair := authority(t)
 	other, _ := authority(t)
@@ -115,9 +114,8 @@ func TestTLS(t *testing.T) {
 	f("", fmt.Sprintf(`"ssl": {"SSL_cert_file": %q}`, ca), "attributes: ssl: SSL_cert_file")
 }
 
-// The password of the configuration's auth, of its attributes and of its address, each of
-// the user and the database that it is of; a wrong one is refused in words that name the
-// setting.
+// TestAuthentication: passwords of auth, of attributes and of the address, each with its user and database. The error for a wrong
+// password names the setting.
 func TestAuthentication(t *testing.T) {
 	d := sitetest.StartDouble(t)
 	must(t, d.Require("jobs", map[string]string{config.ComponentNode: "pencil", "alice": "p:ß"}))
@@ -130,9 +128,9 @@ func TestAuthentication(t *testing.T) {
 	}
 	f("", "jobs", `"auth": {"disbatchd": "pencil", "task_runner": "x"}`, "")
 	f("", "jobs", `"attributes": {"username": "alice", "password": "p:ß", "db_name": "jobs"}`, "")
-	f("alice:p%3A%C3%9F@", "jobs", `"gfs": false`, "see mongohost") // which has no authSource
+	f("alice:p%3A%C3%9F@", "jobs", `"gfs": false`, "see mongohost") // without authSource
 	f("", "jobs", `"auth": {"disbatchd": "wrong"}`, "see disbatchd of auth")
-	f("", "other", `"auth": {"disbatchd": "pencil"}`, "see disbatchd of auth") // the original's source is the database
+	f("", "other", `"auth": {"disbatchd": "pencil"}`, "see disbatchd of auth") // the database is the authSource, as in the original
 	f("", "jobs", `"attributes": {"username": "alice", "password": "x", "db_name": "jobs"}`, "see username and password of attributes")
 	f("bob:x@", "jobs", `"gfs": false`, "see mongohost")
 	f("", "jobs", `"auth": {"task_runner": "pencil"}`, "requires authentication")
@@ -154,9 +152,8 @@ func TestClientOptions(t *testing.T) {
 	}
 }
 
-// TestWaitsForServer: a database that is away is not looked for as long as the driver does
-// by itself, unless the address says so.
-func TestWaitsForServer(t *testing.T) {
+// TestServerSelectionTimeout: the search for a server ends before the driver's default, unless the address has a time-out.
+func TestServerSelectionTimeout(t *testing.T) {
 	for address, want := range map[string]time.Duration{
 		"db": disbatch.ConnectTimeout, "mongodb://db/?serverSelectionTimeoutMS=70000": 70 * time.Second,
 	} {

@@ -12,13 +12,12 @@ import (
 	"github.com/FerretDB/FerretDB/ferretdb"
 )
 
-// suite are the tests that run: those of the store, and those in which one node claims one
-// task at a time, because FerretDB 1 changes a document in two steps and hands a task to
-// two claims that meet.
+// suite holds the first words of the tests to run: those of the store, and those in which one node claims one task at a time.
+// FerretDB 1 changes a document in two steps, so two concurrent claims may get the same task.
 var suite = []string{
-	"TestTasksAre", "TestClaimsFollow", "TestOnlyOneRun", "TestFiles", "TestIndexes", "TestTheConfigCollection", "TestTheDemoRuns",
-	"TestGFSAlways", "TestLargeOutput", "TestTheContractOf", "TestQueuesThat", "TestQueuesTakeTurns",
-	"TestANodeStarts", "TestCommandsSurvive", "TestTheRunnerDies", "TestRunningTasks",
+	"TestTasksAre", "TestClaimsFollow", "TestOnlyOneRun", "TestFiles", "TestIndexes", "TestConfigCollection", "TestDemoPlugin",
+	"TestGFSAlways", "TestLargeOutput", "TestRunnerContract", "TestQueuesThat", "TestQueuesAlternate",
+	"TestRestart", "TestCommandsSurvive", "TestRunnerDies", "TestReclaimAfter", "TestJournaledWrites",
 }
 
 func TestOnFerretDB(t *testing.T) {

@@ -16,8 +16,7 @@ import (
 	"treadle/loop/disbatch/sitetest"
 )
 
-// BenchmarkTasks is a node that claims, runs and finishes trivial tasks, on a double of a
-// database that shares the processors with it.
+// BenchmarkTasks measures a node that claims, runs and finishes trivial tasks, on a double that shares its processors.
 func BenchmarkTasks(b *testing.B) {
 	for plugin, entry := range map[string]string{"function": `{"kind": "function"}`, "exec": `{"kind": "exec", "command": ["/bin/true"]}`} {
 		for _, threads := range []int{1, 4, 20} {
@@ -26,7 +25,7 @@ func BenchmarkTasks(b *testing.B) {
 	}
 }
 
-// benchStore is a store on a double, and its configuration.
+// benchStore returns the configuration and the store of a double.
 func benchStore(b *testing.B, entry string) (*config.File, *disbatch.Store) {
 	double, err := mongotest.Start()
 	check(b, err)
@@ -41,7 +40,7 @@ func benchStore(b *testing.B, entry string) (*config.File, *disbatch.Store) {
 	return c, store
 }
 
-// benchQueue makes a queue of so many threads that is served in the order of ids.
+// benchQueue makes a queue with the given threads, in the order of ids.
 func benchQueue(b *testing.B, store *disbatch.Store, threads int) disbatch.Queue {
 	_, err := store.InsertQueue(b.Context(), "q", "P")
 	check(b, err)
@@ -55,8 +54,8 @@ func benchQueue(b *testing.B, store *disbatch.Store, threads int) disbatch.Queue
 	return q
 }
 
-// benchNode runs a node until the end of the benchmark. A queue that was found empty is
-// looked at again after the interval, which is no part of what a task costs.
+// benchNode runs a node until the end of the benchmark. It checks an empty queue again after the interval, which is not part of
+// the cost of a task.
 func benchNode(b *testing.B, c *config.File, interval time.Duration) {
 	node, err := New(Options{
 		Config: c, Name: "me", Interval: interval, Functions: newWorkers(false), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
@@ -93,7 +92,7 @@ func benchTasks(b *testing.B, entry string, threads int) {
 		<-ticker.C
 		for _, status := range []int{disbatch.StatusQueued, disbatch.StatusClaimed, disbatch.StatusRunning} {
 			for ; ; <-ticker.C {
-				left, err := store.Search(ctx, d("status", status), disbatch.SearchOptions{Limit: 1}) // counting them would be the larger load
+				left, err := store.Search(ctx, d("status", status), disbatch.SearchOptions{Limit: 1}) // a count would cost more
 				check(b, err)
 				if len(left) == 0 {
 					break
@@ -107,7 +106,7 @@ func benchTasks(b *testing.B, entry string, threads int) {
 		check(b, err)
 	}
 	limit(0)
-	<-time.After(200 * time.Millisecond) // ten ticks: the node has seen it
+	<-time.After(200 * time.Millisecond) // ten ticks
 	for left := b.N; left > 0; left -= 1000 {
 		_, err = store.InsertTasks(ctx, &q, sitetest.Payloads(min(left, 1000)))
 		check(b, err)
@@ -118,8 +117,7 @@ func benchTasks(b *testing.B, entry string, threads int) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "tasks/s")
 }
 
-// BenchmarkIdleNode is a node with nothing to do for a while: what it costs is a part of
-// one processor, the double's part included.
+// BenchmarkIdleNode measures an idle node: its part of a processor, including the double's.
 func BenchmarkIdleNode(b *testing.B) {
 	c, store := benchStore(b, `{"kind": "function"}`)
 	benchQueue(b, store, 4)
@@ -136,7 +134,7 @@ func BenchmarkIdleNode(b *testing.B) {
 	b.ReportMetric(100*used.Seconds()/while.Seconds(), "%core")
 }
 
-// BenchmarkClaim is claims one after the other, in the order of ids.
+// BenchmarkClaim measures claims one after the other, in the order of ids.
 func BenchmarkClaim(b *testing.B) {
 	_, store := benchStore(b, `{"kind": "function"}`)
 	q := benchQueue(b, store, 4)

@@ -15,12 +15,12 @@ import (
 	"treadle/loop/disbatch/sitetest"
 )
 
-// shell is an entry of treadle_plugins that runs a script.
+// shell returns an entry of treadle_plugins that runs a script.
 func shell(script, more string) string {
 	return fmt.Sprintf(`{"kind": "exec", "command": ["/bin/sh", "-c", %q]%s}`, script, more)
 }
 
-// plugins is the configuration of plugins by name.
+// plugins returns the configuration of plugins by name.
 func plugins(entries map[string]string) string {
 	var all []string
 	for name, entry := range entries {
@@ -29,7 +29,7 @@ func plugins(entries map[string]string) string {
 	return `"treadle_plugins": {` + strings.Join(all, ", ") + "},"
 }
 
-// what a task of the plugin with this entry ends as.
+// endOf runs a task of a plugin and returns it at its end.
 func (s *site) endOf(plugin string, params ...any) disbatch.Task {
 	s.T.Helper()
 	q := s.Queue(d("name", plugin+primitive.NewObjectID().Hex(), "plugin", plugin, "threads", 1))
@@ -54,7 +54,7 @@ func TestTheContractOfExec(t *testing.T) {
 		"Bytes": shell(`printf 'a\377b\n'; printf '\376' >&2`, ""), "Long": shell("printf 123456789; printf 12345 >&2", `, "max_output": 6`),
 		"Stubborn": shell(`trap "" TERM; echo begun; while :; do sleep 1; done`, `, "timeout": 0.3`),
 		"Child":    shell("sleep 300 & echo out", ""),
-		// Of a pipeline whose reader leaves, the writer ends by SIGPIPE, without a word.
+		// In a pipeline with a closed reader SIGPIPE ends the writer without an error.
 		"Pipe": shell("yes 2>words | head -n 1; cat words", fmt.Sprintf(`, "dir": %q`, dir)),
 	}
 	s := newSite(t, plugins(entries))
@@ -110,9 +110,9 @@ func TestLargeOutputGoesToGridFS(t *testing.T) {
 	}
 }
 
-// Of large outputs each goes to GridFS for itself, as the original's acceptance test has it, where only the last one's empty
-// stdout becomes a file. The payload does not count.
-func TestOutputsAreJudgedEachForItself(t *testing.T) {
+// TestOutgrown: each large output goes to GridFS by its own size, as in the acceptance test of the original. The payload does not
+// count.
+func TestOutgrown(t *testing.T) {
 	const large, more = 15 << 20, 15<<20 + 1
 	for i, c := range []struct {
 		stdout, stderr int
@@ -130,7 +130,7 @@ func TestOutputsAreJudgedEachForItself(t *testing.T) {
 	if task := s.endOf("Big", d("a", strings.Repeat("p", 7<<20))); len(sitetest.Stored(&task, "stdout")) != 9000000 || task.Raw.Lookup("stderr").Type != bson.TypeString {
 		t.Errorf("stdout is %d bytes and stderr a %s", len(sitetest.Stored(&task, "stdout")), task.Raw.Lookup("stderr").Type)
 	}
-	// More than the document has room for.
+	// More output than the document has room for.
 	task := s.endOf("Big", d("a", strings.Repeat("p", 9<<20)))
 	id, _ := task.Raw.Lookup("stdout").ObjectIDOK()
 	if got, err := s.Store.ReadFile(s.Ctx, id); err != nil || len(got) != 9000000 || sitetest.Stored(&task, "stderr") != "" || task.Raw.Lookup("stderr").Type != bson.TypeString {
@@ -148,9 +148,9 @@ func TestGFSAlwaysWritesFiles(t *testing.T) {
 	}
 }
 
-// The kind runner starts programs by the command line of the original's task runner, and
-// looks after what they leave behind. This program is one of them.
-func TestTheContractOfRunner(t *testing.T) {
+// TestRunnerContract: the kind runner starts programs with the arguments of the original's task runner, among them this program,
+// and ends the tasks that they leave unfinished.
+func TestRunnerContract(t *testing.T) {
 	dir := t.TempDir()
 	script := func(name, text string) string {
 		path := filepath.Join(dir, name)
@@ -175,7 +175,7 @@ func TestTheContractOfRunner(t *testing.T) {
 	f("Failing", unableToComplete, "ended with 9\nwhy")
 	f("Loud", unableToComplete, "ended with 9\nxxx")
 	f("Loud", unableToComplete, "xxxwhy\n")
-	if s.Double != nil { // FerretDB has room beyond 16 MiB
+	if s.Double != nil { // FerretDB accepts documents over 16 MiB
 		if got := s.endOf("Failing", d("a", strings.Repeat("p", 16<<20-250))); got.Status != 2 || sitetest.Stored(&got, "stderr") != "" {
 			t.Errorf("without room for a reason it ended with status %d and %q", got.Status, sitetest.Stored(&got, "stderr"))
 		}
@@ -207,7 +207,7 @@ func TestQueuesThatCannotRunAreIgnored(t *testing.T) {
 		s.Until("a report of "+name, func() bool {
 			n.node.mu.Lock()
 			defer n.node.mu.Unlock()
-			return strings.Contains(n.node.said["queue "+q.Name+" "+q.ID.Hex()], want)
+			return strings.Contains(n.node.conditions["queue "+q.Name+" "+q.ID.Hex()], want)
 		})
 	}
 	s.Ends(s.Fill(&good, d("commands", "a"))...)
