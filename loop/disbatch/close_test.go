@@ -18,9 +18,9 @@ import (
 // mute holds back the replies to pings until it is closed.
 type mute chan struct{}
 
-func (mute) Comes(bson.D) mongotest.Fault { return mongotest.None }
+func (mute) BeforeCommand(bson.D) mongotest.Fault { return mongotest.None }
 
-func (m mute) Goes(command bson.D) (lost bool) {
+func (m mute) BeforeReply(command bson.D) (lost bool) {
 	if command[0].Key == "ping" {
 		<-m
 	}
@@ -42,7 +42,7 @@ func TestCloseRests(t *testing.T) {
 		must(t, err)
 		c.Dial = dialer(func() (net.Conn, error) {
 			near, far := net.Pipe()
-			go double.Talk(far, end)
+			go double.ServeConn(far, end)
 			return near, nil
 		})
 		store, err := disbatch.Open(c, config.ComponentNode)

@@ -104,11 +104,11 @@ func TestJournaledWrites(t *testing.T) {
 	f := func(attributes, want string, noJournal bool) {
 		t.Helper()
 		s := newFaultySite(t, attributes)
-		s.Double.Volatile(noJournal)
+		s.Double.WithoutJournal(noJournal)
 		q := s.Queue(d("name", "a", "plugin", config.DemoPlugin, "threads", 1))
 		s.Fill(&q, d("commands", "a"))
 		tasks := s.Config.Database + ".tasks"
-		concern := func(command string) string { return fmt.Sprint(s.Double.Concern(command, tasks)) }
+		concern := func(command string) string { return fmt.Sprint(s.Double.WriteConcern(command, tasks)) }
 		created := concern("insert")
 		db := s.db()
 		task, err := db.claim(s.Ctx, &q, "me", time.Now())

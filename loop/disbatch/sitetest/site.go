@@ -174,7 +174,7 @@ func (s *Site) Faults(seed uint64, oneIn int, commands ...string) {
 		defer mu.Unlock()
 		for _, c := range commands {
 			if c == command && random.IntN(oneIn) == 0 {
-				return mongotest.Fault(1 + random.IntN(int(mongotest.Faults)-1))
+				return mongotest.Fault(1 + random.IntN(int(mongotest.NumFaults)-1))
 			}
 		}
 		return mongotest.None
@@ -307,9 +307,9 @@ func OnReleases(t *testing.T, run func(*testing.T, *Site)) {
 			t.Run(version.Name+set, func(t *testing.T) {
 				s := NewFaulty(t)
 				Must(t, s.Double.Require("jobs", map[string]string{config.ComponentNode: "pencil", config.ComponentWeb: "p"}))
-				s.Double.Speak(version)
+				s.Double.SetVersion(version)
 				if set != "" {
-					s.Double.Set(set)
+					s.Double.SetReplicaSet(set)
 				}
 				text := fmt.Sprintf(`{"mongohost": "mongodb://%s/?%s", "database": "jobs", "auth": {"disbatchd": "pencil", "disbatch_web": "p"}, "attributes": {"replica_set_name": %q}}`,
 					s.Double.Address(), Limits, set)
@@ -346,10 +346,10 @@ func OnUnusable(t *testing.T, run func(context.Context, *config.File) error) {
 		}
 	}
 	right := `"disbatchd": "a", "disbatch_web": "b", "task_runner": "c"`
-	f("MongoDB 3.6", "", right, func(d *mongotest.Server) { d.Speak(mongotest.MongoDB34) })
+	f("MongoDB 3.6", "", right, func(d *mongotest.Server) { d.SetVersion(mongotest.MongoDB34) })
 	f("of auth", "", `"disbatchd": "x", "disbatch_web": "x", "task_runner": "x"`, func(*mongotest.Server) {})
 	f("requires authentication", "", "", func(*mongotest.Server) {})
-	f(`is "rs1" and not "rs0"`, `"replica_set_name": "rs0"`, right, func(d *mongotest.Server) { d.Set("rs1") })
+	f(`is "rs1" and not "rs0"`, `"replica_set_name": "rs0"`, right, func(d *mongotest.Server) { d.SetReplicaSet("rs1") })
 	f("is no member of a replica set", `"replica_set_name": "rs0"`, right, func(*mongotest.Server) {})
 }
 

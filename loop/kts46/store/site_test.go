@@ -598,7 +598,7 @@ func TestMongoUnusable(t *testing.T) {
 	s.must(s.double.Require("admin", map[string]string{"kts46": "right"}))
 	f(uri, "requires authentication", "put user and password into the URI")
 	f(strings.Replace(uri, "//", "//kts46:wrong@", 1), "Authentication failed", "correct user, password or authSource")
-	s.double.Speak(mongotest.MongoDB34)
+	s.double.SetVersion(mongotest.MongoDB34)
 	f(uri, "wire version", "3.6 to 5.0")
 	secure := httptest.NewUnstartedServer(nil)
 	secure.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0) // of handshakes
