@@ -59,7 +59,7 @@ func (s *Site) create(q *siteQueue) {
 	s.tasks = append(s.tasks, t)
 	s.say("%v of %s", t, q.name)
 	s.run(bson.D{{Key: "insert", Value: "tasks"}, {Key: "documents", Value: bson.A{bson.D{
-		{Key: "_id", Value: t.id}, {Key: "queue", Value: q.id}, {Key: "status", Value: disbatch.StatusQueued}, {Key: "node", Value: q.schema.Nobody()},
+		{Key: "_id", Value: t.id}, {Key: "queue", Value: q.id}, {Key: "status", Value: disbatch.StatusQueued}, {Key: "node", Value: q.schema.Unclaimed()},
 	}}}})
 }
 

@@ -92,8 +92,8 @@ func (s Schema) LimitField() string { return s.pick("maxthreads", "threads") }
 // ParamsField returns the name of the field with the payload of a task.
 func (s Schema) ParamsField() string { return s.pick("parameters", "params") }
 
-// Nobody returns the value of the field node of a task that no node has claimed.
-func (s Schema) Nobody() any {
+// Unclaimed returns the value of the field node of a task that no node has claimed.
+func (s Schema) Unclaimed() any {
 	if s == Schema2016 {
 		return int32(-1)
 	}

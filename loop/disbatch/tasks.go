@@ -20,7 +20,7 @@ func (s *Store) InsertTasks(ctx context.Context, q *Queue, params []any) (*mongo
 	for i, p := range params {
 		docs[i] = bson.D{
 			{Key: "_id", Value: primitive.NewObjectID()},
-			{Key: "queue", Value: q.ID}, {Key: "status", Value: int32(StatusQueued)}, {Key: "node", Value: q.Schema.Nobody()},
+			{Key: "queue", Value: q.ID}, {Key: "status", Value: int32(StatusQueued)}, {Key: "node", Value: q.Schema.Unclaimed()},
 			{Key: "stdout", Value: nil}, {Key: "stderr", Value: nil}, {Key: "ctime", Value: now}, {Key: "mtime", Value: now},
 			{Key: q.Schema.ParamsField(), Value: p},
 		}

@@ -170,7 +170,7 @@ func (o *outcome) update(mtime time.Time) bson.D {
 // requeue queues a running task of a run again. No worker has begun it.
 func (d *database) requeue(ctx context.Context, t *disbatch.Task, run primitive.ObjectID, schema disbatch.Schema) error {
 	_, err := d.change(ctx, bson.D{{Key: "_id", Value: t.ID}, {Key: runField, Value: run}}, append(
-		disbatch.Set(bson.D{{Key: "node", Value: schema.Nobody()}, {Key: "status", Value: int32(disbatch.StatusQueued)}}),
+		disbatch.Set(bson.D{{Key: "node", Value: schema.Unclaimed()}, {Key: "status", Value: int32(disbatch.StatusQueued)}}),
 		bson.E{Key: "$unset", Value: bson.D{{Key: runField, Value: ""}}}))
 	return err
 }
@@ -198,7 +198,7 @@ func (d *database) release(ctx context.Context, node string, queues []disbatch.Q
 		if len(only) > 0 {
 			filter = append(filter, bson.E{Key: "_id", Value: disbatch.In(only)})
 		}
-		result, err := d.tasks.UpdateMany(ctx, filter, disbatch.Set(bson.D{{Key: "node", Value: schema.Nobody()}, {Key: "status", Value: int32(disbatch.StatusQueued)}}))
+		result, err := d.tasks.UpdateMany(ctx, filter, disbatch.Set(bson.D{{Key: "node", Value: schema.Unclaimed()}, {Key: "status", Value: int32(disbatch.StatusQueued)}}))
 		if err != nil {
 			return total, err
 		}
