@@ -274,6 +274,7 @@ func TestLayersCanFail(t *testing.T) {
 	f("loop/disbatch/x.go", imports("treadle/loop/disbatch/node"), "loop/disbatch may not import loop/disbatch/node")
 	f("loop/disbatch/x_test.go", imports("treadle/loop/disbatch/web"), "loop/disbatch may not import loop/disbatch/web")
 	f("loop/disbatch/x.go", imports("treadle/loop"), "loop/disbatch may not import loop")
+	f("loop/disbatch/config/x.go", imports("treadle/loop/disbatch"), "loop/disbatch/config may not import loop/disbatch")
 	f("loop/disbatch/node/x.go", imports("treadle/loop/disbatch"), "")
 	f("loop/disbatch/node/x.go", imports("treadle/loop/disbatch/web"), "loop/disbatch/node may not import loop/disbatch/web")
 	f("loop/disbatch/node/x.go", imports("treadle/sched"), "loop/disbatch/node may not import sched")

@@ -16,7 +16,7 @@ import (
 // FerretDB 1 changes a document in two steps, so two concurrent claims may get the same task.
 var suite = []string{
 	"TestTasksAre", "TestClaimsFollow", "TestOnlyOneRun", "TestFiles", "TestIndexes", "TestConfigCollection", "TestDemoPlugin",
-	"TestGFSAlways", "TestLargeOutput", "TestRunnerContract", "TestQueuesThat", "TestQueuesAlternate",
+	"TestGFSAlways", "TestRunnerContract", "TestQueuesThat", "TestQueuesAlternate",
 	"TestRestart", "TestCommandsSurvive", "TestRunnerDies", "TestReclaimAfter", "TestJournaledWrites",
 }
 
@@ -39,7 +39,7 @@ func TestOnFerretDB(t *testing.T) {
 // start runs FerretDB in this process until the end of the test.
 func start(t *testing.T) (address string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0") // for a free port: FerretDB does not say which it took
+	l, err := net.Listen("tcp", "127.0.0.1:0") // find a free port: FerretDB does not report its port
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,25 +30,6 @@ func (s *site) idle(name string, q *disbatch.Queue) (*Node, *queueState) {
 	return n, state
 }
 
-// TestConcurrentClaimsKeepLimit: two nodes that have not seen the tasks of each other claim from a queue with one thread at all
-// nodes. The second releases its claim.
-func TestConcurrentClaimsKeepLimit(t *testing.T) {
-	s := newSite(t)
-	q := s.Queue(d("name", "a", "plugin", "F", "threads", 1, "sort", "fifo"))
-	ids := s.Fill(&q, sitetest.Payloads(2)...)
-	a, at := s.idle("a", &q)
-	b, of := s.idle("b", &q)
-	if got, err := a.next(at, nil); err != nil || disbatch.DecodeTask(got.Task).ID != ids[0] {
-		t.Fatalf("the first claim: %v, %v", got, err)
-	}
-	if got, err := b.next(of, nil); err != errNoTask {
-		t.Errorf("the second claim is kept: %v, %v", got, err)
-	}
-	if got := s.Task(ids[1]); got.Status != disbatch.StatusQueued || got.Raw.Lookup("node").Type != bson.TypeNull {
-		t.Errorf("its task is %s", got.Raw)
-	}
-}
-
 // TestTaskStartsOnce: a claim does not start its task if a tick has found and started it.
 func TestTaskStartsOnce(t *testing.T) {
 	s := newSite(t)

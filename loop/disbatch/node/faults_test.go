@@ -262,17 +262,6 @@ func TestLateHeartbeat(t *testing.T) {
 	s.ticks(s.node("me"), 1)
 }
 
-// TestDatabaseStartsLater: a node waits for a database that starts after it.
-func TestDatabaseStartsLater(t *testing.T) {
-	s := newFaultySite(t)
-	q := s.Queue(d("name", "a", "plugin", config.DemoPlugin, "threads", 1))
-	ids := s.Fill(&q, d("commands", "a"))
-	s.Double.Stop()
-	s.node("me")
-	must(t, s.Double.Resume())
-	s.Ends(ids...)
-}
-
 // TestOutageAtStart: an outage while a starting node observes its entry delays the start.
 func TestOutageAtStart(t *testing.T) {
 	s := newFaultySite(t)

@@ -70,7 +70,7 @@ func checkOutcome(t *testing.T, o outcome) {
 // FuzzPluginOutput reads arbitrary output of plugins and results of workers. A simple reader by lines finds the same status line.
 func FuzzPluginOutput(f *testing.F) {
 	for _, text := range []string{
-		"", "out\n", "out\n{\"status\": 3}\n", "{\"status\":1,\"stdout\":\"o\",\"stderr\":{\"a\":[1]}}", "a\n{\"STATUS\":0.5}\r\n\t ", "{\"status\":null}", "{\"status\":1}x", "\xff\n{}\n",
+		"", "out\n", "out\n{\"status\": 3}\n", "{\"status\":1,\"stdout\":\"o\",\"stderr\":{\"a\":[1]}}", "a\n{\"STATUS\":0.5}\r\n\t ", "{\"status\":null}", "{\"status\":1}x", "\xff\n{}\n", "{\"status\":1,\"stdout\":[\"\xff\"],\"stderr\":\"\xff\"}",
 		"{\"status\":99999999999999999999}", "[1]\n\n", "{\"stdout\":\"\\ud800\",\"status\":\"2\"}",
 	} {
 		f.Add([]byte(text))

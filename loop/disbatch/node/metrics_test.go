@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/sitetest"
 )
 
@@ -114,10 +115,12 @@ func (l *listened) Write(b []byte) (int, error) {
 	return l.text.Write(b)
 }
 
-// TestMetricsDuringOutage: a node serves its metrics during an outage of the database.
+// TestMetricsDuringOutage: a node that starts without a database serves its metrics, and runs tasks once the database answers.
 func TestMetricsDuringOutage(t *testing.T) {
 	t.Parallel()
-	s, log := newFaultySite(t, functionPlugin), &listened{}
+	s, log := newFaultySite(t), &listened{}
+	q := s.Queue(d("name", "a", "plugin", config.DemoPlugin, "threads", 1))
+	ids := s.Fill(&q, d("commands", "a"))
 	s.Double.Stop()
 	s.node("me", func(o *Options) { o.HTTP, o.Log = "127.0.0.1:0", slog.New(slog.NewTextHandler(log, nil)) })
 	url := ""
@@ -137,5 +140,6 @@ func TestMetricsDuringOutage(t *testing.T) {
 		return regexp.MustCompile(`(?m)^treadle_disbatch_database_errors_total [1-9]`).Match(text) &&
 			strings.Contains(string(text), `treadle_disbatch_tasks_total{end="succeeded"} 0`)
 	})
-	must(t, s.Double.Resume()) // the node waits for it before it ends
+	must(t, s.Double.Resume())
+	s.Ends(ids...)
 }

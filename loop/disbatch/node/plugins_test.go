@@ -39,7 +39,7 @@ func (s *site) endOf(plugin string, params ...any) disbatch.Task {
 	return s.Ends(s.Fill(&q, params...)...)[0]
 }
 
-func TestTheContractOfExec(t *testing.T) {
+func TestExecContract(t *testing.T) {
 	t.Parallel()
 	broken := filepath.Join(t.TempDir(), "broken")
 	must(t, os.WriteFile(broken, []byte("#!/no/such/interpreter\n"), 0o700))
@@ -87,26 +87,6 @@ func TestTheContractOfExec(t *testing.T) {
 	input := s.endOf("Input")
 	if err := bson.UnmarshalExtJSON([]byte(strings.TrimSuffix(sitetest.Stored(&input, "stdout"), "end\n")), false, &doc); err != nil || doc.ID != input.ID || doc.Status != -1 || doc.Params.User != "a b" {
 		t.Errorf("the plugin read %q, %v", sitetest.Stored(&input, "stdout"), err)
-	}
-}
-
-func TestLargeOutputGoesToGridFS(t *testing.T) {
-	t.Parallel()
-	const big = 20 << 20
-	s := newSite(t, `"gfs": "auto",`, plugins(map[string]string{
-		"Big": shell(fmt.Sprintf("head -c %d /dev/zero | tr '\\0' x; echo err >&2", big), ""), "Small": shell("echo out", ""),
-	}))
-	s.node("me")
-	if small := s.endOf("Small"); sitetest.Stored(&small, "stdout") != "out\n" {
-		t.Errorf("a small output is %s", small.Raw)
-	}
-	task := s.endOf("Big")
-	id, ok := task.Raw.Lookup("stdout").ObjectIDOK()
-	if got, err := s.Store.ReadFile(s.Ctx, id); !ok || err != nil || got != strings.Repeat("x", big) || sitetest.Stored(&task, "stderr") != "err\n" {
-		t.Errorf("stdout is %s: %d bytes, %v, stderr is %s", task.Raw.Lookup("stdout"), len(got), err, task.Raw.Lookup("stderr"))
-	}
-	if task.Status != 1 {
-		t.Errorf("status %d", task.Status)
 	}
 }
 

@@ -80,11 +80,3 @@ func TestReleaseBeforeFirstTick(t *testing.T) {
 		t.Errorf("given back as %s", task.Raw)
 	}
 }
-
-// TestResultIsText: a result of a worker becomes valid UTF-8 in the database.
-func TestResultIsText(t *testing.T) {
-	got := parseResult([]byte("{\"status\":1,\"stdout\":[\"\xff\"],\"stderr\":\"\xff\"}"))
-	if want := (outcome{status: disbatch.StatusSucceeded, stdout: "[\"\uFFFD\"]", stderr: "\uFFFD"}); got != want {
-		t.Errorf("read as %+v", got)
-	}
-}
