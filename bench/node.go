@@ -18,6 +18,7 @@ import (
 	"treadle/bench/load"
 	"treadle/bench/peer"
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/mongotest"
 )
 
@@ -53,8 +54,8 @@ type startNode func(ctx context.Context, config string) (*peer.Server, error)
 
 // nodeOf starts the node that a row measures: tasks of a function need a server around it.
 func nodeOf(path string, r row) startNode {
-	return func(ctx context.Context, config string) (*peer.Server, error) {
-		return peer.StartNode(ctx, path, config, r.Plugin == disbatch.KindFunction)
+	return func(ctx context.Context, file string) (*peer.Server, error) {
+		return peer.StartNode(ctx, path, file, r.Plugin == config.KindFunction)
 	}
 }
 
@@ -95,11 +96,11 @@ func (t *nodeTrial) open(ctx context.Context, r row, start startNode) (err error
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return err
 	}
-	config, err := disbatch.ReadConfig(file)
+	site, err := config.Read(file)
 	if err != nil {
 		return err
 	}
-	if t.store, err = disbatch.Open(config, disbatch.ComponentWeb); err != nil {
+	if t.store, err = disbatch.Open(site, config.ComponentWeb); err != nil {
 		return err
 	}
 	t.ends = append(t.ends, t.store.Close)
@@ -198,7 +199,7 @@ func (s *sample) busyNode(ctx context.Context, t *nodeTrial, r row, size int) (e
 	}()
 	threads := cmp.Or(r.Load.Depth, size)
 	work, check := func() {}, func() error { return t.checkCount(ctx, size) }
-	if r.Plugin == disbatch.KindFunction {
+	if r.Plugin == config.KindFunction {
 		to := load.Side{Protocol: taskWorker{peer.NewPeriodic(peer.PeriodicOptions{})}, Network: "tcp", Address: t.running.Address}
 		worker := load.New(ctx, load.Sides{Produce: to, Work: to, Ask: to}, load.Load{Workers: 1, Depth: min(threads, workerDepth), Jobs: size})
 		defer worker.Close()

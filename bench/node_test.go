@@ -13,7 +13,7 @@ import (
 
 	"treadle/bench/peer"
 	"treadle/loop"
-	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 )
 
 // nodeWithin starts the server that is a node inside of this process.
@@ -49,7 +49,7 @@ func nodeWithin(t *testing.T) startNode {
 // TestNodeRows takes small samples of the rows whose tasks are done by a worker, and of an idle node.
 func TestNodeRows(t *testing.T) {
 	for _, r := range rowsOf(nodeSection) {
-		if r.Plugin != disbatch.KindFunction && r.Kind != idle || r.Load.Depth == 1 {
+		if r.Plugin != config.KindFunction && r.Kind != idle || r.Load.Depth == 1 {
 			continue
 		}
 		t.Run(r.Name, func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"treadle/codec/periodic"
 	"treadle/loop/client"
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/mongotest"
 )
 
@@ -38,12 +39,12 @@ func newDisbatchSite(t *testing.T, more string) *disbatchSite {
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	config, err := disbatch.ReadConfig(path)
+	site, err := config.Read(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := &disbatchSite{double: double}
-	if s.store, err = disbatch.Open(config, disbatch.ComponentWeb); err != nil {
+	if s.store, err = disbatch.Open(site, config.ComponentWeb); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.store.InsertQueue(t.Context(), "q", "P"); err != nil {

@@ -9,7 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"treadle/loop/disbatch"
+	siteconfig "treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/node"
 )
 
@@ -32,12 +32,12 @@ type disbatchCmd struct {
 
 // disbatchConfig reads a configuration; its path is made absolute for the runners that are
 // started with it.
-func disbatchConfig(path string) (*disbatch.Config, error) {
+func disbatchConfig(path string) (*siteconfig.File, error) {
 	absolute, err := filepath.Abs(path)
 	if err != nil {
 		return nil, err
 	}
-	c, err := disbatch.ReadConfig(absolute)
+	c, err := siteconfig.Read(absolute)
 	if err != nil {
 		return nil, usageError{err}
 	}
@@ -108,7 +108,7 @@ func (d *disbatchNodeCmd) Run(con *console) error {
 
 // settingError is the error with the exit code of a setting that cannot work, if it is one.
 func settingError(err error) error {
-	var setting *disbatch.SettingError
+	var setting *siteconfig.SettingError
 	if errors.As(err, &setting) {
 		return usageError{err}
 	}
@@ -116,7 +116,7 @@ func settingError(err error) error {
 }
 
 // disbatchRunner is the command that runs a node's tasks: this program.
-func disbatchRunner(c *disbatch.Config) ([]string, error) {
+func disbatchRunner(c *siteconfig.File) ([]string, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("cannot find this program's own file, which runs the tasks: %w", err)
@@ -164,12 +164,12 @@ func (d *disbatchTaskCmd) Run(con *console) error {
 	}
 	o := node.TaskOptions{Task: d.Task, GFS: c.GFS, Plugin: d.Plugin}
 	if d.GFS != "" {
-		if o.GFS, err = disbatch.ParseGFS(d.GFS); err != nil {
+		if err = o.GFS.Set(d.GFS); err != nil {
 			return badUsage("--gfs: %w", err)
 		}
 	}
 	if d.NoGFS {
-		o.GFS = disbatch.GFSNever
+		o.GFS = 0 // never
 	}
 	err = node.RunTask(ctx, c, o, log)
 	if errors.Is(err, node.ErrTaskID) {
@@ -178,7 +178,7 @@ func (d *disbatchTaskCmd) Run(con *console) error {
 	return settingError(err)
 }
 
-func disbatchTasks(ctx context.Context, c *disbatch.Config, con *console, log *slog.Logger) error {
+func disbatchTasks(ctx context.Context, c *siteconfig.File, con *console, log *slog.Logger) error {
 	err := node.RunTasks(ctx, c, con.in, con.out, log)
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil // the node died while it sent a task; that one is claimed and will be found

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"treadle/loop/disbatch"
+	siteconfig "treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/mongotest"
 )
 
@@ -38,9 +39,9 @@ func newNodeSite(t *testing.T, lines string, scripts map[string]string) *nodeSit
 		text += fmt.Sprintf("%q: {\"kind\": \"exec\", \"command\": [\"/bin/sh\", \"-c\", %q]},\n", name, script)
 	}
 	must(t, os.WriteFile(s.config, []byte(text+"},\n}\n"), 0o600))
-	c, err := disbatch.ReadConfig(s.config)
+	c, err := siteconfig.Read(s.config)
 	must(t, err)
-	s.store, err = disbatch.Open(c, disbatch.ComponentWeb)
+	s.store, err = disbatch.Open(c, siteconfig.ComponentWeb)
 	must(t, err)
 	t.Cleanup(s.store.Close)
 	return s

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"treadle/loop/disbatch"
+	siteconfig "treadle/loop/disbatch/config"
 )
 
 // TestDisbatchPage runs the client commands of the page against a command interface; those that start a program of a
@@ -41,7 +41,7 @@ func TestDisbatchPage(t *testing.T) {
 	if err := os.WriteFile(file, []byte("{"+text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := disbatch.ReadConfig(file); err != nil {
+	if _, err := siteconfig.Read(file); err != nil {
 		t.Errorf("the page's file: %v", err)
 	}
 }

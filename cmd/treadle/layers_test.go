@@ -51,11 +51,12 @@ var testDoubles = []string{"loop/disbatch/mongotest", "loop/disbatch/sitetest"}
 
 // apart are the rooms that may import these packages of the module and no others.
 var apart = map[string][]string{
-	"loop/disbatch":           testDoubles,
-	"loop/disbatch/node":      append([]string{"loop/disbatch", "loop/web"}, testDoubles...),
-	"loop/disbatch/web":       append([]string{"loop/budget", "loop/disbatch", "loop/web"}, testDoubles...),
-	"loop/disbatch/hub":       {"loop/disbatch", "loop/disbatch/node", "loop/protocol", "loop/web", "sched"},
-	"loop/disbatch/sitetest":  {"loop/disbatch", "loop/disbatch/mongotest"},
+	"loop/disbatch/config":    testDoubles,
+	"loop/disbatch":           append([]string{"loop/disbatch/config"}, testDoubles...),
+	"loop/disbatch/node":      append([]string{"loop/disbatch", "loop/disbatch/config", "loop/web"}, testDoubles...),
+	"loop/disbatch/web":       append([]string{"loop/budget", "loop/disbatch", "loop/disbatch/config", "loop/web"}, testDoubles...),
+	"loop/disbatch/hub":       {"loop/disbatch/config", "loop/disbatch/node", "loop/protocol", "loop/web", "sched"},
+	"loop/disbatch/sitetest":  {"loop/disbatch", "loop/disbatch/config", "loop/disbatch/mongotest"},
 	"loop/disbatch/mongotest": {},
 	"loop/protocol":           {"loop/web", "sched"},
 	"loop/periodic":           {"loop/protocol", "loop/web", "codec/periodic", "sched"},
@@ -273,6 +274,7 @@ func TestLayersCanFail(t *testing.T) {
 	f("loop/disbatch/x.go", imports("treadle/loop/disbatch/node"), "loop/disbatch may not import loop/disbatch/node")
 	f("loop/disbatch/x_test.go", imports("treadle/loop/disbatch/web"), "loop/disbatch may not import loop/disbatch/web")
 	f("loop/disbatch/x.go", imports("treadle/loop"), "loop/disbatch may not import loop")
+	f("loop/disbatch/config/x.go", imports("treadle/loop/disbatch"), "loop/disbatch/config may not import loop/disbatch")
 	f("loop/disbatch/node/x.go", imports("treadle/loop/disbatch"), "")
 	f("loop/disbatch/node/x.go", imports("treadle/loop/disbatch/web"), "loop/disbatch/node may not import loop/disbatch/web")
 	f("loop/disbatch/node/x.go", imports("treadle/sched"), "loop/disbatch/node may not import sched")

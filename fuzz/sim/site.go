@@ -17,6 +17,7 @@ import (
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/mongotest"
 )
 
@@ -53,7 +54,7 @@ type Site struct {
 	seed      uint64
 	rng       *rand.Rand
 	double    *mongotest.Server
-	config    *disbatch.Config
+	config    *config.File
 	hosts     []*host
 	processes []*process  // every one that was started
 	away      atomic.Bool // the database is unreachable; the connections read it
@@ -102,13 +103,13 @@ func (s *Site) summary(seed uint64) string {
 func newSite(seed uint64) *Site {
 	s := &Site{seed: seed, rng: rand.New(rand.NewPCG(seed, math.MaxUint64)), double: mongotest.New()}
 	var err error
-	if s.config, err = disbatch.ParseConfig([]byte(siteConfig)); err != nil {
+	if s.config, err = config.Parse([]byte(siteConfig)); err != nil {
 		panic(err) // it is ours
 	}
 	s.queues = []*siteQueue{
-		{name: "one", limit: 1 + s.rng.IntN(3), sort: disbatch.SortFIFO, schema: disbatch.Schema2018, plugin: "One"},
-		{name: "two", limit: 1 + s.rng.IntN(3), sort: disbatch.SortLIFO, schema: disbatch.Schema2016, plugin: "Two", timeout: 20 * time.Second},
-		{name: "three", limit: 1 + s.rng.IntN(3), sort: disbatch.SortDefault, schema: disbatch.Schema2018, plugin: "Three"},
+		{name: "one", limit: 1 + s.rng.IntN(3), sort: "fifo", schema: disbatch.Schema2018, plugin: "One"},
+		{name: "two", limit: 1 + s.rng.IntN(3), sort: "lifo", schema: disbatch.Schema2016, plugin: "Two", timeout: 20 * time.Second},
+		{name: "three", limit: 1 + s.rng.IntN(3), sort: "default", schema: disbatch.Schema2018, plugin: "Three"},
 	}
 	for i, q := range s.queues {
 		q.id = siteID(1000 + i)

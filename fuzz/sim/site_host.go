@@ -69,7 +69,7 @@ func (s *Site) start(h *host) {
 	}
 	n, err := node.NewIn(node.Options{
 		Config: s.config, Name: h.name, Functions: l, Interval: siteInterval, Drain: siteDrain,
-	}, node.Surroundings{
+	}, node.Environment{
 		Dial:  l.dial,
 		Clock: func() time.Time { return time.Now().Add(h.skew) },
 		Pick:  pick,
@@ -201,7 +201,7 @@ func (l *process) dial(context.Context) (net.Conn, error) {
 	defer l.mu.Unlock()
 	near, far := net.Pipe()
 	l.conns = append(l.conns, near, far)
-	go l.site.double.Talk(far, l)
+	go l.site.double.ServeConn(far, l)
 	return near, nil
 }
 
@@ -262,8 +262,8 @@ func describe(command bson.D) string {
 	return theRun.ReplaceAllString(string(text), "")
 }
 
-// Comes implements mongotest.Way.
-func (l *process) Comes(command bson.D) mongotest.Fault {
+// BeforeCommand implements mongotest.Hooks.
+func (l *process) BeforeCommand(command bson.D) mongotest.Fault {
 	what := describe(command)
 	switch {
 	case l.isDead(), what != "" && l.site.away.Load():
@@ -275,8 +275,8 @@ func (l *process) Comes(command bson.D) mongotest.Fault {
 	return (&message{process: l, what: what}).wait()
 }
 
-// Goes implements mongotest.Way.
-func (l *process) Goes(command bson.D) (lost bool) {
+// BeforeReply implements mongotest.Hooks.
+func (l *process) BeforeReply(command bson.D) (lost bool) {
 	what := describe(command)
 	if what == "" {
 		return false

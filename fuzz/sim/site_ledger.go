@@ -59,7 +59,7 @@ func (s *Site) create(q *siteQueue) {
 	s.tasks = append(s.tasks, t)
 	s.say("%v of %s", t, q.name)
 	s.run(bson.D{{Key: "insert", Value: "tasks"}, {Key: "documents", Value: bson.A{bson.D{
-		{Key: "_id", Value: t.id}, {Key: "queue", Value: q.id}, {Key: "status", Value: disbatch.StatusQueued}, {Key: "node", Value: q.schema.Nobody()},
+		{Key: "_id", Value: t.id}, {Key: "queue", Value: q.id}, {Key: "status", Value: disbatch.StatusQueued}, {Key: "node", Value: q.schema.Unclaimed()},
 	}}}})
 }
 
@@ -202,7 +202,7 @@ func (s *Site) checkOrder(t *siteTask) {
 		if o.queue != t.queue || o.status != disbatch.StatusQueued {
 			continue
 		}
-		if t.queue.sort == disbatch.SortFIFO && o.number < t.number || t.queue.sort == disbatch.SortLIFO && o.number > t.number {
+		if t.queue.sort == "fifo" && o.number < t.number || t.queue.sort == "lifo" && o.number > t.number {
 			s.fail("%v is claimed before %v, and the queue's sort is %s", t, o, t.queue.sort)
 		}
 	}

@@ -16,23 +16,25 @@ import (
 	"go.mongodb.org/mongo-driver/mongo/options"
 	"go.mongodb.org/mongo-driver/mongo/readconcern"
 	"go.mongodb.org/mongo-driver/mongo/writeconcern"
+
+	"treadle/loop/disbatch/config"
 )
 
-// The attributes of a configuration are options of the original's driver. Each is applied, or
-// refused by its name: one that was left out silently could cost tasks.
+// The attributes of a configuration are options of the original's driver. applyAttributes applies or refuses each of them by
+// name, since a silently ignored option, such as a write concern, could cost tasks.
 
-// credentials are the attributes about the user.
+// credentials holds the attributes about the user.
 type credentials struct {
 	Username  string `json:"username"`
 	Password  string `json:"password"`
-	Source    string `json:"db_name"` // where the user is known
+	Source    string `json:"db_name"` // the database with the user
 	Mechanism string `json:"auth_mechanism"`
 }
 
-// attribute applies the value of an attribute.
+// attribute applies the value of one attribute to the options of the driver.
 type attribute func(o *options.ClientOptions, value json.RawMessage) error
 
-// attributesByName are those that are applied by themselves.
+// attributesByName holds the attributes that do not depend on others.
 var attributesByName = map[string]attribute{
 	"ssl": applySSL,
 	"replica_set_name": func(o *options.ClientOptions, v json.RawMessage) error {
@@ -48,12 +50,12 @@ var attributesByName = map[string]attribute{
 		return err
 	},
 	"connect_timeout_ms":          inMilliseconds((*options.ClientOptions).SetConnectTimeout),
-	"timeout":                     inMilliseconds((*options.ClientOptions).SetConnectTimeout), // its older name
+	"timeout":                     inMilliseconds((*options.ClientOptions).SetConnectTimeout), // its former name
 	"server_selection_timeout_ms": inMilliseconds((*options.ClientOptions).SetServerSelectionTimeout),
 	"heartbeat_frequency_ms":      inMilliseconds((*options.ClientOptions).SetHeartbeatInterval),
 	"local_threshold_ms":          inMilliseconds((*options.ClientOptions).SetLocalThreshold),
-	"socket_timeout_ms":           inMilliseconds((*options.ClientOptions).SetTimeout), // a call is one exchange
-	"query_timeout":               inMilliseconds((*options.ClientOptions).SetTimeout), // its older name
+	"socket_timeout_ms":           inMilliseconds((*options.ClientOptions).SetTimeout), // the driver bounds the whole call
+	"query_timeout":               inMilliseconds((*options.ClientOptions).SetTimeout), // its former name
 	"retry_reads":                 ifTrue((*options.ClientOptions).SetRetryReads),
 	"retry_writes":                ifTrue((*options.ClientOptions).SetRetryWrites),
 	"read_concern_level": func(o *options.ClientOptions, v json.RawMessage) error {
@@ -69,8 +71,7 @@ var attributesByName = map[string]attribute{
 	},
 }
 
-// credentialAttributes and concernAttributes are applied together, the others of this list are
-// about the values of the original's driver and mean nothing here.
+// credentialAttributes and concernAttributes apply together. perlAttributes concern Perl values only and have no effect.
 var (
 	credentialAttributes = []string{"username", "password", "db_name", "auth_mechanism"}
 	concernAttributes    = []string{"j", "w", "wtimeout"}
@@ -109,11 +110,11 @@ func applyAttributes(o *options.ClientOptions, text json.RawMessage) error {
 	return applyConcern(o, all)
 }
 
-// applyConcern applies when a write counts as done.
+// applyConcern applies the write concern.
 func applyConcern(o *options.ClientOptions, all map[string]json.RawMessage) error {
 	concern := new(writeconcern.WriteConcern)
-	if said := o.WriteConcern; said != nil { // the address has one
-		concern.W, concern.Journal = said.W, said.Journal // its wtimeout has no defined effect beside the time-out of a call
+	if said := o.WriteConcern; said != nil { // of the address
+		concern.W, concern.Journal = said.W, said.Journal // without wtimeout: its effect beside the time-out of a call is undefined
 	}
 	if v, ok := all["j"]; ok {
 		journal := isTrue(v)
@@ -136,14 +137,14 @@ func applyConcern(o *options.ClientOptions, all map[string]json.RawMessage) erro
 		return errors.New("w: 0 cannot be used: a write that nobody acknowledges loses tasks")
 	case all["wtimeout"] != nil && err != nil:
 		return fmt.Errorf("wtimeout: %w", err)
-	case wait > 0 && several: // else the server waits for nobody
+	case wait > 0 && several: // with w up to 1 the server ignores wtimeout
 		return errors.New("wtimeout cannot be used with w over 1: remove it, and set timeoutMS in the address of mongohost, which bounds a call with its replication")
 	}
 	o.SetWriteConcern(concern)
 	return nil
 }
 
-// inMilliseconds applies a time; one that is not positive is the driver's own.
+// inMilliseconds returns an attribute that sets a time. A time that is not positive keeps the driver's default.
 func inMilliseconds(set func(*options.ClientOptions, time.Duration) *options.ClientOptions) attribute {
 	return func(o *options.ClientOptions, v json.RawMessage) error {
 		n, err := numberValue(v)
@@ -154,6 +155,7 @@ func inMilliseconds(set func(*options.ClientOptions, time.Duration) *options.Cli
 	}
 }
 
+// ifTrue returns an attribute that sets a switch.
 func ifTrue(set func(*options.ClientOptions, bool) *options.ClientOptions) attribute {
 	return func(o *options.ClientOptions, v json.RawMessage) error {
 		set(o, isTrue(v))
@@ -161,13 +163,14 @@ func ifTrue(set func(*options.ClientOptions, bool) *options.ClientOptions) attri
 	}
 }
 
+// isTrue reads a value in the sense of Perl.
 func isTrue(v json.RawMessage) bool {
-	var t Truth
-	_ = t.UnmarshalJSON(v) // it takes everything
+	var t config.Truth
+	_ = t.UnmarshalJSON(v) // never fails
 	return bool(t)
 }
 
-// textValue is a string or a number as text.
+// textValue reads a string or a number as text.
 func textValue(v json.RawMessage) (string, error) {
 	var text string
 	var number json.Number
@@ -180,10 +183,10 @@ func textValue(v json.RawMessage) (string, error) {
 	return "", fmt.Errorf("%s is no text", v)
 }
 
-// maxMilliseconds bounds a time that an attribute says: a day.
+// maxMilliseconds bounds the time of an attribute: a day.
 const maxMilliseconds = 24 * 60 * 60 * 1000
 
-// numberValue is a whole number, or one as text.
+// numberValue reads an integer or a text of one.
 func numberValue(v json.RawMessage) (int, error) {
 	n, err := strconv.Atoi(string(bytes.Trim(v, `"`)))
 	if err != nil || n > maxMilliseconds {
@@ -192,8 +195,9 @@ func numberValue(v json.RawMessage) (int, error) {
 	return n, nil
 }
 
+// tlsAttributes holds the members of the attribute ssl.
 type tlsAttributes struct {
-	Verify   *json.Number `json:"SSL_verify_mode"` // 0 trusts everybody
+	Verify   *json.Number `json:"SSL_verify_mode"` // 0: accept every certificate
 	CA       string       `json:"SSL_ca_file"`
 	Cert     string       `json:"SSL_cert_file"`
 	Key      string       `json:"SSL_key_file"`
@@ -208,16 +212,16 @@ func applySSL(o *options.ClientOptions, text json.RawMessage) error {
 	case "true", "1", `"1"`:
 	default:
 		strict := json.NewDecoder(bytes.NewReader(text))
-		strict.DisallowUnknownFields() // it says which
+		strict.DisallowUnknownFields() // its error names the field
 		if err := strict.Decode(&t); err != nil {
 			return fmt.Errorf("%w: SSL_ca_file, SSL_cert_file, SSL_key_file, SSL_verify_mode and SSL_hostname can be used", err)
 		}
 	}
-	config, err := t.config()
+	settings, err := t.config()
 	if err != nil {
 		return err
 	}
-	o.SetTLSConfig(config)
+	o.SetTLSConfig(settings)
 	return nil
 }
 

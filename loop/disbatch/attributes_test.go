@@ -6,15 +6,16 @@ import (
 	"time"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 )
 
-// Every attribute is applied, or refused by its name.
+// TestAttributes: applyAttributes applies every attribute or refuses it by name.
 func TestAttributes(t *testing.T) {
 	f := func(attributes, want string) {
 		t.Helper()
-		c, err := disbatch.ParseConfig([]byte(`{"attributes": {` + attributes + `}}`))
+		c, err := config.Parse([]byte(`{"attributes": {` + attributes + `}}`))
 		must(t, err)
-		_, err = disbatch.ClientOptions(c, disbatch.ComponentNode)
+		_, err = disbatch.ClientOptions(c, config.ComponentNode)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), "attributes: "+want) {
 			t.Errorf("%s: %v, want %q", attributes, err, want)
 		}
@@ -33,27 +34,27 @@ func TestAttributes(t *testing.T) {
 	f(`"max_time_ms": 5`, "max_time_ms is not known")
 	f(`"ssl": {"SSL_ca_path": "/etc/ssl"}`, `ssl: json: unknown field "SSL_ca_path": SSL_ca_file`)
 
-	c, err := disbatch.ParseConfig([]byte(`{"attributes": {"j": "0", "w": "2", "replica_set_name": "rs0", "connect_timeout_ms": 70, "socket_timeout_ms": 80, "server_selection_timeout_ms": 90, "retry_writes": 0, "retry_reads": 1,
+	c, err := config.Parse([]byte(`{"attributes": {"j": "0", "w": "2", "replica_set_name": "rs0", "connect_timeout_ms": 70, "socket_timeout_ms": 80, "server_selection_timeout_ms": 90, "retry_writes": 0, "retry_reads": 1,
 		"heartbeat_frequency_ms": 5000, "local_threshold_ms": 7, "read_concern_level": "majority", "app_name": "site", "username": "u", "password": "p", "auth_mechanism": "SCRAM-SHA-1"}}`))
 	must(t, err)
-	o, err := disbatch.ClientOptions(c, disbatch.ComponentNode)
+	o, err := disbatch.ClientOptions(c, config.ComponentNode)
 	must(t, err)
 	if *o.WriteConcern.Journal || o.WriteConcern.W != 2 || *o.ReplicaSet != "rs0" || *o.ConnectTimeout != 70*time.Millisecond || *o.Timeout != 80*time.Millisecond || *o.ServerSelectionTimeout != 90*time.Millisecond ||
 		*o.RetryWrites || !*o.RetryReads || *o.HeartbeatInterval != 5*time.Second || *o.LocalThreshold != 7*time.Millisecond || o.ReadConcern.Level != "majority" || *o.AppName != "site" || o.Auth.AuthMechanism != "SCRAM-SHA-1" {
 		t.Errorf("the driver is told %+v", o)
 	}
 
-	// timeoutMS stands for both of the address: the driver does not say how they go together.
-	c, err = disbatch.ParseConfig([]byte(`{"mongohost": "mongodb://localhost/?w=2&journal=false&wtimeoutMS=5&socketTimeoutMS=6&timeoutMS=7"}`))
+	// timeoutMS replaces wtimeoutMS and socketTimeoutMS: their combination is undefined.
+	c, err = config.Parse([]byte(`{"mongohost": "mongodb://localhost/?w=2&journal=false&wtimeoutMS=5&socketTimeoutMS=6&timeoutMS=7"}`))
 	must(t, err)
-	o, err = disbatch.ClientOptions(c, disbatch.ComponentNode)
+	o, err = disbatch.ClientOptions(c, config.ComponentNode)
 	must(t, err)
 	if got := o.WriteConcern; got.W != 2 || got.Journal == nil || *got.Journal || got.WTimeout != 0 || o.SocketTimeout != nil || *o.Timeout != 7*time.Millisecond {
 		t.Errorf("with times of the address the driver is told %+v, %+v", got, o)
 	}
-	c, err = disbatch.ParseConfig([]byte(`{"mongohost": "mongodb://localhost/?journal=false&timeoutMS=soon"}`))
+	c, err = config.Parse([]byte(`{"mongohost": "mongodb://localhost/?journal=false&timeoutMS=soon"}`))
 	must(t, err)
-	if _, err = disbatch.ClientOptions(c, disbatch.ComponentNode); err == nil || !strings.Contains(err.Error(), "mongohost: ") {
+	if _, err = disbatch.ClientOptions(c, config.ComponentNode); err == nil || !strings.Contains(err.Error(), "mongohost: ") {
 		t.Errorf("an address with a fault: %v", err)
 	}
 }

@@ -10,16 +10,17 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/mongotest"
 	"treadle/loop/disbatch/sitetest"
 )
 
-// mute is a way to a double on which no reply to a ping comes back before the end.
+// mute holds back the replies to pings until it is closed.
 type mute chan struct{}
 
-func (mute) Comes(bson.D) mongotest.Fault { return mongotest.None }
+func (mute) BeforeCommand(bson.D) mongotest.Fault { return mongotest.None }
 
-func (m mute) Goes(command bson.D) (lost bool) {
+func (m mute) BeforeReply(command bson.D) (lost bool) {
 	if command[0].Key == "ping" {
 		<-m
 	}
@@ -30,21 +31,21 @@ type dialer func() (net.Conn, error)
 
 func (d dialer) DialContext(context.Context, string, string) (net.Conn, error) { return d() }
 
-// A store that is closed while the reply to a call that was given up is still to come waits
-// without keeping a processor busy: the clock of a bubble stands still while anybody runs.
+// TestCloseRests: Close waits for the reply to a cancelled call without using a processor. The clock of a synctest bubble stands
+// still while a goroutine runs.
 func TestCloseRests(t *testing.T) {
 	hangs := time.AfterFunc(sitetest.Patience, func() { panic("Close keeps a processor busy") })
 	defer hangs.Stop()
 	synctest.Test(t, func(t *testing.T) {
 		double, end := mongotest.New(), make(mute)
-		config, err := disbatch.ParseConfig([]byte(`{"mongohost": "database"}`))
+		c, err := config.Parse([]byte(`{"mongohost": "database"}`))
 		must(t, err)
-		config.Dial = dialer(func() (net.Conn, error) {
+		c.Dial = dialer(func() (net.Conn, error) {
 			near, far := net.Pipe()
-			go double.Talk(far, end)
+			go double.ServeConn(far, end)
 			return near, nil
 		})
-		store, err := disbatch.Open(config, disbatch.ComponentNode)
+		store, err := disbatch.Open(c, config.ComponentNode)
 		must(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

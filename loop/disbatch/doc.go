@@ -1,12 +1,12 @@
-// Package disbatch is what the programs of a Disbatch 4 site share: the store, which is the site's MongoDB, the documents in it,
-// and the configuration, config.json. The execution node and the task runner are in loop/disbatch/node, the command interface is
-// in loop/disbatch/web. The database is the only message bus between them, so each replaces the original's program by itself.
+// Package disbatch is the store of a Disbatch 4 site: the queues, tasks, nodes and files in the site's MongoDB. All programs of a
+// site share it. The execution node and the task runner are in loop/disbatch/node, the command interface is in loop/disbatch/web,
+// and config.json is in loop/disbatch/config. The programs exchange messages through the database only, so each of them replaces a
+// program of the original by itself.
 //
-// This room imports neither of them and calls nobody above it, save functions that are handed to it. It knows the names of
-// nodes and of the users of the database, and nothing of processes, slots, requests or pages. Queries that only one of the two
-// makes are there, on Store.Database; claiming and ending tasks is the node's. What all queries are made of is in query.go, and
-// how values are read as the originals wrote them in value.go.
+// This package imports config only. It knows no processes, slots, requests or pages. A query that only one program makes is in the
+// package of that program, on Store.Database; the claims and ends of tasks are in node. query.go has the parts of queries, and
+// value.go reads values in all forms that releases of the original write.
 //
-// Documents follow the design text of April 2016 or release 4.000 of 2018, which differ (see Schema): a queue document says
-// by its field constructor or plugin which of the two it is, and is written in its own dialect.
+// Documents follow the design text of April 2016 or release 4.000 of 2018, which differ (see Schema). The field constructor or
+// plugin of a queue tells its dialect. The store writes a queue and its tasks in that dialect.
 package disbatch

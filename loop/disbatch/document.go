@@ -6,30 +6,34 @@ import (
 
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/bson/primitive"
+
+	"treadle/loop/disbatch/config"
 )
 
-// Queue is a document of the collection queues. Fields of the two dialects have one name
-// here.
+// Queue is a document of the collection queues. A field has the same name in both dialects here.
 type Queue struct {
 	ID      primitive.ObjectID
 	Name    string
 	Plugin  string   // constructor in 2016
-	Limit   int      // maxthreads in 2016, of tasks at one node; threads in 2018, of tasks at all nodes
+	Limit   int      // in 2016 maxthreads: tasks at one node; in 2018 threads: tasks at all nodes together
 	Sort    string   // fifo, lifo or default
-	Schema  Schema   // by its field constructor or plugin
-	Pin     []string // nodes_pin: if any, only these nodes serve the queue
-	Ignore  []string // nodes_ignore: these nodes do not
-	Problem string   // what is wrong with the document, if something is
+	Schema  Schema   // dialect of the document
+	Pin     []string // nodes_pin; unless empty, only these nodes serve the queue
+	Ignore  []string // nodes_ignore; these nodes do not serve the queue
+	Problem string   // fault of the document; empty: none
 
-	Todo, Total int64 // count_todo and count_total of 2016, -1 if they need to be counted
+	Todo, Total int64 // count_todo and count_total of 2016; -1: unknown
 	Raw         bson.Raw
 }
+
+// LIFO reports whether the newest task of the queue is first. The oldest is first otherwise.
+func (q *Queue) LIFO() bool { return q.Sort == sortLIFO }
 
 // Task is a document of the collection tasks.
 type Task struct {
 	ID     primitive.ObjectID
 	Queue  primitive.ObjectID
-	Node   string // empty if nobody claimed it
+	Node   string // empty: not claimed
 	Status int
 	CTime  time.Time
 	MTime  time.Time
@@ -41,16 +45,16 @@ type Node struct {
 	ID        primitive.ObjectID
 	Name      string
 	Timestamp time.Time
-	Limit     int // maxthreads; NoLimit if it is null
-	Problem   string
+	Limit     int    // maxthreads; NoLimit if null or missing
+	Problem   string // fault of the document; empty: none
 	Raw       bson.Raw
 }
 
 // NoLimit is the limit of a node without maxthreads.
 const NoLimit = -1
 
-// Status codes of tasks. A plugin may return any positive integer; the originals have -3 terminated, -4 blocked and
-// -5 cancelled, too, which nothing here writes.
+// Status codes of tasks. A plugin may return any positive integer. The original also knows -3 terminated, -4 blocked and
+// -5 cancelled, which Treadle does not write.
 const (
 	StatusOrphaned  = -6
 	StatusQueued    = -2
@@ -60,24 +64,36 @@ const (
 	StatusFailed    = 2
 )
 
-// Orders in which a queue's tasks are claimed, by their ids.
+// Values of a queue's field sort: the order by id in which nodes claim its tasks.
 const (
-	SortFIFO    = "fifo"
-	SortLIFO    = "lifo"
-	SortDefault = "default"
+	sortFIFO    = "fifo"
+	sortLIFO    = "lifo"
+	sortDefault = "default"
 )
 
-// PluginField is the name of a queue's field with its plugin.
+// isSort reports whether a text is a value of sort.
+func isSort(text string) bool { return text == sortFIFO || text == sortLIFO || text == sortDefault }
+
+// Schema is the dialect of a queue and its tasks.
+type Schema int
+
+// Dialects: that of the design text of April 2016 and that of release 4.000 of 2018.
+const (
+	Schema2016 Schema = 2016
+	Schema2018 Schema = 2018
+)
+
+// PluginField returns the name of the field with the plugin of a queue.
 func (s Schema) PluginField() string { return s.pick("constructor", "plugin") }
 
-// LimitField is the name of a queue's field with its limit.
+// LimitField returns the name of the field with the limit of a queue.
 func (s Schema) LimitField() string { return s.pick("maxthreads", "threads") }
 
-// ParamsField is the name of a task's field with its payload.
+// ParamsField returns the name of the field with the payload of a task.
 func (s Schema) ParamsField() string { return s.pick("parameters", "params") }
 
-// Nobody is the node of a task that nobody claimed.
-func (s Schema) Nobody() any {
+// Unclaimed returns the value of the field node of a task that no node has claimed.
+func (s Schema) Unclaimed() any {
 	if s == Schema2016 {
 		return int32(-1)
 	}
@@ -91,11 +107,10 @@ func (s Schema) pick(of2016, of2018 string) string {
 	return of2018
 }
 
-// MaxLimit bounds the limits of queues and nodes: more tasks at once than processes fit.
+// MaxLimit bounds the limits of queues and nodes. It exceeds the number of processes that a host can run.
 const MaxLimit = 1 << 20
 
-// DecodeQueue reads a queue. What is wrong in it is in Problem, and then its limit is 0, so
-// that nothing runs.
+// DecodeQueue reads a queue. It reports a fault of the document in Problem with a limit of 0, so that no task of the queue starts.
 func DecodeQueue(raw bson.Raw) Queue {
 	q := Queue{
 		Name: Text(raw.Lookup("name")), Sort: Text(raw.Lookup("sort")), Schema: Schema2018,
@@ -112,11 +127,11 @@ func DecodeQueue(raw bson.Raw) Queue {
 	switch {
 	case q.ID.IsZero():
 		q.Problem = "its _id is no ObjectId"
-	case !pluginName.MatchString(q.Plugin):
+	case !config.IsPluginName(q.Plugin):
 		q.Problem = fmt.Sprintf("%s is %q, no name of a plugin", q.Schema.PluginField(), q.Plugin)
 	case !Missing(limit) && (!ok || n < 0 || n > MaxLimit):
 		q.Problem = fmt.Sprintf("%s is %s: it must be a number from 0 to %d", q.Schema.LimitField(), limit, MaxLimit)
-	case q.Sort != "" && q.Sort != SortFIFO && q.Sort != SortLIFO && q.Sort != SortDefault:
+	case q.Sort != "" && !isSort(q.Sort):
 		q.Problem = fmt.Sprintf("sort is %q: say fifo, lifo or default", q.Sort)
 	default:
 		q.Limit = int(n)
@@ -124,8 +139,7 @@ func DecodeQueue(raw bson.Raw) Queue {
 	return q
 }
 
-// count reads a counter; -1 says that it has to be counted, as one that is text, which
-// the database cannot add to.
+// count reads a counter. It returns -1, unknown, for a counter that is no number: $inc cannot add to a text.
 func count(v bson.RawValue) int64 {
 	n, ok := Integer(v)
 	if !ok || n < 0 || v.Type == bson.TypeString {
@@ -144,7 +158,7 @@ func DecodeTask(raw bson.Raw) Task {
 	return t
 }
 
-// Params is the payload of the task, in either dialect.
+// Params returns the payload of the task in either dialect.
 func (t *Task) Params() bson.RawValue {
 	if v := t.Raw.Lookup("params"); !Missing(v) {
 		return v
@@ -152,7 +166,7 @@ func (t *Task) Params() bson.RawValue {
 	return t.Raw.Lookup("parameters")
 }
 
-// DecodeNode reads a node. One whose limit is wrong starts nothing.
+// DecodeNode reads a node. It reports a wrong limit in Problem with a limit of 0, so that the node starts no task.
 func DecodeNode(raw bson.Raw) Node {
 	n := Node{Name: Text(raw.Lookup("node")), Timestamp: Instant(raw.Lookup("timestamp")), Limit: NoLimit, Raw: raw}
 	n.ID, _ = raw.Lookup("_id").ObjectIDOK()

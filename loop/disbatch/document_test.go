@@ -11,10 +11,12 @@ import (
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/sitetest"
 )
 
-func TestQueuesOfBothDialectsAreRead(t *testing.T) {
+// TestDecodeQueue: queues of both dialects and their faults.
+func TestDecodeQueue(t *testing.T) {
 	f := func(doc bson.D, want disbatch.Queue) {
 		t.Helper()
 		s, _ := bson.Marshal(append(d("_id", primitive.NewObjectID()), doc...))
@@ -36,7 +38,8 @@ func TestQueuesOfBothDialectsAreRead(t *testing.T) {
 	f(d("name", "a", "plugin", "P", "sort", "random"), disbatch.Queue{Schema: disbatch.Schema2018, Plugin: "P", Todo: -1, Problem: "fifo, lifo or default"})
 }
 
-func TestTimesAndNumbersOfOldData(t *testing.T) {
+// TestOldTimesAndNumbers: tasks with the forms of times and numbers in old data.
+func TestOldTimesAndNumbers(t *testing.T) {
 	f := func(v any, want int64) {
 		t.Helper()
 		doc, _ := bson.Marshal(d("status", "-2", "mtime", v))
@@ -51,8 +54,8 @@ func TestTimesAndNumbersOfOldData(t *testing.T) {
 	f("1461693573", 1461693573000)
 }
 
-// Limits that are none: huge, with a fraction, not a number.
-func TestLimitsOfNonsense(t *testing.T) {
+// TestInvalidLimits: limits that are too large, have a fraction or are no number.
+func TestInvalidLimits(t *testing.T) {
 	for _, v := range []any{math.NaN(), math.Inf(1), math.Inf(-1), 0.5, disbatch.MaxLimit + 1, int64(math.MaxInt64), -1, "-1", "1.5", "NaN", "1e99", "", "x", true, bson.A{1}} {
 		for _, schema := range []disbatch.Schema{disbatch.Schema2016, disbatch.Schema2018} {
 			doc, err := bson.Marshal(d("_id", primitive.NewObjectID(), "name", "a", schema.PluginField(), "P", schema.LimitField(), v))
@@ -69,12 +72,12 @@ func TestLimitsOfNonsense(t *testing.T) {
 	}
 }
 
-// Lengths that a string cannot have are those of no string, for whoever reads it.
-func TestAStringWithoutItsEnd(t *testing.T) {
+// TestInvalidStringLength: a string with an invalid length reads as no string.
+func TestInvalidStringLength(t *testing.T) {
 	for _, field := range []string{"threads", "count_todo", "status", "ctime", "params"} {
 		// .. 00 00 00             its size
 		//   02 f i e l d 00       a string
-		//     00 00 00 00         of no bytes, though each ends with one
+		//     00 00 00 00         of length 0, without its zero byte
 		//   00                    the end
 		in := bson.Raw(fmt.Sprintf("%c\x00\x00\x00\x02%s\x00\x00\x00\x00\x00\x00", 11+len(field), field))
 		q, task := disbatch.DecodeQueue(in), disbatch.DecodeTask(in)
@@ -84,8 +87,7 @@ func TestAStringWithoutItsEnd(t *testing.T) {
 	}
 }
 
-// FuzzDocument reads bytes that are to be a queue, a task or a node, as the database may send them. What is read keeps its
-// bounds.
+// FuzzDocument reads bytes as a queue, a task and a node. The results are within their bounds.
 func FuzzDocument(f *testing.F) {
 	for _, doc := range sitetest.FuzzDocuments(f) {
 		f.Add(doc)
@@ -94,7 +96,7 @@ func FuzzDocument(f *testing.F) {
 		raw := bson.Raw(in[:min(len(in), sitetest.FuzzBytes)])
 		q, n := disbatch.DecodeQueue(raw), disbatch.DecodeNode(raw)
 		disbatch.DecodeTask(raw)
-		if q.Limit < 0 || q.Limit > disbatch.MaxLimit || q.Problem != "" && q.Limit != 0 || q.Problem == "" && !disbatch.PluginName.MatchString(q.Plugin) || q.Todo < -1 {
+		if q.Limit < 0 || q.Limit > disbatch.MaxLimit || q.Problem != "" && q.Limit != 0 || q.Problem == "" && !config.IsPluginName(q.Plugin) || q.Todo < -1 {
 			t.Fatalf("%x is the queue %+v", in, q)
 		}
 		if n.Limit != disbatch.NoLimit && (n.Limit < 0 || n.Limit > disbatch.MaxLimit || n.Problem != "" && n.Limit != 0) {

@@ -2,14 +2,10 @@ package disbatch
 
 import "context"
 
-// What the tests of this room see of its inside.
-var (
-	ClientOptions = clientOptions
-	Strict        = strict
-	PluginName    = pluginName
-)
+// ClientOptions and ConnectTimeout are for the tests of this package.
+var ClientOptions = clientOptions
 
 const ConnectTimeout = connectTimeout
 
-// Ping asks the database for a sign.
+// Ping sends a ping to the database.
 func (s *Store) Ping(ctx context.Context) error { return s.client.Ping(ctx, nil) }

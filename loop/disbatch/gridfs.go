@@ -16,22 +16,21 @@ import (
 	"go.mongodb.org/mongo-driver/mongo/options"
 )
 
-// Names of the files of a task's output.
+// Names of the two outputs of a task: of its document's fields and of the files in GridFS.
 const (
 	FileStdout = "stdout"
 	FileStderr = "stderr"
 )
 
 const (
-	// chunkSize is how many characters a chunk has, the original's.
+	// chunkSize is the number of characters in a chunk, as in the original.
 	chunkSize = 261120
-	// maxFile bounds what ReadFile returns: what a runner keeps of an output at most.
+	// maxFile bounds the bytes that ReadFile returns. A runner keeps no more of an output.
 	maxFile = 1 << 30
 )
 
-// WriteFile writes a task's output to GridFS the way the original does, with chunks that
-// are strings and not binary. The text must be UTF-8. Called again with the same id, it
-// writes what is missing: a chunk's id follows from the file's, so no chunk is written twice.
+// WriteFile writes an output of a task to GridFS with string chunks, as the original does. The text must be UTF-8. A second call
+// with the same id writes only what is missing, since a chunk's id follows from the file's.
 func (s *Store) WriteFile(ctx context.Context, id, task primitive.ObjectID, name, text string) error {
 	for n, rest := uint32(0), text; rest != ""; n++ {
 		cut := CutAfter(rest, chunkSize)
@@ -55,8 +54,7 @@ func (s *Store) WriteFile(ctx context.Context, id, task primitive.ObjectID, name
 	return err
 }
 
-// chunkID is the id of a file's chunk: the file's time, and a hash of its id and the
-// number.
+// chunkID returns the id of a chunk: the time of the file's id, and a hash of that id and the chunk's number.
 func chunkID(file primitive.ObjectID, n uint32) primitive.ObjectID {
 	sum := md5.Sum(binary.BigEndian.AppendUint32(file[:], n))
 	id := file
@@ -64,9 +62,9 @@ func chunkID(file primitive.ObjectID, n uint32) primitive.ObjectID {
 	return id
 }
 
-// ReadFile reads a file of GridFS whose chunks are strings or binary.
+// ReadFile reads a file of GridFS. Chunks may be strings or binary.
 func (s *Store) ReadFile(ctx context.Context, id primitive.ObjectID) (string, error) {
-	file, err := s.files.FindOne(ctx, ByID(id)).Raw()
+	file, err := s.files.FindOne(ctx, byID(id)).Raw()
 	if err != nil {
 		return "", Found(err)
 	}
@@ -74,7 +72,7 @@ func (s *Store) ReadFile(ctx context.Context, id primitive.ObjectID) (string, er
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = cursor.Close(ctx) }() // it was only read
+	defer func() { _ = cursor.Close(ctx) }() // only read
 	var b strings.Builder
 	for want := int64(0); cursor.Next(ctx); want++ {
 		if n, ok := Integer(cursor.Current.Lookup("n")); !ok || n != want {
@@ -103,9 +101,9 @@ func (s *Store) ReadFile(ctx context.Context, id primitive.ObjectID) (string, er
 	return b.String(), nil
 }
 
-// FileLength is the length of a file of GridFS in bytes.
+// FileLength returns the length of a file of GridFS in bytes.
 func (s *Store) FileLength(ctx context.Context, id primitive.ObjectID) (int64, error) {
-	file, err := s.files.FindOne(ctx, ByID(id)).Raw()
+	file, err := s.files.FindOne(ctx, byID(id)).Raw()
 	if err != nil {
 		return 0, Found(err)
 	}

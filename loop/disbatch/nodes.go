@@ -9,13 +9,13 @@ import (
 	"go.mongodb.org/mongo-driver/mongo/options"
 )
 
-// Nodes returns all nodes by name.
+// Nodes returns all nodes in the order of their names.
 func (s *Store) Nodes(ctx context.Context) ([]Node, error) {
 	cursor, err := s.nodes.Find(ctx, bson.D{}, options.Find().SetSort(bson.D{{Key: "node", Value: 1}}))
 	if err != nil {
 		return nil, err
 	}
-	return All(ctx, cursor, DecodeNode)
+	return all(ctx, cursor, DecodeNode)
 }
 
 // Node returns the node of an id or a name.
@@ -27,11 +27,11 @@ func (s *Store) Node(ctx context.Context, idOrName string) (Node, error) {
 	return DecodeNode(raw), nil
 }
 
-// SetNodeLimit sets how many tasks a node runs at once; NoLimit writes null.
+// SetNodeLimit sets the number of tasks that a node runs at once. NoLimit writes null.
 func (s *Store) SetNodeLimit(ctx context.Context, id primitive.ObjectID, limit int) (*mongo.UpdateResult, error) {
 	var value any
 	if limit != NoLimit {
 		value = int32(limit)
 	}
-	return s.nodes.UpdateOne(ctx, ByID(id), Set(bson.D{{Key: "maxthreads", Value: value}}))
+	return s.nodes.UpdateOne(ctx, byID(id), Set(bson.D{{Key: "maxthreads", Value: value}}))
 }

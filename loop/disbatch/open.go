@@ -9,39 +9,33 @@ import (
 
 	"go.mongodb.org/mongo-driver/mongo/options"
 	"go.mongodb.org/mongo-driver/mongo/writeconcern"
+
+	"treadle/loop/disbatch/config"
 )
 
-// Components of the original: users of the database, whose passwords are in the
-// configuration's auth.
+// Bounds of calls. Every call ends with one of them.
 const (
-	ComponentNode   = "disbatchd"
-	ComponentWeb    = "disbatch_web"
-	ComponentRunner = "task_runner"
-)
-
-// Bounds of what is asked of the database. Every call ends with one of them.
-const (
-	// callTimeout is of one call, with the driver's own retries. A request to the command
-	// interface has its own time, which may be longer.
+	// callTimeout bounds one call with the driver's own retries. A request to the command interface has its own time-out, which
+	// may be longer.
 	callTimeout = 10 * time.Second
-	// connectTimeout is for finding a server that is there, and for connecting to it: a
-	// request to the command interface waits no longer for a database that is away.
+	// connectTimeout bounds the selection of a server and the connection to it. A request to the command interface waits no
+	// longer for a database that does not answer.
 	connectTimeout = 5 * time.Second
-	// maxConnections bounds the driver's pool: more calls at once than any node makes.
+	// maxConnections bounds the driver's pool. It exceeds the concurrent calls of any node.
 	maxConnections = 64
 )
 
-// clientOptions are the driver's options for a component of the configuration.
-func clientOptions(c *Config, component string) (*options.ClientOptions, error) {
+// clientOptions returns the driver's options for a component of the configuration.
+func clientOptions(c *config.File, component string) (*options.ClientOptions, error) {
 	address := c.MongoHost
 	if !strings.Contains(address, "://") {
 		address = "mongodb://" + address + "/"
 	}
 	o := options.Client().ApplyURI(address).SetAppName("treadle " + component)
-	if o.WriteConcern != nil && journalOff(address) { // there is none where the address has a fault
+	if o.WriteConcern != nil && journalOff(address) { // nil if the address has a fault
 		o.SetWriteConcern(&writeconcern.WriteConcern{W: o.WriteConcern.W, Journal: new(false)})
 	}
-	o.SocketTimeout = nil // it has no defined effect beside the time-out of a call
+	o.SocketTimeout = nil // its effect beside the time-out of a call is undefined
 	if o.Timeout == nil {
 		o.SetTimeout(callTimeout)
 	}
@@ -69,17 +63,17 @@ func clientOptions(c *Config, component string) (*options.ClientOptions, error) 
 	return o, nil
 }
 
-// journalOff says whether an address asks for writes without a journal, which the driver takes for no wish at all.
+// journalOff reports whether an address has journal=false, which the driver treats as unset.
 func journalOff(address string) bool {
 	_, query, _ := strings.Cut(address, "?")
-	said := strings.FieldsFunc(query, func(r rune) bool { return r == '&' || r == ';' })
-	return slices.ContainsFunc(said, func(option string) bool { return strings.EqualFold(option, "journal=false") })
+	parameters := strings.FieldsFunc(query, func(r rune) bool { return r == '&' || r == ';' })
+	return slices.ContainsFunc(parameters, func(option string) bool { return strings.EqualFold(option, "journal=false") })
 }
 
-// login is the setting that says as which user a component is known to the database.
-func login(c *Config, component string, o *options.ClientOptions) string {
+// login returns the name of the setting with the user of a component.
+func login(c *config.File, component string, o *options.ClientOptions) string {
 	var a credentials
-	_ = json.Unmarshal(c.Attributes, &a) // the options are made of them already
+	_ = json.Unmarshal(c.Attributes, &a) // clientOptions has checked them
 	_, own := c.Auth[component]
 	switch {
 	case own || o.Auth == nil:

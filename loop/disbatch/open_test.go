@@ -19,11 +19,11 @@ import (
 	"time"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/sitetest"
 )
 
-// authority is a new certificate authority of one certificate, for 127.0.0.1, and the file
-// with it.
+// authority makes a certificate authority with one certificate for 127.0.0.1. It returns the file with that certificate.
 func authority(t *testing.T) (file string, pair tls.Certificate) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -40,7 +40,7 @@ func authority(t *testing.T) (file string, pair tls.Certificate) {
 	return file, tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// overTLS listens in front of a double and returns where.
+// overTLS listens with TLS in front of a double and returns the address.
 func overTLS(t *testing.T, to string, pair tls.Certificate) string {
 	t.Helper()
 	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{pair}})
@@ -58,7 +58,7 @@ func overTLS(t *testing.T, to string, pair tls.Certificate) string {
 				continue
 			}
 			copying := func(to, from net.Conn) {
-				_, _ = io.Copy(to, from) // until one of them ends
+				_, _ = io.Copy(to, from) // until one connection ends
 				to.Close()
 				from.Close()
 			}
@@ -69,19 +69,19 @@ func overTLS(t *testing.T, to string, pair tls.Certificate) string {
 	return l.Addr().String()
 }
 
-// pings opens the database of a configuration as the node does, and says what happens.
-func pings(t *testing.T, config string) error {
+// pings opens the database of a configuration as a node does and returns the error of a ping.
+func pings(t *testing.T, text string) error {
 	t.Helper()
-	c, err := disbatch.ParseConfig([]byte(config))
+	c, err := config.Parse([]byte(text))
 	must(t, err)
-	store, err := disbatch.Open(c, disbatch.ComponentNode)
+	store, err := disbatch.Open(c, config.ComponentNode)
 	if err != nil {
 		return err
 	}
 	defer store.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), sitetest.Patience)
 	defer cancel()
-	for ctx.Err() == nil { // until a connection was tried to its end
+	for ctx.Err() == nil { // until an attempt to connect has ended
 		err = store.Ping(ctx)
 		if err == nil || !strings.Contains(err.Error(), "deadline") || strings.Contains(err.Error(), "Last error") {
 			break
@@ -90,8 +90,8 @@ func pings(t *testing.T, config string) error {
 	return store.Explain(err)
 }
 
-// TLS with an authority of the site's own, by the original's attributes or by the address;
-// an authority that is another one, or none, is refused in words that name the settings.
+// TestTLS: TLS with a certificate authority of the site, by attributes or by the address. The error for a certificate of another
+// authority names the settings.
 func TestTLS(t *testing.T) {
 	ca, pair := authority(t)
 	other, _ := authority(t)
@@ -114,12 +114,11 @@ func TestTLS(t *testing.T) {
 	f("", fmt.Sprintf(`"ssl": {"SSL_cert_file": %q}`, ca), "attributes: ssl: SSL_cert_file")
 }
 
-// The password of the configuration's auth, of its attributes and of its address, each of
-// the user and the database that it is of; a wrong one is refused in words that name the
-// setting.
+// TestAuthentication: passwords of auth, of attributes and of the address, each with its user and database. The error for a wrong
+// password names the setting.
 func TestAuthentication(t *testing.T) {
 	d := sitetest.StartDouble(t)
-	must(t, d.Require("jobs", map[string]string{disbatch.ComponentNode: "pencil", "alice": "p:ß"}))
+	must(t, d.Require("jobs", map[string]string{config.ComponentNode: "pencil", "alice": "p:ß"}))
 	f := func(login, database, more, want string) {
 		t.Helper()
 		err := pings(t, fmt.Sprintf(`{"mongohost": "mongodb://%s%s/?%s", "database": %q, %s}`, login, d.Address(), sitetest.Limits, database, more))
@@ -129,21 +128,36 @@ func TestAuthentication(t *testing.T) {
 	}
 	f("", "jobs", `"auth": {"disbatchd": "pencil", "task_runner": "x"}`, "")
 	f("", "jobs", `"attributes": {"username": "alice", "password": "p:ß", "db_name": "jobs"}`, "")
-	f("alice:p%3A%C3%9F@", "jobs", `"gfs": false`, "see mongohost") // which has no authSource
+	f("alice:p%3A%C3%9F@", "jobs", `"gfs": false`, "see mongohost") // without authSource
 	f("", "jobs", `"auth": {"disbatchd": "wrong"}`, "see disbatchd of auth")
-	f("", "other", `"auth": {"disbatchd": "pencil"}`, "see disbatchd of auth") // the original's source is the database
+	f("", "other", `"auth": {"disbatchd": "pencil"}`, "see disbatchd of auth") // the database is the authSource, as in the original
 	f("", "jobs", `"attributes": {"username": "alice", "password": "x", "db_name": "jobs"}`, "see username and password of attributes")
 	f("bob:x@", "jobs", `"gfs": false`, "see mongohost")
 	f("", "jobs", `"auth": {"task_runner": "pencil"}`, "requires authentication")
 }
 
-// TestWaitsForServer: a database that is away is not looked for as long as the driver does
-// by itself, unless the address says so.
-func TestWaitsForServer(t *testing.T) {
+// TestClientOptions: the options of the driver come from mongohost, attributes and the password of the component.
+func TestClientOptions(t *testing.T) {
+	c, err := config.Parse([]byte(`{
+	"mongohost": "db1:27017,db2", "database": "jobs", "attributes": { "ssl": { "SSL_verify_mode": 0, }, "w": 1 },
+	"auth": { "disbatchd": "a # b", "task_runner": "c" } }`))
+	must(t, err)
+	o, err := disbatch.ClientOptions(c, config.ComponentNode)
+	must(t, err)
+	if o.Auth == nil || o.Auth.Username != "disbatchd" || o.Auth.AuthSource != "jobs" || o.TLSConfig == nil || !o.TLSConfig.InsecureSkipVerify || len(o.Hosts) != 2 {
+		t.Errorf("the driver is told %+v", o)
+	}
+	if o, err = disbatch.ClientOptions(c, config.ComponentWeb); err != nil || o.Auth != nil {
+		t.Errorf("a component without a password: %v, %v", o, err)
+	}
+}
+
+// TestServerSelectionTimeout: the search for a server ends before the driver's default, unless the address has a time-out.
+func TestServerSelectionTimeout(t *testing.T) {
 	for address, want := range map[string]time.Duration{
 		"db": disbatch.ConnectTimeout, "mongodb://db/?serverSelectionTimeoutMS=70000": 70 * time.Second,
 	} {
-		o, err := disbatch.ClientOptions(&disbatch.Config{MongoHost: address}, disbatch.ComponentWeb)
+		o, err := disbatch.ClientOptions(&config.File{MongoHost: address}, config.ComponentWeb)
 		must(t, err)
 		if got := o.ServerSelectionTimeout; got == nil || *got != want {
 			t.Errorf("%s: a server is looked for for %v, want %v", address, got, want)

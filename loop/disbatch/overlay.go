@@ -2,23 +2,22 @@ package disbatch
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
 
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/mongo/options"
+
+	"treadle/loop/disbatch/config"
 )
 
-// Overlay returns a configuration with what the active document of the collection config
-// says about keys that the file does not name. The document's fields stand at its top or
-// below active.
-func (s *Store) Overlay(ctx context.Context, file *Config) (*Config, error) {
+// Overlay returns the configuration with the values of the active document of the collection config for keys that the file does
+// not set. The document has its values at its top or below active. Without such a document Overlay returns file itself; beside an
+// error about a value it returns a complete configuration.
+func (s *Store) Overlay(ctx context.Context, file *config.File) (*config.File, error) {
 	cursor, err := s.config.Find(ctx, bson.D{{Key: "active", Value: bson.D{{Key: "$exists", Value: true}}}}, options.Find().SetSort(idAscending))
 	if err != nil {
 		return nil, err
 	}
-	docs, err := All(ctx, cursor, func(raw bson.Raw) bson.Raw { return raw })
+	docs, err := all(ctx, cursor, func(raw bson.Raw) bson.Raw { return raw })
 	if err != nil {
 		return nil, err
 	}
@@ -30,27 +29,16 @@ func (s *Store) Overlay(ctx context.Context, file *Config) (*Config, error) {
 		if !nested && (!isBool || !on) && (!isNumber || n == 0) {
 			continue
 		}
-		c := *file
-		var faults []error
-		for _, key := range []struct {
-			name string
-			into any
-		}{
-			{"plugins", &c.Plugins}, {"web_root", &c.WebRoot}, {"activequeues", &c.ActiveQueues},
-			{"ignorequeues", &c.IgnoreQueues}, {"task_runner", &c.TaskRunner}, {"log", &c.Log},
-		} {
-			value := doc.Lookup(key.name)
-			if nested && !Missing(inner.Lookup(key.name)) {
-				value = inner.Lookup(key.name)
+		return file.Overlay(func(key string) []byte {
+			value := doc.Lookup(key)
+			if nested && !Missing(inner.Lookup(key)) {
+				value = inner.Lookup(key)
 			}
-			if Missing(value) || file.named[key.name] {
-				continue
+			if Missing(value) {
+				return nil
 			}
-			if err := json.Unmarshal([]byte(value.String()), key.into); err != nil {
-				faults = append(faults, fmt.Errorf("collection config: %s: %w", key.name, err))
-			}
-		}
-		return &c, errors.Join(faults...)
+			return []byte(value.String())
+		})
 	}
 	return file, nil
 }

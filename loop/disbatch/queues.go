@@ -18,10 +18,10 @@ func (s *Store) Queues(ctx context.Context) ([]Queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	return All(ctx, cursor, DecodeQueue)
+	return all(ctx, cursor, DecodeQueue)
 }
 
-// Queue returns the queue of an id or a name; the oldest, if several have the name.
+// Queue returns the queue of an id or a name. It returns the oldest of several queues of the name.
 func (s *Store) Queue(ctx context.Context, idOrName string) (Queue, error) {
 	raw, err := s.queues.FindOne(ctx, byIDOrName("name", idOrName), options.FindOne().SetSort(idAscending)).Raw()
 	if err != nil {
@@ -30,8 +30,7 @@ func (s *Store) Queue(ctx context.Context, idOrName string) (Queue, error) {
 	return DecodeQueue(raw), nil
 }
 
-// InsertQueue creates a queue in the configured dialect. Nothing runs in it until it has
-// a limit.
+// InsertQueue creates a queue in the configured dialect. Nodes claim none of its tasks until it has a limit.
 func (s *Store) InsertQueue(ctx context.Context, name, plugin string) (*mongo.InsertOneResult, error) {
 	doc := bson.D{{Key: "name", Value: name}, {Key: s.schema.PluginField(), Value: plugin}}
 	if s.schema == Schema2016 {
@@ -40,10 +39,16 @@ func (s *Store) InsertQueue(ctx context.Context, name, plugin string) (*mongo.In
 	return s.queues.InsertOne(ctx, doc)
 }
 
-// QueueChange is a change of a queue; what is nil stays.
+// QueueChange is a change of a queue. A nil field keeps its value.
 type QueueChange struct {
 	Name, Plugin, Sort *string
 	Limit              *int
+}
+
+// SetSort changes the order of the tasks. It returns false for a text other than fifo, lifo or default.
+func (c *QueueChange) SetSort(text string) bool {
+	c.Sort = &text
+	return isSort(text)
 }
 
 // UpdateQueue changes a queue in its own dialect.
@@ -65,37 +70,30 @@ func (s *Store) UpdateQueue(ctx context.Context, q *Queue, c QueueChange) (*mong
 	if fields == nil {
 		return nil, fmt.Errorf("nothing to change")
 	}
-	return s.queues.UpdateOne(ctx, ByID(q.ID), Set(fields))
+	return s.queues.UpdateOne(ctx, byID(q.ID), Set(fields))
 }
 
-// DeleteQueue deletes the document of a queue; its tasks stay, as in the original.
+// DeleteQueue deletes the document of a queue. Its tasks stay, as with the original.
 func (s *Store) DeleteQueue(ctx context.Context, id primitive.ObjectID) (*mongo.DeleteResult, error) {
-	return s.queues.DeleteOne(ctx, ByID(id))
+	return s.queues.DeleteOne(ctx, byID(id))
 }
 
-// Counts are how many tasks of a queue stand where.
+// Counts holds the numbers of tasks of a queue by status.
 type Counts struct {
 	Queued    int64 // status -2 and below
-	Running   int64 // claimed and running, at all nodes
+	Running   int64 // status -1, claimed, and 0, running, at all nodes
 	Completed int64 // status 1 and above
 }
 
-// Counts returns the counts of every queue that has tasks, by one aggregate. With an id it
-// counts that queue only.
+// Counts returns the counts of all queues that have tasks, or of the given ones, with one aggregate.
 func (s *Store) Counts(ctx context.Context, only ...primitive.ObjectID) (map[primitive.ObjectID]Counts, error) {
 	var filter bson.D
 	if len(only) > 0 {
 		filter = bson.D{{Key: "queue", Value: In(only)}}
 	}
-	cursor, err := s.tasks.Aggregate(ctx, Group(filter, bson.D{{Key: "queue", Value: "$queue"}, {Key: "status", Value: "$status"}}))
-	if err != nil {
-		return nil, err
-	}
 	out := make(map[primitive.ObjectID]Counts)
-	_, err = All(ctx, cursor, func(raw bson.Raw) struct{} {
-		queue, _ := raw.Lookup("_id", "queue").ObjectIDOK()
-		status, _ := Integer(raw.Lookup("_id", "status"))
-		n, _ := Integer(raw.Lookup("n"))
+	err := s.CountByQueue(ctx, filter, "status", func(queue primitive.ObjectID, of bson.RawValue, n int64) {
+		status, _ := Integer(of)
 		c := out[queue]
 		switch {
 		case status <= StatusQueued:
@@ -106,13 +104,35 @@ func (s *Store) Counts(ctx context.Context, only ...primitive.ObjectID) (map[pri
 			c.Completed += n
 		}
 		out[queue] = c
-		return struct{}{}
 	})
-	return out, err
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
-// AddCounts adds to the counters of a 2016 queue; those that are null, missing or negative
-// stay as they are.
+// CountByQueue counts the tasks that match a filter by queue and one more field, with one aggregate. It calls each with every
+// combination of the two and the number of its tasks. A nil filter matches all tasks.
+func (s *Store) CountByQueue(ctx context.Context, filter bson.D, field string, each func(queue primitive.ObjectID, value bson.RawValue, n int64)) error {
+	var stages bson.A
+	if filter != nil {
+		stages = bson.A{bson.D{{Key: "$match", Value: filter}}}
+	}
+	by := bson.D{{Key: "queue", Value: "$queue"}, {Key: field, Value: "$" + field}}
+	cursor, err := s.tasks.Aggregate(ctx, append(stages, bson.D{{Key: "$group", Value: bson.D{{Key: "_id", Value: by}, {Key: "n", Value: bson.D{{Key: "$sum", Value: 1}}}}}}))
+	if err != nil {
+		return err
+	}
+	_, err = all(ctx, cursor, func(raw bson.Raw) struct{} {
+		queue, _ := raw.Lookup("_id", "queue").ObjectIDOK()
+		n, _ := Integer(raw.Lookup("n"))
+		each(queue, raw.Lookup("_id", field), n)
+		return struct{}{}
+	})
+	return err
+}
+
+// AddCounts adds to the counters of a 2016 queue. A queue without two numeric counters stays as it is.
 func (s *Store) AddCounts(ctx context.Context, queue primitive.ObjectID, todo, total int64) error {
 	change := bson.D{{Key: "count_todo", Value: todo}}
 	if total != 0 {

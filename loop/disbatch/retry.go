@@ -11,27 +11,27 @@ import (
 	"go.mongodb.org/mongo-driver/x/mongo/driver"
 )
 
-// Times of calls that wait for a database that does not answer.
+// Times of calls to a database that does not answer.
 const (
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = 5 * time.Second
-	// logEvery is the time between lines of log about it, however many calls wait.
+	// logEvery is the least time between log lines about an outage, for all waiting calls together.
 	logEvery = 10 * time.Second
 )
 
-// Retrier repeats calls that the database does not answer, with a back-off, and logs such an outage now and then, however
-// many calls wait. Its methods may be called by several goroutines.
+// Retrier repeats calls that the database does not answer, with a back-off. It logs an outage once per logEvery for all its calls
+// together. Its methods are safe for concurrent use.
 type Retrier struct {
 	store  *Store
 	log    *slog.Logger
 	failed func()
 
 	mu      sync.Mutex
-	waiting int       // calls that were made at least once and not answered
-	logged  time.Time // when there was a line about it
+	waiting int       // calls that have failed at least once and go on
+	logged  time.Time // time of the last log line about this outage; zero: none
 }
 
-// Retrier returns one for calls of the store. Unless it is nil, failed is called for every call that failed.
+// Retrier returns a Retrier for calls of the store. It calls failed, unless nil, after every attempt that fails.
 func (s *Store) Retrier(log *slog.Logger, failed func()) *Retrier {
 	if failed == nil {
 		failed = func() {}
@@ -39,19 +39,18 @@ func (s *Store) Retrier(log *slog.Logger, failed func()) *Retrier {
 	return &Retrier{store: s, log: log, failed: failed}
 }
 
-// Do repeats a call until the database answers it or ctx ends; what names the call in the log. What the database
-// refuses is repeated as well, since most of its refusals pass, save what can never fit: see TooLarge.
+// Do repeats a call until the database answers it or ctx ends. what names the call in the log. Do repeats a refused call too, since
+// most refusals are temporary. It does not repeat a call with an error of TooLarge.
 func (r *Retrier) Do(ctx context.Context, what string, call func() error) error {
 	return r.repeat(ctx, what, call, func(error) error { return nil })
 }
 
-// Connect is Do for the first calls of a process: it ends with a SettingError when the database can never be used with
-// these settings.
+// Connect is Do for the first call of a process. It returns a SettingError if the settings can never reach a usable database.
 func (r *Retrier) Connect(ctx context.Context, what string, call func() error) error {
 	return r.repeat(ctx, what, call, func(err error) error { return r.store.unusable(ctx, err) })
 }
 
-// Usable waits until the database answers a read, and ends with a SettingError when it never will with these settings.
+// Usable repeats a read until the database answers it. Its errors are those of Connect.
 func (r *Retrier) Usable(ctx context.Context) error {
 	return r.Connect(ctx, "starting", func() error {
 		if _, err := r.store.Node(ctx, ""); !errors.Is(err, ErrNotFound) {
@@ -61,7 +60,7 @@ func (r *Retrier) Usable(ctx context.Context) error {
 	})
 }
 
-// repeat is Do that also ends with what final makes of an error, if that is one.
+// repeat is Do that also ends if final returns an error for the error of an attempt.
 func (r *Retrier) repeat(ctx context.Context, what string, call func() error, final func(error) error) error {
 	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
 		err := call()
@@ -88,7 +87,7 @@ func (r *Retrier) repeat(ctx context.Context, what string, call func() error, fi
 	}
 }
 
-// outage notes a call that was not answered, and logs it now and then.
+// outage records an attempt that failed and logs it once per logEvery. first: it is the first one of its call.
 func (r *Retrier) outage(first bool, what string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -101,7 +100,7 @@ func (r *Retrier) outage(first bool, what string, err error) {
 	}
 }
 
-// over notes that a call waits no more.
+// over records the end of a call that has failed at least once.
 func (r *Retrier) over(answered bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -111,13 +110,13 @@ func (r *Retrier) over(answered bool) {
 	}
 }
 
-// Codes of the database for a document that is over its limit.
+// Error codes of MongoDB for a document that exceeds its size limit.
 const (
 	codeTooLarge      = 10334
 	codeTooLargeAfter = 17419
 )
 
-// TooLarge says that a document is over the limit of the database: no retry ends that.
+// TooLarge reports whether an error is about a document that exceeds the size limit of the database. A retry does not help.
 func TooLarge(err error) bool {
 	var server mongo.ServerError
 	return errors.Is(err, driver.ErrDocumentTooLarge) || errors.As(err, &server) && (server.HasErrorCode(codeTooLarge) || server.HasErrorCode(codeTooLargeAfter))

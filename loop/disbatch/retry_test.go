@@ -11,12 +11,12 @@ import (
 	"time"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/sitetest"
 )
 
-// However many results wait for the database, there is a line about it now and then, and
-// one when it is back.
-func TestAnOutageIsSaidOnce(t *testing.T) {
+// TestOutageIsLoggedOnce: an outage has one log line for all waiting calls together, and one at its end.
+func TestOutageIsLoggedOnce(t *testing.T) {
 	lines := sitetest.NewLines()
 	var failed atomic.Int64
 	r := new(disbatch.Store).Retrier(lines.Logger(), func() { failed.Add(1) })
@@ -48,20 +48,20 @@ func TestAnOutageIsSaidOnce(t *testing.T) {
 	}
 }
 
-// Calls that wait for a database that is away rest until their time is over: the clock of a bubble stands still while
-// anybody runs.
-func TestAnOutageRests(t *testing.T) {
+// TestOutageRests: calls wait for an absent database without using a processor. The clock of a synctest bubble stands still while
+// a goroutine runs.
+func TestOutageRests(t *testing.T) {
 	hangs := time.AfterFunc(sitetest.Patience, func() { panic("a call without a database keeps a processor busy") })
 	defer hangs.Stop()
 	synctest.Test(t, func(t *testing.T) {
-		config, err := disbatch.ParseConfig([]byte(`{"mongohost": "database"}`))
+		c, err := config.Parse([]byte(`{"mongohost": "database"}`))
 		must(t, err)
 		var dialed atomic.Int64
-		config.Dial = dialer(func() (net.Conn, error) {
+		c.Dial = dialer(func() (net.Conn, error) {
 			dialed.Add(1)
 			return nil, syscall.ECONNREFUSED
 		})
-		store, err := disbatch.Open(config, disbatch.ComponentNode)
+		store, err := disbatch.Open(c, config.ComponentNode)
 		must(t, err)
 		defer store.Close()
 		began := time.Now()
@@ -71,7 +71,7 @@ func TestAnOutageRests(t *testing.T) {
 		if got := time.Since(began); got != disbatch.ConnectTimeout {
 			t.Errorf("it gave up after %v", got)
 		}
-		if got := dialed.Load(); got > 20 { // the driver looks again at most every 500 ms
+		if got := dialed.Load(); got > 20 { // the driver retries every 500 ms at most
 			t.Errorf("%d connections were tried meanwhile", got)
 		}
 	})

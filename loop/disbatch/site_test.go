@@ -9,7 +9,7 @@ import (
 	"treadle/loop/disbatch/sitetest"
 )
 
-// No test may leave a goroutine of the driver behind.
+// TestMain fails if a test leaves a goroutine of the driver behind.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var (

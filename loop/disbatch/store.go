@@ -10,29 +10,30 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/mongo"
 	"go.mongodb.org/mongo-driver/mongo/options"
+
+	"treadle/loop/disbatch/config"
 )
 
-// ErrNotFound says that no such queue, node, task or file is there.
+// ErrNotFound reports that the queue, node, task or file does not exist.
 var ErrNotFound = errors.New("not found")
 
-// Store is the database of a Disbatch site. Its methods may be called by several
-// goroutines; each returns within the time-out of a call.
+// Store is the database of a Disbatch site. Its methods are safe for concurrent use. Each returns within the time-out of a call.
 type Store struct {
 	client *mongo.Client
 	db     *mongo.Database
 	schema Schema // of new queues
-	login  string // the setting with the user and password, for errors
+	login  string // name of the setting with the user and password, for errors
 	dialed *options.ClientOptions
 
 	queues, tasks, nodes, config, files, chunks *mongo.Collection
 }
 
-// Open prepares the store of a configuration for a component. It does not wait for the
-// database, which may be away; see Retrier.
-func Open(c *Config, component string) (*Store, error) {
+// Open prepares the store of a configuration for a component. It does not wait for a connection: Retrier repeats calls until the
+// database answers.
+func Open(c *config.File, component string) (*Store, error) {
 	o, err := clientOptions(c, component)
 	if err != nil {
-		return nil, &SettingError{fmt.Errorf("%s: %w", c.Path, err)}
+		return nil, &config.SettingError{Err: fmt.Errorf("%s: %w", c.Path, err)}
 	}
 	client, err := mongo.Connect(context.Background(), o)
 	if err != nil {
@@ -40,25 +41,25 @@ func Open(c *Config, component string) (*Store, error) {
 	}
 	db := client.Database(c.Database)
 	return &Store{
-		client: client, db: db, schema: c.Schema, login: login(c, component, o), dialed: o,
+		client: client, db: db, schema: Schema(c.Schema), login: login(c, component, o), dialed: o,
 		queues: db.Collection("queues"), tasks: db.Collection("tasks"), nodes: db.Collection("nodes"),
 		config: db.Collection("config"), files: db.Collection("tasks.files"), chunks: db.Collection("tasks.chunks"),
 	}, nil
 }
 
-// Database returns the database itself, for queries that one room alone makes.
+// Database returns the database itself, for queries that only one package makes.
 func (s *Store) Database() *mongo.Database { return s.db }
 
-// Close lets go of the connections. The driver is given no deadline: with one it keeps a
-// processor busy until calls that were given up are over.
+// Close closes the connections. It passes the driver a context without a deadline: with one the driver spins until cancelled calls
+// have ended.
 func (s *Store) Close() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	defer time.AfterFunc(connectTimeout, cancel).Stop()
-	_ = s.client.Disconnect(ctx) // it fails if calls do not end in time, and there is nothing left to do about it
+	_ = s.client.Disconnect(ctx) // an error means that calls have not ended in time
 }
 
-// Explain adds the setting to an error that one of them explains, and is nil for nil.
+// Explain adds the name of the setting that causes an error. It returns other errors as they are, and nil for nil.
 func (s *Store) Explain(err error) error {
 	if err == nil {
 		return nil
@@ -76,14 +77,13 @@ func (s *Store) Explain(err error) error {
 	return err
 }
 
-// unusable returns a SettingError for an error that no waiting ends: a release that is too old,
-// a user or password that is refused, a certificate that does not fit, or another replica set.
-// It returns nil for all others.
+// unusable returns a SettingError for an error that a retry does not end: a release that is too old, a refused user or password,
+// a certificate that does not fit, or another replica set. It returns nil for all others.
 func (s *Store) unusable(ctx context.Context, err error) error {
 	text := err.Error()
 	for _, refusal := range []string{"wire version", "Authentication failed", "MechanismUnavailable", "requires authentication", "x509:"} {
 		if strings.Contains(text, refusal) {
-			return &SettingError{s.Explain(err)}
+			return &config.SettingError{Err: s.Explain(err)}
 		}
 	}
 	if strings.Contains(text, "server selection error") {
@@ -92,8 +92,8 @@ func (s *Store) unusable(ctx context.Context, err error) error {
 	return nil
 }
 
-// otherSet returns a SettingError if a server of the configuration answers and is not of the
-// configured replica set. The driver does not say so: it leaves such servers out.
+// otherSet returns a SettingError if a configured server answers and belongs to another replica set. The driver ignores such a
+// server without an error.
 func (s *Store) otherSet(ctx context.Context) error {
 	if s.dialed.ReplicaSet == nil {
 		return nil
@@ -105,21 +105,20 @@ func (s *Store) otherSet(ctx context.Context) error {
 			continue
 		}
 		reply, err := client.Database("admin").RunCommand(ctx, bson.D{{Key: "isMaster", Value: 1}}).Raw()
-		_ = client.Disconnect(ctx) // there is nothing to lose
+		_ = client.Disconnect(ctx) // the answer has been read
 		name := Text(reply.Lookup("setName"))
 		switch {
 		case err != nil || name == *s.dialed.ReplicaSet:
 		case name == "":
-			return &SettingError{fmt.Errorf("%s is no member of a replica set: remove replica_set_name from attributes, or replicaSet from mongohost", host)}
+			return &config.SettingError{Err: fmt.Errorf("%s is no member of a replica set: remove replica_set_name from attributes, or replicaSet from mongohost", host)}
 		default:
-			return &SettingError{fmt.Errorf("the replica set of %s is %q and not %q: correct replica_set_name of attributes, or replicaSet of mongohost", host, name, *s.dialed.ReplicaSet)}
+			return &config.SettingError{Err: fmt.Errorf("the replica set of %s is %q and not %q: correct replica_set_name of attributes, or replicaSet of mongohost", host, name, *s.dialed.ReplicaSet)}
 		}
 	}
 	return nil
 }
 
-// EnsureIndexes creates the indexes that are not there yet and returns what could not be
-// created; none of them is necessary to run.
+// EnsureIndexes creates the missing indexes. It returns an error for each index that it cannot create; a site runs without them.
 func (s *Store) EnsureIndexes(ctx context.Context) (faults []error) {
 	asc := func(names ...string) (keys bson.D) {
 		for _, n := range names {
@@ -127,7 +126,7 @@ func (s *Store) EnsureIndexes(ctx context.Context) (faults []error) {
 		}
 		return keys
 	}
-	// Each has options of its own: the driver adds the index's name to them.
+	// Every index needs its own options: the driver adds the name of the index to them.
 	unique := func(names ...string) mongo.IndexModel {
 		return mongo.IndexModel{Keys: asc(names...), Options: options.Index().SetUnique(true)}
 	}

@@ -10,10 +10,12 @@ import (
 	"go.mongodb.org/mongo-driver/mongo"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/sitetest"
 )
 
-func TestTasksAreWrittenInTheirQueuesDialect(t *testing.T) {
+// TestTasksAreWrittenInDialect: new tasks have the dialect of their queue and count in its counters.
+func TestTasksAreWrittenInDialect(t *testing.T) {
 	s := newSite(t)
 	old := s.Queue(d("name", "old", "constructor", "P", "count_todo", 0, "count_total", 0))
 	young := s.Queue(d("name", "young", "plugin", "P"))
@@ -34,6 +36,8 @@ func TestTasksAreWrittenInTheirQueuesDialect(t *testing.T) {
 	}
 }
 
+// TestFilesHaveChunksOfCharacters: a chunk holds a number of characters, not bytes, and may be binary. A missing chunk is an
+// error.
 func TestFilesHaveChunksOfCharacters(t *testing.T) {
 	s := newSite(t)
 	want := strings.Repeat("æ", 261120) + "tail"
@@ -57,7 +61,8 @@ func TestFilesHaveChunksOfCharacters(t *testing.T) {
 	}
 }
 
-func TestIndexesThatCannotBeAreReported(t *testing.T) {
+// TestIndexesReportErrors: EnsureIndexes returns an error for an index that two documents violate, and creates the others.
+func TestIndexesReportErrors(t *testing.T) {
 	s := newSite(t)
 	s.Queue(d("name", "twin", "plugin", "P"))
 	s.Queue(d("name", "twin", "plugin", "P"))
@@ -72,7 +77,8 @@ func TestIndexesThatCannotBeAreReported(t *testing.T) {
 	}
 }
 
-// The indexes have the names that the original's driver gives them: under another name its node would not start.
+// TestIndexesHaveTheOriginalsNames: the indexes have the names of the original's driver. Its node would not start with other
+// names.
 func TestIndexesHaveTheOriginalsNames(t *testing.T) {
 	s := newSite(t)
 	for _, fault := range s.Store.EnsureIndexes(s.Ctx) {
@@ -95,7 +101,8 @@ func TestIndexesHaveTheOriginalsNames(t *testing.T) {
 	}
 }
 
-func TestTheConfigCollectionFillsTheFile(t *testing.T) {
+// TestConfigCollection: the active document of the collection config has values for keys that the file does not set.
+func TestConfigCollection(t *testing.T) {
 	s := newSite(t, `"plugins": ["File"],`)
 	for _, doc := range []bson.D{
 		d("active", false, "task_runner", "/no"),
@@ -110,8 +117,8 @@ func TestTheConfigCollectionFillsTheFile(t *testing.T) {
 	}
 }
 
-// A config collection of nonsense is said and changes nothing.
-func TestAConfigCollectionOfNonsense(t *testing.T) {
+// TestInvalidConfigCollection: a wrong value in the collection config is an error and changes nothing.
+func TestInvalidConfigCollection(t *testing.T) {
 	s := newFaultySite(t)
 	for _, field := range []string{"active", "plugins", "web_root", "activequeues", "ignorequeues", "task_runner", "log"} {
 		for _, v := range sitetest.Nonsense() {
@@ -130,10 +137,10 @@ func TestAConfigCollectionOfNonsense(t *testing.T) {
 	}
 }
 
-// Of tasks that are created in several messages, of which one cannot be sent, it is said how many are there.
-func TestTasksInSeveralMessages(t *testing.T) {
+// TestInsertInSeveralMessages: the result of an insert in several messages, of which one fails, has the tasks of the others.
+func TestInsertInSeveralMessages(t *testing.T) {
 	s := newFaultySite(t)
-	q := s.Queue(d("name", "a", "constructor", disbatch.DemoPlugin, "maxthreads", 1, "count_todo", 0, "count_total", 0))
+	q := s.Queue(d("name", "a", "constructor", config.DemoPlugin, "maxthreads", 1, "count_todo", 0, "count_total", 0))
 	param := func(size int) any { return d("a", strings.Repeat("p", size)) }
 	for i, want := range []int{0, 1} {
 		result, err := s.Store.InsertTasks(s.Ctx, &q, []any{param(9 << 20), param(9 << 20), param(17 << 20)}[2-2*i:])

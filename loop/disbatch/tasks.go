@@ -12,15 +12,15 @@ import (
 	"go.mongodb.org/mongo-driver/mongo/options"
 )
 
-// InsertTasks creates queued tasks with these payloads, in the dialect of the queue, and
-// counts them. What was inserted before an error is in the result.
+// InsertTasks creates queued tasks with the payloads, in the dialect of the queue, and adds them to the counters of a 2016 queue.
+// After an error the result holds the tasks that are inserted, or is nil if that is unknown.
 func (s *Store) InsertTasks(ctx context.Context, q *Queue, params []any) (*mongo.InsertManyResult, error) {
 	now := primitive.NewDateTimeFromTime(time.Now())
 	docs := make([]any, len(params))
 	for i, p := range params {
 		docs[i] = bson.D{
 			{Key: "_id", Value: primitive.NewObjectID()},
-			{Key: "queue", Value: q.ID}, {Key: "status", Value: int32(StatusQueued)}, {Key: "node", Value: q.Schema.Nobody()},
+			{Key: "queue", Value: q.ID}, {Key: "status", Value: int32(StatusQueued)}, {Key: "node", Value: q.Schema.Unclaimed()},
 			{Key: "stdout", Value: nil}, {Key: "stderr", Value: nil}, {Key: "ctime", Value: now}, {Key: "mtime", Value: now},
 			{Key: q.Schema.ParamsField(), Value: p},
 		}
@@ -38,14 +38,14 @@ func (s *Store) InsertTasks(ctx context.Context, q *Queue, params []any) (*mongo
 	return result, err
 }
 
-// arrived looks how many of these tasks, which are inserted in their order, are there; nil says that this cannot be seen. The
-// driver sends them in several messages and does not say which of them came before the one that failed.
+// arrived searches the database for the tasks of an insert that failed. It returns nil if it cannot read them. The driver sends
+// the tasks in order, in several messages, and does not report the messages that succeeded.
 func (s *Store) arrived(ctx context.Context, docs []any) *mongo.InsertManyResult {
 	id := func(i int) any { return docs[i].(bson.D)[0].Value }
 	var fault error
 	n := sort.Search(len(docs), func(i int) bool {
 		if fault != nil {
-			return false // it does not matter any more
+			return false // n is not used after a fault
 		}
 		_, err := s.tasks.FindOne(ctx, bson.D{{Key: "_id", Value: id(i)}}, options.FindOne().SetProjection(bson.D{{Key: "_id", Value: 1}})).Raw()
 		if err = Found(err); err != nil && err != ErrNotFound {
@@ -63,26 +63,26 @@ func (s *Store) arrived(ctx context.Context, docs []any) *mongo.InsertManyResult
 	return result
 }
 
-// Task returns one task.
+// Task returns the task of an id.
 func (s *Store) Task(ctx context.Context, id primitive.ObjectID) (Task, error) {
-	raw, err := s.tasks.FindOne(ctx, ByID(id)).Raw()
+	raw, err := s.tasks.FindOne(ctx, byID(id)).Raw()
 	if err != nil {
 		return Task{}, Found(err)
 	}
 	return DecodeTask(raw), nil
 }
 
-// SearchOptions bound and order a search.
+// SearchOptions bounds and orders a search. The zero value finds all tasks in any order.
 type SearchOptions struct {
 	Limit, Skip int64
-	Sort        bson.D // none, if empty
-	Projection  bson.D // all fields, if empty
-	// Each, unless it is nil, is called for each document as it comes and returns what is kept of it, or an error, which ends
-	// the search. The document is the callback's until it returns.
+	Sort        bson.D // empty: any order
+	Projection  bson.D // empty: all fields
+	// Each, unless nil, receives every document as it arrives and returns the document to keep. An error ends the search. The
+	// document that it receives is valid until it returns.
 	Each func(doc bson.Raw) (bson.Raw, error)
 }
 
-// Search returns the tasks that a filter finds.
+// Search returns the tasks that match a filter.
 func (s *Store) Search(ctx context.Context, filter any, o SearchOptions) ([]Task, error) {
 	find := options.Find().SetLimit(o.Limit).SetSkip(o.Skip)
 	if len(o.Sort) > 0 {
@@ -95,7 +95,7 @@ func (s *Store) Search(ctx context.Context, filter any, o SearchOptions) ([]Task
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = cursor.Close(ctx) }() // it was only read
+	defer func() { _ = cursor.Close(ctx) }() // only read
 	var out []Task
 	for cursor.Next(ctx) {
 		raw := cursor.Current
@@ -109,7 +109,7 @@ func (s *Store) Search(ctx context.Context, filter any, o SearchOptions) ([]Task
 	return out, cursor.Err()
 }
 
-// CountTasks counts the tasks that a filter finds.
+// CountTasks counts the tasks that match a filter.
 func (s *Store) CountTasks(ctx context.Context, filter any) (int64, error) {
 	return s.tasks.CountDocuments(ctx, filter)
 }

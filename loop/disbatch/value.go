@@ -9,7 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 )
 
-// Integer reads a number as the originals wrote it: of any numeric type, or as text.
+// Integer reads an integer of any numeric type or in a text: releases of the original differ.
 func Integer(v bson.RawValue) (int64, bool) {
 	switch v.Type {
 	case bson.TypeInt32:
@@ -39,11 +39,10 @@ func fromFloat(f float64) (int64, bool) {
 	return int64(f), true
 }
 
-// NewestSecond is the largest epoch that is taken for seconds: larger ones are
-// milliseconds.
+// NewestSecond is the largest number that Instant reads as seconds since 1970. Larger numbers are milliseconds.
 const NewestSecond = 9999999999
 
-// Instant reads a time: a date, or an epoch in seconds or milliseconds.
+// Instant reads a time: a date, or seconds or milliseconds since 1970. It returns the zero time for other values.
 func Instant(v bson.RawValue) time.Time {
 	if v.Type == bson.TypeDateTime {
 		return v.Time()
@@ -70,13 +69,13 @@ func Instant(v bson.RawValue) time.Time {
 	return time.UnixMilli(int64(seconds * 1000))
 }
 
-// Text reads a string; anything else is none, nor is one whose length is wrong.
+// Text reads a string. It returns an empty string for other types and for a string with a wrong length.
 func Text(v bson.RawValue) string {
 	s, _ := v.StringValueOK()
 	return s
 }
 
-// Texts reads an array of strings, or one string.
+// Texts reads an array of strings and ids, or a single string.
 func Texts(v bson.RawValue) []string {
 	if s, ok := v.StringValueOK(); ok && s != "" {
 		return []string{s}
@@ -98,12 +97,12 @@ func Texts(v bson.RawValue) []string {
 	return out
 }
 
-// Missing says whether a field is null or not there.
+// Missing reports whether a field is null or absent.
 func Missing(v bson.RawValue) bool {
 	return v.Type == 0 || v.Type == bson.TypeNull || v.Type == bson.TypeUndefined
 }
 
-// CutAfter returns the length in bytes of the first characters of a text.
+// CutAfter returns the length in bytes of the first characters of a text, at most its length.
 func CutAfter(text string, characters int) int {
 	if len(text) <= characters {
 		return len(text)

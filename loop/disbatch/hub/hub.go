@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/node"
 	"treadle/loop/protocol"
 	"treadle/loop/web"
@@ -77,7 +77,7 @@ func New(host protocol.Host, o Options) (*Hub, error) {
 	if o.Config == "" {
 		return h, nil
 	}
-	config, err := disbatch.ReadConfig(o.Config)
+	config, err := config.Read(o.Config)
 	if err != nil {
 		return nil, err
 	}

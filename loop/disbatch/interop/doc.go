@@ -1,5 +1,4 @@
-// Package interop runs the tests of loop/disbatch and its node against FerretDB, a database that this
-// project did not write and that speaks MongoDB's protocol, and has MongoDB's own shell make
-// tasks there and read what the built program wrote. TREADLE_BINARY names that program. It
-// is a module of its own: what it needs is no part of what ships.
+// Package interop runs the tests of loop/disbatch and its node against FerretDB, an independent database with MongoDB's protocol. A test
+// with MongoDB's own shell creates tasks there and reads the documents that the built program, TREADLE_BINARY, has written. The
+// package is a module of its own: its dependencies do not ship.
 package interop

@@ -12,13 +12,12 @@ import (
 	"github.com/FerretDB/FerretDB/ferretdb"
 )
 
-// suite are the tests that run: those of the store, and those in which one node claims one
-// task at a time, because FerretDB 1 changes a document in two steps and hands a task to
-// two claims that meet.
+// suite holds the first words of the tests to run: those of the store, and those in which one node claims one task at a time.
+// FerretDB 1 changes a document in two steps, so two concurrent claims may get the same task.
 var suite = []string{
-	"TestTasksAre", "TestClaimsFollow", "TestOnlyOneRun", "TestFiles", "TestIndexes", "TestTheConfigCollection", "TestTheDemoRuns",
-	"TestGFSAlways", "TestLargeOutput", "TestTheContractOf", "TestQueuesThat", "TestQueuesTakeTurns",
-	"TestANodeStarts", "TestCommandsSurvive", "TestTheRunnerDies", "TestRunningTasks",
+	"TestTasksAre", "TestClaimsFollow", "TestOnlyOneRun", "TestFiles", "TestIndexes", "TestConfigCollection", "TestDemoPlugin",
+	"TestGFSAlways", "TestRunnerContract", "TestQueuesThat", "TestQueuesAlternate",
+	"TestRestart", "TestCommandsSurvive", "TestRunnerDies", "TestReclaimAfter", "TestJournaledWrites",
 }
 
 func TestOnFerretDB(t *testing.T) {
@@ -40,7 +39,7 @@ func TestOnFerretDB(t *testing.T) {
 // start runs FerretDB in this process until the end of the test.
 func start(t *testing.T) (address string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0") // for a free port: FerretDB does not say which it took
+	l, err := net.Listen("tcp", "127.0.0.1:0") // find a free port: FerretDB does not report its port
 	if err != nil {
 		t.Fatal(err)
 	}

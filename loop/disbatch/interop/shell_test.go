@@ -17,11 +17,11 @@ import (
 	"time"
 )
 
-// installLimit bounds what npm may take: it fetches some hundred packages once.
+// installLimit bounds the time of npm, which fetches some hundred packages once.
 const installLimit = 5 * time.Minute
 
-// shell returns the program of MongoDB's own shell. npm installs it at the versions of
-// mongosh/package-lock.json, into the user's cache, where the next run finds it.
+// shell returns the program of MongoDB's own shell. npm installs the versions of mongosh/package-lock.json in the user's cache for
+// later runs.
 func shell(t *testing.T) string {
 	t.Helper()
 	npm, err := exec.LookPath("npm")
@@ -49,14 +49,14 @@ func shell(t *testing.T) string {
 	must(t, os.WriteFile(filepath.Join(fresh, "package.json"), list, 0o600))
 	ctx, cancel := context.WithTimeout(t.Context(), installLimit)
 	defer cancel()
-	// Nothing of the packages is built or run: the shell needs none of their optional binaries.
+	// Do not build or run parts of the packages: the shell needs none of their optional binaries.
 	install := exec.CommandContext(ctx, npm, "ci", "--ignore-scripts", "--omit=optional", "--no-audit", "--no-fund")
 	install.Dir = fresh
 	if said, err := install.CombinedOutput(); err != nil {
 		t.Fatalf("npm cannot install MongoDB's shell: %v\n%s", err, said)
 	}
 	if err := os.Rename(fresh, home); err != nil {
-		if _, other := os.Stat(program); other != nil { // nobody else was faster
+		if _, other := os.Stat(program); other != nil { // no other process was faster
 			t.Fatal(err)
 		}
 	}
@@ -88,10 +88,10 @@ func node(t *testing.T, program, name, config string) {
 	})
 }
 
-// printed are the documents that the shell printed, by collection.
+// printed holds the documents that the shell has printed, by collection.
 type printed map[string][]map[string]any
 
-// run has the shell do a script on a database.
+// run runs a script in the shell on a database.
 func run(t *testing.T, program, database, script string) printed {
 	t.Helper()
 	home := t.TempDir() // the shell keeps settings and logs there
@@ -118,8 +118,7 @@ func run(t *testing.T, program, database, script string) printed {
 	return all
 }
 
-// wants checks the fields of a document: a value of canonical extended JSON, or, as a type in
-// angle brackets, any value of that type.
+// wants checks the fields of a document. A wanted value is canonical extended JSON, or a type in angle brackets for any value of it.
 func wants(t *testing.T, doc map[string]any, fields map[string]string) {
 	t.Helper()
 	for name, want := range fields {
@@ -136,8 +135,8 @@ func wants(t *testing.T, doc map[string]any, fields map[string]string) {
 	}
 }
 
-// What is written by hand in MongoDB's own shell is done by nodes, and the shell finds what
-// the original would have written: the same fields, of the same types.
+// TestShell: a node runs the tasks that MongoDB's own shell has inserted, and the shell reads the fields of the original, with the
+// same types.
 func TestShell(t *testing.T) {
 	mongosh := shell(t)
 	treadle := os.Getenv("TREADLE_BINARY")

@@ -7,7 +7,7 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 )
 
-// aggregate runs a pipeline over a collection.
+// aggregate runs the stages of a pipeline on the documents of a collection.
 func (c *collection) aggregate(pipeline []bson.RawValue) (docs []bson.Raw) {
 	filter := document(nil)
 	if len(pipeline) > 0 {
@@ -19,12 +19,13 @@ func (c *collection) aggregate(pipeline []bson.RawValue) (docs []bson.Raw) {
 		docs = append(docs, r.doc)
 	}
 	for _, stage := range pipeline {
-		docs = step(docs, fields(stage.Document())[0])
+		docs = runStage(docs, fields(stage.Document())[0])
 	}
 	return docs
 }
 
-func step(docs []bson.Raw, stage bson.RawElement) []bson.Raw {
+// runStage runs one stage of a pipeline.
+func runStage(docs []bson.Raw, stage bson.RawElement) []bson.Raw {
 	v := stage.Value()
 	switch stage.Key() {
 	case "$match":
@@ -50,9 +51,10 @@ func step(docs []bson.Raw, stage bson.RawElement) []bson.Raw {
 	case "$group":
 		return group(docs, v.Document())
 	}
-	panic(refusal{40324, "Unrecognized pipeline stage name: " + stage.Key()})
+	panic(commandError{40324, "Unrecognized pipeline stage name: " + stage.Key()})
 }
 
+// group runs a stage $group with sums.
 func group(docs []bson.Raw, by bson.Raw) (out []bson.Raw) {
 	type bucket struct {
 		id   bson.RawValue
@@ -60,7 +62,7 @@ func group(docs []bson.Raw, by bson.Raw) (out []bson.Raw) {
 	}
 	sums := fields(by)[1:]
 	if fields(by)[0].Key() != "_id" {
-		panic(refusal{15955, "a group specification must begin with an _id here"})
+		panic(commandError{15955, "a group specification must begin with an _id here"})
 	}
 	buckets := make(map[string]*bucket)
 	var order []*bucket
@@ -75,7 +77,7 @@ func group(docs []bson.Raw, by bson.Raw) (out []bson.Raw) {
 		for i, e := range sums {
 			amount := e.Value().Document().Lookup("$sum")
 			if amount.Type == 0 {
-				panic(refusal{15952, "unknown group operator in " + e.String()})
+				panic(commandError{15952, "unknown group operator in " + e.String()})
 			}
 			b.sums[i] += number(evaluate(d, amount))
 		}
@@ -90,7 +92,7 @@ func group(docs []bson.Raw, by bson.Raw) (out []bson.Raw) {
 	return out
 }
 
-// evaluate is an expression: a field, a document of expressions, or itself.
+// evaluate returns the value of an expression: a field, a document of expressions, or a constant.
 func evaluate(doc bson.Raw, e bson.RawValue) bson.RawValue {
 	if text, ok := e.StringValueOK(); ok && strings.HasPrefix(text, "$") {
 		v := lookup(doc, text[1:])

@@ -10,23 +10,23 @@ import (
 	"go.mongodb.org/mongo-driver/bson/primitive"
 )
 
-// Codes of refusals about users.
+// Error codes about users.
 const (
 	codeUnauthorized = 13
 	codeAuthFailed   = 18
 )
 
-// users are those that a double knows.
+// users holds the users of a double.
 type users struct {
-	source    string                   // the database that knows them
-	mechanism map[string]*scram.Server // by its name
+	source    string                   // database of the users
+	mechanism map[string]*scram.Server // by name
 }
 
-// Require has connections authenticate, as one of these users of a database, before they are served: by SCRAM-SHA-1, or by
-// SCRAM-SHA-256 where the double's release has it.
+// Require makes connections authenticate as one of the users of a database before any other command, with SCRAM-SHA-1, or with
+// SCRAM-SHA-256 if the release of the double has it.
 func (s *Server) Require(source string, passwords map[string]string) error {
 	sha1, err := scramServer(scram.SHA1, passwords, func(name, password string) (*scram.Client, error) {
-		sum := md5.Sum([]byte(name + ":mongo:" + password)) // the server's form of a password before SCRAM-SHA-256
+		sum := md5.Sum([]byte(name + ":mongo:" + password)) // form of a password with SCRAM-SHA-1
 		return scram.SHA1.NewClientUnprepped(name, hex.EncodeToString(sum[:]), "")
 	})
 	if err != nil {
@@ -41,6 +41,7 @@ func (s *Server) Require(source string, passwords map[string]string) error {
 	return err
 }
 
+// scramServer returns a server of one mechanism that knows the passwords.
 func scramServer(hash scram.HashGeneratorFcn, passwords map[string]string, client func(name, password string) (*scram.Client, error)) (*scram.Server, error) {
 	known := make(map[string]scram.StoredCredentials)
 	for name, password := range passwords {
@@ -48,7 +49,7 @@ func scramServer(hash scram.HashGeneratorFcn, passwords map[string]string, clien
 		if err != nil {
 			return nil, err
 		}
-		// Four thousand rounds are what drivers accept at least.
+		// Drivers accept no fewer than 4096 iterations.
 		if known[name], err = c.GetStoredCredentialsWithError(scram.KeyFactors{Salt: "a double's salt", Iters: 4096}); err != nil {
 			return nil, err
 		}
@@ -61,43 +62,42 @@ func scramServer(hash scram.HashGeneratorFcn, passwords map[string]string, clien
 	})
 }
 
-// peer is what a connection has said about itself.
-type peer struct {
-	talk  *scram.ServerConversation
-	known bool
+// login is the authentication of one connection.
+type login struct {
+	conversation *scram.ServerConversation
+	done         bool
 }
 
-// admit answers a command about users, or one that a stranger may not run; ok is false for
-// all others.
-func (s *Server) admit(p *peer, command bson.D) (reply bson.D, ok bool) {
+// authenticate answers a command of an authentication, and refuses other commands before it. ok is false for a command to run.
+func (s *Server) authenticate(p *login, command bson.D) (reply bson.D, ok bool) {
 	s.mu.Lock()
 	required := s.users
 	s.mu.Unlock()
 	args, name := document(command), command[0].Key
 	switch {
-	case required == nil || p.known || name == "hello" || name == "isMaster" || name == "ismaster":
+	case required == nil || p.done || name == "hello" || name == "isMaster" || name == "ismaster":
 		return nil, false
 	case name == "saslStart":
 		if source, _ := args.Lookup("$db").StringValueOK(); source != required.source {
-			return refused(refusal{codeAuthFailed, "Authentication failed."}), true
+			return errorReply(commandError{codeAuthFailed, "Authentication failed."}), true
 		}
 		mechanism, _ := args.Lookup("mechanism").StringValueOK()
 		server := required.mechanism[mechanism]
 		if server == nil || mechanism == "SCRAM-SHA-256" && s.release().Max < wireSHA256 {
-			return refused(refusal{2, "Received authentication for mechanism " + mechanism + " which is unknown or not enabled"}), true
+			return errorReply(commandError{2, "Received authentication for mechanism " + mechanism + " which is unknown or not enabled"}), true
 		}
-		p.talk = server.NewConversation()
-	case name != "saslContinue" || p.talk == nil:
-		return refused(refusal{codeUnauthorized, "command " + name + " requires authentication"}), true
+		p.conversation = server.NewConversation()
+	case name != "saslContinue" || p.conversation == nil:
+		return errorReply(commandError{codeUnauthorized, "command " + name + " requires authentication"}), true
 	}
 	_, said, _ := args.Lookup("payload").BinaryOK()
-	answer, err := p.talk.Step(string(said))
+	answer, err := p.conversation.Step(string(said))
 	if err != nil {
-		return refused(refusal{codeAuthFailed, "Authentication failed."}), true
+		return errorReply(commandError{codeAuthFailed, "Authentication failed."}), true
 	}
-	p.known = p.talk.Done() && p.talk.Valid()
+	p.done = p.conversation.Done() && p.conversation.Valid()
 	return bson.D{
-		{Key: "conversationId", Value: int32(1)}, {Key: "done", Value: p.talk.Done()},
+		{Key: "conversationId", Value: int32(1)}, {Key: "done", Value: p.conversation.Done()},
 		{Key: "payload", Value: primitive.Binary{Data: []byte(answer)}}, {Key: "ok", Value: 1.0},
 	}, true
 }

@@ -17,22 +17,23 @@ type record struct {
 
 type set = btree.BTreeG[*record]
 
+// newSet returns an empty set of records in the order of their ids.
 func newSet() *set {
 	return btree.NewBTreeGOptions(func(a, b *record) bool { return compare(a.id, b.id) < 0 }, btree.Options{NoLocks: true})
 }
 
-// hashed are the fields by whose values the records of a collection are found quickly.
-var hashed = []string{"status", "files_id"}
+// indexedFields are the fields with a look-up of records by value.
+var indexedFields = []string{"status", "files_id"}
 
-// index is one that was asked for. Only its uniqueness has an effect.
+// index is an index of createIndexes. Only its uniqueness has an effect.
 type index struct {
 	name   string
 	keys   bson.Raw
 	unique bool
-	taken  map[string]bson.RawValue // of a unique one: the id that has a key
+	taken  map[string]bson.RawValue // unique: id of the record, by key
 }
 
-// collection holds its records by id.
+// collection is a collection with its records in the order of their ids.
 type collection struct {
 	name    string
 	records *set
@@ -40,14 +41,16 @@ type collection struct {
 	indexes []*index
 }
 
+// newCollection returns an empty collection.
 func newCollection(name string) *collection {
 	c := &collection{name: name, records: newSet(), by: make(map[string]map[string]*set)}
-	for _, f := range hashed {
+	for _, f := range indexedFields {
 		c.by[f] = make(map[string]*set)
 	}
 	return c
 }
 
+// key returns the key of a document in the index.
 func (x *index) key(doc bson.Raw) string {
 	k := ""
 	for _, e := range fields(x.keys) {
@@ -56,11 +59,11 @@ func (x *index) key(doc bson.Raw) string {
 	return k
 }
 
-// put stores a document in place of old, which may be nil; it refuses what a unique
-// index does not allow.
+// put stores a document in place of old, or as a new one if old is nil. It panics with a commandError for a document that a unique
+// index refuses.
 func (c *collection) put(old *record, doc bson.Raw) *record {
 	if len(doc) > maxDocument {
-		panic(refusal{10334, fmt.Sprintf("BSONObj size: %d is invalid: over %d", len(doc), maxDocument)})
+		panic(commandError{10334, fmt.Sprintf("BSONObj size: %d is invalid: over %d", len(doc), maxDocument)})
 	}
 	r := &record{id: doc.Lookup("_id"), doc: doc}
 	if _, taken := c.records.Get(r); taken && (old == nil || compare(old.id, r.id) != 0) {
@@ -75,7 +78,7 @@ func (c *collection) put(old *record, doc bson.Raw) *record {
 		c.remove(old)
 	}
 	c.records.Set(r)
-	for _, f := range hashed {
+	for _, f := range indexedFields {
 		k := key(lookup(doc, f))
 		if c.by[f][k] == nil {
 			c.by[f][k] = newSet()
@@ -90,13 +93,15 @@ func (c *collection) put(old *record, doc bson.Raw) *record {
 	return r
 }
 
-func (c *collection) duplicate(index string) refusal {
-	return refusal{11000, fmt.Sprintf("E11000 duplicate key error collection: %s index: %s", c.name, index)}
+// duplicate returns the error of a unique index.
+func (c *collection) duplicate(index string) commandError {
+	return commandError{11000, fmt.Sprintf("E11000 duplicate key error collection: %s index: %s", c.name, index)}
 }
 
+// remove deletes a record.
 func (c *collection) remove(r *record) {
 	c.records.Delete(r)
-	for _, f := range hashed {
+	for _, f := range indexedFields {
 		k := key(lookup(r.doc, f))
 		if c.by[f][k].Delete(r); c.by[f][k].Len() == 0 {
 			delete(c.by[f], k)
@@ -109,10 +114,9 @@ func (c *collection) remove(r *record) {
 	}
 }
 
-// candidates are the records to look through for a filter. Each part is in the order of
-// ids.
+// candidates returns the records that may match a filter. Each part is in the order of ids.
 func (c *collection) candidates(filter bson.Raw) (parts []*set) {
-	if ids, ok := wanted(filter.Lookup("_id")); ok {
+	if ids, ok := equalValues(filter.Lookup("_id")); ok {
 		part := newSet()
 		for _, id := range ids {
 			if r, found := c.records.Get(&record{id: id}); found {
@@ -121,8 +125,8 @@ func (c *collection) candidates(filter bson.Raw) (parts []*set) {
 		}
 		return []*set{part}
 	}
-	for _, f := range hashed {
-		values, ok := wanted(filter.Lookup(f))
+	for _, f := range indexedFields {
+		values, ok := equalValues(filter.Lookup(f))
 		if !ok {
 			continue
 		}
@@ -136,8 +140,8 @@ func (c *collection) candidates(filter bson.Raw) (parts []*set) {
 	return []*set{c.records}
 }
 
-// wanted are the values that a condition asks for, if it is that simple.
-func wanted(v bson.RawValue) ([]bson.RawValue, bool) {
+// equalValues returns the values of a condition of equality or $in. ok is false for other conditions.
+func equalValues(v bson.RawValue) (values []bson.RawValue, ok bool) {
 	switch operators, ok := operatorsOf(v); {
 	case v.Type == 0 || v.Type == bson.TypeRegex:
 		return nil, false
@@ -149,7 +153,7 @@ func wanted(v bson.RawValue) ([]bson.RawValue, bool) {
 	return nil, false
 }
 
-// find returns matching records, sorted, at most limit of them after skip; 0 is no limit.
+// find returns the sorted records that match a filter, at most limit of them after skip. A limit of 0 is none.
 func (c *collection) find(filter, sort bson.Raw, skip, limit int) (out []*record) {
 	order := fields(sort)
 	byID := len(order) == 0 || order[0].Key() == "_id"
@@ -157,7 +161,7 @@ func (c *collection) find(filter, sort bson.Raw, skip, limit int) (out []*record
 	parts := c.candidates(filter)
 	streams := byID && len(parts) <= 1
 	for _, part := range parts {
-		for r := range walk(part, down) {
+		for r := range scan(part, down) {
 			if matches(r.doc, filter) {
 				out = append(out, r)
 				if streams && limit > 0 && len(out) == skip+limit {
@@ -175,6 +179,7 @@ func (c *collection) find(filter, sort bson.Raw, skip, limit int) (out []*record
 	return cut(out, skip, limit)
 }
 
+// cut returns a part of a slice. A limit of 0 is none.
 func cut[T any](all []T, skip, limit int) []T {
 	all = all[min(skip, len(all)):]
 	if limit > 0 {
@@ -183,7 +188,8 @@ func cut[T any](all []T, skip, limit int) []T {
 	return all
 }
 
-func walk(in *set, down bool) iter.Seq[*record] {
+// scan returns the records of a set in ascending or descending order.
+func scan(in *set, down bool) iter.Seq[*record] {
 	return func(yield func(*record) bool) {
 		if down {
 			in.Reverse(yield)
@@ -193,6 +199,7 @@ func walk(in *set, down bool) iter.Seq[*record] {
 	}
 }
 
+// compareBy compares two documents by a sort.
 func compareBy(order []bson.RawElement, a, b bson.Raw) int {
 	for _, o := range order {
 		c := compare(lookup(a, o.Key()), lookup(b, o.Key()))

@@ -7,41 +7,44 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 )
 
-// refusal is an error that a client is told.
-type refusal struct {
+// commandError is an error reply to a client. Functions of commands panic with it.
+type commandError struct {
 	code int32
 	text string
 }
 
-// store is the data of a double. One lock makes every command one step.
+// store is the data of a double. Its lock makes every command atomic.
 type store struct {
 	mu          sync.Mutex
 	collections map[string]*collection
 	cursors     map[int64]*cursor
 	lastCursor  int64
 	version     Version
-	set         string // the replica set that the double is the primary of; empty: none
-	address     string // of a member of a set
+	replicaSet  string // name of the replica set with the double as its primary; empty: none
+	address     string // address in the replica set
 	concerns    map[string]bson.Raw
-	volatile    bool // it keeps no journal
+	noJournal   bool
 }
 
+// cursor holds the documents of a result that are left for getMore.
 type cursor struct {
 	name string
 	rest []bson.Raw
 }
 
+// newStore returns an empty store.
 func newStore() *store {
 	return &store{collections: make(map[string]*collection), cursors: make(map[int64]*cursor), version: MongoDB70, concerns: make(map[string]bson.Raw)}
 }
 
-// call is one command's arguments.
+// call is one command with its arguments.
 type call struct {
 	*store
 	args bson.Raw
-	name string // of the collection, with its database
+	name string // database and name of the collection
 }
 
+// commands holds the functions of all commands by name.
 var commands = map[string]func(*call) bson.D{
 	"hello": hello, "ismaster": hello, "isMaster": hello, "ping": nothing, "endSessions": nothing, "killCursors": nothing,
 	"buildInfo": buildInfo, "buildinfo": buildInfo,
@@ -50,19 +53,20 @@ var commands = map[string]func(*call) bson.D{
 	"dropDatabase": dropDatabase,
 }
 
+// run executes a command and returns the reply.
 func (s *store) run(command bson.D) (reply bson.D) {
 	defer func() {
 		switch why := recover().(type) {
 		case nil:
-		case refusal:
-			reply = refused(why)
+		case commandError:
+			reply = errorReply(why)
 		default:
 			panic(why)
 		}
 	}()
 	run := commands[command[0].Key]
 	if run == nil {
-		return refused(refusal{59, "no such command: " + command[0].Key})
+		return errorReply(commandError{59, "no such command: " + command[0].Key})
 	}
 	c := &call{store: s, args: document(command)}
 	database, _ := c.args.Lookup("$db").StringValueOK()
@@ -70,18 +74,20 @@ func (s *store) run(command bson.D) (reply bson.D) {
 	c.name = database + "." + name
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c.known(command)
-	c.concern(command[0].Key)
+	c.checkVersion(command)
+	c.checkConcern(command[0].Key)
 	return append(run(c), bson.E{Key: "ok", Value: 1.0})
 }
 
-func refused(r refusal) bson.D {
+// errorReply returns the reply for an error.
+func errorReply(r commandError) bson.D {
 	return bson.D{{Key: "ok", Value: 0.0}, {Key: "errmsg", Value: r.text}, {Key: "code", Value: r.code}}
 }
 
+// nothing runs a command without an effect.
 func nothing(*call) bson.D { return nil }
 
-// collection returns the call's, which comes to be when it is first asked for.
+// collection returns the collection of the call, and creates it if necessary.
 func (c *call) collection() *collection {
 	if c.collections[c.name] == nil {
 		c.collections[c.name] = newCollection(c.name)
@@ -89,6 +95,7 @@ func (c *call) collection() *collection {
 	return c.collections[c.name]
 }
 
+// document returns an argument that is a document, or an empty document.
 func (c *call) document(name string) bson.Raw {
 	if d, ok := c.args.Lookup(name).DocumentOK(); ok {
 		return d
@@ -96,18 +103,21 @@ func (c *call) document(name string) bson.Raw {
 	return document(nil)
 }
 
+// integer returns an argument that is a number, or 0.
 func (c *call) integer(name string) int { return int(number(c.args.Lookup(name))) }
 
+// list returns an argument that is an array.
 func (c *call) list(name string) []bson.RawValue { return list(c.args.Lookup(name)) }
 
-func truth(v bson.RawValue) bool {
+// isTrue reports whether a value is true or a number other than 0.
+func isTrue(v bson.RawValue) bool {
 	b, ok := v.BooleanOK()
 	return ok && b || !ok && number(v) != 0
 }
 
 func find(c *call) bson.D {
 	limit := c.integer("limit")
-	single := limit < 0 || truth(c.args.Lookup("singleBatch"))
+	single := limit < 0 || isTrue(c.args.Lookup("singleBatch"))
 	var docs []bson.Raw
 	for _, r := range c.collection().find(c.document("filter"), c.document("sort"), c.integer("skip"), max(limit, -limit)) {
 		docs = append(docs, projected(r.doc, c.document("projection")))
@@ -119,7 +129,7 @@ func find(c *call) bson.D {
 	return c.batch("firstBatch", c.name, docs, size, single)
 }
 
-// batch is a reply with some documents and a cursor for the others.
+// batch returns a reply with the first documents and a cursor for the others.
 func (c *call) batch(key, name string, docs []bson.Raw, size int, single bool) bson.D {
 	if size <= 0 {
 		size = len(docs)
@@ -142,7 +152,7 @@ func getMore(c *call) bson.D {
 	id := c.args.Lookup("getMore").AsInt64()
 	open := c.cursors[id]
 	if open == nil {
-		panic(refusal{43, fmt.Sprintf("cursor id %d not found", id)})
+		panic(commandError{43, fmt.Sprintf("cursor id %d not found", id)})
 	}
 	delete(c.cursors, id)
 	return c.batch("nextBatch", open.name, open.rest, c.integer("batchSize"), false)
@@ -150,14 +160,14 @@ func getMore(c *call) bson.D {
 
 func findAndModify(c *call) bson.D {
 	in, filter, order := c.collection(), c.document("query"), c.document("sort")
-	if len(fields(order)) == 0 { // any order is right: that of a busy server's storage
+	if len(fields(order)) == 0 { // without a sort any order is right: return the newest, as a busy server may
 		order = document(bson.D{{Key: "_id", Value: -1}})
 	}
 	found := in.find(filter, order, 0, 1)
 	var value any
 	last := bson.D{{Key: "n", Value: int32(len(found))}, {Key: "updatedExisting", Value: len(found) > 0}}
 	switch {
-	case truth(c.args.Lookup("remove")):
+	case isTrue(c.args.Lookup("remove")):
 		for _, r := range found {
 			in.remove(r)
 			value = r.doc
@@ -165,13 +175,13 @@ func findAndModify(c *call) bson.D {
 	case len(found) > 0:
 		value = found[0].doc
 		r := in.put(found[0], changed(found[0].doc, c.document("update"), false))
-		if truth(c.args.Lookup("new")) {
+		if isTrue(c.args.Lookup("new")) {
 			value = r.doc
 		}
-	case truth(c.args.Lookup("upsert")):
-		r := in.put(nil, withID(changed(fresh(filter), c.document("update"), true)))
+	case isTrue(c.args.Lookup("upsert")):
+		r := in.put(nil, withID(changed(upsertBase(filter), c.document("update"), true)))
 		last = bson.D{{Key: "n", Value: int32(1)}, {Key: "updatedExisting", Value: false}, {Key: "upserted", Value: r.id}}
-		if truth(c.args.Lookup("new")) {
+		if isTrue(c.args.Lookup("new")) {
 			value = r.doc
 		}
 	}
@@ -181,9 +191,9 @@ func findAndModify(c *call) bson.D {
 	return bson.D{{Key: "lastErrorObject", Value: last}, {Key: "value", Value: value}}
 }
 
-// each runs a write's statements and collects what was refused.
+// each runs the statements of a write and returns their errors.
 func (c *call) each(name string, do func(i int, statement bson.Raw)) (faults bson.A) {
-	ordered := c.args.Lookup("ordered").Type == 0 || truth(c.args.Lookup("ordered"))
+	ordered := c.args.Lookup("ordered").Type == 0 || isTrue(c.args.Lookup("ordered"))
 	for i, v := range c.list(name) {
 		if fault := attempt(func() { do(i, v.Document()) }); fault != nil {
 			faults = append(faults, bson.D{{Key: "index", Value: int32(i)}, {Key: "code", Value: fault.code}, {Key: "errmsg", Value: fault.text}})
@@ -195,11 +205,12 @@ func (c *call) each(name string, do func(i int, statement bson.Raw)) (faults bso
 	return faults
 }
 
-func attempt(do func()) (fault *refusal) {
+// attempt runs a statement and returns its error, or nil.
+func attempt(do func()) (fault *commandError) {
 	defer func() {
 		switch why := recover().(type) {
 		case nil:
-		case refusal:
+		case commandError:
 			fault = &why
 		default:
 			panic(why)
@@ -209,6 +220,7 @@ func attempt(do func()) (fault *refusal) {
 	return nil
 }
 
+// written returns the reply to a write.
 func written(n int, faults bson.A, more ...bson.E) bson.D {
 	d := append(bson.D{{Key: "n", Value: int32(n)}}, more...)
 	if len(faults) > 0 {
@@ -229,7 +241,7 @@ func insert(c *call) bson.D {
 func update(c *call) bson.D {
 	matched, modified, upserted := 0, 0, bson.A{}
 	faults := c.each("updates", func(i int, u bson.Raw) {
-		m, n, id := c.collection().update(u.Lookup("q").Document(), u.Lookup("u").Document(), truth(u.Lookup("multi")), truth(u.Lookup("upsert")))
+		m, n, id := c.collection().update(u.Lookup("q").Document(), u.Lookup("u").Document(), isTrue(u.Lookup("multi")), isTrue(u.Lookup("upsert")))
 		matched, modified = matched+m, modified+n
 		if id.Type != 0 {
 			matched++
@@ -273,20 +285,20 @@ func createIndexes(c *call) bson.D {
 	for _, v := range c.list("indexes") {
 		asked := v.Document()
 		name, _ := asked.Lookup("name").StringValueOK()
-		x := &index{name: name, keys: asked.Lookup("key").Document(), unique: truth(asked.Lookup("unique")), taken: make(map[string]bson.RawValue)}
+		x := &index{name: name, keys: asked.Lookup("key").Document(), unique: isTrue(asked.Lookup("unique")), taken: make(map[string]bson.RawValue)}
 		known := false
 		for _, have := range in.indexes {
 			if have.name != x.name {
 				continue
 			}
 			if known = true; have.unique != x.unique {
-				panic(refusal{86, "an index of the name " + name + " has other options"})
+				panic(commandError{86, "an index of the name " + name + " has other options"})
 			}
 		}
 		if known {
 			continue
 		}
-		for r := range walk(in.records, false) {
+		for r := range scan(in.records, false) {
 			if _, taken := x.taken[x.key(r.doc)]; taken && x.unique {
 				panic(in.duplicate(name))
 			}

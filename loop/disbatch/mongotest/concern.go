@@ -2,23 +2,23 @@ package mongotest
 
 import "go.mongodb.org/mongo-driver/bson"
 
-// Volatile makes the double a server that keeps no journal, and says so to those who ask for journaled writes.
-func (s *Server) Volatile(yes bool) {
+// WithoutJournal makes the double refuse journaled writes, as a server without a journal does.
+func (s *Server) WithoutJournal(yes bool) {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
-	s.store.volatile = yes
+	s.store.noJournal = yes
 }
 
-// Concern is the write concern that the last command of this name over a collection came with, nil without any. The
-// collection is named with its database.
-func (s *Server) Concern(command, collection string) bson.Raw {
+// WriteConcern returns the write concern of the last command of a name on a collection, or nil. The name of the collection begins
+// with its database.
+func (s *Server) WriteConcern(command, collection string) bson.Raw {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
 	return s.store.concerns[command+" "+collection]
 }
 
-// concern notes a command's write concern and refuses one that the double cannot keep.
-func (c *call) concern(command string) {
+// checkConcern records the write concern of a command. It refuses j without a journal.
+func (c *call) checkConcern(command string) {
 	switch command {
 	case "findAndModify", "insert", "update", "delete":
 	default:
@@ -26,7 +26,7 @@ func (c *call) concern(command string) {
 	}
 	asked, ok := c.args.Lookup("writeConcern").DocumentOK()
 	c.concerns[command+" "+c.name] = asked
-	if journal, _ := asked.Lookup("j").BooleanOK(); ok && journal && c.volatile {
-		panic(refusal{2, "cannot use 'j' option when a host does not have journaling enabled"})
+	if journal, _ := asked.Lookup("j").BooleanOK(); ok && journal && c.noJournal {
+		panic(commandError{2, "cannot use 'j' option when a host does not have journaling enabled"})
 	}
 }

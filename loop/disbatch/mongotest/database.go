@@ -24,13 +24,3 @@ func listDatabases(c *call) bson.D {
 	}
 	return bson.D{{Key: "databases", Value: all}}
 }
-
-// below is what a projection says of the fields of a field's document.
-func below(wanted []bson.RawElement, field string) (inner bson.D) {
-	for _, e := range wanted {
-		if rest, ok := strings.CutPrefix(e.Key(), field+"."); ok {
-			inner = append(inner, bson.E{Key: rest, Value: e.Value()})
-		}
-	}
-	return inner
-}

@@ -1,5 +1,4 @@
-// Package mongotest is a stand-in for a MongoDB in tests and benchmarks: it speaks
-// enough of the wire protocol for a driver, keeps everything in memory under one lock, and
-// fails on request. It is a double and no database: what runs against it has not been shown
-// to run against MongoDB. Only tests and benchmarks import it.
+// Package mongotest is a double of MongoDB for tests and benchmarks. It implements the part of the wire protocol that the driver and
+// the programs of this module use, keeps all data in memory under one lock, and injects faults. It proves nothing about MongoDB
+// itself. Only tests and benchmarks import it.
 package mongotest

@@ -7,17 +7,18 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 )
 
-// matches says whether a document passes a filter.
+// matches reports whether a document matches a filter.
 func matches(doc, filter bson.Raw) bool {
 	for _, e := range fields(filter) {
-		if !holds(doc, e.Key(), e.Value()) {
+		if !matchesField(doc, e.Key(), e.Value()) {
 			return false
 		}
 	}
 	return true
 }
 
-func holds(doc bson.Raw, name string, want bson.RawValue) bool {
+// matchesField reports whether a document matches one element of a filter.
+func matchesField(doc bson.Raw, name string, want bson.RawValue) bool {
 	switch name {
 	case "$and", "$or", "$nor":
 		any := false
@@ -33,7 +34,7 @@ func holds(doc bson.Raw, name string, want bson.RawValue) bool {
 		return true
 	}
 	if strings.HasPrefix(name, "$") {
-		panic(refusal{2, "unknown top level operator: " + name})
+		panic(commandError{2, "unknown top level operator: " + name})
 	}
 	have := lookup(doc, name)
 	if operators, ok := operatorsOf(want); ok {
@@ -47,7 +48,8 @@ func holds(doc bson.Raw, name string, want bson.RawValue) bool {
 	return equal(have, want)
 }
 
-func operatorsOf(v bson.RawValue) ([]bson.RawElement, bool) {
+// operatorsOf returns the elements of a document of operators. ok is false for other values.
+func operatorsOf(v bson.RawValue) (operators []bson.RawElement, ok bool) {
 	doc, ok := v.DocumentOK()
 	if !ok {
 		return nil, false
@@ -56,11 +58,11 @@ func operatorsOf(v bson.RawValue) ([]bson.RawElement, bool) {
 	return elements, len(elements) > 0 && strings.HasPrefix(elements[0].Key(), "$")
 }
 
-// equal also finds a value in an array, and null where nothing is.
+// equal reports whether a value equals another, is an array with an equal element, or matches a regular expression.
 func equal(have, want bson.RawValue) bool {
 	if want.Type == bson.TypeRegex {
 		pattern, flags := want.Regex()
-		return like(have, pattern, flags)
+		return matchesRegexp(have, pattern, flags)
 	}
 	if compare(have, want) == 0 {
 		return true
@@ -75,6 +77,7 @@ func equal(have, want bson.RawValue) bool {
 	return false
 }
 
+// operator reports whether a value matches one operator of a condition.
 func operator(have bson.RawValue, name string, want bson.RawValue, all bson.Raw) bool {
 	switch name {
 	case "$eq":
@@ -89,27 +92,28 @@ func operator(have bson.RawValue, name string, want bson.RawValue, all bson.Raw)
 		}
 		return name == "$nin"
 	case "$lt", "$lte", "$gt", "$gte":
-		return rank(have) == rank(want) && within(compare(have, want), name)
+		return typeOrder(have) == typeOrder(want) && within(compare(have, want), name)
 	case "$exists":
 		asked, isBool := want.BooleanOK()
 		return (have.Type != 0) == (isBool && asked || !isBool && number(want) != 0)
 	case "$type":
 		return isType(have, want)
 	case "$not":
-		return !holds(document(bson.D{{Key: "v", Value: have}}), "v", want)
+		return !matchesField(document(bson.D{{Key: "v", Value: have}}), "v", want)
 	case "$regex":
 		options, _ := all.Lookup("$options").StringValueOK()
 		if want.Type == bson.TypeRegex {
 			pattern, flags := want.Regex()
-			return like(have, pattern, flags+options)
+			return matchesRegexp(have, pattern, flags+options)
 		}
-		return like(have, want.StringValue(), options)
+		return matchesRegexp(have, want.StringValue(), options)
 	case "$options":
 		return true
 	}
-	panic(refusal{2, "unknown operator: " + name})
+	panic(commandError{2, "unknown operator: " + name})
 }
 
+// within reports whether the result of a comparison matches an operator.
 func within(order int, name string) bool {
 	switch name {
 	case "$lt":
@@ -122,11 +126,12 @@ func within(order int, name string) bool {
 	return order >= 0
 }
 
+// isType runs the operator $type.
 func isType(have, want bson.RawValue) bool {
 	name, _ := want.StringValueOK()
 	switch name {
 	case "number":
-		return rank(have) == 2
+		return typeOrder(have) == 2
 	case "string":
 		return have.Type == bson.TypeString
 	case "date":
@@ -136,29 +141,31 @@ func isType(have, want bson.RawValue) bool {
 	case "null":
 		return have.Type == bson.TypeNull
 	}
-	panic(refusal{2, "unknown type: " + want.String()})
+	panic(commandError{2, "unknown type: " + want.String()})
 }
 
-func like(have bson.RawValue, pattern, flags string) bool {
+// matchesRegexp runs the operator $regex.
+func matchesRegexp(have bson.RawValue, pattern, flags string) bool {
 	if strings.Contains(flags, "i") {
 		pattern = "(?i)" + pattern
 	}
 	compiled, err := regexp.Compile(pattern)
 	if err != nil {
-		panic(refusal{51091, err.Error()})
+		panic(commandError{51091, err.Error()})
 	}
 	text, ok := have.StringValueOK()
 	return ok && compiled.MatchString(text)
 }
 
+// list returns the elements of an array.
 func list(v bson.RawValue) []bson.RawValue {
 	array, ok := v.ArrayOK()
 	if !ok {
-		panic(refusal{2, "needs an array"})
+		panic(commandError{2, "needs an array"})
 	}
 	values, err := array.Values()
 	if err != nil {
-		panic(refusal{2, err.Error()})
+		panic(commandError{2, err.Error()})
 	}
 	return values
 }

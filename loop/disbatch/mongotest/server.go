@@ -12,43 +12,43 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 )
 
-// Limits that a MongoDB has.
+// Limits of MongoDB.
 const (
 	maxDocument = 16 << 20
 	maxMessage  = 48000000
 	maxBatch    = 100000
 )
 
-// Fault is what happens to a command.
+// Fault is a fault of one command.
 type Fault int
 
-// The faults.
+// Kinds of faults.
 const (
 	None      Fault = iota
-	LoseReply       // it is executed, and the connection drops before the reply
-	LoseCall        // the connection drops before it is executed
-	Twice           // it is executed twice, and the second reply is sent
-	CutReply        // it is executed, and the connection drops in the middle of the reply
-	Refuse          // it is not executed, and the reply is that it is not allowed
-	Faults          // how many there are, with None
+	LoseReply       // the command runs; the connection closes before the reply
+	LoseCall        // the connection closes before the command runs
+	Twice           // the command runs twice; the second reply is sent
+	CutReply        // the command runs; the connection closes in the middle of the reply
+	Refuse          // the command does not run; the reply is an error
+	NumFaults       // number of kinds, with None
 )
 
-// Server is a double that listens on a port of this machine.
+// Server is a double, with or without a listener. Its methods are safe for concurrent use.
 type Server struct {
 	address string
 	store   *store
 
 	mu       sync.Mutex
-	listener net.Listener // nil while connections are refused
+	listener net.Listener // nil: not listening
 	conns    map[net.Conn]bool
 	fault    func(command string) Fault
 	calls    map[string]int
 	accepted int
-	users    *users // nil: everybody is served
+	users    *users // nil: no authentication
 	serving  sync.WaitGroup
 }
 
-// Start starts a double without data.
+// Start starts an empty double on a port of this host.
 func Start() (*Server, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -60,32 +60,26 @@ func Start() (*Server, error) {
 	return s, nil
 }
 
-// New makes a double without data that does not listen: see Talk.
+// New returns an empty double without a listener. ServeConn serves its clients.
 func New() *Server {
 	return &Server{store: newStore(), conns: make(map[net.Conn]bool), calls: make(map[string]int)}
 }
 
-// Way is what lies between a client and the double.
-type Way interface {
-	// Comes is called before a command is executed, which waits for it, and says what goes
-	// wrong with it.
-	Comes(command bson.D) Fault
-	// Goes is called when it was executed; the reply waits for it, and is sent unless it is
-	// lost with the connection.
-	Goes(command bson.D) (lost bool)
+// Hooks delays commands and replies of a connection and injects faults.
+type Hooks interface {
+	// BeforeCommand runs before a command and returns its fault. The command waits for it.
+	BeforeCommand(command bson.D) Fault
+	// BeforeReply runs after a command. The reply waits for it. If lost, the connection closes without the reply.
+	BeforeReply(command bson.D) (lost bool)
 }
 
-// Talk serves one client until the connection ends.
-func (s *Server) Talk(c net.Conn, w Way) { s.talk(c, w) }
-
-// Run executes a command at once, and returns the reply.
+// Run executes a command without a connection and returns the reply.
 func (s *Server) Run(command bson.D) bson.D { return s.store.run(command) }
 
-// Address is host and port.
+// Address returns host:port of the listener.
 func (s *Server) Address() string { return s.address }
 
-// Stop ends the connections and the listener, and waits for both. The data stay: Resume
-// goes on with them on the same port.
+// Stop closes the listener and all connections and waits for their goroutines. The data stay for Resume.
 func (s *Server) Stop() {
 	s.mu.Lock()
 	if s.listener != nil {
@@ -99,7 +93,7 @@ func (s *Server) Stop() {
 	s.serving.Wait()
 }
 
-// Resume accepts connections again after a Stop.
+// Resume listens on the same port again after Stop.
 func (s *Server) Resume() error {
 	l, err := net.Listen("tcp", s.address)
 	if err != nil {
@@ -109,28 +103,29 @@ func (s *Server) Resume() error {
 	return nil
 }
 
-// Inject has every command ask what is to go wrong with it; nil ends that. fault is called
-// by several goroutines, and its command waits for it.
+// Inject sets a function that returns the fault of each command, or nil for no faults. fault must be safe for concurrent use. Its
+// command waits for it.
 func (s *Server) Inject(fault func(command string) Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fault = fault
 }
 
-// Calls returns how often a command was executed.
+// Calls returns the number of executions of a command.
 func (s *Server) Calls(command string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.calls[command]
 }
 
-// Accepted returns how many connections there were.
+// Accepted returns the number of accepted connections.
 func (s *Server) Accepted() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.accepted
 }
 
+// serve accepts connections of a listener.
 func (s *Server) serve(l net.Listener) {
 	s.mu.Lock()
 	s.listener = l
@@ -152,7 +147,7 @@ func (s *Server) serve(l net.Listener) {
 				c.Close()
 				return
 			}
-			s.serving.Go(func() { s.talk(c, s) })
+			s.serving.Go(func() { s.ServeConn(c, s) })
 		}
 	})
 }
@@ -170,7 +165,8 @@ const (
 	flagMoreToCome = 1 << 1
 )
 
-func (s *Server) talk(c net.Conn, w Way) {
+// ServeConn serves one connection until its end.
+func (s *Server) ServeConn(c net.Conn, w Hooks) {
 	defer func() {
 		c.Close()
 		s.mu.Lock()
@@ -178,7 +174,7 @@ func (s *Server) talk(c net.Conn, w Way) {
 		s.mu.Unlock()
 	}()
 	in := bufio.NewReader(c)
-	var stranger peer
+	var user login
 	for {
 		var header [16]byte
 		if _, err := io.ReadFull(in, header[:]); err != nil {
@@ -196,11 +192,11 @@ func (s *Server) talk(c net.Conn, w Way) {
 		if err != nil {
 			return
 		}
-		reply, fault := s.execute(&stranger, command, w)
+		reply, fault := s.execute(&user, command, w)
 		if fault == LoseCall || fault == LoseReply {
 			return
 		}
-		if w.Goes(command) {
+		if w.BeforeReply(command) {
 			return
 		}
 		if silent {
@@ -218,10 +214,10 @@ func (s *Server) talk(c net.Conn, w Way) {
 
 var le = binary.LittleEndian
 
-// parse reads the command of a message; sequences of documents become arrays in it.
+// parse reads the command of a message. Document sequences become array fields of the command.
 func parse(code uint32, body []byte) (command bson.D, silent bool, err error) {
 	switch code {
-	case opQuery: // flags, name, two numbers, document; drivers begin with it
+	case opQuery: // flags, name, two numbers, document: the first message of a driver
 		for i := 4; i < len(body); i++ {
 			if body[i] == 0 && i+9 < len(body) {
 				err = bson.Unmarshal(body[i+9:], &command)
@@ -271,6 +267,7 @@ func parse(code uint32, body []byte) (command bson.D, silent bool, err error) {
 	return append(command, sequences...), flags&flagMoreToCome != 0, nil
 }
 
+// parseSequence reads a document sequence as an array field.
 func parseSequence(section []byte) (e bson.E, err error) {
 	for i, b := range section {
 		if b != 0 {
@@ -292,6 +289,7 @@ func parseSequence(section []byte) (e bson.E, err error) {
 	return e, io.ErrUnexpectedEOF
 }
 
+// encode returns the message of a reply.
 func encode(code, id uint32, reply bson.D) []byte {
 	out := make([]byte, 16, 512)
 	if code == opQuery {
@@ -312,8 +310,8 @@ func encode(code, id uint32, reply bson.D) []byte {
 	return out
 }
 
-// Comes implements Way for connections to the port.
-func (s *Server) Comes(command bson.D) Fault {
+// BeforeCommand implements Hooks for accepted connections.
+func (s *Server) BeforeCommand(command bson.D) Fault {
 	s.mu.Lock()
 	ask := s.fault
 	s.mu.Unlock()
@@ -323,19 +321,19 @@ func (s *Server) Comes(command bson.D) Fault {
 	return ask(command[0].Key)
 }
 
-// Goes implements Way.
-func (s *Server) Goes(bson.D) (lost bool) { return false }
+// BeforeReply implements Hooks.
+func (s *Server) BeforeReply(bson.D) (lost bool) { return false }
 
-// execute runs a command with what is to go wrong with it.
-func (s *Server) execute(from *peer, command bson.D, w Way) (reply bson.D, fault Fault) {
+// execute runs a command with its fault.
+func (s *Server) execute(from *login, command bson.D, w Hooks) (reply bson.D, fault Fault) {
 	name := command[0].Key
-	switch fault = w.Comes(command); fault {
+	switch fault = w.BeforeCommand(command); fault {
 	case LoseCall:
 		return nil, fault
 	case Refuse:
-		return refused(refusal{codeUnauthorized, "not authorized to run " + name}), fault
+		return errorReply(commandError{codeUnauthorized, "not authorized to run " + name}), fault
 	}
-	if reply, ok := s.admit(from, command); ok {
+	if reply, ok := s.authenticate(from, command); ok {
 		return reply, fault
 	}
 	s.mu.Lock()

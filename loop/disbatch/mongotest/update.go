@@ -8,7 +8,7 @@ import (
 	"go.mongodb.org/mongo-driver/bson/primitive"
 )
 
-// changed returns what an update makes of a document; inserting says that it is a new one.
+// changed returns a document after an update. inserting: an upsert creates the document.
 func changed(doc, update bson.Raw, inserting bool) bson.Raw {
 	all := fields(update)
 	if len(all) == 0 || !strings.HasPrefix(all[0].Key(), "$") {
@@ -35,9 +35,10 @@ func changed(doc, update bson.Raw, inserting bool) bson.Raw {
 	return document(d)
 }
 
+// apply applies one field of an update operator.
 func apply(d bson.D, operator string, e bson.RawElement, inserting bool) bson.D {
 	if strings.Contains(e.Key(), ".") {
-		panic(refusal{2, "the double does not update below the top: " + e.Key()})
+		panic(commandError{2, "the double does not update below the top: " + e.Key()})
 	}
 	at := -1
 	for i := range d {
@@ -61,13 +62,13 @@ func apply(d bson.D, operator string, e bson.RawElement, inserting bool) bson.D 
 		value = e.Value().AsInt64()
 		if at >= 0 {
 			old := raw(d[at].Value)
-			if rank(old) != 2 {
-				panic(refusal{14, "cannot apply $inc to a value of non-numeric type"})
+			if typeOrder(old) != 2 {
+				panic(commandError{14, "cannot apply $inc to a value of non-numeric type"})
 			}
 			value = int64(number(old)) + e.Value().AsInt64()
 		}
 	default:
-		panic(refusal{9, "unknown modifier: " + operator})
+		panic(commandError{9, "unknown modifier: " + operator})
 	}
 	if at >= 0 {
 		d[at].Value = value
@@ -76,8 +77,8 @@ func apply(d bson.D, operator string, e bson.RawElement, inserting bool) bson.D 
 	return append(d, bson.E{Key: e.Key(), Value: value})
 }
 
-// fresh is the document that an upsert begins with: the equalities of its filter.
-func fresh(filter bson.Raw) bson.Raw {
+// upsertBase returns the document to which an upsert applies its update: the equalities of its filter.
+func upsertBase(filter bson.Raw) bson.Raw {
 	d := bson.D{}
 	for _, e := range fields(filter) {
 		if _, ok := operatorsOf(e.Value()); !ok && !strings.HasPrefix(e.Key(), "$") {
@@ -87,7 +88,7 @@ func fresh(filter bson.Raw) bson.Raw {
 	return document(d)
 }
 
-// withID puts an id in front of a document that has none.
+// withID moves the id of a document to its front, and adds one if it has none.
 func withID(doc bson.Raw) bson.Raw {
 	id := doc.Lookup("_id")
 	if id.Type == 0 {
@@ -102,7 +103,7 @@ func withID(doc bson.Raw) bson.Raw {
 	return document(d)
 }
 
-// updateOne changes the first match of a filter, or inserts.
+// update changes the first record that matches a filter, or all with multi. With upsert it inserts a document if none matches.
 func (c *collection) update(filter, update bson.Raw, multi, upsert bool) (matched, modified int, upserted bson.RawValue) {
 	limit := 1
 	if multi {
@@ -118,13 +119,13 @@ func (c *collection) update(filter, update bson.Raw, multi, upsert bool) (matche
 		}
 	}
 	if len(found) == 0 && upsert {
-		r := c.put(nil, withID(changed(fresh(filter), update, true)))
+		r := c.put(nil, withID(changed(upsertBase(filter), update, true)))
 		return 0, 0, r.id
 	}
 	return matched, modified, upserted
 }
 
-// projected is a document with the fields that a projection leaves.
+// projected returns a document with the fields of a projection.
 func projected(doc, projection bson.Raw) bson.Raw {
 	wanted := fields(projection)
 	if len(wanted) == 0 {
@@ -138,7 +139,7 @@ func projected(doc, projection bson.Raw) bson.Raw {
 	}
 	d := bson.D{}
 	for _, e := range fields(doc) {
-		if inner := below(wanted, e.Key()); inner != nil && e.Value().Type == bson.TypeEmbeddedDocument {
+		if inner := subProjection(wanted, e.Key()); inner != nil && e.Value().Type == bson.TypeEmbeddedDocument {
 			d = append(d, bson.E{Key: e.Key(), Value: projected(e.Value().Document(), document(inner))})
 			continue
 		}
@@ -148,4 +149,14 @@ func projected(doc, projection bson.Raw) bson.Raw {
 		}
 	}
 	return document(d)
+}
+
+// subProjection returns the projection of a field's embedded document.
+func subProjection(wanted []bson.RawElement, field string) (inner bson.D) {
+	for _, e := range wanted {
+		if rest, ok := strings.CutPrefix(e.Key(), field+"."); ok {
+			inner = append(inner, bson.E{Key: rest, Value: e.Value()})
+		}
+	}
+	return inner
 }

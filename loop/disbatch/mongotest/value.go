@@ -9,7 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 )
 
-// lookup finds a dotted path. Arrays on the way are not searched.
+// lookup returns the value of a dotted path. It does not search arrays.
 func lookup(doc bson.Raw, path string) bson.RawValue {
 	if !strings.Contains(path, ".") {
 		return doc.Lookup(path)
@@ -17,9 +17,8 @@ func lookup(doc bson.Raw, path string) bson.RawValue {
 	return doc.Lookup(strings.Split(path, ".")...)
 }
 
-// rank is the order of types in comparisons; values of unequal rank are never equal and
-// never less.
-func rank(v bson.RawValue) int {
+// typeOrder returns the position of a value's type in MongoDB's sort order. Conditions never match values of another position.
+func typeOrder(v bson.RawValue) int {
 	switch v.Type {
 	case 0, bson.TypeNull, bson.TypeUndefined:
 		return 1
@@ -43,6 +42,7 @@ func rank(v bson.RawValue) int {
 	return 10 + int(v.Type)
 }
 
+// number returns the value of a number, or 0.
 func number(v bson.RawValue) float64 {
 	switch v.Type {
 	case bson.TypeInt32:
@@ -55,12 +55,12 @@ func number(v bson.RawValue) float64 {
 	return 0
 }
 
-// compare orders two values.
+// compare compares two values in MongoDB's sort order.
 func compare(a, b bson.RawValue) int {
-	if c := cmp.Compare(rank(a), rank(b)); c != 0 {
+	if c := cmp.Compare(typeOrder(a), typeOrder(b)); c != 0 {
 		return c
 	}
-	switch rank(a) {
+	switch typeOrder(a) {
 	case 1:
 		return 0
 	case 2:
@@ -73,9 +73,9 @@ func compare(a, b bson.RawValue) int {
 	return bytes.Compare(a.Value, b.Value)
 }
 
-// key is equal for equal values.
+// key returns a map key that is the same for equal values.
 func key(v bson.RawValue) string {
-	switch rank(v) {
+	switch typeOrder(v) {
 	case 1:
 		return "null"
 	case 2:
@@ -84,7 +84,7 @@ func key(v bson.RawValue) string {
 	return string(v.Type) + string(v.Value)
 }
 
-// raw is a value as it stands in a document.
+// raw encodes a value.
 func raw(v any) bson.RawValue {
 	if r, ok := v.(bson.RawValue); ok {
 		return r
@@ -96,7 +96,7 @@ func raw(v any) bson.RawValue {
 	return bson.RawValue{Type: t, Value: data}
 }
 
-// document is any kind of document in its bytes.
+// document encodes a document; nil is an empty one.
 func document(v any) bson.Raw {
 	if r, ok := v.(bson.Raw); ok {
 		return r
@@ -106,16 +106,16 @@ func document(v any) bson.Raw {
 	}
 	data, err := bson.Marshal(v)
 	if err != nil {
-		panic(refusal{9, "not a document: " + err.Error()})
+		panic(commandError{9, "not a document: " + err.Error()})
 	}
 	return data
 }
 
-// fields are a document's.
+// fields returns the elements of a document.
 func fields(doc bson.Raw) []bson.RawElement {
 	elements, err := doc.Elements()
 	if err != nil {
-		panic(refusal{9, err.Error()})
+		panic(commandError{9, err.Error()})
 	}
 	return elements
 }

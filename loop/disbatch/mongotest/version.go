@@ -8,13 +8,13 @@ import (
 	"go.mongodb.org/mongo-driver/bson/primitive"
 )
 
-// Version is a release of the server, by its range of wire versions.
+// Version is a release of MongoDB with its range of wire versions.
 type Version struct {
 	Name     string
 	Min, Max int32
 }
 
-// The releases that a double may be. Each has what sites run, or a border: MongoDB36 is the oldest that the driver speaks to.
+// Releases of a double: those of Disbatch sites, and those at limits of the driver. MongoDB36 is the oldest that it supports.
 var (
 	MongoDB34 = Version{"3.4.24", 0, 5}
 	MongoDB36 = Version{"3.6.8", 0, 6}
@@ -23,14 +23,14 @@ var (
 	MongoDB70 = Version{"7.0.0", 0, 21}
 )
 
-// Wire versions from which on a server knows something.
+// First wire versions of features.
 const (
 	wireMessages = 6 // OP_MSG
 	wireSHA256   = 7 // SCRAM-SHA-256
 	wireHello    = 9 // hello in place of isMaster
 )
 
-// since names the fields of commands that servers refuse before a wire version: those that a driver or its user may send.
+// since holds the first wire version of fields of commands, as far as the driver or its users may send them.
 var since = map[string]map[string]int32{
 	"findAndModify": {"hint": 9, "comment": 9, "let": 13},
 	"find":          {"allowDiskUse": 9, "let": 13},
@@ -41,35 +41,36 @@ var since = map[string]map[string]int32{
 	"createIndexes": {"commitQuorum": 9, "comment": 9},
 }
 
-// Speak makes the double a server of another release; it is MongoDB70 by itself. Connections that are there stay as they are.
-func (s *Server) Speak(v Version) {
+// SetVersion changes the release of the double, which is MongoDB70 initially. Open connections stay.
+func (s *Server) SetVersion(v Version) {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
 	s.store.version = v
 }
 
+// release returns the release of the double.
 func (s *Server) release() Version {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
 	return s.store.version
 }
 
-// Set makes the double the primary of a replica set; it is a server by itself until then.
-func (s *Server) Set(name string) {
+// SetReplicaSet makes the double the primary of a replica set. It is a standalone server initially.
+func (s *Server) SetReplicaSet(name string) {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
-	s.store.set, s.store.address = name, s.address
+	s.store.replicaSet, s.store.address = name, s.address
 }
 
-// known refuses a command or a field that the server's release does not have.
-func (c *call) known(command bson.D) {
+// checkVersion refuses a command or field that the release does not have.
+func (c *call) checkVersion(command bson.D) {
 	name := command[0].Key
 	if name == "hello" && c.version.Max < wireHello {
-		panic(refusal{59, "no such command: 'hello'"})
+		panic(commandError{59, "no such command: 'hello'"})
 	}
 	for _, e := range command {
 		if from := since[name][e.Key]; from > c.version.Max {
-			panic(refusal{40415, fmt.Sprintf("BSON field '%s.%s' is an unknown field.", name, e.Key)})
+			panic(commandError{40415, fmt.Sprintf("BSON field '%s.%s' is an unknown field.", name, e.Key)})
 		}
 	}
 }
@@ -93,11 +94,11 @@ func hello(c *call) bson.D {
 	if c.version.Max >= wireHello {
 		reply = append(reply, bson.E{Key: "isWritablePrimary", Value: true}, bson.E{Key: "helloOk", Value: true})
 	}
-	if c.set != "" {
-		reply = append(reply, bson.E{Key: "setName", Value: c.set}, bson.E{Key: "setVersion", Value: int32(1)},
+	if c.replicaSet != "" {
+		reply = append(reply, bson.E{Key: "setName", Value: c.replicaSet}, bson.E{Key: "setVersion", Value: int32(1)},
 			bson.E{Key: "hosts", Value: bson.A{c.address}}, bson.E{Key: "me", Value: c.address}, bson.E{Key: "primary", Value: c.address})
 	}
-	if behind, _ := c.args.Lookup("loadBalanced").BooleanOK(); behind { // a driver in that mode does not look after the server
+	if behind, _ := c.args.Lookup("loadBalanced").BooleanOK(); behind { // a driver in this mode does not monitor the server
 		reply = append(reply, bson.E{Key: "serviceId", Value: primitive.ObjectID{1}})
 	}
 	return reply

@@ -11,12 +11,12 @@ import (
 	"time"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/mongotest"
 	"treadle/loop/disbatch/sitetest"
 )
 
-// BenchmarkTasks is a node that claims, runs and finishes trivial tasks, on a double of a
-// database that shares the processors with it.
+// BenchmarkTasks measures a node that claims, runs and finishes trivial tasks, on a double that shares its processors.
 func BenchmarkTasks(b *testing.B) {
 	for plugin, entry := range map[string]string{"function": `{"kind": "function"}`, "exec": `{"kind": "exec", "command": ["/bin/true"]}`} {
 		for _, threads := range []int{1, 4, 20} {
@@ -25,28 +25,28 @@ func BenchmarkTasks(b *testing.B) {
 	}
 }
 
-// benchStore is a store on a double, and its configuration.
-func benchStore(b *testing.B, entry string) (*disbatch.Config, *disbatch.Store) {
+// benchStore returns the configuration and the store of a double.
+func benchStore(b *testing.B, entry string) (*config.File, *disbatch.Store) {
 	double, err := mongotest.Start()
 	check(b, err)
 	b.Cleanup(double.Stop)
 	path := b.TempDir() + "/config.json"
 	check(b, os.WriteFile(path, fmt.Appendf(nil, `{"mongohost": %q, "treadle_plugins": {"P": %s}}`, double.Address(), entry), 0o600))
-	config, err := disbatch.ReadConfig(path)
+	c, err := config.Read(path)
 	check(b, err)
-	store, err := disbatch.Open(config, disbatch.ComponentWeb)
+	store, err := disbatch.Open(c, config.ComponentWeb)
 	check(b, err)
 	b.Cleanup(store.Close)
-	return config, store
+	return c, store
 }
 
-// benchQueue makes a queue of so many threads that is served in the order of ids.
+// benchQueue makes a queue with the given threads, in the order of ids.
 func benchQueue(b *testing.B, store *disbatch.Store, threads int) disbatch.Queue {
 	_, err := store.InsertQueue(b.Context(), "q", "P")
 	check(b, err)
 	q, err := store.Queue(b.Context(), "q")
 	check(b, err)
-	sort := disbatch.SortFIFO
+	sort := "fifo"
 	_, err = store.UpdateQueue(b.Context(), &q, disbatch.QueueChange{Limit: &threads, Sort: &sort})
 	check(b, err)
 	q, err = store.Queue(b.Context(), "q")
@@ -54,12 +54,12 @@ func benchQueue(b *testing.B, store *disbatch.Store, threads int) disbatch.Queue
 	return q
 }
 
-// benchNode runs a node until the end of the benchmark. A queue that was found empty is
-// looked at again after the interval, which is no part of what a task costs.
-func benchNode(b *testing.B, config *disbatch.Config, interval time.Duration) {
+// benchNode runs a node until the end of the benchmark. It checks an empty queue again after the interval, which is not part of
+// the cost of a task.
+func benchNode(b *testing.B, c *config.File, interval time.Duration) {
 	node, err := New(Options{
-		Config: config, Name: "me", Interval: interval, Functions: newWorkers(false), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		Runner: []string{"/usr/bin/env", runnerVariable + "=" + config.Path, os.Args[0]},
+		Config: c, Name: "me", Interval: interval, Functions: newWorkers(false), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Runner: []string{"/usr/bin/env", runnerVariable + "=" + c.Path, os.Args[0]},
 	})
 	check(b, err)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -79,20 +79,20 @@ func check(b *testing.B, err error) {
 }
 
 func benchTasks(b *testing.B, entry string, threads int) {
-	config, store := benchStore(b, entry)
+	c, store := benchStore(b, entry)
 	ctx := b.Context()
 	q := benchQueue(b, store, threads)
 	warm := 2 * threads
 	_, err := store.InsertTasks(ctx, &q, sitetest.Payloads(warm)) // start the process that runs commands
 	check(b, err)
-	benchNode(b, config, 20*time.Millisecond)
+	benchNode(b, c, 20*time.Millisecond)
 	finished := func() {
 		ticker := time.NewTicker(2 * time.Millisecond)
 		defer ticker.Stop()
 		<-ticker.C
 		for _, status := range []int{disbatch.StatusQueued, disbatch.StatusClaimed, disbatch.StatusRunning} {
 			for ; ; <-ticker.C {
-				left, err := store.Search(ctx, d("status", status), disbatch.SearchOptions{Limit: 1}) // counting them would be the larger load
+				left, err := store.Search(ctx, d("status", status), disbatch.SearchOptions{Limit: 1}) // a count would cost more
 				check(b, err)
 				if len(left) == 0 {
 					break
@@ -106,7 +106,7 @@ func benchTasks(b *testing.B, entry string, threads int) {
 		check(b, err)
 	}
 	limit(0)
-	<-time.After(200 * time.Millisecond) // ten ticks: the node has seen it
+	<-time.After(200 * time.Millisecond) // ten ticks
 	for left := b.N; left > 0; left -= 1000 {
 		_, err = store.InsertTasks(ctx, &q, sitetest.Payloads(min(left, 1000)))
 		check(b, err)
@@ -117,12 +117,11 @@ func benchTasks(b *testing.B, entry string, threads int) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "tasks/s")
 }
 
-// BenchmarkIdleNode is a node with nothing to do for a while: what it costs is a part of
-// one processor, the double's part included.
+// BenchmarkIdleNode measures an idle node: its part of a processor, including the double's.
 func BenchmarkIdleNode(b *testing.B) {
-	config, store := benchStore(b, `{"kind": "function"}`)
+	c, store := benchStore(b, `{"kind": "function"}`)
 	benchQueue(b, store, 4)
-	benchNode(b, config, time.Second)
+	benchNode(b, c, time.Second)
 	const while = 5 * time.Second
 	var before, after syscall.Rusage
 	for range b.N {
@@ -135,7 +134,7 @@ func BenchmarkIdleNode(b *testing.B) {
 	b.ReportMetric(100*used.Seconds()/while.Seconds(), "%core")
 }
 
-// BenchmarkClaim is claims one after the other, in the order of ids.
+// BenchmarkClaim measures claims one after the other, in the order of ids.
 func BenchmarkClaim(b *testing.B) {
 	_, store := benchStore(b, `{"kind": "function"}`)
 	q := benchQueue(b, store, 4)

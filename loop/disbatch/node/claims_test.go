@@ -13,56 +13,38 @@ import (
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/sitetest"
 )
 
-// still is a node that does not run: its claims are calls.
-func (s *site) still(name string, q *disbatch.Queue) (*Node, *queueState) {
+// idle returns a node without ticks. The test calls its methods.
+func (s *site) idle(name string, q *disbatch.Queue) (*Node, *queueState) {
 	s.T.Helper()
 	n, err := New(Options{Config: s.Config, Name: name, Functions: newWorkers(true)})
 	must(s.T, err)
 	s.T.Cleanup(n.store.Close)
 	n.view = view{limit: disbatch.NoLimit, queues: []disbatch.Queue{*q}}
-	state := &queueState{queue: *q, plugin: disbatch.PluginConfig{Kind: disbatch.KindFunction, Function: "F"}}
-	state.slots, state.share = q.Limit, q.Limit // no other claimer is started
+	state := &queueState{queue: *q, plugin: config.Plugin{Kind: config.KindFunction, Function: "F"}}
+	state.slots, state.share = q.Limit, q.Limit // start no other claim
 	n.queues[q.ID] = state
 	return n, state
 }
 
-// Two nodes of which neither has seen the other's tasks claim from a queue with one thread
-// at all nodes: the second gives its claim back.
-func TestClaimsThatMeetKeepTheLimit(t *testing.T) {
-	s := newSite(t)
-	q := s.Queue(d("name", "a", "plugin", "F", "threads", 1, "sort", "fifo"))
-	ids := s.Fill(&q, sitetest.Payloads(2)...)
-	a, at := s.still("a", &q)
-	b, of := s.still("b", &q)
-	if got, err := a.next(at, nil); err != nil || disbatch.DecodeTask(got.Task).ID != ids[0] {
-		t.Fatalf("the first claim: %v, %v", got, err)
-	}
-	if got, err := b.next(of, nil); err != errNoTask {
-		t.Errorf("the second claim is kept: %v, %v", got, err)
-	}
-	if got := s.Task(ids[1]); got.Status != disbatch.StatusQueued || got.Raw.Lookup("node").Type != bson.TypeNull {
-		t.Errorf("its task is %s", got.Raw)
-	}
-}
-
-// A claim whose task a tick has found and started already does not start it again.
-func TestATaskIsStartedOnce(t *testing.T) {
+// TestTaskStartsOnce: a claim does not start its task if a tick has found and started it.
+func TestTaskStartsOnce(t *testing.T) {
 	s := newSite(t)
 	q := s.Queue(d("name", "a", "plugin", "F", "threads", 1))
 	ids := s.Fill(&q, sitetest.Payloads(1)...)
-	n, state := s.still("me", &q)
+	n, state := s.idle("me", &q)
 	n.local[ids[0]] = true
 	if got, err := n.next(state, nil); err == nil {
 		t.Errorf("started again: %s", got.Task)
 	}
 }
 
-// Tasks that a node finds claimed by itself take the room of others, in both dialects and
-// for as long as they run: the limit is kept, that of the node too.
-func TestFoundTasksKeepTheLimits(t *testing.T) {
+// TestForeignTasksKeepLimits: tasks of an earlier process count against the limits of the queue and of the node while they run,
+// in both dialects.
+func TestForeignTasksKeepLimits(t *testing.T) {
 	for _, c := range []struct{ queue, node bson.D }{
 		{d("constructor", "F", "maxthreads", 2), d()}, {d("plugin", "F", "threads", 2), d()}, {d("constructor", "F", "maxthreads", 9), d("maxthreads", 2)},
 	} {
@@ -89,12 +71,11 @@ func TestFoundTasksKeepTheLimits(t *testing.T) {
 	}
 }
 
-// rarely has a node tick once.
+// rarely makes a node tick once.
 func rarely(o *Options) { o.Interval = time.Hour }
 
-// A slot is refilled when a task ends, and not at the next tick; with a limit of the node
-// by any queue.
-func TestSlotsAreRefilledAtOnce(t *testing.T) {
+// TestSlotsRefillAtOnce: the end of a task refills its slot without a tick. With a limit of the node any queue may fill it.
+func TestSlotsRefillAtOnce(t *testing.T) {
 	for _, limit := range []any{nil, 1} {
 		t.Run(fmt.Sprint(limit), func(t *testing.T) {
 			s, w := newSite(t, functionPlugin), newWorkers(false)
@@ -111,10 +92,10 @@ func TestSlotsAreRefilledAtOnce(t *testing.T) {
 	}
 }
 
-// Counters of 2016 that are off are set right.
-func TestCountersAreComparedWithTheTasks(t *testing.T) {
+// TestRecount: a node corrects wrong 2016 counters.
+func TestRecount(t *testing.T) {
 	s := newSite(t)
-	q := s.Queue(d("name", "a", "constructor", disbatch.DemoPlugin, "maxthreads", 0, "count_todo", 999, "count_total", "7"))
+	q := s.Queue(d("name", "a", "constructor", config.DemoPlugin, "maxthreads", 0, "count_todo", 999, "count_total", "7"))
 	s.Fill(&q, sitetest.Payloads(2)...)
 	s.node("me")
 	s.Until("the right counters", func() bool {
@@ -123,9 +104,9 @@ func TestCountersAreComparedWithTheTasks(t *testing.T) {
 	})
 }
 
-// The process that runs commands is in a session of its own: what a terminal or a shell
-// sends to the node does not reach it.
-func TestTheRunnerHasItsOwnSession(t *testing.T) {
+// TestRunnerSession: the process that runs commands has its own session, so that signals of a terminal or shell to the node do
+// not reach it.
+func TestRunnerSession(t *testing.T) {
 	s := newSite(t, plugins(map[string]string{"Session": shell("cut -d' ' -f6 /proc/$PPID/stat", "")}))
 	s.node("me")
 	task := s.endOf("Session")

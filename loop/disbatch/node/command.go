@@ -11,22 +11,22 @@ import (
 	"syscall"
 	"time"
 
-	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 )
 
 const (
-	// killGrace is the time between asking a plugin to end and ending it, and how long
-	// after its end its own children may keep its output open.
+	// killGrace is the time between SIGTERM and SIGKILL to a plugin. It also bounds the time that children of a finished plugin may
+	// keep its output open.
 	killGrace = 5 * time.Second
-	// defaultMaxOutput is how much of a stream is kept: several times what fits a document.
+	// defaultMaxOutput bounds the bytes kept of an output. It is several times the size of a document.
 	defaultMaxOutput = 64 << 20
 )
 
-// selfVariable names, in a plugin's environment, the task that it is run for: a runner that
-// is given the same task again would start itself for ever.
+// selfVariable is an environment variable of a plugin with the id of its task. It stops a task runner that starts itself for the
+// same task.
 const selfVariable = "TREADLE_DISBATCH_TASK"
 
-// capture keeps the front of what is written to it.
+// capture is a writer that keeps the first room bytes and counts the others in cut.
 type capture struct {
 	kept []byte
 	room int
@@ -41,19 +41,19 @@ func (c *capture) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// run is one execution of a command that could start.
+// run is the result of a command that has started.
 type run struct {
 	stdout, stderr capture
-	exit           int   // the exit code
-	broken         error // it was killed, or its time was over
+	exit           int   // exit code
+	broken         error // not nil: a signal or its time-out has ended the command
 }
 
-// errToldToEnd is why a plugin was ended before its time.
+// errToldToEnd is the reason of a plugin that stops with its task runner.
 var errToldToEnd = errors.New("its task runner was told to end")
 
-// executeCommand runs a plugin's command with more arguments for a task, in a process group of
-// its own, until it ends or runner does. The error says why it could not start.
-func executeCommand(runner context.Context, p *disbatch.PluginConfig, task string, more []string, input []byte) (*run, error) {
+// executeCommand runs the command of a plugin with further arguments for a task. The command has its own process group and stops if
+// runner ends. An error means that it has not started.
+func executeCommand(runner context.Context, p *config.Plugin, task string, more []string, input []byte) (*run, error) {
 	ctx, cancel := runner, context.CancelFunc(func() {})
 	if p.Timeout > 0 {
 		ctx, cancel = context.WithTimeout(ctx, p.Timeout.Duration())
@@ -66,7 +66,7 @@ func executeCommand(runner context.Context, p *disbatch.PluginConfig, task strin
 	}
 	c := exec.CommandContext(ctx, p.Command[0], append(slices.Clone(p.Command[1:]), more...)...)
 	c.Dir, c.Stdin, c.Stdout, c.Stderr = p.Dir, bytes.NewReader(input), &r.stdout, &r.stderr
-	c.Env = append(ofPlugin(os.Environ()), selfVariable+"="+task)
+	c.Env = append(pluginEnvironment(os.Environ()), selfVariable+"="+task)
 	for name, value := range p.Env {
 		c.Env = append(c.Env, name+"="+value)
 	}
@@ -78,7 +78,7 @@ func executeCommand(runner context.Context, p *disbatch.PluginConfig, task strin
 	}
 	err := c.Wait()
 	if ctx.Err() != nil {
-		_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL) // what is left of the group, most often nothing
+		_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL) // the rest of the group, usually none
 	}
 	var exit *exec.ExitError
 	switch {

@@ -15,21 +15,22 @@ import (
 	"treadle/loop/disbatch"
 )
 
-// database is a site's store with the queries that a node and its task runner alone make.
+// database is the store of a site with the queries that only a node and its task runner make.
 type database struct {
 	*disbatch.Store
 
 	queues, nodes, tasks *mongo.Collection
 
-	// journaled is tasks with writes that are on disk before they are acknowledged; volatile says
-	// that the database has no journal for them.
+	// journaled is tasks with a write concern of j: the database acknowledges a write after it is in its journal. noJournal is true
+	// once the database has answered that it has none.
 	journaled *mongo.Collection
-	volatile  *atomic.Bool
+	noJournal *atomic.Bool
 }
 
+// newDatabase returns the database of a store.
 func newDatabase(store *disbatch.Store) *database {
 	db := store.Database()
-	d := &database{Store: store, queues: db.Collection("queues"), nodes: db.Collection("nodes"), tasks: db.Collection("tasks"), volatile: new(atomic.Bool)}
+	d := &database{Store: store, queues: db.Collection("queues"), nodes: db.Collection("nodes"), tasks: db.Collection("tasks"), noJournal: new(atomic.Bool)}
 	d.journaled = d.tasks
 	if concern := db.WriteConcern(); concern == nil || concern.Journal == nil {
 		durable := writeconcern.WriteConcern{Journal: new(true)}
@@ -41,51 +42,46 @@ func newDatabase(store *disbatch.Store) *database {
 	return d
 }
 
-// durably writes with a journal, unless the configuration says otherwise or the database has
-// none: a loss of power must not take back that a task has begun or ended.
+// durably writes with journaled, so that a loss of power cannot undo the begin or end of a task. It writes with tasks if the
+// configuration has a write concern of its own or the database has no journal.
 func (d *database) durably(write func(tasks *mongo.Collection) error) error {
-	if d.volatile.Load() {
+	if d.noJournal.Load() {
 		return write(d.tasks)
 	}
 	err := write(d.journaled)
 	if err == nil || d.journaled == d.tasks || !strings.Contains(err.Error(), "does not have journaling enabled") {
 		return err
 	}
-	d.volatile.Store(true)
+	d.noJournal.Store(true)
 	return write(d.tasks)
 }
 
-// risk is what is to be said about a database without a journal, if it has none.
-func (d *database) risk() string {
-	if !d.volatile.Load() {
+// journalWarning returns a warning about a database without a journal, or an empty text.
+func (d *database) journalWarning() string {
+	if !d.noJournal.Load() {
 		return ""
 	}
 	return "the database keeps no journal: a loss of power may leave tasks running (0) that have ended"
 }
 
-// occupied is how many tasks of a queue are claimed or running at a node.
+// occupied is the number of claimed and running tasks of a queue at a node.
 type occupied struct {
 	queue primitive.ObjectID
 	node  string
 	tasks int
 }
 
-// occupation counts the tasks that are claimed or running, by queue and node.
+// occupation counts the claimed and running tasks by queue and node.
 func (d *database) occupation(ctx context.Context) ([]occupied, error) {
-	cursor, err := d.tasks.Aggregate(ctx, disbatch.Group(
-		bson.D{{Key: "status", Value: active}}, bson.D{{Key: "queue", Value: "$queue"}, {Key: "node", Value: "$node"}}))
-	if err != nil {
-		return nil, err
-	}
-	return disbatch.All(ctx, cursor, func(raw bson.Raw) occupied {
-		queue, _ := raw.Lookup("_id", "queue").ObjectIDOK()
-		n, _ := disbatch.Integer(raw.Lookup("n"))
-		return occupied{queue: queue, node: disbatch.Text(raw.Lookup("_id", "node")), tasks: int(n)}
+	var all []occupied
+	err := d.CountByQueue(ctx, bson.D{{Key: "status", Value: active}}, "node", func(queue primitive.ObjectID, node bson.RawValue, n int64) {
+		all = append(all, occupied{queue: queue, node: disbatch.Text(node), tasks: int(n)})
 	})
+	return all, err
 }
 
-// recount counts the tasks of a 2016 queue and writes its counters if they differ, unless they have changed since the queue
-// was read.
+// recount counts the tasks of a 2016 queue and writes wrong counters. It does not write counters that have changed since the caller
+// read the queue.
 func (d *database) recount(ctx context.Context, q *disbatch.Queue) error {
 	todo, err := d.tasks.CountDocuments(ctx, bson.D{{Key: "queue", Value: q.ID}, {Key: "status", Value: bson.D{{Key: "$lte", Value: 0}}}})
 	if err != nil {
@@ -95,7 +91,7 @@ func (d *database) recount(ctx context.Context, q *disbatch.Queue) error {
 	if err != nil || todo == q.Todo && total == q.Total {
 		return err
 	}
-	filter := disbatch.ByID(q.ID)
+	filter := bson.D{{Key: "_id", Value: q.ID}}
 	for _, name := range []string{"count_todo", "count_total"} {
 		if was := q.Raw.Lookup(name); was.Type != 0 {
 			filter = append(filter, bson.E{Key: name, Value: was})
@@ -105,14 +101,13 @@ func (d *database) recount(ctx context.Context, q *disbatch.Queue) error {
 	return err
 }
 
-// forgetCounts marks the counters of a 2016 queue as unknown: whoever serves the queue recounts them.
+// forgetCounts marks the counters of a 2016 queue as unknown. The nodes that serve the queue recount them.
 func (d *database) forgetCounts(ctx context.Context, queue primitive.ObjectID) error {
-	_, err := d.queues.UpdateOne(ctx, disbatch.ByID(queue), disbatch.Set(bson.D{{Key: "count_todo", Value: nil}}))
+	_, err := d.queues.UpdateOne(ctx, bson.D{{Key: "_id", Value: queue}}, disbatch.Set(bson.D{{Key: "count_todo", Value: nil}}))
 	return err
 }
 
-// report writes a node's entry: its time and what it knows of the 2016 queues. Without any
-// the entry has no queues, as in 2018.
+// report writes the entry of a node: a timestamp and the 2016 queues. nil removes the field queues, as in 2018.
 func (d *database) report(ctx context.Context, node string, now time.Time, queues bson.A) error {
 	stamp := bson.E{Key: "timestamp", Value: primitive.NewDateTimeFromTime(now)}
 	change := append(disbatch.Set(bson.D{stamp}), bson.E{Key: "$unset", Value: bson.D{{Key: "queues", Value: ""}}})

@@ -1,9 +1,9 @@
-// Package node is the execution node of a Disbatch site and the task runner: the original's disbatchd and task_runner. A Node
-// reads the site's database once an interval, claims tasks within the limits of queues and nodes, and has them done: commands
-// and the original's task runners by one process beside it (RunTasks), functions by the workers of a server (Functions).
-// RunTask does one claimed task, as the original's runner is called to.
+// Package node is the execution node and the task runner of a Disbatch site: disbatchd and task_runner of the original. A Node reads
+// the site's database once per interval and claims tasks within the limits of queues and nodes. A separate process runs the tasks
+// that are commands or task runners of the original (RunTasks). The workers of a server run the tasks that are functions
+// (Functions). RunTask runs one claimed task with the arguments of the original's task runner.
 //
-// How a task's document goes from queued to claimed, running and ended is in tasks.go; each step is one update, which says
-// whether it happened. The room works on the store of loop/disbatch and knows nothing of the command interface, nor of the
-// server that it may be part of.
+// The states of a task's document are queued, claimed, running and ended. Each transition is one update in tasks.go, whose result
+// tells whether it happened. The package works on the store of loop/disbatch. It knows neither the command interface nor the server
+// that it may be part of.
 package node

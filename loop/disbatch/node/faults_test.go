@@ -15,13 +15,13 @@ import (
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/mongotest"
 	"treadle/loop/disbatch/sitetest"
 )
 
-// All tasks are done, each once, although replies are lost or cut, calls are lost, and
-// calls are executed twice.
-func TestEveryTaskIsDoneOnceOverFaults(t *testing.T) {
+// TestFaults: every task runs once although replies are lost or cut, calls are lost, and calls run twice.
+func TestFaults(t *testing.T) {
 	const tasks, threads = 200, 10
 	for most, queue := range map[int]bson.D{
 		2 * threads: d("name", "a", "constructor", "F", "maxthreads", threads, "count_todo", nil),
@@ -49,9 +49,8 @@ func TestEveryTaskIsDoneOnceOverFaults(t *testing.T) {
 	}
 }
 
-// Eight nodes do 5000 tasks: none twice, none is left, and never more at once than the
-// queue has threads, some more than there are nodes. With -short, which goes with the race
-// detector, they are 1000.
+// TestNoTaskIsClaimedTwice: eight nodes run 5000 tasks, or 1000 with -short. Each task runs once, and never more of them than the
+// queue's threads, of which there are more than nodes.
 func TestNoTaskIsClaimedTwice(t *testing.T) {
 	nodes, threads, tasks := 8, 12, 5000
 	if testing.Short() {
@@ -65,9 +64,9 @@ func TestNoTaskIsClaimedTwice(t *testing.T) {
 	for i := range nodes {
 		s.node(fmt.Sprint("node", i), with(w), func(o *Options) { o.Interval = 200 * time.Millisecond })
 	}
-	for done := 0; done < tasks; { // however slowly
+	for done := 0; done < tasks; {
 		s.Until("the end of more tasks", func() bool {
-			w.finish(threads / 2) // the others stay at work until the next look
+			w.finish(threads / 2) // the others run until the next round
 			n, err := s.Store.CountTasks(s.Ctx, d("status", 1))
 			more := err == nil && int(n) > done
 			if more {
@@ -79,16 +78,15 @@ func TestNoTaskIsClaimedTwice(t *testing.T) {
 	w.once(t, tasks, threads)
 }
 
-// A node that stops gives back what it claimed and has not begun, in the dialect of the
-// queue.
-func TestClaimedTasksAreGivenBack(t *testing.T) {
+// TestStopReleasesClaims: a stopping node queues its claimed tasks that have not begun again, in the dialect of the queue.
+func TestStopReleasesClaims(t *testing.T) {
 	s := newSite(t)
 	var ids []primitive.ObjectID
 	for field, limit := range map[string]string{"constructor": "maxthreads", "plugin": "threads"} {
-		q := s.Queue(d("name", field, field, disbatch.DemoPlugin, limit, 2))
+		q := s.Queue(d("name", field, field, config.DemoPlugin, limit, 2))
 		ids = append(ids, s.Fill(&q, sitetest.Payloads(2)...)...)
 	}
-	// The process that is to run them begins none.
+	// The process that runs commands begins none.
 	n := s.node("me", func(o *Options) { o.Runner = []string{"/bin/sh", "-c", "cat > /dev/null"} })
 	s.Until("claims", func() bool {
 		claimed, err := s.Store.CountTasks(s.Ctx, d("status", disbatch.StatusClaimed, "node", "me"))
@@ -104,14 +102,13 @@ func TestClaimedTasksAreGivenBack(t *testing.T) {
 	}
 }
 
-// Before it claims its first task, a node marks its orphans; what it claimed not long ago
-// it starts, or gives back where there is no room, and what is running it leaves alone when
-// it is told to, counting it.
-func TestANodeStartsAgain(t *testing.T) {
+// TestRestart: before its first claim a node orphans old claimed tasks, starts or releases recent ones, and keeps running ones if
+// configured, which count against the limit.
+func TestRestart(t *testing.T) {
 	s, w := newSite(t, functionPlugin, `"treadle_node": {"reclaim_own": false},`), newWorkers(true)
-	q := s.Queue(d("name", "a", "plugin", disbatch.DemoPlugin, "threads", 2))
+	q := s.Queue(d("name", "a", "plugin", config.DemoPlugin, "threads", 2))
 	f := s.Queue(d("name", "f", "plugin", "F", "threads", 9))
-	g := s.Queue(d("name", "g", "plugin", disbatch.DemoPlugin, "threads", 1))
+	g := s.Queue(d("name", "g", "plugin", config.DemoPlugin, "threads", 1))
 	ids, mine, begins := s.Fill(&q, sitetest.Payloads(6)...), s.Fill(&f, sitetest.Payloads(1)...), s.Fill(&g, sitetest.Payloads(1)...)
 	put := func(id primitive.ObjectID, status int, mtime any) {
 		_, err := s.Tasks.UpdateOne(s.Ctx, byID(id), set(d("status", status, "node", "me", "mtime", mtime)))
@@ -119,7 +116,7 @@ func TestANodeStartsAgain(t *testing.T) {
 	}
 	long, short := time.Now().Add(-6*time.Minute), time.Now().Add(-4*time.Minute)
 	put(ids[0], disbatch.StatusClaimed, long)
-	put(ids[1], disbatch.StatusClaimed, long.Unix()) // as old code wrote it
+	put(ids[1], disbatch.StatusClaimed, long.Unix()) // in the form of old data
 	put(ids[2], disbatch.StatusClaimed, short)
 	put(ids[3], disbatch.StatusRunning, long)
 	put(ids[4], disbatch.StatusRunning, long)
@@ -127,20 +124,20 @@ func TestANodeStartsAgain(t *testing.T) {
 	put(begins[0], disbatch.StatusClaimed, short)
 	n := s.node("me", with(w))
 	s.Ends(begins...)
-	s.Status(mine[0], disbatch.StatusOrphaned) // the server whose workers had it is gone
+	s.Status(mine[0], disbatch.StatusOrphaned) // the server of its worker has ended
 	s.ticks(n, 5)
 	for i, want := range []int{disbatch.StatusOrphaned, disbatch.StatusOrphaned, disbatch.StatusQueued, disbatch.StatusRunning, disbatch.StatusRunning, disbatch.StatusQueued} {
 		if got := s.Task(ids[i]).Status; got != want {
 			t.Errorf("task %d has status %d, want %d", i, got, want)
 		}
 	}
-	put(ids[4], 1, long) // whoever ran it has finished it: there is room for another
+	put(ids[4], 1, long) // its runner has finished it: there is room for another
 	s.Ends(ids[2], ids[5])
 }
 
-// A task that is a command survives the node, also one that is killed: the process that
-// runs it writes its end, and a new node counts it.
-func TestCommandsSurviveTheNode(t *testing.T) {
+// TestCommandsSurviveNode: a command continues after the end of its node. Its process writes the end of the task, and a new node
+// counts it.
+func TestCommandsSurviveNode(t *testing.T) {
 	dir := t.TempDir()
 	gate, begun := filepath.Join(dir, "gate"), filepath.Join(dir, "begun")
 	s := newSite(t, plugins(map[string]string{"Wait": shell(fmt.Sprintf("echo >> %s; while ! test -e %s; do sleep 0.05; done; echo done", begun, gate), "")}))
@@ -165,9 +162,8 @@ func TestCommandsSurviveTheNode(t *testing.T) {
 	}
 }
 
-// When the process that runs tasks dies, they are failed, and the next ones run in a new
-// one.
-func TestTheRunnerDies(t *testing.T) {
+// TestRunnerDies: when the process that runs tasks dies, its tasks fail, and the next ones run in a new process.
+func TestRunnerDies(t *testing.T) {
 	s := newSite(t, plugins(map[string]string{"Kill": shell("kill -9 $PPID; sleep 0.2", ""), "Good": shell("echo out", "")}))
 	s.node("me")
 	if got := s.endOf("Kill"); got.Status != 2 || sitetest.Stored(&got, "stdout") != unableToComplete || !strings.Contains(sitetest.Stored(&got, "stderr"), "signal: killed") {
@@ -178,19 +174,19 @@ func TestTheRunnerDies(t *testing.T) {
 	}
 }
 
-// Tasks of a node that gives no sign are orphaned if that is asked for; clocks are not
-// compared, only whether the entry changes.
-func TestRunningTasksOfGoneNodes(t *testing.T) {
+// TestReclaimAfter: a node orphans the running tasks of a node whose entry does not change, if configured. It does not compare
+// clocks.
+func TestReclaimAfter(t *testing.T) {
 	s := newSite(t, `"treadle_node": {"reclaim_after": 3600},`)
-	q := s.Queue(d("name", "a", "plugin", disbatch.DemoPlugin, "threads", 0))
+	q := s.Queue(d("name", "a", "plugin", config.DemoPlugin, "threads", 0))
 	ids := s.Fill(&q, sitetest.Payloads(2)...)
 	for i, node := range []string{"gone", "slow"} {
 		_, err := s.Tasks.UpdateOne(s.Ctx, byID(ids[i]), set(d("status", disbatch.StatusRunning, "node", node)))
 		must(t, err)
 	}
-	// One stands still in the future, the other goes on a day behind.
+	// One entry does not change and is in the future, the other changes and is a day behind.
 	must(t, s.db().report(s.Ctx, "gone", time.Now().Add(24*time.Hour), nil))
-	n, _ := s.still("me", &q)
+	n, _ := s.idle("me", &q)
 	behind := time.Now().Add(-24 * time.Hour)
 	for hours, want := range []int{disbatch.StatusRunning, disbatch.StatusOrphaned, disbatch.StatusOrphaned} {
 		behind = behind.Add(time.Second)
@@ -199,15 +195,15 @@ func TestRunningTasksOfGoneNodes(t *testing.T) {
 		if gone, slow := s.Task(ids[0]).Status, s.Task(ids[1]).Status; gone != want || slow != disbatch.StatusRunning {
 			t.Errorf("after %d hours the task of the node that is gone has status %d, that of the slow one %d", hours, gone, slow)
 		}
-		for name, last := range n.seen { // an hour passes
+		for name, last := range n.heartbeats { // pretend that an hour passes
 			last.at = last.at.Add(-time.Hour)
-			n.seen[name] = last
+			n.heartbeats[name] = last
 		}
 	}
 }
 
-// A node does not start while another process is it, and says so if that happens later.
-func TestOneNodeOneProcess(t *testing.T) {
+// TestDuplicateNode: a node does not start while another process has its name, and reports a later one.
+func TestDuplicateNode(t *testing.T) {
 	s := newSite(t)
 	refused := func(name string, meanwhile func()) {
 		t.Helper()
@@ -227,8 +223,8 @@ func TestOneNodeOneProcess(t *testing.T) {
 	}
 	me := s.node("me")
 	s.Until("the entry", func() bool { _, err := s.Store.Node(s.Ctx, "me"); return err == nil })
-	refused("me", func() { s.ticks(me, 2) }) // the first may have written before
-	// However far its clock is off.
+	refused("me", func() { s.ticks(me, 2) }) // the first tick may have passed
+	// The clock of the node does not matter.
 	for _, skew := range []time.Duration{-24 * time.Hour, 24 * time.Hour} {
 		at := time.Now().Add(skew)
 		goesOn := func() {
@@ -245,18 +241,18 @@ func TestOneNodeOneProcess(t *testing.T) {
 		must(t, s.db().report(s.Ctx, "other", time.Now().Add(time.Hour), nil))
 		other.node.mu.Lock()
 		defer other.node.mu.Unlock()
-		return other.node.said["name of the node"] != ""
+		return other.node.conditions["name of the node"] != ""
 	})
 }
 
-// The last sign of a life that was killed, which arrives while its successor looks for another process,
-// does not keep that from starting.
-func TestALateSignOfLife(t *testing.T) {
+// TestLateHeartbeat: the last heartbeat of a killed process, which arrives while its successor observes the entry, does not
+// prevent the start.
+func TestLateHeartbeat(t *testing.T) {
 	s := newFaultySite(t)
 	must(t, s.db().report(s.Ctx, "me", time.Now(), nil))
 	var finds atomic.Int64
 	s.Double.Inject(func(command string) mongotest.Fault {
-		if command == "find" && finds.Add(1) == 3 { // after whether the database can be used, and what the entry was
+		if command == "find" && finds.Add(1) == 3 { // after the reads of Usable and of the entry
 			s.Double.Run(d("update", "nodes", "$db", s.Config.Database, "updates", bson.A{
 				d("q", d("node", "me"), "u", set(d("timestamp", primitive.NewDateTimeFromTime(time.Now().Add(time.Hour))))),
 			}))
@@ -266,30 +262,18 @@ func TestALateSignOfLife(t *testing.T) {
 	s.ticks(s.node("me"), 1)
 }
 
-// The database is away when the node starts, and comes.
-func TestTheDatabaseComesLater(t *testing.T) {
-	s := newFaultySite(t)
-	q := s.Queue(d("name", "a", "plugin", disbatch.DemoPlugin, "threads", 1))
-	ids := s.Fill(&q, d("commands", "a"))
-	s.Double.Stop()
-	s.node("me")
-	must(t, s.Double.Resume())
-	s.Ends(ids...)
-}
-
-// The database fails while a node that has been here before looks whether another process is it:
-// the node goes on when it can.
-func TestTheDatabaseFailsAtTheStart(t *testing.T) {
+// TestOutageAtStart: an outage while a starting node observes its entry delays the start.
+func TestOutageAtStart(t *testing.T) {
 	s := newFaultySite(t)
 	must(t, s.db().report(s.Ctx, "me", time.Now(), nil))
-	q := s.Queue(d("name", "a", "plugin", disbatch.DemoPlugin, "threads", 1))
+	q := s.Queue(d("name", "a", "plugin", config.DemoPlugin, "threads", 1))
 	ids := s.Fill(&q, d("commands", "a"))
 	var finds atomic.Int64
 	s.Double.Inject(func(command string) mongotest.Fault {
 		if command != "find" {
 			return mongotest.None
 		}
-		if n := finds.Add(1); n == 1 || n > 4 { // after whether the database can be used
+		if n := finds.Add(1); n == 1 || n > 4 { // after the read of Usable
 			return mongotest.None
 		}
 		return mongotest.Refuse
@@ -300,10 +284,10 @@ func TestTheDatabaseFailsAtTheStart(t *testing.T) {
 	s.Ends(ids...)
 }
 
-// The keys of the active document of the collection config count at once.
-func TestTheConfigCollectionIsReadAgain(t *testing.T) {
+// TestConfigCollection: changes of the active document of the collection config take effect at the next tick.
+func TestConfigCollection(t *testing.T) {
 	s := newSite(t)
-	q := s.Queue(d("name", "a", "plugin", disbatch.DemoPlugin, "threads", 1))
+	q := s.Queue(d("name", "a", "plugin", config.DemoPlugin, "threads", 1))
 	_, err := s.DB.Collection("config").InsertOne(s.Ctx, d("active", true, "ignorequeues", bson.A{q.ID.Hex()}))
 	must(t, err)
 	n := s.node("me")

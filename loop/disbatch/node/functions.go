@@ -11,29 +11,29 @@ import (
 	"treadle/loop/disbatch"
 )
 
-// Functions is a server whose workers do tasks.
+// Functions is a server whose workers run tasks.
 type Functions interface {
-	// Submit makes a job of a function. done is called once, from any goroutine and
-	// without blocking: with a worker's bytes, or with an error if the worker failed the
-	// job. After an error of Submit it is not called.
+	// Submit submits a job for a function. It calls done once, from any goroutine: with the worker's result, or with an error if
+	// the worker has failed the job. done must not block. After an error of Submit there is no call.
 	Submit(function, name string, workload []byte, done func(data []byte, err error)) error
-	// Withdraw removes a job that is not at its end. It says whether no worker had it;
-	// done is not called any more if it returns true, and may be if not.
+	// Withdraw removes a job that has not ended. It returns true if no worker has reserved it; done has no call then. After false
+	// it may have one.
 	Withdraw(function, name string) (unseen bool)
 }
 
-// Reasons for which a task of a function ended without a result.
+// Reasons for the end of a task of a function without a result.
 var (
 	errStopped  = errors.New("the server stopped before the worker was done")
 	errOverTime = errors.New("its time-out is over")
 )
 
+// answer is the result of a worker.
 type answer struct {
 	data []byte
 	err  error
 }
 
-// outcome is what a task comes to by it.
+// outcome returns the end of the task that the answer stands for.
 func (a *answer) outcome() outcome {
 	if a.err != nil {
 		return outcome{status: disbatch.StatusFailed, stdout: "", stderr: a.err.Error()}
@@ -41,7 +41,7 @@ func (a *answer) outcome() outcome {
 	return parseResult(a.data)
 }
 
-// function does a task through the server's workers.
+// function runs a task at a worker of the server.
 func (n *Node) function(a *assignment) error {
 	t := disbatch.DecodeTask(a.Task)
 	id, run := t.ID.Hex(), primitive.NewObjectID()
@@ -75,8 +75,8 @@ func (n *Node) function(a *assignment) error {
 			stopping, stops = nil, true
 		case <-n.calls.Done():
 		}
-		// Of what has come at once an answer counts first, so that no task which is done is
-		// written as another; then the end of the node's time, then that of the task's.
+		// An answer wins over simultaneous events, so that the result of a finished task is never lost. The end of the node's time
+		// wins over the task's time-out.
 		select {
 		case got := <-answers:
 			return n.finish(n.calls, a, &t, run, got.outcome())
@@ -98,12 +98,12 @@ func (n *Node) function(a *assignment) error {
 		case stops:
 			stops = false
 			if n.o.Functions.Withdraw(a.Plugin.Function, id) {
-				n.tally.givenBack.Add(1)
+				n.tally.released.Add(1)
 				return n.retry.Do(n.calls, "giving back task "+id, func() error { return n.store.requeue(n.calls, &t, run, a.Schema) })
 			}
 		}
 	}
 }
 
-// lastWrite bounds what a stopping node writes when its time is over.
+// lastWrite bounds the write of a task's end after the stopping node's time is over.
 const lastWrite = 2 * time.Second

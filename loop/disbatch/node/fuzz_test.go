@@ -17,8 +17,8 @@ import (
 	"treadle/loop/disbatch/sitetest"
 )
 
-// FuzzDocument reads bytes that are to be a task or what a runner's pipe carries, as the database or another process may send
-// them. What is read can be sent on, and what plugins are handed is JSON.
+// FuzzDocument reads bytes as a task and as a document on the pipe. An accepted document can be sent on, and the input of a
+// plugin is JSON.
 func FuzzDocument(f *testing.F) {
 	for _, doc := range sitetest.FuzzDocuments(f) {
 		f.Add(doc)
@@ -36,7 +36,7 @@ func FuzzDocument(f *testing.F) {
 				continue
 			}
 			if a, ok := into.(*assignment); ok && a.Task == nil {
-				continue // none is sent without
+				continue // every assignment has one
 			}
 			b, err := bson.Marshal(into)
 			again := reflect.New(reflect.TypeOf(into).Elem()).Interface()
@@ -54,7 +54,7 @@ func FuzzDocument(f *testing.F) {
 	})
 }
 
-// checkOutcome: what a task ends with can be written.
+// checkOutcome checks that an outcome can be written to the database.
 func checkOutcome(t *testing.T, o outcome) {
 	t.Helper()
 	for _, s := range []any{o.stdout, o.stderr} {
@@ -67,11 +67,10 @@ func checkOutcome(t *testing.T, o outcome) {
 	}
 }
 
-// FuzzPluginOutput reads what plugins print and workers answer, which may be anything. A dumber reader, which takes it
-// apart by lines, finds the same status line.
+// FuzzPluginOutput reads arbitrary output of plugins and results of workers. A simple reader by lines finds the same status line.
 func FuzzPluginOutput(f *testing.F) {
 	for _, text := range []string{
-		"", "out\n", "out\n{\"status\": 3}\n", "{\"status\":1,\"stdout\":\"o\",\"stderr\":{\"a\":[1]}}", "a\n{\"STATUS\":0.5}\r\n\t ", "{\"status\":null}", "{\"status\":1}x", "\xff\n{}\n",
+		"", "out\n", "out\n{\"status\": 3}\n", "{\"status\":1,\"stdout\":\"o\",\"stderr\":{\"a\":[1]}}", "a\n{\"STATUS\":0.5}\r\n\t ", "{\"status\":null}", "{\"status\":1}x", "\xff\n{}\n", "{\"status\":1,\"stdout\":[\"\xff\"],\"stderr\":\"\xff\"}",
 		"{\"status\":99999999999999999999}", "[1]\n\n", "{\"stdout\":\"\\ud800\",\"status\":\"2\"}",
 	} {
 		f.Add([]byte(text))

@@ -10,17 +10,18 @@ import (
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/sitetest"
 )
 
-// workers do tasks at once, or when they are told to, and count them.
+// workers is a server that runs tasks at once, or when the test calls finish, and counts them.
 type workers struct {
 	mu   sync.Mutex
-	held map[string]func([]byte, error) // of tasks that wait for a word
+	held map[string]func([]byte, error) // held tasks
 	hold bool
 	runs map[string]int
-	busy int // tasks at work
-	most int // at work at once
+	busy int // running tasks
+	most int // largest number of running tasks
 }
 
 func newWorkers(hold bool) *workers {
@@ -47,10 +48,10 @@ func (w *workers) Submit(_, name string, _ []byte, done func([]byte, error)) err
 	return nil
 }
 
-// Withdraw implements Functions: every task is with a worker at once.
+// Withdraw implements Functions. A worker reserves every job at once.
 func (w *workers) Withdraw(string, string) bool { return false }
 
-// finish ends so many of the tasks that are held.
+// finish ends the given number of held tasks.
 func (w *workers) finish(n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -64,7 +65,7 @@ func (w *workers) finish(n int) {
 	}
 }
 
-// once says that so many tasks ran, each once, and never more than most together.
+// once checks that the given number of tasks ran once each, with at most most of them at a time.
 func (w *workers) once(t *testing.T, tasks, most int) {
 	t.Helper()
 	w.mu.Lock()
@@ -79,21 +80,21 @@ func (w *workers) once(t *testing.T, tasks, most int) {
 	}
 }
 
-// holding is how many tasks are at work.
+// holding returns the number of held tasks.
 func (w *workers) holding() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.held)
 }
 
-// functionPlugin is the configuration of a plugin F that these workers do.
+// functionPlugin is the configuration of a plugin F for workers.
 const functionPlugin = `"treadle_plugins": {"F": {"kind": "function"}},`
 
 func with(w *workers) func(*Options) {
 	return func(o *Options) { o.Functions, o.Drain = w, 5*time.Second }
 }
 
-// ticks waits until a node has ticked so many times more.
+// ticks waits for the given number of further ticks.
 func (s *site) ticks(n *started, more int) {
 	s.T.Helper()
 	count := func() int {
@@ -105,9 +106,8 @@ func (s *site) ticks(n *started, more int) {
 	s.Until("ticks", func() bool { return count() >= from+more })
 }
 
-// A queue's limit: of 2016 at one node, of 2018 at all nodes; null and missing are none at
-// all; numbers may be text.
-func TestLimitsOfQueues(t *testing.T) {
+// TestQueueLimits: a limit of 2016 counts at one node, one of 2018 at all nodes. Null and missing are 0. A limit may be a text.
+func TestQueueLimits(t *testing.T) {
 	for _, c := range []struct {
 		queue  bson.D
 		atOne  int
@@ -149,9 +149,8 @@ func TestLimitsOfQueues(t *testing.T) {
 	}
 }
 
-// A node's limit: null and missing are none, 0 is that nothing starts, text may be a
-// number.
-func TestLimitsOfNodes(t *testing.T) {
+// TestNodeLimits: null and missing are no limit, 0 starts no task, and a limit may be a text.
+func TestNodeLimits(t *testing.T) {
 	for _, c := range []struct {
 		limit any
 		want  int
@@ -180,8 +179,8 @@ func TestLimitsOfNodes(t *testing.T) {
 	}
 }
 
-// A node with a limit serves all its queues, and not only the first.
-func TestQueuesTakeTurns(t *testing.T) {
+// TestQueuesAlternate: a node with a limit serves all its queues.
+func TestQueuesAlternate(t *testing.T) {
 	s, w := newSite(t, functionPlugin), newWorkers(false)
 	_, err := s.Nodes.InsertOne(s.Ctx, d("node", "me", "maxthreads", 1))
 	must(t, err)
@@ -196,26 +195,25 @@ func TestQueuesTakeTurns(t *testing.T) {
 	}
 }
 
-// activequeues and ignorequeues of the configuration, nodes_pin and nodes_ignore of a
-// queue.
-func TestWhoServesWhat(t *testing.T) {
+// TestServedQueues: activequeues and ignorequeues of the configuration, nodes_pin and nodes_ignore of a queue.
+func TestServedQueues(t *testing.T) {
 	id, other := primitive.NewObjectID(), primitive.NewObjectID()
-	f := func(want bool, c disbatch.Config, pin, ignore []string) {
+	f := func(want bool, c config.File, pin, ignore []string) {
 		t.Helper()
 		q := disbatch.Queue{ID: id, Pin: pin, Ignore: ignore}
 		if got := wanted(&c, &q, "me"); got != want {
 			t.Errorf("%+v with %v and %v: %v", c, pin, ignore, got)
 		}
 	}
-	here, there := disbatch.Names{id.Hex()}, disbatch.Names{other.Hex()}
-	f(true, disbatch.Config{}, nil, nil)
-	f(true, disbatch.Config{ActiveQueues: here}, nil, nil)
-	f(false, disbatch.Config{ActiveQueues: there}, nil, nil)
-	f(true, disbatch.Config{ActiveQueues: here, IgnoreQueues: here}, nil, nil)
-	f(false, disbatch.Config{IgnoreQueues: here}, nil, nil)
-	f(true, disbatch.Config{IgnoreQueues: there}, nil, nil)
-	f(true, disbatch.Config{}, []string{"me", "you"}, []string{"me"})
-	f(false, disbatch.Config{}, []string{"you"}, nil)
-	f(false, disbatch.Config{}, nil, []string{"me"})
-	f(true, disbatch.Config{}, nil, []string{"you"})
+	here, there := []string{id.Hex()}, []string{other.Hex()}
+	f(true, config.File{}, nil, nil)
+	f(true, config.File{ActiveQueues: here}, nil, nil)
+	f(false, config.File{ActiveQueues: there}, nil, nil)
+	f(true, config.File{ActiveQueues: here, IgnoreQueues: here}, nil, nil)
+	f(false, config.File{IgnoreQueues: here}, nil, nil)
+	f(true, config.File{IgnoreQueues: there}, nil, nil)
+	f(true, config.File{}, []string{"me", "you"}, []string{"me"})
+	f(false, config.File{}, []string{"you"}, nil)
+	f(false, config.File{}, nil, []string{"me"})
+	f(true, config.File{}, nil, []string{"you"})
 }

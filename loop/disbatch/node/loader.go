@@ -14,61 +14,62 @@ import (
 	"time"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 )
 
-// Bounds of asking a task runner for plugins.
+// Bounds of plugin look-ups.
 const (
-	// loadTimeout is for one plugin: Perl needs half a second, and a busy host some more.
+	// loadTimeout bounds the look-up of one plugin, in seconds. Perl needs half a second, a busy host more.
 	loadTimeout = 30
-	// loadAgain is the time after which a plugin that could not be loaded is asked for again: it
-	// may have been installed.
+	// loadAgain is the time until a retry for a plugin that could not be loaded: it may be installed by then.
 	loadAgain = time.Minute
-	// maxLoading bounds the processes that ask at once.
+	// maxLoading bounds the concurrent look-up processes.
 	maxLoading = 2
-	// maxLoadOutput bounds what is kept of their output.
+	// maxLoadOutput bounds the bytes kept of each output of such a process.
 	maxLoadOutput = 64 << 10
 )
 
-// loads says as which class a task runner loads a plugin, or why it does not.
+// loads returns the Perl class as which a task runner loads a plugin, or an error.
 type loads func(runner, plugin string, schema disbatch.Schema) (class string, err error)
 
-// errLoading says that the task runner has been asked and has not answered.
+// errLoading reports that a look-up is in progress.
 var errLoading = errors.New("the task runner is asked whether it can load the plugin")
 
-// loadKey is one question.
+// loadKey is the argument of a look-up.
 type loadKey struct {
 	runner, plugin string
 	schema         disbatch.Schema
 }
 
-// loaded is its answer.
+// loaded is the result of a look-up.
 type loaded struct {
 	class string
 	err   error
-	at    time.Time // of the answer
-	asks  bool      // the question is under way
+	at    time.Time // time of the last result
+	asks  bool      // a look-up is in progress
 }
 
-// loader asks original task runners which plugins they can load, in processes beside the node. Only
-// the goroutine that ticks calls load.
+// loader looks up the plugins that task runners of the original can load, in separate processes. Only the ticking goroutine calls
+// load.
 type loader struct {
-	include []string // more places of Perl modules
-	places  chan struct{}
-	lives   sync.WaitGroup
+	include []string      // directories of Perl modules in addition to the runner's
+	places  chan struct{} // one element per process
+	asking  sync.WaitGroup
 
 	mu    sync.Mutex
 	known map[loadKey]*loaded
 }
 
-func newLoader(c *disbatch.Config) *loader {
+// newLoader returns a loader for the task runner of a configuration.
+func newLoader(c *config.File) *loader {
 	l := &loader{places: make(chan struct{}, maxLoading), known: make(map[loadKey]*loaded)}
 	if c.Testing {
-		l.include = []string{"lib"} // what --testing adds in the runner
+		l.include = []string{"lib"} // added by --testing of the runner
 	}
 	return l
 }
 
-// load is a loads that does not wait: it returns errLoading until there is an answer.
+// load is loads without waiting: it returns errLoading until the first result.
 func (l *loader) load(ctx context.Context, key loadKey) (class string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -79,12 +80,12 @@ func (l *loader) load(ctx context.Context, key loadKey) (class string, err error
 	}
 	if !a.asks && a.class == "" && time.Since(a.at) > loadAgain {
 		a.asks = true
-		l.lives.Go(func() { l.ask(ctx, key, a) })
+		l.asking.Go(func() { l.ask(ctx, key, a) })
 	}
 	return a.class, a.err
 }
 
-// forget drops the answers about plugins that no queue has.
+// forget drops the results for plugins that no queue has.
 func (l *loader) forget(queues []disbatch.Queue) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -95,6 +96,7 @@ func (l *loader) forget(queues []disbatch.Queue) {
 	}
 }
 
+// ask runs one look-up and stores its result.
 func (l *loader) ask(ctx context.Context, key loadKey, a *loaded) {
 	select {
 	case l.places <- struct{}{}:
@@ -107,8 +109,8 @@ func (l *loader) ask(ctx context.Context, key loadKey, a *loaded) {
 	a.class, a.err, a.at, a.asks = class, err, time.Now(), false
 }
 
-// perlScript loads a plugin the way a task runner does, with the places that the runner's own file
-// adds, and prints its class. Only runners of 2016 take PLUGIN::Task for PLUGIN.
+// perlScript loads a plugin as a task runner does, with the directories that the runner's file adds, and prints its class. Only 2016
+// runners accept PLUGIN::Task for PLUGIN.
 const perlScript = `
 my ($runner, $plugin, $task, @places) = @ARGV;
 $0 = $runner;
@@ -125,7 +127,7 @@ print STDERR $why;
 exit 1;
 `
 
-// loadPerl has the Perl of a task runner load a plugin.
+// loadPerl loads a plugin with the Perl of a task runner and returns its class.
 func loadPerl(ctx context.Context, key loadKey, places []string) (class string, err error) {
 	command, err := interpreter(key.runner)
 	if err != nil {
@@ -139,7 +141,7 @@ func loadPerl(ctx context.Context, key loadKey, places []string) (class string, 
 	if err != nil {
 		return "", err
 	}
-	p := disbatch.PluginConfig{Command: command, Timeout: loadTimeout, MaxOutput: maxLoadOutput}
+	p := config.Plugin{Command: command, Timeout: loadTimeout, MaxOutput: maxLoadOutput}
 	r, err := executeCommand(ctx, &p, "", append([]string{"-e", perlScript, path, key.plugin, of2016}, places...), nil)
 	switch {
 	case err != nil:
@@ -158,13 +160,13 @@ func loadPerl(ctx context.Context, key loadKey, places []string) (class string, 
 	return class, nil
 }
 
-// errNoPerl says that a task runner is a program that cannot be asked.
+// errNoPerl reports that a task runner is no Perl program.
 var errNoPerl = errors.New("it is no Perl program that could be asked, so list the plugin in plugins")
 
-// maxFirstLine bounds what is read of a program's file for its interpreter.
+// maxFirstLine bounds the bytes read of a program for its interpreter line.
 const maxFirstLine = 512
 
-// interpreter is the Perl with its arguments that runs a program.
+// interpreter returns the command line of the Perl that runs a program, from its first line.
 func interpreter(program string) ([]string, error) {
 	path, err := exec.LookPath(program)
 	if err != nil {
@@ -174,9 +176,9 @@ func interpreter(program string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = f.Close() }() // it was only read
+	defer func() { _ = f.Close() }() // only read
 	head := make([]byte, maxFirstLine)
-	n, _ := f.Read(head) // an empty file is no Perl program
+	n, _ := f.Read(head) // the error of an empty file: not a Perl program
 	line, _, _ := strings.Cut(string(head[:n]), "\n")
 	line, script := strings.CutPrefix(line, "#!")
 	words := strings.Fields(line)
@@ -186,15 +188,15 @@ func interpreter(program string) ([]string, error) {
 	return words, nil
 }
 
-// delegated is how the original's task runner is started for a plugin without an entry of its own.
-func delegated(c *disbatch.Config, name string, schema disbatch.Schema, load loads) (disbatch.PluginConfig, error) {
-	unknown := func(err error) (disbatch.PluginConfig, error) {
-		return disbatch.PluginConfig{}, fmt.Errorf("the plugin %s cannot be run: give it an entry in treadle_plugins, or a task_runner that loads it: %w", name, err)
+// delegated returns the plugin that starts the original's task runner, for a plugin without an entry in treadle_plugins.
+func delegated(c *config.File, name string, schema disbatch.Schema, load loads) (config.Plugin, error) {
+	unknown := func(err error) (config.Plugin, error) {
+		return config.Plugin{}, fmt.Errorf("the plugin %s cannot be run: give it an entry in treadle_plugins, or a task_runner that loads it: %w", name, err)
 	}
 	if c.TaskRunner == "" || load == nil {
 		return unknown(errors.New("there is no task_runner here"))
 	}
-	p := disbatch.PluginConfig{Kind: disbatch.KindRunner, Command: []string{c.TaskRunner}, Class: name}
+	p := config.Plugin{Kind: config.KindRunner, Command: []string{c.TaskRunner}, Class: name}
 	if err := available(&p); err != nil {
 		return unknown(err)
 	}
@@ -203,7 +205,7 @@ func delegated(c *disbatch.Config, name string, schema disbatch.Schema, load loa
 	case errors.Is(err, errNoPerl) && slices.Contains(c.Plugins, name):
 		return p, nil
 	case err == errLoading:
-		return disbatch.PluginConfig{}, err
+		return config.Plugin{}, err
 	case err != nil:
 		return unknown(fmt.Errorf("%s: %w", c.TaskRunner, err))
 	}

@@ -12,10 +12,11 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/sitetest"
 )
 
-// perlSite is a directory with a task runner in Perl, which says how it was called, and plugins.
+// perlSite makes a directory with plugins and a task runner in Perl that logs its arguments.
 func perlSite(t *testing.T) (runner string) {
 	t.Helper()
 	perl, err := exec.LookPath("perl")
@@ -36,9 +37,9 @@ func perlSite(t *testing.T) (runner string) {
 	return write("bin/task_runner", "#!"+perl+"\nuse strict;\nuse FindBin;\nuse lib \"$FindBin::Bin/../lib\"; # of the site\nprint STDERR qq{@ARGV};\n")
 }
 
-// Queues run whose plugins the task runner can load, whether plugins names them or not, and no others;
-// a runner of 2016 is called in its own way.
-func TestQueuesRunWhatTheTaskRunnerLoads(t *testing.T) {
+// TestLoadedPlugins: a node serves the queues whose plugins the task runner can load, listed in plugins or not, and no others. It
+// starts a 2016 runner with 2016 arguments.
+func TestLoadedPlugins(t *testing.T) {
 	runner := perlSite(t)
 	s := newSite(t, fmt.Sprintf(`"task_runner": %q, "quiet": 1, "plugins": ["My::Broken"],`, runner))
 	n := s.node("me")
@@ -60,7 +61,7 @@ func TestQueuesRunWhatTheTaskRunnerLoads(t *testing.T) {
 		s.Until("a report of "+plugin, func() bool {
 			n.node.mu.Lock()
 			defer n.node.mu.Unlock()
-			said := n.node.said["queue "+q.Name+" "+q.ID.Hex()]
+			said := n.node.conditions["queue "+q.Name+" "+q.ID.Hex()]
 			return strings.Contains(said, want) && strings.Contains(said, runner)
 		})
 	}
@@ -70,19 +71,19 @@ func TestQueuesRunWhatTheTaskRunnerLoads(t *testing.T) {
 	}
 }
 
-// A runner of 2016 that is not to use GridFS is told so; --testing is passed on.
-func TestFlagsOfTheTaskRunner(t *testing.T) {
-	f := func(want, config string, schema disbatch.Schema) {
+// TestRunnerFlags: a 2016 runner without GridFS has --nogfs, and --testing is passed on.
+func TestRunnerFlags(t *testing.T) {
+	f := func(want, text string, schema disbatch.Schema) {
 		t.Helper()
-		c, err := disbatch.ParseConfig([]byte(config))
+		c, err := config.Parse([]byte(text))
 		must(t, err)
 		c.Path = "F"
-		store, err := disbatch.Open(c, disbatch.ComponentRunner)
+		store, err := disbatch.Open(c, config.ComponentRunner)
 		must(t, err)
 		defer store.Close()
 		p := newPerformer(store, c, slog.New(slog.DiscardHandler))
-		if got := strings.Join(p.runnerFlags(&assignment{Plugin: disbatch.PluginConfig{Class: "P"}, Schema: schema, GFS: c.GFS}, "T"), " "); got != want {
-			t.Errorf("%s is called with %s", config, got)
+		if got := strings.Join(p.runnerFlags(&assignment{Plugin: config.Plugin{Class: "P"}, Schema: schema, GFS: c.GFS}, "T"), " "); got != want {
+			t.Errorf("%s is called with %s", text, got)
 		}
 	}
 	f("--config F --plugin P --task T", `{"gfs": true, "testing": true}`, disbatch.Schema2016)

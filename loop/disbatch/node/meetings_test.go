@@ -12,8 +12,8 @@ import (
 	"treadle/loop/disbatch/sitetest"
 )
 
-// meet has so many claims made before any of them is counted: each sees all the others.
-func (s *site) meet(claims int) {
+// countTogether holds the given number of claims until all are made. Each then counts all others.
+func (s *site) countTogether(claims int) {
 	var mu sync.Mutex
 	made, all := 0, make(chan struct{})
 	s.Double.Inject(func(command string) mongotest.Fault {
@@ -31,11 +31,11 @@ func (s *site) meet(claims int) {
 	})
 }
 
-// Eight nodes claim at once, again and again, from a queue with fewer threads at all nodes
-// together: as many keep their claims as there are threads, whatever the order of the queue.
-func TestClaimsThatMeetMakeProgress(t *testing.T) {
+// TestConcurrentClaimsFillLimit: eight nodes claim at once from a queue with fewer threads at all nodes. As many claims as
+// threads stay, in every order of the queue.
+func TestConcurrentClaimsFillLimit(t *testing.T) {
 	const nodes, threads = 8, 3
-	for _, sort := range []string{disbatch.SortFIFO, disbatch.SortLIFO, disbatch.SortDefault} {
+	for _, sort := range []string{"fifo", "lifo", "default"} {
 		t.Run(sort, func(t *testing.T) {
 			s := newFaultySite(t)
 			q := s.Queue(d("name", "a", "plugin", "F", "threads", threads, "sort", sort))
@@ -43,16 +43,16 @@ func TestClaimsThatMeetMakeProgress(t *testing.T) {
 			var claimers [nodes]*Node
 			var states [nodes]*queueState
 			for i := range nodes {
-				claimers[i], states[i] = s.still(fmt.Sprint("node", i), &q)
+				claimers[i], states[i] = s.idle(fmt.Sprint("node", i), &q)
 			}
 			for left := 40; left > 0; left -= threads {
 				var all sync.WaitGroup
 				var mu sync.Mutex
 				var kept []primitive.ObjectID
-				s.meet(min(nodes, left))
+				s.countTogether(min(nodes, left))
 				for i, n := range claimers {
 					all.Go(func() {
-						states[i].share, states[i].turn = 0, threads
+						states[i].share, states[i].extra = 0, threads
 						if a, err := n.next(states[i], nil); err == nil {
 							mu.Lock()
 							defer mu.Unlock()

@@ -5,14 +5,15 @@ import (
 	"sync/atomic"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 	"treadle/loop/web"
 )
 
-// ends are the values of the metrics' label for how a task ended, in the order of counts:
-// plugins may have statuses of their own, and a label has few values.
+// ends holds the values of the metrics' label end, in the order of counts. Other statuses of plugins share one value, since a label
+// must have few.
 var ends = [...]string{"succeeded", "failed", "other"}
 
-// endOf is the place of a status in ends.
+// endOf returns the index of a status in ends.
 func endOf(status int) int {
 	switch status {
 	case disbatch.StatusSucceeded:
@@ -23,23 +24,23 @@ func endOf(status int) int {
 	return 2
 }
 
-// tally counts what a process does with tasks.
+// tally counts the operations of a process on tasks.
 type tally struct {
 	ended  [len(ends)]atomic.Uint64
-	errors atomic.Uint64 // calls of the database that failed, those that are tried again included
+	errors atomic.Uint64 // failed calls of the database, including retries
 
-	// Of the node alone.
-	claimed, givenBack, orphaned atomic.Uint64
-	ticked                       atomic.Int64 // when a tick had last read all of the database, in ms since 1970
+	// Only a node uses the counters below.
+	claimed, released, orphaned atomic.Uint64
+	ticked                      atomic.Int64 // time at which a tick last read the database, in ms since 1970; 0: never
 }
 
-// counts are what a process that runs commands has counted since its last report.
+// counts holds the increments of a process that runs commands since its last report.
 type counts struct {
 	Ended  [len(ends)]int64 `bson:"ended"`
 	Errors int64            `bson:"errors"`
 }
 
-// take returns what was counted since the last take.
+// take returns the counts since the last take and resets them.
 func (t *tally) take() (c counts) {
 	for i := range t.ended {
 		c.Ended[i] = int64(t.ended[i].Swap(0))
@@ -48,7 +49,7 @@ func (t *tally) take() (c counts) {
 	return c
 }
 
-// add counts what another process has counted.
+// add adds the counts of another process.
 func (t *tally) add(c counts) {
 	for i, n := range c.Ended {
 		t.ended[i].Add(uint64(n))
@@ -56,7 +57,7 @@ func (t *tally) add(c counts) {
 	t.errors.Add(uint64(c.Errors))
 }
 
-// Samples reads the node's metrics once.
+// Samples returns the current metrics of the node.
 func (n *Node) Samples() []web.Sample {
 	n.mu.Lock()
 	slots, tasks, queues := n.slots, len(n.local), len(n.queues)
@@ -67,7 +68,7 @@ func (n *Node) Samples() []web.Sample {
 	gauge := func(name, help string, v float64) web.Sample { return web.Sample{Name: name, Help: help, Value: v} }
 	all := []web.Sample{
 		counter("treadle_disbatch_claims_total", "Tasks claimed.", n.tally.claimed.Load()),
-		counter("treadle_disbatch_given_back_total", "Claimed tasks that were queued again.", n.tally.givenBack.Load()),
+		counter("treadle_disbatch_given_back_total", "Claimed tasks that were queued again.", n.tally.released.Load()),
 		counter("treadle_disbatch_orphaned_total", "Tasks marked as orphaned.", n.tally.orphaned.Load()),
 		counter("treadle_disbatch_database_errors_total", "Calls of the database that failed.", n.tally.errors.Load()),
 		gauge("treadle_disbatch_slots", "Slots in use: claims under way and tasks.", float64(slots)),
@@ -83,16 +84,16 @@ func (n *Node) Samples() []web.Sample {
 	return all
 }
 
-// serveMetrics answers HTTP, if the settings say so, until the returned function is called.
+// serveMetrics serves HTTP, if configured, until the caller calls stop.
 func (n *Node) serveMetrics() (stop func(), err error) {
 	if n.o.HTTP == "" {
 		return func() {}, nil
 	}
 	guard, err := web.NewGuard(web.GuardOptions{Allow: n.o.AllowHosts, Listen: []string{n.o.HTTP}, Log: n.log})
 	if err != nil {
-		return nil, &disbatch.SettingError{Err: fmt.Errorf("--allow-host: %w", err)}
+		return nil, &config.SettingError{Err: fmt.Errorf("--allow-host: %w", err)}
 	}
-	l, err := disbatch.Listen(n.o.HTTP, "--http")
+	l, err := config.Listen(n.o.HTTP, "--http")
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +110,7 @@ func (n *Node) serveMetrics() (stop func(), err error) {
 		}
 	}()
 	return func() {
-		_ = server.Close() // whoever asks a node that ends gets no answer
+		_ = server.Close() // open requests get no answer
 		<-done
 	}, nil
 }

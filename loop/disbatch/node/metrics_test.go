@@ -14,11 +14,11 @@ import (
 	"testing"
 	"time"
 
+	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/sitetest"
 )
 
-// metric is the value of one of a node's metrics, -1 if it has none of that name. A label's
-// value follows the name behind a space.
+// metric returns the value of a metric of a node, or -1. The value of its label follows the name after a space.
 func metric(n *started, name string) float64 {
 	for _, s := range n.node.Samples() {
 		if strings.TrimSpace(strings.TrimPrefix(s.Name, "treadle_disbatch_")+" "+s.LabelValue) == name {
@@ -28,7 +28,7 @@ func metric(n *started, name string) float64 {
 	return -1
 }
 
-// counted waits until a node's metrics are these, as "name value".
+// counted waits until the metrics of a node have the given values, as "name value".
 func (s *site) counted(n *started, want ...string) {
 	s.T.Helper()
 	for _, w := range want {
@@ -37,8 +37,8 @@ func (s *site) counted(n *started, want ...string) {
 	}
 }
 
-// Ends are counted by status, whoever writes them: the process that runs commands, the node
-// for functions, an original's task runner.
+// TestMetricsCountEnds: the metrics count ends by status, written by the process that runs commands, by the node for functions,
+// or by a task runner of the original.
 func TestMetricsCountEnds(t *testing.T) {
 	t.Parallel()
 	runner := filepath.Join(t.TempDir(), "runner")
@@ -46,7 +46,7 @@ func TestMetricsCountEnds(t *testing.T) {
 		"Good": shell(":", ""), "Bad": shell("exit 1", ""), "Own": shell(`echo '{"status": 7}'`, ""), "F": `{"kind": "function"}`,
 		"Old": fmt.Sprintf(`{"kind": "runner", "command": [%q]}`, runner),
 	}))
-	inner := filepath.Join(t.TempDir(), "inner.json") // the runner's own: there the plugin is a command
+	inner := filepath.Join(t.TempDir(), "inner.json") // configuration of the runner, with the plugin as a command
 	must(t, os.WriteFile(inner, []byte(fmt.Sprintf(`{"mongohost": %q, "database": %q, %s}`,
 		s.Config.MongoHost, s.Config.Database, plugins(map[string]string{"Old": shell(`echo '{"status": 3}'`, "")}))), 0o600))
 	must(t, os.WriteFile(runner, []byte(fmt.Sprintf("#!/bin/sh\n%s=%s exec %s --config %[2]s \"$3\" \"$4\" \"$5\" \"$6\"\n", runnerVariable, inner, os.Args[0])), 0o700))
@@ -62,14 +62,14 @@ func TestMetricsCountEnds(t *testing.T) {
 	}
 }
 
-// unseen are workers that have not looked at their jobs.
+// unseen is a server whose workers have not reserved their jobs.
 type unseen struct{ *workers }
 
 // Withdraw implements Functions.
 func (unseen) Withdraw(string, string) bool { return true }
 
-// What is held, what is given back at the end, and the calls that fail meanwhile.
-func TestMetricsOfANodeThatStops(t *testing.T) {
+// TestMetricsOfStoppingNode: the metrics count held and released tasks and failed calls.
+func TestMetricsOfStoppingNode(t *testing.T) {
 	t.Parallel()
 	s, w := newFaultySite(t, functionPlugin), newWorkers(true)
 	q := s.Queue(d("name", "a", "plugin", "F", "threads", 3))
@@ -83,7 +83,7 @@ func TestMetricsOfANodeThatStops(t *testing.T) {
 	s.counted(n, "claims_total 3", "given_back_total 3", "slots 0", "tasks 0", "tasks_total succeeded 0")
 }
 
-// prompt are workers that have done a job when it is submitted.
+// prompt is a server whose workers finish a job during Submit.
 type prompt struct{ *workers }
 
 // Submit implements Functions.
@@ -92,8 +92,8 @@ func (prompt) Submit(_, _ string, _ []byte, done func([]byte, error)) error {
 	return nil
 }
 
-// What is done is written as done, also when its time is over in the same moment.
-func TestAnAnswerCountsBeforeItsTime(t *testing.T) {
+// TestAnswerBeforeTimeout: a task whose result and time-out arrive together has its result.
+func TestAnswerBeforeTimeout(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, `"treadle_plugins": {"F": {"kind": "function", "timeout": 1e-9}},`)
 	q := s.Queue(d("name", "a", "plugin", "F", "threads", 3))
@@ -102,7 +102,7 @@ func TestAnAnswerCountsBeforeItsTime(t *testing.T) {
 	s.counted(n, "tasks_total succeeded 30", "tasks_total failed 0")
 }
 
-// listened collects a log, for the address in it.
+// listened collects a log with the address of a listener.
 type listened struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -115,10 +115,12 @@ func (l *listened) Write(b []byte) (int, error) {
 	return l.text.Write(b)
 }
 
-// The metrics are there while the database is not.
-func TestMetricsWithoutADatabase(t *testing.T) {
+// TestMetricsDuringOutage: a node that starts without a database serves its metrics, and runs tasks once the database answers.
+func TestMetricsDuringOutage(t *testing.T) {
 	t.Parallel()
-	s, log := newFaultySite(t, functionPlugin), &listened{}
+	s, log := newFaultySite(t), &listened{}
+	q := s.Queue(d("name", "a", "plugin", config.DemoPlugin, "threads", 1))
+	ids := s.Fill(&q, d("commands", "a"))
 	s.Double.Stop()
 	s.node("me", func(o *Options) { o.HTTP, o.Log = "127.0.0.1:0", slog.New(slog.NewTextHandler(log, nil)) })
 	url := ""
@@ -138,5 +140,6 @@ func TestMetricsWithoutADatabase(t *testing.T) {
 		return regexp.MustCompile(`(?m)^treadle_disbatch_database_errors_total [1-9]`).Match(text) &&
 			strings.Contains(string(text), `treadle_disbatch_tasks_total{end="succeeded"} 0`)
 	})
-	must(t, s.Double.Resume()) // the node waits for it before it ends
+	must(t, s.Double.Resume())
+	s.Ends(ids...)
 }

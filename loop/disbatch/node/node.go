@@ -14,99 +14,98 @@ import (
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 )
 
-// Times of the node.
+// Times of a node.
 const (
 	defaultInterval = time.Second
 	defaultDrain    = 10 * time.Second
-	// jitter is the part of an interval by which ticks are earlier or later, so that nodes
-	// that were started together do not ask together.
+	// jitter is the fraction of an interval by which a tick is early or late. It spreads the queries of nodes that started together.
 	jitter = 0.1
-	// duplicateWatch is how many intervals a starting node waits to see whether another process
-	// writes its entry, duplicateSigns how many such waits in a row must show a write.
+	// duplicateWatch is the number of intervals that a starting node observes its entry for writes of another process.
+	// duplicateSigns is the number of consecutive observations that must see a write.
 	duplicateWatch = 2.5
 	duplicateSigns = 2
-	// orphanAge is how long a task may be claimed and not begun, the document's.
+	// orphanAge is the age from which a claimed task that has not begun counts as orphaned, as in the design text.
 	orphanAge = 5 * time.Minute
 )
 
-// ErrDuplicate says that another process updates the entry of this node.
+// ErrDuplicate reports that another process updates the entry of this node.
 var ErrDuplicate = errors.New("another process is this node: stop it, or give this one a name of its own with --node")
 
-// Options are the settings of a node; the zero value of a field means its default.
+// Options holds the settings of a node. The zero value of a field stands for its default.
 type Options struct {
-	Config *disbatch.Config
-	Name   string // default: the host's
-	// Runner is the command that runs RunTasks with the node's pipes; without it
-	// plugins that need one are not available.
+	Config *config.File
+	Name   string // default: name of the host
+	// Runner is the command line of a process that calls RunTasks with its standard input and output. Without it the node serves
+	// functions only.
 	Runner []string
-	// Functions is the server whose workers do tasks; without it plugins of the kind
-	// function are not available.
+	// Functions is the server with the workers for plugins of the kind function. Without it the node does not serve them.
 	Functions Functions
-	Interval  time.Duration // between ticks, default 1 s, the document's
-	Drain     time.Duration // for the tasks of functions that a stopping node waits for, default 10 s
+	Interval  time.Duration // between ticks; default 1 s, as in the design text
+	Drain     time.Duration // time that a stopping node waits for tasks of functions; default 10 s
 	HTTP      string        // address of /metrics and /healthz; empty: none
-	Profiles  bool          // Go's profiles are there, too
+	Profiles  bool          // serve Go's profiles too
 	Log       *slog.Logger  // default: discard
-	// AllowHosts are host names that HTTP requests may be sent to, beside the host's own.
+	// AllowHosts holds the host names that HTTP requests may name in addition to those of this host.
 	AllowHosts []string
 }
 
-// Node is a Disbatch execution node: it claims tasks and has them run.
+// Node is a Disbatch execution node. It claims tasks and starts them.
 type Node struct {
 	performer
-	o      Options
-	life   nodeLife
-	pick   func(n int) int                        // one of n, by chance
-	after  func(d time.Duration) <-chan time.Time // how a node that starts waits
-	runner runner
-	loader *loader
-	calls  context.Context    // of calls of the database, ends some time after the node is told to
-	end    context.CancelFunc // of calls
-	claims sync.WaitGroup     // claims under way
-	waits  sync.WaitGroup     // tasks that workers of the server do
+	o        Options
+	instance instance
+	pick     func(n int) int                        // a random number below n
+	after    func(d time.Duration) <-chan time.Time // time.After, or a clock of tests
+	runner   runner
+	loader   *loader
+	calls    context.Context    // of database calls; outlasts Run's context by Options.Drain
+	end      context.CancelFunc // of calls
+	claims   sync.WaitGroup     // claims in progress
+	waits    sync.WaitGroup     // tasks at workers of the server
 
-	// Of the goroutine that ticks.
-	ticks   int
-	written []int64                     // the last times that this node wrote to its entry, in ms
-	known   map[primitive.ObjectID]bool // tasks of this node that were not this process's at the last tick
-	seen    map[string]sighting         // by name of a node
-	left    map[primitive.ObjectID]bool // tasks of this node that ran when it started; nil before the first tick
+	// The ticking goroutine alone uses the fields below.
+	ticks      int
+	written    []int64                     // last timestamps that this process wrote to the node's entry, in ms since 1970
+	known      map[primitive.ObjectID]bool // tasks of this node that another process held at the last tick
+	heartbeats map[string]heartbeat        // by node name
+	left       map[primitive.ObjectID]bool // tasks of this node that were running at its start; nil before the first tick
 
-	stopping chan struct{} // closed when the node is told to stop
+	stopping chan struct{} // closed by stop
 
-	mu     sync.Mutex
-	view   view
-	queues map[primitive.ObjectID]*queueState
-	local  map[primitive.ObjectID]bool // tasks that this process deals with
-	slots  int                         // held by claimers and tasks, over all queues
-	halted bool                        // nothing is claimed any more
-	said   map[string]string           // what was reported, by what it is about
+	mu         sync.Mutex // guards the fields below
+	view       view
+	queues     map[primitive.ObjectID]*queueState
+	local      map[primitive.ObjectID]bool // tasks of this process
+	slots      int                         // in use by claims and tasks of all queues
+	halted     bool                        // the node claims no more tasks
+	conditions map[string]string           // reported reasons of faults, by subject
 }
 
-// view is what a tick saw of the database.
+// view is the state of the database that a tick has read.
 type view struct {
-	config  *disbatch.Config
+	config  *config.File
 	queues  []disbatch.Queue
 	nodes   []disbatch.Node
 	limit   int // of this node
-	foreign int // tasks of this node that another life of it has
+	foreign int // tasks of this node that another process holds
 }
 
-// queueState is what a node knows of a queue that it serves.
+// queueState is a queue that the node serves.
 type queueState struct {
 	queue   disbatch.Queue
-	plugin  disbatch.PluginConfig
-	slots   int  // held by claimers and tasks of this process
-	others  int  // tasks that count against the limit and are not this process's
-	share   int  // slots that are refilled at once
-	turn    int  // claims beyond the share until the next tick
-	drained bool // nothing was there to claim; until the next tick, or after more of them
-	rest    int  // ticks after the next without a turn
+	plugin  config.Plugin
+	slots   int  // in use by claims and tasks of this process
+	others  int  // tasks of other processes that count against the limit
+	share   int  // slots that a new claim fills at once
+	extra   int  // claims beyond share that are left until the next tick
+	empty   bool // a claim found no task or no room; until the next tick
+	backoff int  // ticks after the next one without extra claims
 }
 
-// New prepares a node.
+// New returns a node that Run starts. It does not connect to the database.
 func New(o Options) (*Node, error) {
 	if o.Name == "" {
 		host, err := os.Hostname()
@@ -124,34 +123,33 @@ func New(o Options) (*Node, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
-	store, err := disbatch.Open(o.Config, disbatch.ComponentNode)
+	store, err := disbatch.Open(o.Config, config.ComponentNode)
 	if err != nil {
 		return nil, err
 	}
-	p, life := newPerformer(store, o.Config, o.Log), newLife(o.Config.Database, o.Name)
+	p, own := newPerformer(store, o.Config, o.Log), newInstance(o.Config.Database, o.Name)
 	n := &Node{
-		performer: *p, o: o, life: life, pick: rand.IntN, after: time.After, runner: runner{command: o.Runner, life: life, log: o.Log, tally: p.tally}, loader: newLoader(o.Config),
+		performer: *p, o: o, instance: own, pick: rand.IntN, after: time.After, runner: runner{command: o.Runner, instance: own, log: o.Log, tally: p.tally}, loader: newLoader(o.Config),
 		stopping: make(chan struct{}),
-		queues:   make(map[primitive.ObjectID]*queueState), local: make(map[primitive.ObjectID]bool), said: make(map[string]string),
-		known: make(map[primitive.ObjectID]bool), seen: make(map[string]sighting),
+		queues:   make(map[primitive.ObjectID]*queueState), local: make(map[primitive.ObjectID]bool), conditions: make(map[string]string),
+		known: make(map[primitive.ObjectID]bool), heartbeats: make(map[string]heartbeat),
 	}
 	n.calls, n.end = context.WithCancel(context.Background())
 	return n, nil
 }
 
-// Run serves until ctx ends; then it gives back what has not begun, and waits for the tasks
-// of functions. Tasks that are commands go on without it. A database that is away is waited
-// for.
+// Run serves until ctx ends. Then it releases claimed tasks that have not begun and waits for the tasks of functions. Tasks that are
+// commands continue in their process. Run waits for a database that does not answer.
 func (n *Node) Run(ctx context.Context) error {
 	defer n.store.Close()
-	defer n.loader.lives.Wait()
+	defer n.loader.asking.Wait()
 	defer n.end()
 	stop, err := n.serveMetrics()
 	if err != nil {
 		return err
 	}
 	defer stop()
-	if err := n.begins(ctx); err != nil {
+	if err := n.prepare(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -166,9 +164,9 @@ func (n *Node) Run(ctx context.Context) error {
 		case <-timer.C:
 			if err := n.tick(ctx); err != nil && ctx.Err() == nil {
 				n.tally.errors.Add(1)
-				n.say("tick", n.store.Explain(err).Error())
+				n.setCondition("tick", n.store.Explain(err).Error())
 			} else {
-				n.say("tick", "")
+				n.setCondition("tick", "")
 			}
 			timer.Reset(n.interval())
 		}
@@ -177,14 +175,14 @@ func (n *Node) Run(ctx context.Context) error {
 	return nil
 }
 
+// interval returns the time to the next tick, with jitter.
 func (n *Node) interval() time.Duration {
 	most := int(jitter * float64(n.o.Interval))
 	return n.o.Interval + time.Duration(n.pick(2*most+1)-most)
 }
 
-// begins waits for the database, sees that no other process is this node, and ensures the
-// indexes.
-func (n *Node) begins(ctx context.Context) error {
+// prepare waits for the database, checks that no other process has the name of this node, and creates missing indexes.
+func (n *Node) prepare(ctx context.Context) error {
 	if err := n.retry.Usable(ctx); err != nil {
 		return err
 	}
@@ -200,12 +198,12 @@ func (n *Node) begins(ctx context.Context) error {
 	return nil
 }
 
-// runnerUsable is Usable for the process that runs the tasks, which has a password of its own.
+// runnerUsable is Usable for the process that runs the tasks: it has its own user and password.
 func (n *Node) runnerUsable(ctx context.Context) error {
 	if n.o.Runner == nil || len(n.o.Config.Auth) == 0 {
 		return nil
 	}
-	store, err := disbatch.Open(n.o.Config, disbatch.ComponentRunner)
+	store, err := disbatch.Open(n.o.Config, config.ComponentRunner)
 	if err != nil {
 		return err
 	}
@@ -213,10 +211,11 @@ func (n *Node) runnerUsable(ctx context.Context) error {
 	return store.Retrier(n.log, nil).Usable(ctx)
 }
 
-// duplicate returns ErrDuplicate if the entry of this node keeps changing while this process does not write it. Clocks of
-// other hosts are not believed. One change alone proves nothing: the last write of a process that was killed may arrive late.
+// duplicate returns ErrDuplicate if the entry of this node keeps changing while this process does not write it. It compares
+// timestamps for equality only, since clocks of hosts differ. One change proves nothing: the last write of a killed process may
+// arrive late.
 func (n *Node) duplicate(ctx context.Context) error {
-	before, err := n.patientEntry(ctx)
+	before, err := n.retryEntry(ctx)
 	if err != nil || before.Timestamp.IsZero() {
 		return err
 	}
@@ -226,7 +225,7 @@ func (n *Node) duplicate(ctx context.Context) error {
 			return ctx.Err()
 		case <-n.after(time.Duration(duplicateWatch * float64(n.o.Interval))):
 		}
-		after, err := n.patientEntry(ctx)
+		after, err := n.retryEntry(ctx)
 		if err != nil || after.Timestamp.Equal(before.Timestamp) {
 			return err
 		}
@@ -235,8 +234,8 @@ func (n *Node) duplicate(ctx context.Context) error {
 	return fmt.Errorf("node %s: %w", n.o.Name, ErrDuplicate)
 }
 
-// patientEntry is entry for a node that starts: a database that is away is waited for.
-func (n *Node) patientEntry(ctx context.Context) (e disbatch.Node, err error) {
+// retryEntry is entry for a starting node. It waits for a database that does not answer.
+func (n *Node) retryEntry(ctx context.Context) (e disbatch.Node, err error) {
 	err = n.retry.Do(ctx, "starting", func() (err error) {
 		e, err = n.entry(ctx)
 		return err
@@ -244,33 +243,33 @@ func (n *Node) patientEntry(ctx context.Context) (e disbatch.Node, err error) {
 	return e, err
 }
 
-// say reports something once, until it changes; nothing ends it.
-func (n *Node) say(about, what string) {
+// setCondition logs the reason of a fault once per change. An empty reason ends the fault.
+func (n *Node) setCondition(about, reason string) {
 	n.mu.Lock()
-	changed := n.said[about] != what
-	if what == "" {
-		delete(n.said, about)
+	changed := n.conditions[about] != reason
+	if reason == "" {
+		delete(n.conditions, about)
 	} else {
-		n.said[about] = what
+		n.conditions[about] = reason
 	}
 	n.mu.Unlock()
 	switch {
 	case !changed:
-	case what == "":
+	case reason == "":
 		n.log.Info("well again", "about", about)
 	default:
-		n.log.Warn("not well", "about", about, "reason", what)
+		n.log.Warn("not well", "about", about, "reason", reason)
 	}
 }
 
-// giveBack queues claimed tasks of this node again: one by id, or all that have not begun.
-func (n *Node) giveBack(ctx context.Context, queues []disbatch.Queue, only ...primitive.ObjectID) (int64, error) {
-	given, err := n.store.release(ctx, n.o.Name, queues, only...)
-	n.tally.givenBack.Add(uint64(given))
-	return given, err
+// release queues claimed tasks of this node again: the given ones, or all that have not begun.
+func (n *Node) release(ctx context.Context, queues []disbatch.Queue, only ...primitive.ObjectID) (int64, error) {
+	released, err := n.store.release(ctx, n.o.Name, queues, only...)
+	n.tally.released.Add(uint64(released))
+	return released, err
 }
 
-// stop gives back what has not begun, and waits for functions.
+// stop releases claimed tasks that have not begun and waits for the tasks of functions.
 func (n *Node) stop() {
 	n.mu.Lock()
 	n.halted = true
@@ -279,23 +278,23 @@ func (n *Node) stop() {
 	close(n.stopping)
 	after := time.AfterFunc(n.o.Drain, n.end)
 	defer after.Stop()
-	n.claims.Wait() // each ends with the time-out of a call
+	n.claims.Wait() // a claim ends with the time-out of its call
 	err := n.retry.Do(n.calls, "giving tasks back", func() (err error) {
-		if queues == nil { // no tick has read them, and an earlier life may have claimed
+		if queues == nil { // before the first tick; an earlier process may have claimed tasks
 			if queues, err = n.store.Queues(n.calls); err != nil {
 				return err
 			}
 		}
-		given, err := n.giveBack(n.calls, queues)
-		if given > 0 {
-			n.log.Info("gave claimed tasks back", "tasks", given)
+		released, err := n.release(n.calls, queues)
+		if released > 0 {
+			n.log.Info("gave claimed tasks back", "tasks", released)
 		}
 		return err
 	})
 	if err != nil {
 		n.log.Warn("claimed tasks stay claimed until this node starts again", "error", err.Error())
 	}
-	n.runner.release()
+	n.runner.detach()
 	n.waits.Wait()
 	n.log.Info("the Disbatch node has stopped", "node", n.o.Name)
 }

@@ -15,19 +15,20 @@ import (
 	"go.uber.org/goleak"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/sitetest"
 )
 
-// The test binary runs a node's tasks when this names the configuration.
+// runnerVariable is an environment variable with the path of a configuration. With it the test binary runs tasks of a node.
 const runnerVariable = "TREADLE_TEST_RUNNER_CONFIG"
 
 func TestMain(m *testing.M) {
 	if path := os.Getenv(runnerVariable); path != "" {
 		log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 		ctx, _ := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-		c, err := disbatch.ReadConfig(path)
-		if err == nil && len(os.Args) > 1 { // as the original's: --config F --task HEX --gfs V
-			err = RunTask(ctx, c, TaskOptions{Task: os.Args[4], GFS: disbatch.GFSAuto}, log)
+		c, err := config.Read(path)
+		if err == nil && len(os.Args) > 1 { // arguments of the original: --config F --task HEX --gfs V
+			err = RunTask(ctx, c, TaskOptions{Task: os.Args[4], GFS: c.GFS}, log)
 		} else if err == nil {
 			err = RunTasks(ctx, c, os.Stdin, os.Stdout, log)
 		}
@@ -37,17 +38,17 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	// No test may leave a goroutine behind: neither a node's nor the driver's.
+	// No test may leave a goroutine of a node or of the driver behind.
 	goleak.VerifyTestMain(m)
 }
 
 // started is a running node of a test.
 type started struct {
 	node *Node
-	stop func() // and waits for its end
+	stop func() // stops the node and waits for its end
 }
 
-// node starts a node that ticks often.
+// node starts a node with frequent ticks.
 func (s *site) node(name string, change ...func(*Options)) *started {
 	s.T.Helper()
 	o := Options{
@@ -74,11 +75,11 @@ func (s *site) node(name string, change ...func(*Options)) *started {
 			s.T.Errorf("node %s does not stop", name)
 		}
 	})
-	s.T.Cleanup(func() { // the database is there until its runner has written all
+	s.T.Cleanup(func() { // the database outlasts the runner
 		stop()
 		ended := make(chan struct{})
 		go func() {
-			n.runner.lives.Wait()
+			n.runner.running.Wait()
 			close(ended)
 		}()
 		select {
@@ -90,7 +91,7 @@ func (s *site) node(name string, change ...func(*Options)) *started {
 	return &started{n, stop}
 }
 
-// logTo keeps a node's log with its test's.
+// logTo writes the log of a node to the log of its test.
 type logTo struct{ t *testing.T }
 
 func (l logTo) Write(b []byte) (int, error) {
@@ -102,10 +103,11 @@ func (l logTo) Write(b []byte) (int, error) {
 
 var _ io.Writer = logTo{}
 
-func TestTheDemoRuns(t *testing.T) {
+// TestDemoPlugin: tasks of the demo plugin end in queues of both dialects, and the 2016 counters and report follow.
+func TestDemoPlugin(t *testing.T) {
 	s := newSite(t)
-	q := s.Queue(d("name", "demo", "plugin", disbatch.DemoPlugin, "threads", "1"))
-	old := s.Queue(d("name", "old", "constructor", disbatch.DemoPlugin, "maxthreads", 1, "count_todo", nil))
+	q := s.Queue(d("name", "demo", "plugin", config.DemoPlugin, "threads", "1"))
+	old := s.Queue(d("name", "old", "constructor", config.DemoPlugin, "maxthreads", 1, "count_todo", nil))
 	ids := append(s.Fill(&q, d("commands", "ab"), d("commands", "ac")), s.Fill(&old, d("commands", "a"))...)
 	s.node("me")
 	got := s.Ends(ids...)
@@ -125,19 +127,19 @@ func TestTheDemoRuns(t *testing.T) {
 	s.Until("the report", func() bool {
 		n, err := s.Store.Node(s.Ctx, "me")
 		done, _ := disbatch.Integer(n.Raw.Lookup("queues", "0", "tasks_done"))
-		return err == nil && disbatch.Text(n.Raw.Lookup("queues", "0", "constructor")) == disbatch.DemoPlugin && done == 1
+		return err == nil && disbatch.Text(n.Raw.Lookup("queues", "0", "constructor")) == config.DemoPlugin && done == 1
 	})
 }
 
-// TestNodeForgets: a node keeps nothing of nodes that are gone, and of troubles that are over.
+// TestNodeForgets: a node drops the heartbeats of absent nodes and the conditions that have ended.
 func TestNodeForgets(t *testing.T) {
 	t.Parallel()
-	n := Node{said: map[string]string{}, performer: performer{log: slog.New(slog.DiscardHandler)}}
-	n.watch([]disbatch.Node{{Name: "here"}, {Name: "gone"}}, &view{})
-	n.watch([]disbatch.Node{{Name: "here"}}, &view{})
-	n.say("a queue", "its plugin is unknown")
-	n.say("a queue", "")
-	if _, here := n.seen["here"]; !here || len(n.seen) != 1 || len(n.said) != 0 {
-		t.Errorf("it keeps %v and %v", n.seen, n.said)
+	n := Node{conditions: map[string]string{}, performer: performer{log: slog.New(slog.DiscardHandler)}}
+	n.noteHeartbeats([]disbatch.Node{{Name: "here"}, {Name: "gone"}}, &view{})
+	n.noteHeartbeats([]disbatch.Node{{Name: "here"}}, &view{})
+	n.setCondition("a queue", "its plugin is unknown")
+	n.setCondition("a queue", "")
+	if _, here := n.heartbeats["here"]; !here || len(n.heartbeats) != 1 || len(n.conditions) != 0 {
+		t.Errorf("it keeps %v and %v", n.heartbeats, n.conditions)
 	}
 }

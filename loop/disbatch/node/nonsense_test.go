@@ -11,14 +11,15 @@ import (
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/sitetest"
 )
 
-// Documents with anything anywhere, or nothing, stop neither the node nor what is right
-// beside them.
-func TestDocumentsOfNonsense(t *testing.T) {
+// TestInvalidDocuments: documents with values of any type in any field, or without the field, stop neither the node nor valid
+// tasks.
+func TestInvalidDocuments(t *testing.T) {
 	s := newFaultySite(t)
-	good := s.Queue(d("name", "good", "plugin", disbatch.DemoPlugin, "threads", 5))
+	good := s.Queue(d("name", "good", "plugin", config.DemoPlugin, "threads", 5))
 	insert := func(into string, doc bson.D) {
 		t.Helper()
 		_, err := s.DB.Collection(into).InsertOne(s.Ctx, doc)
@@ -29,8 +30,8 @@ func TestDocumentsOfNonsense(t *testing.T) {
 		doc        bson.D
 		fields     []string
 	}{
-		{"queues", d("name", "q", "plugin", disbatch.DemoPlugin, "threads", 1, "sort", "fifo", "nodes_pin", nil, "nodes_ignore", nil), []string{"name", "plugin", "threads", "sort", "nodes_pin", "nodes_ignore"}},
-		{"queues", d("name", "q", "constructor", disbatch.DemoPlugin, "maxthreads", 1, "count_todo", 0, "count_total", 0), []string{"constructor", "maxthreads", "count_todo", "count_total"}},
+		{"queues", d("name", "q", "plugin", config.DemoPlugin, "threads", 1, "sort", "fifo", "nodes_pin", nil, "nodes_ignore", nil), []string{"name", "plugin", "threads", "sort", "nodes_pin", "nodes_ignore"}},
+		{"queues", d("name", "q", "constructor", config.DemoPlugin, "maxthreads", 1, "count_todo", 0, "count_total", 0), []string{"constructor", "maxthreads", "count_todo", "count_total"}},
 		{"tasks", d("queue", good.ID, "status", -2, "node", nil, "ctime", time.Now(), "mtime", time.Now(), "params", bson.D{}, "stdout", nil, "stderr", nil),
 			[]string{"queue", "status", "node", "ctime", "mtime", "params", "stdout", "stderr"}},
 		{"nodes", d("node", "other", "timestamp", time.Now(), "maxthreads", 1, "queues", bson.A{}), []string{"timestamp", "maxthreads", "queues"}},
@@ -40,7 +41,7 @@ func TestDocumentsOfNonsense(t *testing.T) {
 			for i, v := range sitetest.Nonsense() {
 				doc := sitetest.Changed(c.doc, field, v, false)
 				if c.collection == "nodes" {
-					doc[0].Value = fmt.Sprint("other", field, i) // their names are unique
+					doc[0].Value = fmt.Sprint("other", field, i) // names of nodes are unique
 				}
 				insert(c.collection, doc)
 			}
@@ -58,15 +59,14 @@ func TestDocumentsOfNonsense(t *testing.T) {
 	}
 }
 
-// A task of which a part has no form in JSON, or is broken, fails and takes nobody along: neither the node, nor the
-// process that runs its tasks.
-func TestATaskThatIsNoJSON(t *testing.T) {
+// TestTaskWithoutJSON: a task that is damaged or has no form in JSON fails. The node and the process that runs its tasks go on.
+func TestTaskWithoutJSON(t *testing.T) {
 	f := func(in string) {
 		t.Helper()
 		if text, err := extended(bson.Raw(in)); err == nil {
 			t.Fatalf("it is said as %s", text)
 		}
-		b, err := bson.Marshal(&assignment{Task: []byte(in), Plugin: disbatch.PluginConfig{Kind: disbatch.KindExec, Command: []string{"true"}}})
+		b, err := bson.Marshal(&assignment{Task: []byte(in), Plugin: config.Plugin{Kind: config.KindExec, Command: []string{"true"}}})
 		must(t, err)
 		var a assignment
 		must(t, readDocument(bytes.NewReader(b), &a))
@@ -78,14 +78,14 @@ func TestATaskThatIsNoJSON(t *testing.T) {
 	// 18 00 00 00                 its size
 	//   03 p a r a m s 00         an embedded document
 	//     0b 00 00 00             its size
-	//       72 2 00               an element of a type that nobody knows
-	//         00 00 00            what may be its value
+	//       72 2 00               an element of an unknown type
+	//         00 00 00            its value, perhaps
 	//     00                      the end of params
 	//   00                        the end
 	f("\x18\x00\x00\x00\x03params\x00\x0b\x00\x00\x00r2\x00\x00\x00\x00\x00\x00")
 	// 0d 00 00 00                 its size
 	//   04 a 00                   an array
-	//     64 65 00 05             its size, larger than all there is
+	//     64 65 00 05             size, larger than the document
 	//     00                      the end of a
 	//   00                        the end
 	f("\x0d\x00\x00\x00\x04a\x00de\x00\x05\x00\x00")
@@ -97,12 +97,12 @@ func TestATaskThatIsNoJSON(t *testing.T) {
 	f("\x1a\x00\x00\x00\x0ca\x00\x02\x00\x00\x00\x01\x00" + strings.Repeat("\x00", 13))
 }
 
-// A length below nothing ends the reading of the pipe: the driver's decoder would go back, and round and round.
-func TestALengthBelowNothing(t *testing.T) {
+// TestNegativeLength: a negative length ends the reading of the pipe. The driver's decoder would loop on it.
+func TestNegativeLength(t *testing.T) {
 	// 0e 00 00 00                 its size
 	//   05 d1 30 30 00            a binary
-	//     02 00 00 80             of so many bytes below nothing
-	//     00                      the end, perhaps
+	//     02 00 00 80             of a negative length
+	//     00                      the end
 	in := "\x0e\x00\x00\x00\x05\xd100\x00\x02\x00\x00\x80\x00"
 	for _, into := range []any{new(assignment), new(report)} {
 		if err := readDocument(strings.NewReader(in), into); err == nil {
@@ -114,11 +114,11 @@ func TestALengthBelowNothing(t *testing.T) {
 	}
 }
 
-// Tasks that nearly fill a document end: with their output in files, or, where not even
-// the mark of their run fits, by their status alone.
-func TestTasksAsLargeAsADocument(t *testing.T) {
+// TestFullDocuments: a task that nearly fills its document ends with its output in files, or with its status alone if its
+// document has no room for the field of its run.
+func TestFullDocuments(t *testing.T) {
 	s := newFaultySite(t)
-	q := s.Queue(d("name", "a", "plugin", disbatch.DemoPlugin, "threads", 1))
+	q := s.Queue(d("name", "a", "plugin", config.DemoPlugin, "threads", 1))
 	s.node("me")
 	for _, c := range []struct{ room, status int }{{100 << 10, 1}, {200, 1}, {60, 1}, {45, 2}, {20, 2}, {8, 2}} {
 		id := primitive.NewObjectID()

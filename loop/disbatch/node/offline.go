@@ -8,26 +8,26 @@ import (
 	"time"
 )
 
-// Surroundings are what a node of a simulation stands in. It is there in test builds only; the
-// rest of the node is the same code as ever.
-type Surroundings struct {
-	// Dial connects to the database, by whatever its address is.
+// Environment replaces the network, the clock and the random numbers of a node in a simulation. It exists in builds with the tag
+// invariants only.
+type Environment struct {
+	// Dial connects to the database. It ignores the address.
 	Dial func(context.Context) (net.Conn, error)
-	// Clock is the one on the host's wall: what the database is told.
+	// Clock is the wall clock of the host, for timestamps in the database.
 	Clock func() time.Time
-	// Pick chooses one of n.
+	// Pick returns a number below n.
 	Pick func(n int) int
 }
 
 // DialContext implements options.ContextDialer.
-func (in *Surroundings) DialContext(ctx context.Context, _, _ string) (net.Conn, error) {
+func (in *Environment) DialContext(ctx context.Context, _, _ string) (net.Conn, error) {
 	return in.Dial(ctx)
 }
 
-// NewIn is New in surroundings.
-func NewIn(o Options, in Surroundings) (*Node, error) {
-	config := *o.Config
-	config.Dial, o.Config = &in, &config
+// NewIn is New with a replaced environment.
+func NewIn(o Options, in Environment) (*Node, error) {
+	c := *o.Config
+	c.Dial, o.Config = &in, &c
 	n, err := New(o)
 	if err != nil {
 		return nil, err

@@ -13,25 +13,25 @@ import (
 	"time"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/mongotest"
 	"treadle/loop/disbatch/sitetest"
 )
 
-// hasty is a site whose calls give up soon, so that an outage outlasts their time-outs.
-func hasty(t *testing.T, lines ...string) *site {
+// impatient returns a site with short time-outs, so that an outage outlasts calls.
+func impatient(t *testing.T, lines ...string) *site {
 	t.Helper()
 	s := newFaultySite(t, lines...)
 	s.Config.MongoHost = "mongodb://" + s.Double.Address() + "/?timeoutMS=200&serverSelectionTimeoutMS=100&connectTimeoutMS=100"
 	return s
 }
 
-// A database that disappears while tasks run, for longer than calls take to give up, in
-// every way: nothing is lost, the node does not spin, what ended meanwhile is written, and
-// the node is back by itself.
-func TestTheDatabaseDisappears(t *testing.T) {
+// TestOutage: the database disappears in several ways while tasks run, for longer than the time-outs of calls. No task is lost,
+// the node does not spin, it writes the ends of the tasks later, and it resumes by itself.
+func TestOutage(t *testing.T) {
 	for _, way := range []string{"refused", "silent", "dropped", "cut", "forbidden"} {
 		t.Run(way, func(t *testing.T) {
-			s, w := hasty(t, functionPlugin), newWorkers(true)
+			s, w := impatient(t, functionPlugin), newWorkers(true)
 			q := s.Queue(d("name", "a", "plugin", "F", "threads", 4))
 			ids := s.Fill(&q, sitetest.Payloads(12)...)
 			lines := sitetest.NewLines()
@@ -41,10 +41,10 @@ func TestTheDatabaseDisappears(t *testing.T) {
 			w.mu.Lock()
 			w.hold = false
 			w.mu.Unlock()
-			w.finish(4) // their ends have nowhere to go
+			w.finish(4) // during the outage
 			began, said, failed := time.Now(), lines.Count(), n.node.tally.errors.Load()
 			s.Until("calls that gave up", func() bool { return n.node.tally.errors.Load() >= failed+20 && time.Since(began) > time.Second })
-			// As many as a patient node makes, whatever the time; one that spins makes thousands.
+			// A node with back-off makes a few calls, a node that spins makes thousands.
 			most := 100 + int64(100*time.Since(began).Seconds())
 			if got := calls(); got > most {
 				t.Errorf("%d calls in %v without a database", got, time.Since(began))
@@ -59,8 +59,7 @@ func TestTheDatabaseDisappears(t *testing.T) {
 	}
 }
 
-// disappear has the database go away. It returns how often it was asked since, and what
-// brings it back.
+// disappear stops the database in one way. It returns the number of commands since then, and a function that ends the outage.
 func (s *site) disappear(way string) (calls func() int64, back func()) {
 	var asked atomic.Int64
 	accepted, gone := int64(s.Double.Accepted()), make(chan struct{})
@@ -83,7 +82,7 @@ func (s *site) disappear(way string) (calls func() int64, back func()) {
 		case "forbidden":
 			return forbidden
 		}
-		<-gone // and then it is executed, long after its caller gave up
+		<-gone // the command runs long after the time-out of its caller
 		return mongotest.None
 	})
 	return calls, func() {
@@ -92,9 +91,9 @@ func (s *site) disappear(way string) (calls func() int64, back func()) {
 	}
 }
 
-// A runner that is told to end ends its plugins and writes that their tasks failed; what it
-// has not begun is queued again.
-func TestTheRunnerIsToldToEnd(t *testing.T) {
+// TestRunnerStops: a runner whose context ends stops its plugins and fails their tasks. The node queues the tasks that have not
+// begun again.
+func TestRunnerStops(t *testing.T) {
 	begun := filepath.Join(t.TempDir(), "begun")
 	s := newSite(t, plugins(map[string]string{"Wait": shell(fmt.Sprintf("echo why >&2; echo >> %s; exec sleep 300", begun), "")}))
 	q := s.Queue(d("name", "a", "plugin", "Wait", "threads", 1))
@@ -111,18 +110,18 @@ func TestTheRunnerIsToldToEnd(t *testing.T) {
 	}
 }
 
-// Without a database a runner that is told to end says which task's end is lost, and ends.
-func TestTheRunnerEndsWithoutADatabase(t *testing.T) {
-	s := hasty(t, plugins(map[string]string{"Wait": shell("exec sleep 300", "")}))
+// TestRunnerStopsWithoutDatabase: a runner whose context ends during an outage returns the task whose end is lost.
+func TestRunnerStopsWithoutDatabase(t *testing.T) {
+	s := impatient(t, plugins(map[string]string{"Wait": shell("exec sleep 300", "")}))
 	q := s.Queue(d("name", "a", "plugin", "Wait", "threads", 1))
 	id := s.Fill(&q, sitetest.Payloads(1)...)[0]
 	task, err := s.db().claim(s.Ctx, &q, "me", time.Now())
 	must(t, err)
-	store, err := disbatch.Open(s.Config, disbatch.ComponentRunner)
+	store, err := disbatch.Open(s.Config, config.ComponentRunner)
 	must(t, err)
 	t.Cleanup(store.Close)
 	p := newPerformer(store, s.Config, slog.New(slog.DiscardHandler))
-	p.last = 300 * time.Millisecond
+	p.grace = 300 * time.Millisecond
 	ctx, end := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() {

@@ -13,50 +13,46 @@ import (
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 )
 
 const (
-	// maxInline is how much output a task's document takes, the original's figure: the
-	// database's limit on documents is 16 MiB.
+	// maxInline is the output that a task's document may hold, as in the original. The database limits documents to 16 MiB.
 	maxInline = 15 << 20
-	// maxReason is how much of what a task runner wrote last says why its task has not ended: more
-	// than a person reads.
+	// maxReason bounds the end of a task runner's stderr that becomes the reason of an unfinished task.
 	maxReason = 1 << 20
-	// shutdownGrace is how long a runner that was told to end, and has ended its plugins, goes
-	// on trying to write how their tasks ended.
+	// shutdownGrace bounds the time in which a stopping runner writes the ends of its tasks.
 	shutdownGrace = 10 * time.Second
 )
 
-// performer begins tasks, runs their plugins and writes their ends.
+// performer begins tasks, runs their plugins and writes the ends.
 type performer struct {
 	store  *database
 	log    *slog.Logger
-	config string   // path of the configuration, for runners
-	flags  []string // more of them for runners of 2018
-	claim  bool     // a finished task keeps the time of its claim
+	config string   // path of the configuration, an argument of task runners
+	flags  []string // further arguments of 2018 task runners
+	claim  bool     // the mtime of a finished task is the time of its claim
 	tally  *tally
-	clock  func() time.Time // on the wall, for the database
+	clock  func() time.Time // wall clock, for timestamps in the database
 	retry  *disbatch.Retrier
-	last   time.Duration // for the ends of tasks when it is told to end: shutdownGrace, less in tests
+	grace  time.Duration // shutdownGrace; less in tests
 }
 
-// assignment is a claimed task and how it is to be run.
+// assignment is a claimed task with its plugin.
 type assignment struct {
-	Task   []byte                `bson:"task"` // a document, carried as bytes: one that is broken must not break the pipe
-	Plugin disbatch.PluginConfig `bson:"plugin"`
-	Schema disbatch.Schema       `bson:"schema"`
-	GFS    disbatch.GFS          `bson:"gfs"`
+	Task   []byte          `bson:"task"` // document as bytes: a damaged one must not break the pipe
+	Plugin config.Plugin   `bson:"plugin"`
+	Schema disbatch.Schema `bson:"schema"`
+	GFS    config.GFS      `bson:"gfs"`
 }
 
-// errNotMine says that the task was not there to be begun: somebody else began it, or it
-// was given back.
+// errNotMine reports that another process has begun or released the task.
 var errNotMine = errors.New("the task is not claimed by this node any more")
 
-// perform begins a task, runs it here and writes its end. If ctx ends, the plugin is told
-// to end, and that is written.
+// perform begins a task, runs it in this process and writes its end. If ctx ends, perform stops the plugin and writes that end.
 func (p *performer) perform(ctx context.Context, a *assignment) error {
 	t := disbatch.DecodeTask(a.Task)
-	if a.Plugin.Kind == disbatch.KindRunner {
+	if a.Plugin.Kind == config.KindRunner {
 		return p.delegate(ctx, a, &t)
 	}
 	run := primitive.NewObjectID()
@@ -64,7 +60,7 @@ func (p *performer) perform(ctx context.Context, a *assignment) error {
 		return err
 	}
 	o := p.execute(ctx, a, &t)
-	longer, cancel := outlive(ctx, p.last)
+	longer, cancel := withGrace(ctx, p.grace)
 	defer cancel()
 	if err := p.finish(longer, a, &t, run, o); err != nil {
 		return fmt.Errorf("its end with status %d is not written, in the database it runs for ever: %w", o.status, err)
@@ -72,16 +68,17 @@ func (p *performer) perform(ctx context.Context, a *assignment) error {
 	return nil
 }
 
-// outlive is a context that ends some time after another.
-func outlive(ctx context.Context, by time.Duration) (context.Context, context.CancelFunc) {
+// withGrace returns a context that ends the given time after its parent.
+func withGrace(ctx context.Context, grace time.Duration) (context.Context, context.CancelFunc) {
 	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() { time.AfterFunc(by, cancel) })
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(grace, cancel) })
 	return longer, func() {
 		stop()
 		cancel()
 	}
 }
 
+// begin begins a task for a run. It returns errNotMine if the task is not claimed any more.
 func (p *performer) begin(ctx context.Context, a *assignment, t *disbatch.Task, run primitive.ObjectID) error {
 	begun := false
 	err := p.retry.Do(ctx, "beginning task "+t.ID.Hex(), func() (err error) {
@@ -91,18 +88,18 @@ func (p *performer) begin(ctx context.Context, a *assignment, t *disbatch.Task, 
 	switch {
 	case disbatch.TooLarge(err):
 		p.log.Error("a task's document has no room for its run, it failed", "task", t.ID.Hex())
-		return cmp.Or(p.failBare(ctx, a.Schema, t), errNotMine)
+		return cmp.Or(p.failWithoutOutput(ctx, a.Schema, t), errNotMine)
 	case err == nil && !begun:
 		return errNotMine
 	}
 	return err
 }
 
-// failBare fails a task whose document has no room for more, and counts it.
-func (p *performer) failBare(ctx context.Context, schema disbatch.Schema, t *disbatch.Task) error {
+// failWithoutOutput fails and counts a task whose document has no room for output.
+func (p *performer) failWithoutOutput(ctx context.Context, schema disbatch.Schema, t *disbatch.Task) error {
 	failed, mtime := false, p.mtime()
 	err := p.retry.Do(ctx, "failing task "+t.ID.Hex(), func() (err error) {
-		failed, err = p.store.failBare(ctx, t, mtime)
+		failed, err = p.store.failWithoutOutput(ctx, t, mtime)
 		return err
 	})
 	if failed {
@@ -112,12 +109,12 @@ func (p *performer) failBare(ctx context.Context, schema disbatch.Schema, t *dis
 	return err
 }
 
-// execute runs the plugins that are commands or built in.
+// execute runs a plugin that is a command or built in.
 func (p *performer) execute(ctx context.Context, a *assignment, t *disbatch.Task) outcome {
 	switch {
 	case a.Plugin.Kind == kindDemo:
 		return demo(t)
-	case a.Plugin.Kind != disbatch.KindExec:
+	case a.Plugin.Kind != config.KindExec:
 		return ended(unableToStart, fmt.Errorf("a plugin of the kind %q runs in treadle serve --disbatch only", a.Plugin.Kind))
 	}
 	text, err := extended(a.Task)
@@ -152,12 +149,12 @@ func (p *performer) execute(ctx context.Context, a *assignment, t *disbatch.Task
 	return o
 }
 
-// delegate has an original task runner do all of it, and looks after a task that it leaves
-// unfinished.
+// delegate runs a task with a task runner of the original, which begins and ends the task itself. It ends a task that the runner
+// leaves unfinished.
 func (p *performer) delegate(ctx context.Context, a *assignment, t *disbatch.Task) error {
 	id := t.ID.Hex()
 	if os.Getenv(selfVariable) == id {
-		return p.crash(ctx, a, t, ended(unableToStart, errors.New("its task runner is treadle itself: give the plugin an entry of the kind exec in treadle_plugins")))
+		return p.endAbandoned(ctx, a, t, ended(unableToStart, errors.New("its task runner is treadle itself: give the plugin an entry of the kind exec in treadle_plugins")))
 	}
 	r, err := executeCommand(ctx, &a.Plugin, id, p.runnerFlags(a, id), nil)
 	var o outcome
@@ -172,17 +169,16 @@ func (p *performer) delegate(ctx context.Context, a *assignment, t *disbatch.Tas
 	default:
 		o = ended(unableToComplete, fmt.Errorf("the task runner %s ended without finishing the task\n%s", a.Plugin.Command[0], why()))
 	}
-	longer, cancel := outlive(ctx, p.last)
+	longer, cancel := withGrace(ctx, p.grace)
 	defer cancel()
-	return p.crash(longer, a, t, o)
+	return p.endAbandoned(longer, a, t, o)
 }
 
-// runnerFlags are what a task runner is called with. That of 2016 is told the plugin, has no gfs
-// but on and off, and writes to GridFS unless it is told not to.
+// runnerFlags returns the arguments of a task runner. A 2016 runner takes the plugin and writes to GridFS without --nogfs.
 func (p *performer) runnerFlags(a *assignment, id string) []string {
 	if a.Schema == disbatch.Schema2016 {
 		flags := []string{"--config", p.config, "--plugin", a.Plugin.Class, "--task", id}
-		if a.GFS == disbatch.GFSNever {
+		if a.GFS.Never() {
 			flags = append(flags, "--nogfs")
 		}
 		return flags
@@ -190,12 +186,12 @@ func (p *performer) runnerFlags(a *assignment, id string) []string {
 	return append([]string{"--config", p.config, "--task", id, "--gfs", a.GFS.String()}, p.flags...)
 }
 
-// crash ends a task that whoever was to run it has left claimed or running; one that is
-// finished stays as it is, and is counted here, because whoever finished it has not.
-func (p *performer) crash(ctx context.Context, a *assignment, t *disbatch.Task, o outcome) error {
-	crashed := false
+// endAbandoned ends and counts a task that its runner has left claimed or running. It counts a finished task too, since a runner of
+// the original has not.
+func (p *performer) endAbandoned(ctx context.Context, a *assignment, t *disbatch.Task, o outcome) error {
+	written := false
 	write := func() (err error) {
-		crashed, err = p.store.crash(ctx, t, o, p.mtime())
+		written, err = p.store.endAbandoned(ctx, t, o, p.mtime())
 		return err
 	}
 	err := p.retry.Do(ctx, "ending task "+t.ID.Hex(), write)
@@ -206,7 +202,7 @@ func (p *performer) crash(ctx context.Context, a *assignment, t *disbatch.Task, 
 	switch {
 	case err != nil:
 		return err
-	case crashed:
+	case written:
 		p.tally.ended[endOf(o.status)].Add(1)
 		p.count(ctx, a.Schema, t)
 	default:
@@ -217,6 +213,7 @@ func (p *performer) crash(ctx context.Context, a *assignment, t *disbatch.Task, 
 	return nil
 }
 
+// mtime returns the mtime of a task that ends now; zero keeps that of its claim.
 func (p *performer) mtime() time.Time {
 	if p.claim {
 		return time.Time{}
@@ -224,8 +221,7 @@ func (p *performer) mtime() time.Time {
 	return p.clock()
 }
 
-// finish writes the end of a task, its output to GridFS if that is asked for or necessary,
-// and counts it.
+// finish writes the end of a task and counts it. Output goes to GridFS if the setting or its size requires that.
 func (p *performer) finish(ctx context.Context, a *assignment, t *disbatch.Task, run primitive.ObjectID, o outcome) error {
 	stdout, stderr := o.stdout.(string), o.stderr.(string)
 	out, errs := outgrown(a.GFS, len(stdout), len(stderr))
@@ -244,7 +240,7 @@ func (p *performer) finish(ctx context.Context, a *assignment, t *disbatch.Task,
 		}
 		err = p.retry.Do(ctx, "finishing task "+t.ID.Hex(), write)
 	}
-	if disbatch.TooLarge(err) { // nor for the ids of files: then the status alone
+	if disbatch.TooLarge(err) { // no room for the ids of files either: write the status alone
 		o.stdout, o.stderr = "", ""
 		err = p.retry.Do(ctx, "finishing task "+t.ID.Hex(), write)
 	}
@@ -260,10 +256,10 @@ func (p *performer) finish(ctx context.Context, a *assignment, t *disbatch.Task,
 	return nil
 }
 
-// outgrown says of outputs of so many bytes which go to GridFS: stderr by its own size, and stdout if
-// what stays in the document would be too much. An empty one stays.
-func outgrown(gfs disbatch.GFS, stdout, stderr int) (out, errs bool) {
-	if gfs == disbatch.GFSAlways {
+// outgrown reports which outputs of the given sizes go to GridFS: stderr by its own size, and stdout if the document would hold too
+// much with it.
+func outgrown(gfs config.GFS, stdout, stderr int) (out, errs bool) {
+	if gfs.Always() {
 		return true, true
 	}
 	errs = stderr > maxInline
@@ -273,7 +269,7 @@ func outgrown(gfs disbatch.GFS, stdout, stderr int) (out, errs bool) {
 	return stdout > maxInline, errs
 }
 
-// toFiles puts outputs of a task into files.
+// toFiles moves outputs of a task to files.
 func (p *performer) toFiles(ctx context.Context, t *disbatch.Task, o *outcome, out, errs bool) (err error) {
 	for _, stream := range []struct {
 		moves bool
@@ -287,7 +283,7 @@ func (p *performer) toFiles(ctx context.Context, t *disbatch.Task, o *outcome, o
 	return err
 }
 
-// file writes one stream to GridFS, whole, however often the database goes away.
+// file writes one output to GridFS. It waits for a database that does not answer.
 func (p *performer) file(ctx context.Context, t *disbatch.Task, name, text string) (id primitive.ObjectID, err error) {
 	id = primitive.NewObjectID()
 	err = p.retry.Do(ctx, "writing "+name+" of task "+t.ID.Hex(), func() error {
@@ -296,13 +292,13 @@ func (p *performer) file(ctx context.Context, t *disbatch.Task, name, text strin
 	return id, err
 }
 
-// count notes a finished task in a queue of 2016.
+// count counts a finished task in its 2016 queue.
 func (p *performer) count(ctx context.Context, schema disbatch.Schema, t *disbatch.Task) {
 	if schema != disbatch.Schema2016 {
 		return
 	}
 	if err := p.store.AddCounts(ctx, t.Queue, -1, 0); err != nil {
-		// Whether it was counted is not known: have the node count anew.
+		// The update may or may not have happened: have the nodes recount the queue.
 		err = p.retry.Do(ctx, "counting anew", func() error { return p.store.forgetCounts(ctx, t.Queue) })
 		if err != nil {
 			p.log.Warn("the counters of a queue may be off", "queue", t.Queue.Hex(), "error", err.Error())
@@ -310,24 +306,23 @@ func (p *performer) count(ctx context.Context, schema disbatch.Schema, t *disbat
 	}
 }
 
-// ErrTaskID says that something is no id of a task.
+// ErrTaskID reports a text that is no task id.
 var ErrTaskID = errors.New("not the 24 hexadecimal digits of a task's id")
 
-// TaskOptions are what a task runner is told.
+// TaskOptions holds the arguments of a task runner.
 type TaskOptions struct {
-	Task   string // its id
-	GFS    disbatch.GFS
-	Plugin string // in place of the queue's, if that is not known here
+	Task   string // id
+	GFS    config.GFS
+	Plugin string // used if the plugin of the queue is unknown here
 }
 
-// RunTask does what the original's task runner does for one claimed task: it begins it,
-// runs its plugin and writes its end.
-func RunTask(ctx context.Context, c *disbatch.Config, o TaskOptions, log *slog.Logger) error {
+// RunTask begins a claimed task, runs its plugin and writes its end, as the original's task runner does.
+func RunTask(ctx context.Context, c *config.File, o TaskOptions, log *slog.Logger) error {
 	id, err := primitive.ObjectIDFromHex(strings.TrimSpace(o.Task))
 	if err != nil {
 		return fmt.Errorf("--task %s: %w", o.Task, ErrTaskID)
 	}
-	store, err := disbatch.Open(c, disbatch.ComponentRunner)
+	store, err := disbatch.Open(c, config.ComponentRunner)
 	if err != nil {
 		return err
 	}
@@ -355,7 +350,7 @@ func RunTask(ctx context.Context, c *disbatch.Config, o TaskOptions, log *slog.L
 		return fmt.Errorf("task %s has status %d: only a claimed one, -1, can be run", id.Hex(), t.Status)
 	}
 	own := *c
-	own.TaskRunner = "" // that is this program
+	own.TaskRunner = "" // it may be this program
 	plugin, err := pluginOf(&own, q.Plugin, q.Schema, nil)
 	if err != nil && o.Plugin != "" {
 		plugin, err = pluginOf(&own, o.Plugin, q.Schema, nil)
@@ -371,7 +366,8 @@ func RunTask(ctx context.Context, c *disbatch.Config, o TaskOptions, log *slog.L
 	return p.perform(ctx, a)
 }
 
-func newPerformer(store *disbatch.Store, c *disbatch.Config, log *slog.Logger) *performer {
+// newPerformer returns a performer on a store.
+func newPerformer(store *disbatch.Store, c *config.File, log *slog.Logger) *performer {
 	var flags []string
 	if c.Quiet {
 		flags = append(flags, "--quiet")
@@ -381,5 +377,5 @@ func newPerformer(store *disbatch.Store, c *disbatch.Config, log *slog.Logger) *
 	}
 	counted := new(tally)
 	retry := store.Retrier(log, func() { counted.errors.Add(1) })
-	return &performer{store: newDatabase(store), log: log, config: c.Path, flags: flags, claim: c.Node.MTime == "claim", tally: counted, clock: time.Now, retry: retry, last: shutdownGrace}
+	return &performer{store: newDatabase(store), log: log, config: c.Path, flags: flags, claim: c.Node.MTime == "claim", tally: counted, clock: time.Now, retry: retry, grace: shutdownGrace}
 }

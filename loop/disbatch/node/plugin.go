@@ -12,37 +12,36 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 )
 
-// kindDemo is the kind of DemoPlugin; no configuration names it.
+// kindDemo is the kind of DemoPlugin. No configuration has it.
 const kindDemo = "demo"
 
-// What a task's stdout says when its plugin did not run or did not end; stderr has the
-// reason.
+// Values of a task's stdout if its plugin has not run or has not ended. stderr holds the reason.
 const (
 	unableToStart    = "Unable to start"
 	unableToComplete = "Unable to complete"
 )
 
-// pluginOf returns how a plugin of queues of a dialect is run by the node, or why it cannot be;
-// errLoading while the task runner is asked.
-func pluginOf(c *disbatch.Config, name string, schema disbatch.Schema, load loads) (disbatch.PluginConfig, error) {
+// pluginOf returns the plugin of a name, or the reason why it cannot run here. It returns errLoading during a look-up of load.
+func pluginOf(c *config.File, name string, schema disbatch.Schema, load loads) (config.Plugin, error) {
 	if p, ok := c.TreadlePlugins[name]; ok {
-		if p.Kind == disbatch.KindFunction && p.Function == "" {
+		if p.Kind == config.KindFunction && p.Function == "" {
 			p.Function = name
 		}
 		p.Class = name
 		return p, available(&p)
 	}
 	p, err := delegated(c, name, schema, load)
-	if err != nil && err != errLoading && name == disbatch.DemoPlugin {
-		return disbatch.PluginConfig{Kind: kindDemo}, nil
+	if err != nil && err != errLoading && name == config.DemoPlugin {
+		return config.Plugin{Kind: kindDemo}, nil
 	}
 	return p, err
 }
 
-// available says why the plugin cannot run on this machine, if so.
-func available(p *disbatch.PluginConfig) error {
+// available returns an error if the program of a plugin does not exist on this host.
+func available(p *config.Plugin) error {
 	if len(p.Command) == 0 {
 		return nil
 	}
@@ -54,12 +53,12 @@ func available(p *disbatch.PluginConfig) error {
 	return err
 }
 
-// ended is the end of a task whose plugin said nothing about it.
+// ended returns the end of a task without a result of its plugin.
 func ended(stdout string, reason error) outcome {
 	return outcome{status: disbatch.StatusFailed, stdout: stdout, stderr: reason.Error()}
 }
 
-// statusOf is the status that a plugin's number stands for.
+// statusOf returns the status for a number of a plugin. A number that is not positive means failed.
 func statusOf(number json.RawMessage) int {
 	var n json.Number
 	if json.Unmarshal(number, &n) == nil {
@@ -70,8 +69,8 @@ func statusOf(number json.RawMessage) int {
 	return disbatch.StatusFailed
 }
 
-// parseResult reads what a worker answers: an object with status, stdout and stderr, or
-// else bytes that are the stdout of a success.
+// parseResult reads the result of a worker: an object with status, stdout and stderr. Other bytes are the stdout of a task that has
+// succeeded.
 func parseResult(data []byte) outcome {
 	var r struct{ Status, Stdout, Stderr json.RawMessage }
 	if json.Unmarshal(data, &r) != nil || r.Status == nil {
@@ -80,7 +79,7 @@ func parseResult(data []byte) outcome {
 	return outcome{status: statusOf(r.Status), stdout: outputOf(r.Stdout), stderr: outputOf(r.Stderr)}
 }
 
-// outputOf is the text of a JSON string, or the JSON of anything else.
+// outputOf returns the text of a JSON string, or the JSON of another value.
 func outputOf(v json.RawMessage) string {
 	var s string
 	if v == nil || string(v) == "null" || json.Unmarshal(v, &s) == nil {
@@ -89,7 +88,7 @@ func outputOf(v json.RawMessage) string {
 	return utf8Text(v)
 }
 
-// statusLine takes the last line off a plugin's stdout if it is an object with a status.
+// statusLine removes the last line of a plugin's stdout if it is an object with a status.
 func statusLine(stdout []byte) (rest []byte, status int, ok bool) {
 	all := bytes.TrimRight(stdout, " \t\r\n")
 	start := bytes.LastIndexByte(all, '\n') + 1
@@ -100,11 +99,11 @@ func statusLine(stdout []byte) (rest []byte, status int, ok bool) {
 	return all[:start], statusOf(line.Status), true
 }
 
-// utf8Text makes a string that BSON takes: what is not UTF-8 is replaced.
+// utf8Text returns valid UTF-8 for BSON. It replaces invalid bytes.
 func utf8Text(b []byte) string { return strings.ToValidUTF8(string(b), "\uFFFD") }
 
-// demo runs the built-in plugin: each letter of the payload's commands is a line of stdout
-// (a), a line of stderr (b) or a failure (c).
+// demo runs the built-in plugin. Each letter of the payload's field commands writes a line to stdout (a) or stderr (b), or fails the
+// task (c).
 func demo(t *disbatch.Task) outcome {
 	commands, _ := t.Params().DocumentOK()
 	var stdout, stderr strings.Builder
@@ -123,17 +122,17 @@ func demo(t *disbatch.Task) outcome {
 	return o
 }
 
-// extended is a document as extended JSON, the form in which plugins and workers get it. One
-// that another program wrote may hold what has no such form.
+// extended returns a document as extended JSON, the form that plugins and workers receive. It fails for a damaged document and for
+// values without such a form.
 func extended(doc bson.Raw) (b []byte, err error) {
 	defer func() {
-		if p := recover(); p != nil { // the driver's way with lengths that are too small
+		if p := recover(); p != nil { // the driver panics on lengths that are too small
 			b, err = nil, fmt.Errorf("the task's document cannot be read: %v", p)
 		}
 	}()
 	b, err = bson.MarshalExtJSON(doc, false, false)
 	if err == nil && (!json.Valid(b) || bytes.Contains(b, []byte(`"$dbPointer"`)) && !faithful(doc)) {
-		err = errors.New("it would be no JSON, or that of another document") // the driver escapes nothing in the name of a DBPointer
+		err = errors.New("it would be no JSON, or that of another document") // the driver does not escape the name of a DBPointer
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the task's document cannot be said in JSON: %w", err)
@@ -141,7 +140,7 @@ func extended(doc bson.Raw) (b []byte, err error) {
 	return b, nil
 }
 
-// faithful says whether a document is the same when it has gone through its exact extended JSON.
+// faithful reports whether canonical extended JSON of a document converts back to the same document.
 func faithful(doc bson.Raw) bool {
 	b, err := bson.MarshalExtJSON(doc, true, false)
 	var again bson.D

@@ -11,15 +11,16 @@ import (
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/sitetest"
 )
 
-// shell is an entry of treadle_plugins that runs a script.
+// shell returns an entry of treadle_plugins that runs a script.
 func shell(script, more string) string {
 	return fmt.Sprintf(`{"kind": "exec", "command": ["/bin/sh", "-c", %q]%s}`, script, more)
 }
 
-// plugins is the configuration of plugins by name.
+// plugins returns the configuration of plugins by name.
 func plugins(entries map[string]string) string {
 	var all []string
 	for name, entry := range entries {
@@ -28,7 +29,7 @@ func plugins(entries map[string]string) string {
 	return `"treadle_plugins": {` + strings.Join(all, ", ") + "},"
 }
 
-// what a task of the plugin with this entry ends as.
+// endOf runs a task of a plugin and returns it at its end.
 func (s *site) endOf(plugin string, params ...any) disbatch.Task {
 	s.T.Helper()
 	q := s.Queue(d("name", plugin+primitive.NewObjectID().Hex(), "plugin", plugin, "threads", 1))
@@ -38,7 +39,7 @@ func (s *site) endOf(plugin string, params ...any) disbatch.Task {
 	return s.Ends(s.Fill(&q, params...)...)[0]
 }
 
-func TestTheContractOfExec(t *testing.T) {
+func TestExecContract(t *testing.T) {
 	t.Parallel()
 	broken := filepath.Join(t.TempDir(), "broken")
 	must(t, os.WriteFile(broken, []byte("#!/no/such/interpreter\n"), 0o700))
@@ -53,7 +54,7 @@ func TestTheContractOfExec(t *testing.T) {
 		"Bytes": shell(`printf 'a\377b\n'; printf '\376' >&2`, ""), "Long": shell("printf 123456789; printf 12345 >&2", `, "max_output": 6`),
 		"Stubborn": shell(`trap "" TERM; echo begun; while :; do sleep 1; done`, `, "timeout": 0.3`),
 		"Child":    shell("sleep 300 & echo out", ""),
-		// Of a pipeline whose reader leaves, the writer ends by SIGPIPE, without a word.
+		// In a pipeline with a closed reader SIGPIPE ends the writer without an error.
 		"Pipe": shell("yes 2>words | head -n 1; cat words", fmt.Sprintf(`, "dir": %q`, dir)),
 	}
 	s := newSite(t, plugins(entries))
@@ -89,29 +90,9 @@ func TestTheContractOfExec(t *testing.T) {
 	}
 }
 
-func TestLargeOutputGoesToGridFS(t *testing.T) {
-	t.Parallel()
-	const big = 20 << 20
-	s := newSite(t, `"gfs": "auto",`, plugins(map[string]string{
-		"Big": shell(fmt.Sprintf("head -c %d /dev/zero | tr '\\0' x; echo err >&2", big), ""), "Small": shell("echo out", ""),
-	}))
-	s.node("me")
-	if small := s.endOf("Small"); sitetest.Stored(&small, "stdout") != "out\n" {
-		t.Errorf("a small output is %s", small.Raw)
-	}
-	task := s.endOf("Big")
-	id, ok := task.Raw.Lookup("stdout").ObjectIDOK()
-	if got, err := s.Store.ReadFile(s.Ctx, id); !ok || err != nil || got != strings.Repeat("x", big) || sitetest.Stored(&task, "stderr") != "err\n" {
-		t.Errorf("stdout is %s: %d bytes, %v, stderr is %s", task.Raw.Lookup("stdout"), len(got), err, task.Raw.Lookup("stderr"))
-	}
-	if task.Status != 1 {
-		t.Errorf("status %d", task.Status)
-	}
-}
-
-// Of large outputs each goes to GridFS for itself, as the original's acceptance test has it, where only the last one's empty
-// stdout becomes a file. The payload does not count.
-func TestOutputsAreJudgedEachForItself(t *testing.T) {
+// TestOutgrown: each large output goes to GridFS by its own size, as in the acceptance test of the original. The payload does not
+// count.
+func TestOutgrown(t *testing.T) {
 	const large, more = 15 << 20, 15<<20 + 1
 	for i, c := range []struct {
 		stdout, stderr int
@@ -120,7 +101,7 @@ func TestOutputsAreJudgedEachForItself(t *testing.T) {
 		{0, 0, false, false}, {large, 0, false, false}, {large, 1, true, false}, {1, large, true, false}, {more, 0, true, false}, {0, large, false, false},
 		{large, 1 << 20, true, false}, {1 << 20, large, true, false}, {7<<20 + 1, 8 << 20, true, false}, {7 << 20, 8 << 20, false, false}, {0, more, false, true}, {5, more, false, true}, {more, more, true, true},
 	} {
-		if out, errs := outgrown(disbatch.GFSAuto, c.stdout, c.stderr); out != c.out || errs != c.errs {
+		if out, errs := outgrown(0, c.stdout, c.stderr); out != c.out || errs != c.errs {
 			t.Errorf("%d: %d and %d bytes: %v and %v go to files", i, c.stdout, c.stderr, out, errs)
 		}
 	}
@@ -129,7 +110,7 @@ func TestOutputsAreJudgedEachForItself(t *testing.T) {
 	if task := s.endOf("Big", d("a", strings.Repeat("p", 7<<20))); len(sitetest.Stored(&task, "stdout")) != 9000000 || task.Raw.Lookup("stderr").Type != bson.TypeString {
 		t.Errorf("stdout is %d bytes and stderr a %s", len(sitetest.Stored(&task, "stdout")), task.Raw.Lookup("stderr").Type)
 	}
-	// More than the document has room for.
+	// More output than the document has room for.
 	task := s.endOf("Big", d("a", strings.Repeat("p", 9<<20)))
 	id, _ := task.Raw.Lookup("stdout").ObjectIDOK()
 	if got, err := s.Store.ReadFile(s.Ctx, id); err != nil || len(got) != 9000000 || sitetest.Stored(&task, "stderr") != "" || task.Raw.Lookup("stderr").Type != bson.TypeString {
@@ -140,16 +121,16 @@ func TestOutputsAreJudgedEachForItself(t *testing.T) {
 func TestGFSAlwaysWritesFiles(t *testing.T) {
 	s := newSite(t, `"gfs": true,`)
 	s.node("me")
-	task := s.endOf(disbatch.DemoPlugin, d("commands", "ab"))
+	task := s.endOf(config.DemoPlugin, d("commands", "ab"))
 	id, ok := task.Raw.Lookup("stderr").ObjectIDOK()
 	if got, err := s.Store.ReadFile(s.Ctx, id); !ok || err != nil || got != "b\n" {
 		t.Errorf("stderr is %s: %q, %v", task.Raw.Lookup("stderr"), got, err)
 	}
 }
 
-// The kind runner starts programs by the command line of the original's task runner, and
-// looks after what they leave behind. This program is one of them.
-func TestTheContractOfRunner(t *testing.T) {
+// TestRunnerContract: the kind runner starts programs with the arguments of the original's task runner, among them this program,
+// and ends the tasks that they leave unfinished.
+func TestRunnerContract(t *testing.T) {
 	dir := t.TempDir()
 	script := func(name, text string) string {
 		path := filepath.Join(dir, name)
@@ -157,7 +138,7 @@ func TestTheContractOfRunner(t *testing.T) {
 		return path
 	}
 	runner := func(path string) string { return fmt.Sprintf(`{"kind": "runner", "command": [%q]}`, path) }
-	s := newSite(t, fmt.Sprintf(`"task_runner": %q, "plugins": ["Listed", %q], "gfs": "auto",`, script("listed", `echo "$@" >&2`), disbatch.DemoPlugin),
+	s := newSite(t, fmt.Sprintf(`"task_runner": %q, "plugins": ["Listed", %q], "gfs": "auto",`, script("listed", `echo "$@" >&2`), config.DemoPlugin),
 		plugins(map[string]string{"Lazy": runner(script("lazy", "exit 0")), "Failing": runner(script("failing", "echo why >&2; exit 9")),
 			"Loud": runner(script("loud", "head -c 17000000 /dev/zero | tr '\\0' x >&2; echo why >&2; exit 9"))}))
 	s.node("me")
@@ -174,21 +155,21 @@ func TestTheContractOfRunner(t *testing.T) {
 	f("Failing", unableToComplete, "ended with 9\nwhy")
 	f("Loud", unableToComplete, "ended with 9\nxxx")
 	f("Loud", unableToComplete, "xxxwhy\n")
-	if s.Double != nil { // FerretDB has room beyond 16 MiB
-		if got := s.endOf("Failing", d("a", strings.Repeat("p", 16<<20-250))); got.Status != 2 || sitetest.Stored(&got, "stderr") != "" {
+	if s.Double != nil { // FerretDB accepts documents over 16 MiB
+		if got := s.endOf("Failing", d("a", strings.Repeat("p", 16<<20-235))); got.Status != 2 || sitetest.Stored(&got, "stderr") != "" {
 			t.Errorf("without room for a reason it ended with status %d and %q", got.Status, sitetest.Stored(&got, "stderr"))
 		}
 	}
 
 	own := newSite(t)
 	text := fmt.Sprintf(`{"mongohost": %q, "database": %q, "task_runner": %q, "plugins": ["Demo", %q]}`, own.Config.MongoHost, own.Config.Database,
-		script("own", fmt.Sprintf("%s=%s exec %s \"$@\"\n", runnerVariable, own.Config.Path, os.Args[0])), disbatch.DemoPlugin)
+		script("own", fmt.Sprintf("%s=%s exec %s \"$@\"\n", runnerVariable, own.Config.Path, os.Args[0])), config.DemoPlugin)
 	must(t, os.WriteFile(own.Config.Path, []byte(text), 0o600))
 	var err error
-	own.Config, err = disbatch.ReadConfig(own.Config.Path)
+	own.Config, err = config.Read(own.Config.Path)
 	must(t, err)
 	own.node("me")
-	if got := own.endOf(disbatch.DemoPlugin, d("commands", "ab")); got.Status != 1 || sitetest.Stored(&got, "stdout") != "a\n" || sitetest.Stored(&got, "stderr") != "b\n" {
+	if got := own.endOf(config.DemoPlugin, d("commands", "ab")); got.Status != 1 || sitetest.Stored(&got, "stdout") != "a\n" || sitetest.Stored(&got, "stderr") != "b\n" {
 		t.Errorf("through a task runner the demo ended as %s", got.Raw)
 	}
 	if got := own.endOf("Demo"); got.Status != 2 || sitetest.Stored(&got, "stdout") != unableToStart {
@@ -199,14 +180,14 @@ func TestTheContractOfRunner(t *testing.T) {
 func TestQueuesThatCannotRunAreIgnored(t *testing.T) {
 	s := newSite(t, plugins(map[string]string{"Gone": `{"kind": "exec", "command": ["/no/such/program"]}`, "Far": `{"kind": "function"}`}))
 	n := s.node("me")
-	good := s.Queue(d("name", "good", "plugin", disbatch.DemoPlugin, "threads", 1))
+	good := s.Queue(d("name", "good", "plugin", config.DemoPlugin, "threads", 1))
 	for name, want := range map[string]string{"Gone": "no such file", "Far": "treadle serve --disbatch", "Other": "treadle_plugins", "../x": "no name of a plugin"} {
 		q := s.Queue(d("name", "q"+want, "plugin", name, "threads", 1))
 		s.Fill(&q, d("a", 1))
 		s.Until("a report of "+name, func() bool {
 			n.node.mu.Lock()
 			defer n.node.mu.Unlock()
-			return strings.Contains(n.node.said["queue "+q.Name+" "+q.ID.Hex()], want)
+			return strings.Contains(n.node.conditions["queue "+q.Name+" "+q.ID.Hex()], want)
 		})
 	}
 	s.Ends(s.Fill(&good, d("commands", "a"))...)

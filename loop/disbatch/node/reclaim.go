@@ -13,24 +13,24 @@ import (
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 )
 
-// A host that lost its power leaves tasks at status 0 that nothing runs any more, and that hold the
-// threads of their queue. The node that starts next under this name marks them as orphaned.
+// After a power failure tasks keep the status running, 0, without a process, and count against the limit of their queue. The node
+// that starts next with the same name orphans them.
 
-// nodeVariable names, in the environment of a process that runs the tasks of a node, that node:
-// database, name and life.
+// nodeVariable is an environment variable of a process that runs the tasks of a node. Its value is the instance of the node.
 const nodeVariable = "TREADLE_DISBATCH_RUNNER"
 
 const (
-	// reclaimTicks is how often a node looks whether what an earlier life of it had is still run.
+	// reclaimTicks is the number of ticks between checks for processes of tasks of earlier instances.
 	reclaimTicks = 10
-	// maxProcessText bounds what is read of a process's arguments or environment.
+	// maxProcessText bounds the bytes read of a process's arguments or environment.
 	maxProcessText = 1 << 20
 )
 
-// reclaimOwn marks running tasks of earlier lives of this node that no process of this host runs. The
-// end of one that is run elsewhere is written over the mark.
+// reclaimOwn orphans running tasks of earlier instances of this node that no process of this host runs. A task that runs elsewhere
+// still ends with its own status.
 func (n *Node) reclaimOwn(ctx context.Context, mine []disbatch.Task) error {
 	if n.left == nil {
 		n.left = make(map[primitive.ObjectID]bool)
@@ -44,7 +44,7 @@ func (n *Node) reclaimOwn(ctx context.Context, mine []disbatch.Task) error {
 	n.mu.Lock()
 	for _, t := range mine {
 		state := n.queues[t.Queue]
-		if t.Status == disbatch.StatusRunning && n.left[t.ID] && (state == nil || state.plugin.Kind != disbatch.KindFunction) { // see recover
+		if t.Status == disbatch.StatusRunning && n.left[t.ID] && (state == nil || state.plugin.Kind != config.KindFunction) { // see recover
 			left = append(left, t)
 		}
 	}
@@ -52,13 +52,13 @@ func (n *Node) reclaimOwn(ctx context.Context, mine []disbatch.Task) error {
 	if own := n.o.Config.Node.ReclaimOwn; len(left) == 0 || own != nil && !bool(*own) {
 		return nil
 	}
-	running, err := runningTasks(n.life)
+	running, err := runningTasks(n.instance)
 	if err != nil {
-		n.say("running tasks of an earlier life", fmt.Sprintf("they stay, it cannot be seen what runs here: %v", err))
+		n.setCondition("running tasks of an earlier life", fmt.Sprintf("they stay, it cannot be seen what runs here: %v", err))
 		return nil
 	}
 	if running.runner {
-		return nil // it may have any of them
+		return nil // it may run any of the tasks
 	}
 	for _, t := range left {
 		if running.tasks[t.ID.Hex()] {
@@ -68,7 +68,7 @@ func (n *Node) reclaimOwn(ctx context.Context, mine []disbatch.Task) error {
 		if err != nil {
 			return err
 		}
-		if !marked { // it has ended
+		if !marked { // the task has ended
 			continue
 		}
 		n.tally.orphaned.Add(1)
@@ -77,30 +77,30 @@ func (n *Node) reclaimOwn(ctx context.Context, mine []disbatch.Task) error {
 	return nil
 }
 
-// nodeLife is the value of nodeVariable in processes of this node.
-type nodeLife struct{ node, id string }
+// instance identifies one run of a node: database and name, and an id of the run. It is the value of nodeVariable.
+type instance struct{ node, id string }
 
-func newLife(database, node string) nodeLife {
-	return nodeLife{node: database + "/" + node + "/", id: primitive.NewObjectID().Hex()}
+func newInstance(database, node string) instance {
+	return instance{node: database + "/" + node + "/", id: primitive.NewObjectID().Hex()}
 }
 
-func (l nodeLife) String() string { return l.node + l.id }
+func (l instance) String() string { return l.node + l.id }
 
-// processes are what the processes of this host run.
+// processes holds the tasks that processes of this host run.
 type processes struct {
 	tasks  map[string]bool // by id
-	runner bool            // one that runs the tasks of another life of the node
+	runner bool            // a process runs tasks of another instance of the node
 }
 
-// runningTasks looks through the processes of this host for task runners: those of an original, which
-// have the task's id among their arguments, and plugins and runners of Treadle, by their environment.
-func runningTasks(of nodeLife) (processes, error) {
+// runningTasks searches the processes of this host for tasks. A task runner of the original has the id of its task as an argument.
+// A plugin or a runner of Treadle has it in its environment.
+func runningTasks(of instance) (processes, error) {
 	p := processes{tasks: make(map[string]bool)}
 	if _, err := os.Stat("/proc/self/environ"); err != nil {
 		return p, err
 	}
 	all, err := filepath.Glob("/proc/[0-9]*")
-	for _, dir := range all { // those of others, and those that have ended, cannot be read
+	for _, dir := range all { // processes of other users and ended ones are unreadable
 		words := processText(dir + "/cmdline")
 		for i, word := range words {
 			if id, ok := strings.CutPrefix(word, "--task="); ok {
@@ -113,25 +113,25 @@ func runningTasks(of nodeLife) (processes, error) {
 			if id, ok := strings.CutPrefix(word, selfVariable+"="); ok {
 				p.tasks[id] = true
 			}
-			life, ok := strings.CutPrefix(word, nodeVariable+"="+of.node)
-			p.runner = p.runner || ok && life != of.id
+			id, ok := strings.CutPrefix(word, nodeVariable+"="+of.node)
+			p.runner = p.runner || ok && id != of.id
 		}
 	}
 	return p, err
 }
 
-// processText reads a file of texts that end with a zero byte.
+// processText reads a file of zero-terminated texts.
 func processText(path string) []string {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil
 	}
-	defer func() { _ = f.Close() }()                         // it was only read
-	text, _ := io.ReadAll(io.LimitReader(f, maxProcessText)) // what was read before an error counts
+	defer func() { _ = f.Close() }()                         // only read
+	text, _ := io.ReadAll(io.LimitReader(f, maxProcessText)) // an error ends the text
 	return strings.Split(string(bytes.TrimSuffix(text, []byte{0})), "\x00")
 }
 
-// ofPlugin is an environment without what tells the runner of a node.
-func ofPlugin(environment []string) []string {
+// pluginEnvironment returns an environment without nodeVariable.
+func pluginEnvironment(environment []string) []string {
 	return slices.DeleteFunc(environment, func(e string) bool { return strings.HasPrefix(e, nodeVariable+"=") })
 }

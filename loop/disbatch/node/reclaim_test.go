@@ -8,17 +8,18 @@ import (
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/sitetest"
 )
 
-// A node that starts orphans the running tasks of its own name that nothing on its host runs: an original's task runner has
-// the id among its arguments, Treadle's in its environment, as its plugins; of a process that runs the tasks of an earlier life
-// nobody knows which.
-func TestANodeReclaimsItsOwnTasks(t *testing.T) {
+// TestReclaimOwn: a starting node orphans its running tasks that no process of the host runs. A task runner of the original has
+// the id among its arguments; one of Treadle and a plugin have it in the environment. A process that runs the tasks of an earlier
+// instance may run any task.
+func TestReclaimOwn(t *testing.T) {
 	f := func(lines string, want ...int) {
 		t.Helper()
 		s := newSite(t, lines)
-		q := s.Queue(d("name", "a", "plugin", disbatch.DemoPlugin, "threads", 0))
+		q := s.Queue(d("name", "a", "plugin", config.DemoPlugin, "threads", 0))
 		ids := s.Fill(&q, sitetest.Payloads(4)...)
 		for i, node := range []string{"me", "me", "me", "other"} {
 			_, err := s.Tasks.UpdateOne(s.Ctx, byID(ids[i]), set(d("status", disbatch.StatusRunning, "node", node)))
@@ -37,9 +38,9 @@ func TestANodeReclaimsItsOwnTasks(t *testing.T) {
 		}
 		ends := []func(){
 			lives("A=b", "--config", "F", "--task", ids[1].Hex()), lives(selfVariable + "=" + ids[2].Hex()),
-			lives(nodeVariable + "=" + newLife(s.Config.Database, "me").String()),
+			lives(nodeVariable + "=" + newInstance(s.Config.Database, "me").String()),
 		}
-		n, _ := s.still("me", &q)
+		n, _ := s.idle("me", &q)
 		for range 2 * reclaimTicks {
 			must(t, n.tick(s.Ctx))
 		}
@@ -55,7 +56,7 @@ func TestANodeReclaimsItsOwnTasks(t *testing.T) {
 			must(t, n.tick(s.Ctx))
 		}
 		s.have(t, ids, want[0], want[0], want[0], disbatch.StatusRunning)
-		// A task that this node runs itself is not looked after.
+		// The node does not reclaim a task that it runs itself.
 		_, err := s.Tasks.UpdateMany(s.Ctx, bson.D{}, set(d("status", disbatch.StatusRunning, "node", "me")))
 		must(t, err)
 		n.left = map[primitive.ObjectID]bool{}
@@ -68,7 +69,7 @@ func TestANodeReclaimsItsOwnTasks(t *testing.T) {
 	f(`"treadle_node": {"reclaim_own": false},`, disbatch.StatusRunning, disbatch.StatusRunning, disbatch.StatusRunning, disbatch.StatusRunning)
 }
 
-// have says that tasks have these statuses.
+// have checks the statuses of tasks.
 func (s *site) have(t *testing.T, ids []primitive.ObjectID, want ...int) {
 	t.Helper()
 	for i, id := range ids {

@@ -9,14 +9,15 @@ import (
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 )
 
-// What a node says of a queue of 2016 has null where the queue has, and nothing of tasks
-// that are yet to be counted; where all queues are of 2018 its entry has no queues.
-func TestTheReportIsTheQueues(t *testing.T) {
+// TestReport: the entry of a node has null where a 2016 queue has null, and no number of tasks that is unknown. Without 2016
+// queues the entry has no queues.
+func TestReport(t *testing.T) {
 	s := newSite(t)
-	q := s.Queue(d("name", "a", "constructor", disbatch.DemoPlugin, "count_todo", nil, "count_total", 5))
-	n, _ := s.still("me", &q)
+	q := s.Queue(d("name", "a", "constructor", config.DemoPlugin, "count_todo", nil, "count_total", 5))
+	n, _ := s.idle("me", &q)
 	must(t, n.report(s.Ctx, []disbatch.Queue{q}, nil))
 	e, err := n.entry(s.Ctx)
 	must(t, err)
@@ -32,15 +33,15 @@ func TestTheReportIsTheQueues(t *testing.T) {
 	}
 }
 
-// A task that fails for want of room in its document is counted like any other, and has
-// the mark of its end where that fits.
-func TestTasksWithoutRoomAreCounted(t *testing.T) {
+// TestFullTaskIsCounted: a task that fails because its document is full counts as failed, and has the fields of an end where they
+// fit.
+func TestFullTaskIsCounted(t *testing.T) {
 	s := newFaultySite(t)
 	for _, c := range []struct {
 		room     int
 		complete bool
 	}{{40, true}, {10, false}} {
-		q := s.Queue(d("name", strconv.Itoa(c.room), "constructor", disbatch.DemoPlugin, "maxthreads", 1, "count_todo", 1, "count_total", 1))
+		q := s.Queue(d("name", strconv.Itoa(c.room), "constructor", config.DemoPlugin, "maxthreads", 1, "count_todo", 1, "count_total", 1))
 		id := primitive.NewObjectID()
 		doc := d("_id", id, "queue", q.ID, "status", int32(-2), "node", int32(-1), "stdout", nil, "stderr", nil, "parameters", "")
 		small, err := bson.Marshal(doc)
@@ -48,7 +49,7 @@ func TestTasksWithoutRoomAreCounted(t *testing.T) {
 		doc[len(doc)-1].Value = strings.Repeat("x", 16<<20-c.room-len(small))
 		_, err = s.Tasks.InsertOne(s.Ctx, doc)
 		must(t, err)
-		n := s.node("me", rarely) // too rarely to count all tasks anew
+		n := s.node("me", rarely) // without a recount
 		task := s.Ends(id)[0]
 		if complete, _ := task.Raw.Lookup("complete").BooleanOK(); task.Status != disbatch.StatusFailed || complete != c.complete {
 			t.Errorf("with room for %d bytes it ended with status %d, complete: %v", c.room, task.Status, complete)
@@ -58,16 +59,16 @@ func TestTasksWithoutRoomAreCounted(t *testing.T) {
 			return err == nil && q.Todo == 0 && q.Total == 1
 		})
 		n.stop()
-		_, err = s.Nodes.DeleteOne(s.Ctx, d("node", "me")) // the next one need not look for another process
+		_, err = s.Nodes.DeleteOne(s.Ctx, d("node", "me")) // the next node need not observe its entry
 		must(t, err)
 	}
 }
 
-// A node that stops before its first tick gives back in the queue's dialect what an
-// earlier life of it has claimed.
-func TestANodeThatHasSeenNothingGivesBack(t *testing.T) {
+// TestReleaseBeforeFirstTick: a node that stops before its first tick releases the claims of an earlier process in the queue's
+// dialect.
+func TestReleaseBeforeFirstTick(t *testing.T) {
 	s := newSite(t)
-	q := s.Queue(d("name", "a", "constructor", disbatch.DemoPlugin, "maxthreads", 1))
+	q := s.Queue(d("name", "a", "constructor", config.DemoPlugin, "maxthreads", 1))
 	id := s.Fill(&q, "x")[0]
 	_, err := s.Tasks.UpdateOne(s.Ctx, byID(id), set(d("node", "me", "status", int32(disbatch.StatusClaimed))))
 	must(t, err)
@@ -77,13 +78,5 @@ func TestANodeThatHasSeenNothingGivesBack(t *testing.T) {
 	n.stop()
 	if task := s.Task(id); task.Status != disbatch.StatusQueued || task.Raw.Lookup("node").Type != bson.TypeInt32 {
 		t.Errorf("given back as %s", task.Raw)
-	}
-}
-
-// What a worker answers is text in the database, whatever bytes it is.
-func TestResultsOfWorkersAreText(t *testing.T) {
-	got := parseResult([]byte("{\"status\":1,\"stdout\":[\"\xff\"],\"stderr\":\"\xff\"}"))
-	if want := (outcome{status: disbatch.StatusSucceeded, stdout: "[\"\uFFFD\"]", stderr: "\uFFFD"}); got != want {
-		t.Errorf("read as %+v", got)
 	}
 }

@@ -17,23 +17,23 @@ import (
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 )
 
-// A node's tasks are run by a process of their own, one for all of them, that goes on when
-// the node stops or dies: it finishes what it runs, and ends. The node sends it assignments
-// over a pipe, as documents; it answers each with a report.
+// One separate process runs all commands of a node. It outlives the node: when the node stops or dies, the process finishes its tasks
+// and exits. The node sends it assignments over a pipe as BSON documents. The process answers each of them with a report.
 
-// report is what became of an assignment.
+// report is the result of an assignment.
 type report struct {
 	Task   primitive.ObjectID `bson:"task"`
-	Error  string             `bson:"error"`  // why its end could not be written
-	Counts counts             `bson:"counts"` // of all tasks, since the last report
+	Error  string             `bson:"error"`  // reason why the end of the task is not written; empty: it is
+	Counts counts             `bson:"counts"` // of all tasks since the last report
 }
 
-// maxAssignment bounds a document on the pipe: a task and some words.
+// maxAssignment bounds a document on the pipe: a task with its plugin.
 const maxAssignment = 17 << 20
 
-// readDocument reads one document of a pipe.
+// readDocument reads one document from a pipe.
 func readDocument(in io.Reader, into any) error {
 	var head [4]byte
 	if _, err := io.ReadFull(in, head[:]); err != nil {
@@ -48,24 +48,22 @@ func readDocument(in io.Reader, into any) error {
 	if _, err := io.ReadFull(in, doc[4:]); err != nil {
 		return err
 	}
-	if err := bson.Raw(doc).Validate(); err != nil { // what it finds may keep Unmarshal busy for ever
+	if err := bson.Raw(doc).Validate(); err != nil { // Unmarshal may hang on an invalid document
 		return err
 	}
 	return bson.Unmarshal(doc, into)
 }
 
-// RunTasks is the process that runs a node's tasks: it takes assignments from in until that
-// ends, reports to out, and returns when the last task is finished. Whatever the database
-// does, it waits for it. If ctx ends, it takes no more, ends the plugins that run, writes
-// that their tasks failed, and returns; an error then is of a task that could not be written.
-func RunTasks(ctx context.Context, c *disbatch.Config, in io.Reader, out io.Writer, log *slog.Logger) error {
-	// The node may be gone, and its terminal with it; the tasks are to be finished all the same.
-	// Not by ignoring the signals: the plugins would inherit that, and a pipeline whose reader has
-	// had enough would not end.
+// RunTasks runs the tasks of a node in a process of its own. It reads assignments from in until EOF, writes reports to out, and
+// returns after the last task has ended. It waits for a database that does not answer. If ctx ends, RunTasks reads no more
+// assignments, stops the running plugins, fails their tasks, and returns the first error of a task whose end it could not write.
+func RunTasks(ctx context.Context, c *config.File, in io.Reader, out io.Writer, log *slog.Logger) error {
+	// Survive the end of the node and of its terminal. Catch the signals instead of ignoring them: plugins would inherit the
+	// latter, and a pipeline with a closed reader would not end.
 	gone := make(chan os.Signal, 1)
 	signal.Notify(gone, syscall.SIGPIPE, syscall.SIGHUP)
 	defer signal.Stop(gone)
-	store, err := disbatch.Open(c, disbatch.ComponentRunner)
+	store, err := disbatch.Open(c, config.ComponentRunner)
 	if err != nil {
 		return err
 	}
@@ -110,14 +108,14 @@ func RunTasks(ctx context.Context, c *disbatch.Config, in io.Reader, out io.Writ
 	return nil
 }
 
-// reports are what a runner tells its node.
+// reports writes the reports of a process to its node.
 type reports struct {
 	mu    sync.Mutex
 	out   io.Writer
-	first error // of a task
+	first error // first error of a task
 }
 
-// add reports what became of a task.
+// add reports the result of a task.
 func (w *reports) add(p *performer, task primitive.ObjectID, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -130,30 +128,29 @@ func (w *reports) add(p *performer, task primitive.ObjectID, err error) {
 		}
 	}
 	if doc, err := bson.Marshal(r); err == nil {
-		_, _ = w.out.Write(doc) // a node that is gone does not miss it
+		_, _ = w.out.Write(doc) // the node may have ended
 	}
 }
 
-// runner is the node's end of that process.
+// runner is the node's side of the process that runs tasks.
 type runner struct {
-	command []string // that runs RunTasks
-	life    nodeLife
-	log     *slog.Logger
-	tally   *tally
+	command  []string // command line of a process that calls RunTasks
+	instance instance
+	log      *slog.Logger
+	tally    *tally
 
 	mu      sync.Mutex
-	process *exec.Cmd // nil: to be started
+	process *exec.Cmd // nil: not started
 	pipe    io.WriteCloser
 	waiting map[primitive.ObjectID]chan error
 
-	lives sync.WaitGroup // processes that have not ended
+	running sync.WaitGroup // processes that have not ended
 }
 
-// errRunnerEnded says that the process ended before it reported on a task.
+// errRunnerEnded reports that the process has ended without a report on a task.
 var errRunnerEnded = errors.New("the process that runs the tasks of the node ended")
 
-// run has the process do an assignment and waits until it has. An error is about the
-// process; it may or may not have begun the task.
+// run sends an assignment to the process and waits for its report. errRunnerEnded leaves open whether the task has begun.
 func (r *runner) run(id primitive.ObjectID, a *assignment) error {
 	doc, err := bson.Marshal(a)
 	if err != nil {
@@ -166,6 +163,7 @@ func (r *runner) run(id primitive.ObjectID, a *assignment) error {
 	return <-done
 }
 
+// send starts the process if necessary and writes an assignment. The report of the task goes to done.
 func (r *runner) send(id primitive.ObjectID, doc []byte, done chan error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -182,12 +180,12 @@ func (r *runner) send(id primitive.ObjectID, doc []byte, done chan error) error 
 	return nil
 }
 
-// start begins the process, in a session of its own: what ends the node does not end it.
+// start starts the process in a session of its own, so that signals to the node do not reach it. The caller holds mu.
 func (r *runner) start() error {
 	c := exec.Command(r.command[0], r.command[1:]...)
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	c.Stderr = os.Stderr
-	c.Env = append(os.Environ(), nodeVariable+"="+r.life.String())
+	c.Env = append(os.Environ(), nodeVariable+"="+r.instance.String())
 	in, err := c.StdinPipe()
 	if err != nil {
 		return err
@@ -201,11 +199,11 @@ func (r *runner) start() error {
 	}
 	waiting := make(map[primitive.ObjectID]chan error)
 	r.process, r.pipe, r.waiting = c, in, waiting
-	r.lives.Go(func() { r.listen(c, in, out, waiting) })
+	r.running.Go(func() { r.listen(c, in, out, waiting) })
 	return nil
 }
 
-// listen hands out the reports of one process until it ends.
+// listen passes on the reports of one process until it ends.
 func (r *runner) listen(c *exec.Cmd, in io.Closer, out io.Reader, waiting map[primitive.ObjectID]chan error) {
 	for {
 		var answer report
@@ -225,7 +223,7 @@ func (r *runner) listen(c *exec.Cmd, in io.Closer, out io.Reader, waiting map[pr
 			done <- nil
 		}
 	}
-	_ = in.Close() // so that a process that talks nonsense ends
+	_ = in.Close() // a process with an invalid report ends at EOF
 	err := c.Wait()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -238,12 +236,12 @@ func (r *runner) listen(c *exec.Cmd, in io.Closer, out io.Reader, waiting map[pr
 	}
 }
 
-// release lets go of the process: it goes on until what it runs is finished.
-func (r *runner) release() {
+// detach closes the pipe to the process, which finishes its tasks and exits.
+func (r *runner) detach() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.process != nil {
-		_ = r.pipe.Close() // the process notices, whatever this says
+		_ = r.pipe.Close() // the process reads EOF in any case
 		r.process = nil
 	}
 }

@@ -11,9 +11,9 @@ import (
 	"treadle/loop/disbatch/sitetest"
 )
 
-// Beside a node of the original, which looks once an interval and takes what is free, a node of Treadle does not do all
-// tasks of a queue with one thread, however fast it is.
-func TestNodesShareAQueue(t *testing.T) {
+// TestNodesShareQueue: beside a node of the original, which claims once per interval, a node of Treadle does not run all tasks of
+// a queue with one thread.
+func TestNodesShareQueue(t *testing.T) {
 	const tasks = 180
 	s, w := newSite(t, functionPlugin), newWorkers(false)
 	q := s.Queue(d("name", "a", "plugin", "F", "threads", 1))
@@ -21,7 +21,7 @@ func TestNodesShareAQueue(t *testing.T) {
 	must(t, s.db().report(s.Ctx, "original", time.Now(), nil))
 	s.node("me", with(w))
 	theirs := 0
-	s.Until("the end of all tasks", func() bool { // which is asked every 5 ms, for a node of 20 ms
+	s.Until("the end of all tasks", func() bool { // polls every 5 ms beside a node with ticks of 20 ms
 		must(t, s.db().report(s.Ctx, "original", time.Now(), nil))
 		if running, err := s.db().occupying(s.Ctx, &q); err == nil && running == 0 {
 			if task, err := s.db().claim(s.Ctx, &q, "original", time.Now()); err == nil {
@@ -38,9 +38,9 @@ func TestNodesShareAQueue(t *testing.T) {
 	}
 }
 
-// A node that knows of another refills its even part of a queue's threads at once, and takes the rest at its ticks. Nodes that
-// may not serve the queue, or start nothing, do not count, nor do queues of 2016, whose limit is each node's own.
-func TestTheShareOfANode(t *testing.T) {
+// TestShare: a node that knows of another refills its even part of the threads at once, and claims the rest at ticks. Nodes that
+// may not serve the queue or start no tasks do not count, nor do 2016 queues, whose limit is per node.
+func TestShare(t *testing.T) {
 	f := func(atOnce int, queue, node bson.D) {
 		t.Helper()
 		t.Run(fmt.Sprint(queue, node), func(t *testing.T) {

@@ -15,13 +15,13 @@ func newSite(t *testing.T, lines ...string) *site {
 	return &site{sitetest.New(t, lines...)}
 }
 
-// db is the site's database as a node changes it.
+// db returns the site's database with the queries of a node.
 func (s *site) db() *database { return newDatabase(s.Store) }
 
-// newFaultySite is newSite on a double, for what no real database does on request.
+// newFaultySite is newSite on a double, for faults that a real database does not inject.
 func newFaultySite(t *testing.T, lines ...string) *site {
 	t.Helper()
 	return &site{sitetest.NewFaulty(t, lines...)}
 }
 
-var must, d, set, byID = sitetest.Must, sitetest.D, disbatch.Set, disbatch.ByID
+var must, d, set, byID = sitetest.Must, sitetest.D, disbatch.Set, sitetest.ByID

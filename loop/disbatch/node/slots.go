@@ -6,27 +6,28 @@ import (
 	"time"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 )
 
-// maxClaimers bounds how many claims a queue has under way at once: enough for the way to
-// the database and back, and few enough not to crowd it.
+// maxClaimers bounds the concurrent claims of a queue. It covers the round trip to the database without flooding it.
 const maxClaimers = 8
 
-// Of claims that meet: how long one that has room waits between counts for the others to
-// give back, and how long at most, since the node of one of them may be gone; and for how
-// many ticks at most a node that gave back leaves the queue to the others.
+// Bounds of claims that exceed a limit together, see settle.
 const (
-	firstMeeting    = 2 * time.Millisecond
-	lastMeeting     = 20 * time.Millisecond
-	meetingPatience = 3 * time.Second
-	maxRest         = 4
+	// settleFirst and settleLast are the first and the longest wait between two counts of a claim that has room.
+	settleFirst = 2 * time.Millisecond
+	settleLast  = 20 * time.Millisecond
+	// settleTimeout bounds all waits of a claim: the node of another claim may be gone.
+	settleTimeout = 3 * time.Second
+	// maxBackoff is the largest number of ticks without extra claims after a release.
+	maxBackoff = 4
 )
 
-// errOverLimit says that a claim was given back, since others were before it.
+// errOverLimit reports that the node has released a claim, since claims before it fill the limit.
 var errOverLimit = errors.New("the queue is at its limit over all nodes")
 
-// fill starts claimers for all queues that have room: one where other nodes may be doing
-// the same, which brings more with it if it keeps its claim.
+// fill starts claims for all queues with room. A 2018 queue gets one, since other nodes may claim at the same time; a claim that
+// succeeds starts the next.
 func (n *Node) fill() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -39,8 +40,7 @@ func (n *Node) fill() {
 	}
 }
 
-// shuffled are the queues that are served, in another order every time: no queue is always
-// first. The caller holds mu.
+// shuffled returns the served queues in random order, so that no queue is always first. The caller holds mu.
 func (n *Node) shuffled() (all []*queueState) {
 	for i := range n.view.queues {
 		if q := n.queues[n.view.queues[i].ID]; q != nil {
@@ -54,7 +54,7 @@ func (n *Node) shuffled() (all []*queueState) {
 	return all
 }
 
-// spawn starts up to so many claimers of a queue. The caller holds mu.
+// spawn starts up to the given number of claims of a queue. The caller holds mu.
 func (n *Node) spawn(q *queueState, claimers int) {
 	for ; claimers > 0 && n.room(q, 1); claimers-- {
 		q.slots++
@@ -63,21 +63,19 @@ func (n *Node) spawn(q *queueState, claimers int) {
 	}
 }
 
-// room says whether a queue may have more slots. The caller holds mu.
+// room reports whether a queue may have more slots. The caller holds mu.
 func (n *Node) room(q *queueState, more int) bool {
-	return !n.halted && !q.drained && n.within(q, more) && (q.slots+more <= q.share || q.turn > 0)
+	return !n.halted && !q.empty && n.within(q, more) && (q.slots+more <= q.share || q.extra > 0)
 }
 
-// within says whether more tasks of a queue keep its limit and the node's. The caller
-// holds mu.
+// within reports whether more tasks stay within the limits of the queue and of the node. The caller holds mu.
 func (n *Node) within(q *queueState, more int) bool {
 	return q.slots+q.others+more <= q.queue.Limit &&
 		(n.view.limit == disbatch.NoLimit || n.slots+n.view.foreign+more <= n.view.limit)
 }
 
-// slot claims tasks and has them run, one after the other, while there is room; the first
-// may be one that is claimed already. Where the node has a limit of its own, it ends with
-// each task, so that all queues get a turn.
+// slot claims and runs tasks one after the other while there is room. The first task may be claimed already. With a limit of the
+// node, slot ends after one task, so that every queue gets a slot in turn.
 func (n *Node) slot(q *queueState, claimed *disbatch.Task) {
 	for again := true; again; claimed = nil {
 		a, err := n.next(q, claimed)
@@ -90,7 +88,7 @@ func (n *Node) slot(q *queueState, claimed *disbatch.Task) {
 			q.slots--
 			n.slots--
 		}
-		if limited && (err == nil || err == errNoTask) { // else the database does not answer: the next tick tries again
+		if limited && (err == nil || err == errNoTask) { // otherwise the database does not answer: wait for the next tick
 			for _, other := range n.shuffled() {
 				n.spawn(other, 1)
 			}
@@ -99,11 +97,10 @@ func (n *Node) slot(q *queueState, claimed *disbatch.Task) {
 	}
 }
 
-// errNoTask means that a queue has no task for a slot, or no room for one.
+// errNoTask reports that a queue has no task for a slot, or no room for one.
 var errNoTask = errors.New("no task for this slot")
 
-// next claims a task for a slot, or takes the one that is claimed already; an error ends the
-// slot, and is errNoTask unless the claim failed.
+// next claims a task for a slot, or takes the claimed one. An error ends the slot; it is errNoTask unless the claim has failed.
 func (n *Node) next(q *queueState, claimed *disbatch.Task) (*assignment, error) {
 	n.mu.Lock()
 	if n.halted || claimed == nil && !n.room(q, 0) {
@@ -112,7 +109,7 @@ func (n *Node) next(q *queueState, claimed *disbatch.Task) (*assignment, error) 
 	}
 	beyond := q.slots > q.share
 	if beyond {
-		q.turn--
+		q.extra--
 	}
 	n.claims.Add(1)
 	queue := q.queue
@@ -120,51 +117,51 @@ func (n *Node) next(q *queueState, claimed *disbatch.Task) (*assignment, error) 
 	n.mu.Unlock()
 	defer n.claims.Done()
 	t, err := n.claim(&queue, claimed)
-	for wait := lastMeeting; err == errOverLimit && !beyond && claimed == nil && wait < n.o.Interval && n.wait(wait/2+time.Duration(n.pick(int(wait)))); wait *= 2 {
-		t, err = n.claim(&queue, claimed) // others have more than their share, until their tasks end
+	for wait := settleLast; err == errOverLimit && !beyond && claimed == nil && wait < n.o.Interval && n.wait(wait/2+time.Duration(n.pick(int(wait)))); wait *= 2 {
+		t, err = n.claim(&queue, claimed) // other nodes exceed their share until their tasks end
 	}
 	n.claimed(&queue, err)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	switch {
 	case err == errOverLimit && beyond:
-		q.turn, q.rest = 0, n.pick(maxRest+1)
+		q.extra, q.backoff = 0, n.pick(maxBackoff+1)
 		return nil, errNoTask
 	case err == errOverLimit, errors.Is(err, disbatch.ErrNotFound):
-		q.drained = true
+		q.empty = true
 		return nil, errNoTask
 	case err != nil:
-		q.drained = true
+		q.empty = true
 		return nil, err
 	}
 	if n.local[t.ID] || n.halted {
-		return nil, errNoTask // a tick was faster, or the task is about to be given back
+		return nil, errNoTask // a tick has resumed the task, or stop is about to release it
 	}
 	a.Task = t.Raw
 	n.local[t.ID] = true
-	if a.Plugin.Kind == disbatch.KindFunction {
+	if a.Plugin.Kind == config.KindFunction {
 		n.waits.Add(1)
 	}
 	n.spawn(q, 1)
 	return a, nil
 }
 
-// claimed says whether a claim failed, once until that changes.
+// claimed logs the result of a claim once per change. It fails the task if its document has no room for a claim.
 func (n *Node) claimed(q *disbatch.Queue, err error) {
 	if err == nil || err == errOverLimit || errors.Is(err, disbatch.ErrNotFound) {
-		n.say("claims of queue "+q.Name, "")
+		n.setCondition("claims of queue "+q.Name, "")
 		return
 	}
 	n.tally.errors.Add(1)
-	n.say("claims of queue "+q.Name, err.Error())
+	n.setCondition("claims of queue "+q.Name, err.Error())
 	if disbatch.TooLarge(err) {
-		if t, err := n.store.nextFull(n.calls, q); err == nil && n.failBare(n.calls, q.Schema, &t) == nil {
+		if t, err := n.store.nextFull(n.calls, q); err == nil && n.failWithoutOutput(n.calls, q.Schema, &t) == nil {
 			n.log.Error("a task's document has no room for its claim, it failed", "task", t.ID.Hex())
 		}
 	}
 }
 
-// claim claims a task of a queue, unless one is claimed already, and settles it.
+// claim claims a task of a queue, or takes the claimed one, and settles it.
 func (n *Node) claim(q *disbatch.Queue, claimed *disbatch.Task) (t disbatch.Task, err error) {
 	if claimed != nil {
 		t = *claimed
@@ -179,14 +176,14 @@ func (n *Node) claim(q *disbatch.Queue, claimed *disbatch.Task) (t disbatch.Task
 	return t, err
 }
 
-// settle keeps a claim if the queue, whose limit is over all nodes, is within it; else it
-// gives the task back. Every node counts after its claim, so of claims that meet the last
-// one sees all others: more than the limit never begin. Those that are too many by the
-// order of the queue, which is the same at all nodes, give back at once; the others wait for
-// that. So as many are kept as there is room for, whatever claims meet.
+// settle keeps a claim within the limit of the queue over all nodes, and releases any other with errOverLimit.
+//
+// Every node counts after its claim, so the last of several concurrent claims counts all of them: tasks beyond the limit never
+// begin. All nodes have the same order of the tasks. A claim beyond the limit in that order is released at once. Any other claim
+// waits until the count is within the limit. So concurrent claims always fill the limit.
 func (n *Node) settle(q *disbatch.Queue, t *disbatch.Task) error {
-	end := time.Now().Add(meetingPatience)
-	for wait := firstMeeting; ; wait = min(2*wait, lastMeeting) {
+	end := time.Now().Add(settleTimeout)
+	for wait := settleFirst; ; wait = min(2*wait, settleLast) {
 		count, err := n.store.occupying(n.calls, q)
 		if err != nil || count <= int64(q.Limit) {
 			return err
@@ -196,7 +193,7 @@ func (n *Node) settle(q *disbatch.Queue, t *disbatch.Task) error {
 			return err
 		}
 		if before >= int64(q.Limit) || time.Now().After(end) || !n.wait(wait) {
-			if _, err := n.giveBack(n.calls, []disbatch.Queue{*q}, t.ID); err != nil {
+			if _, err := n.release(n.calls, []disbatch.Queue{*q}, t.ID); err != nil {
 				return err
 			}
 			return errOverLimit
@@ -204,7 +201,7 @@ func (n *Node) settle(q *disbatch.Queue, t *disbatch.Task) error {
 	}
 }
 
-// wait waits, and says whether the node goes on.
+// wait pauses. It returns false at once when the node stops.
 func (n *Node) wait(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -216,8 +213,8 @@ func (n *Node) wait(d time.Duration) bool {
 	}
 }
 
-// adopt gives a slot to a task that was claimed by this node and is not this process's yet,
-// and says whether it did: the limits, which it counts against already, may have changed.
+// adopt gives a slot to a claimed task of foreign, which counts against the limits already. It returns false if a limit has become
+// smaller.
 func (n *Node) adopt(q *queueState, t *disbatch.Task) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -232,7 +229,7 @@ func (n *Node) adopt(q *queueState, t *disbatch.Task) bool {
 	return true
 }
 
-// do has a task run and returns when it is over.
+// do runs a task and returns when it has ended.
 func (n *Node) do(a *assignment) {
 	t := disbatch.DecodeTask(a.Task)
 	defer func() {
@@ -240,7 +237,7 @@ func (n *Node) do(a *assignment) {
 		defer n.mu.Unlock()
 		delete(n.local, t.ID)
 	}()
-	if a.Plugin.Kind == disbatch.KindFunction {
+	if a.Plugin.Kind == config.KindFunction {
 		defer n.waits.Done()
 		if err := n.function(a); err != nil && err != errNotMine {
 			n.log.Error("a task is not finished", "task", t.ID.Hex(), "error", err.Error())
@@ -253,22 +250,22 @@ func (n *Node) do(a *assignment) {
 		return
 	case !errors.Is(err, errRunnerEnded):
 		n.log.Error("a task is not finished", "task", t.ID.Hex(), "error", err.Error())
-		n.wait(n.o.Interval) // it stays claimed, and is tried again
+		n.wait(n.o.Interval) // the task stays claimed, and a tick resumes it
 		return
 	}
 	n.log.Error("the task's runner ended", "task", t.ID.Hex(), "error", err.Error())
-	if a.Plugin.Kind != disbatch.KindRunner { // whose program may still begin it
-		given := int64(0)
+	if a.Plugin.Kind != config.KindRunner { // a task runner may still begin its task
+		released := int64(0)
 		gerr := n.retry.Do(n.calls, "giving back task "+t.ID.Hex(), func() (err error) {
-			given, err = n.giveBack(n.calls, []disbatch.Queue{{ID: t.Queue, Schema: a.Schema}}, t.ID)
+			released, err = n.release(n.calls, []disbatch.Queue{{ID: t.Queue, Schema: a.Schema}}, t.ID)
 			return err
 		})
-		if gerr != nil || given > 0 {
+		if gerr != nil || released > 0 {
 			n.wait(n.o.Interval)
 			return
 		}
 	}
-	if err := n.crash(n.calls, a, &t, ended(unableToComplete, err)); err != nil && !errors.Is(err, context.Canceled) {
+	if err := n.endAbandoned(n.calls, a, &t, ended(unableToComplete, err)); err != nil && !errors.Is(err, context.Canceled) {
 		n.log.Error("a task stays running", "task", t.ID.Hex(), "error", err.Error())
 	}
 }

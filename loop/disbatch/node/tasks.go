@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/bson"
@@ -12,8 +13,8 @@ import (
 	"treadle/loop/disbatch"
 )
 
-// claim takes the next task of a queue for a node; the error is disbatch.ErrNotFound if there is none. No task
-// is claimed twice, because the database changes a document in one step.
+// claim claims the next task of a queue for a node. It returns disbatch.ErrNotFound if there is none. No two nodes claim the same
+// task, since the database finds and changes a document in one step.
 func (d *database) claim(ctx context.Context, q *disbatch.Queue, node string, now time.Time) (disbatch.Task, error) {
 	o := options.FindOneAndUpdate().SetReturnDocument(options.After).SetSort(order(q))
 	var raw bson.Raw
@@ -29,25 +30,24 @@ func (d *database) claim(ctx context.Context, q *disbatch.Queue, node string, no
 	return disbatch.DecodeTask(raw), nil
 }
 
-// unclaimed finds the tasks of the queue that may be claimed.
+// unclaimed returns a filter for the queued tasks of a queue.
 func unclaimed(q *disbatch.Queue) bson.D {
 	return bson.D{{Key: "node", Value: disbatch.In(bson.A{nil, int32(-1)})}, {Key: "status", Value: disbatch.StatusQueued}, {Key: "queue", Value: q.ID}}
 }
 
-// order is the order in which they are. Without a sort it is that of their ids, too: the database's
-// own is any, and the newest first under load.
+// order returns the order in which nodes claim the tasks of a queue. It is explicit for the default too: without a sort the database
+// may return the newest task first under load.
 func order(q *disbatch.Queue) bson.D {
-	if q.Sort == disbatch.SortLIFO {
+	if q.LIFO() {
 		return bson.D{{Key: "_id", Value: -1}}
 	}
 	return bson.D{{Key: "_id", Value: 1}}
 }
 
-// fullDocument is the size from which on a document has no room for a claim: the limit of
-// the database less a node's name and a time.
+// fullDocument is the size from which a document has no room for a claim: the limit of the database less a node's name and a time.
 const fullDocument = 16<<20 - 1024
 
-// nextFull returns the next task of a queue if its document has no room for a claim, else the error disbatch.ErrNotFound.
+// nextFull returns the next task of a queue if its document has no room for a claim, and disbatch.ErrNotFound otherwise.
 func (d *database) nextFull(ctx context.Context, q *disbatch.Queue) (disbatch.Task, error) {
 	raw, err := d.tasks.FindOne(ctx, unclaimed(q), options.FindOne().SetSort(order(q))).Raw()
 	switch {
@@ -59,9 +59,9 @@ func (d *database) nextFull(ctx context.Context, q *disbatch.Queue) (disbatch.Ta
 	return disbatch.DecodeTask(raw), nil
 }
 
-// failBare fails a task whose document has no room: without output, or by its status alone where no more fits. It does
-// nothing to a task that has changed since it was read, and says whether it failed it.
-func (d *database) failBare(ctx context.Context, t *disbatch.Task, mtime time.Time) (bool, error) {
+// failWithoutOutput fails a task whose document has no room for output. It writes the status alone if no more fits. It returns false
+// for a task that has changed since the caller read it.
+func (d *database) failWithoutOutput(ctx context.Context, t *disbatch.Task, mtime time.Time) (bool, error) {
 	filter := bson.D{{Key: "_id", Value: t.ID}, {Key: "status", Value: t.Status}, {Key: "node", Value: t.Raw.Lookup("node")}}
 	o := outcome{status: disbatch.StatusFailed, stdout: "", stderr: ""}
 	result, err := d.change(ctx, filter, o.update(mtime))
@@ -80,19 +80,19 @@ func (d *database) change(ctx context.Context, filter, update bson.D) (result *m
 	return result, err
 }
 
-// active are the statuses that count against a queue's limit.
+// active is a condition for the statuses that count against a queue's limit.
 var active = disbatch.In([]int{disbatch.StatusClaimed, disbatch.StatusRunning})
 
-// occupying counts the tasks of a queue that are claimed or running, at all nodes together.
+// occupying counts the claimed and running tasks of a queue at all nodes.
 func (d *database) occupying(ctx context.Context, q *disbatch.Queue) (int64, error) {
 	return d.CountTasks(ctx, bson.D{{Key: "queue", Value: q.ID}, {Key: "status", Value: active}})
 }
 
-// ahead counts the tasks of a queue that go before a claimed one: those that run, and
-// those claimed that the queue's sort puts first.
+// ahead counts the tasks of a queue before a claimed one: the running tasks, and the claimed tasks that are first by the queue's
+// sort.
 func (d *database) ahead(ctx context.Context, q *disbatch.Queue, t *disbatch.Task) (int64, error) {
 	first := "$lt"
-	if q.Sort == disbatch.SortLIFO {
+	if q.LIFO() {
 		first = "$gt"
 	}
 	return d.CountTasks(ctx, bson.D{{Key: "queue", Value: q.ID}, {Key: "status", Value: active}, {Key: "$or", Value: bson.A{
@@ -100,12 +100,11 @@ func (d *database) ahead(ctx context.Context, q *disbatch.Queue, t *disbatch.Tas
 	}}})
 }
 
-// runField holds, while a task runs, who began it: the proof, after a lost reply, that it
-// was this runner and no other.
+// runField is the field with the id of a run while a task runs. After a lost reply it shows which runner has begun the task.
 const runField = "treadle_run"
 
-// begin turns a claimed task into a running one, for one runner. It says whether it did;
-// asked again with the same run it answers the same.
+// begin changes a claimed task to running for one run. It returns false if the task is not claimed by the node. A second call with
+// the same run has the same result.
 func (d *database) begin(ctx context.Context, t *disbatch.Task, run primitive.ObjectID) (bool, error) {
 	filter := bson.D{{Key: "_id", Value: t.ID}, {Key: "status", Value: disbatch.StatusClaimed}, {Key: "node", Value: t.Node}}
 	result, err := d.change(ctx, filter, disbatch.Set(bson.D{{Key: "status", Value: int32(disbatch.StatusRunning)}, {Key: runField, Value: run}}))
@@ -123,14 +122,13 @@ func (d *database) begin(ctx context.Context, t *disbatch.Task, run primitive.Ob
 	return err == nil && mine == run && now.Status == disbatch.StatusRunning, err
 }
 
-// outcome is how a task ended.
+// outcome is the end of a task.
 type outcome struct {
 	status         int
-	stdout, stderr any // a string, or the id of a file
+	stdout, stderr any // string, or id of a file
 }
 
-// finish writes the end of a running task in one update and says whether this or an
-// earlier call of this run did.
+// finish writes the end of a running task in one update. It returns true if this or an earlier call of the run has done so.
 func (d *database) finish(ctx context.Context, t *disbatch.Task, run primitive.ObjectID, o outcome, mtime time.Time) (bool, error) {
 	filter := bson.D{{Key: "_id", Value: t.ID}, {Key: runField, Value: run}}
 	result, err := d.change(ctx, filter, o.update(mtime))
@@ -147,9 +145,9 @@ func (d *database) finish(ctx context.Context, t *disbatch.Task, run primitive.O
 	return err == nil && now.Status == o.status, err
 }
 
-// crash writes the end of a task that its runner has left: if it is still claimed or running at its node. It says whether it
-// was.
-func (d *database) crash(ctx context.Context, t *disbatch.Task, o outcome, mtime time.Time) (bool, error) {
+// endAbandoned writes the end of a task that its runner has left unfinished. It returns false unless the task is claimed or running
+// at its node.
+func (d *database) endAbandoned(ctx context.Context, t *disbatch.Task, o outcome, mtime time.Time) (bool, error) {
 	filter := bson.D{{Key: "_id", Value: t.ID}, {Key: "node", Value: t.Node}, {Key: "status", Value: active}}
 	result, err := d.change(ctx, filter, o.update(mtime))
 	if err != nil {
@@ -158,7 +156,7 @@ func (d *database) crash(ctx context.Context, t *disbatch.Task, o outcome, mtime
 	return result.MatchedCount == 1, nil
 }
 
-// update is what an end changes. Without a time mtime stays.
+// update returns the update that writes an outcome. A zero time keeps mtime.
 func (o *outcome) update(mtime time.Time) bson.D {
 	fields := bson.D{
 		{Key: "status", Value: int32(o.status)}, {Key: "stdout", Value: o.stdout}, {Key: "stderr", Value: o.stderr}, {Key: "complete", Value: true},
@@ -169,16 +167,16 @@ func (o *outcome) update(mtime time.Time) bson.D {
 	return append(disbatch.Set(fields), bson.E{Key: "$unset", Value: bson.D{{Key: runField, Value: ""}}})
 }
 
-// requeue queues a running task again that this run has begun and nobody has worked on.
+// requeue queues a running task of a run again. No worker has begun it.
 func (d *database) requeue(ctx context.Context, t *disbatch.Task, run primitive.ObjectID, schema disbatch.Schema) error {
 	_, err := d.change(ctx, bson.D{{Key: "_id", Value: t.ID}, {Key: runField, Value: run}}, append(
-		disbatch.Set(bson.D{{Key: "node", Value: schema.Nobody()}, {Key: "status", Value: int32(disbatch.StatusQueued)}}),
+		disbatch.Set(bson.D{{Key: "node", Value: schema.Unclaimed()}, {Key: "status", Value: int32(disbatch.StatusQueued)}}),
 		bson.E{Key: "$unset", Value: bson.D{{Key: runField, Value: ""}}}))
 	return err
 }
 
-// release queues tasks again that a node has claimed and that have not begun: all, or those of the given ids. Each is written
-// in the dialect of its queue; a queue that is not among queues is taken for one of 2018. It returns how many there were.
+// release queues the claimed tasks of a node again: the given ones, or all. It writes each task in the dialect of its queue; a queue
+// that is not among queues counts as one of 2018. It returns the number of tasks.
 func (d *database) release(ctx context.Context, node string, queues []disbatch.Queue, only ...primitive.ObjectID) (int64, error) {
 	var of2016 []primitive.ObjectID
 	for _, q := range queues {
@@ -194,13 +192,13 @@ func (d *database) release(ctx context.Context, node string, queues []disbatch.Q
 			continue
 		case schema == disbatch.Schema2016:
 			filter = append(filter, bson.E{Key: "queue", Value: disbatch.In(of2016)})
-		case len(of2016) > 0: // a claim that arrives late may have come since
+		case len(of2016) > 0: // a late claim may have arrived since
 			filter = append(filter, bson.E{Key: "queue", Value: bson.D{{Key: "$nin", Value: of2016}}})
 		}
 		if len(only) > 0 {
 			filter = append(filter, bson.E{Key: "_id", Value: disbatch.In(only)})
 		}
-		result, err := d.tasks.UpdateMany(ctx, filter, disbatch.Set(bson.D{{Key: "node", Value: schema.Nobody()}, {Key: "status", Value: int32(disbatch.StatusQueued)}}))
+		result, err := d.tasks.UpdateMany(ctx, filter, disbatch.Set(bson.D{{Key: "node", Value: schema.Unclaimed()}, {Key: "status", Value: int32(disbatch.StatusQueued)}}))
 		if err != nil {
 			return total, err
 		}
@@ -209,18 +207,23 @@ func (d *database) release(ctx context.Context, node string, queues []disbatch.Q
 	return total, nil
 }
 
-// heldBy returns the tasks that a node has claimed or runs, without their payload.
+// heldBy returns the claimed and running tasks of a node without their payload.
 func (d *database) heldBy(ctx context.Context, node string) ([]disbatch.Task, error) {
 	cursor, err := d.tasks.Find(ctx, bson.D{{Key: "node", Value: node}, {Key: "status", Value: active}},
 		options.Find().SetProjection(bson.D{{Key: "queue", Value: 1}, {Key: "status", Value: 1}, {Key: "node", Value: 1}}))
 	if err != nil {
 		return nil, err
 	}
-	return disbatch.All(ctx, cursor, disbatch.DecodeTask)
+	defer func() { _ = cursor.Close(ctx) }() // only read
+	var tasks []disbatch.Task
+	for cursor.Next(ctx) {
+		tasks = append(tasks, disbatch.DecodeTask(slices.Clone(cursor.Current)))
+	}
+	return tasks, cursor.Err()
 }
 
-// orphanClaimed marks tasks as orphaned that a node claimed before a time and has not begun, except these. It returns how many
-// there were. Times are dates or, in old data, epochs.
+// orphanClaimed orphans the tasks that a node has claimed before a time and not begun, except the given ones. It returns their
+// number. mtime is a date or, in old data, seconds since 1970.
 func (d *database) orphanClaimed(ctx context.Context, node string, before time.Time, except []primitive.ObjectID) (int64, error) {
 	filter := bson.D{
 		{Key: "node", Value: node}, {Key: "status", Value: disbatch.StatusClaimed},
@@ -232,22 +235,22 @@ func (d *database) orphanClaimed(ctx context.Context, node string, before time.T
 	if len(except) > 0 {
 		filter = append(filter, bson.E{Key: "_id", Value: bson.D{{Key: "$nin", Value: except}}})
 	}
-	return d.mark(ctx, filter)
+	return d.orphan(ctx, filter)
 }
 
-// orphanRunning marks the running tasks of a node as orphaned, and returns how many there were. A runner that still lives may
-// finish them all the same.
+// orphanRunning orphans the running tasks of a node and returns their number. A runner that is still alive may finish them later.
 func (d *database) orphanRunning(ctx context.Context, node string) (int64, error) {
-	return d.mark(ctx, bson.D{{Key: "node", Value: node}, {Key: "status", Value: disbatch.StatusRunning}})
+	return d.orphan(ctx, bson.D{{Key: "node", Value: node}, {Key: "status", Value: disbatch.StatusRunning}})
 }
 
-// orphanTask is orphanRunning for one task. It says whether it marked it.
+// orphanTask orphans one task. It returns false unless the task is running at its node.
 func (d *database) orphanTask(ctx context.Context, t *disbatch.Task) (bool, error) {
-	marked, err := d.mark(ctx, bson.D{{Key: "_id", Value: t.ID}, {Key: "node", Value: t.Node}, {Key: "status", Value: disbatch.StatusRunning}})
-	return marked > 0, err
+	n, err := d.orphan(ctx, bson.D{{Key: "_id", Value: t.ID}, {Key: "node", Value: t.Node}, {Key: "status", Value: disbatch.StatusRunning}})
+	return n > 0, err
 }
 
-func (d *database) mark(ctx context.Context, filter bson.D) (int64, error) {
+// orphan sets the status of tasks to orphaned and returns their number.
+func (d *database) orphan(ctx context.Context, filter bson.D) (int64, error) {
 	result, err := d.tasks.UpdateMany(ctx, filter, disbatch.Set(bson.D{{Key: "status", Value: int32(disbatch.StatusOrphaned)}}))
 	if err != nil {
 		return 0, err

@@ -11,13 +11,14 @@ import (
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/mongotest"
 	"treadle/loop/disbatch/sitetest"
 )
 
 func TestClaimsFollowTheQueuesSort(t *testing.T) {
 	s := newSite(t)
-	for sort, order := range map[string][]int{disbatch.SortFIFO: {0, 1, 2}, disbatch.SortLIFO: {2, 1, 0}, disbatch.SortDefault: {0, 1, 2}} {
+	for sort, order := range map[string][]int{"fifo": {0, 1, 2}, "lifo": {2, 1, 0}, "default": {0, 1, 2}} {
 		q := s.Queue(d("name", sort, "plugin", "P", "sort", sort))
 		ids := s.Fill(&q, d("n", 0), d("n", 1), d("n", 2))
 		for _, n := range order {
@@ -61,10 +62,10 @@ func TestOnlyOneRunBegins(t *testing.T) {
 	}
 }
 
-// A document over the database's limit is known as such, whether the driver refuses to send it or the database to take it.
-func TestDocumentsOverTheLimit(t *testing.T) {
+// TestTooLarge: TooLarge recognises the error of the driver and that of the database.
+func TestTooLarge(t *testing.T) {
 	s := newFaultySite(t)
-	q := s.Queue(d("name", "a", "plugin", disbatch.DemoPlugin, "threads", 1))
+	q := s.Queue(d("name", "a", "plugin", config.DemoPlugin, "threads", 1))
 	id := s.Fill(&q, d("a", strings.Repeat("p", 8<<20)))[0]
 	for _, size := range []int{9 << 20, 17 << 20} {
 		if _, err := s.db().change(s.Ctx, byID(id), set(d("stdout", strings.Repeat("x", size)))); !disbatch.TooLarge(err) {
@@ -73,13 +74,13 @@ func TestDocumentsOverTheLimit(t *testing.T) {
 	}
 }
 
-// A claim of a queue of 2016 that arrives while the node gives back, when those of its dialect
-// are given back already, is not queued in the other dialect: a node of 2016 would never take it.
-func TestALateClaimKeepsItsDialect(t *testing.T) {
+// TestLateClaimKeepsDialect: a claim of a 2016 queue that arrives after the release of that dialect's tasks is not queued in the
+// other dialect, which a 2016 node would never claim.
+func TestLateClaimKeepsDialect(t *testing.T) {
 	s := newFaultySite(t)
-	q := s.Queue(d("name", "a", "constructor", disbatch.DemoPlugin, "maxthreads", 1))
+	q := s.Queue(d("name", "a", "constructor", config.DemoPlugin, "maxthreads", 1))
 	id := s.Fill(&q, sitetest.Payloads(1)...)[0]
-	updates := 0 // one after the other
+	updates := 0 // the first and the second
 	s.Double.Inject(func(command string) mongotest.Fault {
 		if command == "update" {
 			if updates++; updates == 2 {
@@ -97,17 +98,17 @@ func TestALateClaimKeepsItsDialect(t *testing.T) {
 	}
 }
 
-// Claims, starts and ends are on the database's disk before a node goes on, unless the site says otherwise or the
-// database keeps no journal, which is said.
-func TestTasksAreWrittenWithAJournal(t *testing.T) {
-	f := func(attributes, want string, volatile bool) {
+// TestJournaledWrites: claims, begins and ends have the write concern j, unless the configuration has another or the database has
+// no journal, which the node reports.
+func TestJournaledWrites(t *testing.T) {
+	f := func(attributes, want string, noJournal bool) {
 		t.Helper()
 		s := newFaultySite(t, attributes)
-		s.Double.Volatile(volatile)
-		q := s.Queue(d("name", "a", "plugin", disbatch.DemoPlugin, "threads", 1))
+		s.Double.WithoutJournal(noJournal)
+		q := s.Queue(d("name", "a", "plugin", config.DemoPlugin, "threads", 1))
 		s.Fill(&q, d("commands", "a"))
 		tasks := s.Config.Database + ".tasks"
-		concern := func(command string) string { return fmt.Sprint(s.Double.Concern(command, tasks)) }
+		concern := func(command string) string { return fmt.Sprint(s.Double.WriteConcern(command, tasks)) }
 		created := concern("insert")
 		db := s.db()
 		task, err := db.claim(s.Ctx, &q, "me", time.Now())
@@ -121,8 +122,8 @@ func TestTasksAreWrittenWithAJournal(t *testing.T) {
 		if ended := concern("update"); claimed != want || begun != want || ended != want || created == want && strings.Contains(want, "true") && attributes == "" {
 			t.Errorf("%s: created with %s, claimed with %s, begun with %s, ended with %s", attributes, created, claimed, begun, ended)
 		}
-		if said := db.risk(); (said != "") != (volatile && attributes == "") {
-			t.Errorf("%s: the risk is %q", attributes, said)
+		if said := db.journalWarning(); (said != "") != (noJournal && attributes == "") {
+			t.Errorf("%s: the warning is %q", attributes, said)
 		}
 	}
 	f("", `{"j": true}`, false)

@@ -13,22 +13,22 @@ import (
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 )
 
-// sighting is when this process saw an entry of a node change, by its own clock: those of
-// the nodes are not compared.
-type sighting struct {
-	timestamp time.Time
-	at        time.Time
+// heartbeat is the last change of a node's entry. Its age follows from the clock of this process, since clocks of hosts differ.
+type heartbeat struct {
+	timestamp time.Time // in the entry, by the clock of the node
+	at        time.Time // when this process saw it, by its own clock
 }
 
-// tick reads the database once and does what is due: the document's "at a set interval".
+// tick reads the database once and does the periodic work of a node.
 func (n *Node) tick(ctx context.Context) error {
 	config, err := n.store.Overlay(ctx, n.o.Config)
 	if config == nil {
 		return err
 	}
-	n.say("collection config", reason(err))
+	n.setCondition("collection config", reason(err))
 	queues, err := n.store.Queues(ctx)
 	if err != nil {
 		return err
@@ -42,7 +42,7 @@ func (n *Node) tick(ctx context.Context) error {
 		return err
 	}
 	v := view{config: config, queues: queues, nodes: nodes, limit: disbatch.NoLimit}
-	n.watch(nodes, &v)
+	n.noteHeartbeats(nodes, &v)
 	if err := n.report(ctx, queues, busy); err != nil {
 		return err
 	}
@@ -55,15 +55,16 @@ func (n *Node) tick(ctx context.Context) error {
 	}
 	v.foreign = len(mine)
 	n.adjust(&v, busy, mine)
-	n.say("journal", n.store.risk())
+	n.setCondition("journal", n.store.journalWarning())
 	n.tally.ticked.Store(time.Now().UnixMilli())
 	err = errors.Join(n.recover(ctx, mine), n.reclaimOwn(ctx, mine), n.recount(ctx, queues), n.reclaim(ctx, nodes))
-	if ctx.Err() == nil { // a database that could not be read gets no claims either
+	if ctx.Err() == nil { // no claims after a tick that was cut off
 		n.fill()
 	}
 	return err
 }
 
+// reason returns the text of an error, or an empty text for nil.
 func reason(err error) string {
 	if err == nil {
 		return ""
@@ -71,7 +72,7 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// entry is the document of this node, empty if there is none.
+// entry returns the document of this node, or a zero one if there is none.
 func (n *Node) entry(ctx context.Context) (disbatch.Node, error) {
 	e, err := n.store.Node(ctx, n.o.Name)
 	if errors.Is(err, disbatch.ErrNotFound) {
@@ -80,28 +81,28 @@ func (n *Node) entry(ctx context.Context) (disbatch.Node, error) {
 	return e, err
 }
 
-// watch notes when the nodes gave a sign, and what this one's entry says.
-func (n *Node) watch(nodes []disbatch.Node, v *view) {
-	now, seen := time.Now(), make(map[string]sighting, len(nodes))
+// noteHeartbeats records the changes of all entries and reads the limit in the entry of this node.
+func (n *Node) noteHeartbeats(nodes []disbatch.Node, v *view) {
+	now, heartbeats := time.Now(), make(map[string]heartbeat, len(nodes))
 	for _, e := range nodes {
-		last, known := n.seen[e.Name]
+		last, known := n.heartbeats[e.Name]
 		if !known || !last.timestamp.Equal(e.Timestamp) {
-			last = sighting{e.Timestamp, now}
+			last = heartbeat{e.Timestamp, now}
 		}
-		seen[e.Name] = last
+		heartbeats[e.Name] = last
 		if e.Name != n.o.Name {
 			continue
 		}
 		v.limit = e.Limit
-		n.say("node "+e.Name, e.Problem)
+		n.setCondition("node "+e.Name, e.Problem)
 		if len(n.written) > 0 && !slices.Contains(n.written, e.Timestamp.UnixMilli()) {
-			n.say("name of the node", ErrDuplicate.Error())
+			n.setCondition("name of the node", ErrDuplicate.Error())
 		}
 	}
-	n.seen = seen
+	n.heartbeats = heartbeats
 }
 
-// report writes this node's entry, with what the document asks for of the queues of 2016.
+// report writes the entry of this node, with the fields that the design text wants about 2016 queues.
 func (n *Node) report(ctx context.Context, queues []disbatch.Queue, busy []occupied) error {
 	var of2016 bson.A
 	for i := range queues {
@@ -115,12 +116,12 @@ func (n *Node) report(ctx context.Context, queues []disbatch.Queue, busy []occup
 				doing += int64(b.tasks)
 			}
 		}
-		var limit any // null where the queue's is
+		var limit any // null if null in the queue
 		if !disbatch.Missing(q.Raw.Lookup(disbatch.Schema2016.LimitField())) {
 			limit = int32(q.Limit)
 		}
 		done := int64(0)
-		if q.Todo >= 0 { // else it is yet to be counted
+		if q.Todo >= 0 { // otherwise unknown
 			done = max(q.Total-q.Todo, 0)
 		}
 		of2016 = append(of2016, bson.D{
@@ -130,19 +131,19 @@ func (n *Node) report(ctx context.Context, queues []disbatch.Queue, busy []occup
 		})
 	}
 	now := n.clock()
-	// A reply may be lost: what was tried counts as written.
+	// Record the timestamp before the write: its reply may be lost.
 	n.written = append(n.written, now.UnixMilli())
-	if len(n.written) > keptTimes {
+	if len(n.written) > ownTimestamps {
 		n.written = n.written[1:]
 	}
 	return n.store.report(ctx, n.o.Name, now, of2016)
 }
 
-// keptTimes is how many of its own times a node knows again in its entry.
-const keptTimes = 8
+// ownTimestamps is the number of its own timestamps that a node recognises in its entry.
+const ownTimestamps = 8
 
-// foreign returns the tasks that are claimed by this node or run there, and were not this
-// process's at two ticks: those of an earlier life, and those whose claim's reply was lost.
+// foreign returns the claimed and running tasks of this node that this process has not held for two ticks. They belong to an earlier
+// process, or the reply to their claim was lost.
 func (n *Node) foreign(ctx context.Context) (out []disbatch.Task, err error) {
 	tasks, err := n.store.heldBy(ctx, n.o.Name)
 	if err != nil {
@@ -165,7 +166,7 @@ func (n *Node) foreign(ctx context.Context) (out []disbatch.Task, err error) {
 	return out, nil
 }
 
-// adjust makes the queues' states those of a new view.
+// adjust replaces the view and updates the states of all queues to it.
 func (n *Node) adjust(v *view, busy []occupied, mine []disbatch.Task) {
 	others := make(map[primitive.ObjectID]int)
 	for _, b := range busy {
@@ -194,21 +195,21 @@ func (n *Node) adjust(v *view, busy []occupied, mine []disbatch.Task) {
 			continue
 		}
 		share := n.share(v, &q)
-		states[q.ID] = &queueState{queue: q, plugin: plugin, others: others[q.ID], share: share, turn: q.Limit - share}
+		states[q.ID] = &queueState{queue: q, plugin: plugin, others: others[q.ID], share: share, extra: q.Limit - share}
 	}
 	n.mu.Lock()
 	for id, old := range n.queues {
 		state := states[id]
 		if state == nil && old.slots > 0 {
-			// Its tasks still run: nothing more is claimed.
+			// The node serves the queue no more. Its tasks still run: keep it with a limit of 0.
 			state = &queueState{queue: old.queue, plugin: old.plugin}
 			state.queue.Limit = 0
 			states[id] = state
 		}
 		if state != nil {
-			state.slots, state.rest = old.slots, max(old.rest-1, 0)
-			if old.rest > 0 {
-				state.turn = 0
+			state.slots, state.backoff = old.slots, max(old.backoff-1, 0)
+			if old.backoff > 0 {
+				state.extra = 0
 			}
 			*old = *state
 			states[id] = old
@@ -217,23 +218,23 @@ func (n *Node) adjust(v *view, busy []occupied, mine []disbatch.Task) {
 	n.queues, n.view = states, *v
 	n.mu.Unlock()
 	for _, f := range faults {
-		n.say(f.name, f.problem)
+		n.setCondition(f.name, f.problem)
 	}
 }
 
-// rivalTicks is for how many intervals a node that gives no sign counts as one that takes tasks.
-const rivalTicks = 10
+// aliveTicks is the number of intervals that a node counts as alive after its last heartbeat.
+const aliveTicks = 10
 
-// share is how many tasks of a queue this node replaces at once when they end. Of a limit over all
-// nodes that is an even part: a node that looks once a second, as the originals do, would never find
-// room beside one that refills at once. What is beyond the shares goes to the node whose tick is next.
+// share returns the number of slots of a queue that this node refills at once. It is an even part of a limit over all nodes: beside
+// a node that refills all slots at once, a node that claims once per second, as the original does, would never find room. Slots
+// beyond the shares go to the node with the next tick.
 func (n *Node) share(v *view, q *disbatch.Queue) int {
 	if q.Schema != disbatch.Schema2018 {
 		return q.Limit
 	}
 	nodes := 1
 	for _, e := range v.nodes {
-		alive := time.Since(n.seen[e.Name].at) <= rivalTicks*n.o.Interval
+		alive := time.Since(n.heartbeats[e.Name].at) <= aliveTicks*n.o.Interval
 		if e.Name != n.o.Name && e.Name != "" && e.Limit != 0 && alive && pinned(q, e.Name) {
 			nodes++
 		}
@@ -241,10 +242,10 @@ func (n *Node) share(v *view, q *disbatch.Queue) int {
 	return q.Limit / nodes
 }
 
-// serves returns how a queue's plugin is run here, or why the queue is ignored.
-func (n *Node) serves(c *disbatch.Config, q *disbatch.Queue) (disbatch.PluginConfig, string) {
+// serves returns the plugin of a queue, or the reason why this node cannot serve the queue.
+func (n *Node) serves(c *config.File, q *disbatch.Queue) (config.Plugin, string) {
 	if q.Problem != "" {
-		return disbatch.PluginConfig{}, q.Problem
+		return config.Plugin{}, q.Problem
 	}
 	plugin, err := pluginOf(c, q.Plugin, q.Schema, func(runner, plugin string, schema disbatch.Schema) (string, error) {
 		return n.loader.load(n.calls, loadKey{runner, plugin, schema})
@@ -252,16 +253,16 @@ func (n *Node) serves(c *disbatch.Config, q *disbatch.Queue) (disbatch.PluginCon
 	switch {
 	case err != nil:
 		return plugin, err.Error()
-	case plugin.Kind == disbatch.KindFunction && n.o.Functions == nil:
+	case plugin.Kind == config.KindFunction && n.o.Functions == nil:
 		return plugin, "the plugin " + q.Plugin + " is of the kind function: that is served by treadle serve --disbatch"
-	case plugin.Kind != disbatch.KindFunction && n.o.Runner == nil:
+	case plugin.Kind != config.KindFunction && n.o.Runner == nil:
 		return plugin, "the plugin " + q.Plugin + " needs a task runner"
 	}
 	return plugin, ""
 }
 
-// wanted says whether a node is to serve a queue.
-func wanted(c *disbatch.Config, q *disbatch.Queue, node string) bool {
+// wanted reports whether the configuration and the queue select a node.
+func wanted(c *config.File, q *disbatch.Queue, node string) bool {
 	id := q.ID.Hex()
 	switch {
 	case len(c.ActiveQueues) > 0 && !slices.Contains(c.ActiveQueues, id):
@@ -272,7 +273,7 @@ func wanted(c *disbatch.Config, q *disbatch.Queue, node string) bool {
 	return pinned(q, node)
 }
 
-// pinned says whether a queue may be served by a node.
+// pinned reports whether nodes_pin and nodes_ignore of a queue allow a node.
 func pinned(q *disbatch.Queue, node string) bool {
 	if len(q.Pin) > 0 {
 		return slices.Contains(q.Pin, node)
@@ -280,7 +281,7 @@ func pinned(q *disbatch.Queue, node string) bool {
 	return !slices.Contains(q.Ignore, node)
 }
 
-// clean marks orphans: tasks that were claimed long ago and never began.
+// clean orphans the tasks of this node that have not begun for orphanAge since their claim.
 func (n *Node) clean(ctx context.Context) error {
 	n.mu.Lock()
 	local := slices.SortedFunc(maps.Keys(n.local), func(a, b primitive.ObjectID) int { return bytes.Compare(a[:], b[:]) })
@@ -293,9 +294,8 @@ func (n *Node) clean(ctx context.Context) error {
 	return err
 }
 
-// recover starts the tasks that this node has claimed and does not know: the reply to the
-// claim was lost, or the node was started again. Tasks that an earlier life had submitted
-// to workers are lost with its server.
+// recover starts the claimed tasks of foreign: the reply to their claim was lost, or the node has restarted. It orphans running
+// tasks of functions, since their jobs ended with the server of the earlier process.
 func (n *Node) recover(ctx context.Context, mine []disbatch.Task) error {
 	for _, t := range mine {
 		n.mu.Lock()
@@ -306,7 +306,7 @@ func (n *Node) recover(ctx context.Context, mine []disbatch.Task) error {
 			if err := n.resume(ctx, state, t.ID); err != nil {
 				return err
 			}
-		case state != nil && state.plugin.Kind == disbatch.KindFunction && !n.isLocal(t.ID):
+		case state != nil && state.plugin.Kind == config.KindFunction && !n.isLocal(t.ID):
 			if _, err := n.store.orphanTask(ctx, &t); err != nil {
 				return err
 			}
@@ -317,8 +317,7 @@ func (n *Node) recover(ctx context.Context, mine []disbatch.Task) error {
 	return nil
 }
 
-// resume starts a task that this node has claimed and does not know, or gives it back if
-// its queue is none of this node's any more or has no room.
+// resume starts a claimed task of foreign. It releases the task if the node no longer serves its queue or has no room.
 func (n *Node) resume(ctx context.Context, state *queueState, id primitive.ObjectID) error {
 	t, err := n.store.Task(ctx, id)
 	switch {
@@ -331,21 +330,21 @@ func (n *Node) resume(ctx context.Context, state *queueState, id primitive.Objec
 	case state != nil && n.adopt(state, &t):
 		return nil
 	}
-	_, err = n.giveBack(ctx, n.view.queues, id)
+	_, err = n.release(ctx, n.view.queues, id)
 	return err
 }
 
+// isLocal reports whether this process holds a task.
 func (n *Node) isLocal(id primitive.ObjectID) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.local[id]
 }
 
-// recountTicks is how often the counters of 2016 are compared with what is there: a lost
-// reply can put them off by one.
+// recountTicks is the number of ticks between recounts of 2016 queues. A lost reply can make a counter wrong by one.
 const recountTicks = 60
 
-// recount writes missing counters of 2016 at once, and wrong ones from time to time.
+// recount writes the counters of 2016 queues: missing ones at once, all every recountTicks.
 func (n *Node) recount(ctx context.Context, queues []disbatch.Queue) error {
 	for _, q := range queues {
 		if q.Schema == disbatch.Schema2016 && (q.Todo < 0 || q.Total < 0 || n.ticks%recountTicks == 0) {
@@ -357,14 +356,14 @@ func (n *Node) recount(ctx context.Context, queues []disbatch.Queue) error {
 	return nil
 }
 
-// reclaim marks the running tasks of nodes that gave no sign for longer than the setting.
+// reclaim orphans the running tasks of nodes without a heartbeat for reclaim_after.
 func (n *Node) reclaim(ctx context.Context, nodes []disbatch.Node) error {
 	limit := n.o.Config.Node.ReclaimAfter.Duration()
 	if limit == 0 {
 		return nil
 	}
 	for _, e := range nodes {
-		if e.Name == n.o.Name || e.Name == "" || time.Since(n.seen[e.Name].at) <= limit {
+		if e.Name == n.o.Name || e.Name == "" || time.Since(n.heartbeats[e.Name].at) <= limit {
 			continue
 		}
 		marked, err := n.store.orphanRunning(ctx, e.Name)

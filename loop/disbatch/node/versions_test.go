@@ -11,16 +11,17 @@ import (
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/sitetest"
 )
 
-// A node works on every release of the server that Disbatch sites run.
-func TestReleasesOfTheServer(t *testing.T) {
+// TestServerReleases: a node works on every release of MongoDB that Disbatch sites run.
+func TestServerReleases(t *testing.T) {
 	sitetest.OnReleases(t, func(t *testing.T, base *sitetest.Site) {
 		s := &site{base}
 		q := s.Queue(d("name", "a", "plugin", "F", "threads", 2))
 		ids := s.Fill(&q, sitetest.Payloads(2)...)
-		n, state := s.still("me", &q)
+		n, state := s.idle("me", &q)
 		if a, err := n.next(state, nil); err != nil || disbatch.DecodeTask(a.Task).ID != ids[0] {
 			t.Errorf("claimed %v, %v", a, err)
 		}
@@ -28,20 +29,20 @@ func TestReleasesOfTheServer(t *testing.T) {
 	})
 }
 
-// A database that can never be used is one line and the end of the node and of the task runner.
-func TestWhatCannotBeUsedEnds(t *testing.T) {
-	sitetest.OnUnusable(t, func(ctx context.Context, c *disbatch.Config) error {
+// TestUnusableDatabase: a database that can never be used ends the node and the task runner with an error of one line.
+func TestUnusableDatabase(t *testing.T) {
+	sitetest.OnUnusable(t, func(ctx context.Context, c *config.File) error {
 		node, err := New(Options{Config: c, Name: "me", Runner: []string{"/bin/false"}})
 		must(t, err)
 		return node.Run(ctx)
 	})
-	sitetest.OnUnusable(t, func(ctx context.Context, c *disbatch.Config) error {
+	sitetest.OnUnusable(t, func(ctx context.Context, c *config.File) error {
 		return RunTask(ctx, c, TaskOptions{Task: primitive.NewObjectID().Hex()}, slog.New(slog.DiscardHandler))
 	})
 
 	double := sitetest.StartDouble(t)
-	must(t, double.Require("jobs", map[string]string{disbatch.ComponentNode: "a", disbatch.ComponentRunner: "c"}))
-	c, err := disbatch.ParseConfig([]byte(fmt.Sprintf(`{"mongohost": %q, "database": "jobs", "auth": {"disbatchd": "a", "task_runner": "x"}}`, double.Address())))
+	must(t, double.Require("jobs", map[string]string{config.ComponentNode: "a", config.ComponentRunner: "c"}))
+	c, err := config.Parse([]byte(fmt.Sprintf(`{"mongohost": %q, "database": "jobs", "auth": {"disbatchd": "a", "task_runner": "x"}}`, double.Address())))
 	must(t, err)
 	node, err := New(Options{Config: c, Name: "me", Runner: []string{"/bin/false"}})
 	must(t, err)
@@ -50,8 +51,9 @@ func TestWhatCannotBeUsedEnds(t *testing.T) {
 	}
 }
 
-// A document whose JSON would be that of another one is refused: the driver writes the name of a pointer as it is.
-func TestDocumentsThatJSONWouldChange(t *testing.T) {
+// TestExtendedDBPointer: extended refuses a document whose JSON stands for another document, since the driver does not escape the
+// name of a DBPointer.
+func TestExtendedDBPointer(t *testing.T) {
 	f := func(name, want string) {
 		t.Helper()
 		doc, err := bson.Marshal(d("params", d("a", primitive.DBPointer{DB: name})))

@@ -18,27 +18,27 @@ import (
 	"go.mongodb.org/mongo-driver/mongo"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/mongotest"
 )
 
-// Site is a database for one test: a double, or a real MongoDB when the environment names
-// one.
+// Site is a database for one test: a double, or the MongoDB of TREADLE_TEST_MONGODB.
 type Site struct {
 	T      *testing.T
 	Double *mongotest.Server // nil with a real database
-	Config *disbatch.Config
+	Config *config.File
 	Store  *disbatch.Store
-	Ctx    context.Context // of the test
+	Ctx    context.Context // context of the test
 
-	// DB is the database itself, for what no method of the store does; the others are collections of it.
+	// DB is the database itself, for queries that the store does not make. Queues, Tasks and Nodes are its collections.
 	DB                   *mongo.Database
 	Queues, Tasks, Nodes *mongo.Collection
 }
 
-// realMongo is the address of a real MongoDB, empty without one.
+// realMongo is the address of a real MongoDB, or empty.
 var realMongo = os.Getenv("TREADLE_TEST_MONGODB")
 
-// New makes a database with a configuration of these further lines.
+// New makes a database and a configuration with further lines.
 func New(t *testing.T, lines ...string) *Site {
 	t.Helper()
 	s := &Site{T: t, Ctx: t.Context()}
@@ -47,17 +47,17 @@ func New(t *testing.T, lines ...string) *Site {
 		s.Double = StartDouble(t)
 		address = s.Double.Address()
 	}
-	address = unhurried(address)
+	address = patient(address)
 	text := fmt.Sprintf("{ # a test's\n\"mongohost\": %q, \"database\": %q,\n%s }", address, "treadle_"+primitive.NewObjectID().Hex(), strings.Join(lines, "\n"))
 	path := t.TempDir() + "/config.json"
 	Must(t, os.WriteFile(path, []byte(text), 0o600))
 	var err error
-	s.Config, err = disbatch.ReadConfig(path)
+	s.Config, err = config.Read(path)
 	Must(t, err)
 	s.open()
 	t.Cleanup(func() {
 		if s.Double == nil {
-			_ = s.DB.Drop(context.Background()) // the test has said what it had to say
+			_ = s.DB.Drop(context.Background()) // the test has ended
 		}
 		s.Store.Close()
 	})
@@ -68,17 +68,17 @@ func New(t *testing.T, lines ...string) *Site {
 func (s *Site) open() {
 	s.T.Helper()
 	var err error
-	s.Store, err = disbatch.Open(s.Config, disbatch.ComponentNode)
+	s.Store, err = disbatch.Open(s.Config, config.ComponentNode)
 	Must(s.T, err)
 	s.DB = s.Store.Database()
 	s.Queues, s.Tasks, s.Nodes = s.DB.Collection("queues"), s.DB.Collection("tasks"), s.DB.Collection("nodes")
 }
 
-// unhurried is the address of a database of which calls may take as long as a test waits: on a
-// busy machine one of many megabytes can take longer than a node gives it.
-func unhurried(host string) string {
+// patient returns an address with the time-out of a test for every call: on a busy machine a call with many megabytes takes
+// longer than the default.
+func patient(host string) string {
 	if strings.Contains(host, "://") {
-		return host // it says itself how long
+		return host // it has its own time-outs
 	}
 	return fmt.Sprintf("mongodb://%s/?timeoutMS=%d", host, Patience.Milliseconds())
 }
@@ -92,7 +92,7 @@ func StartDouble(t *testing.T) *mongotest.Server {
 	return d
 }
 
-// Must ends the test at an error.
+// Must ends the test if err is not nil.
 func Must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -100,7 +100,7 @@ func Must(t *testing.T, err error) {
 	}
 }
 
-// Queue inserts a queue's document, and id is added.
+// Queue inserts the document of a queue with a new id.
 func (s *Site) Queue(doc bson.D) disbatch.Queue {
 	s.T.Helper()
 	id := primitive.NewObjectID()
@@ -111,7 +111,7 @@ func (s *Site) Queue(doc bson.D) disbatch.Queue {
 	return q
 }
 
-// Fill adds tasks with these Payloads.
+// Fill inserts tasks with the payloads.
 func (s *Site) Fill(q *disbatch.Queue, params ...any) []primitive.ObjectID {
 	s.T.Helper()
 	r, err := s.Store.InsertTasks(s.Ctx, q, params)
@@ -131,13 +131,16 @@ func (s *Site) Task(id primitive.ObjectID) disbatch.Task {
 	return t
 }
 
-// D is a document of these names and values in turn.
+// D returns a document of alternating names and values.
 func D(pairs ...any) (out bson.D) {
 	for i := 0; i < len(pairs); i += 2 {
 		out = append(out, bson.E{Key: pairs[i].(string), Value: pairs[i+1]})
 	}
 	return out
 }
+
+// ByID returns a filter for the document of an id.
+func ByID(id primitive.ObjectID) bson.D { return D("_id", id) }
 
 // File writes a task's output to a new file of GridFS.
 func (s *Site) File(task primitive.ObjectID, name, text string) primitive.ObjectID {
@@ -147,14 +150,14 @@ func (s *Site) File(task primitive.ObjectID, name, text string) primitive.Object
 	return id
 }
 
-// NewFaulty is New on a double, for what no real database does on request.
+// NewFaulty is New on a double, for faults that a real database does not inject.
 func NewFaulty(t *testing.T, lines ...string) *Site {
 	t.Helper()
 	s := New(t, lines...)
 	if s.Double == nil {
 		s.Double = StartDouble(t)
 		s.Store.Close()
-		s.Config.MongoHost, s.Config.Auth = unhurried(s.Double.Address()), nil
+		s.Config.MongoHost, s.Config.Auth = patient(s.Double.Address()), nil
 		text := fmt.Sprintf("{\"mongohost\": %q, \"database\": %q,\n%s }", s.Config.MongoHost, s.Config.Database, strings.Join(lines, "\n"))
 		Must(t, os.WriteFile(s.Config.Path, []byte(text), 0o600))
 		s.open()
@@ -162,7 +165,7 @@ func NewFaulty(t *testing.T, lines ...string) *Site {
 	return s
 }
 
-// Faults has one in so many calls of these commands go wrong, in all ways in turn.
+// Faults injects faults of all kinds into one of oneIn calls of the commands.
 func (s *Site) Faults(seed uint64, oneIn int, commands ...string) {
 	var mu sync.Mutex
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -171,17 +174,17 @@ func (s *Site) Faults(seed uint64, oneIn int, commands ...string) {
 		defer mu.Unlock()
 		for _, c := range commands {
 			if c == command && random.IntN(oneIn) == 0 {
-				return mongotest.Fault(1 + random.IntN(int(mongotest.Faults)-1))
+				return mongotest.Fault(1 + random.IntN(int(mongotest.NumFaults)-1))
 			}
 		}
 		return mongotest.None
 	})
 }
 
-// Patience is how long a test waits for what has to happen.
+// Patience bounds the wait of a test for an event.
 const Patience = 2 * time.Minute
 
-// Until waits for a condition of the database.
+// Until polls the database until a condition holds.
 func (s *Site) Until(what string, ok func() bool) {
 	s.T.Helper()
 	ticker := time.NewTicker(5 * time.Millisecond)
@@ -197,7 +200,7 @@ func (s *Site) Until(what string, ok func() bool) {
 	}
 }
 
-// Ends waits until tasks have a status of 1 or more, or the wanted one.
+// Ends waits until all tasks have a status of 1 or more.
 func (s *Site) Ends(ids ...primitive.ObjectID) []disbatch.Task {
 	s.T.Helper()
 	s.Until("the end of the tasks", func() bool {
@@ -220,10 +223,10 @@ func (s *Site) Status(id primitive.ObjectID, want int) {
 	})
 }
 
-// Stored is the text of a field of a task.
+// Stored returns the text of a field of a task.
 func Stored(t *disbatch.Task, name string) string { return disbatch.Text(t.Raw.Lookup(name)) }
 
-// Payloads are the payloads of so many tasks.
+// Payloads returns n payloads.
 func Payloads(n int) []any {
 	out := make([]any, n)
 	for i := range out {
@@ -232,7 +235,7 @@ func Payloads(n int) []any {
 	return out
 }
 
-// Nonsense is a value of every type that a document may have where another is wanted.
+// Nonsense returns values of every BSON type, among them extreme and invalid ones.
 func Nonsense() []any {
 	return []any{
 		nil, true, false, -1, 1 << 40, math.NaN(), math.Inf(1), 0.5, -1e300, "", "text", "9999999999999999999", "NaN", "a\x00b", "\xff\xfe", D("a", 1), bson.D{}, bson.A{}, bson.A{1, nil, bson.D{}},
@@ -242,10 +245,10 @@ func Nonsense() []any {
 	}
 }
 
-// Limits make a call that cannot succeed end soon.
+// Limits are parameters of an address that make a failing call end soon.
 const Limits = "timeoutMS=2000&serverSelectionTimeoutMS=300"
 
-// Lines counts lines of log.
+// Lines counts log lines.
 type Lines struct {
 	mu sync.Mutex
 	n  int
@@ -254,7 +257,7 @@ type Lines struct {
 // NewLines returns a counter at 0.
 func NewLines() *Lines { return &Lines{} }
 
-// Logger returns a log whose lines are counted.
+// Logger returns a log that counts its lines.
 func (l *Lines) Logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
 // Write implements io.Writer.
@@ -265,17 +268,18 @@ func (l *Lines) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Count is how many lines there were.
+// Count returns the number of lines.
 func (l *Lines) Count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.n
 }
 
-// FuzzBytes bounds the input of a fuzz target. Longer ones find nothing more, and keep the fuzzer busy making them shorter.
+// FuzzBytes bounds the input of a fuzz target. Longer inputs find nothing more, and the fuzzer spends its time on shortening
+// them.
 const FuzzBytes = 1 << 10
 
-// FuzzDocuments are queues, tasks and nodes, and what has a value of every type where others are wanted.
+// FuzzDocuments returns queues, tasks and nodes, and documents with a value of every type in each field.
 func FuzzDocuments(f *testing.F) (all [][]byte) {
 	seed := func(doc any) {
 		b, err := bson.Marshal(doc)
@@ -285,8 +289,8 @@ func FuzzDocuments(f *testing.F) (all [][]byte) {
 		all = append(all, b)
 	}
 	id := primitive.NewObjectIDFromTimestamp(time.Unix(1_795_239_475, 0))
-	seed(D("_id", id, "name", "q", "plugin", disbatch.DemoPlugin, "threads", 1, "sort", "fifo", "nodes_pin", bson.A{"a", id}, "nodes_ignore", "b"))
-	seed(D("_id", id, "name", "q", "constructor", disbatch.DemoPlugin, "maxthreads", "1", "count_todo", 0, "count_total", 1.5))
+	seed(D("_id", id, "name", "q", "plugin", config.DemoPlugin, "threads", 1, "sort", "fifo", "nodes_pin", bson.A{"a", id}, "nodes_ignore", "b"))
+	seed(D("_id", id, "name", "q", "constructor", config.DemoPlugin, "maxthreads", "1", "count_todo", 0, "count_total", 1.5))
 	seed(D("_id", id, "queue", id, "status", -2, "node", nil, "ctime", time.UnixMilli(1795239872481), "mtime", 1795239872, "params", D("commands", "abc"), "stdout", nil))
 	seed(D("_id", id, "node", "vm", "timestamp", time.UnixMilli(1795239872481), "maxthreads", 7, "queues", bson.A{}))
 	for _, v := range Nonsense() {
@@ -295,21 +299,21 @@ func FuzzDocuments(f *testing.F) (all [][]byte) {
 	return all
 }
 
-// OnReleases runs a test on a site of every release of the server that Disbatch sites run, with a password too: MongoDB 3.6
-// knows neither hello nor SCRAM-SHA-256 nor the fields of commands that came later.
+// OnReleases runs a test on a site of every release of MongoDB that Disbatch sites run, with passwords and with a replica set.
+// MongoDB 3.6 knows neither hello nor SCRAM-SHA-256 nor later fields of commands.
 func OnReleases(t *testing.T, run func(*testing.T, *Site)) {
 	for _, version := range []mongotest.Version{mongotest.MongoDB36, mongotest.MongoDB42, mongotest.MongoDB44, mongotest.MongoDB70} {
 		for _, set := range []string{"", "rs0"} {
 			t.Run(version.Name+set, func(t *testing.T) {
 				s := NewFaulty(t)
-				Must(t, s.Double.Require("jobs", map[string]string{disbatch.ComponentNode: "pencil", disbatch.ComponentWeb: "p"}))
-				s.Double.Speak(version)
+				Must(t, s.Double.Require("jobs", map[string]string{config.ComponentNode: "pencil", config.ComponentWeb: "p"}))
+				s.Double.SetVersion(version)
 				if set != "" {
-					s.Double.Set(set)
+					s.Double.SetReplicaSet(set)
 				}
 				text := fmt.Sprintf(`{"mongohost": "mongodb://%s/?%s", "database": "jobs", "auth": {"disbatchd": "pencil", "disbatch_web": "p"}, "attributes": {"replica_set_name": %q}}`,
 					s.Double.Address(), Limits, set)
-				c, err := disbatch.ParseConfig([]byte(text))
+				c, err := config.Parse([]byte(text))
 				Must(t, err)
 				s.Store.Close()
 				s.Config = c
@@ -323,33 +327,33 @@ func OnReleases(t *testing.T, run func(*testing.T, *Site)) {
 	}
 }
 
-// OnUnusable runs a program on databases that can never be used: a release that is too old, a wrong password, and the name of
-// another replica set, or of any where there is none. The program must end with a SettingError of one line.
-func OnUnusable(t *testing.T, run func(context.Context, *disbatch.Config) error) {
+// OnUnusable runs a program on databases that can never be used: an old release, a wrong password, another replica set. The
+// program must return a SettingError of one line.
+func OnUnusable(t *testing.T, run func(context.Context, *config.File) error) {
 	f := func(want, attributes, auth string, change func(*mongotest.Server)) {
 		t.Helper()
 		double := StartDouble(t)
-		Must(t, double.Require("jobs", map[string]string{disbatch.ComponentNode: "a", disbatch.ComponentWeb: "b", disbatch.ComponentRunner: "c"}))
+		Must(t, double.Require("jobs", map[string]string{config.ComponentNode: "a", config.ComponentWeb: "b", config.ComponentRunner: "c"}))
 		change(double)
-		c, err := disbatch.ParseConfig([]byte(fmt.Sprintf(`{"mongohost": "mongodb://%s/?%s", "database": "jobs", "attributes": {%s}, "auth": {%s}}`, double.Address(), Limits, attributes, auth)))
+		c, err := config.Parse([]byte(fmt.Sprintf(`{"mongohost": "mongodb://%s/?%s", "database": "jobs", "attributes": {%s}, "auth": {%s}}`, double.Address(), Limits, attributes, auth)))
 		Must(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), Patience)
 		defer cancel()
 		err = run(ctx, c)
-		var setting *disbatch.SettingError
+		var setting *config.SettingError
 		if !errors.As(err, &setting) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: it ends with %v", want, err)
 		}
 	}
 	right := `"disbatchd": "a", "disbatch_web": "b", "task_runner": "c"`
-	f("MongoDB 3.6", "", right, func(d *mongotest.Server) { d.Speak(mongotest.MongoDB34) })
+	f("MongoDB 3.6", "", right, func(d *mongotest.Server) { d.SetVersion(mongotest.MongoDB34) })
 	f("of auth", "", `"disbatchd": "x", "disbatch_web": "x", "task_runner": "x"`, func(*mongotest.Server) {})
 	f("requires authentication", "", "", func(*mongotest.Server) {})
-	f(`is "rs1" and not "rs0"`, `"replica_set_name": "rs0"`, right, func(d *mongotest.Server) { d.Set("rs1") })
+	f(`is "rs1" and not "rs0"`, `"replica_set_name": "rs0"`, right, func(d *mongotest.Server) { d.SetReplicaSet("rs1") })
 	f("is no member of a replica set", `"replica_set_name": "rs0"`, right, func(*mongotest.Server) {})
 }
 
-// Changed returns a document with one of its fields changed, or without it.
+// Changed returns a document with a changed field, or without the field.
 func Changed(doc bson.D, field string, value any, without bool) (out bson.D) {
 	for _, e := range doc {
 		switch {

@@ -17,6 +17,7 @@ import (
 	"go.mongodb.org/mongo-driver/mongo/options"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 )
 
 // Further routes of 4.1: the list of routes, monitoring, and the settings of the original's queue balance. Queue
@@ -74,7 +75,7 @@ func (c *dci) checkNodes(ctx context.Context) object {
 
 func (c *dci) checkBalance(ctx context.Context) object {
 	var enabled struct {
-		Enabled disbatch.Truth `json:"enabled"`
+		Enabled config.Truth `json:"enabled"`
 	}
 	if json.Unmarshal(c.config.Balance, &enabled) != nil || !enabled.Enabled {
 		return object{"status": "OK", "message": "queuebalance disabled"}
@@ -260,7 +261,7 @@ func (c *dci) balancePage(w http.ResponseWriter, r *http.Request, after reply) {
 		page.Disabled = until.UTC().Format(time.DateTime)
 	}
 	var settings struct {
-		Enabled disbatch.Truth `json:"enabled"`
+		Enabled config.Truth `json:"enabled"`
 	}
 	page.Enabled = json.Unmarshal(c.config.Balance, &settings) == nil && bool(settings.Enabled)
 	render(w, after.status, "balance", page)

@@ -17,6 +17,7 @@ import (
 	"go.mongodb.org/mongo-driver/mongo"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/mongotest"
 	"treadle/loop/disbatch/sitetest"
 )
@@ -76,11 +77,11 @@ func FuzzCommandInterface(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Cleanup(double.Stop)
-	config, err := disbatch.ParseConfig([]byte(fmt.Sprintf("{\"mongohost\": %q, %s}", double.Address(), demoPlugins)))
+	c, err := config.Parse([]byte(fmt.Sprintf("{\"mongohost\": %q, %s}", double.Address(), demoPlugins)))
 	if err != nil {
 		f.Fatal(err)
 	}
-	store, err := disbatch.Open(config, disbatch.ComponentWeb)
+	store, err := disbatch.Open(c, config.ComponentWeb)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -89,7 +90,7 @@ func FuzzCommandInterface(f *testing.F) {
 	f.Fuzz(func(t *testing.T, script []byte) {
 		must(t, db.Drop(t.Context()))
 		store.EnsureIndexes(t.Context())
-		c := &dci{config: config, store: store, guard: guardOf(t), log: slog.New(slog.DiscardHandler)}
+		c := &dci{config: c, store: store, guard: guardOf(t), log: slog.New(slog.DiscardHandler)}
 		handler := c.handler()
 		for i, line := range strings.SplitN(string(script[:min(len(script), sitetest.FuzzBytes)]), "\n", fuzzSteps+1) {
 			words := append(strings.SplitN(line, " ", 4), "", "", "", "")
@@ -156,7 +157,7 @@ func TestDCIOnReleasesOfTheServer(t *testing.T) {
 
 // TestDCIEndsAtWhatCannotBeUsed: a database that can never be used ends the command interface with one line.
 func TestDCIEndsAtWhatCannotBeUsed(t *testing.T) {
-	sitetest.OnUnusable(t, func(ctx context.Context, c *disbatch.Config) error {
+	sitetest.OnUnusable(t, func(ctx context.Context, c *config.File) error {
 		return Run(ctx, Options{Config: c, Listen: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
 	})
 }

@@ -17,6 +17,7 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/sitetest"
 	"treadle/loop/web"
 )
@@ -117,7 +118,7 @@ func TestNoTurnInTime(t *testing.T) {
 	q := s.Queue(d("name", "q", "plugin", "A"))
 	_, err := s.Tasks.InsertOne(s.Ctx, d("queue", q.ID, "status", 1, "params", d("a", strings.Repeat("x", largeBody))))
 	must(t, err)
-	c := dci{config: &disbatch.Config{}, store: s.Store, log: slog.New(slog.NewTextHandler(failing{t}, nil))}
+	c := dci{config: &config.File{}, store: s.Store, log: slog.New(slog.NewTextHandler(failing{t}, nil))}
 	for path, search := range map[string]func(w http.ResponseWriter, r *http.Request){
 		"/search": c.searchPage,
 		"/json":   func(w http.ResponseWriter, r *http.Request) { send(w, c.postSearch(r, bson.D{})) },

@@ -19,6 +19,7 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/mongotest"
 )
 
@@ -324,7 +325,7 @@ func TestADatabaseThatIsAway(t *testing.T) {
 	s.Double.Stop()
 	address := s.Double.Address()
 	s.Config.MongoHost = "mongodb://" + address + "/?serverSelectionTimeoutMS=50"
-	store, err := disbatch.Open(s.Config, disbatch.ComponentWeb)
+	store, err := disbatch.Open(s.Config, config.ComponentWeb)
 	must(t, err)
 	defer store.Close()
 	s.Store.Close()

@@ -235,10 +235,9 @@ func (c *dci) updateQueue(ctx context.Context, name string, params any) reply {
 			}
 			change.Plugin = &text
 		case "sort":
-			if !slices.Contains([]string{disbatch.SortFIFO, disbatch.SortLIFO, disbatch.SortDefault}, text) {
+			if !change.SetSort(text) {
 				return bad("sort must be fifo, lifo or default")
 			}
-			change.Sort = &text
 		}
 	}
 	queue, err := c.store.Queue(ctx, name)

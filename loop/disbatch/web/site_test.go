@@ -12,4 +12,4 @@ import (
 // TestMain fails when a test or the driver leaves a goroutine behind.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-var newSite, must, d, set, byID = sitetest.New, sitetest.Must, sitetest.D, disbatch.Set, disbatch.ByID
+var newSite, must, d, set, byID = sitetest.New, sitetest.Must, sitetest.D, disbatch.Set, sitetest.ByID

@@ -11,13 +11,14 @@ import (
 	"go.mongodb.org/mongo-driver/mongo"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 )
 
 // TestDCITasksOf41: the task routes of 4.1, used as in the original's acceptance test, whose clients send a body with
 // GET.
 func TestDCITasksOf41(t *testing.T) {
 	s := newWebSite(t, demoPlugins)
-	q := s.Queue(d("name", "demo", "plugin", disbatch.DemoPlugin))
+	q := s.Queue(d("name", "demo", "plugin", config.DemoPlugin))
 	id := q.ID.Hex()
 	created := func(body string, want int) {
 		t.Helper()
@@ -120,7 +121,7 @@ func TestDCIMonitoring(t *testing.T) {
 func TestDCIBalance(t *testing.T) {
 	s := newWebSite(t, `"balance": {"enabled": false, "log": true},`)
 	for _, name := range []string{"oneoff", "bulk", "api"} {
-		s.Queue(d("name", name, "plugin", disbatch.DemoPlugin))
+		s.Queue(d("name", name, "plugin", config.DemoPlugin))
 	}
 	has := func(want string) {
 		t.Helper()

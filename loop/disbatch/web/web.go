@@ -17,12 +17,13 @@ import (
 	"time"
 
 	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
 	"treadle/loop/web"
 )
 
 // Options describe a command interface.
 type Options struct {
-	Config *disbatch.Config
+	Config *config.File
 	Listen string            // overrides the configuration
 	Users  map[string]string // override the configuration
 	// AllowHosts are further host names that requests may be sent to.
@@ -51,7 +52,7 @@ const (
 // Run serves the command interface until ctx ends. While the database is away, replies contain its error. Run returns
 // a SettingError when the database can never be used with these settings.
 func Run(ctx context.Context, o Options) error {
-	store, err := disbatch.Open(o.Config, disbatch.ComponentWeb)
+	store, err := disbatch.Open(o.Config, config.ComponentWeb)
 	if err != nil {
 		return err
 	}
@@ -61,7 +62,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	l, err := disbatch.Listen(address, "--listen, or treadle_web: listen")
+	l, err := config.Listen(address, "--listen, or treadle_web: listen")
 	if err != nil {
 		return err
 	}
@@ -101,7 +102,7 @@ func (c *dci) serve(ctx context.Context, l net.Listener) error {
 	if err := <-stopped; err != nil {
 		return fmt.Errorf("requests were cut off: %w", err)
 	}
-	var unusable *disbatch.SettingError
+	var unusable *config.SettingError
 	if errors.As(context.Cause(ctx), &unusable) {
 		return unusable
 	}
@@ -123,14 +124,14 @@ func (c *dci) server(l net.Listener) *web.Server {
 func newGuard(allow []string, address string, log *slog.Logger) (*web.Guard, error) {
 	guard, err := web.NewGuard(web.GuardOptions{Allow: allow, Listen: []string{address}, Log: log})
 	if err != nil {
-		return nil, &disbatch.SettingError{Err: fmt.Errorf("--allow-host: %w", err)}
+		return nil, &config.SettingError{Err: fmt.Errorf("--allow-host: %w", err)}
 	}
 	return guard, nil
 }
 
 // dci answers the requests of the command interface, the original's DCI.
 type dci struct {
-	config *disbatch.Config
+	config *config.File
 	store  *disbatch.Store
 	guard  *web.Guard
 	users  map[string]string

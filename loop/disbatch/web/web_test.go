@@ -233,7 +233,7 @@ func TestQueuesOfBothDialectsOverREST(t *testing.T) {
 	s.json("POST", "/queues/old", `{"threads":"3","sort":"fifo"}`, 200)
 	s.json("POST", "/queues/"+was.ID.Hex(), `{"name":"renamed"}`, 200)
 	q, err := s.Store.Queue(s.Ctx, "renamed")
-	if must(t, err); q.Limit != 3 || q.Sort != disbatch.SortFIFO || q.Raw.Lookup("maxthreads").Type == 0 || q.Raw.Lookup("threads").Type != 0 {
+	if must(t, err); q.Limit != 3 || q.Sort != "fifo" || q.Raw.Lookup("maxthreads").Type == 0 || q.Raw.Lookup("threads").Type != 0 {
 		t.Errorf("the 2016 queue is %s", q.Raw)
 	}
 	_, v = s.json("GET", "/queues/renamed", "", 200)

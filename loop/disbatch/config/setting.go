@@ -1,4 +1,4 @@
-package disbatch
+package config
 
 import (
 	"errors"
@@ -7,16 +7,17 @@ import (
 	"syscall"
 )
 
-// SettingError says that a setting cannot work.
+// SettingError reports a setting that cannot work. A retry does not help.
 type SettingError struct{ Err error }
 
 // Error implements error.
 func (e *SettingError) Error() string { return e.Err.Error() }
 
-// Unwrap returns what is wrong with it.
+// Unwrap returns the cause.
 func (e *SettingError) Unwrap() error { return e.Err }
 
-// Listen opens a TCP address that a setting names. The error is a SettingError if no waiting ends it.
+// Listen listens on the TCP address of a setting; setting is its name for errors. The error is a SettingError if a retry does not
+// help.
 func Listen(address, setting string) (net.Listener, error) {
 	l, err := net.Listen("tcp", address)
 	if err == nil {
@@ -31,7 +32,7 @@ func Listen(address, setting string) (net.Listener, error) {
 		err = where.Err
 	}
 	err = fmt.Errorf("cannot listen on %s (%s): %w", address, setting, err)
-	if errno != 0 { // it may work another time
+	if errno != 0 { // a retry may help
 		return nil, err
 	}
 	return nil, &SettingError{err}

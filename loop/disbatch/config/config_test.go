@@ -1,4 +1,4 @@
-package disbatch_test
+package config_test
 
 import (
 	"bytes"
@@ -8,11 +8,15 @@ import (
 	"testing"
 	"time"
 
-	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/config"
+	"treadle/loop/disbatch/sitetest"
 )
 
-func TestConfigIsTheOriginals(t *testing.T) {
-	c, err := disbatch.ParseConfig([]byte(`{
+var must = sitetest.Must
+
+// TestParse: relaxed JSON of the original, and an error for every kind of wrong value.
+func TestParse(t *testing.T) {
+	c, err := config.Parse([]byte(`{
 	# where it is
 	"mongohost": "db1:27017,db2", "database": "jobs", # a # in a comment
 	"attributes": { "ssl": { "SSL_verify_mode": 0, }, "w": 1 },
@@ -23,20 +27,12 @@ func TestConfigIsTheOriginals(t *testing.T) {
 }
 # the end`))
 	must(t, err)
-	if c.MongoHost != "db1:27017,db2" || c.Auth["disbatchd"] != "a # b" || c.Auth["task_runner"] != `c"#` || c.GFS != disbatch.GFSAuto ||
-		len(c.Plugins) != 2 || c.Schema != disbatch.Schema2018 || len(c.ActiveQueues) != 1 {
+	if c.MongoHost != "db1:27017,db2" || c.Auth["disbatchd"] != "a # b" || c.Auth["task_runner"] != `c"#` || c.GFS.String() != "auto" ||
+		len(c.Plugins) != 2 || c.Schema != 2018 || len(c.ActiveQueues) != 1 {
 		t.Errorf("read as %+v", c)
 	}
 	if p := c.TreadlePlugins["A::B"]; p.Timeout.Duration() != 1500*time.Millisecond {
 		t.Errorf("the plugin is %+v", p)
-	}
-	o, err := disbatch.ClientOptions(c, disbatch.ComponentNode)
-	must(t, err)
-	if o.Auth == nil || o.Auth.Username != "disbatchd" || o.Auth.AuthSource != "jobs" || o.TLSConfig == nil || !o.TLSConfig.InsecureSkipVerify || len(o.Hosts) != 2 {
-		t.Errorf("the driver is told %+v", o)
-	}
-	if o, err = disbatch.ClientOptions(c, disbatch.ComponentWeb); err != nil || o.Auth != nil {
-		t.Errorf("a component without a password: %v, %v", o, err)
 	}
 	for text, want := range map[string]string{
 		"{\n\"a\": 1,\n\"b\" 2}":                      "line 3",
@@ -47,15 +43,15 @@ func TestConfigIsTheOriginals(t *testing.T) {
 		`{"treadle_plugins": {"A": {"kind":"exec"}}}`: "needs a command",
 		`{"treadle_node": {"mtime": "never"}}`:        "say finish or claim",
 	} {
-		if _, err := disbatch.ParseConfig([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := config.Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}
 }
 
-// Times that a clock cannot tell: ages are not over at once, and a moment is not for ever.
-func TestTimesOfNonsense(t *testing.T) {
-	c, err := disbatch.ParseConfig([]byte(`{"treadle_plugins": {"A": {"kind": "function", "timeout": 1e300}, "B": {"kind": "function", "timeout": 1e-300}, "C": {"kind": "function"}},
+// TestDurationBounds: a duration that overflows does not pass at once, and one below 1 ns is not unlimited.
+func TestDurationBounds(t *testing.T) {
+	c, err := config.Parse([]byte(`{"treadle_plugins": {"A": {"kind": "function", "timeout": 1e300}, "B": {"kind": "function", "timeout": 1e-300}, "C": {"kind": "function"}},
 		"treadle_node": {"reclaim_after": 9223372037}}`))
 	must(t, err)
 	for name, want := range map[string]time.Duration{"A": math.MaxInt64, "B": 1, "C": 0} {
@@ -68,24 +64,24 @@ func TestTimesOfNonsense(t *testing.T) {
 	}
 }
 
-// A minimal configuration is what sites have: what it does not say is the original's.
-func TestDefaultsOfTheConfiguration(t *testing.T) {
-	f := func(text string, want disbatch.Config) {
+// TestDefaults: a missing or null key has the default of the original.
+func TestDefaults(t *testing.T) {
+	f := func(text, gfs string, want config.File) {
 		t.Helper()
-		c, err := disbatch.ParseConfig([]byte(text))
+		c, err := config.Parse([]byte(text))
 		must(t, err)
-		if c.MongoHost != want.MongoHost || c.Database != want.Database || c.TaskRunner != want.TaskRunner || c.GFS != want.GFS {
+		if c.MongoHost != want.MongoHost || c.Database != want.Database || c.TaskRunner != want.TaskRunner || c.GFS.String() != gfs {
 			t.Errorf("%s is read as %+v", text, c)
 		}
 	}
-	standard := disbatch.Config{MongoHost: "localhost:27017", Database: "disbatch", TaskRunner: "/usr/bin/task_runner", GFS: disbatch.GFSAuto}
-	f(`{}`, standard)
-	f(`{"mongohost": null, "database": null, "task_runner": null, "gfs": null}`, standard)
-	f(`{"gfs": false, "task_runner": "x"}`, disbatch.Config{MongoHost: "localhost:27017", Database: "disbatch", TaskRunner: "x"})
+	standard := config.File{MongoHost: "localhost:27017", Database: "disbatch", TaskRunner: "/usr/bin/task_runner"}
+	f(`{}`, "auto", standard)
+	f(`{"mongohost": null, "database": null, "task_runner": null, "gfs": null}`, "auto", standard)
+	f(`{"gfs": false, "task_runner": "x"}`, "0", config.File{MongoHost: "localhost:27017", Database: "disbatch", TaskRunner: "x"})
 }
 
-// FuzzSiteConfig reads a configuration in the original's relaxed JSON. What is JSON already is not changed, nothing moves,
-// what is wrong is one line, and what is taken is in its bounds.
+// FuzzSiteConfig parses a configuration in the original's relaxed JSON. JSON stays unchanged, offsets stay the same, an error is one
+// line, and accepted values are within their bounds.
 func FuzzSiteConfig(f *testing.F) {
 	for _, text := range []string{
 		"{ # a test's\n\"mongohost\": \"a:1,b\", \"database\": \"x\",\n}", `{"attributes": {"ssl": {"SSL_verify_mode": 0,},}, "auth": {"a": "# \" \\"}, "plugins": ["A", ], "gfs": "auto"}`,
@@ -96,25 +92,25 @@ func FuzzSiteConfig(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		plain := disbatch.Strict(text)
+		plain := config.Strict(text)
 		if len(plain) != len(text) || bytes.Count(plain, []byte("\n")) != bytes.Count(text, []byte("\n")) {
 			t.Fatalf("%q becomes %q", text, plain)
 		}
 		if json.Valid(text) && !bytes.Equal(plain, text) {
 			t.Fatalf("%q is JSON, and becomes %q", text, plain)
 		}
-		c, err := disbatch.ParseConfig(text)
+		c, err := config.Parse(text)
 		if err != nil {
 			if strings.Contains(err.Error(), "\n") {
 				t.Fatalf("%q: %v", text, err)
 			}
 			return
 		}
-		if !json.Valid(plain) || c.MongoHost == "" || c.Database == "" || c.Schema != disbatch.Schema2016 && c.Schema != disbatch.Schema2018 || c.Node.ReclaimAfter.Duration() < 0 {
+		if !json.Valid(plain) || c.MongoHost == "" || c.Database == "" || c.Schema != 2016 && c.Schema != 2018 || c.Node.ReclaimAfter.Duration() < 0 {
 			t.Fatalf("%q is read as %+v", text, c)
 		}
 		for name, p := range c.TreadlePlugins {
-			if !disbatch.PluginName.MatchString(name) || (p.Timeout.Duration() > 0) != (p.Timeout > 0) || p.Timeout.Duration() < 0 {
+			if !config.IsPluginName(name) || (p.Timeout.Duration() > 0) != (p.Timeout > 0) || p.Timeout.Duration() < 0 {
 				t.Fatalf("%q has the plugin %q: %+v with a time-out of %v", text, name, p, p.Timeout.Duration())
 			}
 		}

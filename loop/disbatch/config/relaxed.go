@@ -1,11 +1,10 @@
-package disbatch
+package config
 
-// strict makes JSON of the relaxed JSON that the original's configuration is written in:
-// comments from # to the end of the line and a comma before a closing bracket become
-// spaces, so that offsets in errors stay true.
+// strict converts the relaxed JSON of the original's configuration to JSON. Comments from # to the end of the line and a comma
+// before a closing bracket become spaces. The length and all offsets stay the same.
 func strict(relaxed []byte) []byte {
 	out := append([]byte(nil), relaxed...)
-	comma := -1 // the last comma, if only space came after it
+	comma := -1 // index of the last comma if only space follows it
 	for i := 0; i < len(out); i++ {
 		switch out[i] {
 		case '"':

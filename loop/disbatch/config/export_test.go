@@ -1,0 +1,4 @@
+package config
+
+// Strict is for the tests of this package.
+var Strict = strict
