@@ -363,9 +363,13 @@ func whyKept(row client.Queue) string {
 
 type pingCmd struct{}
 
+// pingTimeout bounds connecting, greeting and PING: a program that accepts connections and stays silent is
+// no Periodic server.
+const pingTimeout = 3 * time.Second
+
 // Run prints the time it took.
 func (*pingCmd) Run(c *cli, con *console) error {
-	return c.with(replyTimeout, func(ctx context.Context, server *client.Client) error {
+	return c.with(pingTimeout, func(ctx context.Context, server *client.Client) error {
 		start := time.Now()
 		if err := server.Ping(ctx); err != nil {
 			return err

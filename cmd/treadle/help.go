@@ -176,7 +176,7 @@ func (loadCmd) Help() string {
 
 // Help is printed by treadle ping --help.
 func (pingCmd) Help() string {
-	return `Prints the time it took; exit code 1 when there is no answer.
+	return `Prints the time it took; exit code 1 when there is no answer within 3s.
 
 	treadle ping
 	treadle -H unix:///tmp/periodic.sock ping`

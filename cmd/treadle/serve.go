@@ -60,11 +60,11 @@ type serveCmd struct {
 	Disbatch     string `placeholder:"FILE" help:"The config.json of a Disbatch site; the server is an execution node of it, and its workers do tasks (default: none)."`
 	DisbatchNode string `placeholder:"NAME" help:"Name of that node (default: the host's)."`
 
-	Loops          int      `placeholder:"N" help:"Event loops (default: one fewer than the processors, at least 1)."`
-	Shards         int      `placeholder:"N" help:"Shards of the scheduler, each with its own lock (default: 16)."`
-	MaxConnections int      `placeholder:"N" help:"Most connections open at once, over all ports; a quarter is set aside in equal shares for the protocols that are served (default: the limit of open files less the server's own)."`
+	Loops          int      `default:"0" placeholder:"N" help:"Event loops; 0: one fewer than the processors, at least 1 (default: ${default})."`
+	Shards         int      `default:"16" placeholder:"N" help:"Shards of the scheduler, each with its own lock (default: ${default})."`
+	MaxConnections int      `default:"0" placeholder:"N" help:"Most connections open at once, over all ports; a quarter is set aside in equal shares for the protocols that are served; 0: the limit of open files less the server's own (default: ${default})."`
 	MaxFrame       byteSize `default:"64MiB" placeholder:"SIZE" help:"Largest request in bytes, or with k, m, g for powers of 1024 (default: ${default})."`
-	MaxOutbound    byteSize `placeholder:"SIZE" help:"Most bytes queued for a peer that does not read; beyond, it is closed (default: twice --max-frame)."`
+	MaxOutbound    byteSize `default:"0" placeholder:"SIZE" help:"Most bytes queued for a peer that does not read; beyond, it is closed; 0: twice the larger of --max-frame and --gloom-max-frame (default: ${default})."`
 
 	HandshakeTimeout time.Duration `default:"10s" placeholder:"TIME" help:"Time a new connection has to say who it is, or in Gloom anything, as in 500ms, 10s, 2m (default: ${default})."`
 	FrameTimeout     time.Duration `default:"100s" placeholder:"TIME" help:"Time a request may stay unfinished (default: ${default})."`
@@ -132,8 +132,13 @@ func (s *serveCmd) refuseZeros() error {
 			return &loop.OptionError{Setting: t.setting, Err: fmt.Errorf("%s is too short", spell(t.value))}
 		}
 	}
-	if s.DworkMaxSteal < 1 {
-		return &loop.OptionError{Setting: "dwork-max-steal", Err: fmt.Errorf("%d is below 1", s.DworkMaxSteal)}
+	for _, n := range []struct {
+		setting string
+		value   int
+	}{{"dwork-max-steal", s.DworkMaxSteal}, {"shards", s.Shards}} {
+		if n.value < 1 {
+			return &loop.OptionError{Setting: n.setting, Err: fmt.Errorf("%d is below 1", n.value)}
+		}
 	}
 	return nil
 }

@@ -62,8 +62,10 @@ var notAFlag = regexp.MustCompile(`^unknown flag (-[^-][^ ,]*)`)
 func plainly(err *kong.ParseError) error {
 	if m := notAFlag.FindStringSubmatch(err.Error()); m != nil && err.Context.Selected() != nil && len(err.Context.Selected().Positional) > 0 {
 		path := err.Context.Selected().Path()
-		if path == "config set" && negative.MatchString(m[1]) {
-			return fmt.Errorf("%s is negative", m[1])
+		// kong names the first letter alone of a value such as -5m.
+		typed := slices.IndexFunc(err.Context.Args, func(arg string) bool { return strings.HasPrefix(arg, m[1]) })
+		if path == "config set" && negative.MatchString(m[1]) && typed > 0 {
+			return fmt.Errorf("%s: %s is negative", err.Context.Args[typed-1], err.Context.Args[typed])
 		}
 		return fmt.Errorf("unknown flag %s; an argument that begins with - follows --, as in treadle %s -- %[1]s", m[1], path)
 	}
