@@ -53,7 +53,7 @@ func TestMain(m *testing.M) {
 // patience bounds a test that hangs; nothing waits for it otherwise.
 const patience = 2 * time.Minute
 
-// lifetime ends a server that hangs, or that its test has lost; none needs half of it, even in twentyfold sieges.
+// lifetime ends a server that hangs, or that its test has lost; none needs half of it, even in twentyfold attacks.
 const lifetime = 5 * time.Minute
 
 // process is a running treadle.
@@ -186,7 +186,7 @@ func TestExitCodes(t *testing.T) {
 	f := func(args string, code int, says string) {
 		t.Helper()
 		words := strings.Fields(args)
-		if elsewhere[words[0]] == "" && !slices.Contains(otherProtocols, words[0]) && words[0] != "-H" {
+		if serverless[words[0]] == "" && !slices.Contains(otherProtocols, words[0]) && words[0] != "-H" {
 			words = append([]string{"-H", closed}, words...)
 		}
 		out, errs, got := treadle(t, "", words...)

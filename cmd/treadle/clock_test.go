@@ -19,7 +19,7 @@ import (
 
 // clockTrial is a built server whose clock on the wall is set, and peers of every protocol.
 type clockTrial struct {
-	*siege
+	*attack
 	ctx   context.Context
 	data  string
 	clock *wallClock
@@ -204,19 +204,19 @@ const longLease = 16 * time.Second
 // run. Jobs are due by it; whatever lasts for some time lasts that long; nothing is lost,
 // handed out twice or kept waiting, and others are served meanwhile.
 func TestClockSteps(t *testing.T) {
-	c := &clockTrial{siege: newSiege(t, 0), ctx: patient(t), data: filepath.Join(t.TempDir(), "data")}
+	c := &clockTrial{attack: newAttack(t, 0), ctx: patient(t), data: filepath.Join(t.TempDir(), "data")}
 	leases := func(d time.Duration) []string {
 		return []string{"--dwork-lease", d.String(), "--kts46-restart-after", d.String()}
 	}
 	c.begin(0, leases(longLease)...)
-	c.withGuest(c.forward)
-	c.withGuest(c.back)
+	c.withProbes(c.forward)
+	c.withProbes(c.back)
 	c.kill()
 	c.begin(-time.Hour, leases(longLease)...)
-	c.withGuest(c.restarted)
+	c.withProbes(c.restarted)
 	c.kill()
 	c.begin(time.Hour, leases(time.Second)...)
-	c.withGuest(c.lapsed)
+	c.withProbes(c.lapsed)
 	c.server.stop()
 }
 
@@ -323,7 +323,7 @@ func (c *clockTrial) lapsed() {
 	c.sets(3 * time.Hour)
 	c.does("ninety minutes")
 	for name, j := range dumpOf(c.ctx, c.t, c.socket) {
-		if j.function != "guest" {
+		if j.function != "probe" {
 			c.t.Errorf("job %q is left, though it was done", name)
 		}
 	}

@@ -21,7 +21,7 @@ const graphEach = 50_000
 const graphRequest = 25_000
 
 // many makes so many tasks, all of which wait for others.
-func (s *siege) many(ctx context.Context, hub *client.Hub, prefix string, n int, after func(i int) []string) {
+func (s *attack) many(ctx context.Context, hub *client.Hub, prefix string, n int, after func(i int) []string) {
 	s.t.Helper()
 	all := make([]client.DworkTask, 0, n)
 	for i := range n {
@@ -40,7 +40,7 @@ func behind(prefix string) func(i int) []string {
 }
 
 // joins has a task wait for very many, and then again and again for one that very many wait for.
-func (s *siege) joins() {
+func (s *attack) joins() {
 	ctx := patient(s.t)
 	hub := worked(client.DialHub(ctx, s.ports["dwork"]))(s.t)
 	defer hub.Close()
@@ -56,7 +56,7 @@ func (s *siege) joins() {
 
 // joined has very many peers ask again and again for a task that waits for very many, and not read
 // what they get.
-func (s *siege) joined() {
+func (s *attack) joined() {
 	ctx := patient(s.t)
 	hub := worked(client.DialHub(ctx, s.ports["dwork"]))(s.t)
 	defer hub.Close()
@@ -86,7 +86,7 @@ func framed(payload []byte) []byte {
 
 // reorders has the front of a long chain wait, again and again, for what comes after another: in
 // one request, in one after the other, and in very many at once.
-func (s *siege) reorders() {
+func (s *attack) reorders() {
 	ctx := patient(s.t)
 	hub := worked(client.DialHub(ctx, s.ports["dwork"]))(s.t)
 	defer hub.Close()

@@ -89,7 +89,7 @@ func unending(path string) map[string]string {
 }
 
 // shapes sends all of these to each port of HTTP.
-func (s *siege) shapes() {
+func (s *attack) shapes() {
 	var all sync.WaitGroup
 	for protocol, path := range paths {
 		if s.ports[protocol] == "" {
@@ -117,7 +117,7 @@ func (s *siege) shapes() {
 }
 
 // asks sends a request on a connection of its own, and returns the answer.
-func (s *siege) asks(protocol, request string) (status int, body string) {
+func (s *attack) asks(protocol, request string) (status int, body string) {
 	s.t.Helper()
 	c := s.dial(protocol)
 	defer c.Close()
@@ -134,7 +134,7 @@ func (s *siege) asks(protocol, request string) (status int, body string) {
 }
 
 // silent has more peers connect and say nothing than the port of HTTP takes, and others who ask.
-func (s *siege) silent() {
+func (s *attack) silent() {
 	for i := range 100 { // more of them only take longer to be hung up on
 		c := s.dial("http")
 		defer c.Close()
@@ -151,11 +151,11 @@ func (s *siege) silent() {
 var disbatchHostiles = []struct {
 	name   string
 	memory int // that it may take more
-	attack func(s *siege)
+	attack func(s *attack)
 }{
 	// Two of the shapes are bodies without an end: at scale what may be on its way of these is, twice while it grows.
-	{name: "shapes of HTTP", memory: 256 << 20, attack: (*siege).shapes},
-	{name: "bodies that come slowly", attack: func(s *siege) {
+	{name: "shapes of HTTP", memory: 256 << 20, attack: (*attack).shapes},
+	{name: "bodies that come slowly", attack: func(s *attack) {
 		for range s.files(200 * s.scale) {
 			c := s.dial("disbatch")
 			defer c.Close()
@@ -166,7 +166,7 @@ var disbatchHostiles = []struct {
 			s.t.Errorf("%d %s", status, body)
 		}
 	}},
-	{name: "large bodies that do not come to their end", memory: 512 << 20, attack: func(s *siege) {
+	{name: "large bodies that do not come to their end", memory: 512 << 20, attack: func(s *attack) {
 		const size = 30 << 20
 		text := strings.Repeat(" ", size)
 		for range 20 * s.scale {
@@ -176,7 +176,7 @@ var disbatchHostiles = []struct {
 			must(s.t, err)
 		}
 	}},
-	{name: "bodies of very many values", memory: 512 << 20, attack: func(s *siege) {
+	{name: "bodies of very many values", memory: 512 << 20, attack: func(s *attack) {
 		s.rest = true // what is allowed of them keeps a processor busy for seconds
 		for range s.scale {
 			var all sync.WaitGroup
@@ -190,7 +190,7 @@ var disbatchHostiles = []struct {
 			all.Wait()
 		}
 	}},
-	{name: "replies that are not read", memory: 512 << 20, attack: func(s *siege) {
+	{name: "replies that are not read", memory: 512 << 20, attack: func(s *attack) {
 		if status, body := s.asks("disbatch", whole("/queues", `{"name":"q","plugin":"C"}`)); status != http.StatusOK {
 			s.t.Fatalf("%d %s", status, body)
 		}
@@ -214,10 +214,10 @@ var disbatchHostiles = []struct {
 func TestHostileDisbatch(t *testing.T) {
 	for _, h := range disbatchHostiles {
 		t.Run(h.name, func(t *testing.T) {
-			s := newSiege(t, h.memory)
+			s := newAttack(t, h.memory)
 			d := startDCI(t, "")
 			s.socket, s.server, s.ports["disbatch"] = "", d.process, strings.TrimPrefix(d.url, "http://")
-			s.withGuest(func() { h.attack(s) })
+			s.withProbes(func() { h.attack(s) })
 			s.server.signal(syscall.SIGTERM)
 			s.server.exit(0)
 		})

@@ -22,7 +22,7 @@ import (
 const nearlyFrame = 4<<20 - 256
 
 // awaits has one client await one job very often, whose result is large.
-func (s *siege) awaits() {
+func (s *attack) awaits() {
 	ctx := patient(s.t)
 	w := worked(client.DialWorker(ctx, s.socket, client.Options{}))(s.t)
 	defer w.Close()
@@ -38,7 +38,7 @@ func (s *siege) awaits() {
 }
 
 // broadcast has a large job go to very many workers, who do not read it.
-func (s *siege) broadcast() {
+func (s *attack) broadcast() {
 	b := ask(hello(periodic.Worker), 1, periodic.Broadcast, periodic.AppendStr8String(nil, "to all"))
 	b = ask(b, 2, periodic.GrabJob, nil)
 	for range s.files(150 * s.scale) {
@@ -50,7 +50,7 @@ func (s *siege) broadcast() {
 }
 
 // lookups has very many peers ask for a large task, which they do not read.
-func (s *siege) lookups() {
+func (s *attack) lookups() {
 	ctx := patient(s.t)
 	hub := worked(client.DialHub(ctx, s.ports["dwork"]))(s.t)
 	defer hub.Close()
@@ -79,7 +79,7 @@ func (s *siege) lookups() {
 }
 
 // recoded sends a call that says of itself, again and again, that it is in another encoding.
-func (s *siege) recoded() {
+func (s *attack) recoded() {
 	c := s.dial("kts46")
 	defer c.Close()
 	_, err := io.WriteString(c, whole("/RPC2", strings.Repeat(`<?xml version="1.0" encoding="iso-8859-1"?>`, 13)+strings.Repeat("\xe9", 200<<10)))
@@ -91,7 +91,7 @@ func (s *siege) recoded() {
 }
 
 // types has a slave join one type of almost a megabyte, the longest, after the other.
-func (s *siege) types() {
+func (s *attack) types() {
 	c := s.dial("gloom-slaves")
 	defer c.Close()
 	ok, long := gloomcodec.AppendOK(nil), strings.Repeat("x", 1<<20-100)
@@ -106,7 +106,7 @@ func (s *siege) types() {
 
 // asksMuch has a worker of as many functions as there may be ask and ask, when there are no
 // jobs and while there is one of each.
-func (s *siege) asksMuch() {
+func (s *attack) asksMuch() {
 	const functions = 64 << 10
 	asks := func(n int) {
 		w := s.crowd(func(i int) string { return fmt.Sprint("many ", i) }, functions, 0)
@@ -128,7 +128,7 @@ func (s *siege) asksMuch() {
 
 // unfit has very many workers of Periodic ask and ask for a job of Gloom whose id is too long
 // for them.
-func (s *siege) unfit() {
+func (s *attack) unfit() {
 	ctx := patient(s.t)
 	m := worked(client.DialMaster(ctx, s.ports["gloom-masters"]))(s.t)
 	defer m.Close()
@@ -148,7 +148,7 @@ func (s *siege) unfit() {
 }
 
 // fronts has very many peers send all of a large request but its end.
-func (s *siege) fronts() {
+func (s *attack) fronts() {
 	large := make([]byte, nearlyFrame)
 	request := ask(hello(periodic.Client), 1, periodic.SubmitJob, periodic.AppendJob(nil, &periodic.Job{Func: []byte("front"), Workload: large}))
 	call := whole("/RPC2", string(kts46.AppendCall(nil, "hello", strings.Repeat("x", kts46.MaxRequest-256))))
@@ -168,7 +168,7 @@ func (s *siege) fronts() {
 }
 
 // statuses has peers ask for a long STATUS that they do not read, beside one that does.
-func (s *siege) statuses() {
+func (s *attack) statuses() {
 	defer s.crowd(func(i int) string { return fmt.Sprintf("listed %0200d", i) }, 20_000, 0).Close()
 	status := ask(hello(periodic.Client), lastID, periodic.Status, nil)
 	for range 20 {

@@ -18,8 +18,8 @@ import (
 // are served meanwhile, and the server takes little more than it holds.
 func TestMemoryPressure(t *testing.T) {
 	const jobs, workload, limit = 80_000, 1 << 10, 64 << 20
-	s := besiege(t, limit-hostileLimit)
-	s.withGuest(func() {
+	s := startAttack(t, limit-hostileLimit)
+	s.withProbes(func() {
 		b := hello(periodic.Client)
 		body := make([]byte, workload)
 		for i := range jobs {

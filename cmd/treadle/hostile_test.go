@@ -40,8 +40,8 @@ const (
 	hostilePatience = 2 * time.Minute
 )
 
-// siege is a built server, the peers that do it harm and the one that does not.
-type siege struct {
+// attack is a built server, the peers that do it harm and the one that does not.
+type attack struct {
 	t      *testing.T
 	server *process
 	ports  map[string]string // addresses by protocol
@@ -51,30 +51,30 @@ type siege struct {
 	rest   bool // the well-behaved clients rest: nobody can be served
 
 	mu    sync.Mutex
-	worst map[string]time.Duration // guarded by mu: the longest wait of each protocol's guest
+	worst map[string]time.Duration // guarded by mu: the longest wait of each protocol's probe
 }
 
-// besiege starts the server with little memory, or so much more, and what more the arguments
+// startAttack starts the server with little memory, or so much more, and what more the arguments
 // say.
-func besiege(t *testing.T, more int, args ...string) *siege {
+func startAttack(t *testing.T, more int, args ...string) *attack {
 	t.Helper()
-	s := newSiege(t, more)
+	s := newAttack(t, more)
 	all := []string{"--data", "none", "--max-frame", "4MiB", "--gloom-max-frame", "4MiB", "--max-outbound", "8MiB", "--dwork-max-frame", "4MiB"}
 	return s.on(start(t, false, s.serves(append(all, args...)...)...))
 }
 
-// newSiege is one whose server is to come, which gets that much memory.
-func newSiege(t *testing.T, more int) *siege {
+// newAttack is one whose server is to come, which gets that much memory.
+func newAttack(t *testing.T, more int) *attack {
 	t.Helper()
 	t.Setenv("GOMEMLIMIT", strconv.Itoa(hostileLimit+more))
-	return &siege{t: t, more: more, ports: map[string]string{}, worst: map[string]time.Duration{}, socket: filepath.Join(t.TempDir(), "s"), scale: *hostileScale}
+	return &attack{t: t, more: more, ports: map[string]string{}, worst: map[string]time.Duration{}, socket: filepath.Join(t.TempDir(), "s"), scale: *hostileScale}
 }
 
 // allPorts are the protocols that have one.
 var allPorts = []string{"periodic", "gloom-masters", "gloom-slaves", "dwork", "kts46", "kts46-json", "http"}
 
 // serves is the command line of a server that listens everywhere.
-func (s *siege) serves(args ...string) []string {
+func (s *attack) serves(args ...string) []string {
 	all := []string{"serve", "--periodic", "unix://" + s.socket, "--http", "127.0.0.1:0"}
 	for _, protocol := range allPorts[:len(allPorts)-1] {
 		all = append(all, "--"+protocol, "tcp://127.0.0.1:0")
@@ -83,7 +83,7 @@ func (s *siege) serves(args ...string) []string {
 }
 
 // on reads where the server listens, and is s.
-func (s *siege) on(p *process) *siege {
+func (s *attack) on(p *process) *attack {
 	s.t.Helper()
 	s.server = p
 	for clear(s.ports); len(s.ports) < len(allPorts); {
@@ -99,13 +99,13 @@ func (s *siege) on(p *process) *siege {
 }
 
 // dial connects to a port.
-func (s *siege) dial(protocol string) net.Conn {
+func (s *attack) dial(protocol string) net.Conn {
 	s.t.Helper()
 	return s.dialFrom(net.Dialer{}, protocol)
 }
 
 // dialFrom is dial with options.
-func (s *siege) dialFrom(d net.Dialer, protocol string) net.Conn {
+func (s *attack) dialFrom(d net.Dialer, protocol string) net.Conn {
 	s.t.Helper()
 	d.Timeout = patience
 	c, err := d.Dial("tcp", s.ports[protocol])
@@ -119,7 +119,7 @@ func (s *siege) dialFrom(d net.Dialer, protocol string) net.Conn {
 }
 
 // wantHungUp waits until the server has hung up on c.
-func (s *siege) wantHungUp(c net.Conn, what string) {
+func (s *attack) wantHungUp(c net.Conn, what string) {
 	if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
 		s.t.Errorf("%s: the server does not hang up", what)
 	}
@@ -127,7 +127,7 @@ func (s *siege) wantHungUp(c net.Conn, what string) {
 }
 
 // peak is the most memory that the server has had.
-func (s *siege) peak() int {
+func (s *attack) peak() int {
 	s.t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.server.Process.Pid))
 	if err != nil {
@@ -143,7 +143,7 @@ func (s *siege) peak() int {
 }
 
 // stands wants a function to have so many jobs, of which so many are running.
-func (s *siege) stands(function string, jobs, running int64) {
+func (s *attack) stands(function string, jobs, running int64) {
 	s.t.Helper()
 	c := worked(client.Dial(s.t.Context(), s.socket, client.Options{}))(s.t)
 	defer c.Close()
@@ -155,7 +155,7 @@ func (s *siege) stands(function string, jobs, running int64) {
 }
 
 // onEach does something on n connections to each port, all at a time.
-func (s *siege) onEach(n int, do func(protocol string)) {
+func (s *attack) onEach(n int, do func(protocol string)) {
 	var all sync.WaitGroup
 	for _, protocol := range allPorts {
 		for range n {
@@ -166,7 +166,7 @@ func (s *siege) onEach(n int, do func(protocol string)) {
 }
 
 // files is n, or what the descriptors of this process and the server's allow.
-func (s *siege) files(n int) int {
+func (s *attack) files(n int) int {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		s.t.Fatal(err)
@@ -180,7 +180,7 @@ func (s *siege) files(n int) int {
 
 // TestHostile: whatever peers do to the built server, it takes bounded memory and serves others
 // meanwhile. More of the same, in memory and by the function, is in the tests of loop. In the end it
-// prints how long the guest of each protocol waited at most beside each attack: with -v these are
+// prints how long the probe of each protocol waited at most beside each attack: with -v these are
 // the figures to compare two builds by.
 func TestHostile(t *testing.T) {
 	waits := fmt.Sprintf("longest waits in ms, %d times as much as in every test run:", *hostileScale)
@@ -191,8 +191,8 @@ func TestHostile(t *testing.T) {
 			if h.hasty {
 				args = []string{"--handshake-timeout", "2s", "--frame-timeout", "2s"}
 			}
-			s := besiege(t, h.memory**hostileScale, args...)
-			s.withGuest(func() { h.attack(s) })
+			s := startAttack(t, h.memory**hostileScale, args...)
+			s.withProbes(func() { h.attack(s) })
 			waits += "\n"
 			for _, protocol := range slices.Sorted(maps.Keys(s.worst)) {
 				waits += fmt.Sprintf("%s %.1f  ", protocol, float64(s.worst[protocol].Microseconds())/1000)
@@ -208,12 +208,12 @@ func TestHostile(t *testing.T) {
 // no room for, keeps those that it has, and has room again when some leave.
 func TestFewDescriptors(t *testing.T) {
 	t.Setenv("GOMEMLIMIT", strconv.Itoa(hostileLimit))
-	s := &siege{t: t, socket: filepath.Join(t.TempDir(), "s"), worst: map[string]time.Duration{}}
+	s := &attack{t: t, socket: filepath.Join(t.TempDir(), "s"), worst: map[string]time.Duration{}}
 	s.server = startCommand(t, false, "sh", "-c", "ulimit -n 200; exec "+binary+" serve --periodic unix://"+s.socket+
 		" --gloom-masters off --gloom-slaves off --dwork off --kts46 off --kts46-json off --http off --data none")
 	s.server.until("listening")
 	s.server.drain()
-	s.withGuest(func() {
+	s.withProbes(func() {
 		idle := s.descriptors()
 		for range 3 {
 			var open []net.Conn
@@ -260,7 +260,7 @@ func TestFewDescriptors(t *testing.T) {
 }
 
 // descriptors is how many the server has in use.
-func (s *siege) descriptors() int {
+func (s *attack) descriptors() int {
 	s.t.Helper()
 	return len(worked(os.ReadDir(fmt.Sprintf("/proc/%d/fd", s.server.Process.Pid)))(s.t))
 }

@@ -374,7 +374,7 @@ func (j *Journal) Close() error {
 		err := j.log.close()
 		if err == nil && j.guard.failure() == nil {
 			if missing := writeClosed(j.options.FS, j.home.store(), j.last.group); missing != nil {
-				j.options.Log.Warn("cannot leave a witness of the orderly close", "error", missing)
+				j.options.Log.Warn("cannot mark the data directory as closed in order; nothing is lost", "error", missing)
 			}
 		}
 		close(j.log.full)
