@@ -78,7 +78,7 @@ func startCommand(t *testing.T, stdout bool, command string, args ...string) *pr
 	return startBy(t, stdout, exec.Command(command, args...), (*exec.Cmd).Start)
 }
 
-// startBy is startCommand for one that begins in a way of its own.
+// startBy is startCommand for a command with its own way to begin.
 func startBy(t *testing.T, stdout bool, cmd *exec.Cmd, begin func(*exec.Cmd) error) *process {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -107,7 +107,7 @@ func startBy(t *testing.T, stdout bool, cmd *exec.Cmd, begin func(*exec.Cmd) err
 	return p
 }
 
-// until reads lines up to one that contains text, and returns it.
+// until reads lines up to the first that contains text, and returns that line.
 func (p *process) until(text string) string {
 	p.t.Helper()
 	for p.lines.Scan() {
@@ -173,8 +173,7 @@ func treadle(t *testing.T, stdin string, args ...string) (stdout, stderr string,
 	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
 }
 
-// TestExitCodes: 1 for what does not work, 2 for what is not understood, and
-// one line that says why.
+// TestExitCodes: the exit code is 1 for a failure and 2 for a usage error, with one line that says why.
 func TestExitCodes(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

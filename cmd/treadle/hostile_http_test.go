@@ -14,25 +14,25 @@ import (
 	"testing"
 )
 
-// post is a call of kts46, or how it begins: what is behind the head's first lines.
+// post returns a POST request, or its beginning: rest stands behind the first header lines.
 func post(path, rest string) string {
 	return "POST " + path + " HTTP/1.1\r\nHost: localhost\r\n" + rest
 }
 
-// chunks is how a call begins whose body comes in chunks.
+// chunks returns the beginning of a POST request with a chunked body.
 func chunks(path, rest string) string {
 	return post(path, "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"+rest)
 }
 
-// whole is a call whose length is announced as it is.
+// whole returns a complete POST request.
 func whole(path, body string) string {
 	return post(path, fmt.Sprintf("Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body))
 }
 
-// paths are where the ports of HTTP answer.
+// paths maps the protocols over HTTP to a path that answers.
 var paths = map[string]string{"kts46": "/RPC2", "kts46-json": "/jsonrpc", "http": "/metrics", "disbatch": "/tasks/search"}
 
-// onHTTP is the same for each of those ports, in addition to others.
+// onHTTP adds the texts of says for each protocol of paths to others.
 func onHTTP(others map[string][]string, says func(path string) []string) map[string][]string {
 	for protocol, path := range paths {
 		others[protocol] = says(path)
@@ -40,8 +40,7 @@ func onHTTP(others map[string][]string, says func(path string) []string) map[str
 	return others
 }
 
-// crooked are requests that are none, or not what they seem, to a path. Behind each comes
-// something that ends the connection.
+// crooked returns malformed and ambiguous requests to a path. Each ends in a way that closes the connection.
 func crooked(path string) []string {
 	all := []string{
 		post(path, "Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello"),
@@ -71,7 +70,7 @@ func crooked(path string) []string {
 	return all
 }
 
-// unending are beginnings, to a path, and what follows them again and again.
+// unending maps beginnings of requests to a path to the text that is repeated behind each.
 func unending(path string) map[string]string {
 	all := map[string]string{
 		post(path, ""):                  "a: b\r\n",
@@ -133,7 +132,7 @@ func (s *attack) asks(protocol, request string) (status int, body string) {
 	return answer.StatusCode, string(text)
 }
 
-// silent has more peers connect and say nothing than the port of HTTP takes, and others who ask.
+// silent opens more connections without a request than the HTTP port takes, then makes requests beside them.
 func (s *attack) silent() {
 	for i := range 100 { // more of them only take longer to be hung up on
 		c := s.dial("http")
@@ -147,13 +146,14 @@ func (s *attack) silent() {
 	}
 }
 
-// disbatchHostiles are what peers do to a Disbatch command interface.
+// disbatchHostiles are the attacks on a Disbatch command interface.
 var disbatchHostiles = []struct {
 	name   string
 	memory int // that it may take more
 	attack func(s *attack)
 }{
-	// Two of the shapes are bodies without an end: at scale what may be on its way of these is, twice while it grows.
+	// Two of the shapes are bodies without an end: the server holds as much of them as its budget allows, twice while a
+	// buffer grows.
 	{name: "shapes of HTTP", memory: 256 << 20, attack: (*attack).shapes},
 	{name: "bodies that come slowly", attack: func(s *attack) {
 		for range s.files(200 * s.scale) {

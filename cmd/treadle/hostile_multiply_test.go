@@ -16,12 +16,12 @@ import (
 	"treadle/loop/client"
 )
 
-// The attacks here ask for little and would have the server hold, or do, much.
+// The attacks of this file are small requests that would make the server hold, or do, much.
 
-// nearlyFrame is less than the largest frame by what stands around it.
+// nearlyFrame is the largest frame less the room for the rest of its request.
 const nearlyFrame = 4<<20 - 256
 
-// awaits has one client await one job very often, whose result is large.
+// awaits has one client await one job with a large result very often.
 func (s *attack) awaits() {
 	ctx := patient(s.t)
 	w := worked(client.DialWorker(ctx, s.socket, client.Options{}))(s.t)
@@ -37,7 +37,7 @@ func (s *attack) awaits() {
 	s.wantHungUp(c, "a peer that awaits 256 results of 4 MiB")
 }
 
-// broadcast has a large job go to very many workers, who do not read it.
+// broadcast sends a large job to very many workers that do not read it.
 func (s *attack) broadcast() {
 	b := ask(hello(periodic.Worker), 1, periodic.Broadcast, periodic.AppendStr8String(nil, "to all"))
 	b = ask(b, 2, periodic.GrabJob, nil)
@@ -49,7 +49,7 @@ func (s *attack) broadcast() {
 	s.told(ask(hello(periodic.Client), 1, periodic.SubmitJob, periodic.AppendJob(nil, &periodic.Job{Func: []byte("to all"), Workload: make([]byte, nearlyFrame)})))
 }
 
-// lookups has very many peers ask for a large task, which they do not read.
+// lookups has very many peers look up a large task without reading the reply.
 func (s *attack) lookups() {
 	ctx := patient(s.t)
 	hub := worked(client.DialHub(ctx, s.ports["dwork"]))(s.t)
@@ -126,8 +126,7 @@ func (s *attack) asksMuch() {
 	asks(300)
 }
 
-// unfit has very many workers of Periodic ask and ask for a job of Gloom whose id is too long
-// for them.
+// unfit has very many Periodic workers ask again and again for a Gloom job with an id that is too long for Periodic.
 func (s *attack) unfit() {
 	ctx := patient(s.t)
 	m := worked(client.DialMaster(ctx, s.ports["gloom-masters"]))(s.t)
@@ -147,7 +146,7 @@ func (s *attack) unfit() {
 	asks.Wait()
 }
 
-// fronts has very many peers send all of a large request but its end.
+// fronts has very many peers send a large request without its last bytes.
 func (s *attack) fronts() {
 	large := make([]byte, nearlyFrame)
 	request := ask(hello(periodic.Client), 1, periodic.SubmitJob, periodic.AppendJob(nil, &periodic.Job{Func: []byte("front"), Workload: large}))
@@ -167,7 +166,7 @@ func (s *attack) fronts() {
 	s.told(request)
 }
 
-// statuses has peers ask for a long STATUS that they do not read, beside one that does.
+// statuses has peers ask for a long STATUS without reading it, beside a peer that reads.
 func (s *attack) statuses() {
 	defer s.crowd(func(i int) string { return fmt.Sprintf("listed %0200d", i) }, 20_000, 0).Close()
 	status := ask(hello(periodic.Client), lastID, periodic.Status, nil)

@@ -14,15 +14,14 @@ import (
 	"treadle/loop/client"
 )
 
-// probe is a client that behaves.
+// probe is a well-behaved client beside an attack.
 type probe struct {
 	protocol string
-	ask      func(n int) error // one request and its answer, of another n each time
+	ask      func(n int) error // one request and its answer; n differs each time
 	leave    func()
 }
 
-// probePause is how long the probes of most protocols rest between two requests, so that the
-// machine is left to the server and its attackers.
+// probePause is the time between two requests of most probes: it leaves the processors to the server and its attackers.
 const probePause = 5 * time.Millisecond
 
 // probes connects a probe over every protocol that the server speaks, before anything happens.
@@ -40,7 +39,7 @@ func (s *attack) probes(ctx context.Context) []probe {
 	return all
 }
 
-// periodicProbe runs jobs that a worker of its own echoes.
+// periodicProbe runs jobs that its own worker echoes.
 func (s *attack) periodicProbe(ctx context.Context) probe {
 	s.t.Helper()
 	address := "unix://" + s.socket
@@ -62,7 +61,7 @@ func (s *attack) periodicProbe(ctx context.Context) probe {
 	}, func() { c.Close(); w.Close() }}
 }
 
-// same is an error unless an answer is as it should be.
+// same returns an error unless an answer is the expected one.
 func same(got, want string, err error) error {
 	if err == nil && got != want {
 		err = fmt.Errorf("the answer is %q, want %q", got, want)
@@ -70,7 +69,7 @@ func same(got, want string, err error) error {
 	return err
 }
 
-// gloomProbe submits jobs that a slave of its own echoes.
+// gloomProbe submits jobs that its own slave echoes.
 func (s *attack) gloomProbe(ctx context.Context) probe {
 	s.t.Helper()
 	slave := worked(client.DialSlave(ctx, s.ports["gloom-slaves"]))(s.t)
@@ -101,7 +100,7 @@ func (s *attack) hubProbe(ctx context.Context) probe {
 	}, hub.Close}
 }
 
-// httpProbe asks for a sign of life over one connection.
+// httpProbe makes a cheap request again and again over one connection.
 func (s *attack) httpProbe(protocol, method, path, call string) probe {
 	s.t.Helper()
 	c := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1}, Timeout: hostilePatience}
@@ -122,8 +121,8 @@ func (s *attack) httpProbe(protocol, method, path, call string) probe {
 	return g
 }
 
-// withProbes runs the attack beside clients that behave, and checks that they are served all the
-// time, and what memory the server has taken in the end.
+// withProbes runs the attack beside a probe of each protocol. It checks that the probes are served all the time, and the
+// most memory that the server has had.
 func (s *attack) withProbes(attack func()) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*patience)
@@ -144,7 +143,7 @@ func (s *attack) withProbes(attack func()) {
 	}
 }
 
-// stay has a probe ask again and again until it is over, and once more behind it all.
+// stay makes the requests of a probe until over is closed, and one more then.
 func (s *attack) stay(g probe, over <-chan struct{}) {
 	var pause <-chan time.Time
 	if g.protocol != "periodic" {
@@ -179,7 +178,7 @@ func (s *attack) stay(g probe, over <-chan struct{}) {
 	}
 }
 
-// worked returns what a call does, and ends the test when that failed.
+// worked returns the result of a call, and ends the test when the call failed.
 func worked[T any](v T, err error) func(*testing.T) T {
 	return func(t *testing.T) T {
 		t.Helper()

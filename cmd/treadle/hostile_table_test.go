@@ -23,7 +23,7 @@ import (
 	"treadle/loop/client"
 )
 
-// hello is the first packet of a Periodic peer of 2018.
+// hello returns the first packet of a Periodic peer of 2018.
 func hello(role periodic.Role) []byte {
 	return periodic.AppendHello(nil, &periodic.Hello{Framing: periodic.Plain, Role: role})
 }
@@ -43,12 +43,12 @@ const (
 	zmtpReady    = "\x04\x1c\x05READY\x0bSocket-Type\x00\x00\x00\x06DEALER"
 )
 
-// zmtp is how a ZeroMQ peer begins.
+// zmtp is the beginning of a ZeroMQ connection.
 func zmtp() []byte {
 	return []byte(zmtpGreeting + strings.Repeat("\x00", 64-len(zmtpGreeting)) + zmtpReady)
 }
 
-// unfinished are, by port, fronts of something that never comes.
+// unfinished maps protocols to beginnings of requests that never end.
 var unfinished = onHTTP(map[string][]string{
 	"periodic":      {string(hello(periodic.Client)[:5]), string(hello(periodic.Client)) + "\x00REQ\x00\x10\x00\x00\x00\x00\x00\x01\x0d"},
 	"gloom-masters": {"\x00\x00\x10\x00{"},
@@ -58,7 +58,7 @@ var unfinished = onHTTP(map[string][]string{
 	return []string{"PO", post(path, "Content-Le"), post(path, "Expect: 100-continue\r\nContent-Length: 1000\r\n\r\n"), post(path, "Content-Length: 1000\r\n\r\n<"), post(path, "Transfer-Encoding: chunked\r\n\r\n100\r\n<")}
 })
 
-// huge are, by port, what announces four gigabytes.
+// huge maps protocols to beginnings that announce four gigabytes.
 var huge = onHTTP(map[string][]string{
 	"periodic":      {string(hello(periodic.Client)) + "\x00REQ\xff\xff\xff\xff\x00\x00\x00\x01\x0d"},
 	"gloom-masters": {"\xff\xff\xff\xff{"},
@@ -66,12 +66,12 @@ var huge = onHTTP(map[string][]string{
 	"dwork":         {string(enc.BigEndian.AppendUint64(append(zmtp(), 2), 4<<30))},
 }, func(path string) []string { return []string{post(path, "Content-Length: 4294967296\r\n\r\n")} })
 
-// flowing are, by port, what is followed by four gigabytes that could not be seen coming.
+// flowing maps protocols to beginnings of four gigabytes without an announced length.
 var flowing = onHTTP(map[string][]string{"periodic": {""}, "gloom-masters": {""}, "gloom-slaves": {""}, "dwork": {""}}, func(path string) []string {
 	return []string{post(path, "X: "), post(path, "Transfer-Encoding: chunked\r\n\r\n100000000\r\n")}
 })
 
-// endless is, by port, what a peer that never reads asks for again and again.
+// endless maps protocols to the request that a peer repeats without reading the replies.
 var endless = map[string]string{
 	"periodic":      string(ask(nil, 1, periodic.ConfigGet, periodic.AppendStr8String(nil, "timeout"))),
 	"gloom-masters": string(gloomcodec.AppendRespond(nil, []byte("1"))),
@@ -82,11 +82,10 @@ var endless = map[string]string{
 	"http":          "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n",
 }
 
-// longName comes back in the answer, so that few of them are as much as the system takes.
+// longName comes back in the reply, so that a few replies fill the system's buffers.
 var longName = strings.Repeat("x", 4<<10)
 
-// deaf writes until the server hangs up. It may read for as long as the system has room for
-// its answers.
+// deaf writes until the server hangs up. The server may go on as long as the system's buffers take its replies.
 func deaf(c net.Conn, first, again string) error {
 	defer c.Close()
 	_, err := io.WriteString(c, first)
@@ -98,8 +97,8 @@ func deaf(c net.Conn, first, again string) error {
 	return err
 }
 
-// floods sends what ZeroMQ libraries and the original hub fell to, again and again, and reads the
-// replies. The server may hang up.
+// floods sends the inputs that crashed ZeroMQ libraries and the original hub again and again, and reads the replies. The
+// server may hang up.
 func (s *attack) floods() {
 	again := map[string]string{
 		"parts without an end":       "\x01\x00",
@@ -121,8 +120,8 @@ func (s *attack) floods() {
 	all.Wait()
 }
 
-// projects creates very many, whose names collide in common hashes, up to as many as there may be,
-// and asks for the status of all of them.
+// projects creates projects with names that collide in common hashes up to the server's limit, and asks for the status
+// of all of them.
 func (s *attack) projects() {
 	const bits = 12
 	create := ""
@@ -152,8 +151,8 @@ func (s *attack) projects() {
 	}
 }
 
-// littleRoom has the system take little for a connection that is to be made. Of one that is
-// there it would drop what was under way, the end of the connection too.
+// littleRoom shrinks the receive buffer of a socket before it connects. After that the system would drop bytes that are
+// on their way, and the end of the connection too.
 func littleRoom(_, _ string, c syscall.RawConn) error {
 	var refused error
 	err := c.Control(func(fd uintptr) {
@@ -162,7 +161,7 @@ func littleRoom(_, _ string, c syscall.RawConn) error {
 	return errors.Join(err, refused)
 }
 
-// neverRead has peers ask and ask on ports until the server hangs up on each.
+// neverRead repeats a request on each port until the server hangs up.
 func (s *attack) neverRead(ports ...string) {
 	s.onEach(4, func(protocol string) {
 		if !slices.Contains(ports, protocol) {
@@ -179,8 +178,8 @@ func (s *attack) neverRead(ports ...string) {
 // dripPause is the time between two bytes of a peer that sends as slowly as it can.
 const dripPause = 50 * time.Millisecond
 
-// everyWay begins n connections, as far as there may be, with the words for their ports in turn,
-// and wants the server to hang up on all of them.
+// everyWay opens n connections, or as many as the system allows, begins each with the next text for its protocol, and
+// wants the server to hang up on all of them.
 func (s *attack) everyWay(words map[string][]string, n int, do func(c net.Conn, begin string)) {
 	var turn atomic.Int64
 	s.onEach(s.files(n)/len(allPorts)+1, func(protocol string) {
@@ -191,8 +190,7 @@ func (s *attack) everyWay(words map[string][]string, n int, do func(c net.Conn, 
 	})
 }
 
-// crowd offers functions and asks for jobs, in one go, and returns when the server has read it
-// all.
+// crowd offers functions and asks for jobs in one write, and returns when the server has read all of it.
 func (s *attack) crowd(functions func(i int) string, count, grabs int) net.Conn {
 	c := s.dial("periodic")
 	b := hello(periodic.Worker)
@@ -206,23 +204,23 @@ func (s *attack) crowd(functions func(i int) string, count, grabs int) net.Conn 
 	return c
 }
 
-// lastID is the message id of a request whose reply is waited for.
+// lastID is the message id of the request that awaited waits for.
 const lastID = 0xfffffffe
 
-// answered sends b and a PING, and reads up to its PONG. A DUMP and a long STATUS are answered
-// behind it: they are waited for by their own id.
+// answered sends b and a PING, and reads up to the PONG. The replies to DUMP and a long STATUS come after it: use awaited
+// for them.
 func (s *attack) answered(c net.Conn, b []byte) {
 	s.awaited(c, ask(slices.Clip(b), lastID, periodic.Ping, nil)) // what was sent last may be on its way still
 }
 
-// told is answered on a connection of its own, made when b is: a peer must greet at once.
+// told is answered on a new connection, which is made after b: a peer must greet at once.
 func (s *attack) told(b []byte) {
 	c := s.dial("periodic")
 	defer c.Close()
 	s.answered(c, b)
 }
 
-// awaited sends b, reads up to the end of the reply to lastID and returns how long that is.
+// awaited sends b, reads up to the end of the reply to lastID and returns its size.
 func (s *attack) awaited(c net.Conn, b []byte) int {
 	go func() { _, _ = c.Write(b) }() // an error shows in what is read
 	var held []byte
@@ -248,14 +246,14 @@ func (s *attack) awaited(c net.Conn, b []byte) int {
 	}
 }
 
-// functionsEach is how many functions a worker has: twenty times as many are about as many as
-// there can be. Each takes less than a kilobyte.
+// functionsEach is the number of functions of a worker, a twentieth of the server's limit. Each takes less than a
+// kilobyte.
 const functionsEach = 50_000
 
-// dumpedEach is how many jobs there are to DUMP: twenty times as many are a million.
+// dumpedEach is the number of jobs to DUMP, a twentieth of a million.
 const dumpedEach = 50_000
 
-// submits appends requests for so many jobs.
+// submits appends requests that submit n jobs.
 func submits(b []byte, names string, count int) []byte {
 	for i := range count {
 		j := periodic.AppendJob(nil, &periodic.Job{Func: []byte("dumped"), Name: fmt.Append(nil, names, " ", i), Workload: []byte("of a job that is dumped")})
@@ -264,7 +262,7 @@ func submits(b []byte, names string, count int) []byte {
 	return b
 }
 
-// hostiles are what peers do to the server.
+// hostiles are the attacks on the server.
 var hostiles = []struct {
 	name   string
 	memory int  // that the server may take more, times the scale

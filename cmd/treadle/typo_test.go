@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// TestTypos: what a user gets wrong is one line with the remedy, and exit code 2.
+// TestTypos: a usage error is one line with the remedy, and exit code 2.
 func TestTypos(t *testing.T) {
 	f := func(says string, args ...string) {
 		t.Helper()
@@ -78,7 +78,7 @@ func TestTypos(t *testing.T) {
 	f(`--bind: "0.0.0.0:99" is no host: write a name or an IP address alone`, "serve", "--data", "none", "--bind", "0.0.0.0:99")
 	f(`--gloom-masters: "off" stands beside other addresses`, "serve", "--data", "none", "--gloom-masters", "off", "--gloom-masters", "tcp://127.0.0.1:0")
 
-	// Values of the file are blamed on the file, whoever refuses them.
+	// An error about a value of the file names the file and the line.
 	g := func(text, says string) {
 		t.Helper()
 		file := config(t, text)
@@ -140,7 +140,7 @@ func TestSpans(t *testing.T) {
 	}
 }
 
-// TestRefusals: what a server has not is said, with the remedy, and exit code 1.
+// TestRefusals: a request that the server cannot carry out is one line with the remedy, and exit code 1.
 func TestRefusals(t *testing.T) {
 	dir := t.TempDir()
 	socket, dump := filepath.Join(dir, "s"), filepath.Join(dir, "jobs.dump")
@@ -191,7 +191,7 @@ func TestRefusals(t *testing.T) {
 	}
 	u.fails(`treadle: cannot load .*, nothing was sent: .* cut.*\n`, "load "+config(t, string(whole[:len(whole)-1])))
 	u.gets(`.*\nf +0 +2 .*`, "status")
-	// One that the server refuses in the midst says how far it went.
+	// When the server refuses a job in the middle of the dump, the message has the number of jobs that are in.
 	huge := append([]byte("\x00\x00\x00\x00\x00\x00\x00\x02\x01f\x01x\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01f\x01y\x00\x30\x00\x00"), make([]byte, 3<<20+9)...)
 	u.fails(`treadle: cannot load the jobs at .*: a job is larger than its --max-frame; 1 of the 2 jobs are in\n`, "load "+config(t, string(huge)))
 }

@@ -200,7 +200,7 @@ func TestWorkDoesNotSpin(t *testing.T) {
 	worker.stop()
 }
 
-// TestWholeLines: what several commands print at once is not mixed within a line.
+// TestWholeLines: the lines of commands that run at once are not mixed.
 func TestWholeLines(t *testing.T) {
 	var out bytes.Buffer
 	l := newLines(&console{out: &out, err: &out}, 2)
