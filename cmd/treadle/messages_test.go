@@ -260,52 +260,93 @@ func covers(entry, text string) bool {
 	return true
 }
 
+// missing returns the errors and warnings of the log and the errors of commands that no entry covers.
+func missing(all []message, has []string) (texts []string) {
+	for _, m := range all {
+		explained := m.kind == logErrors || m.kind == logWarnings || m.kind == commandErrors
+		if explained && !slices.ContainsFunc(has, func(entry string) bool { return covers(entry, m.text) }) {
+			texts = append(texts, m.text)
+		}
+	}
+	return slices.Compact(texts)
+}
+
+// stale returns the entries that neither cover a message nor stand in the literals of the program.
+func stale(all []message, literals string, has []string) []string {
+	return slices.DeleteFunc(has, func(entry string) bool {
+		known := true
+		for _, part := range strings.Split(entry, "...") {
+			known = known && strings.Contains(literals, strings.Trim(part, " ()"))
+		}
+		return known || slices.ContainsFunc(all, func(m message) bool { return covers(entry, m.text) })
+	})
+}
+
+// rewordedAs returns the index of the text that shares most words with an entry, at least half of them; -1: none.
+func rewordedAs(entry string, texts []string) (at int) {
+	words, best := strings.Fields(entry), 0
+	at = -1
+	for i, text := range texts {
+		shared := 0
+		for _, word := range words {
+			if slices.Contains(strings.Fields(text), word) {
+				shared++
+			}
+		}
+		if shared > best && 2*shared >= len(words) {
+			at, best = i, shared
+		}
+	}
+	return at
+}
+
 // todo is the text of an entry that has no author yet.
 const todo = "TODO: what it means, and what to do."
 
+// rewriteEntries returns the troubleshooting page with the entries of reworded messages renamed, and an empty entry for
+// each new message.
+func rewriteEntries(page string, lacks, old []string) string {
+	for _, entry := range old {
+		if at := rewordedAs(entry, lacks); at >= 0 {
+			page = strings.ReplaceAll(page, "`"+entry+"`", "`"+lacks[at]+"`")
+			lacks = slices.Delete(lacks, at, at+1)
+		}
+	}
+	for _, text := range lacks {
+		page += "\n### `" + text + "`\n\n" + todo + "\n"
+	}
+	return page
+}
+
 // TestDocsMessages compares the messages in the source with docs/messages.md, and the log's errors and warnings and
-// the errors of commands with the headings of the troubleshooting page. -docs.rewrite writes the list anew, and adds
-// an empty entry for each message that has none.
+// the errors of commands with the headings of the troubleshooting page. -docs.rewrite writes the list anew, renames the
+// entries of reworded messages, and adds an empty entry for each new message.
 func TestDocsMessages(t *testing.T) {
 	all, literals := everyMessage(t)
-	list, err := os.ReadFile("docs/messages.md")
-	if want := messageList(all); *rewriteDocs {
-		err = os.WriteFile("docs/messages.md", []byte(want), 0o644)
-	} else if string(list) != want {
-		t.Error("docs/messages.md is not what the source says: go test ./cmd/treadle -run TestDocsMessages -docs.rewrite")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
 	page, err := page("troubleshooting")
 	if err != nil {
 		t.Fatal(err)
 	}
-	has := entries(page)
-	added := ""
-	for _, m := range all {
-		if (m.kind == logErrors || m.kind == logWarnings || m.kind == commandErrors) && !slices.ContainsFunc(has, func(entry string) bool { return covers(entry, m.text) }) {
-			t.Errorf("the troubleshooting page has no entry for %q of %s", m.text, m.file)
-			added += "\n### `" + m.text + "`\n\n" + todo + "\n"
-			has = append(has, m.text)
+	lacks, old := missing(all, entries(page)), stale(all, literals, entries(page))
+	if *rewriteDocs {
+		for name, text := range map[string]string{"messages": messageList(all), "troubleshooting": rewriteEntries(page, lacks, old)} {
+			if err := os.WriteFile("docs/"+name+".md", []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
 		}
+		return
 	}
-	if added != "" && *rewriteDocs {
-		if err := os.WriteFile("docs/troubleshooting.md", []byte(page+added), 0o644); err != nil {
-			t.Fatal(err)
-		}
+	list, err := os.ReadFile("docs/messages.md")
+	if err != nil || string(list) != messageList(all) {
+		t.Errorf("docs/messages.md is not what the source says, %v: go test ./cmd/treadle -run TestDocsMessages -docs.rewrite", err)
+	}
+	for _, text := range lacks {
+		t.Errorf("the troubleshooting page has no entry for %q", text)
+	}
+	for _, entry := range old {
+		t.Errorf("no message of the program is that of the entry %q", entry)
 	}
 	if strings.Contains(page, todo) {
 		t.Errorf("the troubleshooting page has an entry without its text: %s", todo)
-	}
-	for _, entry := range entries(page) {
-		if slices.ContainsFunc(all, func(m message) bool { return covers(entry, m.text) }) {
-			continue
-		}
-		for _, part := range strings.Split(entry, "...") {
-			if !strings.Contains(literals, strings.Trim(part, " ()")) {
-				t.Errorf("no message of the program has %q, of the entry %q", part, entry)
-			}
-		}
 	}
 }
