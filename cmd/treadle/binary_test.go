@@ -53,7 +53,7 @@ func TestMain(m *testing.M) {
 // patience bounds a test that hangs; nothing waits for it otherwise.
 const patience = 2 * time.Minute
 
-// lifetime ends a server that hangs, or that its test has lost; none needs half of it, even in twentyfold sieges.
+// lifetime ends a server that hangs, or that its test has lost; none needs half of it, even in twentyfold attacks.
 const lifetime = 5 * time.Minute
 
 // process is a running treadle.
@@ -79,7 +79,7 @@ func startCommand(t *testing.T, stdout bool, command string, args ...string) *pr
 	return startBy(t, stdout, exec.Command(command, args...), (*exec.Cmd).Start)
 }
 
-// startBy is startCommand for one that begins in a way of its own.
+// startBy is startCommand for a command with its own way to begin.
 func startBy(t *testing.T, stdout bool, cmd *exec.Cmd, begin func(*exec.Cmd) error) *process {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -113,7 +113,7 @@ func (p *process) Wait() error {
 	return p.Cmd.Wait()
 }
 
-// until reads lines up to one that contains text, and returns it.
+// until reads lines up to the first that contains text, and returns that line.
 func (p *process) until(text string) string {
 	p.t.Helper()
 	for p.lines.Scan() {
@@ -179,8 +179,7 @@ func treadle(t *testing.T, stdin string, args ...string) (stdout, stderr string,
 	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
 }
 
-// TestExitCodes: 1 for what does not work, 2 for what is not understood, and
-// one line that says why.
+// TestExitCodes: the exit code is 1 for a failure and 2 for a usage error, with one line that says why.
 func TestExitCodes(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -192,7 +191,7 @@ func TestExitCodes(t *testing.T) {
 	f := func(args string, code int, says string) {
 		t.Helper()
 		words := strings.Fields(args)
-		if elsewhere[words[0]] == "" && !slices.Contains(otherProtocols, words[0]) && words[0] != "-H" {
+		if serverless[words[0]] == "" && !slices.Contains(otherProtocols, words[0]) && words[0] != "-H" {
 			words = append([]string{"-H", closed}, words...)
 		}
 		out, errs, got := treadle(t, "", words...)

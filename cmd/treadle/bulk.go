@@ -17,14 +17,14 @@ import (
 	"treadle/loop/client"
 )
 
-// progressEvery keeps drawing cheap beside copying.
+// progressEvery is the least time between two drawings of a progress bar.
 const progressEvery = 100 * time.Millisecond
 
 type dumpCmd struct {
 	File string `arg:"" help:"File to write, or - for standard output."`
 }
 
-// Run dumps.
+// Run writes the dump.
 func (d *dumpCmd) Run(c *cli, con *console) error {
 	if d.File == "-" && isTerminal(con.out) {
 		return badUsage("a dump is no text to read: name a file, or send it through a pipe")
@@ -51,7 +51,7 @@ func (d *dumpCmd) Run(c *cli, con *console) error {
 	})
 }
 
-// tellLeftOut says what the server has that a dump cannot hold.
+// tellLeftOut says what the server holds that a dump cannot.
 func tellLeftOut(con *console, left client.LeftOut) {
 	var parts []string
 	for _, p := range []struct {
@@ -75,9 +75,8 @@ func tellLeftOut(con *console, left client.LeftOut) {
 	}
 }
 
-// replaceFile writes a file that takes the place of path only when it is
-// complete, or of the file that path is a link to. What is not a regular file, as a
-// pipe, is written to directly.
+// replaceFile writes a temporary file and renames it to path, or to the file that path links to, when it is complete.
+// It writes directly to a path that is no regular file, such as a pipe.
 func replaceFile(path string, write func(io.Writer) error) (err error) {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target
@@ -95,13 +94,13 @@ func replaceFile(path string, write func(io.Writer) error) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
 	if err != nil {
 		if wrong := (*fs.PathError)(nil); errors.As(err, &wrong) {
-			err = wrong.Err // its path is that of the file that would have been renamed
+			err = wrong.Err // without the path of the temporary file
 		}
 		return fmt.Errorf("cannot write %s: %w", path, err)
 	}
 	defer func() {
 		if err != nil {
-			_ = os.Remove(f.Name()) // the first error is the one to report
+			_ = os.Remove(f.Name()) // err is already the first error
 		}
 	}()
 	err = write(f)
@@ -118,8 +117,7 @@ type loadCmd struct {
 	File string `arg:"" help:"File to read, or - for standard input."`
 }
 
-// Run loads. The protocol announces the size first, so what has no size known
-// in advance goes through a temporary file.
+// Run loads the dump. The protocol needs the size first, so input of unknown size goes through a temporary file.
 func (l *loadCmd) Run(c *cli, con *console) error {
 	source := con.in
 	if l.File != "-" {
@@ -129,7 +127,7 @@ func (l *loadCmd) Run(c *cli, con *console) error {
 		}
 		source = f
 	}
-	// A file that is only read is left open to the end of the process.
+	// The file is only read, so the end of the process closes it.
 	f, size, err := sized(source)
 	if err != nil {
 		return fmt.Errorf("cannot load %s: %w", l.File, err)
@@ -159,7 +157,7 @@ func (l *loadCmd) Run(c *cli, con *console) error {
 	})
 }
 
-// check reads a dump to its end, and goes back to where it begins.
+// check reads a dump to its end, counts its jobs and seeks back to the beginning.
 func check(f *os.File, size int64) (jobs int64, err error) {
 	start, err := f.Seek(0, io.SeekCurrent)
 	if err != nil {
@@ -172,7 +170,7 @@ func check(f *os.File, size int64) (jobs int64, err error) {
 	return jobs, err
 }
 
-// sized returns r as a file and how many bytes are left in it.
+// sized returns r as a file, and the number of bytes left in it.
 func sized(r io.Reader) (*os.File, int64, error) {
 	if f, ok := r.(*os.File); ok {
 		info, err := f.Stat()
@@ -191,7 +189,7 @@ func sized(r io.Reader) (*os.File, int64, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	// Without a name the file goes away with the last who has it open.
+	// The system deletes a file without a name when it is closed.
 	err = os.Remove(f.Name())
 	var size int64
 	if err == nil {
@@ -206,7 +204,7 @@ func sized(r io.Reader) (*os.File, int64, error) {
 	return f, size, nil
 }
 
-// isTerminal says whether somebody reads what is written.
+// isTerminal reports whether w is a terminal.
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
@@ -223,7 +221,6 @@ func progress(w io.Writer, what string) client.Progress {
 			bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(w), progressbar.OptionSetDescription(what),
 				progressbar.OptionShowBytes(true), progressbar.OptionThrottle(progressEvery), progressbar.OptionClearOnFinish())
 		}
-		// A bar that cannot be drawn is no reason to stop.
-		_ = bar.Set64(done)
+		_ = bar.Set64(done) // a bar that cannot be drawn must not end the command
 	}
 }

@@ -18,11 +18,10 @@ import (
 )
 
 const (
-	// maxResult is what fits the server's default --max-frame: a larger result
-	// would cost the connection.
+	// maxResult fits the server's default --max-frame: a server closes the connection on a larger result.
 	maxResult = 64<<20 - 1<<10
-	// outputDelay is how long output is still read after the command has exited
-	// but something it started keeps the pipes open.
+	// outputDelay is how long output is read after the command has exited while a process that it
+	// started keeps the pipes open.
 	outputDelay = 5 * time.Second
 	// maxLine holds an int64 with some space around it.
 	maxLine = 64
@@ -31,32 +30,30 @@ const (
 // outcome is how a command ended.
 type outcome struct {
 	err   error  // why it failed
-	later int64  // seconds to put the job off; negative: it is done
-	data  []byte // what it printed, if that was to be kept
+	later int64  // seconds to delay the job; negative: it is done
+	data  []byte // standard output, if keep is set
 }
 
 // child is a command that is run for one job.
 type child struct {
 	command   []string
-	function  string // of the job; empty: it has none
+	function  string // of the job; empty: none
 	name      string // its last argument
-	noName    bool   // no, it is in the environment alone
+	noName    bool   // the name is in the environment alone
 	input     []byte
 	timeout   time.Duration // 0: none
-	jobs      bool          // that is the job's, and not one of the worker's own
-	began     time.Time     // of that; zero: now
+	jobs      bool          // timeout is the job's, not the worker's
+	began     time.Time     // start of timeout; zero: now
 	maxResult int           // bytes; 0: maxResult
 	con       *console
-	lines     *lines // nil: what is printed goes straight through
+	lines     *lines // nil: output goes straight to con
 
-	keep bool // keep what it prints instead of showing it
-	// publish is given what the command prints, while it runs; nil: nobody is.
-	// It may take its time, up to the end of its context.
+	keep bool // standard output is kept instead of printed
+	// publish gets the command's standard output while it runs; nil: none. It may block until its context ends.
 	publish func(ctx context.Context, data []byte)
 }
 
-// run ends with the command. The end of kill kills it and whatever it has started
-// in its process group.
+// run runs the command and waits for it. The end of kill kills its process group.
 func (c *child) run(kill context.Context) outcome {
 	args, err := c.arguments()
 	if err != nil {
@@ -107,7 +104,7 @@ func (c *child) run(kill context.Context) outcome {
 	return c.outcome(ctx, cmd.Run(), &last, &data)
 }
 
-// limit is the time-out for people.
+// limit returns the time-out for messages.
 func (c *child) limit() string {
 	if c.jobs {
 		return "its time-out of " + spell(c.timeout)
@@ -115,8 +112,8 @@ func (c *child) limit() string {
 	return spell(c.timeout)
 }
 
-// arguments are the command's, with the job's name. A name that the command would take for an option is
-// refused: whoever submits jobs chooses it.
+// arguments returns the command's arguments and the job's name. It refuses a name that the command could take for an
+// option: any client that submits jobs chooses the name.
 func (c *child) arguments() ([]string, error) {
 	args := c.command[1:len(c.command):len(c.command)]
 	switch {
@@ -130,7 +127,7 @@ func (c *child) arguments() ([]string, error) {
 	return append(args, c.name), nil
 }
 
-// environment is this program's with what there is to know of the job.
+// environment returns this program's environment with the job's variables.
 func (c *child) environment() []string {
 	env := os.Environ()
 	for _, v := range []struct{ name, value string }{
@@ -143,13 +140,13 @@ func (c *child) environment() []string {
 	return env
 }
 
-// outcome judges how the command ended.
+// outcome returns how the command ended.
 func (c *child) outcome(ctx context.Context, err error, last *lastLine, data *limited) outcome {
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded) && err != nil:
 		err = fmt.Errorf("it took longer than %s and was killed", c.limit())
 	case errors.Is(err, exec.ErrWaitDelay):
-		err = nil // it has exited well; what it left behind is not waited for
+		err = nil // exit code 0; processes that it left running are not waited for
 	}
 	if err == nil && data.over {
 		err = fmt.Errorf("its result is larger than %v", journal.Size(data.most))
@@ -157,7 +154,7 @@ func (c *child) outcome(ctx context.Context, err error, last *lastLine, data *li
 	return outcome{err: err, later: last.seconds(), data: data.kept.Bytes()}
 }
 
-// lastLine remembers the last line that is not blank, if it is short.
+// lastLine keeps the last line that is not blank, if it is short.
 type lastLine struct {
 	line []byte // unfinished, at most maxLine+1 bytes
 	full string // the last finished one
@@ -184,7 +181,7 @@ func (l *lastLine) finish() {
 	l.line = l.line[:0]
 }
 
-// seconds is the last line as a number of seconds, -1 when it is none.
+// seconds returns the last line as a number of seconds; -1: the line is no such number.
 func (l *lastLine) seconds() int64 {
 	l.finish()
 	n, err := strconv.ParseInt(strings.TrimSpace(l.full), 10, 64)
@@ -194,8 +191,8 @@ func (l *lastLine) seconds() int64 {
 	return n
 }
 
-// limited keeps what fits a result and forgets the rest. It does not embed the
-// buffer, whose ReadFrom would pass Write by.
+// limited keeps the writes that fit a result and drops the others. It does not embed the buffer, because the buffer's
+// ReadFrom would bypass Write.
 type limited struct {
 	most int
 	kept bytes.Buffer

@@ -21,8 +21,7 @@ import (
 	"treadle/loop/client"
 )
 
-// Exit codes: what was asked could not be done, could not be understood, found damaged data, or was
-// interrupted by a signal.
+// Exit codes: the command failed, was not understood, found damaged data, or was interrupted by a signal.
 const (
 	exitFailure     = 1
 	exitUsage       = 2
@@ -39,7 +38,7 @@ type console struct {
 	out, err io.Writer
 }
 
-// say prints one line about what goes on.
+// say prints one line on standard error.
 func (c *console) say(format string, args ...any) {
 	fmt.Fprintln(c.err, "treadle: "+oneLine(fmt.Sprintf(format, args...)))
 }
@@ -106,7 +105,7 @@ func run(args []string, con console) (code int) {
 	if ours, err := helpTopic(parser, con, args); ours {
 		return report(con, err)
 	}
-	parsed, err := parser.Parse(spoken(disbatchArgs(parser.Model, args)))
+	parsed, err := parser.Parse(helpFlags(disbatchArgs(parser.Model, args)))
 	if err != nil {
 		return report(con, usage(c, err))
 	}
@@ -138,8 +137,8 @@ func newParser(c *cli, con console) (*kong.Kong, error) {
 	)
 }
 
-// decodeText takes an argument byte for byte: names and workloads need not be UTF-8, and
-// kong's own mapper replaces what is not.
+// decodeText takes an argument byte for byte: names and workloads need not be UTF-8, and kong's own mapper
+// replaces invalid bytes.
 func decodeText(ctx *kong.DecodeContext, target reflect.Value) error {
 	token, err := ctx.Scan.PopValue("string")
 	if err != nil {
@@ -153,12 +152,12 @@ func decodeText(ctx *kong.DecodeContext, target reflect.Value) error {
 	return nil
 }
 
-// killed is the end of a worker by a second signal, and of the commands that it ran.
+// killed is the error of a worker that a second signal has ended together with its commands.
 type killed struct{}
 
 func (killed) Error() string { return "the running commands were killed" }
 
-// ExitCode is what report returns.
+// ExitCode returns the exit code of an interrupted command.
 func (killed) ExitCode() int { return exitInterrupted }
 
 // report prints an error as one line and returns the exit code it stands for.
@@ -183,7 +182,7 @@ func report(con console, err error) int {
 	return exitFailure
 }
 
-// oneLine is a text that does nothing to a terminal: names and servers' words may hold anything.
+// oneLine returns a text on one line, with control characters escaped: names and replies may hold any bytes.
 func oneLine(s string) string {
 	s = strings.ReplaceAll(strings.TrimSpace(s), "\n", "; ")
 	if utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsGraphic(r) }) {
@@ -216,8 +215,7 @@ func versionLine() string {
 	return fmt.Sprintf("%s %s %s/%s", line, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
-// readWorkload returns what -w names: the text itself, @FILE's content or, for
-// @-, standard input.
+// readWorkload returns the bytes that -w names: the text itself, @FILE's content or, for @-, standard input.
 func readWorkload(w string, in io.Reader) ([]byte, error) {
 	file, isFile := strings.CutPrefix(w, "@")
 	switch {

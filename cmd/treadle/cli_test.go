@@ -100,6 +100,7 @@ func TestServeOptions(t *testing.T) {
 		want.Dwork.Stop, want.Dwork.Complete = orDefault(want.Dwork.Stop, "exit"), orDefault(want.Dwork.Complete, "any")
 		want.Kts46.Timeout, want.Kts46.TimeoutUnit = orDefault(want.Kts46.Timeout, 5*time.Second), orDefault(want.Kts46.TimeoutUnit, "s")
 		want.Pprof = orDefault(want.Pprof, "off")
+		want.Shards = orDefault(want.Shards, loop.DefaultShards)
 		want.Drain, want.Version = orDefault(want.Drain, loop.DefaultDrain), version
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%q:\n got %+v, %v\nwant %+v", args, got, err, want)

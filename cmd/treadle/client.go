@@ -15,8 +15,8 @@ import (
 	"treadle/loop/journal"
 )
 
-// replyTimeout bounds every request but those that wait for a job or move a
-// dump: a server that is alive answers in milliseconds.
+// replyTimeout bounds every request except waiting for a job and moving a dump: a working server answers in
+// milliseconds.
 const replyTimeout = 30 * time.Second
 
 // framing2018 is the value of --framing for servers of 2018.
@@ -34,8 +34,7 @@ func (c *cli) options() (client.Options, error) {
 	return client.Options{Newest: true}, nil
 }
 
-// with calls f with a connection to the server and a context that ends with a
-// signal or, unless it is 0, after a time.
+// with calls f with a connection to the server. The context ends with a signal and, unless limit is 0, after limit.
 func (c *cli) with(limit time.Duration, f func(context.Context, *client.Client) error) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
@@ -59,11 +58,11 @@ func (c *cli) with(limit time.Duration, f func(context.Context, *client.Client) 
 	return server.Explain(ctx, err)
 }
 
-// largeJob is the size from which the server is asked first whether it takes a job: it hangs up on
-// one that is too large.
+// largeJob is the size from which a command asks for the server's --max-frame first: the server hangs up on a job that
+// is larger.
 const largeJob = 1 << 20
 
-// fits refuses a job that is larger than the server takes. A server that does not say may take it.
+// fits refuses a job that is larger than the server's --max-frame, if the server tells that.
 func fits(ctx context.Context, server *client.Client, j *client.Job) error {
 	if len(j.Workload) < largeJob {
 		return nil
@@ -75,7 +74,7 @@ func fits(ctx context.Context, server *client.Client, j *client.Job) error {
 	return err
 }
 
-// perhapsTooLarge adds why a server may have hung up on a job.
+// perhapsTooLarge adds the probable reason when a server has hung up on a large job.
 func perhapsTooLarge(err error, j *client.Job) error {
 	if errors.Is(err, client.ErrClosed) && len(j.Workload) >= largeJob {
 		return fmt.Errorf("%w, perhaps because it takes no requests of %v", err, journal.Size(len(j.Workload)))
@@ -83,7 +82,7 @@ func perhapsTooLarge(err error, j *client.Job) error {
 	return err
 }
 
-// jobOverhead is what a request has around names and workload.
+// jobOverhead is the size of a request without names and workload, rounded up.
 const jobOverhead = 64
 
 // jobArgs are the arguments that submit and run share.
@@ -109,8 +108,8 @@ func (j *jobArgs) job(con *console) (*client.Job, error) {
 	return &client.Job{Func: j.Func, Name: j.Name, Workload: data, Timeout: int32(timeout)}, err
 }
 
-// refuseEmpty refuses arguments without a character: the protocols have such names, and they
-// nearly always come from a variable of a script that is not set. It takes pairs.
+// refuseEmpty refuses empty arguments. The protocols allow empty names, but they nearly always come from an unset
+// variable of a script. It takes pairs of argument name and value.
 func refuseEmpty(pairs ...string) error {
 	for i := 0; i < len(pairs); i += 2 {
 		if pairs[i+1] == "" {
@@ -134,7 +133,7 @@ type submitCmd struct {
 	Later time.Duration `default:"0s" placeholder:"TIME" help:"Time from now when the job is due (default: ${default})."`
 }
 
-// Run submits.
+// Run submits the job.
 func (s *submitCmd) Run(c *cli, con *console) error {
 	later, err := wholeSeconds("--later", s.Later, math.MaxInt64)
 	if err != nil {
@@ -195,10 +194,10 @@ func (r *runCmd) Run(c *cli, con *console) error {
 	})
 }
 
-// closePatience is how long behind its result a job's data may still come.
+// closePatience is how long a job's data may still come after its result.
 const closePatience = 5 * time.Second
 
-// run runs the job, and prints the data that comes meanwhile when that was asked for.
+// run runs the job and, with --data, prints the data that its worker publishes meanwhile.
 func (r *runCmd) run(ctx context.Context, server *client.Client, job *client.Job, con *console) ([]byte, error) {
 	if !r.Data {
 		return server.Run(ctx, job)
@@ -221,7 +220,7 @@ func (r *runCmd) run(ctx context.Context, server *client.Client, job *client.Job
 	select {
 	case err = <-over:
 	case <-time.After(closePatience):
-		con.say("the data of %q %q does not end", r.Func, r.Name)
+		con.say("the data of %q %q goes on %s after its result: it is not waited for any longer", r.Func, r.Name, spell(closePatience))
 	}
 	return result, err
 }
@@ -235,10 +234,10 @@ func (d dataLines) Write(p []byte) (int, error) {
 	return len(p), err
 }
 
-// patienceOfUsers is how long a command may say nothing of what it waits for.
+// patienceOfUsers is how long a command may wait without a line on standard error.
 const patienceOfUsers = 2 * time.Second
 
-// queue is the function's row of the status, asked of a server that is slow to answer something else.
+// queue returns the function's row of the status while another request is still waiting.
 func (r *runCmd) queue(server *client.Client) (client.Queue, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), statusTimeout)
 	defer cancel()
@@ -251,17 +250,17 @@ func (r *runCmd) queue(server *client.Client) (client.Queue, error) {
 	return client.Queue{}, err
 }
 
-// statusTimeout bounds a look at the status beside another request.
+// statusTimeout bounds a status request beside another request.
 const statusTimeout = 5 * time.Second
 
-// sayIdle tells of a job that nobody does.
+// sayIdle says that no worker serves the function, if so.
 func (r *runCmd) sayIdle(server *client.Client, con *console) {
 	if q, err := r.queue(server); err == nil && q.Workers == 0 {
 		con.say("no worker serves %q: the job is queued until one does (treadle work %s -- CMD)", r.Func, printable(r.Func))
 	}
 }
 
-// late says what becomes of a job whose result has not come in time.
+// late returns the error for a result that has not come in time: what becomes of the job, and what to do.
 func (r *runCmd) late(server *client.Client, err error) error {
 	q, failed := r.queue(server)
 	switch {
@@ -281,7 +280,7 @@ type recvCmd struct {
 	Wait time.Duration `default:"0s" placeholder:"TIME" help:"Time after which to give up; 0s: none (default: ${default})."`
 }
 
-// Run writes what comes as it comes. Only the CRC framing can.
+// Run prints the data as it comes. Only the CRC framing has the request.
 func (r *recvCmd) Run(c *cli, con *console) error {
 	if err := checkNames(r.Func, r.Name); err != nil {
 		return err
@@ -303,7 +302,7 @@ type removeCmd struct {
 	Name string `arg:"" help:"Name of the job."`
 }
 
-// Run removes.
+// Run removes the job.
 func (r *removeCmd) Run(c *cli) error {
 	if err := checkNames(r.Func, r.Name); err != nil {
 		return err
@@ -324,7 +323,7 @@ type dropCmd struct {
 	Func string `arg:"" help:"Function to drop."`
 }
 
-// Run drops, and looks whether that happened, which the protocol does not say.
+// Run drops the function and reads the status: the protocol's reply does not say whether it was dropped.
 func (d *dropCmd) Run(c *cli) error {
 	if err := checkNames(d.Func); err != nil {
 		return err
@@ -350,7 +349,7 @@ func (d *dropCmd) Run(c *cli) error {
 	})
 }
 
-// whyKept says why a function is there after it was dropped.
+// whyKept returns why a function still exists after the request to drop it.
 func whyKept(row client.Queue) string {
 	switch {
 	case row.Workers > 0:
@@ -363,9 +362,13 @@ func whyKept(row client.Queue) string {
 
 type pingCmd struct{}
 
+// pingTimeout bounds connecting, greeting and PING: a program that accepts connections and stays silent is
+// no Periodic server.
+const pingTimeout = 3 * time.Second
+
 // Run prints the time it took.
 func (*pingCmd) Run(c *cli, con *console) error {
-	return c.with(replyTimeout, func(ctx context.Context, server *client.Client) error {
+	return c.with(pingTimeout, func(ctx context.Context, server *client.Client) error {
 		start := time.Now()
 		if err := server.Ping(ctx); err != nil {
 			return err

@@ -17,9 +17,9 @@ import (
 	"treadle/loop/client"
 )
 
-// clockTrial is a built server whose clock on the wall is set, and peers of every protocol.
+// clockTrial is a built server with a wall clock that the test sets, and peers of every protocol.
 type clockTrial struct {
-	*siege
+	*attack
 	ctx   context.Context
 	data  string
 	clock *wallClock
@@ -35,7 +35,7 @@ type clockTrial struct {
 	sig  string         // and "two", of version 2
 }
 
-// begin starts a server whose clock is away from the machine's, and connects.
+// begin starts a server with a shifted wall clock and connects the peers.
 func (c *clockTrial) begin(offset time.Duration, args ...string) {
 	c.t.Helper()
 	p, clock := startWithClock(c.t, offset, c.serves(append([]string{"--data", c.data}, args...)...)...)
@@ -49,7 +49,7 @@ func (c *clockTrial) begin(offset time.Duration, args ...string) {
 	must(c.t, c.slave.Join(c.ctx, client.GloomText("echo")))
 }
 
-// kill ends the server with its peers.
+// kill kills the server and closes its peers.
 func (c *clockTrial) kill() {
 	c.server.signal(syscall.SIGKILL)
 	_ = c.server.Wait()
@@ -60,8 +60,7 @@ func (c *clockTrial) kill() {
 	c.slave.Close()
 }
 
-// submit hands jobs in, each named like its function, due in so many seconds of the server's
-// clock; 0: at once.
+// submit submits jobs with the names of their functions, due in a number of seconds of the server's clock; 0: at once.
 func (c *clockTrial) submit(in int64, timeout int32, functions ...string) {
 	c.t.Helper()
 	for _, f := range functions {
@@ -73,7 +72,7 @@ func (c *clockTrial) submit(in int64, timeout int32, functions ...string) {
 	}
 }
 
-// offers has the worker do functions.
+// offers makes the worker offer functions.
 func (c *clockTrial) offers(functions ...string) {
 	c.t.Helper()
 	for _, f := range functions {
@@ -81,7 +80,7 @@ func (c *clockTrial) offers(functions ...string) {
 	}
 }
 
-// gets wants jobs to be handed out to the worker, in any order, and no other.
+// gets checks that the worker is handed exactly these jobs, in any order.
 func (c *clockTrial) gets(functions ...string) map[string]*client.Assignment {
 	c.t.Helper()
 	all := map[string]*client.Assignment{}
@@ -95,7 +94,7 @@ func (c *clockTrial) gets(functions ...string) map[string]*client.Assignment {
 	return all
 }
 
-// does is gets, and has them done.
+// does is gets, and reports the jobs as done.
 func (c *clockTrial) does(functions ...string) {
 	c.t.Helper()
 	for _, a := range c.gets(functions...) {
@@ -103,7 +102,7 @@ func (c *clockTrial) does(functions ...string) {
 	}
 }
 
-// near wants a time of the server's to be its present.
+// near checks that a time is the server's present.
 func (c *clockTrial) near(what string, unix int64) {
 	c.t.Helper()
 	if now := c.clock.now(); unix < now-60 || unix > now+60 {
@@ -111,10 +110,9 @@ func (c *clockTrial) near(what string, unix int64) {
 	}
 }
 
-// sets steps the clock, and sees by what STATUS calls the present that the server knows. A
-// Gloom job goes to and fro all the same. STATUS is asked twice: a loop reads its clock when
-// a turn begins, a turn that others have begun before the step may take the first request in,
-// and by the time its answer is here that turn has ended.
+// sets steps the clock and checks by the present in STATUS that the server follows. A Gloom job is done meanwhile. The
+// test asks for STATUS twice: a loop reads its clock when a turn begins, and the first request may come into a turn that
+// began before the step.
 func (c *clockTrial) sets(by time.Duration) {
 	c.t.Helper()
 	c.clock.step(by)
@@ -146,7 +144,7 @@ func (c *clockTrial) xml(method string, params ...any) (any, error) {
 	return kts46.ReadAnswer(answer.Body)
 }
 
-// json calls version 2 and returns the sig of what it says, if any.
+// json calls version 2 of kts46 and returns the sig of the reply, if any.
 func (c *clockTrial) json(method, params string) (sig string) {
 	c.t.Helper()
 	text := worked(c.kts.ask(`{"method":%q,"params":[%s],"id":1}`, method, params))(c.t)
@@ -158,7 +156,7 @@ func (c *clockTrial) json(method, params string) (sig string) {
 	return sig
 }
 
-// simulates starts two simulations, of which a worker of either version takes one.
+// simulates starts two simulations; a worker of each version takes one.
 func (c *clockTrial) simulates() {
 	c.t.Helper()
 	_, err := c.xml("createProject", "p")
@@ -176,8 +174,8 @@ func (c *clockTrial) simulates() {
 	c.sig = c.json("acceptTask", fmt.Sprintf(`"two",%q`, c.json("getTask", `"two",["simulation"]`)))
 }
 
-// reports has both workers report, and wants both to be believed, the reports that they have
-// made before to be not, and each to get a mark that it has not had.
+// reports makes both workers report. The server must accept the reports, refuse their earlier ones, and give each
+// worker a new mark.
 func (c *clockTrial) reports() {
 	c.t.Helper()
 	v, err := c.xml("reportStatus", "one", "working", c.last)
@@ -196,27 +194,26 @@ func (c *clockTrial) reports() {
 	c.last, c.sig = last, sig
 }
 
-// longLease is how long workers of dwork and kts46 may be, by a clock that does not step. The
-// server looks four times as often.
+// longLease is how long workers of dwork and kts46 may be silent, by a clock that does not step.
 const longLease = 16 * time.Second
 
-// TestClockSteps: the clock of the built server is set forward and back, also while it does not
-// run. Jobs are due by it; whatever lasts for some time lasts that long; nothing is lost,
-// handed out twice or kept waiting, and others are served meanwhile.
+// TestClockSteps sets the clock of the built server forward and back, also while the server does not run. Jobs are due by
+// that clock; time-outs and leases keep their length; no job is lost, handed out twice or kept waiting, and the probes
+// are served meanwhile.
 func TestClockSteps(t *testing.T) {
-	c := &clockTrial{siege: newSiege(t, 0), ctx: patient(t), data: filepath.Join(t.TempDir(), "data")}
+	c := &clockTrial{attack: newAttack(t, 0), ctx: patient(t), data: filepath.Join(t.TempDir(), "data")}
 	leases := func(d time.Duration) []string {
 		return []string{"--dwork-lease", d.String(), "--kts46-restart-after", d.String()}
 	}
 	c.begin(0, leases(longLease)...)
-	c.withGuest(c.forward)
-	c.withGuest(c.back)
+	c.withProbes(c.forward)
+	c.withProbes(c.back)
 	c.kill()
 	c.begin(-time.Hour, leases(longLease)...)
-	c.withGuest(c.restarted)
+	c.withProbes(c.restarted)
 	c.kill()
 	c.begin(time.Hour, leases(time.Second)...)
-	c.withGuest(c.lapsed)
+	c.withProbes(c.lapsed)
 	c.server.stop()
 }
 
@@ -253,7 +250,7 @@ func (c *clockTrial) forward() {
 	}
 }
 
-// steals has a location be given a task, and no other.
+// steals checks that a location is given exactly this task.
 func (c *clockTrial) steals(location, want string) {
 	c.t.Helper()
 	got := worked(c.hub.Steal(c.ctx, location, 1))(c.t)
@@ -323,7 +320,7 @@ func (c *clockTrial) lapsed() {
 	c.sets(3 * time.Hour)
 	c.does("ninety minutes")
 	for name, j := range dumpOf(c.ctx, c.t, c.socket) {
-		if j.function != "guest" {
+		if j.function != "probe" {
 			c.t.Errorf("job %q is left, though it was done", name)
 		}
 	}

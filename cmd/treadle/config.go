@@ -17,7 +17,7 @@ import (
 // command's other flags.
 type configPath string
 
-// configError is a mistake in the configuration file, by file and line.
+// configError is an error in the configuration file, with file and line.
 type configError struct {
 	path string
 	line int // 0: unknown
@@ -55,7 +55,7 @@ func (configPath) BeforeResolve(ctx *kong.Context, trace *kong.Path, c *cli) err
 	return nil
 }
 
-// linesOf says in which line each key of a TOML text stands, which parseConfig has understood.
+// linesOf returns the line of each key of a TOML text that parseConfig has accepted.
 func linesOf(text []byte) map[string]int {
 	lines := make(map[string]int)
 	var p unstable.Parser
@@ -70,10 +70,9 @@ func linesOf(text []byte) map[string]int {
 	return lines
 }
 
-// parseConfig returns the values of a TOML text that may hold these names only.
+// parseConfig returns the values of a TOML text and refuses keys other than names.
 func parseConfig(path string, text []byte, names []string) (map[string]any, error) {
-	// The decoder knows the line of a key that has no field: so make one for
-	// every name.
+	// The decoder reports the line of a key without a field: so each name gets a field.
 	fields := make([]reflect.StructField, len(names))
 	for i, name := range names {
 		fields[i] = reflect.StructField{
@@ -111,15 +110,15 @@ func located(path string, err error) error {
 	return &configError{path: path, err: err}
 }
 
-// configValues answers kong for flags that the command line does not give.
+// configValues gives kong the values of flags that are not on the command line.
 type configValues struct {
 	path   string
 	values map[string]any
 	lines  map[string]int
-	used   map[string]bool // the flags that have their values from here
+	used   map[string]bool // the flags that took their values from the file
 }
 
-// blame puts the file and the line in front of an error about a setting that the file gives.
+// blame puts the file and the line in front of an error about a setting of the file.
 func (c *configValues) blame(setting string, err error) error {
 	if c == nil || !c.used[setting] {
 		return err
@@ -128,7 +127,7 @@ func (c *configValues) blame(setting string, err error) error {
 	return &configError{c.path, c.lines[setting], &reworded{setting + text, err}}
 }
 
-// reworded is an error in other words.
+// reworded is an error with another text.
 type reworded struct {
 	text string
 	err  error
@@ -137,7 +136,7 @@ type reworded struct {
 func (r *reworded) Error() string { return r.text }
 func (r *reworded) Unwrap() error { return r.err }
 
-// resolve returns the file's value of a flag, after trying it.
+// resolve returns the file's value of a flag after checking that the flag accepts it.
 func (c *configValues) resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 	value, ok := c.values[flag.Name]
 	if !ok {
@@ -156,7 +155,7 @@ func (c *configValues) resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (
 	return value, nil
 }
 
-// tokens turns a TOML value into what the same flag's text would be.
+// tokens turns a TOML value into the text, or the texts, that the flag would have on the command line.
 func tokens(value any, list bool) (any, error) {
 	switch v := value.(type) {
 	case string:

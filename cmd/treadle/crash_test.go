@@ -24,7 +24,7 @@ var (
 	crashSeed = flag.Uint64("crash.seed", 1, "seed of TestCrash")
 )
 
-// fate is what the harness knows of one job. Every name is used once.
+// fate is the test's knowledge of one job. Every name is used once.
 type fate struct {
 	function, workload string
 	submitted          bool // acknowledged
@@ -62,11 +62,10 @@ func (l *ledger) create(function string) (name, workload string) {
 	return name, workload
 }
 
-// TestCrash proves that acknowledged means on disk: the real server is loaded by
-// clients that submit, remove and drop and by workers that finish, killed with
-// SIGKILL at a random moment and started again. Every job whose submission was
-// acknowledged is there, unless its removal, drop or completion was under way; none
-// whose removal or drop was acknowledged comes back. A completed job may.
+// TestCrash checks that acknowledged means on disk. Clients submit, remove and drop, and workers finish jobs, at the built
+// server, which is killed with SIGKILL at a random moment and started again. A job with an acknowledged submission is
+// there, unless its removal, drop or completion was under way. A job with an acknowledged removal or drop does not come
+// back. A completed job may.
 func TestCrash(t *testing.T) {
 	random := rand.New(rand.NewPCG(*crashSeed, 0))
 	dir := t.TempDir()
@@ -97,8 +96,8 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// load works on the server until it is killed, a while after it has acknowledged something; if
-// it is to fill logs, with large jobs too.
+// load runs clients and workers until it kills the server, a while after the first acknowledgement; with large jobs too
+// if it is to fill logs.
 func load(t *testing.T, socket string, l *ledger, p *process, after time.Duration, fill bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -188,12 +187,12 @@ func dropUntilKilled(ctx context.Context, socket string, l *ledger) {
 	}
 }
 
-// large is the function whose jobs fill the journal's logs, so that the server is also
-// killed while it goes on to the next one or brings one into the store.
+// large is the function of the jobs that fill the journal's logs, so that the server is also killed while it begins a
+// log or brings one into the store.
 const large = "large"
 
-// fillUntilKilled submits large jobs and removes each when the next is there, those that
-// were left by earlier rounds first.
+// fillUntilKilled submits large jobs and removes each when the next is acknowledged. It first removes the jobs of earlier
+// rounds.
 func fillUntilKilled(ctx context.Context, socket string, l *ledger) {
 	c, err := client.Dial(ctx, socket, client.Options{})
 	if err != nil {
@@ -225,7 +224,7 @@ func fillUntilKilled(ctx context.Context, socket string, l *ledger) {
 	}
 }
 
-// workUntilKilled finishes some jobs, fails and puts off others.
+// workUntilKilled finishes some jobs, and fails and delays others.
 func workUntilKilled(ctx context.Context, socket string, l *ledger) {
 	w, err := client.DialWorker(ctx, socket, client.Options{})
 	if err != nil || w.CanDo(ctx, "worked") != nil {
@@ -272,8 +271,8 @@ func audit(t *testing.T, socket string, l *ledger, round int) (kept int) {
 		}
 		if found {
 			kept++
-			// A job that came back was not removed after all; an unacknowledged
-			// submission that is there now stays there.
+			// The removal of a job that is back was not carried out; an unacknowledged submission that is on disk now
+			// stays there.
 			f.submitted, f.removing, f.dropping, f.finishing = true, false, false, false
 		} else {
 			delete(l.jobs, name)

@@ -30,8 +30,7 @@ type disbatchCmd struct {
 	Search      disbatchSearchCmd      `cmd:"" help:"Search tasks."`
 }
 
-// disbatchConfig reads a configuration; its path is made absolute for the runners that are
-// started with it.
+// disbatchConfig reads a configuration. Its path becomes absolute, because runners are started with it.
 func disbatchConfig(path string) (*siteconfig.File, error) {
 	absolute, err := filepath.Abs(path)
 	if err != nil {
@@ -106,7 +105,7 @@ func (d *disbatchNodeCmd) Run(con *console) error {
 	return settingError(n.Run(first))
 }
 
-// settingError is the error with the exit code of a setting that cannot work, if it is one.
+// settingError gives an error about a setting the exit code of a usage error.
 func settingError(err error) error {
 	var setting *siteconfig.SettingError
 	if errors.As(err, &setting) {
@@ -115,7 +114,7 @@ func settingError(err error) error {
 	return err
 }
 
-// disbatchRunner is the command that runs a node's tasks: this program.
+// disbatchRunner returns the command that runs a node's tasks: this program.
 func disbatchRunner(c *siteconfig.File) ([]string, error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -124,7 +123,7 @@ func disbatchRunner(c *siteconfig.File) ([]string, error) {
 	return []string{program, "disbatch", "task", "--config", c.Path, "--task", disbatchAll}, nil
 }
 
-// disbatchAll in place of a task's id makes the task runner that of a node.
+// disbatchAll in place of a task's id makes the task runner read assignments of a node.
 const disbatchAll = "-"
 
 type disbatchTaskCmd struct {
@@ -181,7 +180,7 @@ func (d *disbatchTaskCmd) Run(con *console) error {
 func disbatchTasks(ctx context.Context, c *siteconfig.File, con *console, log *slog.Logger) error {
 	err := node.RunTasks(ctx, c, con.in, con.out, log)
 	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return nil // the node died while it sent a task; that one is claimed and will be found
+		return nil // the node died while it sent a task, which stays claimed until the node starts again
 	}
 	return settingError(err)
 }

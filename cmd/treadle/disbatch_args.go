@@ -8,7 +8,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// calledAs returns the arguments of a program by its name: a link called task_runner is the task
+// calledAs returns the arguments for the name by which the program is called. A link called task_runner is the task
 // runner of Disbatch, so that a configuration of the original can name it.
 func calledAs(program string, args []string) []string {
 	if filepath.Base(program) == "task_runner" {
@@ -17,9 +17,9 @@ func calledAs(program string, args []string) []string {
 	return args
 }
 
-// disbatchArgs puts the options of a disbatch command behind the command: the original's programs
-// take them before it. The command is task where there is none and --task is given, even without
-// disbatch: so an original node calls its task_runner.
+// disbatchArgs moves options in front of a disbatch command behind it, because the original's programs take them in
+// front. Without a command --task means the command task, even without disbatch: an original node calls its task_runner
+// so.
 func disbatchArgs(model *kong.Application, args []string) []string {
 	given := func(name string) bool {
 		return slices.ContainsFunc(args, func(a string) bool { return a == name || strings.HasPrefix(a, name+"=") })
@@ -41,7 +41,7 @@ func disbatchArgs(model *kong.Application, args []string) []string {
 	return args
 }
 
-// commandAt is where the command of disbatch stands behind options, 0 if it does not.
+// commandAt returns the index of the disbatch command behind options; 0: there is none.
 func commandAt(model *kong.Application, args []string) int {
 	var node *kong.Node
 	for _, child := range model.Children {
@@ -70,7 +70,7 @@ func commandAt(model *kong.Application, args []string) int {
 	return 0
 }
 
-// withValue gives a flag that stands without its value this one.
+// withValue gives a flag without a value the value.
 func withValue(args []string, flag, value string) []string {
 	args = slices.Clone(args)
 	for i, a := range args {

@@ -143,7 +143,7 @@ func (d *disbatchUpdateQueueCmd) Run(con *console) error {
 	return d.silently(con, "POST", "/queues/"+url.PathEscape(d.Queue), fields, d.JSON)
 }
 
-// pairs are names and values that follow one another.
+// pairs reads names and values that alternate.
 func pairs(words []string) (map[string]string, error) {
 	if len(words)%2 != 0 {
 		return nil, badUsage("%q has no value: names and values come in pairs", words[len(words)-1])
@@ -155,7 +155,7 @@ func pairs(words []string) (map[string]string, error) {
 	return out, nil
 }
 
-// silently does what has nothing to say unless it is asked for.
+// silently makes a request and prints the reply only if asked.
 func (d *disbatchREST) silently(con *console, method, path string, body any, asked bool) error {
 	var reply any
 	text, err := d.get(method, path, body, &reply)
@@ -275,7 +275,7 @@ func (disbatchSearchCmd) Help() string {
 	treadle disbatch search --table`
 }
 
-// Run searches.
+// Run searches and prints the tasks or their number.
 func (d *disbatchSearchCmd) Run(con *console) error {
 	request := map[string]any{"terse": d.Terse || d.Table, "pretty": d.Pretty}
 	for name, text := range map[string]string{"filter": d.Filter, "options": d.Options} {
@@ -329,7 +329,7 @@ func (d *disbatchSearchCmd) table(con *console, request any) error {
 	return align(con.out, lines, len(lines[0]))
 }
 
-// moment is a time in seconds as a table has it.
+// moment returns a time in seconds as a cell of a table.
 func moment(v any) string {
 	if seconds, ok := v.(float64); ok {
 		return time.UnixMilli(int64(seconds * 1000)).Format(time.DateTime)

@@ -97,7 +97,7 @@ func TestDisbatchCommands(t *testing.T) {
 	}
 }
 
-// TestDisbatchUsers: the file's users are let in, and nobody else.
+// TestDisbatchUsers: only the users of the file have access.
 func TestDisbatchUsers(t *testing.T) {
 	users := filepath.Join(t.TempDir(), "users")
 	write := func(text string) {

@@ -24,7 +24,7 @@ func (d *disbatchREST) AfterApply(c *cli) error {
 	return c.setServer(&d.URL, "TREADLE_DISBATCH_URL", "http://localhost:8080")
 }
 
-// disbatchJSON is the flag of those whose reply is shown as something else.
+// disbatchJSON is the flag of commands that print the reply in another form by default.
 type disbatchJSON struct {
 	JSON bool `name:"json" help:"Print the reply as it came."`
 }
@@ -32,15 +32,15 @@ type disbatchJSON struct {
 const (
 	// disbatchTimeout is longer than the command interface may take.
 	disbatchTimeout = 3 * time.Minute
-	// maxReply bounds what is kept of a reply that is looked into.
+	// maxReply is the most that is read of a reply.
 	maxReply = 256 << 20
 )
 
-// disbatchSetting names a command interface on the command line.
+// disbatchSetting is the flag and the variable that name a command interface.
 const disbatchSetting = "-H or TREADLE_DISBATCH_URL"
 
-// call sends a request, with a body as JSON if there is one, and gives the reply's body to
-// read. A refusal is an error with the reply's words.
+// call sends a request, with a body as JSON unless it is nil, and calls read with the reply's body. The error of a
+// refusal has the reply's text.
 func (d *disbatchREST) call(method, path string, body any, read func(io.Reader) error) error {
 	base, err := httpBase(d.URL, disbatchSetting, "8080")
 	if err != nil {
@@ -77,7 +77,7 @@ func (d *disbatchREST) call(method, path string, body any, read func(io.Reader) 
 	return refusal(response)
 }
 
-// refusal is what the reply says was wrong.
+// refusal returns the error that a reply reports.
 func refusal(response *http.Response) error {
 	text, err := io.ReadAll(io.LimitReader(response.Body, maxReply))
 	if err != nil {
@@ -105,14 +105,14 @@ func refusal(response *http.Response) error {
 	return fmt.Errorf("%s", why)
 }
 
-// get reads a reply into a value, and keeps its text.
+// get decodes a reply into a value and returns its text.
 func (d *disbatchREST) get(method, path string, body, into any) (text []byte, err error) {
 	err = d.call(method, path, body, func(r io.Reader) error {
 		if text, err = io.ReadAll(r); err != nil {
 			return err
 		}
 		if err := json.Unmarshal(text, into); err != nil {
-			return fmt.Errorf("the reply is not what a command interface says: %w", err)
+			return fmt.Errorf("the reply is not that of a command interface: %w", err)
 		}
 		return nil
 	})
@@ -134,7 +134,7 @@ func (h *hexID) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, (*string)(h))
 }
 
-// shown is a number or text of a reply as a table has it.
+// shown returns a number or text of a reply as a cell of a table.
 func shown(v any) string {
 	switch v := v.(type) {
 	case nil:

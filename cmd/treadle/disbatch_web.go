@@ -14,7 +14,7 @@ import (
 type disbatchWebCmd struct {
 	Config    string   `default:"/etc/disbatch/config.json" placeholder:"FILE" help:"The original's config.json (default: ${default})."`
 	Listen    string   `placeholder:"HOST:PORT" help:"Address to serve on (default: treadle_web: listen of the configuration, else 127.0.0.1:8080)."`
-	Users     string   `placeholder:"FILE" help:"File with NAME:PASSWORD a line: who may use it, in place of treadle_web: users of the configuration (default: everybody, if neither names any)."`
+	Users     string   `placeholder:"FILE" help:"File of users, a line NAME:PASSWORD each, in place of treadle_web: users of the configuration (default: everybody, if neither names any)."`
 	AllowHost []string `sep:"none" placeholder:"NAME" help:"Host name that requests may be sent to, beside IP addresses, localhost, this host's own name and that of --listen; repeatable (default: none)."`
 	LogLevel  string   `enum:"debug,info,warn,error" default:"info" help:"Least level that is logged: debug, info, warn or error (default: ${default})."`
 	LogFormat string   `enum:"text,json" default:"text" help:"Form of the log on standard error: text or json (default: ${default})."`
@@ -49,8 +49,7 @@ func (d *disbatchWebCmd) Run(con *console) error {
 	return settingError(web.Run(first, o))
 }
 
-// readUsers reads names and passwords. A file without any is refused: it would let
-// everybody in.
+// readUsers reads names and passwords. It refuses a file without users, with which everybody would have access.
 func readUsers(path string) (map[string]string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

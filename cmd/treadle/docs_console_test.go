@@ -84,12 +84,12 @@ func (s *session) run(line, shown string) {
 	}
 }
 
-// columns is a text without what aligns its columns, which are as wide as what stands in them.
+// columns returns a text without the spaces that align its columns.
 func columns(text string) string {
 	return strings.TrimSpace(regexp.MustCompile(`  +`).ReplaceAllString(text, "  "))
 }
 
-// pattern is what a page shows of an output, as like takes it: three dots, or a line of them, are any text.
+// pattern returns the output on a page as a pattern for like: three dots, or a line of them, match any text.
 func pattern(shown string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(columns(shown), "\n...", "*"), "...", "*")
 }

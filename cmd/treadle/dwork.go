@@ -36,8 +36,7 @@ func (d *dworkCmd) AfterApply(c *cli) error {
 	return c.setServer(&d.Server, "TREADLE_DWORK", loop.DefaultDwork)
 }
 
-// with calls f with a connection to the hub and a context that ends with a signal or
-// after the time for a reply.
+// with calls f with a connection to the hub. The context ends with a signal or after replyTimeout.
 func (d *dworkCmd) with(f func(context.Context, *client.Hub) error) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
@@ -51,7 +50,7 @@ func (d *dworkCmd) with(f func(context.Context, *client.Hub) error) error {
 	return f(ctx, hub)
 }
 
-// location is a worker's name on the hub: by default, as the reference's, the host's.
+// location returns a worker's name on the hub: the given one, else the host's, as with the reference.
 func location(given string) (string, error) {
 	if given != "" {
 		return given, nil
@@ -73,7 +72,7 @@ type dworkCreateCmd struct {
 	Dep  []string `arg:"" optional:"" help:"Tasks that must be complete first; one that is not there counts as complete."`
 }
 
-// Run creates.
+// Run creates the task.
 func (d *dworkCreateCmd) Run(c *cli) error {
 	if err := refuseEmpty("TASK", d.Task); err != nil {
 		return err
@@ -91,7 +90,7 @@ type dworkStealCmd struct {
 	Host  string `arg:"" optional:"" help:"Name of the worker (default: the host's)."`
 }
 
-// Run steals. No task is exit code 1, as with dquery.
+// Run steals tasks and prints their names. Without a task the exit code is 1, as with dquery.
 func (d *dworkStealCmd) Run(c *cli, con *console) error {
 	if d.N < 1 {
 		return badUsage("-n: %d is below 1", d.N)
@@ -122,7 +121,7 @@ type dworkCompleteCmd struct {
 	Host string   `name:"worker" placeholder:"NAME" help:"Name of the worker that holds them (default: the host's)."`
 }
 
-// Run completes.
+// Run completes the tasks.
 func (d *dworkCompleteCmd) Run(c *cli) error {
 	host, err := location(d.Host)
 	if err != nil {
@@ -153,7 +152,7 @@ type dworkExitCmd struct {
 	Host string `arg:"" optional:"" help:"Name of the worker (default: the host's)."`
 }
 
-// Run has the worker's tasks ready again.
+// Run makes the worker's tasks ready again.
 func (d *dworkExitCmd) Run(c *cli) error {
 	host, err := location(d.Host)
 	if err != nil {
@@ -172,7 +171,7 @@ type dworkReleaseCmd struct {
 	Location []string `arg:"" help:"Names of the workers, as treadle dwork lookup shows them. Tasks of one that is alive are done twice."`
 }
 
-// Run has the tasks of all of them ready again, and fails when the hub does not know one.
+// Run makes the tasks of all the workers ready again, and fails when the hub does not know one of them.
 func (d *dworkReleaseCmd) Run(c *cli) error {
 	return c.Dwork.with(func(ctx context.Context, hub *client.Hub) error {
 		var unknown []string
@@ -197,7 +196,7 @@ type dworkTransferCmd struct {
 	Host string   `name:"worker" placeholder:"NAME" help:"Name of the worker that holds it (default: the host's)."`
 }
 
-// Run transfers.
+// Run gives the task back with more dependencies.
 func (d *dworkTransferCmd) Run(c *cli) error {
 	host, err := location(d.Host)
 	if err != nil {
@@ -216,7 +215,7 @@ type dworkLookupCmd struct {
 	Task string `arg:"" help:"Name of the task."`
 }
 
-// Run shows a task.
+// Run prints the task.
 func (d *dworkLookupCmd) Run(c *cli, con *console) error {
 	return c.Dwork.with(func(ctx context.Context, hub *client.Hub) error {
 		t, err := hub.Lookup(ctx, d.Task)
@@ -245,7 +244,7 @@ func (d *dworkLookupCmd) Run(c *cli, con *console) error {
 
 type dworkStatusCmd struct{}
 
-// Run prints the hub's words.
+// Run prints the text of the hub's reply.
 func (dworkStatusCmd) Run(c *cli, con *console) error {
 	return c.Dwork.with(func(ctx context.Context, hub *client.Hub) error {
 		text, _, err := hub.Status(ctx)
@@ -256,7 +255,7 @@ func (dworkStatusCmd) Run(c *cli, con *console) error {
 	})
 }
 
-// silent is a failure that only the exit code tells of.
+// silent is a failure with an exit code and no message.
 type silent struct{ error }
 
 func (s silent) Unwrap() error { return s.error }

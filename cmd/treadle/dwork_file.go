@@ -26,15 +26,15 @@ type dworkAddfileCmd struct {
 
 // Bounds of addfile.
 const (
-	// fileBlock is how many tasks are sent at a time: enough to share one sync.
+	// fileBlock is the number of tasks in a request: enough to share one sync.
 	fileBlock = 1024
-	// maxTaskLine holds a join of a hundred thousand names.
+	// maxTaskLine has room for a task that waits for a hundred thousand others.
 	maxTaskLine = 16 << 20
 	// fileBlockBytes keeps a block well within the server's largest frame.
 	fileBlockBytes = 1 << 20
 )
 
-// Run adds the tasks in their order, block by block: a fault leaves those before it.
+// Run adds the tasks in their order, block by block. After an error the tasks in front of it are added.
 func (d *dworkAddfileCmd) Run(c *cli, con *console) error {
 	source, size := con.in, int64(-1)
 	if d.File != "-" {
@@ -57,7 +57,7 @@ func (d *dworkAddfileCmd) Run(c *cli, con *console) error {
 	})
 }
 
-// adding calls f with a connected a, and a context that ends with a signal: a file takes its time.
+// adding connects a and calls f. The context ends with a signal only, because a file may take long.
 func (d *dworkCmd) adding(a adder, f func(context.Context, *adder) error) (err error) {
 	if a.origin, err = location(""); err != nil {
 		return err
@@ -130,8 +130,8 @@ func (a *adder) send(ctx context.Context) error {
 	return nil
 }
 
-// add adds tasks in their order. Those that are refused are sent again in halves: together they may
-// have too much looked at, and if not, all before the faulty one are added.
+// add adds tasks in their order. It sends a refused block again in halves: the block may be too expensive as a whole,
+// and otherwise all tasks in front of the faulty task are added.
 func (a *adder) add(ctx context.Context, tasks []client.DworkTask) error {
 	call, cancel := context.WithTimeout(ctx, replyTimeout)
 	err := a.hub.Create(call, tasks...)
@@ -152,7 +152,7 @@ func (a *adder) add(ctx context.Context, tasks []client.DworkTask) error {
 	return a.add(ctx, tasks[half:])
 }
 
-// splitWords parts a line at white space; a word in double quotes is a Go string.
+// splitWords splits a line at white space; a word in double quotes is a Go string.
 func splitWords(line string) (words []string, err error) {
 	for line = strings.TrimSpace(line); line != ""; line = strings.TrimLeft(line, " \t") {
 		switch line[0] {
@@ -192,7 +192,7 @@ func (d *dworkGraphCmd) AfterApply(c *cli) error {
 	return c.setServer(&d.HTTP, "TREADLE_HTTP", loop.DefaultHTTP)
 }
 
-// Run fetches the graph: the protocol itself has no request for it.
+// Run fetches the graph over HTTP: the protocol has no request for it.
 func (d *dworkGraphCmd) Run(con *console) error {
 	base, err := httpBase(d.HTTP, httpSetting, "5001")
 	if err != nil {
@@ -208,10 +208,10 @@ func (d *dworkGraphCmd) Run(con *console) error {
 	})
 }
 
-// httpSetting names the server's HTTP on the command line.
+// httpSetting is the flag and the variable that name the server's HTTP port.
 const httpSetting = "-H or TREADLE_HTTP"
 
-// fetchGraph has keep write the graph, and gives up when nothing comes for so long.
+// fetchGraph calls keep with a function that writes the graph. It gives up when nothing comes for patience.
 func fetchGraph(ctx context.Context, base string, patience time.Duration, keep func(write func(io.Writer) error) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -227,10 +227,10 @@ func fetchGraph(ctx context.Context, base string, patience time.Duration, keep f
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answers %s", base, response.Status)
+		return fmt.Errorf("%s has no graph of tasks, it answers %s (%s names the server's HTTP)", base, response.Status, httpSetting)
 	}
 	return keep(func(w io.Writer) error {
-		// A graph that was cut off has no last line.
+		// A graph that is cut off lacks its last line.
 		end := tail{heard: func() { silence.Reset(patience) }}
 		if _, err := io.Copy(io.MultiWriter(w, &end), response.Body); err != nil {
 			return fmt.Errorf("the graph is not whole: %w", cause(ctx, err))
@@ -242,7 +242,7 @@ func fetchGraph(ctx context.Context, base string, patience time.Duration, keep f
 	})
 }
 
-// cause is what the message around an error does not say: why ctx ended, if it did.
+// cause returns the innermost reason of an error: why ctx ended, if it did, or the system's error.
 func cause(ctx context.Context, err error) error {
 	var errno syscall.Errno
 	switch {
@@ -257,7 +257,7 @@ func cause(ctx context.Context, err error) error {
 // tail keeps the last bytes written.
 type tail struct {
 	last  []byte
-	heard func() // is told of every write
+	heard func() // called at every write
 }
 
 // Write never fails.

@@ -16,7 +16,7 @@ type dworkImportCmd struct {
 // maxImportAfter is how many predecessors one entry of a request names; a task with more has further entries.
 const maxImportAfter = 16 << 10
 
-// Run creates the tasks that the files hold.
+// Run creates the tasks of the files.
 func (d *dworkImportCmd) Run(c *cli, con *console) error {
 	saved, err := client.ReadSavedHub(d.Prefix)
 	if err == nil && len(saved.Stuck) > 0 && !d.LeaveStuck {
@@ -51,7 +51,7 @@ func (d *dworkImportCmd) Run(c *cli, con *console) error {
 	return nil
 }
 
-// fewNames are the first ones, quoted.
+// fewNames returns the first names, quoted.
 func fewNames(names []string) string {
 	const few = 5
 	var all []string
@@ -64,7 +64,7 @@ func fewNames(names []string) string {
 	return strings.Join(all, ", ")
 }
 
-// task adds a task that may wait for very many others.
+// task adds a task, in several requests if it waits for very many others.
 func (a *adder) task(ctx context.Context, t client.DworkTask) error {
 	a.done++
 	for rest := t.After; ; {

@@ -8,20 +8,20 @@ import (
 	"treadle/loop/client"
 )
 
-// link is one worker's way to the hub, which is made again when it breaks: as with libzmq's
-// sockets, a hub that is started anew finds its workers, and its tasks are still theirs.
+// link is one worker's connection to the hub. It connects again when the connection breaks, as libzmq's sockets do, so
+// workers keep their tasks over a restart of the hub.
 type link struct {
-	*team
-	hub *client.Hub // nil while it is away
+	*dworkWorkers
+	hub *client.Hub // nil: not connected
 
-	lastFailed bool // the last command has
+	lastFailed bool // the last command failed
 	rest       backoff
 }
 
-// errStopping is a hub that answers Exit to something else than a steal.
+// errStopping is a hub's answer Exit to another request than a steal.
 var errStopping = errors.New("the hub is stopping")
 
-// lost says that a request's reply did not come, so that nobody knows what became of it.
+// lost reports whether a request has had no reply: the hub may have carried it out or not.
 func lost(err error) bool {
 	return err != nil && !errors.Is(err, client.ErrNoTask) && !errors.Is(err, client.ErrAllDone) && !errors.Is(err, client.ErrHubRefused)
 }
@@ -43,9 +43,8 @@ func (l *link) close() {
 	}
 }
 
-// ask makes a request, again and again until the hub answers, or, once stop has ended, one
-// last time. A request that is under way is not cut short by stop: what the hub hands out
-// then would have nobody to do it.
+// ask repeats a request until the hub answers, and after the end of stop makes it once more at most. The end of stop
+// does not cut a request short: a task that the hub hands out then would be done by no worker.
 func (l *link) ask(stop context.Context, request func(context.Context) error) error {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		err := l.once(request)
@@ -66,7 +65,7 @@ func (l *link) ask(stop context.Context, request func(context.Context) error) er
 	}
 }
 
-// once makes a request, if there is a hub to be found.
+// once connects if necessary and makes a request.
 func (l *link) once(request func(context.Context) error) error {
 	if l.hub == nil {
 		if err := l.dial(context.Background()); err != nil {
@@ -81,7 +80,7 @@ func (l *link) once(request func(context.Context) error) error {
 	return request(ctx)
 }
 
-// tell is ask for what a hub that is stopping has to hear when it is back.
+// tell is ask for a request that a stopping hub must get again when it is back.
 func (l *link) tell(stop context.Context, request func(context.Context) error) error {
 	return l.ask(stop, func(ctx context.Context) error {
 		err := request(ctx)

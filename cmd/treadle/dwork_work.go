@@ -20,7 +20,7 @@ type dworkWorkCmd struct {
 	Jobs    int           `short:"j" default:"1" placeholder:"N" help:"Tasks done at a time, each over a connection of its own (default: ${default})."`
 	Timeout time.Duration `default:"0s" placeholder:"TIME" help:"Time after which the command and its children are killed and the task has failed; 0s: none (default: ${default})."`
 	NoName  bool          `help:"Do not add the task's name to the command; TREADLE_NAME has it."`
-	Verbose bool          `short:"v" help:"Say a line for each task."`
+	Verbose bool          `short:"v" help:"Print a line for each task."`
 	Keep    bool          `name:"keep-going" help:"Go on when a command fails: its task is given back, to be tried again behind all others."`
 	Host    string        `name:"worker" placeholder:"NAME" help:"Name of the worker (default: the host's and the process's number)."`
 }
@@ -62,7 +62,7 @@ func (d *dworkWorkCmd) Run(c *cli, con *console) error {
 	defer end()
 	stop, fail := context.WithCancelCause(stop)
 	defer fail(nil)
-	t := team{dworkWorkCmd: d, con: con, lines: newLines(con, d.Jobs), server: c.Dwork.Server, host: host}
+	t := dworkWorkers{dworkWorkCmd: d, con: con, lines: newLines(con, d.Jobs), server: c.Dwork.Server, host: host}
 	if d.Verbose {
 		con.say("doing tasks of %s as %s", t.server, printable(host))
 	}
@@ -94,8 +94,8 @@ func (d *dworkWorkCmd) Run(c *cli, con *console) error {
 	return nil
 }
 
-// team is the workers of one treadle dwork work.
-type team struct {
+// dworkWorkers are the workers of one treadle dwork work.
+type dworkWorkers struct {
 	*dworkWorkCmd
 	con          *console
 	lines        *lines
@@ -103,17 +103,17 @@ type team struct {
 	server, host string
 	known        atomic.Bool // the hub knows the host
 	failed       atomic.Int64
-	away         atomic.Bool // the hub was said to be away
+	away         atomic.Bool // the hub is gone, and one worker has said so
 
-	// busy is held for reading from a steal to the end of what it brought. Stray says that
-	// a steal's reply was lost: the hub may have given the host a task that nobody does.
+	// busy is held for reading from a steal to the end of its tasks. stray is set when a steal's
+	// reply was lost: the hub may have given the host a task that no worker does.
 	busy  sync.RWMutex
 	stray atomic.Bool
 }
 
 // worker does one task after the other.
-func (t *team) worker(stop, kill context.Context) error {
-	l := link{team: t}
+func (t *dworkWorkers) worker(stop, kill context.Context) error {
+	l := link{dworkWorkers: t}
 	if err := l.dial(stop); err != nil {
 		return err
 	}
@@ -172,8 +172,8 @@ func (l *link) next(stop, kill context.Context) error {
 	return nil
 }
 
-// giveBackStray has what a lost reply brought ready again, when nobody of the team has a
-// task: the hub is told of all of them at once.
+// giveBackStray makes the task of a lost reply ready again while no worker has a task: the request gives back all tasks
+// of the host at once.
 func (l *link) giveBackStray(stop context.Context) error {
 	if !l.stray.Load() || !l.busy.TryLock() {
 		return nil
@@ -182,7 +182,7 @@ func (l *link) giveBackStray(stop context.Context) error {
 	err := l.ask(stop, func(ctx context.Context) error { return l.hub.Exit(ctx, l.host) })
 	switch {
 	case lost(err):
-		return nil // stop has ended, and leaving says the same
+		return nil // stop has ended, and leave makes the same request
 	case err == nil || errors.Is(err, client.ErrNoTask):
 		l.stray.Store(false)
 		return nil
@@ -190,7 +190,7 @@ func (l *link) giveBackStray(stop context.Context) error {
 	return err
 }
 
-// do runs the command for a task and says that it is complete, or gives it back.
+// do runs the command for a task and completes the task, or gives it back when the command has failed.
 func (l *link) do(stop, kill context.Context, task client.DworkTask) error {
 	began := time.Now()
 	run := &child{command: l.Command, name: task.Name, noName: l.NoName, timeout: l.Timeout, con: l.con, lines: l.lines}
@@ -199,7 +199,7 @@ func (l *link) do(stop, kill context.Context, task client.DworkTask) error {
 	l.lastFailed = result.err != nil
 	l.running.Add(-1)
 	if kill.Err() != nil {
-		return nil // leaving makes it ready again
+		return nil // leave makes it ready again
 	}
 	if result.err == nil {
 		err := l.tell(stop, func(ctx context.Context) error {
@@ -231,7 +231,7 @@ func (l *link) do(stop, kill context.Context, task client.DworkTask) error {
 }
 
 // leave tells the hub that the worker is gone.
-func (t *team) leave() error {
+func (t *dworkWorkers) leave() error {
 	if !t.known.Load() {
 		return nil
 	}
@@ -243,7 +243,7 @@ func (t *team) leave() error {
 	}
 	defer hub.Close()
 	if err := hub.Exit(ctx, t.host); err != nil && !errors.Is(err, client.ErrNoTask) && !errors.Is(err, client.ErrAllDone) {
-		return fmt.Errorf("cannot say that the worker leaves: %w", err)
+		return fmt.Errorf("cannot tell the hub that %s leaves, so its tasks stay its own: %w", printable(t.host), err)
 	}
 	return nil
 }

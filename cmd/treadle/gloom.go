@@ -18,7 +18,7 @@ type gloomCmd struct {
 
 type gloomSubmitCmd struct {
 	Type     string `arg:"" help:"Type: which slaves do the job."`
-	Body     string `arg:"" help:"Body: JSON, @FILE for a file's content or @- for standard input; what is no JSON is sent as a JSON string."`
+	Body     string `arg:"" help:"Body: JSON, @FILE for a file's content or @- for standard input; a body that is no JSON is sent as a JSON string."`
 	Priority int64  `default:"0" placeholder:"N" help:"Jobs of larger priority are done first (default: ${default})."`
 	ID       string `name:"id" placeholder:"ID" help:"Id of the job, unique among all that are not done (default: a random one)."`
 	Wait     bool   `default:"true" negatable:"" help:"Wait for the response. With --no-wait the job is lost unless a slave is free to take it at once."`
@@ -30,7 +30,7 @@ func (g *gloomSubmitCmd) AfterApply(c *cli) error {
 	return c.setServer(&g.Masters, "TREADLE_GLOOM_MASTERS", loop.DefaultGloomMasters)
 }
 
-// Run submits.
+// Run submits the job and prints the response.
 func (g *gloomSubmitCmd) Run(con *console) error {
 	if err := refuseEmpty("TYPE", g.Type); err != nil {
 		return err

@@ -105,7 +105,7 @@ func TestGloomMeetsPeriodic(t *testing.T) {
 	periodic.stop()
 }
 
-// A worker that is told to stop finishes its job; one that is told twice kills it,
+// A worker finishes its job after the first signal, and kills it after the second,
 // and the job goes to the next. A worker outlives its server.
 func TestGloomWorkSignals(t *testing.T) {
 	g := serveGloom(t)

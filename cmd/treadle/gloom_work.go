@@ -22,7 +22,7 @@ type gloomWorkCmd struct {
 	Thread   int           `default:"1" placeholder:"N" help:"Jobs done at a time, each over a connection of its own (default: ${default})."`
 	Timeout  time.Duration `default:"0s" placeholder:"TIME" help:"Time after which the command and its children are killed and the job has failed; 0s: none (default: ${default})."`
 	NoName   bool          `help:"Do not add the job's id to the command; TREADLE_NAME has it."`
-	Verbose  bool          `short:"v" help:"Say a line for each job."`
+	Verbose  bool          `short:"v" help:"Print a line for each job."`
 	SkipFail bool          `help:"Respond to a failed job with what the command has printed."`
 	Slaves   string        `hidden:"" help:"As -H."`
 }
@@ -54,27 +54,27 @@ func (g *gloomWorkCmd) Run(con *console) error {
 	}
 	stop, kill, end := signals()
 	defer end()
-	crew := &crew{gloomWorkCmd: g, con: con, lines: newLines(con, g.Thread)}
-	err := crew.run(stop, kill)
+	w := &gloomWorkers{gloomWorkCmd: g, con: con, lines: newLines(con, g.Thread)}
+	err := w.run(stop, kill)
 	if err == nil && kill.Err() != nil {
 		return killed{}
 	}
 	return err
 }
 
-// crew is the slaves of one treadle gloom work.
-type crew struct {
+// gloomWorkers are the slaves of one treadle gloom work.
+type gloomWorkers struct {
 	*gloomWorkCmd
 	con     *console
 	lines   *lines
 	running atomic.Int64
-	lost    atomic.Bool // the server is; said once, whoever notices
+	lost    atomic.Bool // the server is gone, and one slave has said so
 }
 
-func (c *crew) say(format string, args ...any) { c.con.say(format, args...) }
+func (c *gloomWorkers) say(format string, args ...any) { c.con.say(format, args...) }
 
 // run works until stop ends, then lets running commands finish unless kill ends.
-func (c *crew) run(stop, kill context.Context) error {
+func (c *gloomWorkers) run(stop, kill context.Context) error {
 	first, err := c.join(stop)
 	if err != nil {
 		return err
@@ -102,8 +102,8 @@ func (c *crew) run(stop, kill context.Context) error {
 	return nil
 }
 
-// join makes a connection that is a slave of the type.
-func (c *crew) join(ctx context.Context) (*client.Slave, error) {
+// join connects a slave and joins the type.
+func (c *gloomWorkers) join(ctx context.Context) (*client.Slave, error) {
 	ctx, cancel := context.WithTimeout(ctx, replyTimeout)
 	defer cancel()
 	slave, err := client.DialSlave(ctx, c.Slaves)
@@ -117,9 +117,9 @@ func (c *crew) join(ctx context.Context) (*client.Slave, error) {
 	return slave, nil
 }
 
-// slave does one job after the other, over one connection after the other; the
-// first may be given.
-func (c *crew) slave(stop, kill context.Context, given *client.Slave) error {
+// slave does one job after the other, and connects again when the connection ends. It begins with given unless that is
+// nil.
+func (c *gloomWorkers) slave(stop, kill context.Context, given *client.Slave) error {
 	pause := firstPause
 	var rest backoff
 	for stop.Err() == nil {
@@ -160,9 +160,9 @@ func (c *crew) slave(stop, kill context.Context, given *client.Slave) error {
 	return nil
 }
 
-// serve does jobs until stop ends, which is no error, a command has failed, which
-// is none either, or the connection is lost. It returns how many it has done.
-func (c *crew) serve(stop, kill context.Context, slave *client.Slave) (jobs int, err error) {
+// serve does jobs until stop ends, a command fails or the connection is lost; only the last is an error. It returns the
+// number of jobs done.
+func (c *gloomWorkers) serve(stop, kill context.Context, slave *client.Slave) (jobs int, err error) {
 	for ; stop.Err() == nil; jobs++ {
 		job, err := slave.Next(stop)
 		if stop.Err() != nil && err != nil {
@@ -186,9 +186,9 @@ func (c *crew) serve(stop, kill context.Context, slave *client.Slave) (jobs int,
 	return jobs, nil
 }
 
-// do runs the command for a job and responds. Not done: the end of the connection
-// is to tell the server so, which is how the protocol's slaves fail.
-func (c *crew) do(kill context.Context, slave *client.Slave, job *client.GloomJob) (done bool, err error) {
+// do runs the command for a job and responds. When done is false the caller closes the connection: in this protocol a
+// slave fails a job by leaving.
+func (c *gloomWorkers) do(kill context.Context, slave *client.Slave, job *client.GloomJob) (done bool, err error) {
 	id := client.GloomCharacters(job.ID)
 	began := time.Now()
 	run := &child{command: c.Command, function: c.Type, name: id, noName: c.NoName, input: job.Body, timeout: c.Timeout, con: c.con, lines: c.lines, keep: true}

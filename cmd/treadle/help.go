@@ -19,7 +19,7 @@ The exit code is 0 when it worked, 1 when it did not, 2 for a usage error, 3 whe
 
 // Help is printed by treadle serve --help.
 func (serveCmd) Help() string {
-	return `Serves until SIGTERM or SIGINT, then hands out no more jobs, waits within --drain for the results of those that are running, delivers what is owed and exits 0; a second signal exits at once. What is still running then is said in the log; it runs again after the next start.
+	return `Serves until SIGTERM or SIGINT. The server then hands out no more jobs, waits up to --drain for running jobs and pending replies, and exits 0; a second signal exits at once. The log says how many jobs are still running; jobs in the journal run again after the next start.
 
 	treadle serve
 	treadle serve --periodic tcp://0.0.0.0:5000 --periodic unix:///run/periodic.sock
@@ -34,14 +34,14 @@ A configuration file is TOML with the names of the flags; flags on the command l
 
 // Help is printed by treadle submit --help.
 func (submitCmd) Help() string {
-	return `Returns when the server has the job. FUNC and NAME identify it: a pending job of the same name is replaced, a running one is left alone.
+	return `Returns when the server has the job. FUNC and NAME identify it: a pending job of the same name is replaced, a running job is left alone.
 
 	treadle submit mail alice@example.org -w 'Hello Alice'
 	treadle submit resize photo-17 -w @photo.jpg
 	date | treadle submit log now -w @-
 	treadle submit report weekly --later 1h --timeout 60
 
-A worker that takes longer than --timeout is given up: the job goes to another, and the result of the first is ignored. treadle work kills its command at the time-out. Without --timeout the server's setting counts (treadle config get timeout, 10m by default): give more to jobs that may take longer.`
+A job that runs for longer than --timeout goes to another worker, and the first worker's result is ignored. treadle work kills its command at the time-out. Without --timeout the server's setting counts (treadle config get timeout, 10m by default): give more to jobs that may take longer.`
 }
 
 // Help is printed by treadle run --help.
@@ -51,14 +51,14 @@ func (runCmd) Help() string {
 	treadle run echo first-job -w hello
 	treadle run resize photo-17 -w @photo.jpg --wait 30 > small.jpg
 
-A function without workers, a job that fails and one that is removed are errors with exit code 1. With --framing 2018, and a server of that time, it waits for a worker and through every retry, and says after two seconds when no worker serves FUNC. From another server than a Treadle a result that reads "failed", "removed" or "expired" is taken for that.
+A function without workers, a job that fails and a job that is removed are errors with exit code 1. With --framing 2018, and with a server of 2018, the command waits for a worker and through every retry; after two seconds it says when no worker serves FUNC. A server other than Treadle reports these ends as a result "failed", "removed" or "expired".
 
 With --data it prints lines as the original's periodic run: "Data: X" for each piece that the worker publishes, and "Result: X".`
 }
 
 // Help is printed by treadle status --help.
 func (statusCmd) Help() string {
-	return `One line a function, sorted by name: workers that can do it, and its jobs: all, running, ready to be handed out, delayed (not due yet), locked (waiting for a lock, see treadle work --lock-name) and waiting (for other tasks). NEXT is when the next pending job is due ("-": none is pending). Functions without workers and jobs are shown with --all. Another server than a Treadle tells workers, jobs and running, and one of 2019 or later locked.
+	return `One line a function, sorted by name: workers that can do it, and its jobs: all, running, ready to be handed out, delayed (not due yet), locked (waiting for a lock, see treadle work --lock-name) and waiting (for other tasks). NEXT is when the next pending job is due ("-": none is pending). --all also shows functions without workers and jobs. A server other than Treadle tells workers, jobs and running only, and since 2019 locked.
 
 	treadle status
 	treadle status --all
@@ -67,7 +67,7 @@ func (statusCmd) Help() string {
 
 // Help is printed by treadle work --help.
 func (workCmd) Help() string {
-	return `Runs CMD once a job, with the job's name as the last argument and its workload on standard input. The environment has TREADLE_FUNC, TREADLE_NAME and TREADLE_TIMEOUT, the seconds that the job may take (0: no limit). Exit code 0 is done, any other is failed, and a failed job is tried again at once unless --retry-secs or --skip-fail says otherwise; a worker whose jobs fail rests between them, for 0.1s to 10s. With --later-line an integer as the last line on standard error, and exit code 0, puts the job off by that many seconds.
+	return `Runs CMD once a job, with the job's name as the last argument and its workload on standard input. The environment has TREADLE_FUNC, TREADLE_NAME and TREADLE_TIMEOUT, the seconds that the job may take (0: no limit). Exit code 0 is done, any other is failed, and a failed job is tried again at once unless --retry-secs or --skip-fail says otherwise; after a failed job the worker rests for 0.1s to 10s. With --later-line an integer as the last line on standard error, and exit code 0, delays the job by that many seconds.
 
 	treadle work log -- tee -a
 	treadle work resize --data --thread 4 -- ./resize.sh
@@ -79,20 +79,20 @@ func (workCmd) Help() string {
 
 The -- may be left out, as in the last line, where --fast is CMD's.
 
-Whoever submits a job chooses its name. One that begins with - fails, because CMD may take it for an option, unless CMD ends with -- (as rm --, which then takes every name for a file's) or --no-name leaves it to TREADLE_NAME.
+The client that submits a job chooses its name. A job with a name that begins with - fails, because CMD may take the name for an option, unless CMD ends with -- (as rm --, which then takes every name for a file's) or --no-name leaves it to TREADLE_NAME.
 
-A command is killed, with what it has started, when its job's time-out is over: that of treadle submit --timeout, else the server's (treadle config get timeout). The server gives the job to another worker a second later (its --periodic-grace), and a later result would not count. --timeout N is another limit, and --timeout 0 none; it says so when a result has come too late.
+A command is killed, with what it has started, when its job's time-out is over: that of treadle submit --timeout, else the server's (treadle config get timeout). The server gives the job to another worker a second later (its --periodic-grace), and ignores a later result. --timeout N is another limit, and --timeout 0 none; the worker says so when a result has come too late.
 
-With --lock-name a job runs only while it has the lock, which at most --lock-count jobs have at a time. One that cannot have it is put aside by the server and comes back when the lock is free. All workers of a lock should name the same count.
+With --lock-name a job runs only while it has the lock, which at most --lock-count jobs have at a time. The server keeps a job without the lock until the lock is free. All workers of a lock should name the same count.
 
-With --stream whoever runs treadle recv FUNC NAME sees what the command prints. A receiver that reads slowly makes the command wait, and the job's time-out goes on meanwhile. What the command leaves running keeps the stream open for 5s at most. With --work-data CMD says itself what is sent, a line each: WORKDATA X sends X, WORKDONE X makes X the result, and so does any other line, with a newline before it; what follows does not count. The byte behind the word is not looked at.
+With --stream treadle recv FUNC NAME prints the command's output while the job runs. A slow receiver makes the command wait, and the job's time-out goes on meanwhile. Processes that the command leaves running keep the stream open for 5s at most. With --work-data CMD chooses what is sent, a line each: WORKDATA X sends X, WORKDONE X makes X the result. Any other line is the result too, with a newline in front. Output after the result is ignored, and so is the byte after the word.
 
 SIGTERM and SIGINT: no more jobs are taken, running commands finish; a second signal kills them. When the server goes away the worker reconnects; commands that are running then finish, but their jobs are given to others.`
 }
 
 // Help is printed by treadle recv --help.
 func (recvCmd) Help() string {
-	return `Prints what the job's worker publishes from now on, as it comes, until the job is over; nothing is kept for those who come late. The job need not exist yet, but a worker must be connected that can do FUNC: otherwise the exit code is 1. Servers of 2018 cannot do it.
+	return `Prints what the job's worker publishes from now on, until the job is over; earlier data is not kept. The job need not exist yet, but a worker must serve FUNC: otherwise the exit code is 1. Servers of 2018 do not have the request.
 
 	treadle work build --stream -- make -C
 	treadle recv build ./parser & treadle submit build ./parser; wait
@@ -109,7 +109,7 @@ func (gloomCmd) Help() string {
 
 // Help is printed by treadle gloom submit --help.
 func (gloomSubmitCmd) Help() string {
-	return `Prints the response's body as JSON. A job lives as long as its master is connected: when this command is interrupted, a queued job is cleared, and the response of a running one is lost. A job whose slaves died four times (job_failed) and an id that is in use (id_exists) are errors, exit code 1.
+	return `Prints the response's body as JSON. A job lives as long as its master is connected: when this command is interrupted, a queued job is removed, and the response of a running job is lost. Four slaves that leave during the job (job_failed) and an id that is in use (id_exists) are errors with exit code 1.
 
 	treadle gloom submit echo '{"text":"hello"}'
 	treadle gloom submit echo hello --priority 5
@@ -130,28 +130,28 @@ func (gloomWorkCmd) Help() string {
 
 The environment has TREADLE_FUNC, the type, and TREADLE_NAME, the id. An id that begins with - fails unless CMD ends with --, or --no-name leaves it to TREADLE_NAME: CMD may take it for an option.
 
-CMD has failed when its exit code is not 0. The protocol has no word for that, so the connection is closed and made again: to the server a slave has died. It gives the job to the next slave, ahead of its equals, and after the fourth death tells the master job_failed. With --skip-fail a failed job is responded to with what CMD has printed.
+CMD has failed when its exit code is not 0. The protocol has no message for a failure, so the worker closes the connection and connects again: the server sees a slave leave. It gives the job to the next slave, ahead of jobs of the same priority, and after the fourth time sends the master job_failed. With --skip-fail the output of a failed CMD is the response.
 
-SIGTERM and SIGINT: no more jobs are taken, running commands finish; a second signal kills them, which counts as a death. When the server goes away the worker reconnects.`
+SIGTERM and SIGINT: no more jobs are taken, running commands finish; a second signal kills them, and the server sees the slaves leave. When the server goes away the worker reconnects.`
 }
 
 // Help is printed by treadle remove --help.
 func (removeCmd) Help() string {
-	return `A running job is removed too: what its worker reports is ignored. A job that does not exist is an error, exit code 1; another server than a Treadle does not tell.
+	return `A running job is removed too: its worker's report is ignored. A job that does not exist is an error with exit code 1; only a Treadle reports that.
 
 	treadle remove report weekly`
 }
 
 // Help is printed by treadle drop --help.
 func (dropCmd) Help() string {
-	return `A function that workers serve, or whose jobs are still running, is not dropped; that is reported with exit code 1, and so is one that does not exist.
+	return `A function with workers or running jobs is not dropped. That is an error with exit code 1, and so is a function that does not exist.
 
 	treadle drop report`
 }
 
 // Help is printed by treadle config --help.
 func (configCmd) Help() string {
-	return `Keys: timeout (seconds a job may run, 600; 0: no limit, while submit --timeout 0 takes this setting), keepalive (seconds a connection may be silent, 300), lock-timeout (seconds a job waits for a lock, 300); poll-delay, revert-delay, max-patch and assign-wait are kept for old clients and change nothing. refusing is not 0 while the server takes no new jobs (1: its disk is nearly full), max-frame is its largest request in bytes; both are read only. A key that the server does not know is an error.
+	return `Keys: timeout (seconds a job may run, 600; 0: no limit, while submit --timeout 0 takes this setting), keepalive (seconds a connection may be silent, 300), lock-timeout (seconds a job waits for a lock, 300); poll-delay, revert-delay, max-patch and assign-wait are for old clients and change nothing. refusing is not 0 while the server takes no new jobs (1: its disk is nearly full), max-frame is its largest request in bytes; both are read only. An unknown key is an error.
 
 	treadle config get timeout
 	treadle config set timeout 2h`
@@ -159,7 +159,7 @@ func (configCmd) Help() string {
 
 // Help is printed by treadle dump --help.
 func (dumpCmd) Help() string {
-	return `The file, readable by its owner only, replaces FILE when the dump is complete; "-" is standard output. It holds exactly the bytes of the protocol's DUMP: Periodic jobs. Tasks, projects and changed settings are not in it, nor jobs of Gloom and Disbatch; how many there are is said. A copy of the data directory of a stopped server has all that is on disk: cp -a treadle-data copy.
+	return `The file, readable by its owner only, replaces FILE when the dump is complete; "-" is standard output. It holds exactly the bytes of the protocol's DUMP: Periodic jobs. Tasks, projects, changed settings and jobs of Gloom and Disbatch are not in it; the command says how many. A copy of the data directory of a stopped server has everything that is on disk: cp -a treadle-data copy.
 
 	treadle dump jobs.dump
 	treadle dump - | gzip > jobs.dump.gz`
@@ -167,7 +167,7 @@ func (dumpCmd) Help() string {
 
 // Help is printed by treadle load --help.
 func (loadCmd) Help() string {
-	return `Every job of the dump is submitted as by treadle submit; "-" is standard input. The dump is read to its end first, and nothing is sent of one that is cut, or none. How many jobs are in is said, also when the server refuses the rest.
+	return `Every job of the dump is submitted as by treadle submit; "-" is standard input. The file is read to its end first; when it is cut off or no dump, nothing is sent. The command says how many jobs are in, also when the server refuses the rest.
 
 	treadle load jobs.dump
 	gunzip < jobs.dump.gz | treadle load -
@@ -176,7 +176,7 @@ func (loadCmd) Help() string {
 
 // Help is printed by treadle ping --help.
 func (pingCmd) Help() string {
-	return `Prints the time it took; exit code 1 when there is no answer.
+	return `Prints the time it took; exit code 1 when there is no answer within 3s.
 
 	treadle ping
 	treadle -H unix:///tmp/periodic.sock ping`
@@ -191,7 +191,7 @@ func (shutdownCmd) Help() string {
 
 // Help is printed by treadle dwork --help.
 func (dworkCmd) Help() string {
-	return `A hub keeps a graph of tasks; a task is ready when all those that it comes after are complete. Workers steal ready tasks, do them, and complete them. A worker is known by a name, not by its connection: its tasks stay its own, also over a restart of the server, until it completes them, transfers them or exits.
+	return `A hub keeps a graph of tasks; a task is ready when all its predecessors are complete. Workers steal ready tasks, do them, and complete them. The hub knows a worker by its name, not by its connection: the worker keeps its tasks, also over a restart of the server, until it completes or transfers them or exits.
 
 	treadle dwork create chop
 	treadle dwork create soup chop
@@ -203,7 +203,7 @@ Exit code 1 when the hub answers Error or finds nothing, or does not answer in 3
 
 // Help is printed by treadle dwork addfile --help.
 func (dworkAddfileCmd) Help() string {
-	return `Tasks are made line by line, so what a task comes after stands above it:
+	return `Tasks are made line by line, so a task stands below its predecessors:
 
 	chop
 	soup  chop
@@ -220,7 +220,7 @@ func (dworkWorkCmd) Help() string {
 	treadle dwork work -- ./simulate.sh
 	treadle dwork work -j 8 --keep-going -H head -- ./simulate.sh
 
-SIGTERM and SIGINT: no more tasks are stolen, running commands finish; a second signal kills them. Whatever the worker then still holds is ready again. A hub that goes away is waited for; a command that runs meanwhile goes on, and its task is completed when the hub is back.`
+SIGTERM and SIGINT: no more tasks are stolen, running commands finish; a second signal kills them. The tasks that the worker still holds are ready again. While the hub is away the worker waits and its commands go on; their tasks are completed when the hub is back.`
 }
 
 // Help is printed by treadle dwork graph --help.
@@ -232,7 +232,7 @@ func (dworkGraphCmd) Help() string {
 
 // Help is printed by treadle kts46 --help.
 func (kts46Cmd) Help() string {
-	return `A job of a project is simulated batch by batch by whatever workers ask for one; its statistics come last.
+	return `Workers simulate a job of a project batch by batch; its statistics come last.
 
 	treadle kts46 add-project traffic
 	treadle kts46 add-job traffic north @north.yaml
@@ -251,14 +251,14 @@ func (kts46AddJobCmd) Help() string {
 
 // Help is printed by treadle kts46 run --help.
 func (kts46RunCmd) Help() string {
-	return `Returns when the jobs are queued. One that is queued, running or done is left alone; when one does not exist, those behind it are not queued.
+	return `Returns when the jobs are queued. A job that is queued, running or done is left alone; when a job does not exist, the jobs behind it are not queued.
 
 	treadle kts46 run traffic north south`
 }
 
 // Help is printed by treadle kts46 restart --help.
 func (kts46RestartCmd) Help() string {
-	return `Prints a line for each task that is queued again. A worker that reports meanwhile keeps its task; one that lost it learns so by its next report. treadle serve --kts46-restart-after does this by itself.
+	return `Prints a line for each task that is queued again. A worker that reports meanwhile keeps its task; the reply to its next report tells a worker that it has lost its task. treadle serve --kts46-restart-after restarts tasks by itself.
 
 	treadle kts46 restart worker-7
 	treadle kts46 restart --older 45s`

@@ -10,7 +10,7 @@ import (
 	"treadle/loop/client"
 )
 
-// defaultHost is the server's own default, which needs no file to exist.
+// defaultHost is the server's default TCP address. Unlike the socket it works without a file.
 const defaultHost = "tcp://127.0.0.1:5000"
 
 // host returns the address of the server's Periodic protocol.
@@ -18,9 +18,9 @@ func (c *cli) host() string {
 	return cmp.Or(c.Host, os.Getenv("TREADLE_HOST"), os.Getenv("PERIODIC_PORT"), defaultHost)
 }
 
-// setServer sets flag, an older name of -H, to the address of the server's other protocol: that of -H or
-// of the flag, else that of the protocol's variable, else TREADLE_HOST if it is a host alone, else
-// the default. TREADLE_HOST with a port or a path is an address of Periodic.
+// setServer sets flag, an older name of -H, to the address for a protocol other than Periodic. It takes -H or the
+// flag, else the protocol's variable, else TREADLE_HOST if that is a host alone, else standard. TREADLE_HOST with a
+// port or a path is an address of Periodic.
 func (c *cli) setServer(flag *string, variable, standard string) error {
 	if c.Host != "" && *flag != "" {
 		return badUsage("the server has two names, %q and %q: -H is enough", c.Host, *flag)
@@ -30,8 +30,8 @@ func (c *cli) setServer(flag *string, variable, standard string) error {
 	return nil
 }
 
-// httpBase turns an address, which a setting has, into the URL of a server that speaks HTTP. A host
-// alone has the default port, and a URL is left as it is.
+// httpBase returns the base URL for an address. A host alone gets the default port, a URL stays as it is; errors name
+// the setting.
 func httpBase(address, setting, defaultPort string) (string, error) {
 	base := address
 	if rest, tcp := strings.CutPrefix(address, "tcp://"); tcp || !strings.Contains(address, "://") {

@@ -12,16 +12,16 @@ import (
 	"treadle/loop/client"
 )
 
-// The attacks here make graphs of which a small request needs much.
+// The attacks of this file make graphs in which a small request is expensive.
 
-// graphEach is how many tasks wait for one, or are waited for by one.
+// graphEach is the number of successors, or of predecessors, of one task.
 const graphEach = 50_000
 
-// graphRequest is how many tasks a request makes, each of which waits for one.
+// graphRequest is the number of tasks in a request, each with one predecessor.
 const graphRequest = 25_000
 
-// many makes so many tasks, all of which wait for others.
-func (s *siege) many(ctx context.Context, hub *client.Hub, prefix string, n int, after func(i int) []string) {
+// many makes n tasks that wait for others.
+func (s *attack) many(ctx context.Context, hub *client.Hub, prefix string, n int, after func(i int) []string) {
 	s.t.Helper()
 	all := make([]client.DworkTask, 0, n)
 	for i := range n {
@@ -34,13 +34,13 @@ func (s *siege) many(ctx context.Context, hub *client.Hub, prefix string, n int,
 
 func alone(int) []string { return nil }
 
-// behind has each of a prefix wait for the one before.
+// behind makes the predecessors of a chain: each task of a prefix waits for the task before it.
 func behind(prefix string) func(i int) []string {
 	return func(i int) []string { return []string{fmt.Sprint(prefix, i-1)} }
 }
 
-// joins has a task wait for very many, and then again and again for one that very many wait for.
-func (s *siege) joins() {
+// joins makes a task with very many predecessors, then adds again and again a predecessor with very many successors.
+func (s *attack) joins() {
 	ctx := patient(s.t)
 	hub := worked(client.DialHub(ctx, s.ports["dwork"]))(s.t)
 	defer hub.Close()
@@ -54,9 +54,8 @@ func (s *siege) joins() {
 	must(s.t, hub.Create(ctx, join, client.DworkTask{Name: "join", After: slices.Repeat([]string{"p0"}, graphEach)}))
 }
 
-// joined has very many peers ask again and again for a task that waits for very many, and not read
-// what they get.
-func (s *siege) joined() {
+// joined has very many peers look up a task with very many predecessors again and again, and read no reply.
+func (s *attack) joined() {
 	ctx := patient(s.t)
 	hub := worked(client.DialHub(ctx, s.ports["dwork"]))(s.t)
 	defer hub.Close()
@@ -79,14 +78,14 @@ func (s *siege) joined() {
 	}
 }
 
-// framed is a request as a DEALER sends it.
+// framed frames a request as a DEALER does.
 func framed(payload []byte) []byte {
 	return append([]byte{1, 0, 0, byte(len(payload))}, payload...)
 }
 
-// reorders has the front of a long chain wait, again and again, for what comes after another: in
-// one request, in one after the other, and in very many at once.
-func (s *siege) reorders() {
+// reorders makes the first task of a long chain wait for the last of another again and again: in one request, in one
+// request after the other, and in very many requests at once.
+func (s *attack) reorders() {
 	ctx := patient(s.t)
 	hub := worked(client.DialHub(ctx, s.ports["dwork"]))(s.t)
 	defer hub.Close()

@@ -14,25 +14,25 @@ import (
 	"testing"
 )
 
-// post is a call of kts46, or how it begins: what is behind the head's first lines.
+// post returns a POST request, or its beginning: rest stands behind the first header lines.
 func post(path, rest string) string {
 	return "POST " + path + " HTTP/1.1\r\nHost: localhost\r\n" + rest
 }
 
-// chunks is how a call begins whose body comes in chunks.
+// chunks returns the beginning of a POST request with a chunked body.
 func chunks(path, rest string) string {
 	return post(path, "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"+rest)
 }
 
-// whole is a call whose length is announced as it is.
+// whole returns a complete POST request.
 func whole(path, body string) string {
 	return post(path, fmt.Sprintf("Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body))
 }
 
-// paths are where the ports of HTTP answer.
+// paths maps the protocols over HTTP to a path that answers.
 var paths = map[string]string{"kts46": "/RPC2", "kts46-json": "/jsonrpc", "http": "/metrics", "disbatch": "/tasks/search"}
 
-// onHTTP is the same for each of those ports, in addition to others.
+// onHTTP adds the texts of says for each protocol of paths to others.
 func onHTTP(others map[string][]string, says func(path string) []string) map[string][]string {
 	for protocol, path := range paths {
 		others[protocol] = says(path)
@@ -40,8 +40,7 @@ func onHTTP(others map[string][]string, says func(path string) []string) map[str
 	return others
 }
 
-// crooked are requests that are none, or not what they seem, to a path. Behind each comes
-// something that ends the connection.
+// crooked returns malformed and ambiguous requests to a path. Each ends in a way that closes the connection.
 func crooked(path string) []string {
 	all := []string{
 		post(path, "Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello"),
@@ -71,7 +70,7 @@ func crooked(path string) []string {
 	return all
 }
 
-// unending are beginnings, to a path, and what follows them again and again.
+// unending maps beginnings of requests to a path to the text that is repeated behind each.
 func unending(path string) map[string]string {
 	all := map[string]string{
 		post(path, ""):                  "a: b\r\n",
@@ -89,7 +88,7 @@ func unending(path string) map[string]string {
 }
 
 // shapes sends all of these to each port of HTTP.
-func (s *siege) shapes() {
+func (s *attack) shapes() {
 	var all sync.WaitGroup
 	for protocol, path := range paths {
 		if s.ports[protocol] == "" {
@@ -117,7 +116,7 @@ func (s *siege) shapes() {
 }
 
 // asks sends a request on a connection of its own, and returns the answer.
-func (s *siege) asks(protocol, request string) (status int, body string) {
+func (s *attack) asks(protocol, request string) (status int, body string) {
 	s.t.Helper()
 	c := s.dial(protocol)
 	defer c.Close()
@@ -133,8 +132,8 @@ func (s *siege) asks(protocol, request string) (status int, body string) {
 	return answer.StatusCode, string(text)
 }
 
-// silent has more peers connect and say nothing than the port of HTTP takes, and others who ask.
-func (s *siege) silent() {
+// silent opens more connections without a request than the HTTP port takes, then makes requests beside them.
+func (s *attack) silent() {
 	for i := range 100 { // more of them only take longer to be hung up on
 		c := s.dial("http")
 		defer c.Close()
@@ -147,15 +146,16 @@ func (s *siege) silent() {
 	}
 }
 
-// disbatchHostiles are what peers do to a Disbatch command interface.
+// disbatchHostiles are the attacks on a Disbatch command interface.
 var disbatchHostiles = []struct {
 	name   string
 	memory int // that it may take more
-	attack func(s *siege)
+	attack func(s *attack)
 }{
-	// Two of the shapes are bodies without an end: at scale what may be on its way of these is, twice while it grows.
-	{name: "shapes of HTTP", memory: 256 << 20, attack: (*siege).shapes},
-	{name: "bodies that come slowly", attack: func(s *siege) {
+	// Two of the shapes are bodies without an end: the server holds as much of them as its budget allows, twice while a
+	// buffer grows.
+	{name: "shapes of HTTP", memory: 256 << 20, attack: (*attack).shapes},
+	{name: "bodies that come slowly", attack: func(s *attack) {
 		for range s.files(200 * s.scale) {
 			c := s.dial("disbatch")
 			defer c.Close()
@@ -166,7 +166,7 @@ var disbatchHostiles = []struct {
 			s.t.Errorf("%d %s", status, body)
 		}
 	}},
-	{name: "large bodies that do not come to their end", memory: 512 << 20, attack: func(s *siege) {
+	{name: "large bodies that do not come to their end", memory: 512 << 20, attack: func(s *attack) {
 		const size = 30 << 20
 		text := strings.Repeat(" ", size)
 		for range 20 * s.scale {
@@ -176,7 +176,7 @@ var disbatchHostiles = []struct {
 			must(s.t, err)
 		}
 	}},
-	{name: "bodies of very many values", memory: 512 << 20, attack: func(s *siege) {
+	{name: "bodies of very many values", memory: 512 << 20, attack: func(s *attack) {
 		s.rest = true // what is allowed of them keeps a processor busy for seconds
 		for range s.scale {
 			var all sync.WaitGroup
@@ -190,7 +190,7 @@ var disbatchHostiles = []struct {
 			all.Wait()
 		}
 	}},
-	{name: "replies that are not read", memory: 512 << 20, attack: func(s *siege) {
+	{name: "replies that are not read", memory: 512 << 20, attack: func(s *attack) {
 		if status, body := s.asks("disbatch", whole("/queues", `{"name":"q","plugin":"C"}`)); status != http.StatusOK {
 			s.t.Fatalf("%d %s", status, body)
 		}
@@ -214,10 +214,10 @@ var disbatchHostiles = []struct {
 func TestHostileDisbatch(t *testing.T) {
 	for _, h := range disbatchHostiles {
 		t.Run(h.name, func(t *testing.T) {
-			s := newSiege(t, h.memory)
+			s := newAttack(t, h.memory)
 			d := startDCI(t, "")
 			s.socket, s.server, s.ports["disbatch"] = "", d.process, strings.TrimPrefix(d.url, "http://")
-			s.withGuest(func() { h.attack(s) })
+			s.withProbes(func() { h.attack(s) })
 			s.server.signal(syscall.SIGTERM)
 			s.server.exit(0)
 		})

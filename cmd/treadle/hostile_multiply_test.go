@@ -16,13 +16,13 @@ import (
 	"treadle/loop/client"
 )
 
-// The attacks here ask for little and would have the server hold, or do, much.
+// The attacks of this file are small requests that would make the server hold, or do, much.
 
-// nearlyFrame is less than the largest frame by what stands around it.
+// nearlyFrame is the largest frame less the room for the rest of its request.
 const nearlyFrame = 4<<20 - 256
 
-// awaits has one client await one job very often, whose result is large.
-func (s *siege) awaits() {
+// awaits has one client await one job with a large result very often.
+func (s *attack) awaits() {
 	ctx := patient(s.t)
 	w := worked(client.DialWorker(ctx, s.socket, client.Options{}))(s.t)
 	defer w.Close()
@@ -37,8 +37,8 @@ func (s *siege) awaits() {
 	s.wantHungUp(c, "a peer that awaits 256 results of 4 MiB")
 }
 
-// broadcast has a large job go to very many workers, who do not read it.
-func (s *siege) broadcast() {
+// broadcast sends a large job to very many workers that do not read it.
+func (s *attack) broadcast() {
 	b := ask(hello(periodic.Worker), 1, periodic.Broadcast, periodic.AppendStr8String(nil, "to all"))
 	b = ask(b, 2, periodic.GrabJob, nil)
 	for range s.files(150 * s.scale) {
@@ -49,8 +49,8 @@ func (s *siege) broadcast() {
 	s.told(ask(hello(periodic.Client), 1, periodic.SubmitJob, periodic.AppendJob(nil, &periodic.Job{Func: []byte("to all"), Workload: make([]byte, nearlyFrame)})))
 }
 
-// lookups has very many peers ask for a large task, which they do not read.
-func (s *siege) lookups() {
+// lookups has very many peers look up a large task without reading the reply.
+func (s *attack) lookups() {
 	ctx := patient(s.t)
 	hub := worked(client.DialHub(ctx, s.ports["dwork"]))(s.t)
 	defer hub.Close()
@@ -79,7 +79,7 @@ func (s *siege) lookups() {
 }
 
 // recoded sends a call that says of itself, again and again, that it is in another encoding.
-func (s *siege) recoded() {
+func (s *attack) recoded() {
 	c := s.dial("kts46")
 	defer c.Close()
 	_, err := io.WriteString(c, whole("/RPC2", strings.Repeat(`<?xml version="1.0" encoding="iso-8859-1"?>`, 13)+strings.Repeat("\xe9", 200<<10)))
@@ -91,7 +91,7 @@ func (s *siege) recoded() {
 }
 
 // types has a slave join one type of almost a megabyte, the longest, after the other.
-func (s *siege) types() {
+func (s *attack) types() {
 	c := s.dial("gloom-slaves")
 	defer c.Close()
 	ok, long := gloomcodec.AppendOK(nil), strings.Repeat("x", 1<<20-100)
@@ -106,7 +106,7 @@ func (s *siege) types() {
 
 // asksMuch has a worker of as many functions as there may be ask and ask, when there are no
 // jobs and while there is one of each.
-func (s *siege) asksMuch() {
+func (s *attack) asksMuch() {
 	const functions = 64 << 10
 	asks := func(n int) {
 		w := s.crowd(func(i int) string { return fmt.Sprint("many ", i) }, functions, 0)
@@ -126,9 +126,8 @@ func (s *siege) asksMuch() {
 	asks(300)
 }
 
-// unfit has very many workers of Periodic ask and ask for a job of Gloom whose id is too long
-// for them.
-func (s *siege) unfit() {
+// unfit has very many Periodic workers ask again and again for a Gloom job with an id that is too long for Periodic.
+func (s *attack) unfit() {
 	ctx := patient(s.t)
 	m := worked(client.DialMaster(ctx, s.ports["gloom-masters"]))(s.t)
 	defer m.Close()
@@ -147,8 +146,8 @@ func (s *siege) unfit() {
 	asks.Wait()
 }
 
-// fronts has very many peers send all of a large request but its end.
-func (s *siege) fronts() {
+// fronts has very many peers send a large request without its last bytes.
+func (s *attack) fronts() {
 	large := make([]byte, nearlyFrame)
 	request := ask(hello(periodic.Client), 1, periodic.SubmitJob, periodic.AppendJob(nil, &periodic.Job{Func: []byte("front"), Workload: large}))
 	call := whole("/RPC2", string(kts46.AppendCall(nil, "hello", strings.Repeat("x", kts46.MaxRequest-256))))
@@ -167,8 +166,8 @@ func (s *siege) fronts() {
 	s.told(request)
 }
 
-// statuses has peers ask for a long STATUS that they do not read, beside one that does.
-func (s *siege) statuses() {
+// statuses has peers ask for a long STATUS without reading it, beside a peer that reads.
+func (s *attack) statuses() {
 	defer s.crowd(func(i int) string { return fmt.Sprintf("listed %0200d", i) }, 20_000, 0).Close()
 	status := ask(hello(periodic.Client), lastID, periodic.Status, nil)
 	for range 20 {

@@ -14,12 +14,12 @@ import (
 	"treadle/loop/client"
 )
 
-// TestMemoryPressure: a backlog that is larger than GOMEMLIMIT is taken and worked off, others
-// are served meanwhile, and the server takes little more than it holds.
+// TestMemoryPressure: the server takes and works off a backlog larger than GOMEMLIMIT, serves the probes meanwhile, and
+// uses little more memory than the backlog.
 func TestMemoryPressure(t *testing.T) {
 	const jobs, workload, limit = 80_000, 1 << 10, 64 << 20
-	s := besiege(t, limit-hostileLimit)
-	s.withGuest(func() {
+	s := startAttack(t, limit-hostileLimit)
+	s.withProbes(func() {
 		b := hello(periodic.Client)
 		body := make([]byte, workload)
 		for i := range jobs {
@@ -38,8 +38,8 @@ func TestMemoryPressure(t *testing.T) {
 	s.server.exit(0)
 }
 
-// TestServerFullDisk: on a disk that fills up the server refuses new jobs before the disk does,
-// goes on with everything else, and has kept what it had acknowledged.
+// TestServerFullDisk: on a disk that fills up the server refuses new jobs before writes fail, goes on with everything
+// else, and keeps all acknowledged jobs.
 func TestServerFullDisk(t *testing.T) {
 	const size, free = 384 << 20, 256 << 20 // the rest is for what the journal still has to write
 	dir := t.TempDir()

@@ -23,7 +23,7 @@ import (
 	"treadle/loop/client"
 )
 
-// hello is the first packet of a Periodic peer of 2018.
+// hello returns the first packet of a Periodic peer of 2018.
 func hello(role periodic.Role) []byte {
 	return periodic.AppendHello(nil, &periodic.Hello{Framing: periodic.Plain, Role: role})
 }
@@ -43,12 +43,12 @@ const (
 	zmtpReady    = "\x04\x1c\x05READY\x0bSocket-Type\x00\x00\x00\x06DEALER"
 )
 
-// zmtp is how a ZeroMQ peer begins.
+// zmtp is the beginning of a ZeroMQ connection.
 func zmtp() []byte {
 	return []byte(zmtpGreeting + strings.Repeat("\x00", 64-len(zmtpGreeting)) + zmtpReady)
 }
 
-// unfinished are, by port, fronts of something that never comes.
+// unfinished maps protocols to beginnings of requests that never end.
 var unfinished = onHTTP(map[string][]string{
 	"periodic":      {string(hello(periodic.Client)[:5]), string(hello(periodic.Client)) + "\x00REQ\x00\x10\x00\x00\x00\x00\x00\x01\x0d"},
 	"gloom-masters": {"\x00\x00\x10\x00{"},
@@ -58,7 +58,7 @@ var unfinished = onHTTP(map[string][]string{
 	return []string{"PO", post(path, "Content-Le"), post(path, "Expect: 100-continue\r\nContent-Length: 1000\r\n\r\n"), post(path, "Content-Length: 1000\r\n\r\n<"), post(path, "Transfer-Encoding: chunked\r\n\r\n100\r\n<")}
 })
 
-// huge are, by port, what announces four gigabytes.
+// huge maps protocols to beginnings that announce four gigabytes.
 var huge = onHTTP(map[string][]string{
 	"periodic":      {string(hello(periodic.Client)) + "\x00REQ\xff\xff\xff\xff\x00\x00\x00\x01\x0d"},
 	"gloom-masters": {"\xff\xff\xff\xff{"},
@@ -66,12 +66,12 @@ var huge = onHTTP(map[string][]string{
 	"dwork":         {string(enc.BigEndian.AppendUint64(append(zmtp(), 2), 4<<30))},
 }, func(path string) []string { return []string{post(path, "Content-Length: 4294967296\r\n\r\n")} })
 
-// flowing are, by port, what is followed by four gigabytes that could not be seen coming.
+// flowing maps protocols to beginnings of four gigabytes without an announced length.
 var flowing = onHTTP(map[string][]string{"periodic": {""}, "gloom-masters": {""}, "gloom-slaves": {""}, "dwork": {""}}, func(path string) []string {
 	return []string{post(path, "X: "), post(path, "Transfer-Encoding: chunked\r\n\r\n100000000\r\n")}
 })
 
-// endless is, by port, what a peer that never reads asks for again and again.
+// endless maps protocols to the request that a peer repeats without reading the replies.
 var endless = map[string]string{
 	"periodic":      string(ask(nil, 1, periodic.ConfigGet, periodic.AppendStr8String(nil, "timeout"))),
 	"gloom-masters": string(gloomcodec.AppendRespond(nil, []byte("1"))),
@@ -82,11 +82,10 @@ var endless = map[string]string{
 	"http":          "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n",
 }
 
-// longName comes back in the answer, so that few of them are as much as the system takes.
+// longName comes back in the reply, so that a few replies fill the system's buffers.
 var longName = strings.Repeat("x", 4<<10)
 
-// deaf writes until the server hangs up. It may read for as long as the system has room for
-// its answers.
+// deaf writes until the server hangs up. The server may go on as long as the system's buffers take its replies.
 func deaf(c net.Conn, first, again string) error {
 	defer c.Close()
 	_, err := io.WriteString(c, first)
@@ -98,9 +97,9 @@ func deaf(c net.Conn, first, again string) error {
 	return err
 }
 
-// floods sends what ZeroMQ libraries and the original hub fell to, again and again, and reads the
-// replies. The server may hang up.
-func (s *siege) floods() {
+// floods sends the inputs that crashed ZeroMQ libraries and the original hub again and again, and reads the replies. The
+// server may hang up.
+func (s *attack) floods() {
 	again := map[string]string{
 		"parts without an end":       "\x01\x00",
 		"requests without delimiter": "\x00\x02\x08\x06",
@@ -121,9 +120,9 @@ func (s *siege) floods() {
 	all.Wait()
 }
 
-// projects creates very many, whose names collide in common hashes, up to as many as there may be,
-// and asks for the status of all of them.
-func (s *siege) projects() {
+// projects creates projects with names that collide in common hashes up to the server's limit, and asks for the status
+// of all of them.
+func (s *attack) projects() {
 	const bits = 12
 	create := ""
 	for i := range 1 << bits {
@@ -152,8 +151,8 @@ func (s *siege) projects() {
 	}
 }
 
-// littleRoom has the system take little for a connection that is to be made. Of one that is
-// there it would drop what was under way, the end of the connection too.
+// littleRoom shrinks the receive buffer of a socket before it connects. After that the system would drop bytes that are
+// on their way, and the end of the connection too.
 func littleRoom(_, _ string, c syscall.RawConn) error {
 	var refused error
 	err := c.Control(func(fd uintptr) {
@@ -162,8 +161,8 @@ func littleRoom(_, _ string, c syscall.RawConn) error {
 	return errors.Join(err, refused)
 }
 
-// neverRead has peers ask and ask on ports until the server hangs up on each.
-func (s *siege) neverRead(ports ...string) {
+// neverRead repeats a request on each port until the server hangs up.
+func (s *attack) neverRead(ports ...string) {
 	s.onEach(4, func(protocol string) {
 		if !slices.Contains(ports, protocol) {
 			return
@@ -179,9 +178,9 @@ func (s *siege) neverRead(ports ...string) {
 // dripPause is the time between two bytes of a peer that sends as slowly as it can.
 const dripPause = 50 * time.Millisecond
 
-// everyWay begins n connections, as far as there may be, with the words for their ports in turn,
-// and wants the server to hang up on all of them.
-func (s *siege) everyWay(words map[string][]string, n int, do func(c net.Conn, begin string)) {
+// everyWay opens n connections, or as many as the system allows, begins each with the next text for its protocol, and
+// wants the server to hang up on all of them.
+func (s *attack) everyWay(words map[string][]string, n int, do func(c net.Conn, begin string)) {
 	var turn atomic.Int64
 	s.onEach(s.files(n)/len(allPorts)+1, func(protocol string) {
 		c := s.dial(protocol)
@@ -191,9 +190,8 @@ func (s *siege) everyWay(words map[string][]string, n int, do func(c net.Conn, b
 	})
 }
 
-// crowd offers functions and asks for jobs, in one go, and returns when the server has read it
-// all.
-func (s *siege) crowd(functions func(i int) string, count, grabs int) net.Conn {
+// crowd offers functions and asks for jobs in one write, and returns when the server has read all of it.
+func (s *attack) crowd(functions func(i int) string, count, grabs int) net.Conn {
 	c := s.dial("periodic")
 	b := hello(periodic.Worker)
 	for i := range count {
@@ -206,24 +204,24 @@ func (s *siege) crowd(functions func(i int) string, count, grabs int) net.Conn {
 	return c
 }
 
-// lastID is the message id of a request whose reply is waited for.
+// lastID is the message id of the request that awaited waits for.
 const lastID = 0xfffffffe
 
-// answered sends b and a PING, and reads up to its PONG. A DUMP and a long STATUS are answered
-// behind it: they are waited for by their own id.
-func (s *siege) answered(c net.Conn, b []byte) {
+// answered sends b and a PING, and reads up to the PONG. The replies to DUMP and a long STATUS come after it: use awaited
+// for them.
+func (s *attack) answered(c net.Conn, b []byte) {
 	s.awaited(c, ask(slices.Clip(b), lastID, periodic.Ping, nil)) // what was sent last may be on its way still
 }
 
-// told is answered on a connection of its own, made when b is: a peer must greet at once.
-func (s *siege) told(b []byte) {
+// told is answered on a new connection, which is made after b: a peer must greet at once.
+func (s *attack) told(b []byte) {
 	c := s.dial("periodic")
 	defer c.Close()
 	s.answered(c, b)
 }
 
-// awaited sends b, reads up to the end of the reply to lastID and returns how long that is.
-func (s *siege) awaited(c net.Conn, b []byte) int {
+// awaited sends b, reads up to the end of the reply to lastID and returns its size.
+func (s *attack) awaited(c net.Conn, b []byte) int {
 	go func() { _, _ = c.Write(b) }() // an error shows in what is read
 	var held []byte
 	var reply periodic.Response
@@ -248,14 +246,14 @@ func (s *siege) awaited(c net.Conn, b []byte) int {
 	}
 }
 
-// functionsEach is how many functions a worker has: twenty times as many are about as many as
-// there can be. Each takes less than a kilobyte.
+// functionsEach is the number of functions of a worker, a twentieth of the server's limit. Each takes less than a
+// kilobyte.
 const functionsEach = 50_000
 
-// dumpedEach is how many jobs there are to DUMP: twenty times as many are a million.
+// dumpedEach is the number of jobs to DUMP, a twentieth of a million.
 const dumpedEach = 50_000
 
-// submits appends requests for so many jobs.
+// submits appends requests that submit n jobs.
 func submits(b []byte, names string, count int) []byte {
 	for i := range count {
 		j := periodic.AppendJob(nil, &periodic.Job{Func: []byte("dumped"), Name: fmt.Append(nil, names, " ", i), Workload: []byte("of a job that is dumped")})
@@ -264,20 +262,20 @@ func submits(b []byte, names string, count int) []byte {
 	return b
 }
 
-// hostiles are what peers do to the server.
+// hostiles are the attacks on the server.
 var hostiles = []struct {
 	name   string
 	memory int  // that the server may take more, times the scale
 	hasty  bool // the server does not wait long for what is unfinished: else it has to see itself that it is too much
-	attack func(s *siege)
+	attack func(s *attack)
 }{
-	{name: "nobody, for comparison", attack: func(s *siege) { <-time.After(500 * time.Millisecond) }},
-	{name: "floods of ZeroMQ", attack: (*siege).floods},
-	{name: "very many projects, and their status", memory: 64 << 20, attack: (*siege).projects},
-	{name: "unfinished beginnings on each port", hasty: true, attack: func(s *siege) {
+	{name: "nobody, for comparison", attack: func(s *attack) { <-time.After(500 * time.Millisecond) }},
+	{name: "floods of ZeroMQ", attack: (*attack).floods},
+	{name: "very many projects, and their status", memory: 64 << 20, attack: (*attack).projects},
+	{name: "unfinished beginnings on each port", hasty: true, attack: func(s *attack) {
 		s.everyWay(unfinished, 200*s.scale, func(c net.Conn, begin string) { _, _ = io.WriteString(c, begin) })
 	}},
-	{name: "a byte at a time on each port", hasty: true, attack: func(s *siege) {
+	{name: "a byte at a time on each port", hasty: true, attack: func(s *attack) {
 		s.everyWay(unfinished, 100*s.scale, func(c net.Conn, begin string) {
 			_, err := io.WriteString(c, begin)
 			for pause := time.NewTicker(dripPause); err == nil; <-pause.C {
@@ -288,15 +286,15 @@ var hostiles = []struct {
 			}
 		})
 	}},
-	{name: "four gigabytes announced on each port", attack: func(s *siege) {
+	{name: "four gigabytes announced on each port", attack: func(s *attack) {
 		s.everyWay(huge, 200*s.scale, func(c net.Conn, begin string) { _, _ = io.WriteString(c, begin) })
 	}},
-	{name: "four gigabytes on their way on each port", attack: func(s *siege) {
+	{name: "four gigabytes on their way on each port", attack: func(s *attack) {
 		s.everyWay(flowing, 20, func(c net.Conn, begin string) { _ = deaf(c, begin, "0") })
 	}},
-	{name: "peers that never read", attack: func(s *siege) { s.neverRead("periodic", "gloom-masters", "gloom-slaves", "dwork") }},
-	{name: "peers of HTTP that never read", hasty: true, attack: func(s *siege) { s.neverRead("kts46", "kts46-json", "http") }},
-	{name: "idle connections", attack: func(s *siege) {
+	{name: "peers that never read", attack: func(s *attack) { s.neverRead("periodic", "gloom-masters", "gloom-slaves", "dwork") }},
+	{name: "peers of HTTP that never read", hasty: true, attack: func(s *attack) { s.neverRead("kts46", "kts46-json", "http") }},
+	{name: "idle connections", attack: func(s *attack) {
 		n := s.files(500 * s.scale)
 		s.t.Logf("%d idle connections", n)
 		first := map[string]string{"periodic": string(hello(periodic.Client)), "dwork": string(zmtp())}
@@ -314,9 +312,9 @@ var hostiles = []struct {
 			c.Close()
 		}
 	}},
-	{name: "connections to --http that say nothing", attack: (*siege).silent},
-	{name: "shapes of HTTP", hasty: true, attack: (*siege).shapes},
-	{name: "connecting and leaving", attack: func(s *siege) {
+	{name: "connections to --http that say nothing", attack: (*attack).silent},
+	{name: "shapes of HTTP", hasty: true, attack: (*attack).shapes},
+	{name: "connecting and leaving", attack: func(s *attack) {
 		for i := range 1000 * s.scale {
 			s.dial(allPorts[i%len(allPorts)]).Close()
 		}
@@ -326,7 +324,7 @@ var hostiles = []struct {
 			s.wantHungUp(c, protocol)
 		})
 	}},
-	{name: "one function with very many slots", attack: func(s *siege) {
+	{name: "one function with very many slots", attack: func(s *attack) {
 		for range 3 * s.scale { // each up to the limit of a connection
 			defer s.crowd(func(int) string { return "slots" }, 1, 16<<10).Close()
 		}
@@ -339,7 +337,7 @@ var hostiles = []struct {
 		s.answered(c, b)
 		s.stands("slots", 1000, 1000)
 	}},
-	{name: "very many functions, and their STATUS", memory: functionsEach << 10, attack: func(s *siege) {
+	{name: "very many functions, and their STATUS", memory: functionsEach << 10, attack: func(s *attack) {
 		for n := range s.scale {
 			defer s.crowd(func(i int) string { return fmt.Sprintf("function %0100d", n*functionsEach+i) }, functionsEach, 0).Close()
 		}
@@ -351,7 +349,7 @@ var hostiles = []struct {
 			}
 		}
 	}},
-	{name: "names that collide in common hashes", attack: func(s *siege) {
+	{name: "names that collide in common hashes", attack: func(s *attack) {
 		b := hello(periodic.Client)
 		bits := 20 // a million: what is quadratic in them takes longer than anybody waits
 		if testing.Short() {
@@ -367,7 +365,7 @@ var hostiles = []struct {
 		s.told(b)
 		s.stands("hash", 1<<bits, 0)
 	}},
-	{name: "DUMPs of many jobs while more are submitted", memory: dumpedEach << 9, attack: func(s *siege) {
+	{name: "DUMPs of many jobs while more are submitted", memory: dumpedEach << 9, attack: func(s *attack) {
 		s.told(submits(hello(periodic.Client), "first", dumpedEach*s.scale))
 		var all sync.WaitGroup
 		for n := range 3 {
@@ -382,7 +380,7 @@ var hostiles = []struct {
 		}
 		all.Wait()
 	}},
-	{name: "empty names and the longest", attack: func(s *siege) {
+	{name: "empty names and the longest", attack: func(s *attack) {
 		ctx, long := patient(s.t), strings.Repeat("\xff", periodic.MaxStr8)
 		c := worked(client.Dial(ctx, s.socket, client.Options{}))(s.t)
 		defer c.Close()
@@ -406,25 +404,25 @@ var hostiles = []struct {
 			must(s.t, w.Done(ctx, a, nil))
 		}
 	}},
-	{name: "SIGSTOP for a while", attack: func(s *siege) {
+	{name: "SIGSTOP for a while", attack: func(s *attack) {
 		s.rest = true
 		s.server.signal(syscall.SIGSTOP)
 		<-time.After(500 * time.Millisecond * time.Duration(s.scale))
 		s.server.signal(syscall.SIGCONT)
 	}},
-	{name: "one result for very many requests", attack: (*siege).awaits},
-	{name: "a large broadcast to very many workers", attack: (*siege).broadcast},
-	{name: "a large task for very many who do not read", attack: (*siege).lookups},
-	{name: "a task told again and again to wait for what very many wait for", attack: (*siege).joins},
-	{name: "a task that waits for very many, looked up again and again", attack: (*siege).joined},
-	{name: "long chains that are to change places", attack: (*siege).reorders},
-	{name: "a call that grows as it is read", attack: (*siege).recoded},
-	{name: "types of megabytes, one after the other", attack: (*siege).types},
-	{name: "a worker of very many functions asks and asks", memory: 64 << 20, attack: (*siege).asksMuch},
-	{name: "very many workers ask and ask for a job that none can have", attack: (*siege).unfit},
-	{name: "large requests without their ends", attack: (*siege).fronts},
-	{name: "STATUS beside peers that never read theirs", attack: (*siege).statuses},
-	{name: "garbage on each port", attack: func(s *siege) {
+	{name: "one result for very many requests", attack: (*attack).awaits},
+	{name: "a large broadcast to very many workers", attack: (*attack).broadcast},
+	{name: "a large task for very many who do not read", attack: (*attack).lookups},
+	{name: "a task told again and again to wait for what very many wait for", attack: (*attack).joins},
+	{name: "a task that waits for very many, looked up again and again", attack: (*attack).joined},
+	{name: "long chains that are to change places", attack: (*attack).reorders},
+	{name: "a call that grows as it is read", attack: (*attack).recoded},
+	{name: "types of megabytes, one after the other", attack: (*attack).types},
+	{name: "a worker of very many functions asks and asks", memory: 64 << 20, attack: (*attack).asksMuch},
+	{name: "very many workers ask and ask for a job that none can have", attack: (*attack).unfit},
+	{name: "large requests without their ends", attack: (*attack).fronts},
+	{name: "STATUS beside peers that never read theirs", attack: (*attack).statuses},
+	{name: "garbage on each port", attack: func(s *attack) {
 		s.onEach(10*s.scale, func(protocol string) {
 			c := s.dial(protocol)
 			_, _ = c.Write([]byte(strings.Repeat("garbage\n", 1<<10)))

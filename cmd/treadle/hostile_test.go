@@ -22,59 +22,58 @@ import (
 	"treadle/loop/client"
 )
 
-// hostileScale multiplies what TestHostile does to the server: 1 in every test run, 20 in
+// hostileScale multiplies the size of the attacks of TestHostile: 1 in every test run, 20 in
 // `make soak`.
 var hostileScale = flag.Int("hostile.scale", 1, "how much TestHostile does")
 
 const (
-	// hostileLimit is the server's GOMEMLIMIT, and hostileRSS what it may have taken at most:
-	// the limit and what the runtime and the program itself need beside it.
+	// hostileLimit is the server's GOMEMLIMIT. hostileRSS is the most memory that the server may have: the limit and
+	// the memory of the runtime and the program beside it.
 	hostileLimit = 256 << 20
 	hostileRSS   = hostileLimit + 128<<20
-	// hostileWait is how long a well-behaved client may have to wait for a result: how long it
-	// takes beside an attack depends on what else the machine does.
+	// hostileWait is how long a probe may wait for a result. The time beside an attack depends on the load of the
+	// machine.
 	hostileWait = patience
-	// hostilePatience is how long a server may take to hang up on a peer: ten seconds for
-	// answers that are not read, and what a busy machine adds, where peers that ask without a pause
-	// come behind all others, twenty times as many too. It is less than the server's lifetime.
+	// hostilePatience is how long a server may take to hang up on a peer: ten seconds for replies that are not read,
+	// and the delay of a busy machine, where peers that ask without a pause come last, at scale 20 too. It is less than
+	// the server's lifetime.
 	hostilePatience = 2 * time.Minute
 )
 
-// siege is a built server, the peers that do it harm and the one that does not.
-type siege struct {
+// attack is a test of a built server with hostile peers and probes.
+type attack struct {
 	t      *testing.T
 	server *process
 	ports  map[string]string // addresses by protocol
 	socket string
 	scale  int
 	more   int  // bytes beyond hostileLimit
-	rest   bool // the well-behaved clients rest: nobody can be served
+	rest   bool // the probes may wait: the server cannot serve them
 
 	mu    sync.Mutex
-	worst map[string]time.Duration // guarded by mu: the longest wait of each protocol's guest
+	worst map[string]time.Duration // guarded by mu: the longest wait of each protocol's probe
 }
 
-// besiege starts the server with little memory, or so much more, and what more the arguments
-// say.
-func besiege(t *testing.T, more int, args ...string) *siege {
+// startAttack starts the server with hostileLimit and more bytes of memory, and the arguments.
+func startAttack(t *testing.T, more int, args ...string) *attack {
 	t.Helper()
-	s := newSiege(t, more)
+	s := newAttack(t, more)
 	all := []string{"--data", "none", "--max-frame", "4MiB", "--gloom-max-frame", "4MiB", "--max-outbound", "8MiB", "--dwork-max-frame", "4MiB"}
 	return s.on(start(t, false, s.serves(append(all, args...)...)...))
 }
 
-// newSiege is one whose server is to come, which gets that much memory.
-func newSiege(t *testing.T, more int) *siege {
+// newAttack returns an attack without a server and sets the memory limit of its future server.
+func newAttack(t *testing.T, more int) *attack {
 	t.Helper()
 	t.Setenv("GOMEMLIMIT", strconv.Itoa(hostileLimit+more))
-	return &siege{t: t, more: more, ports: map[string]string{}, worst: map[string]time.Duration{}, socket: filepath.Join(t.TempDir(), "s"), scale: *hostileScale}
+	return &attack{t: t, more: more, ports: map[string]string{}, worst: map[string]time.Duration{}, socket: filepath.Join(t.TempDir(), "s"), scale: *hostileScale}
 }
 
-// allPorts are the protocols that have one.
+// allPorts are the protocols with a TCP port.
 var allPorts = []string{"periodic", "gloom-masters", "gloom-slaves", "dwork", "kts46", "kts46-json", "http"}
 
-// serves is the command line of a server that listens everywhere.
-func (s *siege) serves(args ...string) []string {
+// serves returns the command line of a server that serves every protocol.
+func (s *attack) serves(args ...string) []string {
 	all := []string{"serve", "--periodic", "unix://" + s.socket, "--http", "127.0.0.1:0"}
 	for _, protocol := range allPorts[:len(allPorts)-1] {
 		all = append(all, "--"+protocol, "tcp://127.0.0.1:0")
@@ -82,8 +81,8 @@ func (s *siege) serves(args ...string) []string {
 	return append(all, args...)
 }
 
-// on reads where the server listens, and is s.
-func (s *siege) on(p *process) *siege {
+// on reads the addresses at which the server listens and returns s.
+func (s *attack) on(p *process) *attack {
 	s.t.Helper()
 	s.server = p
 	for clear(s.ports); len(s.ports) < len(allPorts); {
@@ -99,13 +98,13 @@ func (s *siege) on(p *process) *siege {
 }
 
 // dial connects to a port.
-func (s *siege) dial(protocol string) net.Conn {
+func (s *attack) dial(protocol string) net.Conn {
 	s.t.Helper()
 	return s.dialFrom(net.Dialer{}, protocol)
 }
 
 // dialFrom is dial with options.
-func (s *siege) dialFrom(d net.Dialer, protocol string) net.Conn {
+func (s *attack) dialFrom(d net.Dialer, protocol string) net.Conn {
 	s.t.Helper()
 	d.Timeout = patience
 	c, err := d.Dial("tcp", s.ports[protocol])
@@ -119,15 +118,15 @@ func (s *siege) dialFrom(d net.Dialer, protocol string) net.Conn {
 }
 
 // wantHungUp waits until the server has hung up on c.
-func (s *siege) wantHungUp(c net.Conn, what string) {
+func (s *attack) wantHungUp(c net.Conn, what string) {
 	if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
 		s.t.Errorf("%s: the server does not hang up", what)
 	}
 	c.Close()
 }
 
-// peak is the most memory that the server has had.
-func (s *siege) peak() int {
+// peak returns the most memory that the server has had, in bytes.
+func (s *attack) peak() int {
 	s.t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.server.Process.Pid))
 	if err != nil {
@@ -142,8 +141,8 @@ func (s *siege) peak() int {
 	return n << 10
 }
 
-// stands wants a function to have so many jobs, of which so many are running.
-func (s *siege) stands(function string, jobs, running int64) {
+// stands checks the number of jobs and of running jobs of a function.
+func (s *attack) stands(function string, jobs, running int64) {
 	s.t.Helper()
 	c := worked(client.Dial(s.t.Context(), s.socket, client.Options{}))(s.t)
 	defer c.Close()
@@ -154,8 +153,8 @@ func (s *siege) stands(function string, jobs, running int64) {
 	}
 }
 
-// onEach does something on n connections to each port, all at a time.
-func (s *siege) onEach(n int, do func(protocol string)) {
+// onEach calls do n times for each port, all at a time.
+func (s *attack) onEach(n int, do func(protocol string)) {
 	var all sync.WaitGroup
 	for _, protocol := range allPorts {
 		for range n {
@@ -165,8 +164,8 @@ func (s *siege) onEach(n int, do func(protocol string)) {
 	all.Wait()
 }
 
-// files is n, or what the descriptors of this process and the server's allow.
-func (s *siege) files(n int) int {
+// files returns n, or the number of connections that the descriptors of both processes allow.
+func (s *attack) files(n int) int {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		s.t.Fatal(err)
@@ -178,10 +177,9 @@ func (s *siege) files(n int) int {
 	return min(n, room)
 }
 
-// TestHostile: whatever peers do to the built server, it takes bounded memory and serves others
-// meanwhile. More of the same, in memory and by the function, is in the tests of loop. In the end it
-// prints how long the guest of each protocol waited at most beside each attack: with -v these are
-// the figures to compare two builds by.
+// TestHostile runs each attack against the built server, which must take bounded memory and serve the probes meanwhile.
+// The tests of loop have further attacks on the server in memory. With -v the test prints the longest wait of each
+// protocol's probe beside each attack, to compare two builds.
 func TestHostile(t *testing.T) {
 	waits := fmt.Sprintf("longest waits in ms, %d times as much as in every test run:", *hostileScale)
 	defer func() { t.Log(waits) }()
@@ -191,8 +189,8 @@ func TestHostile(t *testing.T) {
 			if h.hasty {
 				args = []string{"--handshake-timeout", "2s", "--frame-timeout", "2s"}
 			}
-			s := besiege(t, h.memory**hostileScale, args...)
-			s.withGuest(func() { h.attack(s) })
+			s := startAttack(t, h.memory**hostileScale, args...)
+			s.withProbes(func() { h.attack(s) })
 			waits += "\n"
 			for _, protocol := range slices.Sorted(maps.Keys(s.worst)) {
 				waits += fmt.Sprintf("%s %.1f  ", protocol, float64(s.worst[protocol].Microseconds())/1000)
@@ -204,16 +202,16 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestFewDescriptors: a server with hardly any descriptors turns connections away that it has
-// no room for, keeps those that it has, and has room again when some leave.
+// TestFewDescriptors: a server with hardly any descriptors turns new connections away, keeps its open connections, and
+// takes new ones when others have left.
 func TestFewDescriptors(t *testing.T) {
 	t.Setenv("GOMEMLIMIT", strconv.Itoa(hostileLimit))
-	s := &siege{t: t, socket: filepath.Join(t.TempDir(), "s"), worst: map[string]time.Duration{}}
+	s := &attack{t: t, socket: filepath.Join(t.TempDir(), "s"), worst: map[string]time.Duration{}}
 	s.server = startCommand(t, false, "sh", "-c", "ulimit -n 200; exec "+binary+" serve --periodic unix://"+s.socket+
 		" --gloom-masters off --gloom-slaves off --dwork off --kts46 off --kts46-json off --http off --data none")
 	s.server.until("listening")
 	s.server.drain()
-	s.withGuest(func() {
+	s.withProbes(func() {
 		idle := s.descriptors()
 		for range 3 {
 			var open []net.Conn
@@ -259,14 +257,14 @@ func TestFewDescriptors(t *testing.T) {
 	})
 }
 
-// descriptors is how many the server has in use.
-func (s *siege) descriptors() int {
+// descriptors returns the number of open descriptors of the server.
+func (s *attack) descriptors() int {
 	s.t.Helper()
 	return len(worked(os.ReadDir(fmt.Sprintf("/proc/%d/fd", s.server.Process.Pid)))(s.t))
 }
 
-// TestTermUnderLoad: SIGTERM while clients submit as fast as they can: the server ends in order,
-// and all that it had acknowledged is there when it starts again.
+// TestTermUnderLoad sends SIGTERM while clients submit as fast as they can: the server exits 0, and all acknowledged jobs
+// are there after the next start.
 func TestTermUnderLoad(t *testing.T) {
 	dir := t.TempDir()
 	socket := filepath.Join(dir, "s")

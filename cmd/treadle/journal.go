@@ -42,7 +42,7 @@ func (journalCheckCmd) Help() string {
 	treadle journal check treadle-data`
 }
 
-// Run checks.
+// Run checks the directory and prints the report.
 func (j *journalCheckCmd) Run(con *console) error {
 	r, err := journal.Check(j.Dir, nil)
 	if err != nil {
@@ -60,7 +60,7 @@ func (j *journalCheckCmd) Run(con *console) error {
 // damagedError has the exit code of damaged data.
 type damagedError struct{ error }
 
-// ExitCode is what report returns.
+// ExitCode returns the exit code of damaged data.
 func (damagedError) ExitCode() int { return exitData }
 
 func places(n int) string {
@@ -77,12 +77,12 @@ type journalRepairCmd struct {
 
 // Help is printed by treadle journal repair --help.
 func (journalRepairCmd) Help() string {
-	return `Copies every record that can be read into a fresh store and puts that in the damaged one's place, which is kept beside it. Without damage nothing is changed. What was damaged is lost: jobs may be missing, and jobs may be back whose end was in it.
+	return `Copies every readable record into a new store, puts it in the place of the damaged store and keeps the damaged store beside it. Without damage nothing is changed. Damaged records are lost: jobs may be missing, and finished jobs may be back.
 
 	treadle journal repair treadle-data`
 }
 
-// Run repairs.
+// Run repairs the directory and prints the report.
 func (j *journalRepairCmd) Run(con *console) error {
 	r, err := journal.Repair(j.Dir, nil)
 	if err != nil {
@@ -140,7 +140,7 @@ func (journalExportCmd) Help() string {
 	treadle journal export treadle-data | jq -r 'select(.kind=="job" and .space==1) | .queue + " " + .name'`
 }
 
-// Run exports.
+// Run writes the export to standard output.
 func (j *journalExportCmd) Run(con *console) error {
 	w := bufio.NewWriterSize(con.out, 1<<20)
 	err := errors.Join(journal.Export(j.Dir, w, progress(con.err, "export")), w.Flush())
@@ -163,7 +163,7 @@ func (journalImportCmd) Help() string {
 	treadle journal import treadle-data jobs.jsonl`
 }
 
-// Run imports.
+// Run imports the file.
 func (j *journalImportCmd) Run(con *console) error {
 	in := con.in
 	if j.File != "-" {

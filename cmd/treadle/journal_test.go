@@ -52,7 +52,7 @@ func (s *store) says(code int, stdout, stderr string, args ...string) string {
 	return out
 }
 
-// refused checks that a server does not start, and what it says in its last line, behind others that log.
+// refused checks that a server does not start, and its last line, which stands behind lines of the log.
 func (s *store) refused(want int, texts ...string) {
 	s.t.Helper()
 	_, errs, code := treadle(s.t, "", s.serveArgs()...)
@@ -107,7 +107,7 @@ func TestJournalInUse(t *testing.T) {
 	s.says(0, `directory +`+s.dir+`\nformat +4\nrecords +2\nsettings +0\nlast group +\d+\nfiles +(1 table|\d+ tables), 1 log, (\d+ bytes|\d+\.\dKiB)\n`, "", "check", s.dir)
 }
 
-// TestJournalNewer: what a newer program wrote is left alone by all commands.
+// TestJournalNewer: no command changes the data directory of a newer program.
 func TestJournalNewer(t *testing.T) {
 	s := newStore(t)
 	p, _ := s.serve()

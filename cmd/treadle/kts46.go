@@ -29,8 +29,7 @@ func (k *kts46Cmd) AfterApply(c *cli) error {
 	return c.setServer(&k.Server, "TREADLE_KTS46", loop.DefaultKts46)
 }
 
-// with calls f with a client and a context that ends with a signal or after the time for a
-// reply.
+// with calls f with a client. The context ends with a signal or after replyTimeout.
 func (k *kts46Cmd) with(f func(context.Context, *client.Kts46) error) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()

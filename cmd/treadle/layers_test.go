@@ -26,16 +26,15 @@ var topLevel = []string{
 	"loop", "codec", "sched", "cmd", "bench", "fuzz", "go.mod", "go.sum", "Makefile", "README.md", "LICENSE", "bin", "treadle-data",
 }
 
-// pure are the rooms without I/O, clock, randomness and logging, and pureBans
-// what would bring those in: import paths with everything below them, and
-// functions.
+// pure are the rooms without I/O, clock, randomness and logging. pureBans are the imports, with everything below them,
+// and the functions that would bring these in.
 var (
 	pure     = []string{"sched", "codec"}
 	pureBans = []string{"net", "os", "io/fs", "io/ioutil", "syscall", "log", "math/rand", "crypto/rand", "golang.org/x/sys", "github.com/panjf2000/gnet"}
 	clock    = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "NewTimer", "NewTicker", "Tick"}
 )
 
-// onlyIn names the places of a library.
+// onlyIn maps a library to the rooms that may import it.
 var onlyIn = []struct {
 	library string
 	places  []string
@@ -46,7 +45,7 @@ var onlyIn = []struct {
 	{"unsafe", []string{"codec/dwork/dworkpb/dwork.pb.go"}}, // generated so
 }
 
-// testDoubles stand in for what tests cannot have: nothing that ships imports them.
+// testDoubles replace systems that tests cannot have: no package of the program imports them.
 var testDoubles = []string{"loop/disbatch/mongotest", "loop/disbatch/sitetest"}
 
 // apart are the rooms that may import these packages of the module and no others.
@@ -76,8 +75,7 @@ var apartTests = map[string][]string{
 
 var badNames = []string{"util", "utils", "common", "types", "helpers", "interfaces"}
 
-// TestLayers checks every Go file of the module against the house's rules of
-// who may import whom.
+// TestLayers checks the imports of every Go file of the module against the rules of the house.
 func TestLayers(t *testing.T) {
 	files := 0
 	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
@@ -129,8 +127,7 @@ func TestTopLevel(t *testing.T) {
 
 func hidden(name string) bool { return len(name) > 2 && name[0] == '.' && name != ".." }
 
-// layerFaults returns what is wrong with one file, named by its path in the
-// module.
+// layerFaults returns the broken rules of one file, named by its path in the module.
 func layerFaults(file, source string) (faults []string) {
 	set := token.NewFileSet()
 	parsed, err := parser.ParseFile(set, file, source, parser.SkipObjectResolution)
@@ -178,7 +175,7 @@ func layerFaults(file, source string) (faults []string) {
 	return faults
 }
 
-// mayImport says whether a room may import another package of the module.
+// mayImport reports whether a room may import another package of the module.
 func mayImport(room, target string) bool {
 	if only, ok := apart[room]; ok {
 		return target == room || slices.Contains(only, target)
@@ -202,7 +199,7 @@ func mayImport(room, target string) bool {
 	return false
 }
 
-// within says whether a path is one of these or below one.
+// within reports whether a path is one of the rooms or below one.
 func within(p string, parents ...string) bool {
 	return slices.ContainsFunc(parents, func(parent string) bool {
 		return p == parent || strings.HasPrefix(p, parent+"/")

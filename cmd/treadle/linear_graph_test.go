@@ -20,7 +20,7 @@ const (
 	linBacklog  linKind = "backlog" // active tasks, ready ones
 )
 
-// Answers to requests, beside names of tasks.
+// The replies to requests that are not names of tasks.
 const (
 	linOK      = "ok"
 	linMissing = "not found"
@@ -37,12 +37,11 @@ type linTask struct {
 	leaving bool   // the holder has closed its connection
 }
 
-// linPeer is a worker of another protocol, as a holder.
+// linPeer is the holder name of workers of other protocols.
 func linPeer(worker int) string { return fmt.Sprint("#", worker) }
 
-// linGraph is everything about the tasks that dwork's clients make and do, and workers of Periodic
-// and Gloom, and what the disk may hold of them: Create, Complete and Transfer are answered when
-// they are on it.
+// linGraph is the state of the tasks that dwork clients and workers of Periodic and Gloom make and do, and the states
+// that may be on disk: Create, Complete and Transfer are answered after the sync.
 type linGraph struct {
 	tasks  []linTask // by name
 	line   []string  // ready, first ones first
@@ -56,7 +55,7 @@ func (g linGraph) equal(o linGraph) bool {
 		slices.Equal(g.asking, o.asking) && slices.Equal(g.disk, o.disk)
 }
 
-// String is what is read of the tasks of a server that was just started.
+// String returns the tasks in the form in which readTasks reads them from a server that has just started.
 func (g linGraph) String() string {
 	text := ""
 	for _, t := range g.tasks {
@@ -69,12 +68,12 @@ func (g linGraph) String() string {
 	return text
 }
 
-// linTaskText is a task as it is read.
+// linTaskText returns a task in the form of String.
 func linTaskText(name string, after []string, location string) string {
 	return fmt.Sprintf("%s,%s,%s;", name, strings.Join(slices.Sorted(slices.Values(after)), " "), location)
 }
 
-// linGraphStart is the state of tasks that were read so.
+// linGraphStart returns the state of tasks in the form of String.
 func linGraphStart(read string) linGraph {
 	g := linGraph{disk: linStore{read}}
 	for text := range strings.SplitSeq(strings.TrimSuffix(read, ";"), ";") {
@@ -97,7 +96,7 @@ func linGraphStart(read string) linGraph {
 	return g
 }
 
-// with adds to a sorted set.
+// with adds an element to a sorted set.
 func with[T cmp.Ordered](set []T, v T) []T {
 	at, found := slices.BinarySearch(set, v)
 	if found {
@@ -110,7 +109,7 @@ func (g *linGraph) find(name string) (at int, found bool) {
 	return slices.BinarySearchFunc(g.tasks, name, func(t linTask, name string) int { return cmp.Compare(t.name, name) })
 }
 
-// change returns a task of g to be changed.
+// change returns a copy of a task of g that the caller may change.
 func (g *linGraph) change(name string) *linTask {
 	at, found := g.find(name)
 	if !found {
@@ -120,7 +119,7 @@ func (g *linGraph) change(name string) *linTask {
 	return &g.tasks[at]
 }
 
-// reaches says whether a task waits for another, or for one that does.
+// reaches reports whether a task waits for another directly or through others.
 func (g *linGraph) reaches(from, to string) bool {
 	at, found := g.find(from)
 	if !found {
@@ -129,7 +128,7 @@ func (g *linGraph) reaches(from, to string) bool {
 	return slices.ContainsFunc(strings.Fields(g.tasks[at].after), func(name string) bool { return name == to || g.reaches(name, to) })
 }
 
-// wait has a task wait for others that are there; false: for ever.
+// wait makes a task wait for the others that exist; false: that would be a cycle.
 func (g *linGraph) wait(name string, after []string) bool {
 	for _, other := range after {
 		if other == name || g.reaches(other, name) {
@@ -145,7 +144,7 @@ func (g *linGraph) wait(name string, after []string) bool {
 	return true
 }
 
-// settle gives a task that nobody holds its place: in line, at an end of it, when it waits for none.
+// settle puts a task without holder and predecessors at an end of the ready line.
 func (g *linGraph) settle(name string, front bool) {
 	t := g.change(name)
 	t.holder, t.leaving, t.loose = "", false, false
@@ -158,7 +157,7 @@ func (g *linGraph) settle(name string, front bool) {
 	}
 }
 
-// create adds tasks and what they wait for; false: nothing happens.
+// create adds tasks and their predecessors; false: the request changes nothing.
 func (g *linGraph) create(tasks []client.DworkTask) bool {
 	for _, want := range tasks {
 		at, found := g.find(want.Name)
@@ -180,7 +179,7 @@ func (g *linGraph) create(tasks []client.DworkTask) bool {
 	return true
 }
 
-// give hands the i-th in line to a holder.
+// give hands the i-th ready task to a holder.
 func (g linGraph) give(i int, holder string) linGraph {
 	t := g.change(g.line[i])
 	t.holder, t.loose = holder, false
@@ -188,7 +187,7 @@ func (g linGraph) give(i int, holder string) linGraph {
 	return g
 }
 
-// first says whether the i-th in line may be the next to be handed out.
+// first reports whether the i-th ready task may be handed out next.
 func (g linGraph) first(i int) bool {
 	loose := func(name string) bool {
 		at, _ := g.find(name)
@@ -197,7 +196,7 @@ func (g linGraph) first(i int) bool {
 	return i == 0 || !slices.ContainsFunc(g.line[:i+1], func(name string) bool { return !loose(name) })
 }
 
-// end completes a task. Of those that it frees nothing says which goes first.
+// end completes a task. The tasks that become ready may do so in any order.
 func (g linGraph) end(name string) []linGraph {
 	at, _ := g.find(name)
 	g.tasks = without(g.tasks, at)
@@ -218,7 +217,7 @@ func (g linGraph) end(name string) []linGraph {
 	return g.enter(freed)
 }
 
-// enter puts tasks at the front of the line, in every order.
+// enter puts tasks at the front of the ready line, in every order.
 func (g linGraph) enter(freed []string) (all []linGraph) {
 	if len(freed) == 0 {
 		return []linGraph{g}
@@ -231,7 +230,7 @@ func (g linGraph) enter(freed []string) (all []linGraph) {
 	return all
 }
 
-// saved notes what the disk is to hold, or that it does hold that.
+// saved notes a state that will be on disk, or is.
 func (g linGraph) saved(synced bool) linGraph {
 	g.disk = g.disk.add(g.String(), synced)
 	return g
@@ -262,13 +261,13 @@ func (g linGraph) drift() []linGraph {
 	return all
 }
 
-// holds says whether a holder has a task.
+// holds reports whether a holder has a task.
 func (g *linGraph) holds(holder, name string) bool {
 	at, found := g.find(name)
 	return found && g.tasks[at].holder == holder
 }
 
-// after is the states after a request; none: it cannot have been answered so.
+// after returns the possible states after a request; none: its reply is impossible.
 func (g linGraph) after(o *linOp, output string) (all []linGraph) {
 	switch o.kind {
 	case linCreate:
@@ -296,7 +295,7 @@ func (g linGraph) after(o *linOp, output string) (all []linGraph) {
 	return g.peer(o, output)
 }
 
-// answered is the states when the answer is the one that was heard.
+// answered returns the states if the reply is the expected one.
 func (g linGraph) answered(o *linOp, heard, answer string, durable bool, after ...linGraph) (all []linGraph) {
 	if o.known && heard != answer {
 		return nil
@@ -307,7 +306,7 @@ func (g linGraph) answered(o *linOp, heard, answer string, durable bool, after .
 	return all
 }
 
-// shown is the answer to a Lookup.
+// shown returns the reply to a Lookup.
 func (g *linGraph) shown(name string) string {
 	at, found := g.find(name)
 	if !found {
@@ -320,7 +319,7 @@ func (g *linGraph) shown(name string) string {
 	return linTaskText(t.name, strings.Fields(t.after), t.holder)
 }
 
-// steal asks for tasks: the first in line.
+// steal returns the states after a Steal, which gets the first ready tasks.
 func (g linGraph) steal(o *linOp, output string) []linGraph {
 	switch {
 	case len(g.line) > 0:
@@ -333,7 +332,7 @@ func (g linGraph) steal(o *linOp, output string) []linGraph {
 	return g.answered(o, output, linOver, false, g)
 }
 
-// take hands tasks to a thief, those that it says it got if that is known.
+// take hands ready tasks to the worker that steals: the tasks of its reply if that came.
 func (g linGraph) take(o *linOp, names []string) (all []linGraph) {
 	if len(g.line) == 0 || o.count == 0 {
 		if o.known && len(names) > 0 {
@@ -358,7 +357,7 @@ func (g linGraph) take(o *linOp, names []string) (all []linGraph) {
 	return all
 }
 
-// hand is what a location says of the tasks that it holds.
+// hand returns the states after a location's request about tasks that it holds.
 func (g linGraph) hand(o *linOp, output string) []linGraph {
 	known := slices.Index(g.known, o.location)
 	if o.kind == linExit {
@@ -392,7 +391,7 @@ func (g linGraph) hand(o *linOp, output string) []linGraph {
 	return g.answered(o, output, linOK, true, g)
 }
 
-// peer is what workers of other protocols do.
+// peer returns the states after an operation of a worker of another protocol.
 func (g linGraph) peer(o *linOp, output string) (all []linGraph) {
 	me := linPeer(o.worker)
 	switch held := g.holds(me, o.name); {

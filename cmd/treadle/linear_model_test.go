@@ -11,8 +11,7 @@ import (
 	"treadle/loop/client"
 )
 
-// linOp is one operation of a history. What was answered before the server was killed is known;
-// of the rest the effect may have happened, and may not.
+// linOp is one operation of a history. An operation without a reply before the kill may have happened or not.
 type linOp struct {
 	kind     linKind
 	name     string
@@ -50,7 +49,7 @@ const (
 	linKilled linKind = "kill -9, start and read"
 )
 
-// acknowledged says whether the answer to an operation says that it is on disk.
+// acknowledged reports whether the reply to an operation means that its effect is on disk.
 func (k linKind) acknowledged() bool {
 	return k == linSubmit || k == linRemove || k == linCreate || k == linComplete || k == linTransfer
 }
@@ -69,8 +68,8 @@ func (o linOp) describe(output string) string {
 	return fmt.Sprintf("%s %s known %v -> %s", text, o.location, o.known, output)
 }
 
-// The due times of jobs, as far as they decide who goes first. Those that are due at once, and
-// those that came back, are due later than any that a client gave a second long past.
+// The due times of jobs, as far as they decide the order. Jobs that are due at once or came back are due later than
+// jobs with a due time long past.
 const (
 	linAhead = iota // a Gloom job that a slave died of
 	linFirst
@@ -100,7 +99,7 @@ const (
 	linStep   = 2 // what putting a job off adds to its count
 )
 
-// ahead says whether j, which becomes ready, goes ahead of o, which was ready before.
+// ahead reports whether j, which becomes ready, goes ahead of o, which was ready before.
 func (j *linJob) ahead(o *linJob) bool {
 	switch c := cmp.Or(cmp.Compare(o.priority, j.priority), cmp.Compare(j.due, o.due)); {
 	case c != 0:
@@ -111,9 +110,9 @@ func (j *linJob) ahead(o *linJob) bool {
 	return j.due == linAhead
 }
 
-// linState is everything about a function whose jobs Periodic clients and Gloom masters submit, and
-// workers of both do: its jobs, who was told what and has not returned yet, and what the disk may
-// hold. SUBMIT_JOB and REMOVE_JOB are acknowledged when they are on disk; Gloom jobs never are.
+// linState is the state of a function with clients and workers of Periodic and Gloom: its jobs, the results that were
+// sent and have not yet arrived, and the states that may be on disk. SUBMIT_JOB and REMOVE_JOB are acknowledged after
+// the sync; Gloom jobs are never on disk.
 type linState struct {
 	line   []linJob // ready, first ones first
 	held   []linJob // by name
@@ -128,7 +127,7 @@ func (s linState) equal(o linState) bool {
 		slices.Equal(s.told, o.told) && slices.Equal(s.disk, o.disk)
 }
 
-// linDisk is what is read of a function of a server that was just started.
+// linDisk is the state of a function as it is read from a server that has just started.
 func linDisk(jobs []linJob) string {
 	var all []string
 	for _, j := range jobs {
@@ -140,7 +139,7 @@ func linDisk(jobs []linJob) string {
 	return strings.Join(all, "")
 }
 
-// linStart is the state of a function that was read so.
+// linStart returns the state of a function that was read as a linDisk.
 func linStart(read string, racy bool) linState {
 	s := linState{disk: linStore{read}, racy: racy}
 	for text := range strings.SplitSeq(strings.TrimSuffix(read, ";"), ";") {
@@ -152,7 +151,7 @@ func linStart(read string, racy bool) linState {
 	return s
 }
 
-// enter puts a job in line.
+// enter puts a job into the ready line.
 func (s linState) enter(j linJob) linState {
 	j.holder, j.leaving = 0, false
 	at := 0
@@ -163,7 +162,7 @@ func (s linState) enter(j linJob) linState {
 	return s
 }
 
-// first says whether the i-th in line may be the next to be handed out.
+// first reports whether the i-th ready job may be handed out next.
 func (s linState) first(i int) bool {
 	for k := range i {
 		a, b := &s.line[k], &s.line[i]
@@ -176,7 +175,7 @@ func (s linState) first(i int) bool {
 
 func without[T any](all []T, i int) []T { return slices.Delete(slices.Clone(all), i, i+1) }
 
-// give hands the i-th in line to a worker.
+// give hands the i-th ready job to a worker.
 func (s linState) give(i, worker int) linState {
 	j := s.line[i]
 	s.line = without(s.line, i)
@@ -189,8 +188,8 @@ func (s linState) give(i, worker int) linState {
 	return s
 }
 
-// tell ends the waiting of those that wait for a job, or of those alone that hear of failures,
-// and returns who waits on.
+// tell answers the clients that wait for a job, or only the clients that are told of failures, and returns the clients
+// that wait on.
 func (s *linState) tell(waits, result, crcResult string, all bool) (kept string) {
 	told := slices.Clone(s.told)
 	for _, w := range strings.Fields(waits) {
@@ -209,7 +208,7 @@ func (s *linState) tell(waits, result, crcResult string, all bool) (kept string)
 	return kept
 }
 
-// back takes the i-th of the held from its holder: it failed, was put off, or the holder has gone.
+// back takes the i-th held job from its holder: the job failed or was delayed, or the holder has left.
 func (s linState) back(i int, how linKind) linState {
 	j := s.held[i]
 	s.held = without(s.held, i)
@@ -238,14 +237,13 @@ func (s linState) back(i int, how linKind) linState {
 	return s.enter(j).saved(false)
 }
 
-// saved notes what the disk is to hold, or that it does hold that.
+// saved notes a state that will be on disk, or is.
 func (s linState) saved(synced bool) linState {
 	s.disk = s.disk.add(linDisk(slices.Concat(s.line, s.held)), synced)
 	return s
 }
 
-// drift is linSpec's: the server notices whose
-// connection has ended, and answers those who will not hear it.
+// drift implements linSpec: the server notices that connections have ended, and answers clients that have left.
 func (s linState) drift() []linState {
 	all := []linState{s}
 	for i, j := range s.held {
@@ -278,12 +276,12 @@ func (s linState) drift() []linState {
 	return all
 }
 
-// named finds the job that a submission or removal speaks of.
+// named finds the job of a submission or removal.
 func named(jobs []linJob, o *linOp) int {
 	return slices.IndexFunc(jobs, func(j linJob) bool { return j.name == o.name && j.gloom == o.gloom })
 }
 
-// after is the states after an operation.
+// after returns the possible states after an operation.
 func (s linState) after(o *linOp, output string) (all []linState) {
 	if next, ok := s.step(o, output); ok {
 		all = append(all, next)
@@ -291,7 +289,7 @@ func (s linState) after(o *linOp, output string) (all []linState) {
 	return all
 }
 
-// step is after; ok is false when it cannot have happened so.
+// step applies an operation; ok is false when its reply is impossible.
 func (s linState) step(o *linOp, output string) (_ linState, ok bool) {
 	mine := slices.IndexFunc(s.held, func(j linJob) bool { return j.version == o.version && j.holder == o.worker })
 	switch o.kind {
@@ -353,7 +351,7 @@ func (s linState) step(o *linOp, output string) (_ linState, ok bool) {
 	return s.saved(o.known && o.kind.acknowledged()), true
 }
 
-// submit is SUBMIT_JOB, RUN_JOB and a master's submit.
+// submit applies SUBMIT_JOB, RUN_JOB or a master's submit.
 func (s linState) submit(o *linOp) (_ linState, ok bool) {
 	wait := ""
 	if o.kind == linRun {
@@ -380,7 +378,7 @@ func (s linState) submit(o *linOp) (_ linState, ok bool) {
 	return s.enter(j), true
 }
 
-// grab is a worker's being given a job. One that never heard of it may be given it at any time.
+// grab hands a job to a worker. A worker without the reply may have got the job at any time.
 func (s linState) grab(o *linOp, output string) (_ linState, ok bool) {
 	if !o.known {
 		s.asking = append(slices.Clone(s.asking), o.worker)
@@ -403,11 +401,11 @@ func (s linState) grab(o *linOp, output string) (_ linState, ok bool) {
 
 func (s linState) stored() linStore { return s.disk }
 
-// linStore is what a disk may hold: what is known to be on it, and what followed since. Of that
-// any number of the last may be lost.
+// linStore is the states that may be on disk: the state that is known to be, and the states after it, of which any number
+// of the last may be lost.
 type linStore []string
 
-// add notes what the disk is to hold, or, when it is synced, does hold.
+// add notes a state that will be on disk or, when it is synced, is.
 func (d linStore) add(now string, synced bool) linStore {
 	switch {
 	case synced:
@@ -418,18 +416,18 @@ func (d linStore) add(now string, synced bool) linStore {
 	return d
 }
 
-// linSpec is the states of what a history is judged by.
+// linSpec is a state of the model that judges a history.
 type linSpec[S any] interface {
 	equal(S) bool
-	// drift returns what the state may have become without any operation.
+	// drift returns the states that may follow without any operation.
 	drift() []S
-	// after is the states after an operation; none: it cannot have happened so.
+	// after returns the possible states after an operation; none: its reply is impossible.
 	after(o *linOp, output string) []S
 	stored() linStore
 }
 
-// linModel is the model of a server that is killed at last. What is acknowledged is on disk by
-// then; the rest follows in its order, and any number of the last of that may be lost.
+// linModel is the model of a server that is killed at the end. Acknowledged changes are on disk then; the other changes
+// follow in their order, and any number of the last may be lost.
 func linModel[S linSpec[S]](start S) porcupine.NondeterministicModel {
 	return porcupine.NondeterministicModel{
 		Init: func() []any { return []any{start} },

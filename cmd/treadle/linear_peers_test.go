@@ -76,7 +76,7 @@ func (r *linRound) noteRun(function string, call int64, o linOp, result string, 
 	}
 }
 
-// linText is a result: a string's characters where it came as JSON.
+// linText returns a result; of JSON the characters of the string.
 func linText(result []byte) string { return strings.Trim(string(result), `"`) }
 
 // status reads STATUS, which is an operation on each function.
@@ -99,8 +99,8 @@ func (r *linRound) status(c *client.Client) error {
 	return nil
 }
 
-// master submits Gloom jobs, of few ids, and waits for each, until it has done its part or leaves
-// behind one that it does not wait for; it returns how many it has submitted.
+// master submits Gloom jobs with few different ids and waits for each. It ends after its share, or leaves without waiting
+// for a job. It returns the number of jobs submitted.
 func (r *linRound) master(rng *rand.Rand, left *linLeft, most int) (n int) {
 	m, err := client.DialMaster(r.ctx, r.site.socket("m"))
 	if err != nil {
@@ -149,7 +149,7 @@ func (r *linRound) master(rng *rand.Rand, left *linLeft, most int) (n int) {
 	return n
 }
 
-// linLeft is who has closed a connection, and what that mattered to.
+// linLeft is a peer that has closed its connection, and the functions that this matters to.
 type linLeft struct {
 	part string
 	who  int
@@ -163,8 +163,8 @@ func (r *linRound) leave(o linOp, part string, conn interface{ Close() }) linLef
 	return linLeft{part, o.worker}
 }
 
-// back is called when the next connection is answered. A loop hears of the end of the one before
-// it, two loops of each in no order.
+// back is called when the next connection is answered. One loop notices the end of the earlier connection before that;
+// two loops may notice in any order.
 func (r *linRound) back(left *linLeft) {
 	if left.who > 0 && !r.racy {
 		r.note(left.part, r.now(), linOp{kind: linBack, worker: left.who}, "", nil)
@@ -172,8 +172,7 @@ func (r *linRound) back(left *linLeft) {
 	left.who = 0
 }
 
-// linHold is how often a worker that has a job asks for something else before it does it: most
-// have it done at once, some let others come and go meanwhile.
+// linHold returns how many other requests a worker makes before it finishes its job: mostly none, sometimes many.
 func linHold(rng *rand.Rand) int {
 	if rng.IntN(3) == 0 {
 		return 40
@@ -232,9 +231,9 @@ func (r *linRound) worker(rng *rand.Rand, left *linLeft, o client.Options, funct
 	return !r.killed.Load()
 }
 
-// job does one job; false: the connection has ended. A PING behind its word says that it was
-// read. A worker that is alone on its connection may leave, where left is noted, and may say a
-// second time, when the job is another's, that it has done it.
+// job does one job; false: the connection has ended. A PING after the report shows that the server has read it. A worker
+// that is alone on its connection may leave, which is noted in left, and may report a second time when the job belongs
+// to another worker.
 func (r *linRound) job(w *client.Worker, me int, rng *rand.Rand, functions []string, left *linLeft) bool {
 	call := r.now()
 	a, err := w.Grab(r.ctx)
@@ -286,8 +285,8 @@ func (r *linRound) job(w *client.Worker, me int, rng *rand.Rand, functions []str
 	return say(linDone, done)
 }
 
-// slave does Gloom and Periodic jobs and tasks until it leaves in the middle of one, or the
-// server is killed: false. It asks for the next with its response to the last.
+// slave does Gloom and Periodic jobs and tasks until it leaves in the middle of one, or the server is killed: false. Its
+// response to a job asks for the next.
 func (r *linRound) slave(rng *rand.Rand, left *linLeft, types []string) bool {
 	s, err := client.DialSlave(r.ctx, r.site.socket("s"))
 	if err != nil {
@@ -339,7 +338,7 @@ func (r *linRound) slave(rng *rand.Rand, left *linLeft, types []string) bool {
 	}
 }
 
-// hub makes and does tasks over dwork, mostly at a location of its own.
+// hub makes and does tasks over dwork, mostly at its own location.
 func (r *linRound) hub(rng *rand.Rand, home string) {
 	h, err := client.DialHub(r.ctx, r.site.socket("d"))
 	if err != nil {

@@ -42,7 +42,7 @@ const (
 	linAcks      = 200 // a kill comes at one of the first so many acknowledgements
 )
 
-// linDwork is the part of a history that is judged with the model of tasks.
+// linDwork is the part of a history that the model of tasks judges.
 const linDwork = "dwork"
 
 func linFunction(i int) string              { return fmt.Sprint("f", i) }
@@ -50,18 +50,18 @@ func linName(function string, n int) string { return fmt.Sprint(function, ".", n
 func linTaskName(i int) string              { return fmt.Sprint("t", i) }
 func linLocation(i int) string              { return fmt.Sprint("w", i) }
 
-// linSite is the data directory and the addresses that one server after the other has.
+// linSite is the data directory and the addresses of one server after the other.
 type linSite struct {
 	dir  string
 	last atomic.Int64
 }
 
-// number is one that was never used before: of a job's version, of a worker.
+// number returns a new number for a job's version or a worker.
 func (s *linSite) number() int { return int(s.last.Add(1)) }
 
 func (s *linSite) socket(name string) string { return "unix://" + filepath.Join(s.dir, name) }
 
-// linRound is one life of the server, and what its peers see of it.
+// linRound is one run of the server, from start to kill, with its history.
 type linRound struct {
 	site   *linSite
 	ctx    context.Context
@@ -80,7 +80,7 @@ type linRound struct {
 
 func (r *linRound) now() int64 { return time.Since(r.began).Nanoseconds() }
 
-// kill ends the server. What fails from now on may.
+// kill kills the server. Later errors are no faults.
 func (r *linRound) kill() {
 	r.once.Do(func() {
 		r.killed.Store(true)
@@ -88,7 +88,7 @@ func (r *linRound) kill() {
 	})
 }
 
-// fault notes what must not fail, but for the kill.
+// fault notes an error that is a fault unless the server was killed before.
 func (r *linRound) fault(err error) {
 	if r.killed.Load() {
 		return
@@ -112,11 +112,10 @@ func (r *linRound) note(part string, call int64, o linOp, output string, err err
 	r.ops[part] = append(r.ops[part], porcupine.Operation{Input: o, Call: call, Output: output, Return: end})
 }
 
-// TestLinearizable: what peers of Periodic in both framings, Gloom and dwork see of submit, run, grab,
-// done, fail, put off, remove and STATUS, and of tasks, over sockets of the built server, while
-// workers leave with what they hold, is what they would see if each happened at one moment
-// between its request and its reply; the server is killed and started again: then what was not
-// acknowledged has happened or has not, and what was is there.
+// TestLinearizable: the replies that peers of Periodic in both framings, Gloom and dwork get from the built server are
+// those of a server in which each operation happens at one moment between its request and its reply. The operations are
+// submit, run, grab, done, fail, delay, remove, STATUS and those on tasks, while workers leave with their jobs. After a
+// kill and a start acknowledged changes are there, and each other change has happened or has not.
 func TestLinearizable(t *testing.T) {
 	site := &linSite{dir: t.TempDir()}
 	random := rand.New(rand.NewPCG(*linearSeed, 3))
@@ -152,7 +151,7 @@ func TestLinearizable(t *testing.T) {
 	}
 }
 
-// start starts a server on what the last one left, and reads that.
+// start starts a server on the data directory of the last one and reads its state.
 func (s *linSite) start(t *testing.T, n int) *linRound {
 	grab, loops := "hold", 1+n%2
 	if n%4 >= 2 {
@@ -225,8 +224,7 @@ func (s *linSite) readTasks(ctx context.Context, t *testing.T) (read string) {
 	return read
 }
 
-// play has all peers do what they do until the server is killed, at the latest when those that
-// have an end have come to it.
+// play runs all peers until the server is killed, at the latest when the peers with a share of the work have done it.
 func (r *linRound) play(n int) {
 	var clients, workers sync.WaitGroup
 	random := func() *rand.Rand { return rand.New(rand.NewPCG(*linearSeed, uint64(r.site.number()))) }
@@ -285,7 +283,7 @@ func (r *linRound) play(n int) {
 	workers.Wait()
 }
 
-// judge checks the history of each part up to what the next server has read.
+// judge checks the history of each part, which ends with the state that the next server reads.
 func (r *linRound) judge(t *testing.T, read map[string]string) {
 	call := r.now()
 	for part := range r.read {
@@ -300,8 +298,8 @@ func (r *linRound) judge(t *testing.T, read map[string]string) {
 	}
 }
 
-// linReport lists a history, with a mark before what is not in the longest part of it that is
-// linearizable: the first of these are what cannot be explained.
+// linReport lists a history and marks the operations outside of its longest linearizable part: the first of these cannot
+// be explained.
 func linReport(model porcupine.NondeterministicModel, ops []porcupine.Operation) string {
 	slices.SortFunc(ops, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
 	for i := range ops {

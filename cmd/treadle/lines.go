@@ -7,19 +7,19 @@ import (
 	"sync"
 )
 
-// maxWhole is the longest line that is kept together.
+// maxWhole is the longest line that is written in one piece.
 const maxWhole = 64 << 10
 
-// lines is where the commands of a worker print: whole lines at a time when several run at once.
+// lines is the output of a worker's commands. It writes whole lines when several commands run at once.
 type lines struct {
 	con   *console
 	whole bool
-	mu    sync.Mutex // of what is written
+	mu    sync.Mutex // held while writing
 }
 
 func newLines(con *console, commands int) *lines { return &lines{con: con, whole: commands > 1} }
 
-// open returns where one command prints, and what is to be called behind its end.
+// open returns the outputs of one command; end must be called when the command has ended.
 func (l *lines) open() (out, err io.Writer, end func()) {
 	if !l.whole {
 		return l.con.out, l.con.err, func() {}
@@ -31,12 +31,12 @@ func (l *lines) open() (out, err io.Writer, end func()) {
 	}
 }
 
-// lineWriter passes on whole lines.
+// lineWriter writes whole lines to another writer.
 type lineWriter struct {
 	all *lines
 	to  io.Writer
 
-	mu   sync.Mutex // what a command leaves running may print behind its end
+	mu   sync.Mutex // a process that the command leaves running may print after end
 	line []byte     // unfinished
 }
 
@@ -55,13 +55,13 @@ func (w *lineWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// end finishes the last line.
+// end writes the unfinished last line.
 func (w *lineWriter) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.line) > 0 {
 		w.line = append(w.line, '\n')
-		_ = w.pass(len(w.line)) // nobody is left to tell
+		_ = w.pass(len(w.line)) // the command has ended: no caller takes the error
 	}
 }
 
@@ -76,7 +76,7 @@ func (w *lineWriter) pass(n int) error {
 	return err
 }
 
-// counted is a number of things.
+// counted returns a number with its noun, in the plural unless it is 1.
 func counted[N int | int64](n N, what string) string {
 	if n == 1 {
 		return "1 " + what

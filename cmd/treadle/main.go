@@ -14,7 +14,7 @@ func main() {
 		if args, err = periodicdArgs(args, os.Getenv); err != nil {
 			os.Exit(report(con, err))
 		}
-		_ = os.Unsetenv(hostVariable) // they have been looked at
+		_ = os.Unsetenv(hostVariable) // periodicdArgs has read them
 		_ = os.Unsetenv(pathVariable)
 	}
 	os.Exit(run(args, con))

@@ -18,7 +18,7 @@ const (
 	unlimited = math.MaxInt64 / 2
 )
 
-// limitMemory sets Go's soft memory limit to what the cgroup leaves, unless the environment has said what it is to be.
+// limitMemory sets Go's soft memory limit from that of the cgroup, unless GOMEMLIMIT is set.
 func limitMemory(root fs.FS) {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return
@@ -28,9 +28,9 @@ func limitMemory(root fs.FS) {
 	}
 }
 
-// cgroupMemory is the least limit on memory of this process's cgroups and of those above them, in bytes; 0: there is
-// none. Version 2 and version 1 may both be there. Inside a container the path can be one of the host's, which is not
-// found here; the root of what is mounted is then the container's own.
+// cgroupMemory returns the least memory limit of this process's cgroups and their parents in bytes; 0: no limit. The
+// system may have version 2 and version 1. Inside a container the path can be one of the host's, which does not exist
+// here; the root of the mounted tree is then the container's own cgroup.
 func cgroupMemory(root fs.FS) int64 {
 	text, err := fs.ReadFile(root, "proc/self/cgroup")
 	if err != nil {
@@ -65,7 +65,7 @@ func cgroupMemory(root fs.FS) int64 {
 	return least
 }
 
-// readLimit is 0 for a file that is not there, or says no number.
+// readLimit returns the number in a file; 0: the file does not exist or has no number.
 func readLimit(root fs.FS, name string) int64 {
 	text, err := fs.ReadFile(root, name)
 	if err != nil {

@@ -28,7 +28,7 @@ func TestCgroupMemory(t *testing.T) {
 	f(0, self, "0::/\n")
 	f(1000, self, "0::/\n", "sys/fs/cgroup/memory.max", "1000\n")
 	f(0, self, "0::/\n", "sys/fs/cgroup/memory.max", "max\n")
-	// The group itself, the one above it, and one beside them.
+	// The group itself, its parent, and a sibling.
 	f(1000, self, "0::/a/b\n", "sys/fs/cgroup/a/b/memory.max", "1000\n", "sys/fs/cgroup/a/memory.max", "3000\n", "sys/fs/cgroup/c/memory.max", "10\n")
 	f(3000, self, "0::/a/b\n", "sys/fs/cgroup/a/b/memory.max", "max\n", "sys/fs/cgroup/a/memory.max", "3000\n")
 	// Version 1, its number for none, and a path of the host in a container.

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// quiet are the arguments of a server on a socket alone, but for those that more says otherwise.
+// quiet returns the arguments of a server that listens on a socket alone, and more arguments.
 func quiet(socket string, more ...string) []string {
 	args := []string{"serve", "--periodic", "unix://" + socket}
 	for _, name := range []string{"--gloom-masters", "--gloom-slaves", "--dwork", "--kts46", "--kts46-json", "--http"} {
@@ -86,7 +86,7 @@ func TestOpenAddressesAreNamed(t *testing.T) {
 	f(use, "--http", ":0")
 }
 
-// TestProfiles: Go's profiles are there for whoever asks for them by a setting.
+// TestProfiles: Go's profiles are served with --pprof on.
 func TestProfiles(t *testing.T) {
 	for setting, want := range map[string]int{"off": 404, "on": 200} {
 		p := start(t, false, quiet(filepath.Join(t.TempDir(), "s"), "--data", "none", "--http", "127.0.0.1:0", "--pprof", setting)...)
@@ -104,7 +104,7 @@ func TestProfiles(t *testing.T) {
 	}
 }
 
-// TestFullDiskIsSaid: who submits is told that the disk is full, in either framing, and the probes say it, too.
+// TestFullDiskIsSaid: a client that submits is told in both framings that the disk is full, and /readyz says so too.
 func TestFullDiskIsSaid(t *testing.T) {
 	dir := t.TempDir()
 	socket, dump := filepath.Join(dir, "s"), config(t, "\x00\x00\x00\x00\x00\x00\x00\x01\x01f\x01n\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00")

@@ -67,7 +67,7 @@ func TestStatusJSON(t *testing.T) {
 		`[{"function":"f","workers":1,"jobs":15,"running":1,"ready":5,"delayed":3,"locked":2,"waiting":4,"next":9}]`)
 }
 
-// TestStatusChoice: rows are sorted by name; those without workers and jobs are asked for.
+// TestStatusChoice: rows are sorted by name, and functions without workers and jobs are shown with --all only.
 func TestStatusChoice(t *testing.T) {
 	rows := func() []client.Queue {
 		return []client.Queue{{Func: "b", Jobs: 1}, {Func: "empty"}, {Func: "a", Workers: 1}, {Func: "B", Jobs: 1}}
@@ -86,7 +86,7 @@ func TestStatusChoice(t *testing.T) {
 	f(true, "B a b empty")
 }
 
-// A dump that fails leaves the one before it alone, and nothing beside it.
+// A dump that fails leaves the older file as it was, and no other file.
 func TestReplaceFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "jobs.dump")

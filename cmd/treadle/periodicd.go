@@ -7,20 +7,20 @@ import (
 	"strings"
 )
 
-// Called as periodicd, by a link of that name, the program is what the original's server is to its scripts, units and
-// container images: it serves Periodic alone, and takes -H, -p, PERIODIC_PORT and PERIODIC_PATH.
+// Called as periodicd through a link, the program replaces the original's server for its scripts, units and container
+// images: it serves Periodic alone, and takes -H, -p, PERIODIC_PORT and PERIODIC_PATH.
 
 // originalName is the name of the original's server.
 const originalName = "periodicd"
 
-// The variables that the original's server and its container image have. Those of its clients' server have the same
-// name, so treadle serve does not look at them.
+// The variables of the original's server and its container image. The original's clients read PERIODIC_PORT too, as
+// the address of their server, so treadle serve ignores both.
 const (
 	hostVariable = "PERIODIC_PORT"
 	pathVariable = "PERIODIC_PATH"
 )
 
-// aloneFlags have treadle serve serve Periodic alone; what is given beside them wins.
+// aloneFlags are the arguments with which treadle serve serves Periodic alone; later arguments win.
 var aloneFlags = []string{"serve", "--gloom-masters=off", "--gloom-slaves=off", "--dwork=off", "--kts46=off", "--kts46-json=off", "--http=off"}
 
 // original are the flags of periodicd that take a value, by each of their names.
@@ -30,7 +30,7 @@ var original = map[string]string{
 	"--hook": "off", "--auth-file": "off", "--rsa-private-path": "off",
 }
 
-// logLevels are the original's, by ours.
+// logLevels maps the original's log levels to Treadle's.
 var logLevels = map[string]string{"DEBUG": "debug", "INFO": "info", "NOTICE": "info", "WARNING": "warn"}
 
 // periodicdArgs turns a command line of periodicd into one of treadle.
@@ -82,7 +82,7 @@ func periodicdArgs(args []string, env func(string) string) ([]string, error) {
 	return append(out, rest...), nil
 }
 
-// periodicdAddress is an address of the original's as --periodic takes it: what names no scheme is a path.
+// periodicdAddress turns an address of the original into one of --periodic: an address without a scheme is a path.
 func periodicdAddress(host string) (string, error) {
 	switch {
 	case strings.HasPrefix(host, "tcp://"):

@@ -9,21 +9,20 @@ import (
 	"time"
 )
 
-// relaySize is how much a relay passes on at a time, at most.
+// relaySize is the most that a relay passes on at a time.
 const relaySize = 32 << 10
 
-// pipeSize is how much a pipe holds: a command that has exited has left no more in it.
+// pipeSize is the capacity of a pipe: an exited command has left at most this in it.
 const pipeSize = 64 << 10
 
-// relay passes on what a command prints, while it runs and as fast as it is taken:
-// whoever is slow to take it holds the command up. os/exec would stop outputDelay
-// after the command's end, and lose what is still to be taken then.
+// relay passes on a command's output while it runs. A slow pass blocks the command. os/exec would stop reading
+// outputDelay after the command's end and lose the output that pass has not taken by then.
 type relay struct {
 	in     *os.File // the command's standard output
 	out    *os.File
 	pass   func([]byte)
-	linger time.Duration // how long to wait for what the command has left behind
-	exited atomic.Bool   // the command has
+	linger time.Duration // how long to wait for processes that the command has left running
+	exited atomic.Bool   // the command has exited
 	done   chan struct{}
 }
 
@@ -40,8 +39,8 @@ func newRelay(linger time.Duration, pass func([]byte)) (*relay, error) {
 func (r *relay) copy() {
 	defer close(r.done)
 	buffer := make([]byte, relaySize)
-	// A process that the command has left behind may hold the pipe open: there is
-	// an end of waiting for it, not of passing on.
+	// A process that the command has left running may hold the pipe open: waiting for it is
+	// bounded, passing on is not.
 	for left := r.linger; left > 0; {
 		exited, start := r.exited.Load(), time.Now()
 		if exited {
@@ -64,8 +63,8 @@ func (r *relay) copy() {
 	r.rest(buffer)
 }
 
-// rest passes on what the pipe holds and waits for nothing. Behind a deadline Read does not
-// look, and a machine that is busy enough may be at one before it has read what was there.
+// rest passes on the bytes in the pipe without waiting. After a deadline Read fails without reading, and on a busy
+// machine the deadline can pass before the relay has read everything.
 func (r *relay) rest(buffer []byte) {
 	_ = r.out.SetReadDeadline(time.Time{})
 	pipe, err := r.out.SyscallConn()
@@ -82,7 +81,7 @@ func (r *relay) rest(buffer []byte) {
 	}
 }
 
-// finish returns when all that the command has printed was passed on.
+// finish returns when all output of the command was passed on.
 func (r *relay) finish() {
 	_ = r.in.Close() // the command had a copy
 	r.exited.Store(true)

@@ -24,12 +24,12 @@ type serveCmd struct {
 	Bind             string   `placeholder:"HOST" help:"Host of every default TCP address (default: 127.0.0.1)."`
 	RunDir           string   `placeholder:"DIR" help:"Directory of the default socket, periodic.sock, made when missing; no other user can put one there first (default: /tmp)."`
 	PeriodicGrab     string   `enum:"hold,document" default:"hold" help:"Answer to a worker's GRAB_JOB when no job is ready: hold it until there is one, or NO_JOB as the document says: hold or document (default: ${default})."`
-	PeriodicCRC      string   `name:"periodic-crc" enum:"2019-02,2019,2020,2023,2026" default:"2023" help:"Which version's replies clients of the CRC framing get: 2019-02, 2019, 2020, 2023 or 2026; an address of --periodic has its own behind it, as in tcp://:5001?crc=2020 (default: ${default})."`
+	PeriodicCRC      string   `name:"periodic-crc" enum:"2019-02,2019,2020,2023,2026" default:"2023" help:"Version of the protocol in which clients of the CRC framing are answered: 2019-02, 2019, 2020, 2023 or 2026; an address of --periodic may have its own, as in tcp://:5001?crc=2020 (default: ${default})."`
 	PeriodicShutdown string   `enum:"on,off" default:"on" help:"Whether a client's SHUTDOWN stops the server: on or off (default: ${default})."`
 	GloomMasters     []string `sep:"none" placeholder:"ADDR" help:"Address of the Gloom protocol for masters, or off; repeatable (default: tcp://127.0.0.1:9998)."`
 	GloomSlaves      []string `sep:"none" placeholder:"ADDR" help:"Address of the Gloom protocol for slaves, or off; repeatable (default: tcp://127.0.0.1:9999)."`
 	GloomMaxFrame    byteSize `default:"64MiB" placeholder:"SIZE" help:"Largest Gloom frame (default: ${default})."`
-	GloomJSON        string   `name:"gloom-json" enum:"lax,strict" default:"lax" help:"Raw control characters inside of the strings of Gloom clients, as a newline: lax takes them for their escapes, as the original does, strict refuses them (default: ${default})."`
+	GloomJSON        string   `name:"gloom-json" enum:"lax,strict" default:"lax" help:"Raw control characters, as a newline, in strings of Gloom clients: lax reads them as their escapes, as the original does, strict refuses them (default: ${default})."`
 	Dwork            []string `sep:"none" placeholder:"ADDR" help:"Address of the dwork protocol, or off; repeatable (default: tcp://127.0.0.1:6125)."`
 	Kts46            []string `name:"kts46" sep:"none" placeholder:"ADDR" help:"Address of the kts46 scheduler's XML-RPC, or off; repeatable (default: tcp://127.0.0.1:46210)."`
 	Kts46JSON        []string `name:"kts46-json" sep:"none" placeholder:"ADDR" help:"Address of its JSON-RPC, version 2, or off; repeatable (default: tcp://127.0.0.1:46400)."`
@@ -38,7 +38,7 @@ type serveCmd struct {
 	AllowHost        []string `sep:"none" placeholder:"NAME" help:"Host name that HTTP requests may be sent to, on every HTTP port, beside IP addresses, localhost, this host's own name and those in addresses of these settings; repeatable (default: none)."`
 
 	Data         string        `default:"./treadle-data" placeholder:"DIR" help:"Directory of the journal, made when missing, or none: jobs live in memory alone (default: ${default})."`
-	Sync         string        `enum:"always,interval,never" default:"always" help:"When a change is on disk: always (before it is acknowledged), interval (a crash costs the last one) or never (when the operating system writes it) (default: ${default})."`
+	Sync         string        `enum:"always,interval,never" default:"always" help:"When a change is synced to disk: always (before it is acknowledged), interval (a crash loses at most the last interval) or never (the operating system decides) (default: ${default})."`
 	SyncInterval time.Duration `default:"50ms" placeholder:"TIME" help:"Time between commits that nothing waits for (default: ${default})."`
 	MinFree      byteSize      `default:"256MiB" placeholder:"SIZE" help:"Free space on the disk of --data below which new jobs are refused, at least 128MiB (default: ${default})."`
 
@@ -60,16 +60,16 @@ type serveCmd struct {
 	Disbatch     string `placeholder:"FILE" help:"The config.json of a Disbatch site; the server is an execution node of it, and its workers do tasks (default: none)."`
 	DisbatchNode string `placeholder:"NAME" help:"Name of that node (default: the host's)."`
 
-	Loops          int      `placeholder:"N" help:"Event loops (default: one fewer than the processors, at least 1)."`
-	Shards         int      `placeholder:"N" help:"Shards of the scheduler, each with its own lock (default: 16)."`
-	MaxConnections int      `placeholder:"N" help:"Most connections open at once, over all ports; a quarter is set aside in equal shares for the protocols that are served (default: the limit of open files less the server's own)."`
+	Loops          int      `default:"0" placeholder:"N" help:"Event loops; 0: one fewer than the processors, at least 1 (default: ${default})."`
+	Shards         int      `default:"16" placeholder:"N" help:"Shards of the scheduler, each with its own lock (default: ${default})."`
+	MaxConnections int      `default:"0" placeholder:"N" help:"Most connections open at once, over all ports; a quarter is set aside in equal shares for the protocols that are served; 0: the limit of open files less the server's own (default: ${default})."`
 	MaxFrame       byteSize `default:"64MiB" placeholder:"SIZE" help:"Largest request in bytes, or with k, m, g for powers of 1024 (default: ${default})."`
-	MaxOutbound    byteSize `placeholder:"SIZE" help:"Most bytes queued for a peer that does not read; beyond, it is closed (default: twice --max-frame)."`
+	MaxOutbound    byteSize `default:"0" placeholder:"SIZE" help:"Most bytes queued for a peer that does not read; beyond, it is closed; 0: twice the larger of --max-frame and --gloom-max-frame (default: ${default})."`
 
-	HandshakeTimeout time.Duration `default:"10s" placeholder:"TIME" help:"Time a new connection has to say who it is, or in Gloom anything, as in 500ms, 10s, 2m (default: ${default})."`
+	HandshakeTimeout time.Duration `default:"10s" placeholder:"TIME" help:"Time in which a new connection must send its handshake, or in Gloom its first byte, as in 500ms, 10s, 2m (default: ${default})."`
 	FrameTimeout     time.Duration `default:"100s" placeholder:"TIME" help:"Time a request may stay unfinished (default: ${default})."`
-	PeriodicGrace    time.Duration `default:"1s" placeholder:"TIME" help:"How long after its time-out a Periodic job is handed out again, so that a worker that ends it on time can say so; 0s: at once (default: ${default})."`
-	Drain            time.Duration `default:"10s" placeholder:"TIME" help:"Time a stopping server waits for running jobs, and delivers what is owed; 0s: none (default: ${default})."`
+	PeriodicGrace    time.Duration `default:"1s" placeholder:"TIME" help:"Time between a Periodic job's time-out and its return to the queue, so that a worker that ends the job on time can report it; 0s: none (default: ${default})."`
+	Drain            time.Duration `default:"10s" placeholder:"TIME" help:"Time a stopping server waits for running jobs and delivers pending replies; 0s: none (default: ${default})."`
 
 	LogLevel  string `enum:"debug,info,warn,error" default:"info" help:"Least level that is logged: debug, info, warn or error (default: ${default})."`
 	LogFormat string `enum:"text,json" default:"text" help:"Form of the log on standard error: text or json (default: ${default})."`
@@ -107,8 +107,8 @@ func (s *serveCmd) Run(con *console) error {
 	return settingError(loop.Run(first, o))
 }
 
-// refuseZeros refuses what is less than can work. To the server a zero means the
-// default, but here the flags have their defaults already.
+// refuseZeros refuses values that are too small to work. To the server a zero means the default, but the flags have
+// their defaults already.
 func (s *serveCmd) refuseZeros() error {
 	for _, t := range []struct {
 		setting string
@@ -132,13 +132,18 @@ func (s *serveCmd) refuseZeros() error {
 			return &loop.OptionError{Setting: t.setting, Err: fmt.Errorf("%s is too short", spell(t.value))}
 		}
 	}
-	if s.DworkMaxSteal < 1 {
-		return &loop.OptionError{Setting: "dwork-max-steal", Err: fmt.Errorf("%d is below 1", s.DworkMaxSteal)}
+	for _, n := range []struct {
+		setting string
+		value   int
+	}{{"dwork-max-steal", s.DworkMaxSteal}, {"shards", s.Shards}} {
+		if n.value < 1 {
+			return &loop.OptionError{Setting: n.setting, Err: fmt.Errorf("%d is below 1", n.value)}
+		}
 	}
 	return nil
 }
 
-// asked is a size as the server takes it, which refuses a negative one and reads a zero as the default.
+// asked converts a size for the server, which reads a zero as the default and refuses a negative size.
 func asked(size byteSize) int {
 	if size == 0 {
 		return -1
@@ -146,8 +151,8 @@ func asked(size byteSize) int {
 	return int(size)
 }
 
-// options are the flags as the server takes them. A zero there means the default, so
-// one that was asked for is refused or made the next best.
+// options converts the flags for the server. A zero means the default there, so a given zero is refused or becomes
+// the nearest value.
 func (s *serveCmd) options() (loop.Options, error) {
 	if err := s.refuseZeros(); err != nil {
 		return loop.Options{}, err
@@ -193,7 +198,7 @@ func newLog(w io.Writer, level, format string) *slog.Logger {
 	if format == "json" {
 		return slog.New(slog.NewJSONHandler(w, o))
 	}
-	// JSON keeps numbers, which is what programs read; people read times as they write them.
+	// JSON keeps numbers for programs; the text has times as the flags do.
 	o.ReplaceAttr = func(_ []string, a slog.Attr) slog.Attr {
 		if a.Value.Kind() == slog.KindDuration {
 			a.Value = slog.StringValue(spell(a.Value.Duration()))
@@ -203,7 +208,7 @@ func newLog(w io.Writer, level, format string) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, o))
 }
 
-// tellIgnored logs that the variables of the original's server are not looked at, when they are set.
+// tellIgnored logs which variables of the original's server are set and ignored.
 func tellIgnored(log *slog.Logger) {
 	var set []string
 	for _, name := range []string{hostVariable, pathVariable} {
@@ -216,8 +221,7 @@ func tellIgnored(log *slog.Logger) {
 	}
 }
 
-// ignoreHangups logs a SIGHUP, by which other servers read their settings again, until it is told
-// to stop.
+// ignoreHangups logs every SIGHUP until stop is called. Other servers read their settings again on it.
 func ignoreHangups(log *slog.Logger) (stop func()) {
 	hangups, done := make(chan os.Signal, 1), make(chan struct{})
 	signal.Notify(hangups, syscall.SIGHUP)

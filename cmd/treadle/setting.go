@@ -20,7 +20,7 @@ type configGetCmd struct {
 	Key string `arg:"" help:"Name of the setting, as timeout."`
 }
 
-// Run prints.
+// Run prints the setting.
 func (g *configGetCmd) Run(c *cli, con *console) error {
 	if err := checkNames(g.Key); err != nil {
 		return err
@@ -43,7 +43,7 @@ type configSetCmd struct {
 	Value string `arg:"" help:"New value: a number, or for a time also 90s, 5m or 1h30m."`
 }
 
-// Run changes, and looks whether that happened, which the protocol does not say.
+// Run changes the setting and reads it back: the protocol's reply does not say whether it was changed.
 func (s *configSetCmd) Run(c *cli) error {
 	if err := checkNames(s.Key); err != nil {
 		return err
@@ -67,7 +67,7 @@ func (s *configSetCmd) Run(c *cli) error {
 	})
 }
 
-// value reads what all settings are: a number, which is seconds but for sizes of batches.
+// value reads the new value: a number, or a time in whole seconds for settings other than sizes of batches.
 func (s *configSetCmd) value() (uint32, error) {
 	if n, err := strconv.ParseUint(s.Value, 10, 32); err == nil {
 		return uint32(n), nil
@@ -83,14 +83,14 @@ func (s *configSetCmd) value() (uint32, error) {
 	return uint32(seconds), err
 }
 
-// settings are the keys of the protocol, of any of its years, and Treadle's own for people. A server
-// answers 0 to a key that it does not know, as to one whose value is 0.
+// settings are the keys of the protocol in all of its versions, and Treadle's own. A server answers 0 both to an
+// unknown key and to a key with the value 0.
 var settings = []string{
 	"timeout", "keepalive", "lock-timeout", "poll-delay", "poll-interval", "revert-delay", "revert-interval",
 	"max-patch", "max-batch-size", "max-pool-size", "run-job-aggressive", "assign-wait", "refusing", "max-frame",
 }
 
-// readOnly are those of settings that say something of the server.
+// readOnly are the settings that a client cannot change.
 var readOnly = []string{"refusing", "max-frame"}
 
 func unknownSetting(server *client.Client, key string) error {
@@ -102,8 +102,7 @@ func unknownSetting(server *client.Client, key string) error {
 	return fmt.Errorf("the server at %s does not know the setting %q (see treadle config --help)", server.Address(), key)
 }
 
-// distance is how many letters have to be put in, taken out, replaced or swapped with their
-// neighbours to make b of a.
+// distance returns the edit distance of a and b: insertions, deletions, replacements and swaps of neighbours.
 func distance(a, b string) int {
 	before, last := make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {

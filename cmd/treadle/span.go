@@ -11,7 +11,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// parseSpan reads a time as every flag and setting has it: seconds, or with units as 1h30m or 500ms.
+// parseSpan reads the time of a flag or setting: seconds, or with units as 1h30m or 500ms.
 func parseSpan(text string) (time.Duration, error) {
 	text = strings.TrimSpace(text)
 	if seconds, err := strconv.ParseInt(text, 10, 64); err == nil {
@@ -27,7 +27,7 @@ func parseSpan(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// spell writes a time as people do, 10m instead of 10m0s.
+// spell writes a time without zero units at its end, 10m instead of 10m0s.
 func spell(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {
@@ -39,7 +39,7 @@ func spell(d time.Duration) string {
 	return text
 }
 
-// decodeSpan takes a time from a flag.
+// decodeSpan reads the time of a flag.
 func decodeSpan(ctx *kong.DecodeContext, target reflect.Value) error {
 	token, err := ctx.Scan.PopValue("duration")
 	if err != nil {
@@ -52,7 +52,7 @@ func decodeSpan(ctx *kong.DecodeContext, target reflect.Value) error {
 	return err
 }
 
-// wholeSeconds returns a flag's time as the protocol has it, which counts in seconds.
+// wholeSeconds returns a flag's time in seconds, the protocol's unit, and refuses parts of seconds.
 func wholeSeconds(flag string, d time.Duration, most int64) (int64, error) {
 	seconds := int64(d / time.Second)
 	switch {

@@ -22,7 +22,7 @@ type statusCmd struct {
 	JSON bool `name:"json" help:"Print an array of objects with the names of the columns; next is in unix seconds, or null."`
 }
 
-// Run prints the status: all of it where the server is a Treadle, else what the protocol has.
+// Run prints the status: all columns from a Treadle, else the columns of the protocol.
 func (s *statusCmd) Run(c *cli, con *console) error {
 	return c.with(replyTimeout, func(ctx context.Context, server *client.Client) error {
 		rows, err := server.Details(ctx)
@@ -40,7 +40,7 @@ func (s *statusCmd) Run(c *cli, con *console) error {
 	})
 }
 
-// choose sorts the rows by name, and leaves those out in which nothing happens.
+// choose sorts the rows by name and, without --all, drops functions without workers and jobs.
 func (s *statusCmd) choose(rows []client.Queue) []client.Queue {
 	if !s.All {
 		rows = slices.DeleteFunc(rows, func(q client.Queue) bool { return q.Workers == 0 && q.Jobs == 0 })
@@ -49,7 +49,7 @@ func (s *statusCmd) choose(rows []client.Queue) []client.Queue {
 	return rows
 }
 
-// statusRow is a row as JSON has it. What the server does not tell is left out.
+// statusRow is a row of the JSON output. It leaves out the columns that the server does not tell.
 type statusRow struct {
 	Func    string `json:"function"`
 	Workers int64  `json:"workers"`
@@ -74,10 +74,10 @@ func statusRows(queues []client.Queue) []statusRow {
 	return rows
 }
 
-// pending says whether there is a job that can be due.
+// pending reports whether the queue has a job that can become due.
 func pending(q client.Queue) bool { return q.Jobs > q.Running+value(q.Locked)+value(q.Waiting) }
 
-// ready is how many jobs could be handed out now, if that is known.
+// ready returns how many jobs could be handed out now; nil: unknown.
 func ready(q client.Queue) *int64 {
 	if q.Delayed == nil {
 		return nil
@@ -93,7 +93,7 @@ func value(n *int64) int64 {
 	return *n
 }
 
-// writeJSON writes a list, [] when it has nothing.
+// writeJSON writes a list as JSON, [] when it is empty.
 func writeJSON[T any](w io.Writer, rows []T) error {
 	if rows == nil {
 		rows = []T{}
@@ -104,8 +104,7 @@ func writeJSON[T any](w io.Writer, rows []T) error {
 	return e.Encode(rows)
 }
 
-// writeTable aligns names to the left and numbers to the right. Columns that the server does not tell are
-// left out.
+// writeTable writes the rows as a table, without the columns that the server does not tell.
 func writeTable(w io.Writer, rows []client.Queue, now time.Time) error {
 	head := []string{"FUNCTION", "WORKERS", "JOBS", "RUNNING"}
 	columns := []func(client.Queue) *int64{
@@ -170,7 +169,7 @@ func align(w io.Writer, lines [][]string, left int) error {
 
 func number(n int64) string { return strconv.FormatInt(n, 10) }
 
-// printable quotes a name that would disturb the table or the terminal.
+// printable returns a name, quoted when it is empty or has bytes that are not printable.
 func printable(name string) string {
 	plain := name != "" && utf8.ValidString(name)
 	for _, r := range name {
@@ -182,7 +181,7 @@ func printable(name string) string {
 	return strconv.Quote(name)
 }
 
-// next says when the next pending job is due.
+// next returns the cell that says when the next pending job is due.
 func next(q client.Queue, now time.Time) string {
 	switch {
 	case !pending(q):

@@ -38,7 +38,7 @@ func TestCRC(t *testing.T) {
 	u.gets(``, "--crc remove echo bad")
 }
 
-// TestRecv sees what a command prints while it runs, however its worker reads.
+// TestRecv: recv prints a command's output while the command runs, with every way of its worker to send.
 func TestRecv(t *testing.T) {
 	dir := t.TempDir()
 	socket, goOn := filepath.Join(dir, "s"), filepath.Join(dir, "on")
@@ -64,7 +64,7 @@ func TestRecv(t *testing.T) {
 	}
 }
 
-// eventually runs a command until it prints what a regular expression wants.
+// eventually runs a command until its output matches a regular expression.
 func (u user) eventually(want, args string) {
 	u.t.Helper()
 	end := time.Now().Add(patience)

@@ -21,7 +21,7 @@ var pages embed.FS
 
 // topics are the names of pages in the order in which a new user reads them.
 var topics = []string{
-	"quickstart", "concepts", "periodic", "gloom", "dwork", "kts46", "disbatch", "settings", "operations", "security", "troubleshooting", "adding-a-protocol",
+	"quickstart", "concepts", "periodic", "gloom", "dwork", "kts46", "disbatch", "settings", "operations", "security", "troubleshooting", "messages", "adding-a-protocol",
 }
 
 // page returns the text of a topic.
@@ -30,14 +30,14 @@ func page(topic string) (string, error) {
 	return string(text), err
 }
 
-// subject returns what a page's heading, "# Name: subject", says that it is about.
+// subject returns the subject of a page with the heading "# Name: subject".
 func subject(page string) string {
 	heading, _, _ := strings.Cut(page, "\n")
 	_, about, _ := strings.Cut(heading, ": ")
 	return about
 }
 
-// printHelp is kong's help, with the topics below that of the whole program.
+// printHelp prints kong's help, and the topics below the help of the whole program.
 func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
 	if err := kong.DefaultHelpPrinter(options, ctx); err != nil || ctx.Selected() != nil {
 		return err
@@ -54,8 +54,8 @@ func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
 	return err
 }
 
-// helpTopic carries out treadle help NAME when NAME is a topic, or neither a topic nor a command;
-// ours says whether it did. A topic with the name of a command, as dwork, is the topic.
+// helpTopic runs treadle help NAME unless NAME is only a command; ours reports whether it did. A name that is both, as
+// dwork, is the topic.
 func helpTopic(parser *kong.Kong, con console, args []string) (ours bool, err error) {
 	if len(args) != 2 || args[0] != "help" || strings.HasPrefix(args[1], "-") {
 		return false, nil
@@ -77,8 +77,8 @@ func helpTopic(parser *kong.Kong, con console, args []string) (ours bool, err er
 	return true, badUsage("no topic or command %q, the nearest: %s (see treadle help)", name, strings.Join(nearest(name, names), ", "))
 }
 
-// nearest returns the names that begin with a typed word, or differ from it in half of its letters at most, the most
-// alike first. Without any it returns the topics.
+// nearest returns the names that begin with a typed word or differ from it in at most half of its letters, the nearest
+// first; the topics if there is none.
 func nearest(typed string, names []string) []string {
 	slices.Sort(names)
 	names = slices.Compact(names) // dwork is a topic and a command
@@ -96,14 +96,14 @@ func nearest(typed string, names []string) []string {
 	return names
 }
 
-// show prints a text, through the command of PAGER when the output is a terminal.
+// show prints a text, at a terminal through the command in PAGER.
 func (c *console) show(text string) error {
 	pager := os.Getenv("PAGER")
 	if pager == "" || !isTerminal(c.out) {
 		_, err := io.WriteString(c.out, text)
 		return err
 	}
-	// An interrupt at the terminal is for the pager, which the program outlives.
+	// An interrupt at the terminal is for the pager alone.
 	interrupts := make(chan os.Signal, 1)
 	signal.Notify(interrupts, os.Interrupt)
 	defer signal.Stop(interrupts)

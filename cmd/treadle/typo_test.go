@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// TestTypos: what a user gets wrong is one line with the remedy, and exit code 2.
+// TestTypos: a usage error is one line with the remedy, and exit code 2.
 func TestTypos(t *testing.T) {
 	f := func(says string, args ...string) {
 		t.Helper()
@@ -66,17 +66,19 @@ func TestTypos(t *testing.T) {
 	f(`"5m" is no value of "max-patch": write a number from 0 to 4294967295`, "config", "set", "max-patch", "5m")
 	f(`"soon" is no value of "timeout": write a number from 0 to 4294967295, or a time as 90s, 5m or 1h30m`, "config", "set", "timeout", "soon")
 	f("timeout: -5s is negative", "config", "set", "timeout", "--", "-5")
-	f("-5 is negative (see treadle config set --help)", "config", "set", "timeout", "-5")
+	f("timeout: -5 is negative (see treadle config set --help)", "config", "set", "timeout", "-5")
+	f("keepalive: -5m is negative (see treadle config set --help)", "config", "set", "keepalive", "-5m")
 	f(`"refusing" is read only`, "config", "set", "refusing", "1")
 	f(`"max-frame" is read only`, "config", "set", "max-frame", "1")
 	f("unknown flag -5; an argument that begins with - follows --, as in treadle submit -- -5 (see", "submit", "f", "-5")
 	f("unknown flag -r; an argument that begins with - follows --, as in treadle dwork create -- -r (see", "dwork", "create", "-rf")
 	f("unknown flag -x, did you mean", "status", "-x")
 	f("--data: it is empty; name a directory, or none", "serve", "--data", "")
+	f("--shards: 0 is below 1", "serve", "--data", "none", "--shards", "0")
 	f(`--bind: "0.0.0.0:99" is no host: write a name or an IP address alone`, "serve", "--data", "none", "--bind", "0.0.0.0:99")
 	f(`--gloom-masters: "off" stands beside other addresses`, "serve", "--data", "none", "--gloom-masters", "off", "--gloom-masters", "tcp://127.0.0.1:0")
 
-	// Values of the file are blamed on the file, whoever refuses them.
+	// An error about a value of the file names the file and the line.
 	g := func(text, says string) {
 		t.Helper()
 		file := config(t, text)
@@ -138,7 +140,7 @@ func TestSpans(t *testing.T) {
 	}
 }
 
-// TestRefusals: what a server has not is said, with the remedy, and exit code 1.
+// TestRefusals: a request that the server cannot carry out is one line with the remedy, and exit code 1.
 func TestRefusals(t *testing.T) {
 	dir := t.TempDir()
 	socket, dump := filepath.Join(dir, "s"), filepath.Join(dir, "jobs.dump")
@@ -189,7 +191,7 @@ func TestRefusals(t *testing.T) {
 	}
 	u.fails(`treadle: cannot load .*, nothing was sent: .* cut.*\n`, "load "+config(t, string(whole[:len(whole)-1])))
 	u.gets(`.*\nf +0 +2 .*`, "status")
-	// One that the server refuses in the midst says how far it went.
+	// When the server refuses a job in the middle of the dump, the message has the number of jobs that are in.
 	huge := append([]byte("\x00\x00\x00\x00\x00\x00\x00\x02\x01f\x01x\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01f\x01y\x00\x30\x00\x00"), make([]byte, 3<<20+9)...)
 	u.fails(`treadle: cannot load the jobs at .*: a job is larger than its --max-frame; 1 of the 2 jobs are in\n`, "load "+config(t, string(huge)))
 }

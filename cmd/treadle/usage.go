@@ -13,8 +13,8 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// spoken turns words that other programs have for help and the version into flags.
-func spoken(args []string) []string {
+// helpFlags turns the words of other programs for help and the version into flags.
+func helpFlags(args []string) []string {
 	switch {
 	case len(args) > 0 && args[0] == "help":
 		return append(args[1:len(args):len(args)], "--help")
@@ -24,7 +24,7 @@ func spoken(args []string) []string {
 	return args
 }
 
-// usage says what was not understood, and points at the help of its command.
+// usage turns an error of the parser into a usage error that points at the help of its command.
 func usage(c *cli, err error) error {
 	var file *configError
 	if errors.As(err, &file) {
@@ -46,24 +46,26 @@ func usage(c *cli, err error) error {
 	return badUsage("%w (see %s --help)", err, command)
 }
 
-// oneOf is kong's error for a value that is none of those of its flag.
+// oneOf matches kong's error for a value outside a flag's enum.
 var oneOf = regexp.MustCompile(`^--([a-z0-9-]+) must be one of `)
 
-// noValue is kong's error for a flag at the end of the line, or before another one.
+// noValue matches kong's error for a flag without a value: at the end of the line, or before another flag.
 var noValue = regexp.MustCompile(`^--([a-z0-9-]+): expected .* value but got "(.*)" \((.*)\)`)
 
-// negative is a number that kong took for a flag.
+// negative matches a number that kong took for a flag.
 var negative = regexp.MustCompile(`^-[0-9]`)
 
-// notAFlag is kong's error for an argument that begins with one dash.
+// notAFlag matches kong's error for an argument that begins with one dash.
 var notAFlag = regexp.MustCompile(`^unknown flag (-[^-][^ ,]*)`)
 
-// plainly says in words of ours that a flag has no value, or that an argument was taken for one.
+// plainly rewords kong's error for a flag without a value, and for an argument that it took for a flag.
 func plainly(err *kong.ParseError) error {
 	if m := notAFlag.FindStringSubmatch(err.Error()); m != nil && err.Context.Selected() != nil && len(err.Context.Selected().Positional) > 0 {
 		path := err.Context.Selected().Path()
-		if path == "config set" && negative.MatchString(m[1]) {
-			return fmt.Errorf("%s is negative", m[1])
+		// kong names the first letter alone of a value such as -5m.
+		typed := slices.IndexFunc(err.Context.Args, func(arg string) bool { return strings.HasPrefix(arg, m[1]) })
+		if path == "config set" && negative.MatchString(m[1]) && typed > 0 {
+			return fmt.Errorf("%s: %s is negative", err.Context.Args[typed-1], err.Context.Args[typed])
 		}
 		return fmt.Errorf("unknown flag %s; an argument that begins with - follows --, as in treadle %s -- %[1]s", m[1], path)
 	}
@@ -94,7 +96,7 @@ func plainly(err *kong.ParseError) error {
 	return fmt.Errorf("%s needs a value%s, and got the flag %s; a value that begins with - is written --%s=%s", name, want, got, flag, got)
 }
 
-// nameOf is what people call a flag.
+// nameOf returns a flag's name for messages, with its letter if it has one.
 func nameOf(flag *kong.Flag) string {
 	if flag.Short != 0 {
 		return "-" + string(flag.Short) + " (--" + flag.Name + ")"
@@ -102,8 +104,8 @@ func nameOf(flag *kong.Flag) string {
 	return "--" + flag.Name
 }
 
-// elsewhere says of each command that talks to no server what names the place of its work.
-var elsewhere = map[string]string{
+// serverless maps each command that connects to no server to the setting or argument that it uses instead of -H.
+var serverless = map[string]string{
 	"serve": "--periodic and --bind say where it listens", "journal": "it works on a directory",
 	"disbatch node": "--config names its site", "disbatch task": "--config names its site", "disbatch web": "--config names its site",
 }
@@ -111,13 +113,13 @@ var elsewhere = map[string]string{
 // otherProtocols are the groups of commands that do not speak Periodic.
 var otherProtocols = []string{"gloom", "dwork", "kts46", "disbatch"}
 
-// refuseIgnored refuses a flag that the command would not look at.
+// refuseIgnored refuses a flag that the command would ignore.
 func refuseIgnored(parsed *kong.Context) error {
 	words := strings.Fields(parsed.Command())
 	if len(words) == 0 {
 		return nil
 	}
-	place := cmp.Or(elsewhere[words[0]], elsewhere[strings.Join(words[:min(2, len(words))], " ")])
+	place := cmp.Or(serverless[words[0]], serverless[strings.Join(words[:min(2, len(words))], " ")])
 	for _, part := range parsed.Path {
 		if part.Flag == nil || part.Resolved {
 			continue
@@ -138,7 +140,7 @@ func refuseIgnored(parsed *kong.Context) error {
 	return nil
 }
 
-// checkCommand returns the command line to run for each job, behind the flags of a worker's command.
+// checkCommand returns the command line to run for each job: the arguments behind the worker's flags.
 func checkCommand(ctx *kong.Context, command []string, example string) ([]string, error) {
 	switch {
 	case len(command) == 0, len(command) == 1 && command[0] == "--":
@@ -151,7 +153,7 @@ func checkCommand(ctx *kong.Context, command []string, example string) ([]string
 	return command, nil
 }
 
-// meant proposes the flag whose name begins like one that there is not.
+// meant proposes the flag with a name that begins like an unknown flag.
 func meant(ctx *kong.Context, typed string) string {
 	name, _, _ := strings.Cut(strings.TrimLeft(typed, "-"), "=")
 	for _, flag := range ctx.Flags() {

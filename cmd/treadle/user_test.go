@@ -82,7 +82,7 @@ func (u user) tells(want, args string) { u.t.Helper(); u.ends(0, want, args) }
 // fails runs a command that does not work.
 func (u user) fails(want, args string) { u.t.Helper(); u.ends(1, want, args) }
 
-// ends runs a command that prints nothing; want is a regular expression for what it says.
+// ends runs a command that prints nothing on standard output; want is a regular expression for standard error.
 func (u user) ends(want int, says, args string) {
 	u.t.Helper()
 	out, errs, code := treadle(u.t, "from stdin", append([]string{"-H", u.host}, strings.Fields(args)...)...)
@@ -91,7 +91,7 @@ func (u user) ends(want int, says, args string) {
 	}
 }
 
-// TestUser does what a user does on the first day.
+// TestUser runs the commands of a user's first day.
 func TestUser(t *testing.T) {
 	dir := t.TempDir()
 	socket, dump := filepath.Join(dir, "s"), filepath.Join(dir, "jobs.dump")

@@ -40,7 +40,7 @@ const offsetClock = "" +
 // cellAt is where the cell begins in it.
 const cellAt = len(offsetClock) - 8
 
-// startWithClock is start for a process whose clock on the wall can be set, and is away from
+// startWithClock is start for a process with a wall clock that can be set, and is away from
 // the machine's from its first instruction on.
 func startWithClock(t *testing.T, offset time.Duration, args ...string) (*process, *wallClock) {
 	t.Helper()

@@ -18,13 +18,13 @@ type workCmd struct {
 	Thread     int           `default:"1" placeholder:"N" help:"Jobs done at a time (default: ${default})."`
 	Data       bool          `help:"Return what the command prints as the job's result (default: it goes to standard output)."`
 	NoName     bool          `help:"Do not add the job's name to the command; TREADLE_NAME has it."`
-	Verbose    bool          `short:"v" help:"Say a line for each job."`
+	Verbose    bool          `short:"v" help:"Print a line for each job."`
 	Broadcast  bool          `help:"Make FUNC a function whose jobs go to every waiting worker."`
 	Timeout    time.Duration `default:"-1s" placeholder:"TIME" help:"Time after which the command and its children are killed and the job has failed; 0s: none; -1s: the job's own time-out, else the server's setting (default: ${default})."`
 	RetryAfter time.Duration `name:"retry-secs" default:"0s" placeholder:"TIME" help:"Put a failed job off by this time; 0s: it is tried again at once (default: ${default})."`
 	SkipFail   bool          `help:"Count a failed job as done."`
-	Stream     bool          `help:"Send what the command prints to those who treadle recv the job, while it runs; not to servers of 2018."`
-	WorkData   bool          `help:"The command prints lines WORKDATA X, data for those who treadle recv the job, and at last WORKDONE X, the result, whatever --data says; not to servers of 2018."`
+	Stream     bool          `help:"Send what the command prints, while it runs, to clients that treadle recv the job; not with servers of 2018."`
+	WorkData   bool          `help:"The command prints lines WORKDATA X, data for clients that treadle recv the job, and at last WORKDONE X, the result, whatever --data says; not with servers of 2018."`
 	LaterLine  bool          `help:"An integer as the last line on standard error puts the job off by that many seconds."`
 	LockName   string        `placeholder:"NAME" help:"Named lock that a job must have to run; one that cannot have it waits at the server while the worker does others; not with servers of 2018 (default: none)."`
 	LockCount  int16         `default:"1" placeholder:"N" help:"Jobs that may have the lock at a time, over all workers (default: ${default})."`
@@ -81,7 +81,7 @@ func (w *workCmd) Run(c *cli, con *console) error {
 		}
 		o.Framing = client.CRC
 	}
-	p := &pool{workCmd: w, con: con, host: c.host(), options: o, pause: firstPause, lines: newLines(con, w.Thread)}
+	p := &workers{workCmd: w, con: con, host: c.host(), options: o, pause: firstPause, lines: newLines(con, w.Thread)}
 	err = p.run(first, second)
 	if err == nil && second.Err() != nil {
 		return killed{}
@@ -89,18 +89,18 @@ func (w *workCmd) Run(c *cli, con *console) error {
 	return err
 }
 
-// terms are a server's, as a worker has to know them.
+// terms are the settings of a server that a worker needs.
 type terms struct {
-	timeout   time.Duration // of jobs without one of their own, 0: none
-	says      bool          // each assignment says its job's time-out
+	timeout   time.Duration // of jobs without their own time-out; 0: none
+	says      bool          // each assignment has its job's time-out
 	maxResult int           // bytes
 }
 
-// resultOverhead is what WORK_DONE has around a result, names included.
+// resultOverhead is the most that WORK_DONE has around a result, names included.
 const resultOverhead = 1 << 10
 
-// learn asks for the terms. A server that does not answer has those of the protocol.
-func (p *pool) learn(ctx context.Context, worker *client.Worker) (t terms, err error) {
+// learn asks the server for its terms.
+func (p *workers) learn(ctx context.Context, worker *client.Worker) (t terms, err error) {
 	t.maxResult = maxResult
 	asks := worker.ConfigGet
 	if !worker.Newest() { // a worker of 2018 may not ask
@@ -116,7 +116,7 @@ func (p *pool) learn(ctx context.Context, worker *client.Worker) (t terms, err e
 		return t, err
 	}
 	t.timeout = time.Duration(seconds) * time.Second
-	// A Treadle fills the time-out in where there is one, and knows how large a request may be.
+	// A Treadle puts the time-out into each assignment and tells the largest request.
 	most, err := asks(ctx, "max-frame")
 	if err == nil && most > 0 {
 		t.says = worker.Newest()
@@ -125,9 +125,8 @@ func (p *pool) learn(ctx context.Context, worker *client.Worker) (t terms, err e
 	return t, err
 }
 
-// limit is how long the command may run for a job, 0: as long as it likes; given is what the server
-// allows.
-func (p *pool) limit(t terms, j *client.Job) (limit, given time.Duration) {
+// limit returns how long the command may run for a job, and given, the job's time-out at the server; 0: no limit.
+func (p *workers) limit(t terms, j *client.Job) (limit, given time.Duration) {
 	switch {
 	case j.Timeout > 0:
 		given = time.Duration(j.Timeout) * time.Second
@@ -140,8 +139,8 @@ func (p *pool) limit(t terms, j *client.Job) (limit, given time.Duration) {
 	return p.Timeout, given
 }
 
-// announce says what the worker does, and which limit holds.
-func (p *pool) announce(t terms) {
+// announce says which function the worker serves, where, and how long a command may take.
+func (p *workers) announce(t terms) {
 	var text string
 	switch {
 	case p.Timeout == ownTimeout && t.timeout > 0:

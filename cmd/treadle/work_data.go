@@ -6,25 +6,25 @@ import (
 	"fmt"
 )
 
-// The lines with which a command that is run by treadle work --work-data speaks: what is behind the first eight bytes
-// and one more, which is skipped, is data for receivers, or the job's result. Any other line ends the output, too.
+// The lines of a command under treadle work --work-data begin with one of these words. The byte after the word is
+// skipped; the rest is data for receivers, or the job's result. Any other line is a result too.
 const (
 	lineData = "WORKDATA"
 	lineDone = "WORKDONE"
 )
 
-// workData takes what such a command prints apart.
+// workData splits the output of such a command into data and result.
 type workData struct {
 	publish func(ctx context.Context, data []byte)
-	most    int // bytes of a line
+	most    int // most bytes of a line
 
 	line   []byte // unfinished
 	result []byte
-	done   bool // what follows does not count
+	done   bool // the result has come: later output is ignored
 	err    error
 }
 
-// take is given the output as it comes.
+// take takes the next part of the output.
 func (w *workData) take(ctx context.Context, b []byte) {
 	for !w.done {
 		front, rest, found := bytes.Cut(b, []byte{'\n'})
@@ -41,7 +41,7 @@ func (w *workData) take(ctx context.Context, b []byte) {
 	}
 }
 
-// end is the end of the output. Without a closing line the result is empty.
+// end takes the end of the output. Without a line WORKDONE or another line the result is empty.
 func (w *workData) end(ctx context.Context) {
 	if !w.done && len(w.line) > 0 {
 		w.finish(ctx)

@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	// The pause before reconnecting doubles from the first to the last value: a
-	// restarted server is found soon, a flapping one is not hammered.
+	// The pause before reconnecting doubles from firstPause to lastPause: a worker finds a
+	// restarted server soon and does not flood one that fails again and again.
 	firstPause = 100 * time.Millisecond
 	lastPause  = 30 * time.Second
-	// laterStep is what putting a job off adds to its count.
+	// laterStep is the number by which a delay raises the job's count.
 	laterStep = 1
 )
 
-// pool is the threads of one treadle work and the connection they share.
-type pool struct {
+// workers are the threads of one treadle work and the connection that they share.
+type workers struct {
 	*workCmd
 	con     *console
 	host    string
@@ -37,10 +37,10 @@ type pool struct {
 	pause   time.Duration
 }
 
-func (p *pool) say(format string, args ...any) { p.con.say(format, args...) }
+func (p *workers) say(format string, args ...any) { p.con.say(format, args...) }
 
 // run works until stop ends, then lets running commands finish unless kill ends.
-func (p *pool) run(stop, kill context.Context) error {
+func (p *workers) run(stop, kill context.Context) error {
 	worker, t, err := p.connect(stop)
 	if err != nil {
 		return err
@@ -79,16 +79,15 @@ func (p *pool) run(stop, kill context.Context) error {
 	return nil
 }
 
-// sayFinishing says what the first signal waits for.
+// sayFinishing says which commands the worker waits for after the first signal.
 func sayFinishing(con *console, running int64, what string) {
 	if running > 0 {
 		con.say("taking no more %ss, finishing %s; a second signal kills what runs", what, counted(running, what))
 	}
 }
 
-// withdraw tells the server to send no more jobs, so that none is on its way
-// when the threads stop grabbing.
-func (p *pool) withdraw() {
+// withdraw tells the server to send no more jobs, so that no job is on its way when the threads stop grabbing.
+func (p *workers) withdraw() {
 	ctx, cancel := context.WithTimeout(context.Background(), replyTimeout)
 	defer cancel()
 	p.mu.Lock()
@@ -97,9 +96,8 @@ func (p *pool) withdraw() {
 	_ = p.current.CantDo(ctx, p.Func)
 }
 
-// thread does one job after the other. Behind a job that failed it rests: that is ready again at once,
-// and may be one that can never be done.
-func (p *pool) thread(stop, grabbing, kill context.Context) error {
+// thread does one job after the other. It rests after a failed job, which is ready again at once and may fail always.
+func (p *workers) thread(stop, grabbing, kill context.Context) error {
 	var rest backoff
 	for stop.Err() == nil {
 		worker, t := p.connection(stop)
@@ -122,16 +120,16 @@ func (p *pool) thread(stop, grabbing, kill context.Context) error {
 	return nil
 }
 
-// The rest behind a job that failed doubles from the first to the last value while others fail, too.
+// The rest after a failed job doubles from firstRest to lastRest while further jobs fail.
 const (
 	firstRest = 100 * time.Millisecond
 	lastRest  = 10 * time.Second
 )
 
-// backoff keeps a worker from failing jobs as fast as it is given them.
+// backoff slows a worker down while its jobs fail.
 type backoff struct{ rest time.Duration }
 
-// after waits behind a failure, unless stop ends.
+// after waits after a failure, unless stop ends.
 func (b *backoff) after(stop context.Context, done bool) {
 	if done {
 		b.rest = 0
@@ -155,7 +153,7 @@ func ended(w *client.Worker) bool {
 
 // connection returns the shared connection, reconnecting when it was lost; nil
 // when ctx has ended.
-func (p *pool) connection(ctx context.Context) (*client.Worker, terms) {
+func (p *workers) connection(ctx context.Context) (*client.Worker, terms) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !ended(p.current) {
@@ -183,7 +181,7 @@ func (p *pool) connection(ctx context.Context) (*client.Worker, terms) {
 }
 
 // connect dials, learns the server's terms and offers the function.
-func (p *pool) connect(ctx context.Context) (*client.Worker, terms, error) {
+func (p *workers) connect(ctx context.Context) (*client.Worker, terms, error) {
 	ctx, cancel := context.WithTimeout(ctx, replyTimeout)
 	defer cancel()
 	worker, err := client.DialWorker(ctx, p.host, p.options)
@@ -205,12 +203,12 @@ func (p *pool) connect(ctx context.Context) (*client.Worker, terms, error) {
 	return worker, t, nil
 }
 
-// do runs the command for a job and reports how it ended; false: it failed.
-func (p *pool) do(kill context.Context, worker *client.Worker, t terms, a *client.Assignment) bool {
+// do runs the command for a job and reports the end to the server; false: the command failed.
+func (p *workers) do(kill context.Context, worker *client.Worker, t terms, a *client.Assignment) bool {
 	began := time.Now()
 	limit, given := p.limit(t, &a.Job)
 	if p.LockName != "" && !p.acquire(worker, a) {
-		return true // it is the server's again
+		return true // the server has the job again
 	}
 	c := &child{
 		command: p.Command, function: p.Func, name: a.Job.Name, noName: p.NoName, input: a.Job.Workload,
@@ -258,15 +256,15 @@ func (p *pool) do(kill context.Context, worker *client.Worker, t terms, a *clien
 	return done
 }
 
-// tell is the line that -v has for each job.
-func (p *pool) tell(a *client.Assignment, format string, args ...any) {
+// tell prints a line of -v about a job.
+func (p *workers) tell(a *client.Assignment, format string, args ...any) {
 	if p.Verbose {
 		p.say("%q %q "+format, append([]any{a.Job.Func, a.Job.Name}, args...)...)
 	}
 }
 
-// failed gives the job back.
-func (p *pool) failed(ctx context.Context, worker *client.Worker, a *client.Assignment, why error) error {
+// failed gives a failed job back: to fail, or to be delayed with --retry-secs.
+func (p *workers) failed(ctx context.Context, worker *client.Worker, a *client.Assignment, why error) error {
 	p.say("%q %q failed: %v", a.Job.Func, a.Job.Name, why)
 	if p.RetryAfter > 0 {
 		return worker.Later(ctx, a, int64(p.RetryAfter/time.Second), laterStep)
@@ -274,15 +272,14 @@ func (p *pool) failed(ctx context.Context, worker *client.Worker, a *client.Assi
 	return worker.Fail(ctx, a)
 }
 
-func (p *pool) unreported(err error) {
+func (p *workers) unreported(err error) {
 	if err != nil {
 		p.say("%v; another worker will be given the job", err)
 	}
 }
 
-// acquire asks for the lock. A job that is refused waits at the server, one that
-// the server does not want to lock has failed.
-func (p *pool) acquire(worker *client.Worker, a *client.Assignment) bool {
+// acquire asks for the lock. Without it the job waits at the server; after an error the job has failed.
+func (p *workers) acquire(worker *client.Worker, a *client.Assignment) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), replyTimeout)
 	defer cancel()
 	got, err := worker.Acquire(ctx, a, p.LockName, p.LockCount)
@@ -292,9 +289,8 @@ func (p *pool) acquire(worker *client.Worker, a *client.Assignment) bool {
 	return got
 }
 
-// publisher sends a running job's output. What cannot be sent is said once and
-// does not disturb the command.
-func (p *pool) publisher(worker *client.Worker, a *client.Assignment) func(context.Context, []byte) {
+// publisher returns a function that sends a running job's output. After the first error it says so and drops the rest.
+func (p *workers) publisher(worker *client.Worker, a *client.Assignment) func(context.Context, []byte) {
 	broken := false
 	return func(ctx context.Context, data []byte) {
 		if broken || ctx.Err() != nil {

@@ -110,7 +110,7 @@ func TestWorkEndsOnTime(t *testing.T) {
 func TestWorkLimits(t *testing.T) {
 	f := func(timeout time.Duration, own int32, says bool, limit, given time.Duration) {
 		t.Helper()
-		p := &pool{workCmd: &workCmd{Timeout: timeout}}
+		p := &workers{workCmd: &workCmd{Timeout: timeout}}
 		l, g := p.limit(terms{timeout: time.Minute, says: says}, &client.Job{Timeout: own})
 		if l != limit || g != given {
 			t.Errorf("--timeout %v, own %d, says %v: %v, %v, want %v, %v", timeout, own, says, l, g, limit, given)
@@ -200,7 +200,7 @@ func TestWorkDoesNotSpin(t *testing.T) {
 	worker.stop()
 }
 
-// TestWholeLines: what several commands print at once is not mixed within a line.
+// TestWholeLines: the lines of commands that run at once are not mixed.
 func TestWholeLines(t *testing.T) {
 	var out bytes.Buffer
 	l := newLines(&console{out: &out, err: &out}, 2)

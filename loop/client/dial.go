@@ -96,8 +96,11 @@ func dial(ctx context.Context, address string, role periodic.Role, o Options) (*
 		short, cancel := context.WithTimeout(ctx, crcTimeout)
 		c, err := dialFraming(short, address, role, newest)
 		cancel()
+		// An I/O deadline can pass shortly before its context ends.
+		deadline, bounded := ctx.Deadline()
+		over := ctx.Err() != nil || bounded && !time.Now().Before(deadline)
 		// A server of 2018 takes the checksum for an unknown greeting.
-		if err == nil || ctx.Err() != nil || !errors.As(err, new(*PeerError)) {
+		if err == nil || over || !errors.As(err, new(*PeerError)) {
 			return c, err
 		}
 	}

@@ -59,7 +59,7 @@ func (h *Hub) Serve(context.Context) {
 
 // logPeerError logs a fault of a peer.
 func (h *Hub) logPeerError(err error) {
-	h.host.LogLimited(slog.LevelInfo, "dwork connection", "trouble", err.Error())
+	h.host.LogLimited(slog.LevelInfo, "trouble with a dwork connection", "trouble", err.Error())
 }
 
 // Drain implements protocol.Service.

@@ -175,7 +175,7 @@ func (j *Journal) Close() error {
 		err := j.log.close()
 		if err == nil && j.disk.failure() == nil {
 			if missing := writeClosed(j.options.FS, j.dir.store(), j.last.group); missing != nil {
-				j.options.Log.Warn("cannot write the marker of a clean shutdown", "error", missing)
+				j.options.Log.Warn("cannot mark the data directory as closed in order; nothing is lost", "error", missing)
 			}
 		}
 		close(j.log.full)

@@ -14,38 +14,37 @@ import (
 	"treadle/loop/client"
 )
 
-// guest is a client that behaves.
-type guest struct {
+// probe is a well-behaved client beside an attack.
+type probe struct {
 	protocol string
-	ask      func(n int) error // one request and its answer, of another n each time
+	ask      func(n int) error // one request and its answer; n differs each time
 	leave    func()
 }
 
-// guestPause is how long the guests of most protocols rest between two requests, so that the
-// machine is left to the server and its attackers.
-const guestPause = 5 * time.Millisecond
+// probePause is the time between two requests of most probes: it leaves the processors to the server and its attackers.
+const probePause = 5 * time.Millisecond
 
-// invite connects a guest over every protocol that the server speaks, before anything happens.
-func (s *siege) invite(ctx context.Context) []guest {
+// probes connects a probe over every protocol that the server speaks, before anything happens.
+func (s *attack) probes(ctx context.Context) []probe {
 	s.t.Helper()
 	if s.socket == "" { // it is the command interface of a Disbatch site
-		return []guest{s.httpGuest("disbatch", "GET", "/queues", "")}
+		return []probe{s.httpProbe("disbatch", "GET", "/queues", "")}
 	}
-	all := []guest{s.periodicGuest(ctx)}
+	all := []probe{s.periodicProbe(ctx)}
 	if len(s.ports) > 0 {
-		all = append(all, s.gloomGuest(ctx), s.hubGuest(ctx), s.httpGuest("http", "GET", "/healthz", ""),
-			s.httpGuest("kts46", "POST", "/RPC2", string(kts46.AppendCall(nil, "hello"))),
-			s.httpGuest("kts46-json", "POST", "/jsonrpc", `{"method":"hello","id":1}`))
+		all = append(all, s.gloomProbe(ctx), s.hubProbe(ctx), s.httpProbe("http", "GET", "/healthz", ""),
+			s.httpProbe("kts46", "POST", "/RPC2", string(kts46.AppendCall(nil, "hello"))),
+			s.httpProbe("kts46-json", "POST", "/jsonrpc", `{"method":"hello","id":1}`))
 	}
 	return all
 }
 
-// periodicGuest runs jobs that a worker of its own echoes.
-func (s *siege) periodicGuest(ctx context.Context) guest {
+// periodicProbe runs jobs that its own worker echoes.
+func (s *attack) periodicProbe(ctx context.Context) probe {
 	s.t.Helper()
 	address := "unix://" + s.socket
 	w := worked(client.DialWorker(ctx, address, client.Options{}))(s.t)
-	must(s.t, w.CanDo(ctx, "guest"))
+	must(s.t, w.CanDo(ctx, "probe"))
 	c := worked(client.Dial(ctx, address, client.Options{}))(s.t)
 	go func() {
 		for {
@@ -55,14 +54,14 @@ func (s *siege) periodicGuest(ctx context.Context) guest {
 			}
 		}
 	}()
-	return guest{"periodic", func(n int) error {
+	return probe{"periodic", func(n int) error {
 		name := fmt.Sprint("run ", n)
-		got, err := c.Run(ctx, &client.Job{Func: "guest", Name: name})
+		got, err := c.Run(ctx, &client.Job{Func: "probe", Name: name})
 		return same(string(got), name, err)
 	}, func() { c.Close(); w.Close() }}
 }
 
-// same is an error unless an answer is as it should be.
+// same returns an error unless an answer is the expected one.
 func same(got, want string, err error) error {
 	if err == nil && got != want {
 		err = fmt.Errorf("the answer is %q, want %q", got, want)
@@ -70,11 +69,11 @@ func same(got, want string, err error) error {
 	return err
 }
 
-// gloomGuest submits jobs that a slave of its own echoes.
-func (s *siege) gloomGuest(ctx context.Context) guest {
+// gloomProbe submits jobs that its own slave echoes.
+func (s *attack) gloomProbe(ctx context.Context) probe {
 	s.t.Helper()
 	slave := worked(client.DialSlave(ctx, s.ports["gloom-slaves"]))(s.t)
-	must(s.t, slave.Join(ctx, client.GloomText("guest of Gloom")))
+	must(s.t, slave.Join(ctx, client.GloomText("probe of Gloom")))
 	master := worked(client.DialMaster(ctx, s.ports["gloom-masters"]))(s.t)
 	go func() {
 		for {
@@ -84,28 +83,28 @@ func (s *siege) gloomGuest(ctx context.Context) guest {
 			}
 		}
 	}()
-	return guest{"gloom", func(n int) error {
+	return probe{"gloom", func(n int) error {
 		body := fmt.Sprint(n)
-		got, err := master.Run(ctx, &client.GloomJob{ID: client.GloomText("guest " + body), Type: client.GloomText("guest of Gloom"), Body: []byte(body)})
+		got, err := master.Run(ctx, &client.GloomJob{ID: client.GloomText("probe " + body), Type: client.GloomText("probe of Gloom"), Body: []byte(body)})
 		return same(string(got), body, err)
 	}, func() { master.Close(); slave.Close() }}
 }
 
-// hubGuest asks how many tasks there are.
-func (s *siege) hubGuest(ctx context.Context) guest {
+// hubProbe asks how many tasks there are.
+func (s *attack) hubProbe(ctx context.Context) probe {
 	s.t.Helper()
 	hub := worked(client.DialHub(ctx, s.ports["dwork"]))(s.t)
-	return guest{"dwork", func(n int) error {
+	return probe{"dwork", func(n int) error {
 		_, _, err := hub.Status(ctx)
 		return err
 	}, hub.Close}
 }
 
-// httpGuest asks for a sign of life over one connection.
-func (s *siege) httpGuest(protocol, method, path, call string) guest {
+// httpProbe makes a cheap request again and again over one connection.
+func (s *attack) httpProbe(protocol, method, path, call string) probe {
 	s.t.Helper()
 	c := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1}, Timeout: hostilePatience}
-	g := guest{protocol, func(int) error {
+	g := probe{protocol, func(int) error {
 		request, err := http.NewRequest(method, "http://"+s.ports[protocol]+path, strings.NewReader(call))
 		if err != nil {
 			return err
@@ -122,15 +121,15 @@ func (s *siege) httpGuest(protocol, method, path, call string) guest {
 	return g
 }
 
-// withGuest runs the attack beside clients that behave, and checks that they are served all the
-// time, and what memory the server has taken in the end.
-func (s *siege) withGuest(attack func()) {
+// withProbes runs the attack beside a probe of each protocol. It checks that the probes are served all the time, and the
+// most memory that the server has had.
+func (s *attack) withProbes(attack func()) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*patience)
 	defer cancel()
 	over := make(chan struct{})
 	var stays sync.WaitGroup
-	for _, g := range s.invite(ctx) {
+	for _, g := range s.probes(ctx) {
 		defer g.leave()
 		stays.Go(func() { s.stay(g, over) })
 	}
@@ -144,11 +143,11 @@ func (s *siege) withGuest(attack func()) {
 	}
 }
 
-// stay has a guest ask again and again until it is over, and once more behind it all.
-func (s *siege) stay(g guest, over <-chan struct{}) {
+// stay makes the requests of a probe until over is closed, and one more then.
+func (s *attack) stay(g probe, over <-chan struct{}) {
 	var pause <-chan time.Time
 	if g.protocol != "periodic" {
-		ticker := time.NewTicker(guestPause)
+		ticker := time.NewTicker(probePause)
 		defer ticker.Stop()
 		pause = ticker.C
 	}
@@ -165,21 +164,21 @@ func (s *siege) stay(g guest, over <-chan struct{}) {
 		}
 		began := time.Now()
 		if err := g.ask(n); err != nil {
-			s.t.Errorf("the guest of %s: request %d: %v", g.protocol, n, err)
+			s.t.Errorf("the probe of %s: request %d: %v", g.protocol, n, err)
 			return
 		}
 		worst = max(worst, time.Since(began))
 	}
-	s.t.Logf("the guest of %s was served %d times, the longest wait was %v", g.protocol, n, worst.Round(100*time.Microsecond))
+	s.t.Logf("the probe of %s was served %d times, the longest wait was %v", g.protocol, n, worst.Round(100*time.Microsecond))
 	s.mu.Lock()
 	s.worst[g.protocol] = worst
 	s.mu.Unlock()
 	if worst > hostileWait && !s.rest {
-		s.t.Errorf("the guest of %s waited for %v", g.protocol, worst)
+		s.t.Errorf("the probe of %s waited for %v", g.protocol, worst)
 	}
 }
 
-// worked returns what a call does, and ends the test when that failed.
+// worked returns the result of a call, and ends the test when the call failed.
 func worked[T any](v T, err error) func(*testing.T) T {
 	return func(t *testing.T) T {
 		t.Helper()
