@@ -14,7 +14,7 @@ type canary struct{ name, file, old, new string }
 // canaries are what `make canary` plants, one at a time: the simulation must find each. A
 // list of them stands in README.md here.
 var canaries = []canary{
-	{"an acknowledgement does not wait for its sync", "loop/durable.go", "s.marks[n].group <= committed", "s.marks[n].group <= committed+1"},
+	{"an acknowledgement does not wait for its sync", "loop/durable.go", "s.ackGroups[n].group <= committed", "s.ackGroups[n].group <= committed+1"},
 	{"a removal is not journaled", "loop/durable.go", "f.journal.Delete(shard, seq)", "_ = seq"},
 	{"a result goes to whoever has the slot now", "loop/reactor.go", "s != nil && s.ID == id", "s != nil"},
 	{"mail between loops wakes nobody", "loop/mailbox.go", "wake = len(m.bytes) == 0", "wake = false"},
@@ -69,13 +69,13 @@ var canaries = []canary{
 	{"a restart takes tasks away from their workers", "loop/dwork/hub.go", "if h.o.Release {", "if true {"},
 	{"a task is completed by who does not hold it", "sched/graph_steal.go", "if !ok || !g.mayComplete(p, job) {\n\t\t\tsh.counters.Stale++\n\t\t\tmissing(i)\n", "if !ok || sh.slab.at(job).state != reserved {\n\t\t\tsh.counters.Stale++\n\t\t\tmissing(i)\n"},
 	{"a hub that stops takes tasks in", "loop/dwork/hub.go", "if h.stopping.Load() && !isReport(q.Type) {", "if h.stopping.Load() && !isReport(q.Type) && q.Type != codec.Create {"},
-	{"a change waits for the sync that is under way", "loop/durable.go", "group = s.feed.journal.Group(s.sched.ShardOf(queue))\n", "group = min(s.feed.journal.Group(s.sched.ShardOf(queue)), s.feed.journal.Committed()+1)\n"},
-	{"who closes one side is told nothing more", "loop/reactor.go", "if len(s.marks) > 0 && r.part != nil {", "if len(s.marks) > 1 && r.part != nil {"},
+	{"a change waits for the sync that is under way", "loop/durable.go", "group = s.journal.journal.Group(s.sched.ShardOf(queue))\n", "group = min(s.journal.journal.Group(s.sched.ShardOf(queue)), s.journal.journal.Committed()+1)\n"},
+	{"who closes one side is told nothing more", "loop/reactor.go", "if len(s.ackGroups) > 0 && r.dupWriter != nil {", "if len(s.ackGroups) > 1 && r.dupWriter != nil {"},
 	{"who closes one side is told before the sync", "loop/durable.go", "if p.group > committed {", "if p.group > committed+1 {"},
-	{"who closes one side is told after all that others do", "loop/reactor.go", "parting{conn, s.late, s.marks[len(s.marks)-1].group, s.protocol})", "parting{conn, s.late, max(s.marks[len(s.marks)-1].group, func() uint64 { all, _ := r.server.durableAll(); return all }()), s.protocol})"},
+	{"who closes one side is told after all that others do", "loop/reactor.go", "halfClosed{conn, s.acks, s.ackGroups[len(s.ackGroups)-1].group, s.protocol})", "halfClosed{conn, s.acks, max(s.ackGroups[len(s.ackGroups)-1].group, func() uint64 { all, _ := r.server.durableAll(); return all }()), s.protocol})"},
 	{"a full log is forgotten when the store is busy", "loop/journal/log.go", "\tselect {\n\tcase l.full <- full:\n\tcase <-failed:\n\t}\n", "\t_ = failed\n"},
 	{"a log that cannot be read counts as empty", "loop/journal/chain.go", "return fmt.Errorf(\"cannot read %s: %w\", name, cause(err))", "_ = err"},
-	{"who closes one side is counted for ever", "loop/durable.go", "\t\t_ = p.conn.Close()\n\t\tr.server.conns.leave(p.protocol)\n", "\t\t_ = p.conn.Close()\n"},
+	{"who closes one side is counted for ever", "loop/durable.go", "\t\t_ = p.conn.Close()\n\t\tr.server.conns.remove(p.protocol)\n", "\t\t_ = p.conn.Close()\n"},
 	{"a log is let go of before the store has what was in it", "loop/journal/apply.go", "return db.Flush()", "return nil"},
 	{"a predecessor that is added later is not journaled", "sched/graph_edit.go", "\t\t\tg.saveEdge(i, e.q)\n", "\t\t\t_ = i\n"},
 	{"a ready task that gets a predecessor stays ready", "sched/graph_edit.go", "if (r.state == ready || r.state == delayed) && g.node(job).ins > 0 {", "if r.state == delayed && g.node(job).ins > 0 {"},

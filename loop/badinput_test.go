@@ -85,12 +85,12 @@ func TestSilence(t *testing.T) {
 			for _, s := range re.sessions {
 				if s != nil && len(s.partial) > 0 {
 					unfinished++
-				} else if s != nil && s.HandshakeDone && s.talk.IdleLimit() == r.o.FrameTimeout.Milliseconds() {
+				} else if s != nil && s.HandshakeDone && s.conv.IdleLimit() == r.o.FrameTimeout.Milliseconds() {
 					waiting++
 				}
 			}
 		})
-		return unfinished == 3 && waiting == 1 && r.conns.Load() == 6
+		return unfinished == 3 && waiting == 1 && r.conns.count() == 6
 	})
 	clock.add(r.o.FrameTimeout.Milliseconds() + 1)
 	r.tick()
@@ -131,7 +131,7 @@ func TestAnnouncedMemory(t *testing.T) {
 		read := 0
 		r.eachReactor(func(re *reactor) {
 			for _, s := range re.sessions {
-				if s != nil && s.begun > 0 {
+				if s != nil && s.partialSince > 0 {
 					read++
 				}
 			}

@@ -66,7 +66,7 @@ func benchRequest(dst []byte, framing periodic.Framing, msgID uint32, cmd period
 
 func (x *turns) connect(framing periodic.Framing, role periodic.Role) *benchConn {
 	c := &benchConn{}
-	c.s = x.r.open(c, x.r.server.starter("periodic"))
+	c.s = x.r.open(c, x.r.server.loopPort("periodic"))
 	x.r.traffic(c.s, periodic.AppendHello(nil, &periodic.Hello{Framing: framing, Role: role}))
 	return c
 }

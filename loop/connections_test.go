@@ -98,7 +98,7 @@ func TestAcceptErrors(t *testing.T) {
 	l := &flaky{Listener: inner}
 	l.faults.Store(3)
 	r := startServer(t, Options{HTTP: "127.0.0.1:0"}, func(s *Server) {
-		s.listeners = append(s.listeners, listener{l, path, s.starter("periodic")})
+		s.listeners = append(s.listeners, listener{l, path, s.loopPort("periodic")})
 	})
 	r.unix = path
 	r.greet(periodic.Client).ping()
@@ -106,7 +106,7 @@ func TestAcceptErrors(t *testing.T) {
 
 	here, there := net.Pipe() // has no descriptor that a loop could wait for
 	defer there.Close()
-	r.admit(here, listener{starter: r.starter("periodic")})
+	r.admit(here, listener{loopPort: r.loopPort("periodic")})
 	r.wantMetric("treadle_accept_errors_total", 4)
 	r.wantMetric("treadle_connections", 1)
 	if _, err := there.Write([]byte("x")); err == nil {
@@ -124,7 +124,7 @@ func TestPanicEngine(t *testing.T) {
 	r.eachReactor(func(re *reactor) {
 		for _, s := range re.sessions {
 			if s != nil && s.ID != id {
-				s.talk = &panicky{Conversation: s.talk, consuming: true}
+				s.conv = &panicky{Conversation: s.conv, consuming: true}
 			}
 		}
 	})
@@ -150,7 +150,7 @@ func TestHalfClose(t *testing.T) {
 			w.want(1, byte(periodic.Success))
 			w.wantClosed()
 		}
-		r.until("no connection to be left", func() bool { return r.conns.Load() == 0 })
+		r.until("no connection to be left", func() bool { return r.conns.count() == 0 })
 		r.stop()
 	}
 }
@@ -165,7 +165,7 @@ func TestAcceptWhileStopping(t *testing.T) {
 	}
 	l := &latecomer{Listener: inner, accepted: make(chan struct{}), closed: make(chan struct{}), admitted: make(chan struct{})}
 	r := startServer(t, Options{}, func(s *Server) {
-		s.listeners = append(s.listeners, listener{l, path, s.starter("periodic")})
+		s.listeners = append(s.listeners, listener{l, path, s.loopPort("periodic")})
 	})
 	first := r.greet(periodic.Client) // so that there is a loop to be stopped
 	c, err := net.Dial("unix", path)

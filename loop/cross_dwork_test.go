@@ -19,7 +19,7 @@ import (
 
 // hub is the server's of dwork.
 func (s *Server) hub() *dwork.Hub {
-	for h := range having[*dwork.Hub](s) {
+	for h := range protocolsWith[*dwork.Hub](s) {
 		return h
 	}
 	panic("the server does not speak dwork")

@@ -66,7 +66,7 @@ func TestDumpHoard(t *testing.T) {
 	w := dumpsRoom(t)
 	c := dumps(w, 1)[0]
 	for i := 0; i < 40 && !c.closed; i++ {
-		w.await("the DUMP to be ready", func() bool { return c.closed || w.reports.Load() == 0 || c.keepsTurn() })
+		w.await("the DUMP to be ready", func() bool { return c.closed || w.longReplies.Load() == 0 || c.keepsTurn() })
 		if n := c.s.stream.bytes(); n > w.mostUnsent() {
 			t.Fatalf("%d bytes are unread, more than %d", n, w.mostUnsent())
 		}
@@ -87,7 +87,7 @@ func TestStatusHoard(t *testing.T) {
 	c.room = 0
 	for i := 0; i < 40 && !c.closed; i++ {
 		c.send(request(1, periodic.Status))
-		w.await("the STATUS to be ready", func() bool { return c.closed || w.reports.Load() == 0 })
+		w.await("the STATUS to be ready", func() bool { return c.closed || w.longReplies.Load() == 0 })
 		w.look()
 		if n := c.s.stream.bytes(); n > w.mostUnsent() {
 			t.Fatalf("%d bytes are unread, more than %d", n, w.mostUnsent())
@@ -138,7 +138,7 @@ func TestDumpStuckBehind(t *testing.T) {
 	c.send(request(2, periodic.Dump))
 	w.await("a DUMP to be behind it", func() bool { return c.s.stream.next != nil })
 	client.send(request(2, periodic.Dump))
-	w.advance(stuckTurn + 2000)
+	w.advance(maxEncoderStall + 2000)
 	if !c.closed {
 		t.Error("others wait for it longer than ten seconds")
 	}

@@ -63,7 +63,7 @@ func (d *disk) GetDiskUsage(string) (vfs.DiskUsage, error) {
 func (d *disk) on(t *testing.T, o Options) *rig {
 	t.Helper()
 	o.Data = "data"
-	return startServer(t, o, func(s *Server) { s.store.FS = d })
+	return startServer(t, o, func(s *Server) { s.journalOpts.FS = d })
 }
 
 func later(function, name string, at int64) []byte {
@@ -169,7 +169,7 @@ func TestGloomJobsAreNotJournaled(t *testing.T) {
 	submit := func() uint64 {
 		t.Helper()
 		c.ask(1, periodic.SubmitJob, later("kept", "n", 1<<40), byte(periodic.Success))
-		return r.feed.journal.Stats().Records
+		return r.journal.journal.Stats().Records
 	}
 	hears := func(w *wire, want string) {
 		t.Helper()
@@ -249,7 +249,7 @@ func TestFullDisk(t *testing.T) {
 	c, w := r.greet(periodic.Client), r.greet(periodic.Worker)
 	c.ask(1, periodic.SubmitJob, job("f", "before"), byte(periodic.Success))
 	d.free.Store(1)
-	r.until("the disk to be full", r.full)
+	r.until("the disk to be full", r.diskFull)
 	for _, cmd := range []periodic.Command{periodic.SubmitJob, periodic.RunJob} {
 		c.ask(2, cmd, job("f", "refused"), byte(periodic.Unknown))
 	}
@@ -260,7 +260,7 @@ func TestFullDisk(t *testing.T) {
 	w.ping()
 	c.ask(4, periodic.RemoveJob, jobName("f", "none"), byte(periodic.Success))
 	d.free.Store(1 << 40)
-	r.until("space to be back", func() bool { return !r.full() })
+	r.until("space to be back", func() bool { return !r.diskFull() })
 	c.ask(5, periodic.SubmitJob, job("f", "after"), byte(periodic.Success))
 }
 
@@ -275,7 +275,7 @@ func TestDiskFillsUp(t *testing.T) {
 	c.send(all[:len(all)-last])
 	r.wantMetric("treadle_jobs", 1)
 	d.free.Store(1)
-	r.until("the disk to be full", r.full)
+	r.until("the disk to be full", r.diskFull)
 	c.send(all[len(all)-last:])
 	c.want(1, byte(periodic.Unknown))
 	w.send(request(2, periodic.CanDo, str8("g")))
@@ -294,11 +294,11 @@ func TestLoadWithoutRoom(t *testing.T) {
 	c := r.greet(periodic.Client)
 	args := slices.Concat(count(2), job("f", "a"), job("f", "b"))
 	d.free.Store(least + 2*uint64(len(args)) - 1)
-	r.feed.journal.Look()
+	r.journal.journal.Look()
 	c.ask(1, periodic.Load, args, byte(periodic.Unknown))
 	r.wantMetric("treadle_jobs", 0)
 	d.free.Add(1)
-	r.feed.journal.Look()
+	r.journal.journal.Look()
 	c.ask(2, periodic.Load, args, byte(periodic.Success))
 	r.wantMetric("treadle_jobs", 2)
 }
@@ -364,7 +364,7 @@ func TestProgress(t *testing.T) {
 		var said bytes.Buffer // read when the server has ended
 		var ms atomic.Int64
 		r := startServer(t, Options{Data: "data", Log: slog.New(slog.NewTextHandler(&said, nil))}, func(s *Server) {
-			s.store.FS = d
+			s.journalOpts.FS = d
 			now := s.now()
 			s.clock = func() sched.Time { return sched.Time{Wall: now.Wall, Mono: ms.Add(step), Micros: now.Micros} }
 		})
@@ -394,7 +394,7 @@ func TestIdleKeepsNothing(t *testing.T) {
 	for i := range many - 1 {
 		all = append(all, request(uint32(i), periodic.SubmitJob, job(fmt.Sprint("f", i%50), fmt.Sprint(i)))...)
 	}
-	all = append(all, request(many-1, periodic.SubmitJob, job("f", "large", make([]byte, keepBuffer/2)...))...)
+	all = append(all, request(many-1, periodic.SubmitJob, job("f", "large", make([]byte, maxSmallBuffer/2)...))...)
 	state := func(ok func(s *session) bool) func() bool {
 		return func() (is bool) {
 			r.eachReactor(func(l *reactor) { is = is || slices.ContainsFunc(l.sessions, ok) })
@@ -405,13 +405,13 @@ func TestIdleKeepsNothing(t *testing.T) {
 	r.until("a part to be kept", state(func(s *session) bool { return len(s.partial) > 0 }))
 	c.send(all[len(all)-100:])
 	r.until("all to wait", state(func(s *session) bool {
-		return len(s.late) == 13*many && len(s.marks) <= 3 && s.partial == nil
+		return len(s.acks) == 13*many && len(s.ackGroups) <= 3 && s.partial == nil
 	}))
 	d.gate.Unlock()
 	for range many {
 		c.next()
 	}
-	r.until("no buffer to be kept", state(func(s *session) bool { return s.late == nil && s.marks == nil && s.partial == nil && s.Out == nil }))
+	r.until("no buffer to be kept", state(func(s *session) bool { return s.acks == nil && s.ackGroups == nil && s.partial == nil && s.Out == nil }))
 }
 
 // TestDroppedNamesakes: a kill while the ends of a dropped queue are on their way to the disk, behind

@@ -216,7 +216,7 @@ func TestDworkLeaseRestart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.clock, s.store.FS = func() sched.Time { return *now }, d
+		s.clock, s.journalOpts.FS = func() sched.Time { return *now }, d
 		if err := s.openJournal(); err != nil {
 			t.Fatal(err)
 		}

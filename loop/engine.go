@@ -63,7 +63,7 @@ const (
 )
 
 // enroll gives an accepted connection to the loop that has the fewest.
-func (e *engine) enroll(c net.Conn, by starter) error {
+func (e *engine) enroll(c net.Conn, by loopPort) error {
 	_, err := e.client.EnrollContext(c, by)
 	return err
 }
@@ -77,12 +77,12 @@ func (e *engine) reactorOf(el gnet.EventLoop) *reactor {
 	r := e.reactors[el]
 	if r == nil {
 		r = newReactor(e.server, len(e.reactors))
-		r.hangUp = func(c connection) {
+		r.closeConn = func(c connection) {
 			if err := el.Close(c.(gnet.Conn)); err != nil {
 				e.server.log.Debug("closing a connection", "error", err)
 			}
 		}
-		r.part = func(c connection) io.WriteCloser {
+		r.dupWriter = func(c connection) io.WriteCloser {
 			fd, err := c.(gnet.Conn).Dup()
 			if err != nil {
 				return nil
@@ -103,7 +103,7 @@ func (e *engine) reactorOf(el gnet.EventLoop) *reactor {
 // OnOpen implements gnet.EventHandler.
 func (e *engine) OnOpen(c gnet.Conn) ([]byte, gnet.Action) {
 	r := e.reactorOf(c.EventLoop())
-	c.SetContext(r.open(c, c.Context().(starter)))
+	c.SetContext(r.open(c, c.Context().(loopPort)))
 	return nil, gnet.None
 }
 
@@ -183,9 +183,9 @@ func erase(b []byte) {
 func (e *engine) OnClose(c gnet.Conn, err error) gnet.Action {
 	if s, ok := c.Context().(*session); ok {
 		if errors.Is(err, io.EOF) {
-			s.r.farewell(s)
+			s.r.halfClose(s)
 		}
-		s.r.shut(s)
+		s.r.closeSession(s)
 	}
 	return gnet.None
 }

@@ -86,7 +86,7 @@ func TestGloomAnnouncedMemory(t *testing.T) {
 	for i := range 200 {
 		all = append(all, r.dialGloom(i%2 == 0))
 	}
-	r.until("all to be there", func() bool { return r.conns.Load() == len(all) })
+	r.until("all to be there", func() bool { return r.conns.count() == len(all) })
 	before := heap()
 	for _, w := range all {
 		w.send([]byte("\x04\x00\x00\x00{\"action\":"))
@@ -95,7 +95,7 @@ func TestGloomAnnouncedMemory(t *testing.T) {
 		read := 0
 		r.eachReactor(func(re *reactor) {
 			for _, s := range re.sessions {
-				if s != nil && s.HandshakeDone && s.begun > 0 {
+				if s != nil && s.HandshakeDone && s.partialSince > 0 {
 					read++
 				}
 			}

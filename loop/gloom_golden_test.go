@@ -153,8 +153,8 @@ func (w *world) openGloom(loop int, master bool) *memConn {
 		port = "gloom-masters"
 	}
 	c := &memConn{w: w, r: w.loops[loop], room: 1 << 40}
-	w.Server.conns.hold(w.Server.conns.id("gloom"))
-	c.s = c.r.open(c, w.starter(port))
+	w.Server.conns.add(w.Server.conns.id("gloom"))
+	c.s = c.r.open(c, w.loopPort(port))
 	w.conns = append(w.conns, c)
 	return c
 }

@@ -126,6 +126,6 @@ func (o *Kts46Options) options(s *Server) kts46.Options {
 	}
 	return kts46.Options{
 		XML: o.Listen, JSON: o.JSON, Timeout: o.Timeout, TimeoutUnit: unit, RestartAfter: o.RestartAfter, Databases: databases, MongoDB: o.MongoDB,
-		HandshakeTimeout: s.o.HandshakeTimeout, FrameTimeout: s.o.FrameTimeout, Large: s.large(), Guard: s.guard,
+		HandshakeTimeout: s.o.HandshakeTimeout, FrameTimeout: s.o.FrameTimeout, Large: s.largeOutput(), Guard: s.guard,
 	}
 }

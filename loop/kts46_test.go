@@ -25,7 +25,7 @@ var (
 
 // kts46 is the protocol of a server.
 func (s *Server) kts46() *kts46.Hub {
-	for p := range having[*kts46.Hub](s) {
+	for p := range protocolsWith[*kts46.Hub](s) {
 		return p
 	}
 	return nil
@@ -175,14 +175,14 @@ func TestKtsConverted(t *testing.T) {
 		}
 		s.clock = func() sched.Time { return clock }
 		s.stop = func() {}
-		s.store.FS = d
+		s.journalOpts.FS = d
 		if err := s.openJournal(); err != nil {
 			t.Fatal(err)
 		}
 		return ktsCaller{s, t}
 	}
 	end := func(c ktsCaller) {
-		if err := c.feed.journal.Close(); err != nil {
+		if err := c.journal.journal.Close(); err != nil {
 			t.Error(err)
 		}
 	}

@@ -88,7 +88,7 @@ func TestTooLateIsThrottled(t *testing.T) {
 	frames := worker.frames()
 	for range 3 {
 		w.advance(10_000)
-		w.tellOverdue()
+		w.logOverdue()
 		w.settle()
 	}
 	if got := log.lines("longer than its time-out"); len(got) != 1 || !strings.Contains(got[0], "timeout=9s others=499") {

@@ -47,7 +47,7 @@ func TestLargeScratch(t *testing.T) {
 	c.Close()
 	r.until("the memory to be given back", func() bool {
 		r.eachReactor((*reactor).sweep)
-		return r.conns.Load() == 0 && heap()-before < 4<<20
+		return r.conns.count() == 0 && heap()-before < 4<<20
 	})
 }
 

@@ -19,9 +19,9 @@ func (s *Server) listen() error {
 	if err := makeRunDir(s.o.RunDir, os.Geteuid()); err != nil {
 		return &OptionError{Setting: "run-dir", Err: err, Code: exitFailure}
 	}
-	for _, from := range s.starters() {
+	for _, from := range s.loopPorts() {
 		for _, a := range from.Addresses {
-			l, err := s.open(from.Setting, a)
+			l, err := s.listenOn(from.Setting, a)
 			if err != nil {
 				return err
 			}
@@ -29,7 +29,7 @@ func (s *Server) listen() error {
 			s.listeners = append(s.listeners, listener{l, a, from})
 		}
 	}
-	for service := range having[protocol.Service](s) {
+	for service := range protocolsWith[protocol.Service](s) {
 		all, err := service.Listen()
 		if err != nil {
 			return err
@@ -44,7 +44,7 @@ func (s *Server) listen() error {
 		return cannotListen("http", s.o.HTTP, err)
 	}
 	pages := []web.Page{web.Ready(s.ready)}
-	for p := range having[protocol.Pager](s) {
+	for p := range protocolsWith[protocol.Pager](s) {
 		pages = append(pages, p.Pages()...)
 	}
 	if s.o.Pprof == "on" {
@@ -56,25 +56,25 @@ func (s *Server) listen() error {
 }
 
 // starter starts the conversations of a port.
-type starter struct {
+type loopPort struct {
 	protocol.Port
 	protocol protocolID
 }
 
 // starters are those of all ports that the event loops serve.
-func (s *Server) starters() (all []starter) {
-	for p := range having[protocol.LoopServed](s) {
+func (s *Server) loopPorts() (all []loopPort) {
+	for p := range protocolsWith[protocol.LoopServed](s) {
 		for _, port := range p.Ports() {
-			all = append(all, starter{port, s.conns.id(p.Name())})
+			all = append(all, loopPort{port, s.conns.id(p.Name())})
 		}
 	}
 	return all
 }
 
 // starter is that of the first port with a setting. It panics when there is none.
-func (s *Server) starter(setting string) starter {
-	all := s.starters()
-	at := slices.IndexFunc(all, func(s starter) bool { return s.Setting == setting })
+func (s *Server) loopPort(setting string) loopPort {
+	all := s.loopPorts()
+	at := slices.IndexFunc(all, func(s loopPort) bool { return s.Setting == setting })
 	if at < 0 {
 		panic("no port is called " + setting)
 	}
@@ -85,7 +85,7 @@ func (s *Server) starter(setting string) starter {
 type listener struct {
 	net.Listener
 	address string
-	starter
+	loopPort
 }
 
 // openAddress opens one address of a setting.
@@ -176,7 +176,7 @@ func (s *Server) accept(l listener) {
 		}
 		if err != nil {
 			s.counters.acceptErrors.Add(1)
-			if s.noise.allow(s.now().Mono) {
+			if s.logLimit.allow(s.now().Mono) {
 				s.log.Warn("cannot accept", "address", l.address, "error", err)
 			}
 			time.Sleep(acceptPause)
@@ -188,13 +188,13 @@ func (s *Server) accept(l listener) {
 
 // admit takes a connection in, unless the limit is reached.
 func (s *Server) admit(c net.Conn, l listener) {
-	if !s.count(c, l.protocol) {
+	if !s.takePlace(c, l.protocol) {
 		return
 	}
-	if err := s.engine.enroll(c, l.starter); err != nil {
-		s.conns.leave(l.protocol)
+	if err := s.engine.enroll(c, l.loopPort); err != nil {
+		s.conns.remove(l.protocol)
 		s.counters.acceptErrors.Add(1)
-		if s.noise.allow(s.now().Mono) {
+		if s.logLimit.allow(s.now().Mono) {
 			s.log.Warn("cannot take a connection in", "error", fmt.Sprint(err))
 		}
 	}

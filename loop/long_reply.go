@@ -7,7 +7,7 @@ import (
 )
 
 // reports counts the long replies that one session has asked for.
-type reports struct {
+type longReplies struct {
 	open      int         // the reactor's
 	abandoned atomic.Bool // the session has ended
 }
@@ -15,26 +15,26 @@ type reports struct {
 // maxReports bounds them, and maxWaiting those of all sessions: each waits for its
 // turn with a goroutine of its own.
 const (
-	maxReports = 8
-	maxWaiting = 1024
+	maxLongReplies    = 8
+	maxPendingReplies = 1024
 )
 
 // Stream implements protocol.Transport. One long reply of each kind is encoded at a time. A Dump of
 // more than --max-outbound bytes, or for which there is no room beside those that are being read,
 // keeps the turn until the peer has read it; the others have a bound together, see relieveStreams.
 func (s *session) Stream(kind protocol.StreamKind, encode func() [][]byte, tooLarge func()) bool {
-	if s.reports == nil {
-		s.reports = &reports{}
+	if s.longReplies == nil {
+		s.longReplies = &longReplies{}
 	}
-	r, id, mine := s.r, s.ID, s.reports
-	if mine.open >= maxReports || r.server.reports.Load() >= maxWaiting {
+	r, id, mine := s.r, s.ID, s.longReplies
+	if mine.open >= maxLongReplies || r.server.longReplies.Load() >= maxPendingReplies {
 		return false
 	}
 	mine.open++
-	r.server.reports.Add(1)
+	r.server.longReplies.Add(1)
 	turn := r.server.encoders[kind]
 	release := func() { <-turn }
-	r.server.beside(turn, func() {
+	r.server.runAside(turn, func() {
 		var pieces [][]byte
 		if !mine.abandoned.Load() {
 			pieces = encode()
@@ -43,10 +43,10 @@ func (s *session) Stream(kind protocol.StreamKind, encode func() [][]byte, tooLa
 		r.exec(func() {
 			r.begin()
 			mine.open--
-			r.server.reports.Add(-1)
+			r.server.longReplies.Add(-1)
 			s := r.session(id)
 			there := s != nil && pieces != nil
-			keeps := there && kind == protocol.Dump && (size > r.server.o.MaxOutbound || !r.makeRoom(size, steadily))
+			keeps := there && kind == protocol.Dump && (size > r.server.o.MaxOutbound || !r.shedStreams(size, steadyRead))
 			if !keeps {
 				release()
 			}
@@ -68,7 +68,7 @@ func (s *session) Stream(kind protocol.StreamKind, encode func() [][]byte, tooLa
 }
 
 // besideLoops does something on a goroutine of its own, when it is its turn.
-func (s *Server) besideLoops(turn chan struct{}, do func()) {
+func (s *Server) goAside(turn chan struct{}, do func()) {
 	s.workers.Go(func() {
 		select {
 		case turn <- struct{}{}:

@@ -17,7 +17,7 @@ type mailbox struct {
 }
 
 // noRoom stands in a box for a large delivery that there was no room for.
-const noRoom sched.Effect = 0
+const effectOverflow sched.Effect = 0
 
 // put adds a delivery, for which there is room unless the box has more than most bytes; wake
 // says that the box was empty.
@@ -26,7 +26,7 @@ func (m *mailbox) put(d *sched.Delivery, most int) (wake bool) {
 	defer m.mu.Unlock()
 	wake = len(m.bytes) == 0
 	if len(m.bytes) > most {
-		d = &sched.Delivery{To: d.To, Effect: noRoom}
+		d = &sched.Delivery{To: d.To, Effect: effectOverflow}
 	}
 	m.bytes = appendDelivery(m.bytes, d)
 	return wake
@@ -70,7 +70,7 @@ func appendDelivery(b []byte, d *sched.Delivery) []byte {
 
 // nextDelivery reads one delivery; its bytes are views into b.
 func nextDelivery(b []byte, d *sched.Delivery) (rest []byte) {
-	r := letter{b}
+	r := deliveryReader{b}
 	d.To = sched.SessionID(r.uint64())
 	d.Tag = r.uint64()
 	d.Effect, d.Job.Space, d.Job.Ref.Space = sched.Effect(r.b[0]), sched.Space(r.b[1]), sched.Space(r.b[2])
@@ -88,21 +88,21 @@ func nextDelivery(b []byte, d *sched.Delivery) (rest []byte) {
 }
 
 // letter reads the parts of a delivery off its bytes.
-type letter struct{ b []byte }
+type deliveryReader struct{ b []byte }
 
-func (r *letter) uint64() uint64 {
+func (r *deliveryReader) uint64() uint64 {
 	v := binary.LittleEndian.Uint64(r.b)
 	r.b = r.b[8:]
 	return v
 }
 
-func (r *letter) uint32() uint32 {
+func (r *deliveryReader) uint32() uint32 {
 	v := binary.LittleEndian.Uint32(r.b)
 	r.b = r.b[4:]
 	return v
 }
 
-func (r *letter) bytes() []byte {
+func (r *deliveryReader) bytes() []byte {
 	n := int(r.uint32())
 	v := r.b[:n:n]
 	r.b = r.b[n:]

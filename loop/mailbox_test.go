@@ -131,7 +131,7 @@ func TestFullMail(t *testing.T) {
 	var got sched.Delivery
 	refused := 0
 	for len(b) > 0 {
-		if b = nextDelivery(b, &got); got.Effect == noRoom && got.To == 7 {
+		if b = nextDelivery(b, &got); got.Effect == effectOverflow && got.To == 7 {
 			refused++
 		}
 	}

@@ -32,11 +32,11 @@ func (s *Server) closings() (all []*closing) {
 		{Err: errUnfinished, Label: "unfinished_message"},
 		{Err: errIdle, Label: "keepalive"},
 		{Err: errSlowReader, Label: "slow_reader"},
-		{Err: errHasty, Label: "hasty"},
+		{Err: errTooExpensive, Label: "hasty"},
 		{Err: errPanic, Label: "internal_error"},
 		{Err: errStopping, Label: "stopping"},
 	}
-	for p := range having[protocol.LoopServed](s) {
+	for p := range protocolsWith[protocol.LoopServed](s) {
 		reasons = append(reasons, p.CloseReasons()...)
 	}
 	for _, r := range append(reasons, protocol.CloseReason{Label: "other"}) {
@@ -74,7 +74,7 @@ func (s *Server) samples() []web.Sample {
 		web.Gauge("treadle_queues", "Functions known.", st.Queues),
 		web.Gauge("treadle_jobs", "Jobs pending and running.", st.Jobs),
 		web.Gauge("treadle_arena_bytes", "Memory held for the bytes of jobs.", st.ArenaBytes),
-		web.Gauge("treadle_connections", "Open connections.", s.conns.Load()),
+		web.Gauge("treadle_connections", "Open connections.", s.conns.count()),
 		web.Counter("treadle_connections_accepted_total", "Connections taken in.", c.accepted.Load()),
 		web.Counter("treadle_accept_errors_total", "Failed accepts.", c.acceptErrors.Load()),
 		web.Counter("treadle_frames_total", "Requests read.", c.frames.Load()),
@@ -86,8 +86,8 @@ func (s *Server) samples() []web.Sample {
 	for _, p := range s.protocols {
 		all = append(all, p.Samples()...)
 	}
-	if s.feed != nil {
-		all = append(all, journalSamples(s.feed.journal.Stats())...)
+	if s.journal != nil {
+		all = append(all, journalSamples(s.journal.journal.Stats())...)
 	}
 	return all
 }

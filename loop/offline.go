@@ -51,7 +51,7 @@ type Offline struct {
 	loops  []*reactor
 	pick   func(int) int
 	time   sched.Time
-	timer  timerSink
+	timer  mailSink
 
 	mu        sync.Mutex
 	pushed    sync.Cond       // a queue, rested or stopped has changed
@@ -91,12 +91,12 @@ func NewOfflineIn(settings Options, in Surroundings) (*Offline, error) {
 	}
 	o := &Offline{
 		server: s, pick: in.Pick, time: in.Now,
-		timer: timerSink{s, make([]bool, s.o.Loops)}, queues: make([][]func(), s.o.Loops),
+		timer: mailSink{s, make([]bool, s.o.Loops)}, queues: make([][]func(), s.o.Loops),
 	}
 	o.pushed.L = &o.mu
 	s.clock = func() sched.Time { return o.time }
 	s.stop = func() { o.change(func() { o.stopped = true }) }
-	s.beside = func(turn chan struct{}, do func()) { o.beside = append(o.beside, offlineReport{turn, do}) }
+	s.runAside = func(turn chan struct{}, do func()) { o.beside = append(o.beside, offlineReport{turn, do}) }
 	s.await = o.parkCall
 	for i := range s.o.Loops {
 		o.loops = append(o.loops, o.newLoop(i))
@@ -105,22 +105,22 @@ func NewOfflineIn(settings Options, in Surroundings) (*Offline, error) {
 	if in.Disk == nil {
 		return o, nil
 	}
-	s.feed.held = true
-	s.store.FS, s.store.LogSize, s.store.BatchSize = in.Disk, in.LogSize, in.BatchSize
-	s.store.LookEvery = time.Hour // Look is called
-	s.store.Committed = func(group uint64) {
+	s.journal.manual = true
+	s.journalOpts.FS, s.journalOpts.LogSize, s.journalOpts.BatchSize = in.Disk, in.LogSize, in.BatchSize
+	s.journalOpts.LookEvery = time.Hour // Look is called
+	s.journalOpts.Committed = func(group uint64) {
 		s.committed(group)
 		o.change(func() { o.announced = group })
 	}
-	s.store.Rested = func() { o.change(func() { o.rested = o.announced }) }
+	s.journalOpts.Rested = func() { o.change(func() { o.rested = o.announced }) }
 	return o, s.openJournal()
 }
 
 func (o *Offline) newLoop(i int) *reactor {
 	r := newReactor(o.server, i)
 	r.exec = func(fn func()) { o.change(func() { o.queues[i] = append(o.queues[i], fn) }) }
-	r.hangUp = func(c connection) { c.(*OfflinePeer).end() }
-	r.part = func(c connection) io.WriteCloser { return parted{c.(*OfflinePeer)} }
+	r.closeConn = func(c connection) { c.(*OfflinePeer).end() }
+	r.dupWriter = func(c connection) io.WriteCloser { return parted{c.(*OfflinePeer)} }
 	r.after = func(_ time.Duration, fn func()) *time.Timer {
 		o.later = append(o.later, fn)
 		return nil
@@ -173,7 +173,7 @@ func (o *Offline) Turn() bool {
 func (o *Offline) peers() (n int64) {
 	n = o.connected
 	for _, r := range o.loops {
-		n += int64(len(r.partings))
+		n += int64(len(r.halfClosed))
 	}
 	return n
 }
@@ -316,9 +316,9 @@ func (o *Offline) BeginCommit() (over <-chan struct{}) {
 		close(done)
 		return done
 	}
-	o.server.feed.held = false
-	o.server.feed.flush(1)
-	o.server.feed.held = true
+	o.server.journal.manual = false
+	o.server.journal.flush(1)
+	o.server.journal.manual = true
 	go func() {
 		defer close(done)
 		o.wait(func() bool { return o.rested >= group || o.abandoned || o.server.failure.Load() != nil })
@@ -346,13 +346,13 @@ func OfflineSeed(shards int) maphash.Seed {
 func (o *Offline) ShardOf(queue string) int { return o.server.sched.ShardOf([]byte(queue)) }
 
 // Look has the journal look at the free space of its disk.
-func (o *Offline) Look() { o.server.feed.journal.Look() }
+func (o *Offline) Look() { o.server.journal.journal.Look() }
 
 // Functions is the server's door for a Disbatch node. What it causes happens in a Settle.
 func (o *Offline) Functions() node.Functions { return o.functions() }
 
 func (o *Offline) functions() *hub.Hub {
-	for h := range having[*hub.Hub](o.server) {
+	for h := range protocolsWith[*hub.Hub](o.server) {
 		return h
 	}
 	panic("BUG: no Disbatch hub")
@@ -366,8 +366,8 @@ func (o *Offline) Abandon() {
 		c.goOn(errStopping)
 	}
 	o.calls = nil
-	if o.server.feed != nil {
-		_ = o.server.feed.journal.Close() // what it has to say is about a disk that is gone
+	if o.server.journal != nil {
+		_ = o.server.journal.journal.Close() // what it has to say is about a disk that is gone
 	}
 }
 
@@ -383,7 +383,7 @@ func (o *Offline) Check() error {
 	if o.server.stopping.Load() && o.handOuts() != o.handedOut {
 		return errors.New("a server that stops has handed out a job")
 	}
-	counted := int64(o.server.conns.Load())
+	counted := int64(o.server.conns.count())
 	if n := o.peers(); !o.serves && counted != n {
 		return fmt.Errorf("%d are connected, and the server counts %d", n, counted)
 	}

@@ -53,7 +53,7 @@ func (o *Offline) Kts46(port string, request *http.Request, reply func(status in
 
 // kts46 is the protocol.
 func (o *Offline) kts46() *kts46.Hub {
-	for p := range having[*kts46.Hub](o.server) {
+	for p := range protocolsWith[*kts46.Hub](o.server) {
 		return p
 	}
 	return nil
@@ -72,7 +72,7 @@ func (o *Offline) resumeCalls() (some bool) {
 		c := o.calls[0]
 		failed := o.server.failure.Load()
 		switch {
-		case c.group <= o.server.feed.journal.Committed():
+		case c.group <= o.server.journal.journal.Committed():
 			o.calls = o.calls[1:]
 			c.goOn(nil)
 		case failed != nil:

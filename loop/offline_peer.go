@@ -39,8 +39,8 @@ func (o *Offline) Connect(port string) *OfflinePeer {
 			least = r
 		}
 	}
-	p.session = least.open(p, o.server.starter(port))
-	o.server.conns.hold(p.session.protocol)
+	p.session = least.open(p, o.server.loopPort(port))
+	o.server.conns.add(p.session.protocol)
 	return p
 }
 
@@ -94,7 +94,7 @@ func (p *OfflinePeer) Reset() { p.end() }
 // and the acknowledgements that wait for a Commit.
 func (p *OfflinePeer) Finish() {
 	if !p.closed {
-		p.session.r.farewell(p.session)
+		p.session.r.halfClose(p.session)
 	}
 	p.Close()
 }
@@ -104,7 +104,7 @@ func (p *OfflinePeer) end() {
 		p.closed = true
 		p.server.connected--
 		p.unread = p.unread[:min(len(p.unread), p.Window)]
-		p.session.r.shut(p.session)
+		p.session.r.closeSession(p.session)
 	}
 }
 
@@ -155,7 +155,7 @@ func (o *Offline) Dwork(request []byte, reply func([]byte)) {
 
 // hub is that of dwork.
 func (o *Offline) hub() *dwork.Hub {
-	for h := range having[*dwork.Hub](o.server) {
+	for h := range protocolsWith[*dwork.Hub](o.server) {
 		return h
 	}
 	return nil

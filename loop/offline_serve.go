@@ -15,13 +15,13 @@ import (
 // the server; synctest knows when that is. It is called once, and Close in the end.
 func (o *Offline) Serve(ports map[string]net.Listener) {
 	o.serves = true
-	o.server.open = func(setting, _ string) (net.Listener, error) {
+	o.server.listenOn = func(setting, _ string) (net.Listener, error) {
 		if l := ports[setting]; l != nil {
 			return l, nil
 		}
 		return unheard{}, nil
 	}
-	for service := range having[protocol.Service](o.server) {
+	for service := range protocolsWith[protocol.Service](o.server) {
 		_, _ = service.Listen() // nothing is opened that could fail
 		service.Serve(context.Background())
 	}

@@ -23,7 +23,7 @@ func (o *Offline) handOuts() uint64 {
 // Owes says whether the server, which is to stop, has something for somebody that it has to
 // wait for.
 func (o *Offline) Owes() bool {
-	return o.server.awaits() || slices.ContainsFunc(o.loops, (*reactor).owes)
+	return o.server.hasPendingOffLoop() || slices.ContainsFunc(o.loops, (*reactor).hasUnsent)
 }
 
 // Stop has the server hang up on all and write what is left; an error is the journal's. closing
@@ -32,13 +32,13 @@ func (o *Offline) Owes() bool {
 func (o *Offline) Stop(closing func()) error {
 	for _, r := range o.loops {
 		r.begin()
-		r.dismiss()
+		r.endAll()
 	}
 	o.Settle()
 	o.kts46().Close()
 	closing()
 	var err error
-	if o.server.feed != nil {
+	if o.server.journal != nil {
 		err = o.server.closeJournal(nil)
 	}
 	o.Abandon()

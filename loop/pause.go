@@ -7,24 +7,24 @@ package loop
 const (
 	// lookTurn is what they may cost: so many functions, held jobs or listeners are looked
 	// through in some milliseconds.
-	lookTurn = 32 << 10
+	maxTurnCost = 32 << 10
 	// fewLooks is what no request is put off for.
-	fewLooks = 256
+	freeCost = 256
 	// keepPaused bounds what is kept of one that waits, since gnet reads on: more GRAB_JOBs
 	// than a connection may have outstanding. Who asks for more is hung up on.
-	keepPaused = 256 << 10
+	maxPausedBytes = 256 << 10
 	// lastTurns is how many turns' worth of requests are still answered to a peer that has
 	// closed its side behind them.
-	lastTurns = 4
+	halfClosedTurns = 4
 )
 
 // Charge implements protocol.Transport.
 func (s *session) Charge(cost int) bool {
-	if cost < fewLooks {
+	if cost < freeCost {
 		return false
 	}
 	r := s.r
-	if r.looked += cost; r.looked < lookTurn {
+	if r.cost += cost; r.cost < maxTurnCost {
 		return false
 	}
 	s.paused = true
@@ -33,9 +33,9 @@ func (s *session) Charge(cost int) bool {
 }
 
 // keep puts what a paused session has sent behind the rest.
-func (s *session) keep(in []byte) {
-	if s.behind += len(in); s.behind > max(keepPaused, s.keeps) {
-		s.End(errHasty)
+func (s *session) bufferPaused(in []byte) {
+	if s.pausedBytes += len(in); s.pausedBytes > max(maxPausedBytes, s.pausedLimit) {
+		s.End(errTooExpensive)
 		return
 	}
 	s.partial = append(s.partial, in...)
@@ -43,13 +43,13 @@ func (s *session) keep(in []byte) {
 
 // resume goes on with what paused sessions have asked, the one that has waited longest first,
 // as long as the turn's bound allows; that one always gets on.
-func (r *reactor) resume() {
+func (r *reactor) resumePaused() {
 	for n := len(r.paused); n > 0; n-- {
 		s := r.paused[0]
 		r.paused[0] = nil
 		r.paused = r.paused[1:]
-		r.goOn(s)
-		if r.looked >= lookTurn {
+		r.resumeSession(s)
+		if r.cost >= maxTurnCost {
 			return
 		}
 	}
@@ -57,8 +57,8 @@ func (r *reactor) resume() {
 
 // resumeLater has another turn begin for those who are paused still, and for what else is left. What
 // is run at once the loop runs before it looks for what others have sent; this it does not.
-func (r *reactor) resumeLater() {
-	if len(r.paused)+len(r.behind)+len(r.mail)+len(r.dirty) == 0 || r.resuming {
+func (r *reactor) scheduleNextTurn() {
+	if len(r.paused)+len(r.refill)+len(r.mail)+len(r.dirty) == 0 || r.resuming {
 		return
 	}
 	r.resuming = true
@@ -71,29 +71,29 @@ func (r *reactor) resumeLater() {
 }
 
 // goOn is resume for one session.
-func (r *reactor) goOn(s *session) {
-	s.paused, s.keeps = false, 0
+func (r *reactor) resumeSession(s *session) {
+	s.paused, s.pausedLimit = false, 0
 	if !s.open() {
 		return
 	}
-	defer r.rescue(s)
-	s.last = r.Now.Mono
+	defer r.recoverSession(s)
+	s.lastReceived = r.Now.Mono
 	s.assemble()
-	if s.behind = min(s.behind, len(s.partial)); !s.paused {
-		s.behind = 0
+	if s.pausedBytes = min(s.pausedBytes, len(s.partial)); !s.paused {
+		s.pausedBytes = 0
 	}
-	s.count()
-	if len(s.partial) > 0 && !s.paused && s.begun == 0 {
-		s.begun = r.Now.Mono
+	s.chargePartial()
+	if len(s.partial) > 0 && !s.paused && s.partialSince == 0 {
+		s.partialSince = r.Now.Mono
 	}
 }
 
 // hear goes on with a paused session whose peer has closed its side.
-func (r *reactor) hear(s *session) {
+func (r *reactor) resumeHalfClosed(s *session) {
 	if s.paused {
-		r.looked -= lastTurns * lookTurn
-		r.goOn(s)
-		r.looked += lastTurns * lookTurn
+		r.cost -= halfClosedTurns * maxTurnCost
+		r.resumeSession(s)
+		r.cost += halfClosedTurns * maxTurnCost
 	}
 }
 
@@ -104,13 +104,13 @@ const maxOffloads = 4
 // closes its side meanwhile is not waited for.
 func (s *session) Offload(in []byte, handled, keeps int, work, done func()) bool {
 	r, id, places := s.r, s.ID, s.r.server.offloads
-	s.paused, s.keeps = true, keeps
+	s.paused, s.pausedLimit = true, keeps
 	if handled > 0 || len(s.partial) == 0 || &s.partial[0] != &in[0] {
 		r.paused = append(r.paused, s) // in the next turn the bytes lie where they stay
 		return false
 	}
-	s.begun = r.Now.Mono
-	r.server.beside(places, func() {
+	s.partialSince = r.Now.Mono
+	r.server.runAside(places, func() {
 		work()
 		<-places
 		r.exec(func() {

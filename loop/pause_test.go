@@ -12,7 +12,7 @@ import (
 // manyFunctions makes a worker of so many functions that each of its GRAB_JOBs costs half of
 // what all may cost in a turn, and a client.
 func manyFunctions(w *world) (worker, client *memConn) {
-	const many = lookTurn / 2
+	const many = maxTurnCost / 2
 	worker = w.join(0, periodic.Worker)
 	for i := range many {
 		worker.receive(request(1, periodic.CanDo, str8(fmt.Sprint("f", i))))
@@ -177,10 +177,10 @@ func TestPauseCut(t *testing.T) {
 				t.Errorf("seed %d: %+v", seed, q)
 			}
 		}
-		if n := len(statusOf(w.Server)); len(seen) != jobs || n != lookTurn/2+jobs {
+		if n := len(statusOf(w.Server)); len(seen) != jobs || n != maxTurnCost/2+jobs {
 			t.Errorf("seed %d: %d answers, %d functions", seed, len(seen), n)
 		}
-		if worker.s.begun != 0 || worker.s.paused {
+		if worker.s.partialSince != 0 || worker.s.paused {
 			t.Errorf("seed %d: at the end it is taken to be in the middle of a request", seed)
 		}
 	}
@@ -210,12 +210,12 @@ func TestPausedFrameTimeout(t *testing.T) {
 func TestHasty(t *testing.T) {
 	w := newWorld(t, Options{})
 	worker := pausedAt(w, 10)
-	for range keepPaused / 13 {
+	for range maxPausedBytes / 13 {
 		worker.receive(request(9, periodic.Ping))
 	}
 	worker.receive(pings(10))
 	w.settle()
-	if !worker.closed || w.closedFor(errHasty) != 1 {
+	if !worker.closed || w.closedFor(errTooExpensive) != 1 {
 		t.Fatalf("closed: %v", worker.closed)
 	}
 	w.ticks()
@@ -230,7 +230,7 @@ func TestHasty(t *testing.T) {
 func TestPausedGoodbye(t *testing.T) {
 	w := newWorld(t, Options{})
 	worker := pausedAt(w, 5, request(7, periodic.Ping)...)
-	worker.r.farewell(worker.s)
+	worker.r.halfClose(worker.s)
 	if all := worker.frames(); len(all) != 6 || all[5].MsgID != 7 {
 		t.Errorf("%d answers", len(all))
 	}
@@ -244,11 +244,11 @@ func TestNotHasty(t *testing.T) {
 	jobsEverywhere(client, 4*rounds)
 	for i := range rounds {
 		worker.receive(grabsOf(4))
-		worker.receive(pings(keepPaused / 13 / 2))
+		worker.receive(pings(maxPausedBytes / 13 / 2))
 		for worker.s.paused {
 			worker.goOn()
 		}
-		if worker.closed || len(worker.frames()) != 4+keepPaused/13/2 {
+		if worker.closed || len(worker.frames()) != 4+maxPausedBytes/13/2 {
 			t.Fatalf("round %d: closed: %v", i, worker.closed)
 		}
 	}
@@ -267,7 +267,7 @@ func TestHastyLarge(t *testing.T) {
 	for i := range uint32(3) {
 		worker.send(request(i, periodic.GrabJob)) // more is unsent than may be
 	}
-	done := request(9, periodic.WorkDone, make([]byte, keepPaused))
+	done := request(9, periodic.WorkDone, make([]byte, maxPausedBytes))
 	end := len(done) - 2000
 	worker.pieces(done[:end])
 	w.settle()

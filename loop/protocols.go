@@ -52,7 +52,7 @@ func (o *Options) rules() (rules [sched.MaxSpaces]sched.Rules, grace int64) {
 }
 
 // having ranges over the protocols that implement T.
-func having[T any](s *Server) iter.Seq[T] {
+func protocolsWith[T any](s *Server) iter.Seq[T] {
 	return func(yield func(T) bool) {
 		for _, p := range s.protocols {
 			if t, ok := p.(T); ok && !yield(t) {
@@ -76,7 +76,7 @@ func (h host) Log() *slog.Logger { return h.o.Log }
 
 // LogLimited implements protocol.Host.
 func (h host) LogLimited(level slog.Level, message string, args ...any) {
-	if h.noise.allow(h.now().Mono) {
+	if h.logLimit.allow(h.now().Mono) {
 		h.o.Log.Log(context.Background(), level, message, args...)
 	}
 }
@@ -85,10 +85,10 @@ func (h host) LogLimited(level slog.Level, message string, args ...any) {
 func (h host) Refused(why protocol.Reason) { h.counters.refusals[why].Add(1) }
 
 // Full implements protocol.Host.
-func (h host) Full() bool { return h.full() }
+func (h host) Full() bool { return h.diskFull() }
 
 // RoomFor implements protocol.Host.
-func (h host) RoomFor(bytes int) bool { return h.room(bytes) }
+func (h host) RoomFor(bytes int) bool { return h.diskHasRoom(bytes) }
 
 // Durable implements protocol.Host.
 func (h host) Durable(queue []byte) (group uint64, wait bool) { return h.durable(queue) }
@@ -97,38 +97,38 @@ func (h host) Durable(queue []byte) (group uint64, wait bool) { return h.durable
 func (h host) DurableAll() (group uint64, wait bool) { return h.durableAll() }
 
 // Committed implements protocol.Host.
-func (h host) Committed() uint64 { return h.feed.journal.Committed() }
+func (h host) Committed() uint64 { return h.journal.journal.Committed() }
 
 // Flush implements protocol.Host.
-func (h host) Flush(acknowledgements int) { h.feed.flush(acknowledgements) }
+func (h host) Flush(acknowledgements int) { h.journal.flush(acknowledgements) }
 
 // FlushLater implements protocol.Host.
-func (h host) FlushLater() { h.feed.flushLater() }
+func (h host) FlushLater() { h.journal.flushLater() }
 
 // Await implements protocol.Host.
 func (h host) Await(group uint64) error { return h.await(group) }
 
 // PutSetting implements protocol.Host.
 func (h host) PutSetting(key string, value []byte) {
-	if h.feed != nil {
-		h.feed.journal.PutSetting(key, value)
-		h.feed.dirty.Store(true)
+	if h.journal != nil {
+		h.journal.journal.PutSetting(key, value)
+		h.journal.dirty.Store(true)
 	}
 }
 
 // PutDocument implements protocol.Host.
 func (h host) PutDocument(d *protocol.Document) {
-	if h.feed != nil {
-		h.feed.journal.PutDocument(journalDocument(d))
-		h.feed.dirty.Store(true)
+	if h.journal != nil {
+		h.journal.journal.PutDocument(journalDocument(d))
+		h.journal.dirty.Store(true)
 	}
 }
 
 // DropDocument implements protocol.Host.
 func (h host) DropDocument(d *protocol.Document) {
-	if h.feed != nil {
-		h.feed.journal.DeleteDocument(journalDocument(d))
-		h.feed.dirty.Store(true)
+	if h.journal != nil {
+		h.journal.journal.DeleteDocument(journalDocument(d))
+		h.journal.dirty.Store(true)
 	}
 }
 
@@ -137,7 +137,7 @@ func journalDocument(d *protocol.Document) *journal.Document {
 }
 
 // NewSink implements protocol.Host.
-func (h host) NewSink() protocol.Sink { return &timerSink{h.Server, make([]bool, h.o.Loops)} }
+func (h host) NewSink() protocol.Sink { return &mailSink{h.Server, make([]bool, h.o.Loops)} }
 
 // NewLocalPeer implements protocol.Host.
 func (h host) NewLocalPeer(deliver func(*sched.Delivery)) *sched.Peer {
@@ -154,12 +154,12 @@ func (h host) MostUnsent() int { return h.mostUnsent() }
 
 // Listen implements protocol.Host.
 func (h host) Listen(protocol, setting, address string) (net.Listener, error) {
-	l, err := h.open(setting, address)
+	l, err := h.listenOn(setting, address)
 	if err != nil {
 		return nil, err
 	}
 	id := h.conns.id(protocol)
-	h.conns.use(id)
+	h.conns.reserveShare(id)
 	return &countedListener{l, h.Server, id}, nil
 }
 

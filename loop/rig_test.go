@@ -30,7 +30,7 @@ type rig struct {
 	unix  string // address of its socket
 	tcp   string
 	http  string
-	timer timerSink
+	timer mailSink
 	end   context.CancelFunc
 	ended chan struct{}
 	err   error // what Run returned
@@ -79,7 +79,7 @@ func startServer(t *testing.T, o Options, prepare ...func(*Server)) *rig {
 	for _, f := range prepare {
 		f(s)
 	}
-	r := &rig{Server: s, t: t, ended: make(chan struct{}), timer: timerSink{s, make([]bool, s.o.Loops)}}
+	r := &rig{Server: s, t: t, ended: make(chan struct{}), timer: mailSink{s, make([]bool, s.o.Loops)}}
 	var ctx context.Context
 	ctx, r.end = context.WithCancel(context.Background())
 	go func() {

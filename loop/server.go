@@ -21,30 +21,30 @@ import (
 // Server is a running server: the scheduler, the event loops around it, the
 // listeners and the timer.
 type Server struct {
-	o        Options
-	log      *slog.Logger
-	started  time.Time
-	clock    func() sched.Time
-	beside   func(turn chan struct{}, do func())
-	await    func(group uint64) error
-	open     func(setting, address string) (net.Listener, error)
-	sched    *sched.Scheduler
-	reactors []atomic.Pointer[reactor] // by loop; nil until its first connection
-	engine   *engine
-	alarm    chan struct{} // the timer has something to do earlier
-	conns    *shares
-	counters counters
-	noise    throttle        // of the log lines that hostile peers can cause
-	overdue  overdue         // jobs that ran for longer than their time-out
-	late     throttle        // of the lines about reports that came too late
-	encoders []chan struct{} // by protocol.StreamKind: the right to have a long reply in memory
-	aside    chan struct{}   // the place of one DUMP that is not read, beside the turn
-	offloads chan struct{}   // the right to work on a message beside the loops, see Offload
-	reports  atomic.Int64    // long replies that nothing has been sent of yet
-	stopped  chan struct{}   // closed when the event loops have ended
-	feed     *feed           // to the journal, nil without one
-	store    journal.Options // of the journal, when it is opened
-	failure  atomic.Pointer[JournalError]
+	o           Options
+	log         *slog.Logger
+	started     time.Time
+	clock       func() sched.Time
+	runAside    func(turn chan struct{}, do func())
+	await       func(group uint64) error
+	listenOn    func(setting, address string) (net.Listener, error)
+	sched       *sched.Scheduler
+	reactors    []atomic.Pointer[reactor] // by loop; nil until its first connection
+	engine      *engine
+	alarm       chan struct{} // the timer has something to do earlier
+	conns       *connShares
+	counters    counters
+	logLimit    throttle        // of the log lines that hostile peers can cause
+	overdue     overdue         // jobs that ran for longer than their time-out
+	lateReports throttle        // of the lines about reports that came too late
+	encoders    []chan struct{} // by protocol.StreamKind: the right to have a long reply in memory
+	parkedDump  chan struct{}   // the place of one DUMP that is not read, beside the turn
+	offloads    chan struct{}   // the right to work on a message beside the loops, see Offload
+	longReplies atomic.Int64    // long replies that nothing has been sent of yet
+	stopped     chan struct{}   // closed when the event loops have ended
+	journal     *journalSink    // to the journal, nil without one
+	journalOpts journal.Options // of the journal, when it is opened
+	failure     atomic.Pointer[JournalError]
 
 	commits         *sync.Cond // something was committed, or nothing ever will be
 	protocols       []protocol.Protocol
@@ -74,7 +74,7 @@ func Run(ctx context.Context, o Options) error {
 func (s *Server) run(ctx context.Context) (err error) {
 	ctx, s.stop = context.WithCancel(ctx)
 	defer s.stop()
-	if s.feed != nil {
+	if s.journal != nil {
 		if err := s.openJournal(); err != nil {
 			return err
 		}
@@ -106,27 +106,27 @@ func newServerOn(o Options, so sched.Options) (*Server, error) {
 	}
 	s := &Server{
 		o: o, log: o.Log, started: time.Now(),
-		reactors: make([]atomic.Pointer[reactor], o.Loops),
-		alarm:    make(chan struct{}, 1),
-		aside:    make(chan struct{}, 1),
-		offloads: make(chan struct{}, maxOffloads),
-		stopped:  make(chan struct{}),
-		commits:  sync.NewCond(new(sync.Mutex)),
+		reactors:   make([]atomic.Pointer[reactor], o.Loops),
+		alarm:      make(chan struct{}, 1),
+		parkedDump: make(chan struct{}, 1),
+		offloads:   make(chan struct{}, maxOffloads),
+		stopped:    make(chan struct{}),
+		commits:    sync.NewCond(new(sync.Mutex)),
 	}
 	guard, err := o.newGuard()
 	if err != nil {
 		return nil, err
 	}
 	s.guard = guard
-	s.clock, s.beside, s.await, s.open = s.readClocks, s.besideLoops, s.awaitCommit, openAddress
+	s.clock, s.runAside, s.await, s.listenOn = s.readClocks, s.goAside, s.awaitCommit, openAddress
 	so = sched.Options{Shards: o.Shards, Seed: so.Seed, Batch: so.Batch, Alarm: s.ring, TimedOut: s.overdue.add}
 	so.Rules, so.Grace = o.rules()
 	if o.Data != NoData {
-		if s.store, err = s.journalOptions(); err != nil {
+		if s.journalOpts, err = s.newJournalOptions(); err != nil {
 			return nil, err
 		}
-		s.feed = &feed{records: make([]journal.Record, o.Shards)}
-		so.Journal = s.feed
+		s.journal = &journalSink{records: make([]journal.Record, o.Shards)}
+		so.Journal = s.journal
 	}
 	s.sched = sched.New(so)
 	for range protocol.StreamKinds {
@@ -153,7 +153,7 @@ func (s *Server) serve(ctx context.Context) {
 	for _, l := range s.listeners {
 		s.accepters.Go(func() { s.accept(l) })
 	}
-	for service := range having[protocol.Service](s) {
+	for service := range protocolsWith[protocol.Service](s) {
 		service.Serve(ctx)
 	}
 	s.workers.Go(func() { s.runTimer(ctx) })
@@ -197,13 +197,13 @@ func (s *Server) shutdown() error {
 		s.log.Info("no job is handed out any more; waiting for those that are running", "jobs", n, "drain", s.drain())
 	}
 	deadline := time.Now().Add(s.o.Drain)
-	for s.failure.Load() == nil && s.owes() && time.Now().Before(deadline) {
+	for s.failure.Load() == nil && s.hasPending() && time.Now().Before(deadline) {
 		time.Sleep(drainPeriod)
 	}
-	if s.failure.Load() == nil && s.owes() {
-		s.tellLeft()
+	if s.failure.Load() == nil && s.hasPending() {
+		s.logUnfinished()
 	}
-	s.eachReactor((*reactor).dismiss)
+	s.eachReactor((*reactor).endAll)
 	err := s.engine.stop()
 	s.closeServices()
 	close(s.stopped)
@@ -220,24 +220,24 @@ func (s *Server) shutdown() error {
 
 // owes says whether a job is running, or a session has something unsent or waits for a
 // long reply.
-func (s *Server) owes() bool {
-	owed := s.awaits()
-	s.eachReactor(func(r *reactor) { owed = owed || r.owes() })
+func (s *Server) hasPending() bool {
+	owed := s.hasPendingOffLoop()
+	s.eachReactor(func(r *reactor) { owed = owed || r.hasUnsent() })
 	return owed
 }
 
 // awaits is owes for all that the reactors do not know of.
-func (s *Server) awaits() bool {
-	for service := range having[protocol.Service](s) {
+func (s *Server) hasPendingOffLoop() bool {
+	for service := range protocolsWith[protocol.Service](s) {
 		if service.Owes() {
 			return true
 		}
 	}
-	return s.sched.Unfinished() > 0 || s.reports.Load() > 0
+	return s.sched.Unfinished() > 0 || s.longReplies.Load() > 0
 }
 
 func (s *Server) closeServices() {
-	for service := range having[protocol.Service](s) {
+	for service := range protocolsWith[protocol.Service](s) {
 		service.Close()
 	}
 }
@@ -265,7 +265,7 @@ func (s *Server) ready() (ok bool, text string) {
 		return false, "failed: " + failed.Error()
 	case s.stopping.Load():
 		return false, "stopping"
-	case s.full():
+	case s.diskFull():
 		return true, "degraded: refusing new jobs: the disk of --data has less free space than --min-free"
 	}
 	return true, "ok"
@@ -285,7 +285,7 @@ func (s *Server) post(loop int, d *sched.Delivery) bool {
 		d.Job.Workload = part(d.Job.Workload)
 	}
 	most := math.MaxInt
-	if sizeOf(d) > s.large() {
+	if deliverySize(d) > s.largeOutput() {
 		most = s.mostUnsent()
 	}
 	return s.reactors[loop].Load().box.put(d, most)
@@ -321,12 +321,12 @@ func (s *Server) fail(err error) {
 
 // closed counts and logs a session that the server ended.
 func (s *Server) closed(session *session) {
-	s.counters.closing(session.why).n.Add(1)
-	if errors.Is(session.why, errHandshake) {
+	s.counters.closing(session.reason).n.Add(1)
+	if errors.Is(session.reason, errHandshake) {
 		s.conns.all[session.protocol].silent.Add(1)
 	}
-	if s.noise.allow(s.now().Mono) {
-		s.log.Info("closing a connection", "remote", addressOf(session.conn), "reason", session.why.Error())
+	if s.logLimit.allow(s.now().Mono) {
+		s.log.Info("closing a connection", "remote", addressOf(session.conn), "reason", session.reason.Error())
 	}
 }
 

@@ -15,7 +15,7 @@ const (
 	flushAt = 256 << 10
 	// keepBuffer is the largest buffer that is kept for the next who needs one; an idle
 	// connection keeps none.
-	keepBuffer = 64 << 10
+	maxSmallBuffer = 64 << 10
 )
 
 // connection is what a session sends through: a gnet connection, or a test's.
@@ -29,20 +29,20 @@ type connection interface {
 // session is one connected peer.
 type session struct {
 	protocol.Session
-	r       *reactor
-	conn    connection
-	talk    protocol.Conversation
-	partial []byte   // an unfinished message
-	counted int      // of it, in the reactor's partials
-	behind  int      // of it, what has come while it was paused
-	keeps   int      // how much of that is kept, when it is more than keepPaused
-	late    []byte   // acknowledgements that wait for the journal, see durable.go
-	marks   []mark   // for what
-	reports *reports // long replies under way, nil: it has never asked for one
-	stream  *stream  // a long reply being sent in pieces, see stream.go
-	last    int64    // Mono of the last read
-	begun   int64    // Mono when the unfinished message began, 0: there is none
-	why     error    // why it is to be closed, nil: it is not
+	r              *reactor
+	conn           connection
+	conv           protocol.Conversation
+	partial        []byte       // an unfinished message
+	partialCharged int          // of it, in the reactor's partials
+	pausedBytes    int          // of it, what has come while it was paused
+	pausedLimit    int          // how much of that is kept, when it is more than keepPaused
+	acks           []byte       // acknowledgements that wait for the journal, see durable.go
+	ackGroups      []ackGroup   // for what
+	longReplies    *longReplies // long replies under way, nil: it has never asked for one
+	stream         *stream      // a long reply being sent in pieces, see stream.go
+	lastReceived   int64        // Mono of the last read
+	partialSince   int64        // Mono when the unfinished message began, 0: there is none
+	reason         error        // why it is to be closed, nil: it is not
 
 	paused bool // more of what it asks is in partial, see pause.go
 	dirty  bool // in the reactor's dirty list
@@ -54,21 +54,21 @@ type session struct {
 
 // Reasons for which the server closes a session. Each is a row of the metrics.
 var (
-	errHandshake  = errors.New("no handshake, or not a byte of a request, within --handshake-timeout")
-	errUnfinished = errors.New("a message stayed unfinished")
-	errIdle       = errors.New("silent for longer than keepalive")
-	errHasty      = errors.New("it asks for much that takes long, and does not wait for answers")
-	errSlowReader = errors.New("it does not read what it is sent")
-	errPanic      = errors.New("an internal error")
-	errStopping   = errors.New("the server stops")
+	errHandshake    = errors.New("no handshake, or not a byte of a request, within --handshake-timeout")
+	errUnfinished   = errors.New("a message stayed unfinished")
+	errIdle         = errors.New("silent for longer than keepalive")
+	errTooExpensive = errors.New("it asks for much that takes long, and does not wait for answers")
+	errSlowReader   = errors.New("it does not read what it is sent")
+	errPanic        = errors.New("an internal error")
+	errStopping     = errors.New("the server stops")
 )
 
 // receive takes what was read. in is the caller's again when it returns.
 func (s *session) receive(in []byte) {
-	s.last = s.r.Now.Mono
+	s.lastReceived = s.r.Now.Mono
 	for len(in) > 0 && s.open() {
 		if s.paused {
-			s.keep(in)
+			s.bufferPaused(in)
 			return
 		}
 		if len(s.partial) > 0 {
@@ -76,39 +76,39 @@ func (s *session) receive(in []byte) {
 			continue
 		}
 		silent := !s.HandshakeDone
-		n, err := s.talk.Consume(in)
+		n, err := s.conv.Consume(in)
 		if err != nil {
 			s.End(err)
 			return
 		}
 		if n > 0 || silent && s.HandshakeDone {
-			s.begun = 0
+			s.partialSince = 0
 		}
 		in = in[n:]
 		if len(in) > 0 && s.open() {
-			if s.begun == 0 {
-				s.begun = s.r.Now.Mono
+			if s.partialSince == 0 {
+				s.partialSince = s.r.Now.Mono
 			}
 			if s.partial == nil {
 				s.partial = s.r.buffer()
 			}
-			s.partial = append(s.r.large.move(s.partial, s.talk.Need(in)), in...)
+			s.partial = append(s.r.pool.reuse(s.partial, s.conv.Need(in)), in...)
 			return
 		}
 	}
 }
 
 // open says whether what the peer sends still counts.
-func (s *session) open() bool { return s.why == nil && !s.gone }
+func (s *session) open() bool { return s.reason == nil && !s.gone }
 
 // complete moves bytes from in to the unfinished message until it can go on, and
 // no more: what follows is read where it lies. It returns the rest of in.
 func (s *session) complete(in []byte) []byte {
-	need := s.talk.Need(s.partial)
+	need := s.conv.Need(s.partial)
 	take := min(need-len(s.partial), len(in))
 	if need > cap(s.partial) {
 		// What a peer announces gets a spare buffer at most, and no new one.
-		s.partial = s.r.large.move(s.partial, need-len(s.partial))
+		s.partial = s.r.pool.reuse(s.partial, need-len(s.partial))
 	}
 	s.partial = append(s.partial, in[:take]...)
 	if len(s.partial) == need {
@@ -124,17 +124,17 @@ func (s *session) window() []byte {
 	if have < readBuffer || s.paused {
 		return nil
 	}
-	need := s.talk.Need(s.partial)
+	need := s.conv.Need(s.partial)
 	if need > cap(s.partial) {
 		// It grows with what has come, not with what was announced.
-		s.partial = s.r.large.room(s.partial, min(need-have, have))
+		s.partial = s.r.pool.grow(s.partial, min(need-have, have))
 	}
 	return s.partial[have:min(need, cap(s.partial))]
 }
 
 // assemble handles what is whole of the unfinished message.
 func (s *session) assemble() {
-	n, err := s.talk.Consume(s.partial)
+	n, err := s.conv.Consume(s.partial)
 	if err != nil {
 		s.End(err)
 	}
@@ -142,7 +142,7 @@ func (s *session) assemble() {
 		return
 	}
 	if n > 0 { // else it may be read beside the loop already
-		s.begun = 0
+		s.partialSince = 0
 		s.partial = s.partial[:copy(s.partial, s.partial[n:])]
 	}
 	if len(s.partial) == 0 {
@@ -165,8 +165,8 @@ func (s *session) Touch() {
 
 // end closes the session after this turn's last write. Only the first reason counts.
 func (s *session) End(why error) {
-	if s.why == nil {
-		s.why = why
+	if s.reason == nil {
+		s.reason = why
 		s.Touch()
 	}
 }
@@ -174,27 +174,27 @@ func (s *session) End(why error) {
 // congested says whether the peer has to read before it is answered further;
 // it ends the session of one that lets too much pile up.
 func (s *session) Congested() bool {
-	if s.stream == nil && !s.slow && len(s.Out)+len(s.late) < s.r.flushAt { // nearly always
+	if s.stream == nil && !s.slow && len(s.Out)+len(s.acks) < s.r.flushAt { // nearly always
 		return !s.open()
 	}
-	if s.stream == nil && (len(s.Out) >= flushAt || s.piledUp()) {
+	if s.stream == nil && (len(s.Out) >= flushAt || s.outboundFull()) {
 		s.r.write(s)
 		if !s.gone && s.conn.OutboundBuffered() > 0 {
 			s.r.watchSlow(s)
 		}
 	}
-	if s.open() && s.piledUp() {
+	if s.open() && s.outboundFull() {
 		s.End(errSlowReader)
 	}
 	return !s.open()
 }
 
 // piledUp says whether more waits for the peer than may.
-func (s *session) piledUp() bool { return s.piled() > s.r.server.o.MaxOutbound }
+func (s *session) outboundFull() bool { return s.outbound() > s.r.server.o.MaxOutbound }
 
 // piled is how many bytes wait for the peer and count against its bound. A stream has
 // bounds of its own.
-func (s *session) piled() int {
+func (s *session) outbound() int {
 	if s.stream != nil {
 		return len(s.Out)
 	}
@@ -202,7 +202,7 @@ func (s *session) piled() int {
 }
 
 // unsent is how many bytes wait for the peer to read.
-func (s *session) unsent() int { return len(s.Out) + len(s.late) + s.conn.OutboundBuffered() }
+func (s *session) unsent() int { return len(s.Out) + len(s.acks) + s.conn.OutboundBuffered() }
 
 // NewPeer implements protocol.Transport.
 func (s *session) NewPeer() *sched.Peer {
@@ -212,7 +212,7 @@ func (s *session) NewPeer() *sched.Peer {
 }
 
 // Grow implements protocol.Transport.
-func (s *session) Grow(n int) { s.Out = s.r.large.room(s.Out, n) }
+func (s *session) Grow(n int) { s.Out = s.r.pool.grow(s.Out, n) }
 
 // Remote implements protocol.Transport.
 func (s *session) Remote() string { return addressOf(s.conn) }

@@ -194,8 +194,8 @@ func TestSlowReader(t *testing.T) {
 		t.Fatal("closed with 2.6 KB unread")
 	}
 	client.send(pings(64<<10/13 + 1))
-	if !client.closed || client.s.why != errSlowReader {
-		t.Errorf("closed: %v, because %v", client.closed, client.s.why)
+	if !client.closed || client.s.reason != errSlowReader {
+		t.Errorf("closed: %v, because %v", client.closed, client.s.reason)
 	}
 
 	runner, worker := w.join(0, periodic.Client), w.worker(0, "f")
@@ -226,7 +226,7 @@ func TestSlowReader(t *testing.T) {
 func TestManySlowReaders(t *testing.T) {
 	w := newWorld(t, Options{MaxFrame: 16 << 10, GloomMaxFrame: 16 << 10, MaxOutbound: 64 << 10})
 	var deaf []*memConn
-	for i := range 2 * maxDeaf {
+	for i := range 2 * maxUnreadFactor {
 		c := w.join(0, periodic.Client)
 		c.room = 0
 		c.send(pings((40<<10 + i<<10) / 13)) // 40 KiB to 47 KiB: each less than it may
@@ -283,7 +283,7 @@ func TestManyResults(t *testing.T) {
 			c.send(request(1, periodic.RunJob, job("f", "b")))
 			many = append(many, c)
 		}
-		f("many peers", maxDeaf*outbound, many...)
+		f("many peers", maxUnreadFactor*outbound, many...)
 	}
 }
 
@@ -311,13 +311,13 @@ func (p *panicky) Deliver(d *sched.Delivery) {
 func TestPanic(t *testing.T) {
 	w := newWorld(t, Options{Loops: 2})
 	client, worker, other := w.join(0, periodic.Client), w.worker(1, "f"), w.worker(0, "f")
-	client.s.talk = &panicky{Conversation: client.s.talk, consuming: true}
+	client.s.conv = &panicky{Conversation: client.s.conv, consuming: true}
 	client.send(pings(1))
 	if !client.closed {
 		t.Error("the session with a fault is not closed")
 	}
 	worker.grabs(0, 1)
-	worker.s.talk = &panicky{Conversation: worker.s.talk, delivering: true}
+	worker.s.conv = &panicky{Conversation: worker.s.conv, delivering: true}
 	client = w.join(0, periodic.Client)
 	client.send(request(1, periodic.SubmitJob, job("f", "n"))) // goes to worker by mail
 	if !worker.closed || client.closed {
@@ -360,16 +360,16 @@ func (lastWords) Close() error { return nil }
 func TestFarewellWaitsForAll(t *testing.T) {
 	w := newWorld(t, Options{})
 	c := w.join(0, periodic.Client)
-	c.r.part = func(connection) io.WriteCloser { return lastWords{io.Discard} }
+	c.r.dupWriter = func(connection) io.WriteCloser { return lastWords{io.Discard} }
 	for _, group := range []uint64{8, 7} {
 		c.s.After(group, []byte{'x'})
 	}
-	c.r.farewell(c.s)
-	if got := c.r.partings; len(got) != 1 || got[0].group != 8 || string(got[0].late) != "xx" {
+	c.r.halfClose(c.s)
+	if got := c.r.halfClosed; len(got) != 1 || got[0].group != 8 || string(got[0].acks) != "xx" {
 		t.Errorf("what is owed: %+v", got)
 	}
-	c.r.partings, c.r.waiting = nil, nil // there is no journal
-	w.Server.conns.leave(w.Server.conns.id("periodic"))
+	c.r.halfClosed, c.r.awaitCommit = nil, nil // there is no journal
+	w.Server.conns.remove(w.Server.conns.id("periodic"))
 }
 
 // TestConnectionIDs: no two open connections are told the same id, on whatever loops they are.

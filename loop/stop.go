@@ -15,7 +15,7 @@ import (
 func (s *Server) halt() {
 	s.sched.Halt()
 	s.stopping.Store(true)
-	for service := range having[protocol.Service](s) {
+	for service := range protocolsWith[protocol.Service](s) {
 		service.Drain()
 	}
 }
@@ -24,10 +24,10 @@ func (s *Server) halt() {
 func (s *Server) drain() time.Duration { return s.o.Drain.Round(time.Millisecond) }
 
 // maxLeft is how many functions a stopping server names of those whose jobs it leaves running.
-const maxLeft = 10
+const maxUnfinishedShown = 10
 
 // tellLeft logs what the drain time was too short for.
-func (s *Server) tellLeft() {
+func (s *Server) logUnfinished() {
 	jobs, functions := s.unfinished()
 	if jobs == 0 {
 		s.log.Warn("stopping although peers have not read all they are owed", "drain", s.drain())
@@ -51,10 +51,10 @@ func (s *Server) unfinished() (jobs int, functions string) {
 		return cmp.Or(cmp.Compare(b.Unfinished, a.Unfinished), cmp.Compare(a.Name, b.Name))
 	})
 	var text []string
-	for _, q := range all[:min(len(all), maxLeft)] {
+	for _, q := range all[:min(len(all), maxUnfinishedShown)] {
 		text = append(text, fmt.Sprintf("%q %d", functionText(q.Name), q.Unfinished))
 	}
-	if more := len(all) - maxLeft; more > 0 {
+	if more := len(all) - maxUnfinishedShown; more > 0 {
 		text = append(text, fmt.Sprintf("and %d more", more))
 	}
 	return jobs, strings.Join(text, ", ")

@@ -134,7 +134,7 @@ func TestStopDeliversDump(t *testing.T) {
 	first.send(loadFrame(1, "f", 100_000))
 	first.want(1, byte(periodic.Success))
 	first.send(request(2, periodic.Dump))
-	r.until("the first dump to be begun", func() bool { return len(r.encoders[protocol.Dump]) == 1 && r.reports.Load() == 0 })
+	r.until("the first dump to be begun", func() bool { return len(r.encoders[protocol.Dump]) == 1 && r.longReplies.Load() == 0 })
 	second.send(request(2, periodic.Dump))
 	second.ping()
 	r.end()
@@ -274,7 +274,7 @@ func TestRun(t *testing.T) {
 // TestNodeClosesLast: a Disbatch node, which waits for its tasks, does not keep another protocol open.
 func TestNodeClosesLast(t *testing.T) {
 	var names []string
-	for service := range having[protocol.Service](newWorld(t, Options{}).Server) {
+	for service := range protocolsWith[protocol.Service](newWorld(t, Options{}).Server) {
 		names = append(names, service.Name())
 	}
 	if last := len(names) - 1; last < 1 || names[last] != "disbatch" {

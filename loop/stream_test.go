@@ -77,7 +77,7 @@ func TestDumpInPieces(t *testing.T) {
 	reader.take(1 << 40)
 	w.look()
 	if reader.closed {
-		t.Fatalf("the reader was closed: %v", reader.s.why)
+		t.Fatalf("the reader was closed: %v", reader.s.reason)
 	}
 	got := reader.frames()
 	if len(got) != 3+steps || got[0].MsgID != 7 || got[1].MsgID != 8 || got[2].MsgID != 9 {
@@ -107,7 +107,7 @@ func TestDumpStuck(t *testing.T) {
 			stuck = append(stuck, c)
 			w.await("a DUMP to be ready", func() bool { return c.s.stream != nil })
 			client.send(request(2, periodic.Dump))
-			w.advance(turnPatience - 1)
+			w.advance(encoderPatience - 1)
 			w.look()
 			if got := client.frames(); len(got) != 0 {
 				t.Fatal("a DUMP does not wait for its turn")
@@ -115,7 +115,7 @@ func TestDumpStuck(t *testing.T) {
 			w.advance(1)
 			w.look()
 			if n == 1 {
-				w.advance(stuckTurn - 1000)
+				w.advance(maxEncoderStall - 1000)
 				if c.closed {
 					t.Fatal("it is closed too early")
 				}
@@ -135,8 +135,8 @@ func TestDumpStuck(t *testing.T) {
 				t.Errorf("stuck peer %d is never closed", i)
 			}
 		}
-		if n := w.closedFor(errSlowReader); n != uint64(places) || len(w.aside)+len(w.encoders[protocol.Dump]) != 0 {
-			t.Errorf("%d slow readers are counted; the places are taken: %d", n, len(w.aside)+len(w.encoders[protocol.Dump]))
+		if n := w.closedFor(errSlowReader); n != uint64(places) || len(w.parkedDump)+len(w.encoders[protocol.Dump]) != 0 {
+			t.Errorf("%d slow readers are counted; the places are taken: %d", n, len(w.parkedDump)+len(w.encoders[protocol.Dump]))
 		}
 	}
 }
@@ -153,7 +153,7 @@ func TestStatusDoesNotWaitForDump(t *testing.T) {
 	client.send(request(2, periodic.Status))
 	w.await("a STATUS while another's DUMP is stuck", func() bool { return len(client.read) > served.LongStatus })
 	slow.send(request(2, periodic.Status), request(3, periodic.Ping))
-	w.await("the STATUS to be ready", func() bool { return w.reports.Load() == 0 })
+	w.await("the STATUS to be ready", func() bool { return w.longReplies.Load() == 0 })
 	slow.take(1 << 40)
 	w.look()
 	w.look()
@@ -175,7 +175,7 @@ func TestStatusDoesNotWaitForStatus(t *testing.T) {
 		c.room = 0
 		c.send(request(1, periodic.Status))
 		deaf = append(deaf, c)
-		w.await("a STATUS to be ready", func() bool { return w.reports.Load() == 0 })
+		w.await("a STATUS to be ready", func() bool { return w.longReplies.Load() == 0 })
 		w.advance(1000)
 	}
 	for range 3 {
@@ -218,7 +218,7 @@ func TestDumpDoesNotWaitForDump(t *testing.T) {
 		c.room = 0
 		c.send(request(1, periodic.Dump))
 		deaf = append(deaf, c)
-		w.await("a DUMP to be ready", func() bool { return w.reports.Load() == 0 })
+		w.await("a DUMP to be ready", func() bool { return w.longReplies.Load() == 0 })
 		w.advance(1000)
 	}
 	client.send(request(2, periodic.Dump))
@@ -251,7 +251,7 @@ func TestDumpAbandoned(t *testing.T) {
 	client.send(request(2, periodic.Dump))
 	first.close()
 	// Those of sessions that are gone are encoded beside the loops, too.
-	w.await("the long replies to be over", func() bool { return w.reports.Load() == 0 && len(w.encoders[protocol.Dump]) == 0 })
+	w.await("the long replies to be over", func() bool { return w.longReplies.Load() == 0 && len(w.encoders[protocol.Dump]) == 0 })
 	if got := client.frames(); len(got) != 1 || len(records(t, got[0])) != 1000 {
 		t.Errorf("%d frames, want a dump", len(got))
 	}
@@ -267,13 +267,13 @@ func TestTooManyReports(t *testing.T) {
 	c.fill(0, 2000)
 	c.room = 0
 	c.send(request(1, periodic.Dump))
-	c.send(bytes.Repeat(request(2, periodic.Dump), maxReports+5))
+	c.send(bytes.Repeat(request(2, periodic.Dump), maxLongReplies+5))
 	if n := w.counters.refusals[periodic.ReasonReports].Load(); n != 5 {
-		t.Errorf("%d of %d requests were refused, want 5", n, maxReports+5)
+		t.Errorf("%d of %d requests were refused, want 5", n, maxLongReplies+5)
 	}
 	c.room = 1 << 40
 	c.take(0)
-	for range 3 * (maxReports + 1) {
+	for range 3 * (maxLongReplies + 1) {
 		w.look()
 	}
 	dumps, refusals := 0, 0
@@ -284,8 +284,8 @@ func TestTooManyReports(t *testing.T) {
 			refusals++
 		}
 	}
-	if dumps != 1+maxReports || refusals != 5 {
-		t.Errorf("%d dumps and %d refusals, want %d and 5", dumps, refusals, 1+maxReports)
+	if dumps != 1+maxLongReplies || refusals != 5 {
+		t.Errorf("%d dumps and %d refusals, want %d and 5", dumps, refusals, 1+maxLongReplies)
 	}
 }
 
@@ -298,7 +298,7 @@ func TestReportOfNobody(t *testing.T) {
 	c.s.Stream(protocol.Dump, func() [][]byte { encoded = true; return nil }, func() {})
 	c.close()
 	<-w.encoders[protocol.Dump]
-	w.await("the turn to pass", func() bool { return w.reports.Load() == 0 })
+	w.await("the turn to pass", func() bool { return w.longReplies.Load() == 0 })
 	if encoded {
 		t.Error("it is encoded")
 	}

@@ -79,7 +79,7 @@ type world struct {
 	conns   []*memConn
 	rng     *rand.Rand // chooses who runs next; nil: the lowest loop
 	stopped bool       // a client has asked for it
-	timer   timerSink
+	timer   mailSink
 
 	mu      sync.Mutex
 	pushed  sync.Cond
@@ -103,13 +103,13 @@ func newWorld(t *testing.T, o Options, prepare ...func(*Server)) *world {
 	w := &world{t: t, Server: s, manual: &manualClock{time: sched.Time{Wall: 1_795_239_475_000, Mono: 1000}}}
 	w.pushed.L = &w.mu
 	w.queues = make([][]func(), o.Loops)
-	w.timer = timerSink{s, make([]bool, o.Loops)}
+	w.timer = mailSink{s, make([]bool, o.Loops)}
 	s.clock = w.manual.now
 	s.stop = func() { w.stopped = true }
 	for i := range o.Loops {
 		r := newReactor(s, i)
 		r.exec = func(fn func()) { w.push(i, fn) }
-		r.hangUp = func(c connection) { c.(*memConn).end() }
+		r.closeConn = func(c connection) { c.(*memConn).end() }
 		r.after = func(_ time.Duration, fn func()) *time.Timer {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -122,12 +122,12 @@ func newWorld(t *testing.T, o Options, prepare ...func(*Server)) *world {
 	for _, f := range prepare {
 		f(s)
 	}
-	if s.feed != nil {
+	if s.journal != nil {
 		if err := s.openJournal(); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
-			if err := s.feed.journal.Close(); err != nil {
+			if err := s.journal.journal.Close(); err != nil {
 				t.Error(err)
 			}
 		})
@@ -226,8 +226,8 @@ func (w *world) reporting() bool {
 			if s.stream != nil {
 				return false
 			}
-			if s.reports != nil {
-				open += s.reports.open
+			if s.longReplies != nil {
+				open += s.longReplies.open
 			}
 		}
 	}
@@ -273,11 +273,11 @@ func (w *world) finish() {
 	for _, c := range w.conns {
 		c.close()
 	}
-	w.await("the last long reply", func() bool { return w.reports.Load() == 0 })
+	w.await("the last long reply", func() bool { return w.longReplies.Load() == 0 })
 	w.workers.Wait()
 	w.ticks()
 	w.settle()
-	if n := w.Server.conns.Load(); n != 0 {
+	if n := w.Server.conns.count(); n != 0 {
 		w.t.Errorf("%d connections are counted after the last has ended", n)
 	}
 	for _, q := range statusOf(w.Server) {
@@ -326,8 +326,8 @@ var errBroken = errors.New("broken pipe")
 // open connects a peer to a loop.
 func (w *world) open(loop int) *memConn {
 	c := &memConn{w: w, r: w.loops[loop], room: 1 << 40}
-	w.Server.conns.hold(w.Server.conns.id("periodic"))
-	c.s = c.r.open(c, c.r.server.starter("periodic"))
+	w.Server.conns.add(w.Server.conns.id("periodic"))
+	c.s = c.r.open(c, c.r.server.loopPort("periodic"))
 	w.conns = append(w.conns, c)
 	return c
 }
@@ -367,7 +367,7 @@ func (c *memConn) RemoteAddr() net.Addr { return nil }
 func (c *memConn) end() {
 	if !c.closed {
 		c.closed = true
-		c.r.shut(c.s)
+		c.r.closeSession(c.s)
 	}
 }
 

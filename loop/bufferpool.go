@@ -11,20 +11,20 @@ import (
 // is small otherwise, is collected hundreds of times a second.
 const (
 	// spareBuffers is how many: some large messages come and go at a time.
-	spareBuffers = 16
+	poolSize = 16
 	// maxSpare is the largest: 32 MiB a reactor in all, for as long as they are in use.
-	maxSpare = 2 << 20
+	maxPooled = 2 << 20
 )
 
 // spares are the large buffers that wait to be used again. The zero value is ready; it
 // belongs to a reactor.
-type spares struct{ all [][]byte }
+type bufferPool struct{ all [][]byte }
 
 // give keeps a buffer that is not used any more, if it is large. The largest are kept.
-func (s *spares) give(b []byte) {
+func (s *bufferPool) put(b []byte) {
 	switch {
-	case cap(b) <= keepBuffer || cap(b) > maxSpare:
-	case len(s.all) < spareBuffers:
+	case cap(b) <= maxSmallBuffer || cap(b) > maxPooled:
+	case len(s.all) < poolSize:
 		s.all = append(s.all, b[:0])
 	default:
 		least := 0
@@ -40,25 +40,25 @@ func (s *spares) give(b []byte) {
 }
 
 // room returns b with room for n more bytes, in another buffer if it must be.
-func (s *spares) room(b []byte, n int) []byte {
-	if b = s.move(b, n); cap(b)-len(b) >= n {
+func (s *bufferPool) grow(b []byte, n int) []byte {
+	if b = s.reuse(b, n); cap(b)-len(b) >= n {
 		return b
 	}
 	grown := slices.Grow(b, max(n, cap(b)))
-	s.give(b)
+	s.put(b)
 	return grown
 }
 
 // move returns b in a spare buffer with room for n more bytes, if there is one.
-func (s *spares) move(b []byte, n int) []byte {
-	if cap(b)-len(b) >= n || len(b)+n <= keepBuffer {
+func (s *bufferPool) reuse(b []byte, n int) []byte {
+	if cap(b)-len(b) >= n || len(b)+n <= maxSmallBuffer {
 		return b
 	}
 	for i, spare := range s.all {
 		if cap(spare) >= len(b)+n {
 			s.all = slices.Delete(s.all, i, i+1)
 			spare = append(spare, b...)
-			s.give(b)
+			s.put(b)
 			return spare
 		}
 	}
@@ -66,7 +66,7 @@ func (s *spares) move(b []byte, n int) []byte {
 }
 
 // fade lets go of one. It is called every second: what is needed comes back at once.
-func (s *spares) fade() {
+func (s *bufferPool) shrink() {
 	if n := len(s.all); n > 0 {
 		s.all = slices.Delete(s.all, n-1, n)
 	}
@@ -74,10 +74,10 @@ func (s *spares) fade() {
 
 // shrink lets go of what the last large messages have left behind. It is called every second, as
 // fade is: large messages that go on find theirs in the spare buffers, or grow it once a second.
-func (r *reactor) shrink() {
-	r.letter = sched.Delivery{} // its views keep the mail
-	if cap(r.Scratch) > keepBuffer {
-		r.large.give(r.Scratch)
+func (r *reactor) dropScratch() {
+	r.delivery = sched.Delivery{} // its views keep the mail
+	if cap(r.Scratch) > maxSmallBuffer {
+		r.pool.put(r.Scratch)
 		r.Scratch = nil
 	}
 }

@@ -20,9 +20,9 @@ import (
 func TestShares(t *testing.T) {
 	f := func(protocols, most, share int) {
 		t.Helper()
-		s := &shares{most: most}
+		s := &connShares{limit: most}
 		fill := func(p protocolID) (n int) {
-			for s.take(p) {
+			for s.tryAdd(p) {
 				n++
 			}
 			return n
@@ -31,7 +31,7 @@ func TestShares(t *testing.T) {
 		var used []protocolID
 		for p := range protocols {
 			s.all = append(s.all, &protocolShare{name: fmt.Sprint(p)})
-			s.use(protocolID(p + 1))
+			s.reserveShare(protocolID(p + 1))
 			used = append(used, protocolID(p+1))
 		}
 		for _, flooding := range used {
@@ -46,12 +46,12 @@ func TestShares(t *testing.T) {
 					}
 				}
 			}
-			if n := s.Load(); n != most {
+			if n := s.count(); n != most {
 				t.Errorf("of %d, %d are open", most, n)
 			}
 			for _, p := range used {
-				for s.of(p) > 0 {
-					s.leave(p)
+				for s.open(p) > 0 {
+					s.remove(p)
 				}
 			}
 		}
@@ -174,9 +174,9 @@ func TestSilentMakeRoom(t *testing.T) {
 	for range 31 - r.conns.share {
 		r.dialGloom(true)
 	}
-	r.until("all to be there", func() bool { return r.conns.Load() == 32-r.conns.share })
+	r.until("all to be there", func() bool { return r.conns.count() == 32-r.conns.share })
 	r.eachReactor((*reactor).sweep)
-	if n := r.conns.Load(); n != 32-r.conns.share {
+	if n := r.conns.count(); n != 32-r.conns.share {
 		t.Errorf("%d are open though nobody was turned away", n)
 	}
 	r.until("another to get in", func() bool {

@@ -26,8 +26,8 @@ const (
 type protocolID uint8
 
 // shares counts the open connections.
-type shares struct {
-	most int // of all protocols
+type connShares struct {
+	limit int // of all protocols
 
 	mu    sync.Mutex
 	share int              // that is set aside for a protocol
@@ -48,8 +48,8 @@ type protocolShare struct {
 
 // newConns makes the shares of the server's protocols. Those with ports on the event loops have
 // theirs from the beginning, others when they listen.
-func newConns(s *Server) *shares {
-	c := &shares{most: s.o.MaxConnections}
+func newConns(s *Server) *connShares {
+	c := &connShares{limit: s.o.MaxConnections}
 	for i, p := range s.protocols {
 		share := &protocolShare{name: p.Name()}
 		c.all = append(c.all, share)
@@ -60,7 +60,7 @@ func newConns(s *Server) *shares {
 		for _, port := range served.Ports() {
 			share.connects = true
 			if len(port.Addresses) > 0 {
-				c.use(protocolID(i))
+				c.reserveShare(protocolID(i))
 			}
 		}
 	}
@@ -68,7 +68,7 @@ func newConns(s *Server) *shares {
 }
 
 // use sets a share aside for a protocol that listens.
-func (s *shares) use(p protocolID) {
+func (s *connShares) reserveShare(p protocolID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.all[p].connects, s.all[p].used = true, true
@@ -78,11 +78,11 @@ func (s *shares) use(p protocolID) {
 			served++
 		}
 	}
-	s.share = max(s.most/sharedPart/served, min(minShare, s.most/2/served))
+	s.share = max(s.limit/sharedPart/served, min(minShare, s.limit/2/served))
 }
 
 // id is the place of a protocol. It panics when there is none of that name.
-func (s *shares) id(name string) protocolID {
+func (s *connShares) id(name string) protocolID {
 	at := slices.IndexFunc(s.all, func(p *protocolShare) bool { return p.name == name })
 	if at < 0 {
 		panic("BUG: no protocol is called " + name)
@@ -91,10 +91,10 @@ func (s *shares) id(name string) protocolID {
 }
 
 // take counts a connection, unless there is no room for one of its protocol.
-func (s *shares) take(p protocolID) bool {
+func (s *connShares) tryAdd(p protocolID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	room := s.most - s.total
+	room := s.limit - s.total
 	for other, one := range s.all {
 		if protocolID(other) != p && one.used {
 			room -= max(0, s.share-one.open)
@@ -110,7 +110,7 @@ func (s *shares) take(p protocolID) bool {
 }
 
 // hold counts a descriptor that is kept of a connection that has been counted.
-func (s *shares) hold(p protocolID) {
+func (s *connShares) add(p protocolID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.all[p].open++
@@ -118,7 +118,7 @@ func (s *shares) hold(p protocolID) {
 }
 
 // leave takes a connection out of the count.
-func (s *shares) leave(p protocolID) {
+func (s *connShares) remove(p protocolID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.all[p].open--
@@ -126,27 +126,27 @@ func (s *shares) leave(p protocolID) {
 }
 
 // Load returns how many connections are open.
-func (s *shares) Load() int {
+func (s *connShares) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.total
 }
 
 // of returns how many of a protocol are.
-func (s *shares) of(p protocolID) int {
+func (s *connShares) open(p protocolID) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.all[p].open
 }
 
 // samples are the rows of the metrics.
-func (s *shares) samples() (all []web.Sample) {
+func (s *connShares) samples() (all []web.Sample) {
 	for p, one := range s.all {
 		if !one.connects {
 			continue
 		}
 		for _, row := range []web.Sample{
-			web.Gauge("treadle_protocol_connections", "Open connections of a protocol.", s.of(protocolID(p))),
+			web.Gauge("treadle_protocol_connections", "Open connections of a protocol.", s.open(protocolID(p))),
 			web.Counter("treadle_connections_refused_total", "Connections turned away at --max-connections, or because the rest of it is set aside for other protocols.", one.refused.Load()),
 			web.Counter("treadle_connections_silent_total", "Connections closed because they had not said who they are, or anything, within --handshake-timeout.", one.silent.Load()),
 		} {
@@ -158,16 +158,16 @@ func (s *shares) samples() (all []web.Sample) {
 }
 
 // count counts a connection, or turns it away at the limit.
-func (s *Server) count(c net.Conn, p protocolID) bool {
-	if s.conns.take(p) {
+func (s *Server) takePlace(c net.Conn, p protocolID) bool {
+	if s.conns.tryAdd(p) {
 		s.counters.accepted.Add(1)
 		return true
 	}
 	now := s.now().Mono
 	s.conns.refusedAt.Store(now)
-	if s.noise.allow(now) {
+	if s.logLimit.allow(now) {
 		s.log.Warn("turning a connection away: all of --max-connections are open, but for those that are set aside for other protocols",
-			"protocol", s.conns.all[p].name, "open", s.conns.of(p), "max-connections", s.o.MaxConnections)
+			"protocol", s.conns.all[p].name, "open", s.conns.open(p), "max-connections", s.o.MaxConnections)
 	}
 	_ = c.Close()
 	return false
@@ -200,7 +200,7 @@ func (l *countedListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if l.server.count(c, l.protocol) {
+		if l.server.takePlace(c, l.protocol) {
 			return &countedConn{Conn: c, of: l}, nil
 		}
 	}
@@ -215,6 +215,6 @@ type countedConn struct {
 
 // Close implements net.Conn.
 func (c *countedConn) Close() error {
-	c.once.Do(func() { c.of.server.conns.leave(c.of.protocol) })
+	c.once.Do(func() { c.of.server.conns.remove(c.of.protocol) })
 	return c.Conn.Close()
 }
