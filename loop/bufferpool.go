@@ -6,21 +6,20 @@ import (
 	"treadle/sched"
 )
 
-// Bounds of the large buffers that a reactor keeps for the next large messages. Without
-// them each message of megabytes is a fresh buffer, grown step by step, and the heap, which
-// is small otherwise, is collected hundreds of times a second.
+// Bounds of the large buffers that a reactor keeps for reuse. Without reuse each message of
+// megabytes grows a new buffer step by step, and the small heap is collected hundreds of times a
+// second.
 const (
-	// spareBuffers is how many: some large messages come and go at a time.
+	// poolSize is the number of buffers: some large messages come and go at a time.
 	poolSize = 16
-	// maxSpare is the largest: 32 MiB a reactor in all, for as long as they are in use.
+	// maxPooled is the largest capacity: a reactor keeps up to 32 MiB.
 	maxPooled = 2 << 20
 )
 
-// spares are the large buffers that wait to be used again. The zero value is ready; it
-// belongs to a reactor.
+// bufferPool has large buffers for reuse. The zero value is ready. It belongs to a reactor.
 type bufferPool struct{ all [][]byte }
 
-// give keeps a buffer that is not used any more, if it is large. The largest are kept.
+// put keeps a buffer for reuse if it is large. A full pool drops the smallest.
 func (s *bufferPool) put(b []byte) {
 	switch {
 	case cap(b) <= maxSmallBuffer || cap(b) > maxPooled:
@@ -39,7 +38,7 @@ func (s *bufferPool) put(b []byte) {
 	}
 }
 
-// room returns b with room for n more bytes, in another buffer if it must be.
+// grow returns b with room for n more bytes, in a larger buffer if it lacks the room.
 func (s *bufferPool) grow(b []byte, n int) []byte {
 	if b = s.reuse(b, n); cap(b)-len(b) >= n {
 		return b
@@ -49,7 +48,7 @@ func (s *bufferPool) grow(b []byte, n int) []byte {
 	return grown
 }
 
-// move returns b in a spare buffer with room for n more bytes, if there is one.
+// reuse returns b in a buffer of the pool with room for n more bytes, or unchanged when there is none.
 func (s *bufferPool) reuse(b []byte, n int) []byte {
 	if cap(b)-len(b) >= n || len(b)+n <= maxSmallBuffer {
 		return b
@@ -65,17 +64,17 @@ func (s *bufferPool) reuse(b []byte, n int) []byte {
 	return b
 }
 
-// fade lets go of one. It is called every second: what is needed comes back at once.
+// shrink drops one buffer. The server calls it every second; a buffer in use comes back at once.
 func (s *bufferPool) shrink() {
 	if n := len(s.all); n > 0 {
 		s.all = slices.Delete(s.all, n-1, n)
 	}
 }
 
-// shrink lets go of what the last large messages have left behind. It is called every second, as
-// fade is: large messages that go on find theirs in the spare buffers, or grow it once a second.
+// dropScratch drops the memory that the last large messages left in the reactor. The server calls
+// it every second; the next large message takes a buffer of the pool.
 func (r *reactor) dropScratch() {
-	r.delivery = sched.Delivery{} // its views keep the mail
+	r.delivery = sched.Delivery{} // its views keep the mail in memory
 	if cap(r.Scratch) > maxSmallBuffer {
 		r.pool.put(r.Scratch)
 		r.Scratch = nil

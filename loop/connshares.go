@@ -10,44 +10,44 @@ import (
 	"treadle/loop/web"
 )
 
-// Of --max-connections a part is set aside for the protocols that are served, in equal shares: a
-// protocol may have all the rest, and the others still have theirs. Without it peers that connect
-// by one protocol and stay, as Gloom masters may for hours, would shut all others out.
+// A part of --max-connections is reserved for the protocols that are served, in equal shares. A
+// protocol may use all the rest. Without shares, the connections of one protocol that stay for
+// hours, as those of Gloom masters may, would shut the other protocols out.
 const (
-	// sharedPart is that part: a quarter leaves a protocol that is nearly the only one in use
-	// most of the connections.
+	// sharedPart is the divisor of --max-connections that gives the reserved part. A quarter leaves
+	// most connections to a protocol that is nearly the only one in use.
 	sharedPart = 4
-	// minShare is what a share has at least, as long as all shares are no more than half of the
-	// connections: one for a client and one for a worker.
+	// minShare is the least share, one connection for a client and one for a worker, as long as
+	// all shares are no more than half of the connections.
 	minShare = 2
 )
 
-// protocolID is the place of a protocol in the server's list.
+// protocolID is the index of a protocol in the server's list.
 type protocolID uint8
 
-// shares counts the open connections.
+// connShares counts the open connections of each protocol and keeps their shares free.
 type connShares struct {
-	limit int // of all protocols
+	limit int // of all protocols' connections
 
 	mu    sync.Mutex
-	share int              // that is set aside for a protocol
+	share int              // reserved for each protocol that listens
 	all   []*protocolShare // by protocolID
 	total int
 
-	refusedAt atomic.Int64 // Mono when a connection was last turned away, 0: never
+	refusedAt atomic.Int64 // Mono when a connection was last refused; 0: never
 }
 
-// protocolShare is what one protocol has of the connections.
+// protocolShare counts the connections of one protocol.
 type protocolShare struct {
 	name            string
-	connects        bool // it has ports, or listens; guarded by mu of shares, as the next two
-	used            bool // it listens
+	connects        bool // the protocol has ports, or listens; guarded by mu of connShares, as are used and open
+	used            bool // the protocol listens
 	open            int
 	refused, silent atomic.Uint64
 }
 
-// newConns makes the shares of the server's protocols. Those with ports on the event loops have
-// theirs from the beginning, others when they listen.
+// newConns makes the shares of the server's protocols. Protocols that the event loops serve have
+// theirs at once, others when they listen.
 func newConns(s *Server) *connShares {
 	c := &connShares{limit: s.o.MaxConnections}
 	for i, p := range s.protocols {
@@ -67,7 +67,7 @@ func newConns(s *Server) *connShares {
 	return c
 }
 
-// use sets a share aside for a protocol that listens.
+// reserveShare reserves a share for a protocol that listens.
 func (s *connShares) reserveShare(p protocolID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,7 +81,7 @@ func (s *connShares) reserveShare(p protocolID) {
 	s.share = max(s.limit/sharedPart/served, min(minShare, s.limit/2/served))
 }
 
-// id is the place of a protocol. It panics when there is none of that name.
+// id returns the index of a protocol. It panics when no protocol has the name.
 func (s *connShares) id(name string) protocolID {
 	at := slices.IndexFunc(s.all, func(p *protocolShare) bool { return p.name == name })
 	if at < 0 {
@@ -90,7 +90,7 @@ func (s *connShares) id(name string) protocolID {
 	return protocolID(at)
 }
 
-// take counts a connection, unless there is no room for one of its protocol.
+// tryAdd counts a connection, or returns false when its protocol may have no more.
 func (s *connShares) tryAdd(p protocolID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,7 +109,7 @@ func (s *connShares) tryAdd(p protocolID) bool {
 	return true
 }
 
-// hold counts a descriptor that is kept of a connection that has been counted.
+// add counts the second descriptor of a half-closed connection.
 func (s *connShares) add(p protocolID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,7 +117,7 @@ func (s *connShares) add(p protocolID) {
 	s.total++
 }
 
-// leave takes a connection out of the count.
+// remove counts a connection as closed.
 func (s *connShares) remove(p protocolID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,21 +125,21 @@ func (s *connShares) remove(p protocolID) {
 	s.total--
 }
 
-// Load returns how many connections are open.
+// count returns how many connections are open.
 func (s *connShares) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.total
 }
 
-// of returns how many of a protocol are.
+// open returns how many connections of a protocol are open.
 func (s *connShares) open(p protocolID) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.all[p].open
 }
 
-// samples are the rows of the metrics.
+// samples returns the rows of the metrics.
 func (s *connShares) samples() (all []web.Sample) {
 	for p, one := range s.all {
 		if !one.connects {
@@ -148,7 +148,7 @@ func (s *connShares) samples() (all []web.Sample) {
 		for _, row := range []web.Sample{
 			web.Gauge("treadle_protocol_connections", "Open connections of a protocol.", s.open(protocolID(p))),
 			web.Counter("treadle_connections_refused_total", "Connections turned away at --max-connections, or because the rest of it is set aside for other protocols.", one.refused.Load()),
-			web.Counter("treadle_connections_silent_total", "Connections closed because they had not said who they are, or anything, within --handshake-timeout.", one.silent.Load()),
+			web.Counter("treadle_connections_silent_total", "Connections closed without a handshake, or without a byte, within --handshake-timeout.", one.silent.Load()),
 		} {
 			row.Label, row.LabelValue = "protocol", one.name
 			all = append(all, row)
@@ -157,7 +157,7 @@ func (s *connShares) samples() (all []web.Sample) {
 	return all
 }
 
-// count counts a connection, or turns it away at the limit.
+// takePlace counts a new connection, or closes it and returns false at the limit.
 func (s *Server) takePlace(c net.Conn, p protocolID) bool {
 	if s.conns.tryAdd(p) {
 		s.counters.accepted.Add(1)
@@ -173,11 +173,11 @@ func (s *Server) takePlace(c net.Conn, p protocolID) bool {
 	return false
 }
 
-// crowdedHandshake is how long a new connection may stay silent while others are turned away:
-// those that say nothing make room for them.
+// crowdedHandshake is how long a new connection may stay silent while others are refused: silent
+// ones make room.
 const crowdedHandshake = 1000 // milliseconds
 
-// handshakeLimit is how long, in milliseconds, a new connection may stay silent.
+// handshakeLimit returns how long, in milliseconds, a new connection may stay silent.
 func (s *Server) handshakeLimit(now int64) int64 {
 	limit := s.o.HandshakeTimeout.Milliseconds()
 	if at := s.conns.refusedAt.Load(); at > 0 && now-at < 2*sweepPeriod.Milliseconds() {
@@ -186,7 +186,7 @@ func (s *Server) handshakeLimit(now int64) int64 {
 	return limit
 }
 
-// countedListener counts its connections among the server's, up to their cap.
+// countedListener counts its connections among the server's and closes those beyond the limit.
 type countedListener struct {
 	net.Listener
 	server   *Server

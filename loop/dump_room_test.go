@@ -53,7 +53,7 @@ func TestDumpSteadily(t *testing.T) {
 // keepsTurn says whether one of its long replies keeps others waiting.
 func (c *memConn) keepsTurn() bool {
 	for st := c.s.stream; st != nil; st = st.next {
-		if st.done != nil {
+		if st.release != nil {
 			return true
 		}
 	}
@@ -67,7 +67,7 @@ func TestDumpHoard(t *testing.T) {
 	c := dumps(w, 1)[0]
 	for i := 0; i < 40 && !c.closed; i++ {
 		w.await("the DUMP to be ready", func() bool { return c.closed || w.longReplies.Load() == 0 || c.keepsTurn() })
-		if n := c.s.stream.bytes(); n > w.mostUnsent() {
+		if n := c.s.stream.sharedBytes(); n > w.mostUnsent() {
 			t.Fatalf("%d bytes are unread, more than %d", n, w.mostUnsent())
 		}
 		c.send(request(1, periodic.Dump))
@@ -89,7 +89,7 @@ func TestStatusHoard(t *testing.T) {
 		c.send(request(1, periodic.Status))
 		w.await("the STATUS to be ready", func() bool { return c.closed || w.longReplies.Load() == 0 })
 		w.look()
-		if n := c.s.stream.bytes(); n > w.mostUnsent() {
+		if n := c.s.stream.sharedBytes(); n > w.mostUnsent() {
 			t.Fatalf("%d bytes are unread, more than %d", n, w.mostUnsent())
 		}
 	}

@@ -14,17 +14,17 @@ import (
 	"treadle/sched"
 )
 
-// feed tells the journal what the scheduler says must survive. Each shard has a
-// record of its own, under that shard's lock.
+// journalSink is the scheduler's sched.Journal. Each shard has a record of its own, which is used
+// under that shard's lock.
 type journalSink struct {
 	journal *journal.Journal
 	records []journal.Record
-	dirty   atomic.Bool // something was appended since the last flush
-	manual  bool        // by tests: nothing is flushed until they say so
+	dirty   atomic.Bool // the journal has changes that no flush covers
+	manual  bool        // flush does nothing; a test clears it to commit
 }
 
-// Save implements sched.Journal. Nobody waits for a function to be on disk, and workers offer
-// as many as they like: while the disk is full none is written.
+// Save implements sched.Journal. While the disk is full it leaves new functions out: no reply waits
+// for one to be durable, and workers may offer any number.
 func (f *journalSink) Save(shard int, j *sched.Saved) {
 	if j.Kind == sched.KindQueue && f.journal.Full() {
 		return
@@ -57,7 +57,7 @@ func (f *journalSink) flush(acknowledgements int) {
 	}
 }
 
-// flushLater is flush for a turn without acknowledgements whose changes a loss of power may undo.
+// flushLater is flush for a turn without acknowledgements, whose changes a loss of power may undo.
 func (f *journalSink) flushLater() {
 	if f != nil && !f.manual && f.dirty.Load() {
 		f.dirty.Store(false)
@@ -65,7 +65,7 @@ func (f *journalSink) flushLater() {
 	}
 }
 
-// JournalError ends a server that cannot write what it would have to acknowledge.
+// JournalError ends a server whose journal cannot be written: it can acknowledge nothing any more.
 type JournalError struct{ Err error }
 
 func (e *JournalError) Error() string {
@@ -73,10 +73,10 @@ func (e *JournalError) Error() string {
 }
 func (e *JournalError) Unwrap() error { return e.Err }
 
-// ExitCode is the process's for this error.
+// ExitCode returns the exit code of the process.
 func (e *JournalError) ExitCode() int { return exitData }
 
-// dataError is a data directory that cannot be opened.
+// dataError returns the OptionError of a data directory that cannot be opened.
 func dataError(err error) error {
 	code := exitFailure
 	if errors.As(err, new(*journal.DamageError)) {
@@ -84,13 +84,13 @@ func dataError(err error) error {
 	}
 	for _, errno := range []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EIO} {
 		if errors.Is(err, errno) {
-			code = exitData // it cannot be written
+			code = exitData // the directory cannot be written
 		}
 	}
 	return &OptionError{Setting: "data", Err: err, Code: code}
 }
 
-// journalOptions are those that follow from the server's.
+// newJournalOptions derives the journal's options from the server's.
 func (s *Server) newJournalOptions() (journal.Options, error) {
 	mode, err := journal.ParseMode(s.o.Sync)
 	if err != nil {
@@ -102,7 +102,7 @@ func (s *Server) newJournalOptions() (journal.Options, error) {
 	}, nil
 }
 
-// openJournal opens the data directory and puts back what is in it.
+// openJournal opens the data directory and restores its jobs, settings and documents.
 func (s *Server) openJournal() error {
 	j, err := journal.Open(s.journalOpts)
 	if err != nil {
@@ -123,7 +123,7 @@ func (s *Server) openJournal() error {
 	return nil
 }
 
-// holder finds the peer of a restored task's worker.
+// holder returns the peer of the worker that holds a restored task; nil: the task becomes ready.
 func (s *Server) holder(space sched.Space, name string) *sched.Peer {
 	for _, p := range s.protocols {
 		if h, ok := p.(protocol.Holders); ok && p.Name() == spaces[space].Protocol {
@@ -133,7 +133,7 @@ func (s *Server) holder(space sched.Space, name string) *sched.Peer {
 	return nil
 }
 
-// closeJournal writes what is left. A journal that failed is why the server stops.
+// closeJournal commits the remaining changes. It returns why, or the journal's error.
 func (s *Server) closeJournal(why error) error {
 	err := s.journal.journal.Close()
 	if f := s.failure.Load(); f != nil {
@@ -145,7 +145,7 @@ func (s *Server) closeJournal(why error) error {
 	return why
 }
 
-// progressEvery is the time between two lines about a long replay.
+// progressEvery is the time between two log lines about a long replay.
 const progressEvery = time.Second
 
 func (s *Server) replay() error {
@@ -208,8 +208,7 @@ func (s *Server) restore(now sched.Time, r *journal.Record) error {
 	return nil
 }
 
-// committed has the acknowledgements sent that waited for a group. The committer
-// calls it.
+// committed tells every waiter for a commit that there was one. The journal's committer calls it.
 func (s *Server) committed(uint64) {
 	s.wakeCommits()
 	for a := range protocolsWith[protocol.Acknowledger](s) {
@@ -222,15 +221,15 @@ func (s *Server) committed(uint64) {
 	}
 }
 
-// journalFailed stops the server at once. The committer calls it.
+// journalFailed stops the server at once. The journal's committer calls it.
 func (s *Server) journalFailed(err error) {
 	s.failure.CompareAndSwap(nil, &JournalError{err})
 	s.wakeCommits()
 	s.stop()
 }
 
-// durable says what the caller's acknowledgement has to wait for: the group that
-// covers what was changed last in the journal's part for queue; false: nothing.
+// durable returns the journal's group that covers the last change of a queue, and whether an
+// acknowledgement of that change has to wait for it.
 func (s *Server) durable(queue []byte) (group uint64, wait bool) {
 	if s.journal == nil {
 		return 0, false
@@ -239,7 +238,7 @@ func (s *Server) durable(queue []byte) (group uint64, wait bool) {
 	return group, group > s.journal.journal.Committed()
 }
 
-// durableAll is durable for changes in any part.
+// durableAll is durable for all queues and settings.
 func (s *Server) durableAll() (group uint64, wait bool) {
 	if s.journal == nil {
 		return 0, false
@@ -251,7 +250,7 @@ func (s *Server) durableAll() (group uint64, wait bool) {
 	return group, group > s.journal.journal.Committed()
 }
 
-// awaitCommit returns when a group is committed, or the journal has failed.
+// awaitCommit blocks until a group is committed. It returns an error when the journal fails.
 func (s *Server) awaitCommit(group uint64) error {
 	s.commits.L.Lock()
 	defer s.commits.L.Unlock()
@@ -264,23 +263,22 @@ func (s *Server) awaitCommit(group uint64) error {
 	return nil
 }
 
-// wakeCommits has awaitCommit look again.
+// wakeCommits makes the callers of awaitCommit check again.
 func (s *Server) wakeCommits() {
 	s.commits.L.Lock()
 	defer s.commits.L.Unlock()
 	s.commits.Broadcast()
 }
 
-// full says that nothing more may be taken in for want of disk.
+// diskFull reports whether the disk is too full for new jobs.
 func (s *Server) diskFull() bool { return s.journal != nil && s.journal.journal.Full() }
 
-// room says that the disk can take so many bytes in.
+// diskHasRoom reports whether the disk has room for so many bytes.
 func (s *Server) diskHasRoom(bytes int) bool {
 	return s.journal == nil || s.journal.journal.RoomFor(uint64(bytes))
 }
 
-// mark says that the late bytes up to end wait for a group, which is later than that of the
-// bytes before.
+// ackGroup says that the acks up to end wait for a group. Groups and ends of a session ascend.
 type ackGroup struct {
 	group uint64
 	end   int
@@ -296,15 +294,14 @@ func (s *session) After(group uint64, reply []byte) {
 	s.r.newAcks++
 	s.acks = append(s.acks, reply...)
 	if last := len(s.ackGroups) - 1; last >= 0 && s.ackGroups[last].group >= group {
-		s.ackGroups[last].end = len(s.acks) // it is sent behind those
+		s.ackGroups[last].end = len(s.acks) // the order of replies holds: this one follows a later group's
 	} else {
 		s.ackGroups = append(s.ackGroups, ackGroup{group, len(s.acks)})
 	}
 }
 
-// releaseLate moves the acknowledgements that are due to their sessions' out buffers.
-// Every turn ends with it: a group that is committed between an acknowledgement's
-// look at Committed and waits being set would wake nobody.
+// releaseAcks sends the acknowledgements of committed groups. Every turn ends with it, because a
+// commit between the caller's look at Committed and the setting of acksWait wakes no reactor.
 func (r *reactor) releaseAcks() {
 	if len(r.awaitCommit)+len(r.halfClosed) == 0 {
 		return
@@ -322,7 +319,7 @@ func (r *reactor) releaseAcks() {
 		if p.group > committed {
 			return false
 		}
-		_, _ = p.conn.Write(p.acks) // nobody is left to hear of an error
+		_, _ = p.conn.Write(p.acks) // the connection closes after an error as well
 		_ = p.conn.Close()
 		r.server.conns.remove(p.protocol)
 		return true
@@ -330,8 +327,7 @@ func (r *reactor) releaseAcks() {
 	r.acksWait.Store(len(r.awaitCommit)+len(r.halfClosed) > 0)
 }
 
-// parting is what a peer that has closed its side is still to read when a group is committed,
-// the latest that any of it waits for: parts of the journal are not in the same group.
+// halfClosed is a half-closed connection whose peer is still to receive acknowledgements.
 type halfClosed struct {
 	conn  io.WriteCloser
 	acks  []byte
@@ -340,8 +336,8 @@ type halfClosed struct {
 	protocol protocolID
 }
 
-// release sends what waited for groups up to committed; true when nothing waits any
-// more.
+// sendAcks moves the acknowledgements of groups up to committed to Out. It returns true when none
+// are left.
 func (s *session) sendAcks(committed uint64) bool {
 	n := 0
 	for n < len(s.ackGroups) && s.ackGroups[n].group <= committed {

@@ -55,13 +55,13 @@ func (s *Server) listen() error {
 	return nil
 }
 
-// starter starts the conversations of a port.
+// loopPort is a port that the event loops serve.
 type loopPort struct {
 	protocol.Port
 	protocol protocolID
 }
 
-// starters are those of all ports that the event loops serve.
+// loopPorts returns the ports of all protocols that the event loops serve.
 func (s *Server) loopPorts() (all []loopPort) {
 	for p := range protocolsWith[protocol.LoopServed](s) {
 		for _, port := range p.Ports() {
@@ -71,7 +71,7 @@ func (s *Server) loopPorts() (all []loopPort) {
 	return all
 }
 
-// starter is that of the first port with a setting. It panics when there is none.
+// loopPort returns the first port of a setting. It panics when there is none.
 func (s *Server) loopPort(setting string) loopPort {
 	all := s.loopPorts()
 	at := slices.IndexFunc(all, func(s loopPort) bool { return s.Setting == setting })
@@ -81,7 +81,7 @@ func (s *Server) loopPort(setting string) loopPort {
 	return all[at]
 }
 
-// listener is an open address and the conversation that is held there.
+// listener is an open address of a port.
 type listener struct {
 	net.Listener
 	address string
@@ -105,15 +105,15 @@ func openAddress(setting, address string) (net.Listener, error) {
 	}
 	if network == "unix" {
 		if err := os.Chmod(where, socketMode); err != nil {
-			_ = l.Close() // it was never used
+			_ = l.Close() // no peer has used it
 			return nil, badOption(setting, "cannot set the mode of %s: %w", address, err)
 		}
 	}
 	return l, nil
 }
 
-// cannotListen says why an address cannot be opened. What the system refuses may work another time;
-// what it cannot understand, as a port of 99999, will not.
+// cannotListen returns the OptionError of an address that cannot be opened. It has exitFailure when
+// the same address may work another time, unlike a port of 99999.
 func cannotListen(setting, address string, err error) error {
 	wrong := &OptionError{Setting: setting, Err: fmt.Errorf("cannot listen on %s: %w", address, plain(err))}
 	var errno syscall.Errno
@@ -127,7 +127,7 @@ func cannotListen(setting, address string, err error) error {
 	return wrong
 }
 
-// plain strips what the message around it says anyway.
+// plain strips the parts of a system error that the message around it repeats.
 func plain(err error) error {
 	var errno syscall.Errno
 	if errors.As(err, &errno) {
@@ -136,7 +136,7 @@ func plain(err error) error {
 	return err
 }
 
-// warnOpen says in one line which addresses others than this host can reach.
+// warnOpen logs in one line which addresses other hosts can reach.
 func (s *Server) warnOpen() {
 	var open []string
 	stops := false
@@ -160,12 +160,12 @@ func (s *Server) warnOpen() {
 
 func (s *Server) closeListeners() {
 	for _, l := range s.listeners {
-		_ = l.Close() // closing twice is no fault
+		_ = l.Close() // a second Close is harmless
 	}
 }
 
-// acceptPause is how long accepting rests when the system is out of descriptors or
-// memory: connections wait in the backlog meanwhile.
+// acceptPause is how long a listener rests when the system is out of descriptors or memory. New
+// connections wait in its backlog.
 const acceptPause = 50 * time.Millisecond
 
 func (s *Server) accept(l listener) {
@@ -186,7 +186,7 @@ func (s *Server) accept(l listener) {
 	}
 }
 
-// admit takes a connection in, unless the limit is reached.
+// admit serves a connection, unless the limit is reached.
 func (s *Server) admit(c net.Conn, l listener) {
 	if !s.takePlace(c, l.protocol) {
 		return

@@ -6,43 +6,43 @@ import (
 	"treadle/loop/protocol"
 )
 
-// reports counts the long replies that one session has asked for.
+// longReplies counts the long replies of one session that nothing has been sent of yet.
 type longReplies struct {
-	open      int         // the reactor's
-	abandoned atomic.Bool // the session has ended
+	pending int         // belongs to the reactor
+	gone    atomic.Bool // the session has ended
 }
 
-// maxReports bounds them, and maxWaiting those of all sessions: each waits for its
-// turn with a goroutine of its own.
+// maxLongReplies bounds a session's long replies and maxPendingReplies those of all sessions. Each
+// waits for its encoder in a goroutine.
 const (
 	maxLongReplies    = 8
 	maxPendingReplies = 1024
 )
 
-// Stream implements protocol.Transport. One long reply of each kind is encoded at a time. A Dump of
-// more than --max-outbound bytes, or for which there is no room beside those that are being read,
-// keeps the turn until the peer has read it; the others have a bound together, see relieveStreams.
+// Stream implements protocol.Transport. There is one encoder of each kind. A Dump keeps it until the
+// peer has read it, when it has more than --max-outbound bytes or when there is no room beside the
+// shared streams. All other replies are sent as shared streams, see stream.
 func (s *session) Stream(kind protocol.StreamKind, encode func() [][]byte, tooLarge func()) bool {
 	if s.longReplies == nil {
 		s.longReplies = &longReplies{}
 	}
 	r, id, mine := s.r, s.ID, s.longReplies
-	if mine.open >= maxLongReplies || r.server.longReplies.Load() >= maxPendingReplies {
+	if mine.pending >= maxLongReplies || r.server.longReplies.Load() >= maxPendingReplies {
 		return false
 	}
-	mine.open++
+	mine.pending++
 	r.server.longReplies.Add(1)
-	turn := r.server.encoders[kind]
-	release := func() { <-turn }
-	r.server.runAside(turn, func() {
+	encoder := r.server.encoders[kind]
+	release := func() { <-encoder }
+	r.server.runAside(encoder, func() {
 		var pieces [][]byte
-		if !mine.abandoned.Load() {
+		if !mine.gone.Load() {
 			pieces = encode()
 		}
 		size := lengthOf(pieces)
 		r.exec(func() {
 			r.begin()
-			mine.open--
+			mine.pending--
 			r.server.longReplies.Add(-1)
 			s := r.session(id)
 			there := s != nil && pieces != nil
@@ -67,11 +67,12 @@ func (s *session) Stream(kind protocol.StreamKind, encode func() [][]byte, tooLa
 	return true
 }
 
-// besideLoops does something on a goroutine of its own, when it is its turn.
-func (s *Server) goAside(turn chan struct{}, do func()) {
+// goAside runs do in a goroutine that holds one of the places. When there is none before the event
+// loops have ended, it does not run do, which gives the place back.
+func (s *Server) goAside(places chan struct{}, do func()) {
 	s.workers.Go(func() {
 		select {
-		case turn <- struct{}{}:
+		case places <- struct{}{}:
 			do()
 		case <-s.stopped:
 		}

@@ -8,10 +8,8 @@ import (
 	"treadle/sched"
 )
 
-// The log tells of a job that runs for longer than its time-out, and of a report that
-// comes behind that: nobody else is told, and such a job may run for ever.
-
-// overdue keeps the first job whose time-out has passed since the last line of the log.
+// overdue has the first job that exceeded its time-out since the last log line about such jobs. The
+// log is the only place that tells: such a job may run for ever.
 type overdue struct {
 	throttle throttle
 
@@ -22,7 +20,7 @@ type overdue struct {
 	holder         sched.SessionID
 }
 
-// add is told by the scheduler of each.
+// add counts a job that exceeded its time-out. The scheduler calls it.
 func (o *overdue) add(j *sched.Job, holder sched.SessionID) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -31,7 +29,7 @@ func (o *overdue) add(j *sched.Job, holder sched.SessionID) {
 	}
 }
 
-// tellOverdue logs what there is, a line a second at most.
+// logOverdue logs the jobs counted since the last line, at most once a second.
 func (s *Server) logOverdue() {
 	o := &s.overdue
 	o.mu.Lock()
@@ -66,12 +64,12 @@ func (s *session) LogLate(report string, names func() (queue, name string)) {
 	}
 }
 
-// maxShown bounds a name in the log: those of Gloom may have megabytes.
+// maxNameShown bounds a name in the log: a Gloom name may have megabytes.
 const maxNameShown = 255
 
 func truncated(name string) string { return name[:min(len(name), maxNameShown)] }
 
-// functionText is a queue's name for the log.
+// functionText returns a queue's function for the log.
 func functionText(queue string) string {
 	if name, ok := protocol.Function(queue); ok {
 		queue = string(name)

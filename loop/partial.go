@@ -1,21 +1,20 @@
 package loop
 
-// maxPartials is how many times the largest request all peers of a loop together may have
-// sent of requests that are not whole, or not handled yet: each of thousands may send
-// nearly one, and stop.
+// maxPartialFactor times the largest request is the bound of the unfinished and unhandled requests
+// of all peers of a loop together. Thousands of peers could each send nearly all of one, and stop.
 const maxPartialFactor = 8
 
 func (s *Server) mostPartial() int {
-	return maxPartialFactor * max(s.o.MaxFrame, s.o.GloomMaxFrame, maxPooled) // a short one may be in a spare buffer
+	return maxPartialFactor * max(s.o.MaxFrame, s.o.GloomMaxFrame, maxPooled) // a short request may be in a buffer of the pool
 }
 
-// count takes note of how much the session has unhandled.
+// chargePartial updates the reactor's count of unfinished bytes after a change of partial.
 func (s *session) chargePartial() {
-	if s.gone { // shut has taken it off
+	if s.gone { // closeSession has subtracted the charge
 		return
 	}
 	n := cap(s.partial)
-	if n <= maxSmallBuffer { // it is not kept to account
+	if n <= maxSmallBuffer { // small buffers are not counted
 		n = 0
 	}
 	if n != s.partialCharged {
@@ -25,8 +24,8 @@ func (s *session) chargePartial() {
 	}
 }
 
-// relievePartials ends the sessions whose requests have been unfinished for the longest, while
-// there is too much of such requests: who sends all that he has begun is soon done with it.
+// shedPartials ends the sessions with the oldest unfinished requests while the loop has more than
+// mostPartial bytes of them. A peer that sends a whole request at once is soon done with it.
 func (r *reactor) shedPartials() {
 	for r.partialBytes > r.server.mostPartial() {
 		var oldest *session
@@ -44,9 +43,9 @@ func (r *reactor) shedPartials() {
 	}
 }
 
-// waitsSince is when what is unfinished of the session began.
+// waitingSince returns the Mono time when the session's unfinished or unhandled request began.
 func (s *session) waitingSince() int64 {
-	if s.partialSince == 0 { // it is paused
+	if s.partialSince == 0 { // the session is paused
 		return s.lastReceived
 	}
 	return s.partialSince

@@ -1,20 +1,20 @@
 package loop
 
-// A request of a worker of very many functions may have each of them looked at, a status
-// lists all that there are, data has very many listeners, and one read holds hundreds of requests.
-// What such peers cost in one turn is bounded: beyond it the rest of what they ask waits for the
-// next turn, behind everything that others have sent meanwhile.
+// Some requests cost much: a worker's may look at each of very many functions, a status lists all,
+// data goes to many listeners, and one read may have hundreds of requests. The cost of one turn is
+// bounded. Beyond the bound a session is paused, and goes on in the next turn behind the requests
+// that other peers have sent meanwhile.
 const (
-	// lookTurn is what they may cost: so many functions, held jobs or listeners are looked
-	// through in some milliseconds.
+	// maxTurnCost is the cost of one turn: looking at so many functions, held jobs or listeners
+	// takes some milliseconds.
 	maxTurnCost = 32 << 10
-	// fewLooks is what no request is put off for.
+	// freeCost is the cost below which a request pauses no session.
 	freeCost = 256
-	// keepPaused bounds what is kept of one that waits, since gnet reads on: more GRAB_JOBs
-	// than a connection may have outstanding. Who asks for more is hung up on.
+	// maxPausedBytes bounds the bytes that a paused session receives, since gnet reads on. They
+	// hold more GRAB_JOBs than a connection may have outstanding.
 	maxPausedBytes = 256 << 10
-	// lastTurns is how many turns' worth of requests are still answered to a peer that has
-	// closed its side behind them.
+	// halfClosedTurns times maxTurnCost is what the remaining requests of a peer that has closed
+	// its side may cost.
 	halfClosedTurns = 4
 )
 
@@ -32,7 +32,7 @@ func (s *session) Charge(cost int) bool {
 	return true
 }
 
-// keep puts what a paused session has sent behind the rest.
+// bufferPaused appends bytes that a paused session has received.
 func (s *session) bufferPaused(in []byte) {
 	if s.pausedBytes += len(in); s.pausedBytes > max(maxPausedBytes, s.pausedLimit) {
 		s.End(errTooExpensive)
@@ -41,8 +41,8 @@ func (s *session) bufferPaused(in []byte) {
 	s.partial = append(s.partial, in...)
 }
 
-// resume goes on with what paused sessions have asked, the one that has waited longest first,
-// as long as the turn's bound allows; that one always gets on.
+// resumePaused resumes paused sessions in the order of their waiting until the turn's cost is used
+// up. The first one always goes on.
 func (r *reactor) resumePaused() {
 	for n := len(r.paused); n > 0; n-- {
 		s := r.paused[0]
@@ -55,8 +55,8 @@ func (r *reactor) resumePaused() {
 	}
 }
 
-// resumeLater has another turn begin for those who are paused still, and for what else is left. What
-// is run at once the loop runs before it looks for what others have sent; this it does not.
+// scheduleNextTurn queues a turn for paused sessions and other work that is left. It uses a timer,
+// because the loop would run a queued function before it polls its connections.
 func (r *reactor) scheduleNextTurn() {
 	if len(r.paused)+len(r.refill)+len(r.mail)+len(r.dirty) == 0 || r.resuming {
 		return
@@ -70,7 +70,7 @@ func (r *reactor) scheduleNextTurn() {
 	})
 }
 
-// goOn is resume for one session.
+// resumeSession handles the requests that a paused session has in partial.
 func (r *reactor) resumeSession(s *session) {
 	s.paused, s.pausedLimit = false, 0
 	if !s.open() {
@@ -88,7 +88,7 @@ func (r *reactor) resumeSession(s *session) {
 	}
 }
 
-// hear goes on with a paused session whose peer has closed its side.
+// resumeHalfClosed handles the requests of a paused session whose peer has closed its side.
 func (r *reactor) resumeHalfClosed(s *session) {
 	if s.paused {
 		r.cost -= halfClosedTurns * maxTurnCost
@@ -97,16 +97,16 @@ func (r *reactor) resumeHalfClosed(s *session) {
 	}
 }
 
-// maxOffloads bounds the messages that are worked on beside the loops at a time.
+// maxOffloads bounds the messages that are handled beside the loops at a time.
 const maxOffloads = 4
 
-// Offload implements protocol.Transport. Work waits for one of the places for such work. A peer that
-// closes its side meanwhile is not waited for.
-func (s *session) Offload(in []byte, handled, keeps int, work, done func()) bool {
+// Offload implements protocol.Transport. work runs when fewer than maxOffloads others do. When the
+// peer closes its side meanwhile, the session ends at once.
+func (s *session) Offload(in []byte, handled, backlog int, work, done func()) bool {
 	r, id, places := s.r, s.ID, s.r.server.offloads
-	s.paused, s.pausedLimit = true, keeps
+	s.paused, s.pausedLimit = true, backlog
 	if handled > 0 || len(s.partial) == 0 || &s.partial[0] != &in[0] {
-		r.paused = append(r.paused, s) // in the next turn the bytes lie where they stay
+		r.paused = append(r.paused, s) // by the next turn the message is in partial
 		return false
 	}
 	s.partialSince = r.Now.Mono

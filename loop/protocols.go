@@ -17,9 +17,8 @@ import (
 	"treadle/sched"
 )
 
-// A new protocol is added to newProtocols and to spaces.
-
-// newProtocols makes the protocols, in the order in which they listen, close and show metrics.
+// newProtocols makes the protocols, in the order in which they listen, close and show metrics. A new
+// protocol is added here and to spaces.
 func newProtocols(s *Server) ([]protocol.Protocol, error) {
 	o := &s.o
 	disbatch, err := hub.New(host{s}, o.disbatch())
@@ -32,7 +31,7 @@ func newProtocols(s *Server) ([]protocol.Protocol, error) {
 		gloom.New(host{s}, gloom.Options{Masters: o.GloomMasters, Slaves: o.GloomSlaves, MaxFrame: o.GloomMaxFrame, Strict: o.GloomJSON == GloomStrict}),
 		dwork.New(host{s}, o.dwork()),
 		kts,
-		disbatch, // last: its Close waits for tasks, and the others are not to serve meanwhile
+		disbatch, // last: its Close waits for tasks, and the others must not serve meanwhile
 	}, nil
 }
 
@@ -51,7 +50,7 @@ func (o *Options) rules() (rules [sched.MaxSpaces]sched.Rules, grace int64) {
 	return spaces.Rules(), o.PeriodicGrace.Milliseconds()
 }
 
-// having ranges over the protocols that implement T.
+// protocolsWith ranges over the protocols that implement T.
 func protocolsWith[T any](s *Server) iter.Seq[T] {
 	return func(yield func(T) bool) {
 		for _, p := range s.protocols {

@@ -12,55 +12,55 @@ import (
 	"treadle/sched"
 )
 
-// A session id is loop, slot and generation.
+// A session id has a loop, a slot and a generation.
 const (
 	slotShift  = 32
 	loopShift  = 56
 	slotMask   = 1<<(loopShift-slotShift) - 1
-	maxBuffers = 256 // buffers kept for whoever needs one
+	maxBuffers = 256 // small buffers that a reactor keeps
 	outInitial = 512
 )
 
-// reactor is one event loop's part of the server: its sessions and their turns.
-// Everything in it belongs to the loop's goroutine, except box.
+// reactor is one event loop's part of the server: its sessions and their turns. All fields but
+// inbox and acksWait belong to the loop's goroutine.
 type reactor struct {
 	protocol.Loop
 	server    *Server
 	index     int
-	exec      func(func())     // runs a function on the loop, from anywhere
-	end       func()           // finish, made once: a method value costs an allocation
+	exec      func(func())     // runs a function on the loop, from any goroutine
+	end       func()           // finish as a func value, made once because each one allocates
 	closeConn func(connection) // closes a connection, on the loop
-	// part keeps a connection that is about to be closed open for writing, nil: it cannot.
+	// dupWriter opens a second descriptor of a connection, for writing; nil: it has failed.
 	dupWriter func(connection) io.WriteCloser
 	after     func(time.Duration, func()) *time.Timer
 
-	box mailbox
+	inbox mailbox
 
-	turning      bool      // Now has been read
+	turning      bool      // a turn is on, and Now has been read
 	armed        bool      // finish is queued
-	allUntil     time.Time // when allTime of this turn is over; zero: nobody has had more to say
+	allUntil     time.Time // end of this turn's allTime; zero: it has not begun
 	sessions     []*session
 	gens         []uint32   // by slot: the generation of its next session
-	mail         []byte     // letters that are left for the next turn
-	delivered    int        // what was delivered this turn, see turnDeliveries
-	refill       []*session // those that get more jobs in the next turn
-	free         []uint32
-	dirty        []*session
-	slow         []*session // unsent bytes or a stream: looked at every slowPeriod
-	mailed       []bool     // by loop: its box was empty before this turn's first put
-	buffers      [][]byte
+	mail         []byte     // deliveries from other loops that this turn had no room for
+	delivered    int        // cost of this turn's deliveries, see turnDeliveries
+	refill       []*session // sessions that get more jobs in the next turn
+	free         []uint32   // slots without a session
+	dirty        []*session // sessions to flush at the end of the turn
+	slow         []*session // sessions with unsent bytes or a stream, see checkSlow
+	mailed       []bool     // by loop: this turn's first delivery found its mailbox empty
+	buffers      [][]byte   // small buffers for reuse
 	pool         bufferPool
-	partialBytes int          // bytes of requests that are not whole, or not handled
-	paused       []*session   // those whose requests go on in the next turn
-	resuming     bool         // there is to be a turn for them
-	cost         int          // what costly requests have looked through this turn, see pause.go
-	awaitCommit  []*session   // those with late acknowledgements
-	halfClosed   []halfClosed // those of peers that have closed their side
-	acksWait     atomic.Bool  // there are some
-	newAcks      int          // acknowledgements that this turn has added to those
+	partialBytes int          // sum of the sessions' partialCharged
+	paused       []*session   // sessions that go on in the next turn, longest wait first
+	resuming     bool         // scheduleNextTurn has queued a turn
+	cost         int          // cost of this turn's expensive requests, see pause.go
+	awaitCommit  []*session   // sessions with acks
+	halfClosed   []halfClosed // half-closed connections with acks
+	acksWait     atomic.Bool  // awaitCommit or halfClosed is not empty
+	newAcks      int          // acknowledgements that began to wait in this turn
 	delivery     sched.Delivery
 	more         [readMore]byte // see readOn
-	flushAt      int            // below this much for one peer, nothing is written in mid-turn
+	flushAt      int            // unwritten bytes of one peer from which a turn writes early
 	unwritten    int            // bytes of this turn's deliveries that are not written yet
 }
 
@@ -86,8 +86,7 @@ func (r *reactor) begin() {
 	}
 }
 
-// finish ends a turn: it takes the mail and writes to every session that has
-// something to send, each once.
+// finish ends a turn. It delivers the mail and writes once to every session with output.
 func (r *reactor) finish() {
 	r.armed = false
 	if !r.turning {
@@ -119,18 +118,18 @@ func (r *reactor) finish() {
 	r.scheduleNextTurn()
 }
 
-// turnDeliveries is how much is delivered in one turn, of what may be put off: so many letters, or
-// jobs for peers that have taken what they had, each of at most 4 KiB, are some milliseconds.
+// turnDeliveries bounds the deliveries of one turn that may wait: mail, and jobs for peers that
+// have read their output. That many deliveries of at most 4 KiB take some milliseconds.
 const (
 	turnDeliveries = 8 << 10
 	deliveryShift  = 12
 )
 
-// readMail delivers what other loops have sent, as far as the turn's bound allows.
+// readMail delivers the mail of other loops, up to turnDeliveries.
 func (r *reactor) readMail() {
 	for r.delivered < turnDeliveries {
 		if len(r.mail) == 0 {
-			if r.mail = r.box.take(); len(r.mail) == 0 {
+			if r.mail = r.inbox.take(); len(r.mail) == 0 {
 				return
 			}
 		}
@@ -138,8 +137,8 @@ func (r *reactor) readMail() {
 	}
 }
 
-// flushAll writes to the sessions that have something to send. Writing may hand out more work, and
-// so make more sessions dirty: those that are too many wait for the next turn.
+// flushAll flushes the dirty sessions. A write may hand out jobs and so make more sessions dirty.
+// When turnDeliveries is reached, those wait for the next turn.
 func (r *reactor) flushAll() {
 	i := 0
 	for first := len(r.dirty); i < len(r.dirty) && (i < first || r.delivered < turnDeliveries); i++ {
@@ -150,7 +149,7 @@ func (r *reactor) flushAll() {
 	r.dirty = r.dirty[:n]
 }
 
-// unpack delivers the first letter of the mail and returns the rest.
+// deliverNext delivers the first delivery of the mail and returns the rest.
 func (r *reactor) deliverNext(mail []byte) (rest []byte) {
 	rest = nextDelivery(mail, &r.delivery)
 	if s := r.session(r.delivery.To); s != nil {
@@ -181,14 +180,14 @@ func (r *reactor) open(c connection, by loopPort) *session {
 	return s
 }
 
-// connectionID folds a session id to the four bytes of the handshake's answer: eight bits of the
-// loop, twenty of the slot, as many as there may be connections, and four of the generation.
+// connectionID folds a session id into the four bytes of a handshake's answer. It has 8 bits of
+// the loop, 20 of the slot, which is the most descriptors there can be, and 4 of the generation.
 func connectionID(id sched.SessionID) uint32 {
 	slot := uint64(id) >> slotShift & slotMask
 	return uint32(uint64(id)>>loopShift)<<24 | uint32(slot)<<4&(1<<24-1) | uint32(id)&0xf
 }
 
-// session returns the session of an id, nil when it has ended.
+// session returns the session of an id; nil when it has ended.
 func (r *reactor) session(id sched.SessionID) *session {
 	slot := uint64(id) >> slotShift & slotMask
 	if slot < uint64(len(r.sessions)) {
@@ -199,8 +198,7 @@ func (r *reactor) session(id sched.SessionID) *session {
 	return nil
 }
 
-// traffic gives a session what its connection has read. A panic in there is this
-// session's end, not the server's.
+// traffic passes the bytes read from a connection to its session. A panic ends this session only.
 func (r *reactor) traffic(s *session, in []byte) {
 	r.begin()
 	defer r.recoverSession(s)
@@ -210,7 +208,7 @@ func (r *reactor) traffic(s *session, in []byte) {
 	}
 }
 
-// filled tells a session that n bytes were read to its window.
+// filled tells a session that n bytes were read into its window.
 func (r *reactor) filled(s *session, n int) {
 	defer r.recoverSession(s)
 	need := s.conv.Need(s.partial)
@@ -228,28 +226,27 @@ func (r *reactor) recoverSession(s *session) {
 	}
 }
 
-// farewell sends what a peer that has closed its side is still to read: it may have
-// closed only its writing side, behind its last request. The acknowledgements that wait
-// for the journal follow when it has what they speak of.
+// halfClose sends the remaining output to a peer that has closed its side, which may be its
+// writing side only. Acknowledgements follow on a second descriptor when the journal commits.
 func (r *reactor) halfClose(s *session) {
 	r.resumeHalfClosed(s)
 	if s.gone || s.stream != nil {
 		return
 	}
 	if len(s.Out) > 0 {
-		_, _ = s.conn.Write(s.Out) // nobody is left to hear of an error
+		_, _ = s.conn.Write(s.Out) // the connection closes after an error as well
 		s.Out = nil
 	}
 	if len(s.ackGroups) > 0 && r.dupWriter != nil {
 		if conn := r.dupWriter(s.conn); conn != nil {
-			r.server.conns.add(s.protocol) // a descriptor is still taken
+			r.server.conns.add(s.protocol) // the second descriptor counts as a connection
 			r.halfClosed = append(r.halfClosed, halfClosed{conn, s.acks, s.ackGroups[len(s.ackGroups)-1].group, s.protocol})
 			r.acksWait.Store(true)
 		}
 	}
 }
 
-// shut ends a session whose connection is closed.
+// closeSession ends a session after its connection was closed.
 func (r *reactor) closeSession(s *session) {
 	r.begin()
 	if s.gone {
@@ -269,7 +266,7 @@ func (r *reactor) closeSession(s *session) {
 		s.stream.end()
 	}
 	if s.longReplies != nil {
-		s.longReplies.abandoned.Store(true)
+		s.longReplies.gone.Store(true)
 	}
 	defer r.recoverSession(s)
 	s.conv.Closed()
@@ -279,14 +276,14 @@ func (r *reactor) closeSession(s *session) {
 	s.Out, s.partial, s.acks, s.ackGroups = nil, nil, nil, nil
 }
 
-// owes says whether one of its peers has not been sent all that there is for it.
+// hasUnsent reports whether a session or a half-closed connection has output left to send.
 func (r *reactor) hasUnsent() bool {
 	return len(r.halfClosed) > 0 || slices.ContainsFunc(r.sessions, func(s *session) bool {
 		return s != nil && (s.stream != nil || s.unsent() > 0)
 	})
 }
 
-// dismiss ends all sessions because the server stops.
+// endAll ends all sessions, because the server stops.
 func (r *reactor) endAll() {
 	for _, s := range r.sessions {
 		if s != nil {
@@ -318,17 +315,17 @@ func (r *reactor) Deliver(d *sched.Delivery) {
 	}
 }
 
-// crowded says whether a delivery is too much for its session before what there is has been
-// written: one request can cause thousands of the largest. A peer has the bound that it has
-// between turns; beyond the one for all peers only those for whom little waits get more.
+// overBudget reports whether a delivery does not fit into its session's budget before the next
+// write, since one request can cause thousands of large deliveries. A session has the budget that
+// it has between turns. When the loop's budget is used up, only sessions with little output get more.
 func (r *reactor) overBudget(s *session, d *sched.Delivery) bool {
 	return len(s.Out) >= r.flushAt && s.outboundFull() || r.unwritten > r.server.mostUnsent() && s.outbound()+deliverySize(d) > r.flushAt
 }
 
-// sizeOf is about what a delivery takes in a buffer.
+// deliverySize returns about how many bytes a delivery takes in a buffer.
 func deliverySize(d *sched.Delivery) int { return len(d.Job.Workload) + len(d.Data) }
 
-// flush is a session's part in the end of a turn.
+// flush writes a session's output at the end of a turn, and closes a session that has ended.
 func (r *reactor) flush(s *session) {
 	defer r.recoverSession(s)
 	s.dirty = false
@@ -352,15 +349,14 @@ func (r *reactor) flush(s *session) {
 	}
 }
 
-// fill hands the peer what was kept back while it had not taken enough.
+// fill hands the peer the jobs that were held back until it had read enough.
 func (r *reactor) fill(s *session) {
 	if r.server.sched.Flushed(r.Now, s.Scheduled, s.unsent(), r) {
 		r.refill = append(r.refill, s)
 	}
 }
 
-// write sends what a session has, unless a stream is under way: then it waits.
-// The connection may be closed by it.
+// write sends a session's output, unless a stream is under way. An error may close the connection.
 func (r *reactor) write(s *session) {
 	if s.gone || s.stream != nil || s.Out == nil {
 		return
@@ -375,11 +371,11 @@ func (r *reactor) write(s *session) {
 	}
 	r.recycle(out)
 	if s.dirty && s.Out == nil && !s.gone {
-		s.Out = r.buffer() // written in mid-turn: there is more to come
+		s.Out = r.buffer() // the session is still dirty: more output follows
 	}
 }
 
-// recycle keeps a buffer that is not used any more for whoever needs one.
+// recycle keeps a buffer for reuse.
 func (r *reactor) recycle(b []byte) {
 	if cap(b) > maxSmallBuffer {
 		r.pool.put(b)

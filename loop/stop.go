@@ -11,7 +11,7 @@ import (
 	"treadle/sched"
 )
 
-// halt is the beginning of a stop: nothing is handed out any more, results are taken.
+// halt begins a stop: no job is handed out any more, results are still taken.
 func (s *Server) halt() {
 	s.sched.Halt()
 	s.stopping.Store(true)
@@ -20,13 +20,13 @@ func (s *Server) halt() {
 	}
 }
 
-// drain is the setting for people: a server that is not to wait has one of a nanosecond.
+// drain returns the setting for messages. No drain time is a nanosecond in Options.
 func (s *Server) drain() time.Duration { return s.o.Drain.Round(time.Millisecond) }
 
-// maxLeft is how many functions a stopping server names of those whose jobs it leaves running.
+// maxUnfinishedShown bounds the functions that logUnfinished names.
 const maxUnfinishedShown = 10
 
-// tellLeft logs what the drain time was too short for.
+// logUnfinished logs the running jobs, or unread replies, that the drain time was too short for.
 func (s *Server) logUnfinished() {
 	jobs, functions := s.unfinished()
 	if jobs == 0 {
@@ -37,8 +37,8 @@ func (s *Server) logUnfinished() {
 		"jobs", jobs, "functions", functions, "drain", s.drain())
 }
 
-// unfinished counts the running jobs that a restart repeats, and names the functions with
-// the most of them.
+// unfinished counts the running jobs that a restart repeats, and names the functions with the most
+// of them.
 func (s *Server) unfinished() (jobs int, functions string) {
 	var all []sched.QueueStatus
 	s.sched.Status(func(q sched.QueueStatus) {

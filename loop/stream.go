@@ -8,32 +8,34 @@ import (
 	"treadle/loop/protocol"
 )
 
-// slowPeriod is how often connections with unsent bytes are looked at: gnet does
-// not say when a socket has drained.
+// slowPeriod is how often checkSlow looks at connections with unsent bytes. gnet does not report
+// that a socket has drained.
 const slowPeriod = 2 * time.Millisecond
 
-// stream is one reply too large for the out buffer, sent piece by piece as the
-// peer reads. What else the session has to say waits until all of it is on its way.
+// stream is one reply too large for the out buffer. It is sent in pieces as the peer reads. The
+// session's other output waits behind it.
 type stream struct {
-	pieces   [][]byte
-	done     func() // called once, when it is sent or its session has ended; nil: nobody waits for that
-	parked   bool   // what waits for that is the place aside, see passTurn
-	progress int64  // Mono of when the peer has last taken some of it
-	left     int    // unsent then
+	pieces [][]byte
+	// release frees the stream's encoder, or parkedDump, once the peer has read the stream or its
+	// session has ended. nil: the stream is shared, its bytes count against the loop's mostUnsent.
+	release  func()
+	parked   bool  // release frees parkedDump
+	progress int64 // Mono when the peer last read some of it
+	unread   int   // unread bytes then, of the pieces that were written
 	next     *stream
 }
 
-// end tells whoever waits that nothing is left of a stream.
+// end releases the encoder or parkedDump, if the stream has one.
 func (st *stream) end() {
-	if st.done != nil {
-		st.done()
+	if st.release != nil {
+		st.release()
 	}
 }
 
-// bytes is what is left of the streams from here on whose end nobody waits for.
-func (st *stream) bytes() (n int) {
+// sharedBytes returns how many bytes are left to write of st and the streams behind it that are shared.
+func (st *stream) sharedBytes() (n int) {
 	for ; st != nil; st = st.next {
-		if st.done == nil {
+		if st.release == nil {
 			n += lengthOf(st.pieces)
 		}
 	}
@@ -47,9 +49,9 @@ func lengthOf(pieces [][]byte) (n int) {
 	return n
 }
 
-// send starts a stream behind what the session has to send already.
-func (s *session) send(pieces [][]byte, done func()) {
-	st := &stream{pieces: pieces, done: done, progress: s.r.Now.Mono}
+// send starts a stream behind the output that the session has already.
+func (s *session) send(pieces [][]byte, release func()) {
+	st := &stream{pieces: pieces, release: release, progress: s.r.Now.Mono}
 	if s.stream != nil {
 		last := s.stream
 		for last.next != nil {
@@ -68,11 +70,11 @@ func (s *session) send(pieces [][]byte, done func()) {
 	s.pump()
 }
 
-// pump sends as many pieces as the peer takes.
+// pump writes as many pieces as the peer takes.
 func (s *session) pump() {
 	st := s.stream
-	if left := s.conn.OutboundBuffered(); left < st.left {
-		st.progress, st.left = s.r.Now.Mono, left // a piece may be a job of 64 MiB
+	if left := s.conn.OutboundBuffered(); left < st.unread {
+		st.progress, st.unread = s.r.Now.Mono, left // one piece may be a job of 64 MiB
 	}
 	for len(st.pieces) > 0 && s.conn.OutboundBuffered() < protocol.PieceSize {
 		piece := st.pieces[0]
@@ -87,7 +89,7 @@ func (s *session) pump() {
 			return
 		}
 	}
-	if st.left = s.conn.OutboundBuffered(); s.reason == nil && (len(st.pieces) > 0 || st.left > 0) {
+	if st.unread = s.conn.OutboundBuffered(); s.reason == nil && (len(st.pieces) > 0 || st.unread > 0) {
 		return
 	}
 	s.lastReceived = s.r.Now.Mono
@@ -98,7 +100,7 @@ func (s *session) pump() {
 	s.Touch()
 }
 
-// watchSlow has a session looked at until it has nothing unsent.
+// watchSlow lists a session for checkSlow until it has nothing unsent.
 func (r *reactor) watchSlow(s *session) {
 	if s.slow {
 		return
@@ -114,7 +116,7 @@ func (r *reactor) checkSlowLater() {
 	r.after(slowPeriod, func() { r.exec(r.checkSlow) })
 }
 
-// look gives streams their next pieces and tells the scheduler who has caught up.
+// checkSlow writes the next pieces of streams and tells the scheduler which peers have caught up.
 func (r *reactor) checkSlow() {
 	r.begin()
 	kept := r.slow[:0]
@@ -141,53 +143,50 @@ func (r *reactor) checkSlow() {
 	r.slow = kept
 	r.releaseEncoders()
 	r.shedUnread()
-	r.relieveStreams()
+	r.shedStreams(0, 0)
 	if len(kept) > 0 {
 		r.checkSlowLater()
 	}
 }
 
-// maxDeaf is how many times --max-outbound may wait for all peers of a loop together: each
-// may let that much wait, and thousands that do would take all memory.
+// maxUnreadFactor times --max-outbound is the bound of the unread output of all peers of a loop
+// together. Thousands of peers with --max-outbound each would take all memory.
 const maxUnreadFactor = 4
 
 func (s *Server) mostUnsent() int { return maxUnreadFactor * s.o.MaxOutbound }
 
-// large is how much may wait for one peer when that is too much already.
+// largeOutput is the size from which a peer's unread output counts against mostUnsent.
 func (s *Server) largeOutput() int { return min(flushAt, s.o.MaxOutbound) }
 
-// relieve ends the sessions for whose peers most waits, while too much waits for all.
+// shedUnread ends the sessions with the most unread output while the loop has more than mostUnsent.
 func (r *reactor) shedUnread() {
-	waits := 0
+	unread := 0
 	for _, s := range r.slow {
-		waits += s.outbound()
+		unread += s.outbound()
 	}
-	if waits <= r.server.mostUnsent() {
+	if unread <= r.server.mostUnsent() {
 		return
 	}
 	open := slices.DeleteFunc(slices.Clone(r.slow), func(s *session) bool { return !s.open() })
 	slices.SortStableFunc(open, func(a, b *session) int { return cmp.Compare(b.outbound(), a.outbound()) })
-	for i := 0; i < len(open) && waits > r.server.mostUnsent(); i++ {
-		waits -= open[i].outbound()
+	for i := 0; i < len(open) && unread > r.server.mostUnsent(); i++ {
+		unread -= open[i].outbound()
 		open[i].End(errSlowReader)
 	}
 }
 
-// relieveStreams is relieve for the streams whose end nobody waits for. Each may be as large
-// as it is, so while there are others the sessions are ended that have read nothing for the
-// longest.
-func (r *reactor) relieveStreams() { r.shedStreams(0, 0) }
-
-// makeRoom is relieveStreams for so many bytes more, of those that have taken nothing for so
-// long. It says whether there is room.
+// shedStreams makes room for so many more bytes of shared streams within mostUnsent. It ends the
+// sessions whose peers have read nothing for the longest, which must be at least stale
+// milliseconds. A loop's only stream may be of any size, unless there are more bytes to come.
+// shedStreams returns false when there is no room.
 func (r *reactor) shedStreams(more int, stale int64) bool {
-	waits := more + r.unreadStreams()
-	for waits > r.server.mostUnsent() {
+	unread := more + r.sharedBytes()
+	for unread > r.server.mostUnsent() {
 		var stalest *session
 		streams := 0
 		for _, s := range r.slow {
-			if s.open() && s.stream.bytes() > 0 {
-				if streams += s.stream.count(); stalest == nil || s.stream.progress < stalest.stream.progress {
+			if s.open() && s.stream.sharedBytes() > 0 {
+				if streams += s.stream.sharedCount(); stalest == nil || s.stream.progress < stalest.stream.progress {
 					stalest = s
 				}
 			}
@@ -195,27 +194,27 @@ func (r *reactor) shedStreams(more int, stale int64) bool {
 		if streams == 0 || streams < 2 && more == 0 || r.Now.Mono-stalest.stream.progress < stale {
 			return false
 		}
-		waits -= stalest.stream.bytes()
+		unread -= stalest.stream.sharedBytes()
 		stalest.End(errSlowReader)
 	}
 	return true
 }
 
-// unread is how many bytes are left of the streams whose end nobody waits for.
-func (r *reactor) unreadStreams() (n int) {
+// sharedBytes returns how many bytes of shared streams are left to write.
+func (r *reactor) sharedBytes() (n int) {
 	for _, s := range r.slow {
-		n += s.stream.bytes()
+		n += s.stream.sharedBytes()
 	}
 	return n
 }
 
-// turnPatience is how long, in milliseconds, a peer may take none of its stream and keep the turn
-// from others.
+// encoderPatience is how long, in milliseconds, a peer may read nothing and keep an encoder from
+// other sessions.
 const encoderPatience = 20
 
-// passTurns takes the turn from those who do not read while another may wait for it. Their streams
-// stay: among those whose end nobody waits for, when there is room, or in the one place aside, when
-// it is free. Else they keep the turn, see stuckTurn.
+// releaseEncoders frees the encoders of peers that do not read while other long replies wait. Their
+// streams become shared, if there is room, or take parkedDump, if it is free. Otherwise they keep
+// the encoder for up to maxEncoderStall.
 func (r *reactor) releaseEncoders() {
 	for _, s := range r.slow {
 		if r.server.longReplies.Load() == 0 {
@@ -225,7 +224,7 @@ func (r *reactor) releaseEncoders() {
 			continue
 		}
 		for st := s.stream; st != nil; st = st.next {
-			if st.done != nil && !st.parked {
+			if st.release != nil && !st.parked {
 				r.releaseEncoder(st)
 			}
 		}
@@ -233,43 +232,43 @@ func (r *reactor) releaseEncoders() {
 }
 
 func (r *reactor) releaseEncoder(st *stream) {
-	done, aside := st.done, r.server.parkedDump
-	if r.unreadStreams()+lengthOf(st.pieces) <= r.server.mostUnsent() {
-		st.done = nil
+	release, parkedDump := st.release, r.server.parkedDump
+	if r.sharedBytes()+lengthOf(st.pieces) <= r.server.mostUnsent() {
+		st.release = nil
 	} else {
 		select {
-		case aside <- struct{}{}:
-			st.done, st.parked = func() { <-aside }, true
+		case parkedDump <- struct{}{}:
+			st.release, st.parked = func() { <-parkedDump }, true
 		default:
 			return
 		}
 	}
-	done()
+	release()
 }
 
-// count is how many streams there are from here on whose end nobody waits for.
-func (st *stream) count() (n int) {
+// sharedCount returns how many of st and the streams behind it are shared.
+func (st *stream) sharedCount() (n int) {
 	for ; st != nil; st = st.next {
-		if st.done == nil {
+		if st.release == nil {
 			n++
 		}
 	}
 	return n
 }
 
-// steadily is within how many milliseconds a peer that reads its stream takes some of it.
+// steadyRead is the longest time in milliseconds between two reads of a peer that reads steadily.
 const steadyRead = 5000
 
-// stuckTurn is how long, in milliseconds, a peer may take none of its stream
-// when another long reply may be waiting for its turn.
+// maxEncoderStall is how long, in milliseconds, a peer may read nothing and keep an encoder while
+// other long replies wait.
 const maxEncoderStall = 10_000
 
-// patienceWith is how long, in milliseconds, a peer may take nothing of a stream.
+// readLimit returns how long, in milliseconds, a peer may read nothing of a stream.
 func (r *reactor) readLimit(st *stream) int64 {
 	limit := r.server.o.FrameTimeout.Milliseconds()
 	if r.server.longReplies.Load() > 0 {
-		for ; st != nil; st = st.next { // the one that keeps the turn may stand behind others
-			if st.done != nil && !st.parked {
+		for ; st != nil; st = st.next { // a stream with an encoder may be behind shared ones
+			if st.release != nil && !st.parked {
 				return min(limit, maxEncoderStall)
 			}
 		}
@@ -277,11 +276,11 @@ func (r *reactor) readLimit(st *stream) int64 {
 	return limit
 }
 
-// mostSwept bounds what conversations do in one sweep, and so in one turn: a millisecond, or ten when each of as many
-// awaits expires of a job that as many wait for as may. The next sweep goes on.
+// sweepBudget bounds the deadlines that conversations handle in one sweep. They take a millisecond,
+// or ten when each is the await of a job with the most awaits. The next sweep goes on.
 const sweepBudget = 1024
 
-// sweep closes sessions that have kept the server waiting too long, and lets go of memory.
+// sweep ends sessions whose time-outs have passed, and gives memory back.
 func (r *reactor) sweep() {
 	r.pool.shrink()
 	r.dropScratch()

@@ -229,7 +229,7 @@ func TestDumpDoesNotWaitForDump(t *testing.T) {
 	w.look()
 	closed, unread := closedFirst(t, deaf), 0
 	for _, c := range deaf {
-		unread += c.s.stream.bytes()
+		unread += c.s.stream.sharedBytes()
 	}
 	if closed < 2 || closed > 6 || unread > w.mostUnsent() {
 		t.Errorf("%d of %d peers are closed, %d bytes are unread", closed, len(deaf), unread)

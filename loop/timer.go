@@ -8,10 +8,10 @@ import (
 	"treadle/sched"
 )
 
-// sweepPeriod is how often sessions are looked at for silence.
+// sweepPeriod is how often sweep checks the sessions' time-outs.
 const sweepPeriod = time.Second
 
-// timerSink sends what a Tick causes to the sessions' reactors.
+// mailSink passes the deliveries of a goroutine outside of the event loops to the reactors.
 type mailSink struct {
 	server *Server
 	mailed []bool
@@ -27,7 +27,7 @@ func (t *mailSink) Deliver(d *sched.Delivery) {
 // Wake implements protocol.Sink.
 func (t *mailSink) Wake() { t.server.wake(t.mailed) }
 
-// tick ticks the scheduler, and says when to do so next.
+// tick ticks the scheduler and returns the time of the next Tick.
 func (s *Server) tick(sink *mailSink) sched.Time {
 	next := s.sched.Tick(s.now(), sink)
 	s.journal.flush(0)
@@ -35,7 +35,7 @@ func (s *Server) tick(sink *mailSink) sched.Time {
 	return next
 }
 
-// runTimer ticks the scheduler when something is due, sweeps the sessions and gives memory back.
+// runTimer ticks the scheduler when jobs are due, sweeps the sessions and gives memory back.
 func (s *Server) runTimer(ctx context.Context) {
 	sink := &mailSink{s, make([]bool, s.o.Loops)}
 	timer := time.NewTimer(0)
@@ -60,7 +60,7 @@ func (s *Server) runTimer(ctx context.Context) {
 			}
 			continue
 		}
-		next := s.tick(sink) // when there is more to do, it is now
+		next := s.tick(sink) // now or earlier when the Tick left work over
 		s.logOverdue()
 		now := s.now()
 		timer.Reset(time.Duration(max(min(next.Wall-now.Wall, next.Mono-now.Mono), 0)) * time.Millisecond)

@@ -227,7 +227,7 @@ func (w *world) reporting() bool {
 				return false
 			}
 			if s.longReplies != nil {
-				open += s.longReplies.open
+				open += s.longReplies.pending
 			}
 		}
 	}
