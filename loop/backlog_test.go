@@ -41,7 +41,7 @@ func (c *memConn) wantGrabbed(want ...string) {
 // of a broadcast function is for each one that sleeps: every one is woken and gets it.
 func TestBroadcastReachesSleepers(t *testing.T) {
 	for _, loops := range []int{1, 2} {
-		w := newWorld(t, Options{Loops: loops, PeriodicGrab: GrabDocument})
+		w := newWorld(t, Options{Loops: loops, Periodic: PeriodicOptions{Grab: "document"}})
 		client, awake := w.join(0, periodic.Client), w.worker(0, "f")
 		submit := func(name string, size int) {
 			client.send(request(1, periodic.SubmitJob, job("f", name, make([]byte, size)...)))
@@ -84,7 +84,7 @@ func TestBroadcastReachesSleepers(t *testing.T) {
 // TestKeptTogether: a large job that is broadcast to very many who sleep, and do not grab, is
 // kept for as many as there is room for; who leaves or grabs makes room.
 func TestKeptTogether(t *testing.T) {
-	w := newWorld(t, Options{PeriodicGrab: GrabDocument, MaxFrame: 256 << 10, GloomMaxFrame: 64 << 10})
+	w := newWorld(t, Options{Periodic: PeriodicOptions{Grab: "document"}, MaxFrame: 256 << 10, Gloom: GloomOptions{MaxFrame: 64 << 10}})
 	r, client := w.loops[0], w.join(0, periodic.Client)
 	const size = 200 << 10
 	room := w.mostUnsent()/size + 1

@@ -146,7 +146,7 @@ func TestAnnouncedMemory(t *testing.T) {
 // TestDeafClient: a client that pipelines requests and never reads is closed when
 // --max-outbound is reached, and others are served.
 func TestDeafClient(t *testing.T) {
-	r := startServer(t, Options{HTTP: "127.0.0.1:0", MaxFrame: 1 << 16, GloomMaxFrame: 1 << 16, MaxOutbound: 1 << 20})
+	r := startServer(t, Options{HTTP: "127.0.0.1:0", MaxFrame: 1 << 16, Gloom: GloomOptions{MaxFrame: 1 << 16}, MaxOutbound: 1 << 20})
 	bystander := r.greet(periodic.Client)
 	for i := range 500 {
 		bystander.ask(uint32(i), periodic.SubmitJob, job(fmt.Sprint("function", i), "n"), byte(periodic.Success))

@@ -51,11 +51,11 @@ var documentedCommands = map[periodic.Command]documented{
 func expect(cmd periodic.Command, role int, o Options) (d documented) {
 	d = documentedCommands[cmd]
 	switch {
-	case d.roles&role == 0, cmd == periodic.Shutdown && o.PeriodicShutdown == "off":
+	case d.roles&role == 0, cmd == periodic.Shutdown && o.Periodic.Shutdown == "off":
 		return documented{roles: d.roles, args: d.args, reply: "0c"}
-	case cmd == periodic.GrabJob && o.PeriodicGrab == GrabDocument:
+	case cmd == periodic.GrabJob && o.Periodic.Grab == "document":
 		d.reply = "06"
-	case cmd == periodic.Sleep && o.PeriodicGrab == GrabDocument:
+	case cmd == periodic.Sleep && o.Periodic.Grab == "document":
 		d.reply = ""
 	}
 	return d
@@ -90,11 +90,11 @@ func (c *memConn) bodies(id uint32) (all []string) {
 // the arguments of the document or with none, and wants the documented answer, and
 // that the connection stays.
 func TestEveryCommand(t *testing.T) {
-	for _, o := range []Options{{}, {PeriodicGrab: GrabDocument, PeriodicShutdown: "off"}} {
+	for _, o := range []Options{{}, {Periodic: PeriodicOptions{Grab: "document", Shutdown: "off"}}} {
 		for role, name := range map[int]string{byClient: "client", byWorker: "worker"} {
 			for b := range 256 {
 				cmd := periodic.Command(b)
-				what := fmt.Sprintf("%v from a %s, %+v", cmd, name, o.PeriodicGrab)
+				what := fmt.Sprintf("%v from a %s, %+v", cmd, name, o.Periodic.Grab)
 				want := expect(cmd, role, o)
 				w, c := newPeer(t, o, role)
 				c.send(request(0xfedcba98, cmd, want.args))
@@ -102,7 +102,7 @@ func TestEveryCommand(t *testing.T) {
 				if want.reply == "" && len(got) != 0 || want.reply != "" && (len(got) != 1 || got[0] != want.reply) {
 					t.Errorf("%s: answered %q, want %q", what, got, want.reply)
 				}
-				if w.stopped != (cmd == periodic.Shutdown && role == byClient && o.PeriodicShutdown != "off") {
+				if w.stopped != (cmd == periodic.Shutdown && role == byClient && o.Periodic.Shutdown != "off") {
 					t.Errorf("%s: the server stops: %v", what, w.stopped)
 				}
 				unknown, wrong := w.counted("treadle_unknown_commands_total"), w.counted("treadle_wrong_role_requests_total")

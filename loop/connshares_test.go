@@ -74,7 +74,7 @@ func TestShares(t *testing.T) {
 // TestGloomSpeaksFirst: a Gloom peer that says nothing is closed as one that does not finish its
 // handshake; one that has begun a frame has the time of a frame, and one that has spoken stays.
 func TestGloomSpeaksFirst(t *testing.T) {
-	w := newWorld(t, Options{GloomMasters: []string{"tcp://127.0.0.1:0"}, GloomSlaves: []string{"tcp://127.0.0.1:0"}})
+	w := newWorld(t, Options{Gloom: GloomOptions{Masters: []string{"tcp://127.0.0.1:0"}, Slaves: []string{"tcp://127.0.0.1:0"}}})
 	sweep := func(d time.Duration) {
 		w.advance(d.Milliseconds())
 		for _, r := range w.loops {
@@ -115,7 +115,7 @@ func TestGloomFlood(t *testing.T) {
 	var log lockedBuffer
 	on := []string{"tcp://127.0.0.1:0"}
 	r := startServer(t, Options{
-		GloomMasters: on, GloomSlaves: on, Dwork: DworkOptions{Listen: on}, Kts46: ktsOn, HTTP: "127.0.0.1:0", MaxConnections: 64,
+		Gloom: GloomOptions{Masters: on, Slaves: on}, Dwork: DworkOptions{Listen: on}, Kts46: ktsOn, HTTP: "127.0.0.1:0", MaxConnections: 64,
 		HandshakeTimeout: time.Hour, Log: slog.New(slog.NewTextHandler(&log, nil)),
 	})
 	const share = 64 / sharedPart / 4 // of four protocols
@@ -167,7 +167,7 @@ func TestGloomFlood(t *testing.T) {
 // TestSilentMakeRoom: when connections are turned away, those that have said nothing are closed
 // soon, whatever --handshake-timeout says, and one that speaks gets in.
 func TestSilentMakeRoom(t *testing.T) {
-	r := startServer(t, Options{GloomMasters: []string{"tcp://127.0.0.1:0"}, GloomSlaves: []string{"off"}, MaxConnections: 32, HandshakeTimeout: time.Hour})
+	r := startServer(t, Options{Gloom: GloomOptions{Masters: []string{"tcp://127.0.0.1:0"}, Slaves: []string{"off"}}, MaxConnections: 32, HandshakeTimeout: time.Hour})
 	spoken := r.dialGloom(true)
 	spoken.send(gloomFrame(`{}`))
 	spoken.nextGloom("c", "")

@@ -155,7 +155,7 @@ func TestEveryCRCCommand(t *testing.T) {
 				case cmd == periodic.GrabJob:
 					want = grabbed(era, role)
 				}
-				w, c := newCRCPeer(t, Options{PeriodicCRC: name}, role)
+				w, c := newCRCPeer(t, Options{Periodic: PeriodicOptions{CRC: name}}, role)
 				c.send(crcRequest(7, cmd, d.args))
 				got := c.crcBodies()
 				if want == "" && len(got) != 0 || want != "" && (len(got) != 1 || got[0] != "7:"+want) {
@@ -182,7 +182,7 @@ func TestCRCCommandsInThePlainFraming(t *testing.T) {
 	for _, name := range crcEras {
 		for cmd := periodic.Acquired; cmd <= periodic.JobUnassigned; cmd++ {
 			for _, role := range []int{byClient, byWorker} {
-				w, c := newPeer(t, Options{PeriodicCRC: name}, role)
+				w, c := newPeer(t, Options{Periodic: PeriodicOptions{CRC: name}}, role)
 				c.send(request(7, cmd, crcDocumented[cmd].args))
 				if got := c.bodies(7); len(got) != 1 || got[0] != "0c" {
 					t.Errorf("%v in %s: answered %q in the plain framing", cmd, name, got)

@@ -337,7 +337,7 @@ func TestGloomJSON(t *testing.T) {
 		t.Errorf("a Periodic worker gets the jobs %q", got)
 	}
 
-	w = newWorld(t, Options{GloomJSON: GloomStrict})
+	w = newWorld(t, Options{Gloom: GloomOptions{JSON: "strict"}})
 	master = w.openGloom(0, true)
 	master.say("{\"action\":\"submit\",\"id\":1,\"type\":\"f\",\"body\":\"\n\"}")
 	master.hears("strict", `{"error":"invalid_json","reason":"{\"action\":\"submit\",\"id\":1,\"type\":\"f\",\"body\":\"\n\"}"}`)

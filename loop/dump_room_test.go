@@ -24,7 +24,7 @@ func dumps(w *world, n int) (all []*memConn) {
 }
 
 func dumpsRoom(t *testing.T) *world {
-	return newWorld(t, Options{MaxFrame: 256 << 10, GloomMaxFrame: 256 << 10, MaxOutbound: 2 << 20})
+	return newWorld(t, Options{MaxFrame: 256 << 10, Gloom: GloomOptions{MaxFrame: 256 << 10}, MaxOutbound: 2 << 20})
 }
 
 // TestDumpSteadily: whoever reads a DUMP without a pause gets it whole, however many there are:
@@ -81,7 +81,7 @@ func TestDumpHoard(t *testing.T) {
 
 // TestStatusHoard: so it is with one STATUS after the other, which keep nobody waiting.
 func TestStatusHoard(t *testing.T) {
-	w := newWorld(t, Options{MaxFrame: 64 << 10, GloomMaxFrame: 64 << 10, MaxOutbound: 256 << 10})
+	w := newWorld(t, Options{MaxFrame: 64 << 10, Gloom: GloomOptions{MaxFrame: 64 << 10}, MaxOutbound: 256 << 10})
 	client, c := w.join(0, periodic.Client), w.join(0, periodic.Client)
 	client.functions(served.LongStatus+1, "%0200d")
 	c.room = 0
@@ -101,7 +101,7 @@ func TestStatusHoard(t *testing.T) {
 // TestDumpOfLargeJobs: a peer that takes a part of a large job now and then reads its DUMP, and
 // keeps it when others wait for theirs.
 func TestDumpOfLargeJobs(t *testing.T) {
-	w := newWorld(t, Options{MaxFrame: 8 << 20, GloomMaxFrame: 8 << 20, MaxOutbound: 8 << 20})
+	w := newWorld(t, Options{MaxFrame: 8 << 20, Gloom: GloomOptions{MaxFrame: 8 << 20}, MaxOutbound: 8 << 20})
 	client, c := w.join(0, periodic.Client), w.join(0, periodic.Client)
 	for i := range 3 {
 		client.send(request(1, periodic.SubmitJob, job("big", fmt.Sprint(i), make([]byte, 4<<20)...)))
@@ -128,7 +128,7 @@ func TestDumpOfLargeJobs(t *testing.T) {
 // TestDumpStuckBehind: a DUMP that keeps the turn behind another reply of a peer that reads
 // neither keeps it no longer than one alone.
 func TestDumpStuckBehind(t *testing.T) {
-	w := newWorld(t, Options{MaxFrame: 256 << 10, GloomMaxFrame: 256 << 10, MaxOutbound: 1 << 20})
+	w := newWorld(t, Options{MaxFrame: 256 << 10, Gloom: GloomOptions{MaxFrame: 256 << 10}, MaxOutbound: 1 << 20})
 	client, c := w.join(0, periodic.Client), w.join(0, periodic.Client)
 	client.fill(0, 2000)
 	client.functions(served.LongStatus+1, "f%d")

@@ -129,7 +129,7 @@ func TestAtOnce(t *testing.T) {
 func TestRestart(t *testing.T) {
 	d := newDisk()
 	at := time.Now().Unix() + 3600
-	r := d.on(t, Options{GloomMasters: []string{"tcp://127.0.0.1:0"}})
+	r := d.on(t, Options{Gloom: GloomOptions{Masters: []string{"tcp://127.0.0.1:0"}}})
 	c, w := r.greet(periodic.Client), r.greet(periodic.Worker)
 	w.send(request(1, periodic.CanDo, str8("served")), request(2, periodic.GrabJob))
 	w.ping()
@@ -164,7 +164,7 @@ func TestRestart(t *testing.T) {
 // workers, nothing of it is committed.
 func TestGloomJobsAreNotJournaled(t *testing.T) {
 	d := newDisk()
-	r := d.on(t, Options{GloomMasters: []string{"tcp://127.0.0.1:0"}, GloomSlaves: []string{"tcp://127.0.0.1:0"}})
+	r := d.on(t, Options{Gloom: GloomOptions{Masters: []string{"tcp://127.0.0.1:0"}, Slaves: []string{"tcp://127.0.0.1:0"}}})
 	c, w, master := r.greet(periodic.Client), r.greet(periodic.Worker), r.dialGloom(true)
 	submit := func() uint64 {
 		t.Helper()
@@ -308,7 +308,7 @@ func TestDataInUse(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	r := startServer(t, Options{Data: dir})
 	o := r.o
-	o.Periodic, o.HTTP, o.GloomMasters, o.GloomSlaves, o.Started = []string{"tcp://127.0.0.1:0"}, "off", []string{"off"}, []string{"off"}, nil
+	o.Periodic.Listen, o.HTTP, o.Gloom.Masters, o.Gloom.Slaves, o.Started = []string{"tcp://127.0.0.1:0"}, "off", []string{"off"}, []string{"off"}, nil
 	o.Dwork.Listen, o.Kts46 = []string{"off"}, kts46Off
 	err := Run(t.Context(), o)
 	var wrong *OptionError

@@ -103,7 +103,7 @@ func TestDworkAcknowledgedAfterSync(t *testing.T) {
 // TestDworkRestart: the graph survives the process: assigned tasks stay with their worker's
 // location, or are ready again when the setting says so; what was complete stays complete.
 func TestDworkRestart(t *testing.T) {
-	for _, restart := range []string{DworkKeep, DworkReady} {
+	for _, restart := range []string{"keep", "ready"} {
 		d := newDisk()
 		o := dworkOn
 		o.Dwork.Restart = restart
@@ -132,7 +132,7 @@ func TestDworkRestart(t *testing.T) {
 		h = r.hub()
 		text, ready, err := h.Status(ctx)
 		want, wantReady := "dhub: 4 active tasks, 2 ready.", 2
-		if restart == DworkReady {
+		if restart == "ready" {
 			want, wantReady = "dhub: 4 active tasks, 3 ready.", 3
 		}
 		if err != nil || text != want || ready != wantReady {
@@ -148,17 +148,17 @@ func TestDworkRestart(t *testing.T) {
 			t.Errorf("%s: what happened to e is %v, %v, want that it became ready once", restart, info.Log, err)
 		}
 		info, err = h.Lookup(ctx, "c")
-		if err != nil || restart == DworkKeep != (info.Location == "w") {
+		if err != nil || restart == "keep" != (info.Location == "w") {
 			t.Errorf("%s: c is at %q, %v", restart, info.Location, err)
 		}
-		if restart == DworkKeep {
+		if restart == "keep" {
 			if _, err := h.Complete(ctx, "w", tasksOf("c")...); err != nil {
 				t.Error(err)
 			}
 		}
 		done := workOff(ctx, t, h, "w2")
 		slices.Sort(done)
-		if want := map[string][]string{DworkKeep: {"b", "d", "e"}, DworkReady: {"b", "c", "d", "e"}}[restart]; !slices.Equal(done, want) {
+		if want := map[string][]string{"keep": {"b", "d", "e"}, "ready": {"b", "c", "d", "e"}}[restart]; !slices.Equal(done, want) {
 			t.Errorf("%s: %q were done, want %q", restart, done, want)
 		}
 	}

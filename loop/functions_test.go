@@ -57,9 +57,8 @@ func newDisbatchSite(t *testing.T, more string) *disbatchSite {
 		t.Fatal(err)
 	}
 	s.rig = startServer(t, Options{
-		Disbatch:    DisbatchOptions{Config: path, Node: "me"},
-		GloomSlaves: []string{"unix://" + filepath.Join(t.TempDir(), "g")}, GloomMasters: []string{"off"},
-		Drain: 5 * time.Second,
+		Disbatch: DisbatchOptions{Config: path, Node: "me"},
+		Gloom:    GloomOptions{Slaves: []string{"unix://" + filepath.Join(t.TempDir(), "g")}, Masters: []string{"off"}}, Drain: 5 * time.Second,
 	})
 	t.Cleanup(s.store.Close) // before the server's end: nothing of it may be left then
 	for _, l := range s.listening {

@@ -110,7 +110,7 @@ func TestGloomAnnouncedMemory(t *testing.T) {
 // TestDeafMaster: a master that never reads is closed when --max-outbound is reached, by
 // what it asks or by the responses to its jobs; its slaves and the other masters are served.
 func TestDeafMaster(t *testing.T) {
-	r := startGloom(t, Options{HTTP: "127.0.0.1:0", MaxFrame: 1 << 16, GloomMaxFrame: 1 << 16, MaxOutbound: 1 << 20})
+	r := startGloom(t, Options{HTTP: "127.0.0.1:0", MaxFrame: 1 << 16, Gloom: GloomOptions{MaxFrame: 1 << 16}, MaxOutbound: 1 << 20})
 	bystander, slave := r.dialGloom(true), r.dialGloom(false)
 	asking := r.dialGloom(true)
 	unknown := bytes.Repeat(gloomFrame(`{"action":"`+strings.Repeat("z", 1000)+`"}`), 100)

@@ -256,7 +256,7 @@ func TestGloomGoldenEngine(t *testing.T) {
 // startGloom runs a server with the two ports of the protocol.
 func startGloom(t *testing.T, o Options) *rig {
 	t.Helper()
-	o.GloomMasters, o.GloomSlaves = []string{"tcp://127.0.0.1:0"}, []string{"tcp://127.0.0.1:0"}
+	o.Gloom.Masters, o.Gloom.Slaves = []string{"tcp://127.0.0.1:0"}, []string{"tcp://127.0.0.1:0"}
 	o.Shards, o.Drain = 1, time.Millisecond // a scene may end with a job that nobody will do
 	return startServer(t, o)
 }

@@ -105,11 +105,11 @@ func (s *script) set(settings []string) (err error) {
 		name, value, _ := strings.Cut(setting, "=")
 		switch name {
 		case "grab":
-			s.options.PeriodicGrab = Grab(value)
+			s.options.Periodic.Grab = value
 		case "shutdown":
-			s.options.PeriodicShutdown = value
+			s.options.Periodic.Shutdown = value
 		case "crc":
-			s.options.PeriodicCRC = value
+			s.options.Periodic.CRC = value
 		case "max-frame":
 			s.options.MaxFrame, err = strconv.Atoi(value)
 		case "handshake-timeout":

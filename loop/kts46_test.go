@@ -218,16 +218,3 @@ func TestKtsConverted(t *testing.T) {
 		}
 	}
 }
-
-// TestKtsTimeoutUnit: the settings name a unit.
-func TestKtsTimeoutUnit(t *testing.T) {
-	for unit, want := range map[string]time.Duration{"": time.Second, KtsSeconds: time.Second, KtsMilliseconds: time.Millisecond} {
-		s, err := newServer(Options{Data: NoData, Kts46: Kts46Options{TimeoutUnit: unit}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if o := s.o.Kts46.options(s); o.TimeoutUnit != want || o.Timeout != 5*time.Second {
-			t.Errorf("%q: %v, %v", unit, o.TimeoutUnit, o.Timeout)
-		}
-	}
-}

@@ -36,7 +36,7 @@ func TestLargeJobsAreLetGo(t *testing.T) {
 
 // TestLargeScratch: what a conversation needs for a large request is not kept for ever.
 func TestLargeScratch(t *testing.T) {
-	r := startServer(t, Options{GloomMasters: []string{"tcp://127.0.0.1:0"}, GloomSlaves: []string{"off"}})
+	r := startServer(t, Options{Gloom: GloomOptions{Masters: []string{"tcp://127.0.0.1:0"}, Slaves: []string{"off"}}})
 	before := heap()
 	c := r.dialGloom(true)
 	submit := `{"action":"submit","id":1,"type":"t","body":"` + strings.Repeat("x", 32<<20) + `"}`

@@ -90,7 +90,7 @@ type listener struct {
 
 // openAddress opens one address of a setting.
 func openAddress(setting, address string) (net.Listener, error) {
-	network, where, err := splitAddress(address)
+	network, where, err := protocol.SplitAddress(address)
 	if err != nil {
 		return nil, &OptionError{Setting: setting, Err: err}
 	}
@@ -106,7 +106,7 @@ func openAddress(setting, address string) (net.Listener, error) {
 	if network == "unix" {
 		if err := os.Chmod(where, socketMode); err != nil {
 			_ = l.Close() // no peer has used it
-			return nil, badOption(setting, "cannot set the mode of %s: %w", address, err)
+			return nil, protocol.BadOption(setting, "cannot set the mode of %s: %w", address, err)
 		}
 	}
 	return l, nil
@@ -147,7 +147,7 @@ func (s *Server) warnOpen() {
 			continue
 		}
 		open = append(open, l.Address)
-		stops = stops || l.Protocol == "periodic" && s.o.PeriodicShutdown == "on"
+		stops = stops || l.Protocol == "periodic" && s.o.Periodic.Shutdown == "on"
 	}
 	switch {
 	case open == nil:

@@ -19,7 +19,7 @@ import (
 // refuses runs a server that cannot start and checks what it says.
 func refuses(t *testing.T, setting, says string, o Options) {
 	t.Helper()
-	others := []*[]string{&o.Periodic, &o.GloomMasters, &o.GloomSlaves, &o.Dwork.Listen, &o.Kts46.Listen, &o.Kts46.JSON}
+	others := []*[]string{&o.Periodic.Listen, &o.Gloom.Masters, &o.Gloom.Slaves, &o.Dwork.Listen, &o.Kts46.Listen, &o.Kts46.JSON}
 	for _, list := range others {
 		if *list == nil {
 			*list = []string{"off"}
@@ -43,8 +43,8 @@ func refuses(t *testing.T, setting, says string, o Options) {
 // socket are refused, by name of the setting, and left alone.
 func TestUsedAddresses(t *testing.T) {
 	r := startServer(t, Options{HTTP: "127.0.0.1:0"})
-	refuses(t, "periodic", "cannot listen on tcp://"+r.tcp+": address already in use", Options{Periodic: []string{"tcp://" + r.tcp}})
-	refuses(t, "periodic", "cannot listen on unix://"+r.unix+": another server listens there", Options{Periodic: []string{"unix://" + r.unix}})
+	refuses(t, "periodic", "cannot listen on tcp://"+r.tcp+": address already in use", Options{Periodic: PeriodicOptions{Listen: []string{"tcp://" + r.tcp}}})
+	refuses(t, "periodic", "cannot listen on unix://"+r.unix+": another server listens there", Options{Periodic: PeriodicOptions{Listen: []string{"unix://" + r.unix}}})
 	refuses(t, "http", "cannot listen on "+r.http+": address already in use", Options{HTTP: r.http})
 	r.greet(periodic.Client).ping()
 
@@ -53,15 +53,15 @@ func TestUsedAddresses(t *testing.T) {
 	if err := os.WriteFile(file, []byte("precious"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	refuses(t, "periodic", "the file is there and is no socket", Options{Periodic: []string{"unix://" + file}})
-	refuses(t, "periodic", "the file is there and is no socket", Options{Periodic: []string{"unix://" + dir}})
+	refuses(t, "periodic", "the file is there and is no socket", Options{Periodic: PeriodicOptions{Listen: []string{"unix://" + file}}})
+	refuses(t, "periodic", "the file is there and is no socket", Options{Periodic: PeriodicOptions{Listen: []string{"unix://" + dir}}})
 	if text, err := os.ReadFile(file); string(text) != "precious" || err != nil {
 		t.Errorf("the file is now %q, %v", text, err)
 	}
-	refuses(t, "periodic", "no such file or directory", Options{Periodic: []string{"unix://" + dir + "/none/s"}})
+	refuses(t, "periodic", "no such file or directory", Options{Periodic: PeriodicOptions{Listen: []string{"unix://" + dir + "/none/s"}}})
 	// What had been opened before the fault is closed again.
 	free := filepath.Join(dir, "free")
-	refuses(t, "periodic", "address already in use", Options{Periodic: []string{"unix://" + free, "tcp://" + r.tcp}})
+	refuses(t, "periodic", "address already in use", Options{Periodic: PeriodicOptions{Listen: []string{"unix://" + free, "tcp://" + r.tcp}}})
 	if _, err := os.Lstat(free); !os.IsNotExist(err) {
 		t.Errorf("a server that does not start leaves its socket behind: %v", err)
 	}
@@ -77,7 +77,7 @@ func TestStaleSocket(t *testing.T) {
 	}
 	l.SetUnlinkOnClose(false)
 	l.Close()
-	r := startServer(t, Options{Periodic: []string{"unix://" + path}})
+	r := startServer(t, Options{Periodic: PeriodicOptions{Listen: []string{"unix://" + path}}})
 	r.greet(periodic.Client).ping()
 	info, err := os.Lstat(path)
 	if err != nil || info.Mode() != os.ModeSocket|0o660 {
@@ -93,7 +93,7 @@ func TestStaleSocket(t *testing.T) {
 func TestErasOfListeners(t *testing.T) {
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
-	r := startServer(t, Options{PeriodicCRC: "2020", Periodic: []string{"tcp://127.0.0.1:0?crc=2019", "unix://" + path("a"), "unix://" + path("b") + "?crc=2026"}})
+	r := startServer(t, Options{Periodic: PeriodicOptions{CRC: "2020", Listen: []string{"tcp://127.0.0.1:0?crc=2019", "unix://" + path("a"), "unix://" + path("b") + "?crc=2026"}}})
 	f := func(network, address, want string) {
 		t.Helper()
 		conn, err := net.Dial(network, address)
@@ -132,7 +132,7 @@ func TestErasOfListeners(t *testing.T) {
 	f("tcp", r.tcp, "an id in 4 bytes, 2:0a")
 	f("unix", path("a"), "an id in 5 bytes, 2:0a")
 	f("unix", path("b"), "an id in 5 bytes, 1:10, 2:0a")
-	refuses(t, "periodic", `tcp://127.0.0.1:0: the era "2018" of ?crc= is none of 2019-02, 2019, 2020, 2023, 2026`, Options{Periodic: []string{"tcp://127.0.0.1:0?crc=2018"}})
-	refuses(t, "periodic", `the era "" of ?crc=`, Options{Periodic: []string{"unix:///tmp/s?crc="}})
-	refuses(t, "periodic-crc", `"2018" is none of`, Options{PeriodicCRC: "2018"})
+	refuses(t, "periodic", `tcp://127.0.0.1:0: the era "2018" of ?crc= is none of 2019-02, 2019, 2020, 2023, 2026`, Options{Periodic: PeriodicOptions{Listen: []string{"tcp://127.0.0.1:0?crc=2018"}}})
+	refuses(t, "periodic", `the era "" of ?crc=`, Options{Periodic: PeriodicOptions{Listen: []string{"unix:///tmp/s?crc="}}})
+	refuses(t, "periodic-crc", `"2018" is none of`, Options{Periodic: PeriodicOptions{CRC: "2018"}})
 }

@@ -118,7 +118,7 @@ func BenchmarkMailbox(b *testing.B) {
 // one has room always.
 func TestFullMail(t *testing.T) {
 	const size = 290 << 10
-	w := newWorld(t, Options{MaxFrame: size, GloomMaxFrame: size, MaxOutbound: size, Loops: 2})
+	w := newWorld(t, Options{MaxFrame: size, Gloom: GloomOptions{MaxFrame: size}, MaxOutbound: size, Loops: 2})
 	large := sched.Delivery{To: 7, Effect: sched.Result, Data: make([]byte, size)}
 	for range 20 {
 		w.post(1, &large)

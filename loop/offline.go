@@ -190,7 +190,7 @@ func (o *Offline) busy() (n int) {
 // two functions of the loops instead of in a goroutine.
 type offlineAside struct {
 	places chan struct{}
-	do   func()
+	do     func()
 }
 
 // nextAside returns the index of the first work with a free place; -1: there is none.

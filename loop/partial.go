@@ -5,7 +5,7 @@ package loop
 const maxPartialFactor = 8
 
 func (s *Server) mostPartial() int {
-	return maxPartialFactor * max(s.o.MaxFrame, s.o.GloomMaxFrame, maxPooled) // a short request may be in a buffer of the pool
+	return maxPartialFactor * max(s.o.largestFrame(), maxPooled) // a short request may be in a buffer of the pool
 }
 
 // chargePartial updates the reactor's count of unfinished bytes after a change of partial.

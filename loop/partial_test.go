@@ -22,7 +22,7 @@ func submitOf(n int) []byte {
 // begun first go, who finishes his own is served.
 func TestPartials(t *testing.T) {
 	const frame = maxPooled
-	w := newWorld(t, Options{MaxFrame: frame, GloomMaxFrame: frame})
+	w := newWorld(t, Options{MaxFrame: frame, Gloom: GloomOptions{MaxFrame: frame}})
 	r := w.loops[0]
 	submit := submitOf(frame - 100)
 	small := w.join(0, periodic.Client) // the first, but it takes next to nothing
@@ -85,7 +85,7 @@ func TestPartialsOver(t *testing.T) {
 // buffers they keep; and a short request may be in any buffer.
 func TestPartialsIdle(t *testing.T) {
 	const frame = 128 << 10
-	w := newWorld(t, Options{MaxFrame: frame, GloomMaxFrame: frame})
+	w := newWorld(t, Options{MaxFrame: frame, Gloom: GloomOptions{MaxFrame: frame}})
 	r := w.loops[0]
 	for range 4 { // as earlier requests and replies leave them behind
 		r.pool.put(make([]byte, 0, maxPooled/2))

@@ -14,7 +14,7 @@ func TestPauseFor(t *testing.T) {
 	const many = 4000
 	for _, each := range []struct {
 		what    string
-		grab    Grab
+		grab    string
 		prepare func(w *world) (c *memConn, costly []byte)
 	}{
 		{"STATUS of very many functions", "", func(w *world) (*memConn, []byte) {
@@ -31,7 +31,7 @@ func TestPauseFor(t *testing.T) {
 			c, _ := manyFunctions(w)
 			return c, append(request(1, periodic.CantDo, str8("f9")), request(1, periodic.CanDo, str8("f9"))...)
 		}},
-		{"CANT_DO by a worker for whom very much is kept", GrabDocument, func(w *world) (*memConn, []byte) {
+		{"CANT_DO by a worker for whom very much is kept", "document", func(w *world) (*memConn, []byte) {
 			c, client := w.join(0, periodic.Worker), w.join(0, periodic.Client)
 			c.send(request(1, periodic.Broadcast, str8("b")))
 			for i := range uint32(1500) {
@@ -48,7 +48,7 @@ func TestPauseFor(t *testing.T) {
 			return c, crcRequest(1, periodic.WorkData, keyOf("f", "0"), []byte("data"))
 		}},
 	} {
-		w := newWorld(t, Options{PeriodicGrab: each.grab})
+		w := newWorld(t, Options{Periodic: PeriodicOptions{Grab: each.grab}})
 		c, costly := each.prepare(w)
 		w.settle()
 		w.ticks()

@@ -1,9 +1,11 @@
 package loop
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"log/slog"
+	"math"
 	"net"
 	"slices"
 
@@ -14,22 +16,81 @@ import (
 	"treadle/loop/kts46"
 	"treadle/loop/periodic"
 	"treadle/loop/protocol"
+	"treadle/loop/web"
 	"treadle/sched"
 )
+
+// The protocols' settings.
+type (
+	PeriodicOptions = periodic.Options
+	GloomOptions    = gloom.Options
+	DworkOptions    = dwork.Options
+	Kts46Options    = kts46.Options
+	DisbatchOptions = hub.Options
+)
+
+// Defaults of the protocols, for their clients.
+const (
+	DefaultPeriodicUnix = periodic.DefaultUnix
+	DefaultGrace        = periodic.DefaultGrace
+	DefaultGloomMasters = "tcp://127.0.0.1:" + gloom.DefaultMasters
+	DefaultGloomSlaves  = "tcp://127.0.0.1:" + gloom.DefaultSlaves
+	DefaultDwork        = "tcp://127.0.0.1:" + dwork.DefaultPort
+	DefaultKts46        = "tcp://127.0.0.1:" + kts46.DefaultPort
+)
+
+// fillProtocolDefaults fills the defaults of the protocols in. host is the host of their addresses.
+func (o *Options) fillProtocolDefaults(host string) {
+	o.Periodic.FillDefaults(host, o.RunDir)
+	o.Gloom.FillDefaults(host)
+	o.Dwork.FillDefaults(host)
+	o.Kts46.FillDefaults(host)
+}
+
+// validateProtocols validates the settings of the protocols.
+func (o *Options) validateProtocols() error {
+	for _, frame := range []struct {
+		setting string
+		bytes   int
+	}{{"gloom-max-frame", o.Gloom.MaxFrame}, {"dwork-max-frame", o.Dwork.MaxFrame}} {
+		if frame.bytes < minFrame || frame.bytes > math.MaxInt32 {
+			return protocol.BadOption(frame.setting, "%v is not between %v and %v", size(frame.bytes), size(minFrame), size(math.MaxInt32))
+		}
+	}
+	return cmp.Or(o.Periodic.Validate(), o.Gloom.Validate(), o.Dwork.Validate(), o.Kts46.Validate())
+}
+
+// largestFrame returns the bytes of the largest frame that the event loops read.
+func (o *Options) largestFrame() int { return max(o.MaxFrame, o.Gloom.MaxFrame) }
+
+// newGuard makes the guard of all HTTP ports, which refuses requests that pages of other sites make.
+func (o *Options) newGuard() (*web.Guard, error) {
+	listen := slices.Concat(o.Kts46.Listen, o.Kts46.JSON, []string{o.HTTP, net.JoinHostPort(o.Bind, "0")})
+	guard, err := web.NewGuard(web.GuardOptions{Allow: o.AllowHosts, Listen: listen, Log: o.Log})
+	if err != nil {
+		return nil, &OptionError{Setting: "allow-host", Err: err}
+	}
+	return guard, nil
+}
 
 // newProtocols makes the protocols, in the order in which they listen, close and show metrics. A new
 // protocol is added here and to spaces.
 func newProtocols(s *Server) ([]protocol.Protocol, error) {
 	o := &s.o
-	disbatch, err := hub.New(host{s}, o.disbatch())
+	o.Disbatch.Drain = o.Drain
+	disbatch, err := hub.New(host{s}, o.Disbatch)
 	if err != nil {
 		return nil, &OptionError{Setting: "disbatch", Err: err}
 	}
-	kts := kts46.New(host{s}, o.Kts46.options(s))
+	o.Kts46.HandshakeTimeout, o.Kts46.FrameTimeout, o.Kts46.Large, o.Kts46.Guard = o.HandshakeTimeout, o.FrameTimeout, s.largeOutput(), s.guard
+	kts := kts46.New(host{s}, o.Kts46)
+	o.Periodic.MaxFrame, o.Periodic.FrameTimeout, o.Periodic.Projects = o.MaxFrame, o.FrameTimeout, kts.Projects
+	o.Dwork.MaxConnections, o.Dwork.MaxOutbound = o.MaxConnections, o.MaxOutbound
+	o.Dwork.HandshakeTimeout, o.Dwork.FrameTimeout = o.HandshakeTimeout, o.FrameTimeout
 	return []protocol.Protocol{
-		periodic.New(host{s}, o.periodic(kts.Projects)),
-		gloom.New(host{s}, gloom.Options{Masters: o.GloomMasters, Slaves: o.GloomSlaves, MaxFrame: o.GloomMaxFrame, Strict: o.GloomJSON == GloomStrict}),
-		dwork.New(host{s}, o.dwork()),
+		periodic.New(host{s}, o.Periodic),
+		gloom.New(host{s}, o.Gloom),
+		dwork.New(host{s}, o.Dwork),
 		kts,
 		disbatch, // last: its Close waits for tasks, and the others must not serve meanwhile
 	}, nil
@@ -44,10 +105,10 @@ var spaces = protocol.TableOf(slices.Concat(
 	kts46.Spaces(),
 )...)
 
-// rules returns the rules of each name space, and how many milliseconds after its time-out a
-// job is released.
+// rules returns the rules of each name space, and how many milliseconds after its time-out a job is
+// released.
 func (o *Options) rules() (rules [sched.MaxSpaces]sched.Rules, grace int64) {
-	return spaces.Rules(), o.PeriodicGrace.Milliseconds()
+	return spaces.Rules(), o.Periodic.Grace.Milliseconds()
 }
 
 // protocolsWith ranges over the protocols that implement T.

@@ -47,13 +47,13 @@ func startServer(t *testing.T, o Options, prepare ...func(*Server)) *rig {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	if o.Periodic == nil {
-		o.Periodic = []string{"unix://" + filepath.Join(dir, "s"), "tcp://127.0.0.1:0"}
+	if o.Periodic.Listen == nil {
+		o.Periodic.Listen = []string{"unix://" + filepath.Join(dir, "s"), "tcp://127.0.0.1:0"}
 	}
-	if o.GloomMasters == nil {
-		o.GloomMasters, o.GloomSlaves = []string{"off"}, []string{"off"}
+	if o.Gloom.Masters == nil {
+		o.Gloom.Masters, o.Gloom.Slaves = []string{"off"}, []string{"off"}
 	}
-	for _, other := range []*[]string{&o.GloomMasters, &o.GloomSlaves, &o.Dwork.Listen, &o.Kts46.Listen, &o.Kts46.JSON} {
+	for _, other := range []*[]string{&o.Gloom.Masters, &o.Gloom.Slaves, &o.Dwork.Listen, &o.Kts46.Listen, &o.Kts46.JSON} {
 		if *other == nil {
 			*other = []string{"off"}
 		}

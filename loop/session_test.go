@@ -184,7 +184,7 @@ func TestWindow(t *testing.T) {
 // TestSlowReader: a peer is closed when more waits for it than may, whoever made it
 // wait: its own requests or the results of its jobs.
 func TestSlowReader(t *testing.T) {
-	w := newWorld(t, Options{MaxFrame: 16 << 10, GloomMaxFrame: 16 << 10, MaxOutbound: 64 << 10})
+	w := newWorld(t, Options{MaxFrame: 16 << 10, Gloom: GloomOptions{MaxFrame: 16 << 10}, MaxOutbound: 64 << 10})
 	client := w.join(0, periodic.Client)
 	client.room = 0
 	for range 2 {
@@ -224,7 +224,7 @@ func TestSlowReader(t *testing.T) {
 // TestManySlowReaders: when all that waits for a loop's peers is too much, those for whom
 // most waits are closed until it is not, and no others.
 func TestManySlowReaders(t *testing.T) {
-	w := newWorld(t, Options{MaxFrame: 16 << 10, GloomMaxFrame: 16 << 10, MaxOutbound: 64 << 10})
+	w := newWorld(t, Options{MaxFrame: 16 << 10, Gloom: GloomOptions{MaxFrame: 16 << 10}, MaxOutbound: 64 << 10})
 	var deaf []*memConn
 	for i := range 2 * maxUnreadFactor {
 		c := w.join(0, periodic.Client)
@@ -249,7 +249,7 @@ func TestManySlowReaders(t *testing.T) {
 func TestManyResults(t *testing.T) {
 	const size, outbound = 290 << 10, 300 << 10 // the results are larger than what is written at once
 	for loops := 1; loops <= 2; loops++ {
-		w := newWorld(t, Options{MaxFrame: outbound, GloomMaxFrame: outbound, MaxOutbound: outbound, Loops: loops})
+		w := newWorld(t, Options{MaxFrame: outbound, Gloom: GloomOptions{MaxFrame: outbound}, MaxOutbound: outbound, Loops: loops})
 		worker, guest := w.worker(loops-1, "f", "g"), w.join(0, periodic.Client)
 		f := func(what string, most int, runners ...*memConn) {
 			t.Helper()

@@ -129,7 +129,7 @@ func TestStopKeepsTasks(t *testing.T) {
 
 // TestStopDeliversDump: so does a client that reads a large DUMP, or waits for its turn.
 func TestStopDeliversDump(t *testing.T) {
-	r := startServer(t, Options{Drain: time.Hour, MaxFrame: 256 << 10, GloomMaxFrame: 256 << 10, MaxOutbound: 1 << 20})
+	r := startServer(t, Options{Drain: time.Hour, MaxFrame: 256 << 10, Gloom: GloomOptions{MaxFrame: 256 << 10}, MaxOutbound: 1 << 20})
 	first, second := r.greet(periodic.Client), r.greet(periodic.Client)
 	first.send(loadFrame(1, "f", 100_000))
 	first.want(1, byte(periodic.Success))
@@ -237,7 +237,7 @@ func TestRunTwice(t *testing.T) {
 	a.stop()
 	left.wantClosed()
 	b.greet(periodic.Client).ping()
-	again := startServer(t, Options{Periodic: []string{"tcp://" + a.tcp, "unix://" + a.unix}, HTTP: a.http})
+	again := startServer(t, Options{Periodic: PeriodicOptions{Listen: []string{"tcp://" + a.tcp, "unix://" + a.unix}}, HTTP: a.http})
 	w := again.dial("tcp")
 	w.send(hello)
 	w.next()
@@ -252,7 +252,7 @@ func TestRun(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		ended <- Run(ctx, Options{
-			Periodic: []string{"tcp://127.0.0.1:0"}, GloomMasters: []string{"off"}, GloomSlaves: []string{"off"}, Dwork: DworkOptions{Listen: []string{"off"}}, Kts46: kts46Off, HTTP: "off", Data: NoData,
+			Periodic: PeriodicOptions{Listen: []string{"tcp://127.0.0.1:0"}}, Gloom: GloomOptions{Masters: []string{"off"}, Slaves: []string{"off"}}, Dwork: DworkOptions{Listen: []string{"off"}}, Kts46: kts46Off, HTTP: "off", Data: NoData,
 			Started: func(l []Listening) { started <- l },
 		})
 	}()

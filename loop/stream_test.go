@@ -54,7 +54,7 @@ func (c *memConn) functions(n int, name string) {
 // its session has to say comes behind it, and others are served meanwhile. A peer
 // that makes progress is not too slow, whatever --max-outbound says.
 func TestDumpInPieces(t *testing.T) {
-	w := newWorld(t, Options{MaxFrame: 4096, GloomMaxFrame: 4096, MaxOutbound: 8192})
+	w := newWorld(t, Options{MaxFrame: 4096, Gloom: GloomOptions{MaxFrame: 4096}, MaxOutbound: 8192})
 	client, reader := w.join(0, periodic.Client), w.join(0, periodic.Client)
 	client.fill(0, 3000)
 	reader.room = 100
@@ -96,7 +96,7 @@ func TestDumpInPieces(t *testing.T) {
 // one; a second peer keeps the turn then, and is closed sooner when somebody waits for that.
 func TestDumpStuck(t *testing.T) {
 	for jobs, places := range map[int]int{2000: 1, 5000: 2} {
-		w := newWorld(t, Options{FrameTimeout: 20 * time.Second, MaxFrame: 256 << 10, GloomMaxFrame: 256 << 10, MaxOutbound: 1 << 20})
+		w := newWorld(t, Options{FrameTimeout: 20 * time.Second, MaxFrame: 256 << 10, Gloom: GloomOptions{MaxFrame: 256 << 10}, MaxOutbound: 1 << 20})
 		client := w.join(0, periodic.Client)
 		client.fill(0, jobs)
 		var stuck []*memConn
@@ -166,7 +166,7 @@ func TestStatusDoesNotWaitForDump(t *testing.T) {
 // TestStatusDoesNotWaitForStatus: a peer that never reads a long STATUS keeps nobody from
 // theirs; when very much is unread, those that have read nothing for the longest are ended.
 func TestStatusDoesNotWaitForStatus(t *testing.T) {
-	w := newWorld(t, Options{MaxFrame: 256 << 10, GloomMaxFrame: 256 << 10, MaxOutbound: 256 << 10})
+	w := newWorld(t, Options{MaxFrame: 256 << 10, Gloom: GloomOptions{MaxFrame: 256 << 10}, MaxOutbound: 256 << 10})
 	client := w.join(0, periodic.Client)
 	client.functions(4000, "%0200d") // a STATUS of 900 KiB
 	var deaf []*memConn
@@ -209,7 +209,7 @@ func closedFirst(t *testing.T, peers []*memConn) (closed int) {
 // TestDumpDoesNotWaitForDump: a DUMP of what may wait for a peer at all keeps nobody from theirs
 // when it is not read.
 func TestDumpDoesNotWaitForDump(t *testing.T) {
-	w := newWorld(t, Options{MaxFrame: 256 << 10, GloomMaxFrame: 256 << 10, MaxOutbound: 2 << 20})
+	w := newWorld(t, Options{MaxFrame: 256 << 10, Gloom: GloomOptions{MaxFrame: 256 << 10}, MaxOutbound: 2 << 20})
 	client := w.join(0, periodic.Client)
 	client.fill(0, 1500)
 	var deaf []*memConn
@@ -306,7 +306,7 @@ func TestReportOfNobody(t *testing.T) {
 
 // TestLargeResult: one result of the largest size goes to a peer that reads slowly.
 func TestLargeResult(t *testing.T) {
-	w := newWorld(t, Options{MaxFrame: 1 << 20, GloomMaxFrame: 1 << 20})
+	w := newWorld(t, Options{MaxFrame: 1 << 20, Gloom: GloomOptions{MaxFrame: 1 << 20}})
 	client, worker := w.join(0, periodic.Client), w.worker(0, "f")
 	client.room = 0
 	client.send(request(1, periodic.RunJob, job("f", "n", make([]byte, 1<<20-100)...)))

@@ -14,18 +14,18 @@ import (
 // any order, the worker that waits gets it. More traffic would repair a wake-up that
 // was lost, so there is none.
 func TestNoLostWakeUp(t *testing.T) {
-	for _, grab := range []Grab{GrabHold, GrabDocument} {
+	for _, grab := range []string{"hold", "document"} {
 		for seed := range uint64(300) {
 			oneJobInTheAir(t, grab, seed)
 		}
 	}
 }
 
-func oneJobInTheAir(t *testing.T, grab Grab, seed uint64) {
+func oneJobInTheAir(t *testing.T, grab string, seed uint64) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 2))
 	loops := 2 + rng.IntN(3)
-	w := newWorld(t, Options{Loops: loops, Shards: 1 + rng.IntN(4), PeriodicGrab: grab})
+	w := newWorld(t, Options{Loops: loops, Shards: 1 + rng.IntN(4), Periodic: PeriodicOptions{Grab: grab}})
 	w.rng = rng
 	client := w.join(rng.IntN(loops), periodic.Client)
 	var workers []*memConn
@@ -33,7 +33,7 @@ func oneJobInTheAir(t *testing.T, grab Grab, seed uint64) {
 		workers = append(workers, w.worker(rng.IntN(loops), "f", "g"))
 	}
 	wait := periodic.GrabJob
-	if grab == GrabDocument {
+	if grab == "document" {
 		wait = periodic.Sleep
 	}
 	for round := range 20 {
@@ -53,7 +53,7 @@ func oneJobInTheAir(t *testing.T, grab Grab, seed uint64) {
 		}
 		w.settle()
 		got := worker.frames()
-		if grab == GrabDocument && len(got) == 1 && got[0].Body[0] == byte(periodic.Noop) {
+		if grab == "document" && len(got) == 1 && got[0].Body[0] == byte(periodic.Noop) {
 			worker.send(request(uint32(round), periodic.GrabJob))
 			got = worker.frames()
 		}

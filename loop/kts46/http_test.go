@@ -34,7 +34,7 @@ type socketRig struct {
 // serve serves both versions until the test ends; unsent, if it is not 0, is how much may be unread.
 func serve(t *testing.T, o Options, unsent int) *socketRig {
 	t.Helper()
-	o.XML, o.JSON = []string{"127.0.0.1:0"}, []string{"127.0.0.1:0"}
+	o.Listen, o.JSON = []string{"127.0.0.1:0"}, []string{"127.0.0.1:0"}
 	r := &socketRig{rig: newRig(t, o)}
 	began := time.Now()
 	r.server.clock = func() sched.Time {

@@ -5,7 +5,6 @@ package kts46
 import (
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"treadle/loop/protocol"
 	"treadle/loop/web"
@@ -29,21 +28,6 @@ const (
 	SettingJSON = "kts46-json" // of version 2
 )
 
-// Options are the settings of the protocols.
-type Options struct {
-	XML, JSON    []string      // addresses of the two versions
-	Timeout      time.Duration // how often workers are told to report
-	TimeoutUnit  time.Duration // in which workers of version 1 are told
-	RestartAfter time.Duration // the silence of a worker after which its task is queued again; 0: never
-	Databases    []Database    // that version 2 names to its workers
-	MongoDB      string        // URI of the site's MongoDB; empty: there is none
-
-	HandshakeTimeout time.Duration // for a call's head to arrive
-	FrameTimeout     time.Duration // for all of it; its answer is written within another after the sync
-	Large            int           // bytes from which an answer counts as large
-	Guard            *web.Guard    // nil: every host may be named
-}
-
 // Database is a database as version 2 names it.
 type Database struct {
 	Host string `json:"host"`
@@ -56,7 +40,8 @@ type Hub struct {
 	host      protocol.Host
 	sched     *sched.Scheduler
 	o         Options
-	site      *site // nil without a MongoDB
+	databases []Database // of Options.Databases
+	site      *site      // nil without a MongoDB
 	stats     stats
 	active    atomic.Int64  // calls that are being answered
 	composing sync.Mutex    // see compose
@@ -84,8 +69,9 @@ type Hub struct {
 
 // New prepares the protocols; it opens nothing.
 func New(host protocol.Host, o Options) *Hub {
+	databases, _ := o.databases() // Validate has seen the error
 	return &Hub{
-		host: host, sched: host.Sched(), o: o, stats: stats{requests: requestCounters()}, sink: host.NewSink(),
+		host: host, sched: host.Sched(), o: o, databases: databases, stats: stats{requests: requestCounters()}, sink: host.NewSink(),
 		projects: make(map[string]*project), workers: make(map[string]*worker), done: make(chan struct{}),
 		unread: web.Budget{Most: host.MostUnsent()}, unheard: web.Budget{Most: host.MostUnsent()}, hearing: make(chan struct{}, 1), sweepAt: minSweep, restored: make(map[string]*protocol.Document),
 	}

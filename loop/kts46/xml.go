@@ -193,7 +193,11 @@ func (h *Hub) xmlGetJob(_ []any, s []string) (any, error) {
 
 // timeoutV1 is the time between reports in the unit that version 1 is told, rounded up.
 func (h *Hub) timeoutV1() int64 {
-	return int64((h.o.Timeout + h.o.TimeoutUnit - 1) / h.o.TimeoutUnit)
+	unit := time.Second
+	if h.o.TimeoutUnit == milliseconds {
+		unit = time.Millisecond
+	}
+	return int64((h.o.Timeout + unit - 1) / unit)
 }
 
 func dateTime(t *task) codec.DateTime {
