@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// A buffer that must grow keeps its bytes, and comes from those that wait; the largest wait,
-// a bounded number of a bounded size, and all are let go of in time.
-func TestSpares(t *testing.T) {
+// TestBufferPool: a buffer that grows keeps its bytes and comes from the pool. The pool keeps the largest buffers, of a
+// bounded number and size, and drops all in time.
+func TestBufferPool(t *testing.T) {
 	var s bufferPool
 	small := []byte("small")
 	if b := s.reuse(small, 10); &b[0] != &small[0] {

@@ -16,12 +16,12 @@ const (
 	byWorker = 1 << periodic.Worker
 )
 
-// documented is a request of the protocol document: who may send it, with which
-// arguments, and what comes back. Everything else is answered with UNKNOWN.
+// documented is a request of the protocol document: the roles that may send it, its arguments and its
+// reply. Every other request is answered with UNKNOWN.
 type documented struct {
 	roles int
 	args  []byte
-	least int    // shorter arguments are cut ones
+	least int    // length of the shortest complete arguments
 	reply string // the body in hex, "" for none
 }
 
@@ -47,7 +47,7 @@ var documentedCommands = map[periodic.Command]documented{
 	periodic.Sleep:      {byWorker, nil, 0, "00"},
 }
 
-// expect is the documented answer of a command byte to a role.
+// expect returns the documented answer of a command byte to a role.
 func expect(cmd periodic.Command, role int, o Options) (d documented) {
 	d = documentedCommands[cmd]
 	switch {
@@ -61,10 +61,10 @@ func expect(cmd periodic.Command, role int, o Options) (d documented) {
 	return d
 }
 
-// newPeer is a fresh server with one peer of a role, and one job that waits.
-func newPeer(t *testing.T, o Options, role int) (*world, *memConn) {
+// newPeer makes a new server with one peer of a role, and one waiting job.
+func newPeer(t *testing.T, o Options, role int) (*memServer, *memConn) {
 	t.Helper()
-	w := newWorld(t, o)
+	w := newMemServer(t, o)
 	client := w.join(0, periodic.Client)
 	client.send(request(1, periodic.SubmitJob, job("held", "n")))
 	client.close()
@@ -74,7 +74,7 @@ func newPeer(t *testing.T, o Options, role int) (*world, *memConn) {
 	return w, w.join(0, periodic.Client)
 }
 
-// bodies are those of the frames that a peer got for a message.
+// bodies returns those of the frames that a peer got for a message.
 func (c *memConn) bodies(id uint32) (all []string) {
 	c.w.t.Helper()
 	for _, r := range c.frames() {
@@ -125,9 +125,9 @@ func btoi(b bool) uint64 {
 	return 0
 }
 
-// TestEveryCutCommand sends the arguments of every command at every length that is
-// too short. Each is answered with UNKNOWN and counted, changes nothing, and the
-// connection stays; what is behind the arguments is ignored.
+// TestEveryCutCommand sends the arguments of every command at every length that is too short. Each is
+// answered with UNKNOWN and counted, and changes nothing. The connection stays. Bytes behind complete
+// arguments are ignored.
 func TestEveryCutCommand(t *testing.T) {
 	for cmd, d := range documentedCommands {
 		role := d.roles &^ byWorker
@@ -152,7 +152,7 @@ func TestEveryCutCommand(t *testing.T) {
 			if len(got) != 1 || got[0] != "0c" || w.counted("treadle_truncated_requests_total") != 1 {
 				t.Errorf("%v with %d of %d bytes: answered %q, %d counted", cmd, n, len(d.args), got, w.counted("treadle_truncated_requests_total"))
 			}
-			// A LOAD submits what comes before the cut.
+			// A LOAD submits the jobs before the cut.
 			if after := fmt.Sprint(statusOf(w.Server), w.sched.Timeout()); after != before && cmd != periodic.Load {
 				t.Errorf("%v with %d of %d bytes changed %s to %s", cmd, n, len(d.args), before, after)
 			}

@@ -20,7 +20,7 @@ func crcRequest(id uint32, cmd periodic.Command, args ...[]byte) []byte {
 }
 
 // joinCRC is join in the CRC framing.
-func (w *world) joinCRC(loop int, role periodic.Role) *memConn {
+func (w *memServer) joinCRC(loop int, role periodic.Role) *memConn {
 	w.t.Helper()
 	c := w.open(loop)
 	c.send(periodic.AppendHello(nil, &periodic.Hello{Framing: periodic.CRC, Role: role}))
@@ -33,7 +33,7 @@ func (w *world) joinCRC(loop int, role periodic.Role) *memConn {
 
 // workerCRC connects a worker of functions in the CRC framing, of type 1 as that of go-periodic: nothing answers its
 // GRAB_JOBs but jobs.
-func (w *world) workerCRC(loop int, functions ...string) *memConn {
+func (w *memServer) workerCRC(loop int, functions ...string) *memConn {
 	w.t.Helper()
 	c := w.joinCRC(loop, periodic.Client)
 	for i, f := range functions {
@@ -130,9 +130,9 @@ func grabbed(era int, role periodic.Role) string {
 }
 
 // newCRCPeer is newPeer in the CRC framing.
-func newCRCPeer(t *testing.T, o Options, role periodic.Role) (*world, *memConn) {
+func newCRCPeer(t *testing.T, o Options, role periodic.Role) (*memServer, *memConn) {
 	t.Helper()
-	w := newWorld(t, o)
+	w := newMemServer(t, o)
 	client := w.join(0, periodic.Client)
 	client.send(request(1, periodic.SubmitJob, job("held", "n")))
 	client.close()

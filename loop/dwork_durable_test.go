@@ -15,7 +15,7 @@ import (
 )
 
 // hub connects a client of the dwork protocol.
-func (r *rig) hub() *client.Hub {
+func (r *testServer) hub() *client.Hub {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
 	defer cancel()
@@ -49,9 +49,8 @@ func namesOf(tasks []client.DworkTask) (all []string) {
 	return all
 }
 
-// TestDworkAcknowledgedAfterSync: Create, Complete and Transfer are answered when they are on
-// disk; steals, Exit, Lookup and the status wait for nothing, over the same connection or
-// another.
+// TestDworkAcknowledgedAfterSync: Create, Complete and Transfer are answered after their sync. Steal, Exit, Lookup and
+// the status do not wait, on the same connection or another.
 func TestDworkAcknowledgedAfterSync(t *testing.T) {
 	d := newDisk()
 	r := d.on(t, dworkOn)
@@ -72,8 +71,8 @@ func TestDworkAcknowledgedAfterSync(t *testing.T) {
 		d.gate.Lock()
 		answered := make(chan error, 1)
 		go func() { answered <- do() }()
-		// The hub has taken the request when the one behind it, of another connection, is parked too, or
-		// when it owes a reply.
+		// The hub has taken the request when a later request of another connection is parked, too, or when it owes a
+		// reply.
 		for !r.Server.hub().Owes() && ctx.Err() == nil {
 			if _, _, err := other.Status(ctx); err != nil {
 				t.Fatal(err)
@@ -205,8 +204,7 @@ func TestDworkFullDisk(t *testing.T) {
 	}
 }
 
-// TestDworkLeaseRestart: the silence of a worker that has tasks from before a restart begins when the
-// server is back, however long it took to come back.
+// TestDworkLeaseRestart: the lease of a worker that holds tasks begins again with a restart, however long that took.
 func TestDworkLeaseRestart(t *testing.T) {
 	d := newDisk()
 	now := new(sched.Time)

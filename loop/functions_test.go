@@ -18,7 +18,7 @@ import (
 
 // disbatchSite is a server that is a node of a Disbatch site, on a double of a database.
 type disbatchSite struct {
-	*rig
+	*testServer
 	double *mongotest.Server
 	store  *disbatch.Store
 	queue  disbatch.Queue
@@ -56,7 +56,7 @@ func newDisbatchSite(t *testing.T, more string) *disbatchSite {
 	if _, err := s.store.UpdateQueue(t.Context(), &s.queue, disbatch.QueueChange{Limit: &limit}); err != nil {
 		t.Fatal(err)
 	}
-	s.rig = startServer(t, Options{
+	s.testServer = startServer(t, Options{
 		Disbatch: DisbatchOptions{Config: path, Node: "me"},
 		Gloom:    GloomOptions{Slaves: []string{"unix://" + filepath.Join(t.TempDir(), "g")}, Masters: []string{"off"}}, Drain: 5 * time.Second,
 	})

@@ -70,7 +70,7 @@ func (c ktsCaller) json(method string, params ...any) string {
 }
 
 // address is where a protocol is served.
-func (r *rig) address(protocol string) string {
+func (r *testServer) address(protocol string) string {
 	r.t.Helper()
 	for _, l := range r.listening {
 		if l.Protocol == protocol {
@@ -82,7 +82,7 @@ func (r *rig) address(protocol string) string {
 }
 
 // dialKts opens a connection for bytes of the test's own.
-func (r *rig) dialKts(protocol string) net.Conn {
+func (r *testServer) dialKts(protocol string) net.Conn {
 	r.t.Helper()
 	c, err := net.Dial("tcp", r.address(protocol))
 	if err != nil {

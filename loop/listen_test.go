@@ -16,7 +16,7 @@ import (
 	"treadle/codec/periodic"
 )
 
-// refuses runs a server that cannot start and checks what it says.
+// refuses runs a server that cannot start and checks its error.
 func refuses(t *testing.T, setting, says string, o Options) {
 	t.Helper()
 	others := []*[]string{&o.Periodic.Listen, &o.Gloom.Masters, &o.Gloom.Slaves, &o.Dwork.Listen, &o.Kts46.Listen, &o.Kts46.JSON}
@@ -39,8 +39,8 @@ func refuses(t *testing.T, setting, says string, o Options) {
 	}
 }
 
-// TestUsedAddresses: a port in use, a socket that is served and a file that is no
-// socket are refused, by name of the setting, and left alone.
+// TestUsedAddresses: a port in use, a socket that is served and a file that is no socket are refused by
+// the name of the setting, and stay as they are.
 func TestUsedAddresses(t *testing.T) {
 	r := startServer(t, Options{HTTP: "127.0.0.1:0"})
 	refuses(t, "periodic", "cannot listen on tcp://"+r.tcp+": address already in use", Options{Periodic: PeriodicOptions{Listen: []string{"tcp://" + r.tcp}}})
@@ -59,7 +59,7 @@ func TestUsedAddresses(t *testing.T) {
 		t.Errorf("the file is now %q, %v", text, err)
 	}
 	refuses(t, "periodic", "no such file or directory", Options{Periodic: PeriodicOptions{Listen: []string{"unix://" + dir + "/none/s"}}})
-	// What had been opened before the fault is closed again.
+	// Addresses that were opened before the error are closed again.
 	free := filepath.Join(dir, "free")
 	refuses(t, "periodic", "address already in use", Options{Periodic: PeriodicOptions{Listen: []string{"unix://" + free, "tcp://" + r.tcp}}})
 	if _, err := os.Lstat(free); !os.IsNotExist(err) {
@@ -67,8 +67,8 @@ func TestUsedAddresses(t *testing.T) {
 	}
 }
 
-// TestStaleSocket: a socket file that nobody listens on, as a killed server leaves
-// it, is replaced; the new one is open to owner and group.
+// TestStaleSocket: a socket without a listener, as a killed server leaves it, is replaced. The new one is
+// open to owner and group.
 func TestStaleSocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
@@ -89,7 +89,7 @@ func TestStaleSocket(t *testing.T) {
 	}
 }
 
-// TestErasOfListeners: an address has the replies of an era of its own, and the others those of --periodic-crc.
+// TestErasOfListeners: an address has the replies of its own era, or else those of --periodic-crc.
 func TestErasOfListeners(t *testing.T) {
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
@@ -105,7 +105,7 @@ func TestErasOfListeners(t *testing.T) {
 		if _, err := conn.Write(append(hello, crcRequest(1, periodic.CanDo, str8("f"))...)); err != nil {
 			t.Fatal(err)
 		}
-		// The answer to the PING ends what there is to read.
+		// The answer to the PING is the last thing to read.
 		if _, err := conn.Write(crcRequest(2, periodic.Ping)); err != nil {
 			t.Fatal(err)
 		}

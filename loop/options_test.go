@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// TestOptions: the zero value is the documented defaults, and what cannot work is
-// refused by the name of its setting.
+// TestOptions: the zero value is the documented defaults. A setting that cannot work is refused by its name.
 func TestOptions(t *testing.T) {
 	var o Options
 	if err := o.validate(); err != nil {

@@ -11,7 +11,7 @@ import (
 	"treadle/codec/periodic"
 )
 
-// TestForeignSocket: a socket of another user, dead or not, is not replaced: a message says whose it is.
+// TestForeignSocket: a socket of another user, with or without a listener, stays. The error names its owner.
 func TestForeignSocket(t *testing.T) {
 	f := func(mode os.FileMode, user int, want string) {
 		t.Helper()
@@ -43,8 +43,8 @@ func TestForeignSocket(t *testing.T) {
 	f(0o777, me, "anybody may replace files in its directory")
 }
 
-// TestRunDir: the default socket is in the run directory, which is made; one in which others may put a
-// socket is refused.
+// TestRunDir: the default socket is in the run directory, which is made. A directory in which other users may
+// put a socket is refused.
 func TestRunDir(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run", "treadle")
 	o := Options{RunDir: dir}
@@ -76,7 +76,7 @@ func TestRunDir(t *testing.T) {
 	}
 }
 
-// TestExitCodes: what may work another time is no mistake in how the server was called.
+// TestExitCodes: an error that may pass has another exit code than a wrong setting.
 func TestExitCodes(t *testing.T) {
 	f := func(err error, want int) {
 		t.Helper()
