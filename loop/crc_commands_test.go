@@ -111,7 +111,7 @@ var crcEras = [5]string{"2019-02", "2019", "2020", "2023", "2026"}
 
 func always(body string) [5]string { return [5]string{body, body, body, body, body} }
 
-// acked is what a worker notifies: answered from 2023 on.
+// acked is the answer to a report of a worker: from 2023 on.
 func acked() [5]string { return [5]string{"", "", "", "10", "10"} }
 
 // report is bare in 2019, and DATA from 2020 on.
@@ -120,7 +120,7 @@ func report(body []byte) [5]string {
 	return [5]string{bare, bare, "1e" + bare, "1e" + bare, "1e" + bare}
 }
 
-// grabbed is what answers a GRAB_JOB before the job: from 2023 on SUCCESS on connections of workers, and nothing on
+// grabbed is the answer to a GRAB_JOB before the job: from 2023 on SUCCESS on connections of workers, and nothing on
 // those of clients, as which the workers of go-periodic register, that fill up with replies they do not wait for.
 func grabbed(era int, role periodic.Role) string {
 	if era >= 3 && role == periodic.Worker {

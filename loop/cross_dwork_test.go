@@ -89,12 +89,12 @@ func (w *memServer) lookupLocation(name string) string {
 
 // gotJob is an assignment in either framing.
 type gotJob struct {
-	handle           []byte // what names it to the server
+	handle           []byte // its name for the server
 	name, workload   string
 	schedAt, timeout int64
 }
 
-// assignment takes the one JOB_ASSIGN among what a worker has read.
+// assignment takes the only JOB_ASSIGN that a worker has read.
 func (c *memConn) assignment(crc bool) (got gotJob) {
 	c.w.t.Helper()
 	all := c.frames
@@ -190,7 +190,7 @@ func TestTaskAtPeriodicWorker(t *testing.T) {
 		if got := taskNames(t, w.dwork(`type: Steal n: 9 location: "w"`)); got != "Transfer b" {
 			t.Errorf("a is done: %s", got)
 		}
-		// A worker that leaves gives back what it has.
+		// A worker that leaves releases its jobs.
 		w.dwork(`type: Transfer task { name: "b" origin: "" } location: "w"`)
 		worker.read = nil
 		worker.send(requestIn(crc, 8, periodic.GrabJob))

@@ -135,8 +135,8 @@ func TestFromResult(t *testing.T) {
 	}
 }
 
-// TestSlaveGone: the Periodic job of a slave that leaves is ready again, however often, with its count unchanged, and
-// who waits for it waits on, as with a Periodic worker that leaves.
+// TestSlaveGone: the Periodic job of a slave that leaves is ready again, however often, with its count unchanged. Its
+// waiters wait on, as with a Periodic worker that leaves.
 func TestSlaveGone(t *testing.T) {
 	w := newMemServer(t, Options{})
 	client, crc := w.join(0, periodic.Client), w.joinCRC(0, periodic.Client)

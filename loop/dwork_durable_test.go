@@ -100,7 +100,7 @@ func TestDworkAcknowledgedAfterSync(t *testing.T) {
 }
 
 // TestDworkRestart: the graph survives the process: assigned tasks stay with their worker's
-// location, or are ready again when the setting says so; what was complete stays complete.
+// location, or are ready again, by the setting. Complete tasks stay complete.
 func TestDworkRestart(t *testing.T) {
 	for _, restart := range []string{"keep", "ready"} {
 		d := newDisk()
@@ -181,7 +181,7 @@ func workOff(ctx context.Context, t *testing.T, h *client.Hub, location string) 
 	}
 }
 
-// TestDworkFullDisk: without room Create is refused, and what is there can be done.
+// TestDworkFullDisk: without room Create is refused, and existing tasks can be done.
 func TestDworkFullDisk(t *testing.T) {
 	d := newDisk()
 	r := d.on(t, dworkOn)

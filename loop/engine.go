@@ -114,9 +114,9 @@ func (e *engine) OnTraffic(c gnet.Conn) gnet.Action {
 		return gnet.None
 	}
 	full := len(in) == readBuffer
-	var begun time.Time
+	var start time.Time
 	if full {
-		begun = time.Now()
+		start = time.Now()
 	}
 	s.r.traffic(s, in)
 	if scribble {
@@ -129,7 +129,7 @@ func (e *engine) OnTraffic(c gnet.Conn) gnet.Action {
 		return gnet.Close
 	}
 	if full {
-		readOn(s, c.Fd(), s.r.readUntil(begun))
+		readOn(s, c.Fd(), s.r.readUntil(start))
 	}
 	return gnet.None
 }

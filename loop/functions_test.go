@@ -123,7 +123,7 @@ func grab(t *testing.T, w *client.Worker) *client.Assignment {
 }
 
 // A task of a function is done by a Periodic worker: its name is the id, its workload the
-// document, and what the worker says decides its status.
+// document, and the report of the worker decides its status.
 func TestDisbatchTaskAtPeriodicWorker(t *testing.T) {
 	f := func(answer func(*client.Worker, *client.Assignment) error, status int, stdout, stderr string) {
 		t.Helper()
@@ -214,7 +214,7 @@ func TestDisbatchTaskIsOverTime(t *testing.T) {
 	s.wants(2, "Unable to complete", "time-out")
 }
 
-// A server that stops gives back what no worker has seen, and waits for the others.
+// A server that stops gives back the tasks that no worker has, and waits for the others.
 func TestDisbatchTasksOfAStoppingServer(t *testing.T) {
 	s := newDisbatchSite(t, "")
 	s.add()

@@ -137,7 +137,7 @@ func TestKtsConnections(t *testing.T) {
 }
 
 // TestKtsStop: a call under way is answered before the server ends, though its change is
-// on disk only then; what comes later is not heard.
+// on disk only then; later calls are not answered.
 func TestKtsStop(t *testing.T) {
 	d := newDisk()
 	r := d.on(t, Options{Kts46: ktsOn})
@@ -163,7 +163,7 @@ func TestKtsStop(t *testing.T) {
 	}
 }
 
-// TestKtsConverted: what kts46 had in a directory of format 3 it has in the present one, under the
+// TestKtsConverted: projects and tasks in a directory of format 3 are in the present one, under the
 // revisions that its workers know, and again at the next start.
 func TestKtsConverted(t *testing.T) {
 	d := format3(t)

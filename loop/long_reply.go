@@ -26,35 +26,34 @@ func (s *session) Stream(kind protocol.StreamKind, encode func() [][]byte, tooLa
 	if s.longReplies == nil {
 		s.longReplies = &longReplies{}
 	}
-	r, id, mine := s.r, s.ID, s.longReplies
-	if mine.pending >= maxLongReplies || r.server.longReplies.Load() >= maxPendingReplies {
+	r, id, replies := s.r, s.ID, s.longReplies
+	if replies.pending >= maxLongReplies || r.server.longReplies.Load() >= maxPendingReplies {
 		return false
 	}
-	mine.pending++
+	replies.pending++
 	r.server.longReplies.Add(1)
 	encoder := r.server.encoders[kind]
 	release := func() { <-encoder }
 	r.server.runAside(encoder, func() {
 		var pieces [][]byte
-		if !mine.gone.Load() {
+		if !replies.gone.Load() {
 			pieces = encode()
 		}
 		size := lengthOf(pieces)
 		r.exec(func() {
 			r.begin()
-			mine.pending--
+			replies.pending--
 			r.server.longReplies.Add(-1)
 			s := r.session(id)
-			there := s != nil && pieces != nil
-			keeps := there && kind == protocol.Dump && (size > r.server.o.MaxOutbound || !r.shedStreams(size, steadyRead))
-			if !keeps {
+			keepsEncoder := s != nil && pieces != nil && kind == protocol.Dump && (size > r.server.o.MaxOutbound || !r.shedStreams(size, steadyRead))
+			if !keepsEncoder {
 				release()
 			}
 			switch {
 			case s == nil:
 			case pieces == nil:
 				tooLarge()
-			case keeps:
+			case keepsEncoder:
 				s.send(pieces, release)
 			default:
 				s.send(pieces, nil)

@@ -53,7 +53,7 @@ func TestPauseFor(t *testing.T) {
 		w.settle()
 		w.ticks()
 		w.settle()
-		c.receive(costly) // whose cost is looked at when more is there
+		c.receive(costly) // its cost counts when the next request is there
 		w.settle()
 		c.catchUp()
 		turns := 1

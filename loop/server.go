@@ -216,9 +216,9 @@ func (s *Server) shutdown() error {
 
 // hasPending reports whether a job is running, a reply is unsent or a long reply is being encoded.
 func (s *Server) hasPending() bool {
-	owed := s.hasPendingOffLoop()
-	s.eachReactor(func(r *reactor) { owed = owed || r.hasUnsent() })
-	return owed
+	pending := s.hasPendingOffLoop()
+	s.eachReactor(func(r *reactor) { pending = pending || r.hasUnsent() })
+	return pending
 }
 
 // hasPendingOffLoop is hasPending without the output of the event loops.
@@ -280,11 +280,11 @@ func (s *Server) post(loop int, d *sched.Delivery) bool {
 	if part := spaces[d.Job.Space].ReplyPart; part != nil && d.Effect != sched.Assign {
 		d.Job.Workload = part(d.Job.Workload)
 	}
-	most := math.MaxInt
+	limit := math.MaxInt
 	if deliverySize(d) > s.largeOutput() {
-		most = s.mostUnsent()
+		limit = s.mostUnsent()
 	}
-	return s.reactors[loop].Load().inbox.put(d, most)
+	return s.reactors[loop].Load().inbox.put(d, limit)
 }
 
 // wake wakes the marked reactors and clears the marks.

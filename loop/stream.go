@@ -32,7 +32,7 @@ func (st *stream) end() {
 	}
 }
 
-// sharedBytes returns how many bytes are left to write of st and the streams behind it that are shared.
+// sharedBytes returns how many bytes of the shared streams from st on are left to write.
 func (st *stream) sharedBytes() (n int) {
 	for ; st != nil; st = st.next {
 		if st.release == nil {
@@ -246,7 +246,7 @@ func (r *reactor) releaseEncoder(st *stream) {
 	release()
 }
 
-// sharedCount returns how many of st and the streams behind it are shared.
+// sharedCount returns how many streams from st on are shared.
 func (st *stream) sharedCount() (n int) {
 	for ; st != nil; st = st.next {
 		if st.release == nil {
