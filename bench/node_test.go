@@ -24,8 +24,7 @@ func nodeWithin(t *testing.T) startNode {
 		go func() {
 			done <- loop.Run(running, loop.Options{
 				Disbatch: loop.DisbatchOptions{Config: config, Node: "me"}, Data: loop.NoData, Drain: time.Second,
-				Periodic: []string{"tcp://127.0.0.1:0"}, GloomMasters: []string{"off"}, GloomSlaves: []string{"off"},
-				Dwork: loop.DworkOptions{Listen: []string{"off"}}, Kts46: loop.Kts46Options{Listen: []string{"off"}, JSON: []string{"off"}}, HTTP: "off",
+				Periodic: loop.PeriodicOptions{Listen: []string{"tcp://127.0.0.1:0"}}, Gloom: loop.GloomOptions{Masters: []string{"off"}, Slaves: []string{"off"}}, Dwork: loop.DworkOptions{Listen: []string{"off"}}, Kts46: loop.Kts46Options{Listen: []string{"off"}, JSON: []string{"off"}}, HTTP: "off",
 				Started: func(l []loop.Listening) { ready <- l[0].Address },
 			})
 		}()

@@ -161,7 +161,7 @@ func FuzzDworkSession(f *testing.F) {
 	f.Add(slices.Concat(create, dworkStep(dworkReq, sendsRaw, 2, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff), dworkStep(dworkReq, sendsRaw, 2, 0, 0, 0, 0, 0, 0, 2, 0, 'x'), create,
 		dworkStep(dworkDealer, sendsRaw, 3, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 'x'), create))
 	f.Fuzz(func(t *testing.T, in []byte) {
-		o := loop.Options{MaxFrame: 1 << 10, GloomMaxFrame: 1 << 10, HandshakeTimeout: time.Hour, FrameTimeout: time.Hour}
+		o := loop.Options{MaxFrame: 1 << 10, Gloom: loop.GloomOptions{MaxFrame: 1 << 10}, HandshakeTimeout: time.Hour, FrameTimeout: time.Hour}
 		script := dworkScript(in[:min(len(in), sessionBytes)])
 		for peer, lives := range sameHowever(t, o, dworkPorts, dworkHellos(), script, 1+len(in)%7, true) {
 			for _, l := range lives {

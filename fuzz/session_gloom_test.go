@@ -148,7 +148,7 @@ func FuzzGloomSession(f *testing.F) {
 	f.Add([]byte("S=0000001c7b22616374696f6e22\n" + "S=3a226a6f696e222c2274797065223a2274227d\n" + "M=ffffffff\n" + "Z=00000000\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		script := gloomScript(text[:min(len(text), sessionBytes)])
-		lives := sameHowever(t, loop.Options{GloomMaxFrame: 1 << 10, MaxFrame: 1 << 10}, gloomPorts, make([][]byte, len(gloomPorts)), script, 1+len(text)%7, true)
+		lives := sameHowever(t, loop.Options{Gloom: loop.GloomOptions{MaxFrame: 1 << 10}, MaxFrame: 1 << 10}, gloomPorts, make([][]byte, len(gloomPorts)), script, 1+len(text)%7, true)
 		for peer, all := range lives {
 			for _, l := range all {
 				if gloomPorts[peer] == "gloom-masters" {

@@ -133,7 +133,7 @@ func FuzzPeriodicSession(f *testing.F) {
 		ask(crcClient, periodic.Ping, ""), periodicStep(crcClient, sendsRaw, []byte("\x00REQ\x00\x00\x00\x05\x00\x00\x00\x01\x09")...)))
 	f.Fuzz(func(t *testing.T, era byte, in []byte) {
 		script, dumps := periodicScript(in[:min(len(in), sessionBytes)])
-		o := loop.Options{PeriodicCRC: eras[int(era)%len(eras)], GloomMaxFrame: 1 << 10, MaxFrame: 1 << 10}
+		o := loop.Options{Periodic: loop.PeriodicOptions{CRC: eras[int(era)%len(eras)]}, Gloom: loop.GloomOptions{MaxFrame: 1 << 10}, MaxFrame: 1 << 10}
 		for peer, all := range sameHowever(t, o, periodicPorts, periodicHellos(), script, 1+len(in)%7, !dumps) {
 			for _, l := range all {
 				switch {

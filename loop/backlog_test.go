@@ -37,11 +37,10 @@ func (c *memConn) wantGrabbed(want ...string) {
 	}
 }
 
-// TestBroadcastReachesSleepers: where workers sleep instead of waiting with a grab, a job
-// of a broadcast function is for each one that sleeps: every one is woken and gets it.
+// TestBroadcastReachesSleepers: a broadcast job goes to each sleeping worker, which wakes and grabs it.
 func TestBroadcastReachesSleepers(t *testing.T) {
 	for _, loops := range []int{1, 2} {
-		w := newWorld(t, Options{Loops: loops, PeriodicGrab: GrabDocument})
+		w := newMemServer(t, Options{Loops: loops, Periodic: PeriodicOptions{Grab: "document"}})
 		client, awake := w.join(0, periodic.Client), w.worker(0, "f")
 		submit := func(name string, size int) {
 			client.send(request(1, periodic.SubmitJob, job("f", name, make([]byte, size)...)))
@@ -74,17 +73,17 @@ func TestBroadcastReachesSleepers(t *testing.T) {
 		if n := len(a.frames()); n != 2 {
 			t.Errorf("two SLEEPs are answered %d times", n)
 		}
-		a.wantGrabbed("[large]", "") // the second is beyond what is kept
+		a.wantGrabbed("[large]", "") // the second is beyond the bound of kept bytes
 		b.frames()
 		b.send(request(6, periodic.CantDo, str8("f")))
 		b.wantGrabbed("")
 	}
 }
 
-// TestKeptTogether: a large job that is broadcast to very many who sleep, and do not grab, is
-// kept for as many as there is room for; who leaves or grabs makes room.
+// TestKeptTogether: a large broadcast job is kept for as many sleeping workers as there is room for. A
+// worker that leaves or grabs makes room.
 func TestKeptTogether(t *testing.T) {
-	w := newWorld(t, Options{PeriodicGrab: GrabDocument, MaxFrame: 256 << 10, GloomMaxFrame: 64 << 10})
+	w := newMemServer(t, Options{Periodic: PeriodicOptions{Grab: "document"}, MaxFrame: 256 << 10, Gloom: GloomOptions{MaxFrame: 64 << 10}})
 	r, client := w.loops[0], w.join(0, periodic.Client)
 	const size = 200 << 10
 	room := w.mostUnsent()/size + 1

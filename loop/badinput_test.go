@@ -15,8 +15,8 @@ import (
 // hello is the first packet of a client.
 var hello = periodic.AppendHello(nil, &periodic.Hello{Role: periodic.Client})
 
-// TestBadInput: what is no request closes its connection at once and is counted
-// under its reason, what came before it is answered, and nobody else is disturbed.
+// TestBadInput: bytes that are no request close the connection at once and are counted under their
+// reason. Earlier requests are answered, and no other peer is disturbed.
 func TestBadInput(t *testing.T) {
 	r := startServer(t, Options{HTTP: "127.0.0.1:0", Loops: 2, MaxFrame: 1 << 16})
 	bystander := r.greet(periodic.Client)
@@ -64,10 +64,9 @@ func TestBadInput(t *testing.T) {
 	r.wantMetric("treadle_wrong_role_requests_total", 1)
 }
 
-// TestSilence: no handshake, half of one, half a request and half a LOAD do not
-// stay for ever.
+// TestSilence: no handshake, half a handshake, half a request and half a LOAD end after their time-outs.
 func TestSilence(t *testing.T) {
-	clock := &manualClock{time: newWorld(t, Options{}).manual.now()}
+	clock := &manualClock{time: newMemServer(t, Options{}).manual.now()}
 	r := startServer(t, Options{HTTP: "127.0.0.1:0"}, func(s *Server) { s.clock = clock.now })
 	bystander := r.greet(periodic.Client)
 	dumb, half := r.dial("unix"), r.dial("tcp")
@@ -85,16 +84,16 @@ func TestSilence(t *testing.T) {
 			for _, s := range re.sessions {
 				if s != nil && len(s.partial) > 0 {
 					unfinished++
-				} else if s != nil && s.HandshakeDone && s.talk.IdleLimit() == r.o.FrameTimeout.Milliseconds() {
+				} else if s != nil && s.HandshakeDone && s.conv.IdleLimit() == r.o.FrameTimeout.Milliseconds() {
 					waiting++
 				}
 			}
 		})
-		return unfinished == 3 && waiting == 1 && r.conns.Load() == 6
+		return unfinished == 3 && waiting == 1 && r.conns.count() == 6
 	})
 	clock.add(r.o.FrameTimeout.Milliseconds() + 1)
 	r.tick()
-	for _, w := range []*wire{dumb, half, frame, loading, between} {
+	for _, w := range []*testConn{dumb, half, frame, loading, between} {
 		if got := w.wantClosed(); len(got) > 0 {
 			t.Errorf("%x was said before the end", got)
 		}
@@ -105,8 +104,7 @@ func TestSilence(t *testing.T) {
 	bystander.ping()
 }
 
-// TestAnnouncedMemory: sizes are announced in many connections, and no memory is
-// taken for them.
+// TestAnnouncedMemory: sizes announced on many connections take no memory.
 func TestAnnouncedMemory(t *testing.T) {
 	r := startServer(t, Options{})
 	heap := func() uint64 {
@@ -115,7 +113,7 @@ func TestAnnouncedMemory(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		return m.HeapAlloc
 	}
-	var all []*wire
+	var all []*testConn
 	for range 100 {
 		all = append(all, r.greet(periodic.Client), r.greet(periodic.Client))
 	}
@@ -131,7 +129,7 @@ func TestAnnouncedMemory(t *testing.T) {
 		read := 0
 		r.eachReactor(func(re *reactor) {
 			for _, s := range re.sessions {
-				if s != nil && s.begun > 0 {
+				if s != nil && s.partialSince > 0 {
 					read++
 				}
 			}
@@ -143,17 +141,17 @@ func TestAnnouncedMemory(t *testing.T) {
 	}
 }
 
-// TestDeafClient: a client that pipelines requests and never reads is closed when
-// --max-outbound is reached, and others are served.
-func TestDeafClient(t *testing.T) {
-	r := startServer(t, Options{HTTP: "127.0.0.1:0", MaxFrame: 1 << 16, GloomMaxFrame: 1 << 16, MaxOutbound: 1 << 20})
+// TestUnreadClient: a client that pipelines requests and never reads is closed at --max-outbound, and
+// others are served.
+func TestUnreadClient(t *testing.T) {
+	r := startServer(t, Options{HTTP: "127.0.0.1:0", MaxFrame: 1 << 16, Gloom: GloomOptions{MaxFrame: 1 << 16}, MaxOutbound: 1 << 20})
 	bystander := r.greet(periodic.Client)
 	for i := range 500 {
 		bystander.ask(uint32(i), periodic.SubmitJob, job(fmt.Sprint("function", i), "n"), byte(periodic.Success))
 	}
 	deaf := r.greet(periodic.Client)
 	requests := bytes.Repeat(request(1, periodic.Status), 100)
-	for range 1000 { // each 100 are answered with more than a megabyte
+	for range 1000 { // each 100 have more than a megabyte of replies
 		if deaf.trySend(requests) != nil {
 			break
 		}
@@ -163,14 +161,14 @@ func TestDeafClient(t *testing.T) {
 	bystander.ping()
 }
 
-// TestDeafWorker: a worker that asks for jobs and never reads gets as many as its
-// window and the kernel hold; the other worker gets the work; when it reads again it
-// is given work again, and nothing was lost or done twice.
-func TestDeafWorker(t *testing.T) {
+// TestUnreadWorker: a worker that asks for jobs and never reads gets as many as its window and the kernel
+// hold, and the other worker gets the rest. When it reads again it gets jobs again. No job is lost or
+// done twice.
+func TestUnreadWorker(t *testing.T) {
 	r := startServer(t, Options{Loops: 2})
 	client, deaf, good := r.greet(periodic.Client), r.greet(periodic.Worker), r.greet(periodic.Worker)
 	seen := map[string]bool{}
-	take := func(w *wire) {
+	take := func(w *testConn) {
 		t.Helper()
 		_, j := assigned(t, w.next())
 		if seen[string(j.Name)] {
@@ -178,7 +176,7 @@ func TestDeafWorker(t *testing.T) {
 		}
 		seen[string(j.Name)] = true
 	}
-	grabs := func(w *wire, n int) {
+	grabs := func(w *testConn, n int) {
 		w.send(request(1, periodic.CanDo, str8("f")))
 		for i := range n {
 			w.send(request(uint32(100+i), periodic.GrabJob))
@@ -191,8 +189,8 @@ func TestDeafWorker(t *testing.T) {
 	}
 	grabs(deaf, 2000)
 	deaf.ping()
-	submit(0, 1000) // all for the deaf one, if it could
-	r.turns()       // its loop may still be about to hand out some
+	submit(0, 1000) // all go to the worker that does not read, as far as it may have them
+	r.turns()       // its loop may still hand out some
 	given := int(r.sched.Stats().Assigned)
 	if given < 50 || given > 250 {
 		t.Errorf("%d jobs of 4 KiB are on their way to a worker that does not read", given)
@@ -205,13 +203,13 @@ func TestDeafWorker(t *testing.T) {
 	for range 100 {
 		take(good)
 	}
-	// It reads, and is asked nothing: what it is owed is all that comes.
+	// It reads and sends no request: only its outstanding jobs come.
 	for range given {
 		take(deaf)
 	}
 	good.Close()
 	submit(1100, 1400)
-	for range 300 + 1100 - given { // those that the other one left undone, too
+	for range 300 + 1100 - given { // also those that the other worker did not do
 		_, j := assigned(t, deaf.next())
 		seen[string(j.Name)] = true
 	}
@@ -220,13 +218,14 @@ func TestDeafWorker(t *testing.T) {
 	}
 }
 
-// TestStrangers: the log says what a connection begins with that speaks no Periodic, and a line a second at most.
+// TestStrangers: the log shows the first bytes of a connection that does not speak Periodic, at most one
+// line a second.
 func TestStrangers(t *testing.T) {
 	const rsa, xor = "\x8f\x1c\x00\xa4\x5e", "kRKY"
 	f := func(in, want string) {
 		t.Helper()
 		var log bytes.Buffer
-		w := newWorld(t, Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+		w := newMemServer(t, Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
 		for range 5 {
 			c := w.open(0)
 			if c.send([]byte(in)); !c.closed {

@@ -22,8 +22,8 @@ func (c *benchConn) Write(p []byte) (int, error) {
 func (c *benchConn) OutboundBuffered() int { return 0 }
 func (c *benchConn) RemoteAddr() net.Addr  { return nil }
 
-// turns is a server without sockets under a benchmark: producers and workers of one
-// function with so many requests in flight each, as in the pipelined rows of bench.
+// turns is a server without sockets under a benchmark: producers and workers of one function, each with
+// so many requests in flight, as in the pipelined rows of bench.
 type turns struct {
 	r         *reactor
 	depth     int
@@ -66,12 +66,12 @@ func benchRequest(dst []byte, framing periodic.Framing, msgID uint32, cmd period
 
 func (x *turns) connect(framing periodic.Framing, role periodic.Role) *benchConn {
 	c := &benchConn{}
-	c.s = x.r.open(c, x.r.server.starter("periodic"))
+	c.s = x.r.open(c, x.r.server.loopPort("periodic"))
 	x.r.traffic(c.s, periodic.AppendHello(nil, &periodic.Hello{Framing: framing, Role: role}))
 	return c
 }
 
-// submit has every producer fill its window, in one turn.
+// submit fills every producer's window, in one turn.
 func (x *turns) submit() {
 	size := len(x.submits) / x.depth
 	const nameAt = 8 + 5 + 1 + len("function") + 1
@@ -88,8 +88,7 @@ func (x *turns) submit() {
 	}
 }
 
-// work has every worker finish what it was handed and grab as many again, in one
-// turn.
+// work finishes every worker's jobs and grabs as many again, in one turn.
 func (x *turns) work() (jobs int) {
 	for _, c := range x.workers {
 		out := x.answers[:0]
@@ -121,9 +120,8 @@ func (x *turns) grab() {
 	x.r.finish()
 }
 
-// BenchmarkTurn is what the server does for a job between reading and writing:
-// decode, schedule, encode. The workers wait for jobs, or jobs wait for them. What
-// makes the requests is a part of it.
+// BenchmarkTurn measures a job's cost between reading and writing: decode, schedule, encode. Either the
+// workers wait for jobs or the jobs for workers. It includes the making of the requests.
 func BenchmarkTurn(b *testing.B) {
 	for _, backlog := range []int{0, 4, 1000} {
 		b.Run(fmt.Sprint("backlog=", backlog), func(b *testing.B) {

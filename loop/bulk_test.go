@@ -23,9 +23,9 @@ func loadFrame(id uint32, function string, n int) []byte {
 	return request(id, periodic.Load, args)
 }
 
-// read reads one frame of any size, calls meanwhile between its parts, and returns
-// what follows the message id.
-func (w *wire) read(meanwhile func()) []byte {
+// read reads one frame of any size and returns the bytes behind its message id. It calls meanwhile
+// between the parts.
+func (w *testConn) read(meanwhile func()) []byte {
 	w.t.Helper()
 	head := make([]byte, 12)
 	w.fill(head)
@@ -39,7 +39,7 @@ func (w *wire) read(meanwhile func()) []byte {
 	return body
 }
 
-func (w *wire) fill(b []byte) {
+func (w *testConn) fill(b []byte) {
 	w.t.Helper()
 	for n := copy(b, w.in); n < len(b); {
 		w.in = nil
@@ -140,8 +140,7 @@ func TestMillionJobs(t *testing.T) {
 	}
 }
 
-// TestLoadSlowly: of a LOAD that comes byte by byte each job is handed out as soon
-// as its last byte is there.
+// TestLoadSlowly: each job of a LOAD that comes byte by byte is handed out with its last byte.
 func TestLoadSlowly(t *testing.T) {
 	r := startServer(t, Options{Loops: 2})
 	client, worker := r.greet(periodic.Client), r.greet(periodic.Worker)

@@ -16,12 +16,12 @@ const (
 	byWorker = 1 << periodic.Worker
 )
 
-// documented is a request of the protocol document: who may send it, with which
-// arguments, and what comes back. Everything else is answered with UNKNOWN.
+// documented is a request of the protocol document: the roles that may send it, its arguments and its
+// reply. Every other request is answered with UNKNOWN.
 type documented struct {
 	roles int
 	args  []byte
-	least int    // shorter arguments are cut ones
+	least int    // length of the shortest complete arguments
 	reply string // the body in hex, "" for none
 }
 
@@ -47,24 +47,24 @@ var documentedCommands = map[periodic.Command]documented{
 	periodic.Sleep:      {byWorker, nil, 0, "00"},
 }
 
-// expect is the documented answer of a command byte to a role.
+// expect returns the documented answer of a command byte to a role.
 func expect(cmd periodic.Command, role int, o Options) (d documented) {
 	d = documentedCommands[cmd]
 	switch {
-	case d.roles&role == 0, cmd == periodic.Shutdown && o.PeriodicShutdown == "off":
+	case d.roles&role == 0, cmd == periodic.Shutdown && o.Periodic.Shutdown == "off":
 		return documented{roles: d.roles, args: d.args, reply: "0c"}
-	case cmd == periodic.GrabJob && o.PeriodicGrab == GrabDocument:
+	case cmd == periodic.GrabJob && o.Periodic.Grab == "document":
 		d.reply = "06"
-	case cmd == periodic.Sleep && o.PeriodicGrab == GrabDocument:
+	case cmd == periodic.Sleep && o.Periodic.Grab == "document":
 		d.reply = ""
 	}
 	return d
 }
 
-// newPeer is a fresh server with one peer of a role, and one job that waits.
-func newPeer(t *testing.T, o Options, role int) (*world, *memConn) {
+// newPeer makes a new server with one peer of a role, and one waiting job.
+func newPeer(t *testing.T, o Options, role int) (*memServer, *memConn) {
 	t.Helper()
-	w := newWorld(t, o)
+	w := newMemServer(t, o)
 	client := w.join(0, periodic.Client)
 	client.send(request(1, periodic.SubmitJob, job("held", "n")))
 	client.close()
@@ -74,7 +74,7 @@ func newPeer(t *testing.T, o Options, role int) (*world, *memConn) {
 	return w, w.join(0, periodic.Client)
 }
 
-// bodies are those of the frames that a peer got for a message.
+// bodies returns those of the frames that a peer got for a message.
 func (c *memConn) bodies(id uint32) (all []string) {
 	c.w.t.Helper()
 	for _, r := range c.frames() {
@@ -90,11 +90,11 @@ func (c *memConn) bodies(id uint32) (all []string) {
 // the arguments of the document or with none, and wants the documented answer, and
 // that the connection stays.
 func TestEveryCommand(t *testing.T) {
-	for _, o := range []Options{{}, {PeriodicGrab: GrabDocument, PeriodicShutdown: "off"}} {
+	for _, o := range []Options{{}, {Periodic: PeriodicOptions{Grab: "document", Shutdown: "off"}}} {
 		for role, name := range map[int]string{byClient: "client", byWorker: "worker"} {
 			for b := range 256 {
 				cmd := periodic.Command(b)
-				what := fmt.Sprintf("%v from a %s, %+v", cmd, name, o.PeriodicGrab)
+				what := fmt.Sprintf("%v from a %s, %+v", cmd, name, o.Periodic.Grab)
 				want := expect(cmd, role, o)
 				w, c := newPeer(t, o, role)
 				c.send(request(0xfedcba98, cmd, want.args))
@@ -102,7 +102,7 @@ func TestEveryCommand(t *testing.T) {
 				if want.reply == "" && len(got) != 0 || want.reply != "" && (len(got) != 1 || got[0] != want.reply) {
 					t.Errorf("%s: answered %q, want %q", what, got, want.reply)
 				}
-				if w.stopped != (cmd == periodic.Shutdown && role == byClient && o.PeriodicShutdown != "off") {
+				if w.stopped != (cmd == periodic.Shutdown && role == byClient && o.Periodic.Shutdown != "off") {
 					t.Errorf("%s: the server stops: %v", what, w.stopped)
 				}
 				unknown, wrong := w.counted("treadle_unknown_commands_total"), w.counted("treadle_wrong_role_requests_total")
@@ -125,9 +125,9 @@ func btoi(b bool) uint64 {
 	return 0
 }
 
-// TestEveryCutCommand sends the arguments of every command at every length that is
-// too short. Each is answered with UNKNOWN and counted, changes nothing, and the
-// connection stays; what is behind the arguments is ignored.
+// TestEveryCutCommand sends the arguments of every command at every length that is too short. Each is
+// answered with UNKNOWN and counted, and changes nothing. The connection stays. Bytes behind complete
+// arguments are ignored.
 func TestEveryCutCommand(t *testing.T) {
 	for cmd, d := range documentedCommands {
 		role := d.roles &^ byWorker
@@ -152,7 +152,7 @@ func TestEveryCutCommand(t *testing.T) {
 			if len(got) != 1 || got[0] != "0c" || w.counted("treadle_truncated_requests_total") != 1 {
 				t.Errorf("%v with %d of %d bytes: answered %q, %d counted", cmd, n, len(d.args), got, w.counted("treadle_truncated_requests_total"))
 			}
-			// A LOAD submits what comes before the cut.
+			// A LOAD submits the jobs before the cut.
 			if after := fmt.Sprint(statusOf(w.Server), w.sched.Timeout()); after != before && cmd != periodic.Load {
 				t.Errorf("%v with %d of %d bytes changed %s to %s", cmd, n, len(d.args), before, after)
 			}

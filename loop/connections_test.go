@@ -14,11 +14,11 @@ import (
 	"treadle/codec/periodic"
 )
 
-// TestMaxConnections: one connection too many is turned away at once, those who are
-// in are served, and there is room again when one leaves.
+// TestMaxConnections: a connection beyond the limit is closed at once, the others are served, and a closed
+// one makes room.
 func TestMaxConnections(t *testing.T) {
 	r := startServer(t, Options{HTTP: "127.0.0.1:0", MaxConnections: 10, Loops: 2})
-	var in []*wire
+	var in []*testConn
 	for range 10 {
 		in = append(in, r.greet(periodic.Client))
 	}
@@ -38,8 +38,8 @@ func TestMaxConnections(t *testing.T) {
 	r.wantMetric("treadle_connections_accepted_total", 11)
 }
 
-// TestManyConnections: as many as the descriptors of one process allow for both ends,
-// at most 4000, all of them idle and all served.
+// TestManyConnections: as many connections as the descriptors of one process allow for both ends, at most
+// 4000, are idle and served.
 func TestManyConnections(t *testing.T) {
 	r := startServer(t, Options{HTTP: "127.0.0.1:0", Loops: 2})
 	var limit unix.Rlimit
@@ -47,7 +47,7 @@ func TestManyConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := min(4000, int(limit.Cur-reservedFiles)/3)
-	var all []*wire
+	var all []*testConn
 	for i := range n {
 		w := r.dial([]string{"unix", "tcp"}[i%2])
 		w.send(hello)
@@ -86,9 +86,8 @@ func (f *flaky) Accept() (net.Conn, error) {
 	return f.Listener.Accept()
 }
 
-// TestAcceptErrors: an accept that fails for want of descriptors stops nothing; it
-// is counted, and the next connection is taken in. So is a connection that cannot be
-// given to a loop.
+// TestAcceptErrors: an accept that fails for want of descriptors is counted, and the next connection is
+// accepted. So is a connection that no loop can take.
 func TestAcceptErrors(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	inner, err := net.Listen("unix", path)
@@ -98,15 +97,15 @@ func TestAcceptErrors(t *testing.T) {
 	l := &flaky{Listener: inner}
 	l.faults.Store(3)
 	r := startServer(t, Options{HTTP: "127.0.0.1:0"}, func(s *Server) {
-		s.listeners = append(s.listeners, listener{l, path, s.starter("periodic")})
+		s.listeners = append(s.listeners, listener{l, path, s.loopPort("periodic")})
 	})
 	r.unix = path
 	r.greet(periodic.Client).ping()
 	r.wantMetric("treadle_accept_errors_total", 3)
 
-	here, there := net.Pipe() // has no descriptor that a loop could wait for
+	here, there := net.Pipe() // a pipe has no descriptor for a loop
 	defer there.Close()
-	r.admit(here, listener{starter: r.starter("periodic")})
+	r.admit(here, listener{loopPort: r.loopPort("periodic")})
 	r.wantMetric("treadle_accept_errors_total", 4)
 	r.wantMetric("treadle_connections", 1)
 	if _, err := there.Write([]byte("x")); err == nil {
@@ -124,7 +123,7 @@ func TestPanicEngine(t *testing.T) {
 	r.eachReactor(func(re *reactor) {
 		for _, s := range re.sessions {
 			if s != nil && s.ID != id {
-				s.talk = &panicky{Conversation: s.talk, consuming: true}
+				s.conv = &panicky{Conversation: s.conv, consuming: true}
 			}
 		}
 	})
@@ -134,8 +133,8 @@ func TestPanicEngine(t *testing.T) {
 	r.wantMetric(closedMetric("internal_error"), 1)
 }
 
-// TestHalfClose: a peer that sends its requests and closes its writing side, as a
-// pipeline into a socket does, still gets the replies, also those that wait for the disk.
+// TestHalfClose: a peer that closes its writing side behind its requests, as a pipeline into a socket does,
+// gets the replies, also those that wait for the disk.
 func TestHalfClose(t *testing.T) {
 	for _, o := range []Options{{}, {Data: t.TempDir()}} {
 		r := startServer(t, o)
@@ -150,13 +149,13 @@ func TestHalfClose(t *testing.T) {
 			w.want(1, byte(periodic.Success))
 			w.wantClosed()
 		}
-		r.until("no connection to be left", func() bool { return r.conns.Load() == 0 })
+		r.until("no connection to be left", func() bool { return r.conns.count() == 0 })
 		r.stop()
 	}
 }
 
-// TestAcceptWhileStopping: a connection that was accepted in the moment of stopping
-// does not keep the server from stopping.
+// TestAcceptWhileStopping: a connection that is accepted during the stop does not keep the server from
+// stopping.
 func TestAcceptWhileStopping(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	inner, err := net.Listen("unix", path)
@@ -165,7 +164,7 @@ func TestAcceptWhileStopping(t *testing.T) {
 	}
 	l := &latecomer{Listener: inner, accepted: make(chan struct{}), closed: make(chan struct{}), admitted: make(chan struct{})}
 	r := startServer(t, Options{}, func(s *Server) {
-		s.listeners = append(s.listeners, listener{l, path, s.starter("periodic")})
+		s.listeners = append(s.listeners, listener{l, path, s.loopPort("periodic")})
 	})
 	first := r.greet(periodic.Client) // so that there is a loop to be stopped
 	c, err := net.Dial("unix", path)
@@ -177,14 +176,14 @@ func TestAcceptWhileStopping(t *testing.T) {
 	r.end()
 	<-l.closed
 	for range 100 {
-		r.turns() // the loops are still there, and will be until it is taken in
+		r.turns() // the loops run until it is admitted
 	}
 	close(l.admitted)
 	r.wait()
 	first.wantClosed()
 }
 
-// latecomer is a listener whose last connection comes when it has been closed.
+// latecomer is a listener whose last connection comes after its Close.
 type latecomer struct {
 	net.Listener
 	accepted, closed, admitted chan struct{}

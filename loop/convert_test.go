@@ -107,7 +107,7 @@ func TestConverted(t *testing.T) {
 	}
 }
 
-// TestKindsOfJournal: what the scheduler and protocols call a kind is that of the journal.
+// TestKindsOfJournal: the kinds of the scheduler and the protocols are those of the journal.
 func TestKindsOfJournal(t *testing.T) {
 	for k, want := range []string{sched.KindJob: "job", sched.KindQueue: "queue", sched.KindDropped: "dropped", sched.KindEdge: "edge", sched.KindExit: "exit"} {
 		if got := journal.Kind(k).String(); got != want {

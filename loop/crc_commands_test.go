@@ -20,7 +20,7 @@ func crcRequest(id uint32, cmd periodic.Command, args ...[]byte) []byte {
 }
 
 // joinCRC is join in the CRC framing.
-func (w *world) joinCRC(loop int, role periodic.Role) *memConn {
+func (w *memServer) joinCRC(loop int, role periodic.Role) *memConn {
 	w.t.Helper()
 	c := w.open(loop)
 	c.send(periodic.AppendHello(nil, &periodic.Hello{Framing: periodic.CRC, Role: role}))
@@ -33,7 +33,7 @@ func (w *world) joinCRC(loop int, role periodic.Role) *memConn {
 
 // workerCRC connects a worker of functions in the CRC framing, of type 1 as that of go-periodic: nothing answers its
 // GRAB_JOBs but jobs.
-func (w *world) workerCRC(loop int, functions ...string) *memConn {
+func (w *memServer) workerCRC(loop int, functions ...string) *memConn {
 	w.t.Helper()
 	c := w.joinCRC(loop, periodic.Client)
 	for i, f := range functions {
@@ -111,7 +111,7 @@ var crcEras = [5]string{"2019-02", "2019", "2020", "2023", "2026"}
 
 func always(body string) [5]string { return [5]string{body, body, body, body, body} }
 
-// acked is what a worker notifies: answered from 2023 on.
+// acked is the answer to a report of a worker: from 2023 on.
 func acked() [5]string { return [5]string{"", "", "", "10", "10"} }
 
 // report is bare in 2019, and DATA from 2020 on.
@@ -120,7 +120,7 @@ func report(body []byte) [5]string {
 	return [5]string{bare, bare, "1e" + bare, "1e" + bare, "1e" + bare}
 }
 
-// grabbed is what answers a GRAB_JOB before the job: from 2023 on SUCCESS on connections of workers, and nothing on
+// grabbed is the answer to a GRAB_JOB before the job: from 2023 on SUCCESS on connections of workers, and nothing on
 // those of clients, as which the workers of go-periodic register, that fill up with replies they do not wait for.
 func grabbed(era int, role periodic.Role) string {
 	if era >= 3 && role == periodic.Worker {
@@ -130,9 +130,9 @@ func grabbed(era int, role periodic.Role) string {
 }
 
 // newCRCPeer is newPeer in the CRC framing.
-func newCRCPeer(t *testing.T, o Options, role periodic.Role) (*world, *memConn) {
+func newCRCPeer(t *testing.T, o Options, role periodic.Role) (*memServer, *memConn) {
 	t.Helper()
-	w := newWorld(t, o)
+	w := newMemServer(t, o)
 	client := w.join(0, periodic.Client)
 	client.send(request(1, periodic.SubmitJob, job("held", "n")))
 	client.close()
@@ -155,7 +155,7 @@ func TestEveryCRCCommand(t *testing.T) {
 				case cmd == periodic.GrabJob:
 					want = grabbed(era, role)
 				}
-				w, c := newCRCPeer(t, Options{PeriodicCRC: name}, role)
+				w, c := newCRCPeer(t, Options{Periodic: PeriodicOptions{CRC: name}}, role)
 				c.send(crcRequest(7, cmd, d.args))
 				got := c.crcBodies()
 				if want == "" && len(got) != 0 || want != "" && (len(got) != 1 || got[0] != "7:"+want) {
@@ -182,7 +182,7 @@ func TestCRCCommandsInThePlainFraming(t *testing.T) {
 	for _, name := range crcEras {
 		for cmd := periodic.Acquired; cmd <= periodic.JobUnassigned; cmd++ {
 			for _, role := range []int{byClient, byWorker} {
-				w, c := newPeer(t, Options{PeriodicCRC: name}, role)
+				w, c := newPeer(t, Options{Periodic: PeriodicOptions{CRC: name}}, role)
 				c.send(request(7, cmd, crcDocumented[cmd].args))
 				if got := c.bodies(7); len(got) != 1 || got[0] != "0c" {
 					t.Errorf("%v in %s: answered %q in the plain framing", cmd, name, got)

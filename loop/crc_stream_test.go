@@ -14,8 +14,8 @@ import (
 // crcHello is the first packet of a client in the CRC framing.
 var crcHello = periodic.AppendHello(nil, &periodic.Hello{Framing: periodic.CRC, Role: periodic.Client})
 
-// TestCRCBadInput: what is no request of the CRC framing closes its connection and is
-// counted under its reason; what came before it is answered, and nobody else is disturbed.
+// TestCRCBadInput: bytes that are no request of the CRC framing close the connection and are counted under their reason.
+// Earlier requests are answered, and no other peer is disturbed.
 func TestCRCBadInput(t *testing.T) {
 	r := startServer(t, Options{HTTP: "127.0.0.1:0", Loops: 2, MaxFrame: 1 << 16})
 	bystander := r.greet(periodic.Client)
@@ -75,7 +75,7 @@ func TestCRCBadInput(t *testing.T) {
 // each side keeps its own way to name them.
 func TestFramingsShareJobs(t *testing.T) {
 	for _, loops := range []int{1, 2} {
-		w := newWorld(t, Options{Loops: loops})
+		w := newMemServer(t, Options{Loops: loops})
 		w.rng = rand.New(rand.NewPCG(uint64(loops), 2))
 		oldClient, newClient := w.join(0, periodic.Client), w.joinCRC(loops-1, periodic.Client)
 		oldWorker, newWorker := w.worker(loops-1, "old"), w.workerCRC(0, "new")
@@ -110,10 +110,10 @@ func TestFramingsShareJobs(t *testing.T) {
 	}
 }
 
-// streaming is a world with a worker that streams to one listener that does not read.
-func streaming(t *testing.T, loops int) (w *world, worker, listener *memConn) {
+// streaming makes a server with a worker that streams to one listener that does not read.
+func streaming(t *testing.T, loops int) (w *memServer, worker, listener *memConn) {
 	t.Helper()
-	w = newWorld(t, Options{Loops: loops})
+	w = newMemServer(t, Options{Loops: loops})
 	worker, listener = w.workerCRC(0, "f"), w.joinCRC(loops-1, periodic.Client)
 	listener.send(crcRequest(1, periodic.SubmitJob, job("f", "n")), crcRequest(2, periodic.RecvData, job("f", "n")))
 	worker.send(crcRequest(1, periodic.GrabJob))

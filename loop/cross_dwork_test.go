@@ -19,7 +19,7 @@ import (
 
 // hub is the server's of dwork.
 func (s *Server) hub() *dwork.Hub {
-	for h := range having[*dwork.Hub](s) {
+	for h := range protocolsWith[*dwork.Hub](s) {
 		return h
 	}
 	panic("the server does not speak dwork")
@@ -54,8 +54,8 @@ func askDwork(t *testing.T, hub *dwork.Hub, request string) string {
 
 var blanks = regexp.MustCompile(` +`)
 
-// dwork asks the world's hub and lets the reactors run.
-func (w *world) dwork(request string) string {
+// dwork asks the server's hub and lets the reactors run.
+func (w *memServer) dwork(request string) string {
 	w.t.Helper()
 	reply := askDwork(w.t, w.hub(), request)
 	w.settle()
@@ -77,7 +77,7 @@ func taskNames(t *testing.T, reply string) string {
 }
 
 // lookupLocation is where a task is.
-func (w *world) lookupLocation(name string) string {
+func (w *memServer) lookupLocation(name string) string {
 	w.t.Helper()
 	var m dworkpb.QueryMsg
 	text := w.dwork(fmt.Sprintf(`type: Lookup name: %q`, name))
@@ -89,12 +89,12 @@ func (w *world) lookupLocation(name string) string {
 
 // gotJob is an assignment in either framing.
 type gotJob struct {
-	handle           []byte // what names it to the server
+	handle           []byte // its name for the server
 	name, workload   string
 	schedAt, timeout int64
 }
 
-// assignment takes the one JOB_ASSIGN among what a worker has read.
+// assignment takes the only JOB_ASSIGN that a worker has read.
 func (c *memConn) assignment(crc bool) (got gotJob) {
 	c.w.t.Helper()
 	all := c.frames
@@ -147,7 +147,7 @@ const (
 // Complete, WORK_FAIL = back to ready first, SCHED_LATER = delayed; location periodic:ID.
 func TestTaskAtPeriodicWorker(t *testing.T) {
 	for _, crc := range []bool{false, true} {
-		w := newWorld(t, Options{Loops: 2})
+		w := newMemServer(t, Options{Loops: 2})
 		join := w.join
 		if crc {
 			join = w.joinCRC
@@ -190,7 +190,7 @@ func TestTaskAtPeriodicWorker(t *testing.T) {
 		if got := taskNames(t, w.dwork(`type: Steal n: 9 location: "w"`)); got != "Transfer b" {
 			t.Errorf("a is done: %s", got)
 		}
-		// A worker that leaves gives back what it has.
+		// A worker that leaves releases its jobs.
 		w.dwork(`type: Transfer task { name: "b" origin: "" } location: "w"`)
 		worker.read = nil
 		worker.send(requestIn(crc, 8, periodic.GrabJob))
@@ -208,7 +208,7 @@ func TestTaskAtPeriodicWorker(t *testing.T) {
 // TestTaskAtGloomSlave: a task is a job of type "dwork" whose body is the JSON object; the
 // response completes it; a slave's death makes it ready again, first; location gloom:ID.
 func TestTaskAtGloomSlave(t *testing.T) {
-	w := newWorld(t, Options{Loops: 2})
+	w := newMemServer(t, Options{Loops: 2})
 	slave := w.slave(1, `"dwork"`)
 	w.dwork(createAB)
 	slave.hears("a", `{"action":"job","id":"a","type":"dwork","body":{"name":"a","origin":"o\"1"}}`)
@@ -231,7 +231,7 @@ func TestTaskAtGloomSlave(t *testing.T) {
 // TestStealLeavesOthers: Steal hands out dwork tasks only, from a queue that has others, which
 // a worker gets behind the tasks; and the queue cannot be dropped or its tasks removed.
 func TestStealLeavesOthers(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newMemServer(t, Options{})
 	client, master := w.join(0, periodic.Client), w.openGloom(0, true)
 	client.send(request(1, periodic.SubmitJob, job("dwork", "p")))
 	master.asks(`"g"`, `"dwork"`, `,"body":1,"priority":-1`)

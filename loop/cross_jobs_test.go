@@ -47,7 +47,7 @@ func (c *memConn) hears(what string, want ...string) {
 const ok = `{"ok":true}`
 
 // slave connects a Gloom slave of a type, given as JSON.
-func (w *world) slave(loop int, typ string) *memConn {
+func (w *memServer) slave(loop int, typ string) *memConn {
 	c := w.openGloom(loop, false)
 	c.say(`{"action":"join","type":` + typ + `}`)
 	if got := c.heard(); len(got) == 0 || got[0] != ok {
@@ -72,7 +72,7 @@ func TestPeriodicJobAtGloomSlave(t *testing.T) {
 	f := func(name, workload, id, body, response, result string) {
 		t.Helper()
 		for loops := 1; loops <= 2; loops++ {
-			w := newWorld(t, Options{Loops: loops})
+			w := newMemServer(t, Options{Loops: loops})
 			slave := w.slave(loops-1, `"f"`)
 			old, crc := w.join(0, periodic.Client), w.joinCRC(0, periodic.Client)
 			push := fmt.Sprintf(`{"action":"job","id":%s,"type":"f","body":%s}`, id, body)
@@ -114,7 +114,7 @@ func TestFromResult(t *testing.T) {
 	space := &spaces[served.Space]
 	space.FromResult = func(dst, data []byte) []byte { return append(append(dst, data...), '!') }
 	defer func() { space.FromResult = nil }()
-	w := newWorld(t, Options{})
+	w := newMemServer(t, Options{})
 	client := w.join(0, periodic.Client)
 	for _, workload := range []string{"7", "text"} {
 		slave := w.slave(0, `"f"`)
@@ -135,10 +135,10 @@ func TestFromResult(t *testing.T) {
 	}
 }
 
-// TestSlaveGone: the Periodic job of a slave that leaves is ready again, however often, with its count unchanged, and
-// who waits for it waits on, as with a Periodic worker that leaves.
+// TestSlaveGone: the Periodic job of a slave that leaves is ready again, however often, with its count unchanged. Its
+// waiters wait on, as with a Periodic worker that leaves.
 func TestSlaveGone(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newMemServer(t, Options{})
 	client, crc := w.join(0, periodic.Client), w.joinCRC(0, periodic.Client)
 	client.send(request(1, periodic.RunJob, periodic.AppendJob(nil, &periodic.Job{Func: []byte("f"), Name: []byte("n"), Count: 7})))
 	for i := range 20 {
@@ -169,7 +169,7 @@ func TestSlaveGone(t *testing.T) {
 // TestLateRespond: after the time-out the job is ready again, the slave stays busy, and its
 // late respond is acknowledged and dropped.
 func TestLateRespond(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newMemServer(t, Options{})
 	client, slave := w.join(0, periodic.Client), w.slave(0, `"f"`)
 	client.send(request(1, periodic.RunJob, periodic.AppendJob(nil, &periodic.Job{Func: []byte("f"), Name: []byte("n"), Timeout: 2})))
 	slave.hears("RUN_JOB", `{"action":"job","id":"n","type":"f","body":""}`)
@@ -196,7 +196,7 @@ func TestLateRespond(t *testing.T) {
 func TestGloomJobAtPeriodicWorker(t *testing.T) {
 	f := func(id, body, name, done, response string) {
 		t.Helper()
-		w := newWorld(t, Options{Loops: 2})
+		w := newMemServer(t, Options{Loops: 2})
 		master, old, crc := w.openGloom(1, true), w.worker(0, "f"), w.workerCRC(0, "f")
 		record := append(append(str8("f"), periodic.AppendStr32(str8(name), []byte(body))...), make([]byte, 9)...)
 		old.grabs(1, 1)
@@ -241,7 +241,7 @@ func TestLongestFunctions(t *testing.T) {
 // TestLongNamesStayWithGloom: an id or a type over 255 bytes never goes to a Periodic
 // worker, shorter ones behind it do, and STATUS lists no type that fits no str8.
 func TestLongNamesStayWithGloom(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newMemServer(t, Options{})
 	master, worker, crc := w.openGloom(0, true), w.worker(0, "f"), w.workerCRC(0, "f")
 	long, fits := `"`+strings.Repeat("i", 256)+`"`, `"`+strings.Repeat("i", 255)+`"`
 	worker.grabs(1, 1)
@@ -267,7 +267,7 @@ func TestLongNamesStayWithGloom(t *testing.T) {
 
 // TestWorkFailIsADeath: it counts with the deaths of slaves, and the fourth fails the job.
 func TestWorkFailIsADeath(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newMemServer(t, Options{})
 	master, worker := w.openGloom(0, true), w.worker(0, "f")
 	master.asks(`1`, `"f"`, `,"body":1`)
 	for range 2 {
@@ -286,7 +286,7 @@ func TestWorkFailIsADeath(t *testing.T) {
 
 // TestSchedLaterDelaysAGloomJob: and no time-out ends one, and its deaths stay as they were.
 func TestSchedLaterDelaysAGloomJob(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newMemServer(t, Options{})
 	master, worker := w.openGloom(0, true), w.worker(0, "f")
 	worker.send(request(1, periodic.CanDo, str8("f")))
 	w.join(0, periodic.Client).send(request(1, periodic.ConfigSet, str8("keepalive"), []byte{0, 0, 0, 0}))
@@ -321,7 +321,7 @@ func TestSchedLaterDelaysAGloomJob(t *testing.T) {
 // TestGloomJSON: raw control characters inside strings are delivered as their escapes, to slaves, masters and Periodic
 // workers, whichever field they stand in; with strict they are no JSON.
 func TestGloomJSON(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newMemServer(t, Options{})
 	master, slave := w.openGloom(0, true), w.slave(0, `"f"`)
 	master.say("{\"action\":\"submit\",\n\"id\":\"i\x01\",\"type\":\"f\",\"body\":[\"a\nb\"]}")
 	master.hears("ack", `{"ok":true,"id":"i\u0001"}`)
@@ -337,7 +337,7 @@ func TestGloomJSON(t *testing.T) {
 		t.Errorf("a Periodic worker gets the jobs %q", got)
 	}
 
-	w = newWorld(t, Options{GloomJSON: GloomStrict})
+	w = newMemServer(t, Options{Gloom: GloomOptions{JSON: "strict"}})
 	master = w.openGloom(0, true)
 	master.say("{\"action\":\"submit\",\"id\":1,\"type\":\"f\",\"body\":\"\n\"}")
 	master.hears("strict", `{"error":"invalid_json","reason":"{\"action\":\"submit\",\"id\":1,\"type\":\"f\",\"body\":\"\n\"}"}`)

@@ -8,9 +8,8 @@ import (
 	served "treadle/loop/periodic"
 )
 
-// dumps are peers of a server whose DUMP has 1.5 MiB, of which 8 MiB may be unread, and each
-// has asked for one.
-func dumps(w *world, n int) (all []*memConn) {
+// dumps makes peers that each have asked for a DUMP of 1.5 MiB, of which 8 MiB together may be unread.
+func dumps(w *memServer, n int) (all []*memConn) {
 	w.t.Helper()
 	client := w.join(0, periodic.Client)
 	client.fill(0, 1500)
@@ -23,12 +22,12 @@ func dumps(w *world, n int) (all []*memConn) {
 	return all
 }
 
-func dumpsRoom(t *testing.T) *world {
-	return newWorld(t, Options{MaxFrame: 256 << 10, GloomMaxFrame: 256 << 10, MaxOutbound: 2 << 20})
+func dumpsRoom(t *testing.T) *memServer {
+	return newMemServer(t, Options{MaxFrame: 256 << 10, Gloom: GloomOptions{MaxFrame: 256 << 10}, MaxOutbound: 2 << 20})
 }
 
-// TestDumpSteadily: whoever reads a DUMP without a pause gets it whole, however many there are:
-// those for whom there is no room wait.
+// TestDumpSteadily: a peer that reads its DUMP without a pause gets it whole, however many there are.
+// DUMPs without room wait.
 func TestDumpSteadily(t *testing.T) {
 	w := dumpsRoom(t)
 	all := dumps(w, 10)
@@ -50,24 +49,24 @@ func TestDumpSteadily(t *testing.T) {
 	}
 }
 
-// keepsTurn says whether one of its long replies keeps others waiting.
+// keepsTurn reports whether one of the peer's long replies keeps an encoder.
 func (c *memConn) keepsTurn() bool {
 	for st := c.s.stream; st != nil; st = st.next {
-		if st.done != nil {
+		if st.release != nil {
 			return true
 		}
 	}
 	return false
 }
 
-// TestDumpHoard: one peer that asks for one DUMP after the other, and reads none, has what all
-// may have at most.
+// TestDumpHoard: one peer that asks for one DUMP after the other, and reads none, has at most the bound
+// of all peers unread.
 func TestDumpHoard(t *testing.T) {
 	w := dumpsRoom(t)
 	c := dumps(w, 1)[0]
 	for i := 0; i < 40 && !c.closed; i++ {
-		w.await("the DUMP to be ready", func() bool { return c.closed || w.reports.Load() == 0 || c.keepsTurn() })
-		if n := c.s.stream.bytes(); n > w.mostUnsent() {
+		w.await("the DUMP to be ready", func() bool { return c.closed || w.longReplies.Load() == 0 || c.keepsTurn() })
+		if n := c.s.stream.sharedBytes(); n > w.mostUnsent() {
 			t.Fatalf("%d bytes are unread, more than %d", n, w.mostUnsent())
 		}
 		c.send(request(1, periodic.Dump))
@@ -79,17 +78,17 @@ func TestDumpHoard(t *testing.T) {
 	}
 }
 
-// TestStatusHoard: so it is with one STATUS after the other, which keep nobody waiting.
+// TestStatusHoard: the same for one STATUS after the other, which delay no other peer.
 func TestStatusHoard(t *testing.T) {
-	w := newWorld(t, Options{MaxFrame: 64 << 10, GloomMaxFrame: 64 << 10, MaxOutbound: 256 << 10})
+	w := newMemServer(t, Options{MaxFrame: 64 << 10, Gloom: GloomOptions{MaxFrame: 64 << 10}, MaxOutbound: 256 << 10})
 	client, c := w.join(0, periodic.Client), w.join(0, periodic.Client)
 	client.functions(served.LongStatus+1, "%0200d")
 	c.room = 0
 	for i := 0; i < 40 && !c.closed; i++ {
 		c.send(request(1, periodic.Status))
-		w.await("the STATUS to be ready", func() bool { return c.closed || w.reports.Load() == 0 })
+		w.await("the STATUS to be ready", func() bool { return c.closed || w.longReplies.Load() == 0 })
 		w.look()
-		if n := c.s.stream.bytes(); n > w.mostUnsent() {
+		if n := c.s.stream.sharedBytes(); n > w.mostUnsent() {
 			t.Fatalf("%d bytes are unread, more than %d", n, w.mostUnsent())
 		}
 	}
@@ -98,10 +97,10 @@ func TestStatusHoard(t *testing.T) {
 	}
 }
 
-// TestDumpOfLargeJobs: a peer that takes a part of a large job now and then reads its DUMP, and
-// keeps it when others wait for theirs.
+// TestDumpOfLargeJobs: a peer that now and then reads a part of a large job reads its DUMP, and keeps it
+// while others wait for theirs.
 func TestDumpOfLargeJobs(t *testing.T) {
-	w := newWorld(t, Options{MaxFrame: 8 << 20, GloomMaxFrame: 8 << 20, MaxOutbound: 8 << 20})
+	w := newMemServer(t, Options{MaxFrame: 8 << 20, Gloom: GloomOptions{MaxFrame: 8 << 20}, MaxOutbound: 8 << 20})
 	client, c := w.join(0, periodic.Client), w.join(0, periodic.Client)
 	for i := range 3 {
 		client.send(request(1, periodic.SubmitJob, job("big", fmt.Sprint(i), make([]byte, 4<<20)...)))
@@ -125,10 +124,10 @@ func TestDumpOfLargeJobs(t *testing.T) {
 	}
 }
 
-// TestDumpStuckBehind: a DUMP that keeps the turn behind another reply of a peer that reads
-// neither keeps it no longer than one alone.
+// TestDumpStuckBehind: a DUMP that keeps its encoder behind another reply, of a peer that reads neither,
+// keeps it no longer than one alone.
 func TestDumpStuckBehind(t *testing.T) {
-	w := newWorld(t, Options{MaxFrame: 256 << 10, GloomMaxFrame: 256 << 10, MaxOutbound: 1 << 20})
+	w := newMemServer(t, Options{MaxFrame: 256 << 10, Gloom: GloomOptions{MaxFrame: 256 << 10}, MaxOutbound: 1 << 20})
 	client, c := w.join(0, periodic.Client), w.join(0, periodic.Client)
 	client.fill(0, 2000)
 	client.functions(served.LongStatus+1, "f%d")
@@ -138,7 +137,7 @@ func TestDumpStuckBehind(t *testing.T) {
 	c.send(request(2, periodic.Dump))
 	w.await("a DUMP to be behind it", func() bool { return c.s.stream.next != nil })
 	client.send(request(2, periodic.Dump))
-	w.advance(stuckTurn + 2000)
+	w.advance(maxEncoderStall + 2000)
 	if !c.closed {
 		t.Error("others wait for it longer than ten seconds")
 	}

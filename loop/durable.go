@@ -14,18 +14,18 @@ import (
 	"treadle/sched"
 )
 
-// feed tells the journal what the scheduler says must survive. Each shard has a
-// record of its own, under that shard's lock.
-type feed struct {
+// journalSink is the scheduler's sched.Journal. Each shard has a record of its own, which is used
+// under that shard's lock.
+type journalSink struct {
 	journal *journal.Journal
 	records []journal.Record
-	dirty   atomic.Bool // something was appended since the last flush
-	held    bool        // by tests: nothing is flushed until they say so
+	dirty   atomic.Bool // the journal has changes that no flush covers
+	manual  bool        // flush does nothing; a test clears it to commit
 }
 
-// Save implements sched.Journal. Nobody waits for a function to be on disk, and workers offer
-// as many as they like: while the disk is full none is written.
-func (f *feed) Save(shard int, j *sched.Saved) {
+// Save implements sched.Journal. While the disk is full it leaves new functions out: no reply waits
+// for one to be durable, and workers may offer any number.
+func (f *journalSink) Save(shard int, j *sched.Saved) {
 	if j.Kind == sched.KindQueue && f.journal.Full() {
 		return
 	}
@@ -44,28 +44,28 @@ func (f *feed) Save(shard int, j *sched.Saved) {
 }
 
 // Drop implements sched.Journal.
-func (f *feed) Drop(shard int, seq uint64) {
+func (f *journalSink) Drop(shard int, seq uint64) {
 	f.journal.Delete(shard, seq)
 	f.dirty.Store(true)
 }
 
 // flush ends a turn in which so many acknowledgements began to wait.
-func (f *feed) flush(acknowledgements int) {
-	if f != nil && !f.held && (acknowledgements > 0 || f.dirty.Load()) {
+func (f *journalSink) flush(acknowledgements int) {
+	if f != nil && !f.manual && (acknowledgements > 0 || f.dirty.Load()) {
 		f.dirty.Store(false)
 		f.journal.Flush(acknowledgements)
 	}
 }
 
-// flushLater is flush for a turn without acknowledgements whose changes a loss of power may undo.
-func (f *feed) flushLater() {
-	if f != nil && !f.held && f.dirty.Load() {
+// flushLater is flush for a turn without acknowledgements, whose changes a loss of power may undo.
+func (f *journalSink) flushLater() {
+	if f != nil && !f.manual && f.dirty.Load() {
 		f.dirty.Store(false)
 		f.journal.FlushLater()
 	}
 }
 
-// JournalError ends a server that cannot write what it would have to acknowledge.
+// JournalError ends a server whose journal cannot be written: it can acknowledge nothing any more.
 type JournalError struct{ Err error }
 
 func (e *JournalError) Error() string {
@@ -73,10 +73,10 @@ func (e *JournalError) Error() string {
 }
 func (e *JournalError) Unwrap() error { return e.Err }
 
-// ExitCode is the process's for this error.
+// ExitCode returns the exit code of the process.
 func (e *JournalError) ExitCode() int { return exitData }
 
-// dataError is a data directory that cannot be opened.
+// dataError returns the OptionError of a data directory that cannot be opened.
 func dataError(err error) error {
 	code := exitFailure
 	if errors.As(err, new(*journal.DamageError)) {
@@ -84,14 +84,14 @@ func dataError(err error) error {
 	}
 	for _, errno := range []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EIO} {
 		if errors.Is(err, errno) {
-			code = exitData // it cannot be written
+			code = exitData // the directory cannot be written
 		}
 	}
 	return &OptionError{Setting: "data", Err: err, Code: code}
 }
 
-// journalOptions are those that follow from the server's.
-func (s *Server) journalOptions() (journal.Options, error) {
+// newJournalOptions derives the journal's options from the server's.
+func (s *Server) newJournalOptions() (journal.Options, error) {
 	mode, err := journal.ParseMode(s.o.Sync)
 	if err != nil {
 		return journal.Options{}, &OptionError{Setting: "sync", Err: err}
@@ -102,20 +102,20 @@ func (s *Server) journalOptions() (journal.Options, error) {
 	}, nil
 }
 
-// openJournal opens the data directory and puts back what is in it.
+// openJournal opens the data directory and restores its jobs, settings and documents.
 func (s *Server) openJournal() error {
-	j, err := journal.Open(s.store)
+	j, err := journal.Open(s.journalOpts)
 	if err != nil {
 		return dataError(err)
 	}
-	s.feed.journal = j
+	s.journal.journal = j
 	if err := s.replay(); err != nil {
 		return errors.Join(err, j.Close())
 	}
 	sink := host{s}.NewSink()
 	s.sched.Resume(s.now(), j.LastSeq(), s.holder, sink)
 	sink.Wake()
-	for p := range having[protocol.Documents](s) {
+	for p := range protocolsWith[protocol.Documents](s) {
 		if err := p.Restored(); err != nil {
 			return errors.Join(err, j.Close())
 		}
@@ -123,7 +123,7 @@ func (s *Server) openJournal() error {
 	return nil
 }
 
-// holder finds the peer of a restored task's worker.
+// holder returns the peer of the worker that holds a restored task; nil: the task becomes ready.
 func (s *Server) holder(space sched.Space, name string) *sched.Peer {
 	for _, p := range s.protocols {
 		if h, ok := p.(protocol.Holders); ok && p.Name() == spaces[space].Protocol {
@@ -133,9 +133,9 @@ func (s *Server) holder(space sched.Space, name string) *sched.Peer {
 	return nil
 }
 
-// closeJournal writes what is left. A journal that failed is why the server stops.
+// closeJournal commits the remaining changes. It returns why, or the journal's error.
 func (s *Server) closeJournal(why error) error {
-	err := s.feed.journal.Close()
+	err := s.journal.journal.Close()
 	if f := s.failure.Load(); f != nil {
 		return f
 	}
@@ -145,16 +145,16 @@ func (s *Server) closeJournal(why error) error {
 	return why
 }
 
-// progressEvery is the time between two lines about a long replay.
+// progressEvery is the time between two log lines about a long replay.
 const progressEvery = time.Second
 
 func (s *Server) replay() error {
 	now := s.now()
 	shown := now
 	jobs := 0
-	err := s.feed.journal.Replay(journal.ReplayFuncs{
+	err := s.journal.journal.Replay(journal.ReplayFuncs{
 		Setting: func(key string, value []byte) error {
-			for p := range having[protocol.Restorer](s) {
+			for p := range protocolsWith[protocol.Restorer](s) {
 				if err := p.Restore(key, value); err != nil {
 					return err
 				}
@@ -162,7 +162,7 @@ func (s *Server) replay() error {
 			return nil
 		},
 		Document: func(d *journal.Document) error {
-			for p := range having[protocol.Documents](s) {
+			for p := range protocolsWith[protocol.Documents](s) {
 				if err := p.RestoreDocument(&protocol.Document{Kind: protocol.DocumentKind(d.Kind), Project: d.Project, Name: d.Name, Value: d.Value}); err != nil {
 					return err
 				}
@@ -208,54 +208,53 @@ func (s *Server) restore(now sched.Time, r *journal.Record) error {
 	return nil
 }
 
-// committed has the acknowledgements sent that waited for a group. The committer
-// calls it.
+// committed tells every waiter for a commit that there was one. The journal's committer calls it.
 func (s *Server) committed(uint64) {
 	s.wakeCommits()
-	for a := range having[protocol.Acknowledger](s) {
+	for a := range protocolsWith[protocol.Acknowledger](s) {
 		a.Committed()
 	}
 	for i := range s.reactors {
-		if r := s.reactors[i].Load(); r != nil && r.waits.Load() {
+		if r := s.reactors[i].Load(); r != nil && r.acksWait.Load() {
 			r.exec(r.finish)
 		}
 	}
 }
 
-// journalFailed stops the server at once. The committer calls it.
+// journalFailed stops the server at once. The journal's committer calls it.
 func (s *Server) journalFailed(err error) {
 	s.failure.CompareAndSwap(nil, &JournalError{err})
 	s.wakeCommits()
 	s.stop()
 }
 
-// durable says what the caller's acknowledgement has to wait for: the group that
-// covers what was changed last in the journal's part for queue; false: nothing.
+// durable returns the journal's group that covers the last change of a queue, and whether an
+// acknowledgement of that change has to wait for it.
 func (s *Server) durable(queue []byte) (group uint64, wait bool) {
-	if s.feed == nil {
+	if s.journal == nil {
 		return 0, false
 	}
-	group = s.feed.journal.Group(s.sched.ShardOf(queue))
-	return group, group > s.feed.journal.Committed()
+	group = s.journal.journal.Group(s.sched.ShardOf(queue))
+	return group, group > s.journal.journal.Committed()
 }
 
-// durableAll is durable for changes in any part.
+// durableAll is durable for all queues and settings.
 func (s *Server) durableAll() (group uint64, wait bool) {
-	if s.feed == nil {
+	if s.journal == nil {
 		return 0, false
 	}
-	group = s.feed.journal.SettingsGroup()
+	group = s.journal.journal.SettingsGroup()
 	for i := range s.o.Shards {
-		group = max(group, s.feed.journal.Group(i))
+		group = max(group, s.journal.journal.Group(i))
 	}
-	return group, group > s.feed.journal.Committed()
+	return group, group > s.journal.journal.Committed()
 }
 
-// awaitCommit returns when a group is committed, or the journal has failed.
+// awaitCommit blocks until a group is committed. It returns an error when the journal fails.
 func (s *Server) awaitCommit(group uint64) error {
 	s.commits.L.Lock()
 	defer s.commits.L.Unlock()
-	for s.feed.journal.Committed() < group {
+	for s.journal.journal.Committed() < group {
 		if f := s.failure.Load(); f != nil {
 			return f
 		}
@@ -264,100 +263,99 @@ func (s *Server) awaitCommit(group uint64) error {
 	return nil
 }
 
-// wakeCommits has awaitCommit look again.
+// wakeCommits makes the callers of awaitCommit check again.
 func (s *Server) wakeCommits() {
 	s.commits.L.Lock()
 	defer s.commits.L.Unlock()
 	s.commits.Broadcast()
 }
 
-// full says that nothing more may be taken in for want of disk.
-func (s *Server) full() bool { return s.feed != nil && s.feed.journal.Full() }
+// diskFull reports whether the disk is too full for new jobs.
+func (s *Server) diskFull() bool { return s.journal != nil && s.journal.journal.Full() }
 
-// room says that the disk can take so many bytes in.
-func (s *Server) room(bytes int) bool { return s.feed == nil || s.feed.journal.RoomFor(uint64(bytes)) }
+// diskHasRoom reports whether the disk has room for so many bytes.
+func (s *Server) diskHasRoom(bytes int) bool {
+	return s.journal == nil || s.journal.journal.RoomFor(uint64(bytes))
+}
 
-// mark says that the late bytes up to end wait for a group, which is later than that of the
-// bytes before.
-type mark struct {
+// ackGroup says that the acks up to end wait for a group. Groups and ends of a session ascend.
+type ackGroup struct {
 	group uint64
 	end   int
 }
 
 // After implements protocol.Transport.
 func (s *session) After(group uint64, reply []byte) {
-	if s.late == nil {
-		s.late = s.r.buffer()
-		s.r.waiting = append(s.r.waiting, s)
-		s.r.waits.Store(true)
+	if s.acks == nil {
+		s.acks = s.r.buffer()
+		s.r.awaitCommit = append(s.r.awaitCommit, s)
+		s.r.acksWait.Store(true)
 	}
-	s.r.awaited++
-	s.late = append(s.late, reply...)
-	if last := len(s.marks) - 1; last >= 0 && s.marks[last].group >= group {
-		s.marks[last].end = len(s.late) // it is sent behind those
+	s.r.newAcks++
+	s.acks = append(s.acks, reply...)
+	if last := len(s.ackGroups) - 1; last >= 0 && s.ackGroups[last].group >= group {
+		s.ackGroups[last].end = len(s.acks) // the order of replies holds: this one follows a later group's
 	} else {
-		s.marks = append(s.marks, mark{group, len(s.late)})
+		s.ackGroups = append(s.ackGroups, ackGroup{group, len(s.acks)})
 	}
 }
 
-// releaseLate moves the acknowledgements that are due to their sessions' out buffers.
-// Every turn ends with it: a group that is committed between an acknowledgement's
-// look at Committed and waits being set would wake nobody.
-func (r *reactor) releaseLate() {
-	if len(r.waiting)+len(r.partings) == 0 {
+// releaseAcks sends the acknowledgements of committed groups. Every turn ends with it, because a
+// commit between the caller's look at Committed and the setting of acksWait wakes no reactor.
+func (r *reactor) releaseAcks() {
+	if len(r.awaitCommit)+len(r.halfClosed) == 0 {
 		return
 	}
-	committed := r.server.feed.journal.Committed()
-	kept := r.waiting[:0]
-	for _, s := range r.waiting {
-		if !s.gone && !s.release(committed) {
+	committed := r.server.journal.journal.Committed()
+	kept := r.awaitCommit[:0]
+	for _, s := range r.awaitCommit {
+		if !s.gone && !s.sendAcks(committed) {
 			kept = append(kept, s)
 		}
 	}
-	clear(r.waiting[len(kept):])
-	r.waiting = kept
-	r.partings = slices.DeleteFunc(r.partings, func(p parting) bool {
+	clear(r.awaitCommit[len(kept):])
+	r.awaitCommit = kept
+	r.halfClosed = slices.DeleteFunc(r.halfClosed, func(p halfClosed) bool {
 		if p.group > committed {
 			return false
 		}
-		_, _ = p.conn.Write(p.late) // nobody is left to hear of an error
+		_, _ = p.conn.Write(p.acks) // the connection closes after an error as well
 		_ = p.conn.Close()
-		r.server.conns.leave(p.protocol)
+		r.server.conns.remove(p.protocol)
 		return true
 	})
-	r.waits.Store(len(r.waiting)+len(r.partings) > 0)
+	r.acksWait.Store(len(r.awaitCommit)+len(r.halfClosed) > 0)
 }
 
-// parting is what a peer that has closed its side is still to read when a group is committed,
-// the latest that any of it waits for: parts of the journal are not in the same group.
-type parting struct {
+// halfClosed is a half-closed connection whose peer is still to receive acknowledgements.
+type halfClosed struct {
 	conn  io.WriteCloser
-	late  []byte
+	acks  []byte
 	group uint64
 
 	protocol protocolID
 }
 
-// release sends what waited for groups up to committed; true when nothing waits any
-// more.
-func (s *session) release(committed uint64) bool {
+// sendAcks moves the acknowledgements of groups up to committed to Out. It returns true when none
+// are left.
+func (s *session) sendAcks(committed uint64) bool {
 	n := 0
-	for n < len(s.marks) && s.marks[n].group <= committed {
+	for n < len(s.ackGroups) && s.ackGroups[n].group <= committed {
 		n++
 	}
 	if n > 0 {
-		end := s.marks[n-1].end
+		end := s.ackGroups[n-1].end
 		s.Touch()
-		s.Out = append(s.Out, s.late[:end]...)
-		s.late = s.late[:copy(s.late, s.late[end:])]
-		s.marks = s.marks[:copy(s.marks, s.marks[n:])]
-		for i := range s.marks {
-			s.marks[i].end -= end
+		s.Out = append(s.Out, s.acks[:end]...)
+		s.acks = s.acks[:copy(s.acks, s.acks[end:])]
+		s.ackGroups = s.ackGroups[:copy(s.ackGroups, s.ackGroups[n:])]
+		for i := range s.ackGroups {
+			s.ackGroups[i].end -= end
 		}
-		if len(s.late) == 0 {
-			s.r.recycle(s.late)
-			s.late, s.marks = nil, nil
+		if len(s.acks) == 0 {
+			s.r.recycle(s.acks)
+			s.acks, s.ackGroups = nil, nil
 		}
 	}
-	return len(s.marks) == 0
+	return len(s.ackGroups) == 0
 }

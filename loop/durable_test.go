@@ -26,8 +26,7 @@ import (
 	"treadle/sched"
 )
 
-// disk is a journal's file system whose syncs can be held back or fail, and whose
-// free space is what the test says.
+// disk is a journal's file system whose syncs can be held back or fail. The test sets its free space.
 type disk struct {
 	vfs.FS
 	gate sync.RWMutex // held for writing: syncs wait
@@ -60,10 +59,10 @@ func (d *disk) GetDiskUsage(string) (vfs.DiskUsage, error) {
 }
 
 // on starts a server whose journal is on the disk.
-func (d *disk) on(t *testing.T, o Options) *rig {
+func (d *disk) on(t *testing.T, o Options) *testServer {
 	t.Helper()
 	o.Data = "data"
-	return startServer(t, o, func(s *Server) { s.store.FS = d })
+	return startServer(t, o, func(s *Server) { s.journalOpts.FS = d })
 }
 
 func later(function, name string, at int64) []byte {
@@ -76,9 +75,8 @@ func setting(key string, value uint32) []byte {
 
 func jobName(function, name string) []byte { return append(str8(function), str8(name)...) }
 
-// TestAcknowledgedAfterSync: what has to be on disk is acknowledged when it is, and
-// nothing else waits for it: with the disk's syncs held back, a PING sent behind each
-// request is answered, the request is not; then it is.
+// TestAcknowledgedAfterSync: a change is acknowledged after its sync, and no other reply waits. While
+// syncs are held back, a PING behind each request is answered and the request is not. Afterwards it is.
 func TestAcknowledgedAfterSync(t *testing.T) {
 	d := newDisk()
 	r := d.on(t, Options{})
@@ -106,8 +104,8 @@ func TestAcknowledgedAfterSync(t *testing.T) {
 	}
 }
 
-// TestAtOnce: a job is handed out, done and its result delivered before anything of
-// it is on disk; a worker's words wait for nothing either.
+// TestAtOnce: a job is handed out and done, and its result delivered, before any of it is on disk. The
+// reports of a worker do not wait either.
 func TestAtOnce(t *testing.T) {
 	d := newDisk()
 	r := d.on(t, Options{})
@@ -125,11 +123,11 @@ func TestAtOnce(t *testing.T) {
 	c.want(2, byte(periodic.Success))
 }
 
-// TestRestart: what survives the process and what it comes back as.
+// TestRestart: jobs and settings survive the process.
 func TestRestart(t *testing.T) {
 	d := newDisk()
 	at := time.Now().Unix() + 3600
-	r := d.on(t, Options{GloomMasters: []string{"tcp://127.0.0.1:0"}})
+	r := d.on(t, Options{Gloom: GloomOptions{Masters: []string{"tcp://127.0.0.1:0"}}})
 	c, w := r.greet(periodic.Client), r.greet(periodic.Worker)
 	w.send(request(1, periodic.CanDo, str8("served")), request(2, periodic.GrabJob))
 	w.ping()
@@ -160,18 +158,18 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestGloomJobsAreNotJournaled: whatever happens to a Gloom job, at slaves and at Periodic
-// workers, nothing of it is committed.
+// TestGloomJobsAreNotJournaled: nothing that happens to a Gloom job, at slaves or Periodic workers, is
+// committed.
 func TestGloomJobsAreNotJournaled(t *testing.T) {
 	d := newDisk()
-	r := d.on(t, Options{GloomMasters: []string{"tcp://127.0.0.1:0"}, GloomSlaves: []string{"tcp://127.0.0.1:0"}})
+	r := d.on(t, Options{Gloom: GloomOptions{Masters: []string{"tcp://127.0.0.1:0"}, Slaves: []string{"tcp://127.0.0.1:0"}}})
 	c, w, master := r.greet(periodic.Client), r.greet(periodic.Worker), r.dialGloom(true)
 	submit := func() uint64 {
 		t.Helper()
 		c.ask(1, periodic.SubmitJob, later("kept", "n", 1<<40), byte(periodic.Success))
-		return r.feed.journal.Stats().Records
+		return r.journal.journal.Stats().Records
 	}
-	hears := func(w *wire, want string) {
+	hears := func(w *testConn, want string) {
 		t.Helper()
 		if got := w.nextGloom("", ""); got != " < "+want {
 			t.Fatalf("got %s, want %s", got, want)
@@ -209,13 +207,13 @@ func TestGloomJobsAreNotJournaled(t *testing.T) {
 	}
 }
 
-// pushedTo is the frame that brings a slave a job of a type.
+// pushedTo returns the frame that brings a slave a job of a type.
 func pushedTo(typ, id string) string {
 	return `{"action":"job","id":` + id + `,"type":"` + typ + `","body":1}`
 }
 
-// TestWriteError: a disk that fails stops the server with the reason and its exit
-// code, and nothing is acknowledged from memory.
+// TestWriteError: a failing disk stops the server with the error and its exit code, and nothing is
+// acknowledged that is not on disk.
 func TestWriteError(t *testing.T) {
 	d := newDisk()
 	r := d.on(t, Options{Drain: time.Hour})
@@ -231,7 +229,7 @@ func TestWriteError(t *testing.T) {
 	if !errors.As(r.err, &failed) || !errors.Is(r.err, syscall.EIO) || failed.ExitCode() != 3 {
 		t.Errorf("Run gives %v", r.err)
 	}
-	r.err = nil // it is as it should be
+	r.err = nil // the error was expected
 	d.fail.Store(false)
 	r = d.on(t, Options{})
 	c = r.greet(periodic.Client)
@@ -241,15 +239,15 @@ func TestWriteError(t *testing.T) {
 	}
 }
 
-// TestFullDisk: below --min-free new jobs are refused and everything else goes on,
-// and it ends when space is back.
+// TestFullDisk: below --min-free new jobs are refused and all other requests are served. New jobs are
+// accepted again when there is space.
 func TestFullDisk(t *testing.T) {
 	d := newDisk()
 	r := d.on(t, Options{MinFree: journal.LeastFree})
 	c, w := r.greet(periodic.Client), r.greet(periodic.Worker)
 	c.ask(1, periodic.SubmitJob, job("f", "before"), byte(periodic.Success))
 	d.free.Store(1)
-	r.until("the disk to be full", r.full)
+	r.until("the disk to be full", r.diskFull)
 	for _, cmd := range []periodic.Command{periodic.SubmitJob, periodic.RunJob} {
 		c.ask(2, cmd, job("f", "refused"), byte(periodic.Unknown))
 	}
@@ -260,12 +258,12 @@ func TestFullDisk(t *testing.T) {
 	w.ping()
 	c.ask(4, periodic.RemoveJob, jobName("f", "none"), byte(periodic.Success))
 	d.free.Store(1 << 40)
-	r.until("space to be back", func() bool { return !r.full() })
+	r.until("space to be back", func() bool { return !r.diskFull() })
 	c.ask(5, periodic.SubmitJob, job("f", "after"), byte(periodic.Success))
 }
 
-// TestDiskFillsUp: a LOAD is refused when the disk fills up in the midst of it, behind the jobs
-// that were in before, and functions that workers offer take none of what is left.
+// TestDiskFillsUp: a LOAD is refused when the disk fills up during it, and its earlier jobs stay. New
+// functions of workers take none of the remaining space.
 func TestDiskFillsUp(t *testing.T) {
 	d := newDisk()
 	r := d.on(t, Options{MinFree: journal.LeastFree, HTTP: "127.0.0.1:0"})
@@ -275,18 +273,18 @@ func TestDiskFillsUp(t *testing.T) {
 	c.send(all[:len(all)-last])
 	r.wantMetric("treadle_jobs", 1)
 	d.free.Store(1)
-	r.until("the disk to be full", r.full)
+	r.until("the disk to be full", r.diskFull)
 	c.send(all[len(all)-last:])
 	c.want(1, byte(periodic.Unknown))
 	w.send(request(2, periodic.CanDo, str8("g")))
 	w.ping()
-	c.ask(3, periodic.ConfigSet, setting("timeout", 5), byte(periodic.Success)) // behind all that is journaled
+	c.ask(3, periodic.ConfigSet, setting("timeout", 5), byte(periodic.Success)) // behind all journaled changes
 	r.wantMetric("treadle_jobs", 1)
-	r.wantMetric("treadle_journal_jobs", 2) // it and its function
+	r.wantMetric("treadle_journal_jobs", 2) // the job and its function
 }
 
-// TestLoadWithoutRoom: nothing is taken in of a LOAD that is larger than the room on the disk,
-// where it comes to stand twice, in a log and in the store.
+// TestLoadWithoutRoom: a LOAD that is larger than the room on the disk adds nothing. A job takes its
+// size twice there, in a log and in the store.
 func TestLoadWithoutRoom(t *testing.T) {
 	const least = journal.LeastFree
 	d := newDisk()
@@ -294,21 +292,21 @@ func TestLoadWithoutRoom(t *testing.T) {
 	c := r.greet(periodic.Client)
 	args := slices.Concat(count(2), job("f", "a"), job("f", "b"))
 	d.free.Store(least + 2*uint64(len(args)) - 1)
-	r.feed.journal.CheckSpace()
+	r.journal.journal.CheckSpace()
 	c.ask(1, periodic.Load, args, byte(periodic.Unknown))
 	r.wantMetric("treadle_jobs", 0)
 	d.free.Add(1)
-	r.feed.journal.CheckSpace()
+	r.journal.journal.CheckSpace()
 	c.ask(2, periodic.Load, args, byte(periodic.Success))
 	r.wantMetric("treadle_jobs", 2)
 }
 
-// TestDataInUse: a directory has one server, and the second is told so.
+// TestDataInUse: a directory has one server. The second is refused.
 func TestDataInUse(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	r := startServer(t, Options{Data: dir})
 	o := r.o
-	o.Periodic, o.HTTP, o.GloomMasters, o.GloomSlaves, o.Started = []string{"tcp://127.0.0.1:0"}, "off", []string{"off"}, []string{"off"}, nil
+	o.Periodic.Listen, o.HTTP, o.Gloom.Masters, o.Gloom.Slaves, o.Started = []string{"tcp://127.0.0.1:0"}, "off", []string{"off"}, []string{"off"}, nil
 	o.Dwork.Listen, o.Kts46 = []string{"off"}, kts46Off
 	err := Run(t.Context(), o)
 	var wrong *OptionError
@@ -317,7 +315,7 @@ func TestDataInUse(t *testing.T) {
 	}
 }
 
-// TestJournalMetrics: what the journal does can be read from /metrics.
+// TestJournalMetrics: /metrics has the journal's counters.
 func TestJournalMetrics(t *testing.T) {
 	d := newDisk()
 	r := d.on(t, Options{HTTP: "127.0.0.1:0"})
@@ -346,7 +344,7 @@ func TestJournalMetrics(t *testing.T) {
 	r.metric(p + "recovery_seconds")
 }
 
-// TestProgress: a long start tells how far it is, once a second.
+// TestProgress: a long start logs its progress once a second.
 func TestProgress(t *testing.T) {
 	const jobs = 40_000
 	d := newDisk()
@@ -364,7 +362,7 @@ func TestProgress(t *testing.T) {
 		var said bytes.Buffer // read when the server has ended
 		var ms atomic.Int64
 		r := startServer(t, Options{Data: "data", Log: slog.New(slog.NewTextHandler(&said, nil))}, func(s *Server) {
-			s.store.FS = d
+			s.journalOpts.FS = d
 			now := s.now()
 			s.clock = func() sched.Time { return sched.Time{Wall: now.Wall, Mono: ms.Add(step), Micros: now.Micros} }
 		})
@@ -382,8 +380,8 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// TestIdleKeepsNothing: a peer that had much to say, part of which came in pieces, and waited for
-// the disk has no buffer when all is answered, and few marks meanwhile.
+// TestIdleKeepsNothing: a session keeps no buffer when all its requests are answered, after requests in
+// pieces and acknowledgements that waited, and few ackGroups meanwhile.
 func TestIdleKeepsNothing(t *testing.T) {
 	d := newDisk()
 	r := d.on(t, Options{})
@@ -394,7 +392,7 @@ func TestIdleKeepsNothing(t *testing.T) {
 	for i := range many - 1 {
 		all = append(all, request(uint32(i), periodic.SubmitJob, job(fmt.Sprint("f", i%50), fmt.Sprint(i)))...)
 	}
-	all = append(all, request(many-1, periodic.SubmitJob, job("f", "large", make([]byte, keepBuffer/2)...))...)
+	all = append(all, request(many-1, periodic.SubmitJob, job("f", "large", make([]byte, maxSmallBuffer/2)...))...)
 	state := func(ok func(s *session) bool) func() bool {
 		return func() (is bool) {
 			r.eachReactor(func(l *reactor) { is = is || slices.ContainsFunc(l.sessions, ok) })
@@ -405,17 +403,17 @@ func TestIdleKeepsNothing(t *testing.T) {
 	r.until("a part to be kept", state(func(s *session) bool { return len(s.partial) > 0 }))
 	c.send(all[len(all)-100:])
 	r.until("all to wait", state(func(s *session) bool {
-		return len(s.late) == 13*many && len(s.marks) <= 3 && s.partial == nil
+		return len(s.acks) == 13*many && len(s.ackGroups) <= 3 && s.partial == nil
 	}))
 	d.gate.Unlock()
 	for range many {
 		c.next()
 	}
-	r.until("no buffer to be kept", state(func(s *session) bool { return s.late == nil && s.marks == nil && s.partial == nil && s.Out == nil }))
+	r.until("no buffer to be kept", state(func(s *session) bool { return s.acks == nil && s.ackGroups == nil && s.partial == nil && s.Out == nil }))
 }
 
-// TestDroppedNamesakes: a kill while the ends of a dropped queue are on their way to the disk, behind
-// jobs of the same names that were submitted again, leaves a directory that nothing is wrong with.
+// TestDroppedNamesakes: a kill while the ends of a dropped queue's jobs are on their way to the disk,
+// behind new jobs of the same names, leaves a sound directory.
 func TestDroppedNamesakes(t *testing.T) {
 	const jobs, again = 200_000, 10
 	mem := vfs.NewCrashableMem()
@@ -441,8 +439,8 @@ func TestDroppedNamesakes(t *testing.T) {
 	newDiskOn(after).on(t, Options{})
 }
 
-// TestDataErrorCodes: damage, and a disk that cannot be written, have the exit code of such data; what may
-// work another time has that of a failure.
+// TestDataErrorCodes: damage, and a disk that cannot be written, have the exit code for data. An error
+// that may pass has that of a failure.
 func TestDataErrorCodes(t *testing.T) {
 	for _, f := range []struct {
 		err  error

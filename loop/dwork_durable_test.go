@@ -15,7 +15,7 @@ import (
 )
 
 // hub connects a client of the dwork protocol.
-func (r *rig) hub() *client.Hub {
+func (r *testServer) hub() *client.Hub {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
 	defer cancel()
@@ -49,9 +49,8 @@ func namesOf(tasks []client.DworkTask) (all []string) {
 	return all
 }
 
-// TestDworkAcknowledgedAfterSync: Create, Complete and Transfer are answered when they are on
-// disk; steals, Exit, Lookup and the status wait for nothing, over the same connection or
-// another.
+// TestDworkAcknowledgedAfterSync: Create, Complete and Transfer are answered after their sync. Steal, Exit, Lookup and
+// the status do not wait, on the same connection or another.
 func TestDworkAcknowledgedAfterSync(t *testing.T) {
 	d := newDisk()
 	r := d.on(t, dworkOn)
@@ -72,8 +71,8 @@ func TestDworkAcknowledgedAfterSync(t *testing.T) {
 		d.gate.Lock()
 		answered := make(chan error, 1)
 		go func() { answered <- do() }()
-		// The hub has taken the request when the one behind it, of another connection, is parked too, or
-		// when it owes a reply.
+		// The hub has taken the request when a later request of another connection is parked, too, or when it owes a
+		// reply.
 		for !r.Server.hub().Owes() && ctx.Err() == nil {
 			if _, _, err := other.Status(ctx); err != nil {
 				t.Fatal(err)
@@ -101,9 +100,9 @@ func TestDworkAcknowledgedAfterSync(t *testing.T) {
 }
 
 // TestDworkRestart: the graph survives the process: assigned tasks stay with their worker's
-// location, or are ready again when the setting says so; what was complete stays complete.
+// location, or are ready again, by the setting. Complete tasks stay complete.
 func TestDworkRestart(t *testing.T) {
-	for _, restart := range []string{DworkKeep, DworkReady} {
+	for _, restart := range []string{"keep", "ready"} {
 		d := newDisk()
 		o := dworkOn
 		o.Dwork.Restart = restart
@@ -132,7 +131,7 @@ func TestDworkRestart(t *testing.T) {
 		h = r.hub()
 		text, ready, err := h.Status(ctx)
 		want, wantReady := "dhub: 4 active tasks, 2 ready.", 2
-		if restart == DworkReady {
+		if restart == "ready" {
 			want, wantReady = "dhub: 4 active tasks, 3 ready.", 3
 		}
 		if err != nil || text != want || ready != wantReady {
@@ -148,17 +147,17 @@ func TestDworkRestart(t *testing.T) {
 			t.Errorf("%s: what happened to e is %v, %v, want that it became ready once", restart, info.Log, err)
 		}
 		info, err = h.Lookup(ctx, "c")
-		if err != nil || restart == DworkKeep != (info.Location == "w") {
+		if err != nil || restart == "keep" != (info.Location == "w") {
 			t.Errorf("%s: c is at %q, %v", restart, info.Location, err)
 		}
-		if restart == DworkKeep {
+		if restart == "keep" {
 			if _, err := h.Complete(ctx, "w", tasksOf("c")...); err != nil {
 				t.Error(err)
 			}
 		}
 		done := workOff(ctx, t, h, "w2")
 		slices.Sort(done)
-		if want := map[string][]string{DworkKeep: {"b", "d", "e"}, DworkReady: {"b", "c", "d", "e"}}[restart]; !slices.Equal(done, want) {
+		if want := map[string][]string{"keep": {"b", "d", "e"}, "ready": {"b", "c", "d", "e"}}[restart]; !slices.Equal(done, want) {
 			t.Errorf("%s: %q were done, want %q", restart, done, want)
 		}
 	}
@@ -182,7 +181,7 @@ func workOff(ctx context.Context, t *testing.T, h *client.Hub, location string) 
 	}
 }
 
-// TestDworkFullDisk: without room Create is refused, and what is there can be done.
+// TestDworkFullDisk: without room Create is refused, and existing tasks can be done.
 func TestDworkFullDisk(t *testing.T) {
 	d := newDisk()
 	r := d.on(t, dworkOn)
@@ -205,8 +204,7 @@ func TestDworkFullDisk(t *testing.T) {
 	}
 }
 
-// TestDworkLeaseRestart: the silence of a worker that has tasks from before a restart begins when the
-// server is back, however long it took to come back.
+// TestDworkLeaseRestart: the lease of a worker that holds tasks begins again with a restart, however long that took.
 func TestDworkLeaseRestart(t *testing.T) {
 	d := newDisk()
 	now := new(sched.Time)
@@ -216,7 +214,7 @@ func TestDworkLeaseRestart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.clock, s.store.FS = func() sched.Time { return *now }, d
+		s.clock, s.journalOpts.FS = func() sched.Time { return *now }, d
 		if err := s.openJournal(); err != nil {
 			t.Fatal(err)
 		}

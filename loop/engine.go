@@ -14,8 +14,8 @@ import (
 	"github.com/panjf2000/gnet/v2"
 )
 
-// engine runs the event loops on gnet. Connections are accepted elsewhere and
-// enrolled: an accept that fails for want of descriptors must not stop the loops.
+// engine runs the event loops on gnet. It enrolls connections that were accepted elsewhere, because
+// in gnet an accept that fails for want of descriptors stops the loops.
 type engine struct {
 	gnet.BuiltinEventEngine
 	server *Server
@@ -25,8 +25,8 @@ type engine struct {
 	reactors map[gnet.EventLoop]*reactor
 }
 
-// scribble makes every read buffer unreadable once it has been handled, so that a
-// view kept too long fails loudly. Tests and the invariants build turn it on.
+// scribble overwrites every read buffer after it was handled, so that a view kept too long fails
+// loudly. Tests and the invariants build turn it on.
 var scribble = false
 
 func newEngine(server *Server) (*engine, error) {
@@ -46,43 +46,42 @@ func newEngine(server *Server) (*engine, error) {
 	return e, nil
 }
 
-// What a connection gets of a turn, in which all others wait.
+// Bounds of what one turn reads.
 const (
-	// readBuffer is what a loop reads at first: of the smallest requests a hundred.
+	// readBuffer is the size of a connection's first read: a hundred of the smallest requests.
 	readBuffer = 4 << 10
-	// readMore is what it reads at a time while a connection's part lasts: a pipelining
-	// peer's whole window.
+	// readMore is the size of its next reads: the whole window of a peer that pipelines.
 	readMore = 16 << 10
-	// turnTime is when no more is read from a connection that has more to say.
+	// turnTime is how long a turn goes on reading from one connection.
 	turnTime = 100 * time.Microsecond
-	// allTime is when that is so of every connection of the turn: many who have more to say
-	// are each read once, and a few as long as it pays.
+	// allTime is how long a turn goes on reading from all connections. After it, each is read once.
 	allTime = 4 * time.Millisecond
-	// turnBytes is another end: messages of this size cost the most to copy.
+	// turnBytes is how much a turn reads from one connection: messages of this size cost the most
+	// to copy.
 	turnBytes = 256 << 10
 )
 
-// enroll gives an accepted connection to the loop that has the fewest.
-func (e *engine) enroll(c net.Conn, by starter) error {
+// enroll gives an accepted connection to the loop with the fewest.
+func (e *engine) enroll(c net.Conn, by loopPort) error {
 	_, err := e.client.EnrollContext(c, by)
 	return err
 }
 
 func (e *engine) stop() error { return e.client.Stop() }
 
-// reactorOf returns the reactor of an event loop, made at its first connection.
+// reactorOf returns the reactor of an event loop. The first call makes it.
 func (e *engine) reactorOf(el gnet.EventLoop) *reactor {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	r := e.reactors[el]
 	if r == nil {
 		r = newReactor(e.server, len(e.reactors))
-		r.hangUp = func(c connection) {
+		r.closeConn = func(c connection) {
 			if err := el.Close(c.(gnet.Conn)); err != nil {
 				e.server.log.Debug("closing a connection", "error", err)
 			}
 		}
-		r.part = func(c connection) io.WriteCloser {
+		r.dupWriter = func(c connection) io.WriteCloser {
 			fd, err := c.(gnet.Conn).Dup()
 			if err != nil {
 				return nil
@@ -91,7 +90,7 @@ func (e *engine) reactorOf(el gnet.EventLoop) *reactor {
 		}
 		r.exec = func(fn func()) {
 			run := gnet.RunnableFunc(func(context.Context) error { fn(); return nil })
-			// It fails only after the engine has stopped, when nobody is left to serve.
+			// Execute fails only after the engine has stopped.
 			_ = el.Execute(context.Background(), run)
 		}
 		e.reactors[el] = r
@@ -103,7 +102,7 @@ func (e *engine) reactorOf(el gnet.EventLoop) *reactor {
 // OnOpen implements gnet.EventHandler.
 func (e *engine) OnOpen(c gnet.Conn) ([]byte, gnet.Action) {
 	r := e.reactorOf(c.EventLoop())
-	c.SetContext(r.open(c, c.Context().(starter)))
+	c.SetContext(r.open(c, c.Context().(loopPort)))
 	return nil, gnet.None
 }
 
@@ -115,9 +114,9 @@ func (e *engine) OnTraffic(c gnet.Conn) gnet.Action {
 		return gnet.None
 	}
 	full := len(in) == readBuffer
-	var begun time.Time
+	var start time.Time
 	if full {
-		begun = time.Now()
+		start = time.Now()
 	}
 	s.r.traffic(s, in)
 	if scribble {
@@ -130,13 +129,13 @@ func (e *engine) OnTraffic(c gnet.Conn) gnet.Action {
 		return gnet.Close
 	}
 	if full {
-		readOn(s, c.Fd(), s.r.partUntil(begun))
+		readOn(s, c.Fd(), s.r.readUntil(start))
 	}
 	return gnet.None
 }
 
-// partUntil is when the part of a connection ends that began now.
-func (r *reactor) partUntil(now time.Time) time.Time {
+// readUntil returns when to stop reading from a connection whose first read was now.
+func (r *reactor) readUntil(now time.Time) time.Time {
 	if r.allUntil.IsZero() {
 		r.allUntil = now.Add(allTime)
 	}
@@ -146,8 +145,8 @@ func (r *reactor) partUntil(now time.Time) time.Time {
 	return r.allUntil
 }
 
-// readOn reads what else has come, until nothing is left or the connection has had its
-// part of the turn. A large message is read to where it is put together.
+// readOn reads the rest of a connection's bytes, up to the bounds of the turn. It reads a large
+// message into its session's window.
 func readOn(s *session, fd int, until time.Time) {
 	buffer := s.r.more[:]
 	for total := readBuffer; total < turnBytes && s.open() && !s.paused && time.Now().Before(until); {
@@ -157,7 +156,7 @@ func readOn(s *session, fd int, until time.Time) {
 		}
 		n, err := syscall.Read(fd, to)
 		if n <= 0 || err != nil {
-			return // whatever it is, the loop meets it when it reads next
+			return // the loop's next read meets the same error
 		}
 		if total += n; &to[0] != &buffer[0] {
 			s.r.filled(s, n)
@@ -183,21 +182,20 @@ func erase(b []byte) {
 func (e *engine) OnClose(c gnet.Conn, err error) gnet.Action {
 	if s, ok := c.Context().(*session); ok {
 		if errors.Is(err, io.EOF) {
-			s.r.farewell(s)
+			s.r.halfClose(s)
 		}
-		s.r.shut(s)
+		s.r.closeSession(s)
 	}
 	return gnet.None
 }
 
-// duplicate is a second descriptor of a connection. What is written to it and not taken by
-// the kernel at once is lost.
+// duplicate is a second descriptor of a connection. Bytes that the kernel does not take at once are lost.
 type duplicate int
 
 func (d duplicate) Write(b []byte) (int, error) { return syscall.Write(int(d), b) }
 func (d duplicate) Close() error                { return syscall.Close(int(d)) }
 
-// gnetLog passes gnet's log on; its debug lines are its own business.
+// gnetLog passes gnet's warnings and errors to the server's log.
 type gnetLog struct{ log *slog.Logger }
 
 func (l gnetLog) Debugf(string, ...any) {}

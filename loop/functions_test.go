@@ -19,7 +19,7 @@ import (
 
 // disbatchSite is a server that is a node of a Disbatch site, on a double of a database.
 type disbatchSite struct {
-	*rig
+	*testServer
 	double *mongotest.Server
 	store  *disbatch.Store
 	queue  disbatch.Queue
@@ -57,10 +57,9 @@ func newDisbatchSite(t *testing.T, more string) *disbatchSite {
 	if _, err := s.store.UpdateQueue(t.Context(), &s.queue, disbatch.QueueChange{Limit: &limit}); err != nil {
 		t.Fatal(err)
 	}
-	s.rig = startServer(t, Options{
-		Disbatch:    DisbatchOptions{Config: path, Node: "me"},
-		GloomSlaves: []string{"unix://" + filepath.Join(t.TempDir(), "g")}, GloomMasters: []string{"off"},
-		Drain: 5 * time.Second,
+	s.testServer = startServer(t, Options{
+		Disbatch: DisbatchOptions{Config: path, Node: "me"},
+		Gloom:    GloomOptions{Slaves: []string{"unix://" + filepath.Join(t.TempDir(), "g")}, Masters: []string{"off"}}, Drain: 5 * time.Second,
 	})
 	t.Cleanup(s.store.Close) // before the server's end: nothing of it may be left then
 	for _, l := range s.listening {
@@ -125,7 +124,7 @@ func grab(t *testing.T, w *client.Worker) *client.Assignment {
 }
 
 // A task of a function is done by a Periodic worker: its name is the id, its workload the
-// document, and what the worker says decides its status.
+// document, and the report of the worker decides its status.
 func TestDisbatchTaskAtPeriodicWorker(t *testing.T) {
 	f := func(answer func(*client.Worker, *client.Assignment) error, status int, stdout, stderr string) {
 		t.Helper()
@@ -216,7 +215,7 @@ func TestDisbatchTaskIsOverTime(t *testing.T) {
 	s.wants(2, "Unable to complete", "time-out")
 }
 
-// A server that stops gives back what no worker has seen, and waits for the others.
+// A server that stops gives back the tasks that no worker has, and waits for the others.
 func TestDisbatchTasksOfAStoppingServer(t *testing.T) {
 	s := newDisbatchSite(t, "")
 	s.add()

@@ -9,11 +9,11 @@ import (
 	"testing"
 )
 
-// The table role x action of protocols/gloom.md. A state is how a peer got where it is; an
-// action in it needs fields, looked at in this order, and then says something and leaves
-// something behind: the job that a witness, a new slave of the type "t", is given.
+// The table role x action of protocols/gloom.md. A state is how a peer got where it is. An action in a
+// state needs fields, which are checked in this order, then it sends replies and leaves a job behind: the
+// one that a witness, a new slave of the type "t", is given.
 
-// gloomState is a peer, and what has happened before it asks.
+// gloomState is a peer after the events before its request.
 type gloomState struct {
 	name   string
 	before []act
@@ -22,7 +22,7 @@ type gloomState struct {
 	closed string // and when it costs the connection
 }
 
-// hears is one line of a scene and what it causes.
+// hears is one line of a scene and the replies to it.
 func hears(line string, replies ...string) act {
 	peer, in, _ := strings.Cut(line, " > ")
 	if who, how, ok := strings.Cut(strings.TrimPrefix(line, "-- "), " "); ok && strings.HasPrefix(line, "--") {
@@ -31,19 +31,19 @@ func hears(line string, replies ...string) act {
 	return act{line: line, peer: peer, in: in, replies: replies}
 }
 
-// pushed is the frame that brings a slave a job.
+// pushed returns the frame that brings a slave a job.
 func pushed(id, body string) string {
 	return `{"action":"job","id":` + id + `,"type":"t","body":` + body + `}`
 }
 
 var job1, job2 = pushed("1", "0"), pushed("2", "0")
 
-// queues is the submission of a job that nobody takes yet.
+// queues submits a job that no slave takes yet.
 func queues(peer, id string) act {
 	return hears(peer+` > {"action":"submit","id":`+id+`,"type":"t","body":0}`, peer+` < {"ok":true,"id":`+id+`}`)
 }
 
-// works is a slave's join and the submission of job 1, which it is given.
+// works joins a slave and submits job 1, which it is given.
 func works(slave, master string) []act {
 	return []act{
 		hears(slave+` > {"action":"join","type":"t"}`, slave+` < {"ok":true}`),
@@ -61,7 +61,7 @@ var gloomStates = []gloomState{
 	{name: "busy slave whose master has left", before: append(works("S", "N"), hears("-- N closes"))},
 }
 
-// gloomFields are the members of a request, in JSON; "" for one that is not there.
+// gloomFields are the members of a request, in JSON; "" for a missing one.
 type gloomFields struct{ action, id, typ, priority, body string }
 
 // gloomAction is a row of the table for one or all states of a role.
@@ -74,7 +74,7 @@ func gloomError(kind, reason string) string {
 	return fmt.Sprintf(`{"error":"%s","reason":%s}`, kind, reason)
 }
 
-// refused is an answer that changes nothing.
+// refused is the answer of an action that changes nothing.
 func refused(kind, reason string) gloomAction {
 	return gloomAction{says: func(st *gloomState, f *gloomFields) ([]string, string) {
 		return []string{gloomError(kind, strings.ReplaceAll(reason, "ACTION", f.action))}, st.waits
@@ -128,7 +128,7 @@ var gloomBusyRespond = gloomAction{
 	},
 }
 
-// answerTo reads the table.
+// answerTo looks an answer up in the table.
 func (st *gloomState) answerTo(f *gloomFields) (replies []string, waits string) {
 	rows := gloomSlaveActions
 	if st.master {
@@ -151,7 +151,7 @@ func (st *gloomState) answerTo(f *gloomFields) (replies []string, waits string) 
 	return row.says(st, f)
 }
 
-// json writes the members in any order, among others, each again behind its first.
+// json writes the members in any order, among others, and each a second time behind its first.
 func (f *gloomFields) json(rng *rand.Rand) string {
 	var first, again []string
 	for key, value := range map[string]string{"action": f.action, "id": f.id, "type": f.typ, "priority": f.priority, "body": f.body} {
@@ -167,7 +167,7 @@ func (f *gloomFields) json(rng *rand.Rand) string {
 	return "{" + strings.Join(append(first, again...), ",") + "}"
 }
 
-// scene is a state, a request, its answer, and the witnesses of what it left behind.
+// scene is a state, a request, its answer, and the witnesses of the state after it.
 func (st *gloomState) scene(request string, replies []string, waits string, closes bool) *gloomScene {
 	peer := "S"
 	if st.master {
@@ -198,7 +198,7 @@ func (st *gloomState) scene(request string, replies []string, waits string, clos
 	return &gloomScene{title: st.name + ": " + request, acts: append(acts, witness)}
 }
 
-// gloomCells is every state with every action, with every field there and not there.
+// gloomCells returns every state with every action, with every field present and missing.
 func gloomCells(each func(*gloomScene)) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for i := range gloomStates {
@@ -219,7 +219,7 @@ func gloomCells(each func(*gloomScene)) {
 	}
 }
 
-// gloomBadFrames cost the connection, in every state, with this answer or without one.
+// gloomBadFrames close the connection, in every state, with this answer or none.
 var gloomBadFrames = []struct{ request, answer string }{
 	{"foo", gloomError("invalid_json", `"foo"`)},
 	{`{"action":"submit",}`, gloomError("invalid_json", `"{\"action\":\"submit\",}"`)},
@@ -241,8 +241,8 @@ func playCell(t *testing.T, s *gloomScene) {
 	}
 }
 
-// TestEveryGloomAction plays every cell in memory: the answer is the documented one, byte for
-// byte, the connection stays, and exactly what the request asked for has happened.
+// TestEveryGloomAction plays every cell in memory: the answer is the documented one, byte for byte, the
+// connection stays, and nothing but the request's effect has happened.
 func TestEveryGloomAction(t *testing.T) {
 	n := 0
 	gloomCells(func(s *gloomScene) {
@@ -275,8 +275,8 @@ func TestEveryGloomActionEngine(t *testing.T) {
 	})
 }
 
-// TestHalfCloseBehindAGloomAction: who asks and closes its writing side at once still reads
-// the answer, and then the end; nothing of it stays.
+// TestHalfCloseBehindAGloomAction: a peer that closes its writing side behind a request still reads the
+// answer, and then the end. Nothing of it stays.
 func TestHalfCloseBehindAGloomAction(t *testing.T) {
 	r := startGloom(t, Options{Loops: 2})
 	n := 0
@@ -299,10 +299,10 @@ func TestHalfCloseBehindAGloomAction(t *testing.T) {
 	})
 }
 
-// TestJoinBesideAJob: a slave that joins while its job is on its way from another loop has one
-// job at a time all the same.
+// TestJoinBesideAJob: a slave that joins another type while its job is on its way from another loop has
+// one job at a time all the same.
 func TestJoinBesideAJob(t *testing.T) {
-	w := newWorld(t, Options{Loops: 2})
+	w := newMemServer(t, Options{Loops: 2})
 	master, slave := w.openGloom(0, true), w.slave(1, `"f"`)
 	master.receive(gloomFrame(`{"action":"submit","id":"1","type":"f","body":1}`)) // its mail is not read yet
 	slave.receive(gloomFrame(`{"action":"join","type":"f"}`))

@@ -11,10 +11,10 @@ import (
 	served "treadle/loop/gloom"
 )
 
-// exchange has a master and a slave do one job, to see that they are served.
-func (r *rig) exchange(master, slave *wire, id string) {
+// exchange does one job of a master at a slave, to see that they are served.
+func (r *testServer) exchange(master, slave *testConn, id string) {
 	r.t.Helper()
-	want := func(w *wire, line string) {
+	want := func(w *testConn, line string) {
 		r.t.Helper()
 		if got := w.nextGloom("", ""); got != " < "+line {
 			r.t.Fatalf("got %s, want %s", got, line)
@@ -30,8 +30,8 @@ func (r *rig) exchange(master, slave *wire, id string) {
 	want(master, `{"id":`+id+`,"body":2}`)
 }
 
-// TestGloomBadInput: what is no request closes its connection at once, with the documented
-// answer, and is counted under its reason; nobody else is disturbed and no session stays.
+// TestGloomBadInput: bytes that are no request close the connection at once with the documented answer, and are counted
+// under their reason. No other peer is disturbed and no session stays.
 func TestGloomBadInput(t *testing.T) {
 	r := startGloom(t, Options{HTTP: "127.0.0.1:0", Loops: 2})
 	bystander, slave := r.dialGloom(true), r.dialGloom(false)
@@ -72,8 +72,7 @@ func TestGloomBadInput(t *testing.T) {
 	r.wantMetric("treadle_connections", 2)
 }
 
-// TestGloomAnnouncedMemory: sizes are announced in many connections, and no memory is taken
-// for them.
+// TestGloomAnnouncedMemory: sizes announced on many connections take no memory.
 func TestGloomAnnouncedMemory(t *testing.T) {
 	r := startGloom(t, Options{})
 	heap := func() uint64 {
@@ -82,11 +81,11 @@ func TestGloomAnnouncedMemory(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		return m.HeapAlloc
 	}
-	var all []*wire
+	var all []*testConn
 	for i := range 200 {
 		all = append(all, r.dialGloom(i%2 == 0))
 	}
-	r.until("all to be there", func() bool { return r.conns.Load() == len(all) })
+	r.until("all to be there", func() bool { return r.conns.count() == len(all) })
 	before := heap()
 	for _, w := range all {
 		w.send([]byte("\x04\x00\x00\x00{\"action\":"))
@@ -95,7 +94,7 @@ func TestGloomAnnouncedMemory(t *testing.T) {
 		read := 0
 		r.eachReactor(func(re *reactor) {
 			for _, s := range re.sessions {
-				if s != nil && s.HandshakeDone && s.begun > 0 {
+				if s != nil && s.HandshakeDone && s.partialSince > 0 {
 					read++
 				}
 			}
@@ -107,10 +106,10 @@ func TestGloomAnnouncedMemory(t *testing.T) {
 	}
 }
 
-// TestDeafMaster: a master that never reads is closed when --max-outbound is reached, by
-// what it asks or by the responses to its jobs; its slaves and the other masters are served.
-func TestDeafMaster(t *testing.T) {
-	r := startGloom(t, Options{HTTP: "127.0.0.1:0", MaxFrame: 1 << 16, GloomMaxFrame: 1 << 16, MaxOutbound: 1 << 20})
+// TestUnreadMaster: a master that never reads is closed at --max-outbound, whether its requests or the responses to its
+// jobs fill it. Its slaves and the other masters are served.
+func TestUnreadMaster(t *testing.T) {
+	r := startGloom(t, Options{HTTP: "127.0.0.1:0", MaxFrame: 1 << 16, Gloom: GloomOptions{MaxFrame: 1 << 16}, MaxOutbound: 1 << 20})
 	bystander, slave := r.dialGloom(true), r.dialGloom(false)
 	asking := r.dialGloom(true)
 	unknown := bytes.Repeat(gloomFrame(`{"action":"`+strings.Repeat("z", 1000)+`"}`), 100)

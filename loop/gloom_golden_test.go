@@ -16,8 +16,8 @@ import (
 	"treadle/codec/gloom"
 )
 
-// A golden file in testdata/gloom is written as transcripts/gloom.txt is. Behind a first
-// paragraph that says what it proves it has scenes, each played on a server of its own:
+// A golden file in testdata/gloom has the form of transcripts/gloom.txt. Its first paragraph says what
+// it proves. Then it has scenes, each played on a server of its own:
 //
 //	### words            a scene begins
 //	S > {"a":1}          a peer sends a frame, and connects if it has not
@@ -32,7 +32,7 @@ import (
 // in each other, <fill 50> for 50 letters, <tab> for one.
 type gloomScene struct {
 	title string
-	acts  []act // in is what is sent, or how the peer leaves
+	acts  []act // in: the sent bytes, or how the peer leaves
 }
 
 func readGloom(t *testing.T, path string) (head string, scenes []*gloomScene) {
@@ -87,7 +87,7 @@ func writeGloom(head string, scenes []*gloomScene) string {
 	return b.String()
 }
 
-// shorthands are the pairs that a file's text stands for: what is short, and what is long.
+// shorthands are pairs of a short text in a file and the long text that it stands for.
 func shorthands(text string) (pairs []string) {
 	for rest := text; ; {
 		_, after, ok := strings.Cut(rest, "<")
@@ -107,7 +107,7 @@ func shorthands(text string) (pairs []string) {
 	}
 }
 
-// gloomBytes are what a line sends.
+// gloomBytes returns the bytes that a line sends.
 func gloomBytes(t *testing.T, in string) []byte {
 	t.Helper()
 	if raw, ok := strings.CutPrefix(in, "RAW "); ok {
@@ -124,7 +124,7 @@ func gloomFrame(payload string) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, uint32(len(payload))), payload...)
 }
 
-// gloomLine takes a frame off the front of what a peer got and returns its line.
+// gloomLine takes a frame off the front of a peer's input and returns its line.
 func gloomLine(name, sent string, got []byte) (line string, rest []byte) {
 	payload, n, err := gloom.Next(got, 1<<30)
 	if err != nil || n == 0 {
@@ -147,21 +147,20 @@ func gloomGoldens(t *testing.T) []string {
 }
 
 // openGloom connects a master or a slave to a loop.
-func (w *world) openGloom(loop int, master bool) *memConn {
+func (w *memServer) openGloom(loop int, master bool) *memConn {
 	port := "gloom-slaves"
 	if master {
 		port = "gloom-masters"
 	}
 	c := &memConn{w: w, r: w.loops[loop], room: 1 << 40}
-	w.Server.conns.hold(w.Server.conns.id("gloom"))
-	c.s = c.r.open(c, w.starter(port))
+	w.Server.conns.add(w.Server.conns.id("gloom"))
+	c.s = c.r.open(c, w.loopPort(port))
 	w.conns = append(w.conns, c)
 	return c
 }
 
-// TestGloomGolden plays every scene in memory, in one piece, byte by byte and cut at
-// random places, on one loop and on two: the server must say the same. -rewrite writes down
-// what it says.
+// TestGloomGolden plays every scene in memory, in one piece, byte by byte and cut at random places, on
+// one loop and on two, and wants the same output. -rewrite writes the output to the file.
 func TestGloomGolden(t *testing.T) {
 	for _, path := range gloomGoldens(t) {
 		head, scenes := readGloom(t, path)
@@ -198,7 +197,7 @@ func compareGloom(t *testing.T, how string, want, got *gloomScene) {
 
 func playGloom(t *testing.T, s *gloomScene, loops int, in cut) *gloomScene {
 	t.Helper()
-	w := newWorld(t, Options{Loops: loops})
+	w := newMemServer(t, Options{Loops: loops})
 	type peer struct {
 		name string
 		told bool
@@ -254,15 +253,15 @@ func TestGloomGoldenEngine(t *testing.T) {
 }
 
 // startGloom runs a server with the two ports of the protocol.
-func startGloom(t *testing.T, o Options) *rig {
+func startGloom(t *testing.T, o Options) *testServer {
 	t.Helper()
-	o.GloomMasters, o.GloomSlaves = []string{"tcp://127.0.0.1:0"}, []string{"tcp://127.0.0.1:0"}
-	o.Shards, o.Drain = 1, time.Millisecond // a scene may end with a job that nobody will do
+	o.Gloom.Masters, o.Gloom.Slaves = []string{"tcp://127.0.0.1:0"}, []string{"tcp://127.0.0.1:0"}
+	o.Shards, o.Drain = 1, time.Millisecond // a scene may end with a job without a worker
 	return startServer(t, o)
 }
 
 // dialGloom connects to the masters' port or the slaves'.
-func (r *rig) dialGloom(master bool) *wire {
+func (r *testServer) dialGloom(master bool) *testConn {
 	r.t.Helper()
 	protocol := "gloom-slaves"
 	if master {
@@ -275,7 +274,7 @@ func (r *rig) dialGloom(master bool) *wire {
 				r.t.Fatal(err)
 			}
 			r.t.Cleanup(func() { c.Close() })
-			return &wire{Conn: c, t: r.t}
+			return &testConn{Conn: c, t: r.t}
 		}
 	}
 	r.t.Fatalf("nothing listens for %s", protocol)
@@ -283,7 +282,7 @@ func (r *rig) dialGloom(master bool) *wire {
 }
 
 // nextGloom reads the line of one frame, or of the end.
-func (w *wire) nextGloom(name, sent string) string {
+func (w *testConn) nextGloom(name, sent string) string {
 	for {
 		line, rest := gloomLine(name, sent, w.in)
 		if w.in = rest; line != "" {
@@ -308,7 +307,7 @@ func playGloomOnSockets(t *testing.T, s *gloomScene, loops int, in cut) {
 	for _, a := range s.acts {
 		p := names[a.peer]
 		if p == nil || p.gone {
-			p = &sock{wire: r.dialGloom(isMaster(a.peer))}
+			p = &sock{testConn: r.dialGloom(isMaster(a.peer))}
 			p.id = r.newcomer(socks)
 			names[a.peer], socks = p, append(socks, p)
 		}

@@ -8,13 +8,13 @@ import (
 	served "treadle/loop/gloom"
 )
 
-// TestGloomLargeFrame: a large frame is parsed beside the event loop, where it lies. Its peer is
-// answered in order, others meanwhile; who leaves is not waited for.
+// TestGloomLargeFrame: a large frame is parsed beside the event loop, where it lies. Its peer is answered in order, other
+// peers meanwhile. A peer that leaves ends at once.
 func TestGloomLargeFrame(t *testing.T) {
 	for _, ahead := range []int{0, 1} {
-		w := newWorld(t, Options{})
+		w := newMemServer(t, Options{})
 		var beside []func()
-		w.beside = func(turn chan struct{}, do func()) {
+		w.runAside = func(turn chan struct{}, do func()) {
 			turn <- struct{}{}
 			beside = append(beside, do)
 		}

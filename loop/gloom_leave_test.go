@@ -12,7 +12,7 @@ import (
 // between the batches in which they go, their ids are free at once, and in the end none is
 // left.
 func TestManyQueuedJobsLeave(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newMemServer(t, Options{})
 	master, other, worker := w.openGloom(0, true), w.openGloom(0, true), w.worker(0, "g")
 	var all []byte
 	for i := range 50_000 {

@@ -16,26 +16,24 @@ import (
 	"treadle/codec/periodic"
 )
 
-// A golden file is a conversation as the captures of the reference servers write
-// it. Its first paragraph says what it proves; then
+// A golden file is a conversation in the form of the captures of the reference servers. Its first
+// paragraph says what it proves. Then:
 //
 //	server grab=document max-frame=2048   settings, at most once, first
 //	clock 1795239475                      the time at which it begins
 //	clock +1500ms                         time passes
-//	## words                              what follows
+//	## words                              a heading
 //	NAME C>S hex                          a peer sends, and connects if it has not
 //	NAME S>C hex                          a frame that it gets
 //	NAME S>C (nothing)                    it gets no frame for what it sent
 //	NAME S>C (closed)                     the server hangs up
 //	NAME closes                           the peer hangs up
 //
-// What differs from run to run has a name: <id> is a connection's id, <f/n> the
-// handle under which a worker holds job n of function f, its length byte included;
-// the size in front of it does not count it. Everything that the server says is what
-// the test got, everything else is what it did.
+// Values that differ from run to run have names: <id> is a connection's id, <f/n> is the handle of
+// job n of function f, with its length byte; the size in front does not count it. Lines of the server
+// are its output in the test, all other lines are the test's acts.
 
-// script is a golden file, parsed: lines that are done, each with the lines that it
-// causes.
+// script is a parsed golden file: acts, each with the lines that it causes.
 type script struct {
 	name    string
 	head    string // the first paragraph
@@ -44,11 +42,11 @@ type script struct {
 	acts    []act
 }
 
-// act is one line of what is done.
+// act is one act of the test.
 type act struct {
 	line    string
-	peer    string        // who acts; "" for the clock and for words
-	in      string        // what it sends, in hex; "" when it leaves
+	peer    string        // the acting peer; "" for the clock and for headings
+	in      string        // the sent bytes in hex; "" when the peer leaves
 	wait    time.Duration // how much time passes
 	replies []string
 }
@@ -105,11 +103,11 @@ func (s *script) set(settings []string) (err error) {
 		name, value, _ := strings.Cut(setting, "=")
 		switch name {
 		case "grab":
-			s.options.PeriodicGrab = Grab(value)
+			s.options.Periodic.Grab = value
 		case "shutdown":
-			s.options.PeriodicShutdown = value
+			s.options.Periodic.Shutdown = value
 		case "crc":
-			s.options.PeriodicCRC = value
+			s.options.Periodic.CRC = value
 		case "max-frame":
 			s.options.MaxFrame, err = strconv.Atoi(value)
 		case "handshake-timeout":
@@ -140,7 +138,7 @@ func (s *script) String() string {
 	return b.String()
 }
 
-// ear turns what one peer gets into lines, and what it sends into bytes.
+// ear turns the bytes that one peer gets into lines, and its lines into bytes.
 type ear struct {
 	name     string
 	names    *handles
@@ -149,10 +147,10 @@ type ear struct {
 	welcomed bool
 }
 
-// handles are the handles of jobs in workers' hands, both ways round.
+// handles maps the handles of jobs that workers hold to names, and back.
 type handles struct{ byJob map[string]string }
 
-// bytes are what a line sends.
+// bytes returns the bytes that a line sends.
 func (e *ear) bytes(in string) ([]byte, error) {
 	handleLen := 0
 	for job, handle := range e.names.byJob {
@@ -174,13 +172,12 @@ func (e *ear) bytes(in string) ([]byte, error) {
 	return b, err
 }
 
-// resize changes what a frame's header says.
+// resize changes the size in a frame's header.
 func resize(frame []byte, by int) {
 	binary.BigEndian.PutUint32(frame[4:], uint32(int(binary.BigEndian.Uint32(frame[4:]))+by))
 }
 
-// next takes one frame off the front of what a peer got and returns its line; ""
-// when there is none.
+// next takes one frame off the front of a peer's input and returns its line; "" when it is incomplete.
 func (e *ear) next(got []byte) (line string, rest []byte) {
 	var r periodic.Response
 	n, err := periodic.NextResponse(got, e.framing, periodic.MaxPayload, &r)
@@ -220,7 +217,7 @@ func (e *ear) naming(frame, body []byte) string {
 	return strings.Replace(hex.EncodeToString(frame), h, "<"+job+">", 1)
 }
 
-// goldens are the names of all golden files.
+// goldens returns the names of all golden files.
 func goldens(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob("testdata/*.txt")
@@ -230,9 +227,9 @@ func goldens(t *testing.T) []string {
 	return files
 }
 
-// TestGolden plays every conversation in memory. With -rewrite it writes down what
-// the server says. Without, it also plays each with the input cut at every byte and
-// at random places, on one loop and on two: the server must say the same.
+// TestGolden plays every conversation in memory. With -rewrite it writes the server's output to the
+// file. Without, it also plays each with the input cut at every byte and at random places, on one loop
+// and on two, and wants the same output.
 func TestGolden(t *testing.T) {
 	for _, path := range goldens(t) {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) {
@@ -271,7 +268,7 @@ func compare(t *testing.T, how string, want, got *script) {
 	}
 }
 
-// A cut says in which pieces a peer's bytes arrive.
+// A cut splits a peer's bytes into pieces.
 type cut func(b []byte) [][]byte
 
 func whole(b []byte) [][]byte { return [][]byte{b} }
@@ -290,18 +287,18 @@ func cutter(seed uint64) cut {
 	}
 }
 
-// playInMemory plays a script and returns it with what the server said.
+// playInMemory plays a script and returns it with the server's output.
 func playInMemory(t *testing.T, s *script, loops int, in cut) *script {
 	t.Helper()
 	s.options.Loops = loops
-	w := newWorld(t, s.options)
+	w := newMemServer(t, s.options)
 	if s.start > 0 {
 		w.manual.time.Wall = s.start * 1000
 	}
 	type peer struct {
 		*ear
 		*memConn
-		told bool // that the server has hung up
+		told bool // the end of the connection is noted
 	}
 	var peers []*peer
 	names := &handles{make(map[string]string)}
@@ -350,7 +347,7 @@ func playInMemory(t *testing.T, s *script, loops int, in cut) *script {
 	return &got
 }
 
-// listen returns the lines of all that a connection got.
+// listen returns the lines of all bytes that a connection got.
 func (e *ear) listen(c *memConn) (lines []string) {
 	for {
 		var line string

@@ -11,7 +11,7 @@ import (
 
 // webAsk sends a request to one of the HTTP ports: host is its Host header, "" for the address; headers are names and
 // values by turns.
-func (r *rig) webAsk(port, method, path, body, host string, headers ...string) (status int, text string) {
+func (r *testServer) webAsk(port, method, path, body, host string, headers ...string) (status int, text string) {
 	r.t.Helper()
 	address := r.http
 	if port != "http" {
@@ -42,8 +42,8 @@ func (r *rig) webAsk(port, method, path, body, host string, headers ...string) (
 
 const createProject = `<?xml version="1.0"?><methodCall><methodName>createProject</methodName><params><param><value><string>%s</string></value></param></params></methodCall>`
 
-// TestPagesOfOtherSites: what a page of another site can have a browser send changes nothing and is told nothing, on
-// each HTTP port; what the original clients send passes.
+// TestPagesOfOtherSites: requests that a page of another site makes a browser send change nothing and are refused, on
+// each HTTP port. Requests of the original clients pass.
 func TestPagesOfOtherSites(t *testing.T) {
 	r := startServer(t, Options{Kts46: ktsOn, HTTP: "127.0.0.1:0", Dwork: DworkOptions{Listen: []string{"tcp://127.0.0.1:0"}}, AllowHosts: []string{"jobs.example"}})
 	ask := func(want int, port, method, path, body, host string, headers ...string) {

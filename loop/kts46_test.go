@@ -25,7 +25,7 @@ var (
 
 // kts46 is the protocol of a server.
 func (s *Server) kts46() *kts46.Hub {
-	for p := range having[*kts46.Hub](s) {
+	for p := range protocolsWith[*kts46.Hub](s) {
 		return p
 	}
 	return nil
@@ -70,7 +70,7 @@ func (c ktsCaller) json(method string, params ...any) string {
 }
 
 // address is where a protocol is served.
-func (r *rig) address(protocol string) string {
+func (r *testServer) address(protocol string) string {
 	r.t.Helper()
 	for _, l := range r.listening {
 		if l.Protocol == protocol {
@@ -82,7 +82,7 @@ func (r *rig) address(protocol string) string {
 }
 
 // dialKts opens a connection for bytes of the test's own.
-func (r *rig) dialKts(protocol string) net.Conn {
+func (r *testServer) dialKts(protocol string) net.Conn {
 	r.t.Helper()
 	c, err := net.Dial("tcp", r.address(protocol))
 	if err != nil {
@@ -137,7 +137,7 @@ func TestKtsConnections(t *testing.T) {
 }
 
 // TestKtsStop: a call under way is answered before the server ends, though its change is
-// on disk only then; what comes later is not heard.
+// on disk only then; later calls are not answered.
 func TestKtsStop(t *testing.T) {
 	d := newDisk()
 	r := d.on(t, Options{Kts46: ktsOn})
@@ -163,7 +163,7 @@ func TestKtsStop(t *testing.T) {
 	}
 }
 
-// TestKtsConverted: what kts46 had in a directory of format 3 it has in the present one, under the
+// TestKtsConverted: projects and tasks in a directory of format 3 are in the present one, under the
 // revisions that its workers know, and again at the next start.
 func TestKtsConverted(t *testing.T) {
 	d := format3(t)
@@ -175,14 +175,14 @@ func TestKtsConverted(t *testing.T) {
 		}
 		s.clock = func() sched.Time { return clock }
 		s.stop = func() {}
-		s.store.FS = d
+		s.journalOpts.FS = d
 		if err := s.openJournal(); err != nil {
 			t.Fatal(err)
 		}
 		return ktsCaller{s, t}
 	}
 	end := func(c ktsCaller) {
-		if err := c.feed.journal.Close(); err != nil {
+		if err := c.journal.journal.Close(); err != nil {
 			t.Error(err)
 		}
 	}
@@ -215,19 +215,6 @@ func TestKtsConverted(t *testing.T) {
 	for _, want := range [][3]string{{"z", "instant", "statistics"}, {"zz", "a", "simulation"}} {
 		if task, _ := c.does("getJob", want[0]).(codec.Struct); task.Get("job") != want[1] || task.Get("type") != want[2] {
 			t.Errorf("%s is given %v, want %s", want[0], task, want[1:])
-		}
-	}
-}
-
-// TestKtsTimeoutUnit: the settings name a unit.
-func TestKtsTimeoutUnit(t *testing.T) {
-	for unit, want := range map[string]time.Duration{"": time.Second, KtsSeconds: time.Second, KtsMilliseconds: time.Millisecond} {
-		s, err := newServer(Options{Data: NoData, Kts46: Kts46Options{TimeoutUnit: unit}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if o := s.o.Kts46.options(s); o.TimeoutUnit != want || o.Timeout != 5*time.Second {
-			t.Errorf("%q: %v, %v", unit, o.TimeoutUnit, o.Timeout)
 		}
 	}
 }

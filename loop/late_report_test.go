@@ -12,22 +12,22 @@ import (
 // a later job of that name, and the later job is not ended by it. In the 2018 framing the handle says which run is
 // meant; in the CRC framing a worker is not given a job of that name before it has reported the old run.
 func TestLateResult(t *testing.T) {
-	type rig struct {
-		*world
+	type fixture struct {
+		*memServer
 		client, worker *memConn
 		ask            func(id uint32, cmd periodic.Command, args ...[]byte) []byte
 		frames         func(*memConn) []periodic.Response
-		key            func(t *testing.T, r periodic.Response) []byte // what the worker calls the job of a JOB_ASSIGN
+		key            func(t *testing.T, r periodic.Response) []byte // the name of the job of a JOB_ASSIGN for its worker
 	}
-	f := func(name string, crc bool, again func(r *rig)) {
+	f := func(name string, crc bool, again func(r *fixture)) {
 		t.Run(fmt.Sprintf("%s, CRC %v", name, crc), func(t *testing.T) {
-			r := &rig{world: newWorld(t, Options{})}
+			r := &fixture{memServer: newMemServer(t, Options{})}
 			if crc {
 				r.client, r.worker = r.joinCRC(0, periodic.Client), r.workerCRC(0, "f")
 				r.ask, r.frames = crcRequest, (*memConn).crcFrames
 				r.key = func(*testing.T, periodic.Response) []byte { return keyOf("f", "n") }
 			} else {
-				r.client, r.worker = r.join(0, periodic.Client), r.world.worker(0, "f")
+				r.client, r.worker = r.join(0, periodic.Client), r.memServer.worker(0, "f")
 				r.ask, r.frames = request, (*memConn).frames
 				r.key = func(t *testing.T, a periodic.Response) []byte {
 					handle, _ := assigned(t, a)
@@ -71,15 +71,15 @@ func TestLateResult(t *testing.T) {
 		})
 	}
 	for _, crc := range []bool{false, true} {
-		f("timed out", crc, func(r *rig) { r.advance(3200) })
-		f("removed", crc, func(r *rig) { r.client.send(r.ask(4, periodic.RemoveJob, str8("f"), str8("n"))) })
+		f("timed out", crc, func(r *fixture) { r.advance(3200) })
+		f("removed", crc, func(r *fixture) { r.client.send(r.ask(4, periodic.RemoveJob, str8("f"), str8("n"))) })
 	}
 }
 
 // A slave has one job at a time, and its respond names none. One whose job was removed stays busy: the respond is about
 // that job, is acknowledged, and ends no later one of its name. TestLateRespond has the same for a time-out.
 func TestRespondOfARemovedJob(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newMemServer(t, Options{})
 	client, slave := w.join(0, periodic.Client), w.slave(0, `"f"`)
 	client.send(request(1, periodic.SubmitJob, job("f", "n", 'A')), request(2, periodic.RemoveJob, str8("f"), str8("n")))
 	slave.hears("A", `{"action":"job","id":"n","type":"f","body":"A"}`)

@@ -10,22 +10,22 @@ import (
 	"treadle/codec/periodic"
 )
 
-// journalist is a log that may be read while it is written.
-type journalist struct {
+// logBuffer is a log that can be read while it is written.
+type logBuffer struct {
 	mu   sync.Mutex
 	said bytes.Buffer
 }
 
-func (j *journalist) Write(p []byte) (int, error) {
+func (j *logBuffer) Write(p []byte) (int, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.said.Write(p)
 }
 
-func (j *journalist) log() *slog.Logger { return slog.New(slog.NewTextHandler(j, nil)) }
+func (j *logBuffer) log() *slog.Logger { return slog.New(slog.NewTextHandler(j, nil)) }
 
 // line returns the lines with a text.
-func (j *journalist) lines(text string) (all []string) {
+func (j *logBuffer) lines(text string) (all []string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for line := range strings.Lines(j.said.String()) {
@@ -36,12 +36,12 @@ func (j *journalist) lines(text string) (all []string) {
 	return all
 }
 
-// TestTooLateIsSaid: of a job that runs for longer than its time-out, and of the report that comes
-// behind that, the log says which job and which worker, and the metrics count both.
+// TestTooLateIsSaid: the log names the job and the worker of a job that exceeds its time-out, and of a report
+// that comes after that. The metrics count both.
 func TestTooLateIsSaid(t *testing.T) {
 	const name = "n\n\x1b[2J\""
 	for _, framing := range []periodic.Framing{periodic.Plain, periodic.CRC} {
-		log := &journalist{}
+		log := &logBuffer{}
 		r := startServer(t, Options{Log: log.log(), HTTP: "127.0.0.1:0"})
 		worker := r.dial("tcp")
 		worker.send(periodic.AppendHello(nil, &periodic.Hello{Framing: framing, Role: periodic.Worker}))
@@ -75,10 +75,10 @@ func TestTooLateIsSaid(t *testing.T) {
 	}
 }
 
-// TestTooLateIsThrottled: very many of either are told of in few lines.
+// TestTooLateIsThrottled: very many of either are logged in few lines.
 func TestTooLateIsThrottled(t *testing.T) {
-	log := &journalist{}
-	w := newWorld(t, Options{Log: log.log()})
+	log := &logBuffer{}
+	w := newMemServer(t, Options{Log: log.log()})
 	c, worker := w.join(0, periodic.Client), w.worker(0, "f")
 	const n = 500
 	for i := range uint32(n) {
@@ -88,7 +88,7 @@ func TestTooLateIsThrottled(t *testing.T) {
 	frames := worker.frames()
 	for range 3 {
 		w.advance(10_000)
-		w.tellOverdue()
+		w.logOverdue()
 		w.settle()
 	}
 	if got := log.lines("longer than its time-out"); len(got) != 1 || !strings.Contains(got[0], "timeout=9s others=499") {

@@ -10,8 +10,8 @@ import (
 	"treadle/codec/periodic"
 )
 
-// TestLargeJobsAreLetGo: when large jobs are done, with large results, nothing of them is left in
-// memory, though nothing else happens, but for what the journal's store keeps.
+// TestLargeJobsAreLetGo: when large jobs with large results are done, nothing of them stays in memory but
+// in the journal's store, without further events.
 func TestLargeJobsAreLetGo(t *testing.T) {
 	const jobs, size = 24, 4 << 20
 	r := startServer(t, Options{Shards: 16, Loops: 2, Data: t.TempDir()})
@@ -34,9 +34,9 @@ func TestLargeJobsAreLetGo(t *testing.T) {
 	})
 }
 
-// TestLargeScratch: what a conversation needs for a large request is not kept for ever.
+// TestLargeScratch: a conversation's buffer for a large request is not kept for ever.
 func TestLargeScratch(t *testing.T) {
-	r := startServer(t, Options{GloomMasters: []string{"tcp://127.0.0.1:0"}, GloomSlaves: []string{"off"}})
+	r := startServer(t, Options{Gloom: GloomOptions{Masters: []string{"tcp://127.0.0.1:0"}, Slaves: []string{"off"}}})
 	before := heap()
 	c := r.dialGloom(true)
 	submit := `{"action":"submit","id":1,"type":"t","body":"` + strings.Repeat("x", 32<<20) + `"}`
@@ -47,14 +47,14 @@ func TestLargeScratch(t *testing.T) {
 	c.Close()
 	r.until("the memory to be given back", func() bool {
 		r.eachReactor((*reactor).sweep)
-		return r.conns.Load() == 0 && heap()-before < 4<<20
+		return r.conns.count() == 0 && heap()-before < 4<<20
 	})
 }
 
-// heap is how many bytes are in use when the garbage has gone.
+// heap returns how many bytes are in use after garbage collection.
 func heap() int {
 	runtime.GC()
-	runtime.GC() // what has a finalizer goes in the second
+	runtime.GC() // values with a finalizer go in the second
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int(m.HeapAlloc)

@@ -19,9 +19,9 @@ func (s *Server) listen() error {
 	if err := makeRunDir(s.o.RunDir, os.Geteuid()); err != nil {
 		return &OptionError{Setting: "run-dir", Err: err, Code: exitFailure}
 	}
-	for _, from := range s.starters() {
+	for _, from := range s.loopPorts() {
 		for _, a := range from.Addresses {
-			l, err := s.open(from.Setting, a)
+			l, err := s.listenOn(from.Setting, a)
 			if err != nil {
 				return err
 			}
@@ -29,7 +29,7 @@ func (s *Server) listen() error {
 			s.listeners = append(s.listeners, listener{l, a, from})
 		}
 	}
-	for service := range having[protocol.Service](s) {
+	for service := range protocolsWith[protocol.Service](s) {
 		all, err := service.Listen()
 		if err != nil {
 			return err
@@ -44,7 +44,7 @@ func (s *Server) listen() error {
 		return cannotListen("http", s.o.HTTP, err)
 	}
 	pages := []web.Page{web.Ready(s.ready)}
-	for p := range having[protocol.Pager](s) {
+	for p := range protocolsWith[protocol.Pager](s) {
 		pages = append(pages, p.Pages()...)
 	}
 	if s.o.Pprof == "on" {
@@ -55,42 +55,42 @@ func (s *Server) listen() error {
 	return nil
 }
 
-// starter starts the conversations of a port.
-type starter struct {
+// loopPort is a port that the event loops serve.
+type loopPort struct {
 	protocol.Port
 	protocol protocolID
 }
 
-// starters are those of all ports that the event loops serve.
-func (s *Server) starters() (all []starter) {
-	for p := range having[protocol.LoopServed](s) {
+// loopPorts returns the ports of all protocols that the event loops serve.
+func (s *Server) loopPorts() (all []loopPort) {
+	for p := range protocolsWith[protocol.LoopServed](s) {
 		for _, port := range p.Ports() {
-			all = append(all, starter{port, s.conns.id(p.Name())})
+			all = append(all, loopPort{port, s.conns.id(p.Name())})
 		}
 	}
 	return all
 }
 
-// starter is that of the first port with a setting. It panics when there is none.
-func (s *Server) starter(setting string) starter {
-	all := s.starters()
-	at := slices.IndexFunc(all, func(s starter) bool { return s.Setting == setting })
+// loopPort returns the first port of a setting. It panics when there is none.
+func (s *Server) loopPort(setting string) loopPort {
+	all := s.loopPorts()
+	at := slices.IndexFunc(all, func(s loopPort) bool { return s.Setting == setting })
 	if at < 0 {
 		panic("no port is called " + setting)
 	}
 	return all[at]
 }
 
-// listener is an open address and the conversation that is held there.
+// listener is an open address of a port.
 type listener struct {
 	net.Listener
 	address string
-	starter
+	loopPort
 }
 
 // openAddress opens one address of a setting.
 func openAddress(setting, address string) (net.Listener, error) {
-	network, where, err := splitAddress(address)
+	network, where, err := protocol.SplitAddress(address)
 	if err != nil {
 		return nil, &OptionError{Setting: setting, Err: err}
 	}
@@ -105,15 +105,15 @@ func openAddress(setting, address string) (net.Listener, error) {
 	}
 	if network == "unix" {
 		if err := os.Chmod(where, socketMode); err != nil {
-			_ = l.Close() // it was never used
-			return nil, badOption(setting, "cannot set the mode of %s: %w", address, err)
+			_ = l.Close() // no peer has used it
+			return nil, protocol.BadOption(setting, "cannot set the mode of %s: %w", address, err)
 		}
 	}
 	return l, nil
 }
 
-// cannotListen says why an address cannot be opened. What the system refuses may work another time;
-// what it cannot understand, as a port of 99999, will not.
+// cannotListen returns the OptionError of an address that cannot be opened. It has exitFailure when
+// the same address may work another time, unlike a port of 99999.
 func cannotListen(setting, address string, err error) error {
 	wrong := &OptionError{Setting: setting, Err: fmt.Errorf("cannot listen on %s: %w", address, plain(err))}
 	var errno syscall.Errno
@@ -127,7 +127,7 @@ func cannotListen(setting, address string, err error) error {
 	return wrong
 }
 
-// plain strips what the message around it says anyway.
+// plain strips the parts of a system error that the message around it repeats.
 func plain(err error) error {
 	var errno syscall.Errno
 	if errors.As(err, &errno) {
@@ -136,7 +136,7 @@ func plain(err error) error {
 	return err
 }
 
-// warnOpen says in one line which addresses others than this host can reach.
+// warnOpen logs in one line which addresses other hosts can reach.
 func (s *Server) warnOpen() {
 	var open []string
 	stops := false
@@ -147,7 +147,7 @@ func (s *Server) warnOpen() {
 			continue
 		}
 		open = append(open, l.Address)
-		stops = stops || l.Protocol == "periodic" && s.o.PeriodicShutdown == "on"
+		stops = stops || l.Protocol == "periodic" && s.o.Periodic.Shutdown == "on"
 	}
 	switch {
 	case open == nil:
@@ -160,12 +160,12 @@ func (s *Server) warnOpen() {
 
 func (s *Server) closeListeners() {
 	for _, l := range s.listeners {
-		_ = l.Close() // closing twice is no fault
+		_ = l.Close() // a second Close is harmless
 	}
 }
 
-// acceptPause is how long accepting rests when the system is out of descriptors or
-// memory: connections wait in the backlog meanwhile.
+// acceptPause is how long a listener rests when the system is out of descriptors or memory. New
+// connections wait in its backlog.
 const acceptPause = 50 * time.Millisecond
 
 func (s *Server) accept(l listener) {
@@ -176,7 +176,7 @@ func (s *Server) accept(l listener) {
 		}
 		if err != nil {
 			s.counters.acceptErrors.Add(1)
-			if s.noise.allow(s.now().Mono) {
+			if s.logLimit.allow(s.now().Mono) {
 				s.log.Warn("cannot accept", "address", l.address, "error", err)
 			}
 			time.Sleep(acceptPause)
@@ -186,15 +186,15 @@ func (s *Server) accept(l listener) {
 	}
 }
 
-// admit takes a connection in, unless the limit is reached.
+// admit serves a connection, unless the limit is reached.
 func (s *Server) admit(c net.Conn, l listener) {
-	if !s.count(c, l.protocol) {
+	if !s.takePlace(c, l.protocol) {
 		return
 	}
-	if err := s.engine.enroll(c, l.starter); err != nil {
-		s.conns.leave(l.protocol)
+	if err := s.engine.enroll(c, l.loopPort); err != nil {
+		s.conns.remove(l.protocol)
 		s.counters.acceptErrors.Add(1)
-		if s.noise.allow(s.now().Mono) {
+		if s.logLimit.allow(s.now().Mono) {
 			s.log.Warn("cannot take a connection in", "error", fmt.Sprint(err))
 		}
 	}

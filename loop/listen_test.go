@@ -16,10 +16,10 @@ import (
 	"treadle/codec/periodic"
 )
 
-// refuses runs a server that cannot start and checks what it says.
+// refuses runs a server that cannot start and checks its error.
 func refuses(t *testing.T, setting, says string, o Options) {
 	t.Helper()
-	others := []*[]string{&o.Periodic, &o.GloomMasters, &o.GloomSlaves, &o.Dwork.Listen, &o.Kts46.Listen, &o.Kts46.JSON}
+	others := []*[]string{&o.Periodic.Listen, &o.Gloom.Masters, &o.Gloom.Slaves, &o.Dwork.Listen, &o.Kts46.Listen, &o.Kts46.JSON}
 	for _, list := range others {
 		if *list == nil {
 			*list = []string{"off"}
@@ -39,12 +39,12 @@ func refuses(t *testing.T, setting, says string, o Options) {
 	}
 }
 
-// TestUsedAddresses: a port in use, a socket that is served and a file that is no
-// socket are refused, by name of the setting, and left alone.
+// TestUsedAddresses: a port in use, a socket that is served and a file that is no socket are refused by
+// the name of the setting, and stay as they are.
 func TestUsedAddresses(t *testing.T) {
 	r := startServer(t, Options{HTTP: "127.0.0.1:0"})
-	refuses(t, "periodic", "cannot listen on tcp://"+r.tcp+": address already in use", Options{Periodic: []string{"tcp://" + r.tcp}})
-	refuses(t, "periodic", "cannot listen on unix://"+r.unix+": another server listens there", Options{Periodic: []string{"unix://" + r.unix}})
+	refuses(t, "periodic", "cannot listen on tcp://"+r.tcp+": address already in use", Options{Periodic: PeriodicOptions{Listen: []string{"tcp://" + r.tcp}}})
+	refuses(t, "periodic", "cannot listen on unix://"+r.unix+": another server listens there", Options{Periodic: PeriodicOptions{Listen: []string{"unix://" + r.unix}}})
 	refuses(t, "http", "cannot listen on "+r.http+": address already in use", Options{HTTP: r.http})
 	r.greet(periodic.Client).ping()
 
@@ -53,22 +53,22 @@ func TestUsedAddresses(t *testing.T) {
 	if err := os.WriteFile(file, []byte("precious"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	refuses(t, "periodic", "the file is there and is no socket", Options{Periodic: []string{"unix://" + file}})
-	refuses(t, "periodic", "the file is there and is no socket", Options{Periodic: []string{"unix://" + dir}})
+	refuses(t, "periodic", "the file is there and is no socket", Options{Periodic: PeriodicOptions{Listen: []string{"unix://" + file}}})
+	refuses(t, "periodic", "the file is there and is no socket", Options{Periodic: PeriodicOptions{Listen: []string{"unix://" + dir}}})
 	if text, err := os.ReadFile(file); string(text) != "precious" || err != nil {
 		t.Errorf("the file is now %q, %v", text, err)
 	}
-	refuses(t, "periodic", "no such file or directory", Options{Periodic: []string{"unix://" + dir + "/none/s"}})
-	// What had been opened before the fault is closed again.
+	refuses(t, "periodic", "no such file or directory", Options{Periodic: PeriodicOptions{Listen: []string{"unix://" + dir + "/none/s"}}})
+	// Addresses that were opened before the error are closed again.
 	free := filepath.Join(dir, "free")
-	refuses(t, "periodic", "address already in use", Options{Periodic: []string{"unix://" + free, "tcp://" + r.tcp}})
+	refuses(t, "periodic", "address already in use", Options{Periodic: PeriodicOptions{Listen: []string{"unix://" + free, "tcp://" + r.tcp}}})
 	if _, err := os.Lstat(free); !os.IsNotExist(err) {
 		t.Errorf("a server that does not start leaves its socket behind: %v", err)
 	}
 }
 
-// TestStaleSocket: a socket file that nobody listens on, as a killed server leaves
-// it, is replaced; the new one is open to owner and group.
+// TestStaleSocket: a socket without a listener, as a killed server leaves it, is replaced. The new one is
+// open to owner and group.
 func TestStaleSocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
@@ -77,7 +77,7 @@ func TestStaleSocket(t *testing.T) {
 	}
 	l.SetUnlinkOnClose(false)
 	l.Close()
-	r := startServer(t, Options{Periodic: []string{"unix://" + path}})
+	r := startServer(t, Options{Periodic: PeriodicOptions{Listen: []string{"unix://" + path}}})
 	r.greet(periodic.Client).ping()
 	info, err := os.Lstat(path)
 	if err != nil || info.Mode() != os.ModeSocket|0o660 {
@@ -89,11 +89,11 @@ func TestStaleSocket(t *testing.T) {
 	}
 }
 
-// TestErasOfListeners: an address has the replies of an era of its own, and the others those of --periodic-crc.
+// TestErasOfListeners: an address has the replies of its own era, or else those of --periodic-crc.
 func TestErasOfListeners(t *testing.T) {
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
-	r := startServer(t, Options{PeriodicCRC: "2020", Periodic: []string{"tcp://127.0.0.1:0?crc=2019", "unix://" + path("a"), "unix://" + path("b") + "?crc=2026"}})
+	r := startServer(t, Options{Periodic: PeriodicOptions{CRC: "2020", Listen: []string{"tcp://127.0.0.1:0?crc=2019", "unix://" + path("a"), "unix://" + path("b") + "?crc=2026"}}})
 	f := func(network, address, want string) {
 		t.Helper()
 		conn, err := net.Dial(network, address)
@@ -105,7 +105,7 @@ func TestErasOfListeners(t *testing.T) {
 		if _, err := conn.Write(append(hello, crcRequest(1, periodic.CanDo, str8("f"))...)); err != nil {
 			t.Fatal(err)
 		}
-		// The answer to the PING ends what there is to read.
+		// The answer to the PING is the last thing to read.
 		if _, err := conn.Write(crcRequest(2, periodic.Ping)); err != nil {
 			t.Fatal(err)
 		}
@@ -132,7 +132,7 @@ func TestErasOfListeners(t *testing.T) {
 	f("tcp", r.tcp, "an id in 4 bytes, 2:0a")
 	f("unix", path("a"), "an id in 5 bytes, 2:0a")
 	f("unix", path("b"), "an id in 5 bytes, 1:10, 2:0a")
-	refuses(t, "periodic", `tcp://127.0.0.1:0: the era "2018" of ?crc= is none of 2019-02, 2019, 2020, 2023, 2026`, Options{Periodic: []string{"tcp://127.0.0.1:0?crc=2018"}})
-	refuses(t, "periodic", `the era "" of ?crc=`, Options{Periodic: []string{"unix:///tmp/s?crc="}})
-	refuses(t, "periodic-crc", `"2018" is none of`, Options{PeriodicCRC: "2018"})
+	refuses(t, "periodic", `tcp://127.0.0.1:0: the era "2018" of ?crc= is none of 2019-02, 2019, 2020, 2023, 2026`, Options{Periodic: PeriodicOptions{Listen: []string{"tcp://127.0.0.1:0?crc=2018"}}})
+	refuses(t, "periodic", `the era "" of ?crc=`, Options{Periodic: PeriodicOptions{Listen: []string{"unix:///tmp/s?crc="}}})
+	refuses(t, "periodic-crc", `"2018" is none of`, Options{Periodic: PeriodicOptions{CRC: "2018"}})
 }

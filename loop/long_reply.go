@@ -6,55 +6,54 @@ import (
 	"treadle/loop/protocol"
 )
 
-// reports counts the long replies that one session has asked for.
-type reports struct {
-	open      int         // the reactor's
-	abandoned atomic.Bool // the session has ended
+// longReplies counts the long replies of one session that nothing has been sent of yet.
+type longReplies struct {
+	pending int         // belongs to the reactor
+	gone    atomic.Bool // the session has ended
 }
 
-// maxReports bounds them, and maxWaiting those of all sessions: each waits for its
-// turn with a goroutine of its own.
+// maxLongReplies bounds a session's long replies and maxPendingReplies those of all sessions. Each
+// waits for its encoder in a goroutine.
 const (
-	maxReports = 8
-	maxWaiting = 1024
+	maxLongReplies    = 8
+	maxPendingReplies = 1024
 )
 
-// Stream implements protocol.Transport. One long reply of each kind is encoded at a time. A Dump of
-// more than --max-outbound bytes, or for which there is no room beside those that are being read,
-// keeps the turn until the peer has read it; the others have a bound together, see relieveStreams.
+// Stream implements protocol.Transport. There is one encoder of each kind. A Dump keeps it until the
+// peer has read it, when it has more than --max-outbound bytes or when there is no room beside the
+// shared streams. All other replies are sent as shared streams, see stream.
 func (s *session) Stream(kind protocol.StreamKind, encode func() [][]byte, tooLarge func()) bool {
-	if s.reports == nil {
-		s.reports = &reports{}
+	if s.longReplies == nil {
+		s.longReplies = &longReplies{}
 	}
-	r, id, mine := s.r, s.ID, s.reports
-	if mine.open >= maxReports || r.server.reports.Load() >= maxWaiting {
+	r, id, replies := s.r, s.ID, s.longReplies
+	if replies.pending >= maxLongReplies || r.server.longReplies.Load() >= maxPendingReplies {
 		return false
 	}
-	mine.open++
-	r.server.reports.Add(1)
-	turn := r.server.encoders[kind]
-	release := func() { <-turn }
-	r.server.beside(turn, func() {
+	replies.pending++
+	r.server.longReplies.Add(1)
+	encoder := r.server.encoders[kind]
+	release := func() { <-encoder }
+	r.server.runAside(encoder, func() {
 		var pieces [][]byte
-		if !mine.abandoned.Load() {
+		if !replies.gone.Load() {
 			pieces = encode()
 		}
 		size := lengthOf(pieces)
 		r.exec(func() {
 			r.begin()
-			mine.open--
-			r.server.reports.Add(-1)
+			replies.pending--
+			r.server.longReplies.Add(-1)
 			s := r.session(id)
-			there := s != nil && pieces != nil
-			keeps := there && kind == protocol.Dump && (size > r.server.o.MaxOutbound || !r.makeRoom(size, steadily))
-			if !keeps {
+			keepsEncoder := s != nil && pieces != nil && kind == protocol.Dump && (size > r.server.o.MaxOutbound || !r.shedStreams(size, steadyRead))
+			if !keepsEncoder {
 				release()
 			}
 			switch {
 			case s == nil:
 			case pieces == nil:
 				tooLarge()
-			case keeps:
+			case keepsEncoder:
 				s.send(pieces, release)
 			default:
 				s.send(pieces, nil)
@@ -67,11 +66,12 @@ func (s *session) Stream(kind protocol.StreamKind, encode func() [][]byte, tooLa
 	return true
 }
 
-// besideLoops does something on a goroutine of its own, when it is its turn.
-func (s *Server) besideLoops(turn chan struct{}, do func()) {
+// goAside runs do in a goroutine that holds one of the places. When there is none before the event
+// loops have ended, it does not run do, which gives the place back.
+func (s *Server) goAside(places chan struct{}, do func()) {
 	s.workers.Go(func() {
 		select {
-		case turn <- struct{}{}:
+		case places <- struct{}{}:
 			do()
 		case <-s.stopped:
 		}

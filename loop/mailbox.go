@@ -7,38 +7,37 @@ import (
 	"treadle/sched"
 )
 
-// mailbox holds deliveries bound for one reactor's sessions, as bytes: whoever
-// puts one copies it there, the reactor takes all at once. Only the put that finds
-// it empty has to wake the reactor.
+// mailbox has deliveries to one reactor's sessions, encoded. A sender copies a delivery into it, and
+// the reactor takes all at once. Only the put that finds it empty has to wake the reactor.
 type mailbox struct {
 	mu    sync.Mutex
 	bytes []byte
 	spare []byte
 }
 
-// noRoom stands in a box for a large delivery that there was no room for.
-const noRoom sched.Effect = 0
+// effectOverflow stands in a mailbox for a large delivery that it had no room for.
+const effectOverflow sched.Effect = 0
 
-// put adds a delivery, for which there is room unless the box has more than most bytes; wake
-// says that the box was empty.
-func (m *mailbox) put(d *sched.Delivery, most int) (wake bool) {
+// put adds a delivery, or an effectOverflow when the mailbox has more than limit bytes. wake reports
+// that the mailbox was empty.
+func (m *mailbox) put(d *sched.Delivery, limit int) (wake bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	wake = len(m.bytes) == 0
-	if len(m.bytes) > most {
-		d = &sched.Delivery{To: d.To, Effect: noRoom}
+	if len(m.bytes) > limit {
+		d = &sched.Delivery{To: d.To, Effect: effectOverflow}
 	}
 	m.bytes = appendDelivery(m.bytes, d)
 	return wake
 }
 
-// take empties the box. The bytes are the caller's until its next take.
+// take empties the mailbox. The caller owns the bytes until its next take.
 func (m *mailbox) take() []byte {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	b := m.bytes
 	m.bytes = m.spare[:0]
-	if cap(b) > 4<<20 { // a burst's memory is not kept
+	if cap(b) > 4<<20 { // the memory of a burst is not kept
 		m.spare = nil
 	} else {
 		m.spare = b
@@ -46,8 +45,8 @@ func (m *mailbox) take() []byte {
 	return b
 }
 
-// appendDelivery writes what nextDelivery reads: of the job's reference no more than its Run has.
-// The form never leaves the process.
+// appendDelivery encodes a delivery for nextDelivery. Of the job's reference it has the parts of a
+// Run. The encoding never leaves the process.
 func appendDelivery(b []byte, d *sched.Delivery) []byte {
 	b = binary.LittleEndian.AppendUint64(b, uint64(d.To))
 	b = binary.LittleEndian.AppendUint64(b, d.Tag)
@@ -68,9 +67,9 @@ func appendDelivery(b []byte, d *sched.Delivery) []byte {
 	return b
 }
 
-// nextDelivery reads one delivery; its bytes are views into b.
+// nextDelivery decodes one delivery into d, as views into b, and returns the rest of b.
 func nextDelivery(b []byte, d *sched.Delivery) (rest []byte) {
-	r := letter{b}
+	r := deliveryReader{b}
 	d.To = sched.SessionID(r.uint64())
 	d.Tag = r.uint64()
 	d.Effect, d.Job.Space, d.Job.Ref.Space = sched.Effect(r.b[0]), sched.Space(r.b[1]), sched.Space(r.b[2])
@@ -87,22 +86,22 @@ func nextDelivery(b []byte, d *sched.Delivery) (rest []byte) {
 	return r.b
 }
 
-// letter reads the parts of a delivery off its bytes.
-type letter struct{ b []byte }
+// deliveryReader reads the parts of an encoded delivery.
+type deliveryReader struct{ b []byte }
 
-func (r *letter) uint64() uint64 {
+func (r *deliveryReader) uint64() uint64 {
 	v := binary.LittleEndian.Uint64(r.b)
 	r.b = r.b[8:]
 	return v
 }
 
-func (r *letter) uint32() uint32 {
+func (r *deliveryReader) uint32() uint32 {
 	v := binary.LittleEndian.Uint32(r.b)
 	r.b = r.b[4:]
 	return v
 }
 
-func (r *letter) bytes() []byte {
+func (r *deliveryReader) bytes() []byte {
 	n := int(r.uint32())
 	v := r.b[:n:n]
 	r.b = r.b[n:]

@@ -10,14 +10,14 @@ import (
 	"treadle/sched"
 )
 
-// scramble fills every field below v with something.
+// scramble sets every field below v.
 func scramble(t *testing.T, rng *rand.Rand, v reflect.Value) {
 	t.Helper()
 	switch v.Kind() {
 	case reflect.Struct:
 		for i := range v.NumField() {
 			switch v.Type().Field(i).Name {
-			case "Running", "Due": // what only a journal and a DUMP ask for
+			case "Running", "Due": // only a journal and a DUMP need these
 			default:
 				scramble(t, rng, v.Field(i))
 			}
@@ -35,8 +35,7 @@ func scramble(t *testing.T, rng *rand.Rand, v reflect.Value) {
 	}
 }
 
-// TestMail: every field of a delivery arrives as it was sent, however many there are
-// in one box.
+// TestMail: every field of a delivery arrives as it was sent, however many deliveries a mailbox has.
 func TestMail(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 5))
 	var box mailbox
@@ -63,8 +62,8 @@ func TestMail(t *testing.T) {
 	}
 }
 
-// TestMailWhileReading: letters that are put while the mail is read neither change it
-// nor get lost, and one of them wakes the reader.
+// TestMailWhileReading: deliveries that are put while the mail is read neither change it nor get lost, and
+// one of them wakes the reader.
 func TestMailWhileReading(t *testing.T) {
 	const writers, each = 4, 5000
 	var box mailbox
@@ -96,8 +95,8 @@ func TestMailWhileReading(t *testing.T) {
 	}
 }
 
-// BenchmarkMailbox is what a job costs that is handed over by one loop and delivered by
-// another: put, and read again, a turn's worth at a time.
+// BenchmarkMailbox measures the cost of a delivery between two loops: put, and read again, a turn's worth
+// at a time.
 func BenchmarkMailbox(b *testing.B) {
 	const turn = 64
 	var box mailbox
@@ -114,24 +113,24 @@ func BenchmarkMailbox(b *testing.B) {
 	}
 }
 
-// TestFullMail: a large letter that there is no room for says so to whom it was for; a small
-// one has room always.
+// TestFullMail: a large delivery without room reaches its session as an overflow. A small one always has
+// room.
 func TestFullMail(t *testing.T) {
 	const size = 290 << 10
-	w := newWorld(t, Options{MaxFrame: size, GloomMaxFrame: size, MaxOutbound: size, Loops: 2})
+	w := newMemServer(t, Options{MaxFrame: size, Gloom: GloomOptions{MaxFrame: size}, MaxOutbound: size, Loops: 2})
 	large := sched.Delivery{To: 7, Effect: sched.Result, Data: make([]byte, size)}
 	for range 20 {
 		w.post(1, &large)
 	}
 	w.post(1, &sched.Delivery{To: 8, Effect: sched.Result, Data: []byte("small")})
-	b := w.loops[1].box.take()
+	b := w.loops[1].inbox.take()
 	if most := w.mostUnsent() + 2*size; len(b) > most {
 		t.Errorf("the box has %d bytes, of %d", len(b), most)
 	}
 	var got sched.Delivery
 	refused := 0
 	for len(b) > 0 {
-		if b = nextDelivery(b, &got); got.Effect == noRoom && got.To == 7 {
+		if b = nextDelivery(b, &got); got.Effect == effectOverflow && got.To == 7 {
 			refused++
 		}
 	}

@@ -9,11 +9,11 @@ import (
 	"treadle/loop/web"
 )
 
-// counters count what happens to connections and messages.
+// counters counts connections and messages.
 type counters struct {
 	accepted, acceptErrors atomic.Uint64
 	frames                 atomic.Uint64
-	refusals               [protocol.Reasons]atomic.Uint64 // by the reason
+	refusals               [protocol.Reasons]atomic.Uint64 // by protocol.Reason
 	lateDeliveries         atomic.Uint64
 	closed                 []*closing
 }
@@ -24,7 +24,7 @@ type closing struct {
 	n atomic.Uint64
 }
 
-// closings are the reasons for which the server closes connections: its own, those of the
+// closings returns a counter for each reason to close a connection: the server's own, those of the
 // protocols, and last any other.
 func (s *Server) closings() (all []*closing) {
 	reasons := []protocol.CloseReason{
@@ -32,11 +32,11 @@ func (s *Server) closings() (all []*closing) {
 		{Err: errUnfinished, Label: "unfinished_message"},
 		{Err: errIdle, Label: "keepalive"},
 		{Err: errSlowReader, Label: "slow_reader"},
-		{Err: errHasty, Label: "hasty"},
+		{Err: errTooExpensive, Label: "hasty"},
 		{Err: errPanic, Label: "internal_error"},
 		{Err: errStopping, Label: "stopping"},
 	}
-	for p := range having[protocol.LoopServed](s) {
+	for p := range protocolsWith[protocol.LoopServed](s) {
 		reasons = append(reasons, p.CloseReasons()...)
 	}
 	for _, r := range append(reasons, protocol.CloseReason{Label: "other"}) {
@@ -55,7 +55,7 @@ func (c *counters) closing(why error) *closing {
 	panic("no closing is for any other reason")
 }
 
-// samples reads every metric once.
+// samples reads all metrics once.
 func (s *Server) samples() []web.Sample {
 	st := s.sched.Stats()
 	c := &s.counters
@@ -67,15 +67,15 @@ func (s *Server) samples() []web.Sample {
 		web.Counter("treadle_jobs_broadcast_total", "Jobs sent to all waiting workers.", st.Broadcast),
 		web.Counter("treadle_jobs_done_total", "Jobs done.", st.Done),
 		web.Counter("treadle_jobs_released_total", "Jobs failed or put off by their worker.", st.Released),
-		web.Counter("treadle_jobs_abandoned_total", "Jobs taken back because their worker left.", st.Abandoned),
-		web.Counter("treadle_jobs_timed_out_total", "Jobs taken back because their time was over.", st.TimedOut),
+		web.Counter("treadle_jobs_abandoned_total", "Jobs released because their worker left.", st.Abandoned),
+		web.Counter("treadle_jobs_timed_out_total", "Jobs released at their time-out.", st.TimedOut),
 		web.Counter("treadle_jobs_removed_total", "Jobs removed by a client.", st.Removed),
 		web.Counter("treadle_results_stale_total", "Results and failures from workers that did not hold the job.", st.Stale),
 		web.Gauge("treadle_queues", "Functions known.", st.Queues),
 		web.Gauge("treadle_jobs", "Jobs pending and running.", st.Jobs),
 		web.Gauge("treadle_arena_bytes", "Memory held for the bytes of jobs.", st.ArenaBytes),
-		web.Gauge("treadle_connections", "Open connections.", s.conns.Load()),
-		web.Counter("treadle_connections_accepted_total", "Connections taken in.", c.accepted.Load()),
+		web.Gauge("treadle_connections", "Open connections.", s.conns.count()),
+		web.Counter("treadle_connections_accepted_total", "Connections accepted.", c.accepted.Load()),
 		web.Counter("treadle_accept_errors_total", "Failed accepts.", c.acceptErrors.Load()),
 		web.Counter("treadle_frames_total", "Requests read.", c.frames.Load()),
 		web.Counter("treadle_late_deliveries_total", "Deliveries whose session had ended.", c.lateDeliveries.Load()),
@@ -86,13 +86,13 @@ func (s *Server) samples() []web.Sample {
 	for _, p := range s.protocols {
 		all = append(all, p.Samples()...)
 	}
-	if s.feed != nil {
-		all = append(all, journalSamples(s.feed.journal.Stats())...)
+	if s.journal != nil {
+		all = append(all, journalSamples(s.journal.journal.Stats())...)
 	}
 	return all
 }
 
-// closedSamples has one sample for each label: protocols share some.
+// closedSamples returns one sample for each label. Some protocols share a label.
 func (c *counters) closedSamples() (all []web.Sample) {
 	at := make(map[string]int)
 	for _, c := range c.closed {
@@ -108,7 +108,7 @@ func (c *counters) closedSamples() (all []web.Sample) {
 	return all
 }
 
-// refusalSamples has one sample for each reason for which a request may be refused at a limit.
+// refusalSamples returns one sample for each reason to refuse a request.
 func (c *counters) refusalSamples() (all []web.Sample) {
 	for why := protocol.ReasonDisk; why < protocol.Reasons; why++ {
 		s := web.Counter("treadle_refused_requests_total", "Requests refused at a limit, by a setting or for want of disk.", c.refusals[why].Load())
@@ -127,12 +127,12 @@ func journalSamples(st journal.Stats) []web.Sample {
 		failed = 1
 	}
 	return []web.Sample{
-		histogram("treadle_journal_commit_seconds", "Time from the taking of a group of changes to its commit.", st.Commit),
+		histogram("treadle_journal_commit_seconds", "Time to commit a group of changes.", st.Commit),
 		histogram("treadle_journal_group_records", "Changes committed together.", st.Group),
 		web.Counter("treadle_journal_groups_total", "Groups committed.", st.Groups),
 		web.Counter("treadle_journal_records_total", "Changes committed.", st.Records),
 		web.Counter("treadle_journal_bytes_total", "Bytes of changes committed.", st.Bytes),
-		web.Counter("treadle_journal_stalls_total", "Groups that the store held back.", st.Stalls),
+		web.Counter("treadle_journal_stalls_total", "Groups that the store delayed.", st.Stalls),
 		web.Gauge("treadle_journal_backlog", "Changes appended and not committed.", st.Backlog),
 		web.Gauge("treadle_journal_jobs", "Records stored.", st.Jobs),
 		web.Gauge("treadle_journal_recovered", "Records read at the start.", st.Recovered),

@@ -21,52 +21,50 @@ import (
 	"treadle/sched"
 )
 
-// Surroundings are what an Offline server stands in. The zero value is one loop at a fixed
-// time, without a disk.
+// Surroundings are the disk, clocks and chances of an Offline server. The zero value is one loop at a
+// fixed time, without a disk.
 type Surroundings struct {
-	// Disk has the journal; nil: jobs live in memory alone. Nothing is committed but by
-	// Commit and BeginCommit.
+	// Disk has the journal; nil: jobs live in memory alone. Only Commit and BeginCommit commit.
 	Disk vfs.FS
-	// LogSize is the size with which a log of the journal is full; 0: the usual one.
+	// LogSize is the size in bytes of a full log of the journal; 0: the default.
 	LogSize int64
-	// BatchSize is the size in bytes with which a part of a large group ends; 0: the usual one.
+	// BatchSize is the size in bytes of the parts of a large group; 0: the default.
 	BatchSize int
-	// Now is what the clocks show at first; zero: some time in 2026.
+	// Now is the first time of the clocks; zero: some time in 2026.
 	Now sched.Time
-	// Seed says which queue is of which shard; zero: by chance.
+	// Seed decides the shard of each queue; zero: a random one.
 	Seed maphash.Seed
-	// SchedBatch is how many jobs the scheduler moves at once, see sched.Options; 0: as many as ever.
+	// SchedBatch is how many jobs the scheduler moves at once, see sched.Options; 0: the default.
 	SchedBatch int
-	// Pick chooses which of n things goes on next: the event loops that have something to do,
-	// and a long reply; nil: the first.
+	// Pick chooses which of n things runs next: a loop with queued functions, a Tick or work beside
+	// the loops; nil: the first.
 	Pick func(n int) int
 }
 
-// Offline is a server without sockets, timer and running clock: its peers are calls, and
-// nothing happens between them. It is there in test builds only, for tests of other rooms
-// that play whole conversations fast enough to fuzz them; the rest of the server is the
-// same code as ever. One goroutine at a time may use it.
+// Offline is a server without sockets, timer and running clocks, for test builds. Its peers are
+// calls, and nothing happens between them. So tests of other rooms can play whole conversations fast
+// enough to fuzz them. All other code is the server's. One goroutine at a time may use it.
 type Offline struct {
 	server *Server
 	loops  []*reactor
 	pick   func(int) int
 	time   sched.Time
-	timer  timerSink
+	timer  mailSink
 
 	mu        sync.Mutex
-	pushed    sync.Cond       // a queue, rested or stopped has changed
-	queues    [][]func()      // what the loops have to run
-	announced uint64          // the last group whose commit the loops know of
-	rested    uint64          // the same when the journal was last at rest
-	stopped   bool            // the server wants to stop: its journal has failed, or a client has asked for it
-	abandoned bool            // nobody waits for it any more
-	handedOut uint64          // how often a job was, when the server began to stop
-	connected int64           // peers that have not ended
-	serves    bool            // on listeners, too
-	later     []func()        // what the loops run when time has passed
-	beside    []offlineReport // long replies that are not encoded yet
-	calls     []*offlineCall  // of kts46 that wait for a commit, in the order of their coming
-	calling   *offlineCall    // the one that runs
+	changed   sync.Cond      // after each change
+	queues    [][]func()     // by loop: functions to run
+	announced uint64         // the last group that the loops know to be committed
+	rested    uint64         // announced when the journal was last at rest
+	stopped   bool           // the journal has failed, or a client has asked the server to stop
+	abandoned bool           // Abandon was called
+	handedOut uint64         // jobs handed out before BeginStop
+	connected int64          // peers that have not ended
+	listens   bool           // Serve was called
+	timers    []func()       // functions that run when time has passed
+	aside     []offlineAside // work beside the loops that has not run
+	calls     []*offlineCall // calls of kts46 that wait for a commit, in order
+	calling   *offlineCall   // the call that runs
 }
 
 // NewOffline makes a server of one loop without a disk.
@@ -75,8 +73,8 @@ func NewOffline(settings Options) (*Offline, error) {
 	return NewOfflineIn(settings, Surroundings{})
 }
 
-// NewOfflineIn makes a server in its surroundings. Of the settings those of sockets and the
-// journal's directory do not count. An error is the journal's.
+// NewOfflineIn makes a server in its surroundings. It ignores the settings of sockets and the
+// journal's directory. An error is the journal's.
 func NewOfflineIn(settings Options, in Surroundings) (*Offline, error) {
 	settings.Data = NoData
 	if in.Disk != nil {
@@ -91,12 +89,12 @@ func NewOfflineIn(settings Options, in Surroundings) (*Offline, error) {
 	}
 	o := &Offline{
 		server: s, pick: in.Pick, time: in.Now,
-		timer: timerSink{s, make([]bool, s.o.Loops)}, queues: make([][]func(), s.o.Loops),
+		timer: mailSink{s, make([]bool, s.o.Loops)}, queues: make([][]func(), s.o.Loops),
 	}
-	o.pushed.L = &o.mu
+	o.changed.L = &o.mu
 	s.clock = func() sched.Time { return o.time }
 	s.stop = func() { o.change(func() { o.stopped = true }) }
-	s.beside = func(turn chan struct{}, do func()) { o.beside = append(o.beside, offlineReport{turn, do}) }
+	s.runAside = func(turn chan struct{}, do func()) { o.aside = append(o.aside, offlineAside{turn, do}) }
 	s.await = o.parkCall
 	for i := range s.o.Loops {
 		o.loops = append(o.loops, o.newLoop(i))
@@ -105,53 +103,53 @@ func NewOfflineIn(settings Options, in Surroundings) (*Offline, error) {
 	if in.Disk == nil {
 		return o, nil
 	}
-	s.feed.held = true
-	s.store.FS, s.store.LogSize, s.store.BatchSize = in.Disk, in.LogSize, in.BatchSize
-	s.store.SpaceCheckInterval = time.Hour // CheckSpace is called
-	s.store.Committed = func(group uint64) {
+	s.journal.manual = true
+	s.journalOpts.FS, s.journalOpts.LogSize, s.journalOpts.BatchSize = in.Disk, in.LogSize, in.BatchSize
+	s.journalOpts.SpaceCheckInterval = time.Hour // tests call CheckSpace
+	s.journalOpts.Committed = func(group uint64) {
 		s.committed(group)
 		o.change(func() { o.announced = group })
 	}
-	s.store.Idle = func() { o.change(func() { o.rested = o.announced }) }
+	s.journalOpts.Idle = func() { o.change(func() { o.rested = o.announced }) }
 	return o, s.openJournal()
 }
 
 func (o *Offline) newLoop(i int) *reactor {
 	r := newReactor(o.server, i)
 	r.exec = func(fn func()) { o.change(func() { o.queues[i] = append(o.queues[i], fn) }) }
-	r.hangUp = func(c connection) { c.(*OfflinePeer).end() }
-	r.part = func(c connection) io.WriteCloser { return parted{c.(*OfflinePeer)} }
+	r.closeConn = func(c connection) { c.(*OfflinePeer).end() }
+	r.dupWriter = func(c connection) io.WriteCloser { return halfClosedPeer{c.(*OfflinePeer)} }
 	r.after = func(_ time.Duration, fn func()) *time.Timer {
-		o.later = append(o.later, fn)
+		o.timers = append(o.timers, fn)
 		return nil
 	}
 	return r
 }
 
-// change makes a change that wait waits for.
+// change runs fn and has wait check again.
 func (o *Offline) change(fn func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	fn()
-	o.pushed.Broadcast()
+	o.changed.Broadcast()
 }
 
-// wait waits until something has happened that happens on other goroutines.
+// wait blocks until other goroutines have made a condition true.
 func (o *Offline) wait(happened func() bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for !happened() {
-		o.pushed.Wait()
+		o.changed.Wait()
 	}
 }
 
-// Settle runs the loops until they have nothing to do, long replies included.
+// Settle runs the loops, and the work beside them, until nothing is left to do.
 func (o *Offline) Settle() {
 	for {
 		for fn := o.next(); fn != nil; fn = o.next() {
 			fn()
 		}
-		switch { // in this order, whatever else is ready
+		switch { // always in this order
 		case o.hub().Turn():
 		case o.functions().Turn():
 		case !o.resumeCalls():
@@ -160,7 +158,7 @@ func (o *Offline) Settle() {
 	}
 }
 
-// Turn runs one thing that there is to do; false: there is nothing.
+// Turn runs the next thing. It returns false when there is none.
 func (o *Offline) Turn() bool {
 	fn := o.next()
 	if fn != nil {
@@ -169,16 +167,16 @@ func (o *Offline) Turn() bool {
 	return fn != nil
 }
 
-// peers counts those that are connected, and those that are still written to.
+// peers returns how many peers are connected or half-closed.
 func (o *Offline) peers() (n int64) {
 	n = o.connected
 	for _, r := range o.loops {
-		n += int64(len(r.partings))
+		n += int64(len(r.halfClosed))
 	}
 	return n
 }
 
-// busy counts the loops that have something to do.
+// busy returns how many loops have functions to run.
 func (o *Offline) busy() (n int) {
 	for _, q := range o.queues {
 		if len(q) > 0 {
@@ -188,25 +186,25 @@ func (o *Offline) busy() (n int) {
 	return n
 }
 
-// offlineReport is a long reply that waits for its turn. In the simulated server it has no
-// goroutine of its own: it is encoded between two things that the loops do.
-type offlineReport struct {
-	turn chan struct{}
-	do   func()
+// offlineAside is work beside the loops that waits for a place. The simulated server runs it between
+// two functions of the loops instead of in a goroutine.
+type offlineAside struct {
+	places chan struct{}
+	do     func()
 }
 
-// report is the first long reply whose turn it is; -1: there is none.
-func (o *Offline) report() int {
-	return slices.IndexFunc(o.beside, func(r offlineReport) bool { return len(r.turn) < cap(r.turn) })
+// nextAside returns the index of the first work with a free place; -1: there is none.
+func (o *Offline) nextAside() int {
+	return slices.IndexFunc(o.aside, func(a offlineAside) bool { return len(a.places) < cap(a.places) })
 }
 
-// next takes what one of the loops has to run, a Tick that is asked for, or a long reply to encode;
-// nil: there is nothing.
+// next takes the next function of a loop, a Tick that the alarm asks for, or work beside the loops.
+// It returns nil when there is none.
 func (o *Offline) next() (fn func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	n, report := o.busy(), o.report()
-	if report >= 0 {
+	n, aside := o.busy(), o.nextAside()
+	if aside >= 0 {
 		n++
 	}
 	ticks := len(o.server.alarm) > 0
@@ -234,20 +232,20 @@ func (o *Offline) next() (fn func()) {
 		<-o.server.alarm
 		return o.timeout
 	}
-	r := o.beside[report]
-	o.beside = slices.Delete(o.beside, report, report+1)
-	r.turn <- struct{}{}
-	return r.do
+	next := o.aside[aside]
+	o.aside = slices.Delete(o.aside, aside, aside+1)
+	next.places <- struct{}{}
+	return next.do
 }
 
-// timeout is one Tick.
+// timeout ticks the scheduler once.
 func (o *Offline) timeout() {
 	if next := o.server.tick(&o.timer); next.Mono <= o.time.Mono || next.Wall <= o.time.Wall {
 		o.server.ring()
 	}
 }
 
-// Advance moves the clocks, and does what is due when it is due.
+// Advance moves the clocks and runs each timer at its time.
 func (o *Offline) Advance(d time.Duration) {
 	for left := d.Milliseconds(); ; {
 		next := o.tick()
@@ -260,13 +258,13 @@ func (o *Offline) Advance(d time.Duration) {
 	}
 }
 
-// Jump sets the clock on the wall forward or back; nothing is done yet.
+// Jump steps the wall clock forward or back. It runs nothing.
 func (o *Offline) Jump(d time.Duration) {
 	o.time.Wall += d.Milliseconds()
 	o.time.Micros += d.Microseconds()
 }
 
-// Now is what the clocks show.
+// Now returns the time of the clocks.
 func (o *Offline) Now() sched.Time { return o.time }
 
 func (o *Offline) tick() (next sched.Time) {
@@ -280,8 +278,8 @@ func (o *Offline) tick() (next sched.Time) {
 		o.hub().Expire()
 	}
 	o.Settle()
-	later := o.later
-	o.later = nil
+	later := o.timers
+	o.timers = nil
 	for _, fn := range later {
 		fn()
 	}
@@ -292,23 +290,23 @@ func (o *Offline) tick() (next sched.Time) {
 	return next
 }
 
-// Stopping says whether the server wants to stop.
+// Stopping reports whether the server wants to stop.
 func (o *Offline) Stopping() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.stopped
 }
 
-// Commit has the journal commit all that has happened, and what waited for it go out; false:
-// the disk has failed and the server wants to stop.
+// Commit commits all changes and sends the acknowledgements. It returns false when the disk has
+// failed.
 func (o *Offline) Commit() bool {
 	<-o.BeginCommit()
 	o.Settle()
 	return o.server.failure.Load() == nil
 }
 
-// BeginCommit has the journal begin to commit what has happened. Until over is closed something
-// may be asked of the server only when the disk keeps the journal waiting.
+// BeginCommit begins to commit all changes. Until over is closed, the server may be used only while
+// the disk keeps the journal waiting.
 func (o *Offline) BeginCommit() (over <-chan struct{}) {
 	done := make(chan struct{})
 	group, waits := o.server.durableAll()
@@ -316,9 +314,9 @@ func (o *Offline) BeginCommit() (over <-chan struct{}) {
 		close(done)
 		return done
 	}
-	o.server.feed.held = false
-	o.server.feed.flush(1)
-	o.server.feed.held = true
+	o.server.journal.manual = false
+	o.server.journal.flush(1)
+	o.server.journal.manual = true
 	go func() {
 		defer close(done)
 		o.wait(func() bool { return o.rested >= group || o.abandoned || o.server.failure.Load() != nil })
@@ -326,8 +324,8 @@ func (o *Offline) BeginCommit() (over <-chan struct{}) {
 	return done
 }
 
-// OfflineSeed is a Seed under which the server's own queues are of the same shards in every
-// process: what waits for a commit depends on what else is in its shard.
+// OfflineSeed returns a Seed that puts the server's own queues into the same shards in every
+// process. It decides which acknowledgements a commit covers.
 func OfflineSeed(shards int) maphash.Seed {
 	own := append([][]byte{[]byte(dwork.Queue)}, kts46.Queues()...)
 	for {
@@ -342,37 +340,41 @@ func OfflineSeed(shards int) maphash.Seed {
 	}
 }
 
-// ShardOf says which shard a queue is of.
+// ShardOf returns the shard of a queue.
 func (o *Offline) ShardOf(queue string) int { return o.server.sched.ShardOf([]byte(queue)) }
 
-// Look has the journal look at the free space of its disk.
-func (o *Offline) Look() { o.server.feed.journal.CheckSpace() }
+// Look makes the journal look at the free space of its disk.
+func (o *Offline) Look() { o.server.journal.journal.CheckSpace() }
 
-// Functions is the server's door for a Disbatch node. What it causes happens in a Settle.
+// Functions returns the server as a Disbatch node sees it. The effects of a call come with the next
+// Settle.
 func (o *Offline) Functions() node.Functions { return o.functions() }
 
-func (o *Offline) functions() *hub.Hub {
-	for h := range having[*hub.Hub](o.server) {
-		return h
+func (o *Offline) functions() *hub.Hub { return protocolOf[*hub.Hub](o) }
+
+// protocolOf returns the server's protocol of type T.
+func protocolOf[T any](o *Offline) T {
+	for p := range protocolsWith[T](o.server) {
+		return p
 	}
-	panic("BUG: no Disbatch hub")
+	panic("BUG: the server lacks a protocol")
 }
 
-// Abandon ends a server that has crashed: nobody is told anything. The disk must let go of it.
+// Abandon ends a server as a crash does: no peer is told anything. The disk must release it.
 func (o *Offline) Abandon() {
 	o.change(func() { o.abandoned = true })
 	for _, c := range o.calls {
 		c.reply = func(int, []byte) {}
-		c.goOn(errStopping)
+		c.resumeWith(errStopping)
 	}
 	o.calls = nil
-	if o.server.feed != nil {
-		_ = o.server.feed.journal.Close() // what it has to say is about a disk that is gone
+	if o.server.journal != nil {
+		_ = o.server.journal.journal.Close() // its error is about a disk that is gone
 	}
 }
 
-// Check returns the first thing that is wrong with the server: structures of the scheduler
-// that disagree, an internal error, and, when nobody is connected, what peers left behind.
+// Check returns the first fault of the server: inconsistent structures of the scheduler, an internal
+// error, or state left behind when no peer is connected.
 func (o *Offline) Check() error {
 	if err := o.server.sched.Check(); err != nil {
 		return err
@@ -383,8 +385,8 @@ func (o *Offline) Check() error {
 	if o.server.stopping.Load() && o.handOuts() != o.handedOut {
 		return errors.New("a server that stops has handed out a job")
 	}
-	counted := int64(o.server.conns.Load())
-	if n := o.peers(); !o.serves && counted != n {
+	counted := int64(o.server.conns.count())
+	if n := o.peers(); !o.listens && counted != n {
 		return fmt.Errorf("%d are connected, and the server counts %d", n, counted)
 	}
 	if counted > 0 {
@@ -403,7 +405,7 @@ func (o *Offline) Check() error {
 	var err error
 	o.server.sched.Status(func(q sched.QueueStatus) {
 		kts := slices.ContainsFunc(kts46.Queues(), func(own []byte) bool { return string(own) == q.Name })
-		if q.Name != dwork.Queue && !kts && (q.Workers != 0 || q.Running != 0) { // those workers need no connection
+		if q.Name != dwork.Queue && !kts && (q.Workers != 0 || q.Running != 0) { // workers of these queues need no connection
 			err = fmt.Errorf("nobody is connected, but %+v", q)
 		}
 	})

@@ -8,24 +8,23 @@ import (
 	"treadle/loop/kts46"
 )
 
-// offlineCall is one call of the kts46 protocols. It runs on a goroutine of its own, as in a
-// server with sockets, but never at the same time as anything else: whoever starts it or
-// has it go on waits until it waits for a commit, or is over.
+// offlineCall is one call of the kts46 protocols. It has a goroutine, as in a server with sockets,
+// that never runs at the same time as anything else: its starter waits until the call is answered or
+// waits for a commit.
 type offlineCall struct {
 	header http.Header
 	status int
 	body   []byte
 	reply  func(status int, body []byte)
 
-	parked chan uint64   // it waits for this group to be committed
-	resume chan error    // the group is, or never will be
-	over   chan struct{} // it is answered
+	parked chan uint64   // receives the group that the call waits for
+	resume chan error    // ends that wait
+	over   chan struct{} // closed when the call is answered
 	group  uint64
 }
 
-// Kts46 makes a call, as the only one of a connection of its own, to a port named as its
-// setting: kts46 or kts46-json. reply is called with the answer, now or after a Commit;
-// a status of 0 is a connection that was closed instead.
+// Kts46 makes a call on a connection of its own. port is the setting: kts46 or kts46-json. reply is
+// called with the answer, now or after a Commit. A status of 0 means that the connection was closed.
 func (o *Offline) Kts46(port string, request *http.Request, reply func(status int, body []byte)) {
 	answer := o.kts46().Handler(port)
 	c := &offlineCall{
@@ -51,33 +50,27 @@ func (o *Offline) Kts46(port string, request *http.Request, reply func(status in
 	o.Settle()
 }
 
-// kts46 is the protocol.
-func (o *Offline) kts46() *kts46.Hub {
-	for p := range having[*kts46.Hub](o.server) {
-		return p
-	}
-	return nil
-}
+func (o *Offline) kts46() *kts46.Hub { return protocolOf[*kts46.Hub](o) }
 
-// parkCall is awaitCommit for the call that runs.
+// parkCall is awaitCommit for the running call.
 func (o *Offline) parkCall(group uint64) error {
 	c := o.calling
 	c.parked <- group
 	return <-c.resume
 }
 
-// resumeCalls answers the calls that have waited long enough; false: there are none.
+// resumeCalls answers the calls whose groups are committed. It returns false when there are none.
 func (o *Offline) resumeCalls() (some bool) {
 	for len(o.calls) > 0 {
 		c := o.calls[0]
 		failed := o.server.failure.Load()
 		switch {
-		case c.group <= o.server.feed.journal.Committed():
+		case c.group <= o.server.journal.journal.Committed():
 			o.calls = o.calls[1:]
-			c.goOn(nil)
+			c.resumeWith(nil)
 		case failed != nil:
 			o.calls = o.calls[1:]
-			c.goOn(failed)
+			c.resumeWith(failed)
 		default:
 			return some
 		}
@@ -86,7 +79,7 @@ func (o *Offline) resumeCalls() (some bool) {
 	return some
 }
 
-func (c *offlineCall) goOn(why error) {
+func (c *offlineCall) resumeWith(why error) {
 	c.resume <- why
 	<-c.over
 	c.reply(c.status, c.body)

@@ -10,15 +10,14 @@ import (
 	"treadle/loop/dwork"
 )
 
-// OfflinePeer is a connection to an Offline server, on gnet's terms. Its other end takes all
-// that it is sent, unless Window says otherwise.
+// OfflinePeer is a connection to an Offline server with gnet's contract. The peer reads all output at
+// once, unless Window limits it.
 type OfflinePeer struct {
-	// Window is how many bytes the kernels between the two hold for a peer that does not
-	// Read; the others wait in the server.
+	// Window is how many unread bytes the kernels hold for the peer. The rest waits in the server.
 	Window int
 	// Broken makes the server's next Write fail.
 	Broken bool
-	// Written, when set, sees what the server writes, when it does.
+	// Written, when set, is called with each of the server's writes.
 	Written func([]byte)
 
 	server  *Offline
@@ -27,9 +26,8 @@ type OfflinePeer struct {
 	closed  bool
 }
 
-// Connect connects a peer to a port, named as the setting with its addresses: periodic,
-// gloom-masters or gloom-slaves. It panics for any other. Its loop is the one with the
-// fewest connections.
+// Connect connects a peer to a port on the loop with the fewest connections. port is the setting:
+// periodic, gloom-masters or gloom-slaves. It panics for any other.
 func (o *Offline) Connect(port string) *OfflinePeer {
 	p := &OfflinePeer{server: o, Window: math.MaxInt}
 	o.connected++
@@ -39,20 +37,19 @@ func (o *Offline) Connect(port string) *OfflinePeer {
 			least = r
 		}
 	}
-	p.session = least.open(p, o.server.starter(port))
-	o.server.conns.hold(p.session.protocol)
+	p.session = least.open(p, o.server.loopPort(port))
+	o.server.conns.add(p.session.protocol)
 	return p
 }
 
-// Send hands the server what the peer sends, and ends the turn. b is not kept, and not
-// readable as it was when Send returns.
+// Send passes bytes of the peer to the server, and ends the turn. It overwrites b.
 func (p *OfflinePeer) Send(b []byte) {
 	p.Feed(b)
 	p.server.Settle()
 }
 
-// Feed is Send within a turn that goes on. The server reads as the engine does: a little at
-// first, and more, perhaps to where a large message is put together, when there is more.
+// Feed is Send without the end of the turn. It reads as the engine does: a little at first, then
+// more, into the session's window when it has one.
 func (p *OfflinePeer) Feed(b []byte) {
 	for most := readBuffer; !p.closed && len(b) > 0; most = readMore {
 		n := min(len(b), most)
@@ -67,10 +64,10 @@ func (p *OfflinePeer) Feed(b []byte) {
 	}
 }
 
-// Read returns all that the peer has been sent since the last Read.
+// Read returns all output since the last Read.
 func (p *OfflinePeer) Read() []byte { return p.ReadUpTo(math.MaxInt) }
 
-// ReadUpTo is Read of n bytes at most.
+// ReadUpTo is Read of at most n bytes.
 func (p *OfflinePeer) ReadUpTo(n int) []byte {
 	n = min(n, len(p.unread))
 	read := p.unread[:n:n]
@@ -78,23 +75,23 @@ func (p *OfflinePeer) ReadUpTo(n int) []byte {
 	return read
 }
 
-// Closed says whether the connection has ended.
+// Closed reports whether the connection has ended.
 func (p *OfflinePeer) Closed() bool { return p.closed }
 
-// Close is the peer's leaving.
+// Close closes the connection, and ends the turn.
 func (p *OfflinePeer) Close() {
 	p.end()
 	p.server.Settle()
 }
 
-// Reset is Close within a turn that goes on.
+// Reset is Close without the end of the turn.
 func (p *OfflinePeer) Reset() { p.end() }
 
-// Finish is the end of what the peer has to say; it still reads what it is sent meanwhile,
-// and the acknowledgements that wait for a Commit.
+// Finish closes the peer's side. The peer still reads the output of its last requests, and the
+// acknowledgements that wait for a Commit.
 func (p *OfflinePeer) Finish() {
 	if !p.closed {
-		p.session.r.farewell(p.session)
+		p.session.r.halfClose(p.session)
 	}
 	p.Close()
 }
@@ -104,7 +101,7 @@ func (p *OfflinePeer) end() {
 		p.closed = true
 		p.server.connected--
 		p.unread = p.unread[:min(len(p.unread), p.Window)]
-		p.session.r.shut(p.session)
+		p.session.r.closeSession(p.session)
 	}
 }
 
@@ -128,17 +125,17 @@ func (p *OfflinePeer) take(b []byte) {
 	}
 }
 
-// parted is what a peer that has finished is still written to.
-type parted struct{ peer *OfflinePeer }
+// halfClosedPeer writes to a peer after Finish.
+type halfClosedPeer struct{ peer *OfflinePeer }
 
 // Write implements io.Writer.
-func (p parted) Write(b []byte) (int, error) {
+func (p halfClosedPeer) Write(b []byte) (int, error) {
 	p.peer.take(b)
 	return len(b), nil
 }
 
 // Close implements io.Closer.
-func (p parted) Close() error { return nil }
+func (p halfClosedPeer) Close() error { return nil }
 
 // OutboundBuffered implements connection.
 func (p *OfflinePeer) OutboundBuffered() int { return max(len(p.unread)-p.Window, 0) }
@@ -146,17 +143,11 @@ func (p *OfflinePeer) OutboundBuffered() int { return max(len(p.unread)-p.Window
 // RemoteAddr implements connection.
 func (p *OfflinePeer) RemoteAddr() net.Addr { return nil }
 
-// Dwork asks the dwork hub, as one message of a connection of its own. reply is called with
-// the answer, now or after a Commit, and must copy what it keeps.
+// Dwork sends the dwork hub a message on a connection of its own. reply is called with the answer,
+// now or after a Commit, and must copy what it keeps.
 func (o *Offline) Dwork(request []byte, reply func([]byte)) {
 	o.hub().Ask(request, reply)
 	o.Settle()
 }
 
-// hub is that of dwork.
-func (o *Offline) hub() *dwork.Hub {
-	for h := range having[*dwork.Hub](o.server) {
-		return h
-	}
-	return nil
-}
+func (o *Offline) hub() *dwork.Hub { return protocolOf[*dwork.Hub](o) }

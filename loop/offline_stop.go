@@ -4,41 +4,36 @@ package loop
 
 import "slices"
 
-// An orderly end of an Offline server has the parts of one with sockets, with all that may
-// happen between them.
-
-// BeginStop is the signal to stop: who is connected is served still, but handed no job, and
-// nobody else may connect.
+// BeginStop begins an orderly stop. Connected peers are served but get no job, and no peer may
+// connect.
 func (o *Offline) BeginStop() {
 	o.server.halt()
 	o.handedOut = o.handOuts()
 }
 
-// handOuts is how often a job was handed out.
+// handOuts returns how many jobs were handed out.
 func (o *Offline) handOuts() uint64 {
 	st := o.server.sched.Stats()
 	return st.Assigned + st.Broadcast
 }
 
-// Owes says whether the server, which is to stop, has something for somebody that it has to
-// wait for.
+// Owes reports whether a stopping server still has to wait for a job or a peer.
 func (o *Offline) Owes() bool {
-	return o.server.awaits() || slices.ContainsFunc(o.loops, (*reactor).owes)
+	return o.server.hasPendingOffLoop() || slices.ContainsFunc(o.loops, (*reactor).hasUnsent)
 }
 
-// Stop has the server hang up on all and write what is left; an error is the journal's. closing
-// is called in between: until then the disk may be at a sync, and it is the server's own until
-// Stop returns.
+// Stop ends all connections and closes the journal, whose error it returns. It calls closing before
+// that: until then the disk may be at a sync, and afterwards it is the server's until Stop returns.
 func (o *Offline) Stop(closing func()) error {
 	for _, r := range o.loops {
 		r.begin()
-		r.dismiss()
+		r.endAll()
 	}
 	o.Settle()
 	o.kts46().Close()
 	closing()
 	var err error
-	if o.server.feed != nil {
+	if o.server.journal != nil {
 		err = o.server.closeJournal(nil)
 	}
 	o.Abandon()

@@ -1,37 +1,36 @@
 package loop
 
-// maxPartials is how many times the largest request all peers of a loop together may have
-// sent of requests that are not whole, or not handled yet: each of thousands may send
-// nearly one, and stop.
-const maxPartials = 8
+// maxPartialFactor times the largest request is the bound of the unfinished and unhandled requests
+// of all peers of a loop together. Thousands of peers could each send nearly all of one, and stop.
+const maxPartialFactor = 8
 
 func (s *Server) mostPartial() int {
-	return maxPartials * max(s.o.MaxFrame, s.o.GloomMaxFrame, maxSpare) // a short one may be in a spare buffer
+	return maxPartialFactor * max(s.o.largestFrame(), maxPooled) // a short request may be in a buffer of the pool
 }
 
-// count takes note of how much the session has unhandled.
-func (s *session) count() {
-	if s.gone { // shut has taken it off
+// chargePartial updates the reactor's count of unfinished bytes after a change of partial.
+func (s *session) chargePartial() {
+	if s.gone { // closeSession has subtracted the charge
 		return
 	}
 	n := cap(s.partial)
-	if n <= keepBuffer { // it is not kept to account
+	if n <= maxSmallBuffer { // small buffers are not counted
 		n = 0
 	}
-	if n != s.counted {
-		s.r.partials += n - s.counted
-		s.counted = n
-		s.r.relievePartials()
+	if n != s.partialCharged {
+		s.r.partialBytes += n - s.partialCharged
+		s.partialCharged = n
+		s.r.shedPartials()
 	}
 }
 
-// relievePartials ends the sessions whose requests have been unfinished for the longest, while
-// there is too much of such requests: who sends all that he has begun is soon done with it.
-func (r *reactor) relievePartials() {
-	for r.partials > r.server.mostPartial() {
+// shedPartials ends the sessions with the oldest unfinished requests while the loop has more than
+// mostPartial bytes of them. A peer that sends a whole request at once is soon done with it.
+func (r *reactor) shedPartials() {
+	for r.partialBytes > r.server.mostPartial() {
 		var oldest *session
 		for _, s := range r.sessions {
-			if s != nil && s.open() && s.counted > 0 && (oldest == nil || s.waitsSince() < oldest.waitsSince()) {
+			if s != nil && s.open() && s.partialCharged > 0 && (oldest == nil || s.waitingSince() < oldest.waitingSince()) {
 				oldest = s
 			}
 		}
@@ -39,15 +38,15 @@ func (r *reactor) relievePartials() {
 			return
 		}
 		oldest.End(errUnfinished)
-		r.partials -= oldest.counted
-		oldest.partial, oldest.counted = nil, 0
+		r.partialBytes -= oldest.partialCharged
+		oldest.partial, oldest.partialCharged = nil, 0
 	}
 }
 
-// waitsSince is when what is unfinished of the session began.
-func (s *session) waitsSince() int64 {
-	if s.begun == 0 { // it is paused
-		return s.last
+// waitingSince returns the Mono time when the session's unfinished or unhandled request began.
+func (s *session) waitingSince() int64 {
+	if s.partialSince == 0 { // the session is paused
+		return s.lastReceived
 	}
-	return s.begun
+	return s.partialSince
 }

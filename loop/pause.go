@@ -1,30 +1,30 @@
 package loop
 
-// A request of a worker of very many functions may have each of them looked at, a status
-// lists all that there are, data has very many listeners, and one read holds hundreds of requests.
-// What such peers cost in one turn is bounded: beyond it the rest of what they ask waits for the
-// next turn, behind everything that others have sent meanwhile.
+// Some requests cost much: a worker's may look at each of very many functions, a status lists all,
+// data goes to many listeners, and one read may have hundreds of requests. The cost of one turn is
+// bounded. Beyond the bound a session is paused, and goes on in the next turn behind the requests
+// that other peers have sent meanwhile.
 const (
-	// lookTurn is what they may cost: so many functions, held jobs or listeners are looked
-	// through in some milliseconds.
-	lookTurn = 32 << 10
-	// fewLooks is what no request is put off for.
-	fewLooks = 256
-	// keepPaused bounds what is kept of one that waits, since gnet reads on: more GRAB_JOBs
-	// than a connection may have outstanding. Who asks for more is hung up on.
-	keepPaused = 256 << 10
-	// lastTurns is how many turns' worth of requests are still answered to a peer that has
-	// closed its side behind them.
-	lastTurns = 4
+	// maxTurnCost is the cost of one turn: looking at so many functions, held jobs or listeners
+	// takes some milliseconds.
+	maxTurnCost = 32 << 10
+	// freeCost is the cost below which a request pauses no session.
+	freeCost = 256
+	// maxPausedBytes bounds the bytes that a paused session receives, since gnet reads on. They
+	// hold more GRAB_JOBs than a connection may have outstanding.
+	maxPausedBytes = 256 << 10
+	// halfClosedTurns times maxTurnCost is what the remaining requests of a peer that has closed
+	// its side may cost.
+	halfClosedTurns = 4
 )
 
 // Charge implements protocol.Transport.
 func (s *session) Charge(cost int) bool {
-	if cost < fewLooks {
+	if cost < freeCost {
 		return false
 	}
 	r := s.r
-	if r.looked += cost; r.looked < lookTurn {
+	if r.cost += cost; r.cost < maxTurnCost {
 		return false
 	}
 	s.paused = true
@@ -32,33 +32,33 @@ func (s *session) Charge(cost int) bool {
 	return true
 }
 
-// keep puts what a paused session has sent behind the rest.
-func (s *session) keep(in []byte) {
-	if s.behind += len(in); s.behind > max(keepPaused, s.keeps) {
-		s.End(errHasty)
+// bufferPaused appends bytes that a paused session has received.
+func (s *session) bufferPaused(in []byte) {
+	if s.pausedBytes += len(in); s.pausedBytes > max(maxPausedBytes, s.pausedLimit) {
+		s.End(errTooExpensive)
 		return
 	}
 	s.partial = append(s.partial, in...)
 }
 
-// resume goes on with what paused sessions have asked, the one that has waited longest first,
-// as long as the turn's bound allows; that one always gets on.
-func (r *reactor) resume() {
+// resumePaused resumes paused sessions in the order of their waiting until the turn's cost is used
+// up. The first one always goes on.
+func (r *reactor) resumePaused() {
 	for n := len(r.paused); n > 0; n-- {
 		s := r.paused[0]
 		r.paused[0] = nil
 		r.paused = r.paused[1:]
-		r.goOn(s)
-		if r.looked >= lookTurn {
+		r.resumeSession(s)
+		if r.cost >= maxTurnCost {
 			return
 		}
 	}
 }
 
-// resumeLater has another turn begin for those who are paused still, and for what else is left. What
-// is run at once the loop runs before it looks for what others have sent; this it does not.
-func (r *reactor) resumeLater() {
-	if len(r.paused)+len(r.behind)+len(r.mail)+len(r.dirty) == 0 || r.resuming {
+// scheduleNextTurn queues a turn for paused sessions and other work that is left. It uses a timer,
+// because the loop would run a queued function before it polls its connections.
+func (r *reactor) scheduleNextTurn() {
+	if len(r.paused)+len(r.refill)+len(r.mail)+len(r.dirty) == 0 || r.resuming {
 		return
 	}
 	r.resuming = true
@@ -70,47 +70,47 @@ func (r *reactor) resumeLater() {
 	})
 }
 
-// goOn is resume for one session.
-func (r *reactor) goOn(s *session) {
-	s.paused, s.keeps = false, 0
+// resumeSession handles the requests that a paused session has in partial.
+func (r *reactor) resumeSession(s *session) {
+	s.paused, s.pausedLimit = false, 0
 	if !s.open() {
 		return
 	}
-	defer r.rescue(s)
-	s.last = r.Now.Mono
+	defer r.recoverSession(s)
+	s.lastReceived = r.Now.Mono
 	s.assemble()
-	if s.behind = min(s.behind, len(s.partial)); !s.paused {
-		s.behind = 0
+	if s.pausedBytes = min(s.pausedBytes, len(s.partial)); !s.paused {
+		s.pausedBytes = 0
 	}
-	s.count()
-	if len(s.partial) > 0 && !s.paused && s.begun == 0 {
-		s.begun = r.Now.Mono
+	s.chargePartial()
+	if len(s.partial) > 0 && !s.paused && s.partialSince == 0 {
+		s.partialSince = r.Now.Mono
 	}
 }
 
-// hear goes on with a paused session whose peer has closed its side.
-func (r *reactor) hear(s *session) {
+// resumeHalfClosed handles the requests of a paused session whose peer has closed its side.
+func (r *reactor) resumeHalfClosed(s *session) {
 	if s.paused {
-		r.looked -= lastTurns * lookTurn
-		r.goOn(s)
-		r.looked += lastTurns * lookTurn
+		r.cost -= halfClosedTurns * maxTurnCost
+		r.resumeSession(s)
+		r.cost += halfClosedTurns * maxTurnCost
 	}
 }
 
-// maxOffloads bounds the messages that are worked on beside the loops at a time.
+// maxOffloads bounds the messages that are handled beside the loops at a time.
 const maxOffloads = 4
 
-// Offload implements protocol.Transport. Work waits for one of the places for such work. A peer that
-// closes its side meanwhile is not waited for.
-func (s *session) Offload(in []byte, handled, keeps int, work, done func()) bool {
+// Offload implements protocol.Transport. work runs when fewer than maxOffloads others do. When the
+// peer closes its side meanwhile, the session ends at once.
+func (s *session) Offload(in []byte, handled, backlog int, work, done func()) bool {
 	r, id, places := s.r, s.ID, s.r.server.offloads
-	s.paused, s.keeps = true, keeps
+	s.paused, s.pausedLimit = true, backlog
 	if handled > 0 || len(s.partial) == 0 || &s.partial[0] != &in[0] {
-		r.paused = append(r.paused, s) // in the next turn the bytes lie where they stay
+		r.paused = append(r.paused, s) // by the next turn the message is in partial
 		return false
 	}
-	s.begun = r.Now.Mono
-	r.server.beside(places, func() {
+	s.partialSince = r.Now.Mono
+	r.server.runAside(places, func() {
 		work()
 		<-places
 		r.exec(func() {

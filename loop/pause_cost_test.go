@@ -14,24 +14,24 @@ func TestPauseFor(t *testing.T) {
 	const many = 4000
 	for _, each := range []struct {
 		what    string
-		grab    Grab
-		prepare func(w *world) (c *memConn, costly []byte)
+		grab    string
+		prepare func(w *memServer) (c *memConn, costly []byte)
 	}{
-		{"STATUS of very many functions", "", func(w *world) (*memConn, []byte) {
+		{"STATUS of very many functions", "", func(w *memServer) (*memConn, []byte) {
 			_ = w.worker(0, manyListed()...)
 			return w.join(0, periodic.Client), request(1, periodic.Status)
 		}},
-		{"GRAB_JOB behind very many", "", func(w *world) (*memConn, []byte) {
+		{"GRAB_JOB behind very many", "", func(w *memServer) (*memConn, []byte) {
 			c := w.worker(0, "f")
 			c.grabs(10, sched.MaxSlots)
 			c.catchUp()
 			return c, request(1, periodic.GrabJob)
 		}},
-		{"CANT_DO, CAN_DO by a worker of very many functions", "", func(w *world) (*memConn, []byte) {
+		{"CANT_DO, CAN_DO by a worker of very many functions", "", func(w *memServer) (*memConn, []byte) {
 			c, _ := manyFunctions(w)
 			return c, append(request(1, periodic.CantDo, str8("f9")), request(1, periodic.CanDo, str8("f9"))...)
 		}},
-		{"CANT_DO by a worker for whom very much is kept", GrabDocument, func(w *world) (*memConn, []byte) {
+		{"CANT_DO by a worker for whom very much is kept", "document", func(w *memServer) (*memConn, []byte) {
 			c, client := w.join(0, periodic.Worker), w.join(0, periodic.Client)
 			c.send(request(1, periodic.Broadcast, str8("b")))
 			for i := range uint32(1500) {
@@ -40,7 +40,7 @@ func TestPauseFor(t *testing.T) {
 			client.send(request(1, periodic.SubmitJob, job("b", "")))
 			return c, request(1, periodic.CantDo, str8("f"))
 		}},
-		{"WORK_DATA for very many who listen", "", func(w *world) (*memConn, []byte) {
+		{"WORK_DATA for very many who listen", "", func(w *memServer) (*memConn, []byte) {
 			c, listener := w.streamer(1)
 			for i := range uint32(many) {
 				listener.receive(crcRequest(i, periodic.RecvData, job("f", "0")))
@@ -48,12 +48,12 @@ func TestPauseFor(t *testing.T) {
 			return c, crcRequest(1, periodic.WorkData, keyOf("f", "0"), []byte("data"))
 		}},
 	} {
-		w := newWorld(t, Options{PeriodicGrab: each.grab})
+		w := newMemServer(t, Options{Periodic: PeriodicOptions{Grab: each.grab}})
 		c, costly := each.prepare(w)
 		w.settle()
 		w.ticks()
 		w.settle()
-		c.receive(costly) // whose cost is looked at when more is there
+		c.receive(costly) // its cost counts when the next request is there
 		w.settle()
 		c.catchUp()
 		turns := 1
@@ -79,7 +79,7 @@ func manyListed() (all []string) {
 }
 
 // streamer is a worker in the CRC framing that holds the jobs "0" ... of "f", and a client.
-func (w *world) streamer(jobs int) (worker, client *memConn) {
+func (w *memServer) streamer(jobs int) (worker, client *memConn) {
 	worker, client = w.workerCRC(0, "f"), w.joinCRC(0, periodic.Client)
 	for i := range jobs {
 		worker.receive(crcRequest(uint32(i), periodic.GrabJob))

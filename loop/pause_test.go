@@ -9,10 +9,10 @@ import (
 	"treadle/codec/periodic"
 )
 
-// manyFunctions makes a worker of so many functions that each of its GRAB_JOBs costs half of
-// what all may cost in a turn, and a client.
-func manyFunctions(w *world) (worker, client *memConn) {
-	const many = lookTurn / 2
+// manyFunctions makes a client, and a worker of so many functions that each of its GRAB_JOBs costs half
+// of maxTurnCost.
+func manyFunctions(w *memServer) (worker, client *memConn) {
+	const many = maxTurnCost / 2
 	worker = w.join(0, periodic.Worker)
 	for i := range many {
 		worker.receive(request(1, periodic.CanDo, str8(fmt.Sprint("f", i))))
@@ -31,7 +31,7 @@ func jobsEverywhere(c *memConn, n int) {
 	c.frames()
 }
 
-// grabsOf is n GRAB_JOBs.
+// grabsOf returns n GRAB_JOBs.
 func grabsOf(n uint32) (b []byte) {
 	for i := range n {
 		b = append(b, request(i, periodic.GrabJob)...)
@@ -39,8 +39,8 @@ func grabsOf(n uint32) (b []byte) {
 	return b
 }
 
-// pausedAt is a worker that is paused with n GRAB_JOBs and more, for as many jobs.
-func pausedAt(w *world, n uint32, more ...byte) *memConn {
+// pausedAt returns a worker that is paused with n GRAB_JOBs and more, for as many jobs.
+func pausedAt(w *memServer, n uint32, more ...byte) *memConn {
 	w.t.Helper()
 	worker, client := manyFunctions(w)
 	jobsEverywhere(client, int(n))
@@ -51,11 +51,11 @@ func pausedAt(w *world, n uint32, more ...byte) *memConn {
 	return worker
 }
 
-// goOn lets a paused session go on.
+// goOn resumes a paused session.
 func (c *memConn) goOn() {
 	c.w.t.Helper()
 	rest := len(c.s.partial)
-	for range 2 { // others may have had the first turn
+	for range 2 { // other sessions may have had the first turn
 		c.w.look()
 	}
 	if c.s.paused && len(c.s.partial) == rest {
@@ -63,7 +63,7 @@ func (c *memConn) goOn() {
 	}
 }
 
-// catchUp lets a session go on until it is paused no more.
+// catchUp resumes a session until it is paused no more.
 func (c *memConn) catchUp() {
 	c.w.t.Helper()
 	for c.s.paused {
@@ -71,10 +71,10 @@ func (c *memConn) catchUp() {
 	}
 }
 
-// TestPause: what a worker of very many functions asks for in one read is done over many turns,
-// in between which others are served, in the order in which it was asked for.
+// TestPause: the expensive requests of one read are handled over many turns, in order, and other peers
+// are served between them.
 func TestPause(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newMemServer(t, Options{})
 	worker, client := manyFunctions(w)
 	const jobs = 40
 	jobsEverywhere(client, jobs)
@@ -112,9 +112,9 @@ func TestPause(t *testing.T) {
 	}
 }
 
-// TestPauseInTurn: those who wait get on one after the other.
+// TestPauseInTurn: paused sessions go on one after the other.
 func TestPauseInTurn(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newMemServer(t, Options{})
 	first, client := manyFunctions(w)
 	workers := []*memConn{first}
 	for range 2 {
@@ -143,10 +143,10 @@ func TestPauseInTurn(t *testing.T) {
 	}
 }
 
-// TestPauseCut: whatever pieces it comes in, before and while it waits, all of it is done once.
+// TestPauseCut: requests are handled once each, whatever pieces they come in before and during a pause.
 func TestPauseCut(t *testing.T) {
 	for seed := range uint64(20) {
-		w := newWorld(t, Options{})
+		w := newMemServer(t, Options{})
 		worker, client := manyFunctions(w)
 		const jobs = 12
 		jobsEverywhere(client, jobs)
@@ -177,19 +177,19 @@ func TestPauseCut(t *testing.T) {
 				t.Errorf("seed %d: %+v", seed, q)
 			}
 		}
-		if n := len(statusOf(w.Server)); len(seen) != jobs || n != lookTurn/2+jobs {
+		if n := len(statusOf(w.Server)); len(seen) != jobs || n != maxTurnCost/2+jobs {
 			t.Errorf("seed %d: %d answers, %d functions", seed, len(seen), n)
 		}
-		if worker.s.begun != 0 || worker.s.paused {
+		if worker.s.partialSince != 0 || worker.s.paused {
 			t.Errorf("seed %d: at the end it is taken to be in the middle of a request", seed)
 		}
 	}
 }
 
-// TestPausedFrameTimeout: requests that wait are not taken for unfinished ones, and one that
-// is unfinished behind them is.
+// TestPausedFrameTimeout: requests of a paused session do not count as unfinished, but an unfinished
+// request behind them does.
 func TestPausedFrameTimeout(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newMemServer(t, Options{})
 	worker := pausedAt(w, 8, request(9, periodic.Ping)[:5]...)
 	for worker.s.paused {
 		worker.goOn()
@@ -205,17 +205,17 @@ func TestPausedFrameTimeout(t *testing.T) {
 	}
 }
 
-// TestHasty: who asks on and on, while much that he has asked for waits, is hung up on, and
-// what he was given is there for others.
-func TestHasty(t *testing.T) {
-	w := newWorld(t, Options{})
+// TestTooExpensive: a peer that sends more and more requests while it is paused is closed, and its jobs
+// go to others.
+func TestTooExpensive(t *testing.T) {
+	w := newMemServer(t, Options{})
 	worker := pausedAt(w, 10)
-	for range keepPaused / 13 {
+	for range maxPausedBytes / 13 {
 		worker.receive(request(9, periodic.Ping))
 	}
 	worker.receive(pings(10))
 	w.settle()
-	if !worker.closed || w.closedFor(errHasty) != 1 {
+	if !worker.closed || w.closedFor(errTooExpensive) != 1 {
 		t.Fatalf("closed: %v", worker.closed)
 	}
 	w.ticks()
@@ -226,37 +226,37 @@ func TestHasty(t *testing.T) {
 	}
 }
 
-// TestPausedGoodbye: a peer may close its side behind its last request.
-func TestPausedGoodbye(t *testing.T) {
-	w := newWorld(t, Options{})
+// TestPausedHalfClose: a peer may close its side behind its last request.
+func TestPausedHalfClose(t *testing.T) {
+	w := newMemServer(t, Options{})
 	worker := pausedAt(w, 5, request(7, periodic.Ping)...)
-	worker.r.farewell(worker.s)
+	worker.r.halfClose(worker.s)
 	if all := worker.frames(); len(all) != 6 || all[5].MsgID != 7 {
 		t.Errorf("%d answers", len(all))
 	}
 }
 
-// TestNotHasty: what was kept of what it asked, and has been done, is not held against a peer.
-func TestNotHasty(t *testing.T) {
-	w := newWorld(t, Options{})
+// TestNotTooExpensive: requests that have been handled do not count against a peer.
+func TestNotTooExpensive(t *testing.T) {
+	w := newMemServer(t, Options{})
 	worker, client := manyFunctions(w)
 	const rounds = 40
 	jobsEverywhere(client, 4*rounds)
 	for i := range rounds {
 		worker.receive(grabsOf(4))
-		worker.receive(pings(keepPaused / 13 / 2))
+		worker.receive(pings(maxPausedBytes / 13 / 2))
 		for worker.s.paused {
 			worker.goOn()
 		}
-		if worker.closed || len(worker.frames()) != 4+keepPaused/13/2 {
+		if worker.closed || len(worker.frames()) != 4+maxPausedBytes/13/2 {
 			t.Fatalf("round %d: closed: %v", i, worker.closed)
 		}
 	}
 }
 
-// TestHastyLarge: a large result whose end comes with more behind it is no haste.
-func TestHastyLarge(t *testing.T) {
-	w := newWorld(t, Options{})
+// TestLargeNotTooExpensive: a large result whose end comes with more requests behind it is allowed.
+func TestLargeNotTooExpensive(t *testing.T) {
+	w := newMemServer(t, Options{})
 	worker, client := manyFunctions(w)
 	for i := range 4 {
 		client.receive(request(1, periodic.SubmitJob, job(fmt.Sprint("f", i), fmt.Sprint(i), make([]byte, 300_000)...)))
@@ -265,16 +265,16 @@ func TestHastyLarge(t *testing.T) {
 	client.frames()
 	worker.room = 0
 	for i := range uint32(3) {
-		worker.send(request(i, periodic.GrabJob)) // more is unsent than may be
+		worker.send(request(i, periodic.GrabJob)) // more is unsent than its window
 	}
-	done := request(9, periodic.WorkDone, make([]byte, keepPaused))
+	done := request(9, periodic.WorkDone, make([]byte, maxPausedBytes))
 	end := len(done) - 2000
 	worker.pieces(done[:end])
 	w.settle()
-	worker.take(1 << 40) // it is to have more, and its functions are looked at
+	worker.take(1 << 40) // it is to get more, and its functions are looked at
 	w.look()
 	other, _ := manyFunctions(w)
-	other.receive(append(request(1, periodic.GrabJob), request(2, periodic.Ping)...)) // which takes the rest of the turn
+	other.receive(append(request(1, periodic.GrabJob), request(2, periodic.Ping)...)) // its cost takes the rest of the turn
 	worker.receive(append(done[end:], request(10, periodic.GrabJob)...))
 	if !worker.s.paused {
 		t.Fatal("it is not paused")

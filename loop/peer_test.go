@@ -10,7 +10,7 @@ import (
 // The requests of peers in memory, for tests that look at the server's inside.
 
 // join connects a peer in the framing of 2018 and takes the greeting.
-func (w *world) join(loop int, role periodic.Role) *memConn {
+func (w *memServer) join(loop int, role periodic.Role) *memConn {
 	w.t.Helper()
 	c := w.open(loop)
 	c.send(periodic.AppendHello(nil, &periodic.Hello{Role: role}))
@@ -22,7 +22,7 @@ func (w *world) join(loop int, role periodic.Role) *memConn {
 }
 
 // worker connects a worker of functions.
-func (w *world) worker(loop int, functions ...string) *memConn {
+func (w *memServer) worker(loop int, functions ...string) *memConn {
 	w.t.Helper()
 	c := w.join(loop, periodic.Worker)
 	for i, f := range functions {

@@ -14,19 +14,19 @@ import (
 	served "treadle/loop/periodic"
 )
 
-// answers is what CONFIG_GET of a key is answered with.
+// answers returns the reply to a CONFIG_GET of a key.
 func answers(value uint32) []byte {
 	return binary.BigEndian.AppendUint32([]byte{byte(periodic.Config)}, value)
 }
 
 // says checks the value of a key.
-func (w *wire) says(key string, value uint32) {
+func (w *testConn) says(key string, value uint32) {
 	w.t.Helper()
 	w.ask(0xfffffffd, periodic.ConfigGet, str8(key), answers(value)...)
 }
 
 // page reads a page of HTTP.
-func (r *rig) page(path string) (status int, text string) {
+func (r *testServer) page(path string) (status int, text string) {
 	r.t.Helper()
 	client := http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
 	answer, err := client.Get("http://" + r.http + path)
@@ -41,16 +41,16 @@ func (r *rig) page(path string) (status int, text string) {
 	return answer.StatusCode, string(b)
 }
 
-// wantReady checks what /readyz says.
-func (r *rig) wantReady(status int, text string) {
+// wantReady checks the text of /readyz.
+func (r *testServer) wantReady(status int, text string) {
 	r.t.Helper()
 	if got, said := r.page("/readyz"); got != status || said != text {
 		r.t.Errorf("/readyz: %d %q, want %d %q", got, said, status, text)
 	}
 }
 
-// TestFullDiskIsNamed: while the disk is full, clients, /readyz and the metrics say that it is the
-// disk, and workers are still sent here.
+// TestFullDiskIsNamed: while the disk is full, clients, /readyz and the metrics name the disk, and workers are still
+// welcome.
 func TestFullDiskIsNamed(t *testing.T) {
 	d := newDisk()
 	r := d.on(t, Options{HTTP: "127.0.0.1:0"})
@@ -58,7 +58,7 @@ func TestFullDiskIsNamed(t *testing.T) {
 	c.says("refusing", 0)
 	r.wantReady(200, "ok\n")
 	d.free.Store(1)
-	r.until("the disk to be full", r.full)
+	r.until("the disk to be full", r.diskFull)
 	c.says("refusing", 1)
 	c.says("treadle.refused", 0)
 	c.ask(1, periodic.SubmitJob, job("f", "n"), byte(periodic.Unknown))
@@ -66,12 +66,12 @@ func TestFullDiskIsNamed(t *testing.T) {
 	r.wantMetric(`treadle_refused_requests_total{reason="disk"}`, 1)
 	r.wantReady(200, "degraded: refusing new jobs: the disk of --data has less free space than --min-free\n")
 	d.free.Store(1 << 40)
-	r.until("space to be back", func() bool { return !r.full() })
+	r.until("space to be back", func() bool { return !r.diskFull() })
 	c.says("refusing", 0)
 	r.wantReady(200, "ok\n")
 }
 
-// TestReadyEnds: nobody is sent to a server that stops, or whose journal has failed.
+// TestReadyEnds: /readyz fails when the server stops or its journal has failed.
 func TestReadyEnds(t *testing.T) {
 	r := startServer(t, Options{HTTP: "127.0.0.1:0", Drain: time.Hour})
 	client, worker := r.greet(periodic.Client), r.greet(periodic.Worker)
@@ -95,7 +95,7 @@ func TestReadyEnds(t *testing.T) {
 	}
 }
 
-// TestOutcomes: a client may ask about what the replies to its requests do not say.
+// TestOutcomes: a client may ask for outcomes that the replies to its requests do not show.
 func TestOutcomes(t *testing.T) {
 	r := startServer(t, Options{MaxFrame: 1 << 20})
 	c, w := r.greet(periodic.Client), r.greet(periodic.Worker)
@@ -136,7 +136,7 @@ func TestOutcomes(t *testing.T) {
 
 // TestRunFailed: a job that failed is told from a result that reads "failed".
 func TestRunFailed(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newMemServer(t, Options{})
 	c, worker := w.joinCRC(0, periodic.Client), w.workerCRC(0, "f")
 	asks := func(want uint32) {
 		t.Helper()
@@ -157,7 +157,7 @@ func TestRunFailed(t *testing.T) {
 
 // TestDumpLeavesOut: a client may ask how much its dump does not hold.
 func TestDumpLeavesOut(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newMemServer(t, Options{})
 	c := w.join(0, periodic.Client)
 	asks := func(key string, want uint32) {
 		t.Helper()
@@ -183,7 +183,7 @@ func TestDumpLeavesOut(t *testing.T) {
 // TestDetails: delayed and waiting jobs are told apart on request; STATUS itself stays as it is.
 func TestDetails(t *testing.T) {
 	for _, crowd := range []int{0, served.LongStatus + 1} {
-		w := newWorld(t, Options{})
+		w := newMemServer(t, Options{})
 		c := w.join(0, periodic.Client)
 		c.send(request(1, periodic.SubmitJob, job("f", "ready")), request(1, periodic.SubmitJob, later("f", "delayed", 1<<40)))
 		for i := range crowd {

@@ -1,9 +1,11 @@
 package loop
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"log/slog"
+	"math"
 	"net"
 	"slices"
 
@@ -14,25 +16,83 @@ import (
 	"treadle/loop/kts46"
 	"treadle/loop/periodic"
 	"treadle/loop/protocol"
+	"treadle/loop/web"
 	"treadle/sched"
 )
 
-// A new protocol is added to newProtocols and to spaces.
+// The protocols' settings.
+type (
+	PeriodicOptions = periodic.Options
+	GloomOptions    = gloom.Options
+	DworkOptions    = dwork.Options
+	Kts46Options    = kts46.Options
+	DisbatchOptions = hub.Options
+)
 
-// newProtocols makes the protocols, in the order in which they listen, close and show metrics.
+// Defaults of the protocols, for their clients.
+const (
+	DefaultPeriodicUnix = periodic.DefaultUnix
+	DefaultGrace        = periodic.DefaultGrace
+	DefaultGloomMasters = "tcp://127.0.0.1:" + gloom.DefaultMasters
+	DefaultGloomSlaves  = "tcp://127.0.0.1:" + gloom.DefaultSlaves
+	DefaultDwork        = "tcp://127.0.0.1:" + dwork.DefaultPort
+	DefaultKts46        = "tcp://127.0.0.1:" + kts46.DefaultPort
+)
+
+// fillProtocolDefaults fills the defaults of the protocols in. host is the host of their addresses.
+func (o *Options) fillProtocolDefaults(host string) {
+	o.Periodic.FillDefaults(host, o.RunDir)
+	o.Gloom.FillDefaults(host)
+	o.Dwork.FillDefaults(host)
+	o.Kts46.FillDefaults(host)
+}
+
+// validateProtocols validates the settings of the protocols.
+func (o *Options) validateProtocols() error {
+	for _, frame := range []struct {
+		setting string
+		bytes   int
+	}{{"gloom-max-frame", o.Gloom.MaxFrame}, {"dwork-max-frame", o.Dwork.MaxFrame}} {
+		if frame.bytes < minFrame || frame.bytes > math.MaxInt32 {
+			return protocol.BadOption(frame.setting, "%v is not between %v and %v", size(frame.bytes), size(minFrame), size(math.MaxInt32))
+		}
+	}
+	return cmp.Or(o.Periodic.Validate(), o.Gloom.Validate(), o.Dwork.Validate(), o.Kts46.Validate())
+}
+
+// largestFrame returns the bytes of the largest frame that the event loops read.
+func (o *Options) largestFrame() int { return max(o.MaxFrame, o.Gloom.MaxFrame) }
+
+// newGuard makes the guard of all HTTP ports, which refuses requests that pages of other sites make.
+func (o *Options) newGuard() (*web.Guard, error) {
+	listen := slices.Concat(o.Kts46.Listen, o.Kts46.JSON, []string{o.HTTP, net.JoinHostPort(o.Bind, "0")})
+	guard, err := web.NewGuard(web.GuardOptions{Allow: o.AllowHosts, Listen: listen, Log: o.Log})
+	if err != nil {
+		return nil, &OptionError{Setting: "allow-host", Err: err}
+	}
+	return guard, nil
+}
+
+// newProtocols makes the protocols, in the order in which they listen, close and show metrics. A new
+// protocol is added here and to spaces.
 func newProtocols(s *Server) ([]protocol.Protocol, error) {
 	o := &s.o
-	disbatch, err := hub.New(host{s}, o.disbatch())
+	o.Disbatch.Drain = o.Drain
+	disbatch, err := hub.New(host{s}, o.Disbatch)
 	if err != nil {
 		return nil, &OptionError{Setting: "disbatch", Err: err}
 	}
-	kts := kts46.New(host{s}, o.Kts46.options(s))
+	o.Kts46.HandshakeTimeout, o.Kts46.FrameTimeout, o.Kts46.Large, o.Kts46.Guard = o.HandshakeTimeout, o.FrameTimeout, s.largeOutput(), s.guard
+	kts := kts46.New(host{s}, o.Kts46)
+	o.Periodic.MaxFrame, o.Periodic.FrameTimeout, o.Periodic.Projects = o.MaxFrame, o.FrameTimeout, kts.Projects
+	o.Dwork.MaxConnections, o.Dwork.MaxOutbound = o.MaxConnections, o.MaxOutbound
+	o.Dwork.HandshakeTimeout, o.Dwork.FrameTimeout = o.HandshakeTimeout, o.FrameTimeout
 	return []protocol.Protocol{
-		periodic.New(host{s}, o.periodic(kts.Projects)),
-		gloom.New(host{s}, gloom.Options{Masters: o.GloomMasters, Slaves: o.GloomSlaves, MaxFrame: o.GloomMaxFrame, Strict: o.GloomJSON == GloomStrict}),
-		dwork.New(host{s}, o.dwork()),
+		periodic.New(host{s}, o.Periodic),
+		gloom.New(host{s}, o.Gloom),
+		dwork.New(host{s}, o.Dwork),
 		kts,
-		disbatch, // last: its Close waits for tasks, and the others are not to serve meanwhile
+		disbatch, // last: its Close waits for tasks, and the others must not serve meanwhile
 	}, nil
 }
 
@@ -45,14 +105,14 @@ var spaces = protocol.TableOf(slices.Concat(
 	kts46.Spaces(),
 )...)
 
-// rules returns the rules of each name space, and how many milliseconds after its time-out a
-// job is released.
+// rules returns the rules of each name space, and how many milliseconds after its time-out a job is
+// released.
 func (o *Options) rules() (rules [sched.MaxSpaces]sched.Rules, grace int64) {
-	return spaces.Rules(), o.PeriodicGrace.Milliseconds()
+	return spaces.Rules(), o.Periodic.Grace.Milliseconds()
 }
 
-// having ranges over the protocols that implement T.
-func having[T any](s *Server) iter.Seq[T] {
+// protocolsWith ranges over the protocols that implement T.
+func protocolsWith[T any](s *Server) iter.Seq[T] {
 	return func(yield func(T) bool) {
 		for _, p := range s.protocols {
 			if t, ok := p.(T); ok && !yield(t) {
@@ -76,7 +136,7 @@ func (h host) Log() *slog.Logger { return h.o.Log }
 
 // LogLimited implements protocol.Host.
 func (h host) LogLimited(level slog.Level, message string, args ...any) {
-	if h.noise.allow(h.now().Mono) {
+	if h.logLimit.allow(h.now().Mono) {
 		h.o.Log.Log(context.Background(), level, message, args...)
 	}
 }
@@ -85,10 +145,10 @@ func (h host) LogLimited(level slog.Level, message string, args ...any) {
 func (h host) Refused(why protocol.Reason) { h.counters.refusals[why].Add(1) }
 
 // Full implements protocol.Host.
-func (h host) Full() bool { return h.full() }
+func (h host) Full() bool { return h.diskFull() }
 
 // RoomFor implements protocol.Host.
-func (h host) RoomFor(bytes int) bool { return h.room(bytes) }
+func (h host) RoomFor(bytes int) bool { return h.diskHasRoom(bytes) }
 
 // Durable implements protocol.Host.
 func (h host) Durable(queue []byte) (group uint64, wait bool) { return h.durable(queue) }
@@ -97,38 +157,38 @@ func (h host) Durable(queue []byte) (group uint64, wait bool) { return h.durable
 func (h host) DurableAll() (group uint64, wait bool) { return h.durableAll() }
 
 // Committed implements protocol.Host.
-func (h host) Committed() uint64 { return h.feed.journal.Committed() }
+func (h host) Committed() uint64 { return h.journal.journal.Committed() }
 
 // Flush implements protocol.Host.
-func (h host) Flush(acknowledgements int) { h.feed.flush(acknowledgements) }
+func (h host) Flush(acknowledgements int) { h.journal.flush(acknowledgements) }
 
 // FlushLater implements protocol.Host.
-func (h host) FlushLater() { h.feed.flushLater() }
+func (h host) FlushLater() { h.journal.flushLater() }
 
 // Await implements protocol.Host.
 func (h host) Await(group uint64) error { return h.await(group) }
 
 // PutSetting implements protocol.Host.
 func (h host) PutSetting(key string, value []byte) {
-	if h.feed != nil {
-		h.feed.journal.PutSetting(key, value)
-		h.feed.dirty.Store(true)
+	if h.journal != nil {
+		h.journal.journal.PutSetting(key, value)
+		h.journal.dirty.Store(true)
 	}
 }
 
 // PutDocument implements protocol.Host.
 func (h host) PutDocument(d *protocol.Document) {
-	if h.feed != nil {
-		h.feed.journal.PutDocument(journalDocument(d))
-		h.feed.dirty.Store(true)
+	if h.journal != nil {
+		h.journal.journal.PutDocument(journalDocument(d))
+		h.journal.dirty.Store(true)
 	}
 }
 
 // DropDocument implements protocol.Host.
 func (h host) DropDocument(d *protocol.Document) {
-	if h.feed != nil {
-		h.feed.journal.DeleteDocument(journalDocument(d))
-		h.feed.dirty.Store(true)
+	if h.journal != nil {
+		h.journal.journal.DeleteDocument(journalDocument(d))
+		h.journal.dirty.Store(true)
 	}
 }
 
@@ -137,7 +197,7 @@ func journalDocument(d *protocol.Document) *journal.Document {
 }
 
 // NewSink implements protocol.Host.
-func (h host) NewSink() protocol.Sink { return &timerSink{h.Server, make([]bool, h.o.Loops)} }
+func (h host) NewSink() protocol.Sink { return &mailSink{h.Server, make([]bool, h.o.Loops)} }
 
 // NewLocalPeer implements protocol.Host.
 func (h host) NewLocalPeer(deliver func(*sched.Delivery)) *sched.Peer {
@@ -154,12 +214,12 @@ func (h host) MostUnsent() int { return h.mostUnsent() }
 
 // Listen implements protocol.Host.
 func (h host) Listen(protocol, setting, address string) (net.Listener, error) {
-	l, err := h.open(setting, address)
+	l, err := h.listenOn(setting, address)
 	if err != nil {
 		return nil, err
 	}
 	id := h.conns.id(protocol)
-	h.conns.use(id)
+	h.conns.reserveShare(id)
 	return &countedListener{l, h.Server, id}, nil
 }
 

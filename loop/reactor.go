@@ -12,62 +12,62 @@ import (
 	"treadle/sched"
 )
 
-// A session id is loop, slot and generation.
+// A session id has a loop, a slot and a generation.
 const (
 	slotShift  = 32
 	loopShift  = 56
 	slotMask   = 1<<(loopShift-slotShift) - 1
-	sparePool  = 256 // buffers kept for whoever needs one
+	maxBuffers = 256 // small buffers that a reactor keeps
 	outInitial = 512
 )
 
-// reactor is one event loop's part of the server: its sessions and their turns.
-// Everything in it belongs to the loop's goroutine, except box.
+// reactor is one event loop's part of the server: its sessions and their turns. All fields but
+// inbox and acksWait belong to the loop's goroutine.
 type reactor struct {
 	protocol.Loop
-	server *Server
-	index  int
-	exec   func(func())     // runs a function on the loop, from anywhere
-	end    func()           // finish, made once: a method value costs an allocation
-	hangUp func(connection) // closes a connection, on the loop
-	// part keeps a connection that is about to be closed open for writing, nil: it cannot.
-	part  func(connection) io.WriteCloser
-	after func(time.Duration, func()) *time.Timer
+	server    *Server
+	index     int
+	exec      func(func())     // runs a function on the loop, from any goroutine
+	end       func()           // finish as a func value, made once because each one allocates
+	closeConn func(connection) // closes a connection, on the loop
+	// dupWriter opens a second descriptor of a connection, for writing; nil: it has failed.
+	dupWriter func(connection) io.WriteCloser
+	after     func(time.Duration, func()) *time.Timer
 
-	box mailbox
+	inbox mailbox
 
-	turning  bool      // Now has been read
-	armed    bool      // finish is queued
-	allUntil time.Time // when allTime of this turn is over; zero: nobody has had more to say
-	sessions []*session
-	gens     []uint32   // by slot: the generation of its next session
-	mail     []byte     // letters that are left for the next turn
-	handled  int        // what was delivered this turn, see turnDeliveries
-	behind   []*session // those that get more jobs in the next turn
-	free     []uint32
-	dirty    []*session
-	slow     []*session // unsent bytes or a stream: looked at every slowPeriod
-	mailed   []bool     // by loop: its box was empty before this turn's first put
-	buffers  [][]byte
-	large    spares
-	partials int         // bytes of requests that are not whole, or not handled
-	paused   []*session  // those whose requests go on in the next turn
-	resuming bool        // there is to be a turn for them
-	looked   int         // what costly requests have looked through this turn, see pause.go
-	waiting  []*session  // those with late acknowledgements
-	partings []parting   // those of peers that have closed their side
-	waits    atomic.Bool // there are some
-	awaited  int         // acknowledgements that this turn has added to those
-	letter   sched.Delivery
-	more     [readMore]byte // see readOn
-	flushAt  int            // below this much for one peer, nothing is written in mid-turn
-	given    int            // bytes of this turn's deliveries that are not written yet
+	turning      bool      // a turn is on, and Now has been read
+	armed        bool      // finish is queued
+	allUntil     time.Time // end of this turn's allTime; zero: it has not begun
+	sessions     []*session
+	gens         []uint32   // by slot: the generation of its next session
+	mail         []byte     // deliveries from other loops that this turn had no room for
+	delivered    int        // cost of this turn's deliveries, see turnDeliveries
+	refill       []*session // sessions that get more jobs in the next turn
+	free         []uint32   // slots without a session
+	dirty        []*session // sessions to flush at the end of the turn
+	slow         []*session // sessions with unsent bytes or a stream, see checkSlow
+	mailed       []bool     // by loop: this turn's first delivery found its mailbox empty
+	buffers      [][]byte   // small buffers for reuse
+	pool         bufferPool
+	partialBytes int          // sum of the sessions' partialCharged
+	paused       []*session   // sessions that go on in the next turn, longest wait first
+	resuming     bool         // scheduleNextTurn has queued a turn
+	cost         int          // cost of this turn's expensive requests, see pause.go
+	awaitCommit  []*session   // sessions with acks
+	halfClosed   []halfClosed // half-closed connections with acks
+	acksWait     atomic.Bool  // awaitCommit or halfClosed is not empty
+	newAcks      int          // acknowledgements that began to wait in this turn
+	delivery     sched.Delivery
+	more         [readMore]byte // see readOn
+	flushAt      int            // unwritten bytes of one peer from which a turn writes early
+	unwritten    int            // bytes of this turn's deliveries that are not written yet
 }
 
 func newReactor(server *Server, index int) *reactor {
 	r := &reactor{
 		server: server, index: index, after: time.AfterFunc, mailed: make([]bool, server.o.Loops),
-		flushAt: server.large(),
+		flushAt: server.largeOutput(),
 	}
 	r.end = r.finish
 	r.Sink, r.Spaces = r, spaces
@@ -86,29 +86,28 @@ func (r *reactor) begin() {
 	}
 }
 
-// finish ends a turn: it takes the mail and writes to every session that has
-// something to send, each once.
+// finish ends a turn. It delivers the mail and writes once to every session with output.
 func (r *reactor) finish() {
 	r.armed = false
 	if !r.turning {
 		r.turning = true
 		r.Now = r.server.now()
 	}
-	r.resume()
+	r.resumePaused()
 	r.readMail()
-	for _, s := range r.behind {
+	for _, s := range r.refill {
 		if !s.gone {
 			s.Assigned = true
 			s.Touch()
 		}
 	}
-	clear(r.behind)
-	r.behind = r.behind[:0]
-	r.server.feed.flush(r.awaited)
-	r.awaited = 0
-	r.releaseLate()
+	clear(r.refill)
+	r.refill = r.refill[:0]
+	r.server.journal.flush(r.newAcks)
+	r.newAcks = 0
+	r.releaseAcks()
 	r.flushAll()
-	r.given, r.looked, r.handled = 0, 0, 0
+	r.unwritten, r.cost, r.delivered = 0, 0, 0
 	r.server.wake(r.mailed)
 	if r.Frames > 0 {
 		r.server.counters.frames.Add(r.Frames)
@@ -116,33 +115,33 @@ func (r *reactor) finish() {
 	}
 	r.turning = false
 	r.allUntil = time.Time{}
-	r.resumeLater()
+	r.scheduleNextTurn()
 }
 
-// turnDeliveries is how much is delivered in one turn, of what may be put off: so many letters, or
-// jobs for peers that have taken what they had, each of at most 4 KiB, are some milliseconds.
+// turnDeliveries bounds the deliveries of one turn that may wait: mail, and jobs for peers that
+// have read their output. That many deliveries of at most 4 KiB take some milliseconds.
 const (
 	turnDeliveries = 8 << 10
 	deliveryShift  = 12
 )
 
-// readMail delivers what other loops have sent, as far as the turn's bound allows.
+// readMail delivers the mail of other loops, up to turnDeliveries.
 func (r *reactor) readMail() {
-	for r.handled < turnDeliveries {
+	for r.delivered < turnDeliveries {
 		if len(r.mail) == 0 {
-			if r.mail = r.box.take(); len(r.mail) == 0 {
+			if r.mail = r.inbox.take(); len(r.mail) == 0 {
 				return
 			}
 		}
-		r.mail = r.unpack(r.mail)
+		r.mail = r.deliverNext(r.mail)
 	}
 }
 
-// flushAll writes to the sessions that have something to send. Writing may hand out more work, and
-// so make more sessions dirty: those that are too many wait for the next turn.
+// flushAll flushes the dirty sessions. A write may hand out jobs and so make more sessions dirty.
+// When turnDeliveries is reached, those wait for the next turn.
 func (r *reactor) flushAll() {
 	i := 0
-	for first := len(r.dirty); i < len(r.dirty) && (i < first || r.handled < turnDeliveries); i++ {
+	for first := len(r.dirty); i < len(r.dirty) && (i < first || r.delivered < turnDeliveries); i++ {
 		r.flush(r.dirty[i])
 	}
 	n := copy(r.dirty, r.dirty[i:])
@@ -150,21 +149,21 @@ func (r *reactor) flushAll() {
 	r.dirty = r.dirty[:n]
 }
 
-// unpack delivers the first letter of the mail and returns the rest.
-func (r *reactor) unpack(mail []byte) (rest []byte) {
-	rest = nextDelivery(mail, &r.letter)
-	if s := r.session(r.letter.To); s != nil {
-		defer r.rescue(s)
+// deliverNext delivers the first delivery of the mail and returns the rest.
+func (r *reactor) deliverNext(mail []byte) (rest []byte) {
+	rest = nextDelivery(mail, &r.delivery)
+	if s := r.session(r.delivery.To); s != nil {
+		defer r.recoverSession(s)
 	}
-	r.Deliver(&r.letter)
+	r.Deliver(&r.delivery)
 	return rest
 }
 
 // open makes the session of a new connection.
-func (r *reactor) open(c connection, by starter) *session {
+func (r *reactor) open(c connection, by loopPort) *session {
 	r.begin()
-	s := &session{r: r, conn: c, last: r.Now.Mono, protocol: by.protocol}
-	s.Loop, s.Transport, s.begun = &r.Loop, s, r.Now.Mono
+	s := &session{r: r, conn: c, lastReceived: r.Now.Mono, protocol: by.protocol}
+	s.Loop, s.Transport, s.partialSince = &r.Loop, s, r.Now.Mono
 	var slot uint32
 	if n := len(r.free); n > 0 {
 		slot = r.free[n-1]
@@ -177,18 +176,18 @@ func (r *reactor) open(c connection, by starter) *session {
 	}
 	s.ID = sched.SessionID(uint64(r.index)<<loopShift | uint64(slot)<<slotShift | uint64(r.gens[slot]))
 	s.ConnectionID = connectionID(s.ID)
-	s.talk = by.Start(&s.Session)
+	s.conv = by.Start(&s.Session)
 	return s
 }
 
-// connectionID folds a session id to the four bytes of the handshake's answer: eight bits of the
-// loop, twenty of the slot, as many as there may be connections, and four of the generation.
+// connectionID folds a session id into the four bytes of a handshake's answer. It has 8 bits of
+// the loop, 20 of the slot, which is the most descriptors there can be, and 4 of the generation.
 func connectionID(id sched.SessionID) uint32 {
 	slot := uint64(id) >> slotShift & slotMask
 	return uint32(uint64(id)>>loopShift)<<24 | uint32(slot)<<4&(1<<24-1) | uint32(id)&0xf
 }
 
-// session returns the session of an id, nil when it has ended.
+// session returns the session of an id; nil when it has ended.
 func (r *reactor) session(id sched.SessionID) *session {
 	slot := uint64(id) >> slotShift & slotMask
 	if slot < uint64(len(r.sessions)) {
@@ -199,28 +198,27 @@ func (r *reactor) session(id sched.SessionID) *session {
 	return nil
 }
 
-// traffic gives a session what its connection has read. A panic in there is this
-// session's end, not the server's.
+// traffic passes the bytes read from a connection to its session. A panic ends this session only.
 func (r *reactor) traffic(s *session, in []byte) {
 	r.begin()
-	defer r.rescue(s)
+	defer r.recoverSession(s)
 	if s.open() {
 		s.receive(in)
-		s.count()
+		s.chargePartial()
 	}
 }
 
-// filled tells a session that n bytes were read to its window.
+// filled tells a session that n bytes were read into its window.
 func (r *reactor) filled(s *session, n int) {
-	defer r.rescue(s)
-	need := s.talk.Need(s.partial)
+	defer r.recoverSession(s)
+	need := s.conv.Need(s.partial)
 	if s.partial = s.partial[:len(s.partial)+n]; len(s.partial) == need {
 		s.assemble()
 	}
-	s.count()
+	s.chargePartial()
 }
 
-func (r *reactor) rescue(s *session) {
+func (r *reactor) recoverSession(s *session) {
 	if p := recover(); p != nil {
 		r.server.log.Error("internal error, closing the session", "remote", s.conn.RemoteAddr(),
 			"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
@@ -228,29 +226,28 @@ func (r *reactor) rescue(s *session) {
 	}
 }
 
-// farewell sends what a peer that has closed its side is still to read: it may have
-// closed only its writing side, behind its last request. The acknowledgements that wait
-// for the journal follow when it has what they speak of.
-func (r *reactor) farewell(s *session) {
-	r.hear(s)
+// halfClose sends the remaining output to a peer that has closed its side, which may be its
+// writing side only. Acknowledgements follow on a second descriptor when the journal commits.
+func (r *reactor) halfClose(s *session) {
+	r.resumeHalfClosed(s)
 	if s.gone || s.stream != nil {
 		return
 	}
 	if len(s.Out) > 0 {
-		_, _ = s.conn.Write(s.Out) // nobody is left to hear of an error
+		_, _ = s.conn.Write(s.Out) // the connection closes after an error as well
 		s.Out = nil
 	}
-	if len(s.marks) > 0 && r.part != nil {
-		if conn := r.part(s.conn); conn != nil {
-			r.server.conns.hold(s.protocol) // a descriptor is still taken
-			r.partings = append(r.partings, parting{conn, s.late, s.marks[len(s.marks)-1].group, s.protocol})
-			r.waits.Store(true)
+	if len(s.ackGroups) > 0 && r.dupWriter != nil {
+		if conn := r.dupWriter(s.conn); conn != nil {
+			r.server.conns.add(s.protocol) // the second descriptor counts as a connection
+			r.halfClosed = append(r.halfClosed, halfClosed{conn, s.acks, s.ackGroups[len(s.ackGroups)-1].group, s.protocol})
+			r.acksWait.Store(true)
 		}
 	}
 }
 
-// shut ends a session whose connection is closed.
-func (r *reactor) shut(s *session) {
+// closeSession ends a session after its connection was closed.
+func (r *reactor) closeSession(s *session) {
 	r.begin()
 	if s.gone {
 		return
@@ -260,34 +257,34 @@ func (r *reactor) shut(s *session) {
 	r.sessions[slot] = nil
 	r.gens[slot]++
 	r.free = append(r.free, uint32(slot))
-	r.server.conns.leave(s.protocol)
-	r.partials -= s.counted
-	if s.why != nil {
+	r.server.conns.remove(s.protocol)
+	r.partialBytes -= s.partialCharged
+	if s.reason != nil {
 		r.server.closed(s)
 	}
 	for ; s.stream != nil; s.stream = s.stream.next {
 		s.stream.end()
 	}
-	if s.reports != nil {
-		s.reports.abandoned.Store(true)
+	if s.longReplies != nil {
+		s.longReplies.gone.Store(true)
 	}
-	defer r.rescue(s)
-	s.talk.Closed()
+	defer r.recoverSession(s)
+	s.conv.Closed()
 	if s.Scheduled != nil {
 		r.server.sched.Forget(r.Now, s.Scheduled, r)
 	}
-	s.Out, s.partial, s.late, s.marks = nil, nil, nil, nil
+	s.Out, s.partial, s.acks, s.ackGroups = nil, nil, nil, nil
 }
 
-// owes says whether one of its peers has not been sent all that there is for it.
-func (r *reactor) owes() bool {
-	return len(r.partings) > 0 || slices.ContainsFunc(r.sessions, func(s *session) bool {
+// hasUnsent reports whether a session or a half-closed connection has output left to send.
+func (r *reactor) hasUnsent() bool {
+	return len(r.halfClosed) > 0 || slices.ContainsFunc(r.sessions, func(s *session) bool {
 		return s != nil && (s.stream != nil || s.unsent() > 0)
 	})
 }
 
-// dismiss ends all sessions because the server stops.
-func (r *reactor) dismiss() {
+// endAll ends all sessions, because the server stops.
+func (r *reactor) endAll() {
 	for _, s := range r.sessions {
 		if s != nil {
 			s.End(errStopping)
@@ -303,44 +300,44 @@ func (r *reactor) Deliver(d *sched.Delivery) {
 		}
 		return
 	}
-	r.handled += 1 + sizeOf(d)>>deliveryShift
+	r.delivered += 1 + deliverySize(d)>>deliveryShift
 	s := r.session(d.To)
 	switch {
 	case s == nil || s.gone:
 		r.server.counters.lateDeliveries.Add(1)
-	case d.Effect == noRoom || r.crowded(s, d):
+	case d.Effect == effectOverflow || r.overBudget(s, d):
 		s.End(errSlowReader)
 	default:
 		s.Touch()
 		before := len(s.Out)
-		s.talk.Deliver(d)
-		r.given += len(s.Out) - before
+		s.conv.Deliver(d)
+		r.unwritten += len(s.Out) - before
 	}
 }
 
-// crowded says whether a delivery is too much for its session before what there is has been
-// written: one request can cause thousands of the largest. A peer has the bound that it has
-// between turns; beyond the one for all peers only those for whom little waits get more.
-func (r *reactor) crowded(s *session, d *sched.Delivery) bool {
-	return len(s.Out) >= r.flushAt && s.piledUp() || r.given > r.server.mostUnsent() && s.piled()+sizeOf(d) > r.flushAt
+// overBudget reports whether a delivery does not fit into its session's budget before the next
+// write, since one request can cause thousands of large deliveries. A session has the budget that
+// it has between turns. When the loop's budget is used up, only sessions with little output get more.
+func (r *reactor) overBudget(s *session, d *sched.Delivery) bool {
+	return len(s.Out) >= r.flushAt && s.outboundFull() || r.unwritten > r.server.mostUnsent() && s.outbound()+deliverySize(d) > r.flushAt
 }
 
-// sizeOf is about what a delivery takes in a buffer.
-func sizeOf(d *sched.Delivery) int { return len(d.Job.Workload) + len(d.Data) }
+// deliverySize returns about how many bytes a delivery takes in a buffer.
+func deliverySize(d *sched.Delivery) int { return len(d.Job.Workload) + len(d.Data) }
 
-// flush is a session's part in the end of a turn.
+// flush writes a session's output at the end of a turn, and closes a session that has ended.
 func (r *reactor) flush(s *session) {
-	defer r.rescue(s)
+	defer r.recoverSession(s)
 	s.dirty = false
 	r.write(s)
 	if s.gone {
 		return
 	}
-	if s.why == nil && s.piledUp() {
-		s.why = errSlowReader
+	if s.reason == nil && s.outboundFull() {
+		s.reason = errSlowReader
 	}
-	if s.why != nil {
-		r.hangUp(s.conn)
+	if s.reason != nil {
+		r.closeConn(s.conn)
 		return
 	}
 	if s.Assigned {
@@ -352,22 +349,21 @@ func (r *reactor) flush(s *session) {
 	}
 }
 
-// fill hands the peer what was kept back while it had not taken enough.
+// fill hands the peer the jobs that were held back until it had read enough.
 func (r *reactor) fill(s *session) {
 	if r.server.sched.Flushed(r.Now, s.Scheduled, s.unsent(), r) {
-		r.behind = append(r.behind, s)
+		r.refill = append(r.refill, s)
 	}
 }
 
-// write sends what a session has, unless a stream is under way: then it waits.
-// The connection may be closed by it.
+// write sends a session's output, unless a stream is under way. An error may close the connection.
 func (r *reactor) write(s *session) {
 	if s.gone || s.stream != nil || s.Out == nil {
 		return
 	}
 	out := s.Out
 	s.Out = nil
-	r.given = max(0, r.given-len(out))
+	r.unwritten = max(0, r.unwritten-len(out))
 	if len(out) > 0 {
 		if _, err := s.conn.Write(out); err != nil && !s.gone {
 			s.End(err)
@@ -375,15 +371,15 @@ func (r *reactor) write(s *session) {
 	}
 	r.recycle(out)
 	if s.dirty && s.Out == nil && !s.gone {
-		s.Out = r.buffer() // written in mid-turn: there is more to come
+		s.Out = r.buffer() // the session is still dirty: more output follows
 	}
 }
 
-// recycle keeps a buffer that is not used any more for whoever needs one.
+// recycle keeps a buffer for reuse.
 func (r *reactor) recycle(b []byte) {
-	if cap(b) > keepBuffer {
-		r.large.give(b)
-	} else if len(r.buffers) < sparePool {
+	if cap(b) > maxSmallBuffer {
+		r.pool.put(b)
+	} else if len(r.buffers) < maxBuffers {
 		r.buffers = append(r.buffers, b[:0])
 	}
 }

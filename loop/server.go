@@ -18,51 +18,49 @@ import (
 	"treadle/sched"
 )
 
-// Server is a running server: the scheduler, the event loops around it, the
-// listeners and the timer.
+// Server is a running server: the scheduler, the event loops, the listeners and the timer.
 type Server struct {
-	o        Options
-	log      *slog.Logger
-	started  time.Time
-	clock    func() sched.Time
-	beside   func(turn chan struct{}, do func())
-	await    func(group uint64) error
-	open     func(setting, address string) (net.Listener, error)
-	sched    *sched.Scheduler
-	reactors []atomic.Pointer[reactor] // by loop; nil until its first connection
-	engine   *engine
-	alarm    chan struct{} // the timer has something to do earlier
-	conns    *shares
-	counters counters
-	noise    throttle        // of the log lines that hostile peers can cause
-	overdue  overdue         // jobs that ran for longer than their time-out
-	late     throttle        // of the lines about reports that came too late
-	encoders []chan struct{} // by protocol.StreamKind: the right to have a long reply in memory
-	aside    chan struct{}   // the place of one DUMP that is not read, beside the turn
-	offloads chan struct{}   // the right to work on a message beside the loops, see Offload
-	reports  atomic.Int64    // long replies that nothing has been sent of yet
-	stopped  chan struct{}   // closed when the event loops have ended
-	feed     *feed           // to the journal, nil without one
-	store    journal.Options // of the journal, when it is opened
-	failure  atomic.Pointer[JournalError]
+	o           Options
+	log         *slog.Logger
+	started     time.Time
+	clock       func() sched.Time
+	runAside    func(turn chan struct{}, do func())
+	await       func(group uint64) error
+	listenOn    func(setting, address string) (net.Listener, error)
+	sched       *sched.Scheduler
+	reactors    []atomic.Pointer[reactor] // by loop; nil until the loop's first connection
+	engine      *engine
+	alarm       chan struct{} // wakes the timer before its time
+	conns       *connShares
+	counters    counters
+	logLimit    throttle        // of log lines that hostile peers can cause
+	overdue     overdue         // jobs that exceeded their time-out
+	lateReports throttle        // of log lines about reports that came too late
+	encoders    []chan struct{} // by protocol.StreamKind: a semaphore, see Stream
+	parkedDump  chan struct{}   // a semaphore: one Dump that its peer does not read, and that has no encoder
+	offloads    chan struct{}   // a semaphore, see Offload
+	longReplies atomic.Int64    // long replies that nothing has been sent of yet
+	stopped     chan struct{}   // closed when the event loops have ended
+	journal     *journalSink    // nil: jobs live in memory alone
+	journalOpts journal.Options // for journal.Open
+	failure     atomic.Pointer[JournalError]
 
-	commits         *sync.Cond // something was committed, or nothing ever will be
+	commits         *sync.Cond // signals a commit or the journal's failure
 	protocols       []protocol.Protocol
-	localPeers      []func(*sched.Delivery) // by the slot of their ids
-	stopping        atomic.Bool             // nothing new is handed out, and nobody is let in
-	protocolFailure atomic.Pointer[error]   // of a protocol: it ends the server
+	localPeers      []func(*sched.Delivery) // by slot of their ids
+	stopping        atomic.Bool             // no job is handed out any more
+	protocolFailure atomic.Pointer[error]   // the error of a protocol that stopped the server
 	listeners       []listener
 	listening       []Listening
 	web             *web.Server
-	guard           *web.Guard // of every HTTP port
+	guard           *web.Guard // of all HTTP ports
 	stop            context.CancelFunc
 	accepters       sync.WaitGroup
 	workers         sync.WaitGroup // timer, encoders, HTTP
 }
 
-// Run serves until ctx ends or a peer shuts the server down, then delivers what is
-// owed within Options.Drain and returns nil. A setting that cannot work is an
-// *OptionError.
+// Run serves until ctx ends or a peer shuts the server down. It then waits up to Options.Drain for
+// running jobs and unsent replies, and returns nil. A wrong setting is an *OptionError.
 func Run(ctx context.Context, o Options) error {
 	s, err := newServer(o)
 	if err != nil {
@@ -74,7 +72,7 @@ func Run(ctx context.Context, o Options) error {
 func (s *Server) run(ctx context.Context) (err error) {
 	ctx, s.stop = context.WithCancel(ctx)
 	defer s.stop()
-	if s.feed != nil {
+	if s.journal != nil {
 		if err := s.openJournal(); err != nil {
 			return err
 		}
@@ -98,35 +96,34 @@ func (s *Server) run(ctx context.Context) (err error) {
 
 func newServer(o Options) (*Server, error) { return newServerOn(o, sched.Options{}) }
 
-// newServerOn makes a server whose scheduler has the Seed and the Batch of so; the server sets
-// the rest.
+// newServerOn makes a server whose scheduler has the Seed and the Batch of so.
 func newServerOn(o Options, so sched.Options) (*Server, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
 	s := &Server{
 		o: o, log: o.Log, started: time.Now(),
-		reactors: make([]atomic.Pointer[reactor], o.Loops),
-		alarm:    make(chan struct{}, 1),
-		aside:    make(chan struct{}, 1),
-		offloads: make(chan struct{}, maxOffloads),
-		stopped:  make(chan struct{}),
-		commits:  sync.NewCond(new(sync.Mutex)),
+		reactors:   make([]atomic.Pointer[reactor], o.Loops),
+		alarm:      make(chan struct{}, 1),
+		parkedDump: make(chan struct{}, 1),
+		offloads:   make(chan struct{}, maxOffloads),
+		stopped:    make(chan struct{}),
+		commits:    sync.NewCond(new(sync.Mutex)),
 	}
 	guard, err := o.newGuard()
 	if err != nil {
 		return nil, err
 	}
 	s.guard = guard
-	s.clock, s.beside, s.await, s.open = s.readClocks, s.besideLoops, s.awaitCommit, openAddress
+	s.clock, s.runAside, s.await, s.listenOn = s.readClocks, s.goAside, s.awaitCommit, openAddress
 	so = sched.Options{Shards: o.Shards, Seed: so.Seed, Batch: so.Batch, Alarm: s.ring, TimedOut: s.overdue.add}
 	so.Rules, so.Grace = o.rules()
 	if o.Data != NoData {
-		if s.store, err = s.journalOptions(); err != nil {
+		if s.journalOpts, err = s.newJournalOptions(); err != nil {
 			return nil, err
 		}
-		s.feed = &feed{records: make([]journal.Record, o.Shards)}
-		so.Journal = s.feed
+		s.journal = &journalSink{records: make([]journal.Record, o.Shards)}
+		so.Journal = s.journal
 	}
 	s.sched = sched.New(so)
 	for range protocol.StreamKinds {
@@ -140,10 +137,10 @@ func newServerOn(o Options, so sched.Options) (*Server, error) {
 	return s, nil
 }
 
-// now is the time by both clocks.
+// now returns the time of both clocks.
 func (s *Server) now() sched.Time { return s.clock() }
 
-// readClocks reads them. Started is the origin of the one that never steps.
+// readClocks reads the system's clocks. Mono counts from started and never steps.
 func (s *Server) readClocks() sched.Time {
 	t := time.Now()
 	return sched.Time{Wall: t.UnixMilli(), Mono: t.Sub(s.started).Milliseconds(), Micros: t.UnixMicro()}
@@ -153,7 +150,7 @@ func (s *Server) serve(ctx context.Context) {
 	for _, l := range s.listeners {
 		s.accepters.Go(func() { s.accept(l) })
 	}
-	for service := range having[protocol.Service](s) {
+	for service := range protocolsWith[protocol.Service](s) {
 		service.Serve(ctx)
 	}
 	s.workers.Go(func() { s.runTimer(ctx) })
@@ -167,7 +164,7 @@ func (s *Server) serve(ctx context.Context) {
 	s.announce()
 }
 
-// announce writes the start lines: version, limits, and what listens where.
+// announce logs the version, the limits and the open addresses.
 func (s *Server) announce() {
 	var memory any = "none"
 	if limit := debug.SetMemoryLimit(-1); limit != math.MaxInt64 {
@@ -184,31 +181,30 @@ func (s *Server) announce() {
 	}
 }
 
-// drainPeriod is how often a stopping server looks whether anything is owed.
+// drainPeriod is how often a stopping server checks hasPending.
 const drainPeriod = 10 * time.Millisecond
 
-// shutdown stops accepting, waits until everything owed has been sent or Drain is
-// over, and stops.
+// shutdown stops accepting, waits up to Drain until nothing is pending, and stops.
 func (s *Server) shutdown() error {
 	s.halt()
 	s.closeListeners()
-	s.accepters.Wait() // a connection given to a loop that has ended would wait for ever
+	s.accepters.Wait() // a loop that has ended would never handle a connection
 	if n := s.sched.Unfinished(); n > 0 && s.drain() > 0 {
 		s.log.Info("no job is handed out any more; waiting for those that are running", "jobs", n, "drain", s.drain())
 	}
 	deadline := time.Now().Add(s.o.Drain)
-	for s.failure.Load() == nil && s.owes() && time.Now().Before(deadline) {
+	for s.failure.Load() == nil && s.hasPending() && time.Now().Before(deadline) {
 		time.Sleep(drainPeriod)
 	}
-	if s.failure.Load() == nil && s.owes() {
-		s.tellLeft()
+	if s.failure.Load() == nil && s.hasPending() {
+		s.logUnfinished()
 	}
-	s.eachReactor((*reactor).dismiss)
+	s.eachReactor((*reactor).endAll)
 	err := s.engine.stop()
 	s.closeServices()
 	close(s.stopped)
 	if s.web != nil {
-		_ = s.web.Close() // whoever reads a page so slowly asks another server
+		_ = s.web.Close() // a peer that reads a page this slowly retries elsewhere
 	}
 	s.workers.Wait()
 	if why := s.protocolFailure.Load(); why != nil {
@@ -218,26 +214,25 @@ func (s *Server) shutdown() error {
 	return err
 }
 
-// owes says whether a job is running, or a session has something unsent or waits for a
-// long reply.
-func (s *Server) owes() bool {
-	owed := s.awaits()
-	s.eachReactor(func(r *reactor) { owed = owed || r.owes() })
-	return owed
+// hasPending reports whether a job is running, a reply is unsent or a long reply is being encoded.
+func (s *Server) hasPending() bool {
+	pending := s.hasPendingOffLoop()
+	s.eachReactor(func(r *reactor) { pending = pending || r.hasUnsent() })
+	return pending
 }
 
-// awaits is owes for all that the reactors do not know of.
-func (s *Server) awaits() bool {
-	for service := range having[protocol.Service](s) {
+// hasPendingOffLoop is hasPending without the output of the event loops.
+func (s *Server) hasPendingOffLoop() bool {
+	for service := range protocolsWith[protocol.Service](s) {
 		if service.Owes() {
 			return true
 		}
 	}
-	return s.sched.Unfinished() > 0 || s.reports.Load() > 0
+	return s.sched.Unfinished() > 0 || s.longReplies.Load() > 0
 }
 
 func (s *Server) closeServices() {
-	for service := range having[protocol.Service](s) {
+	for service := range protocolsWith[protocol.Service](s) {
 		service.Close()
 	}
 }
@@ -257,7 +252,8 @@ func (s *Server) eachReactor(fn func(*reactor)) {
 	}
 }
 
-// ready is the state that /readyz shows. A server that refuses new jobs is ready: its workers must reach it.
+// ready returns the state that /readyz shows. A server that refuses new jobs is ready, because its
+// workers must reach it.
 func (s *Server) ready() (ok bool, text string) {
 	failed := s.failure.Load()
 	switch {
@@ -265,17 +261,17 @@ func (s *Server) ready() (ok bool, text string) {
 		return false, "failed: " + failed.Error()
 	case s.stopping.Load():
 		return false, "stopping"
-	case s.full():
+	case s.diskFull():
 		return true, "degraded: refusing new jobs: the disk of --data has less free space than --min-free"
 	}
 	return true, "ok"
 }
 
-// ownLoop stands in the session ids of peers inside of the server, in place of a loop.
+// ownLoop is the loop in the session ids of local peers, which have none.
 const ownLoop = maxLoops
 
-// post puts a delivery in another reactor's mailbox; true when the caller has to
-// wake it.
+// post puts a delivery into another reactor's mailbox. It returns true when the caller has to wake
+// that reactor.
 func (s *Server) post(loop int, d *sched.Delivery) bool {
 	if loop == ownLoop {
 		s.localPeers[uint64(d.To)&(1<<loopShift-1)](d)
@@ -284,14 +280,14 @@ func (s *Server) post(loop int, d *sched.Delivery) bool {
 	if part := spaces[d.Job.Space].ReplyPart; part != nil && d.Effect != sched.Assign {
 		d.Job.Workload = part(d.Job.Workload)
 	}
-	most := math.MaxInt
-	if sizeOf(d) > s.large() {
-		most = s.mostUnsent()
+	limit := math.MaxInt
+	if deliverySize(d) > s.largeOutput() {
+		limit = s.mostUnsent()
 	}
-	return s.reactors[loop].Load().box.put(d, most)
+	return s.reactors[loop].Load().inbox.put(d, limit)
 }
 
-// wake rouses the marked reactors and clears the marks.
+// wake wakes the marked reactors and clears the marks.
 func (s *Server) wake(marked []bool) {
 	for i, m := range marked {
 		if m {
@@ -302,7 +298,7 @@ func (s *Server) wake(marked []bool) {
 	}
 }
 
-// ring tells the timer to look again. It never blocks.
+// ring wakes the timer. It never blocks.
 func (s *Server) ring() {
 	select {
 	case s.alarm <- struct{}{}:
@@ -313,20 +309,20 @@ func (s *Server) ring() {
 // quit stops the server as SIGTERM does.
 func (s *Server) quit() { s.stop() }
 
-// fail stops the server, and Run returns the error.
+// fail stops the server. Run returns the error.
 func (s *Server) fail(err error) {
 	s.protocolFailure.Store(&err)
 	s.stop()
 }
 
-// closed counts and logs a session that the server ended.
+// closed counts and logs a session that the server has ended.
 func (s *Server) closed(session *session) {
-	s.counters.closing(session.why).n.Add(1)
-	if errors.Is(session.why, errHandshake) {
+	s.counters.closing(session.reason).n.Add(1)
+	if errors.Is(session.reason, errHandshake) {
 		s.conns.all[session.protocol].silent.Add(1)
 	}
-	if s.noise.allow(s.now().Mono) {
-		s.log.Info("closing a connection", "remote", addressOf(session.conn), "reason", session.why.Error())
+	if s.logLimit.allow(s.now().Mono) {
+		s.log.Info("closing a connection", "remote", addressOf(session.conn), "reason", session.reason.Error())
 	}
 }
 
@@ -337,7 +333,7 @@ func addressOf(c connection) string {
 	return "unknown"
 }
 
-// throttle lets one log line pass a second.
+// throttle lets one log line a second pass.
 type throttle struct{ last atomic.Int64 }
 
 func (t *throttle) allow(mono int64) bool {

@@ -8,67 +8,67 @@ import (
 	"treadle/sched"
 )
 
-// Bounds of a session's buffers, each a matter of memory per connection.
+// Bounds of a session's buffers.
 const (
-	// flushAt is how much a turn may pile up for one peer before it is written
-	// in mid-turn: one large write is as good as several.
+	// flushAt is the size in bytes from which a turn writes a peer's output early. One write of
+	// this size costs no more per byte than a larger one.
 	flushAt = 256 << 10
-	// keepBuffer is the largest buffer that is kept for the next who needs one; an idle
-	// connection keeps none.
-	keepBuffer = 64 << 10
+	// maxSmallBuffer is the capacity up to which buffers are small: they are kept for reuse and
+	// need no accounting.
+	maxSmallBuffer = 64 << 10
 )
 
-// connection is what a session sends through: a gnet connection, or a test's.
+// connection is the session's connection: one of gnet, or a test's.
 type connection interface {
 	Write(p []byte) (int, error)
-	// OutboundBuffered is how much of what was written the kernel did not take.
+	// OutboundBuffered returns how many written bytes the kernel has not taken.
 	OutboundBuffered() int
 	RemoteAddr() net.Addr
 }
 
-// session is one connected peer.
+// session is one connected peer. It belongs to its reactor's goroutine.
 type session struct {
 	protocol.Session
-	r       *reactor
-	conn    connection
-	talk    protocol.Conversation
-	partial []byte   // an unfinished message
-	counted int      // of it, in the reactor's partials
-	behind  int      // of it, what has come while it was paused
-	keeps   int      // how much of that is kept, when it is more than keepPaused
-	late    []byte   // acknowledgements that wait for the journal, see durable.go
-	marks   []mark   // for what
-	reports *reports // long replies under way, nil: it has never asked for one
-	stream  *stream  // a long reply being sent in pieces, see stream.go
-	last    int64    // Mono of the last read
-	begun   int64    // Mono when the unfinished message began, 0: there is none
-	why     error    // why it is to be closed, nil: it is not
+	r              *reactor
+	conn           connection
+	conv           protocol.Conversation
+	partial        []byte       // the unfinished message, or the requests of a paused session
+	partialCharged int          // the bytes of partial that partialBytes of the reactor counts
+	pausedBytes    int          // the bytes of partial that came during the pause
+	pausedLimit    int          // the bound of pausedBytes when it is above maxPausedBytes
+	acks           []byte       // acknowledgements that wait for the journal, see durable.go
+	ackGroups      []ackGroup   // the groups of the journal that acks wait for
+	longReplies    *longReplies // nil: the session has never asked for one
+	stream         *stream      // the long reply that is being sent, see stream.go
+	lastReceived   int64        // Mono of the last bytes from the peer
+	partialSince   int64        // Mono when partial, or at first the connection, began; 0: nothing is unfinished
+	reason         error        // the reason to close the session; nil: it stays open
 
-	paused bool // more of what it asks is in partial, see pause.go
-	dirty  bool // in the reactor's dirty list
-	slow   bool // in the reactor's slow list
-	gone   bool // the connection is closed; nothing may be written
+	paused bool // partial has requests for a later turn, see pause.go
+	dirty  bool // listed in the reactor's dirty
+	slow   bool // listed in the reactor's slow
+	gone   bool // the connection is closed, nothing may be written
 
-	protocol protocolID // that it is counted under
+	protocol protocolID // the protocol whose share counts the connection
 }
 
-// Reasons for which the server closes a session. Each is a row of the metrics.
+// Reasons for which the server closes a session. The metrics have a row for each.
 var (
-	errHandshake  = errors.New("no handshake, or not a byte of a request, within --handshake-timeout")
-	errUnfinished = errors.New("a message stayed unfinished")
-	errIdle       = errors.New("silent for longer than keepalive")
-	errHasty      = errors.New("it asks for much that takes long, and does not wait for answers")
-	errSlowReader = errors.New("it does not read what it is sent")
-	errPanic      = errors.New("an internal error")
-	errStopping   = errors.New("the server stops")
+	errHandshake    = errors.New("no handshake, or not a byte of a request, within --handshake-timeout")
+	errUnfinished   = errors.New("a message stayed unfinished")
+	errIdle         = errors.New("silent for longer than keepalive")
+	errTooExpensive = errors.New("too many expensive requests without reading the replies")
+	errSlowReader   = errors.New("it does not read what it is sent")
+	errPanic        = errors.New("an internal error")
+	errStopping     = errors.New("the server stops")
 )
 
-// receive takes what was read. in is the caller's again when it returns.
+// receive handles bytes from the peer and keeps no view of in.
 func (s *session) receive(in []byte) {
-	s.last = s.r.Now.Mono
+	s.lastReceived = s.r.Now.Mono
 	for len(in) > 0 && s.open() {
 		if s.paused {
-			s.keep(in)
+			s.bufferPaused(in)
 			return
 		}
 		if len(s.partial) > 0 {
@@ -76,39 +76,39 @@ func (s *session) receive(in []byte) {
 			continue
 		}
 		silent := !s.HandshakeDone
-		n, err := s.talk.Consume(in)
+		n, err := s.conv.Consume(in)
 		if err != nil {
 			s.End(err)
 			return
 		}
 		if n > 0 || silent && s.HandshakeDone {
-			s.begun = 0
+			s.partialSince = 0
 		}
 		in = in[n:]
 		if len(in) > 0 && s.open() {
-			if s.begun == 0 {
-				s.begun = s.r.Now.Mono
+			if s.partialSince == 0 {
+				s.partialSince = s.r.Now.Mono
 			}
 			if s.partial == nil {
 				s.partial = s.r.buffer()
 			}
-			s.partial = append(s.r.large.move(s.partial, s.talk.Need(in)), in...)
+			s.partial = append(s.r.pool.reuse(s.partial, s.conv.Need(in)), in...)
 			return
 		}
 	}
 }
 
-// open says whether what the peer sends still counts.
-func (s *session) open() bool { return s.why == nil && !s.gone }
+// open reports whether requests of the peer still count.
+func (s *session) open() bool { return s.reason == nil && !s.gone }
 
-// complete moves bytes from in to the unfinished message until it can go on, and
-// no more: what follows is read where it lies. It returns the rest of in.
+// complete moves bytes from in to the unfinished message, as many as Consume needs to go on. It
+// returns the rest of in, which is decoded in place.
 func (s *session) complete(in []byte) []byte {
-	need := s.talk.Need(s.partial)
+	need := s.conv.Need(s.partial)
 	take := min(need-len(s.partial), len(in))
 	if need > cap(s.partial) {
-		// What a peer announces gets a spare buffer at most, and no new one.
-		s.partial = s.r.large.move(s.partial, need-len(s.partial))
+		// An announced size alone allocates nothing: it gets a buffer of the pool at most.
+		s.partial = s.r.pool.reuse(s.partial, need-len(s.partial))
 	}
 	s.partial = append(s.partial, in[:take]...)
 	if len(s.partial) == need {
@@ -117,32 +117,32 @@ func (s *session) complete(in []byte) []byte {
 	return in[take:]
 }
 
-// window returns where the next bytes of a large unfinished message are to be read to,
-// none if they are to be read as any others. They are announced to filled.
+// window returns where the next bytes of a large unfinished message are to be read. The reader
+// reports them by filled. It returns nil when the bytes are to be read as any others.
 func (s *session) window() []byte {
 	have := len(s.partial)
 	if have < readBuffer || s.paused {
 		return nil
 	}
-	need := s.talk.Need(s.partial)
+	need := s.conv.Need(s.partial)
 	if need > cap(s.partial) {
-		// It grows with what has come, not with what was announced.
-		s.partial = s.r.large.room(s.partial, min(need-have, have))
+		// The buffer grows with the bytes that have come, not with the announced size.
+		s.partial = s.r.pool.grow(s.partial, min(need-have, have))
 	}
 	return s.partial[have:min(need, cap(s.partial))]
 }
 
-// assemble handles what is whole of the unfinished message.
+// assemble handles the complete requests at the front of partial.
 func (s *session) assemble() {
-	n, err := s.talk.Consume(s.partial)
+	n, err := s.conv.Consume(s.partial)
 	if err != nil {
 		s.End(err)
 	}
 	if !s.open() {
 		return
 	}
-	if n > 0 { // else it may be read beside the loop already
-		s.begun = 0
+	if n > 0 { // n is 0 when the message was offloaded
+		s.partialSince = 0
 		s.partial = s.partial[:copy(s.partial, s.partial[n:])]
 	}
 	if len(s.partial) == 0 {
@@ -151,8 +151,7 @@ func (s *session) assemble() {
 	}
 }
 
-// touch says that the session is about to have something to write, and gives it
-// the buffer to write it to.
+// Touch implements protocol.Transport.
 func (s *session) Touch() {
 	if !s.dirty {
 		s.dirty = true
@@ -163,46 +162,45 @@ func (s *session) Touch() {
 	}
 }
 
-// end closes the session after this turn's last write. Only the first reason counts.
-func (s *session) End(why error) {
-	if s.why == nil {
-		s.why = why
+// End implements protocol.Transport.
+func (s *session) End(reason error) {
+	if s.reason == nil {
+		s.reason = reason
 		s.Touch()
 	}
 }
 
-// congested says whether the peer has to read before it is answered further;
-// it ends the session of one that lets too much pile up.
+// Congested implements protocol.Transport. It ends the session of a peer with too much unread output.
 func (s *session) Congested() bool {
-	if s.stream == nil && !s.slow && len(s.Out)+len(s.late) < s.r.flushAt { // nearly always
+	if s.stream == nil && !s.slow && len(s.Out)+len(s.acks) < s.r.flushAt { // nearly always
 		return !s.open()
 	}
-	if s.stream == nil && (len(s.Out) >= flushAt || s.piledUp()) {
+	if s.stream == nil && (len(s.Out) >= flushAt || s.outboundFull()) {
 		s.r.write(s)
 		if !s.gone && s.conn.OutboundBuffered() > 0 {
 			s.r.watchSlow(s)
 		}
 	}
-	if s.open() && s.piledUp() {
+	if s.open() && s.outboundFull() {
 		s.End(errSlowReader)
 	}
 	return !s.open()
 }
 
-// piledUp says whether more waits for the peer than may.
-func (s *session) piledUp() bool { return s.piled() > s.r.server.o.MaxOutbound }
+// outboundFull reports whether more output waits for the peer than --max-outbound.
+func (s *session) outboundFull() bool { return s.outbound() > s.r.server.o.MaxOutbound }
 
-// piled is how many bytes wait for the peer and count against its bound. A stream has
-// bounds of its own.
-func (s *session) piled() int {
+// outbound returns how many bytes of output count against --max-outbound. A stream's do not: it
+// has bounds of its own.
+func (s *session) outbound() int {
 	if s.stream != nil {
 		return len(s.Out)
 	}
 	return s.unsent()
 }
 
-// unsent is how many bytes wait for the peer to read.
-func (s *session) unsent() int { return len(s.Out) + len(s.late) + s.conn.OutboundBuffered() }
+// unsent returns how many bytes of output wait for the peer to read.
+func (s *session) unsent() int { return len(s.Out) + len(s.acks) + s.conn.OutboundBuffered() }
 
 // NewPeer implements protocol.Transport.
 func (s *session) NewPeer() *sched.Peer {
@@ -212,7 +210,7 @@ func (s *session) NewPeer() *sched.Peer {
 }
 
 // Grow implements protocol.Transport.
-func (s *session) Grow(n int) { s.Out = s.r.large.room(s.Out, n) }
+func (s *session) Grow(n int) { s.Out = s.r.pool.grow(s.Out, n) }
 
 // Remote implements protocol.Transport.
 func (s *session) Remote() string { return addressOf(s.conn) }

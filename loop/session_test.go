@@ -13,10 +13,10 @@ import (
 	"treadle/sched"
 )
 
-// TestOneWriteATurn: however much a turn has to say to a peer, and however often the
-// peer was read from, it is written to once; only much is written in parts.
+// TestOneWriteATurn: a turn writes to a peer once, however much output it has and however often it was
+// read from. Only large output is written in parts.
 func TestOneWriteATurn(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newMemServer(t, Options{})
 	a, b := w.join(0, periodic.Client), w.join(0, periodic.Client)
 	for range 10 {
 		a.receive(pings(10))
@@ -39,7 +39,7 @@ func TestOneWriteATurn(t *testing.T) {
 	}
 	a.writes = 0
 	a.frames()
-	a.send(pings(1 << 20 / 13)) // as many bytes back
+	a.send(pings(1 << 20 / 13)) // as many bytes of replies
 	if n := len(a.frames()); a.writes < 2 || a.writes > 5 || n != 1<<20/13 {
 		t.Errorf("%d replies in %d writes, want some of at least %d bytes", n, a.writes, flushAt)
 	}
@@ -50,13 +50,12 @@ func TestOneWriteATurn(t *testing.T) {
 	}
 }
 
-// TestFailedWrite: a write that fails ends the session within the write, as gnet
-// does. Nothing is written afterwards, nothing else of what had been read is done,
-// and the jobs in hand go to others.
+// TestFailedWrite: a failed write ends the session within the write, as with gnet. Nothing is written
+// afterwards, the rest of the read is not handled, and the worker's jobs go to others.
 func TestFailedWrite(t *testing.T) {
 	f := func(what string, send func(c *memConn)) {
 		t.Helper()
-		w := newWorld(t, Options{})
+		w := newMemServer(t, Options{})
 		client := w.join(0, periodic.Client)
 		c := w.worker(0, "f")
 		client.send(request(1, periodic.SubmitJob, job("f", "mine")))
@@ -77,7 +76,7 @@ func TestFailedWrite(t *testing.T) {
 			t.Errorf("%s: an internal error", what)
 		}
 	}
-	much := pings(flushAt/13 + 1) // so much that it is written in mid-turn
+	much := pings(flushAt/13 + 1) // so much that the turn writes early
 	after := request(1, periodic.CanDo, str8("after"))
 	f("at the end of a turn", func(c *memConn) { c.send(pings(3)) })
 	f("in mid-turn", func(c *memConn) { c.send(append(bytes.Clone(much), after...)) })
@@ -95,10 +94,9 @@ func TestFailedWrite(t *testing.T) {
 	})
 }
 
-// TestFailedWriteInsideARequest: the request that completes an unfinished one makes
-// the write that fails.
+// TestFailedWriteInsideARequest: the request that completes an unfinished one causes the failing write.
 func TestFailedWriteInsideARequest(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newMemServer(t, Options{})
 	client := w.join(0, periodic.Client)
 	for i := range 900 {
 		client.send(request(1, periodic.SubmitJob, job(fmt.Sprint(strings.Repeat("f", 250), i), "n")))
@@ -120,10 +118,9 @@ func TestFailedWriteInsideARequest(t *testing.T) {
 	}
 }
 
-// TestStaleSession: what was on its way to a session that has ended does not reach
-// the one that has its place.
+// TestStaleSession: a delivery to a session that has ended does not reach the session that got its slot.
 func TestStaleSession(t *testing.T) {
-	w := newWorld(t, Options{Loops: 2})
+	w := newMemServer(t, Options{Loops: 2})
 	worker := w.worker(0, "f")
 	worker.grabs(7, 1)
 	client := w.join(1, periodic.Client)
@@ -143,11 +140,11 @@ func TestStaleSession(t *testing.T) {
 	}
 }
 
-// TestWindow: a worker that does not read is given no more than its window, others
-// get the work, and it gets work again when it reads.
+// TestWindow: a worker that does not read is given no more than its window, other workers get the rest,
+// and it gets jobs again when it reads.
 func TestWindow(t *testing.T) {
 	for _, loops := range []int{1, 2} {
-		w := newWorld(t, Options{Loops: loops})
+		w := newMemServer(t, Options{Loops: loops})
 		client := w.join(loops-1, periodic.Client)
 		deaf, good := w.worker(0, "f"), w.worker(loops-1, "f")
 		deaf.room = 1000
@@ -181,10 +178,10 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// TestSlowReader: a peer is closed when more waits for it than may, whoever made it
-// wait: its own requests or the results of its jobs.
+// TestSlowReader: a peer with more unread output than --max-outbound is closed, whether its own
+// requests or the results of its jobs cause the output.
 func TestSlowReader(t *testing.T) {
-	w := newWorld(t, Options{MaxFrame: 16 << 10, GloomMaxFrame: 16 << 10, MaxOutbound: 64 << 10})
+	w := newMemServer(t, Options{MaxFrame: 16 << 10, Gloom: GloomOptions{MaxFrame: 16 << 10}, MaxOutbound: 64 << 10})
 	client := w.join(0, periodic.Client)
 	client.room = 0
 	for range 2 {
@@ -194,8 +191,8 @@ func TestSlowReader(t *testing.T) {
 		t.Fatal("closed with 2.6 KB unread")
 	}
 	client.send(pings(64<<10/13 + 1))
-	if !client.closed || client.s.why != errSlowReader {
-		t.Errorf("closed: %v, because %v", client.closed, client.s.why)
+	if !client.closed || client.s.reason != errSlowReader {
+		t.Errorf("closed: %v, because %v", client.closed, client.s.reason)
 	}
 
 	runner, worker := w.join(0, periodic.Client), w.worker(0, "f")
@@ -221,20 +218,20 @@ func TestSlowReader(t *testing.T) {
 	}
 }
 
-// TestManySlowReaders: when all that waits for a loop's peers is too much, those for whom
-// most waits are closed until it is not, and no others.
+// TestManySlowReaders: when a loop's peers have too much unread output together, the sessions with the
+// most are closed until it fits, and no others.
 func TestManySlowReaders(t *testing.T) {
-	w := newWorld(t, Options{MaxFrame: 16 << 10, GloomMaxFrame: 16 << 10, MaxOutbound: 64 << 10})
+	w := newMemServer(t, Options{MaxFrame: 16 << 10, Gloom: GloomOptions{MaxFrame: 16 << 10}, MaxOutbound: 64 << 10})
 	var deaf []*memConn
-	for i := range 2 * maxDeaf {
+	for i := range 2 * maxUnreadFactor {
 		c := w.join(0, periodic.Client)
 		c.room = 0
-		c.send(pings((40<<10 + i<<10) / 13)) // 40 KiB to 47 KiB: each less than it may
+		c.send(pings((40<<10 + i<<10) / 13)) // 40 KiB to 47 KiB, each within its own bound
 		deaf = append(deaf, c)
 	}
 	w.look()
 	for i, c := range deaf {
-		// 348 KiB wait and 256 may: the last two go.
+		// They have 348 KiB unread and the bound is 256: the last two are closed.
 		if last := i >= len(deaf)-2; c.closed != last {
 			t.Errorf("peer %d of %d is closed: %v", i, len(deaf), c.closed)
 		}
@@ -244,12 +241,12 @@ func TestManySlowReaders(t *testing.T) {
 	}
 }
 
-// TestManyResults: one result for very many requests takes no more memory than may wait for
-// their peers, whoever they are and on whichever loop; who waits for little is served.
+// TestManyResults: one result for very many requests takes no more memory than the bound of unread
+// output, whatever peers and loops it goes to. A peer with little unread output gets it.
 func TestManyResults(t *testing.T) {
-	const size, outbound = 290 << 10, 300 << 10 // the results are larger than what is written at once
+	const size, outbound = 290 << 10, 300 << 10 // the results are larger than one write
 	for loops := 1; loops <= 2; loops++ {
-		w := newWorld(t, Options{MaxFrame: outbound, GloomMaxFrame: outbound, MaxOutbound: outbound, Loops: loops})
+		w := newMemServer(t, Options{MaxFrame: outbound, Gloom: GloomOptions{MaxFrame: outbound}, MaxOutbound: outbound, Loops: loops})
 		worker, guest := w.worker(loops-1, "f", "g"), w.join(0, periodic.Client)
 		f := func(what string, most int, runners ...*memConn) {
 			t.Helper()
@@ -283,11 +280,11 @@ func TestManyResults(t *testing.T) {
 			c.send(request(1, periodic.RunJob, job("f", "b")))
 			many = append(many, c)
 		}
-		f("many peers", maxDeaf*outbound, many...)
+		f("many peers", maxUnreadFactor*outbound, many...)
 	}
 }
 
-// panicky is a conversation that has a fault.
+// panicky is a conversation that panics.
 type panicky struct {
 	protocol.Conversation
 	consuming, delivering bool
@@ -309,15 +306,15 @@ func (p *panicky) Deliver(d *sched.Delivery) {
 
 // TestPanic: a panic ends the session in whose turn it happens, and nothing else.
 func TestPanic(t *testing.T) {
-	w := newWorld(t, Options{Loops: 2})
+	w := newMemServer(t, Options{Loops: 2})
 	client, worker, other := w.join(0, periodic.Client), w.worker(1, "f"), w.worker(0, "f")
-	client.s.talk = &panicky{Conversation: client.s.talk, consuming: true}
+	client.s.conv = &panicky{Conversation: client.s.conv, consuming: true}
 	client.send(pings(1))
 	if !client.closed {
 		t.Error("the session with a fault is not closed")
 	}
 	worker.grabs(0, 1)
-	worker.s.talk = &panicky{Conversation: worker.s.talk, delivering: true}
+	worker.s.conv = &panicky{Conversation: worker.s.conv, delivering: true}
 	client = w.join(0, periodic.Client)
 	client.send(request(1, periodic.SubmitJob, job("f", "n"))) // goes to worker by mail
 	if !worker.closed || client.closed {
@@ -336,9 +333,9 @@ func TestPanic(t *testing.T) {
 	}
 }
 
-// TestAnnouncedSize: a size that is announced is no reason to take memory.
+// TestAnnouncedSize: an announced size alone takes no memory.
 func TestAnnouncedSize(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newMemServer(t, Options{})
 	for _, head := range []string{"\x00REQ\x04\x00\x00\x00aaaa\x0d\x01f", "\x00REQ\x7f\xff\xff\xffaaaa\x13\x00\x00\x00\x00\x00\x00\x00\x02\x01f\x01n\x03\xff\x00\x00"} {
 		c := w.join(0, periodic.Client)
 		for i := range len(head) {
@@ -350,29 +347,29 @@ func TestAnnouncedSize(t *testing.T) {
 	}
 }
 
-// lastWords is a connection that is kept open for the last words.
-type lastWords struct{ io.Writer }
+// nopCloser is the second descriptor of a half-closed connection.
+type nopCloser struct{ io.Writer }
 
-func (lastWords) Close() error { return nil }
+func (nopCloser) Close() error { return nil }
 
-// TestFarewellWaitsForAll: of two acknowledgements that a peer is owed when it closes its side,
-// the later may wait for an earlier group of the journal; both wait for the later one.
-func TestFarewellWaitsForAll(t *testing.T) {
-	w := newWorld(t, Options{})
+// TestHalfCloseWaitsForAll: of two acknowledgements on a half-closed connection, the later may wait for
+// an earlier group of the journal. Both wait for the later group.
+func TestHalfCloseWaitsForAll(t *testing.T) {
+	w := newMemServer(t, Options{})
 	c := w.join(0, periodic.Client)
-	c.r.part = func(connection) io.WriteCloser { return lastWords{io.Discard} }
+	c.r.dupWriter = func(connection) io.WriteCloser { return nopCloser{io.Discard} }
 	for _, group := range []uint64{8, 7} {
 		c.s.After(group, []byte{'x'})
 	}
-	c.r.farewell(c.s)
-	if got := c.r.partings; len(got) != 1 || got[0].group != 8 || string(got[0].late) != "xx" {
+	c.r.halfClose(c.s)
+	if got := c.r.halfClosed; len(got) != 1 || got[0].group != 8 || string(got[0].acks) != "xx" {
 		t.Errorf("what is owed: %+v", got)
 	}
-	c.r.partings, c.r.waiting = nil, nil // there is no journal
-	w.Server.conns.leave(w.Server.conns.id("periodic"))
+	c.r.halfClosed, c.r.awaitCommit = nil, nil // there is no journal
+	w.Server.conns.remove(w.Server.conns.id("periodic"))
 }
 
-// TestConnectionIDs: no two open connections are told the same id, on whatever loops they are.
+// TestConnectionIDs: no two open connections are told the same id, whatever loops they are on.
 func TestConnectionIDs(t *testing.T) {
 	seen := map[uint32]sched.SessionID{}
 	for loop := range uint64(maxLoops) {

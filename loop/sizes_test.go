@@ -10,9 +10,9 @@ import (
 	"treadle/codec/periodic"
 )
 
-// TestMessagesOfAllSizes: requests from some bytes to a megabyte follow each other without a
-// pause, so that the loop reads on, to where a large one is put together and past its end. A
-// worker answers each job with its workload, which comes back as it was sent.
+// TestMessagesOfAllSizes: requests from some bytes to a megabyte follow each other without a pause, so that
+// the loop reads on into a large message's window and past its end. A worker answers each job with its
+// workload, which comes back unchanged.
 func TestMessagesOfAllSizes(t *testing.T) {
 	for _, network := range []string{"unix", "tcp"} {
 		rng := rand.New(rand.NewPCG(1, 2))
@@ -58,15 +58,15 @@ func TestMessagesOfAllSizes(t *testing.T) {
 	}
 }
 
-// TestPartsOfATurn: a connection that has more to say is read on for its part, or what is left
-// of the time that all have together; every turn has that time anew.
+// TestPartsOfATurn: a turn reads from one connection up to turnTime, or what is left of allTime. Each turn
+// has that time anew.
 func TestPartsOfATurn(t *testing.T) {
 	r := newTurns(t, periodic.Plain, 0, 0).r
 	for turn := range 2 {
 		begun := time.UnixMilli(int64(turn))
 		for _, at := range []time.Duration{0, allTime / 2, allTime - turnTime/2, allTime, 2 * allTime} {
 			want := begun.Add(min(at+turnTime, allTime))
-			if got := r.partUntil(begun.Add(at)); !got.Equal(want) {
+			if got := r.readUntil(begun.Add(at)); !got.Equal(want) {
 				t.Errorf("turn %d: a part that begins after %v ends after %v, not %v", turn, at, got.Sub(begun), want.Sub(begun))
 			}
 		}

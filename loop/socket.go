@@ -14,8 +14,8 @@ import (
 // socketMode lets the owner and the group connect.
 const socketMode = 0o660
 
-// runDirMode lets everybody reach the sockets in a run directory, whose modes say who may connect,
-// and its owner alone make some.
+// runDirMode lets every user reach the sockets in a run directory, and only its owner make some. The
+// sockets' own modes say which users may connect.
 const runDirMode = 0o755
 
 // socketError is a socket file that the server must not replace.
@@ -23,8 +23,8 @@ type socketError string
 
 func (e socketError) Error() string { return string(e) }
 
-// clearSocket removes a socket file of the user's own that nobody listens on any more, as a killed
-// server leaves it. One that answers, one of another user, or another kind of file, stays.
+// clearSocket removes a socket of the same user without a listener, as a killed server leaves it.
+// Any other file, and a socket that answers, is an error.
 func clearSocket(path string, user int) error {
 	if dir, err := os.Stat(filepath.Dir(path)); err == nil && dir.Mode()&0o002 != 0 && dir.Mode()&fs.ModeSticky == 0 {
 		return socketError("anybody may replace files in its directory, and so receive its clients; name a socket in another directory, or give --run-dir")
@@ -52,11 +52,11 @@ func clearSocket(path string, user int) error {
 	return os.Remove(path)
 }
 
-// ownerOf is the user id of a file's owner.
+// ownerOf returns the user id of a file's owner.
 func ownerOf(info fs.FileInfo) int { return int(info.Sys().(*syscall.Stat_t).Uid) }
 
-// makeRunDir makes the directory of the default socket, unless it is there, and refuses one in which
-// another user may put a socket; an empty name is none.
+// makeRunDir makes the directory of the default socket if it is missing. It refuses one in which
+// another user may put a socket. An empty name does nothing.
 func makeRunDir(dir string, user int) error {
 	if dir == "" {
 		return nil

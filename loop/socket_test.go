@@ -11,7 +11,7 @@ import (
 	"treadle/codec/periodic"
 )
 
-// TestForeignSocket: a socket of another user, dead or not, is not replaced: a message says whose it is.
+// TestForeignSocket: a socket of another user, with or without a listener, stays. The error names its owner.
 func TestForeignSocket(t *testing.T) {
 	f := func(mode os.FileMode, user int, want string) {
 		t.Helper()
@@ -43,16 +43,16 @@ func TestForeignSocket(t *testing.T) {
 	f(0o777, me, "anybody may replace files in its directory")
 }
 
-// TestRunDir: the default socket is in the run directory, which is made; one in which others may put a
-// socket is refused.
+// TestRunDir: the default socket is in the run directory, which is made. A directory in which other users may
+// put a socket is refused.
 func TestRunDir(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run", "treadle")
 	o := Options{RunDir: dir}
 	o.fillDefaults()
-	if want := "unix://" + dir + "/periodic.sock"; len(o.Periodic) != 2 || o.Periodic[1] != want {
-		t.Fatalf("the default addresses are %q, want %q among them", o.Periodic, want)
+	if want := "unix://" + dir + "/periodic.sock"; len(o.Periodic.Listen) != 2 || o.Periodic.Listen[1] != want {
+		t.Fatalf("the default addresses are %q, want %q among them", o.Periodic.Listen, want)
 	}
-	r := startServer(t, Options{RunDir: dir, Periodic: o.Periodic[1:]})
+	r := startServer(t, Options{RunDir: dir, Periodic: PeriodicOptions{Listen: o.Periodic.Listen[1:]}})
 	r.greet(periodic.Client).ping()
 	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o755 {
 		t.Errorf("the directory is %v, %v", info, err)
@@ -60,7 +60,7 @@ func TestRunDir(t *testing.T) {
 	if err := os.Chmod(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	refuses(t, "run-dir", "anybody may put a socket in "+dir, Options{RunDir: dir, Periodic: []string{"tcp://127.0.0.1:0"}})
+	refuses(t, "run-dir", "anybody may put a socket in "+dir, Options{RunDir: dir, Periodic: PeriodicOptions{Listen: []string{"tcp://127.0.0.1:0"}}})
 	if err := makeRunDir(dir, os.Geteuid()); err == nil {
 		t.Error("a directory that anybody may write to is taken")
 	}
@@ -76,7 +76,7 @@ func TestRunDir(t *testing.T) {
 	}
 }
 
-// TestExitCodes: what may work another time is no mistake in how the server was called.
+// TestExitCodes: an error that may pass has another exit code than a wrong setting.
 func TestExitCodes(t *testing.T) {
 	f := func(err error, want int) {
 		t.Helper()
@@ -95,7 +95,7 @@ func TestExitCodes(t *testing.T) {
 		return s.listen()
 	}
 	only := func(address string) Options {
-		return Options{Periodic: []string{address}, GloomMasters: []string{"off"}, GloomSlaves: []string{"off"}, Dwork: DworkOptions{Listen: []string{"off"}}, Kts46: kts46Off, HTTP: "off", Data: NoData}
+		return Options{Periodic: PeriodicOptions{Listen: []string{address}}, Gloom: GloomOptions{Masters: []string{"off"}, Slaves: []string{"off"}}, Dwork: DworkOptions{Listen: []string{"off"}}, Kts46: kts46Off, HTTP: "off", Data: NoData}
 	}
 	f(run(only("tcp://"+r.tcp)), 1)
 	f(run(only("unix://"+r.unix)), 1)

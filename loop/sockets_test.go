@@ -13,8 +13,8 @@ import (
 	"treadle/sched"
 )
 
-// TestGoldenEngine plays every conversation through real sockets, with the input
-// cut at random places: the server must say what the file says.
+// TestGoldenEngine plays every conversation through real sockets, cut at random places, and wants the file's
+// output.
 func TestGoldenEngine(t *testing.T) {
 	for _, path := range goldens(t) {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) {
@@ -28,9 +28,9 @@ func TestGoldenEngine(t *testing.T) {
 // sock is a peer of a script on a real connection.
 type sock struct {
 	*ear
-	*wire
+	*testConn
 	id   sched.SessionID
-	gone bool // one of the two has hung up
+	gone bool // the server or the peer has closed the connection
 }
 
 func playOnSockets(t *testing.T, s *script, network string, loops int, in cut) {
@@ -53,7 +53,7 @@ func playOnSockets(t *testing.T, s *script, network string, loops int, in cut) {
 	for i, a := range s.acts {
 		p := find(a.peer)
 		if a.peer != "" && p == nil {
-			p = &sock{ear: &ear{name: a.peer, names: names}, wire: r.dial(network), id: r.newcomer(socks)}
+			p = &sock{ear: &ear{name: a.peer, names: names}, testConn: r.dial(network), id: r.newcomer(socks)}
 			socks = append(socks, p)
 		}
 		switch {
@@ -99,7 +99,7 @@ func playOnSockets(t *testing.T, s *script, network string, loops int, in cut) {
 	}
 }
 
-// hears returns the line of what a peer gets next, where want is expected.
+// hears returns the line of a peer's next input, where want is expected.
 func (p *sock) hears(want string) string {
 	switch {
 	case strings.HasSuffix(want, "(nothing)"):
@@ -129,7 +129,7 @@ func (p *sock) hears(want string) string {
 }
 
 // newcomer returns the session of the peer that has just connected.
-func (r *rig) newcomer(known []*sock) (id sched.SessionID) {
+func (r *testServer) newcomer(known []*sock) (id sched.SessionID) {
 	r.t.Helper()
 	r.until("a session", func() (found bool) {
 		r.eachReactor(func(re *reactor) {
@@ -145,7 +145,7 @@ func (r *rig) newcomer(known []*sock) (id sched.SessionID) {
 }
 
 // sessionOf returns the session of an id; its fields are the reactor's.
-func (r *rig) sessionOf(id sched.SessionID) (found *session) {
+func (r *testServer) sessionOf(id sched.SessionID) (found *session) {
 	r.eachReactor(func(re *reactor) {
 		if re.index == int(uint64(id)>>loopShift) {
 			found = re.session(id)
@@ -154,8 +154,8 @@ func (r *rig) sessionOf(id sched.SessionID) (found *session) {
 	return found
 }
 
-// digested waits until the server has handled all that a peer has sent.
-func (r *rig) digested(p *sock) {
+// digested waits until the server has handled all bytes that a peer has sent.
+func (r *testServer) digested(p *sock) {
 	r.t.Helper()
 	r.until("the server to read", func() (ok bool) {
 		r.eachReactor(func(re *reactor) {

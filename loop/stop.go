@@ -11,23 +11,23 @@ import (
 	"treadle/sched"
 )
 
-// halt is the beginning of a stop: nothing is handed out any more, results are taken.
+// halt begins a stop: no job is handed out any more, results are still taken.
 func (s *Server) halt() {
 	s.sched.Halt()
 	s.stopping.Store(true)
-	for service := range having[protocol.Service](s) {
+	for service := range protocolsWith[protocol.Service](s) {
 		service.Drain()
 	}
 }
 
-// drain is the setting for people: a server that is not to wait has one of a nanosecond.
+// drain returns the setting for messages. No drain time is a nanosecond in Options.
 func (s *Server) drain() time.Duration { return s.o.Drain.Round(time.Millisecond) }
 
-// maxLeft is how many functions a stopping server names of those whose jobs it leaves running.
-const maxLeft = 10
+// maxUnfinishedShown bounds the functions that logUnfinished names.
+const maxUnfinishedShown = 10
 
-// tellLeft logs what the drain time was too short for.
-func (s *Server) tellLeft() {
+// logUnfinished logs the running jobs, or unread replies, that the drain time was too short for.
+func (s *Server) logUnfinished() {
 	jobs, functions := s.unfinished()
 	if jobs == 0 {
 		s.log.Warn("stopping although peers have not read all they are owed", "drain", s.drain())
@@ -37,8 +37,8 @@ func (s *Server) tellLeft() {
 		"jobs", jobs, "functions", functions, "drain", s.drain())
 }
 
-// unfinished counts the running jobs that a restart repeats, and names the functions with
-// the most of them.
+// unfinished counts the running jobs that a restart repeats, and names the functions with the most
+// of them.
 func (s *Server) unfinished() (jobs int, functions string) {
 	var all []sched.QueueStatus
 	s.sched.Status(func(q sched.QueueStatus) {
@@ -51,10 +51,10 @@ func (s *Server) unfinished() (jobs int, functions string) {
 		return cmp.Or(cmp.Compare(b.Unfinished, a.Unfinished), cmp.Compare(a.Name, b.Name))
 	})
 	var text []string
-	for _, q := range all[:min(len(all), maxLeft)] {
+	for _, q := range all[:min(len(all), maxUnfinishedShown)] {
 		text = append(text, fmt.Sprintf("%q %d", functionText(q.Name), q.Unfinished))
 	}
-	if more := len(all) - maxLeft; more > 0 {
+	if more := len(all) - maxUnfinishedShown; more > 0 {
 		text = append(text, fmt.Sprintf("and %d more", more))
 	}
 	return jobs, strings.Join(text, ", ")

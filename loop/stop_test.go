@@ -13,8 +13,8 @@ import (
 	"treadle/loop/protocol"
 )
 
-// refused waits until nobody listens at an address any more.
-func (r *rig) refused() {
+// refused waits until an address has no listener any more.
+func (r *testServer) refused() {
 	r.t.Helper()
 	r.until("the listeners to be closed", func() bool {
 		c, err := net.DialTimeout("unix", r.unix, patience)
@@ -25,8 +25,8 @@ func (r *rig) refused() {
 	})
 }
 
-// TestStopDeliversResults: a client that waits for the result of a running job gets
-// it although the server is stopping, and then everybody is hung up on.
+// TestStopDeliversResults: a client gets the result of a running job although the server is stopping.
+// Then all connections are closed.
 func TestStopDeliversResults(t *testing.T) {
 	for _, loops := range []int{1, 2} {
 		r := startServer(t, Options{Loops: loops, Drain: time.Hour})
@@ -36,7 +36,7 @@ func TestStopDeliversResults(t *testing.T) {
 		handle, _ := assigned(t, worker.next())
 		r.end()
 		r.refused()
-		client.ping() // who is connected is served
+		client.ping() // a connected peer is served
 		worker.send(request(3, periodic.WorkDone, handle, []byte("result")))
 		client.want(1, []byte("result")...)
 		r.wait()
@@ -50,11 +50,11 @@ func TestStopDeliversResults(t *testing.T) {
 	}
 }
 
-// TestStopWaitsForRunningJobs: nothing is handed out any more when the server stops, and it waits for the
-// jobs that a restart would run again, also when nobody waits for their results.
+// TestStopWaitsForRunningJobs: a stopping server hands out no job, and waits for the running jobs that
+// a restart would repeat, also when no client awaits their results.
 func TestStopWaitsForRunningJobs(t *testing.T) {
 	for _, loops := range []int{1, 2} {
-		log := &journalist{}
+		log := &logBuffer{}
 		r := startServer(t, Options{Loops: loops, Drain: time.Hour, Log: log.log()})
 		client, worker, idle := r.greet(periodic.Client), r.greet(periodic.Worker), r.greet(periodic.Worker)
 		worker.send(request(1, periodic.CanDo, str8("f")), request(2, periodic.GrabJob))
@@ -70,10 +70,10 @@ func TestStopWaitsForRunningJobs(t *testing.T) {
 		client.ask(2, periodic.SubmitJob, job("f", "second"), byte(periodic.Success))
 		worker.send(request(3, periodic.GrabJob))
 		worker.ping()
-		idle.ping() // and is sent nothing else
+		idle.ping() // and gets nothing else
 		worker.send(request(4, periodic.WorkDone, handle))
 		r.wait()
-		for _, w := range []*wire{worker, idle} {
+		for _, w := range []*testConn{worker, idle} {
 			if got := w.wantClosed(); len(got) > 0 {
 				t.Errorf("a worker got %x", got)
 			}
@@ -84,11 +84,11 @@ func TestStopWaitsForRunningJobs(t *testing.T) {
 	}
 }
 
-// TestStopSaysWhatItLeaves: when the drain time is over the log says how many jobs of which functions
-// run on; a drain time of none waits for nobody. Tasks stay their workers'.
+// TestStopSaysWhatItLeaves: when the drain time is over, the log says how many jobs of which functions
+// are still running. A drain time of none waits for none. Tasks stay with their workers.
 func TestStopSaysWhatItLeaves(t *testing.T) {
 	for _, drain := range []time.Duration{time.Nanosecond, 50 * time.Millisecond} {
-		log := &journalist{}
+		log := &logBuffer{}
 		r := startServer(t, Options{Drain: drain, Log: log.log(), Dwork: DworkOptions{Listen: []string{"tcp://127.0.0.1:0"}}})
 		client, worker := r.greet(periodic.Client), r.greet(periodic.Worker)
 		worker.send(request(1, periodic.CanDo, str8("a b")), request(2, periodic.CanDo, str8("c")))
@@ -127,19 +127,20 @@ func TestStopKeepsTasks(t *testing.T) {
 	r.stop()
 }
 
-// TestStopDeliversDump: so does a client that reads a large DUMP, or waits for its turn.
+// TestStopDeliversDump: a stopping server sends a large DUMP to the end, also one that waits to be
+// encoded.
 func TestStopDeliversDump(t *testing.T) {
-	r := startServer(t, Options{Drain: time.Hour, MaxFrame: 256 << 10, GloomMaxFrame: 256 << 10, MaxOutbound: 1 << 20})
+	r := startServer(t, Options{Drain: time.Hour, MaxFrame: 256 << 10, Gloom: GloomOptions{MaxFrame: 256 << 10}, MaxOutbound: 1 << 20})
 	first, second := r.greet(periodic.Client), r.greet(periodic.Client)
 	first.send(loadFrame(1, "f", 100_000))
 	first.want(1, byte(periodic.Success))
 	first.send(request(2, periodic.Dump))
-	r.until("the first dump to be begun", func() bool { return len(r.encoders[protocol.Dump]) == 1 && r.reports.Load() == 0 })
+	r.until("the first dump to be begun", func() bool { return len(r.encoders[protocol.Dump]) == 1 && r.longReplies.Load() == 0 })
 	second.send(request(2, periodic.Dump))
 	second.ping()
 	r.end()
 	r.refused()
-	for _, w := range []*wire{first, second} {
+	for _, w := range []*testConn{first, second} {
 		if n, _ := fingerprint(t, w.read(func() {})); n != 100_000 {
 			t.Errorf("a dump of %d jobs, want 100000", n)
 		}
@@ -147,10 +148,10 @@ func TestStopDeliversDump(t *testing.T) {
 	r.wait()
 }
 
-// TestStopWithStuckPeers: peers that do not read what they are owed keep the server
-// no longer than its drain time, however it is owed.
+// TestStopWithStuckPeers: peers that do not read delay the end of the server by no more than its drain
+// time, whatever kind of output they leave unread.
 func TestStopWithStuckPeers(t *testing.T) {
-	f := func(what string, stick func(r *rig)) {
+	f := func(what string, stick func(r *testServer)) {
 		t.Helper()
 		r := startServer(t, Options{Drain: 50 * time.Millisecond})
 		stick(r)
@@ -159,18 +160,18 @@ func TestStopWithStuckPeers(t *testing.T) {
 			t.Fatal(what)
 		}
 	}
-	load := func(r *rig) {
+	load := func(r *testServer) {
 		w := r.greet(periodic.Client)
 		w.send(loadFrame(1, "f", 100_000))
 		w.want(1, byte(periodic.Success))
 	}
-	f("a job that nobody ends", func(r *rig) {
+	f("a job that nobody ends", func(r *testServer) {
 		client, worker := r.greet(periodic.Client), r.greet(periodic.Worker)
 		client.send(request(1, periodic.RunJob, job("f", "n")))
 		worker.send(request(1, periodic.CanDo, str8("f")), request(2, periodic.GrabJob))
 		assigned(t, worker.next())
 	})
-	f("replies that nobody reads", func(r *rig) {
+	f("replies that nobody reads", func(r *testServer) {
 		client := r.greet(periodic.Client)
 		client.send(request(1, periodic.SubmitJob, job(strings.Repeat("f", 255), "n")))
 		client.next()
@@ -184,19 +185,18 @@ func TestStopWithStuckPeers(t *testing.T) {
 			return piled
 		})
 	})
-	f("dumps that nobody reads, and those that wait behind them", func(r *rig) {
+	f("dumps that nobody reads, and those that wait behind them", func(r *testServer) {
 		load(r)
 		for range 4 {
 			w := r.greet(periodic.Client)
-			// A dump may be ready before an answer to what was sent behind it.
+			// A DUMP may be ready before the answer to a request behind it.
 			w.send(slices.Concat(request(3, periodic.Ping), request(1, periodic.Dump), request(2, periodic.Dump)))
 			w.want(3, byte(periodic.Pong))
 		}
 	})
 }
 
-// TestStopWhileDumping: a stop in the moments in which dumps are asked for, encoded
-// and begun to be sent.
+// TestStopWhileDumping: a stop while DUMPs are asked for, encoded and begun to be sent.
 func TestStopWhileDumping(t *testing.T) {
 	for i := range 20 {
 		r := startServer(t, Options{Drain: time.Duration(1 + i%3*5000), Loops: 1 + i%2})
@@ -224,8 +224,8 @@ func TestShutdownRequest(t *testing.T) {
 	}
 }
 
-// TestRunTwice: two servers in one process serve on addresses of their own, and a
-// new one can have the addresses of one that has ended at once.
+// TestRunTwice: two servers in one process serve on addresses of their own. A new server can use the
+// addresses of one that has ended at once.
 func TestRunTwice(t *testing.T) {
 	a, b := startServer(t, Options{HTTP: "127.0.0.1:0"}), startServer(t, Options{HTTP: "127.0.0.1:0"})
 	a.greet(periodic.Client).ask(1, periodic.SubmitJob, job("only in a", "n"), byte(periodic.Success))
@@ -233,11 +233,11 @@ func TestRunTwice(t *testing.T) {
 	if n := b.metric("treadle_jobs"); n != 0 {
 		t.Errorf("the other server has %d jobs", n)
 	}
-	left := a.greet(periodic.Client) // the server hangs up first, so its port rests in TIME_WAIT
+	left := a.greet(periodic.Client) // the server closes first, so its port rests in TIME_WAIT
 	a.stop()
 	left.wantClosed()
 	b.greet(periodic.Client).ping()
-	again := startServer(t, Options{Periodic: []string{"tcp://" + a.tcp, "unix://" + a.unix}, HTTP: a.http})
+	again := startServer(t, Options{Periodic: PeriodicOptions{Listen: []string{"tcp://" + a.tcp, "unix://" + a.unix}}, HTTP: a.http})
 	w := again.dial("tcp")
 	w.send(hello)
 	w.next()
@@ -245,14 +245,14 @@ func TestRunTwice(t *testing.T) {
 	again.greet(periodic.Client).ping()
 }
 
-// TestRun: the exported door; its end is the context's.
+// TestRun: Run ends with its context.
 func TestRun(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	started := make(chan []Listening, 1)
 	ended := make(chan error, 1)
 	go func() {
 		ended <- Run(ctx, Options{
-			Periodic: []string{"tcp://127.0.0.1:0"}, GloomMasters: []string{"off"}, GloomSlaves: []string{"off"}, Dwork: DworkOptions{Listen: []string{"off"}}, Kts46: kts46Off, HTTP: "off", Data: NoData,
+			Periodic: PeriodicOptions{Listen: []string{"tcp://127.0.0.1:0"}}, Gloom: GloomOptions{Masters: []string{"off"}, Slaves: []string{"off"}}, Dwork: DworkOptions{Listen: []string{"off"}}, Kts46: kts46Off, HTTP: "off", Data: NoData,
 			Started: func(l []Listening) { started <- l },
 		})
 	}()
@@ -274,7 +274,7 @@ func TestRun(t *testing.T) {
 // TestNodeClosesLast: a Disbatch node, which waits for its tasks, does not keep another protocol open.
 func TestNodeClosesLast(t *testing.T) {
 	var names []string
-	for service := range having[protocol.Service](newWorld(t, Options{}).Server) {
+	for service := range protocolsWith[protocol.Service](newMemServer(t, Options{}).Server) {
 		names = append(names, service.Name())
 	}
 	if last := len(names) - 1; last < 1 || names[last] != "disbatch" {

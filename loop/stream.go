@@ -8,32 +8,34 @@ import (
 	"treadle/loop/protocol"
 )
 
-// slowPeriod is how often connections with unsent bytes are looked at: gnet does
-// not say when a socket has drained.
+// slowPeriod is how often checkSlow looks at connections with unsent bytes. gnet does not report
+// that a socket has drained.
 const slowPeriod = 2 * time.Millisecond
 
-// stream is one reply too large for the out buffer, sent piece by piece as the
-// peer reads. What else the session has to say waits until all of it is on its way.
+// stream is one reply too large for the out buffer. It is sent in pieces as the peer reads. The
+// session's other output waits behind it.
 type stream struct {
 	pieces [][]byte
-	done   func() // called once, when it is sent or its session has ended; nil: nobody waits for that
-	aside  bool   // what waits for that is the place aside, see passTurn
-	moved  int64  // Mono of when the peer has last taken some of it
-	left   int    // unsent then
-	next   *stream
+	// release frees the stream's encoder, or parkedDump, once the peer has read the stream or its
+	// session has ended. nil: the stream is shared, its bytes count against the loop's mostUnsent.
+	release  func()
+	parked   bool  // release frees parkedDump
+	progress int64 // Mono when the peer last read some of it
+	unread   int   // unread bytes then, of the pieces that were written
+	next     *stream
 }
 
-// end tells whoever waits that nothing is left of a stream.
+// end releases the encoder or parkedDump, if the stream has one.
 func (st *stream) end() {
-	if st.done != nil {
-		st.done()
+	if st.release != nil {
+		st.release()
 	}
 }
 
-// bytes is what is left of the streams from here on whose end nobody waits for.
-func (st *stream) bytes() (n int) {
+// sharedBytes returns how many bytes of the shared streams from st on are left to write.
+func (st *stream) sharedBytes() (n int) {
 	for ; st != nil; st = st.next {
-		if st.done == nil {
+		if st.release == nil {
 			n += lengthOf(st.pieces)
 		}
 	}
@@ -47,9 +49,9 @@ func lengthOf(pieces [][]byte) (n int) {
 	return n
 }
 
-// send starts a stream behind what the session has to send already.
-func (s *session) send(pieces [][]byte, done func()) {
-	st := &stream{pieces: pieces, done: done, moved: s.r.Now.Mono}
+// send starts a stream behind the output that the session has already.
+func (s *session) send(pieces [][]byte, release func()) {
+	st := &stream{pieces: pieces, release: release, progress: s.r.Now.Mono}
 	if s.stream != nil {
 		last := s.stream
 		for last.next != nil {
@@ -68,17 +70,17 @@ func (s *session) send(pieces [][]byte, done func()) {
 	s.pump()
 }
 
-// pump sends as many pieces as the peer takes.
+// pump writes as many pieces as the peer takes.
 func (s *session) pump() {
 	st := s.stream
-	if left := s.conn.OutboundBuffered(); left < st.left {
-		st.moved, st.left = s.r.Now.Mono, left // a piece may be a job of 64 MiB
+	if left := s.conn.OutboundBuffered(); left < st.unread {
+		st.progress, st.unread = s.r.Now.Mono, left // one piece may be a job of 64 MiB
 	}
 	for len(st.pieces) > 0 && s.conn.OutboundBuffered() < protocol.PieceSize {
 		piece := st.pieces[0]
 		st.pieces[0] = nil
 		st.pieces = st.pieces[1:]
-		st.moved = s.r.Now.Mono
+		st.progress = s.r.Now.Mono
 		if _, err := s.conn.Write(piece); err != nil && !s.gone {
 			s.End(err)
 			break
@@ -87,18 +89,18 @@ func (s *session) pump() {
 			return
 		}
 	}
-	if st.left = s.conn.OutboundBuffered(); s.why == nil && (len(st.pieces) > 0 || st.left > 0) {
+	if st.unread = s.conn.OutboundBuffered(); s.reason == nil && (len(st.pieces) > 0 || st.unread > 0) {
 		return
 	}
-	s.last = s.r.Now.Mono
+	s.lastReceived = s.r.Now.Mono
 	if s.stream = st.next; s.stream != nil {
-		s.stream.moved = s.last
+		s.stream.progress = s.lastReceived
 	}
 	st.end()
 	s.Touch()
 }
 
-// watchSlow has a session looked at until it has nothing unsent.
+// watchSlow lists a session for checkSlow until it has nothing unsent.
 func (r *reactor) watchSlow(s *session) {
 	if s.slow {
 		return
@@ -106,16 +108,16 @@ func (r *reactor) watchSlow(s *session) {
 	s.slow = true
 	r.slow = append(r.slow, s)
 	if len(r.slow) == 1 {
-		r.lookLater()
+		r.checkSlowLater()
 	}
 }
 
-func (r *reactor) lookLater() {
-	r.after(slowPeriod, func() { r.exec(r.look) })
+func (r *reactor) checkSlowLater() {
+	r.after(slowPeriod, func() { r.exec(r.checkSlow) })
 }
 
-// look gives streams their next pieces and tells the scheduler who has caught up.
-func (r *reactor) look() {
+// checkSlow writes the next pieces of streams and tells the scheduler which peers have caught up.
+func (r *reactor) checkSlow() {
 	r.begin()
 	kept := r.slow[:0]
 	for _, s := range r.slow {
@@ -139,175 +141,172 @@ func (r *reactor) look() {
 	}
 	clear(r.slow[len(kept):])
 	r.slow = kept
-	r.passTurns()
-	r.relieve()
-	r.relieveStreams()
+	r.releaseEncoders()
+	r.shedUnread()
+	r.shedStreams(0, 0)
 	if len(kept) > 0 {
-		r.lookLater()
+		r.checkSlowLater()
 	}
 }
 
-// maxDeaf is how many times --max-outbound may wait for all peers of a loop together: each
-// may let that much wait, and thousands that do would take all memory.
-const maxDeaf = 4
+// maxUnreadFactor times --max-outbound is the bound of the unread output of all peers of a loop
+// together. Thousands of peers with --max-outbound each would take all memory.
+const maxUnreadFactor = 4
 
-func (s *Server) mostUnsent() int { return maxDeaf * s.o.MaxOutbound }
+func (s *Server) mostUnsent() int { return maxUnreadFactor * s.o.MaxOutbound }
 
-// large is how much may wait for one peer when that is too much already.
-func (s *Server) large() int { return min(flushAt, s.o.MaxOutbound) }
+// largeOutput is the size from which a peer's unread output counts against mostUnsent.
+func (s *Server) largeOutput() int { return min(flushAt, s.o.MaxOutbound) }
 
-// relieve ends the sessions for whose peers most waits, while too much waits for all.
-func (r *reactor) relieve() {
-	waits := 0
+// shedUnread ends the sessions with the most unread output while the loop has more than mostUnsent.
+func (r *reactor) shedUnread() {
+	unread := 0
 	for _, s := range r.slow {
-		waits += s.piled()
+		unread += s.outbound()
 	}
-	if waits <= r.server.mostUnsent() {
+	if unread <= r.server.mostUnsent() {
 		return
 	}
 	open := slices.DeleteFunc(slices.Clone(r.slow), func(s *session) bool { return !s.open() })
-	slices.SortStableFunc(open, func(a, b *session) int { return cmp.Compare(b.piled(), a.piled()) })
-	for i := 0; i < len(open) && waits > r.server.mostUnsent(); i++ {
-		waits -= open[i].piled()
+	slices.SortStableFunc(open, func(a, b *session) int { return cmp.Compare(b.outbound(), a.outbound()) })
+	for i := 0; i < len(open) && unread > r.server.mostUnsent(); i++ {
+		unread -= open[i].outbound()
 		open[i].End(errSlowReader)
 	}
 }
 
-// relieveStreams is relieve for the streams whose end nobody waits for. Each may be as large
-// as it is, so while there are others the sessions are ended that have read nothing for the
-// longest.
-func (r *reactor) relieveStreams() { r.makeRoom(0, 0) }
-
-// makeRoom is relieveStreams for so many bytes more, of those that have taken nothing for so
-// long. It says whether there is room.
-func (r *reactor) makeRoom(more int, stale int64) bool {
-	waits := more + r.unread()
-	for waits > r.server.mostUnsent() {
+// shedStreams makes room for so many more bytes of shared streams within mostUnsent. It ends the
+// sessions whose peers have read nothing for the longest, which must be at least stale
+// milliseconds. A loop's only stream may be of any size, unless there are more bytes to come.
+// shedStreams returns false when there is no room.
+func (r *reactor) shedStreams(more int, stale int64) bool {
+	unread := more + r.sharedBytes()
+	for unread > r.server.mostUnsent() {
 		var stalest *session
 		streams := 0
 		for _, s := range r.slow {
-			if s.open() && s.stream.bytes() > 0 {
-				if streams += s.stream.count(); stalest == nil || s.stream.moved < stalest.stream.moved {
+			if s.open() && s.stream.sharedBytes() > 0 {
+				if streams += s.stream.sharedCount(); stalest == nil || s.stream.progress < stalest.stream.progress {
 					stalest = s
 				}
 			}
 		}
-		if streams == 0 || streams < 2 && more == 0 || r.Now.Mono-stalest.stream.moved < stale {
+		if streams == 0 || streams < 2 && more == 0 || r.Now.Mono-stalest.stream.progress < stale {
 			return false
 		}
-		waits -= stalest.stream.bytes()
+		unread -= stalest.stream.sharedBytes()
 		stalest.End(errSlowReader)
 	}
 	return true
 }
 
-// unread is how many bytes are left of the streams whose end nobody waits for.
-func (r *reactor) unread() (n int) {
+// sharedBytes returns how many bytes of shared streams are left to write.
+func (r *reactor) sharedBytes() (n int) {
 	for _, s := range r.slow {
-		n += s.stream.bytes()
+		n += s.stream.sharedBytes()
 	}
 	return n
 }
 
-// turnPatience is how long, in milliseconds, a peer may take none of its stream and keep the turn
-// from others.
-const turnPatience = 20
+// encoderPatience is how long, in milliseconds, a peer may read nothing and keep an encoder from
+// other sessions.
+const encoderPatience = 20
 
-// passTurns takes the turn from those who do not read while another may wait for it. Their streams
-// stay: among those whose end nobody waits for, when there is room, or in the one place aside, when
-// it is free. Else they keep the turn, see stuckTurn.
-func (r *reactor) passTurns() {
+// releaseEncoders frees the encoders of peers that do not read while other long replies wait. Their
+// streams become shared, if there is room, or take parkedDump, if it is free. Otherwise they keep
+// the encoder for up to maxEncoderStall.
+func (r *reactor) releaseEncoders() {
 	for _, s := range r.slow {
-		if r.server.reports.Load() == 0 {
+		if r.server.longReplies.Load() == 0 {
 			return
 		}
-		if !s.open() || s.stream == nil || r.Now.Mono-s.stream.moved < turnPatience {
+		if !s.open() || s.stream == nil || r.Now.Mono-s.stream.progress < encoderPatience {
 			continue
 		}
 		for st := s.stream; st != nil; st = st.next {
-			if st.done != nil && !st.aside {
-				r.passTurn(st)
+			if st.release != nil && !st.parked {
+				r.releaseEncoder(st)
 			}
 		}
 	}
 }
 
-func (r *reactor) passTurn(st *stream) {
-	done, aside := st.done, r.server.aside
-	if r.unread()+lengthOf(st.pieces) <= r.server.mostUnsent() {
-		st.done = nil
+func (r *reactor) releaseEncoder(st *stream) {
+	release, parkedDump := st.release, r.server.parkedDump
+	if r.sharedBytes()+lengthOf(st.pieces) <= r.server.mostUnsent() {
+		st.release = nil
 	} else {
 		select {
-		case aside <- struct{}{}:
-			st.done, st.aside = func() { <-aside }, true
+		case parkedDump <- struct{}{}:
+			st.release, st.parked = func() { <-parkedDump }, true
 		default:
 			return
 		}
 	}
-	done()
+	release()
 }
 
-// count is how many streams there are from here on whose end nobody waits for.
-func (st *stream) count() (n int) {
+// sharedCount returns how many streams from st on are shared.
+func (st *stream) sharedCount() (n int) {
 	for ; st != nil; st = st.next {
-		if st.done == nil {
+		if st.release == nil {
 			n++
 		}
 	}
 	return n
 }
 
-// steadily is within how many milliseconds a peer that reads its stream takes some of it.
-const steadily = 5000
+// steadyRead is the longest time in milliseconds between two reads of a peer that reads steadily.
+const steadyRead = 5000
 
-// stuckTurn is how long, in milliseconds, a peer may take none of its stream
-// when another long reply may be waiting for its turn.
-const stuckTurn = 10_000
+// maxEncoderStall is how long, in milliseconds, a peer may read nothing and keep an encoder while
+// other long replies wait.
+const maxEncoderStall = 10_000
 
-// patienceWith is how long, in milliseconds, a peer may take nothing of a stream.
-func (r *reactor) patienceWith(st *stream) int64 {
+// readLimit returns how long, in milliseconds, a peer may read nothing of a stream.
+func (r *reactor) readLimit(st *stream) int64 {
 	limit := r.server.o.FrameTimeout.Milliseconds()
-	if r.server.reports.Load() > 0 {
-		for ; st != nil; st = st.next { // the one that keeps the turn may stand behind others
-			if st.done != nil && !st.aside {
-				return min(limit, stuckTurn)
+	if r.server.longReplies.Load() > 0 {
+		for ; st != nil; st = st.next { // a stream with an encoder may be behind shared ones
+			if st.release != nil && !st.parked {
+				return min(limit, maxEncoderStall)
 			}
 		}
 	}
 	return limit
 }
 
-// mostSwept bounds what conversations do in one sweep, and so in one turn: a millisecond, or ten when each of as many
-// awaits expires of a job that as many wait for as may. The next sweep goes on.
-const mostSwept = 1024
+// sweepBudget bounds the deadlines that conversations handle in one sweep. They take a millisecond,
+// or ten when each is the await of a job with the most awaits. The next sweep goes on.
+const sweepBudget = 1024
 
-// sweep closes sessions that have kept the server waiting too long, and lets go of memory.
+// sweep ends sessions whose time-outs have passed, and gives memory back.
 func (r *reactor) sweep() {
-	r.large.fade()
-	r.shrink()
+	r.pool.shrink()
+	r.dropScratch()
 	r.begin()
 	o := &r.server.o
 	now := r.Now.Mono
 	handshake := r.server.handshakeLimit(now)
-	room := mostSwept
+	room := sweepBudget
 	for _, s := range r.sessions {
-		if s == nil || s.why != nil {
+		if s == nil || s.reason != nil {
 			continue
 		}
-		if c, ok := s.talk.(protocol.Sweeper); ok {
+		if c, ok := s.conv.(protocol.Sweeper); ok {
 			room = c.Sweep(room)
 		}
-		idle := s.talk.IdleLimit()
-		last := s.last
+		idle := s.conv.IdleLimit()
+		last := s.lastReceived
 		if s.stream != nil {
-			last = max(last, s.stream.moved)
+			last = max(last, s.stream.progress)
 		}
 		switch {
-		case s.stream != nil && now-s.stream.moved > r.patienceWith(s.stream):
+		case s.stream != nil && now-s.stream.progress > r.readLimit(s.stream):
 			s.End(errSlowReader)
-		case !s.HandshakeDone && now-s.begun > handshake:
+		case !s.HandshakeDone && now-s.partialSince > handshake:
 			s.End(errHandshake)
-		case s.HandshakeDone && s.begun > 0 && now-s.begun > o.FrameTimeout.Milliseconds():
+		case s.HandshakeDone && s.partialSince > 0 && now-s.partialSince > o.FrameTimeout.Milliseconds():
 			s.End(errUnfinished)
 		case s.HandshakeDone && idle > 0 && now-last > idle:
 			s.End(errIdle)

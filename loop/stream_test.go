@@ -50,11 +50,11 @@ func (c *memConn) functions(n int, name string) {
 	c.frames()
 }
 
-// TestDumpInPieces: a DUMP goes out as the peer reads, a piece at a time; what else
-// its session has to say comes behind it, and others are served meanwhile. A peer
-// that makes progress is not too slow, whatever --max-outbound says.
+// TestDumpInPieces: a DUMP is sent in pieces as the peer reads. Other output of its session follows
+// it, and other peers are served meanwhile. A peer that makes progress is not too slow, whatever
+// --max-outbound is.
 func TestDumpInPieces(t *testing.T) {
-	w := newWorld(t, Options{MaxFrame: 4096, GloomMaxFrame: 4096, MaxOutbound: 8192})
+	w := newMemServer(t, Options{MaxFrame: 4096, Gloom: GloomOptions{MaxFrame: 4096}, MaxOutbound: 8192})
 	client, reader := w.join(0, periodic.Client), w.join(0, periodic.Client)
 	client.fill(0, 3000)
 	reader.room = 100
@@ -77,7 +77,7 @@ func TestDumpInPieces(t *testing.T) {
 	reader.take(1 << 40)
 	w.look()
 	if reader.closed {
-		t.Fatalf("the reader was closed: %v", reader.s.why)
+		t.Fatalf("the reader was closed: %v", reader.s.reason)
 	}
 	got := reader.frames()
 	if len(got) != 3+steps || got[0].MsgID != 7 || got[1].MsgID != 8 || got[2].MsgID != 9 {
@@ -91,12 +91,12 @@ func TestDumpInPieces(t *testing.T) {
 	}
 }
 
-// TestDumpStuck: a peer that asks for a large DUMP and does not read is closed after
-// --frame-timeout. It keeps nobody from theirs: where there is no room for it another place is, for
-// one; a second peer keeps the turn then, and is closed sooner when somebody waits for that.
+// TestDumpStuck: a peer that asks for a large DUMP and does not read is closed after --frame-timeout.
+// It delays no other DUMP: it takes parkedDump. A second such peer keeps the encoder, and is closed
+// sooner when another peer waits for that.
 func TestDumpStuck(t *testing.T) {
 	for jobs, places := range map[int]int{2000: 1, 5000: 2} {
-		w := newWorld(t, Options{FrameTimeout: 20 * time.Second, MaxFrame: 256 << 10, GloomMaxFrame: 256 << 10, MaxOutbound: 1 << 20})
+		w := newMemServer(t, Options{FrameTimeout: 20 * time.Second, MaxFrame: 256 << 10, Gloom: GloomOptions{MaxFrame: 256 << 10}, MaxOutbound: 1 << 20})
 		client := w.join(0, periodic.Client)
 		client.fill(0, jobs)
 		var stuck []*memConn
@@ -107,7 +107,7 @@ func TestDumpStuck(t *testing.T) {
 			stuck = append(stuck, c)
 			w.await("a DUMP to be ready", func() bool { return c.s.stream != nil })
 			client.send(request(2, periodic.Dump))
-			w.advance(turnPatience - 1)
+			w.advance(encoderPatience - 1)
 			w.look()
 			if got := client.frames(); len(got) != 0 {
 				t.Fatal("a DUMP does not wait for its turn")
@@ -115,7 +115,7 @@ func TestDumpStuck(t *testing.T) {
 			w.advance(1)
 			w.look()
 			if n == 1 {
-				w.advance(stuckTurn - 1000)
+				w.advance(maxEncoderStall - 1000)
 				if c.closed {
 					t.Fatal("it is closed too early")
 				}
@@ -135,16 +135,16 @@ func TestDumpStuck(t *testing.T) {
 				t.Errorf("stuck peer %d is never closed", i)
 			}
 		}
-		if n := w.closedFor(errSlowReader); n != uint64(places) || len(w.aside)+len(w.encoders[protocol.Dump]) != 0 {
-			t.Errorf("%d slow readers are counted; the places are taken: %d", n, len(w.aside)+len(w.encoders[protocol.Dump]))
+		if n := w.closedFor(errSlowReader); n != uint64(places) || len(w.parkedDump)+len(w.encoders[protocol.Dump]) != 0 {
+			t.Errorf("%d slow readers are counted; the places are taken: %d", n, len(w.parkedDump)+len(w.encoders[protocol.Dump]))
 		}
 	}
 }
 
-// TestStatusDoesNotWaitForDump: a stuck DUMP keeps no other client from its STATUS,
-// however long that is; and the peer that asked for both gets both, in turn.
+// TestStatusDoesNotWaitForDump: a stuck DUMP delays no STATUS of another client, however long that is.
+// A peer that asked for both gets both, in order.
 func TestStatusDoesNotWaitForDump(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newMemServer(t, Options{})
 	client, slow := w.join(0, periodic.Client), w.join(0, periodic.Client)
 	client.fill(0, 1000)
 	client.functions(served.LongStatus+1, "f%d")
@@ -153,7 +153,7 @@ func TestStatusDoesNotWaitForDump(t *testing.T) {
 	client.send(request(2, periodic.Status))
 	w.await("a STATUS while another's DUMP is stuck", func() bool { return len(client.read) > served.LongStatus })
 	slow.send(request(2, periodic.Status), request(3, periodic.Ping))
-	w.await("the STATUS to be ready", func() bool { return w.reports.Load() == 0 })
+	w.await("the STATUS to be ready", func() bool { return w.longReplies.Load() == 0 })
 	slow.take(1 << 40)
 	w.look()
 	w.look()
@@ -163,10 +163,10 @@ func TestStatusDoesNotWaitForDump(t *testing.T) {
 	}
 }
 
-// TestStatusDoesNotWaitForStatus: a peer that never reads a long STATUS keeps nobody from
-// theirs; when very much is unread, those that have read nothing for the longest are ended.
+// TestStatusDoesNotWaitForStatus: a peer that never reads a long STATUS delays no other. When too much
+// is unread, the sessions whose peers have read nothing for the longest are ended.
 func TestStatusDoesNotWaitForStatus(t *testing.T) {
-	w := newWorld(t, Options{MaxFrame: 256 << 10, GloomMaxFrame: 256 << 10, MaxOutbound: 256 << 10})
+	w := newMemServer(t, Options{MaxFrame: 256 << 10, Gloom: GloomOptions{MaxFrame: 256 << 10}, MaxOutbound: 256 << 10})
 	client := w.join(0, periodic.Client)
 	client.functions(4000, "%0200d") // a STATUS of 900 KiB
 	var deaf []*memConn
@@ -175,7 +175,7 @@ func TestStatusDoesNotWaitForStatus(t *testing.T) {
 		c.room = 0
 		c.send(request(1, periodic.Status))
 		deaf = append(deaf, c)
-		w.await("a STATUS to be ready", func() bool { return w.reports.Load() == 0 })
+		w.await("a STATUS to be ready", func() bool { return w.longReplies.Load() == 0 })
 		w.advance(1000)
 	}
 	for range 3 {
@@ -187,12 +187,12 @@ func TestStatusDoesNotWaitForStatus(t *testing.T) {
 	}
 	w.look()
 	closed := closedFirst(t, deaf)
-	if closed != 4 { // of each 400 KiB wait to be written, and 1 MiB of all may; the last stays in any case
+	if closed != 4 { // each has 400 KiB unread, the bound for all is 1 MiB, and the last one stays in any case
 		t.Errorf("%d of %d peers are closed, want 4", closed, len(deaf))
 	}
 }
 
-// closedFirst is how many peers are closed, which are the first ones.
+// closedFirst returns how many peers are closed, which must be the first ones.
 func closedFirst(t *testing.T, peers []*memConn) (closed int) {
 	t.Helper()
 	for i, c := range peers {
@@ -206,19 +206,18 @@ func closedFirst(t *testing.T, peers []*memConn) (closed int) {
 	return closed
 }
 
-// TestDumpDoesNotWaitForDump: a DUMP of what may wait for a peer at all keeps nobody from theirs
-// when it is not read.
+// TestDumpDoesNotWaitForDump: a DUMP within --max-outbound that is not read delays no other.
 func TestDumpDoesNotWaitForDump(t *testing.T) {
-	w := newWorld(t, Options{MaxFrame: 256 << 10, GloomMaxFrame: 256 << 10, MaxOutbound: 2 << 20})
+	w := newMemServer(t, Options{MaxFrame: 256 << 10, Gloom: GloomOptions{MaxFrame: 256 << 10}, MaxOutbound: 2 << 20})
 	client := w.join(0, periodic.Client)
 	client.fill(0, 1500)
 	var deaf []*memConn
-	for range 10 { // of each more than a MiB waits to be written, and 8 MiB of all may
+	for range 10 { // each has more than a MiB unread, and the bound for all is 8 MiB
 		c := w.join(0, periodic.Client)
 		c.room = 0
 		c.send(request(1, periodic.Dump))
 		deaf = append(deaf, c)
-		w.await("a DUMP to be ready", func() bool { return w.reports.Load() == 0 })
+		w.await("a DUMP to be ready", func() bool { return w.longReplies.Load() == 0 })
 		w.advance(1000)
 	}
 	client.send(request(2, periodic.Dump))
@@ -229,18 +228,17 @@ func TestDumpDoesNotWaitForDump(t *testing.T) {
 	w.look()
 	closed, unread := closedFirst(t, deaf), 0
 	for _, c := range deaf {
-		unread += c.s.stream.bytes()
+		unread += c.s.stream.sharedBytes()
 	}
 	if closed < 2 || closed > 6 || unread > w.mostUnsent() {
 		t.Errorf("%d of %d peers are closed, %d bytes are unread", closed, len(deaf), unread)
 	}
 }
 
-// TestDumpAbandoned: a peer that leaves, before its DUMP is encoded or in the middle
-// of it, keeps nobody from theirs, and the session that gets its place gets nothing
-// of it.
+// TestDumpAbandoned: a peer that leaves before its DUMP is encoded, or while it is sent, delays no
+// other, and the session that gets its slot gets nothing of it.
 func TestDumpAbandoned(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newMemServer(t, Options{})
 	client, first, second := w.join(0, periodic.Client), w.join(0, periodic.Client), w.join(0, periodic.Client)
 	client.fill(0, 1000)
 	first.room, second.room = 0, 0
@@ -250,8 +248,8 @@ func TestDumpAbandoned(t *testing.T) {
 	heir := w.join(0, periodic.Client)
 	client.send(request(2, periodic.Dump))
 	first.close()
-	// Those of sessions that are gone are encoded beside the loops, too.
-	w.await("the long replies to be over", func() bool { return w.reports.Load() == 0 && len(w.encoders[protocol.Dump]) == 0 })
+	// Replies of sessions that have ended are encoded beside the loops, too.
+	w.await("the long replies to be over", func() bool { return w.longReplies.Load() == 0 && len(w.encoders[protocol.Dump]) == 0 })
 	if got := client.frames(); len(got) != 1 || len(records(t, got[0])) != 1000 {
 		t.Errorf("%d frames, want a dump", len(got))
 	}
@@ -262,18 +260,18 @@ func TestDumpAbandoned(t *testing.T) {
 
 // TestTooManyReports: long replies that a peer asks for without reading are bounded.
 func TestTooManyReports(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newMemServer(t, Options{})
 	c := w.join(0, periodic.Client)
 	c.fill(0, 2000)
 	c.room = 0
 	c.send(request(1, periodic.Dump))
-	c.send(bytes.Repeat(request(2, periodic.Dump), maxReports+5))
+	c.send(bytes.Repeat(request(2, periodic.Dump), maxLongReplies+5))
 	if n := w.counters.refusals[periodic.ReasonReports].Load(); n != 5 {
-		t.Errorf("%d of %d requests were refused, want 5", n, maxReports+5)
+		t.Errorf("%d of %d requests were refused, want 5", n, maxLongReplies+5)
 	}
 	c.room = 1 << 40
 	c.take(0)
-	for range 3 * (maxReports + 1) {
+	for range 3 * (maxLongReplies + 1) {
 		w.look()
 	}
 	dumps, refusals := 0, 0
@@ -284,21 +282,21 @@ func TestTooManyReports(t *testing.T) {
 			refusals++
 		}
 	}
-	if dumps != 1+maxReports || refusals != 5 {
-		t.Errorf("%d dumps and %d refusals, want %d and 5", dumps, refusals, 1+maxReports)
+	if dumps != 1+maxLongReplies || refusals != 5 {
+		t.Errorf("%d dumps and %d refusals, want %d and 5", dumps, refusals, 1+maxLongReplies)
 	}
 }
 
-// TestReportOfNobody: a long reply whose turn comes after its session has ended is not encoded.
+// TestReportOfNobody: a long reply is not encoded when its session has ended before its turn.
 func TestReportOfNobody(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newMemServer(t, Options{})
 	c := w.join(0, periodic.Client)
 	w.encoders[protocol.Dump] <- struct{}{}
 	encoded := false
 	c.s.Stream(protocol.Dump, func() [][]byte { encoded = true; return nil }, func() {})
 	c.close()
 	<-w.encoders[protocol.Dump]
-	w.await("the turn to pass", func() bool { return w.reports.Load() == 0 })
+	w.await("the turn to pass", func() bool { return w.longReplies.Load() == 0 })
 	if encoded {
 		t.Error("it is encoded")
 	}
@@ -306,7 +304,7 @@ func TestReportOfNobody(t *testing.T) {
 
 // TestLargeResult: one result of the largest size goes to a peer that reads slowly.
 func TestLargeResult(t *testing.T) {
-	w := newWorld(t, Options{MaxFrame: 1 << 20, GloomMaxFrame: 1 << 20})
+	w := newMemServer(t, Options{MaxFrame: 1 << 20, Gloom: GloomOptions{MaxFrame: 1 << 20}})
 	client, worker := w.join(0, periodic.Client), w.worker(0, "f")
 	client.room = 0
 	client.send(request(1, periodic.RunJob, job("f", "n", make([]byte, 1<<20-100)...)))

@@ -11,13 +11,12 @@ import (
 	"treadle/codec/periodic"
 )
 
-// The tests here run many peers at once on two loops, each peer in goroutines of its
-// own. What is asked of them is only who got what; how long it takes is the machine's
-// business.
+// The tests here run many peers at once on two loops, each in goroutines of its own. They check which peer got
+// which job and result, and not how long it took.
 
-// work does jobs until the connection ends: slots grabs are out at any time, and do
-// says how each job ends.
-func (w *wire) work(slots int, functions []string, do func(j *periodic.Job, handle []byte) [][]byte) {
+// work does jobs until the connection ends, with so many grabs outstanding at any time. do decides how each job
+// ends.
+func (w *testConn) work(slots int, functions []string, do func(j *periodic.Job, handle []byte) [][]byte) {
 	var b []byte
 	for _, f := range functions {
 		b = append(b, request(1, periodic.CanDo, str8(f))...)
@@ -48,7 +47,7 @@ func done(handle []byte, result ...byte) [][]byte {
 }
 
 // crew runs workers until the end of the test.
-func (r *rig) crew(n int, slots int, functions []string, do func(j *periodic.Job, handle []byte) [][]byte) {
+func (r *testServer) crew(n int, slots int, functions []string, do func(j *periodic.Job, handle []byte) [][]byte) {
 	var all sync.WaitGroup
 	r.t.Cleanup(all.Wait)
 	for range n {
@@ -58,8 +57,8 @@ func (r *rig) crew(n int, slots int, functions []string, do func(j *periodic.Job
 	}
 }
 
-// pipeline sends n requests, window at a time, and hands every reply to got.
-func (w *wire) pipeline(n, window int, ask func(i int) []byte, got func(r periodic.Response)) {
+// pipeline sends n requests, window at a time, and calls got with every reply.
+func (w *testConn) pipeline(n, window int, ask func(i int) []byte, got func(r periodic.Response)) {
 	sent := 0
 	for answered := 0; answered < n; answered++ {
 		for ; sent < n && sent < answered+window; sent++ {
@@ -115,8 +114,7 @@ func TestExactlyOnce(t *testing.T) {
 	}
 }
 
-// TestResultsNeverLost: workers are faster than the reply to the request could be,
-// and every RUN_JOB gets its own result, once.
+// TestResultsNeverLost: workers are faster than the reply to a request, and every RUN_JOB gets its own result once.
 func TestResultsNeverLost(t *testing.T) {
 	const clients, each = 8, 1000
 	r := startServer(t, Options{Loops: 2})
@@ -141,8 +139,8 @@ func TestResultsNeverLost(t *testing.T) {
 	all.Wait()
 }
 
-// TestWaitersShareAResult: many clients wait for few jobs, which every one of them
-// submits again and again; each gets the result of a run that ended after it asked.
+// TestWaitersShareAResult: many clients await few jobs, which each submits again and again. Each gets the result of a
+// run that ended after its request.
 func TestWaitersShareAResult(t *testing.T) {
 	const clients, each = 8, 500
 	r := startServer(t, Options{Loops: 2})
@@ -205,8 +203,7 @@ func TestWorkerKilled(t *testing.T) {
 	}
 }
 
-// TestUnreliableWorkers: workers fail, put off, stay silent and vanish; every client
-// gets every result in the end, once.
+// TestUnreliableWorkers: workers fail, put off, stay silent and vanish. Every client gets every result once.
 func TestUnreliableWorkers(t *testing.T) {
 	const clients, each = 4, 300
 	r := startServer(t, Options{Loops: 2})

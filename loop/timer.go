@@ -8,36 +8,36 @@ import (
 	"treadle/sched"
 )
 
-// sweepPeriod is how often sessions are looked at for silence.
+// sweepPeriod is how often sweep checks the sessions' time-outs.
 const sweepPeriod = time.Second
 
-// timerSink sends what a Tick causes to the sessions' reactors.
-type timerSink struct {
+// mailSink passes the deliveries of a goroutine outside of the event loops to the reactors.
+type mailSink struct {
 	server *Server
 	mailed []bool
 }
 
 // Deliver implements sched.Sink.
-func (t *timerSink) Deliver(d *sched.Delivery) {
+func (t *mailSink) Deliver(d *sched.Delivery) {
 	if loop := int(uint64(d.To) >> loopShift); t.server.post(loop, d) {
 		t.mailed[loop] = true
 	}
 }
 
 // Wake implements protocol.Sink.
-func (t *timerSink) Wake() { t.server.wake(t.mailed) }
+func (t *mailSink) Wake() { t.server.wake(t.mailed) }
 
-// tick ticks the scheduler, and says when to do so next.
-func (s *Server) tick(sink *timerSink) sched.Time {
+// tick ticks the scheduler and returns the time of the next Tick.
+func (s *Server) tick(sink *mailSink) sched.Time {
 	next := s.sched.Tick(s.now(), sink)
-	s.feed.flush(0)
+	s.journal.flush(0)
 	s.wake(sink.mailed)
 	return next
 }
 
-// runTimer ticks the scheduler when something is due, sweeps the sessions and gives memory back.
+// runTimer ticks the scheduler when jobs are due, sweeps the sessions and gives memory back.
 func (s *Server) runTimer(ctx context.Context) {
-	sink := &timerSink{s, make([]bool, s.o.Loops)}
+	sink := &mailSink{s, make([]bool, s.o.Loops)}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	sweep := time.NewTicker(sweepPeriod)
@@ -60,8 +60,8 @@ func (s *Server) runTimer(ctx context.Context) {
 			}
 			continue
 		}
-		next := s.tick(sink) // when there is more to do, it is now
-		s.tellOverdue()
+		next := s.tick(sink) // now or earlier when the Tick left work over
+		s.logOverdue()
 		now := s.now()
 		timer.Reset(time.Duration(max(min(next.Wall-now.Wall, next.Mono-now.Mono), 0)) * time.Millisecond)
 	}

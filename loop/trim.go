@@ -1,22 +1,22 @@
 package loop
 
-// The runtime looks for memory that is not used any more when the heap grows, or after
-// two minutes: a server whose backlog has been worked off would keep it.
+// The Go runtime gives unused memory back when the heap grows, or within two minutes. Without a
+// trimmer, a server whose backlog is gone would keep much of its memory.
 const (
-	// trimAfter is for how many sweeps, seconds, a backlog must stay gone: one that
-	// comes and goes is served faster from memory that is still there.
+	// trimAfter is for how many seconds, of one sweep each, a backlog must stay gone. A backlog
+	// that comes and goes is served faster from memory that is kept.
 	trimAfter = 20
-	// trimLeast is how many bytes must have gone for a collection to be worth it.
+	// trimLeast is how many bytes must have gone for a collection to pay.
 	trimLeast = 16 << 20
 )
 
-// trimmer tells when memory is to be given back to the system.
+// trimmer decides when to give memory back to the system.
 type trimmer struct {
-	peak int // most bytes held by jobs since the last time
-	low  int // looks since it was last more than half of that
+	peak int // the most bytes that jobs held since memory was given back
+	low  int // calls of look since jobs held more than half of peak
 }
 
-// look says whether it is time. held is how many bytes jobs take now.
+// look returns true when it is time. held is how many bytes jobs hold now.
 func (t *trimmer) look(held int) bool {
 	if held > t.peak/2 || t.peak-held < trimLeast {
 		t.peak, t.low = max(t.peak, held), 0

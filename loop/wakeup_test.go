@@ -10,22 +10,21 @@ import (
 	"treadle/codec/periodic"
 )
 
-// TestNoLostWakeUp: with one job in the air between reactors that take their turns in
-// any order, the worker that waits gets it. More traffic would repair a wake-up that
-// was lost, so there is none.
+// TestNoLostWakeUp: with one job in the air between reactors that take their turns in any order, the waiting worker
+// gets it. There is no other traffic, which would repair a lost wake-up.
 func TestNoLostWakeUp(t *testing.T) {
-	for _, grab := range []Grab{GrabHold, GrabDocument} {
+	for _, grab := range []string{"hold", "document"} {
 		for seed := range uint64(300) {
 			oneJobInTheAir(t, grab, seed)
 		}
 	}
 }
 
-func oneJobInTheAir(t *testing.T, grab Grab, seed uint64) {
+func oneJobInTheAir(t *testing.T, grab string, seed uint64) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 2))
 	loops := 2 + rng.IntN(3)
-	w := newWorld(t, Options{Loops: loops, Shards: 1 + rng.IntN(4), PeriodicGrab: grab})
+	w := newMemServer(t, Options{Loops: loops, Shards: 1 + rng.IntN(4), Periodic: PeriodicOptions{Grab: grab}})
 	w.rng = rng
 	client := w.join(rng.IntN(loops), periodic.Client)
 	var workers []*memConn
@@ -33,7 +32,7 @@ func oneJobInTheAir(t *testing.T, grab Grab, seed uint64) {
 		workers = append(workers, w.worker(rng.IntN(loops), "f", "g"))
 	}
 	wait := periodic.GrabJob
-	if grab == GrabDocument {
+	if grab == "document" {
 		wait = periodic.Sleep
 	}
 	for round := range 20 {
@@ -53,7 +52,7 @@ func oneJobInTheAir(t *testing.T, grab Grab, seed uint64) {
 		}
 		w.settle()
 		got := worker.frames()
-		if grab == GrabDocument && len(got) == 1 && got[0].Body[0] == byte(periodic.Noop) {
+		if grab == "document" && len(got) == 1 && got[0].Body[0] == byte(periodic.Noop) {
 			worker.send(request(uint32(round), periodic.GrabJob))
 			got = worker.frames()
 		}
@@ -103,12 +102,12 @@ func TestNoLostWakeUpEngine(t *testing.T) {
 	}
 }
 
-// TestResultsFindTheirWay: workers on one loop end jobs that clients on others wait
-// for, in any order of turns; each result arrives once, where it belongs.
+// TestResultsFindTheirWay: workers on one loop end jobs that clients on others await, in any order of turns. Each
+// result arrives once, at its client.
 func TestResultsFindTheirWay(t *testing.T) {
 	for seed := range uint64(50) {
 		rng := rand.New(rand.NewPCG(seed, 3))
-		w := newWorld(t, Options{Loops: 3, Shards: 4})
+		w := newMemServer(t, Options{Loops: 3, Shards: 4})
 		w.rng = rng
 		var clients, workers []*memConn
 		for i := range 4 {
@@ -129,7 +128,7 @@ func TestResultsFindTheirWay(t *testing.T) {
 				worker.receive(request(0, periodic.WorkDone, handle, j.Workload, j.Name))
 				w.step()
 			}
-			worker.grabs(100, 50) // for those who had more than 50
+			worker.grabs(100, 50) // for workers that had more than 50
 		}
 		w.settle()
 		for _, worker := range workers {
@@ -154,10 +153,10 @@ func TestResultsFindTheirWay(t *testing.T) {
 	}
 }
 
-// TestTimerWakesInTime: the timer is told when something becomes due earlier than it
-// knows, by either clock; nothing else runs meanwhile.
+// TestTimerWakesInTime: the timer wakes when something becomes due earlier than it knows, by either clock, without
+// other events.
 func TestTimerWakesInTime(t *testing.T) {
-	clock := &manualClock{time: newWorld(t, Options{}).manual.now()}
+	clock := &manualClock{time: newMemServer(t, Options{}).manual.now()}
 	r := startServer(t, Options{Loops: 2}, func(s *Server) { s.clock = clock.now })
 	client, worker := r.greet(periodic.Client), r.greet(periodic.Worker)
 	worker.send(request(1, periodic.CanDo, str8("f")), request(2, periodic.GrabJob))
@@ -167,7 +166,7 @@ func TestTimerWakesInTime(t *testing.T) {
 	clock.add(1000)
 	r.ring() // the clock has jumped
 	handle, _ := assigned(t, worker.next())
-	// Put off by nothing, on an idle server: only the alarm says so.
+	// On an idle server only the alarm tells of a job that is put off.
 	args := binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint64(handle, 0), 1)
 	worker.send(request(3, periodic.GrabJob), request(4, periodic.SchedLater, args))
 	assigned(t, worker.next())
@@ -177,11 +176,10 @@ func TestTimerWakesInTime(t *testing.T) {
 	client.want(2)
 }
 
-// TestClockSet: jobs are due by the clock on the wall also when it is set: one that waits for
-// a time that has come because the clock was set forward is handed out within moments, though
-// nothing else happens; one whose time is not there any more waits for it again.
+// TestClockSet: jobs are due by the wall clock, also when it steps. A job whose time has come by a step forward is
+// handed out within moments without other events. A job whose time has gone by a step back waits for it again.
 func TestClockSet(t *testing.T) {
-	clock := &manualClock{time: newWorld(t, Options{}).manual.now()}
+	clock := &manualClock{time: newMemServer(t, Options{}).manual.now()}
 	r := startServer(t, Options{}, func(s *Server) { s.clock = clock.now })
 	client, worker := r.greet(periodic.Client), r.greet(periodic.Worker)
 	worker.send(request(1, periodic.CanDo, str8("f")), request(2, periodic.GrabJob))

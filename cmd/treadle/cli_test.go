@@ -87,13 +87,13 @@ func TestServeOptions(t *testing.T) {
 			return
 		}
 		got, err := c.Serve.options()
-		want.PeriodicGrace = orDefault(want.PeriodicGrace, loop.DefaultGrace)
-		want.GloomJSON = orDefault(want.GloomJSON, "lax")
-		want.MaxFrame, want.GloomMaxFrame = orDefault(want.MaxFrame, loop.DefaultMaxFrame), orDefault(want.GloomMaxFrame, 64<<20)
+		want.Periodic.Grace = orDefault(want.Periodic.Grace, loop.DefaultGrace)
+		want.Gloom.JSON = orDefault(want.Gloom.JSON, "lax")
+		want.MaxFrame, want.Gloom.MaxFrame = orDefault(want.MaxFrame, loop.DefaultMaxFrame), orDefault(want.Gloom.MaxFrame, 64<<20)
 		want.Data, want.Sync = orDefault(want.Data, loop.DefaultData), orDefault(want.Sync, "always")
 		want.SyncInterval, want.MinFree = orDefault(want.SyncInterval, 50*time.Millisecond), orDefault(want.MinFree, 256<<20)
-		want.PeriodicGrab, want.PeriodicShutdown = orDefault(want.PeriodicGrab, loop.GrabHold), orDefault(want.PeriodicShutdown, "on")
-		want.PeriodicCRC = orDefault(want.PeriodicCRC, "2023")
+		want.Periodic.Grab, want.Periodic.Shutdown = orDefault(want.Periodic.Grab, "hold"), orDefault(want.Periodic.Shutdown, "on")
+		want.Periodic.CRC = orDefault(want.Periodic.CRC, "2023")
 		want.HandshakeTimeout, want.FrameTimeout = orDefault(want.HandshakeTimeout, 10*time.Second), orDefault(want.FrameTimeout, 100*time.Second)
 		want.Dwork.MaxFrame, want.Dwork.MaxSteal = orDefault(want.Dwork.MaxFrame, 16<<20), orDefault(want.Dwork.MaxSteal, 65536)
 		want.Dwork.Idle, want.Dwork.Restart = orDefault(want.Dwork.Idle, "exit"), orDefault(want.Dwork.Restart, "keep")
@@ -107,12 +107,12 @@ func TestServeOptions(t *testing.T) {
 		}
 	}
 	f(nil, loop.Options{})
-	f([]string{"--periodic", "tcp://a:1", "--periodic=unix:///x,y"}, loop.Options{Periodic: []string{"tcp://a:1", "unix:///x,y"}})
+	f([]string{"--periodic", "tcp://a:1", "--periodic=unix:///x,y"}, loop.Options{Periodic: loop.PeriodicOptions{Listen: []string{"tcp://a:1", "unix:///x,y"}}})
 	f([]string{"--bind", "0.0.0.0", "--periodic-grab", "document", "--periodic-crc=2019", "--periodic-shutdown=off", "--periodic-grace=3s", "--http", "off", "--pprof=on"},
-		loop.Options{Bind: "0.0.0.0", PeriodicGrab: loop.GrabDocument, PeriodicCRC: "2019", PeriodicShutdown: "off", PeriodicGrace: 3 * time.Second, HTTP: "off", Pprof: "on"})
+		loop.Options{Bind: "0.0.0.0", Periodic: loop.PeriodicOptions{Grab: "document", CRC: "2019", Shutdown: "off", Grace: 3 * time.Second}, HTTP: "off", Pprof: "on"})
 	f([]string{"--allow-host", "a.example", "--allow-host=b,c"}, loop.Options{AllowHosts: []string{"a.example", "b,c"}})
 	f([]string{"--gloom-masters", "tcp://a:1", "--gloom-masters=tcp://b:2", "--gloom-slaves", "off", "--gloom-max-frame=1KiB", "--gloom-json=strict"},
-		loop.Options{GloomMasters: []string{"tcp://a:1", "tcp://b:2"}, GloomSlaves: []string{"off"}, GloomMaxFrame: 1 << 10, GloomJSON: "strict"})
+		loop.Options{Gloom: loop.GloomOptions{Masters: []string{"tcp://a:1", "tcp://b:2"}, Slaves: []string{"off"}, MaxFrame: 1 << 10, JSON: "strict"}})
 	f([]string{"--kts46", "off", "--kts46-json", "tcp://a:1", "--kts46-timeout=1m", "--kts46-timeout-unit=ms", "--kts46-restart-after=2m", "--kts46-databases", "a:1,b:2", "--kts46-mongodb", "mongodb://c"},
 		loop.Options{Kts46: loop.Kts46Options{Listen: []string{"off"}, JSON: []string{"tcp://a:1"}, Timeout: time.Minute, TimeoutUnit: "ms", RestartAfter: 2 * time.Minute, Databases: []string{"a:1", "b:2"}, MongoDB: "mongodb://c"}})
 	f([]string{"--dwork", "off", "--dwork-max-frame=1m", "--dwork-max-steal=7", "--dwork-idle=notfound", "--dwork-stop=notfound", "--dwork-complete=holder", "--dwork-restart=ready", "--dwork-lease=1m", "--dwork-remember=2m"},
@@ -138,16 +138,16 @@ drain = "30s"
 log-level = "debug"
 `)
 	fromFile := loop.Options{
-		Periodic: []string{"tcp://a:1", "unix:///x,y"}, PeriodicGrab: loop.GrabDocument,
-		GloomMasters: []string{"off"}, GloomSlaves: []string{"tcp://a:2"}, GloomMaxFrame: 2 << 20,
+		Periodic: loop.PeriodicOptions{Listen: []string{"tcp://a:1", "unix:///x,y"}, Grab: "document"},
+		Gloom:    loop.GloomOptions{Masters: []string{"off"}, Slaves: []string{"tcp://a:2"}, MaxFrame: 2 << 20},
 		MaxFrame: 1 << 20, MaxOutbound: 3000000, Loops: 2, Drain: 30 * time.Second,
 	}
 	f([]string{"--config", file}, fromFile)
 	over := fromFile
-	over.Periodic, over.Loops, over.Drain = []string{"tcp://b:2"}, 1, 10*time.Second
+	over.Periodic.Listen, over.Loops, over.Drain = []string{"tcp://b:2"}, 1, 10*time.Second
 	f([]string{"--loops=1", "--config", file, "--periodic", "tcp://b:2", "--drain=10s"}, over)
 	f([]string{"--config", config(t, `allow-host = ["a.example", "b.example"]`)}, loop.Options{AllowHosts: []string{"a.example", "b.example"}})
-	f([]string{"--config", config(t, `periodic = "off"`)}, loop.Options{Periodic: []string{"off"}})
+	f([]string{"--config", config(t, `periodic = "off"`)}, loop.Options{Periodic: loop.PeriodicOptions{Listen: []string{"off"}}})
 }
 
 func orDefault[T comparable](value, otherwise T) T {

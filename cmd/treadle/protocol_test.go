@@ -21,7 +21,7 @@ var linesEdits = []struct{ file, before, after string }{
 	{"loop/protocols.go", "\tgloom.Spaces(),\n", "\tgloom.Spaces(),\n\tlines.Spaces(),\n"},
 	{"loop/options.go", "\t// HTTP is the host:port", "\t// Lines are the addresses of the protocol lines.\n\tLines []string\n\t// HTTP is the host:port"},
 	{"cmd/treadle/serve.go", "\tGloomMasters     []string", "\tLines []string `sep:\"none\" placeholder:\"ADDR\" help:\"Address of the protocol lines.\"`\n\tGloomMasters     []string"},
-	{"cmd/treadle/serve.go", "\t\tGloomMasters: s.GloomMasters,", "\t\tLines: s.Lines, GloomMasters: s.GloomMasters,"},
+	{"cmd/treadle/serve.go", "\t\tGloom: loop.GloomOptions{", "\t\tLines: s.Lines,\n\t\tGloom: loop.GloomOptions{"},
 }
 
 // TestSixthProtocol: a protocol is added with one folder and edits to three existing files.

@@ -170,9 +170,10 @@ func (s *serveCmd) options() (loop.Options, error) {
 		node = loop.DisbatchOptions{Config: c.Path, Node: s.DisbatchNode, Runner: runner}
 	}
 	return loop.Options{
-		Disbatch: node,
-		Periodic: s.Periodic, Bind: s.Bind, RunDir: s.RunDir, PeriodicGrab: loop.Grab(s.PeriodicGrab), PeriodicCRC: s.PeriodicCRC, PeriodicShutdown: s.PeriodicShutdown, PeriodicGrace: max(s.PeriodicGrace, time.Nanosecond), HTTP: s.HTTP, AllowHosts: s.AllowHost, Pprof: s.Pprof,
-		GloomMasters: s.GloomMasters, GloomSlaves: s.GloomSlaves, GloomMaxFrame: asked(s.GloomMaxFrame), GloomJSON: s.GloomJSON,
+		Periodic: loop.PeriodicOptions{
+			Listen: s.Periodic, Grab: s.PeriodicGrab, CRC: s.PeriodicCRC, Shutdown: s.PeriodicShutdown, Grace: max(s.PeriodicGrace, time.Nanosecond),
+		},
+		Gloom: loop.GloomOptions{Masters: s.GloomMasters, Slaves: s.GloomSlaves, MaxFrame: asked(s.GloomMaxFrame), JSON: s.GloomJSON},
 		Dwork: loop.DworkOptions{
 			Listen: s.Dwork, MaxFrame: asked(s.DworkMaxFrame), MaxSteal: s.DworkMaxSteal, Idle: s.DworkIdle,
 			Stop: s.DworkStop, Complete: s.DworkComplete, Restart: s.DworkRestart, Lease: s.DworkLease, Remember: s.DworkRemember,
@@ -181,6 +182,8 @@ func (s *serveCmd) options() (loop.Options, error) {
 			Listen: s.Kts46, JSON: s.Kts46JSON, Timeout: s.Kts46Timeout, TimeoutUnit: s.Kts46TimeoutUnit,
 			RestartAfter: s.Kts46RestartAfter, Databases: s.Kts46Databases, MongoDB: s.Kts46MongoDB,
 		},
+		Disbatch: node,
+		Bind:     s.Bind, RunDir: s.RunDir, HTTP: s.HTTP, AllowHosts: s.AllowHost, Pprof: s.Pprof,
 		Data: s.Data, Sync: s.Sync, SyncInterval: s.SyncInterval, MinFree: asked(s.MinFree),
 		Loops: s.Loops, Shards: s.Shards, MaxConnections: s.MaxConnections, MaxFrame: asked(s.MaxFrame), MaxOutbound: int(s.MaxOutbound),
 		HandshakeTimeout: s.HandshakeTimeout, FrameTimeout: s.FrameTimeout, Drain: max(s.Drain, time.Nanosecond),

@@ -17,7 +17,7 @@ import (
 // settings are the options of the server.
 func (s *Simulator) settings() loop.Options {
 	return loop.Options{
-		Loops: 2, Shards: s.shards, PeriodicCRC: s.era, PeriodicGrab: s.grab, PeriodicShutdown: s.stops, MaxFrame: s.frame, GloomMaxFrame: s.frame, MaxOutbound: s.frame,
+		Loops: 2, Shards: s.shards, Periodic: loop.PeriodicOptions{CRC: s.era, Grab: s.grab, Shutdown: s.stops}, MaxFrame: s.frame, Gloom: loop.GloomOptions{MaxFrame: s.frame}, MaxOutbound: s.frame,
 		Kts46: loop.Kts46Options{RestartAfter: s.restartAfter},
 		Dwork: loop.DworkOptions{Stop: s.stopped, Complete: s.complete, Restart: s.restart, Remember: s.remember, Lease: s.lease},
 	}

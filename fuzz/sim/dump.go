@@ -253,7 +253,7 @@ func (s *Simulator) copies() {
 		return
 	}
 	settings := s.settings()
-	settings.PeriodicCRC = eras[s.rng.IntN(len(eras))]
+	settings.Periodic.CRC = eras[s.rng.IntN(len(eras))]
 	in := loop.Surroundings{Seed: s.seed, LogSize: s.logSize, Now: s.server.Now(), Pick: func(n int) int { return s.rng.IntN(n) }}
 	start := func(mem *vfs.MemFS) (*loop.Offline, *Disk) {
 		disk := newDisk(mem)
@@ -277,7 +277,7 @@ func (s *Simulator) copies() {
 	o, disk = start(left)
 	defer o.Abandon()
 	defer disk.abandon()
-	after := s.dump(o, settings.PeriodicCRC)
+	after := s.dump(o, settings.Periodic.CRC)
 	sorted := func(body []byte) (lines []string) {
 		for _, j := range s.parseDump(body) {
 			lines = append(lines, fmt.Sprintf("%q %q %q at %d, count %d, time-out %d", j.Func, j.Name, j.Workload, j.SchedAt, j.Count, j.Timeout))

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"treadle/codec/dwork"
-	"treadle/loop"
 )
 
 // flight is a request of a dwork worker on its way to the hub.
@@ -158,7 +157,7 @@ func (s *Simulator) land(f *flight) {
 
 // mayHandle reports whether a location may report a task.
 func (l *Ledger) mayHandle(f *flight, t *Job) bool {
-	if f.kind == dwork.Complete && l.complete == loop.DworkAny {
+	if f.kind == dwork.Complete && l.complete == "any" {
 		return slices.Contains(locations, t.location)
 	}
 	return t.location == f.location
@@ -167,7 +166,7 @@ func (l *Ledger) mayHandle(f *flight, t *Job) bool {
 // landsLate lets a request arrive that a stopping hub refuses.
 func (s *Simulator) landsLate(f *flight) {
 	want := dwork.Exit
-	if f.kind == dwork.Steal && s.stopped == loop.DworkNotFound {
+	if f.kind == dwork.Steal && s.stopped == "notfound" {
 		want = dwork.NotFound
 	}
 	s.server.Dwork(f.payload, func(reply []byte) {

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"treadle/codec/periodic"
-	"treadle/loop"
 	"treadle/sched"
 )
 
@@ -345,8 +344,8 @@ func (l *Ledger) crashed() {
 		}
 		j.now, j.holder, j.keyed, j.owner, j.asked, j.asks, j.group = j.disk, nil, false, nil, false, 0, 0
 		j.ghosts, j.late = append(j.ghosts, j.late...), nil
-		j.lost = j.by == ofDwork && j.kept == "" && l.restart == loop.DworkKeep
-		if l.restart == loop.DworkReady || j.kept != "" && !slices.Contains(locations, j.kept) { // the worker of another protocol has lost its connection
+		j.lost = j.by == ofDwork && j.kept == "" && l.restart == "keep"
+		if l.restart == "ready" || j.kept != "" && !slices.Contains(locations, j.kept) { // the worker of another protocol has lost its connection
 			j.setLocation("")
 		}
 		if j.record != j.recordDisk { // the changes since may be there, or not

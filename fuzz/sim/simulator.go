@@ -40,7 +40,7 @@ type Setup struct {
 	schedBatch   int           // how many jobs the scheduler moves at once; 0: the default
 	frame        int           // the largest frame, and the most output that waits for a peer
 	era          string        // of the CRC framing's replies
-	grab         loop.Grab     // the answer to a GRAB_JOB when there is no job
+	grab         string        // the answer to a GRAB_JOB when there is no job
 	stops        string        // "on": a client may stop the server
 	logSize      int64         // the size of a full log of the journal; 0: the default
 	batch        int           // the size of a full part of a journal group; 0: the default
@@ -56,16 +56,16 @@ type Setup struct {
 func newSetup(rng *rand.Rand) (s Setup) {
 	s.era, s.shards = eras[rng.IntN(len(eras))], []int{1, manyShards}[rng.IntN(2)]
 	s.seed = hashSeed()
-	s.grab, s.stops = []loop.Grab{loop.GrabHold, loop.GrabDocument}[rng.IntN(2)], []string{"on", "off"}[rng.IntN(2)]
+	s.grab, s.stops = []string{"hold", "document"}[rng.IntN(2)], []string{"on", "off"}[rng.IntN(2)]
 	s.logSize = []int64{1, 2 << 10, 16 << 10, 0}[rng.IntN(4)]
 	s.batch = []int{0, 65, 65, 200}[rng.IntN(4)] // with 65 each change is a part
 	s.restartAfter = []time.Duration{0, 20 * time.Second}[rng.IntN(2)]
-	s.restart, s.remember = []string{loop.DworkKeep, loop.DworkReady}[rng.IntN(2)], []time.Duration{0, 10 * time.Second}[rng.IntN(2)]
+	s.restart, s.remember = []string{"keep", "ready"}[rng.IntN(2)], []time.Duration{0, 10 * time.Second}[rng.IntN(2)]
 	s.schedBatch = []int{0, 1, 3}[rng.IntN(3)]
 	s.frame = []int{4 << 10, 16 << 10, 256 << 10}[rng.IntN(3)]
 	s.lease = []time.Duration{0, 15 * time.Second}[rng.IntN(2)]
-	s.complete = []string{loop.DworkAny, loop.DworkHolder}[rng.IntN(2)]
-	s.stopped = []string{loop.DworkExit, loop.DworkNotFound}[rng.IntN(2)]
+	s.complete = []string{"any", "holder"}[rng.IntN(2)]
+	s.stopped = []string{"exit", "notfound"}[rng.IntN(2)]
 	return s
 }
 

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"treadle/codec/periodic"
-	"treadle/loop"
 )
 
 // Periodic workers: their queues, and everything about their jobs that is neither a request for one nor its end.
@@ -165,7 +164,7 @@ func (l *Ledger) checkIdle() {
 
 // noJob checks a NO_JOB.
 func (l *Ledger) noJob(c *Conn) {
-	if l.grab != loop.GrabDocument {
+	if l.grab != "document" {
 		l.fail("c%d is sent NO_JOB", c.id)
 	}
 	if j := l.ready(c); j != nil && !l.mixed && !c.slow && !l.stopping {
@@ -181,7 +180,7 @@ func (l *Ledger) wakes(c *Conn, body []byte, asked int) {
 	if len(body) != 1 || body[0] != byte(periodic.Noop) {
 		l.fail("c%d is sent %x for a SLEEP", c.id, body)
 	}
-	if l.grab != loop.GrabDocument || !l.serving(c, broadcastQueue) {
+	if l.grab != "document" || !l.serving(c, broadcastQueue) {
 		return
 	}
 	if !c.slow {

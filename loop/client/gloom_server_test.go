@@ -16,7 +16,7 @@ import (
 func TestGloomAgainstServer(t *testing.T) {
 	dir := t.TempDir()
 	masters, slaves := "unix://"+filepath.Join(dir, "m"), "unix://"+filepath.Join(dir, "s")
-	server(t, loop.Options{GloomMasters: []string{masters}, GloomSlaves: []string{slaves}})
+	server(t, loop.Options{Gloom: loop.GloomOptions{Masters: []string{masters}, Slaves: []string{slaves}}})
 	ctx, cancel := context.WithTimeout(context.Background(), hangTimeout)
 	defer cancel()
 	ok := func(err error) {

@@ -19,11 +19,11 @@ func server(t *testing.T, o loop.Options) (address string) {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	ended, started := make(chan error, 1), make(chan string, 1)
-	o.Periodic, o.HTTP = []string{"unix://" + filepath.Join(t.TempDir(), "s")}, "off"
+	o.Periodic.Listen, o.HTTP = []string{"unix://" + filepath.Join(t.TempDir(), "s")}, "off"
 	o.Data, o.Dwork.Listen = loop.NoData, []string{"off"}
 	o.Kts46.Listen, o.Kts46.JSON = []string{"off"}, []string{"off"}
-	if o.GloomMasters == nil {
-		o.GloomMasters, o.GloomSlaves = []string{"off"}, []string{"off"}
+	if o.Gloom.Masters == nil {
+		o.Gloom.Masters, o.Gloom.Slaves = []string{"off"}, []string{"off"}
 	}
 	o.Started = func(listening []loop.Listening) { started <- listening[0].Address }
 	go func() { ended <- loop.Run(ctx, o) }()
@@ -104,10 +104,10 @@ func (s *session) counts(want string) {
 // TestAgainstServer calls every verb once against the real server, in both framings and with both
 // replies to an empty queue, and checks that no job is lost.
 func TestAgainstServer(t *testing.T) {
-	for _, grab := range []loop.Grab{loop.GrabHold, loop.GrabDocument} {
+	for _, grab := range []string{"hold", "document"} {
 		for name, framing := range map[string]periodic.Framing{"plain": periodic.Plain, "crc": periodic.CRC} {
 			t.Run(name+" "+string(grab), func(t *testing.T) {
-				s := open(t, server(t, loop.Options{PeriodicGrab: grab, PeriodicShutdown: "off"}), framing)
+				s := open(t, server(t, loop.Options{Periodic: loop.PeriodicOptions{Grab: grab, Shutdown: "off"}}), framing)
 				s.work()
 				s.administer()
 			})
@@ -119,7 +119,7 @@ func TestAgainstServer(t *testing.T) {
 func TestEras(t *testing.T) {
 	for _, era := range []string{"2019-02", "2019", "2020", "2023", "2026"} {
 		t.Run(era, func(t *testing.T) {
-			s := open(t, server(t, loop.Options{PeriodicCRC: era, PeriodicShutdown: "off"}), periodic.CRC)
+			s := open(t, server(t, loop.Options{Periodic: loop.PeriodicOptions{CRC: era, Shutdown: "off"}}), periodic.CRC)
 			s.work()
 			s.lock()
 			s.stream()

@@ -6,7 +6,6 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	codec "treadle/codec/dwork"
 	"treadle/loop/dwork/zmq"
@@ -16,22 +15,6 @@ import (
 )
 
 const name = "dwork"
-
-// Options are the settings of the protocol.
-type Options struct {
-	Listen          []string      // addresses
-	MaxFrame        int           // bytes of one ZeroMQ frame
-	MaxSteal        int           // tasks handed out by one reply
-	IdleNotFound    bool          // NotFound answers a Steal when no task is left; else Exit
-	StopNotFound    bool          // NotFound answers a Steal while the server stops; else Exit
-	HolderCompletes bool          // only its holder may complete a task; else any worker
-	Release         bool          // a restart makes held tasks ready; else their workers keep them
-	Lease           time.Duration // how long a worker that holds tasks may be silent; 0: no limit
-	Remember        time.Duration // how long a Lookup finds complete tasks
-
-	MaxConnections, MaxOutbound    int // of the server, for zmq.Options
-	HandshakeTimeout, FrameTimeout time.Duration
-}
 
 // Hub is the protocol in one server. It implements protocol.Service. One goroutine answers all
 // requests and owns the workers' peers: that of Serve or, in a server without sockets, the caller

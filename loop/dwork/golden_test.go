@@ -27,7 +27,7 @@ func TestGolden(t *testing.T) {
 			}
 			o := Options{}
 			if strings.Contains(f.Name(), "settings") {
-				o = Options{IdleNotFound: true, HolderCompletes: true, MaxSteal: 2, Remember: time.Minute}
+				o = Options{Idle: notFound, Complete: holderOnly, MaxSteal: 2, Remember: time.Minute}
 			}
 			hub := newTestHub(t, o)
 			got, asked := play(hub, string(text))

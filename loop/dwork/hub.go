@@ -44,7 +44,7 @@ type worker struct {
 
 // Holder implements protocol.Holders. The name is a location.
 func (h *Hub) Holder(location string) *sched.Peer {
-	if h.o.Release {
+	if h.o.Restart == ready {
 		return nil
 	}
 	h.now = h.host.Now() // the lease begins with the restart
@@ -143,7 +143,7 @@ func isReport(t codec.Type) bool {
 // answerStopping answers the other requests while the server stops. Exit ends a worker; after
 // NotFound it asks again.
 func (h *Hub) answerStopping(out []byte) []byte {
-	if h.query.Type == codec.Steal && h.o.StopNotFound {
+	if h.query.Type == codec.Steal && h.o.Stop == notFound {
 		return codec.AppendType(out, codec.NotFound)
 	}
 	return codec.AppendType(out, codec.Exit)
@@ -217,7 +217,7 @@ func (h *Hub) complete(out []byte) ([]byte, error) {
 		return out, err
 	}
 	holder := w.peer
-	if !h.o.HolderCompletes {
+	if h.o.Complete != holderOnly {
 		holder = nil
 	}
 	start := len(out)
@@ -275,7 +275,7 @@ func (h *Hub) steal(out []byte) ([]byte, error) {
 		h.workers[w.location] = w
 		return out, nil
 	}
-	if active, _ := h.sched.Backlog(queue); active == 0 && !h.o.IdleNotFound {
+	if active, _ := h.sched.Backlog(queue); active == 0 && h.o.Idle != notFound {
 		return codec.AppendType(out, codec.Exit), nil
 	}
 	return codec.AppendType(out, codec.NotFound), nil

@@ -56,8 +56,8 @@ const (
 // TestWhileStopping: a stopping hub handles reports and hands out and creates nothing. A setting
 // decides the answer to a Steal; Exit answers other requests.
 func TestWhileStopping(t *testing.T) {
-	for notFound, steal := range map[bool]string{false: "type:Exit", true: "type:NotFound"} {
-		hub := newTestHub(t, Options{StopNotFound: notFound})
+	for stop, steal := range map[string]string{exit: "type:Exit", notFound: "type:NotFound"} {
+		hub := newTestHub(t, Options{Stop: stop})
 		f := func(request, want string) {
 			t.Helper()
 			if got := hub.ask(request); got != want {

@@ -11,13 +11,6 @@ import (
 	"treadle/sched"
 )
 
-// Options are the settings of the protocol.
-type Options struct {
-	Masters, Slaves []string // addresses
-	MaxFrame        int      // bytes of one frame
-	Strict          bool     // refuse raw control characters in strings, which the original accepts
-}
-
 // Protocol is the protocol in one server.
 type Protocol struct {
 	host   protocol.Host
@@ -39,8 +32,8 @@ func (p *Protocol) Name() string { return "gloom" }
 // Ports implements protocol.LoopServed.
 func (p *Protocol) Ports() []protocol.Port {
 	return []protocol.Port{
-		{Setting: "gloom-masters", Addresses: p.o.Masters, Start: p.master},
-		{Setting: "gloom-slaves", Addresses: p.o.Slaves, Start: p.slave},
+		{Setting: settingMasters, Addresses: p.o.Masters, Start: p.master},
+		{Setting: settingSlaves, Addresses: p.o.Slaves, Start: p.slave},
 	}
 }
 
@@ -67,7 +60,7 @@ func (p *Protocol) Samples() []web.Sample {
 
 // parse parses a frame's payload. It may run beside the loop.
 func (p *Protocol) parse(payload []byte, m *codec.Message) error {
-	if p.o.Strict {
+	if p.o.JSON == strict {
 		return codec.Parse(payload, m)
 	}
 	return codec.ParseLax(payload, p.o.MaxFrame, m)

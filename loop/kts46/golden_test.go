@@ -152,7 +152,7 @@ const v2Head = `# The captured conversation with the original scheduler, version
 
 // TestKtsGoldenV2 plays codec/kts46/testdata/v2.txt.
 func TestKtsGoldenV2(t *testing.T) {
-	s := &script{testHub: newTestHub(t, Options{Databases: []Database{{"192.168.1.5", 27017}}}), why: map[int]string{
+	s := &script{testHub: newTestHub(t, Options{Databases: []string{"192.168.1.5:27017"}}), why: map[int]string{
 		0:  "the greeting is Treadle's own",
 		23: "a task that was updated since is not restarted, as the document says",
 		27: "the members have one order",

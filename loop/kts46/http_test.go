@@ -34,7 +34,7 @@ type socketHub struct {
 // serve serves both versions until the test ends; unsent, unless 0, limits the unread bytes.
 func serve(t *testing.T, o Options, unsent int) *socketHub {
 	t.Helper()
-	o.XML, o.JSON = []string{"127.0.0.1:0"}, []string{"127.0.0.1:0"}
+	o.Listen, o.JSON = []string{"127.0.0.1:0"}, []string{"127.0.0.1:0"}
 	r := &socketHub{testHub: newTestHub(t, o)}
 	began := time.Now()
 	r.server.clock = func() sched.Time {

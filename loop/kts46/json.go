@@ -243,7 +243,7 @@ type taskJSON struct {
 func (h *Hub) taskJSON(t heldTask) *taskJSON {
 	j := t.job
 	v := &taskJSON{
-		Project: j.project.name, Job: j.name, Type: t.kind.String(), Databases: h.o.Databases,
+		Project: j.project.name, Job: j.name, Type: t.kind.String(), Databases: h.databases,
 		LastUpdate: sigOf(&t.task), StartTime: codec.Sig(time.UnixMilli(t.started)), Sig: sigOf(&t.task),
 		NotificationInterval: h.o.Timeout.Milliseconds(),
 	}

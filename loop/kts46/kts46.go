@@ -5,7 +5,6 @@ package kts46
 import (
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"treadle/loop/budget"
 	"treadle/loop/protocol"
@@ -30,21 +29,6 @@ const (
 	SettingJSON = "kts46-json" // of version 2
 )
 
-// Options are the settings of the protocols.
-type Options struct {
-	XML, JSON    []string      // addresses of the two versions
-	Timeout      time.Duration // the report interval that workers are told
-	TimeoutUnit  time.Duration // its unit for workers of version 1
-	RestartAfter time.Duration // silence of a worker after which its task is queued again; 0: never
-	Databases    []Database    // that version 2 names to its workers
-	MongoDB      string        // URI of the site's MongoDB; empty: none
-
-	HandshakeTimeout time.Duration // to read a call's head
-	FrameTimeout     time.Duration // to read a call; its answer has twice that, from the end of the head
-	Large            int           // size in bytes from which an answer counts as large
-	Guard            *web.Guard    // of both ports
-}
-
 // Database is a database in the form of version 2.
 type Database struct {
 	Host string `json:"host"`
@@ -57,7 +41,8 @@ type Hub struct {
 	host       protocol.Host
 	sched      *sched.Scheduler
 	o          Options
-	site       *site // nil without a MongoDB
+	databases  []Database // of Options.Databases
+	site       *site      // nil without a MongoDB
 	stats      stats
 	active     atomic.Int64  // calls that are being answered
 	composing  sync.Mutex    // see compose
@@ -85,8 +70,9 @@ type Hub struct {
 
 // New creates the protocols without opening anything.
 func New(host protocol.Host, o Options) *Hub {
+	databases, _ := o.databases() // Validate has seen the error
 	return &Hub{
-		host: host, sched: host.Sched(), o: o, stats: stats{requests: requestCounters()}, sink: host.NewSink(),
+		host: host, sched: host.Sched(), o: o, databases: databases, stats: stats{requests: requestCounters()}, sink: host.NewSink(),
 		projects: make(map[string]*project), workers: make(map[string]*worker), done: make(chan struct{}),
 		unread:     web.Transfers{Budget: budget.Budget{Most: host.MostUnsent()}},
 		incoming:   web.Transfers{Budget: budget.Budget{Most: host.MostUnsent(), Free: largeCall}},

@@ -186,7 +186,7 @@ func (r *testHub) sigOf(result string) string {
 
 // TestKtsAccept: version 2 reserves a task, and the worker holds it once it has accepted it.
 func TestKtsAccept(t *testing.T) {
-	r := newTestHub(t, Options{Databases: []Database{{"db", 27017}}})
+	r := newTestHub(t, Options{Databases: []string{"db:27017"}})
 	r.does("createProject", "p")
 	r.does("addJob", "p", "a", definition(10, 1, 5))
 	r.does("addJob", "p", "b", definition(10, 1, 5))
@@ -351,8 +351,8 @@ func TestKtsTimeout(t *testing.T) {
 		o    Options
 		want int64
 	}{
-		{Options{}, 5}, {Options{TimeoutUnit: time.Millisecond}, 5000},
-		{Options{Timeout: 1500 * time.Millisecond}, 2}, {Options{Timeout: time.Minute, TimeoutUnit: time.Millisecond}, 60000},
+		{Options{}, 5}, {Options{TimeoutUnit: seconds}, 5}, {Options{TimeoutUnit: milliseconds}, 5000},
+		{Options{Timeout: 1500 * time.Millisecond}, 2}, {Options{Timeout: time.Minute, TimeoutUnit: milliseconds}, 60000},
 	} {
 		r := newTestHub(t, f.o)
 		r.does("createProject", "p")

@@ -27,7 +27,7 @@ func (h *Hub) Listen() (all []protocol.Listening, err error) {
 	for _, p := range []struct {
 		setting   string
 		addresses []string
-	}{{SettingXML, h.o.XML}, {SettingJSON, h.o.JSON}} {
+	}{{SettingXML, h.o.Listen}, {SettingJSON, h.o.JSON}} {
 		for _, a := range p.addresses {
 			l, err := h.host.Listen(protocolName, p.setting, a)
 			if err != nil {

@@ -46,12 +46,9 @@ func newTestHubOn(t testing.TB, o Options, journaled bool) *testHub {
 // filled returns the options with the server's defaults.
 func (o Options) filled(t testing.TB) Options {
 	t.Helper()
-	o.Timeout, o.TimeoutUnit = cmp.Or(o.Timeout, 5*time.Second), cmp.Or(o.TimeoutUnit, time.Second)
+	o.FillDefaults("127.0.0.1")
 	o.HandshakeTimeout, o.FrameTimeout = cmp.Or(o.HandshakeTimeout, 10*time.Second), cmp.Or(o.FrameTimeout, 100*time.Second)
 	o.Large = cmp.Or(o.Large, 256<<10)
-	if o.Databases == nil {
-		o.Databases = []Database{}
-	}
 	guard, err := web.NewGuard(web.GuardOptions{})
 	if err != nil {
 		t.Fatal(err)

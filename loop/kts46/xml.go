@@ -192,7 +192,11 @@ func (h *Hub) xmlGetJob(_ []any, s []string) (any, error) {
 
 // timeoutV1 returns the report interval in the unit of version 1, rounded up.
 func (h *Hub) timeoutV1() int64 {
-	return int64((h.o.Timeout + h.o.TimeoutUnit - 1) / h.o.TimeoutUnit)
+	unit := time.Second
+	if h.o.TimeoutUnit == milliseconds {
+		unit = time.Millisecond
+	}
+	return int64((h.o.Timeout + unit - 1) / unit)
 }
 
 func dateTime(t *task) codec.DateTime {

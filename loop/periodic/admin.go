@@ -24,7 +24,7 @@ func (c *conversation) administer(f *codec.Frame) bool {
 		c.beginLoad(f, false)
 		return true
 	case codec.Shutdown:
-		if !c.p.o.Shutdown {
+		if c.p.o.Shutdown != on {
 			c.refuse(f.MsgID, codec.ReasonSetting)
 			return true
 		}

@@ -5,7 +5,6 @@ package periodic
 import (
 	"strings"
 	"sync/atomic"
-	"time"
 
 	codec "treadle/codec/periodic"
 	"treadle/loop/protocol"
@@ -21,23 +20,7 @@ func Spaces() []protocol.Space {
 	return []protocol.Space{{ID: Space, Rules: sched.Rules{Durable: true}}}
 }
 
-// Options are the settings of the protocol.
-type Options struct {
-	Addresses    []Address
-	Era          string        // of the replies in the CRC framing, for addresses without an era
-	Document     bool          // NO_JOB answers a GRAB_JOB when no job is ready; else the grab waits
-	Shutdown     bool          // clients may stop the server
-	Grace        time.Duration // after a job's time-out
-	FrameTimeout time.Duration
-	MaxFrame     int        // bytes of one request
-	Projects     func() int // the number of kts46 projects, which a DUMP omits
-}
-
-// Address is an address and the era of its replies.
-type Address struct{ Address, Era string }
-
-// Known reports whether an era exists.
-func Known(era string) bool { return eras[era] != nil }
+const name = "periodic"
 
 // Protocol is the protocol in one server.
 type Protocol struct {
@@ -62,22 +45,23 @@ func New(host protocol.Host, o Options) *Protocol {
 }
 
 // Name implements protocol.Protocol.
-func (p *Protocol) Name() string { return "periodic" }
+func (p *Protocol) Name() string { return name }
 
 // Ports implements protocol.LoopServed.
 func (p *Protocol) Ports() []protocol.Port {
-	all := []protocol.Port{{Setting: "periodic", Start: p.start(p.o.Era)}}
-	for _, a := range p.o.Addresses {
-		all = append(all, protocol.Port{Setting: "periodic", Addresses: []string{a.Address}, Start: p.start(a.Era)})
+	all := []protocol.Port{{Setting: name, Start: p.start(p.o.CRC)}}
+	for _, a := range p.o.Listen {
+		address, era := p.o.cutEra(a)
+		all = append(all, protocol.Port{Setting: name, Addresses: []string{address}, Start: p.start(era)})
 	}
 	return all
 }
 
 // start returns a Port.Start that answers peers of the CRC framing with the replies of an era.
-func (p *Protocol) start(name string) func(*protocol.Session) protocol.Conversation {
-	crc := eras[name]
+func (p *Protocol) start(era string) func(*protocol.Session) protocol.Conversation {
+	crc := eras[era]
 	return func(s *protocol.Session) protocol.Conversation {
-		s.Label = "periodic"
+		s.Label = name
 		return &conversation{p: p, s: s, crc: crc}
 	}
 }

@@ -62,7 +62,7 @@ func (c *conversation) grab(msgID uint32) {
 		c.assign(msgID, c.popBacklog())
 		return
 	}
-	if !c.p.o.Document {
+	if c.p.o.Grab != grabDocument {
 		if err := c.p.sched.Reserve(r.Now, c.s.Peer(), uint64(msgID), r.Sink); err != nil {
 			c.refuse(msgID, reasonOf(err))
 		}
@@ -79,7 +79,7 @@ func (c *conversation) grab(msgID uint32) {
 // sleep handles SLEEP. It answers when a job is ready, or at once where grabs wait.
 func (c *conversation) sleep(msgID uint32) {
 	r := c.s.Loop
-	if !c.p.o.Document || !c.backlog.empty() {
+	if c.p.o.Grab != grabDocument || !c.backlog.empty() {
 		c.reply(msgID, codec.Noop)
 		return
 	}

@@ -12,6 +12,11 @@ type OptionError struct {
 func (e *OptionError) Error() string { return fmt.Sprintf("--%s: %v", e.Setting, e.Err) }
 func (e *OptionError) Unwrap() error { return e.Err }
 
+// BadOption returns the error of a setting, with a text as of fmt.Errorf.
+func BadOption(setting, format string, args ...any) error {
+	return &OptionError{Setting: setting, Err: fmt.Errorf(format, args...)}
+}
+
 // exitUsage is the exit code of a wrong command line.
 const exitUsage = 2
 

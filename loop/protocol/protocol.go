@@ -6,6 +6,10 @@
 // event loops serve is a [LoopServed], with a [Conversation] for each [Session]. A protocol
 // with sockets or goroutines of its own is a [Service]. A [Space] says how the workers of other
 // protocols see a protocol's jobs.
+//
+// An acknowledgement waits for the journal. A goroutine with one request blocks in [Host].Await; a
+// goroutine with the requests of many peers keeps the reply and is woken as an [Acknowledger]. A
+// Conversation has [Transport].After, by which the event loop does the same.
 package protocol
 
 import (
@@ -84,7 +88,8 @@ type Host interface {
 	Flush(acknowledgements int)
 	// FlushLater is Flush for a turn without acknowledgements, whose changes a loss of power may undo.
 	FlushLater()
-	// Await blocks until a group is committed, or returns an error because it never will be.
+	// Await blocks until a group is committed, or returns an error because it never will be. It is
+	// for a goroutine that has one request, see Acknowledger.
 	Await(group uint64) error
 	// PutSetting journals a setting. Restorer.Restore takes it at the next start.
 	PutSetting(key string, value []byte)

@@ -33,8 +33,9 @@ type Holders interface {
 	Holder(name string) *sched.Peer
 }
 
-// Acknowledger is a Protocol that holds replies back until the journal has committed the
-// changes that they acknowledge.
+// Acknowledger is a Protocol with a goroutine that handles the requests of many peers. It keeps a
+// reply until the journal has committed the change, instead of blocking the other requests in
+// Host.Await.
 type Acknowledger interface {
 	// Committed is called after each commit, by the journal's goroutine. It must not block.
 	Committed()

@@ -61,7 +61,7 @@ func newSite(t *testing.T) *site {
 	})
 	off, any := []string{"off"}, []string{"tcp://127.0.0.1:0"}
 	s.options = loop.Options{
-		Periodic: off, GloomMasters: off, GloomSlaves: off, Dwork: loop.DworkOptions{Listen: off}, HTTP: "off",
+		Periodic: loop.PeriodicOptions{Listen: off}, Gloom: loop.GloomOptions{Masters: off, Slaves: off}, Dwork: loop.DworkOptions{Listen: off}, HTTP: "off",
 		Kts46: loop.Kts46Options{Listen: any, JSON: any, MongoDB: "mongodb://" + address + "/?serverSelectionTimeoutMS=500"}, Data: t.TempDir(), Log: slog.New(slog.DiscardHandler),
 	}
 	s.start()

@@ -23,23 +23,23 @@ import (
 	"treadle/sched"
 )
 
-// rig is a real server in this process, on sockets of its own.
-type rig struct {
+// testServer is a real server in this process, on sockets of its own.
+type testServer struct {
 	*Server
 	t     *testing.T
 	unix  string // address of its socket
 	tcp   string
 	http  string
-	timer timerSink
+	timer mailSink
 	end   context.CancelFunc
 	ended chan struct{}
-	err   error // what Run returned
+	err   error // the result of Run
 }
 
-// startServer runs a server on a unix socket and a TCP port, and HTTP when o asks
-// for it. prepare may change it before it listens. The server is stopped at the end
-// of the test, and then no goroutine of it may be left.
-func startServer(t *testing.T, o Options, prepare ...func(*Server)) *rig {
+// startServer runs a server on a unix socket and a TCP port, and on HTTP when o asks for it. prepare
+// may change the server before it listens. The end of the test stops the server and checks that no
+// goroutine of it is left.
+func startServer(t *testing.T, o Options, prepare ...func(*Server)) *testServer {
 	t.Helper()
 	before := goleak.IgnoreCurrent()
 	dir, err := os.MkdirTemp("", "treadle")
@@ -47,13 +47,13 @@ func startServer(t *testing.T, o Options, prepare ...func(*Server)) *rig {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	if o.Periodic == nil {
-		o.Periodic = []string{"unix://" + filepath.Join(dir, "s"), "tcp://127.0.0.1:0"}
+	if o.Periodic.Listen == nil {
+		o.Periodic.Listen = []string{"unix://" + filepath.Join(dir, "s"), "tcp://127.0.0.1:0"}
 	}
-	if o.GloomMasters == nil {
-		o.GloomMasters, o.GloomSlaves = []string{"off"}, []string{"off"}
+	if o.Gloom.Masters == nil {
+		o.Gloom.Masters, o.Gloom.Slaves = []string{"off"}, []string{"off"}
 	}
-	for _, other := range []*[]string{&o.GloomMasters, &o.GloomSlaves, &o.Dwork.Listen, &o.Kts46.Listen, &o.Kts46.JSON} {
+	for _, other := range []*[]string{&o.Gloom.Masters, &o.Gloom.Slaves, &o.Dwork.Listen, &o.Kts46.Listen, &o.Kts46.JSON} {
 		if *other == nil {
 			*other = []string{"off"}
 		}
@@ -79,7 +79,7 @@ func startServer(t *testing.T, o Options, prepare ...func(*Server)) *rig {
 	for _, f := range prepare {
 		f(s)
 	}
-	r := &rig{Server: s, t: t, ended: make(chan struct{}), timer: timerSink{s, make([]bool, s.o.Loops)}}
+	r := &testServer{Server: s, t: t, ended: make(chan struct{}), timer: mailSink{s, make([]bool, s.o.Loops)}}
 	var ctx context.Context
 	ctx, r.end = context.WithCancel(context.Background())
 	go func() {
@@ -111,14 +111,14 @@ func startServer(t *testing.T, o Options, prepare ...func(*Server)) *rig {
 }
 
 // stop ends the server and waits for it.
-func (r *rig) stop() {
+func (r *testServer) stop() {
 	r.t.Helper()
 	r.end()
 	r.wait()
 }
 
 // wait waits for the server's end.
-func (r *rig) wait() {
+func (r *testServer) wait() {
 	r.t.Helper()
 	select {
 	case <-r.ended:
@@ -131,7 +131,7 @@ func (r *rig) wait() {
 }
 
 // metric reads one number from /metrics.
-func (r *rig) metric(name string) int {
+func (r *testServer) metric(name string) int {
 	r.t.Helper()
 	client := http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
 	answer, err := client.Get("http://" + r.http + "/metrics")
@@ -156,20 +156,19 @@ func (r *rig) metric(name string) int {
 	return 0
 }
 
-// wantMetric waits until a metric has a value: what happens on a loop is counted
-// there, after the peer may have seen it.
-func (r *rig) wantMetric(name string, want int) {
+// wantMetric waits until a metric has a value: a loop may count an event after the peer has seen it.
+func (r *testServer) wantMetric(name string, want int) {
 	r.t.Helper()
 	r.until(fmt.Sprintf("%s to be %d", name, want), func() bool { return r.metric(name) == want })
 }
 
-// closedMetric is the name of the count of connections closed for a reason.
+// closedMetric returns the name of the metric of connections closed for a reason.
 func closedMetric(reason string) string {
 	return `treadle_connections_closed_total{reason="` + reason + `"}`
 }
 
-// until waits for a condition; between two looks every loop has a turn.
-func (r *rig) until(what string, ok func() bool) {
+// until waits for a condition. Between two checks every loop has a turn.
+func (r *testServer) until(what string, ok func() bool) {
 	r.t.Helper()
 	for deadline := time.Now().Add(patience); !ok(); {
 		if time.Now().After(deadline) {
@@ -179,9 +178,8 @@ func (r *rig) until(what string, ok func() bool) {
 	}
 }
 
-// turns waits until what the loops have begun is done, the mail between them
-// included.
-func (r *rig) turns() {
+// turns waits until the loops have finished their turns, and the mail between them is delivered.
+func (r *testServer) turns() {
 	r.t.Helper()
 	for range 2 * r.o.Loops {
 		done := make(chan struct{})
@@ -197,8 +195,8 @@ func (r *rig) turns() {
 	}
 }
 
-// tick does what the timer does when something is due.
-func (r *rig) tick() sched.Time {
+// tick does the timer's work of a Tick.
+func (r *testServer) tick() sched.Time {
 	next := r.Server.tick(&r.timer)
 	for next.Mono <= r.now().Mono {
 		next = r.Server.tick(&r.timer)
@@ -209,15 +207,15 @@ func (r *rig) tick() sched.Time {
 	return next
 }
 
-// wire is one connection to a rig.
-type wire struct {
+// testConn is a connection to a testServer.
+type testConn struct {
 	net.Conn
 	t  *testing.T
 	in []byte // read, not yet taken
 }
 
 // dial connects; network is unix or tcp.
-func (r *rig) dial(network string) *wire {
+func (r *testServer) dial(network string) *testConn {
 	r.t.Helper()
 	address := r.unix
 	if network == "tcp" {
@@ -227,13 +225,13 @@ func (r *rig) dial(network string) *wire {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	w := &wire{Conn: c, t: r.t}
+	w := &testConn{Conn: c, t: r.t}
 	r.t.Cleanup(func() { c.Close() })
 	return w
 }
 
 // greet connects to the socket and says hello in the framing of 2018.
-func (r *rig) greet(role periodic.Role) *wire {
+func (r *testServer) greet(role periodic.Role) *testConn {
 	r.t.Helper()
 	w := r.dial("unix")
 	w.send(periodic.AppendHello(nil, &periodic.Hello{Role: role}))
@@ -241,7 +239,7 @@ func (r *rig) greet(role periodic.Role) *wire {
 	return w
 }
 
-func (w *wire) send(b ...[]byte) {
+func (w *testConn) send(b ...[]byte) {
 	w.t.Helper()
 	for _, piece := range b {
 		if err := w.trySend(piece); err != nil {
@@ -250,14 +248,14 @@ func (w *wire) send(b ...[]byte) {
 	}
 }
 
-func (w *wire) trySend(b []byte) error {
+func (w *testConn) trySend(b []byte) error {
 	w.SetWriteDeadline(time.Now().Add(patience))
 	_, err := w.Write(b)
 	return err
 }
 
-// next returns the next frame; its body is the caller's.
-func (w *wire) next() periodic.Response {
+// next returns the next frame. The caller owns its body.
+func (w *testConn) next() periodic.Response {
 	w.t.Helper()
 	r, err := w.tryNext()
 	if err != nil {
@@ -266,7 +264,7 @@ func (w *wire) next() periodic.Response {
 	return r
 }
 
-func (w *wire) tryNext() (r periodic.Response, err error) {
+func (w *testConn) tryNext() (r periodic.Response, err error) {
 	for {
 		n, err := periodic.NextResponse(w.in, periodic.Plain, periodic.MaxPayload, &r)
 		if err != nil {
@@ -282,8 +280,8 @@ func (w *wire) tryNext() (r periodic.Response, err error) {
 	}
 }
 
-// more reads what there is, at least a byte.
-func (w *wire) more() error {
+// more reads at least a byte.
+func (w *testConn) more() error {
 	w.SetReadDeadline(time.Now().Add(patience))
 	buffer := make([]byte, 64<<10)
 	n, err := w.Read(buffer)
@@ -292,7 +290,7 @@ func (w *wire) more() error {
 }
 
 // want reads the reply to a request and checks it.
-func (w *wire) want(id uint32, body ...byte) {
+func (w *testConn) want(id uint32, body ...byte) {
 	w.t.Helper()
 	if r := w.next(); r.MsgID != id || string(r.Body) != string(body) {
 		w.t.Fatalf("got %.60x for message %d, want %.60x for %d", r.Body, r.MsgID, body, id)
@@ -300,20 +298,20 @@ func (w *wire) want(id uint32, body ...byte) {
 }
 
 // ask sends a request and checks its reply.
-func (w *wire) ask(id uint32, cmd periodic.Command, args []byte, reply ...byte) {
+func (w *testConn) ask(id uint32, cmd periodic.Command, args []byte, reply ...byte) {
 	w.t.Helper()
 	w.send(request(id, cmd, args))
 	w.want(id, reply...)
 }
 
-// ping returns when the server has read everything before it.
-func (w *wire) ping() {
+// ping returns when the server has handled all earlier requests.
+func (w *testConn) ping() {
 	w.t.Helper()
 	w.ask(0xfffffffe, periodic.Ping, nil, byte(periodic.Pong))
 }
 
-// wantClosed waits until the server has hung up, and returns what it said before.
-func (w *wire) wantClosed() []byte {
+// wantClosed waits until the server has closed the connection, and returns the bytes before the end.
+func (w *testConn) wantClosed() []byte {
 	w.t.Helper()
 	for {
 		switch err := w.more(); {
@@ -326,21 +324,21 @@ func (w *wire) wantClosed() []byte {
 	}
 }
 
-// arrived says whether everything that was sent is in the server's kernel.
-func (w *wire) arrived() bool {
+// arrived reports whether all sent bytes are in the server's kernel.
+func (w *testConn) arrived() bool {
 	n := 0
 	w.raw(func(fd int) { n, _ = unix.IoctlGetInt(fd, unix.TIOCOUTQ) })
 	return n == 0
 }
 
-// silent says whether nothing waits to be read.
-func (w *wire) silent() bool {
+// silent reports whether nothing waits to be read.
+func (w *testConn) silent() bool {
 	n := 0
 	w.raw(func(fd int) { n, _, _ = unix.Recvfrom(fd, make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT) })
 	return n <= 0 && len(w.in) == 0
 }
 
-func (w *wire) raw(fn func(fd int)) {
+func (w *testConn) raw(fn func(fd int)) {
 	w.t.Helper()
 	c, err := w.Conn.(syscall.Conn).SyscallConn()
 	if err == nil {
@@ -358,7 +356,7 @@ func job(function, name string, workload ...byte) []byte {
 	return periodic.AppendJob(nil, &periodic.Job{Func: []byte(function), Name: []byte(name), Workload: workload})
 }
 
-// assigned takes a JOB_ASSIGN apart.
+// assigned decodes a JOB_ASSIGN.
 func assigned(t *testing.T, r periodic.Response) (handle []byte, j periodic.Job) {
 	t.Helper()
 	if len(r.Body) == 0 || r.Body[0] != byte(periodic.JobAssign) {
@@ -371,5 +369,5 @@ func assigned(t *testing.T, r periodic.Response) (handle []byte, j periodic.Job)
 	return periodic.AppendStr8(nil, h), j
 }
 
-// count is the front of a DUMP or LOAD.
+// count encodes the number at the front of a DUMP or LOAD.
 func count(n int) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }

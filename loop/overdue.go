@@ -8,10 +8,8 @@ import (
 	"treadle/sched"
 )
 
-// The log tells of a job that runs for longer than its time-out, and of a report that
-// comes behind that: nobody else is told, and such a job may run for ever.
-
-// overdue keeps the first job whose time-out has passed since the last line of the log.
+// overdue has the first job that exceeded its time-out since the last log line about such jobs. The
+// log is the only place that tells: such a job may run for ever.
 type overdue struct {
 	throttle throttle
 
@@ -22,17 +20,17 @@ type overdue struct {
 	holder         sched.SessionID
 }
 
-// add is told by the scheduler of each.
+// add counts a job that exceeded its time-out. The scheduler calls it.
 func (o *overdue) add(j *sched.Job, holder sched.SessionID) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.jobs++; o.jobs == 1 {
-		o.function, o.name, o.timeout, o.holder = functionText(j.Queue), shown(string(j.Name)), j.Timeout, holder
+		o.function, o.name, o.timeout, o.holder = functionText(j.Queue), truncated(string(j.Name)), j.Timeout, holder
 	}
 }
 
-// tellOverdue logs what there is, a line a second at most.
-func (s *Server) tellOverdue() {
+// logOverdue logs the jobs counted since the last line, at most once a second.
+func (s *Server) logOverdue() {
 	o := &s.overdue
 	o.mu.Lock()
 	jobs, function, name, timeout, holder := o.jobs, o.function, o.name, o.timeout, o.holder
@@ -59,22 +57,22 @@ func (s *Server) tellOverdue() {
 // LogLate implements protocol.Transport.
 func (s *session) LogLate(report string, names func() (queue, name string)) {
 	server := s.r.server
-	if server.late.allow(s.r.Now.Mono) {
+	if server.lateReports.allow(s.r.Now.Mono) {
 		queue, name := names()
 		server.log.Warn("a worker's report does not count, since it does not hold the job: its time-out has passed, or it was removed",
-			"function", functionText(queue), "job", shown(name), "worker", addressOf(s.conn), "report", report)
+			"function", functionText(queue), "job", truncated(name), "worker", addressOf(s.conn), "report", report)
 	}
 }
 
-// maxShown bounds a name in the log: those of Gloom may have megabytes.
-const maxShown = 255
+// maxNameShown bounds a name in the log: a Gloom name may have megabytes.
+const maxNameShown = 255
 
-func shown(name string) string { return name[:min(len(name), maxShown)] }
+func truncated(name string) string { return name[:min(len(name), maxNameShown)] }
 
-// functionText is a queue's name for the log.
+// functionText returns a queue's function for the log.
 func functionText(queue string) string {
 	if name, ok := protocol.Function(queue); ok {
 		queue = string(name)
 	}
-	return shown(queue)
+	return truncated(queue)
 }

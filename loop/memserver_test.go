@@ -14,16 +14,16 @@ import (
 	"treadle/sched"
 )
 
-// rewrite makes the golden tests write what they got instead of comparing it.
+// rewrite makes the golden tests write their results instead of comparing them.
 var rewrite = flag.Bool("rewrite", false, "rewrite the golden files in testdata")
 
-// No test may leave a goroutine behind: neither a real server's nor a journal's.
+// TestMain checks that no test leaves a goroutine behind.
 func TestMain(m *testing.M) {
 	scribble = true
 	goleak.VerifyTestMain(m, goleak.IgnoreCurrent()) // gnet starts a pool of its own
 }
 
-// patience bounds a test that hangs; nothing waits for it otherwise.
+// patience bounds a test that hangs. No other wait depends on it.
 const patience = 2 * time.Minute
 
 // manualClock is a clock that a test moves.
@@ -45,15 +45,14 @@ func (c *manualClock) add(ms int64) {
 	c.time.Mono += ms
 }
 
-// set moves the clock on the wall alone, as people and daemons do.
+// set steps the wall clock alone, as people and daemons do.
 func (c *manualClock) set(ms int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.time.Wall += ms
 }
 
-// advance moves the clock by ms and stops wherever tick says that something is
-// due, as the server's timer does.
+// advance moves the clock by ms and stops at each time that tick returns, as the server's timer does.
 func (c *manualClock) advance(ms int64, tick func() sched.Time) {
 	for {
 		now := c.now()
@@ -69,27 +68,27 @@ func (c *manualClock) advance(ms int64, tick func() sched.Time) {
 	}
 }
 
-// world is a server without sockets: its reactors run when the test says so, in an
-// order the test chooses, and what they write stays in memory.
-type world struct {
+// memServer is a server without sockets. The test chooses when its reactors run and in which order.
+// Their output stays in memory.
+type memServer struct {
 	t *testing.T
 	*Server
 	manual  *manualClock
 	loops   []*reactor
 	conns   []*memConn
-	rng     *rand.Rand // chooses who runs next; nil: the lowest loop
-	stopped bool       // a client has asked for it
-	timer   timerSink
+	rng     *rand.Rand // chooses the loop that runs next; nil: the lowest
+	stopped bool       // a client has asked the server to stop
+	timer   mailSink
 
 	mu      sync.Mutex
 	pushed  sync.Cond
-	queues  [][]func() // what the reactors have to run, by loop
-	delayed []func()   // what runs after slowPeriod
+	queues  [][]func() // by loop: functions to run
+	delayed []func()   // functions that run after slowPeriod
 }
 
-// newWorld makes a server at a fixed time, in memory alone unless o says otherwise. One
-// shard keeps the order of STATUS. prepare may change it before it begins.
-func newWorld(t *testing.T, o Options, prepare ...func(*Server)) *world {
+// newMemServer makes a server at a fixed time, in memory alone unless o says otherwise. One shard keeps
+// the order of STATUS. prepare may change the server before it begins.
+func newMemServer(t *testing.T, o Options, prepare ...func(*Server)) *memServer {
 	t.Helper()
 	if o.Data == "" {
 		o.Data = NoData
@@ -100,16 +99,16 @@ func newWorld(t *testing.T, o Options, prepare ...func(*Server)) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, Server: s, manual: &manualClock{time: sched.Time{Wall: 1_795_239_475_000, Mono: 1000}}}
+	w := &memServer{t: t, Server: s, manual: &manualClock{time: sched.Time{Wall: 1_795_239_475_000, Mono: 1000}}}
 	w.pushed.L = &w.mu
 	w.queues = make([][]func(), o.Loops)
-	w.timer = timerSink{s, make([]bool, o.Loops)}
+	w.timer = mailSink{s, make([]bool, o.Loops)}
 	s.clock = w.manual.now
 	s.stop = func() { w.stopped = true }
 	for i := range o.Loops {
 		r := newReactor(s, i)
 		r.exec = func(fn func()) { w.push(i, fn) }
-		r.hangUp = func(c connection) { c.(*memConn).end() }
+		r.closeConn = func(c connection) { c.(*memConn).end() }
 		r.after = func(_ time.Duration, fn func()) *time.Timer {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -122,12 +121,12 @@ func newWorld(t *testing.T, o Options, prepare ...func(*Server)) *world {
 	for _, f := range prepare {
 		f(s)
 	}
-	if s.feed != nil {
+	if s.journal != nil {
 		if err := s.openJournal(); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
-			if err := s.feed.journal.Close(); err != nil {
+			if err := s.journal.journal.Close(); err != nil {
 				t.Error(err)
 			}
 		})
@@ -136,15 +135,15 @@ func newWorld(t *testing.T, o Options, prepare ...func(*Server)) *world {
 	return w
 }
 
-func (w *world) push(loop int, fn func()) {
+func (w *memServer) push(loop int, fn func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.queues[loop] = append(w.queues[loop], fn)
 	w.pushed.Signal()
 }
 
-// step runs one function of one reactor; false when there is none.
-func (w *world) step() bool {
+// step runs one function of one reactor. It returns false when there is none.
+func (w *memServer) step() bool {
 	w.mu.Lock()
 	var ready []int
 	for i, q := range w.queues {
@@ -167,8 +166,8 @@ func (w *world) step() bool {
 	return true
 }
 
-// settle runs the reactors until nothing is left to do, long replies included.
-func (w *world) settle() {
+// settle runs the reactors, and the long replies, until nothing is left to do.
+func (w *memServer) settle() {
 	for {
 		for w.step() {
 		}
@@ -181,8 +180,8 @@ func (w *world) settle() {
 	}
 }
 
-// await runs the reactors until something has happened.
-func (w *world) await(what string, happened func() bool) {
+// await runs the reactors until a condition is true.
+func (w *memServer) await(what string, happened func() bool) {
 	w.t.Helper()
 	for w.settle(); !happened(); w.settle() {
 		if !w.waitForPush() {
@@ -191,8 +190,8 @@ func (w *world) await(what string, happened func() bool) {
 	}
 }
 
-// waitForPush waits until a reactor has something to do; false when none has.
-func (w *world) waitForPush() bool {
+// waitForPush waits until a reactor has a function to run. It returns false when none will have one.
+func (w *memServer) waitForPush() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	over := false
@@ -214,9 +213,8 @@ func (w *world) waitForPush() bool {
 	return false
 }
 
-// reporting says whether a long reply is being encoded that nothing stands in the
-// way of.
-func (w *world) reporting() bool {
+// reporting reports whether a long reply is being encoded or will be without further events.
+func (w *memServer) reporting() bool {
 	open := 0
 	for _, r := range w.loops {
 		for _, s := range r.sessions {
@@ -226,16 +224,16 @@ func (w *world) reporting() bool {
 			if s.stream != nil {
 				return false
 			}
-			if s.reports != nil {
-				open += s.reports.open
+			if s.longReplies != nil {
+				open += s.longReplies.pending
 			}
 		}
 	}
 	return open > 0
 }
 
-// ticks is Tick until nothing is left to do now.
-func (w *world) ticks() sched.Time {
+// ticks ticks the scheduler until nothing is due.
+func (w *memServer) ticks() sched.Time {
 	for {
 		if next := w.Server.tick(&w.timer); next.Mono > w.now().Mono && next.Wall > w.now().Wall {
 			return next
@@ -243,8 +241,8 @@ func (w *world) ticks() sched.Time {
 	}
 }
 
-// tick does what the timer does when something is due.
-func (w *world) tick() sched.Time {
+// tick does the timer's work of a Tick.
+func (w *memServer) tick() sched.Time {
 	next := w.ticks()
 	w.settle()
 	for _, r := range w.loops {
@@ -254,10 +252,10 @@ func (w *world) tick() sched.Time {
 	return next
 }
 
-func (w *world) advance(ms int64) { w.manual.advance(ms, w.tick) }
+func (w *memServer) advance(ms int64) { w.manual.advance(ms, w.tick) }
 
-// look lets the reactors look at their slow connections.
-func (w *world) look() {
+// checkSlow makes the reactors check their slow connections.
+func (w *memServer) look() {
 	w.mu.Lock()
 	due := w.delayed
 	w.delayed = nil
@@ -269,15 +267,15 @@ func (w *world) look() {
 }
 
 // finish ends every connection and checks that nothing stays behind.
-func (w *world) finish() {
+func (w *memServer) finish() {
 	for _, c := range w.conns {
 		c.close()
 	}
-	w.await("the last long reply", func() bool { return w.reports.Load() == 0 })
+	w.await("the last long reply", func() bool { return w.longReplies.Load() == 0 })
 	w.workers.Wait()
 	w.ticks()
 	w.settle()
-	if n := w.Server.conns.Load(); n != 0 {
+	if n := w.Server.conns.count(); n != 0 {
 		w.t.Errorf("%d connections are counted after the last has ended", n)
 	}
 	for _, q := range statusOf(w.Server) {
@@ -292,7 +290,7 @@ func statusOf(s *Server) (all []sched.QueueStatus) {
 	return all
 }
 
-// counted returns what the counters of a name have counted.
+// counted returns the value of the counters of a name.
 func (s *Server) counted(name string) (n uint64) {
 	for _, sample := range s.samples() {
 		if sample.Name == name {
@@ -302,32 +300,32 @@ func (s *Server) counted(name string) (n uint64) {
 	return n
 }
 
-// closedFor is how many sessions were closed for a reason.
+// closedFor returns how many sessions were closed for a reason.
 func (s *Server) closedFor(why error) uint64 {
 	return s.counters.closing(why).n.Load()
 }
 
-// memConn is a connection in memory, on gnet's terms: what the kernel does not take
-// is buffered, and a failed write ends the connection inside Write.
+// memConn is a connection in memory with gnet's contract: bytes that the kernel does not take are
+// buffered, and a failed write ends the connection inside Write.
 type memConn struct {
-	w       *world
+	w       *memServer
 	r       *reactor
 	s       *session
-	read    []byte // what the peer has read
-	backlog []byte // what the kernel has not taken
-	room    int    // how many bytes it takes
+	read    []byte // bytes that the peer has read
+	backlog []byte // bytes that the kernel has not taken
+	room    int    // how many more bytes the kernel takes
 	failing bool   // the next Write fails
-	writes  int    // how many there were
+	writes  int    // number of Writes
 	closed  bool
 }
 
 var errBroken = errors.New("broken pipe")
 
 // open connects a peer to a loop.
-func (w *world) open(loop int) *memConn {
+func (w *memServer) open(loop int) *memConn {
 	c := &memConn{w: w, r: w.loops[loop], room: 1 << 40}
-	w.Server.conns.hold(w.Server.conns.id("periodic"))
-	c.s = c.r.open(c, c.r.server.starter("periodic"))
+	w.Server.conns.add(w.Server.conns.id("periodic"))
+	c.s = c.r.open(c, c.r.server.loopPort("periodic"))
 	w.conns = append(w.conns, c)
 	return c
 }
@@ -348,7 +346,7 @@ func (c *memConn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// take lets the peer read n bytes more.
+// take lets the peer read n more bytes.
 func (c *memConn) take(n int) {
 	c.room += n
 	n = min(c.room, len(c.backlog))
@@ -367,18 +365,18 @@ func (c *memConn) RemoteAddr() net.Addr { return nil }
 func (c *memConn) end() {
 	if !c.closed {
 		c.closed = true
-		c.r.shut(c.s)
+		c.r.closeSession(c.s)
 	}
 }
 
-// close is the peer's leaving.
+// close closes the peer's end.
 func (c *memConn) close() {
 	c.end()
 	c.w.settle()
 }
 
-// receive hands the reactor what the peer has sent, in a buffer that is not
-// readable any more afterwards, and leaves the end of the turn to settle.
+// receive passes bytes from the peer to the reactor without ending the turn. It scribbles over them
+// afterwards.
 func (c *memConn) receive(in []byte) {
 	if c.closed || len(in) == 0 {
 		return

@@ -15,14 +15,14 @@ import (
 	"treadle/codec/periodic"
 )
 
-// TestShares: a protocol has all connections but those that are set aside for the others that
-// are served, whatever they do; what leaves makes room.
+// TestShares: a protocol may have all connections but the shares of the other protocols that are
+// served, whatever those do. A closed connection makes room.
 func TestShares(t *testing.T) {
 	f := func(protocols, most, share int) {
 		t.Helper()
-		s := &shares{most: most}
+		s := &connShares{limit: most}
 		fill := func(p protocolID) (n int) {
-			for s.take(p) {
+			for s.tryAdd(p) {
 				n++
 			}
 			return n
@@ -31,7 +31,7 @@ func TestShares(t *testing.T) {
 		var used []protocolID
 		for p := range protocols {
 			s.all = append(s.all, &protocolShare{name: fmt.Sprint(p)})
-			s.use(protocolID(p + 1))
+			s.reserveShare(protocolID(p + 1))
 			used = append(used, protocolID(p+1))
 		}
 		for _, flooding := range used {
@@ -46,12 +46,12 @@ func TestShares(t *testing.T) {
 					}
 				}
 			}
-			if n := s.Load(); n != most {
+			if n := s.count(); n != most {
 				t.Errorf("of %d, %d are open", most, n)
 			}
 			for _, p := range used {
-				for s.of(p) > 0 {
-					s.leave(p)
+				for s.open(p) > 0 {
+					s.remove(p)
 				}
 			}
 		}
@@ -59,7 +59,7 @@ func TestShares(t *testing.T) {
 	for _, most := range []int{1, 7, 1000} {
 		f(1, most, most)
 	}
-	f(4, 7, 0) // less than one for each in a half of them
+	f(4, 7, 0) // less than one connection each in a half of them
 	f(4, 8, 1)
 	f(4, 15, 1)
 	f(4, 16, 2)
@@ -71,10 +71,10 @@ func TestShares(t *testing.T) {
 	f(2, 1000, 125)
 }
 
-// TestGloomSpeaksFirst: a Gloom peer that says nothing is closed as one that does not finish its
-// handshake; one that has begun a frame has the time of a frame, and one that has spoken stays.
+// TestGloomSpeaksFirst: a silent Gloom peer is closed as one without a handshake. A peer that has begun
+// a frame has the time of a frame, and one that has sent a frame stays.
 func TestGloomSpeaksFirst(t *testing.T) {
-	w := newWorld(t, Options{GloomMasters: []string{"tcp://127.0.0.1:0"}, GloomSlaves: []string{"tcp://127.0.0.1:0"}})
+	w := newMemServer(t, Options{Gloom: GloomOptions{Masters: []string{"tcp://127.0.0.1:0"}, Slaves: []string{"tcp://127.0.0.1:0"}}})
 	sweep := func(d time.Duration) {
 		w.advance(d.Milliseconds())
 		for _, r := range w.loops {
@@ -109,13 +109,13 @@ func TestGloomSpeaksFirst(t *testing.T) {
 	}
 }
 
-// TestGloomFlood: Gloom connections that have spoken and stay take all that the protocol may have,
-// and those of all other protocols get in and are served. Who is turned away is told of.
+// TestGloomFlood: Gloom connections that stay take all that the protocol may have. Those of all other
+// protocols are accepted and served. The log names the refused ones.
 func TestGloomFlood(t *testing.T) {
 	var log lockedBuffer
 	on := []string{"tcp://127.0.0.1:0"}
 	r := startServer(t, Options{
-		GloomMasters: on, GloomSlaves: on, Dwork: DworkOptions{Listen: on}, Kts46: ktsOn, HTTP: "127.0.0.1:0", MaxConnections: 64,
+		Gloom: GloomOptions{Masters: on, Slaves: on}, Dwork: DworkOptions{Listen: on}, Kts46: ktsOn, HTTP: "127.0.0.1:0", MaxConnections: 64,
 		HandshakeTimeout: time.Hour, Log: slog.New(slog.NewTextHandler(&log, nil)),
 	})
 	const share = 64 / sharedPart / 4 // of four protocols
@@ -153,7 +153,7 @@ func TestGloomFlood(t *testing.T) {
 	}
 	defer hub.Close()
 	_ = hub.SetDeadline(time.Now().Add(patience))
-	if _, err := io.ReadFull(hub, make([]byte, 1)); err != nil { // its greeting
+	if _, err := io.ReadFull(hub, make([]byte, 1)); err != nil { // the hub's greeting
 		t.Errorf("dwork: %v", err)
 	}
 	r.wantMetric(`treadle_connections_refused_total{protocol="gloom"}`, 2)
@@ -164,19 +164,19 @@ func TestGloomFlood(t *testing.T) {
 	}
 }
 
-// TestSilentMakeRoom: when connections are turned away, those that have said nothing are closed
-// soon, whatever --handshake-timeout says, and one that speaks gets in.
+// TestSilentMakeRoom: while connections are refused, silent ones are closed soon, whatever
+// --handshake-timeout is, and a peer that speaks is served.
 func TestSilentMakeRoom(t *testing.T) {
-	r := startServer(t, Options{GloomMasters: []string{"tcp://127.0.0.1:0"}, GloomSlaves: []string{"off"}, MaxConnections: 32, HandshakeTimeout: time.Hour})
+	r := startServer(t, Options{Gloom: GloomOptions{Masters: []string{"tcp://127.0.0.1:0"}, Slaves: []string{"off"}}, MaxConnections: 32, HandshakeTimeout: time.Hour})
 	spoken := r.dialGloom(true)
 	spoken.send(gloomFrame(`{}`))
 	spoken.nextGloom("c", "")
 	for range 31 - r.conns.share {
 		r.dialGloom(true)
 	}
-	r.until("all to be there", func() bool { return r.conns.Load() == 32-r.conns.share })
+	r.until("all to be there", func() bool { return r.conns.count() == 32-r.conns.share })
 	r.eachReactor((*reactor).sweep)
-	if n := r.conns.Load(); n != 32-r.conns.share {
+	if n := r.conns.count(); n != 32-r.conns.share {
 		t.Errorf("%d are open though nobody was turned away", n)
 	}
 	r.until("another to get in", func() bool {
@@ -193,7 +193,7 @@ func TestSilentMakeRoom(t *testing.T) {
 	}
 }
 
-// lockedBuffer takes what many goroutines write.
+// lockedBuffer is a buffer for many goroutines.
 type lockedBuffer struct {
 	mu  sync.Mutex
 	all bytes.Buffer

@@ -1,0 +1,220 @@
+package loop
+
+import (
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"treadle/loop/protocol"
+	"treadle/loop/web"
+)
+
+// A part of --max-connections is reserved for the protocols that are served, in equal shares. A
+// protocol may use all the rest. Without shares, the connections of one protocol that stay for
+// hours, as those of Gloom masters may, would shut the other protocols out.
+const (
+	// sharedPart is the divisor of --max-connections that gives the reserved part. A quarter leaves
+	// most connections to a protocol that is nearly the only one in use.
+	sharedPart = 4
+	// minShare is the least share, one connection for a client and one for a worker, as long as
+	// all shares are no more than half of the connections.
+	minShare = 2
+)
+
+// protocolID is the index of a protocol in the server's list.
+type protocolID uint8
+
+// connShares counts the open connections of each protocol and keeps their shares free.
+type connShares struct {
+	limit int // of all protocols' connections
+
+	mu    sync.Mutex
+	share int              // reserved for each protocol that listens
+	all   []*protocolShare // by protocolID
+	total int
+
+	refusedAt atomic.Int64 // Mono when a connection was last refused; 0: never
+}
+
+// protocolShare counts the connections of one protocol.
+type protocolShare struct {
+	name            string
+	connects        bool // the protocol has ports, or listens; guarded by mu of connShares, as are used and open
+	used            bool // the protocol listens
+	open            int
+	refused, silent atomic.Uint64
+}
+
+// newConns makes the shares of the server's protocols. Protocols that the event loops serve have
+// theirs at once, others when they listen.
+func newConns(s *Server) *connShares {
+	c := &connShares{limit: s.o.MaxConnections}
+	for i, p := range s.protocols {
+		share := &protocolShare{name: p.Name()}
+		c.all = append(c.all, share)
+		served, ok := p.(protocol.LoopServed)
+		if !ok {
+			continue
+		}
+		for _, port := range served.Ports() {
+			share.connects = true
+			if len(port.Addresses) > 0 {
+				c.reserveShare(protocolID(i))
+			}
+		}
+	}
+	return c
+}
+
+// reserveShare reserves a share for a protocol that listens.
+func (s *connShares) reserveShare(p protocolID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all[p].connects, s.all[p].used = true, true
+	served := 0
+	for _, one := range s.all {
+		if one.used {
+			served++
+		}
+	}
+	s.share = max(s.limit/sharedPart/served, min(minShare, s.limit/2/served))
+}
+
+// id returns the index of a protocol. It panics when no protocol has the name.
+func (s *connShares) id(name string) protocolID {
+	at := slices.IndexFunc(s.all, func(p *protocolShare) bool { return p.name == name })
+	if at < 0 {
+		panic("BUG: no protocol is called " + name)
+	}
+	return protocolID(at)
+}
+
+// tryAdd counts a connection, or returns false when its protocol may have no more.
+func (s *connShares) tryAdd(p protocolID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	room := s.limit - s.total
+	for other, one := range s.all {
+		if protocolID(other) != p && one.used {
+			room -= max(0, s.share-one.open)
+		}
+	}
+	if room <= 0 {
+		s.all[p].refused.Add(1)
+		return false
+	}
+	s.all[p].open++
+	s.total++
+	return true
+}
+
+// add counts the second descriptor of a half-closed connection.
+func (s *connShares) add(p protocolID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all[p].open++
+	s.total++
+}
+
+// remove counts a connection as closed.
+func (s *connShares) remove(p protocolID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all[p].open--
+	s.total--
+}
+
+// count returns how many connections are open.
+func (s *connShares) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.total
+}
+
+// open returns how many connections of a protocol are open.
+func (s *connShares) open(p protocolID) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.all[p].open
+}
+
+// samples returns the rows of the metrics.
+func (s *connShares) samples() (all []web.Sample) {
+	for p, one := range s.all {
+		if !one.connects {
+			continue
+		}
+		for _, row := range []web.Sample{
+			web.Gauge("treadle_protocol_connections", "Open connections of a protocol.", s.open(protocolID(p))),
+			web.Counter("treadle_connections_refused_total", "Connections turned away at --max-connections, or because the rest of it is set aside for other protocols.", one.refused.Load()),
+			web.Counter("treadle_connections_silent_total", "Connections closed without a handshake, or without a byte, within --handshake-timeout.", one.silent.Load()),
+		} {
+			row.Label, row.LabelValue = "protocol", one.name
+			all = append(all, row)
+		}
+	}
+	return all
+}
+
+// takePlace counts a new connection, or closes it and returns false at the limit.
+func (s *Server) takePlace(c net.Conn, p protocolID) bool {
+	if s.conns.tryAdd(p) {
+		s.counters.accepted.Add(1)
+		return true
+	}
+	now := s.now().Mono
+	s.conns.refusedAt.Store(now)
+	if s.logLimit.allow(now) {
+		s.log.Warn("turning a connection away: all of --max-connections are open, but for those that are set aside for other protocols",
+			"protocol", s.conns.all[p].name, "open", s.conns.open(p), "max-connections", s.o.MaxConnections)
+	}
+	_ = c.Close()
+	return false
+}
+
+// crowdedHandshake is how long a new connection may stay silent while others are refused: silent
+// ones make room.
+const crowdedHandshake = 1000 // milliseconds
+
+// handshakeLimit returns how long, in milliseconds, a new connection may stay silent.
+func (s *Server) handshakeLimit(now int64) int64 {
+	limit := s.o.HandshakeTimeout.Milliseconds()
+	if at := s.conns.refusedAt.Load(); at > 0 && now-at < 2*sweepPeriod.Milliseconds() {
+		limit = min(limit, crowdedHandshake)
+	}
+	return limit
+}
+
+// countedListener counts its connections among the server's and closes those beyond the limit.
+type countedListener struct {
+	net.Listener
+	server   *Server
+	protocol protocolID
+}
+
+// Accept implements net.Listener.
+func (l *countedListener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if l.server.takePlace(c, l.protocol) {
+			return &countedConn{Conn: c, of: l}, nil
+		}
+	}
+}
+
+// countedConn gives its place back when it is closed.
+type countedConn struct {
+	net.Conn
+	of   *countedListener
+	once sync.Once
+}
+
+// Close implements net.Conn.
+func (c *countedConn) Close() error {
+	c.once.Do(func() { c.of.server.conns.remove(c.of.protocol) })
+	return c.Conn.Close()
+}

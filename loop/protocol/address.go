@@ -1,0 +1,44 @@
+package protocol
+
+import (
+	"fmt"
+	"net"
+	"strings"
+)
+
+// SplitAddress splits tcp://host:port or unix:///path into the arguments of net.Listen.
+func SplitAddress(a string) (network, address string, err error) {
+	network, address, ok := strings.Cut(a, "://")
+	switch {
+	case !ok || (network != "tcp" && network != "unix"):
+		return "", "", fmt.Errorf("%q is neither tcp://host:port nor unix:///path", a)
+	case network == "unix" && !strings.HasPrefix(address, "/"):
+		return "", "", fmt.Errorf("%q: the socket's path must be absolute, as in unix:///run/periodic.sock", a)
+	case network == "tcp":
+		host, port, err := net.SplitHostPort(address)
+		if err != nil {
+			return "", "", fmt.Errorf("%q: %w", a, err)
+		}
+		if host == "*" { // ZeroMQ's word for every address
+			address = ":" + port
+		}
+	}
+	return network, address, nil
+}
+
+// CheckAddresses validates the addresses of a setting with split, which is SplitAddress for most. The
+// one word off becomes no address.
+func CheckAddresses(setting string, addresses *[]string, split func(string) (network, address string, err error)) error {
+	if len(*addresses) == 1 && (*addresses)[0] == "off" {
+		*addresses = nil
+	}
+	for _, a := range *addresses {
+		if a == "off" {
+			return BadOption(setting, "\"off\" stands beside other addresses; give it alone, or leave it out")
+		}
+		if _, _, err := split(a); err != nil {
+			return &OptionError{Setting: setting, Err: err}
+		}
+	}
+	return nil
+}
