@@ -35,10 +35,10 @@ type Options struct {
 	MongoDB string
 
 	// The server's settings, which it sets itself.
-	HandshakeTimeout time.Duration // for a call's head to arrive
-	FrameTimeout     time.Duration // for all of it; its answer is written within another after the sync
-	Large            int           // bytes from which an answer counts as large
-	Guard            *web.Guard    // nil: every host may be named
+	HandshakeTimeout time.Duration // to read a call's head
+	FrameTimeout     time.Duration // to read a call; its answer has twice that, from the end of the head
+	Large            int           // size in bytes from which an answer counts as large
+	Guard            *web.Guard    // of both ports
 }
 
 // Values of TimeoutUnit.
