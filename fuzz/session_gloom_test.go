@@ -27,15 +27,15 @@ func gloomScript(text []byte) (script []step) {
 			continue
 		}
 		peer, rest := strings.IndexByte(gloomPeers, line[0]), line[1:]
-		leaver := -1
+		departing := -1
 		if line[0] == '-' && len(rest) == 1 {
-			leaver = strings.IndexByte(gloomPeers, rest[0])
+			departing = strings.IndexByte(gloomPeers, rest[0])
 		}
 		switch {
 		case line[0] == '.':
 			script = append(script, step{peer: 0, do: wait(time.Second)})
-		case leaver >= 0:
-			script = append(script, step{peer: leaver, do: hangUp})
+		case departing >= 0:
+			script = append(script, step{peer: departing, do: hangUp})
 		case peer < 0:
 		case len(rest) > 0 && rest[0] == '=':
 			if b, err := hex.DecodeString(string(rest[1:])); err == nil {

@@ -123,8 +123,8 @@ func grab(t *testing.T, w *client.Worker) *client.Assignment {
 	return a
 }
 
-// A task of a function is done by a Periodic worker: its name is the id, its workload the
-// document, and the report of the worker decides its status.
+// TestDisbatchTaskAtPeriodicWorker: a task of a function is done by a Periodic worker: its name is the id, its
+// workload the document, and the report of the worker decides its status.
 func TestDisbatchTaskAtPeriodicWorker(t *testing.T) {
 	f := func(answer func(*client.Worker, *client.Assignment) error, status int, stdout, stderr string) {
 		t.Helper()
@@ -184,7 +184,7 @@ func TestDisbatchTaskAtGloomSlave(t *testing.T) {
 	s.wants(1, "done", "")
 }
 
-// DROP_FUNC and REMOVE_JOB leave tasks of Disbatch alone.
+// TestDisbatchQueueCannotBeDropped: DROP_FUNC and REMOVE_JOB leave tasks of Disbatch alone.
 func TestDisbatchQueueCannotBeDropped(t *testing.T) {
 	s := newDisbatchSite(t, "")
 	s.add()
@@ -200,7 +200,7 @@ func TestDisbatchQueueCannotBeDropped(t *testing.T) {
 	s.wants(1, "x", "")
 }
 
-// A worker that takes longer than the plugin's time-out has the task failed; what it says
+// TestDisbatchTaskIsOverTime: a worker that takes longer than the plugin's time-out has the task failed; what it says
 // later is dropped.
 func TestDisbatchTaskIsOverTime(t *testing.T) {
 	s := newDisbatchSite(t, `, "timeout": 0.1`)
@@ -215,7 +215,8 @@ func TestDisbatchTaskIsOverTime(t *testing.T) {
 	s.wants(2, "Unable to complete", "time-out")
 }
 
-// A server that stops gives back the tasks that no worker has, and waits for the others.
+// TestDisbatchTasksOfAStoppingServer: a server that stops gives back the tasks that no worker has, and waits for the
+// others.
 func TestDisbatchTasksOfAStoppingServer(t *testing.T) {
 	s := newDisbatchSite(t, "")
 	s.add()

@@ -33,7 +33,7 @@ func TestGloomLargeFrame(t *testing.T) {
 			return `{"action":"submit","id":` + id + `,"type":"t",` + strings.Repeat(`"\u0061":1,`, served.LargeFrame/11) + `"body":1}`
 		}
 		small := `{"action":"submit","id":8,"type":"t","body":1}`
-		master, other, leaver := w.openGloom(0, true), w.openGloom(0, true), w.openGloom(0, true)
+		master, other, departing := w.openGloom(0, true), w.openGloom(0, true), w.openGloom(0, true)
 		var want []string
 		var in []byte
 		for i := range ahead {
@@ -41,14 +41,14 @@ func TestGloomLargeFrame(t *testing.T) {
 			want = append(want, `{"ok":true,"id":`+fmt.Sprint(-1-i)+`}`)
 		}
 		in = append(append(in, gloomFrame(large("7"))...), gloomFrame(small)...)
-		leaver.receive(gloomFrame(large("9")))
+		departing.receive(gloomFrame(large("9")))
 		master.receive(in)
 		w.settle()
 		other.say(`{"action":"submit","id":6,"type":"t","body":1}`)
 		other.hears("while a large frame is parsed", `{"ok":true,"id":6}`)
 		master.hears("what stands ahead of it", want...)
 		master.receive(gloomFrame(`{"action":"submit","id":10,"type":"t","body":1}`))
-		leaver.close()
+		departing.close()
 		parse(2)
 		master.hears("it and what follows", `{"ok":true,"id":7}`, `{"ok":true,"id":8}`, `{"ok":true,"id":10}`)
 		master.receive(gloomFrame(strings.Repeat("[", served.LargeFrame+1)))

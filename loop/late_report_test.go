@@ -8,9 +8,10 @@ import (
 	"treadle/codec/periodic"
 )
 
-// The late result of a job's run that was taken from its worker is the answer to no RUN_JOB but its own: not to one of
-// a later job of that name, and the later job is not ended by it. In the 2018 framing the handle says which run is
-// meant; in the CRC framing a worker is not given a job of that name before it has reported the old run.
+// TestLateResult: the late result of a job's run that was taken from its worker is the answer to no RUN_JOB but its
+// own: not to one of a later job of that name, and the later job is not ended by it. In the 2018 framing the handle
+// says which run is meant; in the CRC framing a worker is not given a job of that name before it has reported the old
+// run.
 func TestLateResult(t *testing.T) {
 	type fixture struct {
 		*memServer
@@ -76,8 +77,9 @@ func TestLateResult(t *testing.T) {
 	}
 }
 
-// A slave has one job at a time, and its respond names none. One whose job was removed stays busy: the respond is about
-// that job, is acknowledged, and ends no later one of its name. TestLateRespond has the same for a time-out.
+// TestRespondOfARemovedJob: a slave has one job at a time, and its respond names none. One whose job was removed stays
+// busy: the respond is about that job, is acknowledged, and ends no later one of its name. TestLateRespond has the
+// same for a time-out.
 func TestRespondOfARemovedJob(t *testing.T) {
 	w := newMemServer(t, Options{})
 	client, slave := w.join(0, periodic.Client), w.slave(0, `"f"`)

@@ -24,7 +24,7 @@ func (j *logBuffer) Write(p []byte) (int, error) {
 
 func (j *logBuffer) log() *slog.Logger { return slog.New(slog.NewTextHandler(j, nil)) }
 
-// line returns the lines with a text.
+// lines returns the lines with a text.
 func (j *logBuffer) lines(text string) (all []string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

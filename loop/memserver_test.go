@@ -254,7 +254,7 @@ func (w *memServer) tick() sched.Time {
 
 func (w *memServer) advance(ms int64) { w.manual.advance(ms, w.tick) }
 
-// checkSlow makes the reactors check their slow connections.
+// look makes the reactors check their slow connections.
 func (w *memServer) look() {
 	w.mu.Lock()
 	due := w.delayed

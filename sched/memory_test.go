@@ -13,8 +13,8 @@ func (discardAll) Deliver(*Delivery) {}
 func (discardAll) Save(int, *Saved)  {}
 func (discardAll) Drop(int, uint64)  {}
 
-// TestLargeBytesAreLetGo checks that the memory of large jobs, tasks and results is freed with
-// them, even if no verb follows.
+// TestLargeBytesAreFreed checks that the memory of large jobs, tasks and results is freed with them, even if no verb
+// follows.
 func TestLargeBytesAreFreed(t *testing.T) {
 	const jobs, tasks = 1, 2
 	large := func() []byte { return make([]byte, keepOwn+1) }

@@ -22,7 +22,7 @@ import (
 // binary is the program, built once for the tests that use it as a user does.
 var binary string
 
-// No test may leave a goroutine behind, gnet's own pool aside.
+// TestMain: no test may leave a goroutine behind, gnet's own pool aside.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	for _, name := range []string{"test.fuzz", "test.list"} { // neither runs the program, and each of the fuzzer's processes would build it

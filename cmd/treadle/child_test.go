@@ -53,8 +53,8 @@ func TestChild(t *testing.T) {
 	f(child{timeout: time.Second, jobs: true}, `sleep 60 & sleep 60`, "", "", "", "it took longer than its time-out of 1s and was killed", -1)
 }
 
-// A command that is killed takes along what it has started: its grandchild no
-// longer holds the other end of a pipe.
+// TestChildKilled: a command that is killed takes along what it has started: its grandchild no longer holds the other
+// end of a pipe.
 func TestChildKilled(t *testing.T) {
 	fifo := filepath.Join(t.TempDir(), "fifo")
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {

@@ -35,7 +35,7 @@ func config(t *testing.T, text string) string {
 	return path
 }
 
-// Names, workloads and commands are bytes: what is no UTF-8 reaches the server as it is.
+// TestArgumentsAreBytes: Names, workloads and commands are bytes: what is no UTF-8 reaches the server as it is.
 func TestArgumentsAreBytes(t *testing.T) {
 	const text = "\xff\xfe é \x80"
 	submit, err := parse(t, "submit", text, "n"+text, "-w", text)

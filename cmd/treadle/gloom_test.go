@@ -91,7 +91,7 @@ func TestGloom(t *testing.T) {
 	user{t, g.path("p")}.eventually(`FUNCTION +WORKERS +JOBS +RUNNING +NEXT\n`, "status")
 }
 
-// Both protocols do each other's jobs.
+// TestGloomMeetsPeriodic: both protocols do each other's jobs.
 func TestGloomMeetsPeriodic(t *testing.T) {
 	g := serveGloom(t)
 	worker := g.work(`cat; echo $0 >&2`, "--timeout", "60")
@@ -105,8 +105,8 @@ func TestGloomMeetsPeriodic(t *testing.T) {
 	periodic.stop()
 }
 
-// A worker finishes its job after the first signal, and kills it after the second,
-// and the job goes to the next. A worker outlives its server.
+// TestGloomWorkSignals: a worker finishes its job after the first signal, and kills it after the second, and the job
+// goes to the next. A worker outlives its server.
 func TestGloomWorkSignals(t *testing.T) {
 	g := serveGloom(t)
 	fifo := g.path("fifo")

@@ -86,7 +86,7 @@ func TestStatusChoice(t *testing.T) {
 	f(true, "B a b empty")
 }
 
-// A dump that fails leaves the older file as it was, and no other file.
+// TestReplaceFile: a dump that fails leaves the older file as it was, and no other file.
 func TestReplaceFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "jobs.dump")

@@ -110,8 +110,8 @@ func TestLockNames(t *testing.T) {
 	worker.stop()
 }
 
-// A command's output waits for a slow receiver, all of it, however long after the
-// command's end: the time for what the command has left behind is over here at once.
+// TestRelaySlow: a command's output waits for a slow receiver, all of it, however long after the command's end: the
+// time for what the command has left behind is over here at once.
 func TestRelaySlow(t *testing.T) {
 	var got strings.Builder
 	var r *relay

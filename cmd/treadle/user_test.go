@@ -133,8 +133,8 @@ func TestUser(t *testing.T) {
 	u.fails(`treadle: no result of "nobody" "n" in 1s: no worker serves "nobody"; the job stays queued .*\n`, "--framing 2018 run nobody n --wait 1")
 }
 
-// A function whose job is still in the hands of one who serves it no more is not
-// dropped, and drop says so.
+// TestDropWhileRunning: a function whose job is still in the hands of one who serves it no more is not dropped, and
+// drop says so.
 func TestDropWhileRunning(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
 	serve(t, socket)
@@ -174,8 +174,8 @@ func TestShutdownCommand(t *testing.T) {
 	server.stop()
 }
 
-// A worker outlives its server: it says once that it is gone and once that it
-// is back, and works on.
+// TestWorkReconnects: a worker outlives its server: it says once that it is gone and once that it is back, and works
+// on.
 func TestWorkReconnects(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
 	server := serve(t, socket)
@@ -199,8 +199,8 @@ func TestWorkReconnects(t *testing.T) {
 	worker.exit(0)
 }
 
-// SIGTERM lets a running command finish and its result count; a second one
-// kills the command, and its job waits for the next worker.
+// TestWorkSignals: SIGTERM lets a running command finish and its result count; a second one kills the command, and its
+// job waits for the next worker.
 func TestWorkSignals(t *testing.T) {
 	dir := t.TempDir()
 	socket, fifo := filepath.Join(dir, "s"), filepath.Join(dir, "fifo")

@@ -4,7 +4,7 @@
 // A payload is read once to judge it: all of it must be sound protobuf with every required field, and a request must
 // have the fields of its type and no others, as the messaging API says. What is decoded are views into the caller's
 // bytes, valid until those bytes change; tasks, dependencies and log entries are not gathered anywhere but read again,
-// one at a time, by whoever ranges over them. So nothing here allocates but a refusal, and a request of 16 MiB takes no
+// one at a time, as the caller ranges over them. So nothing here allocates but a refusal, and a request of 16 MiB takes no
 // memory besides its own. Protobuf's generated code stands in dworkpb: it takes six times as long and 87 allocations for
 // a Complete of 16 tasks, so no server uses it, but a fuzz target holds this package to it.
 //

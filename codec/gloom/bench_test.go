@@ -61,7 +61,7 @@ func BenchmarkParseNested(b *testing.B) {
 	benchmarkParse(b, []byte(`{"body":`+string(bytes.Repeat([]byte("["), 5000))+string(bytes.Repeat([]byte("]"), 5000))+`}`))
 }
 
-// The two that Parse replaces: the check alone, and the check with the fields.
+// BenchmarkEncodingJSONValid: the two that Parse replaces: the check alone, and the check with the fields.
 func BenchmarkEncodingJSONValid(b *testing.B) {
 	b.ReportAllocs()
 	b.SetBytes(int64(len(benchmarkSubmit)))

@@ -56,7 +56,8 @@ func TestValid(t *testing.T) {
 	}
 }
 
-// Every place in a string is once each of the eight bytes that are read at once, and behind the last eight.
+// TestValidAtEveryPlaceOfAString: every place in a string is once each of the eight bytes that are read at once, and
+// behind the last eight.
 func TestValidAtEveryPlaceOfAString(t *testing.T) {
 	for length := range 40 {
 		for at := range length {

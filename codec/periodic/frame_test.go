@@ -165,7 +165,7 @@ func TestNextResponseLimitHasALimit(t *testing.T) {
 	}
 }
 
-// A header that announces 4 GiB must cost nothing, and no decoder may ever allocate.
+// TestNothingIsAllocated: a header that announces 4 GiB must cost nothing, and no decoder may ever allocate.
 func TestNothingIsAllocated(t *testing.T) {
 	var f Frame
 	var j Job

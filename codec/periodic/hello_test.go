@@ -124,7 +124,8 @@ func TestNamedHelloRoundTrip(t *testing.T) {
 	})
 }
 
-// The checksum of a named hello may begin with 01, 02, a5 or 3c: its size tells it from a bare one.
+// TestNamedHelloWhoseChecksumLooksLikeARole: the checksum of a named hello may begin with 01, 02, a5 or 3c: its size
+// tells it from a bare one.
 func TestNamedHelloWhoseChecksumLooksLikeARole(t *testing.T) {
 	seen := map[byte]bool{}
 	for i := 0; len(seen) < 4; i++ {

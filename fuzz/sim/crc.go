@@ -17,7 +17,7 @@ import (
 // chunk is one WORK_DATA.
 type chunk struct {
 	text string
-	sure bool // whoever sent it held the job: it was published
+	sure bool // its sender held the job: it was published
 }
 
 // receiver is one RECV_DATA.

@@ -18,7 +18,7 @@ import (
 	"treadle/sched"
 )
 
-// No test may leave a goroutine behind.
+// TestMain: no test may leave a goroutine behind.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // testHub is a hub without sockets, and its host: a server without a journal and other protocols,

@@ -262,7 +262,7 @@ func TestOutboundLimit(t *testing.T) {
 }
 
 // TestUnsent lets peers have large replies that they do not read, each no more than it may: those that have had theirs
-// for the longest are hung up on, and whoever reads gets what it asks for.
+// for the longest are closed, and a peer that reads gets what it asks for.
 func TestUnsent(t *testing.T) {
 	const large = 16 << 20 // more than the system takes for a connection
 	r := listen(t, Options{MaxUnsent: 3 * large})

@@ -67,7 +67,7 @@ func (s *sender) run() {
 		s.out = nil
 		s.mu.Unlock()
 		if _, err := s.Conn.Write(out); gone || err != nil {
-			return // whoever waits for an answer hears of it
+			return // the waiting caller gets the error
 		}
 	}
 }

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// bareSubject finds a comment whose subject is a bare pronoun: it names neither the thing nor what it does.
+var bareSubject = regexp.MustCompile(`^(Who|Whoever|Whose|What|Whatever|Those|He|She|Nobody|Somebody|Everybody)\b`)
+
+// privateWords are words of this project alone for ideas that have a standard name, which stands beside them.
+var privateWords = map[*regexp.Regexp]string{
+	regexp.MustCompile(`(?i)\bwho(m)?ever\b`):                                    "the caller, the sender, the peer",
+	regexp.MustCompile(`(?i)\b(exhume\w*|bury|leavers?)`):                        "reap, departed",
+	regexp.MustCompile(`(?i)\b(farewell|lastWords)\b`):                           "half-close, shutdown",
+	regexp.MustCompile(`(?i)\b(relieve\w*|maxDeaf)\b`):                           "shed",
+	regexp.MustCompile(`(?i)\b(burden|foremost|picky|takeApart|comeBack)\b`):     "the words of sched/doc.go",
+	regexp.MustCompile(`(?i)\b(wedged|netting|humane|errMet)\b`):                 "panicked, compacted, readable, over the limit",
+	regexp.MustCompile(`(?i)\b(siege|misfortunes?|exodus|harvest(s|ed|ing)?)\b`): "attack, fault, disconnect, consume",
+}
+
+// languageFaults returns what is wrong with the comments and names of a Go file. The lint of the house is small: it
+// refuses the patterns that cost readers most, so that they do not come back.
+func languageFaults(file, source string) (faults []string) {
+	set := token.NewFileSet()
+	f, err := parser.ParseFile(set, file, source, parser.ParseComments)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	fault := func(at token.Pos, format string, args ...any) {
+		faults = append(faults, fmt.Sprintf("%v: %s", set.Position(at), fmt.Sprintf(format, args...)))
+	}
+	for _, group := range f.Comments {
+		text := group.Text()
+		if bareSubject.MatchString(text) {
+			fault(group.Pos(), "the comment begins with %q: name its subject", strings.Fields(text)[0])
+		}
+		for word, standard := range privateWords {
+			if found := word.FindString(text); found != "" {
+				fault(group.Pos(), "the comment says %q: %s", found, standard)
+			}
+		}
+	}
+	ast.Inspect(f, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncDecl:
+			if n.Doc != nil && !strings.HasPrefix(n.Doc.Text(), n.Name.Name) {
+				fault(n.Doc.Pos(), "the comment of %s does not begin with its name", n.Name.Name)
+			}
+		case *ast.Ident:
+			for word, standard := range privateWords {
+				if word.MatchString(n.Name) {
+					fault(n.Pos(), "the name %s: %s", n.Name, standard)
+				}
+			}
+		}
+		return true
+	})
+	return faults
+}
+
+// TestLanguage holds the comments and names of all Go files to the project's language.
+func TestLanguage(t *testing.T) {
+	files := 0
+	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && name != root && (hidden(d.Name()) || d.Name() == "testdata" || d.Name() == "bin") {
+			return fs.SkipDir
+		}
+		if filepath.Ext(name) != ".go" || strings.HasSuffix(name, ".pb.go") || strings.HasSuffix(name, "language_test.go") {
+			return nil
+		}
+		files++
+		source, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		for _, fault := range languageFaults(name, string(source)) {
+			t.Error(fault)
+		}
+		return nil
+	})
+	if err != nil || files < 400 {
+		t.Errorf("%d files were read, %v", files, err)
+	}
+}
+
+// TestLanguageFaults shows the lint each pattern that it refuses.
+func TestLanguageFaults(t *testing.T) {
+	for source, want := range map[string]string{
+		"// What is left.\nvar x int":               `begins with "What"`,
+		"// f tells whoever asks.\nfunc f() {}":     `says "whoever"`,
+		"// Ends it.\nfunc f() {}":                  "does not begin with its name",
+		"var exhumed int":                           "the name exhumed",
+		"// f ends the session.\nfunc f() { g() }":  "",
+		"// f holds whose turn it is.\nfunc f() {}": "",
+	} {
+		got := strings.Join(languageFaults("x.go", "package x\n\n"+source+"\n"), "\n")
+		if want == "" && got != "" || !strings.Contains(got, want) {
+			t.Errorf("%q: %q, want %q", source, got, want)
+		}
+	}
+}
