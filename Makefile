@@ -40,7 +40,7 @@ test: ## all tests and a short simulation; needs Go alone
 	$(GO) test -tags invariants ./fuzz/sim
 
 race: ## all tests with the race detector and the invariants checked; needs a C compiler
-	CGO_ENABLED=1 $(GO) test -race -tags invariants ./...
+	CGO_ENABLED=1 $(GO) test -race -timeout 1h -tags invariants ./...
 
 lint: ## gofmt, go vet with and without the invariants tag, golangci-lint
 	@files=$$("$$($(GO) env GOROOT)/bin/gofmt" -l .) || exit 1; \
