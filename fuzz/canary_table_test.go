@@ -45,7 +45,7 @@ var canaries = []canary{
 	{"a Disbatch queue whose last task is next has its first", "loop/disbatch/node/tasks.go", "return bson.D{{Key: \"_id\", Value: -1}}", "return bson.D{{Key: \"_id\", Value: 1}}"},
 	{"a Disbatch claim is kept over the limit", "loop/disbatch/node/slots.go", "count <= int64(q.Limit) {", "count <= int64(q.Limit)+1 {"},
 	{"a Disbatch node that stops gives back what a worker has", "loop/disbatch/node/functions.go", "if n.o.Functions.Withdraw(a.Plugin.Function, id) {", "if n.o.Functions.Withdraw(a.Plugin.Function, id) || true {"},
-	{"a Disbatch claim whose reply is lost is forgotten", "loop/disbatch/node/tick.go", "if n.known[t.ID] || n.ticks == 0 {", "if n.ticks == 0 {"},
+	{"a Disbatch claim whose reply is lost is forgotten", "loop/disbatch/node/reclaim.go", "if n.known[t.ID] || n.ticks == 0 {", "if n.ticks == 0 {"},
 	{"a Disbatch node that stops keeps what it has claimed", "loop/disbatch/node/node.go", "released, err := n.release(n.calls, queues)", "released, err := int64(0), error(nil)"},
 	{"the end of a Disbatch task is written no second time", "loop/disbatch/node/perform.go", "err := p.retry.Do(ctx, \"finishing task \"+t.ID.Hex(), write)", "err := write()"},
 	{"a Disbatch node ends when the database fails at its start", "loop/disbatch/node/node.go", "before, err := n.retryEntry(ctx)", "before, err := n.entry(ctx)"},

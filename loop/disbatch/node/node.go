@@ -63,7 +63,7 @@ type Node struct {
 	loader   *loader
 	calls    context.Context    // of database calls; outlasts Run's context by Options.Drain
 	end      context.CancelFunc // of calls
-	claims   sync.WaitGroup     // claims in progress
+	claiming sync.WaitGroup     // claims in progress
 	waits    sync.WaitGroup     // tasks at workers of the server
 
 	// The ticking goroutine alone uses the fields below.
@@ -75,7 +75,8 @@ type Node struct {
 
 	stopping chan struct{} // closed by stop
 
-	mu         sync.Mutex // guards the fields below
+	// mu guards the fields below. Only the ticking goroutine replaces view.
+	mu         sync.Mutex
 	view       view
 	queues     map[primitive.ObjectID]*queueState
 	local      map[primitive.ObjectID]bool // tasks of this process
@@ -86,11 +87,11 @@ type Node struct {
 
 // view is the state of the database that a tick has read.
 type view struct {
-	config  *config.File
-	queues  []disbatch.Queue
-	nodes   []disbatch.Node
-	limit   int // of this node
-	foreign int // tasks of this node that another process holds
+	config    *config.File
+	queues    []disbatch.Queue
+	nodes     []disbatch.Node
+	limit     int // of this node
+	inherited int // see Node.inherited; less the tasks that got a slot since the tick
 }
 
 // queueState is a queue that the node serves.
@@ -99,10 +100,10 @@ type queueState struct {
 	plugin  config.Plugin
 	slots   int  // in use by claims and tasks of this process
 	others  int  // tasks of other processes that count against the limit
-	share   int  // slots that a new claim fills at once
-	extra   int  // claims beyond share that are left until the next tick
+	share   int  // slots that are refilled as soon as they are free, see Node.share
+	extra   int  // claims beyond share that may still start before the next tick
 	empty   bool // a claim found no task or no room; until the next tick
-	backoff int  // ticks after the next one without extra claims
+	backoff int  // the number of coming ticks that allow no extra claims
 }
 
 // New returns a node that Run starts. It does not connect to the database.
@@ -278,7 +279,7 @@ func (n *Node) stop() {
 	close(n.stopping)
 	after := time.AfterFunc(n.o.Drain, n.end)
 	defer after.Stop()
-	n.claims.Wait() // a claim ends with the time-out of its call
+	n.claiming.Wait() // a claim ends with the time-out of its call
 	err := n.retry.Do(n.calls, "giving tasks back", func() (err error) {
 		if queues == nil { // before the first tick; an earlier process may have claimed tasks
 			if queues, err = n.store.Queues(n.calls); err != nil {

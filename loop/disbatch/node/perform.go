@@ -31,11 +31,12 @@ type performer struct {
 	log    *slog.Logger
 	config string   // path of the configuration, an argument of task runners
 	flags  []string // further arguments of 2018 task runners
-	claim  bool     // the mtime of a finished task is the time of its claim
 	tally  *tally
 	clock  func() time.Time // wall clock, for timestamps in the database
 	retry  *disbatch.Retrier
 	grace  time.Duration // shutdownGrace; less in tests
+	// keepMTime leaves the time of the claim as the mtime of a finished task.
+	keepMTime bool
 }
 
 // assignment is a claimed task with its plugin.
@@ -215,7 +216,7 @@ func (p *performer) endAbandoned(ctx context.Context, a *assignment, t *disbatch
 
 // mtime returns the mtime of a task that ends now; zero keeps that of its claim.
 func (p *performer) mtime() time.Time {
-	if p.claim {
+	if p.keepMTime {
 		return time.Time{}
 	}
 	return p.clock()
@@ -377,5 +378,5 @@ func newPerformer(store *disbatch.Store, c *config.File, log *slog.Logger) *perf
 	}
 	counted := new(tally)
 	retry := store.Retrier(log, func() { counted.errors.Add(1) })
-	return &performer{store: newDatabase(store), log: log, config: c.Path, flags: flags, claim: c.Node.MTime == "claim", tally: counted, clock: time.Now, retry: retry, grace: shutdownGrace}
+	return &performer{store: newDatabase(store), log: log, config: c.Path, flags: flags, keepMTime: c.Node.MTime == "claim", tally: counted, clock: time.Now, retry: retry, grace: shutdownGrace}
 }

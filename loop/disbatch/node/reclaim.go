@@ -3,12 +3,11 @@ package node
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
+	"maps"
 	"slices"
-	"strings"
+	"time"
 
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
@@ -16,25 +15,106 @@ import (
 	"treadle/loop/disbatch/config"
 )
 
-// After a power failure tasks keep the status running, 0, without a process, and count against the limit of their queue. The node
-// that starts next with the same name orphans them.
+// Tasks whose process is gone keep their status and count against the limits. Each tick recovers them in four ways:
+//
+//   - orphanOldClaims: tasks of this node that were claimed long ago and have not begun.
+//   - resumeInherited: claimed tasks from an earlier process of this node, or from a claim without a reply. They start.
+//   - reclaimOwn: running tasks of an earlier process of this node, after a power failure for example.
+//   - reclaimOthers: running tasks of other nodes without a heartbeat.
 
-// nodeVariable is an environment variable of a process that runs the tasks of a node. Its value is the instance of the node.
-const nodeVariable = "TREADLE_DISBATCH_RUNNER"
+// reclaimTicks is the number of ticks between checks for processes of tasks of earlier instances.
+const reclaimTicks = 10
 
-const (
-	// reclaimTicks is the number of ticks between checks for processes of tasks of earlier instances.
-	reclaimTicks = 10
-	// maxProcessText bounds the bytes read of a process's arguments or environment.
-	maxProcessText = 1 << 20
-)
+// orphanOldClaims orphans the claimed tasks of this node that this process does not hold and that have not begun within orphanAge.
+func (n *Node) orphanOldClaims(ctx context.Context) error {
+	n.mu.Lock()
+	local := slices.SortedFunc(maps.Keys(n.local), func(a, b primitive.ObjectID) int { return bytes.Compare(a[:], b[:]) })
+	n.mu.Unlock()
+	marked, err := n.store.orphanClaimed(ctx, n.o.Name, n.clock().Add(-orphanAge), local)
+	if marked > 0 {
+		n.tally.orphaned.Add(uint64(marked))
+		n.log.Warn("marked orphaned tasks", "tasks", marked)
+	}
+	return err
+}
+
+// inherited returns the claimed and running tasks in the name of this node that this process has not held for two ticks. They belong
+// to an earlier process, or the reply to their claim was lost.
+func (n *Node) inherited(ctx context.Context) (out []disbatch.Task, err error) {
+	tasks, err := n.store.heldBy(ctx, n.o.Name)
+	if err != nil {
+		return nil, err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	known := make(map[primitive.ObjectID]bool)
+	for _, t := range tasks {
+		if n.local[t.ID] {
+			continue
+		}
+		known[t.ID] = true
+		if n.known[t.ID] || n.ticks == 0 {
+			out = append(out, t)
+		}
+	}
+	n.known = known
+	n.ticks++
+	return out, nil
+}
+
+// resumeInherited starts the claimed tasks among the inherited ones. It orphans running tasks of functions, since their jobs ended
+// with the server of the earlier process.
+func (n *Node) resumeInherited(ctx context.Context, queues []disbatch.Queue, inherited []disbatch.Task) error {
+	for _, t := range inherited {
+		n.mu.Lock()
+		state := n.queues[t.Queue]
+		n.mu.Unlock()
+		switch {
+		case t.Status == disbatch.StatusClaimed:
+			if err := n.resume(ctx, queues, state, t.ID); err != nil {
+				return err
+			}
+		case state != nil && state.plugin.Kind == config.KindFunction && !n.isLocal(t.ID):
+			if _, err := n.store.orphanTask(ctx, &t); err != nil {
+				return err
+			}
+			n.tally.orphaned.Add(1)
+			n.log.Warn("orphaned a task: the server that had it is gone", "task", t.ID.Hex())
+		}
+	}
+	return nil
+}
+
+// resume starts an inherited task that is claimed. It releases the task if the node no longer serves its queue or has no room.
+func (n *Node) resume(ctx context.Context, queues []disbatch.Queue, state *queueState, id primitive.ObjectID) error {
+	t, err := n.store.Task(ctx, id)
+	switch {
+	case errors.Is(err, disbatch.ErrNotFound):
+		return nil
+	case err != nil:
+		return err
+	case t.Status != disbatch.StatusClaimed || t.Node != n.o.Name || n.isLocal(id):
+		return nil
+	case state != nil && n.adopt(state, &t):
+		return nil
+	}
+	_, err = n.release(ctx, queues, id)
+	return err
+}
+
+// isLocal reports whether this process holds a task.
+func (n *Node) isLocal(id primitive.ObjectID) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.local[id]
+}
 
 // reclaimOwn orphans running tasks of earlier instances of this node that no process of this host runs. A task that runs elsewhere
 // still ends with its own status.
-func (n *Node) reclaimOwn(ctx context.Context, mine []disbatch.Task) error {
+func (n *Node) reclaimOwn(ctx context.Context, inherited []disbatch.Task) error {
 	if n.left == nil {
 		n.left = make(map[primitive.ObjectID]bool)
-		for _, t := range mine {
+		for _, t := range inherited {
 			n.left[t.ID] = t.Status == disbatch.StatusRunning
 		}
 	} else if n.ticks%reclaimTicks != 0 {
@@ -42,9 +122,9 @@ func (n *Node) reclaimOwn(ctx context.Context, mine []disbatch.Task) error {
 	}
 	var left []disbatch.Task
 	n.mu.Lock()
-	for _, t := range mine {
+	for _, t := range inherited {
 		state := n.queues[t.Queue]
-		if t.Status == disbatch.StatusRunning && n.left[t.ID] && (state == nil || state.plugin.Kind != config.KindFunction) { // see recover
+		if t.Status == disbatch.StatusRunning && n.left[t.ID] && (state == nil || state.plugin.Kind != config.KindFunction) { // see resumeInherited
 			left = append(left, t)
 		}
 	}
@@ -77,61 +157,24 @@ func (n *Node) reclaimOwn(ctx context.Context, mine []disbatch.Task) error {
 	return nil
 }
 
-// instance identifies one run of a node: database and name, and an id of the run. It is the value of nodeVariable.
-type instance struct{ node, id string }
-
-func newInstance(database, node string) instance {
-	return instance{node: database + "/" + node + "/", id: primitive.NewObjectID().Hex()}
-}
-
-func (l instance) String() string { return l.node + l.id }
-
-// processes holds the tasks that processes of this host run.
-type processes struct {
-	tasks  map[string]bool // by id
-	runner bool            // a process runs tasks of another instance of the node
-}
-
-// runningTasks searches the processes of this host for tasks. A task runner of the original has the id of its task as an argument.
-// A plugin or a runner of Treadle has it in its environment.
-func runningTasks(of instance) (processes, error) {
-	p := processes{tasks: make(map[string]bool)}
-	if _, err := os.Stat("/proc/self/environ"); err != nil {
-		return p, err
-	}
-	all, err := filepath.Glob("/proc/[0-9]*")
-	for _, dir := range all { // processes of other users and ended ones are unreadable
-		words := processText(dir + "/cmdline")
-		for i, word := range words {
-			if id, ok := strings.CutPrefix(word, "--task="); ok {
-				p.tasks[id] = true
-			} else if word == "--task" && i+1 < len(words) {
-				p.tasks[words[i+1]] = true
-			}
-		}
-		for _, word := range processText(dir + "/environ") {
-			if id, ok := strings.CutPrefix(word, selfVariable+"="); ok {
-				p.tasks[id] = true
-			}
-			id, ok := strings.CutPrefix(word, nodeVariable+"="+of.node)
-			p.runner = p.runner || ok && id != of.id
-		}
-	}
-	return p, err
-}
-
-// processText reads a file of zero-terminated texts.
-func processText(path string) []string {
-	f, err := os.Open(path)
-	if err != nil {
+// reclaimOthers orphans the running tasks of nodes without a heartbeat for reclaim_after.
+func (n *Node) reclaimOthers(ctx context.Context, nodes []disbatch.Node) error {
+	limit := n.o.Config.Node.ReclaimAfter.Duration()
+	if limit == 0 {
 		return nil
 	}
-	defer func() { _ = f.Close() }()                         // only read
-	text, _ := io.ReadAll(io.LimitReader(f, maxProcessText)) // an error ends the text
-	return strings.Split(string(bytes.TrimSuffix(text, []byte{0})), "\x00")
-}
-
-// pluginEnvironment returns an environment without nodeVariable.
-func pluginEnvironment(environment []string) []string {
-	return slices.DeleteFunc(environment, func(e string) bool { return strings.HasPrefix(e, nodeVariable+"=") })
+	for _, e := range nodes {
+		if e.Name == n.o.Name || e.Name == "" || time.Since(n.heartbeats[e.Name].at) <= limit {
+			continue
+		}
+		marked, err := n.store.orphanRunning(ctx, e.Name)
+		if err != nil {
+			return err
+		}
+		if marked > 0 {
+			n.tally.orphaned.Add(uint64(marked))
+			n.log.Warn("orphaned the running tasks of a node that is gone", "node", e.Name, "tasks", marked)
+		}
+	}
+	return nil
 }

@@ -71,14 +71,14 @@ func (n *Node) room(q *queueState, more int) bool {
 // within reports whether more tasks stay within the limits of the queue and of the node. The caller holds mu.
 func (n *Node) within(q *queueState, more int) bool {
 	return q.slots+q.others+more <= q.queue.Limit &&
-		(n.view.limit == disbatch.NoLimit || n.slots+n.view.foreign+more <= n.view.limit)
+		(n.view.limit == disbatch.NoLimit || n.slots+n.view.inherited+more <= n.view.limit)
 }
 
-// slot claims and runs tasks one after the other while there is room. The first task may be claimed already. With a limit of the
-// node, slot ends after one task, so that every queue gets a slot in turn.
-func (n *Node) slot(q *queueState, claimed *disbatch.Task) {
-	for again := true; again; claimed = nil {
-		a, err := n.next(q, claimed)
+// slot claims and runs tasks one after the other while there is room. It begins with the resumed task, unless that is nil. With a
+// limit of the node, slot ends after one task, so that every queue gets a slot in turn.
+func (n *Node) slot(q *queueState, resumed *disbatch.Task) {
+	for again := true; again; resumed = nil {
+		a, err := n.next(q, resumed)
 		if err == nil {
 			n.do(a)
 		}
@@ -100,10 +100,10 @@ func (n *Node) slot(q *queueState, claimed *disbatch.Task) {
 // errNoTask reports that a queue has no task for a slot, or no room for one.
 var errNoTask = errors.New("no task for this slot")
 
-// next claims a task for a slot, or takes the claimed one. An error ends the slot; it is errNoTask unless the claim has failed.
-func (n *Node) next(q *queueState, claimed *disbatch.Task) (*assignment, error) {
+// next claims a task for a slot, or takes the resumed one. An error ends the slot; it is errNoTask unless the claim has failed.
+func (n *Node) next(q *queueState, resumed *disbatch.Task) (*assignment, error) {
 	n.mu.Lock()
-	if n.halted || claimed == nil && !n.room(q, 0) {
+	if n.halted || resumed == nil && !n.room(q, 0) {
 		n.mu.Unlock()
 		return nil, errNoTask
 	}
@@ -111,16 +111,16 @@ func (n *Node) next(q *queueState, claimed *disbatch.Task) (*assignment, error) 
 	if beyond {
 		q.extra--
 	}
-	n.claims.Add(1)
+	n.claiming.Add(1)
 	queue := q.queue
 	a := &assignment{Plugin: q.plugin, Schema: queue.Schema, GFS: n.o.Config.GFS}
 	n.mu.Unlock()
-	defer n.claims.Done()
-	t, err := n.claim(&queue, claimed)
-	for wait := settleLast; err == errOverLimit && !beyond && claimed == nil && wait < n.o.Interval && n.wait(wait/2+time.Duration(n.pick(int(wait)))); wait *= 2 {
-		t, err = n.claim(&queue, claimed) // other nodes exceed their share until their tasks end
+	defer n.claiming.Done()
+	t, err := n.claim(&queue, resumed)
+	if err == errOverLimit && !beyond && resumed == nil {
+		t, err = n.claimAgain(&queue)
 	}
-	n.claimed(&queue, err)
+	n.noteClaim(&queue, err)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	switch {
@@ -146,8 +146,8 @@ func (n *Node) next(q *queueState, claimed *disbatch.Task) (*assignment, error) 
 	return a, nil
 }
 
-// claimed logs the result of a claim once per change. It fails the task if its document has no room for a claim.
-func (n *Node) claimed(q *disbatch.Queue, err error) {
+// noteClaim logs the result of a claim once per change. It fails the task if its document has no room for a claim.
+func (n *Node) noteClaim(q *disbatch.Queue, err error) {
 	if err == nil || err == errOverLimit || errors.Is(err, disbatch.ErrNotFound) {
 		n.setCondition("claims of queue "+q.Name, "")
 		return
@@ -161,10 +161,23 @@ func (n *Node) claimed(q *disbatch.Queue, err error) {
 	}
 }
 
-// claim claims a task of a queue, or takes the claimed one, and settles it.
-func (n *Node) claim(q *disbatch.Queue, claimed *disbatch.Task) (t disbatch.Task, err error) {
-	if claimed != nil {
-		t = *claimed
+// claimAgain repeats a claim within the share of this node that was over the limit: other nodes exceed their shares until their tasks
+// end. Its waits double, with jitter, up to an interval.
+func (n *Node) claimAgain(q *disbatch.Queue) (t disbatch.Task, err error) {
+	err = errOverLimit
+	for wait := settleLast; err == errOverLimit && wait < n.o.Interval; wait *= 2 {
+		if !n.wait(wait/2 + time.Duration(n.pick(int(wait)))) {
+			break
+		}
+		t, err = n.claim(q, nil)
+	}
+	return t, err
+}
+
+// claim claims a task of a queue, or takes the resumed one, and settles it.
+func (n *Node) claim(q *disbatch.Queue, resumed *disbatch.Task) (t disbatch.Task, err error) {
+	if resumed != nil {
+		t = *resumed
 	} else if t, err = n.store.claim(n.calls, q, n.o.Name, n.clock()); err != nil {
 		return t, err
 	} else {
@@ -213,13 +226,13 @@ func (n *Node) wait(d time.Duration) bool {
 	}
 }
 
-// adopt gives a slot to a claimed task of foreign, which counts against the limits already. It returns false if a limit has become
-// smaller.
+// adopt gives a slot to an inherited task that is claimed and counts against the limits already. It returns false if a limit has
+// become smaller.
 func (n *Node) adopt(q *queueState, t *disbatch.Task) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	q.others--
-	n.view.foreign--
+	n.view.inherited--
 	if !n.within(q, 1) {
 		return false
 	}

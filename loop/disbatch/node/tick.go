@@ -1,11 +1,9 @@
 package node
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -46,18 +44,18 @@ func (n *Node) tick(ctx context.Context) error {
 	if err := n.report(ctx, queues, busy); err != nil {
 		return err
 	}
-	if err := n.clean(ctx); err != nil {
+	if err := n.orphanOldClaims(ctx); err != nil {
 		return err
 	}
-	mine, err := n.foreign(ctx)
+	inherited, err := n.inherited(ctx)
 	if err != nil {
 		return err
 	}
-	v.foreign = len(mine)
-	n.adjust(&v, busy, mine)
+	v.inherited = len(inherited)
+	n.adjust(&v, busy, inherited)
 	n.setCondition("journal", n.store.journalWarning())
 	n.tally.ticked.Store(time.Now().UnixMilli())
-	err = errors.Join(n.recover(ctx, mine), n.reclaimOwn(ctx, mine), n.recount(ctx, queues), n.reclaim(ctx, nodes))
+	err = errors.Join(n.resumeInherited(ctx, queues, inherited), n.reclaimOwn(ctx, inherited), n.recount(ctx, queues), n.reclaimOthers(ctx, nodes))
 	if ctx.Err() == nil { // no claims after a tick that was cut off
 		n.fill()
 	}
@@ -142,32 +140,8 @@ func (n *Node) report(ctx context.Context, queues []disbatch.Queue, busy []occup
 // ownTimestamps is the number of its own timestamps that a node recognises in its entry.
 const ownTimestamps = 8
 
-// foreign returns the claimed and running tasks of this node that this process has not held for two ticks. They belong to an earlier
-// process, or the reply to their claim was lost.
-func (n *Node) foreign(ctx context.Context) (out []disbatch.Task, err error) {
-	tasks, err := n.store.heldBy(ctx, n.o.Name)
-	if err != nil {
-		return nil, err
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	known := make(map[primitive.ObjectID]bool)
-	for _, t := range tasks {
-		if n.local[t.ID] {
-			continue
-		}
-		known[t.ID] = true
-		if n.known[t.ID] || n.ticks == 0 {
-			out = append(out, t)
-		}
-	}
-	n.known = known
-	n.ticks++
-	return out, nil
-}
-
 // adjust replaces the view and updates the states of all queues to it.
-func (n *Node) adjust(v *view, busy []occupied, mine []disbatch.Task) {
+func (n *Node) adjust(v *view, busy []occupied, inherited []disbatch.Task) {
 	others := make(map[primitive.ObjectID]int)
 	for _, b := range busy {
 		if b.node != n.o.Name {
@@ -179,7 +153,7 @@ func (n *Node) adjust(v *view, busy []occupied, mine []disbatch.Task) {
 			others[v.queues[i].ID] = 0
 		}
 	}
-	for _, t := range mine {
+	for _, t := range inherited {
 		others[t.Queue]++
 	}
 	states := make(map[primitive.ObjectID]*queueState)
@@ -281,66 +255,6 @@ func pinned(q *disbatch.Queue, node string) bool {
 	return !slices.Contains(q.Ignore, node)
 }
 
-// clean orphans the tasks of this node that have not begun for orphanAge since their claim.
-func (n *Node) clean(ctx context.Context) error {
-	n.mu.Lock()
-	local := slices.SortedFunc(maps.Keys(n.local), func(a, b primitive.ObjectID) int { return bytes.Compare(a[:], b[:]) })
-	n.mu.Unlock()
-	marked, err := n.store.orphanClaimed(ctx, n.o.Name, n.clock().Add(-orphanAge), local)
-	if marked > 0 {
-		n.tally.orphaned.Add(uint64(marked))
-		n.log.Warn("marked orphaned tasks", "tasks", marked)
-	}
-	return err
-}
-
-// recover starts the claimed tasks of foreign: the reply to their claim was lost, or the node has restarted. It orphans running
-// tasks of functions, since their jobs ended with the server of the earlier process.
-func (n *Node) recover(ctx context.Context, mine []disbatch.Task) error {
-	for _, t := range mine {
-		n.mu.Lock()
-		state := n.queues[t.Queue]
-		n.mu.Unlock()
-		switch {
-		case t.Status == disbatch.StatusClaimed:
-			if err := n.resume(ctx, state, t.ID); err != nil {
-				return err
-			}
-		case state != nil && state.plugin.Kind == config.KindFunction && !n.isLocal(t.ID):
-			if _, err := n.store.orphanTask(ctx, &t); err != nil {
-				return err
-			}
-			n.tally.orphaned.Add(1)
-			n.log.Warn("orphaned a task: the server that had it is gone", "task", t.ID.Hex())
-		}
-	}
-	return nil
-}
-
-// resume starts a claimed task of foreign. It releases the task if the node no longer serves its queue or has no room.
-func (n *Node) resume(ctx context.Context, state *queueState, id primitive.ObjectID) error {
-	t, err := n.store.Task(ctx, id)
-	switch {
-	case errors.Is(err, disbatch.ErrNotFound):
-		return nil
-	case err != nil:
-		return err
-	case t.Status != disbatch.StatusClaimed || t.Node != n.o.Name || n.isLocal(id):
-		return nil
-	case state != nil && n.adopt(state, &t):
-		return nil
-	}
-	_, err = n.release(ctx, n.view.queues, id)
-	return err
-}
-
-// isLocal reports whether this process holds a task.
-func (n *Node) isLocal(id primitive.ObjectID) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.local[id]
-}
-
 // recountTicks is the number of ticks between recounts of 2016 queues. A lost reply can make a counter wrong by one.
 const recountTicks = 60
 
@@ -351,28 +265,6 @@ func (n *Node) recount(ctx context.Context, queues []disbatch.Queue) error {
 			if err := n.store.recount(ctx, &q); err != nil {
 				return fmt.Errorf("cannot count the tasks of queue %s: %w", q.Name, err)
 			}
-		}
-	}
-	return nil
-}
-
-// reclaim orphans the running tasks of nodes without a heartbeat for reclaim_after.
-func (n *Node) reclaim(ctx context.Context, nodes []disbatch.Node) error {
-	limit := n.o.Config.Node.ReclaimAfter.Duration()
-	if limit == 0 {
-		return nil
-	}
-	for _, e := range nodes {
-		if e.Name == n.o.Name || e.Name == "" || time.Since(n.heartbeats[e.Name].at) <= limit {
-			continue
-		}
-		marked, err := n.store.orphanRunning(ctx, e.Name)
-		if err != nil {
-			return err
-		}
-		if marked > 0 {
-			n.tally.orphaned.Add(uint64(marked))
-			n.log.Warn("orphaned the running tasks of a node that is gone", "node", e.Name, "tasks", marked)
 		}
 	}
 	return nil
