@@ -17,17 +17,17 @@ import (
 // settings are the options of the server.
 func (s *Simulator) settings() loop.Options {
 	return loop.Options{
-		Loops: 2, Shards: s.shards, Periodic: loop.PeriodicOptions{CRC: s.era, Grab: s.grab, Shutdown: s.stops}, MaxFrame: s.frame, Gloom: loop.GloomOptions{MaxFrame: s.frame}, MaxOutbound: s.frame,
-		Kts46: loop.Kts46Options{RestartAfter: s.restartAfter},
-		Dwork: loop.DworkOptions{Stop: s.stopped, Complete: s.complete, Restart: s.restart, Remember: s.remember, Lease: s.lease},
+		Loops: 2, Shards: s.setup.shards, Periodic: loop.PeriodicOptions{CRC: s.setup.era, Grab: s.setup.grab, Shutdown: s.setup.stops}, MaxFrame: s.setup.frame, Gloom: loop.GloomOptions{MaxFrame: s.setup.frame}, MaxOutbound: s.setup.frame,
+		Kts46: loop.Kts46Options{RestartAfter: s.setup.restartAfter},
+		Dwork: loop.DworkOptions{Stop: s.setup.stopped, Complete: s.setup.complete, Restart: s.setup.restart, Remember: s.setup.remember, Lease: s.setup.lease},
 	}
 }
 
 // start starts a server on a disk. In one case of three the disk has a fault during a first start, and the server is
 // started once more on what that has left.
 func (s *Simulator) start(mem *vfs.MemFS, in loop.Surroundings) {
-	in.SchedBatch = s.schedBatch
-	in.Seed, in.LogSize, in.BatchSize, in.Pick = s.seed, s.logSize, s.batch, func(n int) int { return s.rng.IntN(n) }
+	in.SchedBatch = s.setup.schedBatch
+	in.Seed, in.LogSize, in.BatchSize, in.Pick = s.setup.seed, s.setup.logSize, s.setup.batch, func(n int) int { return s.rng.IntN(n) }
 	f, faulty := s.anyFault(), s.rng.IntN(3) == 0
 	if faulty {
 		mem = s.startBadly(mem, in, f)

@@ -54,15 +54,15 @@ func (s *Simulator) crcStep() {
 	w := all[s.rng.IntN(len(all))]
 	switch {
 	case len(busy) == 0:
-		s.works(w)
+		s.actAsWorker(w)
 	case s.rng.IntN(3) == 0:
 		b := busy[s.rng.IntN(len(busy))]
 		h := b.held[0]
-		s.listens(w, h.job.queue, h.job.name)
+		s.listen(w, h.job.queue, h.job.name)
 		s.deliver(w, math.MaxInt)
 		s.settle()
 		for range s.rng.IntN(3) { // else hardly anybody listens when something is published
-			s.publishes(b, h)
+			s.publish(b, h)
 		}
 		w = b
 	default:
@@ -81,16 +81,16 @@ func (s *Simulator) whileHolding(c *Conn, h heldJob) {
 	j := h.job
 	switch n := s.rng.IntN(7); {
 	case n == 5:
-		s.confirms(c, h)
+		s.confirm(c, h)
 	case n == 6:
 		c.held = slices.DeleteFunc(c.held, func(o heldJob) bool { return o.tag == h.tag })
-		s.declines(c, h)
+		s.decline(c, h)
 	case n < 2:
 		r := &Request{cmd: periodic.Acquire, lock: lock, limit: 1 + s.rng.IntN(2)}
 		r.arrive = func() {
 			if r.job = j; !h.isCurrent() && !s.maybeLater(h) { // it hears that it has it no more, and says nothing more of it
 				r.late = true
-				s.reports(h)
+				s.reported(h)
 				return
 			}
 			r.run = h
@@ -104,7 +104,7 @@ func (s *Simulator) whileHolding(c *Conn, h heldJob) {
 		c.ask(r, append(args, h.handle...))
 		s.say("c%d wants %s for %v, as one of %d", c.id, lock, j, r.limit)
 	case n == 2:
-		r := &Request{cmd: periodic.Release, silent: s.era < "2023"}
+		r := &Request{cmd: periodic.Release, silent: s.setup.era < "2023"}
 		r.arrive = func() {
 			if !h.isCurrent() && !s.maybeLater(h) {
 				return
@@ -114,12 +114,12 @@ func (s *Simulator) whileHolding(c *Conn, h heldJob) {
 		c.ask(r, append(periodic.AppendStr8String(nil, lock), h.handle...))
 		s.say("c%d gives %s back for %v", c.id, lock, j)
 	default:
-		s.publishes(c, h)
+		s.publish(c, h)
 	}
 }
 
-// publishes sends WORK_DATA of a job.
-func (s *Simulator) publishes(c *Conn, h heldJob) {
+// publish sends WORK_DATA of a job.
+func (s *Simulator) publish(c *Conn, h heldJob) {
 	j := h.job
 	s.published++
 	b := &chunk{text: fmt.Sprintf("chunk %d%s", s.published, strings.Repeat(".", s.rng.IntN(200)))}
@@ -135,8 +135,8 @@ func (s *Simulator) publishes(c *Conn, h heldJob) {
 	s.say("c%d publishes %s of %v", c.id, strings.TrimRight(b.text, "."), j)
 }
 
-// listens sends a RECV_DATA of a job, which may never come.
-func (s *Simulator) listens(c *Conn, queue int, name string) {
+// listen sends a RECV_DATA of a job, which may never come.
+func (s *Simulator) listen(c *Conn, queue int, name string) {
 	v := &receiver{queue: queue, name: name}
 	args := periodic.AppendJob(nil, &periodic.Job{Func: []byte(s.queues[queue]), Name: []byte(name)})
 	c.ask(&Request{cmd: periodic.RecvData, receiver: v}, args)
@@ -158,7 +158,7 @@ func (l *Ledger) acquired(c *Conn, q *Request, body []byte) {
 	}
 	j.asks--
 	if body[1] == 0 {
-		l.reports(q.run)
+		l.reported(q.run)
 		j.parked = true
 		if j.holder == c { // it is parked
 			j.holder, j.keyed, j.turn, j.locks = nil, false, l.turn, nil

@@ -29,7 +29,7 @@ const (
 func (s *Simulator) lines() map[string]string {
 	v := s.probe(s.server)
 	defer v.peer.Close()
-	return statusLines(s.report(v.framing, s.era, v.ask(periodic.Status, nil)))
+	return statusLines(s.report(v.framing, s.setup.era, v.ask(periodic.Status, nil)))
 }
 
 func statusLines(body []byte) map[string]string {
@@ -62,15 +62,15 @@ func (s *Simulator) disconnectMany() {
 		}
 	}
 	m := s.server.Connect("gloom-masters")
-	s.submitsMany(m, 0, manyJobs)
+	s.submitMany(m, 0, manyJobs)
 	has(manyJobs)
 	m.Close()
 	m = s.server.Connect("gloom-masters")
 	again := s.rng.IntN(manyJobs + 1)
-	s.submitsMany(m, 0, again)
+	s.submitMany(m, 0, again)
 	s.pass(time.Second)
 	has(again)
-	s.submitsMany(m, again, manyJobs)
+	s.submitMany(m, again, manyJobs)
 	has(manyJobs)
 	m.Close()
 	s.pass(time.Second)
@@ -78,8 +78,8 @@ func (s *Simulator) disconnectMany() {
 	s.say("a master has left %d jobs, and come back for %d of them", manyJobs, again)
 }
 
-// submitsMany submits jobs from one master to the queue without workers; each must be taken.
-func (s *Simulator) submitsMany(m *loop.OfflinePeer, from, to int) {
+// submitMany submits jobs from one master to the queue without workers; each must be taken.
+func (s *Simulator) submitMany(m *loop.OfflinePeer, from, to int) {
 	var frames []byte
 	id := func(i int) []byte { return fmt.Appendf(nil, `"many%d"`, i) }
 	for i := from; i < to; i++ {

@@ -182,12 +182,12 @@ func (s *Simulator) dump(server *loop.Offline, era string) (body []byte) {
 	return body
 }
 
-// loads sends a LOAD.
-func (s *Simulator) loads(c *Conn, jobs []*Job, at []int64) { s.loadsAs(c, jobs, at, &loadEnd{}) }
+// load sends a LOAD.
+func (s *Simulator) load(c *Conn, jobs []*Job, at []int64) { s.loadAs(c, jobs, at, &loadEnd{}) }
 
-// loadsAs sends a LOAD with something behind its jobs. Each job is there when its own bytes are, unless the disk is
+// loadAs sends a LOAD with something behind its jobs. Each job is there when its own bytes are, unless the disk is
 // full then.
-func (s *Simulator) loadsAs(c *Conn, jobs []*Job, at []int64, b *loadEnd) {
+func (s *Simulator) loadAs(c *Conn, jobs []*Job, at []int64, b *loadEnd) {
 	args := binary.BigEndian.AppendUint64(nil, uint64(len(jobs)+b.more))
 	r, fills := &Request{cmd: periodic.Load, loaded: jobs, silent: b.sum}, s.fills
 	var fronts []mark
@@ -195,7 +195,7 @@ func (s *Simulator) loadsAs(c *Conn, jobs []*Job, at []int64, b *loadEnd) {
 		args = append(args, s.record(j, at[i])...)
 		arrive := func() {
 			if fills == s.fills && !b.sum {
-				s.admits(r, func() { s.submitted(j, at[i]) })
+				s.unlessFull(r, func() { s.submitted(j, at[i]) })
 				return
 			}
 			r.doubtful, s.mixed = true, true // so what it would replace is in doubt, too
@@ -226,8 +226,8 @@ func (s *Simulator) loadsAs(c *Conn, jobs []*Job, at []int64, b *loadEnd) {
 // mostLoaded limits the jobs of a dump that are loaded at once.
 const mostLoaded = 8
 
-// loadsDump loads some jobs of the last dump again, with workloads of their own.
-func (s *Simulator) loadsDump(c *Conn) {
+// loadDump loads some jobs of the last dump again, with workloads of their own.
+func (s *Simulator) loadDump(c *Conn) {
 	if len(s.lastDump) <= 8 {
 		return // none, or one of no jobs
 	}
@@ -241,20 +241,20 @@ func (s *Simulator) loadsDump(c *Conn) {
 		j.timeout, j.record.least, j.record.most = int64(old.Timeout)*1000, old.Count, old.Count
 		jobs, at = append(jobs, j), append(at, old.SchedAt)
 	}
-	s.loads(c, jobs, at)
+	s.load(c, jobs, at)
 }
 
-// copies loads a dump into another, empty server, which crashes as soon as it has acknowledged that. Its dump after a
+// loadCopy loads a dump into another, empty server, which crashes as soon as it has acknowledged that. Its dump after a
 // restart must have the same jobs.
-func (s *Simulator) copies() {
+func (s *Simulator) loadCopy() {
 	s.settle()
-	before := s.dump(s.server, s.era)
+	before := s.dump(s.server, s.setup.era)
 	if before == nil {
 		return
 	}
 	settings := s.settings()
 	settings.Periodic.CRC = eras[s.rng.IntN(len(eras))]
-	in := loop.Surroundings{Seed: s.seed, LogSize: s.logSize, Now: s.server.Now(), Pick: func(n int) int { return s.rng.IntN(n) }}
+	in := loop.Surroundings{Seed: s.setup.seed, LogSize: s.setup.logSize, Now: s.server.Now(), Pick: func(n int) int { return s.rng.IntN(n) }}
 	start := func(mem *vfs.MemFS) (*loop.Offline, *Disk) {
 		disk := newDisk(mem)
 		in.Disk = disk

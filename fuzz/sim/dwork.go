@@ -125,7 +125,7 @@ func (j *Job) setLocation(location string) { j.location, j.kept = location, "" }
 // land lets a request arrive at the hub. A request that the ledger cannot predict is dropped instead.
 func (s *Simulator) land(f *flight) {
 	if s.stopping && (f.kind == dwork.Steal || f.kind == dwork.Create) {
-		s.landsLate(f)
+		s.landLate(f)
 		return
 	}
 	for _, t := range f.tasks {
@@ -157,16 +157,16 @@ func (s *Simulator) land(f *flight) {
 
 // mayHandle reports whether a location may report a task.
 func (l *Ledger) mayHandle(f *flight, t *Job) bool {
-	if f.kind == dwork.Complete && l.complete == "any" {
+	if f.kind == dwork.Complete && l.setup.complete == "any" {
 		return slices.Contains(locations, t.location)
 	}
 	return t.location == f.location
 }
 
-// landsLate lets a request arrive that a stopping hub refuses.
-func (s *Simulator) landsLate(f *flight) {
+// landLate lets a request arrive that a stopping hub refuses.
+func (s *Simulator) landLate(f *flight) {
 	want := dwork.Exit
-	if f.kind == dwork.Steal && s.stopped == "notfound" {
+	if f.kind == dwork.Steal && s.setup.stopped == "notfound" {
 		want = dwork.NotFound
 	}
 	s.server.Dwork(f.payload, func(reply []byte) {
@@ -182,10 +182,10 @@ func (l *Ledger) applyFlight(f *flight) {
 	for i, t := range f.tasks {
 		switch {
 		case f.cyclic && f.kind == dwork.Transfer: // its worker has it still
-			l.hasStolen(f.location, t)
+			l.taskHeard(f.location, t)
 		case f.refused || f.cyclic:
 		case f.kind == dwork.Create:
-			l.extends(f, i)
+			l.extended(f, i)
 		case f.kind == dwork.Complete && f.sure[i]:
 			l.end(t)
 			l.done++
@@ -193,7 +193,7 @@ func (l *Ledger) applyFlight(f *flight) {
 			l.doubt(t)
 		case f.kind == dwork.Transfer && f.sure[i]:
 			t.setLocation("")
-			l.precede(f, i)
+			l.preceded(f, i)
 		case f.kind == dwork.Transfer && t.lost:
 			t.ghosts = append(t.ghosts, f.after[i]...)
 		}
@@ -225,7 +225,7 @@ func (l *Ledger) hubAnswered(f *flight, reply []byte) {
 	case f.cyclic:
 	case f.kind == dwork.Steal && q.Type == dwork.Transfer:
 		for t := range q.Tasks {
-			l.steals(f.location, l.task(t.Name))
+			l.taskGiven(f.location, l.task(t.Name))
 		}
 	case f.kind == dwork.Steal && q.Type == dwork.Exit:
 		for _, t := range l.jobs {
@@ -269,8 +269,8 @@ func (l *Ledger) hubAccepted(f *flight, q *dwork.Query) {
 	}
 }
 
-// isNext checks that a task has no unfinished predecessor and is not put off.
-func (l *Ledger) isNext(t *Job) {
+// checkNext checks that a task has no unfinished predecessor and is not put off.
+func (l *Ledger) checkNext(t *Job) {
 	for _, p := range slices.Concat(t.preds, t.late) {
 		if p.now == sure {
 			l.fail("%v is handed out before %v is complete", t, p)
@@ -289,8 +289,8 @@ func (c *Conn) label() string {
 	return "periodic"
 }
 
-// steals checks that a task may be given to a worker, and notes it.
-func (l *Ledger) steals(location string, t *Job) {
+// taskGiven checks that a task may be given to a worker, and notes it.
+func (l *Ledger) taskGiven(location string, t *Job) {
 	l.say("%s is given %v", location, t)
 	switch {
 	case t.now == gone:
@@ -298,16 +298,16 @@ func (l *Ledger) steals(location string, t *Job) {
 	case t.location != "" && !t.lost:
 		l.fail("%v is handed to %s and %s holds it", t, location, t.location)
 	}
-	l.isNext(t)
+	l.checkNext(t)
 	t.now, t.lost, t.holder, t.run = sure, false, nil, new(Run)
 	t.setLocation(location)
-	l.hasStolen(location, t)
+	l.taskHeard(location, t)
 	l.handed++
 }
 
-// hasStolen notes that a worker knows that it has a task. It may know that already: after a crash it may be given again
+// taskHeard notes that a worker knows that it has a task. It may know that already: after a crash it may be given again
 // a task that it has, while its Transfer is on its way, which is refused then.
-func (l *Ledger) hasStolen(location string, t *Job) {
+func (l *Ledger) taskHeard(location string, t *Job) {
 	if !slices.Contains(l.stolen[location], t) {
 		l.stolen[location] = append(l.stolen[location], t)
 	}
@@ -315,7 +315,7 @@ func (l *Ledger) hasStolen(location string, t *Job) {
 
 // silent reports whether the lease of a worker is over.
 func (l *Ledger) silent(location string) bool {
-	return l.lease > 0 && slices.Contains(locations, location) && l.clock().Mono-l.signs[location] >= l.lease.Milliseconds()
+	return l.setup.lease > 0 && slices.Contains(locations, location) && l.clock().Mono-l.signs[location] >= l.setup.lease.Milliseconds()
 }
 
 // graphExpired notes the tasks of silent workers as ready.

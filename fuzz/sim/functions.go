@@ -12,7 +12,7 @@ import "slices"
 func (s *Simulator) nodeStep() {
 	s.settle()
 	if s.rng.IntN(4) == 0 {
-		s.withdraws()
+		s.withdraw()
 		return
 	}
 	if s.live() >= mostJobs {
@@ -26,7 +26,7 @@ func (s *Simulator) nodeStep() {
 	crash := s.crashes
 	err := s.server.Functions().Submit(s.queues[j.queue], j.name, []byte(j.workload()), func(data []byte, err error) {
 		if s.crashes == crash {
-			s.nodeHears(j, data, err)
+			s.nodeAnswered(j, data, err)
 		}
 	})
 	if err != nil {
@@ -35,8 +35,8 @@ func (s *Simulator) nodeStep() {
 	s.settle()
 }
 
-// nodeHears checks the end of a job that the node is told of.
-func (l *Ledger) nodeHears(j *Job, data []byte, err error) {
+// nodeAnswered checks the end of a job that the node is told of.
+func (l *Ledger) nodeAnswered(j *Job, data []byte, err error) {
 	l.say("the node hears %q, %v of %v", brief(data), err, j)
 	switch {
 	case !j.asked:
@@ -53,8 +53,8 @@ func (l *Ledger) nodeHears(j *Job, data []byte, err error) {
 	j.disk, j.holder = gone, holder
 }
 
-// withdraws lets the node withdraw a job.
-func (s *Simulator) withdraws() {
+// withdraw lets the node withdraw a job.
+func (s *Simulator) withdraw() {
 	var all []*Job
 	for _, j := range s.jobs {
 		if j.asked {

@@ -14,8 +14,8 @@ import (
 // sameIDs is the number of ids that masters reuse.
 const sameIDs = 3
 
-// submits sends a master's submission, in one case of three with a reused id.
-func (s *Simulator) submits(c *Conn) {
+// actAsMaster sends a master's submission, in one case of three with a reused id.
+func (s *Simulator) actAsMaster(c *Conn) {
 	if s.live() >= mostJobs {
 		return
 	}
@@ -25,13 +25,13 @@ func (s *Simulator) submits(c *Conn) {
 	}
 	j := s.newJob(ofGloom, s.rng.IntN(workedQueues), name)
 	j.priority, j.size = int64(s.rng.IntN(3)), s.large()
-	c.tell(&Request{job: j, arrive: func() { s.claims(c, j) }},
+	c.tell(&Request{job: j, arrive: func() { s.claimed(c, j) }},
 		gloom.AppendSubmit(nil, fmt.Appendf(nil, "%q", j.name), fmt.Appendf(nil, "%q", s.queues[j.queue]), j.priority, []byte(j.workload())))
 	s.say("c%d submits %v as %s", c.id, j, j.name)
 }
 
-// claims notes the arrival of a submission: its id must be free.
-func (l *Ledger) claims(c *Conn, j *Job) {
+// claimed notes the arrival of a submission: its id must be free.
+func (l *Ledger) claimed(c *Conn, j *Job) {
 	c.acks = append(c.acks, j)
 	j.taken = l.taken(j.name)
 	l.ids[j.name] = append(l.ids[j.name], j)
@@ -130,7 +130,7 @@ func (l *Ledger) gloomReply(c *Conn) int {
 		}
 		c.busy = true
 		j := l.exactJobOf(r.Body, "a job for a slave")
-		j.run = l.begins(c, j)
+		j.run = l.begun(c, j)
 		if !l.serving(c, j.queue) {
 			l.fail("c%d is given %v of q%d, which it does not do", c.id, j, j.queue)
 		}
@@ -157,10 +157,10 @@ func (l *Ledger) gloomReply(c *Conn) int {
 	return n
 }
 
-func (s *Simulator) slaves(c *Conn) {
+func (s *Simulator) actAsSlave(c *Conn) {
 	if c.next == 0 || s.rng.IntN(8) == 0 {
 		c.next = 1
-		s.joinsQueue(c, []int{0, 1, 2, graphQueue}[s.rng.IntN(workedQueues+1)])
+		s.joinQueue(c, []int{0, 1, 2, graphQueue}[s.rng.IntN(workedQueues+1)])
 		return
 	}
 	if len(c.held) == 0 {
@@ -169,11 +169,11 @@ func (s *Simulator) slaves(c *Conn) {
 	h := c.held[0]
 	c.held = c.held[1:]
 	result := s.resultOf(h)
-	c.tell(&Request{arrive: func() { c.busy = false; s.finishes(c, h, result) }}, gloom.AppendRespond(nil, []byte(result)))
+	c.tell(&Request{arrive: func() { c.busy = false; s.finished(c, h, result) }}, gloom.AppendRespond(nil, []byte(result)))
 	s.say("c%d does %v", c.id, h.job)
 }
 
-func (s *Simulator) joinsQueue(c *Conn, queue int) {
+func (s *Simulator) joinQueue(c *Conn, queue int) {
 	arrive := func() {
 		for i := range c.does {
 			if c.does[i] && i != queue {

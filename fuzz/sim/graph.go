@@ -89,11 +89,11 @@ func behind(from, to *Job, more, vague map[*Job][]*Job) bool {
 	return false
 }
 
-// extends notes that a task is created, or gets predecessors if it exists.
-func (l *Ledger) extends(f *flight, i int) {
+// extended notes that a task is created, or gets predecessors if it exists.
+func (l *Ledger) extended(f *flight, i int) {
 	t := f.tasks[i]
 	if t.now == sure && !slices.Contains(f.tasks[:i], t) {
-		l.precede(f, i)
+		l.preceded(f, i)
 		return
 	}
 	if t.now != sure {
@@ -110,8 +110,8 @@ func (l *Ledger) extends(f *flight, i int) {
 	t.ghosts = append(t.ghosts, uncertain(f.after[i])...)
 }
 
-// precede notes predecessors of a task that exists.
-func (l *Ledger) precede(f *flight, i int) {
+// preceded notes predecessors of a task that exists.
+func (l *Ledger) preceded(f *flight, i int) {
 	t := f.tasks[i]
 	for _, p := range unfinished(f.after[i]) {
 		if !slices.Contains(t.preds, p) {
@@ -167,15 +167,15 @@ func (s *Simulator) lookup(t *Job) {
 			return
 		}
 		t.now = sure
-		s.follows(t, before)
+		s.checkPredecessors(t, before)
 		if by, _, _ := strings.Cut(string(q.Location), ":"); by != t.location && !t.lost && (t.location != "" || !s.waitsUnread(t)) {
 			s.fail("%v is held by %q, and a lookup says %q", t, t.location, by)
 		}
 	})
 }
 
-// follows checks the predecessors that the hub shows.
-func (l *Ledger) follows(t *Job, before []*Job) {
+// checkPredecessors checks the predecessors that the hub shows.
+func (l *Ledger) checkPredecessors(t *Job, before []*Job) {
 	known := slices.Concat(t.preds, t.late)
 	for _, p := range known {
 		if p.now == sure && !slices.Contains(before, p) {

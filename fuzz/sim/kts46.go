@@ -228,24 +228,24 @@ func (s *Simulator) ktsStep() {
 	case n == 9 && v2:
 		s.ktsAsk(&ktsFlight{method: "getNewJobId", args: []any{project}})
 	case n == 9:
-		s.ktsWonders(project, job)
+		s.ktsQuery(project, job)
 	case n == 10:
-		s.ktsSupervises(v2)
+		s.ktsSupervise(v2)
 	case n < 13:
-		s.ktsHurries(s.ktsPeers[s.rng.IntN(len(s.ktsPeers))])
+		s.ktsHurry(s.ktsPeers[s.rng.IntN(len(s.ktsPeers))])
 	default:
-		s.ktsWorks(s.ktsPeers[s.rng.IntN(len(s.ktsPeers))])
+		s.ktsWork(s.ktsPeers[s.rng.IntN(len(s.ktsPeers))])
 	}
 }
 
-// ktsHurries lets a worker do several things within a moment. Between two tasks it may change to the other version.
-func (s *Simulator) ktsHurries(w *ktsPeer) {
+// ktsHurry lets a worker do several things within a moment. Between two tasks it may change to the other version.
+func (s *Simulator) ktsHurry(w *ktsPeer) {
 	for range 3 + s.rng.IntN(6) {
 		before := len(s.ktsFlights)
 		if w.stamp.text == "" && s.rng.IntN(3) == 0 {
 			w.v2 = !w.v2
 		}
-		s.ktsWorks(w)
+		s.ktsWork(w)
 		if n := len(s.ktsFlights); n > before {
 			s.settle()
 			s.ktsNow(s.ktsFlights[n-1])
@@ -253,8 +253,8 @@ func (s *Simulator) ktsHurries(w *ktsPeer) {
 	}
 }
 
-// ktsSupervises restarts the task of a worker, by its current revision or an older one.
-func (s *Simulator) ktsSupervises(v2 bool) {
+// ktsSupervise restarts the task of a worker, by its current revision or an older one.
+func (s *Simulator) ktsSupervise(v2 bool) {
 	w := s.ktsPeers[s.rng.IntN(len(s.ktsPeers))]
 	stamp := w.stamp
 	if _, t, _ := s.kts.held(w.number); t != nil && s.rng.IntN(2) == 0 {
@@ -280,8 +280,8 @@ func ktsStampOf(revision int64, v2 bool) ktsStamp {
 	return ktsStamp{string(kts46.NewDateTime(at)), false}
 }
 
-// ktsWorks lets a worker do one thing: it dies and comes back, reports late or goes on.
-func (s *Simulator) ktsWorks(w *ktsPeer) {
+// ktsWork lets a worker do one thing: it dies and comes back, reports late or goes on.
+func (s *Simulator) ktsWork(w *ktsPeer) {
 	id := fmt.Sprint("w", w.number)
 	n := s.rng.IntN(24)
 	switch {
@@ -291,12 +291,12 @@ func (s *Simulator) ktsWorks(w *ktsPeer) {
 		w.waiting, w.v2 = nil, s.rng.IntN(2) == 0
 		return
 	case n < 6 && len(w.stale) > 0:
-		s.ktsReports(w, w.stale[s.rng.IntN(len(w.stale))], nil)
+		s.ktsReport(w, w.stale[s.rng.IntN(len(w.stale))], nil)
 		return
 	case w.waiting != nil:
 		return
 	case w.stamp.text != "" && (n > 7 || w.v2):
-		s.ktsReports(w, w.stamp, w)
+		s.ktsReport(w, w.stamp, w)
 		return
 	}
 	f := &ktsFlight{method: "getJob", args: []any{id}, v2: w.v2, peer: w}
@@ -317,8 +317,8 @@ func (w *ktsPeer) drop() {
 	w.stamp, w.accepted = ktsStamp{}, false
 }
 
-// ktsReports sends a report of the task of a stamp; hears, unless nil, waits for the answer.
-func (s *Simulator) ktsReports(w *ktsPeer, stamp ktsStamp, hears *ktsPeer) {
+// ktsReport sends a report of the task of a stamp; hears, unless nil, waits for the answer.
+func (s *Simulator) ktsReport(w *ktsPeer, stamp ktsStamp, hears *ktsPeer) {
 	id := fmt.Sprint("w", w.number)
 	n := s.rng.IntN(4)
 	f := &ktsFlight{v2: stamp.v2, peer: hears}
@@ -337,8 +337,8 @@ func (s *Simulator) ktsReports(w *ktsPeer, stamp ktsStamp, hears *ktsPeer) {
 	s.ktsAsk(f)
 }
 
-// ktsHears lets a worker read an answer.
-func (s *Simulator) ktsHears(f *ktsFlight, answer string) {
+// ktsRead lets a worker read an answer.
+func (s *Simulator) ktsRead(f *ktsFlight, answer string) {
 	w := f.peer
 	if w == nil || w.waiting != f {
 		return // nobody, or one that has died

@@ -30,17 +30,17 @@ func (s *Simulator) ktsLand(f *ktsFlight) {
 	var given []*ktsTask // one of these is handed out
 	switch f.method {
 	case "getJob", "getTask":
-		given = s.ktsGets(f)
+		given = s.ktsAsked(f)
 	case "reportStatus":
 		s.ktsReported1(f)
 	case "acceptTask", "rejectTask", "taskInProgress", "taskFinished":
 		s.ktsReported2(f)
 	case "restartTask", "restartTasks":
-		s.ktsRestarts(f)
+		s.ktsRestarted(f)
 	case "projectExists", "jobExists", "getJobsList", "getJobStatus", "getCurrentTasks":
-		s.ktsReads(f)
+		s.ktsQueried(f)
 	default:
-		s.ktsOrders(f)
+		s.ktsOrdered(f)
 	}
 	changed := s.kts.changes > before
 	if changed {
@@ -81,7 +81,7 @@ func (s *Simulator) ktsAnswered(f *ktsFlight, answer string) {
 		s.fail("%v, of group %d, is answered when %d groups are on disk", f, f.group, n)
 	}
 	s.ktsAcked = max(s.ktsAcked, f.change)
-	s.ktsHears(f, answer)
+	s.ktsRead(f, answer)
 }
 
 // ktsWorkerOf is the number of the worker that makes a call; -1: none.
@@ -93,8 +93,8 @@ func ktsWorkerOf(f *ktsFlight) int {
 	return worker
 }
 
-// ktsGets notes a worker's request for a task, and returns the tasks of which it must get one.
-func (l *Ledger) ktsGets(f *ktsFlight) []*ktsTask {
+// ktsAsked notes a worker's request for a task, and returns the tasks of which it must get one.
+func (l *Ledger) ktsAsked(f *ktsFlight) []*ktsTask {
 	worker, kinds := ktsWorkerOf(f), ktsDoes[false]
 	j, t, _ := l.kts.held(worker)
 	if f.v2 {
@@ -205,8 +205,8 @@ func (l *Ledger) ktsReported2(f *ktsFlight) {
 	}
 }
 
-// ktsRestarts notes a supervisor's call.
-func (l *Ledger) ktsRestarts(f *ktsFlight) {
+// ktsRestarted notes a supervisor's call.
+func (l *Ledger) ktsRestarted(f *ktsFlight) {
 	worker, stamp := ktsWorkerOf(f), ""
 	if f.v2 {
 		task := f.args[0].([]any)[0].(map[string]string)
@@ -227,8 +227,8 @@ func (l *Ledger) ktsRestarts(f *ktsFlight) {
 	}
 }
 
-// ktsOrders notes a user's call.
-func (l *Ledger) ktsOrders(f *ktsFlight) {
+// ktsOrdered notes a user's call.
+func (l *Ledger) ktsOrdered(f *ktsFlight) {
 	b := l.kts
 	if l.full && (f.method == "createProject" || f.method == "addJob") {
 		f.want = ktsRefused
@@ -330,7 +330,7 @@ func (s *Simulator) ktsFinish() {
 	for before := int64(-1); before != s.kts.changes; {
 		before = s.kts.changes
 		for _, w := range s.ktsPeers[:2] {
-			s.ktsDoes(w, w.number == 1)
+			s.ktsDo(w, w.number == 1)
 		}
 	}
 	for _, j := range s.kts.sorted() {
@@ -350,8 +350,8 @@ func (s *Simulator) ktsNow(f *ktsFlight) {
 	s.commit()
 }
 
-// ktsDoes lets a worker of a version do one task, if there is one.
-func (s *Simulator) ktsDoes(w *ktsPeer, v2 bool) {
+// ktsDo lets a worker of a version do one task, if there is one.
+func (s *Simulator) ktsDo(w *ktsPeer, v2 bool) {
 	id := fmt.Sprint("w", w.number)
 	if !v2 {
 		if s.ktsNow(&ktsFlight{method: "getJob", args: []any{id}, peer: w}); w.stamp.text != "" {

@@ -302,12 +302,12 @@ func (s *Simulator) ktsCrashed() {
 
 // ktsExpired notes the workers that have lost their tasks while time passed.
 func (l *Ledger) ktsExpired() {
-	if l.restartAfter == 0 {
+	if l.setup.restartAfter == 0 {
 		return
 	}
 	place := l.kts.back + 1 // the same for all: which was first is by chance
 	for w := range l.kts.tops {
-		if j, t, _ := l.kts.held(w); t != nil && l.clock().Mono-t.seen >= l.restartAfter.Milliseconds() {
+		if j, t, _ := l.kts.held(w); t != nil && l.clock().Mono-t.seen >= l.setup.restartAfter.Milliseconds() {
 			l.kts.requeue(j, t, false)
 			t.place = place
 			l.kts.changes++
@@ -316,8 +316,8 @@ func (l *Ledger) ktsExpired() {
 	}
 }
 
-// ktsWonders asks for something, and changes nothing.
-func (s *Simulator) ktsWonders(project, job string) {
+// ktsQuery asks for something, and changes nothing.
+func (s *Simulator) ktsQuery(project, job string) {
 	switch s.rng.IntN(5) {
 	case 0:
 		s.ktsAsk(&ktsFlight{method: "projectExists", args: []any{project}})
@@ -332,8 +332,8 @@ func (s *Simulator) ktsWonders(project, job string) {
 	}
 }
 
-// ktsReads notes such a call.
-func (l *Ledger) ktsReads(f *ktsFlight) {
+// ktsQueried notes such a call.
+func (l *Ledger) ktsQueried(f *ktsFlight) {
 	if f.method == "getCurrentTasks" {
 		var all []string
 		for w := range l.kts.tops {

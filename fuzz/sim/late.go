@@ -23,8 +23,8 @@ type Run struct {
 	vague  bool  // its peer has reported another of the name since: the server cannot tell which
 }
 
-// begins notes that a run begins.
-func (l *Ledger) begins(c *Conn, j *Job) *Run {
+// begun notes that a run begins.
+func (l *Ledger) begun(c *Conn, j *Job) *Run {
 	l.runs++
 	r := &Run{number: l.runs, job: j, conn: c, began: l.clock().Mono}
 	c.runs, c.told = append(c.runs, r), append(c.told, r)
@@ -69,8 +69,8 @@ func (l *Ledger) sameName(h heldJob) (all []*Job) {
 	return all
 }
 
-// reports notes that a worker has reported a run.
-func (l *Ledger) reports(h heldJob) {
+// reported notes that a worker has reported a run.
+func (l *Ledger) reported(h heldJob) {
 	run, c := h.run, h.run.conn
 	if h.isCurrent() && h.job.run != nil {
 		run = h.job.run
@@ -81,8 +81,8 @@ func (l *Ledger) reports(h heldJob) {
 	}
 }
 
-// cuts notes that the last run of a job may end without its worker's knowledge.
-func (l *Ledger) cuts(j *Job) {
+// cutOff notes that the last run of a job may end without its worker's knowledge.
+func (l *Ledger) cutOff(j *Job) {
 	if j.run != nil {
 		j.run.cut = l.clock().Mono
 	}
@@ -155,11 +155,11 @@ func (s *Simulator) reportLate() {
 	adds := func(queue int, name string) {
 		j := s.fresh(queue, name)
 		j.timeout = 4000
-		s.adds(client, j, 0)
+		s.submit(client, j, 0)
 		says(client)
 	}
 	queue := s.rng.IntN(workedQueues)
-	s.serves(c, queue)
+	s.serve(c, queue)
 	grabs()
 	adds(queue, "")
 	s.read(c, math.MaxInt)
@@ -171,13 +171,13 @@ func (s *Simulator) reportLate() {
 		s.say("the time of %v is over", h.job)
 		s.pass(time.Duration(min(s.limit(h.job), 10_000)+500) * time.Millisecond)
 	} else {
-		s.removesOne(client, h.job)
+		s.remove(client, h.job)
 		adds(h.job.queue, h.job.name)
 	}
 	for range 1 + s.rng.IntN(3) {
 		grabs()
 	}
-	s.gives(c, h, s.rng.IntN(3))
+	s.reportJob(c, h, s.rng.IntN(3))
 	c.held = c.held[1:]
 	says(c)
 	s.audit()

@@ -122,8 +122,8 @@ func (j *Job) heard(c *Conn, result string) string {
 // by endTurn.
 type Ledger struct {
 	Trace
-	Setup
 	Network
+	setup Setup
 	clock func() sched.Time // the server's
 	disk  *Disk             // tells how many groups of changes are synced
 
@@ -165,7 +165,7 @@ type Ledger struct {
 
 func newLedger(setup Setup) Ledger {
 	l := Ledger{
-		Setup: setup, Network: Network{stolen: map[string][]*Job{}},
+		setup: setup, Network: Network{stolen: map[string][]*Job{}},
 		names: map[string][]*Job{}, ids: map[string][]*Job{}, signs: map[string]int64{}, chunks: map[string][]*chunk{},
 		config: newSettings(), kts: newKts46Model(), ktsDisk: newKts46Model(),
 	}
@@ -275,7 +275,7 @@ func (l *Ledger) submitted(j *Job, at int64) {
 
 // end notes that a job is done, removed or replaced.
 func (l *Ledger) end(j *Job) {
-	l.cuts(j)
+	l.cutOff(j)
 	j.now, j.turn, j.holder = gone, l.turn, nil
 	j.setLocation("")
 	j.disk = min(j.disk, maybe)
@@ -283,7 +283,7 @@ func (l *Ledger) end(j *Job) {
 
 // doubt notes that a job may have been done, removed or replaced, or not.
 func (l *Ledger) doubt(j *Job) {
-	l.cuts(j)
+	l.cutOff(j)
 	j.now, j.disk, j.holder, j.keyed, j.turn = min(j.now, maybe), min(j.disk, maybe), nil, false, l.turn
 	j.lost, j.record.dated = true, false
 }
@@ -331,7 +331,7 @@ func (l *Ledger) committed() {
 func (l *Ledger) crashed() {
 	l.ending = false
 	for _, c := range l.conns {
-		l.takesAlong(c)
+		l.lostUnread(c)
 	}
 	l.conns, l.halfClosed, l.flights, l.hubOwed, l.ktsFlights, l.ktsOwed = nil, nil, nil, 0, nil, 0
 	l.ids = map[string][]*Job{}
@@ -344,8 +344,8 @@ func (l *Ledger) crashed() {
 		}
 		j.now, j.holder, j.keyed, j.owner, j.asked, j.asks, j.group = j.disk, nil, false, nil, false, 0, 0
 		j.ghosts, j.late = append(j.ghosts, j.late...), nil
-		j.lost = j.by == ofDwork && j.kept == "" && l.restart == "keep"
-		if l.restart == "ready" || j.kept != "" && !slices.Contains(locations, j.kept) { // the worker of another protocol has lost its connection
+		j.lost = j.by == ofDwork && j.kept == "" && l.setup.restart == "keep"
+		if l.setup.restart == "ready" || j.kept != "" && !slices.Contains(locations, j.kept) { // the worker of another protocol has lost its connection
 			j.setLocation("")
 		}
 		if j.record != j.recordDisk { // the changes since may be there, or not

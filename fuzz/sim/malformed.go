@@ -24,8 +24,8 @@ var malformedFrames = map[peerKind][]string{
 	gloomSlave:  {`{"action":"join"}`, `{"action":"submit","id":1,"type":"t","body":1}`, `{"x":1}`, `{"action":"halt"}`},
 }
 
-// sendsMalformed sends a request that the server must refuse.
-func (s *Simulator) sendsMalformed(c *Conn) {
+// sendMalformed sends a request that the server must refuse.
+func (s *Simulator) sendMalformed(c *Conn) {
 	if c.gloom() {
 		all := malformedFrames[c.peerKind]
 		c.tell(&Request{arrive: func() { c.odd++ }}, gloomFrame(all[s.rng.IntN(len(all))]))
@@ -35,8 +35,8 @@ func (s *Simulator) sendsMalformed(c *Conn) {
 	s.say("c%d mumbles", c.id)
 }
 
-// sendsGarbage sends bytes that are no frame. The peer sends nothing more.
-func (s *Simulator) sendsGarbage(c *Conn) {
+// sendGarbage sends bytes that are no frame. The peer sends nothing more.
+func (s *Simulator) sendGarbage(c *Conn) {
 	junk := "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"
 	if c.gloom() && s.rng.IntN(2) == 0 {
 		junk = "\x00\x00\x00\x04no!}"
@@ -85,16 +85,16 @@ var malformedTails = []loadEnd{
 	{tail: "and more"},
 }
 
-// loadsBadly sends a LOAD that ends malformed. Its jobs are there all the same, unless the checksum is wrong or the
+// loadBadly sends a LOAD that ends malformed. Its jobs are there all the same, unless the checksum is wrong or the
 // count is negative.
-func (s *Simulator) loadsBadly(c *Conn, at int64) {
+func (s *Simulator) loadBadly(c *Conn, at int64) {
 	jobs := []*Job{s.fresh(s.rng.IntN(graphQueue), ""), s.fresh(s.rng.IntN(graphQueue), "")}
 	switch n := s.rng.IntN(len(malformedTails) + 2); {
 	case n < len(malformedTails):
-		s.loadsAs(c, jobs, []int64{at, at}, &malformedTails[n])
+		s.loadAs(c, jobs, []int64{at, at}, &malformedTails[n])
 	case n == len(malformedTails) || c.framing() == periodic.Plain:
-		s.loadsAs(c, nil, nil, &loadEnd{more: -1, tail: "and more"})
+		s.loadAs(c, nil, nil, &loadEnd{more: -1, tail: "and more"})
 	default:
-		s.loadsAs(c, jobs, []int64{at, at}, &loadEnd{sum: true})
+		s.loadAs(c, jobs, []int64{at, at}, &loadEnd{sum: true})
 	}
 }

@@ -180,7 +180,7 @@ func (s *Simulator) deliver(c *Conn, n int) {
 	c.outgoing = c.outgoing[n:]
 	c.peer.Feed(chunk)
 	if len(c.outgoing) == 0 && c.fin && !c.garbled {
-		s.halfCloses(c)
+		s.halfClose(c)
 	}
 }
 
@@ -260,7 +260,7 @@ func (l *Ledger) periodicReply(c *Conn) int {
 			return n
 		}
 	case periodic.Sleep:
-		l.wakes(c, r.Body, q.turn)
+		l.woken(c, r.Body, q.turn)
 	case periodic.RunJob:
 		l.result(c, q, r.Body)
 	case periodic.Acquire:
@@ -270,13 +270,13 @@ func (l *Ledger) periodicReply(c *Conn) int {
 			c.requests[r.MsgID] = q
 		}
 	case periodic.Status:
-		if lines := statusLines(l.report(c.framing(), l.era, r.Body)); q.crowded {
+		if lines := statusLines(l.report(c.framing(), l.setup.era, r.Body)); q.crowded {
 			l.checkMany(lines)
 		}
 	case periodic.Dump:
-		l.checkDump(q.turn, l.report(c.framing(), l.era, r.Body))
+		l.checkDump(q.turn, l.report(c.framing(), l.setup.era, r.Body))
 	case periodic.ConfigGet:
-		l.isSetting(c, q, r.Body)
+		l.checkSetting(c, q, r.Body)
 	case periodic.Ping:
 		if !is(periodic.Pong) {
 			l.fail("c%d is sent %x for a PING", c.id, r.Body)
@@ -318,7 +318,7 @@ func (l *Ledger) grabbed(c *Conn, q *Request, body []byte) bool {
 	}
 	_, j := takeAssign(c, body)
 	k := l.exactJobOf(j.Workload, "an assignment")
-	run := l.begins(c, k)
+	run := l.begun(c, k)
 	if c.slow && q.turn < l.turn && k.queue != broadcastQueue {
 		l.assignedLate(c, k, q)
 		return true
@@ -355,7 +355,7 @@ func takeAssign(c *Conn, body []byte) (handle []byte, j periodic.Job) {
 // result checks the answer to a RUN_JOB.
 func (l *Ledger) result(c *Conn, q *Request, body []byte) {
 	j := q.job
-	if c.framing() == periodic.CRC && l.era != "2019-02" {
+	if c.framing() == periodic.CRC && l.setup.era != "2019-02" {
 		if len(body) == 1 && body[0] == byte(periodic.NoWorker) {
 			l.say("c%d hears that nobody does %v", c.id, j)
 			j.owner = nil
@@ -424,10 +424,10 @@ func (l *Ledger) checkExpired() {
 
 // ends are the results that a RUN_JOB of c gets when its job fails and when it is removed, and whether a failure ends it.
 func (l *Ledger) ends(c *Conn) (failed, removed string, failEnds bool) {
-	if c.framing() == periodic.CRC && l.era >= "2023" {
+	if c.framing() == periodic.CRC && l.setup.era >= "2023" {
 		return "failed", "removed", true
 	}
-	return "", "", c.framing() == periodic.CRC && l.era != "2019-02"
+	return "", "", c.framing() == periodic.CRC && l.setup.era != "2019-02"
 }
 
 // read has the peer read up to n bytes, and notes the jobs that it is assigned.

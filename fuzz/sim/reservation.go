@@ -55,7 +55,7 @@ func (l *Ledger) assigned(c *Conn, j *Job, queue, name string) {
 		if j.location != "" && j.holder == nil && !j.lost && !l.silent(j.location) {
 			l.fail("%v is handed to c%d and %s holds it", j, c.id, j.location)
 		}
-		l.isNext(j)
+		l.checkNext(j)
 		j.setLocation(c.label())
 	}
 	if j.holder != nil {
@@ -89,9 +89,9 @@ func (l *Ledger) checkOrder(j *Job) {
 	}
 }
 
-// finishes notes a worker's report that a job is done.
-func (l *Ledger) finishes(c *Conn, h heldJob, result string) {
-	l.reports(h)
+// finished notes a worker's report that a job is done.
+func (l *Ledger) finished(c *Conn, h heldJob, result string) {
+	l.reported(h)
 	for _, k := range l.sameName(h) {
 		k.results, k.stale = append(k.results, k.heard(c, result)), l.turn+1
 		l.doubt(k)
@@ -116,9 +116,9 @@ func (l *Ledger) finishes(c *Conn, h heldJob, result string) {
 	}
 }
 
-// returns notes a worker's report that a job is not done. The job is due again at a Unix millisecond; 0: at once.
-func (l *Ledger) returns(c *Conn, h heldJob, at int64) {
-	l.reports(h)
+// returned notes a worker's report that a job is not done. The job is due again at a Unix millisecond; 0: at once.
+func (l *Ledger) returned(c *Conn, h heldJob, at int64) {
+	l.reported(h)
 	for _, k := range l.sameName(h) {
 		k.failures, k.returned, k.stale = k.failures+1, k.returned+1, l.turn+1
 		k.keyed, k.record.dated = false, false
@@ -160,7 +160,7 @@ func (l *Ledger) returns(c *Conn, h heldJob, at int64) {
 
 // left notes the end of a connection: its jobs are ready again, and the jobs that it owned are gone.
 func (l *Ledger) left(c *Conn) {
-	l.takesAlong(c)
+	l.lostUnread(c)
 	for _, r := range c.requests {
 		if r.cmd == periodic.Acquire {
 			r.job.asks -= oneUnless(r.late)

@@ -59,7 +59,7 @@ func (k *setting) shows(values []uint32, value uint32, today bool) bool {
 
 // today reports whether a framing has the settings of 2026.
 func (l *Ledger) today(framing periodic.Framing) bool {
-	return framing == periodic.CRC && l.era == "2026"
+	return framing == periodic.CRC && l.setup.era == "2026"
 }
 
 // Of the settings some are not for just anybody.
@@ -79,12 +79,12 @@ func (k *setting) set(value uint32) (acknowledged func()) {
 	return func() { k.disk = max(k.disk, i) }
 }
 
-// configures sends a CONFIG_SET or a CONFIG_GET by one of the key's names.
-func (s *Simulator) configures(c *Conn) {
+// configure sends a CONFIG_SET or a CONFIG_GET by one of the key's names.
+func (s *Simulator) configure(c *Conn) {
 	k := s.config[anySetting+s.rng.IntN(len(s.config)-anySetting)]
 	names := k.of(s.today(c.framing()))
 	if s.rng.IntN(2) == 0 || len(names) == 0 {
-		s.wantsSetting(c, s.config[s.rng.IntN(len(s.config))])
+		s.askSetting(c, s.config[s.rng.IntN(len(s.config))])
 		return
 	}
 	name := names[s.rng.IntN(len(names))]
@@ -98,8 +98,8 @@ func (s *Simulator) configures(c *Conn) {
 	s.say("c%d sets %s to %d", c.id, name, value)
 }
 
-// wantsSetting sends a CONFIG_GET. The answer must be a value that the setting has between then and now.
-func (s *Simulator) wantsSetting(c *Conn, k *setting) {
+// askSetting sends a CONFIG_GET. The answer must be a value that the setting has between then and now.
+func (s *Simulator) askSetting(c *Conn, k *setting) {
 	names := k.of(s.today(c.framing()))
 	if len(names) == 0 {
 		return
@@ -109,16 +109,16 @@ func (s *Simulator) wantsSetting(c *Conn, k *setting) {
 	c.ask(r, periodic.AppendStr8String(nil, names[s.rng.IntN(len(names))]))
 }
 
-// isSetting checks the answer to a CONFIG_GET.
-func (l *Ledger) isSetting(c *Conn, q *Request, body []byte) {
+// checkSetting checks the answer to a CONFIG_GET.
+func (l *Ledger) checkSetting(c *Conn, q *Request, body []byte) {
 	k := q.setting
 	if len(body) != 5 || body[0] != byte(periodic.Config) || !k.shows(k.values[q.from:], binary.BigEndian.Uint32(body[1:]), l.today(c.framing())) {
 		l.fail("c%d is sent %x for %s %s, which was %d", c.id, body, k.names, k.today, k.values[q.from:])
 	}
 }
 
-// limits sets the default time-out of jobs, and commits it.
-func (s *Simulator) limits() {
+// changeTimeout sets the default time-out of jobs, and commits it.
+func (s *Simulator) changeTimeout() {
 	s.settle()
 	for _, j := range s.jobs {
 		if s.overdue(j); j.holder != nil && !s.holds(j.holder, j) { // by what the limit was
@@ -126,13 +126,13 @@ func (s *Simulator) limits() {
 			j.failures++
 		}
 	}
-	s.sets(s.config[timeoutSetting], []uint32{600, 5}[s.rng.IntN(2)])
+	s.changeSetting(s.config[timeoutSetting], []uint32{600, 5}[s.rng.IntN(2)])
 	s.say("jobs may take %d s", s.config[timeoutSetting].now())
 	s.pass(0)
 }
 
-// sets changes a setting, and commits it.
-func (s *Simulator) sets(k *setting, value uint32) {
+// changeSetting changes a setting, and commits it.
+func (s *Simulator) changeSetting(k *setting, value uint32) {
 	v := s.probe(s.server)
 	id, _ := v.set(k, value)
 	s.commit()

@@ -127,7 +127,7 @@ func (s *Simulator) fill(full bool) {
 func (s *Simulator) nameQueues() {
 	for i := range broadcastQueue + 1 {
 		name := ""
-		for k := 0; name == "" || s.server.ShardOf(name) != i%s.shards; k++ {
+		for k := 0; name == "" || s.server.ShardOf(name) != i%s.setup.shards; k++ {
 			name = fmt.Sprintf("q%d.%03d", i, k)
 		}
 		s.queues = append(s.queues, name)
@@ -140,7 +140,7 @@ func (s *Simulator) nameQueues() {
 func (s *Simulator) audit() bool {
 	s.settle()
 	s.checkSettings(false)
-	body := s.dump(s.server, s.era)
+	body := s.dump(s.server, s.setup.era)
 	if body == nil {
 		return false
 	}
@@ -176,11 +176,11 @@ func (s *Simulator) finish() {
 		c.peer.Broken, c.peer.Window, c.fin = false, math.MaxInt, false
 	}
 	s.server.Jump(time.Duration(s.wall-s.server.Now().Wall) * time.Millisecond)
-	s.pass(0)                               // jobs may be due now
-	s.sets(s.config[keepaliveSetting], 300) // who waits is silent
+	s.pass(0)                                        // jobs may be due now
+	s.changeSetting(s.config[keepaliveSetting], 300) // who waits is silent
 	w := s.connect(plainWorker)
 	for i := range s.queues {
-		s.serves(w, i)
+		s.serve(w, i)
 	}
 	s.drainGraph()
 	s.ktsFinish()
@@ -232,12 +232,12 @@ func (s *Simulator) pump(w *Conn) (more bool) {
 		for len(c.held) > 0 && !c.garbled {
 			more = true
 			if c.gloom() {
-				s.slaves(c)
+				s.actAsSlave(c)
 				continue
 			}
 			h := c.held[0]
 			c.held = c.held[1:]
-			s.gives(c, h, 2)
+			s.reportJob(c, h, 2)
 		}
 		s.deliver(c, math.MaxInt)
 		s.settle()

@@ -153,9 +153,9 @@ func (s *Site) step() {
 	case h.process == nil:
 		s.start(h)
 	case n < 60:
-		s.submits()
+		s.submit()
 	case n < 160:
-		s.works(h)
+		s.work(h)
 	case n < 640:
 		s.deliverOne()
 	case n < 780:
@@ -171,14 +171,14 @@ func (s *Site) step() {
 	case n < 974:
 		s.stop(h)
 	case n < 980:
-		s.stopsInOrder(h)
+		s.stopInOrder(h)
 	default:
 		s.toggleDatabase()
 	}
 }
 
-// submits creates a task, as a command interface does.
-func (s *Site) submits() {
+// submit creates a task, as a command interface does.
+func (s *Site) submit() {
 	if len(s.tasks) < siteTasks {
 		s.create(s.queues[s.rng.IntN(len(s.queues))])
 	}
@@ -286,7 +286,7 @@ func (s *Site) finish() {
 			case h.process == nil:
 				s.start(h)
 			case len(h.process.workers) < 2:
-				s.joins(h.process)
+				s.join(h.process)
 			}
 		}
 		s.deliverAll(nil)
@@ -301,7 +301,7 @@ func (s *Site) finish() {
 	}
 	for _, h := range s.hosts {
 		if h.process != nil && !h.process.stopping {
-			s.stopsInOrder(h)
+			s.stopInOrder(h)
 		}
 	}
 	s.say("all is done")
@@ -329,7 +329,7 @@ func (s *Site) deliverAll(only *process) {
 		}
 		for _, w := range slices.Clone(h.process.workers) {
 			if w.task != nil && (only == nil || s.rng.IntN(10) == 0) {
-				s.gives(w, s.rng.IntN(8))
+				s.reportTask(w, s.rng.IntN(8))
 			}
 		}
 	}

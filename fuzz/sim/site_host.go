@@ -83,7 +83,7 @@ func (s *Site) start(h *host) {
 		l.err = n.Run(ctx)
 		close(l.ended)
 	}()
-	s.joins(l)
+	s.join(l)
 	s.settle()
 }
 
@@ -103,9 +103,9 @@ func (s *Site) stop(h *host) {
 	s.settle()
 }
 
-// stopsInOrder stops a server while its database answers. It must leave no task behind, except those that the process
+// stopInOrder stops a server while its database answers. It must leave no task behind, except those that the process
 // before it left.
-func (s *Site) stopsInOrder(h *host) {
+func (s *Site) stopInOrder(h *host) {
 	l := h.process
 	if s.away.Load() || l.stopping {
 		return
@@ -324,8 +324,8 @@ func (w *siteWorker) asks(cmd periodic.Command, args []byte) {
 	w.peer.Send(frame(periodic.Plain, 1, cmd, args))
 }
 
-// joins connects a worker.
-func (s *Site) joins(l *process) {
+// join connects a worker.
+func (s *Site) join(l *process) {
 	l.hired++
 	w := &siteWorker{process: l, number: l.hired, peer: l.server.Connect("periodic")}
 	w.peer.Send(plainWorker.hello())
@@ -336,20 +336,20 @@ func (s *Site) joins(l *process) {
 	l.workers = append(l.workers, w)
 }
 
-// works lets a worker of a host do one thing.
-func (s *Site) works(h *host) {
+// work lets a worker of a host do one thing.
+func (s *Site) work(h *host) {
 	l := h.process
 	if len(l.workers) < 2 || len(l.workers) < 5 && s.rng.IntN(10) == 0 {
-		s.joins(l)
+		s.join(l)
 	} else if w := l.workers[s.rng.IntN(len(l.workers))]; s.rng.IntN(20) == 0 {
-		s.leaves(w)
+		s.leave(w)
 	} else if w.task != nil {
-		s.gives(w, s.rng.IntN(8))
+		s.reportTask(w, s.rng.IntN(8))
 	}
 	s.settle()
 }
 
-func (s *Site) leaves(w *siteWorker) {
+func (s *Site) leave(w *siteWorker) {
 	s.say("%v leaves", w)
 	if w.task != nil {
 		w.task.failed = true
@@ -358,8 +358,8 @@ func (s *Site) leaves(w *siteWorker) {
 	w.peer.Close()
 }
 
-// gives lets a worker report its task. what is 0: it has failed; else it is done.
-func (s *Site) gives(w *siteWorker, what int) {
+// reportTask lets a worker report its task. what is 0: it has failed; else it is done.
+func (s *Site) reportTask(w *siteWorker, what int) {
 	t := w.task
 	w.task = nil
 	if what == 0 {

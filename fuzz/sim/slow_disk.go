@@ -56,9 +56,9 @@ func (s *Simulator) stepDuringSync() {
 	case n < 12:
 		s.read(s.any(), math.MaxInt)
 	case n < 15:
-		s.lands()
+		s.landOne()
 	case n < 17:
-		s.halfClosesOwed()
+		s.halfCloseOwed()
 	case n < 18 && s.rng.IntN(4) == 0:
 		s.pass(time.Duration(5+s.rng.IntN(30)) * time.Second)
 	case n < 18:
@@ -81,8 +81,8 @@ func (c *Conn) waitsForDisk() bool {
 	return false
 }
 
-// halfClosesOwed lets a peer that waits for the disk close its side.
-func (s *Simulator) halfClosesOwed() {
+// halfCloseOwed lets a peer that waits for the disk close its side.
+func (s *Simulator) halfCloseOwed() {
 	all := slices.DeleteFunc(slices.Clone(s.conns), func(c *Conn) bool {
 		return c.fin || c.garbled || len(c.outgoing) > 0 || c.peer.Closed() || !c.waitsForDisk()
 	})

@@ -34,11 +34,11 @@ func (s *Simulator) step() {
 	case n < 620:
 		s.arrive(s.any())
 	case n < 720:
-		s.lands()
+		s.landOne()
 	case n < 724:
-		s.limits()
+		s.changeTimeout()
 	case n < 728:
-		s.copies()
+		s.loadCopy()
 	case n < 729:
 		s.disconnectMany()
 	case n < 730:
@@ -82,8 +82,8 @@ func (s *Simulator) step() {
 	}
 }
 
-// lands lets one call of dwork or kts46 arrive. They arrive in any order, because each has a connection of its own.
-func (s *Simulator) lands() {
+// landOne lets one call of dwork or kts46 arrive. They arrive in any order, because each has a connection of its own.
+func (s *Simulator) landOne() {
 	n := len(s.flights) + len(s.ktsFlights)
 	if n == 0 {
 		return
@@ -200,17 +200,17 @@ func (s *Simulator) act(c *Conn) {
 	switch {
 	case c.fin || c.garbled || len(c.outgoing) > 4000:
 	case s.rng.IntN(40) == 0:
-		s.sendsMalformed(c)
+		s.sendMalformed(c)
 	case s.rng.IntN(400) == 0:
-		s.sendsGarbage(c)
+		s.sendGarbage(c)
 	case c.peerKind == gloomMaster:
-		s.submits(c)
+		s.actAsMaster(c)
 	case c.peerKind == gloomSlave:
-		s.slaves(c)
+		s.actAsSlave(c)
 	case c.worker() && (!c.client() || s.rng.IntN(2) == 0):
-		s.works(c)
+		s.actAsWorker(c)
 	default:
-		s.asks(c)
+		s.actAsClient(c)
 	}
 }
 
@@ -219,13 +219,13 @@ func (s *Simulator) resultOf(h heldJob) string {
 	return fmt.Sprintf(`"r%v-%d%s"`, h.job, h.run.number, strings.Repeat(padding, h.job.size))
 }
 
-// works lets a Periodic worker do one thing.
-func (s *Simulator) works(c *Conn) {
+// actAsWorker lets a Periodic worker do one thing.
+func (s *Simulator) actAsWorker(c *Conn) {
 	if len(c.held) > 0 && s.rng.IntN(3) > 0 {
 		i := s.rng.IntN(len(c.held))
 		h := c.held[i]
 		c.held = append(c.held[:i:i], c.held[i+1:]...)
-		s.gives(c, h, s.rng.IntN(6))
+		s.reportJob(c, h, s.rng.IntN(6))
 		return
 	}
 	n := []int{0, 1, 2, broadcastQueue, graphQueue}[s.rng.IntN(5)]
@@ -234,30 +234,30 @@ func (s *Simulator) works(c *Conn) {
 		c.grabs++
 		c.ask(&Request{cmd: periodic.GrabJob}, nil)
 	case what == 16:
-		s.quits(c, n)
+		s.quit(c, n)
 	case what < 19:
 		c.ask(&Request{cmd: periodic.Sleep}, nil)
 	case what < 21 && c.framing() == periodic.CRC && len(c.held) > 0:
-		s.confirms(c, c.held[s.rng.IntN(len(c.held))])
+		s.confirm(c, c.held[s.rng.IntN(len(c.held))])
 	default:
-		s.serves(c, n)
+		s.serve(c, n)
 	}
 }
 
-// gives lets a worker report a job that it holds. what is 0: it has failed; 1: it is put off; else it is done.
-func (s *Simulator) gives(c *Conn, h heldJob, what int) {
+// reportJob lets a worker report a job that it holds. what is 0: it has failed; 1: it is put off; else it is done.
+func (s *Simulator) reportJob(c *Conn, h heldJob, what int) {
 	j := h.job
 	r := &Request{silent: s.unacknowledged(c)}
 	args := h.handle
 	switch what {
 	case 0:
-		r.cmd, r.arrive = periodic.WorkFail, func() { s.returns(c, h, 0) }
+		r.cmd, r.arrive = periodic.WorkFail, func() { s.returned(c, h, 0) }
 	case 1:
 		delay, step := s.rng.IntN(20), s.rng.Int32N(4)
 		r.cmd, args = periodic.SchedLater, append(args[:len(args):len(args)], later(int64(delay), uint16(step))...)
 		r.arrive = func() {
 			s.countSteps(c, h, step)
-			s.returns(c, h, s.server.Now().Wall+int64(delay)*1000)
+			s.returned(c, h, s.server.Now().Wall+int64(delay)*1000)
 		}
 	default:
 		result := s.resultOf(h)
@@ -265,7 +265,7 @@ func (s *Simulator) gives(c *Conn, h heldJob, what int) {
 			result = strings.Trim(result, `"`)
 		}
 		r.cmd, args = periodic.WorkDone, append(args[:len(args):len(args)], result...)
-		r.arrive = func() { s.finishes(c, h, result) }
+		r.arrive = func() { s.finished(c, h, result) }
 	}
 	c.ask(r, args)
 	s.say("c%d says %v of %v", c.id, r.cmd, j)
@@ -283,7 +283,7 @@ func (s *Simulator) large() int {
 	if s.rng.IntN(10) > 0 {
 		return 0
 	}
-	return s.rng.IntN(s.frame / 2 >> s.rng.IntN(5))
+	return s.rng.IntN(s.setup.frame / 2 >> s.rng.IntN(5))
 }
 
 // fresh makes a Periodic job with a drawn time-out, count and size.
@@ -296,8 +296,8 @@ func (s *Simulator) fresh(queue int, name string) *Job {
 	return j
 }
 
-// asks lets a Periodic client do one thing.
-func (s *Simulator) asks(c *Conn) {
+// actAsClient lets a Periodic client do one thing.
+func (s *Simulator) actAsClient(c *Conn) {
 	n := s.rng.IntN(20)
 	if s.live() >= mostJobs && n < 14 {
 		n = 14
@@ -312,22 +312,22 @@ func (s *Simulator) asks(c *Conn) {
 		if s.rng.IntN(3) == 0 {
 			name = fmt.Sprint("again", s.rng.IntN(4))
 		}
-		s.adds(c, s.fresh(s.rng.IntN(graphQueue), name), at)
+		s.submit(c, s.fresh(s.rng.IntN(graphQueue), name), at)
 	case n < 12:
 		switch s.rng.IntN(4) {
 		case 0, 1:
-			s.loadsDump(c)
+			s.loadDump(c)
 			return
 		case 2:
-			s.loadsBadly(c, at)
+			s.loadBadly(c, at)
 			return
 		}
-		s.loads(c, []*Job{s.fresh(s.rng.IntN(graphQueue), ""), s.fresh(s.rng.IntN(graphQueue), "")}, []int64{at, at})
+		s.load(c, []*Job{s.fresh(s.rng.IntN(graphQueue), ""), s.fresh(s.rng.IntN(graphQueue), "")}, []int64{at, at})
 	case n < 14:
 		j := s.fresh(s.rng.IntN(workedQueues), "")
 		r := &Request{cmd: periodic.RunJob, job: j}
 		r.arrive = func() {
-			s.admits(r, func() {
+			s.unlessFull(r, func() {
 				s.submitted(j, 0)
 				if c.slow && c.framing() == periodic.CRC {
 					s.doubt(j) // that nobody does it may be said behind what it has not read
@@ -338,11 +338,11 @@ func (s *Simulator) asks(c *Conn) {
 		c.ask(r, s.record(j, 0))
 		s.say("c%d runs %v", c.id, j)
 	case n < 16:
-		s.removes(c)
+		s.removeAny(c)
 	case n == 16:
 		c.ask(&Request{cmd: []periodic.Command{periodic.Status, periodic.Dump}[s.rng.IntN(2)]}, nil)
 	case n == 17 && s.rng.IntN(20) == 0:
-		s.endsAll(c)
+		s.requestShutdown(c)
 	case n == 17 && s.rng.IntN(3) == 0:
 		r := &Request{cmd: periodic.DropFunc}
 		r.arrive = func() {
@@ -358,31 +358,31 @@ func (s *Simulator) asks(c *Conn) {
 		c.ask(r, periodic.AppendStr8String(nil, s.queues[workedQueues]))
 		s.say("c%d drops", c.id)
 	case n == 18:
-		s.configures(c)
+		s.configure(c)
 	case c.framing() == periodic.CRC && s.rng.IntN(2) == 0:
-		s.listens(c, s.rng.IntN(workedQueues), fmt.Sprint("again", s.rng.IntN(4)))
+		s.listen(c, s.rng.IntN(workedQueues), fmt.Sprint("again", s.rng.IntN(4)))
 	default:
 		c.ask(&Request{cmd: periodic.Ping}, nil)
 	}
 }
 
-// adds submits a job.
-func (s *Simulator) adds(c *Conn, j *Job, at int64) {
+// submit submits a job.
+func (s *Simulator) submit(c *Conn, j *Job, at int64) {
 	r := &Request{cmd: periodic.SubmitJob, job: j}
-	r.arrive = func() { s.admits(r, func() { s.submitted(j, at) }) }
+	r.arrive = func() { s.unlessFull(r, func() { s.submitted(j, at) }) }
 	c.ask(r, s.record(j, at))
 	s.say("c%d submits %v at %d", c.id, j, at)
 }
 
-// admits calls arrive, unless the disk is full and the server must refuse the request.
-func (l *Ledger) admits(r *Request, arrive func()) {
+// unlessFull calls arrive, unless the disk is full and the server must refuse the request.
+func (l *Ledger) unlessFull(r *Request, arrive func()) {
 	if r.refused = l.full; !l.full {
 		arrive()
 	}
 }
 
-// removes removes a job that may be there.
-func (s *Simulator) removes(c *Conn) {
+// removeAny removes a job that may be there.
+func (s *Simulator) removeAny(c *Conn) {
 	var all []*Job
 	for _, j := range s.jobs {
 		if j.by == ofPeriodic && j.now != gone {
@@ -392,10 +392,10 @@ func (s *Simulator) removes(c *Conn) {
 	if len(all) == 0 {
 		return
 	}
-	s.removesOne(c, all[s.rng.IntN(len(all))])
+	s.remove(c, all[s.rng.IntN(len(all))])
 }
 
-func (s *Simulator) removesOne(c *Conn, j *Job) {
+func (s *Simulator) remove(c *Conn, j *Job) {
 	r := &Request{cmd: periodic.RemoveJob}
 	r.arrive = func() {
 		for _, same := range s.names[fmt.Sprint(j.queue, j.by, j.name)] {

@@ -16,9 +16,9 @@ import (
 // drainSteps limits how many things happen while a server stops.
 const drainSteps = 100
 
-// endsAll sends a client's SHUTDOWN, which the server may refuse.
-func (s *Simulator) endsAll(c *Conn) {
-	r := &Request{cmd: periodic.Shutdown, silent: s.stops == "on"}
+// requestShutdown sends a client's SHUTDOWN, which the server may refuse.
+func (s *Simulator) requestShutdown(c *Conn) {
+	r := &Request{cmd: periodic.Shutdown, silent: s.setup.stops == "on"}
 	r.arrive = func() { r.refused, s.ending = !r.silent, r.silent }
 	c.ask(r, nil)
 	s.say("c%d asks the server to stop", c.id)
@@ -38,7 +38,7 @@ func (s *Simulator) stop() {
 	s.say("the server is to stop")
 	s.server.BeginStop()
 	s.stopping = true
-	held := s.rng.IntN(4) == 0 && s.stopsSlowly()
+	held := s.rng.IntN(4) == 0 && s.stopSlowly()
 	for left := s.rng.IntN(drainSteps); !held && left > 0 && s.server.Owes(); left-- {
 		s.stepDuringStop()
 	}
@@ -76,8 +76,8 @@ func (s *Simulator) stop() {
 	s.startAgain(s.disk.afterCrash(nothing, 0))
 }
 
-// stopsSlowly keeps the disk at a group for a while; true: until the server gives up waiting.
-func (s *Simulator) stopsSlowly() bool {
+// stopSlowly keeps the disk at a group for a while; true: until the server gives up waiting.
+func (s *Simulator) stopSlowly() bool {
 	over := s.commitSlowly()
 	if s.rng.IntN(2) == 0 {
 		return true
@@ -103,7 +103,7 @@ func (s *Simulator) stepDuringStop() {
 	case n < 75:
 		s.graphStep()
 	case n < 80:
-		s.lands()
+		s.landOne()
 	case n < 92:
 		s.commit()
 	default:
@@ -173,9 +173,9 @@ func (l *Ledger) checkAllAnswered(c *Conn) {
 	}
 }
 
-// halfCloses closes the peer's side. The peer gets the answers that wait for the disk when they are on disk, unless a
+// halfClose closes the peer's side. The peer gets the answers that wait for the disk when they are on disk, unless a
 // long reply stands before them.
-func (s *Simulator) halfCloses(c *Conn) {
+func (s *Simulator) halfClose(c *Conn) {
 	c.finished = !c.slow && !c.peer.Broken && !c.peer.Closed()
 	long := false
 	for _, r := range c.requests {

@@ -10,8 +10,8 @@ import (
 
 // Periodic workers: their queues, and everything about their jobs that is neither a request for one nor its end.
 
-// serves sends a worker's CAN_DO or BROADCAST.
-func (s *Simulator) serves(c *Conn, queue int) {
+// serve sends a worker's CAN_DO or BROADCAST.
+func (s *Simulator) serve(c *Conn, queue int) {
 	r := &Request{cmd: periodic.CanDo, silent: s.unacknowledged(c)}
 	r.arrive = func() { c.does[queue] = true }
 	if queue == broadcastQueue {
@@ -21,8 +21,8 @@ func (s *Simulator) serves(c *Conn, queue int) {
 	c.ask(r, periodic.AppendStr8String(nil, s.queues[queue]))
 }
 
-// quits sends a worker's CANT_DO. It keeps the jobs that it has.
-func (s *Simulator) quits(c *Conn, queue int) {
+// quit sends a worker's CANT_DO. It keeps the jobs that it has.
+func (s *Simulator) quit(c *Conn, queue int) {
 	r := &Request{cmd: periodic.CantDo, silent: s.unacknowledged(c)}
 	r.arrive = func() {
 		if c.does[queue] {
@@ -41,24 +41,24 @@ func (l *Ledger) serving(c *Conn, queue int) bool { return c.does[queue] || c.qu
 
 // unacknowledged reports whether the reports of a worker have no answer.
 func (l *Ledger) unacknowledged(c *Conn) bool {
-	return c.framing() == periodic.Plain || l.era < "2023"
+	return c.framing() == periodic.Plain || l.setup.era < "2023"
 }
 
 // acksGrabs reports whether SUCCESS answers a GRAB_JOB before the job does.
-func (l *Ledger) acksGrabs(c *Conn) bool { return c.peerKind == crcWorker && l.era >= "2023" }
+func (l *Ledger) acksGrabs(c *Conn) bool { return c.peerKind == crcWorker && l.setup.era >= "2023" }
 
-// confirms sends a worker's JOB_ASSIGNED, under the message id of the GRAB_JOB. It changes nothing.
-func (s *Simulator) confirms(c *Conn, h heldJob) {
+// confirm sends a worker's JOB_ASSIGNED, under the message id of the GRAB_JOB. It changes nothing.
+func (s *Simulator) confirm(c *Conn, h heldJob) {
 	c.askAs(h.tag, &Request{cmd: periodic.JobAssigned, silent: true}, nil)
 	s.say("c%d confirms %v", c.id, h.job)
 }
 
-// declines sends a worker's JOB_UNASSIGNED: the job is ready again, and has not failed.
-func (s *Simulator) declines(c *Conn, h heldJob) {
+// decline sends a worker's JOB_UNASSIGNED: the job is ready again, and has not failed.
+func (s *Simulator) decline(c *Conn, h heldJob) {
 	j := h.job
 	r := &Request{cmd: periodic.JobUnassigned, silent: true}
 	r.arrive = func() {
-		s.reports(h)
+		s.reported(h)
 		switch {
 		case !h.isCurrent() && !s.maybeLater(h):
 		case h.isCurrent() && s.holds(c, j):
@@ -128,8 +128,8 @@ func (l *Ledger) mayHaveUnread(c *Conn, j *Job) bool {
 	return false
 }
 
-// takesAlong notes the end of a connection: a job that was broadcast to it and not read is lost.
-func (l *Ledger) takesAlong(c *Conn) {
+// lostUnread notes the end of a connection: a job that was broadcast to it and not read is lost.
+func (l *Ledger) lostUnread(c *Conn) {
 	for _, j := range l.jobs {
 		if j.queue == broadcastQueue && j.now != gone && l.mayHaveUnread(c, j) {
 			l.doubt(j)
@@ -164,7 +164,7 @@ func (l *Ledger) checkIdle() {
 
 // noJob checks a NO_JOB.
 func (l *Ledger) noJob(c *Conn) {
-	if l.grab != "document" {
+	if l.setup.grab != "document" {
 		l.fail("c%d is sent NO_JOB", c.id)
 	}
 	if j := l.ready(c); j != nil && !l.mixed && !c.slow && !l.stopping {
@@ -173,14 +173,14 @@ func (l *Ledger) noJob(c *Conn) {
 	l.say("c%d hears that there is no job", c.id)
 }
 
-// wakes checks the answer to a SLEEP. A broadcast job may be kept for the worker until its next GRAB_JOB, and for no
+// woken checks the answer to a SLEEP. A broadcast job may be kept for the worker until its next GRAB_JOB, and for no
 // other then, even if the job has ended in this turn. asked is the turn of the SLEEP, since which a slow reader may
 // have been woken.
-func (l *Ledger) wakes(c *Conn, body []byte, asked int) {
+func (l *Ledger) woken(c *Conn, body []byte, asked int) {
 	if len(body) != 1 || body[0] != byte(periodic.Noop) {
 		l.fail("c%d is sent %x for a SLEEP", c.id, body)
 	}
-	if l.grab != "document" || !l.serving(c, broadcastQueue) {
+	if l.setup.grab != "document" || !l.serving(c, broadcastQueue) {
 		return
 	}
 	if !c.slow {
