@@ -44,30 +44,36 @@ func (s *Simulator) commitSlowly() (over <-chan struct{}) {
 	}
 }
 
-// stepDuringSync does one thing while the disk is at a sync.
+// syncSteps are the steps while the disk is at a sync.
+var syncSteps = newStepTable(
+	stepRow{4, func(s *Simulator) { s.act(s.any()) }},
+	stepRow{6, func(s *Simulator) { s.arrive(s.any()) }},
+	stepRow{2, func(s *Simulator) { s.read(s.any(), math.MaxInt) }},
+	stepRow{3, (*Simulator).landOne},
+	stepRow{2, (*Simulator).halfCloseOwed},
+	stepRow{1, func(s *Simulator) {
+		if s.rng.IntN(4) == 0 {
+			s.passLong()
+		} else {
+			s.passUpTo(3 * time.Second)
+		}
+	}},
+	stepRow{1, func(s *Simulator) {
+		if !s.stopping {
+			s.nodeStep()
+		}
+	}},
+	stepRow{1, func(s *Simulator) {
+		if !s.stopping {
+			s.connFault(s.any())
+		}
+	}},
+)
+
+// stepDuringSync does one thing while the disk is at a sync, if there are connections.
 func (s *Simulator) stepDuringSync() {
-	n := s.rng.IntN(20)
-	switch {
-	case len(s.conns) == 0:
-	case n < 4:
-		s.act(s.any())
-	case n < 10:
-		s.arrive(s.any())
-	case n < 12:
-		s.read(s.any(), math.MaxInt)
-	case n < 15:
-		s.landOne()
-	case n < 17:
-		s.halfCloseOwed()
-	case n < 18 && s.rng.IntN(4) == 0:
-		s.pass(time.Duration(5+s.rng.IntN(30)) * time.Second)
-	case n < 18:
-		s.pass(time.Duration(s.rng.IntN(3000)) * time.Millisecond)
-	case s.stopping:
-	case n < 19:
-		s.nodeStep()
-	default:
-		s.connFault(s.any())
+	if play := syncSteps.draw(s.rng); len(s.conns) > 0 {
+		play(s)
 	}
 }
 

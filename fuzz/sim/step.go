@@ -5,6 +5,7 @@ package sim
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"strings"
 	"time"
 
@@ -14,72 +15,122 @@ import (
 // mostJobs limits the jobs that may be there, because each step checks all of them.
 const mostJobs = 60
 
+// stepTable holds steps with their weights: how often each is drawn, relative to the others.
+type stepTable struct {
+	rows  []stepRow
+	total int // of the weights
+}
+
+type stepRow struct {
+	weight int
+	play   func(*Simulator)
+}
+
+func newStepTable(rows ...stepRow) stepTable {
+	t := stepTable{rows: rows}
+	for _, r := range rows {
+		t.total += r.weight
+	}
+	return t
+}
+
+// draw returns a step of the table. It takes one number of rng.
+func (t *stepTable) draw(rng *rand.Rand) func(*Simulator) {
+	n, i := rng.IntN(t.total), 0
+	for ; n >= t.rows[i].weight; i++ {
+		n -= t.rows[i].weight
+	}
+	return t.rows[i].play
+}
+
+// serverSteps are the steps of PlayServer.
+var serverSteps = newStepTable(
+	stepRow{40, (*Simulator).connectOrAct},
+	stepRow{210, func(s *Simulator) { s.act(s.any()) }},
+	stepRow{40, (*Simulator).crcStep},
+	stepRow{45, (*Simulator).graphStep},
+	stepRow{15, (*Simulator).nodeStep},
+	stepRow{70, (*Simulator).ktsStep},
+	stepRow{200, func(s *Simulator) { s.arrive(s.any()) }},
+	stepRow{100, (*Simulator).landOne},
+	stepRow{4, (*Simulator).changeTimeout},
+	stepRow{4, (*Simulator).loadCopy},
+	stepRow{1, (*Simulator).disconnectMany},
+	stepRow{1, (*Simulator).offerMany},
+	stepRow{2, (*Simulator).reportLate},
+	stepRow{3, (*Simulator).slowCheckpoints},
+	stepRow{115, func(s *Simulator) { s.read(s.any(), []int{1, 40, math.MaxInt}[s.rng.IntN(3)]) }},
+	stepRow{60, (*Simulator).commitStep},
+	stepRow{45, func(s *Simulator) { s.passUpTo(3 * time.Second) }},
+	stepRow{30, func(s *Simulator) { s.connFault(s.any()) }},
+	stepRow{5, (*Simulator).passLong},
+	stepRow{3, (*Simulator).setClock},
+	stepRow{2, (*Simulator).crash},
+	stepRow{1, (*Simulator).stop},
+	stepRow{1, (*Simulator).toggleFull},
+	stepRow{3, func(s *Simulator) { s.audit() }},
+)
+
+// leastConns is the number of connections below which a step only opens another; mostConns is the largest number.
+const leastConns, mostConns = 4, 14
+
 // step does the next thing. It depends on the seed and the step's number, and as little as possible on the steps
 // before: a step that is left out then changes the others little, and a failure can be made short.
 func (s *Simulator) step() {
-	n := s.rng.IntN(1000)
-	switch {
-	case len(s.conns) < 4 || n < 40 && len(s.conns) < 14:
-		s.connect(peerKind(s.rng.IntN(int(peerKinds))))
-	case n < 250:
-		s.act(s.any())
-	case n < 290:
-		s.crcStep()
-	case n < 335:
-		s.graphStep()
-	case n < 350:
-		s.nodeStep()
-	case n < 420:
-		s.ktsStep()
-	case n < 620:
-		s.arrive(s.any())
-	case n < 720:
-		s.landOne()
-	case n < 724:
-		s.changeTimeout()
-	case n < 728:
-		s.loadCopy()
-	case n < 729:
-		s.disconnectMany()
-	case n < 730:
-		s.offerMany()
-	case n < 732:
-		s.reportLate()
-	case n < 735:
-		s.say("checkpoints are slow")
-		s.disk.slowCheckpoints()
-	case n < 850:
-		s.read(s.any(), []int{1, 40, math.MaxInt}[s.rng.IntN(3)])
-	case n < 910:
-		if s.rng.IntN(4) == 0 {
-			over := s.commitSlowly()
-			s.disk.release()
-			<-over
-		}
-		s.commit()
-	case n < 955:
-		s.pass(time.Duration(s.rng.IntN(3000)) * time.Millisecond)
-	case n < 985:
-		s.connFault(s.any())
-	case n < 990:
-		s.pass(time.Duration(5+s.rng.IntN(30)) * time.Second)
-	case n < 993:
-		s.settle()
-		d := time.Duration(s.rng.IntN(7200)-3600) * time.Second
-		s.say("the clock is set by %v", d)
-		s.server.Jump(d)
-		s.pass(0)
-	case n < 995:
-		s.crash()
-	case n < 996:
-		s.stop()
-	case n < 997:
-		s.settle()
-		s.fill(!s.full)
-		s.say("the disk is full: %v", s.full)
-	default:
-		s.audit()
+	play := serverSteps.draw(s.rng)
+	if len(s.conns) < leastConns {
+		play = (*Simulator).connectOrAct
 	}
+	play(s)
+}
+
+// connectOrAct opens a connection; if there are too many, a peer acts instead.
+func (s *Simulator) connectOrAct() {
+	if len(s.conns) >= mostConns {
+		s.act(s.any())
+		return
+	}
+	s.connect(peerKind(s.rng.IntN(int(peerKinds))))
+}
+
+// slowCheckpoints holds back the checkpoints of the journal from now on.
+func (s *Simulator) slowCheckpoints() {
+	s.say("checkpoints are slow")
+	s.disk.slowCheckpoints()
+}
+
+// commitStep commits, sometimes with a slow disk.
+func (s *Simulator) commitStep() {
+	if s.rng.IntN(4) == 0 {
+		over := s.commitSlowly()
+		s.disk.release()
+		<-over
+	}
+	s.commit()
+}
+
+// passUpTo lets a drawn time below most pass.
+func (s *Simulator) passUpTo(most time.Duration) {
+	s.pass(time.Duration(s.rng.IntN(int(most/time.Millisecond))) * time.Millisecond)
+}
+
+// passLong lets enough time pass for time-outs.
+func (s *Simulator) passLong() { s.pass(time.Duration(5+s.rng.IntN(30)) * time.Second) }
+
+// setClock moves the wall clock, up to an hour forward or back.
+func (s *Simulator) setClock() {
+	s.settle()
+	d := time.Duration(s.rng.IntN(7200)-3600) * time.Second
+	s.say("the clock is set by %v", d)
+	s.server.Jump(d)
+	s.pass(0)
+}
+
+// toggleFull makes the disk full, or gives it room again.
+func (s *Simulator) toggleFull() {
+	s.settle()
+	s.fill(!s.full)
+	s.say("the disk is full: %v", s.full)
 }
 
 // landOne lets one call of dwork or kts46 arrive. They arrive in any order, because each has a connection of its own.

@@ -88,27 +88,24 @@ func (s *Simulator) stopSlowly() bool {
 	return false
 }
 
-// stepDuringStop does one thing while the server stops. No peer connects.
+// stopSteps are the steps while the server stops. No peer connects.
+var stopSteps = newStepTable(
+	stepRow{25, func(s *Simulator) { s.act(s.any()) }},
+	stepRow{25, func(s *Simulator) { s.arrive(s.any()) }},
+	stepRow{20, func(s *Simulator) { s.read(s.any(), math.MaxInt) }},
+	stepRow{5, (*Simulator).graphStep},
+	stepRow{5, (*Simulator).landOne},
+	stepRow{12, (*Simulator).commit},
+	stepRow{8, func(s *Simulator) { s.passUpTo(time.Second) }},
+)
+
+// stepDuringStop does one thing while the server stops.
 func (s *Simulator) stepDuringStop() {
-	n := s.rng.IntN(100)
-	switch {
-	case len(s.conns) == 0:
-		s.commit()
-	case n < 25:
-		s.act(s.any())
-	case n < 50:
-		s.arrive(s.any())
-	case n < 70:
-		s.read(s.any(), math.MaxInt)
-	case n < 75:
-		s.graphStep()
-	case n < 80:
-		s.landOne()
-	case n < 92:
-		s.commit()
-	default:
-		s.pass(time.Duration(s.rng.IntN(1000)) * time.Millisecond)
+	play := stopSteps.draw(s.rng)
+	if len(s.conns) == 0 {
+		play = (*Simulator).commit
 	}
+	play(s)
 }
 
 // letDrain lets all peers read and the disk write while the server stops. After that the server may wait for running
