@@ -14,6 +14,15 @@
 //   - Site acts and judges in the play of the Disbatch site; SiteLedger is its model.
 //   - Trace is the record of a play. Two plays of a seed have the same trace, or something is not simulated.
 //
+// The form of a method's name says who acts:
+//
+//   - An imperative is an act of the play. With a Conn as its first argument the act is that peer's, as in submit, serve
+//     and reportJob; without one it is the simulator's, as in pass, commit and crash. The few imperatives of Ledger, as
+//     end and doubt, change the ledger alone.
+//   - A past participle is an event that the ledger is told of, as submitted, finished and crashed. It fails the play when
+//     the event must not happen, and else notes it.
+//   - checkX fails the play when X is not so. Other names stand for what the method returns, as holds, mayHold and live.
+//
 // A turn lasts from one moment at which nothing is under way in the server to the next. Within one the order of
 // events may be unknown; then the ledger doubts (see certainty and Ledger.doubt) instead of guessing. All files but
 // this one are in builds with the invariants tag, as is loop.Offline, the server in memory.

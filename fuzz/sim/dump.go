@@ -69,8 +69,8 @@ func (l *Ledger) report(framing periodic.Framing, era string, body []byte) []byt
 	return body[1:]
 }
 
-// overdue notes that a job may have timed out without a message: then its record has changed.
-func (l *Ledger) overdue(j *Job) {
+// noteOverdue notes that a job may have timed out without a message: then its record has changed.
+func (l *Ledger) noteOverdue(j *Job) {
 	if j.holder != nil && !l.holds(j.holder, j) {
 		j.record.dated = false
 	}
@@ -81,7 +81,7 @@ func (l *Ledger) checkRecord(k *Job, j *periodic.Job, where string) {
 	if k.by != ofPeriodic || k.now == gone || k.stale == l.turn+1 {
 		return
 	}
-	l.overdue(k)
+	l.noteOverdue(k)
 	r := &k.record
 	if j.Count < r.least || j.Count > r.most || int64(j.Timeout)*1000 != k.timeout {
 		l.fail("%v is %s with count %d, time-out %d; it has %d to %d, and %d ms", k, where, j.Count, j.Timeout, r.least, r.most, k.timeout)

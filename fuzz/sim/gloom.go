@@ -69,8 +69,8 @@ func (l *Ledger) acknowledgedID(c *Conn, id []byte) {
 	c.acked, c.acks = c.acks[0], c.acks[1:]
 }
 
-// existsID checks the error that an id is taken.
-func (l *Ledger) existsID(c *Conn, id []byte) {
+// checkExistsID checks the error that an id is taken.
+func (l *Ledger) checkExistsID(c *Conn, id []byte) {
 	name, _ := gloom.Text(nil, id)
 	j := c.acked
 	if j == nil || j.name != string(name) || j.taken == gone {
@@ -84,8 +84,8 @@ func (l *Ledger) existsID(c *Conn, id []byte) {
 	l.say("c%d hears that the id of %v is taken", c.id, j)
 }
 
-// admitted checks that a master was told of a taken id with its last submission.
-func (l *Ledger) admitted(c *Conn) {
+// checkAdmitted checks that a master was told of a taken id with its last submission.
+func (l *Ledger) checkAdmitted(c *Conn) {
 	if j := c.acked; j != nil && j.taken == sure {
 		l.fail("%v of c%d has an id that is taken, and it is not told so", j, c.id)
 	}
@@ -117,7 +117,7 @@ func (l *Ledger) gloomReply(c *Conn) int {
 		l.fail("c%d is sent %q: %v", c.id, c.written, err)
 	}
 	if r.Error == nil || string(r.Error) != `"`+gloom.IDExists+`"` {
-		l.admitted(c)
+		l.checkAdmitted(c)
 	}
 	switch {
 	case r.OK && r.ID != nil:
@@ -141,7 +141,7 @@ func (l *Ledger) gloomReply(c *Conn) int {
 		j.owner = nil
 		l.end(j)
 	case string(r.Error) == `"`+gloom.IDExists+`"`:
-		l.existsID(c, r.Reason)
+		l.checkExistsID(c, r.Reason)
 	case r.Error != nil:
 		l.fail("c%d is sent %q", c.id, payload)
 	case r.Body != nil:

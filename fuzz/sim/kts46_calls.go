@@ -269,15 +269,15 @@ func (l *Ledger) ktsOrdered(f *ktsFlight) {
 		}
 		return
 	default:
-		if !l.ktsOrdersJob(f, j, key) {
+		if !l.ktsOrderedJob(f, j, key) {
 			return
 		}
 	}
 	b.changes++
 }
 
-// ktsOrdersJob notes a user's call about a job that exists; false: it changes nothing.
-func (l *Ledger) ktsOrdersJob(f *ktsFlight, j *ktsJob, key string) bool {
+// ktsOrderedJob notes a user's call about a job that exists; false: it changes nothing.
+func (l *Ledger) ktsOrderedJob(f *ktsFlight, j *ktsJob, key string) bool {
 	f.want = fmt.Sprint(nil)
 	switch f.method {
 	case "deleteJob":

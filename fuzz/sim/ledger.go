@@ -31,7 +31,8 @@ const (
 	ofDisbatch
 )
 
-// Job is what the ledger knows of one job. A name that is submitted again is another Job.
+// Job is what the ledger knows of one job. A name that is submitted again is another Job. The fields of one protocol
+// are in the embedded structs.
 type Job struct {
 	id    int
 	by    protocol
@@ -40,46 +41,64 @@ type Job struct {
 	text  bool // the workload is text, not JSON
 	size  int  // bytes of padding behind the job's number, in the workload and in the result
 
+	// The state of the job in the server.
 	now   certainty // that the server has the job
 	disk  certainty // that the server would have it after a crash
 	turn  int       // the turn of the last change of now or holder
 	group int       // the group of changes that brings the job to the disk
 	came  int       // the turn in which the job came
 
-	record, recordDisk figures // the job's record now, and after a crash unless it has changed since
-
+	// The place of the job in its queue.
 	keyed     bool // priority and due are known
 	priority  int64
 	due       int64 // Unix milliseconds
 	notBefore int64 // Unix milliseconds before which the job must not be handed out; may be too early, never too late
 	putOff    bool  // notBefore comes from a SCHED_LATER, which a crash may lose
-	timeout   int64 // milliseconds; 0: the server's setting
 
-	run      *Run   // the last run; nil: it is not known which run is the last
-	holder   *Conn  // the connection that was given the job and has not ended it
-	location string // the dwork location that was given the task and has not ended it
-	kept     string // location, when that is on disk
-	lost     bool   // the holder is not known
-	heldAt   int64  // Mono when the holder was given the job
-	stale    int    // 1 + the turn in which a connection other than the holder reported the job
+	// The reservation of the job.
+	run    *Run           // the last run; nil: it is not known which run is the last
+	holder *Conn          // the connection that was given the job and has not ended it
+	sentTo map[*Conn]bool // the connections that the job was broadcast to
+	lost   bool           // the holder is not known
+	heldAt int64          // Mono when the holder was given the job
+	stale  int            // 1 + the turn in which a connection other than the holder reported the job
 
+	// The result of the job.
 	owner    *Conn    // the connection that waits for the result
-	message  uint32   // the message id of the owner's RUN_JOB
 	results  []string // everything that workers said the job came to
 	next     *Job     // the job that has replaced this one, or may have
 	failures int      // at most so many runs have failed
 	returned int      // reports of workers that the job is not done
-	locks    map[string]bool
-	asks     int            // ACQUIREs without an answer
-	parked   bool           // the job may wait for a lock
-	sentTo   map[*Conn]bool // the connections that the job was broadcast to
-	asked    bool           // the Disbatch node waits for the job's end
 
-	preds  []*Job    // predecessors of a dwork task
-	late   []*Job    // predecessors that were added later and are not acknowledged yet
-	ghosts []*Job    // predecessors that the server may have lost
-	life   int       // how often a dwork task of this name was created
-	taken  certainty // that another Gloom job had the id when this one came
+	periodicJob
+	crcRun
+	dworkTask
+	taken certainty // that another Gloom job had the id when this one came
+	asked bool      // the Disbatch node waits for the job's end
+}
+
+// periodicJob is what the ledger checks of the jobs of Periodic alone.
+type periodicJob struct {
+	record, recordDisk figures // the job's record now, and after a crash unless it has changed since
+
+	timeout int64 // milliseconds; 0: the server's setting
+}
+
+// crcRun is what a job of any protocol has when a worker with the CRC framing runs it.
+type crcRun struct {
+	locks  map[string]bool // names of the locks that the run has
+	asks   int             // ACQUIREs without an answer
+	parked bool            // the job may wait for a lock
+}
+
+// dworkTask is what only a task of dwork has.
+type dworkTask struct {
+	location string // the location that was given the task and has not ended it
+	kept     string // location, when that is on disk
+	preds    []*Job // predecessors
+	late     []*Job // predecessors that were added later and are not acknowledged yet
+	ghosts   []*Job // predecessors that the server may have lost
+	life     int    // how often a task of this name was created
 }
 
 func (j *Job) String() string { return fmt.Sprintf("j%d", j.id) }
@@ -224,8 +243,8 @@ func (l *Ledger) live() (n int) {
 	return n
 }
 
-// group numbers the group of changes that a change of this moment is in at the latest. The group that the disk is
-// writing was closed before.
+// group returns the number of the last group of changes in which a change made now can reach the disk. A group that the
+// disk is at already takes no more changes.
 func (l *Ledger) group() int {
 	if l.syncing {
 		return l.disk.groups() + 2
@@ -395,7 +414,7 @@ func (l *Ledger) checkAnswered() {
 		if c.peer.Closed() {
 			continue
 		}
-		if l.admitted(c); len(c.acks) > 0 {
+		if l.checkAdmitted(c); len(c.acks) > 0 {
 			l.fail("c%d has submitted %v, and that is not acknowledged", c.id, c.acks[0])
 		}
 		for _, r := range c.requests {

@@ -262,7 +262,7 @@ func (l *Ledger) periodicReply(c *Conn) int {
 	case periodic.Sleep:
 		l.woken(c, r.Body, q.turn)
 	case periodic.RunJob:
-		l.result(c, q, r.Body)
+		l.checkResult(c, q, r.Body)
 	case periodic.Acquire:
 		l.acquired(c, q, r.Body)
 	case periodic.RecvData:
@@ -311,7 +311,7 @@ func (l *Ledger) grabbed(c *Conn, q *Request, body []byte) bool {
 		c.requests[q.id], q.acked = q, true
 		return false
 	case is(periodic.NoJob):
-		l.noJob(c)
+		l.checkNoJob(c)
 		return false
 	case len(body) == 0 || body[0] != byte(periodic.JobAssign):
 		l.fail("c%d is sent %x for a GRAB_JOB", c.id, body)
@@ -352,8 +352,8 @@ func takeAssign(c *Conn, body []byte) (handle []byte, j periodic.Job) {
 	return handle, j
 }
 
-// result checks the answer to a RUN_JOB.
-func (l *Ledger) result(c *Conn, q *Request, body []byte) {
+// checkResult checks the answer to a RUN_JOB.
+func (l *Ledger) checkResult(c *Conn, q *Request, body []byte) {
 	j := q.job
 	if c.framing() == periodic.CRC && l.setup.era != "2019-02" {
 		if len(body) == 1 && body[0] == byte(periodic.NoWorker) {

@@ -121,7 +121,7 @@ func (l *Ledger) checkSetting(c *Conn, q *Request, body []byte) {
 func (s *Simulator) changeTimeout() {
 	s.settle()
 	for _, j := range s.jobs {
-		if s.overdue(j); j.holder != nil && !s.holds(j.holder, j) { // by what the limit was
+		if s.noteOverdue(j); j.holder != nil && !s.holds(j.holder, j) { // by what the limit was
 			j.holder, j.keyed, j.lost, j.turn = nil, false, true, s.turn
 			j.failures++
 		}

@@ -72,6 +72,9 @@ func newSetup(rng *rand.Rand) (s Setup) {
 // Simulator plays one seed against one server in memory. It does everything that happens: it has the dice,
 // the server and the disk, and moves the peers of the Network. The Ledger that it embeds has none of these
 // except a clock and the disk's count of groups, and judges everything that the server does.
+//
+// Because a Ledger embeds a Network and a Trace, their fields are fields of the Simulator: s.conns and the calls under way
+// are in Network, s.say and s.fail in Trace, s.jobs and all else that is known of the server in Ledger.
 type Simulator struct {
 	Ledger
 	rng    *rand.Rand // of the current step
@@ -177,7 +180,7 @@ func (s *Simulator) finish() {
 	}
 	s.server.Jump(time.Duration(s.wall-s.server.Now().Wall) * time.Millisecond)
 	s.pass(0)                                        // jobs may be due now
-	s.changeSetting(s.config[keepaliveSetting], 300) // who waits is silent
+	s.changeSetting(s.config[keepaliveSetting], 300) // a peer that waits for a job is silent, and is not to be closed for that
 	w := s.connect(plainWorker)
 	for i := range s.queues {
 		s.serve(w, i)

@@ -212,7 +212,7 @@ func (s *Simulator) pass(d time.Duration) {
 	s.server.Advance(d)
 	s.wall = max(s.wall, s.server.Now().Wall)
 	for _, j := range s.jobs {
-		s.overdue(j)
+		s.noteOverdue(j)
 	}
 	s.endTurn()
 	s.checkExpired()
@@ -383,7 +383,7 @@ func (s *Simulator) actAsClient(c *Conn) {
 				if c.slow && c.framing() == periodic.CRC {
 					s.doubt(j) // that nobody does it may be said behind what it has not read
 				}
-				j.owner, j.message, r.at = c, c.next, s.server.Now().Mono
+				j.owner, r.at = c, s.server.Now().Mono
 			})
 		}
 		c.ask(r, s.record(j, 0))

@@ -162,8 +162,8 @@ func (l *Ledger) checkIdle() {
 	}
 }
 
-// noJob checks a NO_JOB.
-func (l *Ledger) noJob(c *Conn) {
+// checkNoJob checks a NO_JOB.
+func (l *Ledger) checkNoJob(c *Conn) {
 	if l.setup.grab != "document" {
 		l.fail("c%d is sent NO_JOB", c.id)
 	}
