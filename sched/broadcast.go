@@ -105,9 +105,9 @@ func (sh *shard) stopBroadcast(q *queue) {
 	q.running--
 }
 
-// continueBroadcasts does a part of the broadcasts and returns the rest of room. When the scheduler
-// is halted, it ends them: a job that a peer has received is done, any other is ready again.
-func (sh *shard) continueBroadcasts(now Time, room int, sink Sink) int {
+// continueBroadcasts does up to room steps of the broadcasts. When the scheduler is halted, it ends
+// them: a job that a peer has received is done, any other is ready again.
+func (sh *shard) continueBroadcasts(now Time, room int, sink Sink) {
 	for room > 0 && len(sh.broadcasting) > 0 {
 		q := sh.broadcasting[0]
 		over := q.broadcast == nil // its job was removed
@@ -123,5 +123,4 @@ func (sh *shard) continueBroadcasts(now Time, room int, sink Sink) int {
 			}
 		}
 	}
-	return room
 }

@@ -24,7 +24,7 @@ type Space uint8
 type JobRef struct {
 	Shard uint16
 	Space Space
-	Slot  uint32
+	Slot  uint32 // the number of the job's record
 	Seq   uint64
 }
 
@@ -34,7 +34,7 @@ type JobRef struct {
 type Run struct {
 	Shard  uint16
 	Space  Space
-	Slot   uint32
+	Slot   uint32 // the number of the job's record
 	Number uint64 // unique in this Scheduler, and not to be guessed; 0: no run
 }
 

@@ -18,14 +18,14 @@ type departed struct {
 	awaits   map[JobRef]int
 	refs     sorter[JobRef] // the awaits in order
 	topics   map[topic]bool
-	ended    int             // number of its watches that have ended
-	released int             // number of its watches whose jobs are released
-	unsorted int             // number of jobs of the next watch that are not in held yet
-	held     *sorter[heldBy] // the jobs of the next watch in order of release; nil: not begun
+	ended    int                // number of its watches that have ended
+	released int                // number of its watches whose jobs are released
+	unsorted int                // number of jobs of the next watch that are not in held yet
+	held     *sorter[abandoned] // the jobs of the next watch in order of release; nil: not begun
 }
 
-// heldBy is a job that a departed peer holds, with its place in the order of release.
-type heldBy struct {
+// abandoned is a job that a departed peer holds, with its place in the order of release.
+type abandoned struct {
 	held
 	last bool // it goes behind the jobs that go ahead of their equals
 	name string
@@ -169,7 +169,7 @@ func (sh *shard) releaseAll(now Time, d *departed, w *watch, room int, sink Sink
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)
 	if d.held == nil {
-		d.held, d.unsorted = &sorter[heldBy]{compare: heldBy.compare}, len(w.held)
+		d.held, d.unsorted = &sorter[abandoned]{compare: abandoned.compare}, len(w.held)
 	}
 	// The loop goes backward: the last job replaces a job that leaves, so none is missed. A job that is
 	// added twice is released once.
@@ -189,7 +189,7 @@ func (sh *shard) releaseAll(now Time, d *departed, w *watch, room int, sink Sink
 			d.held = nil
 			break
 		}
-		room -= sh.releaseOne(now, w, h.job, h.order, sink)
+		room -= sh.releaseOne(now, w, h.job, h.number, sink)
 	}
 	sh.match(now, w.queue, sink)
 	if d.held != nil {
@@ -201,8 +201,8 @@ func (sh *shard) releaseAll(now Time, d *departed, w *watch, room int, sink Sink
 }
 
 // heldAt returns the job at an index of a watch's held jobs.
-func (sh *shard) heldAt(w *watch, i int) heldBy {
-	h := heldBy{held: w.held[i]}
+func (sh *shard) heldAt(w *watch, i int) abandoned {
+	h := abandoned{held: w.held[i]}
 	r := sh.slab.at(h.job)
 	h.last = r.flags&task == 0 && sh.s.rules[r.space].Deaths == 0
 	if w.peer.holder { // its tasks go first in line in the order of their names
@@ -214,22 +214,22 @@ func (sh *shard) heldAt(w *watch, i int) heldBy {
 // compare orders jobs so that they keep their order when they are released. Tasks and jobs with
 // Deaths go ahead of their equals, so the last of them is released first. The other jobs go behind
 // their equals, in the order in which they were handed out.
-func (h heldBy) compare(o heldBy) int {
+func (h abandoned) compare(o abandoned) int {
 	switch {
 	case h.name != o.name:
 		return strings.Compare(h.name, o.name)
 	case h.last != o.last:
 		return count(h.last) - count(o.last)
 	case h.last:
-		return cmp.Compare(h.order, o.order)
+		return cmp.Compare(h.number, o.number)
 	}
-	return cmp.Compare(o.order, h.order)
+	return cmp.Compare(o.number, h.number)
 }
 
 // releaseOne releases a job if it is still held by the same run. It returns the steps that it took.
-func (sh *shard) releaseOne(now Time, w *watch, job uint32, order uint64, sink Sink) int {
+func (sh *shard) releaseOne(now Time, w *watch, job uint32, number uint64, sink Sink) int {
 	r := sh.slab.find(job)
-	if r == nil || r.state != reserved || sh.watches[r.home] != w || w.held[r.place].order != order {
+	if r == nil || r.state != reserved || sh.watches[r.home] != w || w.held[r.offset].number != number {
 		return 1
 	}
 	sh.counters.Abandoned++

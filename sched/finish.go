@@ -217,7 +217,7 @@ func (sh *shard) runOf(w *watch, name []byte) (Run, bool) {
 		return Run{}, false
 	}
 	r := sh.slab.at(job)
-	return Run{Shard: sh.id, Space: r.space, Slot: job, Number: w.held[r.place].order}, true
+	return Run{Shard: sh.id, Space: r.space, Slot: job, Number: w.held[r.offset].number}, true
 }
 
 // heldBy returns the job of a name that is held under a watch.
@@ -237,16 +237,17 @@ func (sh *shard) heldBy(w *watch, name []byte) (uint32, bool) {
 }
 
 // Release gives back the job that the peer was last handed under tag. The job is ready again, and
-// its awaits receive nothing. When a run under tag was revoked, the peer may mean that one: the
-// peer is then not handed that job again before it has reported it.
+// its awaits receive nothing. When a run under tag was revoked and is unreported, it is not known
+// which of the two the peer gives back. The job is then ready for other peers, and this peer is not
+// handed a job of its name before it has reported the run.
 func (s *Scheduler) Release(now Time, p *Peer, tag uint64, sink Sink) error {
 	var from, lost *watch
 	newest := uint64(0)
 	for _, w := range p.watches {
-		order, unreported, held := w.shard.newest(w, tag)
+		number, unreported, held := w.shard.newest(w, tag)
 		p.cost += 1 + held
-		if order > newest {
-			from, newest = w, order
+		if number > newest {
+			from, newest = w, number
 		}
 		if unreported {
 			lost = w
@@ -267,13 +268,13 @@ const maxNewest = MaxSlots
 
 // newest returns the number of the newest run that a watch's peer holds under tag, 0 for none.
 // unreported says that it has an unreported run under tag.
-func (sh *shard) newest(w *watch, tag uint64) (order uint64, unreported bool, looked int) {
+func (sh *shard) newest(w *watch, tag uint64) (number uint64, unreported bool, looked int) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	last := w.held[max(len(w.held)-maxNewest, 0):]
 	for _, h := range last {
 		if h.tag == tag {
-			order = max(order, h.order)
+			number = max(number, h.number)
 		}
 	}
 	for _, u := range w.unreported {
@@ -281,15 +282,15 @@ func (sh *shard) newest(w *watch, tag uint64) (order uint64, unreported bool, lo
 	}
 	looked = len(last) + len(w.unreported)
 	sh.countSteps(looked)
-	return order, unreported, looked
+	return number, unreported, looked
 }
 
-// releaseLast is Release for a watch. lost says that the peer may mean a revoked run.
-func (sh *shard) releaseLast(now Time, w *watch, order uint64, lost bool, sink Sink) error {
+// releaseLast is Release for a watch. lost says that the peer has an unreported run under the tag too.
+func (sh *shard) releaseLast(now Time, w *watch, number uint64, lost bool, sink Sink) error {
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)
 	last := max(len(w.held)-maxNewest, 0)
-	i := slices.IndexFunc(w.held[last:], func(h held) bool { return h.order == order })
+	i := slices.IndexFunc(w.held[last:], func(h held) bool { return h.number == number })
 	if i < 0 { // its time was over meanwhile
 		return ErrNotFound
 	}

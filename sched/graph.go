@@ -56,7 +56,7 @@ func (g *graph) place(now Time, job uint32, r *record, q *queue, past uint32, du
 }
 
 // release puts a task that was just taken from its holder among the waiting ones, or in line.
-func (g *graph) release(now Time, job uint32, r *record, q *queue, where end) {
+func (g *graph) release(now Time, job uint32, r *record, q *queue, where lineEnd) {
 	if g.node(job).ins > 0 {
 		g.wait(job, r, q, 0)
 	} else {

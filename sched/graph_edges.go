@@ -7,16 +7,16 @@ type node struct {
 	outs, ins    uint32 // number of edges
 	log          uint32 // arena reference, when logSize is not 0
 	logSize      uint32
-	via          uint32 // in a search: one more than the task from which it was reached; else 0 or complete
+	via          uint32 // 0; in a search: 1 + the task from which reach came to this one; viaComplete
 	place        int64  // of a ready task: its place in line, among the tasks of all queues
 	revision     int64  // of the last Lease, also when the task is not held
-	// order is larger than the order of every predecessor. It starts as the sequence number and
-	// changes only when the task gets a younger predecessor.
+	// order is the place in a topological order: larger than that of every predecessor. It starts as the
+	// sequence number and changes only when the task gets a younger predecessor.
 	order int64
 }
 
-// complete is the via of a complete task that has edges still. No search goes through it.
-const complete = none
+// viaComplete is the via of a complete task that still has edges. No search goes through such a task.
+const viaComplete = none
 
 // edge says that task to waits for task from. It stands in two lists.
 type edge struct {

@@ -29,7 +29,7 @@ func (g *graph) endTask(now Time, job uint32, r *record, q *queue, sink Sink) {
 	}
 	switch {
 	case n.outs+n.ins > 0: // a held task may get predecessors
-		n.via = complete
+		n.via = viaComplete
 		g.freeing = append(g.freeing, job)
 	case r.state == ending:
 		g.freeSlot(job, r)
@@ -75,10 +75,10 @@ func (g *graph) freeSuccessors(now Time, until int, sink Sink) (more bool) {
 			g.dropEdge(i)
 			if r := sh.slab.at(to); r.state == waiting && g.node(to).ins == 0 {
 				q.waiting--
-				if sh.isDue(now, r, r.place) {
+				if sh.isDue(now, r, r.offset) {
 					g.ready(now, to, r, q, front)
 				} else {
-					sh.enqueue(now, to, r, q, r.place)
+					sh.enqueue(now, to, r, q, r.offset)
 				}
 			}
 		}

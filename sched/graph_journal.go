@@ -180,10 +180,10 @@ func (g *graph) resume(now Time, holder func(space Space, name string) *Peer, si
 				}
 			}
 		}
-		if g.lastStage(job) == StageReady && g.node(job).ins == 0 && sh.isDue(now, r, r.place) {
+		if g.lastStage(job) == StageReady && g.node(job).ins == 0 && sh.isDue(now, r, r.offset) {
 			g.pushReady(job, r, q, back) // its log says already that it is ready
 		} else {
-			sh.enqueue(now, job, r, q, r.place)
+			sh.enqueue(now, job, r, q, r.offset)
 		}
 		if r.state == ready { // ahead of all later tasks, also of other shards
 			g.node(job).place = int64(seq)

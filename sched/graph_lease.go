@@ -29,7 +29,7 @@ func (s *Scheduler) ReleaseLease(now Time, p *Peer, l Lease, first bool, sink Si
 	defer sh.unlock(now, sink)
 	sh.counters.Released++
 	q := sh.unhold(l.Ref.Slot, r)
-	sh.graph.release(now, l.Ref.Slot, r, q, end(first))
+	sh.graph.release(now, l.Ref.Slot, r, q, lineEnd(first))
 	sh.match(now, q, sink)
 	return nil
 }

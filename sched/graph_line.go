@@ -4,12 +4,12 @@ package sched
 // that go ahead of their equals.
 const taskDue = aheadOfAll + 1
 
-// end is an end of the line.
-type end bool
+// lineEnd is the end of a queue's line at which a task is put.
+type lineEnd bool
 
 const (
-	front end = true
-	back  end = false
+	front lineEnd = true
+	back  lineEnd = false
 )
 
 // first returns the first task in line. The caller knows that there is one.
@@ -41,13 +41,13 @@ func (x *index) headOf(p *buckets, k key) uint32 {
 }
 
 // ready puts a detached task in line and logs it.
-func (g *graph) ready(now Time, job uint32, r *record, q *queue, where end) {
+func (g *graph) ready(now Time, job uint32, r *record, q *queue, where lineEnd) {
 	g.pushReady(job, r, q, where)
 	g.log(job, Event{StageReady, now.Micros})
 }
 
 // pushReady is ready without the log.
-func (g *graph) pushReady(job uint32, r *record, q *queue, where end) {
+func (g *graph) pushReady(job uint32, r *record, q *queue, where lineEnd) {
 	sh := g.sh
 	r.state, r.home, r.due = ready, q.id, taskDue
 	r.flags |= immediate
@@ -69,7 +69,7 @@ func (g *graph) wait(job uint32, r *record, q *queue, past uint32) {
 	if r.flags&locking != 0 {
 		g.sh.dropLocks(job, r)
 	}
-	r.state, r.home, r.place = waiting, q.id, past
+	r.state, r.home, r.offset = waiting, q.id, past
 	q.waiting++
 }
 

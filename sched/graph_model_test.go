@@ -215,7 +215,7 @@ func (j *graphJob) ahead(o *graphJob) bool {
 }
 
 // ready puts a job in line, ahead of or behind its equals.
-func (m *graphModel) ready(j *graphJob, where end) {
+func (m *graphModel) ready(j *graphJob, where lineEnd) {
 	j.state, j.holder = ready, ""
 	if j.space == graphTasks {
 		j.due = taskDue
@@ -229,7 +229,7 @@ func (m *graphModel) ready(j *graphJob, where end) {
 }
 
 // release places a task that was taken from its holder.
-func (m *graphModel) release(j *graphJob, where end) {
+func (m *graphModel) release(j *graphJob, where lineEnd) {
 	j.holder, j.due = "", 0
 	if j.state = waiting; len(m.after(j)) == 0 {
 		m.ready(j, where)

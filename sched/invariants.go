@@ -215,7 +215,7 @@ func (c *checker) queue(q *queue) error {
 		return func(job uint32, r *record, k key) error {
 			want := readyKey(r)
 			if state == delayed {
-				want = key{r.due, int64(r.place)}
+				want = key{r.due, int64(r.offset)}
 			}
 			if r.state != state || k != want || r.home != q.id {
 				return fmt.Errorf("state %d key %v home %d, want %d %v %d", r.state, k, r.home, state, want, q.id)
@@ -320,8 +320,8 @@ func (c *checker) watches() error {
 		}
 		for i, h := range w.held {
 			job := h.job
-			if r := c.sh.slab.at(job); r.state != reserved || r.home != w.id || r.place != uint32(i) {
-				return fmt.Errorf("job %d held by watch %d at %d says state %d home %d place %d", job, id, i, r.state, r.home, r.place)
+			if r := c.sh.slab.at(job); r.state != reserved || r.home != w.id || r.offset != uint32(i) {
+				return fmt.Errorf("job %d held by watch %d at %d says state %d home %d place %d", job, id, i, r.state, r.home, r.offset)
 			}
 			if err := c.stand(job, fmt.Sprint("watch ", id)); err != nil {
 				return err

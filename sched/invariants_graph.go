@@ -107,7 +107,7 @@ func (c *checker) taskNode(job uint32, r *record, n *node, freeing bool) error {
 		}
 		prev, i = i, e.nextIn
 	}
-	if n.via != 0 && (r.live() || n.via != complete) {
+	if n.via != 0 && (r.live() || n.via != viaComplete) {
 		return errors.New("a search left its mark")
 	}
 	return nil

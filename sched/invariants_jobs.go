@@ -49,8 +49,8 @@ func (c *checker) parked() error {
 			return fmt.Errorf("state %d at key %v", r.state, k)
 		}
 		perQueue[r.home]++
-		if q := c.sh.queues[r.home]; int(r.place) >= len(q.parked) || q.parked[r.place] != job {
-			return fmt.Errorf("is not at %d of the %d that its queue knows", r.place, len(q.parked))
+		if q := c.sh.queues[r.home]; int(r.offset) >= len(q.parked) || q.parked[r.offset] != job {
+			return fmt.Errorf("is not at %d of the %d that its queue knows", r.offset, len(q.parked))
 		}
 		return c.stand(job, "parked")
 	}); err != nil {

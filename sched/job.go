@@ -5,7 +5,7 @@ import "encoding/binary"
 // state says in which place a job stands.
 type state uint8
 
-// The states of a job. A slab slot in state free holds no job.
+// The states of a job. A record in state free holds no job.
 const (
 	free state = iota
 	delayed
@@ -47,7 +47,7 @@ const (
 	awaitedBySubmitter
 )
 
-// none is the number of no slot, no bucket and no queue.
+// none is the number of no record, no bucket and no queue.
 const none = ^uint32(0)
 
 // record is the fixed, pointer-free part of a job. The comment of a field that serves several states
@@ -63,7 +63,7 @@ type record struct {
 	home       uint32 // index of its queue; reserved: of its watch
 	count      int32
 	timeout    int32  // seconds
-	place      uint32 // delayed, waiting: milliseconds past due; reserved: index in its watch's held; parked: index in its queue's parked
+	offset     uint32 // delayed, waiting: from due, in milliseconds; reserved: in its watch's held; parked: in its queue's parked
 	state      state
 	space      Space
 	flags      uint16
@@ -81,7 +81,7 @@ func (r *record) schedAt() int64 {
 func (r *record) dueWall() int64 {
 	past := int64(0)
 	if r.state == delayed || r.state == waiting {
-		past = int64(r.place)
+		past = int64(r.offset)
 	}
 	return wallOf(key{max(r.due, -never/1000), past})
 }

@@ -21,8 +21,8 @@ type locks struct {
 
 // lock is one semaphore. It exists as long as a job holds it or waits for it.
 //
-// For each waiting job, the lock's holders and the jobs woken for it are at least as many as the
-// job's count. A verb that makes them fewer wakes the next job, or has the Ticks wake it.
+// No job waits that could have the lock. A job with count n can have it when fewer than n jobs hold it
+// or are woken for it. When a verb makes these fewer, it wakes the next job, or has the Ticks wake it.
 type lock struct {
 	holders map[JobRef]bool
 	lines   map[int]*lockLine // by their counts; no line is empty
@@ -360,7 +360,7 @@ func (sh *shard) park(now Time, job uint32, r *record, sink Sink) {
 	q := sh.unhold(job, r)
 	r.flags |= locking
 	r.state, r.home = parked, q.id
-	r.place = uint32(len(q.parked))
+	r.offset = uint32(len(q.parked))
 	q.parked = append(q.parked, job)
 	start := roundUp(now.Mono)
 	sh.parked.pushBack(&sh.buckets, &sh.slab, key{start, 0}, job)
@@ -374,9 +374,9 @@ func (sh *shard) park(now Time, job uint32, r *record, sink Sink) {
 func (sh *shard) unpark(job uint32, q *queue) {
 	sh.parked.remove(&sh.buckets, &sh.slab, job)
 	last := len(q.parked) - 1
-	moved, place := q.parked[last], sh.slab.at(job).place
-	q.parked[place] = moved
-	sh.slab.at(moved).place = place
+	moved, offset := q.parked[last], sh.slab.at(job).offset
+	q.parked[offset] = moved
+	sh.slab.at(moved).offset = offset
 	if q.parked = q.parked[:last]; last == 0 {
 		q.parked = nil // free a burst's memory
 	}

@@ -38,8 +38,8 @@ func (sh *shard) matchLater(q *queue) {
 	}
 }
 
-// continueMatches does a part of the deferred matches. It returns the rest of room.
-func (sh *shard) continueMatches(now Time, room int, sink Sink) int {
+// continueMatches does deferred matches of up to room steps.
+func (sh *shard) continueMatches(now Time, room int, sink Sink) {
 	for room > 0 && len(sh.unmatched) > 0 {
 		q := sh.unmatched[0]
 		if room = sh.matchSome(now, q, room, sink); room > 0 || q.dropped {
@@ -49,7 +49,6 @@ func (sh *shard) continueMatches(now Time, room int, sink Sink) int {
 			}
 		}
 	}
-	return room
 }
 
 // matchSome is match within room. It returns the rest of room, 0 when there may be more to match.

@@ -87,8 +87,9 @@ func (sh *shard) matchMixed(now Time, q *queue, sink Sink) int {
 	return 1
 }
 
-// firstFit returns the watch with the oldest slot that a job of the ready index fits. When it
-// returns nil, whole says that no watch fits; else only the first watches were checked.
+// firstFit returns, of the watches in line that a job of the ready index fits, the one with the
+// oldest slot. whole is false when it checked only the first maxFitChecks Named peers: a nil watch
+// then does not say that the job fits none.
 func (sh *shard) firstFit(q *queue, job uint32) (best *watch, whole bool) {
 	for _, c := range [...]class{narrow, wide} {
 		if w := q.oldestOf(c); w != nil && (best == nil || w.ahead(best)) {
@@ -184,8 +185,8 @@ func (sh *shard) firstFor(w *watch, x *index, room *int) uint32 {
 	return first
 }
 
-// first returns the earlier of two jobs, of which x stands in another index than the ready one.
-// Either may be none.
+// first returns the earlier of two jobs of a queue. x is of the withheld or the wide index, y may be
+// of the ready one. Either may be none.
 func (sh *shard) first(x, y uint32) uint32 {
 	if x == none || y == none {
 		return min(x, y) // none is the largest
@@ -199,7 +200,8 @@ func (sh *shard) first(x, y uint32) uint32 {
 	case ka.b == taskDue:
 		xFirst = sh.graph.before(x, y)
 	case a.flags&withheld != 0 && b.flags&(withheld|longName) == 0:
-		// x was first in the ready index, which jobs of due second aheadOfAll alone enter in front.
+		// Both have one key. x was the first job of the ready index when it was withheld. y stood behind
+		// it, or entered later: at the back, unless its due second is aheadOfAll.
 		xFirst = ka.b != aheadOfAll
 	}
 	if xFirst {
@@ -236,8 +238,8 @@ func (sh *shard) startSearch(q *queue) {
 	}
 }
 
-// continueSearches does a part of the searches. It returns the rest of room.
-func (sh *shard) continueSearches(now Time, room int, sink Sink) int {
+// continueSearches does up to room steps of the searches.
+func (sh *shard) continueSearches(now Time, room int, sink Sink) {
 	for room > 0 && len(sh.searches) > 0 {
 		q := sh.searches[0]
 		if room = sh.searchQueue(now, q, room, sink); !q.search.active {
@@ -247,7 +249,6 @@ func (sh *shard) continueSearches(now Time, room int, sink Sink) int {
 	if len(sh.searches) == 0 {
 		sh.searches = nil
 	}
-	return room
 }
 
 // searchQueue does a part of one queue's search. It returns the rest of room.

@@ -87,8 +87,8 @@ func (p *Peer) prune() {
 	p.mu.Unlock()
 }
 
-// entriesPerStep is how many slots or watches are scanned in the time of one step. They lie side by
-// side; a step locks a queue.
+// entriesPerStep is how many slots, watches or clashing jobs are scanned in the time of one step, or of
+// one unit of TakeCost. No lock is taken for them.
 const entriesPerStep = 32
 
 // slot is one outstanding Reserve or Sleep.
@@ -155,21 +155,21 @@ type answer uint8
 
 const (
 	served  answer = iota // a slot was taken
-	moved                 // the oldest slot is younger than the line thought
+	moved                 // the line has the seq of a slot that is gone: the oldest slot is a younger one
 	nothing               // there is no slot, or the peer is blocked
 )
 
-// claim takes the peer's oldest slot for a job of size bytes, if the line knows that slot by seq.
-// next is the seq by which the line shall know the peer from now on.
-func (p *Peer) claim(seq uint64, size int) (s slot, next uint64, a answer) {
+// takeSlot takes the peer's oldest slot for a job of size bytes, if its seq is the one that the line
+// has for the peer. next is the seq of the oldest slot that is left: the line has it from now on.
+func (p *Peer) takeSlot(seq uint64, size int) (s slot, next uint64, a answer) {
 	p.mu.Lock()
-	s, next, a = p.take(seq, size)
+	s, next, a = p.takeSlotLocked(seq, size)
 	p.mu.Unlock()
 	return s, next, a
 }
 
-// take is claim with the peer locked.
-func (p *Peer) take(seq uint64, size int) (s slot, next uint64, a answer) {
+// takeSlotLocked is takeSlot for a caller that holds the peer's lock.
+func (p *Peer) takeSlotLocked(seq uint64, size int) (s slot, next uint64, a answer) {
 	if p.slots.len() == 0 {
 		return s, 0, nothing
 	}
@@ -229,9 +229,9 @@ func (w *watch) setPlace(i int)      { w.at = i }
 
 // held is one job that a peer holds.
 type held struct {
-	job   uint32 // its slot
-	order uint64 // the number of the run, which is the age of its slot
-	tag   uint64 // of the Reserve that the job answered
+	job    uint32 // the number of its record
+	number uint64 // of the Run, which is the seq of the slot that got the job
+	tag    uint64 // of the Reserve that the job answered
 }
 
 // await is one request of a peer for the end of a job.

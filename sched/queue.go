@@ -9,7 +9,7 @@ type queue struct {
 	wide        index     // the same, for jobs that only Wide peers can have
 	private     index     // the same, for tasks that are only stolen
 	withheld    index     // the same, for withheld jobs
-	delayed     index     // key {due second, milliseconds}
+	delayed     index     // key {due second, milliseconds after it at which the job is due}
 	prioritized dueCounts // counts of the ready jobs that have a priority and are not immediate
 	timer       key       // the smallest key of the delayed index, while the queue is in the timers heap
 	at          int       // index in the timers heap, -1: not in it
@@ -103,7 +103,7 @@ func (q *queue) oldestOf(c class) *watch {
 // puts it back.
 func (q *queue) claim(w *watch, size int) (slot, bool) {
 	line := &q.lines[w.peer.class]
-	s, next, a := w.peer.claim(w.seq, size)
+	s, next, a := w.peer.takeSlot(w.seq, size)
 	switch {
 	case a == nothing:
 		line.remove(w)

@@ -193,7 +193,7 @@ func (s *Scheduler) Reserve(now Time, p *Peer, tag uint64, sink Sink) error {
 	if len(p.watches) == 1 { // nearly always
 		return p.watches[0].shard.reserve(now, p.watches[0], tag, sink)
 	}
-	if more, err := s.addSlot(p, tag, false); more || err != nil {
+	if behindOlder, err := s.addSlot(p, tag, false); behindOlder || err != nil {
 		return err
 	}
 	s.serve(now, p, sink)
@@ -257,14 +257,15 @@ func (s *Scheduler) Sleep(now Time, p *Peer, tag uint64, sink Sink) error {
 	return nil
 }
 
-// addSlot adds a slot. more says that the new slot cannot be served now, because an older one
-// waits: the peer is in every line, and no job is ready for the older slot, or the peer is blocked.
-// So the queues of a worker that sends many requests at once are scanned once.
-func (s *Scheduler) addSlot(p *Peer, tag uint64, wake bool) (more bool, err error) {
+// addSlot adds a slot. behindOlder says that an older slot of the peer waits: the peer is in every
+// line, and no job is ready for the older slot, or the peer is blocked. The new slot then cannot be
+// served now, and the caller need not scan the queues: a worker that sends many requests at once
+// costs one scan.
+func (s *Scheduler) addSlot(p *Peer, tag uint64, wake bool) (behindOlder bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	more = p.slots.len() > 0 && !p.partialScan
-	return more, p.addSlot(s, tag, wake)
+	behindOlder = p.slots.len() > 0 && !p.partialScan
+	return behindOlder, p.addSlot(s, tag, wake)
 }
 
 // addSlot adds a slot, unless one with its tag waits already. The caller holds the peer's lock.
@@ -282,9 +283,13 @@ func (p *Peer) addSlot(s *Scheduler, tag uint64, wake bool) error {
 	return nil
 }
 
-// maxServe bounds the steps in which a peer is handed jobs at once, and the scan of its queues, of
-// which ten count as a step: a millisecond or two. The rest follows with the next Flushed.
+// maxServe bounds the steps of one serve: those in which the peer is handed jobs, and those in which
+// its queues are scanned. It is a millisecond or two. The rest follows with the next Flushed.
 const maxServe = 4 << 10
+
+// watchesPerStep is how many queues bestWatch scans in the time of one step. For each it takes a
+// shard's lock and reads the first job; a step hands out a job.
+const watchesPerStep = 10
 
 // serve puts the peer in the line of each queue that it watches, and serves its slots from what is
 // ready. No wake-up is lost: the slot exists before the lines are scanned. Under each shard's lock
@@ -296,7 +301,7 @@ func (s *Scheduler) serve(now Time, p *Peer, sink Sink) {
 			return
 		}
 		left := w.shard.serve(now, w, next, sink)
-		room -= 1 + s.batch - left + len(p.watches)/10
+		room -= 1 + s.batch - left + len(p.watches)/watchesPerStep
 		p.mu.Lock()
 		over := p.slots.len() == 0 || p.blocked || len(p.watches) == 1 && left > 0
 		p.behind = !over && room <= 0

@@ -133,9 +133,9 @@ type Scheduler struct {
 	wakeWall    atomic.Int64 // when the next Tick is due by the wall clock
 	wakeMono    atomic.Int64 // the same by the other clock
 
-	_     [64]byte // keeps the cache line of the sequences below, which change with every job, apart
-	jobs  atomic.Uint64
-	slots atomic.Uint64
+	_     [64]byte      // keeps the cache line of the sequences below, which change with every job, apart
+	jobs  atomic.Uint64 // the last sequence number: of a job, of a record of the Journal, of an order
+	slots atomic.Uint64 // the last seq of a slot; the run that answers the slot has it as its number
 
 	lastPlace atomic.Int64 // the last place in line that was given to a task, of all queues
 }
@@ -168,8 +168,8 @@ func New(o Options) *Scheduler {
 		s.shards[i].init(s, i)
 	}
 	s.locks.init()
-	// A run's number is the sequence of its slot. It starts at a number that differs in every process, so
-	// that a run of the process before this one is not found.
+	// A run's number is the seq of its slot. The first one differs in every process, so that no run of an
+	// earlier process is found.
 	s.slots.Store(maphash.String(s.seed, "runs") >> 8)
 	s.wakeWall.Store(never)
 	s.wakeMono.Store(never)

@@ -92,23 +92,23 @@ func (sh *shard) queueOf(r *record) *queue {
 	return sh.queues[r.home]
 }
 
-func (sh *shard) ref(slot uint32, r *record) JobRef {
-	return JobRef{Shard: sh.id, Space: r.space, Slot: slot, Seq: r.seq}
+func (sh *shard) ref(job uint32, r *record) JobRef {
+	return JobRef{Shard: sh.id, Space: r.space, Slot: job, Seq: r.seq}
 }
 
 // view fills a Job with what a caller sees of a job.
-func (sh *shard) view(slot uint32, r *record, q *queue, j *Job) {
+func (sh *shard) view(job uint32, r *record, q *queue, j *Job) {
 	// The fields are set one by one: a literal of Job would be built elsewhere and copied.
-	j.Ref, j.Queue, j.Space, j.Running, j.Number = sh.ref(slot, r), q.name, r.space, r.state == reserved, 0
+	j.Ref, j.Queue, j.Space, j.Running, j.Number = sh.ref(job, r), q.name, r.space, r.state == reserved, 0
 	j.Name, j.Workload = unpack(sh.arena.view(r.bytes, int(r.size)))
 	j.SchedAt, j.Due, j.Priority, j.Count, j.Timeout = r.schedAt(), r.dueWall(), r.priority, r.count, r.timeout
 }
 
 // enqueue puts a detached job in its queue's ready or sched-time index. past is how many
 // milliseconds after its due second the job is due.
-func (sh *shard) enqueue(now Time, slot uint32, r *record, q *queue, past uint32) {
+func (sh *shard) enqueue(now Time, job uint32, r *record, q *queue, past uint32) {
 	due := sh.isDue(now, r, past)
-	if r.flags&task != 0 && sh.graph.place(now, slot, r, q, past, due) {
+	if r.flags&task != 0 && sh.graph.place(now, job, r, q, past, due) {
 		return
 	}
 	r.home = q.id
@@ -118,12 +118,12 @@ func (sh *shard) enqueue(now Time, slot uint32, r *record, q *queue, past uint32
 	if due {
 		r.state = ready
 		q.countDue(r, 1)
-		q.readyFor(r).pushBack(&sh.buckets, &sh.slab, readyKey(r), slot)
+		q.readyFor(r).pushBack(&sh.buckets, &sh.slab, readyKey(r), job)
 		return
 	}
 	r.state = delayed
-	r.place = past
-	q.delayed.pushBack(&sh.buckets, &sh.slab, key{r.due, int64(past)}, slot)
+	r.offset = past
+	q.delayed.pushBack(&sh.buckets, &sh.slab, key{r.due, int64(past)}, job)
 	sh.resetTimer(q)
 }
 
@@ -134,18 +134,18 @@ func (sh *shard) isDue(now Time, r *record, past uint32) bool {
 }
 
 // dequeue detaches a pending job.
-func (sh *shard) dequeue(slot uint32, r *record, q *queue) {
+func (sh *shard) dequeue(job uint32, r *record, q *queue) {
 	if r.flags&immediate != 0 {
 		q.immediate--
 	}
 	if r.state == ready {
 		q.readyTasks -= count(r.flags&task != 0)
 		q.countDue(r, -1)
-		q.readyFor(r).remove(&sh.buckets, &sh.slab, slot)
+		q.readyFor(r).remove(&sh.buckets, &sh.slab, job)
 		r.flags &^= withheld
 		return
 	}
-	q.delayed.remove(&sh.buckets, &sh.slab, slot)
+	q.delayed.remove(&sh.buckets, &sh.slab, job)
 	sh.resetTimer(q)
 }
 
@@ -188,7 +188,7 @@ func (sh *shard) resetTimer(q *queue) {
 
 // hold gives a detached job to a watch's peer and starts its time-out.
 func (sh *shard) hold(now Time, job uint32, r *record, w *watch, s slot) {
-	r.state, r.home, r.place = reserved, w.id, uint32(len(w.held))
+	r.state, r.home, r.offset = reserved, w.id, uint32(len(w.held))
 	w.held = append(w.held, held{job, s.seq, s.tag})
 	w.queue.running++
 	r.flags &^= ownDeadline | untimed
@@ -216,8 +216,8 @@ func (sh *shard) unhold(job uint32, r *record) *queue {
 	w := sh.watches[r.home]
 	last := len(w.held) - 1
 	if moved := w.held[last]; moved.job != job {
-		w.held[r.place] = moved
-		sh.slab.at(moved.job).place = r.place
+		w.held[r.offset] = moved
+		sh.slab.at(moved.job).offset = r.offset
 	}
 	w.held = w.held[:last]
 	if last == 0 && cap(w.held) > 1024 {
@@ -248,10 +248,10 @@ func (sh *shard) freeWatch(w *watch) {
 	sh.freeWatchIDs = append(sh.freeWatchIDs, w.id)
 }
 
-// fail gives back a job that was just taken from a holder without being done: it makes the job
-// ready again. It ends the job if its owner has left or if it has failed as often as Rules.Deaths.
-// The caller then matches the queue, after all failed jobs are given back: each goes ahead of the
-// one before it.
+// fail gives back a job that was just taken from its holder and is not done. The job becomes ready
+// again. It ends instead if its owner has left or if it has failed as often as Rules.Deaths. The
+// caller matches the queue afterwards. A caller that gives back several jobs matches after the last:
+// jobs with Deaths go to the front, so the last of them is first.
 func (sh *shard) fail(now Time, job uint32, r *record, q *queue, sink Sink) {
 	if r.flags&task != 0 {
 		sh.graph.release(now, job, r, q, front)
@@ -276,15 +276,16 @@ func (sh *shard) fail(now Time, job uint32, r *record, q *queue, sink Sink) {
 	q.readyFor(r).pushFront(&sh.buckets, &sh.slab, readyKey(r), job)
 }
 
-// aheadOfAll is the due second of a job that failed and goes ahead of its equals. It is before any
-// other.
+// aheadOfAll is the due second of a job that failed. It is earlier than any other, so the job goes
+// ahead of all jobs of its priority.
 const aheadOfAll = math.MinInt64
 
-// release makes a job pending again that was just taken from its holder, due at wall. It ends an
-// orphan. The caller then matches the queue.
+// release makes a job pending again that was just taken from its holder, due at wall. A task that is
+// due goes to the front of its line, or waits. An orphan ends. The caller matches the queue
+// afterwards.
 func (sh *shard) release(now Time, job uint32, r *record, q *queue, wall int64, sink Sink) {
 	if r.flags&task != 0 && wall <= now.Wall {
-		sh.fail(now, job, r, q, sink)
+		sh.graph.release(now, job, r, q, front)
 		return
 	}
 	if r.flags&orphan != 0 {
@@ -365,7 +366,7 @@ func (sh *shard) holding(p *Peer, run Run) (*record, error) {
 	}
 	w := sh.watches[r.home]
 	switch {
-	case w.held[r.place].order != run.Number:
+	case w.held[r.offset].number != run.Number:
 		return nil, ErrNotFound
 	case w.peer != p:
 		return nil, errNotOwner

@@ -90,7 +90,7 @@ func (sh *shard) promoteDue(now Time, until int, sink Sink) {
 			job := q.delayed.head(&sh.buckets)
 			r := sh.slab.at(job)
 			sh.dequeue(job, r, q)
-			sh.enqueue(now, job, r, q, r.place)
+			sh.enqueue(now, job, r, q, r.offset)
 			sh.countSteps(1)
 		}
 		sh.matchUntil(now, q, until, sink)

@@ -31,15 +31,15 @@ const (
 	unreportedCost = 128
 )
 
-// hash is the hash of a name. Names are compared by it: a job whose name has the hash of an
-// unreported name waits longer than it had to.
+// hash is the hash of a name. Unreported names are compared by it. A job of another name with the same
+// hash is kept from the peer too, until the run is resolved.
 func (sh *shard) hash(name []byte) uint64 { return maphash.Bytes(sh.s.seed, name) }
 
 // noteRevoked notes that a run is revoked and its holder does not know.
 func (sh *shard) noteRevoked(now Time, job uint32, r *record) {
 	w := sh.watches[r.home]
 	if w.peer.class == named {
-		sh.addUnreported(w, sh.nameView(job), w.held[r.place].tag, sh.graceEnd(now, r))
+		sh.addUnreported(w, sh.nameView(job), w.held[r.offset].tag, sh.graceEnd(now, r))
 	}
 }
 
