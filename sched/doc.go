@@ -4,6 +4,49 @@
 // It does no I/O, starts no goroutine, reads no clock and draws no random
 // number. The caller says what time it is and receives the effects.
 //
+// # One job
+//
+// A worker waits, and a client submits a job. This is the way of the job, by function and file:
+//
+//	Watch (reserve.go)     the worker's peer serves the queue: it has a watch
+//	Reserve (reserve.go)   the peer asks for a job: it has a slot
+//	enter (reserve.go)     the watch is in the queue's line, at the age of the slot
+//	Submit (submit.go)     newJob makes a record with a name, placeSubmission gives it a place
+//	enqueue (shard.go)     the job is ready; one that is not due is delayed until promoteDue (tick.go)
+//	save (journal.go)      the Journal has it
+//	matchOne (match.go)    the first ready job meets the oldest slot in line, which claim (queue.go) takes
+//	assign (match.go)      hold (shard.go) makes the job reserved; the Sink gets an Assign with its Run
+//	Finish (finish.go)     holding (shard.go) finds the job of the Run, unhold (shard.go) takes it back
+//	end (shard.go)         the awaits of the job get a Result; journal, names and slab forget it
+//
+// A job that is not finished comes to fail (shard.go), which makes it ready again or ends it: from
+// Fail (finish.go), expire (tick.go) or releaseOne (departed.go). There are two short cuts:
+// assignDirectly (match.go) skips the ready index, and reserve (reserve.go) skips the line.
+//
+// # Files
+//
+// In reading order:
+//
+//	scheduler.go deliver.go                       limits, errors, rules, options; jobs, runs and effects
+//	job.go queue.go peer.go                       a record and its states; indexes and lines; slots and watches
+//	shard.go                                      the steps that all verbs share
+//	submit.go reserve.go match.go finish.go       the verbs of the walk above
+//	tick.go                                       what is due, and deferred work
+//	notify.go expire.go                           answers to the awaits of jobs that end
+//	listen.go broadcast.go                        the data of topics; jobs that go to all slots of a queue
+//	mixed.go unreported.go                        jobs that do not fit every peer
+//	locks.go                                      named locks
+//	departed.go quota.go                          peers that leave; the memory that all peers take
+//	global.go halt.go status.go                   Global names; the stop; counters and views
+//	journal.go                                    what survives the process
+//	graph.go graph_edit.go graph_order.go         tasks: new ones and their predecessors, without cycles
+//	graph_line.go graph_steal.go graph_end.go     tasks: in line, reserved, complete
+//	graph_lease.go graph_exit.go graph_view.go    tasks: leases, holders that leave, views
+//	graph_edges.go graph_journal.go graph_log.go  tasks: how they are stored
+//	slab.go arena.go names.go                     where records, bytes and names are stored
+//	index.go heap.go sorter.go                    how jobs and queues are kept in order
+//	ops*.go invariants*.go                        the count of steps; the checks of the tests
+//
 // # States
 //
 // A job is in one state and stands in one place for it (job.go). The table says under which word a
@@ -26,10 +69,10 @@
 // freed. A parked job was refused a named lock and waits for it. A broadcasting job is being sent to
 // all slots of its queue.
 //
-// Gloom shows no state: a master receives the end of its job alone. Of the ready tasks dwork's status
-// counts those in line. Its Lookup finds tasks of every state but ending. A reserved task of kts46
-// counts as waitingActivation until its worker accepts it. A job of Disbatch is submitted when its
-// task runs.
+// Gloom shows no state: a master receives the end of its job alone. dwork's status is two counts, of
+// the active tasks and of the ready ones among them. Its Lookup finds tasks of every state but ending.
+// A reserved task of kts46 counts as waitingActivation until its worker accepts it. A job of Disbatch
+// is submitted when its task runs.
 //
 // # Changes of state
 //
@@ -133,11 +176,14 @@
 //	holder       the peer that has reserved a job; a peer of NewHolder is not connected
 //	owner        the peer that awaits a job of an Owned space
 //	watch        one peer that serves one queue
-//	slot         one outstanding Reserve or Sleep of a peer; the first of the peer's
-//	             queues that has a job serves it
+//	record       a job in the slab; its number is called job in the code. It is the Slot of a
+//	             JobRef and of a Run: a slot of the slab, not of a peer
+//	slot         one outstanding Reserve or Sleep of a peer; a job of any queue that the
+//	             peer watches may answer it
+//	seq          a sequence number: of a job, or of a slot, whose age it is
 //	line         the order of those that wait: a queue's watches by the age of their oldest slots,
 //	             ready tasks, parked jobs by lock
-//	run          one reservation of one job
+//	run          one reservation of one job; its number is the seq of the slot that it answers
 //	lease        a hold on a task that is proved with a revision
 //	await        one request of a peer for the end of a job
 //	topic        a job's name under which its worker publishes to listeners
@@ -155,6 +201,8 @@
 //	charge       to count bytes against the quota that all peers share; refund takes them back
 //	step         a unit of work under a shard's lock; countSteps counts them
 //	batch        the steps under one hold of a shard's lock (Options.Batch)
+//	room         how much of bounded work a function may still do; most return what is left
+//	until        the count of steps at which a function stops; the count goes on for ever
 //	deferred     work that a verb leaves to the Ticks
 //
 // # Concurrency
@@ -182,17 +230,18 @@
 //
 // # Bounded work
 //
-// No verb does more steps under one hold of a shard's lock than a bound that does not depend on how
-// much there is. No verb does more in all, but those that the second list names. The Ticks do the
-// rest, a batch under each hold, and the state in between is stated. countSteps counts the steps of
-// work that may be large. TestLongestHold bounds the count, with very much of everything.
+// The steps of a verb under one hold of a shard's lock have a bound that does not depend on how much
+// there is. All steps of a verb together have such a bound too, except in the work of the second list
+// below. The Ticks do the rest, a batch under each hold. countSteps counts the steps of work that may
+// be large. TestLongestHold bounds the count, with very much of everything.
 //
-// Deferred work, and the state until it is done:
+// The first list is the deferred work, with the state that callers see until it is done:
 //
 //	a peer leaves        it serves nothing, asks for nothing and is told nothing; the jobs that it
-//	                     holds are reserved, its awaits are there, and Submit takes a Global name
-//	                     back at once (departed.go). A journal has reserved jobs as ready ones,
-//	                     and a record for a holder that releases tasks (graph_exit.go)
+//	                     holds are reserved, and its awaits are there; a Submit that finds the
+//	                     Global name of such an await taken reaps the await first (departed.go).
+//	                     A journal has reserved jobs as ready ones, and a record for a holder
+//	                     that releases tasks (graph_exit.go)
 //	a broadcast          its job stands in no index and counts as running; no other job of the
 //	                     queue is matched (broadcast.go)
 //	ready jobs, slots    both are there, in a queue that is in unmatched (match.go)
@@ -204,11 +253,12 @@
 //	a job ends           its name is free, and some awaits are not answered yet (notify.go)
 //	what is due          it is late: time-outs, unreported names, remembered tasks
 //
-// Work that is done at once, and its bound:
+// The second list is the work that is done at once, with its bound:
 //
 //	answer a job's awaits        MaxAwaits, and notifyBatches by their bytes
 //	publish to a job's listeners MaxAwaits; the Sink bounds the bytes
-//	the slots of a peer          MaxSlots: to find a repeated tag, and the run of a Release
+//	the slots of a peer          MaxSlots: a Reserve scans them for its tag
+//	the jobs of a watch          maxNewest: a Release scans them for its tag
 //	the watches of a peer        maxWatches, each under its own lock, once a request: TakeCost tells
 //	                             the caller, which puts off the next request
 //	jobs handed to one peer      maxServe; the rest follows with the next Flushed

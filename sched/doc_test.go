@@ -17,13 +17,7 @@ import (
 // a table.
 func firstWords(t *testing.T, heading string) (words []string) {
 	t.Helper()
-	text, err := os.ReadFile("doc.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, part, _ := strings.Cut(string(text), "// # "+heading+"\n")
-	part, _, _ = strings.Cut(part, "// # ")
-	for _, m := range regexp.MustCompile(`(?m)^//\t(\w+) `).FindAllStringSubmatch(part, -1) {
+	for _, m := range regexp.MustCompile(`(?m)^//\t(\w+) `).FindAllStringSubmatch(section(t, heading), -1) {
 		words = append(words, m[1])
 	}
 	slices.Sort(words)
@@ -68,6 +62,61 @@ func TestDocStates(t *testing.T) {
 	got := slices.DeleteFunc(firstWords(t, "States"), func(w string) bool { return w == "state" })
 	if !slices.Equal(got, states) {
 		t.Errorf("the table has %v, the states are %v", got, states)
+	}
+}
+
+// section returns a part of doc.go.
+func section(t *testing.T, heading string) string {
+	t.Helper()
+	text, err := os.ReadFile("doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, part, _ := strings.Cut(string(text), "// # "+heading+"\n")
+	part, _, _ = strings.Cut(part, "// # ")
+	return part
+}
+
+// TestDocWalk checks that each function of the walk of one job is in the file that doc.go names.
+func TestDocWalk(t *testing.T) {
+	steps := regexp.MustCompile(`(\w+)\s(?://\s)?\((\w+\.go)\)`).FindAllStringSubmatch(section(t, "One job"), -1)
+	if len(steps) < 10 {
+		t.Errorf("the walk has %d functions", len(steps))
+	}
+	for _, m := range steps {
+		f, err := parser.ParseFile(token.NewFileSet(), m[2], nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(f.Decls, func(d ast.Decl) bool {
+			fn, ok := d.(*ast.FuncDecl)
+			return ok && fn.Name.Name == m[1]
+		}) {
+			t.Errorf("%s is not a function of %s", m[1], m[2])
+		}
+	}
+}
+
+// TestDocFiles checks that the map of doc.go has every file, and none that is not there.
+func TestDocFiles(t *testing.T) {
+	all, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := map[string]bool{"doc.go": true}
+	for _, pattern := range regexp.MustCompile(`[\w*]+\.go`).FindAllString(section(t, "Files"), -1) {
+		found, err := filepath.Glob(pattern)
+		if err != nil || len(found) == 0 {
+			t.Errorf("no file is named %s: %v", pattern, err)
+		}
+		for _, name := range found {
+			named[name] = true
+		}
+	}
+	for _, name := range all {
+		if !named[name] && !strings.HasSuffix(name, "_test.go") {
+			t.Errorf("%s is not in the map", name)
+		}
 	}
 }
 

@@ -140,40 +140,40 @@ func (x *index) addBucket(p *buckets, k key, last, first bool) uint32 {
 }
 
 // pushBack adds a job behind those of its key.
-func (x *index) pushBack(p *buckets, s *slab, k key, slot uint32) {
+func (x *index) pushBack(p *buckets, s *slab, k key, job uint32) {
 	i := x.bucketFor(p, k)
 	b := &p.all[i]
-	r := s.at(slot)
+	r := s.at(job)
 	r.bucket, r.prev, r.next = i, b.tail, none
 	if b.tail != none {
-		s.at(b.tail).next = slot
+		s.at(b.tail).next = job
 	} else {
-		b.head = slot
+		b.head = job
 	}
-	b.tail = slot
+	b.tail = job
 	b.count++
 	x.jobs++
 }
 
 // pushFront adds a job ahead of those of its key.
-func (x *index) pushFront(p *buckets, s *slab, k key, slot uint32) {
+func (x *index) pushFront(p *buckets, s *slab, k key, job uint32) {
 	i := x.bucketFor(p, k)
 	b := &p.all[i]
-	r := s.at(slot)
+	r := s.at(job)
 	r.bucket, r.prev, r.next = i, none, b.head
 	if b.head != none {
-		s.at(b.head).prev = slot
+		s.at(b.head).prev = job
 	} else {
-		b.tail = slot
+		b.tail = job
 	}
-	b.head = slot
+	b.head = job
 	b.count++
 	x.jobs++
 }
 
 // remove removes a job.
-func (x *index) remove(p *buckets, s *slab, slot uint32) {
-	r := s.at(slot)
+func (x *index) remove(p *buckets, s *slab, job uint32) {
+	r := s.at(job)
 	b := &p.all[r.bucket]
 	if r.prev != none {
 		s.at(r.prev).next = r.next

@@ -10,7 +10,7 @@ const (
 	maxDepth    = 32 - segmentBits
 )
 
-// names finds a job's slot by the hash of its name. A word is {tag, slot+1}. The tag is the whole
+// names finds a job by the hash of its name. A word is {tag, job+1}. The tag is the whole
 // 32-bit hash: its low bits are the place in a segment, its high bits select the segment. The
 // caller tells equal names from equal hashes.
 type names struct {
@@ -32,8 +32,8 @@ func (t *names) segmentOf(tag uint32) *segment {
 	return t.dir[tag>>(32-t.depth)]
 }
 
-// find returns the first slot under tag that match accepts.
-func (t *names) find(tag uint32, match func(slot uint32) bool) (uint32, bool) {
+// find returns the first job under tag that match accepts.
+func (t *names) find(tag uint32, match func(job uint32) bool) (uint32, bool) {
 	s := t.segmentOf(tag)
 	for i := tag & (segmentSize - 1); ; i = (i + 1) & (segmentSize - 1) {
 		w := s.words[i]
@@ -46,9 +46,9 @@ func (t *names) find(tag uint32, match func(slot uint32) bool) (uint32, bool) {
 	}
 }
 
-// insert adds a slot. It returns false when the table cannot grow, which takes hundreds of millions
+// insert adds a job. It returns false when the table cannot grow, which takes hundreds of millions
 // of names or a broken hash.
-func (t *names) insert(tag, slot uint32) bool {
+func (t *names) insert(tag, job uint32) bool {
 	s := t.segmentOf(tag)
 	for s.count >= segmentFull {
 		if !t.split(s, tag) {
@@ -56,24 +56,24 @@ func (t *names) insert(tag, slot uint32) bool {
 		}
 		s = t.segmentOf(tag)
 	}
-	s.put(tag, slot)
+	s.put(tag, job)
 	t.count++
 	return true
 }
 
-func (s *segment) put(tag, slot uint32) {
+func (s *segment) put(tag, job uint32) {
 	i := tag & (segmentSize - 1)
 	for s.words[i] != 0 {
 		i = (i + 1) & (segmentSize - 1)
 	}
-	s.words[i] = uint64(tag)<<32 | uint64(slot+1)
+	s.words[i] = uint64(tag)<<32 | uint64(job+1)
 	s.count++
 }
 
-// remove removes the word {tag, slot} and closes the gap.
-func (t *names) remove(tag, slot uint32) {
+// remove removes the word {tag, job} and closes the gap.
+func (t *names) remove(tag, job uint32) {
 	s := t.segmentOf(tag)
-	word := uint64(tag)<<32 | uint64(slot+1)
+	word := uint64(tag)<<32 | uint64(job+1)
 	i := tag & (segmentSize - 1)
 	for s.words[i] != word {
 		if s.words[i] == 0 {

@@ -168,8 +168,8 @@ func New(o Options) *Scheduler {
 		s.shards[i].init(s, i)
 	}
 	s.locks.init()
-	// A run's number is the seq of its slot. The first one differs in every process, so that no run of an
-	// earlier process is found.
+	// A run's number is the sequence of its slot. It starts at a number that differs in every process, so
+	// that a run of the process before this one is not found.
 	s.slots.Store(maphash.String(s.seed, "runs") >> 8)
 	s.wakeWall.Store(never)
 	s.wakeMono.Store(never)
