@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// The table role x action of protocols/gloom.md. A state is how a peer got where it is. An action in a
+// The table role x action of cmd/treadle/docs/gloom.md. A state is how a peer got where it is. An action in a
 // state needs fields, which are checked in this order, then it sends replies and leaves a job behind: the
 // one that a witness, a new slave of the type "t", is given.
 

@@ -1,4 +1,4 @@
-// Package dwork speaks the dwork protocol, protocols/dwork.md. Workers steal and complete the
+// Package dwork speaks the dwork protocol, see `treadle help dwork`. Workers steal and complete the
 // tasks of a graph over ZeroMQ, whose sockets are in package zmq below.
 package dwork
 

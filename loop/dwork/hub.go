@@ -204,8 +204,8 @@ func (h *Hub) create() error {
 	return h.sched.Extend(h.now, Space, queue, tasks, h.sink)
 }
 
-// complete ends tasks. It answers with those that no worker holds or, with HolderCompletes, that
-// this worker does not hold, if there are any.
+// complete ends tasks. The answer names the tasks that no worker holds. When Options.Complete is holder, it names those
+// that this worker does not hold.
 func (h *Hub) complete(out []byte) ([]byte, error) {
 	w, err := h.addWorker(h.query.Location)
 	if err != nil {

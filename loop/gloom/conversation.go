@@ -34,7 +34,7 @@ const MaxEcho = 1 << 20
 // in replies within one turn.
 const MaxName = 1 << 20
 
-// conversation is the Gloom protocol, protocols/gloom.md, with one master or slave.
+// conversation speaks the Gloom protocol with one master or slave.
 type conversation struct {
 	p      *Protocol
 	s      *protocol.Session

@@ -1,4 +1,4 @@
-// Package gloom speaks the Gloom protocol, protocols/gloom.md. Masters submit jobs on one port
+// Package gloom speaks the Gloom protocol, see `treadle help gloom`. Masters submit jobs on one port
 // and slaves do them on another, in frames of JSON.
 package gloom
 

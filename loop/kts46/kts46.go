@@ -1,4 +1,4 @@
-// Package kts46 speaks the two protocols of the kts46 scheduler (protocols/kts46.md): clients define simulations and
+// Package kts46 speaks the two protocols of the kts46 scheduler, see `treadle help kts46`. Clients define simulations and
 // workers run them, over XML-RPC in version 1 and over JSON-RPC in version 2.
 package kts46
 

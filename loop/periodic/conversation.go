@@ -9,7 +9,7 @@ import (
 	"treadle/sched"
 )
 
-// conversation is the Periodic protocol, protocols/periodic.md, with one client or worker.
+// conversation speaks the Periodic protocol with one client or worker.
 type conversation struct {
 	p         *Protocol
 	s         *protocol.Session

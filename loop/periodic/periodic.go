@@ -1,4 +1,4 @@
-// Package periodic speaks the Periodic protocol, protocols/periodic.md. Clients submit jobs and
+// Package periodic speaks the Periodic protocol, see `treadle help periodic`. Clients submit jobs and
 // workers do them on one port, in the plain framing of 2018 or the CRC framing.
 package periodic
 

@@ -50,7 +50,7 @@ func submission(j *codec.Job) sched.Submission {
 }
 
 // grab handles GRAB_JOB. It answers with the backlog's first job. Without a backlog it waits for a job, or answers
-// NO_JOB when Options.Document says so.
+// NO_JOB at once when Options.Grab says so.
 func (c *conversation) grab(msgID uint32) {
 	r := c.s.Loop
 	if c.acksGrabs {

@@ -43,5 +43,5 @@ func ReasonOf(err error) Reason {
 	case errors.Is(err, sched.ErrSlots), errors.Is(err, sched.ErrWatches):
 		return ReasonWorker
 	}
-	return ReasonMemory // ErrFull, ErrCrowded
+	return ReasonMemory // too many jobs, or too much held by all sessions together
 }

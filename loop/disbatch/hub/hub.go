@@ -1,4 +1,4 @@
-// Package hub runs a Disbatch node in a server, protocols/disbatch.md. Workers of any protocol do
+// Package hub runs a Disbatch node in a server, see `treadle help disbatch`. Workers of any protocol do
 // the site's tasks whose plugin is a function.
 package hub
 
