@@ -18,15 +18,15 @@ import (
 )
 
 // hub is the server's of dwork.
-func (s *Server) hub() *dwork.Hub {
-	for h := range protocolsWith[*dwork.Hub](s) {
+func (s *Server) hub() *dwork.Protocol {
+	for h := range protocolsWith[*dwork.Protocol](s) {
 		return h
 	}
 	panic("the server does not speak dwork")
 }
 
 // askDwork asks a hub, in protobuf's text form, and returns the reply in it.
-func askDwork(t *testing.T, hub *dwork.Hub, request string) string {
+func askDwork(t *testing.T, hub *dwork.Protocol, request string) string {
 	t.Helper()
 	var m dworkpb.QueryMsg
 	if err := prototext.Unmarshal([]byte(request), &m); err != nil {

@@ -208,7 +208,7 @@ func TestDworkFullDisk(t *testing.T) {
 func TestDworkLeaseRestart(t *testing.T) {
 	d := newDisk()
 	now := new(sched.Time)
-	life := func(start sched.Time, talk func(ask func(string) string, hub *dwork.Hub)) {
+	life := func(start sched.Time, talk func(ask func(string) string, hub *dwork.Protocol)) {
 		*now = start
 		s, err := newServer(Options{Data: "data", Loops: 1, Dwork: DworkOptions{Lease: 10 * time.Second}})
 		if err != nil {
@@ -223,11 +223,11 @@ func TestDworkLeaseRestart(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	life(sched.Time{Wall: 1_000_000}, func(ask func(string) string, _ *dwork.Hub) {
+	life(sched.Time{Wall: 1_000_000}, func(ask func(string) string, _ *dwork.Protocol) {
 		ask(`type: Create task { name: "a" origin: "o" }`)
 		ask(`type: Steal location: "w"`)
 	})
-	life(sched.Time{Wall: 2_000_000, Mono: 60_000}, func(ask func(string) string, hub *dwork.Hub) { // it read the journal for a minute
+	life(sched.Time{Wall: 2_000_000, Mono: 60_000}, func(ask func(string) string, hub *dwork.Protocol) { // it read the journal for a minute
 		now.Wall, now.Mono = now.Wall+9000, now.Mono+9000
 		hub.Expire()
 		if got := ask(`type: Complete task { name: "a" origin: "" } location: "w"`); got != "type:OK" {

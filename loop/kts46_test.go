@@ -24,8 +24,8 @@ var (
 )
 
 // kts46 is the protocol of a server.
-func (s *Server) kts46() *kts46.Hub {
-	for p := range protocolsWith[*kts46.Hub](s) {
+func (s *Server) kts46() *kts46.Protocol {
+	for p := range protocolsWith[*kts46.Protocol](s) {
 		return p
 	}
 	return nil

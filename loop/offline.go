@@ -350,7 +350,7 @@ func (o *Offline) Look() { o.server.journal.journal.CheckSpace() }
 // Settle.
 func (o *Offline) Functions() node.Functions { return o.functions() }
 
-func (o *Offline) functions() *hub.Hub { return protocolOf[*hub.Hub](o) }
+func (o *Offline) functions() *hub.Protocol { return protocolOf[*hub.Protocol](o) }
 
 // protocolOf returns the server's protocol of type T.
 func protocolOf[T any](o *Offline) T {

@@ -50,7 +50,7 @@ func (o *Offline) Kts46(port string, request *http.Request, reply func(status in
 	o.Settle()
 }
 
-func (o *Offline) kts46() *kts46.Hub { return protocolOf[*kts46.Hub](o) }
+func (o *Offline) kts46() *kts46.Protocol { return protocolOf[*kts46.Protocol](o) }
 
 // parkCall is awaitCommit for the running call.
 func (o *Offline) parkCall(group uint64) error {

@@ -150,4 +150,4 @@ func (o *Offline) Dwork(request []byte, reply func([]byte)) {
 	o.Settle()
 }
 
-func (o *Offline) hub() *dwork.Hub { return protocolOf[*dwork.Hub](o) }
+func (o *Offline) hub() *dwork.Protocol { return protocolOf[*dwork.Protocol](o) }

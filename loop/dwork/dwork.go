@@ -16,10 +16,10 @@ import (
 
 const name = "dwork"
 
-// Hub is the protocol in one server. It implements protocol.Service. One goroutine answers all
+// Protocol is the protocol in one server. It implements protocol.Service. One goroutine answers all
 // requests and owns the workers' peers: that of Serve or, in a server without sockets, the caller
 // of Turn, Ask and Expire.
-type Hub struct {
+type Protocol struct {
 	host     protocol.Host
 	sched    *sched.Scheduler
 	o        Options
@@ -53,7 +53,7 @@ var _ interface {
 	protocol.Holders
 	protocol.Acknowledger
 	protocol.Pager
-} = (*Hub)(nil)
+} = (*Protocol)(nil)
 
 // stats counts since the start.
 type stats struct {
@@ -62,24 +62,24 @@ type stats struct {
 }
 
 // New makes the protocol without opening its addresses.
-func New(host protocol.Host, o Options) *Hub {
+func New(host protocol.Host, o Options) *Protocol {
 	host.Sched().SetRemember(o.Remember.Milliseconds())
-	return &Hub{
+	return &Protocol{
 		host: host, sched: host.Sched(), o: o, workers: make(map[string]*worker), sink: host.NewSink(),
 		closed: make(chan struct{}), ready: make(chan struct{}, 1),
 	}
 }
 
 // Name implements protocol.Protocol.
-func (h *Hub) Name() string { return name }
+func (h *Protocol) Name() string { return name }
 
 // Pages implements protocol.Pager.
-func (h *Hub) Pages() []web.Page {
+func (h *Protocol) Pages() []web.Page {
 	return []web.Page{{Pattern: "GET /dwork/graph", Handler: h.graph}}
 }
 
 // Samples implements protocol.Protocol.
-func (h *Hub) Samples() (all []web.Sample) {
+func (h *Protocol) Samples() (all []web.Sample) {
 	for t := range h.stats.requests {
 		if n := h.stats.requests[t].Load(); n > 0 {
 			s := web.Counter("treadle_dwork_requests_total", "Requests of the dwork protocol.", n)

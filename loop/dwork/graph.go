@@ -11,7 +11,7 @@ import (
 
 // graph writes the incomplete tasks and their dependencies in Graphviz' DOT language. Each task
 // is as it was when its line was written. Only a whole graph has the last line.
-func (h *Hub) graph(w http.ResponseWriter, _ *http.Request) {
+func (h *Protocol) graph(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/vnd.graphviz; charset=utf-8")
 	out := bufio.NewWriterSize(w, 64<<10)
 	line := []byte("digraph dwork {\n")

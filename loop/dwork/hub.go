@@ -43,7 +43,7 @@ type worker struct {
 }
 
 // Holder implements protocol.Holders. The name is a location.
-func (h *Hub) Holder(location string) *sched.Peer {
+func (h *Protocol) Holder(location string) *sched.Peer {
 	if h.o.Restart == ready {
 		return nil
 	}
@@ -56,7 +56,7 @@ func (h *Hub) Holder(location string) *sched.Peer {
 }
 
 // addWorker returns the worker of a location and adds it when it is new.
-func (h *Hub) addWorker(location []byte) (*worker, error) {
+func (h *Protocol) addWorker(location []byte) (*worker, error) {
 	w, err := h.findWorker(location)
 	if err == nil {
 		h.workers[w.location] = w
@@ -65,7 +65,7 @@ func (h *Hub) addWorker(location []byte) (*worker, error) {
 }
 
 // findWorker returns the worker of a location. A new worker is not added yet.
-func (h *Hub) findWorker(location []byte) (*worker, error) {
+func (h *Protocol) findWorker(location []byte) (*worker, error) {
 	w := h.workers[string(location)]
 	if w == nil {
 		switch {
@@ -82,18 +82,18 @@ func (h *Hub) findWorker(location []byte) (*worker, error) {
 }
 
 // removeWorker releases the tasks of a worker and removes it.
-func (h *Hub) removeWorker(w *worker) {
+func (h *Protocol) removeWorker(w *worker) {
 	delete(h.workers, w.location)
 	h.sched.Forget(h.now, w.peer, h.sink)
 	h.released = true
 }
 
 // decode sets the query, which keeps views of payload.
-func (h *Hub) decode(payload []byte) error { return codec.Decode(payload, &h.query) }
+func (h *Protocol) decode(payload []byte) error { return codec.Decode(payload, &h.query) }
 
 // answer appends the reply to the query, or to the error of its decoding. With wait the reply may
 // be sent only after the group is committed.
-func (h *Hub) answer(out []byte, invalid error) (_ []byte, group uint64, wait bool) {
+func (h *Protocol) answer(out []byte, invalid error) (_ []byte, group uint64, wait bool) {
 	q := &h.query
 	if invalid != nil {
 		return h.refuse(out, invalid), 0, false
@@ -142,7 +142,7 @@ func isReport(t codec.Type) bool {
 
 // answerStopping answers the other requests while the server stops. Exit ends a worker; after
 // NotFound it asks again.
-func (h *Hub) answerStopping(out []byte) []byte {
+func (h *Protocol) answerStopping(out []byte) []byte {
 	if h.query.Type == codec.Steal && h.o.Stop == notFound {
 		return codec.AppendType(out, codec.NotFound)
 	}
@@ -150,14 +150,14 @@ func (h *Hub) answerStopping(out []byte) []byte {
 }
 
 // refuse answers Error and logs the reason.
-func (h *Hub) refuse(out []byte, why error) []byte {
+func (h *Protocol) refuse(out []byte, why error) []byte {
 	h.stats.refused.Add(1)
 	h.host.LogLimited(slog.LevelInfo, "refusing a dwork request", "reason", why.Error())
 	return codec.AppendType(out, codec.Error)
 }
 
 // readTasks returns the request's tasks for the scheduler, as views of the request.
-func (h *Hub) readTasks() ([]sched.Task, error) {
+func (h *Protocol) readTasks() ([]sched.Task, error) {
 	h.tasks, h.preds, h.log = h.tasks[:0], h.preds[:0], h.log[:0]
 	for t := range h.query.Tasks {
 		preds, events := len(h.preds), len(h.log)
@@ -179,7 +179,7 @@ func (h *Hub) readTasks() ([]sched.Task, error) {
 }
 
 // dropLargeBuffers drops the views of a large request.
-func (h *Hub) dropLargeBuffers() {
+func (h *Protocol) dropLargeBuffers() {
 	if cap(h.tasks) > 1024 {
 		h.tasks = nil
 	}
@@ -191,7 +191,7 @@ func (h *Hub) dropLargeBuffers() {
 	}
 }
 
-func (h *Hub) create() error {
+func (h *Protocol) create() error {
 	if h.host.Full() {
 		h.host.Refused(protocol.ReasonDisk)
 		return errors.New("the disk is nearly full, see --min-free")
@@ -206,7 +206,7 @@ func (h *Hub) create() error {
 
 // complete ends tasks. The answer names the tasks that no worker holds. When Options.Complete is holder, it names those
 // that this worker does not hold.
-func (h *Hub) complete(out []byte) ([]byte, error) {
+func (h *Protocol) complete(out []byte) ([]byte, error) {
 	w, err := h.addWorker(h.query.Location)
 	if err != nil {
 		return out, err
@@ -233,7 +233,7 @@ func (h *Hub) complete(out []byte) ([]byte, error) {
 	return out, nil
 }
 
-func (h *Hub) transfer(out []byte) ([]byte, error) {
+func (h *Protocol) transfer(out []byte) ([]byte, error) {
 	w, err := h.addWorker(h.query.Location)
 	if err != nil {
 		return out, err
@@ -253,7 +253,7 @@ func (h *Hub) transfer(out []byte) ([]byte, error) {
 }
 
 // steal hands out ready tasks. It adds a worker with the worker's first task.
-func (h *Hub) steal(out []byte) ([]byte, error) {
+func (h *Protocol) steal(out []byte) ([]byte, error) {
 	n := 1
 	if h.query.HasN {
 		n = int(h.query.N)
@@ -281,7 +281,7 @@ func (h *Hub) steal(out []byte) ([]byte, error) {
 	return codec.AppendType(out, codec.NotFound), nil
 }
 
-func (h *Hub) exit(out []byte) []byte {
+func (h *Protocol) exit(out []byte) []byte {
 	w := h.workers[string(h.query.Location)]
 	if w == nil {
 		return codec.AppendType(out, codec.NotFound)
@@ -290,7 +290,7 @@ func (h *Hub) exit(out []byte) []byte {
 	return codec.AppendType(out, codec.OK)
 }
 
-func (h *Hub) status(out []byte) []byte {
+func (h *Protocol) status(out []byte) []byte {
 	active, ready := h.sched.Backlog(queue)
 	out = codec.AppendType(out, codec.OK)
 	out = codec.AppendName(out, fmt.Appendf(h.parts[:0], "dhub: %d active tasks, %d ready.", active, ready))
@@ -298,7 +298,7 @@ func (h *Hub) status(out []byte) []byte {
 }
 
 // lookup answers with a task: its predecessors, successors, log and worker.
-func (h *Hub) lookup(out []byte) []byte {
+func (h *Protocol) lookup(out []byte) []byte {
 	found := h.sched.LookupTask(Space, queue, h.query.Name, func(t *sched.TaskView) {
 		parts, names := h.parts[:0], 0
 		for name := range t.After() {
@@ -335,7 +335,7 @@ func (h *Hub) lookup(out []byte) []byte {
 }
 
 // Expire releases the tasks of workers that were silent for longer than their lease.
-func (h *Hub) Expire() {
+func (h *Protocol) Expire() {
 	h.now = h.host.Now()
 	var silent []string
 	for location, w := range h.workers {

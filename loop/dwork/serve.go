@@ -21,7 +21,7 @@ type parkedReply struct {
 }
 
 // Listen implements protocol.Service. Connections are accepted from Serve on.
-func (h *Hub) Listen() (all []protocol.Listening, err error) {
+func (h *Protocol) Listen() (all []protocol.Listening, err error) {
 	for _, a := range h.o.Listen {
 		l, err := h.host.Listen(name, name, a)
 		if err != nil {
@@ -34,7 +34,7 @@ func (h *Hub) Listen() (all []protocol.Listening, err error) {
 }
 
 // Serve implements protocol.Service. It ignores the context: a stopping hub answers until Close.
-func (h *Hub) Serve(context.Context) {
+func (h *Protocol) Serve(context.Context) {
 	for _, l := range h.sockets {
 		h.listeners = append(h.listeners, zmq.Listen(l, zmq.Options{
 			MaxConnections: h.o.MaxConnections, MaxFrame: h.o.MaxFrame, MaxOutbound: max(h.o.MaxOutbound, 2*maxReply), MaxUnsent: max(h.host.MostUnsent(), 4*maxReply),
@@ -58,18 +58,18 @@ func (h *Hub) Serve(context.Context) {
 }
 
 // logPeerError logs a fault of a peer.
-func (h *Hub) logPeerError(err error) {
+func (h *Protocol) logPeerError(err error) {
 	h.host.LogLimited(slog.LevelInfo, "trouble with a dwork connection", "trouble", err.Error())
 }
 
 // Drain implements protocol.Service.
-func (h *Hub) Drain() { h.stopping.Store(true) }
+func (h *Protocol) Drain() { h.stopping.Store(true) }
 
 // Owes implements protocol.Service.
-func (h *Hub) Owes() bool { return h.owed.Load() > 0 }
+func (h *Protocol) Owes() bool { return h.owed.Load() > 0 }
 
 // Close implements protocol.Service. The hub answers until the connections have ended.
-func (h *Hub) Close() {
+func (h *Protocol) Close() {
 	for _, l := range h.sockets {
 		_ = l.Close() // closing twice is harmless
 	}
@@ -81,14 +81,14 @@ func (h *Hub) Close() {
 }
 
 // Committed implements protocol.Acknowledger.
-func (h *Hub) Committed() {
+func (h *Protocol) Committed() {
 	if h.Owes() {
 		h.Wake()
 	}
 }
 
 // Wake schedules a turn. It never blocks.
-func (h *Hub) Wake() {
+func (h *Protocol) Wake() {
 	select {
 	case h.ready <- struct{}{}:
 	default:
@@ -96,7 +96,7 @@ func (h *Hub) Wake() {
 }
 
 // run takes turns until Close.
-func (h *Hub) run() {
+func (h *Protocol) run() {
 	var leaseCheck <-chan time.Time
 	if lease := h.o.Lease; lease > 0 {
 		ticker := time.NewTicker(max(lease/leaseChecks, time.Millisecond))
@@ -116,7 +116,7 @@ func (h *Hub) run() {
 }
 
 // Turn takes a turn that Wake has scheduled, and returns false without one.
-func (h *Hub) Turn() bool {
+func (h *Protocol) Turn() bool {
 	select {
 	case <-h.ready:
 		h.turn()
@@ -128,7 +128,7 @@ func (h *Hub) Turn() bool {
 
 // Ask answers one request in a turn of its own. It calls reply, or a later Turn does once the
 // request's changes are on disk. reply must copy what it keeps.
-func (h *Hub) Ask(request []byte, reply func([]byte)) {
+func (h *Protocol) Ask(request []byte, reply func([]byte)) {
 	h.now = h.host.Now()
 	respond(h, replyFunc(reply), h.decode(request))
 	h.endTurn()
@@ -155,7 +155,7 @@ const (
 
 // turn answers the requests that have come since the last turn. Long requests come last: one of
 // them, and more until a slice is over.
-func (h *Hub) turn() {
+func (h *Protocol) turn() {
 	h.now = h.host.Now()
 	h.batch = h.batch[:0]
 	for _, l := range h.listeners {
@@ -198,7 +198,7 @@ func (h *Hub) turn() {
 }
 
 // serveRequest answers the query. It hands out nothing to a peer that may not read the reply.
-func (h *Hub) serveRequest(request zmq.Request, invalid error) {
+func (h *Protocol) serveRequest(request zmq.Request, invalid error) {
 	if invalid == nil && h.query.Type == codec.Steal && request.Unheard() {
 		h.stats.requests[codec.Steal].Add(1)
 		request.Reply(codec.AppendType(nil, codec.NotFound))
@@ -209,13 +209,13 @@ func (h *Hub) serveRequest(request zmq.Request, invalid error) {
 
 // costly reports whether the query of a short request may take long. A Lookup may show very many
 // dependencies.
-func (h *Hub) costly() bool {
+func (h *Protocol) costly() bool {
 	q := &h.query
 	return q.Type == codec.Lookup || q.Type == codec.Steal && q.N > shortSteal
 }
 
 // respond answers the query, now or once its changes are on disk.
-func respond[R replier](h *Hub, to R, invalid error) {
+func respond[R replier](h *Protocol, to R, invalid error) {
 	var group uint64
 	var wait bool
 	h.out, group, wait = h.answer(h.out[:0], invalid)
@@ -230,7 +230,7 @@ func respond[R replier](h *Hub, to R, invalid error) {
 
 // endTurn flushes the journal, wakes the event loops, and sends the parked replies whose changes
 // are on disk.
-func (h *Hub) endTurn() {
+func (h *Protocol) endTurn() {
 	if h.awaited > 0 || h.released {
 		h.host.Flush(h.awaited)
 	} else {

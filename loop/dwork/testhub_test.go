@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // whose clock the test sets.
 type testHub struct {
 	protocol.Host // the methods that the hub never calls
-	*Hub
+	*Protocol
 	t     *testing.T
 	clock sched.Time
 	all   *sched.Scheduler
@@ -38,7 +38,7 @@ func newTestHub(t *testing.T, o Options) *testHub {
 	if o.MaxSteal == 0 {
 		o.MaxSteal = 65536
 	}
-	r.Hub = New(r, o)
+	r.Protocol = New(r, o)
 	return r
 }
 

@@ -270,30 +270,30 @@ func mustJSON(v any) []byte {
 }
 
 // put journals a document.
-func (h *Hub) put(d *protocol.Document) {
+func (h *Protocol) put(d *protocol.Document) {
 	h.changed = true
 	h.host.PutDocument(d)
 }
 
 // drop journals the removal of a document.
-func (h *Hub) drop(d *protocol.Document) {
+func (h *Protocol) drop(d *protocol.Document) {
 	h.changed = true
 	h.host.DropDocument(d)
 }
 
-func (h *Hub) saveProgress(j *job) {
+func (h *Protocol) saveProgress(j *job) {
 	h.put(j.document(protocol.KindProgress, mustJSON(j.progress)))
 }
 
 // saveDefinition journals the definition of a job and, separately, its numbers.
-func (h *Hub) saveDefinition(j *job, definition []byte) {
+func (h *Protocol) saveDefinition(j *job, definition []byte) {
 	h.put(j.document(protocol.KindDefinition, definition))
 	if value := j.save(definition); value != nil {
 		h.put(j.document(protocol.KindNumbers, value))
 	}
 }
 
-func (h *Hub) saveRetired() {
+func (h *Protocol) saveRetired() {
 	h.changed = true
 	h.host.PutSetting(retiredKey, strconv.AppendInt(nil, h.retired, 10))
 }

@@ -93,7 +93,7 @@ type parsedDefinition struct {
 }
 
 // define parses a definition. It runs outside turns because parsing may take long.
-func (h *Hub) define(text string) *parsedDefinition {
+func (h *Protocol) define(text string) *parsedDefinition {
 	if len(text) > shortDefinition {
 		h.defining.Lock()
 		defer h.defining.Unlock()
@@ -109,7 +109,7 @@ func (h *Hub) define(text string) *parsedDefinition {
 }
 
 // parse parses a definition and counts it.
-func (h *Hub) parse(definition []byte) (numbers, error) {
+func (h *Protocol) parse(definition []byte) (numbers, error) {
 	h.stats.parsed.Add(1)
 	return parseDefinition(definition)
 }

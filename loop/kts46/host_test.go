@@ -48,7 +48,7 @@ func newHost(clock func() sched.Time, journaled bool) *testHost {
 }
 
 // open opens the journal on a disk and restores its content.
-func (s *testHost) open(d *disk, p *Hub) (err error) {
+func (s *testHost) open(d *disk, p *Protocol) (err error) {
 	s.journal, err = journal.Open(journal.Options{Dir: "data", Shards: testShards, FS: d, Committed: func(uint64) { s.wake(nil) }, Failed: s.wake})
 	if err != nil {
 		return err
@@ -232,7 +232,7 @@ func newDiskHub(t testing.TB, d *disk, clock sched.Time) *testHub {
 	t.Helper()
 	r := newTestHubOn(t, Options{}, true)
 	r.clock = clock
-	if err := r.server.open(d, r.Hub); err != nil {
+	if err := r.server.open(d, r.Protocol); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.end)

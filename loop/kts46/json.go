@@ -11,24 +11,24 @@ import (
 )
 
 // jsonMethods are the methods of version 2. All but the long ones run in a turn.
-var jsonMethods = map[string]func(*Hub, *codec.Request) (any, error){
-	"hello":           func(*Hub, *codec.Request) (any, error) { return greeting, nil },
-	"addTask":         (*Hub).jsonAddTask,
-	"abortTask":       (*Hub).jsonAbortTask,
-	"getTask":         (*Hub).jsonGetTask,
-	"acceptTask":      (*Hub).jsonAcceptTask,
-	"rejectTask":      (*Hub).jsonRejectTask,
-	"taskInProgress":  (*Hub).jsonTaskInProgress,
-	"taskFinished":    (*Hub).jsonTaskFinished,
-	"getCurrentTasks": (*Hub).jsonCurrentTasks,
-	"restartTasks":    (*Hub).jsonRestartTasks,
+var jsonMethods = map[string]func(*Protocol, *codec.Request) (any, error){
+	"hello":           func(*Protocol, *codec.Request) (any, error) { return greeting, nil },
+	"addTask":         (*Protocol).jsonAddTask,
+	"abortTask":       (*Protocol).jsonAbortTask,
+	"getTask":         (*Protocol).jsonGetTask,
+	"acceptTask":      (*Protocol).jsonAcceptTask,
+	"rejectTask":      (*Protocol).jsonRejectTask,
+	"taskInProgress":  (*Protocol).jsonTaskInProgress,
+	"taskFinished":    (*Protocol).jsonTaskFinished,
+	"getCurrentTasks": (*Protocol).jsonCurrentTasks,
+	"restartTasks":    (*Protocol).jsonRestartTasks,
 }
 
 // success is the result of a method that returns nothing.
 const success = "success"
 
 // serveJSON answers a request of version 2, and any GET with the server's status.
-func (h *Hub) serveJSON(w http.ResponseWriter, r *http.Request) {
+func (h *Protocol) serveJSON(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodGet {
 		defer h.answering()()
 		h.sendStatus(w)
@@ -91,7 +91,7 @@ func (h *Hub) serveJSON(w http.ResponseWriter, r *http.Request) {
 	h.send(w, http.StatusInternalServerError, "application/json", reply)
 }
 
-func (h *Hub) callJSON(r *codec.Request) (result any, err error) {
+func (h *Protocol) callJSON(r *codec.Request) (result any, err error) {
 	do, ok := jsonMethods[r.Method]
 	if !ok {
 		return nil, errors.New("Invalid request method") //nolint:staticcheck // the reference's words
@@ -139,7 +139,7 @@ func jobNames(r *codec.Request) (project, name string, err error) {
 }
 
 // jobParam finds the job that the parameters name.
-func (h *Hub) jobParam(r *codec.Request) (*job, error) {
+func (h *Protocol) jobParam(r *codec.Request) (*job, error) {
 	project, name, err := jobNames(r)
 	if err != nil {
 		return nil, err
@@ -151,7 +151,7 @@ func (h *Hub) jobParam(r *codec.Request) (*job, error) {
 	return j, nil
 }
 
-func (h *Hub) jsonAddTask(r *codec.Request) (any, error) {
+func (h *Protocol) jsonAddTask(r *codec.Request) (any, error) {
 	j, err := h.jobParam(r)
 	if err != nil {
 		return nil, err
@@ -181,7 +181,7 @@ func started(j *job, err error) (any, error) {
 }
 
 // jsonAbortTask stops a job. A job that does not exist has no tasks to stop.
-func (h *Hub) jsonAbortTask(r *codec.Request) (any, error) {
+func (h *Protocol) jsonAbortTask(r *codec.Request) (any, error) {
 	j, err := h.jobParam(r)
 	switch {
 	case err == errNoJob:
@@ -240,7 +240,7 @@ type taskJSON struct {
 	NotificationInterval int64      `json:"notificationInterval"`
 }
 
-func (h *Hub) taskJSON(t heldTask) *taskJSON {
+func (h *Protocol) taskJSON(t heldTask) *taskJSON {
 	j := t.job
 	v := &taskJSON{
 		Project: j.project.name, Job: j.name, Type: t.kind.String(), Databases: h.databases,
@@ -256,7 +256,7 @@ func (h *Hub) taskJSON(t heldTask) *taskJSON {
 func sigOf(t *task) string { return codec.Sig(time.UnixMilli(t.lease.Revision)) }
 
 // jsonGetTask reserves a task for a worker, which has to accept it.
-func (h *Hub) jsonGetTask(r *codec.Request) (any, error) {
+func (h *Protocol) jsonGetTask(r *codec.Request) (any, error) {
 	id, err := textParam(r, 0, "workerId")
 	if err != nil {
 		return nil, err
@@ -284,7 +284,7 @@ func (h *Hub) jsonGetTask(r *codec.Request) (any, error) {
 }
 
 // heldParam reads the parameters by which a worker proves that it holds a task, accepted or not.
-func (h *Hub) heldParam(r *codec.Request, accepted bool) (*task, error) {
+func (h *Protocol) heldParam(r *codec.Request, accepted bool) (*task, error) {
 	id, err := textParam(r, 0, "workerId")
 	if err != nil {
 		return nil, err
@@ -310,7 +310,7 @@ func newSig(t *task) any {
 	}{sigOf(t)}
 }
 
-func (h *Hub) jsonAcceptTask(r *codec.Request) (any, error) {
+func (h *Protocol) jsonAcceptTask(r *codec.Request) (any, error) {
 	t, err := h.heldParam(r, false)
 	if err != nil {
 		return nil, err
@@ -321,7 +321,7 @@ func (h *Hub) jsonAcceptTask(r *codec.Request) (any, error) {
 	return newSig(t), nil
 }
 
-func (h *Hub) jsonRejectTask(r *codec.Request) (any, error) {
+func (h *Protocol) jsonRejectTask(r *codec.Request) (any, error) {
 	t, err := h.heldParam(r, false)
 	if err != nil {
 		return nil, err
@@ -330,7 +330,7 @@ func (h *Hub) jsonRejectTask(r *codec.Request) (any, error) {
 	return success, nil
 }
 
-func (h *Hub) jsonTaskInProgress(r *codec.Request) (any, error) {
+func (h *Protocol) jsonTaskInProgress(r *codec.Request) (any, error) {
 	t, err := h.heldParam(r, true)
 	if err != nil {
 		return nil, err
@@ -339,7 +339,7 @@ func (h *Hub) jsonTaskInProgress(r *codec.Request) (any, error) {
 	return newSig(t), nil
 }
 
-func (h *Hub) jsonTaskFinished(r *codec.Request) (any, error) {
+func (h *Protocol) jsonTaskFinished(r *codec.Request) (any, error) {
 	t, err := h.heldParam(r, true)
 	if err != nil {
 		return nil, err
@@ -352,7 +352,7 @@ func (h *Hub) jsonTaskFinished(r *codec.Request) (any, error) {
 }
 
 // jsonRestartTasks queues tasks again, except those that were updated meanwhile.
-func (h *Hub) jsonRestartTasks(r *codec.Request) (any, error) {
+func (h *Protocol) jsonRestartTasks(r *codec.Request) (any, error) {
 	raw := r.Param(0)
 	var list []json.RawMessage
 	if len(raw) == 0 || raw[0] != '[' || json.Unmarshal(raw, &list) != nil {

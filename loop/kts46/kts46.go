@@ -18,10 +18,10 @@ const Space sched.Space = 5
 // Spaces returns the name spaces of the protocol's jobs. Workers reserve them with Steal, and hold them until a
 // report or a restart that names the current revision.
 func Spaces() []protocol.Space {
-	return []protocol.Space{{ID: Space, Protocol: protocolName, Rules: sched.Rules{Durable: true, Graph: true, Untimed: true, Private: true}}}
+	return []protocol.Space{{ID: Space, Protocol: name, Rules: sched.Rules{Durable: true, Graph: true, Untimed: true, Private: true}}}
 }
 
-const protocolName = "kts46"
+const name = "kts46"
 
 // The settings that hold addresses.
 const (
@@ -35,9 +35,9 @@ type Database struct {
 	Port uint16 `json:"port"`
 }
 
-// Hub is both protocols of a server. It has the book: the projects and jobs, and the workers of both versions. The
+// Protocol is both protocols of a server. It has the book: the projects and jobs, and the workers of both versions. The
 // scheduler has the tasks. The book decides which tasks there should be, see settle.
-type Hub struct {
+type Protocol struct {
 	host       protocol.Host
 	sched      *sched.Scheduler
 	o          Options
@@ -69,9 +69,9 @@ type Hub struct {
 }
 
 // New creates the protocols without opening anything.
-func New(host protocol.Host, o Options) *Hub {
+func New(host protocol.Host, o Options) *Protocol {
 	databases, _ := o.databases() // Validate has seen the error
-	return &Hub{
+	return &Protocol{
 		host: host, sched: host.Sched(), o: o, databases: databases, stats: stats{requests: requestCounters()}, sink: host.NewSink(),
 		projects: make(map[string]*project), workers: make(map[string]*worker), done: make(chan struct{}),
 		unread:     web.Transfers{Budget: budget.Budget{Most: host.MostUnsent()}},
@@ -81,10 +81,10 @@ func New(host protocol.Host, o Options) *Hub {
 }
 
 // Name implements protocol.Protocol.
-func (h *Hub) Name() string { return protocolName }
+func (h *Protocol) Name() string { return name }
 
 // Projects returns the number of projects.
-func (h *Hub) Projects() int {
+func (h *Protocol) Projects() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.projects)
@@ -94,7 +94,7 @@ func (h *Hub) Projects() int {
 type unwrittenError struct{ error }
 
 // turn runs fn with exclusive access to the book. It returns when fn's changes are on disk.
-func (h *Hub) turn(fn func() error) error {
+func (h *Protocol) turn(fn func() error) error {
 	group, wait, err := h.locked(fn)
 	acknowledgements := 0
 	if wait {
@@ -109,7 +109,7 @@ func (h *Hub) turn(fn func() error) error {
 	return err
 }
 
-func (h *Hub) locked(fn func() error) (group uint64, wait bool, err error) {
+func (h *Protocol) locked(fn func() error) (group uint64, wait bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {

@@ -19,7 +19,7 @@ const (
 
 // compose waits until a method may build its answer, if that may be long. done lets the next answer begin and may be
 // called again.
-func (h *Hub) compose(method string) (done func()) {
+func (h *Protocol) compose(method string) (done func()) {
 	if !longMethods[method] {
 		return func() {}
 	}
@@ -41,7 +41,7 @@ const largeCall = 64 << 10
 
 // readCall reads a call. A large one counts against the budget of incoming calls until done is called. It also has
 // its turn until then: parsing takes a hundred times its size in memory. done may be called again.
-func (h *Hub) readCall(w http.ResponseWriter, body io.Reader, size int64) (call []byte, done func(), err error) {
+func (h *Protocol) readCall(w http.ResponseWriter, body io.Reader, size int64) (call []byte, done func(), err error) {
 	if size >= 0 && size <= largeCall {
 		call, err = io.ReadAll(body)
 		return call, func() {}, err

@@ -24,7 +24,7 @@ func (t *task) held() heldTask { return heldTask{*t, t.job.progress.Done} }
 func byHolder(a, b *task) int { return strings.Compare(a.holder.id, b.holder.id) }
 
 // heldTasks returns all held tasks, unsorted.
-func (h *Hub) heldTasks() (all []heldTask) {
+func (h *Protocol) heldTasks() (all []heldTask) {
 	for _, w := range h.workers {
 		if w.task != nil {
 			all = append(all, w.task.held())
@@ -34,7 +34,7 @@ func (h *Hub) heldTasks() (all []heldTask) {
 }
 
 // current returns all held tasks in order. It takes a turn.
-func (h *Hub) current() (all []heldTask, err error) {
+func (h *Protocol) current() (all []heldTask, err error) {
 	err = h.turn(func() error {
 		all = h.heldTasks()
 		return nil
@@ -80,7 +80,7 @@ func (l projectState) sort() projectState {
 }
 
 // list returns a project with its jobs in order.
-func (h *Hub) list(project string) (l projectState, err error) {
+func (h *Protocol) list(project string) (l projectState, err error) {
 	err = h.turn(func() error {
 		p, err := h.project(project)
 		if err == nil {
@@ -92,7 +92,7 @@ func (h *Hub) list(project string) (l projectState, err error) {
 }
 
 // listAll returns all projects with their jobs in order. It calls also in the same turn.
-func (h *Hub) listAll(also func()) (all []projectState, err error) {
+func (h *Protocol) listAll(also func()) (all []projectState, err error) {
 	err = h.turn(func() error {
 		for _, p := range h.projects {
 			all = append(all, p.state())
@@ -107,7 +107,7 @@ func (h *Hub) listAll(also func()) (all []projectState, err error) {
 	return all, err
 }
 
-func (h *Hub) xmlCurrentTasks([]any, []string) (any, error) {
+func (h *Protocol) xmlCurrentTasks([]any, []string) (any, error) {
 	held, err := h.current()
 	all := []any{}
 	for i := range held {
@@ -122,7 +122,7 @@ func (h *Hub) xmlCurrentTasks([]any, []string) (any, error) {
 	return all, err
 }
 
-func (h *Hub) xmlJobsList(_ []any, s []string) (any, error) {
+func (h *Protocol) xmlJobsList(_ []any, s []string) (any, error) {
 	l, err := h.list(s[0])
 	all := []any{}
 	for _, j := range l.jobs {
@@ -131,7 +131,7 @@ func (h *Hub) xmlJobsList(_ []any, s []string) (any, error) {
 	return all, err
 }
 
-func (h *Hub) xmlProjectStatus(_ []any, s []string) (any, error) {
+func (h *Protocol) xmlProjectStatus(_ []any, s []string) (any, error) {
 	l, err := h.list(s[0])
 	return l.appendStatus([]any{}), err
 }
@@ -153,7 +153,7 @@ func (l projectState) appendStatus(all []any) []any {
 	return all
 }
 
-func (h *Hub) xmlServerStatus([]any, []string) (any, error) {
+func (h *Protocol) xmlServerStatus([]any, []string) (any, error) {
 	projects, err := h.listAll(func() {})
 	all := []any{}
 	for _, l := range projects {
@@ -168,7 +168,7 @@ type heldJSON struct {
 	Sig string `json:"sig"`
 }
 
-func (h *Hub) jsonCurrentTasks(*codec.Request) (any, error) {
+func (h *Protocol) jsonCurrentTasks(*codec.Request) (any, error) {
 	held, err := h.current()
 	all := []heldJSON{}
 	for i := range held {
@@ -190,7 +190,7 @@ type waitingJSON struct {
 	Type    string `json:"type"`
 }
 
-func (h *Hub) sendStatus(w http.ResponseWriter) {
+func (h *Protocol) sendStatus(w http.ResponseWriter) {
 	composed := h.compose("getServerStatus") // the same list in the form of version 2
 	defer composed()
 	st := statusJSON{[]waitingJSON{}, make(map[string]*taskJSON), make(map[string]*taskJSON)}

@@ -22,7 +22,7 @@ func splitName(name []byte) (parts [3]string) {
 }
 
 // Restore implements protocol.Restorer.
-func (h *Hub) Restore(key string, value []byte) (err error) {
+func (h *Protocol) Restore(key string, value []byte) (err error) {
 	if key != retiredKey {
 		return nil
 	}
@@ -37,7 +37,7 @@ func (h *Hub) Restore(key string, value []byte) (err error) {
 // then numbers, definitions and progress. A definition makes a job. Documents of a project or job that is missing are
 // dropped: a crash interrupted its deletion. The book keeps only the numbers of a definition, because all definitions
 // together may exceed memory.
-func (h *Hub) RestoreDocument(d *protocol.Document) error {
+func (h *Protocol) RestoreDocument(d *protocol.Document) error {
 	in, name := string(d.Project), string(d.Name)
 	var j *job
 	p := h.projects[in]
@@ -69,7 +69,7 @@ func (h *Hub) RestoreDocument(d *protocol.Document) error {
 }
 
 // restoreJob makes a job from its definition and its saved numbers.
-func (h *Hub) restoreJob(p *project, name string, definition []byte) (err error) {
+func (h *Protocol) restoreJob(p *project, name string, definition []byte) (err error) {
 	j := &job{project: p, name: name}
 	key := p.name + "\x00" + name
 	saved := h.restored[key]
@@ -91,7 +91,7 @@ func (h *Hub) restoreJob(p *project, name string, definition []byte) (err error)
 }
 
 // Holder implements protocol.Holders.
-func (h *Hub) Holder(id string) *sched.Peer {
+func (h *Protocol) Holder(id string) *sched.Peer {
 	w, err := h.worker(id)
 	if err != nil {
 		return nil
@@ -102,7 +102,7 @@ func (h *Hub) Holder(id string) *sched.Peer {
 // Restored implements protocol.Documents: it completes the book with the journal's tasks. A crash may have kept the
 // progress of a job and lost its tasks, or the other way round, for changes that were not acknowledged. The progress
 // decides: tasks that it does not need are removed, missing ones are queued.
-func (h *Hub) Restored() error {
+func (h *Protocol) Restored() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.now = h.host.Now()
@@ -135,7 +135,7 @@ type restoredTask struct {
 }
 
 // restoreTasks adds the scheduler's tasks to the book, and removes those that no job needs.
-func (h *Hub) restoreTasks() {
+func (h *Protocol) restoreTasks() {
 	var all []restoredTask
 	for cursor, done := (sched.Cursor{}), false; !done; {
 		cursor, done = h.sched.WalkTasks(cursor, sched.WalkBatch, Space, func(v *sched.TaskView) {
@@ -175,7 +175,7 @@ func (j *job) needs(k kind, held bool) bool {
 	return held && j.tasks[j.batches()] == nil
 }
 
-func (h *Hub) restoreTask(r *restoredTask) {
+func (h *Protocol) restoreTask(r *restoredTask) {
 	parts := splitName(r.name)
 	j, err := h.job(parts[0], parts[1])
 	if err != nil || string(j.taskName()) != string(r.name) || !j.needs(r.kind, r.holder != "") {

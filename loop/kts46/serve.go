@@ -23,13 +23,13 @@ const idleTimeout = 5 * time.Minute
 const maxHeader = 16 << 10
 
 // Listen implements protocol.Service: it opens the addresses of both versions, and the site's MongoDB.
-func (h *Hub) Listen() (all []protocol.Listening, err error) {
+func (h *Protocol) Listen() (all []protocol.Listening, err error) {
 	for _, p := range []struct {
 		setting   string
 		addresses []string
 	}{{SettingXML, h.o.Listen}, {SettingJSON, h.o.JSON}} {
 		for _, a := range p.addresses {
-			l, err := h.host.Listen(protocolName, p.setting, a)
+			l, err := h.host.Listen(name, p.setting, a)
 			if err != nil {
 				return nil, err
 			}
@@ -44,7 +44,7 @@ func (h *Hub) Listen() (all []protocol.Listening, err error) {
 }
 
 // newServer returns the HTTP server of one address of a setting.
-func (h *Hub) newServer(l net.Listener, setting string) *web.Server {
+func (h *Protocol) newServer(l net.Listener, setting string) *web.Server {
 	return web.NewServer(l, web.Config{
 		Handler: h.Handler(setting), Guard: h.o.Guard, Log: h.host.Log(), MaxHeader: maxHeader, MaxBody: codec.MaxRequest,
 		Header: h.o.HandshakeTimeout, Request: h.o.FrameTimeout, Answer: 2 * h.o.FrameTimeout, Idle: idleTimeout,
@@ -52,7 +52,7 @@ func (h *Hub) newServer(l net.Listener, setting string) *web.Server {
 }
 
 // Handler answers calls to the addresses of a setting. It does not check the Host header.
-func (h *Hub) Handler(setting string) http.HandlerFunc {
+func (h *Protocol) Handler(setting string) http.HandlerFunc {
 	answer := h.serveXML
 	if setting == SettingJSON {
 		answer = h.serveJSON
@@ -64,7 +64,7 @@ func (h *Hub) Handler(setting string) http.HandlerFunc {
 }
 
 // Serve implements protocol.Service.
-func (h *Hub) Serve(context.Context) {
+func (h *Protocol) Serve(context.Context) {
 	for _, s := range h.servers {
 		h.running.Go(func() {
 			if err := s.Serve(); err != nil {
@@ -81,7 +81,7 @@ func (h *Hub) Serve(context.Context) {
 }
 
 // supervise expires silent workers until Close.
-func (h *Hub) supervise() {
+func (h *Protocol) supervise() {
 	ticker := time.NewTicker(max(h.o.RestartAfter/silenceChecks, time.Millisecond))
 	defer ticker.Stop()
 	for {
@@ -95,17 +95,17 @@ func (h *Hub) supervise() {
 }
 
 // Drain implements protocol.Service: calls on open connections are still answered.
-func (h *Hub) Drain() {
+func (h *Protocol) Drain() {
 	for _, s := range h.servers {
 		s.Drain()
 	}
 }
 
 // Owes implements protocol.Service.
-func (h *Hub) Owes() bool { return h.active.Load() > 0 }
+func (h *Protocol) Owes() bool { return h.active.Load() > 0 }
 
 // Close implements protocol.Service. Later calls change nothing.
-func (h *Hub) Close() {
+func (h *Protocol) Close() {
 	h.mu.Lock()
 	h.closed = true
 	h.mu.Unlock()
@@ -118,14 +118,14 @@ func (h *Hub) Close() {
 }
 
 // answering counts a call until its caller calls done.
-func (h *Hub) answering() (done func()) {
+func (h *Protocol) answering() (done func()) {
 	h.active.Add(1)
 	return func() { h.active.Add(-1) }
 }
 
 // body reads a call. It answers a call that is too long without reading it and returns false. The caller calls done
 // when it has carried out the call, see readCall.
-func (h *Hub) body(w http.ResponseWriter, r *http.Request) (body []byte, done func(), ok bool) {
+func (h *Protocol) body(w http.ResponseWriter, r *http.Request) (body []byte, done func(), ok bool) {
 	if r.ContentLength <= codec.MaxRequest {
 		body, done, err := h.readCall(w, r.Body, r.ContentLength)
 		if err == nil {
@@ -143,7 +143,7 @@ func (h *Hub) body(w http.ResponseWriter, r *http.Request) (body []byte, done fu
 }
 
 // send writes an answer and flushes it to the socket.
-func (h *Hub) send(w http.ResponseWriter, status int, kind string, body []byte) {
+func (h *Protocol) send(w http.ResponseWriter, status int, kind string, body []byte) {
 	w.Header().Set("Content-Type", kind)
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
@@ -184,7 +184,7 @@ func requestCounters() map[string]*atomic.Uint64 {
 }
 
 // Samples implements protocol.Protocol.
-func (h *Hub) Samples() (all []web.Sample) {
+func (h *Protocol) Samples() (all []web.Sample) {
 	for name, n := range h.stats.requests {
 		if n := n.Load(); n > 0 {
 			s := web.Counter("treadle_kts46_requests_total", "Calls of the kts46 protocols.", n)

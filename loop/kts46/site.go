@@ -21,7 +21,7 @@ import (
 
 // site is a site's MongoDB.
 type site struct {
-	hub      *Hub
+	hub      *Protocol
 	store    *store.Store
 	ctx      context.Context // ends with the server
 	end      context.CancelFunc
@@ -46,7 +46,7 @@ func (e *mongoError) Error() string {
 func (e *mongoError) Unwrap() error { return e.err }
 
 // newSite opens the MongoDB of a validated URI. It returns nil for an empty one.
-func newSite(h *Hub, uri string) (*site, error) {
+func newSite(h *Protocol, uri string) (*site, error) {
 	if uri == "" {
 		return nil, nil
 	}
@@ -158,7 +158,7 @@ func (s *site) job(project, name string) (*store.Job, error) {
 
 // missing removes the tasks of a job that MongoDB does not have. A job that came from MongoDB is removed too;
 // another keeps its definition.
-func (h *Hub) missing(project, name string) error {
+func (h *Protocol) missing(project, name string) error {
 	p := h.projects[project]
 	if p == nil || p.jobs[name] == nil {
 		return nil
@@ -179,7 +179,7 @@ func numbersOf(d *store.Job) (numbers, error) {
 }
 
 // mirror copies a job from MongoDB to the book.
-func (h *Hub) mirror(project string, d *store.Job) (*job, error) {
+func (h *Protocol) mirror(project string, d *store.Job) (*job, error) {
 	numbers, err := numbersOf(d)
 	if err != nil {
 		return nil, fmt.Errorf("the job %s in the database %s: %w", d.Name, project, err)
@@ -214,7 +214,7 @@ func (h *Hub) mirror(project string, d *store.Job) (*job, error) {
 }
 
 // setDefinition journals a new definition of a job.
-func (h *Hub) setDefinition(j *job, numbers numbers, definition []byte) {
+func (h *Protocol) setDefinition(j *job, numbers numbers, definition []byte) {
 	j.numbers = numbers
 	h.saveDefinition(j, definition)
 }
@@ -235,7 +235,7 @@ func missingKinds(d *store.Job) (left kindSet) {
 }
 
 // runMirrored runs a job with the state d of MongoDB: it does not repeat what workers have recorded there.
-func (h *Hub) runMirrored(j *job, d *store.Job, left kindSet) error {
+func (h *Protocol) runMirrored(j *job, d *store.Job, left kindSet) error {
 	if j.progress.Running {
 		return errDuplicate
 	}
@@ -264,7 +264,7 @@ func (j *job) updateProgress(d *store.Job) {
 
 // finishMirrored finishes a batch of a job with the state d of MongoDB. A report does not say how much of the batch
 // was done. If MongoDB shows no new step, the batch is queued again, last.
-func (h *Hub) finishMirrored(t *task, d *store.Job) error {
+func (h *Protocol) finishMirrored(t *task, d *store.Job) error {
 	j, err := h.mirror(t.job.project.name, d)
 	if err != nil {
 		return err
@@ -291,7 +291,7 @@ func batchOf(t *task) (b batchJob, batch bool) {
 
 // finishReported finishes the held task that find returns. For a batch it asks MongoDB for the job's progress between
 // two turns.
-func (h *Hub) finishReported(version int, find func() (*task, error)) error {
+func (h *Protocol) finishReported(version int, find func() (*task, error)) error {
 	var b batchJob
 	var batch bool
 	err := h.turn(func() error {

@@ -10,30 +10,30 @@ import (
 
 // siteXMLMethods replace methods of version 1 when there is a MongoDB. They run outside turns and take turns
 // themselves.
-var siteXMLMethods = map[string]func(h *Hub, args []any, texts []string) (any, error){
-	"runJob":           (*Hub).siteRunJob,
-	"reportStatus":     (*Hub).siteReportStatus,
-	"createProject":    (*Hub).siteCreateProject,
-	"projectExists":    (*Hub).siteProjectExists,
-	"deleteProject":    (*Hub).siteDeleteProject,
-	addJobMethod:       (*Hub).siteAddJob,
-	"jobExists":        (*Hub).siteJobExists,
-	"deleteJob":        (*Hub).siteDeleteJob,
-	"getNewJobId":      (*Hub).siteNewJobID,
-	"getJobStatus":     (*Hub).siteJobStatus,
-	"getJobsList":      (*Hub).siteJobsList,
-	"getProjectStatus": (*Hub).siteProjectStatus,
-	"getServerStatus":  (*Hub).siteServerStatus,
-	"getJobStatistics": (*Hub).siteJobStatistics,
+var siteXMLMethods = map[string]func(h *Protocol, args []any, texts []string) (any, error){
+	"runJob":           (*Protocol).siteRunJob,
+	"reportStatus":     (*Protocol).siteReportStatus,
+	"createProject":    (*Protocol).siteCreateProject,
+	"projectExists":    (*Protocol).siteProjectExists,
+	"deleteProject":    (*Protocol).siteDeleteProject,
+	addJobMethod:       (*Protocol).siteAddJob,
+	"jobExists":        (*Protocol).siteJobExists,
+	"deleteJob":        (*Protocol).siteDeleteJob,
+	"getNewJobId":      (*Protocol).siteNewJobID,
+	"getJobStatus":     (*Protocol).siteJobStatus,
+	"getJobsList":      (*Protocol).siteJobsList,
+	"getProjectStatus": (*Protocol).siteProjectStatus,
+	"getServerStatus":  (*Protocol).siteServerStatus,
+	"getJobStatistics": (*Protocol).siteJobStatistics,
 }
 
 // siteJSONMethods replace methods of version 2.
-var siteJSONMethods = map[string]func(*Hub, *codec.Request) (any, error){
-	"addTask":      (*Hub).siteAddTask,
-	"taskFinished": (*Hub).siteTaskFinished,
+var siteJSONMethods = map[string]func(*Protocol, *codec.Request) (any, error){
+	"addTask":      (*Protocol).siteAddTask,
+	"taskFinished": (*Protocol).siteTaskFinished,
 }
 
-func (h *Hub) siteRunJob(_ []any, s []string) (any, error) {
+func (h *Protocol) siteRunJob(_ []any, s []string) (any, error) {
 	d, err := h.site.job(s[0], s[1])
 	if err != nil {
 		return nil, err
@@ -50,7 +50,7 @@ func (h *Hub) siteRunJob(_ []any, s []string) (any, error) {
 	})
 }
 
-func (h *Hub) siteAddTask(r *codec.Request) (result any, err error) {
+func (h *Protocol) siteAddTask(r *codec.Request) (result any, err error) {
 	project, name, err := jobNames(r)
 	if err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func (h *Hub) siteAddTask(r *codec.Request) (result any, err error) {
 	return result, err
 }
 
-func (h *Hub) siteReportStatus(args []any, s []string) (answer any, err error) {
+func (h *Protocol) siteReportStatus(args []any, s []string) (answer any, err error) {
 	if args[1] != "finished" {
 		err = h.turn(func() (err error) {
 			answer, err = h.xmlReportStatus(args, s)
@@ -83,7 +83,7 @@ func (h *Hub) siteReportStatus(args []any, s []string) (answer any, err error) {
 	return nil, h.finishReported(1, func() (*task, error) { return h.reporting(args, s) })
 }
 
-func (h *Hub) siteTaskFinished(r *codec.Request) (any, error) {
+func (h *Protocol) siteTaskFinished(r *codec.Request) (any, error) {
 	if err := h.finishReported(2, func() (*task, error) { return h.heldParam(r, true) }); err != nil {
 		if errors.As(err, new(*missingError)) {
 			err = errNoJob
@@ -93,7 +93,7 @@ func (h *Hub) siteTaskFinished(r *codec.Request) (any, error) {
 	return success, nil
 }
 
-func (h *Hub) siteCreateProject(_ []any, s []string) (any, error) {
+func (h *Protocol) siteCreateProject(_ []any, s []string) (any, error) {
 	if err := store.CheckProjectName(s[0]); err != nil {
 		return nil, err
 	}
@@ -113,19 +113,19 @@ func (h *Hub) siteCreateProject(_ []any, s []string) (any, error) {
 	})
 }
 
-func (h *Hub) siteProjectExists(_ []any, s []string) (any, error) {
+func (h *Protocol) siteProjectExists(_ []any, s []string) (any, error) {
 	found, err := h.site.store.HasProject(h.site.ctx, s[0])
 	return found, h.site.outcome(s[0], "", err)
 }
 
-func (h *Hub) siteJobExists(_ []any, s []string) (any, error) {
+func (h *Protocol) siteJobExists(_ []any, s []string) (any, error) {
 	found, err := h.site.store.HasJob(h.site.ctx, s[0], s[1])
 	return found, h.site.outcome(s[0], s[1], err)
 }
 
 // siteDeleteProject ends the tasks of a project before it deletes it from MongoDB. A project that only the book has
 // is deleted there.
-func (h *Hub) siteDeleteProject(_ []any, s []string) (any, error) {
+func (h *Protocol) siteDeleteProject(_ []any, s []string) (any, error) {
 	h.site.changing.Lock()
 	defer h.site.changing.Unlock()
 	found, err := h.site.store.HasProject(h.site.ctx, s[0])
@@ -158,7 +158,7 @@ func (h *Hub) siteDeleteProject(_ []any, s []string) (any, error) {
 	})
 }
 
-func (h *Hub) siteAddJob(args []any, s []string) (any, error) {
+func (h *Protocol) siteAddJob(args []any, s []string) (any, error) {
 	d := args[2].(*parsedDefinition)
 	h.site.changing.Lock()
 	defer h.site.changing.Unlock()
@@ -200,7 +200,7 @@ func (h *Hub) siteAddJob(args []any, s []string) (any, error) {
 
 // siteDeleteJob ends the tasks of a job before it deletes it from MongoDB. A job that only the book has is deleted
 // there.
-func (h *Hub) siteDeleteJob(_ []any, s []string) (any, error) {
+func (h *Protocol) siteDeleteJob(_ []any, s []string) (any, error) {
 	h.site.changing.Lock()
 	defer h.site.changing.Unlock()
 	found, err := h.site.store.HasJob(h.site.ctx, s[0], s[1])
@@ -233,7 +233,7 @@ func (h *Hub) siteDeleteJob(_ []any, s []string) (any, error) {
 	})
 }
 
-func (h *Hub) siteNewJobID(_ []any, s []string) (id any, err error) {
+func (h *Protocol) siteNewJobID(_ []any, s []string) (id any, err error) {
 	found, err := h.site.store.HasProject(h.site.ctx, s[0])
 	if err = h.site.outcome(s[0], "", err); err != nil {
 		return nil, err
@@ -253,7 +253,7 @@ func (h *Hub) siteNewJobID(_ []any, s []string) (id any, err error) {
 	return id, err
 }
 
-func (h *Hub) siteJobStatus(_ []any, s []string) (any, error) {
+func (h *Protocol) siteJobStatus(_ []any, s []string) (any, error) {
 	d, err := h.site.job(s[0], s[1])
 	if err != nil {
 		return nil, err
@@ -261,7 +261,7 @@ func (h *Hub) siteJobStatus(_ []any, s []string) (any, error) {
 	return jobStatus(s[0], s[1], d.Done, d.Total), nil
 }
 
-func (h *Hub) siteJobsList(_ []any, s []string) (any, error) {
+func (h *Protocol) siteJobsList(_ []any, s []string) (any, error) {
 	names, err := h.site.store.JobNames(h.site.ctx, s[0], maxEntries)
 	all := []any{}
 	for _, name := range names {
@@ -286,12 +286,12 @@ func (s *site) list(project string, most int) (l projectState, err error) {
 	return l, s.outcome(project, "", err)
 }
 
-func (h *Hub) siteProjectStatus(_ []any, s []string) (any, error) {
+func (h *Protocol) siteProjectStatus(_ []any, s []string) (any, error) {
 	l, err := h.site.list(s[0], maxEntries)
 	return l.appendStatus([]any{}), err
 }
 
-func (h *Hub) siteServerStatus([]any, []string) (any, error) {
+func (h *Protocol) siteServerStatus([]any, []string) (any, error) {
 	projects, err := h.site.store.Projects(h.site.ctx)
 	if err = h.site.outcome("", "", err); err != nil {
 		return nil, err
@@ -310,7 +310,7 @@ func (h *Hub) siteServerStatus([]any, []string) (any, error) {
 	return all, nil
 }
 
-func (h *Hub) siteJobStatistics(args []any, s []string) (any, error) {
+func (h *Protocol) siteJobStatistics(args []any, s []string) (any, error) {
 	all, err := h.site.store.Statistics(h.site.ctx, s[0], s[1], args[2] == true)
 	if err = h.site.outcome(s[0], s[1], err); errors.As(err, new(*missingError)) {
 		return codec.Struct{}, nil

@@ -29,7 +29,7 @@ var (
 )
 
 // project returns a project.
-func (h *Hub) project(name string) (*project, error) {
+func (h *Protocol) project(name string) (*project, error) {
 	p := h.projects[name]
 	if p == nil {
 		return nil, &missingError{project: name}
@@ -38,7 +38,7 @@ func (h *Hub) project(name string) (*project, error) {
 }
 
 // job returns a job.
-func (h *Hub) job(project, name string) (*job, error) {
+func (h *Protocol) job(project, name string) (*job, error) {
 	p, err := h.project(project)
 	if err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ func (h *Hub) job(project, name string) (*job, error) {
 }
 
 // checkRoom returns an error if there can be no further project or job.
-func (h *Hub) checkRoom() error {
+func (h *Protocol) checkRoom() error {
 	switch {
 	case h.host.Full():
 		return h.diskFull()
@@ -61,12 +61,12 @@ func (h *Hub) checkRoom() error {
 	return nil
 }
 
-func (h *Hub) diskFull() error {
+func (h *Protocol) diskFull() error {
 	h.host.Refused(protocol.ReasonDisk)
 	return errDiskFull
 }
 
-func (h *Hub) createProject(name string) error {
+func (h *Protocol) createProject(name string) error {
 	if err := checkName("project", name); err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (h *Hub) createProject(name string) error {
 
 // deleteProject deletes a project with its jobs. It removes the project first: a restart drops the jobs of a missing
 // project, so a crash in between leaves none behind.
-func (h *Hub) deleteProject(name string) error {
+func (h *Protocol) deleteProject(name string) error {
 	p := h.projects[name]
 	if p == nil {
 		return &missingError{project: name, toDelete: true}
@@ -99,7 +99,7 @@ func (h *Hub) deleteProject(name string) error {
 	return nil
 }
 
-func (h *Hub) addJob(project, name string, d *parsedDefinition) error {
+func (h *Protocol) addJob(project, name string, d *parsedDefinition) error {
 	p, err := h.project(project)
 	if err != nil {
 		return err
@@ -123,7 +123,7 @@ func (h *Hub) addJob(project, name string, d *parsedDefinition) error {
 	return nil
 }
 
-func (h *Hub) deleteJob(project, name string) error {
+func (h *Protocol) deleteJob(project, name string) error {
 	p, err := h.project(project)
 	if err != nil {
 		return err
@@ -137,7 +137,7 @@ func (h *Hub) deleteJob(project, name string) error {
 }
 
 // discard removes a job and its tasks from its project.
-func (h *Hub) discard(j *job) {
+func (h *Protocol) discard(j *job) {
 	h.abort(j)
 	for _, kind := range []protocol.DocumentKind{protocol.KindProgress, protocol.KindDefinition, protocol.KindNumbers} {
 		h.drop(j.document(kind, nil))
@@ -147,7 +147,7 @@ func (h *Hub) discard(j *job) {
 }
 
 // run starts a job that neither runs nor is done; left are the kinds that end it.
-func (h *Hub) run(j *job, left kindSet) error {
+func (h *Protocol) run(j *job, left kindSet) error {
 	switch {
 	case j.progress.Finished:
 		return errDone
@@ -167,7 +167,7 @@ func (h *Hub) run(j *job, left kindSet) error {
 }
 
 // abort stops a running job and returns how many tasks it removed. The steps done remain.
-func (h *Hub) abort(j *job) (tasks int) {
+func (h *Protocol) abort(j *job) (tasks int) {
 	if !j.progress.Running {
 		return 0
 	}
@@ -183,7 +183,7 @@ func (h *Hub) abort(j *job) (tasks int) {
 }
 
 // cancel removes a task from the scheduler.
-func (h *Hub) cancel(j *job, k kind) {
+func (h *Protocol) cancel(j *job, k kind) {
 	t := j.tasks[k]
 	j.tasks[k] = nil
 	h.changed = true
@@ -197,7 +197,7 @@ func (h *Hub) cancel(j *job, k kind) {
 // retire journals the revision of a task before the task leaves the scheduler, if it is larger than those of all
 // earlier ones. After a restart no worker is given that revision again. The revision is journaled first, so that no
 // crash keeps the removal without it.
-func (h *Hub) retire(l sched.Lease) {
+func (h *Protocol) retire(l sched.Lease) {
 	if l.Revision > h.retired {
 		h.retired = l.Revision
 		h.saveRetired()
@@ -206,7 +206,7 @@ func (h *Hub) retire(l sched.Lease) {
 
 // settle queues the tasks that a job needs and lacks. Its callers journal the progress afterwards. After an error
 // nothing has changed.
-func (h *Hub) settle(j *job) error {
+func (h *Protocol) settle(j *job) error {
 	var added kindSet
 	for k := range kindCount {
 		if !j.plan().has(k) || j.tasks[k] != nil {
@@ -229,7 +229,7 @@ func (h *Hub) settle(j *job) error {
 
 // reserve hands a worker without a task the oldest queued task of the kinds. It returns nil when there is none. unit
 // is the unit of the revision in milliseconds.
-func (h *Hub) reserve(id string, kinds kindSet, unit int64, log ...sched.Event) (*task, error) {
+func (h *Protocol) reserve(id string, kinds kindSet, unit int64, log ...sched.Event) (*task, error) {
 	k, ok := h.oldest(kinds)
 	if !ok {
 		return nil, nil
@@ -258,7 +258,7 @@ func (h *Hub) reserve(id string, kinds kindSet, unit int64, log ...sched.Event) 
 }
 
 // oldest returns the kind whose first task has been queued for the longest.
-func (h *Hub) oldest(kinds kindSet) (best kind, ok bool) {
+func (h *Protocol) oldest(kinds kindSet) (best kind, ok bool) {
 	least := int64(0)
 	for k := range kindCount {
 		if !kinds.has(k) {
@@ -272,7 +272,7 @@ func (h *Hub) oldest(kinds kindSet) (best kind, ok bool) {
 }
 
 // find returns the book's task for a name of the scheduler.
-func (h *Hub) find(k kind, name []byte) *task {
+func (h *Protocol) find(k kind, name []byte) *task {
 	parts := splitName(name)
 	j, err := h.job(parts[0], parts[1])
 	if err != nil || string(j.taskName()) != string(name) {
@@ -284,7 +284,7 @@ func (h *Hub) find(k kind, name []byte) *task {
 // nextRevision returns the present time in units of the revision, or the next unit that neither the task nor the
 // worker has had, so that no earlier report matches. Version 1 compares revisions by the second. So the revision
 // after one of version 1 is in another second, in version 2 too.
-func (h *Hub) nextRevision(task int64, w *worker, unit int64) int64 {
+func (h *Protocol) nextRevision(task int64, w *worker, unit int64) int64 {
 	last := max(task, w.last)
 	if unit < secondUnit && w.last%secondUnit == 0 {
 		last = max(last, w.last+secondUnit)
@@ -293,7 +293,7 @@ func (h *Hub) nextRevision(task int64, w *worker, unit int64) int64 {
 }
 
 // touch gives a held task its next revision.
-func (h *Hub) touch(t *task, unit int64, log ...sched.Event) {
+func (h *Protocol) touch(t *task, unit int64, log ...sched.Event) {
 	next := h.nextRevision(t.lease.Revision, t.holder, unit)
 	if err := h.sched.Touch(t.holder.peer, t.lease, next, log...); err != nil {
 		panic("BUG: a task that the book says is held: " + err.Error())
@@ -303,12 +303,12 @@ func (h *Hub) touch(t *task, unit int64, log ...sched.Event) {
 }
 
 // accepting returns the log entry of a task that its worker accepts.
-func (h *Hub) accepting() sched.Event {
+func (h *Protocol) accepting() sched.Event {
 	return sched.Event{Stage: stageAccepted, Micros: h.now.Micros}
 }
 
 // requeue takes a task from its holder and queues it again, first or last.
-func (h *Hub) requeue(t *task, first bool) {
+func (h *Protocol) requeue(t *task, first bool) {
 	if h.requeueForVersion(t) {
 		return
 	}
@@ -320,12 +320,12 @@ func (h *Hub) requeue(t *task, first bool) {
 }
 
 // finish ends a held task and queues the next ones. After an error nothing has changed.
-func (h *Hub) finish(t *task) error {
+func (h *Protocol) finish(t *task) error {
 	return h.finishBy(t, func() { t.job.count(t.kind) })
 }
 
 // finishBy is finish with another function to count the work done.
-func (h *Hub) finishBy(t *task, count func()) error {
+func (h *Protocol) finishBy(t *task, count func()) error {
 	j, before, w := t.job, t.job.progress, t.holder
 	count()
 	j.tasks[t.kind] = nil

@@ -21,7 +21,7 @@ const patience = 20 * time.Second
 
 // testHub is the protocol without sockets and with a clock that the test sets.
 type testHub struct {
-	*Hub
+	*Protocol
 	server *testHost
 	t      testing.TB
 	clock  sched.Time
@@ -39,7 +39,7 @@ func newTestHubOn(t testing.TB, o Options, journaled bool) *testHub {
 	t.Helper()
 	r := &testHub{t: t, clock: sched.Time{Wall: start.UnixMilli(), Micros: start.UnixMicro()}}
 	r.server = newHost(func() sched.Time { return r.clock }, journaled)
-	r.Hub = New(r.server, o.filled(t))
+	r.Protocol = New(r.server, o.filled(t))
 	return r
 }
 

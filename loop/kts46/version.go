@@ -7,7 +7,7 @@ import "treadle/sched"
 // queue.
 
 // decide records that a worker of a version works on a task. The first batch decides the version of its job.
-func (h *Hub) decide(t *task, version int) {
+func (h *Protocol) decide(t *task, version int) {
 	if !batchKinds.has(t.kind) || t.job.progress.Version != 0 {
 		return
 	}
@@ -18,7 +18,7 @@ func (h *Hub) decide(t *task, version int) {
 // requeueForVersion is requeue for a first batch whose version is decided. It replaces the task by one at the end of
 // that version's queue, whose revisions continue. It returns false if the task is no such batch, or if there are too
 // many queues.
-func (h *Hub) requeueForVersion(t *task) bool {
+func (h *Protocol) requeueForVersion(t *task) bool {
 	j := t.job
 	if t.kind != simulation || j.progress.Version == 0 {
 		return false

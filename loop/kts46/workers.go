@@ -6,7 +6,7 @@ import "slices"
 const maxWorkers = 1 << 18
 
 // unassign records that a worker does not hold its task any more.
-func (h *Hub) unassign(w *worker) {
+func (h *Protocol) unassign(w *worker) {
 	w.task.holder = nil
 	h.sched.Unwatch(w.peer, w.task.kind.queue())
 	w.task = nil
@@ -17,12 +17,12 @@ func (h *Hub) unassign(w *worker) {
 
 // removable reports whether a worker holds no task and would get a larger revision than ever before even if it were
 // removed, unless the clock is set back.
-func (h *Hub) removable(w *worker) bool {
+func (h *Protocol) removable(w *worker) bool {
 	return w.task == nil && (w.last <= h.floor || w.last < h.now.Wall/secondUnit*secondUnit)
 }
 
 // remove removes a worker. The floor protects its revisions when the clock is set back.
-func (h *Hub) remove(w *worker) {
+func (h *Protocol) remove(w *worker) {
 	h.floor = max(h.floor, w.last)
 	delete(h.workers, w.id)
 }
@@ -31,7 +31,7 @@ func (h *Hub) remove(w *worker) {
 const minSweep = 1024
 
 // worker returns the worker of an id, a new one if needed.
-func (h *Hub) worker(id string) (*worker, error) {
+func (h *Protocol) worker(id string) (*worker, error) {
 	if w := h.workers[id]; w != nil {
 		return w, nil
 	}
@@ -52,7 +52,7 @@ func (h *Hub) worker(id string) (*worker, error) {
 }
 
 // held returns the task that a worker holds.
-func (h *Hub) held(id string) (*task, error) {
+func (h *Protocol) held(id string) (*task, error) {
 	if w := h.workers[id]; w != nil && w.task != nil {
 		return w.task, nil
 	}
@@ -63,12 +63,12 @@ func (h *Hub) held(id string) (*task, error) {
 const silenceChecks = 4
 
 // Expire queues the tasks of silent workers again.
-func (h *Hub) Expire() {
+func (h *Protocol) Expire() {
 	_, _, _ = h.locked(h.expire) // fails only when the server has stopped
 	h.host.Flush(0)
 }
 
-func (h *Hub) expire() error {
+func (h *Protocol) expire() error {
 	after := h.o.RestartAfter
 	var silent []*task
 	for _, w := range h.workers {

@@ -17,51 +17,51 @@ const greeting = "Hello! This is Treadle, a scheduler of kts46 simulations."
 // function, which runs in a turn.
 type xmlMethod struct {
 	args, texts int
-	do          func(h *Hub, args []any, texts []string) (any, error)
+	do          func(h *Protocol, args []any, texts []string) (any, error)
 }
 
 // addJobMethod is the method whose last argument is parsed before its turn.
 const addJobMethod = "addJob"
 
 var xmlMethods = map[string]xmlMethod{
-	"hello":           {0, 0, func(*Hub, []any, []string) (any, error) { return greeting, nil }},
-	"runJob":          {2, 2, (*Hub).xmlRunJob},
-	"getJob":          {1, 1, (*Hub).xmlGetJob},
-	"reportStatus":    {3, 1, (*Hub).xmlReportStatus},
-	"getCurrentTasks": {0, 0, (*Hub).xmlCurrentTasks},
-	"restartTask":     {2, 1, (*Hub).xmlRestartTask},
-	"createProject": {1, 1, func(h *Hub, _ []any, s []string) (any, error) {
+	"hello":           {0, 0, func(*Protocol, []any, []string) (any, error) { return greeting, nil }},
+	"runJob":          {2, 2, (*Protocol).xmlRunJob},
+	"getJob":          {1, 1, (*Protocol).xmlGetJob},
+	"reportStatus":    {3, 1, (*Protocol).xmlReportStatus},
+	"getCurrentTasks": {0, 0, (*Protocol).xmlCurrentTasks},
+	"restartTask":     {2, 1, (*Protocol).xmlRestartTask},
+	"createProject": {1, 1, func(h *Protocol, _ []any, s []string) (any, error) {
 		return nil, h.createProject(s[0])
 	}},
-	"projectExists": {1, 1, func(h *Hub, _ []any, s []string) (any, error) {
+	"projectExists": {1, 1, func(h *Protocol, _ []any, s []string) (any, error) {
 		return h.projects[s[0]] != nil, nil
 	}},
-	"deleteProject": {1, 1, func(h *Hub, _ []any, s []string) (any, error) {
+	"deleteProject": {1, 1, func(h *Protocol, _ []any, s []string) (any, error) {
 		return nil, h.deleteProject(s[0])
 	}},
-	addJobMethod: {3, 3, func(h *Hub, args []any, s []string) (any, error) {
+	addJobMethod: {3, 3, func(h *Protocol, args []any, s []string) (any, error) {
 		return nil, h.addJob(s[0], s[1], args[2].(*parsedDefinition))
 	}},
-	"jobExists": {2, 2, func(h *Hub, _ []any, s []string) (any, error) {
+	"jobExists": {2, 2, func(h *Protocol, _ []any, s []string) (any, error) {
 		p, err := h.project(s[0])
 		if err != nil {
 			return nil, err
 		}
 		return p.jobs[s[1]] != nil, nil
 	}},
-	"deleteJob": {2, 2, func(h *Hub, _ []any, s []string) (any, error) {
+	"deleteJob": {2, 2, func(h *Protocol, _ []any, s []string) (any, error) {
 		return nil, h.deleteJob(s[0], s[1])
 	}},
-	"getNewJobId":      {1, 1, (*Hub).xmlNewJobID},
-	"getJobStatus":     {2, 2, (*Hub).xmlJobStatus},
-	"getJobsList":      {1, 1, (*Hub).xmlJobsList},
-	"getProjectStatus": {1, 1, (*Hub).xmlProjectStatus},
-	"getServerStatus":  {0, 0, (*Hub).xmlServerStatus},
-	"getJobStatistics": {3, 2, (*Hub).xmlJobStatistics},
+	"getNewJobId":      {1, 1, (*Protocol).xmlNewJobID},
+	"getJobStatus":     {2, 2, (*Protocol).xmlJobStatus},
+	"getJobsList":      {1, 1, (*Protocol).xmlJobsList},
+	"getProjectStatus": {1, 1, (*Protocol).xmlProjectStatus},
+	"getServerStatus":  {0, 0, (*Protocol).xmlServerStatus},
+	"getJobStatistics": {3, 2, (*Protocol).xmlJobStatistics},
 }
 
 // serveXML answers a call of version 1. The status is always 200, except for a wrong use of HTTP.
-func (h *Hub) serveXML(w http.ResponseWriter, r *http.Request) {
+func (h *Protocol) serveXML(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost || r.URL.Path != "/" && r.URL.Path != "/RPC2" {
 		http.NotFound(w, r)
 		return
@@ -99,7 +99,7 @@ func (h *Hub) serveXML(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (h *Hub) callXML(call *codec.Call) (answer any, err error) {
+func (h *Protocol) callXML(call *codec.Call) (answer any, err error) {
 	m, ok := xmlMethods[call.Method]
 	if !ok {
 		return nil, &codec.Fault{Code: 1, Text: fmt.Sprintf(`<type 'exceptions.Exception'>:method "%s" is not supported`, call.Method)}
@@ -156,7 +156,7 @@ func faultOf(err error) *codec.Fault {
 }
 
 // xmlRunJob starts a job. A job that runs or is done stays as it is.
-func (h *Hub) xmlRunJob(_ []any, s []string) (any, error) {
+func (h *Protocol) xmlRunJob(_ []any, s []string) (any, error) {
 	j, err := h.job(s[0], s[1])
 	if err != nil {
 		return nil, err
@@ -169,7 +169,7 @@ func (h *Hub) xmlRunJob(_ []any, s []string) (any, error) {
 
 // xmlGetJob reserves the first task in line for a worker. Before that it puts a task that the worker still holds at the
 // end of the line.
-func (h *Hub) xmlGetJob(_ []any, s []string) (any, error) {
+func (h *Protocol) xmlGetJob(_ []any, s []string) (any, error) {
 	if err := checkName("worker", s[0]); err != nil {
 		return nil, err
 	}
@@ -191,7 +191,7 @@ func (h *Hub) xmlGetJob(_ []any, s []string) (any, error) {
 }
 
 // timeoutV1 returns the report interval in the unit of version 1, rounded up.
-func (h *Hub) timeoutV1() int64 {
+func (h *Protocol) timeoutV1() int64 {
 	unit := time.Second
 	if h.o.TimeoutUnit == milliseconds {
 		unit = time.Millisecond
@@ -204,7 +204,7 @@ func dateTime(t *task) codec.DateTime {
 }
 
 // reporting returns the task that a report is about.
-func (h *Hub) reporting(args []any, s []string) (*task, error) {
+func (h *Protocol) reporting(args []any, s []string) (*task, error) {
 	t, err := h.held(s[0])
 	if err == nil && !matches(t, args[2]) {
 		err = mismatch(args[2], time.UnixMilli(t.lease.Revision).UTC())
@@ -212,7 +212,7 @@ func (h *Hub) reporting(args []any, s []string) (*task, error) {
 	return t, err
 }
 
-func (h *Hub) xmlReportStatus(args []any, s []string) (any, error) {
+func (h *Protocol) xmlReportStatus(args []any, s []string) (any, error) {
 	t, err := h.reporting(args, s)
 	if err != nil {
 		return nil, err
@@ -255,7 +255,7 @@ func matches(t *task, arg any) bool {
 	return ok && at.Unix() == time.UnixMilli(t.lease.Revision).Unix()
 }
 
-func (h *Hub) xmlRestartTask(args []any, s []string) (any, error) {
+func (h *Protocol) xmlRestartTask(args []any, s []string) (any, error) {
 	t, err := h.held(s[0])
 	if err != nil || !matches(t, args[1]) {
 		return false, nil
@@ -264,7 +264,7 @@ func (h *Hub) xmlRestartTask(args []any, s []string) (any, error) {
 	return true, nil
 }
 
-func (h *Hub) xmlNewJobID(_ []any, s []string) (any, error) {
+func (h *Protocol) xmlNewJobID(_ []any, s []string) (any, error) {
 	p, err := h.project(s[0])
 	if err != nil {
 		return nil, err
@@ -274,7 +274,7 @@ func (h *Hub) xmlNewJobID(_ []any, s []string) (any, error) {
 	return p.lastID, nil
 }
 
-func (h *Hub) xmlJobStatus(_ []any, s []string) (any, error) {
+func (h *Protocol) xmlJobStatus(_ []any, s []string) (any, error) {
 	j, err := h.job(s[0], s[1])
 	if err != nil {
 		return nil, err
@@ -284,7 +284,7 @@ func (h *Hub) xmlJobStatus(_ []any, s []string) (any, error) {
 
 // xmlJobStatistics returns the statistics that the original gives a new job, because workers do not send their
 // results here. An unknown project or job has none.
-func (h *Hub) xmlJobStatistics(args []any, s []string) (any, error) {
+func (h *Protocol) xmlJobStatistics(args []any, s []string) (any, error) {
 	j, err := h.job(s[0], s[1])
 	if err != nil {
 		return codec.Struct{}, nil //nolint:nilerr // the original hides it too

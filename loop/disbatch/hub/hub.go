@@ -35,8 +35,8 @@ type Options struct {
 
 var errWorkerFailed = errors.New("the worker failed the job or left")
 
-// Hub is the Disbatch protocol in one server. It implements node.Functions and protocol.Service.
-type Hub struct {
+// Protocol is the Disbatch protocol in one server. It implements node.Functions and protocol.Service.
+type Protocol struct {
 	host  protocol.Host
 	node  *node.Node    // nil without a configuration
 	ready chan struct{} // there are results
@@ -58,7 +58,7 @@ type Hub struct {
 var _ interface {
 	protocol.Service
 	node.Functions
-} = (*Hub)(nil)
+} = (*Protocol)(nil)
 
 // result is the end of one job.
 type result struct {
@@ -68,8 +68,8 @@ type result struct {
 }
 
 // New makes the node, if there is one, without connecting to the database.
-func New(host protocol.Host, o Options) (*Hub, error) {
-	h := &Hub{
+func New(host protocol.Host, o Options) (*Protocol, error) {
+	h := &Protocol{
 		host: host, ready: make(chan struct{}, 1), closed: make(chan struct{}),
 		sink: host.NewSink(), callbacks: make(map[uint64]func([]byte, error)),
 	}
@@ -86,10 +86,10 @@ func New(host protocol.Host, o Options) (*Hub, error) {
 }
 
 // Name implements protocol.Protocol.
-func (h *Hub) Name() string { return "disbatch" }
+func (h *Protocol) Name() string { return "disbatch" }
 
 // Samples implements protocol.Protocol.
-func (h *Hub) Samples() []web.Sample {
+func (h *Protocol) Samples() []web.Sample {
 	if h.node == nil {
 		return nil
 	}
@@ -97,10 +97,10 @@ func (h *Hub) Samples() []web.Sample {
 }
 
 // Listen implements protocol.Service. The node accepts no connections.
-func (h *Hub) Listen() ([]protocol.Listening, error) { return nil, nil }
+func (h *Protocol) Listen() ([]protocol.Listening, error) { return nil, nil }
 
 // Serve implements protocol.Service. A node that cannot run stops the server.
-func (h *Hub) Serve(ctx context.Context) {
+func (h *Protocol) Serve(ctx context.Context) {
 	if h.node == nil {
 		return
 	}
@@ -115,19 +115,19 @@ func (h *Hub) Serve(ctx context.Context) {
 }
 
 // Drain implements protocol.Service. The node stops with the context of Serve.
-func (h *Hub) Drain() {}
+func (h *Protocol) Drain() {}
 
 // Owes implements protocol.Service.
-func (h *Hub) Owes() bool { return h.running.Load() }
+func (h *Protocol) Owes() bool { return h.running.Load() }
 
 // Close implements protocol.Service.
-func (h *Hub) Close() {
+func (h *Protocol) Close() {
 	close(h.closed)
 	h.goroutines.Wait()
 }
 
 // Submit implements node.Functions.
-func (h *Hub) Submit(function, name string, workload []byte, done func(data []byte, err error)) error {
+func (h *Protocol) Submit(function, name string, workload []byte, done func(data []byte, err error)) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.lastTag++
@@ -143,7 +143,7 @@ func (h *Hub) Submit(function, name string, workload []byte, done func(data []by
 }
 
 // Withdraw implements node.Functions.
-func (h *Hub) Withdraw(function, name string) bool {
+func (h *Protocol) Withdraw(function, name string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	gone := h.host.Sched().Withdraw(h.host.Now(), space, protocol.Queue([]byte(function)), []byte(name), h.sink)
@@ -152,7 +152,7 @@ func (h *Hub) Withdraw(function, name string) bool {
 }
 
 // deliver queues a delivery to the hub. It runs under a shard's lock.
-func (h *Hub) deliver(d *sched.Delivery) {
+func (h *Protocol) deliver(d *sched.Delivery) {
 	h.resultsMu.Lock()
 	h.results = append(h.results, result{d.Tag, d.Effect, append([]byte(nil), d.Data...)})
 	h.resultsMu.Unlock()
@@ -163,7 +163,7 @@ func (h *Hub) deliver(d *sched.Delivery) {
 }
 
 // run takes turns until Close.
-func (h *Hub) run() {
+func (h *Protocol) run() {
 	for {
 		select {
 		case <-h.closed:
@@ -175,7 +175,7 @@ func (h *Hub) run() {
 }
 
 // Turn takes a turn, for a hub that does not serve. It returns false without results.
-func (h *Hub) Turn() bool {
+func (h *Protocol) Turn() bool {
 	select {
 	case <-h.ready:
 		h.turn()
@@ -186,7 +186,7 @@ func (h *Hub) Turn() bool {
 }
 
 // turn passes the results on to the tasks that were not withdrawn.
-func (h *Hub) turn() {
+func (h *Protocol) turn() {
 	h.resultsMu.Lock()
 	results := h.results
 	h.results = nil
