@@ -80,7 +80,7 @@ func newProtocols(s *Server) ([]protocol.Protocol, error) {
 	o.Disbatch.Drain = o.Drain
 	disbatch, err := hub.New(host{s}, o.Disbatch)
 	if err != nil {
-		return nil, &OptionError{Setting: "disbatch", Err: err}
+		return nil, err
 	}
 	o.Kts46.HandshakeTimeout, o.Kts46.FrameTimeout, o.Kts46.Large, o.Kts46.Guard = o.HandshakeTimeout, o.FrameTimeout, s.largeOutput(), s.guard
 	kts := kts46.New(host{s}, o.Kts46)

@@ -11,6 +11,8 @@ import (
 	"treadle/sched"
 )
 
+const name = "gloom"
+
 // Protocol is the protocol in one server.
 type Protocol struct {
 	host   protocol.Host
@@ -27,7 +29,7 @@ func New(host protocol.Host, o Options) *Protocol {
 }
 
 // Name implements protocol.Protocol.
-func (p *Protocol) Name() string { return "gloom" }
+func (p *Protocol) Name() string { return name }
 
 // Ports implements protocol.LoopServed.
 func (p *Protocol) Ports() []protocol.Port {
@@ -44,7 +46,7 @@ func (p *Protocol) master(s *protocol.Session) protocol.Conversation {
 
 // slave is the slaves' Port.Start.
 func (p *Protocol) slave(s *protocol.Session) protocol.Conversation {
-	s.Skills, s.Label = sched.Wide, "gloom"
+	s.Skills, s.Label = sched.Wide, name
 	return &conversation{p: p, s: s}
 }
 

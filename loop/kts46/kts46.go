@@ -12,28 +12,7 @@ import (
 	"treadle/sched"
 )
 
-// Space is the name space of tasks.
-const Space sched.Space = 5
-
-// Spaces returns the name spaces of the protocol's jobs. Workers reserve them with Steal, and hold them until a
-// report or a restart that names the current revision.
-func Spaces() []protocol.Space {
-	return []protocol.Space{{ID: Space, Protocol: name, Rules: sched.Rules{Durable: true, Graph: true, Untimed: true, Private: true}}}
-}
-
 const name = "kts46"
-
-// The settings that hold addresses.
-const (
-	SettingXML  = "kts46"      // of version 1
-	SettingJSON = "kts46-json" // of version 2
-)
-
-// Database is a database in the form of version 2.
-type Database struct {
-	Host string `json:"host"`
-	Port uint16 `json:"port"`
-}
 
 // Protocol is both protocols of a server. It has the book: the projects and jobs, and the workers of both versions. The
 // scheduler has the tasks. The book decides which tasks there should be, see settle.
@@ -68,6 +47,33 @@ type Protocol struct {
 	restored map[string]*protocol.Document // numbers that wait for their definition, by project and job with a NUL between
 }
 
+var _ interface {
+	protocol.Service
+	protocol.Restorer
+	protocol.Documents
+	protocol.Holders
+} = (*Protocol)(nil)
+
+// stats are counters since the start.
+type stats struct {
+	requests      map[string]*atomic.Uint64 // by method; the map never changes
+	refused       atomic.Uint64
+	tooLarge, cut atomic.Uint64
+	parsed        atomic.Uint64 // definitions
+}
+
+// requestCounters returns a counter for each method of both versions.
+func requestCounters() map[string]*atomic.Uint64 {
+	all := make(map[string]*atomic.Uint64)
+	for method := range xmlMethods {
+		all[method] = new(atomic.Uint64)
+	}
+	for method := range jsonMethods {
+		all[method] = new(atomic.Uint64)
+	}
+	return all
+}
+
 // New creates the protocols without opening anything.
 func New(host protocol.Host, o Options) *Protocol {
 	databases, _ := o.databases() // Validate has seen the error
@@ -82,6 +88,32 @@ func New(host protocol.Host, o Options) *Protocol {
 
 // Name implements protocol.Protocol.
 func (h *Protocol) Name() string { return name }
+
+// Samples implements protocol.Protocol.
+func (h *Protocol) Samples() (all []web.Sample) {
+	for method, n := range h.stats.requests {
+		if n := n.Load(); n > 0 {
+			s := web.Counter("treadle_kts46_requests_total", "Calls of the kts46 protocols.", n)
+			s.Label, s.LabelValue = "method", method
+			all = append(all, s)
+		}
+	}
+	if h.site != nil {
+		all = append(all, web.Counter("treadle_kts46_mongodb_failures_total", "Calls of the MongoDB of kts46 that have failed.", h.site.failures.Load()))
+	}
+	h.mu.Lock()
+	held, projects, jobs := len(h.heldTasks()), len(h.projects), h.entries-len(h.projects)
+	h.mu.Unlock()
+	return append(all,
+		web.Gauge("treadle_kts46_projects", "Projects known.", projects),
+		web.Gauge("treadle_kts46_jobs", "Jobs of projects, done ones included.", jobs),
+		web.Gauge("treadle_kts46_held_tasks", "Tasks that a worker holds.", held),
+		web.Counter("treadle_kts46_definitions_parsed_total", "Definitions of jobs parsed: by addJob, and at the start those of an older version.", h.stats.parsed.Load()),
+		web.Counter("treadle_kts46_refused_total", "Calls answered with a fault or an error.", h.stats.refused.Load()),
+		web.Counter("treadle_kts46_too_large_total", "Calls refused unread for their length.", h.stats.tooLarge.Load()),
+		web.Counter("treadle_kts46_cut_total", "Calls whose rest never came, and answers that could not be sent.", h.stats.cut.Load()),
+	)
+}
 
 // Projects returns the number of projects.
 func (h *Protocol) Projects() int {

@@ -47,6 +47,12 @@ const (
 	milliseconds = "ms"
 )
 
+// The settings that hold addresses.
+const (
+	SettingXML  = "kts46"      // of version 1
+	SettingJSON = "kts46-json" // of version 2
+)
+
 // DefaultPort is the port of the default address of XML-RPC.
 const DefaultPort = "46210"
 
@@ -115,6 +121,12 @@ func (o *Options) Validate() error {
 		return err
 	}
 	return protocol.CheckAddresses(SettingJSON, &o.JSON, protocol.SplitAddress)
+}
+
+// Database is a database in the form of version 2.
+type Database struct {
+	Host string `json:"host"`
+	Port uint16 `json:"port"`
 }
 
 // databases parses Databases. The list is never nil: JSON has it as [].

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"runtime"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	codec "treadle/codec/kts46"
@@ -161,50 +160,4 @@ func (h *Protocol) send(w http.ResponseWriter, status int, kind string, body []b
 	if err != nil {
 		h.stats.cut.Add(1)
 	}
-}
-
-// stats are counters since the start.
-type stats struct {
-	requests      map[string]*atomic.Uint64 // by method; the map never changes
-	refused       atomic.Uint64
-	tooLarge, cut atomic.Uint64
-	parsed        atomic.Uint64 // definitions
-}
-
-// requestCounters returns a counter for each method of both versions.
-func requestCounters() map[string]*atomic.Uint64 {
-	all := make(map[string]*atomic.Uint64)
-	for name := range xmlMethods {
-		all[name] = new(atomic.Uint64)
-	}
-	for name := range jsonMethods {
-		all[name] = new(atomic.Uint64)
-	}
-	return all
-}
-
-// Samples implements protocol.Protocol.
-func (h *Protocol) Samples() (all []web.Sample) {
-	for name, n := range h.stats.requests {
-		if n := n.Load(); n > 0 {
-			s := web.Counter("treadle_kts46_requests_total", "Calls of the kts46 protocols.", n)
-			s.Label, s.LabelValue = "method", name
-			all = append(all, s)
-		}
-	}
-	if h.site != nil {
-		all = append(all, web.Counter("treadle_kts46_mongodb_failures_total", "Calls of the MongoDB of kts46 that have failed.", h.site.failures.Load()))
-	}
-	h.mu.Lock()
-	held, projects, jobs := len(h.heldTasks()), len(h.projects), h.entries-len(h.projects)
-	h.mu.Unlock()
-	return append(all,
-		web.Gauge("treadle_kts46_projects", "Projects known.", projects),
-		web.Gauge("treadle_kts46_jobs", "Jobs of projects, done ones included.", jobs),
-		web.Gauge("treadle_kts46_held_tasks", "Tasks that a worker holds.", held),
-		web.Counter("treadle_kts46_definitions_parsed_total", "Definitions of jobs parsed: by addJob, and at the start those of an older version.", h.stats.parsed.Load()),
-		web.Counter("treadle_kts46_refused_total", "Calls answered with a fault or an error.", h.stats.refused.Load()),
-		web.Counter("treadle_kts46_too_large_total", "Calls refused unread for their length.", h.stats.tooLarge.Load()),
-		web.Counter("treadle_kts46_cut_total", "Calls whose rest never came, and answers that could not be sent.", h.stats.cut.Load()),
-	)
 }

@@ -12,14 +12,6 @@ import (
 	"treadle/sched"
 )
 
-// Space is the name space of Periodic jobs.
-const Space sched.Space = 1
-
-// Spaces returns the name space of Periodic jobs.
-func Spaces() []protocol.Space {
-	return []protocol.Space{{ID: Space, Rules: sched.Rules{Durable: true}}}
-}
-
 const name = "periodic"
 
 // Protocol is the protocol in one server.

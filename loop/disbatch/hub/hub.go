@@ -7,7 +7,6 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/node"
@@ -16,22 +15,7 @@ import (
 	"treadle/sched"
 )
 
-// space is the name space of the tasks.
-const space sched.Space = 6
-
-// Spaces returns the name space of the tasks. The database stores them, so they are not journaled
-// and end with the node. A task ends when its worker fails it or leaves. The node enforces time-outs.
-func Spaces() []protocol.Space {
-	return []protocol.Space{{ID: space, Rules: sched.Rules{Owned: true, Untimed: true, Kept: true, Deaths: 1}}}
-}
-
-// Options are the settings of the node.
-type Options struct {
-	Config string        // path of the original's config.json; empty: there is no node
-	Node   string        // name, default the host's
-	Runner []string      // command that runs the tasks that are no functions; empty: other nodes do them
-	Drain  time.Duration // how long a stopping node waits for its tasks
-}
+const name = "disbatch"
 
 var errWorkerFailed = errors.New("the worker failed the job or left")
 
@@ -67,7 +51,8 @@ type result struct {
 	data   []byte
 }
 
-// New makes the node, if there is one, without connecting to the database.
+// New makes the node, if there is one, without connecting to the database. It returns a protocol.OptionError when a
+// setting cannot work.
 func New(host protocol.Host, o Options) (*Protocol, error) {
 	h := &Protocol{
 		host: host, ready: make(chan struct{}, 1), closed: make(chan struct{}),
@@ -79,14 +64,17 @@ func New(host protocol.Host, o Options) (*Protocol, error) {
 	}
 	config, err := config.Read(o.Config)
 	if err != nil {
-		return nil, err
+		return nil, &protocol.OptionError{Setting: name, Err: err}
 	}
 	h.node, err = node.New(node.Options{Config: config, Name: o.Node, Runner: o.Runner, Functions: h, Drain: o.Drain, Log: host.Log()})
-	return h, err
+	if err != nil {
+		return nil, &protocol.OptionError{Setting: name, Err: err}
+	}
+	return h, nil
 }
 
 // Name implements protocol.Protocol.
-func (h *Protocol) Name() string { return "disbatch" }
+func (h *Protocol) Name() string { return name }
 
 // Samples implements protocol.Protocol.
 func (h *Protocol) Samples() []web.Sample {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 
 	codec "treadle/codec/dwork"
 	"treadle/loop/protocol"
@@ -22,71 +21,9 @@ const (
 	taskParts = 4
 	// maxNames bounds the predecessors, and the successors, that a Lookup shows.
 	maxNames = 1 << 16
-	// maxLocations bounds the workers. Each takes about 300 bytes and its location.
-	maxLocations = 1 << 20
-	// maxLocation is the longest location in bytes. The journal repeats it for each task that the
-	// worker holds. A host name has at most 255.
-	maxLocation = 1 << 10
 )
 
-var (
-	errTooManyWorkers = errors.New("too many workers: let some exit")
-	errLongLocation   = fmt.Errorf("a location of more than %d bytes", maxLocation)
-	errTooManyParts   = fmt.Errorf("more than %d dependencies and log entries, or %d tasks: send fewer at a time", maxParts, maxParts/taskParts)
-)
-
-// worker is a worker, which its location identifies.
-type worker struct {
-	location string
-	peer     *sched.Peer
-	seen     int64 // Mono of its last request
-}
-
-// Holder implements protocol.Holders. The name is a location.
-func (h *Protocol) Holder(location string) *sched.Peer {
-	if h.o.Restart == ready {
-		return nil
-	}
-	h.now = h.host.Now() // the lease begins with the restart
-	w, err := h.addWorker([]byte(location))
-	if err != nil {
-		return nil
-	}
-	return w.peer
-}
-
-// addWorker returns the worker of a location and adds it when it is new.
-func (h *Protocol) addWorker(location []byte) (*worker, error) {
-	w, err := h.findWorker(location)
-	if err == nil {
-		h.workers[w.location] = w
-	}
-	return w, err
-}
-
-// findWorker returns the worker of a location. A new worker is not added yet.
-func (h *Protocol) findWorker(location []byte) (*worker, error) {
-	w := h.workers[string(location)]
-	if w == nil {
-		switch {
-		case len(h.workers) >= maxLocations:
-			return nil, errTooManyWorkers
-		case len(location) > maxLocation:
-			return nil, errLongLocation
-		}
-		w = &worker{location: string(location)}
-		w.peer = h.sched.NewHolder(w.location)
-	}
-	w.seen = h.now.Mono
-	return w, nil
-}
-
-// removeWorker releases the tasks of a worker and removes it.
-func (h *Protocol) removeWorker(w *worker) {
-	delete(h.workers, w.location)
-	h.sched.Forget(h.now, w.peer, h.sink)
-	h.released = true
-}
+var errTooManyParts = fmt.Errorf("more than %d dependencies and log entries, or %d tasks: send fewer at a time", maxParts, maxParts/taskParts)
 
 // decode sets the query, which keeps views of payload.
 func (h *Protocol) decode(payload []byte) error { return codec.Decode(payload, &h.query) }
@@ -332,23 +269,6 @@ func (h *Protocol) lookup(out []byte) []byte {
 		out = codec.AppendType(out, codec.NotFound)
 	}
 	return out
-}
-
-// Expire releases the tasks of workers that were silent for longer than their lease.
-func (h *Protocol) Expire() {
-	h.now = h.host.Now()
-	var silent []string
-	for location, w := range h.workers {
-		if h.now.Mono-w.seen >= h.o.Lease.Milliseconds() {
-			silent = append(silent, location)
-		}
-	}
-	slices.Sort(silent) // so that tasks become ready in a reproducible order
-	for _, location := range silent {
-		h.host.Log().Info("a dwork worker is silent, its tasks are ready again", "location", location, "dwork-lease", h.o.Lease)
-		h.removeWorker(h.workers[location])
-	}
-	h.endTurn()
 }
 
 func appendLog(parts []byte, log []sched.Event) []byte {
