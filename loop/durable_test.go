@@ -167,7 +167,7 @@ func TestGloomJobsAreNotJournaled(t *testing.T) {
 	submit := func() uint64 {
 		t.Helper()
 		c.ask(1, periodic.SubmitJob, later("kept", "n", 1<<40), byte(periodic.Success))
-		return r.journal.journal.Stats().Records
+		return r.journal.stats().Records
 	}
 	hears := func(w *testConn, want string) {
 		t.Helper()
@@ -247,7 +247,7 @@ func TestFullDisk(t *testing.T) {
 	c, w := r.greet(periodic.Client), r.greet(periodic.Worker)
 	c.ask(1, periodic.SubmitJob, job("f", "before"), byte(periodic.Success))
 	d.free.Store(1)
-	r.until("the disk to be full", r.diskFull)
+	r.until("the disk to be full", r.journal.full)
 	for _, cmd := range []periodic.Command{periodic.SubmitJob, periodic.RunJob} {
 		c.ask(2, cmd, job("f", "refused"), byte(periodic.Unknown))
 	}
@@ -258,7 +258,7 @@ func TestFullDisk(t *testing.T) {
 	w.ping()
 	c.ask(4, periodic.RemoveJob, jobName("f", "none"), byte(periodic.Success))
 	d.free.Store(1 << 40)
-	r.until("space to be back", func() bool { return !r.diskFull() })
+	r.until("space to be back", func() bool { return !r.journal.full() })
 	c.ask(5, periodic.SubmitJob, job("f", "after"), byte(periodic.Success))
 }
 
@@ -273,7 +273,7 @@ func TestDiskFillsUp(t *testing.T) {
 	c.send(all[:len(all)-last])
 	r.wantMetric("treadle_jobs", 1)
 	d.free.Store(1)
-	r.until("the disk to be full", r.diskFull)
+	r.until("the disk to be full", r.journal.full)
 	c.send(all[len(all)-last:])
 	c.want(1, byte(periodic.Unknown))
 	w.send(request(2, periodic.CanDo, str8("g")))
@@ -292,11 +292,11 @@ func TestLoadWithoutRoom(t *testing.T) {
 	c := r.greet(periodic.Client)
 	args := slices.Concat(count(2), job("f", "a"), job("f", "b"))
 	d.free.Store(least + 2*uint64(len(args)) - 1)
-	r.journal.journal.CheckSpace()
+	r.journal.checkSpace()
 	c.ask(1, periodic.Load, args, byte(periodic.Unknown))
 	r.wantMetric("treadle_jobs", 0)
 	d.free.Add(1)
-	r.journal.journal.CheckSpace()
+	r.journal.checkSpace()
 	c.ask(2, periodic.Load, args, byte(periodic.Success))
 	r.wantMetric("treadle_jobs", 2)
 }

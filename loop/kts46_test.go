@@ -182,7 +182,7 @@ func TestKtsConverted(t *testing.T) {
 		return ktsCaller{s, t}
 	}
 	end := func(c ktsCaller) {
-		if err := c.journal.journal.Close(); err != nil {
+		if err := c.journal.close(); err != nil {
 			t.Error(err)
 		}
 	}

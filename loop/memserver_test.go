@@ -126,7 +126,7 @@ func newMemServer(t *testing.T, o Options, prepare ...func(*Server)) *memServer 
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
-			if err := s.journal.journal.Close(); err != nil {
+			if err := s.journal.close(); err != nil {
 				t.Error(err)
 			}
 		})

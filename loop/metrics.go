@@ -87,7 +87,7 @@ func (s *Server) samples() []web.Sample {
 		all = append(all, p.Samples()...)
 	}
 	if s.journal != nil {
-		all = append(all, journalSamples(s.journal.journal.Stats())...)
+		all = append(all, journalSamples(s.journal.stats())...)
 	}
 	return all
 }

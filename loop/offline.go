@@ -309,7 +309,7 @@ func (o *Offline) Commit() bool {
 // the disk keeps the journal waiting.
 func (o *Offline) BeginCommit() (over <-chan struct{}) {
 	done := make(chan struct{})
-	group, waits := o.server.durableAll()
+	group, waits := o.server.journal.durableAll()
 	if !waits {
 		close(done)
 		return done
@@ -344,7 +344,7 @@ func OfflineSeed(shards int) maphash.Seed {
 func (o *Offline) ShardOf(queue string) int { return o.server.sched.ShardOf([]byte(queue)) }
 
 // Look makes the journal look at the free space of its disk.
-func (o *Offline) Look() { o.server.journal.journal.CheckSpace() }
+func (o *Offline) Look() { o.server.journal.checkSpace() }
 
 // Functions returns the server as a Disbatch node sees it. The effects of a call come with the next
 // Settle.
@@ -369,7 +369,7 @@ func (o *Offline) Abandon() {
 	}
 	o.calls = nil
 	if o.server.journal != nil {
-		_ = o.server.journal.journal.Close() // its error is about a disk that is gone
+		_ = o.server.journal.close() // its error is about a disk that is gone
 	}
 }
 

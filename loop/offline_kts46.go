@@ -65,7 +65,7 @@ func (o *Offline) resumeCalls() (some bool) {
 		c := o.calls[0]
 		failed := o.server.failure.Load()
 		switch {
-		case c.group <= o.server.journal.journal.Committed():
+		case c.group <= o.server.journal.committed():
 			o.calls = o.calls[1:]
 			c.resumeWith(nil)
 		case failed != nil:

@@ -58,7 +58,7 @@ func TestFullDiskIsNamed(t *testing.T) {
 	c.says("refusing", 0)
 	r.wantReady(200, "ok\n")
 	d.free.Store(1)
-	r.until("the disk to be full", r.diskFull)
+	r.until("the disk to be full", r.journal.full)
 	c.says("refusing", 1)
 	c.says("treadle.refused", 0)
 	c.ask(1, periodic.SubmitJob, job("f", "n"), byte(periodic.Unknown))
@@ -66,7 +66,7 @@ func TestFullDiskIsNamed(t *testing.T) {
 	r.wantMetric(`treadle_refused_requests_total{reason="disk"}`, 1)
 	r.wantReady(200, "degraded: refusing new jobs: the disk of --data has less free space than --min-free\n")
 	d.free.Store(1 << 40)
-	r.until("space to be back", func() bool { return !r.diskFull() })
+	r.until("space to be back", func() bool { return !r.journal.full() })
 	c.says("refusing", 0)
 	r.wantReady(200, "ok\n")
 }

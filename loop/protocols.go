@@ -12,7 +12,6 @@ import (
 	"treadle/loop/disbatch/hub"
 	"treadle/loop/dwork"
 	"treadle/loop/gloom"
-	"treadle/loop/journal"
 	"treadle/loop/kts46"
 	"treadle/loop/periodic"
 	"treadle/loop/protocol"
@@ -145,19 +144,21 @@ func (h host) LogLimited(level slog.Level, message string, args ...any) {
 func (h host) Refused(why protocol.Reason) { h.counters.refusals[why].Add(1) }
 
 // Full implements protocol.Host.
-func (h host) Full() bool { return h.diskFull() }
+func (h host) Full() bool { return h.journal.full() }
 
 // RoomFor implements protocol.Host.
-func (h host) RoomFor(bytes int) bool { return h.diskHasRoom(bytes) }
+func (h host) RoomFor(bytes int) bool { return h.journal.hasRoom(bytes) }
 
 // Durable implements protocol.Host.
-func (h host) Durable(queue []byte) (group uint64, wait bool) { return h.durable(queue) }
+func (h host) Durable(queue []byte) (group uint64, wait bool) {
+	return h.journal.durable(h.sched.ShardOf(queue))
+}
 
 // DurableAll implements protocol.Host.
-func (h host) DurableAll() (group uint64, wait bool) { return h.durableAll() }
+func (h host) DurableAll() (group uint64, wait bool) { return h.journal.durableAll() }
 
 // Committed implements protocol.Host.
-func (h host) Committed() uint64 { return h.journal.journal.Committed() }
+func (h host) Committed() uint64 { return h.journal.committed() }
 
 // Flush implements protocol.Host.
 func (h host) Flush(acknowledgements int) { h.journal.flush(acknowledgements) }
@@ -169,32 +170,13 @@ func (h host) FlushLater() { h.journal.flushLater() }
 func (h host) Await(group uint64) error { return h.await(group) }
 
 // PutSetting implements protocol.Host.
-func (h host) PutSetting(key string, value []byte) {
-	if h.journal != nil {
-		h.journal.journal.PutSetting(key, value)
-		h.journal.dirty.Store(true)
-	}
-}
+func (h host) PutSetting(key string, value []byte) { h.journal.putSetting(key, value) }
 
 // PutDocument implements protocol.Host.
-func (h host) PutDocument(d *protocol.Document) {
-	if h.journal != nil {
-		h.journal.journal.PutDocument(journalDocument(d))
-		h.journal.dirty.Store(true)
-	}
-}
+func (h host) PutDocument(d *protocol.Document) { h.journal.putDocument(d) }
 
 // DropDocument implements protocol.Host.
-func (h host) DropDocument(d *protocol.Document) {
-	if h.journal != nil {
-		h.journal.journal.DeleteDocument(journalDocument(d))
-		h.journal.dirty.Store(true)
-	}
-}
-
-func journalDocument(d *protocol.Document) *journal.Document {
-	return &journal.Document{Kind: journal.Kind(d.Kind), Project: d.Project, Name: d.Name, Value: d.Value}
-}
+func (h host) DropDocument(d *protocol.Document) { h.journal.dropDocument(d) }
 
 // NewSink implements protocol.Host.
 func (h host) NewSink() protocol.Sink { return &mailSink{h.Server, make([]bool, h.o.Loops)} }

@@ -20,41 +20,54 @@ import (
 
 // Server is a running server: the scheduler, the event loops, the listeners and the timer.
 type Server struct {
-	o           Options
-	log         *slog.Logger
-	started     time.Time
-	clock       func() sched.Time
-	runAside    func(turn chan struct{}, do func())
-	await       func(group uint64) error
-	listenOn    func(setting, address string) (net.Listener, error)
-	sched       *sched.Scheduler
-	reactors    []atomic.Pointer[reactor] // by loop; nil until the loop's first connection
-	engine      *engine
-	alarm       chan struct{} // wakes the timer before its time
-	conns       *connShares
+	o       Options
+	log     *slog.Logger
+	started time.Time
+
+	// Seams: the tests and Offline replace these functions before anything runs.
+	clock    func() sched.Time
+	runAside func(turn chan struct{}, do func())                 // goAside
+	await    func(group uint64) error                            // awaitCommit
+	listenOn func(setting, address string) (net.Listener, error) // openAddress
+	stop     context.CancelFunc                                  // of Run's context
+
+	// The event loops, and what they serve.
+	sched      *sched.Scheduler
+	reactors   []atomic.Pointer[reactor] // by loop; nil until the loop's first connection
+	engine     *engine
+	protocols  []protocol.Protocol
+	localPeers []func(*sched.Delivery) // by slot of their ids
+	alarm      chan struct{}           // wakes the timer before its time
+
+	// Connections, and the HTTP port.
+	conns     *connShares
+	listeners []listener
+	listening []Listening
+	web       *web.Server
+	guard     *web.Guard // of all HTTP ports
+
+	// Metrics and the log.
 	counters    counters
-	logLimit    throttle        // of log lines that hostile peers can cause
-	overdue     overdue         // jobs that exceeded their time-out
-	lateReports throttle        // of log lines about reports that came too late
+	logLimit    throttle // of log lines that hostile peers can cause
+	overdue     overdue  // jobs that exceeded their time-out
+	lateReports throttle // of log lines about reports that came too late
+
+	// Long replies and large requests.
 	encoders    []chan struct{} // by protocol.StreamKind: a semaphore, see Stream
 	parkedDump  chan struct{}   // a semaphore: one Dump that its peer does not read, and that has no encoder
 	offloads    chan struct{}   // a semaphore, see Offload
 	longReplies atomic.Int64    // long replies that nothing has been sent of yet
-	stopped     chan struct{}   // closed when the event loops have ended
+
+	// The journal.
 	journal     *journalSink    // nil: jobs live in memory alone
 	journalOpts journal.Options // for journal.Open
+	commits     *sync.Cond      // signals a commit or the journal's failure
 	failure     atomic.Pointer[JournalError]
 
-	commits         *sync.Cond // signals a commit or the journal's failure
-	protocols       []protocol.Protocol
-	localPeers      []func(*sched.Delivery) // by slot of their ids
-	stopping        atomic.Bool             // no job is handed out any more
-	protocolFailure atomic.Pointer[error]   // the error of a protocol that stopped the server
-	listeners       []listener
-	listening       []Listening
-	web             *web.Server
-	guard           *web.Guard // of all HTTP ports
-	stop            context.CancelFunc
+	// The end.
+	stopping        atomic.Bool           // no job is handed out any more
+	stopped         chan struct{}         // closed when the event loops have ended
+	protocolFailure atomic.Pointer[error] // the error of a protocol that stopped the server
 	accepters       sync.WaitGroup
 	workers         sync.WaitGroup // timer, encoders, HTTP
 }
@@ -261,7 +274,7 @@ func (s *Server) ready() (ok bool, text string) {
 		return false, "failed: " + failed.Error()
 	case s.stopping.Load():
 		return false, "stopping"
-	case s.diskFull():
+	case s.journal.full():
 		return true, "degraded: refusing new jobs: the disk of --data has less free space than --min-free"
 	}
 	return true, "ok"

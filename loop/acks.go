@@ -1,0 +1,88 @@
+package loop
+
+import (
+	"io"
+	"slices"
+)
+
+// ackGroup says that the acks up to end wait for a group. Groups and ends of a session ascend.
+type ackGroup struct {
+	group uint64
+	end   int
+}
+
+// After implements protocol.Transport.
+func (s *session) After(group uint64, reply []byte) {
+	if s.acks == nil {
+		s.acks = s.r.buffer()
+		s.r.awaitCommit = append(s.r.awaitCommit, s)
+		s.r.acksWait.Store(true)
+	}
+	s.r.newAcks++
+	s.acks = append(s.acks, reply...)
+	if last := len(s.ackGroups) - 1; last >= 0 && s.ackGroups[last].group >= group {
+		s.ackGroups[last].end = len(s.acks) // the order of replies holds: this one follows a later group's
+	} else {
+		s.ackGroups = append(s.ackGroups, ackGroup{group, len(s.acks)})
+	}
+}
+
+// releaseAcks sends the acknowledgements of committed groups. Every turn ends with it, because a
+// commit between the caller's look at Committed and the setting of acksWait wakes no reactor.
+func (r *reactor) releaseAcks() {
+	if len(r.awaitCommit)+len(r.halfClosed) == 0 {
+		return
+	}
+	committed := r.server.journal.committed()
+	kept := r.awaitCommit[:0]
+	for _, s := range r.awaitCommit {
+		if !s.gone && !s.sendAcks(committed) {
+			kept = append(kept, s)
+		}
+	}
+	clear(r.awaitCommit[len(kept):])
+	r.awaitCommit = kept
+	r.halfClosed = slices.DeleteFunc(r.halfClosed, func(p halfClosed) bool {
+		if p.group > committed {
+			return false
+		}
+		_, _ = p.conn.Write(p.acks) // the connection closes after an error as well
+		_ = p.conn.Close()
+		r.server.conns.remove(p.protocol)
+		return true
+	})
+	r.acksWait.Store(len(r.awaitCommit)+len(r.halfClosed) > 0)
+}
+
+// halfClosed is a half-closed connection whose peer is still to receive acknowledgements.
+type halfClosed struct {
+	conn  io.WriteCloser
+	acks  []byte
+	group uint64
+
+	protocol protocolID
+}
+
+// sendAcks moves the acknowledgements of groups up to committed to Out. It returns true when none
+// are left.
+func (s *session) sendAcks(committed uint64) bool {
+	n := 0
+	for n < len(s.ackGroups) && s.ackGroups[n].group <= committed {
+		n++
+	}
+	if n > 0 {
+		end := s.ackGroups[n-1].end
+		s.Touch()
+		s.Out = append(s.Out, s.acks[:end]...)
+		s.acks = s.acks[:copy(s.acks, s.acks[end:])]
+		s.ackGroups = s.ackGroups[:copy(s.ackGroups, s.ackGroups[n:])]
+		for i := range s.ackGroups {
+			s.ackGroups[i].end -= end
+		}
+		if len(s.acks) == 0 {
+			s.r.recycle(s.acks)
+			s.acks, s.ackGroups = nil, nil
+		}
+	}
+	return len(s.ackGroups) == 0
+}

@@ -1,0 +1,130 @@
+package loop
+
+import (
+	"sync/atomic"
+
+	"treadle/loop/journal"
+	"treadle/loop/protocol"
+	"treadle/sched"
+)
+
+// journalSink is the scheduler's sched.Journal, and the server's door to the journal. Its methods
+// are called once openJournal has set the journal. Those that say so may be called on a nil
+// journalSink, of a server without a journal.
+type journalSink struct {
+	journal *journal.Journal
+	records []journal.Record // by shard; each is used under its shard's lock
+	dirty   atomic.Bool      // the journal has changes that no flush covers
+	manual  bool             // flush and flushLater do nothing: a test commits, see Offline.BeginCommit
+}
+
+// Save implements sched.Journal. While the disk is full it leaves new functions out: no reply waits
+// for one to be durable, and workers may offer any number.
+func (f *journalSink) Save(shard int, j *sched.Saved) {
+	if j.Kind == sched.KindQueue && f.journal.Full() {
+		return
+	}
+	r := &f.records[shard]
+	*r = journal.Record{
+		Kind: journal.Kind(j.Kind), Seq: j.Ref.Seq, Space: uint8(j.Space), Queue: append(r.Queue[:0], j.Queue...), Name: j.Name, Workload: j.Workload,
+		SchedAt: j.SchedAt, Due: j.Due, Priority: j.Priority, Count: j.Count, Timeout: j.Timeout,
+		Holder: append(r.Holder[:0], j.Holder...), Revision: j.Revision, Log: r.Log[:0], After: j.After, Task: j.Task,
+	}
+	for _, e := range j.Log {
+		r.Log = append(r.Log, journal.Event(e))
+	}
+	f.journal.Put(shard, r)
+	r.Name, r.Workload, r.After = nil, nil, nil
+	f.dirty.Store(true)
+}
+
+// Drop implements sched.Journal.
+func (f *journalSink) Drop(shard int, seq uint64) {
+	f.journal.Delete(shard, seq)
+	f.dirty.Store(true)
+}
+
+// flush ends a turn in which so many acknowledgements began to wait. f may be nil.
+func (f *journalSink) flush(acknowledgements int) {
+	if f != nil && !f.manual && (acknowledgements > 0 || f.dirty.Load()) {
+		f.dirty.Store(false)
+		f.journal.Flush(acknowledgements)
+	}
+}
+
+// flushLater is flush for a turn without acknowledgements, whose changes a loss of power may undo.
+// f may be nil.
+func (f *journalSink) flushLater() {
+	if f != nil && !f.manual && f.dirty.Load() {
+		f.dirty.Store(false)
+		f.journal.FlushLater()
+	}
+}
+
+// durable returns the journal's group that covers the last change of a shard, and whether an
+// acknowledgement of that change has to wait for it. f may be nil.
+func (f *journalSink) durable(shard int) (group uint64, wait bool) {
+	if f == nil {
+		return 0, false
+	}
+	group = f.journal.Group(shard)
+	return group, group > f.journal.Committed()
+}
+
+// durableAll is durable for all shards and settings. f may be nil.
+func (f *journalSink) durableAll() (group uint64, wait bool) {
+	if f == nil {
+		return 0, false
+	}
+	group = f.journal.SettingsGroup()
+	for shard := range f.records {
+		group = max(group, f.journal.Group(shard))
+	}
+	return group, group > f.journal.Committed()
+}
+
+// committed returns the last committed group.
+func (f *journalSink) committed() uint64 { return f.journal.Committed() }
+
+// putSetting journals a setting. f may be nil.
+func (f *journalSink) putSetting(key string, value []byte) {
+	if f != nil {
+		f.journal.PutSetting(key, value)
+		f.dirty.Store(true)
+	}
+}
+
+// putDocument journals a new or changed document. f may be nil.
+func (f *journalSink) putDocument(d *protocol.Document) {
+	if f != nil {
+		f.journal.PutDocument(journalDocument(d))
+		f.dirty.Store(true)
+	}
+}
+
+// dropDocument journals that a document is removed. f may be nil.
+func (f *journalSink) dropDocument(d *protocol.Document) {
+	if f != nil {
+		f.journal.DeleteDocument(journalDocument(d))
+		f.dirty.Store(true)
+	}
+}
+
+func journalDocument(d *protocol.Document) *journal.Document {
+	return &journal.Document{Kind: journal.Kind(d.Kind), Project: d.Project, Name: d.Name, Value: d.Value}
+}
+
+// full reports whether the disk is too full for new jobs. f may be nil.
+func (f *journalSink) full() bool { return f != nil && f.journal.Full() }
+
+// hasRoom reports whether the disk has room for so many bytes. f may be nil.
+func (f *journalSink) hasRoom(bytes int) bool { return f == nil || f.journal.RoomFor(uint64(bytes)) }
+
+// checkSpace measures the free space of the disk now.
+func (f *journalSink) checkSpace() { f.journal.CheckSpace() }
+
+// stats returns the journal's counters.
+func (f *journalSink) stats() journal.Stats { return f.journal.Stats() }
+
+// close commits the remaining changes and closes the journal.
+func (f *journalSink) close() error { return f.journal.Close() }
