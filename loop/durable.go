@@ -28,9 +28,9 @@ func dataError(err error) error {
 	if errors.As(err, new(*journal.DamageError)) {
 		code = exitData
 	}
-	for _, errno := range []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EIO} {
-		if errors.Is(err, errno) {
-			code = exitData // the directory cannot be written
+	for _, unwritable := range []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EIO, syscall.EACCES, syscall.EPERM} {
+		if errors.Is(err, unwritable) {
+			code = exitData
 		}
 	}
 	return &OptionError{Setting: "data", Err: err, Code: code}

@@ -439,7 +439,7 @@ func TestDroppedNamesakes(t *testing.T) {
 	newDiskOn(after).on(t, Options{})
 }
 
-// TestDataErrorCodes: damage, and a disk that cannot be written, have the exit code for data. An error
+// TestDataErrorCodes: damage, and a directory that cannot be written, have the exit code for data. An error
 // that may pass has that of a failure.
 func TestDataErrorCodes(t *testing.T) {
 	for _, f := range []struct {
@@ -449,7 +449,8 @@ func TestDataErrorCodes(t *testing.T) {
 		{&journal.DamageError{Damage: make([]journal.Damage, 1)}, exitData},
 		{&fs.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC}, exitData},
 		{syscall.EIO, exitData}, {syscall.EROFS, exitData}, {syscall.EDQUOT, exitData},
-		{journal.ErrInUse, exitFailure}, {syscall.EACCES, exitFailure}, {fs.ErrNotExist, exitFailure},
+		{&fs.PathError{Op: "mkdir", Path: "x", Err: syscall.EACCES}, exitData}, {syscall.EPERM, exitData},
+		{journal.ErrInUse, exitFailure}, {fs.ErrNotExist, exitFailure},
 	} {
 		var option *OptionError
 		if err := dataError(fmt.Errorf("cannot: %w", f.err)); !errors.As(err, &option) || option.ExitCode() != f.want {
