@@ -66,7 +66,7 @@ var canaries = []canary{
 	{"a server that stops hands out jobs", "sched/match.go", "\tif sh.halted {\n", "\tif false {\n"},
 	{"a stop does not wait for results", "loop/server.go", "return s.sched.Unfinished() > 0 || ", "return "},
 	{"a stop does not wait for the disk", "loop/reactor.go", "s.stream != nil || s.unsent() > 0)", "s.stream != nil || len(s.Out)+s.conn.OutboundBuffered() > 0)"},
-	{"a restart takes tasks away from their workers", "loop/dwork/workers.go", "if h.o.Restart == ready {", "if true {"},
+	{"a restart takes tasks away from their workers", "loop/dwork/workers.go", "if h.o.Restart == restartReady {", "if true {"},
 	{"a task is completed by who does not hold it", "sched/graph_steal.go", "if !ok || !g.mayComplete(p, job) {\n\t\t\tsh.counters.Stale++\n\t\t\tmissing(i)\n", "if !ok || sh.slab.at(job).state != reserved {\n\t\t\tsh.counters.Stale++\n\t\t\tmissing(i)\n"},
 	{"a hub that stops takes tasks in", "loop/dwork/requests.go", "if h.stopping.Load() && !isReport(q.Type) {", "if h.stopping.Load() && !isReport(q.Type) && q.Type != codec.Create {"},
 	{"a change waits for the sync that is under way", "loop/journalsink.go", "group = f.journal.Group(shard)\n\treturn", "group = min(f.journal.Group(shard), f.journal.Committed()+1)\n\treturn"},

@@ -27,8 +27,9 @@ func (s *session) After(group uint64, reply []byte) {
 	}
 }
 
-// releaseAcks sends the acknowledgements of committed groups. Every turn ends with it, because a
-// commit between the caller's look at Committed and the setting of acksWait wakes no reactor.
+// releaseAcks sends the acknowledgements of committed groups. Every turn ends with it: a commit that
+// comes after a conversation found its group uncommitted, and before After has set acksWait, wakes no
+// reactor.
 func (r *reactor) releaseAcks() {
 	if len(r.awaitCommit)+len(r.halfClosed) == 0 {
 		return

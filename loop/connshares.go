@@ -17,8 +17,8 @@ const (
 	// sharedPart is the divisor of --max-connections that gives the reserved part. A quarter leaves
 	// most connections to a protocol that is nearly the only one in use.
 	sharedPart = 4
-	// minShare is the least share, one connection for a client and one for a worker, as long as
-	// all shares are no more than half of the connections.
+	// minShare is the least share: one connection for a client and one for a worker. A share is
+	// smaller only where all shares would exceed half of the connections.
 	minShare = 2
 )
 

@@ -24,7 +24,7 @@
 //	the bytes of a connection      turnTime and turnBytes; of all connections allTime (engine.go)
 //	expensive requests             maxTurnCost; their sessions are paused (pause.go)
 //	mail, and jobs for peers that have read their output    turnDeliveries (reactor.go)
-//	output                         mostUnsent; beyond it, only for peers with little output (reactor.go)
+//	output                         mostUnsent; beyond it, only for peers with little output (stream.go)
 //	a LOAD                         job by job, as it comes (dump.go of loop/periodic)
 //	a DUMP, a long STATUS          encoded beside the loop (long_reply.go), sched.WalkBatch slots per lock;
 //	                               sent in pieces; a peer that does not read gives its encoder up (stream.go)
@@ -33,7 +33,7 @@
 //	dwork                          a goroutine of its own; hubSlice a turn, maxParts and
 //	                               --dwork-max-steal a request, maxNames a Lookup (loop/dwork)
 //	kts46                          a goroutine of its own for long lists (kts46/large.go)
-//	all sessions                   swept once a second (sweep), and walked to shed those with the
+//	all sessions                   swept once a second (sweep.go), and walked to shed those with the
 //	                               most unread or unfinished bytes (shedUnread, shedPartials)
 //
 // Within these bounds, a message of at most --max-frame bytes is copied as a whole, once for each

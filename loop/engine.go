@@ -195,7 +195,8 @@ type duplicate int
 func (d duplicate) Write(b []byte) (int, error) { return syscall.Write(int(d), b) }
 func (d duplicate) Close() error                { return syscall.Close(int(d)) }
 
-// gnetLog passes gnet's warnings and errors to the server's log.
+// gnetLog writes gnet's warnings and errors to the server's log at level debug, and its fatal errors
+// at level error.
 type gnetLog struct{ log *slog.Logger }
 
 func (l gnetLog) Debugf(string, ...any) {}

@@ -74,7 +74,7 @@ func (s *Server) loopPorts() (all []loopPort) {
 // loopPort returns the first port of a setting. It panics when there is none.
 func (s *Server) loopPort(setting string) loopPort {
 	all := s.loopPorts()
-	at := slices.IndexFunc(all, func(s loopPort) bool { return s.Setting == setting })
+	at := slices.IndexFunc(all, func(p loopPort) bool { return p.Setting == setting })
 	if at < 0 {
 		panic("no port is called " + setting)
 	}

@@ -88,7 +88,8 @@ func (r *reactor) resumeSession(s *session) {
 	}
 }
 
-// resumeHalfClosed handles the requests of a paused session whose peer has closed its side.
+// resumeHalfClosed handles the requests of a paused session whose peer has closed its side. There is
+// no next turn for them, so they may cost halfClosedTurns turns beyond the cost of this one.
 func (r *reactor) resumeHalfClosed(s *session) {
 	if s.paused {
 		r.cost -= halfClosedTurns * maxTurnCost

@@ -28,7 +28,7 @@ type reactor struct {
 	server    *Server
 	index     int
 	exec      func(func())     // runs a function on the loop, from any goroutine
-	end       func()           // finish as a func value, made once because each one allocates
+	finishFn  func()           // finish as a func value, made once because each one allocates
 	closeConn func(connection) // closes a connection, on the loop
 	// dupWriter opens a second descriptor of a connection, for writing; nil: it has failed.
 	dupWriter func(connection) io.WriteCloser
@@ -69,7 +69,7 @@ func newReactor(server *Server, index int) *reactor {
 		server: server, index: index, after: time.AfterFunc, mailed: make([]bool, server.o.Loops),
 		flushAt: server.largeOutput(),
 	}
-	r.end = r.finish
+	r.finishFn = r.finish
 	r.Sink, r.Spaces = r, spaces
 	return r
 }
@@ -82,7 +82,7 @@ func (r *reactor) begin() {
 	}
 	if !r.armed {
 		r.armed = true
-		r.exec(r.end)
+		r.exec(r.finishFn)
 	}
 }
 

@@ -280,7 +280,8 @@ func (s *Server) ready() (ok bool, text string) {
 	return true, "ok"
 }
 
-// ownLoop is the loop in the session ids of local peers, which have none.
+// ownLoop stands in the session ids of local peers for the number of an event loop. A local peer
+// belongs to no event loop.
 const ownLoop = maxLoops
 
 // post puts a delivery into another reactor's mailbox. It returns true when the caller has to wake
@@ -346,10 +347,16 @@ func addressOf(c connection) string {
 	return "unknown"
 }
 
-// throttle lets one log line a second pass.
-type throttle struct{ last atomic.Int64 }
+// throttle limits log lines to one a second.
+type throttle struct {
+	last atomic.Int64 // Mono of the last line; 0: there was none
+}
 
+// allow reports whether a line may be logged at mono. Of concurrent callers one gets true.
 func (t *throttle) allow(mono int64) bool {
 	last := t.last.Load()
-	return mono-last >= 1000 && t.last.CompareAndSwap(last, mono) || last == 0 && t.last.CompareAndSwap(0, max(mono, 1))
+	if last != 0 && mono-last < 1000 {
+		return false
+	}
+	return t.last.CompareAndSwap(last, max(mono, 1))
 }

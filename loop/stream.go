@@ -17,7 +17,8 @@ const slowPeriod = 2 * time.Millisecond
 type stream struct {
 	pieces [][]byte
 	// release frees the stream's encoder, or parkedDump, once the peer has read the stream or its
-	// session has ended. nil: the stream is shared, its bytes count against the loop's mostUnsent.
+	// session has ended. A stream with a nil release is called shared: it holds neither, and its
+	// bytes count against the loop's mostUnsent.
 	release  func()
 	parked   bool  // release frees parkedDump
 	progress int64 // Mono when the peer last read some of it
@@ -177,8 +178,8 @@ func (r *reactor) shedUnread() {
 
 // shedStreams makes room for so many more bytes of shared streams within mostUnsent. It ends the
 // sessions whose peers have read nothing for the longest, which must be at least stale
-// milliseconds. A loop's only stream may be of any size, unless there are more bytes to come.
-// shedStreams returns false when there is no room.
+// milliseconds. shedStreams returns false when there is no room. With more = 0 it never ends the
+// loop's only shared stream, which may be of any size.
 func (r *reactor) shedStreams(more int, stale int64) bool {
 	unread := more + r.sharedBytes()
 	for unread > r.server.mostUnsent() {

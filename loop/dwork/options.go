@@ -41,12 +41,12 @@ type Options struct {
 
 // Values of the settings.
 const (
-	exit       = "exit"
-	notFound   = "notfound"
-	keep       = "keep"
-	ready      = "ready"
-	anyWorker  = "any"
-	holderOnly = "holder"
+	answerExit     = "exit"     // of Idle and Stop
+	answerNotFound = "notfound" // of Idle and Stop
+	restartKeep    = "keep"
+	restartReady   = "ready"
+	completeAny    = "any"
+	completeHolder = "holder"
 )
 
 // DefaultPort is the port of the default address.
@@ -64,10 +64,10 @@ func (o *Options) FillDefaults(host string) {
 	}
 	o.MaxFrame = cmp.Or(o.MaxFrame, defaultMaxFrame)
 	o.MaxSteal = cmp.Or(o.MaxSteal, defaultMaxSteal)
-	o.Idle = cmp.Or(o.Idle, exit)
-	o.Stop = cmp.Or(o.Stop, exit)
-	o.Complete = cmp.Or(o.Complete, anyWorker)
-	o.Restart = cmp.Or(o.Restart, keep)
+	o.Idle = cmp.Or(o.Idle, answerExit)
+	o.Stop = cmp.Or(o.Stop, answerExit)
+	o.Complete = cmp.Or(o.Complete, completeAny)
+	o.Restart = cmp.Or(o.Restart, restartKeep)
 }
 
 // Validate returns a protocol.OptionError when a setting cannot work. The server checks MaxFrame.
@@ -75,13 +75,13 @@ func (o *Options) Validate() error {
 	switch {
 	case o.MaxSteal < 1:
 		return protocol.BadOption("dwork-max-steal", "%d is below 1", o.MaxSteal)
-	case o.Idle != exit && o.Idle != notFound:
+	case o.Idle != answerExit && o.Idle != answerNotFound:
 		return protocol.BadOption("dwork-idle", "%q is neither exit nor notfound", o.Idle)
-	case o.Stop != exit && o.Stop != notFound:
+	case o.Stop != answerExit && o.Stop != answerNotFound:
 		return protocol.BadOption("dwork-stop", "%q is neither exit nor notfound", o.Stop)
-	case o.Complete != anyWorker && o.Complete != holderOnly:
+	case o.Complete != completeAny && o.Complete != completeHolder:
 		return protocol.BadOption("dwork-complete", "%q is neither any nor holder", o.Complete)
-	case o.Restart != keep && o.Restart != ready:
+	case o.Restart != restartKeep && o.Restart != restartReady:
 		return protocol.BadOption("dwork-restart", "%q is neither keep nor ready", o.Restart)
 	case o.Lease < 0:
 		return protocol.BadOption("dwork-lease", "a time cannot be negative")

@@ -28,8 +28,8 @@ var errTooManyParts = fmt.Errorf("more than %d dependencies and log entries, or 
 // decode sets the query, which keeps views of payload.
 func (h *Protocol) decode(payload []byte) error { return codec.Decode(payload, &h.query) }
 
-// answer appends the reply to the query, or to the error of its decoding. With wait the reply may
-// be sent only after the group is committed.
+// answer appends the reply to the query. invalid is the error of decode; answer then refuses the
+// request. With wait the reply may be sent only after the group is committed.
 func (h *Protocol) answer(out []byte, invalid error) (_ []byte, group uint64, wait bool) {
 	q := &h.query
 	if invalid != nil {
@@ -80,7 +80,7 @@ func isReport(t codec.Type) bool {
 // answerStopping answers the other requests while the server stops. Exit ends a worker; after
 // NotFound it asks again.
 func (h *Protocol) answerStopping(out []byte) []byte {
-	if h.query.Type == codec.Steal && h.o.Stop == notFound {
+	if h.query.Type == codec.Steal && h.o.Stop == answerNotFound {
 		return codec.AppendType(out, codec.NotFound)
 	}
 	return codec.AppendType(out, codec.Exit)
@@ -154,7 +154,7 @@ func (h *Protocol) complete(out []byte) ([]byte, error) {
 		return out, err
 	}
 	holder := w.peer
-	if h.o.Complete != holderOnly {
+	if h.o.Complete != completeHolder {
 		holder = nil
 	}
 	start := len(out)
@@ -212,7 +212,7 @@ func (h *Protocol) steal(out []byte) ([]byte, error) {
 		h.workers[w.location] = w
 		return out, nil
 	}
-	if active, _ := h.sched.Backlog(queue); active == 0 && h.o.Idle != notFound {
+	if active, _ := h.sched.Backlog(queue); active == 0 && h.o.Idle != answerNotFound {
 		return codec.AppendType(out, codec.Exit), nil
 	}
 	return codec.AppendType(out, codec.NotFound), nil

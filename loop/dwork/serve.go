@@ -172,7 +172,8 @@ func (h *Protocol) turn() {
 		}
 		last = request
 		var invalid error
-		if behind = behind || request.Lost() || now.After(until) || len(request.Payload) > shortRequest; !behind {
+		behind = behind || request.Lost() || now.After(until) || len(request.Payload) > shortRequest
+		if !behind {
 			invalid = h.decode(request.Payload)
 			behind = invalid == nil && h.costly()
 		}

@@ -31,7 +31,7 @@ type worker struct {
 
 // Holder implements protocol.Holders. The name is a location.
 func (h *Protocol) Holder(location string) *sched.Peer {
-	if h.o.Restart == ready {
+	if h.o.Restart == restartReady {
 		return nil
 	}
 	h.now = h.host.Now() // the lease begins with the restart

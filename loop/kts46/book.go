@@ -148,6 +148,11 @@ func (j *job) batches() kind {
 	if j.tasks[simulation] != nil {
 		return simulation
 	}
+	return j.versionBatches()
+}
+
+// versionBatches returns the kind of the batches after the first one, of the version that the job is decided for.
+func (j *job) versionBatches() kind {
 	return [...]kind{simulation, simulationV1, simulationV2}[j.progress.Version]
 }
 

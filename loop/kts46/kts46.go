@@ -42,7 +42,7 @@ type Protocol struct {
 	entries  int // projects and jobs
 	workers  map[string]*worker
 	sweepAt  int                           // number of workers at which the idle ones are removed
-	floor    int64                         // a revision; none given before the start, or to a removed worker, is in a later second
+	floor    int64                         // a revision; those given before the start and to removed workers are in its second or an earlier one
 	retired  int64                         // largest revision of a removed task
 	restored map[string]*protocol.Document // numbers that wait for their definition, by project and job with a NUL between
 }

@@ -23,9 +23,7 @@ func (h *Protocol) requeueForVersion(t *task) bool {
 	if t.kind != simulation || j.progress.Version == 0 {
 		return false
 	}
-	j.tasks[simulation] = nil
-	k := j.batches()
-	j.tasks[simulation] = t
+	k := j.versionBatches()
 	if err := h.sched.Extend(h.now, Space, k.queue(), []sched.Task{{Name: j.taskName()}}, h.sink); err != nil {
 		return false
 	}

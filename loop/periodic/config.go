@@ -9,13 +9,12 @@ import (
 	"treadle/sched"
 )
 
-// configKey is a Periodic CONFIG key with its default: until 2023 under name or laterName, in the era of 2026 under
-// name2026. An era without the key has no name for it.
+// configKey is a Periodic CONFIG key. An era without the key has no name for it.
 type configKey struct {
-	name, laterName string
-	value           uint32
-	name2026        string
-	value2026       uint32
+	name, laterName string // in the eras until 2023, which renamed some keys; both names are taken
+	value           uint32 // the default of these eras
+	name2026        string // in the era of 2026
+	value2026       uint32 // the default of that era
 }
 
 // The keys that this server acts on, as indexes of configKeys.

@@ -110,7 +110,8 @@ func (c *conversation) handshake(in []byte) (int, error) {
 	return n, nil
 }
 
-// The roles that may send a command. Every connection of the CRC framing has all three.
+// The bits of conversation.roles, and of the roles that may send a command. A connection of the plain
+// framing has the one bit of its handshake. A connection of the CRC framing has all three.
 const (
 	byClient = 1 << codec.Client
 	byWorker = 1 << codec.Worker

@@ -33,7 +33,7 @@ type Session struct {
 	Out           []byte // encoded and not written yet; Touch comes before an append
 	Assigned      bool   // the peer was handed a job in this turn
 	Cost          int    // queues and jobs that its requests looked at, beside the scheduler's Peer.TakeCost
-	HandshakeDone bool   // without a handshake: the first byte has come
+	HandshakeDone bool   // in a protocol without a handshake: a byte has been received
 }
 
 // Loop is the state that the sessions of one event loop share. It belongs to the loop's goroutine.
