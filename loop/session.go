@@ -36,7 +36,7 @@ type session struct {
 	partialCharged int          // the bytes of partial that partialBytes of the reactor counts
 	pausedBytes    int          // the bytes of partial that came during the pause
 	pausedLimit    int          // the bound of pausedBytes when it is above maxPausedBytes
-	acks           []byte       // acknowledgements that wait for the journal, see durable.go
+	acks           []byte       // acknowledgements that wait for the journal, see acks.go
 	ackGroups      []ackGroup   // the groups of the journal that acks wait for
 	longReplies    *longReplies // nil: the session has never asked for one
 	stream         *stream      // the long reply that is being sent, see stream.go
