@@ -145,6 +145,9 @@ func (s *Server) restore(now sched.Time, r *journal.Record) error {
 	for _, e := range r.Log {
 		j.Log = append(j.Log, sched.Event(e))
 	}
+	if r.FailedAt != 0 || r.Tries != 0 || len(r.History) > 0 {
+		restoreAttempts(&j, &r.Attempts)
+	}
 	err := s.sched.Restore(now, &j)
 	if errors.Is(err, sched.ErrDuplicate) {
 		err = fmt.Errorf("%w: the end of the other one is lost; treadle journal repair keeps the later one", err)

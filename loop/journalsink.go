@@ -30,6 +30,9 @@ func (f *journalSink) Save(shard int, j *sched.Saved) {
 		SchedAt: j.SchedAt, Due: j.Due, Priority: j.Priority, Count: j.Count, Timeout: j.Timeout,
 		Holder: append(r.Holder[:0], j.Holder...), Revision: j.Revision, Log: r.Log[:0], After: j.After, Task: j.Task,
 	}
+	if j.FailedAt != 0 || len(j.History) > 0 {
+		r.Attempts = attemptsOf(j)
+	}
 	for _, e := range j.Log {
 		r.Log = append(r.Log, journal.Event(e))
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"treadle/loop/admin"
 	"treadle/loop/disbatch/hub"
 	"treadle/loop/disbatch/node"
 	"treadle/loop/dwork"
@@ -63,7 +64,7 @@ type Offline struct {
 	listens   bool           // Serve was called
 	timers    []func()       // functions that run when time has passed
 	aside     []offlineAside // work beside the loops that has not run
-	calls     []*offlineCall // calls of kts46 that wait for a commit, in order
+	calls     []*offlineCall // HTTP calls that wait for a commit, in order
 	calling   *offlineCall   // the call that runs
 }
 
@@ -111,7 +112,10 @@ func NewOfflineIn(settings Options, in Surroundings) (*Offline, error) {
 		o.change(func() { o.announced = group })
 	}
 	s.journalOpts.Idle = func() { o.change(func() { o.rested = o.announced }) }
-	return o, s.openJournal()
+	if err := s.openJournal(); err != nil {
+		return o, err
+	}
+	return o, protocolOf[*admin.Interface](o).Begin()
 }
 
 func (o *Offline) newLoop(i int) *reactor {

@@ -50,6 +50,7 @@ type Options struct {
 	Dwork    DworkOptions
 	Kts46    Kts46Options
 	Disbatch DisbatchOptions
+	Admin    AdminOptions
 
 	// Bind replaces the host of every default TCP address.
 	Bind string

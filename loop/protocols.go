@@ -9,6 +9,7 @@ import (
 	"net"
 	"slices"
 
+	"treadle/loop/admin"
 	"treadle/loop/disbatch/hub"
 	"treadle/loop/dwork"
 	"treadle/loop/gloom"
@@ -21,12 +22,28 @@ import (
 
 // The protocols' settings.
 type (
+	// PeriodicOptions are those of the Periodic protocol.
 	PeriodicOptions = periodic.Options
-	GloomOptions    = gloom.Options
-	DworkOptions    = dwork.Options
-	Kts46Options    = kts46.Options
+	// GloomOptions are those of the Gloom protocol.
+	GloomOptions = gloom.Options
+	// DworkOptions are those of the dwork protocol.
+	DworkOptions = dwork.Options
+	// Kts46Options are those of the kts46 protocols.
+	Kts46Options = kts46.Options
+	// DisbatchOptions are those of the Disbatch node.
 	DisbatchOptions = hub.Options
+	// AdminOptions are those of the operators' interface.
+	AdminOptions = admin.Options
 )
+
+// PolicyRule is a rule for queues, as AdminOptions.Rules has it.
+type PolicyRule = sched.PolicyRule
+
+// CheckPolicyRule returns an error when a rule cannot be meant.
+func CheckPolicyRule(r PolicyRule) error {
+	_, err := sched.NewPolicies([]PolicyRule{r})
+	return err
+}
 
 // Defaults of the protocols, for their clients.
 const (
@@ -35,6 +52,7 @@ const (
 	DefaultGloomMasters = "tcp://127.0.0.1:" + gloom.DefaultMasters
 	DefaultGloomSlaves  = "tcp://127.0.0.1:" + gloom.DefaultSlaves
 	DefaultDwork        = "tcp://127.0.0.1:" + dwork.DefaultPort
+	AdminSocket         = admin.Socket // in the directory of Options.Data
 	DefaultKts46        = "tcp://127.0.0.1:" + kts46.DefaultPort
 )
 
@@ -56,7 +74,7 @@ func (o *Options) validateProtocols() error {
 			return protocol.BadOption(frame.setting, "%v is not between %v and %v", size(frame.bytes), size(minFrame), size(math.MaxInt32))
 		}
 	}
-	return cmp.Or(o.Periodic.Validate(), o.Gloom.Validate(), o.Dwork.Validate(), o.Kts46.Validate())
+	return cmp.Or(o.Periodic.Validate(), o.Gloom.Validate(), o.Dwork.Validate(), o.Kts46.Validate(), o.Admin.Validate())
 }
 
 // largestFrame returns the bytes of the largest frame that the event loops read.
@@ -81,6 +99,11 @@ func newProtocols(s *Server) ([]protocol.Protocol, error) {
 	if err != nil {
 		return nil, err
 	}
+	o.Admin.Guard = s.guard
+	operators, err := admin.New(host{s}, o.Admin)
+	if err != nil {
+		return nil, &OptionError{Setting: "config", Err: err}
+	}
 	o.Kts46.HandshakeTimeout, o.Kts46.FrameTimeout, o.Kts46.Large, o.Kts46.Guard = o.HandshakeTimeout, o.FrameTimeout, s.largeOutput(), s.guard
 	kts := kts46.New(host{s}, o.Kts46)
 	o.Periodic.MaxFrame, o.Periodic.FrameTimeout, o.Periodic.Projects = o.MaxFrame, o.FrameTimeout, kts.Projects
@@ -91,6 +114,7 @@ func newProtocols(s *Server) ([]protocol.Protocol, error) {
 		gloom.New(host{s}, o.Gloom),
 		dwork.New(host{s}, o.Dwork),
 		kts,
+		operators,
 		disbatch, // last: its Close waits for tasks, and the others must not serve meanwhile
 	}, nil
 }

@@ -60,7 +60,7 @@ func TestNoAllocations(t *testing.T) {
 	f("failed", 1, 0, 0, func(x *benchSched, p *Peer) {
 		x.reserve(p, 1)
 		x.submit(0, 0)
-		if err := x.s.Fail(x.now, p, x.sink.refs[0], &x.sink); err != nil {
+		if err := x.s.Fail(x.now, p, x.sink.refs[0], nil, &x.sink); err != nil {
 			x.b.Error(err)
 		}
 		x.sink.refs = x.sink.refs[:0]

@@ -19,6 +19,9 @@ func (sh *shard) startBroadcast(now Time, job uint32, r *record, q *queue, sink 
 	r.state, r.home = broadcasting, q.id
 	q.broadcast = b
 	q.running++
+	if q.limiter != nil {
+		sh.started(now, q.limiter)
+	}
 	left, over := sh.sendBroadcast(now, q, sh.s.batch, sink)
 	if over {
 		return sh.endBroadcast(q, sink) * (sh.s.batch - left)

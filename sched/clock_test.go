@@ -18,7 +18,7 @@ func TestRestoreClockSetBack(t *testing.T) {
 	_, _ = x.submit("later", "later")
 	x.ok(x.s.Delay(x.now, p, x.reserveJob(p, "later"), 1, 1, &x.rec))
 	_, _ = x.submit("fails", "fails", at(second-1))
-	x.ok(x.s.Fail(x.now, p, x.reserveJob(p, "fails"), &x.rec))
+	x.ok(x.s.Fail(x.now, p, x.reserveJob(p, "fails"), nil, &x.rec))
 	_, _ = x.submit("q", "at once")
 	_, _ = x.submit("q", "has come", at(second))
 	_, _ = x.submit("q", "is to come", at(second+1))

@@ -233,10 +233,10 @@ func (sh *shard) releaseOne(now Time, w *watch, job uint32, number uint64, sink 
 		return 1
 	}
 	sh.counters.Abandoned++
-	done := 1 - len(sh.freedLocks)
+	done, began := 1-len(sh.freedLocks), sh.mu.steps
 	q := sh.unhold(job, r)
-	sh.fail(now, job, r, q, sink)
-	return done + len(sh.freedLocks)
+	sh.fail(now, job, r, q, Attempt{Outcome: AttemptLeft, Worker: w.peer.where}, sink)
+	return max(done+len(sh.freedLocks), sh.mu.steps-began) // the end of a job may answer many awaits
 }
 
 // forgetAwait ends a departed peer's awaits of a job. It returns the steps that it took.

@@ -38,6 +38,9 @@
 //	locks.go                                      named locks
 //	departed.go quota.go                          peers that leave; the memory that all peers take
 //	global.go halt.go status.go                   Global names; the stop; counters and views
+//	policy.go policy_text.go                      what an operator wants of a queue, and how it is written
+//	limiter.go                                    what a policy refuses and holds back; how queues get theirs
+//	failed.go failed_move.go failed_verbs.go      jobs that were given up; dead letters; the operators' verbs
 //	journal.go                                    what survives the process
 //	graph.go graph_edit.go graph_order.go         tasks: new ones and their predecessors, without cycles
 //	graph_line.go graph_steal.go graph_end.go     tasks: in line, reserved, complete
@@ -63,6 +66,7 @@
 //	broadcasting  JOBS, RUNNING   running  treadle_jobs  jobs, processing  -      -               -             0
 //	remembered    -               -        -             -                 -      Done            -             -
 //	ending        -               -        -             -                 -      -               -             -
+//	failed        -               -        treadle_failed_jobs  -                 -      -               -             -
 //
 // Waiting, remembered and ending are states of tasks alone. A waiting task has predecessors that are
 // not complete. A complete task is remembered for a while, or ends as soon as its successors are
@@ -93,6 +97,10 @@
 //	Unlock, a lock time-out  parked    ready, delayed
 //	a task gets predecessors ready     waiting
 //	its last one completes   waiting   ready, delayed
+//	too many failures        reserved  failed                     given_up
+//	RetryFailed              failed    ready                      retried
+//	too many, too old        failed    gone                       evicted
+//	a dead-letter queue      failed    ready, in that queue       moved
 //	Remove, Drop, Expire     any       gone                       removed
 //
 // # Verbs
@@ -128,6 +136,14 @@
 //	Lock            ask for a named lock
 //	Unlock          release a named lock
 //	Publish         send data to the job's listeners
+//
+// Verbs of operators:
+//
+//	SetPolicies     give queues other policies
+//	ApplyPolicies   do so at once, at the start
+//	WalkFailed      view the failed jobs of a queue
+//	RetryFailed     make a failed job ready again
+//	RemoveFailed    remove a failed job
 //
 // Verbs for tasks:
 //
@@ -205,6 +221,28 @@
 //	until        the count of steps at which a function stops; the count goes on for ever
 //	deferred     work that a verb leaves to the Ticks
 //
+// # Policies
+//
+// SetPolicies gives queues rules beside those of the spaces of their jobs. Without one a queue has no policy, and
+// nothing of this section happens.
+//
+// Retries, Backoff, KeepFailed and DeadLetter are for jobs whose space has no rule for failures (Rules.Deaths, Owned,
+// Graph): these keep theirs. A failure is a Fail, a time-out, or a worker that leaves. Delay is none: the worker has
+// decided. A job with retries left is delayed by its back-off. It keeps its name, its priority, its awaits and its
+// sequence number; its locks are free, as after every run. A job without retries left is given up: its awaits end with
+// Failed, its name is free, and it is failed, which is a state outside of all other rules: no verb but those of
+// operators reaches it, and it goes with its queue when that is dropped. The history of a job is its attempts; a
+// submission that replaces the job ends it.
+//
+// Paused, Concurrency and Rate shut a queue for a while: its ready jobs stay where they are, in their order, and its
+// watches stay in line. What a shut queue has is not offered to a peer that serves other queues as well, and not
+// stolen. A job of it that is woken for a lock keeps its turn, so that others wait for the lock until the queue opens or
+// the lock time-out passes. A queue opens when it is resumed, when a
+// running job ends, or at the Tick of its rate, and is matched then.
+//
+// MaxJobs, MaxBytes, MaxPayload and a pause of submits refuse a Submit with ErrPolicy, and change nothing of jobs that
+// are there. A job that comes from a dead-letter move is never refused.
+//
 // # Concurrency
 //
 // Every verb may be called from any goroutine. Two goroutines must not call verbs for one Peer at
@@ -250,6 +288,9 @@
 //	                     has no edges to it (graph_end.go)
 //	a queue is dropped   it has no name; a record says which of its jobs are to go (tick.go)
 //	locks become free    no job holds them, and jobs wait (locks.go)
+//	other policies       a queue follows the policies of before; SetPolicies begins again (limiter.go)
+//	failed jobs          there are more or older ones than the policy keeps, or some that are to move
+//	                     to a dead-letter queue, of which the first are marked and copied (failed_move.go)
 //	a job ends           its name is free, and some awaits are not answered yet (notify.go)
 //	what is due          it is late: time-outs, unreported names, remembered tasks
 //

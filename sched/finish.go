@@ -31,8 +31,9 @@ func (s *Scheduler) Finish(now Time, p *Peer, run Run, data []byte, sink Sink) e
 }
 
 // Fail gives back a job that the peer could not do: the job becomes ready, due now, or ends, see
-// Rules.Deaths.
-func (s *Scheduler) Fail(now Time, p *Peer, run Run, sink Sink) error {
+// Rules.Deaths and Policy.Retries. text is the worker's error: its end is kept where a policy keeps
+// histories.
+func (s *Scheduler) Fail(now Time, p *Peer, run Run, text []byte, sink Sink) error {
 	sh, r, err := s.releasing(p, run)
 	if err != nil {
 		return err
@@ -41,7 +42,7 @@ func (s *Scheduler) Fail(now Time, p *Peer, run Run, sink Sink) error {
 	sh.failAwaits(run.Slot, r, sink)
 	w := sh.watches[r.home]
 	q := sh.unhold(run.Slot, r)
-	sh.fail(now, run.Slot, r, q, sink)
+	sh.fail(now, run.Slot, r, q, Attempt{Outcome: AttemptFailed, Worker: p.where, Text: lastText(text)}, sink)
 	sh.match(now, q, sink)
 	sh.reconsider(now, w, sink)
 	return nil

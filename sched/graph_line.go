@@ -74,14 +74,14 @@ func (g *graph) wait(job uint32, r *record, q *queue, past uint32) {
 }
 
 // Head returns the place of the first task in a queue's line, to compare queues. A smaller place
-// has been in line longer, or was put first. ok is false when the line is empty or the scheduler is
-// halted.
+// has been in line longer, or was put first. ok is false when the line is empty, the queue is
+// shut or the scheduler is halted.
 func (s *Scheduler) Head(queue []byte) (place int64, ok bool) {
 	sh := s.shardOf(queue)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	q := sh.byName[string(queue)]
-	if q == nil || q.readyTasks == 0 || sh.halted {
+	if q == nil || q.readyTasks == 0 || sh.halted || q.shut() {
 		return 0, false
 	}
 	return sh.slab.node(sh.graph.first(q)).place, true

@@ -232,7 +232,7 @@ func (x *graphMachine) report(verb string, p *Peer, w *graphWorker, j *graphJob)
 		m.fail(j)
 		m.match()
 		m.unlock(j)
-		return s.Fail(now, p, run, &x.rec)
+		return s.Fail(now, p, run, nil, &x.rec)
 	case "delay":
 		seconds, step := []int64{0, 1, 3}[x.n("delay", 3)], int32(x.n("step", 2))
 		m.delay(w, j, seconds, step)

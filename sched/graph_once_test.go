@@ -163,7 +163,7 @@ func (x *graphStress) worker(box int) {
 			switch what := r.IntN(100); {
 			case what < 5:
 				x.holders[i].Add(-1)
-				err = x.s.Fail(x.now(), p, d.job.run, x.sink)
+				err = x.s.Fail(x.now(), p, d.job.run, nil, x.sink)
 			case what < 10:
 				x.holders[i].Add(-1)
 				err = x.s.Delay(x.now(), p, d.job.run, int64(r.IntN(2)), 1, x.sink)

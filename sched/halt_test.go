@@ -59,7 +59,7 @@ func TestHalt(t *testing.T) {
 	if given, err := x.s.TryReserve(x.now, sleeper, 8, &x.rec); given || err != nil {
 		t.Errorf("a TryReserve: %v, %v", given, err)
 	}
-	x.ok(x.s.Fail(x.now, one, held[0].job.run, &x.rec))
+	x.ok(x.s.Fail(x.now, one, held[0].job.run, nil, &x.rec))
 	x.ok(x.s.Delay(x.now, one, held[1].job.run, 0, 0, &x.rec))
 	x.now.Wall += 10_000
 	x.now.Mono += 10_000

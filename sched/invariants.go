@@ -89,16 +89,16 @@ type checker struct {
 	sh              *shard
 	tallies         map[*queue]tally
 	awaits          map[*Peer]map[JobRef]int
-	seen            map[uint32]string     // job -> where it stands
-	used            map[uint32]bool       // buckets
-	states          [broadcasting + 1]int // jobs by state
+	seen            map[uint32]string // job -> where it stands
+	used            map[uint32]bool   // buckets
+	states          [failed + 1]int   // jobs by state
 	topics          map[*Peer]map[topic]int
 	unreportedNames map[*Peer]int // number of each peer's unreported names
 }
 
 func (c *checker) run() error {
 	for _, f := range []func() error{
-		c.slab, c.count, c.queues, c.watches, c.deadlines, c.parked, c.graph, c.pool, c.everyJob, c.names, c.arena, c.timers, c.lines, c.awaited, c.listened, c.unreported,
+		c.slab, c.count, c.queues, c.watches, c.deadlines, c.parked, c.graph, c.pool, c.everyJob, c.policies, c.names, c.arena, c.timers, c.lines, c.awaited, c.listened, c.unreported,
 	} {
 		if err := f(); err != nil {
 			return err
@@ -255,6 +255,9 @@ func (c *checker) queue(q *queue) error {
 		if err := c.stand(b.job, "a broadcast"); err != nil {
 			return err
 		}
+	}
+	if err := c.failedJobs(q); err != nil {
+		return err
 	}
 	if q.matchPending != slices.Contains(c.sh.unmatched, q) || q.search.active != slices.Contains(c.sh.searches, q) {
 		return errors.New("disagrees with the Ticks about deferred work")

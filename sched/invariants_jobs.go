@@ -131,8 +131,8 @@ func (c *checker) everyJob() error {
 
 // names checks that the table has exactly the live jobs and finds each.
 func (c *checker) names() error {
-	if c.sh.names.count != c.sh.slab.live-c.states[ending] {
-		return fmt.Errorf("names: %d, jobs: %d, of them ending: %d", c.sh.names.count, c.sh.slab.live, c.states[ending])
+	if c.sh.names.count != c.sh.slab.live-c.states[ending]-c.states[failed] {
+		return fmt.Errorf("names: %d, jobs: %d, of them ending: %d, failed: %d", c.sh.names.count, c.sh.slab.live, c.states[ending], c.states[failed])
 	}
 	if err := c.sh.names.check(); err != nil {
 		return err
@@ -141,7 +141,7 @@ func (c *checker) names() error {
 		r := c.sh.slab.at(job)
 		q := c.sh.queueOf(r)
 		name, _ := unpack(c.sh.arena.view(r.bytes, int(r.size)))
-		if r.state == ending {
+		if r.state == ending || r.state == failed {
 			continue
 		}
 		if found, ok := c.sh.lookup(c.sh.s.tag(q.id, r.space, name), q, r.space, name); !ok || found != job {
@@ -199,6 +199,9 @@ func (c *checker) arena() error {
 		parts := [...][2]uint32{{r.bytes, r.size}, {}}
 		if r.flags&task != 0 {
 			parts[1] = [2]uint32{c.sh.slab.node(job).log, c.sh.slab.node(job).logSize}
+		}
+		if h := c.sh.histories[job]; r.flags&attempted != 0 {
+			parts[1] = [2]uint32{h.bytes, h.size}
 		}
 		for _, p := range parts {
 			ref, size := p[0], int(p[1])

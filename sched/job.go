@@ -16,6 +16,7 @@ const (
 	remembered   // a complete task that can be looked up for a while
 	ending       // a complete task whose successors are not all free yet
 	broadcasting // is being broadcast, see activeBroadcast
+	failed       // was given up and is kept, see failedLine
 )
 
 // The flags of a record.
@@ -45,6 +46,10 @@ const (
 	withheld
 	// awaitedBySubmitter: every submission of the job so far had an await, see Expire.
 	awaitedBySubmitter
+	// attempted: the job has a history.
+	attempted
+	// moving: the failed job is on its way to a dead-letter queue.
+	moving
 )
 
 // none is the number of no record, no bucket and no queue.
@@ -54,7 +59,7 @@ const none = ^uint32(0)
 // names them.
 type record struct {
 	seq        uint64
-	due        int64 // Unix seconds
+	due        int64 // Unix seconds; failed: the time of the failure in milliseconds
 	priority   int64
 	bytes      uint32 // arena reference of uvarint(len(name)) name workload
 	size       uint32 // of these bytes

@@ -18,6 +18,9 @@ type Saved struct {
 	Kind Kind
 	Job
 
+	FailedAt int64  // Unix milliseconds when the job was given up; 0: it was not
+	History  []byte // for ParseHistory
+
 	// The fields below are for tasks.
 
 	Holder   string // name of the peer that holds a reserved task
@@ -61,7 +64,12 @@ func (sh *shard) save(job uint32, r *record, q *queue) {
 		if r.state == ready && sh.saved.SchedAt != 0 {
 			sh.saved.Due = wasDue
 		}
+		if r.state == failed {
+			sh.saved.FailedAt, sh.saved.SchedAt, sh.saved.Due = r.due, 0, wasDue
+		}
+		sh.saved.History = sh.history(job, r)
 		sh.s.journal.Save(int(sh.id), &sh.saved)
+		sh.saved.FailedAt, sh.saved.History = 0, nil
 	}
 	sh.saveQueue(q)
 }
@@ -145,7 +153,7 @@ func (s *Scheduler) Restore(now Time, j *Saved) error {
 		return fmt.Errorf("%w %d", errSpace, j.Space)
 	}
 	tag := s.tag(q.id, j.Space, j.Name)
-	if _, taken := sh.lookup(tag, q, j.Space, j.Name); taken {
+	if _, taken := sh.lookup(tag, q, j.Space, j.Name); taken && j.FailedAt == 0 {
 		return ErrDuplicate
 	}
 	if s.rules[j.Space].Graph {
@@ -156,6 +164,17 @@ func (s *Scheduler) Restore(now Time, j *Saved) error {
 		return err
 	}
 	r.seq, r.priority, r.count, r.timeout = j.Ref.Seq, j.Priority, j.Count, j.Timeout
+	q.bytes += int64(r.size)
+	if len(j.History) > 0 {
+		sh.setHistory(job, r, j.History)
+	}
+	if j.FailedAt != 0 {
+		sh.names.remove(tag, job)
+		q.bytes -= int64(r.size)
+		r.due = j.FailedAt
+		sh.fileFailed(job, r, q)
+		return nil
+	}
 	second := floorSecond(j.Due)
 	past := uint32(j.Due - second*1000)
 	if r.due = j.SchedAt; j.SchedAt == 0 {

@@ -67,11 +67,11 @@ func TestNamedClash(t *testing.T) {
 		x.want("1 7 removed ")
 		x.report(p, "f", "a", false)
 	}, "2 2 assign a")
-	f("failed", func(x *testSched, p, _ *Peer, ref Run) { x.ok(x.s.Fail(x.now, p, ref, &x.rec)) },
+	f("failed", func(x *testSched, p, _ *Peer, ref Run) { x.ok(x.s.Fail(x.now, p, ref, nil, &x.rec)) },
 		"2 2 assign a")
 	f("failed, its owner gone", func(x *testSched, p, master *Peer, ref Run) {
 		x.s.Forget(x.now, master, &x.rec)
-		x.ok(x.s.Fail(x.now, p, ref, &x.rec))
+		x.ok(x.s.Fail(x.now, p, ref, nil, &x.rec))
 	}, "2 2 assign a")
 	f("delayed", func(x *testSched, p, _ *Peer, ref Run) { x.ok(x.s.Delay(x.now, p, ref, 5, 0, &x.rec)) },
 		"2 2 assign a")
@@ -179,7 +179,7 @@ func TestNameIsFreeAtNotification(t *testing.T) {
 	x.ok(x.s.Finish(x.now, p, x.reserveJob(p, "done"), nil, sink))
 	x.submit("f", "dies", owned(owner, 2))
 	for range testRules[ownedSpace].Deaths {
-		x.ok(x.s.Fail(x.now, p, x.reserveJob(p, "dies"), sink))
+		x.ok(x.s.Fail(x.now, p, x.reserveJob(p, "dies"), nil, sink))
 	}
 	if sink.notified != 2 {
 		t.Errorf("%d ends were delivered", sink.notified)

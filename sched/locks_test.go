@@ -66,7 +66,7 @@ func TestWokenJobPassesLockOn(t *testing.T) {
 	f("done without the lock", func(x *testSched, p *Peer) {
 		x.ok(x.s.Finish(x.now, p, x.reserveJob(p, "a"), nil, &x.rec))
 	})
-	f("failed", func(x *testSched, p *Peer) { x.ok(x.s.Fail(x.now, p, x.reserveJob(p, "a"), &x.rec)) })
+	f("failed", func(x *testSched, p *Peer) { x.ok(x.s.Fail(x.now, p, x.reserveJob(p, "a"), nil, &x.rec)) })
 	f("put off", func(x *testSched, p *Peer) { x.ok(x.s.Delay(x.now, p, x.reserveJob(p, "a"), 60, 0, &x.rec)) })
 	f("released", func(x *testSched, p *Peer) {
 		x.reserveJob(p, "a")

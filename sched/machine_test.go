@@ -289,7 +289,7 @@ func (x *machine) report(o op) error {
 		if j != nil && wantErr == nil {
 			x.m.release(j, now.Wall, 0)
 		}
-		err = x.s.Fail(now, p, ref, &x.rec)
+		err = x.s.Fail(now, p, ref, nil, &x.rec)
 	case "delay":
 		if j != nil && wantErr == nil {
 			x.m.release(j, now.Wall+delay*1000, step)

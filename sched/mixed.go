@@ -141,10 +141,10 @@ func (sh *shard) withhold(job uint32, q *queue) {
 // jobFor returns the first ready job that a watch's peer can be given, none when there is none or
 // the queue is not matched now. It scans at most room clashing jobs and takes them from room.
 func (sh *shard) jobFor(w *watch, room *int) uint32 {
-	if sh.halted {
+	q := w.queue
+	if sh.halted || q.shut() {
 		return none
 	}
-	q := w.queue
 	if !q.mixed() {
 		return q.ready.head(&sh.buckets)
 	}
@@ -298,6 +298,9 @@ func (q *queue) anyUnreserved(p *buckets) uint32 {
 		if job := x.head(p); job != none {
 			return job
 		}
+	}
+	if q.failed != nil {
+		return q.failed.jobs.head(p)
 	}
 	return q.parked[len(q.parked)-1]
 }

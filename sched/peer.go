@@ -13,6 +13,7 @@ type Peer struct {
 	holder      bool   // it is not connected, see NewHolder
 	name        string // of a holder
 	label       string // of a session: how logs and views name the peer
+	where       string // its protocol and address: how histories name the peer
 	skills      Skills
 	watches     []*watch          // of the session's goroutine
 	byQueue     map[string]*watch // the watches by queue name; of the session's goroutine
@@ -56,9 +57,9 @@ const (
 	maxShortQueue = maxShort + 1
 )
 
-// SetLabel sets how logs and views name the peer, beside its session. The caller calls it before
-// any other verb.
-func (p *Peer) SetLabel(label string) { p.label = label }
+// SetLabel sets how logs and views name the peer, beside its session, and how histories do. The
+// caller calls it before any other verb.
+func (p *Peer) SetLabel(label, where string) { p.label, p.where = label, where }
 
 // TakeCost returns how many queues, held jobs, listeners and locks the peer's verbs have scanned
 // since the last call. A slot or a watch counts as a part of one. The queue of a peer that serves

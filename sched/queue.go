@@ -32,6 +32,10 @@ type queue struct {
 	search           search
 	matchPending     bool             // the queue is in the shard's unmatched
 	broadcast        *activeBroadcast // nil: none is under way
+	policy           *Policy          // nil: none
+	limiter          *limiter         // nil: nothing limits what it hands out
+	failed           *failedLine      // nil: there are no failed jobs
+	bytes            int64            // of its jobs' names and workloads, without tasks and failed jobs
 }
 
 func (q *queue) ahead(o *queue) bool { return q.timer.less(o.timer) }
@@ -43,7 +47,7 @@ func (q *queue) pending() int {
 }
 
 // unreserved is the number of jobs that end with a queue that is dropped: no peer runs them.
-func (q *queue) unreserved() int { return q.pending() + len(q.parked) }
+func (q *queue) unreserved() int { return q.pending() + len(q.parked) + q.failedJobs() }
 
 // readyFor returns the ready index in which a job belongs.
 func (q *queue) readyFor(r *record) *index {

@@ -26,7 +26,7 @@ var testRules = [MaxSpaces]Rules{
 // allVerbs are all verbs: those of the model's machine, and those that the model does not have.
 var allVerbs = strings.Fields(`submit submit submit submit submit submit watch watch watch broadcast unwatch
 	reserve reserve reserve reserve reserve try sleep finish finish finish fail delay remove drop flushed flushed
-	forget pass pass tick tick timeout lock lock lock unlock locktime listen publish release held`)
+	forget pass pass tick tick timeout lock lock lock unlock locktime listen publish release held policy failed`)
 
 var (
 	randomQueues = []string{"f", "g", "h"}
@@ -41,7 +41,7 @@ type memJournal []map[uint64]Saved
 func (b memJournal) Save(shard int, j *Saved) {
 	k := *j
 	k.Name, k.Workload = slices.Clone(j.Name), slices.Clone(j.Workload)
-	k.Log, k.After = slices.Clone(j.Log), slices.Clone(j.After)
+	k.Log, k.After, k.History = slices.Clone(j.Log), slices.Clone(j.After), slices.Clone(j.History)
 	b[shard][j.Ref.Seq] = k
 }
 
@@ -138,6 +138,10 @@ func (x *randomSched) verb() {
 		if ref, ok := held(p, queue, name); ok && x.s.Finish(now, p, ref, nil, sink) != nil {
 			x.t.Fatalf("%v is held and cannot be finished", ref)
 		}
+	case "policy":
+		x.policy()
+	case "failed":
+		x.failed(queue)
 	default:
 		x.report(verb)
 	}
@@ -151,7 +155,7 @@ func (x *randomSched) report(verb string) {
 	case "finish":
 		_ = s.Finish(now, p, ref, []byte("done"), sink)
 	case "fail":
-		_ = s.Fail(now, p, ref, sink)
+		_ = s.Fail(now, p, ref, nil, sink)
 	case "delay":
 		_ = s.Delay(now, p, ref, int64(x.n("delay", 4)), 1, sink)
 	case "lock":
@@ -208,6 +212,15 @@ func (x *randomSched) durable(s *Scheduler) []string {
 			}
 		})
 	}
+	for _, queue := range randomQueues {
+		for c, done := (FailedCursor{}), false; !done; {
+			c, done = s.WalkFailed([]byte(queue), c, slabChunk, func(f *FailedJob) {
+				if f.Space == durableSpace {
+					all = append(all, fmt.Sprint(f.Ref.Seq, queue, " ", string(f.Name), len(f.Workload), f.FailedAt, f.Priority, f.Count, f.Timeout, attempts(f.History)))
+				}
+			})
+		}
+	}
 	slices.Sort(all)
 	return all
 }
@@ -262,5 +275,43 @@ func TestRandomVerbs(t *testing.T) {
 				})
 			})
 		})
+	}
+}
+
+// randomPolicies are rules, of which a few hold at a time.
+var randomPolicies = []PolicyRule{
+	{"f", FromFile, map[string]string{"retries": "1", "backoff": "1s..3s x2 ~50%", "keep-failed": "2, 5s"}},
+	{"f", FromRunTime, map[string]string{"dead-letter": "g"}},
+	{"g", FromFile, map[string]string{"retries": "0", "dead-letter": "f"}},
+	{"g", FromRunTime, map[string]string{"concurrency": "1"}},
+	{"h", FromFile, map[string]string{"rate": "1/s burst 2", "retries": "2", "keep-failed": "0"}},
+	{"*", FromRunTime, map[string]string{"paused": "hand-out"}},
+	{"?", FromFile, map[string]string{"max-jobs": "2", "max-bytes": "300", "max-payload": "20"}},
+	{"?", FromRunTime, map[string]string{"paused": "submits", "backoff": "2s"}},
+}
+
+// policy gives the queues other policies.
+func (x *randomSched) policy() {
+	var rules []PolicyRule
+	for i := range randomPolicies {
+		if x.n("holds", 3) == 0 {
+			rules = append(rules, randomPolicies[i])
+		}
+	}
+	table, err := NewPolicies(rules)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	x.s.SetPolicies(table)
+}
+
+// failed retries or removes the first failed job of a queue.
+func (x *randomSched) failed(queue []byte) {
+	var seq uint64
+	x.s.WalkFailed(queue, FailedCursor{}, 1, func(f *FailedJob) { seq = f.Ref.Seq })
+	if x.n("retry", 2) == 0 {
+		_ = x.s.RetryFailed(x.now, queue, seq, &x.rec)
+	} else {
+		_ = x.s.RemoveFailed(queue, seq)
 	}
 }

@@ -118,6 +118,8 @@ type Scheduler struct {
 	window    int
 	batch     int
 	grace     int64
+	salt      uint64 // see chance
+	policies  atomic.Pointer[Policies]
 
 	rules      [MaxSpaces]Rules
 	keptSpaces uint16 // spaces whose queues are never dropped, as bits
@@ -168,6 +170,7 @@ func New(o Options) *Scheduler {
 		s.shards[i].init(s, i)
 	}
 	s.locks.init()
+	s.salt = maphash.String(s.seed, "chance")
 	// A run's number is the sequence of its slot. It starts at a number that differs in every process, so
 	// that a run of the process before this one is not found.
 	s.slots.Store(maphash.String(s.seed, "runs") >> 8)

@@ -33,9 +33,14 @@ type shard struct {
 	parked        index             // jobs that wait for a lock, key {start}
 	awaits        map[uint32][]await
 	topics        map[topic][]await
-	untimedJobs   int      // number of reserved jobs without a time-out, without tasks
-	halted        bool     // no job is handed out any more
-	freedLocks    []string // locks whose next waiter is woken when the shard is unlocked, see unlock
+	untimedJobs   int               // number of reserved jobs without a time-out, without tasks
+	halted        bool              // no job is handed out any more
+	failing       heap[*failedLine] // the queues that have failed jobs, by the next check
+	failedBySeq   map[uint64]uint32
+	histories     map[uint32]historyRef
+	limiters      heap[*limiter] // those that a rate has shut, by when they open
+	policed       int            // the queues from this number on are to get the present policies
+	freedLocks    []string       // locks whose next waiter is woken when the shard is unlocked, see unlock
 	counters      Counters
 
 	graph graph
@@ -49,6 +54,7 @@ func (sh *shard) init(s *Scheduler, id int) {
 	sh.byName = make(map[string]*queue)
 	sh.awaits = make(map[uint32][]await)
 	sh.topics = make(map[topic][]await)
+	sh.failedBySeq, sh.histories = make(map[uint64]uint32), make(map[uint32]historyRef)
 	sh.slab, sh.arena, sh.names = newSlab(), newArena(), newNames()
 	sh.running, sh.deadline, sh.parked = newIndex(), newIndex(), newIndex()
 	sh.graph.init(sh)
@@ -69,6 +75,9 @@ func (sh *shard) queue(name []byte) (*queue, error) {
 	}
 	q.id = assignID(&sh.queues, &sh.freeQueueIDs, q)
 	sh.byName[q.name] = q
+	if sh.s.policies.Load() != nil {
+		sh.setPolicy(Time{}, q)
+	}
 	return q, nil
 }
 
@@ -161,6 +170,8 @@ func (sh *shard) detach(job uint32, r *record, q *queue) {
 	case broadcasting:
 		sh.stopBroadcast(q)
 		sh.matchLater(q)
+	case failed:
+		sh.unfileFailed(job, r, q)
 	default:
 		sh.dequeue(job, r, q)
 	}
@@ -236,6 +247,7 @@ func (sh *shard) unhold(job uint32, r *record) *queue {
 	}
 	q := w.queue
 	q.running--
+	sh.ended(q)
 	if last == 0 && w.over() {
 		sh.freeWatch(w)
 	}
@@ -252,13 +264,17 @@ func (sh *shard) freeWatch(w *watch) {
 // again. It ends instead if its owner has left or if it has failed as often as Rules.Deaths. The
 // caller matches the queue afterwards. A caller that gives back several jobs matches after the last:
 // jobs with Deaths go to the front, so the last of them is first.
-func (sh *shard) fail(now Time, job uint32, r *record, q *queue, sink Sink) {
+func (sh *shard) fail(now Time, job uint32, r *record, q *queue, a Attempt, sink Sink) {
 	if r.flags&task != 0 {
 		sh.graph.release(now, job, r, q, front)
 		return
 	}
 	rules := &sh.s.rules[r.space]
 	if rules.Deaths == 0 {
+		if sh.retriesUnder(r, q) {
+			sh.failUnder(now, job, r, q, a, sink)
+			return
+		}
 		sh.release(now, job, r, q, now.Wall, sink)
 		return
 	}
@@ -313,6 +329,10 @@ func (sh *shard) end(job uint32, r *record, q *queue, e Effect, data []byte, sin
 	if len(sh.topics) > 0 {
 		sh.endTopic(topic{r.space, q.name, string(name)}, sink)
 	}
+	if r.flags&attempted != 0 {
+		sh.dropHistory(job, r)
+	}
+	q.bytes -= int64(r.size)
 	sh.unsave(r)
 	sh.names.remove(sh.s.tag(q.id, r.space, name), job)
 	sh.freeBytes(r.bytes)

@@ -14,6 +14,10 @@ type Counters struct {
 	Abandoned uint64 // released because their holder left
 	TimedOut  uint64
 	Removed   uint64
+	GivenUp   uint64 // by a policy's retries
+	Evicted   uint64 // failed jobs that were too many or too old
+	Moved     uint64 // failed jobs that went to a dead-letter queue
+	Retried   uint64 // failed jobs that were made ready again
 	Stale     uint64 // reports of peers that did not hold the job
 }
 
@@ -21,7 +25,8 @@ type Counters struct {
 type Stats struct {
 	Counters
 	Queues     int
-	Jobs       int // in any state
+	Jobs       int // in any state but failed
+	Failed     int
 	ArenaBytes int // held for the bytes of jobs
 }
 
@@ -42,9 +47,14 @@ func (s *Scheduler) Stats() Stats {
 		t.Abandoned += c.Abandoned
 		t.TimedOut += c.TimedOut
 		t.Removed += c.Removed
+		t.GivenUp += c.GivenUp
+		t.Evicted += c.Evicted
+		t.Moved += c.Moved
+		t.Retried += c.Retried
 		t.Stale += c.Stale
+		t.Failed += len(sh.failedBySeq)
 		t.Queues += len(sh.byName)
-		t.Jobs += sh.slab.live - sh.graph.gone()
+		t.Jobs += sh.slab.live - sh.graph.gone() - len(sh.failedBySeq)
 		t.ArenaBytes += sh.arena.bytes
 		sh.mu.Unlock()
 	}
@@ -61,6 +71,7 @@ type QueueStatus struct {
 	Parked     int   // waiting for a lock
 	Delayed    int   // not due yet
 	Waiting    int   // waiting tasks
+	Failed     int   // given up and kept; not among Jobs
 	SchedAt    int64 // smallest sched_at of the pending jobs, 0 when one is immediate or there is none
 }
 
@@ -90,7 +101,7 @@ func (sh *shard) statuses(first, n int, fn func(QueueStatus)) (more bool) {
 }
 
 func (sh *shard) status(q *queue) QueueStatus {
-	st := QueueStatus{Name: q.name, Workers: q.workers, Jobs: q.pending() + q.running + len(q.parked) + q.waiting, Running: q.running, Unfinished: q.running - q.reservedTasks, Parked: len(q.parked), Delayed: q.delayed.jobs, Waiting: q.waiting}
+	st := QueueStatus{Name: q.name, Workers: q.workers, Jobs: q.pending() + q.running + len(q.parked) + q.waiting, Running: q.running, Unfinished: q.running - q.reservedTasks, Parked: len(q.parked), Delayed: q.delayed.jobs, Waiting: q.waiting, Failed: q.failedJobs()}
 	if q.immediate > 0 || q.pending() == 0 {
 		return st
 	}

@@ -110,7 +110,7 @@ func (w *worker) take(d delivered) {
 	switch what := w.r.IntN(100); {
 	case what < 3: // lets its time run out
 	case what < 10:
-		err = x.s.Fail(now, w.peer, d.job.run, x.sink)
+		err = x.s.Fail(now, w.peer, d.job.run, nil, x.sink)
 	case what < 16:
 		err = x.s.Delay(now, w.peer, d.job.run, int64(w.r.IntN(2)), 1, x.sink)
 	case what < 20:

@@ -18,6 +18,8 @@ type Submission struct {
 	OnFail bool // the await ends with Failed at the first failure
 	// NeedWorker refuses the job with ErrNoWorker when no peer serves the queue.
 	NeedWorker bool
+
+	history []byte // of a job that moves to a dead-letter queue
 }
 
 // Submit adds a job, or replaces the pending job of its name. A job of that name that is reserved,
@@ -68,10 +70,15 @@ func (sh *shard) lookup(tag uint32, q *queue, space Space, name []byte) (uint32,
 }
 
 func (sh *shard) add(now Time, tag uint32, q *queue, j *Submission, sink Sink) error {
+	if err := q.admit(j, -1); err != nil {
+		sh.discardUnused(q)
+		return err
+	}
 	job, r, err := sh.newJob(tag, q, j.Space, j.Name, j.Workload)
 	if err != nil {
 		return err
 	}
+	q.bytes += int64(r.size)
 	r.seq = sh.s.jobs.Add(1)
 	sh.counters.Submitted++
 	sh.await(job, r, j)
@@ -113,6 +120,11 @@ func (sh *shard) placeSubmission(now Time, job uint32, r *record, q *queue, j *S
 	r.priority, r.count, r.timeout = j.Priority, j.Count, j.Timeout
 	r.due = j.SchedAt
 	r.flags &^= immediate
+	if j.history != nil {
+		sh.setHistory(job, r, j.history)
+	} else if r.flags&attempted != 0 {
+		sh.dropHistory(job, r)
+	}
 	if j.Await == nil {
 		r.flags &^= awaitedBySubmitter
 	}
@@ -141,11 +153,15 @@ func (sh *shard) resubmit(now Time, job uint32, q *queue, j *Submission, sink Si
 		sh.counters.Ignored++
 		return nil
 	}
+	if err := q.admit(j, int64(r.size)); err != nil {
+		return err
+	}
 	size := packedLen(j.Name, j.Workload)
 	bytes, room, ok := sh.arena.alloc(size)
 	if !ok {
 		return errFull
 	}
+	q.bytes += int64(size) - int64(r.size)
 	sh.await(job, r, j)
 	pack(room, j.Name, j.Workload)
 	sh.dequeue(job, r, q)

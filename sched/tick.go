@@ -13,8 +13,9 @@ func (s *Scheduler) Tick(now Time, sink Sink) (next Time) {
 	for i := range s.shards {
 		sh := &s.shards[i]
 		again := sh.tickDue(now, sink)
-		due, rest := sh.tickRest(now, sink)
+		due, rest, moves := sh.tickRest(now, sink)
 		more = more || again || rest
+		s.endMoves(now, sh, moves, sink)
 		next.Wall, next.Mono = min(next.Wall, due.Wall), min(next.Mono, due.Mono)
 	}
 	more = s.wakeMoreWaiters(now, sink) || more
@@ -40,12 +41,13 @@ func (sh *shard) tickDue(now Time, sink Sink) (more bool) {
 		sh.expireParked(now, timeout, until, sink)
 	}
 	sh.expireUnreported(now, until, sink)
+	sh.openLimiters(now, until, sink)
 	return sh.mu.steps >= until
 }
 
 // tickRest does a batch of deferred work. It returns when something is due next. more says that
-// deferred work is left.
-func (sh *shard) tickRest(now Time, sink Sink) (next Time, more bool) {
+// deferred work is left. The caller ends the moves without the shard's lock.
+func (sh *shard) tickRest(now Time, sink Sink) (next Time, more bool, moves []move) {
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)
 	until := sh.mu.steps + sh.s.batch
@@ -53,11 +55,13 @@ func (sh *shard) tickRest(now Time, sink Sink) (next Time, more bool) {
 	sh.continueMatches(now, until-sh.mu.steps, sink)
 	sh.continueBroadcasts(now, until-sh.mu.steps, sink)
 	sh.continueSearches(now, until-sh.mu.steps, sink)
+	policing := sh.police(now, until, sink)
 	waiting := sh.graph.freeSuccessors(now, until, sink)
 	sh.dropQueues(until, sink)
 	sh.graph.forgetOld(now, until)
 	left := len(sh.notifications) + len(sh.unmatched) + len(sh.broadcasting) + len(sh.searches) + len(sh.dropped)
-	return sh.nextDue(), sh.mu.steps >= until || waiting || left > 0
+	moves = sh.evictFailed(now, until)
+	return sh.nextDue(), sh.mu.steps >= until || policing || waiting || left > 0, moves
 }
 
 // nextDue returns when something is due next, by either clock.
@@ -74,6 +78,12 @@ func (sh *shard) nextDue() Time {
 	}
 	if k, ok := sh.parked.min(&sh.buckets); ok && sh.s.lockTimeout.Load() > 0 {
 		next.Mono = min(next.Mono, k.a+sh.s.lockTimeout.Load())
+	}
+	if len(sh.limiters) > 0 {
+		next.Mono = min(next.Mono, sh.limiters[0].opens)
+	}
+	if len(sh.failing) > 0 {
+		next.Wall = min(next.Wall, sh.failing[0].check)
 	}
 	if len(sh.unreported) > 0 {
 		next.Mono = min(next.Mono, sh.unreported[0].until)
@@ -107,13 +117,14 @@ func (sh *shard) expire(now Time, x *index, timeout int64, until int, sink Sink)
 		job := x.head(&sh.buckets)
 		r := sh.slab.at(job)
 		sh.counters.TimedOut++
-		if w := sh.watches[r.home]; sh.s.timedOut != nil {
+		w := sh.watches[r.home]
+		if sh.s.timedOut != nil {
 			sh.view(job, r, w.queue, &sh.out.Job)
 			sh.s.timedOut(&sh.out.Job, w.peer.id)
 		}
 		sh.noteRevoked(now, job, r)
 		q := sh.unhold(job, r)
-		sh.fail(now, job, r, q, sink)
+		sh.fail(now, job, r, q, Attempt{Outcome: AttemptTimedOut, Worker: w.peer.where}, sink)
 		sh.countSteps(1)
 		sh.matchUntil(now, q, until, sink)
 	}
@@ -129,7 +140,9 @@ func (sh *shard) dropQueues(until int, sink Sink) {
 			r := sh.slab.at(job)
 			sh.detach(job, r, q)
 			sh.counters.Removed++
-			if sh.s.rules[r.space].Owned {
+			if r.state == failed {
+				sh.forgetFailed(job, r)
+			} else if sh.s.rules[r.space].Owned {
 				sh.end(job, r, q, Failed, nil, sink)
 			} else {
 				sh.end(job, r, q, Removed, nil, sink)

@@ -27,7 +27,7 @@ func TestLateReportOfARun(t *testing.T) {
 		x.reserve(p, 2)
 		run := x.want(want)[0].job.run
 		for _, err := range []error{
-			x.s.Finish(x.now, p, old, []byte("late"), &x.rec), x.s.Fail(x.now, p, old, &x.rec),
+			x.s.Finish(x.now, p, old, []byte("late"), &x.rec), x.s.Fail(x.now, p, old, nil, &x.rec),
 			x.s.Delay(x.now, p, old, 9, 1, &x.rec),
 		} {
 			if err != ErrNotFound {

@@ -291,7 +291,7 @@ func TestStaleReferences(t *testing.T) {
 	f := func(who *Peer, ref Run, want error) {
 		t.Helper()
 		for _, err := range []error{
-			x.s.Finish(x.now, who, ref, nil, &x.rec), x.s.Fail(x.now, who, ref, &x.rec),
+			x.s.Finish(x.now, who, ref, nil, &x.rec), x.s.Fail(x.now, who, ref, nil, &x.rec),
 			x.s.Delay(x.now, who, ref, 1, 1, &x.rec),
 		} {
 			if !errors.Is(err, want) {

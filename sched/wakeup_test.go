@@ -174,7 +174,7 @@ func TestNoLostWakeupFail(t *testing.T) {
 		if round%3 == 0 {
 			x.s.Forget(testNow, other, x.sink)
 			other = x.s.NewPeer(1 << inboxShift)
-		} else if err := x.s.Fail(testNow, other, held, x.sink); err != nil {
+		} else if err := x.s.Fail(testNow, other, held, nil, x.sink); err != nil {
 			t.Error(err)
 		}
 	}

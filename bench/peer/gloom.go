@@ -108,7 +108,7 @@ func (g *gloom) Next(in []byte, e *load.Event) (int, error) {
 
 // parseGloom reads one message. The id in an answer's body, or in a job's, must be the id of the message.
 func parseGloom(payload []byte, e *load.Event) (ok bool) {
-	head := ""
+	var head string
 	switch len(payload) {
 	case len(gloomOK):
 		e.Kind = load.Finished

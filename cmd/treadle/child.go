@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"treadle/loop/client"
 	"treadle/loop/journal"
 )
 
@@ -32,6 +33,7 @@ type outcome struct {
 	err   error  // why it failed
 	later int64  // seconds to delay the job; negative: it is done
 	data  []byte // standard output, if keep is set
+	said  []byte // the end of standard error
 }
 
 // child is a command that is run for one job.
@@ -79,7 +81,7 @@ func (c *child) run(kill context.Context) outcome {
 	out, errs, end := c.lines.open()
 	defer end()
 	var last lastLine
-	cmd.Stderr = io.MultiWriter(&last, errs)
+	cmd.Stderr = io.MultiWriter(&last, &last.tail, errs)
 	data := limited{most: cmp.Or(c.maxResult, maxResult)}
 	cmd.Stdout = out
 	if c.keep {
@@ -151,13 +153,24 @@ func (c *child) outcome(ctx context.Context, err error, last *lastLine, data *li
 	if err == nil && data.over {
 		err = fmt.Errorf("its result is larger than %v", journal.Size(data.most))
 	}
-	return outcome{err: err, later: last.seconds(), data: data.kept.Bytes()}
+	return outcome{err: err, later: last.seconds(), data: data.kept.Bytes(), said: last.tail.kept}
 }
 
 // lastLine keeps the last line that is not blank, if it is short.
 type lastLine struct {
 	line []byte // unfinished, at most maxLine+1 bytes
 	full string // the last finished one
+	tail stderrTail
+}
+
+// stderrTail keeps the last bytes that are written to it, as many as a history of attempts has room for.
+type stderrTail struct{ kept []byte }
+
+// Write never fails.
+func (t *stderrTail) Write(p []byte) (int, error) {
+	t.kept = append(t.kept, p[max(0, len(p)-client.MaxErrorText):]...)
+	t.kept = t.kept[max(0, len(t.kept)-client.MaxErrorText):]
+	return len(p), nil
 }
 
 // Write never fails.

@@ -65,6 +65,8 @@ type cli struct {
 	Load     loadCmd     `cmd:"" help:"Submit all jobs of a dump."`
 	Ping     pingCmd     `cmd:"" help:"Ask the server for a sign of life."`
 	Shutdown shutdownCmd `cmd:"" help:"Stop the server."`
+	Queue    queueCmd    `cmd:"" help:"Set how the jobs of a queue are treated: retries, limits, pauses."`
+	Failed   failedCmd   `cmd:"" help:"Show, retry or remove jobs that were given up."`
 	Journal  journalCmd  `cmd:"" help:"Check, repair, export or import a data directory."`
 	Gloom    gloomCmd    `cmd:"" help:"Submit and do jobs over the Gloom protocol."`
 	Dwork    dworkCmd    `cmd:"" help:"Make and do graphs of tasks over the dwork protocol."`

@@ -185,6 +185,12 @@ func TestConfigMistakes(t *testing.T) {
 	f("\n\ndrain = \"x\"\n", "line 3: drain: ", "is not a time: write seconds (90), or units")
 	f("max-frame = \"64MB\"\n", "line 1: max-frame: ", "is not a size")
 	f("periodic = [1]\n", "periodic: [1] cannot be its value")
+	f("queue = 1\n", "queue is a table of tables")
+	f("[queue]\nmail = 3\n", "line 2: what is said of a queue stands in a table")
+	f("[queue.\"mail.*\"]\nretries = 3\nbackoff = \"soon\"\n", `line 3: queue "mail.*", backoff: "soon" is no time`)
+	f("loops = 1\n[queue.a]\nrate = \"0/s\"\n", `line 3: queue "a", rate: a rate of 0`)
+	f("[queue.a]\ncolor = \"red\"\n", "line 2: ", "the keys are retries,")
+	f("[queue.a]\nretries = [1]\n", "line 2: [1] cannot be its value")
 	_, err := parse(t, "serve", "--config", "/nowhere/treadle.toml")
 	if !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a missing file: %v", err)
@@ -192,6 +198,21 @@ func TestConfigMistakes(t *testing.T) {
 	_, err = parse(t, "serve", "--config", config(t, `log-level = "loud"`))
 	if err == nil || !strings.Contains(err.Error(), "--log-level must be one of") {
 		t.Errorf("a wrong level: %v", err)
+	}
+}
+
+// TestConfigRules reads the rules for queues of a configuration file.
+func TestConfigRules(t *testing.T) {
+	c, err := parse(t, "serve", "--config", config(t, "loops = 1\n[queue.\"mail.*\"]\nretries = 3\nbackoff = \"1s..1h x2\"\n[queue.b]\npaused = \"both\"\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []loop.PolicyRule{
+		{Pattern: "b", Values: map[string]string{"paused": "both"}},
+		{Pattern: "mail.*", Values: map[string]string{"retries": "3", "backoff": "1s..1h x2"}},
+	}
+	if !reflect.DeepEqual(c.file.rules, want) {
+		t.Errorf("got %+v, want %+v", c.file.rules, want)
 	}
 }
 

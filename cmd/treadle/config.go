@@ -11,6 +11,8 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/pelletier/go-toml/v2"
 	"github.com/pelletier/go-toml/v2/unstable"
+
+	"treadle/loop"
 )
 
 // configPath is a --config flag: it makes the file's values the defaults of the
@@ -46,11 +48,15 @@ func (configPath) BeforeResolve(ctx *kong.Context, trace *kong.Path, c *cli) err
 	if err != nil {
 		return &configError{path: path, err: err}
 	}
-	values, err := parseConfig(path, text, names)
+	values, err := parseConfig(path, text, append(names, queueTable))
 	if err != nil {
 		return err
 	}
-	c.file = &configValues{path: path, values: values, lines: linesOf(text), used: make(map[string]bool)}
+	rules, err := parseRules(path, text, values[queueTable])
+	if err != nil {
+		return err
+	}
+	c.file = &configValues{path: path, values: values, rules: rules, lines: linesOf(text), used: make(map[string]bool)}
 	ctx.AddResolver(kong.ResolverFunc(c.file.resolve))
 	return nil
 }
@@ -114,6 +120,7 @@ func located(path string, err error) error {
 type configValues struct {
 	path   string
 	values map[string]any
+	rules  []loop.PolicyRule
 	lines  map[string]int
 	used   map[string]bool // the flags that took their values from the file
 }

@@ -61,7 +61,7 @@ var apart = map[string][]string{
 	"loop/periodic":           {"loop/protocol", "loop/web", "codec/periodic", "sched"},
 	"loop/dwork":              {"loop/dwork/zmq", "loop/protocol", "loop/web", "codec/dwork", "codec/dwork/dworkpb", "codec/gloom", "sched"}, // the messages as protobuf has them: for tests; codec/gloom: tasks as JSON
 	"loop/dwork/zmq":          {"loop/budget"},
-	"loop/client":             {"loop/dwork/zmq", "codec/periodic", "codec/gloom", "codec/dwork", "codec/kts46"},
+	"loop/client":             {"loop/dwork/zmq", "codec/admin", "codec/periodic", "codec/gloom", "codec/dwork", "codec/kts46"},
 	"loop/gloom":              {"loop/protocol", "loop/web", "codec/gloom", "sched"},
 	"loop/kts46":              {"loop/budget", "loop/protocol", "loop/web", "loop/kts46/store", "codec/kts46", "sched"},
 }

@@ -33,6 +33,7 @@ type serveCmd struct {
 	Dwork            []string `sep:"none" placeholder:"ADDR" help:"Address of the dwork protocol, or off; repeatable (default: tcp://127.0.0.1:6125)."`
 	Kts46            []string `name:"kts46" sep:"none" placeholder:"ADDR" help:"Address of the kts46 scheduler's XML-RPC, or off; repeatable (default: tcp://127.0.0.1:46210)."`
 	Kts46JSON        []string `name:"kts46-json" sep:"none" placeholder:"ADDR" help:"Address of its JSON-RPC, version 2, or off; repeatable (default: tcp://127.0.0.1:46400)."`
+	Admin            []string `sep:"none" placeholder:"ADDR" help:"Address of the operators' interface for treadle queue and treadle failed, unix:///path (mode 0600) or tcp://host:port, or off; repeatable (default: admin.sock in the directory of --data, off with --data none)."`
 	HTTP             string   `name:"http" placeholder:"HOST:PORT" help:"Address of /metrics, /healthz and /readyz, or off (default: 127.0.0.1:5001)."`
 	Pprof            string   `enum:"on,off" default:"off" help:"Whether Go's profiles are served there, too, under /debug/pprof: on or off (default: ${default})."`
 	AllowHost        []string `sep:"none" placeholder:"NAME" help:"Host name that HTTP requests may be sent to, on every HTTP port, beside IP addresses, localhost, this host's own name and those in addresses of these settings; repeatable (default: none)."`
@@ -76,10 +77,13 @@ type serveCmd struct {
 }
 
 // Run serves until a signal.
-func (s *serveCmd) Run(con *console) error {
+func (s *serveCmd) Run(c *cli, con *console) error {
 	o, err := s.options()
 	if err != nil {
 		return err
+	}
+	if c.file != nil {
+		o.Admin.Rules = c.file.rules
 	}
 	switch o.Data {
 	case "":
@@ -97,6 +101,9 @@ func (s *serveCmd) Run(con *console) error {
 		}
 	}
 	o.Log = newLog(con.err, s.LogLevel, s.LogFormat)
+	if len(o.Admin.Listen) == 0 && o.Data != loop.NoData {
+		o.Admin.Listen = adminSocket(o.Data, o.Log)
+	}
 	tellIgnored(o.Log)
 	defer ignoreHangups(o.Log)()
 	limitMemory(os.DirFS("/"))
@@ -105,6 +112,19 @@ func (s *serveCmd) Run(con *console) error {
 	context.AfterFunc(first, func() { o.Log.Info("stopping", "drain", s.Drain) })
 	context.AfterFunc(second, func() { os.Exit(exitInterrupted) })
 	return settingError(loop.Run(first, o))
+}
+
+// longestSocket is the longest path that the system takes for a socket.
+const longestSocket = len(syscall.RawSockaddrUnix{}.Path) - 1
+
+// adminSocket returns the default address of the operators' interface. A directory with too long a path has none.
+func adminSocket(data string, log *slog.Logger) []string {
+	path := filepath.Join(data, loop.AdminSocket)
+	if len(path) > longestSocket {
+		log.Warn("treadle queue and treadle failed cannot reach this server: the path of the socket is too long; name another with --admin", "path", path)
+		return []string{"off"}
+	}
+	return []string{"unix://" + path}
 }
 
 // refuseZeros refuses values that are too small to work. To the server a zero means the default, but the flags have
@@ -183,6 +203,7 @@ func (s *serveCmd) options() (loop.Options, error) {
 			RestartAfter: s.Kts46RestartAfter, Databases: s.Kts46Databases, MongoDB: s.Kts46MongoDB,
 		},
 		Disbatch: node,
+		Admin:    loop.AdminOptions{Listen: s.Admin},
 		Bind:     s.Bind, RunDir: s.RunDir, HTTP: s.HTTP, AllowHosts: s.AllowHost, Pprof: s.Pprof,
 		Data: s.Data, Sync: s.Sync, SyncInterval: s.SyncInterval, MinFree: asked(s.MinFree),
 		Loops: s.Loops, Shards: s.Shards, MaxConnections: s.MaxConnections, MaxFrame: asked(s.MaxFrame), MaxOutbound: int(s.MaxOutbound),

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -241,7 +242,7 @@ func (p *workers) do(kill context.Context, worker *client.Worker, t terms, a *cl
 	switch {
 	case err != nil:
 	case !done:
-		err = p.failed(ctx, worker, a, result.err)
+		err = p.failed(ctx, worker, a, result.err, result.said)
 	case result.err == nil && p.LaterLine && result.later >= 0:
 		p.tell(a, "is put off by %d s", result.later)
 		err = worker.Later(ctx, a, result.later, laterStep)
@@ -264,12 +265,12 @@ func (p *workers) tell(a *client.Assignment, format string, args ...any) {
 }
 
 // failed gives a failed job back: to fail, or to be delayed with --retry-secs.
-func (p *workers) failed(ctx context.Context, worker *client.Worker, a *client.Assignment, why error) error {
+func (p *workers) failed(ctx context.Context, worker *client.Worker, a *client.Assignment, why error, said []byte) error {
 	p.say("%q %q failed: %v", a.Job.Func, a.Job.Name, why)
 	if p.RetryAfter > 0 {
 		return worker.Later(ctx, a, int64(p.RetryAfter/time.Second), laterStep)
 	}
-	return worker.Fail(ctx, a)
+	return worker.FailWith(ctx, a, bytes.TrimSpace(append([]byte(why.Error()+"\n"), said...)))
 }
 
 func (p *workers) unreported(err error) {
@@ -284,7 +285,7 @@ func (p *workers) acquire(worker *client.Worker, a *client.Assignment) bool {
 	defer cancel()
 	got, err := worker.Acquire(ctx, a, p.LockName, p.LockCount)
 	if err != nil {
-		p.unreported(p.failed(ctx, worker, a, err))
+		p.unreported(p.failed(ctx, worker, a, err, nil))
 	}
 	return got
 }

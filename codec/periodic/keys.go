@@ -47,11 +47,12 @@ const (
 	ReasonSetting                     // a setting of the server forbids it
 	ReasonMalformed                   // its arguments are cut, or make no sense
 	ReasonRole                        // the server does not know the command, or this peer may not send it
+	ReasonPolicy                      // the policy of the queue refuses the job
 	Reasons                           // one more than the last
 )
 
 var reasonLabels = [Reasons]string{
-	"none", "disk", "room", "functions", "waiters", "memory", "reports", "locks", "worker", "size", "setting", "malformed", "role",
+	"none", "disk", "room", "functions", "waiters", "memory", "reports", "locks", "worker", "size", "setting", "malformed", "role", "policy",
 }
 
 // String returns a word for logs and metrics, "none" for a number that is no reason.

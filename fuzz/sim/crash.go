@@ -171,4 +171,5 @@ func (s *Simulator) recovered() {
 	if !s.audit() {
 		s.fail("a dump is not answered")
 	}
+	s.policyRecovered()
 }

@@ -155,8 +155,14 @@ func (s *Simulator) checkStatus() {
 	}
 }
 
-// parseDump decodes a DUMP.
-func (l *Ledger) parseDump(body []byte) (all []periodic.Job) {
+// parseDump decodes a DUMP. It leaves out the jobs of the policy model.
+func (l *Ledger) parseDump(body []byte) []periodic.Job {
+	return slices.DeleteFunc(l.parseAllOfDump(body), func(j periodic.Job) bool {
+		return string(j.Func) == l.policy.queue || string(j.Func) == l.policy.dead
+	})
+}
+
+func (l *Ledger) parseAllOfDump(body []byte) (all []periodic.Job) {
 	n, rest, ok := periodic.Int64(body)
 	for range n {
 		var j periodic.Job
@@ -228,10 +234,13 @@ const mostLoaded = 8
 
 // loadDump loads some jobs of the last dump again, with workloads of their own.
 func (s *Simulator) loadDump(c *Conn) {
-	if len(s.lastDump) <= 8 {
-		return // none, or one of no jobs
+	if s.lastDump == nil {
+		return
 	}
 	all := s.parseDump(s.lastDump)
+	if len(all) == 0 {
+		return
+	}
 	slices.SortFunc(all, func(a, b periodic.Job) int { return bytes.Compare(a.Workload, b.Workload) }) // a dump's order is the server's affair
 	from := s.rng.IntN(len(all))
 	var jobs []*Job

@@ -155,6 +155,7 @@ type Ledger struct {
 	kts     *Kts46Model // now
 	ktsDisk *Kts46Model // as of the last commit
 	ktsNext *Kts46Model // as of the group that a slow disk is at
+	policy  *PolicyModel
 
 	ktsAcked  int64               // the last change of the kts46 model that was acknowledged
 	signs     map[string]int64    // by dwork location: Mono of the last sign of life
@@ -186,7 +187,7 @@ func newLedger(setup Setup) Ledger {
 	l := Ledger{
 		setup: setup, Network: Network{stolen: map[string][]*Job{}},
 		names: map[string][]*Job{}, ids: map[string][]*Job{}, signs: map[string]int64{}, chunks: map[string][]*chunk{},
-		config: newSettings(), kts: newKts46Model(), ktsDisk: newKts46Model(),
+		config: newSettings(), kts: newKts46Model(), ktsDisk: newKts46Model(), policy: &PolicyModel{rule: policyRule{retries: -1}},
 	}
 	l.newJob(ofPeriodic, 0, "") // no job is called j0
 	for i := range l.kts.tops {
@@ -343,12 +344,14 @@ func (l *Ledger) committed() {
 		k.disk = len(k.values) - 1
 	}
 	l.ktsDisk = l.kts.clone()
+	l.policyCommitted()
 }
 
 // crashed notes that the server has crashed or was stopped: it has only the jobs that are on disk for sure, may have
 // those that may be on disk, and has no connections.
 func (l *Ledger) crashed() {
 	l.ending = false
+	l.policyCrashed()
 	for _, c := range l.conns {
 		l.lostUnread(c)
 	}
@@ -376,6 +379,7 @@ func (l *Ledger) crashed() {
 // endTurn ends the turn: nothing is under way in the server, and the checks that waited for that are made.
 func (l *Ledger) endTurn() {
 	l.reap()
+	l.policyTurn()
 	if l.misdated != "" {
 		l.fail("%s", l.misdated)
 	}

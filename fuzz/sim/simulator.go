@@ -136,6 +136,7 @@ func (s *Simulator) nameQueues() {
 		s.queues = append(s.queues, name)
 	}
 	s.queues = append(s.queues, "dwork")
+	s.namePolicyQueues()
 }
 
 // audit compares all jobs, tasks, settings and counts of the server with the ledger; false: it cannot yet, because a
@@ -192,6 +193,7 @@ func (s *Simulator) finish() {
 		}
 		s.pass(3 * time.Second) // what was put off comes due
 	}
+	s.policyFinish()
 	if !s.audit() {
 		s.fail("somebody's dump is never read")
 	}

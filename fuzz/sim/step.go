@@ -51,6 +51,7 @@ var serverSteps = newStepTable(
 	stepRow{45, (*Simulator).graphStep},
 	stepRow{15, (*Simulator).nodeStep},
 	stepRow{70, (*Simulator).ktsStep},
+	stepRow{50, (*Simulator).policyStep},
 	stepRow{200, func(s *Simulator) { s.arrive(s.any()) }},
 	stepRow{100, (*Simulator).landOne},
 	stepRow{4, (*Simulator).changeTimeout},
@@ -218,6 +219,7 @@ func (s *Simulator) pass(d time.Duration) {
 	s.checkExpired()
 	s.ktsExpired()
 	s.graphExpired()
+	s.checkPolicyIdle()
 }
 
 // connFault makes something go wrong with a connection.

@@ -36,6 +36,7 @@ func (s *Simulator) shutDown() {
 // stop stops the server as a signal does, and starts it again.
 func (s *Simulator) stop() {
 	s.say("the server is to stop")
+	s.policyLeaveAll() // what these workers have would keep it from stopping
 	s.server.BeginStop()
 	s.stopping = true
 	held := s.rng.IntN(4) == 0 && s.stopSlowly()

@@ -79,7 +79,7 @@ func (k *Kts46) call(ctx context.Context, method string, params ...any) (any, er
 	request.Header.Set("Content-Type", "text/xml")
 	answer, err := k.http.Do(request)
 	if err != nil {
-		return nil, k.callError(err)
+		return nil, httpError(k.address, ktsSetting, err)
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
@@ -101,8 +101,8 @@ func (k *Kts46) call(ctx context.Context, method string, params ...any) (any, er
 	return v, nil
 }
 
-// callError returns the cause of a failed request without the details of net/http.
-func (k *Kts46) callError(err error) error {
+// httpError returns the cause of a failed request without the details of net/http.
+func httpError(address, setting string, err error) error {
 	var dial *DialError
 	var malformed *AddressError
 	var asked *url.Error
@@ -117,7 +117,7 @@ func (k *Kts46) callError(err error) error {
 	if strings.Contains(err.Error(), "malformed HTTP") { // net/http has no error value for it
 		err = errors.New("the peer does not speak HTTP")
 	}
-	return newPeerError(k.address, ktsSetting, err)
+	return newPeerError(address, setting, err)
 }
 
 // stripPythonClass removes the Python exception class from a fault's text.

@@ -25,6 +25,7 @@ var reasons = map[periodic.Reason]string{
 	periodic.ReasonWorker:    "this worker has reached its limit of functions or of requested jobs",
 	periodic.ReasonSize:      "a job is larger than its --max-frame",
 	periodic.ReasonSetting:   "one of its settings forbids it",
+	periodic.ReasonPolicy:    "the policy of the queue forbids it: treadle queue show names the rule",
 	periodic.ReasonMalformed: "the request is malformed",
 	periodic.ReasonRole:      "it does not accept this request from this client",
 }

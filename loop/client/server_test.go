@@ -106,7 +106,7 @@ func (s *session) counts(want string) {
 func TestAgainstServer(t *testing.T) {
 	for _, grab := range []string{"hold", "document"} {
 		for name, framing := range map[string]periodic.Framing{"plain": periodic.Plain, "crc": periodic.CRC} {
-			t.Run(name+" "+string(grab), func(t *testing.T) {
+			t.Run(name+" "+grab, func(t *testing.T) {
 				s := open(t, server(t, loop.Options{Periodic: loop.PeriodicOptions{Grab: grab, Shutdown: "off"}}), framing)
 				s.work()
 				s.administer()

@@ -161,7 +161,16 @@ func (w *Worker) Done(ctx context.Context, a *Assignment, result []byte) error {
 
 // Fail returns a job, to be done again at once.
 func (w *Worker) Fail(ctx context.Context, a *Assignment) error {
-	return w.report(ctx, periodic.WorkFail, a, nil)
+	return w.FailWith(ctx, a, nil)
+}
+
+// MaxErrorText is how many bytes of an error text a Treadle keeps.
+const MaxErrorText = 512
+
+// FailWith is Fail with an error text, of which a Treadle keeps the last MaxErrorText bytes in the history of the job, where it
+// keeps one. Other servers ignore it.
+func (w *Worker) FailWith(ctx context.Context, a *Assignment, text []byte) error {
+	return w.report(ctx, periodic.WorkFail, a, text)
 }
 
 // Later returns a job, to be done delay seconds from now, and adds step to its count.

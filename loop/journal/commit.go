@@ -151,13 +151,21 @@ func (j *Journal) sync() error {
 	return j.disk.failure()
 }
 
-// drain empties all shard buffers, which go on with group next. It returns the number of changes.
+// drain empties all shard buffers at one moment, and they go on with group next: a job that moves
+// to another shard is put there before it is removed here, and no group may have the second change
+// without the first. It returns the number of changes.
 func (j *Journal) drain(next uint64) int {
 	live, bytes := 0, 0
+	for i := range j.shards {
+		j.shards[i].mu.Lock()
+	}
 	for i := range j.shards {
 		t := j.shards[i].drain(next, j.spareBuffers[i])
 		j.drained[i], j.spareBuffers[i] = t, t.ops[:0]
 		live, bytes = live+t.live, bytes+len(t.ops)
+	}
+	for i := range j.shards {
+		j.shards[i].mu.Unlock()
 	}
 	j.inFlight.Store(int64(live))
 	j.draining.Store(int64(bytes))

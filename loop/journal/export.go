@@ -167,6 +167,7 @@ func (l *jsonLine) record(r *Record) {
 	l.bytes("holder", r.Holder)
 	l.number("revision", r.Revision)
 	l.graph(r)
+	l.attempts(&r.Attempts)
 	l.bytes("workload", r.Workload)
 }
 

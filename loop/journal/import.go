@@ -112,7 +112,7 @@ var (
 	settingNames  = withBase64([]string{"kind"}, "key", "value")
 	documentNames = withBase64([]string{"kind", "state"}, "project", "name", "text")
 	jobNames      = []string{"kind", "seq", "space", "sched_at", "due", "priority", "count", "timeout", "revision"}
-	recordNames   = withBase64(append(jobNames[:len(jobNames):len(jobNames)], "log", "after", "task"), "queue", "name", "holder", "workload")
+	recordNames   = withBase64(append(jobNames[:len(jobNames):len(jobNames)], "log", "after", "task", "failed_at", "tries", "attempts"), "queue", "name", "holder", "workload")
 	recordNamesV1 = withBase64(jobNames[:len(jobNames):len(jobNames)], "queue", "name", "holder", "extra", "workload")
 	eventNames    = []string{"stage", "micros"}
 )
@@ -156,6 +156,9 @@ type importLine struct {
 	Log            []json.RawMessage
 	After          []uint64
 	Task           uint64
+	FailedAt       int64 `json:"failed_at"`
+	Tries          uint64
+	Attempts       []json.RawMessage
 
 	Project       *string
 	ProjectBase64 []byte `json:"project_base64"`
@@ -301,6 +304,7 @@ func (in *importer) record(kind Kind, l *importLine) error {
 	r := Record{
 		Kind: kind, Seq: l.Seq, Space: l.Space, SchedAt: l.SchedAt, Due: l.Due, Priority: l.Priority,
 		Count: l.Count, Timeout: l.Timeout, Revision: l.Revision, After: l.After, Task: l.Task,
+		Attempts: Attempts{FailedAt: l.FailedAt, Tries: l.Tries},
 	}
 	var errs [5]error
 	r.Queue, errs[0] = textOrBase64("queue", l.Queue, l.QueueBase64)
@@ -317,6 +321,13 @@ func (in *importer) record(kind Kind, l *importLine) error {
 			return err
 		}
 		r.Log = append(r.Log, e)
+	}
+	for _, line := range l.Attempts {
+		a, err := attempt(line)
+		if err != nil {
+			return err
+		}
+		r.History = append(r.History, a)
 	}
 	if r.Kind == KindJob && r.Space == 0 {
 		return errors.New("a job without a space")

@@ -57,6 +57,8 @@ type Record struct {
 	Count    int32
 	Timeout  int32 // in the protocol's unit
 
+	Attempts // of a job that has failed
+
 	// The remaining fields belong to graph tasks and edges.
 
 	Holder   []byte   // the worker that holds the task, also across a restart
@@ -82,11 +84,14 @@ func (r *Record) hasGraphPart() bool {
 // AppendRecord appends r's stored form to dst: a version byte, the kind, the space, then varints
 // and length-prefixed bytes.
 func AppendRecord(dst []byte, r *Record) []byte {
-	if r.hasGraphPart() {
-		dst = append(dst, recordVersion, byte(r.Kind)|graphPart, r.Space)
-	} else {
-		dst = append(dst, recordVersion, byte(r.Kind), r.Space)
+	version, kind := byte(recordVersion), byte(r.Kind)
+	if r.hasAttempts() {
+		version = recordVersion3
 	}
+	if r.hasGraphPart() {
+		kind |= graphPart
+	}
+	dst = append(dst, version, kind, r.Space)
 	dst = binary.AppendUvarint(dst, r.Seq)
 	dst = binary.AppendVarint(dst, r.SchedAt)
 	dst = binary.AppendVarint(dst, r.Due)
@@ -97,6 +102,9 @@ func AppendRecord(dst []byte, r *Record) []byte {
 	dst = appendBytes(dst, r.Name)
 	if r.hasGraphPart() {
 		dst = appendGraphPart(dst, r)
+	}
+	if version == recordVersion3 {
+		dst = r.appendAttempts(dst)
 	}
 	return appendBytes(dst, r.Workload)
 }
@@ -129,6 +137,9 @@ func recordSize(r *Record) int {
 	if r.hasGraphPart() {
 		n += graphPartSize(r)
 	}
+	if r.hasAttempts() {
+		n += r.attemptsSize()
+	}
 	return n
 }
 
@@ -156,11 +167,11 @@ func ParseRecord(b []byte, r *Record) error {
 		return fmt.Errorf("a record of %d bytes is too short", len(b))
 	}
 	switch b[0] {
-	case recordVersion:
+	case recordVersion, recordVersion3:
 	case recordVersion1:
 		return parseV1(b, r)
 	default:
-		return fmt.Errorf("a record of version %d; this program knows version %d", b[0], recordVersion)
+		return fmt.Errorf("a record of version %d; this program knows version %d", b[0], recordVersion3)
 	}
 	p := parser{rest: b[3:]}
 	*r = Record{Kind: Kind(b[1] &^ graphPart), Space: b[2], Seq: p.uvarint(), Log: r.Log[:0], After: r.After[:0]}
@@ -172,6 +183,9 @@ func ParseRecord(b []byte, r *Record) error {
 	r.Queue, r.Name = p.bytes(), p.bytes()
 	if b[1]&graphPart != 0 {
 		p.graphPart(r)
+	}
+	if b[0] == recordVersion3 {
+		p.attempts(&r.Attempts)
 	}
 	r.Workload = p.bytes()
 	return p.end(b)

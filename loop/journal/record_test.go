@@ -20,6 +20,12 @@ func drawRecord(t *rapid.T) Record {
 		SchedAt:  rapid.Int64().Draw(t, "sched_at"), Due: rapid.Int64().Draw(t, "due"), Priority: rapid.Int64().Draw(t, "priority"),
 		Count: rapid.Int32().Draw(t, "count"), Timeout: rapid.Int32().Draw(t, "timeout"),
 	}
+	if rapid.Bool().Draw(t, "failed") {
+		r.FailedAt, r.Tries = rapid.Int64().Draw(t, "failed_at"), 1+rapid.Uint64Max(9).Draw(t, "tries")
+		for range rapid.IntRange(0, 3).Draw(t, "attempts") {
+			r.History = append(r.History, Attempt{rapid.Byte().Draw(t, "outcome"), rapid.Int64().Draw(t, "at"), text.Draw(t, "worker"), text.Draw(t, "text")})
+		}
+	}
 	if !rapid.Bool().Draw(t, "graph") {
 		return r
 	}

@@ -164,10 +164,8 @@ type drained struct {
 	maxSeq uint64
 }
 
-// drain returns the operations and begins group next with the buffer spare.
+// drain returns the operations and begins group next with the buffer spare. The buffer is locked.
 func (b *shardBuffer) drain(next uint64, spare []byte) drained {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	t := drained{ops: b.buf, live: b.live, dead: b.dead, added: b.added, maxSeq: b.maxSeq}
 	b.recent = max(len(b.buf), b.recent-b.recent/8)
 	if cap(spare) > 4*b.recent+minBuffer {

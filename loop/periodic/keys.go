@@ -8,7 +8,12 @@ import (
 )
 
 // reasonOf returns the codec's reason of a scheduler error.
-func reasonOf(err error) codec.Reason { return codec.Reason(protocol.ReasonOf(err)) }
+func reasonOf(err error) codec.Reason {
+	if why := protocol.ReasonOf(err); why != protocol.ReasonPolicy {
+		return codec.Reason(why)
+	}
+	return codec.ReasonPolicy // the codec has two of its own before it
+}
 
 // outcomes holds results of a connection's last requests that the protocol's replies omit.
 type outcomes struct {

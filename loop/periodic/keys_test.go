@@ -5,16 +5,20 @@ import (
 
 	codec "treadle/codec/periodic"
 	"treadle/loop/protocol"
+	"treadle/sched"
 )
 
 // TestReasons: the codec's first reasons have the numbers and labels of the server's.
 func TestReasons(t *testing.T) {
-	for why := range protocol.Reasons {
+	for why := range protocol.ReasonPolicy {
 		if got := codec.Reason(why).String(); got != why.String() {
 			t.Errorf("reason %d is %q to clients and %q in the metrics", why, got, why)
 		}
 	}
-	if codec.ReasonMalformed != codec.Reason(protocol.Reasons) {
-		t.Errorf("the reasons of Periodic alone begin at %d, not %d", codec.ReasonMalformed, protocol.Reasons)
+	if codec.ReasonMalformed != codec.Reason(protocol.ReasonPolicy) {
+		t.Errorf("the reasons of Periodic alone begin at %d, not %d", codec.ReasonMalformed, protocol.ReasonPolicy)
+	}
+	if got := reasonOf(sched.ErrPolicy); got != codec.ReasonPolicy || got.String() != protocol.ReasonPolicy.String() {
+		t.Errorf("a policy's reason is %q to clients and %q in the metrics", got, protocol.ReasonPolicy)
 	}
 }

@@ -167,10 +167,10 @@ func (c *conversation) workDone(f *codec.Frame) bool {
 }
 
 func (c *conversation) workFail(f *codec.Frame) bool {
-	run, _, ok := c.reportOf(f.Args)
+	run, text, ok := c.reportOf(f.Args)
 	if ok {
 		r := c.s.Loop
-		if err := c.p.sched.Fail(r.Now, c.s.Peer(), run, r.Sink); err != nil {
+		if err := c.p.sched.Fail(r.Now, c.s.Peer(), run, text, r.Sink); err != nil {
 			c.logLate(f, run)
 		}
 		c.ackWorker(f.MsgID)

@@ -21,11 +21,12 @@ const (
 	ReasonWorker                      // the worker serves too many functions or asks for too many jobs
 	ReasonSize                        // a job of a request is larger than --max-frame
 	ReasonSetting                     // a setting of the server forbids the request
+	ReasonPolicy                      // the policy of the queue refuses the job
 	Reasons                           // the number of reasons, with 0
 )
 
 var reasonLabels = [Reasons]string{
-	"none", "disk", "room", "functions", "waiters", "memory", "reports", "locks", "worker", "size", "setting",
+	"none", "disk", "room", "functions", "waiters", "memory", "reports", "locks", "worker", "size", "setting", "policy",
 }
 
 // String returns the reason's label in the metrics.
@@ -42,6 +43,8 @@ func ReasonOf(err error) Reason {
 		return ReasonLocks
 	case errors.Is(err, sched.ErrSlots), errors.Is(err, sched.ErrWatches):
 		return ReasonWorker
+	case errors.Is(err, sched.ErrPolicy):
+		return ReasonPolicy
 	}
 	return ReasonMemory // too many jobs, or too much held by all sessions together
 }

@@ -5,10 +5,11 @@ package loop
 import (
 	"net/http"
 
+	"treadle/loop/admin"
 	"treadle/loop/kts46"
 )
 
-// offlineCall is one call of the kts46 protocols. It has a goroutine, as in a server with sockets,
+// offlineCall is one call of the kts46 protocols or of the operators' interface. It has a goroutine, as in a server with sockets,
 // that never runs at the same time as anything else: its starter waits until the call is answered or
 // waits for a commit.
 type offlineCall struct {
@@ -26,7 +27,15 @@ type offlineCall struct {
 // Kts46 makes a call on a connection of its own. port is the setting: kts46 or kts46-json. reply is
 // called with the answer, now or after a Commit. A status of 0 means that the connection was closed.
 func (o *Offline) Kts46(port string, request *http.Request, reply func(status int, body []byte)) {
-	answer := o.kts46().Handler(port)
+	o.call(o.kts46().Handler(port), request, reply)
+}
+
+// Admin makes a call of the operators' interface. reply is called as by Kts46.
+func (o *Offline) Admin(request *http.Request, reply func(status int, body []byte)) {
+	o.call(protocolOf[*admin.Interface](o).Handler().ServeHTTP, request, reply)
+}
+
+func (o *Offline) call(answer http.HandlerFunc, request *http.Request, reply func(status int, body []byte)) {
 	c := &offlineCall{
 		header: http.Header{}, reply: reply,
 		parked: make(chan uint64), resume: make(chan error), over: make(chan struct{}),

@@ -1,0 +1,236 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	osuser "os/user"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"unicode/utf8"
+
+	"treadle/loop"
+	"treadle/loop/client"
+)
+
+// queueCmd are the commands that say how queues are to be treated.
+type queueCmd struct {
+	List   queueListCmd   `cmd:"" help:"Show the rules for queues."`
+	Show   queueShowCmd   `cmd:"" help:"Show the policy of one queue, and where each value comes from."`
+	Set    queueSetCmd    `cmd:"" help:"Change the policy of the queues that a pattern matches."`
+	Unset  queueUnsetCmd  `cmd:"" help:"Take back what set has changed."`
+	Pause  queuePauseCmd  `cmd:"" help:"Stop handing out the jobs of a queue, or taking some in."`
+	Resume queueResumeCmd `cmd:"" help:"End a pause."`
+}
+
+// Help is printed by treadle queue --help.
+func (queueCmd) Help() string {
+	return `A policy says how the jobs of a queue are treated: how often a failing job is tried again and after what delay, what the queue takes and starts, whether it is paused. A rule is for the queues that a name or a pattern matches. treadle help policies explains all of it.
+
+	treadle queue set 'mail.*' retries=3 backoff='1s..1h x2 ~20%'
+	treadle queue show mail.news
+	treadle queue pause mail.news --why 'the mail server moves'
+	treadle queue resume mail.news
+
+These commands use admin.sock in ./treadle-data; -H or TREADLE_ADMIN names another address of --admin.`
+}
+
+// withAdmin calls f with a client of the operators' interface and a context that ends with a signal or after the time for
+// an answer.
+func (c *cli) withAdmin(f func(context.Context, *client.Admin) error) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
+	defer cancel()
+	a := client.NewAdmin(cmp.Or(c.Host, os.Getenv("TREADLE_ADMIN"), filepath.Join(loop.DefaultData, loop.AdminSocket)))
+	defer a.Close()
+	return f(ctx, a)
+}
+
+type queueListCmd struct {
+	Keys bool `help:"Show what a rule may say."`
+	JSON bool `name:"json" help:"Print JSON."`
+}
+
+// Run prints the rules, the weaker first, or the keys.
+func (q *queueListCmd) Run(c *cli, con *console) error {
+	return c.withAdmin(func(ctx context.Context, a *client.Admin) error {
+		t, err := a.Policies(ctx)
+		switch {
+		case err != nil:
+			return err
+		case q.JSON && q.Keys:
+			return writeJSON(con.out, t.Keys)
+		case q.JSON:
+			return writeJSON(con.out, t.Rules)
+		case q.Keys:
+			lines := [][]string{{"KEY", "EXAMPLE", "MEANING"}}
+			for _, k := range t.Keys {
+				lines = append(lines, []string{k.Name, k.Example, k.Meaning})
+			}
+			return align(con.out, lines, 3)
+		}
+		lines := [][]string{{"QUEUES", "SOURCE", "KEY", "VALUE"}}
+		for _, r := range t.Rules {
+			for _, k := range t.Keys { // in their order
+				if v, ok := r.Values[k.Name]; ok {
+					lines = append(lines, []string{printable(r.Pattern), r.Source, k.Name, printable(v)})
+				}
+			}
+		}
+		return align(con.out, lines, 4)
+	})
+}
+
+type queueShowCmd struct {
+	Queue string `arg:"" help:"Name of the queue: of the function, type or plugin."`
+	JSON  bool   `name:"json" help:"Print JSON."`
+}
+
+// Run prints the values of a queue's policy.
+func (q *queueShowCmd) Run(c *cli, con *console) error {
+	return c.withAdmin(func(ctx context.Context, a *client.Admin) error {
+		t, err := a.Policy(ctx, q.Queue)
+		switch {
+		case err != nil:
+			return err
+		case q.JSON:
+			return writeJSON(con.out, t.Values)
+		case len(t.Values) == 0:
+			_, err := fmt.Fprintf(con.out, "no rule is for %s\n", printable(q.Queue))
+			return err
+		}
+		lines := [][]string{{"KEY", "VALUE", "SOURCE", "RULE"}}
+		for _, v := range t.Values {
+			lines = append(lines, []string{v.Key, printable(v.Value), v.Source, printable(v.Pattern)})
+		}
+		return align(con.out, lines, 4)
+	})
+}
+
+type queueSetCmd struct {
+	Queue  string   `arg:"" help:"Name of a queue, or a pattern as mail.* in which * is any text and ? any byte."`
+	Values []string `arg:"" name:"key=value" help:"What to change, as retries=3 backoff='1s..1h x2 ~20%'; treadle queue list --keys shows all keys."`
+}
+
+// Run changes a rule.
+func (q *queueSetCmd) Run(c *cli, con *console) error {
+	values := make(map[string]*string)
+	for _, v := range q.Values {
+		key, value, found := strings.Cut(v, "=")
+		if !found {
+			return badUsage("%q is no KEY=VALUE, as retries=3", v)
+		}
+		values[key] = &value
+	}
+	return c.setPolicy(con.out, q.Queue, values)
+}
+
+// setPolicy changes the run-time rule of a pattern and prints what it says now.
+func (c *cli) setPolicy(w io.Writer, pattern string, values map[string]*string) error {
+	if err := checkUTF8(pattern); err != nil {
+		return err
+	}
+	return c.withAdmin(func(ctx context.Context, a *client.Admin) error {
+		r, err := a.SetPolicy(ctx, pattern, values)
+		if err != nil {
+			return err
+		}
+		return writeRule(w, r)
+	})
+}
+
+// checkUTF8 refuses a name that the messages of the interface cannot carry.
+func checkUTF8(queue string) error {
+	if !utf8.ValidString(queue) {
+		return badUsage("the name %q is not UTF-8: a pattern such as q* matches it", queue)
+	}
+	return nil
+}
+
+func writeRule(w io.Writer, r client.PolicyRule) error {
+	if len(r.Values) == 0 {
+		_, err := fmt.Fprintf(w, "at run time there is no rule for %s any more\n", printable(r.Pattern))
+		return err
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s:", printable(r.Pattern))
+	for _, key := range sortedKeys(r.Values) {
+		fmt.Fprintf(&b, " %s=%q", key, r.Values[key])
+	}
+	_, err := fmt.Fprintln(w, b.String())
+	return err
+}
+
+type queueUnsetCmd struct {
+	Queue string   `arg:"" help:"The name or pattern that was given to set."`
+	Keys  []string `arg:"" name:"key" help:"What to take back, as retries."`
+}
+
+// Run takes keys out of a rule.
+func (q *queueUnsetCmd) Run(c *cli, con *console) error {
+	values := make(map[string]*string)
+	for _, key := range q.Keys {
+		values[key] = nil
+	}
+	return c.setPolicy(con.out, q.Queue, values)
+}
+
+type queuePauseCmd struct {
+	Queue   string `arg:"" help:"Name of a queue, or a pattern as mail.*."`
+	Submits bool   `help:"Refuse new jobs, and go on handing out."`
+	Both    bool   `help:"Do neither."`
+	Why     string `placeholder:"TEXT" help:"The reason, for others who ask (default: none)."`
+}
+
+// Run pauses queues in the name of the user.
+func (q *queuePauseCmd) Run(c *cli, con *console) error {
+	how := "hand-out"
+	switch {
+	case q.Submits && q.Both:
+		return badUsage("--submits and --both exclude each other")
+	case q.Submits:
+		how = "submits"
+	case q.Both:
+		how = "both"
+	}
+	values := map[string]*string{"paused": &how, "paused-why": nil, "paused-by": nil}
+	if u, err := osuser.Current(); err == nil {
+		values["paused-by"] = &u.Username
+	}
+	if q.Why != "" {
+		values["paused-why"] = &q.Why
+	}
+	return c.setPolicy(con.out, q.Queue, values)
+}
+
+type queueResumeCmd struct {
+	Queue string `arg:"" help:"The name or pattern that was given to pause."`
+}
+
+// Run takes a pause back. A queue that a weaker rule pauses is said not to be.
+func (q *queueResumeCmd) Run(c *cli, con *console) error {
+	values := map[string]*string{"paused": nil, "paused-by": nil, "paused-why": nil}
+	if err := c.setPolicy(con.out, q.Queue, values); err != nil || strings.ContainsAny(q.Queue, "*?") {
+		return err
+	}
+	return c.withAdmin(func(ctx context.Context, a *client.Admin) error {
+		t, err := a.Policy(ctx, q.Queue)
+		if err != nil {
+			return err
+		}
+		for _, v := range t.Values {
+			if v.Key == "paused" && v.Value != "no" {
+				no := "no"
+				con.say("the rule for %s pauses it, too: this queue alone goes on", printable(v.Pattern))
+				values["paused"] = &no
+				return c.setPolicy(con.out, q.Queue, values)
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,94 @@
+// Package admin has the messages of the operators' interface, which package loop/admin serves, as JSON.
+package admin
+
+// Rule is a rule as JSON has it.
+type Rule struct {
+	Pattern string            `json:"pattern"`
+	Source  string            `json:"source"` // file or run time
+	Values  map[string]string `json:"values"`
+}
+
+// Key is a key of rules as JSON has it.
+type Key struct {
+	Name    string `json:"name"`
+	Example string `json:"example"`
+	Meaning string `json:"meaning"`
+}
+
+// Value is a value of a queue's policy as JSON has it.
+type Value struct {
+	Key     string `json:"key"`
+	Value   string `json:"value"`
+	Source  string `json:"source"`
+	Pattern string `json:"pattern"`
+}
+
+// Table is the answer to GET /v1/policies: with a queue its values, else all rules and keys.
+type Table struct {
+	Queue  string  `json:"queue,omitempty"`
+	Values []Value `json:"values,omitempty"`
+	Rules  []Rule  `json:"rules,omitempty"`
+	Keys   []Key   `json:"keys,omitempty"`
+}
+
+// Attempt is an entry of a failed job's history as JSON has it.
+type Attempt struct {
+	At      int64  `json:"at"` // Unix milliseconds
+	Outcome string `json:"outcome"`
+	Worker  string `json:"worker,omitempty"`
+	Text    string `json:"text,omitempty"`
+}
+
+// FailedJob is a failed job as JSON has it. A name that is not UTF-8 stands in NameBytes, in base64.
+type FailedJob struct {
+	ID        uint64    `json:"id"`
+	Name      string    `json:"name"`
+	NameBytes []byte    `json:"name_b64,omitempty"`
+	FailedAt  int64     `json:"failed_at"` // Unix milliseconds
+	Size      int       `json:"size"`      // of the workload, in bytes
+	Attempts  []Attempt `json:"attempts"`
+}
+
+// FailedPage is the answer to GET /v1/failed?queue=Q.
+type FailedPage struct {
+	Queue string      `json:"queue"`
+	Jobs  []FailedJob `json:"jobs"`
+	Next  string      `json:"next,omitempty"` // the cursor of the next page; empty: there is none
+}
+
+// FailedQueues is the answer to GET /v1/failed.
+type FailedQueues struct {
+	Queues []FailedQueue `json:"queues"`
+}
+
+// Choice names failed jobs of a queue.
+type Choice struct {
+	Queue string   `json:"queue"`
+	Jobs  []uint64 `json:"jobs,omitempty"`
+	All   bool     `json:"all,omitempty"` // those that had failed when the request came
+}
+
+// Done says what became of a Choice.
+type Done struct {
+	Done int    `json:"done"`
+	Left []Left `json:"left,omitempty"` // at most maxLeft
+	More int    `json:"more,omitempty"` // left, and not in Left
+}
+
+// Left is a failed job that stayed as it was.
+type Left struct {
+	ID    uint64 `json:"id"`
+	Error string `json:"error"`
+}
+
+// Change is a change of a run-time rule. A value of nil takes the key out of the rule.
+type Change struct {
+	Pattern string             `json:"pattern"`
+	Values  map[string]*string `json:"values"`
+}
+
+// FailedQueue is a queue that has failed jobs.
+type FailedQueue struct {
+	Queue  string `json:"queue"`
+	Failed int    `json:"failed"`
+}

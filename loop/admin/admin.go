@@ -1,0 +1,279 @@
+// Package admin is the operators' interface of a running server: the policies of queues and the failed jobs. It is HTTP
+// with JSON on a socket of its own, which the server's owner alone may connect to.
+//
+//	GET   /v1/policies                the rules, the weaker first, and the keys that they may have
+//	GET   /v1/policies?queue=Q        the policy of a queue, each value with its rule
+//	PATCH /v1/policies                change a run-time rule: {"pattern":"mail.*","values":{"retries":"3","rate":null}}
+//	GET   /v1/failed                  the queues that have failed jobs
+//	GET   /v1/failed?queue=Q          its failed jobs, the oldest first; limit=N, after=CURSOR
+//	POST  /v1/failed/retry            make failed jobs ready: {"queue":"Q","jobs":[7,9]} or {"queue":"Q","all":true}
+//	POST  /v1/failed/remove           remove them, in the same words
+//
+// A change is answered when the journal has it. An error is {"error":"..."} with a status of 400 or more.
+package admin
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	codec "treadle/codec/admin"
+	"treadle/loop/protocol"
+	"treadle/loop/web"
+	"treadle/sched"
+)
+
+// Setting is the setting of the address.
+const Setting = "admin"
+
+// name is that of the interface in logs and metrics.
+const name = "admin"
+
+// settingPrefix is in front of the pattern in the journal's key of a run-time rule. The value is the rule's values as a
+// JSON object.
+const settingPrefix = "policy."
+
+// socketMode lets the server's owner alone connect.
+const socketMode = 0o600
+
+// Bounds of the HTTP server. A person or a script asks, over the machine's own socket.
+const (
+	requestTime    = 10 * time.Second
+	answerTime     = time.Minute // to retry a million failed jobs takes some seconds
+	maxRequest     = 1 << 20
+	maxHeader      = 16 << 10
+	maxConnections = 64
+)
+
+// Options are the settings of the interface.
+type Options struct {
+	// Listen lists the addresses, as of protocol.CheckAddresses; default: none.
+	Listen []string
+	// Rules are those of the configuration file.
+	Rules []sched.PolicyRule
+
+	Guard *web.Guard // the server sets it
+}
+
+// Socket is the usual name of the socket, in the server's data directory.
+const Socket = "admin.sock"
+
+// Validate returns an OptionError when a setting cannot work.
+func (o *Options) Validate() error {
+	return protocol.CheckAddresses(Setting, &o.Listen, protocol.SplitAddress)
+}
+
+// Interface is the operators' interface of one server. It implements protocol.Service and protocol.Restorer.
+type Interface struct {
+	host    protocol.Host
+	o       Options
+	servers []*web.Server
+	running sync.WaitGroup
+
+	mu    sync.Mutex
+	rules map[string]map[string]string // at run time: by pattern and key
+	table *sched.Policies
+}
+
+// New makes the interface. It returns an error when a rule of the file cannot be meant.
+func New(host protocol.Host, o Options) (*Interface, error) {
+	i := &Interface{host: host, o: o, rules: make(map[string]map[string]string)}
+	_, err := i.join()
+	return i, err
+}
+
+// join makes a table of the rules of the file and those of the run time.
+func (i *Interface) join() (*sched.Policies, error) {
+	all := slices.Clone(i.o.Rules)
+	for _, pattern := range slices.Sorted(maps.Keys(i.rules)) {
+		all = append(all, sched.PolicyRule{Pattern: pattern, Source: sched.FromRunTime, Values: maps.Clone(i.rules[pattern])})
+	}
+	return sched.NewPolicies(all)
+}
+
+// Name implements protocol.Protocol.
+func (i *Interface) Name() string { return name }
+
+// Samples implements protocol.Protocol.
+func (i *Interface) Samples() []web.Sample { return nil }
+
+// Restore implements protocol.Restorer.
+func (i *Interface) Restore(key string, value []byte) error {
+	pattern, ok := strings.CutPrefix(key, settingPrefix)
+	if !ok {
+		return nil
+	}
+	var values map[string]string
+	if err := json.Unmarshal(value, &values); err != nil {
+		return fmt.Errorf("the policy of %q in the journal: %w", pattern, err)
+	}
+	if len(values) == 0 { // it was taken back
+		delete(i.rules, pattern)
+		return nil
+	}
+	// A later program may have written keys that this one does not know. Its rule waits in the journal.
+	if _, err := sched.NewPolicies([]sched.PolicyRule{{Pattern: pattern, Values: values}}); err != nil {
+		i.host.Log().Warn("a rule for queues of the journal is ignored", "error", err)
+		return nil
+	}
+	i.rules[pattern] = values
+	return nil
+}
+
+// Begin gives the scheduler the rules of the file and those that were restored.
+func (i *Interface) Begin() (err error) {
+	if i.table, err = i.join(); err != nil {
+		return err
+	}
+	if len(i.table.Rules()) > 0 {
+		i.host.Sched().SetPolicies(i.table)
+		sink := i.host.NewSink()
+		i.host.Sched().ApplyPolicies(i.host.Now(), sink)
+		sink.Wake()
+	}
+	return nil
+}
+
+// Listen implements protocol.Service. The policies hold from then on.
+func (i *Interface) Listen() (all []protocol.Listening, err error) {
+	if err := i.Begin(); err != nil {
+		return nil, err
+	}
+	for _, a := range i.o.Listen {
+		l, err := i.host.Listen(name, Setting, a)
+		if err != nil {
+			return nil, err
+		}
+		i.servers = append(i.servers, i.newServer(l))
+		if path, ok := strings.CutPrefix(a, "unix://"); ok {
+			if err := os.Chmod(path, socketMode); err != nil {
+				return nil, fmt.Errorf("cannot keep others from %s: %w", path, err)
+			}
+		}
+		all = append(all, protocol.ListeningOn(Setting, l))
+	}
+	return all, nil
+}
+
+func (i *Interface) newServer(l net.Listener) *web.Server {
+	return web.NewServer(l, web.Config{
+		Handler: i.Handler(), Guard: i.o.Guard, Refuse: refuse, Log: i.host.Log(),
+		Header: requestTime, Request: requestTime, Answer: answerTime, Idle: requestTime,
+		MaxHeader: maxHeader, MaxBody: maxRequest, MaxConnections: maxConnections,
+	})
+}
+
+// Serve implements protocol.Service.
+func (i *Interface) Serve(context.Context) {
+	for _, s := range i.servers {
+		i.running.Go(func() {
+			if err := s.Serve(); err != nil {
+				i.host.Log().Error("the operators' interface stopped", "error", err)
+			}
+		})
+	}
+}
+
+// Drain implements protocol.Service. Operators are answered until the end.
+func (i *Interface) Drain() {}
+
+// Owes implements protocol.Service.
+func (i *Interface) Owes() bool { return false }
+
+// Close implements protocol.Service.
+func (i *Interface) Close() {
+	for _, s := range i.servers {
+		_ = s.Close() // a request that it cut off has no answer
+	}
+	i.running.Wait()
+}
+
+// change changes a run-time rule and returns when the journal has it.
+func (i *Interface) change(c *codec.Change) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	before, known := i.rules[c.Pattern]
+	values := maps.Clone(before)
+	if values == nil {
+		values = make(map[string]string)
+	}
+	for key, value := range c.Values {
+		if value == nil {
+			delete(values, key)
+		} else {
+			values[key] = *value
+		}
+	}
+	if _, err := sched.NewPolicies([]sched.PolicyRule{{Pattern: c.Pattern, Values: values}}); err != nil {
+		return &badRequest{err}
+	}
+	if len(values) == 0 && !known {
+		return nil
+	}
+	if i.rules[c.Pattern] = values; len(values) == 0 {
+		delete(i.rules, c.Pattern)
+	}
+	table, err := i.join()
+	if err != nil {
+		if delete(i.rules, c.Pattern); known {
+			i.rules[c.Pattern] = before
+		}
+		return &badRequest{err}
+	}
+	text, err := json.Marshal(values)
+	if err != nil {
+		return err
+	}
+	i.table = table
+	i.host.PutSetting(settingPrefix+c.Pattern, text)
+	i.host.Sched().SetPolicies(table)
+	i.host.Log().Info("a policy is changed", "pattern", c.Pattern, "values", string(text))
+	return i.commit()
+}
+
+// commit returns when the journal has all changes.
+func (i *Interface) commit() error {
+	group, wait := i.host.DurableAll()
+	if !wait {
+		return nil
+	}
+	i.host.Flush(1)
+	return i.host.Await(group)
+}
+
+// policies returns the present table.
+func (i *Interface) policies() *sched.Policies {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.table
+}
+
+// failedOf counts the failed jobs of a queue.
+func (i *Interface) failedOf(queue string) (n int) {
+	i.host.Sched().Status(func(s sched.QueueStatus) {
+		if s.Name == queue {
+			n = s.Failed
+		}
+	})
+	return n
+}
+
+// failedQueues lists the queues that have failed jobs, by name.
+func (i *Interface) failedQueues() []codec.FailedQueue {
+	all := []codec.FailedQueue{}
+	i.host.Sched().Status(func(s sched.QueueStatus) {
+		if s.Failed > 0 {
+			all = append(all, codec.FailedQueue{Queue: s.Name, Failed: s.Failed})
+		}
+	})
+	slices.SortFunc(all, func(a, b codec.FailedQueue) int { return cmp.Compare(a.Queue, b.Queue) })
+	return all
+}

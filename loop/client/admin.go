@@ -1,0 +1,138 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	stdjson "encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"treadle/codec/admin"
+)
+
+// Admin is a client of the operators' interface. It may be used by several goroutines.
+type Admin struct {
+	http    http.Client
+	address string // for messages
+}
+
+// Messages of the interface.
+type (
+	// PolicyRule is a rule for queues.
+	PolicyRule = admin.Rule
+	// FailedJob is a job that was given up.
+	FailedJob = admin.FailedJob
+	// FailedChoice names failed jobs of a queue.
+	FailedChoice = admin.Choice
+	// FailedDone says what became of a FailedChoice.
+	FailedDone = admin.Done
+)
+
+// adminSetting names an operators' interface on the command line.
+const adminSetting = "-H or TREADLE_ADMIN"
+
+// maxAdminAnswer bounds an answer: a page of a thousand failed jobs has at most about 5 MiB.
+const maxAdminAnswer = 64 << 20
+
+// NewAdmin returns a client of the interface at an address of the form that Dial takes. Nothing is connected before the
+// first call.
+func NewAdmin(address string) *Admin {
+	if network, target, err := splitAddress(address, defaultPorts[adminSetting]); err == nil {
+		address = network + "://" + target
+	}
+	return &Admin{address: address, http: http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+			defer cancel()
+			c, _, err := connectTo(ctx, address, adminSetting)
+			return c, err
+		},
+	}}}
+}
+
+// Close ends the connections that no call uses.
+func (a *Admin) Close() { a.http.CloseIdleConnections() }
+
+// call makes one request and decodes its answer. ask may be nil.
+func (a *Admin) call(ctx context.Context, method, path string, ask, answer any) error {
+	body, err := stdjson.Marshal(ask)
+	if err != nil {
+		return err
+	}
+	if ask == nil {
+		body = nil
+	}
+	request, err := http.NewRequestWithContext(ctx, method, "http://localhost"+path, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	reply, err := a.http.Do(request)
+	if err != nil {
+		return httpError(a.address, adminSetting, err)
+	}
+	defer reply.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(reply.Body, maxAdminAnswer))
+	if err != nil {
+		return httpError(a.address, adminSetting, err)
+	}
+	if reply.StatusCode != http.StatusOK {
+		var wrong struct{ Error string }
+		if stdjson.Unmarshal(text, &wrong) != nil || wrong.Error == "" {
+			return &PeerError{a.address, adminSetting, fmt.Errorf("it is no operators' interface, it answered %s", reply.Status)}
+		}
+		return errors.New(wrong.Error)
+	}
+	if err := stdjson.Unmarshal(text, answer); err != nil {
+		return &PeerError{a.address, adminSetting, err}
+	}
+	return nil
+}
+
+// Policies returns all rules and the keys that rules may have.
+func (a *Admin) Policies(ctx context.Context) (t admin.Table, err error) {
+	err = a.call(ctx, http.MethodGet, "/v1/policies", nil, &t)
+	return t, err
+}
+
+// Policy returns the policy of a queue.
+func (a *Admin) Policy(ctx context.Context, queue string) (t admin.Table, err error) {
+	err = a.call(ctx, http.MethodGet, "/v1/policies?queue="+url.QueryEscape(queue), nil, &t)
+	return t, err
+}
+
+// SetPolicy changes the run-time rule of a pattern and returns it; a value of nil takes its key out.
+func (a *Admin) SetPolicy(ctx context.Context, pattern string, values map[string]*string) (r admin.Rule, err error) {
+	err = a.call(ctx, http.MethodPatch, "/v1/policies", &admin.Change{Pattern: pattern, Values: values}, &r)
+	return r, err
+}
+
+// FailedQueues returns the queues that have failed jobs, by name.
+func (a *Admin) FailedQueues(ctx context.Context) ([]admin.FailedQueue, error) {
+	var all admin.FailedQueues
+	err := a.call(ctx, http.MethodGet, "/v1/failed", nil, &all)
+	return all.Queues, err
+}
+
+// Failed returns a page of the failed jobs of a queue, the oldest first. after is the Next of the page before, or empty.
+func (a *Admin) Failed(ctx context.Context, queue, after string, limit int) (p admin.FailedPage, err error) {
+	query := url.Values{"queue": {queue}, "after": {after}, "limit": {strconv.Itoa(limit)}}
+	err = a.call(ctx, http.MethodGet, "/v1/failed?"+query.Encode(), nil, &p)
+	return p, err
+}
+
+// RetryFailed makes failed jobs ready again.
+func (a *Admin) RetryFailed(ctx context.Context, c admin.Choice) (d admin.Done, err error) {
+	err = a.call(ctx, http.MethodPost, "/v1/failed/retry", &c, &d)
+	return d, err
+}
+
+// RemoveFailed removes failed jobs.
+func (a *Admin) RemoveFailed(ctx context.Context, c admin.Choice) (d admin.Done, err error) {
+	err = a.call(ctx, http.MethodPost, "/v1/failed/remove", &c, &d)
+	return d, err
+}

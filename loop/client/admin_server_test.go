@@ -1,0 +1,207 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"treadle/codec/periodic"
+	"treadle/loop"
+	"treadle/loop/client"
+)
+
+// operators is a server with an operators' interface, and a client of it.
+type operators struct {
+	*session
+	admin  *client.Admin
+	slaves string
+}
+
+func newOperators(t *testing.T, rules ...loop.PolicyRule) *operators {
+	t.Helper()
+	dir := t.TempDir()
+	socket, slaves := filepath.Join(dir, "admin"), "unix://"+filepath.Join(dir, "slaves")
+	address := server(t, loop.Options{
+		Admin: loop.AdminOptions{Listen: []string{"unix://" + socket}, Rules: rules},
+		Gloom: loop.GloomOptions{Masters: []string{"unix://" + filepath.Join(dir, "m")}, Slaves: []string{slaves}},
+	})
+	if info, err := os.Stat(socket); err != nil || info.Mode().Perm() != 0o600 {
+		t.Fatalf("the socket has %v, %v", info.Mode(), err)
+	}
+	o := &operators{open(t, address, periodic.CRC), client.NewAdmin(socket), slaves}
+	t.Cleanup(o.admin.Close)
+	return o
+}
+
+// set changes the policy of queues: key=value, or key alone to take it out.
+func (o *operators) set(pattern string, values ...string) error {
+	change := make(map[string]*string)
+	for _, v := range values {
+		key, value, found := strings.Cut(v, "=")
+		if change[key] = &value; !found {
+			change[key] = nil
+		}
+	}
+	_, err := o.admin.SetPolicy(o.ctx, pattern, change)
+	return err
+}
+
+// failed waits for n failed jobs of a queue and returns them as text, with their ids.
+func (o *operators) failed(queue string, n int) (all []string, ids []uint64) {
+	o.t.Helper()
+	for {
+		p, err := o.admin.Failed(o.ctx, queue, "", 1000)
+		o.ok(err)
+		if len(p.Jobs) < n && o.ctx.Err() == nil {
+			continue
+		}
+		for _, j := range p.Jobs {
+			text := j.Name + ":"
+			for _, a := range j.Attempts {
+				text += fmt.Sprintf(" %s (%s by %s)", a.Outcome, a.Text, strings.Fields(a.Worker + " nobody")[0])
+			}
+			all, ids = append(all, text), append(ids, j.ID)
+		}
+		return all, ids
+	}
+}
+
+// TestFailedJobStory: a job fails at a Periodic worker and at a Gloom slave that dies, is given up with its history, and is
+// retried by hand and done.
+func TestFailedJobStory(t *testing.T) {
+	o := newOperators(t)
+	o.ok(o.set("mail.*", "retries=1", "backoff=1ms"))
+	o.ok(o.client.Submit(o.ctx, &client.Job{Func: "mail.a", Name: "j", Workload: []byte("hi")}))
+	o.ok(o.worker.CanDo(o.ctx, "mail.a"))
+	o.ok(o.worker.FailWith(o.ctx, o.grab("j", "hi"), []byte("no route")))
+	o.ok(o.worker.Ping(o.ctx))
+	slave, err := client.DialSlave(o.ctx, o.slaves)
+	o.ok(err)
+	o.ok(slave.Join(o.ctx, client.GloomText("mail.a")))
+	_, err = slave.Next(o.ctx)
+	o.ok(err)
+	slave.Close()
+
+	all, ids := o.failed("mail.a", 1)
+	if want := "[j: failed (no route by periodic) worker left ( by gloom)]"; fmt.Sprint(all) != want {
+		t.Fatalf("failed are %v, want %s", all, want)
+	}
+	queues, err := o.admin.FailedQueues(o.ctx)
+	o.ok(err)
+	if len(queues) != 1 || queues[0].Queue != "mail.a" || queues[0].Failed != 1 {
+		t.Errorf("the queues with failed jobs are %v", queues)
+	}
+	d, err := o.admin.RetryFailed(o.ctx, client.FailedChoice{Queue: "mail.a", Jobs: []uint64{ids[0], 99}})
+	o.ok(err)
+	if d.Done != 1 || len(d.Left) != 1 || d.Left[0].ID != 99 {
+		t.Errorf("the retry says %+v", d)
+	}
+	o.ok(o.worker.Done(o.ctx, o.grab("j", "hi"), nil))
+	o.ok(o.worker.Ping(o.ctx))
+	if all, _ := o.failed("mail.a", 0); len(all) != 0 {
+		t.Errorf("failed are still %v", all)
+	}
+}
+
+// TestPolicyRules: rules of the file and of the run time are explained, refused and taken back.
+func TestPolicyRules(t *testing.T) {
+	o := newOperators(t, loop.PolicyRule{Pattern: "q", Values: map[string]string{"max-jobs": "1", "retries": "5"}})
+	refused := func(want string, values ...string) {
+		t.Helper()
+		if err := o.set("q", values...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v, want %q", values, err, want)
+		}
+	}
+	refused(`queue "q", retries: "-1"`, "retries=-1")
+	refused("the keys are retries,", "color=red")
+	o.ok(o.set("q", "retries=2", "concurrency=1"))
+	o.ok(o.set("q", "concurrency"))
+	table, err := o.admin.Policy(o.ctx, "q")
+	o.ok(err)
+	if got := fmt.Sprint(table.Values); got != "[{retries 2 run time q} {max-jobs 1 file q}]" {
+		t.Errorf("the policy is %s", got)
+	}
+	o.ok(o.client.Submit(o.ctx, &client.Job{Func: "q", Name: "a"}))
+	err = o.client.Submit(o.ctx, &client.Job{Func: "q", Name: "b"})
+	var why *client.RefusedError
+	if err = o.client.Explain(o.ctx, err); !errors.As(err, &why) || why.Reason != periodic.ReasonPolicy {
+		t.Errorf("a job beyond max-jobs: %v", err)
+	}
+	all, err := o.admin.Policies(o.ctx)
+	o.ok(err)
+	if len(all.Rules) != 2 || len(all.Keys) < 10 {
+		t.Errorf("the rules are %v, and there are %d keys", all.Rules, len(all.Keys))
+	}
+}
+
+// TestAdminRefuses: a request that makes no sense is answered with what is wrong, and by other ports with what they are.
+func TestAdminRefuses(t *testing.T) {
+	o := newOperators(t)
+	for _, c := range []client.FailedChoice{{}, {Queue: "q"}, {Queue: "q", All: true, Jobs: []uint64{1}}} {
+		if _, err := o.admin.RemoveFailed(o.ctx, c); err == nil || !strings.Contains(err.Error(), "name a queue") {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+	if _, err := o.admin.Failed(o.ctx, "q", "nonsense", 1); err == nil || !strings.Contains(err.Error(), "after is the next") {
+		t.Errorf("a cursor of nonsense: %v", err)
+	}
+	if _, err := o.admin.Failed(o.ctx, "q", "", 1e6); err == nil || !strings.Contains(err.Error(), "limit is a number") {
+		t.Errorf("a page of a million: %v", err)
+	}
+	wrong := client.NewAdmin(o.slaves)
+	defer wrong.Close()
+	ctx, cancel := context.WithCancel(o.ctx)
+	defer cancel()
+	if _, err := wrong.Policies(ctx); err == nil || !strings.Contains(err.Error(), "does not speak HTTP") {
+		t.Errorf("the port of Gloom: %v", err)
+	}
+}
+
+// TestManyFailed: pages go on where the one before ended, and all of a queue are retried and removed by one request.
+func TestManyFailed(t *testing.T) {
+	o := newOperators(t)
+	o.ok(o.set("*", "retries=0"))
+	o.ok(o.worker.CanDo(o.ctx, "f"))
+	const n = 250
+	for i := range n {
+		o.ok(o.client.Submit(o.ctx, &client.Job{Func: "f", Name: fmt.Sprint(i)}))
+	}
+	for range n {
+		a, err := o.worker.Grab(o.ctx)
+		o.ok(err)
+		o.ok(o.worker.Fail(o.ctx, a))
+	}
+	o.failed("f", n)
+	seen := make(map[uint64]bool)
+	for after := ""; ; {
+		p, err := o.admin.Failed(o.ctx, "f", after, 7)
+		o.ok(err)
+		for _, j := range p.Jobs {
+			seen[j.ID] = true
+		}
+		if after = p.Next; after == "" {
+			break
+		}
+	}
+	if len(seen) != n {
+		t.Errorf("the pages have %d jobs", len(seen))
+	}
+	d, err := o.admin.RetryFailed(o.ctx, client.FailedChoice{Queue: "f", All: true})
+	o.ok(err)
+	if d.Done != n {
+		t.Errorf("%+v are retried", d)
+	}
+	for range n {
+		a, err := o.worker.Grab(o.ctx)
+		o.ok(err)
+		o.ok(o.worker.Fail(o.ctx, a))
+	}
+	o.failed("f", n)
+	if d, err = o.admin.RemoveFailed(o.ctx, client.FailedChoice{Queue: "f", All: true}); err != nil || d.Done != n {
+		t.Errorf("%+v are removed, %v", d, err)
+	}
+}

@@ -1,0 +1,330 @@
+package sched
+
+import "encoding/binary"
+
+// Outcome is how one attempt at a job ended.
+type Outcome uint8
+
+// The outcomes. The numbers are on disk.
+const (
+	AttemptFailed   Outcome = iota + 1 // the worker reported a failure
+	AttemptTimedOut                    // its time-out had passed
+	AttemptLeft                        // the worker left
+	AttemptRetried                     // no attempt: a person had the failed job tried again
+	AttemptMoved                       // no attempt: the job came from another queue, whose name is the text
+)
+
+var outcomeNames = [...]string{AttemptFailed: "failed", AttemptTimedOut: "timed out", AttemptLeft: "worker left", AttemptRetried: "retried by hand", AttemptMoved: "moved"}
+
+// String returns the outcome as people read it.
+func (o Outcome) String() string {
+	if int(o) < len(outcomeNames) && o != 0 {
+		return outcomeNames[o]
+	}
+	return "unknown"
+}
+
+// Attempt is an entry of the history of a job under a policy with retries.
+type Attempt struct {
+	At      int64 // Unix milliseconds
+	Outcome Outcome
+	Worker  string // its protocol and address; empty: nobody
+	Text    string // the error, in the worker's words
+}
+
+// Bounds of a history. With them a million failed jobs of three attempts take less than 400 MB beside their payloads.
+const (
+	// MaxAttemptText is how much of an error text is kept: its end, which says what happened.
+	MaxAttemptText = 512
+	// maxHistory bounds the bytes of a history: its oldest entries make room for new ones.
+	maxHistory = 2 << 10
+)
+
+// A history is uvarint(tries), then the entries: the outcome, uvarint(At), and two texts, each behind its length.
+// tries counts the attempts since the job was submitted or retried by hand.
+
+// historyRef is where a history lies in the arena.
+type historyRef struct{ bytes, size uint32 }
+
+// history returns a job's history as a view, nil when it has none.
+func (sh *shard) history(job uint32, r *record) []byte {
+	if r.flags&attempted == 0 {
+		return nil
+	}
+	h := sh.histories[job]
+	return sh.arena.view(h.bytes, int(h.size))
+}
+
+// setHistory replaces a job's history. Without memory for it the job has none: it is tried again from the start.
+func (sh *shard) setHistory(job uint32, r *record, history []byte) {
+	sh.dropHistory(job, r)
+	bytes, room, ok := sh.arena.alloc(len(history))
+	if !ok {
+		return
+	}
+	copy(room, history)
+	r.flags |= attempted
+	sh.histories[job] = historyRef{bytes, uint32(len(history))}
+}
+
+func (sh *shard) dropHistory(job uint32, r *record) {
+	if r.flags&attempted == 0 {
+		return
+	}
+	r.flags &^= attempted
+	sh.freeBytes(sh.histories[job].bytes)
+	if delete(sh.histories, job); len(sh.histories) == 0 {
+		sh.histories = make(map[uint32]historyRef) // a map keeps the room of all that it ever had
+	}
+}
+
+// addAttempt adds an entry to a job's history and returns the tries with it.
+func (sh *shard) addAttempt(job uint32, r *record, a Attempt) (tries int32) {
+	history, n := withAttempt(sh.history(job, r), a)
+	sh.setHistory(job, r, history)
+	return int32(n)
+}
+
+// withAttempt returns a history with one more entry, and the tries with it.
+func withAttempt(old []byte, a Attempt) (history []byte, n uint64) {
+	n, size := binary.Uvarint(old)
+	old = old[max(size, 0):]
+	switch a.Outcome {
+	case AttemptRetried, AttemptMoved:
+		n = 0
+	default:
+		n++
+	}
+	b := appendAttempt(make([]byte, 0, maxHistory), &a)
+	for len(old)+len(b)+binary.MaxVarintLen64 > maxHistory {
+		_, rest, ok := nextAttempt(old)
+		if !ok {
+			old = nil
+			break
+		}
+		old = rest
+	}
+	history = binary.AppendUvarint(make([]byte, 0, maxHistory), n)
+	return append(append(history, old...), b...), n
+}
+
+func appendText(dst []byte, text string) []byte {
+	if len(text) > MaxAttemptText {
+		text = text[len(text)-MaxAttemptText:]
+	}
+	return append(binary.AppendUvarint(dst, uint64(len(text))), text...)
+}
+
+// nextAttempt reads the first entry of a history, behind the tries. ok is false at its end, and where it is damaged.
+func nextAttempt(b []byte) (a Attempt, rest []byte, ok bool) {
+	if len(b) == 0 {
+		return a, nil, false
+	}
+	a.Outcome = Outcome(b[0])
+	at, n := binary.Uvarint(b[1:])
+	if n <= 0 {
+		return a, nil, false
+	}
+	a.At = int64(at)
+	b = b[1+n:]
+	for _, text := range [...]*string{&a.Worker, &a.Text} {
+		l, n := binary.Uvarint(b)
+		if n <= 0 || l > uint64(len(b)-n) {
+			return a, nil, false
+		}
+		*text = string(b[n : n+int(l)])
+		b = b[n+int(l):]
+	}
+	return a, b, true
+}
+
+// ParseHistory reads a history: the attempts since the job was submitted or retried by hand, and the entries that are
+// kept, the oldest first. What is damaged of it is left out.
+func ParseHistory(history []byte) (tries uint64, all []Attempt) {
+	tries, n := binary.Uvarint(history)
+	rest := history[max(n, 0):]
+	for {
+		a, next, ok := nextAttempt(rest)
+		if !ok {
+			return tries, all
+		}
+		all, rest = append(all, a), next
+	}
+}
+
+// AppendHistory appends a history that ParseHistory reads, of as many of the last entries as one has room for.
+func AppendHistory(dst []byte, tries uint64, all []Attempt) []byte {
+	dst = binary.AppendUvarint(dst, tries)
+	size := 0
+	for i := len(all) - 1; i >= 0; i-- {
+		if size += len(appendAttempt(nil, &all[i])); size+binary.MaxVarintLen64 > maxHistory {
+			all = all[i+1:]
+			break
+		}
+	}
+	for i := range all {
+		dst = appendAttempt(dst, &all[i])
+	}
+	return dst
+}
+
+func appendAttempt(dst []byte, a *Attempt) []byte {
+	dst = binary.AppendUvarint(append(dst, byte(a.Outcome)), uint64(max(a.At, 0)))
+	return appendText(appendText(dst, a.Worker), a.Text)
+}
+
+// failUnder is fail for a job whose queue's policy rules its failures: it is delayed, or given up.
+func (sh *shard) failUnder(now Time, job uint32, r *record, q *queue, a Attempt, sink Sink) {
+	a.At = now.Wall
+	tries := sh.addAttempt(job, r, a)
+	if p := q.policy; !p.Limited || tries <= p.Retries {
+		sh.release(now, job, r, q, now.Wall+p.Backoff.Delay(int(tries), sh.s.chance(r.seq, tries)), sink)
+		return
+	}
+	sh.giveUp(now, job, r, q, sink)
+}
+
+// retriesUnder reports whether the policy of a queue, and not the job's space, rules its failures. Jobs of other rules
+// for failures keep them: an orphan's owner has gone, and nobody would hear of it.
+func (sh *shard) retriesUnder(r *record, q *queue) bool {
+	p := q.policy
+	return p != nil && (p.Limited || p.Backoff.First > 0) && r.flags&(task|orphan) == 0 && !sh.s.rules[r.space].Owned
+}
+
+// giveUp ends a job that has failed too often: those who await it are told, its name is free, and it is kept as
+// failed, unless the policy keeps none.
+func (sh *shard) giveUp(now Time, job uint32, r *record, q *queue, sink Sink) {
+	sh.counters.GivenUp++
+	if p := q.policy; p.KeepFailed == (Keep{}) && p.DeadLetter == "" {
+		sh.end(job, r, q, Failed, nil, sink)
+		return
+	}
+	name, _ := unpack(sh.arena.view(r.bytes, int(r.size)))
+	if r.flags&awaited != 0 {
+		sh.notifyAll(job, r, q, Failed, nil, sink)
+	}
+	if r.flags&locking != 0 {
+		sh.dropLocks(job, r)
+	}
+	if len(sh.topics) > 0 {
+		sh.endTopic(topic{r.space, q.name, string(name)}, sink)
+	}
+	sh.names.remove(sh.s.tag(q.id, r.space, name), job)
+	r.flags &^= awaited | immediate | awaitedBySubmitter
+	q.bytes -= int64(r.size)
+	r.due = now.Wall
+	sh.fileFailed(job, r, q)
+	sh.save(job, r, q)
+}
+
+// failedLine is the failed jobs of a queue, by the time of their failure and their sequence number. A job in it is in
+// no table of names; its due is that time, in milliseconds.
+type failedLine struct {
+	queue *queue
+	jobs  index
+	check int64 // Wall when the first is too old; 0: there are too many
+	at    int   // place among the shard's
+}
+
+func (l *failedLine) ahead(o *failedLine) bool { return l.check < o.check }
+func (l *failedLine) place() int               { return l.at }
+func (l *failedLine) setPlace(i int)           { l.at = i }
+
+// failedJobs is how many failed jobs a queue has.
+func (q *queue) failedJobs() int {
+	if q.failed == nil {
+		return 0
+	}
+	return q.failed.jobs.jobs
+}
+
+// fileFailed keeps a job that stands nowhere as failed.
+func (sh *shard) fileFailed(job uint32, r *record, q *queue) {
+	r.state, r.home = failed, q.id
+	if q.failed == nil {
+		q.failed = &failedLine{queue: q, jobs: newIndex(), at: -1}
+	}
+	q.failed.jobs.pushBack(&sh.buckets, &sh.slab, key{r.due, int64(r.seq)}, job)
+	sh.failedBySeq[r.seq] = job
+	sh.resetFailed(q)
+}
+
+// unfileFailed takes a job out of the failed ones; it stands nowhere then.
+func (sh *shard) unfileFailed(job uint32, r *record, q *queue) {
+	q.failed.jobs.remove(&sh.buckets, &sh.slab, job)
+	if delete(sh.failedBySeq, r.seq); len(sh.failedBySeq) == 0 {
+		sh.failedBySeq = make(map[uint64]uint32) // a map keeps the room of all that it ever had
+	}
+	sh.resetFailed(q)
+}
+
+// resetFailed keeps the place of a queue among those with failed jobs after these or its policy have changed.
+func (sh *shard) resetFailed(q *queue) {
+	l := q.failed
+	if l == nil {
+		return
+	}
+	if l.jobs.jobs == 0 {
+		if l.at >= 0 {
+			sh.failing.remove(l)
+		}
+		l.jobs.free(&sh.buckets)
+		q.failed = nil
+		return
+	}
+	first, _ := l.jobs.min(&sh.buckets)
+	keep := defaultKeepFailed // jobs that a policy of before has left
+	if q.policy != nil {
+		keep = q.policy.KeepFailed
+	}
+	switch {
+	case q.policy != nil && q.policy.DeadLetter != "", keep == (Keep{}), keep.Jobs > 0 && int64(l.jobs.jobs) > keep.Jobs:
+		l.check = 0
+	case keep.Age > 0:
+		l.check = first.a + keep.Age
+	default:
+		l.check = never
+	}
+	if l.at < 0 {
+		sh.failing.push(l)
+	} else {
+		sh.failing.fix(l)
+	}
+	sh.s.alarmWall(max(l.check, 0))
+}
+
+// evictFailed removes failed jobs that are too many or too old.
+func (sh *shard) evictFailed(now Time, until int) (moves []move) {
+	for sh.mu.steps < until && len(sh.failing) > 0 && sh.failing[0].check <= now.Wall {
+		sh.countSteps(1)
+		l := sh.failing[0]
+		if p := l.queue.policy; p != nil && p.DeadLetter != "" {
+			moves = sh.beginMoves(now, l, p.DeadLetter, until, moves)
+			continue
+		}
+		job := l.jobs.head(&sh.buckets)
+		sh.counters.Evicted++
+		sh.removeFailed(job, sh.slab.at(job), l.queue)
+	}
+	return moves
+}
+
+// removeFailed removes a failed job.
+func (sh *shard) removeFailed(job uint32, r *record, q *queue) {
+	sh.unfileFailed(job, r, q)
+	sh.forgetFailed(job, r)
+	sh.discardUnused(q)
+}
+
+// forgetFailed frees a job that was failed and stands nowhere.
+func (sh *shard) forgetFailed(job uint32, r *record) {
+	sh.unsave(r)
+	sh.dropHistory(job, r)
+	sh.freeBytes(r.bytes)
+	sh.slab.free(job)
+}
+
+// lastText returns the end of an error text that a history keeps.
+func lastText(text []byte) string {
+	return string(text[max(0, len(text)-MaxAttemptText):])
+}

@@ -1,0 +1,201 @@
+package sched
+
+import "fmt"
+
+// ErrPolicy is the error of a job that the policy of its queue refuses. What Submit returns wraps it and says why.
+var ErrPolicy = fmt.Errorf("the policy of the queue refuses the job")
+
+var (
+	errPaused  = fmt.Errorf("%w: it is paused for submits", ErrPolicy)
+	errMaxJobs = fmt.Errorf("%w: max-jobs are pending", ErrPolicy)
+	errBytes   = fmt.Errorf("%w: its jobs have max-bytes", ErrPolicy)
+	errPayload = fmt.Errorf("%w: the workload is larger than max-payload", ErrPolicy)
+)
+
+// admit reports why a new job is refused. replaced is the size of the pending job of its name that goes for it, less
+// than 0 when there is none.
+func (q *queue) admit(j *Submission, replaced int64) error {
+	p := q.policy
+	size := int64(packedLen(j.Name, j.Workload))
+	switch {
+	case p == nil || j.history != nil: // dead letters are never refused: they were taken in
+		return nil
+	case p.Paused&PauseSubmits != 0:
+		return errPaused
+	case p.MaxPayload > 0 && int64(len(j.Workload)) > p.MaxPayload:
+		return errPayload
+	case p.MaxJobs > 0 && replaced < 0 && int64(q.pendingJobs()) >= p.MaxJobs:
+		return errMaxJobs
+	case p.MaxBytes > 0 && q.bytes+size-max(replaced, 0) > p.MaxBytes:
+		return errBytes
+	}
+	return nil
+}
+
+// pendingJobs is how many jobs are pending or parked, without tasks.
+func (q *queue) pendingJobs() int {
+	return q.pending() + len(q.parked) - (q.tasks - q.reservedTasks - q.waiting)
+}
+
+// limiter bounds what a queue hands out: none while it is paused, so many jobs at a time, and so many in a time. A queue
+// whose policy bounds nothing has none.
+type limiter struct {
+	queue       *queue
+	paused      bool
+	concurrency int
+	rate        Rate
+	credit      int64 // jobs that may start, times rate.Per
+	last        int64 // Mono up to which credit was counted
+	opens       int64 // Mono when there is credit again
+	at          int   // place among the shard's gates that time opens, -1: not there
+}
+
+func (g *limiter) ahead(o *limiter) bool { return g.opens < o.opens }
+func (g *limiter) place() int            { return g.at }
+func (g *limiter) setPlace(i int)        { g.at = i }
+
+// shut reports whether the queue may hand out nothing now.
+func (q *queue) shut() bool {
+	g := q.limiter
+	return g != nil && (g.paused || g.concurrency > 0 && q.running >= g.concurrency || g.at >= 0)
+}
+
+// started counts a job that was handed out. Without credit for another one the limiter is shut until a Tick opens it.
+func (sh *shard) started(now Time, g *limiter) {
+	if g.rate.Jobs == 0 {
+		return
+	}
+	g.fill(now)
+	g.credit -= g.rate.Per
+	if g.credit < g.rate.Per && g.at < 0 {
+		g.opens = now.Mono + (g.rate.Per-g.credit+g.rate.Jobs-1)/g.rate.Jobs
+		sh.limiters.push(g)
+		sh.s.alarmMono(g.opens)
+	}
+}
+
+// fill adds the credit of the time that has passed.
+func (g *limiter) fill(now Time) {
+	most := g.rate.Burst * g.rate.Per
+	passed := max(now.Mono-g.last, 0)
+	g.last = max(now.Mono, g.last)
+	if passed > (most-g.credit)/g.rate.Jobs { // also where the product would overflow
+		g.credit = most
+		return
+	}
+	g.credit += passed * g.rate.Jobs
+}
+
+// openLimiters opens the limiters whose time has come.
+func (sh *shard) openLimiters(now Time, until int, sink Sink) {
+	for sh.mu.steps < until && len(sh.limiters) > 0 && sh.limiters[0].opens <= now.Mono {
+		g := sh.limiters[0]
+		sh.limiters.remove(g)
+		sh.countSteps(1)
+		if q := g.queue; !q.dropped && q.limiter == g {
+			g.fill(now)
+			sh.matchUntil(now, q, until, sink)
+			sh.opened(q)
+		}
+	}
+}
+
+// opened has withheld jobs offered again when a queue may hand out: while it was shut they were offered to nobody.
+func (sh *shard) opened(q *queue) {
+	if q.withheld.jobs > 0 && q.named > 0 && !q.shut() {
+		sh.startSearch(q)
+	}
+}
+
+// ended has a queue with a limiter matched by the next Tick: one of its running jobs has ended.
+func (sh *shard) ended(q *queue) {
+	if q.limiter != nil {
+		sh.matchLater(q)
+		sh.opened(q)
+	}
+}
+
+// SetPolicies gives the scheduler a new table of rules. Queues that are made from now on follow it; the Ticks give it to
+// the others, a batch at a time, and until then these follow the table of before.
+func (s *Scheduler) SetPolicies(t *Policies) {
+	s.policies.Store(t)
+	for i := range s.shards {
+		sh := &s.shards[i]
+		sh.mu.Lock()
+		sh.policed = 0
+		sh.mu.Unlock()
+	}
+	s.alarmMono(0)
+}
+
+// ApplyPolicies gives all queues the present policies at once. It is called before any peer is served: a paused queue
+// hands out nothing after a restart.
+func (s *Scheduler) ApplyPolicies(now Time, sink Sink) {
+	for i := range s.shards {
+		sh := &s.shards[i]
+		for more := true; more; {
+			sh.mu.Lock()
+			more = sh.police(now, sh.mu.steps+s.batch, sink)
+			sh.unlock(now, sink)
+		}
+	}
+}
+
+// police gives queues the present policies, a batch of them. more says that there are others.
+func (sh *shard) police(now Time, until int, sink Sink) (more bool) {
+	if sh.s.policies.Load() == nil {
+		return false
+	}
+	for ; sh.mu.steps < until && sh.policed < len(sh.queues); sh.policed++ {
+		sh.countSteps(1)
+		if q := sh.queues[sh.policed]; q != nil && !q.dropped {
+			sh.setPolicy(now, q)
+			sh.matchUntil(now, q, until, sink)
+			sh.opened(q)
+		}
+	}
+	return sh.policed < len(sh.queues)
+}
+
+// setPolicy gives a queue its present policy.
+func (sh *shard) setPolicy(now Time, q *queue) {
+	t := sh.s.policies.Load()
+	if t == nil {
+		return
+	}
+	sh.countSteps(len(t.rules) / entriesPerStep)
+	q.policy = t.Of(q.name)
+	sh.setLimiter(now, q)
+	sh.resetFailed(q)
+}
+
+func (sh *shard) setLimiter(now Time, q *queue) {
+	old := q.limiter
+	if old != nil && old.at >= 0 {
+		sh.limiters.remove(old)
+	}
+	q.limiter = nil
+	p := q.policy
+	if p == nil || p.Paused&PauseHandOut == 0 && p.Concurrency == 0 && p.Rate.Jobs == 0 {
+		return
+	}
+	g := &limiter{queue: q, at: -1, last: now.Mono, paused: p.Paused&PauseHandOut != 0, concurrency: int(p.Concurrency), rate: p.Rate}
+	g.credit = g.rate.Burst * g.rate.Per
+	if old != nil && old.rate == g.rate { // the rate goes on as it was
+		g.credit, g.last = old.credit, old.last
+		if old.opens > now.Mono && g.rate.Jobs > 0 && g.credit < g.rate.Per {
+			g.opens = old.opens
+			sh.limiters.push(g)
+		}
+	}
+	q.limiter = g
+}
+
+// chance is bits for the jitter of a retry: always the same for a job and a try, so that a history can be replayed.
+func (s *Scheduler) chance(seq uint64, tries int32) uint64 {
+	x := (seq+1)*0x9e3779b97f4a7c15 ^ uint64(tries)*0xd6e8feb86659fd93 ^ s.salt
+	x ^= x >> 32
+	x *= 0xd6e8feb86659fd93
+	x ^= x >> 32
+	return x * 0xd6e8feb86659fd93
+}

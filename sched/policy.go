@@ -1,0 +1,313 @@
+package sched
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// Policy is what an operator wants of one queue. The zero Policy changes nothing: jobs follow the
+// rules of their space alone.
+type Policy struct {
+	// Limited says that Retries counts: a job of a space without rules for failures (Rules.Deaths, Graph)
+	// that fails more often than Retries times is given up. Not Limited, it is tried for ever, at once.
+	Limited bool
+	Retries int32
+	Backoff Backoff
+	// KeepFailed bounds the jobs that were given up and are kept with their history.
+	KeepFailed Keep
+	// DeadLetter names the queue that takes a job that was given up; empty: none.
+	DeadLetter string
+
+	MaxJobs    int64 // pending jobs; 0: any number
+	MaxBytes   int64 // bytes of the names and workloads of all jobs; 0: any number
+	MaxPayload int64 // bytes of a workload; 0: any number
+
+	Concurrency int64 // jobs that run at a time; 0: any number
+	Rate        Rate
+	Paused      Pause
+}
+
+// Pause says what a queue does not do for now.
+type Pause uint8
+
+// The pauses. They are bits.
+const (
+	PauseHandOut Pause = 1 << iota // no job is handed out
+	PauseSubmits                   // no job is taken in
+)
+
+// PolicySource says where a value of a policy comes from.
+type PolicySource uint8
+
+// The sources, the weaker first.
+const (
+	FromFile    PolicySource = iota // the configuration file
+	FromRunTime                     // a command to the running server
+)
+
+// String returns the source as people read it.
+func (s PolicySource) String() string {
+	if s == FromRunTime {
+		return "run time"
+	}
+	return "file"
+}
+
+// PolicyRule gives the queues that Pattern matches values, by key. In a pattern * stands for any bytes and ?
+// for one byte.
+type PolicyRule struct {
+	Pattern string
+	Source  PolicySource
+	Values  map[string]string
+}
+
+// PolicyValue is one value of a queue's policy, and the rule that it comes from.
+type PolicyValue struct {
+	Key, Value string
+	Pattern    string
+	Source     PolicySource
+}
+
+// Bounds of rules and their values.
+const (
+	// MaxPolicyRules bounds a table: each queue is matched with every rule once.
+	MaxPolicyRules = 4096
+	// maxPattern is the longest name of a queue that DROP_FUNC takes.
+	maxPattern = maxShortQueue
+	// maxPolicyText bounds a text such as the reason of a pause.
+	maxPolicyText = 1024
+)
+
+// Policies is a table of rules. It never changes.
+type Policies struct{ rules []PolicyRule }
+
+// NewPolicies makes a table of rules, at most one for each pattern and source. It refuses a rule whose pattern, key or
+// value cannot be meant.
+func NewPolicies(rules []PolicyRule) (*Policies, error) {
+	if len(rules) > MaxPolicyRules {
+		return nil, policyError("", "", "there may be %d rules for queues, not %d", MaxPolicyRules, len(rules))
+	}
+	t := &Policies{slices.Clone(rules)}
+	slices.SortStableFunc(t.rules, PolicyRule.compare)
+	for i := range t.rules {
+		if err := t.rules[i].check(); err != nil {
+			return nil, err
+		}
+		if i > 0 && t.rules[i].compare(t.rules[i-1]) == 0 {
+			return nil, policyError(t.rules[i].Pattern, "", "the %s has two rules for it", t.rules[i].Source)
+		}
+	}
+	return t, nil
+}
+
+func (r *PolicyRule) check() error {
+	switch {
+	case r.Pattern == "":
+		return policyError(r.Pattern, "", "a rule needs the name of a queue, or a pattern such as mail.*")
+	case len(r.Pattern) > maxPattern:
+		return policyError(r.Pattern[:32]+"...", "", "a pattern has at most %d bytes", maxPattern)
+	}
+	for key, value := range r.Values {
+		if err := (&Policy{}).set(key, value); err != nil {
+			return policyError(r.Pattern, key, "%w", err)
+		}
+	}
+	p := r.policy()
+	if p.DeadLetter != "" && p.DeadLetter == r.Pattern {
+		return policyError(r.Pattern, deadLetterKey, "a queue cannot be its own dead-letter queue")
+	}
+	return nil
+}
+
+func (r *PolicyRule) policy() (p Policy) {
+	for key, value := range r.Values {
+		_ = p.set(key, value) // the caller has checked it, or does so
+	}
+	return p
+}
+
+// compare orders rules, the weaker first: a pattern is weaker than a name, a pattern with less outside of * weaker than
+// one with more, and the file weaker than the run time.
+func (r PolicyRule) compare(o PolicyRule) int {
+	return cmp.Or(
+		cmp.Compare(count(r.exact()), count(o.exact())),
+		cmp.Compare(r.literal(), o.literal()),
+		strings.Compare(r.Pattern, o.Pattern),
+		cmp.Compare(r.Source, o.Source),
+	)
+}
+
+func (r *PolicyRule) exact() bool { return !strings.ContainsAny(r.Pattern, "*?") }
+
+// literal counts the bytes that are no *.
+func (r *PolicyRule) literal() int { return len(r.Pattern) - strings.Count(r.Pattern, "*") }
+
+// Of returns the policy of a queue, nil when no rule matches its name. The values of stronger rules hide those of
+// weaker ones, key by key.
+func (t *Policies) Of(queue string) *Policy {
+	var p *Policy
+	for i := range t.rules {
+		if r := &t.rules[i]; matches(r.Pattern, queue) {
+			if p == nil {
+				p = &Policy{KeepFailed: defaultKeepFailed}
+			}
+			for key, value := range r.Values {
+				_ = p.set(key, value) // NewPolicies has checked it
+			}
+		}
+	}
+	if p != nil && p.DeadLetter == queue { // a pattern may match the dead-letter queue that it names
+		p.DeadLetter = ""
+	}
+	return p
+}
+
+// Explain returns the values that Of joins, in the order of PolicyKeys, each with its rule.
+func (t *Policies) Explain(queue string) (values []PolicyValue) {
+	last := make(map[string]PolicyValue)
+	for _, r := range t.rules {
+		if matches(r.Pattern, queue) {
+			for key, value := range r.Values {
+				last[key] = PolicyValue{key, value, r.Pattern, r.Source}
+			}
+		}
+	}
+	for _, k := range policyKeys {
+		if v, ok := last[k.Name]; ok && (k.Name != deadLetterKey || v.Value != queue) {
+			values = append(values, v)
+		}
+	}
+	return values
+}
+
+// Rules returns the rules, the weaker first. The caller must not change them.
+func (t *Policies) Rules() []PolicyRule { return t.rules }
+
+// matches reports whether a name fits a pattern. It takes time in proportion to both lengths, so a name that is longer
+// than any that DROP_FUNC takes, such as a type of Gloom, fits the pattern * alone.
+func matches(pattern, name string) bool {
+	if len(name) > maxPattern {
+		return pattern == "*"
+	}
+	star, retry := -1, 0 // the last * and where its bytes end
+	p, n := 0, 0
+	for n < len(name) {
+		switch {
+		case p < len(pattern) && pattern[p] == '*':
+			star, retry = p, n
+			p++
+		case p < len(pattern) && (pattern[p] == '?' || pattern[p] == name[n]):
+			p, n = p+1, n+1
+		case star >= 0:
+			retry++
+			p, n = star+1, retry
+		default:
+			return false
+		}
+	}
+	return strings.Trim(pattern[p:], "*") == ""
+}
+
+// PolicyKey is a key of a rule.
+type PolicyKey struct {
+	Name    string
+	Example string
+	Meaning string // one line, for --help and the pages
+	set     func(*Policy, string) error
+}
+
+// PolicyKeys returns all keys, in the order in which they are shown.
+func PolicyKeys() []PolicyKey { return slices.Clone(policyKeys) }
+
+const deadLetterKey = "dead-letter"
+
+var policyKeys = []PolicyKey{
+	{"retries", "3", "how often a job that failed, timed out or lost its worker is tried again before it is given up; forever is the default", (*Policy).setRetries},
+	{"backoff", "1s..1h x2 ~20%", "the delay before each retry: the first, the longest, the factor between two, and by how much chance changes it", (*Policy).setBackoff},
+	{"keep-failed", "10000, 30d", "how many jobs that were given up are kept, and for how long; 0 keeps none", (*Policy).setKeepFailed},
+	{deadLetterKey, "mail.dead", "the queue that takes jobs that were given up, instead of keeping them as failed", (*Policy).setDeadLetter},
+	{"max-jobs", "100000", "new jobs are refused while so many are pending", func(p *Policy, v string) error { return setCount(&p.MaxJobs, v) }},
+	{"max-bytes", "1GiB", "new jobs are refused that would make the queue larger", func(p *Policy, v string) error { return setSize(&p.MaxBytes, v) }},
+	{"max-payload", "1MiB", "jobs with a larger workload are refused", func(p *Policy, v string) error { return setSize(&p.MaxPayload, v) }},
+	{"concurrency", "10", "how many jobs of the queue run at a time", func(p *Policy, v string) error { return setCount(&p.Concurrency, v) }},
+	{"rate", "10/s burst 20", "how many jobs of the queue start in a time, and how many of them at once after a rest", (*Policy).setRate},
+	{"paused", "hand-out", "hand-out: no job starts; submits: no job is taken in; both", (*Policy).setPaused},
+	{"paused-by", "ada", "who has paused the queue", checkText},
+	{"paused-why", "the database moves", "why", checkText},
+}
+
+// set sets a value by its key.
+func (p *Policy) set(key, value string) error {
+	for i := range policyKeys {
+		if policyKeys[i].Name == key {
+			return policyKeys[i].set(p, value)
+		}
+	}
+	names := make([]string, len(policyKeys))
+	for i := range policyKeys {
+		names[i] = policyKeys[i].Name
+	}
+	return policyError("", "", "there is no such key; the keys are %s", strings.Join(names, ", "))
+}
+
+func checkText(_ *Policy, text string) error {
+	if len(text) > maxPolicyText || !utf8.ValidString(text) {
+		return policyError("", "", "a text has at most %d bytes of UTF-8", maxPolicyText)
+	}
+	return nil
+}
+
+func (p *Policy) setRetries(text string) error {
+	if text == "forever" {
+		p.Limited, p.Retries = false, 0
+		return nil
+	}
+	n, err := parseCount(text, math.MaxInt16)
+	if err != nil {
+		return err
+	}
+	p.Limited, p.Retries = true, int32(n)
+	return nil
+}
+
+func (p *Policy) setBackoff(text string) (err error) {
+	p.Backoff, err = parseBackoff(text)
+	return err
+}
+
+func (p *Policy) setKeepFailed(text string) (err error) {
+	p.KeepFailed, err = parseKeep(text)
+	return err
+}
+
+func (p *Policy) setDeadLetter(name string) error {
+	if len(name) > maxPattern || strings.ContainsAny(name, "*?") {
+		return policyError("", "", "it is the name of a queue, at most %d bytes without * and ?", maxPattern)
+	}
+	p.DeadLetter = name
+	return nil
+}
+
+func (p *Policy) setRate(text string) (err error) {
+	p.Rate, err = parseRate(text)
+	return err
+}
+
+func (p *Policy) setPaused(text string) error {
+	switch text {
+	case "no":
+		p.Paused = 0
+	case "hand-out":
+		p.Paused = PauseHandOut
+	case "submits":
+		p.Paused = PauseSubmits
+	case "both":
+		p.Paused = PauseHandOut | PauseSubmits
+	default:
+		return policyError("", "", "it is hand-out, submits, both or no")
+	}
+	return nil
+}

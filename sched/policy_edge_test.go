@@ -1,0 +1,249 @@
+package sched
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// TestDeadLetterBesideRunningJob: a dead letter waits while a job of its name runs in the dead-letter queue.
+func TestDeadLetterBesideRunningJob(t *testing.T) {
+	x := newTestSched(t, Options{})
+	x.under([3]string{"a", "retries", "0"}, [3]string{"a", "dead-letter", "dead"}, [3]string{"b", "retries", "0"}, [3]string{"b", "dead-letter", "dead"})
+	a, b, d := x.peer("a"), x.peer("b"), x.peer("dead")
+	x.fails(a, "a", "monday")
+	x.s.ticks(x.now, &x.rec)
+	run := x.reserveJob(d, "monday")
+	x.fails(b, "b", "monday")
+	x.s.ticks(x.now, &x.rec)
+	x.ok(x.s.Finish(x.now, d, run, nil, &x.rec))
+	x.pass(10000)
+	st := x.s.Stats()
+	if st.Jobs+st.Failed == 0 {
+		t.Error("the second dead letter is nowhere")
+	}
+}
+
+// TestDeadLettersOfOneName: of two dead letters of one name both are there.
+func TestDeadLettersOfOneName(t *testing.T) {
+	x := newTestSched(t, Options{})
+	x.under([3]string{"?", "retries", "0"}, [3]string{"?", "dead-letter", "dead"})
+	a, b := x.peer("a"), x.peer("b")
+	x.fails(a, "a", "monday")
+	x.s.ticks(x.now, &x.rec)
+	x.fails(b, "b", "monday")
+	x.s.ticks(x.now, &x.rec)
+	st := x.s.Stats()
+	if st.Jobs+st.Failed != 2 {
+		t.Errorf("two jobs died, %d dead letters are there (moved %d)", st.Jobs+st.Failed, st.Moved)
+	}
+}
+
+// TestPatternWithItsDeadLetterQueue: a dead-letter queue that the pattern matches as well does not move its jobs to itself.
+func TestPatternWithItsDeadLetterQueue(t *testing.T) {
+	x := newTestSched(t, Options{})
+	x.under([3]string{"mail.*", "retries", "0"}, [3]string{"mail.*", "dead-letter", "mail.dead"})
+	d := x.peer("mail.dead")
+	x.submit("mail.dead", "j")
+	n := 0
+	for range 50 {
+		x.reserve(d, 1)
+		x.s.ticks(x.now, &x.rec)
+		all := x.rec.take()
+		if len(all) == 0 {
+			break
+		}
+		n++
+		x.ok(x.s.Fail(x.now, d, all[0].job.run, nil, &x.rec))
+		x.s.ticks(x.now, &x.rec)
+	}
+	if n > 1 {
+		t.Errorf("with retries 0 the job ran %d times at one moment", n)
+	}
+}
+
+// TestMoveKeepsHistory: a move that cannot be made leaves the history as it is.
+func TestMoveKeepsHistory(t *testing.T) {
+	x := newTestSched(t, Options{MaxQueues: 1})
+	x.under([3]string{"f", "retries", "0"}, [3]string{"f", "dead-letter", "dead"})
+	p := x.peer("f")
+	x.submit("f", "j")
+	x.ok(x.s.Fail(x.now, p, x.reserveJob(p, "j"), []byte("the reason"), &x.rec))
+	for range 300 {
+		x.pass(1001)
+	}
+	got, _ := x.failedOf("f")
+	if !strings.Contains(fmt.Sprint(got), "the reason") {
+		t.Errorf("the error text is gone: %.150v", got)
+	}
+}
+
+// TestPauseOverWithheld: a withheld job goes to the Named peer that it fits when the pause ends.
+func TestPauseOverWithheld(t *testing.T) {
+	x := newTestSched(t, Options{Rules: testRules})
+	master, p := x.peer(), x.skilled(Named, "f")
+	x.reserve(p, 1)
+	x.reserve(p, 2)
+	x.submit("f", "a", owned(master, 7))
+	ref := x.want("2 1 assign a")[0].job.run
+	x.submit("f", "a") // clashes: withheld
+	x.want()
+	x.under([3]string{"f", "paused", "hand-out"})
+	x.ok(x.s.Finish(x.now, p, ref, nil, &x.rec))
+	x.rec.take()
+	x.under([3]string{"f", "paused", "no"})
+	x.pass(100000)
+	if got := len(x.rec.take()); got != 1 {
+		t.Errorf("after the pause %d jobs are handed out; the worker waits with a free slot", got)
+	}
+}
+
+// TestRateOverWithheld: a withheld job goes to the Named peer that it fits when the rate allows it.
+func TestRateOverWithheld(t *testing.T) {
+	x := newTestSched(t, Options{Rules: testRules})
+	x.under([3]string{"f", "rate", "2/s"})
+	master, p := x.peer(), x.skilled(Named, "f")
+	x.reserve(p, 1)
+	x.reserve(p, 2)
+	x.reserve(p, 3)
+	x.submit("f", "a", owned(master, 7))
+	ref := x.rec.take()[0].job.run
+	x.submit("f", "a") // withheld
+	x.submit("f", "b") // second of the burst: shut
+	x.rec.take()
+	x.ok(x.s.Finish(x.now, p, ref, nil, &x.rec))
+	x.rec.take()
+	x.pass(100000)
+	if got := len(x.rec.take()); got != 1 {
+		t.Errorf("after the rate opened %d jobs are handed out; the worker waits", got)
+	}
+}
+
+// TestStealPaused: a paused queue gives no tasks.
+func TestStealPaused(t *testing.T) {
+	x := newTestSched(t, Options{Rules: [MaxSpaces]Rules{3: {Graph: true, Untimed: true}}})
+	x.under([3]string{"dwork", "paused", "both"}, [3]string{"dwork", "concurrency", "1"}, [3]string{"dwork", "max-jobs", "1"})
+	x.ok(x.s.Extend(x.now, 3, []byte("dwork"), []Task{{Name: []byte("a")}, {Name: []byte("b")}}, &x.rec))
+	w := x.s.NewHolder("w")
+	n := 0
+	x.s.Steal(x.now, w, []byte("dwork"), 5, &x.rec, func(*TaskView) bool { n++; return true })
+	if n > 0 {
+		t.Errorf("a paused queue with concurrency 1 hands out %d tasks; Extend took 2", n)
+	}
+}
+
+// TestMaxJobsWithoutTasks: tasks do not count for max-jobs.
+func TestMaxJobsWithoutTasks(t *testing.T) {
+	x := newTestSched(t, Options{Rules: [MaxSpaces]Rules{3: {Graph: true, Untimed: true}}})
+	x.under([3]string{"dwork", "max-jobs", "2"})
+	x.ok(x.s.Extend(x.now, 3, []byte("dwork"), []Task{{Name: []byte("a")}, {Name: []byte("b")}}, &x.rec))
+	if _, err := x.submit("dwork", "j"); err != nil {
+		t.Errorf("no job is there but tasks: %v", err)
+	}
+}
+
+// TestRefusedLongQueue: a refused submission leaves no queue behind.
+func TestRefusedLongQueue(t *testing.T) {
+	x := newTestSched(t, Options{})
+	x.under([3]string{"*", "paused", "submits"})
+	for i := range 10 {
+		x.submit(strings.Repeat("q", 1000)+fmt.Sprint(i), "j")
+	}
+	x.s.ticks(x.now, &x.rec)
+	if n := x.s.Stats().Queues; n != 0 {
+		t.Errorf("%d queues with long names stay after refused submissions", n)
+	}
+}
+
+// TestEvictedLongQueue: a queue with a long name goes with its last failed job.
+func TestEvictedLongQueue(t *testing.T) {
+	x := newTestSched(t, Options{})
+	x.under([3]string{"*", "retries", "0"}, [3]string{"*", "keep-failed", "1h"})
+	name := strings.Repeat("q", 1000)
+	p := x.skilled(Wide, name)
+	x.submit(name, "j")
+	x.reserve(p, 1)
+	run := x.rec.take()[0].job.run
+	x.ok(x.s.Fail(x.now, p, run, nil, &x.rec))
+	x.s.Forget(x.now, p, &x.rec)
+	x.pass(7200_000)
+	if n := x.s.Stats().Queues; n != 0 {
+		t.Errorf("%d queues with long names stay", n)
+	}
+}
+
+// TestPauseOverRestart: a queue is paused before the first peer is served.
+func TestPauseOverRestart(t *testing.T) {
+	kept := memJournal{make(map[uint64]Saved)}
+	rules := [MaxSpaces]Rules{{Durable: true}}
+	x := newTestSched(t, Options{Rules: rules, Journal: kept})
+	x.submit("f", "a")
+	y := newTestSched(t, Options{Rules: rules, Journal: kept})
+	last := uint64(0)
+	for _, seq := range kept.order() {
+		j := kept[0][seq]
+		y.ok(y.s.Restore(y.now, &j))
+		last = j.Ref.Seq
+	}
+	y.s.Resume(y.now, last, nil, &y.rec)
+	table, _ := NewPolicies([]PolicyRule{{"f", FromRunTime, map[string]string{"paused": "hand-out"}}})
+	y.s.SetPolicies(table)
+	y.s.ApplyPolicies(y.now, &y.rec)
+	p := y.peer("f")
+	y.reserve(p, 1) // a worker that connects before the first Tick
+	if got := y.rec.take(); len(got) > 0 {
+		t.Errorf("a paused queue hands out %v after a restart", got[0].job.name)
+	}
+}
+
+// TestRetryWhileMoving: a failed job that is on its way to a dead-letter queue is not retried.
+func TestRetryWhileMoving(t *testing.T) {
+	x := newTestSched(t, Options{})
+	x.under([3]string{"f", "retries", "0"})
+	p := x.peer("f")
+	x.fails(p, "f", "j")
+	m := x.s.shards[0].failedBySeq
+	_ = m
+	// wall 0
+	y := newTestSched(t, Options{})
+	y.now.Wall = 0
+	y.under([3]string{"f", "retries", "0"})
+	q := y.peer("f")
+	y.fails(q, "f", "j")
+	got, _ := y.failedOf("f")
+	t.Log(got)
+}
+
+// TestMoveAfterCrash: a move that a crash has cut short is completed and doubles nothing.
+func TestMoveAfterCrash(t *testing.T) {
+	kept := memJournal{make(map[uint64]Saved)}
+	rules := [MaxSpaces]Rules{{Durable: true}}
+	x := newTestSched(t, Options{Rules: rules, Journal: kept})
+	x.under([3]string{"f", "retries", "0"})
+	p := x.peer("f")
+	x.fails(p, "f", "j")
+	before := map[uint64]Saved{}
+	for k, v := range kept[0] {
+		before[k] = v
+	}
+	x.under([3]string{"f", "retries", "0"}, [3]string{"f", "dead-letter", "dead"})
+	// the journal that ends between: both
+	for k, v := range before {
+		kept[0][k] = v
+	}
+	y := newTestSched(t, Options{Rules: rules, Journal: kept})
+	last := uint64(0)
+	for _, seq := range kept.order() {
+		j := kept[0][seq]
+		y.ok(y.s.Restore(y.now, &j))
+		last = j.Ref.Seq
+	}
+	y.s.Resume(y.now, last, nil, &y.rec)
+	d := y.peer("dead")
+	y.reserve(d, 1)
+	y.under([3]string{"f", "retries", "0"}, [3]string{"f", "dead-letter", "dead"})
+	st := y.s.Stats()
+	if st.Jobs != 1 || st.Failed != 0 {
+		t.Errorf("%d jobs and %d failed ones are there", st.Jobs, st.Failed)
+	}
+}

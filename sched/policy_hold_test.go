@@ -1,0 +1,80 @@
+//go:build invariants
+
+package sched
+
+import (
+	"fmt"
+	"testing"
+)
+
+// setPolicy gives the queue f a policy.
+func setPolicy(x *loadedSched, values map[string]string) {
+	t, err := NewPolicies([]PolicyRule{{"f", FromRunTime, values}})
+	x.ok(err)
+	x.SetPolicies(t)
+	x.ticks(x.now, discardAll{})
+}
+
+// TestPolicyHold measures the longest hold of a shard's lock, in steps, under policies over very many jobs.
+func TestPolicyHold(t *testing.T) {
+	for what, prepare := range map[string]func(x *loadedSched) func(){
+		"large failed jobs move": func(x *loadedSched) func() {
+			setPolicy(x, map[string]string{"retries": "0"})
+			p := x.peer(Wide, "f")
+			sink := new(lastRun)
+			for range 40 {
+				x.submit(1, "f", func(_ int, j *Submission) { j.Workload = make([]byte, 8<<20) })
+				x.ok(x.Reserve(x.now, p, 1, sink))
+				x.ok(x.Fail(x.now, p, sink.run, nil, discardAll{}))
+			}
+			x.ticks(x.now, discardAll{})
+			return func() { setPolicy(x, map[string]string{"retries": "0", "dead-letter": "dead"}) }
+		},
+		"a worker leaves with awaited jobs that are given up": func(x *loadedSched) func() {
+			setPolicy(x, map[string]string{"retries": "0"})
+			p := x.peer(Wide, "f")
+			var waiters []*Peer
+			for range 1000 {
+				waiters = append(waiters, x.peer(Wide))
+			}
+			for i := range 500 {
+				for _, w := range waiters {
+					x.ok(x.Submit(x.now, &Submission{Queue: []byte("f"), Name: fmt.Append(nil, i), Await: w, Tag: uint64(i)}, discardAll{}))
+				}
+			}
+			x.take(p, 500)
+			return func() { x.Forget(x.now, p, discardAll{}) }
+		},
+		"a million failed are evicted": func(x *loadedSched) func() {
+			setPolicy(x, map[string]string{"retries": "0", "keep-failed": "4000000"})
+			p := x.peer(Wide, "f")
+			sink := new(lastRun)
+			for i := range 100000 {
+				x.submit(1, "f", nil)
+				x.ok(x.Reserve(x.now, p, uint64(i), sink))
+				x.ok(x.Fail(x.now, p, sink.run, nil, discardAll{}))
+			}
+			return func() { setPolicy(x, map[string]string{"retries": "0", "keep-failed": "0"}) }
+		},
+		"concurrency": func(x *loadedSched) func() {
+			setPolicy(x, map[string]string{"concurrency": "100"})
+			p := x.peer(Wide, "f")
+			x.submit(100000, "f", nil)
+			x.take(p, 10000)
+			return func() { setPolicy(x, map[string]string{"concurrency": "100000"}) }
+		},
+	} {
+		x := newLoadedSched(t)
+		x.SetTimeout(0)
+		act := prepare(x)
+		x.ticks(x.now, discardAll{})
+		g := &x.shards[0].mu
+		g.maxSteps = 0
+		act()
+		x.ticks(x.now, discardAll{})
+		t.Logf("%s: %d steps of %d", what, g.maxSteps, g.steps)
+		if g.maxSteps > maxHeldSteps || g.maxSteps == 0 {
+			t.Errorf("%s: %d steps under one hold, %d allowed", what, g.maxSteps, maxHeldSteps)
+		}
+	}
+}

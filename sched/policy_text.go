@@ -1,0 +1,209 @@
+package sched
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// PolicyError is a rule that cannot be meant.
+type PolicyError struct {
+	Pattern, Key string // of the rule, as far as known
+	Err          error
+}
+
+// Error names the rule and what may stand there.
+func (e *PolicyError) Error() string {
+	switch {
+	case e.Pattern == "" && e.Key == "":
+		return e.Err.Error()
+	case e.Key == "":
+		return fmt.Sprintf("queue %q: %v", e.Pattern, e.Err)
+	}
+	return fmt.Sprintf("queue %q, %s: %v", e.Pattern, e.Key, e.Err)
+}
+
+// Unwrap returns Err.
+func (e *PolicyError) Unwrap() error { return e.Err }
+
+func policyError(pattern, key, format string, args ...any) error {
+	return &PolicyError{pattern, key, fmt.Errorf(format, args...)}
+}
+
+// longestPolicyTime bounds durations: a time beyond it is a slip of the pen.
+const longestPolicyTime = 10 * 365 * 24 * time.Hour
+
+// Backoff is a growing delay between retries. The zero Backoff delays nothing.
+type Backoff struct {
+	First, Longest int64 // milliseconds
+	Factor         float64
+	Jitter         float64 // the share of a delay by which it is made shorter or longer, up to 1
+}
+
+// Delay returns the delay in milliseconds before the retry of a number, from 1. chance spreads equal delays: any bits.
+func (b *Backoff) Delay(retry int, chance uint64) int64 {
+	if b.First == 0 {
+		return 0
+	}
+	d := min(float64(b.First)*math.Pow(b.Factor, float64(max(retry-1, 0))), float64(b.Longest))
+	d += d * b.Jitter * (2*float64(chance>>11)/(1<<53) - 1)
+	return min(max(int64(d), 1), b.Longest)
+}
+
+// Keep bounds what is kept by number and age; 0: that bound is none. A zero Keep keeps nothing.
+type Keep struct {
+	Jobs int64
+	Age  int64 // milliseconds
+}
+
+// defaultKeepFailed is Keep where a policy limits retries and says nothing of what is kept.
+var defaultKeepFailed = Keep{Jobs: 10000, Age: (30 * 24 * time.Hour).Milliseconds()}
+
+// Rate bounds how many jobs start. The zero Rate bounds nothing.
+type Rate struct {
+	Jobs  int64 // so many
+	Per   int64 // in so many milliseconds
+	Burst int64 // so many at once after a rest
+}
+
+func parseBackoff(text string) (b Backoff, err error) {
+	const usage = "a back-off reads 1s..1h x2 ~20%: the first delay, the longest, the factor, the jitter"
+	b.Factor = 2
+	fields := strings.Fields(text)
+	if len(fields) == 0 {
+		return b, errors.New(usage)
+	}
+	first, longest, ranged := strings.Cut(fields[0], "..")
+	if b.First, err = parseTime(first); err != nil {
+		return Backoff{}, err
+	}
+	if b.Longest = b.First; ranged {
+		if b.Longest, err = parseTime(longest); err != nil {
+			return Backoff{}, err
+		}
+	}
+	if b.Longest < b.First {
+		return Backoff{}, fmt.Errorf("the longest delay, %s, is shorter than the first, %s", longest, first)
+	}
+	for _, f := range fields[1:] {
+		switch value := f[1:]; {
+		case f[0] == 'x':
+			b.Factor, err = strconv.ParseFloat(value, 64)
+			if err != nil || !(b.Factor >= 1 && b.Factor <= 1000) {
+				return Backoff{}, fmt.Errorf("the factor %s is not a number from 1 to 1000", f)
+			}
+		case f[0] == '~' && strings.HasSuffix(value, "%"):
+			share, err := strconv.ParseFloat(strings.TrimSuffix(value, "%"), 64)
+			if err != nil || !(share >= 0 && share <= 100) {
+				return Backoff{}, fmt.Errorf("the jitter %s is not a share from ~0%% to ~100%%", f)
+			}
+			b.Jitter = share / 100
+		default:
+			return Backoff{}, fmt.Errorf("%q is no part of a back-off; %s", f, usage)
+		}
+	}
+	return b, nil
+}
+
+func parseKeep(text string) (k Keep, err error) {
+	for _, part := range strings.Split(text, ",") {
+		part = strings.TrimSpace(part)
+		if n, countErr := parseCount(part, math.MaxUint32); countErr == nil {
+			k.Jobs = n
+			if n == 0 {
+				return Keep{}, nil
+			}
+			continue
+		}
+		if k.Age, err = parseTime(part); err != nil {
+			return Keep{}, fmt.Errorf("%q is neither a number of jobs nor a time: it reads 10000, 30d", part)
+		}
+	}
+	return k, nil
+}
+
+func parseRate(text string) (r Rate, err error) {
+	const usage = "a rate reads 10/s burst 20; the time is s, m, h or one such as 5m"
+	number, rest, found := strings.Cut(text, "/")
+	if !found {
+		return r, errors.New(usage)
+	}
+	if r.Jobs, err = parseCount(strings.TrimSpace(number), math.MaxInt32); err != nil {
+		return Rate{}, err
+	}
+	if r.Jobs == 0 {
+		return Rate{}, fmt.Errorf("a rate of 0 would start nothing: pause the queue")
+	}
+	fields := strings.Fields(rest)
+	switch len(fields) {
+	case 1:
+		r.Burst = r.Jobs
+	case 3:
+		if r.Burst, err = parseCount(fields[2], math.MaxInt32); err != nil || fields[1] != "burst" || r.Burst == 0 {
+			return Rate{}, errors.New(usage)
+		}
+	default:
+		return Rate{}, errors.New(usage)
+	}
+	unit := fields[0]
+	if unit == "s" || unit == "m" || unit == "h" || unit == "d" {
+		unit = "1" + unit
+	}
+	if r.Per, err = parseTime(unit); err != nil {
+		return Rate{}, err
+	}
+	if max(r.Jobs, r.Burst) > math.MaxInt64/4/r.Per {
+		return Rate{}, fmt.Errorf("so many jobs in %s cannot be counted: name fewer, or a shorter time", fields[0])
+	}
+	return r, nil
+}
+
+// parseTime reads a duration in milliseconds: what time.ParseDuration reads, and days as 30d.
+func parseTime(text string) (ms int64, err error) {
+	var d time.Duration
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		n, err := parseCount(days, int64(longestPolicyTime/(24*time.Hour)))
+		if err != nil {
+			return 0, fmt.Errorf("%q is no time such as 30d", text)
+		}
+		d = time.Duration(n) * 24 * time.Hour
+	} else if d, err = time.ParseDuration(text); err != nil {
+		return 0, fmt.Errorf("%q is no time such as 500ms, 10s, 5m, 1h or 30d", text)
+	}
+	if d < time.Millisecond || d > longestPolicyTime {
+		return 0, fmt.Errorf("the time %s is not from 1ms to %dd", text, longestPolicyTime/(24*time.Hour))
+	}
+	return d.Milliseconds(), nil
+}
+
+func setCount(n *int64, text string) (err error) {
+	*n, err = parseCount(text, math.MaxUint32)
+	return err
+}
+
+func parseCount(text string, most int64) (int64, error) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 || n > most {
+		return 0, fmt.Errorf("%q is no number from 0 to %d", text, most)
+	}
+	return n, nil
+}
+
+// setSize reads a size in bytes: a number, and k, m or g for powers of 1024, also written KiB, MiB, GiB.
+func setSize(size *int64, text string) error {
+	digits, shift := strings.ToLower(strings.TrimSpace(text)), 0
+	digits = strings.TrimSuffix(digits, "ib")
+	if i := strings.IndexAny(digits, "kmg"); i >= 0 && i == len(digits)-1 {
+		shift = 10 * (1 + strings.IndexByte("kmg", digits[i]))
+		digits = strings.TrimSpace(digits[:i])
+	}
+	n, err := strconv.ParseUint(digits, 10, 63)
+	if err != nil || n > math.MaxInt64>>shift {
+		return fmt.Errorf("%q is not a size: write bytes (67108864), or k, m, g (powers of 1024) as in 64m or 64MiB", text)
+	}
+	*size = int64(n << shift)
+	return nil
+}
