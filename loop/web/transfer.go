@@ -60,8 +60,9 @@ func (t *Transfer) extend() {
 
 // giveUp ends the transfer's wait for a turn, or its connection.
 func (t *Transfer) giveUp() {
+	answered := t.turn.Load() // before stop: the request may end its turn as soon as it hears of that
 	t.stop()
-	if t.turn.Load() {
+	if answered {
 		t.extend() // the peer is answered
 		return
 	}
