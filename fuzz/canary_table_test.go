@@ -98,7 +98,7 @@ var canaries = []canary{
 	{"a job is tried once more than its retries", "sched/failed.go", "if p := q.policy; !p.Limited || tries <= p.Retries {", "if p := q.policy; !p.Limited || tries <= p.Retries+1 {"},
 	{"a paused queue hands out a job when none of it runs", "sched/limiter.go", "(g.paused || g.concurrency", "(g.paused && q.running > 0 || g.concurrency"},
 	{"a queue runs one job more than its concurrency", "sched/limiter.go", "q.running >= g.concurrency", "q.running > g.concurrency"},
-	{"a job that ends lets no other of a limited queue start", "sched/limiter.go", "\t\tsh.matchLater(q)\n\t\tsh.opened(q)\n", "\t\tsh.opened(q)\n"},
+	{"a job that ends lets no other of a limited queue start", "sched/limiter.go", "\tsh.matchLater(q)\n\tsh.opened(q)\n", "\tsh.opened(q)\n"},
 	{"a job that is given up is not journaled as failed", "sched/failed.go", "\tsh.fileFailed(job, r, q)\n\tsh.save(job, r, q)\n", "\tsh.fileFailed(job, r, q)\n"},
 	{"a restart forgets how often a job has failed", "sched/journal.go", "\t\tsh.saved.History = sh.history(job, r)\n", ""},
 	{"a failed job that is removed stays in the journal", "sched/failed.go", "\tsh.unsave(r)\n\tsh.dropHistory(job, r)\n\tsh.freeBytes(r.bytes)\n\tsh.slab.free(job)\n", "\tsh.dropHistory(job, r)\n\tsh.freeBytes(r.bytes)\n\tsh.slab.free(job)\n"},

@@ -18,7 +18,7 @@ func (q *queue) admit(j *Submission, replaced int64) error {
 	p := q.policy
 	size := int64(packedLen(j.Name, j.Workload))
 	switch {
-	case p == nil || j.history != nil: // dead letters are never refused: they were taken in
+	case j.history != nil: // dead letters are never refused: they were taken in
 		return nil
 	case p.Paused&PauseSubmits != 0:
 		return errPaused
@@ -107,12 +107,10 @@ func (sh *shard) opened(q *queue) {
 	}
 }
 
-// ended has a queue with a limiter matched by the next Tick: one of its running jobs has ended.
+// ended has a queue, which has a limiter, matched by the next Tick: one of its running jobs has ended.
 func (sh *shard) ended(q *queue) {
-	if q.limiter != nil {
-		sh.matchLater(q)
-		sh.opened(q)
-	}
+	sh.matchLater(q)
+	sh.opened(q)
 }
 
 // SetPolicies gives the scheduler a new table of rules. Queues that are made from now on follow it; the Ticks give it to

@@ -247,7 +247,9 @@ func (sh *shard) unhold(job uint32, r *record) *queue {
 	}
 	q := w.queue
 	q.running--
-	sh.ended(q)
+	if q.limiter != nil {
+		sh.ended(q)
+	}
 	if last == 0 && w.over() {
 		sh.freeWatch(w)
 	}

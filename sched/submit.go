@@ -70,9 +70,11 @@ func (sh *shard) lookup(tag uint32, q *queue, space Space, name []byte) (uint32,
 }
 
 func (sh *shard) add(now Time, tag uint32, q *queue, j *Submission, sink Sink) error {
-	if err := q.admit(j, -1); err != nil {
-		sh.discardUnused(q)
-		return err
+	if q.policy != nil {
+		if err := q.admit(j, -1); err != nil {
+			sh.discardUnused(q)
+			return err
+		}
 	}
 	job, r, err := sh.newJob(tag, q, j.Space, j.Name, j.Workload)
 	if err != nil {
@@ -153,8 +155,10 @@ func (sh *shard) resubmit(now Time, job uint32, q *queue, j *Submission, sink Si
 		sh.counters.Ignored++
 		return nil
 	}
-	if err := q.admit(j, int64(r.size)); err != nil {
-		return err
+	if q.policy != nil {
+		if err := q.admit(j, int64(r.size)); err != nil {
+			return err
+		}
 	}
 	size := packedLen(j.Name, j.Workload)
 	bytes, room, ok := sh.arena.alloc(size)
