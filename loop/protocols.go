@@ -39,6 +39,9 @@ type (
 // PolicyRule is a rule for queues, as AdminOptions.Rules has it.
 type PolicyRule = sched.PolicyRule
 
+// ParseSize reads a size in bytes, as rules and flags have it.
+func ParseSize(text string) (int64, error) { return sched.ParseSize(text) }
+
 // CheckPolicyRule returns an error when a rule cannot be meant.
 func CheckPolicyRule(r PolicyRule) error {
 	_, err := sched.NewPolicies([]PolicyRule{r})

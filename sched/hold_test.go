@@ -119,7 +119,7 @@ func TestLongestHold(t *testing.T) {
 	if testing.Short() {
 		manyItems = 120_000
 	}
-	for what, prepare := range map[string]func(x *loadedSched) func(){
+	testHolds(t, map[string]func(x *loadedSched) func(){
 		"a worker that holds very many jobs leaves": func(x *loadedSched) func() {
 			p := x.peer(Wide, "f")
 			x.submit(manyItems, "f", nil)
@@ -277,7 +277,13 @@ func TestLongestHold(t *testing.T) {
 				}
 			}
 		},
-	} {
+	})
+}
+
+// testHolds checks that no verb and no Tick of a case takes more steps under one hold of the lock than are allowed. A
+// case prepares a scheduler and returns what is measured.
+func testHolds(t *testing.T, cases map[string]func(x *loadedSched) (act func())) {
+	for what, prepare := range cases {
 		x := newLoadedSched(t)
 		x.SetTimeout(0)
 		act := prepare(x)

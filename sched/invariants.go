@@ -209,43 +209,9 @@ func (c *checker) queues() error {
 	return nil
 }
 
+// queue checks the places of a queue's jobs, and what the queue counts of them.
 func (c *checker) queue(q *queue) error {
-	immediates, others := 0, make(map[int64]int)
-	pending := func(state state, in *index) func(uint32, *record, key) error {
-		return func(job uint32, r *record, k key) error {
-			want := readyKey(r)
-			if state == delayed {
-				want = key{r.due, int64(r.offset)}
-			}
-			if r.state != state || k != want || r.home != q.id {
-				return fmt.Errorf("state %d key %v home %d, want %d %v %d", r.state, k, r.home, state, want, q.id)
-			}
-			if state == ready && q.readyFor(r) != in {
-				return errors.New("is in the ready index of others")
-			}
-			if q.spaces&(1<<r.space) == 0 {
-				return fmt.Errorf("space %d is not noted", r.space)
-			}
-			immediates += count(r.flags&immediate != 0)
-			if state == ready && r.priority != 0 && r.flags&immediate == 0 {
-				others[r.due]++
-			}
-			return c.stand(job, "queue "+q.name)
-		}
-	}
-	if err := c.index(&q.ready, "ready", pending(ready, &q.ready)); err != nil {
-		return err
-	}
-	if err := c.index(&q.withheld, "withheld", pending(ready, &q.withheld)); err != nil {
-		return err
-	}
-	if err := c.index(&q.wide, "wide", pending(ready, &q.wide)); err != nil {
-		return err
-	}
-	if err := c.index(&q.private, "private", pending(ready, &q.private)); err != nil {
-		return err
-	}
-	if err := c.index(&q.delayed, "delayed", pending(delayed, nil)); err != nil {
+	if err := c.pending(q); err != nil {
 		return err
 	}
 	if b := q.broadcast; b != nil {
@@ -262,6 +228,46 @@ func (c *checker) queue(q *queue) error {
 	if q.matchPending != slices.Contains(c.sh.unmatched, q) || q.search.active != slices.Contains(c.sh.searches, q) {
 		return errors.New("disagrees with the Ticks about deferred work")
 	}
+	if got := (tally{q.workers, q.broadcastWorkers, q.named, q.running}); got != c.tallies[q] {
+		return fmt.Errorf("counts %+v, has %+v", got, c.tallies[q])
+	}
+	if q.dropped && (q.workers > 0 || q.running > 0) {
+		return errors.New("was dropped while it was served")
+	}
+	return nil
+}
+
+// pending checks the indexes of a queue's ready and delayed jobs.
+func (c *checker) pending(q *queue) error {
+	immediates, others := 0, make(map[int64]int)
+	for _, x := range []struct {
+		name  string
+		index *index
+		state state
+	}{{"ready", &q.ready, ready}, {"withheld", &q.withheld, ready}, {"wide", &q.wide, ready}, {"private", &q.private, ready}, {"delayed", &q.delayed, delayed}} {
+		if err := c.index(x.index, x.name, func(job uint32, r *record, k key) error {
+			want := readyKey(r)
+			if x.state == delayed {
+				want = key{r.due, int64(r.offset)}
+			}
+			if r.state != x.state || k != want || r.home != q.id {
+				return fmt.Errorf("state %d key %v home %d, want %d %v %d", r.state, k, r.home, x.state, want, q.id)
+			}
+			if x.state == ready && q.readyFor(r) != x.index {
+				return errors.New("is in the ready index of others")
+			}
+			if q.spaces&(1<<r.space) == 0 {
+				return fmt.Errorf("space %d is not noted", r.space)
+			}
+			immediates += count(r.flags&immediate != 0)
+			if x.state == ready && r.priority != 0 && r.flags&immediate == 0 {
+				others[r.due]++
+			}
+			return c.stand(job, "queue "+q.name)
+		}); err != nil {
+			return err
+		}
+	}
 	if q.prioritized.tree != nil {
 		q.prioritized.tree.Scan(func(d dueCount) bool { others[d.due] -= d.jobs; return true })
 	}
@@ -272,12 +278,6 @@ func (c *checker) queue(q *queue) error {
 	}
 	if immediates != q.immediate {
 		return fmt.Errorf("%d immediate jobs are counted, %d are there", q.immediate, immediates)
-	}
-	if got := (tally{q.workers, q.broadcastWorkers, q.named, q.running}); got != c.tallies[q] {
-		return fmt.Errorf("counts %+v, has %+v", got, c.tallies[q])
-	}
-	if q.dropped && (q.workers > 0 || q.running > 0) {
-		return errors.New("was dropped while it was served")
 	}
 	return nil
 }

@@ -186,7 +186,7 @@ func (t *Policies) Explain(queue string) (values []PolicyValue) {
 // Rules returns the rules, the weaker first. The caller must not change them.
 func (t *Policies) Rules() []PolicyRule { return t.rules }
 
-// matches reports whether a name fits a pattern. It takes time in proportion to both lengths, so a name that is longer
+// matches reports whether a name fits a pattern. It takes time in proportion to the product of both lengths, so a name that is longer
 // than any that DROP_FUNC takes, such as a type of Gloom, fits the pattern * alone.
 func matches(pattern, name string) bool {
 	if len(name) > maxPattern {

@@ -17,7 +17,7 @@ func setPolicy(x *loadedSched, values map[string]string) {
 
 // TestPolicyHold measures the longest hold of a shard's lock, in steps, under policies over very many jobs.
 func TestPolicyHold(t *testing.T) {
-	for what, prepare := range map[string]func(x *loadedSched) func(){
+	testHolds(t, map[string]func(x *loadedSched) func(){
 		"large failed jobs move": func(x *loadedSched) func() {
 			setPolicy(x, map[string]string{"retries": "0"})
 			p := x.peer(Wide, "f")
@@ -63,18 +63,5 @@ func TestPolicyHold(t *testing.T) {
 			x.take(p, 10000)
 			return func() { setPolicy(x, map[string]string{"concurrency": "100000"}) }
 		},
-	} {
-		x := newLoadedSched(t)
-		x.SetTimeout(0)
-		act := prepare(x)
-		x.ticks(x.now, discardAll{})
-		g := &x.shards[0].mu
-		g.maxSteps = 0
-		act()
-		x.ticks(x.now, discardAll{})
-		t.Logf("%s: %d steps of %d", what, g.maxSteps, g.steps)
-		if g.maxSteps > maxHeldSteps || g.maxSteps == 0 {
-			t.Errorf("%s: %d steps under one hold, %d allowed", what, g.maxSteps, maxHeldSteps)
-		}
-	}
+	})
 }

@@ -161,17 +161,19 @@ func parseRate(text string) (r Rate, err error) {
 	return r, nil
 }
 
-// parseTime reads a duration in milliseconds: what time.ParseDuration reads, and days as 30d.
+// parseTime reads a time in milliseconds: seconds, what time.ParseDuration reads, or days as 30d.
 func parseTime(text string) (ms int64, err error) {
 	var d time.Duration
-	if days, ok := strings.CutSuffix(text, "d"); ok {
+	if seconds, err := strconv.ParseUint(text, 10, 32); err == nil {
+		d = time.Duration(seconds) * time.Second
+	} else if days, ok := strings.CutSuffix(text, "d"); ok {
 		n, err := parseCount(days, int64(longestPolicyTime/(24*time.Hour)))
 		if err != nil {
 			return 0, fmt.Errorf("%q is no time such as 30d", text)
 		}
 		d = time.Duration(n) * 24 * time.Hour
 	} else if d, err = time.ParseDuration(text); err != nil {
-		return 0, fmt.Errorf("%q is no time such as 500ms, 10s, 5m, 1h or 30d", text)
+		return 0, fmt.Errorf("%q is no time: write seconds (90), or units as in 500ms, 90s, 5m, 1h30m or 30d", text)
 	}
 	if d < time.Millisecond || d > longestPolicyTime {
 		return 0, fmt.Errorf("the time %s is not from 1ms to %dd", text, longestPolicyTime/(24*time.Hour))
@@ -192,18 +194,31 @@ func parseCount(text string, most int64) (int64, error) {
 	return n, nil
 }
 
-// setSize reads a size in bytes: a number, and k, m or g for powers of 1024, also written KiB, MiB, GiB.
-func setSize(size *int64, text string) error {
-	digits, shift := strings.ToLower(strings.TrimSpace(text)), 0
-	digits = strings.TrimSuffix(digits, "ib")
-	if i := strings.IndexAny(digits, "kmg"); i >= 0 && i == len(digits)-1 {
-		shift = 10 * (1 + strings.IndexByte("kmg", digits[i]))
-		digits = strings.TrimSpace(digits[:i])
+// sizeUnits are powers of 1024; the decimal MB is refused rather than guessed at.
+var sizeUnits = []struct {
+	suffix string
+	shift  uint
+}{
+	{"kib", 10}, {"mib", 20}, {"gib", 30}, {"k", 10}, {"m", 20}, {"g", 30}, {"b", 0},
+}
+
+// ParseSize reads a size in bytes as a user writes it: 1048576, 1024k, 1m or 1MiB.
+func ParseSize(text string) (int64, error) {
+	digits, shift := strings.ToLower(strings.TrimSpace(text)), uint(0)
+	for _, u := range sizeUnits {
+		if front, found := strings.CutSuffix(digits, u.suffix); found {
+			digits, shift = strings.TrimSpace(front), u.shift
+			break
+		}
 	}
 	n, err := strconv.ParseUint(digits, 10, 63)
 	if err != nil || n > math.MaxInt64>>shift {
-		return fmt.Errorf("%q is not a size: write bytes (67108864), or k, m, g (powers of 1024) as in 64m or 64MiB", text)
+		return 0, fmt.Errorf("%q is not a size: write bytes (67108864), or k, m, g (powers of 1024) as in 64m or 64MiB", text)
 	}
-	*size = int64(n << shift)
-	return nil
+	return int64(n << shift), nil
+}
+
+func setSize(size *int64, text string) (err error) {
+	*size, err = ParseSize(text)
+	return err
 }

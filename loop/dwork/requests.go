@@ -144,12 +144,8 @@ func (h *Protocol) create() error {
 // complete ends tasks. The answer names the tasks that no worker holds. When Options.Complete is holder, it names those
 // that this worker does not hold.
 func (h *Protocol) complete(out []byte) ([]byte, error) {
-	w, err := h.addWorker(h.query.Location)
-	if err != nil {
-		return out, err
-	}
 	defer h.dropLargeBuffers()
-	tasks, err := h.readTasks()
+	w, tasks, err := h.workerAndTasks()
 	if err != nil {
 		return out, err
 	}
@@ -170,13 +166,19 @@ func (h *Protocol) complete(out []byte) ([]byte, error) {
 	return out, nil
 }
 
-func (h *Protocol) transfer(out []byte) ([]byte, error) {
+// workerAndTasks returns the worker and the tasks that a request names.
+func (h *Protocol) workerAndTasks() (*worker, []sched.Task, error) {
 	w, err := h.addWorker(h.query.Location)
 	if err != nil {
-		return out, err
+		return nil, nil, err
 	}
-	defer h.dropLargeBuffers()
 	tasks, err := h.readTasks()
+	return w, tasks, err
+}
+
+func (h *Protocol) transfer(out []byte) ([]byte, error) {
+	defer h.dropLargeBuffers()
+	w, tasks, err := h.workerAndTasks()
 	if err != nil {
 		return out, err
 	}
