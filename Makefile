@@ -136,7 +136,7 @@ bench-base: ## write bench/baseline.txt anew; the commit says why an operation m
 bench-cmp: ## Go benchmarks beside bench/baseline.txt; fails when an operation allocates more often
 	$(GO) test $(BENCHED) >bench/results/new.txt || { cat bench/results/new.txt; exit 1; }
 	$(BENCHSTAT) -ignore goos,goarch,cpu bench/baseline.txt bench/results/new.txt
-	@$(BENCHSTAT) -ignore goos,goarch,cpu -format csv -filter '.unit:allocs/op' bench/baseline.txt bench/results/new.txt 2>/dev/null | $(GO) run ./bench -allocs
+	@$(BENCHSTAT) -ignore goos,goarch,cpu -format csv -filter '.unit:allocs/op' bench/baseline.txt bench/results/new.txt 2>/dev/null | awk -f bench/allocs.awk
 
 peers: ## install the servers that bench compares with (Debian, root or sudo)
 	@as_root=; test "$$(id -u)" = 0 || as_root=sudo; set -ex; \

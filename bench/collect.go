@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"treadle/bench/peer"
 )
 
 const (
@@ -22,28 +20,10 @@ const (
 	questionLimit = time.Minute
 )
 
-// The names of Go's own metrics in Prometheus' form.
-const (
-	pausesMetric  = "go_sched_pauses_total_gc_seconds_bucket"
-	cyclesMetric  = "go_gc_cycles_total_gc_cycles_total"
-	assistsMetric = "go_cpu_classes_gc_mark_assist_cpu_seconds_total"
-	collectMetric = "go_cpu_classes_gc_total_cpu_seconds_total"
-)
-
-// collections holds the costs of Go's garbage collector in a server while jobs flowed.
-type collections struct {
-	Cycles   float64 `json:"cycles"`
-	PauseUS  float64 `json:"longest_pause_us"` // the upper bound of its bucket
-	AssistMS float64 `json:"assist_ms"`        // processor time of goroutines that were made to help
-	TotalMS  float64 `json:"total_ms"`         // processor time of all of it
-}
-
-// metrics holds the values of a page in Prometheus' text form, by name and labels as the page has them.
-type metrics map[string]float64
-
-// parseMetrics reads a page. It skips lines that it cannot read.
-func parseMetrics(page string) metrics {
-	m := metrics{}
+// parseMetrics reads a page in Prometheus' text form, by name and labels as the page has them. It skips lines that it cannot
+// read.
+func parseMetrics(page string) map[string]float64 {
+	m := map[string]float64{}
 	for line := range strings.Lines(page) {
 		line = strings.TrimSpace(line)
 		at := max(0, strings.LastIndexByte(line, ' '))
@@ -52,26 +32,6 @@ func parseMetrics(page string) metrics {
 		}
 	}
 	return m
-}
-
-// since returns the costs between two readings.
-func (m metrics) since(before metrics) collections {
-	of := func(name string) float64 { return m[name] - before[name] }
-	c := collections{Cycles: of(cyclesMetric), AssistMS: of(assistsMetric) * 1000, TotalMS: of(collectMetric) * 1000}
-	all := of(pausesMetric + `{le="+Inf"}`)
-	bound := 0.0
-	for name := range m {
-		text, ok := strings.CutPrefix(name, pausesMetric+`{le="`)
-		if !ok || of(name) < all || all == 0 {
-			continue
-		}
-		// All pauses were below this bound.
-		if limit, err := strconv.ParseFloat(strings.TrimSuffix(text, `"}`), 64); err == nil && (bound == 0 || limit < bound) {
-			bound = limit
-		}
-	}
-	c.PauseUS = bound * 1e6
-	return c
 }
 
 // ask reads a page over HTTP.
@@ -94,32 +54,19 @@ func ask(ctx context.Context, address, path string) (string, error) {
 	return string(page), err
 }
 
-// collected runs a phase and reads the costs of the server's garbage collector meanwhile. In a row that says so, the server
-// collects all the time.
-func (s *sample) collected(ctx context.Context, running *peer.Server, r row, phase func() error) error {
-	if running.HTTP == "" || r.Load.Ready+r.Load.Delayed == 0 {
-		return phase()
-	}
-	before, err := ask(ctx, running.HTTP, "/metrics")
-	if err != nil {
-		return err
-	}
-	collecting, end := context.WithCancel(ctx)
+// collecting runs a phase while a server is made to collect its garbage again and again.
+func collecting(ctx context.Context, address string, phase func() error) error {
+	ctx, end := context.WithCancel(ctx)
 	ended := make(chan error, 1)
-	go func() { ended <- collect(collecting, running.HTTP, r.Collects) }()
-	err = phase()
+	go func() { ended <- collect(ctx, address) }()
+	err := phase()
 	end()
-	if err = errors.Join(err, <-ended); err != nil {
-		return err
-	}
-	after, err := ask(ctx, running.HTTP, "/metrics")
-	s.Collections = parseMetrics(after).since(parseMetrics(before))
-	return err
+	return errors.Join(err, <-ended)
 }
 
-// collect makes a server collect its garbage again and again until ctx ends, if that is wanted.
-func collect(ctx context.Context, address string, wanted bool) error {
-	for wanted && ctx.Err() == nil {
+// collect makes a server collect its garbage until ctx ends.
+func collect(ctx context.Context, address string) error {
+	for ctx.Err() == nil {
 		if _, err := ask(ctx, address, collectPath); err != nil && ctx.Err() == nil {
 			return fmt.Errorf("a collection: %w", err)
 		}

@@ -46,11 +46,6 @@ func TestDurableRows(t *testing.T) {
 			t.Errorf("no %s in %q", name, names)
 		}
 	}
-	for _, p := range peer.All("") {
-		if p.Ours || p.Limit {
-			t.Errorf("%s takes part without a Treadle", p.Name)
-		}
-	}
 	s := settings{Rows: regexp.MustCompile("synced"), Peers: regexp.MustCompile("^$")}
 	_, chosen := choose(s, rows(), peer.All("treadle"))
 	names = nil

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"treadle/bench/load"
 	"treadle/bench/peer"
@@ -205,7 +206,7 @@ func TestGloomFlaws(t *testing.T) {
 			c, s := fakeGloomContender(t, flaw)
 			r := someGloomRows()[0]
 			l := r.Load
-			l.Jobs = 100
+			l.Jobs, l.Stall = 100, 2*time.Second
 			trial := load.New(t.Context(), r.sides(c, s), l)
 			defer trial.Close()
 			if err := trial.Connect(); err != nil {

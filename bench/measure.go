@@ -51,11 +51,10 @@ type sample struct {
 	CorePercent float64 `json:"percent_of_a_core,omitempty"`     // used by a Disbatch node
 	ConnectCPU  float64 `json:"server_us_per_connect,omitempty"` // processor time to accept and greet one connection
 
-	Payload     int         `json:"payload_bytes,omitempty"`
-	Ready       int         `json:"ready,omitempty"`       // jobs in the server meanwhile
-	Delayed     int         `json:"delayed,omitempty"`     //
-	Connections int         `json:"connections,omitempty"` // idle connections; the limit of open files bounds them
-	Collections collections `json:"collections,omitzero"`
+	Payload     int `json:"payload_bytes,omitempty"`
+	Ready       int `json:"ready,omitempty"`       // jobs in the server meanwhile
+	Delayed     int `json:"delayed,omitempty"`     //
+	Connections int `json:"connections,omitempty"` // idle connections; the limit of open files bounds them
 
 	elapsed int64 // nanoseconds of all passes
 	spent   meter // of all passes
@@ -173,7 +172,11 @@ func (s *sample) pass(ctx context.Context, r row, p peer.Peer, running *peer.Ser
 	defer t.Close()
 	switch r.Kind {
 	case flow:
-		return s.collected(ctx, running, r, func() error { return s.flow(t, r, running.PID) })
+		phase := func() error { return s.flow(t, r, running.PID) }
+		if r.Collects {
+			return collecting(ctx, running.HTTP, phase)
+		}
+		return phase()
 	case drain:
 		return inOrder(t.Connect, t.Queue, func() error { return s.settled(t, running.PID, t.Drain) })
 	case memory:

@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 )
 
 //go:embed page.html
@@ -86,7 +87,7 @@ func pageOf(path string) string { return strings.TrimSuffix(path, ".json") + ".h
 
 // savePage writes the page.
 func (r *report) savePage(path string) error {
-	p := page{Date: r.Started.Format("2006-01-02"), Notes: r.circumstances(), Targets: r.targetTable(false)[1:]}
+	p := page{Date: r.Started.Format("2006-01-02"), Notes: r.circumstances(), Targets: r.targetTable()[1:]}
 	for i := range colours {
 		p.Colours = append(p.Colours, i)
 	}
@@ -176,7 +177,7 @@ func curves(of string, samples []*sample, label func(s *sample) series) chart {
 	y := func(log float64) float64 { return curveAbove + curveHeight*(high-log)/(high-low) }
 	c := chart{Height: curveHeight + 32}
 	for decade := low; decade <= high; decade++ {
-		c.Ticks = append(c.Ticks, tick{y(decade), duration(decade)})
+		c.Ticks = append(c.Ticks, tick{y(decade), time.Duration(math.Pow(10, decade+3)).String()})
 	}
 	for i, q := range quantileSteps {
 		c.Steps = append(c.Steps, tick{x(i), q})
@@ -193,17 +194,4 @@ func curves(of string, samples []*sample, label func(s *sample) series) chart {
 		}
 	}
 	return c
-}
-
-// duration prints a power of ten of microseconds.
-func duration(decade float64) string {
-	for _, unit := range []struct {
-		name   string
-		decade float64
-	}{{"s", 6}, {"ms", 3}, {"µs", 0}} {
-		if decade >= unit.decade {
-			return fmt.Sprintf("%.0f %s", math.Pow(10, decade-unit.decade), unit.name)
-		}
-	}
-	return fmt.Sprintf("%.0f ns", math.Pow(10, decade+3))
 }

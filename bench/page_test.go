@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -18,7 +19,7 @@ func TestPage(t *testing.T) {
 	for i := range samples[:3] {
 		samples[i].Submit = load.Quantiles{P50: 100, P99: 1000, P999: 2000, Max: 90000}
 	}
-	samples = append(samples, &sample{Section: aloneSection, Row: "connect <100>", Server: "treadle", IdleKB: 1})
+	samples = append(samples, &sample{Section: "alone", Row: "connect <100>", Server: "treadle", IdleKB: 1})
 	r := newReport(settings{Rounds: 3}, time.Now(), nil, nil, samples)
 	r.Missing = []string{"gearmand, because gearmand is not installed"}
 	path := filepath.Join(t.TempDir(), "run.json")
@@ -35,7 +36,7 @@ func TestPage(t *testing.T) {
 	page := read()
 	for _, want := range []string{
 		"not measured: gearmand, because gearmand is not installed", "connect &lt;100&gt;", "Targets: 5 of 10 reached", "prefers-color-scheme: dark",
-		`width="360.0" height="7" stroke="none"/>`, `width="180.0"`, "<title>gearmand</title>", ">10 ms<", "at least 2.00",
+		`width="360.0" height="7" stroke="none"/>`, `width="180.0"`, "<title>gearmand</title>", ">10ms<", "at least 2.00",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("no %q in the page", want)
@@ -45,7 +46,7 @@ func TestPage(t *testing.T) {
 		t.Errorf("%q is in the page", bad)
 	}
 	// The page of saved results is the same.
-	if err := bench(t.Context(), []string{"-page", path}, os.Stdout, os.Stderr); err != nil {
+	if err := bench(t.Context(), []string{"-report", path}, io.Discard, os.Stderr); err != nil {
 		t.Fatal(err)
 	}
 	if again := read(); again != page {

@@ -40,13 +40,13 @@ type report struct {
 	Medians  []*sample         `json:"medians"`           // in the order of the table; Round is the number of rounds
 	Samples  []*sample         `json:"samples"`
 
-	against map[string]string // by row: the row that it is compared with
+	rows []row // what they are compared with
 }
 
 func newReport(s settings, started time.Time, list []row, field []peer.Peer, samples []*sample) *report {
 	r := &report{
 		Started: started.UTC().Truncate(time.Second), Took: time.Since(started).Round(time.Second).Seconds(),
-		Machine: thisMachine(), Settings: s, Samples: samples, Medians: medians(samples), Versions: map[string]string{}, against: against(list),
+		Machine: thisMachine(), Settings: s, Samples: samples, Medians: medians(samples), Versions: map[string]string{}, rows: list,
 	}
 	for _, p := range field {
 		if p.Version != "" && !strings.Contains(p.Name, " ") { // variants are the same program
@@ -54,15 +54,6 @@ func newReport(s settings, started time.Time, list []row, field []peer.Peer, sam
 		}
 	}
 	return r
-}
-
-// against maps each row to the row that it is compared with.
-func against(list []row) map[string]string {
-	all := map[string]string{}
-	for _, r := range list {
-		all[r.Name] = r.Against
-	}
-	return all
 }
 
 // ours reports whether a server is a Treadle; the others are peers and limits.
@@ -154,7 +145,7 @@ func readReport(path string) (*report, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the results: %w", err)
 	}
-	r := &report{against: against(rows())}
+	r := &report{rows: rows()}
 	if err := json.Unmarshal(text, r); err != nil {
 		return nil, fmt.Errorf("cannot read the results in %s: %w", path, err)
 	}

@@ -131,8 +131,8 @@ func TestReportIsSaved(t *testing.T) {
 // TestPlan sees to it that the contenders take turns within a row.
 func TestPlan(t *testing.T) {
 	field := []peer.Peer{{Name: "treadle", Ours: true}, {Name: "treadle unix", Ours: true}, {Name: "gearmand", Missing: "gearmand"}, {Name: "redis"}}
-	list := []row{{Name: "a", Jobs: map[string]int{"treadle": 1, "redis": 1, "gearmand": 1}}, {Name: "b", Jobs: map[string]int{"treadle": 1, "treadle unix": 2, "redis": 1, "gearmand": 1}, Once: true},
-		{Name: "c", Jobs: alone(1), Once: true}, {Name: "d", Jobs: alone(1), Fewer: true}}
+	list := []row{{Name: "a", Jobs: map[string]int{"treadle": 1, "redis": 1, "gearmand": 1}}, {Name: "b", Jobs: map[string]int{"treadle": 1, "treadle unix": 2, "redis": 1, "gearmand": 1}, Rounds: 1},
+		{Name: "c", Jobs: alone(1), Rounds: 1}, {Name: "d", Jobs: alone(1), Rounds: 2}}
 	var got []string
 	tasks, missing := plan(list, field, 2)
 	for _, task := range tasks {
@@ -141,7 +141,7 @@ func TestPlan(t *testing.T) {
 	if len(missing) != 1 || missing[0] != "gearmand, because gearmand is not installed" {
 		t.Errorf("missing: %q", missing)
 	}
-	want := "a treadle, a redis, a treadle, a redis, b treadle, b treadle unix, b redis, c treadle, d treadle"
+	want := "a treadle, a redis, a treadle, a redis, b treadle, b treadle unix, b redis, c treadle, d treadle, d treadle"
 	if strings.Join(got, ", ") != want {
 		t.Errorf("got  %s\nwant %s", strings.Join(got, ", "), want)
 	}
@@ -175,7 +175,7 @@ func TestRowSizes(t *testing.T) {
 func TestSettings(t *testing.T) {
 	f := func(ok bool, args ...string) {
 		t.Helper()
-		_, _, err := parseSettings(append([]string{"-server", ""}, args...), &strings.Builder{})
+		_, err := parseSettings(append([]string{"-server", os.Args[0]}, args...), &strings.Builder{})
 		if (err == nil) != ok {
 			t.Errorf("%q: %v", args, err)
 		}

@@ -24,18 +24,16 @@ const (
 	frames kind = "frames" // the requests of jobs, sent back by an echo
 )
 
-// section is a part of the tables: the rows of one protocol.
+// section is a part of the tables, as in sections.toml.
 type section string
 
+// The sections that differ from others in more than their figures.
 const (
 	periodicSection section = ""        // Periodic, beside the peers
 	gloomSection    section = "gloom"   // Gloom masters and slaves
 	acrossSection   section = "across"  // submitted in one protocol, done in another
 	durableSection  section = "durable" // Periodic, beside the peers, jobs on disk
-	dworkSection    section = "dwork"   // steals and completions, beside an echo
-	aloneSection    section = "alone"   // Treadle beside itself: long queues, many queues, many connections
 	nodeSection     section = "node"    // a Disbatch node, on a double of a database
-	payloadSection  section = "payload" // Periodic beside redis, workloads of other sizes
 )
 
 // row is one line of the comparison for each server.
@@ -46,8 +44,7 @@ type row struct {
 	Load     load.Load      // each server gets its own number of jobs
 	Jobs     map[string]int // by server: jobs, connections or, of idle nodes, milliseconds
 	Exact    bool           // the scale does not change the number of jobs
-	Once     bool           // one round is enough: a size, or a time of many seconds
-	Fewer    bool           // one round fewer than other rows: many servers, and slow ones
+	Rounds   int            // that are enough, for a size, a time of many seconds or slow servers; 0: as many as the run has
 	Passes   int            // trials, one after the other, that are one measurement; 0: one
 	Against  string         // the row to compare with
 	Payload  int            // bytes of a workload; 0: load.WorkloadLen
@@ -142,12 +139,4 @@ func (r row) protocol(p peer.Peer) load.Protocol {
 		return peer.NewPeriodic(peer.PeriodicOptions{Size: r.Payload, Functions: r.Load.Functions, Run: r.Run})
 	}
 	return p.Protocol
-}
-
-// rowNames lists the names of all rows.
-func rowNames() (names []string) {
-	for _, r := range rows() {
-		names = append(names, r.Name)
-	}
-	return names
 }

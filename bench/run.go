@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,9 @@ type settings struct {
 	Rows   *regexp.Regexp `json:"-"`
 	Peers  *regexp.Regexp `json:"-"`
 	Out    string         `json:"-"`
+	Report string         `json:"-"` // saved results to print in place of a run
+	Echo   string         `json:"-"` // where to be an echo in place of a run
+	Frames string         `json:"-"`
 	Rounds int            `json:"rounds"`
 	Scale  float64        `json:"scale"`
 }
@@ -44,14 +48,7 @@ func plan(list []row, field []peer.Peer, rounds int) (tasks []task, missing []st
 			note("%s, because %s are not installed", r.Name, lacks)
 			continue
 		}
-		n := rounds
-		switch {
-		case r.Once:
-			n = 1
-		case r.Fewer:
-			n = max(1, rounds-1)
-		}
-		for round := range n {
+		for round := range min(rounds, cmp.Or(r.Rounds, rounds)) {
 			for _, p := range field {
 				switch {
 				case r.Jobs[p.Name] == 0:
@@ -94,9 +91,8 @@ func run(ctx context.Context, s settings, list []row, field []peer.Peer, stdout,
 	return r.save(s.Out)
 }
 
-// take executes the tasks until one fails. On w it reports each measurement, its result and the time left.
+// take executes the tasks until one fails. On w it reports each measurement, and its result.
 func take(ctx context.Context, s settings, tasks []task, w io.Writer) ([]*sample, error) {
-	started := time.Now()
 	var samples []*sample
 	for i, t := range tasks {
 		name := fmt.Sprintf("%s, %s, round %d", t.row.Name, t.peer.Name, t.round)
@@ -108,24 +104,14 @@ func take(ctx context.Context, s settings, tasks []task, w io.Writer) ([]*sample
 		}
 		taken.Round = t.round
 		samples = append(samples, &taken)
-		left := ""
-		if i > 0 {
-			left = fmt.Sprintf(" (about %v left)", (time.Since(started) / time.Duration(i+1) * time.Duration(len(tasks)-i-1)).Round(time.Second))
-		}
-		fmt.Fprintln(w, taken.summary()+left)
+		fmt.Fprintln(w, taken.summary())
 	}
 	return samples, nil
 }
 
 // summary returns the main figure of a sample.
 func (s *sample) summary() string {
-	switch {
-	case s.QueuedMB > 0:
-		return fmt.Sprintf("%.0f MB per 1M queued", s.QueuedMB)
-	case s.JobsPerSecond > 0:
-		return fmt.Sprintf("%.0f jobs/s", s.JobsPerSecond)
-	case s.Section == nodeSection:
-		return fmt.Sprintf("%.2f %% of a core", s.CorePercent)
-	}
-	return fmt.Sprintf("%.1f KB per idle connection", s.IdleKB)
+	of := []string{"MB/1M", "jobs/s", "% of a core", "KB/conn"}
+	i := max(0, slices.IndexFunc(of, func(name string) bool { return values[name](s) > 0 }))
+	return number(values[of[i]](s)) + " " + of[i]
 }

@@ -67,9 +67,6 @@ var values = func() map[string]func(s *sample) float64 {
 		"KB/conn":     func(s *sample) float64 { return s.IdleKB },
 		"connect us":  func(s *sample) float64 { return s.ConnectCPU },
 		"% of a core": func(s *sample) float64 { return s.CorePercent },
-		"cycles":      func(s *sample) float64 { return s.Collections.Cycles },
-		"pause":       func(s *sample) float64 { return s.Collections.PauseUS },
-		"assist":      func(s *sample) float64 { return s.Collections.AssistMS },
 		"silent":      func(s *sample) float64 { return float64(s.Connections) },
 	}
 	for of, quantiles := range map[string]func(s *sample) *load.Quantiles{
@@ -77,12 +74,12 @@ var values = func() map[string]func(s *sample) float64 {
 		"to worker": func(s *sample) *load.Quantiles { return &s.ToWorker },
 		"answer":    func(s *sample) *load.Quantiles { return &s.Answer },
 	} {
-		all[of+" p50"] = func(s *sample) float64 { return quantiles(s).P50 }
-		all[of+" p90"] = func(s *sample) float64 { return quantiles(s).P90 }
-		all[of+" p99"] = func(s *sample) float64 { return quantiles(s).P99 }
-		all[of+" p99.9"] = func(s *sample) float64 { return quantiles(s).P999 }
-		all[of+" p99.99"] = func(s *sample) float64 { return quantiles(s).P9999 }
-		all[of+" max"] = func(s *sample) float64 { return quantiles(s).Max }
+		for i, step := range quantileSteps {
+			all[of+" "+step] = func(s *sample) float64 {
+				q := quantiles(s)
+				return [...]float64{q.P50, q.P90, q.P99, q.P999, q.P9999, q.Max}[i]
+			}
+		}
 	}
 	return all
 }()
@@ -134,8 +131,10 @@ func besidePeer(s sample) *sample {
 // rowPairs compares each row with the row that it names.
 func (r *report) rowPairs(list []*sample) (pairs []pair) {
 	for _, a := range list {
-		if b := find(r.Medians, cell{r.against[a.Row], a.Server}); b != nil {
-			pairs = append(pairs, pair{a.Row, b.Row, a, b})
+		for _, of := range r.rows {
+			if b := find(r.Medians, cell{of.Against, a.Server}); of.Name == a.Row && b != nil {
+				pairs = append(pairs, pair{a.Row, b.Row, a, b})
+			}
 		}
 	}
 	return pairs
@@ -167,7 +166,7 @@ func (r *report) print(w io.Writer) error {
 			fmt.Fprintf(&text, "%s\n\n%s", p.Title, table)
 		}
 	}
-	if judged := r.targetTable(false); len(judged) > 1 {
+	if judged := r.targetTable(); len(judged) > 1 {
 		fmt.Fprintf(&text, "Targets\n\n%s\n", align(judged))
 	}
 	text.WriteString(strings.Join(r.circumstances(), "\n") + "\n")

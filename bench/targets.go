@@ -2,7 +2,6 @@ package main
 
 import (
 	_ "embed"
-	"fmt"
 	"strings"
 )
 
@@ -67,8 +66,6 @@ func (r *report) at(c cell, name string) float64 {
 func (t target) verdict(got float64) string {
 	keeps := func(bound float64) bool { return t.Least > 0 && got >= bound || t.Most > 0 && got <= bound }
 	switch {
-	case got == 0:
-		return "not measured"
 	case t.Goal != 0 && keeps(t.Goal):
 		return "reached, and the goal"
 	case keeps(t.Least + t.Most):
@@ -89,31 +86,13 @@ func (t target) wanted() string {
 	return text
 }
 
-// targetTable judges a run. Without all it leaves out the targets that were not measured.
-func (r *report) targetTable(all bool) [][]string {
+// targetTable judges a run, without the targets that were not measured.
+func (r *report) targetTable() [][]string {
 	table := [][]string{{"target", "figure", "wanted", "got", ""}}
 	for _, t := range targets() {
-		if got := t.got(r); got != 0 || all {
+		if got := t.got(r); got != 0 {
 			table = append(table, []string{t.About, t.Figure, t.wanted(), number(got), t.verdict(got)})
 		}
 	}
 	return table
-}
-
-// markdown writes a table. A first cell equal to the one above it stays empty.
-func markdown(table [][]string) string {
-	var text strings.Builder
-	last := ""
-	for i, cells := range table {
-		first := cells[0]
-		if first == last {
-			first = ""
-		}
-		last = cells[0]
-		fmt.Fprintf(&text, "| %s | %s |\n", first, strings.Join(cells[1:], " | "))
-		if i == 0 {
-			text.WriteString(strings.Repeat("|---", len(cells)) + "|\n")
-		}
-	}
-	return text.String()
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"treadle/bench/load"
 	"treadle/bench/peer"
@@ -39,12 +40,12 @@ func someRows() []row {
 		{Name: "sync", Load: load.Load{Connections: 3, Depth: 1}, Jobs: fakes(500, "treadle unix", "treadle crc")},
 		{Name: "pipe", Load: load.Load{Connections: 2, Depth: 16}, Jobs: fakes(5000)},
 		{Name: "paced", Load: load.Load{Connections: 3, Depth: 1, Rate: 5000}, Jobs: fakes(500)},
-		{Name: "drain", Kind: drain, Load: load.Load{Connections: 2, Depth: 16}, Jobs: fakes(2000), Once: true},
-		{Name: "queued", Kind: memory, Load: load.Load{Connections: 2, Depth: 16}, Jobs: fakes(20000), Once: true},
-		{Name: "idle", Kind: idle, Jobs: fakes(200), Once: true},
-		{Name: "behind", Section: aloneSection, Load: load.Load{Connections: 2, Depth: 16, Ready: 300}, Jobs: alone(3000), Once: true},
-		{Name: "crowd", Section: aloneSection, Load: load.Load{Connections: 2, Depth: 1}, Idlers: 20, Jobs: alone(300), Once: true},
-		{Name: "large", Section: payloadSection, Load: load.Load{Connections: 2, Depth: 2}, Payload: 200 << 10, Jobs: alone(200), Once: true},
+		{Name: "drain", Kind: drain, Load: load.Load{Connections: 2, Depth: 16}, Jobs: fakes(2000), Rounds: 1},
+		{Name: "queued", Kind: memory, Load: load.Load{Connections: 2, Depth: 16}, Jobs: fakes(20000), Rounds: 1},
+		{Name: "idle", Kind: idle, Jobs: fakes(200), Rounds: 1},
+		{Name: "behind", Section: "alone", Load: load.Load{Connections: 2, Depth: 16, Ready: 300}, Jobs: alone(3000), Rounds: 1},
+		{Name: "crowd", Section: "alone", Load: load.Load{Connections: 2, Depth: 1}, Idlers: 20, Jobs: alone(300), Rounds: 1},
+		{Name: "large", Section: "payload", Load: load.Load{Connections: 2, Depth: 2}, Payload: 200 << 10, Jobs: alone(200), Rounds: 1},
 	}
 }
 
@@ -133,7 +134,7 @@ func TestStall(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer running.Stop()
-			l := load.Load{Connections: 2, Depth: 4, Jobs: 100}
+			l := load.Load{Connections: 2, Depth: 4, Jobs: 100, Stall: 2 * time.Second}
 			speak := load.Side{Protocol: peer.NewPeriodic(peer.PeriodicOptions{}), Network: running.Network, Address: running.Address}
 			if flaw == withholds {
 				speak.Protocol = peer.NewPeriodic(peer.PeriodicOptions{CRC: true})

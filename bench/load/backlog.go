@@ -30,7 +30,7 @@ type backlog struct {
 	bell   int          // an eventfd in the producers' pump
 }
 
-// newBacklog adds the bell to the producers' pump.
+// newBacklog adds the bell to the producers' pump. After an error close is due, too.
 func newBacklog(p *pump, l Load) (*backlog, error) {
 	bell, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
@@ -40,13 +40,8 @@ func newBacklog(p *pump, l Load) (*backlog, error) {
 	if l.Functions > 0 { // many workers, and a queue each: let them find more than one job at a time
 		inFlight = max(inFlight, l.Workers)
 	}
-	b := &backlog{limit: max(backlogLeast, backlogFactor*inFlight*l.Depth), bell: bell}
-	if err := p.watch(unix.EPOLL_CTL_ADD, bell, backlogToken, unix.EPOLLIN); err != nil {
-		b.close()
-		return nil, err
-	}
-	p.backlog = b
-	return b, nil
+	p.backlog = &backlog{limit: max(backlogLeast, backlogFactor*inFlight*l.Depth), bell: bell}
+	return p.backlog, p.watch(unix.EPOLL_CTL_ADD, bell, backlogToken, unix.EPOLLIN)
 }
 
 func (b *backlog) close() {

@@ -24,19 +24,14 @@ type pacer struct {
 	interval int64
 }
 
-// newPacer adds a timer to a pump whose conversations are all paced producers.
+// newPacer adds a timer to a pump whose conversations are all paced producers. After an error close is due, too.
 func newPacer(p *pump, s *producing, rate int) (*pacer, error) {
 	timer, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
 	if err != nil {
 		return nil, fmt.Errorf("cannot create a timer: %w", err)
 	}
-	c := &pacer{timer: timer, side: s, interval: int64(time.Second) / int64(rate)}
-	if err := p.watch(unix.EPOLL_CTL_ADD, timer, pacerToken, unix.EPOLLIN); err != nil {
-		c.close()
-		return nil, err
-	}
-	p.pacer = c
-	return c, nil
+	p.pacer = &pacer{timer: timer, side: s, interval: int64(time.Second) / int64(rate)}
+	return p.pacer, p.watch(unix.EPOLL_CTL_ADD, timer, pacerToken, unix.EPOLLIN)
 }
 
 func (c *pacer) close() {

@@ -1,6 +1,7 @@
 package load
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,8 +27,9 @@ type Load struct {
 	Workers     int // 0: as many as producers
 	Depth       int // requests in flight a connection; a worker that is pushed its jobs has one
 	Jobs        int
-	Rate        int // jobs a second in an open loop; 0: as fast as the answers come
-	Functions   int // of the jobs; a worker serves some. 0: one function, served by all workers
+	Rate        int           // jobs a second in an open loop; 0: as fast as the answers come
+	Stall       time.Duration // ends the trial when nothing moves for so long; 0: StallLimit
+	Functions   int           // of the jobs; a worker serves some. 0: one function, served by all workers
 
 	// Ready and Delayed jobs are in the server from before the clock starts until after it has stopped.
 	Ready, Delayed int
@@ -90,6 +92,7 @@ func New(ctx context.Context, s Sides, l Load) *Trial {
 	if l.Workers == 0 {
 		l.Workers = l.Connections
 	}
+	l.Stall = cmp.Or(l.Stall, StallLimit)
 	t := &Trial{
 		sides: s, Load: l,
 		producing: newProducing(s.Produce.Protocol, l.Jobs), working: newWorking(s.Work.Protocol, l.Ready+l.Jobs),
@@ -177,7 +180,7 @@ func (t *Trial) Produce() error {
 
 // await runs the producers until they have all acknowledgements, or all answers.
 func (t *Trial) await() error {
-	if err := t.producers.run(t.producing, &t.stop, StallLimit); err != nil {
+	if err := t.producers.run(t.producing, &t.stop, t.Load.Stall); err != nil {
 		return fmt.Errorf("producers, %d of %d submits acknowledged: %w", t.producing.acked, t.producing.jobs, errors.Join(err, t.producing.check()))
 	}
 	return nil
@@ -220,7 +223,7 @@ func (t *Trial) together(start int64, produce func() error) (int64, error) {
 	var both sync.WaitGroup
 	var workErr error
 	both.Go(func() {
-		if workErr = t.work(StallLimit); workErr != nil {
+		if workErr = t.work(t.Load.Stall); workErr != nil {
 			t.Stop()
 		}
 	})
@@ -257,7 +260,7 @@ func (t *Trial) Settle() error {
 		allowed = t.working.traits.Unfinished * t.Load.Depth * t.Load.Workers
 	}
 	standing := t.Load.Ready + t.Load.Delayed
-	for deadline := Now() + int64(StallLimit); ; time.Sleep(time.Millisecond) {
+	for deadline := Now() + int64(t.Load.Stall); ; time.Sleep(time.Millisecond) {
 		pending, err := t.Pending()
 		if err != nil {
 			return fmt.Errorf("cannot ask for the jobs left: %w", err)
@@ -272,10 +275,10 @@ func (t *Trial) Settle() error {
 			return ErrStopped
 		}
 		if Now() > deadline {
-			return fmt.Errorf("the server still holds %d jobs %v after the last one arrived", pending-standing, StallLimit)
+			return fmt.Errorf("the server still holds %d jobs %v after the last one arrived", pending-standing, t.Load.Stall)
 		}
 	}
-	if err := t.workers.run(confirmation{t.working}, &t.stop, StallLimit); err != nil {
+	if err := t.workers.run(confirmation{t.working}, &t.stop, t.Load.Stall); err != nil {
 		return fmt.Errorf("%d completions were not acknowledged: %w", t.working.owed, err)
 	}
 	return t.Check()

@@ -16,10 +16,7 @@ const (
 
 // echoes runs this program itself.
 func echoes() []Peer {
-	self, err := os.Executable()
-	if err != nil { // no path to this program: no echo to compare with
-		return nil
-	}
+	self, _ := os.Executable() // no path to this program is told at the start of its echo
 	echo := func(name, flag string) Peer {
 		return Peer{Name: name, Limit: true, Start: Command{Path: self, Arguments: []string{flag, "127.0.0.1:{port0}"}}.Start}
 	}

@@ -39,7 +39,6 @@ const (
 	gearmanHeaderLen  = 12
 	gearmanNameAt     = gearmanHeaderLen + len(load.QueueName) + 1
 	gearmanWorkloadAt = gearmanNameAt + load.JobNameLen + 1
-	gearmanMaxMessage = 1 << 20
 )
 
 // gearmanEnd ends each argument but the last.
@@ -89,16 +88,9 @@ func (g *gearman) AppendDone(dst []byte, e *load.Event) []byte {
 }
 
 func (g *gearman) Next(in []byte, e *load.Event) (int, error) {
-	if len(in) < gearmanHeaderLen {
-		return 0, nil
-	}
-	size := int(binary.BigEndian.Uint32(in[8:]))
-	if string(in[:4]) != "\x00RES" || size > gearmanMaxMessage {
-		return 0, load.Unexpected("gearman", in)
-	}
-	end := gearmanHeaderLen + size
-	if len(in) < end {
-		return 0, nil
+	end, err := whole("gearman", in, "\x00RES", gearmanHeaderLen, 8, maxMessage)
+	if end == 0 {
+		return 0, err
 	}
 	switch binary.BigEndian.Uint32(in[4:]) {
 	case gearmanJobCreated:

@@ -20,8 +20,7 @@ type gloom struct {
 }
 
 const (
-	gloomHeaderLen  = 4
-	gloomMaxMessage = 1 << 20 // far above any message of a run: a wrong size must not look like a wait
+	gloomHeaderLen = 4
 
 	gloomSubmitHead = `{"action":"submit","id":"` + load.JobPrefix
 	gloomSubmitBody = `","type":"` + load.QueueName + `","body":`
@@ -46,9 +45,7 @@ const (
 )
 
 // NewGloom returns the protocol of masters and slaves.
-func NewGloom() load.Protocol { return newGloom() }
-
-func newGloom() *gloom {
+func NewGloom() load.Protocol {
 	digits := strings.Repeat("0", load.JobDigits)
 	return &gloom{submit: appendGloom(nil, gloomSubmitHead+digits+gloomSubmitBody+string(load.TextWorkload())+"}")}
 }
@@ -89,16 +86,9 @@ func (g *gloom) AppendDone(dst []byte, e *load.Event) []byte {
 }
 
 func (g *gloom) Next(in []byte, e *load.Event) (int, error) {
-	if len(in) < gloomHeaderLen {
-		return 0, nil
-	}
-	size := binary.BigEndian.Uint32(in)
-	if size > gloomMaxMessage {
-		return 0, load.Unexpected("gloom", in)
-	}
-	end := gloomHeaderLen + int(size)
-	if len(in) < end {
-		return 0, nil
+	end, err := whole("gloom", in, "", gloomHeaderLen, 0, maxMessage)
+	if end == 0 {
+		return 0, err
 	}
 	if !parseGloom(in[gloomHeaderLen:end], e) {
 		return 0, load.Unexpected("gloom", in[gloomHeaderLen:end])

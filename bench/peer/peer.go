@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	"encoding/binary"
 	"io"
 	"net"
 	"os/exec"
@@ -29,21 +30,18 @@ type Peer struct {
 	Start func(ctx context.Context) (*Server, error)
 }
 
-// All lists Treadle with its variants and limits, unless its path is empty, and every peer. All of them run one thread
+// All lists Treadle with its variants and limits, and every peer. All of them run one thread
 // for connections and jobs. Servers with a place keep their jobs on that disk, the others in memory alone.
 func All(treadle string) []Peer {
 	beanstalkd := program{"beanstalkd", "-v", newBeanstalkd(), "-l 127.0.0.1 -p {port0}"}
 	gearmand := program{"gearmand", "--version", newGearman(), "-t 0 -L 127.0.0.1 -p {port0} -l {directory}/log"}
-	redis := program{"redis-server", "--version", newRedis(load.WorkloadLen), `--bind 127.0.0.1 --port {port0} --dir {directory} --save ""`}
+	redis := program{"redis-server", "--version", NewRedis(load.WorkloadLen), `--bind 127.0.0.1 --port {port0} --dir {directory} --save ""`}
 	disk := DiskPlace()
 	inMemory := []Peer{beanstalkd.peer("beanstalkd", "", ""), gearmand.peer("gearmand", "", ""), redis.peer("redis", "", "--appendonly no")}
 	onDisk := []Peer{
 		redis.peer("redis always", disk, "--appendonly yes --appendfsync always"),
 		redis.peer("redis everysec", disk, "--appendonly yes --appendfsync everysec"),
 		beanstalkd.peer("beanstalkd -f0", disk, "-b {directory} -f0"), beanstalkd.peer("beanstalkd -f50", disk, "-b {directory} -f50"),
-	}
-	if treadle == "" {
-		return slices.Concat(inMemory, onDisk)
 	}
 	return slices.Concat(treadles(treadle), inMemory, echoes(), treadlesOnDisk(treadle, disk), onDisk, []Peer{{Name: RawDisk, Limit: true}})
 }
@@ -65,18 +63,17 @@ func (p program) peer(name, place, more string) Peer {
 	return Peer{Name: name, Protocol: p.protocol, Path: path, Version: version(path, p.versionFlag), Start: c.Start}
 }
 
-// systemDirectories are searched after PATH: Debian keeps gearmand there, outside an ordinary user's PATH.
-var systemDirectories = []string{"/usr/sbin", "/usr/local/sbin", "/sbin"}
+// maxMessage is far above the size of any message of a run.
+const maxMessage = 4 << 20
+
+// systemDirectories are searched, the first being PATH: Debian keeps gearmand in another, outside an ordinary user's PATH.
+var systemDirectories = []string{"", "/usr/sbin", "/usr/local/sbin", "/sbin"}
 
 // find returns the path of a program, or "" when the machine has none.
 func find(program string) string {
-	if path, err := exec.LookPath(program); err == nil {
-		if path, err = filepath.Abs(path); err == nil {
-			return path
-		}
-	}
 	for _, directory := range systemDirectories {
 		if path, err := exec.LookPath(filepath.Join(directory, program)); err == nil {
+			path, _ = filepath.Abs(path) // it fails without a working directory alone
 			return path
 		}
 	}
@@ -96,6 +93,23 @@ func version(path, flag string) string {
 		return "unknown"
 	}
 	return words[1]
+}
+
+// whole returns the length of the message at the front of in: a header that begins with magic and ends with the size of the
+// rest, apart from more bytes behind it. A length of 0 without an error: more bytes are needed. A size above most is
+// malformed: it must not look like a wait.
+func whole(protocol string, in []byte, magic string, header, sizeAt, most int) (end int, err error) {
+	if len(in) < header {
+		return 0, nil
+	}
+	size := int(binary.BigEndian.Uint32(in[sizeAt:]))
+	if string(in[:len(magic)]) != magic || size > most {
+		return 0, load.Unexpected(protocol, in)
+	}
+	if end = header + size; len(in) < end {
+		return 0, nil
+	}
+	return end, nil
 }
 
 // askLines sends a request and gives the lines of the reply to read, until it returns false or an error.

@@ -24,6 +24,9 @@ type PeriodicOptions struct {
 	// functions a worker serves FunctionsServed of them.
 	Functions, Run int
 
+	// Parse reads the id and the time of a workload that another program wrote; nil: those of AppendSubmit.
+	Parse func(workload []byte) (id uint64, sent int64, ok bool)
+
 	Untimed bool  // jobs carry no time of submission: nobody measures their wait
 	DueFrom int64 // jobs are due after this Unix time, in no order; 0: at once
 }
@@ -84,8 +87,7 @@ const (
 	nameAt         = argsAt + 1 + len(load.QueueName) + 1
 	workloadAt     = nameAt + load.JobNameLen + 4
 
-	periodicMaxMessage = 4 << 20 // far above any message of a run: a wrong size must not look like a wait
-	doneMark           = 1 << 31
+	doneMark = 1 << 31
 )
 
 // NewPeriodic returns the protocol with these options.
@@ -147,7 +149,10 @@ func (p *periodic) seal(request []byte) {
 
 func (p *periodic) Traits() load.Traits {
 	t := load.Traits{Tagged: true, Confirms: p.options.CRC, AcksGrabs: p.options.CRC, Parse: load.Sized(p.options.Size)}
-	if p.options.Text {
+	switch {
+	case p.options.Parse != nil:
+		t.Parse = p.options.Parse
+	case p.options.Text:
 		t.Parse = load.ParseText
 	}
 	return t
@@ -210,19 +215,11 @@ func (p *periodic) canDo(conn net.Conn, functions ...string) error {
 // frame returns the payload and the length of the first message of in. A length of 0 without an error: more bytes are
 // needed.
 func (p *periodic) frame(in []byte) (payload []byte, end int, err error) {
-	if len(in) < p.header {
-		return nil, 0, nil
-	}
-	size := binary.BigEndian.Uint32(in[4:])
-	if string(in[:4]) != "\x00RES" || size < msgIDLen || size > periodicMaxMessage {
-		return nil, 0, load.Unexpected(p.name, in)
-	}
-	end = p.header + int(size)
-	if len(in) < end {
-		return nil, 0, nil
+	if end, err = whole(p.name, in, "\x00RES", p.header, 4, maxMessage); end == 0 {
+		return nil, 0, err
 	}
 	payload = in[p.header:end]
-	if p.options.CRC && binary.BigEndian.Uint32(in[crcAt:]) != crc32.ChecksumIEEE(payload) {
+	if len(payload) < msgIDLen || p.options.CRC && binary.BigEndian.Uint32(in[crcAt:]) != crc32.ChecksumIEEE(payload) {
 		return nil, 0, load.Unexpected(p.name, in[:end])
 	}
 	return payload, end, nil

@@ -101,7 +101,7 @@ func (c Command) startIn(ctx context.Context, directory string) (*Server, error)
 		close(exited)
 	}()
 	s := &Server{PID: child.Process.Pid, Network: "tcp", Address: loopback(free[0])}
-	others := free[:0]
+	var others []string
 	if c.treadle {
 		s.Masters, s.Slaves, s.Hub, s.HTTP = loopback(free[1]), loopback(free[2]), loopback(free[3]), loopback(free[6])
 		others = free[1:]
@@ -175,17 +175,10 @@ func freePorts() (free ports, err error) {
 	return free, nil
 }
 
-// DiskPlace returns the parent of the directories of servers that keep their jobs on disk: the directory of temporary files
-// if it is on the file system of the working directory, else the working directory. Temporary files may be in memory.
+// DiskPlace returns the parent of the directories of servers that keep their jobs on disk, the working directory: temporary
+// files may be in memory.
 func DiskPlace() string {
-	var temporary, working syscall.Stat_t
-	if syscall.Stat(os.TempDir(), &temporary) == nil && syscall.Stat(".", &working) == nil && temporary.Dev == working.Dev {
-		return os.TempDir()
-	}
-	directory, err := os.Getwd()
-	if err != nil {
-		return os.TempDir()
-	}
+	directory, _ := os.Getwd() // without one it is the directory of temporary files
 	return directory
 }
 

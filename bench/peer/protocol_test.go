@@ -42,7 +42,7 @@ func TestRequests(t *testing.T) {
 		"\x00REQ\x00\x00\x00\x8d"+"\x00\x00\x00\x07\x0d"+"\x05bench"+"\x10job-000102030405"+"\x00\x00\x00\x64"+someText+
 			"\x00\x00\x00\x00\x00\x00\x00\x00"+"\x00")
 
-	o := newGloom()
+	o := NewGloom()
 	f("submit", o.AppendSubmit(nil, 7, someID, someTime),
 		"\x00\x00\x00\xa6"+`{"action":"submit","id":"job-000102030405","type":"bench","body":`+someText+"}")
 	f("join", o.AppendGrab(nil, 7), "\x00\x00\x00\x20"+`{"action":"join","type":"bench"}`)
@@ -61,7 +61,7 @@ func TestRequests(t *testing.T) {
 	f("PRE_SLEEP", g.Traits().Sleep, "\x00REQ\x00\x00\x00\x04\x00\x00\x00\x00")
 	f("WORK_COMPLETE", g.AppendDone(nil, assignedGearman), "\x00REQ\x00\x00\x00\x0d\x00\x00\x00\x06H:x:1\x00")
 
-	r := newRedis(load.WorkloadLen)
+	r := NewRedis(load.WorkloadLen)
 	f("RPUSH", r.AppendSubmit(nil, 7, someID, someTime),
 		"*3\r\n$5\r\nRPUSH\r\n$5\r\nbench\r\n$100\r\n"+someWorkload+"\r\n")
 	f("BLPOP", r.AppendGrab(nil, 7), "*3\r\n$5\r\nBLPOP\r\n$5\r\nbench\r\n$1\r\n0\r\n")
@@ -85,7 +85,7 @@ var replies = []struct {
 			{Kind: load.Assigned, Slot: 9, Handle: []byte("\x03abc"), Workload: []byte(someWorkload)},
 			{Kind: load.Ignored, Slot: 1},
 		}},
-	{"gloom", newGloom(),
+	{"gloom", NewGloom(),
 		"\x00\x00\x00\x0b" + `{"ok":true}` + "\x00\x00\x00\x23" + `{"ok":true,"id":"job-000102030405"}` +
 			"\x00\x00\x00\xa3" + `{"action":"job","id":"job-000102030405","type":"bench","body":` + someText + "}" +
 			"\x00\x00\x00\x33" + `{"id":"job-000102030405","body":"job-000102030405"}`,
@@ -123,7 +123,7 @@ var replies = []struct {
 			{Kind: load.Woken},
 		}},
 	{"frames", NewEchoed(), strings.Repeat(string(NewEchoed().AppendSubmit(nil, 0, 0, 0)), 2), []load.Event{{Kind: load.Submitted}, {Kind: load.Submitted}}},
-	{"redis", newRedis(load.WorkloadLen),
+	{"redis", NewRedis(load.WorkloadLen),
 		":3\r\n*2\r\n$5\r\nbench\r\n$100\r\n" + someWorkload + "\r\n:4\r\n",
 		[]load.Event{{Kind: load.Submitted}, {Kind: load.Assigned, Workload: []byte(someWorkload)}, {Kind: load.Submitted}}},
 }
@@ -184,8 +184,8 @@ func TestMalformed(t *testing.T) {
 	f(newGearman(), "\x00RES\x00\x00\x00\x13\x00\x00\x00\x00")       // ERROR
 	f(newGearman(), "\x00RES\x00\x00\x00\x1f\x00\x00\x00\x03a\x00b") // an assignment without its separators
 	f(newGearman(), "HTTP/1.1 400")
-	f(newRedis(load.WorkloadLen), "-ERR no\r\n")
-	f(newRedis(load.WorkloadLen), "*-1\r\n")
+	f(NewRedis(load.WorkloadLen), "-ERR no\r\n")
+	f(NewRedis(load.WorkloadLen), "*-1\r\n")
 	malformedGloom(f)
 	f(newPeriodic(PeriodicOptions{CRC: true}), "\x00RES\x00\x00\x00\x05\xc2\x8e\xd6\x39\x00\x00\x00\x01\x10") // a wrong checksum
 	f(newPeriodic(PeriodicOptions{CRC: true}), "\x00RES\x00\x00\x00\x05\x8e\x09\xc8\x07\x00\x00\x00\x03\x1d") // NO_WORKER
@@ -197,7 +197,7 @@ func TestMalformed(t *testing.T) {
 // TestTemplatesStay sees to it that filling in a template does not change it.
 func TestTemplatesStay(t *testing.T) {
 	for _, p := range []load.Protocol{
-		newPeriodic(PeriodicOptions{}), newPeriodic(PeriodicOptions{Text: true}), newPeriodic(PeriodicOptions{CRC: true}), newGloom(), newBeanstalkd(), newGearman(), newRedis(load.WorkloadLen),
+		newPeriodic(PeriodicOptions{}), newPeriodic(PeriodicOptions{Text: true}), newPeriodic(PeriodicOptions{CRC: true}), NewGloom(), newBeanstalkd(), newGearman(), NewRedis(load.WorkloadLen),
 	} {
 		before := hex.EncodeToString(p.AppendSubmit(nil, 1, 2, 3))
 		p.AppendSubmit(nil, 4, 5, 6)
@@ -243,10 +243,10 @@ func malformedGloom(f func(p load.Protocol, in string)) {
 		`{"action":"job","id":"job-000102030405","type":"bunch","body":` + someText + "}",
 		`{"action":"job","id":"job-000102030405","type":"bench","body":` + someText + "]",
 	} {
-		f(newGloom(), string(appendGloom(nil, payload)))
+		f(NewGloom(), string(appendGloom(nil, payload)))
 	}
-	f(newGloom(), "\x00RES")
-	f(newGloom(), "\x80\x00\x00\x00")
+	f(NewGloom(), "\x00RES")
+	f(NewGloom(), "\x80\x00\x00\x00")
 }
 
 // TestSizedReplies takes jobs of other sizes apart.
@@ -265,5 +265,5 @@ func TestSizedReplies(t *testing.T) {
 	}
 	f(newPeriodic(PeriodicOptions{Size: 10}), 10,
 		"\x00RES\x00\x00\x00\x27\x00\x00\x00\x09\x05\x03abc\x05bench\x00\x00\x00\x00\x0a\x00\x00\x00\x01\x02\x03\x04\x05x.\x00\x00\x00\x00\x00\x00\x00\x00\x00")
-	f(newRedis(1<<10), 1<<10, "*2\r\n$5\r\nbench\r\n$1024\r\n"+strings.Repeat("x", 1024)+"\r\n")
+	f(NewRedis(1<<10), 1<<10, "*2\r\n$5\r\nbench\r\n$1024\r\n"+strings.Repeat("x", 1024)+"\r\n")
 }

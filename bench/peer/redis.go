@@ -29,9 +29,7 @@ const (
 )
 
 // NewRedis returns the protocol with workloads of the given size.
-func NewRedis(size int) load.Protocol { return newRedis(size) }
-
-func newRedis(size int) *redis {
+func NewRedis(size int) load.Protocol {
 	push := fmt.Sprintf(redisPush, size)
 	submit := append([]byte(push), load.Workload(size)...)
 	return &redis{submit: append(submit, "\r\n"...), push: len(push), job: fmt.Sprintf(redisJob, size), size: size}

@@ -2,7 +2,6 @@ package peer
 
 import (
 	"context"
-	"os/exec"
 	"strings"
 
 	"treadle/bench/load"
@@ -23,11 +22,7 @@ func variant(name string, c Command, spoken PeriodicOptions, more string) Peer {
 
 // treadles keep their jobs in memory: over TCP, over a unix socket, with two event loops, and in the CRC framing.
 func treadles(path string) []Peer {
-	memory := "--periodic unix://{directory}/periodic.sock --data none "
-	// The profile that makes a Treadle collect needs a setting, except in older programs.
-	if help, _ := exec.Command(path, "serve", "--help").CombinedOutput(); strings.Contains(string(help), "--pprof") {
-		memory += "--pprof on "
-	}
+	const memory = "--periodic unix://{directory}/periodic.sock --data none --pprof on " // a profile makes a Treadle collect
 	tcp, unix := Command{Path: path}, Command{Path: path, Socket: "periodic.sock"}
 	list := []Peer{
 		variant("treadle", tcp, PeriodicOptions{}, memory),
