@@ -125,6 +125,10 @@ func TestServeOptions(t *testing.T) {
 	f([]string{"--handshake-timeout=1s", "--frame-timeout=2m", "--drain=0s"},
 		loop.Options{HandshakeTimeout: time.Second, FrameTimeout: 2 * time.Minute, Drain: time.Nanosecond})
 
+	f([]string{"--only", "periodic,dwork", "--dwork=tcp://a:1", "--gloom-slaves=off"}, loop.Options{
+		Gloom: loop.GloomOptions{Masters: off, Slaves: off}, Dwork: loop.DworkOptions{Listen: []string{"tcp://a:1"}}, Kts46: loop.Kts46Options{Listen: off, JSON: off},
+	})
+
 	file := config(t, `
 periodic = ["tcp://a:1", "unix:///x,y"]
 periodic-grab = "document"

@@ -23,6 +23,7 @@ func (serveCmd) Help() string {
 
 	treadle serve
 	treadle serve --periodic tcp://0.0.0.0:5000 --periodic unix:///run/periodic.sock
+	treadle serve --only periodic,gloom
 	treadle serve --config /etc/treadle.toml --log-level debug
 
 A configuration file is TOML with the names of the flags; flags on the command line win over it:

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -20,6 +22,7 @@ import (
 type serveCmd struct {
 	Config configPath `placeholder:"FILE" help:"TOML file of settings, named as these flags without the dashes; flags win (default: none)."`
 
+	Only             []string `enum:"periodic,gloom,dwork,kts46" default:"periodic,gloom,dwork,kts46" placeholder:"PROTOCOL,..." help:"Protocols to serve, of periodic, gloom, dwork and kts46; the addresses of the others are off (default: all)."`
 	Periodic         []string `sep:"none" placeholder:"ADDR" help:"Address of the Periodic protocol, tcp://host:port or unix:///path (mode 0660), or off; repeatable (default: tcp://127.0.0.1:5000 and unix:///tmp/periodic.sock)."`
 	Bind             string   `placeholder:"HOST" help:"Host of every default TCP address (default: 127.0.0.1)."`
 	RunDir           string   `placeholder:"DIR" help:"Directory of the default socket, periodic.sock, made when missing; no other user can put one there first (default: /tmp)."`
@@ -122,7 +125,7 @@ func adminSocket(data string, log *slog.Logger) []string {
 	path := filepath.Join(data, loop.AdminSocket)
 	if len(path) > longestSocket {
 		log.Warn("treadle queue and treadle failed cannot reach this server: the path of the socket is too long; name another with --admin", "path", path)
-		return []string{"off"}
+		return off
 	}
 	return []string{"unix://" + path}
 }
@@ -163,6 +166,33 @@ func (s *serveCmd) refuseZeros() error {
 	return nil
 }
 
+// leaveOut switches off the protocols that --only does not name. It refuses an address for one of them.
+func (s *serveCmd) leaveOut() error {
+	if len(s.Only) == 0 {
+		return &loop.OptionError{Setting: "only", Err: errors.New("it is empty; name periodic, gloom, dwork or kts46")}
+	}
+	for _, p := range []struct {
+		protocol, setting string
+		addresses         *[]string
+	}{
+		{"periodic", "periodic", &s.Periodic}, {"gloom", "gloom-masters", &s.GloomMasters}, {"gloom", "gloom-slaves", &s.GloomSlaves},
+		{"dwork", "dwork", &s.Dwork}, {"kts46", "kts46", &s.Kts46}, {"kts46", "kts46-json", &s.Kts46JSON},
+	} {
+		if slices.Contains(s.Only, p.protocol) {
+			continue
+		}
+		if given := *p.addresses; len(given) > 0 && !slices.Equal(given, off) {
+			err := fmt.Errorf("%s leaves %s out, and --%s gives it an address: name %s here too, or leave the address out", strings.Join(s.Only, ","), p.protocol, p.setting, p.protocol)
+			return &loop.OptionError{Setting: "only", Err: err}
+		}
+		*p.addresses = off
+	}
+	return nil
+}
+
+// off are the addresses of a protocol that is not served.
+var off = []string{"off"}
+
 // asked converts a size for the server, which reads a zero as the default and refuses a negative size.
 func asked(size byteSize) int {
 	if size == 0 {
@@ -174,7 +204,7 @@ func asked(size byteSize) int {
 // options converts the flags for the server. A zero means the default there, so a given zero is refused or becomes
 // the nearest value.
 func (s *serveCmd) options() (loop.Options, error) {
-	if err := s.refuseZeros(); err != nil {
+	if err := cmp.Or(s.refuseZeros(), s.leaveOut()); err != nil {
 		return loop.Options{}, err
 	}
 	var node loop.DisbatchOptions

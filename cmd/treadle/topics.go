@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"embed"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -50,17 +51,17 @@ func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
 		}
 		fmt.Fprintf(ctx.Stdout, "  %-17s  %s\n", topic, subject(text))
 	}
-	_, err := fmt.Fprintln(ctx.Stdout, "\nRun \"treadle help <topic>\" to read one.")
+	_, err := fmt.Fprintln(ctx.Stdout, "\nRun \"treadle help <topic>\" to read one, \"treadle help '<text>'\" to look up a setting or a message.")
 	return err
 }
 
-// helpTopic runs treadle help NAME unless NAME is only a command; ours reports whether it did. A name that is both, as
-// dwork, is the topic.
+// helpTopic runs treadle help NAME, or treadle help TEXT, unless NAME is only a command; ours reports whether it did. A name
+// that is both, as dwork, is the topic. A text is looked for in all pages.
 func helpTopic(parser *kong.Kong, con console, args []string) (ours bool, err error) {
-	if len(args) != 2 || args[0] != "help" || strings.HasPrefix(args[1], "-") {
+	if len(args) < 2 || args[0] != "help" || strings.HasPrefix(args[1], "-") {
 		return false, nil
 	}
-	name, names := args[1], slices.Clone(topics)
+	name, names := strings.Join(args[1:], " "), slices.Clone(topics)
 	if slices.Contains(topics, name) {
 		text, err := page(name)
 		if err != nil {
@@ -69,12 +70,15 @@ func helpTopic(parser *kong.Kong, con console, args []string) (ours bool, err er
 		return true, con.show(text)
 	}
 	for _, command := range parser.Model.Children {
-		if command.Name == name {
+		if command.Name == args[1] {
 			return false, nil
 		}
 		names = append(names, command.Name)
 	}
-	return true, badUsage("no topic or command %q, the nearest: %s (see treadle help)", name, strings.Join(nearest(name, names), ", "))
+	if found, err := find(name); err != nil || len(found) > 0 {
+		return true, errors.Join(err, con.show(listing(found)))
+	}
+	return true, badUsage("no topic, command, setting or message %q, the nearest: %s (see treadle help)", name, strings.Join(nearest(name, names), ", "))
 }
 
 // nearest returns the names that begin with a typed word or differ from it in at most half of its letters, the nearest

@@ -29,7 +29,7 @@ func TestHelpTopics(t *testing.T) {
 	f := func(typed, want string) {
 		t.Helper()
 		out, errs, code := treadle(t, "", "help", typed)
-		if code != exitUsage || out != "" || errs != "treadle: no topic or command \""+typed+"\", the nearest: "+want+" (see treadle help)\n" {
+		if code != exitUsage || out != "" || errs != "treadle: no topic, command, setting or message \""+typed+"\", the nearest: "+want+" (see treadle help)\n" {
 			t.Errorf("help %s: exit code %d, %q, %q", typed, code, out, errs)
 		}
 	}
@@ -39,6 +39,33 @@ func TestHelpTopics(t *testing.T) {
 	f("perodic", "periodic")
 	f("wrk", "work")
 	f("xyzzy", strings.Join(topics, ", "))
+}
+
+// TestHelpFinds: help TEXT prints the entry of a message that is pasted with its values, and of a setting by its name.
+func TestHelpFinds(t *testing.T) {
+	f := func(typed, want string) {
+		t.Helper()
+		out, errs, code := treadle(t, "", append([]string{"help"}, strings.Split(typed, "|")...)...)
+		if code != 0 || errs != "" || !strings.Contains(out, want) {
+			t.Errorf("help %s: exit code %d, %q, %q; want %q", typed, code, out, errs, want)
+		}
+	}
+	_, unreachable, _ := treadle(t, "", "-H", "127.0.0.1:1", "ping")
+	f(unreachable, "treadle help troubleshooting:\n\n### `cannot connect to ...: ...")
+	f(`time=2026-11-23T20:05:29.547Z level=WARN msg="the disk is almost full: no new jobs are taken" free=3`, "### `the disk is almost full: no new jobs are taken`\n\n")
+	f("the|data|directory|/x|is|damaged:|x;|run|treadle|journal|check,|then|treadle|journal|repair", "`the data directory ... is damaged: ...; run")
+	f("timeout", "treadle help settings:\n\n| `timeout` | 600 | seconds that")
+	f("timeout", "* `--frame-timeout TIME`: ")
+	f("drain", "* `--drain TIME`: ")
+	f("upgrade", "## Upgrade\n")
+	for _, listed := range partsOf("messages", worked(page("messages"))(t)) {
+		for _, name := range listed.names {
+			letters := says(name, strings.ReplaceAll(name, "...", "of 3"))
+			if found, err := find("treadle: " + strings.ReplaceAll(name, "...", "of 3") + ": more"); err != nil || letters > 0 && len(found) == 0 {
+				t.Errorf("%s: %v, %d found", name, err, len(found))
+			}
+		}
+	}
 }
 
 // TestHelpPager: at a terminal a page goes through PAGER, and is printed without one.

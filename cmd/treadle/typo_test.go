@@ -74,6 +74,9 @@ func TestTypos(t *testing.T) {
 	f("unknown flag -r; an argument that begins with - follows --, as in treadle dwork create -- -r (see", "dwork", "create", "-rf")
 	f("unknown flag -x, did you mean", "status", "-x")
 	f("--data: it is empty; name a directory, or none", "serve", "--data", "")
+	f("--only: gloom,dwork leaves kts46 out, and --kts46-json gives it an address: name kts46 here too, or leave the address out", "serve", "--data", "none", "--only", "gloom,dwork", "--kts46-json", "tcp://127.0.0.1:0")
+	f("--only: it is empty; name periodic, gloom, dwork or kts46", "serve", "--data", "none", "--only", "")
+	f(`--only must be one of "periodic","gloom","dwork","kts46" but got "beanstalk"`, "serve", "--data", "none", "--only", "periodic,beanstalk")
 	f("--shards: 0 is below 1", "serve", "--data", "none", "--shards", "0")
 	f(`--bind: "0.0.0.0:99" is no host: write a name or an IP address alone`, "serve", "--data", "none", "--bind", "0.0.0.0:99")
 	f(`--gloom-masters: "off" stands beside other addresses`, "serve", "--data", "none", "--gloom-masters", "off", "--gloom-masters", "tcp://127.0.0.1:0")
@@ -86,6 +89,7 @@ func TestTypos(t *testing.T) {
 	}
 	g("# one\n\nmax-frame = 5\n", "max-frame: 5 bytes is not between 1KiB and 2147482623 bytes")
 	g("# one\n\nlog-level = \"loud\"\n", "log-level must be one of")
+	g("# one\n\nonly = [\"gloom\"]\ndwork = \"tcp://127.0.0.1:0\"\n", "only: gloom leaves dwork out, and --dwork gives it an address")
 	g("# one\n\nhandshake-timeout = 0\n", "handshake-timeout: 0s is too short")
 	g("# one\n\nperiodic = [\"a\",\n\"b\"]\n", `periodic: "a" is neither tcp://host:port nor unix:///path`)
 	f("--max-frame: 6 bytes is not between", "serve", "--config", config(t, "max-frame = 5\n"), "--max-frame", "6")
@@ -142,6 +146,7 @@ func TestSpans(t *testing.T) {
 
 // TestRefusals: a request that the server cannot carry out is one line with the remedy, and exit code 1.
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	socket, dump := filepath.Join(dir, "s"), filepath.Join(dir, "jobs.dump")
 	serve(t, socket, "--max-frame", "2m", "--gloom-max-frame", "2m")
