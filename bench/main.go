@@ -32,7 +32,6 @@ func main() {
 	os.Exit(1)
 }
 
-// bench runs the program and returns its error.
 func bench(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	s, err := parseSettings(args, stderr)
 	switch {
@@ -52,7 +51,6 @@ func bench(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return run(ctx, s, rows(), peer.All(s.Server), stdout, stderr)
 }
 
-// parseSettings reads the flags.
 func parseSettings(args []string, stderr io.Writer) (s settings, err error) {
 	s.Rows, s.Peers = regexp.MustCompile(""), regexp.MustCompile("")
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)

@@ -150,10 +150,7 @@ func measure(ctx context.Context, r row, p peer.Peer, size int) (sample, error) 
 	if ctx.Err() != nil {
 		return s, context.Cause(ctx)
 	}
-	if said := running.Said(); said != "" {
-		err = fmt.Errorf("%w\nthe server's output ends with:\n%s", err, said)
-	}
-	return s, err
+	return s, fmt.Errorf("%w\nthe server's output ends with:\n%s", err, running.Said())
 }
 
 // pass runs one trial on a running server, over connections of its own.

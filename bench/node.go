@@ -74,8 +74,8 @@ func (s *sample) measureNode(ctx context.Context, r row, size int, start startNo
 	} else if err = t.fill(ctx, size); err == nil {
 		err = s.busyNode(ctx, t, r, size)
 	}
-	if said := t.running.Said(); err != nil && said != "" {
-		err = fmt.Errorf("%w\nthe node's output ends with:\n%s", err, said)
+	if err != nil {
+		err = fmt.Errorf("%w\nthe node's output ends with:\n%s", err, t.running.Said())
 	}
 	return err
 }

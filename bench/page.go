@@ -20,7 +20,7 @@ var pageTemplate = template.Must(template.New("page").Parse(pageText))
 // page holds a report for the template. Charts are 360 units wide, as a phone is.
 type page struct {
 	Date     string
-	Colours  []int
+	Colours  int
 	Notes    []string
 	Reached  int
 	Targets  [][]string // with the verdict last
@@ -85,12 +85,8 @@ const (
 // pageOf returns the name of the page beside a file of results.
 func pageOf(path string) string { return strings.TrimSuffix(path, ".json") + ".html" }
 
-// savePage writes the page.
 func (r *report) savePage(path string) error {
-	p := page{Date: r.Started.Format("2006-01-02"), Notes: r.circumstances(), Targets: r.targetTable()[1:]}
-	for i := range colours {
-		p.Colours = append(p.Colours, i)
-	}
+	p := page{Date: r.Started.Format("2006-01-02"), Notes: r.circumstances(), Colours: colours, Targets: r.targetTable()[1:]}
 	for _, t := range p.Targets {
 		if strings.HasPrefix(t[4], "reached") {
 			p.Reached++

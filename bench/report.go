@@ -29,7 +29,6 @@ type machine struct {
 	Disk     string `json:"disk"` // the type of file system under the durable rows
 }
 
-// report holds the results of one run.
 type report struct {
 	Started  time.Time         `json:"started"`
 	Took     float64           `json:"took_seconds"`

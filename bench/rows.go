@@ -43,7 +43,6 @@ type row struct {
 	Kind     kind
 	Load     load.Load      // each server gets its own number of jobs
 	Jobs     map[string]int // by server: jobs, connections or, of idle nodes, milliseconds
-	Exact    bool           // the scale does not change the number of jobs
 	Rounds   int            // that are enough, for a size, a time of many seconds or slow servers; 0: as many as the run has
 	Passes   int            // trials, one after the other, that are one measurement; 0: one
 	Against  string         // the row to compare with
@@ -66,14 +65,12 @@ const (
 //go:embed rows.toml
 var rowsText string
 
-// rows returns the rows of rows.toml.
 func rows() []row {
 	var file struct{ Rows []row }
 	readTOML(rowsText, &file)
 	return file.Rows
 }
 
-// readTOML reads an embedded file.
 func readTOML(text string, into any) {
 	if err := toml.NewDecoder(strings.NewReader(text)).DisallowUnknownFields().Decode(into); err != nil {
 		panic(err) // each test of a run reads the same files
@@ -82,10 +79,7 @@ func readTOML(text string, into any) {
 
 // size returns the number of jobs, or of idle connections, for a server at the given scale.
 func (r row) size(server string, scale float64) int {
-	if r.Exact {
-		return r.Jobs[server]
-	}
-	return max(leastJobs, int(math.Round(float64(r.Jobs[server])*scale)))
+	return max(min(r.Jobs[server], leastJobs), int(math.Round(float64(r.Jobs[server])*scale)))
 }
 
 // lacks names the packages that this row needs and the machine does not have.

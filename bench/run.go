@@ -14,7 +14,6 @@ import (
 	"treadle/bench/peer"
 )
 
-// settings holds the flags of a run.
 type settings struct {
 	Server string         `json:"-"`
 	Rows   *regexp.Regexp `json:"-"`
@@ -27,7 +26,6 @@ type settings struct {
 	Scale  float64        `json:"scale"`
 }
 
-// task is one measurement to take.
 type task struct {
 	row   row
 	peer  peer.Peer

@@ -40,7 +40,6 @@ func (l *Latencies) flush() {
 	}
 }
 
-// merge adds all of another collection.
 func (l *Latencies) merge(other *Latencies) {
 	other.flush()
 	l.histogram.Merge(other.histogram)

@@ -106,7 +106,6 @@ func (p *pump) close() {
 	_ = unix.Close(p.poller)
 }
 
-// open begins every conversation.
 func (p *pump) open() error {
 	for i, l := range p.lines {
 		if err := p.send(l, i, l.talk.open(Now(), p.out[:0])); err != nil {

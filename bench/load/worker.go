@@ -96,7 +96,6 @@ func (w *worker) accept(now int64, e *Event, out []byte) ([]byte, error) {
 	return out, nil
 }
 
-// confirm notes the acknowledgement of a completion.
 func (w *worker) confirm() error {
 	if !w.side.traits.Confirms {
 		return nil

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/hex"
+	"fmt"
 	"strconv"
+	"strings"
 )
 
 const (
@@ -72,20 +74,14 @@ const (
 	TextIDAt   = len(textHead)
 	textSentAt = TextIDAt + JobDigits + len(textSent)
 	textRestAt = textSentAt + 16
-	textTailAt = WorkloadLen - len(textTail)
 )
 
 var textFiller = TextWorkload()
 
 // TextWorkload returns the JSON workload of job 0, sent at 0: {"id":"...","sent":"...","text":"xxx"}.
 func TextWorkload() []byte {
-	workload := bytes.Repeat([]byte("x"), WorkloadLen)
-	copy(workload, textHead)
-	copy(workload[textSentAt-len(textSent):], textSent)
-	copy(workload[textRestAt:], textRest)
-	copy(workload[textTailAt:], textTail)
-	PutText(workload, 0, 0)
-	return workload
+	workload := fmt.Appendf(nil, textHead+"%0*d"+textSent+"%016d"+textRest, JobDigits, 0, 0)
+	return append(append(workload, strings.Repeat("x", WorkloadLen-len(textTail)-len(workload))...), textTail...)
 }
 
 // PutText writes id and time into a JSON workload that already has its filler.

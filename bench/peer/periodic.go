@@ -120,7 +120,6 @@ func newPeriodic(options PeriodicOptions) *periodic {
 // shortString returns a string behind its length in one byte.
 func shortString(s string) []byte { return append([]byte{byte(len(s))}, s...) }
 
-// append appends one request.
 func (p *periodic) append(dst []byte, msgID uint32, command byte, args []byte) []byte {
 	start := len(dst)
 	dst = p.appendHeader(dst, argsAt+len(args))
@@ -225,7 +224,6 @@ func (p *periodic) frame(in []byte) (payload []byte, end int, err error) {
 	return payload, end, nil
 }
 
-// read reads one message and returns its payload.
 func (p *periodic) read(conn net.Conn) ([]byte, error) {
 	var in []byte
 	for more := p.header; ; more = int(binary.BigEndian.Uint32(in[4:])) {
