@@ -34,9 +34,10 @@ build: ## compile bin/treadle, with the version from git
 run: build ## build, then serve on the default addresses; settings in ARGS="..."
 	@exec bin/treadle serve $(ARGS)
 
+# Many tests wait for time-outs and processes: more packages and tests at a time than processors keep the processors busy.
 # The simulation looks into the server at each step, which is in builds with the invariants tag alone.
 test: ## all tests and a short simulation; needs Go alone
-	$(GO) test ./...
+	$(GO) test -p 4 -parallel 8 ./...
 	$(GO) test -tags invariants ./fuzz/sim
 
 race: ## all tests with the race detector and the invariants checked; needs a C compiler
@@ -105,7 +106,7 @@ sim: ## play one seed of the simulation and print what it came to: SEED=1 OPS=10
 # New seeds each time: the first is taken from the clock, and every failure names its own.
 soak: ## what the tests do for moments, for long: kills with histories judged, hostile peers, new seeds of the simulation for MINUTES=10, SOAKFUZZ=1h of each fuzz target
 	$(GO) test ./cmd/treadle -count=1 -timeout 2h -v -run '^TestLinearizable$$' -args -linear.n 200 -linear.seed $$(date +%s)
-	$(GO) test ./cmd/treadle -count=1 -timeout 2h -v -run '^TestHostile(Disbatch)?$$' -args -hostile.scale 20
+	$(GO) test ./cmd/treadle -count=1 -timeout 2h -v -parallel 1 -run '^TestHostile(Disbatch)?$$' -args -hostile.scale 20
 	$(GO) test -tags invariants ./fuzz/sim -count=1 -timeout 0 -v -run '^TestSimulation$$' -args -sim.from $$(date +%s)000 -sim.for $(MINUTES)m
 	$(GO) test -tags invariants ./fuzz/sim -count=1 -timeout 0 -v -run '^TestSimulationSite$$' -args -sim.from $$(date +%s)000 -sim.for $(MINUTES)m
 	$(MAKE) fuzz FUZZTIME=$(SOAKFUZZ)

@@ -133,7 +133,7 @@ func (g *gate) stagger(r *rand.Rand) {
 
 // duelRounds is enough for each window that was opened on purpose to be hit, given
 // two processors. Where the rounds take long, because others want the processors, or
-// under the race detector, duelTime is enough.
+// under the race detector, duelTime is enough; -short has a fifth of it.
 const (
 	duelRounds = 60_000
 	duelTime   = time.Second
@@ -159,9 +159,13 @@ func duel(t *testing.T, before, left func(round int), right func(round int) bool
 		}
 	})
 	r := rand.New(rand.NewPCG(2, 0))
+	limit := duelTime
+	if testing.Short() {
+		limit /= 5
+	}
 	began := time.Now()
 	i, ok := 0, true
-	for ; ok && i < duelRounds && time.Since(began) < duelTime; i++ {
+	for ; ok && i < duelRounds && time.Since(began) < limit; i++ {
 		before(i)
 		start.pass(i)
 		start.stagger(r)

@@ -50,6 +50,15 @@ func TestMain(m *testing.M) {
 	}))
 }
 
+// longFor leaves out a test that takes seconds of a processor, or longer than everybody should wait after each change: `make
+// test` has it, `go test -short` has not.
+func longFor(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("left out by -short")
+	}
+}
+
 // patience bounds a test that hangs; nothing waits for it otherwise.
 const patience = 2 * time.Minute
 

@@ -23,6 +23,7 @@ func run1(c child, script string) (result outcome, out, stderr string) {
 }
 
 func TestChild(t *testing.T) {
+	t.Parallel()
 	f := func(c child, script, data, out, stderr, fails string, later int64) {
 		t.Helper()
 		r, o, e := run1(c, script)

@@ -201,6 +201,8 @@ const longLease = 16 * time.Second
 // that clock; time-outs and leases keep their length; no job is lost, handed out twice or kept waiting, and the probes
 // are served meanwhile.
 func TestClockSteps(t *testing.T) {
+	longFor(t)
+	t.Parallel()
 	c := &clockTrial{attack: newAttack(t, 0), ctx: patient(t), data: filepath.Join(t.TempDir(), "data")}
 	leases := func(d time.Duration) []string {
 		return []string{"--dwork-lease", d.String(), "--kts46-restart-after", d.String()}

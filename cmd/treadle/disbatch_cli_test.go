@@ -23,6 +23,12 @@ type dciProcess struct {
 // startDCI starts one with these further lines of configuration and flags.
 func startDCI(t *testing.T, lines string, flags ...string) *dciProcess {
 	t.Helper()
+	return startDCIBy(t, func(args ...string) *process { return start(t, false, args...) }, lines, flags...)
+}
+
+// startDCIBy is startDCI with another way to run treadle.
+func startDCIBy(t *testing.T, run func(args ...string) *process, lines string, flags ...string) *dciProcess {
+	t.Helper()
 	double, err := mongotest.Start()
 	if err != nil {
 		t.Fatal(err)
@@ -33,7 +39,7 @@ func startDCI(t *testing.T, lines string, flags ...string) *dciProcess {
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	d := &dciProcess{process: start(t, false, append([]string{"disbatch", "web", "--config", config, "--listen", "127.0.0.1:0"}, flags...)...)}
+	d := &dciProcess{process: run(append([]string{"disbatch", "web", "--config", config, "--listen", "127.0.0.1:0"}, flags...)...)}
 	line := d.until("protocol=disbatch")
 	d.url = regexp.MustCompile(`http://[0-9.:]+`).FindString(line)
 	d.drain()

@@ -152,6 +152,7 @@ func runnerOf(t *testing.T, p *process) int {
 // TestDisbatchNodeGivesBack: SIGTERM queues again what is claimed and has not begun, and what
 // runs is written without the node.
 func TestDisbatchNodeGivesBack(t *testing.T) {
+	t.Parallel()
 	s, open := newGatedSite(t)
 	s.queue("a", "Wait", 3, map[string]int{"n": 1})
 	p := s.node()
@@ -205,6 +206,7 @@ func (p *process) ends(want int) {
 // TestDisbatchNodeKilled: a running task outlives a node that is killed, and its end is
 // written; the next node of the name goes on.
 func TestDisbatchNodeKilled(t *testing.T) {
+	t.Parallel()
 	s, open := newGatedSite(t)
 	s.queue("a", "Wait", 1, map[string]int{"n": 1}, map[string]int{"n": 2})
 	p := s.node()
@@ -224,6 +226,7 @@ func TestDisbatchNodeKilled(t *testing.T) {
 
 // TestDisbatchNodeTwin: a second node of one name does not start, one of another name does.
 func TestDisbatchNodeTwin(t *testing.T) {
+	t.Parallel()
 	s := newNodeSite(t, "", nil)
 	first := s.node()
 	first.drain()
@@ -249,6 +252,7 @@ func TestDisbatchNodeTwin(t *testing.T) {
 // TestDisbatchTask: the task runner is called as the original calls its own, and refuses what
 // is no claimed task.
 func TestDisbatchTask(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	script, called := filepath.Join(dir, "task_runner"), filepath.Join(dir, "called")
 	s := newNodeSite(t, fmt.Sprintf("\"task_runner\": %q, \"plugins\": [\"Old\"], \"gfs\": \"auto\",", script), nil)
@@ -314,9 +318,11 @@ func TestDisbatchBadConfig(t *testing.T) {
 // TestDisbatchTaskRunners: nodes of 2016 and 2018 call this program in the place of their task runner, by a link of that name
 // or by its own, with or without the command, which may stand behind the options.
 func TestDisbatchTaskRunners(t *testing.T) {
+	longFor(t)
+	t.Parallel()
 	link := filepath.Join(t.TempDir(), "task_runner")
 	must(t, os.Symlink(binary, link))
-	f := func(lines, program, before, after string) disbatch.Task {
+	f := func(t *testing.T, lines, program, before, after string) disbatch.Task {
 		t.Helper()
 		script := filepath.Join(t.TempDir(), "runner")
 		s := newNodeSite(t, fmt.Sprintf("\"task_runner\": %q, \"plugins\": [\"Old\"], %s", script, lines), nil)
@@ -332,13 +338,18 @@ func TestDisbatchTaskRunners(t *testing.T) {
 	for _, c := range []struct{ lines, program, before, after string }{
 		{"", binary, "disbatch task", "--quiet"}, {"\"testing\": true,", binary, "", ""}, {"", binary, "disbatch", "task"}, {"", binary, "disbatch", "--quiet"}, {"", link, "", ""},
 		{of2016, binary, "", ""}, {of2016, link, "", ""}, {of2016, binary, "disbatch", "task"},
+		{"", binary, "", "--gfs --quiet"},
 	} {
-		if done := f(c.lines, c.program, c.before, c.after); output(done, "stdout") != "old\n" {
-			t.Errorf("%+v: the task ended as %s", c, done.Raw)
-		}
-	}
-	if done := f("", binary, "", "--gfs --quiet"); output(done, "stdout") != "" {
-		t.Errorf("with --gfs the task ended as %s", done.Raw)
+		t.Run(fmt.Sprint(c), func(t *testing.T) {
+			t.Parallel()
+			want := "old\n"
+			if strings.Contains(c.after, "--gfs") {
+				want = ""
+			}
+			if done := f(t, c.lines, c.program, c.before, c.after); output(done, "stdout") != want {
+				t.Errorf("the task ended as %s", done.Raw)
+			}
+		})
 	}
 }
 

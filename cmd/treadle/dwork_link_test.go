@@ -68,6 +68,7 @@ func scriptedHub(l net.Listener, script [][2]string) (wrong []string) {
 // TestDworkWorkLostReply: what a lost reply to a steal brought is given back, and a lost
 // reply to anything else is asked for again.
 func TestDworkWorkLostReply(t *testing.T) {
+	t.Parallel()
 	const (
 		steal, complete, exit   = "\x08\x01", "\x08\x02", "\x08\x07"
 		task, notFound, ok, end = "\x08\x03\x12\x06\x0a\x01a\x12\x01o", "\x08\x05", "\x08\x06", "\x08\x07"

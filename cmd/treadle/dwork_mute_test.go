@@ -56,6 +56,7 @@ func TestDworkGraphMute(t *testing.T) {
 
 // TestDworkHubGone: a hub that goes away, or has no reply, is told of in plain words.
 func TestDworkHubGone(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -262,6 +262,8 @@ func (g *graphRun) worker(ctx context.Context, socket, location string) (finishe
 // times. Every task is done in the end, none before those it waits for, and none that was
 // acknowledged as complete comes back.
 func TestDworkKilled(t *testing.T) {
+	longFor(t)
+	t.Parallel()
 	const tasks, block, workers, kills = 20000, 100, 4, 4
 	random := rand.New(rand.NewPCG(6125, 0))
 	dir := t.TempDir()

@@ -149,12 +149,13 @@ func (s *attack) silent() {
 // disbatchHostiles are the attacks on a Disbatch command interface.
 var disbatchHostiles = []struct {
 	name   string
-	memory int // that it may take more
+	memory int  // that it may take more
+	waits  bool // as in hostiles
 	attack func(s *attack)
 }{
 	// Two of the shapes are bodies without an end: the server holds as much of them as its budget allows, twice while a
 	// buffer grows.
-	{name: "shapes of HTTP", memory: 256 << 20, attack: (*attack).shapes},
+	{name: "shapes of HTTP", memory: 256 << 20, waits: true, attack: (*attack).shapes},
 	{name: "bodies that come slowly", attack: func(s *attack) {
 		for range s.files(200 * s.scale) {
 			c := s.dial("disbatch")
@@ -212,10 +213,15 @@ var disbatchHostiles = []struct {
 
 // TestHostileDisbatch is TestHostile of the command interface.
 func TestHostileDisbatch(t *testing.T) {
+	longFor(t)
+	t.Parallel()
 	for _, h := range disbatchHostiles {
 		t.Run(h.name, func(t *testing.T) {
+			if h.waits {
+				t.Parallel()
+			}
 			s := newAttack(t, h.memory)
-			d := startDCI(t, "")
+			d := startDCIBy(t, s.start, "")
 			s.socket, s.server, s.ports["disbatch"] = "", d.process, strings.TrimPrefix(d.url, "http://")
 			s.withProbes(func() { h.attack(s) })
 			s.server.signal(syscall.SIGTERM)

@@ -17,6 +17,7 @@ import (
 // TestMemoryPressure: the server takes and works off a backlog larger than GOMEMLIMIT, serves the probes meanwhile, and
 // uses little more memory than the backlog.
 func TestMemoryPressure(t *testing.T) {
+	longFor(t)
 	const jobs, workload, limit = 80_000, 1 << 10, 64 << 20
 	s := startAttack(t, limit-hostileLimit)
 	s.withProbes(func() {

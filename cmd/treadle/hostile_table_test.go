@@ -267,15 +267,16 @@ var hostiles = []struct {
 	name   string
 	memory int  // that the server may take more, times the scale
 	hasty  bool // the server does not wait long for what is unfinished: else it has to see itself that it is too much
+	waits  bool // for seconds, while the server does nothing: others run meanwhile
 	attack func(s *attack)
 }{
 	{name: "nobody, for comparison", attack: func(s *attack) { <-time.After(500 * time.Millisecond) }},
 	{name: "floods of ZeroMQ", attack: (*attack).floods},
 	{name: "very many projects, and their status", memory: 64 << 20, attack: (*attack).projects},
-	{name: "unfinished beginnings on each port", hasty: true, attack: func(s *attack) {
+	{name: "unfinished beginnings on each port", hasty: true, waits: true, attack: func(s *attack) {
 		s.everyWay(unfinished, 200*s.scale, func(c net.Conn, begin string) { _, _ = io.WriteString(c, begin) })
 	}},
-	{name: "a byte at a time on each port", hasty: true, attack: func(s *attack) {
+	{name: "a byte at a time on each port", hasty: true, waits: true, attack: func(s *attack) {
 		s.everyWay(unfinished, 100*s.scale, func(c net.Conn, begin string) {
 			_, err := io.WriteString(c, begin)
 			for pause := time.NewTicker(dripPause); err == nil; <-pause.C {
@@ -292,8 +293,8 @@ var hostiles = []struct {
 	{name: "four gigabytes on their way on each port", attack: func(s *attack) {
 		s.everyWay(flowing, 20, func(c net.Conn, begin string) { _ = deaf(c, begin, "0") })
 	}},
-	{name: "peers that never read", attack: func(s *attack) { s.neverRead("periodic", "gloom-masters", "gloom-slaves", "dwork") }},
-	{name: "peers of HTTP that never read", hasty: true, attack: func(s *attack) { s.neverRead("kts46", "kts46-json", "http") }},
+	{name: "peers that never read", waits: true, attack: func(s *attack) { s.neverRead("periodic", "gloom-masters", "gloom-slaves", "dwork") }},
+	{name: "peers of HTTP that never read", hasty: true, waits: true, attack: func(s *attack) { s.neverRead("kts46", "kts46-json", "http") }},
 	{name: "idle connections", attack: func(s *attack) {
 		n := s.files(500 * s.scale)
 		s.t.Logf("%d idle connections", n)
@@ -313,7 +314,7 @@ var hostiles = []struct {
 		}
 	}},
 	{name: "connections to --http that say nothing", attack: (*attack).silent},
-	{name: "shapes of HTTP", hasty: true, attack: (*attack).shapes},
+	{name: "shapes of HTTP", hasty: true, waits: true, attack: (*attack).shapes},
 	{name: "connecting and leaving", attack: func(s *attack) {
 		for i := range 1000 * s.scale {
 			s.dial(allPorts[i%len(allPorts)]).Close()

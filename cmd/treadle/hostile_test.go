@@ -59,13 +59,18 @@ func startAttack(t *testing.T, more int, args ...string) *attack {
 	t.Helper()
 	s := newAttack(t, more)
 	all := []string{"--data", "none", "--max-frame", "4MiB", "--gloom-max-frame", "4MiB", "--max-outbound", "8MiB", "--dwork-max-frame", "4MiB"}
-	return s.on(start(t, false, s.serves(append(all, args...)...)...))
+	return s.on(s.start(s.serves(append(all, args...)...)...))
 }
 
-// newAttack returns an attack without a server and sets the memory limit of its future server.
+// start runs treadle with the attack's memory limit.
+func (s *attack) start(args ...string) *process {
+	s.t.Helper()
+	return startCommand(s.t, false, "env", append([]string{"GOMEMLIMIT=" + strconv.Itoa(hostileLimit+s.more), binary}, args...)...)
+}
+
+// newAttack returns an attack without a server.
 func newAttack(t *testing.T, more int) *attack {
 	t.Helper()
-	t.Setenv("GOMEMLIMIT", strconv.Itoa(hostileLimit+more))
 	return &attack{t: t, more: more, ports: map[string]string{}, worst: map[string]time.Duration{}, socket: filepath.Join(t.TempDir(), "s"), scale: *hostileScale}
 }
 
@@ -179,25 +184,32 @@ func (s *attack) files(n int) int {
 
 // TestHostile runs each attack against the built server, which must take bounded memory and serve the probes meanwhile.
 // The tests of loop have further attacks on the server in memory. With -v the test prints the longest wait of each
-// protocol's probe beside each attack, to compare two builds.
+// protocol's probe beside each attack, to compare two builds; -parallel 1 then makes one attack at a time.
 func TestHostile(t *testing.T) {
+	longFor(t)
+	var mu sync.Mutex
 	waits := fmt.Sprintf("longest waits in ms, %d times as much as in every test run:", *hostileScale)
-	defer func() { t.Log(waits) }()
+	t.Cleanup(func() { t.Log(waits) })
 	for _, h := range hostiles {
 		t.Run(h.name, func(t *testing.T) {
+			if h.waits {
+				t.Parallel()
+			}
 			var args []string
 			if h.hasty {
 				args = []string{"--handshake-timeout", "2s", "--frame-timeout", "2s"}
 			}
 			s := startAttack(t, h.memory**hostileScale, args...)
 			s.withProbes(func() { h.attack(s) })
+			s.server.signal(syscall.SIGTERM)
+			s.server.exit(0)
+			mu.Lock()
+			defer mu.Unlock()
 			waits += "\n"
 			for _, protocol := range slices.Sorted(maps.Keys(s.worst)) {
 				waits += fmt.Sprintf("%s %.1f  ", protocol, float64(s.worst[protocol].Microseconds())/1000)
 			}
 			waits += h.name
-			s.server.signal(syscall.SIGTERM)
-			s.server.exit(0)
 		})
 	}
 }
@@ -205,9 +217,8 @@ func TestHostile(t *testing.T) {
 // TestFewDescriptors: a server with hardly any descriptors turns new connections away, keeps its open connections, and
 // takes new ones when others have left.
 func TestFewDescriptors(t *testing.T) {
-	t.Setenv("GOMEMLIMIT", strconv.Itoa(hostileLimit))
 	s := &attack{t: t, socket: filepath.Join(t.TempDir(), "s"), worst: map[string]time.Duration{}}
-	s.server = startCommand(t, false, "sh", "-c", "ulimit -n 200; exec "+binary+" serve --periodic unix://"+s.socket+
+	s.server = startCommand(t, false, "sh", "-c", "ulimit -n 200; GOMEMLIMIT="+strconv.Itoa(hostileLimit)+" exec "+binary+" serve --periodic unix://"+s.socket+
 		" --gloom-masters off --gloom-slaves off --dwork off --kts46 off --kts46-json off --http off --data none")
 	s.server.until("listening")
 	s.server.drain()

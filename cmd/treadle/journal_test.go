@@ -92,6 +92,7 @@ func (s *store) write(path string, b []byte) {
 
 // TestJournalInUse: a directory has one user, and every other is told which one it is.
 func TestJournalInUse(t *testing.T) {
+	t.Parallel()
 	s := newStore(t)
 	first, u := s.serve()
 	u.gets("", "submit f n")

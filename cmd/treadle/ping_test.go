@@ -10,6 +10,7 @@ import (
 // TestPingSilent pings a port that accepts connections and never answers: ping greets once, in today's framing
 // alone, and ends with one line.
 func TestPingSilent(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -27,6 +27,8 @@ var linesEdits = []struct{ file, before, after string }{
 // TestSixthProtocol: a protocol is added with one folder and edits to three existing files.
 // Its jobs are done by clients of other protocols, and theirs by its own.
 func TestSixthProtocol(t *testing.T) {
+	longFor(t)
+	t.Parallel()
 	program, socket := buildLines(t), filepath.Join(t.TempDir(), "s")
 	s := startCommand(t, false, program, "serve", "--periodic", "unix://"+socket, "--lines", "tcp://127.0.0.1:0", "--gloom-masters", "off", "--gloom-slaves", "off",
 		"--dwork", "off", "--kts46", "off", "--kts46-json", "off", "--data", "none", "--http", "off", "--log-format", "json")

@@ -40,6 +40,7 @@ func TestCRC(t *testing.T) {
 
 // TestRecv: recv prints a command's output while the command runs, with every way of its worker to send.
 func TestRecv(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	socket, goOn := filepath.Join(dir, "s"), filepath.Join(dir, "on")
 	serve(t, socket)

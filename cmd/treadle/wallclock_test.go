@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -40,7 +41,7 @@ const offsetClock = "" +
 // cellAt is where the cell begins in it.
 const cellAt = len(offsetClock) - 8
 
-// startWithClock is start for a process with a wall clock that can be set, and is away from
+// startWithClock is start for a server with an attack's memory limit and a wall clock that can be set, and is away from
 // the machine's from its first instruction on.
 func startWithClock(t *testing.T, offset time.Duration, args ...string) (*process, *wallClock) {
 	t.Helper()
@@ -48,7 +49,9 @@ func startWithClock(t *testing.T, offset time.Duration, args ...string) (*proces
 		t.Skip("the code that replaces a process's clock is for amd64")
 	}
 	clock := &wallClock{t: t}
-	p := startBy(t, false, exec.Command(binary, args...), func(cmd *exec.Cmd) error {
+	server := exec.Command(binary, args...)
+	server.Env = append(os.Environ(), "GOMEMLIMIT="+strconv.Itoa(hostileLimit))
+	p := startBy(t, false, server, func(cmd *exec.Cmd) error {
 		runtime.LockOSThread() // who traces is a thread
 		defer runtime.UnlockOSThread()
 		cmd.SysProcAttr = &syscall.SysProcAttr{Ptrace: true} // it stops when it is loaded

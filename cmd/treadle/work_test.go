@@ -69,41 +69,50 @@ func TestWorkSaysWhatItDoes(t *testing.T) {
 // TestWorkEndsOnTime: a command, and all that it has started, ends at its job's own time-out, else at the server's,
 // unless --timeout says otherwise; then it is said that the result comes too late.
 func TestWorkEndsOnTime(t *testing.T) {
-	for _, framing := range [][]string{nil, {"--framing", "2018"}} {
-		socket := filepath.Join(t.TempDir(), "s")
-		serve(t, socket)
-		u := user{t, socket}
-		command := []string{"--", "sh", "-c", `case $0 in slow*) sleep 60 & wait;; late) sleep 3;; esac`}
-		work := func(flags ...string) *process {
-			return start(t, false, append(append(append([]string{"-H", socket}, framing...), append([]string{"work", "f"}, flags...)...), command...)...)
-		}
-		worker := work()
-		u.gets("", "submit f slow-own --timeout 1")
-		worker.until(`"f" "slow-own" failed: it took longer than its time-out of 1s and was killed`)
-		u.gets("", "remove f slow-own")
-		worker.stop()
-		u.gets("", "config set timeout 1")
-		worker = work()
-		u.gets("", "submit f slow")
-		worker.until(`"f" "slow" failed: it took longer than its time-out of 1s and was killed`)
-		u.gets("", "remove f slow")
-		u.gets("", "submit f late --timeout 60")
-		u.eventually(`.*\nf +1 +0 .*`, "status") // it had the time
-		worker.stop()
-
-		worker = work("--timeout", "2", "-v")
-		u.gets("", "submit f slow --timeout 60")
-		worker.until(`"f" "slow" failed: it took longer than 2s and was killed`)
-		u.gets("", "remove f slow")
-		worker.stop()
-		worker = work("--timeout", "0")
-		u.gets("", "submit f late")
-		line := worker.until(`"f" "late" took `)
-		if !strings.HasSuffix(line, "longer than its time-out of 1s: it has been handed out again meanwhile, and this result does not count") {
-			t.Errorf("of a result that comes too late it says %s", line)
-		}
-		worker.stop()
+	longFor(t)
+	for _, framing := range []string{"auto", "2018"} {
+		t.Run(framing, func(t *testing.T) {
+			t.Parallel()
+			worksOnTime(t, framing)
+		})
 	}
+}
+
+// worksOnTime is TestWorkEndsOnTime in one framing.
+func worksOnTime(t *testing.T, framing string) {
+	socket := filepath.Join(t.TempDir(), "s")
+	serve(t, socket)
+	u := user{t, socket}
+	work := func(flags ...string) *process {
+		args := append([]string{"-H", socket, "--framing", framing, "work", "f"}, flags...)
+		return start(t, false, append(args, "--", "sh", "-c", `case $0 in slow*) sleep 60 & wait;; late) sleep 3;; esac`)...)
+	}
+	worker := work()
+	u.gets("", "submit f slow-own --timeout 1")
+	worker.until(`"f" "slow-own" failed: it took longer than its time-out of 1s and was killed`)
+	u.gets("", "remove f slow-own")
+	worker.stop()
+	u.gets("", "config set timeout 1")
+	worker = work()
+	u.gets("", "submit f slow")
+	worker.until(`"f" "slow" failed: it took longer than its time-out of 1s and was killed`)
+	u.gets("", "remove f slow")
+	u.gets("", "submit f late --timeout 60")
+	u.eventually(`.*\nf +1 +0 .*`, "status") // it had the time
+	worker.stop()
+
+	worker = work("--timeout", "2", "-v")
+	u.gets("", "submit f slow --timeout 60")
+	worker.until(`"f" "slow" failed: it took longer than 2s and was killed`)
+	u.gets("", "remove f slow")
+	worker.stop()
+	worker = work("--timeout", "0")
+	u.gets("", "submit f late")
+	line := worker.until(`"f" "late" took `)
+	if !strings.HasSuffix(line, "longer than its time-out of 1s: it has been handed out again meanwhile, and this result does not count") {
+		t.Errorf("of a result that comes too late it says %s", line)
+	}
+	worker.stop()
 }
 
 // TestWorkLimits: jobs of other protocols have no time-out, which a Treadle shows and another server cannot.
@@ -178,6 +187,7 @@ func TestBackoff(t *testing.T) {
 
 // TestWorkDoesNotSpin: a job that fails at once is not tried as often as the server hands it out.
 func TestWorkDoesNotSpin(t *testing.T) {
+	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "s")
 	serve(t, socket)
 	c, err := client.Dial(patient(t), socket, client.Options{})

@@ -125,7 +125,7 @@ func checkFlip(t *testing.T, m image, states []state, name string, at int) {
 // parts, loses at most the last group, and that the loss is reported.
 func TestFlipsInManyLogs(t *testing.T) {
 	t.Parallel()
-	step := 37
+	step := 101
 	if testing.Short() {
 		step = 997
 	}

@@ -28,6 +28,7 @@ func TestFaults(t *testing.T) {
 		threads:     d("name", "a", "plugin", "F", "threads", threads),
 	} {
 		t.Run(fmt.Sprint(queue), func(t *testing.T) {
+			t.Parallel()
 			s, w := newFaultySite(t, functionPlugin), newWorkers(false)
 			q := s.Queue(queue)
 			s.Fill(&q, sitetest.Payloads(tasks)...)
@@ -49,10 +50,11 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestNoTaskIsClaimedTwice: eight nodes run 5000 tasks, or 1000 with -short. Each task runs once, and never more of them than the
+// TestNoTaskIsClaimedTwice: eight nodes run 2000 tasks, or 1000 with -short. Each task runs once, and never more of them than the
 // queue's threads, of which there are more than nodes.
 func TestNoTaskIsClaimedTwice(t *testing.T) {
-	nodes, threads, tasks := 8, 12, 5000
+	t.Parallel()
+	nodes, threads, tasks := 8, 12, 2000
 	if testing.Short() {
 		tasks = 1000
 	}

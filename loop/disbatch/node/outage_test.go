@@ -31,6 +31,7 @@ func impatient(t *testing.T, lines ...string) *site {
 func TestOutage(t *testing.T) {
 	for _, way := range []string{"refused", "silent", "dropped", "cut", "forbidden"} {
 		t.Run(way, func(t *testing.T) {
+			t.Parallel()
 			s, w := impatient(t, functionPlugin), newWorkers(true)
 			q := s.Queue(d("name", "a", "plugin", "F", "threads", 4))
 			ids := s.Fill(&q, sitetest.Payloads(12)...)

@@ -93,6 +93,7 @@ func TestExecContract(t *testing.T) {
 // TestOutgrown: each large output goes to GridFS by its own size, as in the acceptance test of the original. The payload does not
 // count.
 func TestOutgrown(t *testing.T) {
+	t.Parallel()
 	const large, more = 15 << 20, 15<<20 + 1
 	for i, c := range []struct {
 		stdout, stderr int
@@ -131,6 +132,7 @@ func TestGFSAlwaysWritesFiles(t *testing.T) {
 // TestRunnerContract: the kind runner starts programs with the arguments of the original's task runner, among them this program,
 // and ends the tasks that they leave unfinished.
 func TestRunnerContract(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	script := func(name, text string) string {
 		path := filepath.Join(dir, name)
