@@ -18,7 +18,7 @@ import (
 func (s *Simulator) settings() loop.Options {
 	return loop.Options{
 		Loops: 2, Shards: s.setup.shards, Periodic: loop.PeriodicOptions{CRC: s.setup.era, Grab: s.setup.grab, Shutdown: s.setup.stops}, MaxFrame: s.setup.frame, Gloom: loop.GloomOptions{MaxFrame: s.setup.frame}, MaxOutbound: s.setup.frame,
-		Kts46: loop.Kts46Options{RestartAfter: s.setup.restartAfter},
+		Kts46: loop.Kts46Options{RestartAfter: s.setup.restartAfter}, Admin: loop.AdminOptions{Rules: s.policy.policyFile()},
 		Dwork: loop.DworkOptions{Stop: s.setup.stopped, Complete: s.setup.complete, Restart: s.setup.restart, Remember: s.setup.remember, Lease: s.setup.lease},
 	}
 }

@@ -262,7 +262,7 @@ func (s *Simulator) loadCopy() {
 		return
 	}
 	settings := s.settings()
-	settings.Periodic.CRC = eras[s.rng.IntN(len(eras))]
+	settings.Periodic.CRC, settings.Admin.Rules = eras[s.rng.IntN(len(eras))], nil // a rule may refuse jobs
 	in := loop.Surroundings{Seed: s.setup.seed, LogSize: s.setup.logSize, Now: s.server.Now(), Pick: func(n int) int { return s.rng.IntN(n) }}
 	start := func(mem *vfs.MemFS) (*loop.Offline, *Disk) {
 		disk := newDisk(mem)

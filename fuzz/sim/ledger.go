@@ -187,7 +187,7 @@ func newLedger(setup Setup) Ledger {
 	l := Ledger{
 		setup: setup, Network: Network{stolen: map[string][]*Job{}},
 		names: map[string][]*Job{}, ids: map[string][]*Job{}, signs: map[string]int64{}, chunks: map[string][]*chunk{},
-		config: newSettings(), kts: newKts46Model(), ktsDisk: newKts46Model(), policy: &PolicyModel{rule: policyRule{retries: -1}},
+		config: newSettings(), kts: newKts46Model(), ktsDisk: newKts46Model(), policy: &PolicyModel{sets: setup.policies},
 	}
 	l.newJob(ofPeriodic, 0, "") // no job is called j0
 	for i := range l.kts.tops {

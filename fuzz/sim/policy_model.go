@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"treadle/loop"
 	"treadle/sched"
 )
 
@@ -16,45 +15,16 @@ import (
 
 // PolicyModel is what the ledger knows of the queue with a policy.
 type PolicyModel struct {
-	queue, dead string // their names
-	rule        policyRule
-	before      *policyRule // while the rule is being set; nil: it is set
+	queue, dead string       // their names
+	sets        []*policySet // the rules, the weaker first
+	rule        policyRule   // what they come to
+	before      *policyRule  // while a rule is being set; nil: it is set
 	jobs        []*policyJob
 	workers     []*policyWorker
 	joined      int // workers
 	client      *policyClient
+	starts      []int64    // Mono of the jobs that have started since the rate was set
 	last        sched.Time // when turn was called last
-}
-
-// policyRule is the policy that the queue has.
-type policyRule struct {
-	retries     int   // less than 0: for ever
-	first, most int64 // milliseconds of the back-off, which doubles; 0: at once
-	concurrency int   // 0: any number
-	paused      bool
-	deadLetter  bool
-}
-
-// values are the policy as the operators' interface has it; nil takes a key out of the rule.
-func (r *policyRule) values() map[string]*string {
-	value := func(is bool, format string, args ...any) *string {
-		if !is {
-			return nil
-		}
-		text := fmt.Sprintf(format, args...)
-		return &text
-	}
-	return map[string]*string{
-		"retries":     value(r.retries >= 0, "%d", r.retries),
-		"backoff":     value(r.first > 0, "%dms..%dms x2", r.first, r.most),
-		"concurrency": value(r.concurrency > 0, "%d", r.concurrency),
-		"paused":      value(r.paused, "hand-out"),
-	}
-}
-
-// delay is the back-off before a retry.
-func (r *policyRule) delay(retry int) int64 {
-	return min(r.first<<min(max(retry-1, 0), 20), r.most)
 }
 
 // place is where a job of the model is. Places are bits: of several each is possible.
@@ -83,6 +53,8 @@ type fate struct {
 	place       place
 	least, most int   // failures since it was submitted or retried by hand
 	from, to    int64 // Wall: it is not handed out before from, and may be from to on
+
+	failedFrom, failedTo int64 // Wall: between these it was given up
 }
 
 // policyJob is a job of the model.
@@ -98,28 +70,13 @@ type policyJob struct {
 	handle  []byte
 	timeout int64 // seconds
 	expires int64 // Mono of its time-out
+	size    int   // of its workload, beside its name
+
+	awaited *policyClient // whose RUN_JOB has no result yet
+	result  string        // that its worker said
 }
 
 func (j *policyJob) String() string { return fmt.Sprintf("p%d", j.number) }
-
-// policyWorker is a Periodic worker of the two queues.
-type policyWorker struct {
-	number int
-	peer   *loop.OfflinePeer
-	heard  []byte
-	met    bool
-	grabs  int // GRAB_JOBs without an answer
-	next   uint32
-}
-
-// policyClient submits the jobs of the model.
-type policyClient struct {
-	peer  *loop.OfflinePeer
-	heard []byte
-	met   bool
-	next  uint32
-	asked map[uint32]*policyJob // by message id, without an answer
-}
 
 // becomes notes what happens to a job: one of these.
 func (j *policyJob) becomes(might ...fate) {
@@ -143,6 +100,21 @@ func (l *Ledger) policyCommitted() {
 	}
 }
 
+// policyMove notes that a job moves to the dead-letter queue if it has failed.
+func (j *policyJob) policyMove() {
+	if j.now.place&failed == 0 {
+		return
+	}
+	might, due, maybeDue := slices.Clone(j.might), j.due, j.maybeDue
+	for i := range might {
+		if might[i].place == failed {
+			might[i] = fate{place: dead}
+		}
+	}
+	j.becomes(might...)
+	j.due, j.maybeDue = due, maybeDue
+}
+
 // acknowledged notes that a job's submission is acknowledged: it is on disk.
 func (j *policyJob) acknowledged() {
 	if j.past[0].place == nowhere {
@@ -153,9 +125,10 @@ func (j *policyJob) acknowledged() {
 // policyCrashed notes that the server has ended: each job is what it was at some time since the last commit.
 func (l *Ledger) policyCrashed() {
 	m := l.policy
-	m.workers, m.client = nil, nil
+	m.workers, m.client, m.starts = nil, nil, nil
 	for _, j := range m.jobs {
 		past := j.past
+		j.awaited = nil
 		j.becomes(past...)
 		j.past = past
 	}
@@ -163,7 +136,10 @@ func (l *Ledger) policyCrashed() {
 
 // or is what two fates have in common.
 func (f fate) or(o fate) fate {
-	return fate{f.place | o.place, min(f.least, o.least), max(f.most, o.most), min(f.from, o.from), max(f.to, o.to)}
+	return fate{
+		f.place | o.place, min(f.least, o.least), max(f.most, o.most), min(f.from, o.from), max(f.to, o.to),
+		min(f.failedFrom, o.failedFrom), max(f.failedTo, o.failedTo),
+	}
 }
 
 // isAt notes that a job was seen in a place.
@@ -172,7 +148,15 @@ func (l *Ledger) isAt(j *policyJob, at place) {
 	if len(all) == 0 {
 		l.fail("%v is %v, and was %v", j, at, j.now.place)
 	}
-	j.isOne(all)
+	l.isOneOf(j, all)
+}
+
+// isOneOf notes what a job may be of what it might be.
+func (l *Ledger) isOneOf(j *policyJob, all []fate) {
+	if len(all) < len(j.might) {
+		j.isOne(all)
+		l.say("%v is %v", j, j.now.place)
+	}
 }
 
 // fails notes that a run of a job has failed, between two times of the wall clock.
@@ -184,13 +168,17 @@ func (l *Ledger) fails(j *policyJob, from, to int64) {
 	}
 	f.least, f.most = f.least+1, f.most+1
 	givenUp := f
-	givenUp.place = failed
-	if r.deadLetter {
+	switch givenUp.place, givenUp.failedFrom, givenUp.failedTo = failed, from, to; {
+	case r.deadLetter:
 		givenUp = fate{place: dead}
+	case r.keepNone:
+		givenUp = fate{place: nowhere}
 	}
 	again := f
 	if again.from, again.to = 0, 0; r.first > 0 { // else it is ready, also if the clock is set back
-		again.from, again.to = from+r.delay(f.least), to+r.delay(f.most)
+		least, _ := r.delay(f.least)
+		_, most := r.delay(f.most)
+		again.from, again.to = from+least, to+most
 	}
 	switch {
 	case r.retries < 0 && r.first == 0: // no failure counts
@@ -217,13 +205,39 @@ func (l *Ledger) policyTurn() {
 			l.fails(j, min(m.last.Wall, now.Wall), now.Wall)
 		case j.expires <= now.Mono:
 			at := now.Wall - (now.Mono - j.expires)
+			w := j.worker
+			w.late = append(w.late, policyRun{j, j.handle})
 			l.fails(j, at, at)
 		}
 		j.maybeDue = j.maybeDue || j.now.from <= now.Wall
 		j.due = j.due || j.now.to <= now.Wall
 	}
 	m.workers = slices.DeleteFunc(m.workers, func(w *policyWorker) bool { return w.peer.Closed() })
+	for _, j := range m.jobs {
+		m.evict(j, now.Wall)
+	}
 	m.last = now
+}
+
+// evict notes that a failed job may be removed, because it has been one for too long, or enough jobs have failed later.
+func (m *PolicyModel) evict(j *policyJob, now int64) {
+	r := &m.rule
+	if r.deadLetter || j.now.place&nowhere != 0 {
+		return
+	}
+	for _, f := range j.might {
+		later := 0
+		for _, o := range m.jobs {
+			if slices.ContainsFunc(o.might, func(g fate) bool { return o != j && g.place == failed && g.failedTo >= f.failedFrom }) {
+				later++
+			}
+		}
+		if f.place == failed && (r.keepNone || r.keepJobs > 0 && later >= r.keepJobs || r.keepAge > 0 && f.failedFrom+r.keepAge <= now) {
+			j.past = append(j.past, fate{place: nowhere})
+			j.isOne(append(slices.Clone(j.might), fate{place: nowhere, failedFrom: f.failedFrom, failedTo: f.failedTo}))
+			return
+		}
+	}
 }
 
 // running counts the jobs of the queue that workers have.
@@ -238,7 +252,42 @@ func (m *PolicyModel) running() (n int) {
 
 // shut reports whether the queue hands out no job under a rule.
 func (m *PolicyModel) shut(r *policyRule) bool {
-	return r.paused || r.concurrency > 0 && m.running() >= r.concurrency
+	return r.noHandOut || r.concurrency > 0 && m.running() >= r.concurrency
+}
+
+// mayRate reports whether the rate of a rule lets one more job start at a time: of the jobs that have started from any
+// moment on there are no more than a burst, and those that the rate adds in the time since.
+func (m *PolicyModel) mayRate(r *policyRule, mono int64) bool {
+	for i, at := range m.starts {
+		if r.jobs > 0 && (int64(len(m.starts)-i)+1-r.burst)*r.per > (mono-at)*r.jobs {
+			return false
+		}
+	}
+	return true
+}
+
+// admits reports whether the policy may take a job, and whether it may refuse it: the model may not know of each other
+// job whether it is pending, and the server counts a byte more for each.
+func (m *PolicyModel) admits(j *policyJob) (mayTake, mayRefuse bool) {
+	var least, most struct{ pending, bytes int }
+	for _, o := range m.jobs {
+		if o == j || o.now.place&waiting == 0 {
+			continue
+		}
+		pending, bytes := oneUnless(o.worker != nil), len(o.String())+len(o.workload())
+		most.pending += pending
+		most.bytes += bytes + 1
+		if o.now.place == waiting {
+			least.pending += pending
+			least.bytes += bytes
+		}
+	}
+	r, size := &m.rule, len(j.String())+len(j.workload())
+	over := func(pending, bytes int) bool {
+		return r.noSubmits || r.maxPayload > 0 && len(j.workload()) > r.maxPayload ||
+			r.maxJobs > 0 && j.now.place != waiting && pending >= r.maxJobs || r.maxBytes > 0 && bytes > r.maxBytes
+	}
+	return !over(least.pending, least.bytes+size), over(most.pending, most.bytes+size+1)
 }
 
 // hands checks that a job may be handed out now, and notes that it is.
@@ -248,9 +297,9 @@ func (l *Ledger) hands(w *policyWorker, j *policyJob, queue string, handle []byt
 	if queue == m.dead {
 		at = dead
 	}
-	l.say("w%d is given %v, %v", w.number, j, at)
+	l.say("%v is given %v, %v", w, j, at)
 	if j.worker != nil {
-		l.fail("%v is handed to w%d, and w%d has it", j, w.number, j.worker.number)
+		l.fail("%v is handed to %v, and %v has it", j, w, j.worker)
 	}
 	l.isAt(j, at)
 	switch now := l.clock(); {
@@ -258,25 +307,38 @@ func (l *Ledger) hands(w *policyWorker, j *policyJob, queue string, handle []byt
 	case !j.maybeDue:
 		l.fail("%v is handed out %d ms before its back-off is over", j, j.now.from-now.Wall)
 	case !m.shut(&m.rule) || m.before != nil && !m.shut(m.before):
-	case m.rule.paused:
+	case m.rule.noHandOut:
 		l.fail("%v is handed out, and its queue is paused", j)
 	default:
 		l.fail("%v is handed out, and %d of its queue are running", j, m.running())
+	}
+	if at == waiting {
+		if now := l.clock().Mono; m.before == nil && !m.mayRate(&m.rule, now) {
+			l.fail("%v is handed out at %d, and others of its queue at %v: the rate is %d in %d ms", j, now, m.starts, m.rule.jobs, m.rule.per)
+		} else {
+			m.starts = append(m.starts, now)
+		}
+	}
+	if w.kind == crcWorker { // it reports by name: a report is of this run now
+		w.late = slices.DeleteFunc(w.late, func(r policyRun) bool { return r.job == j })
 	}
 	j.worker, j.handle, j.expires = w, handle, roundUp(l.clock().Mono+j.timeout*1000+policyGrace)
 	w.grabs--
 }
 
 // policyGrace is how long after a time-out the server waits for the worker; roundUp is what it makes of the end of that.
-const policyGrace = 1000
+const policyGrace, policyGrain = 1000, 128
 
-func roundUp(mono int64) int64 { return (mono + 127) &^ 127 }
+func roundUp(mono int64) int64 { return (mono + policyGrain - 1) &^ (policyGrain - 1) }
 
-// mayStart returns a job that is ready for every worker of the model, or nil.
-func (m *PolicyModel) mayStart() *policyJob {
-	shut := m.shut(&m.rule) || m.before != nil
+// mayStart returns a job that is ready for a worker of the model, or nil. A slave serves no dead letters, and a worker
+// that knows jobs by name is given none that it still has to report.
+func (m *PolicyModel) mayStart(w *policyWorker) *policyJob {
+	shut := m.shut(&m.rule) || m.before != nil || !m.mayRate(&m.rule, m.last.Mono-policyGrain)
 	for _, j := range m.jobs {
-		if j.worker == nil && (j.now.place == dead || j.now.place == waiting && j.due && !shut) {
+		switch {
+		case j.worker != nil || w.kind == crcWorker && w.isLate(j):
+		case j.now.place == dead && !w.kind.gloom() || j.now.place == waiting && j.due && !shut:
 			return j
 		}
 	}
@@ -285,10 +347,9 @@ func (m *PolicyModel) mayStart() *policyJob {
 
 // checkPolicyIdle checks, when time has passed, that no worker of the model waits while a job is ready.
 func (l *Ledger) checkPolicyIdle() {
-	m := l.policy
-	for _, w := range m.workers {
-		if j := m.mayStart(); j != nil && w.grabs > 0 && !l.stopping {
-			l.fail("w%d waits, and %v is ready for it", w.number, j)
+	for _, w := range l.policy.workers {
+		if j := l.policy.mayStart(w); j != nil && w.grabs > 0 && !l.stopping {
+			l.fail("%v waits, and %v is ready for it", w, j)
 		}
 	}
 }

@@ -49,6 +49,7 @@ type Setup struct {
 	restart      string        // what becomes of stolen tasks at a restart
 	remember     time.Duration // how long a complete task can be looked up
 	lease        time.Duration // of the tasks of a silent dwork worker; 0: no limit
+	policies     []*policySet  // rules for queues
 	restartAfter time.Duration // of silence of a kts46 worker, until its task is given to another; 0: never
 }
 
@@ -66,6 +67,7 @@ func newSetup(rng *rand.Rand) (s Setup) {
 	s.lease = []time.Duration{0, 15 * time.Second}[rng.IntN(2)]
 	s.complete = []string{"any", "holder"}[rng.IntN(2)]
 	s.stopped = []string{"exit", "notfound"}[rng.IntN(2)]
+	s.policies = newPolicySets(rng)
 	return s
 }
 

@@ -1,0 +1,217 @@
+//go:build invariants
+
+package sim
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"treadle/codec/admin"
+)
+
+// policyChange changes some keys of a run-time rule, which is on disk then.
+func (s *Simulator) policyChange() {
+	sets := slices.DeleteFunc(slices.Clone(s.policy.sets), func(set *policySet) bool { return set.source == "file" })
+	set, values := sets[s.rng.IntN(len(sets))], map[string]*policyText{}
+	for range 1 + s.rng.IntN(3) {
+		key := policyKeys[s.rng.IntN(len(policyKeys))]
+		if values[key] = nil; s.rng.IntN(5) > 1 {
+			values[key] = drawPolicyText(s.rng, key)
+		}
+	}
+	s.policySet(set, values)
+}
+
+// policySet gives a rule values; nil takes a key out of it.
+func (s *Simulator) policySet(set *policySet, values map[string]*policyText) {
+	s.pass(0) // so that what was given up has moved under the policy of before
+	m, change := s.policy, &admin.Change{Pattern: set.pattern, Values: map[string]*string{}}
+	for key, t := range values {
+		if change.Values[key] = nil; t == nil {
+			delete(set.values, key)
+			continue
+		}
+		text := m.text(t)
+		change.Values[key], set.values[key] = &text, t
+	}
+	before := m.rule
+	m.before, m.rule = &before, m.join()
+	s.say("the rule is %v; the policy is %+v", set, m.rule)
+	if m.rule.jobs != before.jobs || m.rule.per != before.per {
+		m.starts = nil
+	}
+	if m.rule.deadLetter {
+		for _, j := range m.jobs {
+			j.policyMove()
+		}
+	}
+	s.askOperator("PATCH", "/v1/policies", change, &admin.Rule{})
+	s.pass(0)
+	m.before = nil
+	s.pass(0)
+}
+
+// policyClear takes everything out of the run-time rules.
+func (s *Simulator) policyClear() {
+	for _, set := range s.policy.sets {
+		values := map[string]*policyText{}
+		for key := range set.values {
+			values[key] = nil
+		}
+		if set.source == "run time" && len(values) > 0 {
+			s.policySet(set, values)
+		}
+	}
+}
+
+// askOperator makes a request of the operators' interface and commits it.
+func (s *Simulator) askOperator(method, path string, body, answer any) {
+	text, err := json.Marshal(body)
+	if err != nil {
+		s.fail("%v", err)
+	}
+	r, err := http.NewRequest(method, path, bytes.NewReader(text))
+	if err != nil {
+		s.fail("%v", err)
+	}
+	answered := false
+	s.server.Admin(r, func(status int, body []byte) {
+		answered = true
+		if err := json.Unmarshal(body, answer); status != http.StatusOK || err != nil {
+			s.fail("%s %s %s is answered %d %q: %v", method, path, text, status, body, err)
+		}
+	})
+	if method != http.MethodGet {
+		s.commit()
+	}
+	if !answered {
+		s.fail("%s %s is not answered", method, path)
+	}
+}
+
+// policyFailed asks for the failed jobs.
+func (s *Simulator) policyFailed() []admin.FailedJob {
+	var page admin.FailedPage
+	s.askOperator("GET", "/v1/failed?queue="+url.QueryEscape(s.policy.queue), nil, &page)
+	return page.Jobs
+}
+
+// policyVerb retries or removes one failed job, or all.
+func (s *Simulator) policyVerb(verb string) {
+	s.policyLook()
+	all := s.policyFailed()
+	if len(all) == 0 {
+		return
+	}
+	choice := &admin.Choice{Queue: s.policy.queue, All: s.rng.IntN(2) == 0}
+	if !choice.All {
+		all = all[s.rng.IntN(len(all)):][:1]
+		choice.Jobs = []uint64{all[0].ID}
+	}
+	s.say("%s %d failed jobs", verb, len(all))
+	f := fate{place: nowhere}
+	if verb == "retry" {
+		f.place = waiting
+	}
+	for _, k := range all {
+		j := s.policyNamed(k.Name)
+		j.becomes(f)
+		j.due, j.maybeDue = true, true
+	}
+	var done admin.Done
+	if s.askOperator("POST", "/v1/failed/"+verb, choice, &done); done.Done != len(all) {
+		s.fail("to %s %d failed jobs comes to %+v", verb, len(all), done)
+	}
+}
+
+// policyLook compares the server's jobs and policy with the model; false: it cannot yet.
+func (s *Simulator) policyLook() bool {
+	s.pass(0) // who has given up a job has moved it
+	m, body := s.policy, s.dump(s.server, s.setup.era)
+	if body == nil {
+		return false
+	}
+	there := make([]place, len(m.jobs))
+	sees := func(j *policyJob, at place) {
+		if there[j.number] != 0 {
+			s.fail("%v is %v, and also %v", j, at, there[j.number])
+		}
+		there[j.number] = at
+	}
+	for _, job := range s.parseAllOfDump(body) {
+		switch string(job.Func) {
+		case m.queue:
+			sees(s.policyJob(&job), waiting)
+		case m.dead:
+			sees(s.policyJob(&job), dead)
+		}
+	}
+	all := s.policyFailed()
+	for i := range all {
+		j := s.policyNamed(all[i].Name)
+		sees(j, failed)
+		s.isAt(j, failed)
+		s.checkFailed(j, &all[i])
+	}
+	if r := &m.rule; !r.deadLetter && (r.keepNone && len(all) > 0 || r.keepJobs > 0 && len(all) > r.keepJobs) {
+		s.fail("%d failed jobs are kept", len(all))
+	}
+	for i, j := range m.jobs {
+		if there[i] == 0 {
+			there[i] = nowhere
+		}
+		s.isAt(j, there[i])
+	}
+	for _, j := range m.jobs {
+		if j.awaited != nil && !j.awaited.peer.Closed() && j.now.place&waiting == 0 {
+			s.fail("nobody is told that %v is %v", j, j.now.place)
+		}
+	}
+	s.checkPolicy()
+	return true
+}
+
+// checkFailed checks that a failed job is not too old, failed when it did, and has the history of its failures since it
+// was submitted or retried by hand.
+func (l *Ledger) checkFailed(j *policyJob, seen *admin.FailedJob) {
+	n := 0
+	for i := range seen.Attempts {
+		if n++; strings.HasPrefix(seen.Attempts[i].Outcome, "retried") {
+			n = 0
+		}
+	}
+	f, r := &j.now, &l.policy.rule
+	if n < f.least || n > f.most {
+		l.fail("%v has failed, with a history of %d failures; it has %d to %d", j, n, f.least, f.most)
+	}
+	if seen.FailedAt < f.failedFrom || seen.FailedAt > f.failedTo {
+		l.fail("%v has failed at %d to %d, it is said at %d", j, f.failedFrom, f.failedTo, seen.FailedAt)
+	}
+	if now := l.clock().Wall; !r.deadLetter && r.keepAge > 0 && seen.FailedAt+r.keepAge <= now {
+		l.fail("%v has failed %d ms ago, and is kept", j, now-seen.FailedAt)
+	}
+}
+
+// checkPolicy checks that the server has the policy that the rules come to, and names the rule of each value.
+func (s *Simulator) checkPolicy() {
+	var table admin.Table
+	s.askOperator("GET", "/v1/policies?queue="+url.QueryEscape(s.policy.queue), nil, &table)
+	n := 0
+	for _, key := range policyKeys {
+		t, set := s.policy.strongest(key)
+		if t == nil {
+			continue
+		}
+		n++
+		if want := (admin.Value{Key: key, Value: s.policy.text(t), Source: set.source, Pattern: set.pattern}); !slices.Contains(table.Values, want) {
+			s.fail("the policy has %+v, and is %+v", want, table.Values)
+		}
+	}
+	if n != len(table.Values) {
+		s.fail("the policy has %d values, and is %+v", n, table.Values)
+	}
+}

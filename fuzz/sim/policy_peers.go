@@ -1,0 +1,251 @@
+//go:build invariants
+
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"treadle/codec/gloom"
+	"treadle/codec/periodic"
+	"treadle/loop"
+)
+
+// The workers and the client of the queue with a policy read all at once.
+
+// policyWorker is a worker of the queue: of Periodic in either framing, which serves the dead-letter queue as well, or a
+// Gloom slave.
+type policyWorker struct {
+	number int
+	kind   peerKind
+	peer   *loop.OfflinePeer
+	heard  []byte
+	met    bool
+	grabs  int // requests for a job without an answer; a slave has one while it has no job
+	next   uint32
+	late   []policyRun // runs that have ended by their time-outs, and that it has not reported
+}
+
+// policyRun is a run of a job as its worker reports it.
+type policyRun struct {
+	job    *policyJob
+	handle []byte
+}
+
+func (w *policyWorker) String() string { return fmt.Sprintf("w%d", w.number) }
+
+// isLate reports whether the worker has a run of the job still to report that has ended without it.
+func (w *policyWorker) isLate(j *policyJob) bool {
+	return slices.ContainsFunc(w.late, func(r policyRun) bool { return r.job == j })
+}
+
+// policyJoin connects a worker of a kind.
+func (s *Simulator) policyJoin(kind peerKind) {
+	m := s.policy
+	m.joined++
+	w := &policyWorker{number: m.joined, kind: kind, peer: s.server.Connect(kind.port())}
+	w.peer.Written = func(b []byte) {
+		w.heard = append(w.heard, b...)
+		next := s.policyReply
+		if kind.gloom() {
+			next = s.policyGloom
+		}
+		for n := next(w); n > 0; n = next(w) {
+			w.heard = w.heard[n:]
+		}
+	}
+	m.workers = append(m.workers, w)
+	s.say("%v joins as %d", w, kind)
+	if kind.gloom() {
+		w.grabs = 1
+		w.peer.Send(gloom.AppendJoin(nil, fmt.Appendf(nil, "%q", m.queue)))
+		return
+	}
+	w.peer.Send(kind.hello())
+	for _, name := range []string{m.queue, m.dead} {
+		w.says(periodic.CanDo, periodic.AppendStr8String(nil, name))
+	}
+}
+
+// says sends a Periodic worker's message.
+func (w *policyWorker) says(cmd periodic.Command, args []byte) {
+	w.next++
+	w.peer.Send(frame(w.kind.framing(), w.next, cmd, args))
+}
+
+// policyReply takes the first frame of what a Periodic worker has heard, and returns its size; 0: it is not complete.
+func (l *Ledger) policyReply(w *policyWorker) int {
+	var r periodic.Response
+	n, err := periodic.NextResponse(w.heard, w.kind.framing(), periodic.MaxPayload, &r)
+	switch is := func(cmd periodic.Command) bool { return len(r.Body) == 1 && r.Body[0] == byte(cmd) }; {
+	case err != nil || n == 0:
+		return 0
+	case !w.met:
+		w.met = true
+	case is(periodic.Success) && w.kind == crcWorker: // it says that a request was read
+	case is(periodic.NoJob):
+		l.policyTurn()
+		if j := l.policy.mayStart(w); j != nil && !l.mixed && !l.stopping {
+			l.fail("%v is sent NO_JOB, and %v is ready for it", w, j)
+		}
+		w.grabs--
+	case len(r.Body) > 1 && r.Body[0] == byte(periodic.JobAssign):
+		handle, job := takeAssign(&Conn{peerKind: w.kind}, r.Body)
+		l.hands(w, l.policyJob(&job), string(job.Func), handle)
+	default:
+		l.fail("%v is sent %x", w, r.Body)
+	}
+	return n
+}
+
+// policyGloom is policyReply for a slave.
+func (l *Ledger) policyGloom(w *policyWorker) int {
+	payload, n, err := gloom.Next(w.heard, 1<<20)
+	if err != nil || n == 0 {
+		return 0
+	}
+	var r gloom.Reply
+	if err := gloom.ParseReply(payload, &r); err != nil || r.Action == nil && !r.OK {
+		l.fail("%v is sent %q: %v", w, payload, err)
+	}
+	if r.Action != nil {
+		var job periodic.Job
+		job.Func, _ = gloom.Text(nil, r.Type)
+		job.Name, _ = gloom.Text(nil, r.ID)
+		job.Workload, _ = gloom.Text(nil, r.Body)
+		l.hands(w, l.policyJob(&job), string(job.Func), nil)
+	}
+	return n
+}
+
+// policyNamed finds a job of the model by its name.
+func (l *Ledger) policyNamed(name string) *policyJob {
+	number := 0
+	if _, err := fmt.Sscanf(name, "p%d", &number); err != nil || number >= len(l.policy.jobs) {
+		l.fail("%q is nobody's", name)
+	}
+	return l.policy.jobs[number]
+}
+
+// policyJob finds a job of the model by its record.
+func (l *Ledger) policyJob(job *periodic.Job) *policyJob {
+	j := l.policyNamed(string(job.Name))
+	if string(job.Workload) != j.workload() {
+		l.fail("%q of %q has the workload %q", job.Name, job.Func, job.Workload)
+	}
+	return j
+}
+
+// policyClient submits the jobs of the model.
+type policyClient struct {
+	peer  *loop.OfflinePeer
+	heard []byte
+	met   bool
+	next  uint32
+	asked map[uint32]*policyRequest // by message id, without an answer
+}
+
+// policyRequest is a submission or a RUN_JOB.
+type policyRequest struct {
+	job                    *policyJob
+	before                 policyJob // what the job was before
+	run                    bool
+	mayBeTaken, mayRefused bool
+}
+
+// policyConnect connects a client.
+func (s *Simulator) policyConnect() *policyClient {
+	c := &policyClient{peer: s.server.Connect("periodic"), asked: map[uint32]*policyRequest{}}
+	c.peer.Written = func(b []byte) {
+		c.heard = append(c.heard, b...)
+		for len(c.heard) > 0 {
+			var r periodic.Response
+			n, err := periodic.NextResponse(c.heard, periodic.Plain, periodic.MaxPayload, &r)
+			if err != nil || n == 0 {
+				break
+			}
+			if c.met {
+				s.policyAnswered(c, r.MsgID, r.Body)
+			}
+			c.met = true
+			c.heard = c.heard[n:]
+		}
+	}
+	c.peer.Send(periodic.AppendHello(nil, &periodic.Hello{Framing: periodic.Plain, Role: periodic.Client}))
+	return c
+}
+
+// policyAnswered checks the answer to a submission or a RUN_JOB.
+func (l *Ledger) policyAnswered(c *policyClient, id uint32, body []byte) {
+	q := c.asked[id]
+	if q == nil {
+		l.fail("the client of the queue with a policy is sent %x for message %d", body, id)
+	}
+	delete(c.asked, id)
+	is := func(cmd periodic.Command) bool { return len(body) == 1 && body[0] == byte(cmd) }
+	j := q.job
+	switch {
+	case is(periodic.Unknown):
+		l.say("%v is refused", j)
+		if !q.mayRefused {
+			l.fail("%v is refused, and the policy takes it", j)
+		}
+		*j = q.before
+		return
+	case !q.mayBeTaken:
+		l.fail("%v is taken, and the policy refuses it", j)
+	case q.run:
+		l.policyResult(j, string(body))
+	case !is(periodic.Success):
+		l.fail("the submission of %v is answered with %x", j, body)
+	default:
+		l.say("%v is acknowledged", j)
+		j.acknowledged()
+	}
+}
+
+// policyResult checks the result of a RUN_JOB, which is empty when the job was given up.
+func (l *Ledger) policyResult(j *policyJob, result string) {
+	l.policyTurn()
+	l.say("%v has the result %q", j, result)
+	all := slices.DeleteFunc(slices.Clone(j.might), func(f fate) bool { return f.place == waiting })
+	if len(all) == 0 || result != j.result {
+		l.fail("the result of %v is %q; it is %v, and workers said %q", j, result, j.now.place, j.result)
+	}
+	l.isOneOf(j, all)
+	j.awaited = nil
+}
+
+// policySubmit submits a job, or one of the pending ones again.
+func (s *Simulator) policySubmit() {
+	m := s.policy
+	if m.client == nil || m.client.peer.Closed() {
+		m.client = s.policyConnect()
+	}
+	j := &policyJob{number: len(m.jobs), timeout: []int64{86_400, 3}[s.rng.IntN(2)], size: 100 * (s.rng.IntN(4) / 3)}
+	again := slices.IndexFunc(m.jobs, func(j *policyJob) bool { return j.now.place == waiting && j.worker == nil })
+	if again >= 0 && s.rng.IntN(6) == 0 {
+		j = m.jobs[again]
+	} else {
+		m.jobs = append(m.jobs, j)
+		j.becomes(fate{place: nowhere})
+	}
+	c, q := m.client, &policyRequest{job: j, before: *j, run: j.now.place == nowhere && s.rng.IntN(3) == 0}
+	q.mayBeTaken, q.mayRefused = m.admits(j)
+	j.becomes(fate{place: waiting})
+	j.due, j.maybeDue = true, true
+	c.next++
+	c.asked[c.next] = q
+	cmd := periodic.SubmitJob
+	if q.run {
+		cmd, j.awaited = periodic.RunJob, c
+	}
+	s.say("%v is sent by %v, with a time-out of %d s and %d bytes more", j, cmd, j.timeout, j.size)
+	c.peer.Send(frame(periodic.Plain, c.next, cmd, periodic.AppendJob(nil, &periodic.Job{
+		Func: []byte(m.queue), Name: []byte(j.String()), Workload: []byte(j.workload()), Timeout: int32(j.timeout),
+	})))
+}
+
+// workload is the name of the job and some bytes more.
+func (j *policyJob) workload() string { return j.String() + strings.Repeat(".", j.size) }

@@ -1,0 +1,172 @@
+//go:build invariants
+
+package sim
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"treadle/loop"
+	"treadle/sched"
+)
+
+// policyRule is the policy that the queue has: what its rules come to.
+type policyRule struct {
+	retries             int   // less than 0: for ever
+	first, most, jitter int64 // milliseconds of the back-off, which doubles, and a share in percent; first 0: at once
+	keepNone            bool  // of the jobs that were given up
+	keepJobs            int   // of these; 0: any number
+	keepAge             int64 // milliseconds; 0: for ever
+	deadLetter          bool
+
+	maxJobs, maxBytes, maxPayload int // 0: no limit
+	noSubmits                     bool
+
+	concurrency      int   // 0: any number
+	jobs, per, burst int64 // so many start in so many milliseconds, and so many at once; jobs 0: any number
+	noHandOut        bool
+}
+
+// noPolicy is the policy of a queue that no rule matches.
+var noPolicy = policyRule{retries: -1}
+
+// policyText is a value of a key of a rule, and what it means.
+type policyText struct {
+	key, text string
+	means     func(*policyRule)
+}
+
+// policyTexts are the values that the play sets. That of dead-letter is the dead-letter queue.
+var policyTexts = []policyText{
+	{"retries", "0", func(r *policyRule) { r.retries = 0 }},
+	{"retries", "1", func(r *policyRule) { r.retries = 1 }},
+	{"retries", "2", func(r *policyRule) { r.retries = 2 }},
+	{"retries", "forever", func(r *policyRule) { r.retries = -1 }},
+	{"backoff", "1500ms..10s x2", func(r *policyRule) { r.first, r.most, r.jitter = 1500, 10_000, 0 }},
+	{"backoff", "4s..10s x2", func(r *policyRule) { r.first, r.most, r.jitter = 4000, 10_000, 0 }},
+	{"backoff", "2s..6s x2 ~20%", func(r *policyRule) { r.first, r.most, r.jitter = 2000, 6000, 20 }},
+	{"keep-failed", "0", func(r *policyRule) { r.keepNone = true }},
+	{"keep-failed", "2", func(r *policyRule) { r.keepNone, r.keepJobs, r.keepAge = false, 2, 0 }},
+	{"keep-failed", "10s", func(r *policyRule) { r.keepNone, r.keepJobs, r.keepAge = false, 0, 10_000 }},
+	{"keep-failed", "3, 20s", func(r *policyRule) { r.keepNone, r.keepJobs, r.keepAge = false, 3, 20_000 }},
+	{"max-jobs", "3", func(r *policyRule) { r.maxJobs = 3 }},
+	{"max-jobs", "5", func(r *policyRule) { r.maxJobs = 5 }},
+	{"max-bytes", "300", func(r *policyRule) { r.maxBytes = 300 }},
+	{"max-payload", "80", func(r *policyRule) { r.maxPayload = 80 }},
+	{"concurrency", "1", func(r *policyRule) { r.concurrency = 1 }},
+	{"concurrency", "2", func(r *policyRule) { r.concurrency = 2 }},
+	{"rate", "1/s burst 2", func(r *policyRule) { r.jobs, r.per, r.burst = 1, 1000, 2 }},
+	{"rate", "2/3s", func(r *policyRule) { r.jobs, r.per, r.burst = 2, 3000, 2 }},
+	{"paused", "hand-out", func(r *policyRule) { r.noHandOut, r.noSubmits = true, false }},
+	{"paused", "submits", func(r *policyRule) { r.noHandOut, r.noSubmits = false, true }},
+	{"paused", "both", func(r *policyRule) { r.noHandOut, r.noSubmits = true, true }},
+	{"paused", "no", func(r *policyRule) { r.noHandOut, r.noSubmits = false, false }},
+	{"dead-letter", "(the dead-letter queue)", func(r *policyRule) { r.deadLetter = true }},
+}
+
+// policyKeys are the keys of policyTexts.
+var policyKeys = func() (keys []string) {
+	for _, t := range policyTexts {
+		if !slices.Contains(keys, t.key) {
+			keys = append(keys, t.key)
+		}
+	}
+	return keys
+}()
+
+// drawPolicyText draws a value for a key.
+func drawPolicyText(rng *rand.Rand, key string) *policyText {
+	first := slices.IndexFunc(policyTexts, func(t policyText) bool { return t.key == key })
+	n := 0
+	for _, t := range policyTexts {
+		n += oneUnless(t.key != key)
+	}
+	return &policyTexts[first+rng.IntN(n)]
+}
+
+// policySet is a rule of the play: a pattern, where it comes from, and its values by key.
+type policySet struct {
+	pattern, source string
+	values          map[string]*policyText
+}
+
+// policyGlobs match the queue of the model alone; the second is the stronger.
+var policyGlobs = [2]string{"pol*", "*iced.*"}
+
+// newPolicySets returns the rules of a play, the weaker first: those of the file, which are drawn for the whole play, and
+// those of the run time, which are empty.
+func newPolicySets(rng *rand.Rand) (all []*policySet) {
+	for _, glob := range policyGlobs {
+		file := &policySet{glob, "file", map[string]*policyText{}}
+		for range rng.IntN(3) {
+			key := policyKeys[rng.IntN(len(policyKeys))]
+			if key != "paused" && key != "dead-letter" { // which would hold at the end too, or needs the queue's name
+				file.values[key] = drawPolicyText(rng, key)
+			}
+		}
+		all = append(all, file, &policySet{glob, "run time", map[string]*policyText{}})
+	}
+	return append(all, &policySet{"", "run time", map[string]*policyText{}}) // of the queue's name
+}
+
+// policyFile is the configuration file's part of the rules.
+func (m *PolicyModel) policyFile() (rules []loop.PolicyRule) {
+	for _, set := range m.sets {
+		if set.source != "file" {
+			continue
+		}
+		values := make(map[string]string)
+		for key, t := range set.values {
+			values[key] = t.text
+		}
+		rules = append(rules, loop.PolicyRule{Pattern: set.pattern, Source: sched.FromFile, Values: values})
+	}
+	return rules
+}
+
+// text returns a value as the server has it.
+func (m *PolicyModel) text(t *policyText) string {
+	if t.key == "dead-letter" {
+		return m.dead
+	}
+	return t.text
+}
+
+// join returns what the rules come to: of each key the value of the strongest rule that has it.
+func (m *PolicyModel) join() policyRule {
+	r := noPolicy
+	for _, key := range policyKeys {
+		if t, _ := m.strongest(key); t != nil {
+			t.means(&r)
+		}
+	}
+	return r
+}
+
+// strongest returns the value that a key has, and its rule; nil: none has it.
+func (m *PolicyModel) strongest(key string) (t *policyText, of *policySet) {
+	for _, set := range m.sets {
+		if set.values[key] != nil {
+			t, of = set.values[key], set
+		}
+	}
+	return t, of
+}
+
+// String is the values in the order of their keys.
+func (s *policySet) String() string {
+	text := []string{s.pattern + " of the " + s.source + ":"}
+	for _, key := range slices.Sorted(maps.Keys(s.values)) {
+		text = append(text, fmt.Sprintf("%s=%q", key, s.values[key].text))
+	}
+	return strings.Join(text, " ")
+}
+
+// delay is the back-off before a retry, at the least and at the most.
+func (r *policyRule) delay(retry int) (least, most int64) {
+	d := min(r.first<<min(max(retry-1, 0), 20), r.most)
+	return d - d*r.jitter/100, min(d+d*r.jitter/100, r.most)
+}
