@@ -104,6 +104,18 @@ var canaries = []canary{
 	{"a failed job that is removed stays in the journal", "sched/failed.go", "\tsh.unsave(r)\n\tsh.dropHistory(job, r)\n\tsh.freeBytes(r.bytes)\n\tsh.slab.free(job)\n", "\tsh.dropHistory(job, r)\n\tsh.freeBytes(r.bytes)\n\tsh.slab.free(job)\n"},
 	{"a dead letter is lost on its way", "sched/failed_move.go", "\t\terr := s.shardOf([]byte(m.to)).takeMoved(now, m, sink)\n", "\t\tvar err error\n\t\tif i == 0 {\n\t\t\terr = s.shardOf([]byte(m.to)).takeMoved(now, m, sink)\n\t\t}\n"},
 	{"a policy is forgotten by a restart", "loop/admin/admin.go", "\ti.host.PutSetting(settingPrefix+c.Pattern, text)\n", ""},
+	{"a queue starts one job more than its rate", "sched/limiter.go", "if g.credit < g.rate.Per && g.at < 0 {", "if g.credit < 0 && g.at < 0 {"},
+	{"a rate is forgotten while its queue changes", "sched/limiter.go", "g.credit, g.last = old.credit, old.last", "g.last = old.last"},
+	{"a queue takes one job more than its max-jobs", "sched/limiter.go", "int64(q.pendingJobs()) >= p.MaxJobs", "int64(q.pendingJobs()) > p.MaxJobs"},
+	{"the bytes of a new job do not count for max-bytes", "sched/limiter.go", "q.bytes+size-max(replaced, 0) > p.MaxBytes", "q.bytes-max(replaced, 0) > p.MaxBytes"},
+	{"a large workload is taken in again", "sched/limiter.go", "int64(len(j.Workload)) > p.MaxPayload", "replaced < 0 && int64(len(j.Workload)) > p.MaxPayload"},
+	{"a pause of both takes jobs in", "sched/limiter.go", "case p.Paused&PauseSubmits != 0:", "case p.Paused == PauseSubmits:"},
+	{"one failed job less is kept", "sched/failed.go", "int64(l.jobs.jobs) > keep.Jobs", "int64(l.jobs.jobs) >= keep.Jobs"},
+	{"failed jobs are kept for twice their time", "sched/failed.go", "l.check = first.a + keep.Age", "l.check = first.a + 2*keep.Age"},
+	{"a client is not told that its job was given up", "sched/failed.go", "if r.flags&awaited != 0 {\n\t\tsh.notifyAll(job, r, q, Failed", "if r.flags&awaited != 0 && len(sh.failedBySeq) > 1 {\n\t\tsh.notifyAll(job, r, q, Failed"},
+	{"a pattern beats the name of a queue", "sched/policy.go", "cmp.Compare(count(r.exact()), count(o.exact()))", "cmp.Compare(count(o.exact()), count(r.exact()))"},
+	{"of two patterns that with fewer letters wins", "sched/policy.go", "cmp.Compare(r.literal(), o.literal())", "cmp.Compare(o.literal(), r.literal())"},
+	{"the file beats the run time", "sched/policy.go", "cmp.Compare(r.Source, o.Source),", "cmp.Compare(o.Source, r.Source),"},
 }
 
 // journalCanaries are for the journal's own play of lost power: it knows what each group held.

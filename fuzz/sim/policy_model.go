@@ -210,7 +210,7 @@ func (l *Ledger) policyTurn() {
 			l.fails(j, at, at)
 		}
 		j.maybeDue = j.maybeDue || j.now.from <= now.Wall
-		j.due = j.due || j.now.to <= now.Wall
+		j.due = j.due || j.now.to <= now.Wall && j.now.place != dead // a dead letter may be on its way
 	}
 	m.workers = slices.DeleteFunc(m.workers, func(w *policyWorker) bool { return w.peer.Closed() })
 	for _, j := range m.jobs {
@@ -338,7 +338,7 @@ func (m *PolicyModel) mayStart(w *policyWorker) *policyJob {
 	for _, j := range m.jobs {
 		switch {
 		case j.worker != nil || w.kind == crcWorker && w.isLate(j):
-		case j.now.place == dead && !w.kind.gloom() || j.now.place == waiting && j.due && !shut:
+		case j.due && (j.now.place == dead && !w.kind.gloom() || j.now.place == waiting && !shut):
 			return j
 		}
 	}
@@ -347,6 +347,9 @@ func (m *PolicyModel) mayStart(w *policyWorker) *policyJob {
 
 // checkPolicyIdle checks, when time has passed, that no worker of the model waits while a job is ready.
 func (l *Ledger) checkPolicyIdle() {
+	for _, j := range l.policy.jobs {
+		j.due = j.due || j.now.to <= l.policy.last.Wall
+	}
 	for _, w := range l.policy.workers {
 		if j := l.policy.mayStart(w); j != nil && w.grabs > 0 && !l.stopping {
 			l.fail("%v waits, and %v is ready for it", w, j)
