@@ -107,7 +107,7 @@ var canaries = []canary{
 	{"a queue starts one job more than its rate", "sched/limiter.go", "if g.credit < g.rate.Per && g.at < 0 {", "if g.credit < 0 && g.at < 0 {"},
 	{"a rate is forgotten while its queue changes", "sched/limiter.go", "g.credit, g.last = old.credit, old.last", "g.last = old.last"},
 	{"a queue takes one job more than its max-jobs", "sched/limiter.go", "int64(q.pendingJobs()) >= p.MaxJobs", "int64(q.pendingJobs()) > p.MaxJobs"},
-	{"the bytes of a new job do not count for max-bytes", "sched/limiter.go", "q.bytes+size-max(replaced, 0) > p.MaxBytes", "q.bytes-max(replaced, 0) > p.MaxBytes"},
+	{"a queue takes jobs of twice its max-bytes", "sched/limiter.go", "q.bytes+size-max(replaced, 0) > p.MaxBytes", "q.bytes+size-max(replaced, 0) > 2*p.MaxBytes"},
 	{"a large workload is taken in again", "sched/limiter.go", "int64(len(j.Workload)) > p.MaxPayload", "replaced < 0 && int64(len(j.Workload)) > p.MaxPayload"},
 	{"a pause of both takes jobs in", "sched/limiter.go", "case p.Paused&PauseSubmits != 0:", "case p.Paused == PauseSubmits:"},
 	{"one failed job less is kept", "sched/failed.go", "int64(l.jobs.jobs) > keep.Jobs", "int64(l.jobs.jobs) >= keep.Jobs"},

@@ -19,9 +19,6 @@ func (sh *shard) startBroadcast(now Time, job uint32, r *record, q *queue, sink 
 	r.state, r.home = broadcasting, q.id
 	q.broadcast = b
 	q.running++
-	if q.limiter != nil {
-		sh.started(now, q.limiter)
-	}
 	left, over := sh.sendBroadcast(now, q, sh.s.batch, sink)
 	if over {
 		return sh.endBroadcast(q, sink) * (sh.s.batch - left)
@@ -69,6 +66,9 @@ func (sh *shard) sendBroadcast(now Time, q *queue, room int, sink Sink) (left in
 		if !b.sent {
 			b.sent = true
 			sh.counters.Broadcast++
+			if q.limiter != nil { // a broadcast that reaches nobody is no start
+				sh.started(now, q.limiter)
+			}
 		}
 		if w.peer.class == named { // it may report the name after the broadcast
 			sh.addUnreported(w, sh.out.Job.Name, s.tag, sh.graceEnd(now, r))

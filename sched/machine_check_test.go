@@ -39,6 +39,9 @@ func (x *machine) compare() error {
 			return err
 		}
 	}
+	if err := x.compareFailed(); err != nil {
+		return err
+	}
 	return x.compareWalk()
 }
 
@@ -57,7 +60,14 @@ func (x *machine) compareStats() error {
 	if err := same("counters", st.Counters, x.m.counted); err != nil {
 		return err
 	}
-	if err := same("jobs", st.Jobs, len(x.m.jobs)+len(x.m.dropped)); err != nil {
+	gone := 0
+	for _, j := range x.m.dropped {
+		gone += count(j.state == failed)
+	}
+	if err := same("jobs", st.Jobs, len(x.m.jobs)+len(x.m.dropped)-gone); err != nil {
+		return err
+	}
+	if err := same("failed jobs", st.Failed, len(x.m.failed)+gone); err != nil {
 		return err
 	}
 	if err := same("queues", st.Queues, len(x.m.queues)); err != nil {

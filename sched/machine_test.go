@@ -34,6 +34,8 @@ var themes = [][]string{
 		finish finish drop drop forget pass tick tick timeout`),
 	strings.Fields(`submit submit submit watch broadcast broadcast unwatch reserve reserve reserve sleep sleep
 		flushed flushed forget pass tick`),
+	strings.Fields(`submit submit submit submit watch watch reserve reserve reserve try sleep finish fail fail fail delay
+		remove forget pass pass pass tick tick timeout policy policy failed broadcast drop`),
 }
 
 var (
@@ -76,6 +78,10 @@ func drawOp(t *rapid.T, verbs []string) op {
 		o.At = n("time", len(machinePass))
 	case "timeout":
 		o.At = n("timeout", 4)
+	case "policy":
+		o.Which, o.Flag = n("policy", len(machinePolicies)), n("none", 5) == 0
+	case "failed":
+		o.Which, o.Flag = n("failed", 4), rapid.Bool().Draw(t, "remove")
 	}
 	return o
 }
@@ -163,7 +169,10 @@ func (x *machine) run(o op) error {
 	if err := x.m.settled(); err != nil {
 		return err
 	}
-	return x.compare()
+	if err := x.compare(); err != nil || !x.m.unmatched() {
+		return err
+	}
+	return x.run(op{Verb: "tick"})
 }
 
 func (x *machine) verb(o op) error {
@@ -209,6 +218,10 @@ func (x *machine) verb(o op) error {
 		s.SetTimeout(m.timeout)
 	case "tick":
 		return x.tick()
+	case "policy":
+		return x.policy(o)
+	case "failed":
+		return x.failed(o)
 	}
 	return nil
 }
@@ -287,12 +300,12 @@ func (x *machine) report(o op) error {
 		err = x.s.Finish(now, p, ref, []byte(data), &x.rec)
 	case "fail":
 		if j != nil && wantErr == nil {
-			x.m.release(j, now.Wall, 0)
+			x.m.release(j, now.Wall, 0, true)
 		}
 		err = x.s.Fail(now, p, ref, nil, &x.rec)
 	case "delay":
 		if j != nil && wantErr == nil {
-			x.m.release(j, now.Wall+delay*1000, step)
+			x.m.release(j, now.Wall+delay*1000, step, false)
 		}
 		err = x.s.Delay(now, p, ref, delay, step, &x.rec)
 	}

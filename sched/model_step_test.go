@@ -27,9 +27,12 @@ func (j *modelJob) aheadAcross(o *modelJob) bool {
 	return j.ahead(o)
 }
 
-// heads returns the ready jobs of a queue that no other is ahead of.
+// heads returns the ready jobs of a queue that no other is ahead of, none while the queue hands out nothing.
 func (m *model) heads(queue string) []*modelJob {
 	var in, heads []*modelJob
+	if m.shut(queue) {
+		return nil
+	}
 	for _, j := range m.jobs {
 		if j.queue == queue && j.state == ready {
 			in = append(in, j)
@@ -75,6 +78,10 @@ func (m *model) step(d delivered) error {
 		m.owed = m.owed[1:]
 		return nil
 	}
+	if i := slices.Index(m.anyOrder, d); i >= 0 {
+		m.anyOrder = slices.Delete(m.anyOrder, i, i+1)
+		return nil
+	}
 	switch d.effect {
 	case Assign, Broadcast, WakeWith:
 		return m.stepJob(d)
@@ -100,7 +107,7 @@ func (m *model) stepWake(d delivered) error {
 		}
 		for queue := range p.watches {
 			_, broadcasts := m.workers(queue)
-			if broadcasts == 0 && m.nextSlot(queue) == p && (len(m.heads(queue)) > 0 || m.arriving[queue] != nil) {
+			if broadcasts == 0 && m.nextSlot(queue) == p && (len(m.heads(queue)) > 0 || m.arriving[queue] != nil && !m.shut(queue)) {
 				p.claim(0)
 				return nil
 			}
@@ -140,6 +147,7 @@ func (m *model) stepJob(d delivered) error {
 		return fmt.Errorf("want %+v", want)
 	}
 	p.claim(j.size())
+	m.started(j.queue)
 	if d.effect == Assign {
 		m.counted.Assigned++
 		j.state, j.holder, j.since = reserved, p, m.now.Mono
@@ -249,8 +257,8 @@ func (m *model) settled() error {
 	}
 	clear(m.arriving)
 	m.asker = nil
-	if len(m.owed) > 0 {
-		return fmt.Errorf("did not come: %+v", m.owed)
+	if len(m.owed)+len(m.anyOrder) > 0 {
+		return fmt.Errorf("did not come: %+v %+v", m.owed, m.anyOrder)
 	}
 	for _, j := range m.leaving {
 		if len(j.waits) > 0 {
@@ -258,7 +266,12 @@ func (m *model) settled() error {
 		}
 	}
 	m.leaving = nil
+	ticked := m.ticked
+	m.ticked = false
 	for queue := range m.queues {
+		if m.limited(queue) && !ticked {
+			continue // a Tick follows
+		}
 		if p := m.nextSlot(queue); p != nil && len(m.heads(queue)) > 0 {
 			return fmt.Errorf("session %d waits and job %q of queue %q is ready", p.id, m.heads(queue)[0].name, queue)
 		}
@@ -270,6 +283,7 @@ func (m *model) settled() error {
 func (m *model) status(queue string) QueueStatus {
 	st := QueueStatus{Name: queue, SchedAt: never}
 	st.Workers, _ = m.workers(queue)
+	st.Failed = len(m.failedOf(queue))
 	pending, immediates := 0, 0
 	for _, j := range m.jobs {
 		switch {
@@ -301,6 +315,16 @@ func (m *model) nextTick() Time {
 			next.Wall = min(next.Wall, j.second*1000+j.past)
 		case j.state == reserved:
 			next.Mono = min(next.Mono, m.overdue(j))
+		}
+	}
+	for _, j := range m.failed {
+		if k := m.keeps(j.queue); k.Age > 0 {
+			next.Wall = min(next.Wall, j.failedAt+k.Age)
+		}
+	}
+	for _, r := range m.rates {
+		if r.shut {
+			next.Mono = min(next.Mono, r.opens())
 		}
 	}
 	if len(m.dropped) > 0 {

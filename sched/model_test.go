@@ -77,11 +77,17 @@ type model struct {
 	clock   int               // counts events: submissions, reserves, jobs that become ready
 	counted Counters
 
+	policies *Policies
+	rates    map[string]*modelRate
+	failed   []*modelJob // given up, the oldest first
+
 	// Of the verb under way:
 	owed     []delivered          // deliveries that must come next
+	anyOrder []delivered          // deliveries that must come, in any order
 	leaving  []*modelJob          // dropped jobs whose awaits end, in any order
 	arriving map[string]*arrivals // jobs that become ready during the verb, by queue
-	asker    *modelPeer           // the peer that reserves: it receives the first job of all its queues
+	ticked   bool
+	asker    *modelPeer // the peer that reserves: it receives the first job of all its queues
 }
 
 // arrivals become ready in the order of ordered; loose ones after them, in any order.
@@ -105,7 +111,9 @@ type modelJob struct {
 	since          int64 // when it was reserved
 	waits          []modelWait
 	ref            JobRef
-	run            Run // of the reservation, while there is one
+	run            Run   // of the reservation, while there is one
+	tries          int   // failures since it was submitted or retried by hand
+	failedAt       int64 // Wall
 }
 
 type modelWait struct {
@@ -131,6 +139,7 @@ func newModel(now Time, window, maxQueues int) *model {
 	return &model{
 		now: now, window: window, maxQueues: maxQueues, queues: make(map[string]bool),
 		refs: make(map[JobRef]*modelJob), runs: make(map[Run]*modelJob), arriving: make(map[string]*arrivals),
+		rates: make(map[string]*modelRate),
 	}
 }
 
@@ -178,6 +187,11 @@ func (m *model) submit(s *Submission, await *modelPeer) (outcome, error) {
 	}
 	did := replaced
 	j := m.find(s.Space, queue, string(s.Name))
+	if j == nil || j.state != reserved {
+		if err := m.admit(s, j); err != nil {
+			return 0, err
+		}
+	}
 	if j == nil {
 		j = &modelJob{id: m.nextStamp(), space: s.Space, queue: queue, name: string(s.Name)}
 		m.jobs = append(m.jobs, j)
@@ -193,7 +207,7 @@ func (m *model) submit(s *Submission, await *modelPeer) (outcome, error) {
 	m.counted.Submitted += uint64(count(did == added))
 	m.counted.Replaced += uint64(count(did == replaced))
 	j.workload, j.schedAt, j.priority = string(s.Workload), s.SchedAt, s.Priority
-	j.count, j.timeout = s.Count, s.Timeout
+	j.count, j.timeout, j.tries = s.Count, s.Timeout, 0
 	j.second, j.past = s.SchedAt, 0
 	if s.SchedAt == 0 {
 		j.second = m.second()
@@ -285,7 +299,7 @@ func (m *model) finish(j *modelJob, data string) {
 }
 
 // release is Fail and Delay.
-func (m *model) release(j *modelJob, wall int64, step int32) {
+func (m *model) release(j *modelJob, wall int64, step int32, fails bool) {
 	m.counted.Released++
 	j.waits = slices.DeleteFunc(j.waits, func(w modelWait) bool {
 		if w.onFail {
@@ -293,6 +307,9 @@ func (m *model) release(j *modelJob, wall int64, step int32) {
 		}
 		return w.onFail
 	})
+	if fails && m.fails(j, false) {
+		return
+	}
 	j.count = int32(min(max(int64(j.count)+int64(step), math.MinInt32), math.MaxInt32))
 	j.due(wall)
 	m.place(j)
@@ -324,6 +341,13 @@ func (m *model) drop(queue string) bool {
 		}
 		return j.queue == queue
 	})
+	for _, j := range m.failedOf(queue) {
+		m.dropped = append(m.dropped, j)
+		m.failed = slices.DeleteFunc(m.failed, func(o *modelJob) bool { return o == j })
+	}
+	if r := m.rates[queue]; r != nil {
+		m.rates[queue] = &modelRate{rate: r.rate}
+	}
 	return true
 }
 
@@ -341,8 +365,11 @@ func (m *model) forget(p *modelPeer) {
 	m.peers = slices.DeleteFunc(m.peers, func(o *modelPeer) bool { return o == p })
 }
 
-// back makes a reserved job ready during the verb.
+// back is the end of a run without a report: the job is ready during the verb, or what a policy makes of it.
 func (m *model) back(j *modelJob) {
+	if m.fails(j, true) {
+		return
+	}
 	j.due(m.now.Wall)
 	j.state, j.holder, j.run = delayed, nil, Run{}
 	m.arrivals(j.queue).loose = append(m.arrivals(j.queue).loose, j)
@@ -384,12 +411,14 @@ func (m *model) tick() {
 			return x.stamp - y.stamp
 		})
 	}
-	for _, j := range m.jobs {
+	for _, j := range slices.Clone(m.jobs) {
 		if j.state == reserved && m.overdue(j) <= m.now.Mono {
 			m.counted.TimedOut++
 			m.back(j)
 		}
 	}
+	m.tickPolicies()
+	m.ticked = true
 	m.counted.Removed += uint64(len(m.dropped))
 	m.leaving, m.dropped = m.dropped, nil
 }
