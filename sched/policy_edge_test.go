@@ -247,3 +247,20 @@ func TestMoveAfterCrash(t *testing.T) {
 		t.Errorf("%d jobs and %d failed ones are there", st.Jobs, st.Failed)
 	}
 }
+
+// TestRateOverEmptyBroadcast: a broadcast that reaches nobody, because the slot in line was served by another queue, is no
+// start under the rate.
+func TestRateOverEmptyBroadcast(t *testing.T) {
+	x := newTestSched(t, Options{})
+	x.submit("g", "a")
+	p := x.peer("f")
+	x.ok(x.s.Watch(x.now, p, []byte("g"), true, &x.rec))
+	x.submit("f", "a", func(j *Submission) { j.Priority = 1 })
+	x.reserve(p, 1) // the place in the line of g stays
+	x.rec.take()
+	x.under([3]string{"g", "rate", "1/h"})
+	x.reserve(p, 2)
+	if got := x.rec.take(); len(got) != 1 || got[0].effect != Broadcast {
+		t.Errorf("a worker that waits is sent %+v", got)
+	}
+}
