@@ -438,6 +438,38 @@ type nowhere struct{ t *testing.T }
 
 func (n nowhere) Deliver(d *sched.Delivery) { n.t.Errorf("delivered: %+v", d) }
 
+// TestKtsShutMeanwhile: a queue that a stop or a policy shuts after a worker's call has looked at it hands out nothing.
+func TestKtsShutMeanwhile(t *testing.T) {
+	pause, err := sched.NewPolicies([]sched.PolicyRule{{Pattern: "*", Values: map[string]string{"paused": "hand-out"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, shut := range map[string]func(r *testHub, s *sched.Scheduler){
+		"stop": func(_ *testHub, s *sched.Scheduler) { s.Halt() },
+		"policy": func(r *testHub, s *sched.Scheduler) {
+			s.SetPolicies(pause)
+			s.Tick(r.clock, r.sink)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newTestHub(t, Options{})
+			r.does("createProject", "p")
+			r.does("addJob", "p", "j", definition(1, 1, 1))
+			r.does("runJob", "p", "j")
+			w, err := r.worker("w")
+			k, ok := r.oldest(v1Kinds)
+			if err != nil || !ok {
+				t.Fatalf("no task in line: %v", err)
+			}
+			shut(r, r.server.sched)
+			if got := r.take(w, k, secondUnit); got != nil || w.task != nil {
+				t.Errorf("the worker has %v", got)
+			}
+			r.wantJob("w", "")
+		})
+	}
+}
+
 // TestKtsSweep: workers without a task are removed as soon as their revisions cannot recur.
 func TestKtsSweep(t *testing.T) {
 	r := newTestHub(t, Options{})

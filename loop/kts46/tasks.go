@@ -238,23 +238,34 @@ func (h *Protocol) reserve(id string, kinds kindSet, unit int64, log ...sched.Ev
 	if err != nil {
 		return nil, err
 	}
-	var t *task
-	h.changed = true
+	return h.take(w, k, unit, log...), nil
+}
+
+// take reserves the first queued task of a kind for a worker. It returns nil when the queue hands out none: since
+// oldest has looked, the server may have begun to stop, or a policy has shut the queue.
+func (h *Protocol) take(w *worker, k kind, unit int64, log ...sched.Event) (t *task) {
+	known := true
 	h.sched.Steal(h.now, w.peer, k.queue(), 1, h.sink, func(v *sched.TaskView) bool {
-		if t = h.find(k, v.Name); t != nil {
-			// The reservation and its revision are journaled together: a crash must not keep only one of them.
-			v.Revision = h.nextRevision(max(v.Revision, t.lease.Revision), w, unit)
-			v.Log = append(v.Log, log...)
-			t.lease = sched.Lease{Ref: v.Ref, Revision: v.Revision}
+		if t = h.find(k, v.Name); t == nil {
+			known = false
+			return false
 		}
+		// The reservation and its revision are journaled together: a crash must not keep only one of them.
+		v.Revision = h.nextRevision(max(v.Revision, t.lease.Revision), w, unit)
+		v.Log = append(v.Log, log...)
+		t.lease = sched.Lease{Ref: v.Ref, Revision: v.Revision}
 		return true
 	})
-	if t == nil {
+	if !known {
 		panic("BUG: the scheduler has a task in line that the book has not")
 	}
+	if t == nil {
+		return nil
+	}
+	h.changed = true
 	t.holder, t.accepted, t.started, t.seen = w, len(log) > 0, h.now.Wall, h.now.Mono
 	w.task, w.last = t, t.lease.Revision
-	return t, nil
+	return t
 }
 
 // oldest returns the kind whose first task has been queued for the longest.
